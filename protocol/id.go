@@ -1,0 +1,273 @@
+package protocol
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrID tells that a text is not a well-formed identifier of the wanted type.
+var ErrID = errors.New("malformed identifier")
+
+// HostID names a host within its fleet: a DNS label chosen at enrolment,
+// unique from approval on, never changed.
+type HostID string
+
+// FleetName is the human name of a fleet, a DNS label. It is part of every
+// topic; the [FleetID] is what signatures bind.
+type FleetName string
+
+// ContainerName names a container on its host, a DNS label.
+type ContainerName string
+
+// ParseHostID checks that s is a DNS label in lower case.
+func ParseHostID(s string) (HostID, error) {
+	return HostID(s), checkLabel("host id", s)
+}
+
+// ParseFleetName checks that s is a DNS label in lower case.
+func ParseFleetName(s string) (FleetName, error) {
+	return FleetName(s), checkLabel("fleet name", s)
+}
+
+// ParseContainerName checks that s is a DNS label in lower case.
+func ParseContainerName(s string) (ContainerName, error) {
+	return ContainerName(s), checkLabel("container name", s)
+}
+
+// String returns the label itself.
+func (h HostID) String() string { return string(h) }
+
+// String returns the label itself.
+func (f FleetName) String() string { return string(f) }
+
+// String returns the label itself.
+func (c ContainerName) String() string { return string(c) }
+
+// UnmarshalText accepts what [ParseHostID] accepts.
+func (h *HostID) UnmarshalText(b []byte) (err error) { *h, err = ParseHostID(string(b)); return err }
+
+// UnmarshalText accepts what [ParseFleetName] accepts.
+func (f *FleetName) UnmarshalText(b []byte) (err error) {
+	*f, err = ParseFleetName(string(b))
+	return err
+}
+
+// UnmarshalText accepts what [ParseContainerName] accepts.
+func (c *ContainerName) UnmarshalText(b []byte) (err error) {
+	*c, err = ParseContainerName(string(b))
+	return err
+}
+
+// MaxLabel is the longest DNS label, in bytes (RFC 1035, section 2.3.4).
+const MaxLabel = 63
+
+// checkLabel accepts [a-z0-9]([a-z0-9-]*[a-z0-9])? of at most MaxLabel bytes.
+func checkLabel(what, s string) error {
+	ok := len(s) >= 1 && len(s) <= MaxLabel && s[0] != '-' && s[len(s)-1] != '-'
+	for i := 0; ok && i < len(s); i++ {
+		c := s[i]
+		ok = c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-'
+	}
+	if !ok {
+		return fmt.Errorf("%s %.70q: %w: want 1 to %d of a-z, 0-9 and inner hyphens", what, s, ErrID, MaxLabel)
+	}
+	return nil
+}
+
+// KeyID is the fingerprint of the primary key of an OpenPGP v4 certificate.
+// Its text is 40 upper-case hexadecimal digits, as gpg prints it.
+type KeyID [20]byte
+
+// FleetID identifies a fleet in everything that is signed: 16 random bytes,
+// made once. Its text is 32 lower-case hexadecimal digits.
+type FleetID [16]byte
+
+// StoreID identifies one database, on either side: 16 random bytes made
+// together with it. A stream belongs to a store, so that a lost or restored
+// database never continues the numbers of another.
+type StoreID [16]byte
+
+// Nonce is 64 random bits: the instance of a process, or the challenge that
+// answers a hello. Its text is 16 lower-case hexadecimal digits.
+type Nonce [8]byte
+
+// Digest is a SHA-256 digest. Its text is 64 lower-case hexadecimal digits.
+type Digest [32]byte
+
+// ActionID names an action for ever: a UUID of version 7, made by whoever
+// creates the action.
+type ActionID [16]byte
+
+// CTID names a container independent of its name: a UUID of version 7 given at
+// creation or adoption. A renamed container keeps it.
+type CTID [16]byte
+
+// Sum returns the SHA-256 digest of b.
+func Sum(b []byte) Digest { return sha256.Sum256(b) }
+
+// IsZero reports whether the id is missing.
+func (k KeyID) IsZero() bool { return k == KeyID{} }
+
+// IsZero reports whether the id is missing.
+func (f FleetID) IsZero() bool { return f == FleetID{} }
+
+// IsZero reports whether the id is missing.
+func (s StoreID) IsZero() bool { return s == StoreID{} }
+
+// IsZero reports whether the nonce is missing.
+func (n Nonce) IsZero() bool { return n == Nonce{} }
+
+// IsZero reports whether the digest is missing.
+func (d Digest) IsZero() bool { return d == Digest{} }
+
+// IsZero reports whether the id is missing.
+func (a ActionID) IsZero() bool { return a == ActionID{} }
+
+// IsZero reports whether the id is missing.
+func (c CTID) IsZero() bool { return c == CTID{} }
+
+// String returns the fingerprint in upper-case hexadecimal.
+func (k KeyID) String() string { return strings.ToUpper(hex.EncodeToString(k[:])) }
+
+// String returns the id in hexadecimal.
+func (f FleetID) String() string { return hex.EncodeToString(f[:]) }
+
+// String returns the id in hexadecimal.
+func (s StoreID) String() string { return hex.EncodeToString(s[:]) }
+
+// String returns the nonce in hexadecimal.
+func (n Nonce) String() string { return hex.EncodeToString(n[:]) }
+
+// String returns the digest in hexadecimal.
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+
+// String returns the UUID in its usual form.
+func (a ActionID) String() string { return uuidText(a) }
+
+// String returns the UUID in its usual form.
+func (c CTID) String() string { return uuidText(c) }
+
+// MarshalText refuses the zero id: it means nothing.
+func (k KeyID) MarshalText() ([]byte, error) { return marshalID("key id", k.IsZero(), k.String()) }
+
+// MarshalText refuses the zero id: it means nothing.
+func (f FleetID) MarshalText() ([]byte, error) { return marshalID("fleet id", f.IsZero(), f.String()) }
+
+// MarshalText refuses the zero id: it means nothing.
+func (s StoreID) MarshalText() ([]byte, error) { return marshalID("store id", s.IsZero(), s.String()) }
+
+// MarshalText refuses the zero nonce: it means nothing.
+func (n Nonce) MarshalText() ([]byte, error) { return marshalID("nonce", n.IsZero(), n.String()) }
+
+// MarshalText writes any digest, the zero one included: it is the head of an
+// empty stream.
+func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// MarshalText refuses the zero id: it means nothing.
+func (a ActionID) MarshalText() ([]byte, error) {
+	return marshalID("action id", a.IsZero(), a.String())
+}
+
+// MarshalText refuses the zero id: it means nothing.
+func (c CTID) MarshalText() ([]byte, error) {
+	return marshalID("container id", c.IsZero(), c.String())
+}
+
+// UnmarshalText accepts 40 upper-case hexadecimal digits.
+func (k *KeyID) UnmarshalText(b []byte) error { return unhex("key id", k[:], b, 'A') }
+
+// UnmarshalText accepts 32 lower-case hexadecimal digits.
+func (f *FleetID) UnmarshalText(b []byte) error { return unhex("fleet id", f[:], b, 'a') }
+
+// UnmarshalText accepts 32 lower-case hexadecimal digits.
+func (s *StoreID) UnmarshalText(b []byte) error { return unhex("store id", s[:], b, 'a') }
+
+// UnmarshalText accepts 16 lower-case hexadecimal digits.
+func (n *Nonce) UnmarshalText(b []byte) error { return unhex("nonce", n[:], b, 'a') }
+
+// UnmarshalText accepts 64 lower-case hexadecimal digits.
+func (d *Digest) UnmarshalText(b []byte) error { return unhex("digest", d[:], b, 'a') }
+
+// UnmarshalText accepts a UUID of version 7 in lower case.
+func (a *ActionID) UnmarshalText(b []byte) error { return unuuid("action id", a[:], b) }
+
+// UnmarshalText accepts a UUID of version 7 in lower case.
+func (c *CTID) UnmarshalText(b []byte) error { return unuuid("container id", c[:], b) }
+
+// ParseKeyID parses a fingerprint as gpg prints it, without spaces.
+func ParseKeyID(s string) (k KeyID, err error) { err = k.UnmarshalText([]byte(s)); return k, err }
+
+// ParseFleetID parses the text form of a FleetID.
+func ParseFleetID(s string) (f FleetID, err error) { err = f.UnmarshalText([]byte(s)); return f, err }
+
+// ParseStoreID parses the text form of a StoreID.
+func ParseStoreID(s string) (t StoreID, err error) { err = t.UnmarshalText([]byte(s)); return t, err }
+
+// ParseDigest parses the text form of a Digest.
+func ParseDigest(s string) (d Digest, err error) { err = d.UnmarshalText([]byte(s)); return d, err }
+
+// ParseActionID parses the text form of an ActionID.
+func ParseActionID(s string) (a ActionID, err error) { err = a.UnmarshalText([]byte(s)); return a, err }
+
+// ParseCTID parses the text form of a CTID.
+func ParseCTID(s string) (c CTID, err error) { err = c.UnmarshalText([]byte(s)); return c, err }
+
+// NewActionID makes an id from a wall-clock time in milliseconds and ten random
+// bytes, by RFC 9562, section 5.7. The time only serves sorting.
+func NewActionID(unixMS int64, random [10]byte) ActionID { return newUUID(unixMS, random) }
+
+// NewCTID makes a container id as [NewActionID] makes an action's.
+func NewCTID(unixMS int64, random [10]byte) CTID { return newUUID(unixMS, random) }
+
+func newUUID(unixMS int64, random [10]byte) (u [16]byte) {
+	for i := range 6 {
+		u[i] = byte(unixMS >> (8 * (5 - i)))
+	}
+	copy(u[6:], random[:])
+	u[6] = u[6]&0x0f | 0x70 // version 7
+	u[8] = u[8]&0x3f | 0x80 // variant of RFC 9562
+	return u
+}
+
+func uuidText(u [16]byte) string {
+	h := hex.EncodeToString(u[:])
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}
+
+func unuuid(what string, dst, b []byte) error {
+	bad := func() error { return fmt.Errorf("%s %.70q: %w: want a UUID of version 7", what, b, ErrID) }
+	if len(b) != 36 || b[8] != '-' || b[13] != '-' || b[18] != '-' || b[23] != '-' {
+		return bad()
+	}
+	var u [16]byte
+	digits := string(b[:8]) + string(b[9:13]) + string(b[14:18]) + string(b[19:23]) + string(b[24:])
+	if err := unhex(what, u[:], []byte(digits), 'a'); err != nil || u[6]>>4 != 7 || u[8]>>6 != 2 {
+		return bad()
+	}
+	copy(dst, u[:])
+	return nil
+}
+
+func marshalID(what string, zero bool, text string) ([]byte, error) {
+	if zero {
+		return nil, fmt.Errorf("%s: %w: it is missing", what, ErrID)
+	}
+	return []byte(text), nil
+}
+
+// unhex decodes exactly len(dst) bytes whose letters have the case of a, so
+// that every value has one text. It leaves dst alone when it fails.
+func unhex(what string, dst, b []byte, a byte) error {
+	ok := len(b) == 2*len(dst)
+	for _, c := range b {
+		ok = ok && (c >= '0' && c <= '9' || c >= a && c <= a+5)
+	}
+	if !ok {
+		return fmt.Errorf("%s %.70q: %w: want %d hexadecimal digits like 0-9 %c-%c", what, b, ErrID, 2*len(dst), a, a+5)
+	}
+	_, err := hex.Decode(dst, b)
+	return err
+}
