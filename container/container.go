@@ -1,0 +1,299 @@
+package container
+
+import (
+	"context"
+	"encoding"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// What a caller may branch on. Runtimes wrap them with the path of what they
+// were doing; test with errors.Is.
+var (
+	// ErrNotFound: no container of that name, or one whose creation never finished.
+	ErrNotFound = errors.New("container not found")
+	// ErrExists: the name or the CTID belongs to another container.
+	ErrExists = errors.New("container exists")
+	// ErrNotRunning: the operation needs a running container.
+	ErrNotRunning = errors.New("container not running")
+	// ErrUnsupported: this host, runtime or container cannot do it; trying again is no use.
+	ErrUnsupported = errors.New("unsupported")
+	// ErrTimeout: the operation did not end within its deadline and was
+	// killed. Whether it took effect is unknown: look again.
+	ErrTimeout = errors.New("deadline exceeded")
+	// ErrBusy: another operation holds the container, or it is in a state
+	// (running, for Destroy) that must be left first. Trying again may help.
+	ErrBusy = errors.New("container busy")
+)
+
+// Runtime is one container technology on this host.
+//
+// All methods may be called concurrently, for the same container as well: a
+// runtime serializes what must not overlap. Every method ends soon after its
+// context does, with an error that matches ErrTimeout if the runtime did not
+// answer, and leaves no process behind that it would have to wait for.
+// A name that is not well formed (CheckReference) is ErrNotFound.
+type Runtime interface {
+	// Kind tells which technology this is.
+	Kind() Kind
+	// List returns all containers, foreign ones included, sorted by name.
+	// A container that does not answer is listed with StateUnknown: one that
+	// hangs never hides the others.
+	List(ctx context.Context) ([]Info, error)
+	// Inspect returns what List would say of one container.
+	Inspect(ctx context.Context, name string) (Info, error)
+	// Start brings the container to running; nil if it runs already.
+	Start(ctx context.Context, name string) error
+	// Stop brings the container to stopped; nil if it is stopped already. Its
+	// init is asked first and killed when grace is over; a grace of zero or
+	// less kills at once. On nil, none of its processes is left.
+	Stop(ctx context.Context, name string, grace time.Duration) error
+	// Exec names the supervisor for a command inside a running container. It
+	// starts nothing.
+	Exec(ctx context.Context, name string) (Supervisor, error)
+	// Close ends the runtime's own helpers. Containers go on.
+	Close() error
+}
+
+// Creator is a runtime that can make and remove containers.
+type Creator interface {
+	// Create makes a stopped container. It is idempotent by CTID: the same
+	// name and CTID again is nil if the creation was completed, and is begun
+	// anew if it was interrupted. A name or CTID of another container is
+	// ErrExists. When Create returns nil the container survives a power cut.
+	Create(ctx context.Context, spec CreateSpec) error
+	// Destroy removes a stopped container and all it stored. One that runs is
+	// ErrBusy, one that is not there ErrNotFound, a foreign one ErrUnsupported.
+	Destroy(ctx context.Context, name string) error
+}
+
+// Watcher is a runtime that tells of changes, whoever caused them.
+type Watcher interface {
+	// Watch calls handle for each change until ctx ends, then returns
+	// context.Cause(ctx). Any other return means that this host cannot be
+	// watched. ready is called once, when every later change will be told:
+	// a List made after it misses nothing. Both functions are called from
+	// one goroutine and must not block.
+	Watch(ctx context.Context, ready func(), handle func(Event)) error
+}
+
+// Event is a change of one container's state.
+type Event struct {
+	// Name of the container; empty if changes may have been missed, so that
+	// only a fresh List tells the truth.
+	Name string
+	// State that was entered; invalid (zero) when Name is empty.
+	State State
+}
+
+// Info describes one container as it was seen.
+type Info struct {
+	Name string
+	// CTID given at creation; empty for a foreign container.
+	CTID  CTID
+	Kind  Kind
+	State State
+	// InitPID is the process id, seen from this host, of the container's first
+	// process; 0 unless it runs.
+	InitPID int
+	// Addresses that the container has on its interfaces, without loopback
+	// and link-local ones; for a stopped container those it was given.
+	Addresses []netip.Addr
+	// MAC of the first interface, if the runtime gave it one.
+	MAC string
+	// Template the container was made from; empty if foreign.
+	Template string
+}
+
+// CreateSpec says what Create makes.
+type CreateSpec struct {
+	// Name of the container, see CheckName.
+	Name string
+	// CTID is its lasting identity.
+	CTID CTID
+	// Template names what it is made from: for LXC a template of the
+	// installation, such as "busybox".
+	Template string
+	// TemplateArgs are handed to the template as they are.
+	TemplateArgs []string
+	// Network is the one interface it gets; zero means none but loopback.
+	Network Network
+	// Limits on resources; zero means unlimited.
+	Limits Limits
+}
+
+// Network is a container's interface on a bridge of the host.
+type Network struct {
+	// Bridge is the device that the interface is attached to.
+	Bridge string
+	// Address with the length of its network, for example 10.70.0.2/24.
+	Address netip.Prefix
+	// Gateway is the next hop of the default route; zero for none.
+	Gateway netip.Addr
+	// MAC in the form 02:00:00:00:00:01; see MAC.
+	MAC string
+}
+
+// IsZero reports whether n asks for no interface.
+func (n Network) IsZero() bool { return n == Network{} }
+
+// Limits bound a container's resources. Zero fields are unlimited.
+type Limits struct {
+	// MemoryBytes is the ceiling of memory, page cache included.
+	MemoryBytes int64
+	// CPUMillis is processor time per second of real time, in thousandths of
+	// one core: 500 is half a core.
+	CPUMillis int64
+	// Processes is the number of tasks that may exist at a time.
+	Processes int64
+}
+
+// Check reports what is wrong with the specification, if anything.
+func (s CreateSpec) Check() error {
+	if err := CheckName(s.Name); err != nil {
+		return err
+	}
+	if err := CheckCTID(string(s.CTID)); err != nil {
+		return err
+	}
+	if !isTemplate(s.Template) {
+		return fmt.Errorf("template %q: want letters, digits, '-' or '_'", s.Template)
+	}
+	if len(s.TemplateArgs) > maxTemplateArgs {
+		return fmt.Errorf("%d template arguments exceed %d", len(s.TemplateArgs), maxTemplateArgs)
+	}
+	for _, arg := range s.TemplateArgs {
+		if len(arg) > maxTemplateArg || slices.Contains([]byte(arg), 0) {
+			return fmt.Errorf("template argument %.40q: longer than %d bytes or with NUL", arg, maxTemplateArg)
+		}
+	}
+	if l := s.Limits; l.MemoryBytes < 0 || l.CPUMillis < 0 || l.Processes < 0 {
+		return errors.New("negative limit")
+	}
+	return s.Network.check()
+}
+
+// Bounds of what a specification may carry; far above any use, they only keep
+// one specification from growing without end.
+const (
+	maxTemplateArgs = 64
+	maxTemplateArg  = 4096
+)
+
+func (n Network) check() error {
+	if n.IsZero() {
+		return nil
+	}
+	if err := CheckBridge(n.Bridge); err != nil {
+		return err
+	}
+	if !n.Address.IsValid() || n.Address.Addr().IsUnspecified() {
+		return errors.New("network without address")
+	}
+	if n.Gateway.IsValid() && !n.Address.Masked().Contains(n.Gateway) {
+		return fmt.Errorf("gateway %s outside of %s", n.Gateway, n.Address.Masked())
+	}
+	return checkMAC(n.MAC)
+}
+
+// Supervisor names the program that runs, watches and records one command
+// inside a container. It is started with a run directory as its last argument
+// and outlives whoever started it.
+type Supervisor struct {
+	// Argv is the program, by absolute path, and its leading arguments.
+	Argv []string
+	// Kind and Name say which container the command will run in.
+	Kind Kind
+	Name string
+	// InitPID is the container's first process at the time of asking, so that
+	// a command meant for it never runs in a later incarnation.
+	InitPID int
+}
+
+// Kind is a container technology.
+type Kind int
+
+// The kinds; the zero value is none.
+const (
+	KindLXC Kind = iota + 1
+	KindPodman
+)
+
+var kindNames = names[Kind]{what: "container kind", texts: []string{"", "lxc", "podman"}}
+
+// String returns the word that also stands in messages and on the command line.
+func (k Kind) String() string { return kindNames.text(k) }
+
+// MarshalText refuses the zero value.
+func (k Kind) MarshalText() ([]byte, error) { return kindNames.marshal(k) }
+
+// UnmarshalText accepts exactly what MarshalText writes.
+func (k *Kind) UnmarshalText(text []byte) error { return kindNames.unmarshal(k, text) }
+
+// State is where a container is in its life.
+//
+//	stopped → starting → running ⇄ frozen
+//	   ↑                    ↓        ↓
+//	   └────────────── stopping ←────┘
+type State int
+
+// The states; the zero value is none.
+const (
+	StateStopped State = iota + 1
+	StateStarting
+	StateRunning
+	StateStopping
+	StateFrozen
+	// StateUnknown says that the runtime did not answer in time.
+	StateUnknown
+)
+
+var stateNames = names[State]{what: "container state", texts: []string{"", "stopped", "starting", "running", "stopping", "frozen", "unknown"}}
+
+// String returns the word that also stands in messages and on the command line.
+func (s State) String() string { return stateNames.text(s) }
+
+// MarshalText refuses the zero value.
+func (s State) MarshalText() ([]byte, error) { return stateNames.marshal(s) }
+
+// UnmarshalText accepts exactly what MarshalText writes.
+func (s *State) UnmarshalText(text []byte) error { return stateNames.unmarshal(s, text) }
+
+var (
+	_ encoding.TextMarshaler   = KindLXC
+	_ encoding.TextUnmarshaler = new(Kind)
+	_ encoding.TextMarshaler   = StateStopped
+	_ encoding.TextUnmarshaler = new(State)
+)
+
+// names gives an enumeration its words; index 0 is the invalid zero value.
+type names[T ~int] struct {
+	what  string
+	texts []string
+}
+
+func (n names[T]) text(v T) string {
+	if v <= 0 || int(v) >= len(n.texts) {
+		return fmt.Sprintf("invalid(%d)", int(v))
+	}
+	return n.texts[v]
+}
+
+func (n names[T]) marshal(v T) ([]byte, error) {
+	if v <= 0 || int(v) >= len(n.texts) {
+		return nil, fmt.Errorf("%s %d is not valid", n.what, int(v))
+	}
+	return []byte(n.texts[v]), nil
+}
+
+func (n names[T]) unmarshal(v *T, text []byte) error {
+	i := slices.Index(n.texts, string(text))
+	if i <= 0 {
+		return fmt.Errorf("unknown %s %.40q", n.what, text)
+	}
+	*v = T(i)
+	return nil
+}
