@@ -1,0 +1,36 @@
+// Package rules keeps the shape of the tree: which package may import which,
+// which package owns which library, and the few habits that a reviewer should
+// never have to look for. It holds tests only; `make check` runs them.
+//
+// Every rule has a name, a reason, and a folder testdata/<name> of small
+// packages that break it on the lines marked "// want". A rule that stops
+// seeing its marks fails, so that no rule can rot into one that never fires.
+//
+//	imports      a package imports only what its line in imports_test.go allows
+//	libraries    a third-party library is imported by its owner alone
+//	comment      every package says what it is for
+//	doc          every exported identifier is documented
+//	init         nothing runs at import time
+//	variables    a package variable is written by its declaration alone
+//	programs     only programs read flags and the environment, or exit
+//	testing      test support stays out of shipped code
+//	skip         a test that cannot run fails
+//	sleep        nothing waits by sleeping
+//	shell        a command is an argument list, never a string for a shell
+//	clock        the pure packages are told the time
+//	size         a file is at most 800 lines
+//
+// # Package variables
+//
+// A variable declared at package level in shipped code may be read by anybody
+// and written by nobody. These count as writing, in every file of the tree,
+// tests included: assigning to it, to a field or an element of it, or through
+// it; ++ and --; a range clause that assigns; delete, clear, and copy into it;
+// taking its address, or that of a part of it; and calling a method with a
+// pointer receiver on it, when the variable is not a pointer or the method is
+// ours. Channels and the types of sync and sync/atomic exist to be changed and
+// are refused where they are declared. So error sentinels, assertions of
+// interfaces, embedded files, compiled regular expressions and tables that are
+// only read are fine. Variables of other modules may not be written either.
+// Variables declared in test files are not looked at.
+package rules

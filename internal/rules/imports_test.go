@@ -1,0 +1,222 @@
+package rules
+
+import (
+	"go/ast"
+	"slices"
+	"strings"
+)
+
+// An allowance is one line of the picture of the tree: what the package may
+// import beside the standard library, and what of the standard library it may
+// not. "x/..." stands for x and everything below it. Paths of ours are relative
+// to the module. Test files are free, but for programs, which nobody imports.
+type allowance struct {
+	pkg   string
+	may   []string
+	never []string
+	why   string
+}
+
+// effects are the parts of the standard library that touch the world.
+var effects = []string{"os/...", "net", "net/http/...", "database/sql/...", "log/...", "syscall"}
+
+// allowed has one line for each package of the tree, from the floor upwards.
+var allowed = []allowance{
+	// The floor: no third party, no I/O.
+	{"protocol", nil, effects, "both sides and every tool build on it; it is data and rules, and time is an argument"},
+	{"protocol/action", []string{"protocol"}, effects, "the lifecycle is one table and one pure function"},
+	{"protocol/stream", []string{"protocol"}, effects, "delivery is decided by pure code, so that every interleaving can be tested"},
+	{"container", nil, []string{"os/...", "net/http/...", "database/sql/...", "log/..."}, "a leaf of types and one interface: runtimes and the agent meet here"},
+	{"runner", []string{"golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "the run directory is a contract between processes; it must be cheap to link"},
+
+	// Adapters: each the one importer of its library, none knowing another.
+	{"internal/sqldb", []string{"modernc.org/sqlite/..."}, nil, "owns the SQL drivers and nothing of the schema"},
+	{"internal/prom", []string{"github.com/prometheus/client_golang/..."}, nil, "owns the metrics library, so that an engine's counters stay plain"},
+	{"certs", []string{"protocol/...", "github.com/ProtonMail/go-crypto/..."}, []string{"net/http/...", "database/sql/..."}, "keys, rings and TLS; it knows messages only as things to sign"},
+	{"mqtt", []string{"github.com/eclipse/paho.mqtt.golang/...", "golang.org/x/sync/..."}, []string{"database/sql/..."}, "bytes in, bytes out: it must not know what it carries"},
+	{"broker", []string{"protocol", "github.com/mochi-mqtt/server/v2/...", "golang.org/x/sync/...", "golang.org/x/time/..."}, []string{"database/sql/..."}, "knows topics for its access list and nothing else of the protocol"},
+	{"network", []string{"github.com/vishvananda/netlink/...", "golang.org/x/sys/..."}, []string{"os/exec", "net/http/...", "database/sql/..."}, "owns netlink: links and addresses are made by calls, not by running ip"},
+	{"lxc", []string{"container", "runner/...", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "a runtime that runs the helper program; liblxc is never in its address space"},
+	{"lxc/helper", []string{"container", "runner/...", "github.com/lxc/go-lxc", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "the cgo side: it lives for one operation"},
+
+	// Engines: they see the world through interfaces of their own.
+	{"agent", []string{"protocol/...", "container", "runner", "agent/queue", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what a host does; adapters are handed to it"},
+	{"agent/queue", []string{"protocol/...", "internal/sqldb"}, []string{"os/exec", "net", "net/http/..."}, "the agent's memory; it knows rows, not workers"},
+	{"agent/local", []string{"agent", "protocol/...", "internal/prom", "golang.org/x/sync/..."}, []string{"os/exec", "database/sql/..."}, "the agent's HTTP on a unix socket; it asks the agent and decides nothing"},
+	{"agent/join", []string{"certs", "protocol/..."}, []string{"os/exec", "database/sql/..."}, "the enrolment client, done before there is an agent"},
+	{"coordinator", []string{"protocol/...", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what is allowed; store, wire and keys are handed to it"},
+	{"coordinator/sqlstore", []string{"coordinator", "protocol/...", "internal/sqldb"}, []string{"net", "net/http/...", "os/exec"}, "the Store in SQL; it never sees a request"},
+	{"coordinator/web", []string{"coordinator", "protocol/...", "internal/prom", "github.com/danielgtaylor/huma/v2/..."}, []string{"database/sql/...", "os/exec"}, "handlers call the Coordinator, never the Store"},
+	{"client", []string{"protocol/..."}, []string{"database/sql/...", "os/exec"}, "what others may import to speak to a coordinator"},
+
+	// Support for tests.
+	{"broker/brokertest", []string{"broker", "certs", "protocol", "github.com/mochi-mqtt/server/v2/..."}, nil, "the real broker on an in-memory listener"},
+	{"container/containertest", []string{"container"}, nil, "what each runtime must pass"},
+	{"coordinator/storetest", []string{"coordinator", "protocol/..."}, nil, "what each Store must pass"},
+	{"runner/runnertest", []string{"runner/...", "golang.org/x/sys/..."}, nil, "what each supervisor must pass"},
+	{"integration", []string{"protocol/..."}, nil, "everything else goes through the built programs"},
+	{"internal/rules", nil, nil, "these tests; they need the go command alone"},
+
+	// Programs: they wire, and nothing imports them.
+	{"cmd/hostler", []string{"client", "certs", "protocol/...", "github.com/spf13/cobra/...", "github.com/pelletier/go-toml/v2", "go.yaml.in/yaml/v3", "golang.org/x/term"}, []string{"database/sql/..."}, "signs, and speaks HTTP"},
+	{"cmd/hostler-agent", []string{"agent/...", "certs", "container", "internal/prom", "lxc", "mqtt", "network", "protocol/...", "runner", "github.com/spf13/cobra", "github.com/pelletier/go-toml/v2", "golang.org/x/sync/..."}, []string{"database/sql/..."}, "hosts carry the client of the broker, not the broker"},
+	{"cmd/hostler-coordinator", []string{"broker", "certs", "coordinator/...", "internal/prom", "mqtt", "protocol/...", "github.com/spf13/cobra", "github.com/pelletier/go-toml/v2", "golang.org/x/sync/..."}, nil, "the one program with a broker in it"},
+	{"cmd/hostler-run", []string{"runner/..."}, []string{"fmt", "net/..."}, "one process per running command: it must stay small"},
+	{"cmd/hostler-lxc", []string{"lxc/helper", "runner/..."}, nil, "the one program with cgo"},
+	{"integration/cmd/roundtrip", nil, nil, "measures as a stranger would, with the standard library"},
+}
+
+// planned are the packages that have a line above and are still to be written.
+// It must be empty when the tree is complete.
+var planned = []string{
+	"protocol/action",
+	"protocol/stream",
+	"runner",
+	"internal/prom",
+	"certs",
+	"broker",
+	"network",
+	"lxc",
+	"lxc/helper",
+	"agent",
+	"agent/queue",
+	"agent/local",
+	"agent/join",
+	"coordinator",
+	"coordinator/sqlstore",
+	"coordinator/web",
+	"client",
+	"broker/brokertest",
+	"container/containertest",
+	"coordinator/storetest",
+	"runner/runnertest",
+	"integration",
+	"cmd/hostler",
+	"cmd/hostler-agent",
+	"cmd/hostler-coordinator",
+	"cmd/hostler-run",
+	"cmd/hostler-lxc",
+	"integration/cmd/roundtrip",
+}
+
+// owners says who may import a library of another module, by module or, where
+// a module is many things, by package.
+var owners = []struct {
+	library string
+	owners  []string
+	why     string
+}{
+	{"github.com/ProtonMail/go-crypto", []string{"certs"}, "keys are handled in one place"},
+	{"github.com/danielgtaylor/huma/v2", []string{"coordinator/web"}, "the HTTP layer can be changed without the coordinator"},
+	{"github.com/eclipse/paho.mqtt.golang", []string{"mqtt"}, "its callbacks and options are traps to be known once"},
+	{"github.com/lxc/go-lxc", []string{"lxc/helper"}, "a program linked with liblxc does not start where it is missing"},
+	{"github.com/mochi-mqtt/server/v2", []string{"broker/..."}, "hosts carry no broker"},
+	{"github.com/pelletier/go-toml/v2", []string{"cmd/..."}, "configuration files are the programs' business"},
+	{"github.com/prometheus/client_golang", []string{"internal/prom"}, "one exposition, one set of names"},
+	{"github.com/spf13/cobra", []string{"cmd/..."}, "command lines are the programs' business"},
+	{"github.com/vishvananda/netlink", []string{"network"}, "one owner of the host's links"},
+	{"go.yaml.in/yaml/v3", []string{"cmd/hostler"}, "a form of output"},
+	{"modernc.org/sqlite", []string{"internal/sqldb"}, "pragmas and retries are set in one place"},
+	{"golang.org/x/sync", []string{"agent/...", "broker", "cmd/...", "coordinator/...", "lxc", "mqtt"}, "above the floor alone"},
+	{"golang.org/x/sys", []string{"agent/...", "cmd/...", "lxc/...", "network", "runner/..."}, "system calls stay in the packages that are about the system"},
+	{"golang.org/x/term", []string{"cmd/hostler"}, "only the CLI has a terminal"},
+	{"golang.org/x/time", []string{"broker"}, "limits stand where strangers come in"},
+	{"github.com/anishathalye/porcupine", nil, "tests alone"},
+	{"github.com/google/go-cmp", nil, "tests alone"},
+	{"github.com/rogpeppe/go-internal", nil, "tests alone"},
+	{"pgregory.net/rapid", nil, "tests alone"},
+}
+
+// linked are programs that must not contain a package, by whatever way.
+var linked = []struct {
+	program string
+	never   []string
+	why     string
+}{
+	{"cmd/hostler-run", []string{"fmt", "net", "encoding/json", "log/slog"}, "at most 2 MB, one process for each running command"},
+	{"cmd/hostler-agent", []string{module + "/broker", "github.com/mochi-mqtt/server/v2", "github.com/lxc/go-lxc"}, "hosts carry no broker and need no liblxc"},
+	{"cmd/hostler", []string{"modernc.org/sqlite", "github.com/mochi-mqtt/server/v2"}, "the operator's program carries neither store nor broker"},
+}
+
+// match reports whether the path is the pattern, or below it if it ends in /...
+func match(pattern, path string) bool {
+	if base, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return path == base || strings.HasPrefix(path, base+"/")
+	}
+	return path == pattern
+}
+
+func matchAny(patterns []string, path string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return match(p, path) })
+}
+
+// local cuts the module off an import path of ours.
+func local(path string) (string, bool) {
+	if path == module {
+		return "", true
+	}
+	return strings.CutPrefix(path, module+"/")
+}
+
+// standard reports whether the path is of the standard library: its first
+// element has no dot.
+func standard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+// checkImports holds a package to its line.
+func checkImports(c *check) {
+	i := slices.IndexFunc(allowed, func(a allowance) bool { return a.pkg == c.pkg.path })
+	if i < 0 {
+		c.report(c.pkg.files[0].syntax.Name, "package %s has no line in the table of imports: add one, with its reason", c.pkg.path)
+		return
+	}
+	line := allowed[i]
+	eachImport(c.pkg, func(f *file, spec *ast.ImportSpec, path string) {
+		own, ours := local(path)
+		switch {
+		case ours && strings.HasPrefix(own, "cmd/"):
+			c.report(spec, "nothing imports a program")
+		case f.test:
+		case ours && !matchAny(line.may, own), !ours && !standard(path) && !matchAny(line.may, path):
+			c.report(spec, "%s may not import %s: %s", c.pkg.path, path, line.why)
+		case standard(path) && matchAny(line.never, path):
+			c.report(spec, "%s may not import %s: %s", c.pkg.path, path, line.why)
+		}
+	})
+}
+
+// checkLibraries holds a library to its owner. It repeats a part of the table
+// of imports on purpose: a line there cannot give a library a second owner.
+func checkLibraries(c *check) {
+	eachImport(c.pkg, func(f *file, spec *ast.ImportSpec, path string) {
+		if _, ours := local(path); f.test || ours || standard(path) {
+			return
+		}
+		for _, o := range owners {
+			switch {
+			case !match(o.library+"/...", path):
+			case o.owners == nil && c.pkg.support(), matchAny(o.owners, c.pkg.path):
+				return
+			case o.owners == nil:
+				c.report(spec, "%s is for tests", o.library)
+				return
+			default:
+				c.report(spec, "%s belongs to %s: %s", o.library, strings.Join(o.owners, ", "), o.why)
+				return
+			}
+		}
+		c.report(spec, "%s has no owner: add it to the table, with its reason", path)
+	})
+}
+
+func eachImport(p *pkg, do func(f *file, spec *ast.ImportSpec, path string)) {
+	for _, f := range p.files {
+		for _, spec := range f.syntax.Imports {
+			if path := importPath(spec); path != "C" {
+				do(f, spec, path)
+			}
+		}
+	}
+}

@@ -1,0 +1,5 @@
+package agent
+
+import "time"
+
+func now() time.Time { return time.Now() }

@@ -1,0 +1,2 @@
+// Good does its work and ends.
+package main

@@ -1,0 +1,2 @@
+// Package good says what it is for.
+package good

@@ -1,0 +1,2 @@
+// Package silent is described where no reader looks.
+package silent

@@ -1,0 +1,7 @@
+package a
+
+func init() {} // want
+
+type t struct{}
+
+func (t) init() {}

@@ -1,0 +1,5 @@
+package a
+
+import "os"
+
+func tell() string { return os.Getenv("A") }

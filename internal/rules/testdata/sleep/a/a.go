@@ -1,0 +1,14 @@
+package a
+
+import (
+	"context"
+	"time"
+)
+
+func poll(ctx context.Context) {
+	time.Sleep(time.Second) // want
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,5 @@
+package a
+
+import "testing"
+
+var _ testing.TB

@@ -1,0 +1,5 @@
+package atest
+
+import "testing"
+
+var _ testing.TB

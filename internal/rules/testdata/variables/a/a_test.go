@@ -1,0 +1,8 @@
+package a
+
+var update bool
+
+func swap() {
+	update = true
+	seams = nil // want
+}
