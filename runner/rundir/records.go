@@ -1,0 +1,340 @@
+package rundir
+
+import "strconv"
+
+// Holder is the content of the lock file: who holds the lock. It is written
+// right after the lock was taken, without fsync: it has no meaning after a boot.
+type Holder struct {
+	PID        int
+	StartTicks int64  // start time of PID in clock ticks since boot, from /proc/PID/stat
+	Leaf       string // the leaf that the holder is about to make; "" when it makes none
+}
+
+// Start is start.json: from its existence on a command may have run.
+type Start struct {
+	Boot       string // boot in which it ran (see Boot)
+	PID        int    // of the supervisor
+	StartTicks int64  // start time of PID in clock ticks since boot, from /proc/PID/stat
+	// Leaf is the absolute path of the cgroup2 directory that holds every
+	// process of the command, and never the supervisor. "" means that the
+	// machine has none: then nothing can be killed or verified as a whole.
+	Leaf string
+	// StartedMS is the boot clock in milliseconds, a moment before the fork.
+	StartedMS int64
+	// Keep says what is kept of each output stream.
+	Keep Keep
+}
+
+// Keep is the rule by which an output stream is kept within its cap. The first
+// Head bytes stay, the newest Tail bytes stay, what lies between is dropped in
+// units of Step: a hole is punched into the file, in which every byte stands at
+// its true offset. So the size of the file is the length of the stream, and
+// Dropped(size) is known to a reader at any moment without being told.
+type Keep struct {
+	Head, Tail, Step int64 // bytes; Head and Step are multiples of 64 KiB
+}
+
+const keepUnit = 64 << 10
+
+// NewKeep returns the rule for a cap of limit bytes (at least MinCap): half for
+// the head, the other half for the tail. With punch false, for file systems
+// that cannot punch holes, the head has it all and the tail nothing.
+func NewKeep(limit int64, punch bool) Keep {
+	step := int64(keepUnit)
+	for step < 1<<20 && step < limit/32 {
+		step *= 2
+	}
+	if !punch {
+		return Keep{Head: limit / step * step, Step: step}
+	}
+	head := limit / 2 / step * step
+	return Keep{Head: head, Tail: limit - head - step, Step: step}
+}
+
+// Dropped returns the range [from, to) that is dropped of a stream of size
+// bytes; it is empty (from = to) when nothing is.
+func (k Keep) Dropped(size int64) (from, to int64) {
+	if k.Tail == 0 {
+		return min(k.Head, size), size
+	}
+	return k.Head, max(k.Head, (size-k.Tail)/k.Step*k.Step)
+}
+
+func (k Keep) valid() bool {
+	return k.Head > 0 && k.Tail >= 0 && k.Step > 0 && k.Step%keepUnit == 0 && k.Head%k.Step == 0 &&
+		k.Head <= maxMS && k.Tail <= maxMS && k.Step <= 1<<20
+}
+
+// Stream is what became of one output stream. Bytes = what the command wrote;
+// the range of DroppedBytes bytes at DroppedAt was dropped by the cap, the last
+// LostBytes bytes were lost because they could not be written to the disk.
+type Stream struct {
+	Bytes        int64
+	DroppedAt    int64
+	DroppedBytes int64
+	LostBytes    int64
+}
+
+func (s Stream) valid() bool {
+	return s.Bytes >= 0 && s.DroppedAt >= 0 && s.DroppedBytes >= 0 && s.LostBytes >= 0 &&
+		s.LostBytes <= s.Bytes && s.DroppedAt <= s.Bytes-s.LostBytes &&
+		s.DroppedBytes <= s.Bytes-s.LostBytes-s.DroppedAt
+}
+
+// Reasons of Exit.Reason: why the command was not, or not properly, run.
+const (
+	ReasonNotFound      = "not_found"      // no such program: code 127
+	ReasonNotExecutable = "not_executable" // the kernel refuses to execute it: code 126
+	ReasonUnknownUser   = "unknown_user"   // User cannot be resolved: code 125
+	ReasonDirectory     = "bad_directory"  // Dir cannot be entered: code 125
+	ReasonSpec          = "bad_spec"       // spec.json cannot be understood: code 125
+	ReasonTarget        = "bad_target"     // the container is not there, not running: code 125
+	ReasonSetup         = "setup_failed"   // the supervisor could not prepare the run: code 125
+	ReasonNotStarted    = "not_started"    // no supervisor took the run up; written by the agent: code 125
+)
+
+// Exit codes of runs that have no exit status of a command, as shells have them.
+const (
+	CodeNeverBegan    = 125
+	CodeNotExecutable = 126
+	CodeNotFound      = 127
+)
+
+// Exit is exit.json: how the run ended.
+type Exit struct {
+	// WaitStatus is the raw status of wait4 of the main process. 0 with a
+	// Reason: there was no process.
+	WaitStatus uint32
+	// Code is the exit code: the command's, 128 + Signal, or one of Code….
+	Code int
+	// Signal ended the main process; 0 when it exited by itself.
+	Signal int
+	// OOM: the kernel's out-of-memory killer struck in the leaf. It is false
+	// where the memory controller does not count for the leaf.
+	OOM bool
+	// TimedOut: the time limit ended the command.
+	TimedOut bool
+	// Cancelled: a cancel request ended the command.
+	Cancelled bool
+	// NeverBegan: no process of the command was ever made.
+	NeverBegan bool
+	// Emptied: the leaf was seen without any process, so nothing is left of
+	// the command. False without a leaf, where nobody can know.
+	Emptied bool
+	// Reason and Detail say why the command could not be run; Reason is one
+	// of the constants, Detail is for people. Both "" when it ran.
+	Reason string
+	Detail string
+	Stdout Stream
+	Stderr Stream
+	// StartedMS and EndedMS are the boot clock in milliseconds, before the
+	// fork and when the main process had ended.
+	StartedMS int64
+	EndedMS   int64
+}
+
+// MaxDetail is the most bytes of Exit.Detail.
+const MaxDetail = 4096
+
+// AppendHolder appends the encoded h to b.
+func AppendHolder(b []byte, h *Holder) []byte {
+	e := newEncoder(b)
+	e.int("pid", int64(h.PID))
+	e.int("start_ticks", h.StartTicks)
+	e.str("leaf", h.Leaf)
+	return e.end()
+}
+
+// ParseHolder decodes the content of the lock file.
+func ParseHolder(b []byte) (*Holder, error) {
+	if len(b) > MaxRecord {
+		return nil, ErrTooLarge
+	}
+	var h Holder
+	err := parse(b, fields{
+		"pid":         intField(&h.PID),
+		"start_ticks": intField(&h.StartTicks),
+		"leaf":        strField(&h.Leaf),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if h.PID < 1 || h.StartTicks < 0 || !validLeaf(h.Leaf) {
+		return nil, ErrFormat
+	}
+	return &h, nil
+}
+
+// AppendStart appends the encoded s to b.
+func AppendStart(b []byte, s *Start) []byte {
+	e := newEncoder(b)
+	e.str("boot", s.Boot)
+	e.int("pid", int64(s.PID))
+	e.int("start_ticks", s.StartTicks)
+	e.str("leaf", s.Leaf)
+	e.int("started_ms", s.StartedMS)
+	e.ints("keep", []string{"head", "tail", "step"}, s.Keep.Head, s.Keep.Tail, s.Keep.Step)
+	return e.end()
+}
+
+// ParseStart decodes the content of start.json.
+func ParseStart(b []byte) (*Start, error) {
+	if len(b) > MaxRecord {
+		return nil, ErrTooLarge
+	}
+	var s Start
+	err := parse(b, fields{
+		"boot":        strField(&s.Boot),
+		"pid":         intField(&s.PID),
+		"start_ticks": intField(&s.StartTicks),
+		"leaf":        strField(&s.Leaf),
+		"started_ms":  intField(&s.StartedMS),
+		"keep": objectField(fields{
+			"head": intField(&s.Keep.Head),
+			"tail": intField(&s.Keep.Tail),
+			"step": intField(&s.Keep.Step),
+		}),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.Boot == "" || s.PID < 1 || s.StartTicks < 0 || !validLeaf(s.Leaf) || !s.Keep.valid() {
+		return nil, ErrFormat
+	}
+	return &s, nil
+}
+
+// AppendExit appends the encoded x to b.
+func AppendExit(b []byte, x *Exit) []byte {
+	e := newEncoder(b)
+	e.int("wait_status", int64(x.WaitStatus))
+	e.int("code", int64(x.Code))
+	e.int("signal", int64(x.Signal))
+	e.bool("oom", x.OOM)
+	e.bool("timed_out", x.TimedOut)
+	e.bool("cancelled", x.Cancelled)
+	e.bool("never_began", x.NeverBegan)
+	e.bool("emptied", x.Emptied)
+	e.str("reason", x.Reason)
+	e.str("detail", x.Detail)
+	e.stream("stdout", x.Stdout)
+	e.stream("stderr", x.Stderr)
+	e.int("started_ms", x.StartedMS)
+	e.int("ended_ms", x.EndedMS)
+	return e.end()
+}
+
+func (e *encoder) stream(k string, s Stream) {
+	e.ints(k, []string{"bytes", "dropped_at", "dropped", "lost"}, s.Bytes, s.DroppedAt, s.DroppedBytes, s.LostBytes)
+}
+
+func streamField(s *Stream) func(*decoder) error {
+	return objectField(fields{
+		"bytes":      intField(&s.Bytes),
+		"dropped_at": intField(&s.DroppedAt),
+		"dropped":    intField(&s.DroppedBytes),
+		"lost":       intField(&s.LostBytes),
+	})
+}
+
+// ParseExit decodes the content of exit.json.
+func ParseExit(b []byte) (*Exit, error) {
+	if len(b) > MaxRecord {
+		return nil, ErrTooLarge
+	}
+	var x Exit
+	err := parse(b, fields{
+		"wait_status": intField(&x.WaitStatus),
+		"code":        intField(&x.Code),
+		"signal":      intField(&x.Signal),
+		"oom":         boolField(&x.OOM),
+		"timed_out":   boolField(&x.TimedOut),
+		"cancelled":   boolField(&x.Cancelled),
+		"never_began": boolField(&x.NeverBegan),
+		"emptied":     boolField(&x.Emptied),
+		"reason":      strField(&x.Reason),
+		"detail":      strField(&x.Detail),
+		"stdout":      streamField(&x.Stdout),
+		"stderr":      streamField(&x.Stderr),
+		"started_ms":  intField(&x.StartedMS),
+		"ended_ms":    intField(&x.EndedMS),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if x.Code < 0 || x.Code > 255 || x.Signal < 0 || x.Signal > 127 || len(x.Detail) > MaxDetail ||
+		!x.Stdout.valid() || !x.Stderr.valid() {
+		return nil, ErrFormat
+	}
+	return &x, nil
+}
+
+func validLeaf(p string) bool {
+	if p == "" {
+		return true
+	}
+	const dir = "hostler."
+	i := len(p) - 1
+	for i >= 0 && p[i] != '/' {
+		i--
+	}
+	// Whoever reads a leaf kills everything in it: only a directory that a
+	// supervisor has named may ever stand here.
+	return p[0] == '/' && len(p) < 4096 && len(p)-i-1 > len(dir) && p[i+1:i+1+len(dir)] == dir
+}
+
+// LeafName returns the name of the leaf of one attempt, below whatever
+// directory of the cgroup2 tree its supervisor chose.
+func LeafName(action string, attempt int) string {
+	return "hostler." + action + "." + strconv.Itoa(attempt)
+}
+
+// Operations and results of ctl.sock.
+const (
+	OpCancel = "cancel"
+
+	ResultEnded       = "ended"       // nothing is left of the command, exit.json is written
+	ResultUnsupported = "unsupported" // no leaf, so nothing can be promised; nothing was done
+	ResultRefused     = "refused"     // the request was not understood
+)
+
+// Request is one packet to ctl.sock, Reply the one that answers it.
+type Request struct{ Op string }
+
+// Reply answers a Request. To OpCancel it comes only when the run is over.
+type Reply struct{ Result string }
+
+// MaxPacket is the most bytes of a packet of ctl.sock.
+const MaxPacket = 4096
+
+// AppendRequest appends the encoded r to b.
+func AppendRequest(b []byte, r Request) []byte {
+	e := newEncoder(b)
+	e.str("op", r.Op)
+	return e.end()
+}
+
+// ParseRequest decodes a Request.
+func ParseRequest(b []byte) (r Request, err error) {
+	if len(b) > MaxPacket {
+		return r, ErrTooLarge
+	}
+	err = parse(b, fields{"op": strField(&r.Op)})
+	return r, err
+}
+
+// AppendReply appends the encoded r to b.
+func AppendReply(b []byte, r Reply) []byte {
+	e := newEncoder(b)
+	e.str("result", r.Result)
+	return e.end()
+}
+
+// ParseReply decodes a Reply.
+func ParseReply(b []byte) (r Reply, err error) {
+	if len(b) > MaxPacket {
+		return r, ErrTooLarge
+	}
+	err = parse(b, fields{"result": strField(&r.Result)})
+	return r, err
+}

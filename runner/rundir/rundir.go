@@ -1,0 +1,81 @@
+// Package rundir is the contract of one run directory: the only thing that the
+// agent and the supervisor of a command share.
+//
+// Every command has a supervisor process: its parent, the owner of its pipes,
+// the keeper of its limits and the recorder of its end. The agent starts the
+// supervisor and from then on only watches a directory, so an agent that is
+// killed, restarted or upgraded touches no command:
+//
+//	runs/<action>/<attempt>/
+//	    lock        flock held by the supervisor while it lives; names its holder (Holder)
+//	    spec.json   what to run (Spec), written by the agent before the supervisor starts
+//	    stdin       optional: what the command reads; without it /dev/null
+//	    start.json  proof that a command may have begun (Start), durable before the fork
+//	    stdout      the command's output, each byte at its true offset of the stream (Keep)
+//	    stderr      likewise
+//	    ctl.sock    where the supervisor takes requests (Request, Reply)
+//	    exit.json   how it ended (Exit), durable and the last thing that is written
+//
+// The files are read as follows, which is what makes a crash at any line safe:
+//
+//   - exit.json is there: the run is over, and this is its end.
+//   - lock is held: the supervisor lives.
+//   - start.json and a free lock: the supervisor died; the leaf that start.json
+//     names holds whatever is left of the command.
+//   - no start.json and a free lock: nothing was ever started. Who holds the
+//     lock then may write exit.json (never_began), and no supervisor will start.
+//
+// Files have mode 0600, directories 0700. All JSON is strict in both directions:
+// one version, no unknown, repeated or missing field, a size cap per file. The
+// package is small on purpose (no fmt, no encoding/json, no net), because the
+// supervisor of every single command links it.
+package rundir
+
+import "errors"
+
+// Version is the version of the contract that this package reads and writes.
+//
+//	1: the first.
+const Version = 1
+
+// Names of the files of a run directory.
+const (
+	LockFile  = "lock"
+	SpecFile  = "spec.json"
+	StdinFile = "stdin"
+	StartFile = "start.json"
+	ExitFile  = "exit.json"
+	CtlFile   = "ctl.sock"
+	LogFile   = "supervisor.log" // the supervisor's own stderr
+)
+
+// Caps of what is read from a run directory, in bytes.
+const (
+	MaxSpec   = 2 << 20 // the kernel takes about as much for argv and environment
+	MaxRecord = 64 << 10
+)
+
+// Output streams of a command, by file descriptor.
+const (
+	Stdout = 1
+	Stderr = 2
+)
+
+// StreamFile returns the name of the file of stream fd (Stdout or Stderr).
+func StreamFile(fd int) string {
+	if fd == Stderr {
+		return "stderr"
+	}
+	return "stdout"
+}
+
+var (
+	// ErrFormat is what every malformed file or message of the contract gives.
+	ErrFormat = errors.New("malformed")
+	// ErrVersion is a well-formed file of another version.
+	ErrVersion = errors.New("unsupported version of the run directory")
+	// ErrTooLarge is a file above its cap.
+	ErrTooLarge = errors.New("too large")
+	// ErrLocked means that somebody else holds the lock.
+	ErrLocked = errors.New("run directory is locked")
+)

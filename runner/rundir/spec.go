@@ -1,0 +1,173 @@
+package rundir
+
+import (
+	"errors"
+	"strings"
+	"unicode/utf8"
+)
+
+// Limits of a Spec.
+const (
+	MinCap     = 256 << 10 // bytes; the smallest output cap
+	DefaultCap = 64 << 20  // bytes per stream
+	// DefaultGraceMS is the time between TERM and KILL, in milliseconds.
+	DefaultGraceMS = 10_000
+	maxID          = 128
+	maxAttempt     = 1 << 30
+	maxMS          = 1 << 50
+	maxArgs        = 1 << 16
+)
+
+// Spec says what to run. It is written once, by the agent, before the
+// supervisor starts, and is never changed.
+type Spec struct {
+	// Action names the action, Attempt counts its runs from 1.
+	Action  string
+	Attempt int
+	// Argv is the program and its arguments, given to it unchanged: no shell
+	// reads them. A name without a slash is looked for in PATH.
+	Argv []string
+	// Env is the environment as NAME=value, added to the supervisor's minimal
+	// one (PATH, HOME, USER, LOGNAME), of which it may replace parts.
+	Env []string
+	// Dir is the working directory, absolute. Default "/".
+	Dir string
+	// User is a name or uid[:gid], looked up where the command runs. Empty
+	// means the user that the supervisor runs as (in a container, its root).
+	User string
+	// TimeoutMS is the time limit in milliseconds on the boot clock, which
+	// counts suspended time too. 0 means none.
+	TimeoutMS int64
+	// GraceMS is the time in milliseconds between TERM and KILL. 0 kills at
+	// once; a negative value means DefaultGraceMS.
+	GraceMS int64
+	// CapBytes bounds what is kept of each output stream. 0 means DefaultCap.
+	CapBytes int64
+	// Target is for the supervisor's kind alone (which container, for
+	// example); nobody else reads it.
+	Target map[string]string
+}
+
+// Grace returns the milliseconds between TERM and KILL, default applied.
+func (s *Spec) Grace() int64 {
+	if s.GraceMS < 0 {
+		return DefaultGraceMS
+	}
+	return s.GraceMS
+}
+
+// Cap returns the output cap in bytes, default applied.
+func (s *Spec) Cap() int64 {
+	if s.CapBytes == 0 {
+		return DefaultCap
+	}
+	return s.CapBytes
+}
+
+// Validate refuses what cannot be written to a run directory or given to exec.
+func (s *Spec) Validate() error {
+	switch {
+	case !ValidAction(s.Action):
+		return errors.New("action is not a plain name")
+	case s.Attempt < 1 || s.Attempt > maxAttempt:
+		return errors.New("attempt is not a positive number")
+	case len(s.Argv) == 0 || s.Argv[0] == "":
+		return errors.New("argv names no program")
+	case len(s.Argv) > maxArgs || len(s.Env) > maxArgs:
+		return errors.New("too many arguments or variables")
+	case s.Dir != "" && !strings.HasPrefix(s.Dir, "/"):
+		return errors.New("dir is not absolute")
+	case s.TimeoutMS < 0 || s.TimeoutMS > maxMS:
+		return errors.New("timeout is out of range")
+	case s.GraceMS > maxMS:
+		return errors.New("grace is out of range")
+	case s.CapBytes != 0 && (s.CapBytes < MinCap || s.CapBytes > maxMS):
+		return errors.New("cap is out of range")
+	}
+	for _, v := range s.Env {
+		if i := strings.IndexByte(v, '='); i < 1 {
+			return errors.New("env holds an entry that is not NAME=value")
+		}
+	}
+	return s.validateText()
+}
+
+// validateText refuses strings that JSON or exec would change: invalid UTF-8
+// and NUL bytes.
+func (s *Spec) validateText() error {
+	plain := func(v string) bool { return utf8.ValidString(v) && strings.IndexByte(v, 0) < 0 }
+	ok := plain(s.Dir) && plain(s.User)
+	for _, v := range s.Argv {
+		ok = ok && plain(v)
+	}
+	for _, v := range s.Env {
+		ok = ok && plain(v)
+	}
+	for k, v := range s.Target {
+		ok = ok && plain(k) && plain(v)
+	}
+	if !ok {
+		return errors.New("spec holds invalid UTF-8 or a NUL byte")
+	}
+	return nil
+}
+
+// ValidAction reports whether id can name an action's directory and its leaf:
+// 1 to 128 letters, digits, '-', '_' and '.', not beginning with a dot.
+func ValidAction(id string) bool {
+	if id == "" || len(id) > maxID || id[0] == '.' {
+		return false
+	}
+	for i := range len(id) {
+		c := id[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// AppendSpec appends the encoded s to b.
+func AppendSpec(b []byte, s *Spec) []byte {
+	e := newEncoder(b)
+	e.str("action", s.Action)
+	e.int("attempt", int64(s.Attempt))
+	e.strs("argv", s.Argv)
+	e.strs("env", s.Env)
+	e.str("dir", s.Dir)
+	e.str("user", s.User)
+	e.int("timeout_ms", s.TimeoutMS)
+	e.int("grace_ms", s.GraceMS)
+	e.int("cap_bytes", s.CapBytes)
+	e.table("target", s.Target)
+	return e.end()
+}
+
+// ParseSpec decodes and validates the contents of spec.json.
+func ParseSpec(b []byte) (*Spec, error) {
+	if len(b) > MaxSpec {
+		return nil, ErrTooLarge
+	}
+	var s Spec
+	err := parse(b, fields{
+		"action":     strField(&s.Action),
+		"attempt":    intField(&s.Attempt),
+		"argv":       strsField(&s.Argv),
+		"env":        strsField(&s.Env),
+		"dir":        strField(&s.Dir),
+		"user":       strField(&s.User),
+		"timeout_ms": intField(&s.TimeoutMS),
+		"grace_ms":   intField(&s.GraceMS),
+		"cap_bytes":  intField(&s.CapBytes),
+		"target":     tableField(&s.Target),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Validate(); err != nil {
+		return nil, errors.Join(ErrFormat, err)
+	}
+	return &s, nil
+}
