@@ -1,0 +1,73 @@
+# Thin names for the commands that developers, the demo and CI share.
+# `make help` lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+export LC_ALL := C
+export PATH := $(PATH):/usr/local/go/bin
+
+# T is how long each fuzz target runs.
+T ?= 10s
+# Tests of the built programs find them here.
+export HOSTLER_BIN := $(CURDIR)/bin
+
+TAGS := integration,heavy
+PURE := hostler hostler-agent hostler-coordinator hostler-run
+BUILD := go build -trimpath -ldflags '-s -w'
+
+.PHONY: help deps build demo test check unit race integration heavy fuzz vectors bench clean
+
+help: ## List the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+deps: ## Install the Debian packages that are missing; say what else is
+	@bash packaging/deps
+
+build: ## Build all programs into bin/
+	CGO_ENABLED=0 $(BUILD) -o bin/ $(addprefix ./cmd/,$(PURE)) ./integration/cmd/roundtrip
+	CGO_ENABLED=1 $(BUILD) -o bin/ ./cmd/hostler-lxc
+
+demo: deps build ## Show the whole of it on this machine (KEEP=1 leaves it running)
+	@bash scripts/demo.sh
+
+test: deps build check race integration ## Everything that CI runs
+
+check: ## Format, vet, staticcheck, tidiness, the rules of the tree, and a build without cgo
+	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt is needed for:"; echo "$$out"; exit 1; }
+	go vet -tags $(TAGS) ./...
+	go tool staticcheck -tags $(TAGS) ./...
+	go mod tidy -diff
+	go test -count=1 ./internal/rules
+	CGO_ENABLED=0 go build $$(go list -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(lxc/helper|cmd/hostler-lxc)$$')
+	for f in packaging/deps scripts/*.sh .ci/run; do bash -n "$$f"; done
+	if command -v shellcheck >/dev/null; then shellcheck packaging/deps scripts/*.sh .ci/run; fi
+
+unit: ## The tests that need no built program, fuzz seeds included
+	go test -timeout 15m ./...
+
+race: ## The same under the race detector
+	go test -race -timeout 15m ./...
+
+integration: build ## The built programs with real LXC, broker, MQTT client and gpg
+	go test -tags integration -count=1 -timeout 15m ./integration/...
+
+heavy: build ## What takes too long for every day
+	go test -tags heavy -count=1 -timeout 60m ./...
+
+fuzz: ## Fuzz each target for T=10s
+	@git grep -oE '^func Fuzz[A-Za-z0-9_]+' -- '*_test.go' ':!**/testdata/**' | while IFS=: read -r file func; do \
+		echo "== $${func#func } in $$(dirname "$$file")"; \
+		go test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(T) "./$$(dirname "$$file")" </dev/null; \
+	done
+
+vectors: ## Write the committed test vectors of the protocol again
+	go generate ./protocol/...
+
+bench: ## Run the benchmarks
+	go test -run '^$$' -bench . -benchmem ./...
+
+clean: ## Remove what the build made
+	rm -rf bin
