@@ -200,17 +200,15 @@ func (n Network) check() error {
 }
 
 // Supervisor names the program that runs, watches and records one command
-// inside a container. It is started with a run directory as its last argument
-// and outlives whoever started it.
+// inside a container, and tells it which container.
 type Supervisor struct {
-	// Argv is the program, by absolute path, and its leading arguments.
+	// Argv is the program, by absolute path, and its leading arguments; the
+	// run directory follows as the last one.
 	Argv []string
-	// Kind and Name say which container the command will run in.
-	Kind Kind
-	Name string
-	// InitPID is the container's first process at the time of asking, so that
-	// a command meant for it never runs in a later incarnation.
-	InitPID int
+	// Target stands in the run directory's specification. It means something
+	// to this supervisor alone, and pins the container's present incarnation:
+	// a command that was meant for it never runs in a later one.
+	Target map[string]string
 }
 
 // Kind is a container technology.

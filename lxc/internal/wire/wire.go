@@ -1,0 +1,182 @@
+// Package wire is what package lxc and the program hostler-lxc say to each
+// other: one request on the helper's standard input, one answer on its standard
+// output, both JSON, both strict and bounded.
+//
+// The two sides ship in different packages and may be of different ages for
+// the length of an upgrade, so both carry Version and refuse any other.
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hostler-io/hostler/container"
+)
+
+// Version counts changes of meaning.
+//
+//	1 (2026-11): create, destroy, start, stop, list, inspect, probe
+const Version = 1
+
+// MaxSize bounds a request and an answer, in bytes: 10,000 containers of 400
+// bytes each.
+const MaxSize = 4 << 20
+
+// The operations, which are also the helper's first argument. OpSupervise is
+// the exception to everything above: it reads a run directory instead.
+const (
+	OpProbe     = "probe"
+	OpList      = "list"
+	OpInspect   = "inspect"
+	OpCreate    = "create"
+	OpDestroy   = "destroy"
+	OpStart     = "start"
+	OpStop      = "stop"
+	OpSupervise = "supervise"
+)
+
+// Request asks for one operation.
+type Request struct {
+	Version int
+	// LXCPath is the directory that holds the containers.
+	LXCPath string
+	// LockDir holds one lock file per container.
+	LockDir string
+	// Timeout is how long the helper may take. It ends itself a little later,
+	// so that a hung one does not hold its lock for ever when whoever
+	// started it is gone.
+	Timeout time.Duration
+	// Name of the container; empty for probe, list and create.
+	Name string `json:",omitzero"`
+	// Grace of stop.
+	Grace time.Duration `json:",omitzero"`
+	// Create is what create makes.
+	Create *container.CreateSpec `json:",omitzero"`
+}
+
+// Answer tells how an operation ended.
+type Answer struct {
+	Version int
+	// Code is empty on success.
+	Code Code `json:",omitzero"`
+	// Reason is for people; never empty when Code is set.
+	Reason string `json:",omitzero"`
+	// Infos are the containers found by list, or the one of inspect.
+	Infos []container.Info `json:",omitzero"`
+	// Liblxc is the library's version, told by probe.
+	Liblxc string `json:",omitzero"`
+}
+
+// Code is why an operation failed.
+type Code string
+
+// The codes; each but CodeFailed stands for a sentinel of package container.
+const (
+	CodeNotFound    Code = "not_found"
+	CodeExists      Code = "exists"
+	CodeNotRunning  Code = "not_running"
+	CodeUnsupported Code = "unsupported"
+	CodeTimeout     Code = "timeout"
+	CodeBusy        Code = "busy"
+	CodeFailed      Code = "failed"
+)
+
+func sentinels() map[Code]error {
+	return map[Code]error{
+		CodeNotFound:    container.ErrNotFound,
+		CodeExists:      container.ErrExists,
+		CodeNotRunning:  container.ErrNotRunning,
+		CodeUnsupported: container.ErrUnsupported,
+		CodeTimeout:     container.ErrTimeout,
+		CodeBusy:        container.ErrBusy,
+	}
+}
+
+// Fail turns an error into an answer.
+func Fail(err error) Answer {
+	a := Answer{Version: Version, Code: CodeFailed, Reason: err.Error()}
+	for code, sentinel := range sentinels() {
+		if errors.Is(err, sentinel) {
+			a.Code = code
+		}
+	}
+	return a
+}
+
+// Err turns an answer back into the error it carries; nil on success.
+func (a Answer) Err() error {
+	if a.Code == "" {
+		return nil
+	}
+	return remoteError{reason: a.Reason, sentinel: sentinels()[a.Code]}
+}
+
+// remoteError keeps the helper's words, which name the sentinel already.
+type remoteError struct {
+	reason   string
+	sentinel error // nil for CodeFailed
+}
+
+func (e remoteError) Error() string { return e.reason }
+func (e remoteError) Unwrap() error { return e.sentinel }
+
+// errVersion says what to do about it.
+func errVersion(got int) error {
+	return fmt.Errorf("%w: the other side speaks version %d of the helper protocol and this one %d; install the same release of both packages",
+		container.ErrUnsupported, got, Version)
+}
+
+// ReadRequest decodes the one request of r.
+func ReadRequest(r io.Reader) (Request, error) {
+	raw, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
+	if err != nil {
+		return Request{}, fmt.Errorf("reading request: %w", err)
+	}
+	var req Request
+	if err := decode(raw, &req); err != nil {
+		return Request{}, fmt.Errorf("decoding request: %w", err)
+	}
+	return req, nil
+}
+
+// DecodeAnswer decodes the one answer in raw.
+func DecodeAnswer(raw []byte) (Answer, error) {
+	var a Answer
+	if err := decode(raw, &a); err != nil {
+		return Answer{}, fmt.Errorf("decoding answer: %w", err)
+	}
+	if a.Code != "" && a.Reason == "" {
+		return Answer{}, fmt.Errorf("decoding answer: code %.40q without a reason", a.Code)
+	}
+	if _, known := sentinels()[a.Code]; a.Code != "" && a.Code != CodeFailed && !known {
+		return Answer{}, fmt.Errorf("decoding answer: unknown code %.40q", a.Code)
+	}
+	return a, nil
+}
+
+// decode judges the version before anything that another version may have changed.
+func decode(raw []byte, v any) error {
+	if len(raw) > MaxSize {
+		return fmt.Errorf("more than %d bytes", MaxSize)
+	}
+	var head struct{ Version int }
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return err
+	}
+	if head.Version != Version {
+		return errVersion(head.Version)
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more than one value")
+	}
+	return nil
+}
