@@ -1,0 +1,57 @@
+package rundir
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Boot names the present boot of this machine or container: the kernel's boot
+// id and the start time of PID 1 of our PID namespace. The boot id alone is the
+// host's in every container, so a restarted guest would look as if it had never
+// been away.
+func Boot() (string, error) {
+	id, err := ReadCapped("/proc/sys/kernel/random/boot_id", 64)
+	if err != nil {
+		return "", err
+	}
+	ticks, err := StartTicks(1)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(string(id)) + "-" + strconv.FormatInt(ticks, 10), nil
+}
+
+// StartTicks returns when the process started, in clock ticks since the boot of
+// the machine (field 22 of /proc/PID/stat). Together with the pid it names a
+// process for ever. A process that is gone gives fs.ErrNotExist.
+func StartTicks(pid int) (int64, error) {
+	path := "/proc/" + strconv.Itoa(pid) + "/stat"
+	b, err := ReadCapped(path, 4096)
+	if err != nil {
+		if errors.Is(err, unix.ESRCH) {
+			err = fs.ErrNotExist
+		}
+		return 0, err
+	}
+	// The name of the program stands in parentheses and may hold anything.
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(fields) < 20 {
+		return 0, &fs.PathError{Op: "read", Path: path, Err: ErrFormat}
+	}
+	return strconv.ParseInt(string(fields[19]), 10, 64)
+}
+
+// BootClock returns the time since boot, time in suspend included
+// (CLOCK_BOOTTIME). No change of the wall clock moves it.
+func BootClock() time.Duration {
+	var ts unix.Timespec
+	// The clock exists on every kernel since 2.6.39; there is no other failure.
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
+	return time.Duration(ts.Nano())
+}

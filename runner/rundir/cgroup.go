@@ -1,0 +1,182 @@
+package rundir
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Leaf is the absolute path of a leaf: the directory of the cgroup2 tree that
+// holds every process of one command. It works the same on hybrid machines.
+// The methods treat a leaf that is gone as one that is empty: the kernel lets
+// nobody remove it otherwise.
+type Leaf string
+
+// maxDepth bounds how deep the command's own cgroups below its leaf are followed.
+const maxDepth = 16
+
+// Populated reports whether any process lives in the leaf or below it. Zombies
+// do not count.
+func (l Leaf) Populated() (bool, error) {
+	f, err := os.Open(string(l) + "/cgroup.events")
+	if gone(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	return populated(f)
+}
+
+func populated(events *os.File) (bool, error) {
+	b := make([]byte, 4096)
+	n, err := events.ReadAt(b, 0)
+	if gone(err) {
+		return false, nil
+	}
+	if err != nil && err != io.EOF {
+		return false, err
+	}
+	return !bytes.Contains(b[:n], []byte("populated 0")), nil
+}
+
+// Kill sends SIGKILL to everything in the leaf and below, forks under way
+// included (cgroup.kill, Linux 5.14).
+func (l Leaf) Kill() error {
+	f, err := os.OpenFile(string(l)+"/cgroup.kill", os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString("1")
+		f.Close()
+	}
+	if gone(err) {
+		return nil
+	}
+	return err
+}
+
+// Signal sends sig to every process that is in the leaf or below. Unlike Kill
+// it may miss one that is being forked.
+func (l Leaf) Signal(sig unix.Signal) error { return signalTree(string(l), sig, maxDepth) }
+
+func signalTree(path string, sig unix.Signal, depth int) error {
+	pids, err := processes(path)
+	if err != nil {
+		return err
+	}
+	fds := make(map[int]int, len(pids))
+	for pid := range pids {
+		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+			fds[pid] = fd
+		}
+	}
+	// A pid may have changed its owner before its pidfd was opened. The second
+	// look proves that it names a process of the leaf.
+	pids, err = processes(path)
+	for pid, fd := range fds {
+		if pids[pid] {
+			// ESRCH: it has ended meanwhile.
+			_ = unix.PidfdSendSignal(fd, sig, nil, 0)
+		}
+		unix.Close(fd)
+	}
+	return errors.Join(err, eachChild(path, depth, func(child string) error {
+		return signalTree(child, sig, depth-1)
+	}))
+}
+
+// processes returns the pids in one cgroup directory.
+func processes(path string) (map[int]bool, error) {
+	pids := map[int]bool{}
+	b, err := ReadCapped(path+"/cgroup.procs", 4<<20)
+	if gone(err) {
+		return pids, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for line := range bytes.Lines(b) {
+		// 0 stands for a process outside of our PID namespace.
+		if pid, err := strconv.Atoi(string(bytes.TrimSpace(line))); err == nil && pid > 0 {
+			pids[pid] = true
+		}
+	}
+	return pids, nil
+}
+
+// Remove removes the leaf and the cgroups below. EBUSY means that it is populated.
+func (l Leaf) Remove() error { return removeTree(string(l), maxDepth) }
+
+func removeTree(path string, depth int) error {
+	err := unix.Rmdir(path)
+	if err == nil || gone(err) {
+		return nil
+	}
+	// Populated or not, children make the kernel say EBUSY.
+	if cause := eachChild(path, depth, func(child string) error { return removeTree(child, depth-1) }); cause != nil {
+		return cause
+	}
+	if err = unix.Rmdir(path); err == nil || gone(err) {
+		return nil
+	}
+	return &fs.PathError{Op: "rmdir", Path: path, Err: err}
+}
+
+func eachChild(path string, depth int, do func(string) error) error {
+	if depth == 0 {
+		return nil
+	}
+	entries, err := os.ReadDir(path)
+	if gone(err) {
+		return nil
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			err = errors.Join(err, do(path+"/"+e.Name()))
+		}
+	}
+	return err
+}
+
+// WaitEmpty returns nil when nothing lives in the leaf any more, or the cause
+// of ctx. It sleeps in the kernel until cgroup.events changes.
+func (l Leaf) WaitEmpty(ctx context.Context) error {
+	f, err := os.Open(string(l) + "/cgroup.events")
+	if gone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var wake [2]int
+	if err := unix.Pipe2(wake[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return err
+	}
+	defer unix.Close(wake[0])
+	stop := context.AfterFunc(ctx, func() { unix.Close(wake[1]) })
+	defer func() {
+		if stop() {
+			unix.Close(wake[1])
+		}
+	}()
+	for ctx.Err() == nil {
+		// Reading this very file rearms the poll, so it comes first.
+		if left, err := populated(f); err != nil || !left {
+			return err
+		}
+		fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLPRI}, {Fd: int32(wake[0])}}
+		if _, err := unix.Poll(fds, -1); err != nil && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
