@@ -1,0 +1,152 @@
+package sqldb
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// lockFile takes the lock that one process holds for as long as it uses the
+// database. SQLite's own locks let two writers take turns, which is harmless to
+// the file and fatal to programs that each believe to be alone. The lock is on a
+// file of its own, as closing any descriptor of the database would drop SQLite's
+// locks on it. The kernel releases it when the process dies; the file stays.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path+"-lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = ErrLocked
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// exists tells a database that is not there from one that was lost.
+func exists(path string) error {
+	_, err := os.Stat(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, werr := os.Lstat(path + "-wal"); werr == nil {
+		return fmt.Errorf("%w, but its log %s-wal is: the file was moved or deleted; put it back, or restore a backup", fs.ErrNotExist, path)
+	}
+	return fs.ErrNotExist
+}
+
+// create builds the database under a name of its own and then puts it in place.
+func create(ctx context.Context, cfg Config) error {
+	// A log without its database would be played into the new one.
+	for _, name := range []string{cfg.Path, cfg.Path + "-wal", cfg.Path + "-journal"} {
+		if _, err := os.Lstat(name); err == nil {
+			return fmt.Errorf("%s: %w", name, fs.ErrExist)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	draft := cfg.Path + "-new"
+	if err := removeDraft(draft); err != nil {
+		return fmt.Errorf("removing an unfinished one: %w", err)
+	}
+	if err := build(ctx, cfg, draft); err != nil {
+		return errors.Join(err, removeDraft(draft))
+	}
+	return publish(draft, cfg.Path)
+}
+
+func removeDraft(draft string) error {
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
+		if err := os.Remove(draft + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// build makes a complete database; closing it leaves nothing in a log.
+func build(ctx context.Context, cfg Config, draft string) error {
+	f, err := os.OpenFile(draft, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	c, err := connect(ctx, draft, readWrite)
+	if err != nil {
+		return classify(err)
+	}
+	_, err = c.exec(ctx, fmt.Sprintf("PRAGMA application_id = %d", cfg.ApplicationID))
+	if err == nil {
+		err = migrate(ctx, c, cfg)
+	}
+	return errors.Join(err, c.close())
+}
+
+// publish makes the finished file appear under its name, durably: contents first,
+// then the name.
+func publish(draft, path string) error {
+	if err := syncPath(draft); err != nil {
+		return err
+	}
+	if err := os.Rename(draft, path); err != nil {
+		return err
+	}
+	return syncPath(filepath.Dir(path))
+}
+
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// checkHeader looks at the first bytes before SQLite does: SQLite takes an empty
+// file for a new database.
+func checkHeader(path string, applicationID int32) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var header [100]byte
+	switch n, err := io.ReadFull(f, header[:]); {
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return explain(fmt.Errorf("%w: it has only %d bytes", ErrCorrupt, n), path)
+	case err != nil:
+		return err
+	}
+	if !bytes.HasPrefix(header[:], []byte("SQLite format 3\x00")) {
+		return explain(fmt.Errorf("%w: it does not begin as a SQLite database", ErrCorrupt), path)
+	}
+	if id := int32(binary.BigEndian.Uint32(header[68:])); id != applicationID {
+		return fmt.Errorf("%w: application id %#x, want %#x", ErrForeign, uint32(id), uint32(applicationID))
+	}
+	return nil
+}
+
+// checkPages has SQLite walk all pages (not the indexes' contents).
+func checkPages(ctx context.Context, c *conn, path string) error {
+	var verdict string
+	err := c.sql.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict)
+	if err != nil {
+		return explain(fmt.Errorf("checking its pages: %w", err), path)
+	}
+	if verdict != "ok" {
+		return explain(fmt.Errorf("%w: %s", ErrCorrupt, verdict), path)
+	}
+	return nil
+}
