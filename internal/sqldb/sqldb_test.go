@@ -222,8 +222,11 @@ func TestOpenRefusesDamage(t *testing.T) {
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.reason) {
 				t.Fatalf("Open: %v; want %v: %s", err, c.want, c.reason)
 			}
-			if !strings.Contains(err.Error(), cfg.Path) && c.want == sqldb.ErrCorrupt && !strings.Contains(err.Error(), "backup") {
-				t.Errorf("the error names neither path nor what to do: %v", err)
+			if !strings.Contains(err.Error(), cfg.Path) {
+				t.Errorf("the error does not name the file: %v", err)
+			}
+			if c.want == sqldb.ErrCorrupt && !strings.Contains(err.Error(), "put a backup in their place") {
+				t.Errorf("the error does not say what to do: %v", err)
 			}
 			if left, err := os.ReadFile(cfg.Path); err != nil || !slices.Equal(left, damaged) {
 				t.Errorf("Open changed the file that it refused (%v)", err)
