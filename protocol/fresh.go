@@ -1,0 +1,183 @@
+package protocol
+
+import "bytes"
+
+// HostGate is the coordinator's memory of the state messages of one host. It
+// lives in memory only: after a restart no challenge is current, so nothing
+// old counts as evidence until the host has said hello again. It is not safe
+// for concurrent use; its zero value has seen nothing.
+//
+// A challenge is given to one hello. A process that carries it has received
+// the answer, so it is alive now; a message that was held back cannot know it.
+// Two processes that speak for one host (a copied key, a disk rolled back)
+// thereby prove themselves: see [HostGate.State].
+type HostGate struct {
+	inst Nonce
+	conn Seq // of the connection in force; K is that of its newest hello
+	chal Nonce
+	last map[Channel]uint64 // newest K per channel of that connection
+	// probe is the challenge given to a hello of an older process after the
+	// one in force was accepted.
+	probe struct {
+		conn Seq
+		inst Nonce
+		chal Nonce
+	}
+}
+
+// Conn returns the connection in force and its challenge; zero before the
+// first hello.
+func (g *HostGate) Conn() (Seq, Nonce) { return g.conn, g.chal }
+
+// Hello takes a verified hello. It returns the challenge to answer with and
+// whether the hello is of the newest process and connection, which then is in
+// force. offer is a fresh random challenge, used if one is needed: a repeated
+// hello is answered with what it was given before.
+func (g *HostGate) Hello(s Seq, inst, offer Nonce) (give Nonce, current bool) {
+	switch c := g.compare(s, inst); {
+	case c > 0:
+		*g = HostGate{inst: inst, conn: s, chal: offer, last: map[Channel]uint64{ChannelPresence: s.K}}
+		return g.chal, true
+	case c == 0:
+		g.conn.K = max(g.conn.K, s.K)
+		g.last[ChannelPresence] = max(g.last[ChannelPresence], s.K)
+		return g.chal, true
+	}
+	if s.Inc == g.conn.Inc && inst == g.inst {
+		// An earlier connection of the same process: late, and harmless.
+		return Nonce{}, false
+	}
+	if g.probe.conn.Inc != s.Inc || g.probe.conn.Conn != s.Conn || g.probe.inst != inst {
+		g.probe.conn, g.probe.inst, g.probe.chal = s, inst, offer
+	}
+	return g.probe.chal, false
+}
+
+// compare orders a connection against the one in force: by process start, then
+// by instance (two processes with one count are copies of each other; any
+// order will do as long as it is one), then by connection.
+func (g *HostGate) compare(s Seq, inst Nonce) int {
+	if c := compare(s.Inc, g.conn.Inc); c != 0 {
+		return c
+	}
+	if c := bytes.Compare(inst[:], g.inst[:]); c != 0 {
+		return c
+	}
+	return compare(s.Conn, g.conn.Conn)
+}
+
+// State takes the header of any verified state message that is not a hello.
+// It returns nil and remembers the message if it is the newest of its channel
+// on the connection in force. [ErrFork] proves that a process which was
+// superseded still lives; [ErrChallenge] and [ErrStale] are late messages.
+func (g *HostGate) State(c Channel, s Seq, chal Nonce) error {
+	if s.K == KWill {
+		if s.Inc != g.conn.Inc || s.Conn != g.conn.Conn || g.last[c] >= KWill {
+			return refuse(ErrStale, "a will of connection %d/%d, %d/%d is in force", s.Inc, s.Conn, g.conn.Inc, g.conn.Conn)
+		}
+		g.last[c] = KWill
+		return nil
+	}
+	switch {
+	case !chal.IsZero() && chal == g.probe.chal:
+		return refuse(ErrFork, "process start %d speaks although %d does", s.Inc, g.conn.Inc)
+	case chal.IsZero() || chal != g.chal:
+		return refuse(ErrChallenge, "message %d/%d/%d", s.Inc, s.Conn, s.K)
+	case s.Inc != g.conn.Inc || s.Conn != g.conn.Conn || s.K <= g.last[c]:
+		return refuse(ErrStale, "message %d/%d/%d on %s", s.Inc, s.Conn, s.K, c)
+	}
+	g.last[c] = s.K
+	return nil
+}
+
+// IsHello reports whether the header of a presence is that of a hello: the
+// only message of a host, beside the will, that carries no challenge.
+func (h *Header) IsHello() bool {
+	return h.Type == TypePresence && h.Chal.IsZero() && h.Seq.K < KWill
+}
+
+// SentWindow remembers when a process sent its newest state messages, by the
+// boot clock. A grant or order answers one of them, and its time counts from
+// there: so no clock but the receiver's own takes part. It is not safe for
+// concurrent use.
+type SentWindow struct {
+	sent [sentWindow]struct {
+		seq Seq
+		at  int64
+	}
+	next int
+}
+
+// sentWindow is how many sent state messages can be answered: at a lease every
+// 5 s and as many heartbeats, more than ten minutes.
+const sentWindow = 256
+
+// Sent remembers a state message sent at a time of the boot clock, in
+// milliseconds.
+func (w *SentWindow) Sent(s Seq, bootMS int64) {
+	w.sent[w.next].seq, w.sent[w.next].at = s, bootMS
+	w.next = (w.next + 1) % sentWindow
+}
+
+// At returns when s was sent. It reports false for what this process did not
+// send, or sent too long ago: such an answer is stale.
+func (w *SentWindow) At(s Seq) (bootMS int64, ok bool) {
+	for i := range w.sent {
+		if w.sent[i].seq == s && s != (Seq{}) {
+			return w.sent[i].at, true
+		}
+	}
+	return 0, false
+}
+
+// CoordinatorGate is a host's memory of the coordinator's messages. It is not
+// safe for concurrent use.
+type CoordinatorGate struct {
+	// Seen is the newest term; it survives restarts with the host's queue.
+	Seen Term
+	// Store is the coordinator's store in force, zero before the first.
+	Store StoreID
+	last  map[Channel]Seq
+}
+
+// Fresh is check 11 for state messages that come down: newer than the last of
+// its channel within its term.
+func (g *CoordinatorGate) Fresh(c Channel, h *Header) error {
+	if last := g.last[c]; h.Term.Compare(g.Seen) == 0 && h.Seq.Compare(last) <= 0 {
+		return refuse(ErrStale, "message %d/%d/%d on %s", h.Seq.Inc, h.Seq.Conn, h.Seq.K, c)
+	}
+	return nil
+}
+
+// Term is check 12: no coordinator that was superseded is obeyed, and another
+// store is believed only in a newer term.
+func (g *CoordinatorGate) Term(h *Header) error {
+	c := h.Term.Compare(g.Seen)
+	if c < 0 {
+		return refuse(ErrTerm, "term %d/%d, %d/%d was seen", h.Term.Ring, h.Term.Counter, g.Seen.Ring, g.Seen.Counter)
+	}
+	if c == 0 && !h.Store.IsZero() && !g.Store.IsZero() && h.Store != g.Store {
+		return refuse(ErrStore, "store %s, %s is in force", h.Store, g.Store)
+	}
+	return nil
+}
+
+// Accept remembers a message that passed. It reports whether the term is newer
+// than Seen, which the caller makes durable before it acts on the message.
+func (g *CoordinatorGate) Accept(c Channel, h *Header) (newTerm bool) {
+	newTerm = h.Term.Compare(g.Seen) > 0
+	if newTerm {
+		g.Seen = h.Term
+		g.last = nil
+	}
+	if !h.Store.IsZero() {
+		g.Store = h.Store
+	}
+	if h.Seq != (Seq{}) {
+		if g.last == nil {
+			g.last = make(map[Channel]Seq)
+		}
+		g.last[c] = h.Seq
+	}
+	return newTerm
+}

@@ -1,0 +1,229 @@
+package protocol
+
+import (
+	"fmt"
+	"slices"
+)
+
+// State is where an action stands. The empty state is that of an action that
+// does not exist yet.
+//
+//	                       the coordinator decides          ╎      the agent decides
+//	                                                        ╎
+//	            propose                  grant              ╎            accept (order)
+//	     ┌─────────────────── ∅ ──────────────────┐         ╎         ┌────────────────── ∅
+//	     ▼                                        ▼         ╎         ▼
+//	PENDING_APPROVE ──approve──▶ PENDING_SCHEDULE ──observed──────▶  NEW ──start──▶ RUNNING ⟲ retry
+//	     │                            │    │                ╎         │                │
+//	     │ deny, cancel, expire       │    │ unknown,       ╎         │ cancelled,     │ succeed ─▶ DONE
+//	     ▼                            │    │ removed        ╎         │ expire         │ fail… ───▶ FAILED
+//	CANCELLED ◀──cancel, expire───────┘    ▼                ╎         ▼                │ cancelled ▶ CANCELLED
+//	             (never sent)            LOST ◀─unknown, fenced─ NEW, RUNNING          ▼
+//	                                       └──observed, once──▶ DONE, FAILED, CANCELLED
+//
+// The agent owns NEW, RUNNING and what follows: the coordinator never moves an
+// action there by itself, it observes signed reports and may jump forward along
+// the agent's edges. DONE, FAILED, CANCELLED and LOST are final; each comes
+// with a [Reason].
+type State string
+
+// The states.
+const (
+	StateNone            State = ""
+	StatePendingApprove  State = "PENDING_APPROVE"  // waits for a person
+	StatePendingSchedule State = "PENDING_SCHEDULE" // allowed; may be under way to the host
+	StateNew             State = "NEW"              // the host has it durably
+	StateRunning         State = "RUNNING"          // the host has begun, or is about to
+	StateDone            State = "DONE"
+	StateFailed          State = "FAILED"
+	StateCancelled       State = "CANCELLED" // never began, or nothing of it is left
+	StateLost            State = "LOST"      // the host cannot tell what became of it
+)
+
+// States lists every state but the empty one, in the order of a life.
+func States() []State {
+	return []State{StatePendingApprove, StatePendingSchedule, StateNew, StateRunning,
+		StateDone, StateFailed, StateCancelled, StateLost}
+}
+
+// Final reports whether an action in this state has ended.
+func (s State) Final() bool {
+	return s == StateDone || s == StateFailed || s == StateCancelled || s == StateLost
+}
+
+// Owner is who moves an action.
+type Owner string
+
+// The owners.
+const (
+	OwnerCoordinator Owner = "coordinator" // its own decisions
+	OwnerAgent       Owner = "agent"       // the host's own record
+	OwnerObserver    Owner = "observer"    // the coordinator's view, moved by signed reports
+)
+
+// Event is what happens to an action.
+type Event string
+
+// The events. Those that the agent reports are also observed.
+const (
+	EventPropose     Event = "propose"      // a request that needs approval
+	EventGrant       Event = "grant"        // a request that policy allows as it is
+	EventApprove     Event = "approve"      // enough people agreed
+	EventDeny        Event = "deny"         // one person refused
+	EventCancel      Event = "cancel"       // asked for by a person before anything was sent
+	EventExpire      Event = "expire"       // the start budget is used up
+	EventHostUnknown Event = "host_unknown" // the host answered that it does not know it
+	EventHostRemoved Event = "host_removed" // its host was revoked or removed
+	EventHostReplace Event = "host_replace" // its host was installed anew
+	EventHostFenced  Event = "host_fenced"
+	EventHostBack    Event = "host_back"   // its host was rolled back to before it
+	EventRestored    Event = "restored"    // the coordinator was restored from a backup
+	EventAccept      Event = "accept"      // durable on the host
+	EventRefuse      Event = "refuse"      // its content fails at the host; the code is the reason
+	EventStart       Event = "start"       // an attempt is about to begin
+	EventRetry       Event = "retry"       // another attempt is about to begin
+	EventSucceed     Event = "succeed"     // ended as wanted
+	EventFail        Event = "fail"        // the operation ended with an error
+	EventExit        Event = "exit"        // the command ended with a code other than 0
+	EventSignal      Event = "signal"      // the command was ended by a signal that was not ours
+	EventTimeout     Event = "timeout"     // the time limit ended it
+	EventInterrupt   Event = "interrupt"   // the host or the supervisor died under it
+	EventNoStart     Event = "no_start"    // the command could not begin
+	EventTargetGone  Event = "target_gone" // its container was destroyed while it waited
+	EventPreempt     Event = "preempt"     // a stop that may not wait ended it
+	EventCancelled   Event = "cancelled"   // a cancel won, and nothing of it is left
+	EventTell        Event = "tell"        // no change: an answer about the present state
+)
+
+// Reason says why an action stands where it stands. Final states always have
+// one. A refusal's reason is its [Code].
+type Reason string
+
+// The reasons of the table.
+const (
+	ReasonOK          Reason = "ok"
+	ReasonError       Reason = "error"
+	ReasonExit        Reason = "exit"
+	ReasonSignal      Reason = "signal"
+	ReasonTimeout     Reason = "timeout"
+	ReasonInterrupted Reason = "interrupted"
+	ReasonNoStart     Reason = "no_start"
+	ReasonTargetGone  Reason = "target_gone"
+	ReasonPreempted   Reason = "preempted"
+	ReasonCancelled   Reason = "cancelled"
+	ReasonExpired     Reason = "expired"
+	ReasonDisapproved Reason = "disapproved"
+	ReasonUnknown     Reason = "unknown_to_host"
+	ReasonRemoved     Reason = "host_removed"
+	ReasonReplaced    Reason = "host_replaced"
+	ReasonFenced      Reason = "host_fenced"
+	ReasonRolledBack  Reason = "host_rolled_back"
+	ReasonRestored    Reason = "coordinator_restored"
+)
+
+// ErrTransition tells that an action cannot move that way.
+const ErrTransition Code = "transition"
+
+// transition is one row: who may move an action by which event from where to
+// where, and the reason it then has. The reason "*" is carried by the event: a
+// refusal's code, or what a report says.
+type transition struct {
+	owner  Owner
+	event  Event
+	from   []State
+	to     State
+	reason Reason
+}
+
+const carried Reason = "*"
+
+// table is built once and never written.
+var table = transitions()
+
+// open are the states in which an action may still be anywhere on its host.
+func open() []State { return []State{StatePendingSchedule, StateNew, StateRunning} }
+
+// transitions is the whole table. What is not here is illegal.
+func transitions() []transition {
+	none, approve, schedule := []State{StateNone}, []State{StatePendingApprove}, []State{StatePendingSchedule}
+	fresh, running := []State{StateNew}, []State{StateRunning}
+	both := []State{StateNew, StateRunning}
+	// seen are the states in which a report may find the coordinator's view:
+	// ∅ is an action that began on the host while nobody could be reached.
+	seen := append(none, append(open(), StateLost)...)
+	return []transition{
+		{OwnerCoordinator, EventPropose, none, StatePendingApprove, ""},
+		{OwnerCoordinator, EventGrant, none, StatePendingSchedule, ""},
+		{OwnerCoordinator, EventApprove, approve, StatePendingSchedule, ""},
+		{OwnerCoordinator, EventDeny, approve, StateCancelled, ReasonDisapproved},
+		// Of an action in PENDING_SCHEDULE the caller must know that no number
+		// was given to its order yet: afterwards only the host may end it.
+		{OwnerCoordinator, EventCancel, append(approve, schedule...), StateCancelled, ReasonCancelled},
+		{OwnerCoordinator, EventExpire, append(approve, schedule...), StateCancelled, ReasonExpired},
+		{OwnerCoordinator, EventHostUnknown, open(), StateLost, ReasonUnknown},
+		{OwnerCoordinator, EventHostRemoved, approve, StateCancelled, ReasonRemoved},
+		{OwnerCoordinator, EventHostRemoved, open(), StateLost, ReasonRemoved},
+		{OwnerCoordinator, EventHostReplace, open(), StateLost, ReasonReplaced},
+		{OwnerCoordinator, EventHostFenced, open(), StateLost, ReasonFenced},
+		{OwnerCoordinator, EventHostBack, open(), StateLost, ReasonRolledBack},
+		{OwnerCoordinator, EventRestored, open(), StateLost, ReasonRestored},
+
+		{OwnerAgent, EventAccept, none, StateNew, ""},
+		{OwnerAgent, EventRefuse, none, StateFailed, carried},
+		{OwnerAgent, EventExpire, append(none, fresh...), StateCancelled, ReasonExpired},
+		{OwnerAgent, EventCancelled, append(none, both...), StateCancelled, ReasonCancelled},
+		{OwnerAgent, EventStart, fresh, StateRunning, ""},
+		{OwnerAgent, EventRetry, running, StateRunning, ""},
+		{OwnerAgent, EventTargetGone, both, StateFailed, ReasonTargetGone},
+		{OwnerAgent, EventSucceed, running, StateDone, ReasonOK},
+		{OwnerAgent, EventFail, both, StateFailed, ReasonError},
+		{OwnerAgent, EventExit, running, StateFailed, ReasonExit},
+		{OwnerAgent, EventSignal, running, StateFailed, ReasonSignal},
+		{OwnerAgent, EventTimeout, running, StateFailed, ReasonTimeout},
+		{OwnerAgent, EventInterrupt, running, StateFailed, ReasonInterrupted},
+		{OwnerAgent, EventNoStart, running, StateFailed, ReasonNoStart},
+		{OwnerAgent, EventPreempt, both, StateFailed, ReasonPreempted},
+
+		// The observer may jump forward along the agent's edges, and a report
+		// that comes late corrects a LOST.
+		{OwnerObserver, EventAccept, append(none, schedule...), StateNew, ""},
+		{OwnerObserver, EventStart, append(none, StatePendingSchedule, StateNew), StateRunning, ""},
+		{OwnerObserver, EventRetry, append(none, open()...), StateRunning, ""},
+		{OwnerObserver, EventRefuse, append(none, StatePendingSchedule, StateLost), StateFailed, carried},
+		{OwnerObserver, EventExpire, seen, StateCancelled, ReasonExpired},
+		{OwnerObserver, EventCancelled, seen, StateCancelled, ReasonCancelled},
+		{OwnerObserver, EventTargetGone, seen, StateFailed, ReasonTargetGone},
+		{OwnerObserver, EventSucceed, seen, StateDone, ReasonOK},
+		{OwnerObserver, EventFail, seen, StateFailed, ReasonError},
+		{OwnerObserver, EventExit, seen, StateFailed, ReasonExit},
+		{OwnerObserver, EventSignal, seen, StateFailed, ReasonSignal},
+		{OwnerObserver, EventTimeout, seen, StateFailed, ReasonTimeout},
+		{OwnerObserver, EventInterrupt, seen, StateFailed, ReasonInterrupted},
+		{OwnerObserver, EventNoStart, seen, StateFailed, ReasonNoStart},
+		{OwnerObserver, EventPreempt, seen, StateFailed, ReasonPreempted},
+	}
+}
+
+// Next moves an action. It is pure; the caller makes the result durable before
+// it acts or tells anybody. carry is the reason for a row that carries one (a
+// refusal's code) and is ignored elsewhere. An illegal move is [ErrTransition]
+// and leaves the action where it is.
+func (s State) Next(e Event, o Owner, carry Reason) (State, Reason, error) {
+	for _, t := range table {
+		if t.owner != o || t.event != e || !slices.Contains(t.from, s) {
+			continue
+		}
+		if t.reason != carried {
+			return t.to, t.reason, nil
+		}
+		if carry == "" {
+			return s, "", fmt.Errorf("%w: %s of an action by the %s needs a reason", ErrTransition, e, o)
+		}
+		return t.to, carry, nil
+	}
+	from := s
+	if from == StateNone {
+		from = "nothing"
+	}
+	return s, "", fmt.Errorf("%w: %s cannot move an action from %s for the %s", ErrTransition, e, from, o)
+}

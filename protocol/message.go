@@ -1,0 +1,433 @@
+package protocol
+
+import "strings"
+
+// Proto is the highest set of message types that this code speaks. A hello
+// carries it and nobody sends a higher one to that host.
+//
+//	1 (2026-11) the first set
+const Proto = 1
+
+// Type names what a body is, and its version: "order/1". The version changes
+// when the meaning of the type does.
+type Type string
+
+// The types of version 1.
+const (
+	TypePresence    Type = "presence/1"
+	TypeHeartbeat   Type = "heartbeat/1"
+	TypeLease       Type = "lease/1"
+	TypeAck         Type = "ack/1"
+	TypeReport      Type = "report/1"
+	TypeAlert       Type = "alert/1"
+	TypeOut         Type = "out/1"
+	TypeOrder       Type = "order/1"
+	TypeControl     Type = "control/1"
+	TypeGrant       Type = "grant/1"
+	TypeReceipt     Type = "receipt/1"
+	TypeCoordinator Type = "coordinator/1"
+	TypeRing        Type = "ring/1"
+	TypeRevoked     Type = "revoked/1"
+	TypeRoster      Type = "roster/1"
+	TypeApproval    Type = "approval/1"
+)
+
+// Party is an end of a conversation: "host:edge-07", "coordinator", or "*" for
+// everybody.
+type Party string
+
+// The parties that are not a host.
+const (
+	Coordinator Party = "coordinator"
+	Everybody   Party = "*"
+)
+
+// HostParty returns the party of a host.
+func HostParty(h HostID) Party { return Party("host:" + string(h)) }
+
+// Host returns the host that the party is, if it is one.
+func (p Party) Host() (HostID, bool) {
+	s, ok := strings.CutPrefix(string(p), "host:")
+	if !ok {
+		return "", false
+	}
+	h, err := ParseHostID(s)
+	return h, err == nil
+}
+
+// Term orders coordinators: by ring first, so that whoever the owners named
+// last wins, then by a counter of starts (durable before the first message).
+type Term struct {
+	Ring    uint64 `json:"ring"`
+	Counter uint64 `json:"counter"`
+}
+
+// Compare returns −1, 0 or +1 as t is older than, equal to or newer than u.
+func (t Term) Compare(u Term) int {
+	if c := compare(t.Ring, u.Ring); c != 0 {
+		return c
+	}
+	return compare(t.Counter, u.Counter)
+}
+
+// Seq orders the state messages of one sender: process starts, connections of
+// the process, messages of the connection.
+type Seq struct {
+	Inc  uint64 `json:"inc"`
+	Conn uint64 `json:"conn"`
+	K    uint64 `json:"k"`
+}
+
+// The last two message numbers of a connection. The will is made before the
+// connection and published after it; a goodbye is said instead of it.
+const (
+	KWill    = 1<<31 - 1
+	KGoodbye = 1 << 31
+)
+
+// Compare returns −1, 0 or +1 as s comes before, is, or comes after t.
+func (s Seq) Compare(t Seq) int {
+	if c := compare(s.Inc, t.Inc); c != 0 {
+		return c
+	}
+	if c := compare(s.Conn, t.Conn); c != 0 {
+		return c
+	}
+	return compare(s.K, t.K)
+}
+
+func compare(a, b uint64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// Header starts every message; of items and chunks it is all there is beside
+// the item or the attachment. Its first two members are the domain
+// separation: a signature over one type or fleet is worth nothing for another.
+type Header struct {
+	Type    Type    `json:"hostler"`
+	Fleet   FleetID `json:"fleet"`
+	From    Party   `json:"from"`
+	To      Party   `json:"to"`
+	Ring    uint64  `json:"ring"`             // number of the ring that the sender holds
+	Term    Term    `json:"term,omitzero"`    // of a coordinator's message
+	Revoked uint64  `json:"revoked,omitzero"` // number of the revocation list, of a coordinator's message
+
+	// State messages.
+	Seq  Seq   `json:"seq,omitzero"`
+	Chal Nonce `json:"chal,omitzero"` // the current challenge, upwards, on everything but a hello and the will
+
+	// Items. The item itself is fixed for ever when n is given; the rest is
+	// made anew at each sending.
+	Store  StoreID `json:"store,omitzero"`
+	Stream Stream  `json:"stream,omitzero"`
+	N      uint64  `json:"n,omitzero"`
+	Item   []byte  `json:"item,omitzero"`
+
+	// Grants and orders answer something that the host sent; an order also
+	// says how much of its start budget is left, in milliseconds from the
+	// sending of Heard.
+	Heard  Seq   `json:"heard,omitzero"`
+	LeftMS int64 `json:"left_ms,omitzero"`
+
+	// Chunks.
+	Action  ActionID `json:"action,omitzero"`
+	Attempt int      `json:"attempt,omitzero"`
+	FD      FD       `json:"fd,omitzero"`
+	Offset  int64    `json:"offset,omitzero"`
+	Size    int64    `json:"size,omitzero"`
+	SHA256  Digest   `json:"sha256,omitzero"`
+}
+
+// Stream names a stream of items between one host and the coordinator.
+type Stream string
+
+// The streams. Orders and controls go down, reports and alerts up.
+const (
+	StreamOrder   Stream = "order"
+	StreamControl Stream = "control"
+	StreamReport  Stream = "report"
+	StreamAlert   Stream = "alert"
+)
+
+// FD tells the output streams of a command apart.
+type FD string
+
+// The output streams.
+const (
+	Stdout FD = "stdout"
+	Stderr FD = "stderr"
+)
+
+// Position is a place in a stream: everything up to item N, whose chain of
+// digests ends in H.
+type Position struct {
+	Store  StoreID `json:"store"`
+	Stream Stream  `json:"stream"`
+	N      uint64  `json:"n"`
+	H      Digest  `json:"h"`
+}
+
+// PresenceKind is what a presence message announces.
+type PresenceKind string
+
+// The kinds of presence.
+const (
+	PresenceHello   PresenceKind = "hello"   // the first of a connection, repeated until answered
+	PresenceOnline  PresenceKind = "online"  // retained for viewers once the hello was answered
+	PresenceWill    PresenceKind = "will"    // published by the broker when the connection broke: suspect
+	PresenceGoodbye PresenceKind = "goodbye" // a clean exit
+)
+
+// Presence says that a host is there, or gone.
+type Presence struct {
+	Header
+	Kind  PresenceKind `json:"kind"`
+	Hello *Hello       `json:"hello,omitempty"` // of a hello, nothing else
+}
+
+// Hello is what a host tells when it connects, before anything else.
+type Hello struct {
+	Proto     int        `json:"proto"`
+	Inst      Nonce      `json:"inst"` // of this process
+	Boot      string     `json:"boot"` // see runner.Boot
+	Store     StoreID    `json:"store"`
+	Sent      []Position `json:"sent"` // newest item of each stream upwards
+	Have      []Position `json:"have"` // newest item of each stream downwards
+	TermSeen  Term       `json:"term_seen"`
+	AcceptSeq uint64     `json:"accept_seq"`
+	// Evidence is the newest receipt that the host keeps: bytes signed by a
+	// coordinator, the only proof that a coordinator went back in time.
+	Evidence  []byte   `json:"evidence,omitempty"`
+	SelfFence string   `json:"self_fence"` // none, guard or watchdog
+	Features  []string `json:"features"`   // sorted words: lxc, podman, cgroup2 …
+}
+
+// Heartbeat describes a host. A full one comes in pages after each hello and
+// on request; Base names the heartbeat that a delta changes (none yet does).
+type Heartbeat struct {
+	Header
+	AsOf       uint64      `json:"as_of"` // numbers the heartbeats of a process; pages share it
+	Base       uint64      `json:"base,omitzero"`
+	Part       int         `json:"part"` // from 1
+	Parts      int         `json:"parts"`
+	Host       *HostInfo   `json:"host,omitempty"` // in part 1
+	Containers []Container `json:"containers,omitempty"`
+	Alerts     []AlertInfo `json:"alerts,omitempty"` // those that are raised
+}
+
+// HostInfo is a host as it sees itself.
+type HostInfo struct {
+	Hostname     string      `json:"hostname"`
+	Arch         string      `json:"arch"`
+	InstanceType string      `json:"instance_type"` // host, or guest inside a container
+	Version      string      `json:"version"`
+	Kernel       string      `json:"kernel"`
+	Boot         string      `json:"boot"`
+	UptimeMS     int64       `json:"uptime_ms"`
+	ClockMS      int64       `json:"clock_ms"` // the host's wall clock, Unix milliseconds
+	CPUs         int         `json:"cpus"`
+	MemoryBytes  int64       `json:"memory_bytes"`
+	MemoryFree   int64       `json:"memory_free_bytes"`
+	DiskBytes    int64       `json:"disk_bytes"` // of the state directory's file system
+	DiskFree     int64       `json:"disk_free_bytes"`
+	Load1000     int64       `json:"load1_milli"` // one-minute load average × 1000
+	QueueDepth   int         `json:"queue_depth"` // accepted actions that have not ended
+	Interfaces   []Interface `json:"interfaces"`
+	Unsupported  []string    `json:"unsupported"` // "lxc: liblxc.so.1 is missing": a feature and why
+}
+
+// Interface is a network interface of a host.
+type Interface struct {
+	Name      string   `json:"name"`
+	MAC       string   `json:"mac"`
+	Up        bool     `json:"up"`
+	Addresses []string `json:"addresses"` // CIDR
+}
+
+// Container is a container as its host sees it.
+type Container struct {
+	CTID      CTID     `json:"ctid,omitzero"` // none for a foreign one
+	Name      string   `json:"name"`
+	Runtime   string   `json:"runtime"`  // lxc or podman
+	State     string   `json:"state"`    // stopped, starting, running, stopping, frozen
+	Intended  string   `json:"intended"` // running, stopped, or empty for a foreign one
+	Class     string   `json:"class"`    // pinned, unique, cloned; empty for a foreign one
+	Offline   string   `json:"offline"`  // keep or "stop-after 8h"; empty for a foreign one
+	Broken    string   `json:"broken,omitempty"`
+	Failures  int      `json:"failures,omitzero"` // failed starts in a row
+	Addresses []string `json:"addresses"`
+	Labels    []string `json:"labels"` // k=v, sorted
+}
+
+// AlertInfo is an alert that is raised.
+type AlertInfo struct {
+	ID       string `json:"id"` // stable: "container.broken/<ctid>"
+	Severity string `json:"severity"`
+	Text     string `json:"text"`
+	SinceMS  int64  `json:"since_ms"`
+}
+
+// Lease asks to keep what the host holds, and proves that it is alive.
+type Lease struct {
+	Header
+	Number uint64      `json:"number"` // of this lease in this process
+	Boot   string      `json:"boot"`
+	Inst   Nonce       `json:"inst"`
+	Held   []LeaseHeld `json:"held"`
+}
+
+// LeaseHeld is a unique container that the host holds.
+type LeaseHeld struct {
+	CTID    CTID  `json:"ctid"`
+	Epoch   Epoch `json:"epoch"`
+	Running bool  `json:"running"`
+}
+
+// Epoch is the fencing token of a unique container: the term in which it was
+// given and a counter. A higher epoch ends a lower one.
+type Epoch struct {
+	Term    Term   `json:"term"`
+	Counter uint64 `json:"counter"`
+}
+
+// Grant answers a lease: what the host may keep, for TTLms from the moment on
+// which it sent Heard.
+type Grant struct {
+	Header
+	TTLms int64       `json:"ttl_ms"`
+	Held  []LeaseHeld `json:"held"`
+}
+
+// Ack is the receipt of a host for what came down.
+type Ack struct {
+	Header
+	Have []Position `json:"have"`
+}
+
+// Receipt is the receipt of the coordinator. It answers a hello with the
+// challenge, frees what the host has sent up to Have, tells how far the
+// coordinator's own streams go, and is the only way to ask for more.
+type Receipt struct {
+	Header
+	Answers Seq        `json:"answers"` // newest state message verified of this connection
+	Give    Nonce      `json:"give"`    // the challenge to carry from now on
+	Have    []Position `json:"have"`
+	Sent    []Position `json:"sent"`
+	Want    []string   `json:"want,omitempty"` // "full": a full heartbeat
+	Credit  []Credit   `json:"credit,omitempty"`
+}
+
+// WantFull asks for a full heartbeat.
+const WantFull = "full"
+
+// Credit is receipt and permission for output: the coordinator has everything
+// before Offset durably and wants what follows, up to [ChunkWindow] further.
+type Credit struct {
+	Action  ActionID `json:"action"`
+	Attempt int      `json:"attempt"`
+	FD      FD       `json:"fd"`
+	Offset  int64    `json:"offset"`
+}
+
+// Sizes of output on its way up, in bytes.
+const (
+	// ChunkSize is the most that one chunk carries.
+	ChunkSize = 128 << 10
+	// ChunkWindow is how far a host may send beyond the offset of a credit.
+	ChunkWindow = 8 * ChunkSize
+	// OutputKept is how much of the beginning and of the end of each output
+	// stream goes up even if nobody follows.
+	OutputKept = 64 << 10
+)
+
+// CoordinatorState is the retained word of the coordinator to its fleet. A
+// term that a host has not seen makes it say hello again.
+type CoordinatorState struct {
+	Header
+	Online bool `json:"online"`
+}
+
+// OrderItem is the item of an order: run this once.
+type OrderItem struct {
+	Action    ActionID `json:"action"`
+	Spec      []byte   `json:"spec"`                // see [Spec]
+	Approvals [][]byte `json:"approvals,omitempty"` // signed approvals, if policy asks for them
+	Requester string   `json:"requester"`
+	CreatedMS int64    `json:"created_ms"` // Unix milliseconds, for people
+}
+
+// Verb is what a control asks for.
+type Verb string
+
+// The verbs of controls. None of them starts anything.
+const (
+	VerbCancel Verb = "cancel" // end Action; of an unknown one write a tombstone
+	VerbTell   Verb = "tell"   // answer IDs, or everything after Since
+)
+
+// ControlItem is the item of a control.
+type ControlItem struct {
+	Verb   Verb       `json:"verb"`
+	Action ActionID   `json:"action,omitzero"`
+	IDs    []ActionID `json:"ids,omitempty"` // ≤ MaxTell
+	Since  *uint64    `json:"since,omitempty"`
+}
+
+// MaxTell is how many actions one control may ask about.
+const MaxTell = 500
+
+// Report is the item of a report: what became of an action on its host.
+type Report struct {
+	Action ActionID `json:"action"`
+	Digest Digest   `json:"digest,omitzero"` // of the spec bytes
+	Event  Event    `json:"event"`
+	State  State    `json:"state"`
+	Reason Reason   `json:"reason,omitzero"`
+	// Detail is a sentence for people, why and what to do.
+	Detail    string   `json:"detail,omitzero"`
+	AcceptSeq uint64   `json:"accept_seq,omitzero"`
+	Attempt   int      `json:"attempt,omitzero"`
+	AtMS      int64    `json:"at_ms"` // the host's wall clock, for people
+	Cancel    bool     `json:"cancelling,omitzero"`
+	Exit      *Exit    `json:"exit,omitempty"`
+	Output    []Output `json:"output,omitempty"`
+	// Spec and Requester come with the first report of an action that began
+	// on the host itself.
+	Spec      []byte `json:"spec,omitempty"`
+	Requester string `json:"requester,omitzero"`
+	// HaveOrder tells, in an answer to tell, how far the order stream was
+	// taken in when the answer was made.
+	HaveOrder uint64 `json:"have_order,omitzero"`
+}
+
+// Exit is how the main process of a command ended.
+type Exit struct {
+	Code      int  `json:"code"`            // exit code, or 128+signal
+	Signal    int  `json:"signal,omitzero"` // the signal that ended it
+	OOM       bool `json:"oom,omitzero"`
+	TimedOut  bool `json:"timed_out,omitzero"`
+	Cancelled bool `json:"cancelled,omitzero"`
+	// Error tells why the command could not begin (binary missing, unknown user).
+	Error string `json:"error,omitzero"`
+	RunMS int64  `json:"run_ms"` // on the boot clock
+}
+
+// Output is the final size of one output stream.
+type Output struct {
+	FD      FD    `json:"fd"`
+	Bytes   int64 `json:"bytes"`   // written by the command
+	Dropped int64 `json:"dropped"` // of these, left out at DropAt because of the cap
+	DropAt  int64 `json:"drop_at,omitzero"`
+}
+
+// Alert is the item of an alert: raised, or cleared.
+type Alert struct {
+	AlertInfo
+	Raised bool `json:"raised"`
+}

@@ -1,0 +1,261 @@
+package protocol
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Kind is what an action does.
+type Kind string
+
+// The kinds.
+const (
+	KindPing    Kind = "host.ping"         // ends as soon as it starts: proves the way there and back
+	KindRun     Kind = "host.run"          // a command on the host
+	KindExec    Kind = "container.exec"    // a command in a container
+	KindCreate  Kind = "container.create"  // from a template, stopped
+	KindStart   Kind = "container.start"   // and keep running
+	KindStop    Kind = "container.stop"    // and keep stopped
+	KindDestroy Kind = "container.destroy" // with its file system
+	KindReset   Kind = "container.reset"   // try a broken container again
+)
+
+// Lane is what an action excludes while it runs. Lanes are a readers–writer
+// lock in accept order: actions on containers share the host, one at a time
+// for each container; exclusive ones take the host alone.
+type Lane string
+
+// The lanes.
+const (
+	LaneNone      Lane = "none"      // excludes nothing
+	LaneHost      Lane = "host"      // host commands: no lane, but a bounded number at a time
+	LaneContainer Lane = "container" // one at a time per container
+	LaneExclusive Lane = "exclusive" // alone on the host
+)
+
+// KindInfo is what a kind promises.
+type KindInfo struct {
+	Kind Kind
+	// Attempts is how often an action may begin: 1 means once, so that after
+	// an interruption nobody knows how far it came and it is not tried again;
+	// more means that doing it again does no harm.
+	Attempts int
+	// RunTimeout is the time limit if the spec names none; 0 is none.
+	RunTimeout time.Duration
+	// StartTTL is the start budget: an action that has not begun by then never
+	// does.
+	StartTTL    time.Duration
+	Lane        Lane
+	Cancellable bool
+	// Command tells that a supervisor runs a command for it.
+	Command bool
+	// Target tells that the spec names a container by id.
+	Target bool
+	// RootEquivalent tells that whoever may request the kind can become root
+	// on the host by it, so that reserving another kind while granting this
+	// one is a hole.
+	RootEquivalent bool
+}
+
+// Limits of kinds: an exec may take 60 s, a step of a container's life 60 min,
+// and an order waits at most a day for its host (the defaults that operators
+// of the systems before Hostler know).
+const (
+	execTimeout      = 60 * time.Second
+	lifecycleTimeout = 60 * time.Minute
+	startTTL         = 24 * time.Hour
+)
+
+// kinds is the table. It is never written.
+var kinds = map[Kind]KindInfo{
+	KindPing:    {Attempts: 3, StartTTL: startTTL, Lane: LaneNone},
+	KindRun:     {Attempts: 1, RunTimeout: execTimeout, StartTTL: startTTL, Lane: LaneHost, Cancellable: true, Command: true, RootEquivalent: true},
+	KindExec:    {Attempts: 1, RunTimeout: execTimeout, StartTTL: startTTL, Lane: LaneContainer, Cancellable: true, Command: true, Target: true, RootEquivalent: true},
+	KindCreate:  {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneContainer, Target: true, RootEquivalent: true},
+	KindStart:   {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneContainer, Target: true},
+	KindStop:    {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneContainer, Target: true},
+	KindDestroy: {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneContainer, Target: true},
+	KindReset:   {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneContainer, Target: true},
+}
+
+// KindOf returns what a kind promises; false if there is no such kind.
+func KindOf(k Kind) (KindInfo, bool) {
+	i, ok := kinds[k]
+	i.Kind = k
+	return i, ok
+}
+
+// Spec is what an action does: everything that changes the effect, but not the
+// host. It is written once, where the action is created, and travels as bytes
+// from then on: approvals and receipts name the digest of those bytes.
+type Spec struct {
+	Kind Kind `json:"kind"`
+	// Target is the container; a container that is renamed keeps its waiting
+	// actions, a new one of the same name never gets them.
+	Target CTID `json:"target,omitzero"`
+	// Name is that of the container: the new one's of a create, else for
+	// people only.
+	Name ContainerName `json:"name,omitzero"`
+
+	// Commands.
+	Argv      []string `json:"argv,omitempty"`
+	User      string   `json:"user,omitzero"`       // name or uid[:gid]; empty is root
+	Cwd       string   `json:"cwd,omitzero"`        // absolute; empty is /
+	Env       []string `json:"env,omitempty"`       // K=V
+	TimeoutMS int64    `json:"timeout_ms,omitzero"` // 0 is the kind's own; NoTimeout is none
+	Exclusive bool     `json:"exclusive,omitzero"`  // alone on the host
+
+	// Creation.
+	Template string   `json:"template,omitzero"`
+	Class    string   `json:"class,omitzero"`   // pinned (default) or cloned
+	Offline  string   `json:"offline,omitzero"` // keep (default)
+	Labels   []string `json:"labels,omitempty"` // K=V
+	Start    bool     `json:"start,omitzero"`   // start it too
+
+	// GraceMS is how long a stop waits before it kills; 0 is 10 s.
+	GraceMS int64 `json:"grace_ms,omitzero"`
+}
+
+// NoTimeout as TimeoutMS lets a command run without limit.
+const NoTimeout = -1
+
+// Limits of a spec.
+const (
+	// MaxSpec is the longest spec, in bytes: with its approvals and two layers
+	// of base64 it still fits into one order.
+	MaxSpec = 12 << 10
+	// MaxTimeout is the longest time limit of a command: 100 hours.
+	MaxTimeout = 100 * time.Hour
+	// MaxGrace is the longest grace of a stop.
+	MaxGrace = time.Hour
+)
+
+// Timeout returns the time limit that applies; 0 means none.
+func (s *Spec) Timeout() time.Duration {
+	switch info, _ := KindOf(s.Kind); {
+	case s.TimeoutMS == NoTimeout:
+		return 0
+	case s.TimeoutMS > 0:
+		return time.Duration(s.TimeoutMS) * time.Millisecond
+	default:
+		return info.RunTimeout
+	}
+}
+
+// DecodeSpec reads spec bytes. It returns [ErrUnknownKind] for a kind that this
+// side does not know and [ErrSpec] for everything else that is wrong, each with
+// a sentence that says what.
+func DecodeSpec(b []byte) (Spec, error) {
+	var s Spec
+	if len(b) > MaxSpec {
+		return s, refuse(ErrSpec, "it has %d bytes, at most %d are allowed; push larger input as a file", len(b), MaxSpec)
+	}
+	// The kind comes first: a newer kind may well have members that this side
+	// does not know, and "unknown kind" is the truer answer.
+	var k struct {
+		Kind Kind `json:"kind"`
+	}
+	if err := DecodeJSON(b, &k, true); err != nil {
+		return s, refuse(ErrSpec, "%s", err)
+	}
+	info, ok := KindOf(k.Kind)
+	if !ok {
+		return s, refuse(ErrUnknownKind, "%.60q", k.Kind)
+	}
+	if err := decodeChecked(b, &s, false); err != nil {
+		return s, refuse(ErrSpec, "%s", err)
+	}
+	if err := s.validate(info); err != nil {
+		return s, refuse(ErrSpec, "%s: %s", k.Kind, err)
+	}
+	return s, nil
+}
+
+func (s *Spec) validate(info KindInfo) error {
+	switch {
+	case info.Target && s.Target.IsZero():
+		return fmt.Errorf("target: the id of the container is missing")
+	case !info.Target && !s.Target.IsZero():
+		return fmt.Errorf("target: this kind has none")
+	case s.Kind == KindCreate && s.Name == "":
+		return fmt.Errorf("name: the new container needs one")
+	case s.Kind == KindCreate && s.Template == "":
+		return fmt.Errorf("template: the new container needs one")
+	case s.Kind != KindCreate && (s.Template != "" || s.Class != "" || s.Offline != "" || s.Labels != nil || s.Start):
+		return fmt.Errorf("template, class, offline, labels and start belong to %s alone", KindCreate)
+	case s.GraceMS < 0 || s.GraceMS > MaxGrace.Milliseconds():
+		return fmt.Errorf("grace_ms: %d is not between 0 and %d", s.GraceMS, MaxGrace.Milliseconds())
+	case s.GraceMS != 0 && s.Kind != KindStop && s.Kind != KindDestroy:
+		return fmt.Errorf("grace_ms: this kind has none")
+	}
+	if s.Kind == KindCreate {
+		return s.validateCreate()
+	}
+	return s.validateCommand(info)
+}
+
+func (s *Spec) validateCreate() error {
+	switch {
+	case s.Class == "unique":
+		return fmt.Errorf("class: unique is not supported yet: a unique container needs leases")
+	case s.Class != "" && s.Class != "pinned" && s.Class != "cloned":
+		return fmt.Errorf("class: %.40q is neither pinned nor cloned", s.Class)
+	case s.Offline != "" && s.Offline != "keep":
+		return fmt.Errorf("offline: %.40q is not supported, only keep is", s.Offline)
+	}
+	if _, err := ParseContainerName(s.Template); err != nil {
+		return fmt.Errorf("template: %w", err)
+	}
+	for _, l := range s.Labels {
+		if err := checkPair(l); err != nil {
+			return fmt.Errorf("labels: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *Spec) validateCommand(info KindInfo) error {
+	if !info.Command {
+		if s.Argv != nil || s.User != "" || s.Cwd != "" || s.Env != nil || s.TimeoutMS != 0 || s.Exclusive {
+			return fmt.Errorf("argv, user, cwd, env, timeout_ms and exclusive belong to commands alone")
+		}
+		return nil
+	}
+	switch {
+	case len(s.Argv) == 0 || s.Argv[0] == "":
+		return fmt.Errorf("argv: the command is missing")
+	case s.Cwd != "" && !strings.HasPrefix(s.Cwd, "/"):
+		return fmt.Errorf("cwd: %.100q is not absolute", s.Cwd)
+	case s.TimeoutMS != NoTimeout && (s.TimeoutMS < 0 || s.TimeoutMS > MaxTimeout.Milliseconds()):
+		return fmt.Errorf("timeout_ms: %d is neither between 1 and %d nor -1 for none", s.TimeoutMS, MaxTimeout.Milliseconds())
+	}
+	for _, e := range s.Env {
+		if err := checkPair(e); err != nil {
+			return fmt.Errorf("env: %w", err)
+		}
+	}
+	for _, a := range append([]string{s.User, s.Cwd}, s.Argv...) {
+		if err := checkText(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkPair accepts K=V with a K that is not empty.
+func checkPair(s string) error {
+	if strings.IndexByte(s, '=') < 1 {
+		return fmt.Errorf("%.60q is not of the form NAME=VALUE", s)
+	}
+	return checkText(s)
+}
+
+// checkText accepts what may become an argument of a process.
+func checkText(s string) error {
+	if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
+		return fmt.Errorf("%.60q is not UTF-8 without NUL", s)
+	}
+	return nil
+}
