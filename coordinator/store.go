@@ -1,0 +1,350 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// What callers branch on. A Store returns them wrapped; they are also what the
+// API's answers are made from.
+var (
+	ErrNotFound = errors.New("not found")
+	ErrExists   = errors.New("already exists")
+	ErrConflict = errors.New("conflicts with the present state")
+	ErrDenied   = errors.New("not permitted")
+	ErrInvalid  = errors.New("invalid request")
+	ErrGone     = errors.New("no longer available")
+	ErrRecovery = errors.New("the coordinator is older than what its hosts have seen")
+)
+
+// Store is the coordinator's memory across restarts. It is safe for concurrent
+// use.
+type Store interface {
+	// ID identifies this database; it was made together with it.
+	ID() protocol.StoreID
+	// Update runs fn in a transaction that may change things. When Update
+	// returns nil the change is durable: it survives a crash of the machine.
+	// Any error undoes everything that fn did.
+	//
+	// fn may run more than once, so it does no I/O and no cryptography, starts
+	// nothing, and assigns what it returns through captured variables afresh
+	// each time. Effects follow only after Update returned nil. Transactions
+	// are serializable: fn sees every change committed before it and no other.
+	Update(ctx context.Context, fn func(Tx) error) error
+	// View runs fn in a read-only transaction over one consistent state, which
+	// may be some milliseconds old. Changes in it are an error.
+	View(ctx context.Context, fn func(Tx) error) error
+	// Close waits for what is under way and closes the database.
+	Close() error
+}
+
+// Tx is one transaction. It is valid until its function returns and belongs to
+// one goroutine. Records are values: changing a record that was read changes
+// nothing until it is put. A get of what is not there is [ErrNotFound].
+type Tx interface {
+	Hosts() Hosts
+	Enrolments() Enrolments
+	Actions() Actions
+	Streams() Streams
+	Access() Access
+	Journal() Journal
+	Values() Values
+}
+
+// HostState is where a host stands.
+type HostState string
+
+// The states of hosts. A host that waits for approval is an [Enrolment].
+const (
+	HostApproved HostState = "approved"
+	HostRevoked  HostState = "revoked"
+)
+
+// Host is an approved or revoked host.
+type Host struct {
+	ID         protocol.HostID
+	State      HostState
+	Key        protocol.KeyID
+	PublicKey  []byte // its OpenPGP certificate
+	Labels     []string
+	ApprovedMS int64 // Unix milliseconds, as all times of records
+	ApprovedBy string
+	RevokedMS  int64
+	Reason     string // why it was revoked
+	// Quarantined says why nothing is sent to the host although it is
+	// approved; empty if it is not.
+	Quarantined string
+	// Store is the host's own database as of its newest hello; a new one
+	// starts its streams anew. AcceptSeq is the highest seen of it.
+	Store     protocol.StoreID
+	AcceptSeq uint64
+	Inventory Inventory
+}
+
+// Inventory is what a host last told in full.
+type Inventory struct {
+	AtMS       int64                `json:"at_ms"`
+	Host       protocol.HostInfo    `json:"host"`
+	Containers []protocol.Container `json:"containers"`
+	Alerts     []protocol.AlertInfo `json:"alerts"`
+}
+
+// Hosts is the table of hosts, by id.
+type Hosts interface {
+	Get(id protocol.HostID) (Host, error)
+	// Put inserts or replaces. Two hosts with one key are [ErrExists].
+	Put(Host) error
+	// List returns up to limit hosts with ids after the given one, in order.
+	List(after protocol.HostID, limit int) ([]Host, error)
+}
+
+// Invite is permission to ask for enrolment.
+type Invite struct {
+	ID        string // text of the digest of the secret, shortened
+	Secret    []byte // 16 bytes; needed to check proofs
+	Labels    []string
+	CreatedMS int64
+	CreatedBy string
+	ExpiresMS int64
+	Wrong     int            // wrong proofs so far
+	BoundKey  protocol.KeyID // the first host key that proved the secret
+	RevokedMS int64
+}
+
+// EnrolmentState is where an enrolment stands.
+type EnrolmentState string
+
+// The states of enrolments.
+const (
+	EnrolmentPending  EnrolmentState = "pending"
+	EnrolmentApproved EnrolmentState = "approved"
+	EnrolmentDenied   EnrolmentState = "denied"
+)
+
+// Enrolment is a host that proved an invite and waits, or waited, for a person.
+type Enrolment struct {
+	ID          string // of the enrolment, random
+	Invite      string
+	Host        protocol.HostID // as wanted, or as given at approval
+	Key         protocol.KeyID
+	PublicKey   []byte
+	CSR         []byte // DER
+	Offer       []byte // as sent
+	Words       string // the four words, separated by spaces
+	Labels      []string
+	State       EnrolmentState
+	Reason      string
+	CreatedMS   int64
+	DecidedMS   int64
+	DecidedBy   string
+	Certificate []byte // PEM, once approved
+}
+
+// Enrolments holds invites and enrolments.
+type Enrolments interface {
+	Invite(id string) (Invite, error)
+	PutInvite(Invite) error
+	Get(id string) (Enrolment, error)
+	// ByKey returns the newest enrolment of a host key.
+	ByKey(protocol.KeyID) (Enrolment, error)
+	Put(Enrolment) error
+	// List returns up to limit enrolments in a state (all if empty), the
+	// oldest first.
+	List(state EnrolmentState, limit int) ([]Enrolment, error)
+}
+
+// Action is an action as the coordinator sees it.
+type Action struct {
+	ID        protocol.ActionID
+	Host      protocol.HostID
+	Kind      protocol.Kind
+	Target    protocol.CTID
+	Name      protocol.ContainerName // of the target, for people
+	Spec      []byte
+	Digest    protocol.Digest // of Spec
+	State     protocol.State
+	Reason    protocol.Reason
+	Detail    string
+	Requester string
+	CreatedMS int64
+	UpdatedMS int64
+	EndedMS   int64
+	ExpiresMS int64 // end of the start budget
+	// N is the number of its order, 0 until one was given. From then on only
+	// the host can end the action.
+	N          uint64
+	AcceptSeq  uint64
+	Attempt    int
+	Cancelling bool // a cancel is under way
+	CancelBy   string
+	Exit       *protocol.Exit
+	Output     []protocol.Output
+	// Conflict is what was asked for under this id here if the host has it
+	// with another content: the host's record won.
+	Conflict []byte
+	// Corrected tells that a LOST was corrected by late evidence.
+	Corrected bool
+}
+
+// ActionFilter chooses actions; the zero value chooses all.
+type ActionFilter struct {
+	Host   protocol.HostID
+	Target protocol.CTID
+	States []protocol.State
+	Before protocol.ActionID // only older ids
+	Limit  int               // 0 means 100
+}
+
+// Actions is the table of actions, by id.
+type Actions interface {
+	Get(protocol.ActionID) (Action, error)
+	// Insert adds a new action; [ErrExists] if the id is taken.
+	Insert(Action) error
+	// Put replaces an action that is there.
+	Put(Action) error
+	// Find returns up to limit ids that start with a text of hexadecimal
+	// digits and hyphens, in order.
+	Find(prefix string, limit int) ([]protocol.ActionID, error)
+	// List returns actions, the newest first.
+	List(ActionFilter) ([]Action, error)
+	// Unsent returns up to limit actions of a host in PENDING_SCHEDULE without
+	// an order number, the oldest first.
+	Unsent(host protocol.HostID, limit int) ([]Action, error)
+	// Expired returns up to limit actions without an order number, waiting for
+	// approval or schedule, whose start budget ended before a time.
+	Expired(nowMS int64, limit int) ([]Action, error)
+}
+
+// StreamState is how far a stream of items has come.
+type StreamState struct {
+	Host protocol.HostID
+	// Pos is, downwards, the newest item that was given a number; upwards, the
+	// newest that was taken in. Its Stream names the stream.
+	Pos protocol.Position
+	// Freed is, downwards, the newest item that a receipt covered.
+	Freed protocol.Position
+}
+
+// Item is an item downwards that no receipt covers yet.
+type Item struct {
+	N    uint64
+	H    protocol.Digest
+	Item []byte
+	// Action is the action that an order is about, zero otherwise.
+	Action protocol.ActionID
+}
+
+// Streams holds positions of all streams and the items downwards.
+type Streams interface {
+	// Get returns the state of a stream; a stream without any is at its zero
+	// position, with Pos.Stream and Freed.Stream set.
+	Get(host protocol.HostID, stream protocol.Stream) (StreamState, error)
+	Put(StreamState) error
+	// Append adds an item. Its number must not be there.
+	Append(host protocol.HostID, stream protocol.Stream, it Item) error
+	// Items returns the items with numbers from first to last that are still
+	// there, in order.
+	Items(host protocol.HostID, stream protocol.Stream, first, last uint64) ([]Item, error)
+	// Free removes the items up to n.
+	Free(host protocol.HostID, stream protocol.Stream, n uint64) error
+	// Output returns how much of an output stream is held; the zero value if
+	// there is nothing.
+	Output(action protocol.ActionID, attempt int, fd protocol.FD) (OutputState, error)
+	PutOutput(OutputState) error
+}
+
+// OutputState tells which bytes of an output stream are in its file here.
+type OutputState struct {
+	Action  protocol.ActionID
+	Attempt int
+	FD      protocol.FD
+	Have    int64 // bytes 0 to Have are held
+	// Bytes TailFrom to TailTo are held as well; equal if there is no tail.
+	TailFrom, TailTo int64
+}
+
+// TokenRole is what the bearer of an API token may do.
+type TokenRole string
+
+// The roles, each of which may do what the ones before it may.
+const (
+	RoleViewer   TokenRole = "viewer"   // look
+	RoleOperator TokenRole = "operator" // request and cancel actions
+	RoleApprover TokenRole = "approver" // approve hosts and actions
+	RoleAdmin    TokenRole = "admin"    // tokens, viewers, invites, revocation
+)
+
+// Token is an API token. The secret itself is never stored.
+type Token struct {
+	ID        string // public name of the token, random
+	Name      string // whose it is
+	Role      TokenRole
+	Hash      protocol.Digest // of the secret
+	CreatedMS int64
+	CreatedBy string
+	ExpiresMS int64 // 0: never
+	RevokedMS int64
+}
+
+// Viewer is a certificate that may read all topics.
+type Viewer struct {
+	Name      string
+	Serial    string // of its certificate, hexadecimal
+	CreatedMS int64
+	CreatedBy string
+	RevokedMS int64
+}
+
+// Access holds what people and tools authenticate with.
+type Access interface {
+	Token(id string) (Token, error)
+	TokenByHash(protocol.Digest) (Token, error)
+	PutToken(Token) error
+	Tokens() ([]Token, error)
+	Viewer(name string) (Viewer, error)
+	PutViewer(Viewer) error
+	Viewers() ([]Viewer, error)
+}
+
+// Event is something that happened, for whoever watches.
+type Event struct {
+	ID     uint64 // dense, given by AppendEvent
+	AtMS   int64
+	Type   string // "action.state", "host.online" …
+	Host   protocol.HostID
+	Object string // id of what it is about
+	Data   []byte // a JSON object
+}
+
+// AuditRow is an entry of the audit log: who did what. It is written in the
+// transaction that does it.
+type AuditRow struct {
+	N      uint64 // dense, given by AppendAudit
+	AtMS   int64
+	Actor  string // "token:alice", "host:edge-07", "coordinator"
+	Verb   string // "host.approve", "action.request" …
+	Object string
+	Detail []byte // a JSON object
+}
+
+// Journal holds events and the audit log; both only grow.
+type Journal interface {
+	AppendEvent(Event) (id uint64, err error)
+	// Events returns up to limit events after an id, in order.
+	Events(after uint64, limit int) ([]Event, error)
+	// LastEvent returns the newest id, 0 if there is none.
+	LastEvent() (uint64, error)
+	// TrimEvents removes the events up to an id; numbers go on.
+	TrimEvents(upTo uint64) error
+	AppendAudit(AuditRow) (n uint64, err error)
+	// Audit returns up to limit rows after a number, in order.
+	Audit(after uint64, limit int) ([]AuditRow, error)
+}
+
+// Values holds single named values, such as the counter of starts.
+type Values interface {
+	Get(name string) ([]byte, error)
+	Put(name string, value []byte) error
+}
