@@ -75,8 +75,8 @@ type Watcher interface {
 	// Watch calls handle for each change until ctx ends, then returns
 	// context.Cause(ctx). Any other return means that this host cannot be
 	// watched. ready is called once, when every later change will be told:
-	// a List made after it misses nothing. Both functions are called from
-	// one goroutine and must not block.
+	// a List made after it misses nothing. The two functions are never called
+	// at the same time, not after Watch returned, and must not block.
 	Watch(ctx context.Context, ready func(), handle func(Event)) error
 }
 
