@@ -1,0 +1,44 @@
+// Hostler-run is the supervisor of one command of the host.
+//
+//	hostler-run DIR
+//
+// DIR is a run directory that the agent has prepared (see package
+// runner/rundir). hostler-run runs the command that spec.json describes, writes
+// its output and its end there, and outlives the agent meanwhile. It reads no
+// environment and no configuration.
+//
+// Exit codes: 0, exit.json tells how the command ended; 2, wrong usage; 3, the
+// directory is another supervisor's, nothing was done; 1, the end could not be
+// recorded, and standard error says why.
+package main
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/hostler-io/hostler/runner/rundir"
+	"github.com/hostler-io/hostler/runner/supervise"
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	if len(args) != 1 || args[0] == "" || args[0][0] != '/' {
+		os.Stderr.WriteString("usage: hostler-run /run/directory\n")
+		return 2
+	}
+	// A stray signal must not orphan the command. Caught and not ignored,
+	// because what is ignored stays so in the command.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	err := supervise.Run(supervise.Config{Dir: rundir.Dir(args[0]), Launcher: &supervise.Host{}})
+	if errors.Is(err, supervise.ErrTaken) {
+		return 3
+	}
+	if err != nil {
+		os.Stderr.WriteString("hostler-run: " + args[0] + ": " + err.Error() + "\n")
+		return 1
+	}
+	return 0
+}

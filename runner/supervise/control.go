@@ -1,0 +1,158 @@
+package supervise
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/runner/rundir"
+)
+
+const (
+	maxPeers    = 16              // connections to ctl.sock served at a time
+	peerTimeout = 5 * time.Second // for a peer to send its request, or to take the reply
+)
+
+// control serves ctl.sock: one packet in, one packet out, per connection. Who
+// may connect is decided by the mode of the run directory.
+type control struct {
+	path   string
+	file   *os.File
+	leaf   bool
+	cancel chan struct{} // a cancel request, unbuffered
+	over   chan struct{} // closed when the run is over
+	wg     sync.WaitGroup
+
+	mu    sync.Mutex
+	peers map[*os.File]bool // connections being served
+}
+
+// listen makes ctl.sock and begins to serve it. The name appears when the
+// socket can be connected to. It needs no package net and no short path.
+func listen(dir rundir.Dir, leaf bool) (*control, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	c := &control{
+		path: dir.Path(rundir.CtlFile), file: os.NewFile(uintptr(fd), "ctl"), leaf: leaf,
+		cancel: make(chan struct{}), over: make(chan struct{}), peers: map[*os.File]bool{},
+	}
+	if err := c.bind(dir, fd); err != nil {
+		c.file.Close()
+		return nil, err
+	}
+	c.wg.Go(c.serve)
+	return c, nil
+}
+
+func (c *control) bind(dir rundir.Dir, fd int) error {
+	// Through /proc, because the path of a socket may have 107 bytes only.
+	d, err := os.OpenFile(string(dir), os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	tmp := c.path + ".tmp"
+	_ = os.Remove(tmp) // of a supervisor that died here
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: rundir.SocketPath(d, rundir.CtlFile+".tmp")}); err != nil {
+		return err
+	}
+	if err := os.Chmod(tmp, 0o600); err != nil {
+		return err
+	}
+	if err := unix.Listen(fd, maxPeers); err != nil {
+		return err
+	}
+	return os.Rename(tmp, c.path)
+}
+
+// serve accepts until the socket is closed.
+func (c *control) serve() {
+	raw, err := c.file.SyscallConn()
+	if err != nil {
+		return
+	}
+	for {
+		var fd int
+		var failure error
+		err := raw.Read(func(s uintptr) bool {
+			fd, _, failure = unix.Accept4(int(s), unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+			return !errors.Is(failure, unix.EAGAIN)
+		})
+		if err != nil {
+			return // closed
+		}
+		if failure != nil {
+			continue // the peer has gone again
+		}
+		conn := os.NewFile(uintptr(fd), "peer")
+		if !c.enter(conn) {
+			conn.Close()
+			continue
+		}
+		c.wg.Go(func() {
+			c.answer(conn)
+			c.leave(conn)
+		})
+	}
+}
+
+func (c *control) enter(conn *os.File) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.peers) >= maxPeers {
+		return false
+	}
+	c.peers[conn] = true
+	_ = conn.SetReadDeadline(time.Now().Add(peerTimeout))
+	return true
+}
+
+func (c *control) leave(conn *os.File) {
+	c.mu.Lock()
+	delete(c.peers, conn)
+	c.mu.Unlock()
+	conn.Close()
+}
+
+// answer serves one connection.
+func (c *control) answer(conn *os.File) {
+	buf := make([]byte, rundir.MaxPacket+1)
+	n, err := conn.Read(buf)
+	if err != nil {
+		return
+	}
+	reply := rundir.Reply{Result: rundir.ResultRefused}
+	req, err := rundir.ParseRequest(buf[:n])
+	switch {
+	case err != nil || req.Op != rundir.OpCancel:
+	case !c.leaf:
+		reply.Result = rundir.ResultUnsupported
+	default:
+		select {
+		case c.cancel <- struct{}{}:
+			<-c.over
+		case <-c.over:
+		}
+		reply.Result = rundir.ResultEnded
+	}
+	_ = conn.SetWriteDeadline(time.Now().Add(peerTimeout))
+	_, _ = conn.Write(rundir.AppendReply(nil, reply)) // a peer that has gone sees exit.json
+}
+
+// close answers whoever waits and ends the service.
+func (c *control) close() {
+	close(c.over)
+	c.file.Close()
+	c.mu.Lock()
+	for conn := range c.peers {
+		_ = conn.SetReadDeadline(time.Now()) // who has not asked yet reads exit.json
+	}
+	c.mu.Unlock()
+	c.wg.Wait()
+	_ = os.Remove(c.path)
+}

@@ -1,0 +1,106 @@
+package supervise
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/runner/rundir"
+)
+
+// Host launches commands of the machine itself. The leaf is made below the
+// cgroup that the supervisor is in, so the service manager counts the command
+// to the agent's service (whose unit must delegate its cgroup).
+type Host struct {
+	user *User
+}
+
+// Prepare finds the user, the directory and the supervisor's own cgroup.
+func (h *Host) Prepare(spec *rundir.Spec) (parent string, err error) {
+	if h.user, err = LookupUser("/", spec.User); err != nil {
+		return "", err
+	}
+	dir := cmp.Or(spec.Dir, "/")
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		if err == nil {
+			err = &os.PathError{Op: "chdir", Path: dir, Err: unix.ENOTDIR}
+		}
+		return "", Refuse(rundir.ReasonDirectory, err)
+	}
+	return FindCgroup2(os.Getpid())
+}
+
+// Fork executes the program, inside the leaf from its first instruction on.
+func (h *Host) Fork(c Child) (int, error) {
+	env := Environ(c.Spec, h.user)
+	program, err := findProgram(c.Spec.Argv[0], env)
+	if err != nil {
+		return 0, refuseExec(c.Spec.Argv[0], err)
+	}
+	attr := &syscall.ProcAttr{
+		Dir:   cmp.Or(c.Spec.Dir, "/"),
+		Env:   env,
+		Files: []uintptr{c.Stdin.Fd(), c.Stdout.Fd(), c.Stderr.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	}
+	if c.Spec.User != "" {
+		attr.Sys.Credential = &syscall.Credential{Uid: h.user.UID, Gid: h.user.GID, Groups: h.user.Groups}
+	}
+	if c.Leaf != nil {
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(c.Leaf.Fd())
+	}
+	pid, err := syscall.ForkExec(program, c.Spec.Argv, attr)
+	if err != nil {
+		return 0, refuseExec(program, err)
+	}
+	return pid, nil
+}
+
+// refuseExec tells the two answers of every shell apart: there is no such
+// program, and the kernel refuses to execute it.
+func refuseExec(program string, err error) error {
+	err = &os.PathError{Op: "exec", Path: program, Err: err}
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		return Refuse(rundir.ReasonNotFound, err)
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.ENOEXEC), errors.Is(err, unix.EISDIR),
+		errors.Is(err, unix.E2BIG), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EPERM):
+		return Refuse(rundir.ReasonNotExecutable, err)
+	}
+	return err
+}
+
+// findProgram looks for name in the PATH of env, as execvp does: the first file
+// that may be executed, or EACCES when there were only others. Entries that are
+// not absolute are passed over.
+func findProgram(name string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	var path string
+	for _, v := range env {
+		if p, ok := strings.CutPrefix(v, "PATH="); ok {
+			path = p
+		}
+	}
+	failure := error(unix.ENOENT)
+	for dir := range strings.SplitSeq(path, ":") {
+		if !strings.HasPrefix(dir, "/") {
+			continue
+		}
+		file := dir + "/" + name
+		info, err := os.Stat(file)
+		switch {
+		case err != nil || info.IsDir():
+		case info.Mode()&0o111 == 0:
+			failure = unix.EACCES
+		default:
+			return file, nil
+		}
+	}
+	return "", failure
+}

@@ -1,0 +1,508 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/runner/rundir"
+)
+
+const (
+	// drainTime is how long pipes are read after the command has ended: what
+	// it wrote is in them already, so only a process that left the leaf with
+	// the pipe in hand can use it up.
+	drainTime = 2 * time.Second
+	// oomScore protects the supervisor from the out-of-memory killer: it is
+	// small, and its death would orphan a command that might be large.
+	oomScore = -500
+)
+
+// Config is what Run needs.
+type Config struct {
+	// Dir is the run directory. Required.
+	Dir rundir.Dir
+	// Launcher starts the command. Required.
+	Launcher Launcher
+	// Clock counts the time limit. Default: BootClock.
+	Clock Clock
+}
+
+// Run supervises the one command of cfg.Dir from its start to its end, and
+// returns nil when exit.json is durable. ErrTaken means that there was nothing
+// to do; any other error that the end could not be recorded. It changes the
+// process (umask, subreaper, OOM score), waits for every child of it and may be
+// called once in its life.
+func Run(cfg Config) error {
+	if cfg.Dir == "" || cfg.Launcher == nil {
+		return errors.New("supervise: Dir and Launcher are required")
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = BootClock{}
+	}
+	lock, err := take(cfg.Dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	unix.Umask(0o022)
+	r := &run{Config: cfg, lock: lock}
+	if err := r.begin(); err != nil {
+		r.giveUp(err)
+	} else if pid, err := r.fork(); err != nil {
+		r.giveUp(err)
+	} else {
+		r.watch(pid)
+	}
+	return r.finish()
+}
+
+// take takes the lock of a directory in which nothing was started yet.
+func take(dir rundir.Dir) (*os.File, error) {
+	lock, err := dir.Lock()
+	if errors.Is(err, rundir.ErrLocked) {
+		return nil, ErrTaken
+	}
+	if err != nil {
+		return nil, err
+	}
+	if dir.Has(rundir.StartFile) || dir.Has(rundir.ExitFile) {
+		lock.Close()
+		return nil, ErrTaken
+	}
+	return lock, nil
+}
+
+// A run is one call of Run. One goroutine owns it.
+type run struct {
+	Config
+	lock    *os.File
+	spec    *rundir.Spec
+	self    rundir.Holder
+	leaf    rundir.Leaf
+	leafDir *os.File
+	keep    rundir.Keep
+	stdin   *os.File
+	out     [2]*stream // stdout, stderr
+	ctl     *control
+	exit    rundir.Exit
+}
+
+// begin does everything before the fork. When it fails, no process was made.
+func (r *run) begin() error {
+	if err := r.holdLock(); err != nil {
+		return err
+	}
+	if err := r.Dir.ReserveExit(); err != nil {
+		return wrap("reserving "+rundir.ExitFile, err)
+	}
+	spec, err := r.Dir.Spec()
+	if err != nil {
+		return Refuse(rundir.ReasonSpec, err)
+	}
+	r.spec = spec
+	parent, err := r.Launcher.Prepare(spec)
+	if err != nil {
+		return err
+	}
+	if err := r.makeLeaf(parent); err != nil {
+		return err
+	}
+	if err := r.openFiles(); err != nil {
+		return err
+	}
+	if r.ctl, err = listen(r.Dir, r.leaf != ""); err != nil {
+		return wrap("listening on "+rundir.CtlFile, err)
+	}
+	return r.declareStart()
+}
+
+// holdLock says in the lock file who holds it.
+func (r *run) holdLock() error {
+	ticks, err := rundir.StartTicks(os.Getpid())
+	if err != nil {
+		return err
+	}
+	r.self = rundir.Holder{PID: os.Getpid(), StartTicks: ticks}
+	return rundir.WriteHolder(r.lock, &r.self)
+}
+
+// makeLeaf makes the leaf below parent. Without a cgroup2 tree that may be
+// written, or without cgroup.kill, the command runs without one.
+func (r *run) makeLeaf(parent string) error {
+	if parent == "" {
+		return nil
+	}
+	leaf := rundir.Leaf(parent + "/" + rundir.LeafName(r.spec.Action, r.spec.Attempt))
+	// Named before it is made, so that it can be found if we die in between.
+	r.self.Leaf = string(leaf)
+	if err := rundir.WriteHolder(r.lock, &r.self); err != nil {
+		return err
+	}
+	err := os.Mkdir(string(leaf), 0o755)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		if left, err := leaf.Populated(); left || err != nil {
+			return errors.Join(errors.New("the leaf "+string(leaf)+" is in use"), err)
+		}
+	case errors.Is(err, unix.EROFS), errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return wrap("making the leaf", err)
+	}
+	if _, err := os.Stat(string(leaf) + "/cgroup.kill"); err != nil {
+		return leaf.Remove()
+	}
+	r.leaf = leaf
+	r.leafDir, err = os.OpenFile(string(leaf), os.O_RDONLY|unix.O_DIRECTORY, 0)
+	return err
+}
+
+func (r *run) openFiles() error {
+	for i, fd := range []int{rundir.Stdout, rundir.Stderr} {
+		s, err := newStream(r.Dir.Path(rundir.StreamFile(fd)), r.spec.Cap())
+		if err != nil {
+			return wrap("opening "+rundir.StreamFile(fd), err)
+		}
+		r.out[i] = s
+	}
+	// Both lie in one directory and have one cap, so they have one rule.
+	r.keep = r.out[0].keep
+	path := "/dev/null"
+	if r.Dir.Has(rundir.StdinFile) {
+		path = r.Dir.Path(rundir.StdinFile)
+	}
+	var err error
+	r.stdin, err = os.Open(path)
+	return err
+}
+
+// declareStart makes start.json durable. After it, nobody may ever assume that
+// the command did not run.
+func (r *run) declareStart() error {
+	boot, err := rundir.Boot()
+	if err != nil {
+		return wrap("reading the boot id", err)
+	}
+	r.exit.StartedMS = r.Clock.Now().Milliseconds()
+	err = r.Dir.CreateStart(&rundir.Start{
+		Boot: boot, PID: r.self.PID, StartTicks: r.self.StartTicks,
+		Leaf: string(r.leaf), StartedMS: r.exit.StartedMS, Keep: r.keep,
+	})
+	return wrap("writing "+rundir.StartFile, err)
+}
+
+// fork starts the command and the reading of its pipes.
+func (r *run) fork() (pid int, err error) {
+	if r.leaf != "" {
+		// Without a leaf nothing is promised about orphans: they are init's.
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+			return 0, wrap("becoming subreaper", err)
+		}
+	}
+	var ends [2]*os.File
+	defer func() {
+		for _, f := range ends {
+			f.Close()
+		}
+	}()
+	for i, s := range r.out {
+		if ends[i], err = s.pipe(); err != nil {
+			return 0, wrap("making a pipe", err)
+		}
+	}
+	child := Child{Spec: r.spec, Stdin: r.stdin, Stdout: ends[0], Stderr: ends[1], Leaf: r.leafDir}
+	inheritOOMScore()
+	if pid, err = r.Launcher.Fork(child); err != nil {
+		return 0, err
+	}
+	// Not before the fork: the command would inherit it.
+	_ = setOOMScore(oomScore)
+	for _, s := range r.out {
+		go s.drain()
+	}
+	return pid, nil
+}
+
+// giveUp records that the command was not run, and why.
+func (r *run) giveUp(err error) {
+	r.exit.NeverBegan = true
+	r.exit.Code = rundir.CodeNeverBegan
+	r.exit.Reason = rundir.ReasonSetup
+	if refusal, ok := errors.AsType[*Refusal](err); ok {
+		r.exit.Reason = refusal.Reason
+	}
+	switch r.exit.Reason {
+	case rundir.ReasonNotFound:
+		r.exit.Code, r.exit.NeverBegan = rundir.CodeNotFound, false
+	case rundir.ReasonNotExecutable:
+		r.exit.Code, r.exit.NeverBegan = rundir.CodeNotExecutable, false
+	}
+	r.detail(err)
+	r.exit.Emptied = true
+	r.exit.EndedMS = r.Clock.Now().Milliseconds()
+}
+
+// watch keeps the command's limits until nothing of it is left.
+func (r *run) watch(pid int) {
+	ended := r.await(pid)
+	var limit <-chan struct{}
+	if r.spec.TimeoutMS > 0 {
+		alarm, stop, err := r.Clock.After(time.Duration(r.spec.TimeoutMS) * time.Millisecond)
+		if err != nil {
+			// A limit that nobody keeps is worse than a command that failed.
+			r.detail(wrap("setting the time limit", err))
+			r.kill(pid)
+		} else {
+			defer stop()
+			limit = alarm
+		}
+	}
+	var stopping bool
+	var grace <-chan time.Time
+	var killAt time.Time
+	terminate := func() {
+		stopping = true
+		after := time.Duration(r.spec.Grace()) * time.Millisecond
+		killAt = time.Now().Add(after)
+		grace = time.After(after)
+		if after > 0 {
+			r.signal(pid, unix.SIGTERM)
+			r.signal(pid, unix.SIGCONT) // a stopped process cannot heed TERM
+		}
+	}
+	cancel := r.ctl.cancel
+	for {
+		select {
+		case status := <-ended:
+			r.exit.EndedMS = r.Clock.Now().Milliseconds()
+			r.mainEnded(pid, status)
+			r.sweep(stopping, killAt)
+			r.closeStreams()
+			return
+		case <-limit:
+			limit, cancel = nil, nil
+			r.exit.TimedOut = true
+			terminate()
+		case <-cancel:
+			limit, cancel = nil, nil
+			r.exit.Cancelled = true
+			terminate()
+		case <-grace:
+			r.kill(pid)
+		}
+	}
+}
+
+// mainEnded takes over the status of the main process. Without a leaf, what is
+// left of its process group is killed while its pid is still taken.
+func (r *run) mainEnded(pid int, status waited) {
+	if r.leaf == "" && status.err == nil {
+		r.signal(pid, unix.SIGKILL)
+		_, status.err = unix.Wait4(pid, &status.status, 0, nil)
+	}
+	if status.err != nil {
+		r.exit.Code = rundir.CodeNeverBegan
+		r.exit.Reason = rundir.ReasonSetup
+		r.detail(wrap("waiting for the command", status.err))
+		return
+	}
+	r.exit.WaitStatus = uint32(status.status)
+	r.exit.Code = status.status.ExitStatus()
+	if status.status.Signaled() {
+		r.exit.Signal = int(status.status.Signal())
+		r.exit.Code = 128 + r.exit.Signal
+	}
+}
+
+// sweep ends what the main process has left behind: at once, or, when it was
+// asked to end, with what remains of the grace.
+func (r *run) sweep(stopping bool, killAt time.Time) {
+	if r.leaf == "" {
+		return
+	}
+	if stopping {
+		ctx, cancel := context.WithDeadline(context.Background(), killAt)
+		_ = r.leaf.WaitEmpty(ctx) // the answer is asked for below
+		cancel()
+	}
+	err := r.leaf.Kill()
+	if err == nil {
+		err = r.leaf.WaitEmpty(context.Background())
+	}
+	r.detail(wrap("emptying the leaf", err))
+	r.exit.Emptied = err == nil
+	r.exit.OOM = oomKilled(r.leaf)
+}
+
+// signal sends sig to the leaf; without one, to the process group of the main
+// process, which a daemon will have left. The main process is not reaped yet.
+func (r *run) signal(pid int, sig unix.Signal) {
+	if r.leaf != "" {
+		r.detail(wrap("signalling the leaf", r.leaf.Signal(sig)))
+		return
+	}
+	if unix.Kill(-pid, sig) != nil {
+		_ = unix.Kill(pid, sig) // ESRCH: it has ended
+	}
+}
+
+func (r *run) kill(pid int) {
+	if r.leaf == "" {
+		r.signal(pid, unix.SIGKILL)
+		return
+	}
+	r.detail(wrap("killing the leaf", r.leaf.Kill()))
+}
+
+func (r *run) closeStreams() {
+	deadline := time.Now().Add(drainTime)
+	for _, s := range r.out {
+		s.endBy(deadline)
+	}
+	for i, s := range r.out {
+		r.detail(wrap("keeping "+rundir.StreamFile(i+1), s.close()))
+	}
+	r.exit.Stdout, r.exit.Stderr = r.out[0].result(), r.out[1].result()
+}
+
+// finish records the end and tells it to those who wait.
+func (r *run) finish() error {
+	if r.leafDir != nil {
+		r.leafDir.Close()
+	}
+	if r.leaf != "" {
+		r.detail(wrap("removing the leaf", r.leaf.Remove()))
+	}
+	err := r.Dir.PublishExit(&r.exit)
+	if r.ctl != nil {
+		r.ctl.close()
+	}
+	return wrap("writing "+rundir.ExitFile, err)
+}
+
+// detail adds err, if any, to what exit.json tells people.
+func (r *run) detail(err error) {
+	if err == nil {
+		return
+	}
+	text := err.Error()
+	if r.exit.Detail != "" {
+		text = r.exit.Detail + "; " + text
+	}
+	r.exit.Detail = cut(text, rundir.MaxDetail)
+}
+
+// cut returns at most n bytes of valid UTF-8 without control characters.
+func cut(s string, n int) string {
+	b := make([]byte, 0, min(n, len(s)))
+	for _, c := range s {
+		if c < ' ' {
+			c = ' '
+		}
+		if len(b)+len(string(c)) > n {
+			break
+		}
+		b = append(b, string(c)...)
+	}
+	return string(b)
+}
+
+// waited is the end of the main process.
+type waited struct {
+	status unix.WaitStatus
+	err    error
+}
+
+// await delivers the end of the main process. With a leaf it reaps every child
+// of this process, for the subreaper's orphans would stay zombies, and ends with
+// the last one. Without a leaf it leaves the main process to be reaped, so that
+// its pid, by which it must be signalled, stays its own.
+func (r *run) await(main int) <-chan waited {
+	ended := make(chan waited, 1)
+	if r.leaf != "" {
+		go reap(main, ended)
+		return ended
+	}
+	go func() {
+		var err error
+		for {
+			err = unix.Waitid(unix.P_PID, main, nil, unix.WEXITED|unix.WNOWAIT, nil)
+			if !errors.Is(err, unix.EINTR) {
+				break
+			}
+		}
+		ended <- waited{err: err}
+	}()
+	return ended
+}
+
+func reap(main int, ended chan<- waited) {
+	delivered := false
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			if !delivered {
+				ended <- waited{err: err}
+			}
+			return
+		case pid == main:
+			delivered = true
+			ended <- waited{status: status}
+		}
+	}
+}
+
+// oomKilled reports whether the kernel has counted an out-of-memory kill in the leaf.
+func oomKilled(leaf rundir.Leaf) bool {
+	b, err := rundir.ReadCapped(string(leaf)+"/memory.events", 4096)
+	if err != nil {
+		return false // no memory controller here
+	}
+	return counter(b, "oom_kill") > 0
+}
+
+// inheritOOMScore undoes a protection that the supervisor itself inherited, so
+// that the command does not. Raising the score needs no privilege.
+func inheritOOMScore() {
+	b, err := rundir.ReadCapped(oomScoreFile, 64)
+	if err == nil && len(b) > 0 && b[0] == '-' {
+		_ = setOOMScore(0)
+	}
+}
+
+const oomScoreFile = "/proc/self/oom_score_adj"
+
+// setOOMScore is best effort: lowering the score needs CAP_SYS_RESOURCE.
+func setOOMScore(score int) error {
+	f, err := os.OpenFile(oomScoreFile, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(strconv.Itoa(score))
+	return errors.Join(err, f.Close())
+}
+
+func wrap(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &stepError{doing, err}
+}
+
+// A stepError is fmt.Errorf("doing: %w") without fmt.
+type stepError struct {
+	doing string
+	err   error
+}
+
+func (e *stepError) Error() string { return e.doing + ": " + e.err.Error() }
+func (e *stepError) Unwrap() error { return e.err }

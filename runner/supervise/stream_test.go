@@ -1,0 +1,98 @@
+package supervise
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/runner/rundir"
+)
+
+// pattern returns the bytes [from, to) of a stream that repeats at no power of two.
+func pattern(from, to int64) []byte {
+	b := make([]byte, to-from)
+	for i := range b {
+		b[i] = byte((from + int64(i)) % 251)
+	}
+	return b
+}
+
+func feed(s *stream, total int64, chunk int64) {
+	for at := int64(0); at < total; at += chunk {
+		s.take(pattern(at, min(at+chunk, total)))
+	}
+}
+
+func TestStreamKeepsHeadAndTail(t *testing.T) {
+	const limit, total = rundir.MinCap, 5*rundir.MinCap + 4321
+	path := t.TempDir() + "/stdout"
+	s, err := newStream(path, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.keep.Tail == 0 {
+		t.Fatal("this file system cannot punch holes")
+	}
+	feed(s, total, 7777)
+	r := s.result()
+	if r.Bytes != total || r.LostBytes != 0 || r.Bytes-r.DroppedBytes > limit || r.DroppedBytes == 0 {
+		t.Errorf("%+v", r)
+	}
+	got, err := os.ReadFile(path)
+	if err != nil || int64(len(got)) != total {
+		t.Fatalf("%d bytes, %v", len(got), err)
+	}
+	end := r.DroppedAt + r.DroppedBytes
+	if !bytes.Equal(got[:r.DroppedAt], pattern(0, r.DroppedAt)) || !bytes.Equal(got[end:], pattern(end, total)) {
+		t.Error("what is kept differs from what was written")
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil || st.Blocks*512 > limit+64<<10 {
+		t.Errorf("%d bytes on disk, %v", st.Blocks*512, err)
+	}
+}
+
+func TestStreamWithoutHoles(t *testing.T) {
+	const limit, total = rundir.MinCap, 3*rundir.MinCap + 1
+	path := t.TempDir() + "/stdout"
+	s, err := newStream(path, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.keep = rundir.NewKeep(limit, false)
+	feed(s, total, 10_000)
+	want := rundir.Stream{Bytes: total, DroppedAt: s.keep.Head, DroppedBytes: total - s.keep.Head}
+	if r := s.result(); r != want {
+		t.Errorf("got %+v, want %+v", r, want)
+	}
+	got, err := os.ReadFile(path)
+	if err != nil || int64(len(got)) != total || !bytes.Equal(got[:s.keep.Head], pattern(0, s.keep.Head)) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+// A full disk costs bytes of the record, and every one of them is counted.
+func TestStreamFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=128k"); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(dir, 0)
+	s, err := newStream(dir+"/stdout", rundir.MinCap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.file.Close()
+	feed(s, 300_000, 10_000)
+	r := s.result()
+	if r.Bytes != 300_000 || r.LostBytes == 0 || r.DroppedBytes != 0 || !errors.Is(s.err, unix.ENOSPC) {
+		t.Errorf("%+v, %v", r, s.err)
+	}
+	got, err := os.ReadFile(dir + "/stdout")
+	if err != nil || !bytes.Equal(got, pattern(0, r.Bytes-r.LostBytes)) {
+		t.Errorf("%d bytes in the file, %v, want %d", len(got), err, r.Bytes-r.LostBytes)
+	}
+}

@@ -1,0 +1,131 @@
+package supervise
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostler-io/hostler/runner/rundir"
+)
+
+const (
+	testPasswd = "root:x:0:0:root:/root:/bin/sh\n" +
+		"broken line\n" +
+		"web:x:33:33:www:/var/www:/usr/sbin/nologin\n" +
+		"odd:x:4294967295:0::/:\n" +
+		"last:x:1000:100::relative:/bin/sh"
+	testGroup = "root:x:0:\nweb:x:33:\nadm:x:4:web,last\nssl:x:110:x,web\ntoo:x:9999999999:web\n"
+)
+
+func testRoot(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "etc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"passwd": testPasswd, "group": testGroup} {
+		if err := os.WriteFile(filepath.Join(root, "etc", name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func TestLookupUser(t *testing.T) {
+	root := testRoot(t)
+	cases := map[string]*User{
+		"root":     {Name: "root", Home: "/root", Groups: []uint32{0}},
+		"web":      {UID: 33, GID: 33, Name: "web", Home: "/var/www", Groups: []uint32{33, 4, 110}},
+		"33":       {UID: 33, GID: 33, Name: "web", Home: "/var/www", Groups: []uint32{33, 4, 110}},
+		"33:5":     {UID: 33, GID: 5, Name: "web", Home: "/var/www"},
+		"4711:0":   {UID: 4711, GID: 0, Home: "/"},
+		"last":     {UID: 1000, GID: 100, Name: "last", Home: "/", Groups: []uint32{100, 4}},
+		"0:0":      {Name: "root", Home: "/root"},
+		"nosuch":   nil,
+		"4711":     nil,
+		"odd":      nil,
+		"-1":       nil,
+		"+33":      nil,
+		"web:33":   nil,
+		"33:":      nil,
+		":33":      nil,
+		"33:web":   nil,
+		"33:5:6":   nil,
+		" web":     nil,
+		"web\n":    nil,
+		"x":        nil,
+		"0x21:0":   nil,
+		"broken l": nil,
+
+		"4294967295:0": nil,
+		"0:4294967295": nil,
+		"4294967296:0": nil,
+	}
+	for user, want := range cases {
+		got, err := LookupUser(root, user)
+		if want == nil {
+			refusal, ok := errors.AsType[*Refusal](err)
+			if !ok || refusal.Reason != rundir.ReasonUnknownUser {
+				t.Errorf("%q: got %+v, %v, want a refusal", user, got, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%q: %v", user, err)
+			continue
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%q: %s", user, d)
+		}
+	}
+}
+
+// The files of a container belong to its root, who may be hostile.
+func TestLookupUserInHostileRoot(t *testing.T) {
+	for name, plant := range map[string]func(passwd string) error{
+		"link out of the root": func(p string) error { return os.Symlink("../../../../../../etc/passwd", p) },
+		"absolute link":        func(p string) error { return os.Symlink("/etc/passwd", p) },
+		"FIFO":                 func(p string) error { return syscall.Mkfifo(p, 0o644) },
+		"directory":            func(p string) error { return os.Mkdir(p, 0o755) },
+		"huge": func(p string) error {
+			return os.WriteFile(p, []byte(strings.Repeat("root:x:0:0::/root:/bin/sh\n", maxUserFile/20)), 0o644)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := testRoot(t)
+			passwd := filepath.Join(root, "etc/passwd")
+			if err := errors.Join(os.Remove(passwd), plant(passwd)); err != nil {
+				t.Fatal(err)
+			}
+			if u, err := LookupUser(root, "root"); err == nil {
+				t.Errorf("got %+v, want an error", u)
+			}
+		})
+	}
+}
+
+func TestLookupUserFollowsLinksInside(t *testing.T) {
+	root := testRoot(t)
+	passwd := filepath.Join(root, "etc/passwd")
+	if err := errors.Join(os.Rename(passwd, filepath.Join(root, "users")), os.Symlink("/users", passwd)); err != nil {
+		t.Fatal(err)
+	}
+	if u, err := LookupUser(root, "web"); err != nil || u.UID != 33 {
+		t.Errorf("got %+v, %v", u, err)
+	}
+}
+
+func TestEnviron(t *testing.T) {
+	spec := &rundir.Spec{Env: []string{"A=1", "HOME=/x", "A=2", "EMPTY="}}
+	got := Environ(spec, &User{Name: "web", Home: "/var/www"})
+	want := []string{"PATH=" + DefaultPath, "USER=web", "LOGNAME=web", "HOME=/x", "A=2", "EMPTY="}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
