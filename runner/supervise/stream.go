@@ -87,6 +87,10 @@ func (s *stream) take(p []byte) {
 	} else {
 		s.err = s.writeAll(p)
 	}
+	if s.err != nil {
+		// A write that fails may leave more than it admits.
+		s.err = errors.Join(s.err, s.file.Truncate(s.size))
+	}
 }
 
 func (s *stream) writeAll(p []byte) error {
