@@ -1,0 +1,178 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// What callers of the local API branch on, beside [queue.ErrFull],
+// [queue.ErrDisk] and the codes of protocol for a spec that is wrong.
+var (
+	// ErrStopped: the agent is not running (any more).
+	ErrStopped = errors.New("the agent is not running")
+	// ErrUnknown: no such action or container on this host.
+	ErrUnknown = queue.ErrUnknown
+	// ErrExists: an action of that id exists with another spec.
+	ErrExists = queue.ErrExists
+	// ErrFull: too many reports wait for the coordinator.
+	ErrFull = queue.ErrFull
+	// ErrDisk: the disk is full or failing; nothing new is taken.
+	ErrDisk = queue.ErrDisk
+	// ErrOffline: there is no coordinator to speak to.
+	ErrOffline = errors.New("not connected to the coordinator")
+)
+
+// Action is one action as this host knows it.
+type Action = queue.Action
+
+// Status is the agent in one look.
+type Status struct {
+	Host      protocol.HostID
+	Fleet     protocol.FleetID
+	FleetName protocol.FleetName
+	Boot      string
+	Inc       uint64 // process starts, this one included
+	Store     protocol.StoreID
+	// Link tells whether there is a coordinator at all, Connected whether it
+	// has answered on the present connection, since SinceMS (boot clock).
+	Link      bool
+	Connected bool
+	SinceMS   int64
+	Conn      uint64 // connections of this process
+	Ring      uint64
+	Term      protocol.Term
+	Waiting   int // accepted actions that have not begun
+	Running   int
+	Unsent    uint64 // reports and alerts without a receipt
+	// Degraded says why nothing new is accepted; empty if all is well.
+	Degraded   string
+	Containers int // managed ones
+	Broken     int
+}
+
+// Container is a container as the agent knows and sees it.
+type Container struct {
+	protocol.Container
+	Template string
+	MAC      string
+	Foreign  bool
+}
+
+// Status returns the present state.
+func (a *Agent) Status(ctx context.Context) (Status, error) {
+	return ask(ctx, a, func() (Status, error) { return a.status(), nil })
+}
+
+// Trigger makes the agent look at everything now: it says hello again if the
+// coordinator has not answered, resends what waits for a receipt, and corrects
+// containers.
+func (a *Agent) Trigger(ctx context.Context) error {
+	_, err := ask(ctx, a, func() (struct{}, error) { a.trigger(); return struct{}{}, nil })
+	return err
+}
+
+// HeartbeatNow sends a full heartbeat. It returns [ErrOffline] when nobody
+// listens.
+func (a *Agent) HeartbeatNow(ctx context.Context) error {
+	_, err := ask(ctx, a, func() (struct{}, error) { return struct{}{}, a.heartbeatNow() })
+	return err
+}
+
+// Propose accepts an action of the host's own people. The id makes a second
+// call with the same spec harmless; a zero id is replaced by a new one. A spec
+// that is wrong is [protocol.ErrSpec] or [protocol.ErrUnknownKind] and is not
+// kept. On nil the action is durable.
+func (a *Agent) Propose(ctx context.Context, id protocol.ActionID, spec []byte, requester string) (Action, error) {
+	return ask(ctx, a, func() (Action, error) { return a.propose(ctx, id, spec, requester) })
+}
+
+// Action returns an action, or [ErrUnknown].
+func (a *Agent) Action(ctx context.Context, id protocol.ActionID) (Action, error) {
+	act, err := a.cfg.Queue.Action(ctx, id)
+	if err != nil {
+		return Action{}, fmt.Errorf("action %s: %w", id, err)
+	}
+	return act, nil
+}
+
+// Actions returns up to limit actions, newest first, that were accepted before
+// the one of the given accept_seq; 0 starts with the newest.
+func (a *Agent) Actions(ctx context.Context, before uint64, limit int) ([]Action, error) {
+	return a.cfg.Queue.Actions(ctx, before, limit)
+}
+
+// WaitAction waits until an action is in a final state and returns it; when
+// ctx ends first, its present state and the cause.
+func (a *Agent) WaitAction(ctx context.Context, id protocol.ActionID) (Action, error) {
+	return a.waitAction(ctx, id)
+}
+
+// CancelLocal asks for the end of an action. It returns as soon as the request
+// is durable: CANCELLED is reached when nothing of the action is left.
+func (a *Agent) CancelLocal(ctx context.Context, id protocol.ActionID) (Action, error) {
+	return ask(ctx, a, func() (Action, error) { return a.cancelLocal(ctx, id) })
+}
+
+// Output reads what a command has written from an offset on. With follow the
+// reader waits for more until the command has ended; a Read that waits ends
+// when ctx does. Bytes that the cap has dropped are left out. An action that has
+// no output yet is waited for with follow, and empty without.
+func (a *Agent) Output(ctx context.Context, id protocol.ActionID, fd protocol.FD, offset int64, follow bool) (io.ReadCloser, error) {
+	return a.output(ctx, id, fd, offset, follow)
+}
+
+// Containers returns all containers of the host, managed ones first, each by
+// name.
+func (a *Agent) Containers(ctx context.Context) ([]Container, error) {
+	return ask(ctx, a, func() ([]Container, error) { return a.containers(), nil })
+}
+
+// Metrics are counters since New and the newest gauges.
+type Metrics struct {
+	// Refused counts messages by the check that refused them.
+	Refused map[protocol.Code]uint64
+	// Dropped counts messages that came faster than they could be handled.
+	Dropped uint64
+	// Sent counts messages by type, Received those that passed all checks.
+	Sent, Received map[protocol.Type]uint64
+	// Accepted and Ended count actions, the latter by final state.
+	Accepted uint64
+	Ended    map[protocol.State]uint64
+	// Starts counts containers started by the agent itself, StartFailures the
+	// failures among them.
+	Starts, StartFailures uint64
+	Connected             bool
+	Degraded              bool
+	Waiting, Running      int
+	Unsent                uint64
+	Containers            map[container.State]int // managed ones
+}
+
+// Metrics returns a snapshot. It never waits.
+func (a *Agent) Metrics() Metrics { return a.counters.snapshot() }
+
+// ask runs fn in the loop and returns what it returned.
+func ask[T any](ctx context.Context, a *Agent, fn func() (T, error)) (T, error) {
+	var (
+		result T
+		err    error
+		done   = make(chan struct{})
+	)
+	call := func() { result, err = fn(); close(done) }
+	select {
+	case a.calls <- call:
+	case <-a.stopped:
+		return result, ErrStopped
+	case <-ctx.Done():
+		return result, context.Cause(ctx)
+	}
+	// The loop runs what it has taken before it ends.
+	<-done
+	return result, err
+}

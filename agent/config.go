@@ -1,0 +1,194 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Config is what an agent is made from.
+type Config struct {
+	// Host is the id of this host. Required.
+	Host protocol.HostID
+	// Fleet and FleetName are those of the fleet it belongs to. Required.
+	Fleet     protocol.FleetID
+	FleetName protocol.FleetName
+	// Queue is its memory, open. The caller closes it after Run. Required.
+	Queue *queue.Queue
+
+	// Link is the way to the coordinator. Without one the agent works for its
+	// host alone, and Signer, Trust and Bulk are not needed.
+	Link Link
+	// Bulk carries output. Required with Link.
+	Bulk Bulk
+	// Signer signs as this host. Required with Link.
+	Signer protocol.Signer
+	// Trust knows whom to believe. Required with Link.
+	Trust Trust
+
+	// Runtimes are the container technologies of this host, at most one of each
+	// kind. The caller closes them after Run. Default: none.
+	Runtimes []container.Runtime
+	// Network gives new containers their interface. Default: none but loopback.
+	Network Network
+	// Commands runs commands. Without it commands are refused as unsupported.
+	Commands Commands
+	// Supervisor is the program, by absolute path with leading arguments, that
+	// supervises commands of the host. Required with Commands.
+	Supervisor []string
+
+	// HostInfo describes the host for a heartbeat. It may take a moment but not
+	// wait for anybody. QueueDepth, Boot and ClockMS are filled in by the agent.
+	// Default: the little that is known without it.
+	HostInfo func() protocol.HostInfo
+	// Boot names the present boot: boot id and start time of process 1.
+	// Required.
+	Boot string
+	// Features are words for the hello: lxc, podman, cgroup2. Sorted.
+	Features []string
+
+	// BootMS reads CLOCK_BOOTTIME in milliseconds, which counts suspended time
+	// too. Default: time since New, for a process that is never suspended.
+	BootMS func() int64
+	// Now reads the wall clock, which nothing but people relies on. Default
+	// time.Now.
+	Now func() time.Time
+	// Rand is the source of ids, challenges and jitter. Default crypto/rand.
+	Rand io.Reader
+	// Log hears of what an operator wants to know. Default: none.
+	Log *slog.Logger
+
+	// HostRuns is how many commands of the host run at a time. Default 16.
+	HostRuns int
+	// Lanes is how many actions on containers run at a time; 1 is a strictly
+	// sequential queue. Default 32, far above what two cores use and below what
+	// memory for helper processes allows.
+	Lanes int
+	// CheckEvery is the pause between two full looks at all containers, the
+	// safety net under the watchers. Default 30 s.
+	CheckEvery time.Duration
+	// Drain is how long a shutdown waits for steps of containers' lives that
+	// are under way; commands are never waited for. Default 10 s.
+	Drain time.Duration
+}
+
+// Link is the connection to the broker. Messages may be lost, repeated, delayed
+// and reordered; what must arrive is repeated by the agent until it was
+// receipted. It is safe for concurrent use.
+type Link interface {
+	// Run keeps one connection until ctx ends and returns the cause of that, or
+	// the error of open, which it calls before each attempt with the attempt's
+	// number in this process, from 1.
+	Run(ctx context.Context, open func(conn uint64) (Session, error)) error
+	// Publish hands a message over. It may wait for room, and fails at once when
+	// there is no connection. nil does not mean that anybody has the message.
+	Publish(ctx context.Context, topic string, payload []byte, retained bool) error
+}
+
+// Session is what the agent wants of one connection.
+type Session struct {
+	// WillTopic, Will and WillRetained are what the broker publishes when the
+	// connection ends without a goodbye.
+	WillTopic    string
+	Will         []byte
+	WillRetained bool
+	// Filters to subscribe to.
+	Filters []string
+	// Handle takes each message in order of arrival, keeps the payload and does
+	// not block.
+	Handle func(topic string, payload []byte)
+	// Up is called once, when all subscriptions stand, before the first Handle.
+	// It does not block.
+	Up func(publish func(topic string, payload []byte, retained bool) error)
+}
+
+// Bulk is the connection for output, which exists while there is any. It is safe
+// for concurrent use.
+type Bulk interface {
+	// Publish waits for the connection, and for room on it, until ctx ends.
+	Publish(ctx context.Context, topic string, payload []byte) error
+}
+
+// Trust is the ring that this host holds and whatever proves a newer one. It is
+// safe for concurrent use, makes durable what it takes before it returns, and
+// believes nothing but signatures.
+type Trust interface {
+	// Keyring knows the keys of the ring in force.
+	Keyring() protocol.Keyring
+	// Ring is the number of the ring in force.
+	Ring() uint64
+	// Advance takes a chain of rings as the broker retains it and walks as far
+	// as it proves. A chain that proves nothing newer is nil.
+	Advance(ctx context.Context, chain []byte) error
+	// Revoke takes a revocation list as the broker retains it.
+	Revoke(ctx context.Context, list []byte) error
+	// Fetch asks the coordinator for rings up to at least number.
+	Fetch(ctx context.Context, number uint64) error
+}
+
+// Network is what containers of this host are attached to. It is safe for
+// concurrent use.
+type Network interface {
+	// Ensure brings the bridge up if it is not, and returns its name and its
+	// network. The gateway is [container.Gateway] of the network.
+	Ensure(ctx context.Context) (bridge string, network netip.Prefix, err error)
+}
+
+func (c Config) withDefaults() Config {
+	started := time.Now()
+	if c.BootMS == nil {
+		c.BootMS = func() int64 { return time.Since(started).Milliseconds() }
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Reader
+	}
+	if c.HostInfo == nil {
+		c.HostInfo = func() protocol.HostInfo { return protocol.HostInfo{Hostname: string(c.Host)} }
+	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.HostRuns = cmp.Or(c.HostRuns, 16)
+	c.Lanes = cmp.Or(c.Lanes, 32)
+	c.CheckEvery = cmp.Or(c.CheckEvery, 30*time.Second)
+	c.Drain = cmp.Or(c.Drain, 10*time.Second)
+	return c
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Host == "":
+		return errors.New("Host is missing")
+	case c.Fleet.IsZero() || c.FleetName == "":
+		return errors.New("Fleet or FleetName is missing")
+	case c.Queue == nil:
+		return errors.New("Queue is missing")
+	case c.Boot == "":
+		return errors.New("Boot is missing")
+	case c.Link != nil && (c.Bulk == nil || c.Signer == nil || c.Trust == nil):
+		return errors.New("Link needs Bulk, Signer and Trust")
+	case c.Commands != nil && len(c.Supervisor) == 0:
+		return errors.New("Commands needs Supervisor")
+	case c.HostRuns < 0 || c.Lanes < 0 || c.CheckEvery < 0 || c.Drain < 0:
+		return errors.New("a limit is negative")
+	}
+	seen := make(map[container.Kind]bool)
+	for _, r := range c.Runtimes {
+		if seen[r.Kind()] {
+			return fmt.Errorf("two runtimes of kind %s", r.Kind())
+		}
+		seen[r.Kind()] = true
+	}
+	return nil
+}

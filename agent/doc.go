@@ -1,0 +1,41 @@
+// Package agent decides what one host does: it accepts actions, runs them,
+// keeps containers as users want them, and reports, with or without anybody who
+// listens.
+//
+// # One owner
+//
+// One goroutine, the loop (loop.go), owns all state that changes. Everything else
+// is a goroutine that feeds it: the link brings messages, workers bring
+// results, watchers bring changes of containers, and calls of the local API are
+// functions that the loop runs. [Agent.Run] lists them all in one place. The
+// one exception is the lease (lease.go): it must be in time even when a disk
+// hangs, so it touches neither disk nor loop and shares one small structure,
+// voice, with them.
+//
+// # Persist, then act; persist, then report
+//
+// Whatever the agent promises is in its queue (package agent/queue) first: an
+// order is receipted after the commit that holds it, a command starts after the
+// commit that says so, and a report is sent from rows that the commit of the
+// end has written. So the agent may be killed at any line, and its start path
+// is its recovery path: it reads what is RUNNING, asks what became of it, and
+// goes on.
+//
+// # The parts
+//
+//   - lanes.go: which actions may run together; pure.
+//   - orders.go: what comes down: orders, controls, receipts.
+//   - work.go: what runs: commands (command.go) and steps of a container's life
+//     (lifecycle.go).
+//   - keeper.go: containers are what users want; retry.go decides when to try
+//     again, and when to give up; pure.
+//   - link.go, send.go: the conversation with the coordinator.
+//   - output.go: what commands wrote, on its way up.
+//   - api.go: what the host's own people may ask for.
+//
+// # Policy
+//
+// Until a policy is installed on a host the built-in one is in force: what
+// operators and admins ask for through the coordinator, or on the host itself,
+// needs nobody's approval. Approvals that come with an order are not looked at.
+package agent

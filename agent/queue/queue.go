@@ -1,0 +1,150 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	"github.com/hostler-io/hostler/internal/sqldb"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+//go:embed schema/*.sql
+var schema embed.FS
+
+// applicationID marks the file as an agent's queue: "HstA".
+const applicationID = 0x48737441
+
+// Config says where the queue is.
+type Config struct {
+	// Path of the database file, in a directory that exists. Required.
+	Path string
+	// Log takes the rare events of the database. Default: none.
+	Log *slog.Logger
+}
+
+// Queue is an open queue. Its methods may be called from any goroutine; those
+// that change it are meant to be called by one, the agent's loop, because their
+// results depend on what was there before.
+type Queue struct {
+	db    *sqldb.DB
+	store protocol.StoreID
+}
+
+func (c Config) database() (sqldb.Config, error) {
+	files, err := fs.Sub(schema, "schema")
+	if err != nil {
+		return sqldb.Config{}, fmt.Errorf("reading the queue's schema: %w", err)
+	}
+	return sqldb.Config{Path: c.Path, ApplicationID: applicationID, Migrations: files,
+		Log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), Readers: 2}, nil
+}
+
+// Create makes a new queue whose streams bear the given random id, and opens it.
+// It fails with [fs.ErrExist] if there is one already.
+func Create(ctx context.Context, cfg Config, store protocol.StoreID) (*Queue, error) {
+	if store.IsZero() {
+		return nil, errors.New("creating the agent's queue: the store id is missing")
+	}
+	c, err := cfg.database()
+	if err != nil {
+		return nil, err
+	}
+	db, err := sqldb.Create(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("creating the agent's queue: %w", err)
+	}
+	q := &Queue{db: db, store: store}
+	if err := q.found(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("creating the agent's queue: %w", err), db.Close())
+	}
+	return q, nil
+}
+
+// Open opens a queue that exists. It fails with [fs.ErrNotExist] if there is
+// none: an empty memory must not be taken for the truth.
+func Open(ctx context.Context, cfg Config) (*Queue, error) {
+	c, err := cfg.database()
+	if err != nil {
+		return nil, err
+	}
+	db, err := sqldb.Open(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("opening the agent's queue: %w", err)
+	}
+	q := &Queue{db: db}
+	if err := q.load(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the agent's queue: %w", err), db.Close())
+	}
+	return q, nil
+}
+
+// Close writes what is under way and closes the database.
+func (q *Queue) Close() error { return q.db.Close() }
+
+// Store is the id of this queue, part of every position of its streams.
+func (q *Queue) Store() protocol.StoreID { return q.store }
+
+// update runs one step in a transaction of its own.
+func (q *Queue) update(ctx context.Context, what string, fn func(*sqldb.Tx) error) error {
+	return wrap(what, q.db.Update(ctx, fn))
+}
+
+func (q *Queue) view(ctx context.Context, what string, fn func(*sqldb.Tx) error) error {
+	return wrap(what, q.db.View(ctx, fn))
+}
+
+// wrap gives the errors that a caller branches on their names here.
+func wrap(what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, sqldb.ErrFull), errors.Is(err, sqldb.ErrIO):
+		return fmt.Errorf("%s: %w: %w", what, ErrDisk, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// found writes the first rows of a new queue.
+func (q *Queue) found(ctx context.Context) error {
+	return q.update(ctx, "writing the first rows", func(tx *sqldb.Tx) error {
+		_, err := tx.Exec(`INSERT INTO self (one, store, inc, boot, term_ring, term_counter, coordinator, accept_seq, buried, evidence)
+			VALUES (1, $1, 0, '', 0, 0, '', 0, 0, $2)`, q.store.String(), []byte{})
+		if err != nil {
+			return err
+		}
+		for _, s := range streams() {
+			_, err := tx.Exec(`INSERT INTO streams (stream, n, h, freed_n, freed_h) VALUES ($1, 0, $2, 0, $2)`,
+				string(s), protocol.Digest{}.String())
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// load reads what never changes. A database without its first rows was being
+// made when the power went: there is nothing in it to lose.
+func (q *Queue) load(ctx context.Context) error {
+	var text string
+	err := q.view(ctx, "reading who this is", func(tx *sqldb.Tx) error {
+		return tx.QueryRow(`SELECT store FROM self`).Scan(&text)
+	})
+	if errors.Is(err, sqldb.ErrNoRows) {
+		return fmt.Errorf("it was never finished; remove it and make a new one: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	q.store, err = protocol.ParseStoreID(text)
+	return err
+}
+
+func streams() []protocol.Stream {
+	return []protocol.Stream{protocol.StreamOrder, protocol.StreamControl, protocol.StreamReport, protocol.StreamAlert}
+}

@@ -1,0 +1,95 @@
+-- Times are Unix milliseconds of the wall clock, for people; *_boot_ms are of
+-- the boot clock named beside them. Ids and digests are their texts.
+
+CREATE TABLE self (
+	one           INTEGER PRIMARY KEY CHECK (one = 1),
+	store         TEXT NOT NULL,
+	inc           INTEGER NOT NULL,
+	boot          TEXT NOT NULL,
+	term_ring     INTEGER NOT NULL,
+	term_counter  INTEGER NOT NULL,
+	coordinator   TEXT NOT NULL,
+	accept_seq    INTEGER NOT NULL,
+	buried        INTEGER NOT NULL,
+	evidence      BLOB NOT NULL
+) STRICT;
+
+-- Streams down: what was taken in. Streams up: what was sent, what was freed.
+CREATE TABLE streams (
+	stream   TEXT PRIMARY KEY,
+	n        INTEGER NOT NULL,
+	h        TEXT NOT NULL,
+	freed_n  INTEGER NOT NULL,
+	freed_h  TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE outbox (
+	stream  TEXT NOT NULL,
+	n       INTEGER NOT NULL,
+	h       TEXT NOT NULL,
+	item    BLOB NOT NULL,
+	PRIMARY KEY (stream, n)
+) STRICT, WITHOUT ROWID;
+
+-- Items that could not be read: taken in so that they block nothing.
+CREATE TABLE rejected (
+	id      INTEGER PRIMARY KEY AUTOINCREMENT,
+	stream  TEXT NOT NULL,
+	store   TEXT NOT NULL,
+	n       INTEGER NOT NULL,
+	code    TEXT NOT NULL,
+	at_ms   INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE actions (
+	id            TEXT PRIMARY KEY,
+	accept_seq    INTEGER NOT NULL UNIQUE,
+	digest        TEXT NOT NULL,
+	spec          BLOB NOT NULL,
+	requester     TEXT NOT NULL,
+	local         INTEGER NOT NULL,
+	state         TEXT NOT NULL,
+	event         TEXT NOT NULL,
+	reason        TEXT NOT NULL,
+	detail        TEXT NOT NULL,
+	attempt       INTEGER NOT NULL,
+	cancelling    INTEGER NOT NULL,
+	budget_ms     INTEGER NOT NULL,
+	boot          TEXT NOT NULL,
+	accept_boot_ms INTEGER NOT NULL,
+	created_ms    INTEGER NOT NULL,
+	accepted_ms   INTEGER NOT NULL,
+	started_ms    INTEGER NOT NULL,
+	ended_ms      INTEGER NOT NULL,
+	result        BLOB NOT NULL,
+	report_n      INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX actions_by_state ON actions (state, accept_seq);
+
+CREATE TABLE tombstones (
+	id      TEXT PRIMARY KEY,
+	number  INTEGER NOT NULL UNIQUE,
+	digest  TEXT NOT NULL,
+	state   TEXT NOT NULL,
+	reason  TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE containers (
+	ctid           TEXT PRIMARY KEY,
+	name           TEXT NOT NULL UNIQUE,
+	runtime        TEXT NOT NULL,
+	class          TEXT NOT NULL,
+	epoch_ring     INTEGER NOT NULL,
+	epoch_term     INTEGER NOT NULL,
+	epoch_counter  INTEGER NOT NULL,
+	intended       TEXT NOT NULL,
+	offline        TEXT NOT NULL,
+	labels         TEXT NOT NULL,
+	template       TEXT NOT NULL,
+	address        TEXT NOT NULL,
+	mac            TEXT NOT NULL,
+	made           INTEGER NOT NULL,
+	failures       INTEGER NOT NULL,
+	broken         TEXT NOT NULL
+) STRICT;

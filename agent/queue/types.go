@@ -1,0 +1,172 @@
+package queue
+
+import (
+	"errors"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+var (
+	// ErrDisk: the step could not be written. Nothing of it was kept; it can be
+	// tried again and works as soon as the disk does.
+	ErrDisk = errors.New("the agent's queue cannot be written")
+	// ErrFull: too many reports wait for the coordinator; no new action is taken.
+	ErrFull = errors.New("too many reports wait for the coordinator")
+	// ErrUnknown: no action, or no container, of that id is kept.
+	ErrUnknown = errors.New("not known to this host")
+	// ErrExists: the id, or the name of the container, is taken.
+	ErrExists = errors.New("already exists")
+)
+
+// Limits of what is kept. They are the numbers of the protocol's promises:
+// enough of the past to answer, bounded for years without a coordinator.
+const (
+	// MaxOutbox is how many reports may wait before new actions are refused.
+	// Reports of actions that were accepted are written beyond it.
+	MaxOutbox = 10_000
+	// MaxAlerts is how many alert rows may wait before rows of one id merge.
+	MaxAlerts = 1_000
+	// MaxTombstones is how many ids of forgotten actions are remembered.
+	MaxTombstones = 100_000
+	// KeepActions and KeepMS are how long finished actions stay whose final
+	// report was receipted: the newest 100, and all of the last 14 days.
+	KeepActions = 100
+	KeepMS      = 14 * 24 * 3600 * 1000
+	// maxRejected is how many unreadable items are remembered, for people.
+	maxRejected = 1_000
+)
+
+// CodeQueueFull is the reason of an action that was refused because too many
+// reports wait.
+const CodeQueueFull protocol.Code = "queue_full"
+
+// Identity is who this agent is, as of the start of its process.
+type Identity struct {
+	Store     protocol.StoreID // of this database
+	Inc       uint64           // counts process starts, this one included
+	Boot      string           // of this start
+	Rebooted  bool             // the process before this one ran in another boot
+	Term      protocol.Term    // newest seen
+	Coord     protocol.StoreID // the coordinator's store in force; zero before the first
+	AcceptSeq uint64           // of the newest action
+	Evidence  []byte           // newest receipt that freed something, as it came
+}
+
+// Positions are the places in all streams.
+type Positions struct {
+	Have  []protocol.Position // down: order, control; of the coordinator's store
+	Sent  []protocol.Position // up: report, alert; of our store
+	Freed []protocol.Position // up: what a receipt has freed
+}
+
+// Row is an item that waits for its receipt.
+type Row struct {
+	N    uint64
+	Item []byte
+}
+
+// Action is one action as this host knows it.
+type Action struct {
+	ID        protocol.ActionID
+	AcceptSeq uint64 // order of acceptance on this host, from 1
+	Digest    protocol.Digest
+	Spec      []byte // the bytes that were approved; see [protocol.DecodeSpec]
+	Requester string
+	Local     bool // it began on this host
+	State     protocol.State
+	Event     protocol.Event // the last that moved it
+	Reason    protocol.Reason
+	Detail    string
+	Attempt   int
+	// Cancelling tells that an end was asked for and is not reached yet.
+	Cancelling bool
+	// BudgetMS is how long it may wait for its start, counted on the boot clock
+	// from AcceptBootMS of Boot.
+	BudgetMS     int64
+	Boot         string
+	AcceptBootMS int64
+	// Unix milliseconds of the wall clock, for people; 0 is not yet.
+	CreatedMS, AcceptedMS, StartedMS, EndedMS int64
+	Exit                                      *protocol.Exit
+	Output                                    []protocol.Output
+	// ReportN is the number of its newest report.
+	ReportN uint64
+}
+
+// Expired reports whether the start budget of an action that waits is gone at
+// a moment of the boot clock. After a reboot it counts from the beginning:
+// time powered off does not count, and nobody knows the rest.
+func (a *Action) Expired(boot string, bootMS int64) bool {
+	from := a.AcceptBootMS
+	if a.Boot != boot {
+		from = 0
+	}
+	return bootMS-from >= a.BudgetMS
+}
+
+// Container is what the agent remembers of a container that it manages.
+type Container struct {
+	CTID    protocol.CTID
+	Name    protocol.ContainerName
+	Runtime string // lxc or podman
+	Class   string // pinned or cloned
+	Epoch   protocol.Epoch
+	// Intended is running or stopped: what a user asked for last. Nothing but
+	// an action of a user changes it.
+	Intended string
+	Offline  string   // keep
+	Labels   []string // K=V, sorted
+	Template string
+	Address  string // CIDR; empty without an interface
+	MAC      string
+	Made     bool // its creation was completed
+	Failures int  // failed starts in a row
+	Broken   string
+}
+
+// The values of [Container.Intended].
+const (
+	Running = "running"
+	Stopped = "stopped"
+)
+
+// Change is what a step of an action does to containers, in the same
+// transaction. Put inserts or replaces by CTID.
+type Change struct {
+	Put    []Container
+	Delete []protocol.CTID
+}
+
+// Order asks for a new action.
+type Order struct {
+	Action    protocol.ActionID
+	Spec      []byte
+	Requester string
+	CreatedMS int64 // Unix milliseconds
+	// BudgetMS is how long it may wait for its start; 0 or less is expired.
+	BudgetMS int64
+	// Refusal, if set, ends the action as it comes: FAILED with this reason.
+	Refusal protocol.Code
+	Detail  string // a sentence with Refusal
+	// Begin starts the action in the transaction that accepts it, so that its
+	// NEW is never reported.
+	Begin bool
+	// Change goes with Begin.
+	Change Change
+}
+
+// Step is one move of an action.
+type Step struct {
+	Event  protocol.Event
+	Carry  protocol.Reason // with [protocol.EventRefuse]
+	Detail string
+	Exit   *protocol.Exit
+	Output []protocol.Output
+	Change Change
+}
+
+// Now is the time of a step.
+type Now struct {
+	WallMS int64 // Unix milliseconds
+	BootMS int64 // of the boot clock
+}
