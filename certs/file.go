@@ -1,0 +1,145 @@
+package certs
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
+	pgp "github.com/ProtonMail/go-crypto/openpgp/v2"
+)
+
+// maxFile bounds every file that is read here, in bytes.
+const maxFile = 64 << 10
+
+// ErrFileMode tells that a secret can be read by others than its owner.
+var ErrFileMode = errors.New("the file is open to other users")
+
+// CreateIdentity makes a new key pair and writes it to path, with mode 0600 in
+// a directory that is made with mode 0700. A file that is there already is
+// never touched: the error is [fs.ErrExist]. After a crash the file is there
+// whole, or not at all.
+func CreateIdentity(path, name string) (*Identity, error) {
+	identity, err := Generate(name, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	// The self-signatures are those of the public half, so that every export
+	// gives the same certificate.
+	if err := identity.entity.SerializePrivateWithoutSigning(&b, nil); err != nil {
+		return nil, fmt.Errorf("writing key %q: %w", path, err)
+	}
+	if err := createSecret(path, b.Bytes()); err != nil {
+		return nil, fmt.Errorf("writing key %q: %w", path, err)
+	}
+	return identity, nil
+}
+
+// LoadIdentity reads what [CreateIdentity] wrote. A missing file is
+// [fs.ErrNotExist] and nothing is made in its place.
+func LoadIdentity(path string) (*Identity, error) {
+	b, err := readSecret(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading key %q: %w", path, err)
+	}
+	entity, err := pgp.ReadEntity(packet.NewReader(bytes.NewReader(b)))
+	if err != nil {
+		return nil, fmt.Errorf("reading key %q: %w", path, err)
+	}
+	if entity.PrivateKey == nil || entity.PrivateKey.Encrypted || entity.PrivateKey.Dummy() {
+		return nil, fmt.Errorf("reading key %q: it holds no usable secret key", path)
+	}
+	if entity.PrivateKey.PubKeyAlgo != packet.PubKeyAlgoEdDSA {
+		return nil, fmt.Errorf("reading key %q: its algorithm is number %d, want EdDSA", path, entity.PrivateKey.PubKeyAlgo)
+	}
+	identity, err := newIdentity(entity)
+	if err != nil {
+		return nil, fmt.Errorf("reading key %q: %w", path, err)
+	}
+	return identity, nil
+}
+
+// readSecret reads a small file that only its owner may read.
+func readSecret(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is not a regular file")
+	case info.Mode().Perm()&0o077 != 0:
+		return nil, fmt.Errorf("%w: its mode is %04o, want 0600", ErrFileMode, info.Mode().Perm())
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(b) > maxFile {
+		err = fmt.Errorf("it is larger than %d bytes", maxFile)
+	}
+	return b, err
+}
+
+// createSecret writes a file that must not exist yet.
+func createSecret(path string, b []byte) error {
+	return putSecret(path, b, os.Link)
+}
+
+// replaceSecret writes a file over the one that may be there.
+func replaceSecret(path string, b []byte) error {
+	return putSecret(path, b, os.Rename)
+}
+
+// putSecret writes b durably beside path and then puts it in place by one
+// system call: link fails on a file that exists, rename replaces it.
+func putSecret(path string, b []byte, place func(from, to string) error) (err error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	temporary := filepath.Join(dir, "."+filepath.Base(path)+"."+rand.Text())
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		// After a rename there is nothing left to remove.
+		if e := os.Remove(temporary); err == nil && e != nil && !errors.Is(e, fs.ErrNotExist) {
+			err = e
+		}
+	}()
+	_, err = f.Write(b)
+	if e := f.Sync(); err == nil {
+		err = e
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return err
+	}
+	if err := place(temporary, path); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// syncDir makes names in a directory durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
