@@ -1,0 +1,131 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+var (
+	// ErrForeign: a device of the wanted name exists and is no bridge.
+	ErrForeign = errors.New("device is not a bridge")
+	// ErrUnsupported: this kernel has no bridges, or the process may not make them.
+	ErrUnsupported = errors.New("not supported here")
+)
+
+// BridgeConfig is a bridge as it should be.
+type BridgeConfig struct {
+	// Name of the device: 1 to 15 characters without '/' and space.
+	Name string
+	// Address that the bridge bears, with the length of its network: the
+	// gateway of the containers, for example 10.70.0.1/24.
+	Address netip.Prefix
+}
+
+func (c BridgeConfig) check() error {
+	if err := checkName(c.Name); err != nil {
+		return err
+	}
+	if !c.Address.IsValid() || c.Address.Addr().IsUnspecified() {
+		return errors.New("no address")
+	}
+	if c.Address.Addr() == c.Address.Masked().Addr() && c.Address.Addr().BitLen()-c.Address.Bits() > 1 {
+		return fmt.Errorf("%s is the address of the network itself", c.Address)
+	}
+	return nil
+}
+
+func checkName(name string) error {
+	if name == "" || len(name) >= unix.IFNAMSIZ || name == "." || name == ".." {
+		return fmt.Errorf("want 1 to %d characters", unix.IFNAMSIZ-1)
+	}
+	for i := range len(name) {
+		if c := name[i]; c <= ' ' || c > '~' || c == '/' || c == ':' || c == '%' {
+			return fmt.Errorf("character %d is not allowed", i)
+		}
+	}
+	return nil
+}
+
+// EnsureBridge makes the bridge if it is missing, gives it the address if it
+// lacks it, and sets it up. Other addresses that it has stay. The error matches
+// ErrForeign if the name belongs to another kind of device.
+func EnsureBridge(cfg BridgeConfig) error {
+	if err := cfg.check(); err != nil {
+		return fmt.Errorf("bridge %q: %w", cfg.Name, err)
+	}
+	if err := ensureBridge(cfg); err != nil {
+		return fmt.Errorf("bridge %q: %w", cfg.Name, explain(err))
+	}
+	return nil
+}
+
+func ensureBridge(cfg BridgeConfig) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = cfg.Name
+	// Without an address of its own a bridge takes the lowest of its members
+	// and changes it as they come and go, and neighbours lose the gateway.
+	attrs.HardwareAddr = hardwareAddr(cfg.Name, cfg.Address)
+	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("adding: %w", err)
+	}
+	link, err := bridge(cfg.Name)
+	if err != nil {
+		return err
+	}
+	prefix := cfg.Address
+	addr := &netlink.Addr{IPNet: &net.IPNet{
+		IP:   prefix.Addr().AsSlice(),
+		Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen()),
+	}}
+	if err := netlink.AddrAdd(link, addr); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("adding address %s: %w", prefix, err)
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("setting up: %w", err)
+	}
+	return nil
+}
+
+// RemoveBridge removes the bridge; nil if there is none of that name. The
+// error matches ErrForeign if the name belongs to another kind of device.
+// Interfaces that are attached lose their connection.
+func RemoveBridge(name string) error {
+	if err := checkName(name); err != nil {
+		return fmt.Errorf("bridge %q: %w", name, err)
+	}
+	link, err := bridge(name)
+	if _, missing := errors.AsType[netlink.LinkNotFoundError](err); missing {
+		return nil
+	}
+	if err == nil {
+		err = netlink.LinkDel(link)
+	}
+	if err != nil {
+		return fmt.Errorf("bridge %q: removing: %w", name, explain(err))
+	}
+	return nil
+}
+
+func bridge(name string) (netlink.Link, error) {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return nil, err
+	}
+	if link.Type() != "bridge" {
+		return nil, fmt.Errorf("%w: it is of type %s", ErrForeign, link.Type())
+	}
+	return link, nil
+}
+
+// explain names what no second attempt will change.
+func explain(err error) error {
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	return err
+}
