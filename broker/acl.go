@@ -1,0 +1,76 @@
+package broker
+
+import (
+	"strings"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// rules say who may do what on the topics of one fleet. They are pure.
+//
+//	            publishes                     reads
+//	host        up, below its own id          down, below its own id; fleet/#
+//	coordinator down, and the fleet's         everything
+//	viewer      nothing                       everything
+//	others      nothing                       nothing
+type rules struct{ fleet protocol.FleetName }
+
+// mayPublish reports whether name may publish to topic.
+func (r rules) mayPublish(name protocol.SAN, topic string) bool {
+	t, err := protocol.ParseTopic(topic)
+	if err != nil || t.Fleet != r.fleet {
+		return false
+	}
+	switch name.Kind {
+	case protocol.SANHost:
+		return t.Channel.Direction() == protocol.Up && string(t.Host) == name.ID
+	case protocol.SANCoordinator:
+		d := t.Channel.Direction()
+		return d == protocol.Down || d == protocol.Fleet
+	}
+	return false
+}
+
+// mayRead reports whether name may have the messages of a topic, or of all topics
+// that a filter matches. Names that start with $ are the broker's own and shared
+// subscriptions; nobody gets either. All other topics of this broker belong to
+// the fleet, because nothing else can be published.
+func (r rules) mayRead(name protocol.SAN, filter string) bool {
+	if strings.HasPrefix(filter, "$") {
+		return false
+	}
+	switch name.Kind {
+	case protocol.SANViewer, protocol.SANCoordinator:
+		return true
+	case protocol.SANHost:
+		id := protocol.HostID(name.ID)
+		if filter == protocol.FleetFilter(r.fleet) || filter == protocol.HostFilter(r.fleet, id, protocol.ChannelIn) {
+			return true
+		}
+		t, err := protocol.ParseTopic(filter) // a topic without wildcards
+		if err != nil || t.Fleet != r.fleet {
+			return false
+		}
+		d := t.Channel.Direction()
+		return d == protocol.Fleet || d == protocol.Down && t.Host == id
+	}
+	return false
+}
+
+// mayWill reports whether name may leave a will on topic. Only a host's first
+// connection has one: it tells that the host was lost.
+func (r rules) mayWill(name protocol.SAN, bulk bool, topic string) bool {
+	return name.Kind == protocol.SANHost && !bulk &&
+		topic == protocol.HostTopic(r.fleet, protocol.HostID(name.ID), protocol.ChannelPresence).String()
+}
+
+// isState reports whether a channel carries state, of which the newest message
+// is worth more than all before it. State is never held back by a rate limit:
+// a lease that is dropped because of the reports before it would end a workload.
+func isState(c protocol.Channel) bool {
+	switch c {
+	case protocol.ChannelPresence, protocol.ChannelHeartbeat, protocol.ChannelLease, protocol.ChannelAck:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,205 @@
+package broker
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+var (
+	errTooMany = errors.New("too many connections")
+	errRevoked = errors.New("certificate is revoked")
+)
+
+// acceptPause is the rest after an accept that failed for want of descriptors
+// or memory; without it the loop would burn what is left of the machine.
+const acceptPause = 50 * time.Millisecond
+
+// conn is one connection. The library carries it as its net.Conn, which is how
+// the hook finds it again.
+type conn struct {
+	*tls.Conn
+	raw   net.Conn
+	cause atomic.Pointer[string] // why this side ended it, if it did
+
+	// Set under Server.mu before the library sees the connection.
+	name protocol.SAN
+	cert *x509.Certificate
+
+	// Set at CONNECT and then owned by the library's reader of this connection.
+	clientID  string
+	session   bool
+	bulk      bool
+	maxPacket int
+	meter     meter
+	over      bool // the packet being processed is above the limit
+	filters   int
+}
+
+// cut ends the connection from this side. It does not wait: a TLS goodbye could
+// take as long as the other end likes.
+func (c *conn) cut(reason string) {
+	if c.cause.CompareAndSwap(nil, &reason) {
+		_ = c.raw.Close() // its reader notices
+	}
+}
+
+// accept takes connections until the listener fails or is closed.
+func (s *Server) accept(ctx context.Context) error {
+	for {
+		raw, err := s.cfg.Listener.Accept()
+		if err != nil {
+			if ctx.Err() == nil && isTemporary(err) {
+				pause(ctx, acceptPause)
+				continue
+			}
+			return err
+		}
+		s.count.accepted.Add(1)
+		c := &conn{Conn: tls.Server(raw, s.cfg.TLS), raw: raw}
+		if err := s.register(c); err != nil {
+			s.refuse(c, err)
+			continue
+		}
+		s.wg.Go(func() { s.serve(c) })
+	}
+}
+
+// isTemporary tells errors of one connection from those of the listener.
+func isTemporary(err error) bool {
+	var e interface{ Temporary() bool }
+	return errors.As(err, &e) && e.Temporary()
+}
+
+// pause waits for d or the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// register makes c known, so that from here on shutdown and revocation find it.
+func (s *Server) register(c *conn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.conns) >= s.cfg.MaxConnections {
+		return errTooMany
+	}
+	s.conns[c] = struct{}{}
+	return nil
+}
+
+// refuse closes a connection that has not become a session.
+func (s *Server) refuse(c *conn, err error) {
+	s.count.refused.Add(1)
+	_ = c.raw.Close()
+	if s.noise.open(time.Now()) {
+		s.cfg.Logger.Warn("connection refused", slog.String("remote", c.raw.RemoteAddr().String()),
+			slog.String("name", c.name.String()), slog.Any("error", err))
+	}
+}
+
+// serve carries one connection to its end.
+func (s *Server) serve(c *conn) {
+	defer s.forget(c)
+	if s.closing.Load() { // registered after shutdown looked
+		_ = c.raw.Close()
+		return
+	}
+	// The library sets its own deadlines once it has accepted the CONNECT.
+	if err := c.SetDeadline(time.Now().Add(s.cfg.HandshakeTimeout)); err != nil {
+		s.refuse(c, err)
+		return
+	}
+	if err := s.identify(c); err != nil {
+		s.refuse(c, err)
+		return
+	}
+	err := s.mqtt.EstablishConnection("", c)
+	if !c.session {
+		s.refuse(c, err)
+		return
+	}
+	level := slog.LevelDebug
+	if cause := c.cause.Load(); cause != nil {
+		err = errors.New(*cause)
+		level = slog.LevelInfo
+		s.count.cut.Add(1)
+	}
+	s.cfg.Logger.Log(context.Background(), level, "client disconnected", slog.String("name", c.name.String()),
+		slog.String("client_id", c.clientID), slog.Any("cause", err))
+}
+
+// identify does the TLS handshake and finds out who it is. The name is
+// made known before Revoked is asked: whoever revokes and then calls Recheck
+// either finds the connection or has already changed the answer.
+func (s *Server) identify(c *conn) error {
+	if err := c.Handshake(); err != nil {
+		return fmt.Errorf("TLS handshake: %w", err)
+	}
+	chain := c.ConnectionState().PeerCertificates
+	if len(chain) == 0 {
+		return errors.New("no client certificate")
+	}
+	name, err := nameOf(chain[0])
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	c.name, c.cert = name, chain[0]
+	s.mu.Unlock()
+	if s.cfg.Revoked(chain[0]) {
+		return errRevoked
+	}
+	return nil
+}
+
+// attach makes c the session of its name and client id, in place of one
+// that may be there, and returns its id within the library.
+func (s *Server) attach(c *conn) (string, error) {
+	key := sessionKey{c.name, c.clientID}
+	s.mu.Lock()
+	old := s.sessions[key]
+	if c.name.Kind == protocol.SANViewer && old == nil && s.held[c.name] >= s.cfg.MaxPerViewer {
+		s.mu.Unlock()
+		return "", errTooMany
+	}
+	s.serial++
+	id := c.name.String() + " " + strconv.FormatUint(s.serial, 10)
+	s.sessions[key] = c
+	s.held[c.name]++
+	s.mu.Unlock()
+	if old != nil {
+		s.count.takenOver.Add(1)
+		old.cut("taken over by a newer connection")
+	}
+	return id, nil
+}
+
+// forget ends the bookkeeping of c.
+func (s *Server) forget(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+	if !c.session {
+		return
+	}
+	if key := (sessionKey{c.name, c.clientID}); s.sessions[key] == c {
+		delete(s.sessions, key)
+	}
+	if s.held[c.name]--; s.held[c.name] == 0 {
+		delete(s.held, c.name)
+	}
+}
