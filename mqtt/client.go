@@ -1,0 +1,96 @@
+package mqtt
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// Client keeps one connection to the broker while Run runs. Its methods may be
+// called from any goroutine.
+type Client struct {
+	cfg     Config
+	current atomic.Pointer[link]
+}
+
+// New returns a Client that is not yet connected.
+func New(cfg Config) (*Client, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("mqtt client: %w", err)
+	}
+	return &Client{cfg: cfg.withDefaults()}, nil
+}
+
+// Run connects, and connects again whenever the connection is gone, until ctx
+// ends; it returns the cause of that, or the error of open. It calls open before
+// each attempt with the number of that attempt in this process, from 1: an
+// attempt whose outcome we never learnt may have left its will with the broker,
+// so the next one must have a newer will. When Run returns, nothing is left
+// running. Only one Run may be active.
+func (c *Client) Run(ctx context.Context, open func(conn uint64) (Session, error)) error {
+	pace := newPacer(&c.cfg)
+	for conn := uint64(1); ; conn++ {
+		session, err := open(conn)
+		if err != nil {
+			return fmt.Errorf("preparing connection %d: %w", conn, err)
+		}
+		l, err := dial(ctx, &c.cfg, c.cfg.ClientID, pace.address(), session)
+		if err == nil {
+			c.cfg.Logger.Info("connected to broker", slog.Uint64("conn", conn))
+			up := time.Now()
+			c.current.Store(l)
+			err = l.serve(ctx)
+			c.current.Store(nil)
+			pace.ended(time.Since(up))
+		} else {
+			pace.failed()
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		c.cfg.Logger.Warn("broker connection failed", slog.Uint64("conn", conn), slog.Any("error", err))
+		if !pace.backoff.wait(ctx) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Publish hands a message to the current connection, waiting for room in its
+// queue until ctx ends. It returns ErrOffline when there is no connection, or
+// none any more, and ErrTooLarge for a payload above Config.MaxPublish. nil does
+// not mean that the broker has the message. The payload must not be changed
+// afterwards. Retained messages go at QoS 1, all others at QoS 0.
+func (c *Client) Publish(ctx context.Context, topic string, payload []byte, retained bool) error {
+	l := c.current.Load()
+	if l == nil {
+		return ErrOffline
+	}
+	return l.publish(ctx, topic, payload, retained)
+}
+
+// pacer picks the address and the wait of the next attempt.
+type pacer struct {
+	cfg     *Config
+	backoff backoff
+	index   int
+}
+
+func newPacer(cfg *Config) *pacer {
+	return &pacer{cfg: cfg, backoff: backoff{base: cfg.BackoffBase, limit: cfg.BackoffCap}}
+}
+
+func (p *pacer) address() string {
+	return p.cfg.Addresses[p.index%len(p.cfg.Addresses)]
+}
+
+// failed notes an attempt that led to nothing: the next address is due.
+func (p *pacer) failed() { p.index++ }
+
+// ended notes a connection that had been up for the given time.
+func (p *pacer) ended(up time.Duration) {
+	if up >= p.cfg.StableAfter {
+		p.backoff.reset()
+	}
+}

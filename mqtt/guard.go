@@ -1,0 +1,100 @@
+package mqtt
+
+import (
+	"fmt"
+	"net"
+	"time"
+)
+
+// Types of MQTT control packets, the high four bits of a packet's first byte.
+const (
+	packetConnack = 2
+	packetSuback  = 9
+)
+
+// maxConnackCode is the highest return code of MQTT 3.1.1.
+const maxConnackCode = 5
+
+// guardConn stands between the library and the network. The broker is not
+// trusted, and the library allocates whatever length a header claims (up to
+// 256 MiB), indexes past its own slice when a SUBACK holds more answers than
+// were asked for, and takes a CONNACK with an unknown code for a yes. The guard
+// follows the packets as they pass and fails the read before the library has seen
+// all of such a one. It also gives each write a
+// deadline, which the library does for publishes only.
+//
+// Read is called by one goroutine at a time, Write by several.
+type guardConn struct {
+	net.Conn
+	maxPacket    int           // longest packet, without its fixed header
+	suback       int           // exact length of the one SUBACK that may come
+	writeTimeout time.Duration // of each write
+
+	// Owned by the reading goroutine.
+	body  int  // bytes of the current packet still to come
+	kind  byte // its type, once the first byte was seen
+	begun bool // inside a fixed header
+	size  int  // length read so far
+	shift int
+}
+
+func (g *guardConn) Write(p []byte) (int, error) {
+	if err := g.SetWriteDeadline(time.Now().Add(g.writeTimeout)); err != nil {
+		return 0, err
+	}
+	return g.Conn.Write(p)
+}
+
+func (g *guardConn) Read(p []byte) (int, error) {
+	n, err := g.Conn.Read(p)
+	if bad := g.scan(p[:n]); bad != nil {
+		return 0, bad
+	}
+	return n, err
+}
+
+// scan follows the stream of packets through p.
+func (g *guardConn) scan(p []byte) error {
+	for len(p) > 0 {
+		if g.body > 0 {
+			skip := min(g.body, len(p))
+			g.body -= skip
+			if code := p[skip-1]; g.body == 0 && g.kind == packetConnack && code > maxConnackCode {
+				return fmt.Errorf("broker refused the connection with code %#x", code)
+			}
+			p = p[skip:]
+			continue
+		}
+		b := p[0]
+		p = p[1:]
+		if !g.begun {
+			g.begun, g.kind, g.size, g.shift = true, b>>4, 0, 0
+			continue
+		}
+		g.size |= int(b&0x7f) << g.shift
+		g.shift += 7
+		if b&0x80 != 0 && g.shift < 28 {
+			continue
+		}
+		if err := g.check(b); err != nil {
+			return err
+		}
+		g.begun, g.body = false, g.size
+	}
+	return nil
+}
+
+// check judges a packet by its fixed header, whose last byte is last.
+func (g *guardConn) check(last byte) error {
+	switch {
+	case last&0x80 != 0:
+		return fmt.Errorf("broker sent a length of more than four bytes: %w", ErrTooLarge)
+	case g.size > g.maxPacket:
+		return fmt.Errorf("broker sent a packet of %d bytes: %w", g.size, ErrTooLarge)
+	case g.kind == packetConnack && g.size != 2:
+		return fmt.Errorf("broker sent a CONNACK of %d bytes", g.size)
+	case g.kind == packetSuback && g.size != g.suback:
+		return fmt.Errorf("broker sent a SUBACK of %d bytes instead of %d", g.size, g.suback)
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package mqtt
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+// stream is a net.Conn that only reads.
+type stream struct {
+	net.Conn
+	r io.Reader
+}
+
+func (s stream) Read(p []byte) (int, error)       { return s.r.Read(p) }
+func (s stream) SetWriteDeadline(time.Time) error { return nil }
+
+func TestGuardStopsWhatTheLibraryWouldTrust(t *testing.T) {
+	connack := []byte{0x20, 2, 0, 0}
+	publish := append([]byte{0x30, 0x84, 0x01, 0, 1, 'a'}, make([]byte, 129)...) // 132 bytes
+	for _, tc := range []struct {
+		name string
+		in   [][]byte
+		bad  bool
+	}{
+		{"usual", [][]byte{connack, {0x90, 4, 0, 1, 0, 0}, publish, {0xd0, 0}, publish}, false},
+		{"refused properly", [][]byte{{0x20, 2, 0, 5}}, false},
+		{"refused with an unknown code", [][]byte{{0x20, 2, 0, 0x87}}, true},
+		{"long CONNACK", [][]byte{{0x20, 3, 0, 5, 0}}, true},
+		{"packet too long", [][]byte{connack, {0x30, 0xff, 0xff, 0xff, 0x7f}}, true},
+		{"just too long", [][]byte{connack, {0x30, 0xe9, 0x07}}, true},
+		{"endless length", [][]byte{connack, {0x30, 0xff, 0xff, 0xff, 0xff, 0x01}}, true},
+		{"SUBACK with an answer too many", [][]byte{connack, {0x90, 5, 0, 1, 0, 0, 0}}, true},
+		{"SUBACK with an answer too few", [][]byte{connack, {0x90, 3, 0, 1, 0}}, true},
+	} {
+		raw := bytes.Join(tc.in, nil)
+		for size, r := range map[string]io.Reader{
+			"whole":        bytes.NewReader(raw),
+			"byte by byte": iotest.OneByteReader(bytes.NewReader(raw)),
+		} {
+			g := &guardConn{Conn: stream{r: r}, maxPacket: 1000, suback: 4}
+			_, err := io.Copy(io.Discard, struct{ io.Reader }{g})
+			if (err != nil) != tc.bad {
+				t.Errorf("%s, %s: error %v, want one: %v", tc.name, size, err, tc.bad)
+			}
+		}
+	}
+	g := &guardConn{Conn: stream{r: bytes.NewReader([]byte{0x30, 0xff, 0xff, 0xff, 0x7f})}, maxPacket: 1000}
+	if _, err := io.ReadAll(g); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("error %v, want ErrTooLarge", err)
+	}
+}
