@@ -247,7 +247,7 @@ take_down() {
 	for file in "$dir"/*.pid; do
 		[ -e "$file" ] || continue
 		pid=$(cat "$file")
-		tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF "$dir" && kill -KILL "$pid"
+		grep -qsF "$dir" "/proc/$pid/cmdline" && kill -KILL "$pid"
 	done
 	for lxc in "$dir"/edge-*/lxc; do
 		[ -d "$lxc" ] || continue
@@ -366,9 +366,21 @@ enrol() {
 record() {
 	must hostler viewer create recorder --out "$dir/viewer"
 	mqtt_as_viewer=(--cafile "$dir/viewer/ca.crt" --cert "$dir/viewer/viewer.crt" --key "$dir/viewer/viewer.key" -h 127.0.0.1 -p "$mqtt_port")
-	spawn recorder mosquitto_sub "${mqtt_as_viewer[@]}" -t "hostler/v1/$fleet/#" -F '%t %p'
-	until_true 'mosquitto_sub sees what the broker retains' grep -q '/presence ' "$dir/recorder.log"
+	start_recorder
 }
+
+# start_recorder is also for later: mosquitto_sub ends when a TLS connection
+# breaks, and a broker that restarts breaks it.
+start_recorder() {
+	local seen
+	touch "$dir/recorder.log"
+	seen=$(retained)
+	spawn recorder mosquitto_sub "${mqtt_as_viewer[@]}" -t "hostler/v1/$fleet/#" -F '%t %p'
+	until_true 'mosquitto_sub sees what the broker retains' retained_more "$seen"
+}
+
+retained() { grep -c '/presence ' "$dir/recorder.log" || true; }
+retained_more() { [ "$(retained)" -gt "$1" ]; }
 
 # ---------------------------------------------------------------------------
 # 2. A container
@@ -432,6 +444,12 @@ step_commands() {
 # shellcheck disable=SC2016
 readonly ticker='echo "$0" >>"$1"; i=0; while [ $i -lt '$ticks' ]; do i=$((i+1)); read up rest </proc/uptime; echo tick $i $up; sleep 0.1; done'
 
+# between waits until orders go through again, so that none of the kills falls
+# into a silence that another one made.
+between() { until_true 'orders go through' accepted_more "$(accepted)"; }
+accepted() { awk '$2 == 0 { n++ } END { print n + 0 }' "$dir/submitted"; }
+accepted_more() { [ "$(accepted)" -ge $(($1 + 5)) ]; }
+
 # submit sends orders until $dir/enough exists: one line "number exit-code id"
 # each in $dir/submitted. While the coordinator is away some cannot be sent.
 submit() {
@@ -455,20 +473,25 @@ step_kills() {
 	must hostler exec edge-01/web --no-wait -- sh -c "$ticker" in-container /tmp/tickers
 	in_ct=$(tail -n 1 "$dir/out")
 	note "orders go out every 0.1 s from here on: hostler run edge-01 --no-wait -- …"
+	touch "$dir/submitted"
 	submit &
 	submitter=$!
+	between
 
 	before=$(connections edge-01)
 	[ -n "$before" ] || fail 'the agent has no connection to the broker'
 	prompt kill -HUP "$(cat "$dir/coordinator.pid")" '# restart the embedded broker'
 	kill -HUP "$(cat "$dir/coordinator.pid")"
 	until_true 'the broker restarted and the agent is back on a new connection' reconnected edge-01 "$before"
+	between
 
 	end edge-01 KILL
 	start_agent edge-01
+	between
 
 	end coordinator KILL
 	start_coordinator
+	between
 
 	until_true 'edge-01 is online again' host_is edge-01 online
 	same "$(action_field "$on_host" state) $(action_field "$in_ct" state)" 'RUNNING RUNNING' 'both commands still run'
@@ -503,16 +526,14 @@ unnoticed() {
 # once checks the orders that were sent through all of it: each that was
 # accepted ran exactly once, and none of the others twice.
 once() {
-	local accepted ids
+	local ids
 	awk '$2 == 0 { print $1 }' "$dir/submitted" | sort >"$dir/accepted"
 	mapfile -t ids < <(awk '$2 == 0 { print $3 }' "$dir/submitted")
-	accepted=${#ids[@]}
-	[ "$accepted" -gt 10 ] || fail "only $accepted orders were accepted"
-	until_true "all $accepted orders have ended" all_ended "${ids[@]}"
+	until_true "all ${#ids[@]} accepted orders have ended" all_ended "${ids[@]}"
 	sort "$dir/witness" >"$dir/ran"
 	[ -z "$(uniq -d "$dir/ran")" ] || fail "run twice: $(uniq -d "$dir/ran" | tr '\n' ' ')"
 	[ -z "$(comm -23 "$dir/accepted" "$dir/ran")" ] || fail "lost: $(comm -23 "$dir/accepted" "$dir/ran" | tr '\n' ' ')"
-	good "$accepted orders accepted of $(wc -l <"$dir/submitted") sent: each ran exactly once"
+	good "$(wc -l <"$dir/submitted") orders sent, ${#ids[@]} accepted: each of these ran exactly once"
 }
 
 # ---------------------------------------------------------------------------
@@ -574,9 +595,12 @@ refused_more() {
 step_wire() {
 	local seen
 	title '6. What travels, and what is refused'
+	if not_running "$(cat "$dir/recorder.pid")"; then
+		start_recorder
+	fi
 	note 'since step 1 mosquitto_sub has written down:'
 	sed -nE 's,^(hostler/v1/[^ ]*) .*,\1,p' "$dir/recorder.log" | sed -E 's,/(out|in)/.*,/\1/…,' | sort | uniq -c
-	cut -c -150 "$dir/recorder.log" | tail -n 3
+	grep '^hostler/' "$dir/recorder.log" | tail -n 3 | cut -c -150
 
 	seen=$(recorded_orders edge-01 | wc -l)
 	# shellcheck disable=SC2016
