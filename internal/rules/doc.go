@@ -20,6 +20,10 @@
 //	clock        the pure packages are told the time
 //	size         a file is at most 800 lines
 //
+// Beside them, what a program is made of in the end is looked at (a supervisor
+// without fmt, an agent without a broker), the tables are held to go.mod and to
+// the packages that exist, and the decision records to their own first page.
+//
 // # Package variables
 //
 // A variable declared at package level in shipped code may be read by anybody

@@ -77,17 +77,11 @@ var allowed = []allowance{
 // It must be empty when the tree is complete.
 var planned = []string{
 	"protocol/enrol",
-	"runner",
 	"internal/prom",
-	"network",
-	"agent",
 	"agent/local",
 	"agent/join",
-	"coordinator/sqlstore",
 	"coordinator/web",
 	"client",
-	"container/containertest",
-	"coordinator/storetest",
 	"runner/runnertest",
 	"integration",
 	"cmd/hostler",
