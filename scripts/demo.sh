@@ -292,6 +292,7 @@ leave() {
 	fi
 	take_down
 	nothing_left || status=1
+	[ "$status" -ne 0 ] || printf '\nAll of it held, in %s s. Nothing is left behind.\n' "$(since "$begun")"
 	if [ "$status" -eq 0 ] && [ -z "${DEMO_DIR:-}" ]; then
 		rm -rf "$dir"
 	elif [ "$status" -ne 0 ]; then
