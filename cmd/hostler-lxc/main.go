@@ -1,0 +1,63 @@
+//go:build linux && cgo
+
+// Hostler-lxc is the only program of Hostler that is linked to liblxc. The agent
+// runs it, one short-lived process per operation; nobody else needs to.
+//
+//	hostler-lxc probe|list|inspect|create|destroy|start|stop   request on stdin, answer on stdout, both JSON
+//	hostler-lxc supervise DIR                                  one command inside a container, by its run directory
+//	hostler-lxc version                                        the version of liblxc
+//
+// It exits with 0 if there is an answer, which may tell of a failure, with 1 if
+// there is none, and with 2 if it was called wrongly. Without liblxc it does not
+// start at all: the dynamic loader says so and exits with 127.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/lxc/helper"
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	switch {
+	case len(args) == 1 && args[0] == "version":
+		fmt.Println(helper.Version())
+		return 0
+	case len(args) == 2 && args[0] == "supervise":
+		return report(helper.Supervise(args[1]))
+	case len(args) == 1:
+		out, err := takeStdout()
+		if err != nil {
+			return report(err)
+		}
+		return report(helper.Run(args[0], os.Stdin, out))
+	}
+	fmt.Fprintln(os.Stderr, "usage: hostler-lxc OPERATION < request | supervise DIR | version")
+	return 2
+}
+
+func report(err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, "hostler-lxc:", err)
+	return 1
+}
+
+// takeStdout keeps standard output for the answer and lets everything else, such
+// as the words of templates, go to standard error.
+func takeStdout() (*os.File, error) {
+	fd, err := unix.FcntlInt(os.Stdout.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil, fmt.Errorf("keeping standard output: %w", err)
+	}
+	if err := unix.Dup3(2, 1, 0); err != nil {
+		return nil, fmt.Errorf("redirecting standard output: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "answer"), nil
+}

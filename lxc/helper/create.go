@@ -1,0 +1,344 @@
+//go:build linux && cgo
+
+package helper
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	golxc "github.com/lxc/go-lxc"
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/container"
+)
+
+// templateDir is where liblxc's packages install templates.
+const templateDir = "/usr/share/lxc/templates"
+
+// create makes a container; see the package comment for the order of its steps.
+func (h *host) create(spec container.CreateSpec) error {
+	if err := spec.Check(); err != nil {
+		return err
+	}
+	template := filepath.Join(templateDir, "lxc-"+spec.Template)
+	if unix.Access(template, unix.X_OK) != nil {
+		return fmt.Errorf("%w: template %s is not installed", container.ErrUnsupported, template)
+	}
+	l, err := lock(h.locks, string(spec.CTID), h.patience)
+	if err != nil {
+		return err
+	}
+	defer l.release()
+	if err := os.MkdirAll(h.path, 0o711); err != nil {
+		return err
+	}
+	if done, err := h.clearWay(spec); done || err != nil {
+		return err
+	}
+	if err := h.claim(spec); err != nil {
+		return err
+	}
+	if err := h.build(spec, template); err != nil {
+		return errors.Join(err, h.erase(spec.Name))
+	}
+	if err := syncFilesystem(h.path); err != nil {
+		return err
+	}
+	return writeRecord(h.dir(spec.Name), record{CTID: spec.CTID, Template: spec.Template, State: recordReady})
+}
+
+// clearWay removes what an interrupted creation or destruction of the same
+// container left. done means that the container is there.
+func (h *host) clearWay(spec container.CreateSpec) (done bool, err error) {
+	if err := os.RemoveAll(h.staging(spec.CTID)); err != nil {
+		return false, err
+	}
+	name, err := h.ours(spec.CTID)
+	if err != nil || name == "" {
+		return false, err
+	}
+	r, err := readRecord(h.dir(name))
+	if err != nil {
+		return false, err
+	}
+	if r.State != recordReady {
+		return false, h.erase(name)
+	}
+	if name != spec.Name {
+		return false, fmt.Errorf("%w: %s is called %s", container.ErrExists, spec.CTID, name)
+	}
+	return true, nil
+}
+
+// staging is where the directory of a container is prepared. No container can
+// be called so.
+func (h *host) staging(id container.CTID) string {
+	return filepath.Join(h.path, ".hostler-"+string(id))
+}
+
+// claim makes the directory of the container, record included, appear at once.
+func (h *host) claim(spec container.CreateSpec) error {
+	staging := h.staging(spec.CTID)
+	if err := os.Mkdir(staging, 0o770); err != nil {
+		return err
+	}
+	if err := writeRecord(staging, record{CTID: spec.CTID, Template: spec.Template, State: recordCreating}); err != nil {
+		return err
+	}
+	err := unix.Renameat2(unix.AT_FDCWD, staging, unix.AT_FDCWD, h.dir(spec.Name), unix.RENAME_NOREPLACE)
+	if errors.Is(err, fs.ErrExist) {
+		return errors.Join(fmt.Errorf("%w: the name %s is taken", container.ErrExists, spec.Name), os.RemoveAll(staging))
+	}
+	if err != nil {
+		return fmt.Errorf("claiming %s: %w", h.dir(spec.Name), err)
+	}
+	return syncDir(h.path)
+}
+
+// build runs the template and writes the configuration.
+func (h *host) build(spec container.CreateSpec, template string) error {
+	c, err := h.open(spec.Name)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	if err := configure(c, spec); err != nil {
+		return err
+	}
+	c.SetVerbosity(golxc.Verbose) // the template's words end in our standard error
+	if err := c.Create(golxc.TemplateOptions{Template: template, Backend: golxc.Directory, ExtraArgs: spec.TemplateArgs}); err != nil {
+		return fmt.Errorf("template %s: %w", spec.Template, err)
+	}
+	if err := h.confine(spec.Name); err != nil {
+		return err
+	}
+	if spec.Template == "busybox" && !spec.Network.IsZero() {
+		return keepAddress(filepath.Join(h.dir(spec.Name), "rootfs"))
+	}
+	return nil
+}
+
+// setting is one line of a container's configuration.
+type setting struct{ key, value string }
+
+// configure sets, before the template runs, what we know better than the
+// installation's defaults, which stay in force for everything else (such as the
+// security profile).
+func configure(c *golxc.Container, spec container.CreateSpec) error {
+	defaults := golxc.GlobalConfigItem("lxc.default_config")
+	if _, err := os.Stat(defaults); err == nil {
+		if err := c.LoadConfigFile(defaults); err != nil {
+			return fmt.Errorf("loading %s: %w", defaults, err)
+		}
+		if err := c.ClearConfigItem("lxc.net"); err != nil {
+			return fmt.Errorf("clearing lxc.net: %w", err)
+		}
+	}
+	settings := []setting{{"lxc.uts.name", spec.Name}}
+	settings = append(settings, networkSettings(spec.Network)...)
+	settings = append(settings, limitSettings(spec.Limits)...)
+	return apply(c, settings)
+}
+
+func apply(c *golxc.Container, settings []setting) error {
+	for _, s := range settings {
+		if err := c.SetConfigItem(s.key, s.value); err != nil {
+			return fmt.Errorf("setting %s = %s: %w", s.key, s.value, err)
+		}
+	}
+	return nil
+}
+
+func networkSettings(n container.Network) []setting {
+	if n.IsZero() {
+		return []setting{{"lxc.net.0.type", "empty"}}
+	}
+	family := "lxc.net.0.ipv4."
+	if n.Address.Addr().Is6() {
+		family = "lxc.net.0.ipv6."
+	}
+	out := []setting{
+		{"lxc.net.0.type", "veth"},
+		{"lxc.net.0.link", n.Bridge},
+		{"lxc.net.0.flags", "up"},
+		{"lxc.net.0.name", "eth0"},
+		{"lxc.net.0.hwaddr", n.MAC},
+		{family + "address", n.Address.String()},
+	}
+	if n.Gateway.IsValid() {
+		out = append(out, setting{family + "gateway", n.Gateway.String()})
+	}
+	return out
+}
+
+// cpuPeriod is the kernel's default, in microseconds.
+const cpuPeriod = 100_000
+
+// limitSettings writes every limit for both cgroup families: liblxc ignores
+// the one that the machine does not have, and a container may move to another.
+func limitSettings(l container.Limits) []setting {
+	var out []setting
+	if l.MemoryBytes > 0 {
+		bytes := fmt.Sprint(l.MemoryBytes)
+		out = append(out, setting{"lxc.cgroup.memory.limit_in_bytes", bytes}, setting{"lxc.cgroup2.memory.max", bytes})
+	}
+	if l.CPUMillis > 0 {
+		quota := l.CPUMillis * cpuPeriod / 1000
+		out = append(out,
+			setting{"lxc.cgroup.cpu.cfs_period_us", fmt.Sprint(cpuPeriod)},
+			setting{"lxc.cgroup.cpu.cfs_quota_us", fmt.Sprint(quota)},
+			setting{"lxc.cgroup2.cpu.max", fmt.Sprintf("%d %d", quota, cpuPeriod)})
+	}
+	if l.Processes > 0 {
+		out = append(out, setting{"lxc.cgroup.pids.max", fmt.Sprint(l.Processes)}, setting{"lxc.cgroup2.pids.max", fmt.Sprint(l.Processes)})
+	}
+	return out
+}
+
+// confine gives a container whose template says nothing about devices the rules
+// that liblxc's common configuration has, in both cgroup families: without them
+// its root could make a node for the host's disk and read it.
+func (h *host) confine(name string) error {
+	c, err := h.open(name) // afresh: the template wrote to the file
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	if rules := c.ConfigItem("lxc.cgroup.devices.deny"); len(rules) > 0 && rules[0] != "" {
+		return nil
+	}
+	// mknod of anything; read and write of null, zero, full, tty, console,
+	// ptmx, random, urandom and pseudo terminals.
+	allowed := []string{"c *:* m", "b *:* m", "c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm", "c 5:0 rwm", "c 5:1 rwm", "c 5:2 rwm", "c 1:8 rwm", "c 1:9 rwm", "c 136:* rwm"}
+	var settings []setting
+	for _, family := range []string{"lxc.cgroup.devices.", "lxc.cgroup2.devices."} {
+		settings = append(settings, setting{family + "deny", "a"})
+		for _, rule := range allowed {
+			settings = append(settings, setting{family + "allow", rule})
+		}
+	}
+	if err := apply(c, settings); err != nil {
+		return err
+	}
+	if err := c.SaveConfigFile(c.ConfigFileName()); err != nil {
+		return fmt.Errorf("saving the configuration: %w", err)
+	}
+	return nil
+}
+
+// keepAddress takes the DHCP client out of the busybox template's start script:
+// it would flush the address that the container was given.
+func keepAddress(rootfs string) error {
+	root, err := os.OpenRoot(rootfs)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	const script = "etc/init.d/rcS"
+	raw, err := root.ReadFile(script)
+	if err != nil {
+		return err
+	}
+	var kept []string
+	for line := range strings.Lines(string(raw)) {
+		if !strings.Contains(line, "udhcpc") {
+			kept = append(kept, line)
+		}
+	}
+	return root.WriteFile(script, []byte(strings.Join(kept, "")), 0o744)
+}
+
+// syncFilesystem makes what the template wrote durable, all of it at once.
+func syncFilesystem(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := unix.Syncfs(int(d.Fd())); err != nil {
+		return fmt.Errorf("syncing %s: %w", path, err)
+	}
+	return nil
+}
+
+// destroy removes a stopped container, or what is left of a half-made one.
+func (h *host) destroy(name string) error {
+	t, err := h.acquire(name)
+	if err != nil {
+		return err
+	}
+	defer t.lock.release()
+	if t.foreign() {
+		return fmt.Errorf("%w: %s was not made by Hostler and must be adopted first", container.ErrUnsupported, name)
+	}
+	if t.record.State == recordReady {
+		if err := h.stopped(name); err != nil {
+			return err
+		}
+	}
+	if err := h.erase(name); err != nil {
+		return err
+	}
+	t.lock.remove()
+	return nil
+}
+
+// stopped refuses a container that is not.
+func (h *host) stopped(name string) error {
+	c, err := h.open(name)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	if state := stateOf(c.State()); state != container.StateStopped {
+		return fmt.Errorf("%w: it is %s", container.ErrBusy, state)
+	}
+	return nil
+}
+
+// erase removes one of our containers, however far it was made. The caller
+// holds its lock.
+func (h *host) erase(name string) error {
+	r, err := readRecord(h.dir(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // liblxc clears up after a template that failed
+	}
+	if err != nil {
+		return err
+	}
+	r.State = recordDestroying
+	if err := writeRecord(h.dir(name), r); err != nil {
+		return err
+	}
+	if err := h.dismantle(name); err != nil {
+		return err
+	}
+	// The record must go last: a directory without it would be foreign. So it
+	// leaves its name first.
+	staging := h.staging(r.CTID)
+	if err := os.Rename(h.dir(name), staging); err != nil {
+		return err
+	}
+	if err := syncDir(h.path); err != nil {
+		return err
+	}
+	return os.RemoveAll(staging)
+}
+
+// dismantle ends what runs of a half-made or doomed container. Its storage is a
+// plain directory, which erase removes.
+func (h *host) dismantle(name string) error {
+	c, err := h.open(name)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	if !c.Defined() {
+		return nil
+	}
+	return h.halt(c, 0)
+}

@@ -1,0 +1,196 @@
+//go:build linux && cgo
+
+package helper
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	golxc "github.com/lxc/go-lxc"
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/lxc/internal/wire"
+)
+
+// Times that depend on the request's timeout.
+const (
+	// overtime is how long after its timeout the process ends itself. The
+	// caller kills it at the timeout; this is for when there is no caller left.
+	overtime = 2 * time.Second
+	// lockShare is the part of the timeout that may be spent waiting for the
+	// container's lock, so that "busy" can still be told.
+	lockShare = 0.75
+)
+
+// Run performs one operation: it reads a request from in and writes an answer
+// to out. An error means that there is no answer; every other failure is told
+// in the answer. The process must end after Run, and out must not be the
+// standard output that templates write to.
+func Run(op string, in io.Reader, out io.Writer) error {
+	req, err := wire.ReadRequest(in)
+	if err != nil {
+		return err
+	}
+	if req.Timeout <= 0 {
+		return fmt.Errorf("timeout %v is not positive", req.Timeout)
+	}
+	end := time.AfterFunc(req.Timeout+overtime, endSelf)
+	defer end.Stop()
+
+	restoreFileLimit()
+	answer, err := dispatch(op, req)
+	if err != nil {
+		answer = wire.Fail(err)
+	}
+	answer.Version = wire.Version
+	raw, err := json.Marshal(answer)
+	if err != nil {
+		return fmt.Errorf("encoding answer: %w", err)
+	}
+	_, err = out.Write(raw)
+	return err
+}
+
+// endSelf kills this process and, if it leads a process group, all of it:
+// templates run in the same group.
+func endSelf() {
+	if unix.Getpgrp() == unix.Getpid() {
+		unix.Kill(0, unix.SIGKILL)
+	}
+	unix.Kill(unix.Getpid(), unix.SIGKILL)
+}
+
+func dispatch(op string, req wire.Request) (wire.Answer, error) {
+	if !filepath.IsAbs(req.LXCPath) || !filepath.IsAbs(req.LockDir) {
+		return wire.Answer{}, fmt.Errorf("paths %q and %q must be absolute", req.LXCPath, req.LockDir)
+	}
+	h := &host{
+		path:     filepath.Clean(req.LXCPath),
+		locks:    req.LockDir,
+		start:    time.Now(),
+		patience: time.Duration(float64(req.Timeout) * lockShare),
+		timeout:  req.Timeout,
+	}
+	if op != wire.OpProbe && op != wire.OpList && op != wire.OpCreate {
+		if err := container.CheckReference(req.Name); err != nil {
+			return wire.Answer{}, err
+		}
+	}
+	switch op {
+	case wire.OpProbe:
+		return wire.Answer{Liblxc: golxc.Version()}, nil
+	case wire.OpList:
+		infos, err := h.list()
+		return wire.Answer{Infos: infos}, err
+	case wire.OpInspect:
+		info, err := h.inspect(req.Name)
+		return wire.Answer{Infos: []container.Info{info}}, err
+	case wire.OpCreate:
+		if req.Create == nil {
+			return wire.Answer{}, errors.New("create without a specification")
+		}
+		return wire.Answer{}, h.create(*req.Create)
+	case wire.OpDestroy:
+		return wire.Answer{}, h.destroy(req.Name)
+	case wire.OpStart:
+		return wire.Answer{}, h.startContainer(req.Name)
+	case wire.OpStop:
+		return wire.Answer{}, h.stopContainer(req.Name, req.Grace)
+	}
+	return wire.Answer{}, fmt.Errorf("unknown operation %.40q", op)
+}
+
+// host is the LXC installation that one operation works on.
+type host struct {
+	path     string // directory of the containers
+	locks    string // directory of the locks
+	start    time.Time
+	patience time.Duration // for locks
+	timeout  time.Duration // of the whole operation
+}
+
+func (h *host) dir(name string) string { return filepath.Join(h.path, name) }
+
+// left is the time that remains of the operation, at least one second: less
+// cannot be given to liblxc, which counts in whole ones.
+func (h *host) left() time.Duration {
+	return max(time.Second, h.timeout-time.Since(h.start))
+}
+
+// target is a container held by its lock.
+type target struct {
+	name   string
+	record record // zero if foreign
+	lock   *locked
+}
+
+func (t *target) foreign() bool { return t.record.CTID == "" }
+
+// acquire locks the container of that name, whatever the state of its record.
+func (h *host) acquire(name string) (*target, error) {
+	for {
+		before, err := h.look(name)
+		if err != nil {
+			return nil, err
+		}
+		key := string(before.CTID)
+		if key == "" {
+			key = name
+		}
+		l, err := lock(h.locks, key, h.patience)
+		if err != nil {
+			return nil, err
+		}
+		// While we waited, the name may have passed to another container.
+		now, err := h.look(name)
+		if err != nil {
+			l.release()
+			return nil, err
+		}
+		if now.CTID == before.CTID {
+			return &target{name: name, record: now, lock: l}, nil
+		}
+		l.release()
+	}
+}
+
+// acquireReady is acquire for whom a half-made container is not there.
+func (h *host) acquireReady(name string) (*target, error) {
+	t, err := h.acquire(name)
+	if err != nil {
+		return nil, err
+	}
+	if !t.foreign() && t.record.State != recordReady {
+		t.lock.release()
+		return nil, fmt.Errorf("%w: %s was interrupted while %s", container.ErrNotFound, name, t.record.State)
+	}
+	return t, nil
+}
+
+// look returns the record of a container, zero if it is foreign.
+func (h *host) look(name string) (record, error) {
+	r, err := readRecord(h.dir(name))
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return r, err
+	}
+	if _, err := os.Stat(filepath.Join(h.dir(name), "config")); err != nil {
+		return record{}, fmt.Errorf("%w: no %s in %s", container.ErrNotFound, name, h.path)
+	}
+	return record{}, nil
+}
+
+// open returns liblxc's object of a container. The caller releases it.
+func (h *host) open(name string) (*golxc.Container, error) {
+	c, err := golxc.NewContainer(name, h.path)
+	if err != nil {
+		return nil, fmt.Errorf("opening %q: %w", name, err)
+	}
+	return c, nil
+}

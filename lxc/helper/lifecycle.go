@@ -1,0 +1,161 @@
+//go:build linux && cgo
+
+package helper
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	golxc "github.com/lxc/go-lxc"
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/container"
+)
+
+// logFile is liblxc's log of the last start, in the container's directory.
+const logFile = "lxc.log"
+
+// maxLogTail is how much of the log an error message carries.
+const maxLogTail = 1 << 10
+
+func (h *host) startContainer(name string) error {
+	t, err := h.acquireReady(name)
+	if err != nil {
+		return err
+	}
+	defer t.lock.release()
+	c, err := h.open(name)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+
+	switch c.State() {
+	case golxc.RUNNING, golxc.THAWED:
+		return nil
+	case golxc.FREEZING, golxc.FROZEN:
+		return c.Unfreeze()
+	case golxc.STARTING:
+		if c.Wait(golxc.RUNNING, h.left()) {
+			return nil
+		}
+		return fmt.Errorf("%w: somebody else's start does not end", container.ErrBusy)
+	case golxc.STOPPING, golxc.ABORTING:
+		if !c.Wait(golxc.STOPPED, h.left()) {
+			return fmt.Errorf("%w: it does not finish stopping", container.ErrBusy)
+		}
+	}
+	return h.launch(c)
+}
+
+// launch starts a stopped container. It moves this process into the container's
+// monitor cgroup, where it stays for the rest of its short life.
+func (h *host) launch(c *golxc.Container) error {
+	log := filepath.Join(h.dir(c.Name()), logFile)
+	if err := os.Remove(log); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	if err := c.SetLogFile(log); err != nil {
+		return err
+	}
+	if err := c.SetLogLevel(golxc.ERROR); err != nil {
+		return err
+	}
+	// The monitor must not keep our pipes, nor the lock.
+	if err := c.WantCloseAllFds(true); err != nil {
+		return err
+	}
+	if err := c.Start(); err != nil {
+		return fmt.Errorf("%w%s", err, logTail(log))
+	}
+	return nil
+}
+
+// logTail returns the end of liblxc's log for an error message.
+func logTail(path string) string {
+	raw, err := os.ReadFile(path)
+	if err != nil || len(raw) == 0 {
+		return ""
+	}
+	if len(raw) > maxLogTail {
+		raw = raw[len(raw)-maxLogTail:]
+	}
+	return " (liblxc: " + strings.ToValidUTF8(strings.Join(strings.Fields(string(raw)), " "), "?") + ")"
+}
+
+func (h *host) stopContainer(name string, grace time.Duration) error {
+	t, err := h.acquireReady(name)
+	if err != nil {
+		return err
+	}
+	defer t.lock.release()
+	c, err := h.open(name)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	return h.halt(c, grace)
+}
+
+// halt asks the container to shut down, waits for grace and kills.
+func (h *host) halt(c *golxc.Container, grace time.Duration) error {
+	switch c.State() {
+	case golxc.STOPPED:
+		return nil
+	case golxc.STOPPING, golxc.ABORTING:
+		if c.Wait(golxc.STOPPED, h.left()/2) {
+			return nil
+		}
+	case golxc.STARTING, golxc.RUNNING, golxc.THAWED, golxc.FREEZING:
+		if grace > 0 && askToHalt(c, grace) && c.Wait(golxc.STOPPED, h.left()/2) {
+			return nil
+		}
+	}
+	if err := c.Stop(); err != nil && c.State() != golxc.STOPPED {
+		return fmt.Errorf("killing: %w", err)
+	}
+	if !c.Wait(golxc.STOPPED, h.left()) {
+		return fmt.Errorf("%w: it was killed and is still %s", container.ErrTimeout, stateOf(c.State()))
+	}
+	return nil
+}
+
+// askToHalt sends the container's halt signal and reports whether its init
+// ended within grace. liblxc would wait in whole seconds only, so the waiting is
+// done on a pidfd.
+func askToHalt(c *golxc.Container, grace time.Duration) bool {
+	pid := c.InitPid()
+	if pid <= 0 {
+		return false
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return err == unix.ESRCH
+	}
+	defer unix.Close(fd)
+	// With no timeout it only sends the signal. It may fail because the
+	// container ended just now, and then the pidfd tells.
+	_ = c.Shutdown(0)
+	return pollUntil(fd, time.Now().Add(grace))
+}
+
+// pollUntil waits until fd is readable; for a pidfd, until its process ended.
+func pollUntil(fd int, end time.Time) bool {
+	for {
+		left := time.Until(end)
+		if left <= 0 {
+			return false
+		}
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Ppoll(fds, new(unix.NsecToTimespec(int64(left))), nil)
+		if n > 0 {
+			return true
+		}
+		if err != nil && err != unix.EINTR {
+			return false
+		}
+	}
+}

@@ -1,0 +1,194 @@
+//go:build linux && cgo
+
+package helper
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	golxc "github.com/lxc/go-lxc"
+
+	"github.com/hostler-io/hostler/container"
+)
+
+const (
+	// askers is how many containers are asked at a time: enough that a few
+	// which hang do not hold up the rest.
+	askers = 8
+	// answerShare is the part of the timeout that containers have to answer;
+	// who has not by then is unknown.
+	answerShare = 0.75
+)
+
+// list asks all containers, each for itself: one whose monitor hangs is listed
+// as unknown and hides nobody.
+func (h *host) list() ([]container.Info, error) {
+	entries, err := os.ReadDir(h.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	infos := make(map[string]container.Info)
+	var names []string
+	for _, e := range entries {
+		if info, ok := h.base(e.Name()); ok {
+			infos[info.Name] = info
+			names = append(names, info.Name)
+		}
+	}
+	for info := range h.ask(names) {
+		infos[info.Name] = info
+	}
+	out := make([]container.Info, 0, len(infos))
+	for _, info := range infos {
+		out = append(out, info)
+	}
+	slices.SortFunc(out, func(a, b container.Info) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// base is what the files say; false for what is no container that can be
+// addressed, or one that is half made.
+func (h *host) base(name string) (container.Info, bool) {
+	if container.CheckReference(name) != nil {
+		return container.Info{}, false
+	}
+	if _, err := os.Stat(filepath.Join(h.dir(name), "config")); err != nil {
+		return container.Info{}, false
+	}
+	info := container.Info{Name: name, Kind: container.KindLXC, State: container.StateUnknown}
+	r, err := readRecord(h.dir(name))
+	if err != nil {
+		return info, true // foreign, or as good as: nobody can say whose it is
+	}
+	info.CTID, info.Template = r.CTID, r.Template
+	return info, r.State == recordReady
+}
+
+// ask yields the answers that come in time. Its workers may hang in the library
+// for as long as the process lives, which is not long.
+func (h *host) ask(names []string) func(yield func(container.Info) bool) {
+	return func(yield func(container.Info) bool) {
+		todo := make(chan string, len(names))
+		answers := make(chan container.Info, len(names))
+		for _, name := range names {
+			todo <- name
+		}
+		close(todo)
+		for range min(askers, len(names)) {
+			go func() {
+				for name := range todo {
+					info, _ := h.describe(name)
+					answers <- info
+				}
+			}()
+		}
+		timer := time.NewTimer(time.Duration(float64(h.timeout) * answerShare))
+		defer timer.Stop()
+		for range names {
+			select {
+			case info := <-answers:
+				if info.Name != "" && !yield(info) {
+					return
+				}
+			case <-timer.C:
+				return
+			}
+		}
+	}
+}
+
+// inspect describes one container.
+func (h *host) inspect(name string) (container.Info, error) {
+	if _, err := h.look(name); err != nil {
+		return container.Info{}, err
+	}
+	info, ok := h.base(name)
+	if !ok {
+		return container.Info{}, fmt.Errorf("%w: %s is half made", container.ErrNotFound, name)
+	}
+	for answer := range h.ask([]string{name}) {
+		info = answer
+	}
+	return info, nil
+}
+
+// describe asks liblxc; zero if the container has gone meanwhile.
+func (h *host) describe(name string) (container.Info, error) {
+	info, ok := h.base(name)
+	if !ok {
+		return container.Info{}, nil
+	}
+	c, err := h.open(name)
+	if err != nil {
+		return container.Info{}, err
+	}
+	defer c.Release()
+	info.State = stateOf(c.State())
+	if mac := c.ConfigItem("lxc.net.0.hwaddr"); len(mac) > 0 {
+		info.MAC = mac[0]
+	}
+	if info.State != container.StateRunning && info.State != container.StateFrozen {
+		info.Addresses = configured(c)
+		return info, nil
+	}
+	info.InitPID = max(0, c.InitPid())
+	if texts, err := c.IPAddresses(); err == nil {
+		info.Addresses = addresses(texts)
+	}
+	return info, nil
+}
+
+// stateOf maps liblxc's states to ours. One that is on its way to frozen has
+// not stopped running.
+func stateOf(s golxc.State) container.State {
+	switch s {
+	case golxc.STOPPED:
+		return container.StateStopped
+	case golxc.STARTING:
+		return container.StateStarting
+	case golxc.RUNNING, golxc.FREEZING, golxc.THAWED:
+		return container.StateRunning
+	case golxc.STOPPING, golxc.ABORTING:
+		return container.StateStopping
+	case golxc.FROZEN:
+		return container.StateFrozen
+	}
+	return container.StateUnknown
+}
+
+// configured returns the addresses that the container's configuration gives it.
+func configured(c *golxc.Container) []netip.Addr {
+	var texts []string
+	for _, key := range []string{"lxc.net.0.ipv4.address", "lxc.net.0.ipv6.address"} {
+		for _, text := range c.ConfigItem(key) {
+			if p, err := netip.ParsePrefix(text); err == nil {
+				texts = append(texts, p.Addr().String())
+			}
+		}
+	}
+	return addresses(texts)
+}
+
+// addresses parses, drops what says nothing outside the container, and sorts.
+func addresses(texts []string) []netip.Addr {
+	var out []netip.Addr
+	for _, text := range texts {
+		a, err := netip.ParseAddr(text)
+		if err != nil || a.IsLoopback() || a.IsLinkLocalUnicast() {
+			continue
+		}
+		out = append(out, a.Unmap())
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
+}

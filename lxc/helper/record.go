@@ -1,0 +1,113 @@
+//go:build linux && cgo
+
+package helper
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/hostler-io/hostler/container"
+)
+
+const (
+	recordFile    = "hostler.json"
+	recordVersion = 1
+	maxRecord     = 64 << 10
+)
+
+// record is what makes a container ours.
+type record struct {
+	Version  int
+	CTID     container.CTID
+	Template string
+	State    recordState
+}
+
+type recordState string
+
+const (
+	recordCreating   recordState = "creating"
+	recordReady      recordState = "ready"
+	recordDestroying recordState = "destroying"
+)
+
+// readRecord returns the record in a container's directory. A foreign
+// container has none: fs.ErrNotExist.
+func readRecord(dir string) (record, error) {
+	f, err := os.Open(filepath.Join(dir, recordFile))
+	if err != nil {
+		return record{}, err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxRecord+1))
+	if err != nil {
+		return record{}, err
+	}
+	var r record
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return record{}, fmt.Errorf("reading %s: %w", f.Name(), err)
+	}
+	if r.Version != recordVersion {
+		return record{}, fmt.Errorf("reading %s: version %d, want %d", f.Name(), r.Version, recordVersion)
+	}
+	if err := container.CheckCTID(string(r.CTID)); err != nil {
+		return record{}, fmt.Errorf("reading %s: %w", f.Name(), err)
+	}
+	switch r.State {
+	case recordCreating, recordReady, recordDestroying:
+		return r, nil
+	}
+	return record{}, fmt.Errorf("reading %s: unknown state %.40q", f.Name(), r.State)
+}
+
+// writeRecord replaces the record in dir; it is durable when writeRecord returns.
+func writeRecord(dir string, r record) error {
+	r.Version = recordVersion
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, recordFile)
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(raw, '\n'))
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// ours finds the directory whose record bears the CTID; empty if there is none.
+// A record of another container that cannot be read keeps nobody from creating.
+func (h *host) ours(id container.CTID) (name string, err error) {
+	entries, err := os.ReadDir(h.path)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		if container.CheckReference(e.Name()) != nil {
+			continue
+		}
+		if r, err := readRecord(h.dir(e.Name())); err == nil && r.CTID == id {
+			return e.Name(), nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,119 @@
+//go:build linux && cgo
+
+package helper
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	golxc "github.com/lxc/go-lxc"
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/lxc/internal/wire"
+	"github.com/hostler-io/hostler/runner/rundir"
+	"github.com/hostler-io/hostler/runner/supervise"
+)
+
+// Version returns the version of liblxc.
+func Version() string { return golxc.Version() }
+
+// Supervise runs the command of a run directory inside the container that its
+// target names, from start to end. The target must be a Supervisor.Target of
+// package lxc.
+func Supervise(dir string) error {
+	restoreFileLimit()
+	return supervise.Run(supervise.Config{Dir: rundir.Dir(dir), Launcher: &launcher{}})
+}
+
+// launcher puts a command into a container.
+type launcher struct {
+	target wire.Target
+	user   *supervise.User
+}
+
+// Prepare implements supervise.Launcher: it finds the user in the container's
+// own files, and the container's place in the cgroup2 tree.
+func (l *launcher) Prepare(spec *rundir.Spec) (parent string, err error) {
+	if l.target, err = wire.ParseTarget(spec.Target); err != nil {
+		return "", supervise.Refuse(rundir.ReasonTarget, err)
+	}
+	if err := l.running(); err != nil {
+		return "", supervise.Refuse(rundir.ReasonTarget, err)
+	}
+	root := fmt.Sprintf("/proc/%d/root", l.target.InitPID)
+	if l.user, err = supervise.LookupUser(root, cmp.Or(spec.User, "0:0")); err != nil {
+		return "", err
+	}
+	dir, err := supervise.FindCgroup2(l.target.InitPID)
+	if err != nil {
+		return "", err
+	}
+	return payload(dir), nil
+}
+
+// running tells whether the container's first process is the one that the
+// command was meant for.
+func (l *launcher) running() error {
+	c, err := golxc.NewContainer(l.target.Name, l.target.LXCPath)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	if pid := c.InitPid(); pid <= 0 {
+		return fmt.Errorf("%w: %s", container.ErrNotRunning, l.target.Name)
+	} else if pid != l.target.InitPID {
+		return fmt.Errorf("%s was restarted: its init is %d and was %d", l.target.Name, pid, l.target.InitPID)
+	}
+	return nil
+}
+
+// payload is the container's own directory of the cgroup2 tree, given the one
+// its init is in: an init such as systemd moves itself into one further down.
+// On a hybrid machine liblxc makes the directory just the same, although no
+// controller of importance is in that tree.
+func payload(dir string) string {
+	const own = "/lxc.payload."
+	at := strings.Index(dir, own)
+	if at < 0 {
+		return strings.TrimSuffix(dir, "/init.scope")
+	}
+	if end := strings.IndexByte(dir[at+1:], '/'); end >= 0 {
+		return dir[:at+1+end]
+	}
+	return dir
+}
+
+// Fork implements supervise.Launcher.
+func (l *launcher) Fork(c supervise.Child) (int, error) {
+	cmd := command{
+		path: l.target.LXCPath, name: l.target.Name,
+		argv: c.Spec.Argv, env: supervise.Environ(c.Spec, l.user), dir: cmp.Or(c.Spec.Dir, "/"),
+		uid: l.user.UID, gid: l.user.GID, groups: l.user.Groups,
+		stdin: c.Stdin, stdout: c.Stdout, stderr: c.Stderr,
+	}
+	if c.Leaf != nil {
+		cmd.leaf = c.Leaf.Name()
+	}
+	pid, err := attach(cmd)
+	if entry, ok := errors.AsType[*entryError](err); ok {
+		return 0, refuse(c.Spec.Argv[0], entry)
+	}
+	return pid, err
+}
+
+// refuse tells apart why the command could not be executed, as every shell does.
+func refuse(program string, e *entryError) error {
+	err := fmt.Errorf("executing %q: %w", program, e)
+	switch {
+	case e.step == stepDir:
+		return supervise.Refuse(rundir.ReasonDirectory, err)
+	case e.step != stepExec:
+		return err
+	case e.errno == unix.ENOENT, e.errno == unix.ENOTDIR:
+		return supervise.Refuse(rundir.ReasonNotFound, err)
+	}
+	return supervise.Refuse(rundir.ReasonNotExecutable, err)
+}

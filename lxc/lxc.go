@@ -1,0 +1,238 @@
+package lxc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/lxc/internal/wire"
+)
+
+// Config says where things are and how long they may take.
+type Config struct {
+	// Helper is the program hostler-lxc, by absolute path. It need not exist:
+	// Probe tells.
+	Helper string
+	// LXCPath is the directory that holds the containers, absolute. It is
+	// created by the first Create.
+	LXCPath string
+	// LockDir holds one lock file per container, absolute, on a local file
+	// system. It is created when needed.
+	LockDir string
+	// Monitor is liblxc's program lxc-monitor, by absolute path; default
+	// /usr/bin/lxc-monitor. Only Watch needs it.
+	Monitor string
+	// Deadlines bound the operations; a context may only shorten them.
+	Deadlines Deadlines
+	// Log receives what no caller is told: restarts of the monitor. Default: nothing.
+	Log *slog.Logger
+}
+
+// Deadlines are the longest times that operations may take. Zero fields get
+// the defaults, which are some hundred times what a quiet machine needs.
+type Deadlines struct {
+	// Query is for Probe, List, Inspect and Exec; default 10 s.
+	Query time.Duration
+	// Start default 1 min: an init that reads a cold disk.
+	Start time.Duration
+	// Stop is added to the grace; default 30 s.
+	Stop time.Duration
+	// Create default 30 min: templates may fetch a distribution.
+	Create time.Duration
+	// Destroy default 5 min: removing a large tree.
+	Destroy time.Duration
+}
+
+func (c *Config) setDefaults() error {
+	for name, path := range map[string]*string{"Helper": &c.Helper, "LXCPath": &c.LXCPath, "LockDir": &c.LockDir, "Monitor": &c.Monitor} {
+		if name == "Monitor" && *path == "" {
+			*path = "/usr/bin/lxc-monitor"
+		}
+		if !filepath.IsAbs(*path) {
+			return fmt.Errorf("lxc: %s %q is not an absolute path", name, *path)
+		}
+		*path = filepath.Clean(*path)
+	}
+	d := &c.Deadlines
+	for _, f := range []struct {
+		value *time.Duration
+		byDef time.Duration
+	}{
+		{&d.Query, 10 * time.Second},
+		{&d.Start, time.Minute},
+		{&d.Stop, 30 * time.Second},
+		{&d.Create, 30 * time.Minute},
+		{&d.Destroy, 5 * time.Minute},
+	} {
+		if *f.value < 0 {
+			return errors.New("lxc: negative deadline")
+		}
+		if *f.value == 0 {
+			*f.value = f.byDef
+		}
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// helper performs one operation. It is the seam between what this package
+// promises and the process that does the work.
+type helper interface {
+	// call returns the answer of one operation, whatever its code. It ends
+	// when ctx does, and nothing of the operation is left running then.
+	call(ctx context.Context, op string, req wire.Request) (wire.Answer, error)
+}
+
+// Runtime is LXC on this host. All methods may be called concurrently.
+type Runtime struct {
+	cfg    Config
+	helper helper
+}
+
+var (
+	_ container.Runtime = (*Runtime)(nil)
+	_ container.Creator = (*Runtime)(nil)
+	_ container.Watcher = (*Runtime)(nil)
+)
+
+// New returns the runtime; it looks at nothing and starts nothing. Call Probe
+// to learn whether LXC can be used here.
+func New(cfg Config) (*Runtime, error) {
+	if err := cfg.setDefaults(); err != nil {
+		return nil, err
+	}
+	return &Runtime{cfg: cfg, helper: &process{path: cfg.Helper}}, nil
+}
+
+// Probe tells whether LXC can be used on this host. An error that matches
+// container.ErrUnsupported names what is missing: the helper, or liblxc.
+func (r *Runtime) Probe(ctx context.Context) error {
+	_, err := r.call(ctx, wire.OpProbe, r.cfg.Deadlines.Query, wire.Request{})
+	return err
+}
+
+// Version returns the version of liblxc that the helper is linked to.
+func (r *Runtime) Version(ctx context.Context) (string, error) {
+	a, err := r.call(ctx, wire.OpProbe, r.cfg.Deadlines.Query, wire.Request{})
+	return a.Liblxc, err
+}
+
+// Kind implements container.Runtime.
+func (r *Runtime) Kind() container.Kind { return container.KindLXC }
+
+// Close implements container.Runtime. There is nothing to end: each operation
+// waits for its own process, and Watch ends with its context.
+func (r *Runtime) Close() error { return nil }
+
+// List implements container.Runtime.
+func (r *Runtime) List(ctx context.Context) ([]container.Info, error) {
+	a, err := r.call(ctx, wire.OpList, r.cfg.Deadlines.Query, wire.Request{})
+	return a.Infos, err
+}
+
+// Inspect implements container.Runtime.
+func (r *Runtime) Inspect(ctx context.Context, name string) (container.Info, error) {
+	a, err := r.call(ctx, wire.OpInspect, r.cfg.Deadlines.Query, wire.Request{Name: name})
+	if err != nil {
+		return container.Info{}, err
+	}
+	if len(a.Infos) != 1 {
+		return container.Info{}, fmt.Errorf("lxc inspect %q: the helper told of %d containers", name, len(a.Infos))
+	}
+	return a.Infos[0], nil
+}
+
+// Start implements container.Runtime.
+func (r *Runtime) Start(ctx context.Context, name string) error {
+	_, err := r.call(ctx, wire.OpStart, r.cfg.Deadlines.Start, wire.Request{Name: name})
+	return err
+}
+
+// Stop implements container.Runtime. A frozen container cannot hear the
+// request and is killed at once.
+func (r *Runtime) Stop(ctx context.Context, name string, grace time.Duration) error {
+	grace = max(grace, 0)
+	_, err := r.call(ctx, wire.OpStop, r.cfg.Deadlines.Stop+grace, wire.Request{Name: name, Grace: grace})
+	return err
+}
+
+// Create implements container.Creator.
+func (r *Runtime) Create(ctx context.Context, spec container.CreateSpec) error {
+	if err := spec.Check(); err != nil {
+		return fmt.Errorf("lxc create: %w", err)
+	}
+	_, err := r.call(ctx, wire.OpCreate, r.cfg.Deadlines.Create, wire.Request{Create: &spec})
+	return err
+}
+
+// Destroy implements container.Creator. What an interrupted Create or Destroy
+// left behind is removed, too.
+func (r *Runtime) Destroy(ctx context.Context, name string) error {
+	_, err := r.call(ctx, wire.OpDestroy, r.cfg.Deadlines.Destroy, wire.Request{Name: name})
+	return err
+}
+
+// Exec implements container.Runtime. The supervisor is the helper itself; it
+// refuses if the container was restarted in between.
+func (r *Runtime) Exec(ctx context.Context, name string) (container.Supervisor, error) {
+	info, err := r.Inspect(ctx, name)
+	if err != nil {
+		return container.Supervisor{}, err
+	}
+	if info.State != container.StateRunning || info.InitPID == 0 {
+		return container.Supervisor{}, fmt.Errorf("lxc exec %q: %w: it is %s", name, container.ErrNotRunning, info.State)
+	}
+	return container.Supervisor{
+		Argv:   []string{r.cfg.Helper, wire.OpSupervise},
+		Target: wire.Target{LXCPath: r.cfg.LXCPath, Name: name, InitPID: info.InitPID}.Map(),
+	}, nil
+}
+
+// call completes the request, bounds it, and turns the answer's code into an error.
+func (r *Runtime) call(ctx context.Context, op string, limit time.Duration, req wire.Request) (wire.Answer, error) {
+	if req.Name != "" || op == wire.OpInspect || op == wire.OpStart || op == wire.OpStop || op == wire.OpDestroy {
+		if err := container.CheckReference(req.Name); err != nil {
+			return wire.Answer{}, fmt.Errorf("lxc %s: %w: %w", op, container.ErrNotFound, err)
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, container.ErrTimeout)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+	req.Version = wire.Version
+	req.LXCPath = r.cfg.LXCPath
+	req.LockDir = r.cfg.LockDir
+	req.Timeout = time.Until(deadline)
+
+	a, err := r.helper.call(ctx, op, req)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, container.ErrTimeout) {
+			err = fmt.Errorf("%w: %w", container.ErrTimeout, err)
+		}
+	}
+	if err == nil {
+		err = a.Err()
+	}
+	if err != nil {
+		return wire.Answer{}, fmt.Errorf("lxc %s%s: %w", op, subject(req), err)
+	}
+	return a, nil
+}
+
+// subject names the container of a request for an error message.
+func subject(req wire.Request) string {
+	name := req.Name
+	if req.Create != nil {
+		name = req.Create.Name
+	}
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf(" %q", name)
+}

@@ -1,0 +1,83 @@
+package lxc_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/hostler-io/hostler/lxc/internal/wire"
+)
+
+// TestMain lets the test binary stand in for hostler-lxc: under the name
+// helper-<mode>, to which tests link it, it does what a broken helper would.
+func TestMain(m *testing.M) {
+	if mode, ok := strings.CutPrefix(filepath.Base(os.Args[0]), "helper-"); ok {
+		os.Exit(brokenHelper(mode))
+	}
+	code := m.Run()
+	if dir, err := buildDir(); err == nil {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// buildDir is where programs are built, once, for all tests.
+var buildDir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "hostler-lxc-") })
+
+// testLog writes to the test's own output.
+func testLog(t *testing.T) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), nil))
+}
+
+func brokenHelper(mode string) int {
+	switch mode {
+	case "hang":
+		// A descendant hangs as well and holds the same pipes.
+		child := exec.Command("/proc/self/exe")
+		child.Args = []string{"helper-wait"}
+		child.Stdout, child.Stderr = os.Stdout, os.Stderr
+		if err := child.Start(); err != nil {
+			return 1
+		}
+		select {}
+	case "wait":
+		select {}
+	case "flood":
+		w := bufio.NewWriter(os.Stdout)
+		for {
+			if _, err := io.WriteString(w, strings.Repeat("x", 1<<16)); err != nil {
+				return 1
+			}
+		}
+	case "garbage":
+		fmt.Println("Segmentation fault")
+		return 0
+	case "crash":
+		fmt.Fprintln(os.Stderr, "liblxc: out of cheese")
+		return 1
+	case "unlinked":
+		fmt.Fprintln(os.Stderr, "hostler-lxc: error while loading shared libraries: liblxc.so.1: cannot open shared object file: No such file or directory")
+		return 127
+	case "newer":
+		fmt.Printf(`{"Version":%d,"Novelty":1}`, wire.Version+1)
+		return 0
+	case "busy":
+		fmt.Printf(`{"Version":%d,"Code":"busy","Reason":"container busy: another operation holds it"}`, wire.Version)
+		return 0
+	case "echo":
+		req, err := wire.ReadRequest(os.Stdin)
+		if err != nil {
+			return 1
+		}
+		fmt.Printf(`{"Version":%d,"Liblxc":%q}`, wire.Version, fmt.Sprintf("%s %v %q PATH=%t HOME=%q", os.Args[1], req.Timeout > 0, req.LXCPath, os.Getenv("PATH") != "", os.Getenv("HOME")))
+		return 0
+	}
+	return 2
+}

@@ -1,0 +1,139 @@
+package lxc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/lxc/internal/wire"
+)
+
+// process is the helper as it is in production: one process per call.
+type process struct {
+	path string
+}
+
+// Bounds of one helper process.
+const (
+	// maxStderr is how much of its last words are kept for an error message.
+	maxStderr = 4 << 10
+	// pipeGrace is how long, after its end, something that it left behind may
+	// keep its pipes open before they are closed.
+	pipeGrace = 2 * time.Second
+)
+
+// loaderFailed is what ld.so says, with exit status 127, when a shared library
+// is missing.
+const loaderFailed = "error while loading shared libraries: "
+
+func (p *process) call(ctx context.Context, op string, req wire.Request) (wire.Answer, error) {
+	input, err := json.Marshal(req)
+	if err != nil {
+		return wire.Answer{}, fmt.Errorf("encoding request: %w", err)
+	}
+	var stdout = capped{limit: wire.MaxSize}
+	var stderr = tail{limit: maxStderr}
+	cmd := exec.CommandContext(ctx, p.path, op)
+	// Templates are shell scripts: they need a PATH and must inherit nothing else.
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	cmd.Dir = "/"
+	cmd.Stdin = bytes.NewReader(input)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return killGroup(cmd.Process) }
+	cmd.WaitDelay = pipeGrace
+
+	runErr := cmd.Run()
+	if err := unusable(p.path, runErr, stderr.String()); err != nil {
+		return wire.Answer{}, err
+	}
+	if stdout.full {
+		return wire.Answer{}, fmt.Errorf("running %s: its answer exceeds %d bytes", p.path, wire.MaxSize)
+	}
+	if runErr != nil {
+		return wire.Answer{}, fmt.Errorf("running %s: %w%s", p.path, runErr, said(stderr.String()))
+	}
+	a, err := wire.DecodeAnswer(stdout.buf.Bytes())
+	if err != nil {
+		return wire.Answer{}, fmt.Errorf("%w%s", err, said(stderr.String()))
+	}
+	return a, nil
+}
+
+// unusable tells a host where LXC cannot be used from one where it failed.
+func unusable(path string, runErr error, stderr string) error {
+	if errors.Is(runErr, fs.ErrNotExist) {
+		return fmt.Errorf("%w: helper %s is not installed", container.ErrUnsupported, path)
+	}
+	exit, ok := errors.AsType[*exec.ExitError](runErr)
+	if !ok || exit.ExitCode() != 127 {
+		return nil
+	}
+	if _, missing, found := strings.Cut(stderr, loaderFailed); found {
+		library, _, _ := strings.Cut(missing, ":")
+		return fmt.Errorf("%w: %s is not installed", container.ErrUnsupported, library)
+	}
+	return nil
+}
+
+// killGroup ends the helper and all it started. The helper leads its group, and
+// the number cannot belong to another one while any member lives.
+func killGroup(leader *os.Process) error {
+	if err := leader.Kill(); err != nil { // os.ErrProcessDone once it was waited for
+		return err
+	}
+	if err := syscall.Kill(-leader.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return nil
+}
+
+// said appends what the helper wrote to its standard error, if anything.
+func said(stderr string) string {
+	if s := strings.TrimSpace(stderr); s != "" {
+		return fmt.Sprintf(" (it said %q)", s)
+	}
+	return ""
+}
+
+// capped keeps what is written up to its limit and fails beyond, which ends the
+// writer by a broken pipe.
+type capped struct {
+	limit int
+	buf   bytes.Buffer
+	full  bool
+}
+
+func (c *capped) Write(p []byte) (int, error) {
+	if c.buf.Len()+len(p) > c.limit {
+		c.full = true
+		return 0, io.ErrShortWrite
+	}
+	return c.buf.Write(p)
+}
+
+// tail keeps the end of what is written.
+type tail struct {
+	limit int
+	buf   []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.buf = append(t.buf, p...)
+	if over := len(t.buf) - t.limit; over > 0 {
+		t.buf = append(t.buf[:0], t.buf[over:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string { return strings.ToValidUTF8(string(t.buf), "�") }

@@ -1,0 +1,555 @@
+//go:build linux && cgo
+
+// The tests of this file use LXC itself: they need root, liblxc with its
+// development files, its busybox template and lxc-monitor.
+
+package lxc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/container/containertest"
+	"github.com/hostler-io/hostler/lxc"
+	"github.com/hostler-io/hostler/network"
+)
+
+// The bridge of these tests, with a name and a network that nobody else has.
+const testBridge = "hlt-lxc0"
+
+var testNetwork = netip.MustParsePrefix("10.213.77.0/24")
+
+// helperProgram builds hostler-lxc once.
+var helperProgram = sync.OnceValues(func() (string, error) {
+	dir, err := buildDir()
+	if err != nil {
+		return "", err
+	}
+	program := filepath.Join(dir, "hostler-lxc")
+	out, err := exec.Command("go", "build", "-o", program, "github.com/hostler-io/hostler/cmd/hostler-lxc").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("building hostler-lxc: %w: %s", err, out)
+	}
+	return program, nil
+})
+
+// machine is LXC on this machine with a directory of its own.
+type machine struct {
+	*lxc.Runtime
+	cfg   lxc.Config
+	specs func() container.CreateSpec
+}
+
+func newMachine(t *testing.T, change func(*lxc.Config)) *machine {
+	t.Helper()
+	helper, err := helperProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Not t.TempDir: its length would not fit into liblxc's socket names.
+	dir, err := os.MkdirTemp("", "hlt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := lxc.Config{Helper: helper, LXCPath: filepath.Join(dir, "lxc"), LockDir: filepath.Join(dir, "ct"), Log: testLog(t)}
+	if change != nil {
+		change(&cfg)
+	}
+	r, err := lxc.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{Runtime: r, cfg: cfg, specs: specSource(t)}
+	t.Cleanup(func() { m.remove(t, dir) })
+	return m
+}
+
+// remove takes away everything, whatever state the test left it in.
+func (m *machine) remove(t *testing.T, dir string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+	infos, err := m.List(ctx)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, info := range infos {
+		if err := m.Stop(ctx, info.Name, 0); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Error(err)
+	}
+	// What liblxc keeps of a directory in /run.
+	for _, litter := range []string{filepath.Join("/run/lxc/lock", dir), filepath.Join("/run/lxc", dir)} {
+		if err := os.RemoveAll(litter); err != nil {
+			t.Error(err)
+		}
+	}
+	if left := cgroups(t, filepath.Base(dir)); len(left) > 0 {
+		t.Errorf("cgroups are left: %q", left)
+	}
+}
+
+// specSource returns specifications that nobody else uses: the names carry the
+// process and a number, and the cgroups are named after them.
+func specSource(t *testing.T) func() container.CreateSpec {
+	t.Helper()
+	if err := network.EnsureBridge(network.BridgeConfig{Name: testBridge, Address: container.Gateway(testNetwork)}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := network.RemoveBridge(testBridge); err != nil {
+			t.Error(err)
+		}
+	})
+	var mu sync.Mutex
+	var used []netip.Addr
+	return func() container.CreateSpec {
+		mu.Lock()
+		defer mu.Unlock()
+		a, err := container.Allocate(testNetwork, used)
+		if err != nil {
+			t.Error(err)
+		}
+		used = append(used, a)
+		id := container.CTID(fmt.Sprintf("00000000-0000-4000-8000-%06x%06x", os.Getpid(), len(used)))
+		return container.CreateSpec{
+			Name: fmt.Sprintf("hlt-%d-%d", os.Getpid(), len(used)), CTID: id, Template: "busybox",
+			Network: container.Network{
+				Bridge: testBridge, Address: netip.PrefixFrom(a, testNetwork.Bits()),
+				Gateway: container.Gateway(testNetwork).Addr(), MAC: container.MAC(id),
+			},
+		}
+	}
+}
+
+// cgroups returns the cgroup directories of any family that bear the text.
+func cgroups(t *testing.T, text string) (found []string) {
+	t.Helper()
+	for _, pattern := range []string{"/sys/fs/cgroup/lxc.*", "/sys/fs/cgroup/*/lxc.*"} {
+		dirs, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range dirs {
+			if strings.Contains(d, text) {
+				found = append(found, d)
+			}
+		}
+	}
+	return found
+}
+
+func (m *machine) create(t *testing.T) container.CreateSpec {
+	t.Helper()
+	spec := m.specs()
+	if err := m.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
+
+func (m *machine) start(t *testing.T, name string) container.Info {
+	t.Helper()
+	if err := m.Start(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	info, err := m.Inspect(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+func killInit(t *testing.T, r container.Runtime, name string) {
+	t.Helper()
+	info, err := r.Inspect(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(info.InitPID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestConformance(t *testing.T) {
+	containertest.Run(t, func(t *testing.T) containertest.Subject {
+		m := newMachine(t, nil)
+		return containertest.Subject{
+			Runtime: m.Runtime, Spec: m.specs,
+			Kill: func(t *testing.T, name string) { killInit(t, m, name) },
+		}
+	})
+}
+
+func TestProbe(t *testing.T) {
+	m := newMachine(t, nil)
+	if err := m.Probe(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if v, err := m.Version(t.Context()); err != nil || v == "" {
+		t.Errorf("Version = %q, %v", v, err)
+	}
+}
+
+// TestCallerStaysInItsCgroup: liblxc's start moves its caller, which must not
+// be the agent.
+func TestCallerStaysInItsCgroup(t *testing.T) {
+	m := newMachine(t, nil)
+	before, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := m.create(t)
+	for range 3 {
+		m.start(t, spec.Name)
+		after, err := os.ReadFile("/proc/self/cgroup")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(before) != string(after) {
+			t.Fatalf("start moved us from\n%s to\n%s", before, after)
+		}
+		if err := m.Stop(t.Context(), spec.Name, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestNoCgroupIsLeft: not one monitor cgroup per start, and none at all at the end.
+func TestNoCgroupIsLeft(t *testing.T) {
+	m := newMachine(t, nil)
+	spec := m.create(t)
+	for range 3 {
+		m.start(t, spec.Name)
+		for _, d := range cgroups(t, spec.Name) {
+			if base := filepath.Base(d); base != "lxc.monitor."+spec.Name && base != "lxc.payload."+spec.Name {
+				t.Errorf("unexpected cgroup %s", d)
+			}
+		}
+		if err := m.Stop(t.Context(), spec.Name, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Destroy(t.Context(), spec.Name); err != nil {
+		t.Fatal(err)
+	}
+	if left := cgroups(t, spec.Name); len(left) > 0 {
+		t.Errorf("cgroups are left: %q", left)
+	}
+}
+
+// TestLockEndsWithTheOperation: the container's monitor, which lives on, must
+// not have inherited the lock.
+func TestLockEndsWithTheOperation(t *testing.T) {
+	m := newMachine(t, nil)
+	spec := m.create(t)
+	m.start(t, spec.Name)
+	path := filepath.Join(m.cfg.LockDir, string(spec.CTID)+".lock")
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		t.Fatalf("the lock of a running container: %v", err)
+	}
+	// Now we are the operation in progress.
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if err := m.Stop(ctx, spec.Name, 0); !errors.Is(err, container.ErrBusy) {
+		t.Errorf("Stop while another operation runs = %v, want ErrBusy", err)
+	}
+	if info, err := m.Inspect(t.Context(), spec.Name); err != nil || info.State != container.StateRunning {
+		t.Errorf("Inspect, which changes nothing, = %v, %v; want it to run", info, err)
+	}
+}
+
+func TestNetwork(t *testing.T) {
+	m := newMachine(t, nil)
+	spec := m.create(t)
+	m.start(t, spec.Name)
+	// A refused connection is an answer from the container itself.
+	address := net.JoinHostPort(spec.Network.Address.Addr().String(), "9")
+	conn, err := net.DialTimeout("tcp", address, 5*time.Second)
+	if err == nil {
+		conn.Close()
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("connecting to the container = %v, want it to refuse", err)
+	}
+}
+
+// TestStopCountsGraceInMilliseconds: busybox' init takes two seconds to shut
+// down, which is longer than this grace.
+func TestStopCountsGraceInMilliseconds(t *testing.T) {
+	m := newMachine(t, nil)
+	spec := m.create(t)
+	m.start(t, spec.Name)
+	const grace = 400 * time.Millisecond
+	begin := time.Now()
+	if err := m.Stop(t.Context(), spec.Name, grace); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took < grace || took > grace+1200*time.Millisecond {
+		t.Errorf("Stop with a grace of %v took %v", grace, took)
+	}
+}
+
+func TestFrozen(t *testing.T) {
+	m := newMachine(t, nil)
+	spec := m.create(t)
+	m.start(t, spec.Name)
+	if out, err := exec.Command("lxc-freeze", "-P", m.cfg.LXCPath, "-n", spec.Name).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if info, err := m.Inspect(t.Context(), spec.Name); err != nil || info.State != container.StateFrozen {
+		t.Errorf("Inspect = %+v, %v; want frozen", info, err)
+	}
+	if _, err := m.Exec(t.Context(), spec.Name); !errors.Is(err, container.ErrNotRunning) {
+		t.Errorf("Exec in what is frozen = %v, want ErrNotRunning", err)
+	}
+	if info := m.start(t, spec.Name); info.State != container.StateRunning {
+		t.Errorf("Start left it %v", info.State)
+	}
+	if out, err := exec.Command("lxc-freeze", "-P", m.cfg.LXCPath, "-n", spec.Name).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	begin := time.Now()
+	if err := m.Stop(t.Context(), spec.Name, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took > 30*time.Second {
+		t.Errorf("Stop of what is frozen took %v of its grace", took)
+	}
+}
+
+// TestInterruptedCreate: whatever the moment at which a creation is killed, it
+// can be made again, and until then the container is not there.
+func TestInterruptedCreate(t *testing.T) {
+	m := newMachine(t, nil)
+	spec := m.specs()
+	interrupted := 0
+	for delay := 10 * time.Millisecond; delay < 400*time.Millisecond; delay += 45 * time.Millisecond {
+		ctx, cancel := context.WithTimeout(t.Context(), delay)
+		err := m.Create(ctx, spec)
+		cancel()
+		if err == nil {
+			if err := m.Destroy(t.Context(), spec.Name); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if !errors.Is(err, container.ErrTimeout) {
+			t.Fatalf("Create cut after %v = %v, want ErrTimeout", delay, err)
+		}
+		interrupted++
+		if err := m.Start(t.Context(), spec.Name); !errors.Is(err, container.ErrNotFound) {
+			t.Errorf("Start of what was cut after %v = %v, want ErrNotFound", delay, err)
+		}
+		if infos, err := m.List(t.Context()); err != nil || len(infos) != 0 {
+			t.Errorf("List after a cut at %v = %+v, %v", delay, infos, err)
+		}
+	}
+	if interrupted == 0 {
+		t.Error("no creation was interrupted")
+	}
+	if err := m.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	m.start(t, spec.Name)
+	entries, err := os.ReadDir(m.cfg.LXCPath)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the directory holds %v, %v; want one container", entries, err)
+	}
+}
+
+// TestDebrisIsDestroyed: what an interrupted operation left can be removed
+// without making it again.
+func TestDebrisIsDestroyed(t *testing.T) {
+	m := newMachine(t, nil)
+	spec := m.create(t)
+	path := filepath.Join(m.cfg.LXCPath, spec.Name, "hostler.json")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range []string{"creating", "destroying"} {
+		if err := os.WriteFile(path, []byte(strings.Replace(string(raw), "ready", state, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Create(t.Context(), spec); err != nil {
+			t.Errorf("Create over what is %s: %v", state, err)
+		}
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(raw), "ready", "creating", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Destroy(t.Context(), spec.Name); err != nil {
+		t.Error(err)
+	}
+	entries, err := os.ReadDir(m.cfg.LXCPath)
+	if err != nil || len(entries) != 0 {
+		t.Errorf("the directory holds %v, %v; want nothing", entries, err)
+	}
+}
+
+// TestForeign: a container that others made is listed, can be started and
+// stopped, and is never destroyed, nor its name taken.
+func TestForeign(t *testing.T) {
+	m := newMachine(t, nil)
+	spec := m.create(t)
+	if err := os.Remove(filepath.Join(m.cfg.LXCPath, spec.Name, "hostler.json")); err != nil {
+		t.Fatal(err)
+	}
+	info, err := m.Inspect(t.Context(), spec.Name)
+	if err != nil || info.CTID != "" {
+		t.Errorf("Inspect = %+v, %v; want no CTID", info, err)
+	}
+	m.start(t, spec.Name)
+	if err := m.Stop(t.Context(), spec.Name, 0); err != nil {
+		t.Error(err)
+	}
+	if err := m.Destroy(t.Context(), spec.Name); !errors.Is(err, container.ErrUnsupported) {
+		t.Errorf("Destroy = %v, want ErrUnsupported", err)
+	}
+	if err := m.Create(t.Context(), spec); !errors.Is(err, container.ErrExists) {
+		t.Errorf("Create = %v, want ErrExists", err)
+	}
+}
+
+func TestFailuresSayWhy(t *testing.T) {
+	m := newMachine(t, nil)
+	spec := m.specs()
+	spec.Template = "no-such-template"
+	if err := m.Create(t.Context(), spec); !errors.Is(err, container.ErrUnsupported) || !strings.Contains(err.Error(), "lxc-no-such-template is not installed") {
+		t.Errorf("Create with a missing template = %v", err)
+	}
+	spec.Template, spec.TemplateArgs = "busybox", []string{"--no-such-option"}
+	if err := m.Create(t.Context(), spec); err == nil {
+		t.Error("Create succeeded although its template failed")
+	}
+	if entries, err := os.ReadDir(m.cfg.LXCPath); err != nil || len(entries) != 0 {
+		t.Errorf("the failed creation left %v, %v", entries, err)
+	}
+	spec.TemplateArgs, spec.Network.Bridge = nil, "hlt-missing"
+	if err := m.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Start(t.Context(), spec.Name); err == nil || !strings.Contains(err.Error(), "hlt-missing") {
+		t.Errorf("Start without its bridge = %v, want a word about hlt-missing", err)
+	}
+}
+
+// TestLimits: they are in force, on whichever cgroup family this machine has.
+func TestLimits(t *testing.T) {
+	m := newMachine(t, nil)
+	spec := m.specs()
+	spec.Limits = container.Limits{MemoryBytes: 64 << 20, CPUMillis: 500, Processes: 77}
+	if err := m.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	m.start(t, spec.Name)
+	for v1, v2 := range map[string]string{"memory/%s/memory.limit_in_bytes=67108864": "%s/memory.max=67108864", "pids/%s/pids.max=77": "%s/pids.max=77", "cpu/%s/cpu.cfs_quota_us=50000": "%s/cpu.max=50000 100000"} {
+		var seen []string
+		for _, want := range []string{v1, v2} {
+			file, value, _ := strings.Cut(want, "=")
+			raw, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", fmt.Sprintf(file, "lxc.payload."+spec.Name)))
+			if err == nil && strings.TrimSpace(string(raw)) == value {
+				seen = append(seen, want)
+			}
+		}
+		if len(seen) != 1 {
+			t.Errorf("neither %s nor %s is in force", v1, v2)
+		}
+	}
+}
+
+// TestWatchSurvivesItsMonitor: when the monitor dies, it is replaced, and the
+// watcher is told that it may have missed something.
+func TestWatchSurvivesItsMonitor(t *testing.T) {
+	m := newMachine(t, nil)
+	spec := m.create(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ready := make(chan struct{})
+	events := make(chan container.Event, 100)
+	returned := make(chan error, 1)
+	go func() {
+		returned <- m.Watch(ctx, func() { close(ready) }, func(e container.Event) { events <- e })
+	}()
+	next := func(want container.Event) {
+		t.Helper()
+		for timeout := time.After(20 * time.Second); ; {
+			select {
+			case e := <-events:
+				if e == want {
+					return
+				}
+			case err := <-returned:
+				t.Fatalf("Watch ended: %v", err)
+			case <-timeout:
+				t.Fatalf("no event %+v", want)
+			}
+		}
+	}
+	select {
+	case <-ready:
+	case <-time.After(20 * time.Second):
+		t.Fatal("not ready")
+	}
+	for _, pid := range monitors(t, m.cfg.LXCPath) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next(container.Event{})
+	m.start(t, spec.Name)
+	next(container.Event{Name: spec.Name, State: container.StateRunning})
+	cancel()
+	if err := <-returned; !errors.Is(err, context.Canceled) {
+		t.Errorf("Watch = %v, want the cause of its context", err)
+	}
+	if left := monitors(t, m.cfg.LXCPath); len(left) > 0 {
+		t.Errorf("processes %v still watch", left)
+	}
+}
+
+// monitors finds the living lxc-monitor and lxc-monitord of a directory.
+func monitors(t *testing.T, lxcPath string) (pids []int) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			continue // it ended just now
+		}
+		args := strings.Split(string(raw), "\x00")
+		if strings.HasPrefix(filepath.Base(args[0]), "lxc-monitor") && slices.Contains(args, lxcPath) {
+			var pid int
+			if _, err := fmt.Sscanf(file, "/proc/%d/", &pid); err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
