@@ -44,6 +44,7 @@ type typeRule struct {
 	stream  Stream  // of items
 	max     int     // bytes of the whole envelope
 	lax     bool    // unknown members are let through: what newer hosts tell
+	heard   bool    // it answers something that the host sent
 }
 
 // rules is the one table of types. It is never written.
@@ -56,9 +57,9 @@ var rules = map[Type]typeRule{
 	TypeAlert:     {class: ClassItem, roles: []Role{RoleHost}, channel: ChannelAlert, stream: StreamAlert, max: MaxMessage},
 	TypeOut:       {class: ClassChunk, roles: []Role{RoleHost}, channel: ChannelOut, max: MaxChunk},
 
-	TypeOrder:   {class: ClassItem, roles: []Role{RoleCoordinator}, channel: ChannelOrder, stream: StreamOrder, max: MaxMessage},
+	TypeOrder:   {class: ClassItem, roles: []Role{RoleCoordinator}, channel: ChannelOrder, stream: StreamOrder, max: MaxMessage, heard: true},
 	TypeControl: {class: ClassItem, roles: []Role{RoleCoordinator}, channel: ChannelControl, stream: StreamControl, max: MaxMessage},
-	TypeGrant:   {class: ClassState, roles: []Role{RoleCoordinator}, channel: ChannelGrant, max: MaxMessage},
+	TypeGrant:   {class: ClassState, roles: []Role{RoleCoordinator}, channel: ChannelGrant, max: MaxMessage, heard: true},
 	TypeReceipt: {class: ClassState, roles: []Role{RoleCoordinator}, channel: ChannelReceipt, max: MaxMessage},
 
 	TypeCoordinator: {class: ClassState, roles: []Role{RoleCoordinator}, channel: ChannelCoordinator, max: MaxMessage},

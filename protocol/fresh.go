@@ -11,46 +11,57 @@ import "bytes"
 // the answer, so it is alive now; a message that was held back cannot know it.
 // Two processes that speak for one host (a copied key, a disk rolled back)
 // thereby prove themselves: see [HostGate.State].
+//
+// A host that was readmitted, or enrolled again with another key, gets a new
+// gate; it must then connect anew, since nothing else makes it say hello.
 type HostGate struct {
 	inst Nonce
 	conn Seq // of the connection in force; K is that of its newest hello
 	chal Nonce
 	last map[Channel]uint64 // newest K per channel of that connection
-	// probe is the challenge given to a hello of an older process after the
-	// one in force was accepted.
-	probe struct {
-		conn Seq
-		inst Nonce
-		chal Nonce
-	}
+	// probe answers hellos of processes older than the one in force. It stays
+	// the same for as long as the gate: whoever carries it has lived on after
+	// a younger process had spoken, however many came in between. Were it made
+	// anew for each hello, replays of one old hello could hide the fork.
+	probe Nonce
 }
 
 // Conn returns the connection in force and its challenge; zero before the
 // first hello.
 func (g *HostGate) Conn() (Seq, Nonce) { return g.conn, g.chal }
 
-// Hello takes a verified hello. It returns the challenge to answer with and
-// whether the hello is of the newest process and connection, which then is in
-// force. offer is a fresh random challenge, used if one is needed: a repeated
-// hello is answered with what it was given before.
+// Hello takes a verified hello. It returns the challenge to answer with, zero
+// for a hello that needs no answer, and whether the hello is the newest word
+// of the newest process, so that its contents may be believed. offer is a fresh
+// random challenge, used if one is needed: a repeated hello is answered with
+// what it was given before.
+//
+// A hello by itself does not prove that the host is there now: it may have been
+// held back. What follows it with the challenge does.
 func (g *HostGate) Hello(s Seq, inst, offer Nonce) (give Nonce, current bool) {
 	switch c := g.compare(s, inst); {
 	case c > 0:
-		*g = HostGate{inst: inst, conn: s, chal: offer, last: map[Channel]uint64{ChannelPresence: s.K}}
+		*g = HostGate{inst: inst, conn: s, chal: offer, probe: g.probe, last: map[Channel]uint64{ChannelPresence: s.K}}
 		return g.chal, true
 	case c == 0:
+		// Another message of this connection may have overtaken the hello; what
+		// it told, its positions above all, is newer.
+		current = true
+		for _, k := range g.last {
+			current = current && s.K > k
+		}
 		g.conn.K = max(g.conn.K, s.K)
 		g.last[ChannelPresence] = max(g.last[ChannelPresence], s.K)
-		return g.chal, true
+		return g.chal, current
 	}
 	if s.Inc == g.conn.Inc && inst == g.inst {
 		// An earlier connection of the same process: late, and harmless.
 		return Nonce{}, false
 	}
-	if g.probe.conn.Inc != s.Inc || g.probe.conn.Conn != s.Conn || g.probe.inst != inst {
-		g.probe.conn, g.probe.inst, g.probe.chal = s, inst, offer
+	if g.probe.IsZero() {
+		g.probe = offer
 	}
-	return g.probe.chal, false
+	return g.probe, false
 }
 
 // compare orders a connection against the one in force: by process start, then
@@ -79,7 +90,7 @@ func (g *HostGate) State(c Channel, s Seq, chal Nonce) error {
 		return nil
 	}
 	switch {
-	case !chal.IsZero() && chal == g.probe.chal:
+	case !chal.IsZero() && chal == g.probe:
 		return refuse(ErrFork, "process start %d speaks although %d does", s.Inc, g.conn.Inc)
 	case chal.IsZero() || chal != g.chal:
 		return refuse(ErrChallenge, "message %d/%d/%d", s.Inc, s.Conn, s.K)
@@ -135,7 +146,8 @@ func (w *SentWindow) At(s Seq) (bootMS int64, ok bool) {
 type CoordinatorGate struct {
 	// Seen is the newest term; it survives restarts with the host's queue.
 	Seen Term
-	// Store is the coordinator's store in force, zero before the first.
+	// Store is the coordinator's store in force, zero until something of the
+	// term Seen has named one. It is kept together with Seen.
 	Store StoreID
 	last  map[Channel]Seq
 }
@@ -167,8 +179,9 @@ func (g *CoordinatorGate) Term(h *Header) error {
 func (g *CoordinatorGate) Accept(c Channel, h *Header) (newTerm bool) {
 	newTerm = h.Term.Compare(g.Seen) > 0
 	if newTerm {
-		g.Seen = h.Term
-		g.last = nil
+		// Whoever speaks in a newer term may have another store, even if the
+		// first that it says does not name it.
+		g.Seen, g.Store, g.last = h.Term, StoreID{}, nil
 	}
 	if !h.Store.IsZero() {
 		g.Store = h.Store

@@ -56,28 +56,44 @@ func separated(body []byte) bool {
 
 // check holds a header against its class.
 func (h *Header) check(rule typeRule) error {
-	if h.Ring == 0 {
+	down := rule.roles[0] == RoleCoordinator
+	switch {
+	case h.Ring == 0:
 		return fmt.Errorf("it names no ring")
-	}
-	if down := rule.roles[0] == RoleCoordinator; down != (h.Term != Term{}) {
+	case down && (h.Term.Ring == 0 || h.Term.Counter == 0), !down && h.Term != Term{}:
 		return fmt.Errorf("a term belongs to a coordinator's message, and to no other")
+	case !down && h.Revoked != 0:
+		return fmt.Errorf("the number of the revocation list belongs to a coordinator's message")
+	case rule.heard && !h.Heard.valid(), !rule.heard && h.Heard != Seq{}:
+		return fmt.Errorf("heard belongs to what answers a host, and to nothing else")
+	case h.LeftMS < 0, h.LeftMS != 0 && rule.stream != StreamOrder:
+		return fmt.Errorf("left_ms belongs to an order and is not negative")
+	case !h.Chal.IsZero() && (down || rule.class != ClassState):
+		return fmt.Errorf("a challenge belongs to a host's state message")
 	}
-	state := h.Seq.Inc > 0 && h.Seq.Conn > 0 && h.Seq.K > 0
-	item := !h.Store.IsZero() && h.Stream != "" && h.N > 0 && len(h.Item) > 0
-	chunk := !h.Action.IsZero() && h.Attempt > 0 && (h.FD == Stdout || h.FD == Stderr) && h.Offset >= 0 && h.Size > 0
-	noItem := h.Store.IsZero() && h.Stream == "" && h.N == 0 && len(h.Item) == 0
-	noChunk := h.Action.IsZero() && h.Attempt == 0 && h.FD == "" && h.Offset == 0 && h.Size == 0 && h.SHA256.IsZero()
 	ok := false
-	switch rule.class {
+	switch noItem, noChunk := h.noItem(), h.noChunk(); rule.class {
 	case ClassState:
-		ok = state && noItem && noChunk
+		ok = h.Seq.valid() && noItem && noChunk
 	case ClassItem:
-		ok = item && noChunk && h.Seq == Seq{}
+		ok = !h.Store.IsZero() && h.Stream != "" && h.N > 0 && len(h.Item) > 0 && noChunk && h.Seq == Seq{}
 	case ClassChunk:
-		ok = chunk && noItem && h.Seq == Seq{}
+		ok = h.chunk() && noItem && h.Seq == Seq{}
 	}
 	if !ok {
 		return fmt.Errorf("its members are not those of a %s", rule.class)
 	}
 	return nil
+}
+
+func (h *Header) chunk() bool {
+	return !h.Action.IsZero() && h.Attempt > 0 && h.FD.valid() && h.Offset >= 0 && h.Size > 0 && h.Size <= ChunkSize
+}
+
+func (h *Header) noItem() bool {
+	return h.Store.IsZero() && h.Stream == "" && h.N == 0 && len(h.Item) == 0
+}
+
+func (h *Header) noChunk() bool {
+	return h.Action.IsZero() && h.Attempt == 0 && h.FD == "" && h.Offset == 0 && h.Size == 0 && h.SHA256.IsZero()
 }

@@ -227,3 +227,40 @@ func (s State) Next(e Event, o Owner, carry Reason) (State, Reason, error) {
 	}
 	return s, "", fmt.Errorf("%w: %s cannot move an action from %s for the %s", ErrTransition, e, from, o)
 }
+
+// Observe moves the coordinator's view of an action by what its host reports.
+// A view that knows as much already stays where it is, so that answers to a
+// tell and repeated evidence are no error. What the view cannot follow is
+// [ErrTransition] and changes nothing: so is the answer that the host does not
+// know the action, which [EventHostUnknown] is for.
+func (r *Report) Observe(view State, reason Reason) (State, Reason, error) {
+	if r.State == view && r.Reason == reason {
+		return view, reason, nil
+	}
+	e := r.Event
+	if e == EventTell {
+		e = r.lastEvent()
+	}
+	return view.Next(e, OwnerObserver, r.Reason)
+}
+
+// lastEvent finds an event that leads an agent's record to where an answer
+// says it is.
+func (r *Report) lastEvent() Event {
+	for _, t := range table {
+		if t.fits(OwnerAgent, r) {
+			return t.event
+		}
+	}
+	return EventTell
+}
+
+// fits reports whether the row may be what led to the state of a report. A
+// refusal's code is none of the reasons of the table.
+func (t *transition) fits(o Owner, r *Report) bool {
+	if t.owner != o || t.to != r.State {
+		return false
+	}
+	fixed := func(u transition) bool { return u.reason == r.Reason }
+	return t.reason == r.Reason || t.reason == carried && r.Reason != carried && !slices.ContainsFunc(table, fixed)
+}

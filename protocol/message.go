@@ -96,6 +96,12 @@ func (s Seq) Compare(t Seq) int {
 	return compare(s.K, t.K)
 }
 
+// SameConn reports whether s and t are of one connection. A host takes a
+// receipt's challenge, and thinks its hello answered, only if Answers is of
+// the connection it has: the answer to a hello of another process proves the
+// fork of two, and must not be used by the one that is in force.
+func (s Seq) SameConn(t Seq) bool { return s.Inc == t.Inc && s.Conn == t.Conn }
+
 func compare(a, b uint64) int {
 	switch {
 	case a < b:
@@ -105,6 +111,9 @@ func compare(a, b uint64) int {
 	}
 	return 0
 }
+
+// valid reports whether s numbers a message.
+func (s Seq) valid() bool { return s.Inc > 0 && s.Conn > 0 && s.K > 0 && s.K <= KGoodbye }
 
 // Header starts every message; of items and chunks it is all there is beside
 // the item or the attachment. Its first two members are the domain
@@ -197,15 +206,15 @@ type Hello struct {
 	Inst      Nonce      `json:"inst"` // of this process
 	Boot      string     `json:"boot"` // see runner.Boot
 	Store     StoreID    `json:"store"`
-	Sent      []Position `json:"sent"` // newest item of each stream upwards
-	Have      []Position `json:"have"` // newest item of each stream downwards
+	Sent      []Position `json:"sent,omitempty"` // newest item of each stream upwards
+	Have      []Position `json:"have,omitempty"` // newest item of each stream downwards
 	TermSeen  Term       `json:"term_seen"`
 	AcceptSeq uint64     `json:"accept_seq"`
 	// Evidence is the newest receipt that the host keeps: bytes signed by a
 	// coordinator, the only proof that a coordinator went back in time.
 	Evidence  []byte   `json:"evidence,omitempty"`
-	SelfFence string   `json:"self_fence"` // none, guard or watchdog
-	Features  []string `json:"features"`   // sorted words: lxc, podman, cgroup2 …
+	SelfFence string   `json:"self_fence"`         // none, guard or watchdog
+	Features  []string `json:"features,omitempty"` // sorted words: lxc, podman, cgroup2 …
 }
 
 // Heartbeat describes a host. A full one comes in pages after each hello and
@@ -238,8 +247,8 @@ type HostInfo struct {
 	DiskFree     int64       `json:"disk_free_bytes"`
 	Load1000     int64       `json:"load1_milli"` // one-minute load average × 1000
 	QueueDepth   int         `json:"queue_depth"` // accepted actions that have not ended
-	Interfaces   []Interface `json:"interfaces"`
-	Unsupported  []string    `json:"unsupported"` // "lxc: liblxc.so.1 is missing": a feature and why
+	Interfaces   []Interface `json:"interfaces,omitempty"`
+	Unsupported  []string    `json:"unsupported,omitempty"` // "lxc: liblxc.so.1 is missing": a feature and why
 }
 
 // Interface is a network interface of a host.
@@ -247,7 +256,7 @@ type Interface struct {
 	Name      string   `json:"name"`
 	MAC       string   `json:"mac"`
 	Up        bool     `json:"up"`
-	Addresses []string `json:"addresses"` // CIDR
+	Addresses []string `json:"addresses,omitempty"` // CIDR
 }
 
 // Container is a container as its host sees it.
@@ -261,8 +270,8 @@ type Container struct {
 	Offline   string   `json:"offline"`  // keep or "stop-after 8h"; empty for a foreign one
 	Broken    string   `json:"broken,omitempty"`
 	Failures  int      `json:"failures,omitzero"` // failed starts in a row
-	Addresses []string `json:"addresses"`
-	Labels    []string `json:"labels"` // k=v, sorted
+	Addresses []string `json:"addresses,omitempty"`
+	Labels    []string `json:"labels,omitempty"` // k=v, sorted
 }
 
 // AlertInfo is an alert that is raised.
@@ -279,7 +288,7 @@ type Lease struct {
 	Number uint64      `json:"number"` // of this lease in this process
 	Boot   string      `json:"boot"`
 	Inst   Nonce       `json:"inst"`
-	Held   []LeaseHeld `json:"held"`
+	Held   []LeaseHeld `json:"held,omitempty"`
 }
 
 // LeaseHeld is a unique container that the host holds.
@@ -301,13 +310,13 @@ type Epoch struct {
 type Grant struct {
 	Header
 	TTLms int64       `json:"ttl_ms"`
-	Held  []LeaseHeld `json:"held"`
+	Held  []LeaseHeld `json:"held,omitempty"`
 }
 
 // Ack is the receipt of a host for what came down.
 type Ack struct {
 	Header
-	Have []Position `json:"have"`
+	Have []Position `json:"have,omitempty"`
 }
 
 // Receipt is the receipt of the coordinator. It answers a hello with the
@@ -317,8 +326,8 @@ type Receipt struct {
 	Header
 	Answers Seq        `json:"answers"` // newest state message verified of this connection
 	Give    Nonce      `json:"give"`    // the challenge to carry from now on
-	Have    []Position `json:"have"`
-	Sent    []Position `json:"sent"`
+	Have    []Position `json:"have,omitempty"`
+	Sent    []Position `json:"sent,omitempty"`
 	Want    []string   `json:"want,omitempty"` // "full": a full heartbeat
 	Credit  []Credit   `json:"credit,omitempty"`
 }
@@ -350,7 +359,7 @@ const (
 // term that a host has not seen makes it say hello again.
 type CoordinatorState struct {
 	Header
-	Online bool `json:"online"`
+	Online bool `json:"online"` // false: it has said goodbye, and comes back
 }
 
 // OrderItem is the item of an order: run this once.
@@ -382,12 +391,17 @@ type ControlItem struct {
 // MaxTell is how many actions one control may ask about.
 const MaxTell = 500
 
-// Report is the item of a report: what became of an action on its host.
+// Report is the item of a report: what became of an action on its host. It
+// moves the coordinator's view by [Report.Observe].
+//
+// An answer to a tell has the event [EventTell] and repeats state and reason
+// of the record; of an action that the host does not know the state is
+// [StateNone], which is evidence only together with HaveOrder.
 type Report struct {
 	Action ActionID `json:"action"`
 	Digest Digest   `json:"digest,omitzero"` // of the spec bytes
 	Event  Event    `json:"event"`
-	State  State    `json:"state"`
+	State  State    `json:"state,omitzero"`
 	Reason Reason   `json:"reason,omitzero"`
 	// Detail is a sentence for people, why and what to do.
 	Detail    string   `json:"detail,omitzero"`

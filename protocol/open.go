@@ -9,9 +9,10 @@ type Expect struct {
 	Self      Party   // who receives: a host's party, or the coordinator
 	Keys      Keyring // who owns which key
 	Ring      uint64  // number of the ring held
-	// Topic is the topic on which the message came. Things without a topic
-	// leave it empty and name Type instead; they have no receiver, ring or
-	// freshness of the envelope's own.
+	// Topic is the topic on which the message came. Documents that come without
+	// one leave it empty and name Type instead; they have no receiver, ring or
+	// freshness of the envelope's own. A will is opened on the topic that it is
+	// to be published on.
 	Topic string
 	Type  Type
 	// Fresh remembers what was seen before. It is asked last, and only about
@@ -70,6 +71,9 @@ func openMessage(raw []byte, x Expect) (Message, error) {
 		}
 	}
 	rule := rules[typ]
+	if x.Topic == "" && rule.class != ClassDocument {
+		topicErr = refuse(ErrTopic, "type %.40q travels on a topic only", typ)
+	}
 	if limit := rule.limit(); len(raw) > limit {
 		return Message{}, refuse(ErrSize, "%d bytes, at most %d are allowed", len(raw), limit)
 	}
@@ -214,8 +218,8 @@ func checkAttachment(m *Message, rule typeRule) error {
 }
 
 // Decode reads the payload of a state message or document into v, whose first
-// field is a [Header] for messages. Unknown members are refused, but for what a newer host may tell.
-// It returns [ErrPayload].
+// field is a [Header] for messages. Unknown members are refused, but for what a
+// newer host may tell. It returns [ErrPayload].
 func (m Message) Decode(v any) error {
 	if err := decodeChecked(m.Body, v, rules[m.Header.Type].lax); err != nil {
 		return refuse(ErrPayload, "%s", err)

@@ -1,0 +1,311 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// The rules that a payload has beyond its form. Each is run by Decode or
+// DecodeItem, so that nobody works with a message that breaks them. Of what a
+// newer host may tell (see typeRule.lax) words are only held against their
+// form: a coordinator that drops a whole heartbeat because of one container in
+// a state it has never heard of would see less, not more.
+
+// Limits of texts in payloads, in bytes. How many elements a list may have is
+// bounded by the size of its message, but where a rule names a number.
+const (
+	maxWord   = 64      // a word of a closed set, of which a newer side may know more
+	maxName   = 255     // a file name on Linux: the longest name that a container or user has
+	maxText   = 4 << 10 // a sentence for people
+	maxProofs = 16      // approvals of one order
+)
+
+// MaxGrant is the longest time that one grant may give.
+const MaxGrant = time.Hour
+
+// valid reports whether there is such an output stream.
+func (f FD) valid() bool { return f == Stdout || f == Stderr }
+
+func isWord(s string) bool {
+	ok := len(s) >= 1 && len(s) <= maxWord
+	for _, c := range []byte(s) {
+		ok = ok && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.')
+	}
+	return ok
+}
+
+// checkLength bounds a text that must be there.
+func checkLength(what, s string, limit int) error {
+	if s == "" || len(s) > limit {
+		return fmt.Errorf("%s has %d bytes, want 1 to %d", what, len(s), limit)
+	}
+	return nil
+}
+
+// checkPositions holds a list of positions to the streams of one direction.
+func checkPositions(what string, list []Position, streams ...Stream) error {
+	for i, p := range list {
+		same := func(q Position) bool { return q.Stream == p.Stream }
+		switch {
+		case p.Store.IsZero():
+			return fmt.Errorf("%s: a position names no store", what)
+		case !slices.Contains(streams, p.Stream):
+			return fmt.Errorf("%s: stream %.40q does not go that way", what, p.Stream)
+		case slices.ContainsFunc(list[:i], same):
+			return fmt.Errorf("%s: stream %s stands there twice", what, p.Stream)
+		case (p.N == 0) != p.H.IsZero():
+			return fmt.Errorf("%s: item %d cannot have the digest %s", what, p.N, p.H)
+		}
+	}
+	return nil
+}
+
+func checkUp(what string, list []Position) error {
+	return checkPositions(what, list, StreamReport, StreamAlert)
+}
+
+func checkDown(what string, list []Position) error {
+	return checkPositions(what, list, StreamOrder, StreamControl)
+}
+
+func (p *Presence) check() error {
+	if (p.Kind == PresenceHello) != (p.Hello != nil) {
+		return fmt.Errorf("hello belongs to a presence of kind hello, and to no other")
+	}
+	k, answered := p.Seq.K, !p.Chal.IsZero()
+	ok := false
+	switch p.Kind {
+	case PresenceHello:
+		ok = k < KWill && !answered
+	case PresenceOnline:
+		ok = k < KWill && answered
+	case PresenceWill:
+		ok = k == KWill && !answered
+	case PresenceGoodbye:
+		ok = k == KGoodbye && answered
+	default:
+		return fmt.Errorf("there is no presence of kind %.40q", p.Kind)
+	}
+	if !ok {
+		return fmt.Errorf("number %d and challenge are not those of a %s", k, p.Kind)
+	}
+	if p.Hello == nil {
+		return nil
+	}
+	return p.Hello.check()
+}
+
+func (h *Hello) check() error {
+	switch {
+	case h.Proto < 1:
+		return fmt.Errorf("proto %d does not exist", h.Proto)
+	case h.Inst.IsZero() || h.Store.IsZero():
+		return fmt.Errorf("inst or store is missing")
+	case h.SelfFence != "none" && h.SelfFence != "guard" && h.SelfFence != "watchdog":
+		return fmt.Errorf("self_fence %.40q is none of none, guard and watchdog", h.SelfFence)
+	}
+	for i, f := range h.Features {
+		if !isWord(f) || i > 0 && h.Features[i-1] >= f {
+			return fmt.Errorf("features are not sorted words")
+		}
+	}
+	return errors.Join(checkLength("boot", h.Boot, maxName), checkUp("sent", h.Sent), checkDown("have", h.Have))
+}
+
+func (h *Heartbeat) check() error {
+	switch {
+	case h.AsOf == 0:
+		return fmt.Errorf("as_of is missing")
+	case h.Base != 0:
+		return fmt.Errorf("changes to heartbeat %d cannot be read by this side", h.Base)
+	case h.Part < 1 || h.Part > h.Parts:
+		return fmt.Errorf("part %d of %d does not exist", h.Part, h.Parts)
+	case (h.Part == 1) != (h.Host != nil):
+		return fmt.Errorf("the host belongs to part 1, and to no other")
+	}
+	if h.Host != nil {
+		if err := h.Host.check(); err != nil {
+			return err
+		}
+	}
+	for i := range h.Containers {
+		if err := h.Containers[i].check(); err != nil {
+			return fmt.Errorf("container %.70q: %w", h.Containers[i].Name, err)
+		}
+	}
+	for i := range h.Alerts {
+		if err := h.Alerts[i].checkInfo(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *HostInfo) check() error {
+	for _, n := range []int64{h.UptimeMS, int64(h.CPUs), h.MemoryBytes, h.MemoryFree, h.DiskBytes, h.DiskFree, h.Load1000, int64(h.QueueDepth)} {
+		if n < 0 {
+			return fmt.Errorf("a size, count or duration of the host is negative")
+		}
+	}
+	return errors.Join(checkLength("hostname", h.Hostname, maxName), checkLength("boot", h.Boot, maxName))
+}
+
+func (c *Container) check() error {
+	for _, w := range []string{c.Runtime, c.State} {
+		if !isWord(w) {
+			return fmt.Errorf("runtime or state is not a word")
+		}
+	}
+	if c.Failures < 0 {
+		return fmt.Errorf("%d failed starts", c.Failures)
+	}
+	return checkLength("name", c.Name, maxName)
+}
+
+func (a *AlertInfo) checkInfo() error {
+	if !isWord(a.Severity) {
+		return fmt.Errorf("alert %.100q: the severity is not a word", a.ID)
+	}
+	return errors.Join(checkLength("alert id", a.ID, maxName), checkLength("alert text", a.Text, maxText))
+}
+
+func (a *Alert) check() error { return a.checkInfo() }
+
+// checkHeld holds the containers of a lease or grant together.
+func checkHeld(list []LeaseHeld) error {
+	seen := make(map[CTID]bool, len(list))
+	for _, l := range list {
+		switch {
+		case l.CTID.IsZero() || seen[l.CTID]:
+			return fmt.Errorf("a container is missing or stands there twice")
+		case l.Epoch.Term.Ring == 0 || l.Epoch.Term.Counter == 0 || l.Epoch.Counter == 0:
+			return fmt.Errorf("container %s has no epoch", l.CTID)
+		}
+		seen[l.CTID] = true
+	}
+	return nil
+}
+
+func (l *Lease) check() error {
+	if l.Number == 0 || l.Inst.IsZero() {
+		return fmt.Errorf("number or inst is missing")
+	}
+	return errors.Join(checkLength("boot", l.Boot, maxName), checkHeld(l.Held))
+}
+
+func (g *Grant) check() error {
+	if g.TTLms < 1 || g.TTLms > MaxGrant.Milliseconds() {
+		return fmt.Errorf("ttl_ms: %d is not between 1 and %d", g.TTLms, MaxGrant.Milliseconds())
+	}
+	return checkHeld(g.Held)
+}
+
+func (a *Ack) check() error { return checkDown("have", a.Have) }
+
+func (r *Receipt) check() error {
+	if !r.Answers.valid() || r.Give.IsZero() {
+		return fmt.Errorf("answers or give is missing")
+	}
+	for _, w := range r.Want {
+		if w != WantFull {
+			return fmt.Errorf("nobody can want %.40q", w)
+		}
+	}
+	for _, c := range r.Credit {
+		if c.Action.IsZero() || c.Attempt < 1 || !c.FD.valid() || c.Offset < 0 {
+			return fmt.Errorf("a credit names no place in an output")
+		}
+	}
+	return errors.Join(checkUp("have", r.Have), checkDown("sent", r.Sent))
+}
+
+// check leaves the spec to DecodeSpec: what is wrong there has an action, so it
+// becomes a refusal that is reported, not an item that nobody hears of.
+func (o *OrderItem) check() error {
+	switch {
+	case o.Action.IsZero():
+		return fmt.Errorf("the action is missing")
+	case len(o.Approvals) > maxProofs:
+		return fmt.Errorf("%d approvals, at most %d are allowed", len(o.Approvals), maxProofs)
+	}
+	return checkLength("requester", o.Requester, maxName)
+}
+
+func (c *ControlItem) check() error {
+	switch c.Verb {
+	case VerbCancel:
+		if c.Action.IsZero() || c.IDs != nil || c.Since != nil {
+			return fmt.Errorf("a cancel names one action and nothing else")
+		}
+	case VerbTell:
+		if !c.Action.IsZero() || (len(c.IDs) == 0) == (c.Since == nil) || len(c.IDs) > MaxTell {
+			return fmt.Errorf("a tell names 1 to %d ids or a since, and nothing else", MaxTell)
+		}
+		if slices.ContainsFunc(c.IDs, ActionID.IsZero) {
+			return fmt.Errorf("an id is missing")
+		}
+	default:
+		return fmt.Errorf("there is no verb %.40q", c.Verb)
+	}
+	return nil
+}
+
+func (r *Report) check() error {
+	switch {
+	case r.Action.IsZero():
+		return fmt.Errorf("the action is missing")
+	case r.Attempt < 0:
+		return fmt.Errorf("attempt %d", r.Attempt)
+	case len(r.Detail) > maxText || len(r.Requester) > maxName || len(r.Spec) > MaxSpec || len(r.Reason) > maxWord:
+		return fmt.Errorf("a text is too long")
+	}
+	if err := r.checkState(); err != nil {
+		return err
+	}
+	if err := r.checkExit(); err != nil {
+		return err
+	}
+	for i, o := range r.Output {
+		switch {
+		case !o.FD.valid() || slices.ContainsFunc(r.Output[:i], func(p Output) bool { return p.FD == o.FD }):
+			return fmt.Errorf("output %.40q does not exist or stands there twice", o.FD)
+		case o.Bytes < 0 || o.Dropped < 0 || o.Dropped > o.Bytes || o.DropAt < 0 || o.DropAt > o.Bytes-o.Dropped:
+			return fmt.Errorf("output %s: %d of %d bytes cannot be left out at %d", o.FD, o.Dropped, o.Bytes, o.DropAt)
+		}
+	}
+	return nil
+}
+
+// checkState holds event, state and reason against the table.
+func (r *Report) checkState() error {
+	if r.Event == EventTell && r.State == StateNone {
+		if r.Reason != "" {
+			return fmt.Errorf("an unknown action has the reason %.40q", r.Reason)
+		}
+		return nil
+	}
+	for _, t := range table {
+		if t.fits(OwnerAgent, r) && (r.Event == t.event || r.Event == EventTell) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%.40q cannot lead to %.40q with reason %.40q", r.Event, r.State, r.Reason)
+}
+
+// checkExit holds the end of a command against the event that tells of it.
+func (r *Report) checkExit() error {
+	x := r.Exit
+	switch {
+	case x == nil && (r.Event == EventExit || r.Event == EventSignal):
+		return fmt.Errorf("%s tells no exit", r.Event)
+	case x == nil:
+		return nil
+	case x.Code < 0 || x.Code > 255 || x.Signal < 0 || x.Signal > 127 || x.RunMS < 0:
+		return fmt.Errorf("exit code %d, signal %d, %d ms", x.Code, x.Signal, x.RunMS)
+	case r.Event == EventSucceed && x.Code != 0, r.Event == EventExit && x.Code == 0, r.Event == EventSignal && x.Signal == 0:
+		return fmt.Errorf("exit code %d and signal %d are not those of %s", x.Code, x.Signal, r.Event)
+	}
+	return nil
+}
