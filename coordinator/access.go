@@ -1,0 +1,180 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/base32"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// tokenPrefix starts every API token, so that people and secret scanners know
+// one when they see it.
+const tokenPrefix = "hst_"
+
+// CreateToken makes an API token and returns its secret, which is nowhere
+// stored and never shown again. life 0 is for ever. A name may have several
+// tokens.
+func (c *Coordinator) CreateToken(ctx context.Context, by Actor, name string, role TokenRole, life time.Duration) (secret string, t Token, err error) {
+	if err := by.may(RoleAdmin, "create tokens"); err != nil {
+		return "", Token{}, err
+	}
+	if rank(role) == 0 {
+		return "", Token{}, fmt.Errorf("%w: %.40q is no role: want viewer, operator, approver or admin", ErrInvalid, role)
+	}
+	if _, err := protocol.ParseHostID(name); err != nil {
+		return "", Token{}, fmt.Errorf("%w: the name of a token is like that of a host: %w", ErrInvalid, err)
+	}
+	var raw [20]byte
+	var id [6]byte
+	c.random(raw[:])
+	c.random(id[:])
+	secret = tokenPrefix + base32.StdEncoding.EncodeToString(raw[:])
+	t = Token{ID: hex.EncodeToString(id[:]), Name: name, Role: role, Hash: protocol.Sum([]byte(secret)), CreatedMS: c.nowMS(), CreatedBy: by.Name}
+	if life > 0 {
+		t.ExpiresMS = t.CreatedMS + life.Milliseconds()
+	}
+	err = c.cfg.Store.Update(ctx, func(tx Tx) error {
+		if err := tx.Access().PutToken(t); err != nil {
+			return err
+		}
+		return c.audit(tx, by, "token.create", t.ID, map[string]any{"name": name, "role": role})
+	})
+	return secret, t, err
+}
+
+// Authenticate returns who bears a token. Any fault is [ErrDenied]: nothing
+// tells a guesser how near they came.
+func (c *Coordinator) Authenticate(ctx context.Context, secret string) (Actor, error) {
+	var t Token
+	err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
+		t, err = tx.Access().TokenByHash(protocol.Sum([]byte(secret)))
+		return err
+	})
+	switch {
+	case errors.Is(err, ErrNotFound),
+		err == nil && t.RevokedMS != 0,
+		err == nil && t.ExpiresMS != 0 && t.ExpiresMS <= c.nowMS():
+		return Actor{}, fmt.Errorf("%w: the token is unknown, revoked or expired", ErrDenied)
+	case err != nil:
+		return Actor{}, err
+	}
+	return Actor{Name: t.Name, Role: t.Role}, nil
+}
+
+// Tokens returns all tokens, without secrets.
+func (c *Coordinator) Tokens(ctx context.Context, by Actor) (all []Token, err error) {
+	if err := by.may(RoleAdmin, "list tokens"); err != nil {
+		return nil, err
+	}
+	err = c.cfg.Store.View(ctx, func(tx Tx) error {
+		all, err = tx.Access().Tokens()
+		return err
+	})
+	return all, err
+}
+
+// RevokeToken ends a token.
+func (c *Coordinator) RevokeToken(ctx context.Context, by Actor, id string) error {
+	if err := by.may(RoleAdmin, "revoke tokens"); err != nil {
+		return err
+	}
+	return c.cfg.Store.Update(ctx, func(tx Tx) error {
+		t, err := tx.Access().Token(id)
+		if err != nil {
+			return fmt.Errorf("token %.40q: %w", id, err)
+		}
+		if t.RevokedMS != 0 {
+			return nil
+		}
+		t.RevokedMS = c.nowMS()
+		if err := tx.Access().PutToken(t); err != nil {
+			return err
+		}
+		return c.audit(tx, by, "token.revoke", id, nil)
+	})
+}
+
+// ViewerPass is what a viewer connects to the broker with, PEM.
+type ViewerPass struct {
+	Viewer
+	Certificate, Key, CA []byte
+}
+
+// CreateViewer makes a certificate that may read all topics and say nothing.
+// Its key is nowhere stored. A viewer that was revoked may be made again.
+func (c *Coordinator) CreateViewer(ctx context.Context, by Actor, name string) (ViewerPass, error) {
+	if err := by.may(RoleAdmin, "create viewers"); err != nil {
+		return ViewerPass{}, err
+	}
+	if _, err := protocol.ParseHostID(name); err != nil {
+		return ViewerPass{}, fmt.Errorf("%w: the name of a viewer is like that of a host: %w", ErrInvalid, err)
+	}
+	cert, key, serial, err := c.cfg.Authority.IssueViewer(name)
+	if err != nil {
+		return ViewerPass{}, fmt.Errorf("issue the certificate of viewer %s: %w", name, err)
+	}
+	v := Viewer{Name: name, Serial: serial, CreatedMS: c.nowMS(), CreatedBy: by.Name}
+	err = c.cfg.Store.Update(ctx, func(tx Tx) error {
+		old, err := tx.Access().Viewer(name)
+		if err == nil && old.RevokedMS == 0 {
+			return fmt.Errorf("viewer %s: %w; revoke it first", name, ErrExists)
+		}
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		if _, err := tx.Hosts().Get(protocol.HostID(name)); err == nil {
+			return fmt.Errorf("%w: a host is named %s; a viewer of that name would confuse people", ErrConflict, name)
+		}
+		if err := tx.Access().PutViewer(v); err != nil {
+			return err
+		}
+		return c.audit(tx, by, "viewer.create", name, map[string]any{"serial": serial})
+	})
+	if err != nil {
+		return ViewerPass{}, err
+	}
+	return ViewerPass{Viewer: v, Certificate: cert, Key: key, CA: c.cfg.Authority.CA()}, nil
+}
+
+// Viewers returns all viewers.
+func (c *Coordinator) Viewers(ctx context.Context, by Actor) (all []Viewer, err error) {
+	if err := by.may(RoleAdmin, "list viewers"); err != nil {
+		return nil, err
+	}
+	err = c.cfg.Store.View(ctx, func(tx Tx) error {
+		all, err = tx.Access().Viewers()
+		return err
+	})
+	return all, err
+}
+
+// RevokeViewer ends a viewer's certificate and cuts its connections.
+func (c *Coordinator) RevokeViewer(ctx context.Context, by Actor, name string) error {
+	if err := by.may(RoleAdmin, "revoke viewers"); err != nil {
+		return err
+	}
+	var v Viewer
+	err := c.cfg.Store.Update(ctx, func(tx Tx) (err error) {
+		if v, err = tx.Access().Viewer(name); err != nil {
+			return fmt.Errorf("viewer %.70q: %w", name, err)
+		}
+		if v.RevokedMS != 0 {
+			return nil
+		}
+		v.RevokedMS = c.nowMS()
+		if err := tx.Access().PutViewer(v); err != nil {
+			return err
+		}
+		return c.audit(tx, by, "viewer.revoke", name, map[string]any{"serial": v.Serial})
+	})
+	if err != nil {
+		return err
+	}
+	c.cfg.Trust.RevokeViewer(v.Name, v.Serial)
+	c.cfg.Broker.Disconnect("hostler:viewer/" + v.Name)
+	return nil
+}

@@ -1,0 +1,283 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Actor is who asks: a person or tool with a token.
+type Actor struct {
+	Name string
+	Role TokenRole
+}
+
+// may refuses what the actor's role does not cover. The roles are ordered:
+// each may do what the ones before it may.
+func (a Actor) may(need TokenRole, what string) error {
+	if rank(a.Role) < rank(need) {
+		return fmt.Errorf("%w: to %s takes the role %s, %q is %s", ErrDenied, what, need, a.Name, a.Role)
+	}
+	return nil
+}
+
+func rank(r TokenRole) int {
+	switch r {
+	case RoleViewer:
+		return 1
+	case RoleOperator:
+		return 2
+	case RoleApprover:
+		return 3
+	case RoleAdmin:
+		return 4
+	}
+	return 0
+}
+
+// Request asks for an action.
+type Request struct {
+	ID   protocol.ActionID // made by the requester; zero lets the coordinator make it
+	Host protocol.HostID
+	Spec []byte // see protocol.Spec
+}
+
+// Propose writes an action down and sends it on its way if its host is there.
+// The same request under the same id again is answered with what it became;
+// another one under that id is [ErrConflict].
+func (c *Coordinator) Propose(ctx context.Context, by Actor, r Request) (Action, error) {
+	if err := by.may(RoleOperator, "request actions"); err != nil {
+		return Action{}, err
+	}
+	if err := c.decide(); err != nil {
+		return Action{}, err
+	}
+	spec, err := protocol.DecodeSpec(r.Spec)
+	if err != nil {
+		return Action{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	info, _ := protocol.KindOf(spec.Kind)
+	now := c.nowMS()
+	a := Action{
+		ID: r.ID, Host: r.Host, Kind: spec.Kind, Target: spec.Target, Name: spec.Name,
+		Spec: r.Spec, Digest: protocol.Sum(r.Spec), Requester: by.Name,
+		CreatedMS: now, UpdatedMS: now, ExpiresMS: now + info.StartTTL.Milliseconds(),
+	}
+	if a.ID.IsZero() {
+		a.ID = c.newActionID(now)
+	}
+	// The built-in policy of a fleet without one of its own: what operators
+	// and admins ask for needs no further approval.
+	if a.State, a.Reason, err = protocol.StateNone.Next(protocol.EventGrant, protocol.OwnerCoordinator, ""); err != nil {
+		return Action{}, err
+	}
+	s := c.session(r.Host)
+	var given []Item
+	var known *Action
+	err = c.cfg.Store.Update(ctx, func(tx Tx) (err error) {
+		given, known = nil, nil
+		if known, err = c.insert(tx, a, by); err != nil || known != nil {
+			return err
+		}
+		given, err = c.number(tx, s)
+		return err
+	})
+	if err != nil {
+		return Action{}, err
+	}
+	if known != nil {
+		return *known, nil
+	}
+	s.allocate(protocol.StreamOrder, given)
+	s.pump()
+	c.wake.fire(eventsKey{})
+	return a, nil
+}
+
+// insert adds a new action within a transaction. It returns the one that is
+// there if the same was asked for before.
+func (c *Coordinator) insert(tx Tx, a Action, by Actor) (*Action, error) {
+	h, err := tx.Hosts().Get(a.Host)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil, fmt.Errorf("host %q: %w", a.Host, ErrNotFound)
+	case err != nil:
+		return nil, err
+	case h.State != HostApproved:
+		return nil, fmt.Errorf("%w: host %s is %s", ErrDenied, h.ID, h.State)
+	case h.Quarantined != "":
+		return nil, fmt.Errorf("%w: host %s is quarantined: %s", ErrDenied, h.ID, h.Quarantined)
+	}
+	old, err := tx.Actions().Get(a.ID)
+	switch {
+	case err == nil && old.Host == a.Host && old.Digest == a.Digest:
+		return &old, nil
+	case err == nil:
+		return nil, fmt.Errorf("%w: action %s asks for something else", ErrConflict, a.ID)
+	case !errors.Is(err, ErrNotFound):
+		return nil, err
+	}
+	if err := tx.Actions().Insert(a); err != nil {
+		return nil, err
+	}
+	if err := c.audit(tx, by, "action.request", a.ID.String(), map[string]any{"host": a.Host, "kind": a.Kind, "spec": a.Digest}); err != nil {
+		return nil, err
+	}
+	return nil, c.actionEvent(tx, a, protocol.StateNone)
+}
+
+func (c *Coordinator) newActionID(now int64) protocol.ActionID {
+	var r [10]byte
+	c.random(r[:])
+	return protocol.NewActionID(now, r)
+}
+
+// Action returns an action.
+func (c *Coordinator) Action(ctx context.Context, id protocol.ActionID) (a Action, err error) {
+	err = c.cfg.Store.View(ctx, func(tx Tx) error {
+		a, err = tx.Actions().Get(id)
+		return err
+	})
+	return a, err
+}
+
+// Resolve returns the one action whose id starts with prefix, which has at
+// least four characters. Several are [ErrConflict], with the candidates.
+func (c *Coordinator) Resolve(ctx context.Context, prefix string) (protocol.ActionID, error) {
+	if id, err := protocol.ParseActionID(prefix); err == nil {
+		return id, nil
+	}
+	if len(prefix) < 4 || strings.Trim(prefix, "0123456789abcdef-") != "" {
+		return protocol.ActionID{}, fmt.Errorf("%w: %.40q is no action id: give at least its first 4 characters", ErrInvalid, prefix)
+	}
+	var ids []protocol.ActionID
+	err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
+		ids, err = tx.Actions().Find(prefix, 6)
+		return err
+	})
+	switch {
+	case err != nil:
+		return protocol.ActionID{}, err
+	case len(ids) == 0:
+		return protocol.ActionID{}, fmt.Errorf("action %s: %w", prefix, ErrNotFound)
+	case len(ids) > 1:
+		return protocol.ActionID{}, fmt.Errorf("%w: %s is ambiguous: %v", ErrConflict, prefix, ids)
+	}
+	return ids[0], nil
+}
+
+// Actions returns actions, the newest first.
+func (c *Coordinator) Actions(ctx context.Context, f ActionFilter) (all []Action, err error) {
+	err = c.cfg.Store.View(ctx, func(tx Tx) error {
+		all, err = tx.Actions().List(f)
+		return err
+	})
+	return all, err
+}
+
+// WaitAction returns an action as soon as it is final, or as it is when d has
+// passed or ctx ended.
+func (c *Coordinator) WaitAction(ctx context.Context, id protocol.ActionID, d time.Duration) (Action, error) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		changed, done := c.wake.on(id)
+		a, err := c.Action(ctx, id)
+		if err != nil || a.State.Final() {
+			done()
+			return a, err
+		}
+		select {
+		case <-changed:
+			done()
+		case <-timer.C:
+			done()
+			return a, nil
+		case <-ctx.Done():
+			done()
+			return a, nil
+		}
+	}
+}
+
+// Cancel ends an action. One that was never numbered ends at once; of any
+// other the host decides, and the answer is the action as it stands.
+func (c *Coordinator) Cancel(ctx context.Context, by Actor, id protocol.ActionID) (Action, error) {
+	if err := by.may(RoleOperator, "cancel actions"); err != nil {
+		return Action{}, err
+	}
+	if err := c.decide(); err != nil {
+		return Action{}, err
+	}
+	var a Action
+	var given []Item
+	err := c.cfg.Store.Update(ctx, func(tx Tx) (err error) {
+		given = nil
+		if a, err = tx.Actions().Get(id); err != nil || a.State.Final() {
+			return err
+		}
+		if err := c.audit(tx, by, "action.cancel", id.String(), nil); err != nil {
+			return err
+		}
+		if a.N == 0 && (a.State == protocol.StatePendingSchedule || a.State == protocol.StatePendingApprove) {
+			return c.move(tx, &a, protocol.EventCancel)
+		}
+		if a.Cancelling && a.CancelBy != "" {
+			return nil // the control is under way
+		}
+		a.Cancelling, a.CancelBy, a.UpdatedMS = true, by.Name, c.nowMS()
+		if err := tx.Actions().Put(a); err != nil {
+			return err
+		}
+		it, err := c.control(tx, a.Host, protocol.ControlItem{Verb: protocol.VerbCancel, Action: id})
+		given = append(given, it)
+		return err
+	})
+	if err != nil {
+		return Action{}, err
+	}
+	if len(given) > 0 {
+		s := c.session(a.Host)
+		s.allocate(protocol.StreamControl, given)
+		s.pump()
+	}
+	c.wake.fire(id, eventsKey{})
+	return a, nil
+}
+
+// audit appends to the audit log within the transaction that does what it
+// says.
+func (c *Coordinator) audit(tx Tx, by Actor, verb, object string, detail map[string]any) error {
+	b, err := encodeDetail(detail)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Journal().AppendAudit(AuditRow{AtMS: c.nowMS(), Actor: by.Name, Verb: verb, Object: object, Detail: b})
+	return err
+}
+
+// Events returns up to limit events after an id.
+func (c *Coordinator) Events(ctx context.Context, after uint64, limit int) (all []Event, err error) {
+	err = c.cfg.Store.View(ctx, func(tx Tx) error {
+		all, err = tx.Journal().Events(after, limit)
+		return err
+	})
+	return all, err
+}
+
+// LastEvent returns the newest event id.
+func (c *Coordinator) LastEvent(ctx context.Context) (id uint64, err error) {
+	err = c.cfg.Store.View(ctx, func(tx Tx) error {
+		id, err = tx.Journal().LastEvent()
+		return err
+	})
+	return id, err
+}
+
+// EventsChanged returns a channel that is closed when there are new events,
+// and a function to call when nobody looks at it any more.
+func (c *Coordinator) EventsChanged() (<-chan struct{}, func()) { return c.wake.on(eventsKey{}) }

@@ -1,0 +1,323 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Broker carries messages. Delivery is proven by receipts alone, so an error
+// only means that trying again later is as good.
+type Broker interface {
+	// Publish hands a message over and returns without waiting for receivers.
+	// It is safe for concurrent use.
+	Publish(topic string, payload []byte, retained bool) error
+	// Disconnect ends the connections of the principal with this name of its
+	// certificate ("hostler:host/web1", "hostler:viewer/eyes") at once.
+	Disconnect(name string)
+}
+
+// Trust holds the keys: the ring in force, the hosts that this coordinator
+// approved, and what was revoked. It is safe for concurrent use.
+type Trust interface {
+	protocol.Keyring
+	// Ring returns the number of the ring in force, and Revoked that of the
+	// revocation list.
+	Ring() uint64
+	Revoked() uint64
+	// Rings returns the chain of rings as served, and Roster the signed list
+	// of hosts.
+	Rings() []byte
+	Roster() ([]byte, error)
+	// AddHost makes the key of an approved host known; RevokeHost marks its
+	// key and all certificates of the host as revoked.
+	AddHost(id protocol.HostID, certificate []byte) error
+	RevokeHost(id protocol.HostID, key protocol.KeyID)
+	// RevokeViewer marks the viewer's certificate as revoked.
+	RevokeViewer(name, serial string)
+}
+
+// Authority issues TLS certificates, PEM. It is safe for concurrent use.
+type Authority interface {
+	// CA returns the certificate of the fleet's authority.
+	CA() []byte
+	// IssueHost signs the request of a host. Nothing of the request but its
+	// key is used.
+	IssueHost(id protocol.HostID, csr []byte) (certificate []byte, err error)
+	// IssueViewer makes a key and a certificate that may read all topics.
+	IssueViewer(name string) (certificate, key []byte, serial string, err error)
+}
+
+// Config is what a Coordinator is made of.
+type Config struct {
+	Store     Store
+	Fleet     protocol.FleetID
+	FleetName protocol.FleetName
+	Signer    protocol.Signer
+	Trust     Trust
+	Authority Authority
+	Broker    Broker
+	// OutputDir is where output of commands is kept, one directory per action.
+	OutputDir string
+	// Addresses are those that join codes name, "host:port" of the HTTPS API,
+	// and BrokerAddresses those that hosts connect to.
+	Addresses       []string
+	BrokerAddresses []string
+	// Now is the wall clock: for people and for start budgets.
+	Now func() time.Time
+	// Boot is a clock that no one can set, in milliseconds (CLOCK_BOOTTIME).
+	Boot func() int64
+	// Rand is the source of challenges, secrets and ids.
+	Rand io.Reader
+	Log  *slog.Logger // default: discarded
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Store == nil, c.Signer == nil, c.Trust == nil, c.Authority == nil, c.Broker == nil:
+		return errors.New("coordinator: store, signer, trust, authority and broker are needed")
+	case c.Fleet.IsZero() || c.FleetName == "":
+		return errors.New("coordinator: the fleet's id and name are needed")
+	case c.OutputDir == "":
+		return errors.New("coordinator: the directory for output is needed")
+	case c.Now == nil, c.Boot == nil, c.Rand == nil:
+		return errors.New("coordinator: clocks and a source of randomness are needed")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// Coordinator answers requests and messages. All methods are safe for
+// concurrent use once New returned.
+type Coordinator struct {
+	cfg  Config
+	log  *slog.Logger
+	term protocol.Term
+	k    atomic.Uint64 // number of the newest state message sent
+
+	stats    Stats
+	refusals refusalLog
+	wake     hub
+	outputs  outputs
+
+	mu       sync.Mutex
+	sessions map[protocol.HostID]*session
+	recovery string // why nothing may be decided; empty in normal operation
+	// quarantined tells why a host gets nothing; it is a copy of the store's.
+	quarantined map[protocol.HostID]string
+
+	workers sync.WaitGroup // one per host that has messages waiting
+	ctx     context.Context
+	stop    context.CancelCauseFunc
+}
+
+// termValue names the counter of starts in the store.
+const termValue = "term"
+
+// New counts the start, so that everything said from now on is of a newer term
+// than what was said before, and loads the hosts. It says nothing yet: Run
+// does.
+func New(ctx context.Context, cfg Config) (*Coordinator, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	c := &Coordinator{cfg: cfg, log: cfg.Log, sessions: make(map[protocol.HostID]*session), quarantined: make(map[protocol.HostID]string)}
+	c.ctx, c.stop = context.WithCancelCause(context.Background())
+	c.outputs.dir = cfg.OutputDir
+	c.refusals.init(cfg.Log, cfg.Boot)
+	var counter uint64
+	err := cfg.Store.Update(ctx, func(tx Tx) error {
+		v, err := tx.Values().Get(termValue)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			v = make([]byte, 8)
+		case err != nil:
+			return err
+		case len(v) != 8:
+			return fmt.Errorf("the term has %d bytes, want 8", len(v))
+		}
+		counter = binary.BigEndian.Uint64(v) + 1
+		return tx.Values().Put(termValue, binary.BigEndian.AppendUint64(nil, counter))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count this start: %w", err)
+	}
+	c.term = protocol.Term{Ring: cfg.Trust.Ring(), Counter: counter}
+	if err := c.loadHosts(ctx); err != nil {
+		return nil, fmt.Errorf("load the hosts: %w", err)
+	}
+	return c, nil
+}
+
+// pageSize is how many records one query of a walk over a table returns.
+const pageSize = 500
+
+// loadHosts tells Trust whom to believe.
+func (c *Coordinator) loadHosts(ctx context.Context) error {
+	return c.cfg.Store.View(ctx, func(tx Tx) error {
+		viewers, err := tx.Access().Viewers()
+		if err != nil {
+			return err
+		}
+		for _, v := range viewers {
+			if v.RevokedMS != 0 {
+				c.cfg.Trust.RevokeViewer(v.Name, v.Serial)
+			}
+		}
+		after := protocol.HostID("")
+		for {
+			hosts, err := tx.Hosts().List(after, pageSize)
+			if err != nil || len(hosts) == 0 {
+				return err
+			}
+			for _, h := range hosts {
+				if err := c.cfg.Trust.AddHost(h.ID, h.PublicKey); err != nil {
+					return fmt.Errorf("host %s: %w", h.ID, err)
+				}
+				if h.Quarantined != "" {
+					c.quarantined[h.ID] = h.Quarantined
+				}
+				if h.State == HostRevoked {
+					c.cfg.Trust.RevokeHost(h.ID, h.Key)
+				}
+				after = h.ID
+			}
+		}
+	})
+}
+
+// Term returns the term of this process.
+func (c *Coordinator) Term() protocol.Term { return c.term }
+
+// tick is how often sessions are looked at: resends, silence, expiry.
+const tick = time.Second
+
+// Run serves until ctx ends: it resends what no receipt covers, expires what
+// nobody began, and marks silent hosts. It returns the cause of the end.
+func (c *Coordinator) Run(ctx context.Context) error {
+	defer c.workers.Wait()
+	defer c.stop(errors.New("the coordinator ended"))
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.tickLoop(ctx) })
+	g.Go(func() error {
+		<-ctx.Done()
+		c.stop(context.Cause(ctx))
+		return nil
+	})
+	if err := g.Wait(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	c.sayState(false)
+	return context.Cause(ctx)
+}
+
+func (c *Coordinator) tickLoop(ctx context.Context) error {
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	c.sayState(true)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		for _, s := range c.allSessions() {
+			s.tick(ctx)
+		}
+		if err := c.expire(ctx); err != nil {
+			c.log.ErrorContext(ctx, "cannot expire actions", "err", err)
+		}
+	}
+}
+
+// SayState publishes the retained word of the coordinator to its fleet. It is
+// called after the broker was restarted.
+func (c *Coordinator) SayState() { c.sayState(true) }
+
+func (c *Coordinator) sayState(online bool) {
+	t := protocol.FleetTopic(c.cfg.FleetName, protocol.ChannelCoordinator)
+	m := protocol.CoordinatorState{Header: c.header(protocol.TypeCoordinator, protocol.Everybody), Online: online}
+	m.Seq = c.nextSeq()
+	if err := c.send(t, m); err != nil {
+		c.log.Warn("cannot publish the coordinator's state", "err", err)
+	}
+}
+
+// header starts a message of this coordinator.
+func (c *Coordinator) header(t protocol.Type, to protocol.Party) protocol.Header {
+	return protocol.Header{
+		Type: t, Fleet: c.cfg.Fleet, From: protocol.Coordinator, To: to,
+		Ring: c.cfg.Trust.Ring(), Term: c.term, Revoked: c.cfg.Trust.Revoked(),
+	}
+}
+
+// nextSeq numbers a state message. The coordinator speaks over one connection
+// for all it knows: its process starts are counted by the term.
+func (c *Coordinator) nextSeq() protocol.Seq {
+	return protocol.Seq{Inc: c.term.Counter, Conn: 1, K: c.k.Add(1)}
+}
+
+// send seals and publishes one message.
+func (c *Coordinator) send(t protocol.Topic, body any) error {
+	raw, err := seal(c.cfg.Signer, body)
+	if err != nil {
+		return err
+	}
+	return c.cfg.Broker.Publish(t.String(), raw, t.Channel.Retained())
+}
+
+func (c *Coordinator) nonce() (n protocol.Nonce) {
+	c.random(n[:])
+	return n
+}
+
+// random fills b. A machine without randomness cannot go on.
+func (c *Coordinator) random(b []byte) {
+	if _, err := io.ReadFull(c.cfg.Rand, b); err != nil {
+		panic(fmt.Sprintf("no randomness: %v", err))
+	}
+}
+
+func (c *Coordinator) nowMS() int64 { return c.cfg.Now().UnixMilli() }
+
+// Recovery says why the coordinator decides nothing, empty if it does.
+func (c *Coordinator) Recovery() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.recovery
+}
+
+// recoveryText is what people read and hosts' operators act upon.
+const recoveryText = "this coordinator is older than what host %s has seen of it (%s): it was restored from a backup, or its disk went back. " +
+	"It answers reads and hellos only and grants nothing. Run: hostler-coordinator recover"
+
+// enterRecovery stops deciding. Only bytes that a coordinator signed lead
+// here, so no stolen host key can stop the fleet.
+func (c *Coordinator) enterRecovery(host protocol.HostID, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.recovery == "" {
+		c.recovery = fmt.Sprintf(recoveryText, host, why)
+		c.log.Error("entering recovery", "host", host, "why", why)
+	}
+}
+
+// decide refuses what must wait until the coordinator has recovered.
+func (c *Coordinator) decide() error {
+	if why := c.Recovery(); why != "" {
+		return fmt.Errorf("%w: %s", ErrRecovery, why)
+	}
+	return nil
+}

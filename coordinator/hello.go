@@ -1,0 +1,365 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/stream"
+)
+
+// onPresence takes a hello, the word that a host is online, its goodbye, or
+// its will.
+func (s *session) onPresence(in inbound) error {
+	m, err := s.openState(in)
+	if err != nil {
+		return err
+	}
+	var p protocol.Presence
+	if err := m.Decode(&p); err != nil {
+		return err
+	}
+	switch p.Kind {
+	case protocol.PresenceHello:
+		return s.onHello(m.Header.Seq, p.Hello)
+	case protocol.PresenceOnline:
+		s.hear(m.Header.Seq)
+	case protocol.PresenceGoodbye:
+		s.mu.Lock()
+		s.left, s.proven = true, false
+		s.mu.Unlock()
+		s.c.emitHost(s.host, "host.offline", "goodbye")
+	case protocol.PresenceWill:
+		// A broken connection makes a host suspect, never more.
+		s.mu.Lock()
+		s.broken = true
+		s.mu.Unlock()
+		s.c.emitHost(s.host, "host.suspect", "its connection broke")
+	}
+	return nil
+}
+
+// helloAnswerMS is the least time between two answers to one connection.
+const helloAnswerMS = 1000
+
+// onHello compares what the host holds with what is known here, and answers
+// with the challenge. Only the answer lets the host speak.
+func (s *session) onHello(seq protocol.Seq, h *protocol.Hello) error {
+	c := s.c
+	s.mu.Lock()
+	before, _ := s.gate.Conn()
+	give, current := s.gate.Hello(seq, h.Inst, c.nonce())
+	now := c.cfg.Boot()
+	again := before.Inc == seq.Inc && before.Conn == seq.Conn && current
+	early := (again || !current) && now-s.helloAt < helloAnswerMS && s.helloAt != 0
+	if !early {
+		s.helloAt = now
+	}
+	s.mu.Unlock()
+	switch {
+	case give.IsZero():
+		return fmt.Errorf("%w: a hello of an earlier connection", protocol.ErrStale)
+	case early:
+		return nil
+	case !current:
+		return s.answer(seq, give, nil, nil)
+	}
+	if why := c.provesOlder(h.Evidence); why != "" {
+		c.enterRecovery(s.host, why)
+	} else if h.TermSeen.Compare(c.term) > 0 {
+		// Without bytes that a coordinator signed this is a mere claim.
+		c.quarantine(s.host, fmt.Sprintf("it claims term %d/%d, which no coordinator reached", h.TermSeen.Ring, h.TermSeen.Counter))
+	}
+	found, err := s.compareNotes(h)
+	if err != nil {
+		return fmt.Errorf("hello of %s: %w", s.host, err)
+	}
+	s.mu.Lock()
+	s.store = h.Store
+	s.proven, s.left, s.broken = false, false, false
+	for _, p := range found.up {
+		s.up[p.Stream] = p
+	}
+	for name, st := range found.down {
+		s.newest[name] = st.Pos.N
+		s.resend[name].Freed(st.Freed.N, c.uptime(), jitter())
+		s.resend[name].Connected()
+	}
+	s.wantFull = true
+	s.mu.Unlock()
+	if found.rolledBack != "" {
+		c.quarantine(s.host, found.rolledBack)
+	}
+	s.receipt()
+	return nil
+}
+
+// notes is what is known about a host's streams after a hello.
+type notes struct {
+	up         []protocol.Position
+	down       map[protocol.Stream]StreamState
+	rolledBack string // why the host must have gone back in time; empty if it did not
+}
+
+// compareNotes holds what the host says it sent and has against what is known
+// here, and makes its database the one in force.
+func (s *session) compareNotes(h *protocol.Hello) (notes, error) {
+	var n notes
+	err := s.c.cfg.Store.Update(s.c.ctx, func(tx Tx) error {
+		n = notes{down: make(map[protocol.Stream]StreamState)}
+		host, err := tx.Hosts().Get(s.host)
+		if err != nil {
+			return err
+		}
+		if err := n.compareUp(tx, &host, h); err != nil {
+			return err
+		}
+		if err := n.compareDown(tx, s.c.cfg.Store.ID(), host.ID, h); err != nil {
+			return err
+		}
+		if n.rolledBack != "" {
+			if err := s.c.loseAfter(tx, host.ID, h.AcceptSeq); err != nil {
+				return err
+			}
+		}
+		if host.Store == h.Store && host.AcceptSeq == h.AcceptSeq {
+			return nil
+		}
+		host.Store, host.AcceptSeq = h.Store, h.AcceptSeq
+		return tx.Hosts().Put(host)
+	})
+	return n, err
+}
+
+func (n *notes) compareUp(tx Tx, host *Host, h *protocol.Hello) error {
+	fresh := host.Store != h.Store
+	switch {
+	case fresh && !host.Store.IsZero():
+		n.rolledBack = "its database is another one than before: its state was lost or replaced"
+	case !fresh && h.AcceptSeq < host.AcceptSeq:
+		n.rolledBack = fmt.Sprintf("it has accepted %d actions, %d were known: its disk went back", h.AcceptSeq, host.AcceptSeq)
+	}
+	for _, name := range []protocol.Stream{protocol.StreamReport, protocol.StreamAlert} {
+		st, err := tx.Streams().Get(host.ID, name)
+		if err != nil {
+			return err
+		}
+		if st.Pos.Store != h.Store {
+			st = StreamState{Host: host.ID, Pos: protocol.Position{Store: h.Store, Stream: name}, Freed: protocol.Position{Stream: name}}
+			if err := tx.Streams().Put(st); err != nil {
+				return err
+			}
+		}
+		if sent := stream.Find(h.Sent, name); sent.Store == h.Store && sent.N < st.Pos.N {
+			n.rolledBack = fmt.Sprintf("it has sent %d items of stream %s, %d arrived: its disk went back", sent.N, name, st.Pos.N)
+		}
+		n.up = append(n.up, st.Pos)
+	}
+	return nil
+}
+
+func (n *notes) compareDown(tx Tx, store protocol.StoreID, host protocol.HostID, h *protocol.Hello) error {
+	for _, name := range []protocol.Stream{protocol.StreamOrder, protocol.StreamControl} {
+		st, err := tx.Streams().Get(host, name)
+		if err != nil {
+			return err
+		}
+		have := stream.Find(h.Have, name)
+		if have.Store != store {
+			have = protocol.Position{Store: store, Stream: name}
+		}
+		switch verdict, err := freeDown(tx, &st, store, have); {
+		case err != nil:
+			return err
+		case have.N < st.Freed.N:
+			n.rolledBack = fmt.Sprintf("it has %d items of stream %s, it had acknowledged %d: its disk went back", have.N, name, st.Freed.N)
+		case verdict == stream.Ahead, verdict == stream.Differs:
+			n.rolledBack = fmt.Sprintf("its item %d of stream %s is not ours: two histories", have.N, name)
+		}
+		n.down[name] = st
+	}
+	return nil
+}
+
+// freeDown frees what have covers of a stream downwards.
+func freeDown(tx Tx, st *StreamState, store protocol.StoreID, have protocol.Position) (stream.Covers, error) {
+	sent, freed := st.Pos, st.Freed
+	sent.Store, freed.Store = store, store
+	var failed error
+	verdict := stream.Receipt(sent, freed, have, func(n uint64) (protocol.Digest, bool) {
+		items, err := tx.Streams().Items(st.Host, sent.Stream, n, n)
+		if err != nil || len(items) == 0 {
+			failed = err
+			return protocol.Digest{}, false
+		}
+		return items[0].H, true
+	})
+	if failed != nil || verdict != stream.Frees {
+		return verdict, failed
+	}
+	st.Pos.Store, st.Freed = store, have
+	if err := tx.Streams().Free(st.Host, sent.Stream, have.N); err != nil {
+		return verdict, err
+	}
+	return verdict, tx.Streams().Put(*st)
+}
+
+// provesOlder reads the newest receipt that a host holds. It returns why this
+// coordinator must have gone back in time, empty if nothing proves it.
+func (c *Coordinator) provesOlder(evidence []byte) string {
+	if len(evidence) == 0 {
+		return ""
+	}
+	env, err := protocol.Split(evidence)
+	if err != nil {
+		return ""
+	}
+	p, ok := c.cfg.Trust.Principal(env.Key)
+	if !ok || !p.Can(protocol.RoleCoordinator) || p.Key.CheckForm(env.Sig) != nil || p.Key.Verify(env.Sig, env.Body) != nil {
+		return ""
+	}
+	var r protocol.Receipt
+	if protocol.DecodeJSON(env.Body, &r, false) != nil || r.Type != protocol.TypeReceipt || r.Fleet != c.cfg.Fleet {
+		return ""
+	}
+	if r.Term.Compare(c.term) > 0 {
+		return fmt.Sprintf("a receipt of term %d/%d, this one starts term %d/%d", r.Term.Ring, r.Term.Counter, c.term.Ring, c.term.Counter)
+	}
+	host, ok := r.To.Host()
+	if !ok {
+		return ""
+	}
+	why := ""
+	err = c.cfg.Store.View(c.ctx, func(tx Tx) error {
+		why = ""
+		for _, sent := range r.Sent {
+			st, err := tx.Streams().Get(host, sent.Stream)
+			if err != nil {
+				return err
+			}
+			if sent.Store == c.cfg.Store.ID() && sent.N > st.Pos.N {
+				why = fmt.Sprintf("a receipt says that %d items of stream %s were sent, %d are known here", sent.N, sent.Stream, st.Pos.N)
+			}
+		}
+		for _, have := range r.Have {
+			st, err := tx.Streams().Get(host, have.Stream)
+			if err != nil {
+				return err
+			}
+			if have.Store == st.Pos.Store && have.N > st.Pos.N {
+				why = fmt.Sprintf("a receipt says that %d items of stream %s had arrived, %d are known here", have.N, have.Stream, st.Pos.N)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		c.log.Error("cannot judge the evidence of a hello", "host", host, "err", err)
+	}
+	return why
+}
+
+// onAck frees what the host has durably. The rows go with the next transaction
+// that is due anyway; until then they are only not sent again.
+func (s *session) onAck(in inbound) error {
+	m, err := s.openState(in)
+	if err != nil {
+		return err
+	}
+	var a protocol.Ack
+	if err := m.Decode(&a); err != nil {
+		return err
+	}
+	store := s.c.cfg.Store.ID()
+	s.mu.Lock()
+	for _, have := range a.Have {
+		r, ok := s.resend[have.Stream]
+		if !ok || have.Store != store || have.N > s.newest[have.Stream] {
+			continue
+		}
+		if it, ok := s.allocated[have.Stream][have.N]; ok && it.H == have.H {
+			s.freeable[have.Stream] = have
+			r.Freed(have.N, s.c.uptime(), jitter())
+			for n := range s.allocated[have.Stream] {
+				if n <= have.N {
+					delete(s.allocated[have.Stream], n)
+				}
+			}
+			continue
+		}
+		// Not in memory: numbered before this process started, or another
+		// history. The next transaction tells.
+		if have.N > s.freeable[have.Stream].N {
+			s.freeable[have.Stream] = have
+		}
+	}
+	s.mu.Unlock()
+	s.c.schedule(s.c.ctx, s.host)
+	s.pump()
+	return nil
+}
+
+// takeFreeable returns and clears what was acknowledged since the last
+// transaction.
+func (s *session) takeFreeable() []protocol.Position {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []protocol.Position
+	for name, p := range s.freeable {
+		all = append(all, p)
+		delete(s.freeable, name)
+	}
+	return all
+}
+
+// free frees acknowledged items within a transaction. What is not ours is an
+// error that names it.
+func (s *session) free(tx Tx, all []protocol.Position) (freed map[protocol.Stream]uint64, err error) {
+	freed = make(map[protocol.Stream]uint64)
+	for _, have := range all {
+		st, err := tx.Streams().Get(s.host, have.Stream)
+		if err != nil {
+			return nil, err
+		}
+		verdict, err := freeDown(tx, &st, s.c.cfg.Store.ID(), have)
+		if err != nil {
+			return nil, err
+		}
+		if verdict == stream.Differs || verdict == stream.Ahead {
+			return nil, fmt.Errorf("%w: item %d of stream %s is another one there", errHistory, have.N, have.Stream)
+		}
+		freed[have.Stream] = st.Freed.N
+	}
+	return freed, nil
+}
+
+// errHistory tells that a host acknowledges what was never sent to it.
+var errHistory = errors.New("two histories")
+
+// flush frees what was acknowledged if no other transaction did.
+func (s *session) flush() {
+	all := s.takeFreeable()
+	if len(all) == 0 {
+		return
+	}
+	var freed map[protocol.Stream]uint64
+	err := s.c.cfg.Store.Update(s.c.ctx, func(tx Tx) (err error) {
+		freed, err = s.free(tx, all)
+		return err
+	})
+	s.freed(freed, err)
+}
+
+// freed tells the resends what a transaction freed.
+func (s *session) freed(freed map[protocol.Stream]uint64, err error) {
+	switch {
+	case errors.Is(err, errHistory):
+		s.c.quarantine(s.host, err.Error())
+	case err != nil:
+		s.c.log.Error("cannot free acknowledged items", "host", s.host, "err", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, n := range freed {
+		s.resend[name].Freed(n, s.c.uptime(), jitter())
+	}
+}

@@ -1,0 +1,227 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// HostView is a host with what is known of its presence.
+type HostView struct {
+	Host
+	Connectivity Connectivity
+	SeenMS       int64 // when it was last heard, Unix milliseconds; 0 if not since the start
+}
+
+func encodeDetail(detail map[string]any) ([]byte, error) {
+	if detail == nil {
+		return []byte("{}"), nil
+	}
+	b, err := json.Marshal(detail)
+	if err != nil {
+		return nil, fmt.Errorf("encode detail: %w", err)
+	}
+	return b, nil
+}
+
+// Host returns one host.
+func (c *Coordinator) Host(ctx context.Context, id protocol.HostID) (HostView, error) {
+	var h Host
+	err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
+		h, err = tx.Hosts().Get(id)
+		return err
+	})
+	if err != nil {
+		return HostView{}, fmt.Errorf("host %q: %w", id, err)
+	}
+	return c.view(h), nil
+}
+
+// Hosts returns up to limit hosts with ids after the given one.
+func (c *Coordinator) Hosts(ctx context.Context, after protocol.HostID, limit int) ([]HostView, error) {
+	var hosts []Host
+	err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
+		hosts, err = tx.Hosts().List(after, limit)
+		return err
+	})
+	views := make([]HostView, 0, len(hosts))
+	for _, h := range hosts {
+		views = append(views, c.view(h))
+	}
+	return views, err
+}
+
+func (c *Coordinator) view(h Host) HostView {
+	v := HostView{Host: h, Connectivity: Unknown}
+	c.mu.Lock()
+	s := c.sessions[h.ID]
+	c.mu.Unlock()
+	if s != nil {
+		v.Connectivity, v.SeenMS = s.connectivity(c.cfg.Boot())
+	}
+	return v
+}
+
+// HostChanged returns a channel that is closed when a host's presence or
+// inventory changes, and a function to call when nobody looks at it any more.
+func (c *Coordinator) HostChanged(id protocol.HostID) (<-chan struct{}, func()) { return c.wake.on(id) }
+
+// Revoke takes all rights from a host: its key and certificates are revoked
+// and its connections cut at once; what it was asked and has not ended is
+// LOST.
+func (c *Coordinator) Revoke(ctx context.Context, by Actor, id protocol.HostID, reason string) error {
+	if err := by.may(RoleAdmin, "revoke hosts"); err != nil {
+		return err
+	}
+	if err := c.decide(); err != nil {
+		return err
+	}
+	var h Host
+	err := c.cfg.Store.Update(ctx, func(tx Tx) (err error) {
+		if h, err = tx.Hosts().Get(id); err != nil {
+			return fmt.Errorf("host %q: %w", id, err)
+		}
+		if h.State == HostRevoked {
+			return nil
+		}
+		h.State, h.RevokedMS, h.Reason = HostRevoked, c.nowMS(), reason
+		if err := tx.Hosts().Put(h); err != nil {
+			return err
+		}
+		if err := c.loseAll(tx, id, protocol.EventHostRemoved); err != nil {
+			return err
+		}
+		if err := c.audit(tx, by, "host.revoke", string(id), map[string]any{"reason": reason}); err != nil {
+			return err
+		}
+		return c.event(tx, "host.revoked", id, string(id), map[string]any{"reason": reason})
+	})
+	if err != nil {
+		return err
+	}
+	c.cfg.Trust.RevokeHost(id, h.Key)
+	c.cfg.Broker.Disconnect("hostler:host/" + string(id))
+	c.wake.fire(eventsKey{}, id)
+	return nil
+}
+
+// loseAll ends every open action of a host by one event.
+func (c *Coordinator) loseAll(tx Tx, id protocol.HostID, ev protocol.Event) error {
+	return c.eachOpen(tx, id, func(a Action) error { return c.move(tx, &a, ev) })
+}
+
+// loseAfter ends what a host that was rolled back can no longer know: it was
+// accepted after the state to which it went back.
+func (c *Coordinator) loseAfter(tx Tx, id protocol.HostID, acceptSeq uint64) error {
+	return c.eachOpen(tx, id, func(a Action) error {
+		if a.AcceptSeq <= acceptSeq {
+			return nil
+		}
+		return c.move(tx, &a, protocol.EventHostBack)
+	})
+}
+
+// eachOpen calls fn for every action of a host that has not ended.
+func (c *Coordinator) eachOpen(tx Tx, id protocol.HostID, fn func(Action) error) error {
+	f := ActionFilter{Host: id, Limit: pageSize, States: []protocol.State{
+		protocol.StatePendingApprove, protocol.StatePendingSchedule, protocol.StateNew, protocol.StateRunning,
+	}}
+	for {
+		open, err := tx.Actions().List(f)
+		if err != nil || len(open) == 0 {
+			return err
+		}
+		for _, a := range open {
+			if err := fn(a); err != nil {
+				return err
+			}
+			f.Before = a.ID
+		}
+	}
+}
+
+// quarantine stops all orders and grants to a host until a person readmits it.
+func (c *Coordinator) quarantine(id protocol.HostID, why string) {
+	c.mu.Lock()
+	_, already := c.quarantined[id]
+	c.quarantined[id] = why
+	c.mu.Unlock()
+	if already {
+		return
+	}
+	c.log.Error("host quarantined", "host", id, "why", why)
+	err := c.cfg.Store.Update(c.ctx, func(tx Tx) error {
+		h, err := tx.Hosts().Get(id)
+		if err != nil || h.Quarantined != "" {
+			return err
+		}
+		h.Quarantined = why
+		if err := tx.Hosts().Put(h); err != nil {
+			return err
+		}
+		if err := c.audit(tx, Actor{Name: "coordinator"}, "host.quarantine", string(id), map[string]any{"reason": why}); err != nil {
+			return err
+		}
+		return c.event(tx, "host.quarantined", id, string(id), map[string]any{"reason": why})
+	})
+	if err != nil {
+		c.log.Error("cannot store a quarantine; it holds in memory", "host", id, "err", err)
+	}
+	c.wake.fire(eventsKey{}, id)
+}
+
+func (c *Coordinator) isQuarantined(id protocol.HostID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.quarantined[id]
+	return ok
+}
+
+// Readmit ends the quarantine of a host: from now on what it says of itself is
+// taken as it is.
+func (c *Coordinator) Readmit(ctx context.Context, by Actor, id protocol.HostID) error {
+	if err := by.may(RoleAdmin, "readmit hosts"); err != nil {
+		return err
+	}
+	err := c.cfg.Store.Update(ctx, func(tx Tx) error {
+		h, err := tx.Hosts().Get(id)
+		if err != nil {
+			return fmt.Errorf("host %q: %w", id, err)
+		}
+		if h.Quarantined == "" {
+			return fmt.Errorf("%w: host %s is not quarantined", ErrConflict, id)
+		}
+		h.Quarantined = ""
+		if err := tx.Hosts().Put(h); err != nil {
+			return err
+		}
+		if err := c.audit(tx, by, "host.readmit", string(id), nil); err != nil {
+			return err
+		}
+		return c.event(tx, "host.readmitted", id, string(id), nil)
+	})
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	delete(c.quarantined, id)
+	c.mu.Unlock()
+	c.wake.fire(eventsKey{}, id)
+	return nil
+}
+
+// Container finds a container of a host by name in its newest inventory.
+func (c *Coordinator) Container(ctx context.Context, id protocol.HostID, name protocol.ContainerName) (protocol.Container, error) {
+	h, err := c.Host(ctx, id)
+	if err != nil {
+		return protocol.Container{}, err
+	}
+	for _, ct := range h.Inventory.Containers {
+		if ct.Name == string(name) {
+			return ct, nil
+		}
+	}
+	return protocol.Container{}, fmt.Errorf("container %s/%s: %w", id, name, ErrNotFound)
+}

@@ -1,0 +1,338 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/stream"
+)
+
+// schedule gives numbers to what waits for a host, as far as its window goes.
+// Nothing is numbered for a host that is not there: orders wait here and not
+// on the wire, so that a cancel or an expiry still finds them.
+func (c *Coordinator) schedule(ctx context.Context, host protocol.HostID) {
+	s := c.session(host)
+	var given []Item
+	err := c.cfg.Store.Update(ctx, func(tx Tx) (err error) {
+		given, err = c.number(tx, s)
+		return err
+	})
+	if err != nil {
+		c.log.ErrorContext(ctx, "cannot number orders", "host", host, "err", err)
+		return
+	}
+	s.allocate(protocol.StreamOrder, given)
+}
+
+// number gives the next numbers of the order stream to unsent actions of a
+// host, within the caller's transaction.
+func (c *Coordinator) number(tx Tx, s *session) ([]Item, error) {
+	if _, _, ok := s.reachable(); !ok || c.Recovery() != "" {
+		return nil, nil
+	}
+	if h, err := tx.Hosts().Get(s.host); err != nil || h.State != HostApproved || h.Quarantined != "" {
+		return nil, err
+	}
+	st, err := tx.Streams().Get(s.host, protocol.StreamOrder)
+	if err != nil {
+		return nil, err
+	}
+	room := stream.Window - int(st.Pos.N-max(st.Freed.N, s.ackedTo(protocol.StreamOrder)))
+	if room <= 0 {
+		return nil, nil
+	}
+	waiting, err := tx.Actions().Unsent(s.host, room)
+	if err != nil || len(waiting) == 0 {
+		return nil, err
+	}
+	now := c.nowMS()
+	var given []Item
+	for _, a := range waiting {
+		if a.ExpiresMS <= now {
+			continue
+		}
+		item, err := json.Marshal(protocol.OrderItem{Action: a.ID, Spec: a.Spec, Requester: a.Requester, CreatedMS: a.CreatedMS})
+		if err != nil {
+			return nil, fmt.Errorf("encode order %s: %w", a.ID, err)
+		}
+		it, err := c.append(tx, &st, item, a.ID)
+		if err != nil {
+			return nil, err
+		}
+		a.N = it.N
+		if err := tx.Actions().Put(a); err != nil {
+			return nil, err
+		}
+		given = append(given, it)
+	}
+	return given, tx.Streams().Put(st)
+}
+
+// append gives an item the next number of its stream.
+func (c *Coordinator) append(tx Tx, st *StreamState, item []byte, action protocol.ActionID) (Item, error) {
+	st.Pos.Store = c.cfg.Store.ID()
+	st.Pos = stream.Next(st.Pos, item)
+	it := Item{N: st.Pos.N, H: st.Pos.H, Item: item, Action: action}
+	return it, tx.Streams().Append(st.Host, st.Pos.Stream, it)
+}
+
+// ackedTo returns how far a stream was acknowledged in memory.
+func (s *session) ackedTo(name protocol.Stream) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.freeable[name].N
+}
+
+// control gives a control item its number within the caller's transaction.
+func (c *Coordinator) control(tx Tx, host protocol.HostID, item protocol.ControlItem) (Item, error) {
+	b, err := json.Marshal(item)
+	if err != nil {
+		return Item{}, fmt.Errorf("encode control: %w", err)
+	}
+	st, err := tx.Streams().Get(host, protocol.StreamControl)
+	if err != nil {
+		return Item{}, err
+	}
+	it, err := c.append(tx, &st, b, protocol.ActionID{})
+	if err != nil {
+		return Item{}, err
+	}
+	return it, tx.Streams().Put(st)
+}
+
+// allocate notes numbered items after their transaction, for sending without
+// asking the store again.
+func (s *session) allocate(name protocol.Stream, given []Item) {
+	if len(given) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, it := range given {
+		s.newest[name] = max(s.newest[name], it.N)
+		s.allocated[name][it.N] = it
+	}
+}
+
+// pump sends what is due downwards. It is called after every change and at
+// each tick; it sends nothing twice without a reason.
+func (s *session) pump() {
+	s.sendMu.Lock()
+	defer s.sendMu.Unlock()
+	for _, name := range []protocol.Stream{protocol.StreamControl, protocol.StreamOrder} {
+		heard, age, ok := s.reachable()
+		if !ok || s.c.isQuarantined(s.host) && name == protocol.StreamOrder {
+			continue
+		}
+		s.mu.Lock()
+		first, last := s.resend[name].Due(s.newest[name], s.c.uptime(), jitter())
+		s.mu.Unlock()
+		for n := first; n <= last; n++ {
+			if err := s.sendItem(name, n, heard, age); err != nil {
+				s.c.log.Error("cannot send an item; it will be sent again", "host", s.host, "stream", name, "n", n, "err", err)
+				break
+			}
+		}
+	}
+}
+
+// sendItem seals an item anew: what changes with time is in the header, the
+// item itself never changes.
+func (s *session) sendItem(name protocol.Stream, n uint64, heard protocol.Seq, age time.Duration) error {
+	it, err := s.item(name, n)
+	if err != nil {
+		return err
+	}
+	typ, ch := protocol.TypeOrder, protocol.ChannelOrder
+	if name == protocol.StreamControl {
+		typ, ch = protocol.TypeControl, protocol.ChannelControl
+	}
+	h := s.c.header(typ, protocol.HostParty(s.host))
+	h.Store, h.Stream, h.N, h.Item, h.Heard = s.c.cfg.Store.ID(), name, n, it.Item, heard
+	if !it.Action.IsZero() {
+		if h.LeftMS, err = s.c.left(it.Action, age); err != nil {
+			return err
+		}
+	}
+	return s.c.publish(s.topic(ch), h)
+}
+
+// item returns an item from memory, or from the store if this process did not
+// number it.
+func (s *session) item(name protocol.Stream, n uint64) (it Item, err error) {
+	s.mu.Lock()
+	it, ok := s.allocated[name][n]
+	s.mu.Unlock()
+	if ok {
+		return it, nil
+	}
+	err = s.c.cfg.Store.View(s.c.ctx, func(tx Tx) error {
+		items, err := tx.Streams().Items(s.host, name, n, n)
+		if err != nil {
+			return err
+		}
+		if len(items) == 0 {
+			return fmt.Errorf("item %d of stream %s: %w", n, name, ErrNotFound)
+		}
+		it = items[0]
+		return nil
+	})
+	if err == nil {
+		s.mu.Lock()
+		s.allocated[name][n] = it
+		s.mu.Unlock()
+	}
+	return it, err
+}
+
+// left returns the start budget of an action, counted from the host's sending
+// of what was heard age ago. An action that was given up has none: its order
+// still goes out, because only the host can say that it never began.
+func (c *Coordinator) left(id protocol.ActionID, age time.Duration) (int64, error) {
+	var a Action
+	err := c.cfg.Store.View(c.ctx, func(tx Tx) (err error) {
+		a, err = tx.Actions().Get(id)
+		return err
+	})
+	if errors.Is(err, ErrNotFound) || err == nil && a.State.Final() {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return max(0, a.ExpiresMS-c.nowMS()+age.Milliseconds()), nil
+}
+
+// receipt tells a host what arrived, what was sent, and what is wanted. It is
+// cumulative, so one that is lost is mended by the next.
+func (s *session) receipt() {
+	s.mu.Lock()
+	conn, chal := s.gate.Conn()
+	var have []protocol.Position
+	for _, p := range s.up {
+		have = append(have, p)
+	}
+	var want []string
+	if s.wantFull {
+		want = []string{protocol.WantFull}
+	}
+	credit := make([]protocol.Credit, 0, len(s.credits))
+	for id, offset := range s.credits {
+		credit = append(credit, protocol.Credit{Action: id.action, Attempt: id.attempt, FD: id.fd, Offset: offset})
+		delete(s.credits, id)
+	}
+	s.mu.Unlock()
+	if chal.IsZero() {
+		return
+	}
+	if err := s.answer(conn, chal, have, func(r *protocol.Receipt) {
+		r.Want, r.Credit = want, credit
+	}); err != nil {
+		s.c.log.Error("cannot send a receipt", "host", s.host, "err", err)
+	}
+}
+
+// answer seals and sends a receipt to one connection of a host.
+func (s *session) answer(to protocol.Seq, give protocol.Nonce, have []protocol.Position, more func(*protocol.Receipt)) error {
+	r := protocol.Receipt{
+		Header:  s.c.header(protocol.TypeReceipt, protocol.HostParty(s.host)),
+		Answers: to, Give: give, Have: have, Sent: []protocol.Position{},
+	}
+	if have == nil {
+		r.Have = []protocol.Position{}
+	}
+	r.Store = protocol.StoreID{}
+	s.mu.Lock()
+	for _, name := range []protocol.Stream{protocol.StreamOrder, protocol.StreamControl} {
+		r.Sent = append(r.Sent, protocol.Position{Store: s.c.cfg.Store.ID(), Stream: name, N: s.newest[name]})
+	}
+	s.mu.Unlock()
+	if more != nil {
+		more(&r)
+	}
+	s.sendMu.Lock()
+	defer s.sendMu.Unlock()
+	r.Seq = s.c.nextSeq()
+	return s.c.publish(s.topic(protocol.ChannelReceipt), r)
+}
+
+// askAgain asks a host that came back about what it should know and never told
+// the end of: after a restart of either side nothing stays RUNNING by mistake.
+func (c *Coordinator) askAgain(s *session) {
+	if c.Recovery() != "" {
+		return
+	}
+	var given []Item
+	err := c.cfg.Store.Update(c.ctx, func(tx Tx) error {
+		given = nil
+		st, err := tx.Streams().Get(s.host, protocol.StreamOrder)
+		if err != nil {
+			return err
+		}
+		open, err := tx.Actions().List(ActionFilter{
+			Host: s.host, States: []protocol.State{protocol.StatePendingSchedule, protocol.StateNew, protocol.StateRunning}, Limit: protocol.MaxTell,
+		})
+		if err != nil {
+			return err
+		}
+		var ids []protocol.ActionID
+		for _, a := range open {
+			if a.N != 0 && a.N <= st.Freed.N || a.N == 0 && a.State != protocol.StatePendingSchedule {
+				ids = append(ids, a.ID)
+			}
+		}
+		if len(ids) == 0 {
+			return nil
+		}
+		it, err := c.control(tx, s.host, protocol.ControlItem{Verb: protocol.VerbTell, IDs: ids})
+		given = append(given, it)
+		return err
+	})
+	if err != nil {
+		c.log.Error("cannot ask a host about its actions", "host", s.host, "err", err)
+		return
+	}
+	s.allocate(protocol.StreamControl, given)
+}
+
+// expire ends what was never numbered and whose start budget is used up.
+func (c *Coordinator) expire(ctx context.Context) error {
+	if c.Recovery() != "" {
+		return nil
+	}
+	var due []Action
+	err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
+		due, err = tx.Actions().Expired(c.nowMS(), pageSize)
+		return err
+	})
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	err = c.cfg.Store.Update(ctx, func(tx Tx) error {
+		for _, d := range due {
+			a, err := tx.Actions().Get(d.ID)
+			if err != nil {
+				return err
+			}
+			if a.N != 0 || a.State.Final() {
+				continue
+			}
+			if err := c.move(tx, &a, protocol.EventExpire); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, a := range due {
+		c.wake.fire(a.ID)
+	}
+	c.wake.fire(eventsKey{})
+	return nil
+}

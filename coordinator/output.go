@@ -1,0 +1,456 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// outputID names one output stream of one attempt of a command.
+type outputID struct {
+	action  protocol.ActionID
+	attempt int
+	fd      protocol.FD
+}
+
+// outputs are the output streams that are being received or read.
+type outputs struct {
+	dir  string
+	mu   sync.Mutex
+	open map[outputID]*output
+}
+
+// output is one stream. Its file holds bytes at their true offsets: a head
+// that grows, and once the command has ended perhaps a tail, with a hole
+// between them that nobody asked for.
+type output struct {
+	id   outputID
+	host protocol.HostID
+
+	mu        sync.Mutex
+	file      *os.File
+	held      OutputState // durable: file synced, then offsets committed
+	next      OutputState // as written to the file, not yet durable
+	dirty     bool
+	limit     int64 // bytes before this may come: what was asked for
+	tailFrom  int64 // where a tail was asked to begin; 0 for none
+	followers int
+	refs      int              // uses of this object, guarded by outputs.mu
+	totals    *protocol.Output // of the final report
+	askedAt   int64            // boot clock of the newest credit, ms
+}
+
+// reaskMS is how long an asked chunk may take before it is asked for again.
+const reaskMS = 2000
+
+func (o *outputs) path(id outputID) string {
+	return filepath.Join(o.dir, id.action.String(), strconv.Itoa(id.attempt)+"."+string(id.fd))
+}
+
+// output returns an output stream of an action of a host, opened or made. Each
+// call needs one of release.
+func (c *Coordinator) output(ctx context.Context, a Action, id outputID) (*output, error) {
+	c.outputs.mu.Lock()
+	defer c.outputs.mu.Unlock()
+	if o, ok := c.outputs.open[id]; ok {
+		o.refs++
+		return o, nil
+	}
+	o := &output{id: id, host: a.Host, limit: protocol.OutputKept, refs: 1}
+	o.held = OutputState{Action: id.action, Attempt: id.attempt, FD: id.fd}
+	err := c.cfg.Store.View(ctx, func(tx Tx) error {
+		held, err := tx.Streams().Output(id.action, id.attempt, id.fd)
+		if err == nil && held.Have+held.TailTo > 0 {
+			o.held = held
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	o.next = o.held
+	o.settle(a)
+	path := c.outputs.path(id)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("keep output: %w", err)
+	}
+	if o.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return nil, fmt.Errorf("keep output: %w", err)
+	}
+	if c.outputs.open == nil {
+		c.outputs.open = make(map[outputID]*output)
+	}
+	c.outputs.open[id] = o
+	return o, nil
+}
+
+// release ends one use. A stream that nobody uses and nothing is expected of
+// is closed.
+func (c *Coordinator) release(o *output) {
+	c.outputs.mu.Lock()
+	defer c.outputs.mu.Unlock()
+	o.refs--
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, wanted := o.wants(); o.refs > 0 || wanted || o.totals == nil {
+		return
+	}
+	delete(c.outputs.open, o.id)
+	o.file.Close()
+}
+
+// settle takes the totals of a final report.
+func (o *output) settle(a Action) {
+	if !a.State.Final() {
+		return
+	}
+	o.totals = &protocol.Output{FD: o.id.fd}
+	if a.Attempt != o.id.attempt && a.Attempt != 0 {
+		return
+	}
+	for _, t := range a.Output {
+		if t.FD == o.id.fd {
+			o.totals = &t
+		}
+	}
+}
+
+// wants returns the offset that the host should send from, false if nothing is
+// wanted: everything while somebody follows, else the head and, once the end
+// is known, the tail.
+func (o *output) wants() (int64, bool) {
+	n := o.next
+	if o.totals == nil {
+		return n.Have, o.followers > 0
+	}
+	end, drop := o.totals.Bytes, o.totals.DropAt+o.totals.Dropped
+	if o.totals.Dropped == 0 {
+		drop = 0
+	}
+	headEnd := end
+	if o.totals.Dropped > 0 {
+		headEnd = o.totals.DropAt
+	}
+	if n.Have < headEnd && (o.followers > 0 || n.Have < protocol.OutputKept) {
+		return n.Have, true
+	}
+	from := max(n.Have, drop)
+	if o.followers == 0 {
+		from = max(from, end-protocol.OutputKept)
+	}
+	if n.TailTo > n.TailFrom && n.TailFrom <= from {
+		from = max(from, n.TailTo)
+	}
+	return from, from < end
+}
+
+// write takes a chunk that may be wanted; anything else is ignored: it was
+// repeated, or nobody asked for it.
+func (o *output) write(offset int64, data []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, end := &o.next, offset+int64(len(data))
+	switch {
+	case offset <= n.Have && end > n.Have && end <= max(o.limit, protocol.OutputKept):
+		n.Have = end
+	case n.TailTo > n.TailFrom && offset <= n.TailTo && offset >= n.TailFrom && end > n.TailTo && end <= o.limit:
+		n.TailTo = end
+	case n.TailTo == n.TailFrom && o.tailFrom > 0 && offset == o.tailFrom && end <= o.limit:
+		n.TailFrom, n.TailTo = offset, end
+	default:
+		return nil
+	}
+	if n.TailTo > n.TailFrom && n.Have >= n.TailFrom {
+		n.Have, n.TailFrom, n.TailTo = max(n.Have, n.TailTo), 0, 0
+	}
+	o.dirty = true
+	_, err := o.file.WriteAt(data, offset)
+	return err
+}
+
+// onOut takes a chunk of output.
+func (s *session) onOut(in inbound) error {
+	m, err := protocol.Open(in.payload, s.c.expect(in.topic, itemFresh{s}))
+	if err != nil {
+		return err
+	}
+	h := m.Header
+	a, err := s.c.Action(s.c.ctx, h.Action)
+	switch {
+	case errors.Is(err, ErrNotFound) || err == nil && a.Host != s.host:
+		return fmt.Errorf("%w: no action %s of this host has output", protocol.ErrAction, h.Action)
+	case err != nil:
+		return err
+	}
+	o, err := s.c.output(s.c.ctx, a, outputID{h.Action, h.Attempt, h.FD})
+	if err != nil {
+		return err
+	}
+	if err := o.write(h.Offset, m.Attachment); err != nil {
+		return fmt.Errorf("keep output: %w", err)
+	}
+	s.written = append(s.written, o)
+	return nil
+}
+
+// commitOutput makes what was written durable, and only then tells followers
+// and asks for more.
+func (s *session) commitOutput() {
+	written := s.written
+	s.written = nil
+	var states []OutputState
+	var done []*output
+	for _, o := range written {
+		o.mu.Lock()
+		if o.dirty {
+			if err := o.file.Sync(); err != nil {
+				s.c.log.Error("cannot sync output; it will come again", "action", o.id.action, "err", err)
+				o.next = o.held
+			} else {
+				states, done = append(states, o.next), append(done, o)
+			}
+			o.dirty = false
+		}
+		o.mu.Unlock()
+	}
+	var err error
+	if len(done) > 0 {
+		err = s.c.keepOffsets(states)
+	}
+	for i, o := range done {
+		o.mu.Lock()
+		if err != nil {
+			o.next = o.held
+		} else {
+			o.held = states[i]
+		}
+		o.mu.Unlock()
+		s.c.wake.fire(o.id)
+		s.ask(o)
+	}
+	for _, o := range written {
+		s.c.release(o)
+	}
+	if err != nil {
+		s.c.log.Error("cannot keep the offsets of output; it will come again", "host", s.host, "err", err)
+	}
+}
+
+// keepOffsets makes durable how much of each stream is held.
+func (c *Coordinator) keepOffsets(states []OutputState) error {
+	return c.cfg.Store.Update(c.ctx, func(tx Tx) error {
+		for _, st := range states {
+			if err := tx.Streams().PutOutput(st); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ask puts what is wanted of a stream into the next receipt.
+func (s *session) ask(o *output) {
+	o.mu.Lock()
+	offset, ok := o.wants()
+	if ok {
+		o.limit = max(o.limit, offset+protocol.ChunkWindow)
+		o.askedAt = s.c.cfg.Boot()
+		if offset > o.next.Have && o.next.TailTo == o.next.TailFrom {
+			o.tailFrom = offset
+		}
+	}
+	o.mu.Unlock()
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	s.credits[o.id] = offset
+	s.mu.Unlock()
+}
+
+// settleOutput reacts to a report: the final one tells how much there is.
+func (c *Coordinator) settleOutput(id protocol.ActionID) {
+	a, err := c.Action(c.ctx, id)
+	if err != nil || !a.State.Final() || a.Attempt == 0 {
+		return
+	}
+	s := c.session(a.Host)
+	for _, t := range a.Output {
+		if t.Bytes == 0 {
+			continue
+		}
+		o, err := c.output(c.ctx, a, outputID{id, a.Attempt, t.FD})
+		if err != nil {
+			c.log.Error("cannot keep output", "action", id, "err", err)
+			return
+		}
+		o.mu.Lock()
+		o.settle(a)
+		o.mu.Unlock()
+		s.ask(o)
+		c.release(o)
+	}
+	for _, fd := range []protocol.FD{protocol.Stdout, protocol.Stderr} {
+		c.wake.fire(outputID{id, a.Attempt, fd})
+	}
+}
+
+// reask asks again for what did not come: a credit or a chunk was lost.
+func (s *session) reask() {
+	s.c.outputs.mu.Lock()
+	var mine []*output
+	for _, o := range s.c.outputs.open {
+		if o.host == s.host {
+			mine = append(mine, o)
+		}
+	}
+	s.c.outputs.mu.Unlock()
+	asked := false
+	for _, o := range mine {
+		o.mu.Lock()
+		_, wanted := o.wants()
+		due := wanted && s.c.cfg.Boot()-o.askedAt >= reaskMS
+		o.mu.Unlock()
+		if due {
+			s.ask(o)
+			asked = true
+		}
+	}
+	if asked {
+		s.receipt()
+	}
+}
+
+// Span is where reading of output stopped.
+type Span struct {
+	// Next is the offset from which to read on, −1 if everything was read. A
+	// Next beyond what was read tells of bytes that were left out.
+	Next int64
+}
+
+// spanBuffer is how much output is handed on at a time.
+const spanBuffer = 64 << 10
+
+// ReadOutput hands the bytes of an output stream from an offset on to emit, in
+// order and without a hole. With follow it waits for more until the command
+// has ended and everything was read; as long as somebody follows, everything
+// is fetched from the host. It returns at the first hole and tells where to go
+// on.
+func (c *Coordinator) ReadOutput(ctx context.Context, id protocol.ActionID, fd protocol.FD, offset int64, follow bool, emit func([]byte) error) (Span, error) {
+	r := &reader{c: c, id: id, fd: fd, offset: offset, follow: follow}
+	defer r.leave()
+	buf := make([]byte, spanBuffer)
+	for {
+		more, span, err := r.step(ctx, buf, emit)
+		if err != nil || !more {
+			return span, err
+		}
+	}
+}
+
+// reader is one reading of an output stream.
+type reader struct {
+	c      *Coordinator
+	id     protocol.ActionID
+	fd     protocol.FD
+	offset int64
+	follow bool
+	o      *output
+}
+
+// step emits what is there, or waits for more. It reports false at the end of
+// the span.
+func (r *reader) step(ctx context.Context, buf []byte, emit func([]byte) error) (more bool, _ Span, _ error) {
+	actionChanged, doneA := r.c.wake.on(r.id)
+	defer doneA()
+	a, err := r.c.Action(ctx, r.id)
+	if err != nil {
+		return false, Span{}, err
+	}
+	if err := r.attach(ctx, a); err != nil {
+		return false, Span{}, err
+	}
+	changed, done := r.c.wake.on(r.o.id)
+	defer done()
+	r.o.mu.Lock()
+	r.o.settle(a)
+	held, totals := r.o.held, r.o.totals
+	r.o.mu.Unlock()
+	until := held.Have
+	if r.offset >= held.TailFrom && r.offset < held.TailTo {
+		until = held.TailTo
+	}
+	if r.offset < until {
+		n, err := r.o.file.ReadAt(buf[:min(int64(len(buf)), until-r.offset)], r.offset)
+		if err != nil {
+			return false, Span{}, fmt.Errorf("read output: %w", err)
+		}
+		r.offset += int64(n)
+		return true, Span{}, emit(buf[:n])
+	}
+	if next, ended := r.ended(held, totals); ended {
+		return false, Span{Next: next}, nil
+	}
+	if s := r.c.session(a.Host); r.follow {
+		s.ask(r.o)
+		s.receipt()
+	}
+	select {
+	case <-changed:
+	case <-actionChanged:
+	case <-ctx.Done():
+		return false, Span{}, context.Cause(ctx)
+	}
+	return true, Span{}, nil
+}
+
+// ended judges a reader that has read all that is held from its offset on.
+func (r *reader) ended(held OutputState, t *protocol.Output) (next int64, ended bool) {
+	switch {
+	case t != nil && r.offset >= t.Bytes:
+		return -1, true
+	case t != nil && t.Dropped > 0 && r.offset >= t.DropAt && r.offset < t.DropAt+t.Dropped:
+		return t.DropAt + t.Dropped, true // the command wrote more than its cap
+	case !r.follow && held.TailTo > held.TailFrom && r.offset < held.TailFrom:
+		return held.TailFrom, true // the middle is on the host alone
+	case !r.follow:
+		return r.offset, true
+	}
+	return 0, false
+}
+
+// attach follows the stream of the newest attempt. An attempt that never began
+// wrote nothing, so nothing is lost by going over to the next.
+func (r *reader) attach(ctx context.Context, a Action) error {
+	id := outputID{r.id, max(1, a.Attempt), r.fd}
+	if r.o != nil && (r.o.id == id || r.offset > 0) {
+		return nil
+	}
+	r.leave()
+	o, err := r.c.output(ctx, a, id)
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	o.followers++
+	o.mu.Unlock()
+	r.o = o
+	return nil
+}
+
+func (r *reader) leave() {
+	if r.o == nil {
+		return
+	}
+	r.o.mu.Lock()
+	r.o.followers--
+	r.o.mu.Unlock()
+	r.c.release(r.o)
+	r.o = nil
+}

@@ -1,0 +1,388 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/stream"
+)
+
+// onItems takes reports and alerts of a host: all that are next in line become
+// effects and positions in one transaction, and only then are receipted.
+func (s *session) onItems(items []protocol.Message) {
+	c := s.c
+	acked := s.takeFreeable()
+	var changed []protocol.ActionID
+	var positions []protocol.Position
+	var freed map[protocol.Stream]uint64
+	err := c.cfg.Store.Update(c.ctx, func(tx Tx) (err error) {
+		changed, positions = nil, nil
+		if freed, err = s.free(tx, acked); err != nil {
+			return err
+		}
+		states := make(map[protocol.Stream]StreamState)
+		for _, m := range items {
+			st, ok := states[m.Header.Stream]
+			if !ok {
+				if st, err = tx.Streams().Get(s.host, m.Header.Stream); err != nil {
+					return err
+				}
+			}
+			if stream.Receive(st.Pos, m.Header.Store, m.Header.N) != stream.Deliver {
+				continue
+			}
+			id, err := c.deliver(tx, s.host, m)
+			if err != nil {
+				return err
+			}
+			if !id.IsZero() {
+				changed = append(changed, id)
+			}
+			st.Pos = stream.Next(st.Pos, m.Header.Item)
+			states[m.Header.Stream] = st
+		}
+		for _, st := range states {
+			positions = append(positions, st.Pos)
+			if err := tx.Streams().Put(st); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	s.freed(freed, errOnly(err, errHistory))
+	if err != nil {
+		if !errors.Is(err, errHistory) {
+			c.log.Error("cannot store what a host reported; it will come again", "host", s.host, "err", err)
+		}
+		return
+	}
+	s.mu.Lock()
+	for _, p := range positions {
+		s.up[p.Stream] = p
+	}
+	s.mu.Unlock()
+	for _, id := range changed {
+		c.wake.fire(id)
+		c.settleOutput(id)
+	}
+	if len(changed) > 0 {
+		c.wake.fire(eventsKey{})
+	}
+}
+
+// errOnly returns err if it is target.
+func errOnly(err, target error) error {
+	if errors.Is(err, target) {
+		return err
+	}
+	return nil
+}
+
+// deliver makes the effect of one item. An item that is broken is kept as
+// rejected with its code, so that nothing behind it waits; only a failing
+// store is an error.
+func (c *Coordinator) deliver(tx Tx, host protocol.HostID, m protocol.Message) (protocol.ActionID, error) {
+	switch m.Header.Stream {
+	case protocol.StreamReport:
+		var r protocol.Report
+		if err := m.DecodeItem(&r); err != nil {
+			return protocol.ActionID{}, c.reject(tx, host, m, err)
+		}
+		return c.applyReport(tx, host, m, &r)
+	default:
+		var a protocol.Alert
+		if err := m.DecodeItem(&a); err != nil {
+			return protocol.ActionID{}, c.reject(tx, host, m, err)
+		}
+		return protocol.ActionID{}, c.applyAlert(tx, host, &a)
+	}
+}
+
+// reject keeps a broken item's code.
+func (c *Coordinator) reject(tx Tx, host protocol.HostID, m protocol.Message, why error) error {
+	code := c.stats.refuse(why)
+	return c.event(tx, "item.rejected", host, string(m.Header.Stream), map[string]any{
+		"n": m.Header.N, "code": code, "detail": why.Error(),
+	})
+}
+
+// applyAlert keeps the list of raised alerts of a host and tells watchers.
+func (c *Coordinator) applyAlert(tx Tx, host protocol.HostID, a *protocol.Alert) error {
+	h, err := tx.Hosts().Get(host)
+	if err != nil {
+		return err
+	}
+	kept := make([]protocol.AlertInfo, 0, len(h.Inventory.Alerts)+1)
+	for _, old := range h.Inventory.Alerts {
+		if old.ID != a.ID {
+			kept = append(kept, old)
+		}
+	}
+	verb := "alert.cleared"
+	if a.Raised {
+		kept, verb = append(kept, a.AlertInfo), "alert.raised"
+	}
+	h.Inventory.Alerts = kept
+	if err := tx.Hosts().Put(h); err != nil {
+		return err
+	}
+	return c.event(tx, verb, host, a.ID, map[string]any{"severity": a.Severity, "text": a.Text})
+}
+
+// applyReport moves the coordinator's view of an action along the evidence of
+// its host.
+func (c *Coordinator) applyReport(tx Tx, host protocol.HostID, m protocol.Message, r *protocol.Report) (protocol.ActionID, error) {
+	a, err := tx.Actions().Get(r.Action)
+	local := errors.Is(err, ErrNotFound)
+	switch {
+	case local && r.State == protocol.StateNone:
+		return protocol.ActionID{}, nil // neither side knows it
+	case local:
+		a = c.adopt(host, r)
+	case err != nil:
+		return protocol.ActionID{}, err
+	case a.Host != host:
+		return protocol.ActionID{}, c.reject(tx, host, m, fmt.Errorf("%w: action %s is of host %s", protocol.ErrWrongHost, a.ID, a.Host))
+	}
+	if r.Event == protocol.EventTell && r.State == protocol.StateNone {
+		return a.ID, c.applyUnknown(tx, a, r)
+	}
+	if !r.Digest.IsZero() && r.Digest != a.Digest {
+		if err := c.conflict(tx, &a, r); err != nil {
+			return a.ID, err
+		}
+	}
+	before := a
+	if !observe(&a, r, c.nowMS()) && a.Cancelling == before.Cancelling && a.Detail == before.Detail {
+		return protocol.ActionID{}, nil // evidence of what was known
+	}
+	if local {
+		err = tx.Actions().Insert(a)
+	} else {
+		err = tx.Actions().Put(a)
+	}
+	if err != nil {
+		return a.ID, err
+	}
+	return a.ID, c.actionEvent(tx, a, before.State)
+}
+
+// observe applies a report to an action; it reports whether the action moved.
+// Evidence that leads nowhere new is no error: it comes twice after every
+// crash.
+func observe(a *Action, r *protocol.Report, nowMS int64) bool {
+	ev := r.Event
+	if ev == protocol.EventTell {
+		ev = eventOf(r.State, r.Reason)
+	}
+	next, reason, err := a.State.Next(ev, protocol.OwnerObserver, r.Reason)
+	moved := err == nil && (next != a.State || r.Attempt > a.Attempt)
+	if err == nil {
+		a.Corrected = a.Corrected || a.State == protocol.StateLost
+		a.State, a.Reason = next, reason
+	}
+	if a.State.Final() && !moved {
+		return false
+	}
+	a.Detail = r.Detail
+	a.Cancelling = r.Cancel && !a.State.Final()
+	a.AcceptSeq = max(a.AcceptSeq, r.AcceptSeq)
+	a.Attempt = max(a.Attempt, r.Attempt)
+	if r.Exit != nil {
+		a.Exit = r.Exit
+	}
+	if len(r.Output) > 0 {
+		a.Output = r.Output
+	}
+	a.UpdatedMS = nowMS
+	if a.State.Final() {
+		a.EndedMS = nowMS
+	}
+	return moved
+}
+
+// eventOf returns the event whose outcome a state and reason are.
+func eventOf(s protocol.State, r protocol.Reason) protocol.Event {
+	switch s {
+	case protocol.StateNew:
+		return protocol.EventAccept
+	case protocol.StateRunning:
+		return protocol.EventStart
+	case protocol.StateDone:
+		return protocol.EventSucceed
+	case protocol.StateCancelled:
+		if r == protocol.ReasonExpired {
+			return protocol.EventExpire
+		}
+		return protocol.EventCancelled
+	}
+	switch r {
+	case protocol.ReasonError:
+		return protocol.EventFail
+	case protocol.ReasonExit:
+		return protocol.EventExit
+	case protocol.ReasonSignal:
+		return protocol.EventSignal
+	case protocol.ReasonTimeout:
+		return protocol.EventTimeout
+	case protocol.ReasonInterrupted:
+		return protocol.EventInterrupt
+	case protocol.ReasonNoStart:
+		return protocol.EventNoStart
+	case protocol.ReasonTargetGone:
+		return protocol.EventTargetGone
+	case protocol.ReasonPreempted:
+		return protocol.EventPreempt
+	}
+	return protocol.EventRefuse
+}
+
+// adopt makes the record of an action that began on the host itself.
+func (c *Coordinator) adopt(host protocol.HostID, r *protocol.Report) Action {
+	a := Action{
+		ID: r.Action, Host: host, Spec: r.Spec, Digest: r.Digest,
+		Requester: "host:" + string(host), CreatedMS: r.AtMS, UpdatedMS: c.nowMS(),
+	}
+	if r.Requester != "" {
+		a.Requester += "/" + r.Requester
+	}
+	if spec, err := protocol.DecodeSpec(r.Spec); err == nil {
+		a.Kind, a.Target, a.Name = spec.Kind, spec.Target, spec.Name
+	}
+	return a
+}
+
+// applyUnknown makes LOST what the host does not know although it has the
+// order: an order that may still be under way says nothing.
+func (c *Coordinator) applyUnknown(tx Tx, a Action, r *protocol.Report) error {
+	if a.N == 0 || a.N > r.HaveOrder {
+		return nil
+	}
+	return c.move(tx, &a, protocol.EventHostUnknown)
+}
+
+// conflict takes over the host's record of an id that means something else
+// here. What was asked for here stays visible and can be issued again.
+func (c *Coordinator) conflict(tx Tx, a *Action, r *protocol.Report) error {
+	a.Conflict, a.Spec, a.Digest = a.Spec, r.Spec, r.Digest
+	if spec, err := protocol.DecodeSpec(r.Spec); err == nil {
+		a.Kind, a.Target, a.Name = spec.Kind, spec.Target, spec.Name
+	}
+	return c.event(tx, "ACTION_CONFLICT", a.Host, a.ID.String(), map[string]any{"host_digest": r.Digest})
+}
+
+// move makes a decision of the coordinator about an action durable.
+func (c *Coordinator) move(tx Tx, a *Action, ev protocol.Event) error {
+	before := a.State
+	next, reason, err := a.State.Next(ev, protocol.OwnerCoordinator, "")
+	if err != nil {
+		return err
+	}
+	a.State, a.Reason, a.UpdatedMS = next, reason, c.nowMS()
+	if next.Final() {
+		a.EndedMS = a.UpdatedMS
+	}
+	if err := tx.Actions().Put(*a); err != nil {
+		return err
+	}
+	return c.actionEvent(tx, *a, before)
+}
+
+// event appends to the journal that watchers read.
+func (c *Coordinator) event(tx Tx, typ string, host protocol.HostID, object string, data map[string]any) error {
+	b, err := json.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("encode event %s: %w", typ, err)
+	}
+	_, err = tx.Journal().AppendEvent(Event{AtMS: c.nowMS(), Type: typ, Host: host, Object: object, Data: b})
+	return err
+}
+
+func (c *Coordinator) actionEvent(tx Tx, a Action, before protocol.State) error {
+	return c.event(tx, "action.state", a.Host, a.ID.String(), map[string]any{
+		"kind": a.Kind, "from": before, "state": a.State, "reason": a.Reason, "attempt": a.Attempt, "cancelling": a.Cancelling,
+	})
+}
+
+// emitHost appends an event about a host's presence. Presence is no promise,
+// so a store that cannot take it is only logged.
+func (c *Coordinator) emitHost(host protocol.HostID, typ, why string) {
+	err := c.cfg.Store.Update(c.ctx, func(tx Tx) error {
+		return c.event(tx, typ, host, string(host), map[string]any{"reason": why})
+	})
+	if err != nil {
+		c.log.Error("cannot note a change of presence", "host", host, "event", typ, "err", err)
+	}
+	c.wake.fire(eventsKey{}, host)
+}
+
+// heartbeatPages collects the pages of one full heartbeat.
+type heartbeatPages struct {
+	seq   protocol.Seq
+	asOf  uint64
+	parts int
+	pages map[int]protocol.Heartbeat
+}
+
+// maxPages bounds what a host can make the coordinator hold: 64 pages of
+// 16 KiB describe some ten thousand containers.
+const maxPages = 64
+
+// onHeartbeat keeps the inventory once all its pages are there.
+func (s *session) onHeartbeat(in inbound) error {
+	m, err := s.openState(in)
+	if err != nil {
+		return err
+	}
+	var h protocol.Heartbeat
+	if err := m.Decode(&h); err != nil {
+		return err
+	}
+	if h.Parts > maxPages {
+		return fmt.Errorf("%w: %d pages, at most %d are taken", protocol.ErrPayload, h.Parts, maxPages)
+	}
+	s.hear(m.Header.Seq)
+	s.mu.Lock()
+	if s.beat.asOf != h.AsOf || s.beat.seq.Inc != h.Seq.Inc || s.beat.seq.Conn != h.Seq.Conn || s.beat.parts != h.Parts {
+		s.beat = heartbeatPages{seq: h.Seq, asOf: h.AsOf, parts: h.Parts, pages: make(map[int]protocol.Heartbeat)}
+	}
+	s.beat.pages[h.Part] = h
+	complete := len(s.beat.pages) == h.Parts
+	inv := Inventory{AtMS: s.c.nowMS(), Containers: []protocol.Container{}, Alerts: []protocol.AlertInfo{}}
+	if complete {
+		for i := 1; i <= h.Parts; i++ {
+			p := s.beat.pages[i]
+			if p.Host != nil {
+				inv.Host = *p.Host
+			}
+			inv.Containers = append(inv.Containers, p.Containers...)
+			inv.Alerts = append(inv.Alerts, p.Alerts...)
+		}
+		s.beat, s.wantFull = heartbeatPages{}, false
+	}
+	s.mu.Unlock()
+	if !complete {
+		return nil
+	}
+	err = s.c.cfg.Store.Update(s.c.ctx, func(tx Tx) error {
+		host, err := tx.Hosts().Get(s.host)
+		if err != nil {
+			return err
+		}
+		host.Inventory = inv
+		return tx.Hosts().Put(host)
+	})
+	if err != nil {
+		s.c.log.Error("cannot keep the inventory of a host", "host", s.host, "err", err)
+	}
+	s.c.wake.fire(s.host)
+	return nil
+}
+
+// uptime is the boot clock as a duration, for resends.
+func (c *Coordinator) uptime() time.Duration {
+	return time.Duration(c.cfg.Boot()) * time.Millisecond
+}

@@ -1,0 +1,387 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/stream"
+)
+
+// Silence after which a host is no longer believed to be there. It sends a
+// lease every 5 s: three may be lost before people are told, and after a
+// minute nobody expects it any more. Neither moves anything but the screen.
+const (
+	suspectAfter = 20 * time.Second
+	offlineAfter = time.Minute
+)
+
+// heardFresh is how young the newest sign of a host must be for an order to be
+// numbered: what cannot arrive now waits here and not on the wire.
+const heardFresh = time.Minute
+
+// Connectivity is what is known of a host's presence.
+type Connectivity string
+
+// The degrees of presence.
+const (
+	Online  Connectivity = "online"  // heard with the current challenge just now
+	Suspect Connectivity = "suspect" // its connection broke, or it has been silent for a while
+	Offline Connectivity = "offline" // said goodbye, or silent for long
+	Unknown Connectivity = "unknown" // not heard since this coordinator started
+)
+
+// session is what is known of one host since this process started. Nothing in
+// it must survive.
+type session struct {
+	c    *Coordinator
+	host protocol.HostID
+
+	mu        sync.Mutex
+	gate      protocol.HostGate
+	store     protocol.StoreID // the host's database as of its newest hello
+	heard     protocol.Seq     // newest hello or lease that was verified
+	heardAt   int64            // boot clock, ms
+	seenMS    int64            // wall clock, for people
+	proven    bool             // the current challenge came back: the host is there now
+	left      bool             // it said goodbye
+	broken    bool             // its will came
+	helloAt   int64            // boot clock of the newest answered hello
+	wantFull  bool
+	freeable  map[protocol.Stream]protocol.Position // acknowledged, to be freed with the next transaction
+	beat      heartbeatPages
+	up        map[protocol.Stream]protocol.Position // taken in durably
+	resend    map[protocol.Stream]*stream.Resend
+	newest    map[protocol.Stream]uint64 // newest number given, downwards
+	allocated map[protocol.Stream]map[uint64]Item
+	credits   map[outputID]int64 // offsets to tell the host with the next receipt
+
+	inbox   []inbound // taken in order by one worker
+	working bool
+
+	written []*output // by the worker's present batch; the worker's own
+
+	sendMu sync.Mutex // keeps numbered messages of one host in order on the wire
+}
+
+type inbound struct {
+	topic   string
+	payload []byte
+}
+
+// maxInbox is how many items and chunks of one host may wait for their
+// transaction. An honest host has at most a window of each stream and of
+// chunks under way; what comes beyond is dropped and will come again.
+const maxInbox = 4 * stream.Window
+
+func (c *Coordinator) session(h protocol.HostID) *session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.sessions[h]
+	if !ok {
+		s = &session{
+			c: c, host: h,
+			up:        make(map[protocol.Stream]protocol.Position),
+			resend:    map[protocol.Stream]*stream.Resend{protocol.StreamOrder: {}, protocol.StreamControl: {}},
+			newest:    make(map[protocol.Stream]uint64),
+			freeable:  make(map[protocol.Stream]protocol.Position),
+			allocated: map[protocol.Stream]map[uint64]Item{protocol.StreamOrder: {}, protocol.StreamControl: {}},
+			credits:   make(map[outputID]int64),
+		}
+		c.sessions[h] = s
+	}
+	return s
+}
+
+func (c *Coordinator) allSessions() []*session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]*session, 0, len(c.sessions))
+	for _, s := range c.sessions {
+		all = append(all, s)
+	}
+	return all
+}
+
+// connectivity judges what is known at a time of the boot clock.
+func (s *session) connectivity(now int64) (Connectivity, int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	silence := time.Duration(now-s.heardAt) * time.Millisecond
+	switch {
+	case s.heardAt == 0:
+		return Unknown, 0
+	case s.left || silence > offlineAfter:
+		return Offline, s.seenMS
+	case s.broken || !s.proven || silence > suspectAfter:
+		return Suspect, s.seenMS
+	}
+	return Online, s.seenMS
+}
+
+// reachable reports whether an order given now is likely to arrive, and what
+// it answers.
+func (s *session) reachable() (heard protocol.Seq, age time.Duration, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	age = time.Duration(s.c.cfg.Boot()-s.heardAt) * time.Millisecond
+	return s.heard, age, s.proven && !s.left && !s.broken && age < heardFresh
+}
+
+// Ingest takes a message from the broker. Leases are handled at once;
+// everything that may need the store is queued for the host's worker. It never
+// waits for the disk, so it may be called from a connection's read loop. What
+// it refuses is counted; the error is only for tests.
+func (c *Coordinator) Ingest(topic string, payload []byte) error {
+	c.stats.received.Add(1)
+	t, err := protocol.ParseTopic(topic)
+	if err == nil && t.Channel.Direction() != protocol.Up {
+		return nil // our own words come back through the broker
+	}
+	if err == nil && len(payload) > protocol.MaxSize(t.Channel) {
+		err = fmt.Errorf("%w: %d bytes", protocol.ErrSize, len(payload))
+	}
+	if err != nil {
+		return c.refuse(topic, err)
+	}
+	s, err := c.known(t, topic, payload)
+	if err != nil {
+		return c.refuse(topic, err)
+	}
+	if t.Channel == protocol.ChannelLease {
+		return c.refuse(topic, s.onLease(inbound{topic, payload}))
+	}
+	s.enqueue(inbound{topic, payload})
+	return nil
+}
+
+// refuse counts and logs an error, if it is one.
+func (c *Coordinator) refuse(topic string, err error) error {
+	if err != nil {
+		c.refusals.add(topic, c.stats.refuse(err), err)
+	}
+	return err
+}
+
+// enqueue gives a message to the worker of the host.
+func (s *session) enqueue(in inbound) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.inbox) >= maxInbox || s.c.ctx.Err() != nil {
+		s.c.stats.dropped.Add(1)
+		return
+	}
+	s.inbox = append(s.inbox, in)
+	if !s.working {
+		s.working = true
+		s.c.workers.Go(s.work)
+	}
+}
+
+// work takes messages of one host in order until none is left. It ends by
+// itself, so an idle host costs no goroutine.
+func (s *session) work() {
+	for {
+		s.mu.Lock()
+		batch := s.inbox
+		s.inbox = nil
+		s.working = len(batch) > 0
+		s.mu.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		s.take(batch)
+	}
+}
+
+// take handles a batch: items of all streams share one transaction.
+func (s *session) take(batch []inbound) {
+	var items []protocol.Message
+	for _, in := range batch {
+		t, err := protocol.ParseTopic(in.topic)
+		if err != nil {
+			continue // enqueue has parsed it before
+		}
+		switch t.Channel {
+		case protocol.ChannelReport, protocol.ChannelAlert:
+			var m protocol.Message
+			if m, err = protocol.Open(in.payload, s.c.expect(in.topic, itemFresh{s})); err == nil {
+				items = append(items, m)
+			}
+		case protocol.ChannelOut:
+			err = s.onOut(in)
+		case protocol.ChannelPresence:
+			err = s.onPresence(in)
+		case protocol.ChannelAck:
+			err = s.onAck(in)
+		case protocol.ChannelHeartbeat:
+			err = s.onHeartbeat(in)
+		}
+		_ = s.c.refuse(in.topic, err)
+	}
+	if len(items) > 0 {
+		s.onItems(items)
+	}
+	s.commitOutput()
+	s.receipt()
+}
+
+// expect is what the coordinator knows before it looks at a message.
+func (c *Coordinator) expect(topic string, f protocol.Freshness) protocol.Expect {
+	return protocol.Expect{
+		Fleet: c.cfg.Fleet, FleetName: c.cfg.FleetName, Self: protocol.Coordinator,
+		Keys: c.cfg.Trust, Ring: c.cfg.Trust.Ring(), Topic: topic, Fresh: f,
+	}
+}
+
+// unfresh is for messages that cannot pass the earlier checks.
+type unfresh struct{}
+
+func (unfresh) Fresh(protocol.Topic, *protocol.Header) error { return protocol.ErrStale }
+func (unfresh) Term(*protocol.Header) error                  { return nil }
+
+// itemFresh judges items and chunks: their number, not their age, tells what
+// is new, but they must be of the database that the host speaks for now.
+type itemFresh struct{ s *session }
+
+func (itemFresh) Fresh(protocol.Topic, *protocol.Header) error { return nil }
+
+func (f itemFresh) Term(h *protocol.Header) error {
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	if !h.Store.IsZero() && h.Store != f.s.store {
+		return fmt.Errorf("%w: store %s, the host's is %s", protocol.ErrStore, h.Store, f.s.store)
+	}
+	return nil
+}
+
+// stateFresh judges state messages by the session's gate. A hello passes: it
+// is judged together with its instance, which is in its payload.
+type stateFresh struct{ s *session }
+
+func (f stateFresh) Fresh(t protocol.Topic, h *protocol.Header) error {
+	if h.IsHello() {
+		return nil
+	}
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	return f.s.gate.State(t.Channel, h.Seq, h.Chal)
+}
+
+func (stateFresh) Term(*protocol.Header) error { return nil }
+
+// known returns the session of the host on whose topic a message came, if its
+// key is that host's: nobody can make sessions by inventing names. Otherwise
+// it returns the refusal, which Open words.
+func (c *Coordinator) known(t protocol.Topic, topic string, payload []byte) (*session, error) {
+	env, err := protocol.Split(payload)
+	if err != nil {
+		return nil, err
+	}
+	if p, ok := c.cfg.Trust.Principal(env.Key); !ok || p.Revoked || p.Host != t.Host {
+		if _, err = protocol.Open(payload, c.expect(topic, unfresh{})); err == nil {
+			err = protocol.ErrUnknownKey
+		}
+		return nil, err
+	}
+	return c.session(t.Host), nil
+}
+
+// openState opens a state message of a host and reacts to a fork.
+func (s *session) openState(in inbound) (protocol.Message, error) {
+	m, err := protocol.Open(in.payload, s.c.expect(in.topic, stateFresh{s}))
+	if errors.Is(err, protocol.ErrFork) {
+		s.c.quarantine(s.host, "two processes speak for this host: its key or its disk was copied")
+	}
+	return m, err
+}
+
+// onLease renews: what it finds on the way is memory only.
+func (s *session) onLease(in inbound) error {
+	c := s.c
+	m, err := s.openState(in)
+	if err != nil {
+		return err
+	}
+	var l protocol.Lease
+	if err := m.Decode(&l); err != nil {
+		return err
+	}
+	s.hear(m.Header.Seq)
+	if c.Recovery() != "" || c.isQuarantined(s.host) {
+		return nil
+	}
+	g := protocol.Grant{Header: c.header(protocol.TypeGrant, protocol.HostParty(s.host)), TTLms: leaseTTL.Milliseconds(), Held: []protocol.LeaseHeld{}}
+	g.Heard = m.Header.Seq
+	s.sendMu.Lock()
+	defer s.sendMu.Unlock()
+	g.Seq = c.nextSeq()
+	return c.publish(s.topic(protocol.ChannelGrant), g)
+}
+
+// leaseTTL is how long a host may hold on to what it was granted without
+// another grant.
+const leaseTTL = 90 * time.Second
+
+func (s *session) topic(ch protocol.Channel) protocol.Topic {
+	return protocol.HostTopic(s.c.cfg.FleetName, s.host, ch)
+}
+
+// publish seals and publishes, and counts. That the broker could not take it
+// is no refusal of what was received: it is logged and mended by repetition.
+func (c *Coordinator) publish(t protocol.Topic, body any) error {
+	if err := c.send(t, body); err != nil {
+		c.log.Debug("cannot publish", "topic", t.String(), "err", err)
+		return nil
+	}
+	c.stats.published.Add(1)
+	return nil
+}
+
+// hear notes a message that carried the current challenge. The first one of a
+// connection means that the host is there: what waited for it can go.
+func (s *session) hear(seq protocol.Seq) {
+	s.mu.Lock()
+	first := !s.proven
+	s.heard, s.heardAt, s.seenMS = seq, s.c.cfg.Boot(), s.c.nowMS()
+	s.proven, s.left, s.broken = true, false, false
+	s.mu.Unlock()
+	if !first {
+		return
+	}
+	s.c.emitHost(s.host, "host.online", "")
+	s.c.workers.Go(func() {
+		s.c.askAgain(s)
+		s.c.schedule(s.c.ctx, s.host)
+		s.pump()
+	})
+}
+
+// tick is the slow look at a session: resend what is due, schedule what could
+// not be sent, tell people about silence.
+func (s *session) tick(ctx context.Context) {
+	s.flush()
+	if _, _, ok := s.reachable(); ok {
+		s.reask()
+		s.pump()
+		return
+	}
+	now := s.c.cfg.Boot()
+	s.mu.Lock()
+	silence := time.Duration(now-s.heardAt) * time.Millisecond
+	gone := s.proven && silence > offlineAfter
+	if gone {
+		s.proven = false
+	}
+	s.mu.Unlock()
+	if gone {
+		s.c.emitHost(s.host, "host.offline", "silent")
+	}
+}
+
+// jitter spreads resends; it decides nothing that matters.
+func jitter() float64 { return rand.Float64() }

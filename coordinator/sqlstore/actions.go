@@ -1,0 +1,137 @@
+package sqlstore
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+type actions tx
+
+const (
+	actionColumns = `id, host, kind, target, name, digest, state, reason, detail, requester,
+		created_ms, updated_ms, ended_ms, expires_ms, n, accept_seq, attempt, cancelling, cancel_by, corrected,
+		exit, output, conflict, spec`
+
+	getAction    = `SELECT ` + actionColumns + ` FROM action WHERE id = $1`
+	insertAction = `INSERT INTO action (` + actionColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+		$11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)`
+	updateAction = `UPDATE action SET host = $2, kind = $3, target = $4, name = $5, digest = $6, state = $7, reason = $8,
+		detail = $9, requester = $10, created_ms = $11, updated_ms = $12, ended_ms = $13, expires_ms = $14, n = $15,
+		accept_seq = $16, attempt = $17, cancelling = $18, cancel_by = $19, corrected = $20, exit = $21, output = $22,
+		conflict = $23, spec = $24 WHERE id = $1`
+
+	findActions = `SELECT id FROM action WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3`
+
+	// Lists take an exclusive upper bound of the id and a limit. There is a text for
+	// each index. That of a target says host and state in a way that no index
+	// matches: a target has had few actions, a host or a state any number.
+	listActions            = `SELECT ` + actionColumns + ` FROM action WHERE id < $1 ORDER BY id DESC LIMIT $2`
+	listActionsOfHost      = `SELECT ` + actionColumns + ` FROM action WHERE id < $1 AND host = $3 ORDER BY id DESC LIMIT $2`
+	listActionsOfHostState = `SELECT ` + actionColumns + ` FROM action WHERE id < $1 AND host = $3 AND state = $4 ORDER BY id DESC LIMIT $2`
+	listActionsInState     = `SELECT ` + actionColumns + ` FROM action WHERE id < $1 AND state = $3 ORDER BY id DESC LIMIT $2`
+	listActionsOfTarget    = `SELECT ` + actionColumns + ` FROM action WHERE id < $1 AND target = $3 AND target <> ''
+		AND ($4 = '' OR host = $4) AND ($5 = '' OR state = $5) ORDER BY id DESC LIMIT $2`
+
+	unsentActions = `SELECT ` + actionColumns + ` FROM action
+		WHERE host = $1 AND state = 'PENDING_SCHEDULE' AND n = 0 ORDER BY id LIMIT $2`
+	expiredActions = `SELECT ` + actionColumns + ` FROM action
+		WHERE n = 0 AND state IN ('PENDING_APPROVE', 'PENDING_SCHEDULE') AND expires_ms < $1
+		ORDER BY expires_ms, id LIMIT $2`
+)
+
+// afterAllIDs is greater than the text of any id, and appended to the beginning of
+// one greater than all that begin so.
+const afterAllIDs = "g"
+
+func scanAction(r scanner) (a coordinator.Action, err error) {
+	err = r.Scan(textInto(&a.ID), &a.Host, &a.Kind, textInto(&a.Target), &a.Name, textInto(&a.Digest), &a.State, &a.Reason,
+		&a.Detail, &a.Requester, &a.CreatedMS, &a.UpdatedMS, &a.EndedMS, &a.ExpiresMS, &a.N, &a.AcceptSeq, &a.Attempt,
+		&a.Cancelling, &a.CancelBy, &a.Corrected, jsonInto(&a.Exit), jsonInto(&a.Output), &a.Conflict, &a.Spec)
+	return a, err
+}
+
+func actionArgs(a coordinator.Action) []any {
+	return []any{a.ID.String(), a.Host, a.Kind, text(a.Target), a.Name, a.Digest.String(), a.State, a.Reason,
+		a.Detail, a.Requester, a.CreatedMS, a.UpdatedMS, a.EndedMS, a.ExpiresMS, a.N, a.AcceptSeq, a.Attempt,
+		bit(a.Cancelling), a.CancelBy, bit(a.Corrected), asJSON(a.Exit), asJSON(a.Output), a.Conflict, a.Spec}
+}
+
+func (t actions) Get(id protocol.ActionID) (coordinator.Action, error) {
+	a, err := one(t.db, scanAction, getAction, id.String())
+	return a, wrap(err, "action", id)
+}
+
+func (t actions) Insert(a coordinator.Action) error {
+	_, err := exec(t.db, insertAction, actionArgs(a)...)
+	return wrap(err, "inserting action", a.ID)
+}
+
+func (t actions) Put(a coordinator.Action) error {
+	n, err := exec(t.db, updateAction, actionArgs(a)...)
+	if err == nil && n == 0 {
+		err = coordinator.ErrNotFound
+	}
+	return wrap(err, "putting action", a.ID)
+}
+
+func (t actions) Find(prefix string, limit int) ([]protocol.ActionID, error) {
+	ids, err := list(t.db, func(r scanner) (id protocol.ActionID, err error) {
+		err = r.Scan(textInto(&id))
+		return id, err
+	}, findActions, prefix, prefix+afterAllIDs, atMost(limit))
+	return ids, wrap(err, "actions like", prefix)
+}
+
+func (t actions) List(f coordinator.ActionFilter) ([]coordinator.Action, error) {
+	if f.Limit <= 0 {
+		f.Limit = 100
+	}
+	if len(f.States) == 0 {
+		all, err := t.inState(f, "")
+		return all, wrap(err, "actions", f)
+	}
+	// One search for each state, merged: a search for several would read all of
+	// them before it could sort.
+	var all []coordinator.Action
+	for _, state := range slices.Compact(slices.Sorted(slices.Values(f.States))) {
+		some, err := t.inState(f, state)
+		if err != nil {
+			return nil, wrap(err, "actions", f)
+		}
+		all = append(all, some...)
+	}
+	slices.SortFunc(all, func(a, b coordinator.Action) int { return strings.Compare(b.ID.String(), a.ID.String()) })
+	return all[:min(len(all), f.Limit)], nil
+}
+
+// inState lists with one state, or all if it is empty, in place of the filter's.
+func (t actions) inState(f coordinator.ActionFilter, state protocol.State) ([]coordinator.Action, error) {
+	before := afterAllIDs
+	if !f.Before.IsZero() {
+		before = f.Before.String()
+	}
+	switch {
+	case !f.Target.IsZero():
+		return list(t.db, scanAction, listActionsOfTarget, before, f.Limit, f.Target.String(), f.Host, state)
+	case f.Host != "" && state != "":
+		return list(t.db, scanAction, listActionsOfHostState, before, f.Limit, f.Host, state)
+	case f.Host != "":
+		return list(t.db, scanAction, listActionsOfHost, before, f.Limit, f.Host)
+	case state != "":
+		return list(t.db, scanAction, listActionsInState, before, f.Limit, state)
+	}
+	return list(t.db, scanAction, listActions, before, f.Limit)
+}
+
+func (t actions) Unsent(host protocol.HostID, limit int) ([]coordinator.Action, error) {
+	all, err := list(t.db, scanAction, unsentActions, host, atMost(limit))
+	return all, wrap(err, "unsent actions of host", host)
+}
+
+func (t actions) Expired(nowMS int64, limit int) ([]coordinator.Action, error) {
+	all, err := list(t.db, scanAction, expiredActions, nowMS, atMost(limit))
+	return all, wrap(err, "actions expired at", nowMS)
+}

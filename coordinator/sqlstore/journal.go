@@ -1,0 +1,104 @@
+package sqlstore
+
+import (
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/internal/sqldb"
+)
+
+type journal tx
+
+const (
+	countUp     = `UPDATE counter SET last = last + 1 WHERE name = $1 RETURNING last`
+	lastCounted = `SELECT last FROM counter WHERE name = $1`
+
+	appendEvent = `INSERT INTO event (id, at_ms, type, host, object, data) VALUES ($1, $2, $3, $4, $5, $6)`
+	listEvents  = `SELECT id, at_ms, type, host, object, data FROM event WHERE id > $1 ORDER BY id LIMIT $2`
+	trimEvents  = `DELETE FROM event WHERE id <= $1`
+
+	appendAudit = `INSERT INTO audit (n, at_ms, actor, verb, object, detail) VALUES ($1, $2, $3, $4, $5, $6)`
+	listAudit   = `SELECT n, at_ms, actor, verb, object, detail FROM audit WHERE n > $1 ORDER BY n LIMIT $2`
+)
+
+// The names of the counters.
+const (
+	eventCounter = "event"
+	auditCounter = "audit"
+)
+
+func scanNumber(r scanner) (n uint64, err error) {
+	err = r.Scan(&n)
+	return n, err
+}
+
+// count gives the next number; undone transactions give theirs back.
+func count(t *sqldb.Tx, counter string) (uint64, error) {
+	return one(t, scanNumber, countUp, counter)
+}
+
+func (t journal) AppendEvent(e coordinator.Event) (uint64, error) {
+	id, err := count(t.db, eventCounter)
+	if err == nil {
+		_, err = exec(t.db, appendEvent, id, e.AtMS, e.Type, e.Host, e.Object, e.Data)
+	}
+	return id, wrap(err, "appending event", e.Type)
+}
+
+func scanEvent(r scanner) (e coordinator.Event, err error) {
+	err = r.Scan(&e.ID, &e.AtMS, &e.Type, &e.Host, &e.Object, &e.Data)
+	return e, err
+}
+
+func (t journal) Events(after uint64, limit int) ([]coordinator.Event, error) {
+	all, err := list(t.db, scanEvent, listEvents, upTo(after), atMost(limit))
+	return all, wrap(err, "events after", after)
+}
+
+func (t journal) LastEvent() (uint64, error) {
+	id, err := one(t.db, scanNumber, lastCounted, eventCounter)
+	return id, wrap(err, "counter", eventCounter)
+}
+
+func (t journal) TrimEvents(id uint64) error {
+	_, err := exec(t.db, trimEvents, upTo(id))
+	return wrap(err, "trimming events to", id)
+}
+
+func (t journal) AppendAudit(r coordinator.AuditRow) (uint64, error) {
+	n, err := count(t.db, auditCounter)
+	if err == nil {
+		_, err = exec(t.db, appendAudit, n, r.AtMS, r.Actor, r.Verb, r.Object, r.Detail)
+	}
+	return n, wrap(err, "appending audit row", r.Verb)
+}
+
+func scanAudit(r scanner) (a coordinator.AuditRow, err error) {
+	err = r.Scan(&a.N, &a.AtMS, &a.Actor, &a.Verb, &a.Object, &a.Detail)
+	return a, err
+}
+
+func (t journal) Audit(after uint64, limit int) ([]coordinator.AuditRow, error) {
+	all, err := list(t.db, scanAudit, listAudit, upTo(after), atMost(limit))
+	return all, wrap(err, "audit rows after", after)
+}
+
+type values tx
+
+const (
+	getValue = `SELECT value FROM value WHERE name = $1`
+	putValue = `INSERT INTO value (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`
+)
+
+func scanValue(r scanner) (b []byte, err error) {
+	err = r.Scan(&b)
+	return b, err
+}
+
+func (t values) Get(name string) ([]byte, error) {
+	b, err := one(t.db, scanValue, getValue, name)
+	return b, wrap(err, "value", name)
+}
+
+func (t values) Put(name string, value []byte) error {
+	_, err := exec(t.db, putValue, name, value)
+	return wrap(err, "putting value", name)
+}

@@ -1,0 +1,109 @@
+// Package sqlstore is the coordinator's memory in a SQL database.
+//
+// It implements [coordinator.Store] on package sqldb, whose promises it passes on:
+// an Update that returned nil is on disk, Updates of many callers share a commit,
+// and functions run one after the other, which is as serializable as can be. What
+// is here is the schema, one constant text for each query, and the way between
+// columns and records. Each query is answered from an index, whatever is in the
+// database; a test holds them to it.
+package sqlstore
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/internal/sqldb"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+//go:embed schema/*.sql
+var schema embed.FS
+
+// applicationID marks the files of this package: "HosC".
+const applicationID = 0x486f7343
+
+// Config says where the database is.
+type Config struct {
+	// Path is the database file. Required.
+	Path string
+	// Readers is how many Views run at the same time; default 4.
+	Readers int
+	// Log takes rare events of the database. Default: discarded.
+	Log *slog.Logger
+}
+
+// Store is a [coordinator.Store].
+type Store struct {
+	db *sqldb.DB
+	id protocol.StoreID
+}
+
+var _ coordinator.Store = (*Store)(nil)
+
+// Create makes a new database, with a new id, and opens it. It fails with
+// [fs.ErrExist] when there is something at its path.
+func Create(ctx context.Context, cfg Config) (*Store, error) { return start(ctx, cfg, sqldb.Create) }
+
+// Open opens the database. It fails with [fs.ErrNotExist] when there is none, and
+// as [sqldb.Open] does when it is damaged, in use, or of a later release.
+func Open(ctx context.Context, cfg Config) (*Store, error) { return start(ctx, cfg, sqldb.Open) }
+
+func start(ctx context.Context, cfg Config, open func(context.Context, sqldb.Config) (*sqldb.DB, error)) (*Store, error) {
+	migrations, err := fs.Sub(schema, "schema")
+	if err != nil {
+		return nil, err
+	}
+	db, err := open(ctx, sqldb.Config{
+		Path:          cfg.Path,
+		ApplicationID: applicationID,
+		Migrations:    migrations,
+		Log:           cfg.Log,
+		Readers:       cfg.Readers,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("coordinator's store: %w", err)
+	}
+	s := &Store{db: db}
+	err = db.View(ctx, func(t *sqldb.Tx) error {
+		return t.QueryRow("SELECT id FROM store").Scan(textInto(&s.id))
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("coordinator's store: reading its id: %w", err), db.Close())
+	}
+	return s, nil
+}
+
+// ID returns the id of the database.
+func (s *Store) ID() protocol.StoreID { return s.id }
+
+// Update implements [coordinator.Store].
+func (s *Store) Update(ctx context.Context, fn func(coordinator.Tx) error) error {
+	return s.db.Update(ctx, func(t *sqldb.Tx) error { return fn(tx{t}) })
+}
+
+// View implements [coordinator.Store].
+func (s *Store) View(ctx context.Context, fn func(coordinator.Tx) error) error {
+	return s.db.View(ctx, func(t *sqldb.Tx) error { return fn(tx{t}) })
+}
+
+// Stats returns what the database's writer did.
+func (s *Store) Stats() sqldb.Stats { return s.db.Stats() }
+
+// Close implements [coordinator.Store].
+func (s *Store) Close() error { return s.db.Close() }
+
+// tx is the coordinator's view of a transaction; so are the tables below.
+type tx struct{ db *sqldb.Tx }
+
+func (t tx) Hosts() coordinator.Hosts           { return hosts(t) }
+func (t tx) Enrolments() coordinator.Enrolments { return enrolments(t) }
+func (t tx) Actions() coordinator.Actions       { return actions(t) }
+func (t tx) Streams() coordinator.Streams       { return streams(t) }
+func (t tx) Access() coordinator.Access         { return access(t) }
+func (t tx) Journal() coordinator.Journal       { return journal(t) }
+func (t tx) Values() coordinator.Values         { return values(t) }

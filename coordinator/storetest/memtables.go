@@ -1,0 +1,413 @@
+package storetest
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// get returns a copy of a row.
+func get[K comparable, V any](t *memTx, rows map[K]V, key K, clone func(V) V) (V, error) {
+	var none V
+	if err := t.read(); err != nil {
+		return none, err
+	}
+	v, ok := rows[key]
+	if !ok {
+		return none, fmt.Errorf("%v: %w", key, coordinator.ErrNotFound)
+	}
+	return clone(v), nil
+}
+
+// pick returns copies of the rows that match, in the order of compare.
+func pick[K comparable, V any](t *memTx, rows map[K]V, clone func(V) V, limit int, match func(V) bool, compare func(a, b V) int) ([]V, error) {
+	if err := t.read(); err != nil {
+		return nil, err
+	}
+	var all []V
+	for v := range maps.Values(rows) {
+		if match(v) {
+			all = append(all, v)
+		}
+	}
+	slices.SortFunc(all, compare)
+	all = all[:min(len(all), max(limit, 0))]
+	for i, v := range all {
+		all[i] = clone(v)
+	}
+	return slices.Clip(all), nil
+}
+
+func same[V any](v V) V { return v }
+
+func any1[V any](V) bool { return true }
+
+// fits tells whether the numbers fit into a column of a database.
+func fits(numbers ...uint64) error {
+	if n := slices.Max(numbers); n > math.MaxInt64 {
+		return fmt.Errorf("number %d: %w", n, coordinator.ErrInvalid)
+	}
+	return nil
+}
+
+type memHosts struct{ *memTx }
+
+func cloneHost(h coordinator.Host) coordinator.Host {
+	h.PublicKey = bytes.Clone(h.PublicKey)
+	h.Labels = slices.Clone(h.Labels)
+	h.Inventory.Host.Interfaces = slices.Clone(h.Inventory.Host.Interfaces)
+	for i, v := range h.Inventory.Host.Interfaces {
+		h.Inventory.Host.Interfaces[i].Addresses = slices.Clone(v.Addresses)
+	}
+	h.Inventory.Host.Unsupported = slices.Clone(h.Inventory.Host.Unsupported)
+	h.Inventory.Containers = slices.Clone(h.Inventory.Containers)
+	for i, c := range h.Inventory.Containers {
+		h.Inventory.Containers[i].Addresses = slices.Clone(c.Addresses)
+		h.Inventory.Containers[i].Labels = slices.Clone(c.Labels)
+	}
+	h.Inventory.Alerts = slices.Clone(h.Inventory.Alerts)
+	return h
+}
+
+func (t memHosts) Get(id protocol.HostID) (coordinator.Host, error) {
+	return get(t.memTx, t.hosts.rows, id, cloneHost)
+}
+
+func (t memHosts) Put(h coordinator.Host) error {
+	if err := cmp.Or(t.write(), fits(h.AcceptSeq)); err != nil {
+		return err
+	}
+	for _, other := range t.hosts.rows {
+		if other.Key == h.Key && other.ID != h.ID {
+			return fmt.Errorf("host %s with the key of %s: %w", h.ID, other.ID, coordinator.ErrExists)
+		}
+	}
+	t.hosts.change(t.memTx)[h.ID] = cloneHost(h)
+	return nil
+}
+
+func (t memHosts) List(after protocol.HostID, limit int) ([]coordinator.Host, error) {
+	return pick(t.memTx, t.hosts.rows, cloneHost, limit,
+		func(h coordinator.Host) bool { return h.ID > after },
+		func(a, b coordinator.Host) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+type memEnrolments struct{ *memTx }
+
+func cloneInvite(v coordinator.Invite) coordinator.Invite {
+	v.Secret, v.Labels = bytes.Clone(v.Secret), slices.Clone(v.Labels)
+	return v
+}
+
+func (t memEnrolments) Invite(id string) (coordinator.Invite, error) {
+	return get(t.memTx, t.invites.rows, id, cloneInvite)
+}
+
+func (t memEnrolments) PutInvite(v coordinator.Invite) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	t.invites.change(t.memTx)[v.ID] = cloneInvite(v)
+	return nil
+}
+
+func cloneEnrolment(e coordinator.Enrolment) coordinator.Enrolment {
+	e.PublicKey, e.CSR, e.Offer = bytes.Clone(e.PublicKey), bytes.Clone(e.CSR), bytes.Clone(e.Offer)
+	e.Labels, e.Certificate = slices.Clone(e.Labels), bytes.Clone(e.Certificate)
+	return e
+}
+
+func byAge(a, b coordinator.Enrolment) int {
+	return cmp.Or(cmp.Compare(a.CreatedMS, b.CreatedMS), cmp.Compare(a.ID, b.ID))
+}
+
+func (t memEnrolments) Get(id string) (coordinator.Enrolment, error) {
+	return get(t.memTx, t.enrolments.rows, id, cloneEnrolment)
+}
+
+func (t memEnrolments) ByKey(key protocol.KeyID) (coordinator.Enrolment, error) {
+	newest, err := pick(t.memTx, t.enrolments.rows, cloneEnrolment, 1,
+		func(e coordinator.Enrolment) bool { return e.Key == key },
+		func(a, b coordinator.Enrolment) int { return byAge(b, a) })
+	if err == nil && len(newest) == 0 {
+		err = fmt.Errorf("enrolment of key %s: %w", key, coordinator.ErrNotFound)
+	}
+	if err != nil {
+		return coordinator.Enrolment{}, err
+	}
+	return newest[0], nil
+}
+
+func (t memEnrolments) Put(e coordinator.Enrolment) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	t.enrolments.change(t.memTx)[e.ID] = cloneEnrolment(e)
+	return nil
+}
+
+func (t memEnrolments) List(state coordinator.EnrolmentState, limit int) ([]coordinator.Enrolment, error) {
+	return pick(t.memTx, t.enrolments.rows, cloneEnrolment, limit,
+		func(e coordinator.Enrolment) bool { return state == "" || e.State == state }, byAge)
+}
+
+type memActions struct{ *memTx }
+
+func cloneAction(a coordinator.Action) coordinator.Action {
+	a.Spec, a.Conflict, a.Output = bytes.Clone(a.Spec), bytes.Clone(a.Conflict), slices.Clone(a.Output)
+	if a.Exit != nil {
+		a.Exit = new(*a.Exit)
+	}
+	return a
+}
+
+func olderFirst(a, b coordinator.Action) int { return bytes.Compare(a.ID[:], b.ID[:]) }
+
+func newerFirst(a, b coordinator.Action) int { return olderFirst(b, a) }
+
+func (t memActions) Get(id protocol.ActionID) (coordinator.Action, error) {
+	return get(t.memTx, t.actions.rows, id, cloneAction)
+}
+
+func (t memActions) Insert(a coordinator.Action) error {
+	if _, ok := t.actions.rows[a.ID]; ok {
+		return fmt.Errorf("action %s: %w", a.ID, coordinator.ErrExists)
+	}
+	return t.keep(a)
+}
+
+func (t memActions) Put(a coordinator.Action) error {
+	if _, ok := t.actions.rows[a.ID]; !ok {
+		return fmt.Errorf("action %s: %w", a.ID, coordinator.ErrNotFound)
+	}
+	return t.keep(a)
+}
+
+func (t memActions) keep(a coordinator.Action) error {
+	if err := cmp.Or(t.write(), fits(a.N, a.AcceptSeq)); err != nil {
+		return err
+	}
+	t.actions.change(t.memTx)[a.ID] = cloneAction(a)
+	return nil
+}
+
+func (t memActions) Find(prefix string, limit int) ([]protocol.ActionID, error) {
+	found, err := pick(t.memTx, t.actions.rows, same[coordinator.Action], limit,
+		func(a coordinator.Action) bool { return strings.HasPrefix(a.ID.String(), prefix) }, olderFirst)
+	var ids []protocol.ActionID
+	for _, a := range found {
+		ids = append(ids, a.ID)
+	}
+	return ids, err
+}
+
+func (t memActions) List(f coordinator.ActionFilter) ([]coordinator.Action, error) {
+	if f.Limit <= 0 {
+		f.Limit = 100
+	}
+	return pick(t.memTx, t.actions.rows, cloneAction, f.Limit, func(a coordinator.Action) bool {
+		return (f.Host == "" || a.Host == f.Host) &&
+			(f.Target.IsZero() || a.Target == f.Target) &&
+			(len(f.States) == 0 || slices.Contains(f.States, a.State)) &&
+			(f.Before.IsZero() || bytes.Compare(a.ID[:], f.Before[:]) < 0)
+	}, newerFirst)
+}
+
+func (t memActions) Unsent(host protocol.HostID, limit int) ([]coordinator.Action, error) {
+	return pick(t.memTx, t.actions.rows, cloneAction, limit, func(a coordinator.Action) bool {
+		return a.Host == host && a.State == protocol.StatePendingSchedule && a.N == 0
+	}, olderFirst)
+}
+
+func (t memActions) Expired(nowMS int64, limit int) ([]coordinator.Action, error) {
+	return pick(t.memTx, t.actions.rows, cloneAction, limit, func(a coordinator.Action) bool {
+		waits := a.State == protocol.StatePendingApprove || a.State == protocol.StatePendingSchedule
+		return waits && a.N == 0 && a.ExpiresMS < nowMS
+	}, func(a, b coordinator.Action) int {
+		return cmp.Or(cmp.Compare(a.ExpiresMS, b.ExpiresMS), olderFirst(a, b))
+	})
+}
+
+type memStreams struct{ *memTx }
+
+func (t memStreams) Get(host protocol.HostID, stream protocol.Stream) (coordinator.StreamState, error) {
+	s := t.streams.rows[streamKey{host, stream}]
+	s.Host, s.Pos.Stream, s.Freed.Stream = host, stream, stream
+	return s, t.read()
+}
+
+func (t memStreams) Put(s coordinator.StreamState) error {
+	if err := cmp.Or(t.write(), fits(s.Pos.N, s.Freed.N)); err != nil {
+		return err
+	}
+	t.streams.change(t.memTx)[streamKey{s.Host, s.Pos.Stream}] = s
+	return nil
+}
+
+func (t memStreams) Append(host protocol.HostID, stream protocol.Stream, it coordinator.Item) error {
+	if err := cmp.Or(t.write(), fits(it.N)); err != nil {
+		return err
+	}
+	key := itemKey{streamKey{host, stream}, it.N}
+	if _, ok := t.items.rows[key]; ok {
+		return fmt.Errorf("item %d of host %s: %w", it.N, host, coordinator.ErrExists)
+	}
+	t.items.change(t.memTx)[key] = cloneItem(it)
+	return nil
+}
+
+func cloneItem(it coordinator.Item) coordinator.Item {
+	it.Item = bytes.Clone(it.Item)
+	return it
+}
+
+func (t memStreams) Items(host protocol.HostID, stream protocol.Stream, first, last uint64) ([]coordinator.Item, error) {
+	mine := make(map[uint64]coordinator.Item)
+	for key, it := range t.items.rows {
+		if key.streamKey == (streamKey{host, stream}) {
+			mine[key.n] = it
+		}
+	}
+	return pick(t.memTx, mine, cloneItem, len(mine),
+		func(it coordinator.Item) bool { return it.N >= first && it.N <= last },
+		func(a, b coordinator.Item) int { return cmp.Compare(a.N, b.N) })
+}
+
+func (t memStreams) Free(host protocol.HostID, stream protocol.Stream, n uint64) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	maps.DeleteFunc(t.items.change(t.memTx), func(key itemKey, _ coordinator.Item) bool {
+		return key.streamKey == streamKey{host, stream} && key.n <= n
+	})
+	return nil
+}
+
+func (t memStreams) Output(action protocol.ActionID, attempt int, fd protocol.FD) (coordinator.OutputState, error) {
+	return t.outputs.rows[outputKey{action, attempt, fd}], t.read()
+}
+
+func (t memStreams) PutOutput(o coordinator.OutputState) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	t.outputs.change(t.memTx)[outputKey{o.Action, o.Attempt, o.FD}] = o
+	return nil
+}
+
+type memAccess struct{ *memTx }
+
+func (t memAccess) Token(id string) (coordinator.Token, error) {
+	return get(t.memTx, t.tokens.rows, id, same)
+}
+
+func (t memAccess) TokenByHash(hash protocol.Digest) (coordinator.Token, error) {
+	for _, k := range t.tokens.rows {
+		if k.Hash == hash {
+			return k, t.read()
+		}
+	}
+	return coordinator.Token{}, cmp.Or(t.read(), fmt.Errorf("token by its hash: %w", coordinator.ErrNotFound))
+}
+
+func (t memAccess) PutToken(k coordinator.Token) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	for _, other := range t.tokens.rows {
+		if other.Hash == k.Hash && other.ID != k.ID {
+			return fmt.Errorf("token %s with the secret of %s: %w", k.ID, other.ID, coordinator.ErrExists)
+		}
+	}
+	t.tokens.change(t.memTx)[k.ID] = k
+	return nil
+}
+
+func (t memAccess) Tokens() ([]coordinator.Token, error) {
+	return pick(t.memTx, t.tokens.rows, same, len(t.tokens.rows), any1,
+		func(a, b coordinator.Token) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+func (t memAccess) Viewer(name string) (coordinator.Viewer, error) {
+	return get(t.memTx, t.viewers.rows, name, same)
+}
+
+func (t memAccess) PutViewer(v coordinator.Viewer) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	t.viewers.change(t.memTx)[v.Name] = v
+	return nil
+}
+
+func (t memAccess) Viewers() ([]coordinator.Viewer, error) {
+	return pick(t.memTx, t.viewers.rows, same, len(t.viewers.rows), any1,
+		func(a, b coordinator.Viewer) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+type memJournal struct{ *memTx }
+
+func (t memJournal) AppendEvent(e coordinator.Event) (uint64, error) {
+	if err := t.write(); err != nil {
+		return 0, err
+	}
+	t.lastEvent++
+	e.ID, e.Data = t.lastEvent, bytes.Clone(e.Data)
+	t.events.change(t.memTx)[e.ID] = e
+	return e.ID, nil
+}
+
+func (t memJournal) Events(after uint64, limit int) ([]coordinator.Event, error) {
+	return pick(t.memTx, t.events.rows,
+		func(e coordinator.Event) coordinator.Event { e.Data = bytes.Clone(e.Data); return e }, limit,
+		func(e coordinator.Event) bool { return e.ID > after },
+		func(a, b coordinator.Event) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+func (t memJournal) LastEvent() (uint64, error) { return t.lastEvent, t.read() }
+
+func (t memJournal) TrimEvents(upTo uint64) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	maps.DeleteFunc(t.events.change(t.memTx), func(id uint64, _ coordinator.Event) bool { return id <= upTo })
+	return nil
+}
+
+func (t memJournal) AppendAudit(r coordinator.AuditRow) (uint64, error) {
+	if err := t.write(); err != nil {
+		return 0, err
+	}
+	t.lastAudit++
+	r.N, r.Detail = t.lastAudit, bytes.Clone(r.Detail)
+	t.audit.change(t.memTx)[r.N] = r
+	return r.N, nil
+}
+
+func (t memJournal) Audit(after uint64, limit int) ([]coordinator.AuditRow, error) {
+	return pick(t.memTx, t.audit.rows,
+		func(r coordinator.AuditRow) coordinator.AuditRow { r.Detail = bytes.Clone(r.Detail); return r }, limit,
+		func(r coordinator.AuditRow) bool { return r.N > after },
+		func(a, b coordinator.AuditRow) int { return cmp.Compare(a.N, b.N) })
+}
+
+type memValues struct{ *memTx }
+
+func (t memValues) Get(name string) ([]byte, error) {
+	return get(t.memTx, t.values.rows, name, bytes.Clone)
+}
+
+func (t memValues) Put(name string, value []byte) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	t.values.change(t.memTx)[name] = bytes.Clone(value)
+	return nil
+}

@@ -1,0 +1,183 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// action returns an action with every field set, of host n modulo 3.
+func action(n int) coordinator.Action {
+	return coordinator.Action{
+		ID: actionID(n), Host: protocol.HostID(fmt.Sprintf("edge-%d", n%3)), Kind: protocol.KindExec, Target: ctid(n % 5), Name: "web",
+		Spec: []byte(`{"argv":["true"]}`), Digest: protocol.Sum([]byte{byte(n)}), State: protocol.States()[n%8],
+		Reason: "exit", Detail: "why", Requester: "alice", CreatedMS: 1, UpdatedMS: 2, EndedMS: 3, ExpiresMS: int64(1000 - n),
+		N: 4, AcceptSeq: 5, Attempt: 6, Cancelling: true, CancelBy: "bob", Exit: &protocol.Exit{Code: 137, Signal: 9, OOM: true, RunMS: 7},
+		Output:   []protocol.Output{{FD: protocol.Stdout, Bytes: 8, Dropped: 9, DropAt: 10}, {FD: protocol.Stderr}},
+		Conflict: []byte("other"), Corrected: true,
+	}
+}
+
+func insert(t *testing.T, s coordinator.Store, all ...coordinator.Action) {
+	t.Helper()
+	update(t, s, func(tx coordinator.Tx) error {
+		for _, a := range all {
+			if err := tx.Actions().Insert(a); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func ids(all []coordinator.Action) (ids []protocol.ActionID) {
+	for _, a := range all {
+		ids = append(ids, a.ID)
+	}
+	return ids
+}
+
+func testActions(t *testing.T, s coordinator.Store) {
+	missing(t, s, map[string]func(coordinator.Tx) error{
+		"action": func(tx coordinator.Tx) error { _, err := tx.Actions().Get(actionID(1)); return err },
+	})
+	updateFails(t, s, coordinator.ErrNotFound, func(tx coordinator.Tx) error { return tx.Actions().Put(action(1)) })
+	want := action(1)
+	insert(t, s, want)
+	updateFails(t, s, coordinator.ErrExists, func(tx coordinator.Tx) error { return tx.Actions().Insert(want) })
+	read := func() (a coordinator.Action) {
+		t.Helper()
+		view(t, s, func(tx coordinator.Tx) error {
+			return values(func() (coordinator.Action, error) { return tx.Actions().Get(want.ID) }, &a)
+		})
+		return a
+	}
+	got := read()
+	equal(t, "action", got, want)
+	got.Spec[0], got.Exit.Code, got.Output[0].Bytes, got.Conflict[0] = 0, 0, 0, 0
+	equal(t, "action after a change of a copy", read(), want)
+	want.Exit.Code = 0
+	equal(t, "action after a change of the original", read(), action(1))
+
+	want = coordinator.Action{ID: want.ID, Host: "other", State: protocol.StatePendingApprove}
+	update(t, s, func(tx coordinator.Tx) error { return tx.Actions().Put(want) })
+	equal(t, "replaced action", read(), want)
+}
+
+func testActionsList(t *testing.T, s coordinator.Store) {
+	var all []coordinator.Action
+	for n := range 240 {
+		all = append(all, action(n))
+	}
+	bare := coordinator.Action{ID: actionID(240), Host: "edge-0", State: protocol.StateDone} // without a target
+	all = append(all, bare)
+	insert(t, s, all...)
+	slices.Reverse(all)
+
+	hosts := []protocol.HostID{"", "edge-0", "edge-9"}
+	targets := []protocol.CTID{{}, ctid(0), ctid(9)}
+	states := [][]protocol.State{nil, {protocol.StateDone}, {protocol.StateRunning, protocol.StateNew, protocol.StateRunning}}
+	for _, host := range hosts {
+		for _, target := range targets {
+			for _, in := range states {
+				var want []coordinator.Action
+				for _, a := range all {
+					if (host == "" || a.Host == host) && (target.IsZero() || a.Target == target) &&
+						(in == nil || slices.Contains(in, a.State)) {
+						want = append(want, a)
+					}
+				}
+				f := coordinator.ActionFilter{Host: host, Target: target, States: in, Limit: 7}
+				got := pages(t, s, f.Limit, func(tx coordinator.Tx, last coordinator.Action) ([]coordinator.Action, error) {
+					f.Before = last.ID
+					return tx.Actions().List(f)
+				})
+				equal(t, fmt.Sprintf("host %q target %v states %q", host, target, in), ids(got), ids(want))
+			}
+		}
+	}
+	var page []coordinator.Action
+	view(t, s, func(tx coordinator.Tx) error {
+		return values(func() ([]coordinator.Action, error) { return tx.Actions().List(coordinator.ActionFilter{}) }, &page)
+	})
+	equal(t, "the default page", page, all[:100])
+}
+
+func testActionsFind(t *testing.T, s coordinator.Store) {
+	insert(t, s, action(3), action(1), action(2), action(256))
+	all := []protocol.ActionID{actionID(1), actionID(2), actionID(3), actionID(256)}
+	one := actionID(2).String()
+	for _, c := range []struct {
+		prefix string
+		limit  int
+		want   []protocol.ActionID
+	}{
+		{"", 10, all},
+		{one[:8], 10, all},
+		{one[:12], 10, all[:3]},
+		{one[:9], 2, all[:2]},
+		{one[:14], 10, all[1:2]},
+		{one, 10, all[1:2]},
+		{one + "0", 10, nil},
+		{"f", 10, nil},
+		{"%", 10, nil},
+		{"", 0, nil},
+		{"", -1, nil},
+	} {
+		var got []protocol.ActionID
+		view(t, s, func(tx coordinator.Tx) error {
+			return values(func() ([]protocol.ActionID, error) { return tx.Actions().Find(c.prefix, c.limit) }, &got)
+		})
+		equal(t, fmt.Sprintf("find %q, limit %d", c.prefix, c.limit), got, c.want)
+	}
+}
+
+func testActionsDue(t *testing.T, s coordinator.Store) {
+	for n := range 48 {
+		a := action(n)
+		if n < 32 {
+			a.N = 0
+		}
+		insert(t, s, a)
+	}
+	// Of the first 32, number 0, 8, 16 and 24 wait for approval and 1, 9, 17 and 25 for
+	// the schedule; the later an action, the earlier it expires.
+	want := func(numbers ...int) (ids []protocol.ActionID) {
+		for _, n := range numbers {
+			ids = append(ids, actionID(n))
+		}
+		return ids
+	}
+	check := func(what string, find func(coordinator.Actions) ([]coordinator.Action, error), want []protocol.ActionID) {
+		t.Helper()
+		var got []coordinator.Action
+		view(t, s, func(tx coordinator.Tx) error {
+			return values(func() ([]coordinator.Action, error) { return find(tx.Actions()) }, &got)
+		})
+		equal(t, what, ids(got), want)
+	}
+	unsent := func(host protocol.HostID, limit int) func(coordinator.Actions) ([]coordinator.Action, error) {
+		return func(a coordinator.Actions) ([]coordinator.Action, error) { return a.Unsent(host, limit) }
+	}
+	expired := func(now int64, limit int) func(coordinator.Actions) ([]coordinator.Action, error) {
+		return func(a coordinator.Actions) ([]coordinator.Action, error) { return a.Expired(now, limit) }
+	}
+	check("unsent of edge-1", unsent("edge-1", 10), want(1, 25))
+	check("one unsent of edge-1", unsent("edge-1", 1), want(1))
+	check("unsent of edge-2", unsent("edge-2", 10), want(17))
+	check("unsent without a limit", unsent("edge-1", -1), nil)
+	check("unsent of nobody", unsent("edge-9", 10), nil)
+	check("expired", expired(2000, 100), want(25, 24, 17, 16, 9, 8, 1, 0))
+	check("expired at 984", expired(984, 100), want(25, 24, 17))
+	check("two expired", expired(2000, 2), want(25, 24))
+	check("expired without a limit", expired(2000, -1), nil)
+
+	a := action(25)
+	a.N = 1
+	update(t, s, func(tx coordinator.Tx) error { return tx.Actions().Put(a) })
+	check("unsent after one was sent", unsent("edge-1", 10), want(1))
+	check("expired after one was sent", expired(984, 100), want(24, 17))
+}

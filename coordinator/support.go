@@ -1,0 +1,143 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// seal encodes a message and signs the bytes that are sent.
+func seal(s protocol.Signer, body any) ([]byte, error) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	return protocol.Seal(s, b, nil)
+}
+
+// Stats counts what happened since the start. It is safe for concurrent use.
+type Stats struct {
+	received  atomic.Uint64
+	published atomic.Uint64
+	dropped   atomic.Uint64
+	mu        sync.Mutex
+	refused   map[protocol.Code]uint64
+}
+
+// Counts is a snapshot of Stats.
+type Counts struct {
+	Received  uint64                   // messages that came in
+	Published uint64                   // messages that went out
+	Dropped   uint64                   // messages dropped because a host's queue was full
+	Refused   map[protocol.Code]uint64 // messages refused, by reason; every code is present
+}
+
+// Stats returns what was counted since the start.
+func (c *Coordinator) Stats() Counts {
+	s := &c.stats
+	n := Counts{
+		Received: s.received.Load(), Published: s.published.Load(), Dropped: s.dropped.Load(),
+		Refused: make(map[protocol.Code]uint64),
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, code := range protocol.Codes() {
+		n.Refused[code] = s.refused[code]
+	}
+	return n
+}
+
+// refuse counts a refused message under its code.
+func (s *Stats) refuse(err error) protocol.Code {
+	code, ok := errors.AsType[protocol.Code](err)
+	if !ok {
+		code = protocol.ErrPayload
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refused == nil {
+		s.refused = make(map[protocol.Code]uint64)
+	}
+	s.refused[code]++
+	return code
+}
+
+// refusalLog writes at most one line a second about refused messages, so that
+// a flood of forgeries cannot fill a disk.
+type refusalLog struct {
+	log  *slog.Logger
+	boot func() int64
+	mu   sync.Mutex
+	next int64
+	held uint64
+}
+
+func (r *refusalLog) init(log *slog.Logger, boot func() int64) { r.log, r.boot = log, boot }
+
+func (r *refusalLog) add(topic string, code protocol.Code, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := r.boot(); now < r.next {
+		r.held++
+		return
+	} else {
+		r.next = now + 1000
+	}
+	r.log.Warn("message refused", "topic", fmt.Sprintf("%.100q", topic), "code", string(code), "more", r.held, "err", err)
+	r.held = 0
+}
+
+// hub wakes those who wait for a change of something named by a key.
+type hub struct {
+	mu      sync.Mutex
+	waiters map[any]*waiters
+}
+
+type waiters struct {
+	ch chan struct{}
+	n  int
+}
+
+// on returns a channel that is closed at the next fire of key, and a function
+// to call when nobody looks at the channel any more. It must be asked before
+// the state is read, so that no change falls in between.
+func (h *hub) on(key any) (<-chan struct{}, func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.waiters == nil {
+		h.waiters = make(map[any]*waiters)
+	}
+	w, ok := h.waiters[key]
+	if !ok {
+		w = &waiters{ch: make(chan struct{})}
+		h.waiters[key] = w
+	}
+	w.n++
+	return w.ch, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		// A key that is never fired again must not stay for ever.
+		if w.n--; w.n == 0 && h.waiters[key] == w {
+			delete(h.waiters, key)
+		}
+	}
+}
+
+func (h *hub) fire(keys ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, key := range keys {
+		if w, ok := h.waiters[key]; ok {
+			close(w.ch)
+			delete(h.waiters, key)
+		}
+	}
+}
+
+// eventsKey is the hub's key for "there are new events".
+type eventsKey struct{}
