@@ -1,0 +1,289 @@
+// Package api is the vocabulary of the HTTP API: the JSON that the coordinator
+// serves under /v1, that the agent's unix socket offers of it, and that the
+// command line reads. Names are snake_case, times RFC 3339 in UTC, durations
+// texts with units ("90s"), and enums the words of the state tables.
+//
+// The types are apart from those of the engines on purpose: what is stored and
+// what is signed may change without the API, and the other way round.
+package api
+
+import "time"
+
+// ContentProblem is the media type of a [Problem] (RFC 9457).
+const ContentProblem = "application/problem+json"
+
+// Problem says why a request failed. Code is stable and one of the codes
+// below; Detail and Hint are the sentences that the command line prints.
+type Problem struct {
+	Type   string `json:"type"` // "about:blank"
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Code   string `json:"code"`
+	Detail string `json:"detail"`
+	Hint   string `json:"hint,omitempty"` // what to do next
+}
+
+// Error returns the detail.
+func (p *Problem) Error() string { return p.Detail }
+
+// The codes of problems, with the status that goes with each.
+const (
+	CodeInvalid     = "invalid"         // 400
+	CodeUnauthentic = "unauthenticated" // 401
+	CodeDenied      = "denied"          // 403
+	CodeNotFound    = "not_found"       // 404
+	CodeConflict    = "conflict"        // 409
+	CodeExists      = "exists"          // 409
+	CodeGone        = "gone"            // 410
+	CodeTooLarge    = "too_large"       // 413
+	CodeRateLimit   = "too_many"        // 429
+	CodeInternal    = "internal"        // 500
+	CodeRecovery    = "recovery"        // 503
+	CodeUnavailable = "unavailable"     // 503
+	CodeTimeout     = "timeout"         // 504
+)
+
+// Host is an approved or revoked host.
+type Host struct {
+	ID           string     `json:"id"`
+	State        string     `json:"state"`        // approved, revoked
+	Connectivity string     `json:"connectivity"` // online, suspect, offline, unknown
+	Quarantined  string     `json:"quarantined,omitempty"`
+	Key          string     `json:"key"` // fingerprint
+	Labels       []string   `json:"labels"`
+	SeenAt       *time.Time `json:"seen_at,omitempty"`
+	ApprovedAt   time.Time  `json:"approved_at"`
+	ApprovedBy   string     `json:"approved_by"`
+	RevokedAt    *time.Time `json:"revoked_at,omitempty"`
+	Reason       string     `json:"reason,omitempty"`
+
+	InventoryAt  *time.Time  `json:"inventory_at,omitempty"` // when it last told in full
+	Hostname     string      `json:"hostname,omitempty"`
+	Arch         string      `json:"arch,omitempty"`
+	Version      string      `json:"version,omitempty"`
+	Kernel       string      `json:"kernel,omitempty"`
+	Uptime       string      `json:"uptime,omitempty"`
+	CPUs         int         `json:"cpus,omitempty"`
+	MemoryBytes  int64       `json:"memory_bytes,omitempty"`
+	MemoryFree   int64       `json:"memory_free_bytes,omitempty"`
+	DiskBytes    int64       `json:"disk_bytes,omitempty"`
+	DiskFree     int64       `json:"disk_free_bytes,omitempty"`
+	Load1        float64     `json:"load1,omitempty"`
+	QueueDepth   int         `json:"queue_depth"`
+	Containers   int         `json:"containers"` // how many it has
+	Running      int         `json:"running"`    // how many of them run
+	Interfaces   []Interface `json:"interfaces,omitempty"`
+	Unsupported  []string    `json:"unsupported,omitempty"`
+	ActiveAlerts []Alert     `json:"alerts,omitempty"`
+}
+
+// Interface is a network interface of a host.
+type Interface struct {
+	Name      string   `json:"name"`
+	MAC       string   `json:"mac"`
+	Up        bool     `json:"up"`
+	Addresses []string `json:"addresses"`
+}
+
+// Alert is an alert that is raised.
+type Alert struct {
+	ID       string    `json:"id"`
+	Severity string    `json:"severity"`
+	Text     string    `json:"text"`
+	Since    time.Time `json:"since"`
+}
+
+// Container is a container as its host last told.
+type Container struct {
+	Host      string   `json:"host"`
+	Name      string   `json:"name"`
+	CTID      string   `json:"ctid,omitempty"` // none for a foreign one
+	Runtime   string   `json:"runtime"`
+	State     string   `json:"state"`
+	Intended  string   `json:"intended,omitempty"`
+	Class     string   `json:"class,omitempty"`
+	Offline   string   `json:"offline,omitempty"`
+	Broken    string   `json:"broken,omitempty"`
+	Failures  int      `json:"failures,omitempty"`
+	Addresses []string `json:"addresses"`
+	Labels    []string `json:"labels"`
+}
+
+// Action is an action, which is also the long-running operation of the API.
+type Action struct {
+	ID         string     `json:"id"`
+	Host       string     `json:"host"`
+	Kind       string     `json:"kind"`
+	Target     string     `json:"target,omitempty"` // ctid
+	Name       string     `json:"name,omitempty"`   // of the container, for people
+	State      string     `json:"state"`
+	Reason     string     `json:"reason,omitempty"`
+	Detail     string     `json:"detail,omitempty"`
+	Shown      string     `json:"shown"` // the state as people read it: "undelivered", "cancelling" …
+	Requester  string     `json:"requester"`
+	Spec       []byte     `json:"spec,omitempty"` // the signed bytes, base64
+	Digest     string     `json:"digest"`
+	Argv       []string   `json:"argv,omitempty"`
+	Attempt    int        `json:"attempt,omitempty"`
+	AcceptSeq  uint64     `json:"accept_seq,omitempty"`
+	Cancelling bool       `json:"cancelling,omitempty"`
+	Exit       *Exit      `json:"exit,omitempty"`
+	Output     []Output   `json:"output,omitempty"`
+	Conflict   bool       `json:"conflict,omitempty"`
+	Corrected  bool       `json:"corrected,omitempty"`
+	CreatedAt  time.Time  `json:"created_at"`
+	UpdatedAt  time.Time  `json:"updated_at"`
+	EndedAt    *time.Time `json:"ended_at,omitempty"`
+	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
+}
+
+// Exit is how a command ended.
+type Exit struct {
+	Code      int    `json:"code"`
+	Signal    int    `json:"signal,omitempty"`
+	OOM       bool   `json:"oom,omitempty"`
+	TimedOut  bool   `json:"timed_out,omitempty"`
+	Cancelled bool   `json:"cancelled,omitempty"`
+	Error     string `json:"error,omitempty"`
+	Run       string `json:"run"` // how long it ran
+}
+
+// Output is the final size of one output stream.
+type Output struct {
+	FD      string `json:"fd"`
+	Bytes   int64  `json:"bytes"`
+	Dropped int64  `json:"dropped,omitempty"`
+	DropAt  int64  `json:"drop_at,omitempty"`
+}
+
+// NewAction asks for an action. Spec holds the bytes of a spec as they are to
+// be signed for and hashed: base64 of the JSON that doc/protocol.md describes.
+type NewAction struct {
+	ID   string `json:"id,omitempty"` // UUIDv7; asking again with it changes nothing
+	Host string `json:"host"`
+	Spec []byte `json:"spec"`
+}
+
+// Invite is permission to ask for enrolment. Code is shown once.
+type Invite struct {
+	ID        string    `json:"id"`
+	Code      string    `json:"code"`
+	Labels    []string  `json:"labels"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// NewInvite asks for an invite.
+type NewInvite struct {
+	TTL    string   `json:"ttl"` // "1h"
+	Labels []string `json:"labels,omitempty"`
+}
+
+// Enrolment is a host that waits, or waited, for approval.
+type Enrolment struct {
+	ID        string     `json:"id"`
+	Host      string     `json:"host"`
+	Hostname  string     `json:"hostname"`
+	Key       string     `json:"key"`
+	Words     string     `json:"words"` // the same four on the host's screen
+	State     string     `json:"state"` // pending, approved, denied
+	Reason    string     `json:"reason,omitempty"`
+	Arch      string     `json:"arch"`
+	Version   string     `json:"version"`
+	Labels    []string   `json:"labels"`
+	CreatedAt time.Time  `json:"created_at"`
+	DecidedAt *time.Time `json:"decided_at,omitempty"`
+	DecidedBy string     `json:"decided_by,omitempty"`
+}
+
+// Decision approves or denies an enrolment. Words, if given, must be those of
+// the enrolment: so nobody approves another host than the one they look at.
+type Decision struct {
+	Host   string `json:"host,omitempty"` // another id than the wanted one
+	Words  string `json:"words,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Reason goes with a revocation.
+type Reason struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+// Token is an API token. Secret is shown once.
+type Token struct {
+	ID        string     `json:"id"`
+	Name      string     `json:"name"`
+	Role      string     `json:"role"`
+	Secret    string     `json:"secret,omitempty"`
+	CreatedAt time.Time  `json:"created_at"`
+	CreatedBy string     `json:"created_by"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	RevokedAt *time.Time `json:"revoked_at,omitempty"`
+}
+
+// NewToken asks for a token.
+type NewToken struct {
+	Name string `json:"name"`
+	Role string `json:"role"`
+	TTL  string `json:"ttl,omitempty"` // none: for ever
+}
+
+// Viewer is a certificate that reads all topics. The PEM members are shown
+// once.
+type Viewer struct {
+	Name        string     `json:"name"`
+	Serial      string     `json:"serial"`
+	CreatedAt   time.Time  `json:"created_at"`
+	CreatedBy   string     `json:"created_by"`
+	RevokedAt   *time.Time `json:"revoked_at,omitempty"`
+	Certificate string     `json:"certificate,omitempty"`
+	Key         string     `json:"key,omitempty"`
+	CA          string     `json:"ca,omitempty"`
+	Brokers     []string   `json:"brokers,omitempty"`
+}
+
+// NewViewer asks for a viewer.
+type NewViewer struct {
+	Name string `json:"name"`
+}
+
+// Event is something that happened. Its number is the id of its SSE message.
+type Event struct {
+	ID     uint64         `json:"id"`
+	At     time.Time      `json:"at"`
+	Type   string         `json:"type"`
+	Host   string         `json:"host,omitempty"`
+	Object string         `json:"object,omitempty"`
+	Data   map[string]any `json:"data,omitempty"`
+}
+
+// AuditRow is an entry of the audit log.
+type AuditRow struct {
+	N      uint64         `json:"n"`
+	At     time.Time      `json:"at"`
+	Actor  string         `json:"actor"`
+	Verb   string         `json:"verb"`
+	Object string         `json:"object"`
+	Detail map[string]any `json:"detail,omitempty"`
+}
+
+// Status is one screen about the fleet.
+type Status struct {
+	Fleet      string         `json:"fleet"`
+	FleetID    string         `json:"fleet_id"`
+	Version    string         `json:"version"`
+	Term       string         `json:"term"` // ring.counter
+	Ring       uint64         `json:"ring"`
+	Recovery   string         `json:"recovery,omitempty"` // why nothing may be decided
+	Hosts      map[string]int `json:"hosts"`              // by connectivity
+	Pending    int            `json:"pending"`            // enrolments that wait
+	Actions    map[string]int `json:"actions"`            // open ones, by state
+	Containers map[string]int `json:"containers"`         // by state
+	Brokers    []string       `json:"brokers"`
+}
+
+// Headers of an answer with output. The body is raw bytes without a hole; where
+// it ended and where more begins is in the trailers.
+const (
+	// HeaderNext is the offset from which to ask on, −1 if everything was read.
+	HeaderNext = "Hostler-Next-Offset"
+)
