@@ -112,8 +112,8 @@ func wrap(what string, err error) error {
 // found writes the first rows of a new queue.
 func (q *Queue) found(ctx context.Context) error {
 	return q.update(ctx, "writing the first rows", func(tx *sqldb.Tx) error {
-		_, err := tx.Exec(`INSERT INTO self (one, store, inc, boot, term_ring, term_counter, coordinator, accept_seq, buried, evidence)
-			VALUES (1, $1, 0, '', 0, 0, '', 0, 0, $2)`, q.store.String(), []byte{})
+		_, err := tx.Exec(`INSERT INTO self (one, store, inc, boot, term_ring, term_counter, coordinator, named, accept_seq, buried, evidence)
+			VALUES (1, $1, 0, '', 0, 0, '', 0, 0, 0, $2)`, q.store.String(), []byte{})
 		if err != nil {
 			return err
 		}

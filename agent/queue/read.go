@@ -2,17 +2,144 @@ package queue
 
 import (
 	"context"
+	"math"
 
+	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// Action returns one action, or [ErrUnknown].
-func (q *Queue) Action(ctx context.Context, id protocol.ActionID) (Action, error) {
-	return Action{}, ErrUnknown
+// Action returns one action, or what its tombstone still tells, or
+// [ErrUnknown].
+func (q *Queue) Action(ctx context.Context, id protocol.ActionID) (act Action, err error) {
+	err = q.view(ctx, "reading action "+id.String(), func(tx *sqldb.Tx) error {
+		act, err = remember(tx, id)
+		return err
+	})
+	return act, err
 }
 
 // Actions returns up to limit actions, newest first, accepted before the one of
 // the given accept_seq; 0 starts with the newest.
 func (q *Queue) Actions(ctx context.Context, before uint64, limit int) ([]Action, error) {
-	return nil, nil
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	return q.list(ctx, `SELECT `+columns+` FROM actions WHERE accept_seq < $1 ORDER BY accept_seq DESC LIMIT $2`, before, limit)
+}
+
+// Unfinished returns all actions that have not ended, in the order of their
+// acceptance.
+func (q *Queue) Unfinished(ctx context.Context) ([]Action, error) {
+	return q.list(ctx, `SELECT `+columns+` FROM actions WHERE state IN ($1, $2) ORDER BY accept_seq`,
+		string(protocol.StateNew), string(protocol.StateRunning))
+}
+
+func (q *Queue) list(ctx context.Context, query string, args ...any) ([]Action, error) {
+	var all []Action
+	err := q.view(ctx, "listing actions", func(tx *sqldb.Tx) error {
+		for r, err := range tx.Query(query, args...) {
+			if err != nil {
+				return err
+			}
+			act, err := scan(r)
+			if err != nil {
+				return err
+			}
+			all = append(all, act)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// Has returns which of the ids have an action here, tombstones not counted.
+func (q *Queue) Has(ctx context.Context, ids []protocol.ActionID) (map[protocol.ActionID]bool, error) {
+	has := make(map[protocol.ActionID]bool)
+	err := q.view(ctx, "looking up actions", func(tx *sqldb.Tx) error {
+		for _, id := range ids {
+			var found bool
+			if err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM actions WHERE id = $1)`, id.String()).Scan(&found); err != nil {
+				return err
+			}
+			if found {
+				has[id] = true
+			}
+		}
+		return nil
+	})
+	return has, err
+}
+
+// forgetBatch bounds one transaction of Forget.
+const forgetBatch = 500
+
+// Forget replaces finished actions by tombstones: those whose newest report was
+// receipted and that are too many or too old. It returns their ids, up to some
+// hundreds at a time; the caller removes what they have left elsewhere.
+func (q *Queue) Forget(ctx context.Context, now Now) (gone []protocol.ActionID, err error) {
+	err = q.update(ctx, "forgetting old actions", func(tx *sqldb.Tx) error {
+		gone = nil
+		old, err := forgettable(tx, now)
+		if err != nil {
+			return err
+		}
+		for i := range old {
+			if err := bury(tx, &old[i]); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(`DELETE FROM actions WHERE id = $1`, old[i].ID.String()); err != nil {
+				return err
+			}
+			gone = append(gone, old[i].ID)
+		}
+		return nil
+	})
+	return gone, err
+}
+
+func forgettable(tx *sqldb.Tx, now Now) ([]Action, error) {
+	_, freed, err := place(tx, protocol.StreamReport)
+	if err != nil {
+		return nil, err
+	}
+	var newest uint64 // of those that are too many
+	err = tx.QueryRow(`SELECT coalesce(min(accept_seq), 0) FROM
+		(SELECT accept_seq FROM actions WHERE state NOT IN ($1, $2) ORDER BY accept_seq DESC LIMIT $3)`,
+		string(protocol.StateNew), string(protocol.StateRunning), KeepActions).Scan(&newest)
+	if err != nil {
+		return nil, err
+	}
+	var old []Action
+	for r, err := range tx.Query(`SELECT `+columns+` FROM actions WHERE state NOT IN ($1, $2) AND report_n <= $3
+		AND (accept_seq < $4 OR ended_ms < $5) ORDER BY accept_seq LIMIT $6`,
+		string(protocol.StateNew), string(protocol.StateRunning), freed.N, newest, now.WallMS-KeepMS, forgetBatch) {
+		if err != nil {
+			return nil, err
+		}
+		act, err := scan(r)
+		if err != nil {
+			return nil, err
+		}
+		old = append(old, act)
+	}
+	return old, nil
+}
+
+// bury writes the tombstone of an action and drops the oldest one of too many.
+func bury(tx *sqldb.Tx, a *Action) error {
+	var number int64
+	if err := tx.QueryRow(`UPDATE self SET buried = buried + 1 RETURNING buried`).Scan(&number); err != nil {
+		return err
+	}
+	digest := ""
+	if !a.Digest.IsZero() {
+		digest = a.Digest.String()
+	}
+	_, err := tx.Exec(`INSERT INTO tombstones (id, number, accept_seq, digest, state, event, reason) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		a.ID.String(), number, a.AcceptSeq, digest, string(a.State), string(a.Event), string(a.Reason))
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(`DELETE FROM tombstones WHERE number <= $1`, number-MaxTombstones)
+	return err
 }

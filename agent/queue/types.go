@@ -28,8 +28,8 @@ const (
 	MaxAlerts = 1_000
 	// MaxTombstones is how many ids of forgotten actions are remembered.
 	MaxTombstones = 100_000
-	// KeepActions and KeepMS are how long finished actions stay whose final
-	// report was receipted: the newest 100, and all of the last 14 days.
+	// KeepActions and KeepMS are how many finished actions stay, and how long,
+	// once their final report was receipted: the newest 100, for 14 days.
 	KeepActions = 100
 	KeepMS      = 14 * 24 * 3600 * 1000
 	// maxRejected is how many unreadable items are remembered, for people.
@@ -47,7 +47,7 @@ type Identity struct {
 	Boot      string           // of this start
 	Rebooted  bool             // the process before this one ran in another boot
 	Term      protocol.Term    // newest seen
-	Coord     protocol.StoreID // the coordinator's store in force; zero before the first
+	Coord     protocol.StoreID // the coordinator's store; zero until Term has named one
 	AcceptSeq uint64           // of the newest action
 	Evidence  []byte           // newest receipt that freed something, as it came
 }
@@ -89,7 +89,8 @@ type Action struct {
 	CreatedMS, AcceptedMS, StartedMS, EndedMS int64
 	Exit                                      *protocol.Exit
 	Output                                    []protocol.Output
-	// ReportN is the number of its newest report.
+	// ReportN is the number of its newest report; 0 for what is left of an
+	// action that was forgotten.
 	ReportN uint64
 }
 
@@ -130,11 +131,12 @@ const (
 	Stopped = "stopped"
 )
 
-// Change is what a step of an action does to containers, in the same
-// transaction. Put inserts or replaces by CTID.
+// Change is what a step does to containers, in the same transaction. Put
+// inserts or replaces by CTID.
 type Change struct {
 	Put    []Container
 	Delete []protocol.CTID
+	Alerts []protocol.Alert // see [Queue.Apply]
 }
 
 // Order asks for a new action.
@@ -148,11 +150,9 @@ type Order struct {
 	// Refusal, if set, ends the action as it comes: FAILED with this reason.
 	Refusal protocol.Code
 	Detail  string // a sentence with Refusal
-	// Begin starts the action in the transaction that accepts it, so that its
-	// NEW is never reported.
-	Begin bool
-	// Change goes with Begin.
-	Change Change
+	// Begin, if set, starts the action in the transaction that accepts it, so
+	// that its NEW is never reported, and makes the changes of its start.
+	Begin *Change
 }
 
 // Step is one move of an action.
@@ -167,6 +167,7 @@ type Step struct {
 
 // Now is the time of a step.
 type Now struct {
-	WallMS int64 // Unix milliseconds
-	BootMS int64 // of the boot clock
+	WallMS int64  // Unix milliseconds, for people
+	BootMS int64  // of the boot clock
+	Boot   string // the boot that it belongs to
 }

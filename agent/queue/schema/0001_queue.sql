@@ -8,9 +8,10 @@ CREATE TABLE self (
 	boot          TEXT NOT NULL,
 	term_ring     INTEGER NOT NULL,
 	term_counter  INTEGER NOT NULL,
-	coordinator   TEXT NOT NULL,
+	coordinator   TEXT NOT NULL,    -- the store of the streams down, '' before the first
+	named         INTEGER NOT NULL, -- whether the term has named that store
 	accept_seq    INTEGER NOT NULL,
-	buried        INTEGER NOT NULL,
+	buried        INTEGER NOT NULL, -- number of the newest tombstone
 	evidence      BLOB NOT NULL
 ) STRICT;
 
@@ -42,37 +43,39 @@ CREATE TABLE rejected (
 ) STRICT;
 
 CREATE TABLE actions (
-	id            TEXT PRIMARY KEY,
-	accept_seq    INTEGER NOT NULL UNIQUE,
-	digest        TEXT NOT NULL,
-	spec          BLOB NOT NULL,
-	requester     TEXT NOT NULL,
-	local         INTEGER NOT NULL,
-	state         TEXT NOT NULL,
-	event         TEXT NOT NULL,
-	reason        TEXT NOT NULL,
-	detail        TEXT NOT NULL,
-	attempt       INTEGER NOT NULL,
-	cancelling    INTEGER NOT NULL,
-	budget_ms     INTEGER NOT NULL,
-	boot          TEXT NOT NULL,
-	accept_boot_ms INTEGER NOT NULL,
-	created_ms    INTEGER NOT NULL,
-	accepted_ms   INTEGER NOT NULL,
-	started_ms    INTEGER NOT NULL,
-	ended_ms      INTEGER NOT NULL,
-	result        BLOB NOT NULL,
-	report_n      INTEGER NOT NULL
+	id              TEXT PRIMARY KEY,
+	accept_seq      INTEGER NOT NULL UNIQUE,
+	digest          TEXT NOT NULL,
+	spec            BLOB NOT NULL,
+	requester       TEXT NOT NULL,
+	local           INTEGER NOT NULL,
+	state           TEXT NOT NULL,
+	event           TEXT NOT NULL,
+	reason          TEXT NOT NULL,
+	detail          TEXT NOT NULL,
+	attempt         INTEGER NOT NULL,
+	cancelling      INTEGER NOT NULL,
+	budget_ms       INTEGER NOT NULL,
+	boot            TEXT NOT NULL,
+	accept_boot_ms  INTEGER NOT NULL,
+	created_ms      INTEGER NOT NULL,
+	accepted_ms     INTEGER NOT NULL,
+	started_ms      INTEGER NOT NULL,
+	ended_ms        INTEGER NOT NULL,
+	result          BLOB NOT NULL,    -- exit and output as JSON
+	report_n        INTEGER NOT NULL  -- its newest report
 ) STRICT;
 
 CREATE INDEX actions_by_state ON actions (state, accept_seq);
 
 CREATE TABLE tombstones (
-	id      TEXT PRIMARY KEY,
-	number  INTEGER NOT NULL UNIQUE,
-	digest  TEXT NOT NULL,
-	state   TEXT NOT NULL,
-	reason  TEXT NOT NULL
+	id          TEXT PRIMARY KEY,
+	number      INTEGER NOT NULL UNIQUE,
+	accept_seq  INTEGER NOT NULL, -- 0 if it never was accepted
+	digest      TEXT NOT NULL,    -- '' if it was never seen
+	state       TEXT NOT NULL,
+	event       TEXT NOT NULL,
+	reason      TEXT NOT NULL
 ) STRICT;
 
 CREATE TABLE containers (
@@ -92,4 +95,14 @@ CREATE TABLE containers (
 	made           INTEGER NOT NULL,
 	failures       INTEGER NOT NULL,
 	broken         TEXT NOT NULL
+) STRICT;
+
+-- Alerts that are raised, and changes that found no room in the outbox.
+CREATE TABLE alerts (
+	id        TEXT PRIMARY KEY,
+	severity  TEXT NOT NULL,
+	text      TEXT NOT NULL,
+	since_ms  INTEGER NOT NULL,
+	raised    INTEGER NOT NULL,
+	waits     INTEGER NOT NULL
 ) STRICT;

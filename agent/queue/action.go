@@ -1,0 +1,410 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hostler-io/hostler/internal/sqldb"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// AcceptOrder takes an order in: its effect, the position of its stream and its
+// report, in one transaction. A zero position is an action that began on this
+// host. It returns the action as it is afterwards, and whether it is new: an id
+// that is known, or was, is never accepted again, whatever its spec is now; the
+// record that is here is reported, with the digest that is here.
+//
+// An order without budget ends as CANCELLED(expired), one with a refusal as
+// FAILED with it; when too many reports wait, the refusal is queue_full. For an
+// action of this host that is [ErrFull] instead, and a known id of another
+// spec is [ErrExists].
+func (q *Queue) AcceptOrder(ctx context.Context, at protocol.Position, o Order, now Now) (act Action, fresh bool, err error) {
+	err = q.update(ctx, "accepting action "+o.Action.String(), func(tx *sqldb.Tx) error {
+		act, fresh = Action{}, false
+		if err := advance(tx, at); err != nil {
+			return err
+		}
+		local := at.N == 0
+		known, err := remember(tx, o.Action)
+		switch {
+		case err == nil && local && known.Digest != protocol.Sum(o.Spec):
+			return ErrExists
+		case err == nil:
+			act = known
+			if local {
+				return nil
+			}
+			return again(tx, &act, now)
+		case !errors.Is(err, ErrUnknown):
+			return err
+		}
+		full, err := waiting(tx, protocol.StreamReport)
+		if err != nil {
+			return err
+		}
+		if full >= MaxOutbox {
+			if local {
+				return ErrFull
+			}
+			o.Refusal, o.Detail = CodeQueueFull, ErrFull.Error()
+		}
+		fresh = true
+		act, err = accept(tx, o, local, now)
+		return err
+	})
+	return act, fresh, err
+}
+
+// accept makes a new action and moves it as far as the order says.
+func accept(tx *sqldb.Tx, o Order, local bool, now Now) (Action, error) {
+	act := Action{
+		ID: o.Action, Digest: protocol.Sum(o.Spec), Spec: o.Spec, Requester: o.Requester, Local: local,
+		BudgetMS: o.BudgetMS, Boot: now.Boot, AcceptBootMS: now.BootMS, CreatedMS: o.CreatedMS, AcceptedMS: now.WallMS,
+	}
+	if err := tx.QueryRow(`UPDATE self SET accept_seq = accept_seq + 1 RETURNING accept_seq`).Scan(&act.AcceptSeq); err != nil {
+		return act, err
+	}
+	var err error
+	switch {
+	case o.Refusal != "":
+		err = act.move(Step{Event: protocol.EventRefuse, Carry: protocol.Reason(o.Refusal), Detail: o.Detail}, now)
+	case o.BudgetMS <= 0:
+		err = act.move(Step{Event: protocol.EventExpire}, now)
+	default:
+		err = act.move(Step{Event: protocol.EventAccept}, now)
+		if err == nil && o.Begin != nil {
+			if err = act.move(Step{Event: protocol.EventStart}, now); err == nil {
+				err = change(tx, *o.Begin)
+			}
+		}
+	}
+	if err != nil {
+		return act, err
+	}
+	if err := tell(tx, &act, act.Event, now); err != nil {
+		return act, err
+	}
+	return act, insert(tx, &act)
+}
+
+// move applies one event by the table of the protocol.
+func (a *Action) move(s Step, now Now) error {
+	to, reason, err := a.State.Next(s.Event, protocol.OwnerAgent, s.Carry)
+	if err != nil {
+		return fmt.Errorf("action %s: %w", a.ID, err)
+	}
+	a.State, a.Reason, a.Event, a.Detail = to, reason, s.Event, clean(s.Detail)
+	switch {
+	case to == protocol.StateRunning:
+		a.Attempt++
+		if a.StartedMS == 0 {
+			a.StartedMS = now.WallMS
+		}
+	case to.Final():
+		a.EndedMS, a.Cancelling, a.Exit, a.Output = now.WallMS, false, s.Exit, s.Output
+	}
+	return nil
+}
+
+// Start makes durable that an attempt is about to begin: the first of an action
+// that waits, or the next of one that runs.
+func (q *Queue) Start(ctx context.Context, id protocol.ActionID, c Change, now Now) (Action, error) {
+	return q.step(ctx, "starting", id, now, func(a *Action) Step {
+		if a.State == protocol.StateRunning {
+			return Step{Event: protocol.EventRetry, Change: c}
+		}
+		return Step{Event: protocol.EventStart, Change: c}
+	})
+}
+
+// Finish ends an action: its state, its final report and what it changed of
+// containers, in one transaction.
+func (q *Queue) Finish(ctx context.Context, id protocol.ActionID, s Step, now Now) (Action, error) {
+	return q.step(ctx, "finishing", id, now, func(*Action) Step { return s })
+}
+
+func (q *Queue) step(ctx context.Context, what string, id protocol.ActionID, now Now, decide func(*Action) Step) (act Action, err error) {
+	err = q.update(ctx, what+" action "+id.String(), func(tx *sqldb.Tx) error {
+		if act, err = load(tx, id); err != nil {
+			return err
+		}
+		s := decide(&act)
+		if err := act.move(s, now); err != nil {
+			return err
+		}
+		if err := change(tx, s.Change); err != nil {
+			return err
+		}
+		if err := tell(tx, &act, act.Event, now); err != nil {
+			return err
+		}
+		return save(tx, &act)
+	})
+	return act, err
+}
+
+// Cancel asks for the end of an action. What waits ends at once; what runs is
+// marked, if it can be cancelled, and ends when nothing of it is left; of an
+// unknown id a tombstone remains, so that its order never begins. A zero
+// position is a request from this host, for which an unknown id is
+// [ErrUnknown].
+func (q *Queue) Cancel(ctx context.Context, at protocol.Position, id protocol.ActionID, now Now) (act Action, err error) {
+	err = q.update(ctx, "cancelling action "+id.String(), func(tx *sqldb.Tx) error {
+		if err := advance(tx, at); err != nil {
+			return err
+		}
+		act, err = remember(tx, id)
+		switch {
+		case errors.Is(err, ErrUnknown) && at.N == 0:
+			return err
+		case errors.Is(err, ErrUnknown):
+			act = Action{ID: id}
+			if err := act.move(Step{Event: protocol.EventCancelled}, now); err != nil {
+				return err
+			}
+			if err := bury(tx, &act); err != nil {
+				return err
+			}
+			return tell(tx, &act, act.Event, now)
+		case err != nil:
+			return err
+		}
+		return cancel(tx, &act, now)
+	})
+	return act, err
+}
+
+// cancel handles the request for an action that is, or was, here.
+func cancel(tx *sqldb.Tx, act *Action, now Now) error {
+	buried := act.ReportN == 0
+	event := protocol.EventTell
+	switch act.State {
+	case protocol.StateNew:
+		event = protocol.EventCancelled
+		if err := act.move(Step{Event: event}, now); err != nil {
+			return err
+		}
+	case protocol.StateRunning:
+		spec, err := protocol.DecodeSpec(act.Spec)
+		if err != nil {
+			return err
+		}
+		if info, _ := protocol.KindOf(spec.Kind); info.Cancellable {
+			act.Cancelling = true
+		} else {
+			act.Detail = fmt.Sprintf("%s cannot be cancelled once it runs", spec.Kind)
+		}
+	}
+	if err := tell(tx, act, event, now); err != nil {
+		return err
+	}
+	if buried {
+		return nil // a tombstone never changes
+	}
+	return save(tx, act)
+}
+
+// NotCancelled takes a request for an end back that turned out to be impossible,
+// and says why.
+func (q *Queue) NotCancelled(ctx context.Context, id protocol.ActionID, detail string, now Now) (act Action, err error) {
+	err = q.update(ctx, "answering the cancel of action "+id.String(), func(tx *sqldb.Tx) error {
+		if act, err = load(tx, id); err != nil {
+			return err
+		}
+		act.Cancelling, act.Detail = false, clean(detail)
+		if err := tell(tx, &act, protocol.EventTell, now); err != nil {
+			return err
+		}
+		return save(tx, &act)
+	})
+	return act, err
+}
+
+// Tell answers for each id what this host knows: the action, its tombstone, or
+// that it knows nothing; or for everything accepted after since, if that is
+// set.
+func (q *Queue) Tell(ctx context.Context, at protocol.Position, ids []protocol.ActionID, since *uint64, now Now) error {
+	return q.update(ctx, "answering about actions", func(tx *sqldb.Tx) error {
+		if err := advance(tx, at); err != nil {
+			return err
+		}
+		all := ids
+		if since != nil {
+			more, err := after(tx, *since)
+			if err != nil {
+				return err
+			}
+			all = append(more, ids...)
+		}
+		for _, id := range all {
+			act, err := remember(tx, id)
+			if errors.Is(err, ErrUnknown) {
+				act = Action{ID: id}
+			} else if err != nil {
+				return err
+			}
+			if err := tell(tx, &act, protocol.EventTell, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// after lists what was accepted after a number, forgotten actions included.
+func after(tx *sqldb.Tx, since uint64) ([]protocol.ActionID, error) {
+	var ids []protocol.ActionID
+	for r, err := range tx.Query(`SELECT id, accept_seq FROM actions WHERE accept_seq > $1
+		UNION ALL SELECT id, accept_seq FROM tombstones WHERE accept_seq > $1 ORDER BY 2`, since) {
+		if err != nil {
+			return nil, err
+		}
+		id, err := scanID(r)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// again repeats what is known of an action for whoever ordered it once more.
+func again(tx *sqldb.Tx, act *Action, now Now) error {
+	event := act.Event
+	if !act.State.Final() && act.Attempt > 1 {
+		event = protocol.EventRetry
+	}
+	return tell(tx, act, event, now)
+}
+
+// tell writes a report about an action into the outbox.
+func tell(tx *sqldb.Tx, a *Action, event protocol.Event, now Now) error {
+	r := protocol.Report{
+		Action: a.ID, Digest: a.Digest, Event: event, State: a.State, Reason: a.Reason, Detail: a.Detail,
+		AcceptSeq: a.AcceptSeq, Attempt: a.Attempt, AtMS: now.WallMS, Cancel: a.Cancelling, Exit: a.Exit, Output: a.Output,
+	}
+	if a.Local && a.ReportN == 0 {
+		r.Spec, r.Requester = a.Spec, a.Requester
+	}
+	if event == protocol.EventTell {
+		at, _, err := place(tx, protocol.StreamOrder)
+		if err != nil {
+			return err
+		}
+		r.HaveOrder = at.N
+	}
+	n, err := push(tx, protocol.StreamReport, r)
+	a.ReportN = n
+	return err
+}
+
+// maxDetail is the longest detail of a report, in bytes.
+const maxDetail = 1 << 10
+
+// clean makes a text fit for a report: valid UTF-8 without NUL, and short.
+func clean(s string) string {
+	if len(s) > maxDetail {
+		s = s[:maxDetail] + "…"
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// result is what of an action is kept as JSON.
+type result struct {
+	Exit   *protocol.Exit    `json:"exit,omitempty"`
+	Output []protocol.Output `json:"output,omitempty"`
+}
+
+const columns = `id, accept_seq, digest, spec, requester, local, state, event, reason, detail, attempt, cancelling,
+	budget_ms, boot, accept_boot_ms, created_ms, accepted_ms, started_ms, ended_ms, result, report_n`
+
+func insert(tx *sqldb.Tx, a *Action) error {
+	res, err := json.Marshal(result{a.Exit, a.Output})
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(`INSERT INTO actions (`+columns+`)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
+		a.ID.String(), a.AcceptSeq, a.Digest.String(), append([]byte{}, a.Spec...), a.Requester, a.Local, string(a.State), string(a.Event),
+		string(a.Reason), a.Detail, a.Attempt, a.Cancelling, a.BudgetMS, a.Boot, a.AcceptBootMS,
+		a.CreatedMS, a.AcceptedMS, a.StartedMS, a.EndedMS, res, a.ReportN)
+	return err
+}
+
+func save(tx *sqldb.Tx, a *Action) error {
+	res, err := json.Marshal(result{a.Exit, a.Output})
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(`UPDATE actions SET state = $1, event = $2, reason = $3, detail = $4, attempt = $5, cancelling = $6,
+		started_ms = $7, ended_ms = $8, result = $9, report_n = $10 WHERE id = $11`,
+		string(a.State), string(a.Event), string(a.Reason), a.Detail, a.Attempt, a.Cancelling,
+		a.StartedMS, a.EndedMS, res, a.ReportN, a.ID.String())
+	return err
+}
+
+// remember reads an action, or what its tombstone still tells, or fails with
+// [ErrUnknown].
+func remember(tx *sqldb.Tx, id protocol.ActionID) (Action, error) {
+	act, err := load(tx, id)
+	if !errors.Is(err, ErrUnknown) {
+		return act, err
+	}
+	act = Action{ID: id}
+	var digest string
+	err = tx.QueryRow(`SELECT accept_seq, digest, state, event, reason FROM tombstones WHERE id = $1`, id.String()).
+		Scan(&act.AcceptSeq, &digest, (*string)(&act.State), (*string)(&act.Event), (*string)(&act.Reason))
+	if errors.Is(err, sqldb.ErrNoRows) {
+		return act, ErrUnknown
+	}
+	if err == nil && digest != "" {
+		act.Digest, err = protocol.ParseDigest(digest)
+	}
+	return act, err
+}
+
+func load(tx *sqldb.Tx, id protocol.ActionID) (Action, error) {
+	for r, err := range tx.Query(`SELECT `+columns+` FROM actions WHERE id = $1`, id.String()) {
+		if err != nil {
+			return Action{}, err
+		}
+		return scan(r)
+	}
+	return Action{}, ErrUnknown
+}
+
+func scan(r sqldb.Row) (Action, error) {
+	var (
+		a          Action
+		id, digest string
+		res        []byte
+	)
+	err := r.Scan(&id, &a.AcceptSeq, &digest, &a.Spec, &a.Requester, &a.Local, (*string)(&a.State), (*string)(&a.Event),
+		(*string)(&a.Reason), &a.Detail, &a.Attempt, &a.Cancelling, &a.BudgetMS, &a.Boot, &a.AcceptBootMS,
+		&a.CreatedMS, &a.AcceptedMS, &a.StartedMS, &a.EndedMS, &res, &a.ReportN)
+	if err != nil {
+		return a, err
+	}
+	var kept result
+	if err := json.Unmarshal(res, &kept); err != nil {
+		return a, fmt.Errorf("result of action %s: %w", id, err)
+	}
+	a.Exit, a.Output = kept.Exit, kept.Output
+	if a.ID, err = protocol.ParseActionID(id); err != nil {
+		return a, err
+	}
+	a.Digest, err = protocol.ParseDigest(digest)
+	return a, err
+}
+
+func scanID(r sqldb.Row) (protocol.ActionID, error) {
+	var id string
+	var seq uint64
+	if err := r.Scan(&id, &seq); err != nil {
+		return protocol.ActionID{}, err
+	}
+	return protocol.ParseActionID(id)
+}

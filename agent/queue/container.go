@@ -1,0 +1,159 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/hostler-io/hostler/internal/sqldb"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Apply changes containers and alerts outside of any action.
+//
+// An alert that is raised or cleared goes up as an item. When too many of them
+// wait, the newest state of each id waits in their stead: what was between is
+// merged, what holds in the end is told.
+func (q *Queue) Apply(ctx context.Context, c Change) error {
+	return q.update(ctx, "recording containers", func(tx *sqldb.Tx) error { return change(tx, c) })
+}
+
+func change(tx *sqldb.Tx, c Change) error {
+	for _, id := range c.Delete {
+		if _, err := tx.Exec(`DELETE FROM containers WHERE ctid = $1`, id.String()); err != nil {
+			return err
+		}
+	}
+	for i := range c.Put {
+		if err := put(tx, &c.Put[i]); err != nil {
+			return err
+		}
+	}
+	for _, a := range c.Alerts {
+		if err := alert(tx, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func put(tx *sqldb.Tx, c *Container) error {
+	labels, err := json.Marshal(c.Labels)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(`INSERT INTO containers (ctid, name, runtime, class, epoch_ring, epoch_term, epoch_counter, intended,
+		offline, labels, template, address, mac, made, failures, broken)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+		ON CONFLICT (ctid) DO UPDATE SET name = excluded.name, epoch_ring = excluded.epoch_ring, epoch_term = excluded.epoch_term,
+		epoch_counter = excluded.epoch_counter, intended = excluded.intended, offline = excluded.offline, labels = excluded.labels,
+		address = excluded.address, mac = excluded.mac, made = excluded.made, failures = excluded.failures, broken = excluded.broken`,
+		c.CTID.String(), string(c.Name), c.Runtime, c.Class, c.Epoch.Term.Ring, c.Epoch.Term.Counter, c.Epoch.Counter, c.Intended,
+		c.Offline, string(labels), c.Template, c.Address, c.MAC, c.Made, c.Failures, clean(c.Broken))
+	if errors.Is(err, sqldb.ErrUnique) {
+		return fmt.Errorf("container %q: %w", c.Name, ErrExists)
+	}
+	return err
+}
+
+// Containers returns what is remembered of all containers, by name.
+func (q *Queue) Containers(ctx context.Context) ([]Container, error) {
+	var all []Container
+	err := q.view(ctx, "reading containers", func(tx *sqldb.Tx) error {
+		for r, err := range tx.Query(`SELECT ctid, name, runtime, class, epoch_ring, epoch_term, epoch_counter, intended,
+			offline, labels, template, address, mac, made, failures, broken FROM containers ORDER BY name`) {
+			if err != nil {
+				return err
+			}
+			var c Container
+			var ctid, labels string
+			err := r.Scan(&ctid, (*string)(&c.Name), &c.Runtime, &c.Class, &c.Epoch.Term.Ring, &c.Epoch.Term.Counter, &c.Epoch.Counter,
+				&c.Intended, &c.Offline, &labels, &c.Template, &c.Address, &c.MAC, &c.Made, &c.Failures, &c.Broken)
+			if err != nil {
+				return err
+			}
+			if c.CTID, err = protocol.ParseCTID(ctid); err != nil {
+				return err
+			}
+			if err := json.Unmarshal([]byte(labels), &c.Labels); err != nil {
+				return fmt.Errorf("labels of container %q: %w", c.Name, err)
+			}
+			all = append(all, c)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// Alerts returns those that are raised, by id.
+func (q *Queue) Alerts(ctx context.Context) ([]protocol.AlertInfo, error) {
+	var all []protocol.AlertInfo
+	err := q.view(ctx, "reading alerts", func(tx *sqldb.Tx) error {
+		for r, err := range tx.Query(`SELECT id, severity, text, since_ms FROM alerts WHERE raised = 1 ORDER BY id`) {
+			if err != nil {
+				return err
+			}
+			var a protocol.AlertInfo
+			if err := r.Scan(&a.ID, &a.Severity, &a.Text, &a.SinceMS); err != nil {
+				return err
+			}
+			all = append(all, a)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// alert makes a change of an alert durable and puts it into the outbox, or lets
+// it wait for room there.
+func alert(tx *sqldb.Tx, a protocol.Alert) error {
+	a.Text = clean(a.Text)
+	full, err := waiting(tx, protocol.StreamAlert)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(`INSERT INTO alerts (id, severity, text, since_ms, raised, waits) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (id) DO UPDATE SET severity = excluded.severity, text = excluded.text, since_ms = excluded.since_ms,
+		raised = excluded.raised, waits = excluded.waits`, a.ID, a.Severity, a.Text, a.SinceMS, a.Raised, full >= MaxAlerts)
+	if err != nil || full >= MaxAlerts {
+		return err
+	}
+	if _, err := push(tx, protocol.StreamAlert, a); err != nil {
+		return err
+	}
+	return dropCleared(tx)
+}
+
+// pushWaiting puts alerts that waited into the outbox, as far as there is room.
+func pushWaiting(tx *sqldb.Tx) error {
+	full, err := waiting(tx, protocol.StreamAlert)
+	if err != nil || full >= MaxAlerts {
+		return err
+	}
+	var due []protocol.Alert
+	for r, err := range tx.Query(`SELECT id, severity, text, since_ms, raised FROM alerts WHERE waits = 1 ORDER BY since_ms, id LIMIT $1`, MaxAlerts-full) {
+		if err != nil {
+			return err
+		}
+		var a protocol.Alert
+		if err := r.Scan(&a.ID, &a.Severity, &a.Text, &a.SinceMS, &a.Raised); err != nil {
+			return err
+		}
+		due = append(due, a)
+	}
+	for _, a := range due {
+		if _, err := push(tx, protocol.StreamAlert, a); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(`UPDATE alerts SET waits = 0 WHERE id = $1`, a.ID); err != nil {
+			return err
+		}
+	}
+	return dropCleared(tx)
+}
+
+func dropCleared(tx *sqldb.Tx) error {
+	_, err := tx.Exec(`DELETE FROM alerts WHERE raised = 0 AND waits = 0`)
+	return err
+}

@@ -1,0 +1,229 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/hostler-io/hostler/internal/sqldb"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/stream"
+)
+
+// Begin counts a process start, before its first message. It returns who the
+// process is.
+func (q *Queue) Begin(ctx context.Context, boot string) (Identity, error) {
+	var id Identity
+	err := q.update(ctx, "counting the process start", func(tx *sqldb.Tx) error {
+		id = Identity{Store: q.store, Boot: boot}
+		var before, coordinator string
+		var named bool
+		err := tx.QueryRow(`SELECT inc, boot, term_ring, term_counter, coordinator, named, accept_seq, evidence FROM self`).
+			Scan(&id.Inc, &before, &id.Term.Ring, &id.Term.Counter, &coordinator, &named, &id.AcceptSeq, &id.Evidence)
+		if err != nil {
+			return err
+		}
+		if named {
+			if id.Coord, err = protocol.ParseStoreID(coordinator); err != nil {
+				return err
+			}
+		}
+		id.Inc++
+		id.Rebooted = before != boot
+		_, err = tx.Exec(`UPDATE self SET inc = $1, boot = $2`, id.Inc, boot)
+		return err
+	})
+	return id, err
+}
+
+// Positions returns the places in all streams.
+func (q *Queue) Positions(ctx context.Context) (Positions, error) {
+	var p Positions
+	err := q.view(ctx, "reading stream positions", func(tx *sqldb.Tx) error {
+		var coordinator string
+		if err := tx.QueryRow(`SELECT coordinator FROM self`).Scan(&coordinator); err != nil {
+			return err
+		}
+		var theirs protocol.StoreID
+		if coordinator != "" {
+			if err := theirs.UnmarshalText([]byte(coordinator)); err != nil {
+				return err
+			}
+		}
+		for _, s := range streams() {
+			at, freed, err := place(tx, s)
+			if err != nil {
+				return err
+			}
+			if s == protocol.StreamOrder || s == protocol.StreamControl {
+				at.Store = theirs
+				p.Have = append(p.Have, at)
+				continue
+			}
+			at.Store, freed.Store = q.store, q.store
+			p.Sent, p.Freed = append(p.Sent, at), append(p.Freed, freed)
+		}
+		return nil
+	})
+	return p, err
+}
+
+// place reads the newest and the freed position of a stream, without store.
+func place(tx *sqldb.Tx, s protocol.Stream) (at, freed protocol.Position, err error) {
+	at.Stream, freed.Stream = s, s
+	var h, freedH string
+	err = tx.QueryRow(`SELECT n, h, freed_n, freed_h FROM streams WHERE stream = $1`, string(s)).Scan(&at.N, &h, &freed.N, &freedH)
+	if err != nil {
+		return at, freed, fmt.Errorf("stream %s: %w", s, err)
+	}
+	if at.H, err = protocol.ParseDigest(h); err != nil {
+		return at, freed, err
+	}
+	freed.H, err = protocol.ParseDigest(freedH)
+	return at, freed, err
+}
+
+// SawTerm makes durable that the coordinator speaks in a term, and which store
+// it named; a zero store is none yet. Another store than that of the streams down
+// starts them from zero: that it may be believed, because no other was named in
+// this term, was decided by the caller.
+func (q *Queue) SawTerm(ctx context.Context, t protocol.Term, store protocol.StoreID) error {
+	return q.update(ctx, "recording the coordinator's term", func(tx *sqldb.Tx) error {
+		_, err := tx.Exec(`UPDATE self SET term_ring = $1, term_counter = $2, named = $3`, t.Ring, t.Counter, !store.IsZero())
+		if err != nil || store.IsZero() {
+			return err
+		}
+		changed, err := tx.Exec(`UPDATE self SET coordinator = $1 WHERE coordinator <> $1`, store.String())
+		if err != nil || changed == 0 {
+			return err
+		}
+		_, err = tx.Exec(`UPDATE streams SET n = 0, h = $1 WHERE stream IN ($2, $3)`,
+			protocol.Digest{}.String(), string(protocol.StreamOrder), string(protocol.StreamControl))
+		return err
+	})
+}
+
+// Reject takes in an item that cannot be read, so that it blocks nothing.
+func (q *Queue) Reject(ctx context.Context, at protocol.Position, code protocol.Code, now Now) error {
+	return q.update(ctx, "recording a rejected item", func(tx *sqldb.Tx) error {
+		_, err := tx.Exec(`INSERT INTO rejected (stream, store, n, code, at_ms) VALUES ($1, $2, $3, $4, $5)`,
+			string(at.Stream), at.Store.String(), at.N, string(code), now.WallMS)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(`DELETE FROM rejected WHERE id <= (SELECT max(id) FROM rejected) - $1`, maxRejected); err != nil {
+			return err
+		}
+		return advance(tx, at)
+	})
+}
+
+// advance moves a stream down to the item whose effect the transaction holds.
+// The zero position is that of what did not come by a stream.
+func advance(tx *sqldb.Tx, at protocol.Position) error {
+	if at.N == 0 {
+		return nil
+	}
+	moved, err := tx.Exec(`UPDATE streams SET n = $1, h = $2 WHERE stream = $3 AND n = $4`,
+		at.N, at.H.String(), string(at.Stream), at.N-1)
+	if err == nil && moved != 1 {
+		err = fmt.Errorf("item %d of stream %s is not the next", at.N, at.Stream)
+	}
+	return err
+}
+
+// push gives an item the next number of a stream up and puts it into the outbox.
+func push(tx *sqldb.Tx, s protocol.Stream, v any) (n uint64, err error) {
+	item, err := json.Marshal(v)
+	if err != nil {
+		return 0, fmt.Errorf("item of stream %s: %w", s, err)
+	}
+	at, _, err := place(tx, s)
+	if err != nil {
+		return 0, err
+	}
+	at = stream.Next(at, item)
+	_, err = tx.Exec(`INSERT INTO outbox (stream, n, h, item) VALUES ($1, $2, $3, $4)`, string(s), at.N, at.H.String(), item)
+	if err != nil {
+		return 0, err
+	}
+	_, err = tx.Exec(`UPDATE streams SET n = $1, h = $2 WHERE stream = $3`, at.N, at.H.String(), string(s))
+	return at.N, err
+}
+
+// Outbox returns the rows first to last of a stream that wait for a receipt.
+func (q *Queue) Outbox(ctx context.Context, s protocol.Stream, first, last uint64) ([]Row, error) {
+	var rows []Row
+	err := q.view(ctx, "reading the outbox", func(tx *sqldb.Tx) error {
+		for r, err := range tx.Query(`SELECT n, item FROM outbox WHERE stream = $1 AND n BETWEEN $2 AND $3 ORDER BY n`, string(s), first, last) {
+			if err != nil {
+				return err
+			}
+			var row Row
+			if err := r.Scan(&row.N, &row.Item); err != nil {
+				return err
+			}
+			rows = append(rows, row)
+		}
+		return nil
+	})
+	return rows, err
+}
+
+// Freed takes a receipt for a stream up. It frees the rows that the receipt
+// covers and keeps the receipt's bytes as evidence in the same transaction. What
+// it says of a receipt that frees nothing is told by the verdict, and changes
+// nothing.
+func (q *Queue) Freed(ctx context.Context, have protocol.Position, evidence []byte, now Now) (stream.Covers, error) {
+	var verdict stream.Covers
+	err := q.update(ctx, "freeing what was receipted", func(tx *sqldb.Tx) error {
+		sent, freed, err := place(tx, have.Stream)
+		if err != nil {
+			return err
+		}
+		sent.Store, freed.Store = q.store, q.store
+		var broken error
+		verdict = stream.Receipt(sent, freed, have, func(n uint64) (h protocol.Digest, ok bool) {
+			h, ok, broken = chain(tx, have.Stream, n)
+			return h, ok
+		})
+		if broken != nil || verdict != stream.Frees {
+			return broken
+		}
+		if _, err := tx.Exec(`DELETE FROM outbox WHERE stream = $1 AND n <= $2`, string(have.Stream), have.N); err != nil {
+			return err
+		}
+		_, err = tx.Exec(`UPDATE streams SET freed_n = $1, freed_h = $2 WHERE stream = $3`, have.N, have.H.String(), string(have.Stream))
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(`UPDATE self SET evidence = $1`, evidence); err != nil {
+			return err
+		}
+		if have.Stream == protocol.StreamAlert {
+			return pushWaiting(tx)
+		}
+		return nil
+	})
+	return verdict, err
+}
+
+// chain reads the digest of an item that waits.
+func chain(tx *sqldb.Tx, s protocol.Stream, n uint64) (h protocol.Digest, ok bool, err error) {
+	var text string
+	err = tx.QueryRow(`SELECT h FROM outbox WHERE stream = $1 AND n = $2`, string(s), n).Scan(&text)
+	if errors.Is(err, sqldb.ErrNoRows) {
+		return h, false, nil
+	}
+	if err == nil {
+		h, err = protocol.ParseDigest(text)
+	}
+	return h, err == nil, err
+}
+
+// waiting is how many items of a stream wait for a receipt.
+func waiting(tx *sqldb.Tx, s protocol.Stream) (uint64, error) {
+	at, freed, err := place(tx, s)
+	return at.N - freed.N, err
+}
