@@ -129,7 +129,7 @@ func envelopeViolations() []violation {
 func soleEnvelopeViolations() []violation {
 	g := protocol.ErrGrammar
 	return []violation{
-		{"signature_member_misspelt", g, envelope(sig, `,"sog":"`)},
+		{"signature_member_misspelt", g, envelope(`,"sig":"`, `,"sog":"`)},
 		{"signature_empty", g, func(m *builder) { m.sig = append(m.sig, func([]byte) []byte { return nil }) }},
 		{"signature_without_padding", g, envelope(`=","body"`, `","body"`)},
 		{"signature_with_loose_bits", g, func(m *builder) { m.raw = append(m.raw, looseBits) }},
