@@ -1,0 +1,252 @@
+//go:build linux && cgo
+
+package lxc_test
+
+import (
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/runner"
+	"github.com/hostler-io/hostler/runner/rundir"
+)
+
+// running returns a running container that knows the user nobody, and how to
+// run commands in it.
+func running(t *testing.T) (*machine, container.Info, container.Supervisor) {
+	t.Helper()
+	m := newMachine(t, nil)
+	spec := m.create(t)
+	etc := filepath.Join(m.cfg.LXCPath, spec.Name, "rootfs", "etc")
+	for file, line := range map[string]string{"passwd": "nobody:x:65534:65534::/home:/bin/sh\n", "group": "staff:x:50:nobody\n"} {
+		f, err := os.OpenFile(filepath.Join(etc, file), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteString(line); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	info := m.start(t, spec.Name)
+	supervisor, err := m.Exec(t.Context(), spec.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, info, supervisor
+}
+
+// commands runs one command after the other.
+type commands struct {
+	runner     *runner.Runner
+	root       string
+	supervisor container.Supervisor
+	attempt    int
+}
+
+func newCommands(t *testing.T, s container.Supervisor) *commands {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "runs")
+	r, err := runner.New(runner.Config{Root: root, Log: testLog(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &commands{runner: r, root: root, supervisor: s}
+}
+
+// action names all commands of this process.
+func action() string { return "lxc-test-" + strconv.Itoa(os.Getpid()) }
+
+// dir is the run directory of the last command.
+func (c *commands) dir() rundir.Dir {
+	return rundir.Dir(filepath.Join(c.root, action(), strconv.Itoa(c.attempt)))
+}
+
+func (c *commands) start(t *testing.T, user string, argv ...string) *runner.Run {
+	t.Helper()
+	c.attempt++
+	run, err := c.runner.Start(t.Context(), runner.Spec{
+		Spec:       rundir.Spec{Action: action(), Attempt: c.attempt, Argv: argv, User: user, Target: c.supervisor.Target, GraceMS: -1},
+		Supervisor: c.supervisor.Argv,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+func (c *commands) do(t *testing.T, user string, argv ...string) (*rundir.Exit, string) {
+	t.Helper()
+	run := c.start(t, user, argv...)
+	exit, err := run.Wait(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := run.Output(rundir.Stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	size, err := out.Size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(io.NewSectionReader(out, 0, size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exit, strings.TrimSpace(string(raw))
+}
+
+// sleep starts a command that does not end, and returns its leaf once it runs.
+func (c *commands) sleep(t *testing.T) (run *runner.Run, leaf string) {
+	t.Helper()
+	run = c.start(t, "", "/bin/sh", "-c", "echo ready; exec sleep 1000")
+	out, err := run.Output(rundir.Stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	for {
+		changed := run.Changed()
+		if size, err := out.Size(); err != nil {
+			t.Fatal(err)
+		} else if size > 0 {
+			break
+		}
+		select {
+		case <-changed:
+		case <-run.Done():
+			t.Fatal("the command ended")
+		}
+	}
+	start, err := c.dir().Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run, start.Leaf
+}
+
+// softFileLimit is what a child of ours may open: os/exec gives it the limit
+// that we were given.
+func softFileLimit(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("/bin/sh", "-c", "ulimit -Sn").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// TestExecIsInside: a command sees the container and not the host, as the
+// container's user, and stands in its own leaf below the container's cgroup.
+func TestExecIsInside(t *testing.T) {
+	_, info, supervisor := running(t)
+	c := newCommands(t, supervisor)
+	for _, tt := range []struct{ user, line, want string }{
+		{"", "hostname", info.Name},
+		{"", "id -u; id -G", "0\n0"},
+		{"nobody", "id -u; id -g; id -G; echo $USER $HOME", "65534\n65534\n65534 50\nnobody /home"},
+		{"1234:5678", "id -u; id -G", "1234\n5678"},
+		{"", "readlink /proc/1/exe", "/sbin/init"},
+		{"", "ls /proc/self/fd | wc -l", "4"}, // 0, 1, 2 and the directory itself
+		{"", "cut -d' ' -f6 /proc/$$/stat; echo $$", ""},
+	} {
+		exit, out := c.do(t, tt.user, "/bin/sh", "-c", tt.line)
+		if exit.Code != 0 || exit.Reason != "" || tt.want != "" && out != tt.want {
+			t.Errorf("%q as %q: %q, %+v; want %q", tt.line, tt.user, out, exit, tt.want)
+		}
+		if session, pid, two := strings.Cut(out, "\n"); tt.want == "" && (!two || session != pid) {
+			t.Errorf("process %s is in session %s, want its own", pid, session)
+		}
+	}
+}
+
+// TestExecKeepsFileLimit: the Go runtime raises its own soft limit on open
+// files; neither containers nor commands may see that.
+func TestExecKeepsFileLimit(t *testing.T) {
+	_, _, supervisor := running(t)
+	exit, out := newCommands(t, supervisor).do(t, "", "/bin/sh", "-c", "ulimit -Sn; grep 'open files' /proc/1/limits")
+	if exit.Code != 0 {
+		t.Fatalf("%+v", exit)
+	}
+	want := softFileLimit(t)
+	command, init, _ := strings.Cut(out, "\n")
+	if fields := strings.Fields(init); command != want || len(fields) < 4 || fields[3] != want {
+		t.Errorf("the command may open %s files and the container's init %s; want %s", command, init, want)
+	}
+}
+
+// TestExecLeaf: the command is in a cgroup2 directory of its own, below the
+// container's.
+func TestExecLeaf(t *testing.T) {
+	_, info, supervisor := running(t)
+	c := newCommands(t, supervisor)
+	run, leaf := c.sleep(t)
+	pids, err := os.ReadFile(filepath.Join(leaf, "cgroup.procs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(leaf, "/lxc.payload."+info.Name+"/") {
+		t.Errorf("leaf %s is not below the container's cgroup", leaf)
+	}
+	if lines := strings.Count(string(pids), "\n"); lines != 1 {
+		t.Errorf("the leaf holds %q, want one process", pids)
+	}
+	if err := run.Cancel(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	exit, err := run.Wait(t.Context())
+	if err != nil || !exit.Cancelled || !exit.Emptied {
+		t.Errorf("cancelled command: %+v, %v", exit, err)
+	}
+}
+
+// TestExecEndsWithItsContainer: when the container is stopped under a command,
+// the command's end is recorded as what it was.
+func TestExecEndsWithItsContainer(t *testing.T) {
+	m, info, supervisor := running(t)
+	c := newCommands(t, supervisor)
+	run, _ := c.sleep(t)
+	if err := m.Stop(t.Context(), info.Name, 0); err != nil {
+		t.Fatal(err)
+	}
+	exit, err := run.Wait(t.Context())
+	if err != nil || exit.Signal != 9 || exit.Code != 137 || !exit.Emptied {
+		t.Errorf("command of a stopped container: %+v, %v; want it killed", exit, err)
+	}
+}
+
+// TestExecIsForOneIncarnation: what was ordered for a container does not run in
+// it after a restart, nor in one that is gone.
+func TestExecIsForOneIncarnation(t *testing.T) {
+	m, info, supervisor := running(t)
+	c := newCommands(t, supervisor)
+	if err := m.Stop(t.Context(), info.Name, 0); err != nil {
+		t.Fatal(err)
+	}
+	if exit, _ := c.do(t, "", "/bin/true"); exit.Reason != rundir.ReasonTarget || exit.Code != rundir.CodeNeverBegan {
+		t.Errorf("in a stopped container: %+v, want %s", exit, rundir.ReasonTarget)
+	}
+	m.start(t, info.Name)
+	if exit, _ := c.do(t, "", "/bin/true"); exit.Reason != rundir.ReasonTarget || !strings.Contains(exit.Detail, "restarted") {
+		t.Errorf("in a restarted container: %+v, want %s", exit, rundir.ReasonTarget)
+	}
+	broken := maps.Clone(supervisor.Target)
+	broken["name"] = "../" + info.Name
+	c.supervisor.Target = broken
+	if exit, _ := c.do(t, "", "/bin/true"); exit.Reason != rundir.ReasonTarget {
+		t.Errorf("with a broken target: %+v, want %s", exit, rundir.ReasonTarget)
+	}
+}
