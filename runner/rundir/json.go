@@ -1,7 +1,6 @@
 package rundir
 
 import (
-	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -132,7 +131,7 @@ func objectField(f fields) func(*decoder) error {
 // parse decodes one object of this version and nothing after it.
 func parse(b []byte, f fields) error {
 	if !utf8.Valid(b) {
-		return errors.Join(ErrFormat, errors.New("invalid UTF-8"))
+		return formatError("invalid UTF-8")
 	}
 	var version int64
 	f["version"] = func(d *decoder) (err error) {
@@ -158,8 +157,14 @@ type decoder struct {
 }
 
 func (d *decoder) fail(what string) error {
-	return errors.Join(ErrFormat, errors.New(what+" at byte "+strconv.Itoa(d.i)))
+	return formatError(what + " at byte " + strconv.Itoa(d.i))
 }
+
+// A formatError is an ErrFormat that says what is wrong.
+type formatError string
+
+func (e formatError) Error() string { return ErrFormat.Error() + ": " + string(e) }
+func (e formatError) Unwrap() error { return ErrFormat }
 
 func (d *decoder) space() {
 	for d.i < len(d.b) {

@@ -167,7 +167,7 @@ func ParseSpec(b []byte) (*Spec, error) {
 		return nil, err
 	}
 	if err := s.Validate(); err != nil {
-		return nil, errors.Join(ErrFormat, err)
+		return nil, formatError(err.Error())
 	}
 	return &s, nil
 }

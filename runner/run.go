@@ -1,0 +1,210 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hostler-io/hostler/runner/rundir"
+)
+
+// retryCancel bounds how long a cancel waits for a change in the run directory
+// before it tries to connect again: a full backlog of ctl.sock makes no event.
+const retryCancel = 100 * time.Millisecond
+
+// A Run is one command under its supervisor, watched. Its methods may be called
+// from any goroutine.
+type Run struct {
+	ID
+	dir    rundir.Dir
+	runner *Runner
+	done   chan struct{}
+
+	mu      sync.Mutex
+	changed chan struct{}
+	remove  func()
+	exit    *rundir.Exit
+	err     error
+	settled bool
+}
+
+// newRun begins to watch a run directory that exists.
+func (r *Runner) newRun(action string, attempt int) (*Run, error) {
+	run := &Run{
+		ID: ID{action, attempt}, dir: r.dir(action, attempt), runner: r,
+		done: make(chan struct{}), changed: make(chan struct{}),
+	}
+	remove, err := r.watch.add(string(run.dir), func(name string) {
+		if name == rundir.ExitFile || name == "" {
+			run.settle(false)
+		}
+		run.broadcast()
+	})
+	if err != nil {
+		return nil, err
+	}
+	run.mu.Lock()
+	run.remove = remove
+	settled := run.settled
+	run.mu.Unlock()
+	if settled {
+		run.release()
+	}
+	return run, nil
+}
+
+// release ends the watching of the directory.
+func (run *Run) release() {
+	run.mu.Lock()
+	remove := run.remove
+	run.remove = nil
+	run.mu.Unlock()
+	if remove != nil {
+		remove()
+	}
+}
+
+func (run *Run) broadcast() {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	if !run.settled {
+		close(run.changed)
+		run.changed = make(chan struct{})
+	}
+}
+
+// settle ends the run if exit.json is there, or if the supervisor is gone.
+func (run *Run) settle(gone bool) {
+	exit, err := run.dir.Exit()
+	if errors.Is(err, fs.ErrNotExist) {
+		if !gone {
+			return
+		}
+		err = ErrDied
+	}
+	run.mu.Lock()
+	if run.settled {
+		run.mu.Unlock()
+		return
+	}
+	run.settled, run.exit, run.err = true, exit, err
+	close(run.changed)
+	close(run.done)
+	run.mu.Unlock()
+	run.release()
+}
+
+func (run *Run) recorded() bool {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	return run.exit != nil
+}
+
+// Done is closed when the run is over: its end is recorded, or its supervisor
+// died without a record.
+func (run *Run) Done() <-chan struct{} { return run.done }
+
+// Wait returns how the run ended. ErrDied means that the supervisor was killed:
+// the command may still run, and Recover must be called. ErrClosed means that
+// the Runner was closed before the end.
+func (run *Run) Wait(ctx context.Context) (*rundir.Exit, error) {
+	select {
+	case <-run.done:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-run.runner.closed:
+		return nil, ErrClosed
+	}
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	if run.err != nil {
+		return nil, fmt.Errorf("run %s/%d: %w", run.Action, run.Attempt, run.err)
+	}
+	return run.exit, nil
+}
+
+// Changed returns a channel that is closed at the next change of the output, and
+// for good when the run is over. To miss nothing, take the channel before
+// reading. It may be closed without a change.
+func (run *Run) Changed() <-chan struct{} {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	return run.changed
+}
+
+// Output opens a stream of the run; see Runner.Output.
+func (run *Run) Output(fd int) (*Output, error) {
+	return run.runner.Output(run.Action, run.Attempt, fd)
+}
+
+// Cancel asks the supervisor to end the command (TERM, the grace, KILL) and
+// returns nil when nothing of it is left and the end is recorded; Wait then says
+// whether it was cancelled or had ended by itself before. When ctx ends first,
+// the cancelling goes on. ErrUnsupported: it cannot be cancelled here. ErrDied,
+// ErrClosed: as for Wait.
+func (run *Run) Cancel(ctx context.Context) error {
+	for {
+		changed := run.Changed()
+		select {
+		case <-run.done:
+			_, err := run.Wait(ctx)
+			return err
+		default:
+		}
+		result, err := run.request(ctx, rundir.OpCancel)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == nil && result == rundir.ResultEnded:
+			_, err := run.Wait(ctx)
+			return err
+		case err == nil && result == rundir.ResultUnsupported:
+			return ErrUnsupported
+		case err == nil:
+			return fmt.Errorf("cancelling run %s/%d: supervisor answered %q", run.Action, run.Attempt, result)
+		}
+		// It does not listen yet, has too many peers, or has just ended.
+		retry := time.NewTimer(retryCancel)
+		select {
+		case <-changed:
+		case <-retry.C:
+		case <-ctx.Done():
+		case <-run.runner.closed:
+			retry.Stop()
+			return ErrClosed
+		}
+		retry.Stop()
+	}
+}
+
+// request sends one request to ctl.sock and returns the result of the reply.
+func (run *Run) request(ctx context.Context, op string) (string, error) {
+	dir, err := os.OpenFile(string(run.dir), os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return "", err
+	}
+	defer dir.Close()
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: rundir.SocketPath(dir, rundir.CtlFile), Net: "unixpacket"})
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if _, err := conn.Write(rundir.AppendRequest(nil, rundir.Request{Op: op})); err != nil {
+		return "", err
+	}
+	buf := make([]byte, rundir.MaxPacket+1)
+	n, err := conn.Read(buf)
+	if err != nil {
+		return "", err
+	}
+	reply, err := rundir.ParseReply(buf[:n])
+	return reply.Result, err
+}

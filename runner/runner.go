@@ -1,0 +1,443 @@
+// Package runner runs commands that outlive whoever ordered them.
+//
+// A command's parent is not the agent but a supervisor process, started by
+// Start in a session of its own and with no pipe, no file and no environment in
+// common with the agent. From then on the agent only watches a directory (see
+// package rundir, the contract). So the agent can be killed with SIGKILL,
+// restarted or upgraded at any line of its code: the command goes on, its output
+// is kept, its end is recorded, and Recover tells afterwards what became of it.
+//
+//	r, err := runner.New(runner.Config{Root: "/var/lib/hostler/runs"})
+//	run, err := r.Start(ctx, runner.Spec{…})
+//	exit, err := run.Wait(ctx)
+//
+// After a restart there is one call per run that was under way, and its verdict
+// is the whole truth that can be known:
+//
+//	found, err := r.Recover(ctx, action, attempt, boot)
+//	switch found.Verdict {
+//	case runner.Exited:     // found.Exit says how
+//	case runner.Adopted:    // found.Run is watched again, nothing was missed
+//	case runner.Rebooted:   // it ended with the machine, nobody knows how
+//	case runner.Died:       // the supervisor was killed; what it left is dead too
+//	case runner.NeverBegan: // nothing was ever executed, and nothing will be
+//	}
+//
+// The supervisor's side is package supervise. One conformance suite, package
+// runnertest, holds every supervisor program to the contract.
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/runner/rundir"
+)
+
+var (
+	// ErrClosed: the Runner was closed; the run goes on without being watched.
+	ErrClosed = errors.New("runner is closed")
+	// ErrDied: the supervisor ended without a record. Recover says more.
+	ErrDied = errors.New("supervisor died without recording the end")
+	// ErrUnsupported: this machine has no cgroup2 tree to hold the command,
+	// so it cannot be cancelled as a whole. Nothing was done.
+	ErrUnsupported = errors.New("cancelling is not supported here")
+	// ErrRunning: the run is not over.
+	ErrRunning = errors.New("run is not over")
+)
+
+// DefaultMaxStdin is the default of Config.MaxStdin.
+const DefaultMaxStdin = 64 << 20
+
+// trash begins the names of actions that are being removed.
+const trash = ".removed-"
+
+// Config is what a Runner needs.
+type Config struct {
+	// Root is the directory that holds all run directories, absolute. It is
+	// made with mode 0700 if it is missing. Required.
+	Root string
+	// MaxStdin bounds what Start reads from Spec.Stdin, in bytes.
+	// Default DefaultMaxStdin.
+	MaxStdin int64
+	// Log takes what is worth knowing and belongs to no caller. Default: nothing.
+	Log *slog.Logger
+}
+
+// Spec says what to start: the spec.json of the run and what goes beside it.
+type Spec struct {
+	rundir.Spec
+	// Supervisor is the supervisor program and its arguments, to which the
+	// run directory is appended. The program is an absolute path.
+	Supervisor []string
+	// Stdin is read to its end before the command starts and given to it. The
+	// command of a nil Stdin reads /dev/null.
+	Stdin io.Reader
+}
+
+// A Runner starts and watches runs below one root directory. Its methods may be
+// called from any goroutine; calls that concern one action must not overlap.
+type Runner struct {
+	cfg    Config
+	watch  *watcher
+	closed chan struct{}
+	once   sync.Once
+	wg     sync.WaitGroup
+}
+
+// New prepares the root directory and begins to watch. Close must be called.
+func New(cfg Config) (*Runner, error) {
+	if !filepath.IsAbs(cfg.Root) {
+		return nil, fmt.Errorf("runner: root %q is not an absolute path", cfg.Root)
+	}
+	if cfg.MaxStdin < 0 {
+		return nil, fmt.Errorf("runner: max stdin %d is negative", cfg.MaxStdin)
+	}
+	if cfg.MaxStdin == 0 {
+		cfg.MaxStdin = DefaultMaxStdin
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if err := os.MkdirAll(cfg.Root, 0o700); err != nil {
+		return nil, fmt.Errorf("making the runs directory: %w", err)
+	}
+	if err := sweepTrash(cfg.Root); err != nil {
+		return nil, fmt.Errorf("sweeping %q: %w", cfg.Root, err)
+	}
+	w, err := newWatcher()
+	if err != nil {
+		return nil, err
+	}
+	r := &Runner{cfg: cfg, watch: w, closed: make(chan struct{})}
+	r.wg.Go(func() {
+		if err := w.run(); err != nil {
+			cfg.Log.Error("watching runs has ended", "err", err)
+		}
+	})
+	return r, nil
+}
+
+// Close ends the watching and waits for its goroutines. Commands go on.
+func (r *Runner) Close() error {
+	var err error
+	r.once.Do(func() {
+		close(r.closed)
+		err = r.watch.close()
+	})
+	r.wg.Wait()
+	return err
+}
+
+// Boot names the present boot, for Recover: boot id and start time of PID 1.
+func Boot() (string, error) { return rundir.Boot() }
+
+func (r *Runner) dir(action string, attempt int) rundir.Dir {
+	return rundir.Dir(filepath.Join(r.cfg.Root, action, strconv.Itoa(attempt)))
+}
+
+// Start makes the run directory and starts the supervisor. It returns when the
+// supervisor process exists; whether the command could be executed is told by
+// the run's end. An attempt that exists gives fs.ErrExist. After any other error
+// nothing runs, the directory may exist, and Recover would say NeverBegan.
+// ctx bounds the preparation alone.
+func (r *Runner) Start(ctx context.Context, spec Spec) (*Run, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, fmt.Errorf("starting a run: %w", err)
+	}
+	if len(spec.Supervisor) == 0 || !filepath.IsAbs(spec.Supervisor[0]) {
+		return nil, fmt.Errorf("starting run %s/%d: supervisor %q is not an absolute path", spec.Action, spec.Attempt, spec.Supervisor)
+	}
+	run, err := r.start(ctx, spec)
+	if err != nil {
+		return nil, fmt.Errorf("starting run %s/%d: %w", spec.Action, spec.Attempt, err)
+	}
+	return run, nil
+}
+
+func (r *Runner) start(ctx context.Context, spec Spec) (*Run, error) {
+	dir := r.dir(spec.Action, spec.Attempt)
+	if err := r.makeDir(dir); err != nil {
+		return nil, err
+	}
+	if err := r.saveStdin(ctx, dir, spec.Stdin); err != nil {
+		return nil, fmt.Errorf("saving stdin: %w", err)
+	}
+	if err := dir.CreateSpec(&spec.Spec); err != nil {
+		return nil, err
+	}
+	run, err := r.newRun(spec.Action, spec.Attempt)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.startSupervisor(run, spec.Supervisor); err != nil {
+		run.release()
+		return nil, err
+	}
+	return run, nil
+}
+
+// makeDir makes the directory of a new attempt durable.
+func (r *Runner) makeDir(dir rundir.Dir) error {
+	action := filepath.Dir(string(dir))
+	if err := os.Mkdir(action, 0o700); err == nil {
+		err = rundir.SyncDir(r.cfg.Root)
+		if err != nil {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := os.Mkdir(string(dir), 0o700); err != nil {
+		return err
+	}
+	return rundir.SyncDir(action)
+}
+
+func (r *Runner) saveStdin(ctx context.Context, dir rundir.Dir, from io.Reader) error {
+	if from == nil {
+		return nil
+	}
+	f, err := os.OpenFile(dir.Path(rundir.StdinFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	n, err := io.Copy(f, io.LimitReader(&contextReader{ctx, from}, r.cfg.MaxStdin+1))
+	if err == nil && n > r.cfg.MaxStdin {
+		err = rundir.ErrTooLarge
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// A contextReader ends between two reads when ctx ends.
+type contextReader struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+func (r *contextReader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.from.Read(p)
+}
+
+// startSupervisor starts the program so that nothing ties it to us: its own
+// session, no environment, the root as working directory, no fd but its log.
+func (r *Runner) startSupervisor(run *Run, argv []string) error {
+	log, err := os.OpenFile(run.dir.Path(rundir.LogFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	pidfd := -1
+	cmd := exec.Command(argv[0], append(argv[1:len(argv):len(argv)], string(run.dir))...)
+	cmd.Env = []string{}
+	cmd.Dir = "/"
+	cmd.Stderr = log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting the supervisor: %w", err)
+	}
+	exited, err := newProcess(pidfd)
+	if err != nil {
+		// No kernel that has cgroup.kill lacks pidfds. The supervisor runs
+		// and would be recovered; it is only not watched.
+		return errors.Join(err, cmd.Process.Release())
+	}
+	r.follow(run, exited, func() {
+		if err := cmd.Wait(); err != nil && !run.recorded() {
+			r.cfg.Log.Warn("supervisor failed", "action", run.Action, "attempt", run.Attempt, "err", err)
+		}
+	})
+	return nil
+}
+
+// follow owns the goroutine that waits for the end of the supervisor.
+func (r *Runner) follow(run *Run, supervisor *process, reap func()) {
+	r.wg.Go(func() {
+		defer supervisor.close()
+		if !supervisor.wait(r.closed) {
+			return
+		}
+		run.settle(true)
+		reap()
+	})
+}
+
+// An ID names one run.
+type ID struct {
+	Action  string
+	Attempt int
+}
+
+// List returns every run that has a directory, in no particular order. What is
+// listed but unknown to the caller is an orphan.
+func (r *Runner) List() ([]ID, error) {
+	actions, err := os.ReadDir(r.cfg.Root)
+	if err != nil {
+		return nil, fmt.Errorf("listing runs: %w", err)
+	}
+	var ids []ID
+	for _, a := range actions {
+		if !rundir.ValidAction(a.Name()) || !a.IsDir() {
+			continue
+		}
+		attempts, err := r.attempts(a.Name())
+		if err != nil {
+			return nil, fmt.Errorf("listing runs of %s: %w", a.Name(), err)
+		}
+		for _, n := range attempts {
+			ids = append(ids, ID{a.Name(), n})
+		}
+	}
+	return ids, nil
+}
+
+func (r *Runner) attempts(action string) ([]int, error) {
+	entries, err := os.ReadDir(filepath.Join(r.cfg.Root, action))
+	if err != nil {
+		return nil, err
+	}
+	var attempts []int
+	for _, e := range entries {
+		if n, err := strconv.Atoi(e.Name()); err == nil && n > 0 && strconv.Itoa(n) == e.Name() {
+			attempts = append(attempts, n)
+		}
+	}
+	return attempts, nil
+}
+
+// Remove removes every attempt of an action, output included. It gives
+// ErrRunning, and removes nothing, while a supervisor or any process of a leaf
+// lives. An action that has no directory is no error.
+func (r *Runner) Remove(action string) error {
+	if !rundir.ValidAction(action) {
+		return fmt.Errorf("removing runs: action %q is not a plain name", action)
+	}
+	if err := r.remove(action); err != nil {
+		return fmt.Errorf("removing runs of %s: %w", action, err)
+	}
+	return nil
+}
+
+func (r *Runner) remove(action string) error {
+	attempts, err := r.attempts(action)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, n := range attempts {
+		lock, err := lockEnded(r.dir(action, n))
+		if err != nil {
+			return fmt.Errorf("attempt %d: %w", n, err)
+		}
+		defer lock.Close()
+	}
+	// One rename decides: half a directory would be taken for a crash.
+	gone := filepath.Join(r.cfg.Root, trash+action)
+	if err := os.RemoveAll(gone); err != nil {
+		return err
+	}
+	if err := os.Rename(filepath.Join(r.cfg.Root, action), gone); err != nil {
+		return err
+	}
+	if err := rundir.SyncDir(r.cfg.Root); err != nil {
+		return err
+	}
+	return os.RemoveAll(gone)
+}
+
+// lockEnded takes the lock of a run of which nothing lives.
+func lockEnded(dir rundir.Dir) (*os.File, error) {
+	lock, err := dir.Lock()
+	if errors.Is(err, rundir.ErrLocked) {
+		return nil, ErrRunning
+	}
+	if err != nil {
+		return nil, err
+	}
+	start, err := dir.Start()
+	if err != nil || start.Leaf == "" {
+		return lock, nil // nothing that could live, or be found
+	}
+	left, err := rundir.Leaf(start.Leaf).Populated()
+	if left {
+		err = ErrRunning
+	}
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return lock, nil
+}
+
+func sweepTrash(root string) error {
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), trash) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(root, e.Name())))
+		}
+	}
+	return err
+}
+
+// A process is a pidfd that can be waited for without a thread.
+type process struct{ file *os.File }
+
+func newProcess(pidfd int) (*process, error) {
+	if pidfd < 0 {
+		return nil, unix.ENOSYS
+	}
+	if err := unix.SetNonblock(pidfd, true); err != nil {
+		unix.Close(pidfd)
+		return nil, err
+	}
+	return &process{os.NewFile(uintptr(pidfd), "pidfd")}, nil
+}
+
+// wait returns true when the process has ended, false when stop was closed first.
+func (p *process) wait(stop <-chan struct{}) bool {
+	raw, err := p.file.SyscallConn()
+	if err != nil {
+		return false
+	}
+	ended := make(chan bool, 1)
+	go func() {
+		ended <- raw.Read(func(fd uintptr) bool {
+			poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			n, err := unix.Poll(poll, 0)
+			return err == nil && n > 0
+		}) == nil
+	}()
+	select {
+	case ok := <-ended:
+		return ok
+	case <-stop:
+		p.close()
+		return <-ended
+	}
+}
+
+func (p *process) close() { p.file.Close() }

@@ -1,0 +1,192 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hostler-io/hostler/runner"
+	"github.com/hostler-io/hostler/runner/rundir"
+	"github.com/hostler-io/hostler/runner/runnertest"
+)
+
+func TestMain(m *testing.M) { runnertest.Main(m) }
+
+// build makes hostler-run, as it is shipped.
+func build(tb testing.TB) string {
+	tb.Helper()
+	program := filepath.Join(tb.TempDir(), "hostler-run")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "github.com/hostler-io/hostler/cmd/hostler-run")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		tb.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
+func TestConformance(t *testing.T) {
+	runnertest.Run(t, runnertest.Harness{Supervisor: []string{build(t)}})
+}
+
+// A machine without a cgroup2 tree runs commands, and promises no more than it can.
+func TestWithoutCgroup2(t *testing.T) {
+	program := build(t)
+	r, err := runner.New(runner.Config{Root: filepath.Join(t.TempDir(), "runs")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	// In a mount namespace of its own, where nobody mounts one.
+	hide := `umount -l "$(awk '$3 == "cgroup2" {print $2}' /proc/mounts)"; exec "$@"`
+	spec := func(attempt int, line string) runner.Spec {
+		return runner.Spec{
+			Spec:       rundir.Spec{Action: "no-cgroup2-" + strconv.Itoa(os.Getpid()), Attempt: attempt, Argv: []string{"/bin/sh", "-c", line}, GraceMS: 100},
+			Supervisor: []string{"/usr/bin/unshare", "--mount", "/bin/sh", "-c", hide, "sh", program},
+		}
+	}
+
+	run, err := r.Start(t.Context(), spec(1, "echo out; sleep 0.3; exit 7"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Cancel(t.Context()); !errors.Is(err, runner.ErrUnsupported) {
+		t.Errorf("Cancel: %v, want ErrUnsupported", err)
+	}
+	exit, err := run.Wait(t.Context())
+	if err != nil || exit.Code != 7 || exit.Cancelled || exit.Emptied || exit.Stdout.Bytes != 4 {
+		t.Errorf("%+v, %v", exit, err)
+	}
+
+	limited := spec(2, "trap '' TERM; sleep 1000; sleep 1000")
+	limited.TimeoutMS = 200
+	if run, err = r.Start(t.Context(), limited); err != nil {
+		t.Fatal(err)
+	}
+	if exit, err = run.Wait(t.Context()); err != nil || !exit.TimedOut || exit.Signal != 9 || exit.Emptied {
+		t.Errorf("%+v, %v", exit, err)
+	}
+
+	// Who stays with the pipe in hand delays the end, but not for long.
+	if run, err = r.Start(t.Context(), spec(3, "(setsid sleep 3 &); exit 1")); err != nil {
+		t.Fatal(err)
+	}
+	if exit, err = run.Wait(t.Context()); err != nil || exit.Code != 1 || exit.Emptied {
+		t.Errorf("%+v, %v", exit, err)
+	}
+}
+
+func TestStartRefuses(t *testing.T) {
+	r, err := runner.New(runner.Config{Root: filepath.Join(t.TempDir(), "runs")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	good := func() runner.Spec {
+		return runner.Spec{Spec: rundir.Spec{Action: "a", Attempt: 1, Argv: []string{"true"}}, Supervisor: []string{"/bin/true"}}
+	}
+	for name, spoil := range map[string]func(*runner.Spec){
+		"no argv":             func(s *runner.Spec) { s.Argv = nil },
+		"path as action":      func(s *runner.Spec) { s.Action = "../a" },
+		"attempt 0":           func(s *runner.Spec) { s.Attempt = 0 },
+		"NUL in an argument":  func(s *runner.Spec) { s.Argv = []string{"a\x00b"} },
+		"relative supervisor": func(s *runner.Spec) { s.Supervisor = []string{"true"} },
+		"relative directory":  func(s *runner.Spec) { s.Dir = "tmp" },
+		"negative timeout":    func(s *runner.Spec) { s.TimeoutMS = -1 },
+		"tiny cap":            func(s *runner.Spec) { s.CapBytes = 1 },
+		"env without a name":  func(s *runner.Spec) { s.Env = []string{"=x"} },
+	} {
+		spec := good()
+		spoil(&spec)
+		if _, err := r.Start(t.Context(), spec); err == nil {
+			t.Errorf("%s: started", name)
+		}
+	}
+	if ids, err := r.List(); err != nil || len(ids) != 0 {
+		t.Errorf("List = %v, %v: a refused start left something", ids, err)
+	}
+}
+
+// Close leaves the command alone and tells who waits.
+func TestCloseLeavesTheCommand(t *testing.T) {
+	program, root := build(t), filepath.Join(t.TempDir(), "runs")
+	r, err := runner.New(runner.Config{Root: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	action := "close-" + strconv.Itoa(os.Getpid())
+	run, err := r.Start(t.Context(), runner.Spec{
+		Spec:       rundir.Spec{Action: action, Attempt: 1, Argv: []string{"/bin/sleep", "0.3"}},
+		Supervisor: []string{program},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := filepath.Join(root, action, "1", rundir.StartFile)
+	for changed := run.Changed(); ; changed = run.Changed() {
+		if _, err := os.Stat(start); err == nil {
+			break
+		}
+		<-changed
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run.Wait(t.Context()); !errors.Is(err, runner.ErrClosed) {
+		t.Errorf("Wait: %v, want ErrClosed", err)
+	}
+	next, err := runner.New(runner.Config{Root: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	boot, err := runner.Boot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := next.Recover(t.Context(), action, 1, boot)
+	if err != nil || found.Verdict != runner.Adopted {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if exit, err := found.Run.Wait(t.Context()); err != nil || exit.Code != 0 {
+		t.Errorf("%+v, %v", exit, err)
+	}
+}
+
+// BenchmarkTrue compares a supervised /bin/true with a bare one. What the
+// difference buys: four fsyncs, a leaf, a record that outlives everybody.
+func BenchmarkTrue(b *testing.B) {
+	b.Run("bare", func(b *testing.B) {
+		for b.Loop() {
+			if err := exec.Command("/bin/true").Run(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("supervised", func(b *testing.B) {
+		program := build(b)
+		r, err := runner.New(runner.Config{Root: filepath.Join(b.TempDir(), "runs")})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer r.Close()
+		n := 0
+		for b.Loop() {
+			n++
+			run, err := r.Start(context.Background(), runner.Spec{
+				Spec:       rundir.Spec{Action: "bench-" + strings.Repeat("0", 8) + strconv.Itoa(n), Attempt: 1, Argv: []string{"/bin/true"}},
+				Supervisor: []string{program},
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if exit, err := run.Wait(context.Background()); err != nil || exit.Code != 0 {
+				b.Fatal(exit, err)
+			}
+		}
+	})
+}
