@@ -1,0 +1,123 @@
+package sqlstore
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/storetest"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// TestSameAsMem gives both stores the same transactions, some of which are undone,
+// and compares each answer. What tests with a Mem show is then true here.
+func TestSameAsMem(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		disk, _ := create(t)
+		defer disk.Close()
+		mem := storetest.NewMem(storetest.Faults{})
+		undo := errors.New("undo")
+		for range rapid.IntRange(1, 12).Draw(rt, "transactions") {
+			steps := rapid.SliceOfN(rapid.Custom(drawStep), 1, 6).Draw(rt, "steps")
+			keep := rapid.IntRange(0, 3).Draw(rt, "keep") > 0
+			answers := func(s coordinator.Store) (got []any) {
+				err := s.Update(t.Context(), func(tx coordinator.Tx) error {
+					got = nil
+					for _, st := range steps {
+						v, err := st.run(tx)
+						got = append(got, v, kind(err))
+					}
+					if !keep {
+						return undo
+					}
+					return nil
+				})
+				if err != nil && !errors.Is(err, undo) {
+					rt.Fatal(err)
+				}
+				return got
+			}
+			if diff := cmp.Diff(answers(mem), answers(disk), cmpopts.EquateEmpty()); diff != "" {
+				rt.Fatalf("steps %v (-mem +disk):\n%s", steps, diff)
+			}
+		}
+	})
+}
+
+// kind reduces an error to what callers branch on.
+func kind(err error) string {
+	for _, sentinel := range []error{coordinator.ErrNotFound, coordinator.ErrExists, coordinator.ErrInvalid} {
+		if errors.Is(err, sentinel) {
+			return sentinel.Error()
+		}
+	}
+	return fmt.Sprint(err)
+}
+
+type step struct {
+	name string
+	run  func(coordinator.Tx) (any, error)
+}
+
+func (s step) String() string { return s.name }
+
+// drawStep draws an operation on one of few records, so that they meet.
+func drawStep(rt *rapid.T) step {
+	a, b := rapid.IntRange(0, 3).Draw(rt, "a"), rapid.IntRange(0, 3).Draw(rt, "b")
+	id := func(n int) protocol.ActionID { return protocol.NewActionID(int64(n), [10]byte{byte(n)}) }
+	hostID := func(n int) protocol.HostID { return protocol.HostID(fmt.Sprint("edge-", n)) }
+	host := coordinator.Host{ID: hostID(a), Key: protocol.KeyID{byte(b)}, AcceptSeq: uint64(b)}
+	action := coordinator.Action{ID: id(a), Host: hostID(b), State: protocol.States()[b], N: uint64(a % 2), ExpiresMS: int64(b)}
+	if b > 1 {
+		action.Target = protocol.NewCTID(1, [10]byte{})
+		action.Exit = &protocol.Exit{}
+	}
+	filter := coordinator.ActionFilter{Limit: a + 1}
+	if b&1 != 0 {
+		filter.Host = hostID(a)
+	}
+	if b&2 != 0 {
+		filter.States = protocol.States()[:2]
+	}
+	enrolment := coordinator.Enrolment{ID: fmt.Sprint(a), Key: protocol.KeyID{byte(b)}, CreatedMS: int64(b), State: coordinator.EnrolmentPending}
+	item := coordinator.Item{N: uint64(a), Item: []byte{byte(b)}}
+	token := coordinator.Token{ID: fmt.Sprint(a), Hash: protocol.Digest{byte(b)}}
+	done := func(err error) (any, error) { return nil, err }
+	steps := []step{
+		{"put host", func(tx coordinator.Tx) (any, error) { return done(tx.Hosts().Put(host)) }},
+		{"get host", func(tx coordinator.Tx) (any, error) { return tx.Hosts().Get(host.ID) }},
+		{"list hosts", func(tx coordinator.Tx) (any, error) { return tx.Hosts().List(hostID(a), b) }},
+		{"put enrolment", func(tx coordinator.Tx) (any, error) { return done(tx.Enrolments().Put(enrolment)) }},
+		{"enrolment by key", func(tx coordinator.Tx) (any, error) { return tx.Enrolments().ByKey(enrolment.Key) }},
+		{"list enrolments", func(tx coordinator.Tx) (any, error) { return tx.Enrolments().List("", a) }},
+		{"insert action", func(tx coordinator.Tx) (any, error) { return done(tx.Actions().Insert(action)) }},
+		{"put action", func(tx coordinator.Tx) (any, error) { return done(tx.Actions().Put(action)) }},
+		{"get action", func(tx coordinator.Tx) (any, error) { return tx.Actions().Get(action.ID) }},
+		{"list actions", func(tx coordinator.Tx) (any, error) { return tx.Actions().List(filter) }},
+		{"find actions", func(tx coordinator.Tx) (any, error) { return tx.Actions().Find(id(a).String()[:12+a], b) }},
+		{"unsent", func(tx coordinator.Tx) (any, error) { return tx.Actions().Unsent(hostID(b), a) }},
+		{"expired", func(tx coordinator.Tx) (any, error) { return tx.Actions().Expired(int64(a), b) }},
+		{"append item", func(tx coordinator.Tx) (any, error) {
+			return done(tx.Streams().Append("edge-1", protocol.StreamOrder, item))
+		}},
+		{"free items", func(tx coordinator.Tx) (any, error) {
+			return done(tx.Streams().Free("edge-1", protocol.StreamOrder, uint64(b)))
+		}},
+		{"items", func(tx coordinator.Tx) (any, error) {
+			return tx.Streams().Items("edge-1", protocol.StreamOrder, uint64(a), uint64(b))
+		}},
+		{"put token", func(tx coordinator.Tx) (any, error) { return done(tx.Access().PutToken(token)) }},
+		{"token by hash", func(tx coordinator.Tx) (any, error) { return tx.Access().TokenByHash(token.Hash) }},
+		{"append event", func(tx coordinator.Tx) (any, error) { return tx.Journal().AppendEvent(coordinator.Event{Type: "t"}) }},
+		{"trim events", func(tx coordinator.Tx) (any, error) { return done(tx.Journal().TrimEvents(uint64(a))) }},
+		{"events", func(tx coordinator.Tx) (any, error) { return tx.Journal().Events(uint64(a), b) }},
+		{"newest event", func(tx coordinator.Tx) (any, error) { return tx.Journal().LastEvent() }},
+	}
+	s := rapid.SampledFrom(steps).Draw(rt, "step")
+	return step{fmt.Sprintf("%s %d %d", s.name, a, b), s.run}
+}
