@@ -99,11 +99,11 @@ const (
 	Revoked  State = "revoked"
 )
 
-// StateResponse answers an offer and every later question.
+// StateResponse answers an offer and every later question. It holds no words:
+// a side shows those that it computed, or comparing them proves nothing.
 type StateResponse struct {
 	State  State           `json:"state"`
 	Reason string          `json:"reason,omitzero"` // for people, with denied and revoked
-	Words  []string        `json:"words,omitzero"`  // the coordinator's, for its own log; the agent shows those it computed
 	Host   protocol.HostID `json:"host"`
 	// With approved:
 	Fleet       protocol.FleetID   `json:"fleet,omitzero"`
