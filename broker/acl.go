@@ -68,9 +68,6 @@ func (r rules) mayWill(name protocol.SAN, bulk bool, topic string) bool {
 // is worth more than all before it. State is never held back by a rate limit:
 // a lease that is dropped because of the reports before it would end a workload.
 func isState(c protocol.Channel) bool {
-	switch c {
-	case protocol.ChannelPresence, protocol.ChannelHeartbeat, protocol.ChannelLease, protocol.ChannelAck:
-		return true
-	}
-	return false
+	t, ok := protocol.TypeOf(c)
+	return ok && protocol.ClassOf(t) == protocol.ClassState
 }

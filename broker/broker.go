@@ -62,8 +62,7 @@ type Config struct {
 	// has no other effect; readers see the message either way. Required.
 	Ingest func(topic string, payload []byte, from protocol.SAN) error
 
-	// Limit bounds the first connection of a host, a viewer's and a
-	// coordinator's. Default: 8,000 messages and 32 MiB per second, a burst of
+	// Limit bounds the first connection of a host, and a viewer's. Default: 8,000 messages and 32 MiB per second, a burst of
 	// 2 s, cut at 10 s. One busy host measures 5,000 messages per second;
 	// verifying 8,000 costs a third of a core.
 	Limit Limit
@@ -71,12 +70,6 @@ type Config struct {
 	// and 1 GiB per second, a burst of 2 s, cut at 10 s. Streams are held back by
 	// credit; this only stops who ignores it.
 	BulkLimit Limit
-	// MaxPayload is the largest message on any connection but bulk, in bytes.
-	// Default 32 KiB, and 64 KiB more for the coordinator's documents.
-	MaxPayload int
-	// MaxBulkPayload is the largest message on a bulk connection, in bytes.
-	// Default 160 KiB: a chunk of 128 KiB with room for its envelope.
-	MaxBulkPayload int
 	// MaxConnections is how many connections there may be. Default 25,000: two
 	// for each of ten thousand hosts, and viewers.
 	MaxConnections int
@@ -91,10 +84,9 @@ type Config struct {
 }
 
 const (
-	// packetOverhead is the room for topic and variable header beside a payload.
+	// packetOverhead is the room for topic and variable header beside a payload,
+	// whose size protocol bounds.
 	packetOverhead = 1 << 10
-	// documentSize is the largest document that the coordinator publishes.
-	documentSize = 64 << 10
 	// maxKeepAlive is the longest keep-alive a client may ask for, in seconds;
 	// zero, which means never, is refused. A connection whose other end is gone
 	// holds its memory for 1.5 times this.
@@ -114,8 +106,6 @@ func (cfg Config) withDefaults() Config {
 		cfg.BulkLimit = usual
 		cfg.BulkLimit.Bytes = 1 << 30
 	}
-	cfg.MaxPayload = or(cfg.MaxPayload, 32<<10)
-	cfg.MaxBulkPayload = or(cfg.MaxBulkPayload, 160<<10)
 	cfg.MaxConnections = or(cfg.MaxConnections, 25000)
 	cfg.MaxPerViewer = or(cfg.MaxPerViewer, 64)
 	cfg.HandshakeTimeout = or(cfg.HandshakeTimeout, 30*time.Second)
@@ -156,7 +146,7 @@ func (cfg Config) validate() error {
 	if !cfg.Limit.valid() || !cfg.BulkLimit.valid() {
 		return errors.New("each part of a limit must be positive")
 	}
-	if min(cfg.MaxPayload, cfg.MaxBulkPayload, cfg.MaxConnections, cfg.MaxPerViewer) < 0 || cfg.HandshakeTimeout < 0 {
+	if min(cfg.MaxConnections, cfg.MaxPerViewer) < 0 || cfg.HandshakeTimeout < 0 {
 		return errors.New("negative limit")
 	}
 	return nil
@@ -213,7 +203,7 @@ func (s *Server) options() *mochi.Options {
 	caps := mochi.NewDefaultServerCapabilities()
 	caps.MaximumClients = int64(s.cfg.MaxConnections)
 	caps.MaximumClientWritesPending = 64 // half the memory per connection of the default
-	caps.MaximumPacketSize = uint32(max(s.cfg.MaxPayload+documentSize, s.cfg.MaxBulkPayload) + packetOverhead)
+	caps.MaximumPacketSize = protocol.MaxDocument + packetOverhead
 	caps.MaximumMessageExpiryInterval = 0 // retained messages do not age
 	caps.MaximumSessionExpiryInterval = 0
 	caps.MaximumInflight = 64
@@ -258,7 +248,11 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) shutdown() {
 	s.closing.Store(true)
 	_ = s.cfg.Listener.Close() // accept says what is left to say
-	s.cutIf(func(*conn) bool { return true }, "broker is stopping")
+	var wg sync.WaitGroup
+	for _, c := range s.matching(func(*conn) bool { return true }) {
+		wg.Go(func() { c.hangUp("broker is stopping") })
+	}
+	wg.Wait()
 }
 
 // Publish sends a message to all its readers, as the coordinator that this
@@ -300,19 +294,24 @@ func (s *Server) Connected(id protocol.HostID) bool {
 	return ok
 }
 
-// cutIf ends the connections for which match is true. match is called with mu
-// held.
+// cutIf ends the connections for which match is true.
 func (s *Server) cutIf(match func(*conn) bool, reason string) int {
-	var doomed []*conn
-	s.mu.Lock()
-	for c := range s.conns {
-		if match(c) {
-			doomed = append(doomed, c)
-		}
-	}
-	s.mu.Unlock()
+	doomed := s.matching(match)
 	for _, c := range doomed {
 		c.cut(reason)
 	}
 	return len(doomed)
+}
+
+// matching returns the connections for which match is true. match is called with
+// mu held.
+func (s *Server) matching(match func(*conn) bool) (list []*conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		if match(c) {
+			list = append(list, c)
+		}
+	}
+	return list
 }

@@ -325,8 +325,8 @@ func TestOutsizedAndOddPacketsEndTheConnection(t *testing.T) {
 		}{
 			{"32 KiB", "web1", func(c *rawClient) { c.publish(report, make([]byte, 32<<10), nil) }, false},
 			{"34 KiB", "web1", func(c *rawClient) { c.publish(report, make([]byte, 34<<10), nil) }, true},
-			{"160 KiB on bulk", "web1~bulk", func(c *rawClient) { c.publish(out, make([]byte, 160<<10), nil) }, false},
-			{"162 KiB on bulk", "web1~bulk", func(c *rawClient) { c.publish(out, make([]byte, 162<<10), nil) }, true},
+			{"132 KiB on bulk", "web1~bulk", func(c *rawClient) { c.publish(out, make([]byte, 132<<10), nil) }, false},
+			{"134 KiB on bulk", "web1~bulk", func(c *rawClient) { c.publish(out, make([]byte, 134<<10), nil) }, true},
 			{"QoS 2", "web1", func(c *rawClient) {
 				c.publish(report, nil, func(pk *packets.Packet) { pk.FixedHeader.Qos, pk.PacketID = 2, 1 })
 			}, true},
@@ -549,7 +549,7 @@ func TestConfigIsValidated(t *testing.T) {
 		"nobody verified":    func(c *broker.Config) { c.TLS.ClientAuth = tls.RequireAnyClientCert },
 		"does not demand":    func(c *broker.Config) { c.TLS.ClientAuth = tls.VerifyClientCertIfGiven },
 		"part of a limit":    func(c *broker.Config) { c.Limit = broker.Limit{Messages: 1} },
-		"negative":           func(c *broker.Config) { c.MaxPayload = -1 },
+		"negative":           func(c *broker.Config) { c.MaxConnections = -1 },
 		"negative handshake": func(c *broker.Config) { c.HandshakeTimeout = -1 },
 	} {
 		cfg := good()

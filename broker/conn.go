@@ -45,11 +45,19 @@ type conn struct {
 	filters   int
 }
 
-// cut ends the connection from this side. It does not wait: a TLS goodbye could
-// take as long as the other end likes.
+// cut ends the connection from this side, at once: nothing that the other end
+// still sends is taken.
 func (c *conn) cut(reason string) {
 	if c.cause.CompareAndSwap(nil, &reason) {
 		_ = c.raw.Close() // its reader notices
+	}
+}
+
+// hangUp ends the connection with a TLS goodbye, which can take seconds if the
+// other end does not read. Some tools give up for good if it is missing.
+func (c *conn) hangUp(reason string) {
+	if c.cause.CompareAndSwap(nil, &reason) {
+		_ = c.Close()
 	}
 }
 

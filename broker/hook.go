@@ -71,7 +71,7 @@ func (h *hook) admit(c *conn, cl *mochi.Client, pk packets.Packet) (packets.Code
 		if !s.rules.mayWill(c.name, c.bulk, pk.Connect.WillTopic) {
 			return packets.ErrNotAuthorized, fmt.Errorf("no right to a will on %.100q", pk.Connect.WillTopic)
 		}
-		if len(pk.Connect.WillPayload) > s.cfg.MaxPayload {
+		if len(pk.Connect.WillPayload) > protocol.MaxMessage {
 			return packets.ErrNotAuthorized, fmt.Errorf("will of %d bytes", len(pk.Connect.WillPayload))
 		}
 	}
@@ -80,12 +80,12 @@ func (h *hook) admit(c *conn, cl *mochi.Client, pk packets.Packet) (packets.Code
 		return packets.ErrServerBusy, err
 	}
 	limit := s.cfg.Limit
-	c.maxPacket = s.cfg.MaxPayload + packetOverhead
+	c.maxPacket = protocol.MaxMessage + packetOverhead
 	switch {
 	case c.bulk:
-		limit, c.maxPacket = s.cfg.BulkLimit, s.cfg.MaxBulkPayload+packetOverhead
+		limit, c.maxPacket = s.cfg.BulkLimit, protocol.MaxChunk+packetOverhead
 	case c.name.Kind == protocol.SANCoordinator:
-		c.maxPacket += documentSize
+		c.maxPacket = protocol.MaxDocument + packetOverhead
 	}
 	c.meter = newMeter(limit, time.Now())
 	c.session = true
@@ -110,11 +110,12 @@ func (h *hook) OnPacketRead(cl *mochi.Client, pk packets.Packet) (packets.Packet
 	if size > c.maxPacket {
 		return h.end(c, pk, "packet too large")
 	}
-	switch v := c.meter.take(time.Now(), size); v {
-	case flooding:
-		h.server.count.floods.Add(1)
-		return h.end(c, pk, "far above the rate limit")
-	default:
+	if c.name.Kind != protocol.SANCoordinator {
+		v := c.meter.take(time.Now(), size)
+		if v == flooding {
+			h.server.count.floods.Add(1)
+			return h.end(c, pk, "far above the rate limit")
+		}
 		c.over = v == overLimit
 	}
 	switch pk.FixedHeader.Type {
