@@ -89,8 +89,8 @@ type Config struct {
 	// for Bulk 160 KiB, a chunk of 128 KiB with room for its envelope.
 	MaxPublish int
 	// MaxReceive is the largest payload that is taken, in bytes; a larger one
-	// ends the connection before it is read. Default 96 KiB (retained documents
-	// are up to 64 KiB); for Bulk 160 KiB.
+	// ends the connection before it is read. Default 256 KiB, the largest of the
+	// retained documents; for Bulk 160 KiB.
 	MaxReceive int
 	// SendQueue is how many messages may wait to be written. Default 64; for
 	// Bulk 4, because its senders wait.
@@ -124,7 +124,7 @@ func (cfg Config) withDefaults() Config {
 	cfg.ConnectTimeout = or(cfg.ConnectTimeout, 20*time.Second)
 	cfg.WriteTimeout = or(cfg.WriteTimeout, 30*time.Second)
 	cfg.MaxPublish = or(cfg.MaxPublish, 32<<10)
-	cfg.MaxReceive = or(cfg.MaxReceive, 96<<10)
+	cfg.MaxReceive = or(cfg.MaxReceive, 256<<10)
 	cfg.SendQueue = or(cfg.SendQueue, 64)
 	cfg.ReceiveQueue = or(cfg.ReceiveQueue, 1024)
 	cfg.ReceiveBytes = or(cfg.ReceiveBytes, 4<<20)
