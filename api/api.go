@@ -198,7 +198,6 @@ type Enrolment struct {
 // Decision approves or denies an enrolment. Words, if given, must be those of
 // the enrolment: so nobody approves another host than the one they look at.
 type Decision struct {
-	Host   string `json:"host,omitempty"` // another id than the wanted one
 	Words  string `json:"words,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base32"
 	"encoding/hex"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"time"
@@ -137,7 +138,8 @@ func (c *Coordinator) CreateViewer(ctx context.Context, by Actor, name string) (
 	if err != nil {
 		return ViewerPass{}, err
 	}
-	return ViewerPass{Viewer: v, Certificate: cert, Key: key, CA: c.cfg.Authority.CA()}, nil
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.cfg.Authority.CA()})
+	return ViewerPass{Viewer: v, Certificate: cert, Key: key, CA: ca}, nil
 }
 
 // Viewers returns all viewers.

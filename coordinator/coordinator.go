@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
 // Broker carries messages. Delivery is proven by receipts alone, so an error
@@ -39,6 +40,13 @@ type Trust interface {
 	// of hosts.
 	Rings() []byte
 	Roster() ([]byte, error)
+	// RingInForce returns number and digest of the newest ring.
+	RingInForce() (number uint64, digest protocol.Digest)
+	// Own returns the coordinator's own OpenPGP certificate and the digest of
+	// its primary key.
+	Own() (certificate []byte, primary protocol.Digest)
+	// ParseHostKey reads the OpenPGP certificate of a host that asks to join.
+	ParseHostKey(certificate []byte) (enrol.HostKey, error)
 	// AddHost makes the key of an approved host known; RevokeHost marks its
 	// key and all certificates of the host as revoked.
 	AddHost(id protocol.HostID, certificate []byte) error
@@ -47,14 +55,16 @@ type Trust interface {
 	RevokeViewer(name, serial string)
 }
 
-// Authority issues TLS certificates, PEM. It is safe for concurrent use.
+// Authority issues TLS certificates. It is safe for concurrent use.
 type Authority interface {
-	// CA returns the certificate of the fleet's authority.
+	// CA returns the certificate of the fleet's authority, DER.
 	CA() []byte
-	// IssueHost signs the request of a host. Nothing of the request but its
-	// key is used.
+	// IssueHost signs the request of a host; both are DER. Nothing of the
+	// request but its key is used.
 	IssueHost(id protocol.HostID, csr []byte) (certificate []byte, err error)
-	// IssueViewer makes a key and a certificate that may read all topics.
+	// Current reports whether a certificate has most of its life before it.
+	Current(certificate []byte) bool
+	// IssueViewer makes a key and a certificate, PEM, that may read all topics.
 	IssueViewer(name string) (certificate, key []byte, serial string, err error)
 }
 
@@ -111,6 +121,8 @@ type Coordinator struct {
 	refusals refusalLog
 	wake     hub
 	outputs  outputs
+
+	exchanges exchanges
 
 	mu       sync.Mutex
 	sessions map[protocol.HostID]*session

@@ -16,7 +16,9 @@ var (
 	ErrDenied   = errors.New("not permitted")
 	ErrInvalid  = errors.New("invalid request")
 	ErrGone     = errors.New("no longer available")
-	ErrRecovery = errors.New("the coordinator is older than what its hosts have seen")
+	// ErrUnavailable asks to try again later.
+	ErrUnavailable = errors.New("unavailable")
+	ErrRecovery    = errors.New("the coordinator is older than what its hosts have seen")
 )
 
 // Store is the coordinator's memory across restarts. It is safe for concurrent
@@ -125,7 +127,7 @@ const (
 
 // Enrolment is a host that proved an invite and waits, or waited, for a person.
 type Enrolment struct {
-	ID          string // of the enrolment, random
+	ID          string // of its exchange, random
 	Invite      string
 	Host        protocol.HostID // as wanted, or as given at approval
 	Key         protocol.KeyID
@@ -139,7 +141,7 @@ type Enrolment struct {
 	CreatedMS   int64
 	DecidedMS   int64
 	DecidedBy   string
-	Certificate []byte // PEM, once approved
+	Certificate []byte // TLS certificate, DER, once approved
 }
 
 // Enrolments holds invites and enrolments.

@@ -1,0 +1,410 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol/enrol"
+)
+
+// Bounds of what strangers can make the coordinator hold.
+const (
+	maxPending   = 1000            // enrolments that wait for a person
+	maxExchanges = 1024            // exchanges between begin and offer
+	exchangeLife = 2 * time.Minute // of such an exchange
+	maxInviteTTL = 30 * 24 * time.Hour
+)
+
+// exchanges are enrolments between their first and second request. They live
+// in memory: after a restart the agent begins again.
+type exchanges struct {
+	mu   sync.Mutex
+	open map[enrol.SessionID]exchange
+}
+
+type exchange struct {
+	enrol.Session
+	until int64 // boot clock, ms
+}
+
+func (e *exchanges) put(id enrol.SessionID, x exchange, now int64) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for old, o := range e.open {
+		if o.until <= now {
+			delete(e.open, old)
+		}
+	}
+	if len(e.open) >= maxExchanges {
+		return fmt.Errorf("%w: too many enrolments are under way; try again in a minute", ErrUnavailable)
+	}
+	if e.open == nil {
+		e.open = make(map[enrol.SessionID]exchange)
+	}
+	e.open[id] = x
+	return nil
+}
+
+// take removes and returns an exchange: an offer is made once.
+func (e *exchanges) take(id enrol.SessionID, now int64) (exchange, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	x, ok := e.open[id]
+	delete(e.open, id)
+	return x, ok && x.until > now
+}
+
+// Invite makes permission for one host to ask for enrolment, and the code that
+// carries it. The code is not shown again.
+func (c *Coordinator) Invite(ctx context.Context, by Actor, ttl time.Duration, labels []string) (Invite, string, error) {
+	if err := by.may(RoleApprover, "invite hosts"); err != nil {
+		return Invite{}, "", err
+	}
+	if err := c.decide(); err != nil {
+		return Invite{}, "", err
+	}
+	if ttl < time.Second || ttl > maxInviteTTL {
+		return Invite{}, "", fmt.Errorf("%w: an invite lives between 1s and 30d, not %s", ErrInvalid, ttl)
+	}
+	if err := checkLabels(labels); err != nil {
+		return Invite{}, "", err
+	}
+	var secret enrol.Secret
+	c.random(secret[:])
+	number, digest := c.cfg.Trust.RingInForce()
+	code, err := enrol.JoinCode{Addresses: c.cfg.Addresses, Pin: enrol.PinOf(number, digest), Secret: secret}.Encode()
+	if err != nil {
+		return Invite{}, "", fmt.Errorf("make the join code: %w", err)
+	}
+	now := c.nowMS()
+	i := Invite{ID: secret.ID().String(), Secret: secret[:], Labels: labels, CreatedMS: now, CreatedBy: by.Name, ExpiresMS: now + ttl.Milliseconds()}
+	err = c.cfg.Store.Update(ctx, func(tx Tx) error {
+		if err := tx.Enrolments().PutInvite(i); err != nil {
+			return err
+		}
+		return c.audit(tx, by, "host.invite", i.ID, map[string]any{"ttl": ttl.String(), "labels": labels})
+	})
+	return i, code, err
+}
+
+// checkLabels accepts K=V, each K once.
+func checkLabels(labels []string) error {
+	seen := make(map[string]bool)
+	for _, l := range labels {
+		k, _, ok := strings.Cut(l, "=")
+		if !ok || k == "" || len(l) > 256 || seen[k] {
+			return fmt.Errorf("%w: label %.60q: want NAME=VALUE, each name once", ErrInvalid, l)
+		}
+		seen[k] = true
+	}
+	return nil
+}
+
+// BeginEnrolment answers the first request of a host: from here on it is bound
+// to the offer that it committed to.
+func (c *Coordinator) BeginEnrolment(_ context.Context, r enrol.BeginRequest) (enrol.BeginResponse, error) {
+	if err := c.decide(); err != nil {
+		return enrol.BeginResponse{}, err
+	}
+	key, err := c.cfg.Trust.ParseHostKey(r.HostKey)
+	if err != nil {
+		return enrol.BeginResponse{}, fmt.Errorf("%w: the host's key: %w", ErrInvalid, err)
+	}
+	raw, primary := c.cfg.Trust.Own()
+	number, digest := c.cfg.Trust.RingInForce()
+	x := exchange{
+		Session: enrol.Session{
+			Fleet: c.cfg.Fleet, Invite: r.Invite, Commit: r.Commit, HostKey: key, HostKeyRaw: r.HostKey,
+			Ring: digest, Coordinator: primary,
+		},
+		until: c.cfg.Boot() + exchangeLife.Milliseconds(),
+	}
+	var id enrol.SessionID
+	c.random(id[:])
+	c.random(x.NonceC[:])
+	if err := c.exchanges.put(id, x, c.cfg.Boot()); err != nil {
+		return enrol.BeginResponse{}, err
+	}
+	return enrol.BeginResponse{Session: id, NonceC: x.NonceC[:], CoordinatorKey: raw, Ring: number}, nil
+}
+
+// OfferEnrolment takes the offer and the proof of the code's secret. A proof
+// that fails is counted durably before it is answered.
+func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) (enrol.StateResponse, error) {
+	x, ok := c.exchanges.take(r.Session, c.cfg.Boot())
+	if !ok {
+		return enrol.StateResponse{}, fmt.Errorf("%w: this enrolment was interrupted; begin again", ErrGone)
+	}
+	offer, transcript, err := x.Reveal(r)
+	if err != nil {
+		return enrol.StateResponse{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	words := enrol.Words(transcript)
+	e := Enrolment{
+		ID: r.Session.String(), Invite: x.Invite.String(), Host: offer.Host, Key: x.HostKey.Key(), PublicKey: x.HostKeyRaw,
+		CSR: offer.CSR, Offer: r.Offer, Words: strings.Join(words[:], " "), State: EnrolmentPending, CreatedMS: c.nowMS(),
+	}
+	var refused error
+	err = c.cfg.Store.Update(ctx, func(tx Tx) (err error) {
+		refused = nil
+		i, err := tx.Enrolments().Invite(e.Invite)
+		if errors.Is(err, ErrNotFound) {
+			refused = enrol.ErrProof // a guesser does not learn which codes exist
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		judged, refusal := enrol.Invite{
+			Secret: enrol.Secret(i.Secret), Expires: i.ExpiresMS, Bound: i.BoundKey, Wrong: i.Wrong,
+		}.Judge(c.nowMS(), e.Key, transcript, r.Proof)
+		i.BoundKey, i.Wrong = judged.Bound, judged.Wrong
+		if err := tx.Enrolments().PutInvite(i); err != nil {
+			return err
+		}
+		if refusal != nil {
+			refused = refusal
+			return c.audit(tx, Actor{Name: "host:" + string(e.Host)}, "host.proof_refused", i.ID, map[string]any{"reason": refusal.Error(), "wrong": i.Wrong})
+		}
+		e.Labels = i.Labels
+		return c.admit(tx, &e)
+	})
+	switch {
+	case err != nil:
+		return enrol.StateResponse{}, err
+	case refused != nil:
+		return enrol.StateResponse{}, fmt.Errorf("%w: %w", ErrDenied, refused)
+	}
+	c.wake.fire(eventsKey{})
+	return c.enrolmentAnswer(ctx, e)
+}
+
+// admit adds a proven enrolment. A host that comes back with the key under
+// which it was approved needs nobody's word again.
+func (c *Coordinator) admit(tx Tx, e *Enrolment) error {
+	h, err := tx.Hosts().Get(e.Host)
+	switch {
+	case err == nil && h.Key == e.Key && h.State == HostApproved:
+		e.State, e.DecidedMS, e.DecidedBy = EnrolmentApproved, c.nowMS(), h.ApprovedBy
+		return tx.Enrolments().Put(*e)
+	case err == nil:
+		return fmt.Errorf("%w: a host named %s was enrolled with another key; join under another name with --host", ErrExists, e.Host)
+	case !errors.Is(err, ErrNotFound):
+		return err
+	}
+	old, err := tx.Enrolments().ByKey(e.Key)
+	switch {
+	case err == nil && old.State == EnrolmentPending:
+		old.State, old.Reason, old.DecidedMS = EnrolmentDenied, "the host asked again", c.nowMS()
+		if err := tx.Enrolments().Put(old); err != nil {
+			return err
+		}
+	case err != nil && !errors.Is(err, ErrNotFound):
+		return err
+	}
+	waiting, err := tx.Enrolments().List(EnrolmentPending, maxPending)
+	if err != nil {
+		return err
+	}
+	if len(waiting) >= maxPending {
+		return fmt.Errorf("%w: %d hosts wait for approval already", ErrUnavailable, len(waiting))
+	}
+	if err := tx.Enrolments().Put(*e); err != nil {
+		return err
+	}
+	return c.event(tx, "host.pending", e.Host, e.ID, map[string]any{"words": e.Words})
+}
+
+// EnrolmentState answers a host that asks what became of its enrolment.
+func (c *Coordinator) EnrolmentState(ctx context.Context, r enrol.StateRequest) (enrol.StateResponse, error) {
+	var e Enrolment
+	err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
+		e, err = tx.Enrolments().Get(r.Session.String())
+		return err
+	})
+	if err != nil {
+		return enrol.StateResponse{}, fmt.Errorf("enrolment: %w; begin again", err)
+	}
+	key, err := c.cfg.Trust.ParseHostKey(e.PublicKey)
+	if err != nil {
+		return enrol.StateResponse{}, fmt.Errorf("key of enrolment %s: %w", e.ID, err)
+	}
+	if err := enrol.CheckSigned(key, r.Sig, enrol.StateStatement(c.cfg.Fleet, r.Session)); err != nil {
+		return enrol.StateResponse{}, fmt.Errorf("%w: %w", ErrDenied, err)
+	}
+	return c.enrolmentAnswer(ctx, e)
+}
+
+// enrolmentAnswer tells a host where its enrolment stands. An approved one
+// gets its certificate, anew when the old one ages.
+func (c *Coordinator) enrolmentAnswer(ctx context.Context, e Enrolment) (enrol.StateResponse, error) {
+	a := enrol.StateResponse{State: enrol.State(e.State), Reason: e.Reason, Host: e.Host}
+	if e.State != EnrolmentApproved {
+		return a, nil
+	}
+	h, err := c.Host(ctx, e.Host)
+	if err != nil {
+		return a, err
+	}
+	if h.State == HostRevoked || h.Key != e.Key {
+		a.State, a.Reason = enrol.Revoked, h.Reason
+		return a, nil
+	}
+	if !c.cfg.Authority.Current(e.Certificate) {
+		cert, err := c.cfg.Authority.IssueHost(e.Host, e.CSR)
+		if err != nil {
+			return a, fmt.Errorf("certificate of host %s: %w", e.Host, err)
+		}
+		e.Certificate = cert
+		if err := c.cfg.Store.Update(ctx, func(tx Tx) error { return tx.Enrolments().Put(e) }); err != nil {
+			return a, err
+		}
+	}
+	a.Fleet, a.FleetName, a.Certificate, a.CA = c.cfg.Fleet, c.cfg.FleetName, e.Certificate, c.cfg.Authority.CA()
+	a.Brokers, a.Rings = c.cfg.BrokerAddresses, c.cfg.Trust.Rings()
+	return a, nil
+}
+
+// Enrolments returns enrolments in a state, all if empty, the oldest first.
+func (c *Coordinator) Enrolments(ctx context.Context, state EnrolmentState) (all []Enrolment, err error) {
+	err = c.cfg.Store.View(ctx, func(tx Tx) error {
+		all, err = tx.Enrolments().List(state, maxPending)
+		return err
+	})
+	return all, err
+}
+
+// FindEnrolment returns the pending enrolment of a host by its id, or any by
+// its own id. Two that want one name are [ErrConflict]: the caller must look at
+// them.
+func (c *Coordinator) FindEnrolment(ctx context.Context, ref string) (Enrolment, error) {
+	var found []Enrolment
+	err := c.cfg.Store.View(ctx, func(tx Tx) error {
+		found = nil
+		e, err := tx.Enrolments().Get(ref)
+		if err == nil {
+			found = append(found, e)
+			return nil
+		}
+		if !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		all, err := tx.Enrolments().List("", maxPending)
+		for _, e := range all {
+			if string(e.Host) != ref {
+				continue
+			}
+			// What waits hides what was decided before.
+			if len(found) > 0 && found[0].State != EnrolmentPending {
+				found = nil
+			}
+			if e.State == EnrolmentPending || len(found) == 0 {
+				found = append(found, e)
+			}
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return Enrolment{}, err
+	case len(found) == 0:
+		return Enrolment{}, fmt.Errorf("enrolment of host %.70q: %w", ref, ErrNotFound)
+	case len(found) > 1:
+		ids := make([]string, 0, len(found))
+		for _, e := range found {
+			ids = append(ids, fmt.Sprintf("%s (%s)", e.ID, e.Words))
+		}
+		return Enrolment{}, fmt.Errorf("%w: %d hosts want the name %s; name one by its id: %s", ErrConflict, len(found), ref, strings.Join(ids, ", "))
+	}
+	return found[0], nil
+}
+
+// ApproveEnrolment makes a host a member of the fleet. words, if given, must be
+// those of the enrolment.
+func (c *Coordinator) ApproveEnrolment(ctx context.Context, by Actor, ref, words string) (Enrolment, error) {
+	if err := by.may(RoleApprover, "approve hosts"); err != nil {
+		return Enrolment{}, err
+	}
+	if err := c.decide(); err != nil {
+		return Enrolment{}, err
+	}
+	e, err := c.FindEnrolment(ctx, ref)
+	if err != nil {
+		return Enrolment{}, err
+	}
+	if words != "" && strings.Join(strings.Fields(words), " ") != e.Words {
+		return Enrolment{}, fmt.Errorf("%w: the words of this enrolment are %q: look at the host's screen again, somebody may stand between", ErrConflict, e.Words)
+	}
+	cert, err := c.cfg.Authority.IssueHost(e.Host, e.CSR)
+	if err != nil {
+		return Enrolment{}, fmt.Errorf("%w: the certificate request of host %s: %w", ErrInvalid, e.Host, err)
+	}
+	err = c.cfg.Store.Update(ctx, func(tx Tx) (err error) {
+		if e, err = tx.Enrolments().Get(e.ID); err != nil {
+			return err
+		}
+		if e.State != EnrolmentPending {
+			return fmt.Errorf("%w: the enrolment of host %s is %s; let the host join again", ErrConflict, e.Host, e.State)
+		}
+		if _, err := tx.Hosts().Get(e.Host); err == nil {
+			return fmt.Errorf("%w: a host named %s is a member already; deny this one and join it under another name", ErrExists, e.Host)
+		} else if !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		now := c.nowMS()
+		e.State, e.DecidedMS, e.DecidedBy, e.Certificate = EnrolmentApproved, now, by.Name, cert
+		if err := tx.Enrolments().Put(e); err != nil {
+			return err
+		}
+		if err := tx.Hosts().Put(Host{
+			ID: e.Host, State: HostApproved, Key: e.Key, PublicKey: e.PublicKey, Labels: e.Labels, ApprovedMS: now, ApprovedBy: by.Name,
+		}); err != nil {
+			return fmt.Errorf("host %s: %w", e.Host, err)
+		}
+		if err := c.audit(tx, by, "host.approve", string(e.Host), map[string]any{"enrolment": e.ID, "words": e.Words, "key": e.Key}); err != nil {
+			return err
+		}
+		return c.event(tx, "host.approved", e.Host, e.ID, nil)
+	})
+	if err != nil {
+		return Enrolment{}, err
+	}
+	if err := c.cfg.Trust.AddHost(e.Host, e.PublicKey); err != nil {
+		return Enrolment{}, fmt.Errorf("host %s: %w", e.Host, err)
+	}
+	c.wake.fire(eventsKey{}, e.Host)
+	return e, nil
+}
+
+// DenyEnrolment refuses a host, with a reason that it is told.
+func (c *Coordinator) DenyEnrolment(ctx context.Context, by Actor, ref, reason string) (Enrolment, error) {
+	if err := by.may(RoleApprover, "deny hosts"); err != nil {
+		return Enrolment{}, err
+	}
+	e, err := c.FindEnrolment(ctx, ref)
+	if err != nil {
+		return Enrolment{}, err
+	}
+	err = c.cfg.Store.Update(ctx, func(tx Tx) (err error) {
+		if e, err = tx.Enrolments().Get(e.ID); err != nil {
+			return err
+		}
+		if e.State != EnrolmentPending {
+			return fmt.Errorf("%w: the enrolment of host %s is %s", ErrConflict, e.Host, e.State)
+		}
+		e.State, e.Reason, e.DecidedMS, e.DecidedBy = EnrolmentDenied, reason, c.nowMS(), by.Name
+		if err := tx.Enrolments().Put(e); err != nil {
+			return err
+		}
+		if err := c.audit(tx, by, "host.deny", string(e.Host), map[string]any{"enrolment": e.ID, "reason": reason}); err != nil {
+			return err
+		}
+		return c.event(tx, "host.denied", e.Host, e.ID, nil)
+	})
+	c.wake.fire(eventsKey{})
+	return e, err
+}
