@@ -143,7 +143,7 @@ func TestCodeErrorsSayWhatToDo(t *testing.T) {
 
 func TestSecretsHideInLogs(t *testing.T) {
 	c := joinCode()
-	for _, s := range []string{fmt.Sprint(c), fmt.Sprintf("%+v", c), fmt.Sprintf("%s", c.Secret)} {
+	for _, s := range []string{fmt.Sprint(c), fmt.Sprintf("%+v", c), fmt.Sprintf("%v", c.Secret)} {
 		if strings.Contains(s, "48 49 50") || strings.Contains(s, "0123") {
 			t.Errorf("the secret stands in %q", s)
 		}
