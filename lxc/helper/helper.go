@@ -124,6 +124,9 @@ func (h *host) left() time.Duration {
 	return max(time.Second, h.timeout-time.Since(h.start))
 }
 
+// half is the part of it that one of two ways to the same end may take.
+func (h *host) half() time.Duration { return max(time.Second, h.left()/2) }
+
 // target is a container held by its lock.
 type target struct {
 	name   string

@@ -106,11 +106,11 @@ func (h *host) halt(c *golxc.Container, grace time.Duration) error {
 	case golxc.STOPPED:
 		return nil
 	case golxc.STOPPING, golxc.ABORTING:
-		if c.Wait(golxc.STOPPED, h.left()/2) {
+		if c.Wait(golxc.STOPPED, h.half()) {
 			return nil
 		}
 	case golxc.STARTING, golxc.RUNNING, golxc.THAWED, golxc.FREEZING:
-		if grace > 0 && askToHalt(c, grace) && c.Wait(golxc.STOPPED, h.left()/2) {
+		if grace > 0 && askToHalt(c, grace) && c.Wait(golxc.STOPPED, h.half()) {
 			return nil
 		}
 	}
