@@ -21,7 +21,9 @@ var events = []protocol.Event{
 }
 
 // allStates are the states and the empty one, by the name they have in files.
-func allStates() []protocol.State { return append([]protocol.State{protocol.StateNone}, protocol.States()...) }
+func allStates() []protocol.State {
+	return append([]protocol.State{protocol.StateNone}, protocol.States()...)
+}
 
 func stateName(s protocol.State) string {
 	if s == protocol.StateNone {

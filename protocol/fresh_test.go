@@ -1,0 +1,335 @@
+package protocol_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// chooser picks one of n ways to go on: a seeded generator, or a script that
+// can be made shorter.
+type chooser func(n int) int
+
+// upMessage is what a host sent.
+type upMessage struct {
+	channel protocol.Channel
+	header  protocol.Header
+	inst    protocol.Nonce // of a hello
+	era     int            // of the coordinator whose challenge it carries
+}
+
+// process is one process of an agent, and what its disk keeps.
+type process struct {
+	inc    uint64
+	seen   protocol.Term // durable
+	inst   protocol.Nonce
+	conn   uint64
+	k      uint64
+	chal   protocol.Nonce
+	era    int
+	gate   protocol.CoordinatorGate
+	sent   protocol.SentWindow
+	online bool // its newest evidence was taken
+}
+
+// fleet simulates hosts with one name and key (one, if they are honest), a
+// coordinator that forgets its gate at each restart, and a broker that keeps
+// every message for ever and delivers any of them at any time, any number of
+// times, to whoever speaks for the host.
+type fleet struct {
+	choose chooser
+	hosts  []*process
+	gate   protocol.HostGate
+	term   protocol.Term
+	era    int
+	k      uint64
+	random byte
+	high   byte
+	up     []upMessage
+	down   []protocol.Receipt
+	eras   []int // of the challenge in each of down
+	forks  int
+	trace  []string
+}
+
+func newFleet(choose chooser) *fleet {
+	f := &fleet{choose: choose, term: protocol.Term{Ring: 1, Counter: 1}, era: 1}
+	f.hosts = []*process{{}}
+	f.start(f.hosts[0])
+	return f
+}
+
+func (f *fleet) log(format string, args ...any) {
+	f.trace = append(f.trace, fmt.Sprintf(format, args...))
+}
+
+// nonce makes a random number that nobody had before. Its first byte is free,
+// so that instances come in any order.
+func (f *fleet) nonce() protocol.Nonce {
+	f.random++
+	if f.random == 0 {
+		f.high++
+	}
+	return protocol.Nonce{byte(f.choose(256)), 1, f.high, f.random}
+}
+
+func (f *fleet) start(p *process) {
+	*p = process{inc: p.inc + 1, seen: p.seen, inst: f.nonce()}
+	p.gate.Seen = p.seen
+	f.connect(p)
+}
+
+func (f *fleet) connect(p *process) {
+	if p.conn > 0 {
+		f.send(p, protocol.ChannelPresence, protocol.Seq{Inc: p.inc, Conn: p.conn, K: protocol.KWill}, protocol.Nonce{})
+	}
+	p.conn, p.k, p.chal, p.online = p.conn+1, 0, protocol.Nonce{}, false
+	f.hello(p)
+}
+
+func (f *fleet) hello(p *process) {
+	p.k++
+	f.send(p, protocol.ChannelPresence, protocol.Seq{Inc: p.inc, Conn: p.conn, K: p.k}, protocol.Nonce{})
+}
+
+// evidence sends a state message, which needs a challenge.
+func (f *fleet) evidence(p *process, c protocol.Channel) {
+	if !p.chal.IsZero() {
+		p.k++
+		f.send(p, c, protocol.Seq{Inc: p.inc, Conn: p.conn, K: p.k}, p.chal)
+	}
+}
+
+func (f *fleet) send(p *process, c protocol.Channel, s protocol.Seq, chal protocol.Nonce) {
+	h := up(protocol.TypePresence, 0)
+	h.Seq, h.Chal = s, chal
+	p.sent.Sent(s, int64(len(f.up)))
+	f.up = append(f.up, upMessage{c, h, p.inst, p.era})
+}
+
+// restart is that of the coordinator: its gate is empty, its term is new, and
+// the retained word of it reaches the hosts sooner or later.
+func (f *fleet) restart() {
+	f.log("coordinator restarts")
+	f.gate, f.k = protocol.HostGate{}, 0
+	f.term.Counter++
+	f.era++
+}
+
+// announce is the retained word of the coordinator: a new term makes a host
+// say hello.
+func (f *fleet) announce(p *process) {
+	h := down(protocol.TypeCoordinator, 0)
+	f.k++
+	h.Term, h.Seq = f.term, protocol.Seq{Inc: f.term.Counter, Conn: 1, K: f.k}
+	f.obey(p, protocol.ChannelCoordinator, &h)
+}
+
+// obey is what a host does with the header of anything that comes down.
+func (f *fleet) obey(p *process, c protocol.Channel, h *protocol.Header) bool {
+	if p.gate.Fresh(c, h) != nil || p.gate.Term(h) != nil {
+		return false
+	}
+	if p.gate.Accept(c, h) {
+		p.seen = h.Term
+		f.hello(p)
+	}
+	return true
+}
+
+// takeUp is what the coordinator does with message i.
+func (f *fleet) takeUp(i int) error {
+	m := &f.up[i]
+	s := m.header.Seq
+	if m.channel == protocol.ChannelPresence && m.header.IsHello() {
+		give, current := f.gate.Hello(s, m.inst, f.nonce())
+		f.log("hello %v of %v: current %t", s, m.inst, current)
+		if !give.IsZero() {
+			f.answer(s, give)
+		}
+		return nil
+	}
+	err := f.gate.State(m.channel, s, m.header.Chal)
+	f.log("%s %v with %v: %v", m.channel, s, m.header.Chal, err)
+	if errors.Is(err, protocol.ErrFork) {
+		f.forks++
+	}
+	if err == nil && s.K != protocol.KWill {
+		if m.era != f.era {
+			return fmt.Errorf("evidence %v from before the restart is taken", s)
+		}
+		_, chal := f.gate.Conn()
+		f.answer(s, chal)
+	}
+	return nil
+}
+
+func (f *fleet) answer(s protocol.Seq, give protocol.Nonce) {
+	h := down(protocol.TypeReceipt, 0)
+	f.k++
+	h.Term, h.Seq = f.term, protocol.Seq{Inc: f.term.Counter, Conn: 1, K: f.k}
+	f.down = append(f.down, protocol.Receipt{Header: h, Answers: s, Give: give})
+	f.eras = append(f.eras, f.era)
+}
+
+// takeDown is what a host does with receipt i.
+func (f *fleet) takeDown(p *process, i int) {
+	r := &f.down[i]
+	if !f.obey(p, protocol.ChannelReceipt, &r.Header) || !r.Answers.SameConn(protocol.Seq{Inc: p.inc, Conn: p.conn}) {
+		return
+	}
+	p.chal, p.era = r.Give, f.eras[i]
+	f.log("process %d.%v takes challenge %v", p.inc, p.inst, p.chal)
+}
+
+// step does one of everything that can happen.
+func (f *fleet) step() error {
+	p := f.hosts[f.choose(len(f.hosts))]
+	switch c := f.choose(16); c {
+	case 0:
+		f.log("process %d restarts", p.inc)
+		f.start(p)
+	case 1:
+		f.log("process %d reconnects", p.inc)
+		f.connect(p)
+	case 2:
+		f.restart()
+	case 3:
+		f.announce(p)
+	case 4:
+		f.hello(p)
+	case 5, 6:
+		f.evidence(p, []protocol.Channel{protocol.ChannelHeartbeat, protocol.ChannelLease, protocol.ChannelPresence}[f.choose(3)])
+	case 7, 8, 9:
+		if len(f.down) > 0 {
+			f.takeDown(p, f.recent(len(f.down)))
+		}
+	case 10:
+		if len(f.down) > 0 {
+			f.takeDown(p, f.choose(len(f.down)))
+		}
+	case 11:
+		return f.takeUp(f.choose(len(f.up)))
+	default:
+		return f.takeUp(f.recent(len(f.up)))
+	}
+	return nil
+}
+
+// recent picks one of the last few, so that conversations get somewhere.
+func (f *fleet) recent(n int) int { return n - 1 - f.choose(min(n, 3)) }
+
+// settle is a stretch without faults for one host: everything it sends is
+// taken, in order, and so is every answer. It ends with evidence.
+func (f *fleet) settle(p *process) error {
+	from := len(f.up)
+	f.announce(p)
+	f.hello(p)
+	deliver := func() error {
+		for ; from < len(f.up); from++ {
+			answers := len(f.down)
+			if err := f.takeUp(from); err != nil {
+				return err
+			}
+			for ; answers < len(f.down); answers++ {
+				f.takeDown(p, answers)
+			}
+		}
+		return nil
+	}
+	if err := deliver(); err != nil {
+		return err
+	}
+	f.evidence(p, protocol.ChannelHeartbeat)
+	m := f.up[len(f.up)-1].header
+	p.online = f.gate.State(protocol.ChannelHeartbeat, m.Seq, m.Chal) == nil && !m.Chal.IsZero()
+	if !p.online {
+		return f.takeUp(len(f.up) - 1)
+	}
+	return nil
+}
+
+// runHonest runs one host for some steps: it is never quarantined, and a
+// stretch without faults brings it online.
+func runHonest(f *fleet, steps int) error {
+	for range steps {
+		if err := f.step(); err != nil {
+			return err
+		}
+		if f.forks > 0 {
+			return errors.New("an honest host is quarantined")
+		}
+	}
+	if err := f.settle(f.hosts[0]); err != nil {
+		return err
+	}
+	if f.forks > 0 || !f.hosts[0].online {
+		return fmt.Errorf("%d forks, online: %t", f.forks, f.hosts[0].online)
+	}
+	return nil
+}
+
+// runCopied copies the host at some point. As soon as both have spoken to the
+// coordinator and nothing is lost, the fork is found.
+func runCopied(f *fleet, steps int) error {
+	for range steps {
+		if err := f.step(); err != nil {
+			return err
+		}
+	}
+	twin := *f.hosts[0]
+	f.log("the host is copied")
+	for range f.choose(3) {
+		f.start(f.hosts[0])
+	}
+	f.start(&twin)
+	f.hosts = append(f.hosts, &twin)
+	for range steps {
+		if err := f.step(); err != nil {
+			return err
+		}
+	}
+	f.forks = 0
+	// The broker lets one of them speak at a time: each takes the connection
+	// from the other, in turns.
+	for range 2 {
+		for _, p := range f.hosts {
+			f.connect(p)
+			if err := f.settle(p); err != nil {
+				return err
+			}
+		}
+	}
+	if f.forks == 0 {
+		return errors.New("the fork is not found")
+	}
+	return nil
+}
+
+// explore runs a simulation over many seeds, and over scripts that rapid makes
+// shorter when they fail.
+func explore(t *testing.T, seeds int, run func(f *fleet, steps int) error) {
+	for seed := range seeds {
+		rng := rand.New(rand.NewPCG(uint64(seed), 1))
+		f := newFleet(rng.IntN)
+		if err := run(f, 10+seed%90); err != nil {
+			t.Fatalf("seed %d: %s\n%s", seed, err, strings.Join(f.trace, "\n"))
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		f := newFleet(func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "choice") })
+		if err := run(f, rapid.IntRange(0, 40).Draw(t, "steps")); err != nil {
+			t.Fatalf("%s\n%s", err, strings.Join(f.trace, "\n"))
+		}
+	})
+}
+
+func TestHonestHost(t *testing.T) { explore(t, 20000, runHonest) }
+
+func TestCopiedHost(t *testing.T) { explore(t, 20000, runCopied) }
