@@ -25,7 +25,7 @@ import (
 // site is a broker on a real TCP port with real TLS, as other people's tools see
 // it.
 type site struct {
-	t         *testing.T
+	t         testing.TB
 	dir       string
 	port      string
 	authority *brokertest.Authority
@@ -33,7 +33,7 @@ type site struct {
 	ingested  chan string
 }
 
-func newSite(t *testing.T, change func(*broker.Config)) *site {
+func newSite(t testing.TB, change func(*broker.Config)) *site {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
