@@ -68,7 +68,7 @@ func (r *Runner) Recover(ctx context.Context, action string, attempt int, boot s
 }
 
 func (r *Runner) recover(ctx context.Context, dir rundir.Dir, id ID, boot string) (Found, error) {
-	if err := r.makeDir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := makeDir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
 		return Found{}, err
 	}
 	for {
@@ -157,6 +157,8 @@ func neverBegan(dir rundir.Dir) (Found, error) {
 		Code: rundir.CodeNeverBegan, NeverBegan: true, Emptied: true,
 		Reason: rundir.ReasonNotStarted, StartedMS: now, EndedMS: now,
 	}
+	// The directory may have been made a moment ago. If a power failure takes it
+	// back, the same will be found again.
 	if err := dir.PublishExit(exit); err != nil {
 		return Found{}, err
 	}

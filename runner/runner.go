@@ -170,13 +170,13 @@ func (r *Runner) Start(ctx context.Context, spec Spec) (*Run, error) {
 
 func (r *Runner) start(ctx context.Context, spec Spec) (*Run, error) {
 	dir := r.dir(spec.Action, spec.Attempt)
-	if err := r.makeDir(dir); err != nil {
+	if err := makeDir(dir); err != nil {
 		return nil, err
 	}
 	if err := r.saveStdin(ctx, dir, spec.Stdin); err != nil {
 		return nil, fmt.Errorf("saving stdin: %w", err)
 	}
-	if err := dir.CreateSpec(&spec.Spec); err != nil {
+	if err := dir.CreateSpec(&spec.Spec, r.cfg.Root, filepath.Dir(string(dir))); err != nil {
 		return nil, err
 	}
 	run, err := r.newRun(spec.Action, spec.Attempt)
@@ -190,21 +190,12 @@ func (r *Runner) start(ctx context.Context, spec Spec) (*Run, error) {
 	return run, nil
 }
 
-// makeDir makes the directory of a new attempt durable.
-func (r *Runner) makeDir(dir rundir.Dir) error {
-	action := filepath.Dir(string(dir))
-	if err := os.Mkdir(action, 0o700); err == nil {
-		err = rundir.SyncDir(r.cfg.Root)
-		if err != nil {
-			return err
-		}
-	} else if !errors.Is(err, fs.ErrExist) {
+// makeDir makes the directory of a new attempt.
+func makeDir(dir rundir.Dir) error {
+	if err := os.Mkdir(filepath.Dir(string(dir)), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := os.Mkdir(string(dir), 0o700); err != nil {
-		return err
-	}
-	return rundir.SyncDir(action)
+	return os.Mkdir(string(dir), 0o700)
 }
 
 func (r *Runner) saveStdin(ctx context.Context, dir rundir.Dir, from io.Reader) error {

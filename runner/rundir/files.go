@@ -89,11 +89,17 @@ func WriteHolder(lock *os.File, h *Holder) error {
 }
 
 // CreateStart makes start.json durable. It fails with fs.ErrExist when there is
-// one. The file appears complete or not at all, so a start.json that cannot be
-// understood is never the trace of a crash.
+// one. The name appears when the content is there, so whoever outlives this
+// process finds it complete or not at all; a power failure before CreateStart
+// returns may leave it damaged, which readers take for a run that may have been.
 func (d Dir) CreateStart(s *Start) error {
 	tmp := d.Path(StartFile + ".tmp")
-	if err := writeSynced(tmp, AppendStart(nil, s), os.O_TRUNC); err != nil {
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Write(AppendStart(nil, s)); err != nil {
 		return err
 	}
 	if err := os.Link(tmp, d.Path(StartFile)); err != nil {
@@ -102,15 +108,27 @@ func (d Dir) CreateStart(s *Start) error {
 	if err := os.Remove(tmp); err != nil {
 		return err
 	}
-	return SyncDir(string(d))
-}
-
-// CreateSpec makes spec.json durable. It fails with fs.ErrExist when there is one.
-func (d Dir) CreateSpec(s *Spec) error {
-	if err := writeSynced(d.Path(SpecFile), AppendSpec(nil, s), os.O_EXCL); err != nil {
+	// The file after the name: a journal takes both in one commit, and the
+	// directory's own fsync then finds nothing to do.
+	if err := f.Sync(); err != nil {
 		return err
 	}
 	return SyncDir(string(d))
+}
+
+// CreateSpec makes spec.json durable in a directory that may be new itself; the
+// parents named are made durable with it. It fails with fs.ErrExist when there
+// is one.
+func (d Dir) CreateSpec(s *Spec, parents ...string) error {
+	if err := writeSynced(d.Path(SpecFile), AppendSpec(nil, s), os.O_EXCL); err != nil {
+		return err
+	}
+	for _, dir := range append(parents, string(d)) {
+		if err := SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const exitTmp = ExitFile + ".tmp"
