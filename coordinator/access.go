@@ -177,6 +177,6 @@ func (c *Coordinator) RevokeViewer(ctx context.Context, by Actor, name string) e
 		return err
 	}
 	c.cfg.Trust.RevokeViewer(v.Name, v.Serial)
-	c.cfg.Broker.Disconnect("hostler:viewer/" + v.Name)
+	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANViewer, ID: v.Name})
 	return nil
 }

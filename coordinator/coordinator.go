@@ -23,9 +23,9 @@ type Broker interface {
 	// Publish hands a message over and returns without waiting for receivers.
 	// It is safe for concurrent use.
 	Publish(topic string, payload []byte, retained bool) error
-	// Disconnect ends the connections of the principal with this name of its
-	// certificate ("hostler:host/web1", "hostler:viewer/eyes") at once.
-	Disconnect(name string)
+	// Disconnect ends at once the connections of the holder of a certificate,
+	// and of everybody whose certificate was revoked.
+	Disconnect(name protocol.SAN)
 }
 
 // Trust holds the keys: the ring in force, the hosts that this coordinator

@@ -102,7 +102,7 @@ func (c *Coordinator) Revoke(ctx context.Context, by Actor, id protocol.HostID, 
 		return err
 	}
 	c.cfg.Trust.RevokeHost(id, h.Key)
-	c.cfg.Broker.Disconnect("hostler:host/" + string(id))
+	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
 	c.wake.fire(eventsKey{}, id)
 	return nil
 }
