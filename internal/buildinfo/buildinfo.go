@@ -1,0 +1,22 @@
+// Package buildinfo tells which build of Hostler this is.
+package buildinfo
+
+import "runtime/debug"
+
+// Version is the version of the programs. It counts up with each release.
+const Version = "0.1.0"
+
+// String returns version, revision and compiler as one line for people.
+func String() string {
+	s := Version
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return s
+	}
+	for _, kv := range info.Settings {
+		if kv.Key == "vcs.revision" {
+			s += " (" + kv.Value[:min(12, len(kv.Value))] + ")"
+		}
+	}
+	return s + " " + info.GoVersion
+}
