@@ -1,0 +1,217 @@
+// Package client speaks the HTTP API, to a coordinator over TLS or to the
+// agent of this host over its unix socket. It is what the command line is
+// built on.
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hostler-io/hostler/api"
+)
+
+// maxBody bounds every answer that is read whole, in bytes. Lists of ten
+// thousand hosts fit.
+const maxBody = 64 << 20
+
+// ErrUnreachable tells that no answer came: what was asked may or may not have
+// been done.
+var ErrUnreachable = errors.New("unreachable")
+
+// Config says whom to speak to.
+type Config struct {
+	// Address is "https://host:port", or "unix:///path/of/agent.sock".
+	Address string
+	// Token authenticates over TLS. Empty for what is open to everybody.
+	Token string
+	// CA is the certificate of the fleet's authority, DER. The server's
+	// certificate must be signed by it; the system's authorities are not asked.
+	CA []byte
+	// Timeout bounds requests that do not wait by themselves. Default 30 s.
+	Timeout time.Duration
+}
+
+// Client speaks to one coordinator or agent. It is safe for concurrent use.
+type Client struct {
+	base    string
+	token   string
+	timeout time.Duration
+	http    *http.Client
+}
+
+// New returns a client. It does not connect.
+func New(cfg Config) (*Client, error) {
+	u, err := url.Parse(cfg.Address)
+	if err != nil {
+		return nil, fmt.Errorf("address %q: %w", cfg.Address, err)
+	}
+	c := &Client{token: cfg.Token, timeout: cfg.Timeout, base: strings.TrimSuffix(cfg.Address, "/")}
+	if c.timeout == 0 {
+		c.timeout = 30 * time.Second
+	}
+	t := &http.Transport{ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}
+	switch u.Scheme {
+	case "unix":
+		c.base = "http://agent"
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", u.Path)
+		}
+	case "https":
+		pool := x509.NewCertPool()
+		ca, err := x509.ParseCertificate(cfg.CA)
+		if err != nil {
+			return nil, fmt.Errorf("certificate of the fleet's authority: %w", err)
+		}
+		pool.AddCert(ca)
+		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool}
+	default:
+		return nil, fmt.Errorf("address %q: want https://HOST:PORT or unix:///PATH", cfg.Address)
+	}
+	// A request is bounded by its context: some wait for hours.
+	c.http = &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return c, nil
+}
+
+// Get reads a resource into v.
+func (c *Client) Get(ctx context.Context, path string, query url.Values, v any) error {
+	return c.do(ctx, http.MethodGet, path, query, nil, v)
+}
+
+// Post sends body (nil for none) and reads the answer into v (nil for none).
+func (c *Client) Post(ctx context.Context, path string, query url.Values, body, v any) error {
+	return c.do(ctx, http.MethodPost, path, query, body, v)
+}
+
+// Delete removes a resource.
+func (c *Client) Delete(ctx context.Context, path string, v any) error {
+	return c.do(ctx, http.MethodDelete, path, nil, nil, v)
+}
+
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, body, v any) error {
+	d := c.timeout
+	if w, err := time.ParseDuration(query.Get("wait")); err == nil {
+		d += w
+	}
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	resp, err := c.request(ctx, method, path, query, body, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	if err != nil {
+		return fmt.Errorf("%w: the answer of %s broke off: %w", ErrUnreachable, path, err)
+	}
+	if len(b) > maxBody {
+		return fmt.Errorf("the answer of %s is larger than %d bytes", path, maxBody)
+	}
+	if v == nil || len(b) == 0 {
+		return nil
+	}
+	if raw, ok := v.(*[]byte); ok {
+		*raw = b
+		return nil
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return fmt.Errorf("the answer of %s is not what this version reads: %w", path, err)
+	}
+	return nil
+}
+
+// request sends a request. An answer that is no success comes back as
+// *api.Problem.
+func (c *Client) request(ctx context.Context, method, path string, query url.Values, body any, header http.Header) (*http.Response, error) {
+	var r io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("encode: %w", err)
+		}
+		r = bytes.NewReader(b)
+	}
+	target := c.base + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, r)
+	if err != nil {
+		return nil, fmt.Errorf("request %s: %w", path, err)
+	}
+	for k, v := range header {
+		req.Header[k] = v
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	return nil, problem(resp)
+}
+
+// maxProblem bounds what is read of a failed answer, in bytes.
+const maxProblem = 64 << 10
+
+func problem(resp *http.Response) error {
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	p := new(api.Problem)
+	if json.Unmarshal(b, p) != nil || p.Code == "" {
+		return &api.Problem{
+			Title: resp.Status, Status: resp.StatusCode, Code: api.CodeInternal,
+			Detail: fmt.Sprintf("the server answered %s, which is no answer of a coordinator", resp.Status),
+			Hint:   "look whether the address is that of the coordinator's API",
+		}
+	}
+	return p
+}
+
+// Output copies an output stream from an offset on to w, as it comes if follow
+// is set. It returns the offset from which to read on: −1 if everything was
+// read, and one beyond the last byte if bytes were left out there.
+func (c *Client) Output(ctx context.Context, action, fd string, offset int64, follow bool, w io.Writer) (next int64, err error) {
+	q := url.Values{"stream": {fd}, "offset": {strconv.FormatInt(offset, 10)}, "follow": {strconv.FormatBool(follow)}}
+	resp, err := c.request(ctx, http.MethodGet, "/v1/actions/"+url.PathEscape(action)+"/output", q, nil, nil)
+	if err != nil {
+		return offset, err
+	}
+	defer resp.Body.Close()
+	n, err := io.Copy(w, resp.Body)
+	offset += n
+	if err != nil {
+		if ctx.Err() != nil {
+			return offset, context.Cause(ctx)
+		}
+		return offset, fmt.Errorf("%w: output of %s broke off: %w", ErrUnreachable, action, err)
+	}
+	// The body has been read to its end, so the trailers are there. Without
+	// them the connection was cut in a way that HTTP/1.1 cannot tell.
+	next, err = strconv.ParseInt(resp.Trailer.Get(api.HeaderNext), 10, 64)
+	if err != nil {
+		return offset, fmt.Errorf("%w: output of %s ended without saying where", ErrUnreachable, action)
+	}
+	return next, nil
+}
