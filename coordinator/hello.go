@@ -81,7 +81,7 @@ func (s *session) onHello(seq protocol.Seq, h *protocol.Hello) error {
 		s.up[p.Stream] = p
 	}
 	for name, st := range found.down {
-		s.newest[name] = st.Pos.N
+		s.newest[name] = st.Pos
 		s.resend[name].Freed(st.Freed.N, c.uptime(), jitter())
 		s.resend[name].Connected()
 	}
@@ -273,7 +273,7 @@ func (s *session) onAck(in inbound) error {
 	s.mu.Lock()
 	for _, have := range a.Have {
 		r, ok := s.resend[have.Stream]
-		if !ok || have.Store != store || have.N > s.newest[have.Stream] {
+		if !ok || have.Store != store || have.N > s.newest[have.Stream].N {
 			continue
 		}
 		if it, ok := s.allocated[have.Stream][have.N]; ok && it.H == have.H {

@@ -113,7 +113,9 @@ func (s *session) allocate(name protocol.Stream, given []Item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, it := range given {
-		s.newest[name] = max(s.newest[name], it.N)
+		if it.N > s.newest[name].N {
+			s.newest[name] = protocol.Position{Store: s.c.cfg.Store.ID(), Stream: name, N: it.N, H: it.H}
+		}
 		s.allocated[name][it.N] = it
 	}
 }
@@ -129,7 +131,7 @@ func (s *session) pump() {
 			continue
 		}
 		s.mu.Lock()
-		first, last := s.resend[name].Due(s.newest[name], s.c.uptime(), jitter())
+		first, last := s.resend[name].Due(s.newest[name].N, s.c.uptime(), jitter())
 		s.mu.Unlock()
 		for n := first; n <= last; n++ {
 			if err := s.sendItem(name, n, heard, age); err != nil {
@@ -248,7 +250,9 @@ func (s *session) answer(to protocol.Seq, give protocol.Nonce, have []protocol.P
 	r.Store = protocol.StoreID{}
 	s.mu.Lock()
 	for _, name := range []protocol.Stream{protocol.StreamOrder, protocol.StreamControl} {
-		r.Sent = append(r.Sent, protocol.Position{Store: s.c.cfg.Store.ID(), Stream: name, N: s.newest[name]})
+		sent := s.newest[name]
+		sent.Store, sent.Stream = s.c.cfg.Store.ID(), name
+		r.Sent = append(r.Sent, sent)
 	}
 	s.mu.Unlock()
 	if more != nil {

@@ -56,7 +56,7 @@ type session struct {
 	beat      heartbeatPages
 	up        map[protocol.Stream]protocol.Position // taken in durably
 	resend    map[protocol.Stream]*stream.Resend
-	newest    map[protocol.Stream]uint64 // newest number given, downwards
+	newest    map[protocol.Stream]protocol.Position // newest item that was given a number, downwards
 	allocated map[protocol.Stream]map[uint64]Item
 	credits   map[outputID]int64 // offsets to tell the host with the next receipt
 
@@ -87,7 +87,7 @@ func (c *Coordinator) session(h protocol.HostID) *session {
 			c: c, host: h,
 			up:        make(map[protocol.Stream]protocol.Position),
 			resend:    map[protocol.Stream]*stream.Resend{protocol.StreamOrder: {}, protocol.StreamControl: {}},
-			newest:    make(map[protocol.Stream]uint64),
+			newest:    make(map[protocol.Stream]protocol.Position),
 			freeable:  make(map[protocol.Stream]protocol.Position),
 			allocated: map[protocol.Stream]map[uint64]Item{protocol.StreamOrder: {}, protocol.StreamControl: {}},
 			credits:   make(map[outputID]int64),
