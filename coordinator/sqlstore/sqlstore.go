@@ -83,12 +83,23 @@ func (s *Store) ID() protocol.StoreID { return s.id }
 
 // Update implements [coordinator.Store].
 func (s *Store) Update(ctx context.Context, fn func(coordinator.Tx) error) error {
-	return s.db.Update(ctx, func(t *sqldb.Tx) error { return fn(tx{t}) })
+	return available(s.db.Update(ctx, func(t *sqldb.Tx) error { return fn(tx{t}) }))
 }
 
 // View implements [coordinator.Store].
 func (s *Store) View(ctx context.Context, fn func(coordinator.Tx) error) error {
-	return s.db.View(ctx, func(t *sqldb.Tx) error { return fn(tx{t}) })
+	return available(s.db.View(ctx, func(t *sqldb.Tx) error { return fn(tx{t}) }))
+}
+
+// available marks what may go away by itself, or with a restart: callers are to
+// try again. A damaged database is not among it.
+func available(err error) error {
+	for _, passing := range []error{sqldb.ErrFull, sqldb.ErrIO, sqldb.ErrClosed} {
+		if errors.Is(err, passing) {
+			return fmt.Errorf("%w: %w", coordinator.ErrUnavailable, err)
+		}
+	}
+	return err
 }
 
 // Stats returns what the database's writer did.

@@ -58,6 +58,33 @@ func TestReopen(t *testing.T) {
 	}
 }
 
+func TestUnavailable(t *testing.T) {
+	s, _ := create(t)
+	fill := func(t coordinator.Tx) error {
+		// SQLite is made to believe that the disk ends soon.
+		if err := t.(tx).db.QueryRow("PRAGMA max_page_count = 60").Scan(new(int)); err != nil {
+			return err
+		}
+		return t.Values().Put("large", make([]byte, 1<<20))
+	}
+	small := func(tx coordinator.Tx) error { return tx.Values().Put("small", nil) }
+	if err := s.Update(t.Context(), fill); !errors.Is(err, coordinator.ErrUnavailable) || !errors.Is(err, sqldb.ErrFull) {
+		t.Errorf("full disk: %v, want ErrUnavailable and why", err)
+	}
+	if err := s.Update(t.Context(), small); err != nil {
+		t.Errorf("with space again: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Update(t.Context(), small); !errors.Is(err, coordinator.ErrUnavailable) {
+		t.Errorf("closed: %v, want ErrUnavailable", err)
+	}
+	if err := s.View(t.Context(), small); !errors.Is(err, coordinator.ErrUnavailable) {
+		t.Errorf("view when closed: %v, want ErrUnavailable", err)
+	}
+}
+
 // Every query is a search in the named index, reads no row that it does not yield
 // (but for conditions that the index does not hold), and sorts nothing.
 func TestQueryPlans(t *testing.T) {

@@ -6,5 +6,6 @@
 // stable order, so that paging with the last record of a page meets every record
 // once; a negative limit is no permission to return everything; nil and empty
 // lists are the same; numbers of 64 bits that no database holds are
-// [coordinator.ErrInvalid] instead of something else.
+// [coordinator.ErrInvalid] instead of something else; a closed store, as one whose
+// disk is full, answers [coordinator.ErrUnavailable].
 package storetest

@@ -43,9 +43,9 @@ type Mem struct {
 
 var _ coordinator.Store = (*Mem)(nil)
 
-// errClosed and errReadOnly are what a Mem says to what no Store allows.
+// What a Mem says to what no Store allows.
 var (
-	errClosed   = errors.New("store is closed")
+	errClosed   = fmt.Errorf("%w: store is closed", coordinator.ErrUnavailable)
 	errReadOnly = errors.New("change in a view")
 )
 

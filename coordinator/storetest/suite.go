@@ -251,8 +251,10 @@ func testClosed(t *testing.T, s coordinator.Store) {
 		}
 	}
 	never := func(coordinator.Tx) error { t.Error("ran on a closed store"); return nil }
-	if s.Update(t.Context(), never) == nil || s.View(t.Context(), never) == nil {
-		t.Error("a closed store answered nil")
+	for name, run := range map[string]func(context.Context, func(coordinator.Tx) error) error{"Update": s.Update, "View": s.View} {
+		if err := run(t.Context(), never); !errors.Is(err, coordinator.ErrUnavailable) {
+			t.Errorf("%s of a closed store: %v, want ErrUnavailable", name, err)
+		}
 	}
 }
 
