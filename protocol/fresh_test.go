@@ -246,11 +246,32 @@ func (f *fleet) settle(p *process) error {
 	if err := deliver(); err != nil {
 		return err
 	}
+	if err := f.noise(p); err != nil {
+		return err
+	}
 	f.evidence(p, protocol.ChannelHeartbeat)
 	m := f.up[len(f.up)-1].header
 	p.online = f.gate.State(protocol.ChannelHeartbeat, m.Seq, m.Chal) == nil && !m.Chal.IsZero()
 	if !p.online {
 		return f.takeUp(len(f.up) - 1)
+	}
+	return nil
+}
+
+// noise is what comes between a hello and the evidence that follows it: old
+// messages once more, and the hello of another process that has just taken the
+// connection back.
+func (f *fleet) noise(p *process) error {
+	for range f.choose(3) {
+		if err := f.takeUp(f.choose(len(f.up))); err != nil {
+			return err
+		}
+	}
+	for _, other := range f.hosts {
+		if other != p && f.choose(2) == 0 {
+			f.connect(other)
+			return f.takeUp(len(f.up) - 1)
+		}
 	}
 	return nil
 }
@@ -330,6 +351,97 @@ func explore(t *testing.T, seeds int, run func(f *fleet, steps int) error) {
 	})
 }
 
-func TestHonestHost(t *testing.T) { explore(t, 20000, runHonest) }
+func TestHonestHost(t *testing.T) { explore(t, 4000, runHonest) }
 
-func TestCopiedHost(t *testing.T) { explore(t, 20000, runCopied) }
+func TestCopiedHost(t *testing.T) { explore(t, 4000, runCopied) }
+
+// TestHello looks at single answers of a gate.
+func TestHello(t *testing.T) {
+	at := func(inc, conn, k uint64) protocol.Seq { return protocol.Seq{Inc: inc, Conn: conn, K: k} }
+	for _, test := range []struct {
+		name    string
+		seq     protocol.Seq
+		inst    protocol.Nonce
+		give    byte
+		current bool
+	}{
+		{"repeated", at(5, 3, 2), nonce(50), 1, true},
+		{"delivered twice", at(5, 3, 1), nonce(50), 1, false},
+		{"overtaken by a heartbeat", at(5, 3, 5), nonce(50), 1, false},
+		{"after the heartbeat", at(5, 3, 8), nonce(50), 1, true},
+		{"next connection", at(5, 4, 1), nonce(50), 9, true},
+		{"last connection", at(5, 2, 99), nonce(50), 0, false},
+		{"next process", at(6, 1, 1), nonce(1), 9, true},
+		{"last process", at(4, 99, 99), nonce(99), 9, false},
+		{"copy that wins", at(5, 1, 1), nonce(51), 9, true},
+		{"copy that loses", at(5, 9, 9), nonce(49), 9, false},
+	} {
+		var g protocol.HostGate
+		if give, current := g.Hello(at(5, 3, 1), nonce(50), nonce(1)); give != nonce(1) || !current {
+			t.Fatalf("first hello: %v, %t", give, current)
+		}
+		if test.name == "overtaken by a heartbeat" || test.name == "after the heartbeat" {
+			if err := g.State(protocol.ChannelHeartbeat, at(5, 3, 7), nonce(1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := protocol.Nonce{}
+		if test.give != 0 {
+			want = nonce(test.give)
+		}
+		if give, current := g.Hello(test.seq, test.inst, nonce(9)); give != want || current != test.current {
+			t.Errorf("%s: %v, %t; want %v, %t", test.name, give, current, want, test.current)
+		}
+		conn, chal := g.Conn()
+		if newer := test.give == 9 && test.current; newer && conn != test.seq || newer != (chal == nonce(9)) {
+			t.Errorf("%s: now %v with %v in force", test.name, conn, chal)
+		}
+	}
+}
+
+// TestStoreOfNewTerm takes a state message of a newer term first: it names no
+// store, and the term's own store must be believed all the same.
+func TestStoreOfNewTerm(t *testing.T) {
+	var g protocol.CoordinatorGate
+	item := func(counter uint64, store protocol.StoreID) *protocol.Header {
+		return &protocol.Header{Term: protocol.Term{Ring: 1, Counter: counter}, Store: store}
+	}
+	state := func(counter, k uint64) *protocol.Header {
+		return &protocol.Header{Term: protocol.Term{Ring: 1, Counter: counter}, Seq: protocol.Seq{Inc: counter, Conn: 1, K: k}}
+	}
+	if !g.Accept(protocol.ChannelOrder, item(1, coStore)) || g.Accept(protocol.ChannelGrant, state(1, 1)) {
+		t.Error("the first message has a new term, the second has not")
+	}
+	if err := g.Term(item(1, hostStore)); !errors.Is(err, protocol.ErrStore) {
+		t.Errorf("another store in the same term: %v", err)
+	}
+	if !g.Accept(protocol.ChannelCoordinator, state(2, 1)) {
+		t.Error("term 2 is not new")
+	}
+	if err := g.Term(item(2, hostStore)); err != nil {
+		t.Errorf("another store in a newer term: %v", err)
+	}
+	if err := g.Term(item(1, coStore)); !errors.Is(err, protocol.ErrTerm) {
+		t.Errorf("the old term: %v", err)
+	}
+	if err := g.Fresh(protocol.ChannelGrant, state(2, 1)); err != nil {
+		t.Errorf("the first message of a channel: %v", err)
+	}
+}
+
+// TestSentWindow keeps the newest 256 and nothing that was not sent.
+func TestSentWindow(t *testing.T) {
+	var w protocol.SentWindow
+	if _, ok := w.At(protocol.Seq{}); ok {
+		t.Error("nothing was sent")
+	}
+	for k := range uint64(300) {
+		w.Sent(protocol.Seq{Inc: 1, Conn: 1, K: k + 1}, int64(k))
+	}
+	for k := range uint64(302) {
+		at, ok := w.At(protocol.Seq{Inc: 1, Conn: 1, K: k})
+		if want := k > 300-256 && k <= 300; ok != want || ok && at != int64(k-1) {
+			t.Errorf("message %d: %d, %t", k, at, ok)
+		}
+	}
+}
