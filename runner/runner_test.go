@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hostler-io/hostler/runner"
 	"github.com/hostler-io/hostler/runner/rundir"
@@ -77,6 +78,66 @@ func TestWithoutCgroup2(t *testing.T) {
 	}
 	if exit, err = run.Wait(t.Context()); err != nil || exit.Code != 1 || exit.Emptied {
 		t.Errorf("%+v, %v", exit, err)
+	}
+}
+
+// memoryCgroup makes a cgroup that may use 32 MiB, in whichever tree of this
+// machine accounts memory.
+func memoryCgroup(t *testing.T) string {
+	t.Helper()
+	dir, limit := "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
+	if _, err := os.Stat(dir); err != nil {
+		dir, limit = "/sys/fs/cgroup", "memory.max"
+	}
+	dir = filepath.Join(dir, "hostler-oom-"+strconv.Itoa(os.Getpid()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// The supervisor is in there until its last moment, which follows the
+		// run's end.
+		for deadline := time.Now().Add(5 * time.Second); ; {
+			err := os.Remove(dir)
+			if err == nil {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatal(err)
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+	})
+	if err := os.WriteFile(filepath.Join(dir, limit), []byte("33554432"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestOOMIsTold(t *testing.T) {
+	program, cgroup := build(t), memoryCgroup(t)
+	r, err := runner.New(runner.Config{Root: filepath.Join(t.TempDir(), "runs")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for i, c := range []struct {
+		argv []string
+		oom  bool
+	}{
+		{[]string{"/usr/bin/tail", "/dev/zero"}, true}, // looks for the end of a line
+		{[]string{"/bin/sh", "-c", "kill -9 $$"}, false},
+	} {
+		run, err := r.Start(t.Context(), runner.Spec{
+			Spec:       rundir.Spec{Action: "oom-" + strconv.Itoa(os.Getpid()), Attempt: i + 1, Argv: c.argv},
+			Supervisor: []string{"/bin/sh", "-c", `echo $$ > "$1/cgroup.procs"; exec "$2" "$3"`, "sh", cgroup, program},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		exit, err := run.Wait(t.Context())
+		if err != nil || exit.Signal != 9 || exit.OOM != c.oom {
+			t.Errorf("%q: %+v, %v", c.argv, exit, err)
+		}
 	}
 }
 

@@ -109,8 +109,8 @@ type Exit struct {
 	Code int
 	// Signal ended the main process; 0 when it exited by itself.
 	Signal int
-	// OOM: the kernel's out-of-memory killer struck in the leaf. It is false
-	// where the memory controller does not count for the leaf.
+	// OOM: the kernel's out-of-memory killer struck the command. Where the
+	// leaf has no counter of its own, only the main process's death is told.
 	OOM bool
 	// TimedOut: the time limit ended the command.
 	TimedOut bool

@@ -2,8 +2,8 @@ package supervise
 
 import (
 	"bytes"
-	"errors"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,12 +13,15 @@ import (
 // FindCgroup2 returns the absolute path of the cgroup2 directory in which the
 // process pid is, "" when this machine mounts no cgroup2 tree or the process is
 // outside of what we see of it.
-func FindCgroup2(pid int) (string, error) {
+func FindCgroup2(pid int) (string, error) { return findCgroup(pid, "") }
+
+// findCgroup does it for the version 1 hierarchy of a controller too.
+func findCgroup(pid int, controller string) (string, error) {
 	mounts, err := rundir.ReadCapped("/proc/self/mountinfo", 16<<20)
 	if err != nil {
 		return "", err
 	}
-	mount, root := cgroup2Mount(mounts)
+	mount, root := cgroupMount(mounts, controller)
 	if mount == "" {
 		return "", nil
 	}
@@ -27,17 +30,18 @@ func FindCgroup2(pid int) (string, error) {
 		return "", err
 	}
 	for line := range bytes.Lines(b) {
-		p, ok := strings.CutPrefix(strings.TrimSuffix(string(line), "\n"), "0::/")
-		if !ok {
+		// hierarchy:controller,controller:path, and 0::path in the cgroup2 tree.
+		f := strings.SplitN(strings.TrimSuffix(string(line), "\n"), ":", 3)
+		if len(f) != 3 || !slices.Contains(strings.Split(f[1], ","), controller) || controller == "" && f[0] != "0" {
 			continue
 		}
-		rest, ok := below("/"+p, root)
+		rest, ok := below(f[2], root)
 		if !ok {
 			return "", nil
 		}
 		return path.Join(mount, rest), nil
 	}
-	return "", errors.New("no cgroup2 line in /proc/" + strconv.Itoa(pid) + "/cgroup")
+	return "", nil
 }
 
 // below returns p relative to root, and whether it lies there.
@@ -52,13 +56,18 @@ func below(p, root string) (string, bool) {
 	return rest, ok && (rest == "" || rest[0] == '/')
 }
 
-// cgroup2Mount finds where the cgroup2 tree is mounted, and which part of it.
-func cgroup2Mount(mountinfo []byte) (mount, root string) {
+// cgroupMount finds where the cgroup2 tree, or the version 1 hierarchy of a
+// controller, is mounted, and which part of it.
+func cgroupMount(mountinfo []byte, controller string) (mount, root string) {
 	for line := range bytes.Lines(mountinfo) {
 		// 36 35 98:0 /root /mount options optional-fields - type source options
-		before, after, ok := strings.Cut(string(line), " - ")
-		f := strings.Fields(before)
-		if ok && len(f) >= 5 && strings.HasPrefix(after, "cgroup2 ") {
+		before, after, _ := strings.Cut(string(line), " - ")
+		f, fs := strings.Fields(before), strings.Fields(after)
+		if len(f) < 5 || len(fs) < 3 {
+			continue
+		}
+		if controller == "" && fs[0] == "cgroup2" ||
+			controller != "" && fs[0] == "cgroup" && slices.Contains(strings.Split(fs[2], ","), controller) {
 			return unescape(f[4]), unescape(f[3])
 		}
 	}
@@ -68,16 +77,4 @@ func cgroup2Mount(mountinfo []byte) (mount, root string) {
 // unescape decodes the octal escapes of mountinfo (space, tab, newline, backslash).
 func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
-}
-
-// counter returns the value of the line "name value" of a cgroup file.
-func counter(b []byte, name string) int64 {
-	for line := range bytes.Lines(b) {
-		key, value, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
-		if key == name {
-			n, _ := strconv.ParseInt(value, 10, 64)
-			return n
-		}
-	}
-	return 0
 }

@@ -5,14 +5,17 @@ import (
 	"testing"
 )
 
-func TestCgroup2Mount(t *testing.T) {
+func TestCgroupMount(t *testing.T) {
 	const info = "25 1 0:23 / /sys rw - sysfs sysfs rw\n" +
 		"30 25 0:26 / /sys/fs/cgroup/pids rw shared:9 - cgroup cgroup rw,pids\n" +
 		"31 25 0:27 /a\\040b /sys/fs/cgroup/uni\\040fied rw,nosuid shared:10 master:2 - cgroup2 cgroup2 rw\n"
-	if mount, root := cgroup2Mount([]byte(info)); mount != "/sys/fs/cgroup/uni fied" || root != "/a b" {
+	if mount, root := cgroupMount([]byte(info), ""); mount != "/sys/fs/cgroup/uni fied" || root != "/a b" {
 		t.Errorf("got %q, %q", mount, root)
 	}
-	if mount, _ := cgroup2Mount([]byte("garbage\n - cgroup2 \n")); mount != "" {
+	if mount, root := cgroupMount([]byte(info), "pids"); mount != "/sys/fs/cgroup/pids" || root != "/" {
+		t.Errorf("got %q, %q", mount, root)
+	}
+	if mount, _ := cgroupMount([]byte("garbage\n - cgroup2 \n"), ""); mount != "" {
 		t.Errorf("got %q of garbage", mount)
 	}
 }

@@ -250,6 +250,7 @@ func (r *run) giveUp(err error) {
 
 // watch keeps the command's limits until nothing of it is left.
 func (r *run) watch(pid int) {
+	oom := newOOMCounter(pid, r.leaf)
 	ended := r.await(pid)
 	var limit <-chan struct{}
 	if r.spec.TimeoutMS > 0 {
@@ -282,6 +283,7 @@ func (r *run) watch(pid int) {
 		case status := <-ended:
 			r.exit.EndedMS = r.Clock.Now().Milliseconds()
 			r.mainEnded(pid, status)
+			r.exit.OOM = oom.struck(r.exit.Signal == int(unix.SIGKILL) && !stopping)
 			r.sweep(stopping, killAt)
 			r.closeStreams()
 			return
@@ -337,7 +339,6 @@ func (r *run) sweep(stopping bool, killAt time.Time) {
 	}
 	r.detail(wrap("emptying the leaf", err))
 	r.exit.Emptied = err == nil
-	r.exit.OOM = oomKilled(r.leaf)
 }
 
 // signal sends sig to the leaf; without one, to the process group of the main
@@ -459,15 +460,6 @@ func reap(main int, ended chan<- waited) {
 			ended <- waited{status: status}
 		}
 	}
-}
-
-// oomKilled reports whether the kernel has counted an out-of-memory kill in the leaf.
-func oomKilled(leaf rundir.Leaf) bool {
-	b, err := rundir.ReadCapped(string(leaf)+"/memory.events", 4096)
-	if err != nil {
-		return false // no memory controller here
-	}
-	return counter(b, "oom_kill") > 0
 }
 
 // inheritOOMScore undoes a protection that the supervisor itself inherited, so
