@@ -99,8 +99,18 @@ func Receipt(sent, freed, have protocol.Position, chain func(n uint64) (protocol
 	return Frees
 }
 
-// Resend decides when items go out (again). The zero value is ready; it is not
-// safe for concurrent use. Times are durations since any fixed point of one
+// Behind reports that a receiver has less than what it had receipted before:
+// its database was rolled back, and the items in between are gone from the
+// outbox. It proves that only of a position that cannot be an old one: that of
+// a current hello, or of the first receipt of a new term. Any other may simply
+// be late.
+func Behind(freed, have protocol.Position) bool {
+	return have.Store == freed.Store && have.N < freed.N
+}
+
+// Resend decides when items go out (again). The zero value is ready for a
+// stream of which nothing was freed; otherwise tell it by Freed. It is not safe
+// for concurrent use. Times are durations since any fixed point of one
 // monotonic clock.
 type Resend struct {
 	low   uint64 // everything up to low is freed
