@@ -62,6 +62,9 @@ var (
 // DefaultMaxStdin is the default of Config.MaxStdin.
 const DefaultMaxStdin = 64 << 20
 
+// maxLogged is how much of a failed supervisor's stderr is logged, in bytes.
+const maxLogged = 1024
+
 // trash begins the names of actions that are being removed.
 const trash = ".removed-"
 
@@ -254,7 +257,9 @@ func (r *Runner) startSupervisor(run *Run, argv []string) error {
 	}
 	r.follow(run, exited, func() {
 		if err := cmd.Wait(); err != nil && !run.recorded() {
-			r.cfg.Log.Warn("supervisor failed", "action", run.Action, "attempt", run.Attempt, "err", err)
+			said, _ := rundir.ReadCapped(run.dir.Path(rundir.LogFile), rundir.MaxRecord)
+			r.cfg.Log.Warn("supervisor failed", "action", run.Action, "attempt", run.Attempt, "err", err,
+				"stderr", string(said[:min(len(said), maxLogged)]))
 		}
 	})
 	return nil
