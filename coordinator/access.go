@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/hostler-io/hostler/protocol"
@@ -29,14 +30,8 @@ func (c *Coordinator) CreateToken(ctx context.Context, by Actor, name string, ro
 	if _, err := protocol.ParseHostID(name); err != nil {
 		return "", Token{}, fmt.Errorf("%w: the name of a token is like that of a host: %w", ErrInvalid, err)
 	}
-	var raw [20]byte
-	var id [6]byte
-	c.random(raw[:])
-	c.random(id[:])
-	secret = tokenPrefix + base32.StdEncoding.EncodeToString(raw[:])
-	t = Token{ID: hex.EncodeToString(id[:]), Name: name, Role: role, Hash: protocol.Sum([]byte(secret)), CreatedMS: c.nowMS(), CreatedBy: by.Name}
-	if life > 0 {
-		t.ExpiresMS = t.CreatedMS + life.Milliseconds()
+	if secret, t, err = newToken(c.cfg.Rand, c.nowMS(), by.Name, name, role, life); err != nil {
+		return "", Token{}, err
 	}
 	err = c.cfg.Store.Update(ctx, func(tx Tx) error {
 		if err := tx.Access().PutToken(t); err != nil {
@@ -45,6 +40,44 @@ func (c *Coordinator) CreateToken(ctx context.Context, by Actor, name string, ro
 		return c.audit(tx, by, "token.create", t.ID, map[string]any{"name": name, "role": role})
 	})
 	return secret, t, err
+}
+
+// newToken draws a token. The secret has 160 bits.
+func newToken(random io.Reader, nowMS int64, by, name string, role TokenRole, life time.Duration) (string, Token, error) {
+	var raw [26]byte
+	if _, err := io.ReadFull(random, raw[:]); err != nil {
+		return "", Token{}, fmt.Errorf("draw a token: %w", err)
+	}
+	secret := tokenPrefix + base32.StdEncoding.EncodeToString(raw[:20])
+	t := Token{ID: hex.EncodeToString(raw[20:]), Name: name, Role: role, Hash: protocol.Sum([]byte(secret)), CreatedMS: nowMS, CreatedBy: by}
+	if life > 0 {
+		t.ExpiresMS = nowMS + life.Milliseconds()
+	}
+	return secret, t, nil
+}
+
+// FirstToken makes the admin token of a new store, with which all others are
+// made. It refuses a store that has tokens.
+func FirstToken(ctx context.Context, store Store, random io.Reader, now time.Time) (string, error) {
+	secret, t, err := newToken(random, now.UnixMilli(), "init", "admin", RoleAdmin, 0)
+	if err != nil {
+		return "", err
+	}
+	err = store.Update(ctx, func(tx Tx) error {
+		all, err := tx.Access().Tokens()
+		if err != nil {
+			return err
+		}
+		if len(all) > 0 {
+			return fmt.Errorf("first token: %w", ErrExists)
+		}
+		if err := tx.Access().PutToken(t); err != nil {
+			return err
+		}
+		_, err = tx.Journal().AppendAudit(AuditRow{AtMS: t.CreatedMS, Actor: "init", Verb: "token.create", Object: t.ID, Detail: []byte(`{"name":"admin","role":"admin"}`)})
+		return err
+	})
+	return secret, err
 }
 
 // Authenticate returns who bears a token. Any fault is [ErrDenied]: nothing
