@@ -1,0 +1,263 @@
+package certs
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/enrol"
+)
+
+// Limits of a ring.
+const (
+	MaxOwners       = 16
+	MaxCoordinators = 16
+	MaxPeople       = 64
+	MaxPersonKeys   = 8
+)
+
+// ErrRing tells that a ring or a chain of rings does not hold together.
+var ErrRing = errors.New("unusable ring")
+
+// Ring is the document that says who may do what in a fleet. It is signed by
+// owners of the ring before it, and the first one by its own. Keys stand in it
+// in full, as binary OpenPGP certificates.
+type Ring struct {
+	Type         protocol.Type      `json:"hostler"` // always ring/1
+	Fleet        protocol.FleetID   `json:"fleet"`   // never changes
+	Name         protocol.FleetName `json:"name"`    // never changes
+	Number       uint64             `json:"number"`  // 1 for the first, then one more each
+	Prev         protocol.Digest    `json:"prev"`    // digest of the body of the ring before; zero in the first
+	Owners       []Owner            `json:"owners"`
+	Threshold    int                `json:"threshold"` // how many owners sign the next ring
+	Coordinators []Coordinator      `json:"coordinators"`
+	People       []Person           `json:"people"`
+}
+
+// Owner may sign rings.
+type Owner struct {
+	Person string `json:"person"` // different persons are counted, not keys
+	Key    []byte `json:"key"`
+}
+
+// Coordinator may sign orders, and its authority TLS certificates.
+type Coordinator struct {
+	Key   []byte `json:"key"`
+	TLSCA []byte `json:"tls_ca"` // X.509, DER
+}
+
+// Person may sign approvals, with any of the keys.
+type Person struct {
+	Person string   `json:"person"`
+	Keys   [][]byte `json:"keys"`
+}
+
+// NewFleet returns the first ring of a fleet with one owner and no
+// coordinator. id is 16 random bytes.
+func NewFleet(id protocol.FleetID, name protocol.FleetName, person string, owner *PublicKey) (Ring, error) {
+	r := Ring{
+		Type: protocol.TypeRing, Fleet: id, Name: name, Number: 1, Threshold: 1,
+		Owners: []Owner{{Person: person, Key: owner.Bytes()}}, Coordinators: []Coordinator{}, People: []Person{},
+	}
+	_, err := r.check()
+	return r, err
+}
+
+// AddCoordinator adds the coordinator that printed the request, or gives a
+// coordinator whose key is there already its new authority.
+func (r *Ring) AddCoordinator(q enrol.CoordinatorRequest) error {
+	if q.Fleet != r.Fleet {
+		return fmt.Errorf("adding a coordinator: %w: its request is for fleet %s, this is %s", ErrRing, q.Fleet, r.Fleet)
+	}
+	next := *r
+	next.Coordinators = slices.Clone(r.Coordinators)
+	c := Coordinator{Key: q.Key, TLSCA: q.TLSCA}
+	if i := slices.IndexFunc(next.Coordinators, func(old Coordinator) bool { return bytes.Equal(old.Key, c.Key) }); i >= 0 {
+		next.Coordinators[i] = c
+	} else {
+		next.Coordinators = append(next.Coordinators, c)
+	}
+	if _, err := next.check(); err != nil {
+		return fmt.Errorf("adding a coordinator: %w", err)
+	}
+	*r = next
+	return nil
+}
+
+// AddPersonKey lets a person sign approvals with one more key.
+func (r *Ring) AddPersonKey(person string, key *PublicKey) error {
+	next := *r
+	next.People = slices.Clone(r.People)
+	i := slices.IndexFunc(next.People, func(p Person) bool { return p.Person == person })
+	if i < 0 {
+		next.People = append(next.People, Person{Person: person})
+		i = len(next.People) - 1
+	}
+	next.People[i].Keys = append(slices.Clone(next.People[i].Keys), key.Bytes())
+	if _, err := next.check(); err != nil {
+		return fmt.Errorf("adding a key of %q: %w", person, err)
+	}
+	*r = next
+	return nil
+}
+
+// Body returns the bytes that are signed and hashed, on one line.
+func (r Ring) Body() ([]byte, error) {
+	r.Type = protocol.TypeRing
+	r.Owners, r.Coordinators, r.People = nonNil(r.Owners), nonNil(r.Coordinators), nonNil(r.People)
+	if _, err := r.check(); err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRing, err)
+	}
+	return b, nil
+}
+
+// nonNil keeps null, which the protocol does not have, out of an encoding.
+func nonNil[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+// members are the parsed parts of a ring.
+type members struct {
+	principals  map[protocol.KeyID]protocol.Principal
+	keys        map[protocol.KeyID]*PublicKey
+	authorities []*x509.Certificate
+}
+
+// check holds a ring against every rule that it alone can break, and parses
+// what is in it.
+func (r *Ring) check() (members, error) {
+	m := members{principals: map[protocol.KeyID]protocol.Principal{}, keys: map[protocol.KeyID]*PublicKey{}}
+	err := r.checkFields()
+	for _, o := range r.Owners {
+		err = cmp.Or(err, m.add(o.Key, protocol.RoleOwner, o.Person))
+	}
+	for _, p := range r.People {
+		if len(p.Keys) == 0 || len(p.Keys) > MaxPersonKeys {
+			err = cmp.Or(err, fmt.Errorf("%.70q has %d keys, want 1 to %d", p.Person, len(p.Keys), MaxPersonKeys))
+		}
+		for _, k := range p.Keys[:min(len(p.Keys), MaxPersonKeys)] {
+			err = cmp.Or(err, m.add(k, protocol.RolePerson, p.Person))
+		}
+	}
+	for _, c := range r.Coordinators {
+		err = cmp.Or(err, m.add(c.Key, protocol.RoleCoordinator, ""), m.addAuthority(c.TLSCA))
+	}
+	if err != nil {
+		return members{}, fmt.Errorf("ring %d: %w: %w", r.Number, ErrRing, err)
+	}
+	return m, nil
+}
+
+func (r *Ring) checkFields() error {
+	_, err := protocol.ParseFleetName(string(r.Name))
+	switch {
+	case err != nil:
+		return err
+	case r.Type != protocol.TypeRing:
+		return fmt.Errorf("it is %.40q, want %q", r.Type, protocol.TypeRing)
+	case r.Fleet.IsZero():
+		return errors.New("its fleet has no id")
+	case r.Number == 0 || r.Number > protocol.MaxInteger:
+		return fmt.Errorf("number %d is out of range", r.Number)
+	case r.Prev.IsZero() != (r.Number == 1):
+		return errors.New("the first ring, and no other, follows none")
+	case len(r.Owners) < 1 || len(r.Owners) > MaxOwners || len(r.Coordinators) > MaxCoordinators || len(r.People) > MaxPeople:
+		return fmt.Errorf("%d owners, %d coordinators and %d people are not within its limits", len(r.Owners), len(r.Coordinators), len(r.People))
+	}
+	var owners []string
+	for _, o := range r.Owners {
+		owners = append(owners, o.Person)
+	}
+	people := map[string]bool{}
+	for _, p := range r.People {
+		if people[p.Person] {
+			return fmt.Errorf("%.70q stands there twice", p.Person)
+		}
+		people[p.Person] = true
+		owners = append(owners, p.Person)
+	}
+	for _, name := range owners {
+		if !isPerson(name) {
+			return fmt.Errorf("person %.70q: want 1 to 64 of a-z, 0-9 and inner . _ @ + -", name)
+		}
+	}
+	if n := len(r.ownersNamed()); r.Threshold < 1 || r.Threshold > n {
+		return fmt.Errorf("threshold %d cannot be met by %d owners", r.Threshold, n)
+	}
+	return nil
+}
+
+// ownersNamed returns the different persons that own the fleet.
+func (r *Ring) ownersNamed() map[string]bool {
+	named := map[string]bool{}
+	for _, o := range r.Owners {
+		named[o.Person] = true
+	}
+	return named
+}
+
+func isPerson(s string) bool {
+	letter := func(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
+	ok := len(s) >= 1 && len(s) <= 64 && letter(s[0]) && letter(s[len(s)-1])
+	for i := 0; ok && i < len(s); i++ {
+		ok = letter(s[i]) || bytes.IndexByte([]byte("._@+-"), s[i]) >= 0
+	}
+	return ok
+}
+
+// add gives a key a role. A key has one owner: the same person may be owner and
+// approver with one key, but no person is a coordinator.
+func (m *members) add(raw []byte, role protocol.Role, person string) error {
+	k, err := ParsePublicKey(raw)
+	if err != nil {
+		return fmt.Errorf("key of %s %q: %w", role, person, err)
+	}
+	p, known := m.principals[k.id]
+	if known && (p.Person != person || p.Can(role) || person == "") {
+		return fmt.Errorf("key %s stands there twice", k.id)
+	}
+	if known && !bytes.Equal(m.keys[k.id].raw, raw) {
+		return fmt.Errorf("key %s stands there in two forms", k.id)
+	}
+	p.Person, p.Key, p.Roles = person, k, append(slices.Clone(p.Roles), role)
+	m.principals[k.id], m.keys[k.id] = p, k
+	return nil
+}
+
+func (m *members) addAuthority(der []byte) error {
+	c, err := parseAuthority(der)
+	if err == nil {
+		m.authorities = append(m.authorities, c)
+	}
+	return err
+}
+
+// parseAuthority reads the certificate of a fleet's authority.
+func parseAuthority(der []byte) (*x509.Certificate, error) {
+	if len(der) > maxX509 {
+		return nil, fmt.Errorf("authority: %d bytes, at most %d are allowed", len(der), maxX509)
+	}
+	c, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("authority: %w", err)
+	}
+	key, ok := c.PublicKey.(*ecdsa.PublicKey)
+	if !ok || key.Curve != elliptic.P256() || !c.IsCA || !c.BasicConstraintsValid || c.KeyUsage&x509.KeyUsageCertSign == 0 {
+		return nil, errors.New("authority: want a certificate authority with a key on P-256")
+	}
+	return c, nil
+}
