@@ -72,14 +72,10 @@ func (b *Bulk) Run(ctx context.Context, s Session) error {
 			continue
 		}
 		b.cfg.Logger.Warn("bulk connection failed", slog.Any("error", err))
-		b.mu.Lock()
-		if b.waiting > 0 {
-			b.want()
-		}
-		b.mu.Unlock()
 		if !pace.backoff.wait(ctx) {
 			return context.Cause(ctx)
 		}
+		b.renew()
 	}
 }
 
@@ -152,6 +148,15 @@ func (b *Bulk) want() {
 	select {
 	case b.wanted <- struct{}{}:
 	default:
+	}
+}
+
+// renew asks again for those who still wait after a failure.
+func (b *Bulk) renew() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waiting > 0 {
+		b.want()
 	}
 }
 

@@ -20,8 +20,8 @@ const maxConnackCode = 5
 // 256 MiB), indexes past its own slice when a SUBACK holds more answers than
 // were asked for, and takes a CONNACK with an unknown code for a yes. The guard
 // follows the packets as they pass and fails the read before the library has seen
-// all of such a one. It also gives each write a
-// deadline, which the library does for publishes only.
+// all of such a one. It also sets the
+// deadline of each write, where the library would use its time for handing over.
 //
 // Read is called by one goroutine at a time, Write by several.
 type guardConn struct {

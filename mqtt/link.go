@@ -241,6 +241,9 @@ func (l *link) close(goodbye bool) {
 
 // receive runs on the library's reader. It must not wait for anybody.
 func (l *link) receive(_ paho.Client, m paho.Message) {
+	if l.session.Handle == nil {
+		return // nothing was asked for
+	}
 	size := l.recvSize.Add(int64(len(m.Payload())))
 	if size <= int64(l.cfg.ReceiveBytes) {
 		select {

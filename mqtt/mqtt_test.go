@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,7 +165,9 @@ func TestMessagesArriveInOrder(t *testing.T) {
 		if err := s.Broker().Publish("hostler/v1/testfleet/fleet/ring", []byte("ring 7"), true); err != nil {
 			t.Fatal(err)
 		}
-		c := newClient(t, config(s, "web1"))
+		cfg := config(s, "web1")
+		cfg.ReceiveBytes = 64 // at a time, not in total
+		c := newClient(t, cfg)
 		start(t, func(ctx context.Context) error { return c.Run(ctx, session(&down)) })
 		synctest.Wait()
 		equal(t, "retained document", down.take(), "ring ring 7")
@@ -349,6 +352,40 @@ func TestSendQueueIsBounded(t *testing.T) {
 	})
 }
 
+// Each message takes longer than the library may take to accept one, but less
+// than a write may take: as 32 KiB do at 9.6 kbit/s.
+func TestSlowLineIsNotADeadOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var up inbox
+		s := brokertest.New(t, broker.Config{Ingest: func(topic string, payload []byte, _ protocol.SAN) error {
+			time.Sleep(20 * time.Second)
+			up.add(topic, nil)
+			return nil
+		}})
+		cfg := config(s, "web1")
+		cfg.KeepAlive = 10 * time.Minute // a ping would wait behind the write for a lock of TLS, which stops a bubble's clock
+		c := newClient(t, cfg)
+		var conns atomic.Uint64
+		start(t, func(ctx context.Context) error {
+			return c.Run(ctx, func(conn uint64) (mqtt.Session, error) {
+				conns.Store(conn)
+				return mqtt.Session{}, nil
+			})
+		})
+		synctest.Wait()
+		for range 10 {
+			if err := c.Publish(t.Context(), report, make([]byte, 32<<10), false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if n := len(up.take()); n != 10 || conns.Load() != 1 {
+			t.Errorf("%d of 10 messages over %d connections, want all over one", n, conns.Load())
+		}
+	})
+}
+
 func TestRefusedSubscriptionFailsTheAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := brokertest.New(t, broker.Config{})
@@ -435,6 +472,35 @@ func TestAddressesAreTriedInTurn(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		equal(t, "one that worked is kept", tried, "dead:1", "alive:1", "alive:1")
+	})
+}
+
+// The broker may send what nobody asked for.
+func TestUnaskedMessagesAreIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, far := net.Pipe()
+		go func() {
+			var buf [1 << 10]byte
+			if _, err := far.Read(buf[:]); err != nil {
+				return
+			}
+			_, _ = far.Write([]byte{0x20, 2, 0, 0})         // CONNACK
+			_, _ = far.Write([]byte{0x30, 4, 0, 1, 'a', 7}) // PUBLISH
+			for {
+				if _, err := far.Read(buf[:]); err != nil {
+					return
+				}
+			}
+		}()
+		c := newClient(t, mqtt.Config{Addresses: []string{"a"}, ClientID: "x",
+			Dial: func(context.Context, string) (net.Conn, error) { return client, nil }})
+		start(t, func(ctx context.Context) error {
+			return c.Run(ctx, func(uint64) (mqtt.Session, error) { return mqtt.Session{}, nil })
+		})
+		synctest.Wait()
+		if err := c.Publish(t.Context(), "b", nil, false); err != nil {
+			t.Errorf("Publish = %v: the connection did not survive", err)
+		}
 	})
 }
 
