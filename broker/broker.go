@@ -132,7 +132,7 @@ func (cfg Config) validate() error {
 		return err
 	}
 	if cfg.Listener == nil || cfg.TLS == nil || cfg.Ingest == nil {
-		return errors.New("Listener, TLS and Ingest are required")
+		return errors.New("one of Listener, TLS and Ingest is missing")
 	}
 	switch cfg.TLS.ClientAuth {
 	case tls.RequireAndVerifyClientCert:

@@ -105,12 +105,32 @@ func TestMessagesReachIngestAndReaders(t *testing.T) {
 		equal(t, "viewer", got, "order o1", "report r1")
 		equal(t, "ingested", in.take(), "hostler:host/web1 presence online", "hostler:host/web1 report r1")
 
+		c := as(t, s, protocol.SAN{Kind: protocol.SANCoordinator}, "c", nil)
+		c.publish(order, []byte("o2"), nil)
+		equal(t, "from a coordinator elsewhere", arrived(v), "order o2")
+		equal(t, "what the coordinator says does not come back", in.take())
+
 		if err := s.Broker().Publish(presence, []byte("forged"), true); err == nil {
 			t.Error("the coordinator published as a host")
 		}
 		if !s.Broker().Connected("web1") || s.Broker().Connected("web2") {
 			t.Error("Connected is wrong")
 		}
+	})
+}
+
+func TestOnlyPresenceOfAHostIsRetained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var in ingested
+		s := brokertest.New(t, broker.Config{Ingest: in.add})
+		host := as(t, s, web1, "web1", nil)
+		host.publish(report, []byte("r1"), retained)
+		host.publish(presence, []byte("online"), retained)
+		synctest.Wait()
+		v := as(t, s, viewer, "", nil)
+		v.subscribe("#")
+		equal(t, "retained", arrived(v), "presence online")
+		equal(t, "ingested", in.take(), "hostler:host/web1 report r1", "hostler:host/web1 presence online")
 	})
 }
 
@@ -141,14 +161,13 @@ func TestNeighboursAreOutOfReach(t *testing.T) {
 		host.publish(root+"host/web2/presence", []byte("forged"), retained)
 		host.publish(order, []byte("forged"), nil)
 		host.publish(root+"fleet/ring", []byte("forged"), retained)
-		host.publish(report, []byte("not for keeping"), retained)
 		v := as(t, s, viewer, "web1", nil) // the client id of the host
 		v.publish(presence, []byte("forged"), retained)
 		v.subscribe("#")
 		equal(t, "viewer", arrived(v))
 		equal(t, "ingested", in.take())
-		if got := s.Broker().Stats(); got.Denied != 5+5 || got.TakenOver != 0 || got.Sessions != 2 {
-			t.Errorf("stats %+v, want 10 denied, 0 taken over, 2 sessions", got)
+		if got := s.Broker().Stats(); got.Denied != 5+4 || got.TakenOver != 0 || got.Sessions != 2 {
+			t.Errorf("stats %+v, want 9 denied, 0 taken over, 2 sessions", got)
 		}
 		if err := s.Broker().Publish(root+"host/web2/order", []byte("secret"), false); err != nil {
 			t.Fatal(err)

@@ -164,9 +164,12 @@ func (h *hook) OnPublish(cl *mochi.Client, pk packets.Packet) (packets.Packet, e
 	}
 	s, c := h.server, connOf(cl)
 	topic, err := protocol.ParseTopic(pk.TopicName)
-	if err != nil || pk.FixedHeader.Retain && !topic.Channel.Retained() {
-		s.count.denied.Add(1)
+	if err != nil { // OnACLCheck let nothing else through
 		return pk, packets.ErrRejectPacket
+	}
+	if pk.FixedHeader.Retain && !topic.Channel.Retained() {
+		s.count.denied.Add(1)
+		pk.FixedHeader.Retain = false
 	}
 	if c.over && !isState(topic.Channel) {
 		s.count.limited.Add(1)

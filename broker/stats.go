@@ -17,7 +17,7 @@ type Stats struct {
 	Messages     uint64 // messages that hosts and coordinators published
 	Bytes        uint64 // their payloads
 	Wills        uint64 // wills published
-	Denied       uint64 // publishes and subscriptions without the right to
+	Denied       uint64 // publishes, subscriptions and retentions without the right to
 	Limited      uint64 // messages dropped for being above the rate limit
 	IngestErrors uint64 // messages that Ingest did not take
 	SlowDrops    uint64 // messages that a slow reader missed
