@@ -1,0 +1,264 @@
+package coordtest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/storetest"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// FleetName is the name of every fleet here.
+const FleetName protocol.FleetName = "lab"
+
+// Fleet is a coordinator and its hosts. Its methods are safe for concurrent
+// use.
+type Fleet struct {
+	t     testing.TB
+	ID    protocol.FleetID
+	Trust *Trust
+	dir   string
+	born  time.Time
+
+	mu        sync.Mutex
+	store     coordinator.Store
+	running   *coordinator.Coordinator
+	stop      func()
+	hosts     []*Host
+	published []Message
+	cut       []protocol.SAN
+}
+
+// Message is what the coordinator published.
+type Message struct {
+	Topic    protocol.Topic
+	Payload  []byte
+	Retained bool
+}
+
+// errTestEnded is why coordinators here stop.
+var errTestEnded = errors.New("the test stopped the coordinator")
+
+// New returns a fleet without hosts whose coordinator runs until the test
+// ends.
+func New(t testing.TB) *Fleet {
+	t.Helper()
+	return NewOn(t, storetest.NewMem(storetest.Faults{}))
+}
+
+// NewOn is New on a store of the caller's, which the caller closes.
+func NewOn(t testing.TB, store coordinator.Store) *Fleet {
+	t.Helper()
+	f := &Fleet{t: t, dir: t.TempDir(), born: time.Now(), store: store}
+	_, _ = rand.Read(f.ID[:]) // never fails
+	var err error
+	if f.Trust, err = newTrust(f.ID); err != nil {
+		t.Fatal(err)
+	}
+	f.start()
+	t.Cleanup(f.close)
+	return f
+}
+
+// close ends the coordinator, then the hosts, which might wait for it.
+func (f *Fleet) close() {
+	f.Stop()
+	f.mu.Lock()
+	hosts := f.hosts
+	f.mu.Unlock()
+	for _, h := range hosts {
+		h.end()
+	}
+}
+
+func (f *Fleet) start() {
+	f.t.Helper()
+	c, err := coordinator.New(context.Background(), coordinator.Config{
+		Store: f.store, Fleet: f.ID, FleetName: FleetName, Signer: f.Trust.self, Trust: f.Trust,
+		Authority: authority{}, Broker: wire{f}, OutputDir: f.dir,
+		Addresses: []string{"coordinator.example:8443"}, BrokerAddresses: []string{"coordinator.example:8883"},
+		Now: time.Now, Boot: f.boot, Rand: rand.Reader, Log: slog.New(slog.NewTextHandler(f.t.Output(), nil)),
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := c.Run(ctx); !errors.Is(err, errTestEnded) {
+			f.t.Errorf("the coordinator ended: %v", err)
+		}
+	}()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running = c
+	f.stop = func() { cancel(errTestEnded); <-ended }
+}
+
+// boot is a clock that nobody sets. It starts at an hour, as if the machine
+// had been up for a while.
+func (f *Fleet) boot() int64 { return (time.Hour + time.Since(f.born)).Milliseconds() }
+
+// Coordinator returns the one that runs, or ran last.
+func (f *Fleet) Coordinator() *coordinator.Coordinator {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.running
+}
+
+// Stop ends the coordinator as a clean exit does. Hosts are not told.
+func (f *Fleet) Stop() {
+	f.mu.Lock()
+	stop := f.stop
+	f.stop = nil
+	f.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+}
+
+// Restart ends the coordinator and starts another on the same store and files.
+// Its hosts stay connected to the broker and hear of the new one.
+func (f *Fleet) Restart() {
+	f.t.Helper()
+	f.Stop()
+	f.start()
+}
+
+// RestartOn is Restart on another store, as after a restore.
+func (f *Fleet) RestartOn(store coordinator.Store) {
+	f.t.Helper()
+	f.Stop()
+	f.mu.Lock()
+	f.store = store
+	f.mu.Unlock()
+	f.start()
+}
+
+// Admin returns somebody who may do everything.
+func (f *Fleet) Admin() coordinator.Actor {
+	return coordinator.Actor{Name: "admin", Role: coordinator.RoleAdmin}
+}
+
+// Token returns the secret of a new API token.
+func (f *Fleet) Token(role coordinator.TokenRole) string {
+	f.t.Helper()
+	secret, _, err := f.Coordinator().CreateToken(f.t.Context(), f.Admin(), string(role), role, 0)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return secret
+}
+
+// AddHost makes an approved host, which is not connected yet.
+func (f *Fleet) AddHost(id protocol.HostID) *Host {
+	f.t.Helper()
+	key := NewKey("host " + string(id))
+	f.Put(coordinator.Host{ID: id, State: coordinator.HostApproved, Key: key.Key(), PublicKey: key.Certificate(), ApprovedBy: "admin", ApprovedMS: time.Now().UnixMilli()})
+	return f.attach(newHost(f, id, key))
+}
+
+// Put stores a host and makes its key known, without asking anybody.
+func (f *Fleet) Put(h coordinator.Host) {
+	f.t.Helper()
+	f.mu.Lock()
+	store := f.store
+	f.mu.Unlock()
+	if err := store.Update(f.t.Context(), func(tx coordinator.Tx) error { return tx.Hosts().Put(h) }); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := f.Trust.AddHost(h.ID, h.PublicKey); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *Fleet) attach(h *Host) *Host {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hosts = append(f.hosts, h)
+	return h
+}
+
+// Published returns what the coordinator published on a channel of a host, or
+// of the fleet if host is empty, in order.
+func (f *Fleet) Published(host protocol.HostID, ch protocol.Channel) []Message {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []Message
+	for _, m := range f.published {
+		if m.Topic.Host == host && m.Topic.Channel == ch {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// Cut returns whose connections the coordinator ended, in order.
+func (f *Fleet) Cut() []protocol.SAN {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]protocol.SAN(nil), f.cut...)
+}
+
+// Ingest hands a message to the coordinator as the broker does.
+func (f *Fleet) Ingest(topic string, payload []byte) error {
+	return f.Coordinator().Ingest(topic, payload)
+}
+
+// wire is the broker: what is published is in the hosts' mailboxes at once.
+type wire struct{ f *Fleet }
+
+// maxPublished bounds what a long test remembers.
+const maxPublished = 10_000
+
+// Publish implements [coordinator.Broker].
+func (w wire) Publish(topic string, payload []byte, retained bool) error {
+	t, err := protocol.ParseTopic(topic)
+	if err != nil {
+		return err
+	}
+	m := Message{t, payload, retained}
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	if len(w.f.published) < maxPublished {
+		w.f.published = append(w.f.published, m)
+	}
+	for _, h := range w.f.hosts {
+		if t.Host == h.ID || t.Host == "" {
+			h.post(m)
+		}
+	}
+	return nil
+}
+
+// Disconnect implements [coordinator.Broker].
+func (w wire) Disconnect(name protocol.SAN) {
+	w.f.mu.Lock()
+	defer w.f.mu.Unlock()
+	w.f.cut = append(w.f.cut, name)
+	for _, h := range w.f.hosts {
+		if name.Kind == protocol.SANHost && name.ID == string(h.ID) {
+			h.post(Message{})
+		}
+	}
+}
+
+// RunSpec returns the spec of a command on a host.
+func RunSpec(argv ...string) []byte { return Spec(protocol.Spec{Kind: protocol.KindRun, Argv: argv}) }
+
+// Spec returns the bytes of a spec.
+func Spec(s protocol.Spec) []byte {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // a spec holds nothing that cannot be encoded
+	}
+	return b
+}

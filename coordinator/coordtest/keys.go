@@ -1,0 +1,191 @@
+package coordtest
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/enrol"
+)
+
+// Key stands for an OpenPGP key: a plain Ed25519 key whose certificate is a
+// magic word and the public key, and whose signatures have a form to check.
+type Key struct{ secret ed25519.PrivateKey }
+
+var (
+	_ protocol.Signer    = (*Key)(nil)
+	_ protocol.PublicKey = (*Key)(nil)
+	_ enrol.HostKey      = publicKey{}
+)
+
+// sigForm starts every signature: version, type, algorithm and hash of
+// OpenPGP.
+const sigForm = "\x04\x00\x16\x08"
+
+// certMagic starts every certificate.
+const certMagic = "coordtest key "
+
+// NewKey returns the key of a name, always the same one.
+func NewKey(name string) *Key {
+	seed := sha256.Sum256([]byte(name))
+	return &Key{ed25519.NewKeyFromSeed(seed[:])}
+}
+
+func (k *Key) public() publicKey { return publicKey(k.secret.Public().(ed25519.PublicKey)) }
+
+// Key implements [protocol.Signer].
+func (k *Key) Key() protocol.KeyID { return k.public().Key() }
+
+// Sign implements [protocol.Signer].
+func (k *Key) Sign(body []byte) ([]byte, error) {
+	return append([]byte(sigForm), ed25519.Sign(k.secret, body)...), nil
+}
+
+// CheckForm implements [protocol.PublicKey].
+func (k *Key) CheckForm(sig []byte) error { return k.public().CheckForm(sig) }
+
+// Verify implements [protocol.PublicKey].
+func (k *Key) Verify(sig, body []byte) error { return k.public().Verify(sig, body) }
+
+// Certificate returns the public part, as a host offers it.
+func (k *Key) Certificate() []byte { return append([]byte(certMagic), k.public()...) }
+
+// PrimaryDigest returns the digest that pins and words are made of.
+func (k *Key) PrimaryDigest() protocol.Digest { return k.public().PrimaryDigest() }
+
+// publicKey is the public part of a Key.
+type publicKey ed25519.PublicKey
+
+func (p publicKey) PrimaryDigest() protocol.Digest { return protocol.Sum(p) }
+
+func (p publicKey) Key() protocol.KeyID {
+	sum := p.PrimaryDigest()
+	return protocol.KeyID(sum[:20])
+}
+
+func (p publicKey) CheckForm(sig []byte) error {
+	if len(sig) != len(sigForm)+ed25519.SignatureSize || string(sig[:len(sigForm)]) != sigForm {
+		return errors.New("not a signature of the tests")
+	}
+	return nil
+}
+
+func (p publicKey) Verify(sig, body []byte) error {
+	if !ed25519.Verify(ed25519.PublicKey(p), body, sig[len(sigForm):]) {
+		return errors.New("the signature is wrong")
+	}
+	return nil
+}
+
+// Trust is a [coordinator.Trust] with one ring and keys of this package.
+type Trust struct {
+	fleet protocol.FleetID
+	self  *Key
+	rings []byte
+
+	mu      sync.Mutex
+	keys    map[protocol.KeyID]protocol.Principal
+	revoked uint64
+}
+
+func newTrust(fleet protocol.FleetID) (*Trust, error) {
+	t := &Trust{fleet: fleet, self: NewKey("coordinator"), keys: make(map[protocol.KeyID]protocol.Principal)}
+	t.keys[t.self.Key()] = protocol.Principal{Roles: []protocol.Role{protocol.RoleCoordinator}, Key: t.self}
+	ring, err := protocol.Seal(NewKey("owner"), fmt.Appendf(nil, `{"hostler":"ring/1","fleet":"%s","number":1}`, fleet), nil)
+	t.rings = ring
+	return t, err
+}
+
+// Principal implements [protocol.Keyring].
+func (t *Trust) Principal(k protocol.KeyID) (protocol.Principal, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p, ok := t.keys[k]
+	return p, ok
+}
+
+// Ring implements [coordinator.Trust].
+func (t *Trust) Ring() uint64 { return 1 }
+
+// Revoked implements [coordinator.Trust].
+func (t *Trust) Revoked() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.revoked
+}
+
+// Rings implements [coordinator.Trust].
+func (t *Trust) Rings() []byte { return t.rings }
+
+// RingInForce implements [coordinator.Trust].
+func (t *Trust) RingInForce() (uint64, protocol.Digest) { return 1, protocol.Sum(t.rings) }
+
+// Own implements [coordinator.Trust].
+func (t *Trust) Own() ([]byte, protocol.Digest) { return t.self.Certificate(), t.self.PrimaryDigest() }
+
+// Roster implements [coordinator.Trust].
+func (t *Trust) Roster() ([]byte, error) {
+	t.mu.Lock()
+	keys := maps.Clone(t.keys)
+	t.mu.Unlock()
+	return protocol.Seal(t.self, fmt.Appendf(nil, `{"hostler":"roster/1","fleet":"%s","number":%d}`, t.fleet, len(keys)), nil)
+}
+
+// ParseHostKey implements [coordinator.Trust].
+func (t *Trust) ParseHostKey(certificate []byte) (enrol.HostKey, error) {
+	if len(certificate) != len(certMagic)+ed25519.PublicKeySize || string(certificate[:len(certMagic)]) != certMagic {
+		return nil, errors.New("not a certificate of the tests")
+	}
+	return publicKey(certificate[len(certMagic):]), nil
+}
+
+// AddHost implements [coordinator.Trust].
+func (t *Trust) AddHost(id protocol.HostID, certificate []byte) error {
+	key, err := t.ParseHostKey(certificate)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.keys[key.Key()] = protocol.Principal{Roles: []protocol.Role{protocol.RoleHost}, Host: id, Key: key}
+	return nil
+}
+
+// RevokeHost implements [coordinator.Trust].
+func (t *Trust) RevokeHost(_ protocol.HostID, key protocol.KeyID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.keys[key]
+	p.Revoked = true
+	t.keys[key] = p
+	t.revoked++
+}
+
+// RevokeViewer implements [coordinator.Trust].
+func (t *Trust) RevokeViewer(_, _ string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.revoked++
+}
+
+// authority is a [coordinator.Authority] whose certificates are plain words.
+type authority struct{}
+
+func (authority) CA() []byte { return []byte("certificate of the authority") }
+
+func (authority) IssueHost(id protocol.HostID, csr []byte) ([]byte, error) {
+	if len(csr) == 0 {
+		return nil, errors.New("the request is empty")
+	}
+	return []byte("certificate of host " + string(id)), nil
+}
+
+func (authority) Current([]byte) bool { return true }
+
+func (authority) IssueViewer(name string) (certificate, key []byte, serial string, err error) {
+	return []byte("certificate of viewer " + name), []byte("key of viewer " + name), "0a" + fmt.Sprintf("%x", name), nil
+}
