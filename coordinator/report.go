@@ -68,8 +68,8 @@ func (s *session) onItems(items []protocol.Message) {
 		c.wake.fire(id)
 		c.settleOutput(id)
 	}
-	if len(changed) > 0 {
-		c.wake.fire(eventsKey{})
+	if len(positions) > 0 {
+		c.wake.fire(eventsKey{}, s.host) // alerts and rejected items are events too
 	}
 }
 

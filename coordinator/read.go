@@ -1,0 +1,122 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Summary is the whole fleet in a few numbers. Every word that can be counted
+// is present.
+type Summary struct {
+	Fleet      protocol.FleetName
+	FleetID    protocol.FleetID
+	Term       protocol.Term
+	Ring       uint64
+	Recovery   string               // see Recovery
+	Hosts      map[Connectivity]int // approved ones
+	Revoked    int                  // hosts
+	Pending    int                  // enrolments that wait for a person
+	Actions    map[protocol.State]int
+	Containers map[string]int // by the state that their hosts last told
+	Brokers    []string
+}
+
+// Summary counts hosts, what waits, and what has not ended.
+func (c *Coordinator) Summary(ctx context.Context) (Summary, error) {
+	s := Summary{
+		Fleet: c.cfg.FleetName, FleetID: c.cfg.Fleet, Term: c.term, Ring: c.cfg.Trust.Ring(),
+		Recovery: c.Recovery(), Brokers: c.cfg.BrokerAddresses,
+	}
+	err := c.cfg.Store.View(ctx, func(tx Tx) error {
+		waiting, err := tx.Enrolments().List(EnrolmentPending, maxPending)
+		if err != nil {
+			return err
+		}
+		s.Pending = len(waiting)
+		if s.Actions, err = countOpen(tx); err != nil {
+			return err
+		}
+		return c.countHosts(tx, &s)
+	})
+	if err != nil {
+		return Summary{}, fmt.Errorf("count the fleet: %w", err)
+	}
+	return s, nil
+}
+
+// openStates are those of actions that have not ended.
+func openStates() []protocol.State {
+	return []protocol.State{protocol.StatePendingApprove, protocol.StatePendingSchedule, protocol.StateNew, protocol.StateRunning}
+}
+
+func countOpen(tx Tx) (map[protocol.State]int, error) {
+	n := make(map[protocol.State]int)
+	for _, state := range openStates() {
+		n[state] = 0
+	}
+	f := ActionFilter{Limit: pageSize, States: openStates()}
+	for {
+		page, err := tx.Actions().List(f)
+		if err != nil || len(page) == 0 {
+			return n, err
+		}
+		for _, a := range page {
+			n[a.State]++
+			f.Before = a.ID
+		}
+	}
+}
+
+func (c *Coordinator) countHosts(tx Tx, s *Summary) error {
+	s.Hosts = map[Connectivity]int{Online: 0, Suspect: 0, Offline: 0, Unknown: 0}
+	s.Revoked, s.Containers = 0, make(map[string]int)
+	after := protocol.HostID("")
+	for {
+		page, err := tx.Hosts().List(after, pageSize)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, h := range page {
+			after = h.ID
+			if h.State == HostRevoked {
+				s.Revoked++
+				continue
+			}
+			s.Hosts[c.view(h).Connectivity]++
+			for _, ct := range h.Inventory.Containers {
+				s.Containers[ct.State]++
+			}
+		}
+	}
+}
+
+// Audit returns up to limit rows of the audit log after a number, in order.
+func (c *Coordinator) Audit(ctx context.Context, after uint64, limit int) (rows []AuditRow, err error) {
+	err = c.cfg.Store.View(ctx, func(tx Tx) error {
+		rows, err = tx.Journal().Audit(after, limit)
+		return err
+	})
+	return rows, err
+}
+
+// Rings returns the chain of rings as it is served. It authenticates itself.
+func (c *Coordinator) Rings() []byte { return c.cfg.Trust.Rings() }
+
+// Roster returns the signed list of hosts and their keys.
+func (c *Coordinator) Roster() ([]byte, error) { return c.cfg.Trust.Roster() }
+
+// Ready reports why requests cannot be served: the store does not answer, or
+// the coordinator is in recovery, which is [ErrRecovery] with the way out.
+func (c *Coordinator) Ready(ctx context.Context) error {
+	err := c.cfg.Store.View(ctx, func(tx Tx) error {
+		_, err := tx.Values().Get(termValue)
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("%w: the store does not answer: %w", ErrUnavailable, err)
+	}
+	return c.decide()
+}
