@@ -99,6 +99,9 @@ type notes struct {
 	up         []protocol.Position
 	down       map[protocol.Stream]StreamState
 	rolledBack string // why the host must have gone back in time; empty if it did not
+	// adopt tells that a person readmitted the host since its last hello: what
+	// it lacks is not held against it, and its streams go on where it stands.
+	adopt bool
 }
 
 // compareNotes holds what the host says it sent and has against what is known
@@ -106,19 +109,20 @@ type notes struct {
 func (s *session) compareNotes(h *protocol.Hello) (notes, error) {
 	var n notes
 	err := s.c.cfg.Store.Update(s.c.ctx, func(tx Tx) error {
-		n = notes{down: make(map[protocol.Stream]StreamState)}
 		host, err := tx.Hosts().Get(s.host)
 		if err != nil {
 			return err
 		}
+		n = notes{down: make(map[protocol.Stream]StreamState), adopt: host.Store.IsZero()}
 		if err := n.compareUp(tx, &host, h); err != nil {
 			return err
 		}
-		if err := n.compareDown(tx, s.c.cfg.Store.ID(), host.ID, h); err != nil {
+		ordered, err := n.compareDown(tx, s.c.cfg.Store.ID(), host.ID, h)
+		if err != nil {
 			return err
 		}
 		if n.rolledBack != "" {
-			if err := s.c.loseAfter(tx, host.ID, h.AcceptSeq); err != nil {
+			if err := s.c.loseAfter(tx, host.ID, h.AcceptSeq, ordered); err != nil {
 				return err
 			}
 		}
@@ -150,7 +154,16 @@ func (n *notes) compareUp(tx Tx, host *Host, h *protocol.Hello) error {
 				return err
 			}
 		}
-		if sent := stream.Find(h.Sent, name); sent.Store == h.Store && sent.N < st.Pos.N {
+		sent := stream.Find(h.Sent, name)
+		sent.Store, sent.Stream = h.Store, name
+		switch {
+		case sent.N >= st.Pos.N:
+		case n.adopt:
+			st.Pos = sent
+			if err := tx.Streams().Put(st); err != nil {
+				return err
+			}
+		default:
 			n.rolledBack = fmt.Sprintf("it has sent %d items of stream %s, %d arrived: its disk went back", sent.N, name, st.Pos.N)
 		}
 		n.up = append(n.up, st.Pos)
@@ -158,27 +171,47 @@ func (n *notes) compareUp(tx Tx, host *Host, h *protocol.Hello) error {
 	return nil
 }
 
-func (n *notes) compareDown(tx Tx, store protocol.StoreID, host protocol.HostID, h *protocol.Hello) error {
+// compareDown returns how many orders the host has.
+func (n *notes) compareDown(tx Tx, store protocol.StoreID, host protocol.HostID, h *protocol.Hello) (ordered uint64, _ error) {
 	for _, name := range []protocol.Stream{protocol.StreamOrder, protocol.StreamControl} {
 		st, err := tx.Streams().Get(host, name)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		have := stream.Find(h.Have, name)
 		if have.Store != store {
 			have = protocol.Position{Store: store, Stream: name}
 		}
-		switch verdict, err := freeDown(tx, &st, store, have); {
+		if name == protocol.StreamOrder {
+			ordered = have.N
+		}
+		verdict, err := freeDown(tx, &st, store, have)
+		back, foreign := have.N < st.Freed.N, verdict == stream.Ahead || verdict == stream.Differs
+		switch {
 		case err != nil:
-			return err
-		case have.N < st.Freed.N:
+			return 0, err
+		case (back || foreign) && n.adopt:
+			if err := adoptDown(tx, &st, have); err != nil {
+				return 0, err
+			}
+		case back:
 			n.rolledBack = fmt.Sprintf("it has %d items of stream %s, it had acknowledged %d: its disk went back", have.N, name, st.Freed.N)
-		case verdict == stream.Ahead, verdict == stream.Differs:
+		case foreign:
 			n.rolledBack = fmt.Sprintf("its item %d of stream %s is not ours: two histories", have.N, name)
 		}
 		n.down[name] = st
 	}
-	return nil
+	return ordered, nil
+}
+
+// adoptDown lets a stream go on where the host stands. The actions of what is
+// dropped were made LOST when the host was found to have gone back.
+func adoptDown(tx Tx, st *StreamState, have protocol.Position) error {
+	if err := tx.Streams().Free(st.Host, have.Stream, max(st.Pos.N, have.N)); err != nil {
+		return err
+	}
+	st.Pos, st.Freed = have, have
+	return tx.Streams().Put(*st)
 }
 
 // freeDown frees what have covers of a stream downwards.

@@ -113,10 +113,12 @@ func (c *Coordinator) loseAll(tx Tx, id protocol.HostID, ev protocol.Event) erro
 }
 
 // loseAfter ends what a host that was rolled back can no longer know: it was
-// accepted after the state to which it went back.
-func (c *Coordinator) loseAfter(tx Tx, id protocol.HostID, acceptSeq uint64) error {
+// accepted, or ordered, after the state to which it went back. An order that
+// was never acknowledged is lost as well, for it may have been carried out and
+// forgotten.
+func (c *Coordinator) loseAfter(tx Tx, id protocol.HostID, acceptSeq, ordered uint64) error {
 	return c.eachOpen(tx, id, func(a Action) error {
-		if a.AcceptSeq <= acceptSeq {
+		if a.AcceptSeq <= acceptSeq && a.N <= ordered {
 			return nil
 		}
 		return c.move(tx, &a, protocol.EventHostBack)
@@ -125,9 +127,7 @@ func (c *Coordinator) loseAfter(tx Tx, id protocol.HostID, acceptSeq uint64) err
 
 // eachOpen calls fn for every action of a host that has not ended.
 func (c *Coordinator) eachOpen(tx Tx, id protocol.HostID, fn func(Action) error) error {
-	f := ActionFilter{Host: id, Limit: pageSize, States: []protocol.State{
-		protocol.StatePendingApprove, protocol.StatePendingSchedule, protocol.StateNew, protocol.StateRunning,
-	}}
+	f := ActionFilter{Host: id, Limit: pageSize, States: openStates()}
 	for {
 		open, err := tx.Actions().List(f)
 		if err != nil || len(open) == 0 {
@@ -179,8 +179,9 @@ func (c *Coordinator) isQuarantined(id protocol.HostID) bool {
 	return ok
 }
 
-// Readmit ends the quarantine of a host: from now on what it says of itself is
-// taken as it is.
+// Readmit ends the quarantine of a host: what it says of itself at its next
+// hello is taken as it is, and its streams go on from there. Its connections
+// are cut, because nothing else makes it say hello.
 func (c *Coordinator) Readmit(ctx context.Context, by Actor, id protocol.HostID) error {
 	if err := by.may(RoleAdmin, "readmit hosts"); err != nil {
 		return err
@@ -193,7 +194,8 @@ func (c *Coordinator) Readmit(ctx context.Context, by Actor, id protocol.HostID)
 		if h.Quarantined == "" {
 			return fmt.Errorf("%w: host %s is not quarantined", ErrConflict, id)
 		}
-		h.Quarantined = ""
+		// Without a known database there is nothing that it went back from.
+		h.Quarantined, h.Store, h.AcceptSeq = "", protocol.StoreID{}, 0
 		if err := tx.Hosts().Put(h); err != nil {
 			return err
 		}
@@ -208,6 +210,8 @@ func (c *Coordinator) Readmit(ctx context.Context, by Actor, id protocol.HostID)
 	c.mu.Lock()
 	delete(c.quarantined, id)
 	c.mu.Unlock()
+	c.session(id).forget()
+	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
 	c.wake.fire(eventsKey{}, id)
 	return nil
 }

@@ -85,13 +85,10 @@ func (c *Coordinator) session(h protocol.HostID) *session {
 	if !ok {
 		s = &session{
 			c: c, host: h,
-			up:        make(map[protocol.Stream]protocol.Position),
-			resend:    map[protocol.Stream]*stream.Resend{protocol.StreamOrder: {}, protocol.StreamControl: {}},
-			newest:    make(map[protocol.Stream]protocol.Position),
-			freeable:  make(map[protocol.Stream]protocol.Position),
-			allocated: map[protocol.Stream]map[uint64]Item{protocol.StreamOrder: {}, protocol.StreamControl: {}},
-			credits:   make(map[outputID]int64),
+			up:      make(map[protocol.Stream]protocol.Position),
+			credits: make(map[outputID]int64),
 		}
+		s.start()
 		c.sessions[h] = s
 	}
 	return s
@@ -105,6 +102,25 @@ func (c *Coordinator) allSessions() []*session {
 		all = append(all, s)
 	}
 	return all
+}
+
+// forget begins anew with a host that was readmitted: with the old gate, the
+// proof of a fork would outlive the decision of a person.
+func (s *session) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gate = protocol.HostGate{}
+	s.proven, s.helloAt = false, 0
+	s.start()
+}
+
+// start begins without anything sent. It is called with mu held, or before
+// anybody else knows the session.
+func (s *session) start() {
+	s.resend = map[protocol.Stream]*stream.Resend{protocol.StreamOrder: {}, protocol.StreamControl: {}}
+	s.newest = make(map[protocol.Stream]protocol.Position)
+	s.freeable = make(map[protocol.Stream]protocol.Position)
+	s.allocated = map[protocol.Stream]map[uint64]Item{protocol.StreamOrder: {}, protocol.StreamControl: {}}
 }
 
 // connectivity judges what is known at a time of the boot clock.
