@@ -2,6 +2,11 @@
 // real mutual TLS. It works in a synctest bubble, where keep-alives, backoffs and
 // idle times pass on the bubble's clock, and it can break lines the way networks
 // do.
+//
+// One trap: a write of TLS holds a lock, and a goroutine that waits for a lock
+// keeps a bubble's clock from moving. A test in which a line fills up, because
+// the other end does not read, must not let a ping wait behind the write: give
+// the client a long keep-alive there.
 package brokertest
 
 import (
