@@ -8,17 +8,21 @@
 //	hostler-lxc version                                        the version of liblxc
 //
 // It exits with 0 if there is an answer, which may tell of a failure, with 1 if
-// there is none, and with 2 if it was called wrongly. Without liblxc it does not
+// there is none, with 2 if it was called wrongly, and with 3 if the run directory
+// is or was another supervisor's. Without liblxc it does not
 // start at all: the dynamic loader says so and exits with 127.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/lxc/helper"
+	"github.com/hostler-io/hostler/runner/supervise"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -29,8 +33,11 @@ func run(args []string) int {
 		fmt.Println(helper.Version())
 		return 0
 	case len(args) == 2 && args[0] == "supervise":
+		// A stray signal must not orphan the command. Caught and not ignored,
+		// because what is ignored stays so in the command.
+		signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 		return report(helper.Supervise(args[1]))
-	case len(args) == 1:
+	case len(args) == 1 && args[0] != "supervise":
 		out, err := takeStdout()
 		if err != nil {
 			return report(err)
@@ -46,6 +53,9 @@ func report(err error) int {
 		return 0
 	}
 	fmt.Fprintln(os.Stderr, "hostler-lxc:", err)
+	if errors.Is(err, supervise.ErrTaken) {
+		return 3
+	}
 	return 1
 }
 

@@ -33,6 +33,7 @@ static void restore_files(void) {
 // What the attached process needs between liblxc's work and exec.
 struct entry {
 	int leaf;   // cgroup.procs of the leaf, or -1
+	int files[3]; // what becomes standard input, output and error
 	int report; // where a failure goes; closed by a successful exec
 	const char *dir;
 	char **argv;
@@ -45,7 +46,7 @@ struct failure {
 	int err;
 };
 
-enum { STEP_LEAF = 1, STEP_DIR = 2, STEP_EXEC = 3 };
+enum { STEP_LEAF = 1, STEP_DIR = 2, STEP_EXEC = 3, STEP_FILES = 4 };
 
 static int fail(const struct entry *e, int step) {
 	struct failure f = { step, errno };
@@ -96,6 +97,9 @@ static int enter(void *payload) {
 
 	if (e->leaf >= 0 && write(e->leaf, "0", 1) != 1)
 		fail(e, STEP_LEAF);
+	for (int fd = 0; fd < 3; fd++)
+		if (dup2(e->files[fd], fd) != fd)
+			fail(e, STEP_FILES);
 	if (chdir(e->dir) != 0)
 		fail(e, STEP_DIR);
 	setsid(); // fails only if liblxc has done it for a terminal
@@ -113,9 +117,11 @@ static int enter(void *payload) {
 	return fail(e, STEP_EXEC);
 }
 
-// attach enters the container; it returns liblxc's result and sets pid.
+// attach enters the container; it returns liblxc's result and sets pid. liblxc
+// gives the files that it is to pass on away to the command's user, so it is given
+// nothing but null, the device.
 static int attach(const char *name, const char *path, struct entry *e, uid_t uid, gid_t gid,
-		size_t ngroups, gid_t *groups, int in, int out, int err, pid_t *pid) {
+		size_t ngroups, gid_t *groups, int null, pid_t *pid) {
 	lxc_attach_options_t o = LXC_ATTACH_OPTIONS_DEFAULT;
 	struct lxc_container *c = lxc_container_new(name, path);
 	int r;
@@ -129,9 +135,7 @@ static int attach(const char *name, const char *path, struct entry *e, uid_t uid
 	o.attach_flags |= LXC_ATTACH_SETGROUPS;
 	o.groups.size = ngroups;
 	o.groups.list = groups;
-	o.stdin_fd = in;
-	o.stdout_fd = out;
-	o.stderr_fd = err;
+	o.stdin_fd = o.stdout_fd = o.stderr_fd = null;
 	r = c->attach(c, enter, e, &o, pid);
 	lxc_container_put(c);
 	return r;
@@ -170,9 +174,10 @@ type command struct {
 type step int32
 
 const (
-	stepLeaf step = C.STEP_LEAF
-	stepDir  step = C.STEP_DIR
-	stepExec step = C.STEP_EXEC
+	stepLeaf  step = C.STEP_LEAF
+	stepDir   step = C.STEP_DIR
+	stepExec  step = C.STEP_EXEC
+	stepFiles step = C.STEP_FILES
 )
 
 // entryError is why a command could not be executed after it had entered its
@@ -186,6 +191,8 @@ func (e *entryError) Error() string {
 	switch e.step {
 	case stepLeaf:
 		return "entering the leaf: " + e.errno.Error()
+	case stepFiles:
+		return "passing the standard files: " + e.errno.Error()
 	case stepDir:
 		return "changing to the directory: " + e.errno.Error()
 	}
@@ -242,6 +249,14 @@ func (c command) enter(leaf, report int) (int, error) {
 		freeList(env, len(c.env))
 	}()
 	*entry = C.struct_entry{leaf: C.int(leaf), report: C.int(report), dir: dir, argv: argv, env: env}
+	for i, f := range []*os.File{c.stdin, c.stdout, c.stderr} {
+		entry.files[i] = C.int(f.Fd())
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
 
 	// liblxc wants at least one group: the command's own.
 	groups := []C.gid_t{C.gid_t(c.gid)}
@@ -252,7 +267,7 @@ func (c command) enter(leaf, report int) (int, error) {
 	}
 	var pid C.pid_t
 	r, err := C.attach(name, path, entry, C.uid_t(c.uid), C.gid_t(c.gid), C.size_t(len(groups)), unsafe.SliceData(groups),
-		C.int(c.stdin.Fd()), C.int(c.stdout.Fd()), C.int(c.stderr.Fd()), &pid)
+		C.int(null.Fd()), &pid)
 	if r != 0 {
 		return 0, fmt.Errorf("attaching to %q: liblxc answered %d (%w)", c.name, int(r), err)
 	}
