@@ -2,6 +2,7 @@ package certs_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/protocol"
 )
 
 // gpg is a key ring of stock gpg of its own. Nothing of the user's is touched.
@@ -123,6 +125,40 @@ func TestGPGVerifiesOurs(t *testing.T) {
 	}
 }
 
+// TestGPGVerifiesAnEnvelope takes an envelope apart as the documentation says,
+// with sed alone, and has gpg verify what comes out.
+func TestGPGVerifiesAnEnvelope(t *testing.T) {
+	g := newGPG(t)
+	id := newIdentity(t, "hostler host web1")
+	g.run(id.Public(), "--import")
+	body := []byte(`{"hostler":"out/1","text":"} & \u0026 \"sig\":\"x\",\"body\":{}"}`)
+	sealed, err := protocol.Seal(id, body, []byte("attached\n{}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const head = `^{"v":1,"key":"[0-9A-F]\{40\}","sig":"`
+	sed := func(script string) []byte {
+		c := exec.Command("sed", "-n", script)
+		c.Stdin = bytes.NewReader(sealed)
+		out, err := c.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.TrimSuffix(out, []byte("\n"))
+	}
+	sig, err := base64.StdEncoding.DecodeString(string(sed(`1s|` + head + `\([A-Za-z0-9+/=]*\)".*$|\1|p`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := sed(`1s|` + head + `[A-Za-z0-9+/=]*","body":\(.*\)}$|\1|p`)
+	if !bytes.Equal(cut, body) {
+		t.Errorf("sed cuts %q", cut)
+	}
+	if out, err := g.verify(sig, cut); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 func TestGPGDecryptsOurs(t *testing.T) {
 	g := newGPG(t)
 	g.run(nil, "--quick-generate-key", "alice", "default", "default", "never")
@@ -230,7 +266,21 @@ func TestGPGCertificatesRefused(t *testing.T) {
 			t.Errorf("%s: taken as key %s", name, k.Key())
 		}
 	}
-	if _, err := certs.ParsePublicKey(alice); err != nil {
-		t.Errorf("the genuine one: %v", err)
+	want, err := certs.ParsePublicKey(alice)
+	if err != nil {
+		t.Fatalf("the genuine one: %v", err)
+	}
+	for name, b := range map[string][]byte{"binary": alice, "armored": armored, "armored, with space": append([]byte("\n "), armored...)} {
+		if k, err := certs.ReadPublicKey(b); err != nil || k.Key() != want.Key() {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, b := range map[string][]byte{
+		"armored twice": append(bytes.Clone(armored), armored...), "armor cut": armored[:len(armored)/2], "empty": nil,
+		"armored secret": g.run(nil, "--armor", "--export-secret-keys", "bob"),
+	} {
+		if k, err := certs.ReadPublicKey(b); err == nil {
+			t.Errorf("%s: taken as key %s", name, k.Key())
+		}
 	}
 }

@@ -46,15 +46,31 @@ func NewKeys(chain *Chain) *Keys {
 // Advance takes newer rings into force. It reports whether there were any; on
 // an error of [Chain.Advance] the ring in force stays.
 func (k *Keys) Advance(b []byte) (bool, error) {
+	for {
+		// Rings are verified without the lock, which every message needs.
+		from := k.Chain()
+		next, err := from.Advance(b)
+		if err != nil {
+			return false, err
+		}
+		if next.Ring().Number == from.Ring().Number {
+			return false, nil
+		}
+		if roots := next.Roots(); k.swap(from, next, roots) {
+			return true, nil
+		}
+	}
+}
+
+// swap puts next into force if from still is.
+func (k *Keys) swap(from, next *Chain, roots *x509.CertPool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	next, err := k.chain.Advance(b)
-	if err != nil {
-		return false, err
+	if k.chain != from {
+		return false
 	}
-	newer := next.Ring().Number > k.chain.Ring().Number
-	k.chain, k.roots = next, next.Roots()
-	return newer, nil
+	k.chain, k.roots = next, roots
+	return true
 }
 
 // Chain returns the chain whose last ring is in force.

@@ -132,6 +132,13 @@ func (c ClientTLS) Config() *tls.Config {
 	}
 }
 
+// StrangerTLS returns the configuration for the one request that is made before
+// any authority is known: fetching the rings, which authenticate themselves.
+// Anybody may answer it, and nothing secret may be sent over it.
+func StrangerTLS() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS13, CurvePreferences: curves(false), InsecureSkipVerify: true}
+}
+
 // verifyPeer checks that the peer's certificate chains to the authorities and
 // may be used so, as of its own first day: a wrong clock, on any side, must
 // stop nothing. That a certificate has ended, revocation says.
