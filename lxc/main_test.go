@@ -2,6 +2,7 @@ package lxc_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/lxc/internal/wire"
 )
 
@@ -20,6 +23,9 @@ import (
 func TestMain(m *testing.M) {
 	if mode, ok := strings.CutPrefix(filepath.Base(os.Args[0]), "helper-"); ok {
 		os.Exit(brokenHelper(mode))
+	}
+	if len(os.Args) == 3 && os.Args[1] == watcherArg {
+		os.Exit(watchForEver(os.Args[2]))
 	}
 	code := m.Run()
 	if dir, err := buildDir(); err == nil {
@@ -34,6 +40,19 @@ var buildDir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", 
 // testLog writes to the test's own output.
 func testLog(t *testing.T) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), nil))
+}
+
+// watcherArg makes the test binary be an agent that watches the directory of its
+// second argument and is killed: it writes one line when it is ready.
+const watcherArg = "lxctest-watcher"
+
+func watchForEver(lxcPath string) int {
+	r, err := lxc.New(lxc.Config{Helper: "/unused", LXCPath: lxcPath, LockDir: "/unused"})
+	if err == nil {
+		err = r.Watch(context.Background(), func() { fmt.Println("ready") }, func(container.Event) {})
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
 }
 
 func brokenHelper(mode string) int {

@@ -6,6 +6,7 @@
 package lxc_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -528,6 +529,107 @@ func TestWatchSurvivesItsMonitor(t *testing.T) {
 	if left := monitors(t, m.cfg.LXCPath); len(left) > 0 {
 		t.Errorf("processes %v still watch", left)
 	}
+}
+
+// TestMonitorDiesWithTheAgent: an agent that is killed leaves no monitor behind.
+func TestMonitorDiesWithTheAgent(t *testing.T) {
+	m := newMachine(t, nil)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := exec.Command(self, watcherArg, m.cfg.LXCPath)
+	out, err := agent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("the agent said %q, %v", line, err)
+	}
+	var watched []int
+	for _, pid := range monitors(t, m.cfg.LXCPath) {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		watched = append(watched, fd)
+	}
+	if len(watched) != 2 {
+		t.Errorf("%d processes watch, want lxc-monitor and its daemon", len(watched))
+	}
+	if err := agent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = agent.Wait() // it was killed
+	// The daemon ends by itself half a minute after its last client: hurry it.
+	defer exec.Command("lxc-monitor", "-P", m.cfg.LXCPath, "-Q").Run()
+	fds := []unix.PollFd{}
+	for _, fd := range watched {
+		fds = append(fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	if n, err := unix.Poll(fds, 5000); n < 1 || err != nil {
+		t.Errorf("lxc-monitor outlived its agent: %d, %v", n, err)
+	}
+}
+
+// TestHungContainerHidesNobody: a container whose monitor does not answer is
+// listed as unknown, after a while, and the others are listed as they are.
+func TestHungContainerHidesNobody(t *testing.T) {
+	m := newMachine(t, func(c *lxc.Config) { c.Deadlines.Query = 2 * time.Second })
+	hung, well := m.create(t), m.create(t)
+	m.start(t, hung.Name)
+	m.start(t, well.Name)
+	info, err := m.Inspect(t.Context(), hung.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	monitor := parent(t, info.InitPID)
+	if err := syscall.Kill(monitor, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Kill(monitor, syscall.SIGCONT); err != nil {
+			t.Error(err)
+		}
+	})
+	infos, err := m.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]container.State{}
+	for _, i := range infos {
+		got[i.Name] = i.State
+	}
+	if got[hung.Name] != container.StateUnknown || got[well.Name] != container.StateRunning {
+		t.Errorf("List = %v, want %s unknown and %s running", got, hung.Name, well.Name)
+	}
+	if infos[0].CTID != hung.CTID {
+		t.Errorf("what is unknown lost its identity: %+v", infos[0])
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := m.Stop(ctx, hung.Name, 0); !errors.Is(err, container.ErrTimeout) {
+		t.Errorf("Stop of what hangs = %v, want ErrTimeout", err)
+	}
+}
+
+func parent(t *testing.T, pid int) int {
+	t.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(raw), ") ")
+	var state string
+	var ppid int
+	if _, err := fmt.Sscan(rest, &state, &ppid); err != nil {
+		t.Fatal(err)
+	}
+	return ppid
 }
 
 // monitors finds the living lxc-monitor and lxc-monitord of a directory.
