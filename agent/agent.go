@@ -2,36 +2,443 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/protocol"
 )
 
 // Agent is the engine of one host. Its exported methods may be called from any
 // goroutine.
 type Agent struct {
 	cfg      Config
-	calls    chan func()
-	stopped  chan struct{}
+	started  time.Time
 	counters *counters
+	voice    *voice
+	outputs  *outputs
+
+	// What others tell the loop.
+	calls      chan func()     // of the local API and of workers
+	inbox      chan inbound    // messages from the coordinator
+	linked     chan uint64     // a connection is up; the newest alone
+	lost       chan uint64     // a connection failed
+	outgoing   chan outbound   // from the loop to the sender
+	grants     chan inbound    // from the link to the lease, past the loop
+	trusted    chan struct{}   // Trust may know more now
+	listings   chan listing    // containers as a runtime sees them
+	pokes      []chan struct{} // ask for a listing, one for each runtime
+	docs       chan inbound    // rings and revocations, for Trust
+	fetches    chan uint64     // a ring to fetch
+	stopped    chan struct{}   // closed when the loop has ended
+	leaseUntil atomic.Int64    // boot clock; written by the lease
+	gen        atomic.Uint64   // counts what was seen of containers, to tell old looks
+
+	// Contexts of Run, and what it waits for.
+	workers  sync.WaitGroup  // actions and corrections under way
+	work     context.Context // of steps of containers' lives
+	watching context.Context // of those who only watch commands
+	serving  context.Context // of what runs beside the loop
+	steps    context.Context // of the queue: never ends, steps are short
+	endWork  context.CancelFunc
+	endWatch context.CancelFunc
+
+	// Owned by the loop.
+	self     queue.Identity
+	streams  map[protocol.Stream]*place
+	gate     protocol.CoordinatorGate
+	fleet    []byte // the newest word of the coordinator to its fleet, as it came
+	link     connection
+	ahead    map[protocol.Stream]*held // orders and controls that wait for a ring
+	due      [deadlines]time.Duration
+	jobs     map[protocol.ActionID]*job
+	lanes    lanes
+	changes  map[protocol.ActionID]chan struct{} // closed at the next change of an action
+	unsaved  []unsaved                           // ends that the disk did not take
+	degraded string
+	managed  map[protocol.CTID]*tracked
+	foreign  map[container.Kind][]container.Info
+	alerts   map[string]protocol.AlertInfo
+	beat     heartbeat
+	stopping bool
+	fatal    error
+	refused  refusalLog
 }
+
+// errStopping is the cause with which workers are ended.
+var errStopping = errors.New("the agent is stopping")
 
 // New checks the configuration. Nothing happens before Run.
 func New(cfg Config) (*Agent, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
-	return &Agent{cfg: cfg.withDefaults(), calls: make(chan func()), stopped: make(chan struct{}), counters: newCounters()}, nil
+	cfg = cfg.withDefaults()
+	a := &Agent{
+		cfg:      cfg,
+		started:  time.Now(),
+		counters: newCounters(),
+		voice:    &voice{},
+		calls:    make(chan func()),
+		inbox:    make(chan inbound, 1024),
+		linked:   make(chan uint64, 1),
+		lost:     make(chan uint64, 1),
+		outgoing: make(chan outbound, 512),
+		grants:   make(chan inbound, 8),
+		trusted:  make(chan struct{}, 1),
+		listings: make(chan listing),
+		docs:     make(chan inbound, 4),
+		fetches:  make(chan uint64, 1),
+		stopped:  make(chan struct{}),
+		ahead:    make(map[protocol.Stream]*held),
+		jobs:     make(map[protocol.ActionID]*job),
+		lanes:    lanes{limit: cfg.Lanes, hostRuns: cfg.HostRuns},
+		changes:  make(map[protocol.ActionID]chan struct{}),
+		managed:  make(map[protocol.CTID]*tracked),
+		foreign:  make(map[container.Kind][]container.Info),
+		alerts:   make(map[string]protocol.AlertInfo),
+	}
+	for range cfg.Runtimes {
+		a.pokes = append(a.pokes, make(chan struct{}, 1))
+	}
+	a.outputs = newOutputs(a)
+	return a, nil
 }
 
 // Run serves until ctx ends and returns its cause, or the error that makes it
-// impossible to go on: a queue that is damaged. It runs once.
+// impossible to go on: a queue that is damaged. A disk that is full is none. It
+// runs once. Commands and containers go on when it returns.
+//
+// The loop ends first, so that the goodbye still finds a connection; then the
+// rest is told to stop and waited for.
 func (a *Agent) Run(ctx context.Context) error {
-	defer close(a.stopped)
+	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(errStopping)
+	g, running := errgroup.WithContext(serving)
+	a.serving = running
+	a.steps = context.WithoutCancel(ctx)
+	a.work, a.endWork = context.WithCancel(a.steps)
+	defer a.endWork()
+	a.watching, a.endWatch = context.WithCancel(a.steps)
+	defer a.endWatch()
+
+	if err := a.recover(ctx); err != nil {
+		close(a.stopped)
+		return fmt.Errorf("recovering: %w", err)
+	}
+	if a.cfg.Link != nil {
+		g.Go(func() error { return a.cfg.Link.Run(running, a.open) }) // the connection
+		g.Go(func() error { return a.send(running) })                 // sealed messages → connection
+		g.Go(func() error { return a.lease(running) })                // leases ⇄ grants: no disk, no loop
+		g.Go(func() error { return a.trust(running) })                // rings and revocations → Trust
+	}
+	for i, r := range a.cfg.Runtimes {
+		g.Go(func() error { return a.look(running, r, a.pokes[i]) }) // full looks at containers
+		if w, ok := r.(container.Watcher); ok {
+			g.Go(func() error { return a.watch(running, r.Kind(), w, a.pokes[i]) }) // changes of containers
+		}
+	}
+	if a.cfg.Commands != nil {
+		g.Go(func() error { return a.sweep(running) }) // runs of nobody
+	}
+	g.Go(func() error {
+		defer stop(errStopping)
+		return a.loop(ctx, running) // everything that decides
+	})
+	err := g.Wait()
+	a.outputs.wait()
+	if err == errStopping {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// recover reads the queue and takes up what was under way: it is the ordinary
+// start path, whatever ended the process before. While the disk is full it
+// tries again each second; containers and commands go on without it.
+func (a *Agent) recover(ctx context.Context) error {
 	for {
+		err := a.remember(ctx)
+		if !errors.Is(err, queue.ErrDisk) {
+			return err
+		}
+		a.cfg.Log.Error("the queue cannot be read; trying again", "error", err)
 		select {
-		case f := <-a.calls:
-			f()
+		case <-time.After(retryDisk):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// remember fills the loop's state from the queue.
+func (a *Agent) remember(ctx context.Context) error {
+	var err error
+	if a.self, err = a.cfg.Queue.Begin(ctx, a.cfg.Boot); err != nil {
+		return err
+	}
+	var inst protocol.Nonce
+	if _, err := a.cfg.Rand.Read(inst[:]); err != nil {
+		return fmt.Errorf("drawing the instance: %w", err)
+	}
+	a.voice.begin(a.self.Inc, inst, a.self.Term)
+	a.gate = protocol.CoordinatorGate{Seen: a.self.Term, Store: a.self.Coord}
+	if err := a.loadStreams(ctx); err != nil {
+		return err
+	}
+	if err := a.loadContainers(ctx); err != nil {
+		return err
+	}
+	open, err := a.cfg.Queue.Unfinished(ctx)
+	if err != nil {
+		return err
+	}
+	clear(a.jobs)
+	a.lanes.entries = nil
+	for _, act := range open {
+		a.adopt(act)
+	}
+	return nil
+}
+
+// loop is the one goroutine that owns the state. Each turn takes one thing that
+// happened, then starts what may start, then sends what is to be sent.
+func (a *Agent) loop(ctx, running context.Context) error {
+	defer close(a.stopped)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	a.at(dueLook, 0)
+	a.at(dueForget, forgetEvery)
+	a.resume()
+	for a.fatal == nil {
+		a.startWork()
+		a.pump()
+		a.publishGauges()
+		timer.Reset(a.untilNext())
+		select {
+		case call := <-a.calls:
+			call()
+		case m := <-a.inbox:
+			a.receive(m)
+			a.drain()
+		case conn := <-a.linked:
+			a.connected(conn)
+		case conn := <-a.lost:
+			a.disconnected(conn)
+		case l := <-a.listings:
+			a.listed(l)
+		case <-a.trusted:
+			a.trustMoved()
+		case <-timer.C:
+			a.onTime()
+		case <-ctx.Done():
+			a.shutdown()
+			return errStopping
+		case <-running.Done(): // something beside the loop has failed
+			a.shutdown()
+			return errStopping
+		}
+	}
+	a.shutdown()
+	return a.fatal
+}
+
+// drain takes what else has come, up to a bound, so that what belongs together
+// is answered together.
+func (a *Agent) drain() {
+	for range 64 {
+		select {
+		case m := <-a.inbox:
+			a.receive(m)
+		default:
+			return
+		}
+	}
+}
+
+// shutdown ends the work that can be ended without harm: commands and
+// containers go on, steps of containers' lives get some time and are taken up
+// by the next process otherwise.
+func (a *Agent) shutdown() {
+	a.stopping = true
+	ended := make(chan struct{})
+	go func() { a.workers.Wait(); close(ended) }() // waited for below
+	a.endWatch()
+	timer := time.NewTimer(a.cfg.Drain)
+	defer timer.Stop()
+	for {
+		select {
+		case call := <-a.calls:
+			call()
+		case <-a.listings:
+		case <-timer.C:
+			a.endWork()
+		case <-ended:
+			a.pump()
+			a.goodbye()
+			return
+		}
+	}
+}
+
+// deadline is something that is due at a time.
+type deadline int
+
+// The deadlines of the loop.
+const (
+	dueHello     deadline = iota // hello again, until it is answered
+	dueAck                       // a receipt for what came down
+	dueReport                    // reports without a receipt
+	dueAlert                     // alerts without a receipt
+	dueHeartbeat                 // the host has changed
+	dueKeep                      // a container is due for its next start
+	dueDisk                      // try the disk again
+	dueRing                      // give up waiting for a ring
+	dueExpire                    // start budgets of actions that wait
+	dueLook                      // full look at all containers
+	dueForget                    // forget old actions
+	deadlines
+)
+
+// Pauses of the loop.
+const (
+	expireEvery = time.Second
+	retryDisk   = time.Second
+	forgetEvery = time.Minute
+	forgetNext  = time.Second // while there is more
+)
+
+// now is the loop's own clock, which never stands still or goes back.
+func (a *Agent) now() time.Duration { return max(1, time.Since(a.started)) }
+
+// when is the time of a step of the queue.
+func (a *Agent) when() queue.Now {
+	return queue.Now{WallMS: a.cfg.Now().UnixMilli(), BootMS: a.cfg.BootMS(), Boot: a.cfg.Boot}
+}
+
+// at makes something due after a pause, unless it is due earlier already.
+func (a *Agent) at(d deadline, pause time.Duration) {
+	if t := a.now() + pause; a.due[d] == 0 || t < a.due[d] {
+		a.due[d] = t
+	}
+}
+
+// never is a pause without end, for a loop that has nothing to wait for.
+const never = time.Hour
+
+func (a *Agent) untilNext() time.Duration {
+	next := a.now() + never
+	for _, t := range a.due {
+		if t != 0 {
+			next = min(next, t)
+		}
+	}
+	return max(0, next-a.now())
+}
+
+// onTime does everything that is due.
+func (a *Agent) onTime() {
+	now := a.now()
+	for d := range deadlines {
+		if a.due[d] == 0 || a.due[d] > now {
+			continue
+		}
+		a.due[d] = 0
+		switch d {
+		case dueHello:
+			a.hello()
+		case dueAck:
+			a.ack()
+		case dueReport, dueAlert:
+			// The pump, which follows every turn, looks by itself.
+		case dueHeartbeat:
+			a.sendHeartbeat()
+		case dueKeep:
+			a.correct()
+		case dueDisk:
+			a.tryDisk()
+		case dueRing:
+			a.giveUpRing()
+		case dueExpire:
+			a.expire()
+		case dueLook:
+			a.at(dueLook, a.cfg.CheckEvery)
+			a.lookAll()
+			a.noteChange()
+		case dueForget:
+			a.at(dueForget, forgetEvery)
+			a.forget()
+		}
+	}
+}
+
+// jitter is a random number in [0, 1).
+func (a *Agent) jitter() float64 {
+	var b [2]byte
+	if _, err := a.cfg.Rand.Read(b[:]); err != nil {
+		return 0.5 // the spread of retries is no reason to fail
+	}
+	return float64(uint16(b[0])<<8|uint16(b[1])) / (1 << 16)
+}
+
+// disk handles the error of a step of the queue. It reports whether the step
+// was made; if not, the caller leaves everything as it was.
+func (a *Agent) disk(err error) bool {
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, queue.ErrDisk):
+		if a.degraded == "" {
+			a.cfg.Log.Error("the disk is full or failing; nothing new is accepted", "error", err)
+		}
+		a.degraded = "the disk is full or failing"
+		a.at(dueDisk, retryDisk)
+		return false
+	case errors.Is(err, queue.ErrUnknown), errors.Is(err, queue.ErrExists), errors.Is(err, queue.ErrFull):
+		return false // an answer, for whoever asked
+	case errors.Is(err, protocol.ErrTransition):
+		a.cfg.Log.Error("a step was not made", "error", err)
+		return false
+	}
+	a.fatal = fmt.Errorf("the agent's queue: %w", err)
+	return false
+}
+
+// tryDisk looks whether the disk works again, by writing what could not be
+// written.
+func (a *Agent) tryDisk() {
+	for len(a.unsaved) > 0 {
+		u := a.unsaved[0]
+		a.unsaved = a.unsaved[1:]
+		if !a.save(u) {
+			return // it is in the list again
+		}
+	}
+	if a.disk(a.cfg.Queue.Probe(a.steps)) && a.degraded != "" {
+		a.degraded = ""
+		a.cfg.Log.Info("the disk works again")
+		a.noteChange()
+	}
+}
+
+// forget removes old actions and what they have left.
+func (a *Agent) forget() {
+	gone, err := a.cfg.Queue.Forget(a.steps, a.when())
+	if !a.disk(err) || len(gone) == 0 || a.cfg.Commands == nil {
+		return
+	}
+	a.at(dueForget, forgetNext)
+	a.workers.Go(func() {
+		for _, id := range gone {
+			if err := a.cfg.Commands.Remove(id); err != nil {
+				a.cfg.Log.Warn("the output of a forgotten action stays", "action", id.String(), "error", err)
+			}
+		}
+	})
 }

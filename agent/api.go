@@ -45,11 +45,14 @@ type Status struct {
 	Connected bool
 	SinceMS   int64
 	Conn      uint64 // connections of this process
-	Ring      uint64
-	Term      protocol.Term
-	Waiting   int // accepted actions that have not begun
-	Running   int
-	Unsent    uint64 // reports and alerts without a receipt
+	// LeaseUntilMS is when the newest grant ends, by the boot clock; 0 before
+	// the first.
+	LeaseUntilMS int64
+	Ring         uint64
+	Term         protocol.Term
+	Waiting      int // accepted actions that have not begun
+	Running      int
+	Unsent       uint64 // reports and alerts without a receipt
 	// Degraded says why nothing new is accepted; empty if all is well.
 	Degraded   string
 	Containers int // managed ones
@@ -89,7 +92,7 @@ func (a *Agent) HeartbeatNow(ctx context.Context) error {
 // that is wrong is [protocol.ErrSpec] or [protocol.ErrUnknownKind] and is not
 // kept. On nil the action is durable.
 func (a *Agent) Propose(ctx context.Context, id protocol.ActionID, spec []byte, requester string) (Action, error) {
-	return ask(ctx, a, func() (Action, error) { return a.propose(ctx, id, spec, requester) })
+	return ask(ctx, a, func() (Action, error) { return a.propose(id, spec, requester) })
 }
 
 // Action returns an action, or [ErrUnknown].
@@ -116,7 +119,7 @@ func (a *Agent) WaitAction(ctx context.Context, id protocol.ActionID) (Action, e
 // CancelLocal asks for the end of an action. It returns as soon as the request
 // is durable: CANCELLED is reached when nothing of the action is left.
 func (a *Agent) CancelLocal(ctx context.Context, id protocol.ActionID) (Action, error) {
-	return ask(ctx, a, func() (Action, error) { return a.cancelLocal(ctx, id) })
+	return ask(ctx, a, func() (Action, error) { return a.cancelLocal(id) })
 }
 
 // Output reads what a command has written from an offset on. With follow the

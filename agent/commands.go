@@ -3,36 +3,32 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/runner"
 )
 
 // Commands runs commands under supervisors that outlive the agent: each attempt
-// has a directory in which its supervisor records what happens. It is safe for
-// concurrent use.
+// has a directory in which its supervisor records what happens. [NewCommands]
+// makes it of a [runner.Runner]. It is safe for concurrent use, but calls about
+// one action do not overlap.
 type Commands interface {
 	// Start writes the directory of an attempt and starts its supervisor. An
 	// error means that nothing of the command began and nothing will.
-	Start(ctx context.Context, c Command) error
+	Start(ctx context.Context, c Command) (Run, error)
 	// Recover tells what became of an attempt whose start is durable, and makes
-	// sure of it: what it calls dead has no process left, and what it says never
-	// began never will.
-	Recover(ctx context.Context, action protocol.ActionID, attempt int) (Verdict, CommandEnd, error)
-	// Wait waits for the end of an attempt that lives, whoever started it, and
-	// tells it. An attempt whose supervisor died without a record is
-	// [ErrSupervisorDied]; its processes are gone by then.
-	Wait(ctx context.Context, action protocol.ActionID, attempt int) (CommandEnd, error)
-	// Cancel ends a command: TERM, the grace, KILL. It returns nil when no
-	// process of it is left, and [ErrCancelUnsupported] where that cannot be
-	// known. Wait tells how it ended.
-	Cancel(ctx context.Context, action protocol.ActionID, attempt int) error
+	// sure of it: what it calls never begun never will, and of what died it has
+	// ended all that can be found.
+	Recover(ctx context.Context, action protocol.ActionID, attempt int) (Found, error)
 	// Output opens what an output stream has so far.
 	Output(action protocol.ActionID, attempt int, fd protocol.FD) (CommandOutput, error)
-	// Forget ends whatever is left of an action's attempts and removes them.
-	Forget(ctx context.Context, action protocol.ActionID) error
-	// List returns the actions that have directories.
-	List() ([]protocol.ActionID, error)
+	// List returns the newest attempt of each action that has directories.
+	List() (map[protocol.ActionID]int, error)
+	// Remove removes all directories of an action of which nothing lives; none
+	// is no error.
+	Remove(action protocol.ActionID) error
 }
 
 // Command is one attempt of a command.
@@ -51,46 +47,163 @@ type Command struct {
 	TimeoutMS int64
 }
 
-// Verdict is what became of an attempt.
-type Verdict int
+// Run is an attempt that lives. It is safe for concurrent use.
+type Run interface {
+	// Wait waits for the end and tells it. [runner.ErrDied]: the supervisor left
+	// no record, and Recover must say what is left. It ends early with ctx.
+	Wait(ctx context.Context) (CommandEnd, error)
+	// Cancel ends the command: TERM, the grace, KILL. It returns nil when nothing
+	// of it is left; Wait then tells how it ended. [runner.ErrUnsupported]: this
+	// host cannot end a command as a whole, and has done nothing.
+	Cancel(ctx context.Context) error
+	// Changed is closed at the next change of the output, and for good at the
+	// end. To miss nothing, take it before reading.
+	Changed() <-chan struct{}
+	// Done is closed at the end.
+	Done() <-chan struct{}
+}
 
-// The verdicts. The zero value is invalid.
-const (
-	VerdictEnded      Verdict = iota + 1 // its record is there, whatever the boot
-	VerdictRebooted                      // it ran in another boot and left no record
-	VerdictRunning                       // its supervisor lives
-	VerdictDied                          // its supervisor died; nothing of it is left now
-	VerdictNeverBegan                    // no supervisor took it up, and none will
-)
+// Found is what became of an attempt.
+type Found struct {
+	Verdict runner.Verdict
+	End     CommandEnd // of what exited
+	Run     Run        // of what was adopted
+	// Emptied tells that no process of it is left for certain.
+	Emptied bool
+}
 
 // CommandEnd is how an attempt ended.
 type CommandEnd struct {
 	Exit   protocol.Exit
 	Output []protocol.Output
-	// NeverBegan tells that no process of the command was ever made.
+	// NeverBegan tells that no process of the command was ever made; Exit.Error
+	// says why.
 	NeverBegan bool
 	// Emptied tells that no process of it was left at the end.
 	Emptied bool
 }
 
-var (
-	// ErrSupervisorDied: a supervisor ended without a record.
-	ErrSupervisorDied = errors.New("the supervisor of the command died")
-	// ErrCancelUnsupported: this host cannot end a command as a whole.
-	ErrCancelUnsupported = errors.New("this host cannot end a command with all its processes")
-)
-
-// CommandOutput is an output stream that may still grow. It belongs to one
-// goroutine.
+// CommandOutput is an output stream that may still grow. ReadAt fails with a
+// [runner.DroppedError] at a part that was dropped, and with io.EOF at the
+// present end. It belongs to one goroutine.
 type CommandOutput interface {
 	io.ReaderAt
 	io.Closer
 	// Size is how many bytes the command has written, dropped ones included.
 	Size() (int64, error)
-	// Dropped is the range [from, to) that the cap has removed of a stream of
-	// that size; from = to is none.
-	Dropped(size int64) (from, to int64)
-	// Wait returns when the stream may have grown beyond size, when the
-	// command has ended, or when ctx ends.
-	Wait(ctx context.Context, size int64) error
+}
+
+// NewCommands lets a Runner run the agent's commands. boot is the present boot,
+// by [runner.Boot]. The caller closes the Runner after [Agent.Run].
+func NewCommands(r *runner.Runner, boot string) Commands { return commands{r, boot} }
+
+type commands struct {
+	runner *runner.Runner
+	boot   string
+}
+
+func (c commands) Start(ctx context.Context, cmd Command) (Run, error) {
+	s := runner.Spec{Supervisor: cmd.Supervisor}
+	s.Action, s.Attempt, s.Target = cmd.Action.String(), cmd.Attempt, cmd.Target
+	s.Argv, s.Env, s.Dir, s.User = cmd.Argv, cmd.Env, cmd.Dir, cmd.User
+	s.TimeoutMS, s.GraceMS = cmd.TimeoutMS, -1 // the contract's own grace
+	run, err := c.runner.Start(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return supervised{run}, nil
+}
+
+func (c commands) Recover(ctx context.Context, action protocol.ActionID, attempt int) (Found, error) {
+	found, err := c.runner.Recover(ctx, action.String(), attempt, c.boot)
+	if err != nil {
+		return Found{}, err
+	}
+	f := Found{Verdict: found.Verdict, Emptied: found.Emptied}
+	if found.Exit != nil {
+		f.End = endOf(found)
+	}
+	if found.Run != nil {
+		f.Run = supervised{found.Run}
+	}
+	return f, nil
+}
+
+func (c commands) Output(action protocol.ActionID, attempt int, fd protocol.FD) (CommandOutput, error) {
+	n := 1
+	if fd == protocol.Stderr {
+		n = 2
+	}
+	return c.runner.Output(action.String(), attempt, n)
+}
+
+func (c commands) List() (map[protocol.ActionID]int, error) {
+	ids, err := c.runner.List()
+	if err != nil {
+		return nil, err
+	}
+	newest := make(map[protocol.ActionID]int)
+	for _, id := range ids {
+		action, err := protocol.ParseActionID(id.Action)
+		if err != nil {
+			return nil, fmt.Errorf("a run that is not ours: %w", err)
+		}
+		newest[action] = max(newest[action], id.Attempt)
+	}
+	return newest, nil
+}
+
+func (c commands) Remove(action protocol.ActionID) error { return c.runner.Remove(action.String()) }
+
+// supervised is a run of the runner.
+type supervised struct{ *runner.Run }
+
+// Wait shadows the runner's, whose record is of its own contract.
+func (s supervised) Wait(ctx context.Context) (CommandEnd, error) {
+	exit, err := s.Run.Wait(ctx)
+	if err != nil {
+		return CommandEnd{}, err
+	}
+	return endOf(runner.Found{Exit: exit}), nil
+}
+
+// endOf translates a record of the run directory.
+func endOf(found runner.Found) CommandEnd {
+	x := found.Exit
+	end := CommandEnd{
+		Exit: protocol.Exit{Code: x.Code, Signal: x.Signal, OOM: x.OOM, TimedOut: x.TimedOut, Cancelled: x.Cancelled,
+			RunMS: max(0, x.EndedMS-x.StartedMS)},
+		NeverBegan: x.NeverBegan || x.Reason != "",
+		Emptied:    x.Emptied,
+	}
+	if x.Reason != "" {
+		end.Exit.Error = x.Reason
+		if x.Detail != "" {
+			end.Exit.Error += ": " + x.Detail
+		}
+	}
+	end.Output = []protocol.Output{
+		size(protocol.Stdout, x.Stdout.Bytes, x.Stdout.DroppedAt, x.Stdout.DroppedBytes, x.Stdout.LostBytes),
+		size(protocol.Stderr, x.Stderr.Bytes, x.Stderr.DroppedAt, x.Stderr.DroppedBytes, x.Stderr.LostBytes),
+	}
+	return end
+}
+
+// size is the account of one output stream. What the disk had no room for is
+// missing at its end, what the cap dropped before that.
+func size(fd protocol.FD, written, droppedAt, dropped, lost int64) protocol.Output {
+	if dropped == 0 && lost > 0 {
+		droppedAt = written - lost
+	}
+	return protocol.Output{FD: fd, Bytes: written, Dropped: dropped + lost, DropAt: droppedAt}
+}
+
+// isDropped reports whether a read came to a part that is not kept, and where
+// reading goes on.
+func isDropped(err error) (to int64, ok bool) {
+	d, ok := errors.AsType[*runner.DroppedError](err)
+	if !ok {
+		return 0, false
+	}
+	return d.To, true
 }

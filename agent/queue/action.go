@@ -188,11 +188,9 @@ func cancel(tx *sqldb.Tx, act *Action, now Now) error {
 			return err
 		}
 	case protocol.StateRunning:
+		// A spec that this version cannot read was accepted by a newer one.
 		spec, err := protocol.DecodeSpec(act.Spec)
-		if err != nil {
-			return err
-		}
-		if info, _ := protocol.KindOf(spec.Kind); info.Cancellable {
+		if info, _ := protocol.KindOf(spec.Kind); err == nil && info.Cancellable {
 			act.Cancelling = true
 		} else {
 			act.Detail = fmt.Sprintf("%s cannot be cancelled once it runs", spec.Kind)

@@ -1,0 +1,212 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/runner"
+)
+
+// maxUnbegun is how often a command is begun anew that never began because the
+// agent was killed in between.
+const maxUnbegun = 10
+
+// outcome is what an attempt came to: the end of its action, or another attempt.
+type outcome struct {
+	again bool
+	step  queue.Step
+	gone  bool // nothing of it is left for certain
+}
+
+func ends(s queue.Step) *outcome { return &outcome{step: s} }
+
+// noStart is the end of a command that could not begin.
+func noStart(format string, args ...any) *outcome {
+	return ends(queue.Step{Event: protocol.EventNoStart, Detail: fmt.Sprintf(format, args...)})
+}
+
+// command is one attempt of a command, followed by a worker.
+type command struct {
+	agent   *Agent
+	id      protocol.ActionID
+	attempt int
+	spec    protocol.Spec
+	name    string            // of the container; empty is the host
+	runtime container.Runtime // of the container
+}
+
+// execTarget is the container in which a command runs. The loop's state is read
+// here and nowhere else on the way of a command.
+func (a *Agent) execTarget(s *protocol.Spec) (name string, r container.Runtime) {
+	if s.Kind != protocol.KindExec {
+		return "", nil
+	}
+	t := a.managed[s.Target]
+	if t == nil {
+		return "", nil
+	}
+	return string(t.rec.Name), a.runtime(t.rec.Runtime)
+}
+
+// follow starts the attempt, or finds what became of it, and stays until its
+// end. nil means that ctx ended first.
+func (c *command) follow(ctx context.Context, found bool) *outcome {
+	for {
+		var run Run
+		if found {
+			f, err := c.agent.cfg.Commands.Recover(ctx, c.id, c.attempt)
+			switch {
+			case ctx.Err() != nil:
+				return nil
+			case err != nil:
+				return ends(queue.Step{Event: protocol.EventInterrupt, Detail: err.Error()})
+			case f.Verdict != runner.Adopted:
+				return recovered(&c.spec, c.attempt, f)
+			}
+			run = f.Run
+		} else {
+			var bad *outcome
+			if run, bad = c.start(ctx); bad != nil {
+				return bad
+			}
+		}
+		if !c.agent.tell(func() { c.agent.began(c.id, c.attempt, run) }) {
+			return nil
+		}
+		end, err := run.Wait(ctx)
+		switch {
+		case err == nil:
+			return ends(conclude(end))
+		case ctx.Err() != nil, errors.Is(err, runner.ErrClosed):
+			return nil
+		}
+		found = true // its supervisor died: what is left of it?
+	}
+}
+
+// start starts the supervisor. The start of the attempt is durable.
+func (c *command) start(ctx context.Context) (Run, *outcome) {
+	cmd := Command{
+		Action: c.id, Attempt: c.attempt, Supervisor: c.agent.cfg.Supervisor,
+		Argv: c.spec.Argv, Env: c.spec.Env, Dir: c.spec.Cwd, User: c.spec.User, TimeoutMS: c.spec.Timeout().Milliseconds(),
+	}
+	if c.spec.Kind == protocol.KindExec {
+		if c.runtime == nil {
+			return nil, ends(queue.Step{Event: protocol.EventTargetGone})
+		}
+		s, err := c.runtime.Exec(ctx, c.name)
+		if errors.Is(err, container.ErrNotFound) {
+			return nil, ends(queue.Step{Event: protocol.EventTargetGone})
+		}
+		if err != nil {
+			return nil, noStart("entering container %q: %s", c.name, err)
+		}
+		cmd.Supervisor, cmd.Target = s.Argv, s.Target
+	}
+	run, err := c.agent.cfg.Commands.Start(ctx, cmd)
+	if err != nil {
+		return nil, noStart("%s", err)
+	}
+	return run, nil
+}
+
+// recovered decides about an attempt that an earlier process began and that does
+// not live any more.
+//
+//	verdict       once                      idempotent
+//	exited        its end                   its end
+//	rebooted      FAILED(interrupted)       the next attempt
+//	died          FAILED(interrupted)       the next attempt
+//	never began   the next attempt          the next attempt
+//
+// The next attempt of what never began is no second time.
+func recovered(s *protocol.Spec, attempt int, f Found) *outcome {
+	info, _ := protocol.KindOf(s.Kind)
+	switch f.Verdict {
+	case runner.Exited:
+		return ends(conclude(f.End))
+	case runner.NeverBegan:
+		if attempt < maxUnbegun {
+			return &outcome{again: true}
+		}
+		return noStart("it never began in %d attempts", attempt)
+	}
+	if attempt < info.Attempts {
+		return &outcome{again: true}
+	}
+	detail := "the host was restarted under it"
+	if f.Verdict != runner.Rebooted {
+		detail = "its supervisor was killed, and what was left of it too"
+		if !f.Emptied {
+			detail = "its supervisor was killed; whether processes of it are left cannot be known here"
+		}
+	}
+	return &outcome{step: queue.Step{Event: protocol.EventInterrupt, Detail: detail}, gone: f.Emptied}
+}
+
+// conclude translates the end of a command into the end of its action. A
+// cancelled one is CANCELLED only if nothing of it was left.
+func conclude(end CommandEnd) queue.Step {
+	x := end.Exit
+	s := queue.Step{Exit: &x, Output: end.Output}
+	switch {
+	case x.Cancelled && end.Emptied:
+		s.Event = protocol.EventCancelled
+	case end.NeverBegan:
+		s.Event, s.Detail = protocol.EventNoStart, x.Error
+	case x.TimedOut:
+		s.Event = protocol.EventTimeout
+	case x.Signal != 0:
+		s.Event = protocol.EventSignal
+	case x.Code != 0:
+		s.Event = protocol.EventExit
+	default:
+		s.Event = protocol.EventSucceed
+	}
+	return s
+}
+
+// sweep ends and removes runs of actions that nobody knows: those whose
+// acceptance a failing disk has lost.
+func (a *Agent) sweep(ctx context.Context) error {
+	runs, err := a.cfg.Commands.List()
+	if err != nil {
+		a.cfg.Log.Warn("runs cannot be listed", "error", err)
+		return nil
+	}
+	ids := make([]protocol.ActionID, 0, len(runs))
+	for id := range runs {
+		ids = append(ids, id)
+	}
+	known, err := a.cfg.Queue.Has(ctx, ids)
+	if err != nil {
+		return nil // without knowing whose they are, none is touched
+	}
+	for id, attempt := range runs {
+		if known[id] || ctx.Err() != nil {
+			continue
+		}
+		if err := a.end(ctx, id, attempt); err != nil {
+			a.cfg.Log.Warn("a run of an unknown action stays", "action", id.String(), "error", err)
+		}
+	}
+	return nil
+}
+
+// end ends a run of nobody and removes it.
+func (a *Agent) end(ctx context.Context, id protocol.ActionID, attempt int) error {
+	f, err := a.cfg.Commands.Recover(ctx, id, attempt)
+	if err != nil {
+		return err
+	}
+	if f.Run != nil {
+		if err := f.Run.Cancel(ctx); err != nil {
+			return err
+		}
+	}
+	return a.cfg.Commands.Remove(id)
+}

@@ -1,0 +1,157 @@
+package agent
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Numbers of heartbeats.
+const (
+	// beatEvery is how far heartbeats are apart at least. What changes sooner is
+	// told together, not left out.
+	beatEvery = 5 * time.Second
+	// pageSize bounds the payload of one page, so that it delays no lease.
+	pageSize = 14 << 10
+)
+
+// heartbeat is what the loop remembers of those it sent.
+type heartbeat struct {
+	number uint64
+	at     time.Duration
+	last   []byte // the content of the newest, without what always changes
+}
+
+// noteChange makes a heartbeat due, soon but not too often.
+func (a *Agent) noteChange() {
+	if !a.link.answered {
+		return
+	}
+	pause := time.Duration(0)
+	if a.beat.at != 0 {
+		pause = max(0, a.beat.at+beatEvery-a.now())
+	}
+	a.at(dueHeartbeat, pause)
+}
+
+// sendHeartbeat tells everything about the host, in pages, if anything but
+// figures that always move has changed.
+func (a *Agent) sendHeartbeat() {
+	a.due[dueHeartbeat] = 0
+	if !a.link.answered {
+		return
+	}
+	host, containers, alerts := a.hostInfo(), a.inventory(), a.raised()
+	content := steady(host, containers, alerts)
+	if bytes.Equal(content, a.beat.last) {
+		return
+	}
+	a.beat.number++
+	a.beat.at, a.beat.last = a.now(), content
+	pages := paginate(containers)
+	for i, page := range pages {
+		a.state(protocol.TypeHeartbeat, protocol.ChannelHeartbeat, func(h protocol.Header) any {
+			b := protocol.Heartbeat{Header: h, AsOf: a.beat.number, Part: i + 1, Parts: len(pages), Containers: page}
+			if i == 0 {
+				b.Host, b.Alerts = &host, alerts
+			}
+			return b
+		})
+	}
+}
+
+// steady is what of a heartbeat tells a change.
+func steady(host protocol.HostInfo, containers []protocol.Container, alerts []protocol.AlertInfo) []byte {
+	host.UptimeMS, host.ClockMS, host.MemoryFree, host.DiskFree, host.Load1000 = 0, 0, 0, 0, 0
+	b, err := json.Marshal([]any{host, containers, alerts})
+	if err != nil {
+		return nil // never: it is then told once more
+	}
+	return b
+}
+
+// paginate splits containers into pages; there is at least one.
+func paginate(all []protocol.Container) [][]protocol.Container {
+	pages := [][]protocol.Container{nil}
+	size := pageSize / 2 // the first page has the host and the alerts too
+	for _, c := range all {
+		b, err := json.Marshal(c)
+		if err != nil {
+			continue // a name of somebody else's that is no text
+		}
+		if size += len(b) + 1; size > pageSize {
+			pages, size = append(pages, nil), len(b)
+		}
+		last := len(pages) - 1
+		pages[last] = append(pages[last], c)
+	}
+	return pages
+}
+
+// hostInfo completes what the host tells of itself.
+func (a *Agent) hostInfo() protocol.HostInfo {
+	h := a.cfg.HostInfo()
+	h.Boot, h.ClockMS, h.QueueDepth = a.cfg.Boot, a.cfg.Now().UnixMilli(), len(a.jobs)
+	return h
+}
+
+// maxAlerts is how many alerts a heartbeat carries: they have to fit beside the
+// host. All of them went up as items.
+const maxAlerts = 16
+
+func (a *Agent) raised() []protocol.AlertInfo {
+	all := slices.SortedFunc(maps.Values(a.alerts), func(x, y protocol.AlertInfo) int { return cmp.Compare(x.ID, y.ID) })
+	return all[:min(len(all), maxAlerts)]
+}
+
+// inventory is every container of the host, managed ones first.
+func (a *Agent) inventory() []protocol.Container {
+	var all []protocol.Container
+	for _, c := range a.containers() {
+		all = append(all, c.Container)
+	}
+	return all
+}
+
+// containers returns every container of the host, managed ones first, each by
+// name.
+func (a *Agent) containers() []Container {
+	var all []Container
+	for _, t := range a.sorted() {
+		state := container.StateUnknown
+		if t.seen {
+			state = t.info.State
+		}
+		c := Container{Template: t.rec.Template, MAC: t.rec.MAC}
+		c.CTID, c.Name, c.Runtime, c.State = t.rec.CTID, string(t.rec.Name), t.rec.Runtime, state.String()
+		c.Intended, c.Class, c.Offline, c.Labels = t.rec.Intended, t.rec.Class, t.rec.Offline, t.rec.Labels
+		c.Broken, c.Failures = t.rec.Broken, t.rec.Failures
+		c.Addresses = addresses(t.info)
+		if len(c.Addresses) == 0 && t.rec.Address != "" {
+			c.Addresses = []string{t.rec.Address}
+		}
+		all = append(all, c)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(a.foreign)) {
+		for _, info := range a.foreign[kind] {
+			c := Container{Foreign: true, MAC: info.MAC, Template: info.Template}
+			c.Name, c.Runtime, c.State, c.Addresses = info.Name, kind.String(), info.State.String(), addresses(info)
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func addresses(info container.Info) []string {
+	var all []string
+	for _, ip := range info.Addresses {
+		all = append(all, ip.String())
+	}
+	return all
+}

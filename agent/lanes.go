@@ -1,0 +1,161 @@
+package agent
+
+import (
+	"slices"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// lanes decides which actions may run together: a readers–writer lock in the
+// order of acceptance.
+//
+//   - Actions on containers share the host, one at a time for each container
+//     (and for the name that a new one will have), and no more than limit in
+//     all. With limit 1 they run strictly one after the other.
+//   - An exclusive action takes the host alone: it waits for all before it, and
+//     all after it wait for it.
+//   - Commands of the host are in no lane: they run beside everything, no more
+//     than hostRuns at a time, in their own order.
+//   - What excludes nothing never waits.
+//
+// It is pure: it knows no clock and starts nothing. The zero value has limits
+// of zero; it belongs to one goroutine.
+type lanes struct {
+	limit    int // actions on containers at a time
+	hostRuns int // commands of the host at a time
+	entries  []laneEntry
+}
+
+// laneEntry is an action that waits or runs, in the order of acceptance.
+type laneEntry struct {
+	id      protocol.ActionID
+	lane    protocol.Lane
+	keys    []string // what it excludes others from: container ids and names
+	running bool
+}
+
+// laneOf returns the entry of an action.
+func laneOf(id protocol.ActionID, s *protocol.Spec) laneEntry {
+	info, _ := protocol.KindOf(s.Kind)
+	e := laneEntry{id: id, lane: info.Lane}
+	if s.Exclusive {
+		e.lane = protocol.LaneExclusive
+	}
+	if e.lane != protocol.LaneContainer {
+		return e
+	}
+	e.keys = []string{s.Target.String()}
+	if s.Kind == protocol.KindCreate {
+		e.keys = append(e.keys, "name "+string(s.Name))
+	}
+	return e
+}
+
+// add puts an action behind all others.
+func (l *lanes) add(e laneEntry) { l.entries = append(l.entries, e) }
+
+// remove takes out an action that ended.
+func (l *lanes) remove(id protocol.ActionID) {
+	l.entries = slices.DeleteFunc(l.entries, func(e laneEntry) bool { return e.id == id })
+}
+
+// running marks an action as begun.
+func (l *lanes) running(id protocol.ActionID) {
+	for i := range l.entries {
+		if l.entries[i].id == id {
+			l.entries[i].running = true
+		}
+	}
+}
+
+// fits reports whether the action could begin now if it were added.
+func (l *lanes) fits(e laneEntry) bool {
+	l.add(e)
+	ready := l.ready()
+	l.entries = l.entries[:len(l.entries)-1]
+	return slices.Contains(ready, e.id)
+}
+
+// free reports whether nobody holds, or waits for, any of the keys, and the
+// host is not held alone.
+func (l *lanes) free(keys ...string) bool {
+	return !slices.ContainsFunc(l.entries, func(e laneEntry) bool {
+		return e.lane == protocol.LaneExclusive ||
+			slices.ContainsFunc(keys, func(k string) bool { return slices.Contains(e.keys, k) })
+	})
+}
+
+// ready returns the actions that may begin now, all together, in the order of
+// acceptance.
+func (l *lanes) ready() []protocol.ActionID {
+	w := walk{held: make(map[string]bool), places: l.limit, hostRuns: l.hostRuns}
+	for i := range l.entries {
+		w.hold(&l.entries[i])
+	}
+	var ready []protocol.ActionID
+	for i := range l.entries {
+		if e := &l.entries[i]; !e.running && w.admit(e) {
+			ready = append(ready, e.id)
+		}
+	}
+	return ready
+}
+
+// walk is one pass over the entries, from the oldest to the newest.
+type walk struct {
+	places   int  // left for actions on containers
+	hostRuns int  // left for commands of the host
+	shared   bool // somebody runs, or waits, in a container lane
+	alone    bool // somebody runs, or waits, exclusively
+	full     bool // somebody waits for a place
+	held     map[string]bool
+}
+
+// hold counts what an action has that runs.
+func (w *walk) hold(e *laneEntry) {
+	if !e.running {
+		return
+	}
+	switch e.lane {
+	case protocol.LaneHost:
+		w.hostRuns--
+	case protocol.LaneExclusive:
+		w.alone = true
+	case protocol.LaneContainer:
+		w.shared = true
+		w.places--
+		w.claim(e)
+	}
+}
+
+func (w *walk) claim(e *laneEntry) {
+	for _, k := range e.keys {
+		w.held[k] = true
+	}
+}
+
+// admit judges an action that waits, and makes those behind it wait for it if
+// it cannot begin.
+func (w *walk) admit(e *laneEntry) bool {
+	switch e.lane {
+	case protocol.LaneHost:
+		w.hostRuns--
+		return w.hostRuns >= 0
+	case protocol.LaneExclusive:
+		ok := !w.alone && !w.shared
+		w.alone = true
+		return ok
+	case protocol.LaneContainer:
+		ok := !w.alone && !w.full && !slices.ContainsFunc(e.keys, func(k string) bool { return w.held[k] })
+		if ok && w.places <= 0 {
+			ok, w.full = false, true
+		}
+		if ok {
+			w.places--
+		}
+		w.shared = true
+		w.claim(e)
+		return ok
+	}
+	return true
+}

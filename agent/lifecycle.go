@@ -1,0 +1,370 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// defaultGrace is how long a container's init is asked before it is killed.
+const defaultGrace = 10 * time.Second
+
+// The classes of containers.
+const (
+	classPinned = "pinned"
+	classUnique = "unique"
+)
+
+// mayRun is asked on every path that starts a container. It returns the epoch
+// under which it runs, or why it must not. A unique container needs a lease, and
+// leases are not granted yet.
+func mayRun(c *queue.Container) (e protocol.Epoch, why string) {
+	if c.Class == classUnique {
+		return e, "a unique container needs a lease, which this version does not support"
+	}
+	return c.Epoch, ""
+}
+
+// runtime returns the runtime of that name; nil if the host has none.
+func (a *Agent) runtime(kind string) container.Runtime {
+	for _, r := range a.cfg.Runtimes {
+		if r.Kind().String() == kind {
+			return r
+		}
+	}
+	return nil
+}
+
+// creator returns the runtime that makes new containers.
+func (a *Agent) creator() (container.Runtime, container.Creator, error) {
+	for _, r := range a.cfg.Runtimes {
+		if c, ok := r.(container.Creator); ok {
+			return r, c, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("%w: no runtime of this host makes containers", codeUnsupported)
+}
+
+// prepare says what the start of an action makes durable of its container: what
+// the user wants from now on. It is false when the action cannot begin at all.
+func (a *Agent) prepare(s *protocol.Spec) (queue.Change, bool) {
+	if s.Kind == protocol.KindCreate {
+		return a.prepareCreate(s)
+	}
+	info, _ := protocol.KindOf(s.Kind)
+	if !info.Target {
+		return queue.Change{}, true
+	}
+	t := a.managed[s.Target]
+	if t == nil {
+		return queue.Change{}, false
+	}
+	rec := t.rec
+	switch s.Kind {
+	case protocol.KindStart:
+		rec.Intended = queue.Running
+	case protocol.KindStop, protocol.KindDestroy:
+		rec.Intended = queue.Stopped
+		return queue.Change{Put: []queue.Container{rec}}, true
+	case protocol.KindReset:
+	default:
+		return queue.Change{}, true
+	}
+	c := queue.Change{Alerts: a.mended(&rec)}
+	rec.Broken, rec.Failures = "", 0
+	c.Put = []queue.Container{rec}
+	return c, true
+}
+
+func (a *Agent) prepareCreate(s *protocol.Spec) (queue.Change, bool) {
+	if a.managed[s.Target] != nil {
+		return queue.Change{}, a.managed[s.Target].rec.Name == s.Name // the next attempt
+	}
+	r, _, err := a.creator()
+	if err != nil || a.taken(s.Name) {
+		return queue.Change{}, false
+	}
+	labels := slices.Sorted(slices.Values(s.Labels))
+	return queue.Change{Put: []queue.Container{{
+		CTID: s.Target, Name: s.Name, Runtime: r.Kind().String(), Class: cmp.Or(s.Class, classPinned), Intended: queue.Stopped,
+		Offline: cmp.Or(s.Offline, "keep"), Labels: labels, Template: s.Template, MAC: container.MAC(container.CTID(s.Target.String())),
+	}}}, true
+}
+
+// taken reports whether a name is that of any container of the host.
+func (a *Agent) taken(name protocol.ContainerName) bool {
+	for _, t := range a.managed {
+		if t.rec.Name == name {
+			return true
+		}
+	}
+	for _, infos := range a.foreign {
+		if slices.ContainsFunc(infos, func(i container.Info) bool { return i.Name == string(name) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// unprepared is the end of an action that prepare refused.
+func (a *Agent) unprepared(s *protocol.Spec) queue.Step {
+	if s.Kind == protocol.KindCreate {
+		return queue.Step{Event: protocol.EventFail, Detail: fmt.Sprintf("a container %q exists on this host, or its id does", s.Name)}
+	}
+	return queue.Step{Event: protocol.EventTargetGone}
+}
+
+// apply follows a change that is durable.
+func (a *Agent) apply(c queue.Change) {
+	for _, id := range c.Delete {
+		delete(a.managed, id)
+	}
+	for _, rec := range c.Put {
+		if t := a.managed[rec.CTID]; t != nil {
+			t.rec = rec
+		} else {
+			a.managed[rec.CTID] = &tracked{rec: rec}
+		}
+	}
+	for _, alert := range c.Alerts {
+		if alert.Raised {
+			a.alerts[alert.ID] = alert.AlertInfo
+		} else {
+			delete(a.alerts, alert.ID)
+		}
+	}
+	if len(c.Alerts) > 0 {
+		a.reread()
+	}
+	if len(c.Delete)+len(c.Put)+len(c.Alerts) > 0 {
+		a.noteChange()
+	}
+}
+
+// beginStep starts a step of a container's life beside the loop.
+func (a *Agent) beginStep(j *job) {
+	t := a.managed[j.spec.Target]
+	if t == nil {
+		a.finish(j, queue.Step{Event: protocol.EventTargetGone})
+		return
+	}
+	if j.spec.Kind == protocol.KindStart || j.spec.Kind == protocol.KindReset {
+		t.tries = attempts{} // a user's own start forgives what was before
+	}
+	l := lifeStep{agent: a, spec: j.spec, rec: t.rec, runtime: a.runtime(t.rec.Runtime)}
+	id := j.act.ID
+	a.worker(func() func() {
+		ctx, cancel := context.WithTimeoutCause(a.work, l.spec.Timeout(), errTimeLimit)
+		defer cancel()
+		step := l.do(ctx)
+		if a.work.Err() != nil {
+			return nil // it is taken up by the next process
+		}
+		seen := inspect(a.work, l.runtime, string(l.rec.Name))
+		return func() {
+			a.observed(l.rec.CTID, seen)
+			if j := a.jobs[id]; j != nil {
+				a.finish(j, step)
+			}
+		}
+	})
+}
+
+var errTimeLimit = errors.New("time limit")
+
+// lifeStep is a step of a container's life, done by a worker.
+type lifeStep struct {
+	agent   *Agent
+	spec    protocol.Spec
+	rec     queue.Container
+	runtime container.Runtime
+}
+
+// do makes the step. All of them may be made again after an interruption.
+func (l *lifeStep) do(ctx context.Context) queue.Step {
+	if l.runtime == nil {
+		return queue.Step{Event: protocol.EventFail, Detail: fmt.Sprintf("this host has no %s any more", l.rec.Runtime)}
+	}
+	var err error
+	var change queue.Change
+	switch l.spec.Kind {
+	case protocol.KindCreate:
+		change, err = l.create(ctx)
+	case protocol.KindStart:
+		err = l.start(ctx)
+	case protocol.KindStop:
+		err = l.runtime.Stop(ctx, string(l.rec.Name), l.grace())
+	case protocol.KindDestroy:
+		change, err = l.destroy(ctx)
+	case protocol.KindReset:
+		if l.rec.Intended == queue.Running {
+			err = l.start(ctx)
+		}
+	}
+	switch {
+	case err == nil:
+		return queue.Step{Event: protocol.EventSucceed, Change: change}
+	case context.Cause(ctx) == errTimeLimit:
+		return queue.Step{Event: protocol.EventTimeout, Detail: err.Error(), Change: change}
+	}
+	return queue.Step{Event: protocol.EventFail, Detail: err.Error(), Change: change}
+}
+
+func (l *lifeStep) grace() time.Duration {
+	if l.spec.GraceMS > 0 {
+		return time.Duration(l.spec.GraceMS) * time.Millisecond
+	}
+	return defaultGrace
+}
+
+func (l *lifeStep) start(ctx context.Context) error {
+	return l.agent.startContainer(ctx, &l.rec, l.runtime)
+}
+
+// startContainer is the one way in which a container is started, by a worker.
+func (a *Agent) startContainer(ctx context.Context, rec *queue.Container, r container.Runtime) error {
+	if _, why := mayRun(rec); why != "" {
+		return errors.New(why)
+	}
+	if rec.Address != "" && a.cfg.Network != nil {
+		if _, _, err := a.cfg.Network.Ensure(ctx); err != nil {
+			return fmt.Errorf("preparing the network: %w", err)
+		}
+	}
+	return r.Start(ctx, string(rec.Name))
+}
+
+// create makes the container and, if asked for, starts it. What it returns is to
+// be changed with the end of the action: a container that could not be made is
+// forgotten.
+func (l *lifeStep) create(ctx context.Context) (queue.Change, error) {
+	forget := queue.Change{Delete: []protocol.CTID{l.rec.CTID}}
+	network, err := l.network(ctx)
+	if err != nil {
+		return forget, err
+	}
+	err = l.runtime.(container.Creator).Create(ctx, container.CreateSpec{
+		Name: string(l.rec.Name), CTID: container.CTID(l.rec.CTID.String()), Template: l.rec.Template, Network: network,
+	})
+	if err != nil {
+		return forget, err
+	}
+	l.rec.Made = true
+	made := queue.Change{Put: []queue.Container{l.rec}}
+	if !l.spec.Start {
+		return made, nil
+	}
+	l.rec.Intended = queue.Running
+	made.Put[0] = l.rec
+	if err := l.record(ctx, made); err != nil {
+		return made, err
+	}
+	if err := l.start(ctx); err != nil {
+		return queue.Change{}, fmt.Errorf("it was created and does not start: %w", err)
+	}
+	return queue.Change{}, nil
+}
+
+// record makes a change durable in the middle of a step.
+func (l *lifeStep) record(ctx context.Context, c queue.Change) error {
+	_, err := ask(ctx, l.agent, func() (struct{}, error) {
+		err := l.agent.cfg.Queue.Apply(l.agent.steps, c)
+		if l.agent.disk(err) {
+			l.agent.apply(c)
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+// network gives the container an address, durable before it is used and the same
+// at every attempt.
+func (l *lifeStep) network(ctx context.Context) (container.Network, error) {
+	if l.agent.cfg.Network == nil {
+		return container.Network{}, nil
+	}
+	bridge, prefix, err := l.agent.cfg.Network.Ensure(ctx)
+	if err != nil {
+		return container.Network{}, fmt.Errorf("preparing the network: %w", err)
+	}
+	address, err := ask(ctx, l.agent, func() (netip.Prefix, error) { return l.agent.assign(&l.rec, prefix) })
+	if err != nil {
+		return container.Network{}, err
+	}
+	return container.Network{Bridge: bridge, Address: address, Gateway: container.Gateway(prefix).Addr(), MAC: l.rec.MAC}, nil
+}
+
+// assign gives a container an address of the network, or the one that it has.
+func (a *Agent) assign(rec *queue.Container, network netip.Prefix) (netip.Prefix, error) {
+	if p, err := netip.ParsePrefix(rec.Address); err == nil && network.Contains(p.Addr()) {
+		return p, nil
+	}
+	var used []netip.Addr
+	for _, t := range a.managed {
+		if p, err := netip.ParsePrefix(t.rec.Address); err == nil {
+			used = append(used, p.Addr())
+		}
+		used = append(used, t.info.Addresses...)
+	}
+	for _, infos := range a.foreign {
+		for _, i := range infos {
+			used = append(used, i.Addresses...)
+		}
+	}
+	free, err := container.Allocate(network, used)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	address := netip.PrefixFrom(free, network.Bits())
+	next := *rec
+	next.Address = address.String()
+	c := queue.Change{Put: []queue.Container{next}}
+	if err := a.cfg.Queue.Apply(a.steps, c); !a.disk(err) {
+		return netip.Prefix{}, err
+	}
+	a.apply(c)
+	*rec = next // the worker waits for this call
+	return address, nil
+}
+
+// destroy removes the container, running or not. One that is not there any more
+// is destroyed.
+func (l *lifeStep) destroy(ctx context.Context) (queue.Change, error) {
+	name := string(l.rec.Name)
+	if err := l.runtime.Stop(ctx, name, l.grace()); err != nil && !errors.Is(err, container.ErrNotFound) {
+		return queue.Change{}, err
+	}
+	c, ok := l.runtime.(container.Creator)
+	if !ok {
+		return queue.Change{}, fmt.Errorf("%w: %s does not destroy containers here", container.ErrUnsupported, l.rec.Runtime)
+	}
+	if err := c.Destroy(ctx, name); err != nil && !errors.Is(err, container.ErrNotFound) {
+		return queue.Change{}, err
+	}
+	return queue.Change{Delete: []protocol.CTID{l.rec.CTID}, Alerts: l.agent.mended(&l.rec)}, nil
+}
+
+// inspectTimeout bounds the look at a container after a step of its life.
+const inspectTimeout = 10 * time.Second
+
+// inspect looks at one container; nil if it did not answer.
+func inspect(ctx context.Context, r container.Runtime, name string) *container.Info {
+	if r == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
+	defer cancel()
+	info, err := r.Inspect(ctx, name)
+	if err != nil {
+		return nil
+	}
+	return &info
+}

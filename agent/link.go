@@ -1,0 +1,370 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/stream"
+)
+
+// inbound is a message as it came.
+type inbound struct {
+	topic   string
+	payload []byte
+}
+
+// connection is the loop's side of the present connection.
+type connection struct {
+	conn     uint64 // 0 is none
+	answered bool   // the hello was; nothing but it goes up before
+	tries    int    // hellos so far
+	since    int64  // boot clock of the answer
+	lastAck  time.Duration
+	toAck    bool
+}
+
+// Pauses between hellos: 2 s, doubling to 60 s, until one is answered.
+const (
+	firstHello = 2 * time.Second
+	lastHello  = time.Minute
+)
+
+// ackEvery is how far receipts are apart at least while more comes in.
+const ackEvery = 20 * time.Millisecond
+
+// open prepares a connection: the will must be of it alone, so it is signed
+// anew. It runs on the link's goroutine.
+func (a *Agent) open(conn uint64) (Session, error) {
+	h := a.header(protocol.TypePresence)
+	h.Seq = protocol.Seq{Inc: a.self.Inc, Conn: conn, K: protocol.KWill}
+	will, err := a.seal(protocol.Presence{Header: h, Kind: protocol.PresenceWill})
+	if err != nil {
+		return Session{}, fmt.Errorf("making the will: %w", err)
+	}
+	filters := []string{protocol.FleetFilter(a.cfg.FleetName)}
+	for _, c := range []protocol.Channel{protocol.ChannelOrder, protocol.ChannelControl, protocol.ChannelGrant, protocol.ChannelReceipt} {
+		filters = append(filters, protocol.HostFilter(a.cfg.FleetName, a.cfg.Host, c))
+	}
+	return Session{
+		WillTopic: a.topic(protocol.ChannelPresence), Will: will, WillRetained: true,
+		Filters: filters,
+		Handle:  a.handle,
+		Up: func(func(string, []byte, bool) error) {
+			newest(a.linked, conn)
+		},
+	}, nil
+}
+
+// newest puts v into a channel of one place, in stead of what waits there. It
+// never waits.
+func newest[T any](ch chan T, v T) {
+	for {
+		select {
+		case ch <- v:
+			return
+		default:
+		}
+		select {
+		case <-ch:
+		default:
+		}
+	}
+}
+
+// handle sorts messages by who takes them. It runs on the link's goroutine and
+// never waits: what finds no room is lost, as on any other part of the way.
+func (a *Agent) handle(topic string, payload []byte) {
+	to := a.inbox
+	if t, err := protocol.ParseTopic(topic); err == nil {
+		switch t.Channel {
+		case protocol.ChannelGrant:
+			to = a.grants
+		case protocol.ChannelRing, protocol.ChannelRevoked:
+			to = a.docs
+		}
+	}
+	select {
+	case to <- inbound{topic, payload}:
+	default:
+		a.counters.dropped.Add(1)
+	}
+}
+
+// topic is a topic of this host.
+func (a *Agent) topic(c protocol.Channel) string {
+	return protocol.HostTopic(a.cfg.FleetName, a.cfg.Host, c).String()
+}
+
+// header starts a message of this host.
+func (a *Agent) header(t protocol.Type) protocol.Header {
+	return protocol.Header{Type: t, Fleet: a.cfg.Fleet, From: protocol.HostParty(a.cfg.Host), To: protocol.Coordinator, Ring: a.cfg.Trust.Ring()}
+}
+
+// seal signs a message.
+func (a *Agent) seal(v any) ([]byte, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return protocol.Seal(a.cfg.Signer, body, nil)
+}
+
+// connected begins a conversation.
+func (a *Agent) connected(conn uint64) {
+	a.link = connection{conn: conn}
+	a.voice.connected(conn)
+	a.due[dueHello], a.due[dueAck] = 0, 0
+	for _, p := range a.streams {
+		p.resend.Connected()
+	}
+	a.hello()
+}
+
+// disconnected ends it, for what it is worth: a new one begins with a hello in
+// any case.
+func (a *Agent) disconnected(conn uint64) {
+	if a.link.conn != conn {
+		return
+	}
+	a.link = connection{}
+	a.voice.disconnected(conn)
+	a.due[dueHello], a.due[dueAck] = 0, 0
+}
+
+// hello says who is here, again and again until it is answered.
+func (a *Agent) hello() {
+	seq, ok := a.voice.hello(a.cfg.BootMS())
+	if !ok {
+		return
+	}
+	a.at(dueHello, min(lastHello, firstHello<<min(a.link.tries, 5)))
+	a.link.tries++
+	h := a.header(protocol.TypePresence)
+	h.Seq = seq
+	hello := protocol.Hello{
+		Proto: protocol.Proto, Inst: a.voice.inst, Boot: a.cfg.Boot, Store: a.self.Store,
+		TermSeen: a.gate.Seen, AcceptSeq: a.self.AcceptSeq, Evidence: a.self.Evidence,
+		SelfFence: "none", Features: a.cfg.Features,
+	}
+	for _, p := range a.streams {
+		switch {
+		case p.up:
+			hello.Sent = append(hello.Sent, p.at)
+		case !p.at.Store.IsZero():
+			hello.Have = append(hello.Have, p.at)
+		}
+	}
+	a.post(protocol.TypePresence, protocol.ChannelPresence, protocol.Presence{Header: h, Kind: protocol.PresenceHello, Hello: &hello})
+}
+
+// greeted takes the answer to the hello: from now on the rest may be said.
+func (a *Agent) greeted(give protocol.Nonce) {
+	a.voice.answered(a.link.conn, give)
+	if a.link.answered {
+		return
+	}
+	a.link.answered, a.link.since = true, a.cfg.BootMS()
+	a.due[dueHello] = 0
+	a.cfg.Log.Info("the coordinator has answered", "conn", a.link.conn, "term_ring", a.gate.Seen.Ring, "term", a.gate.Seen.Counter)
+	a.state(protocol.TypePresence, protocol.ChannelPresence, func(h protocol.Header) any {
+		return protocol.Presence{Header: h, Kind: protocol.PresenceOnline}
+	})
+	a.beat.last = nil // whoever answers may know nothing of this host
+	a.sendHeartbeat()
+}
+
+// goodbye says that this process ends because it was told to. It is the last
+// message, so it goes past the sender, which may have been waiting for long.
+func (a *Agent) goodbye() {
+	if a.cfg.Link == nil || !a.link.answered {
+		return
+	}
+	_, chal, ok := a.voice.next(a.cfg.BootMS())
+	if !ok {
+		return
+	}
+	h := a.header(protocol.TypePresence)
+	h.Seq, h.Chal = protocol.Seq{Inc: a.self.Inc, Conn: a.link.conn, K: protocol.KGoodbye}, chal
+	payload, err := a.seal(protocol.Presence{Header: h, Kind: protocol.PresenceGoodbye})
+	if err != nil {
+		a.cfg.Log.Error("the goodbye cannot be signed", "error", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(a.steps, goodbyeTimeout)
+	defer cancel()
+	if err := a.cfg.Link.Publish(ctx, a.topic(protocol.ChannelPresence), payload, true); err != nil {
+		a.cfg.Log.Info("the goodbye was not sent; the will speaks for us", "error", err)
+	}
+}
+
+// goodbyeTimeout is how long a dead line may hold a shutdown up.
+const goodbyeTimeout = 2 * time.Second
+
+// expect is what the loop knows before it opens a message.
+func (a *Agent) expect(topic string, ring uint64) protocol.Expect {
+	return protocol.Expect{
+		Fleet: a.cfg.Fleet, FleetName: a.cfg.FleetName, Self: protocol.HostParty(a.cfg.Host),
+		Keys: a.cfg.Trust.Keyring(), Ring: ring, Topic: topic, Fresh: freshness{a},
+	}
+}
+
+// freshness is what the loop has seen before, for checks 11 and 12.
+type freshness struct{ a *Agent }
+
+// Fresh takes orders that answer what this process has sent, and state messages
+// that are newer than the last of their channel.
+func (f freshness) Fresh(t protocol.Topic, h *protocol.Header) error {
+	switch t.Channel {
+	case protocol.ChannelOrder:
+		if _, ok := f.a.voice.sentAt(h.Heard); !ok {
+			return fmt.Errorf("%w: %d/%d/%d", protocol.ErrHeard, h.Heard.Inc, h.Heard.Conn, h.Heard.K)
+		}
+		return nil
+	case protocol.ChannelControl:
+		return nil // its number in the stream is all it needs
+	}
+	return f.a.gate.Fresh(t.Channel, h)
+}
+
+// Term takes the present coordinator and its successors.
+func (f freshness) Term(h *protocol.Header) error { return f.a.gate.Term(h) }
+
+// receive opens a message and acts upon it. What is refused is counted and
+// never answered.
+func (a *Agent) receive(m inbound) {
+	if bytes.Equal(m.payload, a.fleet) {
+		return // the retained word that every connection repeats
+	}
+	msg, err := protocol.Open(m.payload, a.expect(m.topic, a.cfg.Trust.Ring()))
+	if errors.Is(err, protocol.ErrRing) {
+		a.ringAhead(m, msg)
+		return
+	}
+	if err == nil {
+		err = a.dispatch(m, msg)
+	}
+	if err != nil {
+		a.refuse(m.topic, err)
+	}
+}
+
+// dispatch acts upon a message that passed all checks.
+func (a *Agent) dispatch(m inbound, msg protocol.Message) error {
+	switch msg.Topic.Channel {
+	case protocol.ChannelReceipt:
+		var r protocol.Receipt
+		if err := msg.Decode(&r); err != nil {
+			return err
+		}
+		if a.link.conn == 0 || !r.Answers.SameConn(protocol.Seq{Inc: a.self.Inc, Conn: a.link.conn}) {
+			return fmt.Errorf("%w: the receipt answers connection %d/%d", protocol.ErrStale, r.Answers.Inc, r.Answers.Conn)
+		}
+		if !a.believe(&msg) {
+			return nil
+		}
+		a.receipt(&r, m.payload)
+	case protocol.ChannelCoordinator:
+		var s protocol.CoordinatorState
+		if err := msg.Decode(&s); err != nil {
+			return err
+		}
+		known := msg.Header.Term.Compare(a.gate.Seen) <= 0
+		if !a.believe(&msg) {
+			return nil
+		}
+		a.fleet = m.payload
+		if !known && a.link.conn != 0 {
+			a.link.answered, a.link.tries = false, 0
+			a.voice.connected(a.link.conn)
+			a.hello()
+		}
+	case protocol.ChannelOrder, protocol.ChannelControl:
+		if !a.believe(&msg) {
+			return nil
+		}
+		a.item(msg, "")
+	default:
+		return fmt.Errorf("%w: nothing comes down on %s yet", protocol.ErrTopic, msg.Topic.Channel)
+	}
+	count(a.counters.received, msg.Header.Type)
+	return nil
+}
+
+// believe makes a newer term, or the store that it names, durable before
+// anything is done because of it. It reports false when the disk did not take
+// it: then nothing was received.
+func (a *Agent) believe(msg *protocol.Message) bool {
+	h := &msg.Header
+	newTerm := h.Term.Compare(a.gate.Seen) > 0
+	named := !h.Store.IsZero() && (newTerm || a.gate.Store.IsZero())
+	if newTerm || named {
+		if !a.disk(a.cfg.Queue.SawTerm(a.steps, h.Term, h.Store)) {
+			return false
+		}
+	}
+	a.gate.Accept(msg.Topic.Channel, h)
+	if newTerm {
+		a.voice.saw(h.Term)
+		a.cfg.Log.Info("the coordinator speaks in a new term", "term_ring", h.Term.Ring, "term", h.Term.Counter)
+	}
+	if named {
+		for _, p := range a.streams {
+			if !p.up && p.at.Store != h.Store {
+				p.at = protocol.Position{Store: h.Store, Stream: p.at.Stream}
+			}
+		}
+	}
+	return true
+}
+
+// place is where a stream stands.
+type place struct {
+	up     bool
+	at     protocol.Position // newest taken in, or sent
+	freed  protocol.Position // newest that a receipt has freed, of a stream up
+	resend stream.Resend     // of a stream up
+}
+
+// loadStreams reads where the streams stand.
+func (a *Agent) loadStreams(ctx context.Context) error {
+	p, err := a.cfg.Queue.Positions(ctx)
+	if err != nil {
+		return err
+	}
+	a.streams = make(map[protocol.Stream]*place)
+	for _, at := range p.Have {
+		a.streams[at.Stream] = &place{at: at}
+	}
+	for i, at := range p.Sent {
+		s := &place{up: true, at: at, freed: p.Freed[i]}
+		s.resend.Freed(p.Freed[i].N, a.now(), a.jitter())
+		a.streams[at.Stream] = s
+	}
+	return nil
+}
+
+// refusalLog keeps what is refused from filling the log: one line a second,
+// with the number of those that were left out.
+type refusalLog struct {
+	last   time.Duration
+	silent int
+}
+
+// refuse counts a message that was not taken, under its one code.
+func (a *Agent) refuse(topic string, err error) {
+	if code, ok := errors.AsType[protocol.Code](err); ok {
+		count(a.counters.refused, code)
+	}
+	now := a.now()
+	if a.refused.last != 0 && now-a.refused.last < time.Second {
+		a.refused.silent++
+		return
+	}
+	a.cfg.Log.Warn("a message was refused", "topic", topic, "error", err, "more", a.refused.silent)
+	a.refused = refusalLog{last: now}
+}

@@ -1,0 +1,282 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// status is the present state.
+func (a *Agent) status() Status {
+	s := Status{
+		Host: a.cfg.Host, Fleet: a.cfg.Fleet, FleetName: a.cfg.FleetName, Boot: a.cfg.Boot,
+		Inc: a.self.Inc, Store: a.self.Store, Link: a.cfg.Link != nil, Connected: a.link.answered,
+		SinceMS: a.link.since, Conn: a.link.conn, LeaseUntilMS: a.leaseUntil.Load(), Term: a.gate.Seen, Waiting: a.waiting(), Unsent: a.unsent(),
+		Degraded: a.degraded, Containers: len(a.managed),
+	}
+	s.Running = len(a.jobs) - s.Waiting
+	if a.cfg.Trust != nil {
+		s.Ring = a.cfg.Trust.Ring()
+	}
+	for _, t := range a.managed {
+		if t.rec.Broken != "" {
+			s.Broken++
+		}
+	}
+	return s
+}
+
+// unsent is how many items wait for a receipt.
+func (a *Agent) unsent() (n uint64) {
+	for _, p := range a.streams {
+		if p.up {
+			n += p.at.N - p.freed.N
+		}
+	}
+	return n
+}
+
+// publishGauges tells the metrics what this turn of the loop has come to.
+func (a *Agent) publishGauges() {
+	g := gauges{connected: a.link.answered, degraded: a.degraded != "", waiting: a.waiting(), unsent: a.unsent(), containers: make(map[container.State]int)}
+	g.running = len(a.jobs) - g.waiting
+	for _, t := range a.managed {
+		state := container.StateUnknown
+		if t.seen {
+			state = t.info.State
+		}
+		g.containers[state]++
+	}
+	if old := a.counters.gauges.Load(); !old.equal(&g) {
+		a.counters.gauges.Store(&g)
+	}
+}
+
+func (g *gauges) equal(o *gauges) bool {
+	return g.connected == o.connected && g.degraded == o.degraded && g.waiting == o.waiting && g.running == o.running &&
+		g.unsent == o.unsent && maps.Equal(g.containers, o.containers)
+}
+
+// trigger looks at everything now.
+func (a *Agent) trigger() {
+	if a.link.conn != 0 {
+		a.link.tries = 0
+		a.hello() // its answer tells what is missing on either side
+		if a.link.answered {
+			a.due[dueHello] = 0
+		}
+	}
+	for _, p := range a.streams {
+		p.resend.Connected()
+	}
+	a.lookAll()
+	a.at(dueKeep, 0)
+}
+
+func (a *Agent) heartbeatNow() error {
+	if !a.link.answered {
+		return ErrOffline
+	}
+	a.beat.last = nil
+	a.sendHeartbeat()
+	return nil
+}
+
+// propose accepts an action of the host's own people.
+func (a *Agent) propose(id protocol.ActionID, b []byte, requester string) (Action, error) {
+	if a.stopping {
+		return Action{}, ErrStopped
+	}
+	spec, err := a.admit(b)
+	if err != nil {
+		return Action{}, fmt.Errorf("proposing an action: %w", err)
+	}
+	now := a.cfg.Now().UnixMilli()
+	if id.IsZero() {
+		var random [10]byte
+		if _, err := a.cfg.Rand.Read(random[:]); err != nil {
+			return Action{}, fmt.Errorf("drawing an action id: %w", err)
+		}
+		id = protocol.NewActionID(now, random)
+	}
+	info, _ := protocol.KindOf(spec.Kind)
+	act, err := a.accept(protocol.Position{}, queue.Order{
+		Action: id, Spec: b, Requester: requester, CreatedMS: now, BudgetMS: info.StartTTL.Milliseconds(),
+	}, spec, nil)
+	if err != nil {
+		a.disk(err)
+	}
+	if j := a.jobs[id]; j != nil {
+		act = j.act
+	}
+	return act, err
+}
+
+func (a *Agent) cancelLocal(id protocol.ActionID) (Action, error) {
+	if a.stopping {
+		return Action{}, ErrStopped
+	}
+	act, err := a.cancel(protocol.Position{}, id)
+	if err != nil {
+		a.disk(err)
+	}
+	return act, err
+}
+
+// news is closed at the next change of an action; nil for one that has ended.
+func (a *Agent) news(id protocol.ActionID) <-chan struct{} {
+	if a.jobs[id] == nil {
+		return nil
+	}
+	c := a.changes[id]
+	if c == nil {
+		c = make(chan struct{})
+		a.changes[id] = c
+	}
+	return c
+}
+
+func (a *Agent) waitAction(ctx context.Context, id protocol.ActionID) (Action, error) {
+	for {
+		news, err := ask(ctx, a, func() (<-chan struct{}, error) { return a.news(id), nil })
+		if err != nil {
+			return Action{}, err
+		}
+		act, err := a.Action(ctx, id)
+		if err != nil || act.State.Final() {
+			return act, err
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return act, context.Cause(ctx)
+		case <-a.stopped:
+			return act, ErrStopped
+		}
+	}
+}
+
+// output opens a reader of what a command has written.
+func (a *Agent) output(ctx context.Context, id protocol.ActionID, fd protocol.FD, offset int64, follow bool) (io.ReadCloser, error) {
+	if a.cfg.Commands == nil || fd != protocol.Stdout && fd != protocol.Stderr || offset < 0 {
+		return nil, fmt.Errorf("output of action %s: %w", id, ErrUnknown)
+	}
+	if _, err := a.Action(ctx, id); err != nil {
+		return nil, err
+	}
+	return &outputReader{ctx: ctx, agent: a, id: id, fd: fd, offset: offset, follow: follow}, nil
+}
+
+// outputReader follows the output of an action on the host itself.
+type outputReader struct {
+	ctx    context.Context
+	agent  *Agent
+	id     protocol.ActionID
+	fd     protocol.FD
+	offset int64
+	follow bool
+	run    Run // while the command lives
+	file   CommandOutput
+}
+
+// Read returns what is there, waits for more if it follows, and leaves out what
+// was dropped.
+func (r *outputReader) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if r.file == nil {
+		if err := r.open(); err != nil {
+			return 0, err
+		}
+	}
+	for {
+		var changed <-chan struct{}
+		ended := r.run == nil || !r.follow
+		if !ended {
+			changed = r.run.Changed()
+			select {
+			case <-r.run.Done():
+				ended = true // what is read from now on is all there is
+			default:
+			}
+		}
+		n, err := r.file.ReadAt(p, r.offset)
+		r.offset += int64(n)
+		to, dropped := isDropped(err)
+		switch {
+		case n > 0:
+			return n, nil
+		case dropped:
+			r.offset = to
+			continue
+		case err != nil && !errors.Is(err, io.EOF):
+			return 0, err
+		case ended:
+			return 0, io.EOF
+		}
+		select {
+		case <-changed:
+		case <-r.ctx.Done():
+			return 0, context.Cause(r.ctx)
+		case <-r.agent.stopped:
+			return 0, ErrStopped
+		}
+	}
+}
+
+// open waits until the command has begun, if it follows, and opens its output.
+func (r *outputReader) open() error {
+	for {
+		type state struct {
+			run     Run
+			attempt int
+			news    <-chan struct{}
+		}
+		s, err := ask(r.ctx, r.agent, func() (state, error) {
+			if j := r.agent.jobs[r.id]; j != nil {
+				return state{j.run, j.act.Attempt, r.agent.news(r.id)}, nil
+			}
+			return state{}, nil
+		})
+		if err != nil {
+			return err
+		}
+		if s.news == nil { // it has ended
+			act, err := r.agent.Action(r.ctx, r.id)
+			if err != nil {
+				return err
+			}
+			s.attempt = act.Attempt
+		}
+		if s.run != nil || s.news == nil || !r.follow {
+			if s.attempt == 0 {
+				return io.EOF
+			}
+			r.run = s.run
+			r.file, err = r.agent.cfg.Commands.Output(r.id, s.attempt, r.fd)
+			return err
+		}
+		select {
+		case <-s.news:
+		case <-r.ctx.Done():
+			return context.Cause(r.ctx)
+		case <-r.agent.stopped:
+			return ErrStopped
+		}
+	}
+}
+
+// Close releases the file.
+func (r *outputReader) Close() error {
+	if r.file == nil {
+		return nil
+	}
+	return r.file.Close()
+}

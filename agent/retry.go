@@ -1,0 +1,75 @@
+package agent
+
+import "time"
+
+// Numbers of the decisions about containers that do not stay up.
+const (
+	// maxFailures is how often a start that fails is tried before the container
+	// is broken: with the delays below that gives a minute to whatever was
+	// missing.
+	maxFailures = 5
+	// Delays after failed starts: 2 s, doubling, half of it random.
+	firstRetry = 2 * time.Second
+	lastRetry  = 5 * time.Minute
+	// Delays after a container ended that was started: 1 s, doubling to 5 min,
+	// and from the beginning after 10 min of health.
+	firstCrash = time.Second
+	lastCrash  = 5 * time.Minute
+	healthy    = 10 * time.Minute
+)
+
+// attempts is what a container's starts came to. Times are of any one monotonic
+// clock. It is a value: every decision returns a new one.
+type attempts struct {
+	failures  int           // failed starts in a row; durable with the container
+	crashes   int           // ends in a row without a time of health between
+	notBefore time.Duration // the next start
+	upSince   time.Duration // when it was first seen running; 0 is not
+}
+
+// failed is a start that did not succeed. It tells whether that was one too
+// many. jitter is random in [0, 1).
+func (a attempts) failed(now time.Duration, jitter float64) (next attempts, broken bool) {
+	a.failures++
+	a.upSince = 0
+	a.notBefore = now + backoff(firstRetry, lastRetry, a.failures, jitter)
+	return a, a.failures >= maxFailures
+}
+
+// up is a container that was seen running.
+func (a attempts) up(now time.Duration) attempts {
+	a.failures = 0
+	if a.upSince == 0 {
+		a.upSince = max(now, 1)
+	}
+	if now-a.upSince >= healthy {
+		a.crashes = 0
+	}
+	return a
+}
+
+// down is a container that should run and was seen stopped. Only one that was
+// up before has crashed: others wait for their first start.
+func (a attempts) down(now time.Duration, jitter float64) attempts {
+	if a.upSince == 0 {
+		return a
+	}
+	if now-a.upSince >= healthy {
+		a.crashes = 0
+	}
+	a.crashes++
+	a.upSince = 0
+	a.notBefore = now + backoff(firstCrash, lastCrash, a.crashes, jitter)
+	return a
+}
+
+// backoff is the delay after the nth failure in a row, from 1: it doubles from
+// first to last, and half of it is random, so that containers that failed
+// together are not tried together.
+func backoff(first, last time.Duration, n int, jitter float64) time.Duration {
+	d := last
+	if n < 16 {
+		d = min(last, first<<(n-1))
+	}
+	return d/2 + time.Duration(jitter*float64(d/2))
+}

@@ -1,0 +1,306 @@
+package agent
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// job is an action that has not ended. It belongs to the loop.
+type job struct {
+	act  queue.Action
+	spec protocol.Spec
+	// recover tells that its attempt was begun by an earlier process.
+	recover bool
+	// run is the command's, once its supervisor was started or found.
+	run        Run
+	cancelSent bool
+}
+
+// unsaved is an end that the disk did not take yet.
+type unsaved struct {
+	id   protocol.ActionID
+	step queue.Step
+}
+
+// adopt takes an action of an earlier process into the loop's state.
+func (a *Agent) adopt(act queue.Action) {
+	j := &job{act: act, recover: act.State == protocol.StateRunning}
+	var err error
+	if j.spec, err = protocol.DecodeSpec(act.Spec); err != nil {
+		// It could be read when it was accepted: this is an older program.
+		a.cfg.Log.Error("an accepted action cannot be read by this version", "action", act.ID.String(), "error", err)
+		return
+	}
+	e := laneOf(act.ID, &j.spec)
+	e.running = j.recover
+	a.jobs[act.ID] = j
+	a.lanes.add(e)
+}
+
+// resume goes on with what an earlier process had begun.
+func (a *Agent) resume() {
+	for _, e := range a.lanes.entries {
+		if j := a.jobs[e.id]; e.running {
+			a.begin(j)
+		}
+	}
+}
+
+// startWork begins whatever may begin now.
+func (a *Agent) startWork() {
+	if a.degraded != "" || a.stopping {
+		return
+	}
+	for _, id := range a.lanes.ready() {
+		a.start(a.jobs[id])
+		if a.degraded != "" {
+			return
+		}
+	}
+	if a.waiting() > 0 {
+		a.at(dueExpire, expireEvery)
+	}
+}
+
+// waiting is how many accepted actions have not begun.
+func (a *Agent) waiting() int {
+	n := 0
+	for _, e := range a.lanes.entries {
+		if !e.running {
+			n++
+		}
+	}
+	return n
+}
+
+// start makes durable that an action begins, and begins it.
+func (a *Agent) start(j *job) {
+	if j.act.Expired(a.cfg.Boot, a.cfg.BootMS()) {
+		a.finish(j, queue.Step{Event: protocol.EventExpire})
+		return
+	}
+	change, ok := a.prepare(&j.spec)
+	if !ok {
+		a.finish(j, a.unprepared(&j.spec))
+		return
+	}
+	act, err := a.cfg.Queue.Start(a.steps, j.act.ID, change, a.when())
+	if !a.disk(err) {
+		return
+	}
+	j.act = act
+	a.wrote(act.ReportN)
+	a.lanes.running(act.ID)
+	a.changed(act.ID)
+	a.apply(change)
+	a.begin(j)
+}
+
+// expire ends what has waited too long for its start.
+func (a *Agent) expire() {
+	for _, e := range a.lanes.entries {
+		if j := a.jobs[e.id]; !e.running && j.act.Expired(a.cfg.Boot, a.cfg.BootMS()) {
+			a.finish(j, queue.Step{Event: protocol.EventExpire})
+			a.at(dueExpire, 0) // the list has changed: once more
+			return
+		}
+	}
+}
+
+// begin starts the effect of an action whose start is durable.
+func (a *Agent) begin(j *job) {
+	info, _ := protocol.KindOf(j.spec.Kind)
+	switch {
+	case j.spec.Kind == protocol.KindPing:
+		a.finish(j, queue.Step{Event: protocol.EventSucceed})
+	case info.Command:
+		a.beginCommand(j)
+	case j.recover && j.act.Attempt >= info.Attempts:
+		a.finish(j, queue.Step{Event: protocol.EventInterrupt, Detail: "it was interrupted too often"})
+	case j.recover:
+		a.again(j)
+	default:
+		a.beginStep(j)
+	}
+}
+
+// again makes the next attempt of an action durable and begins it.
+func (a *Agent) again(j *job) {
+	if a.stopping {
+		return // the next process finds that this attempt never began
+	}
+	change, ok := a.prepare(&j.spec)
+	if !ok {
+		a.finish(j, a.unprepared(&j.spec))
+		return
+	}
+	act, err := a.cfg.Queue.Start(a.steps, j.act.ID, change, a.when())
+	if !a.disk(err) {
+		a.unsaved = append(a.unsaved, unsaved{id: j.act.ID}) // tried again with the disk
+		return
+	}
+	j.act, j.recover = act, false
+	a.wrote(act.ReportN)
+	a.changed(act.ID)
+	a.apply(change)
+	a.begin(j)
+}
+
+// finish ends an action: durable with its report, or in memory until the disk
+// takes it.
+func (a *Agent) finish(j *job, s queue.Step) { a.save(unsaved{j.act.ID, s}) }
+
+// save makes an end durable. It reports false when the disk did not take it.
+func (a *Agent) save(u unsaved) bool {
+	j := a.jobs[u.id]
+	if j == nil {
+		return true
+	}
+	if u.step.Event == "" {
+		n := len(a.unsaved)
+		a.again(j)
+		return len(a.unsaved) == n
+	}
+	act, err := a.cfg.Queue.Finish(a.steps, u.id, u.step, a.when())
+	if errors.Is(err, queue.ErrDisk) {
+		a.unsaved = append(a.unsaved, u)
+	}
+	if !a.disk(err) {
+		return false
+	}
+	a.apply(u.step.Change)
+	a.wrote(act.ReportN)
+	a.finished(j, act)
+	return true
+}
+
+// finished takes an action that has ended out of the loop's state.
+func (a *Agent) finished(j *job, act queue.Action) {
+	j.act = act
+	delete(a.jobs, act.ID)
+	a.lanes.remove(act.ID)
+	a.ended(&act)
+	a.at(dueKeep, 0) // its container may be corrected now
+}
+
+// ended tells everybody that an action is over.
+func (a *Agent) ended(act *queue.Action) {
+	count(a.counters.ended, act.State)
+	a.changed(act.ID)
+	a.cfg.Log.Info("an action has ended", "action", act.ID.String(), "state", string(act.State), "reason", string(act.Reason))
+}
+
+// changed wakes those who wait for news of an action.
+func (a *Agent) changed(id protocol.ActionID) {
+	if c := a.changes[id]; c != nil {
+		close(c)
+		delete(a.changes, id)
+	}
+	a.noteChange()
+}
+
+// worker runs do beside the loop and, if it is still there, what do returns
+// inside it.
+func (a *Agent) worker(do func() func()) {
+	a.workers.Go(func() {
+		if then := do(); then != nil {
+			a.tell(then)
+		}
+	})
+}
+
+// tell has the loop run a function, and reports whether it did.
+func (a *Agent) tell(call func()) bool {
+	done := make(chan struct{})
+	select {
+	case a.calls <- func() { defer close(done); call() }:
+		<-done
+		return true
+	case <-a.stopped:
+		return false
+	}
+}
+
+// beginCommand starts, or finds again, the command of an action.
+func (a *Agent) beginCommand(j *job) {
+	id, attempt, spec := j.act.ID, j.act.Attempt, j.spec
+	found := j.recover
+	name, runtime := a.execTarget(&spec)
+	a.worker(func() func() {
+		c := command{agent: a, id: id, attempt: attempt, spec: spec, name: name, runtime: runtime}
+		outcome := c.follow(a.watching, found)
+		if outcome == nil {
+			return nil // the agent stops; the command does not
+		}
+		return func() {
+			if j := a.jobs[id]; j != nil {
+				a.concluded(j, *outcome)
+			}
+		}
+	})
+}
+
+// concluded acts upon the end of an attempt.
+func (a *Agent) concluded(j *job, o outcome) {
+	j.run = nil
+	switch interrupted := o.again || o.gone && o.step.Event == protocol.EventInterrupt; {
+	case interrupted && j.act.Cancelling:
+		a.finish(j, queue.Step{Event: protocol.EventCancelled}) // as was asked for: nothing is left
+	case o.again:
+		a.again(j)
+	default:
+		a.finish(j, o.step)
+	}
+}
+
+// began takes the run of a command, which can be cancelled from now on.
+func (a *Agent) began(id protocol.ActionID, attempt int, r Run) {
+	j := a.jobs[id]
+	if j == nil || j.act.Attempt != attempt {
+		return
+	}
+	j.run = r
+	a.changed(id)
+	if j.act.Cancelling {
+		a.cancelRun(j)
+	}
+	if a.cfg.Link != nil {
+		a.outputs.begin(id, attempt, r)
+	}
+}
+
+// cancelRun ends a command, which takes its time: how it ended is told by its
+// record alone.
+func (a *Agent) cancelRun(j *job) {
+	if j.run == nil || j.cancelSent {
+		return // it is cancelled when it is known to run
+	}
+	j.cancelSent = true
+	run, id := j.run, j.act.ID
+	a.worker(func() func() {
+		err := run.Cancel(a.watching)
+		if err == nil || a.watching.Err() != nil || errors.Is(err, context.Canceled) {
+			return nil
+		}
+		return func() { a.notCancelled(id, err) }
+	})
+}
+
+// notCancelled says that a command goes on although its end was asked for.
+func (a *Agent) notCancelled(id protocol.ActionID, why error) {
+	j := a.jobs[id]
+	if j == nil {
+		return
+	}
+	j.cancelSent = false
+	act, err := a.cfg.Queue.NotCancelled(a.steps, id, "not cancelled: "+why.Error(), a.when())
+	if !a.disk(err) {
+		return
+	}
+	j.act = act
+	a.wrote(act.ReportN)
+	a.changed(id)
+}
