@@ -157,7 +157,10 @@ func (s *sim) advance(limit time.Duration) error {
 	}
 	next := limit
 	if at, ok := s.from.resend.Wake(); ok {
-		next = min(next, max(at, s.now))
+		if at <= s.now {
+			return fmt.Errorf("at %s it wants to be asked again at %s", s.now, at)
+		}
+		next = min(next, at)
 	}
 	for _, p := range s.air {
 		next = min(next, p.at)

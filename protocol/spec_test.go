@@ -1,0 +1,90 @@
+package protocol_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+const ctid = `"target":"01890a5d-ac96-774b-bcce-b302099a9001"`
+
+// specTests are specs and the code of their refusal, empty if they are good.
+var specTests = []struct {
+	name string
+	spec string
+	want protocol.Code
+}{
+	{"ping", `{"kind":"host.ping"}`, ""},
+	{"run", `{"kind":"host.run","argv":["sh","-c","a && b"],"user":"1000:1000","cwd":"/tmp","env":["A=b=c"],"timeout_ms":-1,"exclusive":true}`, ""},
+	{"exec", `{"kind":"container.exec",` + ctid + `,"argv":["true"],"timeout_ms":360000000}`, ""},
+	{"create", `{"kind":"container.create",` + ctid + `,"name":"web","template":"busybox","class":"cloned","offline":"keep","labels":["a=b"],"start":true}`, ""},
+	{"stop", `{"kind":"container.stop",` + ctid + `,"name":"web","grace_ms":3600000}`, ""},
+	{"start", `{"kind":"container.start",` + ctid + `}`, ""},
+	{"nothing", ``, protocol.ErrSpec},
+	{"no object", `["host.ping"]`, protocol.ErrSpec},
+	{"kind left out", `{}`, protocol.ErrUnknownKind},
+	{"kind unknown, with members of its own", `{"kind":"host.fly","wings":2}`, protocol.ErrUnknownKind},
+	{"kind in upper case", `{"kind":"HOST.PING"}`, protocol.ErrUnknownKind},
+	{"member unknown", `{"kind":"host.ping","wings":2}`, protocol.ErrSpec},
+	{"member in upper case", `{"kind":"host.run","argv":["true"],"ARGV":["rm","-rf","/"]}`, protocol.ErrSpec},
+	{"member twice", `{"kind":"host.run","argv":["true"],"argv":["rm"]}`, protocol.ErrSpec},
+	{"null", `{"kind":"host.run","argv":["true"],"user":null}`, protocol.ErrSpec},
+	{"target of a host kind", `{"kind":"host.ping",` + ctid + `}`, protocol.ErrSpec},
+	{"target left out", `{"kind":"container.stop"}`, protocol.ErrSpec},
+	{"target is a name", `{"kind":"container.stop","target":"web"}`, protocol.ErrSpec},
+	{"argv left out", `{"kind":"host.run"}`, protocol.ErrSpec},
+	{"argv empty", `{"kind":"host.run","argv":[]}`, protocol.ErrSpec},
+	{"command empty", `{"kind":"host.run","argv":["","a"]}`, protocol.ErrSpec},
+	{"argv with NUL", `{"kind":"host.run","argv":["a\u0000"]}`, protocol.ErrSpec},
+	{"argv of a ping", `{"kind":"host.ping","argv":["true"]}`, protocol.ErrSpec},
+	{"cwd relative", `{"kind":"host.run","argv":["a"],"cwd":"../a"}`, protocol.ErrSpec},
+	{"env without name", `{"kind":"host.run","argv":["a"],"env":["=b"]}`, protocol.ErrSpec},
+	{"env without value", `{"kind":"host.run","argv":["a"],"env":["A"]}`, protocol.ErrSpec},
+	{"timeout below none", `{"kind":"host.run","argv":["a"],"timeout_ms":-2}`, protocol.ErrSpec},
+	{"timeout beyond 100 h", `{"kind":"host.run","argv":["a"],"timeout_ms":360000001}`, protocol.ErrSpec},
+	{"timeout of a stop", `{"kind":"container.stop",` + ctid + `,"timeout_ms":1}`, protocol.ErrSpec},
+	{"grace of a start", `{"kind":"container.start",` + ctid + `,"grace_ms":1}`, protocol.ErrSpec},
+	{"grace negative", `{"kind":"container.stop",` + ctid + `,"grace_ms":-1}`, protocol.ErrSpec},
+	{"grace beyond an hour", `{"kind":"container.stop",` + ctid + `,"grace_ms":3600001}`, protocol.ErrSpec},
+	{"create without name", `{"kind":"container.create",` + ctid + `,"template":"busybox"}`, protocol.ErrSpec},
+	{"create with a path as name", `{"kind":"container.create",` + ctid + `,"name":"../web","template":"busybox"}`, protocol.ErrSpec},
+	{"create without template", `{"kind":"container.create",` + ctid + `,"name":"web"}`, protocol.ErrSpec},
+	{"create with a path as template", `{"kind":"container.create",` + ctid + `,"name":"web","template":"../../etc"}`, protocol.ErrSpec},
+	{"create unique", `{"kind":"container.create",` + ctid + `,"name":"web","template":"busybox","class":"unique"}`, protocol.ErrSpec},
+	{"create of unknown class", `{"kind":"container.create",` + ctid + `,"name":"web","template":"busybox","class":"nice"}`, protocol.ErrSpec},
+	{"create that stops offline", `{"kind":"container.create",` + ctid + `,"name":"web","template":"busybox","offline":"stop-after 8h"}`, protocol.ErrSpec},
+	{"create with a bad label", `{"kind":"container.create",` + ctid + `,"name":"web","template":"busybox","labels":["a"]}`, protocol.ErrSpec},
+	{"template of a start", `{"kind":"container.start",` + ctid + `,"template":"busybox"}`, protocol.ErrSpec},
+	{"too long", `{"kind":"host.run","argv":["` + strings.Repeat("a", protocol.MaxSpec) + `"]}`, protocol.ErrSpec},
+}
+
+func TestDecodeSpec(t *testing.T) {
+	for _, test := range specTests {
+		if _, err := protocol.DecodeSpec([]byte(test.spec)); codeOf(err) != test.want {
+			t.Errorf("%s: %v, want %q", test.name, err, test.want)
+		}
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	for _, test := range []struct {
+		spec string
+		want time.Duration
+	}{
+		{`{"kind":"host.ping"}`, 0},
+		{`{"kind":"host.run","argv":["a"]}`, time.Minute},
+		{`{"kind":"host.run","argv":["a"],"timeout_ms":-1}`, 0},
+		{`{"kind":"host.run","argv":["a"],"timeout_ms":1500}`, 1500 * time.Millisecond},
+		{`{"kind":"container.stop",` + ctid + `}`, time.Hour},
+	} {
+		s, err := protocol.DecodeSpec([]byte(test.spec))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Timeout(); got != test.want {
+			t.Errorf("%s: %s, want %s", test.spec, got, test.want)
+		}
+	}
+}
