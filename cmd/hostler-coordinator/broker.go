@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/hostler-io/hostler/broker"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// errRestart ends one run of the broker so that the next can begin.
+var errRestart = errors.New("the broker is restarted")
+
+// embedded is the broker of this process. A restart makes a new server, with
+// the certificate and the rings that are in force then; what the old one had
+// retained is published again by after.
+type embedded struct {
+	listen string
+	config func() (broker.Config, error) // all but the listener
+	after  func()
+	log    *slog.Logger
+
+	server  atomic.Pointer[broker.Server]
+	restart chan struct{}
+}
+
+var errNoBroker = errors.New("the broker is being restarted")
+
+// Publish implements coordinator.Broker.
+func (e *embedded) Publish(topic string, payload []byte, retained bool) error {
+	s := e.server.Load()
+	if s == nil {
+		return errNoBroker
+	}
+	return s.Publish(topic, payload, retained)
+}
+
+// Disconnect implements coordinator.Broker.
+func (e *embedded) Disconnect(name protocol.SAN) {
+	if s := e.server.Load(); s != nil {
+		s.Recheck()
+		s.Disconnect(name)
+	}
+}
+
+// run serves until ctx ends, through any number of restarts.
+func (e *embedded) run(ctx context.Context) error {
+	for {
+		err := e.once(ctx)
+		if !errors.Is(err, errRestart) {
+			return err
+		}
+		e.log.InfoContext(ctx, "restarting the broker")
+	}
+}
+
+func (e *embedded) once(ctx context.Context) error {
+	cfg, err := e.config()
+	if err != nil {
+		return fmt.Errorf("configure the broker: %w", err)
+	}
+	if cfg.Listener, err = listen(ctx, e.listen); err != nil {
+		return fmt.Errorf("the broker cannot listen: %w", err)
+	}
+	s, err := broker.New(cfg)
+	if err != nil {
+		return fmt.Errorf("start the broker: %w", errors.Join(err, cfg.Listener.Close()))
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	e.server.Store(s)
+	defer e.server.Store(nil)
+	e.after()
+	select {
+	case err := <-done:
+		return err
+	case <-e.restart:
+		stop(errRestart)
+		return <-done
+	}
+}
+
+// listenPatience is how long an address may still be taken: by the process
+// that we replace, which is on its way out.
+const listenPatience = 10 * time.Second
+
+// listen opens a TCP listener. An address that is taken is tried again for a
+// moment.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	ctx, cancel := context.WithTimeout(ctx, listenPatience)
+	defer cancel()
+	var lc net.ListenConfig
+	for {
+		l, err := lc.Listen(ctx, "tcp", address)
+		if err == nil {
+			return l, nil
+		}
+		t := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, err
+		}
+	}
+}

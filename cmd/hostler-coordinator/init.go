@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/sqlstore"
+	"github.com/hostler-io/hostler/protocol/enrol"
+)
+
+// initialize makes the coordinator's keys and database for the fleet of a code,
+// and prints what the owner needs to let it in. Run again with the same code
+// it goes on where it was and prints the same request.
+func initialize(ctx context.Context, s state, code string, out io.Writer) error {
+	fleet, err := enrol.ParseFleetCode(code)
+	if err != nil {
+		return fmt.Errorf("--fleet: %w", err)
+	}
+	if err := os.MkdirAll(string(s), 0o700); err != nil {
+		return fmt.Errorf("make the state directory: %w", err)
+	}
+	old, err := s.code()
+	switch {
+	case err == nil && old.Fleet != fleet.Fleet:
+		return fmt.Errorf("%s belongs to fleet %s (%s) already; name another state_dir for fleet %s", s, old.Name, old.Fleet, fleet.Name)
+	case errors.Is(err, fs.ErrNotExist):
+		if err := writeFile(s.fleet(), []byte(fleet.Encode()+"\n"), 0o600); err != nil {
+			return fmt.Errorf("keep the fleet code: %w", err)
+		}
+	case err != nil:
+		return fmt.Errorf("%s: %w", s.fleet(), err)
+	}
+	id, err := loadOr(certs.LoadIdentity, s.identity(), func() (*certs.Identity, error) {
+		return certs.CreateIdentity(s.identity(), "hostler coordinator of "+string(fleet.Name))
+	})
+	if err != nil {
+		return fmt.Errorf("make the key: %w", err)
+	}
+	ca, err := loadOr(certs.LoadAuthority, s.authority(), func() (*certs.Authority, error) {
+		return certs.CreateAuthority(s.authority(), string(fleet.Name))
+	})
+	if err != nil {
+		return fmt.Errorf("make the authority: %w", err)
+	}
+	request, err := enrol.CoordinatorRequest{Fleet: fleet.Fleet, Key: id.Public(), TLSCA: ca.Certificate()}.Encode()
+	if err != nil {
+		return fmt.Errorf("make the request: %w", err)
+	}
+	token, err := createStore(ctx, s)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "request: %s\n", request)
+	if token != "" {
+		fmt.Fprintf(out, "token: %s\n", token)
+	}
+	return nil
+}
+
+// createStore makes the database with its first token. A database without one
+// is the trace of a crash between the two.
+func createStore(ctx context.Context, s state) (string, error) {
+	cfg := sqlstore.Config{Path: s.store()}
+	store, err := sqlstore.Create(ctx, cfg)
+	if errors.Is(err, fs.ErrExist) {
+		store, err = sqlstore.Open(ctx, cfg)
+	}
+	if err != nil {
+		return "", fmt.Errorf("make the database: %w", err)
+	}
+	defer store.Close()
+	token, err := coordinator.FirstToken(ctx, store, rand.Reader, time.Now())
+	if errors.Is(err, coordinator.ErrExists) {
+		return "", nil
+	}
+	return token, err
+}
+
+// takeRings keeps the rings of a file, if they lead from the fleet code to a
+// ring that lets this coordinator in.
+func takeRings(s state, file string) (*certs.Chain, error) {
+	code, err := s.code()
+	if err != nil {
+		return nil, fmt.Errorf("there is no coordinator in %s yet: %w\nRun: hostler-coordinator init --fleet CODE", s, err)
+	}
+	id, err := certs.LoadIdentity(s.identity())
+	if err != nil {
+		return nil, err
+	}
+	b, err := readFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var chain *certs.Chain
+	if old, err := s.chain(); err == nil {
+		chain, err = old.Advance(b)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+	} else if chain, err = certs.OpenChain(code.Pin, b); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if _, ok := chain.Coordinator(id.Key()); !ok {
+		return nil, fmt.Errorf("ring %d of %s does not have this coordinator (key %s)\nRun where the owner key is: hostler fleet ring add-coordinator REQUEST", chain.Ring().Number, file, id.Key())
+	}
+	return chain, writeFile(s.rings(), joinRings(chain), 0o600)
+}

@@ -1,0 +1,164 @@
+// Hostler-coordinator tracks which hosts of a fleet are approved, what was
+// asked of them and what became of it. It serves the HTTP API and, in the same
+// process, the MQTT broker through which hosts and coordinator exchange signed
+// messages.
+//
+// Its first start takes three steps, because the keys of owners never come
+// here: the owner makes a fleet (hostler fleet init), init makes this
+// coordinator's own key and prints a request, and the owner answers with a ring
+// (hostler fleet ring add-coordinator) that init --ring takes.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/internal/buildinfo"
+)
+
+// Exit codes, shared by all programs.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// errUsage marks errors of the command line.
+var errUsage = errors.New("usage")
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	root := rootCommand()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errUsage):
+		fmt.Fprintf(stderr, "hostler-coordinator: %v\nSee: hostler-coordinator --help\n", err)
+		return exitUsage
+	}
+	fmt.Fprintf(stderr, "hostler-coordinator: %v\n", err)
+	return exitFailed
+}
+
+func rootCommand() *cobra.Command {
+	var configPath string
+	root := &cobra.Command{
+		Use:               "hostler-coordinator",
+		Short:             "Track hosts, approvals and actions; serve the API and the broker",
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Args:              cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return fmt.Errorf("%w: a command is missing", errUsage)
+		},
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
+	root.PersistentFlags().StringVar(&configPath, "config", "", "configuration file (default "+defaultConfigPath+")")
+	settings := func() (config, origin, error) { return load(configPath, os.Environ()) }
+	root.AddCommand(initCommand(settings), runCommand(settings), configCommand(settings), &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintln(cmd.OutOrStdout(), "hostler-coordinator", buildinfo.String())
+		},
+	})
+	return root
+}
+
+func initCommand(settings func() (config, origin, error)) *cobra.Command {
+	var fleet, ring string
+	cmd := &cobra.Command{
+		Use:   "init --fleet CODE | --ring FILE",
+		Short: "Make this coordinator's key and database, or let it into the fleet",
+		Long: "With --fleet CODE (printed by hostler fleet init): make the key, the TLS authority and the\n" +
+			"database, and print a request for hostler fleet ring add-coordinator and the first API token,\n" +
+			"which is not shown again.\n" +
+			"With --ring FILE (written by hostler fleet ring add-coordinator): take the ring that lets this\n" +
+			"coordinator in.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, _, err := settings()
+			if err != nil {
+				return err
+			}
+			switch {
+			case (fleet == "") == (ring == ""):
+				return fmt.Errorf("%w: init needs either --fleet or --ring", errUsage)
+			case fleet != "":
+				return initialize(cmd.Context(), state(c.StateDir), fleet, cmd.OutOrStdout())
+			}
+			chain, err := takeRings(state(c.StateDir), ring)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "ring: %d of fleet %s\n", chain.Ring().Number, chain.Ring().Name)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&fleet, "fleet", "", "fleet code")
+	cmd.Flags().StringVar(&ring, "ring", "", "file with the rings of the fleet")
+	return cmd
+}
+
+func runCommand(settings func() (config, origin, error)) *cobra.Command {
+	var level slog.LevelVar
+	cmd := &cobra.Command{
+		Use: "run", Short: "Serve until a signal ends it; SIGHUP restarts the broker", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, _, err := settings()
+			if err != nil {
+				return err
+			}
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: &level}))
+			return serve(cmd.Context(), c, log, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().TextVar(&level, "log-level", &level, "debug, info, warn or error")
+	return cmd
+}
+
+func configCommand(settings func() (config, origin, error)) *cobra.Command {
+	cmd := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		return fmt.Errorf("%w: config needs check or show", errUsage)
+	}}
+	var withOrigin bool
+	show := &cobra.Command{Use: "show", Short: "Print every setting in force", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		c, from, err := settings()
+		if err != nil {
+			return err
+		}
+		for _, s := range c.settings() {
+			line := fmt.Sprintf("%s = %s", s.name, s.get())
+			if where := from[s.name]; withOrigin && where != "" {
+				line += "   # " + where
+			} else if withOrigin {
+				line += "   # default"
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), line)
+		}
+		return nil
+	}}
+	show.Flags().BoolVar(&withOrigin, "origin", false, "say where each setting comes from")
+	check := &cobra.Command{Use: "check", Short: "Read the configuration and say what is wrong with it", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		_, _, err := settings()
+		return err
+	}}
+	cmd.AddCommand(show, check)
+	return cmd
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/broker"
+	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/sqlstore"
+	"github.com/hostler-io/hostler/coordinator/web"
+	"github.com/hostler-io/hostler/internal/buildinfo"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// errRevoked ends the handshake of a peer whose certificate was revoked.
+var errRevoked = errors.New("its certificate was revoked")
+
+// shutdownPatience is how long requests may still run after the end was asked
+// for. Those that wait or follow are cut.
+const shutdownPatience = 5 * time.Second
+
+// bootMS reads the clock that nobody can set and that counts suspended time.
+func bootMS() int64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+		panic(fmt.Sprintf("CLOCK_BOOTTIME: %v", err)) // every kernel since 2.6.39 has it
+	}
+	return t.Sec*1000 + t.Nsec/1e6
+}
+
+// serve runs everything until ctx ends.
+func serve(ctx context.Context, c config, log *slog.Logger, out io.Writer) error {
+	s := state(c.StateDir)
+	chain, err := s.chain()
+	if err != nil {
+		return fmt.Errorf("this coordinator is not part of a fleet yet: %w\nRun: hostler-coordinator init --fleet CODE, then init --ring FILE", err)
+	}
+	id, err := certs.LoadIdentity(s.identity())
+	if err != nil {
+		return err
+	}
+	if _, ok := chain.Coordinator(id.Key()); !ok {
+		return fmt.Errorf("ring %d does not have this coordinator (key %s): its owners took it out, or never let it in", chain.Ring().Number, id.Key())
+	}
+	ca, err := certs.LoadAuthority(s.authority())
+	if err != nil {
+		return err
+	}
+	store, err := sqlstore.Open(ctx, sqlstore.Config{Path: s.store(), Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := store.Close(); err != nil {
+			log.Error("cannot close the database", "err", err)
+		}
+	}()
+	server := &server{config: c, state: s, log: log, trust: newTrust(chain, id, ca)}
+	return server.run(ctx, store, out)
+}
+
+// server is everything that runs.
+type server struct {
+	config  config
+	state   state
+	log     *slog.Logger
+	trust   *trust
+	tickets *certs.TicketKeys
+	broker  *embedded
+	coord   *coordinator.Coordinator
+}
+
+func (s *server) run(ctx context.Context, store coordinator.Store, out io.Writer) (err error) {
+	if s.tickets, err = certs.OpenTicketKeys(s.state.tickets()); err != nil {
+		return err
+	}
+	s.broker = &embedded{listen: s.config.MQTT.Listen, config: s.brokerConfig, after: s.publishDocuments, log: s.log, restart: make(chan struct{}, 1)}
+	s.coord, err = coordinator.New(ctx, coordinator.Config{
+		Store: store, Fleet: s.trust.Chain().Ring().Fleet, FleetName: s.trust.Chain().Ring().Name,
+		Signer: s.trust.id, Trust: s.trust, Authority: s.trust, Broker: s.broker,
+		OutputDir: s.state.output(), Addresses: s.config.HTTP.Addresses, BrokerAddresses: s.config.MQTT.Addresses,
+		Now: time.Now, Boot: bootMS, Rand: rand.Reader, Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	api, err := s.api()
+	if err != nil {
+		return err
+	}
+	l, err := listen(ctx, s.config.HTTP.Listen)
+	if err != nil {
+		return fmt.Errorf("the API cannot listen: %w", err)
+	}
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.coord.Run(ctx) })
+	g.Go(func() error { return s.broker.run(ctx) })
+	g.Go(func() error { return api.ServeTLS(l, "", "") })
+	g.Go(func() error {
+		<-ctx.Done()
+		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownPatience)
+		defer cancel()
+		if api.Shutdown(patience) != nil {
+			api.Close()
+		}
+		return context.Cause(ctx)
+	})
+	g.Go(func() error {
+		for {
+			select {
+			case <-hangup:
+				s.broker.restart <- struct{}{}
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	})
+	fmt.Fprintf(out, "fleet %s: API on https://%s, broker on %s\n", s.trust.Chain().Ring().Name, s.config.HTTP.Addresses[0], s.config.MQTT.Addresses[0])
+	s.log.InfoContext(ctx, "serving", "fleet", s.trust.Chain().Ring().Name, "term", s.coord.Term(), "http", s.config.HTTP.Listen, "mqtt", s.config.MQTT.Listen)
+	err = g.Wait()
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// certificate returns the certificate for listening, made anew when it must be.
+func (s *server) certificate() (*tls.Certificate, error) {
+	addresses := append(append([]string(nil), s.config.HTTP.Addresses...), s.config.MQTT.Addresses...)
+	key, der, err := s.state.certificate(s.trust.ca, addresses, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("certificate of the coordinator: %w", err)
+	}
+	return key.Certificate(der)
+}
+
+// brokerConfig is what the next run of the broker is made from.
+func (s *server) brokerConfig() (broker.Config, error) {
+	cert, err := s.certificate()
+	if err != nil {
+		return broker.Config{}, err
+	}
+	t := certs.ServerTLS{
+		Certificate: func() *tls.Certificate { return cert }, Roots: s.trust.Roots, Tickets: s.tickets,
+		Admit: func(_ protocol.SAN, leaf *x509.Certificate) error {
+			if s.trust.revoked(leaf) {
+				return errRevoked
+			}
+			return nil
+		},
+	}
+	return broker.Config{
+		Fleet: s.trust.Chain().Ring().Name, TLS: t.Mutual(), Revoked: s.trust.revoked, Logger: s.log,
+		Ingest: func(topic string, payload []byte, _ protocol.SAN) error { return s.coord.Ingest(topic, payload) },
+	}, nil
+}
+
+// api is the HTTP server.
+func (s *server) api() (*http.Server, error) {
+	cert, err := s.certificate()
+	if err != nil {
+		return nil, err
+	}
+	handler, err := web.New(web.Config{Coordinator: s.coord, Version: buildinfo.Version, OpenMetrics: s.config.HTTP.OpenMetrics, Log: s.log})
+	if err != nil {
+		return nil, err
+	}
+	t := certs.ServerTLS{Certificate: func() *tls.Certificate { return cert }, Tickets: s.tickets}
+	return web.NewServer(handler, t.Plain()), nil
+}
+
+// publishDocuments puts the documents of the fleet on a broker that has none.
+func (s *server) publishDocuments() {
+	name := s.trust.Chain().Ring().Name
+	publish := func(c protocol.Channel, b []byte, err error) {
+		if err == nil {
+			err = s.broker.Publish(protocol.FleetTopic(name, c).String(), b, true)
+		}
+		if err != nil {
+			s.log.Error("cannot publish a document of the fleet", "channel", string(c), "err", err)
+		}
+	}
+	publish(protocol.ChannelRing, s.trust.Rings(), nil)
+	list, err := s.trust.revocations()
+	publish(protocol.ChannelRevoked, list, err)
+	s.coord.SayState()
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/enrol"
+)
+
+// state is the coordinator's directory.
+type state string
+
+func (s state) path(name string) string { return filepath.Join(string(s), name) }
+
+func (s state) identity() string  { return s.path("identity.pgp") } // our OpenPGP key
+func (s state) authority() string { return s.path("ca.pem") }       // key and certificate of the fleet's authority
+func (s state) caFile() string    { return s.path("ca.crt") }       // its certificate alone, for other people's tools
+func (s state) tlsKey() string    { return s.path("tls.key") }
+func (s state) tlsCert() string   { return s.path("tls.crt") }
+func (s state) tickets() string   { return s.path("tickets.key") }
+func (s state) fleet() string     { return s.path("fleet.code") } // the ring from which everything follows
+func (s state) rings() string     { return s.path("rings") }      // the chain from that ring on
+func (s state) store() string     { return s.path("store.db") }
+func (s state) output() string    { return s.path("output") }
+
+// writeFile replaces a file so that after a crash it has the old or the new
+// content.
+func writeFile(path string, b []byte, mode fs.FileMode) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	if _, err := f.Write(b); err != nil {
+		return err
+	}
+	if err := errors.Join(f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+// loadOr loads what is there, or creates it.
+func loadOr[T any](load func(string) (T, error), path string, create func() (T, error)) (T, error) {
+	v, err := load(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return create()
+	}
+	return v, err
+}
+
+// maxFile bounds what is read of the state directory's small files, in bytes.
+const maxFile = 16 << 20
+
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("%s: %d bytes, at most %d are allowed", path, info.Size(), maxFile)
+	}
+	return os.ReadFile(path)
+}
+
+// code reads the fleet code that init was given.
+func (s state) code() (enrol.FleetCode, error) {
+	b, err := readFile(s.fleet())
+	if err != nil {
+		return enrol.FleetCode{}, err
+	}
+	return enrol.ParseFleetCode(string(b))
+}
+
+// chain opens the rings that the coordinator was given.
+func (s state) chain() (*certs.Chain, error) {
+	code, err := s.code()
+	if err != nil {
+		return nil, err
+	}
+	b, err := readFile(s.rings())
+	if err != nil {
+		return nil, err
+	}
+	chain, err := certs.OpenChain(code.Pin, b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.rings(), err)
+	}
+	return chain, nil
+}
+
+// certificate returns the coordinator's TLS certificate. It is made anew when
+// it ages, when the addresses change, or when it is not of this authority.
+func (s state) certificate(ca *certs.Authority, addresses []string, now time.Time) (*certs.TLSKey, []byte, error) {
+	key, err := loadOr(certs.LoadTLSKey, s.tlsKey(), func() (*certs.TLSKey, error) { return certs.CreateTLSKey(s.tlsKey()) })
+	if err != nil {
+		return nil, nil, err
+	}
+	names := hostNames(addresses)
+	if der, ok := s.current(ca, names, now); ok {
+		return key, der, nil
+	}
+	request, err := key.Request()
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := ca.Issue(request, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANCoordinator}, Server: true, Addresses: names, Now: now})
+	if err != nil {
+		return nil, nil, err
+	}
+	for path, cert := range map[string][]byte{s.tlsCert(): der, s.caFile(): ca.Certificate()} {
+		if err := writeFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o644); err != nil {
+			return nil, nil, err
+		}
+	}
+	return key, der, nil
+}
+
+// current returns the certificate that is there, if it still serves.
+func (s state) current(ca *certs.Authority, names []string, now time.Time) ([]byte, bool) {
+	b, err := readFile(s.tlsCert())
+	if err != nil {
+		return nil, false
+	}
+	block, _ := pem.Decode(b)
+	if block == nil {
+		return nil, false
+	}
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, false
+	}
+	root, err := x509.ParseCertificate(ca.Certificate())
+	if err != nil || leaf.CheckSignatureFrom(root) != nil || now.After(certs.RenewAt(leaf)) {
+		return nil, false
+	}
+	have := slices.Clone(leaf.DNSNames)
+	for _, ip := range leaf.IPAddresses {
+		have = append(have, ip.String())
+	}
+	for _, n := range names {
+		if !slices.Contains(have, n) {
+			return nil, false
+		}
+	}
+	return block.Bytes, true
+}
+
+// hostNames returns the host parts of addresses, each once.
+func hostNames(addresses []string) []string {
+	var names []string
+	for _, a := range addresses {
+		if h, _, err := net.SplitHostPort(a); err == nil && !slices.Contains(names, h) {
+			names = append(names, h)
+		}
+	}
+	return names
+}
+
+// joinRings puts rings one after the other, as they are stored and served.
+func joinRings(chain *certs.Chain) []byte {
+	return append(bytes.Join(chain.Rings(), []byte("\n")), '\n')
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/enrol"
+)
+
+// trust gives the coordinator its keys and certificates.
+type trust struct {
+	*certs.Keys
+	id *certs.Identity
+	ca *certs.Authority
+
+	mu      sync.Mutex
+	hosts   map[string]bool // ids whose certificates are revoked
+	serials map[string]bool // certificates of viewers that are revoked
+}
+
+func newTrust(chain *certs.Chain, id *certs.Identity, ca *certs.Authority) *trust {
+	return &trust{Keys: certs.NewKeys(chain), id: id, ca: ca, hosts: make(map[string]bool), serials: make(map[string]bool)}
+}
+
+func (t *trust) Ring() uint64    { return t.Chain().Ring().Number }
+func (t *trust) Revoked() uint64 { return t.RevokedNumber() }
+func (t *trust) Rings() []byte   { return t.Chain().Newest() }
+
+func (t *trust) RingInForce() (uint64, protocol.Digest) {
+	chain := t.Chain()
+	number := chain.Ring().Number
+	digest, _ := chain.Digest(number)
+	return number, digest
+}
+
+func (t *trust) Own() ([]byte, protocol.Digest) {
+	return t.id.Public(), t.id.PublicKey().PrimaryDigest()
+}
+
+func (t *trust) ParseHostKey(b []byte) (enrol.HostKey, error) { return certs.ParsePublicKey(b) }
+
+// Roster signs the list of hosts. Its number is that of the hosts and
+// revocations that made it, which only grows.
+func (t *trust) Roster() ([]byte, error) {
+	var all []byte
+	for _, part := range t.Keys.Roster(uint64(time.Now().Unix())) {
+		b, err := part.Seal(t.id)
+		if err != nil {
+			return nil, fmt.Errorf("sign the roster: %w", err)
+		}
+		all = append(append(all, b...), '\n')
+	}
+	return all, nil
+}
+
+// revocations signs the list of revoked keys.
+func (t *trust) revocations() ([]byte, error) {
+	return t.RevocationList(t.RevokedNumber()).Seal(t.id)
+}
+
+func (t *trust) AddHost(id protocol.HostID, certificate []byte) error {
+	key, err := certs.ParsePublicKey(certificate)
+	if err != nil {
+		return err
+	}
+	return t.SetHost(id, key)
+}
+
+// RevokeHost revokes the key and every certificate of a host. Each revocation
+// makes a new list.
+func (t *trust) RevokeHost(id protocol.HostID, key protocol.KeyID) {
+	t.Revoke(t.RevokedNumber()+1, key)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.hosts[string(id)] = true
+}
+
+func (t *trust) RevokeViewer(_, serial string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.serials[serial] = true
+}
+
+// revoked reports whether a certificate is no longer good. The broker asks it
+// for every connection.
+func (t *trust) revoked(c *x509.Certificate) bool {
+	san, err := certs.RoleOf(c)
+	if err != nil {
+		return true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return san.Kind == protocol.SANHost && t.hosts[san.ID] || t.serials[serial(c)]
+}
+
+func serial(c *x509.Certificate) string { return hex.EncodeToString(c.SerialNumber.Bytes()) }
+
+func (t *trust) CA() []byte { return t.ca.Certificate() }
+
+func (t *trust) IssueHost(id protocol.HostID, csr []byte) ([]byte, error) {
+	return t.ca.Issue(csr, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANHost, ID: string(id)}, Now: time.Now()})
+}
+
+func (t *trust) Current(der []byte) bool {
+	leaf, err := x509.ParseCertificate(der)
+	return err == nil && time.Now().Before(certs.RenewAt(leaf))
+}
+
+func (t *trust) IssueViewer(name string) (certificate, key []byte, number string, err error) {
+	k, err := certs.NewTLSKey()
+	if err != nil {
+		return nil, nil, "", err
+	}
+	request, err := k.Request()
+	if err != nil {
+		return nil, nil, "", err
+	}
+	der, err := t.ca.Issue(request, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANViewer, ID: name}, Now: time.Now()})
+	if err != nil {
+		return nil, nil, "", err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	if key, err = k.PEM(); err != nil {
+		return nil, nil, "", err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key, serial(leaf), nil
+}
