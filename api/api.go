@@ -32,6 +32,7 @@ const (
 	CodeUnauthentic = "unauthenticated" // 401
 	CodeDenied      = "denied"          // 403
 	CodeNotFound    = "not_found"       // 404
+	CodeMethod      = "wrong_method"    // 405
 	CodeConflict    = "conflict"        // 409
 	CodeExists      = "exists"          // 409
 	CodeGone        = "gone"            // 410
