@@ -8,8 +8,8 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// Summary is the whole fleet in a few numbers. Every word that can be counted
-// is present.
+// Summary is the whole fleet in a few numbers. Every word of ours that can be
+// counted is present.
 type Summary struct {
 	Fleet      protocol.FleetName
 	FleetID    protocol.FleetID
@@ -72,7 +72,7 @@ func countOpen(tx Tx) (map[protocol.State]int, error) {
 
 func (c *Coordinator) countHosts(tx Tx, s *Summary) error {
 	s.Hosts = map[Connectivity]int{Online: 0, Suspect: 0, Offline: 0, Unknown: 0}
-	s.Revoked, s.Containers = 0, make(map[string]int)
+	s.Revoked, s.Containers = 0, map[string]int{"stopped": 0, "starting": 0, "running": 0, "stopping": 0, "frozen": 0}
 	after := protocol.HostID("")
 	for {
 		page, err := tx.Hosts().List(after, pageSize)

@@ -1,0 +1,164 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// maxWait is how long one request may wait for an action. Whoever wants to
+// wait longer asks again.
+const maxWait = 10 * time.Minute
+
+// actionRef names an action, and how long to wait for its end.
+type actionRef struct {
+	ID   string `path:"id" maxLength:"36" doc:"Action id, or a prefix of at least 4 characters that no other has"`
+	Wait string `query:"wait" maxLength:"30" doc:"Answer when the action has ended, at the latest after this time (30s, at most 10m)"`
+}
+
+// actionAnswer is 200 with an action that has ended, else 202 and where to
+// look.
+type actionAnswer struct {
+	Status   int
+	Location string `header:"Location"`
+	Body     api.Action
+}
+
+func (h *handlers) actions(doc huma.API) {
+	huma.Register(doc, operation(doc, "list-actions", http.MethodGet, "/v1/actions", "List actions, the newest first, without their specs", http.StatusOK), h.listActions)
+	huma.Register(doc, operation(doc, "get-action", http.MethodGet, "/v1/actions/{id}", "Show an action", http.StatusOK), h.getAction)
+	huma.Register(doc, accepted(doc, "create-action", "/v1/actions", "Ask for an action"), h.createAction)
+	huma.Register(doc, accepted(doc, "cancel-action", "/v1/actions/{id}/cancel", "Cancel an action"), h.cancelAction)
+}
+
+// accepted declares an operation that starts something.
+func accepted(doc huma.API, id, path, summary string) huma.Operation {
+	op := operation(doc, id, http.MethodPost, path, summary, http.StatusAccepted)
+	op.Responses["200"] = &huma.Response{
+		Description: "The action has ended.",
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Ref: schemaPrefix + "Action"}}},
+	}
+	return op
+}
+
+func (h *handlers) listActions(ctx context.Context, in *struct {
+	Host   string   `query:"host" maxLength:"63"`
+	State  []string `query:"state" maxItems:"8" doc:"Only actions in one of these states, separated by commas"`
+	Before string   `query:"before" maxLength:"36" doc:"Only actions older than this one"`
+	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+}) (*body[[]api.Action], error) {
+	f := coordinator.ActionFilter{Host: protocol.HostID(in.Host), Limit: in.Limit}
+	for _, s := range in.State {
+		if !slices.Contains(protocol.States(), protocol.State(s)) {
+			return nil, h.fail(ctx, fmt.Errorf("%w: %.40q is no state: want %v", coordinator.ErrInvalid, s, protocol.States()))
+		}
+		f.States = append(f.States, protocol.State(s))
+	}
+	if in.Before != "" {
+		id, err := h.c.Resolve(ctx, in.Before)
+		if err != nil {
+			return nil, h.fail(ctx, err)
+		}
+		f.Before = id
+	}
+	all, err := h.c.Actions(ctx, f)
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	return &body[[]api.Action]{list(all, actionOf)}, nil
+}
+
+func (h *handlers) getAction(ctx context.Context, in *actionRef) (*body[api.Action], error) {
+	id, err := h.c.Resolve(ctx, in.ID)
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	a, err := h.c.Action(ctx, id)
+	if err == nil && in.Wait != "" {
+		a, err = h.wait(ctx, a, in.Wait)
+	}
+	if err != nil {
+		return nil, h.fail(ctx, fmt.Errorf("action %s: %w", id, err))
+	}
+	return &body[api.Action]{wholeAction(a)}, nil
+}
+
+func (h *handlers) createAction(ctx context.Context, in *struct {
+	Wait string `query:"wait" maxLength:"30" doc:"Answer when the action has ended, at the latest after this time (30s, at most 10m)"`
+	Body api.NewAction
+}) (*actionAnswer, error) {
+	r := coordinator.Request{Spec: in.Body.Spec}
+	var err error
+	if r.Host, err = protocol.ParseHostID(in.Body.Host); err == nil && in.Body.ID != "" {
+		r.ID, err = protocol.ParseActionID(in.Body.ID)
+	}
+	if err != nil {
+		return nil, h.fail(ctx, fmt.Errorf("%w: %w", coordinator.ErrInvalid, err))
+	}
+	if _, err := parseWait(in.Wait); err != nil {
+		return nil, h.fail(ctx, err) // before anything has happened
+	}
+	a, err := h.c.Propose(ctx, actor(ctx), r)
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	return h.answer(ctx, a, in.Wait)
+}
+
+func (h *handlers) cancelAction(ctx context.Context, in *actionRef) (*actionAnswer, error) {
+	if _, err := parseWait(in.Wait); err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	id, err := h.c.Resolve(ctx, in.ID)
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	a, err := h.c.Cancel(ctx, actor(ctx), id)
+	if err != nil {
+		return nil, h.fail(ctx, fmt.Errorf("action %s: %w", id, err))
+	}
+	return h.answer(ctx, a, in.Wait)
+}
+
+// answer waits if that was asked for, and tells how far the action has come.
+func (h *handlers) answer(ctx context.Context, a coordinator.Action, wait string) (*actionAnswer, error) {
+	a, err := h.wait(ctx, a, wait)
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	out := &actionAnswer{Status: http.StatusAccepted, Location: "/v1/actions/" + a.ID.String(), Body: wholeAction(a)}
+	if a.State.Final() {
+		out.Status = http.StatusOK
+	}
+	return out, nil
+}
+
+func (h *handlers) wait(ctx context.Context, a coordinator.Action, wait string) (coordinator.Action, error) {
+	d, err := parseWait(wait)
+	if err != nil || d == 0 || a.State.Final() {
+		return a, err
+	}
+	ctx, stop := untilDrained(ctx)
+	defer stop()
+	return h.c.WaitAction(ctx, a.ID, d)
+}
+
+// parseWait reads the wish to wait; none is none.
+func parseWait(s string) (time.Duration, error) {
+	if s == "" {
+		return 0, nil
+	}
+	d, err := parseDuration("wait", s)
+	if err == nil && d > maxWait {
+		err = fmt.Errorf("%w: wait %s is longer than %s; ask again when it has passed", coordinator.ErrInvalid, s, maxWait)
+	}
+	return d, err
+}

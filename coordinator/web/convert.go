@@ -1,0 +1,181 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// at returns a time of a record.
+func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// maybe returns a time that need not have come.
+func maybe(ms int64) *time.Time {
+	if ms == 0 {
+		return nil
+	}
+	t := at(ms)
+	return &t
+}
+
+// list converts every element; no list is never null.
+func list[A, B any](all []A, convert func(A) B) []B {
+	out := make([]B, 0, len(all))
+	for _, a := range all {
+		out = append(out, convert(a))
+	}
+	return out
+}
+
+// texts keeps null out of an answer.
+func texts(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+// object reads a JSON object of a record. One that cannot be read is shown as
+// nothing: it is data for people.
+func object(b []byte) (m map[string]any) {
+	if json.Unmarshal(b, &m) != nil {
+		return nil
+	}
+	return m
+}
+
+func hostOf(v coordinator.HostView) api.Host {
+	i := v.Inventory
+	h := api.Host{
+		ID: string(v.ID), State: string(v.State), Connectivity: string(v.Connectivity), Quarantined: v.Quarantined,
+		Key: v.Key.String(), Labels: texts(v.Labels), SeenAt: maybe(v.SeenMS), ApprovedAt: at(v.ApprovedMS), ApprovedBy: v.ApprovedBy,
+		RevokedAt: maybe(v.RevokedMS), Reason: v.Reason, InventoryAt: maybe(i.AtMS),
+		Hostname: i.Host.Hostname, Arch: i.Host.Arch, Version: i.Host.Version, Kernel: i.Host.Kernel, CPUs: i.Host.CPUs,
+		MemoryBytes: i.Host.MemoryBytes, MemoryFree: i.Host.MemoryFree, DiskBytes: i.Host.DiskBytes, DiskFree: i.Host.DiskFree,
+		Load1: float64(i.Host.Load1000) / 1000, QueueDepth: i.Host.QueueDepth,
+		Containers: len(i.Containers), Unsupported: i.Host.Unsupported,
+		ActiveAlerts: list(i.Alerts, alertOf), Interfaces: list(i.Host.Interfaces, interfaceOf),
+	}
+	if up := time.Duration(i.Host.UptimeMS) * time.Millisecond; up > 0 {
+		h.Uptime = up.Truncate(time.Second).String()
+	}
+	for _, c := range i.Containers {
+		if c.State == "running" {
+			h.Running++
+		}
+	}
+	return h
+}
+
+func alertOf(a protocol.AlertInfo) api.Alert {
+	return api.Alert{ID: a.ID, Severity: a.Severity, Text: a.Text, Since: at(a.SinceMS)}
+}
+
+func interfaceOf(i protocol.Interface) api.Interface {
+	return api.Interface{Name: i.Name, MAC: i.MAC, Up: i.Up, Addresses: texts(i.Addresses)}
+}
+
+func containersOf(v coordinator.HostView) []api.Container {
+	return list(v.Inventory.Containers, func(c protocol.Container) api.Container {
+		out := api.Container{
+			Host: string(v.ID), Name: c.Name, Runtime: c.Runtime, State: c.State, Intended: c.Intended, Class: c.Class,
+			Offline: c.Offline, Broken: c.Broken, Failures: c.Failures, Addresses: texts(c.Addresses), Labels: texts(c.Labels),
+		}
+		if !c.CTID.IsZero() {
+			out.CTID = c.CTID.String()
+		}
+		return out
+	})
+}
+
+// actionOf returns an action without its spec, which lists leave out.
+func actionOf(a coordinator.Action) api.Action {
+	out := api.Action{
+		ID: a.ID.String(), Host: string(a.Host), Kind: string(a.Kind), Name: string(a.Name),
+		State: string(a.State), Reason: string(a.Reason), Detail: a.Detail, Shown: shown(a), Requester: a.Requester,
+		Digest: a.Digest.String(), Attempt: a.Attempt, AcceptSeq: a.AcceptSeq, Cancelling: a.Cancelling,
+		Conflict: a.Conflict != nil, Corrected: a.Corrected,
+		CreatedAt: at(a.CreatedMS), UpdatedAt: at(a.UpdatedMS), EndedAt: maybe(a.EndedMS), ExpiresAt: maybe(a.ExpiresMS),
+	}
+	if !a.Target.IsZero() {
+		out.Target = a.Target.String()
+	}
+	if spec, err := protocol.DecodeSpec(a.Spec); err == nil {
+		out.Argv = spec.Argv
+	}
+	if x := a.Exit; x != nil {
+		out.Exit = &api.Exit{
+			Code: x.Code, Signal: x.Signal, OOM: x.OOM, TimedOut: x.TimedOut, Cancelled: x.Cancelled, Error: x.Error,
+			Run: (time.Duration(x.RunMS) * time.Millisecond).String(),
+		}
+	}
+	for _, o := range a.Output {
+		out.Output = append(out.Output, api.Output{FD: string(o.FD), Bytes: o.Bytes, Dropped: o.Dropped, DropAt: o.DropAt})
+	}
+	return out
+}
+
+// wholeAction returns an action with its spec.
+func wholeAction(a coordinator.Action) api.Action {
+	out := actionOf(a)
+	out.Spec = a.Spec
+	return out
+}
+
+// shown returns the state as people read it.
+func shown(a coordinator.Action) string {
+	switch {
+	case a.Cancelling && !a.State.Final():
+		return "cancelling"
+	case a.State == protocol.StatePendingApprove:
+		return "waits for approval"
+	case a.State == protocol.StatePendingSchedule && a.N == 0:
+		return "waits for its host"
+	case a.State == protocol.StatePendingSchedule:
+		return "undelivered"
+	case a.State == protocol.StateNew:
+		return "queued"
+	}
+	return strings.ToLower(string(a.State))
+}
+
+func tokenOf(t coordinator.Token) api.Token {
+	return api.Token{
+		ID: t.ID, Name: t.Name, Role: string(t.Role), CreatedAt: at(t.CreatedMS), CreatedBy: t.CreatedBy,
+		ExpiresAt: maybe(t.ExpiresMS), RevokedAt: maybe(t.RevokedMS),
+	}
+}
+
+func viewerOf(v coordinator.Viewer) api.Viewer {
+	return api.Viewer{Name: v.Name, Serial: v.Serial, CreatedAt: at(v.CreatedMS), CreatedBy: v.CreatedBy, RevokedAt: maybe(v.RevokedMS)}
+}
+
+func eventOf(e coordinator.Event) api.Event {
+	return api.Event{ID: e.ID, At: at(e.AtMS), Type: e.Type, Host: string(e.Host), Object: e.Object, Data: object(e.Data)}
+}
+
+func auditRowOf(r coordinator.AuditRow) api.AuditRow {
+	return api.AuditRow{N: r.N, At: at(r.AtMS), Actor: r.Actor, Verb: r.Verb, Object: r.Object, Detail: object(r.Detail)}
+}
+
+// parseDuration reads what people type: "90s", "5m", "8h", "7d".
+func parseDuration(what, s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if n, ok := strings.CutSuffix(s, "d"); ok {
+		var days int64
+		if days, err = strconv.ParseInt(n, 10, 64); err == nil && (days < 0 || days > 36_500) {
+			err = strconv.ErrRange
+		}
+		d = time.Duration(days) * 24 * time.Hour
+	}
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%w: %s %.30q is no duration: want one like 90s, 5m, 8h or 7d", coordinator.ErrInvalid, what, s)
+	}
+	return d, nil
+}

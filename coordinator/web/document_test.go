@@ -1,0 +1,332 @@
+package web_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// exercise is one request of an operation that goes well for whoever has the
+// role.
+type exercise struct {
+	op     string
+	need   coordinator.TokenRole // least role; none for what is open
+	method string
+	path   string
+	body   any
+	status int
+}
+
+// exercises prepares a site so that every operation can be asked once, and
+// returns how.
+func exercises(s *site) []exercise {
+	s.t.Helper()
+	const (
+		none, viewer, operator = "", coordinator.RoleViewer, coordinator.RoleOperator
+		approver, admin        = coordinator.RoleApprover, coordinator.RoleAdmin
+		get, post, del         = http.MethodGet, http.MethodPost, http.MethodDelete
+	)
+	s.host.Containers = []protocol.Container{{Name: "web", Runtime: "lxc", State: "running", Labels: []string{"tier=web"}}}
+	s.host.Heartbeat()
+	s.host.Alert(protocol.Alert{AlertInfo: protocol.AlertInfo{ID: "disk/full", Severity: "warning", Text: "the disk is full", SinceMS: 1}, Raised: true})
+	key := coordtest.NewKey("quarantined")
+	s.f.Put(coordinator.Host{ID: "edge-08", State: coordinator.HostApproved, Key: key.Key(), PublicKey: key.Certificate(), Quarantined: "two processes speak for it"})
+	s.f.AddHost("edge-09")
+	done := s.ended("hello\n")
+	s.host.Auto(func(h *coordtest.Host, o coordtest.Order) { h.Report(o.Started(h)) })
+	a, err := s.f.Coordinator().Propose(s.t.Context(), s.f.Admin(), coordinator.Request{Host: "edge-07", Spec: coordtest.RunSpec("sleep", "9")})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, token, err := s.f.Coordinator().CreateToken(s.t.Context(), s.f.Admin(), "bob", viewer, time.Hour)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := s.f.Coordinator().CreateViewer(s.t.Context(), s.f.Admin(), "eyes"); err != nil {
+		s.t.Fatal(err)
+	}
+	welcome, unwelcome := s.f.Join("edge-10"), s.f.Join("edge-11")
+	synctest.Wait()
+	return []exercise{
+		{"list-hosts", viewer, get, "/v1/hosts", nil, 200},
+		{"get-host", viewer, get, "/v1/hosts/edge-07", nil, 200},
+		{"revoke-host", admin, post, "/v1/hosts/edge-09/revoke", api.Reason{Reason: "stolen"}, 200},
+		{"readmit-host", admin, post, "/v1/hosts/edge-08/readmit", nil, 200},
+		{"list-host-containers", viewer, get, "/v1/hosts/edge-07/containers", nil, 200},
+		{"list-containers", viewer, get, "/v1/containers", nil, 200},
+		{"list-actions", viewer, get, "/v1/actions?host=edge-07&state=DONE,RUNNING&limit=5", nil, 200},
+		{"get-action", viewer, get, "/v1/actions/" + done, nil, 200},
+		{"create-action", operator, post, "/v1/actions", run("true"), 202},
+		{"cancel-action", operator, post, "/v1/actions/" + a.ID.String() + "/cancel", nil, 202},
+		{"get-action-output", viewer, get, "/v1/actions/" + done + "/output", nil, 200},
+		{"create-token", admin, post, "/v1/tokens", api.NewToken{Name: "eve", Role: "viewer", TTL: "7d"}, 201},
+		{"list-tokens", admin, get, "/v1/tokens", nil, 200},
+		{"revoke-token", admin, del, "/v1/tokens/" + token.ID, nil, 204},
+		{"create-viewer", admin, post, "/v1/viewers", api.NewViewer{Name: "screen"}, 201},
+		{"list-viewers", admin, get, "/v1/viewers", nil, 200},
+		{"revoke-viewer", admin, del, "/v1/viewers/eyes", nil, 204},
+		{"create-invite", approver, post, "/v1/invites", api.NewInvite{TTL: "1h", Labels: []string{"site=lab"}}, 201},
+		{"list-enrolments", viewer, get, "/v1/enrolments?state=pending", nil, 200},
+		{"approve-enrolment", approver, post, "/v1/enrolments/edge-10/approve", api.Decision{Words: welcome.Words}, 200},
+		{"deny-enrolment", approver, post, "/v1/enrolments/" + unwelcome.ID + "/deny", api.Decision{Reason: "not ours"}, 200},
+		{"get-status", viewer, get, "/v1/status", nil, 200},
+		{"list-audit", viewer, get, "/v1/audit?limit=5", nil, 200},
+		{"get-rings", none, get, "/v1/rings", nil, 200},
+		{"get-roster", viewer, get, "/v1/roster", nil, 200},
+		{"follow-events", viewer, get, "/v1/events?after=0", nil, 200},
+	}
+}
+
+// perform asks one exercise. Of a stream it reads what is there.
+func (s *site) perform(role coordinator.TokenRole, e exercise) reply {
+	s.t.Helper()
+	req := s.request(role, e.method, e.path, e.body)
+	if e.op != "follow-events" {
+		return s.do(req)
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b := make([]byte, 64<<10)
+	n := 0
+	for !strings.Contains(string(b[:n]), "data: ") && resp.StatusCode == http.StatusOK {
+		m, err := resp.Body.Read(b[n:])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		n += m
+	}
+	if resp.StatusCode != http.StatusOK {
+		n, _ = resp.Body.Read(b)
+	}
+	return reply{resp, b[:n]}
+}
+
+func TestAnswersAreAsDocumented(t *testing.T) {
+	onSite(t, func(t *testing.T, s *site) {
+		var doc document
+		if err := json.Unmarshal(s.call(coordinator.RoleViewer, http.MethodGet, "/v1/openapi.json", nil).body, &doc); err != nil {
+			t.Fatal(err)
+		}
+		if doc.OpenAPI != "3.1.0" {
+			t.Errorf("the document is of OpenAPI %q, want 3.1.0", doc.OpenAPI)
+		}
+		ops := doc.operations()
+		for _, e := range exercises(s) {
+			op, ok := ops[e.op]
+			delete(ops, e.op)
+			if !ok || !strings.EqualFold(op.method, e.method) || !op.matches(e.path) {
+				t.Errorf("%s: %s %s is not in the document", e.op, e.method, e.path)
+				continue
+			}
+			if e.need != "" {
+				doc.check(t, op, e.op+" without a token", s.call("", e.method, e.path, e.body))
+			}
+			r := s.perform(coordinator.RoleAdmin, e)
+			if r.StatusCode != e.status {
+				t.Errorf("%s: status %d, want %d: %s", e.op, r.StatusCode, e.status, r.body)
+			}
+			doc.check(t, op, e.op, r)
+		}
+		for _, id := range slices.Sorted(maps.Keys(ops)) {
+			t.Errorf("operation %s is documented and was not exercised", id)
+		}
+	})
+}
+
+func TestRoles(t *testing.T) {
+	roles := []coordinator.TokenRole{"", coordinator.RoleViewer, coordinator.RoleOperator, coordinator.RoleApprover, coordinator.RoleAdmin}
+	for i, role := range roles {
+		t.Run("role="+string(role), func(t *testing.T) {
+			onSite(t, func(t *testing.T, s *site) {
+				for _, e := range exercises(s) {
+					r := s.perform(role, e)
+					switch enough := slices.Index(roles, e.need) <= i; {
+					case enough && r.StatusCode != e.status:
+						t.Errorf("%s: status %d, want %d: %s", e.op, r.StatusCode, e.status, r.body)
+					case !enough && role == "":
+						wantProblem(t, r, api.CodeUnauthentic)
+					case !enough:
+						wantProblem(t, r, api.CodeDenied)
+					}
+				}
+			})
+		})
+	}
+}
+
+// document is an OpenAPI document as far as answers are concerned.
+type document struct {
+	OpenAPI string `json:"openapi"`
+	Paths   map[string]map[string]struct {
+		OperationID string `json:"operationId"`
+		Responses   map[string]struct {
+			Content map[string]struct {
+				Schema schema `json:"schema"`
+			} `json:"content"`
+		} `json:"responses"`
+	} `json:"paths"`
+	Components struct {
+		Schemas map[string]schema `json:"schemas"`
+	} `json:"components"`
+}
+
+// schema is a JSON schema as far as the document uses it.
+type schema map[string]any
+
+type documented struct {
+	method, path string
+	responses    map[string]map[string]schema // by status, by media type
+}
+
+func (d *document) operations() map[string]documented {
+	all := make(map[string]documented)
+	for path, methods := range d.Paths {
+		for method, op := range methods {
+			o := documented{method, path, make(map[string]map[string]schema)}
+			for status, r := range op.Responses {
+				o.responses[status] = make(map[string]schema)
+				for media, c := range r.Content {
+					o.responses[status][media] = c.Schema
+				}
+			}
+			all[op.OperationID] = o
+		}
+	}
+	return all
+}
+
+func (o documented) matches(path string) bool {
+	path, _, _ = strings.Cut(path, "?")
+	want, got := strings.Split(o.path, "/"), strings.Split(path, "/")
+	return slices.EqualFunc(want, got, func(w, g string) bool { return w == g || strings.HasPrefix(w, "{") })
+}
+
+// check holds an answer against what its operation promises.
+func (d *document) check(t *testing.T, op documented, name string, r reply) {
+	t.Helper()
+	media, ok := op.responses[fmt.Sprint(r.StatusCode)]
+	if !ok {
+		media, ok = op.responses["default"]
+	}
+	if !ok {
+		t.Errorf("%s: status %d is not documented", name, r.StatusCode)
+		return
+	}
+	if len(media) == 0 {
+		if len(r.body) > 0 {
+			t.Errorf("%s: an answer without content holds %q", name, r.body)
+		}
+		return
+	}
+	sch, ok := media[r.Header.Get("Content-Type")]
+	if !ok {
+		t.Errorf("%s: content type %q is not documented for status %d", name, r.Header.Get("Content-Type"), r.StatusCode)
+		return
+	}
+	var v any = string(r.body)
+	if strings.HasSuffix(r.Header.Get("Content-Type"), "json") && !strings.HasSuffix(r.Header.Get("Content-Type"), "ndjson") {
+		if err := json.Unmarshal(r.body, &v); err != nil {
+			t.Errorf("%s: %v in %s", name, err, r.body)
+			return
+		}
+	}
+	for _, wrong := range d.validate(sch, v, "body") {
+		t.Errorf("%s: %s", name, wrong)
+	}
+}
+
+// validate returns what is wrong with a value.
+func (d *document) validate(s schema, v any, at string) (wrong []string) {
+	if ref, ok := s["$ref"].(string); ok {
+		target, ok := d.Components.Schemas[strings.TrimPrefix(ref, "#/components/schemas/")]
+		if !ok {
+			return []string{at + ": " + ref + " does not exist"}
+		}
+		return d.validate(target, v, at)
+	}
+	if !hasType(s, v) {
+		return []string{fmt.Sprintf("%s: %v is not of type %v", at, v, s["type"])}
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		return d.validateObject(s, v, at)
+	case []any:
+		items, _ := s["items"].(map[string]any)
+		for i, e := range v {
+			wrong = append(wrong, d.validate(items, e, fmt.Sprintf("%s[%d]", at, i))...)
+		}
+	case string:
+		if s["format"] == "date-time" {
+			if at2, err := time.Parse(time.RFC3339, v); err != nil || at2.Location() != time.UTC {
+				wrong = append(wrong, fmt.Sprintf("%s: %q is no time in UTC", at, v))
+			}
+		}
+	}
+	return wrong
+}
+
+func (d *document) validateObject(s schema, v map[string]any, at string) (wrong []string) {
+	properties, _ := s["properties"].(map[string]any)
+	if required, ok := s["required"].([]any); ok {
+		for _, name := range required {
+			if _, ok := v[name.(string)]; !ok {
+				wrong = append(wrong, fmt.Sprintf("%s: %v is missing", at, name))
+			}
+		}
+	}
+	for name, e := range v {
+		p, ok := properties[name].(map[string]any)
+		more, free := s["additionalProperties"].(map[string]any)
+		switch {
+		case ok:
+			wrong = append(wrong, d.validate(p, e, at+"."+name)...)
+		case free:
+			wrong = append(wrong, d.validate(more, e, at+"."+name)...)
+		default:
+			wrong = append(wrong, fmt.Sprintf("%s: %s is not documented", at, name))
+		}
+	}
+	return wrong
+}
+
+// hasType reports whether a value has the type of a schema, or one of them.
+func hasType(s schema, v any) bool {
+	var types []any
+	switch t := s["type"].(type) {
+	case nil:
+		return true
+	case []any:
+		types = t
+	default:
+		types = []any{t}
+	}
+	return slices.ContainsFunc(types, func(t any) bool {
+		switch v := v.(type) {
+		case nil:
+			return t == "null"
+		case bool:
+			return t == "boolean"
+		case float64:
+			return t == "number" || t == "integer" && v == float64(int64(v))
+		case string:
+			return t == "string"
+		case []any:
+			return t == "array"
+		}
+		return t == "object"
+	})
+}

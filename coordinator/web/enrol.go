@@ -1,0 +1,214 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"golang.org/x/time/rate"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/protocol/enrol"
+)
+
+// enrolments are the operations of people about hosts that want to join.
+func (h *handlers) enrolments(doc huma.API) {
+	huma.Register(doc, operation(doc, "create-invite", http.MethodPost, "/v1/invites", "Invite a host; the code is shown once", http.StatusCreated), h.invite)
+	huma.Register(doc, operation(doc, "list-enrolments", http.MethodGet, "/v1/enrolments", "List hosts that wait, or waited, for approval, the oldest first", http.StatusOK), h.listEnrolments)
+	huma.Register(doc, operation(doc, "approve-enrolment", http.MethodPost, "/v1/enrolments/{id}/approve", "Make a host a member", http.StatusOK), h.approve)
+	huma.Register(doc, operation(doc, "deny-enrolment", http.MethodPost, "/v1/enrolments/{id}/deny", "Refuse a host, with a reason that it is told", http.StatusOK), h.deny)
+}
+
+func (h *handlers) invite(ctx context.Context, in *body[api.NewInvite]) (*body[api.Invite], error) {
+	ttl, err := parseDuration("ttl", in.Body.TTL)
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	i, code, err := h.c.Invite(ctx, actor(ctx), ttl, in.Body.Labels)
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	return &body[api.Invite]{api.Invite{ID: i.ID, Code: code, Labels: texts(i.Labels), ExpiresAt: at(i.ExpiresMS)}}, nil
+}
+
+func (h *handlers) listEnrolments(ctx context.Context, in *struct {
+	State string `query:"state" enum:"pending,approved,denied" doc:"Only those in this state"`
+}) (*body[[]api.Enrolment], error) {
+	all, err := h.c.Enrolments(ctx, coordinator.EnrolmentState(in.State))
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	return &body[[]api.Enrolment]{list(all, enrolmentOf)}, nil
+}
+
+// decision names an enrolment by its id or by the host id that it wants.
+type decision struct {
+	ID   string `path:"id" maxLength:"63" doc:"Id of the enrolment, or the host id that it wants"`
+	Body *api.Decision
+}
+
+func (d *decision) of() api.Decision {
+	if d.Body == nil {
+		return api.Decision{}
+	}
+	return *d.Body
+}
+
+func (h *handlers) approve(ctx context.Context, in *decision) (*body[api.Enrolment], error) {
+	e, err := h.c.ApproveEnrolment(ctx, actor(ctx), in.ID, in.of().Words)
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	return &body[api.Enrolment]{enrolmentOf(e)}, nil
+}
+
+func (h *handlers) deny(ctx context.Context, in *decision) (*body[api.Enrolment], error) {
+	e, err := h.c.DenyEnrolment(ctx, actor(ctx), in.ID, in.of().Reason)
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	return &body[api.Enrolment]{enrolmentOf(e)}, nil
+}
+
+func enrolmentOf(e coordinator.Enrolment) api.Enrolment {
+	out := api.Enrolment{
+		ID: e.ID, Host: string(e.Host), Key: e.Key.String(), Words: e.Words, State: string(e.State), Reason: e.Reason,
+		Labels: texts(e.Labels), CreatedAt: at(e.CreatedMS), DecidedAt: maybe(e.DecidedMS), DecidedBy: e.DecidedBy,
+	}
+	if o, err := enrol.DecodeOffer(e.Offer); err == nil {
+		out.Hostname, out.Arch, out.Version = o.Hostname, o.Architecture, o.Version
+	}
+	return out
+}
+
+// enrolment is what hosts ask before they are members. Its words are those of
+// package enrol, not of this API: both sides sign and hash them.
+func (h *handlers) enrolment(mux *http.ServeMux) {
+	var limits limits
+	handle := func(pattern string, serve func(w http.ResponseWriter, r *http.Request) error) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if !limits.allow(r.RemoteAddr, time.Now()) {
+				w.Header().Set("Retry-After", "5")
+				writeProblem(w, newProblem(api.CodeRateLimit, "too many enrolment requests come from your address"))
+				return
+			}
+			if err := serve(w, r); err != nil {
+				writeProblem(w, h.asProblemOf(r.Context(), err))
+			}
+		})
+	}
+	handle("GET "+enrol.Path+"rings", func(w http.ResponseWriter, _ *http.Request) error {
+		w.Header().Set("Content-Type", documentType)
+		_, _ = w.Write(h.c.Rings()) // a client that is gone needs no answer
+		return nil
+	})
+	handle("POST "+enrol.Path+"begin", exchange(h.c.BeginEnrolment))
+	handle("POST "+enrol.Path+"offer", exchange(h.c.OfferEnrolment))
+	handle("POST "+enrol.Path+"state", exchange(h.c.EnrolmentState))
+}
+
+// exchange reads a request of an enrolment strictly and writes the answer.
+func exchange[Q, A any](ask func(context.Context, Q) (A, error)) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		b, err := io.ReadAll(r.Body)
+		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return newProblem(api.CodeTooLarge, fmt.Sprintf("the body is larger than %d bytes", tooLarge.Limit))
+		}
+		if err != nil {
+			return fmt.Errorf("%w: the body broke off", coordinator.ErrInvalid)
+		}
+		var q Q
+		if err := enrol.Decode(b, &q); err != nil {
+			return fmt.Errorf("%w: %w", coordinator.ErrInvalid, err)
+		}
+		a, err := ask(r.Context(), q)
+		if err != nil {
+			return err
+		}
+		if b, err = json.Marshal(a); err != nil {
+			return fmt.Errorf("encode the answer: %w", err)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(b) // a client that is gone needs no answer
+		return nil
+	}
+}
+
+// Limits of enrolment requests, which come from strangers. One address may be
+// a whole site behind a router whose hosts are installed in one go: three
+// requests each, and a question every five seconds at first.
+const (
+	enrolRate  = 10  // requests per second and address
+	enrolBurst = 100 // at once
+	// maxAddresses bounds what is remembered. Beyond it strangers share one
+	// limit, so that inventing addresses buys nothing.
+	maxAddresses = 4096
+	forgetAfter  = time.Minute // enrolBurst is full again long before
+)
+
+// limits are the rates of all addresses. The zero value is ready.
+type limits struct {
+	mu     sync.Mutex
+	by     map[netip.Prefix]*limit
+	swept  time.Time
+	shared *rate.Limiter
+}
+
+type limit struct {
+	*rate.Limiter
+	seen time.Time
+}
+
+// allow takes one request of an address into account.
+func (l *limits) allow(remote string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.by == nil {
+		l.by, l.shared = make(map[netip.Prefix]*limit), rate.NewLimiter(enrolRate, enrolBurst)
+	}
+	if now.Sub(l.swept) > forgetAfter {
+		l.swept = now
+		for from, b := range l.by {
+			if now.Sub(b.seen) > forgetAfter {
+				delete(l.by, from)
+			}
+		}
+	}
+	from := origin(remote)
+	b, ok := l.by[from]
+	switch {
+	case !ok && len(l.by) >= maxAddresses:
+		return l.shared.AllowN(now, 1)
+	case !ok:
+		b = &limit{Limiter: rate.NewLimiter(enrolRate, enrolBurst)}
+		l.by[from] = b
+	}
+	b.seen = now
+	return b.AllowN(now, 1)
+}
+
+// origin returns what one stranger has: an IPv4 address, or an IPv6 network of
+// 64 bits. What has no address shares one.
+func origin(remote string) netip.Prefix {
+	a, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	addr, bits := a.Addr().Unmap().WithZone(""), 64
+	if addr.Is4() {
+		bits = 32
+	}
+	p, err := addr.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return p
+}

@@ -1,0 +1,137 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/prom"
+)
+
+// documentType is that of the fleet's signed documents: envelopes, one to a
+// line.
+const documentType = "application/x-ndjson"
+
+// rawAnswer is an answer that is not JSON.
+type rawAnswer struct {
+	ContentType string `header:"Content-Type"`
+	Body        []byte
+}
+
+func (h *handlers) fleet(doc huma.API) {
+	huma.Register(doc, operation(doc, "get-status", http.MethodGet, "/v1/status", "The fleet in a few numbers", http.StatusOK), h.status)
+	huma.Register(doc, operation(doc, "list-audit", http.MethodGet, "/v1/audit", "List the audit log, the oldest first", http.StatusOK), h.audit)
+	rings := raw(doc, "get-rings", "/v1/rings", "The chain of rings, which authenticates itself", documentType, "Signed rings, one to a line.")
+	rings.Security = nil
+	huma.Register(doc, rings, h.rings)
+	huma.Register(doc, raw(doc, "get-roster", "/v1/roster", "The signed list of hosts and their keys", documentType, "One signed document."), h.roster)
+}
+
+func (h *handlers) status(ctx context.Context, _ *none) (*body[api.Status], error) {
+	s, err := h.c.Summary(ctx)
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	return &body[api.Status]{api.Status{
+		Fleet: string(s.Fleet), FleetID: s.FleetID.String(), Version: h.version,
+		Term: fmt.Sprintf("%d.%d", s.Term.Ring, s.Term.Counter), Ring: s.Ring, Recovery: s.Recovery,
+		Hosts: words(s.Hosts), Pending: s.Pending, Actions: words(s.Actions), Containers: s.Containers, Brokers: texts(s.Brokers),
+	}}, nil
+}
+
+// words gives counts their keys as plain texts.
+func words[K ~string](m map[K]int) map[string]int {
+	out := make(map[string]int, len(m))
+	for k, n := range m {
+		out[string(k)] = n
+	}
+	return out
+}
+
+func (h *handlers) audit(ctx context.Context, in *struct {
+	After uint64 `query:"after" doc:"Only rows with numbers after this one"`
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+}) (*body[[]api.AuditRow], error) {
+	rows, err := h.c.Audit(ctx, in.After, in.Limit)
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	return &body[[]api.AuditRow]{list(rows, auditRowOf)}, nil
+}
+
+func (h *handlers) rings(context.Context, *none) (*rawAnswer, error) {
+	return &rawAnswer{documentType, h.c.Rings()}, nil
+}
+
+func (h *handlers) roster(ctx context.Context, _ *none) (*rawAnswer, error) {
+	b, err := h.c.Roster()
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	return &rawAnswer{documentType, b}, nil
+}
+
+// health answers whoever looks after the process: it is up; it can answer
+// requests.
+func (h *handlers) health(mux *http.ServeMux) {
+	plain := func(w http.ResponseWriter, status int, text string) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
+		w.WriteHeader(status)
+		_, _ = fmt.Fprintln(w, text) // a client that is gone needs no answer
+	}
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		err := h.c.Ready(r.Context())
+		switch why := h.c.Recovery(); {
+		case err == nil:
+			plain(w, http.StatusOK, "ok")
+		case why != "":
+			plain(w, http.StatusServiceUnavailable, why)
+		default:
+			h.log.ErrorContext(r.Context(), "not ready", "err", err)
+			plain(w, http.StatusServiceUnavailable, "the store does not answer")
+		}
+	})
+}
+
+// metrics writes one snapshot for Prometheus.
+func (h *handlers) metrics(ctx context.Context, s *prom.Scrape) error {
+	sum, err := h.c.Summary(ctx)
+	if err != nil {
+		return err
+	}
+	n := h.c.Stats()
+	s.GaugeBy("build_info", "1 for the version that runs.", "version", map[string]float64{h.version: 1})
+	s.Gauge("recovery", "1 if the coordinator went back in time and decides nothing.", truth(sum.Recovery != ""))
+	s.GaugeBy("hosts", "Approved hosts, by connectivity.", "connectivity", floats(sum.Hosts))
+	s.Gauge("hosts_revoked", "Revoked hosts.", float64(sum.Revoked))
+	s.Gauge("enrolments_pending", "Hosts that wait for a person.", float64(sum.Pending))
+	s.GaugeBy("actions_open", "Actions that have not ended, by state.", "state", floats(sum.Actions))
+	s.GaugeBy("containers", "Containers, by the state that their hosts last told.", "state", floats(sum.Containers))
+	s.Gauge("event_readers", "Who follows the events.", float64(h.feed.readers.Load()))
+	s.Counter("messages_received_total", "Messages that came in.", float64(n.Received))
+	s.Counter("messages_published_total", "Messages that went out.", float64(n.Published))
+	s.Counter("messages_dropped_total", "Messages dropped because a host sent more than is taken at a time.", float64(n.Dropped))
+	s.CounterBy("messages_refused_total", "Messages refused, by the code of the check.", "code", floats(n.Refused))
+	return nil
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func floats[K ~string, N int | uint64](m map[K]N) map[string]float64 {
+	out := make(map[string]float64, len(m))
+	for k, n := range m {
+		out[string(k)] = float64(n)
+	}
+	return out
+}

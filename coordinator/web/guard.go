@@ -1,0 +1,145 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"strings"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/protocol/enrol"
+)
+
+// maxBody is the longest body of any request, in bytes: a spec of 12 KiB in
+// base64 fits several times.
+const maxBody = 64 << 10
+
+// actorKey finds who asks.
+type actorKey struct{}
+
+// actor returns who asks. Only requests that were authenticated get to where
+// it is called.
+func actor(ctx context.Context) coordinator.Actor {
+	a, _ := ctx.Value(actorKey{}).(coordinator.Actor)
+	return a
+}
+
+// guard is what every request passes before it is looked at more closely.
+func (h *handlers) guard(mux *http.ServeMux, openMetrics bool) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w := &answer{ResponseWriter: rw}
+		defer h.rescue(w, r)
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		if r.ContentLength > maxBody {
+			// Nothing is read of it, so the connection is of no more use.
+			w.Header().Set("Connection", "close")
+			writeProblem(w, newProblem(api.CodeTooLarge, fmt.Sprintf("the body has %d bytes, at most %d are taken", r.ContentLength, maxBody)))
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		if !isOpen(r, openMetrics) {
+			secret, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+			who, err := h.c.Authenticate(r.Context(), secret)
+			if !ok || err != nil {
+				h.unauthenticated(w, r, ok, err)
+				return
+			}
+			r = r.WithContext(context.WithValue(r.Context(), actorKey{}, who))
+		}
+		if _, pattern := mux.Handler(r); pattern == "" {
+			noRoute(w, r, mux)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// isOpen reports whether a request needs no token: everything outside of /v1
+// but the metrics, and of /v1 the rings, which authenticate themselves.
+func isOpen(r *http.Request, openMetrics bool) bool {
+	switch {
+	case r.URL.Path == "/v1/rings":
+		return true
+	case r.URL.Path == "/metrics":
+		from, err := netip.ParseAddrPort(r.RemoteAddr)
+		return openMetrics && err == nil && from.Addr().Unmap().IsLoopback()
+	}
+	return r.URL.Path != "/v1" && !strings.HasPrefix(r.URL.Path, "/v1/")
+}
+
+// unauthenticated answers who did not say who they are, or not truly.
+func (h *handlers) unauthenticated(w http.ResponseWriter, r *http.Request, said bool, err error) {
+	p := newProblem(api.CodeUnauthentic, "this needs a token")
+	if said && err != nil {
+		p = h.asProblemOf(r.Context(), err)
+		if p.Code == api.CodeDenied {
+			p = newProblem(api.CodeUnauthentic, "the token is unknown, revoked or expired")
+		}
+	}
+	if p.Code == api.CodeUnauthentic {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="hostler"`)
+	}
+	writeProblem(w, p)
+}
+
+// noRoute tells a wrong method from a path that does not exist.
+func noRoute(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+		other := r.Clone(r.Context())
+		other.Method = method
+		if _, pattern := mux.Handler(other); pattern != "" {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) > 0 {
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		writeProblem(w, newProblem(api.CodeMethod, fmt.Sprintf("%.20q is not possible here, only %s", r.Method, strings.Join(allowed, " and "))))
+		return
+	}
+	p := newProblem(api.CodeNotFound, fmt.Sprintf("there is nothing at %.100q", r.URL.Path))
+	p.Hint = "the API is under /v1/ and described by /v1/openapi.json; hosts join under " + enrol.Path
+	writeProblem(w, p)
+}
+
+// rescue answers for a handler that panicked. Once an answer has begun, only
+// breaking the connection tells the client that it is not whole.
+func (h *handlers) rescue(w *answer, r *http.Request) {
+	p := recover()
+	switch {
+	case p == nil:
+		return
+	case p == http.ErrAbortHandler || r.Context().Err() != nil:
+		panic(http.ErrAbortHandler)
+	}
+	h.log.ErrorContext(r.Context(), "handler panicked", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	if w.begun {
+		panic(http.ErrAbortHandler)
+	}
+	writeProblem(w, newProblem(api.CodeInternal, internalDetail))
+}
+
+// answer remembers whether an answer has begun.
+type answer struct {
+	http.ResponseWriter
+	begun bool
+}
+
+// Unwrap lets a [http.ResponseController] reach the connection.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// WriteHeader implements [http.ResponseWriter].
+func (a *answer) WriteHeader(status int) {
+	a.begun = true
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (a *answer) Write(b []byte) (int, error) {
+	a.begun = true
+	return a.ResponseWriter.Write(b)
+}

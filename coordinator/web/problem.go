@@ -1,0 +1,166 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/coordinator"
+)
+
+// problem is an [api.Problem] that huma writes as it is.
+type problem struct{ *api.Problem }
+
+// GetStatus implements [huma.StatusError].
+func (p problem) GetStatus() int { return p.Status }
+
+// ContentType implements [huma.ContentTypeFilter].
+func (problem) ContentType(string) string { return api.ContentProblem }
+
+// newProblem returns a problem with the status, title and hint of its code.
+func newProblem(code, detail string) problem {
+	p := &api.Problem{Type: "about:blank", Code: code, Detail: detail, Status: http.StatusInternalServerError}
+	switch code {
+	case api.CodeInvalid:
+		p.Status = http.StatusBadRequest
+	case api.CodeUnauthentic:
+		p.Status = http.StatusUnauthorized
+		p.Hint = "send a token that is valid (Authorization: Bearer hst_…); an admin makes one: hostler token create"
+	case api.CodeDenied:
+		p.Status = http.StatusForbidden
+	case api.CodeNotFound:
+		p.Status = http.StatusNotFound
+	case api.CodeMethod:
+		p.Status = http.StatusMethodNotAllowed
+	case api.CodeConflict, api.CodeExists:
+		p.Status = http.StatusConflict
+	case api.CodeGone:
+		p.Status = http.StatusGone
+	case api.CodeTooLarge:
+		p.Status = http.StatusRequestEntityTooLarge
+	case api.CodeRateLimit:
+		p.Status = http.StatusTooManyRequests
+		p.Hint = "wait some seconds and try again"
+	case api.CodeRecovery:
+		p.Status = http.StatusServiceUnavailable
+		p.Hint = "run on the coordinator's machine: hostler-coordinator recover"
+	case api.CodeUnavailable:
+		p.Status = http.StatusServiceUnavailable
+		p.Hint = "try again in a minute"
+	case api.CodeTimeout:
+		p.Status = http.StatusGatewayTimeout
+	default:
+		p.Code = api.CodeInternal
+		p.Hint = "the coordinator's log tells more"
+	}
+	p.Title = http.StatusText(p.Status)
+	return problem{p}
+}
+
+// codeOf returns the code for a status that the HTTP layer chose by itself.
+func codeOf(status int) string {
+	switch status {
+	case http.StatusUnauthorized:
+		return api.CodeUnauthentic
+	case http.StatusForbidden:
+		return api.CodeDenied
+	case http.StatusNotFound:
+		return api.CodeNotFound
+	case http.StatusMethodNotAllowed:
+		return api.CodeMethod
+	case http.StatusConflict:
+		return api.CodeConflict
+	case http.StatusGone:
+		return api.CodeGone
+	case http.StatusRequestEntityTooLarge:
+		return api.CodeTooLarge
+	case http.StatusTooManyRequests:
+		return api.CodeRateLimit
+	case http.StatusServiceUnavailable:
+		return api.CodeUnavailable
+	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
+		return api.CodeTimeout
+	}
+	if status >= http.StatusInternalServerError {
+		return api.CodeInternal
+	}
+	return api.CodeInvalid
+}
+
+// internalDetail is all that a client learns of a failure inside.
+const internalDetail = "the coordinator failed to answer this request"
+
+// fail turns an error of the Coordinator into a problem. Errors that are none
+// of its sentinels are a failure inside: they are logged and not shown.
+func (h *handlers) fail(ctx context.Context, err error) error {
+	for _, known := range []struct {
+		err  error
+		code string
+	}{
+		{coordinator.ErrInvalid, api.CodeInvalid},
+		{coordinator.ErrNotFound, api.CodeNotFound},
+		{coordinator.ErrExists, api.CodeExists},
+		{coordinator.ErrConflict, api.CodeConflict},
+		{coordinator.ErrDenied, api.CodeDenied},
+		{coordinator.ErrGone, api.CodeGone},
+		{coordinator.ErrRecovery, api.CodeRecovery},
+		{coordinator.ErrUnavailable, api.CodeUnavailable},
+	} {
+		if errors.Is(err, known.err) {
+			return newProblem(known.code, err.Error())
+		}
+	}
+	if ctx.Err() != nil {
+		return newProblem(api.CodeTimeout, "the request ended before it was answered")
+	}
+	h.log.ErrorContext(ctx, "request failed", "err", err)
+	return newProblem(api.CodeInternal, internalDetail)
+}
+
+// asProblem turns the HTTP layer's own errors into problems. They are about
+// the form of the request, so they may be shown; the values that were sent are
+// not repeated.
+func asProblem(_ huma.Context, _ string, v any) (any, error) {
+	e, ok := v.(*huma.ErrorModel)
+	if !ok {
+		return v, nil
+	}
+	p := newProblem(codeOf(e.Status), e.Detail)
+	if p.Code == api.CodeInternal {
+		p.Detail = internalDetail
+		return p, nil
+	}
+	var details []string
+	for _, d := range e.Errors {
+		if d.Location == "" {
+			details = append(details, d.Message)
+		} else {
+			details = append(details, d.Location+": "+d.Message)
+		}
+	}
+	if len(details) > 0 {
+		p.Detail += ": " + strings.Join(details, "; ")
+	}
+	return p, nil
+}
+
+// writeProblem answers with a problem where huma does not.
+func writeProblem(w http.ResponseWriter, p problem) {
+	w.Header().Set("Content-Type", api.ContentProblem)
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
+}
+
+// asProblemOf returns the problem that an error is.
+func (h *handlers) asProblemOf(ctx context.Context, err error) problem {
+	p, ok := errors.AsType[problem](err)
+	if !ok {
+		p, _ = errors.AsType[problem](h.fail(ctx, err))
+	}
+	return p
+}

@@ -1,0 +1,150 @@
+// Package web is the coordinator's HTTP API: /v1 for people and tools, the
+// enrolment of hosts under /enrol/v1, and what supervisors of the process ask
+// (/healthz, /readyz, /metrics).
+//
+// Every request goes the same way:
+//
+//	size → who is it? → route → form (huma, by the schemas that it also
+//	publishes) → one method of the Coordinator → answer, or a problem
+//
+// Handlers decide nothing and never see the store. Who may do what is judged by
+// the Coordinator; here it only matters that nobody without a token gets
+// further than the enrolment, the rings (which authenticate themselves) and
+// two words about health.
+//
+// Every failure, be it a wrong route, a body that is too large or a panic, is
+// an [api.Problem] with a stable code. What went wrong inside is in the log and
+// not in the answer.
+//
+// The document under /v1/openapi.json is made from the same declarations as the
+// handlers, and the tests hold real answers of every operation against it.
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/internal/prom"
+)
+
+// Config is what the API is made of.
+type Config struct {
+	// Coordinator answers. Required.
+	Coordinator *coordinator.Coordinator
+	// Version of the program, as the status tells it. Required.
+	Version string
+	// OpenMetrics answers /metrics without a token to clients on loopback, for
+	// a scraper on the same machine that can send none. It must stay false
+	// behind a reverse proxy, for which everybody comes from loopback.
+	// Default: a token of any role is needed.
+	OpenMetrics bool
+	// Log hears of what went wrong inside. Default: discarded.
+	Log *slog.Logger
+}
+
+// handlers holds what the handlers share.
+type handlers struct {
+	c       *coordinator.Coordinator
+	version string
+	log     *slog.Logger
+	feed    feed
+}
+
+// New returns the handler of all routes. It is meant for [NewServer], which
+// ends its long answers at shutdown.
+func New(cfg Config) (http.Handler, error) {
+	if cfg.Coordinator == nil || cfg.Version == "" {
+		return nil, errors.New("web: coordinator and version are needed")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	h := &handlers{c: cfg.Coordinator, version: cfg.Version, log: cfg.Log, feed: feed{c: cfg.Coordinator}}
+	mux := http.NewServeMux()
+	doc := humago.New(mux, documentConfig(cfg.Version))
+	doc.UseMiddleware(oneStatusForBadRequests)
+	h.hosts(doc)
+	h.actions(doc)
+	h.output(doc)
+	h.access(doc)
+	h.enrolments(doc)
+	h.fleet(doc)
+	h.events(doc)
+	if err := serveDocument(mux, doc.OpenAPI()); err != nil {
+		return nil, err
+	}
+	h.health(mux)
+	mux.Handle("GET /metrics", prom.Handler("hostler_coordinator_", h.metrics))
+	h.enrolment(mux)
+	return h.guard(mux, cfg.OpenMetrics), nil
+}
+
+// Limits of the server. There is no limit on a whole request or answer: some
+// follow for days. Each part that waits for the client has its own.
+const (
+	// headerTimeout lets a request line and headers of some KiB through at
+	// 9.6 kbit/s.
+	headerTimeout = 10 * time.Second
+	// idleTimeout is how long a connection is kept for the next request: longer
+	// than tools poll, so that polling costs no handshakes.
+	idleTimeout    = 2 * time.Minute
+	maxHeaderBytes = 16 << 10
+)
+
+// drainKey finds the context that ends when the server shuts down.
+type drainKey struct{}
+
+// NewServer returns a server with timeouts and limits for clients that are not
+// trusted. [http.Server.Shutdown] ends followers and waiters, who come back to
+// whoever serves next, and lets short requests finish.
+func NewServer(h http.Handler, config *tls.Config) *http.Server {
+	drain, stop := context.WithCancel(context.Background())
+	s := &http.Server{
+		Handler: h, TLSConfig: config,
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		BaseContext: func(net.Listener) context.Context { return context.WithValue(context.Background(), drainKey{}, drain) },
+	}
+	s.RegisterOnShutdown(stop)
+	return s
+}
+
+// untilDrained returns a context that ends with ctx or when the server shuts
+// down.
+func untilDrained(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := func() bool { return true }
+	if drain, ok := ctx.Value(drainKey{}).(context.Context); ok {
+		stop = context.AfterFunc(drain, func() { cancel(errDrained) })
+	}
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// errDrained ends what would otherwise hold up the shutdown.
+var errDrained = errors.New("the server is shutting down")
+
+// serveDocument serves the API's description as it stands now.
+func serveDocument(mux *http.ServeMux, doc *huma.OpenAPI) error {
+	// The library registers its own error form, which is never sent.
+	delete(doc.Components.Schemas.Map(), "ErrorModel")
+	delete(doc.Components.Schemas.Map(), "ErrorDetail")
+	b, err := json.Marshal(doc)
+	if err != nil {
+		return fmt.Errorf("describe the API: %w", err)
+	}
+	mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(b) // a client that is gone needs no answer
+	})
+	return nil
+}
