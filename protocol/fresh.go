@@ -32,12 +32,14 @@ func (g *HostGate) Conn() (Seq, Nonce) { return g.conn, g.chal }
 
 // Hello takes a verified hello. It returns the challenge to answer with, zero
 // for a hello that needs no answer, and whether the hello is the newest word
-// of the newest process, so that its contents may be believed. offer is a fresh
-// random challenge, used if one is needed: a repeated hello is answered with
-// what it was given before.
+// of the newest process. offer is a fresh random challenge, used if one is
+// needed: a repeated hello is answered with what it was given before.
 //
-// A hello by itself does not prove that the host is there now: it may have been
-// held back. What follows it with the challenge does.
+// A hello by itself proves nothing about now: after a restart of the
+// coordinator, when nothing is known, it may be years old. Its contents (the
+// positions above all, which can show a host to be rolled back) are to be acted
+// upon when the first message with the challenge is accepted; by [Seq.Takes]
+// the newest current hello is then one that the host said in this term.
 func (g *HostGate) Hello(s Seq, inst, offer Nonce) (give Nonce, current bool) {
 	switch c := g.compare(s, inst); {
 	case c > 0:

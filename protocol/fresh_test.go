@@ -22,6 +22,7 @@ type upMessage struct {
 	header  protocol.Header
 	inst    protocol.Nonce // of a hello
 	era     int            // of the coordinator whose challenge it carries
+	seen    protocol.Term  // the newest term that its sender knew
 }
 
 // process is one process of an agent, and what its disk keeps.
@@ -33,6 +34,7 @@ type process struct {
 	k      uint64
 	chal   protocol.Nonce
 	era    int
+	said   protocol.Seq // the first hello since the newest term was seen
 	gate   protocol.CoordinatorGate
 	sent   protocol.SentWindow
 	online bool // its newest evidence was taken
@@ -49,6 +51,7 @@ type fleet struct {
 	term   protocol.Term
 	era    int
 	k      uint64
+	told   protocol.Term // what the sender of the newest current hello knew
 	random byte
 	high   byte
 	up     []upMessage
@@ -91,6 +94,7 @@ func (f *fleet) connect(p *process) {
 	}
 	p.conn, p.k, p.chal, p.online = p.conn+1, 0, protocol.Nonce{}, false
 	f.hello(p)
+	p.said = protocol.Seq{Inc: p.inc, Conn: p.conn, K: p.k}
 }
 
 func (f *fleet) hello(p *process) {
@@ -110,7 +114,7 @@ func (f *fleet) send(p *process, c protocol.Channel, s protocol.Seq, chal protoc
 	h := up(protocol.TypePresence, 0)
 	h.Seq, h.Chal = s, chal
 	p.sent.Sent(s, int64(len(f.up)))
-	f.up = append(f.up, upMessage{c, h, p.inst, p.era})
+	f.up = append(f.up, upMessage{c, h, p.inst, p.era, p.seen})
 }
 
 // restart is that of the coordinator: its gate is empty, its term is new, and
@@ -139,6 +143,7 @@ func (f *fleet) obey(p *process, c protocol.Channel, h *protocol.Header) bool {
 	if p.gate.Accept(c, h) {
 		p.seen = h.Term
 		f.hello(p)
+		p.said = protocol.Seq{Inc: p.inc, Conn: p.conn, K: p.k}
 	}
 	return true
 }
@@ -150,6 +155,9 @@ func (f *fleet) takeUp(i int) error {
 	if m.channel == protocol.ChannelPresence && m.header.IsHello() {
 		give, current := f.gate.Hello(s, m.inst, f.nonce())
 		f.log("hello %v of %v: current %t", s, m.inst, current)
+		if current {
+			f.told = m.seen
+		}
 		if !give.IsZero() {
 			f.answer(s, give)
 		}
@@ -163,6 +171,9 @@ func (f *fleet) takeUp(i int) error {
 	if err == nil && s.K != protocol.KWill {
 		if m.era != f.era {
 			return fmt.Errorf("evidence %v from before the restart is taken", s)
+		}
+		if len(f.hosts) == 1 && f.told != f.term {
+			return fmt.Errorf("evidence %v is taken, and all that is known is a hello of term %d", s, f.told.Counter)
 		}
 		_, chal := f.gate.Conn()
 		f.answer(s, chal)
@@ -181,7 +192,7 @@ func (f *fleet) answer(s protocol.Seq, give protocol.Nonce) {
 // takeDown is what a host does with receipt i.
 func (f *fleet) takeDown(p *process, i int) {
 	r := &f.down[i]
-	if !f.obey(p, protocol.ChannelReceipt, &r.Header) || !r.Answers.SameConn(protocol.Seq{Inc: p.inc, Conn: p.conn}) {
+	if !f.obey(p, protocol.ChannelReceipt, &r.Header) || !p.said.Takes(r.Answers) {
 		return
 	}
 	p.chal, p.era = r.Give, f.eras[i]

@@ -112,6 +112,13 @@ func compare(a, b uint64) int {
 	return 0
 }
 
+// Takes is what a host asks of a receipt before it takes the challenge. s is
+// the first hello of its connection that it has sent since it saw the
+// receipt's term. An answer to another process or connection is not for it, and
+// an answer to an older hello shows that the coordinator knows no more than
+// what that one told.
+func (s Seq) Takes(answers Seq) bool { return s.SameConn(answers) && answers.K >= s.K }
+
 // valid reports whether s numbers a message.
 func (s Seq) valid() bool { return s.Inc > 0 && s.Conn > 0 && s.K > 0 && s.K <= KGoodbye }
 
