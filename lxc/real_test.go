@@ -102,7 +102,7 @@ func (m *machine) remove(t *testing.T, dir string) {
 			t.Error(err)
 		}
 	}
-	if left := cgroups(t, filepath.Base(dir)); len(left) > 0 {
+	if left := cgroups(t, fmt.Sprintf(".hlt-%d-", os.Getpid())); len(left) > 0 {
 		t.Errorf("cgroups are left: %q", left)
 	}
 }

@@ -51,9 +51,15 @@ func (h *host) startContainer(name string) error {
 	return h.launch(c)
 }
 
-// launch starts a stopped container. It moves this process into the container's
-// monitor cgroup, where it stays for the rest of its short life.
+// launch starts a stopped container. liblxc moves the caller into the monitor's
+// cgroup while it starts it. We leave it before the lock is given back: a monitor
+// that ends while somebody else is in its cgroup cannot remove it, and nobody
+// else ever would.
 func (h *host) launch(c *golxc.Container) error {
+	home, err := findHome()
+	if err != nil {
+		return err
+	}
 	log := filepath.Join(h.dir(c.Name()), logFile)
 	if err := os.Remove(log); err != nil && !os.IsNotExist(err) {
 		return err
@@ -68,7 +74,10 @@ func (h *host) launch(c *golxc.Container) error {
 	if err := c.WantCloseAllFds(true); err != nil {
 		return err
 	}
-	if err := c.Start(); err != nil {
+	err = c.Start()
+	// It runs, whether we come home or not; at worst an empty cgroup stays.
+	_ = home.enter()
+	if err != nil {
 		return fmt.Errorf("%w%s", err, logTail(log))
 	}
 	return nil
