@@ -161,6 +161,29 @@ func TestVerifyIsOverTheVeryBytes(t *testing.T) {
 	}
 }
 
+// TestSignaturesAreDated holds that a clock that went back to before the key
+// was made does not date a signature before its key.
+func TestSignaturesAreDated(t *testing.T) {
+	made := time.Unix(1e9, 0)
+	id, err := certs.Generate("a", made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for now, want := range map[int64]int64{-5: 1e9, 0: 1e9, 1e9 + 1: 1e9 + 1, 4e9: 4e9, 1 << 40: 1<<32 - 1} {
+		sig, err := id.WithClock(func() time.Time { return time.Unix(now, 0) }).Sign([]byte("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := packet.Read(bytes.NewReader(sig))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, ok := p.(*packet.Signature); !ok || s.CreationTime.Unix() != want {
+			t.Errorf("clock at %d: %+v, want it dated %d", now, p, want)
+		}
+	}
+}
+
 func TestRevokedCertificates(t *testing.T) {
 	for name, reason := range map[string]packet.ReasonForRevocation{
 		"compromised": packet.KeyCompromised, "superseded": packet.KeySuperseded, "retired": packet.KeyRetired,

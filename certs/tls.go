@@ -155,9 +155,6 @@ func verifyPeer(cs tls.ConnectionState, roots *x509.CertPool, usage x509.ExtKeyU
 	if err != nil {
 		return protocol.SAN{}, fmt.Errorf("%w: %w", ErrPeer, err)
 	}
-	if leaf.IsCA {
-		return protocol.SAN{}, fmt.Errorf("%w: it showed an authority's certificate", ErrPeer)
-	}
 	name, err := RoleOf(leaf)
 	if err != nil {
 		return protocol.SAN{}, fmt.Errorf("%w: %w", ErrPeer, err)
