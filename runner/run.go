@@ -195,8 +195,19 @@ func (run *Run) request(ctx context.Context, op string) (string, error) {
 		return "", err
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+	answered := make(chan struct{})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer close(answered)
+	wg.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-run.runner.closed:
+		case <-answered:
+			return
+		}
+		_ = conn.SetDeadline(time.Unix(1, 0)) // ends Write and Read
+	})
 	if _, err := conn.Write(rundir.AppendRequest(nil, rundir.Request{Op: op})); err != nil {
 		return "", err
 	}

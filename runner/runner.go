@@ -155,8 +155,8 @@ func (r *Runner) dir(action string, attempt int) rundir.Dir {
 // Start makes the run directory and starts the supervisor. It returns when the
 // supervisor process exists; whether the command could be executed is told by
 // the run's end. An attempt that exists gives fs.ErrExist. After any other error
-// nothing runs, the directory may exist, and Recover would say NeverBegan.
-// ctx bounds the preparation alone.
+// there is no supervisor, and Recover tells what there is, NeverBegan as a rule.
+// ctx bounds the reading of stdin alone.
 func (r *Runner) Start(ctx context.Context, spec Spec) (*Run, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, fmt.Errorf("starting a run: %w", err)
@@ -251,9 +251,10 @@ func (r *Runner) startSupervisor(run *Run, argv []string) error {
 	}
 	exited, err := newProcess(pidfd)
 	if err != nil {
-		// No kernel that has cgroup.kill lacks pidfds. The supervisor runs
-		// and would be recovered; it is only not watched.
-		return errors.Join(err, cmd.Process.Release())
+		// A run that nobody watches would seem to last for ever.
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return fmt.Errorf("watching the supervisor (needs Linux 5.4): %w", err)
 	}
 	r.follow(run, exited, func() {
 		if err := cmd.Wait(); err != nil && !run.recorded() {

@@ -16,7 +16,7 @@ import (
 	"github.com/hostler-io/hostler/runner/runnertest"
 )
 
-func TestMain(m *testing.M) { runnertest.Main(m) }
+func TestMain(m *testing.M) { os.Exit(runnertest.Main(m, os.Args)) }
 
 // build makes hostler-run, as it is shipped.
 func build(tb testing.TB) string {
@@ -181,19 +181,13 @@ func TestCloseLeavesTheCommand(t *testing.T) {
 	}
 	action := "close-" + strconv.Itoa(os.Getpid())
 	run, err := r.Start(t.Context(), runner.Spec{
-		Spec:       rundir.Spec{Action: action, Attempt: 1, Argv: []string{"/bin/sleep", "0.3"}},
+		Spec:       rundir.Spec{Action: action, Attempt: 1, Argv: []string{"/bin/sh", "-c", "echo ready; sleep 0.5; exit 5"}},
 		Supervisor: []string{program},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := filepath.Join(root, action, "1", rundir.StartFile)
-	for changed := run.Changed(); ; changed = run.Changed() {
-		if _, err := os.Stat(start); err == nil {
-			break
-		}
-		<-changed
-	}
+	awaitOutput(t, run, 1)
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +207,77 @@ func TestCloseLeavesTheCommand(t *testing.T) {
 	if err != nil || found.Verdict != runner.Adopted {
 		t.Fatalf("%+v, %v", found, err)
 	}
-	if exit, err := found.Run.Wait(t.Context()); err != nil || exit.Code != 0 {
+	if exit, err := found.Run.Wait(t.Context()); err != nil || exit.Code != 5 {
+		t.Errorf("%+v, %v", exit, err)
+	}
+}
+
+// awaitOutput waits until the command has written so many bytes.
+func awaitOutput(t *testing.T, run *runner.Run, bytes int64) {
+	t.Helper()
+	out, err := run.Output(rundir.Stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	for {
+		changed := run.Changed()
+		if size, err := out.Size(); err != nil {
+			t.Fatal(err)
+		} else if size >= bytes {
+			return
+		}
+		select {
+		case <-run.Done():
+			t.Fatal("the run ended before")
+		case <-changed:
+		}
+	}
+}
+
+// A cancel under way does not hold up Close, and goes on without us.
+func TestCloseReleasesCancel(t *testing.T) {
+	program, root := build(t), filepath.Join(t.TempDir(), "runs")
+	r, err := runner.New(runner.Config{Root: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	action := "close-cancel-" + strconv.Itoa(os.Getpid())
+	run, err := r.Start(t.Context(), runner.Spec{
+		Spec: rundir.Spec{
+			Action: action, Attempt: 1, GraceMS: 500,
+			Argv: []string{"/bin/sh", "-c", "trap '' TERM; sleep 1000 & trap 'echo asked' TERM; echo ready; while :; do wait; done"},
+		},
+		Supervisor: []string{program},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitOutput(t, run, 1)
+	cancelled := make(chan error, 1)
+	go func() { cancelled <- run.Cancel(t.Context()) }()
+	awaitOutput(t, run, int64(len("ready\nasked\n")))
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-cancelled; !errors.Is(err, runner.ErrClosed) {
+		t.Errorf("Cancel: %v, want ErrClosed", err)
+	}
+	next, err := runner.New(runner.Config{Root: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	boot, err := runner.Boot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := next.Recover(t.Context(), action, 1, boot)
+	if err != nil || found.Verdict != runner.Adopted {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if exit, err := found.Run.Wait(t.Context()); err != nil || !exit.Cancelled || !exit.Emptied {
 		t.Errorf("%+v, %v", exit, err)
 	}
 }

@@ -38,13 +38,13 @@ func crashCases() []Case {
 // killed: argv = binary, starterArg, root; the spec comes on stdin.
 const starterArg = "runnertest-starter"
 
-// Main is the TestMain of a package that calls Run: it lets the test binary play
-// the agents that the suite kills.
-func Main(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == starterArg {
-		os.Exit(starter(os.Args[2]))
+// Main is what TestMain of a package that calls Run exits with. args are the
+// test binary's own: they let it play the agents that the suite kills.
+func Main(m *testing.M, args []string) (code int) {
+	if len(args) == 3 && args[1] == starterArg {
+		return starter(args[2])
 	}
-	os.Exit(m.Run())
+	return m.Run()
 }
 
 func starter(root string) int {
@@ -54,7 +54,8 @@ func starter(root string) int {
 		return 1
 	}
 	if os.Getpid() == 1 { // of its own PID namespace
-		if err := syscall.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		private := syscall.Mount("", "/", "", syscall.MS_PRIVATE|syscall.MS_REC, "")
+		if err := errors.Join(private, syscall.Mount("proc", "/proc", "proc", 0, "")); err != nil {
 			return fail(err)
 		}
 	}
@@ -70,12 +71,18 @@ func starter(root string) int {
 		return fail(err)
 	}
 	os.Stdout.WriteString("started\n")
-	for changed := run.Changed(); ; changed = run.Changed() {
+	for said := false; !said; {
+		changed := run.Changed()
 		if b, err := os.ReadFile(filepath.Join(root, spec.Action, "1", "stdout")); err == nil && len(b) > 0 {
 			os.Stdout.Write(b)
-			break
+			said = true
+			continue
 		}
-		<-changed
+		select {
+		case <-changed:
+		case <-run.Done():
+			return fail(errors.New("the run ended and said nothing"))
+		}
 	}
 	select {} // until killed
 }
@@ -139,6 +146,10 @@ func (e *env) wantVerdict(t *testing.T, want runner.Verdict) runner.Found {
 func testAgentKilled(t *testing.T, e *env) {
 	agent, out := e.startAgent(t, e.spec("echo one; sleep 0.3; echo two; exit 8"), nil)
 	awaitStarted(t, out)
+	// Before the command has spoken, its supervisor may not have the lock yet.
+	if line, err := out.ReadString('\n'); line != "one\n" {
+		t.Fatalf("the agent said %q, %v", line, err)
+	}
 	kill(t, agent)
 	found := e.wantVerdict(t, runner.Adopted)
 	if exit := wait(t, found.Run); exit.Code != 8 {

@@ -206,7 +206,7 @@ func testCancel(t *testing.T, e *env) {
 
 // The grace belongs to everything in the leaf, not to the main process alone.
 func testCancelTerm(t *testing.T, e *env) {
-	spec := e.spec(`(trap "sleep 0.2; echo child bye; exit" TERM; echo ready; sleep "$1" & wait) & trap "exit 4" TERM; wait`, e.mark())
+	spec := e.spec(`trap "exit 4" TERM; (trap "sleep 0.2; echo child bye; exit" TERM; sleep "$1" & echo ready; wait) & wait`, e.mark())
 	run := e.start(t, spec)
 	follow(t, run, "ready")
 	if err := run.Cancel(t.Context()); err != nil {

@@ -1,7 +1,7 @@
 // Package runnertest is the conformance suite of supervisor programs: what the
 // run-directory contract promises, tried on real processes.
 //
-//	func TestMain(m *testing.M) { runnertest.Main(m) }
+//	func TestMain(m *testing.M) { os.Exit(runnertest.Main(m, os.Args)) }
 //
 //	func TestConformance(t *testing.T) {
 //		runnertest.Run(t, runnertest.Harness{Supervisor: []string{"/path/hostler-run"}})
