@@ -111,5 +111,5 @@ func takeRings(s state, file string) (*certs.Chain, error) {
 	if _, ok := chain.Coordinator(id.Key()); !ok {
 		return nil, fmt.Errorf("ring %d of %s does not have this coordinator (key %s)\nRun where the owner key is: hostler fleet ring add-coordinator REQUEST", chain.Ring().Number, file, id.Key())
 	}
-	return chain, writeFile(s.rings(), joinRings(chain), 0o600)
+	return chain, s.keep(chain)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/hostler-io/hostler/certs"
@@ -30,9 +30,11 @@ func (s state) tlsKey() string    { return s.path("tls.key") }
 func (s state) tlsCert() string   { return s.path("tls.crt") }
 func (s state) tickets() string   { return s.path("tickets.key") }
 func (s state) fleet() string     { return s.path("fleet.code") } // the ring from which everything follows
-func (s state) rings() string     { return s.path("rings") }      // the chain from that ring on
-func (s state) store() string     { return s.path("store.db") }
-func (s state) output() string    { return s.path("output") }
+func (s state) ring(number uint64) string {
+	return filepath.Join(s.path("rings"), strconv.FormatUint(number, 10))
+}
+func (s state) store() string  { return s.path("store.db") }
+func (s state) output() string { return s.path("output") }
 
 // writeFile replaces a file so that after a crash it has the old or the new
 // content.
@@ -96,21 +98,47 @@ func (s state) code() (enrol.FleetCode, error) {
 	return enrol.ParseFleetCode(string(b))
 }
 
-// chain opens the rings that the coordinator was given.
+// chain opens the rings that the coordinator was given, one file each: a chain
+// may grow longer than what travels at once.
 func (s state) chain() (*certs.Chain, error) {
 	code, err := s.code()
 	if err != nil {
 		return nil, err
 	}
-	b, err := readFile(s.rings())
-	if err != nil {
-		return nil, err
+	var parts [][]byte
+	for number := code.Pin.Ring; ; number++ {
+		b, err := readFile(s.ring(number))
+		if errors.Is(err, fs.ErrNotExist) && len(parts) > 0 {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, b)
 	}
-	chain, err := certs.OpenChain(code.Pin, b)
+	chain, err := certs.OpenChain(code.Pin, parts...)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.rings(), err)
+		return nil, fmt.Errorf("%s: %w", s.path("rings"), err)
 	}
 	return chain, nil
+}
+
+// keep makes the rings of a chain durable, in order: after a crash the chain
+// ends earlier, and the same rings can be given again.
+func (s state) keep(chain *certs.Chain) error {
+	code, err := s.code()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.path("rings"), 0o700); err != nil {
+		return err
+	}
+	for i, ring := range chain.Rings() {
+		if err := writeFile(s.ring(code.Pin.Ring+uint64(i)), ring, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // certificate returns the coordinator's TLS certificate. It is made anew when
@@ -179,9 +207,4 @@ func hostNames(addresses []string) []string {
 		}
 	}
 	return names
-}
-
-// joinRings puts rings one after the other, as they are stored and served.
-func joinRings(chain *certs.Chain) []byte {
-	return append(bytes.Join(chain.Rings(), []byte("\n")), '\n')
 }

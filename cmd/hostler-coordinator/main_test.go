@@ -1,0 +1,317 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/enrol"
+)
+
+// program is the program with a state directory and a fleet of its own.
+type program struct {
+	t      *testing.T
+	config string
+	state  state
+	owner  *certs.Identity
+	ring   certs.Ring
+	first  []byte // ring 1, signed
+}
+
+func newProgram(t *testing.T, fleet byte) *program {
+	t.Helper()
+	dir := t.TempDir()
+	owner, err := certs.Generate("owner", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring, err := certs.NewFleet(protocol.FleetID{fleet}, "demo", "ada", owner.PublicKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := certs.SignRing(ring, owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &program{t: t, config: filepath.Join(dir, "c.toml"), state: state(filepath.Join(dir, "state")), owner: owner, ring: ring, first: first}
+	p.write(p.config, "state_dir = \""+string(p.state)+"\"\n[http]\nlisten = \""+freePort(t)+"\"\n[mqtt]\nlisten = \""+freePort(t)+"\"\n")
+	return p
+}
+
+// freePort returns an address that was free a moment ago.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (p *program) write(path, text string) {
+	p.t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// do runs the program and returns what it printed.
+func (p *program) do(want int, args ...string) (stdout, stderr string) {
+	p.t.Helper()
+	var out, talk bytes.Buffer
+	if got := run(p.t.Context(), append([]string{"--config", p.config}, args...), &out, &talk); got != want {
+		p.t.Fatalf("%q: exit %d, want %d\n%s%s", args, got, want, out.String(), talk.String())
+	}
+	return out.String(), talk.String()
+}
+
+func (p *program) code() string {
+	body, err := p.ring.Body()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return enrol.FleetCode{Fleet: p.ring.Fleet, Name: p.ring.Name, Pin: enrol.PinOf(1, protocol.Sum(body))}.Encode()
+}
+
+// admit makes ring 2, which lets the coordinator of a request in, and returns
+// the file with both rings.
+func (p *program) admit(request string) string {
+	p.t.Helper()
+	q, err := enrol.ParseCoordinatorRequest(request)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	code, err := enrol.ParseFleetCode(p.code())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	chain, err := certs.OpenChain(code.Pin, p.first)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	next := chain.Next()
+	if err := next.AddCoordinator(q); err != nil {
+		p.t.Fatal(err)
+	}
+	second, err := certs.SignRing(next, p.owner)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if chain, err = chain.Advance(second); err != nil {
+		p.t.Fatal(err)
+	}
+	file := filepath.Join(p.t.TempDir(), "rings")
+	p.write(file, string(chain.Newest()))
+	return file
+}
+
+func field(t *testing.T, out, name string) string {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		if v, ok := strings.CutPrefix(line, name+": "); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	t.Fatalf("%q has no line %q", out, name)
+	return ""
+}
+
+func TestFirstStart(t *testing.T) {
+	p := newProgram(t, 1)
+	_, talk := p.do(1, "run")
+	if !strings.Contains(talk, "init --fleet CODE") {
+		t.Errorf("a start without a fleet does not say what to do: %s", talk)
+	}
+	out, _ := p.do(0, "init", "--fleet", p.code())
+	request, token := field(t, out, "request"), field(t, out, "token")
+	if !strings.HasPrefix(token, "hst_") {
+		t.Errorf("token %q", token)
+	}
+	again, _ := p.do(0, "init", "--fleet", p.code())
+	if field(t, again, "request") != request {
+		t.Error("a second init makes another request: it has made another key")
+	}
+	if strings.Contains(again, "token:") {
+		t.Error("a second init shows a token")
+	}
+	if _, talk := p.do(1, "run"); !strings.Contains(talk, "init --ring FILE") {
+		t.Errorf("a start without a ring does not say what to do: %s", talk)
+	}
+	p.do(0, "init", "--ring", p.admit(request))
+	p.serve(token)
+}
+
+// serve starts the program, asks it for its status as the first token's owner,
+// and ends it.
+func (p *program) serve(token string) {
+	t := p.t
+	t.Helper()
+	c, _, err := load(p.config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	r, w := io.Pipe()
+	done := make(chan int, 1)
+	var log bytes.Buffer // read after done
+	go func() {
+		done <- run(ctx, []string{"--config", p.config, "run"}, w, &log)
+		w.Close()
+	}()
+	line := make([]byte, 512)
+	n, err := r.Read(line)
+	if err != nil {
+		t.Fatalf("it ended: exit %d\n%s", <-done, log.String())
+	}
+	if !strings.Contains(string(line[:n]), "fleet demo: API on https://"+c.HTTP.Addresses[0]) {
+		t.Fatalf("it says %q", line[:n])
+	}
+	ca, err := certs.LoadAuthority(p.state.authority())
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := x509.ParseCertificate(ca.Certificate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(root)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+c.HTTP.Addresses[0]+"/v1/status", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), `"fleet":"demo"`) {
+		t.Errorf("status: %s %s, %v", resp.Status, body, err)
+	}
+	stop()
+	if code := <-done; code != 0 {
+		t.Errorf("exit %d after a signal, want 0", code)
+	}
+}
+
+func TestInitRefuses(t *testing.T) {
+	p, other := newProgram(t, 1), newProgram(t, 2)
+	p.do(0, "init", "--fleet", p.code())
+	theirs, _ := other.do(0, "init", "--fleet", other.code())
+	for _, c := range []struct {
+		name string
+		want int
+		say  string
+		args []string
+	}{
+		{"neither", exitUsage, "either --fleet or --ring", []string{"init"}},
+		{"both", exitUsage, "either --fleet or --ring", []string{"init", "--fleet", p.code(), "--ring", "x"}},
+		{"no code", exitFailed, "unusable code", []string{"init", "--fleet", "hello"}},
+		{"another fleet", exitFailed, "belongs to fleet demo", []string{"init", "--fleet", other.code()}},
+		{"no such file", exitFailed, "no such file", []string{"init", "--ring", filepath.Join(t.TempDir(), "missing")}},
+		{"another fleet's ring", exitFailed, "unusable ring", []string{"init", "--ring", other.admit(field(t, theirs, "request"))}},
+		{"unknown flag", exitUsage, "--fleat", []string{"init", "--fleat", "x"}},
+		{"unknown command", exitFailed, "unknown command", []string{"inti"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, talk := p.do(c.want, c.args...); !strings.Contains(talk, c.say) {
+				t.Errorf("it says %q, want something about %q", talk, c.say)
+			}
+		})
+	}
+	// A ring of the right fleet that lets somebody else in.
+	stranger := newProgram(t, 1)
+	req, _ := stranger.do(0, "init", "--fleet", p.code())
+	if _, talk := p.do(exitFailed, "init", "--ring", p.admit(field(t, req, "request"))); !strings.Contains(talk, "does not have this coordinator") {
+		t.Errorf("it says %q", talk)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	p := newProgram(t, 1)
+	for _, c := range []struct{ name, text, say string }{
+		{"unknown setting", "state_dri = \"/x\"\n", "state_dir"},
+		{"wrong type", "state_dir = 7\n", "state_dir"},
+		{"no TOML", "state_dir\n", "expected"},
+		{"relative", "state_dir = \"x\"\n", "absolute"},
+		{"listen", "[http]\nlisten = \"8443\"\n", "host:port"},
+		{"addresses", "[mqtt]\naddresses = [\"edge\"]\n", "mqtt.addresses"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p.write(p.config, c.text)
+			if _, talk := p.do(exitFailed, "config", "check"); !strings.Contains(talk, c.say) {
+				t.Errorf("it says %q, want something about %q", talk, c.say)
+			}
+		})
+	}
+	p.write(p.config, "state_dir = \"/srv/a\"\n")
+	more := strings.TrimSuffix(p.config, ".toml") + ".d"
+	if err := os.Mkdir(more, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p.write(filepath.Join(more, "10.toml"), "[http]\nlisten = \"127.0.0.1:1\"\n")
+	p.write(filepath.Join(more, "20.toml"), "[http]\nlisten = \"127.0.0.1:2\"\n")
+	c, from, err := load(p.config, []string{"HOSTLER_MQTT_LISTEN=127.0.0.1:3", "HOSTLER_HTTP_ADDRESSES=a:1,b:2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.StateDir != "/srv/a" || c.HTTP.Listen != "127.0.0.1:2" || c.MQTT.Listen != "127.0.0.1:3" || len(c.HTTP.Addresses) != 2 {
+		t.Errorf("%+v", c)
+	}
+	if from["http.listen"] != filepath.Join(more, "20.toml") || from["mqtt.listen"] != "$HOSTLER_MQTT_LISTEN" {
+		t.Errorf("origins %v", from)
+	}
+	if _, _, err := load(filepath.Join(more, "missing.toml"), nil); err == nil {
+		t.Error("a file that was named and is missing is no error")
+	}
+}
+
+func TestCertificateFollowsAddresses(t *testing.T) {
+	p := newProgram(t, 1)
+	p.do(0, "init", "--fleet", p.code())
+	ca, err := certs.LoadAuthority(p.state.authority())
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	issue := func(now time.Time, addresses ...string) []byte {
+		t.Helper()
+		_, der, err := p.state.certificate(ca, addresses, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return der
+	}
+	first := issue(now, "127.0.0.1:8443", "edge.example:8883")
+	if !bytes.Equal(first, issue(now, "127.0.0.1:8443")) {
+		t.Error("a certificate that serves is made anew")
+	}
+	if bytes.Equal(first, issue(now, "127.0.0.1:8443", "other.example:8443")) {
+		t.Error("a new address is not in the certificate")
+	}
+	renewed := issue(now.Add(80*24*time.Hour), "127.0.0.1:8443")
+	leaf, err := x509.ParseCertificate(renewed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if leaf.NotBefore.Before(now.Add(24 * time.Hour)) {
+		t.Error("an aging certificate is not renewed")
+	}
+}
