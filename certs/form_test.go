@@ -3,6 +3,7 @@ package certs_test
 import (
 	"bytes"
 	"crypto"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -180,6 +181,20 @@ func TestSignaturesAreDated(t *testing.T) {
 		}
 		if s, ok := p.(*packet.Signature); !ok || s.CreationTime.Unix() != want {
 			t.Errorf("clock at %d: %+v, want it dated %d", now, p, want)
+		}
+	}
+}
+
+// TestCertificatesHaveOneForm writes the number of the primary key with another
+// count of bits, all in the same bytes.
+func TestCertificatesHaveOneForm(t *testing.T) {
+	cert := newIdentity(t, "a").Public()
+	count := bytes.Index(cert, []byte{0x01, 0x07, 0x40}) // 263 bits, and the first of their bytes
+	for _, bits := range []byte{0x01, 0x06, 0x08} {
+		b := bytes.Clone(cert)
+		b[count+1] = bits
+		if k, err := certs.ParsePublicKey(b); !errors.Is(err, certs.ErrCertificate) {
+			t.Errorf("%d bits: taken as key %v, %v", 256+int(bits), k, err)
 		}
 	}
 }

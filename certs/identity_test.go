@@ -223,3 +223,14 @@ func BenchmarkVerify(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkParsePublicKey is what each host costs when a coordinator starts.
+func BenchmarkParsePublicKey(b *testing.B) {
+	cert := newIdentity(b, "hostler host web1").Public()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := certs.ParsePublicKey(cert); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package certs
 
 import (
 	"bytes"
-	"crypto/sha1" //nolint:gosec // fingerprints of OpenPGP v4 are SHA-1 by definition
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -69,10 +68,7 @@ func ParsePublicKey(b []byte) (*PublicKey, error) {
 	k := &PublicKey{raw: bytes.Clone(b)}
 	prefixed := binary.BigEndian.AppendUint16([]byte{0x99}, uint16(len(primary)))
 	prefixed = append(prefixed, primary...)
-	k.id, k.digest = sha1.Sum(prefixed), sha256.Sum256(prefixed)
-	if !bytes.Equal(k.id[:], entity.PrimaryKey.Fingerprint) {
-		return bad("the primary key is not encoded in its one canonical way")
-	}
+	k.id, k.digest = protocol.KeyID(entity.PrimaryKey.Fingerprint), sha256.Sum256(prefixed)
 	if k.signers = signersOf(entity); len(k.signers) == 0 {
 		return bad("it has no key that may sign, of RSA (2048 bits or more), ECDSA or EdDSA")
 	}
