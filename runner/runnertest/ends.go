@@ -158,7 +158,7 @@ func testOrphans(t *testing.T, e *env) {
 	if exit.Code != 5 || !exit.Emptied || exit.TimedOut || exit.Cancelled {
 		t.Errorf("%+v", exit)
 	}
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took > 2*time.Second { // the drain of a pipe that stays open
 		t.Errorf("took %v", took)
 	}
 	e.wantOutput(t, rundir.Stdout, []byte("over\n"))
