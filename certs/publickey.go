@@ -79,10 +79,11 @@ func ParsePublicKey(b []byte) (*PublicKey, error) {
 // [ParsePublicKey] takes, or the same in ASCII armor, as gpg --armor --export
 // writes it, with white space around it.
 func ReadPublicKey(b []byte) (*PublicKey, error) {
-	b = bytes.TrimSpace(b)
-	if !bytes.HasPrefix(b, []byte("-----BEGIN PGP PUBLIC KEY BLOCK-----")) {
-		return ParsePublicKey(b)
+	text := bytes.TrimSpace(b)
+	if !bytes.HasPrefix(text, []byte("-----BEGIN PGP PUBLIC KEY BLOCK-----")) {
+		return ParsePublicKey(b) // as it is: its last byte may look like a space
 	}
+	b = text
 	if len(b) > 2*MaxCertificate {
 		return nil, fmt.Errorf("%w: %d bytes are too many", ErrCertificate, len(b))
 	}
