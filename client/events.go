@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -16,12 +17,18 @@ import (
 // maxEvent bounds one line of the event stream, in bytes.
 const maxEvent = 1 << 20
 
+// FromNow as an id stands for the newest event: only what happens from now on.
+const FromNow = math.MaxUint64
+
 // Events hands every event after an id to handle, in order, and returns when
 // the server ends the stream, handle fails, or ctx ends. Whoever wants to go on
 // asks again after the last id that was handled: nothing is skipped.
 func (c *Client) Events(ctx context.Context, after uint64, handle func(api.Event) error) error {
 	h := http.Header{"Accept": {"text/event-stream"}}
-	q := url.Values{"after": {strconv.FormatUint(after, 10)}}
+	q := url.Values{}
+	if after != FromNow {
+		q.Set("after", strconv.FormatUint(after, 10))
+	}
 	resp, err := c.request(ctx, http.MethodGet, "/v1/events", q, nil, h)
 	if err != nil {
 		return err

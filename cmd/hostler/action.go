@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+func actionNoun() noun[api.Action] {
+	return noun[api.Action]{
+		name: func(a api.Action) string { return a.ID },
+		columns: []column[api.Action]{
+			{"id", inTable, func(a api.Action) any { return a.ID }},
+			{"host", inTable, func(a api.Action) any { return a.Host }},
+			{"kind", inTable, func(a api.Action) any { return a.Kind }},
+			{"name", inTable, func(a api.Action) any { return a.Name }},
+			{"state", inTable, func(a api.Action) any { return firstOf(a.Shown, a.State) }},
+			{"reason", inTable, func(a api.Action) any { return a.Reason }},
+			{"exit", inTable, func(a api.Action) any { return exitWord(a.Exit) }},
+			{"created_at", inTable, func(a api.Action) any { return a.CreatedAt }},
+			{"requester", inWide, func(a api.Action) any { return a.Requester }},
+			{"command", inWide, func(a api.Action) any { return shellWords(a.Argv) }},
+			{"ended_at", inWide, func(a api.Action) any { return a.EndedAt }},
+			{"detail", inShow, func(a api.Action) any { return a.Detail }},
+			{"target", inShow, func(a api.Action) any { return a.Target }},
+			{"attempt", inShow, func(a api.Action) any { return a.Attempt }},
+			{"ran", inShow, func(a api.Action) any {
+				if a.Exit == nil {
+					return ""
+				}
+				return a.Exit.Run
+			}},
+			{"error", inShow, func(a api.Action) any {
+				if a.Exit == nil {
+					return ""
+				}
+				return a.Exit.Error
+			}},
+			{"output", inShow, func(a api.Action) any { return names(a.Output, outputWord) }},
+			{"expires_at", inShow, func(a api.Action) any { return a.ExpiresAt }},
+			{"spec", inShow, func(a api.Action) any { return string(a.Spec) }},
+			{"digest", inShow, func(a api.Action) any { return a.Digest }},
+		},
+	}
+}
+
+func exitWord(e *api.Exit) string {
+	switch {
+	case e == nil:
+		return ""
+	case e.OOM:
+		return fmt.Sprintf("%d (oom)", e.Code)
+	case e.TimedOut:
+		return fmt.Sprintf("%d (timeout)", e.Code)
+	}
+	return fmt.Sprint(e.Code)
+}
+
+func outputWord(o api.Output) string {
+	s := fmt.Sprintf("%s %d bytes", o.FD, o.Bytes)
+	if o.Dropped > 0 {
+		s += fmt.Sprintf(", %d left out", o.Dropped)
+	}
+	return s
+}
+
+func (a *app) actionCommand() *cobra.Command {
+	return group("action", "What was asked for, and what became of it",
+		a.actionListCommand(), a.actionShowCommand(), a.actionLogsCommand(), a.actionCancelCommand())
+}
+
+func (a *app) actionListCommand() *cobra.Command {
+	var open bool
+	cmd := &cobra.Command{
+		Use: "ls [HOST]", Short: "List actions, the newest first", Args: atMost(1),
+		Example: "  hostler action ls\n  hostler action ls edge-01 --open --watch", ValidArgsFunction: a.completing(hostNames),
+	}
+	v := limitedFlags(cmd, 50)
+	cmd.Flags().BoolVar(&open, "open", false, "only those that have not ended")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := a.connect()
+		if err != nil {
+			return err
+		}
+		host := strings.Join(args, "")
+		if host != "" {
+			if _, err := parseHost(host); err != nil {
+				return usage("hostler host ls", "%s", err)
+			}
+		}
+		return show(cmd.Context(), a, v, actionNoun(), func(ctx context.Context) ([]api.Action, error) {
+			all, err := r.actions(ctx, host, open, v.limit)
+			return all, cannot("list the actions", err)
+		})
+	}
+	return cmd
+}
+
+func (a *app) actionShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show ID", Short: "Show an action", Args: exactly(1),
+		Long:    "Shows an action. Of the id the first characters are enough (at least 4), if no other begins with them.",
+		Example: "  hostler action show 0199f3\n  hostler action show 0199f3 -o json | jq .state", ValidArgsFunction: a.completing(actionIDs),
+	}
+	v := showFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := a.connect()
+		if err != nil {
+			return err
+		}
+		return showOne(cmd.Context(), a, v, actionNoun(), func(ctx context.Context) (api.Action, error) {
+			act, err := r.action(ctx, args[0], 0)
+			return act, cannot("show action "+args[0], err)
+		})
+	}
+	return cmd
+}
+
+func (a *app) actionLogsCommand() *cobra.Command {
+	var follow bool
+	var only string
+	cmd := &cobra.Command{
+		Use: "logs ID", Short: "Print the output of a command", Args: exactly(1),
+		Long:    "Prints what a command has written: its standard output and error, each to that of this program.",
+		Example: "  hostler action logs 0199f3\n  hostler action logs 0199f3 --follow", ValidArgsFunction: a.completing(actionIDs),
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the command ends")
+	cmd.Flags().StringVar(&only, "stream", "", "only stdout or stderr, to standard output")
+	_ = cmd.RegisterFlagCompletionFunc("stream", cobra.FixedCompletions([]string{"stdout", "stderr"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if only != "" && only != string(protocol.Stdout) && only != string(protocol.Stderr) {
+			return usage("", "%q is no stream: want stdout or stderr", only)
+		}
+		r, err := a.connect()
+		if err != nil {
+			return err
+		}
+		ctx := cmd.Context()
+		act, err := r.action(ctx, args[0], 0)
+		if err != nil {
+			return cannot("show action "+args[0], err)
+		}
+		f := &follower{app: a, remote: r, label: act.ID, stdout: a.out, stderr: a.err}
+		if follow && only == "" {
+			if _, err = f.wait(ctx, act); err != nil && ctx.Err() != nil {
+				a.leave(act.ID)
+			}
+			return cannot("follow action "+act.ID, err)
+		}
+		for _, s := range []*stream{{fd: protocol.Stdout, w: a.out}, {fd: protocol.Stderr, w: a.err}} {
+			if only == string(s.fd) {
+				s.w = a.out
+			}
+			if only != "" && only != string(s.fd) {
+				continue
+			}
+			if err := f.copy(ctx, act.ID, s, follow, new(atomic.Int64)); err != nil {
+				return cannot("read the output of action "+act.ID, err)
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+func (a *app) actionCancelCommand() *cobra.Command {
+	var noWait bool
+	cmd := &cobra.Command{
+		Use: "cancel ID", Short: "End an action", Args: exactly(1),
+		Long: `Ends an action: one that has not begun never does, and a command is terminated.
+It is cancelled when nothing of it is left. An action that ended before stays as
+it ended.`,
+		Example: "  hostler action cancel 0199f3", ValidArgsFunction: a.completing(actionIDs),
+	}
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait until it has ended")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := a.connect()
+		if err != nil {
+			return err
+		}
+		ctx, what := cmd.Context(), "cancel action "+args[0]
+		var act api.Action
+		if err := r.Post(ctx, "/v1/actions/"+url.PathEscape(args[0])+"/cancel", nil, nil, &act); err != nil {
+			return cannot(what, err)
+		}
+		a.say("%s", printable(act.ID))
+		if noWait {
+			return nil
+		}
+		act, err = (&follower{app: a, remote: r, label: act.ID}).await(ctx, act)
+		switch {
+		case err != nil:
+			return cannot(what, err)
+		case act.State != string(protocol.StateCancelled):
+			return &failure{code: exitFailed, what: "cannot " + what, why: "it ended before: " + strings.TrimSpace(act.State+" "+act.Reason), next: "hostler action show " + act.ID}
+		}
+		a.say("Action %s is cancelled.", act.ID)
+		return nil
+	}
+	return cmd
+}

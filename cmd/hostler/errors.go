@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/client"
+)
+
+// The exit codes. Run and exec pass on the code of the command that they ran
+// (128 and the number for a signal) and use exitHostler for whatever else goes
+// wrong, so that the two are never mistaken for one another.
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNotFound    = 3
+	exitRefused     = 4
+	exitTimeout     = 5
+	exitUnreachable = 6
+	exitHostler     = 125
+	exitInterrupted = 130
+)
+
+// failure is an error as people read it: what failed, why, and what to type
+// next. The latter two may be empty.
+type failure struct {
+	code            int
+	what, why, next string
+}
+
+func (f *failure) Error() string {
+	if f.why == "" {
+		return f.what
+	}
+	return f.what + ": " + f.why
+}
+
+// exit ends the program with a code and without a word: all has been said.
+type exit int
+
+func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// errInterrupted tells that the user has had enough.
+var errInterrupted = errors.New("interrupted")
+
+// usage tells that the command line is wrong.
+func usage(next, format string, args ...any) error {
+	return &failure{code: exitUsage, what: fmt.Sprintf(format, args...), next: next}
+}
+
+// cannot says that something failed: what completes "cannot …". An error that
+// says so already stays as it is.
+func cannot(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, context.Canceled) {
+		return errInterrupted
+	}
+	if _, ok := errors.AsType[exit](err); ok || errors.Is(err, errInterrupted) {
+		return err
+	}
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f
+	}
+	f := &failure{code: exitFailed, what: "cannot " + what, why: err.Error()}
+	if p, ok := errors.AsType[*api.Problem](err); ok {
+		f.code, f.why, f.next = codeOf(p.Code), p.Detail, p.Hint
+		if f.next == "" && p.Code == api.CodeUnauthentic {
+			f.next = "hostler login ADDRESS --token-file FILE"
+		}
+		return f
+	}
+	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		f.code, f.why = exitUnreachable, "whoever answers has no certificate of this fleet: "+bad.Err.Error()
+		f.next = "hostler context ls    # is the address that of this fleet?"
+		return f
+	}
+	if errors.Is(err, client.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded) {
+		f.code, f.next = exitUnreachable, "hostler context ls    # is the address right, and does the coordinator run?"
+	}
+	return f
+}
+
+// codeOf turns the code of a problem into an exit code.
+func codeOf(code string) int {
+	switch code {
+	case api.CodeInvalid, api.CodeTooLarge:
+		return exitUsage
+	case api.CodeNotFound:
+		return exitNotFound
+	case api.CodeUnauthentic, api.CodeDenied:
+		return exitRefused
+	case api.CodeTimeout:
+		return exitTimeout
+	case api.CodeUnavailable:
+		return exitUnreachable
+	}
+	return exitFailed
+}
+
+// isNotFound reports whether the other end knows no such thing.
+func isNotFound(err error) bool {
+	p, ok := errors.AsType[*api.Problem](err)
+	return ok && p.Code == api.CodeNotFound
+}
+
+// report prints an error and returns the exit code that goes with it.
+func report(w io.Writer, err error) int {
+	if err == nil {
+		return 0
+	}
+	if e, ok := errors.AsType[exit](err); ok {
+		return int(e)
+	}
+	if errors.Is(err, errInterrupted) || errors.Is(err, context.Canceled) {
+		return exitInterrupted
+	}
+	f, ok := errors.AsType[*failure](err)
+	if !ok {
+		f = &failure{code: exitFailed, what: err.Error()}
+	}
+	fmt.Fprintf(w, "hostler: %s\n", printable(f.what))
+	if f.why != "" {
+		fmt.Fprintf(w, "    why: %s\n", printable(f.why))
+	}
+	if f.next != "" {
+		fmt.Fprintf(w, "    try: %s\n", printable(f.next))
+	}
+	return f.code
+}
+
+// printable keeps what comes from elsewhere from steering the terminal. Line
+// ends become spaces.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069:
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/hostler-io/hostler/certs"
+)
+
+// coordinatorProgram is the program that makes and runs coordinators.
+const coordinatorProgram = "hostler-coordinator"
+
+// initCoordinator makes a coordinator on this machine: its keys, the ring that
+// names it, and the ring into its hands.
+func (a *app) initCoordinator(ctx context.Context, f fleetFiles, chain *certs.Chain, dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return cannot("make the coordinator", err)
+	}
+	printed, err := a.runCoordinator(ctx, dir, "init", "--fleet", chain.Code().Encode())
+	if err != nil {
+		return err
+	}
+	request, token := fieldOf(printed, "request"), fieldOf(printed, "token")
+	if request == "" || token == "" {
+		return &failure{code: exitFailed, what: "cannot make the coordinator", why: coordinatorProgram + " printed no request and token"}
+	}
+	next, err := a.addCoordinator(f, chain, request)
+	if err != nil {
+		return cannot("add the coordinator", err)
+	}
+	path := filepath.Join(f.dir, "ring-for-coordinator")
+	if err := replaceFile(path, next.Newest(), 0o600); err != nil {
+		return cannot("write the ring", err)
+	}
+	if _, err := a.runCoordinator(ctx, dir, "init", "--ring", path); err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil {
+		return cannot("remove the copy of the ring", err)
+	}
+	fmt.Fprintf(a.out, "token: %s\n", token)
+	a.say("Next: HOSTLER_STATE_DIR=%s %s run", dir, coordinatorProgram)
+	a.say("Then: hostler login https://HOST:8443 --token TOKEN")
+	return nil
+}
+
+// runCoordinator runs the coordinator's program, the one beside this program
+// if there is one, and returns what it printed.
+func (a *app) runCoordinator(ctx context.Context, dir string, args ...string) (string, error) {
+	name := coordinatorProgram
+	if self, err := os.Executable(); err == nil {
+		if beside := filepath.Join(filepath.Dir(self), name); isFile(beside) {
+			name = beside
+		}
+	}
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "HOSTLER_STATE_DIR="+dir)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, a.err
+	if err := cmd.Run(); err != nil {
+		return "", &failure{code: exitFailed, what: "cannot make the coordinator", why: fmt.Sprintf("%s %s: %s", name, args[0], err), next: name + " init --fleet CODE"}
+	}
+	return out.String(), nil
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// fieldOf returns what a program printed on its line "name: value".
+func fieldOf(printed, name string) string {
+	for line := range strings.Lines(printed) {
+		if v, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,342 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// command is what run and exec have in common: how to run, apart from where.
+type command struct {
+	user, cwd string
+	env       []string
+	timeout   durationFlag
+	exclusive bool
+	noWait    bool
+	dryRun    bool
+	view      *view
+}
+
+func commandFlags(cmd *cobra.Command) *command {
+	c := &command{timeout: durationFlag{noneOK: true}, view: formatFlags(cmd)}
+	f := cmd.Flags()
+	f.StringVar(&c.user, "as", "", "user to run as, a name or UID[:GID] (default root)")
+	f.StringVar(&c.cwd, "cwd", "", "directory to run in, absolute (default /)")
+	f.StringArrayVar(&c.env, "env", nil, "variable of the environment, NAME=VALUE; may be repeated")
+	f.Var(&c.timeout, "timeout", "end the command after this time, or none (default 60s)")
+	f.BoolVar(&c.exclusive, "exclusive", false, "wait until nothing else runs on the host, and run alone")
+	f.BoolVar(&c.noWait, "no-wait", false, "print the action's id and leave")
+	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be asked, and ask nothing")
+	// Everything that goes wrong before a command has run has one code, so that
+	// it is never taken for the command's own.
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return asHostler(usage(cmd.CommandPath()+" --help", "%s: %s", cmd.CommandPath(), err))
+	})
+	return c
+}
+
+// asHostler gives an error of ours the code that no command is taken to have.
+func asHostler(err error) error {
+	if f, ok := errors.AsType[*failure](err); ok {
+		g := *f
+		g.code = exitHostler
+		return &g
+	}
+	if _, ok := errors.AsType[exit](err); ok || err == nil || errors.Is(err, errInterrupted) {
+		return err
+	}
+	return &failure{code: exitHostler, what: err.Error()}
+}
+
+// spec returns what is to be done.
+func (c *command) spec(kind protocol.Kind, target protocol.CTID, name protocol.ContainerName, argv []string) ([]byte, error) {
+	if err := checkPairs("env", c.env); err != nil {
+		return nil, usage("", "%s", err)
+	}
+	s := protocol.Spec{Kind: kind, Target: target, Name: name, Argv: argv, User: c.user, Cwd: c.cwd, Env: c.env, Exclusive: c.exclusive}
+	switch {
+	case c.timeout.none:
+		s.TimeoutMS = protocol.NoTimeout
+	case c.timeout.d > 0:
+		s.TimeoutMS = max(c.timeout.d.Milliseconds(), 1)
+	}
+	return encodeSpec(s)
+}
+
+// splitArgs cuts the arguments at the "--" that must stand before a command:
+// without it nobody could tell whose options are whose.
+func splitArgs(cmd *cobra.Command, args []string) (where, argv []string, err error) {
+	at := cmd.ArgsLenAtDash()
+	if at < 0 {
+		return nil, nil, usage(cmd.UseLine(), "a -- must stand before the command to run")
+	}
+	if at == len(args) {
+		return nil, nil, usage(cmd.UseLine(), "there is no command after the --")
+	}
+	return args[:at], args[at:], nil
+}
+
+const commandHelp = `
+
+The command is no shell: it gets its arguments as they are. It reads nothing
+from the standard input of this program. Its standard output and error come out
+here, byte for byte, while it runs, and its exit code becomes that of this program
+(128 and the number for a signal); 125 means that Hostler itself failed. Ctrl-C
+leaves the command running and says how to follow or cancel it.`
+
+func (a *app) runCommand() *cobra.Command {
+	var labels selector
+	var all bool
+	cmd := &cobra.Command{
+		Use: "run {HOST… | -l SELECTOR | -A} [flags] -- COMMAND [ARG…]", Short: "Run a command on a host, or on many",
+		Long: `Runs a command on a host, and passes its output and exit code on.` + commandHelp + `
+
+On several hosts it runs on all at once, each line of output begins with the
+host's name, and the exit code is 1 if any of them failed.`,
+		Example: `  hostler run edge-01 -- uname -a
+  hostler run edge-01 --as nobody --timeout 5m -- sh -c 'echo $HOME; id'
+  hostler run -l site=lab -- systemctl is-system-running
+  id=$(hostler run edge-01 --no-wait -- apt-get update); hostler action logs $id --follow`,
+		DisableFlagsInUseLine: true, ValidArgsFunction: a.completing(hostNames),
+	}
+	c := commandFlags(cmd)
+	cmd.Flags().VarP(&labels, "selector", "l", "on all approved hosts with these labels")
+	cmd.Flags().BoolVarP(&all, "all", "A", false, "on all approved hosts")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return asHostler(a.runHosts(cmd, c, args, labels, all))
+	}
+	return cmd
+}
+
+func (a *app) runHosts(cmd *cobra.Command, c *command, args []string, labels selector, all bool) error {
+	where, argv, err := splitArgs(cmd, args)
+	if err != nil {
+		return err
+	}
+	spec, err := c.spec(protocol.KindRun, protocol.CTID{}, "", argv)
+	if err != nil {
+		return err
+	}
+	r, err := a.connect()
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	targets, err := a.chooseHosts(ctx, r, where, labels, all)
+	if err != nil {
+		return err
+	}
+	if c.dryRun {
+		return a.dryRun(c.view, targets, protocol.KindRun, spec)
+	}
+	if len(targets) == 1 {
+		return a.runOne(ctx, r, c, targets[0], firstOf(string(targets[0]), "this host"), spec)
+	}
+	return a.runMany(ctx, r, c, targets, spec)
+}
+
+// chooseHosts returns the hosts that are meant; on the host itself that is one
+// without a name.
+func (a *app) chooseHosts(ctx context.Context, r *remote, where []string, labels selector, all bool) ([]protocol.HostID, error) {
+	many := all || len(labels.terms) > 0
+	switch {
+	case r.local && (many || len(where) > 0):
+		return nil, usage("hostler run -- COMMAND", "no host can be named: this is about the host itself")
+	case r.local:
+		return []protocol.HostID{""}, nil
+	case many && len(where) > 0 || all && len(labels.terms) > 0:
+		return nil, usage("", "there are hosts by name, by -l or by -A, and not by two of them")
+	case !many && len(where) == 0:
+		return nil, usage("hostler run HOST -- COMMAND", "no host is named")
+	}
+	var ids []protocol.HostID
+	for _, s := range where {
+		id, err := parseHost(s)
+		if err != nil {
+			return nil, usage("hostler host ls", "%s", err)
+		}
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	if !many {
+		return ids, nil
+	}
+	found, err := r.hosts(ctx)
+	if err != nil {
+		return nil, cannot("list the hosts", err)
+	}
+	for _, h := range found {
+		if h.State == enrolmentApproved && labels.match(h.Labels) {
+			ids = append(ids, protocol.HostID(h.ID))
+			if h.Connectivity != "online" {
+				a.say("hostler: %s is %s: its command waits until it is back", printable(h.ID), printable(h.Connectivity))
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return nil, &failure{code: exitNotFound, what: "no host is selected", next: "hostler host ls"}
+	}
+	return ids, nil
+}
+
+// dryRun prints what would be asked.
+func (a *app) dryRun(v *view, hosts []protocol.HostID, kind protocol.Kind, spec []byte) error {
+	var plans []plan
+	for _, h := range hosts {
+		p, err := planOf(h, kind, spec)
+		if err != nil {
+			return err
+		}
+		plans = append(plans, p)
+	}
+	t := &table[plan]{app: a, noun: planNoun(), view: v}
+	return t.print(a.out, plans)
+}
+
+// runOne runs a command in one place and becomes it.
+func (a *app) runOne(ctx context.Context, r *remote, c *command, host protocol.HostID, label string, spec []byte) error {
+	what := "run the command on " + label
+	act, err := a.submit(ctx, r, host, spec)
+	if err != nil {
+		return cannot(what, err)
+	}
+	if c.noWait {
+		return a.printID(c.view, act)
+	}
+	if a.errTTY {
+		a.say("action %s", act.ID)
+	}
+	f := &follower{app: a, remote: r, label: label, stdout: a.out, stderr: a.err}
+	final, err := f.wait(ctx, act)
+	if err != nil {
+		if ctx.Err() != nil {
+			a.leave(act.ID)
+			return errInterrupted
+		}
+		a.leave(act.ID)
+		return cannot(what, err)
+	}
+	return a.commandEnded(what, final)
+}
+
+// printID prints the id of an action that goes on without us.
+func (a *app) printID(v *view, act api.Action) error {
+	if v.format.word == "table" || v.format.word == "wide" {
+		fmt.Fprintln(a.out, printable(act.ID))
+		return nil
+	}
+	t := &table[api.Action]{app: a, noun: actionNoun(), view: v}
+	return t.print(a.out, []api.Action{act})
+}
+
+// commandEnded turns the end of a command into the exit code.
+func (a *app) commandEnded(what string, act api.Action) error {
+	e := act.Exit
+	if e == nil {
+		if err := ended(what, act); err != nil {
+			return err
+		}
+		return nil
+	}
+	switch {
+	case e.Error != "":
+		a.say("hostler: the command could not begin: %s", printable(e.Error))
+	case e.TimedOut:
+		a.say("hostler: the command was ended after %s, its time limit", printable(e.Run))
+	case e.OOM:
+		a.say("hostler: the command was killed because memory was short")
+	case e.Cancelled:
+		a.say("hostler: the command was cancelled")
+	}
+	if e.Code == 0 && act.State != string(protocol.StateDone) {
+		return ended(what, act)
+	}
+	if e.Code != 0 {
+		return exit(e.Code)
+	}
+	return nil
+}
+
+func (a *app) execCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "exec HOST/NAME [flags] -- COMMAND [ARG…]", Short: "Run a command in a container",
+		Long: `Runs a command in a container that runs, and passes its output and exit code on.` + commandHelp,
+		Example: `  hostler exec edge-01/web -- ps
+  hostler exec edge-01/web --env DEBUG=1 -- sh -c 'echo $DEBUG'
+  hostler exec --local web -- ps`,
+		DisableFlagsInUseLine: true, ValidArgsFunction: a.completing(containerNames),
+	}
+	c := commandFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		where, argv, err := splitArgs(cmd, args)
+		if err == nil && len(where) != 1 {
+			err = usage(cmd.UseLine(), "exec takes one container, here are %d", len(where))
+		}
+		if err != nil {
+			return asHostler(err)
+		}
+		return asHostler(a.execOne(cmd.Context(), c, where[0], argv))
+	}
+	return cmd
+}
+
+func (a *app) execOne(ctx context.Context, c *command, where string, argv []string) error {
+	r, name, ct, err := a.findContainer(ctx, where)
+	if err != nil {
+		return cannot("find container "+where, err)
+	}
+	spec, err := c.spec(protocol.KindExec, ct, protocol.ContainerName(name.name), argv)
+	if err != nil {
+		return err
+	}
+	if c.dryRun {
+		return a.dryRun(c.view, []protocol.HostID{name.host}, protocol.KindExec, spec)
+	}
+	return a.runOne(ctx, r, c, name.host, name.String(), spec)
+}
+
+// findContainer returns the id of the container that is named. Foreign ones
+// have none: Hostler looks at them and leaves them alone.
+func (a *app) findContainer(ctx context.Context, where string) (*remote, ref, protocol.CTID, error) {
+	r, err := a.connect()
+	if err != nil {
+		return nil, ref{}, protocol.CTID{}, err
+	}
+	name, err := parseRef(where, r.local)
+	if err != nil {
+		return r, name, protocol.CTID{}, usage("hostler ct ls", "%s", err)
+	}
+	ct, err := r.container(ctx, name)
+	if err != nil {
+		return r, name, protocol.CTID{}, err
+	}
+	if ct.CTID == "" {
+		return r, name, protocol.CTID{}, &failure{code: exitRefused, what: fmt.Sprintf("nothing can be done with %s", name), why: "it is foreign: Hostler did not make it"}
+	}
+	id, err := protocol.ParseCTID(ct.CTID)
+	if err != nil {
+		return r, name, id, fmt.Errorf("id of %s: %w", name, err)
+	}
+	name.name = ct.Name
+	return r, name, id, nil
+}
+
+// shellWords writes a command as it could be typed.
+func shellWords(argv []string) string {
+	words := make([]string, len(argv))
+	for i, w := range argv {
+		words[i] = w
+		if w == "" || strings.Trim(w, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=,@%+-") != "" {
+			words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
+}

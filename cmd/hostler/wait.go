@@ -1,0 +1,306 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/client"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+const (
+	// waitStep is how long the other end is asked to wait at a time.
+	waitStep = 30 * time.Second
+	// patience is how long nobody may answer before waiting is given up. What
+	// was asked for goes on meanwhile, so this is about the user's time alone.
+	patience = 2 * time.Minute
+	// firstRetry and lastRetry bound the pauses between tries, which double.
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 3 * time.Second
+	// submitTries is how often an action is asked for when no answer comes. It
+	// has its id by then, so asking again does it no second time.
+	submitTries = 4
+	// tail is how long output that is still under way may take after the end of
+	// its command was told, counted from the last byte that came.
+	tail = 30 * time.Second
+)
+
+// retry pauses between tries, for longer each time.
+type retry struct {
+	next  time.Duration
+	since time.Time // when the tries began to fail
+}
+
+// wait pauses before another try at time now. It returns the error when
+// patience is at its end, or there is no point in trying again.
+func (r *retry) wait(ctx context.Context, now time.Time, err error) error {
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	if !errors.Is(err, client.ErrUnreachable) || untrusted(err) {
+		return err
+	}
+	if r.since.IsZero() {
+		r.since, r.next = now, firstRetry
+	}
+	if now.Sub(r.since) > patience {
+		return err
+	}
+	d := r.next
+	r.next = min(2*r.next, lastRetry)
+	return pause(ctx, d)
+}
+
+// submit asks for an action. The id is made here, so that a request whose
+// answer was lost can be made again.
+func (a *app) submit(ctx context.Context, r *remote, host protocol.HostID, spec []byte) (api.Action, error) {
+	var random [10]byte
+	a.random(random[:])
+	ask := api.NewAction{ID: protocol.NewActionID(a.now().UnixMilli(), random).String(), Host: string(host), Spec: spec}
+	var again retry
+	for try := 1; ; try++ {
+		var act api.Action
+		err := r.Post(ctx, "/v1/actions", nil, ask, &act)
+		if err == nil || try == submitTries {
+			return act, err
+		}
+		if err := again.wait(ctx, a.now(), err); err != nil {
+			return act, err
+		}
+	}
+}
+
+// follower waits for the end of an action and tells how it goes.
+type follower struct {
+	app    *app
+	remote *remote
+	label  string // of what it is about
+	// stdout and stderr get the output of a command; nil for none.
+	stdout, stderr io.Writer
+}
+
+// wait returns the action in its final state, when all of its output was
+// written.
+func (f *follower) wait(ctx context.Context, act api.Action) (api.Action, error) {
+	if f.stdout == nil {
+		return f.await(ctx, act)
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var readers sync.WaitGroup
+	var moved atomic.Int64 // bytes that came so far
+	streams := [2]stream{{fd: protocol.Stdout, w: f.stdout}, {fd: protocol.Stderr, w: f.stderr}}
+	for i := range streams {
+		readers.Go(func() { streams[i].err = f.copy(ctx, act.ID, &streams[i], true, &moved) })
+	}
+	done := make(chan struct{})
+	go func() { readers.Wait(); close(done) }() // ends with the readers, which end with ctx
+	final, err := f.await(ctx, act)
+	if err != nil {
+		stop(err)
+		<-done
+		return final, err
+	}
+	for last := moved.Load(); ; last = moved.Load() {
+		t := time.NewTimer(tail)
+		select {
+		case <-done:
+			t.Stop()
+			return final, f.streamsEnded(final, streams[:])
+		case <-t.C:
+		}
+		if moved.Load() == last {
+			stop(errTail)
+		}
+	}
+}
+
+// errTail tells that output which was promised did not come.
+var errTail = errors.New("the rest of the output does not come")
+
+// streamsEnded says what is not there of the output.
+func (f *follower) streamsEnded(act api.Action, streams []stream) error {
+	for _, s := range streams {
+		if s.err != nil && !isNotFound(s.err) {
+			if errors.Is(s.err, errTail) {
+				f.app.say("hostler: %s of %s: %s; hostler action logs %s has it later", s.fd, f.label, errTail, act.ID)
+				continue
+			}
+			return s.err
+		}
+		for _, o := range act.Output {
+			if o.FD == string(s.fd) && o.Dropped > 0 && !s.gap {
+				f.app.say("hostler: %d bytes of %s of %s were left out", o.Dropped, s.fd, f.label)
+			}
+		}
+	}
+	return nil
+}
+
+// await polls the state of an action until it is final, over restarts of the
+// other end.
+func (f *follower) await(ctx context.Context, act api.Action) (api.Action, error) {
+	var again retry
+	shown := ""
+	for {
+		if word := firstOf(act.Shown, act.State); word != shown && f.app.errTTY && f.stdout == nil {
+			f.app.say("%s: %s", printable(f.label), printable(word))
+			shown = word
+		}
+		if protocol.State(act.State).Final() {
+			return act, nil
+		}
+		asked := f.app.now()
+		next, err := f.remote.action(ctx, act.ID, waitStep)
+		if err != nil {
+			if again.since.IsZero() && ctx.Err() == nil && errors.Is(err, client.ErrUnreachable) {
+				f.app.say("hostler: no answer; %s goes on, trying again", act.ID)
+			}
+			if err := again.wait(ctx, f.app.now(), err); err != nil {
+				return act, err
+			}
+			continue
+		}
+		act, again = next, retry{}
+		if !protocol.State(act.State).Final() && f.app.now().Sub(asked) < time.Second {
+			// Whoever answers at once without an end does not wait.
+			if err := pause(ctx, firstRetry); err != nil {
+				return act, err
+			}
+		}
+	}
+}
+
+// stream is one output stream of a command.
+type stream struct {
+	fd  protocol.FD
+	w   io.Writer
+	gap bool // bytes were left out, and it was said
+	err error
+}
+
+// copy writes a stream from its beginning on.
+func (f *follower) copy(ctx context.Context, id string, s *stream, follow bool, moved *atomic.Int64) error {
+	var again retry
+	for offset := int64(0); ; {
+		w := &counter{w: s.w}
+		next, err := f.remote.Output(ctx, id, string(s.fd), offset, follow, w)
+		moved.Add(w.n)
+		if w.err != nil {
+			return w.err // whoever reads our output is gone
+		}
+		if w.n > 0 {
+			again = retry{}
+		}
+		end := offset + w.n
+		offset = next
+		switch {
+		case err != nil:
+			if cause := context.Cause(ctx); cause != nil {
+				return cause
+			}
+			if err := again.wait(ctx, f.app.now(), err); err != nil {
+				return err
+			}
+		case next < 0:
+			return nil
+		case next > end:
+			s.gap = true
+			f.app.say("hostler: %d bytes of %s of %s were left out here", next-end, s.fd, f.label)
+		case !follow:
+			return nil // that is all there is yet
+		case w.n == 0:
+			if err := pause(ctx, firstRetry); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// counter counts what is written, and keeps the error of the other side.
+type counter struct {
+	w   io.Writer
+	n   int64
+	err error
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.n, c.err = c.n+int64(n), err
+	return n, err
+}
+
+// leave tells how to go on after the user has had enough of waiting.
+func (a *app) leave(id string) {
+	a.say("\nThe action goes on. To follow it: hostler action logs %s --follow\nTo cancel it: hostler action cancel %s", id, id)
+}
+
+// ended turns the end of an action into the error that tells it.
+func ended(what string, act api.Action) error {
+	if act.State == string(protocol.StateDone) {
+		return nil
+	}
+	f := &failure{code: exitFailed, what: "cannot " + what, why: firstOf(act.Detail, act.Reason, act.State), next: "hostler action show " + act.ID}
+	if act.State == string(protocol.StateLost) {
+		f.why = "nobody knows what became of it: " + f.why
+	}
+	switch protocol.Reason(act.Reason) {
+	case protocol.ReasonTimeout, protocol.ReasonExpired:
+		f.code = exitTimeout
+	case protocol.ReasonDisapproved, protocol.ReasonFenced, protocol.ReasonRemoved:
+		f.code = exitRefused
+	case protocol.ReasonTargetGone:
+		f.code = exitNotFound
+	}
+	return f
+}
+
+// plan is what --dry-run shows of an action.
+type plan struct {
+	Host      string `json:"host"`
+	Kind      string `json:"kind"`
+	Spec      any    `json:"spec"`
+	Digest    string `json:"digest"`
+	Approvals string `json:"approvals"`
+	text      string // the spec as it would be signed
+}
+
+func planNoun() noun[plan] {
+	return noun[plan]{
+		name: func(p plan) string { return p.Digest },
+		columns: []column[plan]{
+			{"host", inTable, func(p plan) any { return p.Host }},
+			{"kind", inTable, func(p plan) any { return p.Kind }},
+			{"spec", inTable, func(p plan) any { return p.text }},
+			{"digest", inTable, func(p plan) any { return p.Digest }},
+			{"approvals", inTable, func(p plan) any { return p.Approvals }},
+		},
+	}
+}
+
+// planOf tells what would be asked of a host. Without a policy of its own a
+// host takes what operators and admins ask.
+func planOf(host protocol.HostID, kind protocol.Kind, spec []byte) (plan, error) {
+	p := plan{Host: firstOf(string(host), "this host"), Kind: string(kind), Digest: protocol.Sum(spec).String(), Approvals: "none, from an operator or admin", text: string(spec)}
+	return p, protocol.DecodeJSON(spec, &p.Spec, true)
+}
+
+// encodeSpec writes a spec as it is going to be signed, and refuses what the
+// host would refuse.
+func encodeSpec(s protocol.Spec) ([]byte, error) {
+	b, err := encode(s, false)
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	b = b[:len(b)-1] // the line end
+	if _, err := protocol.DecodeSpec(b); err != nil {
+		return nil, usage("", "%s", err)
+	}
+	return b, nil
+}
