@@ -227,7 +227,7 @@ func (m *members) add(raw []byte, role protocol.Role, person string) error {
 		return fmt.Errorf("key of %s %q: %w", role, person, err)
 	}
 	p, known := m.principals[k.id]
-	if known && (p.Person != person || p.Can(role) || person == "") {
+	if known && (p.Person != person || p.Can(role)) {
 		return fmt.Errorf("key %s stands there twice", k.id)
 	}
 	if known && !bytes.Equal(m.keys[k.id].raw, raw) {
