@@ -122,11 +122,20 @@ func (a *Agent) CancelLocal(ctx context.Context, id protocol.ActionID) (Action, 
 	return ask(ctx, a, func() (Action, error) { return a.cancelLocal(id) })
 }
 
+// OutputReader reads an output stream. It belongs to one goroutine.
+type OutputReader interface {
+	io.ReadCloser
+	// Offset is where the next byte stands in the stream that the command wrote.
+	// It grows by more than was read when bytes were left out.
+	Offset() int64
+}
+
 // Output reads what a command has written from an offset on. With follow the
 // reader waits for more until the command has ended; a Read that waits ends
-// when ctx does. Bytes that the cap has dropped are left out. An action that has
-// no output yet is waited for with follow, and empty without.
-func (a *Agent) Output(ctx context.Context, id protocol.ActionID, fd protocol.FD, offset int64, follow bool) (io.ReadCloser, error) {
+// when ctx does. Bytes that the cap has dropped are left out: never within one
+// Read, and the offset tells. An action that has no output yet is waited for
+// with follow, and empty without.
+func (a *Agent) Output(ctx context.Context, id protocol.ActionID, fd protocol.FD, offset int64, follow bool) (OutputReader, error) {
 	return a.output(ctx, id, fd, offset, follow)
 }
 

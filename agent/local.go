@@ -163,7 +163,7 @@ func (a *Agent) waitAction(ctx context.Context, id protocol.ActionID) (Action, e
 }
 
 // output opens a reader of what a command has written.
-func (a *Agent) output(ctx context.Context, id protocol.ActionID, fd protocol.FD, offset int64, follow bool) (io.ReadCloser, error) {
+func (a *Agent) output(ctx context.Context, id protocol.ActionID, fd protocol.FD, offset int64, follow bool) (OutputReader, error) {
 	if a.cfg.Commands == nil || fd != protocol.Stdout && fd != protocol.Stderr || offset < 0 {
 		return nil, fmt.Errorf("output of action %s: %w", id, ErrUnknown)
 	}
@@ -230,6 +230,9 @@ func (r *outputReader) Read(p []byte) (int, error) {
 		}
 	}
 }
+
+// Offset is where the next byte stands.
+func (r *outputReader) Offset() int64 { return r.offset }
 
 // open waits until the command has begun, if it follows, and opens its output.
 func (r *outputReader) open() error {
