@@ -362,9 +362,9 @@ func explore(t *testing.T, seeds int, run func(f *fleet, steps int) error) {
 	})
 }
 
-func TestHonestHost(t *testing.T) { explore(t, 4000, runHonest) }
+func TestHonestHost(t *testing.T) { explore(t, 2500, runHonest) }
 
-func TestCopiedHost(t *testing.T) { explore(t, 4000, runCopied) }
+func TestCopiedHost(t *testing.T) { explore(t, 2500, runCopied) }
 
 // TestHello looks at single answers of a gate.
 func TestHello(t *testing.T) {

@@ -46,7 +46,7 @@ func separated(body []byte) bool {
 	if !ok {
 		return false
 	}
-	_, rest, ok = bytes.Cut(rest, []byte(`"`))
+	_, rest, _ = bytes.Cut(rest, []byte(`"`))
 	if rest, ok = bytes.CutPrefix(rest, []byte(`,"fleet":"`)); !ok || len(rest) < 33 {
 		return false
 	}
@@ -71,7 +71,7 @@ func (h *Header) check(rule typeRule) error {
 	case !h.Chal.IsZero() && (down || rule.class != ClassState):
 		return fmt.Errorf("a challenge belongs to a host's state message")
 	}
-	ok := false
+	var ok bool
 	switch noItem, noChunk := h.noItem(), h.noChunk(); rule.class {
 	case ClassState:
 		ok = h.Seq.valid() && noItem && noChunk

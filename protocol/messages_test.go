@@ -15,7 +15,6 @@ type sample struct {
 	item    any        // of an item
 	decode  func() any // what the payload is decoded into; nil for chunks and foreign documents
 	after   []string
-	ring    uint64
 }
 
 const theRing = 7

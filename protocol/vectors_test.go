@@ -17,7 +17,7 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-//go:generate go test -count=1 -run ^(TestVectors|TestLifecycle|TestDocument)$ -update .
+//go:generate go test -count=1 -run ^(TestVectors|TestLifecycle|TestDocument)$DOLLAR -update .
 
 var update = flag.Bool("update", false, "write the files of testdata, and the tables of doc/protocol.md, anew")
 

@@ -325,8 +325,8 @@ func explore(t *testing.T, seeds int, run func(s *sim, steps int) error) {
 	})
 }
 
-func TestDelivery(t *testing.T) { explore(t, 3000, runHonest) }
+func TestDelivery(t *testing.T) { explore(t, 1500, runHonest) }
 
-func TestSenderRolledBack(t *testing.T) { explore(t, 3000, runSenderBack) }
+func TestSenderRolledBack(t *testing.T) { explore(t, 1500, runSenderBack) }
 
-func TestReceiverRolledBack(t *testing.T) { explore(t, 3000, runReceiverBack) }
+func TestReceiverRolledBack(t *testing.T) { explore(t, 1500, runReceiverBack) }
