@@ -151,7 +151,8 @@ func (s *session) sendItem(name protocol.Stream, n uint64, heard protocol.Seq, a
 	}
 	typ, ch := protocol.TypeOrder, protocol.ChannelOrder
 	if name == protocol.StreamControl {
-		typ, ch = protocol.TypeControl, protocol.ChannelControl
+		// A control has no start budget, so it does not matter when it arrives.
+		typ, ch, heard = protocol.TypeControl, protocol.ChannelControl, protocol.Seq{}
 	}
 	h := s.c.header(typ, protocol.HostParty(s.host))
 	h.Store, h.Stream, h.N, h.Item, h.Heard = s.c.cfg.Store.ID(), name, n, it.Item, heard
