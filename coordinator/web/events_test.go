@@ -1,0 +1,178 @@
+package web_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// watcher reads a stream of events.
+type watcher struct {
+	t     *testing.T
+	resp  *http.Response
+	lines *bufio.Scanner
+	beats int
+}
+
+// watch follows the events. header may name the last event that was seen.
+func (s *site) watch(path, lastID string) *watcher {
+	s.t.Helper()
+	req := s.request(coordinator.RoleViewer, http.MethodGet, path, nil)
+	if lastID != "" {
+		req.Header.Set("Last-Event-ID", lastID)
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { resp.Body.Close() })
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
+		s.t.Fatalf("status %d, %q", resp.StatusCode, resp.Header.Get("Content-Type"))
+	}
+	return &watcher{t: s.t, resp: resp, lines: bufio.NewScanner(resp.Body)}
+}
+
+// next returns the next event.
+func (w *watcher) next() api.Event {
+	w.t.Helper()
+	id, typ := "", ""
+	for w.lines.Scan() {
+		line := w.lines.Text()
+		switch name, value, _ := strings.Cut(line, ": "); name {
+		case "id":
+			id = value
+		case "event":
+			typ = value
+		case "data":
+			var e api.Event
+			if err := json.Unmarshal([]byte(value), &e); err != nil || fmt.Sprint(e.ID) != id || e.Type != typ {
+				w.t.Fatalf("event %s of type %s is %s: %v", id, typ, value, err)
+			}
+			return e
+		case "":
+			if line == ": " {
+				w.beats++
+			}
+		}
+	}
+	w.t.Fatalf("the events ended: %v", w.lines.Err())
+	panic("unreachable")
+}
+
+// alert makes one event.
+func (s *site) alert(n int) {
+	s.host.Alert(protocol.Alert{AlertInfo: protocol.AlertInfo{ID: fmt.Sprintf("alert/%d", n), Severity: "warning", Text: "text", SinceMS: 1}, Raised: true})
+}
+
+func TestEventsFollow(t *testing.T) {
+	onSite(t, func(t *testing.T, s *site) {
+		w := s.watch("/v1/events", "")
+		time.AfterFunc(40*time.Second, func() { s.alert(1) })
+		first := w.next()
+		if first.Type != "alert.raised" || first.Host != "edge-07" || first.Object != "alert/1" || first.Data["severity"] != "warning" {
+			t.Errorf("event: %+v", first)
+		}
+		if w.beats != 2 {
+			t.Errorf("%d signs of life in 40s, want 2", w.beats)
+		}
+		s.alert(2)
+		second := w.next()
+		if second.ID != first.ID+1 {
+			t.Errorf("event %d follows %d", second.ID, first.ID)
+		}
+		if again := s.watch("/v1/events?after=0", strconv.FormatUint(first.ID, 10)).next(); again.ID != second.ID {
+			t.Errorf("behind %d comes %d", first.ID, again.ID)
+		}
+		if r := s.watch("/v1/events?after=0", "").next(); r.ID != 1 {
+			t.Errorf("the first of all is %d", r.ID)
+		}
+	})
+}
+
+func TestEventsAreNeverSkipped(t *testing.T) {
+	onSite(t, func(t *testing.T, s *site) {
+		w := s.watch("/v1/events?after=0", "")
+		// More than is kept for all readers, so that this one must catch up
+		// from the store.
+		const n = 1500
+		for i := range n {
+			s.alert(i)
+			synctest.Wait()
+		}
+		var last uint64
+		for last < n {
+			e := w.next()
+			if e.ID != last+1 {
+				t.Fatalf("event %d follows %d", e.ID, last)
+			}
+			last = e.ID
+		}
+	})
+}
+
+func TestManyReadersOfEvents(t *testing.T) {
+	onSite(t, func(t *testing.T, s *site) {
+		var all sync.WaitGroup
+		for range 50 {
+			w := s.watch("/v1/events?after=0", "")
+			all.Go(func() {
+				for last := uint64(0); last < 100; last++ {
+					if e := w.next(); e.ID != last+1 {
+						t.Errorf("event %d follows %d", e.ID, last)
+					}
+				}
+			})
+		}
+		for i := range 100 {
+			s.alert(i)
+			synctest.Wait()
+		}
+		all.Wait()
+	})
+}
+
+func TestSlowReaderIsCut(t *testing.T) {
+	onSite(t, func(t *testing.T, s *site) {
+		w := s.watch("/v1/events", "")
+		begin := time.Now()
+		s.alert(1)
+		wait(9 * time.Second) // it does not read
+		fast := s.watch("/v1/events", "")
+		s.alert(2)
+		if e := fast.next(); e.Object != "alert/2" {
+			t.Errorf("somebody else was told of %+v", e)
+		}
+		wait(time.Minute)
+		b, err := io.ReadAll(w.resp.Body)
+		if !errors.Is(err, io.ErrUnexpectedEOF) || strings.Contains(string(b), "alert/2") {
+			t.Errorf("a reader that slept %s could go on: %q, %v", time.Since(begin), b, err)
+		}
+	})
+}
+
+func TestShutdownEndsEvents(t *testing.T) {
+	onSite(t, func(t *testing.T, s *site) {
+		w := s.watch("/v1/events", "")
+		go func() {
+			for w.lines.Scan() {
+			}
+		}()
+		synctest.Wait()
+		if err := s.server.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
