@@ -27,6 +27,7 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/container/containertest"
 	"github.com/hostler-io/hostler/lxc"
+	"github.com/hostler-io/hostler/lxc/internal/wire"
 	"github.com/hostler-io/hostler/network"
 )
 
@@ -615,6 +616,20 @@ func TestHungContainerHidesNobody(t *testing.T) {
 	if err := m.Stop(ctx, hung.Name, 0); !errors.Is(err, container.ErrTimeout) {
 		t.Errorf("Stop of what hangs = %v, want ErrTimeout", err)
 	}
+
+	// A helper whose agent is gone is killed by nobody: it does it itself.
+	orphan := exec.Command(m.cfg.Helper, wire.OpStop)
+	orphan.Stdin = strings.NewReader(fmt.Sprintf(`{"Version":%d,"LXCPath":%q,"LockDir":%q,"Timeout":%d,"Name":%q}`,
+		wire.Version, m.cfg.LXCPath, m.cfg.LockDir, 100*time.Millisecond, hung.Name))
+	orphan.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := orphan.Run(); orphan.ProcessState == nil || !killed(orphan.ProcessState) {
+		t.Errorf("a hung helper without an agent ended with %v, want it to kill itself", err)
+	}
+}
+
+func killed(s *os.ProcessState) bool {
+	status, ok := s.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
 func parent(t *testing.T, pid int) int {
