@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/hostler-io/hostler/agent/queue"
@@ -54,7 +55,7 @@ type Config struct {
 	// Boot names the present boot: boot id and start time of process 1.
 	// Required.
 	Boot string
-	// Features are words for the hello: lxc, podman, cgroup2. Sorted.
+	// Features are words for the hello: lxc, podman, cgroup2.
 	Features []string
 
 	// BootMS reads CLOCK_BOOTTIME in milliseconds, which counts suspended time
@@ -159,6 +160,7 @@ func (c Config) withDefaults() Config {
 		c.HostInfo = func() protocol.HostInfo { return protocol.HostInfo{Hostname: string(c.Host)} }
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.Features = slices.Compact(slices.Sorted(slices.Values(c.Features)))
 	c.HostRuns = cmp.Or(c.HostRuns, 16)
 	c.Lanes = cmp.Or(c.Lanes, 32)
 	c.CheckEvery = cmp.Or(c.CheckEvery, 30*time.Second)

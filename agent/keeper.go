@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hostler-io/hostler/agent/queue"
@@ -314,7 +315,7 @@ func (a *Agent) startFailed(t *tracked, why error) {
 	rec.Failures = t.tries.failures
 	var alerts []protocol.Alert
 	if broken {
-		rec.Broken = why.Error()
+		rec.Broken = strings.ReplaceAll(strings.ToValidUTF8(why.Error(), "\uFFFD"), "\x00", "\uFFFD")
 		alerts = []protocol.Alert{{AlertInfo: protocol.AlertInfo{
 			ID: brokenAlert(&rec), Severity: "critical", SinceMS: a.cfg.Now().UnixMilli(),
 			Text: "container " + string(rec.Name) + " does not start and is left alone until it is reset: " + rec.Broken,

@@ -144,6 +144,7 @@ func (a *Agent) hello() {
 	}
 	a.at(dueHello, min(lastHello, firstHello<<min(a.link.tries, 5)))
 	a.link.tries++
+	a.reread()
 	h := a.header(protocol.TypePresence)
 	h.Seq = seq
 	hello := protocol.Hello{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"unicode/utf8"
 
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
@@ -88,6 +89,9 @@ func (a *Agent) heartbeatNow() error {
 	return nil
 }
 
+// maxRequester is the longest name of who asks, in bytes; a report carries it.
+const maxRequester = 255
+
 // propose accepts an action of the host's own people.
 func (a *Agent) propose(id protocol.ActionID, b []byte, requester string) (Action, error) {
 	if a.stopping {
@@ -96,6 +100,9 @@ func (a *Agent) propose(id protocol.ActionID, b []byte, requester string) (Actio
 	spec, err := a.admit(b)
 	if err != nil {
 		return Action{}, fmt.Errorf("proposing an action: %w", err)
+	}
+	if requester == "" || len(requester) > maxRequester || !utf8.ValidString(requester) {
+		return Action{}, fmt.Errorf("proposing an action: %w: the requester is not a name", protocol.ErrSpec)
 	}
 	now := a.cfg.Now().UnixMilli()
 	if id.IsZero() {

@@ -101,8 +101,6 @@ func (a *Agent) admit(b []byte) (protocol.Spec, error) {
 		if _, _, err := a.creator(); err != nil {
 			return spec, err
 		}
-	case info.Target && a.managed[spec.Target] == nil:
-		return spec, fmt.Errorf("%w: no container %s", protocol.Code(protocol.ReasonTargetGone), spec.Target)
 	}
 	return spec, nil
 }

@@ -103,7 +103,8 @@ func (a *Agent) pumpStream(s protocol.Stream, t protocol.Type, c protocol.Channe
 	}
 }
 
-// wrote notes that a step of the queue has written reports up to n.
+// wrote notes that a step of the queue has written reports up to n. Only a hello
+// needs their digests too, and looks them up.
 func (a *Agent) wrote(n uint64) {
 	p := a.streams[protocol.StreamReport]
 	p.at.N = max(p.at.N, n)

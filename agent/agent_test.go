@@ -1,0 +1,775 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/container/containertest"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+func TestHelloPrecedesEverything(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.see(func() {
+			want := []protocol.PresenceKind{protocol.PresenceHello, protocol.PresenceOnline}
+			if !slices.Equal(w.coord.presences, want) {
+				t.Errorf("presences %q, want %q", w.coord.presences, want)
+			}
+			if len(w.coord.beats) == 0 || w.coord.beats[0].Host == nil {
+				t.Error("no full heartbeat followed the hello")
+			}
+		})
+		w.pass(30 * time.Second)
+		w.coord.see(func() {
+			if w.coord.leases != 6 {
+				t.Errorf("%d leases in 31 s, want 6", w.coord.leases)
+			}
+			if len(w.coord.presences) != 2 {
+				t.Errorf("it goes on saying hello: %q", w.coord.presences)
+			}
+		})
+		s, err := w.agent.Status(t.Context())
+		if err != nil || !s.Connected || s.Inc != 1 || s.LeaseUntilMS < 90_000 {
+			t.Errorf("status %+v, %v", s, err)
+		}
+	})
+}
+
+func TestHelloIsRepeatedUntilItIsAnswered(t *testing.T) {
+	in(t, func(c *agent.Config) {}, func(t *testing.T, w *world) {
+		w.coord.see(func() { w.coord.mute = true })
+		w.line.breaks(false)
+		w.pass(2 * time.Minute)
+		w.coord.see(func() {
+			w.coord.mute = false
+			w.coord.presences = nil
+		})
+		w.pass(time.Minute)
+		w.coord.see(func() {
+			if n := len(w.coord.presences); n < 2 || w.coord.presences[0] != protocol.PresenceHello {
+				t.Errorf("presences %q", w.coord.presences)
+			}
+		})
+	})
+}
+
+func TestOrderRunsAndReports(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), command("true"))
+		w.coord.order(actionID(2), command("false"))
+		w.coord.order(actionID(3), protocol.Spec{Kind: protocol.KindPing})
+		w.pass(100 * time.Millisecond)
+		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(2), "start RUNNING", "exit FAILED exit")
+		w.expect(actionID(3), "start RUNNING", "succeed DONE ok")
+		w.coord.see(func() {
+			if w.coord.acked[protocol.StreamOrder] != 3 {
+				t.Errorf("receipted up to %d", w.coord.acked[protocol.StreamOrder])
+			}
+			if w.coord.acks > 3 {
+				t.Errorf("%d receipts for three orders at once", w.coord.acks)
+			}
+		})
+		m := w.agent.Metrics()
+		if m.Accepted != 3 || m.Ended[protocol.StateDone] != 2 || m.Unsent != 0 || m.Running != 0 {
+			t.Errorf("metrics %+v", m)
+		}
+	})
+}
+
+func TestWhatCannotBeDoneIsRefusedAndBlocksNothing(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.push(protocol.StreamOrder, protocol.OrderItem{Action: actionID(1), Spec: []byte(`{"kind":"host.fly"}`), Requester: "ann"})
+		w.coord.push(protocol.StreamOrder, map[string]string{"nonsense": "yes"})
+		w.coord.push(protocol.StreamOrder, protocol.OrderItem{Action: actionID(2), Spec: []byte(`{"kind":"host.run"}`), Requester: "ann"})
+		w.coord.push(protocol.StreamControl, protocol.ControlItem{Verb: "dance"})
+		w.coord.order(actionID(3), on(protocol.KindStop, 77))
+		w.coord.order(actionID(4), command("cannot-start"))
+		w.coord.order(actionID(5), command("true"))
+		w.pass(100 * time.Millisecond)
+		w.expect(actionID(1), "refuse FAILED unknown_kind")
+		w.expect(actionID(2), "refuse FAILED bad_spec")
+		w.expect(actionID(3), "accept NEW", "target_gone FAILED target_gone")
+		w.expect(actionID(4), "start RUNNING", "no_start FAILED no_start")
+		w.expect(actionID(5), "start RUNNING", "succeed DONE ok")
+		w.coord.see(func() {
+			if w.coord.acked[protocol.StreamOrder] != 6 || w.coord.acked[protocol.StreamControl] != 1 {
+				t.Errorf("receipted %v", w.coord.acked)
+			}
+		})
+	})
+}
+
+func TestExpiredOrders(t *testing.T) {
+	in(t, func(c *agent.Config) { c.HostRuns = 1 }, func(t *testing.T, w *world) {
+		w.coord.see(func() { w.coord.leftMS = 0 })
+		w.coord.order(actionID(1), command("true"))
+		w.coord.see(func() { w.coord.leftMS = 20_000 })
+		w.coord.order(actionID(2), command("sleep", "1m"))
+		w.coord.order(actionID(3), command("true")) // waits for its turn
+		w.pass(time.Second)
+		w.expect(actionID(1), "expire CANCELLED expired")
+		w.expect(actionID(3), "accept NEW")
+		w.pass(time.Minute)
+		w.expect(actionID(2), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(3), "accept NEW", "expire CANCELLED expired")
+	})
+}
+
+func TestCancel(t *testing.T) {
+	in(t, func(c *agent.Config) { c.HostRuns = 1 }, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), command("hang"))
+		w.coord.order(actionID(2), command("true"))
+		w.pass(time.Second)
+		w.coord.cancel(actionID(2))
+		w.coord.cancel(actionID(1))
+		w.coord.cancel(actionID(3))
+		w.pass(time.Second)
+		w.coord.order(actionID(3), command("true"))
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING", "tell RUNNING cancelling", "cancelled CANCELLED cancelled")
+		w.expect(actionID(2), "accept NEW", "cancelled CANCELLED cancelled")
+		w.expect(actionID(3), "cancelled CANCELLED cancelled", "cancelled CANCELLED cancelled")
+		if w.cmds.get(actionID(3), 1) != nil {
+			t.Error("an action was run whose cancel came first")
+		}
+	})
+}
+
+func TestCancelThatIsImpossible(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.cmds.cannot = true
+		w.coord.order(actionID(1), command("sleep", "10s"))
+		w.pass(time.Second)
+		w.coord.cancel(actionID(1))
+		w.pass(time.Minute)
+		w.expect(actionID(1), "start RUNNING", "tell RUNNING cancelling", "tell RUNNING", "succeed DONE ok")
+	})
+}
+
+func TestTell(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), command("true"))
+		w.pass(time.Second)
+		w.coord.push(protocol.StreamControl, protocol.ControlItem{Verb: protocol.VerbTell, IDs: []protocol.ActionID{actionID(1), actionID(9)}})
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING", "succeed DONE ok", "tell DONE ok")
+		w.expect(actionID(9), "tell ")
+	})
+}
+
+func TestCommandsOutliveTheAgent(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), command("sleep", "1m"))
+		w.coord.order(actionID(2), command("sleep", "2s"))
+		w.coord.order(actionID(3), command("hang"))
+		w.pass(time.Second)
+		w.down()
+		w.coord.see(func() {
+			if last := w.coord.presences[len(w.coord.presences)-1]; last != protocol.PresenceGoodbye {
+				t.Errorf("its last word was %q", last)
+			}
+		})
+		w.pass(10 * time.Second)
+		w.cmds.get(actionID(3), 1).dies()
+		w.up()
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING")
+		w.expect(actionID(2), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(3), "start RUNNING", "interrupt FAILED interrupted")
+		w.pass(time.Minute)
+		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		if w.cmds.begun != 3 {
+			t.Errorf("%d commands began, want 3", w.cmds.begun)
+		}
+	})
+}
+
+func TestSupervisorDiesUnderTheAgent(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), command("hang"))
+		w.pass(time.Second)
+		w.cmds.get(actionID(1), 1).dies()
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING", "interrupt FAILED interrupted")
+	})
+}
+
+func TestNeverBegunIsBegunAnew(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.cmds.lose = true
+		w.coord.order(actionID(1), command("true"))
+		w.pass(time.Second)
+		w.down()
+		w.cmds.lose = false
+		w.up()
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING", "retry RUNNING", "succeed DONE ok")
+	})
+}
+
+func TestRebootInterruptsOnce(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), command("hang"))
+		w.pass(time.Second)
+		w.down()
+		w.cmds.get(actionID(1), 1).reboot = true
+		w.boot = "boot-2"
+		w.up()
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING", "interrupt FAILED interrupted")
+	})
+}
+
+func TestOffline(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.line.breaks(true)
+		w.pass(time.Minute)
+		spec := []byte(`{"kind":"host.run","argv":["print","hello","1s"]}`)
+		act, err := w.agent.Propose(t.Context(), protocol.ActionID{}, spec, "root")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := w.agent.Propose(t.Context(), act.ID, spec, "root"); err != nil || again.AcceptSeq != act.AcceptSeq {
+			t.Errorf("asked twice: %+v, %v", again, err)
+		}
+		if _, err := w.agent.Propose(t.Context(), act.ID, []byte(`{"kind":"host.ping"}`), "root"); !errors.Is(err, agent.ErrExists) {
+			t.Errorf("another spec for the same id: %v", err)
+		}
+		if _, err := w.agent.Propose(t.Context(), protocol.ActionID{}, []byte(`{"kind":"host.run"}`), "root"); !errors.Is(err, protocol.ErrSpec) {
+			t.Errorf("a spec that is wrong: %v", err)
+		}
+		out, err := w.agent.Output(t.Context(), act.ID, protocol.Stdout, 0, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(out)
+		if err != nil || string(text) != "hello" {
+			t.Errorf("output %q, %v", text, err)
+		}
+		if err := out.Close(); err != nil {
+			t.Error(err)
+		}
+		end, err := w.agent.WaitAction(t.Context(), act.ID)
+		if err != nil || end.State != protocol.StateDone {
+			t.Fatalf("%+v, %v", end, err)
+		}
+		if err := w.agent.HeartbeatNow(t.Context()); !errors.Is(err, agent.ErrOffline) {
+			t.Errorf("heartbeat: %v", err)
+		}
+		w.line.heal()
+		w.pass(time.Minute)
+		w.expect(act.ID, "start RUNNING", "succeed DONE ok")
+		w.coord.see(func() {
+			if r := w.coord.reports[0]; string(r.Spec) != string(spec) || r.Requester != "root" {
+				t.Errorf("first report %+v", r)
+			}
+		})
+	})
+}
+
+func TestLocalCancelAndList(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		act, err := w.agent.Propose(t.Context(), protocol.ActionID{}, []byte(`{"kind":"host.run","argv":["hang"],"timeout_ms":-1}`), "root")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Second)
+		if act, err = w.agent.CancelLocal(t.Context(), act.ID); err != nil || !act.Cancelling {
+			t.Errorf("%+v, %v", act, err)
+		}
+		if act, err = w.agent.WaitAction(t.Context(), act.ID); err != nil || act.State != protocol.StateCancelled {
+			t.Errorf("%+v, %v", act, err)
+		}
+		if _, err := w.agent.CancelLocal(t.Context(), actionID(9)); !errors.Is(err, agent.ErrUnknown) {
+			t.Errorf("an unknown id: %v", err)
+		}
+		all, err := w.agent.Actions(t.Context(), 0, 10)
+		if err != nil || len(all) != 1 || all[0].ID != act.ID {
+			t.Errorf("%v, %v", all, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := w.agent.WaitAction(ctx, actionID(9)); !errors.Is(err, agent.ErrUnknown) {
+			t.Errorf("waiting for an unknown id: %v", err)
+		}
+	})
+}
+
+// TestChaos loses, repeats and reorders a fifth of everything, breaks the line
+// and restarts the agent: each order runs exactly once and its end arrives.
+func TestChaos(t *testing.T) {
+	for seed := range uint64(5) {
+		in(t, nil, func(t *testing.T, w *world) {
+			w.line.mu.Lock()
+			w.line.chaos = rand.New(rand.NewPCG(seed, 1))
+			w.line.mu.Unlock()
+			const orders = 40
+			for n := range byte(orders) {
+				w.coord.order(actionID(n+1), command("sleep", "3s"))
+				switch n % 13 {
+				case 5:
+					w.line.breaks(false)
+				case 11:
+					w.restart()
+				}
+				w.pass(time.Second)
+			}
+			w.pass(20 * time.Minute)
+			for n := range byte(orders) {
+				told := w.coord.told(actionID(n + 1))
+				ends := slices.DeleteFunc(slices.Clone(told), func(s string) bool { return s != "succeed DONE ok" })
+				if len(ends) != 1 || told[len(told)-1] != ends[0] {
+					t.Errorf("seed %d: order %d: %q", seed, n+1, told)
+				}
+			}
+			if w.cmds.begun != orders {
+				t.Errorf("seed %d: %d commands began, want %d", seed, w.cmds.begun, orders)
+			}
+		})
+	}
+}
+
+func TestForeignAndForgedMessagesAreRefused(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.see(func() {
+			w.coord.term = protocol.Term{Ring: 1, Counter: 2} // in force from now on
+		})
+		w.coord.order(actionID(1), command("true"))
+		w.pass(time.Second)
+		w.coord.see(func() { w.coord.term.Counter = 1 })
+		w.coord.order(actionID(2), command("true"))
+		w.pass(time.Second)
+		w.coord.see(func() {
+			w.coord.term.Counter = 2
+			w.coord.heard = protocol.Seq{Inc: 7, Conn: 7, K: 7}
+			w.coord.send(protocol.StreamOrder, 2)
+		})
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(2))
+		topic := protocol.HostTopic(fleetName, host, protocol.ChannelOrder).String()
+		w.line.deliver(topic, []byte("garbage"))
+		w.pass(time.Second)
+		m := w.agent.Metrics()
+		if m.Refused[protocol.ErrTerm] == 0 || m.Refused[protocol.ErrHeard] != 1 || m.Refused[protocol.ErrGrammar] != 1 {
+			t.Errorf("refused %v", m.Refused)
+		}
+		w.pass(10 * time.Second) // the next lease is heard
+		w.expect(actionID(2), "start RUNNING", "succeed DONE ok")
+	})
+}
+
+func TestNewStoreNeedsNewTerm(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), command("true"))
+		w.pass(time.Second)
+		swap := func(counter uint64) {
+			w.coord.see(func() {
+				w.coord.store, w.coord.term.Counter = protocol.StoreID{8}, counter
+				w.coord.reset()
+			})
+		}
+		swap(1)
+		w.coord.order(actionID(2), command("true"))
+		w.pass(20 * time.Second)
+		w.expect(actionID(2))
+		if w.agent.Metrics().Refused[protocol.ErrStore] == 0 {
+			t.Error("a store was swapped within a term")
+		}
+		swap(2)
+		w.coord.order(actionID(2), command("true"))
+		w.pass(20 * time.Second)
+		w.expect(actionID(2), "start RUNNING", "succeed DONE ok")
+		w.restart()
+		w.coord.order(actionID(3), command("true"))
+		w.pass(20 * time.Second)
+		w.expect(actionID(3), "start RUNNING", "succeed DONE ok")
+	})
+}
+
+func TestCoordinatorRestartIsGreeted(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.see(func() {
+			w.coord.term.Counter = 5
+			w.coord.gate = protocol.HostGate{}
+			w.coord.presences = nil
+			s := protocol.CoordinatorState{Header: w.coord.header(protocol.TypeCoordinator), Online: true}
+			s.To, s.Seq = protocol.Everybody, w.coord.next()
+			w.coord.down(protocol.ChannelCoordinator, s)
+		})
+		w.pass(time.Second)
+		w.coord.see(func() {
+			if len(w.coord.presences) == 0 || w.coord.presences[0] != protocol.PresenceHello || w.coord.hello.TermSeen.Counter != 5 {
+				t.Errorf("presences %q, hello %+v", w.coord.presences, w.coord.hello)
+			}
+		})
+		w.coord.order(actionID(1), command("true"))
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+	})
+}
+
+func TestOrderWaitsForItsRing(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.ring.mu.Lock()
+		w.ring.offered = 2
+		w.ring.mu.Unlock()
+		w.coord.see(func() { w.coord.claims = 2 })
+		w.coord.order(actionID(1), command("true"))
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		w.coord.see(func() { w.coord.claims = 3 })
+		w.coord.order(actionID(2), command("true"))
+		w.coord.see(func() { w.coord.claims = 0 })
+		w.coord.order(actionID(3), command("true"))
+		w.coord.see(func() { w.coord.claims = 3 })
+		w.pass(30 * time.Second)
+		w.expect(actionID(2))
+		w.expect(actionID(3))
+		w.coord.see(func() { w.coord.claims = 0 })
+		w.pass(time.Minute)
+		if told := w.coord.told(actionID(2)); len(told) == 0 {
+			t.Error("the order is still waiting")
+		}
+		w.expect(actionID(3), "start RUNNING", "succeed DONE ok")
+	})
+}
+
+func TestRingMissing(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.see(func() { w.coord.claims = 3 })
+		w.coord.order(actionID(1), command("true"))
+		w.pass(59 * time.Second)
+		w.expect(actionID(1))
+		w.coord.see(func() { w.coord.claims = 0; w.coord.mute = true })
+		w.pass(5 * time.Second)
+		w.coord.see(func() { w.coord.mute = false })
+		w.pass(time.Minute)
+		w.expect(actionID(1), "refuse FAILED ring_missing")
+	})
+}
+
+func TestOutputGoesUp(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		const size = 3 << 20
+		w.coord.order(actionID(1), command("bytes", "3145728"))
+		w.pass(time.Second)
+		w.coord.see(func() {
+			if n := len(w.coord.out[protocol.Stdout]); n != protocol.OutputKept {
+				t.Errorf("%d bytes went up unasked, want %d", n, protocol.OutputKept)
+			}
+		})
+		for range 10 {
+			w.coord.see(func() {
+				w.coord.credit = []protocol.Credit{{Action: actionID(1), Attempt: 1, FD: protocol.Stdout, Offset: int64(len(w.coord.out[protocol.Stdout]))}}
+				conn, chal := w.coord.gate.Conn()
+				w.coord.receipt(conn, chal)
+			})
+			w.pass(time.Second)
+		}
+		w.coord.see(func() {
+			got := w.coord.out[protocol.Stdout]
+			if len(got) != size || strings.Count(string(got), "0123456789abcdef") != size/16 {
+				t.Errorf("%d bytes arrived, want %d", len(got), size)
+			}
+			last := w.coord.reports[len(w.coord.reports)-1]
+			if last.Output[0].Bytes != size {
+				t.Errorf("final report %+v", last)
+			}
+		})
+		w.pass(time.Minute)
+		w.coord.see(func() { w.coord.chunks = 0 })
+		w.pass(time.Minute)
+		w.coord.see(func() {
+			if w.coord.chunks != 0 {
+				t.Error("chunks go up that nobody asked for")
+			}
+		})
+	})
+}
+
+func TestOutputIsLive(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), command("print", "first", "1m"))
+		w.pass(10 * time.Millisecond)
+		w.coord.see(func() {
+			if string(w.coord.out[protocol.Stdout]) != "first" {
+				t.Errorf("after 10 ms: %q", w.coord.out[protocol.Stdout])
+			}
+		})
+		w.cmds.get(actionID(1), 1).write(" second")
+		w.pass(10 * time.Millisecond)
+		w.coord.see(func() {
+			if string(w.coord.out[protocol.Stdout]) != "first second" {
+				t.Errorf("after 10 ms: %q", w.coord.out[protocol.Stdout])
+			}
+		})
+	})
+}
+
+func TestContainerLife(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.lxc.Put(container.Info{Name: "theirs", State: container.StateRunning})
+		w.coord.order(actionID(1), creation(1, false))
+		w.pass(time.Second)
+		if got := w.state(1); got != container.StateStopped {
+			t.Fatalf("created: %v", got)
+		}
+		w.coord.order(actionID(2), on(protocol.KindStart, 1))
+		w.pass(time.Second)
+		if got := w.state(1); got != container.StateRunning {
+			t.Fatalf("started: %v", got)
+		}
+		// Behind the agent's back.
+		if err := w.lxc.Enter("ct-1", container.StateStopped); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(5 * time.Second)
+		if got := w.state(1); got != container.StateRunning {
+			t.Errorf("a container that should run was not started again: %v", got)
+		}
+		w.coord.order(actionID(3), on(protocol.KindStop, 1))
+		w.pass(time.Minute)
+		if got := w.state(1); got != container.StateStopped {
+			t.Errorf("stopped: %v", got)
+		}
+		all, err := w.agent.Containers(t.Context())
+		if err != nil || len(all) != 2 || all[0].Name != "ct-1" || all[0].Intended != "stopped" || !all[1].Foreign {
+			t.Errorf("%+v, %v", all, err)
+		}
+		w.coord.order(actionID(4), on(protocol.KindDestroy, 1))
+		w.coord.order(actionID(5), on(protocol.KindStart, 1)) // waits, and finds nothing
+		w.pass(time.Second)
+		if got := w.state(1); got != 0 {
+			t.Errorf("destroyed: %v", got)
+		}
+		for n := range byte(4) {
+			w.expect(actionID(n+1), "start RUNNING", "succeed DONE ok")
+		}
+		w.expect(actionID(5), "accept NEW", "target_gone FAILED target_gone")
+		info, err := w.lxc.Inspect(t.Context(), "theirs")
+		if err != nil || info.State != container.StateRunning {
+			t.Errorf("the foreign container: %+v, %v", info, err)
+		}
+	})
+}
+
+func TestCreateAndStart(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), creation(1, true))
+		twin := creation(2, true)
+		twin.Name = "ct-1"
+		w.coord.order(actionID(2), twin)
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(2), "accept NEW", "fail FAILED error")
+		if got := w.state(1); got != container.StateRunning {
+			t.Errorf("it is %v", got)
+		}
+	})
+}
+
+func TestRebootRestoresWithNobodyReachable(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		for n := range byte(20) {
+			w.coord.order(actionID(n+1), creation(n+1, n%2 == 0))
+		}
+		w.pass(10 * time.Second)
+		w.line.breaks(true)
+		w.down()
+		for n := range byte(20) {
+			if err := w.lxc.Enter(string(creation(n+1, false).Name), container.StateStopped); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.boot = "boot-2"
+		w.up()
+		w.pass(5 * time.Second)
+		for n := range byte(20) {
+			want := container.StateStopped
+			if n%2 == 0 {
+				want = container.StateRunning
+			}
+			if got := w.state(n + 1); got != want {
+				t.Errorf("container %d is %v, want %v", n+1, got, want)
+			}
+		}
+	})
+}
+
+func TestAgentRestartTouchesNoContainer(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), creation(1, true))
+		w.pass(time.Second)
+		w.lxc.SetFault(func(op containertest.Op, name string) (bool, error) {
+			if op == containertest.OpStart || op == containertest.OpStop {
+				t.Errorf("%s of %s", op, name)
+			}
+			return true, nil
+		})
+		w.restart()
+		w.pass(time.Minute)
+		w.lxc.SetFault(nil)
+	})
+}
+
+func TestFiveFailuresBreakAContainer(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), creation(1, true))
+		w.pass(time.Second)
+		tries := 0
+		w.lxc.SetFault(func(op containertest.Op, _ string) (bool, error) {
+			if op != containertest.OpStart {
+				return true, nil
+			}
+			tries++
+			return false, errors.New("no such device")
+		})
+		if err := w.lxc.Enter("ct-1", container.StateStopped); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(10 * time.Minute)
+		if tries != 5 {
+			t.Errorf("%d tries, want 5", tries)
+		}
+		alert := "container.broken/" + ctid(1).String()
+		w.coord.see(func() {
+			if len(w.coord.alerts) != 1 || w.coord.alerts[0].ID != alert || !w.coord.alerts[0].Raised {
+				t.Errorf("alerts %+v", w.coord.alerts)
+			}
+		})
+		w.restart() // it stays broken
+		w.pass(10 * time.Minute)
+		if tries != 5 {
+			t.Errorf("it was tried again: %d", tries)
+		}
+		w.lxc.SetFault(nil)
+		w.coord.order(actionID(2), on(protocol.KindReset, 1))
+		w.pass(time.Minute)
+		if got := w.state(1); got != container.StateRunning {
+			t.Errorf("after the reset it is %v", got)
+		}
+		w.coord.see(func() {
+			if len(w.coord.alerts) != 2 || w.coord.alerts[1].Raised {
+				t.Errorf("alerts %+v", w.coord.alerts)
+			}
+		})
+	})
+}
+
+func TestCrashLoopBacksOff(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), creation(1, true))
+		w.pass(time.Second)
+		starts := 0
+		w.lxc.SetFault(func(op containertest.Op, _ string) (bool, error) {
+			if op == containertest.OpStart {
+				starts++
+			}
+			return true, nil
+		})
+		for range 3600 {
+			if w.state(1) == container.StateRunning {
+				if err := w.lxc.Enter("ct-1", container.StateStopped); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.pass(time.Second)
+		}
+		// 1 s, 2 s … 5 min, half of each random: about twenty within the hour.
+		if starts < 15 || starts > 35 {
+			t.Errorf("%d starts within an hour of crashes", starts)
+		}
+		all, err := w.agent.Containers(t.Context())
+		if err != nil || all[0].Broken != "" {
+			t.Errorf("crashes do not break: %+v, %v", all, err)
+		}
+	})
+}
+
+func TestInterruptedStepsAreMadeAgain(t *testing.T) {
+	in(t, func(c *agent.Config) { c.Drain = time.Second }, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), creation(1, false))
+		w.pass(time.Second)
+		w.lxc.SetFault(func(op containertest.Op, _ string) (bool, error) {
+			if op == containertest.OpStart {
+				return false, container.ErrBusy
+			}
+			return true, nil
+		})
+		w.coord.order(actionID(2), on(protocol.KindStart, 1))
+		w.pass(100 * time.Millisecond)
+		w.expect(actionID(2), "start RUNNING", "fail FAILED error")
+		w.lxc.SetFault(nil)
+		w.pass(time.Minute)
+		if got := w.state(1); got != container.StateRunning {
+			t.Errorf("what a user wants is tried again: %v", got)
+		}
+	})
+}
+
+func TestHeartbeatsAreMergedNotDropped(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.pass(10 * time.Second)
+		w.coord.see(func() { w.coord.beats = nil })
+		w.coord.order(actionID(1), creation(1, true))
+		for n := range byte(8) {
+			w.coord.order(actionID(n+2), creation(n+2, false))
+			w.pass(time.Second)
+		}
+		w.pass(10 * time.Second)
+		w.coord.see(func() {
+			n := len(w.coord.beats)
+			if n < 2 || n > 5 {
+				t.Fatalf("%d heartbeats within 18 s", n)
+			}
+			if last := w.coord.beats[n-1]; len(last.Containers) != 9 || last.Containers[0].State != "running" {
+				t.Errorf("the last tells %+v", last.Containers)
+			}
+			w.coord.beats = nil
+		})
+		w.pass(10 * time.Minute)
+		w.coord.see(func() {
+			if n := len(w.coord.beats); n != 0 {
+				t.Errorf("%d heartbeats although nothing changed", n)
+			}
+		})
+		if err := w.agent.HeartbeatNow(t.Context()); err != nil {
+			t.Error(err)
+		}
+		w.pass(time.Second)
+		w.coord.see(func() {
+			if n := len(w.coord.beats); n != 1 {
+				t.Errorf("%d heartbeats although one was asked for", n)
+			}
+		})
+	})
+}
+
+func TestWithoutAnyCoordinator(t *testing.T) {
+	in(t, func(c *agent.Config) { c.Link, c.Bulk, c.Trust, c.Signer = nil, nil, nil, nil }, func(t *testing.T, w *world) {
+		act, err := w.agent.Propose(t.Context(), protocol.ActionID{}, []byte(`{"kind":"host.run","argv":["true"]}`), "root")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if act, err = w.agent.WaitAction(t.Context(), act.ID); err != nil || act.State != protocol.StateDone {
+			t.Errorf("%+v, %v", act, err)
+		}
+		if err := w.agent.Trigger(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s, err := w.agent.Status(t.Context())
+		if err != nil || s.Link || s.Unsent != 2 {
+			t.Errorf("%+v, %v", s, err)
+		}
+	})
+}

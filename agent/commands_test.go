@@ -1,0 +1,246 @@
+package agent_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/runner"
+)
+
+// commands runs commands that outlive agents: "true", "false", "sleep DURATION",
+// "hang", "print TEXT DURATION".
+type commands struct {
+	mu     sync.Mutex
+	runs   map[protocol.ActionID]map[int]*run
+	begun  int
+	lose   bool // Start succeeds but nothing begins: the supervisor never took it up
+	cannot bool // cancel is unsupported
+}
+
+type run struct {
+	cmd     agent.Command
+	mu      sync.Mutex
+	changed chan struct{}
+	done    chan struct{}
+	cancel  chan struct{}
+	once    sync.Once
+	text    []byte
+	end     agent.CommandEnd
+	died    bool
+	lost    bool
+	reboot  bool
+	cannot  bool
+}
+
+func newCommands() *commands {
+	return &commands{runs: make(map[protocol.ActionID]map[int]*run)}
+}
+
+func (c *commands) Start(_ context.Context, cmd agent.Command) (agent.Run, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.runs[cmd.Action][cmd.Attempt] != nil {
+		return nil, errors.New("the attempt exists")
+	}
+	if cmd.Argv[0] == "cannot-start" {
+		return nil, errors.New("no such supervisor")
+	}
+	r := &run{cmd: cmd, changed: make(chan struct{}), done: make(chan struct{}), cancel: make(chan struct{}), lost: c.lose, cannot: c.cannot}
+	if c.runs[cmd.Action] == nil {
+		c.runs[cmd.Action] = make(map[int]*run)
+	}
+	c.runs[cmd.Action][cmd.Attempt] = r
+	if !c.lose {
+		c.begun++
+		go r.live() // ends with its command, which each test ends
+	}
+	return r, nil
+}
+
+func (r *run) live() {
+	argv := r.cmd.Argv
+	var timer <-chan time.Time
+	end := agent.CommandEnd{Emptied: true}
+	switch argv[0] {
+	case "false":
+		end.Exit.Code = 1
+	case "sleep":
+		d, _ := time.ParseDuration(argv[1])
+		timer = time.After(d)
+	case "print":
+		d, _ := time.ParseDuration(argv[2])
+		r.write(argv[1])
+		timer = time.After(d)
+	case "bytes":
+		n, _ := strconv.Atoi(argv[1])
+		r.write(string(bytes.Repeat([]byte("0123456789abcdef"), n/16)))
+	case "hang":
+		timer = make(chan time.Time)
+	}
+	if timer != nil {
+		select {
+		case <-timer:
+		case <-r.cancel:
+			end.Exit = protocol.Exit{Code: 143, Signal: 15, Cancelled: true}
+		}
+	}
+	r.mu.Lock()
+	end.Output = []protocol.Output{{FD: protocol.Stdout, Bytes: int64(len(r.text))}, {FD: protocol.Stderr}}
+	r.end = end
+	r.mu.Unlock()
+	r.close()
+}
+
+func (r *run) write(s string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.text = append(r.text, s...)
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+func (r *run) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.done:
+	default:
+		close(r.done)
+		close(r.changed)
+	}
+}
+
+// dies is a supervisor that is killed.
+func (r *run) dies() {
+	r.mu.Lock()
+	r.died = true
+	r.mu.Unlock()
+	r.close()
+	r.once.Do(func() { close(r.cancel) })
+}
+
+func (r *run) Wait(ctx context.Context) (agent.CommandEnd, error) {
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return agent.CommandEnd{}, context.Cause(ctx)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.died {
+		return agent.CommandEnd{}, runner.ErrDied
+	}
+	return r.end, nil
+}
+
+func (r *run) Cancel(ctx context.Context) error {
+	if r.cannot {
+		return runner.ErrUnsupported
+	}
+	r.once.Do(func() { close(r.cancel) })
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (r *run) Changed() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changed
+}
+func (r *run) Done() <-chan struct{} { return r.done }
+
+func (c *commands) Recover(_ context.Context, id protocol.ActionID, attempt int) (agent.Found, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.runs[id][attempt]
+	if r == nil || r.lost {
+		return agent.Found{Verdict: runner.NeverBegan, Emptied: true}, nil
+	}
+	select {
+	case <-r.done:
+	default:
+		if r.reboot {
+			return agent.Found{Verdict: runner.Rebooted, Emptied: true}, nil
+		}
+		return agent.Found{Verdict: runner.Adopted, Run: r}, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.died {
+		return agent.Found{Verdict: runner.Died, Emptied: true}, nil
+	}
+	return agent.Found{Verdict: runner.Exited, End: r.end, Emptied: true}, nil
+}
+
+type text struct {
+	*bytes.Reader
+	r *run
+}
+
+func (t text) ReadAt(p []byte, off int64) (int, error) {
+	t.r.mu.Lock()
+	defer t.r.mu.Unlock()
+	return bytes.NewReader(t.r.text).ReadAt(p, off)
+}
+func (t text) Size() (int64, error) {
+	t.r.mu.Lock()
+	defer t.r.mu.Unlock()
+	return int64(len(t.r.text)), nil
+}
+func (text) Close() error { return nil }
+
+type nothing struct{ io.ReaderAt }
+
+func (nothing) ReadAt([]byte, int64) (int, error) { return 0, io.EOF }
+func (nothing) Size() (int64, error)              { return 0, nil }
+func (nothing) Close() error                      { return nil }
+
+func (c *commands) Output(id protocol.ActionID, attempt int, fd protocol.FD) (agent.CommandOutput, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.runs[id][attempt]
+	switch {
+	case r == nil:
+		return nil, errors.New("no such run")
+	case fd == protocol.Stderr:
+		return nothing{}, nil
+	}
+	return text{r: r}, nil
+}
+
+func (c *commands) List() (map[protocol.ActionID]int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make(map[protocol.ActionID]int)
+	for id, runs := range c.runs {
+		for n := range runs {
+			all[id] = max(all[id], n)
+		}
+	}
+	return all, nil
+}
+
+func (c *commands) Remove(id protocol.ActionID) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.runs, id)
+	return nil
+}
+
+func (c *commands) get(id protocol.ActionID, attempt int) *run {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.runs[id][attempt]
+}
+

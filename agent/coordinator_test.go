@@ -1,0 +1,287 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/stream"
+)
+
+// coordinator is the other end of the conversation, made of the pure parts of
+// package protocol.
+type coordinator struct {
+	t     *testing.T
+	line  *line
+	ring  *ring
+	mu    sync.Mutex
+	store protocol.StoreID
+	term  protocol.Term
+	k     uint64
+	gate  protocol.HostGate
+	heard protocol.Seq
+	hello *protocol.Hello
+	sent  map[protocol.Stream]protocol.Position
+	items map[protocol.Stream][][]byte
+	acked map[protocol.Stream]uint64
+	have  map[protocol.Stream]protocol.Position
+	// What was taken.
+	reports   []protocol.Report
+	alerts    []protocol.Alert
+	presences []protocol.PresenceKind
+	beats     []protocol.Heartbeat
+	leases    int
+	acks      int
+	out       map[protocol.FD][]byte
+	chunks    int
+	credit    []protocol.Credit
+	claims    uint64 // the ring that its messages name; 0 is the one held
+	mute      bool
+	leftMS    int64
+}
+
+func newCoordinator(t *testing.T, l *line, r *ring) *coordinator {
+	c := &coordinator{t: t, line: l, ring: r, store: protocol.StoreID{9}, term: protocol.Term{Ring: 1, Counter: 1}, leftMS: 60_000,
+		have: make(map[protocol.Stream]protocol.Position), out: make(map[protocol.FD][]byte)}
+	c.reset()
+	return c
+}
+
+// reset begins the streams down anew, as a new store does.
+func (c *coordinator) reset() {
+	c.sent, c.items = make(map[protocol.Stream]protocol.Position), make(map[protocol.Stream][][]byte)
+	c.acked = make(map[protocol.Stream]uint64)
+	for _, s := range []protocol.Stream{protocol.StreamOrder, protocol.StreamControl} {
+		c.sent[s] = protocol.Position{Store: c.store, Stream: s}
+	}
+}
+
+// Fresh and Term are the coordinator's freshness.
+func (c *coordinator) Fresh(t protocol.Topic, h *protocol.Header) error {
+	if h.IsHello() || h.Seq == (protocol.Seq{}) {
+		return nil
+	}
+	return c.gate.State(t.Channel, h.Seq, h.Chal)
+}
+func (c *coordinator) Term(*protocol.Header) error { return nil }
+
+// take is everything that comes up.
+func (c *coordinator) take(topic string, payload []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mute {
+		return
+	}
+	m, err := protocol.Open(payload, protocol.Expect{Fleet: fleet, FleetName: fleetName, Self: protocol.Coordinator,
+		Keys: c.ring, Ring: 99, Topic: topic, Fresh: c})
+	if errors.Is(err, protocol.ErrChallenge) || errors.Is(err, protocol.ErrStale) {
+		return
+	}
+	if err != nil {
+		c.t.Errorf("on %s: %v", topic, err)
+		return
+	}
+	decode := func(v any) {
+		if err := m.Decode(v); err != nil {
+			c.t.Errorf("on %s: %v", topic, err)
+		}
+	}
+	switch m.Topic.Channel {
+	case protocol.ChannelPresence:
+		var p protocol.Presence
+		decode(&p)
+		c.presences = append(c.presences, p.Kind)
+		if p.Kind == protocol.PresenceHello {
+			give, current := c.gate.Hello(p.Seq, p.Hello.Inst, protocol.Nonce{byte(len(c.presences)), 1})
+			if current {
+				c.hello, c.heard = p.Hello, p.Seq
+				c.receipt(p.Seq, give)
+				c.resend(true)
+			}
+		}
+	case protocol.ChannelLease:
+		c.leases++
+		c.heard = m.Header.Seq
+		g := protocol.Grant{Header: c.header(protocol.TypeGrant), TTLms: 90_000}
+		g.Seq, g.Heard = c.next(), c.heard
+		c.down(protocol.ChannelGrant, g)
+		c.resend(false)
+	case protocol.ChannelHeartbeat:
+		var b protocol.Heartbeat
+		decode(&b)
+		c.beats = append(c.beats, b)
+	case protocol.ChannelAck:
+		var a protocol.Ack
+		decode(&a)
+		c.acks++
+		for _, p := range a.Have {
+			if p.Store == c.store {
+				c.acked[p.Stream] = max(c.acked[p.Stream], p.N)
+			}
+		}
+	case protocol.ChannelReport, protocol.ChannelAlert:
+		c.item(m)
+	case protocol.ChannelOut:
+		h := m.Header
+		c.chunks++
+		if have := int64(len(c.out[h.FD])); h.Offset <= have && h.Offset+h.Size > have {
+			c.out[h.FD] = append(c.out[h.FD], m.Attachment[have-h.Offset:]...)
+		}
+	}
+}
+
+func (c *coordinator) item(m protocol.Message) {
+	h := m.Header
+	have := c.have[h.Stream]
+	if have.Store != h.Store {
+		have = protocol.Position{Store: h.Store, Stream: h.Stream}
+	}
+	if stream.Receive(have, h.Store, h.N) == stream.Deliver {
+		have = stream.Next(have, h.Item)
+		var err error
+		if h.Stream == protocol.StreamReport {
+			var r protocol.Report
+			err = m.DecodeItem(&r)
+			c.reports = append(c.reports, r)
+		} else {
+			var a protocol.Alert
+			err = m.DecodeItem(&a)
+			c.alerts = append(c.alerts, a)
+		}
+		if err != nil {
+			c.t.Errorf("item %d of %s: %v", h.N, h.Stream, err)
+		}
+	}
+	c.have[h.Stream] = have
+	conn, chal := c.gate.Conn()
+	c.receipt(conn, chal)
+}
+
+func (c *coordinator) header(t protocol.Type) protocol.Header {
+	h := protocol.Header{Type: t, Fleet: fleet, From: protocol.Coordinator, To: protocol.HostParty(host), Ring: c.ring.Ring(), Term: c.term}
+	if c.claims != 0 {
+		h.Ring = c.claims
+	}
+	return h
+}
+
+func (c *coordinator) next() protocol.Seq {
+	c.k++
+	return protocol.Seq{Inc: c.term.Counter, Conn: 1, K: c.k}
+}
+
+func (c *coordinator) receipt(answers protocol.Seq, give protocol.Nonce) {
+	if answers == (protocol.Seq{}) {
+		return
+	}
+	r := protocol.Receipt{Header: c.header(protocol.TypeReceipt), Answers: answers, Give: give, Credit: c.credit}
+	r.Seq = c.next()
+	for _, p := range c.have {
+		r.Have = append(r.Have, p)
+	}
+	for _, p := range c.sent {
+		r.Sent = append(r.Sent, p)
+	}
+	c.down(protocol.ChannelReceipt, r)
+}
+
+func (c *coordinator) down(ch protocol.Channel, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	payload, err := protocol.Seal(coordinatorKey, body, nil)
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	topic := protocol.HostTopic(fleetName, host, ch)
+	if ch == protocol.ChannelCoordinator {
+		topic = protocol.FleetTopic(fleetName, ch)
+	}
+	c.line.deliver(topic.String(), payload)
+}
+
+// push gives an item a number and sends it.
+func (c *coordinator) push(s protocol.Stream, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.items[s] = append(c.items[s], b)
+	c.sent[s] = stream.Next(c.sent[s], b)
+	c.send(s, c.sent[s].N)
+}
+
+func (c *coordinator) send(s protocol.Stream, n uint64) {
+	t, ch := protocol.TypeOrder, protocol.ChannelOrder
+	if s == protocol.StreamControl {
+		t, ch = protocol.TypeControl, protocol.ChannelControl
+	}
+	h := c.header(t)
+	h.Store, h.Stream, h.N, h.Item = c.store, s, n, c.items[s][n-1]
+	if s == protocol.StreamOrder {
+		if c.heard == (protocol.Seq{}) {
+			return
+		}
+		h.Heard, h.LeftMS = c.heard, c.leftMS
+	}
+	c.down(ch, h)
+}
+
+// resend sends again what has no receipt.
+func (c *coordinator) resend(bool) {
+	for s, items := range c.items {
+		for n := c.acked[s] + 1; n <= uint64(len(items)); n++ {
+			c.send(s, n)
+		}
+	}
+}
+
+// order asks the host to do something.
+func (c *coordinator) order(id protocol.ActionID, s protocol.Spec) {
+	b, err := json.Marshal(s)
+	if err != nil {
+		c.t.Error(err)
+	}
+	c.push(protocol.StreamOrder, protocol.OrderItem{Action: id, Spec: b, Requester: "ann"})
+}
+
+func (c *coordinator) cancel(id protocol.ActionID) {
+	c.push(protocol.StreamControl, protocol.ControlItem{Verb: protocol.VerbCancel, Action: id})
+}
+
+// told is what was reported of an action, in short.
+func (c *coordinator) told(id protocol.ActionID) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := []string{}
+	for _, r := range c.reports {
+		if r.Action != id {
+			continue
+		}
+		s := string(r.Event) + " " + string(r.State)
+		if r.Reason != "" {
+			s += " " + string(r.Reason)
+		}
+		if r.Cancel {
+			s += " cancelling"
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// see runs f with the coordinator's state.
+func (c *coordinator) see(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+}
+

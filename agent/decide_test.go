@@ -1,0 +1,130 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/runner"
+)
+
+// TestRecovered is the table of what becomes of attempts that an earlier process
+// began: every verdict, for the kinds that run commands.
+func TestRecovered(t *testing.T) {
+	const again = protocol.Event("again")
+	end := func(e CommandEnd) Found { return Found{Verdict: runner.Exited, End: e, Emptied: e.Emptied} }
+	for _, kind := range []protocol.Kind{protocol.KindRun, protocol.KindExec} {
+		for _, c := range []struct {
+			name    string
+			found   Found
+			attempt int
+			want    protocol.Event
+			gone    bool
+		}{
+			{"ended well", end(CommandEnd{Emptied: true}), 1, protocol.EventSucceed, false},
+			{"ended badly", end(CommandEnd{Exit: protocol.Exit{Code: 3}}), 1, protocol.EventExit, false},
+			{"by a signal", end(CommandEnd{Exit: protocol.Exit{Code: 137, Signal: 9}}), 1, protocol.EventSignal, false},
+			{"by the time limit", end(CommandEnd{Exit: protocol.Exit{Code: 143, Signal: 15, TimedOut: true}}), 1, protocol.EventTimeout, false},
+			{"by a cancel", end(CommandEnd{Exit: protocol.Exit{Code: 143, Signal: 15, Cancelled: true}, Emptied: true}), 1, protocol.EventCancelled, false},
+			{"by a cancel that left something", end(CommandEnd{Exit: protocol.Exit{Code: 143, Signal: 15, Cancelled: true}}), 1, protocol.EventSignal, false},
+			{"not found", end(CommandEnd{Exit: protocol.Exit{Code: 127, Error: "not_found"}, NeverBegan: true}), 1, protocol.EventNoStart, false},
+			{"rebooted", Found{Verdict: runner.Rebooted, Emptied: true}, 1, protocol.EventInterrupt, true},
+			{"died", Found{Verdict: runner.Died, Emptied: true}, 1, protocol.EventInterrupt, true},
+			{"died, nobody knows", Found{Verdict: runner.Died}, 1, protocol.EventInterrupt, false},
+			{"never began", Found{Verdict: runner.NeverBegan, Emptied: true}, 1, again, false},
+			{"never began again", Found{Verdict: runner.NeverBegan, Emptied: true}, maxUnbegun, protocol.EventNoStart, false},
+		} {
+			o := recovered(&protocol.Spec{Kind: kind}, c.attempt, c.found)
+			got := o.step.Event
+			if o.again {
+				got = again
+			}
+			if got != c.want || o.gone != c.gone {
+				t.Errorf("%s, %s: %q, gone %v, want %q, %v", kind, c.name, got, o.gone, c.want, c.gone)
+			}
+			if got == again {
+				continue
+			}
+			if _, _, err := protocol.StateRunning.Next(got, protocol.OwnerAgent, ""); err != nil {
+				t.Errorf("%s, %s: %v", kind, c.name, err)
+			}
+		}
+	}
+}
+
+// TestRecoveredIdempotent is the same for a kind that may be repeated.
+func TestRecoveredIdempotent(t *testing.T) {
+	spec := &protocol.Spec{Kind: protocol.KindStart} // three attempts
+	for _, v := range []runner.Verdict{runner.Rebooted, runner.Died} {
+		for attempt, again := range map[int]bool{1: true, 2: true, 3: false} {
+			if o := recovered(spec, attempt, Found{Verdict: v}); o.again != again {
+				t.Errorf("%s after attempt %d: again %v", v, attempt, o.again)
+			}
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	const now = time.Hour
+	states := []container.State{container.StateStopped, container.StateStarting, container.StateRunning,
+		container.StateStopping, container.StateFrozen, container.StateUnknown}
+	for _, c := range []struct {
+		name  string
+		spoil func(rec *queue.Container, seen *bool, tries *attempts)
+		want  map[string]map[container.State]correction // by intended
+	}{
+		{"as it is", nil, map[string]map[container.State]correction{
+			queue.Running: {container.StateStopped: correctStart},
+			queue.Stopped: {container.StateRunning: correctStop, container.StateFrozen: correctStop},
+		}},
+		{"too early", func(_ *queue.Container, _ *bool, tries *attempts) { tries.notBefore = now + 1 }, map[string]map[container.State]correction{
+			queue.Running: {container.StateStopped: correctLater},
+			queue.Stopped: {container.StateRunning: correctStop, container.StateFrozen: correctStop},
+		}},
+		{"broken", func(rec *queue.Container, _ *bool, _ *attempts) { rec.Broken = "why" }, nil},
+		{"half made", func(rec *queue.Container, _ *bool, _ *attempts) { rec.Made = false }, nil},
+		{"not seen yet", func(_ *queue.Container, seen *bool, _ *attempts) { *seen = false }, nil},
+	} {
+		for _, intended := range []string{queue.Running, queue.Stopped} {
+			for _, s := range states {
+				rec, seen, tries := queue.Container{Made: true, Intended: intended}, true, attempts{}
+				if c.spoil != nil {
+					c.spoil(&rec, &seen, &tries)
+				}
+				if got, want := judge(&rec, seen, s, tries, now), c.want[intended][s]; got != want {
+					t.Errorf("%s, intended %s, %v: %v, want %v", c.name, intended, s, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestMayRun(t *testing.T) {
+	e := protocol.Epoch{Term: protocol.Term{Ring: 1, Counter: 2}, Counter: 3}
+	for class, may := range map[string]bool{"pinned": true, "cloned": true, "unique": false} {
+		got, why := mayRun(&queue.Container{Class: class, Epoch: e})
+		if (why == "") != may || may && got != e {
+			t.Errorf("%s: epoch %v, %q", class, got, why)
+		}
+	}
+}
+
+func TestPages(t *testing.T) {
+	var all []protocol.Container
+	for range 500 {
+		all = append(all, protocol.Container{CTID: ct(1), Name: "a-name", Runtime: "lxc", State: "running", Labels: []string{"site=lab", "tier=db"}})
+	}
+	pages := paginate(all)
+	total := 0
+	for _, p := range pages {
+		total += len(p)
+	}
+	if total != 500 || len(pages) < 4 {
+		t.Errorf("%d containers in %d pages", total, len(pages))
+	}
+	if pages := paginate(nil); len(pages) != 1 {
+		t.Errorf("%d pages of nothing, want 1: the host is told in it", len(pages))
+	}
+}

@@ -1,0 +1,319 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Bounds of lists and of waiting, as of the coordinator's API.
+const (
+	defaultLimit = 100
+	maxLimit     = 1000
+	maxWait      = 10 * time.Minute
+)
+
+// minPrefix is how many characters of an action's id name it at least.
+const minPrefix = 4
+
+func (h *handlers) listActions(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	limit, err := number(q, "limit", defaultLimit, maxLimit)
+	if err != nil {
+		return err
+	}
+	states, err := parseStates(q.Get("state"))
+	if err != nil {
+		return err
+	}
+	var before uint64
+	if id := q.Get("before"); id != "" {
+		act, err := h.resolve(r.Context(), id)
+		if err != nil {
+			return err
+		}
+		before = act.AcceptSeq
+	}
+	all := []api.Action{}
+	if host := q.Get("host"); host != "" && host != string(h.host) {
+		return write(w, http.StatusOK, all)
+	}
+	for act, err := range h.actions(r.Context(), before) {
+		if err != nil {
+			return err
+		}
+		if len(all) == int(limit) {
+			break
+		}
+		if len(states) == 0 || slices.Contains(states, act.State) {
+			all = append(all, h.actionOf(act))
+		}
+	}
+	return write(w, http.StatusOK, all)
+}
+
+// actions yields all actions that were accepted before one, the newest first.
+func (h *handlers) actions(ctx context.Context, before uint64) func(yield func(agent.Action, error) bool) {
+	return func(yield func(agent.Action, error) bool) {
+		for {
+			page, err := h.agent.Actions(ctx, before, maxLimit)
+			if err != nil {
+				yield(agent.Action{}, err)
+				return
+			}
+			for _, act := range page {
+				if !yield(act, nil) {
+					return
+				}
+			}
+			if len(page) < maxLimit {
+				return
+			}
+			before = page[len(page)-1].AcceptSeq
+		}
+	}
+}
+
+// resolve finds an action by its id or by a prefix that no other has.
+func (h *handlers) resolve(ctx context.Context, ref string) (agent.Action, error) {
+	if id, err := protocol.ParseActionID(ref); err == nil {
+		return h.agent.Action(ctx, id)
+	}
+	if len(ref) < minPrefix || len(ref) > 36 {
+		return agent.Action{}, invalid("%.40q is no action id: want one, or at least its first %d characters", ref, minPrefix)
+	}
+	var found []agent.Action
+	for act, err := range h.actions(ctx, 0) {
+		if err != nil {
+			return agent.Action{}, err
+		}
+		if strings.HasPrefix(act.ID.String(), strings.ToLower(ref)) {
+			found = append(found, act)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return agent.Action{}, newProblem(api.CodeNotFound, "no action of this host begins with "+ref)
+	case 1:
+		return found[0], nil
+	}
+	p := newProblem(api.CodeConflict, ref+" is ambiguous: "+strconv.Itoa(len(found))+" actions begin with it")
+	p.Hint = "name more of it: " + found[0].ID.String() + ", " + found[1].ID.String()
+	return agent.Action{}, p
+}
+
+func (h *handlers) getAction(w http.ResponseWriter, r *http.Request) error {
+	wait, err := parseWait(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	act, err := h.resolve(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if act, err = h.wait(r.Context(), act, wait); err != nil {
+		return err
+	}
+	return write(w, http.StatusOK, h.wholeAction(act))
+}
+
+func (h *handlers) createAction(w http.ResponseWriter, r *http.Request) error {
+	wait, err := parseWait(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	var n api.NewAction
+	if err := read(w, r, &n); err != nil {
+		return err
+	}
+	if n.Host != "" && n.Host != string(h.host) {
+		return invalid("this is host %s, not %.70s; other hosts are reached through the coordinator", h.host, n.Host)
+	}
+	var id protocol.ActionID
+	if n.ID != "" {
+		if id, err = protocol.ParseActionID(n.ID); err != nil {
+			return invalid("id: %s", err)
+		}
+	}
+	act, err := h.agent.Propose(r.Context(), id, n.Spec, requester(r.Context()))
+	if err != nil {
+		return err
+	}
+	return h.answer(w, r, act, wait)
+}
+
+func (h *handlers) cancelAction(w http.ResponseWriter, r *http.Request) error {
+	wait, err := parseWait(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	act, err := h.resolve(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	if act, err = h.agent.CancelLocal(r.Context(), act.ID); err != nil {
+		return err
+	}
+	return h.answer(w, r, act, wait)
+}
+
+// answer waits if that was asked for, and tells how far the action has come.
+func (h *handlers) answer(w http.ResponseWriter, r *http.Request, act agent.Action, wait time.Duration) error {
+	act, err := h.wait(r.Context(), act, wait)
+	if err != nil {
+		return err
+	}
+	status := http.StatusAccepted
+	if act.State.Final() {
+		status = http.StatusOK
+	}
+	w.Header().Set("Location", "/v1/actions/"+act.ID.String())
+	return write(w, status, h.wholeAction(act))
+}
+
+// wait waits for the end of an action, for so long. That the time is over, or
+// the agent about to end, is no failure.
+func (h *handlers) wait(ctx context.Context, act agent.Action, d time.Duration) (agent.Action, error) {
+	if d == 0 || act.State.Final() {
+		return act, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	newer, err := h.agent.WaitAction(ctx, act.ID)
+	if ctx.Err() != nil || errors.Is(err, agent.ErrStopped) {
+		if !newer.ID.IsZero() {
+			act = newer
+		}
+		return act, nil
+	}
+	return newer, err
+}
+
+func (h *handlers) containers(w http.ResponseWriter, r *http.Request) error {
+	all, err := h.agent.Containers(r.Context())
+	if err != nil {
+		return err
+	}
+	out := make([]api.Container, 0, len(all))
+	for _, c := range all {
+		o := api.Container{
+			Host: string(h.host), Name: c.Name, Runtime: c.Runtime, State: c.State, Intended: c.Intended, Class: c.Class,
+			Offline: c.Offline, Broken: c.Broken, Failures: c.Failures, Addresses: texts(c.Addresses), Labels: texts(c.Labels),
+		}
+		if !c.CTID.IsZero() {
+			o.CTID = c.CTID.String()
+		}
+		out = append(out, o)
+	}
+	return write(w, http.StatusOK, out)
+}
+
+// actionOf returns an action without its spec, which lists leave out.
+func (h *handlers) actionOf(a agent.Action) api.Action {
+	out := api.Action{
+		ID: a.ID.String(), Host: string(h.host), State: string(a.State), Reason: string(a.Reason), Detail: a.Detail, Shown: shown(a),
+		Requester: a.Requester, Digest: a.Digest.String(), Attempt: a.Attempt, AcceptSeq: a.AcceptSeq, Cancelling: a.Cancelling,
+		CreatedAt: at(a.CreatedMS), UpdatedAt: at(max(a.CreatedMS, a.AcceptedMS, a.StartedMS, a.EndedMS)),
+	}
+	if a.EndedMS != 0 {
+		ended := at(a.EndedMS)
+		out.EndedAt = &ended
+	}
+	if spec, err := protocol.DecodeSpec(a.Spec); err == nil {
+		out.Kind, out.Name, out.Argv = string(spec.Kind), string(spec.Name), spec.Argv
+		if !spec.Target.IsZero() {
+			out.Target = spec.Target.String()
+		}
+	}
+	if x := a.Exit; x != nil {
+		out.Exit = &api.Exit{
+			Code: x.Code, Signal: x.Signal, OOM: x.OOM, TimedOut: x.TimedOut, Cancelled: x.Cancelled, Error: x.Error,
+			Run: (time.Duration(x.RunMS) * time.Millisecond).String(),
+		}
+	}
+	for _, o := range a.Output {
+		out.Output = append(out.Output, api.Output{FD: string(o.FD), Bytes: o.Bytes, Dropped: o.Dropped, DropAt: o.DropAt})
+	}
+	return out
+}
+
+// wholeAction returns an action with its spec.
+func (h *handlers) wholeAction(a agent.Action) api.Action {
+	out := h.actionOf(a)
+	out.Spec = a.Spec
+	return out
+}
+
+// shown returns the state as people read it.
+func shown(a agent.Action) string {
+	switch {
+	case a.Cancelling && !a.State.Final():
+		return "cancelling"
+	case a.State == protocol.StateNew:
+		return "queued"
+	}
+	return strings.ToLower(string(a.State))
+}
+
+func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// texts keeps null out of an answer.
+func texts(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+// parseStates reads a list of states.
+func parseStates(s string) ([]protocol.State, error) {
+	var states []protocol.State
+	for word := range strings.SplitSeq(s, ",") {
+		if word == "" {
+			continue
+		}
+		if !slices.Contains(protocol.States(), protocol.State(word)) {
+			return nil, invalid("%.40q is no state: want some of %v", word, protocol.States())
+		}
+		states = append(states, protocol.State(word))
+	}
+	return states, nil
+}
+
+// parseWait reads the wish to wait; none is none.
+func parseWait(q url.Values) (time.Duration, error) {
+	s := q.Get("wait")
+	if s == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	switch {
+	case err != nil || d < 0:
+		return 0, invalid("wait %.30q is no duration: want one like 90s or 5m", s)
+	case d > maxWait:
+		return 0, invalid("wait %s is longer than %s; ask again when it has passed", s, maxWait)
+	}
+	return d, nil
+}
+
+// number reads a whole number from 1 to most.
+func number(q url.Values, name string, otherwise, most int64) (int64, error) {
+	s := q.Get(name)
+	if s == "" {
+		return otherwise, nil
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 1 || n > most {
+		return 0, invalid("%s %.30q: want a number from 1 to %d", name, s, most)
+	}
+	return n, nil
+}

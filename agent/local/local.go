@@ -1,0 +1,285 @@
+// Package local is the agent's HTTP on a unix socket: what the people of a host
+// may ask of its agent, with or without a coordinator.
+//
+//	GET  /ping                      is anybody there
+//	GET  /status                    one look ([api.AgentStatus])
+//	GET  /metrics                   for Prometheus
+//	POST /trigger                   look at everything now
+//	POST /heartbeat                 send a full heartbeat now
+//	GET  /v1/actions                list, the newest first
+//	POST /v1/actions                ask for an action ([api.NewAction])
+//	GET  /v1/actions/{id}           one, ?wait=30s for its end
+//	POST /v1/actions/{id}/cancel
+//	GET  /v1/actions/{id}/output    ?stream= &offset= &follow=
+//	GET  /v1/containers
+//
+// What is under /v1 is what the coordinator offers of it under the same paths,
+// so the same clients work with both: identifiers may be shortened, an action
+// that has not ended is answered with 202, and every failure is an
+// [api.Problem].
+//
+// There are no tokens. Who may open the socket may do everything, which is root
+// as a rule, or its group: by mode 0660 of the socket. The uid that the kernel
+// tells of the peer is written down with each action as its requester.
+//
+// Handlers decide nothing: each asks the agent one question.
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/prom"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Config is what the API is made of.
+type Config struct {
+	// Agent answers. Required.
+	Agent *agent.Agent
+	// Host is the id of this host. Required.
+	Host protocol.HostID
+	// Version of the program, as the status tells it. Required.
+	Version string
+	// Log hears of what went wrong inside. Default: none.
+	Log *slog.Logger
+}
+
+// handlers holds what the handlers share.
+type handlers struct {
+	agent   *agent.Agent
+	host    protocol.HostID
+	version string
+	log     *slog.Logger
+}
+
+// New returns the handler of all routes, which is meant for [Server].
+func New(cfg Config) (http.Handler, error) {
+	if cfg.Agent == nil || cfg.Host == "" || cfg.Version == "" {
+		return nil, errors.New("local: Agent, Host or Version is missing")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	h := &handlers{cfg.Agent, cfg.Host, cfg.Version, cfg.Log}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /ping", h.handle(h.ping))
+	mux.HandleFunc("GET /status", h.handle(h.status))
+	mux.HandleFunc("POST /trigger", h.handle(h.trigger))
+	mux.HandleFunc("POST /heartbeat", h.handle(h.heartbeat))
+	mux.HandleFunc("GET /v1/actions", h.handle(h.listActions))
+	mux.HandleFunc("POST /v1/actions", h.handle(h.createAction))
+	mux.HandleFunc("GET /v1/actions/{id}", h.handle(h.getAction))
+	mux.HandleFunc("POST /v1/actions/{id}/cancel", h.handle(h.cancelAction))
+	mux.HandleFunc("GET /v1/actions/{id}/output", h.handle(h.readOutput))
+	mux.HandleFunc("GET /v1/containers", h.handle(h.containers))
+	mux.Handle("GET /metrics", prom.Handler("hostler_agent_", h.metrics))
+	return h.guard(mux), nil
+}
+
+// maxBody is the longest body of any request, in bytes: a spec of 12 KiB in
+// base64 fits several times.
+const maxBody = 64 << 10
+
+// bodyPatience is how long a request's body may take.
+const bodyPatience = 30 * time.Second
+
+// guard is what every request passes before it is looked at more closely.
+func (h *handlers) guard(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		w := &answer{ResponseWriter: rw}
+		defer h.rescue(w, r)
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		if _, pattern := mux.Handler(r); pattern == "" {
+			noRoute(w, r, mux)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// answer knows whether it has begun.
+type answer struct {
+	http.ResponseWriter
+	begun bool
+}
+
+// Unwrap lets [http.ResponseController] through.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+func (a *answer) WriteHeader(status int) {
+	a.begun = true
+	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *answer) Write(b []byte) (int, error) {
+	a.begun = true
+	return a.ResponseWriter.Write(b)
+}
+
+// rescue keeps the agent alive when a handler fails: a request must not end
+// what looks after the host.
+func (h *handlers) rescue(w *answer, r *http.Request) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v != http.ErrAbortHandler {
+		h.log.ErrorContext(r.Context(), "a request panicked", "path", r.URL.Path, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
+	}
+	if w.begun {
+		panic(http.ErrAbortHandler)
+	}
+	writeProblem(w, newProblem(api.CodeInternal, internalDetail))
+}
+
+// noRoute answers what no handler is for.
+func noRoute(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) {
+	var others []string
+	for _, m := range []string{http.MethodGet, http.MethodPost} {
+		if _, pattern := mux.Handler(&http.Request{Method: m, URL: r.URL, Host: r.Host}); pattern != "" {
+			others = append(others, m)
+		}
+	}
+	if len(others) == 0 {
+		writeProblem(w, newProblem(api.CodeNotFound, fmt.Sprintf("there is nothing at %.200q", r.URL.Path)))
+		return
+	}
+	w.Header().Set("Allow", strings.Join(others, ", "))
+	writeProblem(w, newProblem(api.CodeMethod, fmt.Sprintf("%.200q takes %s", r.URL.Path, strings.Join(others, ", "))))
+}
+
+// handle turns a failure into a problem.
+func (h *handlers) handle(serve func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := serve(w, r); err != nil {
+			writeProblem(w, h.problemOf(r.Context(), err))
+		}
+	}
+}
+
+// write answers with JSON.
+func write(w http.ResponseWriter, status int, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(b, '\n')) // a client that is gone needs no answer
+	return nil
+}
+
+// read decodes the body of a request strictly.
+func read(w http.ResponseWriter, r *http.Request, v any) error {
+	conn := http.NewResponseController(w)
+	if err := conn.SetReadDeadline(time.Now().Add(bodyPatience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("read the body: %w", err)
+	}
+	b, err := io.ReadAll(r.Body)
+	_ = conn.SetReadDeadline(time.Time{}) // whoever waits for an action may wait for long
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return newProblem(api.CodeTooLarge, fmt.Sprintf("the body is larger than %d bytes", tooLarge.Limit))
+	}
+	if err != nil {
+		return invalid("the body broke off")
+	}
+	if err := protocol.DecodeJSON(b, v, false); err != nil {
+		return invalid("the body: %s", err)
+	}
+	return nil
+}
+
+func (h *handlers) ping(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, "pong\n")
+	return nil
+}
+
+func (h *handlers) status(w http.ResponseWriter, r *http.Request) error {
+	s, err := h.agent.Status(r.Context())
+	if err != nil {
+		return err
+	}
+	out := api.AgentStatus{
+		Host: string(h.host), Version: h.version, Connection: "none", Degraded: s.Degraded, Starts: s.Inc,
+		Waiting: s.Waiting, Running: s.Running, Unsent: s.Unsent, Containers: s.Containers, Broken: s.Broken,
+	}
+	if s.Link {
+		out.Fleet, out.FleetID, out.Ring, out.Connection = string(s.FleetName), s.Fleet.String(), s.Ring, "connecting"
+		out.Term = fmt.Sprintf("%d.%d", s.Term.Ring, s.Term.Counter)
+	}
+	if s.Connected {
+		out.Connection = "online"
+	}
+	return write(w, http.StatusOK, out)
+}
+
+func (h *handlers) trigger(w http.ResponseWriter, r *http.Request) error {
+	if err := h.agent.Trigger(r.Context()); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (h *handlers) heartbeat(w http.ResponseWriter, r *http.Request) error {
+	if err := h.agent.HeartbeatNow(r.Context()); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// metrics writes the agent's counters. All values of a label are there from the
+// first scrape on.
+func (h *handlers) metrics(_ context.Context, s *prom.Scrape) error {
+	m := h.agent.Metrics()
+	s.CounterBy("messages_refused_total", "Messages of the coordinator that were refused, by the check that failed.", "code", floats(m.Refused))
+	s.Counter("messages_dropped_total", "Messages that came faster than they could be handled.", float64(m.Dropped))
+	s.CounterBy("messages_sent_total", "Messages sent, by type.", "type", floats(m.Sent))
+	s.CounterBy("messages_received_total", "Messages that passed all checks, by type.", "type", floats(m.Received))
+	s.Counter("actions_accepted_total", "Actions accepted.", float64(m.Accepted))
+	s.CounterBy("actions_ended_total", "Actions that ended, by final state.", "state", floats(m.Ended))
+	s.Gauge("actions_waiting", "Accepted actions that have not begun.", float64(m.Waiting))
+	s.Gauge("actions_running", "Actions that run.", float64(m.Running))
+	s.Counter("container_starts_total", "Containers started by the agent itself.", float64(m.Starts))
+	s.Counter("container_start_failures_total", "Failures among these starts.", float64(m.StartFailures))
+	states := make(map[string]float64)
+	for state := container.StateStopped; state <= container.StateUnknown; state++ {
+		states[state.String()] = float64(m.Containers[state])
+	}
+	s.GaugeBy("containers", "Managed containers, by state.", "state", states)
+	s.Gauge("connected", "1 while the coordinator answers.", truth(m.Connected))
+	s.Gauge("degraded", "1 while nothing new is accepted.", truth(m.Degraded))
+	s.Gauge("unsent_items", "Reports and alerts that wait for a receipt.", float64(m.Unsent))
+	return nil
+}
+
+func floats[K ~string](m map[K]uint64) map[string]float64 {
+	out := make(map[string]float64, len(m))
+	for k, v := range m {
+		out[string(k)] = float64(v)
+	}
+	return out
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

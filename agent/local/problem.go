@@ -1,0 +1,86 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// internalDetail is all that a client learns of a failure inside.
+const internalDetail = "the agent failed to answer this request"
+
+// newProblem returns a problem with the status, title and hint of its code.
+func newProblem(code, detail string) *api.Problem {
+	p := &api.Problem{Type: "about:blank", Code: code, Detail: detail, Status: http.StatusInternalServerError}
+	switch code {
+	case api.CodeInvalid:
+		p.Status = http.StatusBadRequest
+	case api.CodeNotFound:
+		p.Status = http.StatusNotFound
+	case api.CodeMethod:
+		p.Status = http.StatusMethodNotAllowed
+	case api.CodeConflict, api.CodeExists:
+		p.Status = http.StatusConflict
+	case api.CodeTooLarge:
+		p.Status = http.StatusRequestEntityTooLarge
+	case api.CodeUnavailable:
+		p.Status = http.StatusServiceUnavailable
+	case api.CodeTimeout:
+		p.Status = http.StatusGatewayTimeout
+	default:
+		p.Code = api.CodeInternal
+		p.Hint = "the agent's log tells more"
+	}
+	p.Title = http.StatusText(p.Status)
+	return p
+}
+
+func invalid(format string, args ...any) *api.Problem {
+	return newProblem(api.CodeInvalid, fmt.Sprintf(format, args...))
+}
+
+// problemOf returns the problem that an error is. What is neither of the
+// request nor of the agent's own sentinels is logged and not shown.
+func (h *handlers) problemOf(ctx context.Context, err error) *api.Problem {
+	if p, ok := errors.AsType[*api.Problem](err); ok {
+		return p
+	}
+	for _, known := range []struct {
+		err        error
+		code, hint string
+	}{
+		{agent.ErrUnknown, api.CodeNotFound, ""},
+		{agent.ErrExists, api.CodeExists, ""},
+		{agent.ErrFull, api.CodeUnavailable, "look why the coordinator cannot be reached: curl --unix-socket … /status"},
+		{agent.ErrDisk, api.CodeUnavailable, "free space on the file system of the agent's state_dir"},
+		{agent.ErrOffline, api.CodeUnavailable, ""},
+		{agent.ErrStopped, api.CodeUnavailable, ""},
+	} {
+		if errors.Is(err, known.err) {
+			p := newProblem(known.code, err.Error())
+			p.Hint = known.hint
+			return p
+		}
+	}
+	if _, ok := errors.AsType[protocol.Code](err); ok {
+		return newProblem(api.CodeInvalid, err.Error()) // the spec is one that this host does not take
+	}
+	if ctx.Err() != nil {
+		return newProblem(api.CodeTimeout, "the request ended before it was answered")
+	}
+	h.log.ErrorContext(ctx, "a request failed", "error", err)
+	return newProblem(api.CodeInternal, internalDetail)
+}
+
+// writeProblem answers with a problem.
+func writeProblem(w http.ResponseWriter, p *api.Problem) {
+	w.Header().Set("Content-Type", api.ContentProblem)
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
+}

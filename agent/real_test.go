@@ -1,0 +1,253 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/runner"
+	"github.com/hostler-io/hostler/runner/rundir"
+)
+
+// rig is an agent alone, with the real runner and the real supervisor.
+type rig struct {
+	t          *testing.T
+	dir        string
+	supervisor string
+	boot       string
+	agent      *agent.Agent
+	down       func()
+}
+
+func newRig(t *testing.T) *rig {
+	dir := t.TempDir()
+	r := &rig{t: t, dir: dir, supervisor: filepath.Join(dir, "hostler-run")}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", r.supervisor, "github.com/hostler-io/hostler/cmd/hostler-run")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the supervisor: %v\n%s", err, out)
+	}
+	var err error
+	if r.boot, err = runner.Boot(); err != nil {
+		t.Fatal(err)
+	}
+	q, err := queue.Create(t.Context(), queue.Config{Path: filepath.Join(dir, "queue.db")}, protocol.StoreID{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.start(q)
+	t.Cleanup(func() { r.down() })
+	return r
+}
+
+func (r *rig) start(q *queue.Queue) {
+	r.t.Helper()
+	runs, err := runner.New(runner.Config{Root: filepath.Join(r.dir, "runs")})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.agent, err = agent.New(agent.Config{Host: host, Fleet: fleet, FleetName: fleetName, Queue: q,
+		Commands: agent.NewCommands(runs, r.boot), Supervisor: []string{r.supervisor}, Boot: r.boot})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.agent.Run(ctx) }() // waited for by down
+	r.down = func() {
+		stop()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			r.t.Errorf("Run returned %v", err)
+		}
+		if err := errors.Join(runs.Close(), q.Close()); err != nil {
+			r.t.Error(err)
+		}
+	}
+}
+
+func (r *rig) restart() {
+	r.t.Helper()
+	r.down()
+	q, err := queue.Open(context.Background(), queue.Config{Path: filepath.Join(r.dir, "queue.db")})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.start(q)
+}
+
+func (r *rig) propose(argv ...string) protocol.ActionID {
+	r.t.Helper()
+	b, err := json.Marshal(protocol.Spec{Kind: protocol.KindRun, Argv: argv})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	act, err := r.agent.Propose(r.t.Context(), protocol.ActionID{}, b, "root")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return act.ID
+}
+
+func (r *rig) wait(id protocol.ActionID) agent.Action {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	defer cancel()
+	act, err := r.agent.WaitAction(ctx, id)
+	if err != nil {
+		r.t.Fatalf("action %s: %v", id, err)
+	}
+	return act
+}
+
+// first reads the first line of a command that runs.
+func (r *rig) first(id protocol.ActionID) string {
+	r.t.Helper()
+	out, err := r.agent.Output(r.t.Context(), id, protocol.Stdout, 0, true)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer out.Close()
+	buf := make([]byte, 100)
+	n, err := out.Read(buf)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(buf[:n]))
+}
+
+func TestRealCommands(t *testing.T) {
+	r := newRig(t)
+	good := r.propose("/bin/sh", "-c", "echo out; echo err >&2; exit 0")
+	bad := r.propose("/bin/sh", "-c", "exit 7")
+	missing := r.propose("/no/such/program")
+	hangs := r.propose("/bin/sh", "-c", "echo ready; sleep 600")
+
+	if act := r.wait(good); act.State != protocol.StateDone || act.Output[0].Bytes != 4 || act.Output[1].Bytes != 4 {
+		t.Errorf("good: %+v", act)
+	}
+	out, err := r.agent.Output(t.Context(), good, protocol.Stderr, 1, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	if text, err := io.ReadAll(out); err != nil || string(text) != "rr\n" {
+		t.Errorf("stderr from 1: %q, %v", text, err)
+	}
+	if act := r.wait(bad); act.Reason != protocol.ReasonExit || act.Exit.Code != 7 {
+		t.Errorf("bad: %+v", act)
+	}
+	if act := r.wait(missing); act.Reason != protocol.ReasonNoStart || act.Exit == nil || act.Exit.Code != 127 {
+		t.Errorf("missing: %+v", act)
+	}
+	if got := r.first(hangs); got != "ready" {
+		t.Errorf("first line %q", got)
+	}
+	if _, err := r.agent.CancelLocal(t.Context(), hangs); err != nil {
+		t.Error(err)
+	}
+	if act := r.wait(hangs); act.State != protocol.StateCancelled {
+		t.Errorf("cancelled: %+v", act)
+	}
+}
+
+func TestRealRestart(t *testing.T) {
+	r := newRig(t)
+	fifo := filepath.Join(r.dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lives := r.propose("/bin/sh", "-c", "echo begun; read line <"+fifo+"; echo $line")
+	dies := r.propose("/bin/sh", "-c", "echo begun; sleep 600")
+	for _, id := range []protocol.ActionID{lives, dies} {
+		if got := r.first(id); got != "begun" {
+			t.Fatalf("first line %q", got)
+		}
+	}
+	holder, err := rundir.Dir(filepath.Join(r.dir, "runs", dies.String(), "1")).Holder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.restart()
+	if err := syscall.Kill(holder.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if act := r.wait(dies); act.Reason != protocol.ReasonInterrupted {
+		t.Errorf("its supervisor was killed: %+v", act)
+	}
+	if err := os.WriteFile(fifo, []byte("hello\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if act := r.wait(lives); act.State != protocol.StateDone || act.Attempt != 1 || act.Output[0].Bytes != int64(len("begun\nhello\n")) {
+		t.Errorf("it outlived the agent: %+v", act)
+	}
+}
+
+// TestDiskFull fills the disk as seen by this process, by a limit on the size
+// of files: nothing new is taken, what runs goes on, no end is forgotten, and
+// nobody has to restart anything afterwards.
+func TestDiskFull(t *testing.T) {
+	signal.Ignore(syscall.SIGXFSZ)
+	defer signal.Reset(syscall.SIGXFSZ)
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	full := func(on bool) {
+		t.Helper()
+		l := limit
+		if on {
+			l.Cur = 1
+		}
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer full(false)
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), command("sleep", "10s"))
+		w.coord.order(actionID(2), creation(1, true))
+		w.pass(time.Second)
+		full(true)
+		w.coord.order(actionID(3), command("true"))
+		w.pass(30 * time.Second)
+		s, err := w.agent.Status(t.Context())
+		if err != nil || s.Degraded == "" || s.Running != 1 {
+			t.Errorf("status %+v, %v", s, err)
+		}
+		if _, err := w.agent.Propose(t.Context(), protocol.ActionID{}, []byte(`{"kind":"host.ping"}`), "root"); !errors.Is(err, agent.ErrDisk) {
+			t.Errorf("a local action: %v, want ErrDisk", err)
+		}
+		w.expect(actionID(1), "start RUNNING")
+		w.expect(actionID(3))
+		w.coord.see(func() {
+			if w.coord.leases < 5 {
+				t.Errorf("only %d leases", w.coord.leases)
+			}
+			if w.coord.acked[protocol.StreamOrder] != 2 {
+				t.Errorf("receipted %d orders, 2 are durable", w.coord.acked[protocol.StreamOrder])
+			}
+		})
+		full(false)
+		w.pass(30 * time.Second)
+		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(3), "start RUNNING", "succeed DONE ok")
+		if s, err := w.agent.Status(t.Context()); err != nil || s.Degraded != "" {
+			t.Errorf("status %+v, %v", s, err)
+		}
+		if w.cmds.begun != 2 {
+			t.Error(fmt.Sprintf("%d commands began, want 2", w.cmds.begun))
+		}
+	})
+}
