@@ -91,7 +91,7 @@ func newProbe(url, caFile, tokenFile, host string) (*probe, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(request{Host: host, Kind: "run", Argv: []string{"/bin/true"}})
+	body, err := json.Marshal(request{Host: host, Spec: []byte(`{"kind":"host.run","argv":["/bin/true"]}`)})
 	if err != nil {
 		return nil, err
 	}
@@ -106,11 +106,11 @@ func newProbe(url, caFile, tokenFile, host string) (*probe, error) {
 	}, nil
 }
 
-// request is what POST /v1/actions is told.
+// request is what POST /v1/actions is told: a host, and the bytes of what it
+// is to do, which travel to it unchanged.
 type request struct {
-	Host string   `json:"host"`
-	Kind string   `json:"kind"`
-	Argv []string `json:"argv"`
+	Host string `json:"host"`
+	Spec []byte `json:"spec"`
 }
 
 // action is what it answers, as far as it matters here.

@@ -48,7 +48,8 @@ func TestMeasuresOverOneConnection(t *testing.T) {
 		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
 			t.Errorf("decoding: %v", err)
 		}
-		if got, want := fmt.Sprint(r.Method, r.URL, r.Header.Get("Authorization"), req), "POST/v1/actions?wait=30sBearer sesame{edge-01 run [/bin/true]}"; got != want {
+		if got, want := fmt.Sprint(r.Method, r.URL, r.Header.Get("Authorization"), req.Host, string(req.Spec)),
+			`POST/v1/actions?wait=30sBearer sesameedge-01{"kind":"host.run","argv":["/bin/true"]}`; got != want {
 			t.Errorf("asked %s, want %s", got, want)
 		}
 		fmt.Fprint(w, `{"id":"a","state":"DONE","more":1}`)
