@@ -243,4 +243,3 @@ func (c *commands) get(id protocol.ActionID, attempt int) *run {
 	defer c.mu.Unlock()
 	return c.runs[id][attempt]
 }
-

@@ -284,4 +284,3 @@ func (c *coordinator) see(f func()) {
 	defer c.mu.Unlock()
 	f()
 }
-

@@ -46,7 +46,8 @@ func put(tx *sqldb.Tx, c *Container) error {
 	_, err = tx.Exec(`INSERT INTO containers (ctid, name, runtime, class, epoch_ring, epoch_term, epoch_counter, intended,
 		offline, labels, template, address, mac, made, failures, broken)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
-		ON CONFLICT (ctid) DO UPDATE SET name = excluded.name, epoch_ring = excluded.epoch_ring, epoch_term = excluded.epoch_term,
+		ON CONFLICT (ctid) DO UPDATE SET name = excluded.name, runtime = excluded.runtime, class = excluded.class,
+		template = excluded.template, offline = excluded.offline, epoch_ring = excluded.epoch_ring, epoch_term = excluded.epoch_term,
 		epoch_counter = excluded.epoch_counter, intended = excluded.intended, offline = excluded.offline, labels = excluded.labels,
 		address = excluded.address, mac = excluded.mac, made = excluded.made, failures = excluded.failures, broken = excluded.broken`,
 		c.CTID.String(), string(c.Name), c.Runtime, c.Class, c.Epoch.Term.Ring, c.Epoch.Term.Counter, c.Epoch.Counter, c.Intended,

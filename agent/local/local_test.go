@@ -1,0 +1,415 @@
+package local_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/local"
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/client"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/runner"
+)
+
+// world is an agent without a coordinator that serves its socket.
+type world struct {
+	*client.Client
+	socket string
+	agent  *agent.Agent
+	stop   func()
+}
+
+// supervisor builds hostler-run, as it is shipped.
+var supervisor = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "hostler-run-")
+	if err != nil {
+		return "", err
+	}
+	program := filepath.Join(dir, "hostler-run")
+	build := exec.Command("go", "build", "-o", program, "github.com/hostler-io/hostler/cmd/hostler-run")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", errors.Join(err, errors.New(string(out)))
+	}
+	return program, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if program, err := supervisor(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(program)) // a temporary directory
+	}
+	os.Exit(code)
+}
+
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	dir := t.TempDir()
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	q := must[*queue.Queue](t)(queue.Create(t.Context(), queue.Config{Path: filepath.Join(dir, "queue.db"), Log: log}, protocol.StoreID{1}))
+	r := must[*runner.Runner](t)(runner.New(runner.Config{Root: filepath.Join(dir, "runs"), Log: log}))
+	boot := must[string](t)(runner.Boot())
+	a := must[*agent.Agent](t)(agent.New(agent.Config{
+		Host: "edge-01", Fleet: protocol.FleetID{1}, FleetName: "lab", Queue: q, Boot: boot, Log: log,
+		Commands: agent.NewCommands(r, boot), Supervisor: []string{must[string](t)(supervisor())},
+	}))
+	w := &world{socket: filepath.Join(dir, "agent.sock"), agent: a}
+	h := must[http.Handler](t)(local.New(local.Config{Agent: a, Host: "edge-01", Version: "1.2.3", Log: log}))
+	l := must[net.Listener](t)(local.Listen(t.Context(), w.socket, -1))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = a.Run(ctx) })             // returns what ended it
+	wg.Go(func() { _ = local.Serve(ctx, l, h) }) // likewise
+	w.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
+	t.Cleanup(func() {
+		w.stop()
+		if err := errors.Join(q.Close(), r.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	w.Client = must[*client.Client](t)(client.New(client.Config{Address: "unix://" + w.socket}))
+	return w
+}
+
+func runSpec(t testing.TB, argv ...string) []byte {
+	t.Helper()
+	return must[[]byte](t)(json.Marshal(protocol.Spec{Kind: protocol.KindRun, Argv: argv}))
+}
+
+// run asks for a command and waits for its end.
+func (w *world) run(t testing.TB, argv ...string) api.Action {
+	t.Helper()
+	var a api.Action
+	if err := w.Post(t.Context(), "/v1/actions", url.Values{"wait": {"30s"}}, api.NewAction{Spec: runSpec(t, argv...)}, &a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestRun(t *testing.T) {
+	w := newWorld(t)
+	a := w.run(t, "/bin/sh", "-c", "echo out; echo err >&2; exit 7")
+	if a.State != "DONE" || a.Exit == nil || a.Exit.Code != 7 || a.Host != "edge-01" || a.Kind != "run" {
+		t.Errorf("got %+v", a)
+	}
+	if want := "uid:0"; os.Geteuid() == 0 && a.Requester != want {
+		t.Errorf("the requester is %q, want %q", a.Requester, want)
+	}
+	for fd, want := range map[string]string{"stdout": "out\n", "stderr": "err\n"} {
+		var b bytes.Buffer
+		next, err := w.Output(t.Context(), a.ID[:13], fd, 0, false, &b)
+		if err != nil || next != -1 || b.String() != want {
+			t.Errorf("%s is %q, then %d: %v", fd, b.String(), next, err)
+		}
+	}
+	var b bytes.Buffer
+	if next, err := w.Output(t.Context(), a.ID, "stdout", 2, true, &b); err != nil || next != -1 || b.String() != "t\n" {
+		t.Errorf("from the middle: %q, then %d: %v", b.String(), next, err)
+	}
+}
+
+// TestFollow reads output while the command writes it, then cancels it.
+func TestFollow(t *testing.T) {
+	w := newWorld(t)
+	var a api.Action
+	if err := w.Post(t.Context(), "/v1/actions", nil, api.NewAction{Host: "edge-01", Spec: runSpec(t, "/bin/sh", "-c", "echo first; exec sleep 1000")}, &a); err != nil {
+		t.Fatal(err)
+	}
+	if a.State == "DONE" {
+		t.Fatalf("it has ended: %+v", a)
+	}
+	r, p := io.Pipe()
+	followed := make(chan error, 1)
+	go func() {
+		next, err := w.Output(t.Context(), a.ID, "stdout", 0, true, p)
+		if err == nil && next != -1 {
+			err = errors.New("the end is not told as the end")
+		}
+		followed <- errors.Join(err, p.Close())
+	}()
+	line := make([]byte, len("first\n"))
+	if _, err := io.ReadFull(r, line); err != nil || string(line) != "first\n" {
+		t.Fatalf("followed %q: %v", line, err)
+	}
+	if err := w.Post(t.Context(), "/v1/actions/"+a.ID+"/cancel", url.Values{"wait": {"30s"}}, nil, &a); err != nil {
+		t.Fatal(err)
+	}
+	if a.State != "CANCELLED" || a.Shown != "cancelled" {
+		t.Errorf("after the cancel: %s, shown as %s", a.State, a.Shown)
+	}
+	if err := <-followed; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestShutdown ends the agent under a follower, which learns where to go on.
+func TestShutdown(t *testing.T) {
+	w := newWorld(t)
+	var a api.Action
+	if err := w.Post(t.Context(), "/v1/actions", nil, api.NewAction{Spec: runSpec(t, "/bin/sh", "-c", "echo first; read never")}, &a); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Post(t.Context(), "/v1/actions", nil, api.NewAction{Spec: runSpec(t, "/bin/sleep", "1000")}, &a); err != nil {
+		t.Fatal(err)
+	}
+	first, second := make(chan int64, 1), make(chan string, 1)
+	r, p := io.Pipe()
+	go func() {
+		var waited api.Action
+		if err := w.Get(t.Context(), "/v1/actions/"+a.ID, url.Values{"wait": {"10m"}}, &waited); err != nil {
+			t.Error(err)
+		}
+		second <- waited.State
+	}()
+	var b api.Action
+	if err := w.Post(t.Context(), "/v1/actions", nil, api.NewAction{Spec: runSpec(t, "/bin/sh", "-c", "echo first; exec sleep 1000")}, &b); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		next, err := w.Output(t.Context(), b.ID, "stdout", 0, true, p)
+		if err != nil {
+			t.Error(err)
+		}
+		first <- next
+	}()
+	if _, err := io.ReadFull(r, make([]byte, 6)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.endAll(t) })
+	w.stop()
+	if next := <-first; next != 6 {
+		t.Errorf("the follower is told to go on at %d, want 6", next)
+	}
+	if state := <-second; state != "RUNNING" {
+		t.Errorf("who waited is told %s", state)
+	}
+}
+
+// endAll kills what an agent that was stopped has left running.
+func (w *world) endAll(t testing.TB) {
+	t.Helper()
+	runs := filepath.Join(filepath.Dir(w.socket), "runs")
+	r := must[*runner.Runner](t)(runner.New(runner.Config{Root: runs}))
+	defer r.Close()
+	for _, id := range must[[]runner.ID](t)(r.List()) {
+		found := must[runner.Found](t)(r.Recover(context.WithoutCancel(t.Context()), id.Action, id.Attempt, must[string](t)(runner.Boot())))
+		if found.Run != nil {
+			if err := found.Run.Cancel(context.WithoutCancel(t.Context())); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	w := newWorld(t)
+	var ids []string
+	for range 3 {
+		ids = append(ids, w.run(t, "/bin/true").ID)
+	}
+	for query, want := range map[string][]string{
+		"":                              {ids[2], ids[1], ids[0]},
+		"limit=2":                       {ids[2], ids[1]},
+		"limit=2&before=" + ids[1]:      {ids[0]},
+		"state=DONE,FAILED":             {ids[2], ids[1], ids[0]},
+		"state=RUNNING":                 {},
+		"host=edge-02":                  {},
+		"host=edge-01&state=DONE":       {ids[2], ids[1], ids[0]},
+		"before=" + ids[0] + "&limit=1": {},
+	} {
+		var all []api.Action
+		if err := w.Get(t.Context(), "/v1/actions", must[url.Values](t)(url.ParseQuery(query)), &all); err != nil {
+			t.Errorf("%s: %v", query, err)
+			continue
+		}
+		got := []string{}
+		for _, a := range all {
+			got = append(got, a.ID)
+			if a.Spec != nil {
+				t.Error("a list carries specs")
+			}
+		}
+		if strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("%s: got %v, want %v", query, got, want)
+		}
+	}
+}
+
+// TestProposeTwice is harmless with the same id and refused with another spec.
+func TestProposeTwice(t *testing.T) {
+	w := newWorld(t)
+	a := w.run(t, "/bin/true")
+	again := api.NewAction{ID: a.ID, Spec: runSpec(t, "/bin/true")}
+	var b api.Action
+	if err := w.Post(t.Context(), "/v1/actions", nil, again, &b); err != nil || b.AcceptSeq != a.AcceptSeq {
+		t.Errorf("the same again gives %+v: %v", b, err)
+	}
+	again.Spec = runSpec(t, "/bin/false")
+	err := w.Post(t.Context(), "/v1/actions", nil, again, nil)
+	if p, ok := errors.AsType[*api.Problem](err); !ok || p.Code != api.CodeExists {
+		t.Errorf("another spec gives %v", err)
+	}
+}
+
+func TestProblems(t *testing.T) {
+	w := newWorld(t)
+	a := w.run(t, "/bin/true")
+	huge := bytes.Repeat([]byte("x"), 100<<10)
+	for _, c := range []struct {
+		method, path, body, code string
+	}{
+		{"GET", "/v1/actions/01890000-0000-7000-8000-000000000000", "", api.CodeNotFound},
+		{"GET", "/v1/actions/0189", "", api.CodeNotFound},
+		{"GET", "/v1/actions/01", "", api.CodeInvalid},
+		{"GET", "/v1/actions/" + a.ID + "?wait=soon", "", api.CodeInvalid},
+		{"GET", "/v1/actions/" + a.ID + "?wait=11m", "", api.CodeInvalid},
+		{"GET", "/v1/actions?limit=0", "", api.CodeInvalid},
+		{"GET", "/v1/actions?state=done", "", api.CodeInvalid},
+		{"GET", "/v1/actions/" + a.ID + "/output?stream=stdin", "", api.CodeInvalid},
+		{"GET", "/v1/actions/" + a.ID + "/output?offset=-1", "", api.CodeInvalid},
+		{"GET", "/v1/actions/" + a.ID + "/output?follow=maybe", "", api.CodeInvalid},
+		{"POST", "/v1/actions", `{"host":"edge-02","spec":"e30="}`, api.CodeInvalid},
+		{"POST", "/v1/actions", `{"host":"","spec":"e30="}`, api.CodeInvalid},
+		{"POST", "/v1/actions", `{"host":"","spec":"e30=","more":1}`, api.CodeInvalid},
+		{"POST", "/v1/actions", `{"id":"x","host":"","spec":"e30="}`, api.CodeInvalid},
+		{"POST", "/v1/actions", `{`, api.CodeInvalid},
+		{"POST", "/v1/actions", string(huge), api.CodeTooLarge},
+		{"POST", "/v1/actions/01890000-0000-7000-8000-000000000000/cancel", "", api.CodeNotFound},
+		{"POST", "/heartbeat", "", api.CodeUnavailable},
+		{"DELETE", "/v1/actions", "", api.CodeMethod},
+		{"GET", "/trigger", "", api.CodeMethod},
+		{"GET", "/v1/hosts", "", api.CodeNotFound},
+	} {
+		status, header, body := w.raw(t, c.method, c.path, c.body)
+		var p api.Problem
+		if err := json.Unmarshal(body, &p); err != nil || p.Code != c.code || p.Status != status || p.Detail == "" {
+			t.Errorf("%s %s: %d %s", c.method, c.path, status, body)
+		}
+		if got := header.Get("Content-Type"); got != api.ContentProblem {
+			t.Errorf("%s %s: the problem is %s", c.method, c.path, got)
+		}
+	}
+}
+
+// raw makes a request as curl would.
+func (w *world) raw(t testing.TB, method, path, body string) (int, http.Header, []byte) {
+	t.Helper()
+	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", w.socket)
+	}}}
+	resp := must[*http.Response](t)(c.Do(must[*http.Request](t)(http.NewRequestWithContext(t.Context(), method, "http://agent"+path, strings.NewReader(body)))))
+	defer resp.Body.Close()
+	return resp.StatusCode, resp.Header, must[[]byte](t)(io.ReadAll(resp.Body))
+}
+
+func TestStatusPingTrigger(t *testing.T) {
+	w := newWorld(t)
+	var s api.AgentStatus
+	if err := w.Get(t.Context(), "/status", nil, &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Host != "edge-01" || s.Version != "1.2.3" || s.Connection != "none" || s.Starts != 1 || s.Fleet != "" {
+		t.Errorf("got %+v", s)
+	}
+	if status, _, b := w.raw(t, "GET", "/ping", ""); status != 200 || string(b) != "pong\n" {
+		t.Errorf("ping: %d %s", status, b)
+	}
+	if status, _, b := w.raw(t, "POST", "/trigger", ""); status != 204 {
+		t.Errorf("trigger: %d %s", status, b)
+	}
+	if status, _, b := w.raw(t, "GET", "/v1/containers", ""); status != 200 || string(b) != "[]\n" {
+		t.Errorf("containers: %d %s", status, b)
+	}
+}
+
+// TestMetrics wants every code from the first scrape on.
+func TestMetrics(t *testing.T) {
+	w := newWorld(t)
+	w.run(t, "/bin/true")
+	_, _, b := w.raw(t, "GET", "/metrics", "")
+	for _, c := range protocol.Codes() {
+		if want := "hostler_agent_messages_refused_total{code=\"" + string(c) + "\"} 0\n"; !bytes.Contains(b, []byte(want)) {
+			t.Errorf("missing: %s", want)
+		}
+	}
+	for _, want := range []string{
+		"hostler_agent_actions_accepted_total 1\n", "hostler_agent_actions_ended_total{state=\"DONE\"} 1\n",
+		"hostler_agent_containers{state=\"running\"} 0\n", "hostler_agent_connected 0\n",
+	} {
+		if !bytes.Contains(b, []byte(want)) {
+			t.Errorf("missing: %s", want)
+		}
+	}
+}
+
+func TestListen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "run", "agent.sock")
+	l := must[net.Listener](t)(local.Listen(t.Context(), path, -1))
+	if mode := must[fs.FileInfo](t)(os.Stat(path)).Mode().Perm(); mode != 0o660 {
+		t.Errorf("the socket has mode %o", mode)
+	}
+	if _, err := local.Listen(t.Context(), path, -1); err == nil || !strings.Contains(err.Error(), "another process serves it") {
+		t.Errorf("a second one gets %v", err)
+	}
+	// A process that was killed leaves its socket.
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l = must[net.Listener](t)(local.Listen(t.Context(), path, os.Getgid()))
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := local.Listen(t.Context(), path, -1); err == nil {
+		t.Error("a file was replaced")
+	}
+	if b := must[[]byte](t)(os.ReadFile(path)); string(b) != "precious" {
+		t.Errorf("the file holds %q", b)
+	}
+}
+
+// TestStopped answers what comes while the agent ends.
+func TestStopped(t *testing.T) {
+	w := newWorld(t)
+	w.stop()
+	h := must[http.Handler](t)(local.New(local.Config{Agent: w.agent, Host: "edge-01", Version: "1"}))
+	l := must[net.Listener](t)(local.Listen(t.Context(), w.socket, -1))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = local.Serve(ctx, l, h) })
+	defer func() { cancel(); wg.Wait() }()
+	status, _, b := w.raw(t, "GET", "/status", "")
+	if status != http.StatusServiceUnavailable {
+		t.Errorf("got %d %s", status, b)
+	}
+}
