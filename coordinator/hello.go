@@ -23,7 +23,7 @@ func (s *session) onPresence(in inbound) error {
 	case protocol.PresenceHello:
 		return s.onHello(m.Header.Seq, p.Hello)
 	case protocol.PresenceOnline:
-		s.hear(m.Header.Seq)
+		return s.hear(m.Header.Seq)
 	case protocol.PresenceGoodbye:
 		s.mu.Lock()
 		s.left, s.proven = true, false
@@ -42,18 +42,24 @@ func (s *session) onPresence(in inbound) error {
 // helloAnswerMS is the least time between two answers to one connection.
 const helloAnswerMS = 1000
 
-// onHello compares what the host holds with what is known here, and answers
-// with the challenge. Only the answer lets the host speak.
+// onHello answers with the challenge: only the answer lets the host speak. What
+// the hello claims is kept until a message carries the challenge, which proves
+// that its sender is alive now. A hello that was held back and played again,
+// to a coordinator that has just started say, must not make an honest host
+// look as if its disk had gone back.
 func (s *session) onHello(seq protocol.Seq, h *protocol.Hello) error {
 	c := s.c
 	s.mu.Lock()
 	before, _ := s.gate.Conn()
 	give, current := s.gate.Hello(seq, h.Inst, c.nonce())
 	now := c.cfg.Boot()
-	again := before.Inc == seq.Inc && before.Conn == seq.Conn && current
+	again := before.SameConn(seq) && current
 	early := (again || !current) && now-s.helloAt < helloAnswerMS && s.helloAt != 0
 	if !early {
 		s.helloAt = now
+	}
+	if current {
+		s.claims, s.proven, s.left, s.broken = h, false, false, false
 	}
 	s.mu.Unlock()
 	switch {
@@ -64,19 +70,37 @@ func (s *session) onHello(seq protocol.Seq, h *protocol.Hello) error {
 	case !current:
 		return s.answer(seq, give, nil, nil)
 	}
+	// What a coordinator signed is true however old the hello is, and a host
+	// that has seen a newer term than ours takes no challenge from us.
 	if why := c.provesOlder(h.Evidence); why != "" {
 		c.enterRecovery(s.host, why)
 	} else if h.TermSeen.Compare(c.term) > 0 {
 		// Without bytes that a coordinator signed this is a mere claim.
 		c.quarantine(s.host, fmt.Sprintf("it claims term %d/%d, which no coordinator reached", h.TermSeen.Ring, h.TermSeen.Counter))
 	}
+	s.receipt()
+	return nil
+}
+
+// prove acts upon the newest hello: what the host holds is compared with what
+// is known here. It runs on the session's worker.
+func (s *session) prove() error {
+	c := s.c
+	s.mu.Lock()
+	h := s.claims
+	s.mu.Unlock()
+	if h == nil {
+		return nil // heard again after a silence: nothing new was claimed
+	}
 	found, err := s.compareNotes(h)
 	if err != nil {
 		return fmt.Errorf("hello of %s: %w", s.host, err)
 	}
 	s.mu.Lock()
+	if s.claims == h {
+		s.claims = nil
+	}
 	s.store = h.Store
-	s.proven, s.left, s.broken = false, false, false
 	for _, p := range found.up {
 		s.up[p.Stream] = p
 	}
@@ -90,7 +114,6 @@ func (s *session) onHello(seq protocol.Seq, h *protocol.Hello) error {
 	if found.rolledBack != "" {
 		c.quarantine(s.host, found.rolledBack)
 	}
-	s.receipt()
 	return nil
 }
 

@@ -344,7 +344,9 @@ func (s *session) onHeartbeat(in inbound) error {
 	if h.Parts > maxPages {
 		return fmt.Errorf("%w: %d pages, at most %d are taken", protocol.ErrPayload, h.Parts, maxPages)
 	}
-	s.hear(m.Header.Seq)
+	if err := s.hear(m.Header.Seq); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	if s.beat.asOf != h.AsOf || s.beat.seq.Inc != h.Seq.Inc || s.beat.seq.Conn != h.Seq.Conn || s.beat.parts != h.Parts {
 		s.beat = heartbeatPages{seq: h.Seq, asOf: h.AsOf, parts: h.Parts, pages: make(map[int]protocol.Heartbeat)}

@@ -48,6 +48,7 @@ type session struct {
 	heardAt   int64            // boot clock, ms
 	seenMS    int64            // wall clock, for people
 	proven    bool             // the current challenge came back: the host is there now
+	claims    *protocol.Hello  // the newest hello, until it is proven
 	left      bool             // it said goodbye
 	broken    bool             // its will came
 	helloAt   int64            // boot clock of the newest answered hello
@@ -168,7 +169,7 @@ func (c *Coordinator) Ingest(topic string, payload []byte) error {
 	if err != nil {
 		return c.refuse(topic, err)
 	}
-	if t.Channel == protocol.ChannelLease {
+	if t.Channel == protocol.ChannelLease && s.alive() {
 		return c.refuse(topic, s.onLease(inbound{topic, payload}))
 	}
 	s.enqueue(inbound{topic, payload})
@@ -232,6 +233,8 @@ func (s *session) take(batch []inbound) {
 			err = s.onOut(in)
 		case protocol.ChannelPresence:
 			err = s.onPresence(in)
+		case protocol.ChannelLease:
+			err = s.onLease(in)
 		case protocol.ChannelAck:
 			err = s.onAck(in)
 		case protocol.ChannelHeartbeat:
@@ -316,7 +319,8 @@ func (s *session) openState(in inbound) (protocol.Message, error) {
 	return m, err
 }
 
-// onLease renews: what it finds on the way is memory only.
+// onLease renews. Once the host has proven itself that is memory only, and
+// done in the connection's reader: no disk and no queue delays a grant.
 func (s *session) onLease(in inbound) error {
 	c := s.c
 	m, err := s.openState(in)
@@ -327,7 +331,9 @@ func (s *session) onLease(in inbound) error {
 	if err := m.Decode(&l); err != nil {
 		return err
 	}
-	s.hear(m.Header.Seq)
+	if err := s.hear(m.Header.Seq); err != nil {
+		return err
+	}
 	if c.Recovery() != "" || c.isQuarantined(s.host) {
 		return nil
 	}
@@ -358,16 +364,25 @@ func (c *Coordinator) publish(t protocol.Topic, body any) error {
 	return nil
 }
 
-// hear notes a message that carried the current challenge. The first one of a
-// connection means that the host is there: what waited for it can go.
-func (s *session) hear(seq protocol.Seq) {
+// hear notes a message that carried the current challenge. The first one after
+// a hello or a silence means that the host is there: what it claimed is looked
+// at, and what waited for it can go. That needs the store, so the first one is
+// for the session's worker; see alive.
+func (s *session) hear(seq protocol.Seq) error {
 	s.mu.Lock()
 	first := !s.proven
+	s.mu.Unlock()
+	if first {
+		if err := s.prove(); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
 	s.heard, s.heardAt, s.seenMS = seq, s.c.cfg.Boot(), s.c.nowMS()
-	s.proven, s.left, s.broken = true, false, false
+	s.proven, s.left, s.broken = s.claims == nil, false, false
 	s.mu.Unlock()
 	if !first {
-		return
+		return nil
 	}
 	s.c.emitHost(s.host, "host.online", "")
 	s.c.workers.Go(func() {
@@ -375,6 +390,15 @@ func (s *session) hear(seq protocol.Seq) {
 		s.c.schedule(s.c.ctx, s.host)
 		s.pump()
 	})
+	return nil
+}
+
+// alive reports whether the host has proven itself, so that its leases are
+// memory only.
+func (s *session) alive() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proven
 }
 
 // tick is the slow look at a session: resend what is due, schedule what could
