@@ -1,0 +1,110 @@
+package coordinator_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// read reads output from an offset on, until it ends or there is a hole.
+func read(t *testing.T, f *coordtest.Fleet, id protocol.ActionID, offset int64, follow bool) (string, int64) {
+	t.Helper()
+	var b bytes.Buffer
+	span, err := f.Coordinator().ReadOutput(t.Context(), id, protocol.Stdout, offset, follow, func(p []byte) error {
+		b.Write(p)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String(), span.Next
+}
+
+// talked runs a command with that output to its end.
+func talked(t *testing.T, f *coordtest.Fleet, h *coordtest.Host, stdout string) protocol.ActionID {
+	t.Helper()
+	h.Auto(coordtest.Succeed(stdout))
+	a := propose(t, f, h)
+	want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+	after(10 * time.Second)
+	return a.ID
+}
+
+func TestShortOutput(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		id := talked(t, f, h, "hello\n")
+		if s, next := read(t, f, id, 0, false); s != "hello\n" || next != -1 {
+			t.Errorf("read %q, go on at %d", s, next)
+		}
+		if s, next := read(t, f, id, 99, true); s != "" || next != -1 {
+			t.Errorf("behind the end: %q, go on at %d", s, next)
+		}
+	})
+}
+
+func TestHeadAndTailAreKept(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		whole := strings.Repeat("0123456789abcdef", 64<<10) // 1 MiB
+		id := talked(t, f, h, whole)
+		s, next := read(t, f, id, 0, false)
+		if s != whole[:protocol.OutputKept] || next != int64(len(whole)-protocol.OutputKept) {
+			t.Fatalf("the head is %d bytes, go on at %d", len(s), next)
+		}
+		if s, end := read(t, f, id, next, false); s != whole[next:] || end != -1 {
+			t.Errorf("the tail is %d bytes, go on at %d", len(s), end)
+		}
+		// What is there stays there over a restart, and the middle comes for
+		// whoever follows.
+		f.Restart()
+		after(10 * time.Second)
+		if s, _ := read(t, f, id, next, false); s != whole[next:] {
+			t.Errorf("after a restart the tail is %d bytes", len(s))
+		}
+		if s, next := read(t, f, id, 0, true); s != whole || next != -1 {
+			t.Errorf("followed, it is %d bytes, go on at %d", len(s), next)
+		}
+		believed(t, h)
+	})
+}
+
+func TestDroppedOutputIsAHole(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		h.Auto(func(h *coordtest.Host, o coordtest.Order) {
+			h.Report(o.Started(h))
+			h.Write(o.Item.Action, 1, protocol.Stdout, []byte("head"))
+			h.Report(o.Done(protocol.Output{FD: protocol.Stdout, Bytes: 1000, Dropped: 996, DropAt: 4}))
+		})
+		a := propose(t, f, h)
+		synctest.Wait()
+		if s, next := read(t, f, a.ID, 0, true); s != "head" || next != 1000 {
+			t.Errorf("read %q, go on at %d, want head and 1000", s, next)
+		}
+		if _, next := read(t, f, a.ID, 1000, true); next != -1 {
+			t.Errorf("at the end, go on at %d", next)
+		}
+	})
+}
+
+func TestLostChunksAreAskedForAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		whole := strings.Repeat("x", 3<<20) // three windows
+		// Every second credit is lost.
+		n := 0
+		h.Deaf(func(ch protocol.Channel) bool {
+			if ch == protocol.ChannelReceipt {
+				n++
+			}
+			return ch == protocol.ChannelReceipt && n%2 == 0
+		})
+		h.Auto(coordtest.Succeed(whole))
+		a := propose(t, f, h)
+		if s, next := read(t, f, a.ID, 0, true); s != whole || next != -1 {
+			t.Errorf("read %d bytes of %d, go on at %d", len(s), len(whole), next)
+		}
+	})
+}

@@ -1,0 +1,269 @@
+package coordinator_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+func TestReportsTakeEffectOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		a := propose(t, f, h)
+		o := order(t, h)
+		// No receipt comes through, so the host sends both reports again and
+		// again.
+		h.Deaf(func(ch protocol.Channel) bool { return ch == protocol.ChannelReceipt })
+		h.Report(o.Started(h))
+		h.Report(o.Done())
+		after(time.Minute)
+		want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+		events, err := f.Coordinator().Events(t.Context(), 0, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, e := range events {
+			if e.Type == "action.state" {
+				n++
+			}
+		}
+		if n != 3 {
+			t.Errorf("%d changes of state, want 3: scheduled, running, done", n)
+		}
+	})
+}
+
+func TestBrokenReportBlocksNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		a := propose(t, f, h)
+		o := order(t, h)
+		h.ReportBytes([]byte(`{"action":"nonsense"}`))
+		h.Report(o.Started(h))
+		h.Report(o.Done())
+		want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+		if n := f.Coordinator().Stats().Refused[protocol.ErrPayload]; n != 1 {
+			t.Errorf("%d refusals were counted, want 1", n)
+		}
+	})
+}
+
+func TestReportOfAnotherHost(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		thief := f.AddHost("edge-66")
+		thief.Connect()
+		a := propose(t, f, h)
+		o := order(t, h)
+		thief.Report(o.Started(thief))
+		thief.Report(o.Done())
+		want(t, f, a.ID, protocol.StatePendingSchedule, "")
+	})
+}
+
+// tell answers what the host is asked: its record, or that it has none.
+func tell(t *testing.T, h *coordtest.Host, id protocol.ActionID, r protocol.Report) {
+	t.Helper()
+	synctest.Wait()
+	for len(h.Controls()) > 0 {
+		c := <-h.Controls()
+		for _, asked := range c.IDs {
+			if asked == id {
+				r.Action, r.Event = id, protocol.EventTell
+				h.Report(r)
+				return
+			}
+		}
+	}
+	t.Fatalf("the host was not asked about action %s", id)
+}
+
+func TestLostNeedsAnAnswer(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		a := propose(t, f, h)
+		o := order(t, h)
+		h.Silence()
+		after(30 * time.Hour) // past its start budget: no clock makes LOST
+		want(t, f, a.ID, protocol.StatePendingSchedule, "")
+		h.Connect()
+		tell(t, h, a.ID, protocol.Report{HaveOrder: o.Header.N})
+		want(t, f, a.ID, protocol.StateLost, protocol.ReasonUnknown)
+		// Late evidence corrects it, once.
+		h.Report(o.Started(h))
+		h.Report(o.Done())
+		if got := want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK); !got.Corrected {
+			t.Error("the correction is not visible")
+		}
+		believed(t, h)
+	})
+}
+
+func TestUnknownBeforeOrderArrivedIsNotLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		a := propose(t, f, h)
+		o := order(t, h)
+		h.Report(protocol.Report{Action: a.ID, Event: protocol.EventTell, HaveOrder: o.Header.N - 1})
+		want(t, f, a.ID, protocol.StatePendingSchedule, "")
+	})
+}
+
+func TestHostsRecordWinsConflict(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		a := propose(t, f, h)
+		o := order(t, h)
+		other := coordtest.RunSpec("something", "else")
+		r := o.Started(h)
+		r.Digest, r.Spec = protocol.Sum(other), other
+		h.Report(r)
+		got := want(t, f, a.ID, protocol.StateRunning, "")
+		if string(got.Spec) != string(other) || got.Digest != protocol.Sum(other) || string(got.Conflict) != string(a.Spec) {
+			t.Errorf("after the conflict it is %q, was %q", got.Spec, got.Conflict)
+		}
+	})
+}
+
+func TestActionOfTheHostItself(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		spec := coordtest.RunSpec("uptime")
+		id := protocol.NewActionID(time.Now().UnixMilli(), [10]byte{7})
+		h.Report(protocol.Report{
+			Action: id, Digest: protocol.Sum(spec), Spec: spec, Requester: "root", Event: protocol.EventStart, State: protocol.StateRunning, AcceptSeq: h.Accept(), Attempt: 1,
+		})
+		got := want(t, f, id, protocol.StateRunning, "")
+		if got.Requester != "host:edge-07/root" || got.Kind != protocol.KindRun {
+			t.Errorf("taken over as %+v", got)
+		}
+	})
+}
+
+func TestRestartInTheMiddle(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		sent := propose(t, f, h)
+		o := order(t, h)
+		h.Report(o.Started(h))
+		synctest.Wait()
+		// Of the second one no acknowledgement comes back.
+		h.Deaf(func(ch protocol.Channel) bool { return ch == protocol.ChannelOrder })
+		unacked := propose(t, f, h)
+		f.Stop()
+		h.Report(o.Done()) // nobody hears this yet
+		synctest.Wait()
+		f.Restart()
+		h.Deaf(nil)
+		h.Auto(coordtest.Succeed(""))
+		after(10 * time.Second)
+		want(t, f, sent.ID, protocol.StateDone, protocol.ReasonOK)
+		want(t, f, unacked.ID, protocol.StateDone, protocol.ReasonOK)
+		if c := f.Coordinator().Term().Counter; c != 2 {
+			t.Errorf("the second start is of term %d", c)
+		}
+		third := propose(t, f, h)
+		want(t, f, third.ID, protocol.StateDone, protocol.ReasonOK)
+		believed(t, h)
+	})
+}
+
+func TestOrdersSurviveLoss(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		h.Deaf(func(ch protocol.Channel) bool { return ch == protocol.ChannelOrder })
+		h.Auto(coordtest.Succeed(""))
+		var all []protocol.ActionID
+		for range 100 { // more than one window
+			all = append(all, propose(t, f, h).ID)
+		}
+		h.Deaf(nil)
+		after(2 * time.Minute)
+		for _, id := range all {
+			want(t, f, id, protocol.StateDone, protocol.ReasonOK)
+		}
+		believed(t, h)
+	})
+}
+
+func TestExpiry(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		h.Goodbye()
+		synctest.Wait()
+		a := propose(t, f, h)
+		after(24*time.Hour - time.Minute)
+		want(t, f, a.ID, protocol.StatePendingSchedule, "")
+		after(2 * time.Minute)
+		want(t, f, a.ID, protocol.StateCancelled, protocol.ReasonExpired)
+		h.Connect()
+		noOrder(t, h)
+	})
+}
+
+func TestBudgetCountsDown(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		h.Deaf(func(ch protocol.Channel) bool { return ch == protocol.ChannelOrder })
+		propose(t, f, h)
+		h.Break()
+		after(25 * time.Hour)
+		h.Deaf(nil)
+		h.Connect()
+		if o := order(t, h); o.Header.LeftMS != 0 {
+			t.Errorf("an order given up has %d ms left, want none", o.Header.LeftMS)
+		}
+	})
+}
+
+func TestRevokedHost(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		a := propose(t, f, h)
+		o := order(t, h)
+		h.Report(o.Started(h))
+		synctest.Wait()
+		if err := f.Coordinator().Revoke(t.Context(), f.Admin(), h.ID, "stolen"); err != nil {
+			t.Fatal(err)
+		}
+		want(t, f, a.ID, protocol.StateLost, protocol.ReasonRemoved)
+		h.Report(o.Done())
+		want(t, f, a.ID, protocol.StateLost, protocol.ReasonRemoved)
+		if cut := f.Cut(); len(cut) != 1 || cut[0] != (protocol.SAN{Kind: protocol.SANHost, ID: "edge-07"}) {
+			t.Errorf("cut: %v", cut)
+		}
+		_, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
+		if !errors.Is(err, coordinator.ErrDenied) {
+			t.Errorf("an action for a revoked host: %v", err)
+		}
+		f.Restart()
+		h.Connect()
+		synctest.Wait()
+		if n := f.Coordinator().Stats().Refused[protocol.ErrRevokedKey]; n == 0 {
+			t.Error("its key is believed again after a restart")
+		}
+	})
+}
+
+func TestConnectivity(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		is := func(want coordinator.Connectivity) {
+			t.Helper()
+			synctest.Wait()
+			v, err := f.Coordinator().Host(t.Context(), h.ID)
+			if err != nil || v.Connectivity != want {
+				t.Errorf("host is %s, %v, want %s", v.Connectivity, err, want)
+			}
+		}
+		is(coordinator.Online)
+		h.Break()
+		is(coordinator.Suspect)
+		h.Connect()
+		is(coordinator.Online)
+		h.Goodbye()
+		is(coordinator.Offline)
+		h.Connect()
+		is(coordinator.Online)
+		h.Silence()
+		after(25 * time.Second)
+		is(coordinator.Suspect)
+		after(time.Minute)
+		is(coordinator.Offline)
+		f.Restart()
+		is(coordinator.Unknown)
+	})
+}
