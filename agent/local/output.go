@@ -68,6 +68,8 @@ func (h *handlers) readOutput(w http.ResponseWriter, r *http.Request) error {
 	w.WriteHeader(http.StatusOK)
 	next, err := copyOutput(w, out, o)
 	switch {
+	case errors.Is(err, io.EOF) && o.follow:
+		next = -1 // the command has ended, and this was all
 	case errors.Is(err, io.EOF):
 		next = h.after(r.Context(), act.ID, o.fd, next)
 	case errors.Is(err, agent.ErrStopped) || errors.Is(err, errShutdown):
