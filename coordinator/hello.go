@@ -39,8 +39,22 @@ func (s *session) onPresence(in inbound) error {
 	return nil
 }
 
-// helloAnswerMS is the least time between two answers to one connection.
-const helloAnswerMS = 1000
+// A host's hellos are answered once a second in the long run. A burst is
+// answered at once: a host says hello again as soon as it learns of a new term.
+const (
+	helloBurst    = 4
+	helloWindowMS = helloBurst * 1000
+)
+
+// answers counts an answer to a hello. It reports false when there were too
+// many. It is called with mu held.
+func (s *session) answers(now int64) bool {
+	if s.helloAt == 0 || now-s.helloAt >= helloWindowMS {
+		s.helloAt, s.hellos = now, 0
+	}
+	s.hellos++
+	return s.hellos <= helloBurst
+}
 
 // onHello answers with the challenge: only the answer lets the host speak. What
 // the hello claims is kept until a message carries the challenge, which proves
@@ -52,12 +66,10 @@ func (s *session) onHello(seq protocol.Seq, h *protocol.Hello) error {
 	s.mu.Lock()
 	before, _ := s.gate.Conn()
 	give, current := s.gate.Hello(seq, h.Inst, c.nonce())
-	now := c.cfg.Boot()
-	again := before.SameConn(seq) && current
-	early := (again || !current) && now-s.helloAt < helloAnswerMS && s.helloAt != 0
-	if !early {
-		s.helloAt = now
+	if current && !before.SameConn(seq) {
+		s.helloAt = 0 // a new connection is answered, whatever the one before did
 	}
+	early := !s.answers(c.cfg.Boot())
 	if current {
 		s.claims, s.proven, s.left, s.broken = h, false, false, false
 	}

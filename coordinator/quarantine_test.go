@@ -115,3 +115,34 @@ func TestRestoredCoordinatorRecovers(t *testing.T) {
 		}
 	})
 }
+
+func TestOldHelloAfterARestartHarmsNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		h.Auto(coordtest.Succeed(""))
+		old := h.Greeting()
+		for range 3 {
+			a := propose(t, f, h)
+			want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+		}
+		h.Reboot()
+		h.Connect()
+		a := propose(t, f, h)
+		want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+		// The coordinator forgets all challenges, and the first that it sees is
+		// a hello from before everything.
+		h.Silence()
+		f.Restart()
+		if err := f.Ingest(old.Topic.String(), old.Payload); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		h.Reboot()
+		h.Connect()
+		after(10 * time.Second)
+		if why := quarantined(t, f, h); why != "" {
+			t.Fatalf("an honest host is quarantined: %s", why)
+		}
+		b := propose(t, f, h)
+		want(t, f, b.ID, protocol.StateDone, protocol.ReasonOK)
+	})
+}

@@ -51,7 +51,8 @@ type session struct {
 	claims    *protocol.Hello  // the newest hello, until it is proven
 	left      bool             // it said goodbye
 	broken    bool             // its will came
-	helloAt   int64            // boot clock of the newest answered hello
+	helloAt   int64            // boot clock when hellos began to count
+	hellos    int              // answered since then
 	wantFull  bool
 	freeable  map[protocol.Stream]protocol.Position // acknowledged, to be freed with the next transaction
 	beat      heartbeatPages

@@ -65,8 +65,10 @@ type Host struct {
 	inst     protocol.Nonce
 	conn, k  uint64
 	number   uint64
-	linked   bool // connected to the broker
-	answered bool // the hello of this connection was answered
+	said     protocol.Seq // first hello of this connection since the newest term was seen
+	greeting Message      // the newest hello, as it was sent
+	linked   bool         // connected to the broker
+	answered bool         // the hello of this connection was answered
 	quiet    bool
 	chal     protocol.Nonce
 	gate     protocol.CoordinatorGate
@@ -174,6 +176,13 @@ func (h *Host) Refused() []error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.refused)
+}
+
+// Greeting returns the newest hello of the host, as it was sent.
+func (h *Host) Greeting() Message {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.greeting
 }
 
 // Connect makes a new connection and says hello. The rest of the greeting
@@ -357,6 +366,9 @@ func (h *Host) send(ch protocol.Channel, body any, attachment []byte) {
 		panic(err) // bodies here are objects on one line
 	}
 	t := protocol.HostTopic(FleetName, h.ID, ch)
+	if p, ok := body.(protocol.Presence); ok && p.Kind == protocol.PresenceHello {
+		h.greeting = Message{Topic: t, Payload: raw}
+	}
 	if hd, ok := body.(protocol.Header); ok {
 		t.Action = hd.Action
 	}
@@ -367,6 +379,9 @@ func (h *Host) send(ch protocol.Channel, body any, attachment []byte) {
 func (h *Host) hello() {
 	hd := h.state(protocol.TypePresence)
 	hd.Chal = protocol.Nonce{}
+	if !h.said.SameConn(hd.Seq) {
+		h.said = hd.Seq
+	}
 	h.send(protocol.ChannelPresence, protocol.Presence{Header: hd, Kind: protocol.PresenceHello, Hello: &protocol.Hello{
 		Proto: protocol.Proto, Inst: h.inst, Boot: "boot 1", Store: h.disk.store, SelfFence: "none",
 		Sent:     h.positions(h.disk.sent, h.disk.store, protocol.StreamReport, protocol.StreamAlert),
@@ -475,10 +490,10 @@ func (h *Host) take(m Message) {
 	})
 	var order *Order
 	if err == nil {
-		if h.gate.Accept(m.Topic.Channel, &msg.Header) && m.Topic.Channel == protocol.ChannelCoordinator && h.answered {
-			// Another coordinator, or the same after a restart: it knows no
-			// challenge any more.
-			h.answered = false
+		if h.gate.Accept(m.Topic.Channel, &msg.Header) {
+			// Another coordinator, or the same after a restart: what it has
+			// answered, if anything, may be an older hello played again.
+			h.answered, h.said = false, protocol.Seq{}
 			h.hello()
 		}
 		order, err = h.effect(m, msg)
@@ -530,7 +545,7 @@ func (h *Host) onReceipt(m Message, msg protocol.Message) error {
 	if err := msg.Decode(&r); err != nil {
 		return err
 	}
-	if !r.Answers.SameConn(protocol.Seq{Inc: h.disk.inc, Conn: h.conn}) {
+	if !h.said.Takes(r.Answers) {
 		return nil
 	}
 	h.disk.evidence = m.Payload
