@@ -130,7 +130,7 @@ type Coordinator struct {
 	// quarantined tells why a host gets nothing; it is a copy of the store's.
 	quarantined map[protocol.HostID]string
 
-	workers sync.WaitGroup // one per host that has messages waiting
+	workers workers // one per host that has messages waiting
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 }
@@ -219,7 +219,7 @@ const tick = time.Second
 // Run serves until ctx ends: it resends what no receipt covers, expires what
 // nobody began, and marks silent hosts. It returns the cause of the end.
 func (c *Coordinator) Run(ctx context.Context) error {
-	defer c.workers.Wait()
+	defer c.workers.close()
 	defer c.stop(errors.New("the coordinator ended"))
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.tickLoop(ctx) })

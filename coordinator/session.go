@@ -189,15 +189,11 @@ func (c *Coordinator) refuse(topic string, err error) error {
 func (s *session) enqueue(in inbound) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.inbox) >= maxInbox || s.c.ctx.Err() != nil {
+	if len(s.inbox) >= maxInbox || !s.working && !s.c.workers.start(s.work) {
 		s.c.stats.dropped.Add(1)
 		return
 	}
-	s.inbox = append(s.inbox, in)
-	if !s.working {
-		s.working = true
-		s.c.workers.Go(s.work)
-	}
+	s.inbox, s.working = append(s.inbox, in), true
 }
 
 // work takes messages of one host in order until none is left. It ends by
@@ -386,7 +382,7 @@ func (s *session) hear(seq protocol.Seq) error {
 		return nil
 	}
 	s.c.emitHost(s.host, "host.online", "")
-	s.c.workers.Go(func() {
+	s.c.workers.start(func() {
 		s.c.askAgain(s)
 		s.c.schedule(s.c.ctx, s.host)
 		s.pump()

@@ -141,3 +141,30 @@ func (h *hub) fire(keys ...any) {
 
 // eventsKey is the hub's key for "there are new events".
 type eventsKey struct{}
+
+// workers are goroutines that end by themselves and that the Coordinator waits
+// for in the end. The zero value is ready.
+type workers struct {
+	mu     sync.Mutex
+	closed bool
+	all    sync.WaitGroup
+}
+
+// start runs fn on a goroutine of its own. It reports false once close was
+// called: nothing begins any more.
+func (w *workers) start(fn func()) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed {
+		w.all.Go(fn)
+	}
+	return !w.closed
+}
+
+// close lets nothing begin any more and waits for what runs.
+func (w *workers) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.all.Wait()
+}
