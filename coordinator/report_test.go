@@ -20,20 +20,19 @@ func TestReportsTakeEffectOnce(t *testing.T) {
 		h.Deaf(func(ch protocol.Channel) bool { return ch == protocol.ChannelReceipt })
 		h.Report(o.Started(h))
 		h.Report(o.Done())
+		h.Alert(protocol.Alert{AlertInfo: protocol.AlertInfo{ID: "disk/full", Severity: "warning", Text: "full", SinceMS: 1}, Raised: true})
 		after(time.Minute)
 		want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
 		events, err := f.Coordinator().Events(t.Context(), 0, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := 0
+		n := make(map[string]int)
 		for _, e := range events {
-			if e.Type == "action.state" {
-				n++
-			}
+			n[e.Type]++
 		}
-		if n != 3 {
-			t.Errorf("%d changes of state, want 3: scheduled, running, done", n)
+		if n["action.state"] != 3 || n["alert.raised"] != 1 {
+			t.Errorf("events %v, want 3 changes of state (scheduled, running, done) and 1 alert", n)
 		}
 	})
 }
