@@ -66,6 +66,7 @@ type Agent struct {
 	foreign  map[container.Kind][]container.Info
 	alerts   map[string]protocol.AlertInfo
 	beat     heartbeat
+	stale    bool // something that the metrics tell has changed
 	stopping bool
 	fatal    error
 	refused  refusalLog
@@ -397,7 +398,7 @@ func (a *Agent) disk(err error) bool {
 		if a.degraded == "" {
 			a.cfg.Log.Error("the disk is full or failing; nothing new is accepted", "error", err)
 		}
-		a.degraded = "the disk is full or failing"
+		a.degraded, a.stale = "the disk is full or failing", true
 		a.at(dueDisk, retryDisk)
 		return false
 	case errors.Is(err, queue.ErrUnknown), errors.Is(err, queue.ErrExists), errors.Is(err, queue.ErrFull):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
@@ -58,19 +59,21 @@ func (c *command) follow(ctx context.Context, found bool) *outcome {
 	for {
 		var run Run
 		if found {
-			f, err := c.agent.cfg.Commands.Recover(ctx, c.id, c.attempt)
+			f, ok := c.find(ctx)
 			switch {
-			case ctx.Err() != nil:
+			case !ok:
 				return nil
-			case err != nil:
-				return ends(queue.Step{Event: protocol.EventInterrupt, Detail: err.Error()})
 			case f.Verdict != runner.Adopted:
 				return recovered(&c.spec, c.attempt, f)
 			}
 			run = f.Run
 		} else {
 			var bad *outcome
-			if run, bad = c.start(ctx); bad != nil {
+			run, bad = c.start(ctx)
+			switch {
+			case bad != nil && ctx.Err() != nil:
+				return nil // the next process finds that it never began
+			case bad != nil:
 				return bad
 			}
 		}
@@ -85,6 +88,30 @@ func (c *command) follow(ctx context.Context, found bool) *outcome {
 			return nil
 		}
 		found = true // its supervisor died: what is left of it?
+	}
+}
+
+// findAgain is the pause after an attempt could not be looked at.
+const findAgain = 5 * time.Second
+
+// find tells what became of the attempt. As long as that cannot be told, nothing
+// is: an action is not called interrupted because a file could not be read.
+func (c *command) find(ctx context.Context) (Found, bool) {
+	for {
+		f, err := c.agent.cfg.Commands.Recover(ctx, c.id, c.attempt)
+		if err == nil {
+			return f, true
+		}
+		if ctx.Err() == nil {
+			c.agent.cfg.Log.Error("what became of a command cannot be told yet", "action", c.id.String(), "attempt", c.attempt, "error", err)
+		}
+		timer := time.NewTimer(findAgain)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return Found{}, false
+		}
 	}
 }
 

@@ -30,7 +30,8 @@ type Config struct {
 	// Link is the way to the coordinator. Without one the agent works for its
 	// host alone, and Signer, Trust and Bulk are not needed.
 	Link Link
-	// Bulk carries output. Required with Link.
+	// Bulk carries output. Whatever keeps it connected is run by the caller, and
+	// ended after Run. Required with Link.
 	Bulk Bulk
 	// Signer signs as this host. Required with Link.
 	Signer protocol.Signer
@@ -171,17 +172,17 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	switch {
 	case c.Host == "":
-		return errors.New("Host is missing")
+		return errors.New("configuration without Host")
 	case c.Fleet.IsZero() || c.FleetName == "":
-		return errors.New("Fleet or FleetName is missing")
+		return errors.New("configuration without Fleet or FleetName")
 	case c.Queue == nil:
-		return errors.New("Queue is missing")
+		return errors.New("configuration without Queue")
 	case c.Boot == "":
-		return errors.New("Boot is missing")
+		return errors.New("configuration without Boot")
 	case c.Link != nil && (c.Bulk == nil || c.Signer == nil || c.Trust == nil):
-		return errors.New("Link needs Bulk, Signer and Trust")
+		return errors.New("configuration with Link, but without Bulk, Signer or Trust")
 	case c.Commands != nil && len(c.Supervisor) == 0:
-		return errors.New("Commands needs Supervisor")
+		return errors.New("configuration with Commands, but without Supervisor")
 	case c.HostRuns < 0 || c.Lanes < 0 || c.CheckEvery < 0 || c.Drain < 0:
 		return errors.New("a limit is negative")
 	}

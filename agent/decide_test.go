@@ -116,7 +116,7 @@ func TestPages(t *testing.T) {
 	for range 500 {
 		all = append(all, protocol.Container{CTID: ct(1), Name: "a-name", Runtime: "lxc", State: "running", Labels: []string{"site=lab", "tier=db"}})
 	}
-	pages := paginate(all)
+	pages := paginate(make([]byte, 10<<10), all)
 	total := 0
 	for _, p := range pages {
 		total += len(p)
@@ -124,7 +124,7 @@ func TestPages(t *testing.T) {
 	if total != 500 || len(pages) < 4 {
 		t.Errorf("%d containers in %d pages", total, len(pages))
 	}
-	if pages := paginate(nil); len(pages) != 1 {
+	if pages := paginate(nil, nil); len(pages) != 1 {
 		t.Errorf("%d pages of nothing, want 1: the host is told in it", len(pages))
 	}
 }

@@ -30,6 +30,7 @@ type heartbeat struct {
 
 // noteChange makes a heartbeat due, soon but not too often.
 func (a *Agent) noteChange() {
+	a.stale = true
 	if !a.link.answered {
 		return
 	}
@@ -54,7 +55,7 @@ func (a *Agent) sendHeartbeat() {
 	}
 	a.beat.number++
 	a.beat.at, a.beat.last = a.now(), content
-	pages := paginate(containers)
+	pages := paginate(steady(host, nil, alerts), containers)
 	for i, page := range pages {
 		a.state(protocol.TypeHeartbeat, protocol.ChannelHeartbeat, func(h protocol.Header) any {
 			b := protocol.Heartbeat{Header: h, AsOf: a.beat.number, Part: i + 1, Parts: len(pages), Containers: page}
@@ -76,10 +77,11 @@ func steady(host protocol.HostInfo, containers []protocol.Container, alerts []pr
 	return b
 }
 
-// paginate splits containers into pages; there is at least one.
-func paginate(all []protocol.Container) [][]protocol.Container {
+// paginate splits containers into pages, of which the first has something else
+// in it too; there is at least one.
+func paginate(first []byte, all []protocol.Container) [][]protocol.Container {
 	pages := [][]protocol.Container{nil}
-	size := pageSize / 2 // the first page has the host and the alerts too
+	size := len(first)
 	for _, c := range all {
 		b, err := json.Marshal(c)
 		if err != nil {
@@ -97,13 +99,17 @@ func paginate(all []protocol.Container) [][]protocol.Container {
 // hostInfo completes what the host tells of itself.
 func (a *Agent) hostInfo() protocol.HostInfo {
 	h := a.cfg.HostInfo()
+	h.Interfaces = h.Interfaces[:min(len(h.Interfaces), maxInterfaces)]
 	h.Boot, h.ClockMS, h.QueueDepth = a.cfg.Boot, a.cfg.Now().UnixMilli(), len(a.jobs)
 	return h
 }
 
-// maxAlerts is how many alerts a heartbeat carries: they have to fit beside the
-// host. All of them went up as items.
-const maxAlerts = 16
+// What a heartbeat carries of the host has to fit into its first page, whatever
+// the host has: alerts all went up as items, interfaces are for people.
+const (
+	maxAlerts     = 8
+	maxInterfaces = 32
+)
 
 func (a *Agent) raised() []protocol.AlertInfo {
 	all := slices.SortedFunc(maps.Values(a.alerts), func(x, y protocol.AlertInfo) int { return cmp.Compare(x.ID, y.ID) })

@@ -24,6 +24,8 @@ type lanes struct {
 	limit    int // actions on containers at a time
 	hostRuns int // commands of the host at a time
 	entries  []laneEntry
+	waiting  int  // entries that do not run
+	moved    bool // something has changed since ready was asked
 }
 
 // laneEntry is an action that waits or runs, in the order of acceptance.
@@ -52,28 +54,39 @@ func laneOf(id protocol.ActionID, s *protocol.Spec) laneEntry {
 }
 
 // add puts an action behind all others.
-func (l *lanes) add(e laneEntry) { l.entries = append(l.entries, e) }
+func (l *lanes) add(e laneEntry) {
+	l.entries = append(l.entries, e)
+	l.moved = true
+	if !e.running {
+		l.waiting++
+	}
+}
 
 // remove takes out an action that ended.
 func (l *lanes) remove(id protocol.ActionID) {
-	l.entries = slices.DeleteFunc(l.entries, func(e laneEntry) bool { return e.id == id })
+	l.entries = slices.DeleteFunc(l.entries, func(e laneEntry) bool {
+		if e.id == id && !e.running {
+			l.waiting--
+		}
+		return e.id == id
+	})
+	l.moved = true
 }
 
 // running marks an action as begun.
 func (l *lanes) running(id protocol.ActionID) {
 	for i := range l.entries {
-		if l.entries[i].id == id {
-			l.entries[i].running = true
+		if e := &l.entries[i]; e.id == id && !e.running {
+			e.running = true
+			l.waiting--
 		}
 	}
 }
 
 // fits reports whether the action could begin now if it were added.
 func (l *lanes) fits(e laneEntry) bool {
-	l.add(e)
-	ready := l.ready()
-	l.entries = l.entries[:len(l.entries)-1]
-	return slices.Contains(ready, e.id)
+	with := lanes{limit: l.limit, hostRuns: l.hostRuns, entries: append(l.entries, e)}
+	return slices.Contains(with.ready(), e.id)
 }
 
 // free reports whether nobody holds, or waits for, any of the keys, and the

@@ -116,7 +116,7 @@ func (a *Agent) seal(v any) ([]byte, error) {
 
 // connected begins a conversation.
 func (a *Agent) connected(conn uint64) {
-	a.link = connection{conn: conn}
+	a.link, a.stale = connection{conn: conn}, true
 	a.voice.connected(conn)
 	a.due[dueHello], a.due[dueAck] = 0, 0
 	for _, p := range a.streams {
@@ -131,7 +131,7 @@ func (a *Agent) disconnected(conn uint64) {
 	if a.link.conn != conn {
 		return
 	}
-	a.link = connection{}
+	a.link, a.stale = connection{}, true
 	a.voice.disconnected(conn)
 	a.due[dueHello], a.due[dueAck] = 0, 0
 }
@@ -169,7 +169,7 @@ func (a *Agent) greeted(give protocol.Nonce) {
 	if a.link.answered {
 		return
 	}
-	a.link.answered, a.link.since = true, a.cfg.BootMS()
+	a.link.answered, a.link.since, a.stale = true, a.cfg.BootMS(), true
 	a.due[dueHello] = 0
 	a.cfg.Log.Info("the coordinator has answered", "conn", a.link.conn, "term_ring", a.gate.Seen.Ring, "term", a.gate.Seen.Counter)
 	a.state(protocol.TypePresence, protocol.ChannelPresence, func(h protocol.Header) any {
@@ -280,7 +280,7 @@ func (a *Agent) dispatch(m inbound, msg protocol.Message) error {
 		}
 		a.fleet = m.payload
 		if !known && a.link.conn != 0 {
-			a.link.answered, a.link.tries = false, 0
+			a.link.answered, a.link.tries, a.stale = false, 0, true
 			a.voice.connected(a.link.conn)
 			a.hello()
 		}

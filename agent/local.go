@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"unicode/utf8"
 
 	"github.com/hostler-io/hostler/agent/queue"
@@ -18,7 +17,7 @@ func (a *Agent) status() Status {
 	s := Status{
 		Host: a.cfg.Host, Fleet: a.cfg.Fleet, FleetName: a.cfg.FleetName, Boot: a.cfg.Boot,
 		Inc: a.self.Inc, Store: a.self.Store, Link: a.cfg.Link != nil, Connected: a.link.answered,
-		SinceMS: a.link.since, Conn: a.link.conn, LeaseUntilMS: a.leaseUntil.Load(), Term: a.gate.Seen, Waiting: a.waiting(), Unsent: a.unsent(),
+		SinceMS: a.link.since, Conn: a.link.conn, LeaseUntilMS: a.leaseUntil.Load(), Term: a.gate.Seen, Waiting: a.lanes.waiting, Unsent: a.unsent(),
 		Degraded: a.degraded, Containers: len(a.managed),
 	}
 	s.Running = len(a.jobs) - s.Waiting
@@ -43,9 +42,13 @@ func (a *Agent) unsent() (n uint64) {
 	return n
 }
 
-// publishGauges tells the metrics what this turn of the loop has come to.
+// publishGauges tells the metrics what has changed in this turn of the loop.
 func (a *Agent) publishGauges() {
-	g := gauges{connected: a.link.answered, degraded: a.degraded != "", waiting: a.waiting(), unsent: a.unsent(), containers: make(map[container.State]int)}
+	if !a.stale {
+		return
+	}
+	a.stale = false
+	g := gauges{connected: a.link.answered, degraded: a.degraded != "", waiting: a.lanes.waiting, unsent: a.unsent(), containers: make(map[container.State]int)}
 	g.running = len(a.jobs) - g.waiting
 	for _, t := range a.managed {
 		state := container.StateUnknown
@@ -54,14 +57,7 @@ func (a *Agent) publishGauges() {
 		}
 		g.containers[state]++
 	}
-	if old := a.counters.gauges.Load(); !old.equal(&g) {
-		a.counters.gauges.Store(&g)
-	}
-}
-
-func (g *gauges) equal(o *gauges) bool {
-	return g.connected == o.connected && g.degraded == o.degraded && g.waiting == o.waiting && g.running == o.running &&
-		g.unsent == o.unsent && maps.Equal(g.containers, o.containers)
+	a.counters.gauges.Store(&g)
 }
 
 // trigger looks at everything now.

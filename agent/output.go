@@ -147,7 +147,7 @@ func (s *sender) serve(ctx context.Context) {
 		sent, err := s.sendAll(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				s.agent.cfg.Log.Warn("output is not sent any further", "action", s.id.String(), "error", err)
+				s.agent.cfg.Log.Debug("output is not sent any further", "action", s.id.String(), "error", err)
 			}
 			return
 		}

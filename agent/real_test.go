@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -247,7 +246,7 @@ func TestDiskFull(t *testing.T) {
 			t.Errorf("status %+v, %v", s, err)
 		}
 		if w.cmds.begun != 2 {
-			t.Error(fmt.Sprintf("%d commands began, want 2", w.cmds.begun))
+			t.Errorf("%d commands began, want 2", w.cmds.begun)
 		}
 	})
 }

@@ -179,7 +179,7 @@ func (a *Agent) freed(p *place, have protocol.Position, raw []byte) {
 	}
 	switch verdict {
 	case stream.Frees:
-		p.freed = have
+		p.freed, a.stale = have, true
 		a.self.Evidence = raw
 		p.resend.Freed(have.N, a.now(), a.jitter())
 		if have.Stream == protocol.StreamAlert {

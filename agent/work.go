@@ -51,29 +51,20 @@ func (a *Agent) resume() {
 
 // startWork begins whatever may begin now.
 func (a *Agent) startWork() {
-	if a.degraded != "" || a.stopping {
+	if a.degraded != "" || a.stopping || !a.lanes.moved {
 		return
 	}
+	a.lanes.moved = false
 	for _, id := range a.lanes.ready() {
 		a.start(a.jobs[id])
 		if a.degraded != "" {
+			a.lanes.moved = true // once more, when the disk works again
 			return
 		}
 	}
-	if a.waiting() > 0 {
+	if a.lanes.waiting > 0 {
 		a.at(dueExpire, expireEvery)
 	}
-}
-
-// waiting is how many accepted actions have not begun.
-func (a *Agent) waiting() int {
-	n := 0
-	for _, e := range a.lanes.entries {
-		if !e.running {
-			n++
-		}
-	}
-	return n
 }
 
 // start makes durable that an action begins, and begins it.
@@ -107,6 +98,9 @@ func (a *Agent) expire() {
 			a.at(dueExpire, 0) // the list has changed: once more
 			return
 		}
+	}
+	if a.lanes.waiting > 0 {
+		a.at(dueExpire, expireEvery)
 	}
 }
 

@@ -286,7 +286,7 @@ func (w *world) restart() { w.t.Helper(); w.down(); w.up() }
 
 // pass lets time go by.
 func (w *world) pass(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }
 
