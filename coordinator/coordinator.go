@@ -263,7 +263,8 @@ func (c *Coordinator) sayState(online bool) {
 	m := protocol.CoordinatorState{Header: c.header(protocol.TypeCoordinator, protocol.Everybody), Online: online}
 	m.Seq = c.nextSeq()
 	if err := c.send(t, m); err != nil {
-		c.log.Warn("cannot publish the coordinator's state", "err", err)
+		// Whoever runs the broker calls SayState when it is up.
+		c.log.Debug("cannot publish the coordinator's state", "err", err)
 	}
 }
 

@@ -200,7 +200,9 @@ func (s *server) publishDocuments() {
 		}
 	}
 	publish(protocol.ChannelRing, s.trust.Rings(), nil)
-	list, err := s.trust.revocations()
-	publish(protocol.ChannelRevoked, list, err)
+	if s.trust.RevokedNumber() > 0 {
+		list, err := s.trust.revocations()
+		publish(protocol.ChannelRevoked, list, err)
+	}
 	s.coord.SayState()
 }
