@@ -94,7 +94,7 @@ func (r *ring) Fetch(_ context.Context, n uint64) error {
 // and reorder.
 type line struct {
 	mu      sync.Mutex
-	coord   *coordinator
+	coord   *peer
 	session *agent.Session
 	cut     chan struct{}
 	down    bool // no connection can be made
@@ -212,7 +212,7 @@ type world struct {
 	t     *testing.T
 	path  string
 	line  *line
-	coord *coordinator
+	coord *peer
 	ring  *ring
 	cmds  *commands
 	lxc   *containertest.Fake
@@ -229,7 +229,7 @@ type world struct {
 func newWorld(t *testing.T, tune func(*agent.Config)) *world {
 	w := &world{t: t, path: filepath.Join(t.TempDir(), "queue.db"), ring: &ring{number: 1, offered: 1}, line: &line{},
 		cmds: newCommands(), lxc: containertest.NewFake(container.KindLXC), boot: "boot-1", tune: tune, begun: time.Now()}
-	w.coord = newCoordinator(t, w.line, w.ring)
+	w.coord = newPeer(t, w.line, w.ring)
 	w.line.coord = w.coord
 	q, err := queue.Create(t.Context(), queue.Config{Path: w.path}, protocol.StoreID{1})
 	if err != nil {

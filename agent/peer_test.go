@@ -10,9 +10,9 @@ import (
 	"github.com/hostler-io/hostler/protocol/stream"
 )
 
-// coordinator is the other end of the conversation, made of the pure parts of
+// peer is the other end of the conversation, made of the pure parts of
 // package protocol.
-type coordinator struct {
+type peer struct {
 	t     *testing.T
 	line  *line
 	ring  *ring
@@ -42,15 +42,15 @@ type coordinator struct {
 	leftMS    int64
 }
 
-func newCoordinator(t *testing.T, l *line, r *ring) *coordinator {
-	c := &coordinator{t: t, line: l, ring: r, store: protocol.StoreID{9}, term: protocol.Term{Ring: 1, Counter: 1}, leftMS: 60_000,
+func newPeer(t *testing.T, l *line, r *ring) *peer {
+	c := &peer{t: t, line: l, ring: r, store: protocol.StoreID{9}, term: protocol.Term{Ring: 1, Counter: 1}, leftMS: 60_000,
 		have: make(map[protocol.Stream]protocol.Position), out: make(map[protocol.FD][]byte)}
 	c.reset()
 	return c
 }
 
 // reset begins the streams down anew, as a new store does.
-func (c *coordinator) reset() {
+func (c *peer) reset() {
 	c.sent, c.items = make(map[protocol.Stream]protocol.Position), make(map[protocol.Stream][][]byte)
 	c.acked = make(map[protocol.Stream]uint64)
 	for _, s := range []protocol.Stream{protocol.StreamOrder, protocol.StreamControl} {
@@ -59,16 +59,16 @@ func (c *coordinator) reset() {
 }
 
 // Fresh and Term are the coordinator's freshness.
-func (c *coordinator) Fresh(t protocol.Topic, h *protocol.Header) error {
+func (c *peer) Fresh(t protocol.Topic, h *protocol.Header) error {
 	if h.IsHello() || h.Seq == (protocol.Seq{}) {
 		return nil
 	}
 	return c.gate.State(t.Channel, h.Seq, h.Chal)
 }
-func (c *coordinator) Term(*protocol.Header) error { return nil }
+func (c *peer) Term(*protocol.Header) error { return nil }
 
 // take is everything that comes up.
-func (c *coordinator) take(topic string, payload []byte) {
+func (c *peer) take(topic string, payload []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mute {
@@ -132,7 +132,7 @@ func (c *coordinator) take(topic string, payload []byte) {
 	}
 }
 
-func (c *coordinator) item(m protocol.Message) {
+func (c *peer) item(m protocol.Message) {
 	h := m.Header
 	have := c.have[h.Stream]
 	if have.Store != h.Store {
@@ -159,7 +159,7 @@ func (c *coordinator) item(m protocol.Message) {
 	c.receipt(conn, chal)
 }
 
-func (c *coordinator) header(t protocol.Type) protocol.Header {
+func (c *peer) header(t protocol.Type) protocol.Header {
 	h := protocol.Header{Type: t, Fleet: fleet, From: protocol.Coordinator, To: protocol.HostParty(host), Ring: c.ring.Ring(), Term: c.term}
 	if c.claims != 0 {
 		h.Ring = c.claims
@@ -167,12 +167,12 @@ func (c *coordinator) header(t protocol.Type) protocol.Header {
 	return h
 }
 
-func (c *coordinator) next() protocol.Seq {
+func (c *peer) next() protocol.Seq {
 	c.k++
 	return protocol.Seq{Inc: c.term.Counter, Conn: 1, K: c.k}
 }
 
-func (c *coordinator) receipt(answers protocol.Seq, give protocol.Nonce) {
+func (c *peer) receipt(answers protocol.Seq, give protocol.Nonce) {
 	if answers == (protocol.Seq{}) {
 		return
 	}
@@ -187,7 +187,7 @@ func (c *coordinator) receipt(answers protocol.Seq, give protocol.Nonce) {
 	c.down(protocol.ChannelReceipt, r)
 }
 
-func (c *coordinator) down(ch protocol.Channel, v any) {
+func (c *peer) down(ch protocol.Channel, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		c.t.Error(err)
@@ -206,7 +206,7 @@ func (c *coordinator) down(ch protocol.Channel, v any) {
 }
 
 // push gives an item a number and sends it.
-func (c *coordinator) push(s protocol.Stream, v any) {
+func (c *peer) push(s protocol.Stream, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		c.t.Error(err)
@@ -219,7 +219,7 @@ func (c *coordinator) push(s protocol.Stream, v any) {
 	c.send(s, c.sent[s].N)
 }
 
-func (c *coordinator) send(s protocol.Stream, n uint64) {
+func (c *peer) send(s protocol.Stream, n uint64) {
 	t, ch := protocol.TypeOrder, protocol.ChannelOrder
 	if s == protocol.StreamControl {
 		t, ch = protocol.TypeControl, protocol.ChannelControl
@@ -236,7 +236,7 @@ func (c *coordinator) send(s protocol.Stream, n uint64) {
 }
 
 // resend sends again what has no receipt.
-func (c *coordinator) resend(bool) {
+func (c *peer) resend(bool) {
 	for s, items := range c.items {
 		for n := c.acked[s] + 1; n <= uint64(len(items)); n++ {
 			c.send(s, n)
@@ -245,7 +245,7 @@ func (c *coordinator) resend(bool) {
 }
 
 // order asks the host to do something.
-func (c *coordinator) order(id protocol.ActionID, s protocol.Spec) {
+func (c *peer) order(id protocol.ActionID, s protocol.Spec) {
 	b, err := json.Marshal(s)
 	if err != nil {
 		c.t.Error(err)
@@ -253,12 +253,12 @@ func (c *coordinator) order(id protocol.ActionID, s protocol.Spec) {
 	c.push(protocol.StreamOrder, protocol.OrderItem{Action: id, Spec: b, Requester: "ann"})
 }
 
-func (c *coordinator) cancel(id protocol.ActionID) {
+func (c *peer) cancel(id protocol.ActionID) {
 	c.push(protocol.StreamControl, protocol.ControlItem{Verb: protocol.VerbCancel, Action: id})
 }
 
 // told is what was reported of an action, in short.
-func (c *coordinator) told(id protocol.ActionID) []string {
+func (c *peer) told(id protocol.ActionID) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := []string{}
@@ -279,7 +279,7 @@ func (c *coordinator) told(id protocol.ActionID) []string {
 }
 
 // see runs f with the coordinator's state.
-func (c *coordinator) see(f func()) {
+func (c *peer) see(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f()

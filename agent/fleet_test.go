@@ -1,0 +1,202 @@
+package agent_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/storetest"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// fleetTrust is what the coordinator knows: one ring and one host. The rest of
+// its interface is never asked for.
+type fleetTrust struct {
+	coordinator.Trust
+	*ring
+}
+
+func (f fleetTrust) Principal(k protocol.KeyID) (protocol.Principal, bool) {
+	return f.ring.Principal(k)
+}
+func (f fleetTrust) Ring() uint64                          { return f.ring.Ring() }
+func (f fleetTrust) Revoked() uint64                       { return 0 }
+func (f fleetTrust) AddHost(protocol.HostID, []byte) error { return nil }
+
+// broker carries messages between the real coordinator and one agent.
+type broker struct {
+	mu       sync.Mutex
+	coord    *coordinator.Coordinator
+	session  *agent.Session
+	retained map[string][]byte
+}
+
+func (b *broker) Publish(topic string, payload []byte, retained bool) error {
+	b.mu.Lock()
+	if retained {
+		b.retained[topic] = payload
+	}
+	s := b.session
+	b.mu.Unlock()
+	if s != nil {
+		s.Handle(topic, payload)
+	}
+	return nil
+}
+
+func (b *broker) Disconnect(protocol.SAN) {}
+
+// wire is the agent's side of the broker.
+type wire struct{ *broker }
+
+func (w wire) Run(ctx context.Context, open func(uint64) (agent.Session, error)) error {
+	s, err := open(1)
+	if err != nil {
+		return err
+	}
+	s.Up(nil)
+	w.mu.Lock()
+	w.session = &s
+	kept := w.retained
+	w.mu.Unlock()
+	for topic, payload := range kept {
+		s.Handle(topic, payload)
+	}
+	<-ctx.Done()
+	w.mu.Lock()
+	w.session = nil
+	w.mu.Unlock()
+	return context.Cause(ctx)
+}
+
+func (w wire) Publish(_ context.Context, topic string, payload []byte, _ bool) error {
+	return w.coord.Ingest(topic, payload)
+}
+
+// airwave is the other connection.
+type airwave struct{ wire }
+
+func (a airwave) Publish(ctx context.Context, topic string, payload []byte) error {
+	return a.wire.Publish(ctx, topic, payload, false)
+}
+
+// TestWithTheRealCoordinator has both engines talk to each other: what one
+// promises is what the other understands.
+func TestWithTheRealCoordinator(t *testing.T) {
+	b := &broker{retained: make(map[string][]byte)}
+	tune := func(c *agent.Config) {
+		if b.coord != nil {
+			c.Link, c.Bulk = wire{b}, airwave{wire{b}}
+		}
+	}
+	in(t, tune, func(t *testing.T, w *world) {
+		// This agent has spoken to the peer of the other tests: a new one follows
+		// that knows nobody.
+		w.down()
+		store := storetest.NewMem(storetest.Faults{})
+		err := store.Update(t.Context(), func(tx coordinator.Tx) error {
+			return tx.Hosts().Put(coordinator.Host{ID: host, State: coordinator.HostApproved, Key: hostKey.Key(), PublicKey: []byte{1}, ApprovedBy: "ann"})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		coord, err := coordinator.New(t.Context(), coordinator.Config{
+			Store: store, Fleet: fleet, FleetName: fleetName, Signer: coordinatorKey, Trust: fleetTrust{ring: w.ring},
+			Authority: struct{ coordinator.Authority }{}, Broker: b, OutputDir: t.TempDir(),
+			Now: time.Now, Boot: func() int64 { return time.Since(w.begun).Milliseconds() }, Rand: rand.Reader,
+			Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.coord = coord
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- coord.Run(ctx) }() // waited for below
+		defer func() {
+			stop()
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}()
+		w.up()
+		w.pass(2 * time.Second)
+		talk(t, w, coord)
+	})
+}
+
+// talk asks for something of each kind and reads what it came to.
+func talk(t *testing.T, w *world, coord *coordinator.Coordinator) {
+	ann := coordinator.Actor{Name: "ann", Role: coordinator.RoleAdmin}
+	ask := func(spec string) protocol.ActionID {
+		t.Helper()
+		act, err := coord.Propose(t.Context(), ann, coordinator.Request{Host: host, Spec: []byte(spec)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return act.ID
+	}
+	expect := func(id protocol.ActionID, state protocol.State, reason protocol.Reason) coordinator.Action {
+		t.Helper()
+		act, err := coord.Action(t.Context(), id)
+		if err != nil || act.State != state || act.Reason != reason {
+			t.Errorf("%s %s (%s), %v, want %s %s", act.State, act.Reason, act.Detail, err, state, reason)
+		}
+		return act
+	}
+	ping, bad := ask(`{"kind":"host.ping"}`), ask(`{"kind":"host.run","argv":["false"]}`)
+	print := ask(`{"kind":"host.run","argv":["bytes","3145728"]}`)
+	hang := ask(`{"kind":"host.run","argv":["hang"],"timeout_ms":-1}`)
+	create := ask(`{"kind":"container.create","target":"` + ctid(1).String() + `","name":"ct-1","template":"busybox","start":true}`)
+	gone := ask(`{"kind":"container.start","target":"` + ctid(7).String() + `"}`)
+	w.pass(2 * time.Second)
+	expect(ping, protocol.StateDone, protocol.ReasonOK)
+	if act := expect(bad, protocol.StateFailed, protocol.ReasonExit); act.Exit == nil || act.Exit.Code != 1 {
+		t.Errorf("exit %+v", act.Exit)
+	}
+	expect(create, protocol.StateDone, protocol.ReasonOK)
+	expect(gone, protocol.StateFailed, protocol.ReasonTargetGone)
+	expect(hang, protocol.StateRunning, "")
+	if _, err := coord.Cancel(t.Context(), ann, hang); err != nil {
+		t.Error(err)
+	}
+	if act := expect(print, protocol.StateDone, protocol.ReasonOK); len(act.Output) != 2 || act.Output[0].Bytes != 3<<20 {
+		t.Errorf("output %+v", act.Output)
+	}
+	total := 0
+	_, err := coord.ReadOutput(t.Context(), print, protocol.Stdout, 0, true, func(p []byte) error {
+		total += len(p)
+		return nil
+	})
+	if err != nil || total != 3<<20 {
+		t.Errorf("%d bytes of output were read, want %d; %v", total, 3<<20, err)
+	}
+	w.pass(10 * time.Second)
+	expect(hang, protocol.StateCancelled, protocol.ReasonCancelled)
+
+	w.restart()
+	local, err := w.agent.Propose(t.Context(), protocol.ActionID{}, []byte(`{"kind":"host.run","argv":["true"]}`), "root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.pass(10 * time.Second)
+	expect(local.ID, protocol.StateDone, protocol.ReasonOK)
+	view, err := coord.Host(t.Context(), host)
+	if err != nil || len(view.Inventory.Containers) != 1 || view.Inventory.Containers[0].State != "running" {
+		t.Errorf("%+v, %v", view, err)
+	}
+	for code, n := range w.agent.Metrics().Refused {
+		if n != 0 {
+			t.Errorf("%d messages of the coordinator were refused: %s", n, code)
+		}
+	}
+	if s, err := w.agent.Status(t.Context()); err != nil || s.Unsent != 0 || !s.Connected {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
