@@ -1,0 +1,135 @@
+package coordinator_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/enrol"
+)
+
+// offer runs one exchange up to the proof, which spoil may break.
+func offer(t *testing.T, f *coordtest.Fleet, id protocol.HostID, code string, spoil func(*enrol.OfferRequest)) error {
+	t.Helper()
+	a := f.Attempt(id, code)
+	begin, err := a.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := f.Coordinator().BeginEnrolment(t.Context(), begin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ring := f.Trust.RingInForce()
+	_, own := f.Trust.Own()
+	r, _, err := a.Reveal(answer, ring, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spoil != nil {
+		spoil(&r)
+	}
+	_, err = f.Coordinator().OfferEnrolment(t.Context(), r)
+	return err
+}
+
+func invite(t *testing.T, f *coordtest.Fleet) string {
+	t.Helper()
+	_, code, err := f.Coordinator().Invite(t.Context(), f.Admin(), time.Hour, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code
+}
+
+func TestInviteIsForOneHost(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
+		code := invite(t, f)
+		for range 2 { // a host that lost the answer asks again
+			if err := offer(t, f, "edge-20", code, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := offer(t, f, "edge-21", code, nil); !errors.Is(err, coordinator.ErrDenied) || !errors.Is(err, enrol.ErrUsed) {
+			t.Errorf("a second host with the same code: %v", err)
+		}
+		pending, err := f.Coordinator().Enrolments(t.Context(), coordinator.EnrolmentPending)
+		if err != nil || len(pending) != 1 {
+			t.Errorf("%d hosts wait, %v, want 1", len(pending), err)
+		}
+	})
+}
+
+func TestWrongProofsBurnInvite(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
+		code := invite(t, f)
+		for range enrol.MaxWrong {
+			err := offer(t, f, "edge-20", code, func(r *enrol.OfferRequest) { r.Proof[0] ^= 1 })
+			if !errors.Is(err, coordinator.ErrDenied) || !errors.Is(err, enrol.ErrProof) {
+				t.Fatalf("a wrong proof: %v", err)
+			}
+		}
+		if err := offer(t, f, "edge-20", code, nil); !errors.Is(err, enrol.ErrBurned) {
+			t.Errorf("the right proof afterwards: %v", err)
+		}
+	})
+}
+
+func TestInviteExpires(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
+		code := invite(t, f)
+		after(time.Hour)
+		if err := offer(t, f, "edge-20", code, nil); !errors.Is(err, enrol.ErrExpired) {
+			t.Errorf("an old code: %v", err)
+		}
+	})
+}
+
+func TestChangedOfferIsRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
+		err := offer(t, f, "edge-20", invite(t, f), func(r *enrol.OfferRequest) { r.Offer[len(r.Offer)-2] ^= 1 })
+		if !errors.Is(err, coordinator.ErrInvalid) || !errors.Is(err, enrol.ErrCommit) {
+			t.Errorf("an offer that was changed behind its commitment: %v", err)
+		}
+	})
+}
+
+func TestApprovalNeedsTheWordsOfTheScreen(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		e := f.Join("edge-20")
+		c, ctx := f.Coordinator(), t.Context()
+		if _, err := c.ApproveEnrolment(ctx, f.Admin(), "edge-20", "abandon ability able about"); !errors.Is(err, coordinator.ErrConflict) {
+			t.Errorf("other words: %v", err)
+		}
+		got, err := c.ApproveEnrolment(ctx, f.Admin(), "edge-20", e.Words)
+		if err != nil || got.State != coordinator.EnrolmentApproved || got.DecidedBy != "admin" {
+			t.Fatalf("approved: %+v, %v", got, err)
+		}
+		if _, err := c.ApproveEnrolment(ctx, f.Admin(), e.ID, ""); !errors.Is(err, coordinator.ErrConflict) {
+			t.Errorf("approved twice: %v", err)
+		}
+		if p, ok := f.Trust.Principal(e.Key); !ok || p.Host != "edge-20" {
+			t.Error("the host's key is not believed")
+		}
+		// A member that joins again with its key needs nobody's word.
+		if err := offer(t, f, h.ID, invite(t, f), nil); err != nil {
+			t.Errorf("a member that joins again with its key: %v", err)
+		}
+	})
+}
+
+func TestDenialIsTold(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
+		e := f.Join("edge-20")
+		if _, err := f.Coordinator().DenyEnrolment(t.Context(), f.Admin(), e.ID, "not ours"); err != nil {
+			t.Fatal(err)
+		}
+		got, err := f.Coordinator().FindEnrolment(t.Context(), "edge-20")
+		if err != nil || got.State != coordinator.EnrolmentDenied || got.Reason != "not ours" {
+			t.Errorf("denied: %+v, %v", got, err)
+		}
+	})
+}
