@@ -327,6 +327,48 @@ func (s *session) reask() {
 	}
 }
 
+// resumeActions is how many of a host's newest actions are looked at when it
+// comes back: their output may have been under way when this side ended.
+const resumeActions = 64
+
+// resumeOutput asks a host that came back for output of ended actions that
+// should be here and is not.
+func (s *session) resumeOutput() {
+	var missing []protocol.ActionID
+	err := s.c.cfg.Store.View(s.c.ctx, func(tx Tx) error {
+		missing = nil
+		ended, err := tx.Actions().List(ActionFilter{
+			Host: s.host, States: []protocol.State{protocol.StateDone, protocol.StateFailed, protocol.StateCancelled}, Limit: resumeActions,
+		})
+		if err != nil {
+			return err
+		}
+		for _, a := range ended {
+			for _, t := range a.Output {
+				held, err := tx.Streams().Output(a.ID, a.Attempt, t.FD)
+				if err != nil {
+					return err
+				}
+				o := output{next: held, totals: &t}
+				if _, wanted := o.wants(); wanted {
+					missing = append(missing, a.ID)
+					break
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.c.log.Error("cannot see which output is missing", "host", s.host, "err", err)
+	}
+	for _, id := range missing {
+		s.c.settleOutput(id)
+	}
+	if len(missing) > 0 {
+		s.receipt()
+	}
+}
+
 // Span is where reading of output stopped.
 type Span struct {
 	// Next is the offset from which to read on, −1 if everything was read. A

@@ -103,3 +103,20 @@ func TestLostChunksAreAskedForAgain(t *testing.T) {
 		}
 	})
 }
+
+func TestOutputIsFetchedAfterRestart(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		whole := strings.Repeat("0123456789abcdef", 64<<10)
+		h.Deaf(func(ch protocol.Channel) bool { return ch == protocol.ChannelReceipt }) // no credit for the tail
+		h.Auto(coordtest.Succeed(whole))
+		a := propose(t, f, h)
+		want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+		f.Restart()
+		h.Deaf(nil)
+		after(10 * time.Second)
+		tail := int64(len(whole) - protocol.OutputKept)
+		if s, next := read(t, f, a.ID, tail, false); s != whole[tail:] || next != -1 {
+			t.Errorf("the tail is %d bytes, go on at %d", len(s), next)
+		}
+	})
+}

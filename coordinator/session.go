@@ -386,6 +386,7 @@ func (s *session) hear(seq protocol.Seq) error {
 		s.c.askAgain(s)
 		s.c.schedule(s.c.ctx, s.host)
 		s.pump()
+		s.resumeOutput()
 	})
 	return nil
 }
