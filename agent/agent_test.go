@@ -27,7 +27,18 @@ func TestHelloPrecedesEverything(t *testing.T) {
 				t.Error("no full heartbeat followed the hello")
 			}
 		})
-		w.pass(30 * time.Second)
+		if err := w.agent.Trigger(t.Context()); err != nil {
+			t.Error(err)
+		}
+		w.pass(time.Second)
+		w.coord.see(func() {
+			want := []protocol.PresenceKind{protocol.PresenceHello, protocol.PresenceOnline, protocol.PresenceHello, protocol.PresenceOnline}
+			if !slices.Equal(w.coord.presences, want) {
+				t.Errorf("after a trigger: presences %q, want %q", w.coord.presences, want)
+			}
+			w.coord.presences = w.coord.presences[:2]
+		})
+		w.pass(29 * time.Second)
 		w.coord.see(func() {
 			if w.coord.leases != 6 {
 				t.Errorf("%d leases in 31 s, want 6", w.coord.leases)
@@ -408,8 +419,12 @@ func TestCoordinatorRestartIsGreeted(t *testing.T) {
 		})
 		w.pass(time.Second)
 		w.coord.see(func() {
-			if len(w.coord.presences) == 0 || w.coord.presences[0] != protocol.PresenceHello || w.coord.hello.TermSeen.Counter != 5 {
+			want := []protocol.PresenceKind{protocol.PresenceHello, protocol.PresenceOnline}
+			if !slices.Equal(w.coord.presences, want) || w.coord.hello.TermSeen.Counter != 5 {
 				t.Errorf("presences %q, hello %+v", w.coord.presences, w.coord.hello)
+			}
+			if w.coord.heard.Conn != 1 || w.coord.heard.K < 3 {
+				t.Errorf("the numbers of the connection began anew: %+v", w.coord.heard)
 			}
 		})
 		w.coord.order(actionID(1), command("true"))

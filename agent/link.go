@@ -22,6 +22,7 @@ type inbound struct {
 type connection struct {
 	conn     uint64 // 0 is none
 	answered bool   // the hello was; nothing but it goes up before
+	online   bool   // said since the newest hello
 	tries    int    // hellos so far
 	since    int64  // boot clock of the answer
 	lastAck  time.Duration
@@ -144,6 +145,7 @@ func (a *Agent) hello() {
 	}
 	a.at(dueHello, min(lastHello, firstHello<<min(a.link.tries, 5)))
 	a.link.tries++
+	a.link.online = false
 	a.reread()
 	h := a.header(protocol.TypePresence)
 	h.Seq = seq
@@ -166,15 +168,17 @@ func (a *Agent) hello() {
 // greeted takes the answer to the hello: from now on the rest may be said.
 func (a *Agent) greeted(give protocol.Nonce) {
 	a.voice.answered(a.link.conn, give)
+	if !a.link.online {
+		a.link.online = a.state(protocol.TypePresence, protocol.ChannelPresence, func(h protocol.Header) any {
+			return protocol.Presence{Header: h, Kind: protocol.PresenceOnline}
+		})
+	}
 	if a.link.answered {
 		return
 	}
 	a.link.answered, a.link.since, a.stale = true, a.cfg.BootMS(), true
 	a.due[dueHello] = 0
 	a.cfg.Log.Info("the coordinator has answered", "conn", a.link.conn, "term_ring", a.gate.Seen.Ring, "term", a.gate.Seen.Counter)
-	a.state(protocol.TypePresence, protocol.ChannelPresence, func(h protocol.Header) any {
-		return protocol.Presence{Header: h, Kind: protocol.PresenceOnline}
-	})
 	a.beat.last = nil // whoever answers may know nothing of this host
 	a.sendHeartbeat()
 }
@@ -281,7 +285,7 @@ func (a *Agent) dispatch(m inbound, msg protocol.Message) error {
 		a.fleet = m.payload
 		if !known && a.link.conn != 0 {
 			a.link.answered, a.link.tries, a.stale = false, 0, true
-			a.voice.connected(a.link.conn)
+			a.voice.unheard()
 			a.hello()
 		}
 	case protocol.ChannelOrder, protocol.ChannelControl:

@@ -42,6 +42,14 @@ func (v *voice) disconnected(conn uint64) {
 	}
 }
 
+// unheard makes a hello come first again on the same connection, whose numbers go
+// on: the coordinator has begun anew.
+func (v *voice) unheard() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.chal = protocol.Nonce{}
+}
+
 // answered takes the challenge of an answered hello.
 func (v *voice) answered(conn uint64, chal protocol.Nonce) {
 	v.mu.Lock()
