@@ -21,7 +21,8 @@ const applicationID = 0x48737441
 
 // Config says where the queue is.
 type Config struct {
-	// Path of the database file, in a directory that exists. Required.
+	// Path of the database file, in a directory that exists. The same name with
+	// "-reserve" appended takes up 1 MiB beside it. Required.
 	Path string
 	// Log takes the rare events of the database. Default: none.
 	Log *slog.Logger
@@ -31,8 +32,9 @@ type Config struct {
 // that change it are meant to be called by one, the agent's loop, because their
 // results depend on what was there before.
 type Queue struct {
-	db    *sqldb.DB
-	store protocol.StoreID
+	db      *sqldb.DB
+	store   protocol.StoreID
+	reserve reserve
 }
 
 func (c Config) database() (sqldb.Config, error) {
@@ -58,8 +60,8 @@ func Create(ctx context.Context, cfg Config, store protocol.StoreID) (*Queue, er
 	if err != nil {
 		return nil, fmt.Errorf("creating the agent's queue: %w", err)
 	}
-	q := &Queue{db: db, store: store}
-	if err := q.found(ctx); err != nil {
+	q := &Queue{db: db, store: store, reserve: reserve(cfg.Path + "-reserve")}
+	if err := errors.Join(q.found(ctx), q.reserve.fill()); err != nil {
 		return nil, errors.Join(fmt.Errorf("creating the agent's queue: %w", err), db.Close())
 	}
 	return q, nil
@@ -76,7 +78,7 @@ func Open(ctx context.Context, cfg Config) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the agent's queue: %w", err)
 	}
-	q := &Queue{db: db}
+	q := &Queue{db: db, reserve: reserve(cfg.Path + "-reserve")}
 	if err := q.load(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the agent's queue: %w", err), db.Close())
 	}

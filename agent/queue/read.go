@@ -144,10 +144,16 @@ func bury(tx *sqldb.Tx, a *Action) error {
 	return err
 }
 
-// Probe writes something that changes nothing, to see whether the disk takes it.
+// Probe writes something that changes nothing, to see whether the disk takes it,
+// and sets space aside for the ends of actions if that was used. An agent that
+// found the disk full accepts nothing until this succeeds.
 func (q *Queue) Probe(ctx context.Context) error {
-	return q.update(ctx, "trying the disk", func(tx *sqldb.Tx) error {
+	err := q.update(ctx, "trying the disk", func(tx *sqldb.Tx) error {
 		_, err := tx.Exec(`UPDATE self SET buried = buried`)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return q.reserve.fill()
 }
