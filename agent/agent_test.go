@@ -788,3 +788,30 @@ func TestWithoutAnyCoordinator(t *testing.T) {
 		}
 	})
 }
+
+// stuck is a bulk connection that never takes anything.
+type stuck struct{}
+
+func (stuck) Publish(ctx context.Context, _ string, _ []byte) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func TestSlowOutputDelaysNothing(t *testing.T) {
+	in(t, func(c *agent.Config) { c.Bulk = stuck{} }, func(t *testing.T, w *world) {
+		for n := range byte(50) {
+			w.coord.order(actionID(n+1), command("bytes", "262144"))
+		}
+		w.pass(10 * time.Second)
+		for n := range byte(50) {
+			if told := w.coord.told(actionID(n + 1)); len(told) == 0 || told[len(told)-1] != "succeed DONE ok" {
+				t.Errorf("order %d: %q", n+1, told)
+			}
+		}
+		w.coord.see(func() {
+			if w.coord.leases != 2 {
+				t.Errorf("%d leases in 11 s, want 2", w.coord.leases)
+			}
+		})
+	})
+}

@@ -532,3 +532,27 @@ func TestExpired(t *testing.T) {
 		}
 	}
 }
+
+func TestQueueFull(t *testing.T) {
+	q := create(t)
+	accept(t, q, order(1))
+	ids := make([]protocol.ActionID, protocol.MaxTell)
+	for i := range ids {
+		ids[i] = action(1)
+	}
+	for range queue.MaxOutbox / protocol.MaxTell {
+		if err := q.Tell(t.Context(), down(t, q, protocol.StreamControl), ids, nil, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	act, _ := accept(t, q, order(2))
+	if act.State != protocol.StateFailed || act.Reason != protocol.Reason(queue.CodeQueueFull) {
+		t.Errorf("an order beyond the bound: %s %s", act.State, act.Reason)
+	}
+	if _, _, err := q.AcceptOrder(t.Context(), protocol.Position{}, order(3), now); !errors.Is(err, queue.ErrFull) {
+		t.Errorf("a local action beyond the bound: %v, want ErrFull", err)
+	}
+	if _, err := q.Start(t.Context(), action(1), queue.Change{}, now); err != nil {
+		t.Errorf("what was accepted goes on: %v", err)
+	}
+}
