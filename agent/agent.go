@@ -38,6 +38,7 @@ type Agent struct {
 	fetches    chan uint64     // a ring to fetch
 	stopped    chan struct{}   // closed when the loop has ended
 	leaseUntil atomic.Int64    // boot clock; written by the lease
+	grantAt    atomic.Int64    // boot clock of the newest grant; written by the lease
 	gen        atomic.Uint64   // counts what was seen of containers, to tell old looks
 
 	// Contexts of Run, and what it waits for.
@@ -371,6 +372,7 @@ func (a *Agent) onTime() {
 		case dueLook:
 			a.at(dueLook, a.cfg.CheckEvery)
 			a.lookAll()
+			a.listen()
 			a.noteChange()
 		case dueForget:
 			a.at(dueForget, forgetEvery)

@@ -433,6 +433,20 @@ func TestCoordinatorRestartIsGreeted(t *testing.T) {
 	})
 }
 
+func TestSilentCoordinatorIsGreetedAgain(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.see(func() { // it was started anew, and nobody heard of it
+			w.coord.term.Counter = 5
+			w.coord.gate, w.coord.heard = protocol.HostGate{}, protocol.Seq{}
+		})
+		w.coord.order(actionID(1), command("true"))
+		w.pass(30 * time.Second)
+		w.expect(actionID(1))
+		w.pass(2 * time.Minute)
+		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+	})
+}
+
 func TestOrderWaitsForItsRing(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.ring.mu.Lock()

@@ -82,6 +82,7 @@ func (a *Agent) grant(gate *leaseGate, m inbound) error {
 	gate.gate.Accept(protocol.ChannelGrant, &msg.Header)
 	if at, ok := a.voice.sentAt(g.Heard); ok {
 		a.leaseUntil.Store(at + g.TTLms)
+		a.grantAt.Store(a.cfg.BootMS())
 	}
 	count(a.counters.received, protocol.TypeGrant)
 	return nil

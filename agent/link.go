@@ -165,6 +165,26 @@ func (a *Agent) hello() {
 	a.post(protocol.TypePresence, protocol.ChannelPresence, protocol.Presence{Header: h, Kind: protocol.PresenceHello, Hello: &hello})
 }
 
+// greetAgain begins the conversation anew on the connection that is up.
+func (a *Agent) greetAgain() {
+	a.link.answered, a.link.tries, a.stale = false, 0, true
+	a.voice.unheard()
+	a.hello()
+}
+
+// silence is how long nothing may be granted before the hello is said again: a
+// coordinator that was started anew, and whose word about it was lost, takes
+// nothing else.
+const silence = time.Minute
+
+// listen says hello again when the coordinator has fallen silent.
+func (a *Agent) listen() {
+	heard := max(a.link.since, a.grantAt.Load())
+	if a.link.answered && a.cfg.BootMS()-heard > silence.Milliseconds() {
+		a.greetAgain()
+	}
+}
+
 // greeted takes the answer to the hello: from now on the rest may be said.
 func (a *Agent) greeted(give protocol.Nonce) {
 	a.voice.answered(a.link.conn, give)
@@ -284,9 +304,7 @@ func (a *Agent) dispatch(m inbound, msg protocol.Message) error {
 		}
 		a.fleet = m.payload
 		if !known && a.link.conn != 0 {
-			a.link.answered, a.link.tries, a.stale = false, 0, true
-			a.voice.unheard()
-			a.hello()
+			a.greetAgain()
 		}
 	case protocol.ChannelOrder, protocol.ChannelControl:
 		if !a.believe(&msg) {
