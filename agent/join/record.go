@@ -43,8 +43,10 @@ type Record struct {
 	Certificate []byte   `json:"certificate,omitzero"`
 	CA          []byte   `json:"ca,omitzero"`
 	Brokers     []string `json:"brokers,omitzero"` // host:port, tried in order
-	// Revocations is the newest revocation list that the host has heard.
-	Revocations []byte `json:"revocations,omitzero"`
+	// Revoked are the keys that the host has heard to be revoked, and the number
+	// of the newest list that said so. They stay, whatever later rings say.
+	RevokedNumber uint64           `json:"revoked_number,omitzero"`
+	Revoked       []protocol.KeyID `json:"revoked,omitzero"`
 }
 
 // Begin returns the record of somebody who has just been given a code.
