@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/hostler-io/hostler/agent/join"
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/enrol"
+	"github.com/hostler-io/hostler/runner"
+)
+
+// errRefused marks ends that are somebody's decision.
+var errRefused = errors.New("refused")
+
+// listTimeout bounds how long an offer waits for lists of containers.
+const listTimeout = 10 * time.Second
+
+// joinFleet brings the host into the fleet of a code, or goes on with what was
+// begun if there is none.
+func joinFleet(ctx context.Context, c config, code, host string, labels []string, log *slog.Logger, out io.Writer) error {
+	s := state(c.StateDir)
+	if err := s.prepare(); err != nil {
+		return err
+	}
+	held, err := s.lock(lockJoin)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	r, err := begin(s, c, code, host, labels)
+	if err != nil {
+		return err
+	}
+	client, err := enrolment(s, c, r, log, func(r join.Record) {
+		fmt.Fprintf(out, "words: %s\nhost %s waits for approval. The operator sees the same four words in: hostler host pending\n", r.Words, r.Host)
+	})
+	if err != nil {
+		return err
+	}
+	if r, err = client.Run(ctx, r); ctx.Err() != nil {
+		return errors.New("interrupted; to go on: hostler-agent join")
+	} else if err != nil {
+		return explain(r, err)
+	}
+	chain, err := r.Chain()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "host %s is a member of fleet %s\n", r.Host, chain.Ring().Name)
+	return nil
+}
+
+// begin returns the enrolment to go on with, kept.
+func begin(s state, c config, code, host string, labels []string) (join.Record, error) {
+	old, err := s.record()
+	switch {
+	case err == nil && old.Member():
+		return old, fmt.Errorf("%w: host %s is a member of a fleet already\nRun: hostler-agent leave", errRefused, old.Host)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return old, err
+	case code != "":
+	case err != nil:
+		return old, fmt.Errorf("%w: there is nothing to go on with; give the code that hostler host invite prints", errUsage)
+	case old.State == enrol.Denied || old.State == enrol.Revoked:
+		return old, fmt.Errorf("%w: host %s was %s; it needs a new code: hostler host invite", errRefused, old.Host, old.State)
+	default:
+		return old, nil
+	}
+	if host == "" {
+		host = c.Host
+	}
+	id, err := protocol.ParseHostID(host)
+	if err != nil {
+		return old, fmt.Errorf("%w: --host %.70q: %w", errUsage, host, err)
+	}
+	r, err := join.Begin(strings.TrimSpace(code), id, labels)
+	if err != nil {
+		return old, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	return r, s.keep(r)
+}
+
+// enrolment is the client for an enrolment of this host.
+func enrolment(s state, c config, r join.Record, log *slog.Logger, waiting func(join.Record)) (*join.Client, error) {
+	id, key, err := s.keys(string(r.Host))
+	if err != nil {
+		return nil, err
+	}
+	return join.New(join.Config{
+		Identity: id, TLS: key, Keep: s.keep, Waiting: waiting, Log: log,
+		Describe: func(ctx context.Context) (enrol.Offer, error) {
+			boot, err := runner.Boot()
+			if err != nil {
+				return enrol.Offer{}, err
+			}
+			ctx, cancel := context.WithTimeout(ctx, listTimeout)
+			defer cancel()
+			runtimes, unsupported, err := openRuntimes(ctx, s, c, log)
+			if err != nil {
+				return enrol.Offer{}, err
+			}
+			defer closeRuntimes(runtimes)
+			return newMachine(c.StateDir, unsupported).describe(ctx, boot, runtimes), nil
+		},
+	})
+}
+
+// explain adds to an end of an enrolment what to do next.
+func explain(r join.Record, err error) error {
+	switch {
+	case errors.Is(err, join.ErrDenied):
+		return fmt.Errorf("%w: host %s: %w", errRefused, r.Host, err)
+	case errors.Is(err, join.ErrRevoked):
+		return fmt.Errorf("%w: host %s: %w\nTo join again: hostler-agent leave", errRefused, r.Host, err)
+	case errors.Is(err, join.ErrStranger):
+		return fmt.Errorf("%w: %w\nIf the code is fresh and of your own fleet, somebody stands between this host and the coordinator", errRefused, err)
+	case errors.Is(err, join.ErrRefused):
+		next := "Ask for a new code: hostler host invite"
+		if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeExists {
+			next = "Give another name: hostler-agent join CODE --host NAME"
+		}
+		return fmt.Errorf("%w: %w\n%s", errRefused, err, next)
+	}
+	return err
+}
+
+// leaveFleet makes the host nobody's. It asks on in unless it is sure.
+func leaveFleet(c config, sure bool, in io.Reader, out io.Writer) error {
+	s := state(c.StateDir)
+	if err := s.prepare(); err != nil {
+		return err
+	}
+	for _, name := range []string{lockRun, lockJoin} {
+		held, err := s.lock(name)
+		if err != nil {
+			return fmt.Errorf("%w\nStop it first", err)
+		}
+		defer held.Close()
+	}
+	r, err := s.record()
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: this host has joined no fleet", errUsage)
+	}
+	host := string(r.Host)
+	if err != nil {
+		host = "(whose enrolment cannot be read)"
+	}
+	if !sure {
+		fmt.Fprintf(out, "Host %s deletes its key and its memory of actions and containers. Containers go on, unmanaged.\nType yes: ", host)
+		answer, err := bufio.NewReader(in).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read the answer: %w", err)
+		}
+		if strings.TrimSpace(answer) != "yes" {
+			return fmt.Errorf("%w: nothing was done; to be sure without being asked: --yes", errRefused)
+		}
+	}
+	if err := s.forget(); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "host %s has left. At the coordinator: hostler host revoke %s\n", host, host)
+	return nil
+}

@@ -1,0 +1,383 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/agent/join"
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/client"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/enrol"
+)
+
+// programs are hostler-agent and hostler-run as they are shipped, in one
+// directory.
+var programs = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "hostler-agent-")
+	if err != nil {
+		return "", err
+	}
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir+"/", ".", "../hostler-run")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", errors.Join(err, errors.New(string(out)))
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := programs(); err == nil {
+		_ = os.RemoveAll(dir) // a temporary directory
+	}
+	os.Exit(code)
+}
+
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// maxSize is what the agent may weigh on a host, stripped, in bytes.
+const maxSize = 18 << 20
+
+func TestSize(t *testing.T) {
+	info := must[fs.FileInfo](t)(os.Stat(filepath.Join(must[string](t)(programs()), "hostler-agent")))
+	if info.Size() > maxSize {
+		t.Errorf("hostler-agent has %d bytes, at most %d are allowed", info.Size(), maxSize)
+	}
+}
+
+// site is a host with a configuration of its own.
+type site struct {
+	dir, bin string
+	*client.Client
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{dir: t.TempDir(), bin: must[string](t)(programs())}
+	s.configure(t, "")
+	s.Client = must[*client.Client](t)(client.New(client.Config{Address: "unix://" + filepath.Join(s.dir, "agent.sock")}))
+	return s
+}
+
+func (s *site) configure(t testing.TB, more string) {
+	t.Helper()
+	text := "host = \"edge-01\"\nstate_dir = \"" + s.dir + "/state\"\nsocket = \"" + s.dir + "/agent.sock\"\n[lxc]\npath = \"" + s.dir + "/lxc\"\n" + more
+	if err := os.WriteFile(filepath.Join(s.dir, "agent.toml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *site) command(ctx context.Context, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, filepath.Join(s.bin, "hostler-agent"), append([]string{"--config", filepath.Join(s.dir, "agent.toml")}, args...)...)
+}
+
+// start runs the agent and waits until it serves.
+func (s *site) start(t *testing.T) *exec.Cmd {
+	t.Helper()
+	cmd := s.command(context.WithoutCancel(t.Context()), "run")
+	log := must[io.ReadCloser](t)(cmd.StderrPipe())
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	serving, drained := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(drained)
+		lines := bufio.NewScanner(log)
+		for lines.Scan() {
+			t.Log(lines.Text())
+			if strings.Contains(lines.Text(), "msg=serving") {
+				close(serving)
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		<-drained
+		_ = cmd.Wait() // by our signal
+	})
+	select {
+	case <-serving:
+	case <-drained:
+		t.Fatal("the agent ended at once")
+	}
+	return cmd
+}
+
+// propose asks for a command and does not wait.
+func (s *site) propose(t testing.TB, argv ...string) api.Action {
+	t.Helper()
+	spec := must[[]byte](t)(json.Marshal(protocol.Spec{Kind: protocol.KindRun, Argv: argv, TimeoutMS: 60_000}))
+	var a api.Action
+	if err := s.Post(t.Context(), "/v1/actions", nil, api.NewAction{Spec: spec}, &a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// ticker counts aloud, and says the time by the machine's own clock, so that a
+// pause would be seen.
+const ticker = `i=0; while [ $i -lt 30 ]; do i=$((i+1)); read up rest </proc/uptime; echo tick $i $up; sleep 0.1; done; exit 7`
+
+// TestKilled kills the agent with SIGKILL while a command runs. The command does
+// not notice, and nothing of its output or its end is lost.
+func TestKilled(t *testing.T) {
+	s := newSite(t)
+	first := s.start(t)
+	a := s.propose(t, "/bin/sh", "-c", ticker)
+	r, w := io.Pipe()
+	var follower sync.WaitGroup
+	follower.Go(func() {
+		_, err := s.Output(context.WithoutCancel(t.Context()), a.ID, "stdout", 0, true, w)
+		_ = w.CloseWithError(err) // breaks off with the agent
+	})
+	if line := must[string](t)(bufio.NewReader(r).ReadString('\n')); !strings.HasPrefix(line, "tick 1 ") {
+		t.Fatalf("the first line is %q", line)
+	}
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Wait() // by our signal
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	follower.Wait()
+
+	s.start(t)
+	var out bytes.Buffer
+	if next, err := s.Output(t.Context(), a.ID, "stdout", 0, true, &out); err != nil || next != -1 {
+		t.Fatalf("the output ends at %d: %v", next, err)
+	}
+	var ended api.Action
+	if err := s.Get(t.Context(), "/v1/actions/"+a.ID, url.Values{"wait": {"30s"}}, &ended); err != nil {
+		t.Fatal(err)
+	}
+	if ended.State != "FAILED" || ended.Exit == nil || ended.Exit.Code != 7 || ended.Attempt != 1 {
+		t.Errorf("it ended as %+v, exit %+v", ended, ended.Exit)
+	}
+	unnoticed(t, out.String(), 30)
+}
+
+// unnoticed checks that a ticker ran without a gap.
+func unnoticed(t testing.TB, out string, want int) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+	if len(lines) != want {
+		t.Fatalf("%d lines, want %d:\n%s", len(lines), want, out)
+	}
+	last := 0.0
+	for i, l := range lines {
+		f := strings.Fields(l)
+		if len(f) != 3 || f[0] != "tick" || f[1] != strconv.Itoa(i+1) {
+			t.Fatalf("line %d is %q", i+1, l)
+		}
+		up := must[float64](t)(strconv.ParseFloat(f[2], 64))
+		if i > 0 && up-last > 1.5 {
+			t.Errorf("before tick %d the command paused for %.1f s", i+1, up-last)
+		}
+		last = up
+	}
+}
+
+// TestTerminated ends the agent as an init system does: cleanly, at once, and
+// without touching what runs.
+func TestTerminated(t *testing.T) {
+	s := newSite(t)
+	cmd := s.start(t)
+	a := s.propose(t, "/bin/sh", "-c", ticker)
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the agent ended with %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, "agent.sock")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its socket stays: %v", err)
+	}
+	s.start(t)
+	var ended api.Action
+	if err := s.Get(t.Context(), "/v1/actions/"+a.ID, url.Values{"wait": {"30s"}}, &ended); err != nil || ended.Exit == nil || ended.Exit.Code != 7 {
+		t.Errorf("it ended as %+v: %v", ended, err)
+	}
+}
+
+// TestAlone lets no second agent at the same state.
+func TestAlone(t *testing.T) {
+	s := newSite(t)
+	s.start(t)
+	out, err := s.command(t.Context(), "run").CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitFailed || !bytes.Contains(out, []byte(errLocked.Error())) {
+		t.Errorf("a second one ends with %v: %s", err, out)
+	}
+	out, err = s.command(t.Context(), "leave", "--yes").CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitFailed || !bytes.Contains(out, []byte("Stop it first")) {
+		t.Errorf("leave beside it ends with %v: %s", err, out)
+	}
+}
+
+// TestMemory holds the agent that waits for work to its share of a small host.
+func TestMemory(t *testing.T) {
+	s := newSite(t)
+	cmd := s.start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), settled+time.Second)
+	defer cancel()
+	<-ctx.Done() // what the start took is given back then
+	const most = 20 << 10
+	for line := range strings.Lines(text("/proc/" + strconv.Itoa(cmd.Process.Pid) + "/status")) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmRSS:" {
+			if kib := must[int](t)(strconv.Atoi(f[1])); kib > most {
+				t.Errorf("the agent has %d KiB, at most %d are allowed", kib, most)
+			}
+			return
+		}
+	}
+	t.Error("the kernel tells nothing about the agent's memory")
+}
+
+func TestCommandLine(t *testing.T) {
+	s := newSite(t)
+	code := must[string](t)(enrol.JoinCode{Addresses: []string{"192.0.2.1:1"}, Secret: enrol.Secret{1}}.Encode())
+	for _, c := range []struct {
+		args []string
+		exit int
+		text string
+	}{
+		{nil, exitUsage, "a command is missing"},
+		{[]string{"jion"}, exitUsage, "unknown command"},
+		{[]string{"run", "now"}, exitUsage, "unknown command"},
+		{[]string{"run", "--fast"}, exitUsage, "unknown flag"},
+		{[]string{"join"}, exitUsage, "nothing to go on with"},
+		{[]string{"join", "nonsense"}, exitUsage, "unusable code"},
+		{[]string{"join", code, "--host", "Not A Host"}, exitUsage, "--host"},
+		{[]string{"join", "--host", "edge-02"}, exitUsage, "go with a code"},
+		{[]string{"leave"}, exitUsage, "joined no fleet"},
+		{[]string{"config"}, exitUsage, "check or show"},
+		{[]string{"config", "check"}, 0, ""},
+		{[]string{"version"}, 0, "hostler-agent 0."},
+	} {
+		var out bytes.Buffer
+		args := append([]string{"--config", filepath.Join(s.dir, "agent.toml")}, c.args...)
+		if exit := program(t.Context(), args, strings.NewReader(""), &out, &out); exit != c.exit || !strings.Contains(out.String(), c.text) {
+			t.Errorf("%q exits with %d: %s", c.args, exit, out.String())
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	s := newSite(t)
+	file := filepath.Join(s.dir, "agent.toml")
+	if err := os.MkdirAll(filepath.Join(s.dir, "agent.d"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dropIn := filepath.Join(s.dir, "agent.d", "10-net.toml")
+	if err := os.WriteFile(dropIn, []byte("[network]\nsubnet = \"10.9.0.0/24\"\nbridge = \"br7\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, from, err := load(file, []string{"HOSTLER_NETWORK_BRIDGE=br8", "HOSTLER_COMMANDS_LANES=1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Network.Bridge != "br8" || c.Network.Subnet != "10.9.0.0/24" || c.Commands.Lanes != 1 || c.Host != "edge-01" {
+		t.Errorf("got %+v", c)
+	}
+	for name, want := range map[string]string{
+		"host": file, "network.subnet": dropIn, "network.bridge": "$HOSTLER_NETWORK_BRIDGE", "commands.parallel": "",
+	} {
+		if from[name] != want {
+			t.Errorf("%s comes from %q, want %q", name, from[name], want)
+		}
+	}
+	for _, bad := range []string{
+		"HOSTLER_COMMANDS_LANES=many", "HOSTLER_COMMANDS_LANES=0", "HOSTLER_HOST=Not A Host", "HOSTLER_STATE_DIR=here",
+		"HOSTLER_NETWORK_SUBNET=10.9.0.1/24", "HOSTLER_NETWORK_SUBNET=10.9.0.0/31", "HOSTLER_NETWORK_SUBNET=fd00::/64",
+		"HOSTLER_NETWORK_BRIDGE=a bridge",
+	} {
+		if _, _, err := load(file, []string{bad}); err == nil {
+			t.Errorf("%s is taken", bad)
+		}
+	}
+	if _, _, err := load(filepath.Join(s.dir, "missing.toml"), nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is named and missing gives %v", err)
+	}
+	s.configure(t, "[fleet]\nname = \"lab\"\n")
+	if _, _, err := load(file, nil); err == nil || !strings.Contains(err.Error(), "unknown setting") {
+		t.Errorf("an unknown setting gives %v", err)
+	}
+}
+
+// TestLostMemory refuses to begin anew where there was a memory.
+func TestLostMemory(t *testing.T) {
+	s := state(t.TempDir())
+	q, err := s.openQueue(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if q, err = s.openQueue(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range must[[]string](t)(filepath.Glob(s.queueFile() + "*")) {
+		if err := os.Remove(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.openQueue(t.Context(), nil); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "leave") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestLeaveInterrupted finishes what was begun, whatever of it is done.
+func TestLeaveInterrupted(t *testing.T) {
+	for _, done := range []bool{false, true} {
+		s := state(t.TempDir())
+		if _, _, err := s.keys("edge-01"); err != nil {
+			t.Fatal(err)
+		}
+		q := must[io.Closer](t)(s.openQueue(t.Context(), nil))
+		if err := errors.Join(q.Close(), s.keep(join.Record{Host: "edge-01", State: enrol.Approved})); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeFile(s.leaving(), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if done {
+			if err := os.Remove(s.identity()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		if left := must[[]os.DirEntry](t)(os.ReadDir(string(s))); len(left) != 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hostler-io/hostler/agent/join"
+	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// membership is what the host knows of its fleet: rings, revocations and its
+// own certificate. It implements [agent.Trust]; what it takes it keeps in the
+// record first.
+type membership struct {
+	keys   *certs.Keys
+	tls    *certs.TLSKey
+	client *join.Client
+	keep   func(join.Record) error
+	log    *slog.Logger
+	cert   atomic.Pointer[tls.Certificate]
+	// stranger tells of a broker that is not of the rings that we hold: they may
+	// be too old, if the fleet has changed its authority while we were away.
+	stranger chan struct{}
+
+	mu     sync.Mutex
+	record join.Record // as it was kept last
+}
+
+// newMembership takes up what a record holds. The certificate is not judged by
+// any date: a wrong clock must stop nothing.
+func newMembership(r join.Record, key *certs.TLSKey, client *join.Client, keep func(join.Record) error, log *slog.Logger) (*membership, error) {
+	chain, err := r.Chain()
+	if err != nil {
+		return nil, fmt.Errorf("the rings of the fleet: %w", err)
+	}
+	m := &membership{keys: certs.NewKeys(chain), tls: key, client: client, keep: keep, log: log, record: r, stranger: make(chan struct{}, 1)}
+	m.keys.Revoke(r.RevokedNumber, r.Revoked...)
+	cert, err := key.Certificate(r.Certificate)
+	if err != nil {
+		return nil, fmt.Errorf("the host's certificate: %w", err)
+	}
+	m.cert.Store(cert)
+	return m, nil
+}
+
+// Keyring implements [agent.Trust].
+func (m *membership) Keyring() protocol.Keyring { return m.keys }
+
+// Ring implements [agent.Trust].
+func (m *membership) Ring() uint64 { return m.keys.Chain().Ring().Number }
+
+// Advance implements [agent.Trust].
+func (m *membership) Advance(_ context.Context, b []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	chain, err := m.keys.Chain().Advance(b)
+	if err != nil {
+		return err
+	}
+	if chain.Ring().Number == m.Ring() {
+		return nil
+	}
+	r := m.record
+	r.Rings = chain.Rings()
+	if err := m.keep(r); err != nil {
+		return err
+	}
+	m.record = r
+	_, err = m.keys.Advance(b)
+	return err
+}
+
+// Revoke implements [agent.Trust].
+func (m *membership) Revoke(_ context.Context, list []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	said, err := m.keys.OpenRevocations(list)
+	if err != nil {
+		return err
+	}
+	fresh := slices.DeleteFunc(slices.Clone(said.Keys), m.keys.Revoked)
+	if len(fresh) == 0 && said.Number <= m.record.RevokedNumber {
+		return nil
+	}
+	r := m.record
+	r.RevokedNumber = max(r.RevokedNumber, said.Number)
+	r.Revoked = append(slices.Clone(r.Revoked), fresh...)
+	if err := m.keep(r); err != nil {
+		return err
+	}
+	m.record = r
+	m.keys.Revoke(said.Number, said.Keys...)
+	return nil
+}
+
+// Fetch implements [agent.Trust].
+func (m *membership) Fetch(ctx context.Context, number uint64) error {
+	m.mu.Lock()
+	addresses := m.record.Addresses
+	m.mu.Unlock()
+	b, err := m.client.Rings(ctx, addresses)
+	if err != nil {
+		return fmt.Errorf("fetching ring %d: %w", number, err)
+	}
+	if err := m.Advance(ctx, b); err != nil {
+		return fmt.Errorf("fetching ring %d: %w", number, err)
+	}
+	if have := m.Ring(); have < number {
+		return fmt.Errorf("fetching ring %d: the coordinator serves ring %d", number, have)
+	}
+	return nil
+}
+
+// tlsConfig is for connections to the brokers of the fleet.
+func (m *membership) tlsConfig() *tls.Config {
+	c := certs.ClientTLS{Certificate: m.cert.Load, Roots: m.keys.Roots}.Config()
+	verify := c.VerifyConnection
+	c.VerifyConnection = func(cs tls.ConnectionState) error {
+		err := verify(cs)
+		if err != nil {
+			select {
+			case m.stranger <- struct{}{}:
+			default:
+			}
+		}
+		return err
+	}
+	return c
+}
+
+// Pauses of the upkeep. The wall clock decides when a certificate is due, and
+// may be changed at any time.
+const (
+	lookAtCertificate = time.Hour
+	retryUpkeep       = time.Minute
+)
+
+// upkeep brings up to date what no message does, until ctx ends: the
+// certificate when two thirds of its life are over, and the rings when the
+// broker is not of those that we hold. Nothing depends on the former: inside the
+// fleet nobody looks at dates, so the next connection is early enough.
+func (m *membership) upkeep(ctx context.Context) error {
+	for {
+		if time.Now().After(certs.RenewAt(m.cert.Load().Leaf)) {
+			if err := m.renew(ctx); err != nil && ctx.Err() == nil {
+				m.log.Warn("the certificate could not be renewed", "error", err)
+			}
+		}
+		if err := wait(ctx, retryUpkeep, nil); err != nil {
+			return err
+		}
+		select {
+		case <-m.stranger:
+			if err := m.Fetch(ctx, m.Ring()+1); err != nil && ctx.Err() == nil {
+				m.log.Warn("the broker is not of the fleet's rings, and there are no newer ones", "error", err)
+			}
+			continue
+		default:
+		}
+		if err := wait(ctx, lookAtCertificate, m.stranger); err != nil {
+			return err
+		}
+	}
+}
+
+// wait waits for a time or a signal, which it gives back.
+func wait(ctx context.Context, d time.Duration, early chan struct{}) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-early:
+		select {
+		case early <- struct{}{}:
+		default:
+		}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// renew asks for a new certificate, and takes what else is new.
+func (m *membership) renew(ctx context.Context) error {
+	m.mu.Lock()
+	r := m.record
+	m.mu.Unlock()
+	answer, err := m.client.Ask(ctx, r)
+	if err != nil {
+		return err
+	}
+	cert, err := m.tls.Certificate(answer.Certificate)
+	if err != nil {
+		return err
+	}
+	if newer := answer.Rings[len(r.Rings):]; len(newer) > 0 {
+		if err := m.Advance(ctx, bytes.Join(newer, []byte("\n"))); err != nil {
+			return err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r = m.record
+	r.Certificate, r.CA, r.Brokers = answer.Certificate, answer.CA, answer.Brokers
+	if err := m.keep(r); err != nil {
+		return err
+	}
+	m.record = r
+	m.cert.Store(cert)
+	m.log.Info("the certificate was renewed", "serial", serial(cert.Leaf))
+	return nil
+}
+
+func serial(leaf *x509.Certificate) string {
+	if leaf == nil {
+		return ""
+	}
+	return leaf.SerialNumber.Text(16)
+}

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/user"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/join"
+	"github.com/hostler-io/hostler/agent/local"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/buildinfo"
+	"github.com/hostler-io/hostler/lxc"
+	"github.com/hostler-io/hostler/mqtt"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/runner"
+)
+
+// errJoined ends the agent of a host without a fleet, so that the next one
+// begins with a coordinator.
+var errJoined = errors.New("the host has joined a fleet")
+
+// group is the group whose members may use the socket.
+const group = "hostler"
+
+// run serves until ctx ends. A host that joins a fleet meanwhile goes on as its
+// member; commands and containers do not notice.
+func run(ctx context.Context, c config, from origin, log *slog.Logger) error {
+	s := state(c.StateDir)
+	if err := s.prepare(); err != nil {
+		return err
+	}
+	held, err := s.lock(lockRun)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	for {
+		err := once(ctx, s, c, from, log)
+		if errors.Is(err, errJoined) {
+			log.Info("the host has joined a fleet")
+			continue
+		}
+		if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+			return nil
+		}
+		return err
+	}
+}
+
+// node is everything of one agent.
+type node struct {
+	state  state
+	config config
+	log    *slog.Logger
+	record join.Record
+	member *membership // nil without a fleet
+	bulk   *mqtt.Bulk  // likewise
+	agent  *agent.Agent
+}
+
+// once wires one agent and runs it to its end.
+func once(ctx context.Context, s state, c config, from origin, log *slog.Logger) (err error) {
+	n := &node{state: s, config: c, log: log}
+	if n.record, err = s.record(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	host := protocol.HostID(c.Host)
+	if n.record.Member() {
+		if where, set := from["host"]; set && host != n.record.Host {
+			return fmt.Errorf("%s says host = %q, and this host is %s since it joined; a host keeps its id", where, host, n.record.Host)
+		}
+		host = n.record.Host
+	}
+	q, err := s.openQueue(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, q.Close()) }()
+	runs, err := runner.New(runner.Config{Root: s.runs(), Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, runs.Close()) }()
+	runtimes, unsupported, err := openRuntimes(ctx, s, c, log)
+	if err != nil {
+		return err
+	}
+	defer closeRuntimes(runtimes)
+	boot, err := runner.Boot()
+	if err != nil {
+		return err
+	}
+	cfg := agent.Config{
+		Host: host, Fleet: noFleet(), FleetName: "none", Queue: q, Runtimes: runtimes,
+		Boot: boot, Features: features(runtimes), BootMS: bootMS, Rand: rand.Reader, Log: log,
+		HostRuns: c.Commands.Parallel, Lanes: c.Commands.Lanes,
+	}
+	if _, err := os.Stat(c.Commands.Supervisor); err == nil {
+		cfg.Commands, cfg.Supervisor = agent.NewCommands(runs, boot), []string{c.Commands.Supervisor}
+	} else {
+		unsupported = append(unsupported, "commands: "+err.Error())
+		log.Warn("commands are not supported", "error", err)
+	}
+	if c.Network.Bridge != "" {
+		subnet, err := c.Network.prefix()
+		if err != nil {
+			return err
+		}
+		cfg.Network = bridge{c.Network.Bridge, subnet}
+	}
+	cfg.HostInfo = newMachine(c.StateDir, unsupported).info
+	if err := n.join(&cfg); err != nil {
+		return err
+	}
+	if n.agent, err = agent.New(cfg); err != nil {
+		return err
+	}
+	return n.serve(ctx, host)
+}
+
+// noFleet stands for the fleet of a host that has none. Nobody ever sees it.
+func noFleet() protocol.FleetID { return protocol.FleetID{1} }
+
+// join gives the agent its coordinator, if the host is a member.
+func (n *node) join(cfg *agent.Config) error {
+	if !n.record.Member() {
+		n.log.Info("this host is no member of a fleet; it works for itself alone")
+		return nil
+	}
+	id, key, err := n.state.keys(string(n.record.Host))
+	if err != nil {
+		return err
+	}
+	client, err := join.New(join.Config{Identity: id, TLS: key, Log: n.log})
+	if err != nil {
+		return err
+	}
+	if n.member, err = newMembership(n.record, key, client, n.state.keep, n.log); err != nil {
+		return err
+	}
+	ring := n.member.keys.Chain().Ring()
+	cfg.Fleet, cfg.FleetName, cfg.Signer, cfg.Trust = ring.Fleet, ring.Name, id, n.member
+	l, bulk, err := connect(n.member, n.record.Host, n.record.Brokers, n.log)
+	if err != nil {
+		return err
+	}
+	cfg.Link, cfg.Bulk, n.bulk = l, bulk, bulk
+	return nil
+}
+
+// serve runs what was wired until ctx ends, or until the host joins a fleet.
+func (n *node) serve(ctx context.Context, host protocol.HostID) error {
+	api, err := local.New(local.Config{Agent: n.agent, Host: host, Version: buildinfo.Version, Log: n.log})
+	if err != nil {
+		return err
+	}
+	socket, err := local.Listen(ctx, n.config.Socket, groupID())
+	if err != nil {
+		return err
+	}
+	// The agent says goodbye over the connections, so they end after it.
+	beside, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	g, inner := errgroup.WithContext(ctx)
+	others, beside := errgroup.WithContext(beside)
+	g.Go(func() error { return n.agent.Run(inner) })
+	others.Go(func() error { return local.Serve(beside, socket, api) })
+	if n.member != nil {
+		others.Go(func() error { return n.bulk.Run(beside, mqtt.Session{}) })
+		others.Go(func() error { return n.member.upkeep(beside) })
+	} else {
+		g.Go(func() error { return n.await(inner) })
+	}
+	others.Go(func() error { return tidy(beside) })
+	g.Go(func() error { // what runs beside the agent must not end before it
+		select {
+		case <-beside.Done():
+			return context.Cause(beside)
+		case <-inner.Done():
+			return nil
+		}
+	})
+	n.log.Info("serving", "host", string(host), "version", buildinfo.Version, "socket", n.config.Socket, "fleet", n.member != nil)
+	err = g.Wait()
+	end(err)
+	if failed := others.Wait(); !errors.Is(failed, err) {
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+// settled is when the start is over and its garbage can be given back.
+const settled = 3 * time.Second
+
+// tidy returns the memory that the start took and nothing needs any more, once.
+func tidy(ctx context.Context) error {
+	if err := wait(ctx, settled, nil); err != nil {
+		return err
+	}
+	debug.FreeOSMemory()
+	return nil
+}
+
+// lookForMembership is how often a host without a fleet looks whether it has
+// joined one.
+const lookForMembership = 2 * time.Second
+
+// await ends with errJoined when the host is a member. An enrolment that waits
+// for its approval, and that nobody else looks after, is looked after here: so
+// it comes through a reboot.
+func (n *node) await(ctx context.Context) error {
+	for {
+		if err := wait(ctx, lookForMembership, nil); err != nil {
+			return err
+		}
+		r, err := n.state.record()
+		switch {
+		case err != nil:
+			continue // none yet; if it is broken, the next start says so
+		case r.Member():
+			return errJoined
+		case r.Code == "":
+			continue // it was decided against us
+		}
+		held, err := n.state.lock(lockJoin)
+		if err != nil {
+			continue // join is at work
+		}
+		err = n.finish(ctx)
+		held.Close()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// finish takes the enrolment to its decision.
+func (n *node) finish(ctx context.Context) error {
+	r, err := n.state.record()
+	if err != nil || r.Code == "" {
+		return nil // decided meanwhile, by whoever held the lock
+	}
+	client, err := enrolment(n.state, n.config, r, n.log, func(r join.Record) {
+		n.log.Info("the host waits for approval", "host", string(r.Host), "words", r.Words)
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := client.Run(ctx, r); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n.log.Error("the host did not join", "error", err)
+		r.Code = ""
+		return n.state.keep(r)
+	}
+	return errJoined
+}
+
+// openRuntimes returns the container technologies of this host, and of the
+// others why they are missing.
+func openRuntimes(ctx context.Context, s state, c config, log *slog.Logger) ([]container.Runtime, []string, error) {
+	r, err := lxc.New(lxc.Config{Helper: c.LXC.Helper, LXCPath: c.LXC.Path, LockDir: s.locks(), Log: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := r.Probe(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, nil, context.Cause(ctx)
+		}
+		log.Warn("LXC is not supported", "error", err)
+		return nil, []string{"lxc: " + err.Error()}, nil
+	}
+	return []container.Runtime{r}, nil, nil
+}
+
+func closeRuntimes(all []container.Runtime) {
+	for _, r := range all {
+		_ = r.Close() // nothing of them is left to lose
+	}
+}
+
+// groupID is the number of the socket's group, −1 if the host has none.
+func groupID() int {
+	g, err := user.LookupGroup(group)
+	if err != nil {
+		return -1
+	}
+	id, err := strconv.Atoi(g.Gid)
+	if err != nil {
+		return -1
+	}
+	return id
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/hostler-io/hostler/agent/join"
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// state is the agent's directory.
+type state string
+
+func (s state) path(name string) string { return filepath.Join(string(s), name) }
+
+func (s state) identity() string   { return s.path("identity.pgp") }    // the host's OpenPGP key
+func (s state) tlsKey() string     { return s.path("tls.key") }         // the key of its TLS certificate
+func (s state) membership() string { return s.path("membership.json") } // the enrolment, see join.Record
+func (s state) queueFile() string  { return s.path("queue.db") }
+func (s state) queueMade() string  { return s.path("queue.made") } // there was a queue, so it must be there
+func (s state) runs() string       { return s.path("runs") }
+func (s state) locks() string      { return s.path("ct") }
+func (s state) leaving() string    { return s.path("leaving") } // leave was begun, and must be finished
+
+// prepare makes the directory, and finishes what leave has begun.
+func (s state) prepare() error {
+	if err := os.MkdirAll(string(s), 0o700); err != nil {
+		return fmt.Errorf("make the state directory: %w", err)
+	}
+	if _, err := os.Stat(s.leaving()); err == nil {
+		return s.forget()
+	}
+	return nil
+}
+
+// The locks of the state directory.
+const (
+	lockRun  = "lock"      // held by run, and by whoever must not meet it
+	lockJoin = "join.lock" // held by who makes the enrolment
+)
+
+// errLocked tells that another process holds a lock.
+var errLocked = errors.New("another hostler-agent is at work in this state directory")
+
+// lock takes a lock that ends with the process at the latest.
+func (s state) lock(name string) (*os.File, error) {
+	f, err := os.OpenFile(s.path(name), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the state directory: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%s: %w", s, errLocked)
+		}
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return f, nil
+}
+
+// keys are the host's own keys, made at the first start.
+func (s state) keys(host string) (*certs.Identity, *certs.TLSKey, error) {
+	id, err := loadOr(certs.LoadIdentity, s.identity(), func() (*certs.Identity, error) {
+		return certs.CreateIdentity(s.identity(), "hostler host "+host)
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("the host's key: %w", err)
+	}
+	key, err := loadOr(certs.LoadTLSKey, s.tlsKey(), func() (*certs.TLSKey, error) { return certs.CreateTLSKey(s.tlsKey()) })
+	if err != nil {
+		return nil, nil, fmt.Errorf("the host's TLS key: %w", err)
+	}
+	return id, key, nil
+}
+
+// loadOr loads what is there, or creates it. Another process may do the same.
+func loadOr[T any](load func(string) (T, error), path string, create func() (T, error)) (T, error) {
+	v, err := load(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return v, err
+	}
+	if v, err = create(); errors.Is(err, fs.ErrExist) {
+		return load(path)
+	}
+	return v, err
+}
+
+// openQueue opens the agent's memory, which the first start makes. Once it was
+// made it must be there: an empty one would begin again what was done.
+func (s state) openQueue(ctx context.Context, log *slog.Logger) (*queue.Queue, error) {
+	cfg := queue.Config{Path: s.queueFile(), Log: log}
+	q, err := queue.Open(ctx, cfg)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return q, err
+	}
+	if _, made := os.Stat(s.queueMade()); !errors.Is(made, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the agent's memory is gone: %w\nRestore %s, or let the host leave and join again: hostler-agent leave", err, s.queueFile())
+	}
+	var id protocol.StoreID
+	if _, err := rand.Read(id[:]); err != nil {
+		return nil, fmt.Errorf("draw the id of the queue: %w", err)
+	}
+	if q, err = queue.Create(ctx, cfg, id); err != nil {
+		return nil, err
+	}
+	if err := writeFile(s.queueMade(), nil, 0o600); err != nil {
+		return nil, fmt.Errorf("note that the queue was made: %w", errors.Join(err, q.Close()))
+	}
+	return q, nil
+}
+
+// maxRecord bounds the enrolment, in bytes: rings of years fit.
+const maxRecord = 16 << 20
+
+// record reads the enrolment; fs.ErrNotExist if the host never joined.
+func (s state) record() (join.Record, error) {
+	var r join.Record
+	info, err := os.Stat(s.membership())
+	if err != nil {
+		return r, fmt.Errorf("read the enrolment: %w", err)
+	}
+	if info.Size() > maxRecord {
+		return r, fmt.Errorf("%s: %d bytes, at most %d are allowed", s.membership(), info.Size(), maxRecord)
+	}
+	b, err := os.ReadFile(s.membership())
+	if err != nil {
+		return r, fmt.Errorf("read the enrolment: %w", err)
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		return r, fmt.Errorf("%s: %w", s.membership(), err)
+	}
+	return r, nil
+}
+
+// keep makes the enrolment durable.
+func (s state) keep(r join.Record) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode the enrolment: %w", err)
+	}
+	if err := writeFile(s.membership(), b, 0o600); err != nil {
+		return fmt.Errorf("keep the enrolment: %w", err)
+	}
+	return nil
+}
+
+// forget removes everything that makes this host a member: keys, enrolment and
+// memory. What runs goes on, as do containers, which are nobody's from now on.
+func (s state) forget() error {
+	if err := writeFile(s.leaving(), nil, 0o600); err != nil {
+		return fmt.Errorf("begin to leave: %w", err)
+	}
+	memory, err := filepath.Glob(s.queueFile() + "*")
+	if err != nil {
+		return fmt.Errorf("leave: %w", err)
+	}
+	gone := append([]string{s.membership(), s.identity(), s.tlsKey()}, memory...)
+	for _, f := range append(gone, s.queueMade(), s.leaving()) {
+		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("leave: %w", err)
+		}
+	}
+	return nil
+}
+
+// writeFile replaces a file so that after a crash it has the old or the new
+// content.
+func writeFile(path string, b []byte, mode fs.FileMode) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	if _, err := f.Write(b); err != nil {
+		return err
+	}
+	if err := errors.Join(f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
