@@ -1,0 +1,376 @@
+//go:build integration
+
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/hostler-io/hostler/api"
+)
+
+// world is a fleet with everything that belongs to it.
+type world struct {
+	t     testing.TB // of the test that made it
+	dir   string     // everything that the programs write
+	logs  string     // what they say, kept as artifacts
+	bin   string     // the programs
+	fleet string
+
+	http, mqtt  string // addresses
+	token       string // of an admin
+	coordinator *process
+	events      events
+
+	mu        sync.Mutex
+	processes []*process
+	hosts     []*host
+}
+
+// newWorld makes a fleet, and a coordinator that runs.
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	w := &world{t: t, bin: programs(t), fleet: "lab", logs: t.ArtifactDir()}
+	if os.Geteuid() != 0 {
+		t.Fatal("containers, links and control groups need root")
+	}
+	// A short path: it becomes a part of those of unix sockets.
+	dir, err := os.MkdirTemp("/tmp", "hi-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.dir = dir
+	t.Cleanup(w.close)
+	w.http, w.mqtt = freeAddress(t), freeAddress(t)
+	for _, d := range []string{"operator", "coordinator"} {
+		mkdir(t, w.path(d))
+	}
+	w.initFleet(t)
+	w.startCoordinator(t)
+	w.must(t, "login", w.url(), "--token", w.token, "--ca", w.path("coordinator/ca.crt"))
+	w.follow(t)
+	return w
+}
+
+// programs is where the built programs are.
+func programs(t testing.TB) string {
+	t.Helper()
+	dir := os.Getenv("HOSTLER_BIN")
+	if dir == "" {
+		t.Fatal("HOSTLER_BIN names no directory with the built programs: run make integration")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
+func (w *world) url() string             { return "https://" + w.http }
+
+// env is the environment of every program: nothing of the tester's own.
+func (w *world) env(more ...string) []string {
+	return append([]string{
+		"PATH=" + w.bin + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=" + w.dir, "XDG_CONFIG_HOME=" + w.path("operator"), "GNUPGHOME=" + w.path("gnupg"), "LC_ALL=C",
+	}, more...)
+}
+
+// initFleet takes the first steps, as an owner and a coordinator take them.
+func (w *world) initFleet(t testing.TB) {
+	t.Helper()
+	write(t, w.path("coordinator.toml"), fmt.Sprintf("state_dir = %q\n[http]\nlisten = %q\n[mqtt]\nlisten = %q\n", w.path("coordinator"), w.http, w.mqtt))
+	code := field(t, w.must(t, "fleet", "init", w.fleet), "code")
+	made := w.mustRun(t, "hostler-coordinator", "--config", w.path("coordinator.toml"), "init", "--fleet", code)
+	w.token = field(t, made, "token")
+	w.must(t, "fleet", "ring", "add-coordinator", field(t, made, "request"), "--out", w.path("ring-2"))
+	w.mustRun(t, "hostler-coordinator", "--config", w.path("coordinator.toml"), "init", "--ring", w.path("ring-2"))
+}
+
+// startCoordinator starts the coordinator and waits until it serves.
+func (w *world) startCoordinator(t testing.TB) {
+	t.Helper()
+	w.coordinator = w.spawn(t, "coordinator", w.env(), filepath.Join(w.bin, "hostler-coordinator"), "--config", w.path("coordinator.toml"), "run")
+	w.coordinator.says(t, w.coordinator.talk, "serving")
+}
+
+// field is the value of a line "name: value".
+func field(t testing.TB, text, name string) string {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if v, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	t.Fatalf("there is no line %s: … in\n%s", name, text)
+	return ""
+}
+
+// freeAddress is an address on loopback that nobody uses, outside of the range
+// that the kernel gives to connections: it must be free again after a restart.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(20000+rand.IntN(10000)))
+		if err != nil {
+			continue
+		}
+		defer l.Close()
+		return l.Addr().String()
+	}
+	t.Fatal("found no free port")
+	return ""
+}
+
+// freeSubnet is a /24 that no interface of this machine knows.
+func freeSubnet(t testing.TB) netip.Prefix {
+	t.Helper()
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(64 + rand.IntN(128)), byte(rand.IntN(256)), 0}), 24)
+		if !slices.ContainsFunc(addrs, func(a net.Addr) bool {
+			q, err := netip.ParsePrefix(a.String())
+			return err == nil && q.Overlaps(p)
+		}) {
+			return p
+		}
+	}
+}
+
+// events are those of the fleet so far.
+type events struct {
+	change
+	mu  sync.Mutex
+	all []api.Event
+}
+
+// Write takes lines of JSON, as hostler events prints them.
+func (e *events) Write(b []byte) (int, error) {
+	e.mu.Lock()
+	for line := range bytes.Lines(b) {
+		var ev api.Event
+		if err := json.Unmarshal(line, &ev); err != nil {
+			e.mu.Unlock()
+			return 0, fmt.Errorf("event %q: %w", line, err)
+		}
+		e.all = append(e.all, ev)
+	}
+	e.mu.Unlock()
+	e.fire()
+	return len(b), nil
+}
+
+// since are the events from a position on.
+func (e *events) since(n int) []api.Event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.all[n:])
+}
+
+// mark is the position of the next event.
+func (e *events) mark() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.all)
+}
+
+// follow keeps the events of the fleet, over every restart of the coordinator.
+func (w *world) follow(t testing.TB) {
+	t.Helper()
+	p := w.spawn(t, "events", w.env(), filepath.Join(w.bin, "hostler"), "events", "--after", "0", "-o", "json")
+	go func() { // ends with the process
+		taken := 0
+		for {
+			changed := p.out.next()
+			lines := p.out.lines()
+			for _, line := range lines[taken:] {
+				_, _ = w.events.Write([]byte(line)) // what is no event never satisfies a wait
+			}
+			taken = len(lines)
+			if p.ended() {
+				return
+			}
+			<-changed
+		}
+	}()
+}
+
+// event waits for an event from a position on and returns the first that ok
+// accepts.
+func (w *world) event(t testing.TB, from int, what string, ok func(api.Event) bool) api.Event {
+	t.Helper()
+	var found api.Event
+	until(t, &w.events.change, what, func() bool {
+		for _, e := range w.events.since(from) {
+			if ok(e) {
+				found = e
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// final reports whether an action with that state has ended.
+func final(state string) bool {
+	return slices.Contains([]string{"DONE", "FAILED", "CANCELLED", "LOST"}, state)
+}
+
+// ended waits until all actions have ended and returns the state and reason of
+// each, "DONE ok".
+func (w *world) ended(t testing.TB, ids ...string) map[string]string {
+	t.Helper()
+	states := make(map[string]string)
+	seen := 0
+	until(t, &w.events.change, fmt.Sprintf("%d actions end", len(ids)), func() bool {
+		for _, e := range w.events.since(seen) {
+			seen++
+			if state, _ := e.Data["state"].(string); e.Type == "action.state" && final(state) && slices.Contains(ids, e.Object) {
+				states[e.Object] = strings.TrimSpace(fmt.Sprint(state, " ", e.Data["reason"]))
+			}
+		}
+		return len(states) == len(ids)
+	})
+	return states
+}
+
+// state waits until an action has come to a state or has ended.
+func (w *world) state(t testing.TB, id, state string) {
+	t.Helper()
+	w.event(t, 0, "action "+id+" is "+state, func(e api.Event) bool {
+		s, _ := e.Data["state"].(string)
+		if e.Type == "action.state" && e.Object == id && final(s) && s != state {
+			t.Fatalf("action %s is %s %v, wanted %s", id, s, e.Data["reason"], state)
+		}
+		return e.Type == "action.state" && e.Object == id && s == state
+	})
+}
+
+// close takes everything down that the world has made. It asks nobody's help,
+// as the test may have failed anywhere, and goes on over its own failures.
+func (w *world) close() {
+	if w.t.Failed() {
+		w.report()
+	}
+	w.mu.Lock()
+	processes, hosts := slices.Clone(w.processes), slices.Clone(w.hosts)
+	w.mu.Unlock()
+	for _, p := range slices.Backward(processes) {
+		_ = p.cmd.Process.Kill() // it may have ended
+		<-p.done
+	}
+	for _, h := range hosts {
+		h.takeDown()
+	}
+	for range 20 {
+		left := w.relatives()
+		if len(left) == 0 {
+			break
+		}
+		for pid := range left {
+			endProcess(pid)
+		}
+	}
+	for pid, line := range w.relatives() {
+		w.t.Errorf("cannot get rid of process %d: %s", pid, line)
+	}
+	for _, h := range hosts {
+		h.dropBridge()
+	}
+	if err := os.RemoveAll(w.dir); err != nil {
+		w.t.Errorf("cleaning up: %v", err)
+	}
+}
+
+// report shows the end of what everybody said.
+func (w *world) report() {
+	files, _ := filepath.Glob(filepath.Join(w.logs, "*.log"))
+	for _, f := range files {
+		if b, err := os.ReadFile(f); err == nil && len(b) > 0 {
+			if cut := len(b) - 1500; cut > 0 {
+				b = b[cut:]
+			}
+			w.t.Logf("--- the end of %s\n%s", filepath.Base(f), b)
+		}
+	}
+}
+
+// relatives are the processes of this machine that have to do with the world:
+// its directory stands in their command lines. Those of containers do not show
+// it; they end with the container's init.
+func (w *world) relatives() map[int]string {
+	found := make(map[int]string)
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, d := range dirs {
+		b, err := os.ReadFile(d + "/cmdline")
+		if err != nil || !bytes.Contains(b, []byte(w.dir)) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(d)); err == nil && pid != os.Getpid() {
+			found[pid] = string(bytes.ReplaceAll(b, []byte{0}, []byte(" ")))
+		}
+	}
+	return found
+}
+
+// endProcess kills a process that may be nobody's child of ours, and waits until
+// it is gone.
+func endProcess(pid int) {
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return
+	}
+	if p.Signal(syscall.SIGKILL) == nil {
+		awaitExit(pid)
+	}
+	_ = p.Release()
+}
+
+// supervised are the leaves of all runs of the world, by run directory.
+func (w *world) leaves() []string {
+	var leaves []string
+	_ = filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "start.json" {
+			return nil
+		}
+		var start struct {
+			Leaf string `json:"leaf"`
+		}
+		if b, err := os.ReadFile(path); err == nil && json.Unmarshal(b, &start) == nil && start.Leaf != "" {
+			leaves = append(leaves, start.Leaf)
+		}
+		return nil
+	})
+	return leaves
+}
+
+// output runs a tool of this machine.
+func (w *world) tool(t testing.TB, argv ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.Env, cmd.Dir = w.env(), w.dir
+	b, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%q: %v\n%s", argv, err, b)
+	}
+	return string(b)
+}
