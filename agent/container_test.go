@@ -1,0 +1,213 @@
+package agent_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/container/containertest"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+func TestContainerLife(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.lxc.Put(container.Info{Name: "theirs", State: container.StateRunning})
+		w.coord.order(actionID(1), creation(1, false))
+		w.pass(time.Second)
+		if got := w.state(1); got != container.StateStopped {
+			t.Fatalf("created: %v", got)
+		}
+		w.coord.order(actionID(2), on(protocol.KindStart, 1))
+		w.pass(time.Second)
+		if got := w.state(1); got != container.StateRunning {
+			t.Fatalf("started: %v", got)
+		}
+		// Behind the agent's back.
+		if err := w.lxc.Enter("ct-1", container.StateStopped); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(5 * time.Second)
+		if got := w.state(1); got != container.StateRunning {
+			t.Errorf("a container that should run was not started again: %v", got)
+		}
+		w.coord.order(actionID(3), on(protocol.KindStop, 1))
+		w.pass(time.Minute)
+		if got := w.state(1); got != container.StateStopped {
+			t.Errorf("stopped: %v", got)
+		}
+		all, err := w.agent.Containers(t.Context())
+		if err != nil || len(all) != 2 || all[0].Name != "ct-1" || all[0].Intended != "stopped" || !all[1].Foreign {
+			t.Errorf("%+v, %v", all, err)
+		}
+		w.coord.order(actionID(4), on(protocol.KindDestroy, 1))
+		w.coord.order(actionID(5), on(protocol.KindStart, 1)) // waits, and finds nothing
+		w.pass(time.Second)
+		if got := w.state(1); got != 0 {
+			t.Errorf("destroyed: %v", got)
+		}
+		for n := range byte(4) {
+			w.expect(actionID(n+1), "start RUNNING", "succeed DONE ok")
+		}
+		w.expect(actionID(5), "accept NEW", "target_gone FAILED target_gone")
+		info, err := w.lxc.Inspect(t.Context(), "theirs")
+		if err != nil || info.State != container.StateRunning {
+			t.Errorf("the foreign container: %+v, %v", info, err)
+		}
+	})
+}
+
+func TestCreateAndStart(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), creation(1, true))
+		twin := creation(2, true)
+		twin.Name = "ct-1"
+		w.coord.order(actionID(2), twin)
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(2), "accept NEW", "fail FAILED error")
+		if got := w.state(1); got != container.StateRunning {
+			t.Errorf("it is %v", got)
+		}
+	})
+}
+
+func TestRebootRestoresWithNobodyReachable(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		for n := range byte(20) {
+			w.coord.order(actionID(n+1), creation(n+1, n%2 == 0))
+		}
+		w.pass(10 * time.Second)
+		w.line.breaks(true)
+		w.down()
+		for n := range byte(20) {
+			if err := w.lxc.Enter(string(creation(n+1, false).Name), container.StateStopped); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.boot = "boot-2"
+		w.up()
+		w.pass(5 * time.Second)
+		for n := range byte(20) {
+			want := container.StateStopped
+			if n%2 == 0 {
+				want = container.StateRunning
+			}
+			if got := w.state(n + 1); got != want {
+				t.Errorf("container %d is %v, want %v", n+1, got, want)
+			}
+		}
+	})
+}
+
+func TestAgentRestartTouchesNoContainer(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), creation(1, true))
+		w.pass(time.Second)
+		w.lxc.SetFault(func(op containertest.Op, name string) (bool, error) {
+			if op == containertest.OpStart || op == containertest.OpStop {
+				t.Errorf("%s of %s", op, name)
+			}
+			return true, nil
+		})
+		w.restart()
+		w.pass(time.Minute)
+		w.lxc.SetFault(nil)
+	})
+}
+
+func TestFiveFailuresBreakAContainer(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), creation(1, true))
+		w.pass(time.Second)
+		tries := 0
+		w.lxc.SetFault(func(op containertest.Op, _ string) (bool, error) {
+			if op != containertest.OpStart {
+				return true, nil
+			}
+			tries++
+			return false, errors.New("no such device")
+		})
+		if err := w.lxc.Enter("ct-1", container.StateStopped); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(10 * time.Minute)
+		if tries != 5 {
+			t.Errorf("%d tries, want 5", tries)
+		}
+		alert := "container.broken/" + ctid(1).String()
+		w.coord.see(func() {
+			if len(w.coord.alerts) != 1 || w.coord.alerts[0].ID != alert || !w.coord.alerts[0].Raised {
+				t.Errorf("alerts %+v", w.coord.alerts)
+			}
+		})
+		w.restart() // it stays broken
+		w.pass(10 * time.Minute)
+		if tries != 5 {
+			t.Errorf("it was tried again: %d", tries)
+		}
+		w.lxc.SetFault(nil)
+		w.coord.order(actionID(2), on(protocol.KindReset, 1))
+		w.pass(time.Minute)
+		if got := w.state(1); got != container.StateRunning {
+			t.Errorf("after the reset it is %v", got)
+		}
+		w.coord.see(func() {
+			if len(w.coord.alerts) != 2 || w.coord.alerts[1].Raised {
+				t.Errorf("alerts %+v", w.coord.alerts)
+			}
+		})
+	})
+}
+
+func TestCrashLoopBacksOff(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), creation(1, true))
+		w.pass(time.Second)
+		starts := 0
+		w.lxc.SetFault(func(op containertest.Op, _ string) (bool, error) {
+			if op == containertest.OpStart {
+				starts++
+			}
+			return true, nil
+		})
+		for range 3600 {
+			if w.state(1) == container.StateRunning {
+				if err := w.lxc.Enter("ct-1", container.StateStopped); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.pass(time.Second)
+		}
+		// 1 s, 2 s … 5 min, half of each random: about twenty within the hour.
+		if starts < 15 || starts > 35 {
+			t.Errorf("%d starts within an hour of crashes", starts)
+		}
+		all, err := w.agent.Containers(t.Context())
+		if err != nil || all[0].Broken != "" {
+			t.Errorf("crashes do not break: %+v, %v", all, err)
+		}
+	})
+}
+
+func TestInterruptedStepsAreMadeAgain(t *testing.T) {
+	in(t, func(c *agent.Config) { c.Drain = time.Second }, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), creation(1, false))
+		w.pass(time.Second)
+		w.lxc.SetFault(func(op containertest.Op, _ string) (bool, error) {
+			if op == containertest.OpStart {
+				return false, container.ErrBusy
+			}
+			return true, nil
+		})
+		w.coord.order(actionID(2), on(protocol.KindStart, 1))
+		w.pass(100 * time.Millisecond)
+		w.expect(actionID(2), "start RUNNING", "fail FAILED error")
+		w.lxc.SetFault(nil)
+		w.pass(time.Minute)
+		if got := w.state(1); got != container.StateRunning {
+			t.Errorf("what a user wants is tried again: %v", got)
+		}
+	})
+}
