@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
@@ -109,7 +110,7 @@ func accept(t *testing.T, q *queue.Queue, o queue.Order) (queue.Action, bool) {
 
 func expect(t *testing.T, got, want any) {
 	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(queue.Action{})); diff != "" {
 		t.Fatalf("(-want +got)\n%s", diff)
 	}
 }
