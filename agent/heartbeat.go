@@ -130,18 +130,7 @@ func (a *Agent) inventory() []protocol.Container {
 func (a *Agent) containers() []Container {
 	var all []Container
 	for _, t := range a.sorted() {
-		state := container.StateUnknown
-		if t.seen {
-			state = t.info.State
-		}
-		c := Container{Template: t.rec.Template, MAC: t.rec.MAC}
-		c.CTID, c.Name, c.Runtime, c.State = t.rec.CTID, string(t.rec.Name), t.rec.Runtime, state.String()
-		c.Intended, c.Class, c.Offline, c.Labels = t.rec.Intended, t.rec.Class, t.rec.Offline, t.rec.Labels
-		c.Broken, c.Failures = t.rec.Broken, t.rec.Failures
-		c.Addresses = addresses(t.info)
-		if len(c.Addresses) == 0 && t.rec.Address != "" {
-			c.Addresses = []string{t.rec.Address}
-		}
+		c := Container{Container: t.show(), Template: t.rec.Template, MAC: t.rec.MAC}
 		all = append(all, c)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(a.foreign)) {
@@ -152,6 +141,23 @@ func (a *Agent) containers() []Container {
 		}
 	}
 	return all
+}
+
+// show is a managed container as people see it.
+func (t *tracked) show() protocol.Container {
+	state := container.StateUnknown
+	if t.seen {
+		state = t.info.State
+	}
+	c := protocol.Container{
+		CTID: t.rec.CTID, Name: string(t.rec.Name), Runtime: t.rec.Runtime, State: state.String(),
+		Intended: t.rec.Intended, Class: t.rec.Class, Offline: t.rec.Offline, Labels: t.rec.Labels,
+		Broken: t.rec.Broken, Failures: t.rec.Failures, Addresses: addresses(t.info),
+	}
+	if len(c.Addresses) == 0 && t.rec.Address != "" {
+		c.Addresses = []string{t.rec.Address}
+	}
+	return c
 }
 
 func addresses(info container.Info) []string {

@@ -172,10 +172,28 @@ func (a *Agent) beginStep(j *job) {
 		return func() {
 			a.observed(l.rec.CTID, seen)
 			if j := a.jobs[id]; j != nil {
+				step.Container = a.became(l.rec.CTID, step.Change)
 				a.finish(j, step)
 			}
 		}
 	})
+}
+
+// became is a container as it will be when a change is made; nil if it will be
+// gone.
+func (a *Agent) became(id protocol.CTID, c queue.Change) *protocol.Container {
+	t := a.managed[id]
+	if t == nil || slices.Contains(c.Delete, id) {
+		return nil
+	}
+	next := *t
+	for _, rec := range c.Put {
+		if rec.CTID == id {
+			next.rec = rec
+		}
+	}
+	shown := next.show()
+	return &shown
 }
 
 var errTimeLimit = errors.New("time limit")

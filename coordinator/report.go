@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hostler-io/hostler/protocol"
@@ -167,7 +168,40 @@ func (c *Coordinator) applyReport(tx Tx, host protocol.HostID, m protocol.Messag
 	if err != nil {
 		return a.ID, err
 	}
+	if err := c.follow(tx, a, r); err != nil {
+		return a.ID, err
+	}
 	return a.ID, c.actionEvent(tx, a, before.State)
+}
+
+// follow brings the inventory up to date with what an action has made of its
+// container: whoever waited for the action sees it. A report that comes late
+// says nothing against a newer heartbeat; both are dated by the host's clock.
+func (c *Coordinator) follow(tx Tx, a Action, r *protocol.Report) error {
+	gone := a.Kind == protocol.KindDestroy && a.State == protocol.StateDone
+	if r.Container == nil && !gone {
+		return nil
+	}
+	h, err := tx.Hosts().Get(a.Host)
+	if err != nil || r.AtMS < h.Inventory.Host.ClockMS {
+		return err
+	}
+	old := h.Inventory.Containers
+	i := slices.IndexFunc(old, func(ct protocol.Container) bool { return ct.CTID == a.Target })
+	switch {
+	case gone && i < 0:
+		return nil
+	case gone:
+		h.Inventory.Containers = slices.Delete(slices.Clone(old), i, i+1)
+	case r.Container.CTID != a.Target:
+		return nil
+	case i < 0:
+		h.Inventory.Containers = append(slices.Clone(old), *r.Container)
+	default:
+		h.Inventory.Containers = slices.Clone(old)
+		h.Inventory.Containers[i] = *r.Container
+	}
+	return tx.Hosts().Put(h)
 }
 
 // observe applies a report to an action; it reports whether the action moved.

@@ -275,6 +275,9 @@ func (r *Report) check() error {
 			return fmt.Errorf("output %s: %d of %d bytes cannot be left out at %d", o.FD, o.Dropped, o.Bytes, o.DropAt)
 		}
 	}
+	if r.Container != nil {
+		return r.Container.check()
+	}
 	return nil
 }
 

@@ -422,6 +422,9 @@ type Report struct {
 	// on the host itself.
 	Spec      []byte `json:"spec,omitempty"`
 	Requester string `json:"requester,omitzero"`
+	// Container is what the container of the action has become, so that whoever
+	// waited for the action need not wait for a heartbeat as well.
+	Container *Container `json:"container,omitempty"`
 	// HaveOrder tells, in an answer to tell, how far the order stream was
 	// taken in when the answer was made.
 	HaveOrder uint64 `json:"have_order,omitzero"`

@@ -84,7 +84,7 @@ func accept(tx *sqldb.Tx, o Order, local bool, now Now) (Action, error) {
 	if err != nil {
 		return act, err
 	}
-	if err := tell(tx, &act, act.Event, now); err != nil {
+	if err := tell(tx, &act, act.Event, nil, now); err != nil {
 		return act, err
 	}
 	return act, insert(tx, &act)
@@ -144,7 +144,7 @@ func (q *Queue) step(ctx context.Context, what string, id protocol.ActionID, now
 		if err := change(tx, s.Change); err != nil {
 			return err
 		}
-		if err := tell(tx, &act, act.Event, now); err != nil {
+		if err := tell(tx, &act, act.Event, s.Container, now); err != nil {
 			return err
 		}
 		return save(tx, &act)
@@ -174,7 +174,7 @@ func (q *Queue) Cancel(ctx context.Context, at protocol.Position, id protocol.Ac
 			if err := bury(tx, &act); err != nil {
 				return err
 			}
-			return tell(tx, &act, act.Event, now)
+			return tell(tx, &act, act.Event, nil, now)
 		case err != nil:
 			return err
 		}
@@ -202,7 +202,7 @@ func cancel(tx *sqldb.Tx, act *Action, now Now) error {
 			act.Detail = fmt.Sprintf("%s cannot be cancelled once it runs", spec.Kind)
 		}
 	}
-	if err := tell(tx, act, event, now); err != nil {
+	if err := tell(tx, act, event, nil, now); err != nil {
 		return err
 	}
 	if buried {
@@ -219,7 +219,7 @@ func (q *Queue) NotCancelled(ctx context.Context, id protocol.ActionID, detail s
 			return err
 		}
 		act.Cancelling, act.Detail = false, clean(detail)
-		if err := tell(tx, &act, protocol.EventTell, now); err != nil {
+		if err := tell(tx, &act, protocol.EventTell, nil, now); err != nil {
 			return err
 		}
 		return save(tx, &act)
@@ -250,7 +250,7 @@ func (q *Queue) Tell(ctx context.Context, at protocol.Position, ids []protocol.A
 			} else if err != nil {
 				return err
 			}
-			if err := tell(tx, &act, protocol.EventTell, now); err != nil {
+			if err := tell(tx, &act, protocol.EventTell, nil, now); err != nil {
 				return err
 			}
 		}
@@ -281,14 +281,16 @@ func again(tx *sqldb.Tx, act *Action, now Now) error {
 	if !act.State.Final() && act.Attempt > 1 {
 		event = protocol.EventRetry
 	}
-	return tell(tx, act, event, now)
+	return tell(tx, act, event, nil, now)
 }
 
-// tell writes a report about an action into the outbox.
-func tell(tx *sqldb.Tx, a *Action, event protocol.Event, now Now) error {
+// tell writes a report about an action into the outbox, with what its container
+// became if that is known.
+func tell(tx *sqldb.Tx, a *Action, event protocol.Event, became *protocol.Container, now Now) error {
 	r := protocol.Report{
 		Action: a.ID, Digest: a.Digest, Event: event, State: a.State, Reason: a.Reason, Detail: a.Detail,
 		AcceptSeq: a.AcceptSeq, Attempt: a.Attempt, AtMS: now.WallMS, Cancel: a.Cancelling, Exit: a.Exit, Output: a.Output,
+		Container: became,
 	}
 	if a.Local && a.ReportN == 0 {
 		r.Spec, r.Requester = a.Spec, a.Requester

@@ -163,6 +163,8 @@ type Step struct {
 	Exit   *protocol.Exit
 	Output []protocol.Output
 	Change Change
+	// Container is what the container of the action has become, for the report.
+	Container *protocol.Container
 }
 
 // Now is the time of a step.

@@ -1,0 +1,77 @@
+package coordinator_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// TestContainersAreKnownWhenTheirActionEnds: whoever waited for an action need
+// not wait for a heartbeat to see what it made, and a report that comes late
+// does not undo a newer heartbeat.
+func TestContainersAreKnownWhenTheirActionEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		id := protocol.NewCTID(time.Now().UnixMilli(), [10]byte{1})
+		web := protocol.Container{CTID: id, Name: "web", Runtime: "lxc", State: "stopped", Intended: "stopped", Class: "pinned", Offline: "keep"}
+		do := func(kind protocol.Kind, becomes *protocol.Container, at time.Time) {
+			t.Helper()
+			s := protocol.Spec{Kind: kind, Target: id, Name: "web"}
+			if kind == protocol.KindCreate {
+				s.Template = "busybox"
+			}
+			b, err := json.Marshal(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.Auto(func(h *coordtest.Host, o coordtest.Order) {
+				h.Report(o.Started(h))
+				done := o.Done()
+				done.Exit, done.Container, done.AtMS = nil, becomes, at.UnixMilli()
+				h.Report(done)
+			})
+			a, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: b})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+		}
+		state := func() string {
+			t.Helper()
+			ct, err := f.Coordinator().Container(t.Context(), h.ID, "web")
+			if errors.Is(err, coordinator.ErrNotFound) {
+				return "gone"
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ct.State
+		}
+		expect := func(want string) {
+			t.Helper()
+			if got := state(); got != want {
+				t.Errorf("the container is %s, want %s", got, want)
+			}
+		}
+		do(protocol.KindCreate, &web, time.Now())
+		expect("stopped")
+		running := web
+		running.State, running.Addresses = "running", []string{"10.0.0.2"}
+		do(protocol.KindStart, &running, time.Now())
+		expect("running")
+		do(protocol.KindStop, &web, time.Now())
+		expect("stopped")
+		do(protocol.KindDestroy, nil, time.Now())
+		expect("gone")
+
+		h.Info.ClockMS = time.Now().UnixMilli()
+		h.Heartbeat() // of a host that has none
+		after(0)
+		do(protocol.KindStart, &running, time.Now().Add(-time.Second))
+		expect("gone")
+	})
+}
