@@ -21,7 +21,7 @@ func actionNoun() noun[api.Action] {
 			{"host", inTable, func(a api.Action) any { return a.Host }},
 			{"kind", inTable, func(a api.Action) any { return a.Kind }},
 			{"name", inTable, func(a api.Action) any { return a.Name }},
-			{"state", inTable, func(a api.Action) any { return firstOf(a.Shown, a.State) }},
+			{"state", inTable, func(a api.Action) any { return words{a.State, firstOf(a.Shown, a.State)} }},
 			{"reason", inTable, func(a api.Action) any { return a.Reason }},
 			{"exit", inTable, func(a api.Action) any { return exitWord(a.Exit) }},
 			{"created_at", inTable, func(a api.Action) any { return a.CreatedAt }},

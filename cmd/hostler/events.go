@@ -53,8 +53,10 @@ goes on where it stopped: no event is left out.`,
 	cmd.Flags().Var(&since, "since", "begin with what happened this long ago")
 	cmd.Flags().Uint64Var(&after, "after", 0, "begin behind the event with this number")
 	cmd.Flags().IntVar(&v.limit, "limit", 0, "end after this many (0: never)")
-	cmd.MarkFlagsMutuallyExclusive("since", "after")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if since.d > 0 && cmd.Flags().Changed("after") {
+			return usage("hostler events --help", "the events begin at --since or at --after, and not at both")
+		}
 		r, err := a.connect()
 		if err != nil {
 			return err

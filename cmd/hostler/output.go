@@ -181,11 +181,19 @@ func (a *app) cell(v any, machine bool) string {
 			return v.UTC().Format(time.RFC3339)
 		}
 		return ago(v, a.now())
+	case words:
+		if machine {
+			return v.machine
+		}
+		return printable(v.people)
 	case []string:
 		return printable(strings.Join(v, ","))
 	}
 	return printable(fmt.Sprint(v))
 }
+
+// words are a state by its name, and as people read it.
+type words struct{ machine, people string }
 
 // gap stands between columns.
 const gap = "   "
@@ -246,11 +254,11 @@ func (a *app) colour(s string) string {
 	}
 	code := ""
 	switch s {
-	case "online", "running", "DONE", "approved":
+	case "online", "running", "done", "approved":
 		code = "32"
-	case "suspect", "pending", "RUNNING", "NEW", "PENDING_SCHEDULE", "PENDING_APPROVE", "starting", "stopping":
+	case "suspect", "pending", "starting", "stopping", "queued", "undelivered", "cancelling", "waits for its host", "waits for approval":
 		code = "33"
-	case "offline", "revoked", "denied", "FAILED", "LOST":
+	case "offline", "revoked", "denied", "failed", "lost":
 		code = "31"
 	default:
 		return s

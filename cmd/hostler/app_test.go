@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/coordinator"
+)
+
+// terminal is the program as it is on a terminal: what is typed and what is
+// shown. Its methods are safe for concurrent use.
+type terminal struct {
+	app *app
+	ca  string
+	mu  sync.Mutex
+	all strings.Builder
+	// changed is closed at the next write.
+	changed chan struct{}
+}
+
+func (c *terminal) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all.Write(b)
+	close(c.changed)
+	c.changed = make(chan struct{})
+	return len(b), nil
+}
+
+func (c *terminal) shown() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all.String()
+}
+
+// until waits until a text is shown.
+func (c *terminal) until(t *testing.T, text string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for {
+		c.mu.Lock()
+		changed, found := c.changed, strings.Contains(c.all.String(), text)
+		c.mu.Unlock()
+		if found {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatalf("%q is never shown in %q", text, c.shown())
+		}
+	}
+}
+
+// newTerminal returns the program on a terminal, or behind pipes, logged in to
+// a site.
+func newTerminal(t *testing.T, s *site, tty bool, typed string) *terminal {
+	t.Helper()
+	c := &terminal{changed: make(chan struct{})}
+	home := t.TempDir()
+	env := map[string]string{"XDG_CONFIG_HOME": home, "HOSTLER_SOCKET": home + "/no-agent.sock", "HOSTLER_ADDRESS": "https://127.0.0.1:1"}
+	if s != nil {
+		env["HOSTLER_ADDRESS"], env["HOSTLER_TOKEN"] = s.url, s.tokens[coordinator.RoleAdmin]
+		if err := replaceFile(home+"/ca.crt", []byte(encodeCA(s.authority.Certificate())), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.app = &app{
+		in: strings.NewReader(typed), out: c, err: c, inTTY: tty, outTTY: tty, errTTY: tty,
+		env: func(k string) string { return env[k] }, now: time.Now, every: 5 * time.Millisecond,
+		random: func(b []byte) { _, _ = rand.Read(b) },
+	}
+	c.ca = home + "/ca.crt"
+	return c
+}
+
+func (c *terminal) run(ctx context.Context, args ...string) int { return c.app.main(ctx, append([]string{"--ca", c.ca}, args...)) }
+
+func TestAskOnTerminal(t *testing.T) {
+	s := newSite(t)
+	for _, x := range []struct {
+		typed string
+		code  int
+		want  string
+	}{
+		{"y\n", 0, "edge-01/web is gone"},
+		{"n\n", exitRefused, "the answer was no"},
+		{"\n", exitRefused, "the answer was no"},
+		{"", exitRefused, "the answer was no"}, // the end of input is no yes
+	} {
+		c := newTerminal(t, s, true, x.typed)
+		if got := c.run(t.Context(), "ct", "rm", "edge-01/web"); got != x.code || !strings.Contains(c.shown(), x.want) {
+			t.Errorf("typed %q: code %d, shown %q, want %d and %q", x.typed, got, c.shown(), x.code, x.want)
+		}
+		if !strings.Contains(c.shown(), "Destroy edge-01/web with everything in it? [y/N] ") {
+			t.Errorf("no question in %q", c.shown())
+		}
+	}
+}
+
+func TestApproveOnTerminal(t *testing.T) {
+	s := newSite(t)
+	c := newTerminal(t, s, true, "no\n")
+	if got := c.run(t.Context(), "host", "approve", "edge-03"); got != exitRefused || !strings.Contains(c.shown(), "words: ") {
+		t.Fatalf("code %d, shown %q", got, c.shown())
+	}
+	c = newTerminal(t, s, true, "yes\n")
+	if got := c.run(t.Context(), "host", "approve", "edge-03"); got != 0 || !strings.Contains(c.shown(), "is approved") {
+		t.Fatalf("code %d, shown %q", got, c.shown())
+	}
+}
+
+func TestTerminalShowsStatesAndColour(t *testing.T) {
+	s := newSite(t)
+	c := newTerminal(t, s, true, "")
+	if got := c.run(t.Context(), "host", "ls"); got != 0 || !strings.Contains(c.shown(), "\x1b[32monline\x1b[0m") || !strings.Contains(c.shown(), "ago") && !strings.Contains(c.shown(), "now") {
+		t.Errorf("code %d, shown %q", got, c.shown())
+	}
+	c = newTerminal(t, s, true, "")
+	env := c.app.env
+	c.app.env = func(k string) string {
+		if k == "NO_COLOR" {
+			return "1"
+		}
+		return env(k)
+	}
+	if got := c.run(t.Context(), "host", "ls"); got != 0 || strings.Contains(c.shown(), "\x1b[") {
+		t.Errorf("code %d, shown %q", got, c.shown())
+	}
+	c = newTerminal(t, s, true, "")
+	if got := c.run(t.Context(), "ct", "stop", "edge-01/web"); got != 0 || !strings.Contains(c.shown(), "edge-01/web: done") {
+		t.Errorf("no progress: code %d, shown %q", got, c.shown())
+	}
+}
+
+// TestWatch proves that a change is printed, alone, and that Ctrl-C ends it.
+func TestWatch(t *testing.T) {
+	s := newSite(t)
+	for _, args := range [][]string{
+		{"host", "show", "edge-03", "--watch", "-o", "template={{.state}}"},
+		{"host", "ls", "--watch", "-o", "json"},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := newTerminal(t, s, false, "")
+		code := make(chan int, 1)
+		go func() { code <- c.run(ctx, args...) }()
+		switch args[1] {
+		case "show":
+			c.until(t, "pending\n")
+			if got := newTerminal(t, s, false, "").run(t.Context(), "host", "approve", "edge-03", "--yes"); got != 0 {
+				t.Fatalf("approve: code %d", got)
+			}
+			c.until(t, "pending\nunknown\n")
+		case "ls":
+			c.until(t, `"id":"edge-03"`)
+			if got := newTerminal(t, s, false, "").run(t.Context(), "host", "revoke", "edge-02", "--yes"); got != 0 {
+				t.Fatalf("revoke: code %d", got)
+			}
+			c.until(t, `"state":"revoked"`)
+			if n := strings.Count(c.shown(), `"id":"edge-03"`); n != 1 {
+				t.Errorf("a host that did not change is shown %d times", n)
+			}
+		}
+		cancel()
+		if got := <-code; got != exitInterrupted {
+			t.Errorf("%q: code %d, want %d", args, got, exitInterrupted)
+		}
+	}
+}
+
+func TestWatchOnTerminal(t *testing.T) {
+	s := newSite(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := newTerminal(t, s, true, "")
+	code := make(chan int, 1)
+	go func() { code <- c.run(ctx, "host", "ls", "--watch") }()
+	c.until(t, "edge-02")
+	s.mu.Lock()
+	s.down = true
+	s.mu.Unlock()
+	c.until(t, "no answer, trying again")
+	before := strings.Count(c.shown(), "\x1b[2J")
+	s.mu.Lock()
+	s.down = false
+	s.mu.Unlock()
+	for strings.Count(c.shown(), "\x1b[2J") <= before {
+		c.until(t, "HOST")
+		c.mu.Lock()
+		changed := c.changed
+		c.mu.Unlock()
+		<-changed
+	}
+	cancel()
+	if got := <-code; got != exitInterrupted {
+		t.Errorf("code %d, want %d", got, exitInterrupted)
+	}
+}
+
+func TestEventsFromNow(t *testing.T) {
+	s := newSite(t)
+	c := newTerminal(t, s, false, "")
+	code := make(chan int, 1)
+	go func() { code <- c.run(t.Context(), "events", "--limit", "1", "-o", "template={{.type}} {{.object}}") }()
+	// Whatever happened before is not shown, so something is made to happen
+	// until it is.
+	for done := false; !done; {
+		newTerminal(t, s, false, "").run(t.Context(), "host", "revoke", "edge-02", "--yes", "-q")
+		newTerminal(t, s, false, "").run(t.Context(), "run", "edge-01", "--", "true")
+		select {
+		case got := <-code:
+			if got != 0 || !strings.Contains(c.shown(), "action.state") && !strings.Contains(c.shown(), "host.revoked") {
+				t.Errorf("code %d, shown %q", got, c.shown())
+			}
+			done = true
+		default:
+		}
+	}
+}

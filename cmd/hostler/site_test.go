@@ -1,0 +1,303 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/web"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/enrol"
+)
+
+// site is a coordinator behind TLS. It has two hosts, edge-01 and edge-02, of
+// which the first is online with two containers, web and a foreign db, and one
+// host that waits for approval, edge-03. Its rings and its roster are real, and
+// so are the keys of the messages in testdata that scripts verify.
+type site struct {
+	t         *testing.T
+	fleet     *coordtest.Fleet
+	host      *coordtest.Host
+	authority *certs.Authority
+	tokens    map[coordinator.TokenRole]string
+	url       string
+
+	rings, roster []byte
+	signer        *certs.Identity // the coordinator of the rings
+	edge          *certs.Identity // edge-01 of the roster
+	id            protocol.FleetID
+
+	mu     sync.Mutex
+	orders chan coordtest.Order // those that wait for "site finish"
+	down   bool
+	conns  []net.Conn
+}
+
+func must[T any](t *testing.T) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{
+		t: t, fleet: coordtest.New(t), tokens: map[coordinator.TokenRole]string{},
+		orders: make(chan coordtest.Order, 100),
+	}
+	for _, role := range []coordinator.TokenRole{coordinator.RoleViewer, coordinator.RoleOperator, coordinator.RoleAdmin} {
+		s.tokens[role] = s.fleet.Token(role)
+	}
+	s.host = s.fleet.AddHost("edge-01")
+	s.fleet.Put(coordinator.Host{
+		ID: "edge-01", State: coordinator.HostApproved, Key: coordtest.NewKey("host edge-01").Key(), PublicKey: coordtest.NewKey("host edge-01").Certificate(),
+		ApprovedBy: "admin", ApprovedMS: time.Now().UnixMilli(), Labels: []string{"site=lab", "tier=web"},
+	})
+	s.fleet.AddHost("edge-02")
+	s.fleet.Join("edge-03")
+	s.host.Containers = []protocol.Container{
+		{CTID: protocol.NewCTID(1, [10]byte{1}), Name: "web", Runtime: "lxc", State: "running", Intended: "running", Class: "pinned", Offline: "keep", Addresses: []string{"10.9.0.2/24"}, Labels: []string{"app=web"}},
+		{Name: "db", Runtime: "podman", State: "stopped"},
+		{CTID: protocol.NewCTID(1, [10]byte{2}), Name: "twin", Runtime: "lxc", State: "stopped", Intended: "stopped", Class: "pinned", Offline: "keep"},
+		{Name: "twin", Runtime: "podman", State: "running"},
+	}
+	s.host.Auto(s.obey)
+	s.host.Connect()
+	s.makeRings()
+	s.serve()
+	s.untilOnline()
+	return s
+}
+
+// makeRings makes rings with keys that are real, which those of the scripted
+// fleet are not.
+func (s *site) makeRings() {
+	t := s.t
+	s.authority = must[*certs.Authority](t)(certs.NewAuthority("lab"))
+	owner := must[*certs.Identity](t)(certs.Generate("owner", time.Now()))
+	s.signer = must[*certs.Identity](t)(certs.Generate("coordinator", time.Now()))
+	s.edge = must[*certs.Identity](t)(certs.Generate("host edge-01", time.Now()))
+	s.id = protocol.FleetID{7}
+	r := must[certs.Ring](t)(certs.NewFleet(s.id, "lab", "owner", owner.PublicKey()))
+	first := must[[]byte](t)(certs.SignRing(r, owner))
+	body := must[[]byte](t)(r.Body())
+	chain := must[*certs.Chain](t)(certs.OpenChain(enrol.PinOf(1, protocol.Sum(body)), first))
+	next := chain.Next()
+	if err := next.AddCoordinator(enrol.CoordinatorRequest{Fleet: s.id, Key: s.signer.Public(), TLSCA: s.authority.Certificate()}); err != nil {
+		t.Fatal(err)
+	}
+	chain = must[*certs.Chain](t)(chain.Advance(must[[]byte](t)(certs.SignRing(next, owner))))
+	s.rings = chain.From(1)
+	keys := certs.NewKeys(chain)
+	if err := keys.SetHost("edge-01", s.edge.PublicKey()); err != nil {
+		t.Fatal(err)
+	}
+	s.roster = must[[]byte](t)(keys.Roster(1)[0].Seal(s.signer))
+}
+
+// serve answers over TLS until the test ends.
+func (s *site) serve() {
+	t := s.t
+	h := must[http.Handler](t)(web.New(web.Config{Coordinator: s.fleet.Coordinator(), Version: "0.1.0"}))
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/rings", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(s.rings) })
+	mux.HandleFunc("GET /v1/roster", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(s.roster) })
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		down := s.down
+		s.mu.Unlock()
+		if down {
+			panic(http.ErrAbortHandler) // as a coordinator that is killed
+		}
+		h.ServeHTTP(w, r)
+	})
+	key := must[*certs.TLSKey](t)(certs.NewTLSKey())
+	leaf := must[[]byte](t)(s.authority.Issue(must[[]byte](t)(key.Request()), certs.Leaf{
+		Name: protocol.SAN{Kind: protocol.SANCoordinator}, Server: true, Addresses: []string{"127.0.0.1"}, Now: time.Now(),
+	}))
+	pair := must[*tls.Certificate](t)(key.Certificate(leaf))
+	l := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	server := web.NewServer(mux, &tls.Config{Certificates: []tls.Certificate{*pair}, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"}})
+	server.ConnState = func(c net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.conns = append(s.conns, c)
+		}
+	}
+	s.url = "https://" + l.Addr().String()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := server.ServeTLS(l, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("the server ended: %v", err)
+		}
+	}()
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	})
+}
+
+// untilOnline waits until the coordinator knows that edge-01 is there and what
+// it has.
+func (s *site) untilOnline() {
+	s.t.Helper()
+	changed, done := s.fleet.Coordinator().HostChanged("edge-01")
+	defer func() { done() }()
+	for {
+		h := must[coordinator.HostView](s.t)(s.fleet.Coordinator().Host(s.t.Context(), "edge-01"))
+		if h.Connectivity == coordinator.Online && len(h.Inventory.Containers) > 0 {
+			return
+		}
+		select {
+		case <-changed:
+		case <-s.t.Context().Done():
+			s.t.Fatal("edge-01 does not come online")
+		}
+		done()
+		changed, done = s.fleet.Coordinator().HostChanged("edge-01")
+	}
+}
+
+// blob is output that is no text: every byte, and more than fits into one
+// message.
+func blob() []byte {
+	b := make([]byte, 100_000)
+	for i := range b {
+		b[i] = byte(i * 7)
+	}
+	return b
+}
+
+// obey plays the host: what a command is called is what becomes of it.
+func (s *site) obey(h *coordtest.Host, o coordtest.Order) {
+	spec, err := protocol.DecodeSpec(o.Item.Spec)
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	r := o.Started(h)
+	h.Report(r)
+	word := string(spec.Kind)
+	if len(spec.Argv) > 0 {
+		word = spec.Argv[0]
+	}
+	switch word {
+	case "hello":
+		s.write(h, o, protocol.Stdout, []byte("out\n"))
+		s.write(h, o, protocol.Stderr, []byte("err\n"))
+		h.Report(o.Done(protocol.Output{FD: protocol.Stdout, Bytes: 4}, protocol.Output{FD: protocol.Stderr, Bytes: 4}))
+	case "blob":
+		s.write(h, o, protocol.Stdout, blob())
+		h.Report(o.Done(protocol.Output{FD: protocol.Stdout, Bytes: int64(len(blob()))}))
+	case "exit7":
+		h.Report(failed(o, protocol.EventExit, protocol.ReasonExit, &protocol.Exit{Code: 7, RunMS: 5}))
+	case "term":
+		h.Report(failed(o, protocol.EventSignal, protocol.ReasonSignal, &protocol.Exit{Code: 143, Signal: 15, RunMS: 5}))
+	case "timeout":
+		h.Report(failed(o, protocol.EventTimeout, protocol.ReasonTimeout, &protocol.Exit{Code: 143, Signal: 15, TimedOut: true, RunMS: 60_000}))
+	case "missing":
+		h.Report(failed(o, protocol.EventNoStart, protocol.ReasonNoStart, &protocol.Exit{Code: 127, Error: "exec missing: no such file"}))
+	case "interrupted":
+		h.Report(failed(o, protocol.EventInterrupt, protocol.ReasonInterrupted, nil))
+	case "slow":
+		s.write(h, o, protocol.Stdout, []byte("begun\n"))
+		s.orders <- o
+	case string(protocol.KindReset):
+		r := failed(o, protocol.EventFail, protocol.ReasonError, nil)
+		r.Detail = "the container does not start"
+		h.Report(r)
+	default:
+		h.Report(o.Done())
+	}
+}
+
+func (s *site) write(h *coordtest.Host, o coordtest.Order, fd protocol.FD, b []byte) {
+	h.Write(o.Item.Action, 1, fd, b)
+}
+
+func failed(o coordtest.Order, e protocol.Event, why protocol.Reason, x *protocol.Exit) protocol.Report {
+	r := o.Done()
+	r.Event, r.State, r.Reason, r.Exit = e, protocol.StateFailed, why, x
+	return r
+}
+
+// command lets a script play the site:
+//
+//	site running   the command slow was ordered
+//	site join HOST a host waits for approval
+//	site finish    the command slow ends
+//	site cancelled the host cancels the command slow
+//	site down, up  connections are cut and requests break, until they are answered again
+//	site sign DIR  writes messages to verify
+func (s *site) command(ts *testscript.TestScript, _ bool, args []string) {
+	switch args[0] {
+	case "running":
+		o := <-s.orders
+		s.orders <- o
+	case "join":
+		s.fleet.Join(protocol.HostID(args[1]))
+	case "finish":
+		o := <-s.orders
+		s.host.Report(o.Done(protocol.Output{FD: protocol.Stdout, Bytes: 6}))
+	case "cancelled":
+		o := <-s.orders
+		<-s.host.Controls()
+		s.host.Report(o.Cancelled())
+	case "down", "up":
+		s.mu.Lock()
+		s.down = args[0] == "down"
+		for _, c := range s.conns {
+			_ = c.Close() // some are closed already
+		}
+		s.conns = nil
+		s.mu.Unlock()
+	case "sign":
+		s.sign(ts, ts.MkAbs(args[1]))
+	default:
+		ts.Fatalf("the site knows no %q", args[0])
+	}
+}
+
+// sign writes a presence of edge-01: good, with a changed byte, by a stranger,
+// in the name of another host, and with its topic in front.
+func (s *site) sign(ts *testscript.TestScript, dir string) {
+	ts.Check(os.MkdirAll(dir, 0o700))
+	body := `{"hostler":"presence/1","fleet":"` + s.id.String() + `","from":"host:edge-01","to":"coordinator","ring":2,"seq":{"inc":1,"conn":1,"k":2},"chal":"0102030405060708","kind":"online"}`
+	put := func(name string, b []byte) { ts.Check(os.WriteFile(filepath.Join(dir, name), b, 0o600)) }
+	seal := func(i *certs.Identity, body string) []byte {
+		b, err := protocol.Seal(i, []byte(body), nil)
+		ts.Check(err)
+		return b
+	}
+	good := seal(s.edge, body)
+	stranger, err := certs.Generate("stranger", time.Now())
+	ts.Check(err)
+	put("good", good)
+	put("captured", append(append([]byte("hostler/v1/lab/host/edge-01/presence "), good...), '\n'))
+	put("elsewhere", append([]byte("hostler/v1/lab/host/edge-02/presence "), good...))
+	changed := append([]byte(nil), good...)
+	changed[len(changed)-10] ^= 1
+	put("changed", changed)
+	put("stranger", seal(stranger, body))
+	put("rings", s.rings)
+	put("garbage", []byte("hello"))
+}
