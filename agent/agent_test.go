@@ -17,10 +17,12 @@ import (
 func TestHelloPrecedesEverything(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.coord.see(func() {
-			want := []protocol.PresenceKind{protocol.PresenceHello, protocol.PresenceOnline}
+			// The first answer tells the term; the hello that counts in it follows.
+			want := []protocol.PresenceKind{protocol.PresenceHello, protocol.PresenceHello, protocol.PresenceOnline}
 			if !slices.Equal(w.coord.presences, want) {
 				t.Errorf("presences %q, want %q", w.coord.presences, want)
 			}
+			w.coord.presences = w.coord.presences[1:]
 			if len(w.coord.beats) == 0 || w.coord.beats[0].Host == nil {
 				t.Error("no full heartbeat followed the hello")
 			}
@@ -49,6 +51,25 @@ func TestHelloPrecedesEverything(t *testing.T) {
 		if err != nil || !s.Connected || s.Inc != 1 || s.LeaseUntilMS < 90_000 {
 			t.Errorf("status %+v, %v", s, err)
 		}
+	})
+}
+
+// TestAnswerToAnOlderHello: a coordinator that answers what was said before its
+// term was seen may have been shown an old hello, and knows nothing of this
+// process; its challenge must not take the place of the right one.
+func TestAnswerToAnOlderHello(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		before := 0
+		w.coord.see(func() {
+			before = w.coord.leases
+			w.coord.receipt(protocol.Seq{Inc: 1, Conn: 1, K: 1}, protocol.Nonce{9})
+		})
+		w.pass(11 * time.Second)
+		w.coord.see(func() {
+			if w.coord.leases < before+2 {
+				t.Errorf("%d leases arrived in 11 s, want 2", w.coord.leases-before)
+			}
+		})
 	})
 }
 

@@ -23,10 +23,14 @@ type connection struct {
 	conn     uint64 // 0 is none
 	answered bool   // the hello was; nothing but it goes up before
 	online   bool   // said since the newest hello
-	tries    int    // hellos so far
-	since    int64  // boot clock of the answer
-	lastAck  time.Duration
-	toAck    bool
+	// said is the first hello of this connection since the newest term was
+	// seen. An answer to an earlier one may be an answer to that hello played
+	// again, by a coordinator that knows nothing newer of this host.
+	said    protocol.Seq
+	tries   int   // hellos so far
+	since   int64 // boot clock of the answer
+	lastAck time.Duration
+	toAck   bool
 }
 
 // Pauses between hellos: 2 s, doubling to 60 s, until one is answered.
@@ -146,6 +150,9 @@ func (a *Agent) hello() {
 	a.at(dueHello, min(lastHello, firstHello<<min(a.link.tries, 5)))
 	a.link.tries++
 	a.link.online = false
+	if a.link.said == (protocol.Seq{}) {
+		a.link.said = seq
+	}
 	a.reread()
 	h := a.header(protocol.TypePresence)
 	h.Seq = seq
@@ -289,8 +296,11 @@ func (a *Agent) dispatch(m inbound, msg protocol.Message) error {
 		if a.link.conn == 0 || !r.Answers.SameConn(protocol.Seq{Inc: a.self.Inc, Conn: a.link.conn}) {
 			return fmt.Errorf("%w: the receipt answers connection %d/%d", protocol.ErrStale, r.Answers.Inc, r.Answers.Conn)
 		}
-		if !a.believe(&msg) {
+		if !a.believe(&msg, m.payload) {
 			return nil
+		}
+		if !a.link.said.Takes(r.Answers) {
+			return nil // the hello of its term is on its way
 		}
 		a.receipt(&r, m.payload)
 	case protocol.ChannelCoordinator:
@@ -298,16 +308,12 @@ func (a *Agent) dispatch(m inbound, msg protocol.Message) error {
 		if err := msg.Decode(&s); err != nil {
 			return err
 		}
-		known := msg.Header.Term.Compare(a.gate.Seen) <= 0
-		if !a.believe(&msg) {
+		if !a.believe(&msg, m.payload) {
 			return nil
 		}
 		a.fleet = m.payload
-		if !known && a.link.conn != 0 {
-			a.greetAgain()
-		}
 	case protocol.ChannelOrder, protocol.ChannelControl:
-		if !a.believe(&msg) {
+		if !a.believe(&msg, nil) {
 			return nil
 		}
 		a.item(msg, "")
@@ -319,15 +325,22 @@ func (a *Agent) dispatch(m inbound, msg protocol.Message) error {
 }
 
 // believe makes a newer term, or the store that it names, durable before
-// anything is done because of it. It reports false when the disk did not take
-// it: then nothing was received.
-func (a *Agent) believe(msg *protocol.Message) bool {
+// anything is done because of it, and says hello again to whoever speaks in it.
+// evidence is the message as it was signed, if it may serve as that. It reports
+// false when the disk did not take it: then nothing was received.
+func (a *Agent) believe(msg *protocol.Message, evidence []byte) bool {
 	h := &msg.Header
 	newTerm := h.Term.Compare(a.gate.Seen) > 0
 	named := !h.Store.IsZero() && (newTerm || a.gate.Store.IsZero())
 	if newTerm || named {
-		if !a.disk(a.cfg.Queue.SawTerm(a.steps, h.Term, h.Store)) {
+		if len(evidence) > maxEvidence {
+			evidence = nil
+		}
+		if !a.disk(a.cfg.Queue.SawTerm(a.steps, h.Term, h.Store, evidence)) {
 			return false
+		}
+		if evidence != nil {
+			a.self.Evidence = evidence
 		}
 	}
 	a.gate.Accept(msg.Topic.Channel, h)
@@ -341,6 +354,10 @@ func (a *Agent) believe(msg *protocol.Message) bool {
 				p.at = protocol.Position{Store: h.Store, Stream: p.at.Stream}
 			}
 		}
+	}
+	if newTerm && a.link.conn != 0 {
+		a.link.said = protocol.Seq{}
+		a.greetAgain()
 	}
 	return true
 }

@@ -234,7 +234,7 @@ func (a *Agent) giveUpRing() {
 			a.refuse(h.m.topic, err)
 			continue
 		}
-		if a.believe(&msg) {
+		if a.believe(&msg, nil) {
 			a.item(msg, codeRingMissing)
 		}
 	}

@@ -272,7 +272,7 @@ func freeDown(tx Tx, st *StreamState, store protocol.StoreID, have protocol.Posi
 	return verdict, tx.Streams().Put(*st)
 }
 
-// provesOlder reads the newest receipt that a host holds. It returns why this
+// provesOlder reads the newest message of a coordinator that a host keeps. It returns why this
 // coordinator must have gone back in time, empty if nothing proves it.
 func (c *Coordinator) provesOlder(evidence []byte) string {
 	if len(evidence) == 0 {
@@ -286,12 +286,13 @@ func (c *Coordinator) provesOlder(evidence []byte) string {
 	if !ok || !p.Can(protocol.RoleCoordinator) || p.Key.CheckForm(env.Sig) != nil || p.Key.Verify(env.Sig, env.Body) != nil {
 		return ""
 	}
-	var r protocol.Receipt
-	if protocol.DecodeJSON(env.Body, &r, false) != nil || r.Type != protocol.TypeReceipt || r.Fleet != c.cfg.Fleet {
+	var r protocol.Receipt // the word of a coordinator to its fleet has the same header
+	if protocol.DecodeJSON(env.Body, &r, true) != nil || r.Fleet != c.cfg.Fleet ||
+		r.Type != protocol.TypeReceipt && r.Type != protocol.TypeCoordinator {
 		return ""
 	}
 	if r.Term.Compare(c.term) > 0 {
-		return fmt.Sprintf("a receipt of term %d/%d, this one starts term %d/%d", r.Term.Ring, r.Term.Counter, c.term.Ring, c.term.Counter)
+		return fmt.Sprintf("a message of term %d/%d, this one starts term %d/%d", r.Term.Ring, r.Term.Counter, c.term.Ring, c.term.Counter)
 	}
 	host, ok := r.To.Host()
 	if !ok {

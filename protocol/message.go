@@ -217,8 +217,9 @@ type Hello struct {
 	Have      []Position `json:"have,omitempty"` // newest item of each stream downwards
 	TermSeen  Term       `json:"term_seen"`
 	AcceptSeq uint64     `json:"accept_seq"`
-	// Evidence is the newest receipt that the host keeps: bytes signed by a
-	// coordinator, the only proof that a coordinator went back in time.
+	// Evidence is the newest receipt, or word of the coordinator to its fleet,
+	// that the host keeps: bytes signed by a coordinator, the only proof that a
+	// coordinator went back in time.
 	Evidence  []byte   `json:"evidence,omitempty"`
 	SelfFence string   `json:"self_fence"`         // none, guard or watchdog
 	Features  []string `json:"features,omitempty"` // sorted words: lxc, podman, cgroup2 …

@@ -135,7 +135,7 @@ func TestKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := q.SawTerm(t.Context(), protocol.Term{Ring: 1, Counter: 1}, theirs); err != nil {
+	if err := q.SawTerm(t.Context(), protocol.Term{Ring: 1, Counter: 1}, theirs, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := q.Close(); err != nil {

@@ -48,7 +48,7 @@ func create(t *testing.T) *queue.Queue {
 			t.Error(err)
 		}
 	})
-	if err := q.SawTerm(t.Context(), protocol.Term{Ring: 1, Counter: 1}, theirs); err != nil {
+	if err := q.SawTerm(t.Context(), protocol.Term{Ring: 1, Counter: 1}, theirs, nil); err != nil {
 		t.Fatal(err)
 	}
 	return q
@@ -438,7 +438,7 @@ func TestForget(t *testing.T) {
 func TestNewStoreStartsItsStreamsFromZero(t *testing.T) {
 	q := create(t)
 	accept(t, q, order(1))
-	if err := q.SawTerm(t.Context(), protocol.Term{Ring: 1, Counter: 2}, protocol.StoreID{}); err != nil {
+	if err := q.SawTerm(t.Context(), protocol.Term{Ring: 1, Counter: 2}, protocol.StoreID{}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if id, err := q.Begin(t.Context(), "boot-1"); err != nil || !id.Coord.IsZero() || id.Term.Counter != 2 {
@@ -448,7 +448,7 @@ func TestNewStoreStartsItsStreamsFromZero(t *testing.T) {
 		t.Fatalf("its streams must go on until another store is named: %+v", have)
 	}
 	next := protocol.StoreID{3}
-	if err := q.SawTerm(t.Context(), protocol.Term{Ring: 1, Counter: 2}, next); err != nil {
+	if err := q.SawTerm(t.Context(), protocol.Term{Ring: 1, Counter: 2}, next, nil); err != nil {
 		t.Fatal(err)
 	}
 	p, err := q.Positions(t.Context())

@@ -33,7 +33,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer q.Close()
-	if err := q.SawTerm(t.Context(), protocol.Term{Ring: 1, Counter: 1}, theirs); err != nil {
+	if err := q.SawTerm(t.Context(), protocol.Term{Ring: 1, Counter: 1}, theirs, nil); err != nil {
 		t.Fatal(err)
 	}
 	aside := func() int64 {
