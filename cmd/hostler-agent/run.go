@@ -40,7 +40,7 @@ func run(ctx context.Context, c config, from origin, log *slog.Logger) error {
 	if err := s.prepare(); err != nil {
 		return err
 	}
-	held, err := s.lock(lockRun)
+	held, err := s.lockSoon(ctx, lockRun, lockPatience)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/agent/queue"
@@ -66,6 +67,33 @@ func (s state) lock(name string) (*os.File, error) {
 		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
 	return f, nil
+}
+
+// lockPatience is how long run waits for the agent that it replaces. One that
+// was killed is not quite gone while a child that it had just forked has not
+// become another program: the child holds the lock as well.
+const (
+	lockPatience = 5 * time.Second
+	lockRetry    = 20 * time.Millisecond
+)
+
+// lockSoon takes a lock that may be held for a moment still.
+func (s state) lockSoon(ctx context.Context, name string, patience time.Duration) (*os.File, error) {
+	given, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		f, err := s.lock(name)
+		if err == nil || !errors.Is(err, errLocked) {
+			return f, err
+		}
+		t := time.NewTimer(lockRetry)
+		select {
+		case <-t.C:
+		case <-given.Done():
+			t.Stop()
+			return nil, err
+		}
+	}
 }
 
 // keys are the host's own keys, made at the first start.
