@@ -77,3 +77,17 @@ func gone(t testing.TB, path string) {
 		t.Errorf("%s is still there (%v)", path, err)
 	}
 }
+
+// entries are the names in a directory.
+func entries(t testing.TB, dir string) []string {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make([]string, len(list))
+	for i, e := range list {
+		names[i] = e.Name()
+	}
+	return names
+}

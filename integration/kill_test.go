@@ -127,7 +127,7 @@ func (w *world) unnoticed(t testing.TB, id string) {
 	t.Helper()
 	w.done(t, id)
 	n, last, gap := 0, 0.0, 0.0
-	for line := range strings.Lines(w.must(t, "action", "logs", id)) {
+	for line := range strings.Lines(w.must(t, "action", "logs", id, "--follow")) {
 		var i int
 		var at float64
 		if _, err := fmt.Sscanf(line, "tick %d %f", &i, &at); err != nil {

@@ -153,7 +153,7 @@ func TestRun(t *testing.T) {
 		if len(act.Output) != 2 && len(act.Output) != 1 || act.Output[0].Bytes != size || act.Output[0].Dropped <= 0 {
 			t.Fatalf("the action tells of %+v, wanted %d bytes and a part of them dropped", act.Output, size)
 		}
-		r := w.cli(t, "action", "logs", id).exits(t, 0, "left out")
+		r := w.cli(t, "action", "logs", id, "--follow").exits(t, 0, "left out")
 		if len(r.stdout) == 0 || len(r.stdout) >= size {
 			t.Errorf("%d bytes are shown of %d", len(r.stdout), size)
 		}
@@ -209,7 +209,7 @@ func TestManners(t *testing.T) {
 		if got := w.ended(t, id)[id]; got != "FAILED exit" {
 			t.Errorf("it is %s, want FAILED exit", got)
 		}
-		r := w.cli(t, "action", "logs", id).exits(t, 0)
+		r := w.cli(t, "action", "logs", id, "--follow").exits(t, 0)
 		if r.stdout != "one\n" || r.stderr != "two\n" {
 			t.Errorf("its output is %q and %q", r.stdout, r.stderr)
 		}
