@@ -180,8 +180,12 @@ func (l Leaf) template() (*x509.Certificate, error) {
 		URIs:                  []*url.URL{name},
 	}
 	t.NotAfter = t.NotBefore.Add(leafLead + LeafLife)
-	if l.Server {
+	switch {
+	case l.Server && l.Name.Kind == protocol.SANBroker:
 		t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	case l.Server:
+		// A coordinator and a hop listen, and speak to brokers as well.
+		t.ExtKeyUsage = append(t.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
 	}
 	for _, s := range l.Addresses {
 		if ip := net.ParseIP(s); ip != nil {

@@ -58,13 +58,17 @@ func TestLeaf(t *testing.T) {
 		"hop":         {Name: protocol.SAN{Kind: protocol.SANHop, ID: "berlin"}, Now: now},
 		"coordinator": {Name: coordinator, Now: now},
 		"server":      {Name: coordinator, Server: true, Addresses: []string{"10.0.0.1", "c.example.org"}, Now: now},
+		"broker":      {Name: protocol.SAN{Kind: protocol.SANBroker}, Server: true, Addresses: []string{"10.0.0.2"}, Now: now},
 	} {
 		c := issue(t, ca, k, l)
 		if got, err := certs.RoleOf(c); err != nil || got != l.Name {
 			t.Errorf("%s: named %q, %v", name, got, err)
 		}
 		want := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-		if l.Server {
+		switch name {
+		case "server":
+			want = append(want, x509.ExtKeyUsageServerAuth)
+		case "broker":
 			want = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 		}
 		if !slices.Equal(c.ExtKeyUsage, want) || c.IsCA || c.Subject.String() != "" || c.KeyUsage != x509.KeyUsageDigitalSignature {
