@@ -79,7 +79,9 @@ func newTerminal(t *testing.T, s *site, tty bool, typed string) *terminal {
 	return c
 }
 
-func (c *terminal) run(ctx context.Context, args ...string) int { return c.app.main(ctx, append([]string{"--ca", c.ca}, args...)) }
+func (c *terminal) run(ctx context.Context, args ...string) int {
+	return c.app.main(ctx, append([]string{"--ca", c.ca}, args...))
+}
 
 func TestAskOnTerminal(t *testing.T) {
 	s := newSite(t)
@@ -88,10 +90,10 @@ func TestAskOnTerminal(t *testing.T) {
 		code  int
 		want  string
 	}{
-		{"y\n", 0, "edge-01/web is gone"},
 		{"n\n", exitRefused, "the answer was no"},
 		{"\n", exitRefused, "the answer was no"},
 		{"", exitRefused, "the answer was no"}, // the end of input is no yes
+		{"y\n", 0, "edge-01/web is gone"},
 	} {
 		c := newTerminal(t, s, true, x.typed)
 		if got := c.run(t.Context(), "ct", "rm", "edge-01/web"); got != x.code || !strings.Contains(c.shown(), x.want) {

@@ -56,6 +56,15 @@ func (a *app) connect() (*remote, error) {
 	return &remote{c, false}, nil
 }
 
+// coordinator is connect for what only a coordinator knows.
+func (a *app) coordinator() (*remote, error) {
+	r, err := a.connect()
+	if err == nil && r.local {
+		return nil, usage("hostler login ADDRESS --token-file FILE", "the agent of a host does not know that: it takes a coordinator")
+	}
+	return r, err
+}
+
 // agentSocket returns the agent's socket, and whether it is the one to speak
 // to: by option, or because there is no coordinator to speak to.
 func (a *app) agentSocket(t target) (path string, local bool) {
@@ -68,17 +77,6 @@ func (a *app) agentSocket(t target) (path string, local bool) {
 	}
 	info, err := os.Stat(path)
 	return path, err == nil && info.Mode().Type() == os.ModeSocket
-}
-
-// isLocal reports whether commands go to the agent of this host, so that no
-// HOST is named.
-func (a *app) isLocal() (bool, error) {
-	t, err := a.target()
-	if err != nil {
-		return false, err
-	}
-	_, local := a.agentSocket(t)
-	return local, nil
 }
 
 // authority returns the authority of a target's certificates: the one that was

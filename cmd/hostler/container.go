@@ -24,9 +24,20 @@ func viewOf(c api.Container) containerView {
 	return v
 }
 
-func containerNoun() noun[containerView] {
+// containerNoun names a container as commands take it: on the host itself
+// without the host.
+func containerNoun(local bool) noun[containerView] {
 	return noun[containerView]{
-		name: func(c containerView) string { return ref{host: protocol.HostID(c.Host), name: c.Name}.String() },
+		name: func(c containerView) string {
+			r := ref{host: protocol.HostID(c.Host), name: c.Name}
+			if local {
+				r.host = ""
+			}
+			if c.CTID == "" {
+				r.runtime = c.Runtime
+			}
+			return r.String()
+		},
 		columns: []column[containerView]{
 			{"host", inTable, func(c containerView) any { return c.Host }},
 			{"name", inTable, func(c containerView) any { return c.Name }},
@@ -70,7 +81,7 @@ func (a *app) ctListCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return show(cmd.Context(), a, v, containerNoun(), func(ctx context.Context) ([]containerView, error) {
+		return show(cmd.Context(), a, v, containerNoun(r.local), func(ctx context.Context) ([]containerView, error) {
 			found, err := r.containers(ctx, host)
 			var views []containerView
 			for _, c := range found {
@@ -114,7 +125,7 @@ func (a *app) ctShowCommand() *cobra.Command {
 		if err != nil {
 			return usage("hostler ct ls", "%s", err)
 		}
-		return showOne(cmd.Context(), a, v, containerNoun(), func(ctx context.Context) (containerView, error) {
+		return showOne(cmd.Context(), a, v, containerNoun(r.local), func(ctx context.Context) (containerView, error) {
 			c, err := r.container(ctx, name)
 			return viewOf(c), cannot("show container "+args[0], err)
 		})

@@ -31,7 +31,10 @@ const (
 type failure struct {
 	code            int
 	what, why, next string
+	err             error // what it comes from, if anything
 }
+
+func (f *failure) Unwrap() error { return f.err }
 
 func (f *failure) Error() string {
 	if f.why == "" {
@@ -68,7 +71,7 @@ func cannot(what string, err error) error {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
 	}
-	f := &failure{code: exitFailed, what: "cannot " + what, why: err.Error()}
+	f := &failure{code: exitFailed, what: "cannot " + what, why: err.Error(), err: err}
 	if p, ok := errors.AsType[*api.Problem](err); ok {
 		f.code, f.why, f.next = codeOf(p.Code), p.Detail, p.Hint
 		if f.next == "" && p.Code == api.CodeUnauthentic {

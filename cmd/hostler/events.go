@@ -57,7 +57,7 @@ goes on where it stopped: no event is left out.`,
 		if since.d > 0 && cmd.Flags().Changed("after") {
 			return usage("hostler events --help", "the events begin at --since or at --after, and not at both")
 		}
-		r, err := a.connect()
+		r, err := a.coordinator()
 		if err != nil {
 			return err
 		}

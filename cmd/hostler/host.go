@@ -97,7 +97,7 @@ func (a *app) hostListCommand() *cobra.Command {
 	v := listFlags(cmd)
 	cmd.Flags().VarP(&labels, "selector", "l", "only those with these labels")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		r, err := a.connect()
+		r, err := a.coordinator()
 		if err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ func (a *app) hostShowCommand() *cobra.Command {
 		if err != nil {
 			return usage("hostler host ls", "%s", err)
 		}
-		r, err := a.connect()
+		r, err := a.coordinator()
 		if err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ for as long as --ttl says. The host then waits until it is approved.`,
 		if err := checkPairs("label", labels); err != nil {
 			return usage("", "%s", err)
 		}
-		r, err := a.connect()
+		r, err := a.coordinator()
 		if err != nil {
 			return err
 		}
@@ -220,7 +220,7 @@ func (a *app) hostPendingCommand() *cobra.Command {
 	v := listFlags(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "list those that were decided about, too")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		r, err := a.connect()
+		r, err := a.coordinator()
 		if err != nil {
 			return err
 		}
@@ -291,7 +291,7 @@ looked.`,
 	cmd.Flags().StringVar(&words, "words", "", "the four words that the host shows")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask: the words were compared")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := a.connect()
+		r, err := a.coordinator()
 		if err != nil {
 			return err
 		}
@@ -329,7 +329,7 @@ func (a *app) hostDenyCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "what the host is told")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := a.connect()
+		r, err := a.coordinator()
 		if err != nil {
 			return err
 		}
@@ -383,7 +383,7 @@ func (a *app) changeHost(ctx context.Context, name, verb, done string, body any)
 	if err != nil {
 		return usage("hostler host ls", "%s", err)
 	}
-	r, err := a.connect()
+	r, err := a.coordinator()
 	if err != nil {
 		return err
 	}

@@ -343,12 +343,16 @@ func toYAML(b []byte, separate bool) ([]byte, error) {
 	return out, err
 }
 
-// plain drops the quotes and brackets that came from JSON. What needs quotes
-// to stay a text gets them again.
+// plain drops the brackets that came from JSON, and the quotes of names. Values
+// keep theirs: so no reader takes a text like "no" or "12" for something else.
 func plain(n *yaml.Node) {
-	n.Style = 0
-	for _, c := range n.Content {
-		plain(c)
+	if n.Kind != yaml.ScalarNode && len(n.Content) > 0 {
+		n.Style = 0
+	}
+	for i, c := range n.Content {
+		if plain(c); n.Kind == yaml.MappingNode && i%2 == 0 {
+			c.Style = 0
+		}
 	}
 }
 

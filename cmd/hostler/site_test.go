@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
@@ -32,6 +36,7 @@ type site struct {
 	authority *certs.Authority
 	tokens    map[coordinator.TokenRole]string
 	url       string
+	handler   http.Handler
 
 	rings, roster []byte
 	signer        *certs.Identity // the coordinator of the rings
@@ -140,6 +145,7 @@ func (s *site) serve() {
 			s.conns = append(s.conns, c)
 		}
 	}
+	s.handler = mux
 	s.url = "https://" + l.Addr().String()
 	ended := make(chan struct{})
 	go func() {
@@ -151,6 +157,41 @@ func (s *site) serve() {
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {
 			t.Error(err)
+		}
+		<-ended
+	})
+}
+
+// asAgent answers on a unix socket as the agent of edge-01 does: without
+// tokens, and without naming the host.
+func (s *site) asAgent(path string) {
+	l := must[net.Listener](s.t)(net.Listen("unix", path))
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("Authorization", "Bearer "+s.tokens[coordinator.RoleAdmin])
+		switch {
+		case r.URL.Path == "/v1/containers":
+			r.URL.Path = "/v1/hosts/edge-01/containers"
+		case r.Method == http.MethodPost && r.URL.Path == "/v1/actions":
+			var ask api.NewAction
+			if err := json.NewDecoder(r.Body).Decode(&ask); err != nil || ask.Host != "" {
+				s.t.Errorf("asked for %+v: %v", ask, err)
+			}
+			ask.Host = "edge-01"
+			b := must[[]byte](s.t)(json.Marshal(ask))
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(b)), int64(len(b))
+		}
+		s.handler.ServeHTTP(w, r)
+	})}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.t.Errorf("the agent ended: %v", err)
+		}
+	}()
+	s.t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			s.t.Error(err)
 		}
 		<-ended
 	})
@@ -247,6 +288,7 @@ func failed(o coordtest.Order, e protocol.Event, why protocol.Reason, x *protoco
 //	site finish    the command slow ends
 //	site cancelled the host cancels the command slow
 //	site down, up  connections are cut and requests break, until they are answered again
+//	site agent     there is an agent on $HOSTLER_SOCKET
 //	site sign DIR  writes messages to verify
 func (s *site) command(ts *testscript.TestScript, _ bool, args []string) {
 	switch args[0] {
@@ -270,6 +312,8 @@ func (s *site) command(ts *testscript.TestScript, _ bool, args []string) {
 		}
 		s.conns = nil
 		s.mu.Unlock()
+	case "agent":
+		s.asAgent(ts.Getenv("HOSTLER_SOCKET"))
 	case "sign":
 		s.sign(ts, ts.MkAbs(args[1]))
 	default:

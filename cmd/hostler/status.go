@@ -53,12 +53,9 @@ func (a *app) statusCommand() *cobra.Command {
 	}
 	v := showFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		r, err := a.connect()
+		r, err := a.coordinator()
 		if err != nil {
 			return err
-		}
-		if r.local {
-			return usage("hostler ct ls --local, or hostler action ls --local", "an agent knows no fleet: status asks a coordinator")
 		}
 		err = showOne(cmd.Context(), a, v, statusNoun(), func(ctx context.Context) (s api.Status, err error) {
 			err = r.Get(ctx, "/v1/status", nil, &s)

@@ -44,7 +44,7 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 	cmd.Flags().Var(&ttl, "ttl", "how long it is good (default: until it is revoked)")
 	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"viewer", "operator", "approver", "admin"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := a.connect()
+		r, err := a.coordinator()
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (a *app) tokenListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "List the tokens, without their secrets", Args: noArgs, Example: "  hostler token ls"}
 	v := listFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		r, err := a.connect()
+		r, err := a.coordinator()
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (a *app) tokenRevokeCommand() *cobra.Command {
 			if err := a.confirm(yes, "End token "+args[0]+" for ever?"); err != nil {
 				return err
 			}
-			r, err := a.connect()
+			r, err := a.coordinator()
 			if err != nil {
 				return err
 			}
@@ -138,7 +138,7 @@ and publish none. It writes ca.crt, viewer.crt and viewer.key into --out.`,
 		if out == "" {
 			return usage("the same with --out DIR", "the key is shown once, and nobody would keep it: --out is missing")
 		}
-		r, err := a.connect()
+		r, err := a.coordinator()
 		if err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (a *app) viewerListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "List the viewers", Args: noArgs, Example: "  hostler viewer ls"}
 	v := listFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		r, err := a.connect()
+		r, err := a.coordinator()
 		if err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func (a *app) viewerRevokeCommand() *cobra.Command {
 			if err := a.confirm(yes, "End viewer "+args[0]+"?"); err != nil {
 				return err
 			}
-			r, err := a.connect()
+			r, err := a.coordinator()
 			if err != nil {
 				return err
 			}

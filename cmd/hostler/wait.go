@@ -67,12 +67,21 @@ func (a *app) submit(ctx context.Context, r *remote, host protocol.HostID, spec 
 	for try := 1; ; try++ {
 		var act api.Action
 		err := r.Post(ctx, "/v1/actions", nil, ask, &act)
-		if err == nil || try == submitTries {
-			return act, err
+		if err == nil {
+			return act, nil
 		}
-		if err := again.wait(ctx, a.now(), err); err != nil {
-			return act, err
+		if try < submitTries {
+			if err = again.wait(ctx, a.now(), err); err == nil {
+				continue
+			}
 		}
+		switch {
+		case ctx.Err() != nil:
+			a.leave(ask.ID)
+		case errors.Is(err, client.ErrUnreachable) && !untrusted(err):
+			a.say("hostler: nobody knows whether it was taken; later: hostler action show %s", ask.ID)
+		}
+		return act, err
 	}
 }
 

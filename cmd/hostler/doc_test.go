@@ -1,0 +1,71 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+const referencePath = "../../doc/cli.md"
+
+// TestReference holds doc/cli.md to the commands as they are. With -update it
+// writes the file.
+func TestReference(t *testing.T) {
+	var b bytes.Buffer
+	b.WriteString("# hostler, the operator's program\n\n")
+	b.WriteString("Every command, as `--help` shows it. Written by `go test ./cmd/hostler -run TestReference -update`.\n")
+	a := &app{env: func(string) string { return "" }}
+	describe(t, &b, a.root())
+	if *update {
+		if err := os.WriteFile(referencePath, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old, err := os.ReadFile(referencePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(old, b.Bytes()) {
+		t.Errorf("%s is not what the commands say: run go test ./cmd/hostler -run TestReference -update", referencePath)
+	}
+}
+
+// update is read by TestReference alone.
+var update = flag.Bool("update", false, "write doc/cli.md anew")
+
+// describe writes one command and those below it, and refuses one without help.
+func describe(t *testing.T, b *bytes.Buffer, cmd *cobra.Command) {
+	fmt.Fprintf(b, "\n## %s\n\n", cmd.CommandPath())
+	long := cmd.Long
+	if long == "" {
+		long = cmd.Short + "."
+	}
+	fmt.Fprintf(b, "%s\n\n```\n%s\n```\n", long, cmd.UseLine())
+	if cmd.Example != "" {
+		fmt.Fprintf(b, "\n```sh\n%s\n```\n", unindent(cmd.Example))
+	}
+	if flags := strings.TrimRight(cmd.LocalFlags().FlagUsagesWrapped(0), "\n"); flags != "" {
+		fmt.Fprintf(b, "\n```\n%s\n```\n", flags)
+	}
+	if !cmd.HasSubCommands() && cmd.Example == "" {
+		t.Errorf("%s has no example", cmd.CommandPath())
+	}
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() && c.Name() != "help" && c.Name() != "completion" {
+			describe(t, b, c)
+		}
+	}
+}
+
+func unindent(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimPrefix(lines[i], "  ")
+	}
+	return strings.Join(lines, "\n")
+}
