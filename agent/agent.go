@@ -65,6 +65,7 @@ type Agent struct {
 	degraded string
 	managed  map[protocol.CTID]*tracked
 	foreign  map[container.Kind][]container.Info
+	unlooked []container.Kind // runtimes whose containers were not seen yet
 	alerts   map[string]protocol.AlertInfo
 	beat     heartbeat
 	stale    bool // something that the metrics tell has changed
@@ -106,8 +107,9 @@ func New(cfg Config) (*Agent, error) {
 		foreign:  make(map[container.Kind][]container.Info),
 		alerts:   make(map[string]protocol.AlertInfo),
 	}
-	for range cfg.Runtimes {
+	for _, r := range cfg.Runtimes {
 		a.pokes = append(a.pokes, make(chan struct{}, 1))
+		a.unlooked = append(a.unlooked, r.Kind())
 	}
 	a.outputs = newOutputs(a)
 	return a, nil

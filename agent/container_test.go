@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -209,5 +210,39 @@ func TestInterruptedStepsAreMadeAgain(t *testing.T) {
 		if got := w.state(1); got != container.StateRunning {
 			t.Errorf("what a user wants is tried again: %v", got)
 		}
+	})
+}
+
+// slow is a runtime that takes its time to list.
+type slow struct{ *containertest.Fake }
+
+func (s slow) List(ctx context.Context) ([]container.Info, error) {
+	select {
+	case <-time.After(200 * time.Millisecond):
+	case <-ctx.Done():
+	}
+	return s.Fake.List(ctx)
+}
+
+// TestFirstHeartbeatKnowsTheContainers: what a host tells when it comes back is
+// what it has seen, not that it has not looked yet.
+func TestFirstHeartbeatKnowsTheContainers(t *testing.T) {
+	lazy := func(c *agent.Config) { c.Runtimes[0] = slow{c.Runtimes[0].(*containertest.Fake)} }
+	in(t, lazy, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), creation(1, false))
+		w.pass(10 * time.Second)
+		w.coord.see(func() { w.coord.beats = nil })
+		w.restart()
+		w.pass(time.Second)
+		w.coord.see(func() {
+			if len(w.coord.beats) == 0 {
+				t.Fatal("no heartbeat came")
+			}
+			for _, b := range w.coord.beats {
+				if len(b.Containers) != 1 || b.Containers[0].State != "stopped" {
+					t.Errorf("a heartbeat tells %+v", b.Containers)
+				}
+			}
+		})
 	})
 }

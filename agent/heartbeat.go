@@ -45,8 +45,8 @@ func (a *Agent) noteChange() {
 // figures that always move has changed.
 func (a *Agent) sendHeartbeat() {
 	a.due[dueHeartbeat] = 0
-	if !a.link.answered {
-		return
+	if !a.link.answered || len(a.unlooked) > 0 {
+		return // the first look at the containers makes it due again
 	}
 	host, containers, alerts := a.hostInfo(), a.inventory(), a.raised()
 	content := steady(host, containers, alerts)

@@ -121,8 +121,10 @@ func (a *Agent) watch(ctx context.Context, kind container.Kind, w container.Watc
 
 // listed takes a full look: what is there, what has changed, what is foreign.
 func (a *Agent) listed(l listing) {
+	a.unlooked = slices.DeleteFunc(a.unlooked, func(k container.Kind) bool { return k == l.kind })
 	if l.err != nil {
 		a.cfg.Log.Warn("containers cannot be listed", "runtime", l.kind.String(), "error", l.err)
+		a.noteChange()
 		return
 	}
 	there := make(map[protocol.CTID]bool)
