@@ -582,6 +582,7 @@ refused() {
 	local what=$1 file=$2 before
 	shift 2
 	before=$(refusals edge-01 "$@")
+	sleep 1.1 # the agent logs one refusal a second
 	publish "$file"
 	until_true "$what: refused ($*)" refused_more edge-01 "$before" "$@"
 	agent_get edge-01 /metrics | grep -E "^hostler_agent_messages_refused_total.*code=\"($(IFS='|'; echo "$*"))\""
