@@ -398,6 +398,19 @@ func TestForeignAndForgedMessagesAreRefused(t *testing.T) {
 	})
 }
 
+func TestItemsThatCannotBeReadAreCountedAndBlockNothing(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.push(protocol.StreamOrder, map[string]int{"more": 1})
+		w.coord.push(protocol.StreamControl, map[string]string{"verb": "dance"})
+		w.coord.order(actionID(1), command("true"))
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		if n := w.agent.Metrics().Refused[protocol.ErrPayload]; n != 2 {
+			t.Errorf("%d items were counted as refused, want 2", n)
+		}
+	})
+}
+
 func TestNewStoreNeedsNewTerm(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.coord.order(actionID(1), command("true"))

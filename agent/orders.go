@@ -148,7 +148,7 @@ func (a *Agent) reject(at protocol.Position, why error) error {
 	if !ok {
 		code = protocol.ErrPayload
 	}
-	a.cfg.Log.Warn("an item cannot be read", "stream", string(at.Stream), "n", at.N, "error", why)
+	a.refuse(string(at.Stream), fmt.Errorf("item %d: %w", at.N, why))
 	return a.cfg.Queue.Reject(a.steps, at, code, a.when())
 }
 
