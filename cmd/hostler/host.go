@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -171,7 +172,7 @@ for as long as --ttl says. The host then waits until it is approved.`,
 			return t.print(a.out, []api.Invite{made})
 		}
 		fmt.Fprintf(a.out, "hostler-agent join %s\n", printable(made.Code))
-		a.say("Type that on the new host, as root. It is good %s. Then: hostler host pending", ago(made.ExpiresAt, a.now()))
+		a.say("Type that on the new host, as root. It is good for %s. Then: hostler host pending", roughly(made.ExpiresAt.Sub(a.now()).Round(time.Minute)))
 		return nil
 	}
 	return cmd

@@ -343,5 +343,7 @@ func (s *site) sign(ts *testscript.TestScript, dir string) {
 	put("changed", changed)
 	put("stranger", seal(stranger, body))
 	put("rings", s.rings)
+	put("retained", append([]byte("hostler/v1/lab/fleet/ring "), s.rings...))
+	put("mislaid", append([]byte("hostler/v1/lab/fleet/revoked "), s.rings...))
 	put("garbage", []byte("hello"))
 }

@@ -245,9 +245,19 @@ func (c captured) judge(keys *certs.Keys) verdict {
 	if v.Topic == "" {
 		v.Topic = topicOf(ring.Name, &h)
 	}
+	topic, typ := v.Topic, h.Type
+	if t, err := protocol.ParseTopic(topic); err == nil && t.Fleet == ring.Name {
+		// A document is opened without its topic, which only says what it is.
+		switch t.Channel {
+		case protocol.ChannelRing:
+			topic, typ = "", protocol.TypeRing
+		case protocol.ChannelRevoked:
+			topic, typ = "", protocol.TypeRevoked
+		}
+	}
 	x := protocol.Expect{
 		Fleet: ring.Fleet, FleetName: ring.Name, Keys: keys, Ring: ring.Number,
-		Topic: v.Topic, Type: h.Type, Self: receiver(v.Topic), Fresh: anyTime{},
+		Topic: topic, Type: typ, Self: receiver(topic), Fresh: anyTime{},
 	}
 	if _, err := protocol.Open(c.raw, x); err != nil {
 		return v.bad(err)
