@@ -151,13 +151,13 @@ func (c *Coordinator) applyReport(tx Tx, host protocol.HostID, m protocol.Messag
 	if r.Event == protocol.EventTell && r.State == protocol.StateNone {
 		return a.ID, c.applyUnknown(tx, a, r)
 	}
+	before := a
 	if !r.Digest.IsZero() && r.Digest != a.Digest {
 		if err := c.conflict(tx, &a, r); err != nil {
 			return a.ID, err
 		}
 	}
-	before := a
-	if !observe(&a, r, c.nowMS()) && a.Cancelling == before.Cancelling && a.Detail == before.Detail {
+	if !observe(&a, r, c.nowMS()) && a.Digest == before.Digest && a.Cancelling == before.Cancelling && a.Detail == before.Detail {
 		return protocol.ActionID{}, nil // evidence of what was known
 	}
 	if local {
@@ -290,9 +290,10 @@ func (c *Coordinator) adopt(host protocol.HostID, r *protocol.Report) Action {
 }
 
 // applyUnknown makes LOST what the host does not know although it has the
-// order: an order that may still be under way says nothing.
+// order: an order that may still be under way says nothing. The answer may be
+// to a question of before the action ended; then it says nothing new.
 func (c *Coordinator) applyUnknown(tx Tx, a Action, r *protocol.Report) error {
-	if a.N == 0 || a.N > r.HaveOrder {
+	if a.N == 0 || a.N > r.HaveOrder || a.State.Final() {
 		return nil
 	}
 	return c.move(tx, &a, protocol.EventHostUnknown)

@@ -109,6 +109,56 @@ func TestUnknownBeforeOrderArrivedIsNotLost(t *testing.T) {
 	})
 }
 
+func TestLateAnswerAboutWhatEndedBlocksNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		a := propose(t, f, h)
+		o := order(t, h)
+		h.Report(o.Started(h))
+		h.Report(o.Done())
+		want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+		// Asked before the end was known, answered after the record was
+		// forgotten.
+		h.Report(protocol.Report{Action: a.ID, Event: protocol.EventTell, HaveOrder: 1})
+		b := propose(t, f, h)
+		o = order(t, h)
+		h.Report(o.Started(h))
+		h.Report(o.Done())
+		want(t, f, b.ID, protocol.StateDone, protocol.ReasonOK)
+		want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+	})
+}
+
+func TestConflictOfWhatHasEndedIsKeptOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		a := propose(t, f, h)
+		o := order(t, h)
+		h.Report(o.Started(h))
+		h.Report(o.Done())
+		spec := coordtest.RunSpec("something", "else")
+		other := protocol.Report{
+			Action: a.ID, Spec: spec, Digest: protocol.Sum(spec), Event: protocol.EventTell, State: protocol.StateDone, Reason: protocol.ReasonOK, Attempt: 1,
+		}
+		h.Report(other)
+		h.Report(other)
+		if got := want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK); got.Digest != other.Digest || string(got.Conflict) != string(a.Spec) {
+			t.Errorf("kept: spec %s, instead of %s", got.Spec, got.Conflict)
+		}
+		events, err := f.Coordinator().Events(t.Context(), 0, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, e := range events {
+			if e.Type == "ACTION_CONFLICT" {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("the conflict was told %d times, want once", n)
+		}
+	})
+}
+
 func TestHostsRecordWinsConflict(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		a := propose(t, f, h)
