@@ -162,13 +162,20 @@ func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) 
 		judged, refusal := enrol.Invite{
 			Secret: enrol.Secret(i.Secret), Expires: i.ExpiresMS, Bound: i.BoundKey, Wrong: i.Wrong,
 		}.Judge(c.nowMS(), e.Key, transcript, r.Proof)
-		i.BoundKey, i.Wrong = judged.Bound, judged.Wrong
-		if err := tx.Enrolments().PutInvite(i); err != nil {
-			return err
-		}
 		if refusal != nil {
 			refused = refusal
+			if judged.Wrong == i.Wrong && !errors.Is(refusal, enrol.ErrUsed) {
+				return nil // who goes on guessing fills no disk
+			}
+			i.Wrong = judged.Wrong
+			if err := tx.Enrolments().PutInvite(i); err != nil {
+				return err
+			}
 			return c.audit(tx, Actor{Name: "host:" + string(e.Host)}, "host.proof_refused", i.ID, map[string]any{"reason": refusal.Error(), "wrong": i.Wrong})
+		}
+		i.BoundKey = judged.Bound
+		if err := tx.Enrolments().PutInvite(i); err != nil {
+			return err
 		}
 		e.Labels = i.Labels
 		return c.admit(tx, &e)
@@ -293,20 +300,23 @@ func (c *Coordinator) FindEnrolment(ctx context.Context, ref string) (Enrolment,
 		if !errors.Is(err, ErrNotFound) {
 			return err
 		}
-		all, err := tx.Enrolments().List("", maxPending)
-		for _, e := range all {
-			if string(e.Host) != ref {
-				continue
+		// What waits hides what was decided before, of which there may be any
+		// number.
+		for _, state := range []EnrolmentState{EnrolmentPending, ""} {
+			all, err := tx.Enrolments().List(state, maxPending)
+			if err != nil {
+				return err
 			}
-			// What waits hides what was decided before.
-			if len(found) > 0 && found[0].State != EnrolmentPending {
-				found = nil
+			for _, e := range all {
+				if string(e.Host) == ref && (state != "" || len(found) == 0) {
+					found = append(found, e)
+				}
 			}
-			if e.State == EnrolmentPending || len(found) == 0 {
-				found = append(found, e)
+			if len(found) > 0 {
+				break
 			}
 		}
-		return err
+		return nil
 	})
 	switch {
 	case err != nil:

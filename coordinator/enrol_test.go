@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -74,6 +75,40 @@ func TestWrongProofsBurnInvite(t *testing.T) {
 		}
 		if err := offer(t, f, "edge-20", code, nil); !errors.Is(err, enrol.ErrBurned) {
 			t.Errorf("the right proof afterwards: %v", err)
+		}
+		// Whoever goes on guessing does not fill the audit log.
+		rows, err := f.Coordinator().Audit(t.Context(), 0, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, row := range rows {
+			if row.Verb == "host.proof_refused" {
+				n++
+			}
+		}
+		if n != enrol.MaxWrong {
+			t.Errorf("%d wrong proofs were written down, want %d", n, enrol.MaxWrong)
+		}
+	})
+}
+
+func TestApprovalByNameInALargeFleet(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
+		f.PutEnrolments(func(put func(coordinator.Enrolment)) {
+			for i := range 1500 { // more than one listing shows
+				put(coordinator.Enrolment{ID: fmt.Sprintf("old %d", i), Host: protocol.HostID(fmt.Sprintf("old-%d", i)), State: coordinator.EnrolmentApproved, CreatedMS: int64(i)})
+			}
+		})
+		if err := offer(t, f, "edge-20", invite(t, f), nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Coordinator().ApproveEnrolment(t.Context(), f.Admin(), "edge-20", ""); err != nil {
+			t.Error(err)
+		}
+		_, err := f.Coordinator().ApproveEnrolment(t.Context(), f.Admin(), "edge-20", "")
+		if !errors.Is(err, coordinator.ErrConflict) && !errors.Is(err, coordinator.ErrNotFound) {
+			t.Errorf("approved twice: %v", err)
 		}
 	})
 }

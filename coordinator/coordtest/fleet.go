@@ -180,6 +180,21 @@ func (f *Fleet) Put(h coordinator.Host) {
 	}
 }
 
+// PutEnrolments stores enrolments as they are, without asking anybody.
+func (f *Fleet) PutEnrolments(all func(put func(coordinator.Enrolment))) {
+	f.t.Helper()
+	f.mu.Lock()
+	store := f.store
+	f.mu.Unlock()
+	err := store.Update(f.t.Context(), func(tx coordinator.Tx) (err error) {
+		all(func(e coordinator.Enrolment) { err = errors.Join(err, tx.Enrolments().Put(e)) })
+		return err
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 func (f *Fleet) attach(h *Host) *Host {
 	f.mu.Lock()
 	defer f.mu.Unlock()
