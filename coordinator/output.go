@@ -119,6 +119,29 @@ func (o *output) settle(a Action) {
 			o.totals = &t
 		}
 	}
+	o.join()
+}
+
+// join counts as held what nobody will ever send, once all before it is held:
+// what the host dropped. What lies behind it then follows upon the head, and
+// the tail upon that.
+func (o *output) join() {
+	n := &o.next
+	if _, to, ok := dropped(o.totals, n.Have); ok {
+		n.Have = to
+	}
+	if n.TailTo > n.TailFrom && n.Have >= n.TailFrom {
+		n.Have, n.TailFrom, n.TailTo = max(n.Have, n.TailTo), 0, 0
+	}
+}
+
+// dropped returns the part that the host dropped, if an offset is within it.
+func dropped(t *protocol.Output, offset int64) (from, to int64, within bool) {
+	if t == nil || t.Dropped == 0 {
+		return 0, 0, false
+	}
+	from, to = t.DropAt, t.DropAt+t.Dropped
+	return from, to, offset >= from && offset < to
 }
 
 // wants returns the offset that the host should send from, false if nothing is
@@ -166,9 +189,7 @@ func (o *output) write(offset int64, data []byte) error {
 	default:
 		return nil
 	}
-	if n.TailTo > n.TailFrom && n.Have >= n.TailFrom {
-		n.Have, n.TailFrom, n.TailTo = max(n.Have, n.TailTo), 0, 0
-	}
+	o.join()
 	o.dirty = true
 	_, err := o.file.WriteAt(data, offset)
 	return err
@@ -428,7 +449,11 @@ func (r *reader) step(ctx context.Context, buf []byte, emit func([]byte) error) 
 	if r.offset >= held.TailFrom && r.offset < held.TailTo {
 		until = held.TailTo
 	}
-	if r.offset < until {
+	from, _, gone := dropped(totals, r.offset)
+	if from > r.offset {
+		until = min(until, from) // the file has zeros there
+	}
+	if r.offset < until && !gone {
 		n, err := r.o.file.ReadAt(buf[:min(int64(len(buf)), until-r.offset)], r.offset)
 		if err != nil {
 			return false, Span{}, fmt.Errorf("read output: %w", err)
@@ -454,11 +479,12 @@ func (r *reader) step(ctx context.Context, buf []byte, emit func([]byte) error) 
 
 // ended judges a reader that has read all that is held from its offset on.
 func (r *reader) ended(held OutputState, t *protocol.Output) (next int64, ended bool) {
+	_, to, gone := dropped(t, r.offset)
 	switch {
 	case t != nil && r.offset >= t.Bytes:
 		return -1, true
-	case t != nil && t.Dropped > 0 && r.offset >= t.DropAt && r.offset < t.DropAt+t.Dropped:
-		return t.DropAt + t.Dropped, true // the command wrote more than its cap
+	case gone:
+		return to, true // the command wrote more than its cap
 	case !r.follow && held.TailTo > held.TailFrom && r.offset < held.TailFrom:
 		return held.TailFrom, true // the middle is on the host alone
 	case !r.follow:

@@ -90,6 +90,30 @@ func TestDroppedOutputIsAHole(t *testing.T) {
 	})
 }
 
+// TestFollowingOverAHole: whoever asks for all of it after the tail was fetched
+// gets what lies between the hole and the tail, too, and never the hole itself.
+func TestFollowingOverAHole(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		const head, hole = 300 << 10, 100 << 10
+		whole := strings.Repeat("h", head) + strings.Repeat("?", hole) + strings.Repeat("t", 300<<10)
+		h.Auto(func(h *coordtest.Host, o coordtest.Order) {
+			h.Report(o.Started(h))
+			h.Write(o.Item.Action, 1, protocol.Stdout, []byte(whole))
+			h.Report(o.Done(protocol.Output{FD: protocol.Stdout, Bytes: int64(len(whole)), Dropped: hole, DropAt: head}))
+		})
+		a := propose(t, f, h)
+		after(time.Minute)
+		for range 2 { // from the host, and from what is held
+			if s, next := read(t, f, a.ID, 0, true); s != whole[:head] || next != head+hole {
+				t.Fatalf("before the hole %d bytes, go on at %d, want %d and %d", len(s), next, head, head+hole)
+			}
+			if s, next := read(t, f, a.ID, head+hole, true); s != whole[head+hole:] || next != -1 {
+				t.Fatalf("behind the hole %d bytes, go on at %d, want %d and the end", len(s), next, len(whole)-head-hole)
+			}
+		}
+	})
+}
+
 func TestLostChunksAreAskedForAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		whole := strings.Repeat("x", 3<<20) // three windows
