@@ -247,13 +247,17 @@ func (s *session) commitOutput() {
 	for i, o := range done {
 		o.mu.Lock()
 		if err != nil {
-			o.next = o.held
+			// It is asked for again in its turn: asking at once would send the
+			// same chunk round and round for as long as the disk is full.
+			o.next, o.askedAt = o.held, s.c.cfg.Boot()
 		} else {
 			o.held = states[i]
 		}
 		o.mu.Unlock()
-		s.c.wake.fire(o.id)
-		s.ask(o)
+		if err == nil {
+			s.c.wake.fire(o.id)
+			s.ask(o)
+		}
 	}
 	for _, o := range written {
 		s.c.release(o)
