@@ -97,6 +97,7 @@ func TestContainers(t *testing.T) {
 	t.Run("ten at a time", func(t *testing.T) { tenContainers(t, h) })
 
 	t.Run("destroyed, nothing of it is left", func(t *testing.T) {
+		groups := controlGroups(t, h.initPID(t, "web"))
 		w.must(t, "ct", "rm", "edge-01/web", "--yes")
 		w.cli(t, "ct", "show", "edge-01/web").exits(t, 3)
 		left, err := os.ReadDir(h.path("lxc"))
@@ -113,7 +114,39 @@ func TestContainers(t *testing.T) {
 			}
 		}
 		w.quiet(t)
+		for _, dir := range groups {
+			gone(t, dir)
+		}
 	})
+}
+
+// controlGroups are those that were made for the container of a process, in
+// every hierarchy.
+func controlGroups(t testing.TB, pid int) []string {
+	t.Helper()
+	var dirs []string
+	for line := range strings.Lines(read(t, fmt.Sprintf("/proc/%d/cgroup", pid))) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		at := strings.Index(parts[2], "lxc.payload.")
+		if at < 0 {
+			continue
+		}
+		name, _, _ := strings.Cut(parts[2][at:], "/")
+		mount := strings.TrimPrefix(parts[1], "name=")
+		if mount == "" {
+			mount = "unified"
+		}
+		for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/" + mount} {
+			dir := filepath.Join(root, parts[2][:at], name)
+			if _, err := os.Stat(dir); err == nil {
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	if len(dirs) == 0 {
+		t.Fatalf("process %d is in no control group of a container", pid)
+	}
+	return dirs
 }
 
 // tenContainers makes, starts and destroys ten containers at once.

@@ -85,23 +85,6 @@ func (w *world) mosquitto(t testing.TB, l login, program string, args ...string)
 	return w.spawn(t, program, w.env(), append(argv, args...)...)
 }
 
-// publish sends a file to a topic and waits until the broker has it.
-func (w *world) publish(t testing.TB, l login, topic string, payload []byte) result {
-	t.Helper()
-	f, err := os.CreateTemp(w.dir, "payload-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.Remove(f.Name())
-	if _, err := f.Write(payload); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return w.mosquitto(t, l, "mosquitto_pub", "-q", "1", "-t", topic, "-f", f.Name()).finish(t)
-}
-
 // record lets mosquitto_sub write down everything that it may read of the
 // topics, as "topic payload", and returns when it has begun.
 func (w *world) record(t testing.TB, l login, filters ...string) *process {

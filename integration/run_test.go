@@ -239,6 +239,20 @@ func TestManners(t *testing.T) {
 		}
 	})
 
+	t.Run("everything can be looked at", func(t *testing.T) {
+		for _, line := range []string{
+			"status", "fleet show", "fleet ring ls", "fleet ring show", "context ls", "token ls", "viewer ls", "host ls",
+			"host show edge-01", "host pending", "ct ls", "action ls", "events --after 0 --limit 3",
+		} {
+			args := strings.Fields(line)
+			for _, form := range []string{"json", "yaml", "csv", "wide", "name"} {
+				if out := w.must(t, append(args, "-o", form)...); form == "json" && out == "" {
+					t.Errorf("hostler %s -o json prints nothing", line)
+				}
+			}
+		}
+	})
+
 	t.Run("Hostler's own failures are no command's", func(t *testing.T) {
 		w.cli(t, "run", "nobody", "--", "true").exits(t, 125, "nobody")
 		w.cli(t, "exec", "edge-01/nothing", "--", "true").exits(t, 125, "nothing")

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/hostler-io/hostler/api"
 )
@@ -306,12 +308,18 @@ func (w *world) report() {
 	files, _ := filepath.Glob(filepath.Join(w.logs, "*.log"))
 	for _, f := range files {
 		if b, err := os.ReadFile(f); err == nil && len(b) > 0 {
-			if cut := len(b) - 1500; cut > 0 {
-				b = b[cut:]
-			}
-			w.t.Logf("--- the end of %s\n%s", filepath.Base(f), b)
+			b = b[max(0, len(b)-1500):]
+			w.t.Logf("--- the end of %s\n%s", filepath.Base(f), strings.Map(printable, string(b)))
 		}
 	}
+}
+
+// printable keeps what a command has written from spoiling the report.
+func printable(r rune) rune {
+	if r == '\n' || unicode.IsPrint(r) && r != utf8.RuneError {
+		return r
+	}
+	return '.'
 }
 
 // relatives are the processes of this machine that have to do with the world:
@@ -345,7 +353,7 @@ func endProcess(pid int) {
 	_ = p.Release()
 }
 
-// supervised are the leaves of all runs of the world, by run directory.
+// leaves are the control groups of all commands that the world has begun.
 func (w *world) leaves() []string {
 	var leaves []string
 	_ = filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
@@ -363,7 +371,7 @@ func (w *world) leaves() []string {
 	return leaves
 }
 
-// output runs a tool of this machine.
+// tool runs a program of this machine, which has to succeed.
 func (w *world) tool(t testing.TB, argv ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
