@@ -163,6 +163,11 @@ func (h *host) takeDown() {
 	for _, n := range names {
 		_ = exec.Command("lxc-stop", "-P", h.path("lxc"), "-n", n.Name(), "-k").Run() // it may not run
 	}
+	for pid, line := range h.w.relatives() {
+		if strings.HasPrefix(line, "[lxc monitor]") {
+			awaitExit(pid) // it takes its control groups along
+		}
+	}
 	for _, leaf := range h.w.leaves() {
 		_ = os.WriteFile(filepath.Join(leaf, "cgroup.kill"), []byte("1"), 0) // it may be gone
 	}
