@@ -53,8 +53,9 @@ var helperProgram = sync.OnceValues(func() (string, error) {
 // machine is LXC on this machine with a directory of its own.
 type machine struct {
 	*lxc.Runtime
-	cfg   lxc.Config
-	specs func() container.CreateSpec
+	cfg    lxc.Config
+	prefix string // of the names of its containers, and of nobody else's
+	specs  func() container.CreateSpec
 }
 
 func newMachine(t *testing.T, change func(*lxc.Config)) *machine {
@@ -76,7 +77,8 @@ func newMachine(t *testing.T, change func(*lxc.Config)) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{Runtime: r, cfg: cfg, specs: specSource(t)}
+	m := &machine{Runtime: r, cfg: cfg, prefix: filepath.Base(dir)}
+	m.specs = specSource(t, m.prefix)
 	t.Cleanup(func() { m.remove(t, dir) })
 	return m
 }
@@ -103,14 +105,14 @@ func (m *machine) remove(t *testing.T, dir string) {
 			t.Error(err)
 		}
 	}
-	if left := cgroups(t, fmt.Sprintf(".hlt-%d-", os.Getpid())); len(left) > 0 {
+	if left := cgroups(t, m.prefix); len(left) > 0 {
 		t.Errorf("cgroups are left: %q", left)
 	}
 }
 
 // specSource returns specifications that nobody else uses: the names carry the
-// process and a number, and the cgroups are named after them.
-func specSource(t *testing.T) func() container.CreateSpec {
+// prefix and a number, and the cgroups are named after them.
+func specSource(t *testing.T, prefix string) func() container.CreateSpec {
 	t.Helper()
 	if err := network.EnsureBridge(network.BridgeConfig{Name: testBridge, Address: container.Gateway(testNetwork)}); err != nil {
 		t.Fatal(err)
@@ -132,7 +134,7 @@ func specSource(t *testing.T) func() container.CreateSpec {
 		used = append(used, a)
 		id := container.CTID(fmt.Sprintf("00000000-0000-4000-8000-%06x%06x", os.Getpid(), len(used)))
 		return container.CreateSpec{
-			Name: fmt.Sprintf("hlt-%d-%d", os.Getpid(), len(used)), CTID: id, Template: "busybox",
+			Name: fmt.Sprintf("%s-%d", prefix, len(used)), CTID: id, Template: "busybox",
 			Network: container.Network{
 				Bridge: testBridge, Address: netip.PrefixFrom(a, testNetwork.Bits()),
 				Gateway: container.Gateway(testNetwork).Addr(), MAC: container.MAC(id),
@@ -141,8 +143,9 @@ func specSource(t *testing.T) func() container.CreateSpec {
 	}
 }
 
-// cgroups returns the cgroup directories of any family that bear the text.
-func cgroups(t *testing.T, text string) (found []string) {
+// cgroups returns the cgroup directories of any family that belong to the
+// container of that name, or to all whose names have it as their prefix.
+func cgroups(t *testing.T, name string) (found []string) {
 	t.Helper()
 	for _, pattern := range []string{"/sys/fs/cgroup/lxc.*", "/sys/fs/cgroup/*/lxc.*"} {
 		dirs, err := filepath.Glob(pattern)
@@ -150,7 +153,8 @@ func cgroups(t *testing.T, text string) (found []string) {
 			t.Fatal(err)
 		}
 		for _, d := range dirs {
-			if strings.Contains(d, text) {
+			_, of, _ := strings.Cut(strings.TrimPrefix(filepath.Base(d), "lxc."), ".")
+			if of == name || strings.HasPrefix(of, name+"-") {
 				found = append(found, d)
 			}
 		}
@@ -456,6 +460,9 @@ func TestFailuresSayWhy(t *testing.T) {
 	}
 	if err := m.Start(t.Context(), spec.Name); err == nil || !strings.Contains(err.Error(), "hlt-missing") {
 		t.Errorf("Start without its bridge = %v, want a word about hlt-missing", err)
+	}
+	if left := cgroups(t, spec.Name); len(left) > 0 {
+		t.Errorf("the failed start left %q", left)
 	}
 }
 

@@ -3,10 +3,17 @@
 package helper
 
 import (
+	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // home is where a process stands in the cgroup hierarchies: the files to write
@@ -14,8 +21,11 @@ import (
 type home map[string]string
 
 // findHome returns the present place of this process.
-func findHome() (home, error) {
-	membership, err := os.ReadFile("/proc/self/cgroup")
+func findHome() (home, error) { return findPlace("/proc/self/cgroup") }
+
+// findPlace returns the place that a file of /proc tells of.
+func findPlace(file string) (home, error) {
+	membership, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
@@ -83,4 +93,86 @@ func (h home) enter() error {
 		}
 	}
 	return err
+}
+
+// comeBack enters home and removes the cgroups that were left if nobody else is
+// in them. A monitor that ends does the same: it leaves its cgroup, then removes
+// it. Whichever of the two tries last finds nobody inside, so none stays.
+func (h home) comeBack() error {
+	away, err := findHome()
+	if err != nil {
+		return err
+	}
+	if err := h.enter(); err != nil {
+		return err
+	}
+	for hierarchy, procs := range away {
+		if procs != h[hierarchy] {
+			_ = unix.Rmdir(filepath.Dir(procs)) // busy while the monitor lives
+		}
+	}
+	return nil
+}
+
+// litterAge is how old an abandoned cgroup must be. liblxc names cgroups after
+// the container alone, wherever its files are, and enters those of a start some
+// milliseconds after it made them: a younger one may be a namesake's.
+const litterAge = 10 * time.Second
+
+// sweep removes the cgroups of a stopped container that nobody is in: what stays
+// behind when a start or a monitor is killed. liblxc would number around them, up
+// to a thousand. It is tidying and does not fail: what is busy is not litter.
+func sweep(name string, now time.Time) {
+	// liblxc puts containers where the first process of the machine is.
+	place, err := findPlace("/proc/1/cgroup")
+	if err != nil {
+		return
+	}
+	ours := litterName(name)
+	for _, procs := range place {
+		dir := strings.TrimSuffix(filepath.Dir(procs), "/init.scope")
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if !ours.MatchString(e.Name()) {
+				continue
+			}
+			if info, err := e.Info(); err == nil && now.Sub(info.ModTime()) > litterAge {
+				removeEmpty(filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+}
+
+// litterName matches the cgroups that liblxc makes for a container of that
+// name, and for one that is called like its second to thousandth.
+func litterName(name string) *regexp.Regexp {
+	return regexp.MustCompile(`^lxc\.(monitor|payload)\.` + regexp.QuoteMeta(name) + `(-[1-9][0-9]{0,2})?$`)
+}
+
+// removeEmpty removes a cgroup with all that are below it, if no process is in
+// any of them.
+func removeEmpty(top string) {
+	var dirs []string
+	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		procs, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+		if err == nil && len(bytes.TrimSpace(procs)) > 0 {
+			err = fs.ErrExist
+		}
+		dirs = append(dirs, path)
+		return err
+	})
+	if err != nil {
+		return
+	}
+	for _, dir := range slices.Backward(dirs) {
+		if unix.Rmdir(dir) != nil {
+			return
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	golxc "github.com/lxc/go-lxc"
 	"golang.org/x/sys/unix"
@@ -340,5 +341,9 @@ func (h *host) dismantle(name string) error {
 	if !c.Defined() {
 		return nil
 	}
-	return h.halt(c, 0)
+	if err := h.halt(c, 0); err != nil {
+		return err
+	}
+	sweep(name, time.Now())
+	return nil
 }

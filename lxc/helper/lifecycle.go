@@ -52,9 +52,9 @@ func (h *host) startContainer(name string) error {
 }
 
 // launch starts a stopped container. liblxc moves the caller into the monitor's
-// cgroup while it starts it. We leave it before the lock is given back: a monitor
-// that ends while somebody else is in its cgroup cannot remove it, and nobody
-// else ever would.
+// cgroup while it starts it. We leave it before the lock is given back, and a
+// start that failed ends when its monitor has, so that no cgroup outlives the
+// operation.
 func (h *host) launch(c *golxc.Container) error {
 	home, err := findHome()
 	if err != nil {
@@ -74,10 +74,12 @@ func (h *host) launch(c *golxc.Container) error {
 	if err := c.WantCloseAllFds(true); err != nil {
 		return err
 	}
+	sweep(c.Name(), time.Now())
 	err = c.Start()
 	// It runs, whether we come home or not; at worst an empty cgroup stays.
-	_ = home.enter()
+	_ = home.comeBack()
 	if err != nil {
+		c.Wait(golxc.STOPPED, h.half())
 		return fmt.Errorf("%w%s", err, logTail(log))
 	}
 	return nil
@@ -106,7 +108,11 @@ func (h *host) stopContainer(name string, grace time.Duration) error {
 		return err
 	}
 	defer c.Release()
-	return h.halt(c, grace)
+	if err := h.halt(c, grace); err != nil {
+		return err
+	}
+	sweep(name, time.Now())
+	return nil
 }
 
 // halt asks the container to shut down, waits for grace and kills.
