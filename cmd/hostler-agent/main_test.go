@@ -22,6 +22,7 @@ import (
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/client"
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
@@ -365,7 +366,7 @@ func TestLeaveInterrupted(t *testing.T) {
 		if err := errors.Join(q.Close(), s.keep(join.Record{Host: "edge-01", State: enrol.Approved})); err != nil {
 			t.Fatal(err)
 		}
-		if err := writeFile(s.leaving(), nil, 0o600); err != nil {
+		if err := durable.WriteFile(s.leaving(), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if done {

@@ -16,6 +16,7 @@ import (
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -98,29 +99,17 @@ func (s state) lockSoon(ctx context.Context, name string, patience time.Duration
 
 // keys are the host's own keys, made at the first start.
 func (s state) keys(host string) (*certs.Identity, *certs.TLSKey, error) {
-	id, err := loadOr(certs.LoadIdentity, s.identity(), func() (*certs.Identity, error) {
+	id, err := durable.LoadOr(certs.LoadIdentity, s.identity(), func() (*certs.Identity, error) {
 		return certs.CreateIdentity(s.identity(), "hostler host "+host)
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("the host's key: %w", err)
 	}
-	key, err := loadOr(certs.LoadTLSKey, s.tlsKey(), func() (*certs.TLSKey, error) { return certs.CreateTLSKey(s.tlsKey()) })
+	key, err := durable.LoadOr(certs.LoadTLSKey, s.tlsKey(), func() (*certs.TLSKey, error) { return certs.CreateTLSKey(s.tlsKey()) })
 	if err != nil {
 		return nil, nil, fmt.Errorf("the host's TLS key: %w", err)
 	}
 	return id, key, nil
-}
-
-// loadOr loads what is there, or creates it. Another process may do the same.
-func loadOr[T any](load func(string) (T, error), path string, create func() (T, error)) (T, error) {
-	v, err := load(path)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return v, err
-	}
-	if v, err = create(); errors.Is(err, fs.ErrExist) {
-		return load(path)
-	}
-	return v, err
 }
 
 // openQueue opens the agent's memory, which the first start makes. Once it was
@@ -141,7 +130,7 @@ func (s state) openQueue(ctx context.Context, log *slog.Logger) (*queue.Queue, e
 	if q, err = queue.Create(ctx, cfg, id); err != nil {
 		return nil, err
 	}
-	if err := writeFile(s.queueMade(), nil, 0o600); err != nil {
+	if err := durable.WriteFile(s.queueMade(), nil, 0o600); err != nil {
 		return nil, fmt.Errorf("note that the queue was made: %w", errors.Join(err, q.Close()))
 	}
 	return q, nil
@@ -153,14 +142,7 @@ const maxRecord = 16 << 20
 // record reads the enrolment; fs.ErrNotExist if the host never joined.
 func (s state) record() (join.Record, error) {
 	var r join.Record
-	info, err := os.Stat(s.membership())
-	if err != nil {
-		return r, fmt.Errorf("read the enrolment: %w", err)
-	}
-	if info.Size() > maxRecord {
-		return r, fmt.Errorf("%s: %d bytes, at most %d are allowed", s.membership(), info.Size(), maxRecord)
-	}
-	b, err := os.ReadFile(s.membership())
+	b, err := durable.ReadFile(s.membership(), maxRecord)
 	if err != nil {
 		return r, fmt.Errorf("read the enrolment: %w", err)
 	}
@@ -176,7 +158,7 @@ func (s state) keep(r join.Record) error {
 	if err != nil {
 		return fmt.Errorf("encode the enrolment: %w", err)
 	}
-	if err := writeFile(s.membership(), b, 0o600); err != nil {
+	if err := durable.WriteFile(s.membership(), b, 0o600); err != nil {
 		return fmt.Errorf("keep the enrolment: %w", err)
 	}
 	return nil
@@ -185,7 +167,7 @@ func (s state) keep(r join.Record) error {
 // forget removes everything that makes this host a member: keys, enrolment and
 // memory. What runs goes on, as do containers, which are nobody's from now on.
 func (s state) forget() error {
-	if err := writeFile(s.leaving(), nil, 0o600); err != nil {
+	if err := durable.WriteFile(s.leaving(), nil, 0o600); err != nil {
 		return fmt.Errorf("begin to leave: %w", err)
 	}
 	memory, err := filepath.Glob(s.queueFile() + "*")
@@ -199,34 +181,4 @@ func (s state) forget() error {
 		}
 	}
 	return nil
-}
-
-// writeFile replaces a file so that after a crash it has the old or the new
-// content.
-func writeFile(path string, b []byte, mode fs.FileMode) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	if _, err := f.Write(b); err != nil {
-		return err
-	}
-	if err := errors.Join(f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
 }

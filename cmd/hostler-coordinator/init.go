@@ -13,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
@@ -32,19 +33,19 @@ func initialize(ctx context.Context, s state, code string, out io.Writer) error 
 	case err == nil && old.Fleet != fleet.Fleet:
 		return fmt.Errorf("%s belongs to fleet %s (%s) already; name another state_dir for fleet %s", s, old.Name, old.Fleet, fleet.Name)
 	case errors.Is(err, fs.ErrNotExist):
-		if err := writeFile(s.fleet(), []byte(fleet.Encode()+"\n"), 0o600); err != nil {
+		if err := durable.WriteFile(s.fleet(), []byte(fleet.Encode()+"\n"), 0o600); err != nil {
 			return fmt.Errorf("keep the fleet code: %w", err)
 		}
 	case err != nil:
 		return fmt.Errorf("%s: %w", s.fleet(), err)
 	}
-	id, err := loadOr(certs.LoadIdentity, s.identity(), func() (*certs.Identity, error) {
+	id, err := durable.LoadOr(certs.LoadIdentity, s.identity(), func() (*certs.Identity, error) {
 		return certs.CreateIdentity(s.identity(), "hostler coordinator of "+string(fleet.Name))
 	})
 	if err != nil {
 		return fmt.Errorf("make the key: %w", err)
 	}
-	ca, err := loadOr(certs.LoadAuthority, s.authority(), func() (*certs.Authority, error) {
+	ca, err := durable.LoadOr(certs.LoadAuthority, s.authority(), func() (*certs.Authority, error) {
 		return certs.CreateAuthority(s.authority(), string(fleet.Name))
 	})
 	if err != nil {
@@ -95,7 +96,7 @@ func takeRings(s state, file string) (*certs.Chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := readFile(file)
+	b, err := durable.ReadFile(file, maxFile)
 	if err != nil {
 		return nil, err
 	}

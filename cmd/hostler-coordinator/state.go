@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
@@ -36,62 +37,12 @@ func (s state) ring(number uint64) string {
 func (s state) store() string  { return s.path("store.db") }
 func (s state) output() string { return s.path("output") }
 
-// writeFile replaces a file so that after a crash it has the old or the new
-// content.
-func writeFile(path string, b []byte, mode fs.FileMode) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	if _, err := f.Write(b); err != nil {
-		return err
-	}
-	if err := errors.Join(f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
-}
-
-// loadOr loads what is there, or creates it.
-func loadOr[T any](load func(string) (T, error), path string, create func() (T, error)) (T, error) {
-	v, err := load(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return create()
-	}
-	return v, err
-}
-
 // maxFile bounds what is read of the state directory's small files, in bytes.
 const maxFile = 16 << 20
 
-func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > maxFile {
-		return nil, fmt.Errorf("%s: %d bytes, at most %d are allowed", path, info.Size(), maxFile)
-	}
-	return os.ReadFile(path)
-}
-
 // code reads the fleet code that init was given.
 func (s state) code() (enrol.FleetCode, error) {
-	b, err := readFile(s.fleet())
+	b, err := durable.ReadFile(s.fleet(), maxFile)
 	if err != nil {
 		return enrol.FleetCode{}, err
 	}
@@ -107,7 +58,7 @@ func (s state) chain() (*certs.Chain, error) {
 	}
 	var parts [][]byte
 	for number := code.Pin.Ring; ; number++ {
-		b, err := readFile(s.ring(number))
+		b, err := durable.ReadFile(s.ring(number), maxFile)
 		if errors.Is(err, fs.ErrNotExist) && len(parts) > 0 {
 			break
 		}
@@ -134,7 +85,7 @@ func (s state) keep(chain *certs.Chain) error {
 		return err
 	}
 	for i, ring := range chain.Rings() {
-		if err := writeFile(s.ring(code.Pin.Ring+uint64(i)), ring, 0o600); err != nil {
+		if err := durable.WriteFile(s.ring(code.Pin.Ring+uint64(i)), ring, 0o600); err != nil {
 			return err
 		}
 	}
@@ -144,7 +95,7 @@ func (s state) keep(chain *certs.Chain) error {
 // certificate returns the coordinator's TLS certificate. It is made anew when
 // it ages, when the addresses change, or when it is not of this authority.
 func (s state) certificate(ca *certs.Authority, addresses []string, now time.Time) (*certs.TLSKey, []byte, error) {
-	key, err := loadOr(certs.LoadTLSKey, s.tlsKey(), func() (*certs.TLSKey, error) { return certs.CreateTLSKey(s.tlsKey()) })
+	key, err := durable.LoadOr(certs.LoadTLSKey, s.tlsKey(), func() (*certs.TLSKey, error) { return certs.CreateTLSKey(s.tlsKey()) })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -161,7 +112,7 @@ func (s state) certificate(ca *certs.Authority, addresses []string, now time.Tim
 		return nil, nil, err
 	}
 	for path, cert := range map[string][]byte{s.tlsCert(): der, s.caFile(): ca.Certificate()} {
-		if err := writeFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o644); err != nil {
+		if err := durable.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o644); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -170,7 +121,7 @@ func (s state) certificate(ca *certs.Authority, addresses []string, now time.Tim
 
 // current returns the certificate that is there, if it still serves.
 func (s state) current(ca *certs.Authority, names []string, now time.Time) ([]byte, bool) {
-	b, err := readFile(s.tlsCert())
+	b, err := durable.ReadFile(s.tlsCert(), maxFile)
 	if err != nil {
 		return nil, false
 	}

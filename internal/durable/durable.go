@@ -1,0 +1,92 @@
+// Package durable keeps small files: keys, enrolments, rings, records. A file
+// that it wrote is there whole after a crash, with the new content or with what
+// stood there before, and what it said to have written is on the disk.
+//
+// It makes no directories and takes no locks: what one process writes, another
+// may replace.
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// WriteFile puts b at path with that mode, whatever the umask, and replaces a
+// file that is there.
+func WriteFile(path string, b []byte, mode fs.FileMode) error {
+	return put(path, b, mode, os.Rename)
+}
+
+// CreateFile puts b at path with that mode, whatever the umask. A file that is
+// there is never touched: the error is [fs.ErrExist].
+func CreateFile(path string, b []byte, mode fs.FileMode) error {
+	return put(path, b, mode, os.Link)
+}
+
+// put writes b beside path and then puts it in place by one system call: rename
+// replaces a file that exists, link fails on it. Until then nobody but the
+// owner may read it.
+func put(path string, b []byte, mode fs.FileMode, place func(from, to string) error) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err == nil {
+		err = place(f.Name(), path)
+	}
+	// After a rename there is nothing left to remove.
+	if e := os.Remove(f.Name()); e != nil && !errors.Is(e, fs.ErrNotExist) {
+		err = errors.Join(err, e)
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// syncDir makes the names in a directory durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// ReadFile reads a file of at most that many bytes; a larger one is an error,
+// and no more of it is read than shows that.
+func ReadFile(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) > most {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, most)
+	}
+	return b, nil
+}
+
+// LoadOr loads what is at path, or creates it where nothing is. Another process
+// may do the same at the same time: if create finds that, the other's is
+// loaded.
+func LoadOr[T any](load func(path string) (T, error), path string, create func() (T, error)) (T, error) {
+	v, err := load(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return v, err
+	}
+	if v, err = create(); errors.Is(err, fs.ErrExist) {
+		return load(path)
+	}
+	return v, err
+}
