@@ -2,7 +2,6 @@ package certs
 
 import (
 	"bytes"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	pgp "github.com/ProtonMail/go-crypto/openpgp/v2"
+
+	"github.com/hostler-io/hostler/internal/durable"
 )
 
 // maxFile bounds every file that is read here, in bytes.
@@ -92,54 +93,17 @@ func readSecret(path string) ([]byte, error) {
 
 // createSecret writes a file that must not exist yet.
 func createSecret(path string, b []byte) error {
-	return putSecret(path, b, os.Link)
+	return putSecret(path, b, durable.CreateFile)
 }
 
 // replaceSecret writes a file over the one that may be there.
 func replaceSecret(path string, b []byte) error {
-	return putSecret(path, b, os.Rename)
+	return putSecret(path, b, durable.WriteFile)
 }
 
-// putSecret writes b durably beside path and then puts it in place by one
-// system call: link fails on a file that exists, rename replaces it.
-func putSecret(path string, b []byte, place func(from, to string) error) (err error) {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+func putSecret(path string, b []byte, put func(string, []byte, fs.FileMode) error) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	temporary := filepath.Join(dir, "."+filepath.Base(path)+"."+rand.Text())
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		// After a rename there is nothing left to remove.
-		if e := os.Remove(temporary); err == nil && e != nil && !errors.Is(e, fs.ErrNotExist) {
-			err = e
-		}
-	}()
-	_, err = f.Write(b)
-	if e := f.Sync(); err == nil {
-		err = e
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err != nil {
-		return err
-	}
-	if err := place(temporary, path); err != nil {
-		return err
-	}
-	return syncDir(dir)
-}
-
-// syncDir makes names in a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return put(path, b, 0o600)
 }

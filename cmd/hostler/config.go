@@ -13,6 +13,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -86,38 +87,17 @@ func (a *app) saveConfig(c *config) error {
 	return cannot("write the configuration", replaceFile(filepath.Join(dir, "config.toml"), b, 0o600))
 }
 
-// replaceFile writes a file in one step: it is the old one or the new one.
-func replaceFile(path string, b []byte, mode fs.FileMode) (err error) {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// replaceFile writes a file in one step: it is the old one or the new one. Its
+// directory is made if need be.
+func replaceFile(path string, b []byte, mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return durable.WriteFile(path, b, mode)
 }
 
 // readSmall reads a file that may not be large.
-func readSmall(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readAll(f, path)
-}
+func readSmall(path string) ([]byte, error) { return durable.ReadFile(path, maxFile) }
 
 func readAll(r io.Reader, name string) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxFile+1))
