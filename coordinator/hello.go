@@ -338,6 +338,10 @@ func (s *session) onAck(in inbound) error {
 	if err := m.Decode(&a); err != nil {
 		return err
 	}
+	// It proves the hello as well, whose positions are older than these.
+	if err := s.prove(); err != nil {
+		return err
+	}
 	store := s.c.cfg.Store.ID()
 	s.mu.Lock()
 	for _, have := range a.Have {

@@ -261,7 +261,9 @@ func (unfresh) Fresh(protocol.Topic, *protocol.Header) error { return protocol.E
 func (unfresh) Term(*protocol.Header) error                  { return nil }
 
 // itemFresh judges items and chunks: their number, not their age, tells what
-// is new, but they must be of the database that the host speaks for now.
+// is new, but they must be of the database that the host speaks for now. Items
+// that overtake the proof of a hello wait until they are sent again: taken in
+// before, they would make that hello look as if the host had gone back.
 type itemFresh struct{ s *session }
 
 func (itemFresh) Fresh(protocol.Topic, *protocol.Header) error { return nil }
@@ -269,8 +271,12 @@ func (itemFresh) Fresh(protocol.Topic, *protocol.Header) error { return nil }
 func (f itemFresh) Term(h *protocol.Header) error {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
-	if !h.Store.IsZero() && h.Store != f.s.store {
+	switch {
+	case h.Store.IsZero():
+	case h.Store != f.s.store:
 		return fmt.Errorf("%w: store %s, the host's is %s", protocol.ErrStore, h.Store, f.s.store)
+	case f.s.claims != nil:
+		return fmt.Errorf("%w: the hello is not proven yet", protocol.ErrStale)
 	}
 	return nil
 }
@@ -367,8 +373,12 @@ func (c *Coordinator) publish(t protocol.Topic, body any) error {
 // for the session's worker; see alive.
 func (s *session) hear(seq protocol.Seq) error {
 	s.mu.Lock()
-	first := !s.proven
+	conn, _ := s.gate.Conn()
+	first := !s.proven || s.broken
 	s.mu.Unlock()
+	if !conn.SameConn(seq) {
+		return fmt.Errorf("%w: a newer connection said hello meanwhile", protocol.ErrStale)
+	}
 	if first {
 		if err := s.prove(); err != nil {
 			return err
@@ -396,7 +406,7 @@ func (s *session) hear(seq protocol.Seq) error {
 func (s *session) alive() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.proven
+	return s.proven && !s.broken
 }
 
 // tick is the slow look at a session: resend what is due, schedule what could

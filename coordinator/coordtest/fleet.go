@@ -34,6 +34,8 @@ type Fleet struct {
 	hosts     []*Host
 	published []Message
 	cut       []protocol.SAN
+	delay     func(topic string, payload []byte) bool
+	delayed   []func() error
 }
 
 // Message is what the coordinator published.
@@ -225,7 +227,28 @@ func (f *Fleet) Cut() []protocol.SAN {
 
 // Ingest hands a message to the coordinator as the broker does.
 func (f *Fleet) Ingest(topic string, payload []byte) error {
+	f.mu.Lock()
+	delayed := f.delay != nil && f.delay(topic, payload)
+	if delayed {
+		f.delayed = append(f.delayed, func() error { return f.Ingest(topic, payload) })
+	}
+	f.mu.Unlock()
+	if delayed {
+		return nil
+	}
 	return f.Coordinator().Ingest(topic, payload)
+}
+
+// Delay keeps back what goes up and for which the function says so. Nil delays
+// nothing any more, and what was kept back arrives now, late.
+func (f *Fleet) Delay(fn func(topic string, payload []byte) bool) {
+	f.mu.Lock()
+	late := f.delayed
+	f.delay, f.delayed = fn, nil
+	f.mu.Unlock()
+	for _, deliver := range late {
+		_ = deliver() // a refusal is for the coordinator to count
+	}
 }
 
 // wire is the broker: what is published is in the hosts' mailboxes at once.
