@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hostler-io/hostler/container"
 )
 
@@ -33,8 +35,9 @@ const (
 	// is started again.
 	firstRestart = 100 * time.Millisecond
 	lastRestart  = 30 * time.Second
-	// quitTimeout bounds the farewell to liblxc's daemon.
-	quitTimeout = 2 * time.Second
+	// quitTimeout bounds the farewell to liblxc's daemon: asking it to quit and
+	// waiting until it has, which takes some milliseconds.
+	quitTimeout = 5 * time.Second
 )
 
 // maxHandshakes is how many monitors in a row may fail to repeat our mark
@@ -53,8 +56,9 @@ var errNoMark = errors.New("lxc-monitor did not repeat our mark")
 // and an Event without a name says that something may have been missed.
 //
 // The monitor ends with this process. liblxc's daemon behind it, which may serve
-// others as well, is told to quit when Watch ends, and otherwise ends by itself
-// soon after its last client.
+// others as well, is told to quit when Watch ends and has let go of the directory
+// when Watch returns. After a Watch that was killed it ends by itself, half a
+// minute after its last client.
 func (r *Runtime) Watch(ctx context.Context, ready func(), handle func(container.Event)) error {
 	if _, err := os.Stat(r.cfg.Monitor); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("lxc watch: %w: %s is not installed", container.ErrUnsupported, r.cfg.Monitor)
@@ -165,11 +169,16 @@ const (
 	messageSize = 4 + messageName + 4
 )
 
-// sendMark puts a change of state of a container that does not exist into the
-// pipe that all containers' monitors write to, in liblxc's own form.
+// openPipe opens the pipe that all containers' monitors write to. It fails
+// unless liblxc's daemon is there to read it.
+func openPipe(lxcPath string) (*os.File, error) {
+	return os.OpenFile(filepath.Join("/run/lxc", lxcPath, "monitor-fifo"), os.O_WRONLY|syscall.O_NONBLOCK, 0)
+}
+
+// sendMark puts a change of state of a container that does not exist into that
+// pipe, in liblxc's own form.
 func sendMark(lxcPath, mark string) error {
-	fifo := filepath.Join("/run/lxc", lxcPath, "monitor-fifo")
-	f, err := os.OpenFile(fifo, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	f, err := openPipe(lxcPath)
 	if err != nil {
 		return err
 	}
@@ -182,16 +191,45 @@ func sendMark(lxcPath, mark string) error {
 	return err
 }
 
-// quitDaemon asks liblxc's daemon to end, which otherwise lingers for a while.
+// quitDaemon asks liblxc's daemon to end, which otherwise lingers for a while,
+// and waits until it has.
 func (r *Runtime) quitDaemon() {
 	ctx, cancel := context.WithTimeout(context.Background(), quitTimeout)
 	defer cancel()
+	pipe, unread := openPipe(r.cfg.LXCPath)
 	cmd := exec.CommandContext(ctx, r.cfg.Monitor, "-P", r.cfg.LXCPath, "-Q")
 	cmd.Dir = "/"
 	cmd.Env = []string{"LC_ALL=C"}
 	cmd.WaitDelay = pipeGrace
 	// It fails if the daemon is gone, which is what we want.
-	_ = cmd.Run()
+	asked := cmd.Run()
+	if unread != nil {
+		return // it is gone, or so young that there is nothing to wait on
+	}
+	defer pipe.Close()
+	if err := awaitUnread(ctx, pipe); err != nil {
+		r.cfg.Log.WarnContext(ctx, "lxc-monitord does not quit", "err", errors.Join(err, asked))
+	}
+}
+
+// awaitUnread waits until nobody reads the pipe any more.
+func awaitUnread(ctx context.Context, pipe *os.File) error {
+	deadline, _ := ctx.Deadline()
+	for {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return context.DeadlineExceeded
+		}
+		// An error is always reported, and this is one: it need not be asked for.
+		fds := []unix.PollFd{{Fd: int32(pipe.Fd())}}
+		n, err := unix.Poll(fds, int(left.Milliseconds())+1)
+		if n > 0 {
+			return nil
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("waiting for the end of lxc-monitord: %w", err)
+		}
+	}
 }
 
 // maxEventLine is longer than any line of the monitor with a name that
