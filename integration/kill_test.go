@@ -233,6 +233,38 @@ func TestKills(t *testing.T) {
 	t.Run("a supervisor that is killed takes its command along", func(t *testing.T) { supervisorKilled(t, h) })
 }
 
+// TestOutputThroughKills follows a command that writes all the while: no byte of
+// it is lost, repeated or changed, whoever is killed.
+func TestOutputThroughKills(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.addHost(t, "edge-01", false)
+	const script = `i=0; while [ $i -lt 80 ]; do i=$((i+1)); head -c 100000 /dev/urandom | tee -a "$0"; sleep 0.05; done`
+	p := w.start(t, "hostler", "run", "edge-01", "--timeout", "10m", "--", "sh", "-c", script, w.path("copy"))
+	written := func(n int) {
+		t.Helper()
+		until(t, &p.out.change, fmt.Sprintf("%d bytes of output arrive", n), func() bool { return len(p.out.String()) >= n || p.ended() })
+	}
+	written(500_000)
+	h.agent.end(t, kill)
+	h.startAlone(t)
+	written(2_000_000)
+	w.coordinator.signal(t, hup)
+	written(3_500_000)
+	w.coordinator.end(t, kill)
+	w.startCoordinator(t)
+	written(5_000_000)
+	h.agent.signal(t, kill)
+	w.coordinator.end(t, kill)
+	h.agent.code(t)
+	w.startCoordinator(t)
+	h.startAlone(t)
+	r := p.finish(t).exits(t, 0)
+	if r.stdout != read(t, w.path("copy")) {
+		t.Errorf("%d bytes arrived of %d, or they are others", len(r.stdout), len(read(t, w.path("copy"))))
+	}
+}
+
 // unlocked checks that nobody holds the lock of a run directory.
 func (h *host) unlocked(t testing.TB) {
 	t.Helper()
