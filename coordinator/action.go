@@ -75,15 +75,17 @@ func (c *Coordinator) Propose(ctx context.Context, by Actor, r Request) (Action,
 	if a.State, a.Reason, err = protocol.StateNone.Next(protocol.EventGrant, protocol.OwnerCoordinator, ""); err != nil {
 		return Action{}, err
 	}
-	s := c.session(r.Host)
+	var s *session
 	var given []Item
+	var more bool
 	var known *Action
 	err = c.cfg.Store.Update(ctx, func(tx Tx) (err error) {
 		given, known = nil, nil
 		if known, err = c.insert(tx, a, by); err != nil || known != nil {
 			return err
 		}
-		given, err = c.number(tx, s)
+		s = c.session(r.Host) // of a host that exists: nobody can invent sessions
+		given, more, err = c.number(tx, s)
 		return err
 	})
 	if err != nil {
@@ -92,7 +94,7 @@ func (c *Coordinator) Propose(ctx context.Context, by Actor, r Request) (Action,
 	if known != nil {
 		return *known, nil
 	}
-	s.allocate(protocol.StreamOrder, given)
+	s.numbered(given, more)
 	s.pump()
 	c.wake.fire(eventsKey{})
 	return a, nil

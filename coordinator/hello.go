@@ -117,7 +117,10 @@ func (s *session) prove() error {
 		s.up[p.Stream] = p
 	}
 	for name, st := range found.down {
-		s.newest[name] = st.Pos
+		// A control may have got its number, and been noted, since.
+		if found.adopt || st.Pos.N > s.newest[name].N {
+			s.newest[name] = st.Pos
+		}
 		s.resend[name].Freed(st.Freed.N, c.uptime(), jitter())
 		s.resend[name].Connected()
 	}
@@ -366,8 +369,7 @@ func (s *session) onAck(in inbound) error {
 		}
 	}
 	s.mu.Unlock()
-	s.c.schedule(s.c.ctx, s.host)
-	s.pump()
+	s.sendWaiting(s.c.ctx)
 	return nil
 }
 
@@ -419,19 +421,29 @@ func (s *session) flush() {
 		freed, err = s.free(tx, all)
 		return err
 	})
-	s.freed(freed, err)
+	s.freed(all, freed, err)
+	if err != nil && !errors.Is(err, errHistory) {
+		s.c.log.Error("cannot free acknowledged items; it is tried again", "host", s.host, "err", err)
+	}
 }
 
-// freed tells the resends what a transaction freed.
-func (s *session) freed(freed map[protocol.Stream]uint64, err error) {
-	switch {
-	case errors.Is(err, errHistory):
+// freed tells the resends what a transaction freed, or keeps what was
+// acknowledged for the next one: nobody acknowledges it again.
+func (s *session) freed(acked []protocol.Position, freed map[protocol.Stream]uint64, err error) {
+	if errors.Is(err, errHistory) {
 		s.c.quarantine(s.host, err.Error())
-	case err != nil:
-		s.c.log.Error("cannot free acknowledged items", "host", s.host, "err", err)
+		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err != nil {
+		for _, have := range acked {
+			if have.N > s.freeable[have.Stream].N {
+				s.freeable[have.Stream] = have
+			}
+		}
+		return
+	}
 	for name, n := range freed {
 		s.resend[name].Freed(n, s.c.uptime(), jitter())
 	}

@@ -40,9 +40,9 @@ func TestKilledAtEveryCommit(t *testing.T) {
 		t.Run(when, func(t *testing.T) {
 			for n := int64(1); ; n++ {
 				if !killedAt(t, when, n) {
-					// At least: the order with its request, the report of its
-					// start, its output, the report of its end.
-					if n <= 4 {
+					// At least: the order with its request, its reports, its
+					// output.
+					if n <= 3 {
 						t.Errorf("an order took %d commits only: they were not all met", n-1)
 					}
 					return

@@ -14,62 +14,72 @@ import (
 // schedule gives numbers to what waits for a host, as far as its window goes.
 // Nothing is numbered for a host that is not there: orders wait here and not
 // on the wire, so that a cancel or an expiry still finds them.
-func (c *Coordinator) schedule(ctx context.Context, host protocol.HostID) {
-	s := c.session(host)
+func (c *Coordinator) schedule(ctx context.Context, s *session) {
 	var given []Item
+	var more bool
 	err := c.cfg.Store.Update(ctx, func(tx Tx) (err error) {
-		given, err = c.number(tx, s)
+		given, more, err = c.number(tx, s)
 		return err
 	})
 	if err != nil {
-		c.log.ErrorContext(ctx, "cannot number orders", "host", host, "err", err)
-		return
+		c.log.ErrorContext(ctx, "cannot number orders; it is tried again", "host", s.host, "err", err)
 	}
+	s.numbered(given, more || err != nil)
+}
+
+// numbered notes orders after their transaction. more tells that others may
+// wait, which each tick looks at.
+func (s *session) numbered(given []Item, more bool) {
 	s.allocate(protocol.StreamOrder, given)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsent = s.unsent || more
 }
 
 // number gives the next numbers of the order stream to unsent actions of a
-// host, within the caller's transaction.
-func (c *Coordinator) number(tx Tx, s *session) ([]Item, error) {
-	if _, _, ok := s.reachable(); !ok || c.Recovery() != "" {
-		return nil, nil
+// host, within the caller's transaction. It reports whether more may wait.
+func (c *Coordinator) number(tx Tx, s *session) (given []Item, more bool, _ error) {
+	if c.Recovery() != "" {
+		return nil, false, nil
 	}
 	if h, err := tx.Hosts().Get(s.host); err != nil || h.State != HostApproved || h.Quarantined != "" {
-		return nil, err
+		return nil, false, err
+	}
+	if _, _, ok := s.reachable(); !ok {
+		return nil, true, nil
 	}
 	st, err := tx.Streams().Get(s.host, protocol.StreamOrder)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	room := stream.Window - int(st.Pos.N-max(st.Freed.N, s.ackedTo(protocol.StreamOrder)))
 	if room <= 0 {
-		return nil, nil
+		return nil, true, nil
 	}
 	waiting, err := tx.Actions().Unsent(s.host, room)
 	if err != nil || len(waiting) == 0 {
-		return nil, err
+		return nil, false, err
 	}
 	now := c.nowMS()
-	var given []Item
 	for _, a := range waiting {
 		if a.ExpiresMS <= now {
 			continue
 		}
 		item, err := json.Marshal(protocol.OrderItem{Action: a.ID, Spec: a.Spec, Requester: a.Requester, CreatedMS: a.CreatedMS})
 		if err != nil {
-			return nil, fmt.Errorf("encode order %s: %w", a.ID, err)
+			return nil, false, fmt.Errorf("encode order %s: %w", a.ID, err)
 		}
 		it, err := c.append(tx, &st, item, a.ID)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		a.N = it.N
 		if err := tx.Actions().Put(a); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		given = append(given, it)
 	}
-	return given, tx.Streams().Put(st)
+	return given, len(waiting) == room, tx.Streams().Put(st)
 }
 
 // append gives an item the next number of its stream.
@@ -123,8 +133,8 @@ func (s *session) allocate(name protocol.Stream, given []Item) {
 // pump sends what is due downwards. It is called after every change and at
 // each tick; it sends nothing twice without a reason.
 func (s *session) pump() {
-	s.sendMu.Lock()
-	defer s.sendMu.Unlock()
+	s.itemMu.Lock()
+	defer s.itemMu.Unlock()
 	for _, name := range []protocol.Stream{protocol.StreamControl, protocol.StreamOrder} {
 		heard, age, ok := s.reachable()
 		if !ok || s.c.isQuarantined(s.host) && name == protocol.StreamOrder {
@@ -259,8 +269,8 @@ func (s *session) answer(to protocol.Seq, give protocol.Nonce, have []protocol.P
 	if more != nil {
 		more(&r)
 	}
-	s.sendMu.Lock()
-	defer s.sendMu.Unlock()
+	s.stateMu.Lock()
+	defer s.stateMu.Unlock()
 	r.Seq = s.c.nextSeq()
 	return s.c.publish(s.topic(protocol.ChannelReceipt), r)
 }
@@ -272,8 +282,19 @@ func (c *Coordinator) askAgain(s *session) {
 		return
 	}
 	var given []Item
+	var later bool
 	err := c.cfg.Store.Update(c.ctx, func(tx Tx) error {
-		given = nil
+		given, later = nil, false
+		controls, err := tx.Streams().Get(s.host, protocol.StreamControl)
+		if err != nil {
+			return err
+		}
+		// A host that takes no controls, however often it comes back, makes
+		// no more than a window of questions.
+		if controls.Pos.N-controls.Freed.N >= stream.Window {
+			later = true
+			return nil
+		}
 		st, err := tx.Streams().Get(s.host, protocol.StreamOrder)
 		if err != nil {
 			return err
@@ -298,10 +319,13 @@ func (c *Coordinator) askAgain(s *session) {
 		return err
 	})
 	if err != nil {
-		c.log.Error("cannot ask a host about its actions", "host", s.host, "err", err)
-		return
+		c.log.Error("cannot ask a host about its actions; it is tried again", "host", s.host, "err", err)
+		given, later = nil, true
 	}
 	s.allocate(protocol.StreamControl, given)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.toAsk = s.toAsk || later
 }
 
 // expire ends what was never numbered and whose start budget is used up.

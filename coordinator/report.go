@@ -53,7 +53,7 @@ func (s *session) onItems(items []protocol.Message) {
 		}
 		return nil
 	})
-	s.freed(freed, errOnly(err, errHistory))
+	s.freed(acked, freed, err)
 	if err != nil {
 		if !errors.Is(err, errHistory) {
 			c.log.Error("cannot store what a host reported; it will come again", "host", s.host, "err", err)
@@ -72,14 +72,6 @@ func (s *session) onItems(items []protocol.Message) {
 	if len(positions) > 0 {
 		c.wake.fire(eventsKey{}, s.host) // alerts and rejected items are events too
 	}
-}
-
-// errOnly returns err if it is target.
-func errOnly(err, target error) error {
-	if errors.Is(err, target) {
-		return err
-	}
-	return nil
 }
 
 // deliver makes the effect of one item. An item that is broken is kept as

@@ -54,6 +54,8 @@ type session struct {
 	helloAt   int64            // boot clock when hellos began to count
 	hellos    int              // answered since then
 	wantFull  bool
+	unsent    bool                                  // actions may wait for a number
+	toAsk     bool                                  // about open actions; see askAgain
 	freeable  map[protocol.Stream]protocol.Position // acknowledged, to be freed with the next transaction
 	beat      heartbeatPages
 	up        map[protocol.Stream]protocol.Position // taken in durably
@@ -67,7 +69,9 @@ type session struct {
 
 	written []*output // by the worker's present batch; the worker's own
 
-	sendMu sync.Mutex // keeps numbered messages of one host in order on the wire
+	// Each keeps messages of one host in order on the wire: items, and state
+	// messages, which never wait for the store.
+	itemMu, stateMu sync.Mutex
 }
 
 type inbound struct {
@@ -342,8 +346,8 @@ func (s *session) onLease(in inbound) error {
 	}
 	g := protocol.Grant{Header: c.header(protocol.TypeGrant, protocol.HostParty(s.host)), TTLms: leaseTTL.Milliseconds(), Held: []protocol.LeaseHeld{}}
 	g.Heard = m.Header.Seq
-	s.sendMu.Lock()
-	defer s.sendMu.Unlock()
+	s.stateMu.Lock()
+	defer s.stateMu.Unlock()
 	g.Seq = c.nextSeq()
 	return c.publish(s.topic(protocol.ChannelGrant), g)
 }
@@ -387,15 +391,14 @@ func (s *session) hear(seq protocol.Seq) error {
 	s.mu.Lock()
 	s.heard, s.heardAt, s.seenMS = seq, s.c.cfg.Boot(), s.c.nowMS()
 	s.proven, s.left, s.broken = s.claims == nil, false, false
+	s.unsent, s.toAsk = s.unsent || first, s.toAsk || first
 	s.mu.Unlock()
 	if !first {
 		return nil
 	}
 	s.c.emitHost(s.host, "host.online", "")
 	s.c.workers.start(func() {
-		s.c.askAgain(s)
-		s.c.schedule(s.c.ctx, s.host)
-		s.pump()
+		s.sendWaiting(s.c.ctx)
 		s.resumeOutput()
 	})
 	return nil
@@ -415,7 +418,7 @@ func (s *session) tick(ctx context.Context) {
 	s.flush()
 	if _, _, ok := s.reachable(); ok {
 		s.reask()
-		s.pump()
+		s.sendWaiting(ctx)
 		return
 	}
 	now := s.c.cfg.Boot()
@@ -429,6 +432,21 @@ func (s *session) tick(ctx context.Context) {
 	if gone {
 		s.c.emitHost(s.host, "host.offline", "silent")
 	}
+}
+
+// sendWaiting asks, numbers and sends what is due to a host that is there.
+func (s *session) sendWaiting(ctx context.Context) {
+	s.mu.Lock()
+	ask, number := s.toAsk, s.unsent
+	s.toAsk, s.unsent = false, false // set again if it does not succeed
+	s.mu.Unlock()
+	if ask {
+		s.c.askAgain(s)
+	}
+	if number {
+		s.c.schedule(ctx, s)
+	}
+	s.pump()
 }
 
 // jitter spreads resends; it decides nothing that matters.
