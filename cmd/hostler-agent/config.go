@@ -6,13 +6,10 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/pelletier/go-toml/v2"
-
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -82,139 +79,41 @@ func defaults() (config, error) {
 // defaultConfigPath is read if it is there and no other file was named.
 const defaultConfigPath = "/etc/hostler/agent.toml"
 
-// maxConfig bounds each configuration file, in bytes.
-const maxConfig = 1 << 20
-
-// origin tells where each setting came from, by its name.
-type origin map[string]string
-
-// load reads the file, then the *.toml files of the directory beside it whose
-// name is the file's with ".d" for ".toml", in order, then the environment. A
-// file that was named must be there.
-func load(path string, environ []string) (config, origin, error) {
+// load returns the configuration that is in force, and where each setting came
+// from.
+func load(path string, environ []string) (config, settings.Origin, error) {
 	c, err := defaults()
 	if err != nil {
 		return c, nil, err
 	}
-	from, named := origin{}, path != ""
-	if !named {
-		path = defaultConfigPath
-	}
-	more, err := filepath.Glob(strings.TrimSuffix(path, ".toml") + ".d/*.toml")
+	from, err := settings.Load(settings.Source{Path: path, Default: defaultConfigPath, Environ: environ}, &c, c.settings())
 	if err != nil {
-		return c, nil, fmt.Errorf("find configuration beside %s: %w", path, err)
-	}
-	slices.Sort(more)
-	for _, f := range append([]string{path}, more...) {
-		if err := c.read(f, from); err != nil && (named || !errors.Is(err, os.ErrNotExist)) {
-			return c, nil, err
-		}
-	}
-	if err := c.environment(environ, from); err != nil {
 		return c, nil, err
 	}
 	return c, from, c.check()
 }
 
-func (c *config) read(path string, from origin) error {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("read configuration: %w", err)
+func (c *config) settings() []settings.Setting {
+	return []settings.Setting{
+		settings.Text("host", &c.Host),
+		settings.Text("state_dir", &c.StateDir),
+		settings.Text("socket", &c.Socket),
+		settings.Text("commands.supervisor", &c.Commands.Supervisor),
+		settings.Number("commands.parallel", &c.Commands.Parallel),
+		settings.Number("commands.lanes", &c.Commands.Lanes),
+		settings.Text("lxc.path", &c.LXC.Path),
+		settings.Text("lxc.helper", &c.LXC.Helper),
+		settings.Text("network.bridge", &c.Network.Bridge),
+		settings.Text("network.subnet", &c.Network.Subnet),
 	}
-	if len(b) > maxConfig {
-		return fmt.Errorf("%s: %d bytes, at most %d are allowed", path, len(b), maxConfig)
-	}
-	d := toml.NewDecoder(strings.NewReader(string(b))).DisallowUnknownFields()
-	if err := d.Decode(c); err != nil {
-		if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok {
-			return fmt.Errorf("%s: unknown setting:\n%s\nknown are: %s", path, strict.String(), strings.Join(settingNames(), ", "))
-		}
-		if bad, ok := errors.AsType[*toml.DecodeError](err); ok {
-			return fmt.Errorf("%s:\n%s", path, bad.String())
-		}
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	var set map[string]any
-	if err := toml.Unmarshal(b, &set); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	from.note("", set, path)
-	return nil
-}
-
-func (o origin) note(prefix string, set map[string]any, path string) {
-	for k, v := range set {
-		if table, ok := v.(map[string]any); ok {
-			o.note(prefix+k+".", table, path)
-			continue
-		}
-		o[prefix+k] = path
-	}
-}
-
-// setting is one setting by name: how it is shown, and set from a text.
-type setting struct {
-	name string
-	get  func() string
-	set  func(string) error
-}
-
-func (c *config) settings() []setting {
-	text := func(name string, p *string) setting {
-		return setting{name, func() string { return *p }, func(s string) error { *p = s; return nil }}
-	}
-	number := func(name string, p *int) setting {
-		return setting{name, func() string { return strconv.Itoa(*p) }, func(s string) (err error) {
-			*p, err = strconv.Atoi(s)
-			return err
-		}}
-	}
-	return []setting{
-		text("host", &c.Host),
-		text("state_dir", &c.StateDir),
-		text("socket", &c.Socket),
-		text("commands.supervisor", &c.Commands.Supervisor),
-		number("commands.parallel", &c.Commands.Parallel),
-		number("commands.lanes", &c.Commands.Lanes),
-		text("lxc.path", &c.LXC.Path),
-		text("lxc.helper", &c.LXC.Helper),
-		text("network.bridge", &c.Network.Bridge),
-		text("network.subnet", &c.Network.Subnet),
-	}
-}
-
-func settingNames() []string {
-	var names []string
-	for _, s := range new(config).settings() {
-		names = append(names, s.name)
-	}
-	return names
-}
-
-// environment takes HOSTLER_<SECTION>_<KEY>, which overrides files.
-func (c *config) environment(environ []string, from origin) error {
-	for _, s := range c.settings() {
-		key := "HOSTLER_" + strings.ToUpper(strings.ReplaceAll(s.name, ".", "_"))
-		for _, kv := range environ {
-			v, ok := strings.CutPrefix(kv, key+"=")
-			if !ok {
-				continue
-			}
-			if err := s.set(v); err != nil {
-				return fmt.Errorf("$%s: %w", key, err)
-			}
-			from[s.name] = "$" + key
-		}
-	}
-	return nil
 }
 
 func (c *config) check() error {
 	for _, s := range c.settings() {
-		switch s.name {
+		switch s.Name {
 		case "state_dir", "socket", "commands.supervisor", "lxc.path", "lxc.helper":
-			if !filepath.IsAbs(s.get()) {
-				return fmt.Errorf("%s: %q is not an absolute path", s.name, s.get())
+			if !filepath.IsAbs(s.Get()) {
+				return fmt.Errorf("%s: %q is not an absolute path", s.Name, s.Get())
 			}
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hostler-io/hostler/internal/buildinfo"
+	"github.com/hostler-io/hostler/internal/settings"
 )
 
 // Exit codes, shared by all programs.
@@ -59,6 +60,10 @@ func program(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	return exitFailed
 }
 
+// loader returns the configuration when a command needs it: others work where
+// it is broken.
+type loader func() (config, settings.Origin, error)
+
 func rootCommand() *cobra.Command {
 	var (
 		configPath string
@@ -78,14 +83,14 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
 	root.PersistentFlags().StringVar(&configPath, "config", "", "configuration file (default "+defaultConfigPath+")")
 	root.PersistentFlags().TextVar(&level, "log-level", &level, "debug, info, warn or error")
-	settings := func() (config, origin, error) { return load(configPath, os.Environ()) }
+	configured := func() (config, settings.Origin, error) { return load(configPath, os.Environ()) }
 	logger := func(cmd *cobra.Command) *slog.Logger {
 		return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: &level}))
 	}
-	root.AddCommand(joinCommand(settings, logger), leaveCommand(settings), configCommand(settings), &cobra.Command{
+	root.AddCommand(joinCommand(configured, logger), leaveCommand(configured), configCommand(configured), &cobra.Command{
 		Use: "run", Short: "Serve until a signal ends it; commands and containers go on", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, from, err := settings()
+			c, from, err := configured()
 			if err != nil {
 				return err
 			}
@@ -110,7 +115,7 @@ func usage(err error) error {
 	return nil
 }
 
-func joinCommand(settings func() (config, origin, error), logger func(*cobra.Command) *slog.Logger) *cobra.Command {
+func joinCommand(configured loader, logger func(*cobra.Command) *slog.Logger) *cobra.Command {
 	var (
 		host   string
 		labels []string
@@ -123,7 +128,7 @@ func joinCommand(settings func() (config, origin, error), logger func(*cobra.Com
 			"CODE it goes on where it was.",
 		Args: func(cmd *cobra.Command, args []string) error { return usage(cobra.MaximumNArgs(1)(cmd, args)) },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, _, err := settings()
+			c, _, err := configured()
 			if err != nil {
 				return err
 			}
@@ -141,12 +146,12 @@ func joinCommand(settings func() (config, origin, error), logger func(*cobra.Com
 	return cmd
 }
 
-func leaveCommand(settings func() (config, origin, error)) *cobra.Command {
+func leaveCommand(configured loader) *cobra.Command {
 	var sure bool
 	cmd := &cobra.Command{
 		Use: "leave", Short: "Leave the fleet: delete the host's key; containers are left alone", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, _, err := settings()
+			c, _, err := configured()
 			if err != nil {
 				return err
 			}
@@ -157,30 +162,24 @@ func leaveCommand(settings func() (config, origin, error)) *cobra.Command {
 	return cmd
 }
 
-func configCommand(settings func() (config, origin, error)) *cobra.Command {
+func configCommand(configured loader) *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		return fmt.Errorf("%w: config needs check or show", errUsage)
 	}}
 	var withOrigin bool
 	show := &cobra.Command{Use: "show", Short: "Print every setting in force", Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		c, from, err := settings()
+		c, from, err := configured()
 		if err != nil {
 			return err
 		}
-		for _, s := range c.settings() {
-			line := fmt.Sprintf("%s = %s", s.name, s.get())
-			if where := from[s.name]; withOrigin && where != "" {
-				line += "   # " + where
-			} else if withOrigin {
-				line += "   # default"
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), line)
+		if !withOrigin {
+			from = nil
 		}
-		return nil
+		return settings.Show(cmd.OutOrStdout(), c.settings(), from)
 	}}
 	show.Flags().BoolVar(&withOrigin, "origin", false, "say where each setting comes from")
 	check := &cobra.Command{Use: "check", Short: "Read the configuration and say what is wrong with it", Args: noArgs, RunE: func(*cobra.Command, []string) error {
-		_, _, err := settings()
+		_, _, err := configured()
 		return err
 	}}
 	cmd.AddCommand(show, check)

@@ -320,9 +320,6 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s is taken", bad)
 		}
 	}
-	if _, _, err := load(filepath.Join(s.dir, "missing.toml"), nil); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a file that is named and missing gives %v", err)
-	}
 	s.configure(t, "[fleet]\nname = \"lab\"\n")
 	if _, _, err := load(file, nil); err == nil || !strings.Contains(err.Error(), "unknown setting") {
 		t.Errorf("an unknown setting gives %v", err)

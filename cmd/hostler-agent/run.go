@@ -20,6 +20,7 @@ import (
 	"github.com/hostler-io/hostler/agent/local"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/buildinfo"
+	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/mqtt"
 	"github.com/hostler-io/hostler/protocol"
@@ -35,7 +36,7 @@ const group = "hostler"
 
 // run serves until ctx ends. A host that joins a fleet meanwhile goes on as its
 // member; commands and containers do not notice.
-func run(ctx context.Context, c config, from origin, log *slog.Logger) error {
+func run(ctx context.Context, c config, from settings.Origin, log *slog.Logger) error {
 	s := state(c.StateDir)
 	if err := s.prepare(); err != nil {
 		return err
@@ -70,7 +71,7 @@ type node struct {
 }
 
 // once wires one agent and runs it to its end.
-func once(ctx context.Context, s state, c config, from origin, log *slog.Logger) (err error) {
+func once(ctx context.Context, s state, c config, from settings.Origin, log *slog.Logger) (err error) {
 	n := &node{state: s, config: c, log: log}
 	if n.record, err = s.record(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hostler-io/hostler/internal/buildinfo"
+	"github.com/hostler-io/hostler/internal/settings"
 )
 
 // Exit codes, shared by all programs.
@@ -56,6 +57,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitFailed
 }
 
+// loader returns the configuration when a command needs it: others work where
+// it is broken.
+type loader func() (config, settings.Origin, error)
+
 func rootCommand() *cobra.Command {
 	var configPath string
 	root := &cobra.Command{
@@ -71,8 +76,8 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
 	root.PersistentFlags().StringVar(&configPath, "config", "", "configuration file (default "+defaultConfigPath+")")
-	settings := func() (config, origin, error) { return load(configPath, os.Environ()) }
-	root.AddCommand(initCommand(settings), runCommand(settings), configCommand(settings), &cobra.Command{
+	configured := func() (config, settings.Origin, error) { return load(configPath, os.Environ()) }
+	root.AddCommand(initCommand(configured), runCommand(configured), configCommand(configured), &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
 			fmt.Fprintln(cmd.OutOrStdout(), "hostler-coordinator", buildinfo.String())
@@ -81,7 +86,7 @@ func rootCommand() *cobra.Command {
 	return root
 }
 
-func initCommand(settings func() (config, origin, error)) *cobra.Command {
+func initCommand(configured loader) *cobra.Command {
 	var fleet, ring string
 	cmd := &cobra.Command{
 		Use:   "init --fleet CODE | --ring FILE",
@@ -93,7 +98,7 @@ func initCommand(settings func() (config, origin, error)) *cobra.Command {
 			"coordinator in.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, _, err := settings()
+			c, _, err := configured()
 			if err != nil {
 				return err
 			}
@@ -116,12 +121,12 @@ func initCommand(settings func() (config, origin, error)) *cobra.Command {
 	return cmd
 }
 
-func runCommand(settings func() (config, origin, error)) *cobra.Command {
+func runCommand(configured loader) *cobra.Command {
 	var level slog.LevelVar
 	cmd := &cobra.Command{
 		Use: "run", Short: "Serve until a signal ends it; SIGHUP restarts the broker", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, _, err := settings()
+			c, _, err := configured()
 			if err != nil {
 				return err
 			}
@@ -133,30 +138,24 @@ func runCommand(settings func() (config, origin, error)) *cobra.Command {
 	return cmd
 }
 
-func configCommand(settings func() (config, origin, error)) *cobra.Command {
+func configCommand(configured loader) *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
 		return fmt.Errorf("%w: config needs check or show", errUsage)
 	}}
 	var withOrigin bool
 	show := &cobra.Command{Use: "show", Short: "Print every setting in force", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		c, from, err := settings()
+		c, from, err := configured()
 		if err != nil {
 			return err
 		}
-		for _, s := range c.settings() {
-			line := fmt.Sprintf("%s = %s", s.name, s.get())
-			if where := from[s.name]; withOrigin && where != "" {
-				line += "   # " + where
-			} else if withOrigin {
-				line += "   # default"
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), line)
+		if !withOrigin {
+			from = nil
 		}
-		return nil
+		return settings.Show(cmd.OutOrStdout(), c.settings(), from)
 	}}
 	show.Flags().BoolVar(&withOrigin, "origin", false, "say where each setting comes from")
 	check := &cobra.Command{Use: "check", Short: "Read the configuration and say what is wrong with it", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		_, _, err := settings()
+		_, _, err := configured()
 		return err
 	}}
 	cmd.AddCommand(show, check)

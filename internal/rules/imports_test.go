@@ -43,6 +43,7 @@ var allowed = []allowance{
 	// Adapters: each the one importer of its library, none knowing another.
 	{"internal/sqldb", []string{"modernc.org/sqlite/..."}, nil, "owns the SQL drivers and nothing of the schema"},
 	{"internal/prom", []string{"github.com/prometheus/client_golang/..."}, nil, "owns the metrics library, so that an engine's counters stay plain"},
+	{"internal/settings", []string{"internal/durable", "github.com/pelletier/go-toml/v2"}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "owns the layers of what a daemon is told; the values are the program's own business"},
 	{"certs", []string{"internal/durable", "protocol/...", "github.com/ProtonMail/go-crypto/..."}, []string{"net/http/...", "database/sql/..."}, "keys, rings and TLS, and the files of keys; it knows messages only as things to sign"},
 	{"mqtt", []string{"github.com/eclipse/paho.mqtt.golang/...", "golang.org/x/sync/..."}, []string{"database/sql/..."}, "bytes in, bytes out: it must not know what it carries"},
 	{"broker", []string{"protocol", "github.com/mochi-mqtt/server/v2/...", "golang.org/x/sync/...", "golang.org/x/time/..."}, []string{"database/sql/..."}, "knows topics for its access list and nothing else of the protocol"},
@@ -72,8 +73,8 @@ var allowed = []allowance{
 
 	// Programs: they wire, and nothing imports them.
 	{"cmd/hostler", []string{"api", "client", "internal/buildinfo", "certs", "internal/durable", "protocol/...", "github.com/spf13/cobra/...", "github.com/pelletier/go-toml/v2", "go.yaml.in/yaml/v3", "golang.org/x/term"}, []string{"database/sql/..."}, "signs, and speaks HTTP"},
-	{"cmd/hostler-agent", []string{"agent/...", "api", "internal/buildinfo", "certs", "container", "internal/durable", "internal/prom", "lxc", "mqtt", "network", "protocol/...", "runner/...", "github.com/spf13/cobra", "github.com/pelletier/go-toml/v2", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "hosts carry the client of the broker, not the broker"},
-	{"cmd/hostler-coordinator", []string{"broker", "certs", "coordinator/...", "internal/buildinfo", "internal/durable", "internal/prom", "mqtt", "protocol/...", "github.com/spf13/cobra", "github.com/pelletier/go-toml/v2", "golang.org/x/sync/...", "golang.org/x/sys/..."}, nil, "the one program with a broker in it"},
+	{"cmd/hostler-agent", []string{"agent/...", "api", "internal/buildinfo", "certs", "container", "internal/durable", "internal/prom", "internal/settings", "lxc", "mqtt", "network", "protocol/...", "runner/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "hosts carry the client of the broker, not the broker"},
+	{"cmd/hostler-coordinator", []string{"broker", "certs", "coordinator/...", "internal/buildinfo", "internal/durable", "internal/prom", "internal/settings", "mqtt", "protocol/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, nil, "the one program with a broker in it"},
 	{"cmd/hostler-run", []string{"runner/...", "golang.org/x/sys/..."}, small, "one process per running command: it must stay small"},
 	{"cmd/hostler-lxc", []string{"lxc/helper", "runner/...", "golang.org/x/sys/..."}, nil, "the one program with cgo"},
 	{"integration/cmd/roundtrip", nil, nil, "measures as a stranger would, with the standard library"},
@@ -95,7 +96,7 @@ var owners = []struct {
 	{"github.com/eclipse/paho.mqtt.golang", []string{"mqtt"}, "its callbacks and options are traps to be known once"},
 	{"github.com/lxc/go-lxc", []string{"lxc/helper"}, "a program linked with liblxc does not start where it is missing"},
 	{"github.com/mochi-mqtt/server/v2", []string{"broker/..."}, "hosts carry no broker"},
-	{"github.com/pelletier/go-toml/v2", []string{"cmd/..."}, "configuration files are the programs' business"},
+	{"github.com/pelletier/go-toml/v2", []string{"cmd/hostler", "internal/settings"}, "both daemons are configured in the same way; the operator's file holds contexts, and is written as well"},
 	{"github.com/prometheus/client_golang", []string{"internal/prom"}, "one exposition, one set of names"},
 	{"github.com/spf13/cobra", []string{"cmd/..."}, "command lines are the programs' business"},
 	{"github.com/vishvananda/netlink", []string{"network"}, "one owner of the host's links"},

@@ -1,0 +1,185 @@
+// Package settings reads the configuration of a program that serves.
+//
+// What is in force comes in layers, each over the one before:
+//
+//	defaults → FILE.toml → FILE.d/*.toml in order of their names →
+//	HOSTLER_<SECTION>_<KEY> of the environment
+//
+// A program keeps its configuration in a struct with the tags of
+// [github.com/pelletier/go-toml/v2], filled with the defaults, and lists the
+// settings in it by name. [Load] brings the layers into the struct and tells of
+// each setting where it came from; what the values mean, and which of them go
+// together, is checked by the program afterwards.
+package settings
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/hostler-io/hostler/internal/durable"
+)
+
+// maxFile bounds each file, in bytes.
+const maxFile = 1 << 20
+
+// A Setting is one setting by name, and where its value is kept.
+type Setting struct {
+	// Name is the key in a file, after the name of its section and a dot if it
+	// is in one.
+	Name string
+	// Get returns the value as it is shown.
+	Get func() string
+	// Set takes the value from a text.
+	Set func(string) error
+}
+
+// variable is the setting's name in the environment.
+func (s Setting) variable() string {
+	return "HOSTLER_" + strings.ToUpper(strings.ReplaceAll(s.Name, ".", "_"))
+}
+
+// Text is a setting whose value is taken as it stands.
+func Text(name string, p *string) Setting {
+	return Setting{name, func() string { return *p }, func(s string) error { *p = s; return nil }}
+}
+
+// Number is a whole number.
+func Number(name string, p *int) Setting {
+	return Setting{name, func() string { return strconv.Itoa(*p) }, func(s string) (err error) {
+		*p, err = strconv.Atoi(s)
+		return err
+	}}
+}
+
+// Flag is true or false.
+func Flag(name string, p *bool) Setting {
+	return Setting{name, func() string { return strconv.FormatBool(*p) }, func(s string) (err error) {
+		*p, err = strconv.ParseBool(s)
+		return err
+	}}
+}
+
+// List is a list of texts, as a text with commas between them.
+func List(name string, p *[]string) Setting {
+	return Setting{name, func() string { return strings.Join(*p, ",") }, func(s string) error { *p = strings.Split(s, ","); return nil }}
+}
+
+// Origin tells where settings came from, by their names: the path of a file, or
+// $NAME of a variable. What it does not have is a default.
+type Origin map[string]string
+
+// Source is where configuration comes from.
+type Source struct {
+	// Path is the file that was named, which must be there. Empty: Default is
+	// read, if it is there.
+	Path    string
+	Default string
+	// Environ has the environment as NAME=VALUE, of which the last one counts.
+	Environ []string
+}
+
+// Load brings what a source has into target, a pointer to a struct, whose
+// settings are all. A key of a file that target does not have is an error.
+func Load(from Source, target any, all []Setting) (Origin, error) {
+	path, named := from.Path, from.Path != ""
+	if !named {
+		path = from.Default
+	}
+	more, err := filepath.Glob(strings.TrimSuffix(path, ".toml") + ".d/*.toml")
+	if err != nil {
+		return nil, fmt.Errorf("find configuration beside %s: %w", path, err)
+	}
+	slices.Sort(more)
+	o := Origin{}
+	for _, f := range append([]string{path}, more...) {
+		if err := o.file(f, target, all); err != nil && (named || !errors.Is(err, fs.ErrNotExist)) {
+			return nil, err
+		}
+	}
+	return o, o.environment(from.Environ, all)
+}
+
+// file takes what one file says.
+func (o Origin) file(path string, target any, all []Setting) error {
+	b, err := durable.ReadFile(path, maxFile)
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	if err := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields().Decode(target); err != nil {
+		if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok {
+			return fmt.Errorf("%s: unknown setting:\n%s\nknown are: %s", path, strict.String(), strings.Join(names(all), ", "))
+		}
+		if bad, ok := errors.AsType[*toml.DecodeError](err); ok {
+			return fmt.Errorf("%s:\n%s", path, bad.String())
+		}
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	var set map[string]any
+	if err := toml.Unmarshal(b, &set); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	o.note("", set, path)
+	return nil
+}
+
+// note writes down that a file has set these.
+func (o Origin) note(prefix string, set map[string]any, path string) {
+	for k, v := range set {
+		if section, ok := v.(map[string]any); ok {
+			o.note(prefix+k+".", section, path)
+			continue
+		}
+		o[prefix+k] = path
+	}
+}
+
+// environment takes what variables say.
+func (o Origin) environment(environ []string, all []Setting) error {
+	for _, s := range all {
+		for _, kv := range environ {
+			v, ok := strings.CutPrefix(kv, s.variable()+"=")
+			if !ok {
+				continue
+			}
+			if err := s.Set(v); err != nil {
+				return fmt.Errorf("$%s: %w", s.variable(), err)
+			}
+			o[s.Name] = "$" + s.variable()
+		}
+	}
+	return nil
+}
+
+func names(all []Setting) []string {
+	var out []string
+	for _, s := range all {
+		out = append(out, s.Name)
+	}
+	return out
+}
+
+// Show writes every setting on a line of its own, and after it where it came
+// from unless the origin is nil.
+func Show(w io.Writer, all []Setting, from Origin) error {
+	for _, s := range all {
+		line := s.Name + " = " + s.Get()
+		if where := from[s.Name]; where != "" {
+			line += "   # " + where
+		} else if from != nil {
+			line += "   # default"
+		}
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return fmt.Errorf("show the settings: %w", err)
+		}
+	}
+	return nil
+}

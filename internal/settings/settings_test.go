@@ -1,0 +1,134 @@
+package settings
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// config has a setting of every kind.
+type config struct {
+	Name string `toml:"name"`
+	HTTP struct {
+		Port      int      `toml:"port"`
+		Open      bool     `toml:"open"`
+		Addresses []string `toml:"addresses"`
+	} `toml:"http"`
+}
+
+func (c *config) settings() []Setting {
+	return []Setting{
+		Text("name", &c.Name), Number("http.port", &c.HTTP.Port), Flag("http.open", &c.HTTP.Open), List("http.addresses", &c.HTTP.Addresses),
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLayers has one setting for each layer that sets it last, and one that
+// none of them sets.
+func TestLayers(t *testing.T) {
+	dir := t.TempDir()
+	file, first, second := filepath.Join(dir, "a.toml"), filepath.Join(dir, "a.d", "10.toml"), filepath.Join(dir, "a.d", "20.toml")
+	write(t, file, "name = \"file\"\n[http]\nport = 1\naddresses = [\"x\"]\n")
+	write(t, second, "[http]\nport = 3\n")
+	write(t, first, "[http]\nport = 2\naddresses = [\"y\", \"z\"]\n")
+	write(t, filepath.Join(dir, "a.d", "30.toml.old"), "this is not read")
+	environ := []string{"HOSTLER_NAME=early", "NAME=no", "HOSTLER_NAMES=no", "HOSTLER_NAME=late=st"}
+	for _, from := range []Source{{Path: file, Default: "/none", Environ: environ}, {Default: file, Environ: environ}} {
+		c := config{Name: "default"}
+		o, err := Load(from, &c, c.settings())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := config{Name: "late=st"}
+		want.HTTP.Port, want.HTTP.Addresses = 3, []string{"y", "z"}
+		if diff := cmp.Diff(want, c); diff != "" {
+			t.Errorf("%+v:\n%s", from, diff)
+		}
+		if diff := cmp.Diff(Origin{"name": "$HOSTLER_NAME", "http.port": second, "http.addresses": first}, o); diff != "" {
+			t.Errorf("%+v:\n%s", from, diff)
+		}
+		var out strings.Builder
+		if err := Show(&out, c.settings(), o); err != nil {
+			t.Fatal(err)
+		}
+		lines := "name = late=st   # $HOSTLER_NAME\nhttp.port = 3   # " + second + "\nhttp.open = false   # default\nhttp.addresses = y,z   # " + first + "\n"
+		if diff := cmp.Diff(lines, out.String()); diff != "" {
+			t.Errorf("shown with origin:\n%s", diff)
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	var c config
+	if _, err := Load(Source{Default: filepath.Join(t.TempDir(), "none.toml"), Environ: []string{
+		"HOSTLER_NAME=", "HOSTLER_HTTP_PORT=-1", "HOSTLER_HTTP_OPEN=true", "HOSTLER_HTTP_ADDRESSES=a:1,b:2",
+	}}, &c, c.settings()); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := Show(&out, c.settings(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("name = \nhttp.port = -1\nhttp.open = true\nhttp.addresses = a:1,b:2\n", out.String()); diff != "" {
+		t.Error(diff)
+	}
+	for _, bad := range []string{"HOSTLER_HTTP_PORT=many", "HOSTLER_HTTP_OPEN=perhaps"} {
+		name, _, _ := strings.Cut(bad, "=")
+		if _, err := Load(Source{Default: "/none", Environ: []string{bad}}, &c, c.settings()); err == nil || !strings.Contains(err.Error(), "$"+name) {
+			t.Errorf("%s gives %v", bad, err)
+		}
+	}
+}
+
+func TestMissing(t *testing.T) {
+	var c config
+	none := filepath.Join(t.TempDir(), "none.toml")
+	if _, err := Load(Source{Path: none}, &c, c.settings()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that was named and is missing gives %v", err)
+	}
+	if o, err := Load(Source{Default: none}, &c, c.settings()); err != nil || len(o) != 0 {
+		t.Errorf("a default that is missing gives %v, %v", o, err)
+	}
+}
+
+// TestWrong: whoever reads the error must find the place in the file.
+func TestWrong(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.toml")
+	for name, c := range map[string]struct {
+		text string
+		say  []string
+	}{
+		"unknown setting": {"nmae = \"x\"\n", []string{"nmae", "known are: name, http.port, http.open, http.addresses"}},
+		"unknown section": {"[htpt]\nport = 1\n", []string{"htpt", "known are: name, http.port"}},
+		"wrong type":      {"name = 7\n", []string{"name"}},
+		"no TOML":         {"name\n", []string{"expected"}},
+		"too large":       {strings.Repeat("\n", maxFile) + "name = \"x\"", []string{"larger"}},
+	} {
+		write(t, path, c.text)
+		var got config
+		_, err := Load(Source{Path: path}, &got, got.settings())
+		if err == nil {
+			t.Errorf("%s is taken", name)
+			continue
+		}
+		for _, say := range append(c.say, path) {
+			if !strings.Contains(err.Error(), say) {
+				t.Errorf("%s: it says %q, want something about %q", name, err, say)
+			}
+		}
+	}
+}
