@@ -164,10 +164,21 @@ func (a *app) actionLogsCommand() *cobra.Command {
 			if err := f.copy(ctx, act.ID, s, follow, new(atomic.Int64)); err != nil {
 				return cannot("read the output of action "+act.ID, err)
 			}
+			a.sayMissing(act, s)
 		}
 		return nil
 	}
 	return cmd
+}
+
+// sayMissing tells of output that an ended command has written and that is not
+// here: its host sends it yet, or is away.
+func (a *app) sayMissing(act api.Action, s *stream) {
+	for _, o := range act.Output {
+		if o.FD == string(s.fd) && s.end < o.Bytes {
+			a.say("hostler: the last %d bytes of %s are not here yet; to wait for them: hostler action logs %s --follow", o.Bytes-s.end, s.fd, act.ID)
+		}
+	}
 }
 
 func (a *app) actionCancelCommand() *cobra.Command {

@@ -246,6 +246,9 @@ func (s *site) obey(h *coordtest.Host, o coordtest.Order) {
 		s.write(h, o, protocol.Stdout, []byte("out\n"))
 		s.write(h, o, protocol.Stderr, []byte("err\n"))
 		h.Report(o.Done(protocol.Output{FD: protocol.Stdout, Bytes: 4}, protocol.Output{FD: protocol.Stderr, Bytes: 4}))
+	case "late":
+		s.write(h, o, protocol.Stdout, []byte("out\n"))
+		h.Report(o.Done(protocol.Output{FD: protocol.Stdout, Bytes: 10}))
 	case "blob":
 		s.write(h, o, protocol.Stdout, blob())
 		h.Report(o.Done(protocol.Output{FD: protocol.Stdout, Bytes: int64(len(blob()))}))

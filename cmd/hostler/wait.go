@@ -190,7 +190,8 @@ func (f *follower) await(ctx context.Context, act api.Action) (api.Action, error
 type stream struct {
 	fd  protocol.FD
 	w   io.Writer
-	gap bool // bytes were left out, and it was said
+	gap bool  // bytes were left out, and it was said
+	end int64 // offset behind the last byte that was written
 	err error
 }
 
@@ -208,7 +209,7 @@ func (f *follower) copy(ctx context.Context, id string, s *stream, follow bool, 
 			again = retry{}
 		}
 		end := offset + w.n
-		offset = next
+		s.end, offset = end, next
 		switch {
 		case err != nil:
 			if cause := context.Cause(ctx); cause != nil {
