@@ -216,6 +216,10 @@ func (c *Coordinator) Term() protocol.Term { return c.term }
 // tick is how often sessions are looked at: resends, silence, expiry.
 const tick = time.Second
 
+// maxLooks is how many sessions are looked at at a time: what they write shares
+// commits, so that a fleet whose receipts all came at once waits for a few.
+const maxLooks = 64
+
 // Run serves until ctx ends: it resends what no receipt covers, expires what
 // nobody began, and marks silent hosts. It returns the cause of the end.
 func (c *Coordinator) Run(ctx context.Context) error {
@@ -245,9 +249,12 @@ func (c *Coordinator) tickLoop(ctx context.Context) error {
 			return nil
 		case <-t.C:
 		}
+		var looks errgroup.Group
+		looks.SetLimit(maxLooks)
 		for _, s := range c.allSessions() {
-			s.tick(ctx)
+			looks.Go(func() error { s.tick(ctx); return nil })
 		}
+		_ = looks.Wait() // none fails
 		if err := c.expire(ctx); err != nil {
 			c.log.ErrorContext(ctx, "cannot expire actions", "err", err)
 		}
