@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -82,6 +83,9 @@ func cannot(what string, err error) error {
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		f.code, f.why = exitUnreachable, "whoever answers has no certificate of this fleet: "+bad.Err.Error()
 		f.next = "hostler context ls    # is the address that of this fleet?"
+		if _, ok := errors.AsType[x509.HostnameError](bad.Err); ok {
+			f.next = "an address that the coordinator prints when it starts, or name this one in its http.addresses"
+		}
 		return f
 	}
 	if errors.Is(err, client.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded) {
