@@ -110,7 +110,7 @@ func (a *app) addCoordinatorCommand() *cobra.Command {
 		Long: `Signs the next ring of the fleet with the owner's key of this machine: as the one
 before, and with the coordinator that printed REQUEST. The coordinator takes the
 file that --out names.`,
-		Example: "  hostler fleet ring add-coordinator hsrq1… --out ring-2\n  hostler-coordinator init --ring ring-2",
+		Example: "  hostler fleet ring add-coordinator hc1_… --out ring-2\n  hostler-coordinator init --ring ring-2",
 	}
 	fleet := a.fleetFlag(cmd)
 	cmd.Flags().StringVar(&out, "out", "", "write the rings to this file")
