@@ -220,6 +220,10 @@ func (c *Coordinator) left(id protocol.ActionID, age time.Duration) (int64, erro
 	return max(0, a.ExpiresMS-c.nowMS()+age.Milliseconds()), nil
 }
 
+// maxCredits is how many streams one receipt asks for: it must not outgrow a
+// message, however much output an ended absence has left behind.
+const maxCredits = 64
+
 // receipt tells a host what arrived, what was sent, and what is wanted. It is
 // cumulative, so one that is lost is mended by the next.
 func (s *session) receipt() {
@@ -233,8 +237,11 @@ func (s *session) receipt() {
 	if s.wantFull {
 		want = []string{protocol.WantFull}
 	}
-	credit := make([]protocol.Credit, 0, len(s.credits))
+	var credit []protocol.Credit
 	for id, offset := range s.credits {
+		if len(credit) == maxCredits {
+			break // the next receipt has the others
+		}
 		credit = append(credit, protocol.Credit{Action: id.action, Attempt: id.attempt, FD: id.fd, Offset: offset})
 		delete(s.credits, id)
 	}

@@ -19,12 +19,17 @@ type outputID struct {
 	fd      protocol.FD
 }
 
-// outputs are the output streams that are being received or read.
+// outputs are the output streams that are being received or read, and those
+// that a host was asked for.
 type outputs struct {
-	dir  string
-	mu   sync.Mutex
-	open map[outputID]*output
+	dir   string
+	mu    sync.Mutex
+	known map[protocol.HostID]map[outputID]*output
 }
+
+// maxOutputs is how many streams of one host are known at a time. An honest one
+// comes near it after weeks without a connection.
+const maxOutputs = 4096
 
 // output is one stream. Its file holds bytes at their true offsets: a head
 // that grows, and once the command has ended perhaps a tail, with a hole
@@ -34,7 +39,7 @@ type output struct {
 	host protocol.HostID
 
 	mu        sync.Mutex
-	file      *os.File
+	file      *os.File    // open while refs > 0
 	held      OutputState // durable: file synced, then offsets committed
 	next      OutputState // as written to the file, not yet durable
 	dirty     bool
@@ -53,16 +58,48 @@ func (o *outputs) path(id outputID) string {
 	return filepath.Join(o.dir, id.action.String(), strconv.Itoa(id.attempt)+"."+string(id.fd))
 }
 
+// isKnown reports whether a stream of a host is received, read or asked for.
+func (o *outputs) isKnown(host protocol.HostID, id outputID) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.known[host][id] != nil
+}
+
 // output returns an output stream of an action of a host, opened or made. Each
-// call needs one of release.
+// call needs one of release. It fails with ErrUnavailable when too many of the
+// host are known.
 func (c *Coordinator) output(ctx context.Context, a Action, id outputID) (*output, error) {
 	c.outputs.mu.Lock()
 	defer c.outputs.mu.Unlock()
-	if o, ok := c.outputs.open[id]; ok {
-		o.refs++
-		return o, nil
+	o := c.outputs.known[a.Host][id]
+	if o == nil {
+		if len(c.outputs.known[a.Host]) >= maxOutputs {
+			return nil, fmt.Errorf("%w: too many outputs of host %s are on their way", ErrUnavailable, a.Host)
+		}
+		var err error
+		if o, err = c.loadOutput(ctx, a, id); err != nil {
+			return nil, err
+		}
 	}
-	o := &output{id: id, host: a.Host, limit: protocol.OutputKept, refs: 1}
+	if o.refs == 0 {
+		if err := o.open(c.outputs.path(id)); err != nil {
+			return nil, fmt.Errorf("keep output: %w", err)
+		}
+	}
+	o.refs++
+	if c.outputs.known == nil {
+		c.outputs.known = make(map[protocol.HostID]map[outputID]*output)
+	}
+	if c.outputs.known[a.Host] == nil {
+		c.outputs.known[a.Host] = make(map[outputID]*output)
+	}
+	c.outputs.known[a.Host][id] = o
+	return o, nil
+}
+
+// loadOutput makes an output stream from what the store knows of it.
+func (c *Coordinator) loadOutput(ctx context.Context, a Action, id outputID) (*output, error) {
+	o := &output{id: id, host: a.Host, limit: protocol.OutputKept}
 	o.held = OutputState{Action: id.action, Attempt: id.attempt, FD: id.fd}
 	err := c.cfg.Store.View(ctx, func(tx Tx) error {
 		held, err := tx.Streams().Output(id.action, id.attempt, id.fd)
@@ -76,33 +113,40 @@ func (c *Coordinator) output(ctx context.Context, a Action, id outputID) (*outpu
 	}
 	o.next = o.held
 	o.settle(a)
-	path := c.outputs.path(id)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("keep output: %w", err)
-	}
-	if o.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
-		return nil, fmt.Errorf("keep output: %w", err)
-	}
-	if c.outputs.open == nil {
-		c.outputs.open = make(map[outputID]*output)
-	}
-	c.outputs.open[id] = o
 	return o, nil
 }
 
-// release ends one use. A stream that nobody uses and nothing is expected of
-// is closed.
+func (o *output) open(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.file = f
+	return nil
+}
+
+// release ends one use. The file of a stream that nobody uses is closed,
+// whatever its host still owes; what nothing is expected of is forgotten.
 func (c *Coordinator) release(o *output) {
 	c.outputs.mu.Lock()
 	defer c.outputs.mu.Unlock()
-	o.refs--
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if _, wanted := o.wants(); o.refs > 0 || wanted || o.totals == nil {
+	if o.refs--; o.refs > 0 {
 		return
 	}
-	delete(c.outputs.open, o.id)
-	o.file.Close()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_ = o.file.Close() // what matters was synced
+	if _, wanted := o.wants(); wanted {
+		return
+	}
+	if delete(c.outputs.known[o.host], o.id); len(c.outputs.known[o.host]) == 0 {
+		delete(c.outputs.known, o.host)
+	}
 }
 
 // settle takes the totals of a final report.
@@ -178,7 +222,7 @@ func (o *output) wants() (int64, bool) {
 func (o *output) write(offset int64, data []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n, end := &o.next, offset+int64(len(data))
+	n, end := o.next, offset+int64(len(data))
 	switch {
 	case offset <= n.Have && end > n.Have && end <= max(o.limit, protocol.OutputKept):
 		n.Have = end
@@ -189,10 +233,12 @@ func (o *output) write(offset int64, data []byte) error {
 	default:
 		return nil
 	}
+	if _, err := o.file.WriteAt(data, offset); err != nil {
+		return err
+	}
+	o.next, o.dirty = n, true
 	o.join()
-	o.dirty = true
-	_, err := o.file.WriteAt(data, offset)
-	return err
+	return nil
 }
 
 // onOut takes a chunk of output.
@@ -209,11 +255,18 @@ func (s *session) onOut(in inbound) error {
 	case err != nil:
 		return err
 	}
-	o, err := s.c.output(s.c.ctx, a, outputID{h.Action, h.Attempt, h.FD})
+	id := outputID{h.Action, h.Attempt, h.FD}
+	// The beginning of an attempt comes unasked, perhaps before the report of
+	// its start. A host cannot make files of attempts that it invents.
+	if (h.Attempt < a.Attempt || h.Attempt > a.Attempt+1) && !s.c.outputs.isKnown(s.host, id) {
+		return fmt.Errorf("%w: nobody asked for attempt %d of action %s", protocol.ErrAction, h.Attempt, h.Action)
+	}
+	o, err := s.c.output(s.c.ctx, a, id)
 	if err != nil {
 		return err
 	}
 	if err := o.write(h.Offset, m.Attachment); err != nil {
+		s.c.release(o)
 		return fmt.Errorf("keep output: %w", err)
 	}
 	s.written = append(s.written, o)
@@ -311,6 +364,9 @@ func (c *Coordinator) settleOutput(id protocol.ActionID) {
 			continue
 		}
 		o, err := c.output(c.ctx, a, outputID{id, a.Attempt, t.FD})
+		if errors.Is(err, ErrUnavailable) {
+			return // it is asked for when the host comes back
+		}
 		if err != nil {
 			c.log.Error("cannot keep output", "action", id, "err", err)
 			return
@@ -330,13 +386,13 @@ func (c *Coordinator) settleOutput(id protocol.ActionID) {
 func (s *session) reask() {
 	s.c.outputs.mu.Lock()
 	var mine []*output
-	for _, o := range s.c.outputs.open {
-		if o.host == s.host {
-			mine = append(mine, o)
-		}
+	for _, o := range s.c.outputs.known[s.host] {
+		mine = append(mine, o)
 	}
 	s.c.outputs.mu.Unlock()
-	asked := false
+	s.mu.Lock()
+	asked := len(s.credits) > 0
+	s.mu.Unlock()
 	for _, o := range mine {
 		o.mu.Lock()
 		_, wanted := o.wants()

@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -143,4 +144,74 @@ func TestOutputIsFetchedAfterRestart(t *testing.T) {
 			t.Errorf("the tail is %d bytes, go on at %d", len(s), next)
 		}
 	})
+}
+
+// After weeks without a connection there is more output to ask for than one
+// message can name.
+func TestOutputOfALongAbsence(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		h.Goodbye()
+		synctest.Wait()
+		const text = "what was written meanwhile"
+		spec := coordtest.RunSpec("true")
+		var ids []protocol.ActionID
+		for i := range 400 {
+			id := protocol.NewActionID(int64(i), [10]byte{1})
+			ids = append(ids, id)
+			h.Write(id, 1, protocol.Stdout, []byte(text))
+			h.Report(protocol.Report{
+				Action: id, Spec: spec, Digest: protocol.Sum(spec), Event: protocol.EventSucceed, State: protocol.StateDone, Reason: protocol.ReasonOK,
+				Attempt: 1, Exit: &protocol.Exit{}, Output: []protocol.Output{{FD: protocol.Stdout, Bytes: int64(len(text))}},
+			})
+		}
+		// The second connection is slower than the first.
+		f.Delay(func(topic string, _ []byte) bool { return strings.Contains(topic, "/out/") })
+		h.Connect()
+		after(time.Minute)
+		f.Delay(nil)
+		after(2 * time.Minute)
+		missing := 0
+		for _, id := range ids {
+			if s, _ := read(t, f, id, 0, false); s != text {
+				missing++
+			}
+		}
+		if missing > 0 {
+			t.Errorf("the output of %d of %d actions is missing", missing, len(ids))
+		}
+		believed(t, h)
+	})
+}
+
+// A host cannot make files by inventing attempts, nor hold any open by owing
+// what it promised.
+func TestHostCannotCollectFiles(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		a := propose(t, f, h)
+		o := order(t, h)
+		h.Report(o.Started(h))
+		synctest.Wait()
+		before := openFiles(t)
+		for attempt := range 50 {
+			h.Write(a.ID, attempt+1, protocol.Stdout, []byte("x"))
+			h.Write(a.ID, attempt+1, protocol.Stderr, []byte("x"))
+		}
+		h.Report(o.Done(protocol.Output{FD: protocol.Stdout, Bytes: 1 << 40}, protocol.Output{FD: protocol.Stderr, Bytes: 1 << 40}))
+		after(10 * time.Second)
+		if n := openFiles(t); n > before {
+			t.Errorf("%d files are open, %d were before", n, before)
+		}
+		if n := f.OutputFiles(a.ID); n > 4 {
+			t.Errorf("%d files were made, for the attempt that runs and the next there are 4", n)
+		}
+	})
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
 }

@@ -5,7 +5,10 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -223,6 +226,17 @@ func (f *Fleet) Cut() []protocol.SAN {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]protocol.SAN(nil), f.cut...)
+}
+
+// OutputFiles returns how many files of output the coordinator keeps of an
+// action.
+func (f *Fleet) OutputFiles(id protocol.ActionID) int {
+	f.t.Helper()
+	files, err := os.ReadDir(filepath.Join(f.dir, id.String()))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		f.t.Fatal(err)
+	}
+	return len(files)
 }
 
 // Ingest hands a message to the coordinator as the broker does.
