@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -37,7 +38,7 @@ func run(args []string) int {
 		// because what is ignored stays so in the command.
 		signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 		return report(helper.Supervise(args[1]))
-	case len(args) == 1 && args[0] != "supervise":
+	case len(args) == 1 && args[0] != "supervise" && !strings.HasPrefix(args[0], "-"):
 		out, err := takeStdout()
 		if err != nil {
 			return report(err)

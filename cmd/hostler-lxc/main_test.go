@@ -92,7 +92,7 @@ func TestSuperviseConformance(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	program := build(t)
-	for _, args := range [][]string{{}, {"start", "web"}, {"supervise"}, {"supervise", "a", "b"}} {
+	for _, args := range [][]string{{}, {"--help"}, {"start", "web"}, {"supervise"}, {"supervise", "a", "b"}} {
 		out, err := exec.Command(program, args...).CombinedOutput()
 		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 || !strings.Contains(string(out), "usage:") {
 			t.Errorf("%q: %v: %s", args, err, out)
