@@ -1,8 +1,8 @@
 // Package container is the vocabulary of workloads: what a container is, what
-// one can ask of it, and how the answers read. It holds no runtime: package
-// lxc and package podman implement [Runtime] on the real thing, and package
-// container/containertest holds the suite that both must pass together with a
-// stateful fake that passes it too.
+// one can ask of it, and how the answers read. It holds no runtime: package lxc
+// implements [Runtime] on the real thing, and package container/containertest
+// holds the suite that every runtime must pass, together with a stateful fake
+// that passes it too.
 //
 // Everything here is idempotent on purpose. The agent repeats what it is not
 // sure of (after a crash, a lost answer, a deadline), so starting what runs,
