@@ -31,7 +31,7 @@ func statusNoun() noun[api.Status] {
 	}
 }
 
-// counts writes "12: 10 online, 2 offline".
+// counts writes "12 (10 online, 2 offline)".
 func counts(m map[string]int) string {
 	var parts []string
 	for _, word := range slices.Sorted(maps.Keys(m)) {
@@ -42,7 +42,7 @@ func counts(m map[string]int) string {
 	if len(parts) == 0 {
 		return "0"
 	}
-	return fmt.Sprintf("%d: %s", total(m), strings.Join(parts, ", "))
+	return fmt.Sprintf("%d (%s)", total(m), strings.Join(parts, ", "))
 }
 
 func (a *app) statusCommand() *cobra.Command {

@@ -146,6 +146,9 @@ and publish none. It writes ca.crt, viewer.crt and viewer.key into --out.`,
 			if err = r.Post(ctx, "/v1/viewers", nil, api.NewViewer{Name: args[0]}, &made); err == nil {
 				err = writeViewer(out, made)
 			}
+			if err == nil {
+				a.say("Its ca.crt, viewer.crt and viewer.key are in %s; hostler viewer create --help shows how to use them.", out)
+			}
 			made.Key = "" // it is in the file, and nowhere else
 			return made, cannot("make viewer "+args[0], err)
 		})
