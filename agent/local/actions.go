@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -205,14 +206,7 @@ func (h *handlers) containers(w http.ResponseWriter, r *http.Request) error {
 	}
 	out := make([]api.Container, 0, len(all))
 	for _, c := range all {
-		o := api.Container{
-			Host: string(h.host), Name: c.Name, Runtime: c.Runtime, State: c.State, Intended: c.Intended, Class: c.Class,
-			Offline: c.Offline, Broken: c.Broken, Failures: c.Failures, Addresses: texts(c.Addresses), Labels: texts(c.Labels),
-		}
-		if !c.CTID.IsZero() {
-			o.CTID = c.CTID.String()
-		}
-		out = append(out, o)
+		out = append(out, webapi.Container(h.host, c.Container))
 	}
 	return write(w, http.StatusOK, out)
 }
@@ -222,26 +216,14 @@ func (h *handlers) actionOf(a agent.Action) api.Action {
 	out := api.Action{
 		ID: a.ID.String(), Host: string(h.host), State: string(a.State), Reason: string(a.Reason), Detail: a.Detail, Shown: shown(a),
 		Requester: a.Requester, Digest: a.Digest.String(), Attempt: a.Attempt, AcceptSeq: a.AcceptSeq, Cancelling: a.Cancelling,
-		CreatedAt: at(a.CreatedMS), UpdatedAt: at(max(a.CreatedMS, a.AcceptedMS, a.StartedMS, a.EndedMS)),
-	}
-	if a.EndedMS != 0 {
-		ended := at(a.EndedMS)
-		out.EndedAt = &ended
+		CreatedAt: webapi.At(a.CreatedMS), UpdatedAt: webapi.At(max(a.CreatedMS, a.AcceptedMS, a.StartedMS, a.EndedMS)), EndedAt: webapi.Maybe(a.EndedMS),
+		Exit: webapi.Exit(a.Exit), Output: webapi.Output(a.Output),
 	}
 	if spec, err := protocol.DecodeSpec(a.Spec); err == nil {
 		out.Kind, out.Name, out.Argv = string(spec.Kind), string(spec.Name), spec.Argv
 		if !spec.Target.IsZero() {
 			out.Target = spec.Target.String()
 		}
-	}
-	if x := a.Exit; x != nil {
-		out.Exit = &api.Exit{
-			Code: x.Code, Signal: x.Signal, OOM: x.OOM, TimedOut: x.TimedOut, Cancelled: x.Cancelled, Error: x.Error,
-			Run: (time.Duration(x.RunMS) * time.Millisecond).String(),
-		}
-	}
-	for _, o := range a.Output {
-		out.Output = append(out.Output, api.Output{FD: string(o.FD), Bytes: o.Bytes, Dropped: o.Dropped, DropAt: o.DropAt})
 	}
 	return out
 }
@@ -262,16 +244,6 @@ func shown(a agent.Action) string {
 		return "queued"
 	}
 	return strings.ToLower(string(a.State))
-}
-
-func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-
-// texts keeps null out of an answer.
-func texts(s []string) []string {
-	if s == nil {
-		return []string{}
-	}
-	return s
 }
 
 // parseStates reads a list of states.

@@ -33,7 +33,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -41,6 +40,7 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/prom"
+	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -95,13 +95,10 @@ const maxBody = 64 << 10
 // bodyPatience is how long a request's body may take.
 const bodyPatience = 30 * time.Second
 
-// guard is what every request passes before it is looked at more closely.
+// guard is what every request passes before it is looked at more closely. A
+// request that fails must not end what looks after the host.
 func (h *handlers) guard(mux *http.ServeMux) http.Handler {
-	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		w := &answer{ResponseWriter: rw}
-		defer h.rescue(w, r)
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Header().Set("Cache-Control", "no-store")
+	return webapi.Guard(h.log, newProblem(api.CodeInternal, internalDetail), func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		if _, pattern := mux.Handler(r); pattern == "" {
 			noRoute(w, r, mux)
@@ -111,62 +108,22 @@ func (h *handlers) guard(mux *http.ServeMux) http.Handler {
 	})
 }
 
-// answer knows whether it has begun.
-type answer struct {
-	http.ResponseWriter
-	begun bool
-}
-
-// Unwrap lets [http.ResponseController] through.
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
-
-func (a *answer) WriteHeader(status int) {
-	a.begun = true
-	a.ResponseWriter.WriteHeader(status)
-}
-
-func (a *answer) Write(b []byte) (int, error) {
-	a.begun = true
-	return a.ResponseWriter.Write(b)
-}
-
-// rescue keeps the agent alive when a handler fails: a request must not end
-// what looks after the host.
-func (h *handlers) rescue(w *answer, r *http.Request) {
-	v := recover()
-	if v == nil {
-		return
-	}
-	if v != http.ErrAbortHandler {
-		h.log.ErrorContext(r.Context(), "a request panicked", "path", r.URL.Path, "panic", fmt.Sprint(v), "stack", string(debug.Stack()))
-	}
-	if w.begun {
-		panic(http.ErrAbortHandler)
-	}
-	writeProblem(w, newProblem(api.CodeInternal, internalDetail))
-}
-
 // noRoute answers what no handler is for.
 func noRoute(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) {
-	var others []string
-	for _, m := range []string{http.MethodGet, http.MethodPost} {
-		if _, pattern := mux.Handler(&http.Request{Method: m, URL: r.URL, Host: r.Host}); pattern != "" {
-			others = append(others, m)
-		}
-	}
+	others := webapi.Methods(mux, r)
 	if len(others) == 0 {
-		writeProblem(w, newProblem(api.CodeNotFound, fmt.Sprintf("there is nothing at %.200q", r.URL.Path)))
+		webapi.WriteProblem(w, newProblem(api.CodeNotFound, fmt.Sprintf("there is nothing at %.200q", r.URL.Path)))
 		return
 	}
 	w.Header().Set("Allow", strings.Join(others, ", "))
-	writeProblem(w, newProblem(api.CodeMethod, fmt.Sprintf("%.200q takes %s", r.URL.Path, strings.Join(others, ", "))))
+	webapi.WriteProblem(w, newProblem(api.CodeMethod, fmt.Sprintf("%.200q takes %s", r.URL.Path, strings.Join(others, ", "))))
 }
 
 // handle turns a failure into a problem.
 func (h *handlers) handle(serve func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := serve(w, r); err != nil {
-			writeProblem(w, h.problemOf(r.Context(), err))
+			webapi.WriteProblem(w, h.problemOf(r.Context(), err))
 		}
 	}
 }

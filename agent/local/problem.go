@@ -2,13 +2,12 @@ package local
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -17,27 +16,10 @@ const internalDetail = "the agent failed to answer this request"
 
 // newProblem returns a problem with the status, title and hint of its code.
 func newProblem(code, detail string) *api.Problem {
-	p := &api.Problem{Type: "about:blank", Code: code, Detail: detail, Status: http.StatusInternalServerError}
-	switch code {
-	case api.CodeInvalid:
-		p.Status = http.StatusBadRequest
-	case api.CodeNotFound:
-		p.Status = http.StatusNotFound
-	case api.CodeMethod:
-		p.Status = http.StatusMethodNotAllowed
-	case api.CodeConflict, api.CodeExists:
-		p.Status = http.StatusConflict
-	case api.CodeTooLarge:
-		p.Status = http.StatusRequestEntityTooLarge
-	case api.CodeUnavailable:
-		p.Status = http.StatusServiceUnavailable
-	case api.CodeTimeout:
-		p.Status = http.StatusGatewayTimeout
-	default:
-		p.Code = api.CodeInternal
+	p := webapi.NewProblem(code, detail)
+	if p.Code == api.CodeInternal {
 		p.Hint = "the agent's log tells more"
 	}
-	p.Title = http.StatusText(p.Status)
 	return p
 }
 
@@ -76,11 +58,4 @@ func (h *handlers) problemOf(ctx context.Context, err error) *api.Problem {
 	}
 	h.log.ErrorContext(ctx, "a request failed", "error", err)
 	return newProblem(api.CodeInternal, internalDetail)
-}
-
-// writeProblem answers with a problem.
-func writeProblem(w http.ResponseWriter, p *api.Problem) {
-	w.Header().Set("Content-Type", api.ContentProblem)
-	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
 }

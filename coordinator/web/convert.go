@@ -9,20 +9,9 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol"
 )
-
-// at returns a time of a record.
-func at(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-
-// maybe returns a time that need not have come.
-func maybe(ms int64) *time.Time {
-	if ms == 0 {
-		return nil
-	}
-	t := at(ms)
-	return &t
-}
 
 // list converts every element; no list is never null.
 func list[A, B any](all []A, convert func(A) B) []B {
@@ -31,14 +20,6 @@ func list[A, B any](all []A, convert func(A) B) []B {
 		out = append(out, convert(a))
 	}
 	return out
-}
-
-// texts keeps null out of an answer.
-func texts(s []string) []string {
-	if s == nil {
-		return []string{}
-	}
-	return s
 }
 
 // object reads a JSON object of a record. One that cannot be read is shown as
@@ -54,8 +35,8 @@ func hostOf(v coordinator.HostView) api.Host {
 	i := v.Inventory
 	h := api.Host{
 		ID: string(v.ID), State: string(v.State), Connectivity: string(v.Connectivity), Quarantined: v.Quarantined,
-		Key: v.Key.String(), Labels: texts(v.Labels), SeenAt: maybe(v.SeenMS), ApprovedAt: at(v.ApprovedMS), ApprovedBy: v.ApprovedBy,
-		RevokedAt: maybe(v.RevokedMS), Reason: v.Reason, InventoryAt: maybe(i.AtMS),
+		Key: v.Key.String(), Labels: webapi.Texts(v.Labels), SeenAt: webapi.Maybe(v.SeenMS), ApprovedAt: webapi.At(v.ApprovedMS), ApprovedBy: v.ApprovedBy,
+		RevokedAt: webapi.Maybe(v.RevokedMS), Reason: v.Reason, InventoryAt: webapi.Maybe(i.AtMS),
 		Hostname: i.Host.Hostname, Arch: i.Host.Arch, Version: i.Host.Version, Kernel: i.Host.Kernel, CPUs: i.Host.CPUs,
 		MemoryBytes: i.Host.MemoryBytes, MemoryFree: i.Host.MemoryFree, DiskBytes: i.Host.DiskBytes, DiskFree: i.Host.DiskFree,
 		Load1: float64(i.Host.Load1000) / 1000, QueueDepth: i.Host.QueueDepth,
@@ -74,23 +55,16 @@ func hostOf(v coordinator.HostView) api.Host {
 }
 
 func alertOf(a protocol.AlertInfo) api.Alert {
-	return api.Alert{ID: a.ID, Severity: a.Severity, Text: a.Text, Since: at(a.SinceMS)}
+	return api.Alert{ID: a.ID, Severity: a.Severity, Text: a.Text, Since: webapi.At(a.SinceMS)}
 }
 
 func interfaceOf(i protocol.Interface) api.Interface {
-	return api.Interface{Name: i.Name, MAC: i.MAC, Up: i.Up, Addresses: texts(i.Addresses)}
+	return api.Interface{Name: i.Name, MAC: i.MAC, Up: i.Up, Addresses: webapi.Texts(i.Addresses)}
 }
 
 func containersOf(v coordinator.HostView) []api.Container {
 	return list(v.Inventory.Containers, func(c protocol.Container) api.Container {
-		out := api.Container{
-			Host: string(v.ID), Name: c.Name, Runtime: c.Runtime, State: c.State, Intended: c.Intended, Class: c.Class,
-			Offline: c.Offline, Broken: c.Broken, Failures: c.Failures, Addresses: texts(c.Addresses), Labels: texts(c.Labels),
-		}
-		if !c.CTID.IsZero() {
-			out.CTID = c.CTID.String()
-		}
-		return out
+		return webapi.Container(v.ID, c)
 	})
 }
 
@@ -101,22 +75,14 @@ func actionOf(a coordinator.Action) api.Action {
 		State: string(a.State), Reason: string(a.Reason), Detail: a.Detail, Shown: shown(a), Requester: a.Requester,
 		Digest: a.Digest.String(), Attempt: a.Attempt, AcceptSeq: a.AcceptSeq, Cancelling: a.Cancelling,
 		Conflict: a.Conflict != nil, Corrected: a.Corrected,
-		CreatedAt: at(a.CreatedMS), UpdatedAt: at(a.UpdatedMS), EndedAt: maybe(a.EndedMS), ExpiresAt: maybe(a.ExpiresMS),
+		CreatedAt: webapi.At(a.CreatedMS), UpdatedAt: webapi.At(a.UpdatedMS), EndedAt: webapi.Maybe(a.EndedMS), ExpiresAt: webapi.Maybe(a.ExpiresMS),
+		Exit: webapi.Exit(a.Exit), Output: webapi.Output(a.Output),
 	}
 	if !a.Target.IsZero() {
 		out.Target = a.Target.String()
 	}
 	if spec, err := protocol.DecodeSpec(a.Spec); err == nil {
 		out.Argv = spec.Argv
-	}
-	if x := a.Exit; x != nil {
-		out.Exit = &api.Exit{
-			Code: x.Code, Signal: x.Signal, OOM: x.OOM, TimedOut: x.TimedOut, Cancelled: x.Cancelled, Error: x.Error,
-			Run: (time.Duration(x.RunMS) * time.Millisecond).String(),
-		}
-	}
-	for _, o := range a.Output {
-		out.Output = append(out.Output, api.Output{FD: string(o.FD), Bytes: o.Bytes, Dropped: o.Dropped, DropAt: o.DropAt})
 	}
 	return out
 }
@@ -147,21 +113,21 @@ func shown(a coordinator.Action) string {
 
 func tokenOf(t coordinator.Token) api.Token {
 	return api.Token{
-		ID: t.ID, Name: t.Name, Role: string(t.Role), CreatedAt: at(t.CreatedMS), CreatedBy: t.CreatedBy,
-		ExpiresAt: maybe(t.ExpiresMS), RevokedAt: maybe(t.RevokedMS),
+		ID: t.ID, Name: t.Name, Role: string(t.Role), CreatedAt: webapi.At(t.CreatedMS), CreatedBy: t.CreatedBy,
+		ExpiresAt: webapi.Maybe(t.ExpiresMS), RevokedAt: webapi.Maybe(t.RevokedMS),
 	}
 }
 
 func viewerOf(v coordinator.Viewer) api.Viewer {
-	return api.Viewer{Name: v.Name, Serial: v.Serial, CreatedAt: at(v.CreatedMS), CreatedBy: v.CreatedBy, RevokedAt: maybe(v.RevokedMS)}
+	return api.Viewer{Name: v.Name, Serial: v.Serial, CreatedAt: webapi.At(v.CreatedMS), CreatedBy: v.CreatedBy, RevokedAt: webapi.Maybe(v.RevokedMS)}
 }
 
 func eventOf(e coordinator.Event) api.Event {
-	return api.Event{ID: e.ID, At: at(e.AtMS), Type: e.Type, Host: string(e.Host), Object: e.Object, Data: object(e.Data)}
+	return api.Event{ID: e.ID, At: webapi.At(e.AtMS), Type: e.Type, Host: string(e.Host), Object: e.Object, Data: object(e.Data)}
 }
 
 func auditRowOf(r coordinator.AuditRow) api.AuditRow {
-	return api.AuditRow{N: r.N, At: at(r.AtMS), Actor: r.Actor, Verb: r.Verb, Object: r.Object, Detail: object(r.Detail)}
+	return api.AuditRow{N: r.N, At: webapi.At(r.AtMS), Actor: r.Actor, Verb: r.Verb, Object: r.Object, Detail: object(r.Detail)}
 }
 
 // parseDuration reads what people type: "90s", "5m", "8h", "7d".

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
@@ -36,7 +37,7 @@ func (h *handlers) invite(ctx context.Context, in *body[api.NewInvite]) (*body[a
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	return &body[api.Invite]{api.Invite{ID: i.ID, Code: code, Labels: texts(i.Labels), ExpiresAt: at(i.ExpiresMS)}}, nil
+	return &body[api.Invite]{api.Invite{ID: i.ID, Code: code, Labels: webapi.Texts(i.Labels), ExpiresAt: webapi.At(i.ExpiresMS)}}, nil
 }
 
 func (h *handlers) listEnrolments(ctx context.Context, in *struct {
@@ -81,7 +82,7 @@ func (h *handlers) deny(ctx context.Context, in *decision) (*body[api.Enrolment]
 func enrolmentOf(e coordinator.Enrolment) api.Enrolment {
 	out := api.Enrolment{
 		ID: e.ID, Host: string(e.Host), Key: e.Key.String(), Words: e.Words, State: string(e.State), Reason: e.Reason,
-		Labels: texts(e.Labels), CreatedAt: at(e.CreatedMS), DecidedAt: maybe(e.DecidedMS), DecidedBy: e.DecidedBy,
+		Labels: webapi.Texts(e.Labels), CreatedAt: webapi.At(e.CreatedMS), DecidedAt: webapi.Maybe(e.DecidedMS), DecidedBy: e.DecidedBy,
 	}
 	if o, err := enrol.DecodeOffer(e.Offer); err == nil {
 		out.Hostname, out.Arch, out.Version = o.Hostname, o.Architecture, o.Version

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/prom"
+	"github.com/hostler-io/hostler/internal/webapi"
 )
 
 // documentType is that of the fleet's signed documents: envelopes, one to a
@@ -39,7 +40,7 @@ func (h *handlers) status(ctx context.Context, _ *none) (*body[api.Status], erro
 	return &body[api.Status]{api.Status{
 		Fleet: string(s.Fleet), FleetID: s.FleetID.String(), Version: h.version,
 		Term: fmt.Sprintf("%d.%d", s.Term.Ring, s.Term.Counter), Ring: s.Ring, Recovery: s.Recovery,
-		Hosts: words(s.Hosts), Pending: s.Pending, Actions: words(s.Actions), Containers: s.Containers, Brokers: texts(s.Brokers),
+		Hosts: words(s.Hosts), Pending: s.Pending, Actions: words(s.Actions), Containers: s.Containers, Brokers: webapi.Texts(s.Brokers),
 	}}, nil
 }
 

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"runtime/debug"
 	"strings"
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
@@ -29,11 +29,7 @@ func actor(ctx context.Context) coordinator.Actor {
 
 // guard is what every request passes before it is looked at more closely.
 func (h *handlers) guard(mux *http.ServeMux, openMetrics bool) http.Handler {
-	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		w := &answer{ResponseWriter: rw}
-		defer h.rescue(w, r)
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Header().Set("Cache-Control", "no-store")
+	return webapi.Guard(h.log, newProblem(api.CodeInternal, internalDetail).Problem, func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > maxBody {
 			// Nothing is read of it, so the connection is of no more use.
 			w.Header().Set("Connection", "close")
@@ -88,14 +84,7 @@ func (h *handlers) unauthenticated(w http.ResponseWriter, r *http.Request, said 
 
 // noRoute tells a wrong method from a path that does not exist.
 func noRoute(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) {
-	var allowed []string
-	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
-		other := r.Clone(r.Context())
-		other.Method = method
-		if _, pattern := mux.Handler(other); pattern != "" {
-			allowed = append(allowed, method)
-		}
-	}
+	allowed := webapi.Methods(mux, r)
 	if len(allowed) > 0 {
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
 		writeProblem(w, newProblem(api.CodeMethod, fmt.Sprintf("%.20q is not possible here, only %s", r.Method, strings.Join(allowed, " and "))))
@@ -104,42 +93,4 @@ func noRoute(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) {
 	p := newProblem(api.CodeNotFound, fmt.Sprintf("there is nothing at %.100q", r.URL.Path))
 	p.Hint = "the API is under /v1/ and described by /v1/openapi.json; hosts join under " + enrol.Path
 	writeProblem(w, p)
-}
-
-// rescue answers for a handler that panicked. Once an answer has begun, only
-// breaking the connection tells the client that it is not whole.
-func (h *handlers) rescue(w *answer, r *http.Request) {
-	p := recover()
-	switch {
-	case p == nil:
-		return
-	case p == http.ErrAbortHandler || r.Context().Err() != nil:
-		panic(http.ErrAbortHandler)
-	}
-	h.log.ErrorContext(r.Context(), "handler panicked", "method", r.Method, "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-	if w.begun {
-		panic(http.ErrAbortHandler)
-	}
-	writeProblem(w, newProblem(api.CodeInternal, internalDetail))
-}
-
-// answer remembers whether an answer has begun.
-type answer struct {
-	http.ResponseWriter
-	begun bool
-}
-
-// Unwrap lets a [http.ResponseController] reach the connection.
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
-
-// WriteHeader implements [http.ResponseWriter].
-func (a *answer) WriteHeader(status int) {
-	a.begun = true
-	a.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements [http.ResponseWriter].
-func (a *answer) Write(b []byte) (int, error) {
-	a.begun = true
-	return a.ResponseWriter.Write(b)
 }

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/internal/webapi"
 )
 
 // problem is an [api.Problem] that huma writes as it is.
@@ -24,42 +24,20 @@ func (problem) ContentType(string) string { return api.ContentProblem }
 
 // newProblem returns a problem with the status, title and hint of its code.
 func newProblem(code, detail string) problem {
-	p := &api.Problem{Type: "about:blank", Code: code, Detail: detail, Status: http.StatusInternalServerError}
-	switch code {
-	case api.CodeInvalid:
-		p.Status = http.StatusBadRequest
+	p := problem{webapi.NewProblem(code, detail)}
+	switch p.Code {
 	case api.CodeUnauthentic:
-		p.Status = http.StatusUnauthorized
 		p.Hint = "send a token that is valid (Authorization: Bearer hst_…); an admin makes one: hostler token create"
-	case api.CodeDenied:
-		p.Status = http.StatusForbidden
-	case api.CodeNotFound:
-		p.Status = http.StatusNotFound
-	case api.CodeMethod:
-		p.Status = http.StatusMethodNotAllowed
-	case api.CodeConflict, api.CodeExists:
-		p.Status = http.StatusConflict
-	case api.CodeGone:
-		p.Status = http.StatusGone
-	case api.CodeTooLarge:
-		p.Status = http.StatusRequestEntityTooLarge
 	case api.CodeRateLimit:
-		p.Status = http.StatusTooManyRequests
 		p.Hint = "wait some seconds and try again"
 	case api.CodeRecovery:
-		p.Status = http.StatusServiceUnavailable
 		p.Hint = "run on the coordinator's machine: hostler-coordinator recover"
 	case api.CodeUnavailable:
-		p.Status = http.StatusServiceUnavailable
 		p.Hint = "try again in a minute"
-	case api.CodeTimeout:
-		p.Status = http.StatusGatewayTimeout
-	default:
-		p.Code = api.CodeInternal
+	case api.CodeInternal:
 		p.Hint = "the coordinator's log tells more"
 	}
-	p.Title = http.StatusText(p.Status)
-	return problem{p}
+	return p
 }
 
 // codeOf returns the code for a status that the HTTP layer chose by itself.
@@ -150,11 +128,7 @@ func asProblem(_ huma.Context, _ string, v any) (any, error) {
 }
 
 // writeProblem answers with a problem where huma does not.
-func writeProblem(w http.ResponseWriter, p problem) {
-	w.Header().Set("Content-Type", api.ContentProblem)
-	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
-}
+func writeProblem(w http.ResponseWriter, p problem) { webapi.WriteProblem(w, p.Problem) }
 
 // asProblemOf returns the problem that an error is.
 func (h *handlers) asProblemOf(ctx context.Context, err error) problem {

@@ -44,6 +44,7 @@ var allowed = []allowance{
 	{"internal/sqldb", []string{"modernc.org/sqlite/..."}, nil, "owns the SQL drivers and nothing of the schema"},
 	{"internal/prom", []string{"github.com/prometheus/client_golang/..."}, nil, "owns the metrics library, so that an engine's counters stay plain"},
 	{"internal/settings", []string{"internal/durable", "github.com/pelletier/go-toml/v2"}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "owns the layers of what a daemon is told; the values are the program's own business"},
+	{"internal/webapi", []string{"api", "protocol"}, []string{"os/...", "database/sql/..."}, "what both HTTP APIs do alike; it knows records and answers, not who keeps the records"},
 	{"certs", []string{"internal/durable", "protocol/...", "github.com/ProtonMail/go-crypto/..."}, []string{"net/http/...", "database/sql/..."}, "keys, rings and TLS, and the files of keys; it knows messages only as things to sign"},
 	{"mqtt", []string{"github.com/eclipse/paho.mqtt.golang/...", "golang.org/x/sync/..."}, []string{"database/sql/..."}, "bytes in, bytes out: it must not know what it carries"},
 	{"broker", []string{"protocol", "github.com/mochi-mqtt/server/v2/...", "golang.org/x/sync/...", "golang.org/x/time/..."}, []string{"database/sql/..."}, "knows topics for its access list and nothing else of the protocol"},
@@ -55,11 +56,11 @@ var allowed = []allowance{
 	// Engines: they see the world through interfaces of their own.
 	{"agent", []string{"protocol/...", "container", "runner", "runner/rundir", "agent/queue", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what a host does; adapters are handed to it"},
 	{"agent/queue", []string{"protocol/...", "internal/sqldb"}, []string{"os/exec", "net", "net/http/..."}, "the agent's memory; it knows rows, not workers"},
-	{"agent/local", []string{"agent", "api", "container", "protocol/...", "internal/prom", "golang.org/x/sync/..."}, []string{"os/exec", "database/sql/..."}, "the agent's HTTP on a unix socket; it asks the agent and decides nothing"},
+	{"agent/local", []string{"agent", "api", "container", "protocol/...", "internal/prom", "internal/webapi", "golang.org/x/sync/..."}, []string{"os/exec", "database/sql/..."}, "the agent's HTTP on a unix socket; it asks the agent and decides nothing"},
 	{"agent/join", []string{"api", "certs", "protocol/..."}, []string{"os/exec", "database/sql/..."}, "the enrolment client, done before there is an agent"},
 	{"coordinator", []string{"protocol/...", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what is allowed; store, wire and keys are handed to it"},
 	{"coordinator/sqlstore", []string{"coordinator", "protocol/...", "internal/sqldb"}, []string{"net", "net/http/...", "os/exec"}, "the Store in SQL; it never sees a request"},
-	{"coordinator/web", []string{"coordinator", "api", "protocol/...", "internal/prom", "github.com/danielgtaylor/huma/v2/...", "golang.org/x/time/..."}, []string{"database/sql/...", "os/exec"}, "handlers call the Coordinator, never the Store"},
+	{"coordinator/web", []string{"coordinator", "api", "protocol/...", "internal/prom", "internal/webapi", "github.com/danielgtaylor/huma/v2/...", "golang.org/x/time/..."}, []string{"database/sql/...", "os/exec"}, "handlers call the Coordinator, never the Store"},
 	{"client", []string{"api", "protocol/..."}, []string{"database/sql/...", "os/exec"}, "what others may import to speak to a coordinator"},
 
 	// Support for tests.
