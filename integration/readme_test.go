@@ -125,6 +125,45 @@ type value struct {
 	seen string // what was printed for it, once something was
 }
 
+// What the transcript lets pass, and what it does not.
+func TestReadmePatterns(t *testing.T) {
+	for _, c := range []struct {
+		want, got string
+		ok        bool
+	}{
+		{"a b", "a b", true},
+		{"a b", "a c", false},
+		{"a.b", "axb", false},
+		{"a …", "a b c", true},
+		{"a …", "b c", false},
+		{"a  b", "a      b", true},
+		{"a b", "a  b", false},
+		{"…\nb", "x\ny\nb", true},
+		{"…\nb", "b", true},
+		{"…\nb", "b\nc", false},
+		{"a\n…", "a", true},
+		{"", "a", false},
+		{"a", "", false},
+		{"code: c1…", "code: cdef", true},
+		{"code: c1…", "code: xyz", false},
+		{"code: c1… c1…", "code: cde cde", true},
+		{"old: c2…", "old: c9", true},
+		{"old: c2…", "old: c8", false},
+	} {
+		s := &stage{values: map[string]*value{"c1…": {expr: "c[a-z]+"}, "c2…": {expr: "c[0-9]", seen: "c9"}}}
+		lines := func(text string) []string {
+			if text == "" {
+				return nil
+			}
+			return strings.Split(text, "\n")
+		}
+		pattern, _ := s.pattern(lines(c.want))
+		if ok := pattern.MatchString(joined(lines(c.got))); ok != c.ok {
+			t.Errorf("%q against %q: %v, want %v", c.got, c.want, ok, c.ok)
+		}
+	}
+}
+
 // stage is where the transcript is run.
 type stage struct {
 	w         *world
