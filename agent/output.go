@@ -123,10 +123,12 @@ type outStream struct {
 	file  CommandOutput
 }
 
+// close closes the files; whoever sends again opens them again.
 func (s *sender) close() {
 	for i := range s.streams {
 		if f := s.streams[i].file; f != nil {
 			_ = f.Close() // it was only read
+			s.streams[i].file = nil
 		}
 	}
 }
@@ -183,6 +185,7 @@ func (s *sender) wait(ctx context.Context, changed <-chan struct{}, sent, ended 
 		defer timer.Stop()
 		after, changed = timer.C, nil
 	case ended:
+		s.close() // ended commands are many, and most are never asked about again
 		timer := time.NewTimer(linger)
 		defer timer.Stop()
 		after, changed = timer.C, nil
