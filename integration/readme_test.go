@@ -48,6 +48,7 @@ type step struct {
 }
 
 func TestReadme(t *testing.T) {
+	t.Parallel()
 	b, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
