@@ -3,9 +3,11 @@ package web
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
@@ -16,6 +18,10 @@ import (
 // maxBody is the longest body of any request, in bytes: a spec of 12 KiB in
 // base64 fits several times.
 const maxBody = 64 << 10
+
+// bodyPatience is how long a body may take to come, whether anybody reads it or
+// not: the longest takes 55 s at 9.6 kbit/s.
+const bodyPatience = time.Minute
 
 // actorKey finds who asks.
 type actorKey struct{}
@@ -36,6 +42,11 @@ func (h *handlers) guard(mux *http.ServeMux, openMetrics bool) http.Handler {
 			writeProblem(w, newProblem(api.CodeTooLarge, fmt.Sprintf("the body has %d bytes, at most %d are taken", r.ContentLength, maxBody)))
 			return
 		}
+		if r.ContentLength != 0 {
+			conn := http.NewResponseController(w)
+			_ = conn.SetReadDeadline(time.Now().Add(bodyPatience)) // only connections of tests have none
+			r.Body = &timedBody{r.Body, conn}
+		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		if !isOpen(r, openMetrics) {
 			secret, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -52,6 +63,21 @@ func (h *handlers) guard(mux *http.ServeMux, openMetrics bool) http.Handler {
 		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// timedBody lifts the deadline of a body that was read to its end: whoever waits
+// for an action may wait for long.
+type timedBody struct {
+	io.ReadCloser
+	conn *http.ResponseController
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		_ = b.conn.SetReadDeadline(time.Time{}) // as above
+	}
+	return n, err
 }
 
 // isOpen reports whether a request needs no token: everything outside of /v1
