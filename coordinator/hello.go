@@ -124,7 +124,7 @@ func (s *session) prove() error {
 		s.resend[name].Freed(st.Freed.N, c.uptime(), jitter())
 		s.resend[name].Connected()
 	}
-	s.wantFull = true
+	s.wantFull, s.owed = true, true
 	s.mu.Unlock()
 	if found.rolledBack != "" {
 		c.quarantine(s.host, found.rolledBack)
@@ -146,6 +146,7 @@ type notes struct {
 // here, and makes its database the one in force.
 func (s *session) compareNotes(h *protocol.Hello) (notes, error) {
 	var n notes
+	adopted := s.c.nextSeq()
 	err := s.c.cfg.Store.Update(s.c.ctx, func(tx Tx) error {
 		host, err := tx.Hosts().Get(s.host)
 		if err != nil {
@@ -166,6 +167,9 @@ func (s *session) compareNotes(h *protocol.Hello) (notes, error) {
 		}
 		if host.Store == h.Store && host.AcceptSeq == h.AcceptSeq {
 			return nil
+		}
+		if n.adopt {
+			host.Adopted = adopted
 		}
 		host.Store, host.AcceptSeq = h.Store, h.AcceptSeq
 		return tx.Hosts().Put(host)
@@ -304,6 +308,9 @@ func (c *Coordinator) provesOlder(evidence []byte) string {
 	why := ""
 	err = c.cfg.Store.View(c.ctx, func(tx Tx) error {
 		why = ""
+		if h, err := tx.Hosts().Get(host); err != nil && !errors.Is(err, ErrNotFound) || r.Seq.Compare(h.Adopted) <= 0 {
+			return err
+		}
 		for _, sent := range r.Sent {
 			st, err := tx.Streams().Get(host, sent.Stream)
 			if err != nil {

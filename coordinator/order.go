@@ -245,6 +245,7 @@ func (s *session) receipt() {
 		credit = append(credit, protocol.Credit{Action: id.action, Attempt: id.attempt, FD: id.fd, Offset: offset})
 		delete(s.credits, id)
 	}
+	s.owed = false
 	s.mu.Unlock()
 	if chal.IsZero() {
 		return

@@ -348,7 +348,7 @@ func (s *session) ask(o *output) {
 		return
 	}
 	s.mu.Lock()
-	s.credits[o.id] = offset
+	s.credits[o.id], s.owed = offset, true
 	s.mu.Unlock()
 }
 

@@ -54,6 +54,7 @@ type session struct {
 	helloAt   int64            // boot clock when hellos began to count
 	hellos    int              // answered since then
 	wantFull  bool
+	owed      bool                                  // something that the host must learn has changed since the last receipt
 	unsent    bool                                  // actions may wait for a number
 	toAsk     bool                                  // about open actions; see askAgain
 	freeable  map[protocol.Stream]protocol.Position // acknowledged, to be freed with the next transaction
@@ -91,7 +92,6 @@ func (c *Coordinator) session(h protocol.HostID) *session {
 	if !ok {
 		s = &session{
 			c: c, host: h,
-			up:      make(map[protocol.Stream]protocol.Position),
 			credits: make(map[outputID]int64),
 		}
 		s.start()
@@ -124,6 +124,7 @@ func (s *session) forget() {
 // anybody else knows the session.
 func (s *session) start() {
 	s.resend = map[protocol.Stream]*stream.Resend{protocol.StreamOrder: {}, protocol.StreamControl: {}}
+	s.up = make(map[protocol.Stream]protocol.Position)
 	s.newest = make(map[protocol.Stream]protocol.Position)
 	s.freeable = make(map[protocol.Stream]protocol.Position)
 	s.allocated = map[protocol.Stream]map[uint64]Item{protocol.StreamOrder: {}, protocol.StreamControl: {}}
@@ -245,9 +246,22 @@ func (s *session) take(batch []inbound) {
 	}
 	if len(items) > 0 {
 		s.onItems(items)
+		s.owe()
 	}
 	s.commitOutput()
-	s.receipt()
+	s.mu.Lock()
+	owed := s.owed
+	s.mu.Unlock()
+	if owed {
+		s.receipt()
+	}
+}
+
+// owe makes the present batch end with a receipt.
+func (s *session) owe() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owed = true
 }
 
 // expect is what the coordinator knows before it looks at a message.
