@@ -146,3 +146,32 @@ func TestOldHelloAfterARestartHarmsNobody(t *testing.T) {
 		want(t, f, b.ID, protocol.StateDone, protocol.ReasonOK)
 	})
 }
+
+// After a person has readmitted a host, receipts from before tell of more than
+// the coordinator now counts. Whoever kept one must not stop the fleet with it.
+func TestOldReceiptsOfAReadmittedHostStopNobody(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		h.Auto(coordtest.Succeed(""))
+		backup := h.Copy()
+		for range 3 {
+			a := propose(t, f, h)
+			want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+		}
+		kept := h.Copy() // with the newest receipt
+		h.Rollback(backup)
+		h.Connect()
+		after(10 * time.Second)
+		if why := quarantined(t, f, h); !strings.Contains(why, "disk went back") {
+			t.Fatalf("quarantined because of %q", why)
+		}
+		readmit(t, f, h)
+		after(10 * time.Second)
+		h.Silence()
+		kept.Reboot()
+		kept.Reboot()
+		after(10 * time.Second)
+		if why := f.Coordinator().Recovery(); why != "" {
+			t.Errorf("in recovery because of a host: %s", why)
+		}
+	})
+}

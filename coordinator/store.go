@@ -82,6 +82,10 @@ type Host struct {
 	// starts its streams anew. AcceptSeq is the highest seen of it.
 	Store     protocol.StoreID
 	AcceptSeq uint64
+	// Adopted is the number of the coordinator's state message at which the
+	// streams were made to go on where the host stands. What was signed before
+	// says nothing about how far they are.
+	Adopted   protocol.Seq
 	Inventory Inventory
 }
 

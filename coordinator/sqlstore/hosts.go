@@ -8,22 +8,23 @@ import (
 type hosts tx
 
 const (
-	hostColumns = `id, state, key_id, approved_ms, approved_by, revoked_ms, reason, quarantined, store, accept_seq, labels, public_key, inventory`
+	hostColumns = `id, state, key_id, approved_ms, approved_by, revoked_ms, reason, quarantined, store, accept_seq, adopted_inc, adopted_conn, adopted_k, labels, public_key, inventory`
 
 	getHost   = `SELECT ` + hostColumns + ` FROM host WHERE id = $1`
 	listHosts = `SELECT ` + hostColumns + ` FROM host WHERE id > $1 ORDER BY id LIMIT $2`
 	putHost   = `INSERT INTO host (` + hostColumns + `)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
 		ON CONFLICT (id) DO UPDATE SET state = excluded.state, key_id = excluded.key_id,
 		approved_ms = excluded.approved_ms, approved_by = excluded.approved_by, revoked_ms = excluded.revoked_ms,
 		reason = excluded.reason, quarantined = excluded.quarantined, store = excluded.store,
-		accept_seq = excluded.accept_seq, labels = excluded.labels, public_key = excluded.public_key,
+		accept_seq = excluded.accept_seq, adopted_inc = excluded.adopted_inc, adopted_conn = excluded.adopted_conn,
+		adopted_k = excluded.adopted_k, labels = excluded.labels, public_key = excluded.public_key,
 		inventory = excluded.inventory`
 )
 
 func scanHost(r scanner) (h coordinator.Host, err error) {
 	err = r.Scan(&h.ID, &h.State, textInto(&h.Key), &h.ApprovedMS, &h.ApprovedBy, &h.RevokedMS, &h.Reason,
-		&h.Quarantined, textInto(&h.Store), &h.AcceptSeq, jsonInto(&h.Labels), &h.PublicKey, jsonInto(&h.Inventory))
+		&h.Quarantined, textInto(&h.Store), &h.AcceptSeq, &h.Adopted.Inc, &h.Adopted.Conn, &h.Adopted.K, jsonInto(&h.Labels), &h.PublicKey, jsonInto(&h.Inventory))
 	return h, err
 }
 
@@ -34,7 +35,7 @@ func (t hosts) Get(id protocol.HostID) (coordinator.Host, error) {
 
 func (t hosts) Put(h coordinator.Host) error {
 	_, err := exec(t.db, putHost, h.ID, h.State, h.Key.String(), h.ApprovedMS, h.ApprovedBy, h.RevokedMS, h.Reason,
-		h.Quarantined, text(h.Store), h.AcceptSeq, asJSON(h.Labels), h.PublicKey, asJSON(h.Inventory))
+		h.Quarantined, text(h.Store), h.AcceptSeq, h.Adopted.Inc, h.Adopted.Conn, h.Adopted.K, asJSON(h.Labels), h.PublicKey, asJSON(h.Inventory))
 	return wrap(err, "putting host", h.ID)
 }
 

@@ -81,7 +81,7 @@ func (t memHosts) Get(id protocol.HostID) (coordinator.Host, error) {
 }
 
 func (t memHosts) Put(h coordinator.Host) error {
-	if err := cmp.Or(t.write(), fits(h.AcceptSeq)); err != nil {
+	if err := cmp.Or(t.write(), fits(h.AcceptSeq, h.Adopted.Inc, h.Adopted.Conn, h.Adopted.K)); err != nil {
 		return err
 	}
 	for _, other := range t.hosts.rows {

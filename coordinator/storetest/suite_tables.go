@@ -16,7 +16,7 @@ func host(n int) coordinator.Host {
 	return coordinator.Host{
 		ID: protocol.HostID(fmt.Sprintf("edge-%03d", n)), State: coordinator.HostApproved, Key: keyID(n),
 		PublicKey: []byte{0x99, byte(n)}, Labels: []string{"site=berlin", "käse=ja"}, ApprovedMS: 1, ApprovedBy: "alice",
-		RevokedMS: 2, Reason: "gone", Quarantined: "rolled back", Store: storeID(n), AcceptSeq: 7,
+		RevokedMS: 2, Reason: "gone", Quarantined: "rolled back", Store: storeID(n), AcceptSeq: 7, Adopted: protocol.Seq{Inc: 8, Conn: 1, K: 9},
 		Inventory: coordinator.Inventory{
 			AtMS: 3,
 			Host: protocol.HostInfo{Hostname: "edge", CPUs: 4, Interfaces: []protocol.Interface{{Name: "eth0", Up: true, Addresses: []string{"10.0.0.1/24"}}}},

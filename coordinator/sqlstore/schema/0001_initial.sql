@@ -21,6 +21,9 @@ CREATE TABLE host (
 	quarantined TEXT NOT NULL,
 	store       TEXT NOT NULL,
 	accept_seq  INTEGER NOT NULL,
+	adopted_inc  INTEGER NOT NULL,
+	adopted_conn INTEGER NOT NULL,
+	adopted_k    INTEGER NOT NULL,
 	labels      BLOB,
 	public_key  BLOB,
 	inventory   BLOB NOT NULL
