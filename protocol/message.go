@@ -1,6 +1,9 @@
 package protocol
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Proto is the highest set of message types that this code speaks. A hello
 // carries it and nobody sends a higher one to that host.
@@ -61,6 +64,9 @@ type Term struct {
 	Ring    uint64 `json:"ring"`
 	Counter uint64 `json:"counter"`
 }
+
+// String returns "ring.counter".
+func (t Term) String() string { return fmt.Sprintf("%d.%d", t.Ring, t.Counter) }
 
 // Compare returns −1, 0 or +1 as t is older than, equal to or newer than u.
 func (t Term) Compare(u Term) int {

@@ -177,7 +177,7 @@ func (h *handlers) status(w http.ResponseWriter, r *http.Request) error {
 	}
 	if s.Link {
 		out.Fleet, out.FleetID, out.Ring, out.Connection = string(s.FleetName), s.Fleet.String(), s.Ring, "connecting"
-		out.Term = fmt.Sprintf("%d.%d", s.Term.Ring, s.Term.Counter)
+		out.Term = s.Term.String()
 	}
 	if s.Connected {
 		out.Connection = "online"

@@ -149,9 +149,10 @@ func (s state) current(ca *certs.Authority, names []string, now time.Time) ([]by
 	return block.Bytes, true
 }
 
-// hostNames returns the host parts of addresses, each once.
+// hostNames returns the host parts of addresses, each once, and the names by
+// which a machine knows itself.
 func hostNames(addresses []string) []string {
-	var names []string
+	names := []string{"localhost", "127.0.0.1", "::1"}
 	for _, a := range addresses {
 		if h, _, err := net.SplitHostPort(a); err == nil && !slices.Contains(names, h) {
 			names = append(names, h)

@@ -39,7 +39,7 @@ func (h *handlers) status(ctx context.Context, _ *none) (*body[api.Status], erro
 	}
 	return &body[api.Status]{api.Status{
 		Fleet: string(s.Fleet), FleetID: s.FleetID.String(), Version: h.version,
-		Term: fmt.Sprintf("%d.%d", s.Term.Ring, s.Term.Counter), Ring: s.Ring, Recovery: s.Recovery,
+		Term: s.Term.String(), Ring: s.Ring, Recovery: s.Recovery,
 		Hosts: words(s.Hosts), Pending: s.Pending, Actions: words(s.Actions), Containers: s.Containers, Brokers: webapi.Texts(s.Brokers),
 	}}, nil
 }
