@@ -64,11 +64,7 @@ func (s *session) answers(now int64) bool {
 func (s *session) onHello(seq protocol.Seq, h *protocol.Hello) error {
 	c := s.c
 	s.mu.Lock()
-	before, _ := s.gate.Conn()
 	give, current := s.gate.Hello(seq, h.Inst, c.nonce())
-	if current && !before.SameConn(seq) {
-		s.helloAt = 0 // a new connection is answered, whatever the one before did
-	}
 	early := !s.answers(c.cfg.Boot())
 	if current {
 		s.claims, s.proven, s.left, s.broken = h, false, false, false

@@ -102,6 +102,14 @@ func (c *Coordinator) reject(tx Tx, host protocol.HostID, m protocol.Message, wh
 	})
 }
 
+// Bounds of what a host's reports can add to its inventory: each change writes
+// it anew. An honest host merges alerts long before, and the next heartbeat
+// tells of everything in any case.
+const (
+	maxAlerts     = 1000
+	maxContainers = 10_000
+)
+
 // applyAlert keeps the list of raised alerts of a host and tells watchers.
 func (c *Coordinator) applyAlert(tx Tx, host protocol.HostID, a *protocol.Alert) error {
 	h, err := tx.Hosts().Get(host)
@@ -116,7 +124,10 @@ func (c *Coordinator) applyAlert(tx Tx, host protocol.HostID, a *protocol.Alert)
 	}
 	verb := "alert.cleared"
 	if a.Raised {
-		kept, verb = append(kept, a.AlertInfo), "alert.raised"
+		verb = "alert.raised"
+		if len(kept) < maxAlerts {
+			kept = append(kept, a.AlertInfo)
+		}
 	}
 	h.Inventory.Alerts = kept
 	if err := tx.Hosts().Put(h); err != nil {
@@ -186,6 +197,8 @@ func (c *Coordinator) follow(tx Tx, a Action, r *protocol.Report) error {
 	case gone:
 		h.Inventory.Containers = slices.Delete(slices.Clone(old), i, i+1)
 	case r.Container.CTID != a.Target:
+		return nil
+	case i < 0 && len(old) >= maxContainers:
 		return nil
 	case i < 0:
 		h.Inventory.Containers = append(slices.Clone(old), *r.Container)

@@ -1,0 +1,63 @@
+package coordinator_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// A host that says hello without end, each time as if on a new connection, gets
+// its share of answers, and the journal its share of events.
+func TestHellosWithoutEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		after(10 * time.Second)
+		answers := len(f.Published(h.ID, protocol.ChannelReceipt))
+		events, err := f.Coordinator().LastEvent(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 200 {
+			h.Connect()
+			synctest.Wait()
+		}
+		if n := len(f.Published(h.ID, protocol.ChannelReceipt)) - answers; n > 20 {
+			t.Errorf("%d receipts within no time", n)
+		}
+		after(time.Second)
+		now, err := f.Coordinator().LastEvent(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now-events > 20 {
+			t.Errorf("%d events within a second", now-events)
+		}
+		// It is heard as soon as it comes to rest.
+		after(10 * time.Second)
+		h.Auto(coordtest.Succeed(""))
+		a := propose(t, f, h)
+		want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+	})
+}
+
+func TestAlertsWithoutEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		for i := range 1100 {
+			h.Alert(protocol.Alert{AlertInfo: protocol.AlertInfo{ID: fmt.Sprintf("made/up/%d", i), Severity: "warning", Text: "again", SinceMS: 1}, Raised: true})
+			if i%100 == 99 {
+				synctest.Wait()
+			}
+		}
+		after(10 * time.Second)
+		v, err := f.Coordinator().Host(t.Context(), h.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(v.Inventory.Alerts); n != 1000 {
+			t.Errorf("%d alerts are listed, want 1000 at most", n)
+		}
+	})
+}
