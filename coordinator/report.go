@@ -213,12 +213,8 @@ func (c *Coordinator) follow(tx Tx, a Action, r *protocol.Report) error {
 // Evidence that leads nowhere new is no error: it comes twice after every
 // crash.
 func observe(a *Action, r *protocol.Report, nowMS int64) bool {
-	ev := r.Event
-	if ev == protocol.EventTell {
-		ev = eventOf(r.State, r.Reason)
-	}
-	next, reason, err := a.State.Next(ev, protocol.OwnerObserver, r.Reason)
-	moved := err == nil && (next != a.State || r.Attempt > a.Attempt)
+	next, reason, err := r.Observe(a.State, a.Reason)
+	moved := err == nil && (next != a.State || !next.Final() && r.Attempt > a.Attempt)
 	if err == nil {
 		a.Corrected = a.Corrected || a.State == protocol.StateLost
 		a.State, a.Reason = next, reason
@@ -241,42 +237,6 @@ func observe(a *Action, r *protocol.Report, nowMS int64) bool {
 		a.EndedMS = nowMS
 	}
 	return moved
-}
-
-// eventOf returns the event whose outcome a state and reason are.
-func eventOf(s protocol.State, r protocol.Reason) protocol.Event {
-	switch s {
-	case protocol.StateNew:
-		return protocol.EventAccept
-	case protocol.StateRunning:
-		return protocol.EventStart
-	case protocol.StateDone:
-		return protocol.EventSucceed
-	case protocol.StateCancelled:
-		if r == protocol.ReasonExpired {
-			return protocol.EventExpire
-		}
-		return protocol.EventCancelled
-	}
-	switch r {
-	case protocol.ReasonError:
-		return protocol.EventFail
-	case protocol.ReasonExit:
-		return protocol.EventExit
-	case protocol.ReasonSignal:
-		return protocol.EventSignal
-	case protocol.ReasonTimeout:
-		return protocol.EventTimeout
-	case protocol.ReasonInterrupted:
-		return protocol.EventInterrupt
-	case protocol.ReasonNoStart:
-		return protocol.EventNoStart
-	case protocol.ReasonTargetGone:
-		return protocol.EventTargetGone
-	case protocol.ReasonPreempted:
-		return protocol.EventPreempt
-	}
-	return protocol.EventRefuse
 }
 
 // adopt makes the record of an action that began on the host itself.

@@ -109,6 +109,19 @@ func TestUnknownBeforeOrderArrivedIsNotLost(t *testing.T) {
 	})
 }
 
+func TestAnswerTellsOfALaterAttempt(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		a := propose(t, f, h)
+		o := order(t, h)
+		h.Report(o.Started(h))
+		want(t, f, a.ID, protocol.StateRunning, "")
+		h.Report(protocol.Report{Action: a.ID, Digest: o.Digest(), Event: protocol.EventTell, State: protocol.StateRunning, Attempt: 2})
+		if got := want(t, f, a.ID, protocol.StateRunning, ""); got.Attempt != 2 {
+			t.Errorf("attempt %d, the host tells of 2", got.Attempt)
+		}
+	})
+}
+
 func TestLateAnswerAboutWhatEndedBlocksNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		a := propose(t, f, h)
