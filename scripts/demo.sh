@@ -242,7 +242,7 @@ not_running() { [ ! -e "/proc/$1" ] || grep -q '^State:.Z' "/proc/$1/status"; }
 # commands, the bridge. It asks nobody's help, as the run may have failed
 # anywhere, and goes on over its own failures.
 take_down() {
-	local file pid name lxc start leaf
+	local file pid name lxc leaf
 	set +e
 	touch "$dir/enough"
 	for file in "$dir"/*.pid; do
@@ -255,11 +255,12 @@ take_down() {
 		for name in $(lxc-ls -P "$lxc" -1); do
 			lxc-stop -P "$lxc" -n "$name" -k 2>/dev/null
 		done
+		# After an agent that was killed, liblxc's daemon would linger.
+		lxc-monitor -P "$lxc" -Q 2>/dev/null
 	done
-	for start in "$dir"/edge-*/runs/*/*/start.json; do
-		[ -e "$start" ] || continue
-		leaf=$(jq -r '.leaf // empty' "$start")
-		[ -n "$leaf" ] && [ -d "$leaf" ] && echo 1 >"$leaf/cgroup.kill" 2>/dev/null
+	# One jq for the hundreds of commands that a run gives.
+	jq -rR 'fromjson? | .leaf // empty' "$dir"/edge-*/runs/*/*/start.json 2>/dev/null | while read -r leaf; do
+		[ -d "$leaf" ] && echo 1 >"$leaf/cgroup.kill" 2>/dev/null
 	done
 	# Supervisors end by themselves when their command has.
 	for _ in {1..100}; do
