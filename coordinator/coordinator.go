@@ -258,6 +258,9 @@ func (c *Coordinator) tickLoop(ctx context.Context) error {
 		if err := c.expire(ctx); err != nil {
 			c.log.ErrorContext(ctx, "cannot expire actions", "err", err)
 		}
+		if err := c.trimEvents(ctx); err != nil {
+			c.log.ErrorContext(ctx, "cannot forget old events", "err", err)
+		}
 	}
 }
 

@@ -6,7 +6,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -58,6 +60,30 @@ func TestAlertsWithoutEnd(t *testing.T) {
 		}
 		if n := len(v.Inventory.Alerts); n != 1000 {
 			t.Errorf("%d alerts are listed, want 1000 at most", n)
+		}
+	})
+}
+
+func TestOldEventsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const kept, more = 100_000, 2500
+		store := storetest.NewMem(storetest.Faults{})
+		err := store.Update(t.Context(), func(tx coordinator.Tx) error {
+			for range kept + more {
+				if _, err := tx.Journal().AppendEvent(coordinator.Event{AtMS: 1, Type: "test", Data: []byte("{}")}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := coordtest.NewOn(t, store)
+		after(10 * time.Second)
+		first, err := f.Coordinator().Events(t.Context(), 0, 1)
+		if err != nil || len(first) != 1 || first[0].ID != more+1 {
+			t.Errorf("the oldest event is %+v, %v, want number %d", first, err, more+1)
 		}
 	})
 }

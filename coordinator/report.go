@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -299,6 +300,34 @@ func (c *Coordinator) event(tx Tx, typ string, host protocol.HostID, object stri
 	}
 	_, err = tx.Journal().AppendEvent(Event{AtMS: c.nowMS(), Type: typ, Host: host, Object: object, Data: b})
 	return err
+}
+
+// Events are for those who watch. Who was away for longer lists anew; what was
+// done is in the audit log, which is kept.
+const (
+	keptEvents = 100_000
+	trimStep   = 10_000 // in one transaction, so that nobody waits for long
+)
+
+// trimEvents forgets the oldest events beyond keptEvents.
+func (c *Coordinator) trimEvents(ctx context.Context) error {
+	var upTo uint64
+	err := c.cfg.Store.View(ctx, func(tx Tx) error {
+		upTo = 0
+		newest, err := tx.Journal().LastEvent()
+		if err != nil || newest <= keptEvents {
+			return err
+		}
+		oldest, err := tx.Journal().Events(0, 1)
+		if err == nil && len(oldest) > 0 && oldest[0].ID <= newest-keptEvents {
+			upTo = min(newest-keptEvents, oldest[0].ID+trimStep-1)
+		}
+		return err
+	})
+	if err != nil || upTo == 0 {
+		return err
+	}
+	return c.cfg.Store.Update(ctx, func(tx Tx) error { return tx.Journal().TrimEvents(upTo) })
 }
 
 func (c *Coordinator) actionEvent(tx Tx, a Action, before protocol.State) error {
