@@ -224,7 +224,9 @@ func (n *notes) compareDown(tx Tx, store protocol.StoreID, host protocol.HostID,
 			ordered = have.N
 		}
 		verdict, err := freeDown(tx, &st, store, have)
-		back, foreign := have.N < st.Freed.N, verdict == stream.Ahead || verdict == stream.Differs
+		freed := st.Freed
+		freed.Store = store
+		back, foreign := stream.Behind(freed, have), verdict == stream.Ahead || verdict == stream.Differs
 		switch {
 		case err != nil:
 			return 0, err

@@ -197,9 +197,6 @@ func (a *ActionID) UnmarshalText(b []byte) error { return unuuid("action id", a[
 // UnmarshalText accepts a UUID of version 7 in lower case.
 func (c *CTID) UnmarshalText(b []byte) error { return unuuid("container id", c[:], b) }
 
-// ParseKeyID parses a fingerprint as gpg prints it, without spaces.
-func ParseKeyID(s string) (k KeyID, err error) { err = k.UnmarshalText([]byte(s)); return k, err }
-
 // ParseFleetID parses the text form of a FleetID.
 func ParseFleetID(s string) (f FleetID, err error) { err = f.UnmarshalText([]byte(s)); return f, err }
 

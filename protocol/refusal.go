@@ -18,34 +18,33 @@ func (c Code) Error() string {
 
 // The refusals of Open, in the order of its checks (the number is the check).
 const (
-	ErrSize          Code = "size"             // 1: larger than the topic's class allows
-	ErrGrammar       Code = "grammar"          // 2: not an envelope
-	ErrTopic         Code = "topic"            // 3: not a topic of ours, or not one for this receiver
-	ErrUnknownKey    Code = "unknown_key"      // 4: signed by a key that nobody vouches for
-	ErrRevokedKey    Code = "revoked_key"      // 4: signed by a key that was revoked
-	ErrRole          Code = "role"             // 4: the key's owner may not say this
-	ErrWrongHost     Code = "wrong_host"       // 4: a host's key on another host's topic
-	ErrSignatureForm Code = "signature_form"   // 5: not exactly one plain v4 binary signature
-	ErrSignature     Code = "signature"        // 6: the signature does not fit the body
-	ErrJSON          Code = "json"             // 7: the body is not I-JSON
-	ErrHeader        Code = "header"           // 7: the header is incomplete or of the wrong form
-	ErrType          Code = "type"             // 8: not the type that belongs to this topic
-	ErrFleet         Code = "fleet"            // 8: another fleet's message
-	ErrFrom          Code = "from"             // 8: the sender it names is not the key's owner
-	ErrTo            Code = "to"               // 8: meant for somebody else
-	ErrAction        Code = "action"           // 8: the action it names is not the topic's
-	ErrAttachment    Code = "attachment"       // 9: attachment of the wrong size or digest
-	ErrRing          Code = "ring_ahead"       // 10: names a newer ring than we hold
-	ErrStale         Code = "stale"            // 11: not newer than what was seen
-	ErrChallenge     Code = "challenge"        // 11: does not carry the current challenge
-	ErrHeard         Code = "heard"            // 11: answers nothing that this process sent
-	ErrFork          Code = "fork"             // 11: two processes speak for one host
-	ErrTerm          Code = "term"             // 12: from a coordinator that was superseded
-	ErrStore         Code = "store"            // 12: of another store than the one in force
-	ErrPayload       Code = "payload"          // after 12: the payload breaks its own rules
-	ErrUnknownKind   Code = "unknown_kind"     // a spec of a kind that this side does not know
-	ErrSpec          Code = "bad_spec"         // a spec that breaks the rules of its kind
-	ErrTooNew        Code = "unsupported_type" // an item of a newer protocol than this side speaks
+	ErrSize          Code = "size"           // 1: larger than the topic's class allows
+	ErrGrammar       Code = "grammar"        // 2: not an envelope
+	ErrTopic         Code = "topic"          // 3: not a topic of ours, or not one for this receiver
+	ErrUnknownKey    Code = "unknown_key"    // 4: signed by a key that nobody vouches for
+	ErrRevokedKey    Code = "revoked_key"    // 4: signed by a key that was revoked
+	ErrRole          Code = "role"           // 4: the key's owner may not say this
+	ErrWrongHost     Code = "wrong_host"     // 4: a host's key on another host's topic
+	ErrSignatureForm Code = "signature_form" // 5: not exactly one plain v4 binary signature
+	ErrSignature     Code = "signature"      // 6: the signature does not fit the body
+	ErrJSON          Code = "json"           // 7: the body is not I-JSON
+	ErrHeader        Code = "header"         // 7: the header is incomplete or of the wrong form
+	ErrType          Code = "type"           // 8: not the type that belongs to this topic
+	ErrFleet         Code = "fleet"          // 8: another fleet's message
+	ErrFrom          Code = "from"           // 8: the sender it names is not the key's owner
+	ErrTo            Code = "to"             // 8: meant for somebody else
+	ErrAction        Code = "action"         // 8: the action it names is not the topic's
+	ErrAttachment    Code = "attachment"     // 9: attachment of the wrong size or digest
+	ErrRing          Code = "ring_ahead"     // 10: names a newer ring than we hold
+	ErrStale         Code = "stale"          // 11: not newer than what was seen
+	ErrChallenge     Code = "challenge"      // 11: does not carry the current challenge
+	ErrHeard         Code = "heard"          // 11: answers nothing that this process sent
+	ErrFork          Code = "fork"           // 11: two processes speak for one host
+	ErrTerm          Code = "term"           // 12: from a coordinator that was superseded
+	ErrStore         Code = "store"          // 12: of another store than the one in force
+	ErrPayload       Code = "payload"        // after 12: the payload breaks its own rules
+	ErrUnknownKind   Code = "unknown_kind"   // a spec of a kind that this side does not know
+	ErrSpec          Code = "bad_spec"       // a spec that breaks the rules of its kind
 )
 
 // Check returns the number of the check of [Open] that gives this code, 13 for
@@ -149,8 +148,6 @@ func (c Code) sentence() string {
 		return "this host does not know that kind of action"
 	case ErrSpec:
 		return "the spec breaks the rules of its kind"
-	case ErrTooNew:
-		return "the item is of a newer protocol than this side speaks"
 	}
 	return ""
 }

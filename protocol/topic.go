@@ -95,15 +95,6 @@ func HostFilter(fleet FleetName, host HostID, c Channel) string {
 // FleetFilter returns the subscription to all retained documents of the fleet.
 func FleetFilter(fleet FleetName) string { return topicRoot + string(fleet) + "/fleet/#" }
 
-// UpFilter returns the coordinator's subscription to one channel of all hosts.
-func UpFilter(fleet FleetName, c Channel) string {
-	f := topicRoot + string(fleet) + "/host/+/" + string(c)
-	if c.perAction() {
-		f += "/+"
-	}
-	return f
-}
-
 // String returns the topic as MQTT carries it.
 func (t Topic) String() string {
 	if t.Channel.Direction() == Fleet {
