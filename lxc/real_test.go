@@ -31,10 +31,12 @@ import (
 	"github.com/hostler-io/hostler/network"
 )
 
-// The bridge of these tests, with a name and a network that nobody else has.
-const testBridge = "hlt-lxc0"
-
-var testNetwork = netip.MustParsePrefix("10.213.77.0/24")
+// The bridge of these tests, with a name and a network that nobody else has:
+// not even the same tests in another process.
+var (
+	testBridge  = fmt.Sprintf("hlt-lxc%d", os.Getpid())
+	testNetwork = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 208 + byte(os.Getpid()>>8)&15, byte(os.Getpid()), 0}), 24)
+)
 
 // helperProgram builds hostler-lxc once.
 var helperProgram = sync.OnceValues(func() (string, error) {
