@@ -206,7 +206,9 @@ func testCancel(t *testing.T, e *env) {
 
 // The grace belongs to everything in the leaf, not to the main process alone.
 func testCancelTerm(t *testing.T, e *env) {
-	spec := e.spec(`trap "exit 4" TERM; (trap "sleep 0.2; echo child bye; exit" TERM; sleep "$1" & echo ready; wait) & wait`, e.mark())
+	// A wait that ends because its child did must not end the shell: its trap is
+	// still to come.
+	spec := e.spec(`trap "exit 4" TERM; (trap "sleep 0.2; echo child bye; exit" TERM; sleep "$1" & echo ready; while :; do wait; done) & while :; do wait; done`, e.mark())
 	run := e.start(t, spec)
 	follow(t, run, "ready")
 	if err := run.Cancel(t.Context()); err != nil {
