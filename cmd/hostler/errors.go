@@ -78,6 +78,9 @@ func cannot(what string, err error) error {
 		if f.next == "" && p.Code == api.CodeUnauthentic {
 			f.next = "hostler login ADDRESS --token-file FILE"
 		}
+		if f.next == "" && p.Code == api.CodeNotFound && strings.HasPrefix(p.Detail, "host ") {
+			f.next = "hostler host ls"
+		}
 		return f
 	}
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -309,6 +310,9 @@ looked.`,
 		}
 		a.say("host:  %s\nkey:   %s\nwords: %s", printable(e.Host), printable(e.Key), printable(e.Words))
 		if err := a.confirm(yes, "Does the screen of "+e.Host+" show the same four words?"); err != nil {
+			if f, ok := errors.AsType[*failure](err); ok {
+				f.next = `the same with --words "…", the four words on its screen`
+			}
 			return err
 		}
 		// The words go along, so that no other enrolment is approved than the
