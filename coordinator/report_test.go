@@ -8,7 +8,10 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
+	"strings"
+	"sync/atomic"
 )
 
 func TestReportsTakeEffectOnce(t *testing.T) {
@@ -327,5 +330,50 @@ func TestConnectivity(t *testing.T) {
 		is(coordinator.Offline)
 		f.Restart()
 		is(coordinator.Unknown)
+	})
+}
+
+// TestWaitingMessagesAreBoundedInBytes: a store that stands still does not let
+// one host fill the memory; what was dropped comes again.
+func TestWaitingMessagesAreBoundedInBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var held atomic.Pointer[chan struct{}]
+		f := coordtest.NewOn(t, storetest.NewMem(storetest.Faults{Refuse: func() error {
+			if gate := held.Load(); gate != nil {
+				<-*gate
+			}
+			return nil
+		}}))
+		h := f.AddHost("edge-07")
+		h.Connect()
+		synctest.Wait()
+		before := f.Coordinator().Stats().Dropped
+		gate := make(chan struct{})
+		held.Store(&gate)
+		item := []byte(`{"pad":"` + strings.Repeat("x", 20<<10) + `"}`) // about 28 KiB as an envelope
+		const items = 200
+		for range items {
+			h.ReportBytes(item)
+		}
+		synctest.Wait()
+		if dropped := f.Coordinator().Stats().Dropped - before; dropped < 20 {
+			t.Errorf("%d of %d messages were dropped: more than 4 MiB wait", dropped, items)
+		}
+		held.Store(nil)
+		close(gate)
+		after(5 * time.Minute)
+		events, err := f.Coordinator().Events(t.Context(), 0, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rejected := 0
+		for _, e := range events {
+			if e.Type == "item.rejected" {
+				rejected++
+			}
+		}
+		if rejected != items {
+			t.Errorf("%d of %d items were taken in the end", rejected, items)
+		}
 	})
 }

@@ -65,8 +65,9 @@ type session struct {
 	allocated map[protocol.Stream]map[uint64]Item
 	credits   map[outputID]int64 // offsets to tell the host with the next receipt
 
-	inbox   []inbound // taken in order by one worker
-	working bool
+	inbox      []inbound // taken in order by one worker
+	inboxBytes int       // payloads of inbox
+	working    bool
 
 	written []*output // by the worker's present batch; the worker's own
 
@@ -80,10 +81,13 @@ type inbound struct {
 	payload []byte
 }
 
-// maxInbox is how many items and chunks of one host may wait for their
-// transaction. An honest host has at most a window of each stream and of
-// chunks under way; what comes beyond is dropped and will come again.
-const maxInbox = 4 * stream.Window
+// What of one host may wait for its transaction, in messages and bytes. An
+// honest host has at most a window of each stream and of the chunks of a few
+// commands under way; what comes beyond is dropped and will come again.
+const (
+	maxInbox      = 4 * stream.Window
+	maxInboxBytes = 4 * protocol.ChunkWindow
+)
 
 func (c *Coordinator) session(h protocol.HostID) *session {
 	c.mu.Lock()
@@ -194,11 +198,12 @@ func (c *Coordinator) refuse(topic string, err error) error {
 func (s *session) enqueue(in inbound) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.inbox) >= maxInbox || !s.working && !s.c.workers.start(s.work) {
+	full := len(s.inbox) >= maxInbox || s.inboxBytes+len(in.payload) > maxInboxBytes
+	if full || !s.working && !s.c.workers.start(s.work) {
 		s.c.stats.dropped.Add(1)
 		return
 	}
-	s.inbox, s.working = append(s.inbox, in), true
+	s.inbox, s.inboxBytes, s.working = append(s.inbox, in), s.inboxBytes+len(in.payload), true
 }
 
 // work takes messages of one host in order until none is left. It ends by
@@ -207,7 +212,7 @@ func (s *session) work() {
 	for {
 		s.mu.Lock()
 		batch := s.inbox
-		s.inbox = nil
+		s.inbox, s.inboxBytes = nil, 0
 		s.working = len(batch) > 0
 		s.mu.Unlock()
 		if len(batch) == 0 {
