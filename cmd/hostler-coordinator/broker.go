@@ -29,6 +29,20 @@ type embedded struct {
 	restart chan struct{}
 }
 
+func newEmbedded(listen string, config func() (broker.Config, error), after func(), log *slog.Logger) *embedded {
+	return &embedded{listen: listen, config: config, after: after, log: log, restart: make(chan struct{}, 1)}
+}
+
+// askRestart lets the broker restart as soon as it can. It never waits: who
+// asks again before that is served by the same restart, and a broker that has
+// ended serves nobody.
+func (e *embedded) askRestart() {
+	select {
+	case e.restart <- struct{}{}:
+	default:
+	}
+}
+
 var errNoBroker = errors.New("the broker is being restarted")
 
 // Publish implements coordinator.Broker.

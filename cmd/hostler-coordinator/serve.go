@@ -89,7 +89,7 @@ func (s *server) run(ctx context.Context, store coordinator.Store, out io.Writer
 	if s.tickets, err = certs.OpenTicketKeys(s.state.tickets()); err != nil {
 		return err
 	}
-	s.broker = &embedded{listen: s.config.MQTT.Listen, config: s.brokerConfig, after: s.publishDocuments, log: s.log, restart: make(chan struct{}, 1)}
+	s.broker = newEmbedded(s.config.MQTT.Listen, s.brokerConfig, s.publishDocuments, s.log)
 	s.coord, err = coordinator.New(ctx, coordinator.Config{
 		Store: store, Fleet: s.trust.Chain().Ring().Fleet, FleetName: s.trust.Chain().Ring().Name,
 		Signer: s.trust.id, Trust: s.trust, Authority: s.trust, Broker: s.broker,
@@ -128,7 +128,7 @@ func (s *server) run(ctx context.Context, store coordinator.Store, out io.Writer
 		for {
 			select {
 			case <-hangup:
-				s.broker.restart <- struct{}{}
+				s.broker.askRestart()
 			case <-ctx.Done():
 				return nil
 			}
