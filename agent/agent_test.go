@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -243,6 +245,39 @@ func TestNeverBegunIsBegunAnew(t *testing.T) {
 		w.up()
 		w.pass(time.Second)
 		w.expect(actionID(1), "start RUNNING", "retry RUNNING", "succeed DONE ok")
+	})
+}
+
+// TestAllThatRanIsTakenUpAgain: what ends as soon as it is taken up hides nobody
+// who stands behind it.
+func TestAllThatRanIsTakenUpAgain(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.down()
+		q, err := queue.Open(context.Background(), queue.Config{Path: w.path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := queue.Now{WallMS: time.Now().UnixMilli(), BootMS: 1000, Boot: w.boot}
+		for i, spec := range []protocol.Spec{{Kind: protocol.KindPing}, command("true"), command("true")} {
+			b, err := json.Marshal(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := queue.Order{Action: actionID(byte(i + 1)), Spec: b, Requester: "root", BudgetMS: 60_000, Begin: &queue.Change{}}
+			if _, _, err := q.AcceptOrder(context.Background(), protocol.Position{}, o, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := q.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w.up()
+		w.pass(time.Minute)
+		for n := range byte(3) {
+			if act, err := w.agent.Action(t.Context(), actionID(n+1)); err != nil || act.State != protocol.StateDone {
+				t.Errorf("action %d: %s, %v", n+1, act.State, err)
+			}
+		}
 	})
 }
 

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
@@ -42,7 +43,8 @@ func (a *Agent) adopt(act queue.Action) {
 
 // resume goes on with what an earlier process had begun.
 func (a *Agent) resume() {
-	for _, e := range a.lanes.entries {
+	// What ends at once takes itself out of the list, so it is a copy that is walked.
+	for _, e := range slices.Clone(a.lanes.entries) {
 		if j := a.jobs[e.id]; e.running {
 			a.begin(j)
 		}
