@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"sync"
+	"time"
 )
 
 // ticketKeys is how many keys are kept: the first one makes tickets, the
@@ -69,6 +71,22 @@ func (t *TicketKeys) Rotate() error {
 	t.keys = keys
 	t.seal.SetSessionTicketKeys(keys)
 	return nil
+}
+
+// RotateAfter rotates if the newest key is at least that old by the wall clock,
+// restarts or not, or seems to come from the future.
+func (t *TicketKeys) RotateAfter(life time.Duration) error {
+	info, err := os.Stat(t.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("reading ticket keys %q: %w", t.path, err)
+	default:
+		if age := time.Since(info.ModTime()); age >= 0 && age < life {
+			return nil
+		}
+	}
+	return t.Rotate()
 }
 
 // use makes c, and whatever is copied from it, use the keys from now on.

@@ -360,3 +360,47 @@ func TestAuthorityFiles(t *testing.T) {
 		t.Errorf("a key alone as authority: %v", err)
 	}
 }
+
+func TestTicketKeysRotateWithAge(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tickets.key")
+	keys, err := certs.OpenTicketKeys(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const day = 24 * time.Hour
+	for _, c := range []struct {
+		name  string
+		age   time.Duration
+		write bool
+	}{{"fresh", time.Hour, false}, {"old", day + time.Minute, true}, {"from the future", -time.Hour, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			at := time.Now().Add(-c.age)
+			if err := os.Chtimes(path, at, at); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := keys.RotateAfter(day); err != nil {
+				t.Fatal(err)
+			}
+			after, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rotated := !bytes.Equal(before, after); rotated != c.write {
+				t.Errorf("rotated: %v, want %v", rotated, c.write)
+			}
+		})
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := keys.RotateAfter(day); err != nil {
+		t.Fatalf("a lost file: %v", err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("a lost file is not made again: %v", err)
+	}
+}
