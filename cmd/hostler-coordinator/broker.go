@@ -21,7 +21,7 @@ var errRestart = errors.New("the broker is restarted")
 // retained is published again by after.
 type embedded struct {
 	listen string
-	config func() (broker.Config, error) // all but the listener
+	config func() broker.Config // all but the listener
 	after  func()
 	log    *slog.Logger
 
@@ -29,7 +29,7 @@ type embedded struct {
 	restart chan struct{}
 }
 
-func newEmbedded(listen string, config func() (broker.Config, error), after func(), log *slog.Logger) *embedded {
+func newEmbedded(listen string, config func() broker.Config, after func(), log *slog.Logger) *embedded {
 	return &embedded{listen: listen, config: config, after: after, log: log, restart: make(chan struct{}, 1)}
 }
 
@@ -74,13 +74,12 @@ func (e *embedded) run(ctx context.Context) error {
 }
 
 func (e *embedded) once(ctx context.Context) error {
-	cfg, err := e.config()
+	l, err := listen(ctx, e.listen)
 	if err != nil {
-		return fmt.Errorf("configure the broker: %w", err)
-	}
-	if cfg.Listener, err = listen(ctx, e.listen); err != nil {
 		return fmt.Errorf("the broker cannot listen: %w", err)
 	}
+	cfg := e.config()
+	cfg.Listener = l
 	s, err := broker.New(cfg)
 	if err != nil {
 		return fmt.Errorf("start the broker: %w", errors.Join(err, cfg.Listener.Close()))

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -81,12 +82,16 @@ type server struct {
 	log     *slog.Logger
 	trust   *trust
 	tickets *certs.TicketKeys
+	cert    atomic.Pointer[tls.Certificate] // in force, of broker and API
 	broker  *embedded
 	coord   *coordinator.Coordinator
 }
 
 func (s *server) run(ctx context.Context, store coordinator.Store, out io.Writer) (err error) {
 	if s.tickets, err = certs.OpenTicketKeys(s.state.tickets()); err != nil {
+		return err
+	}
+	if err := s.renew(); err != nil {
 		return err
 	}
 	s.broker = newEmbedded(s.config.MQTT.Listen, s.brokerConfig, s.publishDocuments, s.log)
@@ -115,6 +120,7 @@ func (s *server) run(ctx context.Context, store coordinator.Store, out io.Writer
 	g.Go(func() error { return s.coord.Run(ctx) })
 	g.Go(func() error { return s.broker.run(ctx) })
 	g.Go(func() error { return api.ServeTLS(l, "", "") })
+	g.Go(func() error { return s.upkeep(ctx) })
 	g.Go(func() error {
 		<-ctx.Done()
 		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownPatience)
@@ -143,24 +149,55 @@ func (s *server) run(ctx context.Context, store coordinator.Store, out io.Writer
 	return err
 }
 
-// certificate returns the certificate for listening, made anew when it must be.
-func (s *server) certificate() (*tls.Certificate, error) {
+// renew puts the certificate for listening in force, made anew when it must be.
+// Listeners take it up at their next handshake.
+func (s *server) renew() error {
 	addresses := append(append([]string(nil), s.config.HTTP.Addresses...), s.config.MQTT.Addresses...)
 	key, der, err := s.state.certificate(s.trust.ca, addresses, time.Now())
 	if err != nil {
-		return nil, fmt.Errorf("certificate of the coordinator: %w", err)
+		return fmt.Errorf("certificate of the coordinator: %w", err)
 	}
-	return key.Certificate(der)
+	cert, err := key.Certificate(der)
+	if err != nil {
+		return fmt.Errorf("certificate of the coordinator: %w", err)
+	}
+	s.cert.Store(cert)
+	return nil
+}
+
+// How often what ages is looked at, and the age at which the keys of session
+// tickets are replaced. The wall clock decides, and may be changed at any time.
+const (
+	lookAtAge  = time.Hour
+	ticketLife = 24 * time.Hour
+)
+
+// upkeep renews what ages, until ctx ends.
+func (s *server) upkeep(ctx context.Context) error {
+	t := time.NewTicker(lookAtAge)
+	defer t.Stop()
+	for {
+		if err := s.tickets.RotateAfter(ticketLife); err != nil {
+			s.log.ErrorContext(ctx, "cannot replace the keys of session tickets", "err", err)
+		}
+		if err := s.renew(); err != nil {
+			s.log.ErrorContext(ctx, "cannot renew the certificate; the one in force goes on", "err", err)
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // brokerConfig is what the next run of the broker is made from.
-func (s *server) brokerConfig() (broker.Config, error) {
-	cert, err := s.certificate()
-	if err != nil {
-		return broker.Config{}, err
+func (s *server) brokerConfig() broker.Config {
+	if err := s.renew(); err != nil {
+		s.log.Error("cannot renew the certificate; the one in force goes on", "err", err)
 	}
 	t := certs.ServerTLS{
-		Certificate: func() *tls.Certificate { return cert }, Roots: s.trust.Roots, Tickets: s.tickets,
+		Certificate: s.cert.Load, Roots: s.trust.Roots, Tickets: s.tickets,
 		Admit: func(_ protocol.SAN, leaf *x509.Certificate) error {
 			if s.trust.revoked(leaf) {
 				return errRevoked
@@ -171,20 +208,16 @@ func (s *server) brokerConfig() (broker.Config, error) {
 	return broker.Config{
 		Fleet: s.trust.Chain().Ring().Name, TLS: t.Mutual(), Revoked: s.trust.revoked, Logger: s.log,
 		Ingest: func(topic string, payload []byte, _ protocol.SAN) error { return s.coord.Ingest(topic, payload) },
-	}, nil
+	}
 }
 
 // api is the HTTP server.
 func (s *server) api() (*http.Server, error) {
-	cert, err := s.certificate()
-	if err != nil {
-		return nil, err
-	}
 	handler, err := web.New(web.Config{Coordinator: s.coord, Version: buildinfo.Version, OpenMetrics: s.config.HTTP.OpenMetrics, Log: s.log})
 	if err != nil {
 		return nil, err
 	}
-	t := certs.ServerTLS{Certificate: func() *tls.Certificate { return cert }, Tickets: s.tickets}
+	t := certs.ServerTLS{Certificate: s.cert.Load, Tickets: s.tickets}
 	return web.NewServer(handler, t.Plain()), nil
 }
 
