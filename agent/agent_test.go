@@ -187,6 +187,21 @@ func TestCancelThatIsImpossible(t *testing.T) {
 	})
 }
 
+// TestSupervisorDiesDuringACancel: what was left of the command was ended, as was
+// asked for, and nobody is told that it goes on.
+func TestSupervisorDiesDuringACancel(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.cmds.deaf = true
+		w.coord.order(actionID(1), command("hang"))
+		w.pass(time.Second)
+		w.coord.cancel(actionID(1))
+		w.pass(time.Second)
+		w.cmds.get(actionID(1), 1).dies()
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING", "tell RUNNING cancelling", "cancelled CANCELLED cancelled")
+	})
+}
+
 func TestTell(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.coord.order(actionID(1), command("true"))

@@ -22,6 +22,7 @@ type commands struct {
 	begun  int
 	lose   bool // Start succeeds but nothing begins: the supervisor never took it up
 	cannot bool // cancel is unsupported
+	deaf   bool // cancel is heard by nobody
 }
 
 type run struct {
@@ -37,6 +38,7 @@ type run struct {
 	lost    bool
 	reboot  bool
 	cannot  bool
+	deaf    bool
 }
 
 func newCommands() *commands {
@@ -52,7 +54,7 @@ func (c *commands) Start(_ context.Context, cmd agent.Command) (agent.Run, error
 	if cmd.Argv[0] == "cannot-start" {
 		return nil, errors.New("no such supervisor")
 	}
-	r := &run{cmd: cmd, changed: make(chan struct{}), done: make(chan struct{}), cancel: make(chan struct{}), lost: c.lose, cannot: c.cannot}
+	r := &run{cmd: cmd, changed: make(chan struct{}), done: make(chan struct{}), cancel: make(chan struct{}), lost: c.lose, cannot: c.cannot, deaf: c.deaf}
 	if c.runs[cmd.Action] == nil {
 		c.runs[cmd.Action] = make(map[int]*run)
 	}
@@ -144,10 +146,13 @@ func (r *run) Cancel(ctx context.Context) error {
 	if r.cannot {
 		return runner.ErrUnsupported
 	}
-	r.once.Do(func() { close(r.cancel) })
+	if !r.deaf {
+		r.once.Do(func() { close(r.cancel) })
+	}
 	select {
 	case <-r.done:
-		return nil
+		_, err := r.Wait(ctx)
+		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

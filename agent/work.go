@@ -7,6 +7,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/runner"
 )
 
 // job is an action that has not ended. It belongs to the loop.
@@ -258,7 +259,7 @@ func (a *Agent) began(id protocol.ActionID, attempt int, r Run) {
 	if j == nil || j.act.Attempt != attempt {
 		return
 	}
-	j.run = r
+	j.run, j.cancelSent = r, false
 	a.changed(id)
 	if j.act.Cancelling {
 		a.cancelRun(j)
@@ -278,8 +279,11 @@ func (a *Agent) cancelRun(j *job) {
 	run, id := j.run, j.act.ID
 	a.worker(func() func() {
 		err := run.Cancel(a.watching)
-		if err == nil || a.watching.Err() != nil || errors.Is(err, context.Canceled) {
+		switch {
+		case err == nil, a.watching.Err() != nil, errors.Is(err, context.Canceled):
 			return nil
+		case errors.Is(err, runner.ErrDied), errors.Is(err, runner.ErrClosed):
+			return nil // whoever follows it finds out what is left of it
 		}
 		return func() { a.notCancelled(id, err) }
 	})
