@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -307,5 +308,36 @@ func TestCertificateFollowsAddresses(t *testing.T) {
 	}
 	if leaf.NotBefore.Before(now.Add(24 * time.Hour)) {
 		t.Error("an aging certificate is not renewed")
+	}
+	early := issue(now.Add(-20*24*time.Hour), "127.0.0.1:8443")
+	if bytes.Equal(early, renewed) {
+		t.Error("a certificate of the future, made by a wrong clock, stays")
+	}
+	if err := os.Remove(p.state.tlsKey()); err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Equal(early, issue(now.Add(-20*24*time.Hour), "127.0.0.1:8443")) {
+		t.Error("the certificate of a key that is gone stays")
+	}
+}
+
+// TestCertificateIsThereLast ends between the two files.
+func TestCertificateIsThereLast(t *testing.T) {
+	p := newProgram(t, 1)
+	p.do(0, "init", "--fleet", p.code())
+	ca, err := certs.LoadAuthority(p.state.authority())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 8 { // once were enough, if the order were not left to chance
+		if err := os.Mkdir(p.state.tlsCert(), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := p.state.certificate(ca, nil, time.Now()); err == nil {
+			t.Fatal("a directory was replaced by a certificate")
+		}
+		if err := errors.Join(os.Remove(p.state.tlsCert()), os.Remove(p.state.caFile())); err != nil {
+			t.Fatalf("the certificate of the authority was not written first: %v", err)
+		}
 	}
 }

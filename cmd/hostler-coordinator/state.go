@@ -93,14 +93,15 @@ func (s state) keep(chain *certs.Chain) error {
 }
 
 // certificate returns the coordinator's TLS certificate. It is made anew when
-// it ages, when the addresses change, or when it is not of this authority.
+// it ages or is not valid yet, when the addresses change, or when it is not of
+// this authority and this key.
 func (s state) certificate(ca *certs.Authority, addresses []string, now time.Time) (*certs.TLSKey, []byte, error) {
 	key, err := durable.LoadOr(certs.LoadTLSKey, s.tlsKey(), func() (*certs.TLSKey, error) { return certs.CreateTLSKey(s.tlsKey()) })
 	if err != nil {
 		return nil, nil, err
 	}
 	names := hostNames(addresses)
-	if der, ok := s.current(ca, names, now); ok {
+	if der, ok := s.current(ca, key, names, now); ok {
 		return key, der, nil
 	}
 	request, err := key.Request()
@@ -111,8 +112,12 @@ func (s state) certificate(ca *certs.Authority, addresses []string, now time.Tim
 	if err != nil {
 		return nil, nil, err
 	}
-	for path, cert := range map[string][]byte{s.tlsCert(): der, s.caFile(): ca.Certificate()} {
-		if err := durable.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o644); err != nil {
+	// The leaf comes last: while it is not there, both are made.
+	for _, f := range []struct {
+		path string
+		der  []byte
+	}{{s.caFile(), ca.Certificate()}, {s.tlsCert(), der}} {
+		if err := durable.WriteFile(f.path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.der}), 0o644); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -120,7 +125,7 @@ func (s state) certificate(ca *certs.Authority, addresses []string, now time.Tim
 }
 
 // current returns the certificate that is there, if it still serves.
-func (s state) current(ca *certs.Authority, names []string, now time.Time) ([]byte, bool) {
+func (s state) current(ca *certs.Authority, key *certs.TLSKey, names []string, now time.Time) ([]byte, bool) {
 	b, err := durable.ReadFile(s.tlsCert(), maxFile)
 	if err != nil {
 		return nil, false
@@ -129,12 +134,13 @@ func (s state) current(ca *certs.Authority, names []string, now time.Time) ([]by
 	if block == nil {
 		return nil, false
 	}
-	leaf, err := x509.ParseCertificate(block.Bytes)
+	cert, err := key.Certificate(block.Bytes)
 	if err != nil {
 		return nil, false
 	}
+	leaf := cert.Leaf
 	root, err := x509.ParseCertificate(ca.Certificate())
-	if err != nil || leaf.CheckSignatureFrom(root) != nil || now.After(certs.RenewAt(leaf)) {
+	if err != nil || leaf.CheckSignatureFrom(root) != nil || now.Before(leaf.NotBefore) || now.After(certs.RenewAt(leaf)) {
 		return nil, false
 	}
 	have := slices.Clone(leaf.DNSNames)
