@@ -162,6 +162,34 @@ func TestFiveFailuresBreakAContainer(t *testing.T) {
 	})
 }
 
+// TestStopThatFailsBacksOff: it is tried for as long as it takes, but not without
+// a pause.
+func TestStopThatFailsBacksOff(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), creation(1, true))
+		w.pass(time.Second)
+		stops := 0
+		w.lxc.SetFault(func(op containertest.Op, _ string) (bool, error) {
+			if op != containertest.OpStop || stops > 1000 {
+				return true, nil
+			}
+			stops++
+			return false, errors.New("it hangs in the kernel")
+		})
+		w.coord.order(actionID(2), on(protocol.KindStop, 1))
+		w.pass(time.Hour)
+		// 2 s, 4 s … 5 min, half of each random.
+		if stops < 10 || stops > 40 {
+			t.Errorf("%d stops within an hour of failures", stops)
+		}
+		w.lxc.SetFault(nil)
+		w.pass(6 * time.Minute)
+		if got := w.state(1); got != container.StateStopped {
+			t.Errorf("when it can be stopped again it is %v", got)
+		}
+	})
+}
+
 func TestCrashLoopBacksOff(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.coord.order(actionID(1), creation(1, true))

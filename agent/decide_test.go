@@ -81,7 +81,7 @@ func TestJudge(t *testing.T) {
 		}},
 		{"too early", func(_ *queue.Container, _ *bool, tries *attempts) { tries.notBefore = now + 1 }, map[string]map[container.State]correction{
 			queue.Running: {container.StateStopped: correctLater},
-			queue.Stopped: {container.StateRunning: correctStop, container.StateFrozen: correctStop},
+			queue.Stopped: {container.StateRunning: correctLater, container.StateFrozen: correctLater},
 		}},
 		{"broken", func(rec *queue.Container, _ *bool, _ *attempts) { rec.Broken = "why" }, nil},
 		{"half made", func(rec *queue.Container, _ *bool, _ *attempts) { rec.Made = false }, nil},

@@ -196,18 +196,21 @@ const (
 )
 
 // judge is the decision about one container. It is pure.
-func judge(rec *queue.Container, seen bool, state container.State, tries attempts, now time.Duration) correction {
+func judge(rec *queue.Container, seen bool, state container.State, tries attempts, now time.Duration) (what correction) {
 	switch {
 	case !rec.Made || !seen || rec.Broken != "":
 		return correctNothing
-	case rec.Intended == queue.Running && state == container.StateStopped && now < tries.notBefore:
-		return correctLater
 	case rec.Intended == queue.Running && state == container.StateStopped:
-		return correctStart
+		what = correctStart
 	case rec.Intended == queue.Stopped && (state == container.StateRunning || state == container.StateFrozen):
-		return correctStop
+		what = correctStop
+	default:
+		return correctNothing
 	}
-	return correctNothing
+	if now < tries.notBefore {
+		return correctLater
+	}
+	return what
 }
 
 // correct brings containers to what their users want, as far as nobody else is
@@ -290,6 +293,7 @@ func (a *Agent) corrected(t *tracked, what correction, seen *container.Info, err
 	switch {
 	case what == correctStop && err != nil:
 		a.cfg.Log.Warn("a container that should be stopped does not stop", "container", string(t.rec.Name), "error", err)
+		t.tries = t.tries.unstopped(a.now(), a.jitter())
 		t.seen = false // looked at again, and only then tried again
 	case what == correctStop:
 		a.cfg.Log.Info("a container was stopped as it should be", "container", string(t.rec.Name))

@@ -8,7 +8,7 @@ const (
 	// is broken: with the delays below that gives a minute to whatever was
 	// missing.
 	maxFailures = 5
-	// Delays after failed starts: 2 s, doubling, half of it random.
+	// Delays after failed starts and stops: 2 s, doubling, half of it random.
 	firstRetry = 2 * time.Second
 	lastRetry  = 5 * time.Minute
 	// Delays after a container ended that was started: 1 s, doubling to 5 min,
@@ -23,7 +23,8 @@ const (
 type attempts struct {
 	failures  int           // failed starts in a row; durable with the container
 	crashes   int           // ends in a row without a time of health between
-	notBefore time.Duration // the next start
+	stops     int           // failed stops in a row
+	notBefore time.Duration // the next start or stop
 	upSince   time.Duration // when it was first seen running; 0 is not
 }
 
@@ -34,6 +35,14 @@ func (a attempts) failed(now time.Duration, jitter float64) (next attempts, brok
 	a.upSince = 0
 	a.notBefore = now + backoff(firstRetry, lastRetry, a.failures, jitter)
 	return a, a.failures >= maxFailures
+}
+
+// unstopped is a stop that did not succeed. There is no end to them: what should
+// not run is stopped as soon as that is possible.
+func (a attempts) unstopped(now time.Duration, jitter float64) attempts {
+	a.stops++
+	a.notBefore = now + backoff(firstRetry, lastRetry, a.stops, jitter)
+	return a
 }
 
 // up is a container that was seen running.
