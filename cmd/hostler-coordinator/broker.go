@@ -86,10 +86,11 @@ func (e *embedded) once(ctx context.Context) error {
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
+	// Known before it accepts: a revocation finds every connection.
 	e.server.Store(s)
 	defer e.server.Store(nil)
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
 	e.after()
 	select {
 	case err := <-done:
