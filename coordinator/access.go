@@ -171,8 +171,19 @@ func (c *Coordinator) CreateViewer(ctx context.Context, by Actor, name string) (
 	if err != nil {
 		return ViewerPass{}, err
 	}
+	c.setViewer(v)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.cfg.Authority.CA()})
 	return ViewerPass{Viewer: v, Certificate: cert, Key: key, CA: ca}, nil
+}
+
+// setViewer tells Trust which certificate of a viewer counts. The store keeps
+// the newest of each alone, so those before it must end without being named.
+func (c *Coordinator) setViewer(v Viewer) {
+	serial := v.Serial
+	if v.RevokedMS != 0 {
+		serial = ""
+	}
+	c.cfg.Trust.SetViewer(v.Name, serial)
 }
 
 // Viewers returns all viewers.
@@ -209,7 +220,7 @@ func (c *Coordinator) RevokeViewer(ctx context.Context, by Actor, name string) e
 	if err != nil {
 		return err
 	}
-	c.cfg.Trust.RevokeViewer(v.Name, v.Serial)
+	c.setViewer(v)
 	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANViewer, ID: v.Name})
 	return nil
 }

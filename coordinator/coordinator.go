@@ -51,8 +51,10 @@ type Trust interface {
 	// key and all certificates of the host as revoked.
 	AddHost(id protocol.HostID, certificate []byte) error
 	RevokeHost(id protocol.HostID, key protocol.KeyID)
-	// RevokeViewer marks the viewer's certificate as revoked.
-	RevokeViewer(name, serial string)
+	// SetViewer makes the certificate of that serial number the only one of a
+	// viewer; with an empty one the viewer has none. It is called for every
+	// viewer at the start.
+	SetViewer(name, serial string)
 }
 
 // Authority issues TLS certificates. It is safe for concurrent use.
@@ -184,9 +186,7 @@ func (c *Coordinator) loadHosts(ctx context.Context) error {
 			return err
 		}
 		for _, v := range viewers {
-			if v.RevokedMS != 0 {
-				c.cfg.Trust.RevokeViewer(v.Name, v.Serial)
-			}
+			c.setViewer(v)
 		}
 		after := protocol.HostID("")
 		for {

@@ -95,13 +95,7 @@ func (s *server) run(ctx context.Context, store coordinator.Store, out io.Writer
 		return err
 	}
 	s.broker = newEmbedded(s.config.MQTT.Listen, s.brokerConfig, s.publishDocuments, s.log)
-	s.coord, err = coordinator.New(ctx, coordinator.Config{
-		Store: store, Fleet: s.trust.Chain().Ring().Fleet, FleetName: s.trust.Chain().Ring().Name,
-		Signer: s.trust.id, Trust: s.trust, Authority: s.trust, Broker: s.broker,
-		OutputDir: s.state.output(), Addresses: s.config.HTTP.Addresses, BrokerAddresses: s.config.MQTT.Addresses,
-		Now: time.Now, Boot: bootMS, Rand: rand.Reader, Log: s.log,
-	})
-	if err != nil {
+	if s.coord, err = s.newCoordinator(ctx, store); err != nil {
 		return err
 	}
 	api, err := s.api()
@@ -147,6 +141,16 @@ func (s *server) run(ctx context.Context, store coordinator.Store, out io.Writer
 		return nil
 	}
 	return err
+}
+
+func (s *server) newCoordinator(ctx context.Context, store coordinator.Store) (*coordinator.Coordinator, error) {
+	ring := s.trust.Chain().Ring()
+	return coordinator.New(ctx, coordinator.Config{
+		Store: store, Fleet: ring.Fleet, FleetName: ring.Name,
+		Signer: s.trust.id, Trust: s.trust, Authority: s.trust, Broker: s.broker,
+		OutputDir: s.state.output(), Addresses: s.config.HTTP.Addresses, BrokerAddresses: s.config.MQTT.Addresses,
+		Now: time.Now, Boot: bootMS, Rand: rand.Reader, Log: s.log,
+	})
 }
 
 // renew puts the certificate for listening in force, made anew when it must be.

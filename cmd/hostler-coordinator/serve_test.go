@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"log/slog"
 	"testing"
@@ -10,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/sqlstore"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
@@ -61,6 +65,61 @@ func TestUpkeepRenewsWhatAges(t *testing.T) {
 			t.Errorf("upkeep ended with %v", err)
 		}
 	})
+}
+
+func TestRevokedViewerStaysRevoked(t *testing.T) {
+	s := newServer(t)
+	s.broker = newEmbedded("", nil, nil, s.log)
+	store, err := sqlstore.Open(t.Context(), sqlstore.Config{Path: s.state.store()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	start := func() *coordinator.Coordinator {
+		t.Helper()
+		s.trust = newTrust(s.trust.Chain(), s.trust.id, s.trust.ca)
+		c, err := s.newCoordinator(t.Context(), store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	c, admin := start(), coordinator.Actor{Name: "ada", Role: coordinator.RoleAdmin}
+	create := func() *x509.Certificate {
+		t.Helper()
+		pass, err := c.CreateViewer(t.Context(), admin, "eyes")
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, _ := pem.Decode(pass.Certificate)
+		leaf, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return leaf
+	}
+	revoked := func(when string, want bool, c *x509.Certificate) {
+		t.Helper()
+		if got := s.trust.revoked(c); got != want {
+			t.Errorf("%s: revoked is %v, want %v", when, got, want)
+		}
+	}
+	first := create()
+	revoked("created", false, first)
+	if err := c.RevokeViewer(t.Context(), admin, "eyes"); err != nil {
+		t.Fatal(err)
+	}
+	revoked("revoked", true, first)
+	second := create()
+	revoked("after another was created", true, first)
+	c = start()
+	revoked("after a restart", true, first)
+	revoked("the other one after a restart", false, second)
+	if err := c.RevokeViewer(t.Context(), admin, "eyes"); err != nil {
+		t.Fatal(err)
+	}
+	start()
+	revoked("the other one, revoked, after a restart", true, second)
 }
 
 // newServer returns a server that does not run, of a coordinator that was made

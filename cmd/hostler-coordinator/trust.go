@@ -20,12 +20,12 @@ type trust struct {
 	ca *certs.Authority
 
 	mu      sync.Mutex
-	hosts   map[string]bool // ids whose certificates are revoked
-	serials map[string]bool // certificates of viewers that are revoked
+	hosts   map[string]bool   // ids whose certificates are revoked
+	viewers map[string]string // serial number of the one certificate of each, if any
 }
 
 func newTrust(chain *certs.Chain, id *certs.Identity, ca *certs.Authority) *trust {
-	return &trust{Keys: certs.NewKeys(chain), id: id, ca: ca, hosts: make(map[string]bool), serials: make(map[string]bool)}
+	return &trust{Keys: certs.NewKeys(chain), id: id, ca: ca, hosts: make(map[string]bool), viewers: make(map[string]string)}
 }
 
 func (t *trust) Ring() uint64    { return t.Chain().Ring().Number }
@@ -81,10 +81,10 @@ func (t *trust) RevokeHost(id protocol.HostID, key protocol.KeyID) {
 	t.hosts[string(id)] = true
 }
 
-func (t *trust) RevokeViewer(_, serial string) {
+func (t *trust) SetViewer(name, serial string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.serials[serial] = true
+	t.viewers[name] = serial
 }
 
 // revoked reports whether a certificate is no longer good. The broker asks it
@@ -96,7 +96,13 @@ func (t *trust) revoked(c *x509.Certificate) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return san.Kind == protocol.SANHost && t.hosts[san.ID] || t.serials[serial(c)]
+	switch san.Kind {
+	case protocol.SANHost:
+		return t.hosts[san.ID]
+	case protocol.SANViewer:
+		return t.viewers[san.ID] != serial(c)
+	}
+	return false
 }
 
 func serial(c *x509.Certificate) string { return hex.EncodeToString(c.SerialNumber.Bytes()) }
