@@ -72,8 +72,8 @@ func (r *Runner) recover(ctx context.Context, dir rundir.Dir, id ID, boot string
 		return Found{}, err
 	}
 	for {
-		if found, ok := recorded(dir); ok {
-			return found, nil
+		if found, ok, err := recorded(dir); ok || err != nil {
+			return found, err
 		}
 		lock, err := dir.Lock()
 		if err == nil {
@@ -101,30 +101,40 @@ func (r *Runner) recover(ctx context.Context, dir rundir.Dir, id ID, boot string
 }
 
 // recorded looks for exit.json.
-func recorded(dir rundir.Dir) (Found, bool) {
+func recorded(dir rundir.Dir) (found Found, ok bool, err error) {
 	exit, err := dir.Exit()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return Found{}, false
+		return Found{}, false, nil
+	case damaged(err):
+		return Found{Verdict: Died, Problem: err}, true, nil
 	case err != nil:
-		return Found{Verdict: Died, Problem: err}, true
+		return Found{}, false, err
 	case exit.NeverBegan && exit.Reason == rundir.ReasonNotStarted:
-		return Found{Verdict: NeverBegan, Exit: exit, Emptied: true}, true
+		return Found{Verdict: NeverBegan, Exit: exit, Emptied: true}, true, nil
 	}
-	return Found{Verdict: Exited, Exit: exit, Emptied: exit.Emptied}, true
+	return Found{Verdict: Exited, Exit: exit, Emptied: exit.Emptied}, true, nil
+}
+
+// damaged reports whether a file was read and will never be understood. Another
+// error, such as too many open files, says nothing about the run.
+func damaged(err error) bool {
+	return errors.Is(err, rundir.ErrFormat) || errors.Is(err, rundir.ErrVersion) || errors.Is(err, rundir.ErrTooLarge)
 }
 
 // judge decides under the lock, so that no supervisor can begin meanwhile.
 func judge(ctx context.Context, dir rundir.Dir, boot string) (Found, error) {
-	if found, ok := recorded(dir); ok {
-		return found, nil
+	if found, ok, err := recorded(dir); ok || err != nil {
+		return found, err
 	}
 	start, err := dir.Start()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return neverBegan(dir)
-	case err != nil:
+	case damaged(err):
 		return Found{Verdict: Died, Problem: err}, nil
+	case err != nil:
+		return Found{}, err
 	case start.Boot != boot:
 		if start.Leaf != "" {
 			// Of a guest that was restarted alone it may stand there, empty.

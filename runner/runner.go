@@ -373,8 +373,12 @@ func lockEnded(dir rundir.Dir) (*os.File, error) {
 		return nil, err
 	}
 	start, err := dir.Start()
-	if err != nil || start.Leaf == "" {
+	if errors.Is(err, fs.ErrNotExist) || damaged(err) || err == nil && start.Leaf == "" {
 		return lock, nil // nothing that could live, or be found
+	}
+	if err != nil {
+		lock.Close()
+		return nil, err
 	}
 	left, err := rundir.Leaf(start.Leaf).Populated()
 	if left {

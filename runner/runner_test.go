@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hostler-io/hostler/runner"
 	"github.com/hostler-io/hostler/runner/rundir"
 	"github.com/hostler-io/hostler/runner/runnertest"
@@ -209,6 +211,47 @@ func TestCloseLeavesTheCommand(t *testing.T) {
 	}
 	if exit, err := found.Run.Wait(t.Context()); err != nil || exit.Code != 5 {
 		t.Errorf("%+v, %v", exit, err)
+	}
+}
+
+// What could not be read for a moment is no verdict: the end is on the disk.
+func TestRecoverWithoutDescriptors(t *testing.T) {
+	r, err := runner.New(runner.Config{Root: filepath.Join(t.TempDir(), "runs")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	action := "starved-" + strconv.Itoa(os.Getpid())
+	run, err := r.Start(t.Context(), runner.Spec{
+		Spec:       rundir.Spec{Action: action, Attempt: 1, Argv: []string{"/bin/sh", "-c", "exit 5"}},
+		Supervisor: []string{build(t)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	boot, err := runner.Boot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	found, err := r.Recover(t.Context(), action, 1, boot)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, unix.EMFILE) {
+		t.Errorf("without a descriptor: %+v, %v", found, err)
+	}
+	if found, err := r.Recover(t.Context(), action, 1, boot); err != nil || found.Verdict != runner.Exited || found.Exit.Code != 5 {
+		t.Errorf("with one: %+v, %v", found, err)
 	}
 }
 
