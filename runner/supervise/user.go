@@ -138,7 +138,8 @@ func findGroups(group []byte, name string, primary uint32) []uint32 {
 }
 
 // readInRoot reads a file below root, whose owner may be hostile: links stay
-// inside, and nothing but a regular file of a bounded size is read.
+// inside, and nothing but a regular file of a bounded size is read. One that is
+// missing is empty: a container may be a program and nothing else.
 func readInRoot(root, name string) ([]byte, error) {
 	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -151,6 +152,9 @@ func readInRoot(root, name string) ([]byte, error) {
 	}
 	path := strings.TrimSuffix(root, "/") + "/" + name
 	fd, err := unix.Openat2(dir, name, &how)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}

@@ -86,6 +86,41 @@ func TestLookupUser(t *testing.T) {
 	}
 }
 
+// A container may be a program and nothing else. An id that needs no entry needs
+// no file to look for it in.
+func TestLookupUserWithoutFiles(t *testing.T) {
+	for name, remove := range map[string]string{"no etc": "etc", "no files": "etc/*"} {
+		t.Run(name, func(t *testing.T) {
+			root := testRoot(t)
+			paths, err := filepath.Glob(filepath.Join(root, remove))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range paths {
+				if err := os.RemoveAll(p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if u, err := LookupUser(root, "4711:5"); err != nil || u.UID != 4711 || u.GID != 5 || u.Home != "/" {
+				t.Errorf("got %+v, %v", u, err)
+			}
+			for _, user := range []string{"root", "0", "web"} {
+				refusal, ok := errors.AsType[*Refusal](func() error { _, err := LookupUser(root, user); return err }())
+				if !ok || refusal.Reason != rundir.ReasonUnknownUser {
+					t.Errorf("%q: want a refusal", user)
+				}
+			}
+		})
+	}
+	root := testRoot(t)
+	if err := os.Remove(filepath.Join(root, "etc/group")); err != nil {
+		t.Fatal(err)
+	}
+	if u, err := LookupUser(root, "web"); err != nil || !slices.Equal(u.Groups, []uint32{33}) {
+		t.Errorf("without groups: %+v, %v", u, err)
+	}
+}
+
 // The files of a container belong to its root, who may be hostile.
 func TestLookupUserInHostileRoot(t *testing.T) {
 	for name, plant := range map[string]func(passwd string) error{
