@@ -72,6 +72,8 @@ func begin(s state, c config, code, host string, labels []string) (join.Record, 
 		return old, fmt.Errorf("%w: there is nothing to go on with; give the code that hostler host invite prints", errUsage)
 	case old.State == enrol.Denied || old.State == enrol.Revoked:
 		return old, fmt.Errorf("%w: host %s was %s; it needs a new code: hostler host invite", errRefused, old.Host, old.State)
+	case old.Code == "" && old.Session == (enrol.SessionID{}):
+		return old, fmt.Errorf("%w: the code of host %s was refused; it needs a new code: hostler host invite", errRefused, old.Host)
 	default:
 		return old, nil
 	}

@@ -257,15 +257,19 @@ func (n *node) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := client.Run(ctx, r); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		n.log.Error("the host did not join", "error", err)
-		r.Code = ""
-		return n.state.keep(r)
+	r, err = client.Run(ctx, r)
+	switch {
+	case err == nil:
+		return errJoined
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	}
-	return errJoined
+	n.log.Error("the host did not join", "error", err)
+	if r.Code == "" {
+		return nil // the decision was kept
+	}
+	r.Code = ""
+	return n.state.keep(r)
 }
 
 // openRuntimes returns the container technologies of this host, and of the
