@@ -105,7 +105,12 @@ func (c *Client) Rings(ctx context.Context, addresses []string) ([]byte, error) 
 func (c *Client) rings(ctx context.Context, address string) ([]byte, error) {
 	w := c.wire(address, certs.StrangerTLS())
 	defer w.close()
-	return w.do(ctx, http.MethodGet, "rings", nil)
+	b, err := w.do(ctx, http.MethodGet, "rings", nil)
+	if err != nil && !errors.Is(err, errLater) {
+		// Nobody knows yet who that is, so its no decides nothing.
+		return nil, fmt.Errorf("%w: %v", errLater, err)
+	}
+	return b, err
 }
 
 // coordinator is a server that has to be a coordinator of the chain.

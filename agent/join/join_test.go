@@ -380,6 +380,28 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
+// TestStrangersDecideNothing lets somebody whose rings nobody has seen yet say
+// no for the coordinator.
+func TestStrangersDecideNothing(t *testing.T) {
+	for _, code := range []string{api.CodeDenied, api.CodeGone, api.CodeExists} {
+		t.Run(code, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, n := newDesk(t), new(network)
+				n.serve(t, first, newDesk(t).tls(t), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(http.StatusForbidden)
+					_, _ = w.Write([]byte(`{"code":"` + code + `","detail":"go away"}`))
+				}))
+				n.serve(t, second, d.tls(t), d.start(t))
+				invited := must[enrol.JoinCode](t)(enrol.ParseJoinCode(d.invite(t, time.Hour)))
+				invited.Addresses = []string{first, second}
+				h := newHost(t, n)
+				h.run(t, begin(t, must[string](t)(invited.Encode())))
+				d.pending(t, h)
+			})
+		})
+	}
+}
+
 // TestMiddle lets somebody who holds an authority of the ring change what
 // passes: the two sides no longer mean the same, and nobody comes to wait for
 // approval.
