@@ -21,7 +21,9 @@ func endCases() []Case {
 		{"killed main process", testSignal},
 		{"program not found", testNotFound},
 		{"program not executable", testNotExecutable},
+		{"arguments too long", testArgumentsTooLong},
 		{"user", testUser},
+		{"user opens its output by name", testUserOutput},
 		{"unknown user", testUnknownUser},
 		{"directory", testDirectory},
 		{"directory missing", testBadDirectory},
@@ -74,6 +76,26 @@ func testNotExecutable(t *testing.T, e *env) {
 	if exit := e.do(t, spec); exit.Code != 126 || exit.NeverBegan {
 		t.Errorf("%+v", exit)
 	}
+}
+
+// The kernel takes no argument of more than 128 KiB. Who asks for it is told so.
+func testArgumentsTooLong(t *testing.T, e *env) {
+	spec := e.spec("exit 0", strings.Repeat("x", 128<<10))
+	exit := e.do(t, spec)
+	if exit.Code != 126 || exit.NeverBegan || !strings.Contains(exit.Detail, "argument list too long") {
+		t.Errorf("%+v", exit)
+	}
+}
+
+// Scripts write to /dev/stderr, whoever runs them.
+func testUserOutput(t *testing.T, e *env) {
+	spec := e.spec("echo out > /dev/stdout; echo err > /dev/stderr")
+	spec.User = "4711:4712"
+	if exit := e.do(t, spec); exit.Code != 0 {
+		t.Errorf("%+v", exit)
+	}
+	e.wantOutput(t, rundir.Stdout, []byte("out\n"))
+	e.wantOutput(t, rundir.Stderr, []byte("err\n"))
 }
 
 func testUser(t *testing.T, e *env) {

@@ -56,6 +56,9 @@ func (s *stream) pipe() (*os.File, error) {
 	}
 	// Best effort: unprivileged users have a limit on the sum of their pipes.
 	_, _ = unix.FcntlInt(uintptr(fds[0]), unix.F_SETPIPE_SZ, pipeSize)
+	// A command of another user may open its output once more, by the name
+	// /dev/stderr, as scripts do. Nobody else can reach the pipe.
+	_ = unix.Fchmod(fds[1], 0o622)
 	// Our end alone: the flag belongs to the open file, and a command does not
 	// expect a non-blocking stdout.
 	err := unix.SetNonblock(fds[0], true)
