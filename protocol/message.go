@@ -379,7 +379,7 @@ type CoordinatorState struct {
 // OrderItem is the item of an order: run this once.
 type OrderItem struct {
 	Action    ActionID `json:"action"`
-	Spec      []byte   `json:"spec"`                // see [Spec]
+	Spec      []byte   `json:"spec,omitempty"`      // see [Spec]
 	Approvals [][]byte `json:"approvals,omitempty"` // signed approvals, if policy asks for them
 	Requester string   `json:"requester"`
 	CreatedMS int64    `json:"created_ms"` // Unix milliseconds, for people
