@@ -1,0 +1,321 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// rounds is how often everything is measured that has two speeds.
+const rounds = 3
+
+// bench measures one fleet.
+type bench struct {
+	fleet  *fleet
+	probe  *probe
+	talk   io.Writer // what is going on, for whoever waits
+	report report
+}
+
+func newBench(f *fleet, talk io.Writer) (*bench, error) {
+	p, err := newProbe(f.url(), f.ca(), f.token)
+	if err != nil {
+		return nil, err
+	}
+	return &bench{fleet: f, probe: p, talk: talk, report: report{spreads: noSpreads()}}, nil
+}
+
+// row is what a figure is to be.
+type row struct {
+	name, unit string
+	target     float64              // 0: times is given instead
+	times      float64              // the target as a multiple of the floor
+	floor      func(floors) float64 // nil: none is known
+}
+
+// best measures the rows three times, each time beside their floors, and takes
+// for each the best, with the floor that was measured beside it.
+func (b *bench) best(ctx context.Context, rows []row, once func() ([]float64, error)) error {
+	found := make([]figure, len(rows))
+	fmt.Fprintln(b.talk, "measuring", rows[0].name)
+	for i := range rounds {
+		f, err := b.calibrate(ctx)
+		if err != nil {
+			return err
+		}
+		values, err := once()
+		if err != nil {
+			return fmt.Errorf("measuring %s: %w", rows[0].name, err)
+		}
+		for j, r := range rows {
+			if i == 0 || found[j].better(values[j]) {
+				found[j] = r.figure(values[j], f)
+			}
+		}
+	}
+	b.report.figures = append(b.report.figures, found...)
+	return nil
+}
+
+func (r row) figure(value float64, f floors) figure {
+	fig := figure{Name: r.name, Value: round(value), Unit: r.unit, Target: r.target}
+	if r.floor != nil {
+		floor := round(r.floor(f))
+		fig.Floor = &floor
+		if r.times > 0 {
+			fig.Target = round(r.times * floor)
+		}
+	}
+	return fig
+}
+
+// add adds a figure that no speed of the machine changes.
+func (b *bench) add(name string, value, target float64) {
+	b.report.figures = append(b.report.figures, figure{Name: name, Value: round(value), Unit: "MB", Target: round(target)})
+}
+
+// all measures everything, in an order in which no figure spoils another: an
+// idle agent first, then orders, what they have left in its memory, and only
+// then containers.
+func (b *bench) all(ctx context.Context) error {
+	idle, err := b.idleMemory(ctx)
+	if err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context) error{
+		b.roundtrip, b.commandLine, b.load, b.noop, b.seal,
+		func(ctx context.Context) error { return b.memory(ctx, idle) },
+		b.containers,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return b.binaries()
+}
+
+// settle is how long a daemon gets to come to rest before its memory is read.
+const settle = 3 * time.Second
+
+func (b *bench) idleMemory(ctx context.Context) (float64, error) {
+	if err := pause(ctx, settle); err != nil {
+		return 0, err
+	}
+	return rss(b.fleet.agent)
+}
+
+// runTrue and ping are the requests of most figures.
+func runTrue() ([]byte, error) {
+	return request(protocol.Spec{Kind: protocol.KindRun, Argv: []string{"/bin/true"}})
+}
+
+func ping() ([]byte, error) { return request(protocol.Spec{Kind: protocol.KindPing}) }
+
+func (b *bench) roundtrip(ctx context.Context) error {
+	order, err := runTrue()
+	if err != nil {
+		return err
+	}
+	if _, err := b.probe.oneByOne(ctx, 20, order); err != nil { // caches and pools are filled once
+		return err
+	}
+	return b.best(ctx, []row{
+		{name: "roundtrip_p50_ms", unit: "ms", target: 6, floor: floors.roundtrip},
+		{name: "roundtrip_p99_ms", unit: "ms", target: 20, floor: floors.roundtrip},
+	}, func() ([]float64, error) {
+		values, err := b.probe.oneByOne(ctx, 300, order)
+		if err != nil {
+			return nil, err
+		}
+		return []float64{percentile(values, 50), percentile(values, 99)}, nil
+	})
+}
+
+func (b *bench) commandLine(ctx context.Context) error {
+	return b.best(ctx, []row{{name: "cli_run_true_p50_ms", unit: "ms", target: 25, floor: floors.cli}}, func() ([]float64, error) {
+		const n = 40
+		b.probe.orders += n
+		p50, err := median(n, func() error {
+			_, err := b.fleet.must(ctx, "hostler", "run", hostName, "--", "/bin/true")
+			return err
+		})
+		return []float64{p50}, err
+	})
+}
+
+func (b *bench) load(ctx context.Context) error {
+	order, err := runTrue()
+	if err != nil {
+		return err
+	}
+	return b.best(ctx, []row{
+		{name: "actions_per_s", unit: perSecond, target: 300, floor: floors.cpuRate},
+		{name: "cpu_per_action_ms", unit: "ms", target: 5, floor: floors.cpu},
+	}, func() ([]float64, error) {
+		const n = 600 // enough for a clock of 10 ms
+		before, err := b.fleet.usage()
+		if err != nil {
+			return nil, err
+		}
+		took, err := b.probe.atOnce(ctx, n, 10, order)
+		if err != nil {
+			return nil, err
+		}
+		// The last supervisors end after their orders have.
+		if err := pause(ctx, 300*time.Millisecond); err != nil {
+			return nil, err
+		}
+		after, err := b.fleet.usage()
+		if err != nil {
+			return nil, err
+		}
+		used := after.minus(before)
+		note := fmt.Sprintf("One order at %s/s took coordinator, agent, supervisor and command %s, %s and %s ms of processor time.",
+			number(n/took.Seconds()), number(used.coordinator/n), number(used.agent/n), number(used.commands/n))
+		b.report.notes = append(b.report.notes, note)
+		return []float64{n / took.Seconds(), used.sum() / n}, nil
+	})
+}
+
+func (b *bench) noop(ctx context.Context) error {
+	order, err := ping()
+	if err != nil {
+		return err
+	}
+	return b.best(ctx, []row{{name: "noop_actions_per_s", unit: perSecond, target: 2000, floor: floors.noopRate}}, func() ([]float64, error) {
+		const n = 2000
+		took, err := b.probe.atOnce(ctx, n, 50, order)
+		return []float64{n / took.Seconds()}, err
+	})
+}
+
+func (b *bench) seal(ctx context.Context) error {
+	s, err := newSealing()
+	if err != nil {
+		return err
+	}
+	return b.best(ctx, []row{{name: "seal_open_us", unit: "µs", times: 1.3, floor: floors.keysUS}}, func() ([]float64, error) {
+		p50, err := median(2000, s.once)
+		return []float64{1000 * p50}, err
+	})
+}
+
+// containers measures a container of its own. Its floors are those of any
+// command: what LXC takes beyond that is not measured here.
+func (b *bench) containers(ctx context.Context) error {
+	name := hostName + "/" + container
+	if _, err := b.fleet.must(ctx, "hostler", "ct", "create", name, "--template", "busybox"); err != nil {
+		return err
+	}
+	start, stop, command, err := b.containerOrders(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.best(ctx, []row{{name: "lxc_start_p50_ms", unit: "ms", target: 28, floor: floors.roundtrip}}, func() ([]float64, error) {
+		values := make([]float64, 10)
+		for i := range values {
+			if _, err := b.probe.oneByOne(ctx, 1, stop); err != nil {
+				return nil, err
+			}
+			took, err := b.probe.oneByOne(ctx, 1, start)
+			if err != nil {
+				return nil, err
+			}
+			values[i] = took[0]
+		}
+		return []float64{percentile(values, 50)}, nil
+	}); err != nil {
+		return err
+	}
+	if err := b.best(ctx, []row{{name: "lxc_exec_p50_ms", unit: "ms", target: 14, floor: floors.roundtrip}}, func() ([]float64, error) {
+		values, err := b.probe.oneByOne(ctx, 60, command)
+		if err != nil {
+			return nil, err
+		}
+		return []float64{percentile(values, 50)}, nil
+	}); err != nil {
+		return err
+	}
+	_, err = b.fleet.must(ctx, "hostler", "ct", "rm", name, "--yes")
+	return err
+}
+
+// containerOrders are the requests that start and stop the container, which
+// runs when they are returned, and run true in it.
+func (b *bench) containerOrders(ctx context.Context) (start, stop, command []byte, err error) {
+	var all []struct {
+		Name string        `json:"name"`
+		CTID protocol.CTID `json:"ctid"`
+	}
+	if err := b.probe.get(ctx, "/v1/containers", &all); err != nil {
+		return nil, nil, nil, err
+	}
+	if len(all) != 1 {
+		return nil, nil, nil, fmt.Errorf("the fleet has %d containers, want 1", len(all))
+	}
+	id := all[0].CTID
+	specs := []protocol.Spec{
+		{Kind: protocol.KindStart, Target: id, Name: container},
+		{Kind: protocol.KindStop, Target: id, Name: container, GraceMS: 1},
+		{Kind: protocol.KindExec, Target: id, Name: container, Argv: []string{"true"}},
+	}
+	requests := make([][]byte, len(specs))
+	for i, s := range specs {
+		if requests[i], err = request(s); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	if err := b.probe.order(ctx, requests[0]); err != nil {
+		return nil, nil, nil, fmt.Errorf("starting the container: %w", err)
+	}
+	return requests[0], requests[1], requests[2], nil
+}
+
+// many is the number of actions after which the agent's memory is compared.
+const many = 10_000
+
+// memory brings the actions of this run to ten thousand with commands, and
+// compares the agent's memory with that before the first.
+func (b *bench) memory(ctx context.Context, idle float64) error {
+	order, err := runTrue()
+	if err != nil {
+		return err
+	}
+	n := max(0, many-b.probe.orders)
+	fmt.Fprintf(b.talk, "ordering %d more, to have given %d\n", n, b.probe.orders+n)
+	if _, err := b.probe.atOnce(ctx, n, 10, order); err != nil {
+		return err
+	}
+	if err := pause(ctx, settle); err != nil {
+		return err
+	}
+	after, err := rss(b.fleet.agent)
+	if err != nil {
+		return err
+	}
+	b.add("agent_rss_mb", idle, 20)
+	b.add("agent_rss_after_10k_mb", after, idle+2)
+	return nil
+}
+
+func (b *bench) binaries() error {
+	for _, p := range []struct {
+		name, program string
+		target        float64
+	}{
+		{"agent_binary_mb", "hostler-agent", 18},
+		{"cli_binary_mb", "hostler", 18},
+		{"run_binary_mb", "hostler-run", 2},
+	} {
+		v, err := size(filepath.Join(b.fleet.bin, p.program))
+		if err != nil {
+			return err
+		}
+		b.add(p.name, v, p.target)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+)
+
+// floors are medians of what this machine takes at the moment for the things
+// that an order cannot do without, in milliseconds.
+type floors struct {
+	exec    float64 // fork, exec and wait of /bin/true
+	execCPU float64 // processor time of that child alone
+	fsync   float64 // overwriting 4 KiB and fsync
+	keys    float64 // one Ed25519 signature over 1 KiB, and checking it
+	https   float64 // GET of /healthz on a warm connection
+}
+
+// The parts of a floor: an order is signed and checked on the way there, its
+// end on the way back, and both are written down on both sides.
+const (
+	commits = 4
+	sealed  = 2
+)
+
+func (f floors) noop() float64 { return f.https + commits*f.fsync + sealed*f.keys }
+
+func (f floors) roundtrip() float64 { return f.noop() + f.exec }
+
+// cli adds the start of one more process.
+func (f floors) cli() float64 { return f.roundtrip() + f.exec }
+
+func (f floors) cpu() float64 { return f.execCPU + sealed*f.keys }
+
+// cpuRate is how many orders a second the processors are good for, were there
+// nothing but the command and the signatures.
+func (f floors) cpuRate() float64 { return float64(runtime.NumCPU()) * 1000 / f.cpu() }
+
+// noopRate is the same without a command.
+func (f floors) noopRate() float64 { return float64(runtime.NumCPU()) * 1000 / (sealed * f.keys) }
+
+// keysUS is in microseconds.
+func (f floors) keysUS() float64 { return 1000 * f.keys }
+
+// calibrate measures the floors, in about a fifth of a second.
+func (b *bench) calibrate(ctx context.Context) (floors, error) {
+	var f floors
+	var err error
+	if f.exec, f.execCPU, err = timeExec(ctx); err != nil {
+		return f, fmt.Errorf("starting /bin/true: %w", err)
+	}
+	if f.fsync, err = timeFsync(filepath.Join(b.fleet.dir, "fsync")); err != nil {
+		return f, fmt.Errorf("measuring fsync: %w", err)
+	}
+	if f.keys, err = timeKeys(); err != nil {
+		return f, err
+	}
+	if f.https, err = median(100, func() error { return b.probe.ping(ctx) }); err != nil {
+		return f, fmt.Errorf("asking /healthz: %w", err)
+	}
+	for i, v := range []float64{f.exec, f.fsync, f.keys, f.https} {
+		b.report.spreads[i].add(v)
+	}
+	return f, nil
+}
+
+// noSpreads names what calibrate adds, in its order.
+func noSpreads() []spread {
+	return []spread{{what: "fork, exec and wait of /bin/true"}, {what: "overwrite 4 KiB and fsync"}, {what: "Ed25519 sign and verify 1 KiB"}, {what: "HTTPS GET /healthz, warm"}}
+}
+
+func timeExec(ctx context.Context) (wall, cpu float64, err error) {
+	const n = 100
+	var used time.Duration
+	wall, err = median(n, func() error {
+		cmd := exec.CommandContext(ctx, "/bin/true")
+		if err := cmd.Run(); err != nil {
+			return err
+		}
+		used += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+		return nil
+	})
+	return wall, ms(used) / n, err
+}
+
+func timeFsync(path string) (float64, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	page := make([]byte, 4096)
+	return median(100, func() error {
+		page[0]++
+		if _, err := f.WriteAt(page, 0); err != nil {
+			return err
+		}
+		return f.Sync()
+	})
+}
+
+func timeKeys() (float64, error) {
+	public, secret, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return 0, err
+	}
+	message := make([]byte, 1024)
+	return median(300, func() error {
+		if !ed25519.Verify(public, message, ed25519.Sign(secret, message)) {
+			return fmt.Errorf("a fresh signature does not hold")
+		}
+		return nil
+	})
+}
+
+// median calls do n times and returns the median of its times in milliseconds.
+func median(n int, do func() error) (float64, error) {
+	values, err := times(n, do)
+	if err != nil {
+		return 0, err
+	}
+	return percentile(values, 50), nil
+}
+
+// times calls do n times, one after another, and returns how long each took in
+// milliseconds.
+func times(n int, do func() error) ([]float64, error) {
+	values := make([]float64, n)
+	for i := range values {
+		begin := time.Now()
+		if err := do(); err != nil {
+			return nil, err
+		}
+		values[i] = ms(time.Since(begin))
+	}
+	return values, nil
+}
+
+// percentile returns the smallest of the values that is not below p percent of
+// them.
+func percentile(values []float64, p int) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[(len(sorted)*p+99)/100-1]
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

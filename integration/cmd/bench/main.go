@@ -1,0 +1,103 @@
+// Bench measures what an order costs: it brings up a fleet of its own from the
+// built programs (a coordinator, one host, a bridge), measures it as its users
+// see it, by HTTP, by the command line and in /proc, takes everything down
+// again, and prints a table with the goal for each figure and its floor.
+//
+// A floor is what the figure cannot fall below on this machine (a rate: rise
+// above), computed from what was measured in the same minute without Hostler:
+// fork and exec, fsync, signatures, HTTPS. Machines have more than one speed, so
+// every figure is measured three times, each time beside its floor, and the best
+// of the three counts.
+//
+// What was not measured is not in the table.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	switch {
+	case errors.Is(err, errUsage):
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// errUsage says that the flags were wrong and that the user has been told.
+var errUsage = errors.New("usage")
+
+// limit is how long the whole run may take, the taking down excluded.
+const limit = 3 * time.Minute
+
+// run is the program. A goal that is missed is no error: the table says so.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	bin := flags.String("bin", "bin", "directory with the built programs")
+	out := flags.String("out", "bench.json", "file that the figures are written to")
+	if err := flags.Parse(args); err != nil {
+		return errUsage
+	}
+	if flags.NArg() > 0 {
+		flags.Usage()
+		return errUsage
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("containers, links and control groups need root")
+	}
+	dir, err := filepath.Abs(*bin)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	r, err := measure(ctx, dir, stderr)
+	if err != nil {
+		return err
+	}
+	if err := writeJSON(*out, r.figures); err != nil {
+		return err
+	}
+	return r.print(stdout)
+}
+
+// measure brings the fleet up, measures, and takes it down, also when
+// something went wrong in between.
+func measure(ctx context.Context, bin string, stderr io.Writer) (r *report, err error) {
+	f, err := newFleet(bin)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			f.tellLogs(stderr)
+		}
+		err = errors.Join(err, f.close(context.WithoutCancel(ctx)))
+	}()
+	if err := f.start(ctx); err != nil {
+		return nil, fmt.Errorf("bringing up a fleet: %w", err)
+	}
+	b, err := newBench(f, stderr)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.all(ctx); err != nil {
+		return nil, err
+	}
+	return &b.report, nil
+}

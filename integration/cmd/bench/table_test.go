@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func sample() *report {
+	floor, rate := 1.23456, 1100.4
+	r := &report{
+		figures: []figure{
+			{Name: "roundtrip_p50_ms", Value: 4.25, Unit: "ms", Target: 6, Floor: &floor},
+			{Name: "actions_per_s", Value: 299, Unit: "1/s", Target: 300, Floor: &rate},
+			{Name: "agent_rss_mb", Value: 20, Unit: "MB", Target: 20},
+		},
+		spreads: []spread{{what: "fsync of 4 KiB"}},
+		notes:   []string{"One note.", "Another."},
+	}
+	for _, v := range []float64{0.2, 0.1234, 0.15} {
+		r.spreads[0].add(v)
+	}
+	return r
+}
+
+func TestPrint(t *testing.T) {
+	var out strings.Builder
+	if err := sample().print(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := `
+figure            value  unit  target  floor
+roundtrip_p50_ms   4.25    ms     ≤ 6   1.23
+actions_per_s       299   1/s   ≥ 300   1100  missed
+agent_rss_mb         20    MB    ≤ 20      –
+
+The machine meanwhile, lowest and highest median of a calibration:
+fsync of 4 KiB  0.123  0.2  ms
+
+One note.
+Another.
+`
+	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), out.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestWriteJSON(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bench.json")
+	if err := writeJSON(path, sample().figures[1:]); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[
+  {
+    "name": "actions_per_s",
+    "value": 299,
+    "unit": "1/s",
+    "target": 300,
+    "floor": 1100.4
+  },
+  {
+    "name": "agent_rss_mb",
+    "value": 20,
+    "unit": "MB",
+    "target": 20,
+    "floor": null
+  }
+]
+`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestMet(t *testing.T) {
+	for _, tc := range []struct {
+		unit          string
+		value, target float64
+		want          bool
+	}{
+		{"ms", 5, 6, true}, {"ms", 6, 6, true}, {"ms", 6.01, 6, false},
+		{perSecond, 301, 300, true}, {perSecond, 300, 300, true}, {perSecond, 299, 300, false},
+	} {
+		f := figure{Value: tc.value, Unit: tc.unit, Target: tc.target}
+		if got := f.met(); got != tc.want {
+			t.Errorf("%v %s against %v: met %t, want %t", tc.value, tc.unit, tc.target, got, tc.want)
+		}
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", 0.012345: "0.0123", 1.239: "1.24", 17.456: "17.5", 2.0: "2", 3862.4: "3862", 1e7: "10000000"} {
+		if got := number(v); got != want {
+			t.Errorf("%v is shown as %s, want %s", v, got, want)
+		}
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	values := make([]float64, 100)
+	for i := range values {
+		values[len(values)-1-i] = float64(i + 1)
+	}
+	for p, want := range map[int]float64{50: 50, 99: 99, 100: 100} {
+		if got := percentile(values, p); got != want {
+			t.Errorf("p%d of 100…1 is %v, want %v", p, got, want)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{{"-nonsense"}, {"more"}} {
+		if err := run(t.Context(), args, io.Discard, io.Discard); !errors.Is(err, errUsage) {
+			t.Errorf("%v: got %v", args, err)
+		}
+	}
+}
+
+func TestCPUTicks(t *testing.T) {
+	const line = "42 (a (strange) name) S 1 42 42 0 -1 4194560 100 200 0 0 11 22 33 44 20 0 5 0 1000 0 0"
+	if own, children, err := cpuTicks(line); err != nil || own != 33 || children != 77 {
+		t.Errorf("got %d, %d, %v, want 11+22, 33+44", own, children, err)
+	}
+	for _, bad := range []string{"", "42 (x", "42 (x) S 1 2"} {
+		if _, _, err := cpuTicks(bad); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
