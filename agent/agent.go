@@ -219,6 +219,7 @@ func (a *Agent) loop(ctx, running context.Context) error {
 	defer timer.Stop()
 	a.at(dueLook, 0)
 	a.at(dueForget, forgetEvery)
+	a.spare()
 	a.resume()
 	for a.fatal == nil {
 		a.startWork()
@@ -413,6 +414,14 @@ func (a *Agent) disk(err error) bool {
 	}
 	a.fatal = fmt.Errorf("the agent's queue: %w", err)
 	return false
+}
+
+// spare sees to it that ends of actions have space set aside, before anything new
+// is accepted into the rest of the disk.
+func (a *Agent) spare() {
+	if !a.cfg.Queue.Reserved() {
+		a.disk(fmt.Errorf("no space is set aside for ends: %w", queue.ErrDisk))
+	}
 }
 
 // tryDisk looks whether the disk works again, by writing what could not be

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
@@ -248,5 +250,50 @@ func TestDiskFull(t *testing.T) {
 		if w.cmds.begun != 2 {
 			t.Errorf("%d commands began, want 2", w.cmds.begun)
 		}
+	})
+}
+
+// TestSpentReserveIsDegraded: an end that took the space set aside for it is told,
+// and nothing new is accepted until that space is there again, restarted or not.
+func TestSpentReserveIsDegraded(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=8m"); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	t.Setenv("TMPDIR", dir)
+	filler := filepath.Join(dir, "filler")
+	in(t, nil, func(t *testing.T, w *world) {
+		for n := range byte(10) {
+			w.coord.order(actionID(n+1), command("sleep", "10s"))
+		}
+		w.pass(time.Second)
+		f, err := os.Create(filler)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for err == nil {
+			_, err = f.Write(make([]byte, 4096))
+		}
+		f.Close()
+		degraded := func(want bool) {
+			t.Helper()
+			if s, err := w.agent.Status(t.Context()); err != nil || (s.Degraded != "") != want {
+				t.Errorf("status %+v, %v", s, err)
+			}
+		}
+		w.pass(30 * time.Second)
+		for n := range byte(10) {
+			w.expect(actionID(n+1), "start RUNNING", "succeed DONE ok")
+		}
+		degraded(true)
+		w.restart()
+		w.pass(time.Second)
+		degraded(true)
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(5 * time.Second)
+		degraded(false)
 	})
 }

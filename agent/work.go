@@ -168,6 +168,7 @@ func (a *Agent) save(u unsaved) bool {
 	if !a.disk(err) {
 		return false
 	}
+	a.spare()
 	a.apply(u.step.Change)
 	a.wrote(act.ReportN)
 	a.finished(j, act)

@@ -122,11 +122,13 @@ func (q *Queue) Start(ctx context.Context, id protocol.ActionID, c Change, now N
 
 // Finish ends an action: its state, its final report and what it changed of
 // containers, in one transaction. On a disk that is full it uses the space that
-// was set aside for ends; [Queue.Probe] sets it aside again.
+// was set aside for ends; [Queue.Reserved] tells, and [Queue.Probe] sets it aside
+// again.
 func (q *Queue) Finish(ctx context.Context, id protocol.ActionID, s Step, now Now) (Action, error) {
 	decide := func(*Action) Step { return s }
 	act, err := q.step(ctx, "finishing", id, now, decide)
 	if errors.Is(err, ErrDisk) && q.reserve.spend() {
+		q.lacking.Store(true)
 		act, err = q.step(ctx, "finishing", id, now, decide)
 	}
 	return act, err

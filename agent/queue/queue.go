@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
@@ -35,6 +36,7 @@ type Queue struct {
 	db      *sqldb.DB
 	store   protocol.StoreID
 	reserve reserve
+	lacking atomic.Bool // the reserve is not there
 }
 
 func (c Config) database() (sqldb.Config, error) {
@@ -82,6 +84,7 @@ func Open(ctx context.Context, cfg Config) (*Queue, error) {
 	if err := q.load(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the agent's queue: %w", err), db.Close())
 	}
+	q.lacking.Store(!q.reserve.whole())
 	return q, nil
 }
 

@@ -144,6 +144,10 @@ func bury(tx *sqldb.Tx, a *Action) error {
 	return err
 }
 
+// Reserved reports whether space is set aside for the ends of actions. Without it
+// nothing should be accepted that will have an end.
+func (q *Queue) Reserved() bool { return !q.lacking.Load() }
+
 // Probe writes something that changes nothing, to see whether the disk takes it,
 // and sets space aside for the ends of actions if that was used. An agent that
 // found the disk full accepts nothing until this succeeds.
@@ -155,5 +159,9 @@ func (q *Queue) Probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return q.reserve.fill()
+	if err := q.reserve.fill(); err != nil {
+		return err
+	}
+	q.lacking.Store(false)
+	return nil
 }

@@ -15,10 +15,15 @@ const reserveBytes = 1 << 20
 // reserve is a file beside the database that takes up space until it is needed.
 type reserve string
 
+func (r reserve) whole() bool {
+	info, err := os.Stat(string(r))
+	return err == nil && info.Size() == reserveBytes
+}
+
 // fill makes the file whole. Its bytes are not zeros, which a file system might
 // store as nothing.
 func (r reserve) fill() error {
-	if info, err := os.Stat(string(r)); err == nil && info.Size() == reserveBytes {
+	if r.whole() {
 		return nil
 	}
 	f, err := os.OpenFile(string(r), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

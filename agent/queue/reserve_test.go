@@ -65,6 +65,9 @@ func TestFullDisk(t *testing.T) {
 	if aside() != 0 {
 		t.Error("what was set aside for an end was not used for it")
 	}
+	if q.Reserved() {
+		t.Error("nobody is told that nothing is set aside")
+	}
 	allow(1 << 19) // the database has room, the reserve has not
 	if _, err := q.Finish(t.Context(), o.Action, queue.Step{Event: protocol.EventSucceed}, now); err != nil {
 		t.Errorf("finishing with some room: %v", err)
@@ -73,7 +76,7 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("a disk without room for the reserve: %v, %d bytes set aside", err, aside())
 	}
 	allow(limit.Cur)
-	if err := q.Probe(t.Context()); err != nil || aside() != 1<<20 {
+	if err := q.Probe(t.Context()); err != nil || aside() != 1<<20 || !q.Reserved() {
 		t.Errorf("a disk with room: %v, %d bytes set aside", err, aside())
 	}
 	if act, err := q.Action(t.Context(), o.Action); err != nil || act.State != protocol.StateDone {
