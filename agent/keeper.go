@@ -214,9 +214,9 @@ func judge(rec *queue.Container, seen bool, state container.State, tries attempt
 }
 
 // correct brings containers to what their users want, as far as nobody else is
-// at work on them.
+// at work on them. What they want is durable: a full disk keeps none from it.
 func (a *Agent) correct() {
-	if a.stopping || a.degraded != "" {
+	if a.stopping {
 		return
 	}
 	busy := 0

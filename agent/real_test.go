@@ -18,6 +18,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
 	"github.com/hostler-io/hostler/runner/rundir"
@@ -222,7 +223,13 @@ func TestDiskFull(t *testing.T) {
 		w.pass(time.Second)
 		full(true)
 		w.coord.order(actionID(3), command("true"))
+		if err := w.lxc.Enter("ct-1", container.StateStopped); err != nil {
+			t.Fatal(err)
+		}
 		w.pass(30 * time.Second)
+		if got := w.state(1); got != container.StateRunning {
+			t.Errorf("a container that should run is %v", got)
+		}
 		s, err := w.agent.Status(t.Context())
 		if err != nil || s.Degraded == "" || s.Running != 1 {
 			t.Errorf("status %+v, %v", s, err)
