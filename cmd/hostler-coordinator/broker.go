@@ -20,17 +20,18 @@ var errRestart = errors.New("the broker is restarted")
 // the certificate and the rings that are in force then; what the old one had
 // retained is published again by after.
 type embedded struct {
-	listen string
-	config func() broker.Config // all but the listener
-	after  func()
-	log    *slog.Logger
+	listen  string
+	config  func() broker.Config // all but the listener
+	after   func()
+	revoked func() // says what is revoked to all who listen
+	log     *slog.Logger
 
 	server  atomic.Pointer[broker.Server]
 	restart chan struct{}
 }
 
-func newEmbedded(listen string, config func() broker.Config, after func(), log *slog.Logger) *embedded {
-	return &embedded{listen: listen, config: config, after: after, log: log, restart: make(chan struct{}, 1)}
+func newEmbedded(listen string, config func() broker.Config, after, revoked func(), log *slog.Logger) *embedded {
+	return &embedded{listen: listen, config: config, after: after, revoked: revoked, log: log, restart: make(chan struct{}, 1)}
 }
 
 // askRestart lets the broker restart as soon as it can. It never waits: who
@@ -54,11 +55,17 @@ func (e *embedded) Publish(topic string, payload []byte, retained bool) error {
 	return s.Publish(topic, payload, retained)
 }
 
-// Disconnect implements coordinator.Broker.
+// Disconnect implements coordinator.Broker. A host is mostly disconnected
+// because it was revoked, which everybody is told.
 func (e *embedded) Disconnect(name protocol.SAN) {
-	if s := e.server.Load(); s != nil {
-		s.Recheck()
-		s.Disconnect(name)
+	s := e.server.Load()
+	if s == nil {
+		return
+	}
+	s.Recheck()
+	s.Disconnect(name)
+	if name.Kind == protocol.SANHost {
+		e.revoked()
 	}
 }
 

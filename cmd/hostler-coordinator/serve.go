@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -85,6 +86,7 @@ type server struct {
 	cert    atomic.Pointer[tls.Certificate] // in force, of broker and API
 	broker  *embedded
 	coord   *coordinator.Coordinator
+	saying  sync.Mutex // held to publish a list of revocations
 }
 
 func (s *server) run(ctx context.Context, store coordinator.Store, out io.Writer) (err error) {
@@ -94,7 +96,7 @@ func (s *server) run(ctx context.Context, store coordinator.Store, out io.Writer
 	if err := s.renew(); err != nil {
 		return err
 	}
-	s.broker = newEmbedded(s.config.MQTT.Listen, s.brokerConfig, s.publishDocuments, s.log)
+	s.broker = newEmbedded(s.config.MQTT.Listen, s.brokerConfig, s.publishDocuments, s.publishRevocations, s.log)
 	if s.coord, err = s.newCoordinator(ctx, store); err != nil {
 		return err
 	}
@@ -227,19 +229,26 @@ func (s *server) api() (*http.Server, error) {
 
 // publishDocuments puts the documents of the fleet on a broker that has none.
 func (s *server) publishDocuments() {
-	name := s.trust.Chain().Ring().Name
-	publish := func(c protocol.Channel, b []byte, err error) {
-		if err == nil {
-			err = s.broker.Publish(protocol.FleetTopic(name, c).String(), b, true)
-		}
-		if err != nil {
-			s.log.Error("cannot publish a document of the fleet", "channel", string(c), "err", err)
-		}
-	}
-	publish(protocol.ChannelRing, s.trust.Rings(), nil)
+	s.publishDocument(protocol.ChannelRing, s.trust.Rings(), nil)
+	s.publishRevocations()
+	s.coord.SayState()
+}
+
+// publishRevocations replaces the list of revoked keys, if there are any.
+func (s *server) publishRevocations() {
+	s.saying.Lock() // the newest list comes last
+	defer s.saying.Unlock()
 	if s.trust.RevokedNumber() > 0 {
 		list, err := s.trust.revocations()
-		publish(protocol.ChannelRevoked, list, err)
+		s.publishDocument(protocol.ChannelRevoked, list, err)
 	}
-	s.coord.SayState()
+}
+
+func (s *server) publishDocument(c protocol.Channel, b []byte, err error) {
+	if err == nil {
+		err = s.broker.Publish(protocol.FleetTopic(s.trust.Chain().Ring().Name, c).String(), b, true)
+	}
+	if err != nil {
+		s.log.Error("cannot publish a document of the fleet", "channel", string(c), "err", err)
+	}
 }

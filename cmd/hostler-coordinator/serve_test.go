@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,12 +15,13 @@ import (
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
-	"github.com/hostler-io/hostler/protocol/enrol"
+	"github.com/hostler-io/hostler/mqtt"
+	"github.com/hostler-io/hostler/protocol"
 )
 
 func TestRestartsAreAskedForWithoutWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEmbedded("", nil, nil, slog.New(slog.DiscardHandler))
+		e := newEmbedded("", nil, nil, nil, slog.New(slog.DiscardHandler))
 		for range 3 {
 			e.askRestart() // nobody restarts: the broker is on its way out
 		}
@@ -69,7 +71,7 @@ func TestUpkeepRenewsWhatAges(t *testing.T) {
 
 func TestRevokedViewerStaysRevoked(t *testing.T) {
 	s := newServer(t)
-	s.broker = newEmbedded("", nil, nil, s.log)
+	s.broker = newEmbedded("", nil, nil, nil, s.log)
 	store, err := sqlstore.Open(t.Context(), sqlstore.Config{Path: s.state.store()})
 	if err != nil {
 		t.Fatal(err)
@@ -122,21 +124,101 @@ func TestRevokedViewerStaysRevoked(t *testing.T) {
 	revoked("the other one, revoked, after a restart", true, second)
 }
 
-// newServer returns a server that does not run, of a coordinator that was made
-// but not let in.
+// patience is how long something may take that takes milliseconds.
+const patience = 10 * time.Second
+
+// TestRevocationIsSaid looks at the broker as a viewer does.
+func TestRevocationIsSaid(t *testing.T) {
+	s := newServer(t)
+	store, err := sqlstore.Open(t.Context(), sqlstore.Config{Path: s.state.store()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	said := make(chan struct{})
+	s.broker = newEmbedded(s.config.MQTT.Listen, s.brokerConfig, func() { s.publishDocuments(); close(said) }, s.publishRevocations, s.log)
+	if s.coord, err = s.newCoordinator(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.broker.run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("the broker ended with %v", err)
+		}
+	}()
+	<-said
+
+	lists := make(chan []byte, 8)
+	defer s.listen(t, protocol.ChannelRevoked, func(b []byte) { lists <- b })()
+	key := protocol.KeyID{7}
+	s.trust.RevokeHost("web1", key)
+	s.broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: "web1"})
+	var list []byte
+	select {
+	case list = <-lists:
+	case <-time.After(patience):
+		t.Fatal("the list of revocations is not published")
+	}
+	got, err := s.trust.OpenRevocations(list)
+	if err != nil || !slices.Equal(got.Keys, []protocol.KeyID{key}) {
+		t.Errorf("the list says %v, %v", got.Keys, err)
+	}
+}
+
+// listen connects a viewer that listens to a channel of the fleet.
+func (s *server) listen(t *testing.T, c protocol.Channel, take func([]byte)) (leave func()) {
+	t.Helper()
+	pass, err := s.coord.CreateViewer(t.Context(), coordinator.Actor{Name: "ada", Role: coordinator.RoleAdmin}, "eyes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := tls.X509KeyPair(pass.Certificate, pass.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	viewer, err := mqtt.New(mqtt.Config{
+		Addresses: []string{s.config.MQTT.Listen}, ClientID: "eyes",
+		TLS: certs.ClientTLS{Certificate: func() *tls.Certificate { return &cert }, Roots: s.trust.Roots}.Config(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := make(chan struct{})
+	session := mqtt.Session{
+		Filters: []string{protocol.FleetTopic(s.trust.Chain().Ring().Name, c).String()},
+		Handle:  func(_ string, b []byte) { take(b) },
+		Up:      func(func(string, []byte, bool) error) { close(up) },
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- viewer.Run(ctx, func(uint64) (mqtt.Session, error) { return session, nil }) }()
+	select {
+	case <-up:
+	case <-time.After(patience):
+		t.Error("the viewer is not let in")
+	}
+	return func() {
+		stop()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("the viewer ended with %v", err)
+		}
+	}
+}
+
+// newServer returns a server that does not run.
 func newServer(t *testing.T) *server {
 	t.Helper()
 	p := newProgram(t, 1)
-	p.do(0, "init", "--fleet", p.code())
+	out, _ := p.do(0, "init", "--fleet", p.code())
+	p.do(0, "init", "--ring", p.admit(field(t, out, "request")))
 	c, _, err := load(p.config, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, err := enrol.ParseFleetCode(p.code())
-	if err != nil {
-		t.Fatal(err)
-	}
-	chain, err := certs.OpenChain(code.Pin, p.first)
+	chain, err := p.state.chain()
 	if err != nil {
 		t.Fatal(err)
 	}
