@@ -304,3 +304,46 @@ func TestSpentReserveIsDegraded(t *testing.T) {
 		degraded(false)
 	})
 }
+
+// TestRebootOnFullDisk: a host that comes back with a full disk has its containers
+// back.
+func TestRebootOnFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=8m"); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	t.Setenv("TMPDIR", dir)
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), creation(1, true))
+		w.pass(time.Second)
+		w.line.breaks(true)
+		w.down()
+		if err := w.lxc.Enter("ct-1", container.StateStopped); err != nil {
+			t.Fatal(err)
+		}
+		q, err := queue.Open(context.Background(), queue.Config{Path: w.path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Create(filepath.Join(dir, "filler"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for err == nil {
+			_, err = f.Write(make([]byte, 4096))
+		}
+		f.Close()
+		w.boot = "boot-2"
+		w.run(q)
+		w.pass(5 * time.Second)
+		if got := w.state(1); got != container.StateRunning {
+			t.Errorf("a container that ran is %v", got)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if s, err := w.agent.Status(ctx); err != nil || s.Degraded == "" {
+			t.Errorf("status %+v, %v", s, err)
+		}
+	})
+}

@@ -127,8 +127,7 @@ func (q *Queue) Start(ctx context.Context, id protocol.ActionID, c Change, now N
 func (q *Queue) Finish(ctx context.Context, id protocol.ActionID, s Step, now Now) (Action, error) {
 	decide := func(*Action) Step { return s }
 	act, err := q.step(ctx, "finishing", id, now, decide)
-	if errors.Is(err, ErrDisk) && q.reserve.spend() {
-		q.lacking.Store(true)
+	if errors.Is(err, ErrDisk) && q.spend() {
 		act, err = q.step(ctx, "finishing", id, now, decide)
 	}
 	return act, err

@@ -148,6 +148,12 @@ func bury(tx *sqldb.Tx, a *Action) error {
 // nothing should be accepted that will have an end.
 func (q *Queue) Reserved() bool { return !q.lacking.Load() }
 
+// spend gives up what is set aside, and reports whether there was anything.
+func (q *Queue) spend() bool {
+	q.lacking.Store(true)
+	return q.reserve.spend()
+}
+
 // Probe writes something that changes nothing, to see whether the disk takes it,
 // and sets space aside for the ends of actions if that was used. An agent that
 // found the disk full accepts nothing until this succeeds.

@@ -12,8 +12,17 @@ import (
 )
 
 // Begin counts a process start, before its first message. It returns who the
-// process is.
+// process is. On a disk that is full it uses the space that was set aside: the
+// workloads of a host that was restarted wait for it.
 func (q *Queue) Begin(ctx context.Context, boot string) (Identity, error) {
+	id, err := q.begin(ctx, boot)
+	if errors.Is(err, ErrDisk) && q.spend() {
+		id, err = q.begin(ctx, boot)
+	}
+	return id, err
+}
+
+func (q *Queue) begin(ctx context.Context, boot string) (Identity, error) {
 	var id Identity
 	err := q.update(ctx, "counting the process start", func(tx *sqldb.Tx) error {
 		id = Identity{Store: q.store, Boot: boot}
