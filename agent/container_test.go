@@ -74,6 +74,44 @@ func TestCreateAndStart(t *testing.T) {
 	})
 }
 
+// TestCreateThatIsCutShortLeavesNothing: the name is free afterwards, whatever had
+// been made when time was up. What cannot be removed stays known instead.
+func TestCreateThatIsCutShortLeavesNothing(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		stuck := false
+		w.lxc.SetFault(func(op containertest.Op, _ string) (bool, error) {
+			switch {
+			case op == containertest.OpCreate:
+				return true, container.ErrTimeout
+			case op == containertest.OpDestroy && stuck:
+				return false, container.ErrBusy
+			}
+			return true, nil
+		})
+		w.coord.order(actionID(1), creation(1, false))
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING", "fail FAILED error")
+		if got := w.state(1); got != 0 {
+			t.Errorf("it is %v", got)
+		}
+		stuck = true
+		second := creation(2, false)
+		second.Name = "ct-1"
+		w.coord.order(actionID(2), second)
+		w.pass(time.Second)
+		w.expect(actionID(2), "start RUNNING", "fail FAILED error")
+		w.lxc.SetFault(nil)
+		w.coord.order(actionID(3), on(protocol.KindDestroy, 2))
+		w.pass(time.Second)
+		w.expect(actionID(3), "start RUNNING", "succeed DONE ok")
+		w.coord.order(actionID(4), creation(1, false))
+		w.pass(time.Second)
+		if got := w.state(1); got != container.StateStopped {
+			t.Errorf("made anew it is %v", got)
+		}
+	})
+}
+
 func TestRebootRestoresWithNobodyReachable(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		for n := range byte(20) {

@@ -262,18 +262,13 @@ func (a *Agent) startContainer(ctx context.Context, rec *queue.Container, r cont
 
 // create makes the container and, if asked for, starts it. What it returns is to
 // be changed with the end of the action: a container that could not be made is
-// forgotten.
+// forgotten, unless something of it is left that its user has to destroy.
 func (l *lifeStep) create(ctx context.Context) (queue.Change, error) {
-	forget := queue.Change{Delete: []protocol.CTID{l.rec.CTID}}
-	network, err := l.network(ctx)
-	if err != nil {
-		return forget, err
-	}
-	err = l.runtime.(container.Creator).Create(ctx, container.CreateSpec{
-		Name: string(l.rec.Name), CTID: container.CTID(l.rec.CTID.String()), Template: l.rec.Template, Network: network,
-	})
-	if err != nil {
-		return forget, err
+	if err := l.make(ctx); err != nil {
+		if left := l.unmake(err); left != nil {
+			return queue.Change{}, fmt.Errorf("%w; what it left cannot be removed: %w", err, left)
+		}
+		return queue.Change{Delete: []protocol.CTID{l.rec.CTID}}, err
 	}
 	l.rec.Made = true
 	made := queue.Change{Put: []queue.Container{l.rec}}
@@ -289,6 +284,42 @@ func (l *lifeStep) create(ctx context.Context) (queue.Change, error) {
 		return queue.Change{}, fmt.Errorf("it was created and does not start: %w", err)
 	}
 	return queue.Change{}, nil
+}
+
+// make makes the container, or goes on with what an earlier attempt has made.
+func (l *lifeStep) make(ctx context.Context) error {
+	network, err := l.network(ctx)
+	if err != nil {
+		return err
+	}
+	return l.runtime.(container.Creator).Create(ctx, container.CreateSpec{
+		Name: string(l.rec.Name), CTID: container.CTID(l.rec.CTID.String()), Template: l.rec.Template, Network: network,
+	})
+}
+
+// unmake removes what a creation has left that was cut short. A container of that
+// name which is somebody else's is not touched.
+func (l *lifeStep) unmake(why error) error {
+	if errors.Is(why, container.ErrExists) || errors.Is(why, container.ErrUnsupported) {
+		return nil // nothing was made
+	}
+	// The time limit of the step may be over.
+	ctx, cancel := context.WithTimeout(l.agent.work, correctTimeout)
+	defer cancel()
+	name := string(l.rec.Name)
+	info, err := l.runtime.Inspect(ctx, name)
+	switch {
+	case err == nil && string(info.CTID) != l.rec.CTID.String():
+		return nil
+	case err != nil && !errors.Is(err, container.ErrNotFound):
+		return err
+	}
+	// One that is half made is not found, and yet destroyed.
+	err = l.runtime.(container.Creator).Destroy(ctx, name)
+	if errors.Is(err, container.ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 // record makes a change durable in the middle of a step.
