@@ -36,9 +36,9 @@ type Trust interface {
 	// revocation list.
 	Ring() uint64
 	Revoked() uint64
-	// Rings returns the chain of rings as served, and Roster the signed list
-	// of hosts.
-	Rings() []byte
+	// Rings returns rings from a number on, or the newest for 0, as many as are
+	// served at once. Roster returns the signed list of hosts.
+	Rings(from uint64) []byte
 	Roster() ([]byte, error)
 	// RingInForce returns number and digest of the newest ring.
 	RingInForce() (number uint64, digest protocol.Digest)

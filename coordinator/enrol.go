@@ -16,7 +16,10 @@ const (
 	maxPending   = 1000            // enrolments that wait for a person
 	maxExchanges = 1024            // exchanges between begin and offer
 	exchangeLife = 2 * time.Minute // of such an exchange
-	maxInviteTTL = 30 * 24 * time.Hour
+	// maxAnswerRings is how many bytes of rings go into an answer: a third more
+	// as base64, which leaves half of enrol.MaxBody to the rest.
+	maxAnswerRings = enrol.MaxBody * 3 / 8
+	maxInviteTTL   = 30 * 24 * time.Hour
 )
 
 // exchanges are enrolments between their first and second request. They live
@@ -272,7 +275,11 @@ func (c *Coordinator) enrolmentAnswer(ctx context.Context, e Enrolment) (enrol.S
 		}
 	}
 	a.Fleet, a.FleetName, a.Certificate, a.CA = c.cfg.Fleet, c.cfg.FleetName, e.Certificate, c.cfg.Authority.CA()
-	a.Brokers, a.Rings = c.cfg.BrokerAddresses, c.cfg.Trust.Rings()
+	a.Brokers = c.cfg.BrokerAddresses
+	// A host that lacks one of many rings fetches it when something needs it.
+	if rings := c.cfg.Trust.Rings(0); len(rings) <= maxAnswerRings {
+		a.Rings = rings
+	}
 	return a, nil
 }
 

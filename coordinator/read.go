@@ -102,8 +102,9 @@ func (c *Coordinator) Audit(ctx context.Context, after uint64, limit int) (rows 
 	return rows, err
 }
 
-// Rings returns the chain of rings as it is served. It authenticates itself.
-func (c *Coordinator) Rings() []byte { return c.cfg.Trust.Rings() }
+// Rings returns rings as they are served, as [Trust] does. They authenticate
+// themselves.
+func (c *Coordinator) Rings(from uint64) []byte { return c.cfg.Trust.Rings(from) }
 
 // Roster returns the signed list of hosts and their keys.
 func (c *Coordinator) Roster() ([]byte, error) { return c.cfg.Trust.Roster() }

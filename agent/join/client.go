@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/hostler-io/hostler/api"
@@ -87,13 +88,14 @@ func New(cfg Config) (*Client, error) {
 	return &Client{cfg}, nil
 }
 
-// Rings fetches the newest rings that the coordinator serves, from whichever of
-// its addresses answers. They are not verified: rings prove themselves, and who
-// missed the one that names a new authority could not verify its server.
-func (c *Client) Rings(ctx context.Context, addresses []string) ([]byte, error) {
+// Rings fetches rings from a number on, as many as the coordinator serves at
+// once and none if it has none, from whichever of its addresses answers. They
+// are not verified: rings prove themselves, and who missed the one that names a
+// new authority could not verify its server.
+func (c *Client) Rings(ctx context.Context, addresses []string, from uint64) ([]byte, error) {
 	var problems []error
 	for _, a := range addresses {
-		b, err := c.rings(ctx, a)
+		b, err := c.rings(ctx, a, from)
 		if err == nil {
 			return b, nil
 		}
@@ -102,10 +104,10 @@ func (c *Client) Rings(ctx context.Context, addresses []string) ([]byte, error) 
 	return nil, errors.Join(problems...)
 }
 
-func (c *Client) rings(ctx context.Context, address string) ([]byte, error) {
+func (c *Client) rings(ctx context.Context, address string, from uint64) ([]byte, error) {
 	w := c.wire(address, certs.StrangerTLS())
 	defer w.close()
-	b, err := w.do(ctx, http.MethodGet, "rings", nil)
+	b, err := w.do(ctx, http.MethodGet, "rings?from="+strconv.FormatUint(from, 10), nil)
 	if err != nil && !errors.Is(err, errLater) {
 		// Nobody knows yet who that is, so its no decides nothing.
 		return nil, fmt.Errorf("%w: %v", errLater, err)

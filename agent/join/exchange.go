@@ -158,11 +158,17 @@ func (c *Client) state(ctx context.Context, address string, chain *certs.Chain, 
 
 // refresh walks the chain forward with what an address serves.
 func (c *Client) refresh(ctx context.Context, address string, chain *certs.Chain) (*certs.Chain, error) {
-	b, err := c.rings(ctx, address)
-	if err != nil {
-		return nil, err
+	for {
+		b, err := c.rings(ctx, address, chain.Ring().Number+1)
+		if err != nil || len(b) == 0 {
+			return chain, err
+		}
+		next, err := chain.Advance(b)
+		if err != nil || next.Ring().Number == chain.Ring().Number {
+			return next, err
+		}
+		chain = next
 	}
-	return chain.Advance(b)
 }
 
 // exchange makes an offer to the first address of the code that answers.
@@ -199,7 +205,7 @@ func worst(problems []error) error {
 
 // offer makes the exchange with one server.
 func (c *Client) offer(ctx context.Context, r Record, code enrol.JoinCode, address string) (Record, error) {
-	rings, err := c.rings(ctx, address)
+	rings, err := c.rings(ctx, address, code.Pin.Ring)
 	if err != nil {
 		return r, err
 	}

@@ -481,6 +481,37 @@ func TestNewAuthority(t *testing.T) {
 	})
 }
 
+// TestManyRings joins a fleet whose rings are more than travels at once, and
+// misses as many while it waits.
+func TestManyRings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, n := newDesk(t), new(network)
+		more := func() {
+			for range 40 {
+				d.nextRing(t, d.ca)
+			}
+		}
+		more()
+		if size := len(bytes.Join(d.Chain().Rings(), nil)); size < certs.MaxChain*5/4 {
+			t.Fatalf("the rings have only %d bytes", size)
+		}
+		api := d.start(t)
+		stop := n.serve(t, first, d.tls(t), api)
+		h := newHost(t, n)
+		g := h.run(t, begin(t, d.invite(t, time.Hour)))
+		d.pending(t, h)
+		stop()
+		more()
+		d.nextRing(t, must[*certs.Authority](t)(certs.NewAuthority("lab again")))
+		n.serve(t, first, d.tls(t), api)
+		succeed(t)(d.coord.ApproveEnrolment(t.Context(), admin(), "edge-01", ""))
+		r := must[join.Record](t)(g.wait(t))
+		if got, want := must[*certs.Chain](t)(r.Chain()).Ring().Number, d.Ring(); got != want {
+			t.Errorf("the record leads to ring %d, want %d", got, want)
+		}
+	})
+}
+
 // TestAwayForLong takes the coordinator away for a day: the host asks seldom,
 // and comes through afterwards.
 func TestAwayForLong(t *testing.T) {
@@ -531,7 +562,7 @@ func TestRenew(t *testing.T) {
 		if string(newer.Certificate) == string(r.Certificate) {
 			t.Error("the certificate is still the old one")
 		}
-		if rings := must[[]byte](t)(h.client.Rings(t.Context(), r.Addresses)); string(rings) != string(d.Rings()) {
+		if rings := must[[]byte](t)(h.client.Rings(t.Context(), r.Addresses, 1)); string(rings) != string(d.Rings(1)) {
 			t.Error("other rings were fetched than are served")
 		}
 	})

@@ -194,9 +194,15 @@ func (d *desk) invite(t testing.TB, ttl time.Duration) string {
 
 func (d *desk) Ring() uint64            { return d.Chain().Ring().Number }
 func (d *desk) Revoked() uint64         { return d.RevokedNumber() }
-func (d *desk) Rings() []byte           { return d.Chain().Newest() }
 func (d *desk) Roster() ([]byte, error) { return d.Keys.Roster(1)[0].Seal(d.key) }
 func (d *desk) SetViewer(_, _ string)   {}
+
+func (d *desk) Rings(from uint64) []byte {
+	if from == 0 {
+		return d.Chain().Newest()
+	}
+	return d.Chain().From(from)
+}
 
 func (d *desk) RingInForce() (uint64, protocol.Digest) {
 	n := d.Ring()

@@ -107,15 +107,17 @@ func (m *membership) Fetch(ctx context.Context, number uint64) error {
 	m.mu.Lock()
 	addresses := m.record.Addresses
 	m.mu.Unlock()
-	b, err := m.client.Rings(ctx, addresses)
-	if err != nil {
-		return fmt.Errorf("fetching ring %d: %w", number, err)
-	}
-	if err := m.Advance(ctx, b); err != nil {
-		return fmt.Errorf("fetching ring %d: %w", number, err)
-	}
-	if have := m.Ring(); have < number {
-		return fmt.Errorf("fetching ring %d: the coordinator serves ring %d", number, have)
+	for have := m.Ring(); have < number; have = m.Ring() {
+		b, err := m.client.Rings(ctx, addresses, have+1)
+		if err == nil && len(b) > 0 {
+			err = m.Advance(ctx, b)
+		}
+		if err != nil {
+			return fmt.Errorf("fetching ring %d: %w", number, err)
+		}
+		if m.Ring() == have {
+			return fmt.Errorf("fetching ring %d: the coordinator serves ring %d", number, have)
+		}
 	}
 	return nil
 }

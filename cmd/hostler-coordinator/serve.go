@@ -229,7 +229,7 @@ func (s *server) api() (*http.Server, error) {
 
 // publishDocuments puts the documents of the fleet on a broker that has none.
 func (s *server) publishDocuments() {
-	s.publishDocument(protocol.ChannelRing, s.trust.Rings(), nil)
+	s.publishDocument(protocol.ChannelRing, s.trust.Rings(0), nil)
 	s.publishRevocations()
 	s.coord.SayState()
 }

@@ -30,7 +30,13 @@ func newTrust(chain *certs.Chain, id *certs.Identity, ca *certs.Authority) *trus
 
 func (t *trust) Ring() uint64    { return t.Chain().Ring().Number }
 func (t *trust) Revoked() uint64 { return t.RevokedNumber() }
-func (t *trust) Rings() []byte   { return t.Chain().Newest() }
+
+func (t *trust) Rings(from uint64) []byte {
+	if from == 0 {
+		return t.Chain().Newest()
+	}
+	return t.Chain().From(from)
+}
 
 func (t *trust) RingInForce() (uint64, protocol.Digest) {
 	chain := t.Chain()

@@ -119,7 +119,7 @@ func (t *Trust) Revoked() uint64 {
 }
 
 // Rings implements [coordinator.Trust].
-func (t *Trust) Rings() []byte { return t.rings }
+func (t *Trust) Rings(uint64) []byte { return t.rings }
 
 // RingInForce implements [coordinator.Trust].
 func (t *Trust) RingInForce() (uint64, protocol.Digest) { return 1, protocol.Sum(t.rings) }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"sync"
 	"time"
 
@@ -106,9 +108,13 @@ func (h *handlers) enrolment(mux *http.ServeMux) {
 			}
 		})
 	}
-	handle("GET "+enrol.Path+"rings", func(w http.ResponseWriter, _ *http.Request) error {
+	handle("GET "+enrol.Path+"rings", func(w http.ResponseWriter, r *http.Request) error {
+		from, err := strconv.ParseUint(cmp.Or(r.URL.Query().Get("from"), "0"), 10, 64)
+		if err != nil {
+			return fmt.Errorf("%w: from: want the number of a ring", coordinator.ErrInvalid)
+		}
 		w.Header().Set("Content-Type", documentType)
-		_, _ = w.Write(h.c.Rings()) // a client that is gone needs no answer
+		_, _ = w.Write(h.c.Rings(from)) // a client that is gone needs no answer
 		return nil
 	})
 	handle("POST "+enrol.Path+"begin", exchange(h.c.BeginEnrolment))

@@ -65,7 +65,7 @@ func (h *handlers) audit(ctx context.Context, in *struct {
 }
 
 func (h *handlers) rings(context.Context, *none) (*rawAnswer, error) {
-	return &rawAnswer{documentType, h.c.Rings()}, nil
+	return &rawAnswer{documentType, h.c.Rings(0)}, nil
 }
 
 func (h *handlers) roster(ctx context.Context, _ *none) (*rawAnswer, error) {

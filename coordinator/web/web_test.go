@@ -202,7 +202,7 @@ func TestMetrics(t *testing.T) {
 
 func TestEnrolmentOverHTTP(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
-		if r := s.call("", http.MethodGet, "/enrol/v1/rings", nil); string(r.body) != string(s.f.Trust.Rings()) {
+		if r := s.call("", http.MethodGet, "/enrol/v1/rings", nil); string(r.body) != string(s.f.Trust.Rings(0)) {
 			t.Errorf("rings: status %d: %s", r.StatusCode, r.body)
 		}
 		invite := as[api.Invite](t, s.call(coordinator.RoleAdmin, http.MethodPost, "/v1/invites", api.NewInvite{TTL: "1h", Labels: []string{"site=lab"}}), http.StatusCreated)
