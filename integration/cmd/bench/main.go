@@ -9,7 +9,8 @@
 // every figure is measured three times, each time beside its floor, and the best
 // of the three counts.
 //
-// What was not measured is not in the table.
+// What was not measured is not in the table. When a run fails the table shows
+// what there is, and no file is written.
 package main
 
 import (
@@ -68,7 +69,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	defer cancel()
 	r, err := measure(ctx, dir, stderr)
 	if err != nil {
-		return err
+		// What was measured is still of use to whoever reads it, but not to
+		// a program that expects all of it.
+		return errors.Join(err, r.print(stdout))
 	}
 	if err := writeJSON(*out, r.figures); err != nil {
 		return err
@@ -77,11 +80,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // measure brings the fleet up, measures, and takes it down, also when
-// something went wrong in between.
-func measure(ctx context.Context, bin string, stderr io.Writer) (r *report, err error) {
+// something went wrong in between. It returns what it has measured in any case.
+func measure(ctx context.Context, bin string, stderr io.Writer) (r report, err error) {
 	f, err := newFleet(bin)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	defer func() {
 		if err != nil {
@@ -90,14 +93,12 @@ func measure(ctx context.Context, bin string, stderr io.Writer) (r *report, err 
 		err = errors.Join(err, f.close(context.WithoutCancel(ctx)))
 	}()
 	if err := f.start(ctx); err != nil {
-		return nil, fmt.Errorf("bringing up a fleet: %w", err)
+		return r, fmt.Errorf("bringing up a fleet: %w", err)
 	}
 	b, err := newBench(f, stderr)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
-	if err := b.all(ctx); err != nil {
-		return nil, err
-	}
-	return &b.report, nil
+	err = b.all(ctx)
+	return b.report, err
 }

@@ -59,6 +59,8 @@ func (u usage) minus(v usage) usage {
 	return usage{u.coordinator - v.coordinator, u.agent - v.agent, u.commands - v.commands}
 }
 
+func (u usage) per(n float64) usage { return usage{u.coordinator / n, u.agent / n, u.commands / n} }
+
 func (u usage) sum() float64 { return u.coordinator + u.agent + u.commands }
 
 // rss is the resident memory of a process in MB.

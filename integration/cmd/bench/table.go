@@ -59,6 +59,9 @@ type report struct {
 
 // print writes the table for people.
 func (r *report) print(w io.Writer) error {
+	if len(r.figures) == 0 {
+		return nil
+	}
 	table := [][]string{{"figure", "value", "unit", "target", "floor"}}
 	for _, f := range r.figures {
 		sign, floor, missed := "≤ ", "–", ""
