@@ -18,7 +18,7 @@ TAGS := integration,heavy
 PURE := hostler hostler-agent hostler-coordinator hostler-run
 BUILD := go build -trimpath -ldflags '-s -w'
 
-.PHONY: help deps build demo test check unit race integration heavy fuzz vectors bench clean
+.PHONY: help deps build demo test check unit race integration heavy fuzz vectors bench gobench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -66,8 +66,12 @@ fuzz: ## Fuzz each target for T=10s
 vectors: ## Write the committed test vectors of the protocol again
 	go generate ./protocol/...
 
-bench: ## Run the benchmarks
+bench: build ## Measure a fleet of the built programs; a table, and bench.json
+	CGO_ENABLED=0 $(BUILD) -o bin/ ./integration/cmd/bench
+	bin/bench
+
+gobench: ## Run the benchmarks of the packages
 	go test -run '^$$' -bench . -benchmem ./...
 
 clean: ## Remove what the build made
-	rm -rf bin
+	rm -rf bin bench.json
