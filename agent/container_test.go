@@ -112,6 +112,31 @@ func TestCreateThatIsCutShortLeavesNothing(t *testing.T) {
 	})
 }
 
+// TestCreateOfWhatIsThereHarmsNothing: an order that was issued once more and fails
+// neither forgets nor removes the container.
+func TestCreateOfWhatIsThereHarmsNothing(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), creation(1, false))
+		w.pass(time.Second)
+		w.lxc.SetFault(func(op containertest.Op, _ string) (bool, error) {
+			if op == containertest.OpCreate {
+				return false, container.ErrTimeout
+			}
+			return true, nil
+		})
+		w.coord.order(actionID(2), creation(1, false))
+		w.pass(time.Second)
+		w.lxc.SetFault(nil)
+		w.expect(actionID(2), "start RUNNING", "fail FAILED error")
+		if got := w.state(1); got != container.StateStopped {
+			t.Errorf("it is %v", got)
+		}
+		w.coord.order(actionID(3), on(protocol.KindStart, 1))
+		w.pass(time.Second)
+		w.expect(actionID(3), "start RUNNING", "succeed DONE ok")
+	})
+}
+
 func TestRebootRestoresWithNobodyReachable(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		for n := range byte(20) {

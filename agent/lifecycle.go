@@ -265,6 +265,9 @@ func (a *Agent) startContainer(ctx context.Context, rec *queue.Container, r cont
 // forgotten, unless something of it is left that its user has to destroy.
 func (l *lifeStep) create(ctx context.Context) (queue.Change, error) {
 	if err := l.make(ctx); err != nil {
+		if l.rec.Made {
+			return queue.Change{}, err // by an order before this one
+		}
 		if left := l.unmake(err); left != nil {
 			return queue.Change{}, fmt.Errorf("%w; what it left cannot be removed: %w", err, left)
 		}
