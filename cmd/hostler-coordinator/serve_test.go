@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -122,6 +123,43 @@ func TestRevokedViewerStaysRevoked(t *testing.T) {
 	}
 	start()
 	revoked("the other one, revoked, after a restart", true, second)
+}
+
+// TestNumbersOnlyGrow: neither a second revocation of the same host nor a clock
+// moves the numbers of the lists.
+func TestNumbersOnlyGrow(t *testing.T) {
+	s := newServer(t)
+	number := func() uint64 {
+		t.Helper()
+		b, err := s.trust.Roster()
+		if err != nil {
+			t.Fatal(err)
+		}
+		roster, err := s.trust.OpenRoster(bytes.TrimSuffix(b, []byte("\n")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return roster.Number
+	}
+	if n := number(); n != 1 {
+		t.Errorf("an empty roster has number %d, want 1", n)
+	}
+	host, err := certs.Generate("hostler host web1", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.trust.AddHost("web1", host.Public()); err != nil {
+		t.Fatal(err)
+	}
+	if n := number(); n != 2 {
+		t.Errorf("with a host it has number %d, want 2", n)
+	}
+	for range 2 {
+		s.trust.RevokeHost("web1", host.Key())
+		if roster, list := number(), s.trust.Revoked(); roster != 3 || list != 1 {
+			t.Errorf("revoked: roster %d and list %d, want 3 and 1", roster, list)
+		}
+	}
 }
 
 // patience is how long something may take that takes milliseconds.

@@ -54,8 +54,14 @@ func (t *trust) ParseHostKey(b []byte) (enrol.HostKey, error) { return certs.Par
 // Roster signs the list of hosts. Its number is that of the hosts and
 // revocations that made it, which only grows.
 func (t *trust) Roster() ([]byte, error) {
+	parts := t.Keys.Roster(1)
+	number := 1 + t.RevokedNumber()
+	for _, part := range parts {
+		number += uint64(len(part.Hosts))
+	}
 	var all []byte
-	for _, part := range t.Keys.Roster(uint64(time.Now().Unix())) {
+	for _, part := range parts {
+		part.Number = number
 		b, err := part.Seal(t.id)
 		if err != nil {
 			return nil, fmt.Errorf("sign the roster: %w", err)
@@ -79,12 +85,15 @@ func (t *trust) AddHost(id protocol.HostID, certificate []byte) error {
 }
 
 // RevokeHost revokes the key and every certificate of a host. Each revocation
-// makes a new list.
+// makes a new list, whose number is how many there were: so it is the same
+// after a restart.
 func (t *trust) RevokeHost(id protocol.HostID, key protocol.KeyID) {
-	t.Revoke(t.RevokedNumber()+1, key)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.hosts[string(id)] = true
+	if !t.Keys.Revoked(key) {
+		t.Revoke(t.RevokedNumber()+1, key)
+	}
 }
 
 func (t *trust) SetViewer(name, serial string) {
