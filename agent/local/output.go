@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -71,7 +72,7 @@ func (h *handlers) readOutput(w http.ResponseWriter, r *http.Request) error {
 	case errors.Is(err, io.EOF) && o.follow:
 		next = -1 // the command has ended, and this was all
 	case errors.Is(err, io.EOF):
-		next = h.after(r.Context(), act.ID, o.fd, next)
+		next = h.after(r.Context(), act.ID, o.fd, next, out.Offset())
 	case errors.Is(err, agent.ErrStopped) || errors.Is(err, errShutdown):
 		// The client goes on with the next process, from where it is.
 	case err != nil:
@@ -118,17 +119,20 @@ func copyOutput(w http.ResponseWriter, out agent.OutputReader, o outputRequest) 
 	}
 }
 
-// after returns where to read on when nothing is left now: −1 if nothing will
-// come either.
-func (h *handlers) after(ctx context.Context, id protocol.ActionID, fd protocol.FD, next int64) int64 {
+// after returns where to read on when nothing is left now, and the reader has
+// reached that offset: −1 if nothing will come either.
+func (h *handlers) after(ctx context.Context, id protocol.ActionID, fd protocol.FD, next, reached int64) int64 {
 	act, err := h.agent.Action(ctx, id)
-	if err != nil || !act.State.Final() {
+	if err != nil || !complete(&act, fd, reached) {
 		return next
 	}
-	for _, total := range act.Output {
-		if total.FD == fd && next < total.Bytes-total.Dropped {
-			return next // it was written while we looked
-		}
-	}
 	return -1
+}
+
+// complete reports whether a stream has ended at that offset or before. What was
+// dropped counts, for offsets are those of what was written.
+func complete(act *agent.Action, fd protocol.FD, reached int64) bool {
+	return act.State.Final() && !slices.ContainsFunc(act.Output, func(total protocol.Output) bool {
+		return total.FD == fd && reached < total.Bytes // it was written while we looked
+	})
 }

@@ -6,6 +6,9 @@ import (
 	"io"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/protocol"
 )
 
 // holed is a stream of which the part from at on, of that length, was dropped.
@@ -54,5 +57,22 @@ func TestCopyStopsAtHoles(t *testing.T) {
 		if !bytes.Equal(w.Body.Bytes(), c.want) || next != c.next || errors.Is(err, io.EOF) != c.end {
 			t.Errorf("from %d: %d bytes, then %d: %v", c.from, w.Body.Len(), next, err)
 		}
+	}
+}
+
+// TestComplete: what was dropped in the middle does not hide what is behind it.
+func TestComplete(t *testing.T) {
+	act := agent.Action{State: protocol.StateDone, Output: []protocol.Output{{FD: protocol.Stdout, Bytes: 200, Dropped: 150, DropAt: 20}}}
+	for reached, want := range map[int64]bool{0: false, 60: false, 199: false, 200: true} {
+		if got := complete(&act, protocol.Stdout, reached); got != want {
+			t.Errorf("at %d of 200: %v", reached, got)
+		}
+	}
+	if !complete(&act, protocol.Stderr, 0) {
+		t.Error("what was never written is complete")
+	}
+	act.State = protocol.StateRunning
+	if complete(&act, protocol.Stdout, 200) {
+		t.Error("a command that runs may write more")
 	}
 }
