@@ -19,7 +19,8 @@
 // It is JSON over HTTPS under [Path]. A body has at most [MaxBody] bytes and is
 // read by [Decode].
 //
-//	GET  rings   the chain of rings, as bytes; public, it authenticates itself
+//	GET  rings   the chain of rings, as bytes; public, it authenticates itself.
+//	             With ?from=N it starts at ring N, and as many follow as fit
 //	POST begin   [BeginRequest]  → [BeginResponse]
 //	POST offer   [OfferRequest]  → [StateResponse]
 //	POST state   [StateRequest]  → [StateResponse]
