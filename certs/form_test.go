@@ -185,20 +185,6 @@ func TestSignaturesAreDated(t *testing.T) {
 	}
 }
 
-// TestReadPublicKeyTrimsNoBinary looks for a certificate that ends in a byte
-// that would be white space in a text, as one in forty does.
-func TestReadPublicKeyTrimsNoBinary(t *testing.T) {
-	for range 2000 {
-		if cert := newIdentity(t, "a").Public(); len(bytes.TrimSpace(cert)) != len(cert) {
-			if _, err := certs.ReadPublicKey(cert); err != nil {
-				t.Error(err)
-			}
-			return
-		}
-	}
-	t.Error("no certificate ends in white space")
-}
-
 // TestCertificatesHaveOneForm writes the number of the primary key with another
 // count of bits, all in the same bytes.
 func TestCertificatesHaveOneForm(t *testing.T) {

@@ -6,11 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
-	"github.com/ProtonMail/go-crypto/openpgp/armor"
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	pgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 
@@ -73,32 +71,6 @@ func ParsePublicKey(b []byte) (*PublicKey, error) {
 		return bad("it has no key that may sign, of RSA (2048 bits or more), ECDSA or EdDSA")
 	}
 	return k, nil
-}
-
-// ReadPublicKey reads a certificate as people hand it over: what
-// [ParsePublicKey] takes, or the same in ASCII armor, as gpg --armor --export
-// writes it, with white space around it.
-func ReadPublicKey(b []byte) (*PublicKey, error) {
-	text := bytes.TrimSpace(b)
-	if !bytes.HasPrefix(text, []byte("-----BEGIN PGP PUBLIC KEY BLOCK-----")) {
-		return ParsePublicKey(b) // as it is: its last byte may look like a space
-	}
-	b = text
-	if len(b) > 2*MaxCertificate {
-		return nil, fmt.Errorf("%w: %d bytes are too many", ErrCertificate, len(b))
-	}
-	block, err := armor.Decode(bytes.NewReader(b))
-	if err != nil {
-		return nil, fmt.Errorf("%w: its armor is broken: %w", ErrCertificate, err)
-	}
-	raw, err := io.ReadAll(block.Body)
-	if err != nil {
-		return nil, fmt.Errorf("%w: its armor is broken: %w", ErrCertificate, err)
-	}
-	if bytes.Count(b, []byte("-----BEGIN ")) != 1 {
-		return nil, fmt.Errorf("%w: there is more than one", ErrCertificate)
-	}
-	return ParsePublicKey(raw)
 }
 
 // checkPackets accepts the packets of one certificate and returns the body of
