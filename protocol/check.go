@@ -70,6 +70,23 @@ func checkDown(what string, list []Position) error {
 	return checkPositions(what, list, StreamOrder, StreamControl)
 }
 
+// checkHead holds the head of an audit log against its form, if there is one.
+func checkHead(p Position) error {
+	if p == (Position{}) {
+		return nil
+	}
+	return checkPositions("audit", []Position{p}, StreamAudit)
+}
+
+// checkEnvelope bounds a checkpoint within a message. It is opened by who needs
+// it; one that cannot be is worth nothing, and does no harm.
+func checkEnvelope(checkpoint []byte) error {
+	if len(checkpoint) > MaxCheckpoint {
+		return fmt.Errorf("checkpoint: %d bytes, at most %d are allowed", len(checkpoint), MaxCheckpoint)
+	}
+	return nil
+}
+
 func (p *Presence) check() error {
 	if (p.Kind == PresenceHello) != (p.Hello != nil) {
 		return fmt.Errorf("hello belongs to a presence of kind hello, and to no other")
@@ -111,7 +128,7 @@ func (h *Hello) check() error {
 			return fmt.Errorf("features are not sorted words")
 		}
 	}
-	return errors.Join(checkLength("boot", h.Boot, maxName), checkUp("sent", h.Sent), checkDown("have", h.Have))
+	return errors.Join(checkLength("boot", h.Boot, maxName), checkUp("sent", h.Sent), checkDown("have", h.Have), checkEnvelope(h.Checkpoint))
 }
 
 func (h *Heartbeat) check() error {
@@ -122,8 +139,8 @@ func (h *Heartbeat) check() error {
 		return fmt.Errorf("changes to heartbeat %d cannot be read by this side", h.Base)
 	case h.Part < 1 || h.Part > h.Parts:
 		return fmt.Errorf("part %d of %d does not exist", h.Part, h.Parts)
-	case (h.Part == 1) != (h.Host != nil):
-		return fmt.Errorf("the host belongs to part 1, and to no other")
+	case (h.Part == 1) != (h.Host != nil), h.Part != 1 && h.Audit != Position{}:
+		return fmt.Errorf("host and audit belong to part 1, and to no other")
 	}
 	if h.Host != nil {
 		if err := h.Host.check(); err != nil {
@@ -140,7 +157,7 @@ func (h *Heartbeat) check() error {
 			return err
 		}
 	}
-	return nil
+	return checkHead(h.Audit)
 }
 
 func (h *HostInfo) check() error {
@@ -218,7 +235,7 @@ func (r *Receipt) check() error {
 			return fmt.Errorf("a credit names no place in an output")
 		}
 	}
-	return errors.Join(checkUp("have", r.Have), checkDown("sent", r.Sent))
+	return errors.Join(checkUp("have", r.Have), checkDown("sent", r.Sent), checkEnvelope(r.Checkpoint), checkHead(r.Audit))
 }
 
 // check leaves the spec to DecodeSpec: what is wrong there has an action, so it

@@ -66,6 +66,7 @@ var rules = map[Type]typeRule{
 	TypeRevoked:     {class: ClassDocument, roles: []Role{RoleCoordinator}, channel: ChannelRevoked, max: MaxDocument},
 	TypeRing:        {class: ClassDocument, roles: []Role{RoleOwner}, max: MaxDocument},
 	TypeRoster:      {class: ClassDocument, roles: []Role{RoleCoordinator}, max: MaxDocument},
+	TypeCheckpoint:  {class: ClassDocument, roles: []Role{RoleCoordinator, RoleHost}, max: MaxCheckpoint},
 	TypeApproval:    {class: ClassDocument, roles: []Role{RolePerson}, max: MaxDocument},
 }
 

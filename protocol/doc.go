@@ -26,7 +26,7 @@
 // lease, grant, receipt, ack) supersede one another and are ordered by a
 // [Seq]. Items (report, alert, order, control) arrive exactly once and in
 // order: see package stream. Chunks carry output by absolute offset.
-// Documents (ring, roster, revoked, policy, approval) are named by number or
+// Documents (ring, roster, revoked, policy, approval, checkpoint) are named by number or
 // digest and authenticate themselves.
 //
 // # Actions

@@ -95,7 +95,7 @@ func typeRows() string {
 		done[s.typ] = true
 		list := "the attachment"
 		switch {
-		case protocol.ClassOf(s.typ) == protocol.ClassDocument:
+		case protocol.ClassOf(s.typ) == protocol.ClassDocument && s.typ != protocol.TypeCheckpoint:
 			list = "see the package that owns it"
 		case s.decode != nil:
 			list = memberList(reflect.TypeOf(s.decode()).Elem())
@@ -113,6 +113,9 @@ func memberList(t reflect.Type) string {
 			continue
 		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "hostler" || name == "fleet" {
+			continue // of a document, which has no other header
+		}
 		name = "`" + name + "`"
 		if strings.HasPrefix(options, "omit") {
 			name += "?"

@@ -33,6 +33,7 @@ const (
 	TypeRevoked     Type = "revoked/1"
 	TypeRoster      Type = "roster/1"
 	TypeApproval    Type = "approval/1"
+	TypeCheckpoint  Type = "checkpoint/1"
 )
 
 // Party is an end of a conversation: "host:edge-07", "coordinator", or "*" for
@@ -169,12 +170,14 @@ type Header struct {
 // Stream names a stream of items between one host and the coordinator.
 type Stream string
 
-// The streams. Orders and controls go down, reports and alerts up.
+// The streams. Orders and controls go down, reports and alerts up. An audit log
+// is chained as a stream is, and does not travel.
 const (
 	StreamOrder   Stream = "order"
 	StreamControl Stream = "control"
 	StreamReport  Stream = "report"
 	StreamAlert   Stream = "alert"
+	StreamAudit   Stream = "audit"
 )
 
 // FD tells the output streams of a command apart.
@@ -226,9 +229,12 @@ type Hello struct {
 	// Evidence is the newest receipt, or word of the coordinator to its fleet,
 	// that the host keeps: bytes signed by a coordinator, the only proof that a
 	// coordinator went back in time.
-	Evidence  []byte   `json:"evidence,omitempty"`
-	SelfFence string   `json:"self_fence"`         // none, guard or watchdog
-	Features  []string `json:"features,omitempty"` // sorted words: lxc, podman, cgroup2 …
+	Evidence []byte `json:"evidence,omitempty"`
+	// Checkpoint is the newest of the coordinator's audit log that the host
+	// keeps, as it was signed: it too proves a coordinator to have gone back.
+	Checkpoint []byte   `json:"checkpoint,omitempty"`
+	SelfFence  string   `json:"self_fence"`         // none, guard or watchdog
+	Features   []string `json:"features,omitempty"` // sorted words: lxc, podman, cgroup2 …
 }
 
 // Heartbeat describes a host. A full one comes in pages after each hello and
@@ -242,6 +248,7 @@ type Heartbeat struct {
 	Host       *HostInfo   `json:"host,omitempty"` // in part 1
 	Containers []Container `json:"containers,omitempty"`
 	Alerts     []AlertInfo `json:"alerts,omitempty"` // those that are raised
+	Audit      Position    `json:"audit,omitzero"`   // head of the host's audit log, in part 1
 }
 
 // HostInfo is a host as it sees itself.
@@ -344,6 +351,12 @@ type Receipt struct {
 	Sent    []Position `json:"sent,omitempty"`
 	Want    []string   `json:"want,omitempty"` // "full": a full heartbeat
 	Credit  []Credit   `json:"credit,omitempty"`
+	// Checkpoint is the newest of the coordinator's audit log, for the host to
+	// keep, in the first receipt of a connection and whenever it is another.
+	Checkpoint []byte `json:"checkpoint,omitempty"`
+	// Audit is the head of the host's own audit log as the host last told it:
+	// a host that stands before it, or elsewhere, has gone back.
+	Audit Position `json:"audit,omitzero"`
 }
 
 // WantFull asks for a full heartbeat.

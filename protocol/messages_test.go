@@ -1,6 +1,8 @@
 package protocol_test
 
 import (
+	"encoding/json"
+
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -63,7 +65,7 @@ func samplePresence(kind protocol.PresenceKind, k uint64, chal protocol.Nonce) *
 			Sent:      []protocol.Position{position(hostStore, protocol.StreamReport, 12), position(hostStore, protocol.StreamAlert, 0)},
 			Have:      []protocol.Position{position(coStore, protocol.StreamOrder, 4), position(coStore, protocol.StreamControl, 1)},
 			TermSeen:  protocol.Term{Ring: 5, Counter: 8},
-			AcceptSeq: 40, SelfFence: "none", Features: []string{"cgroup2", "lxc"},
+			AcceptSeq: 40, Checkpoint: sealedCheckpoint(), SelfFence: "none", Features: []string{"cgroup2", "lxc"},
 		}
 	}
 	return p
@@ -92,6 +94,7 @@ func sampleHeartbeat() *protocol.Heartbeat {
 		Containers: []protocol.Container{{CTID: aCTID, Name: "web", Runtime: "lxc", State: "running", Intended: "running",
 			Class: "pinned", Offline: "keep", Addresses: []string{"10.0.3.5"}, Labels: []string{"site=lab"}}},
 		Alerts: []protocol.AlertInfo{{ID: "disk.low/root", Severity: "warning", Text: "2 % of the disk are free", SinceMS: 1780000000000}},
+		Audit:  position(hostStore, protocol.StreamAudit, 33),
 	}
 }
 
@@ -117,7 +120,8 @@ func stateSamples() []sample {
 		{name: "receipt", typ: protocol.TypeReceipt, from: "coordinator", decode: func() any { return new(protocol.Receipt) },
 			body: &protocol.Receipt{Header: down(protocol.TypeReceipt, 8), Answers: heard, Give: nonce(1),
 				Have: []protocol.Position{position(hostStore, protocol.StreamReport, 12)}, Sent: []protocol.Position{position(coStore, protocol.StreamOrder, 5)},
-				Want: []string{protocol.WantFull}, Credit: []protocol.Credit{{Action: anAction, Attempt: 1, FD: protocol.Stdout, Offset: 4096}}}},
+				Want: []string{protocol.WantFull}, Credit: []protocol.Credit{{Action: anAction, Attempt: 1, FD: protocol.Stdout, Offset: 4096}},
+				Checkpoint: sealedCheckpoint(), Audit: position(hostStore, protocol.StreamAudit, 33)}},
 		{name: "coordinator", typ: protocol.TypeCoordinator, from: "coordinator", body: &protocol.CoordinatorState{Header: everybody, Online: true}, decode: func() any { return new(protocol.CoordinatorState) }},
 	}
 }
@@ -152,6 +156,23 @@ func itemSamples() []sample {
 	}
 }
 
+// sampleCheckpoint is what a log's keeper signs.
+func sampleCheckpoint(log protocol.Party) *protocol.Checkpoint {
+	c := &protocol.Checkpoint{
+		Type: protocol.TypeCheckpoint, Fleet: theFleet, Log: log, Store: coStore, After: 17, N: 21, H: protocol.Sum([]byte("audit")),
+		Ring: theRing, Term: theTerm, AtMS: 1780000000000,
+	}
+	if log != protocol.Coordinator {
+		c.Store, c.Term = hostStore, protocol.Term{}
+	}
+	return c
+}
+
+// sealedCheckpoint is one as it travels within other messages.
+func sealedCheckpoint() []byte {
+	return must(protocol.Seal(newFakeKey("coordinator"), must(json.Marshal(sampleCheckpoint(protocol.Coordinator))), nil))
+}
+
 // document is what the form of documents is tested with; packages certs and
 // coordinator own their contents.
 type document struct {
@@ -169,7 +190,11 @@ func documentSamples() []sample {
 		list = append(list, sample{name: string(d.typ[:len(d.typ)-2]), typ: d.typ, from: d.from,
 			body: &document{d.typ, theFleet, 7}, decode: func() any { return new(document) }})
 	}
-	return list
+	checkpoint := func() any { return new(protocol.Checkpoint) }
+	return append(list,
+		sample{name: "checkpoint", typ: protocol.TypeCheckpoint, from: "coordinator", body: sampleCheckpoint(protocol.Coordinator), decode: checkpoint},
+		sample{name: "checkpoint_of_host", typ: protocol.TypeCheckpoint, from: "edge-07", body: sampleCheckpoint("host:edge-07"), decode: checkpoint},
+	)
 }
 
 func samples() []sample {

@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -39,6 +40,8 @@ func stateViolations() map[string][]violation {
 			{"member_unknown", p, hello(`"proto":1`, `"prota":1,"proto":1`)},
 			{"stream_of_other_direction", p, hello(`"stream":"report"`, `"stream":"order"`)},
 			{"stream_twice", p, hello(`"stream":"alert"`, `"stream":"report"`)},
+			{"checkpoint_too_large", p, set("hello", strings.Replace(string(must(json.Marshal(samplePresence(protocol.PresenceHello, 1, protocol.Nonce{}).Hello))),
+				b64(string(sealedCheckpoint())), b64(strings.Repeat("x", protocol.MaxCheckpoint+1)), 1))},
 			{"digest_of_nothing", p, hello(`"stream":"alert","n":0,"h":"`+zero, `"stream":"alert","n":0,"h":"`+some)},
 		},
 		"online": {{"with_hello", p, set("hello", `{"proto":1}`)}, {"kind_goodbye", p, set("kind", `"goodbye"`)}, {"kind_will", p, set("kind", `"will"`)}},
@@ -50,6 +53,8 @@ func stateViolations() map[string][]violation {
 			{"container_without_name", p, edit(`"name":"web"`, `"name":""`)},
 			{"container_without_state", p, edit(`"state":"running"`, `"state":""`)},
 			{"alert_without_severity", p, edit(`"severity":"warning"`, `"severity":""`)},
+			{"audit_of_another_stream", p, edit(`"stream":"audit"`, `"stream":"report"`)},
+			{"audit_on_another_page", p, func(m *builder) { set("part", "2")(m); set("parts", "2")(m); set("host", "")(m) }},
 			{"failures_negative", p, edit(`"name":"web"`, `"failures":-1,"name":"web"`)},
 		},
 		"lease": {
@@ -77,6 +82,8 @@ func stateViolations() map[string][]violation {
 			{"credit_output_unknown", p, edit(`"fd":"stdout"`, `"fd":"stdin"`)},
 			{"credit_offset_negative", p, edit(`"offset":4096`, `"offset":-1`)},
 			{"have_of_other_direction", p, set("have", "["+pos(coStore, "order", 1, some)+"]")},
+			{"audit_of_another_stream", p, edit(`"stream":"audit"`, `"stream":"report"`)},
+			{"checkpoint_too_large", p, edit(b64(string(sealedCheckpoint())), b64(strings.Repeat("x", protocol.MaxCheckpoint+1)))},
 			{"sent_of_other_direction", p, set("sent", "["+pos(coStore, "alert", 1, some)+"]")},
 		},
 		"coordinator": {
@@ -90,6 +97,14 @@ func stateViolations() map[string][]violation {
 			{"too_large", protocol.ErrSize, func(m *builder) { m.pad = protocol.MaxDocument }},
 		},
 		"revoked": {{"topic_other", protocol.ErrTopic, topic("hostler/v1/lab/fleet/revoke")}, {"key_of_owner", protocol.ErrRole, signedBy("owner")}},
+		"checkpoint": {
+			{"key_of_owner", protocol.ErrRole, signedBy("owner")}, {"key_of_person", protocol.ErrRole, signedBy("person")},
+			{"log_left_out", p, set("log", "")}, {"log_of_everybody", p, set("log", `"*"`)}, {"store_left_out", p, set("store", "")},
+			{"n_zero", p, set("n", "0")}, {"n_not_after", p, set("n", "17")}, {"digest_zero", p, set("h", `"`+zero+`"`)},
+			{"ring_zero", p, set("ring", "0")}, {"term_left_out", p, set("term", "")}, {"member_unknown", p, set("m", "1")},
+			{"too_large", protocol.ErrSize, func(m *builder) { m.pad = protocol.MaxCheckpoint }},
+		},
+		"checkpoint_of_host": {{"with_term", p, set("term", `{"ring":5,"counter":9}`)}, {"log_of_no_label", p, set("log", `"host:A"`)}},
 		"approval": {
 			{"key_of_coordinator", protocol.ErrRole, signedBy("coordinator")}, {"key_of_host", protocol.ErrRole, signedBy("edge-07")},
 		},
