@@ -14,11 +14,11 @@ T ?= 10s
 # Tests of the built programs find them here.
 export HOSTLER_BIN := $(CURDIR)/bin
 
-TAGS := integration,heavy
+TAGS := integration,heavy,hostlertest
 PURE := hostler hostler-agent hostler-coordinator hostler-run
 BUILD := go build -trimpath -ldflags '-s -w'
 
-.PHONY: help deps build demo test check unit race integration heavy fuzz vectors bench gobench clean
+.PHONY: help deps build testbuild demo test check unit race integration heavy fuzz vectors bench gobench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -29,6 +29,12 @@ deps: ## Install the Debian packages that are missing; say what else is
 build: ## Build all programs into bin/
 	CGO_ENABLED=0 $(BUILD) -o bin/ $(addprefix ./cmd/,$(PURE)) ./integration/cmd/roundtrip
 	CGO_ENABLED=1 $(BUILD) -o bin/ ./cmd/hostler-lxc
+
+# The programs of the suites that kill at failpoints and set clocks. They are
+# never installed anywhere.
+testbuild: ## Build all programs with failpoints into bin/test/
+	CGO_ENABLED=0 $(BUILD) -tags hostlertest -o bin/test/ $(addprefix ./cmd/,$(PURE))
+	CGO_ENABLED=1 $(BUILD) -tags hostlertest -o bin/test/ ./cmd/hostler-lxc
 
 demo: deps build ## Show the whole of it on this machine (KEEP=1 leaves it running)
 	@bash scripts/demo.sh

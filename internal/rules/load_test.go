@@ -29,7 +29,7 @@ const module = "github.com/hostler-io/hostler"
 
 // tags are the build tags of the tree. A file behind any other constraint is
 // still read, but alone.
-const tags = "integration,heavy"
+const tags = "integration,heavy,hostlertest"
 
 // tree is a set of packages, parsed and as far as possible type-checked. Code
 // that does not compile is no obstacle: what it refers to is then unknown, and

@@ -1,0 +1,107 @@
+// Package failpoint names the moments at which a process of Hostler may die:
+// right before and right after each durable step of the crash table in
+// ARCHITECTURE.md. Programs built with the tag hostlertest kill themselves there
+// when they are asked to; in all others the calls are empty and nothing of this
+// package is left.
+//
+// Who asks puts a file into the directory that the variable [Variable] of the
+// process's environment names. Its name is that of the point, such as
+// "A2.before"; it is empty, or holds the number of the hit that is meant. The
+// process that comes to the point takes the file away, so that only one dies,
+// leaves "A2.before.hit" with its pid instead, and kills itself by SIGKILL.
+package failpoint
+
+// Variable names the directory of the points that are armed.
+const Variable = "HOSTLER_FAILPOINTS"
+
+// Step is a durable step, by its id in the crash table.
+type Step string
+
+// The steps that the agent takes. "One transaction" is meant where nothing else
+// is said.
+const (
+	StartCounted   Step = "A1"  // the process start is counted
+	OrderTaken     Step = "A2"  // an order is accepted, or kept as rejected, with its position
+	AttemptBegun   Step = "A3"  // a queued action is RUNNING
+	OutcomeKept    Step = "A4"  // the outcome, and its report in the outbox
+	OutboxFreed    Step = "A5"  // a receipt has freed rows
+	CancelTaken    Step = "A6"  // a cancel's mark, tombstone or answer
+	ContainersKept Step = "A7"  // records of containers without an action that ends
+	MembershipKept Step = "A8"  // the enrolment's file
+	QuestionTaken  Step = "A9"  // a question of the coordinator, and its answers
+	TermSeen       Step = "A10" // the newest term and its evidence
+	ActionsBuried  Step = "A11" // old actions became tombstones
+	QueueMade      Step = "A12" // the queue's first rows and its reserve, and that it was made
+	LeavingNoted   Step = "A13" // the file that says that the host leaves
+)
+
+// The steps that are taken in run directories and with containers, by the
+// supervisor or the LXC helper where nothing else is said.
+const (
+	SpecKept           Step = "S1"  // spec.json, by the agent
+	StartDeclared      Step = "S2"  // start.json
+	OutputSynced       Step = "S3"  // a stream's file, after its end
+	ExitPublished      Step = "S4"  // exit.json
+	ContainerClaimed   Step = "S5"  // its directory, with a record that says creating
+	LeafMade           Step = "S6"  // the command's control group
+	CommandForked      Step = "S7"  // the command
+	ContainerReady     Step = "S8"  // the record says ready
+	ContainerDoomed    Step = "S9"  // the record says destroying
+	ContainerUnnamed   Step = "S10" // its directory has left its name
+	ContainerStarted   Step = "S11" // its init runs
+	ContainerStopped   Step = "S12" // its init is gone
+	RunsRemoved        Step = "S13" // the run directories of a buried action, by the agent
+	ContainerLockFreed Step = "S14" // the lock's file of a container that is gone
+)
+
+// The steps that the coordinator takes, one transaction each where nothing else
+// is said.
+const (
+	TermCounted     Step = "C1"  // the start is counted
+	OrderNumbered   Step = "C2"  // an action, or the number of its order
+	ReportsTaken    Step = "C3"  // reports and alerts with their positions
+	OutputKept      Step = "C4"  // the offsets of output that was synced
+	CancelNumbered  Step = "C5"  // a cancel's mark and control
+	ProofJudged     Step = "C6"  // an invite is bound, or a wrong proof counted
+	HostDecided     Step = "C7"  // a host is approved, denied, revoked or readmitted, or has a new certificate
+	RingsKept       Step = "C8"  // the files of the ring chain
+	AccessKept      Step = "C9"  // a token or a viewer is made or revoked
+	InviteMade      Step = "C10" // an invite
+	NotesCompared   Step = "C11" // a hello's streams
+	QuestionAsked   Step = "C12" // what a host is asked after its hello
+	ActionsExpired  Step = "C13" // orders that nobody fetched in time
+	AcksFreed       Step = "C14" // acknowledged items are freed
+	InventoryKept   Step = "C15" // a full heartbeat
+	QuarantineNoted Step = "C16" // a host that must not be trusted
+)
+
+// The steps that any program takes, below all others.
+const (
+	FilePlaced     Step = "F1" // a small file is renamed into place
+	DatabasePlaced Step = "F2" // a new database is renamed into place
+	BatchCommitted Step = "F3" // COMMIT of a database's writer
+)
+
+// Steps returns all steps, in the order of the table.
+func Steps() []Step {
+	return []Step{
+		StartCounted, OrderTaken, AttemptBegun, OutcomeKept, OutboxFreed, CancelTaken, ContainersKept, MembershipKept,
+		QuestionTaken, TermSeen, ActionsBuried, QueueMade, LeavingNoted,
+		SpecKept, StartDeclared, OutputSynced, ExitPublished, ContainerClaimed, LeafMade, CommandForked, ContainerReady,
+		ContainerDoomed, ContainerUnnamed, ContainerStarted, ContainerStopped, RunsRemoved, ContainerLockFreed,
+		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
+		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
+		FilePlaced, DatabasePlaced, BatchCommitted,
+	}
+}
+
+// Before is the point right before the step.
+func (s Step) Before() string { return string(s) + before }
+
+// After is the point right after the step.
+func (s Step) After() string { return string(s) + after }
+
+const (
+	before = ".before"
+	after  = ".after"
+)

@@ -1,0 +1,7 @@
+//go:build hostlertest
+
+package a
+
+import "os"
+
+func armed() string { return os.Getenv("A") }
