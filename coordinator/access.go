@@ -10,6 +10,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -33,7 +34,7 @@ func (c *Coordinator) CreateToken(ctx context.Context, by Actor, name string, ro
 	if secret, t, err = newToken(c.cfg.Rand, c.nowMS(), by.Name, name, role, life); err != nil {
 		return "", Token{}, err
 	}
-	err = c.cfg.Store.Update(ctx, func(tx Tx) error {
+	err = c.update(ctx, failpoint.AccessKept, func(tx Tx) error {
 		if err := tx.Access().PutToken(t); err != nil {
 			return err
 		}
@@ -63,7 +64,7 @@ func FirstToken(ctx context.Context, store Store, random io.Reader, now time.Tim
 	if err != nil {
 		return "", err
 	}
-	err = store.Update(ctx, func(tx Tx) error {
+	err = update(ctx, store, failpoint.AccessKept, func(tx Tx) error {
 		all, err := tx.Access().Tokens()
 		if err != nil {
 			return err
@@ -116,7 +117,7 @@ func (c *Coordinator) RevokeToken(ctx context.Context, by Actor, id string) erro
 	if err := by.may(RoleAdmin, "revoke tokens"); err != nil {
 		return err
 	}
-	return c.cfg.Store.Update(ctx, func(tx Tx) error {
+	return c.update(ctx, failpoint.AccessKept, func(tx Tx) error {
 		t, err := tx.Access().Token(id)
 		if err != nil {
 			return fmt.Errorf("token %.40q: %w", id, err)
@@ -152,7 +153,7 @@ func (c *Coordinator) CreateViewer(ctx context.Context, by Actor, name string) (
 		return ViewerPass{}, fmt.Errorf("issue the certificate of viewer %s: %w", name, err)
 	}
 	v := Viewer{Name: name, Serial: serial, CreatedMS: c.nowMS(), CreatedBy: by.Name}
-	err = c.cfg.Store.Update(ctx, func(tx Tx) error {
+	err = c.update(ctx, failpoint.AccessKept, func(tx Tx) error {
 		old, err := tx.Access().Viewer(name)
 		if err == nil && old.RevokedMS == 0 {
 			return fmt.Errorf("viewer %s: %w; revoke it first", name, ErrExists)
@@ -204,7 +205,7 @@ func (c *Coordinator) RevokeViewer(ctx context.Context, by Actor, name string) e
 		return err
 	}
 	var v Viewer
-	err := c.cfg.Store.Update(ctx, func(tx Tx) (err error) {
+	err := c.update(ctx, failpoint.AccessKept, func(tx Tx) (err error) {
 		if v, err = tx.Access().Viewer(name); err != nil {
 			return fmt.Errorf("viewer %.70q: %w", name, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -79,7 +80,7 @@ func (c *Coordinator) Propose(ctx context.Context, by Actor, r Request) (Action,
 	var given []Item
 	var more bool
 	var known *Action
-	err = c.cfg.Store.Update(ctx, func(tx Tx) (err error) {
+	err = c.update(ctx, failpoint.OrderNumbered, func(tx Tx) (err error) {
 		given, known = nil, nil
 		if known, err = c.insert(tx, a, by); err != nil || known != nil {
 			return err
@@ -217,7 +218,7 @@ func (c *Coordinator) Cancel(ctx context.Context, by Actor, id protocol.ActionID
 	}
 	var a Action
 	var given []Item
-	err := c.cfg.Store.Update(ctx, func(tx Tx) (err error) {
+	err := c.update(ctx, failpoint.CancelNumbered, func(tx Tx) (err error) {
 		given = nil
 		if a, err = tx.Actions().Get(id); err != nil || a.State.Final() {
 			return err

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
@@ -152,7 +153,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c.outputs.dir = cfg.OutputDir
 	c.refusals.init(cfg.Log, cfg.Boot)
 	var counter uint64
-	err := cfg.Store.Update(ctx, func(tx Tx) error {
+	err := update(ctx, cfg.Store, failpoint.TermCounted, func(tx Tx) error {
 		v, err := tx.Values().Get(termValue)
 		switch {
 		case errors.Is(err, ErrNotFound):

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
@@ -85,7 +86,7 @@ func (c *Coordinator) Invite(ctx context.Context, by Actor, ttl time.Duration, l
 	}
 	now := c.nowMS()
 	i := Invite{ID: secret.ID().String(), Secret: secret[:], Labels: labels, CreatedMS: now, CreatedBy: by.Name, ExpiresMS: now + ttl.Milliseconds()}
-	err = c.cfg.Store.Update(ctx, func(tx Tx) error {
+	err = c.update(ctx, failpoint.InviteMade, func(tx Tx) error {
 		if err := tx.Enrolments().PutInvite(i); err != nil {
 			return err
 		}
@@ -152,7 +153,7 @@ func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) 
 		CSR: offer.CSR, Offer: r.Offer, Words: strings.Join(words[:], " "), State: EnrolmentPending, CreatedMS: c.nowMS(),
 	}
 	var refused error
-	err = c.cfg.Store.Update(ctx, func(tx Tx) (err error) {
+	err = c.update(ctx, failpoint.ProofJudged, func(tx Tx) (err error) {
 		refused = nil
 		i, err := tx.Enrolments().Invite(e.Invite)
 		if errors.Is(err, ErrNotFound) {
@@ -270,7 +271,7 @@ func (c *Coordinator) enrolmentAnswer(ctx context.Context, e Enrolment) (enrol.S
 			return a, fmt.Errorf("certificate of host %s: %w", e.Host, err)
 		}
 		e.Certificate = cert
-		if err := c.cfg.Store.Update(ctx, func(tx Tx) error { return tx.Enrolments().Put(e) }); err != nil {
+		if err := c.update(ctx, failpoint.HostDecided, func(tx Tx) error { return tx.Enrolments().Put(e) }); err != nil {
 			return a, err
 		}
 	}
@@ -360,7 +361,7 @@ func (c *Coordinator) ApproveEnrolment(ctx context.Context, by Actor, ref, words
 	if err != nil {
 		return Enrolment{}, fmt.Errorf("%w: the certificate request of host %s: %w", ErrInvalid, e.Host, err)
 	}
-	err = c.cfg.Store.Update(ctx, func(tx Tx) (err error) {
+	err = c.update(ctx, failpoint.HostDecided, func(tx Tx) (err error) {
 		if e, err = tx.Enrolments().Get(e.ID); err != nil {
 			return err
 		}
@@ -406,7 +407,7 @@ func (c *Coordinator) DenyEnrolment(ctx context.Context, by Actor, ref, reason s
 	if err != nil {
 		return Enrolment{}, err
 	}
-	err = c.cfg.Store.Update(ctx, func(tx Tx) (err error) {
+	err = c.update(ctx, failpoint.HostDecided, func(tx Tx) (err error) {
 		if e, err = tx.Enrolments().Get(e.ID); err != nil {
 			return err
 		}

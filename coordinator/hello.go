@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
 )
@@ -143,7 +144,7 @@ type notes struct {
 func (s *session) compareNotes(h *protocol.Hello) (notes, error) {
 	var n notes
 	adopted := s.c.nextSeq()
-	err := s.c.cfg.Store.Update(s.c.ctx, func(tx Tx) error {
+	err := s.c.update(s.c.ctx, failpoint.NotesCompared, func(tx Tx) error {
 		host, err := tx.Hosts().Get(s.host)
 		if err != nil {
 			return err
@@ -422,7 +423,7 @@ func (s *session) flush() {
 		return
 	}
 	var freed map[protocol.Stream]uint64
-	err := s.c.cfg.Store.Update(s.c.ctx, func(tx Tx) (err error) {
+	err := s.c.update(s.c.ctx, failpoint.AcksFreed, func(tx Tx) (err error) {
 		freed, err = s.free(tx, all)
 		return err
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -79,7 +80,7 @@ func (c *Coordinator) Revoke(ctx context.Context, by Actor, id protocol.HostID, 
 		return err
 	}
 	var h Host
-	err := c.cfg.Store.Update(ctx, func(tx Tx) (err error) {
+	err := c.update(ctx, failpoint.HostDecided, func(tx Tx) (err error) {
 		if h, err = tx.Hosts().Get(id); err != nil {
 			return fmt.Errorf("host %q: %w", id, err)
 		}
@@ -152,7 +153,7 @@ func (c *Coordinator) quarantine(id protocol.HostID, why string) {
 		return
 	}
 	c.log.Error("host quarantined", "host", id, "why", why)
-	err := c.cfg.Store.Update(c.ctx, func(tx Tx) error {
+	err := c.update(c.ctx, failpoint.QuarantineNoted, func(tx Tx) error {
 		h, err := tx.Hosts().Get(id)
 		if err != nil || h.Quarantined != "" {
 			return err
@@ -186,7 +187,7 @@ func (c *Coordinator) Readmit(ctx context.Context, by Actor, id protocol.HostID)
 	if err := by.may(RoleAdmin, "readmit hosts"); err != nil {
 		return err
 	}
-	err := c.cfg.Store.Update(ctx, func(tx Tx) error {
+	err := c.update(ctx, failpoint.HostDecided, func(tx Tx) error {
 		h, err := tx.Hosts().Get(id)
 		if err != nil {
 			return fmt.Errorf("host %q: %w", id, err)

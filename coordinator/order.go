@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
 )
@@ -17,7 +18,7 @@ import (
 func (c *Coordinator) schedule(ctx context.Context, s *session) {
 	var given []Item
 	var more bool
-	err := c.cfg.Store.Update(ctx, func(tx Tx) (err error) {
+	err := c.update(ctx, failpoint.OrderNumbered, func(tx Tx) (err error) {
 		given, more, err = c.number(tx, s)
 		return err
 	})
@@ -291,7 +292,7 @@ func (c *Coordinator) askAgain(s *session) {
 	}
 	var given []Item
 	var later bool
-	err := c.cfg.Store.Update(c.ctx, func(tx Tx) error {
+	err := c.update(c.ctx, failpoint.QuestionAsked, func(tx Tx) error {
 		given, later = nil, false
 		controls, err := tx.Streams().Get(s.host, protocol.StreamControl)
 		if err != nil {
@@ -349,7 +350,7 @@ func (c *Coordinator) expire(ctx context.Context) error {
 	if err != nil || len(due) == 0 {
 		return err
 	}
-	err = c.cfg.Store.Update(ctx, func(tx Tx) error {
+	err = c.update(ctx, failpoint.ActionsExpired, func(tx Tx) error {
 		for _, d := range due {
 			a, err := tx.Actions().Get(d.ID)
 			if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -322,7 +323,7 @@ func (s *session) commitOutput() {
 
 // keepOffsets makes durable how much of each stream is held.
 func (c *Coordinator) keepOffsets(states []OutputState) error {
-	return c.cfg.Store.Update(c.ctx, func(tx Tx) error {
+	return c.update(c.ctx, failpoint.OutputKept, func(tx Tx) error {
 		for _, st := range states {
 			if err := tx.Streams().PutOutput(st); err != nil {
 				return err

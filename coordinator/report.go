@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
 )
@@ -20,7 +21,7 @@ func (s *session) onItems(items []protocol.Message) {
 	var changed []protocol.ActionID
 	var positions []protocol.Position
 	var freed map[protocol.Stream]uint64
-	err := c.cfg.Store.Update(c.ctx, func(tx Tx) (err error) {
+	err := c.update(c.ctx, failpoint.ReportsTaken, func(tx Tx) (err error) {
 		changed, positions = nil, nil
 		if freed, err = s.free(tx, acked); err != nil {
 			return err
@@ -398,7 +399,7 @@ func (s *session) onHeartbeat(in inbound) error {
 	if !complete {
 		return nil
 	}
-	err = s.c.cfg.Store.Update(s.c.ctx, func(tx Tx) error {
+	err = s.c.update(s.c.ctx, failpoint.InventoryKept, func(tx Tx) error {
 		host, err := tx.Hosts().Get(s.host)
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -167,4 +169,19 @@ func (w *workers) close() {
 	w.closed = true
 	w.mu.Unlock()
 	w.all.Wait()
+}
+
+// update runs one step of the crash table in a transaction of its own. Effects
+// follow after it has returned nil.
+func (c *Coordinator) update(ctx context.Context, step failpoint.Step, fn func(Tx) error) error {
+	return update(ctx, c.cfg.Store, step, fn)
+}
+
+func update(ctx context.Context, store Store, step failpoint.Step, fn func(Tx) error) error {
+	failpoint.Before(step)
+	err := store.Update(ctx, fn)
+	if err == nil {
+		failpoint.After(step)
+	}
+	return err
 }

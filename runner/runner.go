@@ -44,6 +44,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
@@ -179,9 +180,11 @@ func (r *Runner) start(ctx context.Context, spec Spec) (*Run, error) {
 	if err := r.saveStdin(ctx, dir, spec.Stdin); err != nil {
 		return nil, fmt.Errorf("saving stdin: %w", err)
 	}
+	failpoint.Before(failpoint.SpecKept)
 	if err := dir.CreateSpec(&spec.Spec, r.cfg.Root, filepath.Dir(string(dir))); err != nil {
 		return nil, err
 	}
+	failpoint.After(failpoint.SpecKept)
 	run, err := r.newRun(spec.Action, spec.Attempt)
 	if err != nil {
 		return nil, err
@@ -242,7 +245,7 @@ func (r *Runner) startSupervisor(run *Run, argv []string) error {
 	defer log.Close()
 	pidfd := -1
 	cmd := exec.Command(argv[0], append(argv[1:len(argv):len(argv)], string(run.dir))...)
-	cmd.Env = []string{}
+	cmd.Env = append([]string{}, failpoint.Environ()...) // not nil: that would be ours
 	cmd.Dir = "/"
 	cmd.Stderr = log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}
@@ -354,12 +357,14 @@ func (r *Runner) remove(action string) error {
 	if err := os.RemoveAll(gone); err != nil {
 		return err
 	}
+	failpoint.Before(failpoint.RunsRemoved)
 	if err := os.Rename(filepath.Join(r.cfg.Root, action), gone); err != nil {
 		return err
 	}
 	if err := rundir.SyncDir(r.cfg.Root); err != nil {
 		return err
 	}
+	failpoint.After(failpoint.RunsRemoved)
 	return os.RemoveAll(gone)
 }
 

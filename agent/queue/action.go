@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -22,7 +23,7 @@ import (
 // action of this host that is [ErrFull] instead, and a known id of another
 // spec is [ErrExists].
 func (q *Queue) AcceptOrder(ctx context.Context, at protocol.Position, o Order, now Now) (act Action, fresh bool, err error) {
-	err = q.update(ctx, "accepting action "+o.Action.String(), func(tx *sqldb.Tx) error {
+	err = q.commit(ctx, failpoint.OrderTaken, "accepting action "+o.Action.String(), func(tx *sqldb.Tx) error {
 		act, fresh = Action{}, false
 		if err := advance(tx, at); err != nil {
 			return err
@@ -112,7 +113,7 @@ func (a *Action) move(s Step, now Now) error {
 // Start makes durable that an attempt is about to begin: the first of an action
 // that waits, or the next of one that runs.
 func (q *Queue) Start(ctx context.Context, id protocol.ActionID, c Change, now Now) (Action, error) {
-	return q.step(ctx, "starting", id, now, func(a *Action) Step {
+	return q.step(ctx, failpoint.AttemptBegun, "starting", id, now, func(a *Action) Step {
 		if a.State == protocol.StateRunning {
 			return Step{Event: protocol.EventRetry, Change: c}
 		}
@@ -126,15 +127,15 @@ func (q *Queue) Start(ctx context.Context, id protocol.ActionID, c Change, now N
 // again.
 func (q *Queue) Finish(ctx context.Context, id protocol.ActionID, s Step, now Now) (Action, error) {
 	decide := func(*Action) Step { return s }
-	act, err := q.step(ctx, "finishing", id, now, decide)
+	act, err := q.step(ctx, failpoint.OutcomeKept, "finishing", id, now, decide)
 	if errors.Is(err, ErrDisk) && q.spend() {
-		act, err = q.step(ctx, "finishing", id, now, decide)
+		act, err = q.step(ctx, failpoint.OutcomeKept, "finishing", id, now, decide)
 	}
 	return act, err
 }
 
-func (q *Queue) step(ctx context.Context, what string, id protocol.ActionID, now Now, decide func(*Action) Step) (act Action, err error) {
-	err = q.update(ctx, what+" action "+id.String(), func(tx *sqldb.Tx) error {
+func (q *Queue) step(ctx context.Context, point failpoint.Step, what string, id protocol.ActionID, now Now, decide func(*Action) Step) (act Action, err error) {
+	err = q.commit(ctx, point, what+" action "+id.String(), func(tx *sqldb.Tx) error {
 		if act, err = load(tx, id); err != nil {
 			return err
 		}
@@ -159,7 +160,7 @@ func (q *Queue) step(ctx context.Context, what string, id protocol.ActionID, now
 // position is a request from this host, for which an unknown id is
 // [ErrUnknown].
 func (q *Queue) Cancel(ctx context.Context, at protocol.Position, id protocol.ActionID, now Now) (act Action, err error) {
-	err = q.update(ctx, "cancelling action "+id.String(), func(tx *sqldb.Tx) error {
+	err = q.commit(ctx, failpoint.CancelTaken, "cancelling action "+id.String(), func(tx *sqldb.Tx) error {
 		if err := advance(tx, at); err != nil {
 			return err
 		}
@@ -215,7 +216,7 @@ func cancel(tx *sqldb.Tx, act *Action, now Now) error {
 // NotCancelled takes a request for an end back that turned out to be impossible,
 // and says why.
 func (q *Queue) NotCancelled(ctx context.Context, id protocol.ActionID, detail string, now Now) (act Action, err error) {
-	err = q.update(ctx, "answering the cancel of action "+id.String(), func(tx *sqldb.Tx) error {
+	err = q.commit(ctx, failpoint.CancelTaken, "answering the cancel of action "+id.String(), func(tx *sqldb.Tx) error {
 		if act, err = load(tx, id); err != nil {
 			return err
 		}
@@ -232,7 +233,7 @@ func (q *Queue) NotCancelled(ctx context.Context, id protocol.ActionID, detail s
 // that it knows nothing; or for everything accepted after since, if that is
 // set.
 func (q *Queue) Tell(ctx context.Context, at protocol.Position, ids []protocol.ActionID, since *uint64, now Now) error {
-	return q.update(ctx, "answering about actions", func(tx *sqldb.Tx) error {
+	return q.commit(ctx, failpoint.QuestionTaken, "answering about actions", func(tx *sqldb.Tx) error {
 		if err := advance(tx, at); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -16,7 +17,7 @@ import (
 // wait, the newest state of each id waits in their stead: what was between is
 // merged, what holds in the end is told.
 func (q *Queue) Apply(ctx context.Context, c Change) error {
-	return q.update(ctx, "recording containers", func(tx *sqldb.Tx) error { return change(tx, c) })
+	return q.commit(ctx, failpoint.ContainersKept, "recording containers", func(tx *sqldb.Tx) error { return change(tx, c) })
 }
 
 func change(tx *sqldb.Tx, c Change) error {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -97,6 +98,16 @@ func (q *Queue) Store() protocol.StoreID { return q.store }
 // update runs one step in a transaction of its own.
 func (q *Queue) update(ctx context.Context, what string, fn func(*sqldb.Tx) error) error {
 	return wrap(what, q.db.Update(ctx, fn))
+}
+
+// commit is update for a step of the crash table.
+func (q *Queue) commit(ctx context.Context, step failpoint.Step, what string, fn func(*sqldb.Tx) error) error {
+	failpoint.Before(step)
+	err := q.update(ctx, what, fn)
+	if err == nil {
+		failpoint.After(step)
+	}
+	return err
 }
 
 func (q *Queue) view(ctx context.Context, what string, fn func(*sqldb.Tx) error) error {

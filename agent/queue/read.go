@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -77,7 +78,7 @@ const forgetBatch = 500
 // receipted and that are too many or too old. It returns their ids, up to some
 // hundreds at a time; the caller removes what they have left elsewhere.
 func (q *Queue) Forget(ctx context.Context, now Now) (gone []protocol.ActionID, err error) {
-	err = q.update(ctx, "forgetting old actions", func(tx *sqldb.Tx) error {
+	err = q.commit(ctx, failpoint.ActionsBuried, "forgetting old actions", func(tx *sqldb.Tx) error {
 		gone = nil
 		old, err := forgettable(tx, now)
 		if err != nil {

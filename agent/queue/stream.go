@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
@@ -24,7 +25,7 @@ func (q *Queue) Begin(ctx context.Context, boot string) (Identity, error) {
 
 func (q *Queue) begin(ctx context.Context, boot string) (Identity, error) {
 	var id Identity
-	err := q.update(ctx, "counting the process start", func(tx *sqldb.Tx) error {
+	err := q.commit(ctx, failpoint.StartCounted, "counting the process start", func(tx *sqldb.Tx) error {
 		id = Identity{Store: q.store, Boot: boot}
 		var before, coordinator string
 		var named bool
@@ -99,7 +100,7 @@ func place(tx *sqldb.Tx, s protocol.Stream) (at, freed protocol.Position, err er
 // this term, was decided by the caller. evidence is the message of that term, as
 // it was signed; nil keeps what there is.
 func (q *Queue) SawTerm(ctx context.Context, t protocol.Term, store protocol.StoreID, evidence []byte) error {
-	return q.update(ctx, "recording the coordinator's term", func(tx *sqldb.Tx) error {
+	return q.commit(ctx, failpoint.TermSeen, "recording the coordinator's term", func(tx *sqldb.Tx) error {
 		if evidence != nil {
 			if _, err := tx.Exec(`UPDATE self SET evidence = $1`, evidence); err != nil {
 				return err
@@ -121,7 +122,7 @@ func (q *Queue) SawTerm(ctx context.Context, t protocol.Term, store protocol.Sto
 
 // Reject takes in an item that cannot be read, so that it blocks nothing.
 func (q *Queue) Reject(ctx context.Context, at protocol.Position, code protocol.Code, now Now) error {
-	return q.update(ctx, "recording a rejected item", func(tx *sqldb.Tx) error {
+	return q.commit(ctx, failpoint.OrderTaken, "recording a rejected item", func(tx *sqldb.Tx) error {
 		_, err := tx.Exec(`INSERT INTO rejected (stream, store, n, code, at_ms) VALUES ($1, $2, $3, $4, $5)`,
 			string(at.Stream), at.Store.String(), at.N, string(code), now.WallMS)
 		if err != nil {
@@ -192,7 +193,7 @@ func (q *Queue) Outbox(ctx context.Context, s protocol.Stream, first, last uint6
 // nothing.
 func (q *Queue) Freed(ctx context.Context, have protocol.Position, evidence []byte, now Now) (stream.Covers, error) {
 	var verdict stream.Covers
-	err := q.update(ctx, "freeing what was receipted", func(tx *sqldb.Tx) error {
+	err := q.commit(ctx, failpoint.OutboxFreed, "freeing what was receipted", func(tx *sqldb.Tx) error {
 		sent, freed, err := place(tx, have.Stream)
 		if err != nil {
 			return err

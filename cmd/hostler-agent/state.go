@@ -17,6 +17,7 @@ import (
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/internal/durable"
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -127,12 +128,14 @@ func (s state) openQueue(ctx context.Context, log *slog.Logger) (*queue.Queue, e
 	if _, err := rand.Read(id[:]); err != nil {
 		return nil, fmt.Errorf("draw the id of the queue: %w", err)
 	}
+	failpoint.Before(failpoint.QueueMade)
 	if q, err = queue.Create(ctx, cfg, id); err != nil {
 		return nil, err
 	}
 	if err := durable.WriteFile(s.queueMade(), nil, 0o600); err != nil {
 		return nil, fmt.Errorf("note that the queue was made: %w", errors.Join(err, q.Close()))
 	}
+	failpoint.After(failpoint.QueueMade)
 	return q, nil
 }
 
@@ -158,18 +161,22 @@ func (s state) keep(r join.Record) error {
 	if err != nil {
 		return fmt.Errorf("encode the enrolment: %w", err)
 	}
+	failpoint.Before(failpoint.MembershipKept)
 	if err := durable.WriteFile(s.membership(), b, 0o600); err != nil {
 		return fmt.Errorf("keep the enrolment: %w", err)
 	}
+	failpoint.After(failpoint.MembershipKept)
 	return nil
 }
 
 // forget removes everything that makes this host a member: keys, enrolment and
 // memory. What runs goes on, as do containers, which are nobody's from now on.
 func (s state) forget() error {
+	failpoint.Before(failpoint.LeavingNoted)
 	if err := durable.WriteFile(s.leaving(), nil, 0o600); err != nil {
 		return fmt.Errorf("begin to leave: %w", err)
 	}
+	failpoint.After(failpoint.LeavingNoted)
 	memory, err := filepath.Glob(s.queueFile() + "*")
 	if err != nil {
 		return fmt.Errorf("leave: %w", err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/internal/durable"
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
@@ -85,9 +86,11 @@ func (s state) keep(chain *certs.Chain) error {
 		return err
 	}
 	for i, ring := range chain.Rings() {
+		failpoint.Before(failpoint.RingsKept)
 		if err := durable.WriteFile(s.ring(code.Pin.Ring+uint64(i)), ring, 0o600); err != nil {
 			return err
 		}
+		failpoint.After(failpoint.RingsKept)
 	}
 	return nil
 }

@@ -13,6 +13,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/hostler-io/hostler/internal/failpoint"
 )
 
 // WriteFile puts b at path with that mode, whatever the umask, and replaces a
@@ -38,6 +40,7 @@ func put(path string, b []byte, mode fs.FileMode, place func(from, to string) er
 	}
 	_, err = f.Write(b)
 	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err == nil {
+		failpoint.Before(failpoint.FilePlaced)
 		err = place(f.Name(), path)
 	}
 	// After a rename there is nothing left to remove.
@@ -47,7 +50,11 @@ func put(path string, b []byte, mode fs.FileMode, place func(from, to string) er
 	if err != nil {
 		return err
 	}
-	return syncDir(dir)
+	if err := syncDir(dir); err != nil {
+		return err
+	}
+	failpoint.After(failpoint.FilePlaced)
+	return nil
 }
 
 // syncDir makes the names in a directory durable.

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/hostler-io/hostler/internal/failpoint"
 )
 
 // lockFile takes the lock that one process holds for as long as it uses the
@@ -100,10 +102,15 @@ func publish(draft, path string) error {
 	if err := syncPath(draft); err != nil {
 		return err
 	}
+	failpoint.Before(failpoint.DatabasePlaced)
 	if err := os.Rename(draft, path); err != nil {
 		return err
 	}
-	return syncPath(filepath.Dir(path))
+	if err := syncPath(filepath.Dir(path)); err != nil {
+		return err
+	}
+	failpoint.After(failpoint.DatabasePlaced)
+	return nil
 }
 
 func syncPath(path string) error {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hostler-io/hostler/internal/failpoint"
 )
 
 // Update runs fn on the writer's goroutine and returns after the commit: nil means
@@ -285,9 +287,11 @@ func (w *writer) step(u *update) error {
 
 // commit makes the batch durable.
 func (w *writer) commit() error {
+	failpoint.Before(failpoint.BatchCommitted)
 	if err := w.conn.run("COMMIT"); err != nil {
 		return fmt.Errorf("committing a batch: %w", err)
 	}
+	failpoint.After(failpoint.BatchCommitted)
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/failpoint"
 )
 
 // templateDir is where liblxc's packages install templates.
@@ -49,7 +50,10 @@ func (h *host) create(spec container.CreateSpec) error {
 	if err := syncFilesystem(h.path); err != nil {
 		return err
 	}
-	return writeRecord(h.dir(spec.Name), record{CTID: spec.CTID, Template: spec.Template, State: recordReady})
+	failpoint.Before(failpoint.ContainerReady)
+	err = writeRecord(h.dir(spec.Name), record{CTID: spec.CTID, Template: spec.Template, State: recordReady})
+	failpoint.After(failpoint.ContainerReady)
+	return err
 }
 
 // clearWay removes what an interrupted creation or destruction of the same
@@ -90,6 +94,7 @@ func (h *host) claim(spec container.CreateSpec) error {
 	if err := writeRecord(staging, record{CTID: spec.CTID, Template: spec.Template, State: recordCreating}); err != nil {
 		return err
 	}
+	failpoint.Before(failpoint.ContainerClaimed)
 	err := unix.Renameat2(unix.AT_FDCWD, staging, unix.AT_FDCWD, h.dir(spec.Name), unix.RENAME_NOREPLACE)
 	if errors.Is(err, fs.ErrExist) {
 		return errors.Join(fmt.Errorf("%w: the name %s is taken", container.ErrExists, spec.Name), os.RemoveAll(staging))
@@ -97,7 +102,11 @@ func (h *host) claim(spec container.CreateSpec) error {
 	if err != nil {
 		return fmt.Errorf("claiming %s: %w", h.dir(spec.Name), err)
 	}
-	return syncDir(h.path)
+	if err := syncDir(h.path); err != nil {
+		return err
+	}
+	failpoint.After(failpoint.ContainerClaimed)
+	return nil
 }
 
 // build runs the template and writes the configuration.
@@ -284,7 +293,9 @@ func (h *host) destroy(name string) error {
 	if err := h.erase(name); err != nil {
 		return err
 	}
+	failpoint.Before(failpoint.ContainerLockFreed)
 	t.lock.remove()
+	failpoint.After(failpoint.ContainerLockFreed)
 	return nil
 }
 
@@ -312,21 +323,25 @@ func (h *host) erase(name string) error {
 		return err
 	}
 	r.State = recordDestroying
+	failpoint.Before(failpoint.ContainerDoomed)
 	if err := writeRecord(h.dir(name), r); err != nil {
 		return err
 	}
+	failpoint.After(failpoint.ContainerDoomed)
 	if err := h.dismantle(name); err != nil {
 		return err
 	}
 	// The record must go last: a directory without it would be foreign. So it
 	// leaves its name first.
 	staging := h.staging(r.CTID)
+	failpoint.Before(failpoint.ContainerUnnamed)
 	if err := os.Rename(h.dir(name), staging); err != nil {
 		return err
 	}
 	if err := syncDir(h.path); err != nil {
 		return err
 	}
+	failpoint.After(failpoint.ContainerUnnamed)
 	return os.RemoveAll(staging)
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/failpoint"
 )
 
 // logFile is liblxc's log of the last start, in the container's directory.
@@ -75,7 +76,9 @@ func (h *host) launch(c *golxc.Container) error {
 		return err
 	}
 	sweep(c.Name(), time.Now())
+	failpoint.Before(failpoint.ContainerStarted)
 	err = c.Start()
+	failpoint.After(failpoint.ContainerStarted)
 	// It runs, whether we come home or not; at worst an empty cgroup stays.
 	_ = home.comeBack()
 	if err != nil {
@@ -108,9 +111,11 @@ func (h *host) stopContainer(name string, grace time.Duration) error {
 		return err
 	}
 	defer c.Release()
+	failpoint.Before(failpoint.ContainerStopped)
 	if err := h.halt(c, grace); err != nil {
 		return err
 	}
+	failpoint.After(failpoint.ContainerStopped)
 	sweep(name, time.Now())
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
@@ -144,7 +145,9 @@ func (r *run) makeLeaf(parent string) error {
 	if err := rundir.WriteHolder(r.lock, &r.self); err != nil {
 		return err
 	}
+	failpoint.Before(failpoint.LeafMade)
 	err := os.Mkdir(string(leaf), 0o755)
+	failpoint.After(failpoint.LeafMade)
 	switch {
 	case errors.Is(err, fs.ErrExist):
 		if left, err := leaf.Populated(); left || err != nil {
@@ -190,10 +193,12 @@ func (r *run) declareStart() error {
 		return wrap("reading the boot id", err)
 	}
 	r.exit.StartedMS = r.Clock.Now().Milliseconds()
+	failpoint.Before(failpoint.StartDeclared)
 	err = r.Dir.CreateStart(&rundir.Start{
 		Boot: boot, PID: r.self.PID, StartTicks: r.self.StartTicks,
 		Leaf: string(r.leaf), StartedMS: r.exit.StartedMS, Keep: r.keep,
 	})
+	failpoint.After(failpoint.StartDeclared)
 	return wrap("writing "+rundir.StartFile, err)
 }
 
@@ -218,9 +223,11 @@ func (r *run) fork() (pid int, err error) {
 	}
 	child := Child{Spec: r.spec, Stdin: r.stdin, Stdout: ends[0], Stderr: ends[1], Leaf: r.leafDir}
 	inheritOOMScore()
+	failpoint.Before(failpoint.CommandForked)
 	if pid, err = r.Launcher.Fork(child); err != nil {
 		return 0, err
 	}
+	failpoint.After(failpoint.CommandForked)
 	// Not before the fork: the command would inherit it.
 	_ = setOOMScore(oomScore)
 	for _, s := range r.out {
@@ -380,7 +387,9 @@ func (r *run) finish() error {
 	if r.leaf != "" {
 		r.detail(wrap("removing the leaf", r.leaf.Remove()))
 	}
+	failpoint.Before(failpoint.ExitPublished)
 	err := r.Dir.PublishExit(&r.exit)
+	failpoint.After(failpoint.ExitPublished)
 	if r.ctl != nil {
 		r.ctl.close()
 	}

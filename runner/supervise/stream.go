@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
@@ -138,7 +139,9 @@ func (s *stream) close() error {
 	<-s.done
 	err := s.err
 	if s.size > 0 {
+		failpoint.Before(failpoint.OutputSynced)
 		err = errors.Join(err, unix.Fdatasync(int(s.file.Fd())))
+		failpoint.After(failpoint.OutputSynced)
 	}
 	return errors.Join(err, s.read.Close(), s.file.Close())
 }
