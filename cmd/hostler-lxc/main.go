@@ -11,6 +11,8 @@
 // there is none, with 2 if it was called wrongly, and with 3 if the run directory
 // is or was another supervisor's. Without liblxc it does not
 // start at all: the dynamic loader says so and exits with 127.
+//
+//go:debug containermaxprocs=0
 package main
 
 import (
@@ -18,6 +20,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +37,7 @@ func run(args []string) int {
 		fmt.Println(helper.Version())
 		return 0
 	case len(args) == 2 && args[0] == "supervise":
+		runtime.GOMAXPROCS(1) // it waits most of the time, see hostler-run
 		// A stray signal must not orphan the command. Caught and not ignored,
 		// because what is ignored stays so in the command.
 		signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)

@@ -7,15 +7,22 @@
 // its output and its end there, and outlives the agent meanwhile. It reads no
 // environment and no configuration.
 //
+// It runs Go code on one processor at a time: nearly all it does is to wait, for
+// the disk or for the command, and a second one would only spin meanwhile. The
+// runtime need not read its control group's limits for that.
+//
 // Exit codes: 0, exit.json tells how the command ended; 2, wrong usage; 3, the
 // directory is another supervisor's, nothing was done; 1, the end could not be
 // recorded, and standard error says why.
+//
+//go:debug containermaxprocs=0
 package main
 
 import (
 	"errors"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"github.com/hostler-io/hostler/runner/rundir"
@@ -29,6 +36,7 @@ func run(args []string) int {
 		os.Stderr.WriteString("usage: hostler-run /run/directory\n")
 		return 2
 	}
+	runtime.GOMAXPROCS(1)
 	// A stray signal must not orphan the command. Caught and not ignored,
 	// because what is ignored stays so in the command.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
