@@ -155,6 +155,11 @@ func DecodeAnswer(raw []byte) (Answer, error) {
 	if _, known := sentinels()[a.Code]; a.Code != "" && a.Code != CodeFailed && !known {
 		return Answer{}, fmt.Errorf("decoding answer: unknown code %.40q", a.Code)
 	}
+	for _, i := range a.Infos {
+		if i.Kind == 0 || i.State == 0 {
+			return Answer{}, fmt.Errorf("decoding answer: container %.40q without a kind or a state", i.Name)
+		}
+	}
 	return a, nil
 }
 
