@@ -233,23 +233,3 @@ func TestShutdownEndsFollowing(t *testing.T) {
 		down.Wait()
 	})
 }
-
-func FuzzCreateAction(f *testing.F) {
-	for _, seed := range []string{
-		`{"host":"edge-07","spec":"eyJraW5kIjoiaG9zdC5waW5nIn0="}`, `{}`, `null`, `[]`, ``, `{"host":1}`,
-		`{"id":"01890a5d-ac96-774b-bcce-b302099a8057","host":"edge-07","spec":""}`, `{"host":"edge-07","host":"x","spec":"e30="}`,
-	} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		onSite(t, func(t *testing.T, s *site) {
-			r := s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions", string(body))
-			switch {
-			case r.StatusCode == http.StatusAccepted:
-				as[api.Action](t, r, http.StatusAccepted)
-			case r.StatusCode >= http.StatusInternalServerError || r.Header.Get("Content-Type") != api.ContentProblem:
-				t.Errorf("%q: status %d: %s", body, r.StatusCode, r.body)
-			}
-		})
-	})
-}

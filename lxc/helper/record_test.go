@@ -1,0 +1,36 @@
+//go:build linux && cgo
+
+package helper
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// FuzzReadRecord reads bytes as the file that makes a container ours: what is
+// taken is written and read as the same.
+func FuzzReadRecord(f *testing.F) {
+	for _, seed := range []string{
+		`{"Version":1,"CTID":"0192f0c1-2b3c-7d4e-8f50-0123456789ab","Template":"busybox","State":"ready"}`,
+		`{"Version":1,"CTID":"0192f0c1-2b3c-7d4e-8f50-0123456789ab","State":"asleep"}`, `{"Version":9}`, `{"Version":1,"CTID":"../x","State":"ready"}`, `null`, `{`, ``,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, recordFile), raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := readRecord(dir)
+		if err != nil {
+			return
+		}
+		if err := writeRecord(dir, r); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := readRecord(dir); err != nil || again != r {
+			t.Errorf("%q is taken as %+v, and then as %+v: %v", raw, r, again, err)
+		}
+	})
+}
