@@ -11,6 +11,9 @@ export PATH := $(PATH):/usr/local/go/bin
 
 # T is how long each fuzz target runs.
 T ?= 10s
+# N is how many schedules of faults are played; SEED is the first of them.
+N ?= 1000
+SEED ?= 1
 # Tests of the built programs find them here.
 export HOSTLER_BIN := $(CURDIR)/bin
 
@@ -18,7 +21,7 @@ TAGS := integration,heavy,hostlertest
 PURE := hostler hostler-agent hostler-coordinator hostler-run
 BUILD := go build -trimpath -ldflags '-s -w'
 
-.PHONY: help deps build testbuild demo test check unit race integration heavy fuzz vectors bench gobench clean
+.PHONY: help deps build testbuild demo test check unit race integration heavy chaos fuzz vectors bench gobench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,6 +65,9 @@ integration: build ## The built programs with real LXC, broker, MQTT client and 
 
 heavy: build ## What takes too long for every day
 	go test -tags heavy -count=1 -timeout 60m ./...
+
+chaos: ## Play N=1000 schedules of faults, from SEED=1 on
+	TMPDIR=/dev/shm go test -count=1 -timeout 60m ./internal/chaos -seed $(SEED) -seeds $(N)
 
 fuzz: ## Fuzz each target for T=10s
 	@git grep -oE '^func Fuzz[A-Za-z0-9_]+' -- '*_test.go' ':!**/testdata/**' | while IFS=: read -r file func; do \

@@ -1,0 +1,95 @@
+package chaos
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// key signs by a digest, which is a thousand times faster than a signature. It
+// keeps out everybody here: the broker knows no key.
+type key string
+
+// sigForm starts every signature: version, type, algorithm and hash of OpenPGP.
+const sigForm = "\x04\x00\x16\x08"
+
+func (k key) Key() protocol.KeyID {
+	sum := sha256.Sum256([]byte(k))
+	return protocol.KeyID(sum[:20])
+}
+
+func (k key) Sign(body []byte) ([]byte, error) {
+	sum := sha256.Sum256(append([]byte(k), body...))
+	return append([]byte(sigForm), sum[:]...), nil
+}
+
+func (k key) CheckForm(sig []byte) error {
+	if len(sig) != len(sigForm)+sha256.Size || string(sig[:len(sigForm)]) != sigForm {
+		return errors.New("not a signature of the tests")
+	}
+	return nil
+}
+
+func (k key) Verify(sig, body []byte) error {
+	if want, _ := k.Sign(body); string(want) != string(sig) {
+		return errors.New("the signature is wrong")
+	}
+	return nil
+}
+
+// coordinatorKey signs what goes down.
+const coordinatorKey key = "coordinator"
+
+// ring is the one ring of the fleet: the trust of agents.
+type ring map[protocol.KeyID]protocol.Principal
+
+func newRing(hosts ...protocol.HostID) ring {
+	r := ring{coordinatorKey.Key(): {Roles: []protocol.Role{protocol.RoleCoordinator}, Key: coordinatorKey}}
+	for _, h := range hosts {
+		r[key(h).Key()] = protocol.Principal{Roles: []protocol.Role{protocol.RoleHost}, Host: h, Key: key(h)}
+	}
+	return r
+}
+
+func (r ring) Principal(k protocol.KeyID) (protocol.Principal, bool) { p, ok := r[k]; return p, ok }
+func (r ring) Keyring() protocol.Keyring                             { return r }
+func (ring) Ring() uint64                                            { return 1 }
+func (ring) Advance(context.Context, []byte) error                   { return nil }
+func (ring) Revoke(context.Context, []byte) error                    { return nil }
+func (ring) Fetch(context.Context, uint64) error                     { return errors.New("there is no newer ring") }
+
+// trust is that of the coordinator. The rest of its interface is never asked
+// for.
+type trust struct {
+	coordinator.Trust
+	ring
+}
+
+func (t trust) Principal(k protocol.KeyID) (protocol.Principal, bool) { return t.ring.Principal(k) }
+func (trust) Ring() uint64                                            { return 1 }
+func (trust) Revoked() uint64                                         { return 0 }
+func (trust) AddHost(protocol.HostID, []byte) error                   { return nil }
+
+// dice is a source of random bytes for several goroutines.
+type dice struct {
+	mu sync.Mutex
+	r  *rand.ChaCha8
+}
+
+func newDice(seed uint64) *dice {
+	var s [32]byte
+	binary.LittleEndian.PutUint64(s[:], seed)
+	return &dice{r: rand.NewChaCha8(s)}
+}
+
+func (d *dice) Read(b []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.r.Read(b)
+}

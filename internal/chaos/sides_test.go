@@ -1,0 +1,201 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/container/containertest"
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+const fleetName protocol.FleetName = "lab"
+
+var fleet = protocol.FleetID{1}
+
+// errEnd is why processes end here.
+var errEnd = errors.New("the schedule ended it")
+
+// disk is the coordinator's store as one process sees it: it takes its time,
+// and once the process is dead it takes nothing.
+type disk struct {
+	coordinator.Store
+	mu    sync.Mutex
+	r     *rand.Rand
+	stall time.Time // nothing is written before
+	dead  atomic.Bool
+}
+
+func (d *disk) Update(ctx context.Context, fn func(coordinator.Tx) error) error {
+	d.mu.Lock()
+	before, after := time.Duration(d.r.IntN(8))*time.Millisecond, time.Duration(d.r.IntN(4))*time.Millisecond
+	before += max(0, time.Until(d.stall))
+	d.mu.Unlock()
+	<-time.After(before)
+	if d.dead.Load() {
+		return errEnd
+	}
+	err := d.Store.Update(ctx, fn)
+	<-time.After(after)
+	if d.dead.Load() {
+		return errEnd // whether it was written is not known to the dead
+	}
+	return err
+}
+
+// center is the coordinator's side: what survives its processes, and the
+// present one.
+type center struct {
+	w     *world
+	store coordinator.Store
+	dir   string
+	wires []*wire
+
+	disk  *disk
+	coord *coordinator.Coordinator // nil while there is none
+	stop  context.CancelCauseFunc
+	ended chan error
+}
+
+// wire is the way of one coordinator's process to the broker.
+type wire struct {
+	b    *broker
+	dead atomic.Bool
+}
+
+// Publish implements [coordinator.Broker].
+func (w *wire) Publish(topic string, payload []byte, retained bool) error {
+	if w.dead.Load() {
+		return errOffline
+	}
+	return w.b.publish(topic, payload, retained)
+}
+
+// Disconnect implements [coordinator.Broker].
+func (w *wire) Disconnect(name protocol.SAN) {
+	if !w.dead.Load() && name.Kind == protocol.SANHost {
+		w.b.cut(protocol.HostID(name.ID))
+	}
+}
+
+func (c *center) start() {
+	c.disk = &disk{Store: c.store, r: rand.New(rand.NewPCG(c.w.seed, 11))}
+	wire := &wire{b: c.w.broker}
+	coord, err := coordinator.New(context.Background(), coordinator.Config{
+		Store: c.disk, Fleet: fleet, FleetName: fleetName, Signer: coordinatorKey, Trust: trust{ring: c.w.ring},
+		Authority: struct{ coordinator.Authority }{}, Broker: wire, OutputDir: c.dir,
+		Now: time.Now, Boot: func() int64 { return time.Since(c.w.begun).Milliseconds() }, Rand: c.w.dice,
+		Log: c.w.log.With("process", "coordinator"),
+	})
+	if err != nil {
+		c.w.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	c.coord, c.stop, c.ended, c.wires = coord, stop, make(chan error, 1), append(c.wires, wire)
+	go func() { c.ended <- coord.Run(ctx) }() // waited for by end
+	c.w.broker.greet(coord)
+}
+
+// end ends the process. Killed, it says and writes nothing more.
+func (c *center) end(killed bool) {
+	if killed {
+		c.disk.dead.Store(true)
+		c.wires[len(c.wires)-1].dead.Store(true)
+	}
+	c.w.broker.mu.Lock()
+	c.w.broker.coord = nil
+	c.w.broker.mu.Unlock()
+	c.stop(errEnd)
+	if err := <-c.ended; !errors.Is(err, errEnd) {
+		c.w.t.Errorf("the coordinator ended: %v", err)
+	}
+	c.disk.dead.Store(true) // requests that it had not answered end with it
+	c.coord = nil
+}
+
+// host is a host: what survives the processes of its agent, and the present
+// one.
+type host struct {
+	w       *world
+	id      protocol.HostID
+	path    string
+	machine *machine
+	lxc     *containertest.Fake
+	boots   int
+	booted  time.Time
+
+	queue *queue.Queue
+	agent *agent.Agent // nil while there is none
+	link  *link
+	stop  context.CancelCauseFunc
+	ended chan error
+}
+
+func newHost(w *world, id protocol.HostID, n uint64) *host {
+	h := &host{w: w, id: id, path: filepath.Join(w.dir, string(id)+".db"), machine: newMachine(w.seed + n),
+		lxc: containertest.NewFake(container.KindLXC), booted: time.Now()}
+	q, err := queue.Create(context.Background(), queue.Config{Path: h.path}, protocol.StoreID{byte(n + 1)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := q.Close(); err != nil {
+		w.t.Fatal(err)
+	}
+	return h
+}
+
+func (h *host) boot() string { return fmt.Sprintf("boot-%d", h.boots) }
+
+func (h *host) bootMS() int64 { return time.Since(h.booted).Milliseconds() }
+
+func (h *host) start() {
+	var err error
+	if h.queue, err = queue.Open(context.Background(), queue.Config{Path: h.path}); err != nil {
+		h.w.t.Fatal(err)
+	}
+	h.link = &link{b: h.w.broker, host: h.id, r: rand.New(rand.NewPCG(h.w.seed, 5))}
+	h.agent, err = agent.New(agent.Config{
+		Host: h.id, Fleet: fleet, FleetName: fleetName, Queue: h.queue, Link: h.link, Bulk: bulk{h.link}, Signer: key(h.id), Trust: h.w.ring,
+		Runtimes: []container.Runtime{h.lxc}, Commands: h.machine, Supervisor: []string{"/usr/lib/hostler/hostler-run"},
+		Boot: h.boot(), BootMS: h.bootMS, Rand: h.w.dice, Drain: time.Second, Log: h.w.log.With("process", h.id),
+	})
+	if err != nil {
+		h.w.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancelCause(context.Background())
+	h.stop, h.ended = stop, make(chan error, 1)
+	a := h.agent
+	go func() { h.ended <- a.Run(ctx) }() // waited for by end
+}
+
+// end ends the agent. Killed, it says nothing more.
+func (h *host) end(killed bool) {
+	if killed {
+		h.link.kill()
+	}
+	h.stop(errEnd)
+	if err := <-h.ended; !errors.Is(err, errEnd) {
+		h.w.t.Errorf("the agent of %s ended: %v", h.id, err)
+	}
+	if err := h.queue.Close(); err != nil {
+		h.w.t.Error(err)
+	}
+	h.agent = nil
+}
+
+// reboot ends everything on the host.
+func (h *host) reboot() {
+	h.end(true)
+	h.machine.reboot()
+	h.boots++
+	h.booted = time.Now()
+}
