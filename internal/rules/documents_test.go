@@ -8,20 +8,12 @@ import (
 	"testing"
 )
 
-// TestNamedTests holds ARCHITECTURE.md to the tests that it names as proof: a
-// test that was renamed or removed must not go on being quoted.
+// TestNamedTests holds documents to the tests that they name as proof: a test
+// that was renamed or removed must not go on being quoted.
 func TestNamedTests(t *testing.T) {
 	root, err := moduleRoot()
 	if err != nil {
 		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := regexp.MustCompile(`\bTest[A-Z]\w+`).FindAllString(string(text), -1)
-	if len(named) < 20 {
-		t.Fatalf("only %d tests are named: the crash table is gone", len(named))
 	}
 	declared := make(map[string]bool)
 	for _, p := range mustLoad(t).packages {
@@ -33,9 +25,19 @@ func TestNamedTests(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range named {
-		if !declared[name] {
-			t.Errorf("ARCHITECTURE.md names %s, which does not exist", name)
+	for _, page := range []string{"ARCHITECTURE.md", "doc/track-record.md"} {
+		text, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w+`).FindAllString(string(text), -1)
+		if len(named) < 20 {
+			t.Errorf("%s names only %d tests: its tables are gone", page, len(named))
+		}
+		for _, name := range named {
+			if !declared[name] {
+				t.Errorf("%s names %s, which does not exist", page, name)
+			}
 		}
 	}
 }
