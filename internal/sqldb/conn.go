@@ -33,6 +33,9 @@ type conn struct {
 
 // connect opens the file, which must exist.
 func connect(ctx context.Context, path string, m mode) (*conn, error) {
+	if err := useLayer(); err != nil {
+		return nil, err
+	}
 	connector, err := sqlite.NewConnector(dsn(path, m))
 	if err != nil {
 		return nil, err
@@ -59,6 +62,7 @@ func connect(ctx context.Context, path string, m mode) (*conn, error) {
 func dsn(path string, m mode) string {
 	q := url.Values{
 		"mode":       {string(m)},
+		"vfs":        {layerName},
 		"_dqs":       {"0"}, // a misspelt column in double quotes is an error, not a string
 		"_defensive": {"1"},
 		"_error_rc":  {"1"},

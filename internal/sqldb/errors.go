@@ -15,8 +15,8 @@ var (
 	ErrFull = errors.New("disk is full")
 
 	// ErrIO: the disk failed to read or write. As ErrFull, but a commit that failed
-	// so may turn out to be durable after all if the machine goes down before the
-	// next commit.
+	// so may turn out to be durable after all if the process or the machine goes
+	// down before the next commit.
 	ErrIO = errors.New("disk I/O error")
 
 	// ErrCorrupt: the file is damaged. Trying again does not help.
@@ -79,7 +79,7 @@ func sentinelOf(code int) error {
 	switch code {
 	case sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_ROWID:
 		return ErrUnique
-	case sqlite3.SQLITE_IOERR_CORRUPTFS:
+	case sqlite3.SQLITE_IOERR_CORRUPTFS, sqlite3.SQLITE_IOERR_DATA: // the latter is a page that its sum does not fit
 		return ErrCorrupt
 	}
 	switch code & 0xff { // the low byte is the primary code
@@ -115,6 +115,11 @@ func explain(err error, path string) error {
 	err = classify(err)
 	if !errors.Is(err, ErrCorrupt) {
 		return err
+	}
+	if e, ok := errors.AsType[*sqlite.Error](err); ok && e.Code() == sqlite3.SQLITE_IOERR_DATA {
+		if page := damagedPage(path); page != nil {
+			err = fmt.Errorf("%w: %w", ErrCorrupt, page) // SQLite's word for it is "disk I/O error"
+		}
 	}
 	return fmt.Errorf("%w; stop the program, keep a copy of %s and %s-wal, then put a backup in their place (see fsck and the kernel log for the cause)", err, path, path)
 }

@@ -82,18 +82,15 @@ func build(ctx context.Context, cfg Config, draft string) error {
 	if err != nil {
 		return err
 	}
-	if err := f.Close(); err != nil {
+	_, err = f.Write(firstPage(cfg.ApplicationID))
+	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	c, err := connect(ctx, draft, readWrite)
 	if err != nil {
 		return classify(err)
 	}
-	_, err = c.exec(ctx, fmt.Sprintf("PRAGMA application_id = %d", cfg.ApplicationID))
-	if err == nil {
-		err = migrate(ctx, c, cfg)
-	}
-	return errors.Join(err, c.close())
+	return errors.Join(migrate(ctx, c, cfg), c.close())
 }
 
 // publish makes the finished file appear under its name, durably: contents first,
@@ -153,6 +150,9 @@ func checkPages(ctx context.Context, c *conn, path string) error {
 		return explain(fmt.Errorf("checking its pages: %w", err), path)
 	}
 	if verdict != "ok" {
+		if page := damagedPage(path); page != nil {
+			return explain(fmt.Errorf("%w: %w", ErrCorrupt, page), path)
+		}
 		return explain(fmt.Errorf("%w: %s", ErrCorrupt, verdict), path)
 	}
 	return nil

@@ -204,7 +204,7 @@ func TestOpenRefusesDamage(t *testing.T) {
 		"page overrun":   {func(b []byte) []byte { clear(b[len(b)-4096:]); return b }, sqldb.ErrCorrupt, ""},
 		"schema smashed": {func(b []byte) []byte { clear(b[100:200]); return b }, sqldb.ErrCorrupt, ""},
 		"other program":  {func(b []byte) []byte { b[71]++; return b }, sqldb.ErrForeign, "application id"},
-		"later release":  {func(b []byte) []byte { b[63] = 9; return b }, sqldb.ErrNewer, "version 9"},
+		"later release":  {func(b []byte) []byte { b[63] = 9; sqldb.PutPageSum(b[:4096], 1); return b }, sqldb.ErrNewer, "version 9"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

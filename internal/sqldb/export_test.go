@@ -1,0 +1,4 @@
+package sqldb
+
+// PutPageSum makes a page good again that a test has changed.
+var PutPageSum = putPageSum
