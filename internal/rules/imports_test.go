@@ -106,6 +106,7 @@ var owners = []struct {
 	{"github.com/vishvananda/netlink", []string{"network"}, "one owner of the host's links"},
 	{"go.yaml.in/yaml/v3", []string{"cmd/hostler"}, "a form of output"},
 	{"modernc.org/sqlite", []string{"internal/sqldb"}, "pragmas and retries are set in one place"},
+	{"modernc.org/libc", []string{"internal/sqldb"}, "the layer below SQLite is given C memory"},
 	{"golang.org/x/sync", []string{"agent/...", "broker", "cmd/...", "coordinator/...", "lxc", "mqtt"}, "above the floor alone"},
 	{"golang.org/x/sys", []string{"agent/...", "cmd/...", "lxc/...", "network", "runner/..."}, "system calls stay in the packages that are about the system"},
 	{"golang.org/x/term", []string{"cmd/hostler"}, "only the CLI has a terminal"},

@@ -3,6 +3,7 @@
 package sqldb
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"modernc.org/libc"
@@ -16,21 +17,22 @@ const faults = true
 // one. It is called by whoever writes.
 type Fault func(op string) (fails, full bool)
 
-// fault is the one in force; nil lets everything through.
-var fault atomic.Pointer[Fault]
+// inForce returns where the fault of the process is kept; nil lets everything
+// through. SQLite's functions have nobody else to ask.
+var inForce = sync.OnceValue(func() *atomic.Pointer[Fault] { return new(atomic.Pointer[Fault]) })
 
 // SetFault puts a fault into force for all databases of the process, or with nil
 // takes it out.
 func SetFault(f Fault) {
 	if f == nil {
-		fault.Store(nil)
+		inForce().Store(nil)
 		return
 	}
-	fault.Store(&f)
+	inForce().Store(&f)
 }
 
 func failing(op string, broken int32) int32 {
-	f := fault.Load()
+	f := inForce().Load()
 	if f == nil {
 		return sqlite3.SQLITE_OK
 	}
