@@ -51,27 +51,31 @@ type Agent struct {
 	endWatch context.CancelFunc
 
 	// Owned by the loop.
-	self     queue.Identity
-	streams  map[protocol.Stream]*place
-	gate     protocol.CoordinatorGate
-	fleet    []byte // the newest word of the coordinator to its fleet, as it came
-	link     connection
-	ahead    map[protocol.Stream]*held // orders and controls that wait for a ring
-	due      [deadlines]time.Duration
-	jobs     map[protocol.ActionID]*job
-	lanes    lanes
-	changes  map[protocol.ActionID]chan struct{} // closed at the next change of an action
-	unsaved  []unsaved                           // ends that the disk did not take
-	degraded string
-	managed  map[protocol.CTID]*tracked
-	foreign  map[container.Kind][]container.Info
-	unlooked []container.Kind // runtimes whose containers were not seen yet
-	alerts   map[string]protocol.AlertInfo
-	beat     heartbeat
-	stale    bool // something that the metrics tell has changed
-	stopping bool
-	fatal    error
-	refused  refusalLog
+	self    queue.Identity
+	streams map[protocol.Stream]*place
+	gate    protocol.CoordinatorGate
+	fleet   []byte // the newest word of the coordinator to its fleet, as it came
+	link    connection
+	ahead   map[protocol.Stream]*held // orders and controls that wait for a ring
+	due     [deadlines]time.Duration
+	jobs    map[protocol.ActionID]*job
+	lanes   lanes
+	changes map[protocol.ActionID]chan struct{} // closed at the next change of an action
+	ends    []unsaved                           // of this turn of the loop, not durable yet
+	unsaved []unsaved                           // ends that the disk did not take
+	staged  []staged                            // actions of this turn of the loop, not durable yet
+	// stagedAfter is where the stream of orders stood before those that are staged.
+	stagedAfter protocol.Position
+	degraded    string
+	managed     map[protocol.CTID]*tracked
+	foreign     map[container.Kind][]container.Info
+	unlooked    []container.Kind // runtimes whose containers were not seen yet
+	alerts      map[string]protocol.AlertInfo
+	beat        heartbeat
+	stale       bool // something that the metrics tell has changed
+	stopping    bool
+	fatal       error
+	refused     refusalLog
 }
 
 // errStopping is the cause with which workers are ended.
@@ -211,8 +215,10 @@ func (a *Agent) remember(ctx context.Context) error {
 	return nil
 }
 
-// loop is the one goroutine that owns the state. Each turn takes one thing that
-// happened, then starts what may start, then sends what is to be sent.
+// loop is the one goroutine that owns the state. Each turn takes what happened,
+// makes it durable, then starts what may start, then sends what is to be sent.
+// Orders that came together share a transaction, and so do commands that ended
+// together.
 func (a *Agent) loop(ctx, running context.Context) error {
 	defer close(a.stopped)
 	timer := time.NewTimer(0)
@@ -222,6 +228,8 @@ func (a *Agent) loop(ctx, running context.Context) error {
 	a.spare()
 	a.resume()
 	for a.fatal == nil {
+		a.takeOrders()
+		a.takeEnds()
 		a.startWork()
 		a.pump()
 		a.publishGauges()
@@ -229,6 +237,7 @@ func (a *Agent) loop(ctx, running context.Context) error {
 		select {
 		case call := <-a.calls:
 			call()
+			a.drainCalls()
 		case m := <-a.inbox:
 			a.receive(m)
 			a.drain()
@@ -267,6 +276,18 @@ func (a *Agent) drain() {
 	}
 }
 
+// drainCalls takes the calls that wait behind one, up to a bound.
+func (a *Agent) drainCalls() {
+	for range 64 {
+		select {
+		case call := <-a.calls:
+			call()
+		default:
+			return
+		}
+	}
+}
+
 // shutdown ends the work that can be ended without harm: commands and
 // containers go on, steps of containers' lives get some time and are taken up
 // by the next process otherwise.
@@ -281,6 +302,7 @@ func (a *Agent) shutdown() {
 		select {
 		case call := <-a.calls:
 			call()
+			a.takeEnds()
 		case <-a.listings:
 		case <-timer.C:
 			a.endWork()
@@ -302,6 +324,7 @@ const (
 	dueReport                    // reports without a receipt
 	dueAlert                     // alerts without a receipt
 	dueHeartbeat                 // the host has changed
+	dueFlush                     // what was receipted is still on the disk
 	dueKeep                      // a container is due for its next start
 	dueDisk                      // try the disk again
 	dueRing                      // give up waiting for a ring
@@ -364,6 +387,8 @@ func (a *Agent) onTime() {
 			// The pump, which follows every turn, looks by itself.
 		case dueHeartbeat:
 			a.sendHeartbeat()
+		case dueFlush:
+			a.flush()
 		case dueKeep:
 			a.correct()
 		case dueDisk:

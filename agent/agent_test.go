@@ -101,7 +101,7 @@ func TestOrderRunsAndReports(t *testing.T) {
 		w.pass(100 * time.Millisecond)
 		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
 		w.expect(actionID(2), "start RUNNING", "exit FAILED exit")
-		w.expect(actionID(3), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(3), "succeed DONE ok")
 		w.coord.see(func() {
 			if w.coord.acked[protocol.StreamOrder] != 3 {
 				t.Errorf("receipted up to %d", w.coord.acked[protocol.StreamOrder])

@@ -287,6 +287,9 @@ func (a *Agent) receive(m inbound) {
 
 // dispatch acts upon a message that passed all checks.
 func (a *Agent) dispatch(m inbound, msg protocol.Message) error {
+	if msg.Topic.Channel != protocol.ChannelOrder {
+		a.takeOrders() // in the order of arrival
+	}
 	switch msg.Topic.Channel {
 	case protocol.ChannelReceipt:
 		var r protocol.Receipt
@@ -333,6 +336,7 @@ func (a *Agent) believe(msg *protocol.Message, evidence []byte) bool {
 	newTerm := h.Term.Compare(a.gate.Seen) > 0
 	named := !h.Store.IsZero() && (newTerm || a.gate.Store.IsZero())
 	if newTerm || named {
+		a.takeOrders()
 		if len(evidence) > maxEvidence {
 			evidence = nil
 		}

@@ -109,9 +109,9 @@ func (a *Agent) propose(id protocol.ActionID, b []byte, requester string) (Actio
 		id = protocol.NewActionID(now, random)
 	}
 	info, _ := protocol.KindOf(spec.Kind)
-	act, err := a.accept(protocol.Position{}, queue.Order{
+	act, err := a.accept(queue.Order{
 		Action: id, Spec: b, Requester: requester, CreatedMS: now, BudgetMS: info.StartTTL.Milliseconds(),
-	}, spec, nil)
+	}, spec)
 	if err != nil {
 		a.disk(err)
 	}

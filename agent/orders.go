@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hostler-io/hostler/agent/queue"
@@ -34,6 +35,9 @@ type held struct {
 func (a *Agent) item(msg protocol.Message, refusal protocol.Code) {
 	h := &msg.Header
 	p := a.streams[h.Stream]
+	if h.Stream != protocol.StreamOrder || stream.Receive(p.at, h.Store, h.N) != stream.Deliver {
+		a.takeOrders() // what is said of them below has to be durable
+	}
 	switch stream.Receive(p.at, h.Store, h.N) {
 	case stream.Duplicate:
 		a.link.toAck = true
@@ -48,32 +52,46 @@ func (a *Agent) item(msg protocol.Message, refusal protocol.Code) {
 	}
 	delete(a.ahead, h.Stream)
 	at := stream.Next(p.at, h.Item)
-	var err error
 	if h.Stream == protocol.StreamOrder {
-		err = a.order(at, msg, refusal)
-	} else {
-		err = a.control(at, msg)
+		a.order(at, msg, refusal)
+		return
 	}
-	if !a.disk(err) {
+	if !a.disk(a.control(at, msg)) {
 		return // nothing was taken in, so there is no receipt
 	}
 	p.at = at
 	a.link.toAck = true
 }
 
-// order accepts an action. An error means that nothing was taken in.
-func (a *Agent) order(at protocol.Position, msg protocol.Message, refusal protocol.Code) error {
+// order takes an order in, together with those that come with it: takeOrders
+// ends what is begun here.
+func (a *Agent) order(at protocol.Position, msg protocol.Message, refusal protocol.Code) {
+	p := a.streams[protocol.StreamOrder]
 	var item protocol.OrderItem
 	if err := msg.DecodeItem(&item); err != nil {
-		return a.reject(at, err)
+		a.takeOrders()
+		if p.at.N+1 == at.N && a.disk(a.reject(at, err)) {
+			p.at = at
+			a.link.toAck = true
+		}
+		return
 	}
 	o := queue.Order{Action: item.Action, Spec: item.Spec, Requester: item.Requester, CreatedMS: item.CreatedMS, BudgetMS: a.left(&msg.Header)}
 	spec, err := a.admit(item.Spec)
 	if err == nil && refusal != "" {
 		err = refusal
 	}
-	_, err = a.accept(at, o, spec, err)
-	return err
+	if a.isStaged(item.Action) {
+		a.takeOrders()
+		if p.at.N+1 != at.N {
+			return
+		}
+	}
+	if len(a.staged) == 0 {
+		a.stagedAfter = p.at
+	}
+	a.stage(at, o, spec, err)
+	p.at = at
 }
 
 // left is what is left of an order's start budget: it counts from the moment on
@@ -105,41 +123,111 @@ func (a *Agent) admit(b []byte) (protocol.Spec, error) {
 	return spec, nil
 }
 
-// accept makes an action durable and, if it may, begins it in the same step.
-// wrong is why it is refused instead; nil if it is not.
-func (a *Agent) accept(at protocol.Position, o queue.Order, spec protocol.Spec, wrong error) (queue.Action, error) {
-	var e laneEntry
+// staged is an action that is decided upon and not durable yet.
+type staged struct {
+	arrival queue.Arrival
+	spec    protocol.Spec
+	entry   laneEntry
+	laned   bool // entry is among the lanes
+}
+
+func (a *Agent) isStaged(id protocol.ActionID) bool {
+	return slices.ContainsFunc(a.staged, func(s staged) bool { return s.arrival.Order.Action == id })
+}
+
+// stage decides about an action as if those staged before it were accepted.
+// wrong is why it is refused; nil if it is not. What is known already is for the
+// queue to find out: of that nothing begins here.
+func (a *Agent) stage(at protocol.Position, o queue.Order, spec protocol.Spec, wrong error) {
+	s := staged{spec: spec}
 	if code, ok := errors.AsType[protocol.Code](wrong); ok {
 		o.Refusal, o.Detail = code, wrong.Error()
-	} else if e = laneOf(o.Action, &spec); o.BudgetMS > 0 && a.degraded == "" && !a.stopping && a.lanes.fits(e) {
-		if change, ok := a.prepare(&spec); ok {
-			o.Begin = &change
+	} else if a.jobs[o.Action] == nil && o.BudgetMS > 0 {
+		s.entry = laneOf(o.Action, &spec)
+		if a.degraded == "" && !a.stopping && a.lanes.fits(s.entry) {
+			if change, ok := a.prepare(&spec); ok {
+				o.Begin = &change
+				o.Done = spec.Kind == protocol.KindPing
+			}
+		}
+		if !o.Done {
+			s.entry.running = o.Begin != nil
+			s.laned = true
+			a.lanes.add(s.entry)
 		}
 	}
-	act, fresh, err := a.cfg.Queue.AcceptOrder(a.steps, at, o, a.when())
-	if err != nil {
-		return act, err
+	s.arrival = queue.Arrival{At: at, Order: o}
+	a.staged = append(a.staged, s)
+}
+
+// takeOrders makes durable what was staged, in one transaction, and begins what
+// may begin. If the disk does not take it, nothing was received.
+func (a *Agent) takeOrders() {
+	if len(a.staged) == 0 {
+		return
 	}
+	if _, err := a.commitStaged(); !a.disk(err) {
+		a.streams[protocol.StreamOrder].at = a.stagedAfter
+		return
+	}
+	a.link.toAck = true
+}
+
+// accept makes an action of this host's own people durable and, if it may,
+// begins it in the same step.
+func (a *Agent) accept(o queue.Order, spec protocol.Spec) (queue.Action, error) {
+	a.takeOrders()
+	a.stage(protocol.Position{}, o, spec, nil)
+	taken, err := a.commitStaged()
+	if err != nil {
+		return queue.Action{}, err
+	}
+	return taken[0].Action, nil
+}
+
+// commitStaged leaves nothing staged, whether it succeeds or not.
+func (a *Agent) commitStaged() ([]queue.Taken, error) {
+	all := a.staged
+	a.staged = nil
+	arrivals := make([]queue.Arrival, len(all))
+	for i, s := range all {
+		arrivals[i] = s.arrival
+	}
+	taken, err := a.cfg.Queue.AcceptOrders(a.steps, arrivals, a.when())
+	for i, s := range all {
+		if s.laned && (err != nil || !taken[i].Fresh || taken[i].Action.State.Final()) {
+			a.lanes.remove(s.entry.id)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range all {
+		a.accepted(s, taken[i])
+	}
+	return taken, nil
+}
+
+// accepted goes on with an action that is durable.
+func (a *Agent) accepted(s staged, t queue.Taken) {
+	act := t.Action
 	a.wrote(act.ReportN)
-	if !fresh {
-		return act, nil
+	if !t.Fresh {
+		return
 	}
 	a.self.AcceptSeq = act.AcceptSeq
 	a.counters.accepted.Add(1)
 	if act.State.Final() {
 		a.ended(&act)
-		return act, nil
+		return
 	}
-	j := &job{act: act, spec: spec}
+	j := &job{act: act, spec: s.spec}
 	a.jobs[act.ID] = j
-	e.running = act.State == protocol.StateRunning
-	a.lanes.add(e)
 	a.changed(act.ID)
-	if e.running {
-		a.apply(*o.Begin)
+	if act.State == protocol.StateRunning {
+		a.apply(*s.arrival.Order.Begin)
 		a.begin(j)
 	}
-	return act, nil
 }
 
 // reject takes in an item that cannot be read, so that it blocks nothing.
@@ -238,6 +326,7 @@ func (a *Agent) giveUpRing() {
 			a.item(msg, codeRingMissing)
 		}
 	}
+	a.takeOrders()
 }
 
 // trust feeds Trust with what the broker retains, and has it fetch what orders

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"time"
 
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
@@ -162,6 +163,17 @@ func (a *Agent) receipt(r *protocol.Receipt, raw []byte) {
 	}
 }
 
+// flushAfter is how long what was receipted may stay on the disk when no step of
+// the queue takes it along.
+const flushAfter = time.Second
+
+// flush removes what was receipted from the disk.
+func (a *Agent) flush() {
+	if !a.disk(a.cfg.Queue.Flush(a.steps)) {
+		a.at(dueFlush, retryDisk)
+	}
+}
+
 // maxEvidence is the longest receipt that is kept: it has to fit into a hello.
 const maxEvidence = 12 << 10
 
@@ -173,7 +185,7 @@ func (a *Agent) freed(p *place, have protocol.Position, raw []byte) {
 	if len(raw) > maxEvidence {
 		raw = a.self.Evidence
 	}
-	verdict, err := a.cfg.Queue.Freed(a.steps, have, raw, a.when())
+	verdict, err := a.cfg.Queue.Freed(a.steps, have, raw)
 	if !a.disk(err) {
 		return
 	}
@@ -183,8 +195,10 @@ func (a *Agent) freed(p *place, have protocol.Position, raw []byte) {
 		a.self.Evidence = raw
 		p.resend.Freed(have.N, a.now(), a.jitter())
 		if have.Stream == protocol.StreamAlert {
+			a.flush()
 			a.reread() // alerts that waited for room have it now
 		}
+		a.at(dueFlush, flushAfter)
 	case stream.Ahead, stream.Differs:
 		// One side was rolled back or swapped. That is for the coordinator to
 		// act upon, which sees the same; nothing here is forgotten because of it.

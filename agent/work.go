@@ -169,10 +169,15 @@ func (a *Agent) save(u unsaved) bool {
 		return false
 	}
 	a.spare()
+	a.saved(u, act)
+	return true
+}
+
+// saved goes on after an end that is durable.
+func (a *Agent) saved(u unsaved, act queue.Action) {
 	a.apply(u.step.Change)
 	a.wrote(act.ReportN)
-	a.finished(j, act)
-	return true
+	a.finished(a.jobs[u.id], act)
 }
 
 // finished takes an action that has ended out of the loop's state.
@@ -250,7 +255,31 @@ func (a *Agent) concluded(j *job, o outcome) {
 	case o.again:
 		a.again(j)
 	default:
-		a.finish(j, o.step)
+		a.ends = append(a.ends, unsaved{j.act.ID, o.step})
+	}
+}
+
+// takeEnds makes durable what has ended in this turn of the loop.
+func (a *Agent) takeEnds() {
+	ends := a.ends
+	a.ends = nil
+	if len(ends) == 0 {
+		return
+	}
+	all := make([]queue.Ending, len(ends))
+	for i, u := range ends {
+		all[i] = queue.Ending{Action: u.id, Step: u.step}
+	}
+	acts, err := a.cfg.Queue.FinishAll(a.steps, all, a.when())
+	if err != nil { // each for itself: some may succeed, and the others are kept
+		for _, u := range ends {
+			a.save(u)
+		}
+		return
+	}
+	a.spare()
+	for i, act := range acts {
+		a.saved(ends[i], act)
 	}
 }
 

@@ -12,51 +12,71 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// AcceptOrder takes an order in: its effect, the position of its stream and its
-// report, in one transaction. A zero position is an action that began on this
-// host. It returns the action as it is afterwards, and whether it is new: an id
-// that is known, or was, is never accepted again, whatever its spec is now; the
-// record that is here is reported, with the digest that is here.
+// AcceptOrder takes one order in; see [Queue.AcceptOrders].
+func (q *Queue) AcceptOrder(ctx context.Context, at protocol.Position, o Order, now Now) (act Action, fresh bool, err error) {
+	all, err := q.AcceptOrders(ctx, []Arrival{{at, o}}, now)
+	if err != nil {
+		return Action{}, false, err
+	}
+	return all[0].Action, all[0].Fresh, nil
+}
+
+// AcceptOrders takes orders in: their effects, the position of their stream and
+// their reports, in one transaction. An id that is known, or was, is never
+// accepted again, whatever its spec is now; the record that is here is reported,
+// with the digest that is here.
 //
 // An order without budget ends as CANCELLED(expired), one with a refusal as
 // FAILED with it; when too many reports wait, the refusal is queue_full. For an
 // action of this host that is [ErrFull] instead, and a known id of another
-// spec is [ErrExists].
-func (q *Queue) AcceptOrder(ctx context.Context, at protocol.Position, o Order, now Now) (act Action, fresh bool, err error) {
-	err = q.commit(ctx, failpoint.OrderTaken, "accepting action "+o.Action.String(), func(tx *sqldb.Tx) error {
-		act, fresh = Action{}, false
-		if err := advance(tx, at); err != nil {
-			return err
-		}
-		local := at.N == 0
-		known, err := remember(tx, o.Action)
-		switch {
-		case err == nil && local && known.Digest != protocol.Sum(o.Spec):
-			return ErrExists
-		case err == nil:
-			act = known
-			if local {
-				return nil
+// spec is [ErrExists]; such an error is that of all.
+func (q *Queue) AcceptOrders(ctx context.Context, all []Arrival, now Now) ([]Taken, error) {
+	taken := make([]Taken, len(all))
+	err := q.commit(ctx, failpoint.OrderTaken, "accepting actions from "+all[0].Order.Action.String(), func(tx *sqldb.Tx) error {
+		for i, a := range all {
+			var err error
+			if taken[i], err = take(tx, a.At, a.Order, now); err != nil {
+				return err
 			}
-			return again(tx, &act, now)
-		case !errors.Is(err, ErrUnknown):
-			return err
 		}
-		full, err := waiting(tx, protocol.StreamReport)
-		if err != nil {
-			return err
-		}
-		if full >= MaxOutbox {
-			if local {
-				return ErrFull
-			}
-			o.Refusal, o.Detail = CodeQueueFull, ErrFull.Error()
-		}
-		fresh = true
-		act, err = accept(tx, o, local, now)
-		return err
+		return nil
 	})
-	return act, fresh, err
+	if err != nil {
+		return nil, err
+	}
+	return taken, nil
+}
+
+// take takes one order in.
+func take(tx *sqldb.Tx, at protocol.Position, o Order, now Now) (Taken, error) {
+	if err := advance(tx, at); err != nil {
+		return Taken{}, err
+	}
+	local := at.N == 0
+	known, err := remember(tx, o.Action)
+	switch {
+	case err == nil && local && known.Digest != protocol.Sum(o.Spec):
+		return Taken{}, ErrExists
+	case err == nil && local:
+		return Taken{Action: known}, nil
+	case err == nil:
+		err = again(tx, &known, now)
+		return Taken{Action: known}, err
+	case !errors.Is(err, ErrUnknown):
+		return Taken{}, err
+	}
+	full, err := waiting(tx, protocol.StreamReport)
+	if err != nil {
+		return Taken{}, err
+	}
+	if full >= MaxOutbox {
+		if local {
+			return Taken{}, ErrFull
+		}
+		o.Refusal, o.Detail = CodeQueueFull, ErrFull.Error()
+	}
+	act, err := accept(tx, o, local, now)
+	return Taken{Action: act, Fresh: true}, err
 }
 
 // accept makes a new action and moves it as far as the order says.
@@ -79,6 +99,9 @@ func accept(tx *sqldb.Tx, o Order, local bool, now Now) (Action, error) {
 		if err == nil && o.Begin != nil {
 			if err = act.move(Step{Event: protocol.EventStart}, now); err == nil {
 				err = change(tx, *o.Begin)
+			}
+			if err == nil && o.Done {
+				err = act.move(Step{Event: protocol.EventSucceed}, now)
 			}
 		}
 	}
@@ -112,13 +135,17 @@ func (a *Action) move(s Step, now Now) error {
 
 // Start makes durable that an attempt is about to begin: the first of an action
 // that waits, or the next of one that runs.
-func (q *Queue) Start(ctx context.Context, id protocol.ActionID, c Change, now Now) (Action, error) {
-	return q.step(ctx, failpoint.AttemptBegun, "starting", id, now, func(a *Action) Step {
-		if a.State == protocol.StateRunning {
-			return Step{Event: protocol.EventRetry, Change: c}
-		}
-		return Step{Event: protocol.EventStart, Change: c}
+func (q *Queue) Start(ctx context.Context, id protocol.ActionID, c Change, now Now) (act Action, err error) {
+	err = q.commit(ctx, failpoint.AttemptBegun, "starting action "+id.String(), func(tx *sqldb.Tx) error {
+		act, err = step(tx, id, now, func(a *Action) Step {
+			if a.State == protocol.StateRunning {
+				return Step{Event: protocol.EventRetry, Change: c}
+			}
+			return Step{Event: protocol.EventStart, Change: c}
+		})
+		return err
 	})
+	return act, err
 }
 
 // Finish ends an action: its state, its final report and what it changed of
@@ -126,32 +153,54 @@ func (q *Queue) Start(ctx context.Context, id protocol.ActionID, c Change, now N
 // was set aside for ends; [Queue.Reserved] tells, and [Queue.Probe] sets it aside
 // again.
 func (q *Queue) Finish(ctx context.Context, id protocol.ActionID, s Step, now Now) (Action, error) {
-	decide := func(*Action) Step { return s }
-	act, err := q.step(ctx, failpoint.OutcomeKept, "finishing", id, now, decide)
-	if errors.Is(err, ErrDisk) && q.spend() {
-		act, err = q.step(ctx, failpoint.OutcomeKept, "finishing", id, now, decide)
+	all, err := q.FinishAll(ctx, []Ending{{id, s}}, now)
+	if err != nil {
+		return Action{}, err
 	}
-	return act, err
+	return all[0], nil
 }
 
-func (q *Queue) step(ctx context.Context, point failpoint.Step, what string, id protocol.ActionID, now Now, decide func(*Action) Step) (act Action, err error) {
-	err = q.commit(ctx, point, what+" action "+id.String(), func(tx *sqldb.Tx) error {
-		if act, err = load(tx, id); err != nil {
-			return err
-		}
-		s := decide(&act)
-		if err := act.move(s, now); err != nil {
-			return err
-		}
-		if err := change(tx, s.Change); err != nil {
-			return err
-		}
-		if err := tell(tx, &act, act.Event, s.Container, now); err != nil {
-			return err
-		}
-		return save(tx, &act)
-	})
-	return act, err
+// FinishAll ends actions as Finish does, all in one transaction.
+func (q *Queue) FinishAll(ctx context.Context, ends []Ending, now Now) ([]Action, error) {
+	acts := make([]Action, len(ends))
+	finish := func() error {
+		return q.commit(ctx, failpoint.OutcomeKept, "finishing actions from "+ends[0].Action.String(), func(tx *sqldb.Tx) error {
+			for i, e := range ends {
+				var err error
+				if acts[i], err = step(tx, e.Action, now, func(*Action) Step { return e.Step }); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	err := finish()
+	if errors.Is(err, ErrDisk) && q.spend() {
+		err = finish()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return acts, nil
+}
+
+// step moves an action that is here.
+func step(tx *sqldb.Tx, id protocol.ActionID, now Now, decide func(*Action) Step) (Action, error) {
+	act, err := load(tx, id)
+	if err != nil {
+		return act, err
+	}
+	s := decide(&act)
+	if err := act.move(s, now); err != nil {
+		return act, err
+	}
+	if err := change(tx, s.Change); err != nil {
+		return act, err
+	}
+	if err := tell(tx, &act, act.Event, s.Container, now); err != nil {
+		return act, err
+	}
+	return act, save(tx, &act)
 }
 
 // Cancel asks for the end of an action. What waits ends at once; what runs is

@@ -110,7 +110,10 @@ func free(q *queue.Queue) error {
 		return err
 	}
 	sent := stream.Find(p.Sent, protocol.StreamReport)
-	if _, err := q.Freed(context.Background(), sent, []byte(strconv.FormatUint(sent.N, 10)), now); err != nil {
+	if _, err := q.Freed(context.Background(), sent, []byte(strconv.FormatUint(sent.N, 10))); err != nil {
+		return err
+	}
+	if err := q.Flush(context.Background()); err != nil {
 		return err
 	}
 	fmt.Println("freed", sent.N)

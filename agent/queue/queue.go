@@ -38,6 +38,7 @@ type Queue struct {
 	store   protocol.StoreID
 	reserve reserve
 	lacking atomic.Bool // the reserve is not there
+	freed   receipts    // whose rows go with the next step
 }
 
 func (c Config) database() (sqldb.Config, error) {
@@ -92,12 +93,32 @@ func Open(ctx context.Context, cfg Config) (*Queue, error) {
 // Close writes what is under way and closes the database.
 func (q *Queue) Close() error { return q.db.Close() }
 
+// Stats counts what was written since the queue was opened.
+func (q *Queue) Stats() sqldb.Stats { return q.db.Stats() }
+
 // Store is the id of this queue, part of every position of its streams.
 func (q *Queue) Store() protocol.StoreID { return q.store }
 
-// update runs one step in a transaction of its own.
+// update runs one step in a transaction of its own, which removes what receipts
+// have freed meanwhile.
 func (q *Queue) update(ctx context.Context, what string, fn func(*sqldb.Tx) error) error {
-	return wrap(what, q.db.Update(ctx, fn))
+	freed := q.freed.all()
+	if len(freed) > 0 {
+		failpoint.Before(failpoint.OutboxFreed)
+	}
+	err := q.db.Update(ctx, func(tx *sqldb.Tx) error {
+		for _, r := range freed {
+			if err := free(tx, r); err != nil {
+				return err
+			}
+		}
+		return fn(tx)
+	})
+	if err == nil && len(freed) > 0 {
+		q.freed.written(freed)
+		failpoint.After(failpoint.OutboxFreed)
+	}
+	return wrap(what, err)
 }
 
 // commit is update for a step of the crash table.

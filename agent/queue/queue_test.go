@@ -376,10 +376,16 @@ func TestReceipts(t *testing.T) {
 		{"all", sent, stream.Frees},
 		{"all again", sent, stream.Nothing},
 	} {
-		got, err := q.Freed(t.Context(), c.have, []byte("receipt of "+c.name), now)
+		got, err := q.Freed(t.Context(), c.have, []byte("receipt of "+c.name))
 		if err != nil || got != c.want {
 			t.Errorf("%s: %v, %v, want %v", c.name, got, err, c.want)
 		}
+	}
+	if left := reports(t, q); len(left) != 3 {
+		t.Errorf("%d rows are left before the next step, want all", len(left))
+	}
+	if err := q.Flush(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	if left := reports(t, q); len(left) != 0 {
 		t.Errorf("%d rows are left", len(left))
@@ -416,10 +422,10 @@ func TestForget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := q.Freed(t.Context(), stream.Find(p.Sent, protocol.StreamReport), nil, now); err == nil {
+	if _, err := q.Freed(t.Context(), stream.Find(p.Sent, protocol.StreamReport), nil); err == nil {
 		t.Fatal("a receipt without evidence was taken")
 	}
-	if _, err := q.Freed(t.Context(), stream.Find(p.Sent, protocol.StreamReport), []byte("r"), now); err != nil {
+	if _, err := q.Freed(t.Context(), stream.Find(p.Sent, protocol.StreamReport), []byte("r")); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, forget(now), ids[:20])
@@ -481,7 +487,10 @@ func TestAlertsMergeWhenTooManyWait(t *testing.T) {
 	if sent.N != queue.MaxAlerts {
 		t.Fatalf("%d rows, want %d", sent.N, queue.MaxAlerts)
 	}
-	if _, err := q.Freed(t.Context(), sent, []byte("r"), now); err != nil {
+	if _, err := q.Freed(t.Context(), sent, []byte("r")); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := q.Outbox(t.Context(), protocol.StreamAlert, 1, 1<<40)
@@ -555,5 +564,75 @@ func TestQueueFull(t *testing.T) {
 	}
 	if _, err := q.Start(t.Context(), action(1), queue.Change{}, now); err != nil {
 		t.Errorf("what was accepted goes on: %v", err)
+	}
+}
+
+func TestOrdersThatComeTogetherShareACommit(t *testing.T) {
+	q := create(t)
+	p, err := q.Positions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := stream.Find(p.Have, protocol.StreamOrder)
+	var all []queue.Arrival
+	for i := range byte(5) {
+		o := order(i + 1)
+		if i == 1 {
+			o.Begin, o.Done = &queue.Change{}, true
+		}
+		at = stream.Next(at, []byte{i})
+		all = append(all, queue.Arrival{At: at, Order: o})
+	}
+	before := q.Stats().Commits
+	taken, err := q.AcceptOrders(t.Context(), all, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := q.Stats().Commits - before; n != 1 {
+		t.Errorf("%d commits for 5 orders at once", n)
+	}
+	for i, got := range taken {
+		want := protocol.StateNew
+		if i == 1 {
+			want = protocol.StateDone
+		}
+		if act := got.Action; !got.Fresh || act.AcceptSeq != uint64(i+1) || act.State != want {
+			t.Errorf("order %d: fresh %t, %+v", i+1, got.Fresh, act)
+		}
+	}
+	// One that does not follow undoes all.
+	gap := stream.Next(stream.Next(stream.Next(at, nil), nil), nil)
+	if _, err := q.AcceptOrders(t.Context(), []queue.Arrival{{At: stream.Next(at, nil), Order: order(8)}, {At: gap, Order: order(9)}}, now); err == nil {
+		t.Fatal("a gap was taken")
+	}
+	if _, err := q.Action(t.Context(), order(8).Action); !errors.Is(err, queue.ErrUnknown) {
+		t.Errorf("the order before the gap: %v, want unknown", err)
+	}
+}
+
+func TestEndsThatComeTogetherShareACommit(t *testing.T) {
+	q := create(t)
+	var ends []queue.Ending
+	for i := range byte(3) {
+		o := order(i + 1)
+		o.Begin = &queue.Change{}
+		accept(t, q, o)
+		ends = append(ends, queue.Ending{Action: o.Action, Step: queue.Step{Event: protocol.EventSucceed}})
+	}
+	before := q.Stats().Commits
+	if _, err := q.FinishAll(t.Context(), append(ends, queue.Ending{Action: action(9)}), now); !errors.Is(err, queue.ErrUnknown) {
+		t.Errorf("an unknown one among them: %v, want unknown", err)
+	}
+	acts, err := q.FinishAll(t.Context(), ends, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, act := range acts {
+		if act.State != protocol.StateDone {
+			t.Errorf("action %s is %s", act.ID, act.State)
+		}
+	}
+	if n := q.Stats().Commits - before; n > 2 {
+		t.Errorf("%d commits for 3 ends", n)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/sqldb"
@@ -187,16 +189,22 @@ func (q *Queue) Outbox(ctx context.Context, s protocol.Stream, first, last uint6
 	return rows, err
 }
 
-// Freed takes a receipt for a stream up. It frees the rows that the receipt
-// covers and keeps the receipt's bytes as evidence in the same transaction. What
-// it says of a receipt that frees nothing is told by the verdict, and changes
-// nothing.
-func (q *Queue) Freed(ctx context.Context, have protocol.Position, evidence []byte, now Now) (stream.Covers, error) {
+// Freed takes a receipt for a stream up, and tells by the verdict what it says;
+// one that frees nothing changes nothing. The rows that it covers go, and its
+// bytes are kept as evidence, with the next step of the queue that is written
+// anyhow, or with [Queue.Flush]: what is lost before is receipted once more.
+func (q *Queue) Freed(ctx context.Context, have protocol.Position, evidence []byte) (stream.Covers, error) {
+	if evidence == nil {
+		return 0, errors.New("freeing what was receipted: the receipt's bytes are missing")
+	}
 	var verdict stream.Covers
-	err := q.commit(ctx, failpoint.OutboxFreed, "freeing what was receipted", func(tx *sqldb.Tx) error {
+	err := q.view(ctx, "judging a receipt", func(tx *sqldb.Tx) error {
 		sent, freed, err := place(tx, have.Stream)
 		if err != nil {
 			return err
+		}
+		if r, ok := q.freed.get(have.Stream); ok && r.have.N > freed.N {
+			freed = r.have
 		}
 		sent.Store, freed.Store = q.store, q.store
 		var broken error
@@ -204,25 +212,82 @@ func (q *Queue) Freed(ctx context.Context, have protocol.Position, evidence []by
 			h, ok, broken = chain(tx, have.Stream, n)
 			return h, ok
 		})
-		if broken != nil || verdict != stream.Frees {
-			return broken
-		}
-		if _, err := tx.Exec(`DELETE FROM outbox WHERE stream = $1 AND n <= $2`, string(have.Stream), have.N); err != nil {
-			return err
-		}
-		_, err = tx.Exec(`UPDATE streams SET freed_n = $1, freed_h = $2 WHERE stream = $3`, have.N, have.H.String(), string(have.Stream))
-		if err != nil {
-			return err
-		}
-		if _, err := tx.Exec(`UPDATE self SET evidence = $1`, evidence); err != nil {
-			return err
-		}
-		if have.Stream == protocol.StreamAlert {
-			return pushWaiting(tx)
-		}
-		return nil
+		return broken
 	})
+	if err == nil && verdict == stream.Frees {
+		q.freed.put(receipt{have, evidence})
+	}
 	return verdict, err
+}
+
+// Flush writes what receipts have freed since the last step.
+func (q *Queue) Flush(ctx context.Context) error {
+	if len(q.freed.all()) == 0 {
+		return nil
+	}
+	return q.update(ctx, "freeing what was receipted", func(*sqldb.Tx) error { return nil })
+}
+
+// receipt is one that frees rows which are still there.
+type receipt struct {
+	have     protocol.Position
+	evidence []byte
+}
+
+// receipts are the newest of each stream, oldest first. Their methods may be
+// called from any goroutine.
+type receipts struct {
+	mu   sync.Mutex
+	list []receipt
+}
+
+func (r *receipts) all() []receipt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.list)
+}
+
+func (r *receipts) get(s protocol.Stream) (receipt, bool) {
+	for _, have := range r.all() {
+		if have.have.Stream == s {
+			return have, true
+		}
+	}
+	return receipt{}, false
+}
+
+func (r *receipts) put(newer receipt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = slices.DeleteFunc(r.list, func(old receipt) bool { return old.have.Stream == newer.have.Stream })
+	r.list = append(r.list, newer)
+}
+
+// written forgets what a step has written.
+func (r *receipts) written(done []receipt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = slices.DeleteFunc(r.list, func(left receipt) bool {
+		return slices.ContainsFunc(done, func(d receipt) bool { return d.have == left.have })
+	})
+}
+
+// free removes what a receipt covers.
+func free(tx *sqldb.Tx, r receipt) error {
+	if _, err := tx.Exec(`DELETE FROM outbox WHERE stream = $1 AND n <= $2`, string(r.have.Stream), r.have.N); err != nil {
+		return err
+	}
+	_, err := tx.Exec(`UPDATE streams SET freed_n = $1, freed_h = $2 WHERE stream = $3`, r.have.N, r.have.H.String(), string(r.have.Stream))
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(`UPDATE self SET evidence = $1`, r.evidence); err != nil {
+		return err
+	}
+	if r.have.Stream == protocol.StreamAlert {
+		return pushWaiting(tx)
+	}
+	return nil
 }
 
 // chain reads the digest of an item that waits.

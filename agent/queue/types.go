@@ -153,6 +153,28 @@ type Order struct {
 	// Begin, if set, starts the action in the transaction that accepts it, so
 	// that its NEW is never reported, and makes the changes of its start.
 	Begin *Change
+	// Done, with Begin, ends it there too, as DONE: nothing of it is left to do.
+	Done bool
+}
+
+// Arrival is an order and its place in the stream that it came by. A zero place
+// is an action that began on this host.
+type Arrival struct {
+	At    protocol.Position
+	Order Order
+}
+
+// Taken is what became of an arrival: the action as it is afterwards, and
+// whether it is new.
+type Taken struct {
+	Action Action
+	Fresh  bool
+}
+
+// Ending ends an action.
+type Ending struct {
+	Action protocol.ActionID
+	Step   Step
 }
 
 // Step is one move of an action.
