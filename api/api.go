@@ -256,14 +256,27 @@ type Event struct {
 	Data   map[string]any `json:"data,omitempty"`
 }
 
-// AuditRow is an entry of the audit log.
-type AuditRow struct {
+// AuditRecord is a record of the audit log: who did what, from where, over which
+// bytes.
+type AuditRecord struct {
 	N      uint64         `json:"n"`
 	At     time.Time      `json:"at"`
-	Actor  string         `json:"actor"`
+	Actor  string         `json:"actor"` // "token:alice", "host:edge-07", "coordinator"
+	From   string         `json:"from,omitempty"`
 	Verb   string         `json:"verb"`
-	Object string         `json:"object"`
+	Host   string         `json:"host,omitempty"`
+	Object string         `json:"object,omitempty"`
+	Digest string         `json:"digest,omitempty"` // SHA-256 of what was decided over
 	Detail map[string]any `json:"detail,omitempty"`
+}
+
+// AuditPage is what a search of the audit log has found, in the order of the
+// numbers.
+type AuditPage struct {
+	Records []AuditRecord `json:"records"`
+	// Rest is the number before which (with after: behind which) nothing was
+	// looked at yet; left out if everything was, or enough was found.
+	Rest uint64 `json:"rest,omitempty"`
 }
 
 // Status is one screen about the fleet.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
 )
 
 // tokenPrefix starts every API token, so that people and secret scanners know
@@ -75,8 +76,13 @@ func FirstToken(ctx context.Context, store Store, random io.Reader, now time.Tim
 		if err := tx.Access().PutToken(t); err != nil {
 			return err
 		}
-		_, err = tx.Journal().AppendAudit(AuditRow{AtMS: t.CreatedMS, Actor: "init", Verb: "token.create", Object: t.ID, Detail: []byte(`{"name":"admin","role":"admin"}`)})
-		return err
+		record, err := audit.Record{
+			AtMS: t.CreatedMS, Actor: "init", Verb: "token.create", Object: t.ID, Detail: map[string]any{"name": t.Name, "role": string(t.Role)},
+		}.Encode()
+		if err != nil {
+			return err
+		}
+		return tx.Journal().Audit().Append(record)
 	})
 	return secret, err
 }

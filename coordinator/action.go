@@ -9,12 +9,14 @@ import (
 
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
 )
 
 // Actor is who asks: a person or tool with a token.
 type Actor struct {
 	Name string
 	Role TokenRole
+	From string // network address that the request came from, if it came over one
 }
 
 // may refuses what the actor's role does not cover. The roles are ordered:
@@ -127,7 +129,8 @@ func (c *Coordinator) insert(tx Tx, a Action, by Actor) (*Action, error) {
 	if err := tx.Actions().Insert(a); err != nil {
 		return nil, err
 	}
-	if err := c.audit(tx, by, "action.request", a.ID.String(), map[string]any{"host": a.Host, "kind": a.Kind, "spec": a.Digest}); err != nil {
+	r := audit.Record{Verb: "action.request", Host: a.Host, Object: a.ID.String(), Digest: a.Digest, Detail: map[string]any{"kind": string(a.Kind)}}
+	if err := c.record(tx, by, r); err != nil {
 		return nil, err
 	}
 	return nil, c.actionEvent(tx, a, protocol.StateNone)
@@ -223,7 +226,7 @@ func (c *Coordinator) Cancel(ctx context.Context, by Actor, id protocol.ActionID
 		if a, err = tx.Actions().Get(id); err != nil || a.State.Final() {
 			return err
 		}
-		if err := c.audit(tx, by, "action.cancel", id.String(), nil); err != nil {
+		if err := c.record(tx, by, audit.Record{Verb: "action.cancel", Host: a.Host, Object: id.String()}); err != nil {
 			return err
 		}
 		if a.N == 0 && (a.State == protocol.StatePendingSchedule || a.State == protocol.StatePendingApprove) {
@@ -250,17 +253,6 @@ func (c *Coordinator) Cancel(ctx context.Context, by Actor, id protocol.ActionID
 	}
 	c.wake.fire(id, eventsKey{})
 	return a, nil
-}
-
-// audit appends to the audit log within the transaction that does what it
-// says.
-func (c *Coordinator) audit(tx Tx, by Actor, verb, object string, detail map[string]any) error {
-	b, err := encodeDetail(detail)
-	if err != nil {
-		return err
-	}
-	_, err = tx.Journal().AppendAudit(AuditRow{AtMS: c.nowMS(), Actor: by.Name, Verb: verb, Object: object, Detail: b})
-	return err
 }
 
 // Events returns up to limit events after an id.

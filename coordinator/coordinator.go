@@ -124,6 +124,7 @@ type Coordinator struct {
 	refusals refusalLog
 	wake     hub
 	outputs  outputs
+	sealer   sealer
 
 	exchanges exchanges
 
@@ -151,6 +152,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c := &Coordinator{cfg: cfg, log: cfg.Log, sessions: make(map[protocol.HostID]*session), quarantined: make(map[protocol.HostID]string)}
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	c.outputs.dir = cfg.OutputDir
+	c.sealer.full = make(chan struct{}, 1)
 	c.refusals.init(cfg.Log, cfg.Boot)
 	var counter uint64
 	err := update(ctx, cfg.Store, failpoint.TermCounted, func(tx Tx) error {
@@ -228,6 +230,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	defer c.stop(errors.New("the coordinator ended"))
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.tickLoop(ctx) })
+	g.Go(func() error { return c.sealLoop(ctx) })
 	g.Go(func() error {
 		<-ctx.Done()
 		c.stop(context.Cause(ctx))

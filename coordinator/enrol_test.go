@@ -77,7 +77,7 @@ func TestWrongProofsBurnInvite(t *testing.T) {
 			t.Errorf("the right proof afterwards: %v", err)
 		}
 		// Whoever goes on guessing does not fill the audit log.
-		rows, err := f.Coordinator().Audit(t.Context(), 0, 100)
+		rows, _, err := f.Coordinator().Audit(t.Context(), coordinator.AuditFilter{Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}

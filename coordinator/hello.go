@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -69,6 +70,7 @@ func (s *session) onHello(seq protocol.Seq, h *protocol.Hello) error {
 	early := !s.answers(c.cfg.Boot())
 	if current {
 		s.claims, s.proven, s.left, s.broken = h, false, false, false
+		s.sealed = 0
 	}
 	s.mu.Unlock()
 	switch {
@@ -81,7 +83,7 @@ func (s *session) onHello(seq protocol.Seq, h *protocol.Hello) error {
 	}
 	// What a coordinator signed is true however old the hello is, and a host
 	// that has seen a newer term than ours takes no challenge from us.
-	if why := c.provesOlder(h.Evidence); why != "" {
+	if why := cmp.Or(c.provesOlder(h.Evidence), c.provesCut(h.Checkpoint)); why != "" {
 		c.enterRecovery(s.host, why)
 	} else if h.TermSeen.Compare(c.term) > 0 {
 		// Without bytes that a coordinator signed this is a mere claim.
@@ -334,6 +336,45 @@ func (c *Coordinator) provesOlder(evidence []byte) string {
 		c.log.Error("cannot judge the evidence of a hello", "host", host, "err", err)
 	}
 	return why
+}
+
+// provesCut reads the newest checkpoint of the coordinators' audit log that a
+// host keeps. It returns why the log here must have been cut, changed or rolled
+// back since, empty if nothing proves it.
+func (c *Coordinator) provesCut(checkpoint []byte) string {
+	if len(checkpoint) == 0 {
+		return ""
+	}
+	p, _, err := protocol.OpenCheckpoint(checkpoint, c.cfg.Fleet, c.cfg.Trust)
+	if err != nil || p.Log != protocol.Coordinator {
+		return ""
+	}
+	if p.Term.Compare(c.term) > 0 {
+		return fmt.Sprintf("a checkpoint of term %s, this one starts term %s", p.Term, c.term)
+	}
+	if p.Store != c.cfg.Store.ID() {
+		return "" // of before a recovery, or of another coordinator
+	}
+	var newest, same Seal
+	err = c.cfg.Store.View(c.ctx, func(tx Tx) (err error) {
+		if newest, err = newestSeal(tx); err != nil {
+			return err
+		}
+		same, err = tx.Journal().Audit().SealUpTo(p.N)
+		if errors.Is(err, ErrNotFound) {
+			err = nil // pruned
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		c.log.Error("cannot judge the checkpoint of a hello", "err", err)
+	case p.N > newest.N:
+		return fmt.Sprintf("a checkpoint seals %d records of the audit log, %d are sealed here", p.N, newest.N)
+	case same.N != 0 && (same.N != p.N || same.H != p.H):
+		return fmt.Sprintf("a checkpoint seals another record %d of the audit log than there is here", p.N)
+	}
+	return ""
 }
 
 // onAck frees what the host has durably. The rows go with the next transaction

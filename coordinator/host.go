@@ -162,7 +162,7 @@ func (c *Coordinator) quarantine(id protocol.HostID, why string) {
 		if err := tx.Hosts().Put(h); err != nil {
 			return err
 		}
-		if err := c.audit(tx, Actor{Name: "coordinator"}, "host.quarantine", string(id), map[string]any{"reason": why}); err != nil {
+		if err := c.audit(tx, self(), "host.quarantine", string(id), map[string]any{"reason": why}); err != nil {
 			return err
 		}
 		return c.event(tx, "host.quarantined", id, string(id), map[string]any{"reason": why})

@@ -246,6 +246,10 @@ func (s *session) receipt() {
 		credit = append(credit, protocol.Credit{Action: id.action, Attempt: id.attempt, FD: id.fd, Offset: offset})
 		delete(s.credits, id)
 	}
+	var checkpoint []byte
+	if newest := s.c.sealer.newest.Load(); newest != nil && newest.N > s.sealed {
+		checkpoint, s.sealed = newest.Checkpoint, newest.N
+	}
 	s.owed = false
 	s.mu.Unlock()
 	if chal.IsZero() {
@@ -253,6 +257,7 @@ func (s *session) receipt() {
 	}
 	if err := s.answer(conn, chal, have, func(r *protocol.Receipt) {
 		r.Want, r.Credit = want, credit
+		r.Checkpoint = checkpoint
 	}); err != nil {
 		s.c.log.Error("cannot send a receipt", "host", s.host, "err", err)
 	}

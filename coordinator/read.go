@@ -93,15 +93,6 @@ func (c *Coordinator) countHosts(tx Tx, s *Summary) error {
 	}
 }
 
-// Audit returns up to limit rows of the audit log after a number, in order.
-func (c *Coordinator) Audit(ctx context.Context, after uint64, limit int) (rows []AuditRow, err error) {
-	err = c.cfg.Store.View(ctx, func(tx Tx) error {
-		rows, err = tx.Journal().Audit(after, limit)
-		return err
-	})
-	return rows, err
-}
-
 // Rings returns rings as they are served, as [Trust] does. They authenticate
 // themselves.
 func (c *Coordinator) Rings(from uint64) []byte { return c.cfg.Trust.Rings(from) }

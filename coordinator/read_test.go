@@ -37,11 +37,12 @@ func TestSummary(t *testing.T) {
 func TestAuditTellsWhoDidWhat(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		a := propose(t, f, h)
-		rows, err := f.Coordinator().Audit(t.Context(), 0, 10)
-		if err != nil || len(rows) != 1 || rows[0].Verb != "action.request" || rows[0].Actor != "admin" || rows[0].Object != a.ID.String() {
+		rows, _, err := f.Coordinator().Audit(t.Context(), coordinator.AuditFilter{Limit: 10})
+		if err != nil || len(rows) != 1 || rows[0].Verb != "action.request" || rows[0].Actor != "token:admin" || rows[0].Object != a.ID.String() ||
+			rows[0].Host != h.ID || rows[0].Digest != a.Digest {
 			t.Errorf("audit: %+v, %v", rows, err)
 		}
-		if rows, err := f.Coordinator().Audit(t.Context(), rows[0].N, 10); len(rows) != 0 || err != nil {
+		if rows, _, err := f.Coordinator().Audit(t.Context(), coordinator.AuditFilter{After: rows[0].N, Limit: 10}); len(rows) != 0 || err != nil {
 			t.Errorf("after the last row: %+v, %v", rows, err)
 		}
 	})

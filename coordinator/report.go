@@ -176,6 +176,10 @@ func (c *Coordinator) applyReport(tx Tx, host protocol.HostID, m protocol.Messag
 	if err := c.follow(tx, a, r); err != nil {
 		return a.ID, err
 	}
+	by := Actor{Name: string(protocol.HostParty(host))}
+	if err := c.transition(tx, by, a, before.State, r.Event, protocol.Sum(m.Header.Item)); err != nil {
+		return a.ID, err
+	}
 	return a.ID, c.actionEvent(tx, a, before.State)
 }
 
@@ -288,6 +292,9 @@ func (c *Coordinator) move(tx Tx, a *Action, ev protocol.Event) error {
 		a.EndedMS = a.UpdatedMS
 	}
 	if err := tx.Actions().Put(*a); err != nil {
+		return err
+	}
+	if err := c.transition(tx, self(), *a, before, ev, a.Digest); err != nil {
 		return err
 	}
 	return c.actionEvent(tx, *a, before)

@@ -57,6 +57,7 @@ type session struct {
 	owed      bool                                  // something that the host must learn has changed since the last receipt
 	unsent    bool                                  // actions may wait for a number
 	toAsk     bool                                  // about open actions; see askAgain
+	sealed    uint64                                // of the audit log: the newest checkpoint that this connection was told
 	freeable  map[protocol.Stream]protocol.Position // acknowledged, to be freed with the next transaction
 	beat      heartbeatPages
 	up        map[protocol.Stream]protocol.Position // taken in durably

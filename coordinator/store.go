@@ -324,18 +324,7 @@ type Event struct {
 	Data   []byte // a JSON object
 }
 
-// AuditRow is an entry of the audit log: who did what. It is written in the
-// transaction that does it.
-type AuditRow struct {
-	N      uint64 // dense, given by AppendAudit
-	AtMS   int64
-	Actor  string // "token:alice", "host:edge-07", "coordinator"
-	Verb   string // "host.approve", "action.request" …
-	Object string
-	Detail []byte // a JSON object
-}
-
-// Journal holds events and the audit log; both only grow.
+// Journal holds events, which are forgotten, and the audit log, which is kept.
 type Journal interface {
 	AppendEvent(Event) (id uint64, err error)
 	// Events returns up to limit events after an id, in order.
@@ -344,9 +333,44 @@ type Journal interface {
 	LastEvent() (uint64, error)
 	// TrimEvents removes the events up to an id; numbers go on.
 	TrimEvents(upTo uint64) error
-	AppendAudit(AuditRow) (n uint64, err error)
-	// Audit returns up to limit rows after a number, in order.
-	Audit(after uint64, limit int) ([]AuditRow, error)
+	Audit() AuditLog
+}
+
+// AuditRecord is a record of the audit log as package audit encodes it, and the
+// number that it was given.
+type AuditRecord struct {
+	N      uint64
+	Stored []byte
+}
+
+// Seal is a checkpoint of the audit log and what is kept beside it.
+type Seal struct {
+	N          uint64          // of the newest record that it seals
+	H          protocol.Digest // the end of the chain
+	AtMS       int64
+	Leaves     []byte // of the records since the checkpoint before, 32 bytes each
+	Checkpoint []byte // the envelope
+}
+
+// AuditLog holds what was done and decided, each in the transaction that does
+// it, and the checkpoints that seal it.
+type AuditLog interface {
+	// Append adds a record. Its number is one more than the newest there is.
+	Append(stored []byte) error
+	// Records returns up to limit records after a number, in order.
+	Records(after uint64, limit int) ([]AuditRecord, error)
+	// RecordsBefore returns up to limit records before a number, the newest
+	// first.
+	RecordsBefore(n uint64, limit int) ([]AuditRecord, error)
+	// Seal adds a checkpoint; [ErrExists] if there is one of that number.
+	Seal(Seal) error
+	// Seals returns up to limit checkpoints after a number, in order.
+	Seals(after uint64, limit int) ([]Seal, error)
+	// SealUpTo returns the newest checkpoint whose number is n or less.
+	SealUpTo(n uint64) (Seal, error)
+	// Prune removes the records up to n and the checkpoints before n, which is
+	// the number of one, and not of the newest record.
+	Prune(n uint64) error
 }
 
 // Values holds single named values, such as the counter of starts.

@@ -32,6 +32,8 @@ type state struct {
 	sent      map[protocol.Stream]protocol.Position // upwards
 	outbox    []item
 	evidence  []byte
+	// checkpoint is the newest of the coordinator's audit log.
+	checkpoint []byte
 }
 
 type item struct {
@@ -386,7 +388,7 @@ func (h *Host) hello() {
 		Proto: protocol.Proto, Inst: h.inst, Boot: "boot 1", Store: h.disk.store, SelfFence: "none",
 		Sent:     h.positions(h.disk.sent, h.disk.store, protocol.StreamReport, protocol.StreamAlert),
 		Have:     slices.SortedFunc(maps.Values(h.disk.have), func(a, b protocol.Position) int { return slices.Compare([]byte(a.Stream), []byte(b.Stream)) }),
-		TermSeen: h.gate.Seen, AcceptSeq: h.disk.acceptSeq, Evidence: h.disk.evidence,
+		TermSeen: h.gate.Seen, AcceptSeq: h.disk.acceptSeq, Evidence: h.disk.evidence, Checkpoint: h.disk.checkpoint,
 	}}, nil)
 }
 
@@ -549,6 +551,9 @@ func (h *Host) onReceipt(m Message, msg protocol.Message) error {
 		return nil
 	}
 	h.disk.evidence = m.Payload
+	if r.Checkpoint != nil {
+		h.disk.checkpoint = r.Checkpoint
+	}
 	h.disk.outbox = slices.DeleteFunc(h.disk.outbox, func(it item) bool {
 		return it.pos.N <= stream.Find(r.Have, it.pos.Stream).N
 	})

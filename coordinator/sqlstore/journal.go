@@ -14,16 +14,10 @@ const (
 	appendEvent = `INSERT INTO event (id, at_ms, type, host, object, data) VALUES ($1, $2, $3, $4, $5, $6)`
 	listEvents  = `SELECT id, at_ms, type, host, object, data FROM event WHERE id > $1 ORDER BY id LIMIT $2`
 	trimEvents  = `DELETE FROM event WHERE id <= $1`
-
-	appendAudit = `INSERT INTO audit (n, at_ms, actor, verb, object, detail) VALUES ($1, $2, $3, $4, $5, $6)`
-	listAudit   = `SELECT n, at_ms, actor, verb, object, detail FROM audit WHERE n > $1 ORDER BY n LIMIT $2`
 )
 
-// The names of the counters.
-const (
-	eventCounter = "event"
-	auditCounter = "audit"
-)
+// eventCounter is the name of the counter of events.
+const eventCounter = "event"
 
 func scanNumber(r scanner) (n uint64, err error) {
 	err = r.Scan(&n)
@@ -63,23 +57,7 @@ func (t journal) TrimEvents(id uint64) error {
 	return wrap(err, "trimming events to", id)
 }
 
-func (t journal) AppendAudit(r coordinator.AuditRow) (uint64, error) {
-	n, err := count(t.db, auditCounter)
-	if err == nil {
-		_, err = exec(t.db, appendAudit, n, r.AtMS, r.Actor, r.Verb, r.Object, r.Detail)
-	}
-	return n, wrap(err, "appending audit row", r.Verb)
-}
-
-func scanAudit(r scanner) (a coordinator.AuditRow, err error) {
-	err = r.Scan(&a.N, &a.AtMS, &a.Actor, &a.Verb, &a.Object, &a.Detail)
-	return a, err
-}
-
-func (t journal) Audit(after uint64, limit int) ([]coordinator.AuditRow, error) {
-	all, err := list(t.db, scanAudit, listAudit, upTo(after), atMost(limit))
-	return all, wrap(err, "audit rows after", after)
-}
+func (t journal) Audit() coordinator.AuditLog { return auditLog(t) }
 
 type values tx
 

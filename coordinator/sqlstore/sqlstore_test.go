@@ -120,6 +120,11 @@ func TestQueryPlans(t *testing.T) {
 		{listEvents, "SEARCH event USING INTEGER PRIMARY KEY (rowid>?)"},
 		{trimEvents, "SEARCH event USING INTEGER PRIMARY KEY (rowid<?)"},
 		{listAudit, "SEARCH audit USING INTEGER PRIMARY KEY (rowid>?)"},
+		{listAuditBefore, "SEARCH audit USING INTEGER PRIMARY KEY (rowid<?)"},
+		{pruneAudit, "SEARCH audit USING INTEGER PRIMARY KEY (rowid<?)"},
+		{listSeals, "SEARCH seal USING INTEGER PRIMARY KEY (rowid>?)"},
+		{sealUpTo, "SEARCH seal USING INTEGER PRIMARY KEY (rowid<?)"},
+		{pruneSeals, "SEARCH seal USING INTEGER PRIMARY KEY (rowid<?)"},
 		{getValue, "SEARCH value USING INDEX sqlite_autoindex_value_1 (name=?)"},
 	}
 	s, _ := create(t)
@@ -196,7 +201,7 @@ func BenchmarkTransition(b *testing.B) {
 		}
 		a.UpdatedMS = int64(n)
 		_, eerr := tx.Journal().AppendEvent(coordinator.Event{Type: "action.state", Object: id.String(), Data: make([]byte, 200)})
-		_, aerr := tx.Journal().AppendAudit(coordinator.AuditRow{Actor: "host:edge-1", Verb: "action.report", Object: id.String()})
+		aerr := tx.Journal().Audit().Append(make([]byte, 250))
 		return errors.Join(tx.Actions().Put(a), eerr, aerr)
 	})
 }

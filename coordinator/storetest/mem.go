@@ -147,7 +147,8 @@ type state struct {
 	tokens     table[string, coordinator.Token]
 	viewers    table[string, coordinator.Viewer]
 	events     table[uint64, coordinator.Event]
-	audit      table[uint64, coordinator.AuditRow]
+	audit      table[uint64, coordinator.AuditRecord]
+	seals      table[uint64, coordinator.Seal]
 	values     table[string, []byte]
 	lastEvent  uint64
 	lastAudit  uint64

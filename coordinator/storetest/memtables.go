@@ -381,22 +381,7 @@ func (t memJournal) TrimEvents(upTo uint64) error {
 	return nil
 }
 
-func (t memJournal) AppendAudit(r coordinator.AuditRow) (uint64, error) {
-	if err := t.write(); err != nil {
-		return 0, err
-	}
-	t.lastAudit++
-	r.N, r.Detail = t.lastAudit, bytes.Clone(r.Detail)
-	t.audit.change(t.memTx)[r.N] = r
-	return r.N, nil
-}
-
-func (t memJournal) Audit(after uint64, limit int) ([]coordinator.AuditRow, error) {
-	return pick(t.memTx, t.audit.rows,
-		func(r coordinator.AuditRow) coordinator.AuditRow { r.Detail = bytes.Clone(r.Detail); return r }, limit,
-		func(r coordinator.AuditRow) bool { return r.N > after },
-		func(a, b coordinator.AuditRow) int { return cmp.Compare(a.N, b.N) })
-}
+func (t memJournal) Audit() coordinator.AuditLog { return memAudit(t) }
 
 type memValues struct{ *memTx }
 

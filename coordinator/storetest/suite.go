@@ -41,6 +41,7 @@ func Run(t *testing.T, open func(t *testing.T) coordinator.Store) {
 		{"Viewers", testViewers},
 		{"Events", testEvents},
 		{"Audit", testAudit},
+		{"Seals", testSeals},
 		{"Values", testValues},
 		{"NumbersThatDoNotFit", testNumbers},
 	} {

@@ -372,36 +372,6 @@ func testEvents(t *testing.T, s coordinator.Store) {
 	equal(t, "numbers go on", read(0, 10), []coordinator.Event{event(4)})
 }
 
-func testAudit(t *testing.T, s coordinator.Store) {
-	row := func(n int) coordinator.AuditRow {
-		return coordinator.AuditRow{N: uint64(n), AtMS: int64(n), Actor: "token:alice", Verb: "host.approve", Object: "edge-1", Detail: []byte(`{}`)}
-	}
-	for n := 1; n <= 3; n++ {
-		var given uint64
-		update(t, s, func(tx coordinator.Tx) error {
-			r := row(n)
-			r.N = 99
-			return values(func() (uint64, error) { return tx.Journal().AppendAudit(r) }, &given)
-		})
-		equal(t, "given number", given, uint64(n))
-	}
-	undone := errors.New("undone")
-	updateFails(t, s, undone, func(tx coordinator.Tx) error {
-		_, err := tx.Journal().AppendAudit(row(4))
-		return errors.Join(err, undone)
-	})
-	for _, limit := range []int{1, 2, 10} {
-		all := pages(t, s, limit, func(tx coordinator.Tx, last coordinator.AuditRow) ([]coordinator.AuditRow, error) {
-			return tx.Journal().Audit(last.N, limit)
-		})
-		equal(t, "audit", all, []coordinator.AuditRow{row(1), row(2), row(3)})
-	}
-	noLimit(t, s, func(tx coordinator.Tx, limit int) (int, error) {
-		all, err := tx.Journal().Audit(0, limit)
-		return len(all), err
-	})
-}
-
 func testValues(t *testing.T, s coordinator.Store) {
 	missing(t, s, map[string]func(coordinator.Tx) error{
 		"value": func(tx coordinator.Tx) error { _, err := tx.Values().Get("v"); return err },

@@ -11,6 +11,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
 )
 
 // list converts every element; no list is never null.
@@ -126,8 +127,14 @@ func eventOf(e coordinator.Event) api.Event {
 	return api.Event{ID: e.ID, At: webapi.At(e.AtMS), Type: e.Type, Host: string(e.Host), Object: e.Object, Data: object(e.Data)}
 }
 
-func auditRowOf(r coordinator.AuditRow) api.AuditRow {
-	return api.AuditRow{N: r.N, At: webapi.At(r.AtMS), Actor: r.Actor, Verb: r.Verb, Object: r.Object, Detail: object(r.Detail)}
+func auditRecordOf(r audit.Record) api.AuditRecord {
+	out := api.AuditRecord{
+		N: r.N, At: webapi.At(r.AtMS), Actor: r.Actor, From: r.From, Verb: r.Verb, Host: string(r.Host), Object: r.Object, Detail: r.Detail,
+	}
+	if !r.Digest.IsZero() {
+		out.Digest = r.Digest.String()
+	}
+	return out
 }
 
 // parseDuration reads what people type: "90s", "5m", "8h", "7d".

@@ -25,7 +25,6 @@ type rawAnswer struct {
 
 func (h *handlers) fleet(doc huma.API) {
 	huma.Register(doc, operation(doc, "get-status", http.MethodGet, "/v1/status", "The fleet in a few numbers", http.StatusOK), h.status)
-	huma.Register(doc, operation(doc, "list-audit", http.MethodGet, "/v1/audit", "List the audit log, the oldest first", http.StatusOK), h.audit)
 	rings := raw(doc, "get-rings", "/v1/rings", "The chain of rings, which authenticates itself", documentType, "Signed rings, one to a line.")
 	rings.Security = nil
 	huma.Register(doc, rings, h.rings)
@@ -51,17 +50,6 @@ func words[K ~string](m map[K]int) map[string]int {
 		out[string(k)] = n
 	}
 	return out
-}
-
-func (h *handlers) audit(ctx context.Context, in *struct {
-	After uint64 `query:"after" doc:"Only rows with numbers after this one"`
-	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
-}) (*body[[]api.AuditRow], error) {
-	rows, err := h.c.Audit(ctx, in.After, in.Limit)
-	if err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	return &body[[]api.AuditRow]{list(rows, auditRowOf)}, nil
 }
 
 func (h *handlers) rings(context.Context, *none) (*rawAnswer, error) {

@@ -55,6 +55,9 @@ func (h *handlers) guard(mux *http.ServeMux, openMetrics bool) http.Handler {
 				h.unauthenticated(w, r, ok, err)
 				return
 			}
+			if from, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+				who.From = from.Addr().Unmap().String()
+			}
 			r = r.WithContext(context.WithValue(r.Context(), actorKey{}, who))
 		}
 		if _, pattern := mux.Handler(r); pattern == "" {

@@ -81,6 +81,7 @@ func New(cfg Config) (http.Handler, error) {
 	h.enrolments(doc)
 	h.fleet(doc)
 	h.events(doc)
+	h.auditLog(doc)
 	if err := serveDocument(mux, doc.OpenAPI()); err != nil {
 		return nil, err
 	}

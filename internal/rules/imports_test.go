@@ -30,6 +30,7 @@ var allowed = []allowance{
 	// The floor: no third party, no I/O.
 	{"protocol", nil, effects, "both sides and every tool build on it; it is data and rules, and time is an argument"},
 	{"protocol/enrol", []string{"protocol"}, effects, "what both sides of an enrolment say and compute, over any transport"},
+	{"protocol/audit", []string{"protocol"}, effects, "a log is verified by whoever doubts it, on any machine and without the fleet"},
 	{"protocol/stream", []string{"protocol"}, effects, "delivery is decided by pure code, so that every interleaving can be tested"},
 	{"container", nil, []string{"os/...", "net/http/...", "database/sql/...", "log/..."}, "a leaf of types and one interface: runtimes and the agent meet here"},
 	{"runner/rundir", []string{"golang.org/x/sys/..."}, small, "the run directory is a contract between processes; it is linked into each supervisor"},

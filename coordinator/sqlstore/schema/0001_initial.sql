@@ -152,7 +152,7 @@ CREATE TABLE counter (
 	name TEXT PRIMARY KEY,
 	last INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-INSERT INTO counter (name, last) VALUES ('event', 0), ('audit', 0);
+INSERT INTO counter (name, last) VALUES ('event', 0);
 
 CREATE TABLE event (
 	id     INTEGER PRIMARY KEY,
@@ -163,13 +163,18 @@ CREATE TABLE event (
 	data   BLOB
 ) STRICT;
 
+-- Records are as package audit encodes them; seals chain and sign them.
 CREATE TABLE audit (
 	n      INTEGER PRIMARY KEY,
-	at_ms  INTEGER NOT NULL,
-	actor  TEXT NOT NULL,
-	verb   TEXT NOT NULL,
-	object TEXT NOT NULL,
-	detail BLOB
+	record BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE seal (
+	n          INTEGER PRIMARY KEY,
+	h          TEXT NOT NULL,
+	at_ms      INTEGER NOT NULL,
+	leaves     BLOB NOT NULL,
+	checkpoint BLOB NOT NULL
 ) STRICT;
 
 CREATE TABLE value (

@@ -1,0 +1,293 @@
+package coordinator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
+)
+
+// self is who decides what nobody asked for.
+func self() Actor { return Actor{Name: string(protocol.Coordinator)} }
+
+// name is how the actor stands in the audit log: a token may be called anything.
+func (a Actor) name() string {
+	if a.Role != "" {
+		return "token:" + a.Name
+	}
+	return a.Name
+}
+
+// audit appends to the audit log within the transaction that does what it
+// says.
+func (c *Coordinator) audit(tx Tx, by Actor, verb, object string, detail map[string]any) error {
+	r := audit.Record{Verb: verb, Object: object, Detail: detail}
+	if host, err := protocol.ParseHostID(object); err == nil && strings.HasPrefix(verb, "host.") {
+		r.Host = host
+	}
+	return c.record(tx, by, r)
+}
+
+// record is audit for what has more to say.
+func (c *Coordinator) record(tx Tx, by Actor, r audit.Record) error {
+	r.AtMS, r.Actor, r.From = c.nowMS(), by.name(), by.From
+	b, err := r.Encode()
+	if err != nil {
+		return err
+	}
+	if err := tx.Journal().Audit().Append(b); err != nil {
+		return err
+	}
+	c.sealer.note()
+	return nil
+}
+
+// transition records that an action has moved.
+func (c *Coordinator) transition(tx Tx, by Actor, a Action, before protocol.State, ev protocol.Event, bytes protocol.Digest) error {
+	detail := map[string]any{"event": string(ev), "state": string(a.State)}
+	if before != protocol.StateNone {
+		detail["before"] = string(before)
+	}
+	if a.Reason != "" {
+		detail["reason"] = string(a.Reason)
+	}
+	if a.Attempt > 0 {
+		detail["attempt"] = a.Attempt
+	}
+	return c.record(tx, by, audit.Record{Verb: "action." + string(ev), Host: a.Host, Object: a.ID.String(), Digest: bytes, Detail: detail})
+}
+
+// sealEvery is how often what was recorded is sealed.
+const sealEvery = time.Second
+
+// errUnsealed tells that the log cannot be sealed any further.
+var errUnsealed = errors.New("the audit log is not as it was sealed")
+
+// sealer is what the one goroutine that seals shares with those who record.
+type sealer struct {
+	waiting atomic.Int64  // records since the newest seal, more or less
+	full    chan struct{} // there are enough of them
+
+	mu     sync.Mutex // one seals at a time
+	broken bool       // people were told
+
+	newest  atomic.Pointer[Seal]
+	pruning sync.RWMutex // held for reading by whoever exports
+}
+
+// note counts a record, which may yet be undone: it only tells when to look.
+func (s *sealer) note() {
+	if s.waiting.Add(1) >= audit.MaxSealed {
+		select {
+		case s.full <- struct{}{}:
+		default: // the sealer has been told
+		}
+	}
+}
+
+// sealLoop seals after every second of activity, or as soon as there is enough
+// for one checkpoint, and the rest at the end.
+func (c *Coordinator) sealLoop(ctx context.Context) error {
+	t := time.NewTicker(sealEvery)
+	defer t.Stop()
+	prune := time.NewTicker(pruneEvery)
+	defer prune.Stop()
+	for {
+		if err := c.seal(ctx); err != nil && ctx.Err() == nil {
+			c.log.ErrorContext(ctx, "cannot seal the audit log; it is tried again", "err", err)
+		}
+		for idle := true; idle; {
+			select {
+			case <-ctx.Done():
+				if err := c.seal(context.WithoutCancel(ctx)); err != nil {
+					c.log.Error("the last records of the audit log are sealed at the next start", "err", err)
+				}
+				return nil
+			case <-c.sealer.full:
+				idle = false
+			case <-t.C:
+				idle = c.sealer.waiting.Load() == 0
+			case <-prune.C:
+				if err := c.pruneAudit(ctx); err != nil {
+					c.log.ErrorContext(ctx, "cannot forget old records of the audit log", "err", err)
+				}
+			}
+		}
+	}
+}
+
+// seal seals everything that was recorded. A coordinator that went back in time
+// seals nothing: it would sign a second history.
+func (c *Coordinator) seal(ctx context.Context) error {
+	c.sealer.mu.Lock()
+	defer c.sealer.mu.Unlock()
+	for c.Recovery() == "" {
+		c.sealer.waiting.Store(0)
+		next, hosts, err := c.sealNext(ctx)
+		if errors.Is(err, errUnsealed) {
+			c.tellBroken(ctx, err)
+			return nil
+		}
+		if err != nil {
+			c.sealer.waiting.Add(1) // the next tick tries again
+			return err
+		}
+		if next.N == 0 {
+			return nil
+		}
+		c.sealer.newest.Store(&next)
+		c.tellSealed(hosts)
+	}
+	return nil
+}
+
+// sealNext seals the next records, as many as one checkpoint takes. It returns
+// the seal, zero if there is nothing to be sealed, and the hosts that the
+// records are about.
+func (c *Coordinator) sealNext(ctx context.Context) (next Seal, hosts []protocol.HostID, err error) {
+	var last Seal
+	var records []AuditRecord
+	err = c.cfg.Store.View(ctx, func(tx Tx) (err error) {
+		last, records, err = unsealed(tx)
+		return err
+	})
+	if err != nil || len(records) == 0 {
+		return Seal{}, nil, err
+	}
+	next = Seal{H: last.H, AtMS: c.nowMS()}
+	for _, r := range records {
+		if r.N != last.N+uint64(len(next.Leaves)/len(protocol.Digest{}))+1 {
+			return Seal{}, nil, fmt.Errorf("%w: record %d follows where another should", errUnsealed, r.N)
+		}
+		leaf := audit.Leaf(audit.Line(r.N, r.Stored))
+		next.N, next.H, next.Leaves = r.N, audit.Fold(next.H, leaf), append(next.Leaves, leaf[:]...)
+		hosts = append(hosts, hostOf(r.Stored))
+	}
+	next.Checkpoint, err = seal(c.cfg.Signer, protocol.Checkpoint{
+		Type: protocol.TypeCheckpoint, Fleet: c.cfg.Fleet, Log: protocol.Coordinator, Store: c.cfg.Store.ID(),
+		After: last.N, N: next.N, H: next.H, Ring: c.cfg.Trust.Ring(), Term: c.term, AtMS: next.AtMS,
+	})
+	if err != nil {
+		return Seal{}, nil, fmt.Errorf("sign a checkpoint: %w", err)
+	}
+	err = c.cfg.Store.Update(ctx, func(tx Tx) error { return tx.Journal().Audit().Seal(next) })
+	slices.Sort(hosts)
+	return next, slices.Compact(hosts), err
+}
+
+// unsealed returns the newest seal and the records behind it. The record that it
+// names must be there as it was sealed: numbers of records that were cut off
+// would be given again.
+func unsealed(tx Tx) (last Seal, records []AuditRecord, err error) {
+	log := tx.Journal().Audit()
+	if last, err = newestSeal(tx); err != nil {
+		return last, nil, err
+	}
+	if last.N > 0 {
+		tail, err := log.Records(last.N-1, 1)
+		if err != nil {
+			return last, nil, err
+		}
+		size := len(protocol.Digest{})
+		if len(tail) == 0 || tail[0].N != last.N || len(last.Leaves) < size {
+			return last, nil, fmt.Errorf("%w: record %d, the newest that was, is missing", errUnsealed, last.N)
+		}
+		if leaf := audit.Leaf(audit.Line(last.N, tail[0].Stored)); !bytes.Equal(leaf[:], last.Leaves[len(last.Leaves)-size:]) {
+			return last, nil, fmt.Errorf("%w: record %d, the newest that was, is another one", errUnsealed, last.N)
+		}
+	}
+	records, err = log.Records(last.N, audit.MaxSealed)
+	return last, records, err
+}
+
+// newestSeal returns the newest seal, zero before the first.
+func newestSeal(tx Tx) (Seal, error) {
+	s, err := tx.Journal().Audit().SealUpTo(math.MaxInt64)
+	if errors.Is(err, ErrNotFound) {
+		return Seal{}, nil
+	}
+	return s, err
+}
+
+// hostOf finds the host in a record. Within texts a quotation mark is escaped,
+// so the first that looks like the member is it.
+func hostOf(stored []byte) protocol.HostID {
+	_, rest, ok := bytes.Cut(stored, []byte(`,"host":"`))
+	name, _, closed := bytes.Cut(rest, []byte(`"`))
+	if !ok || !closed {
+		return ""
+	}
+	return protocol.HostID(name)
+}
+
+// tellSealed sends the new checkpoint to the hosts that it is about: what was
+// done with them cannot be taken back any more without their knowing.
+func (c *Coordinator) tellSealed(hosts []protocol.HostID) {
+	for _, h := range hosts {
+		c.mu.Lock()
+		s := c.sessions[h]
+		c.mu.Unlock()
+		if s != nil && s.alive() {
+			s.receipt()
+		}
+	}
+}
+
+// tellBroken tells people, once, that somebody was at the log.
+func (c *Coordinator) tellBroken(ctx context.Context, why error) {
+	if c.sealer.broken {
+		return
+	}
+	c.sealer.broken = true
+	c.log.ErrorContext(ctx, "the audit log is sealed no further; run hostler audit verify", "err", why)
+	err := c.cfg.Store.Update(ctx, func(tx Tx) error {
+		return c.event(tx, "audit.broken", "", "audit", map[string]any{"detail": why.Error()})
+	})
+	if err != nil {
+		c.log.ErrorContext(ctx, "cannot note that the audit log is broken", "err", err)
+	}
+	c.wake.fire(eventsKey{})
+}
+
+// The audit log is kept by number, never by age: a clock that is set wrong must
+// not erase it. A million records are four months of one action every 40 s, or
+// some 300 MB.
+const (
+	keptRecords = 1_000_000
+	pruneStep   = 10_000 // in one transaction, so that nobody waits for long
+	pruneEvery  = time.Minute
+)
+
+// pruneAudit forgets the oldest records beyond keptRecords, up to a checkpoint
+// that stays and vouches for what it was behind.
+func (c *Coordinator) pruneAudit(ctx context.Context) error {
+	if !c.sealer.pruning.TryLock() {
+		return nil // somebody exports; the next time will do
+	}
+	defer c.sealer.pruning.Unlock()
+	return c.cfg.Store.Update(ctx, func(tx Tx) error {
+		newest, err := newestSeal(tx)
+		if err != nil || newest.N <= keptRecords {
+			return err
+		}
+		log := tx.Journal().Audit()
+		first, err := log.Records(0, 1)
+		if err != nil || len(first) == 0 || first[0].N+pruneStep > newest.N-keptRecords {
+			return err
+		}
+		anchor, err := log.SealUpTo(first[0].N + pruneStep)
+		if err != nil || anchor.N < first[0].N {
+			return err
+		}
+		return log.Prune(anchor.N)
+	})
+}

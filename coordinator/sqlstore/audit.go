@@ -1,0 +1,72 @@
+package sqlstore
+
+import (
+	"github.com/hostler-io/hostler/coordinator"
+)
+
+type auditLog tx
+
+// Numbers of records are those of rows: SQLite gives the one after the greatest
+// there is, and takes it back with an undone transaction, so they are dense. The
+// newest row is never removed.
+const (
+	appendAudit     = `INSERT INTO audit (record) VALUES ($1)`
+	listAudit       = `SELECT n, record FROM audit WHERE n > $1 ORDER BY n LIMIT $2`
+	listAuditBefore = `SELECT n, record FROM audit WHERE n < $1 ORDER BY n DESC LIMIT $2`
+	pruneAudit      = `DELETE FROM audit WHERE n <= $1`
+
+	sealColumns = `n, h, at_ms, leaves, checkpoint`
+
+	insertSeal = `INSERT INTO seal (` + sealColumns + `) VALUES ($1, $2, $3, $4, $5)`
+	listSeals  = `SELECT ` + sealColumns + ` FROM seal WHERE n > $1 ORDER BY n LIMIT $2`
+	sealUpTo   = `SELECT ` + sealColumns + ` FROM seal WHERE n <= $1 ORDER BY n DESC LIMIT 1`
+	pruneSeals = `DELETE FROM seal WHERE n < $1`
+)
+
+func scanAudit(r scanner) (a coordinator.AuditRecord, err error) {
+	err = r.Scan(&a.N, &a.Stored)
+	return a, err
+}
+
+func scanSeal(r scanner) (s coordinator.Seal, err error) {
+	err = r.Scan(&s.N, textInto(&s.H), &s.AtMS, &s.Leaves, &s.Checkpoint)
+	return s, err
+}
+
+func (t auditLog) Append(stored []byte) error {
+	_, err := exec(t.db, appendAudit, stored)
+	return wrap(err, "appending to the", "audit log")
+}
+
+func (t auditLog) Records(after uint64, limit int) ([]coordinator.AuditRecord, error) {
+	all, err := list(t.db, scanAudit, listAudit, upTo(after), atMost(limit))
+	return all, wrap(err, "audit records after", after)
+}
+
+func (t auditLog) RecordsBefore(n uint64, limit int) ([]coordinator.AuditRecord, error) {
+	all, err := list(t.db, scanAudit, listAuditBefore, upTo(n), atMost(limit))
+	return all, wrap(err, "audit records before", n)
+}
+
+func (t auditLog) Seal(s coordinator.Seal) error {
+	_, err := exec(t.db, insertSeal, s.N, s.H.String(), s.AtMS, s.Leaves, s.Checkpoint)
+	return wrap(err, "sealing audit record", s.N)
+}
+
+func (t auditLog) Seals(after uint64, limit int) ([]coordinator.Seal, error) {
+	all, err := list(t.db, scanSeal, listSeals, upTo(after), atMost(limit))
+	return all, wrap(err, "seals after", after)
+}
+
+func (t auditLog) SealUpTo(n uint64) (coordinator.Seal, error) {
+	s, err := one(t.db, scanSeal, sealUpTo, upTo(n))
+	return s, wrap(err, "seal up to", n)
+}
+
+func (t auditLog) Prune(n uint64) error {
+	_, err := exec(t.db, pruneAudit, upTo(n))
+	if err == nil {
+		_, err = exec(t.db, pruneSeals, upTo(n))
+	}
+	return wrap(err, "pruning the audit log up to", n)
+}

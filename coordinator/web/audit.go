@@ -1,0 +1,96 @@
+package web
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// exportPatience is how long a reader of an export may take for one line of it.
+const exportPatience = time.Minute
+
+func (h *handlers) auditLog(doc huma.API) {
+	huma.Register(doc, operation(doc, "list-audit", http.MethodGet, "/v1/audit", "Search the audit log", http.StatusOK), h.listAudit)
+	huma.Register(doc, raw(doc, "export-audit", "/v1/audit/export", "Read the audit log with its checkpoints, to be verified", documentType,
+		"Records, leaves and signed checkpoints, one to a line, as they were hashed and signed."), h.exportAudit)
+	huma.Register(doc, raw(doc, "get-checkpoint", "/v1/audit/checkpoint", "Seal the audit log and read its newest checkpoint", documentType,
+		"One signed document; nothing while the log is empty."), h.checkpoint)
+}
+
+type auditRequest struct {
+	After  uint64    `query:"after" maximum:"9007199254740991" doc:"Only records with numbers after this one, the oldest first; without it, the newest"`
+	Before uint64    `query:"before" maximum:"9007199254740991" doc:"Only records with numbers before this one"`
+	Since  time.Time `query:"since" doc:"Only records that are not older, by the clock of the time"`
+	Host   string    `query:"host" maxLength:"63" doc:"Only records about this host"`
+	Actor  string    `query:"actor" maxLength:"1024" doc:"Only what this one did: token:NAME, host:ID or coordinator"`
+	Verb   string    `query:"verb" maxLength:"1024" doc:"Only records with this verb, such as host.approve"`
+	Object string    `query:"object" maxLength:"1024" doc:"Only records about the object of this id"`
+	Limit  int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+}
+
+func (h *handlers) listAudit(ctx context.Context, in *auditRequest) (*body[api.AuditPage], error) {
+	f := coordinator.AuditFilter{
+		After: in.After, Before: in.Before, Host: protocol.HostID(in.Host), Actor: in.Actor, Verb: in.Verb, Object: in.Object, Limit: in.Limit,
+	}
+	if !in.Since.IsZero() {
+		f.SinceMS = in.Since.UnixMilli()
+	}
+	records, rest, err := h.c.Audit(ctx, f)
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	return &body[api.AuditPage]{api.AuditPage{Records: list(records, auditRecordOf), Rest: rest}}, nil
+}
+
+func (h *handlers) checkpoint(ctx context.Context, _ *none) (*rawAnswer, error) {
+	b, err := h.c.Checkpoint(ctx)
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	return &rawAnswer{documentType, b}, nil
+}
+
+type exportRequest struct {
+	Since time.Time `query:"since" doc:"Begin with the newest checkpoint that is not younger"`
+}
+
+// exportAudit writes the log as it is read. A failure in the middle breaks the
+// connection, and the first line says how far the log goes.
+func (h *handlers) exportAudit(_ context.Context, in *exportRequest) (*huma.StreamResponse, error) {
+	since := int64(0)
+	if !in.Since.IsZero() {
+		since = in.Since.UnixMilli()
+	}
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		r, w := humago.Unwrap(hc)
+		ctx, stop := untilDrained(r.Context())
+		defer stop()
+		w.Header().Set("Content-Type", documentType)
+		conn := http.NewResponseController(w)
+		err := h.c.ExportAudit(ctx, since, func(line []byte) error {
+			if err := conn.SetWriteDeadline(time.Now().Add(exportPatience)); err != nil {
+				return err
+			}
+			if _, err := w.Write(line); err != nil {
+				return err
+			}
+			_, err := io.WriteString(w, "\n")
+			return err
+		})
+		if err != nil {
+			if r.Context().Err() == nil {
+				h.log.WarnContext(ctx, "an export of the audit log broke off", "err", err)
+			}
+			panic(http.ErrAbortHandler)
+		}
+		_ = conn.SetWriteDeadline(time.Time{}) // the connection may serve another request
+	}}, nil
+}
