@@ -337,15 +337,14 @@ func (a *Agent) believe(msg *protocol.Message, evidence []byte) bool {
 	named := !h.Store.IsZero() && (newTerm || a.gate.Store.IsZero())
 	if newTerm || named {
 		a.takeOrders()
-		if len(evidence) > maxEvidence {
-			evidence = nil
+		kept := a.self.Evidence
+		if evidence != nil {
+			kept = protocol.Strengthen(kept, evidence)
 		}
-		if !a.disk(a.cfg.Queue.SawTerm(a.steps, h.Term, h.Store, evidence)) {
+		if !a.disk(a.cfg.Queue.SawTerm(a.steps, h.Term, h.Store, kept)) {
 			return false
 		}
-		if evidence != nil {
-			a.self.Evidence = evidence
-		}
+		a.self.Evidence = kept
 	}
 	a.gate.Accept(msg.Topic.Channel, h)
 	if newTerm {

@@ -174,25 +174,20 @@ func (a *Agent) flush() {
 	}
 }
 
-// maxEvidence is the longest receipt that is kept: it has to fit into a hello.
-const maxEvidence = 12 << 10
-
 // freed removes from the outbox what the coordinator has.
 func (a *Agent) freed(p *place, have protocol.Position, raw []byte) {
 	if have.N == 0 || have == p.freed {
 		return // nothing new, as most receipts
 	}
-	if len(raw) > maxEvidence {
-		raw = a.self.Evidence
-	}
-	verdict, err := a.cfg.Queue.Freed(a.steps, have, raw)
+	kept := protocol.Strengthen(a.self.Evidence, raw)
+	verdict, err := a.cfg.Queue.Freed(a.steps, have, kept)
 	if !a.disk(err) {
 		return
 	}
 	switch verdict {
 	case stream.Frees:
 		p.freed, a.stale = have, true
-		a.self.Evidence = raw
+		a.self.Evidence = kept
 		p.resend.Freed(have.N, a.now(), a.jitter())
 		if have.Stream == protocol.StreamAlert {
 			a.flush()

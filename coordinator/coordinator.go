@@ -133,14 +133,20 @@ type Coordinator struct {
 	recovery string // why nothing may be decided; empty in normal operation
 	// quarantined tells why a host gets nothing; it is a copy of the store's.
 	quarantined map[protocol.HostID]string
+	// judging has room for the one who quarantines or readmits a host, from the
+	// store to the copy, so that neither decision undoes half of the other.
+	judging chan struct{}
 
 	workers workers // one per host that has messages waiting
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 }
 
-// termValue names the counter of starts in the store.
-const termValue = "term"
+// Names of values in the store.
+const (
+	termValue     = "term"     // the counter of starts
+	recoveryValue = "recovery" // why nothing may be decided
+)
 
 // New counts the start, so that everything said from now on is of a newer term
 // than what was said before, and loads the hosts. It says nothing yet: Run
@@ -149,13 +155,18 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Coordinator{cfg: cfg, log: cfg.Log, sessions: make(map[protocol.HostID]*session), quarantined: make(map[protocol.HostID]string)}
+	c := &Coordinator{cfg: cfg, log: cfg.Log, sessions: make(map[protocol.HostID]*session), quarantined: make(map[protocol.HostID]string), judging: make(chan struct{}, 1)}
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	c.outputs.dir = cfg.OutputDir
 	c.sealer.full = make(chan struct{}, 1)
 	c.refusals.init(cfg.Log, cfg.Boot)
 	var counter uint64
 	err := update(ctx, cfg.Store, failpoint.TermCounted, func(tx Tx) error {
+		why, err := tx.Values().Get(recoveryValue)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		c.recovery = string(why)
 		v, err := tx.Values().Get(termValue)
 		switch {
 		case errors.Is(err, ErrNotFound):
@@ -172,6 +183,9 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		return nil, fmt.Errorf("count this start: %w", err)
 	}
 	c.term = protocol.Term{Ring: cfg.Trust.Ring(), Counter: counter}
+	if c.recovery != "" {
+		c.log.Error("still in recovery", "why", c.recovery)
+	}
 	if err := c.loadHosts(ctx); err != nil {
 		return nil, fmt.Errorf("load the hosts: %w", err)
 	}
@@ -328,17 +342,38 @@ func (c *Coordinator) Recovery() string {
 
 // recoveryText is what people read and hosts' operators act upon.
 const recoveryText = "this coordinator is older than what host %s has seen of it (%s): it was restored from a backup, or its disk went back. " +
-	"It answers reads and hellos only and grants nothing. Run: hostler-coordinator recover"
+	"It answers reads and hellos only: what it knows of hosts and actions is out of date. " +
+	"Stop it, put the newest copy of its state directory in place and start it again. " +
+	"If there is no newer one, make a new coordinator and let each host leave and join again"
 
-// enterRecovery stops deciding. Only bytes that a coordinator signed lead
-// here, so no stolen host key can stop the fleet.
+// enterRecovery stops deciding, for as long as this store is used: a restart
+// makes nothing known that was forgotten. Only bytes that a coordinator signed
+// lead here, so no stolen host key can stop the fleet.
 func (c *Coordinator) enterRecovery(host protocol.HostID, why string) {
+	text := fmt.Sprintf(recoveryText, host, why)
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.recovery == "" {
-		c.recovery = fmt.Sprintf(recoveryText, host, why)
-		c.log.Error("entering recovery", "host", host, "why", why)
+	entered := c.recovery == ""
+	if entered {
+		c.recovery = text
 	}
+	c.mu.Unlock()
+	if !entered {
+		return
+	}
+	c.log.Error("entering recovery", "host", host, "why", why)
+	err := c.update(c.ctx, failpoint.QuarantineNoted, func(tx Tx) error {
+		if err := tx.Values().Put(recoveryValue, []byte(text)); err != nil {
+			return err
+		}
+		if err := c.audit(tx, Actor{Name: "coordinator"}, "coordinator.recovery", string(host), map[string]any{"reason": why}); err != nil {
+			return err
+		}
+		return c.event(tx, "coordinator.recovery", "", string(host), map[string]any{"reason": why})
+	})
+	if err != nil {
+		c.log.Error("cannot store the recovery; it holds in memory", "err", err)
+	}
+	c.wake.fire(eventsKey{})
 }
 
 // decide refuses what must wait until the coordinator has recovered.

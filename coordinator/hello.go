@@ -14,6 +14,9 @@ import (
 // its will.
 func (s *session) onPresence(in inbound) error {
 	m, err := s.openState(in)
+	if errors.Is(err, protocol.ErrRing) {
+		s.ringAhead(m)
+	}
 	if err != nil {
 		return err
 	}
@@ -39,6 +42,19 @@ func (s *session) onPresence(in inbound) error {
 		s.c.emitHost(s.host, "host.suspect", "its connection broke")
 	}
 	return nil
+}
+
+// ringAhead looks at the hello of a host that holds a newer ring than we do. The
+// host's word proves nothing, and it is refused; but if we have ourselves named
+// a ring that we do not know, we went back to before we took it.
+func (s *session) ringAhead(m protocol.Message) {
+	var p protocol.Presence
+	if m.Decode(&p) != nil || p.Kind != protocol.PresenceHello {
+		return
+	}
+	if why := s.c.provesOlder(p.Hello.Evidence); why != "" {
+		s.c.enterRecovery(s.host, why)
+	}
 }
 
 // A host's hellos are answered once a second in the long run. A burst is
@@ -102,6 +118,14 @@ func (s *session) prove() error {
 	s.mu.Unlock()
 	if h == nil {
 		return nil // heard again after a silence: nothing new was claimed
+	}
+	if c.Recovery() != "" {
+		// What this coordinator knows is not what was: nothing is held
+		// against anybody, and nothing is taken in.
+		s.mu.Lock()
+		s.claims = nil
+		s.mu.Unlock()
+		return nil
 	}
 	found, err := s.compareNotes(h)
 	if err != nil {
@@ -280,34 +304,54 @@ func freeDown(tx Tx, st *StreamState, store protocol.StoreID, have protocol.Posi
 	return verdict, tx.Streams().Put(*st)
 }
 
-// provesOlder reads the newest message of a coordinator that a host keeps. It returns why this
-// coordinator must have gone back in time, empty if nothing proves it.
+// provesOlder reads what a host keeps of the coordinator's words. It returns why
+// this coordinator must have gone back in time, empty if nothing proves it.
 func (c *Coordinator) provesOlder(evidence []byte) string {
-	if len(evidence) == 0 {
-		return ""
+	for _, raw := range protocol.Evidence(evidence) {
+		r, key, ok := c.genuine(raw)
+		if !ok {
+			continue
+		}
+		switch {
+		case r.Term.Compare(c.term) > 0:
+			return fmt.Sprintf("a message of term %d/%d, this one starts term %d/%d", r.Term.Ring, r.Term.Counter, c.term.Ring, c.term.Counter)
+		case key == c.cfg.Signer.Key() && r.Ring > c.cfg.Trust.Ring():
+			// Another coordinator may have taken a ring before us; we may not.
+			return fmt.Sprintf("a message of ring %d, ring %d is known here", r.Ring, c.cfg.Trust.Ring())
+		}
+		if why := c.positionsProveOlder(&r); why != "" {
+			return why
+		}
 	}
-	env, err := protocol.Split(evidence)
+	return ""
+}
+
+// genuine opens a message of a coordinator to a host or to the fleet, from
+// whenever it may be.
+func (c *Coordinator) genuine(raw []byte) (r protocol.Receipt, key protocol.KeyID, ok bool) {
+	env, err := protocol.Split(raw)
 	if err != nil {
-		return ""
+		return r, key, false
 	}
 	p, ok := c.cfg.Trust.Principal(env.Key)
-	if !ok || !p.Can(protocol.RoleCoordinator) || p.Key.CheckForm(env.Sig) != nil || p.Key.Verify(env.Sig, env.Body) != nil {
-		return ""
+	if !ok || p.Revoked || !p.Can(protocol.RoleCoordinator) || p.Key.CheckForm(env.Sig) != nil || p.Key.Verify(env.Sig, env.Body) != nil {
+		return r, key, false
 	}
-	var r protocol.Receipt // the word of a coordinator to its fleet has the same header
-	if protocol.DecodeJSON(env.Body, &r, true) != nil || r.Fleet != c.cfg.Fleet ||
-		r.Type != protocol.TypeReceipt && r.Type != protocol.TypeCoordinator {
-		return ""
-	}
-	if r.Term.Compare(c.term) > 0 {
-		return fmt.Sprintf("a message of term %d/%d, this one starts term %d/%d", r.Term.Ring, r.Term.Counter, c.term.Ring, c.term.Counter)
-	}
+	// The word of a coordinator to its fleet has the same header.
+	ok = protocol.DecodeJSON(env.Body, &r, true) == nil && r.Fleet == c.cfg.Fleet &&
+		(r.Type == protocol.TypeReceipt || r.Type == protocol.TypeCoordinator)
+	return r, env.Key, ok
+}
+
+// positionsProveOlder holds what a receipt says of the streams of its host
+// against what is known here.
+func (c *Coordinator) positionsProveOlder(r *protocol.Receipt) string {
 	host, ok := r.To.Host()
 	if !ok {
 		return ""
 	}
 	why := ""
-	err = c.cfg.Store.View(c.ctx, func(tx Tx) error {
+	err := c.cfg.Store.View(c.ctx, func(tx Tx) error {
 		why = ""
 		if h, err := tx.Hosts().Get(host); err != nil && !errors.Is(err, ErrNotFound) || r.Seq.Compare(h.Adopted) <= 0 {
 			return err
@@ -393,10 +437,15 @@ func (s *session) onAck(in inbound) error {
 		return err
 	}
 	store := s.c.cfg.Store.ID()
+	var foreign protocol.Position
 	s.mu.Lock()
 	for _, have := range a.Have {
 		r, ok := s.resend[have.Stream]
-		if !ok || have.Store != store || have.N > s.newest[have.Stream].N {
+		if !ok || have.Store != store {
+			continue
+		}
+		if have.N > s.newest[have.Stream].N {
+			foreign = have
 			continue
 		}
 		if it, ok := s.allocated[have.Stream][have.N]; ok && it.H == have.H {
@@ -416,6 +465,10 @@ func (s *session) onAck(in inbound) error {
 		}
 	}
 	s.mu.Unlock()
+	if foreign.N > 0 {
+		// Nothing is on the wire before its number is known here.
+		s.c.quarantine(s.host, fmt.Sprintf("it acknowledges item %d of stream %s, which was never sent: two histories", foreign.N, foreign.Stream))
+	}
 	s.sendWaiting(s.c.ctx)
 	return nil
 }

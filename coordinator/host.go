@@ -144,7 +144,13 @@ func (c *Coordinator) eachOpen(tx Tx, id protocol.HostID, fn func(Action) error)
 }
 
 // quarantine stops all orders and grants to a host until a person readmits it.
+// A coordinator that is itself the one that went back judges nobody.
 func (c *Coordinator) quarantine(id protocol.HostID, why string) {
+	if c.Recovery() != "" {
+		return
+	}
+	c.judging <- struct{}{}
+	defer func() { <-c.judging }()
 	c.mu.Lock()
 	_, already := c.quarantined[id]
 	c.quarantined[id] = why
@@ -187,6 +193,11 @@ func (c *Coordinator) Readmit(ctx context.Context, by Actor, id protocol.HostID)
 	if err := by.may(RoleAdmin, "readmit hosts"); err != nil {
 		return err
 	}
+	if err := c.decide(); err != nil {
+		return err
+	}
+	c.judging <- struct{}{}
+	defer func() { <-c.judging }()
 	err := c.update(ctx, failpoint.HostDecided, func(tx Tx) error {
 		h, err := tx.Hosts().Get(id)
 		if err != nil {

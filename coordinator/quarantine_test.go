@@ -100,7 +100,7 @@ func TestRestoredCoordinatorRecovers(t *testing.T) {
 		f.Put(coordinator.Host{ID: h.ID, State: coordinator.HostApproved, Key: coordtest.NewKey("host edge-07").Key(), PublicKey: coordtest.NewKey("host edge-07").Certificate()})
 		h.Connect()
 		synctest.Wait()
-		if why := f.Coordinator().Recovery(); !strings.Contains(why, "hostler-coordinator recover") {
+		if why := f.Coordinator().Recovery(); !strings.Contains(why, "put the newest copy of its state directory in place") {
 			t.Fatalf("recovery: %q", why)
 		}
 		_, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})

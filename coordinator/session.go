@@ -293,6 +293,9 @@ type itemFresh struct{ s *session }
 func (itemFresh) Fresh(protocol.Topic, *protocol.Header) error { return nil }
 
 func (f itemFresh) Term(h *protocol.Header) error {
+	if err := f.s.c.decide(); err != nil {
+		return fmt.Errorf("%w: %w", protocol.ErrStale, err)
+	}
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
 	switch {

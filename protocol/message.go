@@ -226,9 +226,9 @@ type Hello struct {
 	Have      []Position `json:"have,omitempty"` // newest item of each stream downwards
 	TermSeen  Term       `json:"term_seen"`
 	AcceptSeq uint64     `json:"accept_seq"`
-	// Evidence is the newest receipt, or word of the coordinator to its fleet,
-	// that the host keeps: bytes signed by a coordinator, the only proof that a
-	// coordinator went back in time.
+	// Evidence is what the host keeps of the coordinator's receipts and words
+	// to its fleet, see [Strengthen]: bytes signed by a coordinator, the only
+	// proof that a coordinator went back in time.
 	Evidence []byte `json:"evidence,omitempty"`
 	// Checkpoint is the newest of the coordinator's audit log that the host
 	// keeps, as it was signed: it too proves a coordinator to have gone back.

@@ -99,8 +99,8 @@ func place(tx *sqldb.Tx, s protocol.Stream) (at, freed protocol.Position, err er
 // SawTerm makes durable that the coordinator speaks in a term, and which store
 // it named; a zero store is none yet. Another store than that of the streams down
 // starts them from zero: that it may be believed, because no other was named in
-// this term, was decided by the caller. evidence is the message of that term, as
-// it was signed; nil keeps what there is.
+// this term, was decided by the caller. evidence is what is kept of it from now
+// on; nil keeps what there is.
 func (q *Queue) SawTerm(ctx context.Context, t protocol.Term, store protocol.StoreID, evidence []byte) error {
 	return q.commit(ctx, failpoint.TermSeen, "recording the coordinator's term", func(tx *sqldb.Tx) error {
 		if evidence != nil {

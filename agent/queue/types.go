@@ -49,7 +49,7 @@ type Identity struct {
 	Term      protocol.Term    // newest seen
 	Coord     protocol.StoreID // the coordinator's store; zero until Term has named one
 	AcceptSeq uint64           // of the newest action
-	Evidence  []byte           // newest receipt that freed something, as it came
+	Evidence  []byte           // what coordinators have signed, see protocol.Strengthen
 }
 
 // Positions are the places in all streams.

@@ -34,6 +34,7 @@ type state struct {
 	evidence  []byte
 	// checkpoint is the newest of the coordinator's audit log.
 	checkpoint []byte
+	ring       uint64 // newest that a message named
 }
 
 type item struct {
@@ -76,6 +77,7 @@ type Host struct {
 	gate     protocol.CoordinatorGate
 	window   protocol.SentWindow
 	auto     func(*Host, Order)
+	lie      func(*protocol.Hello)
 	deaf     func(protocol.Channel) bool
 	output   map[outputID][]byte
 	refused  []error
@@ -172,6 +174,13 @@ func (h *Host) Deaf(fn func(protocol.Channel) bool) {
 	h.deaf = fn
 }
 
+// Lie changes what every hello claims from now on.
+func (h *Host) Lie(fn func(*protocol.Hello)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lie = fn
+}
+
 // Refused returns why messages of the coordinator were refused: an honest
 // coordinator gives no reason.
 func (h *Host) Refused() []error {
@@ -262,6 +271,15 @@ func (h *Host) Rollback(to *Host) {
 	h.boot()
 }
 
+// Forge gives the host an order as whoever stole the coordinator's key can make
+// it: the next in the stream. The host takes and acknowledges it.
+func (h *Host) Forge(item protocol.OrderItem) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.disk.have[protocol.StreamOrder] = stream.Next(h.disk.have[protocol.StreamOrder], mustJSON(item))
+	h.ack()
+}
+
 // Report says what became of an action, until it is receipted.
 func (h *Host) Report(r protocol.Report) {
 	h.mu.Lock()
@@ -350,7 +368,7 @@ func Succeed(stdout string) func(*Host, Order) {
 // What follows is called with mu held.
 
 func (h *Host) header(t protocol.Type) protocol.Header {
-	return protocol.Header{Type: t, Fleet: h.f.ID, From: protocol.HostParty(h.ID), To: protocol.Coordinator, Ring: h.f.Trust.Ring()}
+	return protocol.Header{Type: t, Fleet: h.f.ID, From: protocol.HostParty(h.ID), To: protocol.Coordinator, Ring: max(1, h.disk.ring)}
 }
 
 // state numbers a state message.
@@ -384,12 +402,16 @@ func (h *Host) hello() {
 	if !h.said.SameConn(hd.Seq) {
 		h.said = hd.Seq
 	}
-	h.send(protocol.ChannelPresence, protocol.Presence{Header: hd, Kind: protocol.PresenceHello, Hello: &protocol.Hello{
+	hello := &protocol.Hello{
 		Proto: protocol.Proto, Inst: h.inst, Boot: "boot 1", Store: h.disk.store, SelfFence: "none",
 		Sent:     h.positions(h.disk.sent, h.disk.store, protocol.StreamReport, protocol.StreamAlert),
 		Have:     slices.SortedFunc(maps.Values(h.disk.have), func(a, b protocol.Position) int { return slices.Compare([]byte(a.Stream), []byte(b.Stream)) }),
 		TermSeen: h.gate.Seen, AcceptSeq: h.disk.acceptSeq, Evidence: h.disk.evidence, Checkpoint: h.disk.checkpoint,
-	}}, nil)
+	}
+	if h.lie != nil {
+		h.lie(hello)
+	}
+	h.send(protocol.ChannelPresence, protocol.Presence{Header: hd, Kind: protocol.PresenceHello, Hello: hello}, nil)
 }
 
 func (h *Host) positions(m map[protocol.Stream]protocol.Position, store protocol.StoreID, names ...protocol.Stream) []protocol.Position {
@@ -492,7 +514,11 @@ func (h *Host) take(m Message) {
 	})
 	var order *Order
 	if err == nil {
+		h.disk.ring = max(h.disk.ring, msg.Header.Ring)
 		if h.gate.Accept(m.Topic.Channel, &msg.Header) {
+			if c := m.Topic.Channel; c == protocol.ChannelCoordinator || c == protocol.ChannelReceipt {
+				h.disk.evidence = protocol.Strengthen(h.disk.evidence, m.Payload)
+			}
 			// Another coordinator, or the same after a restart: what it has
 			// answered, if anything, may be an older hello played again.
 			h.answered, h.said = false, protocol.Seq{}
@@ -550,7 +576,7 @@ func (h *Host) onReceipt(m Message, msg protocol.Message) error {
 	if !h.said.Takes(r.Answers) {
 		return nil
 	}
-	h.disk.evidence = m.Payload
+	h.disk.evidence = protocol.Strengthen(h.disk.evidence, m.Payload)
 	if r.Checkpoint != nil {
 		h.disk.checkpoint = r.Checkpoint
 	}

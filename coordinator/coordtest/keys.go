@@ -90,10 +90,11 @@ type Trust struct {
 	mu      sync.Mutex
 	keys    map[protocol.KeyID]protocol.Principal
 	revoked uint64
+	ring    uint64
 }
 
 func newTrust(fleet protocol.FleetID) (*Trust, error) {
-	t := &Trust{fleet: fleet, self: NewKey("coordinator"), keys: make(map[protocol.KeyID]protocol.Principal)}
+	t := &Trust{fleet: fleet, self: NewKey("coordinator"), ring: 1, keys: make(map[protocol.KeyID]protocol.Principal)}
 	t.keys[t.self.Key()] = protocol.Principal{Roles: []protocol.Role{protocol.RoleCoordinator}, Key: t.self}
 	ring, err := protocol.Seal(NewKey("owner"), fmt.Appendf(nil, `{"hostler":"ring/1","fleet":"%s","number":1}`, fleet), nil)
 	t.rings = ring
@@ -109,7 +110,19 @@ func (t *Trust) Principal(k protocol.KeyID) (protocol.Principal, bool) {
 }
 
 // Ring implements [coordinator.Trust].
-func (t *Trust) Ring() uint64 { return 1 }
+func (t *Trust) Ring() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ring
+}
+
+// SetRing makes the ring of that number the one in force. It says what the one
+// before said.
+func (t *Trust) SetRing(number uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ring = number
+}
 
 // Revoked implements [coordinator.Trust].
 func (t *Trust) Revoked() uint64 {
@@ -122,7 +135,7 @@ func (t *Trust) Revoked() uint64 {
 func (t *Trust) Rings(uint64) []byte { return t.rings }
 
 // RingInForce implements [coordinator.Trust].
-func (t *Trust) RingInForce() (uint64, protocol.Digest) { return 1, protocol.Sum(t.rings) }
+func (t *Trust) RingInForce() (uint64, protocol.Digest) { return t.Ring(), protocol.Sum(t.rings) }
 
 // Own implements [coordinator.Trust].
 func (t *Trust) Own() ([]byte, protocol.Digest) { return t.self.Certificate(), t.self.PrimaryDigest() }

@@ -56,6 +56,14 @@ func NewMem(f Faults) *Mem {
 	return m
 }
 
+// Backup returns another store with what is kept now, as a copy of the files of
+// one that was made then. It has no faults.
+func (m *Mem) Backup() *Mem {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &Mem{id: m.id, kept: m.kept, serial: m.serial}
+}
+
 // ID implements [coordinator.Store].
 func (m *Mem) ID() protocol.StoreID { return m.id }
 

@@ -31,7 +31,7 @@ func newProblem(code, detail string) problem {
 	case api.CodeRateLimit:
 		p.Hint = "wait some seconds and try again"
 	case api.CodeRecovery:
-		p.Hint = "run on the coordinator's machine: hostler-coordinator recover"
+		p.Hint = "stop the coordinator, put the newest copy of its state directory in place, and start it again"
 	case api.CodeUnavailable:
 		p.Hint = "try again in a minute"
 	case api.CodeInternal:

@@ -164,14 +164,14 @@ func TestReadinessTellsOfRecovery(t *testing.T) {
 		h.Connect()
 		synctest.Wait()
 		s := siteOn(t, f, h, web.Config{Version: "0.1.0"})
-		if r := s.call("", http.MethodGet, "/readyz", nil); r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(r.body), "hostler-coordinator recover") {
+		if r := s.call("", http.MethodGet, "/readyz", nil); r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(r.body), "newest copy of its state directory") {
 			t.Errorf("/readyz: status %d: %s", r.StatusCode, r.body)
 		}
 		if r := s.call("", http.MethodGet, "/healthz", nil); r.StatusCode != http.StatusOK {
 			t.Errorf("/healthz: status %d", r.StatusCode)
 		}
 		p := wantProblem(t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions", run("true")), api.CodeRecovery)
-		if !strings.Contains(p.Hint, "recover") {
+		if !strings.Contains(p.Hint, "newest copy") {
 			t.Errorf("no way out: %+v", p)
 		}
 	})

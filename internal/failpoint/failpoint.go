@@ -72,7 +72,7 @@ const (
 	ActionsExpired  Step = "C13" // orders that nobody fetched in time
 	AcksFreed       Step = "C14" // acknowledged items are freed
 	InventoryKept   Step = "C15" // a full heartbeat
-	QuarantineNoted Step = "C16" // a host that must not be trusted
+	QuarantineNoted Step = "C16" // a host that must not be trusted, or that we must not be
 )
 
 // The steps that any program takes, below all others.
