@@ -105,6 +105,7 @@ func TestRecoveryOutlivesARestart(t *testing.T) {
 		f.RestartOn(backup)
 		h.Connect()
 		inRecovery(t, f, h)
+		h.Deaf(func(protocol.Channel) bool { return true })
 		h.Silence() // there is nobody to prove it again
 		f.Restart()
 		inRecovery(t, f, h)
@@ -119,18 +120,29 @@ func TestRecoveryConcludesNothing(t *testing.T) {
 		f := coordtest.NewOn(t, store)
 		h := f.AddHost("edge-07")
 		h.Connect()
+		synctest.Wait()
+		early := h.Copy()
 		open := propose(t, f, h)
 		o := order(t, h)
 		h.Report(o.Started(h))
 		want(t, f, open.ID, protocol.StateRunning, "")
 		backup := store.Backup()
-		h.Auto(coordtest.Succeed(""))
+		// After the backup the host lost its disk, and a person readmitted it.
+		h.Rollback(early)
+		h.Connect()
+		after(10 * time.Second)
+		readmit(t, f, h)
 		for range 3 {
-			propose(t, f, h)
+			f.Restart()
+			after(10 * time.Second)
 		}
 		f.RestartOn(backup)
 		h.Reboot()
 		inRecovery(t, f, h)
+		for range 5 { // until its term is one that the host listens to
+			f.Restart()
+		}
+		after(10 * time.Second)
 		h.Report(o.Done())
 		after(10 * time.Second)
 		want(t, f, open.ID, protocol.StateRunning, "")
@@ -287,5 +299,38 @@ func TestAcknowledgedButNeverSent(t *testing.T) {
 		if why := quarantined(t, f, h); !strings.Contains(why, "two histories") {
 			t.Errorf("quarantined because of %q", why)
 		}
+	})
+}
+
+// A host that was there when another one brought the proof is told nothing more
+// either: its reports wait for a coordinator that knows what they are about.
+func TestRecoveryTakesNothingIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMem(storetest.Faults{})
+		f := coordtest.NewOn(t, store)
+		busy, h := f.AddHost("edge-07"), f.AddHost("edge-08")
+		busy.Auto(coordtest.Succeed(""))
+		busy.Connect()
+		h.Connect()
+		synctest.Wait()
+		open := propose(t, f, h)
+		o := order(t, h)
+		h.Report(o.Started(h))
+		want(t, f, open.ID, protocol.StateRunning, "")
+		backup := store.Backup()
+		propose(t, f, busy)
+		busy.Silence()
+		busy.Deaf(func(protocol.Channel) bool { return true })
+		f.RestartOn(backup)
+		after(10 * time.Second)
+		if why := f.Coordinator().Recovery(); why != "" {
+			t.Fatalf("in recovery already: %s", why)
+		}
+		busy.Deaf(nil)
+		busy.Reboot()
+		inRecovery(t, f, h)
+		h.Report(o.Done())
+		after(10 * time.Second)
+		want(t, f, open.ID, protocol.StateRunning, "")
 	})
 }
