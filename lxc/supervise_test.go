@@ -213,6 +213,63 @@ func TestExecLeaf(t *testing.T) {
 	}
 }
 
+// TestExecGroups: a command is counted to its container in every hierarchy, and
+// is the only child of its supervisor.
+func TestExecGroups(t *testing.T) {
+	_, info, supervisor := running(t)
+	c := newCommands(t, supervisor)
+	run, leaf := c.sleep(t)
+	pid := onlyLine(t, filepath.Join(leaf, "cgroup.procs"))
+	its := strings.Replace(read(t, "/proc/"+pid+"/cgroup"), "/"+filepath.Base(leaf)+"\n", "\n", 1)
+	if init := read(t, "/proc/"+strconv.Itoa(info.InitPID)+"/cgroup"); its != init {
+		t.Errorf("the command's control groups, but for the leaf:\n%swant its init's:\n%s", its, init)
+	}
+	start, err := c.dir().Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := children(t, start.PID); len(got) != 1 || got[0] != pid {
+		t.Errorf("the supervisor's children are %v, want the command %s alone", got, pid)
+	}
+	if err := run.Cancel(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func onlyLine(t *testing.T, file string) string {
+	t.Helper()
+	text := read(t, file)
+	if strings.Count(text, "\n") != 1 {
+		t.Fatalf("%s holds %q, want one line", file, text)
+	}
+	return strings.TrimSpace(text)
+}
+
+// children returns the processes whose parent is pid.
+func children(t *testing.T, pid int) (found []string) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err == nil && strings.Contains(string(b), "\nPPid:\t"+strconv.Itoa(pid)+"\n") {
+			found = append(found, filepath.Base(filepath.Dir(file)))
+		}
+	}
+	return found
+}
+
 // TestExecEndsWithItsContainer: when the container is stopped under a command,
 // the command's end is recorded as what it was.
 func TestExecEndsWithItsContainer(t *testing.T) {

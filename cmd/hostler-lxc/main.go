@@ -11,8 +11,6 @@
 // there is none, with 2 if it was called wrongly, and with 3 if the run directory
 // is or was another supervisor's. Without liblxc it does not
 // start at all: the dynamic loader says so and exits with 127.
-//
-//go:debug containermaxprocs=0
 package main
 
 import (

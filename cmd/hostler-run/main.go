@@ -8,14 +8,11 @@
 // environment and no configuration.
 //
 // It runs Go code on one processor at a time: nearly all it does is to wait, for
-// the disk or for the command, and a second one would only spin meanwhile. The
-// runtime need not read its control group's limits for that.
+// the disk or for the command, and a second one would only spin meanwhile.
 //
 // Exit codes: 0, exit.json tells how the command ended; 2, wrong usage; 3, the
 // directory is another supervisor's, nothing was done; 1, the end could not be
 // recorded, and standard error says why.
-//
-//go:debug containermaxprocs=0
 package main
 
 import (

@@ -31,11 +31,19 @@
 // # Commands
 //
 // Supervise is the supervisor of one command (package runner/supervise). It
-// enters the container by liblxc's attach with an entry function of its own, for
-// two things that the library's ready-made calls do not give: the command puts
-// itself into its leaf before it can fork, and what keeps it from being executed
-// is told with its errno. The command is a child of the supervisor, so a killed
-// one is seen as killed.
+// enters the container by liblxc's attach with an entry function of its own, since
+// the library's ready-made calls do not tell with which errno the command could
+// not be executed, and it lets liblxc move nothing between control groups.
+//
+// A move of a process waits for all processors (an RCU grace period, 10 to 30 ms),
+// except in two cases: a process that is cloned into its cgroup2 directory, and a
+// thread that moves itself in a version 1 hierarchy. So attach is called by a
+// process that was cloned into the leaf and has joined the container's other
+// groups by itself, and the command inherits all of it. A copy of a process with
+// threads may not call the C library; therefore hostler-lxc supervise begins, before
+// there is a Go runtime, with forking a stem (entry.c), of which that process is a
+// copy. The command becomes a child of the supervisor, a subreaper, when both have
+// ended; so a killed one is seen as killed.
 //
 // Without cgo the package is empty and the program is not built.
 package helper

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	golxc "github.com/lxc/go-lxc"
@@ -24,12 +25,17 @@ func Version() string { return golxc.Version() }
 // target names, from start to end. The target must be a Supervisor.Target of
 // package lxc.
 func Supervise(dir string) error {
-	restoreFileLimit()
-	return supervise.Run(supervise.Config{Dir: rundir.Dir(dir), Launcher: &launcher{}})
+	stem, err := takeStem()
+	if err != nil {
+		return err
+	}
+	defer stem.end()
+	return supervise.Run(supervise.Config{Dir: rundir.Dir(dir), Launcher: &launcher{stem: stem}})
 }
 
 // launcher puts a command into a container.
 type launcher struct {
+	stem   *stem
 	target wire.Target
 	user   *supervise.User
 }
@@ -86,18 +92,31 @@ func payload(dir string) string {
 	return dir
 }
 
-// Fork implements supervise.Launcher.
+// Fork implements supervise.Launcher. Its command is a child of this process by
+// adoption, for which this process is a subreaper at least as long as it lasts.
 func (l *launcher) Fork(c supervise.Child) (int, error) {
 	cmd := command{
 		path: l.target.LXCPath, name: l.target.Name,
 		argv: c.Spec.Argv, env: supervise.Environ(c.Spec, l.user), dir: cmp.Or(c.Spec.Dir, "/"),
 		uid: l.user.UID, gid: l.user.GID, groups: l.user.Groups,
-		stdin: c.Stdin, stdout: c.Stdout, stderr: c.Stderr,
+		stdin: c.Stdin, stdout: c.Stdout, stderr: c.Stderr, leaf: c.Leaf,
 	}
-	if c.Leaf != nil {
-		cmd.leaf = c.Leaf.Name()
+	if c.Leaf == nil {
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+			return 0, fmt.Errorf("becoming subreaper: %w", err)
+		}
+		defer unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 	}
-	pid, err := attach(cmd)
+	var err error
+	if cmd.joins, err = joins(l.target.InitPID); err != nil {
+		return 0, err
+	}
+	// The stem was forked before this process gave up the protection from the
+	// out-of-memory killer that it had inherited.
+	if score, err := os.ReadFile("/proc/self/oom_score_adj"); err == nil {
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", l.stem.pid), score, 0)
+	}
+	pid, err := l.stem.attach(cmd)
 	if entry, ok := errors.AsType[*entryError](err); ok {
 		return 0, refuse(c.Spec.Argv[0], entry)
 	}
