@@ -317,6 +317,7 @@ func TestRecoveryTakesNothingIn(t *testing.T) {
 		o := order(t, h)
 		h.Report(o.Started(h))
 		want(t, f, open.ID, protocol.StateRunning, "")
+		after(10 * time.Second) // the audit log is sealed
 		backup := store.Backup()
 		propose(t, f, busy)
 		busy.Silence()
