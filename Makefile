@@ -14,6 +14,8 @@ T ?= 10s
 # N is how many schedules of faults are played; SEED is the first of them.
 N ?= 1000
 SEED ?= 1
+# FOR is how long the built programs are under fire.
+FOR ?= 5m
 # Tests of the built programs find them here.
 export HOSTLER_BIN := $(CURDIR)/bin
 
@@ -66,8 +68,9 @@ integration: build ## The built programs with real LXC, broker, MQTT client and 
 heavy: build ## What takes too long for every day
 	go test -tags heavy -count=1 -timeout 60m ./...
 
-chaos: ## Play N=1000 schedules of faults, from SEED=1 on
+chaos: build ## Play N=1000 schedules of faults from SEED=1 on, then the built programs for FOR=5m
 	TMPDIR=/dev/shm go test -count=1 -timeout 60m ./internal/chaos -seed $(SEED) -seeds $(N)
+	go test -tags integration -count=1 -timeout 60m -run TestHostileTransport ./integration -chaos $(FOR)
 
 fuzz: ## Fuzz each target for T=10s
 	@git grep -oE '^func Fuzz[A-Za-z0-9_]+' -- '*_test.go' ':!**/testdata/**' | while IFS=: read -r file func; do \

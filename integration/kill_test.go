@@ -332,15 +332,7 @@ func pids(m map[int]string) []int {
 // TestKillLoop kills at random moments. HOSTLER_SEED repeats a run's choices.
 func TestKillLoop(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("HOSTLER_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("HOSTLER_SEED=%d", seed)
-	random := rand.New(rand.NewPCG(seed, 1))
+	random := rand.New(rand.NewPCG(seed(t), 1))
 	w := newWorld(t)
 	h := w.addHost(t, "edge-01", false)
 	o := w.startOrders(w.path("witness"))
