@@ -29,6 +29,12 @@ import (
 // and the authority.
 func serve(t *testing.T, address string, h http.HandlerFunc) (string, []byte) {
 	t.Helper()
+	return serveAt(t, time.Now(), address, h)
+}
+
+// serveAt is serve by a coordinator that has another date.
+func serveAt(t *testing.T, now time.Time, address string, h http.HandlerFunc) (string, []byte) {
+	t.Helper()
 	authority, err := certs.NewAuthority("lab")
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +47,7 @@ func serve(t *testing.T, address string, h http.HandlerFunc) (string, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := authority.Issue(request, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANCoordinator}, Server: true, Addresses: []string{address}, Now: time.Now()})
+	leaf, err := authority.Issue(request, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANCoordinator}, Server: true, Addresses: []string{address}, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +115,17 @@ func TestGetAndPost(t *testing.T) {
 	var raw []byte
 	if err := c.Get(t.Context(), "/v1/rings", nil, &raw); err != nil || !bytes.HasPrefix(raw, []byte(`{"in":null`)) {
 		t.Errorf("%v, %s", err, raw)
+	}
+}
+
+// TestNoDatesAreJudged asks coordinators of which one, or ourselves, has a wrong
+// clock.
+func TestNoDatesAreJudged(t *testing.T) {
+	for _, years := range []int{-56, -10, 10} {
+		address, ca := serveAt(t, time.Now().AddDate(years, 0, 0), "127.0.0.1", func(http.ResponseWriter, *http.Request) {})
+		if err := dial(t, client.Config{Address: address, CA: ca, Token: "hst_X"}).Get(t.Context(), "/v1/status", nil, nil); err != nil {
+			t.Errorf("its date is %d years from ours: %v", years, err)
+		}
 	}
 }
 
