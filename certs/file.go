@@ -8,11 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	pgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 
+	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/durable"
 )
 
@@ -27,7 +27,7 @@ var ErrFileMode = errors.New("the file is open to other users")
 // never touched: the error is [fs.ErrExist]. After a crash the file is there
 // whole, or not at all.
 func CreateIdentity(path, name string) (*Identity, error) {
-	identity, err := Generate(name, time.Now())
+	identity, err := Generate(name, clock.Now())
 	if err != nil {
 		return nil, err
 	}

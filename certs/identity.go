@@ -12,6 +12,7 @@ import (
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	pgp "github.com/ProtonMail/go-crypto/openpgp/v2"
 
+	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -55,7 +56,7 @@ func newIdentity(entity *pgp.Entity) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Identity{entity: entity, public: public, now: time.Now}, nil
+	return &Identity{entity: entity, public: public, now: clock.Now}, nil
 }
 
 // signing is the one profile of what is made here: SHA-256, and no random

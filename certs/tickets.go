@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/hostler-io/hostler/internal/clock"
 )
 
 // ticketKeys is how many keys are kept: the first one makes tickets, the
@@ -82,7 +84,7 @@ func (t *TicketKeys) RotateAfter(life time.Duration) error {
 	case err != nil:
 		return fmt.Errorf("reading ticket keys %q: %w", t.path, err)
 	default:
-		if age := time.Since(info.ModTime()); age >= 0 && age < life {
+		if age := clock.Now().Sub(info.ModTime()); age >= 0 && age < life {
 			return nil
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -59,6 +60,7 @@ func (s ServerTLS) Mutual() *tls.Config {
 // other means: the HTTPS API.
 func (s ServerTLS) Plain() *tls.Config {
 	c := &tls.Config{
+		Time:             clock.Now, // for the life of sessions; no certificate is judged by it
 		MinVersion:       tls.VersionTLS13,
 		CurvePreferences: curves(s.PostQuantum),
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -108,6 +110,7 @@ func (c ClientTLS) Config() *tls.Config {
 		wanted = []protocol.SANKind{protocol.SANCoordinator, protocol.SANBroker}
 	}
 	return &tls.Config{
+		Time:               clock.Now,
 		MinVersion:         tls.VersionTLS13,
 		CurvePreferences:   curves(c.PostQuantum),
 		ClientSessionCache: tls.NewLRUClientSessionCache(8),

@@ -10,11 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/failpoint"
 )
 
 // TestReleasedPrograms looks for what only the programs of tests may hold:
-// failpoints, and whatever else stands behind the tag hostlertest.
+// failpoints, clocks that can be moved, and whatever else stands behind the tag
+// hostlertest.
 func TestReleasedPrograms(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"hostler", "hostler-agent", "hostler-coordinator", "hostler-run", "hostler-lxc"} {
@@ -32,7 +34,7 @@ func TestReleasedPrograms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, never := range []string{failpoint.Variable, failpoint.OrderTaken.Before(), failpoint.OrderTaken.After()} {
+		for _, never := range []string{clock.Variable, failpoint.Variable, failpoint.OrderTaken.Before(), failpoint.OrderTaken.After()} {
 			if bytes.Contains(b, []byte(never)) {
 				t.Errorf("%s holds %q", name, never)
 			}

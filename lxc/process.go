@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/lxc/internal/wire"
 )
@@ -47,7 +48,7 @@ func (p *process) call(ctx context.Context, op string, req wire.Request) (wire.A
 	cmd := exec.CommandContext(ctx, p.path, op)
 	// Templates are shell scripts: they need a PATH and must inherit nothing else.
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
-	cmd.Env = append(cmd.Env, failpoint.Environ()...)
+	cmd.Env = append(append(cmd.Env, failpoint.Environ()...), clock.Environ()...)
 	cmd.Dir = "/"
 	cmd.Stdin = bytes.NewReader(input)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

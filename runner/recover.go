@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
@@ -162,7 +163,7 @@ func neverBegan(dir rundir.Dir) (Found, error) {
 			return Found{}, err
 		}
 	}
-	now := rundir.BootClock().Milliseconds()
+	now := clock.BootMS()
 	exit := &rundir.Exit{
 		Code: rundir.CodeNeverBegan, NeverBegan: true, Emptied: true,
 		Reason: rundir.ReasonNotStarted, StartedMS: now, EndedMS: now,

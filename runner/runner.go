@@ -44,6 +44,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
@@ -245,7 +246,7 @@ func (r *Runner) startSupervisor(run *Run, argv []string) error {
 	defer log.Close()
 	pidfd := -1
 	cmd := exec.Command(argv[0], append(argv[1:len(argv):len(argv)], string(run.dir))...)
-	cmd.Env = append([]string{}, failpoint.Environ()...) // not nil: that would be ours
+	cmd.Env = append(append([]string{}, failpoint.Environ()...), clock.Environ()...) // not nil: that would be ours
 	cmd.Dir = "/"
 	cmd.Stderr = log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}

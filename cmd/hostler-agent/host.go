@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"os"
 	"runtime"
@@ -16,19 +15,11 @@ import (
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/buildinfo"
+	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/network"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
-
-// bootMS reads the clock that nobody can set and that counts suspended time.
-func bootMS() int64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
-		panic(fmt.Sprintf("CLOCK_BOOTTIME: %v", err)) // every kernel since 2.6.39 has it
-	}
-	return t.Sec*1000 + t.Nsec/1e6
-}
 
 // machine tells about this host. What does not change is read once, the table
 // of interfaces at most every few seconds; the rest costs some microseconds.
@@ -58,7 +49,7 @@ func newMachine(stateDir string, unsupported []string) *machine {
 func (m *machine) info() protocol.HostInfo {
 	i := m.fixed
 	i.Hostname, _ = os.Hostname()
-	i.UptimeMS, i.MemoryFree = bootMS(), meminfo("MemAvailable:")
+	i.UptimeMS, i.MemoryFree = clock.BootMS(), meminfo("MemAvailable:")
 	i.DiskBytes, i.DiskFree = disk(m.stateDir)
 	if load, err := strconv.ParseFloat(firstField(text("/proc/loadavg")), 64); err == nil {
 		i.Load1000 = int64(load * 1000)

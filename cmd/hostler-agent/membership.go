@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -152,7 +153,7 @@ const (
 // fleet nobody looks at dates, so the next connection is early enough.
 func (m *membership) upkeep(ctx context.Context) error {
 	for {
-		if time.Now().After(certs.RenewAt(m.cert.Load().Leaf)) {
+		if clock.Now().After(certs.RenewAt(m.cert.Load().Leaf)) {
 			if err := m.renew(ctx); err != nil && ctx.Err() == nil {
 				m.log.Warn("the certificate could not be renewed", "error", err)
 			}

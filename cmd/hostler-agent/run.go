@@ -20,6 +20,7 @@ import (
 	"github.com/hostler-io/hostler/agent/local"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/buildinfo"
+	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/mqtt"
@@ -104,7 +105,7 @@ func once(ctx context.Context, s state, c config, from settings.Origin, log *slo
 	}
 	cfg := agent.Config{
 		Host: host, Fleet: noFleet(), FleetName: "none", Queue: q, Runtimes: runtimes,
-		Boot: boot, Features: features(runtimes), BootMS: bootMS, Rand: rand.Reader, Log: log,
+		Boot: boot, Features: features(runtimes), BootMS: clock.BootMS, Now: clock.Now, Rand: rand.Reader, Log: log,
 		HostRuns: c.Commands.Parallel, Lanes: c.Commands.Lanes,
 	}
 	if _, err := os.Stat(c.Commands.Supervisor); err == nil {

@@ -8,11 +8,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"time"
 
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
+	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
@@ -78,7 +78,7 @@ func createStore(ctx context.Context, s state) (string, error) {
 		return "", fmt.Errorf("make the database: %w", err)
 	}
 	defer store.Close()
-	token, err := coordinator.FirstToken(ctx, store, rand.Reader, time.Now())
+	token, err := coordinator.FirstToken(ctx, store, rand.Reader, clock.Now())
 	if errors.Is(err, coordinator.ErrExists) {
 		return "", nil
 	}

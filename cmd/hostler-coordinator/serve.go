@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/broker"
 	"github.com/hostler-io/hostler/certs"
@@ -26,6 +25,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
 	"github.com/hostler-io/hostler/coordinator/web"
 	"github.com/hostler-io/hostler/internal/buildinfo"
+	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -35,15 +35,6 @@ var errRevoked = errors.New("its certificate was revoked")
 // shutdownPatience is how long requests may still run after the end was asked
 // for. Those that wait or follow are cut.
 const shutdownPatience = 5 * time.Second
-
-// bootMS reads the clock that nobody can set and that counts suspended time.
-func bootMS() int64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
-		panic(fmt.Sprintf("CLOCK_BOOTTIME: %v", err)) // every kernel since 2.6.39 has it
-	}
-	return t.Sec*1000 + t.Nsec/1e6
-}
 
 // serve runs everything until ctx ends.
 func serve(ctx context.Context, c config, log *slog.Logger, out io.Writer) error {
@@ -151,7 +142,7 @@ func (s *server) newCoordinator(ctx context.Context, store coordinator.Store) (*
 		Store: store, Fleet: ring.Fleet, FleetName: ring.Name,
 		Signer: s.trust.id, Trust: s.trust, Authority: s.trust, Broker: s.broker,
 		OutputDir: s.state.output(), Addresses: s.config.HTTP.Addresses, BrokerAddresses: s.config.MQTT.Addresses,
-		Now: time.Now, Boot: bootMS, Rand: rand.Reader, Log: s.log,
+		Now: clock.Now, Boot: clock.BootMS, Rand: rand.Reader, Log: s.log,
 	})
 }
 
@@ -159,7 +150,7 @@ func (s *server) newCoordinator(ctx context.Context, store coordinator.Store) (*
 // Listeners take it up at their next handshake.
 func (s *server) renew() error {
 	addresses := append(append([]string(nil), s.config.HTTP.Addresses...), s.config.MQTT.Addresses...)
-	key, der, err := s.state.certificate(s.trust.ca, addresses, time.Now())
+	key, der, err := s.state.certificate(s.trust.ca, addresses, clock.Now())
 	if err != nil {
 		return fmt.Errorf("certificate of the coordinator: %w", err)
 	}

@@ -6,9 +6,9 @@ import (
 	"encoding/pem"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
@@ -125,12 +125,12 @@ func serial(c *x509.Certificate) string { return hex.EncodeToString(c.SerialNumb
 func (t *trust) CA() []byte { return t.ca.Certificate() }
 
 func (t *trust) IssueHost(id protocol.HostID, csr []byte) ([]byte, error) {
-	return t.ca.Issue(csr, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANHost, ID: string(id)}, Now: time.Now()})
+	return t.ca.Issue(csr, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANHost, ID: string(id)}, Now: clock.Now()})
 }
 
 func (t *trust) Current(der []byte) bool {
 	leaf, err := x509.ParseCertificate(der)
-	return err == nil && time.Now().Before(certs.RenewAt(leaf))
+	return err == nil && clock.Now().Before(certs.RenewAt(leaf))
 }
 
 func (t *trust) IssueViewer(name string) (certificate, key []byte, number string, err error) {
@@ -142,7 +142,7 @@ func (t *trust) IssueViewer(name string) (certificate, key []byte, number string
 	if err != nil {
 		return nil, nil, "", err
 	}
-	der, err := t.ca.Issue(request, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANViewer, ID: name}, Now: time.Now()})
+	der, err := t.ca.Issue(request, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANViewer, ID: name}, Now: clock.Now()})
 	if err != nil {
 		return nil, nil, "", err
 	}

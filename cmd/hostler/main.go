@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/hostler-io/hostler/internal/clock"
 )
 
 func main() { os.Exit(run()) }
@@ -32,7 +34,7 @@ func run() int {
 		err:   &lockedWriter{w: os.Stderr},
 		inTTY: term.IsTerminal(int(os.Stdin.Fd())), outTTY: term.IsTerminal(int(os.Stdout.Fd())), errTTY: term.IsTerminal(int(os.Stderr.Fd())),
 		env:    os.Getenv,
-		now:    time.Now,
+		now:    clock.Now,
 		random: func(b []byte) { _, _ = rand.Read(b) }, // it never fails
 		every:  2 * time.Second,
 	}

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,13 +44,4 @@ func StartTicks(pid int) (int64, error) {
 		return 0, &fs.PathError{Op: "read", Path: path, Err: ErrFormat}
 	}
 	return strconv.ParseInt(string(fields[19]), 10, 64)
-}
-
-// BootClock returns the time since boot, time in suspend included
-// (CLOCK_BOOTTIME). No change of the wall clock moves it.
-func BootClock() time.Duration {
-	var ts unix.Timespec
-	// The clock exists on every kernel since 2.6.39; there is no other failure.
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
-	return time.Duration(ts.Nano())
 }

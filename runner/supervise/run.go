@@ -30,7 +30,7 @@ type Config struct {
 	Dir rundir.Dir
 	// Launcher starts the command. Required.
 	Launcher Launcher
-	// Clock counts the time limit. Default: BootClock.
+	// Clock counts the time limit. Default: the time since boot.
 	Clock Clock
 }
 
@@ -44,7 +44,7 @@ func Run(cfg Config) error {
 		return errors.New("supervise: Dir and Launcher are required")
 	}
 	if cfg.Clock == nil {
-		cfg.Clock = BootClock{}
+		cfg.Clock = bootClock{}
 	}
 	lock, err := take(cfg.Dir)
 	if err != nil {
