@@ -79,15 +79,22 @@ func (c *Coordinator) Propose(ctx context.Context, by Actor, r Request) (Action,
 		return Action{}, err
 	}
 	var s *session
-	var given []Item
+	var given []order
 	var more bool
 	var known *Action
 	err = c.update(ctx, failpoint.OrderNumbered, func(tx Tx) (err error) {
-		given, known = nil, nil
-		if known, err = c.insert(tx, a, by); err != nil || known != nil {
+		given, more, known = nil, false, nil
+		if known, err = c.welcome(tx, &a); err != nil || known != nil {
 			return err
 		}
 		s = c.session(r.Host) // of a host that exists: nobody can invent sessions
+		entered := a
+		if given, err = c.numberFirst(tx, s, &entered); err != nil {
+			return err
+		}
+		if err := c.insert(tx, entered, by); err != nil || len(given) > 0 {
+			return err
+		}
 		given, more, err = c.number(tx, s)
 		return err
 	})
@@ -103,10 +110,10 @@ func (c *Coordinator) Propose(ctx context.Context, by Actor, r Request) (Action,
 	return a, nil
 }
 
-// insert adds a new action within a transaction. It returns the one that is
+// welcome judges a new action within a transaction. It returns the one that is
 // there if the same was asked for before.
-func (c *Coordinator) insert(tx Tx, a Action, by Actor) (*Action, error) {
-	h, err := tx.Hosts().Get(a.Host)
+func (c *Coordinator) welcome(tx Tx, a *Action) (*Action, error) {
+	h, err := tx.Hosts().Standing(a.Host)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return nil, fmt.Errorf("host %q: %w", a.Host, ErrNotFound)
@@ -126,14 +133,19 @@ func (c *Coordinator) insert(tx Tx, a Action, by Actor) (*Action, error) {
 	case !errors.Is(err, ErrNotFound):
 		return nil, err
 	}
+	return nil, nil
+}
+
+// insert adds a new action within a transaction.
+func (c *Coordinator) insert(tx Tx, a Action, by Actor) error {
 	if err := tx.Actions().Insert(a); err != nil {
-		return nil, err
+		return err
 	}
 	r := audit.Record{Verb: "action.request", Host: a.Host, Object: a.ID.String(), Digest: a.Digest, Detail: map[string]any{"kind": string(a.Kind)}}
 	if err := c.record(tx, by, r); err != nil {
-		return nil, err
+		return err
 	}
-	return nil, c.actionEvent(tx, a, protocol.StateNone)
+	return c.actionEvent(tx, a, protocol.StateNone)
 }
 
 func (c *Coordinator) newActionID(now int64) protocol.ActionID {
@@ -185,29 +197,49 @@ func (c *Coordinator) Actions(ctx context.Context, f ActionFilter) (all []Action
 	return all, err
 }
 
-// WaitAction returns an action as soon as it is final, or as it is when d has
-// passed or ctx ended.
-func (c *Coordinator) WaitAction(ctx context.Context, id protocol.ActionID, d time.Duration) (Action, error) {
+// NewActionID makes an id, for whoever wants to follow an action before it is
+// proposed.
+func (c *Coordinator) NewActionID() protocol.ActionID { return c.newActionID(c.nowMS()) }
+
+// Following waits for the end of one action. It belongs to one goroutine.
+type Following struct {
+	c     *Coordinator
+	id    protocol.ActionID
+	news  <-chan Action
+	close func()
+}
+
+// Follow begins to follow an action, which may not exist yet.
+func (c *Coordinator) Follow(id protocol.ActionID) *Following {
+	news, stop := c.news.follow(id)
+	return &Following{c, id, news, stop}
+}
+
+// Close ends it.
+func (f *Following) Close() { f.close() }
+
+// Wait returns the action as soon as it is final, or as it is when d has passed
+// or ctx ended. a is what it was at any time after Follow.
+func (f *Following) Wait(ctx context.Context, a Action, d time.Duration) (Action, error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	for {
-		changed, done := c.wake.on(id)
-		a, err := c.Action(ctx, id)
-		if err != nil || a.State.Final() {
-			done()
-			return a, err
-		}
+	for !a.State.Final() {
 		select {
-		case <-changed:
-			done()
+		case newer := <-f.news:
+			if a = newer; !a.ID.IsZero() {
+				continue
+			}
+			var err error
+			if a, err = f.c.Action(ctx, f.id); err != nil {
+				return a, err
+			}
 		case <-timer.C:
-			done()
 			return a, nil
 		case <-ctx.Done():
-			done()
 			return a, nil
 		}
 	}
+	return a, nil
 }
 
 // Cancel ends an action. One that was never numbered ends at once; of any
@@ -252,6 +284,7 @@ func (c *Coordinator) Cancel(ctx context.Context, by Actor, id protocol.ActionID
 		s.pump()
 	}
 	c.wake.fire(id, eventsKey{})
+	c.news.ask(id)
 	return a, nil
 }
 

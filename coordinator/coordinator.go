@@ -123,6 +123,7 @@ type Coordinator struct {
 	stats    Stats
 	refusals refusalLog
 	wake     hub
+	news     news
 	outputs  outputs
 	sealer   sealer
 

@@ -353,7 +353,7 @@ func (c *Coordinator) positionsProveOlder(r *protocol.Receipt) string {
 	why := ""
 	err := c.cfg.Store.View(c.ctx, func(tx Tx) error {
 		why = ""
-		if h, err := tx.Hosts().Get(host); err != nil && !errors.Is(err, ErrNotFound) || r.Seq.Compare(h.Adopted) <= 0 {
+		if h, err := tx.Hosts().Standing(host); err != nil && !errors.Is(err, ErrNotFound) || r.Seq.Compare(h.Adopted) <= 0 {
 			return err
 		}
 		for _, sent := range r.Sent {

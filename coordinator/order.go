@@ -16,7 +16,7 @@ import (
 // Nothing is numbered for a host that is not there: orders wait here and not
 // on the wire, so that a cancel or an expiry still finds them.
 func (c *Coordinator) schedule(ctx context.Context, s *session) {
-	var given []Item
+	var given []order
 	var more bool
 	err := c.update(ctx, failpoint.OrderNumbered, func(tx Tx) (err error) {
 		given, more, err = c.number(tx, s)
@@ -30,20 +30,33 @@ func (c *Coordinator) schedule(ctx context.Context, s *session) {
 
 // numbered notes orders after their transaction. more tells that others may
 // wait, which each tick looks at.
-func (s *session) numbered(given []Item, more bool) {
-	s.allocate(protocol.StreamOrder, given)
+func (s *session) numbered(given []order, more bool) {
+	items := make([]Item, len(given))
+	for i, o := range given {
+		items[i] = o.Item
+	}
+	s.allocate(protocol.StreamOrder, items)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unsent = s.unsent || more
+	for _, o := range given {
+		s.expiry[o.N] = o.expiresMS
+	}
+}
+
+// order is the item of an action that was given its number just now.
+type order struct {
+	Item
+	expiresMS int64
 }
 
 // number gives the next numbers of the order stream to unsent actions of a
 // host, within the caller's transaction. It reports whether more may wait.
-func (c *Coordinator) number(tx Tx, s *session) (given []Item, more bool, _ error) {
+func (c *Coordinator) number(tx Tx, s *session) (given []order, more bool, _ error) {
 	if c.Recovery() != "" {
 		return nil, false, nil
 	}
-	if h, err := tx.Hosts().Get(s.host); err != nil || h.State != HostApproved || h.Quarantined != "" {
+	if h, err := tx.Hosts().Standing(s.host); err != nil || h.State != HostApproved || h.Quarantined != "" {
 		return nil, false, err
 	}
 	if _, _, ok := s.reachable(); !ok {
@@ -66,21 +79,53 @@ func (c *Coordinator) number(tx Tx, s *session) (given []Item, more bool, _ erro
 		if a.ExpiresMS <= now {
 			continue
 		}
-		item, err := json.Marshal(protocol.OrderItem{Action: a.ID, Spec: a.Spec, Requester: a.Requester, CreatedMS: a.CreatedMS})
-		if err != nil {
-			return nil, false, fmt.Errorf("encode order %s: %w", a.ID, err)
-		}
-		it, err := c.append(tx, &st, item, a.ID)
+		o, err := c.order(tx, &st, &a)
 		if err != nil {
 			return nil, false, err
 		}
-		a.N = it.N
 		if err := tx.Actions().Put(a); err != nil {
 			return nil, false, err
 		}
-		given = append(given, it)
+		given = append(given, o)
 	}
 	return given, len(waiting) == room, tx.Streams().Put(st)
+}
+
+// order gives an action the next number of its host's stream.
+func (c *Coordinator) order(tx Tx, st *StreamState, a *Action) (order, error) {
+	item, err := json.Marshal(protocol.OrderItem{Action: a.ID, Spec: a.Spec, Requester: a.Requester, CreatedMS: a.CreatedMS})
+	if err != nil {
+		return order{}, fmt.Errorf("encode order %s: %w", a.ID, err)
+	}
+	it, err := c.append(tx, st, item, a.ID)
+	a.N = it.N
+	return order{it, a.ExpiresMS}, err
+}
+
+// numberFirst gives a new action its number before it is written, if nothing can
+// be waiting in front of it and its host is there. Any other is for number.
+func (c *Coordinator) numberFirst(tx Tx, s *session, a *Action) (given []order, _ error) {
+	if c.Recovery() != "" || !s.nothingWaits() {
+		return nil, nil
+	}
+	st, err := tx.Streams().Get(s.host, protocol.StreamOrder)
+	if err != nil || st.Pos.N-max(st.Freed.N, s.ackedTo(protocol.StreamOrder)) >= stream.Window {
+		return nil, err
+	}
+	o, err := c.order(tx, &st, a)
+	if err != nil {
+		return nil, err
+	}
+	return []order{o}, tx.Streams().Put(st)
+}
+
+// nothingWaits reports that the host is there and has no order that waits for
+// its number.
+func (s *session) nothingWaits() bool {
+	_, _, ok := s.reachable()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return ok && !s.unsent && !s.numbering
 }
 
 // append gives an item the next number of its stream.
@@ -136,6 +181,7 @@ func (s *session) allocate(name protocol.Stream, given []Item) {
 func (s *session) pump() {
 	s.itemMu.Lock()
 	defer s.itemMu.Unlock()
+	defer s.outdate()
 	for _, name := range []protocol.Stream{protocol.StreamControl, protocol.StreamOrder} {
 		heard, age, ok := s.reachable()
 		if !ok || s.c.isQuarantined(s.host) && name == protocol.StreamOrder {
@@ -153,6 +199,13 @@ func (s *session) pump() {
 	}
 }
 
+// outdate forgets the start budgets of orders that could not be sent at once.
+func (s *session) outdate() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.expiry)
+}
+
 // sendItem seals an item anew: what changes with time is in the header, the
 // item itself never changes.
 func (s *session) sendItem(name protocol.Stream, n uint64, heard protocol.Seq, age time.Duration) error {
@@ -168,7 +221,7 @@ func (s *session) sendItem(name protocol.Stream, n uint64, heard protocol.Seq, a
 	h := s.c.header(typ, protocol.HostParty(s.host))
 	h.Store, h.Stream, h.N, h.Item, h.Heard = s.c.cfg.Store.ID(), name, n, it.Item, heard
 	if !it.Action.IsZero() {
-		if h.LeftMS, err = s.c.left(it.Action, age); err != nil {
+		if h.LeftMS, err = s.budget(it, age); err != nil {
 			return err
 		}
 	}
@@ -203,13 +256,21 @@ func (s *session) item(name protocol.Stream, n uint64) (it Item, err error) {
 	return it, err
 }
 
-// left returns the start budget of an action, counted from the host's sending
+// budget returns the start budget of an action, counted from the host's sending
 // of what was heard age ago. An action that was given up has none: its order
 // still goes out, because only the host can say that it never began.
-func (c *Coordinator) left(id protocol.ActionID, age time.Duration) (int64, error) {
+func (s *session) budget(it Item, age time.Duration) (int64, error) {
+	c := s.c
+	s.mu.Lock()
+	expires, fresh := s.expiry[it.N]
+	delete(s.expiry, it.N)
+	s.mu.Unlock()
+	if fresh { // its number was given just now, so only its host can have ended it
+		return max(0, expires-c.nowMS()+age.Milliseconds()), nil
+	}
 	var a Action
 	err := c.cfg.Store.View(c.ctx, func(tx Tx) (err error) {
-		a, err = tx.Actions().Get(id)
+		a, err = tx.Actions().Get(it.Action)
 		return err
 	})
 	if errors.Is(err, ErrNotFound) || err == nil && a.State.Final() {
@@ -373,9 +434,10 @@ func (c *Coordinator) expire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.wake.fire(eventsKey{})
 	for _, a := range due {
 		c.wake.fire(a.ID)
+		c.news.ask(a.ID)
 	}
-	c.wake.fire(eventsKey{})
 	return nil
 }

@@ -354,9 +354,8 @@ func (s *session) ask(o *output) {
 }
 
 // settleOutput reacts to a report: the final one tells how much there is.
-func (c *Coordinator) settleOutput(id protocol.ActionID) {
-	a, err := c.Action(c.ctx, id)
-	if err != nil || !a.State.Final() || a.Attempt == 0 {
+func (c *Coordinator) settleOutput(a Action) {
+	if !a.State.Final() || a.Attempt == 0 {
 		return
 	}
 	s := c.session(a.Host)
@@ -364,12 +363,12 @@ func (c *Coordinator) settleOutput(id protocol.ActionID) {
 		if t.Bytes == 0 {
 			continue
 		}
-		o, err := c.output(c.ctx, a, outputID{id, a.Attempt, t.FD})
+		o, err := c.output(c.ctx, a, outputID{a.ID, a.Attempt, t.FD})
 		if errors.Is(err, ErrUnavailable) {
 			return // it is asked for when the host comes back
 		}
 		if err != nil {
-			c.log.Error("cannot keep output", "action", id, "err", err)
+			c.log.Error("cannot keep output", "action", a.ID, "err", err)
 			return
 		}
 		o.mu.Lock()
@@ -379,7 +378,7 @@ func (c *Coordinator) settleOutput(id protocol.ActionID) {
 		c.release(o)
 	}
 	for _, fd := range []protocol.FD{protocol.Stdout, protocol.Stderr} {
-		c.wake.fire(outputID{id, a.Attempt, fd})
+		c.wake.fire(outputID{a.ID, a.Attempt, fd})
 	}
 }
 
@@ -416,7 +415,7 @@ const resumeActions = 64
 // resumeOutput asks a host that came back for output of ended actions that
 // should be here and is not.
 func (s *session) resumeOutput() {
-	var missing []protocol.ActionID
+	var missing []Action
 	err := s.c.cfg.Store.View(s.c.ctx, func(tx Tx) error {
 		missing = nil
 		ended, err := tx.Actions().List(ActionFilter{
@@ -433,7 +432,7 @@ func (s *session) resumeOutput() {
 				}
 				o := output{next: held, totals: &t}
 				if _, wanted := o.wants(); wanted {
-					missing = append(missing, a.ID)
+					missing = append(missing, a)
 					break
 				}
 			}
@@ -443,8 +442,8 @@ func (s *session) resumeOutput() {
 	if err != nil {
 		s.c.log.Error("cannot see which output is missing", "host", s.host, "err", err)
 	}
-	for _, id := range missing {
-		s.c.settleOutput(id)
+	for _, a := range missing {
+		s.c.settleOutput(a)
 	}
 	if len(missing) > 0 {
 		s.receipt()

@@ -18,7 +18,7 @@ import (
 func (s *session) onItems(items []protocol.Message) {
 	c := s.c
 	acked := s.takeFreeable()
-	var changed []protocol.ActionID
+	var changed []Action
 	var positions []protocol.Position
 	var freed map[protocol.Stream]uint64
 	err := c.update(c.ctx, failpoint.ReportsTaken, func(tx Tx) (err error) {
@@ -37,12 +37,12 @@ func (s *session) onItems(items []protocol.Message) {
 			if stream.Receive(st.Pos, m.Header.Store, m.Header.N) != stream.Deliver {
 				continue
 			}
-			id, err := c.deliver(tx, s.host, m)
+			a, err := c.deliver(tx, s.host, m)
 			if err != nil {
 				return err
 			}
-			if !id.IsZero() {
-				changed = append(changed, id)
+			if !a.ID.IsZero() {
+				changed = append(changed, a)
 			}
 			st.Pos = stream.Next(st.Pos, m.Header.Item)
 			states[m.Header.Stream] = st
@@ -67,9 +67,10 @@ func (s *session) onItems(items []protocol.Message) {
 		s.up[p.Stream] = p
 	}
 	s.mu.Unlock()
-	for _, id := range changed {
-		c.wake.fire(id)
-		c.settleOutput(id)
+	for _, a := range changed {
+		c.wake.fire(a.ID)
+		c.news.tell(a)
+		c.settleOutput(a)
 	}
 	if len(positions) > 0 {
 		c.wake.fire(eventsKey{}, s.host) // alerts and rejected items are events too
@@ -78,21 +79,21 @@ func (s *session) onItems(items []protocol.Message) {
 
 // deliver makes the effect of one item. An item that is broken is kept as
 // rejected with its code, so that nothing behind it waits; only a failing
-// store is an error.
-func (c *Coordinator) deliver(tx Tx, host protocol.HostID, m protocol.Message) (protocol.ActionID, error) {
+// store is an error. It returns the action that it has changed, if any.
+func (c *Coordinator) deliver(tx Tx, host protocol.HostID, m protocol.Message) (Action, error) {
 	switch m.Header.Stream {
 	case protocol.StreamReport:
 		var r protocol.Report
 		if err := m.DecodeItem(&r); err != nil {
-			return protocol.ActionID{}, c.reject(tx, host, m, err)
+			return Action{}, c.reject(tx, host, m, err)
 		}
 		return c.applyReport(tx, host, m, &r)
 	default:
 		var a protocol.Alert
 		if err := m.DecodeItem(&a); err != nil {
-			return protocol.ActionID{}, c.reject(tx, host, m, err)
+			return Action{}, c.reject(tx, host, m, err)
 		}
-		return protocol.ActionID{}, c.applyAlert(tx, host, &a)
+		return Action{}, c.applyAlert(tx, host, &a)
 	}
 }
 
@@ -140,30 +141,30 @@ func (c *Coordinator) applyAlert(tx Tx, host protocol.HostID, a *protocol.Alert)
 
 // applyReport moves the coordinator's view of an action along the evidence of
 // its host.
-func (c *Coordinator) applyReport(tx Tx, host protocol.HostID, m protocol.Message, r *protocol.Report) (protocol.ActionID, error) {
+func (c *Coordinator) applyReport(tx Tx, host protocol.HostID, m protocol.Message, r *protocol.Report) (Action, error) {
 	a, err := tx.Actions().Get(r.Action)
 	local := errors.Is(err, ErrNotFound)
 	switch {
 	case local && r.State == protocol.StateNone:
-		return protocol.ActionID{}, nil // neither side knows it
+		return Action{}, nil // neither side knows it
 	case local:
 		a = c.adopt(host, r)
 	case err != nil:
-		return protocol.ActionID{}, err
+		return Action{}, err
 	case a.Host != host:
-		return protocol.ActionID{}, c.reject(tx, host, m, fmt.Errorf("%w: action %s is of host %s", protocol.ErrWrongHost, a.ID, a.Host))
+		return Action{}, c.reject(tx, host, m, fmt.Errorf("%w: action %s is of host %s", protocol.ErrWrongHost, a.ID, a.Host))
 	}
 	if r.Event == protocol.EventTell && r.State == protocol.StateNone {
-		return a.ID, c.applyUnknown(tx, a, r)
+		return c.applyUnknown(tx, a, r)
 	}
 	before := a
 	if !r.Digest.IsZero() && r.Digest != a.Digest {
 		if err := c.conflict(tx, &a, r); err != nil {
-			return a.ID, err
+			return a, err
 		}
 	}
 	if !observe(&a, r, c.nowMS()) && a.Digest == before.Digest && a.Cancelling == before.Cancelling && a.Detail == before.Detail {
-		return protocol.ActionID{}, nil // evidence of what was known
+		return Action{}, nil // evidence of what was known
 	}
 	if local {
 		err = tx.Actions().Insert(a)
@@ -171,16 +172,16 @@ func (c *Coordinator) applyReport(tx Tx, host protocol.HostID, m protocol.Messag
 		err = tx.Actions().Put(a)
 	}
 	if err != nil {
-		return a.ID, err
+		return a, err
 	}
 	if err := c.follow(tx, a, r); err != nil {
-		return a.ID, err
+		return a, err
 	}
 	by := Actor{Name: string(protocol.HostParty(host))}
 	if err := c.transition(tx, by, a, before.State, r.Event, protocol.Sum(m.Header.Item)); err != nil {
-		return a.ID, err
+		return a, err
 	}
-	return a.ID, c.actionEvent(tx, a, before.State)
+	return a, c.actionEvent(tx, a, before.State)
 }
 
 // follow brings the inventory up to date with what an action has made of its
@@ -263,11 +264,12 @@ func (c *Coordinator) adopt(host protocol.HostID, r *protocol.Report) Action {
 // applyUnknown makes LOST what the host does not know although it has the
 // order: an order that may still be under way says nothing. The answer may be
 // to a question of before the action ended; then it says nothing new.
-func (c *Coordinator) applyUnknown(tx Tx, a Action, r *protocol.Report) error {
+func (c *Coordinator) applyUnknown(tx Tx, a Action, r *protocol.Report) (Action, error) {
 	if a.N == 0 || a.N > r.HaveOrder || a.State.Final() {
-		return nil
+		return a, nil
 	}
-	return c.move(tx, &a, protocol.EventHostUnknown)
+	err := c.move(tx, &a, protocol.EventHostUnknown)
+	return a, err
 }
 
 // conflict takes over the host's record of an id that means something else

@@ -56,6 +56,8 @@ type session struct {
 	wantFull  bool
 	owed      bool                                  // something that the host must learn has changed since the last receipt
 	unsent    bool                                  // actions may wait for a number
+	numbering bool                                  // they are being given theirs
+	expiry    map[uint64]int64                      // start budgets of orders that were numbered and not sent yet
 	toAsk     bool                                  // about open actions; see askAgain
 	sealed    uint64                                // of the audit log: the newest checkpoint that this connection was told
 	freeable  map[protocol.Stream]protocol.Position // acknowledged, to be freed with the next transaction
@@ -132,6 +134,7 @@ func (s *session) start() {
 	s.up = make(map[protocol.Stream]protocol.Position)
 	s.newest = make(map[protocol.Stream]protocol.Position)
 	s.freeable = make(map[protocol.Stream]protocol.Position)
+	s.expiry = make(map[uint64]int64)
 	s.allocated = map[protocol.Stream]map[uint64]Item{protocol.StreamOrder: {}, protocol.StreamControl: {}}
 }
 
@@ -462,12 +465,16 @@ func (s *session) sendWaiting(ctx context.Context) {
 	s.mu.Lock()
 	ask, number := s.toAsk, s.unsent
 	s.toAsk, s.unsent = false, false // set again if it does not succeed
+	s.numbering = s.numbering || number
 	s.mu.Unlock()
 	if ask {
 		s.c.askAgain(s)
 	}
 	if number {
 		s.c.schedule(ctx, s)
+		s.mu.Lock()
+		s.numbering = false
+		s.mu.Unlock()
 	}
 	s.pump()
 }

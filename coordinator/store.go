@@ -100,6 +100,9 @@ type Inventory struct {
 // Hosts is the table of hosts, by id.
 type Hosts interface {
 	Get(id protocol.HostID) (Host, error)
+	// Standing returns a host without its certificate, labels and inventory:
+	// what each order and each receipt asks for.
+	Standing(id protocol.HostID) (Host, error)
 	// Put inserts or replaces. Two hosts with one key are [ErrExists].
 	Put(Host) error
 	// List returns up to limit hosts with ids after the given one, in order.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -138,6 +139,53 @@ func (h *hub) fire(keys ...any) {
 			close(w.ch)
 			delete(h.waiters, key)
 		}
+	}
+}
+
+// news hands the newest state of actions to those who follow them. The zero
+// value is ready.
+type news struct {
+	mu        sync.Mutex
+	followers map[protocol.ActionID][]chan Action
+}
+
+// follow returns a channel that holds the newest that was told of an action, and
+// a function to call when nobody looks at it any more. An action without an id
+// says that it has changed and has to be read.
+func (n *news) follow(id protocol.ActionID) (<-chan Action, func()) {
+	ch := make(chan Action, 1)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.followers == nil {
+		n.followers = make(map[protocol.ActionID][]chan Action)
+	}
+	n.followers[id] = append(n.followers[id], ch)
+	return ch, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		left := slices.DeleteFunc(n.followers[id], func(c chan Action) bool { return c == ch })
+		if n.followers[id] = left; len(left) == 0 {
+			delete(n.followers, id)
+		}
+	}
+}
+
+// tell gives followers what has just become durable. One action's news are told
+// in the order in which they did.
+func (n *news) tell(a Action) { n.put(a.ID, a) }
+
+// ask makes followers read the action.
+func (n *news) ask(id protocol.ActionID) { n.put(id, Action{}) }
+
+func (n *news) put(id protocol.ActionID, a Action) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, ch := range n.followers[id] {
+		select {
+		case <-ch: // nobody has looked at it yet
+		default:
+		}
+		ch <- a
 	}
 }
 

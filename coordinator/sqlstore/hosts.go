@@ -10,6 +10,9 @@ type hosts tx
 const (
 	hostColumns = `id, state, key_id, approved_ms, approved_by, revoked_ms, reason, quarantined, store, accept_seq, adopted_inc, adopted_conn, adopted_k, labels, public_key, inventory`
 
+	standing = `SELECT id, state, key_id, approved_ms, approved_by, revoked_ms, reason, quarantined, store, accept_seq,
+		adopted_inc, adopted_conn, adopted_k FROM host WHERE id = $1`
+
 	getHost   = `SELECT ` + hostColumns + ` FROM host WHERE id = $1`
 	listHosts = `SELECT ` + hostColumns + ` FROM host WHERE id > $1 ORDER BY id LIMIT $2`
 	putHost   = `INSERT INTO host (` + hostColumns + `)
@@ -30,6 +33,15 @@ func scanHost(r scanner) (h coordinator.Host, err error) {
 
 func (t hosts) Get(id protocol.HostID) (coordinator.Host, error) {
 	h, err := one(t.db, scanHost, getHost, id)
+	return h, wrap(err, "host", id)
+}
+
+func (t hosts) Standing(id protocol.HostID) (coordinator.Host, error) {
+	h, err := one(t.db, func(r scanner) (h coordinator.Host, err error) {
+		err = r.Scan(&h.ID, &h.State, textInto(&h.Key), &h.ApprovedMS, &h.ApprovedBy, &h.RevokedMS, &h.Reason,
+			&h.Quarantined, textInto(&h.Store), &h.AcceptSeq, &h.Adopted.Inc, &h.Adopted.Conn, &h.Adopted.K)
+		return h, err
+	}, standing, id)
 	return h, wrap(err, "host", id)
 }
 

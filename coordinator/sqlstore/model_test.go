@@ -109,6 +109,7 @@ func drawStep(rt *rapid.T) step {
 	steps := []step{
 		{"put host", func(tx coordinator.Tx) (any, error) { return done(tx.Hosts().Put(host)) }},
 		{"get host", func(tx coordinator.Tx) (any, error) { return tx.Hosts().Get(host.ID) }},
+		{"standing of a host", func(tx coordinator.Tx) (any, error) { return tx.Hosts().Standing(host.ID) }},
 		{"list hosts", func(tx coordinator.Tx) (any, error) { return tx.Hosts().List(hostID(a), b) }},
 		{"put enrolment", func(tx coordinator.Tx) (any, error) { return done(tx.Enrolments().Put(enrolment)) }},
 		{"enrolment by key", func(tx coordinator.Tx) (any, error) { return tx.Enrolments().ByKey(enrolment.Key) }},

@@ -80,6 +80,12 @@ func (t memHosts) Get(id protocol.HostID) (coordinator.Host, error) {
 	return get(t.memTx, t.hosts.rows, id, cloneHost)
 }
 
+func (t memHosts) Standing(id protocol.HostID) (coordinator.Host, error) {
+	h, err := t.Get(id)
+	h.PublicKey, h.Labels, h.Inventory = nil, nil, coordinator.Inventory{}
+	return h, err
+}
+
 func (t memHosts) Put(h coordinator.Host) error {
 	if err := cmp.Or(t.write(), fits(h.AcceptSeq, h.Adopted.Inc, h.Adopted.Conn, h.Adopted.K)); err != nil {
 		return err

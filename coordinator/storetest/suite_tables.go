@@ -31,7 +31,8 @@ func host(n int) coordinator.Host {
 
 func testHosts(t *testing.T, s coordinator.Store) {
 	missing(t, s, map[string]func(coordinator.Tx) error{
-		"host": func(tx coordinator.Tx) error { _, err := tx.Hosts().Get("edge-001"); return err },
+		"host":     func(tx coordinator.Tx) error { _, err := tx.Hosts().Get("edge-001"); return err },
+		"standing": func(tx coordinator.Tx) error { _, err := tx.Hosts().Standing("edge-001"); return err },
 	})
 	want := host(1)
 	update(t, s, func(tx coordinator.Tx) error { return tx.Hosts().Put(want) })
@@ -44,6 +45,13 @@ func testHosts(t *testing.T, s coordinator.Store) {
 	}
 	got := read()
 	equal(t, "host", got, want)
+	bare := want
+	bare.PublicKey, bare.Labels, bare.Inventory = nil, nil, coordinator.Inventory{}
+	view(t, s, func(tx coordinator.Tx) error {
+		standing, err := tx.Hosts().Standing(want.ID)
+		equal(t, "standing of a host", standing, bare)
+		return err
+	})
 	// Neither side keeps what the other may change.
 	got.Labels[0], got.PublicKey[0] = "changed", 0
 	got.Inventory.Containers[0].Labels[0], got.Inventory.Host.Interfaces[0].Addresses[0] = "changed", "changed"

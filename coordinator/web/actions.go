@@ -81,9 +81,11 @@ func (h *handlers) getAction(ctx context.Context, in *actionRef) (*body[api.Acti
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
+	following := h.c.Follow(id)
+	defer following.Close()
 	a, err := h.c.Action(ctx, id)
 	if err == nil && in.Wait != "" {
-		a, err = h.wait(ctx, a, in.Wait)
+		a, err = h.wait(ctx, following, a, in.Wait)
 	}
 	if err != nil {
 		return nil, h.fail(ctx, fmt.Errorf("action %s: %w", id, err))
@@ -106,11 +108,16 @@ func (h *handlers) createAction(ctx context.Context, in *struct {
 	if _, err := parseWait(in.Wait); err != nil {
 		return nil, h.fail(ctx, err) // before anything has happened
 	}
+	if r.ID.IsZero() {
+		r.ID = h.c.NewActionID()
+	}
+	following := h.c.Follow(r.ID) // before it exists, so that nothing is missed and nothing read again
+	defer following.Close()
 	a, err := h.c.Propose(ctx, actor(ctx), r)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	return h.answer(ctx, a, in.Wait)
+	return h.answer(ctx, following, a, in.Wait)
 }
 
 func (h *handlers) cancelAction(ctx context.Context, in *actionRef) (*actionAnswer, error) {
@@ -121,16 +128,18 @@ func (h *handlers) cancelAction(ctx context.Context, in *actionRef) (*actionAnsw
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
+	following := h.c.Follow(id)
+	defer following.Close()
 	a, err := h.c.Cancel(ctx, actor(ctx), id)
 	if err != nil {
 		return nil, h.fail(ctx, fmt.Errorf("action %s: %w", id, err))
 	}
-	return h.answer(ctx, a, in.Wait)
+	return h.answer(ctx, following, a, in.Wait)
 }
 
 // answer waits if that was asked for, and tells how far the action has come.
-func (h *handlers) answer(ctx context.Context, a coordinator.Action, wait string) (*actionAnswer, error) {
-	a, err := h.wait(ctx, a, wait)
+func (h *handlers) answer(ctx context.Context, f *coordinator.Following, a coordinator.Action, wait string) (*actionAnswer, error) {
+	a, err := h.wait(ctx, f, a, wait)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -141,14 +150,14 @@ func (h *handlers) answer(ctx context.Context, a coordinator.Action, wait string
 	return out, nil
 }
 
-func (h *handlers) wait(ctx context.Context, a coordinator.Action, wait string) (coordinator.Action, error) {
+func (h *handlers) wait(ctx context.Context, f *coordinator.Following, a coordinator.Action, wait string) (coordinator.Action, error) {
 	d, err := parseWait(wait)
 	if err != nil || d == 0 || a.State.Final() {
 		return a, err
 	}
 	ctx, stop := untilDrained(ctx)
 	defer stop()
-	return h.c.WaitAction(ctx, a.ID, d)
+	return f.Wait(ctx, a, d)
 }
 
 // parseWait reads the wish to wait; none is none.
