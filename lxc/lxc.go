@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/lxc/internal/wire"
 )
 
@@ -93,6 +94,7 @@ type helper interface {
 type Runtime struct {
 	cfg    Config
 	helper helper
+	inits  inits
 }
 
 var (
@@ -179,18 +181,26 @@ func (r *Runtime) Destroy(ctx context.Context, name string) error {
 }
 
 // Exec implements container.Runtime. The supervisor is the helper itself; it
-// refuses if the container was restarted in between.
+// refuses if the container was restarted in between, or is not running. So one
+// whose init is known and lives is not asked again: that would double the
+// price of a command.
 func (r *Runtime) Exec(ctx context.Context, name string) (container.Supervisor, error) {
-	info, err := r.Inspect(ctx, name)
-	if err != nil {
-		return container.Supervisor{}, err
-	}
-	if info.State != container.StateRunning || info.InitPID == 0 {
-		return container.Supervisor{}, fmt.Errorf("lxc exec %q: %w: it is %s", name, container.ErrNotRunning, info.State)
+	pid, ok := r.inits.alive(name)
+	if !ok {
+		asked := clock.Boot()
+		info, err := r.Inspect(ctx, name)
+		if err != nil {
+			return container.Supervisor{}, err
+		}
+		if info.State != container.StateRunning || info.InitPID == 0 {
+			return container.Supervisor{}, fmt.Errorf("lxc exec %q: %w: it is %s", name, container.ErrNotRunning, info.State)
+		}
+		pid = info.InitPID
+		r.inits.learn(name, pid, asked)
 	}
 	return container.Supervisor{
 		Argv:   []string{r.cfg.Helper, wire.OpSupervise},
-		Target: wire.Target{LXCPath: r.cfg.LXCPath, Name: name, InitPID: info.InitPID}.Map(),
+		Target: wire.Target{LXCPath: r.cfg.LXCPath, Name: name, InitPID: pid}.Map(),
 	}, nil
 }
 

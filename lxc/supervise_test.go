@@ -285,6 +285,19 @@ func TestExecEndsWithItsContainer(t *testing.T) {
 	}
 }
 
+// TestExecNotWhileFrozen: a command that was ordered before its container was
+// frozen is refused, and does not wait for somebody to thaw it.
+func TestExecNotWhileFrozen(t *testing.T) {
+	m, info, supervisor := running(t)
+	c := newCommands(t, supervisor)
+	if out, err := exec.Command("lxc-freeze", "-P", m.cfg.LXCPath, "-n", info.Name).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if exit, _ := c.do(t, "", "/bin/true"); exit.Reason != rundir.ReasonTarget || !strings.Contains(exit.Detail, "frozen") {
+		t.Errorf("in a frozen container: %+v, want %s", exit, rundir.ReasonTarget)
+	}
+}
+
 // TestExecIsForOneIncarnation: what was ordered for a container does not run in
 // it after a restart, nor in one that is gone.
 func TestExecIsForOneIncarnation(t *testing.T) {
@@ -299,6 +312,10 @@ func TestExecIsForOneIncarnation(t *testing.T) {
 	m.start(t, info.Name)
 	if exit, _ := c.do(t, "", "/bin/true"); exit.Reason != rundir.ReasonTarget || !strings.Contains(exit.Detail, "restarted") {
 		t.Errorf("in a restarted container: %+v, want %s", exit, rundir.ReasonTarget)
+	}
+	again, err := m.Exec(t.Context(), info.Name)
+	if err != nil || maps.Equal(again.Target, supervisor.Target) {
+		t.Errorf("Exec after the restart = %v, %v; want another target", again.Target, err)
 	}
 	broken := maps.Clone(supervisor.Target)
 	broken["name"] = "../" + info.Name

@@ -60,17 +60,18 @@ func (l *launcher) Prepare(spec *rundir.Spec) (parent string, err error) {
 	return payload(dir), nil
 }
 
-// running tells whether the container's first process is the one that the
-// command was meant for.
+// running tells whether the container runs, and its first process is the one
+// that the command was meant for.
 func (l *launcher) running() error {
 	c, err := golxc.NewContainer(l.target.Name, l.target.LXCPath)
 	if err != nil {
 		return err
 	}
 	defer c.Release()
-	if pid := c.InitPid(); pid <= 0 {
-		return fmt.Errorf("%w: %s", container.ErrNotRunning, l.target.Name)
-	} else if pid != l.target.InitPID {
+	if state := stateOf(c.State()); state != container.StateRunning {
+		return fmt.Errorf("%w: %s is %s", container.ErrNotRunning, l.target.Name, state)
+	}
+	if pid := c.InitPid(); pid != l.target.InitPID {
 		return fmt.Errorf("%s was restarted: its init is %d and was %d", l.target.Name, pid, l.target.InitPID)
 	}
 	return nil

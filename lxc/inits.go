@@ -1,0 +1,56 @@
+package lxc
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hostler-io/hostler/runner/rundir"
+)
+
+// inits remembers the first processes of containers by pid and start time, which
+// name a process for ever: as long as it lives it is that container's init. It may
+// be used concurrently.
+type inits struct {
+	mu    sync.Mutex
+	known map[string]initProcess // by name of the container
+}
+
+type initProcess struct {
+	pid   int
+	ticks int64 // its start, as rundir.StartTicks
+}
+
+// tick is the unit of a start time: USER_HZ is 100 on every architecture that Go
+// runs on.
+const tick = 10 * time.Millisecond
+
+// learn notes that pid was the init of a container, as somebody said who was
+// asked at that time since boot. A process that is younger may be another one that
+// was given the pid meanwhile, so it is not noted.
+func (m *inits) learn(name string, pid int, asked time.Duration) {
+	ticks, err := rundir.StartTicks(pid)
+	if err != nil || time.Duration(ticks+1)*tick > asked {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.known == nil {
+		m.known = make(map[string]initProcess)
+	}
+	m.known[name] = initProcess{pid, ticks}
+}
+
+// alive returns the init of a container if it is known and lives.
+func (m *inits) alive(name string) (pid int, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p, ok := m.known[name]
+	if !ok {
+		return 0, false
+	}
+	if ticks, err := rundir.StartTicks(p.pid); err != nil || ticks != p.ticks {
+		delete(m.known, name)
+		return 0, false
+	}
+	return p.pid, true
+}

@@ -1,0 +1,77 @@
+package lxc
+
+import (
+	"context"
+	"maps"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/lxc/internal/wire"
+	"github.com/hostler-io/hostler/runner/rundir"
+)
+
+func TestInits(t *testing.T) {
+	var m inits
+	cmd := exec.Command("/bin/sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	ticks, err := rundir.StartTicks(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	m.learn("web", pid, 0)
+	if _, ok := m.alive("web"); ok {
+		t.Error("a process that is younger than the question was taken for what was told")
+	}
+	later := (time.Duration(ticks) + 2) * tick
+	m.learn("web", pid, later)
+	if got, ok := m.alive("web"); !ok || got != pid {
+		t.Errorf("alive = %d, %t; want %d", got, ok, pid)
+	}
+	if _, ok := m.alive("db"); ok {
+		t.Error("another container has the same init")
+	}
+
+	// The pid has passed to another process.
+	m.known["web"] = initProcess{pid, ticks - 1}
+	if _, ok := m.alive("web"); ok {
+		t.Error("a process that started at another time is taken for the init")
+	}
+	m.learn("web", pid, later)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if _, ok := m.alive("web"); ok {
+		t.Error("an init that has ended is alive")
+	}
+}
+
+// onlyInit answers inspect with a container whose init is this process.
+type onlyInit struct{ asked int }
+
+func (h *onlyInit) call(context.Context, string, wire.Request) (wire.Answer, error) {
+	h.asked++
+	return wire.Answer{Infos: []container.Info{{Name: "web", State: container.StateRunning, InitPID: os.Getpid()}}}, nil
+}
+
+func TestExecAsksOnce(t *testing.T) {
+	h := &onlyInit{}
+	r := &Runtime{helper: h, cfg: Config{Helper: "/helper", LXCPath: "/lxc", LockDir: "/locks", Deadlines: Deadlines{Query: time.Minute}}}
+	first, err := r.Exec(t.Context(), "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := r.Exec(t.Context(), "web")
+	if err != nil || !maps.Equal(first.Target, second.Target) || h.asked != 1 {
+		t.Errorf("Exec = %v, then %v, %v, by %d questions; want the same target by one", first, second, err, h.asked)
+	}
+}
