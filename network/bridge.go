@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	// ErrForeign: a device of the wanted name exists and is no bridge.
-	ErrForeign = errors.New("device is not a bridge")
+	// ErrForeign: a device of the wanted name exists and is of another kind.
+	ErrForeign = errors.New("device is of another kind")
 	// ErrUnsupported: this kernel has no bridges, or the process may not make them.
 	ErrUnsupported = errors.New("not supported here")
 )
@@ -99,7 +99,7 @@ func RemoveBridge(name string) error {
 		return fmt.Errorf("bridge %q: %w", name, err)
 	}
 	link, err := bridge(name)
-	if _, missing := errors.AsType[netlink.LinkNotFoundError](err); missing {
+	if missing(err) {
 		return nil
 	}
 	if err == nil {

@@ -5,7 +5,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"runtime"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -220,4 +222,81 @@ func leave(t *testing.T, name string) {
 		t.Cleanup(func() { f.Close() })
 		must(t, netlink.LinkSetNsFd(link, int(f.Fd())))
 	}
+}
+
+// stranger is a process in a network namespace of its own, which ends with the
+// test.
+func stranger(t *testing.T) int {
+	t.Helper()
+	cmd := exec.Command("sleep", "inf")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: unix.SIGKILL}
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // nothing else ends it
+		_ = cmd.Wait()
+	})
+	return cmd.Process.Pid
+}
+
+func TestCable(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		must(t, network.EnsureBridge(config))
+		c := network.Cable{Name: "hlt-c.1", Bridge: config.Name, Peer: "eth0", PID: stranger(t)}
+		plugged := func(want bool) {
+			t.Helper()
+			if got, err := network.Plugged(c.Name); err != nil || got != want {
+				t.Errorf("plugged in: %v, %v; want %v", got, err, want)
+			}
+		}
+		plugged(false)
+		must(t, network.Lay(c))
+		plugged(true)
+		must(t, network.Unplug(c.Name))
+		plugged(false)
+		if i, ok := find(t, c.Name); !ok || !i.Up {
+			t.Errorf("unplugged, it is %+v, %v; want it switched on", i, ok)
+		}
+		must(t, network.Plug(c.Name, config.Name))
+		plugged(true)
+
+		// The namespace of the other end is another now: the machine booted.
+		c.PID = stranger(t)
+		must(t, network.Lay(c))
+		plugged(true)
+		names, err := network.Cables("hlt-c.")
+		must(t, err)
+		if diff := cmp.Diff([]string{c.Name}, names); diff != "" {
+			t.Errorf("cables (-want +got):\n%s", diff)
+		}
+		must(t, network.RemoveCable(c.Name))
+		must(t, network.RemoveCable(c.Name))
+		plugged(false)
+
+		for _, err := range []error{network.RemoveCable(config.Name), network.Plug(config.Name, config.Name), network.Unplug(config.Name)} {
+			if !errors.Is(err, network.ErrForeign) {
+				t.Errorf("a bridge is taken for a cable: %v", err)
+			}
+		}
+	})
+}
+
+func TestTaken(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		must(t, network.Configure("lo", netip.Prefix{}))
+		must(t, network.EnsureBridge(config))
+		must(t, network.Configure(config.Name, netip.MustParsePrefix("10.213.80.9/25")))
+		must(t, network.Configure(config.Name, netip.MustParsePrefix("10.213.80.9/25")))
+		link, err := netlink.LinkByName(config.Name)
+		must(t, err)
+		far := &net.IPNet{IP: net.IPv4(10, 214, 0, 0), Mask: net.CIDRMask(16, 32)}
+		must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: far, Gw: net.IPv4(10, 213, 78, 2)}))
+		must(t, netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.IPv4(10, 213, 78, 2)}))
+		for p, want := range map[string]bool{
+			"10.213.78.0/24": true, "10.213.80.0/24": true, "10.213.80.128/25": false, "10.214.9.0/24": true, "10.215.0.0/24": false,
+		} {
+			if got, err := network.Taken(netip.MustParsePrefix(p)); err != nil || got != want {
+				t.Errorf("%s taken: %v, %v; want %v", p, got, err, want)
+			}
+		}
+	})
 }
