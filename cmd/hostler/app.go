@@ -99,6 +99,7 @@ colours off. The configuration is $XDG_CONFIG_HOME/hostler/config.toml.`
 		a.statusCommand(), a.hostCommand(), a.containerCommand(), a.runCommand(), a.execCommand(),
 		a.actionCommand(), a.eventsCommand(), a.verifyCommand(), versionCommand(),
 	)
+	root.AddCommand(a.devCommands()...)
 	return root
 }
 

@@ -66,6 +66,8 @@ var allowed = []allowance{
 	{"coordinator/web", []string{"coordinator", "api", "protocol/...", "internal/prom", "internal/webapi", "github.com/danielgtaylor/huma/v2/...", "golang.org/x/time/..."}, []string{"database/sql/...", "os/exec"}, "handlers call the Coordinator, never the Store"},
 	{"client", []string{"api", "protocol/..."}, []string{"database/sql/...", "os/exec"}, "what others may import to speak to a coordinator"},
 
+	{"dev", []string{"api", "client", "internal/durable", "network", "runner/rundir", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/...", "log/..."}, "a fleet of the built programs on one machine: it starts them and asks the public API"},
+
 	// Support for tests.
 	{"broker/brokertest", []string{"broker", "certs", "protocol", "github.com/mochi-mqtt/server/v2/..."}, nil, "the real broker on an in-memory listener"},
 	{"container/containertest", []string{"container"}, nil, "what each runtime must pass"},
@@ -77,7 +79,7 @@ var allowed = []allowance{
 	{"internal/rules", nil, nil, "these tests; they need the go command alone"},
 
 	// Programs: they wire, and nothing imports them.
-	{"cmd/hostler", []string{"internal/clock", "api", "client", "internal/buildinfo", "certs", "internal/durable", "protocol/...", "github.com/spf13/cobra/...", "github.com/pelletier/go-toml/v2", "go.yaml.in/yaml/v3", "golang.org/x/term"}, []string{"database/sql/..."}, "signs, and speaks HTTP"},
+	{"cmd/hostler", []string{"internal/clock", "api", "dev", "client", "internal/buildinfo", "certs", "internal/durable", "protocol/...", "github.com/spf13/cobra/...", "github.com/pelletier/go-toml/v2", "go.yaml.in/yaml/v3", "golang.org/x/term"}, []string{"database/sql/..."}, "signs, and speaks HTTP"},
 	{"cmd/hostler-agent", []string{"internal/clock", "internal/failpoint", "agent/...", "api", "internal/buildinfo", "certs", "container", "internal/durable", "internal/prom", "internal/settings", "lxc", "mqtt", "network", "protocol/...", "runner/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "hosts carry the client of the broker, not the broker"},
 	{"cmd/hostler-coordinator", []string{"internal/clock", "internal/failpoint", "broker", "certs", "coordinator/...", "internal/buildinfo", "internal/durable", "internal/prom", "internal/settings", "mqtt", "protocol/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, nil, "the one program with a broker in it"},
 	{"cmd/hostler-run", []string{"runner/...", "golang.org/x/sys/..."}, small, "one process per running command: it must stay small"},
@@ -109,8 +111,8 @@ var owners = []struct {
 	{"go.yaml.in/yaml/v3", []string{"cmd/hostler"}, "a form of output"},
 	{"modernc.org/sqlite", []string{"internal/sqldb"}, "pragmas and retries are set in one place"},
 	{"modernc.org/libc", []string{"internal/sqldb"}, "the layer below SQLite is given C memory"},
-	{"golang.org/x/sync", []string{"agent/...", "broker", "cmd/...", "coordinator/...", "lxc", "mqtt"}, "above the floor alone"},
-	{"golang.org/x/sys", []string{"agent/...", "cmd/...", "internal/clock", "lxc/...", "network", "runner/..."}, "system calls stay in the packages that are about the system"},
+	{"golang.org/x/sync", []string{"agent/...", "broker", "cmd/...", "coordinator/...", "dev", "lxc", "mqtt"}, "above the floor alone"},
+	{"golang.org/x/sys", []string{"agent/...", "cmd/...", "dev", "internal/clock", "lxc/...", "network", "runner/..."}, "system calls stay in the packages that are about the system"},
 	{"golang.org/x/term", []string{"cmd/hostler"}, "only the CLI has a terminal"},
 	{"golang.org/x/time", []string{"broker", "coordinator/web"}, "limits stand where strangers come in"},
 	{"github.com/google/go-cmp", nil, "tests alone"},

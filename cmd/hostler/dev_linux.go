@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/dev"
+)
+
+// devCommands bring up a fleet on this machine.
+func (a *app) devCommands() []*cobra.Command {
+	name := "dev"
+	cmd := group("dev", "A whole fleet on this machine, to try things out on",
+		a.devUpCommand(&name), a.devDownCommand(&name),
+		a.devKillCommand(&name), a.devPartitionCommand(&name), a.devHealCommand(&name), devInitCommand())
+	cmd.Long = `Brings up a coordinator and hosts on this machine. Each has its own processes,
+its own network and its own LXC containers, but the files of this machine. What
+they do to one another is what they would do to one another on a network; what
+happens to them is up to you: kill one, cut one off, and see.
+
+It takes root, and leaves nothing behind.`
+	cmd.PersistentFlags().StringVar(&name, "name", name, "which fleet: there may be several")
+	return []*cobra.Command{cmd}
+}
+
+// devFleet is the fleet that the command line means.
+func (a *app) devFleet(name string) (*dev.Fleet, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, cannot("find the programs beside this one", err)
+	}
+	f, err := dev.New(dev.Config{
+		Name: name, Bin: filepath.Dir(self), Environ: os.Environ(),
+		Progress: func(step string) { a.say("%s", step) },
+	})
+	if err != nil {
+		return nil, usage("hostler dev --help", "%s", err)
+	}
+	return f, nil
+}
+
+// devError says what to type next.
+func devError(what, name string, err error) error {
+	f := &failure{code: exitFailed, what: "cannot " + what, err: err}
+	flag := ""
+	if name != "dev" {
+		flag = " --name " + name
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, dev.ErrRoot):
+		f.code, f.next = exitRefused, "the same as root: sudo hostler dev …"
+	case errors.Is(err, dev.ErrUp):
+		f.next = "hostler dev down" + flag + ", or another with --name"
+	case errors.Is(err, dev.ErrNotUp):
+		f.code, f.next = exitNotFound, "hostler dev up"+flag
+	case errors.Is(err, dev.ErrBusy):
+		f.next = "the same once it has ended; Ctrl-C ends it"
+	case errors.Is(err, dev.ErrNoNode):
+		f.code, f.next = exitNotFound, "hostler host ls --context "+name
+	case errors.Is(err, dev.ErrTaken):
+		f.next = "the same with --name NAME"
+	case errors.Is(err, context.Canceled):
+		return errInterrupted
+	}
+	f.why = err.Error()
+	return f
+}
+
+func devNoun() noun[dev.Node] {
+	return noun[dev.Node]{
+		name: func(n dev.Node) string { return n.Name },
+		columns: []column[dev.Node]{
+			{"host", inTable, func(n dev.Node) any { return n.Name }},
+			{"state", inTable, func(n dev.Node) any { return n.State }},
+			{"address", inTable, func(n dev.Node) any { return n.Address }},
+			{"pid", inTable, func(n dev.Node) any { return n.PID }},
+			{"log", inTable, func(n dev.Node) any { return n.Log }},
+			{"socket", inWide, func(n dev.Node) any { return n.Socket }},
+			{"cable", inWide, func(n dev.Node) any { return n.Cable }},
+		},
+	}
+}
+
+func (a *app) devUpCommand(name *string) *cobra.Command {
+	var hosts int
+	cmd := &cobra.Command{
+		Use: "up", Short: "Bring up a coordinator and hosts", Args: noArgs,
+		Long: `Brings up a coordinator and hosts on this machine, lets the hosts in (the words of
+both sides are compared), and returns when all of them are online. Its context
+is in use from then on; the one before is kept, and comes back with dev down.
+
+PID is process 1 of the host: nsenter -a -t PID bash is a shell there.`,
+		Example: "  sudo hostler dev up\n  sudo hostler dev up --hosts 5 -o json\n  hostler host ls",
+	}
+	v := formatFlags(cmd)
+	v.one = false
+	cmd.Flags().IntVar(&hosts, "hosts", 3, "how many hosts")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		f, err := a.devFleet(*name)
+		if err != nil {
+			return err
+		}
+		s, err := f.Up(cmd.Context(), hosts)
+		if err != nil {
+			return devError("bring up fleet "+*name, *name, err)
+		}
+		if err := a.printDev(v, s); err != nil {
+			return err
+		}
+		flag := ""
+		if *name != "dev" {
+			flag = " --name " + *name
+		}
+		a.say("Context %s is in use. Next:\n"+
+			"  hostler host ls\n  hostler run edge-01 -- hostname\n  hostler ct create edge-01/web --template busybox\n"+
+			"  hostler dev kill%[2]s edge-01    # and heal; partition cuts it off\n  hostler dev down%[2]s", *name, flag)
+		return nil
+	}
+	return cmd
+}
+
+// printDev prints a fleet: for programs the whole, for people its nodes.
+func (a *app) printDev(v *view, s dev.Status) error {
+	if word := v.format.word; word == "json" || word == "yaml" || word == "template" {
+		whole := *v
+		whole.one = true
+		t := &table[dev.Status]{app: a, noun: noun[dev.Status]{name: func(s dev.Status) string { return s.Name }}, view: &whole}
+		return t.print(a.out, []dev.Status{s})
+	}
+	t := &table[dev.Node]{app: a, noun: devNoun(), view: v}
+	return t.print(a.out, s.Nodes)
+}
+
+func (a *app) devDownCommand(name *string) *cobra.Command {
+	return &cobra.Command{
+		Use: "down", Short: "Take it down, and leave nothing behind", Args: noArgs,
+		Long: `Takes the fleet down with its processes, containers, links, files, its context and
+its owner's key. It works whatever state the fleet is in. Other contexts are left
+alone; the one that was in use before is in use again.`,
+		Example: "  sudo hostler dev down",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f, err := a.devFleet(*name)
+			if err != nil {
+				return err
+			}
+			if err := f.Down(cmd.Context()); errors.Is(err, dev.ErrNotUp) {
+				a.say("There is no fleet %s on this machine.", *name)
+			} else if err != nil {
+				return devError("take down fleet "+*name, *name, err)
+			} else {
+				a.say("Fleet %s is gone.", *name)
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) devKillCommand(name *string) *cobra.Command {
+	return a.devVerb(name, &cobra.Command{
+		Use: "kill HOST", Short: "Let the power of a host fail",
+		Long: `Kills everything on the host at once: agent, commands, containers. It stays dead
+until hostler dev heal. The word coordinator stands for the coordinator's host.`,
+		Example: "  sudo hostler dev kill edge-01",
+	}, "kill", "%s is dead. To boot it: hostler dev heal %[1]s", (*dev.Fleet).Kill)
+}
+
+func (a *app) devPartitionCommand(name *string) *cobra.Command {
+	return a.devVerb(name, &cobra.Command{
+		Use: "partition HOST", Short: "Cut a host off from the others",
+		Long: `Takes the host's cable out. What is sent over it is lost, and nobody is told:
+connections stay open until somebody's patience ends.`,
+		Example: "  sudo hostler dev partition edge-01",
+	}, "cut off", "%s is cut off. To connect it: hostler dev heal %[1]s", (*dev.Fleet).Partition)
+}
+
+func (a *app) devHealCommand(name *string) *cobra.Command {
+	return a.devVerb(name, &cobra.Command{
+		Use: "heal HOST", Short: "Boot a host that is dead, connect one that is cut off",
+		Example: "  sudo hostler dev heal edge-01",
+	}, "heal", "%s runs and is connected.", (*dev.Fleet).Heal)
+}
+
+// devVerb completes a command that does something to one host.
+func (a *app) devVerb(name *string, cmd *cobra.Command, what, did string, do func(*dev.Fleet, context.Context, string) error) *cobra.Command {
+	cmd.Args = exactly(1)
+	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		f, err := a.devFleet(*name)
+		if err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		s, _ := f.Status() // completion has nobody to tell
+		return names(s.Nodes, devNoun().name), cobra.ShellCompDirectiveNoFileComp
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f, err := a.devFleet(*name)
+		if err != nil {
+			return err
+		}
+		if err := do(f, cmd.Context(), args[0]); err != nil {
+			return devError(what+" "+args[0], *name, err)
+		}
+		a.say(did, args[0])
+		return nil
+	}
+	return cmd
+}
+
+// devInitCommand is process 1 of a host that dev up has made.
+func devInitCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "init FLEET HOST", Hidden: true, Args: cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return fmt.Errorf("process 1: %w", dev.Init(args, os.Environ()))
+		},
+	}
+}
