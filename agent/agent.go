@@ -72,7 +72,8 @@ type Agent struct {
 	unlooked    []container.Kind // runtimes whose containers were not seen yet
 	alerts      map[string]protocol.AlertInfo
 	beat        heartbeat
-	stale       bool // something that the metrics tell has changed
+	ring        uint64 // number of the newest ring that was recorded
+	stale       bool   // something that the metrics tell has changed
 	stopping    bool
 	fatal       error
 	refused     refusalLog
@@ -188,7 +189,7 @@ func (a *Agent) recover(ctx context.Context) error {
 // remember fills the loop's state from the queue.
 func (a *Agent) remember(ctx context.Context) error {
 	var err error
-	if a.self, err = a.cfg.Queue.Begin(ctx, a.cfg.Boot); err != nil {
+	if a.self, err = a.cfg.Queue.Begin(ctx, a.when()); err != nil {
 		return err
 	}
 	var inst protocol.Nonce
@@ -202,6 +203,9 @@ func (a *Agent) remember(ctx context.Context) error {
 	}
 	if err := a.loadContainers(ctx); err != nil {
 		return err
+	}
+	if a.cfg.Trust != nil {
+		a.ring = a.cfg.Trust.Ring()
 	}
 	open, err := a.cfg.Queue.Unfinished(ctx)
 	if err != nil {

@@ -26,6 +26,7 @@ type heartbeat struct {
 	number uint64
 	at     time.Duration
 	last   []byte // the content of the newest, without what always changes
+	audit  uint64 // number of the newest record that it told of
 }
 
 // noteChange makes a heartbeat due, soon but not too often.
@@ -49,18 +50,20 @@ func (a *Agent) sendHeartbeat() {
 		return // the first look at the containers makes it due again
 	}
 	host, containers, alerts := a.hostInfo(), a.inventory(), a.raised()
-	content := steady(host, containers, alerts)
-	if bytes.Equal(content, a.beat.last) {
+	content, head := steady(host, containers, alerts), a.auditHead()
+	// Records alone are told of when nothing else has been for a while.
+	quiet := head.N == a.beat.audit || a.beat.at != 0 && a.now()-a.beat.at < a.cfg.CheckEvery
+	if bytes.Equal(content, a.beat.last) && quiet {
 		return
 	}
 	a.beat.number++
-	a.beat.at, a.beat.last = a.now(), content
+	a.beat.at, a.beat.last, a.beat.audit = a.now(), content, head.N
 	pages := paginate(steady(host, nil, alerts), containers)
 	for i, page := range pages {
 		a.state(protocol.TypeHeartbeat, protocol.ChannelHeartbeat, func(h protocol.Header) any {
 			b := protocol.Heartbeat{Header: h, AsOf: a.beat.number, Part: i + 1, Parts: len(pages), Containers: page}
 			if i == 0 {
-				b.Host, b.Alerts = &host, alerts
+				b.Host, b.Alerts, b.Audit = &host, alerts, head
 			}
 			return b
 		})

@@ -335,7 +335,7 @@ func (a *Agent) startFailed(t *tracked, why error) {
 // the old one: the container is tried once more then.
 func (a *Agent) remake(rec queue.Container, alerts []protocol.Alert) {
 	c := queue.Change{Put: []queue.Container{rec}, Alerts: alerts}
-	if a.disk(a.cfg.Queue.Apply(a.steps, c)) {
+	if a.disk(a.cfg.Queue.Apply(a.steps, c, a.when())) {
 		a.apply(c)
 	}
 }

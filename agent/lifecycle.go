@@ -328,7 +328,7 @@ func (l *lifeStep) unmake(why error) error {
 // record makes a change durable in the middle of a step.
 func (l *lifeStep) record(ctx context.Context, c queue.Change) error {
 	_, err := ask(ctx, l.agent, func() (struct{}, error) {
-		err := l.agent.cfg.Queue.Apply(l.agent.steps, c)
+		err := l.agent.cfg.Queue.Apply(l.agent.steps, c, l.agent.when())
 		if l.agent.disk(err) {
 			l.agent.apply(c)
 		}
@@ -379,7 +379,7 @@ func (a *Agent) assign(rec *queue.Container, network netip.Prefix) (netip.Prefix
 	next := *rec
 	next.Address = address.String()
 	c := queue.Change{Put: []queue.Container{next}}
-	if err := a.cfg.Queue.Apply(a.steps, c); !a.disk(err) {
+	if err := a.cfg.Queue.Apply(a.steps, c, a.when()); !a.disk(err) {
 		return netip.Prefix{}, err
 	}
 	a.apply(c)

@@ -158,7 +158,7 @@ func (a *Agent) hello() {
 	h.Seq = seq
 	hello := protocol.Hello{
 		Proto: protocol.Proto, Inst: a.voice.inst, Boot: a.cfg.Boot, Store: a.self.Store,
-		TermSeen: a.gate.Seen, AcceptSeq: a.self.AcceptSeq, Evidence: a.self.Evidence,
+		TermSeen: a.gate.Seen, AcceptSeq: a.self.AcceptSeq, Evidence: a.self.Evidence, Checkpoint: a.self.Checkpoint,
 		SelfFence: "none", Features: a.cfg.Features,
 	}
 	for _, p := range a.streams {

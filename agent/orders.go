@@ -298,6 +298,7 @@ func (a *Agent) ringAhead(m inbound, msg protocol.Message) {
 
 // trustMoved looks at what waits for a ring again.
 func (a *Agent) trustMoved() {
+	a.recordRing()
 	for s, h := range a.ahead {
 		if a.cfg.Trust.Ring() >= h.ring {
 			delete(a.ahead, s)

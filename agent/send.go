@@ -152,6 +152,7 @@ func (a *Agent) receipt(r *protocol.Receipt, raw []byte) {
 		}
 		a.freed(p, have, raw)
 	}
+	a.sealed(r)
 	for _, want := range r.Want {
 		if want == protocol.WantFull {
 			a.beat.last = nil

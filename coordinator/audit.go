@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
 )
@@ -179,7 +180,7 @@ func (c *Coordinator) sealNext(ctx context.Context) (next Seal, hosts []protocol
 	if err != nil {
 		return Seal{}, nil, fmt.Errorf("sign a checkpoint: %w", err)
 	}
-	err = c.cfg.Store.Update(ctx, func(tx Tx) error { return tx.Journal().Audit().Seal(next) })
+	err = c.update(ctx, failpoint.AuditSealed, func(tx Tx) error { return tx.Journal().Audit().Seal(next) })
 	slices.Sort(hosts)
 	return next, slices.Compact(hosts), err
 }
@@ -229,6 +230,21 @@ func hostOf(stored []byte) protocol.HostID {
 	return protocol.HostID(name)
 }
 
+// wentBack compares two heads of a host's audit log, as it told them one after
+// the other. It returns why the host must have gone back in time, empty if it
+// did not. That its database is another one is for its hello to show.
+func wentBack(before, now protocol.Position) string {
+	switch {
+	case before.Store != now.Store || now.N > before.N:
+		return ""
+	case now.N < before.N:
+		return fmt.Sprintf("its audit log has %d records, it had told of %d: its disk went back", now.N, before.N)
+	case now.H != before.H:
+		return fmt.Sprintf("record %d of its audit log is another one than before: two histories", now.N)
+	}
+	return ""
+}
+
 // tellSealed sends the new checkpoint to the hosts that it is about: what was
 // done with them cannot be taken back any more without their knowing.
 func (c *Coordinator) tellSealed(hosts []protocol.HostID) {
@@ -274,7 +290,7 @@ func (c *Coordinator) pruneAudit(ctx context.Context) error {
 		return nil // somebody exports; the next time will do
 	}
 	defer c.sealer.pruning.Unlock()
-	return c.cfg.Store.Update(ctx, func(tx Tx) error {
+	return c.update(ctx, failpoint.AuditPruned, func(tx Tx) error {
 		newest, err := newestSeal(tx)
 		if err != nil || newest.N <= keptRecords {
 			return err

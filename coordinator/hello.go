@@ -135,7 +135,7 @@ func (s *session) prove() error {
 	if s.claims == h {
 		s.claims = nil
 	}
-	s.store = h.Store
+	s.store, s.audit = h.Store, found.audit
 	for _, p := range found.up {
 		s.up[p.Stream] = p
 	}
@@ -159,7 +159,8 @@ func (s *session) prove() error {
 type notes struct {
 	up         []protocol.Position
 	down       map[protocol.Stream]StreamState
-	rolledBack string // why the host must have gone back in time; empty if it did not
+	audit      protocol.Position // newest head of the host's own audit log that it told of
+	rolledBack string            // why the host must have gone back in time; empty if it did not
 	// adopt tells that a person readmitted the host since its last hello: what
 	// it lacks is not held against it, and its streams go on where it stands.
 	adopt bool
@@ -175,7 +176,7 @@ func (s *session) compareNotes(h *protocol.Hello) (notes, error) {
 		if err != nil {
 			return err
 		}
-		n = notes{down: make(map[protocol.Stream]StreamState), adopt: host.Store.IsZero()}
+		n = notes{down: make(map[protocol.Stream]StreamState), audit: host.Inventory.Audit, adopt: host.Store.IsZero()}
 		if err := n.compareUp(tx, &host, h); err != nil {
 			return err
 		}

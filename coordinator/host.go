@@ -207,7 +207,7 @@ func (c *Coordinator) Readmit(ctx context.Context, by Actor, id protocol.HostID)
 			return fmt.Errorf("%w: host %s is not quarantined", ErrConflict, id)
 		}
 		// Without a known database there is nothing that it went back from.
-		h.Quarantined, h.Store, h.AcceptSeq = "", protocol.StoreID{}, 0
+		h.Quarantined, h.Store, h.AcceptSeq, h.Inventory.Audit = "", protocol.StoreID{}, 0, protocol.Position{}
 		if err := tx.Hosts().Put(h); err != nil {
 			return err
 		}

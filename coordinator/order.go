@@ -311,6 +311,8 @@ func (s *session) receipt() {
 	if newest := s.c.sealer.newest.Load(); newest != nil && newest.N > s.sealed {
 		checkpoint, s.sealed = newest.Checkpoint, newest.N
 	}
+	head := s.audit
+	s.audit = protocol.Position{}
 	s.owed = false
 	s.mu.Unlock()
 	if chal.IsZero() {
@@ -318,7 +320,7 @@ func (s *session) receipt() {
 	}
 	if err := s.answer(conn, chal, have, func(r *protocol.Receipt) {
 		r.Want, r.Credit = want, credit
-		r.Checkpoint = checkpoint
+		r.Checkpoint, r.Audit = checkpoint, head
 	}); err != nil {
 		s.c.log.Error("cannot send a receipt", "host", s.host, "err", err)
 	}

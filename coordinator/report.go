@@ -408,14 +408,22 @@ func (s *session) onHeartbeat(in inbound) error {
 	if !complete {
 		return nil
 	}
+	back := ""
 	err = s.c.update(s.c.ctx, failpoint.InventoryKept, func(tx Tx) error {
 		host, err := tx.Hosts().Get(s.host)
 		if err != nil {
 			return err
 		}
-		host.Inventory = inv
+		kept := inv
+		if back = wentBack(host.Inventory.Audit, inv.Audit); back != "" || inv.Audit == (protocol.Position{}) {
+			kept.Audit = host.Inventory.Audit // what was told before is the proof
+		}
+		host.Inventory = kept
 		return tx.Hosts().Put(host)
 	})
+	if err == nil && back != "" {
+		s.c.quarantine(s.host, back)
+	}
 	if err != nil {
 		s.c.log.Error("cannot keep the inventory of a host", "host", s.host, "err", err)
 	}

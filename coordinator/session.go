@@ -59,6 +59,7 @@ type session struct {
 	numbering bool                                  // they are being given theirs
 	expiry    map[uint64]int64                      // start budgets of orders that were numbered and not sent yet
 	toAsk     bool                                  // about open actions; see askAgain
+	audit     protocol.Position                     // head of the host's own audit log that it is to be told, once
 	sealed    uint64                                // of the audit log: the newest checkpoint that this connection was told
 	freeable  map[protocol.Stream]protocol.Position // acknowledged, to be freed with the next transaction
 	beat      heartbeatPages

@@ -95,6 +95,8 @@ type Inventory struct {
 	Host       protocol.HostInfo    `json:"host"`
 	Containers []protocol.Container `json:"containers"`
 	Alerts     []protocol.AlertInfo `json:"alerts"`
+	// Audit is the head of the host's own audit log.
+	Audit protocol.Position `json:"audit,omitzero"`
 }
 
 // Hosts is the table of hosts, by id.

@@ -10,6 +10,7 @@ import (
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
 )
 
 // AcceptOrder takes one order in; see [Queue.AcceptOrders].
@@ -98,7 +99,7 @@ func accept(tx *sqldb.Tx, o Order, local bool, now Now) (Action, error) {
 		err = act.move(Step{Event: protocol.EventAccept}, now)
 		if err == nil && o.Begin != nil {
 			if err = act.move(Step{Event: protocol.EventStart}, now); err == nil {
-				err = change(tx, *o.Begin)
+				err = change(tx, *o.Begin, now)
 			}
 			if err == nil && o.Done {
 				err = act.move(Step{Event: protocol.EventSucceed}, now)
@@ -108,7 +109,7 @@ func accept(tx *sqldb.Tx, o Order, local bool, now Now) (Action, error) {
 	if err != nil {
 		return act, err
 	}
-	if err := tell(tx, &act, act.Event, nil, now); err != nil {
+	if err := moved(tx, &act, nil, now); err != nil {
 		return act, err
 	}
 	return act, insert(tx, &act)
@@ -194,10 +195,10 @@ func step(tx *sqldb.Tx, id protocol.ActionID, now Now, decide func(*Action) Step
 	if err := act.move(s, now); err != nil {
 		return act, err
 	}
-	if err := change(tx, s.Change); err != nil {
+	if err := change(tx, s.Change, now); err != nil {
 		return act, err
 	}
-	if err := tell(tx, &act, act.Event, s.Container, now); err != nil {
+	if err := moved(tx, &act, s.Container, now); err != nil {
 		return act, err
 	}
 	return act, save(tx, &act)
@@ -225,7 +226,7 @@ func (q *Queue) Cancel(ctx context.Context, at protocol.Position, id protocol.Ac
 			if err := bury(tx, &act); err != nil {
 				return err
 			}
-			return tell(tx, &act, act.Event, nil, now)
+			return moved(tx, &act, nil, now)
 		case err != nil:
 			return err
 		}
@@ -253,7 +254,14 @@ func cancel(tx *sqldb.Tx, act *Action, now Now) error {
 			act.Detail = fmt.Sprintf("%s cannot be cancelled once it runs", spec.Kind)
 		}
 	}
-	if err := tell(tx, act, event, nil, now); err != nil {
+	var err error
+	if event == protocol.EventCancelled {
+		err = moved(tx, act, nil, now)
+	} else {
+		err = errors.Join(note(tx, audit.Record{AtMS: now.WallMS, Actor: string(protocol.Coordinator), Verb: "action.cancel", Object: act.ID.String(),
+			Detail: map[string]any{"state": string(act.State), "cancelling": act.Cancelling}}), tell(tx, act, event, nil, now))
+	}
+	if err != nil {
 		return err
 	}
 	if buried {

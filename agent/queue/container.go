@@ -9,6 +9,7 @@ import (
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
 )
 
 // Apply changes containers and alerts outside of any action.
@@ -16,18 +17,24 @@ import (
 // An alert that is raised or cleared goes up as an item. When too many of them
 // wait, the newest state of each id waits in their stead: what was between is
 // merged, what holds in the end is told.
-func (q *Queue) Apply(ctx context.Context, c Change) error {
-	return q.commit(ctx, failpoint.ContainersKept, "recording containers", func(tx *sqldb.Tx) error { return change(tx, c) })
+func (q *Queue) Apply(ctx context.Context, c Change, now Now) error {
+	return q.commit(ctx, failpoint.ContainersKept, "recording containers", func(tx *sqldb.Tx) error { return change(tx, c, now) })
 }
 
-func change(tx *sqldb.Tx, c Change) error {
+func change(tx *sqldb.Tx, c Change, now Now) error {
 	for _, id := range c.Delete {
 		if _, err := tx.Exec(`DELETE FROM containers WHERE ctid = $1`, id.String()); err != nil {
+			return err
+		}
+		if err := note(tx, audit.Record{AtMS: now.WallMS, Actor: "host", Verb: "container.forget", Object: id.String()}); err != nil {
 			return err
 		}
 	}
 	for i := range c.Put {
 		if err := put(tx, &c.Put[i]); err != nil {
+			return err
+		}
+		if err := note(tx, containerRecord(&c.Put[i], now)); err != nil {
 			return err
 		}
 	}
@@ -37,6 +44,18 @@ func change(tx *sqldb.Tx, c Change) error {
 		}
 	}
 	return nil
+}
+
+// containerRecord says what a container is meant to be from now on.
+func containerRecord(c *Container, now Now) audit.Record {
+	detail := map[string]any{"name": string(c.Name), "runtime": c.Runtime, "class": c.Class, "intended": c.Intended, "made": c.Made}
+	if c.Failures > 0 {
+		detail["failures"] = c.Failures
+	}
+	if c.Broken != "" {
+		detail["broken"] = c.Broken
+	}
+	return audit.Record{AtMS: now.WallMS, Actor: "host", Verb: "container.keep", Object: c.CTID.String(), Detail: detail}
 }
 
 func put(tx *sqldb.Tx, c *Container) error {

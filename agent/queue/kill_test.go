@@ -42,7 +42,7 @@ func child(path string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := q.Begin(context.Background(), "boot"); err != nil {
+	if _, err := q.Begin(context.Background(), queue.Now{Boot: "boot"}); err != nil {
 		return err
 	}
 	p, err := q.Positions(context.Background())

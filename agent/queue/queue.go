@@ -37,6 +37,7 @@ type Queue struct {
 	db      *sqldb.DB
 	store   protocol.StoreID
 	reserve reserve
+	beside  beside
 	lacking atomic.Bool // the reserve is not there
 	freed   receipts    // whose rows go with the next step
 }
@@ -106,14 +107,23 @@ func (q *Queue) update(ctx context.Context, what string, fn func(*sqldb.Tx) erro
 	if len(freed) > 0 {
 		failpoint.Before(failpoint.OutboxFreed)
 	}
+	beside, written := q.besides()
 	err := q.db.Update(ctx, func(tx *sqldb.Tx) error {
 		for _, r := range freed {
 			if err := free(tx, r); err != nil {
 				return err
 			}
 		}
+		if beside != nil {
+			if err := beside(tx); err != nil {
+				return err
+			}
+		}
 		return fn(tx)
 	})
+	if err == nil && beside != nil {
+		written()
+	}
 	if err == nil && len(freed) > 0 {
 		q.freed.written(freed)
 		failpoint.After(failpoint.OutboxFreed)
@@ -149,12 +159,12 @@ func wrap(what string, err error) error {
 // found writes the first rows of a new queue.
 func (q *Queue) found(ctx context.Context) error {
 	return q.update(ctx, "writing the first rows", func(tx *sqldb.Tx) error {
-		_, err := tx.Exec(`INSERT INTO self (one, store, inc, boot, term_ring, term_counter, coordinator, named, accept_seq, buried, evidence)
-			VALUES (1, $1, 0, '', 0, 0, '', 0, 0, 0, $2)`, q.store.String(), []byte{})
+		_, err := tx.Exec(`INSERT INTO self (one, store, inc, boot, term_ring, term_counter, coordinator, named, accept_seq, buried, evidence, checkpoint)
+			VALUES (1, $1, 0, '', 0, 0, '', 0, 0, 0, $2, $2)`, q.store.String(), []byte{})
 		if err != nil {
 			return err
 		}
-		for _, s := range streams() {
+		for _, s := range append(streams(), protocol.StreamAudit) {
 			_, err := tx.Exec(`INSERT INTO streams (stream, n, h, freed_n, freed_h) VALUES ($1, 0, $2, 0, $2)`,
 				string(s), protocol.Digest{}.String())
 			if err != nil {

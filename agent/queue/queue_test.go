@@ -135,7 +135,7 @@ func TestCreateIsNotOpen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		id, err := q.Begin(t.Context(), fmt.Sprintf("boot-%d", want/2))
+		id, err := q.Begin(t.Context(), queue.Now{Boot: fmt.Sprintf("boot-%d", want/2)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -390,7 +390,7 @@ func TestReceipts(t *testing.T) {
 	if left := reports(t, q); len(left) != 0 {
 		t.Errorf("%d rows are left", len(left))
 	}
-	id, err := q.Begin(t.Context(), "boot-1")
+	id, err := q.Begin(t.Context(), queue.Now{Boot: "boot-1"})
 	if err != nil || string(id.Evidence) != "receipt of all" {
 		t.Errorf("evidence %q, %v", id.Evidence, err)
 	}
@@ -447,7 +447,7 @@ func TestNewStoreStartsItsStreamsFromZero(t *testing.T) {
 	if err := q.SawTerm(t.Context(), protocol.Term{Ring: 1, Counter: 2}, protocol.StoreID{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if id, err := q.Begin(t.Context(), "boot-1"); err != nil || !id.Coord.IsZero() || id.Term.Counter != 2 {
+	if id, err := q.Begin(t.Context(), queue.Now{Boot: "boot-1"}); err != nil || !id.Coord.IsZero() || id.Term.Counter != 2 {
 		t.Fatalf("a term that named no store: %+v, %v", id, err)
 	}
 	if have := down(t, q, protocol.StreamOrder); have.Store != theirs || have.N != 2 {
@@ -472,7 +472,7 @@ func TestAlertsMergeWhenTooManyWait(t *testing.T) {
 	flap := func(i int) {
 		t.Helper()
 		a := protocol.Alert{AlertInfo: protocol.AlertInfo{ID: "a", Severity: "warning", Text: "t", SinceMS: int64(i)}, Raised: i%2 == 0}
-		if err := q.Apply(t.Context(), queue.Change{Alerts: []protocol.Alert{a}}); err != nil {
+		if err := q.Apply(t.Context(), queue.Change{Alerts: []protocol.Alert{a}}, now); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -512,7 +512,7 @@ func TestContainers(t *testing.T) {
 	c := queue.Container{CTID: ctid(1), Name: "web", Runtime: "lxc", Class: "pinned", Intended: queue.Running, Offline: "keep",
 		Labels: []string{"a=b\nc", "d=e"}, Template: "busybox", Address: "10.70.0.2/24", MAC: "02:00:00:00:00:01", Made: true,
 		Epoch: protocol.Epoch{Term: protocol.Term{Ring: 1, Counter: 2}, Counter: 3}, Failures: 2, Broken: "why"}
-	if err := q.Apply(t.Context(), queue.Change{Put: []queue.Container{c}}); err != nil {
+	if err := q.Apply(t.Context(), queue.Change{Put: []queue.Container{c}}, now); err != nil {
 		t.Fatal(err)
 	}
 	all, err := q.Containers(t.Context())
@@ -522,10 +522,10 @@ func TestContainers(t *testing.T) {
 	expect(t, all, []queue.Container{c})
 	twin := c
 	twin.CTID = ctid(2)
-	if err := q.Apply(t.Context(), queue.Change{Put: []queue.Container{twin}}); !errors.Is(err, queue.ErrExists) {
+	if err := q.Apply(t.Context(), queue.Change{Put: []queue.Container{twin}}, now); !errors.Is(err, queue.ErrExists) {
 		t.Errorf("two containers of one name: %v, want ErrExists", err)
 	}
-	if err := q.Apply(t.Context(), queue.Change{Delete: []protocol.CTID{c.CTID}, Put: []queue.Container{twin}}); err != nil {
+	if err := q.Apply(t.Context(), queue.Change{Delete: []protocol.CTID{c.CTID}, Put: []queue.Container{twin}}, now); err != nil {
 		t.Error(err)
 	}
 }

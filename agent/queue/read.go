@@ -93,7 +93,7 @@ func (q *Queue) Forget(ctx context.Context, now Now) (gone []protocol.ActionID, 
 			}
 			gone = append(gone, old[i].ID)
 		}
-		return nil
+		return forgetAudit(tx)
 	})
 	return gone, err
 }

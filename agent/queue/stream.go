@@ -11,28 +11,29 @@ import (
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
 	"github.com/hostler-io/hostler/protocol/stream"
 )
 
 // Begin counts a process start, before its first message. It returns who the
 // process is. On a disk that is full it uses the space that was set aside: the
 // workloads of a host that was restarted wait for it.
-func (q *Queue) Begin(ctx context.Context, boot string) (Identity, error) {
-	id, err := q.begin(ctx, boot)
+func (q *Queue) Begin(ctx context.Context, now Now) (Identity, error) {
+	id, err := q.begin(ctx, now)
 	if errors.Is(err, ErrDisk) && q.spend() {
-		id, err = q.begin(ctx, boot)
+		id, err = q.begin(ctx, now)
 	}
 	return id, err
 }
 
-func (q *Queue) begin(ctx context.Context, boot string) (Identity, error) {
+func (q *Queue) begin(ctx context.Context, now Now) (Identity, error) {
 	var id Identity
 	err := q.commit(ctx, failpoint.StartCounted, "counting the process start", func(tx *sqldb.Tx) error {
-		id = Identity{Store: q.store, Boot: boot}
+		id = Identity{Store: q.store, Boot: now.Boot}
 		var before, coordinator string
 		var named bool
-		err := tx.QueryRow(`SELECT inc, boot, term_ring, term_counter, coordinator, named, accept_seq, evidence FROM self`).
-			Scan(&id.Inc, &before, &id.Term.Ring, &id.Term.Counter, &coordinator, &named, &id.AcceptSeq, &id.Evidence)
+		err := tx.QueryRow(`SELECT inc, boot, term_ring, term_counter, coordinator, named, accept_seq, evidence, checkpoint FROM self`).
+			Scan(&id.Inc, &before, &id.Term.Ring, &id.Term.Counter, &coordinator, &named, &id.AcceptSeq, &id.Evidence, &id.Checkpoint)
 		if err != nil {
 			return err
 		}
@@ -42,9 +43,11 @@ func (q *Queue) begin(ctx context.Context, boot string) (Identity, error) {
 			}
 		}
 		id.Inc++
-		id.Rebooted = before != boot
-		_, err = tx.Exec(`UPDATE self SET inc = $1, boot = $2`, id.Inc, boot)
-		return err
+		id.Rebooted = before != now.Boot
+		if _, err = tx.Exec(`UPDATE self SET inc = $1, boot = $2`, id.Inc, now.Boot); err != nil {
+			return err
+		}
+		return note(tx, audit.Record{AtMS: now.WallMS, Actor: "host", Verb: "agent.start", Detail: map[string]any{"start": id.Inc, "boot": now.Boot}})
 	})
 	return id, err
 }
@@ -220,9 +223,9 @@ func (q *Queue) Freed(ctx context.Context, have protocol.Position, evidence []by
 	return verdict, err
 }
 
-// Flush writes what receipts have freed since the last step.
+// Flush writes what receipts have freed, and brought, since the last step.
 func (q *Queue) Flush(ctx context.Context) error {
-	if len(q.freed.all()) == 0 {
+	if len(q.freed.all()) == 0 && !q.waitsForStep() {
 		return nil
 	}
 	return q.update(ctx, "freeing what was receipted", func(*sqldb.Tx) error { return nil })

@@ -50,6 +50,9 @@ type Identity struct {
 	Coord     protocol.StoreID // the coordinator's store; zero until Term has named one
 	AcceptSeq uint64           // of the newest action
 	Evidence  []byte           // what coordinators have signed, see protocol.Strengthen
+	// Checkpoint is the newest of the coordinator's audit log, as it was signed;
+	// empty before the first.
+	Checkpoint []byte
 }
 
 // Positions are the places in all streams.

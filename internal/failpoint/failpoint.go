@@ -73,6 +73,8 @@ const (
 	AcksFreed       Step = "C14" // acknowledged items are freed
 	InventoryKept   Step = "C15" // a full heartbeat
 	QuarantineNoted Step = "C16" // a host that must not be trusted, or that we must not be
+	AuditSealed     Step = "C17" // a checkpoint of the audit log
+	AuditPruned     Step = "C18" // the oldest records of the audit log are forgotten
 )
 
 // The steps that any program takes, below all others.
@@ -91,6 +93,7 @@ func Steps() []Step {
 		ContainerDoomed, ContainerUnnamed, ContainerStarted, ContainerStopped, RunsRemoved, ContainerLockFreed,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
+		AuditSealed, AuditPruned,
 		FilePlaced, DatabasePlaced, BatchCommitted,
 	}
 }

@@ -12,10 +12,12 @@ CREATE TABLE self (
 	named         INTEGER NOT NULL, -- whether the term has named that store
 	accept_seq    INTEGER NOT NULL,
 	buried        INTEGER NOT NULL, -- number of the newest tombstone
-	evidence      BLOB NOT NULL
+	evidence      BLOB NOT NULL,
+	checkpoint    BLOB NOT NULL     -- newest of the coordinator's audit log
 ) STRICT;
 
--- Streams down: what was taken in. Streams up: what was sent, what was freed.
+-- Streams down: what was taken in. Streams up: what was sent, what was freed. The
+-- audit log: how far its chain was followed, how far its records were forgotten.
 CREATE TABLE streams (
 	stream   TEXT PRIMARY KEY,
 	n        INTEGER NOT NULL,
@@ -95,6 +97,12 @@ CREATE TABLE containers (
 	made           INTEGER NOT NULL,
 	failures       INTEGER NOT NULL,
 	broken         TEXT NOT NULL
+) STRICT;
+
+-- The host's audit log: records as package audit encodes them.
+CREATE TABLE audit (
+	n       INTEGER PRIMARY KEY,
+	record  BLOB NOT NULL
 ) STRICT;
 
 -- Alerts that are raised, and changes that found no room in the outbox.

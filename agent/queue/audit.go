@@ -1,0 +1,254 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/hostler-io/hostler/internal/sqldb"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
+)
+
+// The host's own audit log is a table of records, each written in the step that
+// does what it says. Its row among the streams tells how far the chain of
+// digests was followed, and how far the records were forgotten.
+
+// Numbers of the log.
+const (
+	// MaxAudit is how many records are kept: a busy day, or years of a quiet host.
+	MaxAudit = 50_000
+	// auditPage is how many records one look at the log reads.
+	auditPage = 1000
+	// auditForget is how many records one step forgets.
+	auditForget = 5000
+)
+
+// beside is what is written with the next step that is written anyhow.
+type beside struct {
+	mu         sync.Mutex
+	checkpoint []byte            // newest of the coordinator; nil: it is on the disk
+	head       protocol.Position // how far the log was followed
+	linked     uint64            // and is known to be on the disk
+}
+
+// KeepCheckpoint keeps the newest checkpoint of the coordinator's audit log with
+// the next step that is written, or with [Queue.Flush]: what is lost before
+// comes again.
+func (q *Queue) KeepCheckpoint(envelope []byte) {
+	q.beside.mu.Lock()
+	defer q.beside.mu.Unlock()
+	q.beside.checkpoint = envelope
+}
+
+// waitsForStep reports whether a checkpoint waits to be written.
+func (q *Queue) waitsForStep() bool {
+	q.beside.mu.Lock()
+	defer q.beside.mu.Unlock()
+	return q.beside.checkpoint != nil
+}
+
+// besides returns what the next step is to write, nil for nothing, and what to
+// call once it is written.
+func (q *Queue) besides() (write func(*sqldb.Tx) error, written func()) {
+	b := &q.beside
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	checkpoint, head := b.checkpoint, b.head
+	link := head.N >= b.linked+auditPage
+	if checkpoint == nil && !link {
+		return nil, nil
+	}
+	write = func(tx *sqldb.Tx) error {
+		if checkpoint != nil {
+			if _, err := tx.Exec(`UPDATE self SET checkpoint = $1`, checkpoint); err != nil {
+				return err
+			}
+		}
+		if !link {
+			return nil
+		}
+		_, err := tx.Exec(`UPDATE streams SET n = $1, h = $2 WHERE stream = $3`, head.N, head.H.String(), string(protocol.StreamAudit))
+		return err
+	}
+	return write, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if len(checkpoint) > 0 && len(b.checkpoint) > 0 && &checkpoint[0] == &b.checkpoint[0] {
+			b.checkpoint = nil
+		}
+		if link {
+			b.linked = max(b.linked, head.N)
+		}
+	}
+}
+
+// note writes a record within a step.
+func note(tx *sqldb.Tx, r audit.Record) error {
+	b, err := r.Encode()
+	if err == nil {
+		_, err = tx.Exec(`INSERT INTO audit (record) VALUES ($1)`, b)
+	}
+	return err
+}
+
+// moved records and reports that an action has moved.
+func moved(tx *sqldb.Tx, a *Action, became *protocol.Container, now Now) error {
+	r := audit.Record{
+		AtMS: now.WallMS, Actor: "host", Verb: "action." + string(a.Event), Object: a.ID.String(), Digest: a.Digest,
+		Detail: map[string]any{"state": string(a.State), "accept_seq": a.AcceptSeq},
+	}
+	switch a.Event {
+	case protocol.EventAccept, protocol.EventRefuse, protocol.EventCancelled:
+		r.Actor = string(protocol.Coordinator)
+		if a.Local {
+			r.Actor = "local"
+		}
+		r.Detail["requester"] = a.Requester
+	}
+	if a.Attempt > 0 {
+		r.Detail["attempt"] = a.Attempt
+	}
+	if a.Reason != "" {
+		r.Detail["reason"] = string(a.Reason)
+	}
+	if a.Exit != nil {
+		r.Detail["exit"] = a.Exit.Code
+	}
+	if err := note(tx, r); err != nil {
+		return err
+	}
+	return tell(tx, a, a.Event, became, now)
+}
+
+// Record writes a record of its own into the host's audit log, for what moves no
+// action and no container.
+func (q *Queue) Record(ctx context.Context, r audit.Record) error {
+	return q.update(ctx, "recording "+r.Verb, func(tx *sqldb.Tx) error { return note(tx, r) })
+}
+
+// AuditHead returns the newest record of the host's audit log, as a position
+// whose digest is the end of the chain. What it has followed once it does not
+// read again.
+func (q *Queue) AuditHead(ctx context.Context) (protocol.Position, error) {
+	q.beside.mu.Lock()
+	head := q.beside.head
+	q.beside.mu.Unlock()
+	err := q.view(ctx, "following the audit log", func(tx *sqldb.Tx) error {
+		at := head
+		if at.N == 0 {
+			linked, _, err := place(tx, protocol.StreamAudit)
+			if err != nil {
+				return err
+			}
+			at = linked
+		}
+		for {
+			next, err := follow(tx, at, auditPage, nil)
+			if err != nil || next == at {
+				head = at
+				return err
+			}
+			at = next
+		}
+	})
+	if err != nil {
+		return protocol.Position{}, err
+	}
+	head.Store, head.Stream = q.store, protocol.StreamAudit
+	q.beside.mu.Lock()
+	defer q.beside.mu.Unlock()
+	if head.N > q.beside.head.N {
+		q.beside.head = head
+	}
+	return head, nil
+}
+
+// AuditAt returns the place in the log at which record n is the newest. It
+// reports false if there is no such record, or if it was forgotten.
+func (q *Queue) AuditAt(ctx context.Context, n uint64) (at protocol.Position, ok bool, err error) {
+	err = q.view(ctx, "looking up the audit log", func(tx *sqldb.Tx) error {
+		_, base, err := place(tx, protocol.StreamAudit)
+		if err != nil {
+			return err
+		}
+		for at = base; at.N < n; {
+			next, err := follow(tx, at, min(auditPage, n-at.N), nil)
+			if err != nil || next == at {
+				return err
+			}
+			at = next
+		}
+		ok = at.N == n && n > 0
+		return nil
+	})
+	at.Store, at.Stream = q.store, protocol.StreamAudit
+	return at, ok, err
+}
+
+// AuditExport calls write with each record of the log, as a line, and returns
+// the place before the first: zero, unless records were forgotten.
+func (q *Queue) AuditExport(ctx context.Context, write func(line []byte) error) (base, head protocol.Position, err error) {
+	err = q.view(ctx, "exporting the audit log", func(tx *sqldb.Tx) error {
+		if _, base, err = place(tx, protocol.StreamAudit); err != nil {
+			return err
+		}
+		for head = base; ; {
+			next, err := follow(tx, head, auditPage, write)
+			if err != nil || next == head {
+				return err
+			}
+			head = next
+		}
+	})
+	base.Store, head.Store = q.store, q.store
+	return base, head, err
+}
+
+// follow follows the chain by up to limit records.
+func follow(tx *sqldb.Tx, at protocol.Position, limit uint64, see func(line []byte) error) (protocol.Position, error) {
+	for r, err := range tx.Query(`SELECT n, record FROM audit WHERE n > $1 ORDER BY n LIMIT $2`, at.N, limit) {
+		if err != nil {
+			return at, err
+		}
+		var n uint64
+		var stored []byte
+		if err := r.Scan(&n, &stored); err != nil {
+			return at, err
+		}
+		line := audit.Line(n, stored)
+		at.N, at.H = n, audit.Fold(at.H, audit.Leaf(line))
+		if see != nil {
+			if err := see(line); err != nil {
+				return at, err
+			}
+		}
+	}
+	return at, nil
+}
+
+// forgetAudit forgets the oldest records of too many. What is left of them is
+// the digest that the chain goes on from.
+func forgetAudit(tx *sqldb.Tx) error {
+	_, base, err := place(tx, protocol.StreamAudit)
+	if err != nil {
+		return err
+	}
+	var newest uint64
+	if err := tx.QueryRow(`SELECT coalesce(max(n), 0) FROM audit`).Scan(&newest); err != nil {
+		return err
+	}
+	if newest < base.N+MaxAudit+auditPage {
+		return nil // more than a few at once, or none
+	}
+	next, err := follow(tx, base, min(auditForget, newest-base.N-MaxAudit), nil)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(`DELETE FROM audit WHERE n <= $1`, next.N); err != nil {
+		return fmt.Errorf("forgetting audit records: %w", err)
+	}
+	_, err = tx.Exec(`UPDATE streams SET freed_n = $1, freed_h = $2, h = CASE WHEN n < $1 THEN $2 ELSE h END, n = max(n, $1)
+		WHERE stream = $3`, next.N, next.H.String(), string(protocol.StreamAudit))
+	return err
+}
