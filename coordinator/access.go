@@ -32,7 +32,7 @@ func (c *Coordinator) CreateToken(ctx context.Context, by Actor, name string, ro
 	if _, err := protocol.ParseHostID(name); err != nil {
 		return "", Token{}, fmt.Errorf("%w: the name of a token is like that of a host: %w", ErrInvalid, err)
 	}
-	if secret, t, err = newToken(c.cfg.Rand, c.nowMS(), by.Name, name, role, life); err != nil {
+	if secret, t, err = newToken(c.cfg.Rand, c.lifeMS(), by.Name, name, role, life); err != nil {
 		return "", Token{}, err
 	}
 	err = c.update(ctx, failpoint.AccessKept, func(tx Tx) error {
@@ -98,7 +98,7 @@ func (c *Coordinator) Authenticate(ctx context.Context, secret string) (Actor, e
 	switch {
 	case errors.Is(err, ErrNotFound),
 		err == nil && t.RevokedMS != 0,
-		err == nil && t.ExpiresMS != 0 && t.ExpiresMS <= c.nowMS():
+		err == nil && t.ExpiresMS != 0 && over(t.CreatedMS, t.ExpiresMS, c.lifeMS()):
 		return Actor{}, fmt.Errorf("%w: the token is unknown, revoked or expired", ErrDenied)
 	case err != nil:
 		return Actor{}, err

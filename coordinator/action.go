@@ -68,7 +68,7 @@ func (c *Coordinator) Propose(ctx context.Context, by Actor, r Request) (Action,
 	a := Action{
 		ID: r.ID, Host: r.Host, Kind: spec.Kind, Target: spec.Target, Name: spec.Name,
 		Spec: r.Spec, Digest: protocol.Sum(r.Spec), Requester: by.Name,
-		CreatedMS: now, UpdatedMS: now, ExpiresMS: now + info.StartTTL.Milliseconds(),
+		CreatedMS: now, UpdatedMS: now, ExpiresMS: c.lifeMS() + info.StartTTL.Milliseconds(),
 	}
 	if a.ID.IsZero() {
 		a.ID = c.newActionID(now)

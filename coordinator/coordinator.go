@@ -128,6 +128,7 @@ type Coordinator struct {
 	sealer   sealer
 
 	exchanges exchanges
+	lives     lives
 
 	mu       sync.Mutex
 	sessions map[protocol.HostID]*session

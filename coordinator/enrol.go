@@ -84,7 +84,7 @@ func (c *Coordinator) Invite(ctx context.Context, by Actor, ttl time.Duration, l
 	if err != nil {
 		return Invite{}, "", fmt.Errorf("make the join code: %w", err)
 	}
-	now := c.nowMS()
+	now := c.lifeMS()
 	i := Invite{ID: secret.ID().String(), Secret: secret[:], Labels: labels, CreatedMS: now, CreatedBy: by.Name, ExpiresMS: now + ttl.Milliseconds()}
 	err = c.update(ctx, failpoint.InviteMade, func(tx Tx) error {
 		if err := tx.Enrolments().PutInvite(i); err != nil {
@@ -163,9 +163,13 @@ func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) 
 		if err != nil {
 			return err
 		}
+		now, expires := c.lifeMS(), i.ExpiresMS
+		if over(i.CreatedMS, expires, now) {
+			expires = now
+		}
 		judged, refusal := enrol.Invite{
-			Secret: enrol.Secret(i.Secret), Expires: i.ExpiresMS, Bound: i.BoundKey, Wrong: i.Wrong,
-		}.Judge(c.nowMS(), e.Key, transcript, r.Proof)
+			Secret: enrol.Secret(i.Secret), Expires: expires, Bound: i.BoundKey, Wrong: i.Wrong,
+		}.Judge(now, e.Key, transcript, r.Proof)
 		if refusal != nil {
 			refused = refusal
 			if judged.Wrong == i.Wrong && !errors.Is(refusal, enrol.ErrUsed) {

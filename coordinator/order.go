@@ -74,7 +74,7 @@ func (c *Coordinator) number(tx Tx, s *session) (given []order, more bool, _ err
 	if err != nil || len(waiting) == 0 {
 		return nil, false, err
 	}
-	now := c.nowMS()
+	now := c.lifeMS()
 	for _, a := range waiting {
 		if a.ExpiresMS <= now {
 			continue
@@ -279,7 +279,9 @@ func (s *session) budget(it Item, age time.Duration) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return max(0, a.ExpiresMS-c.nowMS()+age.Milliseconds()), nil
+	// A date that went back over a restart gives no order more than it had.
+	info, _ := protocol.KindOf(a.Kind)
+	return max(0, min(a.ExpiresMS-c.lifeMS(), info.StartTTL.Milliseconds())+age.Milliseconds()), nil
 }
 
 // maxCredits is how many streams one receipt asks for: it must not outgrow a
@@ -412,7 +414,7 @@ func (c *Coordinator) expire(ctx context.Context) error {
 	}
 	var due []Action
 	err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
-		due, err = tx.Actions().Expired(c.nowMS(), pageSize)
+		due, err = tx.Actions().Expired(c.lifeMS(), pageSize)
 		return err
 	})
 	if err != nil || len(due) == 0 {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ type Fleet struct {
 	Trust *Trust
 	dir   string
 	born  time.Time
+	moved atomic.Int64 // of the date, in nanoseconds
 
 	mu        sync.Mutex
 	store     coordinator.Store
@@ -89,7 +91,7 @@ func (f *Fleet) start() {
 		Store: f.store, Fleet: f.ID, FleetName: FleetName, Signer: f.Trust.self, Trust: f.Trust,
 		Authority: authority{}, Broker: wire{f}, OutputDir: f.dir,
 		Addresses: []string{"coordinator.example:8443"}, BrokerAddresses: []string{"coordinator.example:8883"},
-		Now: time.Now, Boot: f.boot, Rand: rand.Reader, Log: slog.New(slog.NewTextHandler(f.t.Output(), nil)),
+		Now: f.now, Boot: f.boot, Rand: rand.Reader, Log: slog.New(slog.NewTextHandler(f.t.Output(), nil)),
 	})
 	if err != nil {
 		f.t.Fatal(err)
@@ -107,6 +109,12 @@ func (f *Fleet) start() {
 	f.running = c
 	f.stop = func() { cancel(errTestEnded); <-ended }
 }
+
+// SetDate makes the coordinator's date wrong by d from now on, or right again
+// with 0, as a person or a time server does. Time since boot stays what it is.
+func (f *Fleet) SetDate(d time.Duration) { f.moved.Store(int64(d)) }
+
+func (f *Fleet) now() time.Time { return time.Now().Round(0).Add(time.Duration(f.moved.Load())) }
 
 // boot is a clock that nobody sets. It starts at an hour, as if the machine
 // had been up for a while.
