@@ -163,11 +163,16 @@ type Metrics struct {
 	Degraded              bool
 	Waiting, Running      int
 	Unsent                uint64
+	Commits               uint64                  // durable ones of the queue
 	Containers            map[container.State]int // managed ones
 }
 
 // Metrics returns a snapshot. It never waits.
-func (a *Agent) Metrics() Metrics { return a.counters.snapshot() }
+func (a *Agent) Metrics() Metrics {
+	m := a.counters.snapshot()
+	m.Commits = a.cfg.Queue.Stats().Commits
+	return m
+}
 
 // ask runs fn in the loop and returns what it returned.
 func ask[T any](ctx context.Context, a *Agent, fn func() (T, error)) (T, error) {

@@ -102,6 +102,9 @@ func (h *handlers) metrics(ctx context.Context, s *prom.Scrape) error {
 	s.Gauge("enrolments_pending", "Hosts that wait for a person.", float64(sum.Pending))
 	s.GaugeBy("actions_open", "Actions that have not ended, by state.", "state", floats(sum.Actions))
 	s.GaugeBy("containers", "Containers, by the state that their hosts last told.", "state", floats(sum.Containers))
+	if h.commits != nil {
+		s.Counter("store_commits_total", "Durable commits of the store.", float64(h.commits()))
+	}
 	s.Gauge("event_readers", "Who follows the events.", float64(h.feed.readers.Load()))
 	s.Counter("messages_received_total", "Messages that came in.", float64(n.Received))
 	s.Counter("messages_published_total", "Messages that went out.", float64(n.Published))

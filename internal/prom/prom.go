@@ -1,6 +1,5 @@
-// Package prom writes metrics for Prometheus. It is the only importer of the
-// metrics library, so that engines count with plain numbers and know nothing
-// of how those are shown.
+// Package prom writes metrics for Prometheus, in its text format. Engines count
+// with plain numbers and know nothing of how those are shown.
 //
 // Nothing is registered and nothing is kept: at each scrape one function is
 // asked for a snapshot and writes it down.
@@ -15,82 +14,95 @@
 // A label's values must all be present from the first scrape on, with zero if
 // nothing happened: a series that appears with its first increment hides that
 // increment from rate(). So a snapshot lists every value that there can be.
+//
+// The format is a few lines of text; the library that is usually linked for it
+// brings a registry and protocol buffers, 2.3 MB that every host would carry.
 package prom
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
 )
+
+// contentType names the format to the scraper.
+const contentType = "text/plain; version=0.0.4; charset=utf-8"
 
 // Scrape is one answer being written. It belongs to the function that it was
 // given to and to one goroutine.
 type Scrape struct {
 	prefix string
-	send   chan<- prometheus.Metric
-	err    error
+	text   bytes.Buffer
+	names  map[string]bool
+	errs   []error
 }
 
 // Gauge writes a value that goes up and down.
 func (s *Scrape) Gauge(name, help string, value float64) {
-	s.write(prometheus.GaugeValue, name, help, "", map[string]float64{"": value})
+	s.write("gauge", name, help, "", map[string]float64{"": value})
 }
 
 // GaugeBy writes such a value for each value of one label.
 func (s *Scrape) GaugeBy(name, help, label string, values map[string]float64) {
-	s.write(prometheus.GaugeValue, name, help, label, values)
+	s.write("gauge", name, help, label, values)
 }
 
 // Counter writes a count since the start of the process. By convention its
 // name ends in "_total".
 func (s *Scrape) Counter(name, help string, value float64) {
-	s.write(prometheus.CounterValue, name, help, "", map[string]float64{"": value})
+	s.write("counter", name, help, "", map[string]float64{"": value})
 }
 
 // CounterBy writes such a count for each value of one label.
 func (s *Scrape) CounterBy(name, help, label string, values map[string]float64) {
-	s.write(prometheus.CounterValue, name, help, label, values)
+	s.write("counter", name, help, label, values)
 }
 
-func (s *Scrape) write(kind prometheus.ValueType, name, help, label string, values map[string]float64) {
-	var names []string
-	if label != "" {
-		names = []string{label}
+func (s *Scrape) write(kind, name, help, label string, values map[string]float64) {
+	name = s.prefix + name
+	switch {
+	case !isName(name) || label != "" && !isName(label):
+		s.fail("metric %q with label %q: not a name", name, label)
+		return
+	case s.names[name]:
+		s.fail("metric %q is written twice", name)
+		return
 	}
-	desc := prometheus.NewDesc(s.prefix+name, help, names, nil)
-	for value, n := range values {
-		var labels []string
-		if label != "" {
-			labels = []string{value}
-		}
-		m, err := prometheus.NewConstMetric(desc, kind, n, labels...)
-		if err != nil {
-			s.err = errors.Join(s.err, err)
+	s.names[name] = true
+	fmt.Fprintf(&s.text, "# HELP %s %s\n# TYPE %s %s\n", name, strings.NewReplacer(`\`, `\\`, "\n", `\n`).Replace(help), name, kind)
+	for _, value := range slices.Sorted(maps.Keys(values)) {
+		if !utf8.ValidString(value) {
+			s.fail("metric %q: the value %q of label %q is not text", name, value, label)
 			continue
 		}
-		s.send <- m
+		s.text.WriteString(name)
+		if label != "" {
+			fmt.Fprintf(&s.text, `{%s="%s"}`, label, strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`).Replace(value))
+		}
+		s.text.WriteString(" " + strconv.FormatFloat(values[value], 'g', -1, 64) + "\n")
 	}
 }
 
-// snapshot makes one scrape out of a function. It describes nothing
-// beforehand, so the library checks what it writes at each scrape.
-type snapshot struct {
-	ctx    context.Context
-	prefix string
-	fill   func(context.Context, *Scrape) error
+func (s *Scrape) fail(format string, args ...any) {
+	s.errs = append(s.errs, fmt.Errorf(format, args...))
 }
 
-func (snapshot) Describe(chan<- *prometheus.Desc) {}
-
-func (c snapshot) Collect(send chan<- prometheus.Metric) {
-	s := &Scrape{prefix: c.prefix, send: send}
-	if err := errors.Join(c.fill(c.ctx, s), s.err); err != nil {
-		send <- prometheus.NewInvalidMetric(prometheus.NewDesc(c.prefix+"scrape", "The snapshot failed.", nil, nil), err)
+// isName reports whether s may name a metric or a label.
+func isName(s string) bool {
+	for i, c := range []byte(s) {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
 	}
+	return s != ""
 }
 
 // Handler serves metrics: those that fill writes, under names that start with
@@ -99,11 +111,15 @@ func (c snapshot) Collect(send chan<- prometheus.Metric) {
 // would look like a change. The reason is for the operator's eyes, so the
 // handler must stand behind the same door as everything else.
 func Handler(prefix string, fill func(context.Context, *Scrape) error) http.Handler {
-	system := prometheus.NewRegistry()
-	system.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		own := prometheus.NewRegistry()
-		own.MustRegister(snapshot{r.Context(), prefix, fill})
-		promhttp.HandlerFor(prometheus.Gatherers{own, system}, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}).ServeHTTP(w, r)
+		s := &Scrape{prefix: prefix, names: make(map[string]bool)}
+		err := fill(r.Context(), s)
+		s.prefix = ""
+		if err = errors.Join(err, s.system(), errors.Join(s.errs...)); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", contentType)
+		_, _ = w.Write(s.text.Bytes()) // a scraper that has gone asks again
 	})
 }

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hostler-io/hostler/internal/prom"
 )
@@ -23,7 +26,7 @@ func TestScrape(t *testing.T) {
 		s.Gauge("hosts", "Hosts.", 3)
 		s.GaugeBy("actions", "Open actions.", "state", map[string]float64{"NEW": 0, "RUNNING": 2})
 		s.Counter("messages_total", "Messages.", 7)
-		s.CounterBy("refused_total", "Refusals.", "code", map[string]float64{"stale": 0})
+		s.CounterBy("refused_total", "Refusals,\nby code.", "code", map[string]float64{"stale": 0, "a \"b\" \\ c\n": 1e21})
 		return nil
 	})
 	if code != http.StatusOK {
@@ -33,8 +36,11 @@ func TestScrape(t *testing.T) {
 		"# TYPE hostler_test_hosts gauge", "hostler_test_hosts 3",
 		`hostler_test_actions{state="NEW"} 0`, `hostler_test_actions{state="RUNNING"} 2`,
 		"# TYPE hostler_test_messages_total counter", "hostler_test_messages_total 7",
+		`# HELP hostler_test_refused_total Refusals,\nby code.`,
 		`hostler_test_refused_total{code="stale"} 0`,
-		"go_goroutines ", "process_open_fds ",
+		`hostler_test_refused_total{code="a \"b\" \\ c\n"} 1e+21`,
+		"go_goroutines ", "go_memstats_heap_alloc_bytes ", `go_info{version="go1.`,
+		"process_open_fds ", "process_resident_memory_bytes ", "process_cpu_seconds_total ", "process_start_time_seconds ",
 	} {
 		if !strings.Contains(body, "\n"+line) {
 			t.Errorf("line %q is missing in:\n%s", line, body)
@@ -48,7 +54,12 @@ func TestFailedSnapshotIsNoAnswer(t *testing.T) {
 			s.Gauge("hosts", "Hosts.", 3)
 			return errors.New("the store is away")
 		},
-		"bad name": func(_ context.Context, s *prom.Scrape) error { s.Gauge("h\xffosts", "Hosts.", 3); return nil },
+		"bad name":  func(_ context.Context, s *prom.Scrape) error { s.Gauge("h\xffosts", "Hosts.", 3); return nil },
+		"bad label": func(_ context.Context, s *prom.Scrape) error { s.GaugeBy("h", "H.", "1x", nil); return nil },
+		"bad label value": func(_ context.Context, s *prom.Scrape) error {
+			s.GaugeBy("h", "H.", "x", map[string]float64{"\xff": 1})
+			return nil
+		},
 		"twice": func(_ context.Context, s *prom.Scrape) error {
 			s.Gauge("hosts", "Hosts.", 3)
 			s.Gauge("hosts", "Hosts.", 4)
@@ -69,5 +80,41 @@ func TestContextReachesSnapshot(t *testing.T) {
 	h.ServeHTTP(httptest.NewRecorder(), r)
 	if got != 1 {
 		t.Errorf("the snapshot saw another context than the request's: %v", got)
+	}
+}
+
+// TestProcess compares what is told of this process with what the test knows.
+func TestProcess(t *testing.T) {
+	value := func(name string) float64 {
+		t.Helper()
+		_, body := scrape(t, func(context.Context, *prom.Scrape) error { return nil })
+		for line := range strings.Lines(body) {
+			if text, ok := strings.CutPrefix(line, name+" "); ok {
+				v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return v
+			}
+		}
+		t.Fatalf("no %s in:\n%s", name, body)
+		return 0
+	}
+	before := value("process_open_fds")
+	for range 3 {
+		f, err := os.Open("/dev/null")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+	}
+	if after := value("process_open_fds"); after != before+3 {
+		t.Errorf("%v descriptors after 3 more than %v", after, before)
+	}
+	if started := time.Since(time.Unix(int64(value("process_start_time_seconds")), 0)); started < 0 || started > time.Hour {
+		t.Errorf("started %v ago", started)
+	}
+	if rss := value("process_resident_memory_bytes"); rss < 1<<20 || rss > 1<<32 {
+		t.Errorf("%v bytes are resident", rss)
 	}
 }
