@@ -63,7 +63,7 @@ func serve(ctx context.Context, c config, log *slog.Logger, out io.Writer) error
 			log.Error("cannot close the database", "err", err)
 		}
 	}()
-	server := &server{config: c, state: s, log: log, trust: newTrust(chain, id, ca)}
+	server := &server{config: c, state: s, log: log, trust: newTrust(chain, id, ca), commits: func() uint64 { return store.Stats().Commits }}
 	return server.run(ctx, store, out)
 }
 
@@ -78,6 +78,7 @@ type server struct {
 	broker  *embedded
 	coord   *coordinator.Coordinator
 	saying  sync.Mutex // held to publish a list of revocations
+	commits func() uint64
 }
 
 func (s *server) run(ctx context.Context, store coordinator.Store, out io.Writer) (err error) {
@@ -108,6 +109,7 @@ func (s *server) run(ctx context.Context, store coordinator.Store, out io.Writer
 	g.Go(func() error { return s.broker.run(ctx) })
 	g.Go(func() error { return api.ServeTLS(l, "", "") })
 	g.Go(func() error { return s.upkeep(ctx) })
+	g.Go(func() error { return pace(ctx) })
 	g.Go(func() error {
 		<-ctx.Done()
 		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownPatience)
@@ -210,7 +212,7 @@ func (s *server) brokerConfig() broker.Config {
 
 // api is the HTTP server.
 func (s *server) api() (*http.Server, error) {
-	handler, err := web.New(web.Config{Coordinator: s.coord, Version: buildinfo.Version, OpenMetrics: s.config.HTTP.OpenMetrics, Log: s.log})
+	handler, err := web.New(web.Config{Coordinator: s.coord, Version: buildinfo.Version, OpenMetrics: s.config.HTTP.OpenMetrics, Commits: s.commits, Log: s.log})
 	if err != nil {
 		return nil, err
 	}
