@@ -231,13 +231,13 @@ func TestCertificatesThatNameNobody(t *testing.T) {
 		for _, uris := range [][]string{
 			{}, {"spiffe://x/web1"}, {"hostler:host/web1", "hostler:viewer/web1"}, {"hostler:root"}, {"hostler:host/"},
 		} {
-			c := wrapRaw(t, s.DialWith(t, s.Authority.Issue(t, uris...)))
+			c := wrapRaw(t, s.DialWith(t, s.Authority.Issue(t, uris...)), 4)
 			if code := c.connect("web1", nil); code != -1 {
 				t.Errorf("certificate with %q: CONNACK %d", uris, code)
 			}
 		}
 		stranger := brokertest.NewAuthority(t)
-		c := wrapRaw(t, s.DialWith(t, stranger.Issue(t, "hostler:host/web1")))
+		c := wrapRaw(t, s.DialWith(t, stranger.Issue(t, "hostler:host/web1")), 4)
 		if code := c.connect("web1", nil); code != -1 {
 			t.Errorf("certificate of a stranger: CONNACK %d", code)
 		}
@@ -287,7 +287,7 @@ func TestRevokedCertificates(t *testing.T) {
 		}})
 		old, renewed := s.Authority.Issue(t, web1.String()), s.Authority.Issue(t, web1.String())
 		connect := func(cert tls.Certificate, id string) (*rawClient, int) {
-			c := wrapRaw(t, s.DialWith(t, cert))
+			c := wrapRaw(t, s.DialWith(t, cert), 4)
 			return c, c.connect(id, nil)
 		}
 		a, _ := connect(old, "web1")
@@ -453,42 +453,87 @@ func TestFloodOfOneDoesNotStopAnother(t *testing.T) {
 	})
 }
 
-func TestSlowReaderHoldsUpNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var in ingested
-		s := brokertest.New(t, broker.Config{Ingest: in.add})
-		conn, err := open(t.Context(), t, s, viewer)
-		if err != nil {
+// TestSlowReaderIsCut has viewers that stop reading for a while, and a host that
+// does: the viewers are cut, those of MQTT 5 with a word, and nobody else is
+// held up.
+func TestSlowReaderIsCut(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		who      protocol.SAN
+		client   string
+		filter   string
+		version  byte
+		patience time.Duration // until it reads on
+		cut      uint64
+		told     bool
+	}{
+		{name: "viewer", who: viewer, client: "slow", filter: "#", version: 4, cut: 1},
+		{name: "viewer of MQTT 5", who: viewer, client: "slow", filter: "#", version: 5, cut: 1, told: true},
+		{name: "viewer that never reads on", who: viewer, client: "slow", filter: "#", version: 5, patience: time.Minute, cut: 1},
+		{name: "host", who: web1, client: "web1", filter: root + "fleet/#", version: 4},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var in ingested
+				s := brokertest.New(t, broker.Config{Ingest: in.add})
+				slow := slowReader(t, s, tc.who, tc.client, tc.filter, tc.version)
+				host := as(t, s, web2, "web2", nil)
+				for range 500 {
+					host.publish(root+"host/web2/report", make([]byte, 4<<10), nil)
+					if err := s.Broker().Publish(root+"fleet/coordinator", make([]byte, 4<<10), false); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if tc.patience > 0 {
+					time.Sleep(tc.patience) // of the bubble
+				}
+				synctest.Wait()
+				if n := len(in.take()); n != 500 {
+					t.Errorf("%d of 500 messages came through past a slow reader", n)
+				}
+				told := false
+				c := wrapRaw(t, slow, tc.version)
+				if tc.cut == 0 {
+					_ = slow.Close()
+				}
+				for pk := range c.got {
+					told = told || pk.FixedHeader.Type == packets.Disconnect && pk.ReasonCode == packets.ErrQuotaExceeded.Code
+				}
+				synctest.Wait()
+				if n := s.Broker().Stats(); n.SlowDrops == 0 || n.Cut != tc.cut {
+					t.Errorf("%d messages were dropped, %d connections cut, want some and %d", n.SlowDrops, n.Cut, tc.cut)
+				}
+				if told != tc.told {
+					t.Errorf("told: %t, want %t", told, tc.told)
+				}
+			})
+		})
+	}
+}
+
+// slowReader connects and subscribes, and does not read.
+func slowReader(t *testing.T, s *brokertest.Server, who protocol.SAN, id, filter string, version byte) net.Conn {
+	t.Helper()
+	conn, err := open(t.Context(), t, s, who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var buf bytes.Buffer
+	for _, encode := range []func(*bytes.Buffer) error{
+		(&packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Connect}, ProtocolVersion: version,
+			Connect: packets.ConnectParams{ProtocolName: []byte("MQTT"), ClientIdentifier: id, Keepalive: 600, Clean: true}}).ConnectEncode,
+		(&packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Subscribe, Qos: 1}, PacketID: 1, ProtocolVersion: version,
+			Filters: packets.Subscriptions{{Filter: filter}}}).SubscribeEncode,
+	} {
+		if err := encode(&buf); err != nil {
 			t.Fatal(err)
 		}
-		var buf bytes.Buffer
-		for _, encode := range []func(*bytes.Buffer) error{
-			(&packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Connect}, ProtocolVersion: 4,
-				Connect: packets.ConnectParams{ProtocolName: []byte("MQTT"), ClientIdentifier: "slow", Keepalive: 60, Clean: true}}).ConnectEncode,
-			(&packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Subscribe, Qos: 1}, PacketID: 1, ProtocolVersion: 4,
-				Filters: packets.Subscriptions{{Filter: "#"}}}).SubscribeEncode,
-		} {
-			if err := encode(&buf); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if _, err := conn.Write(buf.Bytes()); err != nil { // and never reads
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		host := as(t, s, web1, "web1", nil)
-		for range 500 {
-			host.publish(report, make([]byte, 4<<10), nil)
-		}
-		synctest.Wait()
-		if n := len(in.take()); n != 500 {
-			t.Errorf("%d of 500 messages came through past a slow reader", n)
-		}
-		if n := s.Broker().Stats().SlowDrops; n == 0 {
-			t.Error("nothing was dropped for the slow reader")
-		}
-		_ = conn.Close()
-	})
+	}
+	if _, err := conn.Write(buf.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	return conn
 }
 
 func TestStrangersDoNotHoldConnections(t *testing.T) {

@@ -12,17 +12,24 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mochi-mqtt/server/v2/packets"
+
 	"github.com/hostler-io/hostler/protocol"
 )
 
 var (
 	errTooMany = errors.New("too many connections")
 	errRevoked = errors.New("certificate is revoked")
+	errSlow    = errors.New("reads too slowly")
 )
 
 // acceptPause is the rest after an accept that failed for want of descriptors
 // or memory; without it the loop would burn what is left of the machine.
 const acceptPause = 50 * time.Millisecond
+
+// slowPatience is how long a viewer that reads too slowly may take for the packet
+// that is under way, before it is cut off without a word.
+const slowPatience = 5 * time.Second
 
 // conn is one connection. The library carries it as its net.Conn, which is how
 // the hook finds it again.
@@ -30,6 +37,7 @@ type conn struct {
 	*tls.Conn
 	raw   net.Conn
 	cause atomic.Pointer[string] // why this side ended it, if it did
+	slow  atomic.Bool            // that it reads too slowly is the cause
 
 	// Set under Server.mu before the library sees the connection.
 	name protocol.SAN
@@ -37,6 +45,7 @@ type conn struct {
 
 	// Set at CONNECT and then owned by the library's reader of this connection.
 	clientID  string
+	version   byte // of MQTT
 	session   bool
 	bulk      bool
 	maxPacket int
@@ -59,6 +68,36 @@ func (c *conn) hangUp(reason string) {
 	if c.cause.CompareAndSwap(nil, &reason) {
 		_ = c.Close()
 	}
+}
+
+// endSlow begins the end of a viewer that reads too slowly: the write that is
+// under way is the last one.
+func (c *conn) endSlow() {
+	reason := errSlow.Error()
+	if c.cause.CompareAndSwap(nil, &reason) {
+		_ = c.SetWriteDeadline(time.Now().Add(slowPatience)) // fails on what has ended
+		c.slow.Store(true)
+	}
+}
+
+// Write is how the library sends whole packets, one call at a time. To a slow
+// reader it sends that it is one, if its version of MQTT knows how, and ends.
+func (c *conn) Write(b []byte) (int, error) {
+	var (
+		n   int
+		err error
+	)
+	if !c.slow.Load() {
+		n, err = c.Conn.Write(b)
+	}
+	if !c.slow.Load() {
+		return n, err
+	}
+	if err == nil && c.version >= 5 {
+		_, _ = c.Conn.Write([]byte{packets.Disconnect << 4, 2, packets.ErrQuotaExceeded.Code, 0}) // it ends either way
+	}
+	_ = c.Close()
+	return n, errSlow
 }
 
 // accept takes connections until the listener fails or is closed.

@@ -60,6 +60,7 @@ func (h *hook) OnConnect(cl *mochi.Client, pk packets.Packet) error {
 func (h *hook) admit(c *conn, cl *mochi.Client, pk packets.Packet) (packets.Code, error) {
 	s := h.server
 	c.clientID = cl.ID // the library has made one where the client gave none
+	c.version = cl.Properties.ProtocolVersion
 	var err error
 	if c.bulk, err = checkClientID(c.name, c.clientID); err != nil {
 		return packets.ErrClientIdentifierNotValid, err
@@ -105,6 +106,9 @@ func (h *hook) OnPacketRead(cl *mochi.Client, pk packets.Packet) (packets.Packet
 	c := connOf(cl)
 	if !c.session { // the CONNECT, or what came instead
 		return pk, nil
+	}
+	if c.slow.Load() { // it would put off the deadline of its last write
+		return pk, packets.ErrRejectPacket
 	}
 	size := pk.FixedHeader.Remaining
 	if size > c.maxPacket {
@@ -183,8 +187,17 @@ func (h *hook) OnPublish(cl *mochi.Client, pk packets.Packet) (packets.Packet, e
 	return pk, nil
 }
 
-// OnPublishDropped counts what a reader missed.
-func (h *hook) OnPublishDropped(*mochi.Client, packets.Packet) { h.server.count.slowDrops.Add(1) }
+// OnPublishDropped counts what a reader missed. A viewer that missed something
+// is cut off: whoever only looks cannot know that there was more, and sees what
+// is retained when it comes back. Hosts and coordinators stay, as what they
+// miss is repeated until they receipt it. It must not wait: it runs on the
+// reader of whoever published.
+func (h *hook) OnPublishDropped(cl *mochi.Client, _ packets.Packet) {
+	h.server.count.slowDrops.Add(1)
+	if c := connOf(cl); c != nil && c.name.Kind == protocol.SANViewer {
+		c.endSlow()
+	}
+}
 
 // OnWill withholds the will of a connection that ended with the Server: an empty
 // topic has no readers.

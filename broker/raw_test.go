@@ -30,11 +30,11 @@ func dialRaw(t *testing.T, s *brokertest.Server, name protocol.SAN) *rawClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return wrapRaw(t, conn)
+	return wrapRaw(t, conn, 4)
 }
 
-func wrapRaw(t *testing.T, conn net.Conn) *rawClient {
-	c := &rawClient{t: t, conn: conn, version: 4, got: make(chan packets.Packet, 10_000)}
+func wrapRaw(t *testing.T, conn net.Conn, version byte) *rawClient {
+	c := &rawClient{t: t, conn: conn, version: version, got: make(chan packets.Packet, 10_000)}
 	go c.read()
 	t.Cleanup(func() { _ = conn.Close() })
 	return c
@@ -70,6 +70,8 @@ func (c *rawClient) read() {
 			err = pk.PublishDecode(body)
 		case packets.Puback:
 			err = pk.PubackDecode(body)
+		case packets.Disconnect:
+			err = pk.DisconnectDecode(body)
 		}
 		if err != nil {
 			c.t.Errorf("decoding what the broker sent: %v", err)
