@@ -23,7 +23,11 @@ type result struct {
 // start starts one of the programs.
 func (w *world) start(t testing.TB, program string, args ...string) *process {
 	t.Helper()
-	return w.spawn(t, program, w.env(), append([]string{filepath.Join(w.bin, program)}, args...)...)
+	env := w.env()
+	if program == "hostler-coordinator" {
+		env = w.env(w.served...)
+	}
+	return w.spawn(t, program, env, append([]string{filepath.Join(w.bin, program)}, args...)...)
 }
 
 // finish waits for the end of a program.

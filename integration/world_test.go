@@ -33,8 +33,9 @@ type world struct {
 	bin   string     // the programs
 	fleet string
 
-	http, mqtt  string // addresses
-	token       string // of an admin
+	served      []string // what the coordinator's environment holds beside the usual
+	http, mqtt  string   // addresses
+	token       string   // of an admin
 	coordinator *process
 	events      events
 
@@ -43,8 +44,9 @@ type world struct {
 	hosts     []*host
 }
 
-// newWorld makes a fleet, and a coordinator that runs.
-func newWorld(t testing.TB) *world {
+// newWorld makes a fleet, and a coordinator that runs. What is to be prepared
+// before any program starts, the caller says.
+func newWorld(t testing.TB, prepare ...func(*world)) *world {
 	t.Helper()
 	w := &world{t: t, bin: programs(t), fleet: "lab", logs: t.ArtifactDir()}
 	if os.Geteuid() != 0 {
@@ -60,6 +62,9 @@ func newWorld(t testing.TB) *world {
 	w.http, w.mqtt = freeAddress(t), freeAddress(t)
 	for _, d := range []string{"operator", "coordinator"} {
 		mkdir(t, w.path(d))
+	}
+	for _, p := range prepare {
+		p(w)
 	}
 	w.initFleet(t)
 	w.startCoordinator(t)
@@ -107,7 +112,7 @@ func (w *world) initFleet(t testing.TB) {
 // startCoordinator starts the coordinator and waits until it serves.
 func (w *world) startCoordinator(t testing.TB) {
 	t.Helper()
-	w.coordinator = w.spawn(t, "coordinator", w.env(), filepath.Join(w.bin, "hostler-coordinator"), "--config", w.path("coordinator.toml"), "run")
+	w.coordinator = w.spawn(t, "coordinator", w.env(w.served...), filepath.Join(w.bin, "hostler-coordinator"), "--config", w.path("coordinator.toml"), "run")
 	w.coordinator.says(t, w.coordinator.talk, "serving")
 }
 
