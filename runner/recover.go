@@ -44,7 +44,8 @@ type Found struct {
 	// false means that the run had no leaf and processes of it may live.
 	Emptied bool
 	// Problem says which file of the run directory could not be understood,
-	// if one could not. The verdict is then Died, and Emptied false.
+	// if one could not. The verdict is then Died, and Emptied false; or
+	// Rebooted, when it was the record of the end in another boot.
 	Problem error
 }
 
@@ -73,7 +74,7 @@ func (r *Runner) recover(ctx context.Context, dir rundir.Dir, id ID, boot string
 		return Found{}, err
 	}
 	for {
-		if found, ok, err := recorded(dir); ok || err != nil {
+		if found, ok, err := recorded(dir, boot); ok || err != nil {
 			return found, err
 		}
 		lock, err := dir.Lock()
@@ -102,12 +103,18 @@ func (r *Runner) recover(ctx context.Context, dir rundir.Dir, id ID, boot string
 }
 
 // recorded looks for exit.json.
-func recorded(dir rundir.Dir) (found Found, ok bool, err error) {
+func recorded(dir rundir.Dir, boot string) (found Found, ok bool, err error) {
 	exit, err := dir.Exit()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return Found{}, false, nil
 	case damaged(err):
+		if start, startErr := dir.Start(); startErr == nil && start.Boot != boot {
+			// Most likely it was being written when the power failed.
+			found := rebooted(start)
+			found.Problem = err
+			return found, true, nil
+		}
 		return Found{Verdict: Died, Problem: err}, true, nil
 	case err != nil:
 		return Found{}, false, err
@@ -125,7 +132,7 @@ func damaged(err error) bool {
 
 // judge decides under the lock, so that no supervisor can begin meanwhile.
 func judge(ctx context.Context, dir rundir.Dir, boot string) (Found, error) {
-	if found, ok, err := recorded(dir); ok || err != nil {
+	if found, ok, err := recorded(dir, boot); ok || err != nil {
 		return found, err
 	}
 	start, err := dir.Start()
@@ -137,11 +144,7 @@ func judge(ctx context.Context, dir rundir.Dir, boot string) (Found, error) {
 	case err != nil:
 		return Found{}, err
 	case start.Boot != boot:
-		if start.Leaf != "" {
-			// Of a guest that was restarted alone it may stand there, empty.
-			_ = rundir.Leaf(start.Leaf).Remove()
-		}
-		return Found{Verdict: Rebooted, Emptied: true}, nil
+		return rebooted(start), nil
 	case start.Leaf == "":
 		return Found{Verdict: Died}, nil
 	}
@@ -153,6 +156,15 @@ func judge(ctx context.Context, dir rundir.Dir, boot string) (Found, error) {
 		return Found{}, err
 	}
 	return Found{Verdict: Died, Emptied: true}, leaf.Remove()
+}
+
+// rebooted is the verdict on what began in another boot and has no end.
+func rebooted(start *rundir.Start) Found {
+	if start.Leaf != "" {
+		// Of a guest that was restarted alone it may stand there, empty.
+		_ = rundir.Leaf(start.Leaf).Remove()
+	}
+	return Found{Verdict: Rebooted, Emptied: true}
 }
 
 // neverBegan records that nothing was executed, which nobody can change any more.

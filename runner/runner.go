@@ -120,6 +120,10 @@ func New(cfg Config) (*Runner, error) {
 	if err := os.MkdirAll(cfg.Root, 0o700); err != nil {
 		return nil, fmt.Errorf("making the runs directory: %w", err)
 	}
+	// Supervisors make durable what is in it.
+	if err := rundir.SyncDir(filepath.Dir(cfg.Root)); err != nil {
+		return nil, fmt.Errorf("making the runs directory: %w", err)
+	}
 	if err := sweepTrash(cfg.Root); err != nil {
 		return nil, fmt.Errorf("sweeping %q: %w", cfg.Root, err)
 	}
@@ -182,7 +186,7 @@ func (r *Runner) start(ctx context.Context, spec Spec) (*Run, error) {
 		return nil, fmt.Errorf("saving stdin: %w", err)
 	}
 	failpoint.Before(failpoint.SpecKept)
-	if err := dir.CreateSpec(&spec.Spec, r.cfg.Root, filepath.Dir(string(dir))); err != nil {
+	if err := dir.CreateSpec(&spec.Spec); err != nil {
 		return nil, err
 	}
 	failpoint.After(failpoint.SpecKept)
@@ -216,9 +220,6 @@ func (r *Runner) saveStdin(ctx context.Context, dir rundir.Dir, from io.Reader) 
 	n, err := io.Copy(f, io.LimitReader(&contextReader{ctx, from}, r.cfg.MaxStdin+1))
 	if err == nil && n > r.cfg.MaxStdin {
 		err = rundir.ErrTooLarge
-	}
-	if err == nil {
-		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -88,10 +89,11 @@ func WriteHolder(lock *os.File, h *Holder) error {
 	return err
 }
 
-// CreateStart makes start.json durable. It fails with fs.ErrExist when there is
-// one. The name appears when the content is there, so whoever outlives this
-// process finds it complete or not at all; a power failure before CreateStart
-// returns may leave it damaged, which readers take for a run that may have been.
+// CreateStart makes start.json durable, with the names of d and of its action's
+// directory. It fails with fs.ErrExist when there is one. The name appears when the
+// content is there, so whoever outlives this process finds it complete or not at
+// all; a power failure before CreateStart returns may leave it damaged, which
+// readers take for a run that may have been.
 func (d Dir) CreateStart(s *Start) error {
 	tmp := d.Path(StartFile + ".tmp")
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
@@ -108,27 +110,29 @@ func (d Dir) CreateStart(s *Start) error {
 	if err := os.Remove(tmp); err != nil {
 		return err
 	}
-	// The file after the name: a journal takes both in one commit, and the
-	// directory's own fsync then finds nothing to do.
+	// The file after all names: a journal takes everything in one commit, and
+	// the fsyncs of the directories then find nothing to do.
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	return SyncDir(string(d))
-}
-
-// CreateSpec makes spec.json durable in a directory that may be new itself; the
-// parents named are made durable with it. It fails with fs.ErrExist when there
-// is one.
-func (d Dir) CreateSpec(s *Spec, parents ...string) error {
-	if err := writeSynced(d.Path(SpecFile), AppendSpec(nil, s), os.O_EXCL); err != nil {
-		return err
-	}
-	for _, dir := range append(parents, string(d)) {
+	action := filepath.Dir(string(d))
+	for _, dir := range []string{string(d), action, filepath.Dir(action)} {
 		if err := SyncDir(dir); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// CreateSpec writes spec.json. It fails with fs.ErrExist when there is one. It is
+// not durable, and need not be: it is read by a supervisor of this boot alone, and
+// what a power failure leaves without start.json never began.
+func (d Dir) CreateSpec(s *Spec) error {
+	f, err := writeFile(d.Path(SpecFile), AppendSpec(nil, s), os.O_EXCL)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 const exitTmp = ExitFile + ".tmp"
@@ -147,32 +151,41 @@ func (d Dir) ReserveExit() error {
 	return errors.Join(err, f.Close())
 }
 
-// PublishExit makes exit.json durable. The caller holds the lock.
+// PublishExit makes exit.json durable. The caller holds the lock. The name
+// appears before that, so that whoever waits need not wait for the disk; what is
+// concluded from it becomes durable in its own way. A power failure in between may
+// leave it damaged, or take it back: then the run has ended with the machine.
 func (d Dir) PublishExit(x *Exit) error {
-	if err := writeSynced(d.Path(exitTmp), AppendExit(nil, x), 0); err != nil {
+	f, err := writeFile(d.Path(exitTmp), AppendExit(nil, x), 0)
+	if err != nil {
 		return err
 	}
+	defer f.Close()
 	if err := os.Rename(d.Path(exitTmp), d.Path(ExitFile)); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
 		return err
 	}
 	return SyncDir(string(d))
 }
 
-// writeSynced writes b as the whole content of path and fsyncs the file.
-func writeSynced(path string, b []byte, flag int) error {
+// writeFile writes b as the whole content of path.
+func writeFile(path string, b []byte, flag int) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|flag, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	_, err = f.WriteAt(b, 0)
 	if err == nil {
 		// Not O_TRUNC: that would give back what ReserveExit has taken.
 		err = f.Truncate(int64(len(b)))
 	}
-	if err == nil {
-		err = f.Sync()
+	if err != nil {
+		f.Close()
+		return nil, err
 	}
-	return errors.Join(err, f.Close())
+	return f, nil
 }
 
 // SyncDir makes the names in a directory durable.

@@ -21,6 +21,7 @@ func recoverCases() []Case {
 		{"start of another boot", testStartOfOtherBoot},
 		{"end of another boot", testExitOfOtherBoot},
 		{"record damaged", testDamaged},
+		{"record damaged in another boot", testDamagedInOtherBoot},
 		{"lock held", testLockHeld},
 		{"list and remove", testListRemove},
 		{"remove cut short", testRemoveCutShort},
@@ -197,6 +198,18 @@ func testDamaged(t *testing.T, e *env) {
 			}
 		})
 	}
+}
+
+// A power failure may leave the record of the end damaged, and then it is as if
+// there was none.
+func testDamagedInOtherBoot(t *testing.T, e *env) {
+	e.writeSpec(t, "echo ran")
+	e.writeStart(t, "another-boot", "")
+	e.write(t, rundir.ExitFile, "")
+	if found := e.wantVerdict(t, runner.Rebooted); found.Problem == nil || !found.Emptied {
+		t.Errorf("%+v", found)
+	}
+	e.wantTaken(t)
 }
 
 // Whoever holds the lock keeps supervisors out, and says nothing of itself yet.
