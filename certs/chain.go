@@ -328,6 +328,12 @@ func (d document) follow(prev *link) (link, error) {
 	if err := d.checkSigned(prev); err != nil {
 		return link{}, err
 	}
+	return d.after(prev)
+}
+
+// after reads a ring whose signatures hold, and checks that it goes on where
+// the one before it ends.
+func (d document) after(prev *link) (link, error) {
 	next, err := d.open()
 	switch {
 	case err != nil:
@@ -340,23 +346,33 @@ func (d document) follow(prev *link) (link, error) {
 	return next, nil
 }
 
-// checkSigned opens each envelope alone and counts persons. One signature that
-// does not hold is enough to refuse: whoever signed has sorted them out.
+// checkSigned counts the persons who have signed.
 func (d document) checkSigned(by *link) error {
+	persons, err := d.signers(by)
+	if err != nil {
+		return err
+	}
+	if len(persons) < by.ring.Threshold {
+		return fmt.Errorf("ring %d: %w: %d of %d", d.number, ErrThreshold, len(persons), by.ring.Threshold)
+	}
+	return nil
+}
+
+// signers opens each envelope alone and returns the persons who have signed.
+// One signature that does not hold is enough to refuse: whoever signed has
+// sorted them out.
+func (d document) signers(by *link) (map[string]bool, error) {
 	persons := map[string]bool{}
 	for _, raw := range d.envelopes {
 		message, err := protocol.Open(raw, protocol.Expect{
 			Fleet: by.ring.Fleet, FleetName: by.ring.Name, Keys: &by.members, Type: protocol.TypeRing,
 		})
 		if err != nil {
-			return fmt.Errorf("ring %d: %w: %w", d.number, ErrRing, err)
+			return nil, fmt.Errorf("ring %d: %w: %w", d.number, ErrRing, err)
 		}
 		persons[message.Principal.Person] = true
 	}
-	if len(persons) < by.ring.Threshold {
-		return fmt.Errorf("ring %d: %w: %d of %d", d.number, ErrThreshold, len(persons), by.ring.Threshold)
-	}
-	return nil
+	return persons, nil
 }
 
 // Principal implements [protocol.Keyring] for the ring alone.

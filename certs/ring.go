@@ -91,6 +91,61 @@ func (r *Ring) AddCoordinator(q enrol.CoordinatorRequest) error {
 	return nil
 }
 
+// RemoveCoordinator takes the coordinator of that key out, and its authority with
+// it.
+func (r *Ring) RemoveCoordinator(key protocol.KeyID) error {
+	next := *r
+	next.Coordinators = slices.DeleteFunc(slices.Clone(r.Coordinators), func(c Coordinator) bool {
+		k, err := ParsePublicKey(c.Key)
+		return err == nil && k.Key() == key
+	})
+	if len(next.Coordinators) == len(r.Coordinators) {
+		return fmt.Errorf("removing a coordinator: %w: ring %d has none of key %s", ErrRing, r.Number-1, key)
+	}
+	*r = next
+	return nil
+}
+
+// AddOwner lets the person who printed the request sign rings.
+func (r *Ring) AddOwner(q enrol.OwnerRequest) error {
+	if q.Fleet != r.Fleet {
+		return fmt.Errorf("adding an owner: %w: the request is for fleet %s, this is %s", ErrRing, q.Fleet, r.Fleet)
+	}
+	next := *r
+	next.Owners = append(slices.Clone(r.Owners), Owner{Person: q.Person, Key: q.Key})
+	if _, err := next.check(); err != nil {
+		return fmt.Errorf("adding an owner: %w", err)
+	}
+	*r = next
+	return nil
+}
+
+// RemoveOwner takes all keys of an owner out. The threshold must be met by those
+// who remain.
+func (r *Ring) RemoveOwner(person string) error {
+	next := *r
+	next.Owners = slices.DeleteFunc(slices.Clone(r.Owners), func(o Owner) bool { return o.Person == person })
+	if len(next.Owners) == len(r.Owners) {
+		return fmt.Errorf("removing an owner: %w: ring %d has no owner %.70q", ErrRing, r.Number-1, person)
+	}
+	if _, err := next.check(); err != nil {
+		return fmt.Errorf("removing an owner: %w", err)
+	}
+	*r = next
+	return nil
+}
+
+// SetThreshold says how many owners sign the rings after this one.
+func (r *Ring) SetThreshold(n int) error {
+	next := *r
+	next.Threshold = n
+	if _, err := next.check(); err != nil {
+		return fmt.Errorf("setting the threshold: %w", err)
+	}
+	*r = next
+	return nil
+}
+
 // AddPersonKey lets a person sign approvals with one more key.
 func (r *Ring) AddPersonKey(person string, key *PublicKey) error {
 	next := *r

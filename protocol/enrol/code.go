@@ -31,6 +31,7 @@ const (
 	joinPrefix    = "hj1_"
 	fleetPrefix   = "hf1_"
 	requestPrefix = "hc1_"
+	ownerPrefix   = "ho1_"
 )
 
 func codeName(prefix string) string {
@@ -41,6 +42,8 @@ func codeName(prefix string) string {
 		return "a fleet code (of hostler fleet init)"
 	case requestPrefix:
 		return "a coordinator's request (of hostler-coordinator init)"
+	case ownerPrefix:
+		return "an owner's request (of hostler fleet request-owner)"
 	}
 	return ""
 }
@@ -239,6 +242,44 @@ func ParseCoordinatorRequest(text string) (CoordinatorRequest, error) {
 		return CoordinatorRequest{}, fmt.Errorf("%w: it was made by another version of Hostler", ErrCode)
 	}
 	return c, nil
+}
+
+// OwnerRequest is what "hostler fleet request-owner" prints and "hostler fleet
+// ring add-owner" takes. All of it is public.
+type OwnerRequest struct {
+	Fleet  protocol.FleetID
+	Person string // name of the owner, which stands in the ring
+	Key    []byte // OpenPGP certificate, binary
+}
+
+// maxPerson bounds the name of a person in a request, in bytes.
+const maxPerson = 64
+
+// Encode returns the request's one line.
+func (o OwnerRequest) Encode() (string, error) {
+	if len(o.Key) > maxPart || len(o.Person) > maxPerson {
+		return "", fmt.Errorf("%w: a key of %d and a name of %d bytes, at most %d and %d are allowed", ErrCode, len(o.Key), len(o.Person), maxPart, maxPerson)
+	}
+	b := bytes.Clone(o.Fleet[:])
+	for _, part := range [][]byte{[]byte(o.Person), o.Key} {
+		b = append(binary.BigEndian.AppendUint16(b, uint16(len(part))), part...)
+	}
+	return encodeCode(ownerPrefix, b), nil
+}
+
+// ParseOwnerRequest reads a request. Whether its parts are what they should be
+// is checked by who puts them into a ring.
+func ParseOwnerRequest(text string) (OwnerRequest, error) {
+	b, err := decodeCode(ownerPrefix, text, maxPart+maxPerson+64)
+	if err != nil {
+		return OwnerRequest{}, err
+	}
+	r := reader{b: b}
+	o := OwnerRequest{Fleet: protocol.FleetID(r.take(16)), Person: string(r.part()), Key: r.part()}
+	if r.bad || len(r.b) != 0 || o.Fleet.IsZero() || o.Person == "" || len(o.Person) > maxPerson || len(o.Key) == 0 || len(o.Key) > maxPart {
+		return OwnerRequest{}, fmt.Errorf("%w: it was made by another version of Hostler", ErrCode)
+	}
+	return o, nil
 }
 
 // Addresses in codes: an address of 4 or 16 bytes, or a name of 1 to 253 bytes,

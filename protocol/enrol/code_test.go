@@ -97,6 +97,25 @@ func TestCoordinatorRequest(t *testing.T) {
 	}
 }
 
+func TestOwnerRequest(t *testing.T) {
+	o := enrol.OwnerRequest{Fleet: protocol.FleetID{1}, Person: "bob", Key: bytes.Repeat([]byte{1}, 400)}
+	s, err := o.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := enrol.ParseOwnerRequest(s)
+	if err != nil || got.Fleet != o.Fleet || got.Person != o.Person || !bytes.Equal(got.Key, o.Key) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := enrol.ParseCoordinatorRequest(s); !errors.Is(err, enrol.ErrCode) {
+		t.Errorf("taken for a coordinator's: %v", err)
+	}
+	o.Person = strings.Repeat("b", 65)
+	if _, err := o.Encode(); !errors.Is(err, enrol.ErrCode) {
+		t.Errorf("a name of 65 bytes: %v", err)
+	}
+}
+
 // TestTypos changes each character of a code, leaves each out, and exchanges
 // each with its neighbour.
 func TestTypos(t *testing.T) {
