@@ -279,6 +279,16 @@ type AuditPage struct {
 	Rest uint64 `json:"rest,omitempty"`
 }
 
+// Rings are rings of the fleet as they were signed, joined by LF.
+type Rings struct {
+	Rings []byte `json:"rings"`
+}
+
+// Ring names the ring in force.
+type Ring struct {
+	Number uint64 `json:"number"`
+}
+
 // Status is one screen about the fleet.
 type Status struct {
 	Fleet      string         `json:"fleet"`

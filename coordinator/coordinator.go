@@ -43,6 +43,10 @@ type Trust interface {
 	Roster() ([]byte, error)
 	// RingInForce returns number and digest of the newest ring.
 	RingInForce() (number uint64, digest protocol.Digest)
+	// TakeRings makes newer rings durable and puts them into force. It reports
+	// false when there are none that are newer. Rings that do not follow the one
+	// in force, or that too few have signed, are an error that changes nothing.
+	TakeRings(rings []byte) (newer bool, err error)
 	// Own returns the coordinator's own OpenPGP certificate and the digest of
 	// its primary key.
 	Own() (certificate []byte, primary protocol.Digest)
@@ -138,6 +142,9 @@ type Coordinator struct {
 	// judging has room for the one who quarantines or readmits a host, from the
 	// store to the copy, so that neither decision undoes half of the other.
 	judging chan struct{}
+	// removed is closed when a ring came into force that does not name us.
+	removed     chan struct{}
+	removedOnce sync.Once
 
 	workers workers // one per host that has messages waiting
 	ctx     context.Context
@@ -157,7 +164,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Coordinator{cfg: cfg, log: cfg.Log, sessions: make(map[protocol.HostID]*session), quarantined: make(map[protocol.HostID]string), judging: make(chan struct{}, 1)}
+	c := &Coordinator{cfg: cfg, log: cfg.Log, sessions: make(map[protocol.HostID]*session), quarantined: make(map[protocol.HostID]string), judging: make(chan struct{}, 1), removed: make(chan struct{})}
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	c.outputs.dir = cfg.OutputDir
 	c.sealer.full = make(chan struct{}, 1)
@@ -248,7 +255,11 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	g.Go(func() error { return c.tickLoop(ctx) })
 	g.Go(func() error { return c.sealLoop(ctx) })
 	g.Go(func() error {
-		<-ctx.Done()
+		select {
+		case <-ctx.Done():
+		case <-c.removed:
+			return fmt.Errorf("ring %d: %w", c.cfg.Trust.Ring(), ErrRemoved)
+		}
 		c.stop(context.Cause(ctx))
 		return nil
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -96,6 +97,47 @@ func (c *Coordinator) countHosts(tx Tx, s *Summary) error {
 // Rings returns rings as they are served, as [Trust] does. They authenticate
 // themselves.
 func (c *Coordinator) Rings(from uint64) []byte { return c.cfg.Trust.Rings(from) }
+
+// TakeRings puts newer rings into force and tells the hosts. It returns the
+// number of the ring in force. The term stays that of the start: which keys may
+// speak is what a ring changes, and every message names its number.
+func (c *Coordinator) TakeRings(ctx context.Context, by Actor, rings []byte) (uint64, error) {
+	if err := by.may(RoleAdmin, "take rings"); err != nil {
+		return 0, err
+	}
+	newer, err := c.cfg.Trust.TakeRings(rings)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	number, digest := c.cfg.Trust.RingInForce()
+	if !newer {
+		return number, nil
+	}
+	err = c.update(ctx, failpoint.AccessKept, func(tx Tx) error {
+		if err := c.audit(tx, by, "ring.take", fmt.Sprint(number), map[string]any{"digest": digest}); err != nil {
+			return err
+		}
+		return c.event(tx, "ring.taken", "", fmt.Sprint(number), map[string]any{"digest": digest})
+	})
+	c.log.InfoContext(ctx, "a new ring is in force", "ring", number)
+	c.sayRings()
+	c.wake.fire(eventsKey{})
+	if p, ok := c.cfg.Trust.Principal(c.cfg.Signer.Key()); !ok || !p.Can(protocol.RoleCoordinator) {
+		c.removedOnce.Do(func() { close(c.removed) })
+	}
+	return number, err
+}
+
+// sayRings replaces the retained chain of rings, and says our own word anew,
+// which names the newest.
+func (c *Coordinator) sayRings() {
+	t := protocol.FleetTopic(c.cfg.FleetName, protocol.ChannelRing)
+	if err := c.cfg.Broker.Publish(t.String(), c.cfg.Trust.Rings(0), true); err != nil {
+		// Whoever runs the broker publishes them when it is up.
+		c.log.Debug("cannot publish the rings", "err", err)
+	}
+	c.sayState(true)
+}
 
 // Roster returns the signed list of hosts and their keys.
 func (c *Coordinator) Roster() ([]byte, error) { return c.cfg.Trust.Roster() }

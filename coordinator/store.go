@@ -19,6 +19,7 @@ var (
 	// ErrUnavailable asks to try again later.
 	ErrUnavailable = errors.New("unavailable")
 	ErrRecovery    = errors.New("the coordinator is older than what its hosts have seen")
+	ErrRemoved     = errors.New("the owners of the fleet took this coordinator out")
 )
 
 // Store is the coordinator's memory across restarts. It is safe for concurrent

@@ -100,13 +100,17 @@ func takeRings(s state, file string) (*certs.Chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	var chain *certs.Chain
-	if old, err := s.chain(); err == nil {
-		chain, err = old.Advance(b)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-	} else if chain, err = certs.OpenChain(code.Pin, b); err != nil {
+	parts, err := certs.DecodeFile(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	chain, err := s.chain()
+	if err == nil {
+		chain, err = chain.AdvanceAll(parts)
+	} else {
+		chain, err = certs.OpenChain(code.Pin, parts...)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if _, ok := chain.Coordinator(id.Key()); !ok {

@@ -95,7 +95,8 @@ func initCommand(configured loader) *cobra.Command {
 			"database, and print a request for hostler fleet ring add-coordinator and the first API token,\n" +
 			"which is not shown again.\n" +
 			"With --ring FILE (written by hostler fleet ring add-coordinator): take the ring that lets this\n" +
-			"coordinator in.",
+			"coordinator in, or a newer one. A coordinator that runs takes it on SIGHUP, or at once by\n" +
+			"hostler fleet ring publish.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := configured()
@@ -124,7 +125,7 @@ func initCommand(configured loader) *cobra.Command {
 func runCommand(configured loader) *cobra.Command {
 	var level slog.LevelVar
 	cmd := &cobra.Command{
-		Use: "run", Short: "Serve until a signal ends it; SIGHUP restarts the broker", Args: cobra.NoArgs,
+		Use: "run", Short: "Serve until a signal ends it; SIGHUP takes new rings and restarts the broker", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := configured()
 			if err != nil {

@@ -63,7 +63,7 @@ func serve(ctx context.Context, c config, log *slog.Logger, out io.Writer) error
 			log.Error("cannot close the database", "err", err)
 		}
 	}()
-	server := &server{config: c, state: s, log: log, trust: newTrust(chain, id, ca), commits: func() uint64 { return store.Stats().Commits }}
+	server := &server{config: c, state: s, log: log, trust: newTrust(chain, id, ca, s.keep), commits: func() uint64 { return store.Stats().Commits }}
 	return server.run(ctx, store, out)
 }
 
@@ -123,6 +123,7 @@ func (s *server) run(ctx context.Context, store coordinator.Store, out io.Writer
 		for {
 			select {
 			case <-hangup:
+				s.reread(ctx)
 				s.broker.askRestart()
 			case <-ctx.Done():
 				return nil
@@ -136,6 +137,18 @@ func (s *server) run(ctx context.Context, store coordinator.Store, out io.Writer
 		return nil
 	}
 	return err
+}
+
+// reread takes the rings into force that init --ring has put beside those that
+// are.
+func (s *server) reread(ctx context.Context) {
+	chain, err := s.state.chain()
+	for err == nil && chain.Ring().Number > s.trust.Ring() {
+		_, err = s.coord.TakeRings(ctx, coordinator.Actor{Name: "signal", Role: coordinator.RoleAdmin}, chain.From(s.trust.Ring()+1))
+	}
+	if err != nil {
+		s.log.ErrorContext(ctx, "cannot take the rings of the state directory", "err", err)
+	}
 }
 
 func (s *server) newCoordinator(ctx context.Context, store coordinator.Store) (*coordinator.Coordinator, error) {

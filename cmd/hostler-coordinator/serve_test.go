@@ -80,7 +80,7 @@ func TestRevokedViewerStaysRevoked(t *testing.T) {
 	defer store.Close()
 	start := func() *coordinator.Coordinator {
 		t.Helper()
-		s.trust = newTrust(s.trust.Chain(), s.trust.id, s.trust.ca)
+		s.trust = newTrust(s.trust.Chain(), s.trust.id, s.trust.ca, s.state.keep)
 		c, err := s.newCoordinator(t.Context(), store)
 		if err != nil {
 			t.Fatal(err)
@@ -249,7 +249,13 @@ func (s *server) listen(t *testing.T, c protocol.Channel, take func([]byte)) (le
 // newServer returns a server that does not run.
 func newServer(t *testing.T) *server {
 	t.Helper()
-	p := newProgram(t, 1)
+	return newProgram(t, 1).server()
+}
+
+// server lets the coordinator into its fleet and returns it, not running.
+func (p *program) server() *server {
+	t := p.t
+	t.Helper()
 	out, _ := p.do(0, "init", "--fleet", p.code())
 	p.do(0, "init", "--ring", p.admit(field(t, out, "request")))
 	c, _, err := load(p.config, nil)
@@ -272,5 +278,5 @@ func newServer(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &server{config: c, state: p.state, log: slog.New(slog.DiscardHandler), trust: newTrust(chain, id, ca), tickets: tickets}
+	return &server{config: c, state: p.state, log: slog.New(slog.DiscardHandler), trust: newTrust(chain, id, ca, p.state.keep), tickets: tickets}
 }

@@ -16,16 +16,18 @@ import (
 // trust gives the coordinator its keys and certificates.
 type trust struct {
 	*certs.Keys
-	id *certs.Identity
-	ca *certs.Authority
+	id   *certs.Identity
+	ca   *certs.Authority
+	keep func(*certs.Chain) error // makes rings durable
 
+	taking  sync.Mutex // held from the files to the ring in force
 	mu      sync.Mutex
 	hosts   map[string]bool   // ids whose certificates are revoked
 	viewers map[string]string // serial number of the one certificate of each, if any
 }
 
-func newTrust(chain *certs.Chain, id *certs.Identity, ca *certs.Authority) *trust {
-	return &trust{Keys: certs.NewKeys(chain), id: id, ca: ca, hosts: make(map[string]bool), viewers: make(map[string]string)}
+func newTrust(chain *certs.Chain, id *certs.Identity, ca *certs.Authority, keep func(*certs.Chain) error) *trust {
+	return &trust{Keys: certs.NewKeys(chain), id: id, ca: ca, keep: keep, hosts: make(map[string]bool), viewers: make(map[string]string)}
 }
 
 func (t *trust) Ring() uint64    { return t.Chain().Ring().Number }
@@ -36,6 +38,19 @@ func (t *trust) Rings(from uint64) []byte {
 		return t.Chain().Newest()
 	}
 	return t.Chain().From(from)
+}
+
+func (t *trust) TakeRings(b []byte) (bool, error) {
+	t.taking.Lock()
+	defer t.taking.Unlock()
+	next, err := t.Chain().Advance(b)
+	if err != nil || next.Ring().Number == t.Ring() {
+		return false, err
+	}
+	if err := t.keep(next); err != nil {
+		return false, err
+	}
+	return t.Advance(b)
 }
 
 func (t *trust) RingInForce() (uint64, protocol.Digest) {

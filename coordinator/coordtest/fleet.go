@@ -36,6 +36,7 @@ type Fleet struct {
 	store     coordinator.Store
 	running   *coordinator.Coordinator
 	stop      func()
+	ended     error
 	hosts     []*Host
 	published []Message
 	cut       []protocol.SAN
@@ -100,9 +101,13 @@ func (f *Fleet) start() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := c.Run(ctx); !errors.Is(err, errTestEnded) {
+		err := c.Run(ctx)
+		if !errors.Is(err, errTestEnded) && !errors.Is(err, coordinator.ErrRemoved) {
 			f.t.Errorf("the coordinator ended: %v", err)
 		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.ended = err
 	}()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,6 +141,13 @@ func (f *Fleet) Stop() {
 	if stop != nil {
 		stop()
 	}
+}
+
+// Ended returns why the coordinator ended that ended last, if one did.
+func (f *Fleet) Ended() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ended
 }
 
 // Restart ends the coordinator and starts another on the same store and files.

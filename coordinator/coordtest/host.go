@@ -504,6 +504,10 @@ func (h *Host) take(m Message) {
 		}
 		return
 	}
+	if m.Topic.Channel == protocol.ChannelRing {
+		h.mu.Unlock()
+		return // for a host's trust, which is one with the fleet's here
+	}
 	if !h.linked || h.deaf != nil && h.deaf(m.Topic.Channel) {
 		h.mu.Unlock()
 		return

@@ -132,10 +132,54 @@ func (t *Trust) Revoked() uint64 {
 }
 
 // Rings implements [coordinator.Trust].
-func (t *Trust) Rings(uint64) []byte { return t.rings }
+func (t *Trust) Rings(uint64) []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.rings
+}
+
+// TakeRings implements [coordinator.Trust]: a ring of the tests is the word of an
+// owner with its number, which names the coordinator or does not.
+func (t *Trust) TakeRings(b []byte) (bool, error) {
+	env, err := protocol.Split(b)
+	if err != nil {
+		return false, err
+	}
+	owner := NewKey("owner")
+	if env.Key != owner.Key() || owner.CheckForm(env.Sig) != nil || owner.Verify(env.Sig, env.Body) != nil {
+		return false, errors.New("no owner has signed the ring")
+	}
+	var r struct {
+		Number  uint64 `json:"number"`
+		Without bool   `json:"without"`
+	}
+	if err := protocol.DecodeJSON(env.Body, &r, true); err != nil {
+		return false, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r.Number <= t.ring {
+		return false, nil
+	}
+	t.ring, t.rings = r.Number, b
+	if r.Without {
+		delete(t.keys, t.self.Key())
+	}
+	return true, nil
+}
+
+// NextRing returns the ring after the one in force, signed by the owner, with or
+// without the coordinator in it.
+func (t *Trust) NextRing(with bool) []byte {
+	ring, err := protocol.Seal(NewKey("owner"), fmt.Appendf(nil, `{"hostler":"ring/1","fleet":"%s","number":%d,"without":%t}`, t.fleet, t.Ring()+1, !with), nil)
+	if err != nil {
+		panic(err) // its body is an object on one line
+	}
+	return ring
+}
 
 // RingInForce implements [coordinator.Trust].
-func (t *Trust) RingInForce() (uint64, protocol.Digest) { return t.Ring(), protocol.Sum(t.rings) }
+func (t *Trust) RingInForce() (uint64, protocol.Digest) { return t.Ring(), protocol.Sum(t.Rings(0)) }
 
 // Own implements [coordinator.Trust].
 func (t *Trust) Own() ([]byte, protocol.Digest) { return t.self.Certificate(), t.self.PrimaryDigest() }

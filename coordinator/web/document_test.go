@@ -70,6 +70,7 @@ func exercises(s *site) []exercise {
 		{"create-action", operator, post, "/v1/actions", run("true"), 202},
 		{"cancel-action", operator, post, "/v1/actions/" + a.ID.String() + "/cancel", nil, 202},
 		{"get-action-output", viewer, get, "/v1/actions/" + done + "/output", nil, 200},
+		{"put-rings", admin, post, "/v1/rings", api.Rings{Rings: s.f.Trust.NextRing(true)}, 200},
 		{"create-token", admin, post, "/v1/tokens", api.NewToken{Name: "eve", Role: "viewer", TTL: "7d"}, 201},
 		{"list-tokens", admin, get, "/v1/tokens", nil, 200},
 		{"revoke-token", admin, del, "/v1/tokens/" + token.ID, nil, 204},

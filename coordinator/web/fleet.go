@@ -28,6 +28,7 @@ func (h *handlers) fleet(doc huma.API) {
 	rings := raw(doc, "get-rings", "/v1/rings", "The chain of rings, which authenticates itself", documentType, "Signed rings, one to a line.")
 	rings.Security = nil
 	huma.Register(doc, rings, h.rings)
+	huma.Register(doc, operation(doc, "put-rings", http.MethodPost, "/v1/rings", "Take newer rings into force; they authenticate themselves", http.StatusOK), h.takeRings)
 	huma.Register(doc, raw(doc, "get-roster", "/v1/roster", "The signed list of hosts and their keys", documentType, "One signed document."), h.roster)
 }
 
@@ -54,6 +55,14 @@ func words[K ~string](m map[K]int) map[string]int {
 
 func (h *handlers) rings(context.Context, *none) (*rawAnswer, error) {
 	return &rawAnswer{documentType, h.c.Rings(0)}, nil
+}
+
+func (h *handlers) takeRings(ctx context.Context, in *body[api.Rings]) (*body[api.Ring], error) {
+	number, err := h.c.TakeRings(ctx, actor(ctx), in.Body.Rings)
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	return &body[api.Ring]{api.Ring{Number: number}}, nil
 }
 
 func (h *handlers) roster(ctx context.Context, _ *none) (*rawAnswer, error) {

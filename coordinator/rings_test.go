@@ -1,0 +1,63 @@
+package coordinator_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// A running coordinator takes a ring, tells its hosts at once, and goes on.
+func TestTakeRings(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		c := f.Coordinator()
+		h.Auto(coordtest.Succeed(""))
+		ring := f.Trust.NextRing(true)
+		if _, err := c.TakeRings(t.Context(), coordinator.Actor{Name: "eve", Role: coordinator.RoleApprover}, ring); !errors.Is(err, coordinator.ErrDenied) {
+			t.Errorf("from an approver: %v", err)
+		}
+		forged, err := protocol.Seal(coordtest.NewKey("thief"), []byte(`{"hostler":"ring/1","number":2}`), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.TakeRings(t.Context(), f.Admin(), forged); !errors.Is(err, coordinator.ErrInvalid) {
+			t.Errorf("a ring that no owner signed: %v", err)
+		}
+		term := c.Term()
+		for range 2 { // the second time it is nothing new
+			number, err := c.TakeRings(t.Context(), f.Admin(), ring)
+			if err != nil || number != 2 {
+				t.Fatalf("ring %d, %v", number, err)
+			}
+		}
+		synctest.Wait()
+		if said := f.Published("", protocol.ChannelRing); len(said) != 1 || !said[0].Retained || string(said[0].Payload) != string(ring) {
+			t.Errorf("%d rings were published: %+v", len(said), said)
+		}
+		a := propose(t, f, h)
+		want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+		if c.Term() != term {
+			t.Errorf("the term went from %s to %s without a start", term, c.Term())
+		}
+		believed(t, h)
+	})
+}
+
+// A coordinator that the owners took out says so and ends.
+func TestRemovedCoordinatorEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
+		if _, err := f.Coordinator().TakeRings(t.Context(), f.Admin(), f.Trust.NextRing(false)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := f.Ended(); !errors.Is(err, coordinator.ErrRemoved) {
+			t.Errorf("it ended with %v", err)
+		}
+		if said := f.Published("", protocol.ChannelRing); len(said) != 1 {
+			t.Errorf("its hosts were told by %d messages", len(said))
+		}
+	})
+}
