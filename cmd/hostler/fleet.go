@@ -17,8 +17,9 @@ import (
 
 func (a *app) fleetCommand() *cobra.Command {
 	ring := group("ring", "The document that says who may do what",
-		a.ringListCommand(), a.ringShowCommand(), a.addCoordinatorCommand())
-	return group("fleet", "Owner keys and rings: who may do what", a.fleetInitCommand(), a.fleetShowCommand(), ring)
+		a.ringListCommand(), a.ringShowCommand(), a.addCoordinatorCommand(), a.removeCoordinatorCommand(),
+		a.addOwnerCommand(), a.removeOwnerCommand(), a.setThresholdCommand(), a.ringSignCommand(), a.ringPublishCommand())
+	return group("fleet", "Owner keys and rings: who may do what", a.fleetInitCommand(), a.fleetShowCommand(), a.requestOwnerCommand(), ring)
 }
 
 // fleetFlag adds the option that names a fleet of this machine.
@@ -98,66 +99,6 @@ func (a *app) newFleet(f fleetFiles, person string) (*certs.Chain, error) {
 	}
 	chain, err := certs.OpenChain(enrol.PinOf(1, protocol.Sum(body)), raw)
 	if err != nil {
-		return nil, err
-	}
-	return chain, f.save(chain)
-}
-
-func (a *app) addCoordinatorCommand() *cobra.Command {
-	var out string
-	cmd := &cobra.Command{
-		Use: "add-coordinator REQUEST", Short: "Sign a ring with one more coordinator", Args: exactly(1),
-		Long: `Signs the next ring of the fleet with the owner's key of this machine: as the one
-before, and with the coordinator that printed REQUEST. The coordinator takes the
-file that --out names.`,
-		Example: "  hostler fleet ring add-coordinator hc1_… --out ring-2\n  hostler-coordinator init --ring ring-2",
-	}
-	fleet := a.fleetFlag(cmd)
-	cmd.Flags().StringVar(&out, "out", "", "write the rings to this file")
-	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		if out == "" {
-			return usage("the same with --out FILE", "nobody would get the ring: --out is missing")
-		}
-		f, chain, err := a.chooseFleet(*fleet)
-		if err != nil {
-			return err
-		}
-		next, err := a.addCoordinator(f, chain, args[0])
-		if err == nil {
-			err = replaceFile(out, next.Newest(), 0o644)
-		}
-		if err != nil {
-			return cannot("add the coordinator", err)
-		}
-		a.say("Ring %d of fleet %s names %d coordinator(s).", next.Ring().Number, f.name, len(next.Ring().Coordinators))
-		a.say("Next, on the coordinator's machine: hostler-coordinator init --ring %s", out)
-		return nil
-	}
-	return cmd
-}
-
-// addCoordinator signs the next ring.
-func (a *app) addCoordinator(f fleetFiles, chain *certs.Chain, request string) (*certs.Chain, error) {
-	q, err := enrol.ParseCoordinatorRequest(request)
-	if err != nil {
-		return nil, usage("hostler-coordinator init --fleet CODE prints one", "%s", err)
-	}
-	ring := chain.Next()
-	if err := ring.AddCoordinator(q); err != nil {
-		return nil, err
-	}
-	owner, err := certs.LoadIdentity(f.ownerKey())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &failure{code: exitRefused, what: "cannot sign a ring", why: "this machine has no owner's key of fleet " + string(f.name), next: "the same on the machine of an owner"}
-	}
-	if err != nil {
-		return nil, err
-	}
-	raw, err := certs.SignRing(ring, owner)
-	if err != nil {
-		return nil, err
-	}
-	if chain, err = chain.Advance(raw); err != nil {
 		return nil, err
 	}
 	return chain, f.save(chain)

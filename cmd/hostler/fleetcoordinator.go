@@ -30,13 +30,9 @@ func (a *app) initCoordinator(ctx context.Context, f fleetFiles, chain *certs.Ch
 	if request == "" || token == "" {
 		return &failure{code: exitFailed, what: "cannot make the coordinator", why: coordinatorProgram + " printed no request and token"}
 	}
-	next, err := a.addCoordinator(f, chain, request)
-	if err != nil {
-		return cannot("add the coordinator", err)
-	}
 	path := filepath.Join(f.dir, "ring-for-coordinator")
-	if err := replaceFile(path, next.Newest(), 0o600); err != nil {
-		return cannot("write the ring", err)
+	if err := a.changeRing(f, chain, path, addCoordinator(request)); err != nil {
+		return cannot("add the coordinator", err)
 	}
 	if _, err := a.runCoordinator(ctx, dir, "init", "--ring", path); err != nil {
 		return err

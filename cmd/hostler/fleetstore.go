@@ -35,6 +35,10 @@ func (a *app) fleetFiles(name string) (fleetFiles, error) {
 
 func (f fleetFiles) ownerKey() string { return filepath.Join(f.dir, "owner.key") }
 
+// code is the path of the fleet code on the machine of somebody who asked to be
+// an owner and has no rings yet.
+func (f fleetFiles) code() string { return filepath.Join(f.dir, "code") }
+
 // rings is the path of the chain: the documents as they came, with an empty
 // line between the parts that were taken in together.
 func (f fleetFiles) rings() string { return filepath.Join(f.dir, "rings") }

@@ -150,7 +150,11 @@ func initRing(dir, path string) error {
 	if err != nil {
 		return err
 	}
-	chain, err := certs.OpenChain(code.Pin, raw)
+	parts, err := certs.DecodeFile(raw)
+	if err != nil {
+		return err
+	}
+	chain, err := certs.OpenChain(code.Pin, parts...)
 	if err != nil {
 		return err
 	}
