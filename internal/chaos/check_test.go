@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -126,8 +127,15 @@ func (w *world) checkHost(h *host, report reporter) {
 	for _, ct := range own {
 		want = append(want, ct.Container)
 	}
+	for _, list := range [][]protocol.Container{want, view.Inventory.Containers} {
+		slices.SortFunc(list, func(a, b protocol.Container) int { return strings.Compare(a.Name, b.Name) })
+	}
 	if got := view.Inventory.Containers; len(got) != len(want) || len(got) > 0 && !bytes.Equal(encode(got), encode(want)) {
 		report("%s has containers %s, the inventory has %s", h.id, encode(want), encode(got))
+	}
+	raised, err := h.queue.Alerts(ctx)
+	if err != nil || len(raised) != len(view.Inventory.Alerts) || len(raised) > 0 && !bytes.Equal(encode(raised), encode(view.Inventory.Alerts)) {
+		report("%s has raised %s, the inventory has %s, %v", h.id, encode(raised), encode(view.Inventory.Alerts), err)
 	}
 	pos, err := h.queue.Positions(ctx)
 	if err != nil {
@@ -192,8 +200,16 @@ func (w *world) checkAction(a asked, report reporter) {
 	if got, want := fmt.Sprint(view.State, " ", view.Reason), did.ended(); !slices.Contains(want, got) {
 		report("%s %s is %s, want one of %q", a.host.id, text, got, want)
 	}
-	if did.begun == 1 && len(view.Output) > 0 {
-		w.checkOutput(a, did.last.text, report)
+	if did.begun == 0 {
+		return
+	}
+	// Of a command that was ended without a record nobody knows the sizes.
+	known, written := len(view.Output) > 0, did.last.text
+	switch {
+	case a.followed != nil && (!bytes.HasPrefix(written, *a.followed) || known && len(*a.followed) < len(written)):
+		report("%s %s is %s: %d bytes of output were read, %d were written", a.host.id, text, view.State, len(*a.followed), len(written))
+	case a.followed == nil && known:
+		w.checkOutput(a, written, report)
 	}
 }
 

@@ -192,6 +192,24 @@ func (h *host) end(killed bool) {
 	h.agent = nil
 }
 
+// collapse ends the containers of the host, which start again badly for a
+// while, or well.
+func (h *host) collapse(r *rand.Rand) {
+	var mu sync.Mutex
+	often := r.IntN(100)
+	h.lxc.SetFault(func(op containertest.Op, _ string) (applied bool, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if op == containertest.OpStart && r.IntN(100) < often {
+			return r.IntN(2) == 0, errors.New("it does not start today")
+		}
+		return false, nil
+	})
+	for _, name := range []string{"ct-1", "ct-2"} {
+		_ = h.lxc.Enter(name, container.StateStopped) // it need not be there
+	}
+}
+
 // reboot ends everything on the host.
 func (h *host) reboot() {
 	h.end(true)

@@ -33,6 +33,22 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
+// TestRegressions plays the schedules that have found something.
+func TestRegressions(t *testing.T) {
+	for _, c := range []struct {
+		seed  uint64
+		found string
+	}{
+		{20828, "a heartbeat that was lost was not repeated before something else changed"},
+	} {
+		t.Run(fmt.Sprint(c.seed), func(t *testing.T) {
+			t.Parallel()
+			t.Log(c.found)
+			play(t, c.seed)
+		})
+	}
+}
+
 // world is a fleet on a broker that is not to be trusted.
 type world struct {
 	t      *testing.T
@@ -57,9 +73,10 @@ type world struct {
 
 // asked is an action that somebody was promised.
 type asked struct {
-	id   protocol.ActionID
-	host *host
-	spec protocol.Spec
+	id       protocol.ActionID
+	host     *host
+	spec     protocol.Spec
+	followed *[]byte // its output as somebody read it who follows it; nil if nobody does
 }
 
 // plan is what a seed has in store, beside single steps.
@@ -91,7 +108,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w.log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: level}))
 	w.plan = draw(w.r)
 	w.broker.watch = w.overhear
-	store := storetest.NewMem(storetest.Faults{})
+	store := storetest.NewMem(w.faults())
 	w.center = &center{w: w, store: store, dir: t.TempDir()}
 	for i, id := range []protocol.HostID{"edge-1", "edge-2"} {
 		err := store.Update(t.Context(), func(tx coordinator.Tx) error {
@@ -104,6 +121,12 @@ func newWorld(t *testing.T, seed uint64) *world {
 		w.hosts = append(w.hosts, newHost(w, id, uint64(i)))
 	}
 	return w
+}
+
+// faults lets the store of the coordinator repeat transactions, as databases do.
+func (w *world) faults() storetest.Faults {
+	r := rand.New(rand.NewPCG(w.seed, 13))
+	return storetest.Faults{Repeat: func() bool { return r.IntN(8) == 0 }}
 }
 
 // play plays one schedule and checks what has come of it.
@@ -161,6 +184,9 @@ func (w *world) pass(d time.Duration) {
 func (w *world) calm() {
 	w.log.Info("calm")
 	w.broker.calm()
+	for _, h := range w.hosts {
+		h.lxc.SetFault(nil)
+	}
 	if w.center.coord == nil {
 		w.center.start()
 	}
@@ -204,6 +230,7 @@ func (w *world) schedule() []step {
 		add(12, "ask "+string(h.id), func(r *rand.Rand) { w.ask(r, h) })
 		add(2, "local "+string(h.id), func(r *rand.Rand) { w.local(r, h) })
 		add(1, "accident "+string(h.id), func(*rand.Rand) { h.machine.accident() })
+		add(3, "collapse "+string(h.id), func(r *rand.Rand) { h.collapse(r) })
 		if w.plan.harm.spare {
 			continue // the link of such a plan works: nobody says hello again
 		}
@@ -280,6 +307,11 @@ var ann = coordinator.Actor{Name: "ann", Role: coordinator.RoleAdmin}
 func (w *world) ask(r *rand.Rand, h *host) {
 	a := asked{id: actionID(r), host: h, spec: w.spec(r, h)}
 	cancel := a.spec.Kind == protocol.KindRun && (a.spec.Argv[0] == "hang" || r.IntN(4) == 0)
+	follow := a.spec.Kind == protocol.KindRun && a.spec.Argv[0] == "print" && r.IntN(2) == 0
+	if follow {
+		a.spec.Argv[1] += "0" // only who follows gets all of so much
+		a.followed = new([]byte)
+	}
 	patience := time.Duration(r.IntN(30_000)) * time.Millisecond
 	w.mu.Lock()
 	w.asked = append(w.asked, a)
@@ -296,7 +328,27 @@ func (w *world) ask(r *rand.Rand, h *host) {
 				return err
 			})
 		}
+		if follow {
+			w.insist(a.follow)
+		}
 	})
+}
+
+// follow reads the output of an action from where it was left to its end.
+func (a *asked) follow(ctx context.Context, c *coordinator.Coordinator) error {
+	ctx, stop := context.WithTimeout(ctx, 10*time.Second) // the coordinator may be gone
+	defer stop()
+	span, err := c.ReadOutput(ctx, a.id, protocol.Stdout, int64(len(*a.followed)), true, func(p []byte) error {
+		*a.followed = append(*a.followed, p...)
+		return nil
+	})
+	if err == nil && span.Next != -1 {
+		err = errOffline
+	}
+	if err != nil {
+		return errEnd // once more
+	}
+	return nil
 }
 
 // insist asks the coordinator until it answers.
@@ -352,7 +404,7 @@ func (w *world) spec(r *rand.Rand, h *host) protocol.Spec {
 	}
 	ct := 1 + r.IntN(2)
 	target := protocol.NewCTID(int64(ct), [10]byte{h.id[len(h.id)-1], byte(r.IntN(2))})
-	switch r.IntN(12) {
+	switch r.IntN(14) {
 	case 0:
 		return run("false")
 	case 1, 2:
@@ -365,9 +417,9 @@ func (w *world) spec(r *rand.Rand, h *host) protocol.Spec {
 		return protocol.Spec{Kind: protocol.KindPing}
 	case 7:
 		return protocol.Spec{Kind: protocol.KindCreate, Target: target, Name: protocol.ContainerName(fmt.Sprint("ct-", ct)), Template: "busybox", Start: r.IntN(2) == 0}
-	case 8:
-		kinds := []protocol.Kind{protocol.KindStart, protocol.KindStop, protocol.KindDestroy}
-		return protocol.Spec{Kind: kinds[r.IntN(3)], Target: target}
+	case 8, 9, 10:
+		kinds := []protocol.Kind{protocol.KindStart, protocol.KindStop, protocol.KindDestroy, protocol.KindReset, protocol.KindReset}
+		return protocol.Spec{Kind: kinds[r.IntN(len(kinds))], Target: target}
 	}
 	return run("true")
 }
