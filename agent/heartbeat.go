@@ -58,6 +58,7 @@ func (a *Agent) sendHeartbeat() {
 	}
 	a.beat.number++
 	a.beat.at, a.beat.last, a.beat.audit = a.now(), content, head.N
+	a.voice.told(a.beat.number)
 	pages := paginate(steady(host, nil, alerts), containers)
 	for i, page := range pages {
 		a.state(protocol.TypeHeartbeat, protocol.ChannelHeartbeat, func(h protocol.Header) any {

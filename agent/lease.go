@@ -48,7 +48,7 @@ func (a *Agent) askLease(ctx context.Context, number uint64) {
 	}
 	h := a.header(protocol.TypeLease)
 	h.Seq, h.Chal = seq, chal
-	payload, err := a.seal(protocol.Lease{Header: h, Number: number, Boot: a.cfg.Boot, Inst: a.voice.inst})
+	payload, err := a.seal(protocol.Lease{Header: h, Number: number, Boot: a.cfg.Boot, Inst: a.voice.inst, Beat: a.voice.newestBeat()})
 	if err != nil {
 		a.cfg.Log.Error("a lease cannot be signed", "error", err)
 		return

@@ -17,6 +17,7 @@ type voice struct {
 	k    uint64
 	chal protocol.Nonce // zero until the hello of conn was answered
 	term protocol.Term  // newest that is durable
+	beat uint64         // the newest heartbeat's number
 	sent protocol.SentWindow
 }
 
@@ -69,6 +70,19 @@ func (v *voice) seen() protocol.Term {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.term
+}
+
+// told notes the number of a heartbeat that is about to be sent.
+func (v *voice) told(beat uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.beat = beat
+}
+
+func (v *voice) newestBeat() uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.beat
 }
 
 // next numbers a state message that is about to be sent at a time of the boot

@@ -86,6 +86,7 @@ func (s *session) onHello(seq protocol.Seq, h *protocol.Hello) error {
 	early := !s.answers(c.cfg.Boot())
 	if current {
 		s.claims, s.proven, s.left, s.broken = h, false, false, false
+		s.beatHeld, s.lacking = 0, 0
 		s.sealed = 0
 	}
 	s.mu.Unlock()
@@ -147,7 +148,7 @@ func (s *session) prove() error {
 		s.resend[name].Freed(st.Freed.N, c.uptime(), jitter())
 		s.resend[name].Connected()
 	}
-	s.wantFull, s.owed = true, true
+	s.owed = true
 	s.mu.Unlock()
 	if found.rolledBack != "" {
 		c.quarantine(s.host, found.rolledBack)

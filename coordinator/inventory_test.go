@@ -1,8 +1,10 @@
 package coordinator_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,5 +75,34 @@ func TestContainersAreKnownWhenTheirActionEnds(t *testing.T) {
 		after(0)
 		do(protocol.KindStart, &running, time.Now().Add(-time.Second))
 		expect("gone")
+	})
+}
+
+// TestLostHeartbeatIsAskedFor: a host tells what has changed once. When that was
+// lost, its leases go on to tell of it until the coordinator has asked again.
+func TestLostHeartbeatIsAskedFor(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		lose := func(topic string, _ []byte) bool { return strings.HasSuffix(topic, "/heartbeat") }
+		f.Delay(lose)
+		h.Containers = []protocol.Container{{Name: "web", Runtime: "lxc", State: "running"}}
+		h.Heartbeat()
+		after(4 * time.Minute)
+		if _, err := f.Coordinator().Container(t.Context(), h.ID, "web"); !errors.Is(err, coordinator.ErrNotFound) {
+			t.Fatalf("nothing was lost: %v", err)
+		}
+		asked := 0
+		for _, m := range f.Published(h.ID, protocol.ChannelReceipt) {
+			if bytes.Contains(m.Payload, []byte(`"want":["full"]`)) {
+				asked++
+			}
+		}
+		if asked < 4 || asked > 8 {
+			t.Errorf("within four minutes it was asked %d times, want a few", asked)
+		}
+		f.Delay(func(string, []byte) bool { return false })
+		after(time.Minute + 10*time.Second)
+		if _, err := f.Coordinator().Container(t.Context(), h.ID, "web"); err != nil {
+			t.Errorf("the inventory stays as it was: %v", err)
+		}
 	})
 }

@@ -299,7 +299,7 @@ func (s *session) receipt() {
 	}
 	var want []string
 	if s.wantFull {
-		want = []string{protocol.WantFull}
+		want, s.wantFull = []string{protocol.WantFull}, false
 	}
 	var credit []protocol.Credit
 	for id, offset := range s.credits {

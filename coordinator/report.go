@@ -402,7 +402,7 @@ func (s *session) onHeartbeat(in inbound) error {
 			inv.Containers = append(inv.Containers, p.Containers...)
 			inv.Alerts = append(inv.Alerts, p.Alerts...)
 		}
-		s.beat, s.wantFull = heartbeatPages{}, false
+		s.beat = heartbeatPages{}
 	}
 	s.mu.Unlock()
 	if !complete {
@@ -425,8 +425,12 @@ func (s *session) onHeartbeat(in inbound) error {
 		s.c.quarantine(s.host, back)
 	}
 	if err != nil {
-		s.c.log.Error("cannot keep the inventory of a host", "host", s.host, "err", err)
+		s.c.log.Error("cannot keep the inventory of a host; it is asked for again", "host", s.host, "err", err)
+		return nil
 	}
+	s.mu.Lock()
+	s.beatHeld = h.AsOf
+	s.mu.Unlock()
 	s.c.wake.fire(s.host)
 	return nil
 }

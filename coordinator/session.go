@@ -43,17 +43,19 @@ type session struct {
 
 	mu        sync.Mutex
 	gate      protocol.HostGate
-	store     protocol.StoreID // the host's database as of its newest hello
-	heard     protocol.Seq     // newest hello or lease that was verified
-	heardAt   int64            // boot clock, ms
-	seenMS    int64            // wall clock, for people
-	proven    bool             // the current challenge came back: the host is there now
-	claims    *protocol.Hello  // the newest hello, until it is proven
-	left      bool             // it said goodbye
-	broken    bool             // its will came
-	helloAt   int64            // boot clock when hellos began to count
-	hellos    int              // answered since then
-	wantFull  bool
+	store     protocol.StoreID                      // the host's database as of its newest hello
+	heard     protocol.Seq                          // newest hello or lease that was verified
+	heardAt   int64                                 // boot clock, ms
+	seenMS    int64                                 // wall clock, for people
+	proven    bool                                  // the current challenge came back: the host is there now
+	claims    *protocol.Hello                       // the newest hello, until it is proven
+	left      bool                                  // it said goodbye
+	broken    bool                                  // its will came
+	helloAt   int64                                 // boot clock when hellos began to count
+	hellos    int                                   // answered since then
+	wantFull  bool                                  // the next receipt asks for a heartbeat
+	beatHeld  uint64                                // as_of of the newest heartbeat that is kept
+	lacking   int                                   // leases in a row that tell of a newer one
 	owed      bool                                  // something that the host must learn has changed since the last receipt
 	unsent    bool                                  // actions may wait for a number
 	numbering bool                                  // they are being given theirs
@@ -368,6 +370,9 @@ func (s *session) onLease(in inbound) error {
 	if err := s.hear(m.Header.Seq); err != nil {
 		return err
 	}
+	if s.lacks(l.Beat) {
+		s.receipt()
+	}
 	if c.Recovery() != "" || c.isQuarantined(s.host) {
 		return nil
 	}
@@ -377,6 +382,30 @@ func (s *session) onLease(in inbound) error {
 	defer s.stateMu.Unlock()
 	g.Seq = c.nextSeq()
 	return c.publish(s.topic(protocol.ChannelGrant), g)
+}
+
+// askBeat is how many leases apart a heartbeat that did not arrive is asked
+// for at the most: once a minute.
+const askBeat = 12
+
+// lacks reports whether the host is to be asked for its heartbeat, because the
+// newest one was lost, or its pages came in another order. One may be on its
+// way; and a disk that hangs keeps those of all hosts back: they are asked at
+// the second lease that tells of it, then twice as late each time.
+func (s *session) lacks(told uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if told == s.beatHeld {
+		s.lacking = 0
+		return false
+	}
+	s.lacking++
+	n := s.lacking
+	if n%askBeat != 0 && (n == 1 || n > askBeat || n&(n-1) != 0) {
+		return false
+	}
+	s.wantFull = true
+	return true
 }
 
 // leaseTTL is how long a host may hold on to what it was granted without

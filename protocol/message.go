@@ -309,6 +309,7 @@ type Lease struct {
 	Number uint64      `json:"number"` // of this lease in this process
 	Boot   string      `json:"boot"`
 	Inst   Nonce       `json:"inst"`
+	Beat   uint64      `json:"beat,omitzero"` // the newest heartbeat's as_of: a lost one is asked for
 	Held   []LeaseHeld `json:"held,omitempty"`
 }
 

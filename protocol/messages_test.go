@@ -113,7 +113,7 @@ func stateSamples() []sample {
 		{name: "goodbye", typ: protocol.TypePresence, body: samplePresence(protocol.PresenceGoodbye, protocol.KGoodbye, nonce(1)), decode: func() any { return new(protocol.Presence) }, after: hello},
 		{name: "heartbeat", typ: protocol.TypeHeartbeat, body: sampleHeartbeat(), decode: func() any { return new(protocol.Heartbeat) }, after: hello},
 		{name: "lease", typ: protocol.TypeLease, decode: func() any { return new(protocol.Lease) }, after: hello,
-			body: &protocol.Lease{Header: up(protocol.TypeLease, 6), Number: 1, Boot: "b/1", Inst: nonce(0x33), Held: held}},
+			body: &protocol.Lease{Header: up(protocol.TypeLease, 6), Number: 1, Boot: "b/1", Inst: nonce(0x33), Beat: 4, Held: held}},
 		{name: "ack", typ: protocol.TypeAck, decode: func() any { return new(protocol.Ack) }, after: hello,
 			body: &protocol.Ack{Header: up(protocol.TypeAck, 7), Have: []protocol.Position{position(coStore, protocol.StreamOrder, 5)}}},
 		{name: "grant", typ: protocol.TypeGrant, from: "coordinator", body: grant, decode: func() any { return new(protocol.Grant) }},

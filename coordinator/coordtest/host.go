@@ -67,7 +67,8 @@ type Host struct {
 	disk     state
 	inst     protocol.Nonce
 	conn, k  uint64
-	number   uint64
+	number   uint64       // of the newest lease
+	beat     uint64       // of the newest heartbeat
 	said     protocol.Seq // first hello of this connection since the newest term was seen
 	greeting Message      // the newest hello, as it was sent
 	linked   bool         // connected to the broker
@@ -86,6 +87,8 @@ type Host struct {
 	// Connect.
 	Info       protocol.HostInfo
 	Containers []protocol.Container
+	// Audit is the head of the host's own audit log, as heartbeats tell it.
+	Audit protocol.Position
 }
 
 type outputID struct {
@@ -119,7 +122,7 @@ func newHost(f *Fleet, id protocol.HostID, key *Key) *Host {
 func (h *Host) boot() {
 	h.disk.inc++
 	_, _ = rand.Read(h.inst[:])
-	h.conn, h.k, h.number, h.linked, h.answered = 0, 0, 0, false, false
+	h.conn, h.k, h.number, h.beat, h.linked, h.answered = 0, 0, 0, 0, false, false
 	h.gate = protocol.CoordinatorGate{Seen: h.gate.Seen, Store: h.gate.Store}
 	h.window = protocol.SentWindow{}
 }
@@ -426,12 +429,13 @@ func (h *Host) positions(m map[protocol.Stream]protocol.Position, store protocol
 
 func (h *Host) lease() {
 	h.number++
-	h.send(protocol.ChannelLease, protocol.Lease{Header: h.state(protocol.TypeLease), Number: h.number, Boot: "boot 1", Inst: h.inst}, nil)
+	h.send(protocol.ChannelLease, protocol.Lease{Header: h.state(protocol.TypeLease), Number: h.number, Boot: "boot 1", Inst: h.inst, Beat: h.beat}, nil)
 }
 
 func (h *Host) heartbeat() {
+	h.beat++
 	h.send(protocol.ChannelHeartbeat, protocol.Heartbeat{
-		Header: h.state(protocol.TypeHeartbeat), AsOf: h.k, Part: 1, Parts: 1, Host: &h.Info, Containers: h.Containers,
+		Header: h.state(protocol.TypeHeartbeat), AsOf: h.beat, Part: 1, Parts: 1, Host: &h.Info, Containers: h.Containers, Audit: h.Audit,
 	}, nil)
 }
 
@@ -598,6 +602,7 @@ func (h *Host) onReceipt(m Message, msg protocol.Message) error {
 		for _, it := range h.disk.outbox {
 			h.sendItem(it)
 		}
+		h.heartbeat()
 	}
 	if slices.Contains(r.Want, protocol.WantFull) {
 		h.heartbeat()
