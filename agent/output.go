@@ -23,7 +23,9 @@ const (
 	// not served asks again.
 	maxSenders = 64
 	// linger is how long the sender of an ended command waits for more credit.
-	linger = 10 * time.Second
+	// Credit that comes later begins another: of hundreds of commands a second
+	// few are asked about.
+	linger = time.Second
 )
 
 // outputs sends what commands write. Each action has one goroutine, which the
@@ -184,6 +186,8 @@ func (s *sender) wait(ctx context.Context, changed <-chan struct{}, sent, ended 
 		timer := time.NewTimer(pause)
 		defer timer.Stop()
 		after, changed = timer.C, nil
+	case ended && s.silent():
+		return false
 	case ended:
 		s.close() // ended commands are many, and most are never asked about again
 		timer := time.NewTimer(linger)
@@ -205,6 +209,11 @@ func (s *sender) wait(ctx context.Context, changed <-chan struct{}, sent, ended 
 		return sent
 	}
 	return true
+}
+
+// silent reports that a command has ended without a word, as most do.
+func (s *sender) silent() bool {
+	return s.run != nil && s.streams[0].next == 0 && s.streams[1].next == 0
 }
 
 // pace waits until the newest chunk is long enough ago.

@@ -42,13 +42,17 @@ type Queue struct {
 	freed   receipts    // whose rows go with the next step
 }
 
+// cacheKiB is small: the newest actions and the outbox fit, and the rest is of
+// the past. An agent is to be small.
+const cacheKiB = 512
+
 func (c Config) database() (sqldb.Config, error) {
 	files, err := fs.Sub(schema, "schema")
 	if err != nil {
 		return sqldb.Config{}, fmt.Errorf("reading the queue's schema: %w", err)
 	}
 	return sqldb.Config{Path: c.Path, ApplicationID: applicationID, Migrations: files,
-		Log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), Readers: 2}, nil
+		Log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)), Readers: 2, CacheKiB: cacheKiB}, nil
 }
 
 // Create makes a new queue whose streams bear the given random id, and opens it.

@@ -243,7 +243,7 @@ func TestAlone(t *testing.T) {
 func TestMemory(t *testing.T) {
 	s := newSite(t)
 	cmd := s.start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), settled+time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), quietAfter+time.Second)
 	defer cancel()
 	<-ctx.Done() // what the start took is given back then
 	const most = 20 << 10

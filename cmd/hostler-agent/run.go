@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/user"
 	"runtime/debug"
+	"runtime/metrics"
 	"strconv"
 	"time"
 
@@ -201,16 +202,31 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	return err
 }
 
-// settled is when the start is over and its garbage can be given back.
-const settled = 3 * time.Second
+// Memory that was needed once is given back when nothing happens any more. The
+// runtime itself keeps it for minutes, and what it frees it frees by and by.
+const (
+	quietAfter = 3 * time.Second // without allocations worth the name
+	quietBytes = 1 << 20         // allocated in that time by leases, looks and ticks
+	worthBytes = 4 << 20         // allocated since memory was given back the last time
+)
 
-// tidy returns the memory that the start took and nothing needs any more, once.
+// tidy gives memory back after the start and after each time of work.
 func tidy(ctx context.Context) error {
-	if err := wait(ctx, settled, nil); err != nil {
-		return err
+	var before, tidied uint64
+	started := true // what the start took is not waited for to end
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	for {
+		if err := wait(ctx, quietAfter, nil); err != nil {
+			return err
+		}
+		metrics.Read(sample)
+		now := sample[0].Value.Uint64()
+		if quiet := now-before < quietBytes; started || quiet && now-tidied > worthBytes {
+			debug.FreeOSMemory()
+			tidied = now
+		}
+		before, started = now, false
 	}
-	debug.FreeOSMemory()
-	return nil
 }
 
 // lookForMembership is how often a host without a fleet looks whether it has

@@ -32,11 +32,11 @@ type conn struct {
 }
 
 // connect opens the file, which must exist.
-func connect(ctx context.Context, path string, m mode) (*conn, error) {
+func connect(ctx context.Context, path string, m mode, cacheKiB int) (*conn, error) {
 	if err := useLayer(); err != nil {
 		return nil, err
 	}
-	connector, err := sqlite.NewConnector(dsn(path, m))
+	connector, err := sqlite.NewConnector(dsn(path, m, cacheKiB))
 	if err != nil {
 		return nil, err
 	}
@@ -59,14 +59,14 @@ func connect(ctx context.Context, path string, m mode) (*conn, error) {
 }
 
 // dsn spells the settings of a connection in the driver's grammar.
-func dsn(path string, m mode) string {
+func dsn(path string, m mode, cacheKiB int) string {
 	q := url.Values{
 		"mode":       {string(m)},
 		"vfs":        {layerName},
 		"_dqs":       {"0"}, // a misspelt column in double quotes is an error, not a string
 		"_defensive": {"1"},
 		"_error_rc":  {"1"},
-		"_pragma":    {"trusted_schema(0)", "temp_store(MEMORY)"},
+		"_pragma":    {"trusted_schema(0)", "temp_store(MEMORY)", fmt.Sprintf("cache_size(-%d)", cacheKiB)},
 	}
 	q.Set("_busy_timeout", "5000") // a backup tool may hold the lock for a moment
 	if m == readWrite {

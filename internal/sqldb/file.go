@@ -86,7 +86,7 @@ func build(ctx context.Context, cfg Config, draft string) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	c, err := connect(ctx, draft, readWrite)
+	c, err := connect(ctx, draft, readWrite, cfg.CacheKiB)
 	if err != nil {
 		return classify(err)
 	}

@@ -72,8 +72,12 @@ type Config struct {
 	// functions wait, so that the first does not wait for all. Default 2 ms.
 	BatchWindow time.Duration
 
+	// CacheKiB is how many KiB of pages each connection keeps in memory. Default
+	// 2000.
+	CacheKiB int
+
 	// Readers is the number of connections for View, and so of Views that run at
-	// the same time. Each is opened when first needed and may grow to about 2 MB.
+	// the same time. Each is opened when first needed and grows with its cache.
 	// Default 4.
 	Readers int
 }
@@ -86,8 +90,8 @@ func (c Config) validate() (Config, error) {
 		return c, errors.New("sqldb: ApplicationID is missing")
 	case c.Migrations == nil:
 		return c, errors.New("sqldb: Migrations is missing")
-	case c.MaxBatch < 0 || c.BatchWindow < 0 || c.Readers < 0:
-		return c, errors.New("sqldb: MaxBatch, BatchWindow and Readers must not be negative")
+	case c.MaxBatch < 0 || c.BatchWindow < 0 || c.Readers < 0 || c.CacheKiB < 0:
+		return c, errors.New("sqldb: MaxBatch, BatchWindow, CacheKiB and Readers must not be negative")
 	}
 	path, err := filepath.Abs(c.Path)
 	if err != nil {
@@ -98,6 +102,7 @@ func (c Config) validate() (Config, error) {
 	c.MaxBatch = cmp.Or(c.MaxBatch, 256)
 	c.BatchWindow = cmp.Or(c.BatchWindow, 2*time.Millisecond)
 	c.Readers = cmp.Or(c.Readers, 4)
+	c.CacheKiB = cmp.Or(c.CacheKiB, 2000)
 	return c, nil
 }
 
@@ -174,7 +179,7 @@ func openChecked(ctx context.Context, cfg Config) (*conn, error) {
 	if err := checkLog(cfg.Path); err != nil {
 		return nil, explain(err, cfg.Path)
 	}
-	c, err := connect(ctx, cfg.Path, readWrite)
+	c, err := connect(ctx, cfg.Path, readWrite, cfg.CacheKiB)
 	if err != nil {
 		return nil, explain(err, cfg.Path)
 	}

@@ -34,6 +34,7 @@ func (db *DB) View(ctx context.Context, fn func(*Tx) error) error {
 // readers is the pool of reading connections. They are opened when needed.
 type readers struct {
 	path  string
+	cache int
 	slots chan struct{} // one token for each View that runs
 	done  chan struct{} // closed by close
 
@@ -43,7 +44,7 @@ type readers struct {
 }
 
 func newReaders(cfg Config) *readers {
-	return &readers{path: cfg.Path, slots: make(chan struct{}, cfg.Readers), done: make(chan struct{})}
+	return &readers{path: cfg.Path, cache: cfg.CacheKiB, slots: make(chan struct{}, cfg.Readers), done: make(chan struct{})}
 }
 
 func (r *readers) acquire(ctx context.Context) (*conn, error) {
@@ -76,7 +77,7 @@ func (r *readers) pick(ctx context.Context) (*conn, error) {
 		r.idle = r.idle[:last]
 		return c, nil
 	}
-	c, err := connect(ctx, r.path, readOnly)
+	c, err := connect(ctx, r.path, readOnly, r.cache)
 	if err != nil {
 		return nil, fmt.Errorf("opening a reading connection: %w", classify(err))
 	}

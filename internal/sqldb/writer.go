@@ -143,6 +143,7 @@ type writer struct {
 	stopped chan struct{} // closed when run ends
 
 	path   string
+	cache  int
 	log    *slog.Logger
 	max    int
 	window time.Duration
@@ -155,6 +156,7 @@ func newWriter(cfg Config, c *conn) *writer {
 		queue:   queue{wake: make(chan struct{}, 1)},
 		stopped: make(chan struct{}),
 		path:    cfg.Path,
+		cache:   cfg.CacheKiB,
 		log:     cfg.Log,
 		max:     cfg.MaxBatch,
 		window:  cfg.BatchWindow,
@@ -250,7 +252,7 @@ func (w *writer) next(started time.Time) *update {
 // begin opens the transaction of a batch.
 func (w *writer) begin() error {
 	if w.conn == nil {
-		c, err := connect(context.Background(), w.path, readWrite)
+		c, err := connect(context.Background(), w.path, readWrite, w.cache)
 		if err != nil {
 			return fmt.Errorf("reopening the database: %w", classify(err))
 		}
