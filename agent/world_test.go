@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -100,6 +101,8 @@ type line struct {
 	down    bool // no connection can be made
 	chaos   *rand.Rand
 	late    [2][]func() // up, down
+	holds   protocol.Channel
+	held    []func() // what has come down on it
 }
 
 func (l *line) Run(ctx context.Context, open func(uint64) (agent.Session, error)) error {
@@ -195,16 +198,43 @@ func (b bulk) Publish(ctx context.Context, topic string, payload []byte) error {
 	return b.line.Publish(ctx, topic, payload, false)
 }
 
+// hold keeps back what comes down on a channel, until release.
+func (l *line) hold(c protocol.Channel) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holds = c
+}
+
+// release delivers what was kept back: the first that was said alone, as the
+// others say the same.
+func (l *line) release() {
+	l.mu.Lock()
+	first := l.held[0]
+	l.holds, l.held = "", nil
+	l.mu.Unlock()
+	first()
+}
+
 // deliver brings a message down.
 func (l *line) deliver(topic string, payload []byte) {
-	l.carry(1, func() {
+	l.mu.Lock()
+	hold := l.holds != "" && strings.HasSuffix(topic, string(l.holds))
+	l.mu.Unlock()
+	arrive := func() {
 		l.mu.Lock()
 		s := l.session
 		l.mu.Unlock()
 		if s != nil {
 			s.Handle(topic, payload)
 		}
-	})
+	}
+	if hold {
+		l.mu.Lock()
+		l.held = append(l.held, arrive)
+		l.mu.Unlock()
+		return
+	}
+	l.carry(1, arrive)
 }
 
 // world is a host with its coordinator. The host may restart.

@@ -1,0 +1,84 @@
+package agent_test
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// TestLeasesPassTheLoop: the loop may hang for as long as a disk hangs; leases
+// are asked for and grants are taken all the while.
+func TestLeasesPassTheLoop(t *testing.T) {
+	var hangs atomic.Bool
+	tune := func(c *agent.Config) {
+		c.HostInfo = func() protocol.HostInfo {
+			if hangs.Load() {
+				<-time.After(2 * time.Minute)
+			}
+			return protocol.HostInfo{Hostname: "edge-07"}
+		}
+	}
+	in(t, tune, func(t *testing.T, w *world) {
+		before := 0
+		w.coord.see(func() { before = w.coord.leases })
+		hangs.Store(true)
+		told := make(chan error, 1)
+		go func() { told <- w.agent.HeartbeatNow(t.Context()) }() // waited for below
+		w.pass(119 * time.Second)
+		w.coord.see(func() {
+			if n := w.coord.leases - before; n != 23 && n != 24 {
+				t.Errorf("%d leases while the loop hung for two minutes, want one every 5 s", n)
+			}
+		})
+		hangs.Store(false)
+		if err := <-told; err != nil {
+			t.Error(err)
+		}
+		s, err := w.agent.Status(t.Context())
+		if left := s.LeaseUntilMS - time.Since(w.begun).Milliseconds(); err != nil || left < 84_000 {
+			t.Errorf("%d ms are left of the lease, %v", left, err)
+		}
+	})
+}
+
+// TestWillIsOfItsConnection: the will of the first connection would say nothing
+// about the second.
+func TestWillIsOfItsConnection(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		for range 3 {
+			w.coord.see(func() { w.coord.presences = nil })
+			w.line.breaks(false)
+			w.pass(time.Minute)
+			w.coord.see(func() {
+				if !slices.Contains(w.coord.presences, protocol.PresenceWill) {
+					t.Errorf("after its connection broke it said %q, and there was no will", w.coord.presences)
+				}
+			})
+		}
+	})
+}
+
+// TestStartBudgetCountsFromWhatWasSaid: an order that was on its way for longer
+// than its start budget never begins, whatever it says is left of it.
+func TestStartBudgetCountsFromWhatWasSaid(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.line.hold(protocol.ChannelOrder)
+		w.coord.see(func() { w.coord.leftMS = 20_000 })
+		w.coord.order(actionID(1), command("true"))
+		w.pass(10 * time.Second)
+		w.line.release()
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+
+		w.line.hold(protocol.ChannelOrder)
+		w.coord.order(actionID(2), command("true"))
+		w.pass(26 * time.Second) // a lease, which is what the order answers, may be 5 s older
+		w.line.release()
+		w.pass(time.Second)
+		w.expect(actionID(2), "expire CANCELLED expired")
+	})
+}
