@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -89,6 +90,46 @@ func TestRolledBackHost(t *testing.T) {
 		want(t, f, third.ID, protocol.StateDone, protocol.ReasonOK)
 		want(t, f, second.ID, protocol.StateLost, protocol.ReasonRolledBack)
 	})
+}
+
+// TestEachPositionShowsARollback: a disk that went back shows in what the host
+// has accepted, sent and taken in, and in the history behind the numbers. Each
+// of them is enough.
+func TestEachPositionShowsARollback(t *testing.T) {
+	find := func(list []protocol.Position, s protocol.Stream) *protocol.Position {
+		return &list[slices.IndexFunc(list, func(p protocol.Position) bool { return p.Stream == s })]
+	}
+	for _, c := range []struct {
+		name, why string
+		lie       func(*protocol.Hello)
+	}{
+		{"accepted", "accepted 0 actions", func(h *protocol.Hello) { h.AcceptSeq-- }},
+		{"sent", "items of stream report", func(h *protocol.Hello) { find(h.Sent, protocol.StreamReport).N-- }},
+		{"taken in", "items of stream order", func(h *protocol.Hello) {
+			*find(h.Have, protocol.StreamOrder) = protocol.Position{Store: h.Have[0].Store, Stream: protocol.StreamOrder}
+		}},
+		{"another history", "two histories", func(h *protocol.Hello) { find(h.Have, protocol.StreamOrder).H[0] ^= 1 }},
+		{"more than there is", "two histories", func(h *protocol.Hello) { find(h.Have, protocol.StreamOrder).N++ }},
+		{"another database", "database is another one", func(h *protocol.Hello) { h.Store[0] ^= 1 }},
+		{"nothing wrong", "", func(*protocol.Hello) {}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+				h.Auto(coordtest.Succeed(""))
+				a := propose(t, f, h)
+				want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+				after(5 * time.Second)
+				h.Connect() // what it has accepted, it tells with a hello
+				after(5 * time.Second)
+				h.Lie(c.lie)
+				h.Connect()
+				after(5 * time.Second)
+				if why := quarantined(t, f, h); (c.why == "") != (why == "") || !strings.Contains(why, c.why) {
+					t.Errorf("quarantined because of %q, want %q", why, c.why)
+				}
+			})
+		})
+	}
 }
 
 func TestRestoredCoordinatorRecovers(t *testing.T) {
