@@ -69,7 +69,8 @@ type Authority interface {
 	// IssueHost signs the request of a host; both are DER. Nothing of the
 	// request but its key is used.
 	IssueHost(id protocol.HostID, csr []byte) (certificate []byte, err error)
-	// Current reports whether a certificate has most of its life before it.
+	// Current reports whether a certificate is of this authority and has most
+	// of its life before it.
 	Current(certificate []byte) bool
 	// IssueViewer makes a key and a certificate, PEM, that may read all topics.
 	IssueViewer(name string) (certificate, key []byte, serial string, err error)

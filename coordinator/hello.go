@@ -165,6 +165,9 @@ type notes struct {
 	// adopt tells that a person readmitted the host since its last hello: what
 	// it lacks is not held against it, and its streams go on where it stands.
 	adopt bool
+	// behind tells that it lacks something all the same: what it was asked after
+	// that is lost.
+	behind bool
 }
 
 // compareNotes holds what the host says it sent and has against what is known
@@ -185,7 +188,7 @@ func (s *session) compareNotes(h *protocol.Hello) (notes, error) {
 		if err != nil {
 			return err
 		}
-		if n.rolledBack != "" {
+		if n.rolledBack != "" || n.behind {
 			if err := s.c.loseAfter(tx, host.ID, h.AcceptSeq, ordered); err != nil {
 				return err
 			}
@@ -226,7 +229,7 @@ func (n *notes) compareUp(tx Tx, host *Host, h *protocol.Hello) error {
 		switch {
 		case sent.N >= st.Pos.N:
 		case n.adopt:
-			st.Pos = sent
+			st.Pos, n.behind = sent, true
 			if err := tx.Streams().Put(st); err != nil {
 				return err
 			}
@@ -260,6 +263,7 @@ func (n *notes) compareDown(tx Tx, store protocol.StoreID, host protocol.HostID,
 		case err != nil:
 			return 0, err
 		case (back || foreign) && n.adopt:
+			n.behind = true
 			if err := adoptDown(tx, &st, have); err != nil {
 				return 0, err
 			}

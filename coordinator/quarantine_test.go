@@ -132,6 +132,35 @@ func TestEachPositionShowsARollback(t *testing.T) {
 	}
 }
 
+// A disk that went back with its count of starts looks like a second process.
+// Nothing of what it has forgotten stays open for ever.
+func TestRolledBackWithItsStarts(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		h.Auto(coordtest.Succeed(""))
+		first := propose(t, f, h)
+		want(t, f, first.ID, protocol.StateDone, protocol.ReasonOK)
+		backup := h.Copy()
+		h.Reboot()
+		h.Reboot()
+		h.Auto(func(h *coordtest.Host, o coordtest.Order) { h.Report(o.Started(h)) })
+		second := propose(t, f, h)
+		want(t, f, second.ID, protocol.StateRunning, "")
+		h.Goodbye()
+		h.Silence()
+
+		backup.Connect()
+		after(10 * time.Second)
+		if why := quarantined(t, f, h); !strings.Contains(why, "two processes") {
+			t.Fatalf("quarantined because of %q", why)
+		}
+		readmit(t, f, h)
+		want(t, f, second.ID, protocol.StateLost, protocol.ReasonRolledBack)
+		backup.Auto(coordtest.Succeed(""))
+		third := propose(t, f, h)
+		want(t, f, third.ID, protocol.StateDone, protocol.ReasonOK)
+	})
+}
+
 func TestRestoredCoordinatorRecovers(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		f.Restart()

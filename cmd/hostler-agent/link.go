@@ -22,7 +22,7 @@ func (l link) Run(ctx context.Context, open func(conn uint64) (agent.Session, er
 
 // connect makes both connections of a member. Neither is open yet.
 func connect(m *membership, host protocol.HostID, brokers []string, log *slog.Logger) (link, *mqtt.Bulk, error) {
-	cfg := mqtt.Config{Addresses: brokers, TLS: m.tlsConfig(), ClientID: string(host), Logger: log}
+	cfg := mqtt.Config{Addresses: brokers, Dial: m.dialer(), ClientID: string(host), Logger: log}
 	client, err := mqtt.New(cfg)
 	if err != nil {
 		return link{}, nil, err

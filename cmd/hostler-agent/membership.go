@@ -31,6 +31,8 @@ type membership struct {
 	// stranger tells of a broker that is not of the rings that we hold: they may
 	// be too old, if the fleet has changed its authority while we were away.
 	stranger chan struct{}
+	// refused tells of a broker that did not take our certificate.
+	refused chan struct{}
 
 	mu     sync.Mutex
 	record join.Record // as it was kept last
@@ -43,7 +45,7 @@ func newMembership(r join.Record, key *certs.TLSKey, client *join.Client, keep f
 	if err != nil {
 		return nil, fmt.Errorf("the rings of the fleet: %w", err)
 	}
-	m := &membership{keys: certs.NewKeys(chain), tls: key, client: client, keep: keep, log: log, record: r, stranger: make(chan struct{}, 1)}
+	m := &membership{keys: certs.NewKeys(chain), tls: key, client: client, keep: keep, log: log, record: r, stranger: make(chan struct{}, 1), refused: make(chan struct{}, 1)}
 	m.keys.Revoke(r.RevokedNumber, r.Revoked...)
 	cert, err := key.Certificate(r.Certificate)
 	if err != nil {
@@ -213,6 +215,9 @@ func (m *membership) renew(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r = m.record
+	if bytes.Equal(r.Certificate, answer.Certificate) {
+		return nil // the old one is good still
+	}
 	r.Certificate, r.CA, r.Brokers = answer.Certificate, answer.CA, answer.Brokers
 	if err := m.keep(r); err != nil {
 		return err

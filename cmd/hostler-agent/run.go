@@ -181,6 +181,7 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	if n.member != nil {
 		others.Go(func() error { return n.bulk.Run(beside, mqtt.Session{}) })
 		others.Go(func() error { return n.member.upkeep(beside) })
+		others.Go(func() error { return n.member.askWhy(beside) })
 	} else {
 		g.Go(func() error { return n.await(inner) })
 	}

@@ -145,7 +145,12 @@ func (t *trust) IssueHost(id protocol.HostID, csr []byte) ([]byte, error) {
 
 func (t *trust) Current(der []byte) bool {
 	leaf, err := x509.ParseCertificate(der)
-	return err == nil && clock.Now().Before(certs.RenewAt(leaf))
+	if err != nil || !clock.Now().Before(certs.RenewAt(leaf)) {
+		return false
+	}
+	// The authority before us may have issued it, and is in no ring any more.
+	ca, err := x509.ParseCertificate(t.ca.Certificate())
+	return err == nil && leaf.CheckSignatureFrom(ca) == nil
 }
 
 func (t *trust) IssueViewer(name string) (certificate, key []byte, number string, err error) {
