@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -84,6 +85,32 @@ func TestOldEventsAreForgotten(t *testing.T) {
 		first, err := f.Coordinator().Events(t.Context(), 0, 1)
 		if err != nil || len(first) != 1 || first[0].ID != more+1 {
 			t.Errorf("the oldest event is %+v, %v, want number %d", first, err, more+1)
+		}
+	})
+}
+
+// TestAThousandWait fills the list of those who wait for a person: the next one
+// is turned away for now, and comes in as soon as there is room.
+func TestAThousandWait(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
+		for i := range 1000 {
+			if err := offer(t, f, protocol.HostID(fmt.Sprintf("new-%d", i)), invite(t, f), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		code := invite(t, f)
+		if err := offer(t, f, "late", code, nil); !errors.Is(err, coordinator.ErrUnavailable) {
+			t.Errorf("one more than are kept: %v", err)
+		}
+		if _, err := f.Coordinator().DenyEnrolment(t.Context(), f.Admin(), "new-7", "not ours"); err != nil {
+			t.Fatal(err)
+		}
+		if err := offer(t, f, "late", code, nil); err != nil {
+			t.Errorf("when there is room: %v", err)
+		}
+		pending, err := f.Coordinator().Enrolments(t.Context(), coordinator.EnrolmentPending)
+		if err != nil || len(pending) != 1000 {
+			t.Errorf("%d hosts wait, %v, want 1000", len(pending), err)
 		}
 	})
 }
