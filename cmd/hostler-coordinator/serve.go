@@ -26,6 +26,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/web"
 	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/clock"
+	"github.com/hostler-io/hostler/internal/prom"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -223,9 +224,26 @@ func (s *server) brokerConfig() broker.Config {
 	}
 }
 
+// metrics is what the broker counts. It begins anew at each of its restarts.
+func (s *server) metrics(w *prom.Scrape) {
+	var n broker.Stats
+	if b := s.broker.server.Load(); b != nil {
+		n = b.Stats()
+	}
+	w.Gauge("broker_connections", "Connections, those in their handshake included.", float64(n.Connections))
+	w.Counter("broker_connections_total", "Connections that were accepted.", float64(n.Accepted))
+	w.CounterBy("broker_connections_ended_total", "Connections that the broker ended, by how.", "how", map[string]float64{
+		"refused": float64(n.Refused), "taken_over": float64(n.TakenOver), "cut": float64(n.Cut),
+	})
+	w.Counter("broker_messages_total", "Messages that hosts and coordinators published.", float64(n.Messages))
+	w.CounterBy("broker_messages_not_taken_total", "Messages that went no further, by why.", "why", map[string]float64{
+		"right": float64(n.Denied), "rate": float64(n.Limited), "ingest": float64(n.IngestErrors), "slow_reader": float64(n.SlowDrops),
+	})
+}
+
 // api is the HTTP server.
 func (s *server) api() (*http.Server, error) {
-	handler, err := web.New(web.Config{Coordinator: s.coord, Version: buildinfo.Version, OpenMetrics: s.config.HTTP.OpenMetrics, Commits: s.commits, Log: s.log})
+	handler, err := web.New(web.Config{Coordinator: s.coord, Version: buildinfo.Version, OpenMetrics: s.config.HTTP.OpenMetrics, Metrics: s.metrics, Log: s.log})
 	if err != nil {
 		return nil, err
 	}

@@ -119,6 +119,7 @@ func (h *handlers) metrics(ctx context.Context, s *prom.Scrape) error {
 	s.Counter("messages_published_total", "Messages that went out.", float64(n.Published))
 	s.Counter("messages_dropped_total", "Messages dropped because a host sent more than is taken at a time.", float64(n.Dropped))
 	s.CounterBy("messages_refused_total", "Messages refused, by the code of the check.", "code", floats(n.Refused))
+	h.parts(s)
 	return nil
 }
 

@@ -49,9 +49,9 @@ type Config struct {
 	// behind a reverse proxy, for which everybody comes from loopback.
 	// Default: a token of any role is needed.
 	OpenMetrics bool
-	// Commits tells how many durable commits the store has made, for /metrics.
-	// Default: they are not told.
-	Commits func() uint64
+	// Metrics adds to a scrape of /metrics what the parts beside the coordinator
+	// count, such as its broker. Default: nothing.
+	Metrics func(*prom.Scrape)
 	// Log hears of what went wrong inside. Default: discarded.
 	Log *slog.Logger
 }
@@ -60,7 +60,7 @@ type Config struct {
 type handlers struct {
 	c       *coordinator.Coordinator
 	version string
-	commits func() uint64
+	parts   func(*prom.Scrape)
 	log     *slog.Logger
 	feed    feed
 }
@@ -74,7 +74,10 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	h := &handlers{c: cfg.Coordinator, version: cfg.Version, commits: cfg.Commits, log: cfg.Log, feed: feed{c: cfg.Coordinator}}
+	if cfg.Metrics == nil {
+		cfg.Metrics = func(*prom.Scrape) {}
+	}
+	h := &handlers{c: cfg.Coordinator, version: cfg.Version, parts: cfg.Metrics, log: cfg.Log, feed: feed{c: cfg.Coordinator}}
 	mux := http.NewServeMux()
 	doc := humago.New(mux, documentConfig(cfg.Version))
 	doc.UseMiddleware(oneStatusForBadRequests)
