@@ -170,6 +170,7 @@ type Metrics struct {
 // Metrics returns a snapshot. It never waits.
 func (a *Agent) Metrics() Metrics {
 	m := a.counters.snapshot()
+	m.Lease, m.LeaseLowest = a.leaseLeft()
 	m.Commits = a.cfg.Queue.Stats().Commits
 	return m
 }

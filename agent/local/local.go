@@ -222,6 +222,8 @@ func (h *handlers) metrics(_ context.Context, s *prom.Scrape) error {
 	s.GaugeBy("containers", "Managed containers, by state.", "state", states)
 	s.Gauge("connected", "1 while the coordinator answers.", truth(m.Connected))
 	s.Gauge("degraded", "1 while nothing new is accepted.", truth(m.Degraded))
+	s.Gauge("lease_seconds", "For how long the newest grant is good; negative: it has run out.", m.Lease.Seconds())
+	s.Gauge("lease_lowest_seconds", "The least that a grant was ever good for, when the next one came or now.", m.LeaseLowest.Seconds())
 	s.Counter("store_commits_total", "Durable commits of the queue.", float64(m.Commits))
 	s.Gauge("unsent_items", "Reports and alerts that wait for a receipt.", float64(m.Unsent))
 	return nil

@@ -243,7 +243,7 @@ func (s *server) metrics(w *prom.Scrape) {
 
 // api is the HTTP server.
 func (s *server) api() (*http.Server, error) {
-	handler, err := web.New(web.Config{Coordinator: s.coord, Version: buildinfo.Version, OpenMetrics: s.config.HTTP.OpenMetrics, Metrics: s.metrics, Log: s.log})
+	handler, err := web.New(web.Config{Coordinator: s.coord, Version: buildinfo.Version, OpenMetrics: s.config.HTTP.OpenMetrics, Commits: s.commits, Metrics: s.metrics, Log: s.log})
 	if err != nil {
 		return nil, err
 	}

@@ -52,6 +52,9 @@ type Config struct {
 	// Metrics adds to a scrape of /metrics what the parts beside the coordinator
 	// count, such as its broker. Default: nothing.
 	Metrics func(*prom.Scrape)
+	// Commits tells how many durable commits the store has made, for /metrics.
+	// Default: they are not told.
+	Commits func() uint64
 	// Log hears of what went wrong inside. Default: discarded.
 	Log *slog.Logger
 }
@@ -61,6 +64,7 @@ type handlers struct {
 	c       *coordinator.Coordinator
 	version string
 	parts   func(*prom.Scrape)
+	commits func() uint64
 	log     *slog.Logger
 	feed    feed
 }
@@ -77,7 +81,7 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Metrics == nil {
 		cfg.Metrics = func(*prom.Scrape) {}
 	}
-	h := &handlers{c: cfg.Coordinator, version: cfg.Version, parts: cfg.Metrics, log: cfg.Log, feed: feed{c: cfg.Coordinator}}
+	h := &handlers{c: cfg.Coordinator, version: cfg.Version, parts: cfg.Metrics, commits: cfg.Commits, log: cfg.Log, feed: feed{c: cfg.Coordinator}}
 	mux := http.NewServeMux()
 	doc := humago.New(mux, documentConfig(cfg.Version))
 	doc.UseMiddleware(oneStatusForBadRequests)
