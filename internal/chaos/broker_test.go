@@ -170,7 +170,7 @@ func (b *broker) deliver(m message) {
 	}
 }
 
-// Publish implements [coordinator.Broker].
+// publish takes a message of the coordinator.
 func (b *broker) publish(topic string, payload []byte, retained bool) error {
 	b.mu.Lock()
 	down := b.down
@@ -394,8 +394,16 @@ func (l *link) kill() {
 	l.b.cut(l.host)
 }
 
-// Publish implements [agent.Link].
+// Publish implements [agent.Link]. On a slow line nothing here may take longer
+// than leases can wait.
 func (l *link) Publish(_ context.Context, topic string, payload []byte, retained bool) error {
+	if t, err := protocol.ParseTopic(topic); err != nil || t.Channel == protocol.ChannelOut || len(payload) > protocol.MaxMessage {
+		panic(fmt.Sprintf("%d bytes on %s delay the leases", len(payload), topic))
+	}
+	return l.publish(topic, payload, retained)
+}
+
+func (l *link) publish(topic string, payload []byte, retained bool) error {
 	l.mu.Lock()
 	c := l.conn
 	l.mu.Unlock()
@@ -416,7 +424,7 @@ type bulk struct{ *link }
 
 // Publish implements [agent.Bulk].
 func (b bulk) Publish(ctx context.Context, topic string, payload []byte) error {
-	for b.link.Publish(ctx, topic, payload, false) != nil {
+	for b.publish(topic, payload, false) != nil {
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
