@@ -99,7 +99,7 @@ func (c *Coordinator) order(tx Tx, st *StreamState, a *Action) (order, error) {
 	}
 	it, err := c.append(tx, st, item, a.ID)
 	a.N = it.N
-	return order{it, a.ExpiresMS}, err
+	return order{it, c.ends(a)}, err
 }
 
 // numberFirst gives a new action its number before it is written, if nothing can
@@ -266,7 +266,7 @@ func (s *session) budget(it Item, age time.Duration) (int64, error) {
 	delete(s.expiry, it.N)
 	s.mu.Unlock()
 	if fresh { // its number was given just now, so only its host can have ended it
-		return max(0, expires-c.nowMS()+age.Milliseconds()), nil
+		return max(0, expires-c.lifeMS()+age.Milliseconds()), nil
 	}
 	var a Action
 	err := c.cfg.Store.View(c.ctx, func(tx Tx) (err error) {
@@ -279,9 +279,14 @@ func (s *session) budget(it Item, age time.Duration) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// A date that went back over a restart gives no order more than it had.
+	return max(0, c.ends(&a)-c.lifeMS()+age.Milliseconds()), nil
+}
+
+// ends returns when the start budget of an action ends. A date that went back
+// over a restart gives no order more than it had.
+func (c *Coordinator) ends(a *Action) int64 {
 	info, _ := protocol.KindOf(a.Kind)
-	return max(0, min(a.ExpiresMS-c.lifeMS(), info.StartTTL.Milliseconds())+age.Milliseconds()), nil
+	return min(a.ExpiresMS, c.lifeMS()+info.StartTTL.Milliseconds())
 }
 
 // maxCredits is how many streams one receipt asks for: it must not outgrow a
