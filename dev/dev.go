@@ -135,19 +135,52 @@ func (f *Fleet) lock() (unlock func(), err error) {
 	if os.Geteuid() != 0 {
 		return nil, ErrRoot
 	}
-	d, err := os.Open(f.dir())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("fleet %q: %w", f.cfg.Name, ErrNotUp)
+	unlock, err = lockDir(f.dir(), unix.LOCK_NB)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = ErrNotUp
+	case errors.Is(err, unix.EWOULDBLOCK):
+		err = ErrBusy
 	}
+	if err != nil {
+		return nil, fmt.Errorf("fleet %q: %w", f.cfg.Name, err)
+	}
+	return unlock, nil
+}
+
+// lockRoot makes the directory of all fleets and keeps others from adding to
+// it and from removing it. It waits for its turn, which is short.
+func (f *Fleet) lockRoot() (unlock func(), err error) {
+	for {
+		if err := os.MkdirAll(f.cfg.Root, 0o700); err != nil {
+			return nil, err
+		}
+		unlock, err = lockDir(f.cfg.Root, 0)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return unlock, err
+		}
+	}
+}
+
+// lockDir locks a directory that is there; fs.ErrNotExist if it goes away
+// before it is locked.
+func lockDir(path string, how int) (unlock func(), err error) {
+	d, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		d.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = ErrBusy
+	err = unix.Flock(int(d.Fd()), unix.LOCK_EX|how)
+	if err == nil {
+		var there, held fs.FileInfo
+		if there, err = os.Lstat(path); err == nil {
+			if held, err = d.Stat(); err == nil && !os.SameFile(there, held) {
+				err = fs.ErrNotExist
+			}
 		}
-		return nil, fmt.Errorf("fleet %q: %w", f.cfg.Name, err)
+	}
+	if err != nil {
+		d.Close()
+		return nil, &fs.PathError{Op: "lock", Path: path, Err: err}
 	}
 	return func() { d.Close() }, nil
 }

@@ -55,6 +55,11 @@ func (f *Fleet) down(ctx context.Context) error {
 	if err := f.forgetOperator(ctx); err != nil {
 		return err
 	}
+	release, err := f.lockRoot()
+	if err != nil {
+		return err
+	}
+	defer release()
 	// The directory is the last to go: it holds the name.
 	if err := os.RemoveAll(f.dir()); err != nil {
 		return err

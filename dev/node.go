@@ -89,6 +89,14 @@ func (n node) kill(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("its processes do not end"))
 	defer cancel()
+	// Otherwise the kernel would take leave of the peers of its connections.
+	if plugged, err := network.Plugged(n.cable()); err != nil {
+		return err
+	} else if plugged {
+		if err := network.Unplug(n.cable()); err != nil {
+			return err
+		}
+	}
 	leaf := n.leaf(all)
 	err = leaf.Kill()
 	if err == nil {

@@ -36,10 +36,12 @@ func (f *Fleet) Up(ctx context.Context, hosts int) (Status, error) {
 	if err := f.check(hosts); err != nil {
 		return Status{}, err
 	}
-	if err := os.MkdirAll(f.cfg.Root, 0o700); err != nil {
+	// Who makes the directory has the name, and who has the bridge the network.
+	release, err := f.lockRoot()
+	if err != nil {
 		return Status{}, err
 	}
-	// Who makes the directory has the name.
+	defer release()
 	if err := os.Mkdir(f.dir(), 0o700); errors.Is(err, fs.ErrExist) {
 		return Status{}, fmt.Errorf("fleet %q: %w", f.cfg.Name, ErrUp)
 	} else if err != nil {
@@ -50,7 +52,12 @@ func (f *Fleet) Up(ctx context.Context, hosts int) (Status, error) {
 		return Status{}, err
 	}
 	defer unlock()
-	if err := f.up(ctx, hosts); err != nil {
+	r, err := f.claim(ctx, hosts)
+	release()
+	if err == nil {
+		err = f.populate(ctx, r)
+	}
+	if err != nil {
 		f.cfg.Progress("that failed; taking it down again")
 		return Status{}, errors.Join(err, f.down(context.WithoutCancel(ctx)))
 	}
@@ -74,24 +81,27 @@ func (f *Fleet) check(hosts int) error {
 	return err
 }
 
-func (f *Fleet) up(ctx context.Context, hosts int) error {
-	subnet, err := freeSubnet()
-	if err != nil {
-		return err
+// claim takes a network, and what bears the fleet's name in the operator's
+// configuration.
+func (f *Fleet) claim(ctx context.Context, hosts int) (record, error) {
+	r := record{Hosts: hosts}
+	var err error
+	if r.Subnet, err = freeSubnet(); err != nil {
+		return r, err
 	}
-	r := record{Subnet: subnet, Hosts: hosts}
 	if r.Operator, err = f.operator(ctx); err != nil {
-		return err
+		return r, err
 	}
-	// From here on, what bears the fleet's name there is ours.
 	if err := f.save(r); err != nil {
-		return err
+		return r, err
 	}
-	f.cfg.Progress(fmt.Sprintf("bridge %s, network %s", f.bridge(), subnet))
-	gateway := netip.PrefixFrom(subnet.Addr().Next(), subnet.Bits())
-	if err := network.EnsureBridge(network.BridgeConfig{Name: f.bridge(), Address: gateway}); err != nil {
-		return err
-	}
+	f.cfg.Progress(fmt.Sprintf("bridge %s, network %s", f.bridge(), r.Subnet))
+	gateway := netip.PrefixFrom(r.Subnet.Addr().Next(), r.Subnet.Bits())
+	return r, network.EnsureBridge(network.BridgeConfig{Name: f.bridge(), Address: gateway})
+}
+
+// populate starts the coordinator and lets the hosts in.
+func (f *Fleet) populate(ctx context.Context, r record) error {
 	c, err := f.startCoordinator(ctx, r)
 	if err != nil {
 		return err
