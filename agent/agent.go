@@ -38,6 +38,7 @@ type Agent struct {
 	fetches    chan uint64     // a ring to fetch
 	stopped    chan struct{}   // closed when the loop has ended
 	leaseUntil atomic.Int64    // boot clock; written by the lease
+	leaseLow   atomic.Int64    // the least that was left when a grant came, in ms; written by the lease
 	grantAt    atomic.Int64    // boot clock of the newest grant; written by the lease
 	gen        atomic.Uint64   // counts what was seen of containers, to tell old looks
 

@@ -53,6 +53,15 @@ func TestHelloPrecedesEverything(t *testing.T) {
 		if err != nil || !s.Connected || s.Inc != 1 || s.LeaseUntilMS < 90_000 {
 			t.Errorf("status %+v, %v", s, err)
 		}
+		// Renewed every 5 s, for 90 s each.
+		if m := w.agent.Metrics(); m.Lease < 85*time.Second || m.LeaseLowest < 84*time.Second || m.LeaseLowest > 86*time.Second {
+			t.Errorf("the lease is good for %v, it never was for less than %v; want 85 s to 90 s, and 85 s", m.Lease, m.LeaseLowest)
+		}
+		w.line.breaks(true)
+		w.pass(100 * time.Second)
+		if m := w.agent.Metrics(); m.Lease > -10*time.Second || m.LeaseLowest != m.Lease {
+			t.Errorf("100 s after the last grant it is good for %v, never for less than %v", m.Lease, m.LeaseLowest)
+		}
 	})
 }
 

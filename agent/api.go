@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
@@ -165,6 +166,9 @@ type Metrics struct {
 	Unsent                uint64
 	Commits               uint64                  // durable ones of the queue
 	Containers            map[container.State]int // managed ones
+	// Lease is for how long the newest grant is good: negative, it has run out.
+	// LeaseLowest is the least that it ever was. Both are 0 before the first.
+	Lease, LeaseLowest time.Duration
 }
 
 // Metrics returns a snapshot. It never waits.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/hostler-io/hostler/protocol"
@@ -81,11 +82,28 @@ func (a *Agent) grant(gate *leaseGate, m inbound) error {
 	}
 	gate.gate.Accept(protocol.ChannelGrant, &msg.Header)
 	if at, ok := a.voice.sentAt(g.Heard); ok {
+		now := a.cfg.BootMS()
+		if until := a.leaseUntil.Load(); until > 0 {
+			a.leaseLow.Store(min(a.leaseLow.Load(), until-now))
+		} else {
+			a.leaseLow.Store(math.MaxInt64)
+		}
 		a.leaseUntil.Store(at + g.TTLms)
-		a.grantAt.Store(a.cfg.BootMS())
+		a.grantAt.Store(now)
 	}
 	count(a.counters.received, protocol.TypeGrant)
 	return nil
+}
+
+// leaseLeft returns how long the newest grant is good for, and the least that
+// ever was left: before the first grant nothing of both.
+func (a *Agent) leaseLeft() (left, lowest time.Duration) {
+	until := a.leaseUntil.Load()
+	if until == 0 {
+		return 0, 0
+	}
+	ms := until - a.cfg.BootMS()
+	return time.Duration(ms) * time.Millisecond, time.Duration(min(ms, a.leaseLow.Load())) * time.Millisecond
 }
 
 // leaseGate is what the lease has seen before. It belongs to its goroutine.

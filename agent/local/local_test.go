@@ -358,7 +358,7 @@ func TestMetrics(t *testing.T) {
 	}
 	for _, want := range []string{
 		"hostler_agent_actions_accepted_total 1\n", "hostler_agent_actions_ended_total{state=\"DONE\"} 1\n",
-		"hostler_agent_containers{state=\"running\"} 0\n", "hostler_agent_connected 0\n",
+		"hostler_agent_containers{state=\"running\"} 0\n", "hostler_agent_connected 0\n", "hostler_agent_lease_seconds 0\n", "hostler_agent_lease_lowest_seconds 0\n",
 	} {
 		if !bytes.Contains(b, []byte(want)) {
 			t.Errorf("missing: %s", want)
