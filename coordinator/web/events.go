@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"sync"
@@ -93,13 +94,7 @@ func (h *handlers) stream(w http.ResponseWriter, r *http.Request, after uint64) 
 	w.WriteHeader(http.StatusOK)
 	conn := http.NewResponseController(w)
 	write := func(b []byte) bool {
-		err := conn.SetWriteDeadline(time.Now().Add(eventPatience))
-		if err == nil {
-			_, err = w.Write(b)
-		}
-		if err == nil {
-			err = conn.Flush()
-		}
+		err := deliver(w, conn, b, eventPatience)
 		if err != nil {
 			h.log.DebugContext(ctx, "a reader of events is gone", "remote", r.RemoteAddr, "err", err)
 		}
@@ -133,6 +128,22 @@ func (h *handlers) stream(w http.ResponseWriter, r *http.Request, after uint64) 
 	if !ok {
 		panic(http.ErrAbortHandler) // nothing more can be said on this connection
 	}
+}
+
+// deliver writes to a reader and waits until it has taken it, for as long as
+// patience says. No deadline stays behind: over HTTP/2 one that passes ends the
+// stream, whether there is anything to write or not.
+func deliver(w io.Writer, conn *http.ResponseController, b []byte, patience time.Duration) error {
+	if err := conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	if _, err := w.Write(b); err != nil {
+		return err
+	}
+	if err := conn.Flush(); err != nil {
+		return err
+	}
+	return conn.SetWriteDeadline(time.Time{})
 }
 
 // feed holds the newest events, rendered once for all who follow. Each reader

@@ -163,6 +163,38 @@ func TestSlowReaderIsCut(t *testing.T) {
 	})
 }
 
+// TestQuietStreamsLive: over HTTP/2, as people follow, nothing that was meant
+// for slow readers ends a stream on which there is nothing to read.
+func TestQuietStreamsLive(t *testing.T) {
+	onSite(t, func(t *testing.T, s *site) {
+		var http2 http.Protocols
+		http2.SetUnencryptedHTTP2(true)
+		s.server.Protocols = &http2
+		transport := &http.Transport{DialContext: s.line.dial, Protocols: &http2}
+		t.Cleanup(transport.CloseIdleConnections)
+		s.client = &http.Client{Transport: transport}
+
+		a := as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions", run("talk")), http.StatusAccepted)
+		o := <-s.host.Orders()
+		s.host.Report(o.Started(s.host))
+		s.host.Write(o.Item.Action, 1, protocol.Stdout, []byte("one\n"))
+		f := s.follow("/v1/actions/" + a.ID + "/output?follow=true")
+		f.next("one\n")
+		w := s.watch("/v1/events", "")
+		s.alert(1)
+		if e := w.next(); e.Object != "alert/1" {
+			t.Errorf("the first event is %+v", e)
+		}
+		wait(10 * time.Minute)
+		s.host.Write(o.Item.Action, 1, protocol.Stdout, []byte("two\n"))
+		f.next("two\n")
+		s.alert(2)
+		if e := w.next(); e.Object != "alert/2" {
+			t.Errorf("the next event is %+v", e)
+		}
+	})
+}
+
 func TestShutdownEndsEvents(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
 		w := s.watch("/v1/events", "")

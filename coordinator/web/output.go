@@ -62,15 +62,19 @@ func (h *handlers) copyOutput(w http.ResponseWriter, r *http.Request, id protoco
 		_ = conn.Flush() // the first byte may be hours away; a client that is gone shows at the next write
 	}
 	span, err := h.c.ReadOutput(ctx, id, protocol.FD(in.Stream), offset, in.Follow, func(b []byte) error {
+		if in.Follow {
+			err := deliver(w, conn, b, outputPatience)
+			if err == nil {
+				offset += int64(len(b))
+			}
+			return err
+		}
 		if err := conn.SetWriteDeadline(time.Now().Add(outputPatience)); err != nil {
 			return err
 		}
 		n, err := w.Write(b)
 		offset += int64(n)
-		if err != nil || !in.Follow {
-			return err
-		}
-		return conn.Flush()
+		return err
 	})
 	next := span.Next
 	switch {
