@@ -184,8 +184,8 @@ func TestDev(t *testing.T) {
 		l.steady(t, from, "edge-02")
 	})
 	t.Run("power fails", func(t *testing.T) {
-		id := l.submit(t, "edge-03", "sleep", "600")
-		l.state(t, id, "RUNNING")
+		id := l.submit(t, "edge-03", "sh", "-c", `echo begun >"$0"; exec sleep 600`, l.path("begun"))
+		fileUntil(t, l.path("begun"), "the command begins", func(s string) bool { return s == "begun\n" })
 		from := l.events.mark()
 		l.dev(t, "kill", "edge-03").exits(t, 0)
 		if left, _ := filepath.Glob("/sys/fs/cgroup/unified/hostler-dev-" + l.name + "/edge-03"); len(left) > 0 {
