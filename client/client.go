@@ -210,6 +210,22 @@ func problem(resp *http.Response) error {
 	return p
 }
 
+// Lines copies a resource of any length, which tells itself where it ends, to w.
+func (c *Client) Lines(ctx context.Context, path string, query url.Values, w io.Writer) error {
+	resp, err := c.request(ctx, http.MethodGet, path, query, nil, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(w, resp.Body); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("%w: %s broke off: %w", ErrUnreachable, path, err)
+	}
+	return nil
+}
+
 // Output copies an output stream from an offset on to w, as it comes if follow
 // is set. It returns the offset from which to read on: −1 if everything was
 // read, and one beyond the last byte if bytes were left out there.

@@ -275,16 +275,14 @@ func (c *Coordinator) tellBroken(ctx context.Context, why error) {
 }
 
 // The audit log is kept by number, never by age: a clock that is set wrong must
-// not erase it. A million records are four months of one action every 40 s, or
-// some 300 MB.
+// not erase it.
 const (
-	keptRecords = 1_000_000
-	pruneStep   = 10_000 // in one transaction, so that nobody waits for long
-	pruneEvery  = time.Minute
+	pruneStep  = 10_000 // records in one transaction, so that nobody waits for long
+	pruneEvery = time.Minute
 )
 
-// pruneAudit forgets the oldest records beyond keptRecords, up to a checkpoint
-// that stays and vouches for what it was behind.
+// pruneAudit forgets the oldest records of too many, up to a checkpoint that
+// stays and vouches for what it was behind.
 func (c *Coordinator) pruneAudit(ctx context.Context) error {
 	if !c.sealer.pruning.TryLock() {
 		return nil // somebody exports; the next time will do
@@ -292,15 +290,16 @@ func (c *Coordinator) pruneAudit(ctx context.Context) error {
 	defer c.sealer.pruning.Unlock()
 	return c.update(ctx, failpoint.AuditPruned, func(tx Tx) error {
 		newest, err := newestSeal(tx)
-		if err != nil || newest.N <= keptRecords {
+		kept, step := c.cfg.AuditRecords, min(pruneStep, c.cfg.AuditRecords)
+		if err != nil || newest.N <= kept {
 			return err
 		}
 		log := tx.Journal().Audit()
 		first, err := log.Records(0, 1)
-		if err != nil || len(first) == 0 || first[0].N+pruneStep > newest.N-keptRecords {
+		if err != nil || len(first) == 0 || first[0].N+step > newest.N-kept {
 			return err
 		}
-		anchor, err := log.SealUpTo(first[0].N + pruneStep)
+		anchor, err := log.SealUpTo(first[0].N + step)
 		if err != nil || anchor.N < first[0].N {
 			return err
 		}

@@ -114,8 +114,8 @@ func (c *Coordinator) Checkpoint(ctx context.Context) ([]byte, error) {
 const exportPage = 16
 
 // ExportAudit writes the audit log as package audit describes it, line by line,
-// without line ends: from the beginning, or from the newest checkpoint that is
-// not younger than a time.
+// without line ends: from the beginning, or from the newest checkpoint before a
+// time.
 func (c *Coordinator) ExportAudit(ctx context.Context, sinceMS int64, write func(line []byte) error) error {
 	head, err := c.Checkpoint(ctx)
 	if err != nil || head == nil {
@@ -212,7 +212,7 @@ func (c *Coordinator) exportAnchor(ctx context.Context, sinceMS int64) (anchor S
 			if err != nil {
 				return err
 			}
-			if s.AtMS > sinceMS {
+			if s.AtMS >= sinceMS {
 				high = min(mid, s.N) - 1
 				continue
 			}

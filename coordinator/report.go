@@ -397,7 +397,7 @@ func (s *session) onHeartbeat(in inbound) error {
 		for i := 1; i <= h.Parts; i++ {
 			p := s.beat.pages[i]
 			if p.Host != nil {
-				inv.Host = *p.Host
+				inv.Host, inv.Audit = *p.Host, p.Audit
 			}
 			inv.Containers = append(inv.Containers, p.Containers...)
 			inv.Alerts = append(inv.Alerts, p.Alerts...)

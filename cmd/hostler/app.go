@@ -97,7 +97,7 @@ colours off. The configuration is $XDG_CONFIG_HOME/hostler/config.toml.`
 	root.AddCommand(
 		a.fleetCommand(), a.loginCommand(), a.contextCommand(), a.tokenCommand(), a.viewerCommand(),
 		a.statusCommand(), a.hostCommand(), a.containerCommand(), a.runCommand(), a.execCommand(),
-		a.actionCommand(), a.eventsCommand(), a.verifyCommand(), versionCommand(),
+		a.actionCommand(), a.eventsCommand(), a.auditCommand(), a.verifyCommand(), versionCommand(),
 	)
 	root.AddCommand(a.devCommands()...)
 	return root

@@ -3,13 +3,16 @@ package main
 import (
 	"bytes"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +25,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/web"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
@@ -349,4 +353,48 @@ func (s *site) sign(ts *testscript.TestScript, dir string) {
 	put("retained", append([]byte("hostler/v1/lab/fleet/ring "), s.rings...))
 	put("mislaid", append([]byte("hostler/v1/lab/fleet/revoked "), s.rings...))
 	put("garbage", []byte("hello"))
+	s.signAudit(ts, put)
+}
+
+// signAudit writes an audit log of five records under two checkpoints, how it
+// was after the first, one whose end a stranger has signed, and a receipt that
+// carries its newest checkpoint.
+func (s *site) signAudit(ts *testscript.TestScript, put func(name string, b []byte)) {
+	stranger, err := certs.Generate("stranger", time.Now())
+	ts.Check(err)
+	var lines, newest []byte
+	var h protocol.Digest
+	n := uint64(0)
+	write := func(by *certs.Identity, records int) {
+		var leaves []byte
+		after := n
+		for range records {
+			stored, err := audit.Record{AtMS: 5, Actor: "token:alice", Verb: "host.approve"}.Encode()
+			ts.Check(err)
+			n++
+			line := audit.Line(n, stored)
+			leaf := audit.Leaf(line)
+			h, leaves, lines = audit.Fold(h, leaf), append(leaves, leaf[:]...), append(append(lines, line...), '\n')
+		}
+		body, err := json.Marshal(protocol.Checkpoint{
+			Type: protocol.TypeCheckpoint, Fleet: s.id, Log: protocol.Coordinator, Store: protocol.StoreID{5}, After: after, N: n, H: h,
+			Ring: 2, Term: protocol.Term{Ring: 2, Counter: 1}, AtMS: 5,
+		})
+		ts.Check(err)
+		newest, err = protocol.Seal(by, body, nil)
+		ts.Check(err)
+		newest = append(newest, '\n')
+		lines = slices.Concat(lines, audit.LeavesLine(n, leaves), []byte("\n"), newest)
+	}
+	write(s.signer, 3)
+	begun, hBegun := lines, h
+	put("shorter", slices.Concat(newest, lines))
+	write(s.signer, 2)
+	put("audit", slices.Concat(newest, lines))
+	receipt, err := protocol.Seal(s.signer, fmt.Appendf(nil, `{"hostler":"receipt/1","checkpoint":"%s"}`, base64.StdEncoding.EncodeToString(bytes.TrimSpace(newest))), nil)
+	ts.Check(err)
+	put("receipt", receipt)
+	lines, h, n = slices.Clone(begun), hBegun, 3
+	write(stranger, 2)
+	put("forged", slices.Concat(newest, lines))
 }

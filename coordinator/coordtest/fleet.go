@@ -42,6 +42,7 @@ type Fleet struct {
 	cut       []protocol.SAN
 	delay     func(topic string, payload []byte) bool
 	delayed   []func() error
+	tune      func(*coordinator.Config)
 }
 
 // Message is what the coordinator published.
@@ -88,12 +89,16 @@ func (f *Fleet) close() {
 
 func (f *Fleet) start() {
 	f.t.Helper()
-	c, err := coordinator.New(context.Background(), coordinator.Config{
+	cfg := coordinator.Config{
 		Store: f.store, Fleet: f.ID, FleetName: FleetName, Signer: f.Trust.self, Trust: f.Trust,
 		Authority: authority{}, Broker: wire{f}, OutputDir: f.dir,
 		Addresses: []string{"coordinator.example:8443"}, BrokerAddresses: []string{"coordinator.example:8883"},
 		Now: f.now, Boot: f.boot, Rand: rand.Reader, Log: slog.New(slog.NewTextHandler(f.t.Output(), nil)),
-	})
+	}
+	if f.tune != nil {
+		f.tune(&cfg)
+	}
+	c, err := coordinator.New(context.Background(), cfg)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -120,6 +125,9 @@ func (f *Fleet) start() {
 func (f *Fleet) SetDate(d time.Duration) { f.moved.Store(int64(d)) }
 
 func (f *Fleet) now() time.Time { return time.Now().Round(0).Add(time.Duration(f.moved.Load())) }
+
+// Tune changes the configuration of coordinators that are started from now on.
+func (f *Fleet) Tune(change func(*coordinator.Config)) { f.tune = change }
 
 // boot is a clock that nobody sets. It starts at an hour, as if the machine
 // had been up for a while.

@@ -124,6 +124,12 @@ func (t *Trust) SetRing(number uint64) {
 	t.ring = number
 }
 
+// WasCoordinator reports whether a key is the coordinator's, of the one ring. With
+// it a Trust has what the verification of an audit log asks for.
+func (t *Trust) WasCoordinator(ring uint64, k protocol.KeyID) bool {
+	return ring == t.Ring() && k == t.self.Key()
+}
+
 // Revoked implements [coordinator.Trust].
 func (t *Trust) Revoked() uint64 {
 	t.mu.Lock()

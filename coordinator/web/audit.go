@@ -59,7 +59,7 @@ func (h *handlers) checkpoint(ctx context.Context, _ *none) (*rawAnswer, error) 
 }
 
 type exportRequest struct {
-	Since time.Time `query:"since" doc:"Begin with the newest checkpoint that is not younger"`
+	Since time.Time `query:"since" doc:"Begin with the newest checkpoint before this time"`
 }
 
 // exportAudit writes the log as it is read. A failure in the middle breaks the

@@ -415,7 +415,8 @@ func (v *Verifier) End() Result {
 		v.endAtHead()
 	}
 	if len(v.window) > 0 {
-		first, last := v.window[0].n, v.window[len(v.window)-1].n
+		number := func(a, b entry) int { return cmp.Compare(a.n, b.n) }
+		first, last := slices.MinFunc(v.window, number).n, slices.MaxFunc(v.window, number).n
 		v.found.add(Unsealed, first, last, v.window[0].line, "%s are sealed by no checkpoint", records(first, last))
 	}
 	for _, n := range slices.Sorted(func(yield func(uint64) bool) {
