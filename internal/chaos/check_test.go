@@ -186,9 +186,9 @@ func (w *world) checkAction(a asked, report reporter) {
 	case never && (err == nil || did.begun > 0):
 		report("%s %s was ended here, but the host knows it", a.host.id, text)
 	case never:
-	case err != nil || own.State != view.State || own.Reason != view.Reason || own.Attempt != view.Attempt:
+	case err != nil || own.State != view.State || own.Reason != view.Reason || own.ReportN > 0 && own.Attempt != view.Attempt:
 		report("%s %s is %s %s by attempt %d here, and %s %s by attempt %d there, %v", a.host.id, text, view.State, view.Reason, view.Attempt, own.State, own.Reason, own.Attempt, err)
-	case own.Spec != nil && !bytes.Equal(own.Spec, view.Spec): // a cancel that came first knows no spec
+	case own.Spec != nil && !bytes.Equal(own.Spec, view.Spec): // tombstones have none
 		report("%s %s is another action there: %s", a.host.id, text, own.Spec)
 	}
 	if a.spec.Kind != protocol.KindRun {

@@ -83,6 +83,7 @@ type asked struct {
 type plan struct {
 	length time.Duration
 	harm   harm
+	crowd  int // actions for one host, at the most: more than a window of its stream
 }
 
 // draw makes a plan.
@@ -94,6 +95,8 @@ func draw(r *rand.Rand) plan {
 		p.harm.far = 1 + r.IntN(10)
 	case 1, 2:
 		p.harm.spare = true
+	case 3:
+		p.crowd = 300
 	}
 	return p
 }
@@ -225,6 +228,9 @@ func (w *world) schedule() []step {
 			at := time.Duration(w.r.Int64N(int64(w.plan.length)))
 			all = append(all, step{at, what, func() { do(r) }})
 		}
+	}
+	if w.plan.crowd > 0 {
+		add(w.plan.crowd, "crowd", func(r *rand.Rand) { w.ask(r, w.hosts[0]) })
 	}
 	for _, h := range w.hosts {
 		add(12, "ask "+string(h.id), func(r *rand.Rand) { w.ask(r, h) })
