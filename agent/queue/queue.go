@@ -43,8 +43,8 @@ type Queue struct {
 }
 
 // cacheKiB is small: the newest actions and the outbox fit, and the rest is of
-// the past. An agent is to be small.
-const cacheKiB = 512
+// the past. An agent is to be small, and a page of 4 KiB takes twice that here.
+const cacheKiB = 200
 
 func (c Config) database() (sqldb.Config, error) {
 	files, err := fs.Sub(schema, "schema")
