@@ -5,8 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hostler-io/hostler/protocol"
@@ -89,9 +92,9 @@ func (b *bench) all(ctx context.Context) error {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
-		b.roundtrip, b.commandLine, b.load, b.noop, b.seal,
+		b.roundtrip, b.commandLine, b.commits, b.load, b.noop, b.seal,
 		func(ctx context.Context) error { return b.memory(ctx, idle) },
-		b.containers,
+		b.containers, b.storm,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -101,7 +104,7 @@ func (b *bench) all(ctx context.Context) error {
 }
 
 // settle is how long a daemon gets to come to rest before its memory is read.
-const settle = 3 * time.Second
+const settle = 7 * time.Second
 
 func (b *bench) idleMemory(ctx context.Context) (float64, error) {
 	if err := pause(ctx, settle); err != nil {
@@ -147,6 +150,53 @@ func (b *bench) commandLine(ctx context.Context) error {
 		})
 		return []float64{p50}, err
 	})
+}
+
+// commits counts how often an order waits for a disk, on both sides.
+func (b *bench) commits(ctx context.Context) error {
+	order, err := runTrue()
+	if err != nil {
+		return err
+	}
+	return b.best(ctx, []row{{name: "commits_per_roundtrip", unit: "commits", target: 6, floor: floors.commits}}, func() ([]float64, error) {
+		const n = 200
+		before, err := b.allCommits(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := b.probe.oneByOne(ctx, n, order); err != nil {
+			return nil, err
+		}
+		after, err := b.allCommits(ctx)
+		return []float64{(after - before) / n}, err
+	})
+}
+
+// allCommits is how many durable commits both databases of the fleet have made.
+func (b *bench) allCommits(ctx context.Context) (float64, error) {
+	page, err := b.probe.call(ctx, http.MethodGet, "/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	theirs, err := metric(string(page), "hostler_coordinator_store_commits_total")
+	if err != nil {
+		return 0, err
+	}
+	if page, err = b.fleet.agentMetrics(ctx); err != nil {
+		return 0, err
+	}
+	ours, err := metric(string(page), "hostler_agent_store_commits_total")
+	return theirs + ours, err
+}
+
+// metric is the value of one without labels.
+func metric(page, name string) (float64, error) {
+	for line := range strings.Lines(page) {
+		if v, ok := strings.CutPrefix(line, name+" "); ok {
+			return strconv.ParseFloat(strings.TrimSpace(v), 64)
+		}
+	}
+	return 0, fmt.Errorf("there is no metric %s", name)
 }
 
 func (b *bench) load(ctx context.Context) error {

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -38,6 +39,7 @@ type fleet struct {
 	http, mqtt string // addresses
 	bridge     string
 	token      string // of an admin
+	code       string // of the fleet
 	daemons    []*exec.Cmd
 
 	coordinator, agent int // process ids
@@ -110,6 +112,9 @@ func (f *fleet) start(ctx context.Context) error {
 	if err := f.configure(); err != nil {
 		return err
 	}
+	if err := f.initCoordinator(ctx); err != nil {
+		return err
+	}
 	if err := f.startCoordinator(ctx); err != nil {
 		return err
 	}
@@ -144,14 +149,15 @@ func (f *fleet) configure() error {
 		os.WriteFile(f.path("agent.toml"), []byte(agent), 0o600))
 }
 
-func (f *fleet) startCoordinator(ctx context.Context) error {
+// initCoordinator makes the fleet and a coordinator that is part of it.
+func (f *fleet) initCoordinator(ctx context.Context) error {
 	config := []string{"--config", f.path("coordinator.toml")}
 	made, err := f.must(ctx, "hostler", "fleet", "init", fleetName)
 	if err != nil {
 		return err
 	}
-	code, _ := field(made, "code")
-	made, err = f.must(ctx, "hostler-coordinator", append(config, "init", "--fleet", code)...)
+	f.code, _ = field(made, "code")
+	made, err = f.must(ctx, "hostler-coordinator", append(config, "init", "--fleet", f.code)...)
 	if err != nil {
 		return err
 	}
@@ -160,10 +166,12 @@ func (f *fleet) startCoordinator(ctx context.Context) error {
 	if _, err := f.must(ctx, "hostler", "fleet", "ring", "add-coordinator", request, "--out", f.path("ring-2")); err != nil {
 		return err
 	}
-	if _, err := f.must(ctx, "hostler-coordinator", append(config, "init", "--ring", f.path("ring-2"))...); err != nil {
-		return err
-	}
-	cmd, err := f.spawn("coordinator", "hostler-coordinator", append(config, "run")...)
+	_, err = f.must(ctx, "hostler-coordinator", append(config, "init", "--ring", f.path("ring-2"))...)
+	return err
+}
+
+func (f *fleet) startCoordinator(ctx context.Context) error {
+	cmd, err := f.spawn("coordinator", "hostler-coordinator", "--config", f.path("coordinator.toml"), "run")
 	if err != nil {
 		return err
 	}
@@ -231,6 +239,30 @@ func (f *fleet) approve(ctx context.Context) error {
 		return errors.Join(err, refusal)
 	}
 	return nil
+}
+
+// agentMetrics asks the agent through its socket.
+func (f *fleet) agentMetrics(ctx context.Context) ([]byte, error) {
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", f.path(hostName+"/agent.sock"))
+		},
+	}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the agent answers %s", resp.Status)
+	}
+	return io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 }
 
 // field is the value of a whole line "name: value".

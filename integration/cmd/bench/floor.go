@@ -3,13 +3,21 @@ package main
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/protocol"
 )
 
 // floors are medians of what this machine takes at the moment for the things
@@ -19,17 +27,21 @@ type floors struct {
 	execCPU float64 // processor time of that child alone
 	fsync   float64 // overwriting 4 KiB and fsync
 	keys    float64 // one Ed25519 signature over 1 KiB, and checking it
+	dial    float64 // processor time of a full TLS handshake, both ends
 	https   float64 // GET of /healthz on a warm connection
 }
 
 // The parts of a floor: an order is signed and checked on the way there, its
 // end on the way back, and both are written down on both sides.
 const (
-	commits = 4
+	durable = 4
 	sealed  = 2
 )
 
-func (f floors) noop() float64 { return f.https + commits*f.fsync + sealed*f.keys }
+// commits is those of an order that is written down on both sides both ways.
+func (f floors) commits() float64 { return durable }
+
+func (f floors) noop() float64 { return f.https + durable*f.fsync + sealed*f.keys }
 
 func (f floors) roundtrip() float64 { return f.noop() + f.exec }
 
@@ -44,6 +56,12 @@ func (f floors) cpuRate() float64 { return float64(runtime.NumCPU()) * 1000 / f.
 
 // noopRate is the same without a command.
 func (f floors) noopRate() float64 { return float64(runtime.NumCPU()) * 1000 / (sealed * f.keys) }
+
+// storm is how long the processors take, in seconds, for a handshake and a signed
+// question and answer of each host.
+func (f floors) storm() float64 {
+	return stormHosts * (f.dial + sealed*f.keys) / float64(runtime.NumCPU()) / 1000
+}
 
 // keysUS is in microseconds.
 func (f floors) keysUS() float64 { return 1000 * f.keys }
@@ -61,10 +79,13 @@ func (b *bench) calibrate(ctx context.Context) (floors, error) {
 	if f.keys, err = timeKeys(); err != nil {
 		return f, err
 	}
+	if f.dial, err = timeDial(); err != nil {
+		return f, fmt.Errorf("a TLS handshake: %w", err)
+	}
 	if f.https, err = median(100, func() error { return b.probe.ping(ctx) }); err != nil {
 		return f, fmt.Errorf("asking /healthz: %w", err)
 	}
-	for i, v := range []float64{f.exec, f.fsync, f.keys, f.https} {
+	for i, v := range []float64{f.exec, f.fsync, f.keys, f.dial, f.https} {
 		b.report.spreads[i].add(v)
 	}
 	return f, nil
@@ -72,7 +93,7 @@ func (b *bench) calibrate(ctx context.Context) (floors, error) {
 
 // noSpreads names what calibrate adds, in its order.
 func noSpreads() []spread {
-	return []spread{{what: "fork, exec and wait of /bin/true"}, {what: "overwrite 4 KiB and fsync"}, {what: "Ed25519 sign and verify 1 KiB"}, {what: "HTTPS GET /healthz, warm"}}
+	return []spread{{what: "fork, exec and wait of /bin/true"}, {what: "overwrite 4 KiB and fsync"}, {what: "Ed25519 sign and verify 1 KiB"}, {what: "TLS 1.3 handshake with two certificates"}, {what: "HTTPS GET /healthz, warm"}}
 }
 
 func timeExec(ctx context.Context) (wall, cpu float64, err error) {
@@ -117,6 +138,57 @@ func timeKeys() (float64, error) {
 		}
 		return nil
 	})
+}
+
+// timeDial does full handshakes with a certificate at each end, over a pipe. The
+// two ends take turns, so the time that passes is that of the processor.
+func timeDial() (float64, error) {
+	ca, err := certs.NewAuthority("bench")
+	if err != nil {
+		return 0, err
+	}
+	pair, err := calibrationPair(ca)
+	if err != nil {
+		return 0, err
+	}
+	root, err := x509.ParseCertificate(ca.Certificate())
+	if err != nil {
+		return 0, err
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(root)
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS13, CurvePreferences: []tls.CurveID{tls.X25519}, Certificates: []tls.Certificate{*pair},
+		ServerName: "127.0.0.1", RootCAs: roots, ClientAuth: tls.RequireAnyClientCert, SessionTicketsDisabled: true,
+	}
+	return median(50, func() error {
+		near, far := net.Pipe()
+		defer near.Close()
+		defer far.Close()
+		var g errgroup.Group
+		g.Go(tls.Server(far, config).Handshake)
+		g.Go(tls.Client(near, config).Handshake)
+		return g.Wait()
+	})
+}
+
+// calibrationPair is a certificate for 127.0.0.1 with its key.
+func calibrationPair(ca *certs.Authority) (*tls.Certificate, error) {
+	key, err := certs.NewTLSKey()
+	if err != nil {
+		return nil, err
+	}
+	request, err := key.Request()
+	if err != nil {
+		return nil, err
+	}
+	der, err := ca.Issue(request, certs.Leaf{
+		Name: protocol.SAN{Kind: protocol.SANCoordinator}, Server: true, Addresses: []string{"127.0.0.1"}, Now: time.Now(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return key.Certificate(der)
 }
 
 // median calls do n times and returns the median of its times in milliseconds.

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/sqlstore"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/enrol"
+)
+
+// stormHosts is how many agents come back at once, as after an outage of the
+// coordinator's network.
+const stormHosts = 2000
+
+// storm measures how long a coordinator takes until each of its hosts has its
+// answer. The coordinator is the built program, with a fleet of its own; the
+// hosts are simulated by one other process, with certificates and signed hellos
+// of their own.
+func (b *bench) storm(ctx context.Context) (err error) {
+	f, err := newFleet(b.fleet.bin)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.close(context.WithoutCancel(ctx))) }()
+	if err := f.configure(); err != nil {
+		return err
+	}
+	if err := f.initCoordinator(ctx); err != nil {
+		return err
+	}
+	if err := f.populate(ctx, stormHosts); err != nil {
+		return fmt.Errorf("making %d hosts: %w", stormHosts, err)
+	}
+	if err := f.startCoordinator(ctx); err != nil {
+		return err
+	}
+	s, err := f.startSwarm(ctx)
+	if err != nil {
+		return err
+	}
+	want := row{name: "storm2k_s", unit: "s", target: 3, floor: floors.storm}
+	return errors.Join(b.best(ctx, []row{want}, func() ([]float64, error) {
+		seconds, err := s.round()
+		if err != nil {
+			return nil, err
+		}
+		return []float64{seconds}, pause(ctx, settle) // the coordinator notes that they have gone
+	}), s.close())
+}
+
+// populate makes hosts known to a coordinator that does not run, as if each had
+// been approved, and writes down what a swarm needs to be them.
+func (f *fleet) populate(ctx context.Context, n int) error {
+	code, err := enrol.ParseFleetCode(f.code)
+	if err != nil {
+		return err
+	}
+	ca, err := certs.LoadAuthority(f.path("coordinator/ca.pem"))
+	if err != nil {
+		return err
+	}
+	s := swarm{Address: f.mqtt, Root: ca.Certificate(), Hosts: make([]swarmHost, n)}
+	known := make([]coordinator.Host, n)
+	var g errgroup.Group
+	g.SetLimit(runtime.NumCPU())
+	for i := range n {
+		g.Go(func() (err error) {
+			known[i], s.Hosts[i], err = newSwarmHost(protocol.HostID(fmt.Sprintf("edge-%04d", i)), code, ca)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	store, err := sqlstore.Open(ctx, sqlstore.Config{Path: f.path("coordinator/store.db")})
+	if err != nil {
+		return err
+	}
+	err = store.Update(ctx, func(tx coordinator.Tx) error {
+		for _, h := range known {
+			if err := tx.Hosts().Put(h); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err := errors.Join(err, store.Close()); err != nil {
+		return err
+	}
+	b, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(f.path("swarm.json"), b, 0o600)
+}
+
+// newSwarmHost makes one host: its keys, its certificate, and what it says when
+// it connects for the first time, the second time and so on.
+func newSwarmHost(id protocol.HostID, code enrol.FleetCode, ca *certs.Authority) (coordinator.Host, swarmHost, error) {
+	var none coordinator.Host
+	now := time.Now()
+	key, err := certs.Generate("hostler host "+string(id), now)
+	if err != nil {
+		return none, swarmHost{}, err
+	}
+	tlsKey, err := certs.NewTLSKey()
+	if err != nil {
+		return none, swarmHost{}, err
+	}
+	request, err := tlsKey.Request()
+	if err != nil {
+		return none, swarmHost{}, err
+	}
+	h := swarmHost{ID: string(id), Topic: protocol.HostTopic(code.Name, id, protocol.ChannelPresence).String(),
+		Receipts: protocol.HostFilter(code.Name, id, protocol.ChannelReceipt), Filters: []string{protocol.FleetFilter(code.Name)}}
+	for _, c := range []protocol.Channel{protocol.ChannelOrder, protocol.ChannelControl, protocol.ChannelGrant, protocol.ChannelReceipt} {
+		h.Filters = append(h.Filters, protocol.HostFilter(code.Name, id, c))
+	}
+	if h.Certificate, err = ca.Issue(request, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANHost, ID: string(id)}, Now: now}); err != nil {
+		return none, swarmHost{}, err
+	}
+	if h.Key, err = tlsKey.PEM(); err != nil {
+		return none, swarmHost{}, err
+	}
+	if err := h.write(key, id, code); err != nil {
+		return none, swarmHost{}, err
+	}
+	return coordinator.Host{
+		ID: id, State: coordinator.HostApproved, Key: key.Key(), PublicKey: key.Public(), ApprovedMS: now.UnixMilli(), ApprovedBy: "bench",
+	}, h, nil
+}
+
+// write signs the host's words, one will and one hello for each connection.
+func (h *swarmHost) write(key *certs.Identity, id protocol.HostID, code enrol.FleetCode) error {
+	var inst protocol.Nonce
+	var store protocol.StoreID
+	for _, b := range [][]byte{inst[:], store[:]} {
+		if _, err := rand.Read(b); err != nil {
+			return err
+		}
+	}
+	for conn := range uint64(rounds) {
+		header := protocol.Header{Type: protocol.TypePresence, Fleet: code.Fleet, From: protocol.HostParty(id), To: protocol.Coordinator,
+			Ring: 1, Seq: protocol.Seq{Inc: 1, Conn: conn + 1, K: protocol.KWill}}
+		will, err := sealJSON(key, protocol.Presence{Header: header, Kind: protocol.PresenceWill})
+		if err != nil {
+			return err
+		}
+		header.Seq.K = 1
+		hello, err := sealJSON(key, protocol.Presence{Header: header, Kind: protocol.PresenceHello, Hello: &protocol.Hello{
+			Proto: protocol.Proto, Inst: inst, Boot: "bench", Store: store, SelfFence: "none",
+		}})
+		if err != nil {
+			return err
+		}
+		h.Wills, h.Hellos = append(h.Wills, will), append(h.Hellos, hello)
+	}
+	return nil
+}
+
+func sealJSON(key *certs.Identity, v any) ([]byte, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return protocol.Seal(key, body, nil)
+}
+
+// swarmProcess is the process that simulates the hosts: this program once more.
+type swarmProcess struct {
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	lines *bufio.Reader
+}
+
+func (f *fleet) startSwarm(ctx context.Context) (*swarmProcess, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, "-swarm", f.path("swarm.json"))
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := &swarmProcess{cmd, stdin, bufio.NewReader(stdout)}
+	if _, err := s.lines.ReadString('\n'); err != nil { // it is ready
+		return nil, errors.Join(fmt.Errorf("starting the swarm: %w", err), s.close())
+	}
+	return s, nil
+}
+
+// round has all hosts connect and returns how many seconds it took until the
+// last one had its answer.
+func (s *swarmProcess) round() (float64, error) {
+	if _, err := io.WriteString(s.stdin, "connect\n"); err != nil {
+		return 0, err
+	}
+	line, err := s.lines.ReadString('\n')
+	if err != nil {
+		return 0, fmt.Errorf("the swarm failed: %w", err)
+	}
+	return strconv.ParseFloat(strings.TrimSpace(line), 64)
+}
+
+func (s *swarmProcess) close() error { return errors.Join(s.stdin.Close(), s.cmd.Wait()) }

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// swarm is what a process needs to be a number of hosts.
+type swarm struct {
+	Address string // of the broker
+	Root    []byte // the fleet's authority, DER
+	Hosts   []swarmHost
+}
+
+// swarmHost is one of them. What it says was signed before, so that the swarm
+// takes no more of the machine than the hosts would.
+type swarmHost struct {
+	ID               string
+	Certificate, Key []byte // DER, PEM
+	Topic, Receipts  string // of its presence, of its answers
+	Filters          []string
+	Wills, Hellos    [][]byte // one for each connection
+
+	pair tls.Certificate
+}
+
+// swarmPatience is how long one round may take.
+const swarmPatience = time.Minute
+
+// serveSwarm lets the hosts of a file connect, all at once, each time a line
+// comes in, and answers with the seconds that it took.
+func serveSwarm(ctx context.Context, path string, stdin io.Reader, stdout io.Writer) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var s swarm
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf("reading %s: %w", path, err)
+	}
+	for i := range s.Hosts {
+		h := &s.Hosts[i]
+		block, _ := pem.Decode(h.Key)
+		if block == nil {
+			return fmt.Errorf("the key of %s is no PEM", h.ID)
+		}
+		key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+		if err != nil {
+			return err
+		}
+		h.pair = tls.Certificate{Certificate: [][]byte{h.Certificate}, PrivateKey: key}
+	}
+	fmt.Fprintln(stdout, "ready")
+	lines := bufio.NewScanner(stdin)
+	for round := 0; lines.Scan(); round++ {
+		took, err := s.connect(ctx, round)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(stdout, took.Seconds())
+	}
+	return lines.Err()
+}
+
+// connect has all hosts connect and waits for all their answers; then it ends
+// the connections.
+func (s *swarm) connect(ctx context.Context, round int) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, swarmPatience)
+	defer cancel()
+	roots := x509.NewCertPool()
+	root, err := x509.ParseCertificate(s.Root)
+	if err != nil {
+		return 0, err
+	}
+	roots.AddCert(root)
+	conns := make([]io.Closer, len(s.Hosts))
+	defer func() {
+		for _, c := range conns {
+			if c != nil {
+				_ = c.Close()
+			}
+		}
+	}()
+	g, ctx := errgroup.WithContext(ctx)
+	begin := time.Now()
+	for i := range s.Hosts {
+		g.Go(func() error {
+			c, err := s.Hosts[i].connect(ctx, s.Address, roots, round)
+			if err != nil {
+				return fmt.Errorf("host %s: %w", s.Hosts[i].ID, err)
+			}
+			conns[i] = c
+			return nil
+		})
+	}
+	err = g.Wait()
+	return time.Since(begin), err
+}
+
+// connect does what an agent does: a full handshake, its will, its subscriptions,
+// its hello; and it waits for the answer to that.
+func (h *swarmHost) connect(ctx context.Context, address string, roots *x509.CertPool, round int) (io.Closer, error) {
+	dialer := tls.Dialer{Config: &tls.Config{
+		MinVersion: tls.VersionTLS13, CurvePreferences: []tls.CurveID{tls.X25519}, RootCAs: roots,
+		ServerName: "127.0.0.1", Certificates: []tls.Certificate{h.pair},
+	}}
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
+	if err := h.talk(conn, round); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+// The packets of MQTT 3.1.1 that are needed here.
+const (
+	mqttConnect   = 0x10
+	mqttConnack   = 0x20
+	mqttPublish   = 0x30
+	mqttRetained  = 0x33 // a publish of QoS 1 that is retained
+	mqttSubscribe = 0x82
+	mqttSuback    = 0x90
+	// A clean session, a will of QoS 1 that is retained, a keep-alive of 60 s.
+	mqttFlags, mqttKeepAlive = 0x02 | 0x04 | 0x08 | 0x20, 60
+)
+
+func (h *swarmHost) talk(conn io.ReadWriter, round int) error {
+	r := bufio.NewReaderSize(conn, 4096)
+	hello := text(nil, "MQTT")
+	hello = append(hello, 4, mqttFlags, 0, mqttKeepAlive)
+	hello = text(text(text(hello, h.ID), h.Topic), string(h.Wills[round]))
+	if err := ask(conn, r, mqttConnect, hello, mqttConnack); err != nil {
+		return err
+	}
+	filters := []byte{0, 1} // the packet's number
+	for _, f := range h.Filters {
+		filters = append(text(filters, f), 0)
+	}
+	if err := ask(conn, r, mqttSubscribe, filters, mqttSuback); err != nil {
+		return err
+	}
+	if err := send(conn, mqttRetained, append(append(text(nil, h.Topic), 0, 2), h.Hellos[round]...)); err != nil {
+		return err
+	}
+	for {
+		kind, body, err := receive(r)
+		if err != nil {
+			return err
+		}
+		payload, ok := bytes.CutPrefix(body, text(nil, h.Receipts))
+		if kind&0xf0 != mqttPublish || !ok {
+			continue // what the fleet is told, and the acknowledgement of the hello
+		}
+		return answers(payload, uint64(round)+1)
+	}
+}
+
+// answers tells whether a receipt gives what a hello asks for.
+func answers(payload []byte, conn uint64) error {
+	e, err := protocol.Split(payload)
+	if err != nil {
+		return err
+	}
+	var r protocol.Receipt
+	if err := json.Unmarshal(e.Body, &r); err != nil {
+		return err
+	}
+	if r.Give.IsZero() || r.Answers.Conn != conn {
+		return fmt.Errorf("the receipt for connection %d answers %d, with the challenge %s", conn, r.Answers.Conn, r.Give)
+	}
+	return nil
+}
+
+// text appends a string as MQTT writes it.
+func text(b []byte, s string) []byte {
+	return append(binary.BigEndian.AppendUint16(b, uint16(len(s))), s...)
+}
+
+func send(w io.Writer, kind byte, body []byte) error {
+	packet := append(binary.AppendUvarint([]byte{kind}, uint64(len(body))), body...)
+	_, err := w.Write(packet)
+	return err
+}
+
+// ask sends a packet and expects one of another kind back, past what the broker
+// says unasked.
+func ask(w io.Writer, r *bufio.Reader, kind byte, body []byte, want byte) error {
+	if err := send(w, kind, body); err != nil {
+		return err
+	}
+	for {
+		got, answer, err := receive(r)
+		if err != nil {
+			return err
+		}
+		if got&0xf0 == mqttPublish {
+			continue
+		}
+		if got != want || want == mqttConnack && answer[1] != 0 {
+			return fmt.Errorf("the broker answers %#x with %#x %x", kind, got, answer)
+		}
+		return nil
+	}
+}
+
+func receive(r *bufio.Reader) (kind byte, body []byte, err error) {
+	if kind, err = r.ReadByte(); err != nil {
+		return 0, nil, err
+	}
+	size, err := binary.ReadUvarint(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	if size > protocol.MaxDocument {
+		return 0, nil, fmt.Errorf("a packet of %d bytes", size)
+	}
+	body = make([]byte, size)
+	_, err = io.ReadFull(r, body)
+	return kind, body, err
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bufio"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+func TestMetric(t *testing.T) {
+	const page = "# TYPE x_total counter\nx_total_more 1\nx_total 42\ny 1e3\n"
+	for name, want := range map[string]float64{"x_total": 42, "y": 1000} {
+		if got, err := metric(page, name); err != nil || got != want {
+			t.Errorf("%s: %v, %v, want %v", name, got, err, want)
+		}
+	}
+	if _, err := metric(page, "x"); err == nil {
+		t.Error("a metric that is not there is found")
+	}
+}
+
+// TestSwarmHost lets a host of the swarm talk to a broker that is played here.
+func TestSwarmHost(t *testing.T) {
+	id, err := certs.Generate("hostler bench", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := swarmHost{ID: "edge-01", Topic: "up", Receipts: "down", Filters: []string{"all/#", "down"}, Wills: [][]byte{{'w'}}, Hellos: [][]byte{{'h'}}}
+	for name, give := range map[string]protocol.Nonce{"a challenge": {1}, "none": {}} {
+		receipt, err := sealJSON(id, protocol.Receipt{Header: protocol.Header{Type: protocol.TypeReceipt, Fleet: protocol.FleetID{1}, From: protocol.Coordinator, To: protocol.HostParty("edge-01")},
+			Answers: protocol.Seq{Inc: 1, Conn: 1, K: 1}, Give: give})
+		if err != nil {
+			t.Fatal(err)
+		}
+		near, far := net.Pipe()
+		done := make(chan error, 1)
+		go func() { done <- h.talk(near, 0); near.Close() }()
+		r := bufio.NewReader(far)
+		for _, step := range []struct {
+			want, answer byte
+			body         []byte
+		}{
+			{mqttConnect, mqttConnack, []byte{0, 0}},
+			{mqttSubscribe, mqttSuback, []byte{0, 1, 0, 0}},
+			{mqttRetained, mqttPublish, append(text(nil, "all/x"), "retained"...)},
+		} {
+			if kind, _, err := receive(r); err != nil || kind != step.want {
+				t.Fatalf("got %#x, %v, want %#x", kind, err, step.want)
+			}
+			if err := send(far, step.answer, step.body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := send(far, mqttPublish, append(text(nil, "down"), receipt...)); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; (err == nil) == give.IsZero() {
+			t.Errorf("a receipt with %s: %v", name, err)
+		}
+		far.Close()
+	}
+}
