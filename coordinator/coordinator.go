@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
@@ -193,7 +194,11 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 			return fmt.Errorf("the term has %d bytes, want 8", len(v))
 		}
 		counter = binary.BigEndian.Uint64(v) + 1
-		return tx.Values().Put(termValue, binary.BigEndian.AppendUint64(nil, counter))
+		if err := tx.Values().Put(termValue, binary.BigEndian.AppendUint64(nil, counter)); err != nil {
+			return err
+		}
+		ring, digest := cfg.Trust.RingInForce()
+		return c.record(tx, self(), audit.Record{Verb: "coordinator.start", Object: fmt.Sprint(counter), Digest: digest, Detail: map[string]any{"ring": ring}})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("count this start: %w", err)

@@ -37,7 +37,7 @@ func TestSummary(t *testing.T) {
 func TestAuditTellsWhoDidWhat(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		a := propose(t, f, h)
-		rows, _, err := f.Coordinator().Audit(t.Context(), coordinator.AuditFilter{Limit: 10})
+		rows, _, err := f.Coordinator().Audit(t.Context(), coordinator.AuditFilter{After: 1, Limit: 10})
 		if err != nil || len(rows) != 1 || rows[0].Verb != "action.request" || rows[0].Actor != "token:admin" || rows[0].Object != a.ID.String() ||
 			rows[0].Host != h.ID || rows[0].Digest != a.Digest {
 			t.Errorf("audit: %+v, %v", rows, err)
