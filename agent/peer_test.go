@@ -40,6 +40,8 @@ type peer struct {
 	claims    uint64 // the ring that its messages name; 0 is the one held
 	mute      bool
 	leftMS    int64
+	seal      []byte            // the next receipt's checkpoint
+	knows     protocol.Position // the next receipt's head of the host's audit log
 }
 
 func newPeer(t *testing.T, l *line, r *ring) *peer {
@@ -178,6 +180,7 @@ func (c *peer) receipt(answers protocol.Seq, give protocol.Nonce) {
 	}
 	r := protocol.Receipt{Header: c.header(protocol.TypeReceipt), Answers: answers, Give: give, Credit: c.credit}
 	r.Seq = c.next()
+	r.Checkpoint, r.Audit, c.seal, c.knows = c.seal, c.knows, nil, protocol.Position{}
 	for _, p := range c.have {
 		r.Have = append(r.Have, p)
 	}

@@ -75,6 +75,7 @@ func (t trust) Principal(k protocol.KeyID) (protocol.Principal, bool) { return t
 func (trust) Ring() uint64                                            { return 1 }
 func (trust) Revoked() uint64                                         { return 0 }
 func (trust) AddHost(protocol.HostID, []byte) error                   { return nil }
+func (trust) RingInForce() (uint64, protocol.Digest)                  { return 1, protocol.Digest{1} }
 
 // dice is a source of random bytes for several goroutines.
 type dice struct {
