@@ -35,16 +35,11 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
@@ -63,9 +58,6 @@ var (
 
 // DefaultMaxStdin is the default of Config.MaxStdin.
 const DefaultMaxStdin = 64 << 20
-
-// maxLogged is how much of a failed supervisor's stderr is logged, in bytes.
-const maxLogged = 1024
 
 // trash begins the names of actions that are being removed.
 const trash = ".removed-"
@@ -86,7 +78,8 @@ type Config struct {
 type Spec struct {
 	rundir.Spec
 	// Supervisor is the supervisor program and its arguments, to which the
-	// run directory is appended. The program is an absolute path.
+	// run directory is appended, or rundir.Later. The program is an absolute
+	// path.
 	Supervisor []string
 	// Stdin is read to its end before the command starts and given to it. The
 	// command of a nil Stdin reads /dev/null.
@@ -98,6 +91,7 @@ type Spec struct {
 type Runner struct {
 	cfg    Config
 	watch  *watcher
+	spares spares
 	closed chan struct{}
 	once   sync.Once
 	wg     sync.WaitGroup
@@ -140,12 +134,14 @@ func New(cfg Config) (*Runner, error) {
 	return r, nil
 }
 
-// Close ends the watching and waits for its goroutines. Commands go on.
+// Close ends the watching and waits for its goroutines. Commands go on; what was
+// started for the next ones is ended.
 func (r *Runner) Close() error {
 	var err error
 	r.once.Do(func() {
 		close(r.closed)
 		err = r.watch.close()
+		r.spares.close()
 	})
 	r.wg.Wait()
 	return err
@@ -235,52 +231,6 @@ func (r *contextReader) Read(p []byte) (int, error) {
 		return 0, context.Cause(r.ctx)
 	}
 	return r.from.Read(p)
-}
-
-// startSupervisor starts the program so that nothing ties it to us: its own
-// session, no environment, the root as working directory, no fd but its log.
-func (r *Runner) startSupervisor(run *Run, argv []string) error {
-	log, err := os.OpenFile(run.dir.Path(rundir.LogFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	pidfd := -1
-	cmd := exec.Command(argv[0], append(argv[1:len(argv):len(argv)], string(run.dir))...)
-	cmd.Env = append(append([]string{}, failpoint.Environ()...), clock.Environ()...) // not nil: that would be ours
-	cmd.Dir = "/"
-	cmd.Stderr = log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("starting the supervisor: %w", err)
-	}
-	exited, err := newProcess(pidfd)
-	if err != nil {
-		// A run that nobody watches would seem to last for ever.
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		return fmt.Errorf("watching the supervisor (needs Linux 5.4): %w", err)
-	}
-	r.follow(run, exited, func() {
-		if err := cmd.Wait(); err != nil && !run.recorded() {
-			said, _ := rundir.ReadCapped(run.dir.Path(rundir.LogFile), rundir.MaxRecord)
-			r.cfg.Log.Warn("supervisor failed", "action", run.Action, "attempt", run.Attempt, "err", err,
-				"stderr", string(said[:min(len(said), maxLogged)]))
-		}
-	})
-	return nil
-}
-
-// follow owns the goroutine that waits for the end of the supervisor.
-func (r *Runner) follow(run *Run, supervisor *process, reap func()) {
-	r.wg.Go(func() {
-		defer supervisor.close()
-		if !supervisor.wait(r.closed) {
-			return
-		}
-		run.settle(true)
-		reap()
-	})
 }
 
 // An ID names one run.
@@ -410,42 +360,3 @@ func sweepTrash(root string) error {
 	}
 	return err
 }
-
-// A process is a pidfd that can be waited for without a thread.
-type process struct{ file *os.File }
-
-func newProcess(pidfd int) (*process, error) {
-	if pidfd < 0 {
-		return nil, unix.ENOSYS
-	}
-	if err := unix.SetNonblock(pidfd, true); err != nil {
-		unix.Close(pidfd)
-		return nil, err
-	}
-	return &process{os.NewFile(uintptr(pidfd), "pidfd")}, nil
-}
-
-// wait returns true when the process has ended, false when stop was closed first.
-func (p *process) wait(stop <-chan struct{}) bool {
-	raw, err := p.file.SyscallConn()
-	if err != nil {
-		return false
-	}
-	ended := make(chan bool, 1)
-	go func() {
-		ended <- raw.Read(func(fd uintptr) bool {
-			poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-			n, err := unix.Poll(poll, 0)
-			return err == nil && n > 0
-		}) == nil
-	}()
-	select {
-	case ok := <-ended:
-		return ok
-	case <-stop:
-		p.close()
-		return <-ended
-	}
-}
-
-func (p *process) close() { p.file.Close() }

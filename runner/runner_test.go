@@ -357,7 +357,7 @@ func BenchmarkTrue(b *testing.B) {
 				b.Fatal(exit, err)
 			}
 		}
-		if err := r.Close(); err != nil { // waits for the supervisors
+		if err := r.Close(); err != nil {
 			b.Fatal(err)
 		}
 		b.ReportMetric((spent(b, unix.RUSAGE_SELF)-own)/float64(n), "cpu-ms/op")

@@ -4,7 +4,7 @@
 // runs it, one short-lived process per operation; nobody else needs to.
 //
 //	hostler-lxc probe|list|inspect|create|destroy|start|stop   request on stdin, answer on stdout, both JSON
-//	hostler-lxc supervise DIR                                  one command inside a container, by its run directory
+//	hostler-lxc supervise DIR|-                                one command inside a container, by its run directory
 //	hostler-lxc version                                        the version of liblxc
 //
 // It exits with 0 if there is an answer, which may tell of a failure, with 1 if
@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/lxc/helper"
+	"github.com/hostler-io/hostler/runner/rundir"
 	"github.com/hostler-io/hostler/runner/supervise"
 )
 
@@ -39,7 +40,14 @@ func run(args []string) int {
 		// A stray signal must not orphan the command. Caught and not ignored,
 		// because what is ignored stays so in the command.
 		signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
-		return report(helper.Supervise(args[1]))
+		dir, err := rundir.Dir(args[1]), error(nil)
+		if dir == rundir.Later {
+			dir, err = supervise.Await()
+		}
+		if err != nil || dir == "" {
+			return report(err)
+		}
+		return report(helper.Supervise(dir))
 	case len(args) == 1 && args[0] != "supervise" && !strings.HasPrefix(args[0], "-"):
 		out, err := takeStdout()
 		if err != nil {
@@ -47,7 +55,7 @@ func run(args []string) int {
 		}
 		return report(helper.Run(args[0], os.Stdin, out))
 	}
-	fmt.Fprintln(os.Stderr, "usage: hostler-lxc OPERATION < request | supervise DIR | version")
+	fmt.Fprintln(os.Stderr, "usage: hostler-lxc OPERATION < request | supervise DIR|- | version")
 	return 2
 }
 

@@ -1,11 +1,13 @@
 // Hostler-run is the supervisor of one command of the host.
 //
 //	hostler-run DIR
+//	hostler-run -
 //
 // DIR is a run directory that the agent has prepared (see package
 // runner/rundir). hostler-run runs the command that spec.json describes, writes
 // its output and its end there, and outlives the agent meanwhile. It reads no
-// environment and no configuration.
+// environment and no configuration. With - in place of DIR it is started in advance
+// and waits for the path on standard input; if that ends without one, so does it.
 //
 // It runs Go code on one processor at a time: nearly all it does is to wait, for
 // the disk or for the command, and a second one would only spin meanwhile.
@@ -20,6 +22,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"github.com/hostler-io/hostler/runner/rundir"
@@ -29,20 +32,28 @@ import (
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
-	if len(args) != 1 || args[0] == "" || args[0][0] != '/' {
-		os.Stderr.WriteString("usage: hostler-run /run/directory\n")
+	if len(args) != 1 || args[0] != rundir.Later && !strings.HasPrefix(args[0], "/") {
+		os.Stderr.WriteString("usage: hostler-run /run/directory | -\n")
 		return 2
 	}
 	runtime.GOMAXPROCS(1)
 	// A stray signal must not orphan the command. Caught and not ignored,
 	// because what is ignored stays so in the command.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	err := supervise.Run(supervise.Config{Dir: rundir.Dir(args[0]), Launcher: &supervise.Host{}})
+	dir, err := rundir.Dir(args[0]), error(nil)
+	if dir == rundir.Later {
+		if dir, err = supervise.Await(); dir == "" && err == nil {
+			return 0
+		}
+	}
+	if err == nil {
+		err = supervise.Run(supervise.Config{Dir: dir, Launcher: &supervise.Host{}})
+	}
 	if errors.Is(err, supervise.ErrTaken) {
 		return 3
 	}
 	if err != nil {
-		os.Stderr.WriteString("hostler-run: " + args[0] + ": " + err.Error() + "\n")
+		os.Stderr.WriteString("hostler-run: " + string(dir) + ": " + err.Error() + "\n")
 		return 1
 	}
 	return 0

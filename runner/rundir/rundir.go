@@ -49,6 +49,13 @@ const (
 	LogFile   = "supervisor.log" // the supervisor's own stderr
 )
 
+// Later stands in a supervisor's arguments where the run directory would: the
+// supervisor is started before there is a run for it. It reads the path from its
+// standard input, up to the end, and serves that directory as if it had been
+// started with it, its standard error in LogFile. If it reads nothing it ends, for
+// nobody is there any more who could give it a run.
+const Later = "-"
+
 // Caps of what is read from a run directory, in bytes.
 const (
 	MaxSpec   = 2 << 20 // the kernel takes about as much for argv and environment

@@ -289,13 +289,47 @@ func testSecondSupervisor(t *testing.T, e *env) {
 // supervise runs the supervisor program on the run directory to its end.
 func (e *env) supervise(t *testing.T) (code int) {
 	t.Helper()
-	cmd := exec.Command(e.Supervisor[0], append(e.Supervisor[1:len(e.Supervisor):len(e.Supervisor)], string(e.dir()))...)
+	return e.superviseBy(t, string(e.dir()), "")
+}
+
+// superviseBy starts a supervisor with that argument and standard input.
+func (e *env) superviseBy(t *testing.T, arg, stdin string) (code int) {
+	t.Helper()
+	cmd := exec.Command(e.Supervisor[0], append(e.Supervisor[1:len(e.Supervisor):len(e.Supervisor)], arg)...)
 	cmd.Env = []string{}
+	cmd.Stdin = strings.NewReader(stdin)
 	err := cmd.Run()
 	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
 		t.Fatal(err)
 	}
 	return cmd.ProcessState.ExitCode()
+}
+
+// A supervisor that is told its directory late serves it like any other; its
+// command does not read the pipe by which it was told.
+func testLater(t *testing.T, e *env) {
+	e.writeSpec(t, "cat; echo ran")
+	if code := e.superviseBy(t, rundir.Later, string(e.dir())); code != 0 {
+		t.Errorf("the supervisor ended with %d", code)
+	}
+	e.wantOutput(t, rundir.Stdout, []byte("ran\n"))
+	e.wantVerdict(t, runner.Exited)
+	if code := e.superviseBy(t, rundir.Later, string(e.dir())); code != 3 {
+		t.Errorf("the supervisor of a taken directory ended with %d, want 3", code)
+	}
+	if !e.dir().Has(rundir.LogFile) {
+		t.Error("it has no log")
+	}
+}
+
+// The pipe ends without a word when the agent does.
+func testNeverNeeded(t *testing.T, e *env) {
+	if code := e.superviseBy(t, rundir.Later, ""); code != 0 {
+		t.Errorf("a supervisor without a run ended with %d", code)
+	}
+	if code := e.superviseBy(t, rundir.Later, filepath.Join(t.TempDir(), "absent")); code != 1 {
+		t.Errorf("a supervisor without its directory ended with %d, want 1", code)
+	}
 }
 
 // wantTaken starts a supervisor too many: it says so with exit code 3.

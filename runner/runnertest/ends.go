@@ -39,6 +39,8 @@ func endCases() []Case {
 		{"cancel after the end", testCancelLate},
 		{"cancel given up", testCancelGivenUp},
 		{"file modes", testModes},
+		{"started before its run", testLater},
+		{"started for nothing", testNeverNeeded},
 	}
 }
 
