@@ -87,7 +87,7 @@ func sentinelOf(code int) error {
 		return ErrConstraint
 	case sqlite3.SQLITE_FULL:
 		return ErrFull
-	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY: // the last when the file system became so
 		return ErrIO
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return ErrCorrupt
