@@ -388,12 +388,37 @@ func (r *run) finish() error {
 		r.detail(wrap("removing the leaf", r.leaf.Remove()))
 	}
 	failpoint.Before(failpoint.ExitPublished)
-	err := r.Dir.PublishExit(&r.exit)
+	err := r.publish()
 	failpoint.After(failpoint.ExitPublished)
 	if r.ctl != nil {
 		r.ctl.close()
 	}
 	return wrap("writing "+rundir.ExitFile, err)
+}
+
+// How often, and for how long, the end is tried to be written down that the disk
+// does not take. Space is set aside for it, but a file system that has become
+// read-only takes nothing; and nobody else knows how the command ended.
+const (
+	publishEvery    = time.Second
+	publishPatience = time.Hour
+)
+
+// publish makes exit.json durable. Meanwhile the lock is held, so that the run
+// counts as under way.
+func (r *run) publish() error {
+	for tries := publishPatience / publishEvery; ; tries-- {
+		err := r.Dir.PublishExit(&r.exit)
+		if err == nil || errors.Is(err, fs.ErrNotExist) || tries == 0 {
+			return err
+		}
+		alarm, stop, e := r.Clock.After(publishEvery)
+		if e != nil {
+			return errors.Join(err, e)
+		}
+		<-alarm
+		stop()
+	}
 }
 
 // detail adds err, if any, to what exit.json tells people.
