@@ -185,7 +185,8 @@ func (a *Agent) accept(o queue.Order, spec protocol.Spec) (queue.Action, error) 
 	return taken[0].Action, nil
 }
 
-// commitStaged leaves nothing staged, whether it succeeds or not.
+// commitStaged leaves nothing staged, whether it succeeds or not. An agent that
+// is degraded does not try: what space there may be is for ends.
 func (a *Agent) commitStaged() ([]queue.Taken, error) {
 	all := a.staged
 	a.staged = nil
@@ -193,7 +194,11 @@ func (a *Agent) commitStaged() ([]queue.Taken, error) {
 	for i, s := range all {
 		arrivals[i] = s.arrival
 	}
-	taken, err := a.cfg.Queue.AcceptOrders(a.steps, arrivals, a.when())
+	var taken []queue.Taken
+	err := fmt.Errorf("nothing new is accepted: %s: %w", a.degraded, queue.ErrDisk)
+	if a.degraded == "" {
+		taken, err = a.cfg.Queue.AcceptOrders(a.steps, arrivals, a.when())
+	}
 	for i, s := range all {
 		if s.laned && (err != nil || !taken[i].Fresh || taken[i].Action.State.Final()) {
 			a.lanes.remove(s.entry.id)

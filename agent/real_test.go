@@ -294,6 +294,17 @@ func TestSpentReserveIsDegraded(t *testing.T) {
 			w.expect(actionID(n+1), "start RUNNING", "succeed DONE ok")
 		}
 		degraded(true)
+		w.coord.order(actionID(20), command("true"))
+		if _, err := w.agent.Propose(t.Context(), protocol.ActionID{}, []byte(`{"kind":"host.ping"}`), "root"); !errors.Is(err, agent.ErrDisk) {
+			t.Errorf("a local action in the space for ends: %v, want ErrDisk", err)
+		}
+		w.pass(5 * time.Second)
+		w.expect(actionID(20))
+		w.coord.see(func() {
+			if n := w.coord.acked[protocol.StreamOrder]; n != 10 {
+				t.Errorf("%d orders were receipted, 10 had space", n)
+			}
+		})
 		w.restart()
 		w.pass(time.Second)
 		degraded(true)
@@ -302,6 +313,8 @@ func TestSpentReserveIsDegraded(t *testing.T) {
 		}
 		w.pass(5 * time.Second)
 		degraded(false)
+		w.pass(time.Minute)
+		w.expect(actionID(20), "start RUNNING", "succeed DONE ok")
 	})
 }
 
