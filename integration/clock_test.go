@@ -5,7 +5,6 @@ package integration
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,24 +59,6 @@ func (w *world) addWrongHost(t testing.TB, name string, date time.Duration) (*ho
 	p.finish(t).exits(t, 0)
 	h.start(t)
 	return h, c
-}
-
-// works runs a command on a host, and reads its output.
-func (w *world) works(t testing.TB, host string) {
-	t.Helper()
-	if out := w.must(t, "run", host, "--", "echo", "it works"); out != "it works\n" {
-		t.Errorf("%s printed %q", host, out)
-	}
-}
-
-// stayedOnline checks that no host was lost sight of since a position.
-func (w *world) stayedOnline(t testing.TB, from int) {
-	t.Helper()
-	for _, e := range w.events.since(from) {
-		if e.Type == "host.offline" || e.Type == "host.suspect" || e.Type == "host.quarantined" {
-			t.Errorf("%s: %s %v", e.Host, e.Type, e.Data)
-		}
-	}
 }
 
 // TestAgentIn1970 is a host that never knew the date: it joins, obeys, is
@@ -201,22 +182,6 @@ func TestSuspend(t *testing.T) {
 	w.works(t, "edge-01")
 	if got := read(t, witness); strings.Count(got, "\n") != 3 {
 		t.Errorf("what ran: %q", got)
-	}
-}
-
-// awaitLine waits until a command has written a line.
-func awaitLine(t testing.TB, path, line string) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		b, err := os.ReadFile(path)
-		if err == nil && strings.Contains(string(b), line+"\n") {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: no line %q: %v", filepath.Base(path), line, err)
-		}
-		elapse(t, 20*time.Millisecond)
 	}
 }
 

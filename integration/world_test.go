@@ -42,6 +42,7 @@ type world struct {
 	mu        sync.Mutex
 	processes []*process
 	hosts     []*host
+	disks     []*disk // touched by the test alone
 }
 
 // newWorld makes a fleet, and a coordinator that runs. What is to be prepared
@@ -302,6 +303,11 @@ func (w *world) close() {
 	}
 	for _, h := range hosts {
 		h.dropBridge()
+	}
+	for _, d := range w.disks {
+		if err := d.close(); err != nil {
+			w.t.Errorf("taking a disk away: %v", err)
+		}
 	}
 	if err := os.RemoveAll(w.dir); err != nil {
 		w.t.Errorf("cleaning up: %v", err)
