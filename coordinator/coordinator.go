@@ -145,6 +145,8 @@ type Coordinator struct {
 	mu       sync.Mutex
 	sessions map[protocol.HostID]*session
 	recovery string // why nothing may be decided; empty in normal operation
+	// restartable tells that a start ends the recovery: only terms are missing.
+	restartable bool
 	// quarantined tells why a host gets nothing; it is a copy of the store's.
 	quarantined map[protocol.HostID]string
 	// judging has room for the one who quarantines or readmits a host, from the
@@ -377,17 +379,22 @@ const recoveryText = "this coordinator is older than what host %s has seen of it
 func (c *Coordinator) enterRecovery(host protocol.HostID, why string) {
 	text := fmt.Sprintf(recoveryText, host, why)
 	c.mu.Lock()
-	entered := c.recovery == ""
+	entered := c.recovery == "" || c.restartable
 	if entered {
-		c.recovery = text
+		c.recovery, c.restartable = text, false
 	}
 	c.mu.Unlock()
 	if !entered {
 		return
 	}
 	c.log.Error("entering recovery", "host", host, "why", why)
+	c.noteRecovery(host, why, func(tx Tx) error { return tx.Values().Put(recoveryValue, []byte(text)) })
+}
+
+// noteRecovery stores a recovery, with what put keeps of it.
+func (c *Coordinator) noteRecovery(host protocol.HostID, why string, put func(Tx) error) {
 	err := c.update(c.ctx, failpoint.QuarantineNoted, func(tx Tx) error {
-		if err := tx.Values().Put(recoveryValue, []byte(text)); err != nil {
+		if err := put(tx); err != nil {
 			return err
 		}
 		if err := c.audit(tx, Actor{Name: "coordinator"}, "coordinator.recovery", string(host), map[string]any{"reason": why}); err != nil {
@@ -399,6 +406,31 @@ func (c *Coordinator) enterRecovery(host protocol.HostID, why string) {
 		c.log.Error("cannot store the recovery; it holds in memory", "err", err)
 	}
 	c.wake.fire(eventsKey{})
+}
+
+// outliveText is for a coordinator that lacks nothing but starts.
+const outliveText = "host %s has heard a coordinator of term %s, this one begins term %s: an older copy of its state directory was started meanwhile. " +
+	"Nothing that the host has seen is missing here. If this is the newest copy of its state directory, start it again: its next term is newer than all. " +
+	"If it is not, stop it, put the newest copy of its state directory in place and start that"
+
+// outlive stops deciding until the next start, whose term is newer than one
+// that was proven to have been spoken in. Positions and checkpoints would show
+// what is missing here; a term alone shows that a copy of this store, which was
+// put away since, was started more often.
+func (c *Coordinator) outlive(host protocol.HostID, t protocol.Term) {
+	c.mu.Lock()
+	entered := c.recovery == ""
+	if entered {
+		c.recovery, c.restartable = fmt.Sprintf(outliveText, host, t, c.term), true
+	}
+	c.mu.Unlock()
+	if !entered {
+		return
+	}
+	c.log.Error("entering recovery until the next start", "host", host, "term_seen", t, "term", c.term)
+	c.noteRecovery(host, "a newer term was spoken in: "+t.String(), func(tx Tx) error {
+		return tx.Values().Put(termValue, binary.BigEndian.AppendUint64(nil, max(t.Counter, c.term.Counter)))
+	})
 }
 
 // decide refuses what must wait until the coordinator has recovered.

@@ -102,6 +102,8 @@ func (s *session) onHello(seq protocol.Seq, h *protocol.Hello) error {
 	// that has seen a newer term than ours takes no challenge from us.
 	if why := cmp.Or(c.provesOlder(h.Evidence), c.provesCut(h.Checkpoint)); why != "" {
 		c.enterRecovery(s.host, why)
+	} else if t := c.provenTerm(h); t.Compare(c.term) > 0 {
+		c.outlive(s.host, t)
 	} else if h.TermSeen.Compare(c.term) > 0 {
 		// Without bytes that a coordinator signed this is a mere claim.
 		c.quarantine(s.host, fmt.Sprintf("it claims term %d/%d, which no coordinator reached", h.TermSeen.Ring, h.TermSeen.Counter))
@@ -318,10 +320,7 @@ func (c *Coordinator) provesOlder(evidence []byte) string {
 		if !ok {
 			continue
 		}
-		switch {
-		case r.Term.Compare(c.term) > 0:
-			return fmt.Sprintf("a message of term %d/%d, this one starts term %d/%d", r.Term.Ring, r.Term.Counter, c.term.Ring, c.term.Counter)
-		case key == c.cfg.Signer.Key() && r.Ring > c.cfg.Trust.Ring():
+		if key == c.cfg.Signer.Key() && r.Ring > c.cfg.Trust.Ring() {
 			// Another coordinator may have taken a ring before us; we may not.
 			return fmt.Sprintf("a message of ring %d, ring %d is known here", r.Ring, c.cfg.Trust.Ring())
 		}
@@ -330,6 +329,21 @@ func (c *Coordinator) provesOlder(evidence []byte) string {
 		}
 	}
 	return ""
+}
+
+// provenTerm is the newest term that a coordinator has spoken in, as what a host
+// keeps shows.
+func (c *Coordinator) provenTerm(h *protocol.Hello) (newest protocol.Term) {
+	for _, raw := range protocol.Evidence(h.Evidence) {
+		if r, _, ok := c.genuine(raw); ok && r.Term.Compare(newest) > 0 {
+			newest = r.Term
+		}
+	}
+	p, _, err := protocol.OpenCheckpoint(h.Checkpoint, c.cfg.Fleet, c.cfg.Trust)
+	if err == nil && p.Log == protocol.Coordinator && p.Term.Compare(newest) > 0 {
+		newest = p.Term
+	}
+	return newest
 }
 
 // genuine opens a message of a coordinator to a host or to the fleet, from
@@ -398,9 +412,6 @@ func (c *Coordinator) provesCut(checkpoint []byte) string {
 	p, _, err := protocol.OpenCheckpoint(checkpoint, c.cfg.Fleet, c.cfg.Trust)
 	if err != nil || p.Log != protocol.Coordinator {
 		return ""
-	}
-	if p.Term.Compare(c.term) > 0 {
-		return fmt.Sprintf("a checkpoint of term %s, this one starts term %s", p.Term, c.term)
 	}
 	if p.Store != c.cfg.Store.ID() {
 		return "" // of before a recovery, or of another coordinator

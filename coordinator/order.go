@@ -315,7 +315,7 @@ func (s *session) receipt() {
 		delete(s.credits, id)
 	}
 	var checkpoint []byte
-	if newest := s.c.sealer.newest.Load(); newest != nil && newest.N > s.sealed {
+	if newest := s.c.sealer.newest.Load(); newest != nil && newest.N > s.sealed && s.c.Recovery() == "" {
 		checkpoint, s.sealed = newest.Checkpoint, newest.N
 	}
 	head := s.audit

@@ -112,6 +112,39 @@ func TestRecoveryOutlivesARestart(t *testing.T) {
 	})
 }
 
+// What recovery says to do helps: with the newest copy of the store everything
+// goes on, after one more start if the old one was started too often.
+func TestNewestCopyAfterAnOldOne(t *testing.T) {
+	for _, starts := range []int{0, 1, 5} {
+		aged(t, 1, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host, backup *storetest.Mem) {
+			after(10 * time.Second)
+			newest := f.Store().(*storetest.Mem).Backup()
+			h.Deaf(func(protocol.Channel) bool { return true })
+			f.RestartOn(backup)
+			for range starts {
+				f.Restart()
+			}
+			h.Deaf(nil)
+			h.Reboot()
+			inRecovery(t, f, h)
+
+			f.RestartOn(newest)
+			h.Reboot()
+			after(10 * time.Second)
+			if why := f.Coordinator().Recovery(); why != "" {
+				if !strings.Contains(why, "start it again") || strings.Contains(why, "out of date") {
+					t.Fatalf("recovery of the newest copy: %s", why)
+				}
+				f.Restart()
+				h.Reboot()
+				after(10 * time.Second)
+			}
+			a := propose(t, f, h)
+			want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+		})
+	}
+}
+
 // In recovery nothing is concluded from what is known, which is too old: no
 // action is LOST because its host is ahead, and no report is taken in.
 func TestRecoveryConcludesNothing(t *testing.T) {

@@ -176,6 +176,13 @@ func (f *Fleet) RestartOn(store coordinator.Store) {
 	f.start()
 }
 
+// Store returns the store of the coordinator that runs, or ran last.
+func (f *Fleet) Store() coordinator.Store {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.store
+}
+
 // Admin returns somebody who may do everything.
 func (f *Fleet) Admin() coordinator.Actor {
 	return coordinator.Actor{Name: "admin", Role: coordinator.RoleAdmin}
