@@ -214,6 +214,8 @@ func (h *host) collapse(r *rand.Rand) {
 func (h *host) reboot() {
 	h.end(true)
 	h.machine.reboot()
+	h.w.broker.mu.Lock() // which dates what it hears
+	defer h.w.broker.mu.Unlock()
 	h.boots++
 	h.booted = time.Now()
 }

@@ -20,7 +20,7 @@ import (
 
 var (
 	firstSeed = flag.Uint64("seed", 1, "first seed of the schedules")
-	seeds     = flag.Uint64("seeds", 60, "number of schedules")
+	seeds     = flag.Uint64("seeds", 40, "number of schedules")
 )
 
 // TestSchedules plays schedules of faults. Each seed is one.
