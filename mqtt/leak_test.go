@@ -1,0 +1,38 @@
+package mqtt_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostler-io/hostler/broker"
+	"github.com/hostler-io/hostler/broker/brokertest"
+)
+
+// TestReconnectsLeaveNothing breaks a connection a thousand times: neither the
+// client nor the broker keeps a goroutine of any but the last.
+func TestReconnectsLeaveNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var up, down inbox
+		s := brokertest.New(t, broker.Config{Ingest: up.ingest})
+		c := newClient(t, config(s, "web1"))
+		start(t, func(ctx context.Context) error { return c.Run(ctx, session(&down)) })
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		const times = 1000
+		for range times {
+			if n := s.Broker().Disconnect(brokertest.Host("web1")); n != 1 {
+				t.Fatalf("%d connections were cut, want 1", n)
+			}
+			time.Sleep(time.Minute) // more than any pause before the next attempt
+			synctest.Wait()
+			up.take()
+			down.take()
+		}
+		if after := runtime.NumGoroutine(); after != before {
+			t.Errorf("%d goroutines after %d reconnects, %d before", after, times, before)
+		}
+	})
+}
