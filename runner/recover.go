@@ -79,7 +79,7 @@ func (r *Runner) recover(ctx context.Context, dir rundir.Dir, id ID, boot string
 		}
 		lock, err := dir.Lock()
 		if err == nil {
-			defer lock.Close()
+			defer rundir.Unlock(lock)
 			return judge(ctx, dir, boot)
 		}
 		if !errors.Is(err, rundir.ErrLocked) {

@@ -302,7 +302,7 @@ func (r *Runner) remove(action string) error {
 		if err != nil {
 			return fmt.Errorf("attempt %d: %w", n, err)
 		}
-		defer lock.Close()
+		defer rundir.Unlock(lock)
 	}
 	// One rename decides: half a directory would be taken for a crash.
 	gone := filepath.Join(r.cfg.Root, trash+action)
@@ -334,7 +334,7 @@ func lockEnded(dir rundir.Dir) (*os.File, error) {
 		return lock, nil // nothing that could live, or be found
 	}
 	if err != nil {
-		lock.Close()
+		rundir.Unlock(lock)
 		return nil, err
 	}
 	left, err := rundir.Leaf(start.Leaf).Populated()
@@ -342,7 +342,7 @@ func lockEnded(dir rundir.Dir) (*os.File, error) {
 		err = ErrRunning
 	}
 	if err != nil {
-		lock.Close()
+		rundir.Unlock(lock)
 		return nil, err
 	}
 	return lock, nil

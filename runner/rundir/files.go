@@ -63,8 +63,8 @@ func ReadCapped(path string, limit int) ([]byte, error) {
 	return b, err
 }
 
-// Lock takes the lock of d without waiting. The lock lasts until the file is
-// closed or the process has ended. ErrLocked means that somebody else has it.
+// Lock takes the lock of d without waiting. The lock lasts until Unlock or until
+// the process has ended. ErrLocked means that somebody else has it.
 func (d Dir) Lock() (*os.File, error) {
 	f, err := os.OpenFile(d.Path(LockFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -78,6 +78,13 @@ func (d Dir) Lock() (*os.File, error) {
 		return nil, &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
 	}
 	return f, nil
+}
+
+// Unlock gives back a lock. A mere Close would leave it with a process that is
+// being forked at this moment and has not come to its exec yet.
+func Unlock(lock *os.File) {
+	_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN) // cannot fail on an open file
+	lock.Close()
 }
 
 // WriteHolder writes h to a held lock file.

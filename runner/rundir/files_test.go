@@ -26,12 +26,18 @@ func TestLockIsExclusive(t *testing.T) {
 	if got, err := d.Holder(); err != nil || *got != want {
 		t.Errorf("Holder = %v, %v", got, err)
 	}
-	lock.Close()
+	// A fork of this process has the open file, too, until its exec.
+	fork, err := unix.Dup(int(lock.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fork)
+	Unlock(lock)
 	again, err := d.Lock()
 	if err != nil {
 		t.Fatalf("Lock after the release: %v", err)
 	}
-	again.Close()
+	Unlock(again)
 }
 
 func TestCreateStartIsExclusive(t *testing.T) {
