@@ -112,6 +112,45 @@ func TestCreateThatIsCutShortLeavesNothing(t *testing.T) {
 	})
 }
 
+// TestKilledHelper: who works on a container may be killed at any moment, by the
+// machine's lack of memory say. The step is made again, but not for ever.
+func TestKilledHelper(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		var kills map[containertest.Op]int
+		w.lxc.SetFault(func(op containertest.Op, _ string) (bool, error) {
+			if kills[op] == 0 {
+				return true, nil
+			}
+			kills[op]--
+			return kills[op]%2 == 0, container.ErrInterrupted
+		})
+		kills = map[containertest.Op]int{containertest.OpCreate: 2, containertest.OpStart: 1, containertest.OpStop: 2, containertest.OpDestroy: 1}
+		w.coord.order(actionID(1), creation(1, false))
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING", "retry RUNNING", "retry RUNNING", "succeed DONE ok")
+		w.coord.order(actionID(2), on(protocol.KindStart, 1))
+		w.pass(time.Second)
+		w.expect(actionID(2), "start RUNNING", "retry RUNNING", "succeed DONE ok")
+		w.coord.order(actionID(3), on(protocol.KindStop, 1))
+		w.pass(time.Second)
+		w.expect(actionID(3), "start RUNNING", "retry RUNNING", "retry RUNNING", "succeed DONE ok")
+		w.coord.order(actionID(4), on(protocol.KindDestroy, 1))
+		w.pass(time.Second)
+		w.expect(actionID(4), "start RUNNING", "retry RUNNING", "succeed DONE ok")
+
+		kills = map[containertest.Op]int{containertest.OpCreate: 3}
+		w.coord.order(actionID(5), creation(2, false))
+		w.pass(time.Second)
+		w.expect(actionID(5), "start RUNNING", "retry RUNNING", "retry RUNNING", "interrupt FAILED interrupted")
+		if got := w.state(2); got != 0 {
+			t.Errorf("what was never finished is %v", got)
+		}
+		w.coord.order(actionID(6), creation(2, false))
+		w.pass(time.Second)
+		w.expect(actionID(6), "start RUNNING", "succeed DONE ok")
+	})
+}
+
 // TestCreateOfWhatIsThereHarmsNothing: an order that was issued once more and fails
 // neither forgets nor removes the container.
 func TestCreateOfWhatIsThereHarmsNothing(t *testing.T) {

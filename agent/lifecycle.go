@@ -159,7 +159,8 @@ func (a *Agent) beginStep(j *job) {
 	if j.spec.Kind == protocol.KindStart || j.spec.Kind == protocol.KindReset {
 		t.tries = attempts{} // a user's own start forgives what was before
 	}
-	l := lifeStep{agent: a, spec: j.spec, rec: t.rec, runtime: a.runtime(t.rec.Runtime)}
+	info, _ := protocol.KindOf(j.spec.Kind)
+	l := lifeStep{agent: a, spec: j.spec, rec: t.rec, runtime: a.runtime(t.rec.Runtime), last: j.act.Attempt >= info.Attempts}
 	id := j.act.ID
 	a.worker(func() func() {
 		ctx, cancel := context.WithTimeoutCause(a.work, l.spec.Timeout(), errTimeLimit)
@@ -172,11 +173,21 @@ func (a *Agent) beginStep(j *job) {
 		return func() {
 			a.observed(l.rec.CTID, seen)
 			if j := a.jobs[id]; j != nil {
-				step.Container = a.became(l.rec.CTID, step.Change)
-				a.finish(j, step)
+				a.stepped(j, l.rec.CTID, step)
 			}
 		}
 	})
+}
+
+// stepped takes the end of a step of a container's life, or begins the next
+// attempt at it.
+func (a *Agent) stepped(j *job, id protocol.CTID, step queue.Step) {
+	if step.Event == protocol.EventRetry {
+		a.again(j)
+		return
+	}
+	step.Container = a.became(id, step.Change)
+	a.finish(j, step)
 }
 
 // became is a container as it will be when a change is made; nil if it will be
@@ -204,6 +215,7 @@ type lifeStep struct {
 	spec    protocol.Spec
 	rec     queue.Container
 	runtime container.Runtime
+	last    bool // no attempt follows, should this one be interrupted
 }
 
 // do makes the step. All of them may be made again after an interruption.
@@ -232,6 +244,10 @@ func (l *lifeStep) do(ctx context.Context) queue.Step {
 		return queue.Step{Event: protocol.EventSucceed, Change: change}
 	case context.Cause(ctx) == errTimeLimit:
 		return queue.Step{Event: protocol.EventTimeout, Detail: err.Error(), Change: change}
+	case errors.Is(err, container.ErrInterrupted) && !l.last:
+		return queue.Step{Event: protocol.EventRetry}
+	case errors.Is(err, container.ErrInterrupted):
+		return queue.Step{Event: protocol.EventInterrupt, Detail: err.Error(), Change: change}
 	}
 	return queue.Step{Event: protocol.EventFail, Detail: err.Error(), Change: change}
 }
@@ -267,6 +283,9 @@ func (l *lifeStep) create(ctx context.Context) (queue.Change, error) {
 	if err := l.make(ctx); err != nil {
 		if l.rec.Made {
 			return queue.Change{}, err // by an order before this one
+		}
+		if errors.Is(err, container.ErrInterrupted) && !l.last {
+			return queue.Change{}, err // the next attempt goes on with what is there
 		}
 		if left := l.unmake(err); left != nil {
 			return queue.Change{}, fmt.Errorf("%w; what it left cannot be removed: %w", err, left)

@@ -27,6 +27,9 @@ var (
 	// ErrBusy: another operation holds the container, or it is in a state
 	// (running, for Destroy) that must be left first. Trying again may help.
 	ErrBusy = errors.New("container busy")
+	// ErrInterrupted: who did the operation was killed under it, by no doing of
+	// the caller. How far it came is unknown; asking again goes on from there.
+	ErrInterrupted = errors.New("operation interrupted")
 )
 
 // Runtime is one container technology on this host.

@@ -74,6 +74,7 @@ func TestBrokenHelpers(t *testing.T) {
 		{"garbage", nil, "decoding answer"},
 		{"flood", nil, "exceeds"},
 		{"crash", nil, "out of cheese"},
+		{"killed", container.ErrInterrupted, "killed"},
 		{"busy", container.ErrBusy, "another operation holds it"},
 		{"unlinked", container.ErrUnsupported, "liblxc.so.1 is not installed"},
 		{"newer", container.ErrUnsupported, "install the same release"},

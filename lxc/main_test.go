@@ -81,6 +81,11 @@ func brokenHelper(mode string) int {
 	case "crash":
 		fmt.Fprintln(os.Stderr, "liblxc: out of cheese")
 		return 1
+	case "killed":
+		if p, err := os.FindProcess(os.Getpid()); err != nil || p.Kill() != nil {
+			return 1
+		}
+		select {}
 	case "unlinked":
 		fmt.Fprintln(os.Stderr, "hostler-lxc: error while loading shared libraries: liblxc.so.1: cannot open shared object file: No such file or directory")
 		return 127

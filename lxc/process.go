@@ -63,6 +63,9 @@ func (p *process) call(ctx context.Context, op string, req wire.Request) (wire.A
 	if stdout.full {
 		return wire.Answer{}, fmt.Errorf("running %s: its answer exceeds %d bytes", p.path, wire.MaxSize)
 	}
+	if killed(runErr) {
+		return wire.Answer{}, fmt.Errorf("%w: running %s: %w%s", container.ErrInterrupted, p.path, runErr, said(stderr.String()))
+	}
 	if runErr != nil {
 		return wire.Answer{}, fmt.Errorf("running %s: %w%s", p.path, runErr, said(stderr.String()))
 	}
@@ -87,6 +90,16 @@ func unusable(path string, runErr error, stderr string) error {
 		return fmt.Errorf("%w: %s is not installed", container.ErrUnsupported, library)
 	}
 	return nil
+}
+
+// killed reports whether a signal ended the helper.
+func killed(runErr error) bool {
+	exit, ok := errors.AsType[*exec.ExitError](runErr)
+	if !ok {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled()
 }
 
 // killGroup ends the helper and all it started. The helper leads its group, and
