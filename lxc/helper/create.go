@@ -30,6 +30,9 @@ func (h *host) create(spec container.CreateSpec) error {
 	if unix.Access(template, unix.X_OK) != nil {
 		return fmt.Errorf("%w: template %s is not installed", container.ErrUnsupported, template)
 	}
+	if err := h.sweepDebris(); err != nil {
+		return err
+	}
 	l, err := lock(h.locks, string(spec.CTID), h.patience)
 	if err != nil {
 		return err
@@ -82,7 +85,7 @@ func (h *host) clearWay(spec container.CreateSpec) (done bool, err error) {
 // staging is where the directory of a container is prepared. No container can
 // be called so.
 func (h *host) staging(id container.CTID) string {
-	return filepath.Join(h.path, ".hostler-"+string(id))
+	return filepath.Join(h.path, stagingPrefix+string(id))
 }
 
 // claim makes the directory of the container, record included, appear at once.
@@ -277,6 +280,9 @@ func syncFilesystem(path string) error {
 
 // destroy removes a stopped container, or what is left of a half-made one.
 func (h *host) destroy(name string) error {
+	if err := h.sweepDebris(); err != nil {
+		return err
+	}
 	t, err := h.acquire(name)
 	if err != nil {
 		return err

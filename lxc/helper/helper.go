@@ -85,7 +85,7 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 	}
 	switch op {
 	case wire.OpProbe:
-		return wire.Answer{Liblxc: golxc.Version()}, nil
+		return wire.Answer{Liblxc: golxc.Version()}, h.sweepDebris()
 	case wire.OpList:
 		infos, err := h.list()
 		return wire.Answer{Infos: infos}, err

@@ -24,7 +24,7 @@ func lock(dir, key string, patience time.Duration) (*locked, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("locking %s: %w", key, err)
 	}
-	path := filepath.Join(dir, key+".lock")
+	path := filepath.Join(dir, key+lockSuffix)
 	type result struct {
 		lock *locked
 		err  error
@@ -78,6 +78,23 @@ func flock(f *os.File) error {
 			return err
 		}
 	}
+}
+
+// tryLock takes a lock that nobody holds; nil if somebody does.
+func tryLock(path string) *locked {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil
+	}
+	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+		mine, err := f.Stat()
+		now, serr := os.Stat(path)
+		if err == nil && serr == nil && os.SameFile(mine, now) {
+			return &locked{f}
+		}
+	}
+	f.Close()
+	return nil
 }
 
 // release gives the lock back.
