@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
 	"sync/atomic"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -93,6 +94,20 @@ func Open(ctx context.Context, cfg Config) (*Queue, error) {
 	}
 	q.lacking.Store(!q.reserve.whole())
 	return q, nil
+}
+
+// Remove removes a queue that was never finished.
+func Remove(cfg Config) error {
+	var err error
+	for _, suffix := range []string{"-wal", "-shm", "-journal", "-reserve", ""} { // the name last: it says that there is something
+		if e := os.Remove(cfg.Path + suffix); e != nil && !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("removing the agent's queue: %w", err)
+	}
+	return nil
 }
 
 // Close writes what is under way and closes the database.
@@ -187,7 +202,7 @@ func (q *Queue) load(ctx context.Context) error {
 		return tx.QueryRow(`SELECT store FROM self`).Scan(&text)
 	})
 	if errors.Is(err, sqldb.ErrNoRows) {
-		return fmt.Errorf("it was never finished; remove it and make a new one: %w", err)
+		return fmt.Errorf("%w: %w", ErrUnfinished, err)
 	}
 	if err != nil {
 		return err

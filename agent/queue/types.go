@@ -10,6 +10,9 @@ var (
 	// ErrDisk: the step could not be written. Nothing of it was kept; it can be
 	// tried again and works as soon as the disk does.
 	ErrDisk = errors.New("the agent's queue cannot be written")
+	// ErrUnfinished: its maker was killed before the first rows were there, so
+	// there is nothing in it to lose.
+	ErrUnfinished = errors.New("the agent's queue was never finished")
 	// ErrFull: too many reports wait for the coordinator; no new action is taken.
 	ErrFull = errors.New("too many reports wait for the coordinator")
 	// ErrUnknown: no action, or no container, of that id is kept.

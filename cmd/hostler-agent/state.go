@@ -118,10 +118,18 @@ func (s state) keys(host string) (*certs.Identity, *certs.TLSKey, error) {
 func (s state) openQueue(ctx context.Context, log *slog.Logger) (*queue.Queue, error) {
 	cfg := queue.Config{Path: s.queueFile(), Log: log}
 	q, err := queue.Open(ctx, cfg)
-	if !errors.Is(err, fs.ErrNotExist) {
+	_, noted := os.Stat(s.queueMade())
+	first := errors.Is(noted, fs.ErrNotExist) // an agent that was killed here may have begun
+	switch {
+	case err == nil && first:
+		return s.noteQueue(q)
+	case errors.Is(err, queue.ErrUnfinished) && first:
+		if err := queue.Remove(cfg); err != nil {
+			return nil, err
+		}
+	case !errors.Is(err, fs.ErrNotExist):
 		return q, err
-	}
-	if _, made := os.Stat(s.queueMade()); !errors.Is(made, fs.ErrNotExist) {
+	case !first:
 		return nil, fmt.Errorf("the agent's memory is gone: %w\nRestore %s, or let the host leave and join again: hostler-agent leave", err, s.queueFile())
 	}
 	var id protocol.StoreID
@@ -132,10 +140,16 @@ func (s state) openQueue(ctx context.Context, log *slog.Logger) (*queue.Queue, e
 	if q, err = queue.Create(ctx, cfg, id); err != nil {
 		return nil, err
 	}
+	q, err = s.noteQueue(q)
+	failpoint.After(failpoint.QueueMade)
+	return q, err
+}
+
+// noteQueue makes durable that there is a queue.
+func (s state) noteQueue(q *queue.Queue) (*queue.Queue, error) {
 	if err := durable.WriteFile(s.queueMade(), nil, 0o600); err != nil {
 		return nil, fmt.Errorf("note that the queue was made: %w", errors.Join(err, q.Close()))
 	}
-	failpoint.After(failpoint.QueueMade)
 	return q, nil
 }
 

@@ -2,9 +2,16 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
 	"testing"
 	"time"
+
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/protocol"
 )
 
 // TestLockSoon: whoever is killed may still have a child on its way to another
@@ -29,4 +36,59 @@ func TestLockSoon(t *testing.T) {
 		t.Fatalf("when it was given back: %v", err)
 	}
 	f.Close()
+}
+
+// TestOpenQueue: an agent that was killed while it made its memory makes it
+// again; one that had one must not do without.
+func TestOpenQueue(t *testing.T) {
+	s := state(t.TempDir())
+	log := slog.New(slog.DiscardHandler)
+	reopen := func() (protocol.StoreID, error) {
+		q, err := s.openQueue(t.Context(), log)
+		if err != nil {
+			return protocol.StoreID{}, err
+		}
+		return q.Store(), q.Close()
+	}
+	first, err := reopen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unmake := func() { // as it is before its first rows are there
+		t.Helper()
+		db, err := sql.Open("sqlite", s.queueFile())
+		if err == nil {
+			_, err = db.Exec(`DELETE FROM self; DELETE FROM streams`)
+			err = errors.Join(err, db.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(s.queueMade()); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := reopen(); err != nil || again != first {
+		t.Errorf("made and not noted: store %s, %v, want %s", again, err, first)
+	}
+	if _, err := os.Stat(s.queueMade()); err != nil {
+		t.Errorf("it is still not noted: %v", err)
+	}
+	unmake()
+	if _, err := reopen(); !errors.Is(err, queue.ErrUnfinished) {
+		t.Errorf("noted and empty: %v, want %v", err, queue.ErrUnfinished)
+	}
+	if err := os.Remove(s.queueMade()); err != nil {
+		t.Fatal(err)
+	}
+	second, err := reopen()
+	if err != nil || second == first {
+		t.Errorf("never finished: store %s, %v, want a new one", second, err)
+	}
+	if err := os.Remove(s.queueFile()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reopen(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("noted and gone: %v, want %v", err, fs.ErrNotExist)
+	}
 }
