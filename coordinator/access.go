@@ -59,8 +59,9 @@ func newToken(random io.Reader, nowMS int64, by, name string, role TokenRole, li
 }
 
 // FirstToken makes the admin token of a new store, with which all others are
-// made. It refuses a store that has tokens.
-func FirstToken(ctx context.Context, store Store, random io.Reader, now time.Time) (string, error) {
+// made. It refuses a store that has tokens; but unseen tells that nobody was
+// shown the first one, which is then replaced if no coordinator has run yet.
+func FirstToken(ctx context.Context, store Store, random io.Reader, now time.Time, unseen bool) (string, error) {
 	secret, t, err := newToken(random, now.UnixMilli(), "init", "admin", RoleAdmin, 0)
 	if err != nil {
 		return "", err
@@ -71,7 +72,14 @@ func FirstToken(ctx context.Context, store Store, random io.Reader, now time.Tim
 			return err
 		}
 		if len(all) > 0 {
-			return fmt.Errorf("first token: %w", ErrExists)
+			_, err := tx.Values().Get(termValue)
+			if !unseen || len(all) > 1 || !errors.Is(err, ErrNotFound) {
+				return fmt.Errorf("first token: %w", errors.Join(ErrExists, err))
+			}
+			all[0].RevokedMS = now.UnixMilli()
+			if err := tx.Access().PutToken(all[0]); err != nil {
+				return err
+			}
 		}
 		if err := tx.Access().PutToken(t); err != nil {
 			return err

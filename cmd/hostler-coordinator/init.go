@@ -60,14 +60,21 @@ func initialize(ctx context.Context, s state, code string, out io.Writer) error 
 		return err
 	}
 	fmt.Fprintf(out, "request: %s\n", request)
-	if token != "" {
-		fmt.Fprintf(out, "token: %s\n", token)
+	if token == "" {
+		return nil
+	}
+	if _, err := fmt.Fprintf(out, "token: %s\n", token); err != nil {
+		return fmt.Errorf("show the first token: %w\nRun the same again", err)
+	}
+	if err := durable.WriteFile(s.shown(), nil, 0o600); err != nil {
+		return fmt.Errorf("note that the first token was shown: %w", err)
 	}
 	return nil
 }
 
 // createStore makes the database with its first token. A database without one
-// is the trace of a crash between the two.
+// is the trace of a crash between the two, as is a token that was not shown:
+// there is another one then.
 func createStore(ctx context.Context, s state) (string, error) {
 	cfg := sqlstore.Config{Path: s.store()}
 	store, err := sqlstore.Create(ctx, cfg)
@@ -78,7 +85,8 @@ func createStore(ctx context.Context, s state) (string, error) {
 		return "", fmt.Errorf("make the database: %w", err)
 	}
 	defer store.Close()
-	token, err := coordinator.FirstToken(ctx, store, rand.Reader, clock.Now())
+	_, shown := os.Stat(s.shown())
+	token, err := coordinator.FirstToken(ctx, store, rand.Reader, clock.Now(), errors.Is(shown, fs.ErrNotExist))
 	if errors.Is(err, coordinator.ErrExists) {
 		return "", nil
 	}

@@ -147,6 +147,15 @@ func TestFirstStart(t *testing.T) {
 	if strings.Contains(again, "token:") {
 		t.Error("a second init shows a token")
 	}
+	// As if it had been killed before it could show the token.
+	if err := os.Remove(p.state.shown()); err != nil {
+		t.Fatal(err)
+	}
+	again, _ = p.do(0, "init", "--fleet", p.code())
+	first := token
+	if token = field(t, again, "token"); token == first {
+		t.Error("the token that nobody saw is shown later: it was kept as it is")
+	}
 	if _, talk := p.do(1, "run"); !strings.Contains(talk, "init --ring FILE") {
 		t.Errorf("a start without a ring does not say what to do: %s", talk)
 	}
