@@ -1,0 +1,344 @@
+//go:build integration && hostlertest
+
+package integration
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// strike is how a step is passed: whose point is armed, and what is done then.
+type strike struct {
+	step failpoint.Step
+	at   *victim
+	// pass does what passes the step, and goes on until it is done although
+	// somebody dies on the way. It is called twice: for the points before and
+	// after the step.
+	pass func(t *testing.T)
+}
+
+// group is a world of its own, in which some of the steps are passed.
+type group struct {
+	name  string
+	steps []failpoint.Step
+	run   func(t *testing.T)
+}
+
+// groups are all of them.
+func groups() []group {
+	return []group{
+		{"commands", []failpoint.Step{"A1", "A2", "A3", "A4", "A5", "A6", "A9", "A10", "S1", "S2", "S3", "S4", "S6", "S7"}, commandPoints},
+		{"containers", []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14"}, containerPoints},
+		{"burials", []failpoint.Step{"A11", "S13"}, burialPoints},
+		{"coordinator", []failpoint.Step{"C1", "C2", "C3", "C4", "C5", "C9", "C10", "C11", "C12", "C14", "C15", "C16", "F3"}, coordinatorPoints},
+		{"enrolment", []failpoint.Step{"A8", "A12", "A13", "C6", "C7", "F1", "F2"}, enrolmentPoints},
+		{"first steps", []failpoint.Step{"C8"}, initPoints},
+	}
+}
+
+// elsewhere are the steps that no process passes within the time of a test, and
+// the tests that kill there.
+var elsewhere = []failpoint.Step{
+	failpoint.ActionsExpired, // a day after it was asked for: coordinator TestKilledAtEveryCommit
+}
+
+// TestEveryPoint kills the built programs at each point of the crash table.
+func TestEveryPoint(t *testing.T) {
+	passed := slices.Clone(elsewhere)
+	for _, g := range groups() {
+		passed = append(passed, g.steps...)
+	}
+	for _, s := range failpoint.Steps() {
+		if !slices.Contains(passed, s) {
+			t.Errorf("no group passes step %s", s)
+		}
+	}
+	for _, g := range groups() {
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			g.run(t)
+		})
+	}
+}
+
+// strikes kills at both points of each step, in turn, and then judges.
+func (c *wreck) strikes(t *testing.T, all ...strike) {
+	t.Helper()
+	for _, s := range all {
+		for _, point := range []string{s.step.Before(), s.step.After()} {
+			t.Run(point, func(t *testing.T) { c.strike(t, s.at, point, func() { s.pass(t) }) })
+		}
+	}
+	c.judge(t)
+}
+
+// strike arms a point, lets it be passed and starts again who has died there.
+func (c *wreck) strike(t *testing.T, at *victim, point string, pass func()) {
+	t.Helper()
+	at.arm(t, point, 1)
+	struck, done := make(chan struct{}), make(chan struct{})
+	go func() { // waited for below
+		defer close(done)
+		for {
+			pass()
+			select {
+			case <-struck:
+				return
+			default: // some steps are not taken each time
+			}
+		}
+	}()
+	pid := at.hit(t, point, patience)
+	if pid == 0 {
+		t.Errorf("nobody came to %s", point)
+	}
+	at.revive(t)
+	close(struck)
+	<-done
+}
+
+func commandPoints(t *testing.T) {
+	c := newWreck(t)
+	l := c.newLimb(t, "edge-01", false)
+	write(t, l.config(), read(t, l.config())+"[commands]\nparallel = 2\n")
+	p, words := l.join(t, c.invite(t))
+	c.must(t, "host", "approve", "edge-01", "--words", words)
+	p.finish(t).exits(t, 0)
+	l.revive(t)
+
+	run := func(t *testing.T) { c.end(t, l, c.runs(t, l, "0")) }
+	queued := func(t *testing.T) {
+		ids := []protocol.ActionID{c.runs(t, l, "0.3"), c.runs(t, l, "0.3"), c.runs(t, l, "0"), c.runs(t, l, "0")}
+		for _, id := range ids {
+			c.end(t, l, id)
+		}
+	}
+	strikes := []strike{
+		{"A1", l.victim, func(t *testing.T) { l.victim.restart(t) }},
+		{"A3", l.victim, queued},
+		{"A6", l.victim, func(t *testing.T) { c.cancelled(t, l) }},
+		{"A9", l.victim, func(t *testing.T) { c.asked(t, l, l.victim) }},
+		{"A10", l.victim, func(t *testing.T) { c.head.restart(t); run(t) }},
+	}
+	for _, s := range []failpoint.Step{"A2", "A4", "A5", "S1", "S2", "S3", "S4", "S6", "S7", "F3"} {
+		strikes = append(strikes, strike{s, l.victim, run})
+	}
+	c.strikes(t, strikes...)
+}
+
+// running waits until a command is known to run.
+func (c *wreck) running(t *testing.T, l *limb, id protocol.ActionID) {
+	t.Helper()
+	c.insist(t, "the begin of "+id.String(), func(ctx context.Context) error {
+		seen, err := c.see(ctx, id, "")
+		if err == nil && seen.State != protocol.StateRunning && !seen.State.Final() {
+			err = fmt.Errorf("%w: it is %s", errUnfinished, seen)
+		}
+		return err
+	})
+}
+
+// cancelled asks for a long command and for its end.
+func (c *wreck) cancelled(t *testing.T, l *limb) {
+	t.Helper()
+	id := c.runs(t, l, "30")
+	c.running(t, l, id)
+	c.cancel(t, id)
+	if got := c.end(t, l, id); got.State != protocol.StateCancelled {
+		t.Errorf("it was cancelled and is %s", got)
+	}
+}
+
+// asked restarts the agent under a command that was acknowledged, so that the
+// coordinator asks what became of it.
+func (c *wreck) asked(t *testing.T, l *limb, at *victim) {
+	t.Helper()
+	id := c.runs(t, l, "3")
+	c.running(t, l, id)
+	from := c.events.mark()
+	l.victim.restart(t)
+	l.online(t, from)
+	if got := c.end(t, l, id); got.State != protocol.StateDone {
+		t.Errorf("the agent was killed under it and it is %s", got)
+	}
+}
+
+func containerPoints(t *testing.T) {
+	c := newWreck(t)
+	l := c.addLimb(t, "edge-01", true)
+	number := 0
+	cycle := func(t *testing.T) {
+		number++
+		c.cycle(t, l, fmt.Sprintf("%s-%d", filepath.Base(c.dir), number))
+	}
+	var strikes []strike
+	for _, s := range []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14"} {
+		strikes = append(strikes, strike{s, l.victim, cycle})
+	}
+	c.strikes(t, strikes...)
+}
+
+// cycle leads a container through its life. What it asks for may be done again,
+// so all of it has to be done in the end.
+func (c *wreck) cycle(t testing.TB, l *limb, name string) {
+	t.Helper()
+	for _, s := range life(newCTID(), name) {
+		if got := c.end(t, l, c.step(t, l, s)); got.State != protocol.StateDone {
+			t.Errorf("%s of %s is %s", s.Kind, name, got)
+		}
+	}
+}
+
+// life is that of a container.
+func life(id protocol.CTID, name string) []protocol.Spec {
+	return []protocol.Spec{
+		{Kind: protocol.KindCreate, Target: id, Name: protocol.ContainerName(name), Template: "busybox", Start: true},
+		{Kind: protocol.KindExec, Target: id, Argv: []string{"true"}},
+		{Kind: protocol.KindStop, Target: id, GraceMS: 100},
+		{Kind: protocol.KindStart, Target: id},
+		{Kind: protocol.KindDestroy, Target: id, GraceMS: 100},
+	}
+}
+
+func newCTID() protocol.CTID {
+	var random [10]byte
+	_, _ = rand.Read(random[:])
+	return protocol.NewCTID(time.Now().UnixMilli(), random)
+}
+
+// step asks for one step of a container's life.
+func (c *wreck) step(t testing.TB, l *limb, s protocol.Spec) protocol.ActionID {
+	t.Helper()
+	id := c.newAction(t, l, s.Kind, false)
+	c.order(t, l, id, s)
+	return id
+}
+
+// burialPoints needs more actions than a host keeps, and its patience. Each
+// point has a host of its own, so that they wait at the same time.
+func burialPoints(t *testing.T) {
+	c := newWreck(t)
+	points := []string{failpoint.ActionsBuried.Before(), failpoint.ActionsBuried.After(), failpoint.RunsRemoved.Before(), failpoint.RunsRemoved.After()}
+	t.Run("hosts", func(t *testing.T) {
+		for i, point := range points {
+			l := c.addLimb(t, fmt.Sprintf("edge-0%d", i+1), false)
+			t.Run(point, func(t *testing.T) {
+				t.Parallel()
+				c.end(t, l, c.runs(t, l, "0"))
+				ids := make([]protocol.ActionID, 0, 100)
+				for range cap(ids) {
+					ids = append(ids, c.pings(t, l))
+				}
+				for _, id := range ids {
+					c.end(t, l, id)
+				}
+				l.arm(t, point, 1)
+				if l.hit(t, point, 2*patience) == 0 {
+					t.Fatalf("nobody came to %s", point)
+				}
+				l.died(t)
+				l.revive(t)
+				c.end(t, l, c.runs(t, l, "0"))
+			})
+		}
+	})
+	c.judge(t)
+}
+
+func coordinatorPoints(t *testing.T) {
+	c := newWreck(t)
+	l := c.addLimb(t, "edge-01", false)
+	run := func(t *testing.T) { c.end(t, l, c.runs(t, l, "0")) }
+	// An agent whose connections keep breaking waits longer each time before
+	// the next one: each kill meets one that has just begun.
+	fresh := func(pass func(t *testing.T)) func(t *testing.T) {
+		return func(t *testing.T) {
+			from := c.events.mark()
+			l.victim.restart(t)
+			l.online(t, from)
+			pass(t)
+		}
+	}
+	comeBack := func(t *testing.T) { l.victim.restart(t); run(t) }
+	strikes := []strike{
+		{"C1", c.head, func(t *testing.T) { c.head.restart(t) }},
+		{"C5", c.head, fresh(func(t *testing.T) { c.cancelled(t, l) })},
+		{"C14", c.head, fresh(func(t *testing.T) { c.end(t, l, c.runs(t, l, "2")) })}, // while it runs nothing else is to be written
+		{"C9", c.head, func(t *testing.T) { c.access(t) }},
+		{"C10", c.head, func(t *testing.T) { c.post(t, "/v1/invites", api.NewInvite{TTL: "1h"}, nil) }},
+		{"C11", c.head, comeBack},
+		{"C12", c.head, func(t *testing.T) { c.asked(t, l, c.head) }},
+		{"C15", c.head, comeBack},
+		{"C16", c.head, func(t *testing.T) { c.rolledBack(t, l) }},
+	}
+	for _, s := range []failpoint.Step{"C2", "C3", "C4", "F3"} {
+		strikes = append(strikes, strike{s, c.head, fresh(run)})
+	}
+	c.strikes(t, strikes...)
+}
+
+// post asks until that is answered; what is done already is done.
+func (c *wreck) post(t testing.TB, path string, body, answer any) {
+	t.Helper()
+	c.insist(t, path, func(ctx context.Context) error {
+		err := c.api.Post(ctx, path, nil, body, answer)
+		if p, ok := errors.AsType[*api.Problem](err); ok && p.Status == http.StatusConflict {
+			return nil
+		}
+		return err
+	})
+}
+
+// access makes and revokes a token and a viewer.
+func (c *wreck) access(t *testing.T) {
+	t.Helper()
+	name := strings.ToLower(rand.Text()[:8])
+	var token api.Token
+	c.post(t, "/v1/tokens", api.NewToken{Name: name, Role: "viewer"}, &token)
+	c.post(t, "/v1/viewers", api.NewViewer{Name: name}, nil)
+	for _, path := range []string{"/v1/tokens/" + token.ID, "/v1/viewers/" + name} {
+		c.insist(t, path, func(ctx context.Context) error { return c.api.Delete(ctx, path, nil) })
+	}
+}
+
+// rolledBack lets a host come back with an old memory: it is quarantined until
+// a person readmits it.
+func (c *wreck) rolledBack(t *testing.T, l *limb) {
+	t.Helper()
+	c.end(t, l, c.runs(t, l, "0"))
+	l.process().end(t, kill)
+	files, err := filepath.Glob(l.path("queue.db*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("the host's memory: %v, %v", files, err)
+	}
+	old := make(map[string]string)
+	for _, f := range files {
+		old[f] = read(t, f)
+	}
+	l.revive(t)
+	id := c.runs(t, l, "0")
+	c.end(t, l, id)
+	l.process().end(t, kill)
+	for _, f := range files {
+		write(t, f, old[f])
+	}
+	from := c.events.mark()
+	l.revive(t)
+	c.event(t, from, "the quarantine", func(e api.Event) bool { return e.Type == "host.quarantined" })
+	from = c.events.mark()
+	c.post(t, "/v1/hosts/"+l.host.name+"/readmit", nil, nil)
+	l.online(t, from)
+	c.end(t, l, c.runs(t, l, "0"))
+}
