@@ -114,13 +114,17 @@ func (c *wreck) joins(t *testing.T, l *limb, code string) bool {
 func initPoints(t *testing.T) {
 	w := newWorld(t)
 	number := 0
-	for _, step := range []failpoint.Step{failpoint.FilePlaced, failpoint.DatabasePlaced, failpoint.BatchCommitted, failpoint.AccessKept, failpoint.RingsKept} {
-		for _, point := range []string{step.Before(), step.After()} {
-			for n, more := 1, true; more && n <= 10; n++ { // the coordinator goes on to commit while it serves
+	for _, c := range []struct {
+		step failpoint.Step
+		most int // hits until the coordinator serves
+	}{
+		{failpoint.FilePlaced, 12}, {failpoint.DatabasePlaced, 1}, {failpoint.BatchCommitted, 2}, {failpoint.AccessKept, 1}, {failpoint.RingsKept, 2},
+	} {
+		for _, point := range []string{c.step.Before(), c.step.After()} {
+			for n, more := 1, true; more && n <= c.most; n++ {
 				t.Run(fmt.Sprintf("%s %d", point, n), func(t *testing.T) {
 					number++
-					more = w.firstSteps(t, fmt.Sprintf("first-%d", number), point, n)
-					if !more && n == 1 {
+					if more = w.firstSteps(t, fmt.Sprintf("first-%d", number), point, n); !more && n == 1 {
 						t.Errorf("nobody came to %s", point)
 					}
 				})

@@ -42,21 +42,16 @@ func groups() []group {
 		{"commands", []failpoint.Step{"A1", "A2", "A3", "A4", "A5", "A6", "A9", "A10", "S1", "S2", "S3", "S4", "S6", "S7"}, commandPoints},
 		{"containers", []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14"}, containerPoints},
 		{"burials", []failpoint.Step{"A11", "S13"}, burialPoints},
-		{"coordinator", []failpoint.Step{"C1", "C2", "C3", "C4", "C5", "C9", "C10", "C11", "C12", "C14", "C15", "C16", "F3"}, coordinatorPoints},
+		{"coordinator", []failpoint.Step{"C1", "C2", "C3", "C4", "C5", "C9", "C10", "C11", "C12", "C13", "C14", "C15", "C16", "C17", "F3"}, coordinatorPoints},
+		{"pruning", []failpoint.Step{"C18"}, pruningPoints},
 		{"enrolment", []failpoint.Step{"A8", "A12", "A13", "C6", "C7", "F1", "F2"}, enrolmentPoints},
 		{"first steps", []failpoint.Step{"C8"}, initPoints},
 	}
 }
 
-// elsewhere are the steps that no process passes within the time of a test, and
-// the tests that kill there.
-var elsewhere = []failpoint.Step{
-	failpoint.ActionsExpired, // a day after it was asked for: coordinator TestKilledAtEveryCommit
-}
-
 // TestEveryPoint kills the built programs at each point of the crash table.
 func TestEveryPoint(t *testing.T) {
-	passed := slices.Clone(elsewhere)
+	var passed []failpoint.Step
 	for _, g := range groups() {
 		passed = append(passed, g.steps...)
 	}
@@ -126,7 +121,7 @@ func commandPoints(t *testing.T) {
 		}
 	}
 	strikes := []strike{
-		{"A1", l.victim, func(t *testing.T) { l.victim.restart(t) }},
+		{"A1", l.victim, func(t *testing.T) { c.comeBack(t, l) }},
 		{"A3", l.victim, queued},
 		{"A6", l.victim, func(t *testing.T) { c.cancelled(t, l) }},
 		{"A9", l.victim, func(t *testing.T) { c.asked(t, l, l.victim) }},
@@ -167,9 +162,7 @@ func (c *wreck) asked(t *testing.T, l *limb, at *victim) {
 	t.Helper()
 	id := c.runs(t, l, "3")
 	c.running(t, l, id)
-	from := c.events.mark()
-	l.victim.restart(t)
-	l.online(t, from)
+	c.comeBack(t, l)
 	if got := c.end(t, l, id); got.State != protocol.StateDone {
 		t.Errorf("the agent was killed under it and it is %s", got)
 	}
@@ -265,13 +258,11 @@ func coordinatorPoints(t *testing.T) {
 	// the next one: each kill meets one that has just begun.
 	fresh := func(pass func(t *testing.T)) func(t *testing.T) {
 		return func(t *testing.T) {
-			from := c.events.mark()
-			l.victim.restart(t)
-			l.online(t, from)
+			c.comeBack(t, l)
 			pass(t)
 		}
 	}
-	comeBack := func(t *testing.T) { l.victim.restart(t); run(t) }
+	comeBack := func(t *testing.T) { c.comeBack(t, l); run(t) }
 	strikes := []strike{
 		{"C1", c.head, func(t *testing.T) { c.head.restart(t) }},
 		{"C5", c.head, fresh(func(t *testing.T) { c.cancelled(t, l) })},
@@ -280,13 +271,62 @@ func coordinatorPoints(t *testing.T) {
 		{"C10", c.head, func(t *testing.T) { c.post(t, "/v1/invites", api.NewInvite{TTL: "1h"}, nil) }},
 		{"C11", c.head, comeBack},
 		{"C12", c.head, func(t *testing.T) { c.asked(t, l, c.head) }},
+		{"C13", c.head, func(t *testing.T) { c.expired(t, l) }},
 		{"C15", c.head, comeBack},
 		{"C16", c.head, func(t *testing.T) { c.rolledBack(t, l) }},
 	}
-	for _, s := range []failpoint.Step{"C2", "C3", "C4", "F3"} {
+	for _, s := range []failpoint.Step{"C2", "C3", "C4", "C17", "F3"} {
 		strikes = append(strikes, strike{s, c.head, fresh(run)})
 	}
 	c.strikes(t, strikes...)
+}
+
+// pruningPoints needs the coordinator's patience: each point has its own.
+func pruningPoints(t *testing.T) {
+	for _, point := range []string{failpoint.AuditPruned.Before(), failpoint.AuditPruned.After()} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			c := newWreck(t)
+			l := c.addLimb(t, "edge-01", false)
+			c.end(t, l, c.runs(t, l, "0"))
+			c.head.arm(t, point, 1)
+			if c.head.hit(t, point, 2*patience) == 0 {
+				t.Fatalf("nobody came to %s", point)
+			}
+			c.head.revive(t)
+			c.end(t, l, c.runs(t, l, "0"))
+			c.judge(t)
+		})
+	}
+}
+
+// expired asks for an action on a host that is away, and lets the coordinator's
+// date pass on until it is too late for it.
+func (c *wreck) expired(t *testing.T, l *limb) {
+	t.Helper()
+	from := c.events.mark()
+	l.process().end(t, kill)
+	c.event(t, from, "the host is away", func(e api.Event) bool {
+		return e.Host == l.host.name && (e.Type == "host.suspect" || e.Type == "host.offline")
+	})
+	id := c.runs(t, l, "0")
+	write(t, c.clock, "30h")
+	if got := c.end(t, l, id); got.Reason != protocol.ReasonExpired {
+		t.Errorf("it is %s a day later", got)
+	}
+	write(t, c.clock, "0s")
+	c.head.restart(t) // while it lives, its time does not go back
+	from = c.events.mark()
+	l.revive(t)
+	l.online(t, from)
+}
+
+// comeBack kills the agent and waits until the coordinator has it back.
+func (c *wreck) comeBack(t *testing.T, l *limb) {
+	t.Helper()
+	from := c.events.mark()
+	l.victim.restart(t)
+	l.online(t, from)
 }
 
 // post asks until that is answered; what is done already is done.

@@ -21,6 +21,7 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/client"
 	"github.com/hostler-io/hostler/integration/historytest"
+	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -33,6 +34,7 @@ type wreck struct {
 	history *historytest.History
 	api     *client.Client
 	head    *victim // the coordinator
+	clock   string  // file with what is added to the coordinator's clocks
 	limbs   []*limb
 }
 
@@ -177,11 +179,11 @@ func (v *victim) hit(t testing.TB, point string, within time.Duration) int {
 func newWreck(t testing.TB) *wreck {
 	t.Helper()
 	w := newWorld(t)
-	c := &wreck{world: w, history: historytest.New()}
+	c := &wreck{world: w, history: historytest.New(), clock: w.path("clock")}
 	c.head = newVictim(t, w, "coordinator", func(t testing.TB) *process {
 		return w.spawn(t, "coordinator", w.env(w.served...), filepath.Join(w.bin, "hostler-coordinator"), "--config", w.path("coordinator.toml"), "run")
 	})
-	w.served = []string{c.head.environ()}
+	w.served = []string{c.head.environ(), clock.Variable + "=" + c.clock}
 	w.coordinator.end(t, kill)
 	c.head.revive(t)
 	ca, _ := pem.Decode([]byte(read(t, w.path("coordinator/ca.crt"))))

@@ -228,7 +228,7 @@ func (q *Queue) Flush(ctx context.Context) error {
 	if len(q.freed.all()) == 0 && !q.waitsForStep() {
 		return nil
 	}
-	return q.update(ctx, "freeing what was receipted", func(*sqldb.Tx) error { return nil })
+	return q.commit(ctx, failpoint.OutboxFreed, "freeing what was receipted", func(*sqldb.Tx) error { return nil })
 }
 
 // receipt is one that frees rows which are still there.
