@@ -32,7 +32,7 @@ func (s state) tlsKey() string    { return s.path("tls.key") }
 func (s state) tlsCert() string   { return s.path("tls.crt") }
 func (s state) tickets() string   { return s.path("tickets.key") }
 func (s state) shown() string     { return s.path("token.shown") } // init has printed the first token
-func (s state) fleet() string     { return s.path("fleet.code") } // the ring from which everything follows
+func (s state) fleet() string     { return s.path("fleet.code") }  // the ring from which everything follows
 func (s state) ring(number uint64) string {
 	return filepath.Join(s.path("rings"), strconv.FormatUint(number, 10))
 }
