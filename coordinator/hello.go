@@ -154,6 +154,7 @@ func (s *session) prove() error {
 	s.mu.Unlock()
 	if found.rolledBack != "" {
 		c.quarantine(s.host, found.rolledBack)
+		c.news.askAll()
 	}
 	return nil
 }

@@ -282,8 +282,14 @@ func TestRevokedHost(t *testing.T) {
 		o := order(t, h)
 		h.Report(o.Started(h))
 		synctest.Wait()
+		following := f.Coordinator().Follow(a.ID)
+		defer following.Close()
 		if err := f.Coordinator().Revoke(t.Context(), f.Admin(), h.ID, "stolen"); err != nil {
 			t.Fatal(err)
+		}
+		begin := time.Now()
+		if got, err := following.Wait(t.Context(), a, time.Minute); err != nil || got.State != protocol.StateLost || time.Since(begin) > 0 {
+			t.Errorf("who waits is told %s after %v, %v; want LOST at once", got.State, time.Since(begin), err)
 		}
 		want(t, f, a.ID, protocol.StateLost, protocol.ReasonRemoved)
 		h.Report(o.Done())

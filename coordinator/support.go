@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -176,6 +177,17 @@ func (n *news) tell(a Action) { n.put(a.ID, a) }
 
 // ask makes followers read the action.
 func (n *news) ask(id protocol.ActionID) { n.put(id, Action{}) }
+
+// askAll makes everybody read: many actions of a host have ended at once, for a
+// reason that is rare.
+func (n *news) askAll() {
+	n.mu.Lock()
+	ids := slices.Collect(maps.Keys(n.followers))
+	n.mu.Unlock()
+	for _, id := range ids {
+		n.ask(id)
+	}
+}
 
 func (n *news) put(id protocol.ActionID, a Action) {
 	n.mu.Lock()
