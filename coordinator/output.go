@@ -409,8 +409,10 @@ func (s *session) reask() {
 }
 
 // resumeActions is how many of a host's newest actions are looked at when it
-// comes back: their output may have been under way when this side ended.
-const resumeActions = 64
+// comes back: their output may have been under way when this side ended. Hosts
+// keep the output of the hundred that ended last; those may have begun in
+// another order.
+const resumeActions = 128
 
 // resumeOutput asks a host that came back for output of ended actions that
 // should be here and is not.

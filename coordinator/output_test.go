@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -142,6 +143,34 @@ func TestOutputIsFetchedAfterRestart(t *testing.T) {
 		tail := int64(len(whole) - protocol.OutputKept)
 		if s, next := read(t, f, a.ID, tail, false); s != whole[tail:] || next != -1 {
 			t.Errorf("the tail is %d bytes, go on at %d", len(s), next)
+		}
+	})
+}
+
+// TestOutputOfAllThatIsKeptIsFetchedAfterRestart: a host keeps the output of a
+// hundred actions, and all of it can be missing here.
+func TestOutputOfAllThatIsKeptIsFetchedAfterRestart(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		const text = "never arrived"
+		var arrives atomic.Bool
+		h.Auto(coordtest.Succeed(text))
+		f.Delay(func(topic string, _ []byte) bool { return !arrives.Load() && strings.Contains(topic, "/out/") })
+		var ids []protocol.ActionID
+		for range 100 {
+			a := propose(t, f, h)
+			want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+			ids = append(ids, a.ID)
+		}
+		h.Goodbye()
+		synctest.Wait()
+		f.Restart()
+		arrives.Store(true)
+		h.Connect()
+		after(10 * time.Second)
+		for i, id := range ids {
+			if s, next := read(t, f, id, 0, false); s != text || next != -1 {
+				t.Fatalf("of action %d there is %q, go on at %d", i, s, next)
+			}
 		}
 	})
 }
