@@ -130,13 +130,16 @@ func (f *Fleet) env(name string) string {
 // hostler runs the operator's program with the operator's configuration, and
 // nothing else of the environment, and returns what it printed.
 func (f *Fleet) hostler(ctx context.Context, o operator, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, f.program("hostler"), args...)
+	cmd := exec.CommandContext(limited, f.program("hostler"), args...)
 	cmd.Env = append(programEnv(f.cfg.Bin), "XDG_CONFIG_HOME="+o.Home)
 	var out, talk bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &talk
 	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
 		return "", fmt.Errorf("hostler %s: %w: %s", strings.Join(args[:2], " "), err, bytes.TrimSpace(talk.Bytes()))
 	}
 	return out.String(), nil

@@ -139,22 +139,25 @@ func (h *host) local(t testing.TB, args ...string) result {
 }
 
 // get asks the agent on its socket.
-func (h *host) get(t testing.TB, path string) string {
+func (h *host) get(t testing.TB, path string) string { t.Helper(); return get(t, h.socket(), path) }
+
+// get asks an agent on its socket.
+func get(t testing.TB, socket, path string) string {
 	t.Helper()
 	c := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", h.socket())
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		},
 	}, Timeout: patience}
 	resp, err := c.Get("http://agent" + path)
 	if err != nil {
-		t.Fatalf("asking %s: %v", h.name, err)
+		t.Fatalf("asking %s: %v", socket, err)
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, 4<<20))
 	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s of %s: %s, %v: %s", path, h.name, resp.Status, err, b)
+		t.Fatalf("%s of %s: %s, %v: %s", path, socket, resp.Status, err, b)
 	}
 	return string(b)
 }

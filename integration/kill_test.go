@@ -35,6 +35,7 @@ type orders struct {
 	change
 	w       *world
 	witness string
+	pace    time.Duration // between two of them, so that not too many pile up
 	stop    chan struct{}
 	done    chan struct{}
 
@@ -46,8 +47,8 @@ type orders struct {
 
 // startOrders begins to send orders, each of which writes its number to the
 // witness.
-func (w *world) startOrders(witness string) *orders {
-	o := &orders{w: w, witness: witness, stop: make(chan struct{}), done: make(chan struct{}), accepted: make(map[string]int)}
+func (w *world) startOrders(witness string, pace time.Duration) *orders {
+	o := &orders{w: w, witness: witness, pace: pace, stop: make(chan struct{}), done: make(chan struct{}), accepted: make(map[string]int)}
 	go o.run() // ends by finish
 	return o
 }
@@ -58,7 +59,7 @@ func (o *orders) run() {
 		select {
 		case <-o.stop:
 			return
-		default:
+		case <-time.After(o.pace):
 		}
 		var out, talk strings.Builder
 		cmd := exec.Command(filepath.Join(o.w.bin, "hostler"), "run", "edge-01", "--no-wait", "--", "sh", "-c", `echo "$0" >>"$1"`, strconv.Itoa(i), o.witness)
@@ -173,7 +174,7 @@ func TestKills(t *testing.T) {
 	for _, id := range tickers {
 		w.state(t, id, "RUNNING")
 	}
-	o := w.startOrders(w.path("witness"))
+	o := w.startOrders(w.path("witness"), 0)
 
 	o.more(t, 3)
 	w.coordinator.signal(t, hup)
@@ -335,7 +336,7 @@ func TestKillLoop(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed(t), 1))
 	w := newWorld(t)
 	h := w.addHost(t, "edge-01", false)
-	o := w.startOrders(w.path("witness"))
+	o := w.startOrders(w.path("witness"), 0)
 	kills := 0
 	for begin := time.Now(); time.Since(begin) < 30*time.Second; kills++ {
 		o.more(t, 1+random.IntN(5))

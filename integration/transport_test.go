@@ -56,7 +56,7 @@ func TestHostileTransport(t *testing.T) {
 	const script = `while [ ! -e "$1" ]; do head -c 8000 /dev/urandom | tee -a "$0"; sleep 0.2; done`
 	writer := w.start(t, "hostler", "run", "edge-01", "--timeout", "60m", "--", "sh", "-c", script, w.path("copy"), w.path("enough"))
 	until(t, &writer.out.change, "output arrives", func() bool { return len(writer.out.String()) > 0 })
-	o := w.startOrders(w.path("witness"))
+	o := w.startOrders(w.path("witness"), 0)
 
 	faults := 0
 	for begin := time.Now(); time.Since(begin) < *chaosFor; faults++ {

@@ -45,7 +45,7 @@ func (a *app) devFleet(name string) (*dev.Fleet, error) {
 }
 
 // devError says what to type next.
-func devError(what, name string, err error) error {
+func devError(ctx context.Context, what, name string, err error) error {
 	f := &failure{code: exitFailed, what: "cannot " + what, err: err}
 	flag := ""
 	if name != "dev" {
@@ -66,7 +66,7 @@ func devError(what, name string, err error) error {
 		f.code, f.next = exitNotFound, "hostler host ls --context "+name
 	case errors.Is(err, dev.ErrTaken):
 		f.next = "the same with --name NAME"
-	case errors.Is(err, context.Canceled):
+	case ctx.Err() != nil:
 		return errInterrupted
 	}
 	f.why = err.Error()
@@ -109,7 +109,7 @@ PID is process 1 of the host: nsenter -a -t PID bash is a shell there.`,
 		}
 		s, err := f.Up(cmd.Context(), hosts)
 		if err != nil {
-			return devError("bring up fleet "+*name, *name, err)
+			return devError(cmd.Context(), "bring up fleet "+*name, *name, err)
 		}
 		if err := a.printDev(v, s); err != nil {
 			return err
@@ -153,7 +153,7 @@ alone; the one that was in use before is in use again.`,
 			if err := f.Down(cmd.Context()); errors.Is(err, dev.ErrNotUp) {
 				a.say("There is no fleet %s on this machine.", *name)
 			} else if err != nil {
-				return devError("take down fleet "+*name, *name, err)
+				return devError(cmd.Context(), "take down fleet "+*name, *name, err)
 			} else {
 				a.say("Fleet %s is gone.", *name)
 			}
@@ -204,7 +204,7 @@ func (a *app) devVerb(name *string, cmd *cobra.Command, what, did string, do fun
 			return err
 		}
 		if err := do(f, cmd.Context(), args[0]); err != nil {
-			return devError(what+" "+args[0], *name, err)
+			return devError(cmd.Context(), what+" "+args[0], *name, err)
 		}
 		a.say(did, args[0])
 		return nil
