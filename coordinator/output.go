@@ -50,10 +50,16 @@ type output struct {
 	refs      int              // uses of this object, guarded by outputs.mu
 	totals    *protocol.Output // of the final report
 	askedAt   int64            // boot clock of the newest credit, ms
+	patience  int64            // after which it is asked for again, ms
 }
 
-// reaskMS is how long an asked chunk may take before it is asked for again.
-const reaskMS = 2000
+// An asked chunk is asked for again after reaskMS, then after twice as long, up
+// to reaskMaxMS: on a slow line it is still on its way, and asking takes the
+// line's other direction.
+const (
+	reaskMS    = 2000
+	reaskMaxMS = 64_000
+)
 
 func (o *outputs) path(id outputID) string {
 	return filepath.Join(o.dir, id.action.String(), strconv.Itoa(id.attempt)+"."+string(id.fd))
@@ -305,7 +311,7 @@ func (s *session) commitOutput() {
 			// same chunk round and round for as long as the disk is full.
 			o.next, o.askedAt = o.held, s.c.cfg.Boot()
 		} else {
-			o.held = states[i]
+			o.held, o.patience = states[i], 0
 		}
 		o.mu.Unlock()
 		if err == nil {
@@ -396,7 +402,10 @@ func (s *session) reask() {
 	for _, o := range mine {
 		o.mu.Lock()
 		_, wanted := o.wants()
-		due := wanted && s.c.cfg.Boot()-o.askedAt >= reaskMS
+		due := wanted && s.c.cfg.Boot()-o.askedAt >= max(o.patience, reaskMS)
+		if due {
+			o.patience = min(2*max(o.patience, reaskMS), reaskMaxMS)
+		}
 		o.mu.Unlock()
 		if due {
 			s.ask(o)
@@ -417,6 +426,13 @@ const resumeActions = 128
 // resumeOutput asks a host that came back for output of ended actions that
 // should be here and is not.
 func (s *session) resumeOutput() {
+	s.c.outputs.mu.Lock()
+	for _, o := range s.c.outputs.known[s.host] {
+		o.mu.Lock()
+		o.patience = 0 // what was on its way is lost
+		o.mu.Unlock()
+	}
+	s.c.outputs.mu.Unlock()
 	var missing []Action
 	err := s.c.cfg.Store.View(s.c.ctx, func(tx Tx) error {
 		missing = nil

@@ -130,6 +130,34 @@ func TestLostChunksAreAskedForAgain(t *testing.T) {
 	})
 }
 
+// TestSlowOutputIsNotAskedForAllTheTime: on a line that a chunk takes minutes to
+// pass, the other direction is not filled with asking for it.
+func TestSlowOutputIsNotAskedForAllTheTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		asked := 0
+		h.Auto(coordtest.Succeed(strings.Repeat("x", 1<<20)))
+		h.Deaf(func(ch protocol.Channel) bool {
+			if ch == protocol.ChannelReceipt {
+				asked++
+			}
+			return ch == protocol.ChannelReceipt
+		})
+		a := propose(t, f, h)
+		after(time.Minute)
+		before := asked
+		after(10 * time.Minute)
+		// Once in 64 s, beside the hundred or so that answer heartbeats.
+		if n := asked - before; n > 150 {
+			t.Errorf("%d receipts in ten minutes", n)
+		}
+		h.Deaf(nil)
+		after(2 * time.Minute)
+		if s, _ := read(t, f, a.ID, 0, false); len(s) < protocol.OutputKept {
+			t.Errorf("then %d bytes of output came", len(s))
+		}
+	})
+}
+
 func TestOutputIsFetchedAfterRestart(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		whole := strings.Repeat("0123456789abcdef", 64<<10)

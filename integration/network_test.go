@@ -5,6 +5,8 @@ package integration
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -99,6 +101,21 @@ func (l *lab) trusted(t testing.TB) {
 	}
 }
 
+// kept is how many bytes of output the coordinator has.
+func (l *lab) kept(t testing.TB) (n int64) {
+	t.Helper()
+	files, err := filepath.Glob("/var/lib/hostler-dev/" + l.name + "/coordinator/output/*/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if info, err := os.Stat(f); err == nil {
+			n += info.Size()
+		}
+	}
+	return n
+}
+
 // arrive waits until all orders have ended and checks each of them; since is
 // when the network became honest.
 func (l *lab) arrive(t testing.TB, o *orders, since time.Time) {
@@ -142,11 +159,17 @@ func TestSlowNetwork(t *testing.T) {
 	const size = 64 << 20
 	from := l.events.mark()
 	l.slow(t, "edge-01", slowest)
-	log := l.spawn(t, "log", l.env(), "sh", "-c", `hostler run edge-01 --timeout 60m -- sh -c 'head -c "$1" /dev/urandom | tee "$0"' "$0" "$1" | sha256sum`, l.path("log"), strconv.Itoa(size))
+	const script = `head -c "$1" /dev/urandom | tee "$0"; while [ ! -e "$2" ]; do sleep 1; done`
+	log := l.spawn(t, "log", l.env(), "sh", "-c", `hostler run edge-01 --timeout 60m -- sh -c "$@" | sha256sum`, "sh", script, l.path("log"), strconv.Itoa(size), l.path("enough"))
 	elapse(t, max(*chaosFor, 40*time.Second))
 	begun := time.Now()
 	l.done(t, l.submit(t, "edge-01", "true"))
 	t.Logf("beside the log, an order took %v", time.Since(begun).Round(time.Millisecond))
+	arrived := l.kept(t)
+	t.Logf("%d bytes of the log have arrived", arrived)
+	if *chaosFor >= 5*time.Minute && arrived == 0 {
+		t.Errorf("in %v nothing of the log came over a link of %d bit/s", *chaosFor, slowest)
+	}
 	for _, e := range l.events.since(from) {
 		if e.Type == "host.offline" {
 			t.Errorf("%s was taken for dead: %v", e.Host, e.Data)
@@ -154,10 +177,13 @@ func TestSlowNetwork(t *testing.T) {
 	}
 	l.leases(t, "edge-01")
 	l.honest(t, "edge-01")
+	calm := time.Now()
+	write(t, l.path("enough"), "")
 	sum, _, _ := strings.Cut(log.finish(t).exits(t, 0).stdout, " ")
 	if want, _, _ := strings.Cut(l.tool(t, "sha256sum", l.path("log")), " "); sum != want {
 		t.Errorf("the log arrived as %s, it is %s", sum, want)
 	}
+	t.Logf("the rest of it took %v", time.Since(calm).Round(time.Millisecond))
 	l.leases(t, "edge-01")
 	l.steady(t, from, "edge-01")
 	l.trusted(t)

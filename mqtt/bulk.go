@@ -34,6 +34,11 @@ func NewBulk(cfg Config) (*Bulk, error) {
 	cfg.MaxPublish = or(cfg.MaxPublish, 160<<10)
 	cfg.MaxReceive = or(cfg.MaxReceive, 160<<10)
 	cfg.SendQueue = or(cfg.SendQueue, 4)
+	// On a slow line a chunk takes minutes, and the system holds another: neither
+	// is a ping that comes back late a dead line, nor is a broker to miss one in
+	// the middle of a chunk. A dead line shows by its writes, or is idle.
+	cfg.KeepAlive = or(cfg.KeepAlive, 10*time.Minute)
+	cfg.PingTimeout = or(cfg.PingTimeout, 5*time.Minute)
 	return &Bulk{
 		cfg:      cfg.withDefaults(),
 		clientID: cfg.ClientID + BulkSuffix,

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 )
 
@@ -53,4 +55,41 @@ func TestGuardStopsWhatTheLibraryWouldTrust(t *testing.T) {
 	if _, err := io.ReadAll(g); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("error %v, want ErrTooLarge", err)
 	}
+}
+
+// A chunk on a slow line takes minutes. As long as it moves the line is not
+// dead, and whoever writes beside it, a ping, does not come in between.
+func TestLongWritesMayTakeTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		line, far := net.Pipe()
+		g := &guardConn{Conn: line, writeTimeout: 30 * time.Second, writing: make(chan struct{}, 1)}
+		chunk := bytes.Repeat([]byte{'c'}, 128<<10)
+		written := make(chan error, 2)
+		go func() { _, err := g.Write(chunk); written <- err }()
+		synctest.Wait()
+		go func() { _, err := g.Write([]byte("ping")); written <- err }()
+		var got []byte
+		begin := time.Now()
+		for b := make([]byte, 1<<10); len(got) < len(chunk)+4; {
+			<-time.After(2 * time.Second)
+			n, err := far.Read(b)
+			if err != nil {
+				t.Fatalf("after %v and %d bytes: %v", time.Since(begin), len(got), err)
+			}
+			got = append(got, b[:n]...)
+		}
+		if !bytes.Equal(got, append(chunk, "ping"...)) {
+			t.Error("what arrives is not what was written")
+		}
+		for range 2 {
+			if err := <-written; err != nil {
+				t.Errorf("writing for %v: %v", time.Since(begin), err)
+			}
+		}
+		// A line on which nothing moves is dead soon.
+		begin = time.Now()
+		if _, err := g.Write(chunk); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) > 31*time.Second {
+			t.Errorf("on a dead line a write ended after %v with %v", time.Since(begin), err)
+		}
+	})
 }

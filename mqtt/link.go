@@ -107,6 +107,7 @@ func dial(ctx context.Context, cfg *Config, clientID, address string, s Session)
 			maxPacket:    cfg.MaxReceive + packetOverhead,
 			suback:       2 + len(s.Filters),
 			writeTimeout: cfg.WriteTimeout,
+			writing:      make(chan struct{}, 1),
 		},
 		born: time.Now(),
 		gone: make(chan struct{}),
@@ -309,7 +310,9 @@ func (l *link) write(m message) error {
 		qos = 1
 	}
 	token := l.client.Publish(m.topic, qos, m.retained, m.payload)
-	if err := l.await(context.Background(), token, l.cfg.WriteTimeout); err != nil {
+	// The time of a write is that of each piece.
+	patience := time.Duration(1+len(m.payload)/piece) * l.cfg.WriteTimeout
+	if err := l.await(context.Background(), token, patience); err != nil {
 		return fmt.Errorf("publishing to %q: %w", m.topic, err)
 	}
 	l.unsent.Add(-1)

@@ -81,8 +81,8 @@ type Config struct {
 	// ConnectTimeout bounds dialling, the TLS and MQTT handshakes and the
 	// subscriptions, each. Default 20 s: a full handshake takes 6 s at 9.6 kbit/s.
 	ConnectTimeout time.Duration
-	// WriteTimeout bounds one write, and the wait for the acknowledgement of a
-	// retained message. Default 30 s: 32 KiB at 9.6 kbit/s need 27 s.
+	// WriteTimeout bounds the time in which nothing is written, and the wait for
+	// the acknowledgement of a retained message. Default 30 s.
 	WriteTimeout time.Duration
 
 	// MaxPublish is the largest payload that is sent, in bytes. Default 32 KiB;
