@@ -77,7 +77,7 @@ heavy: build ## What takes too long for every day
 
 chaos: build ## Play N=1000 schedules of faults from SEED=1 on, then the built programs for FOR=5m
 	TMPDIR=/dev/shm go test -count=1 -timeout 60m ./internal/chaos -seed $(SEED) -seeds $(N)
-	go test -tags integration -count=1 -timeout 60m -run TestHostileTransport ./integration -chaos $(FOR)
+	go test -tags integration -count=1 -timeout 60m -run 'TestHostileTransport|TestNetwork' ./integration -chaos $(FOR)
 
 fuzz: ## Fuzz each target for T=10s
 	@git grep -oE '^func Fuzz[A-Za-z0-9_]+' -- '*_test.go' ':!**/testdata/**' | while IFS=: read -r file func; do \

@@ -14,6 +14,9 @@
 // the world takes everything with it: processes, containers, control groups,
 // links.
 //
+// What networks and power do to hosts is done to a lab: a world whose nodes are
+// machines of their own, made by hostler dev up.
+//
 // Nobody sleeps or polls here. A test waits for the end of a process, for an
 // event of the fleet (hostler events), for a line of output or for a file to
 // change, and each wait ends after [patience] with what everybody said last.
