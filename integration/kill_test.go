@@ -301,11 +301,12 @@ func supervisorKilled(t *testing.T, h *host) {
 		if _, err := fmt.Sscan(read(t, w.path(mark)), &pid); err != nil {
 			t.Fatal(err)
 		}
-		supervisors := slices.DeleteFunc(pids(w.relatives()), func(p int) bool {
-			return !strings.Contains(read(t, fmt.Sprintf("/proc/%d/cmdline", p)), "/runs/"+id+"/")
+		relatives := w.relatives()
+		supervisors := slices.DeleteFunc(pids(relatives), func(p int) bool {
+			return !strings.Contains(relatives[p], "/runs/"+id+"/")
 		})
 		if len(supervisors) != 1 {
-			t.Fatalf("supervisors of %s: %v", id, w.relatives())
+			t.Fatalf("supervisors of %s: %v", id, relatives)
 		}
 		if away {
 			h.agent.end(t, kill)

@@ -334,18 +334,27 @@ func printable(r rune) rune {
 }
 
 // relatives are the processes of this machine that have to do with the world:
-// its directory stands in their command lines. Those of containers do not show
-// it; they end with the container's init.
+// its directory stands in their command lines, or in the name of a supervisor's
+// log. Those of containers do not show it; they end with the container's init.
 func (w *world) relatives() map[int]string {
 	found := make(map[int]string)
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, d := range dirs {
 		b, err := os.ReadFile(d + "/cmdline")
-		if err != nil || !bytes.Contains(b, []byte(w.dir)) {
+		if err != nil {
+			continue
+		}
+		line := string(bytes.ReplaceAll(b, []byte{0}, []byte(" ")))
+		// A supervisor that was started in advance has no run in its arguments,
+		// but its log.
+		if log, err := os.Readlink(d + "/fd/2"); err == nil && filepath.Base(log) == "supervisor.log" {
+			line += log
+		}
+		if !strings.Contains(line, w.dir) {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(d)); err == nil && pid != os.Getpid() {
-			found[pid] = string(bytes.ReplaceAll(b, []byte{0}, []byte(" ")))
+			found[pid] = line
 		}
 	}
 	return found
