@@ -74,6 +74,7 @@ crash: testbuild ## Kill the programs at each failpoint, then N=40 times at rand
 
 heavy: build ## What takes too long for every day
 	go test -tags heavy -count=1 -timeout 60m ./...
+	go test -tags integration,heavy -count=1 -timeout 60m -run '^TestNothingLeaks$$' ./integration
 
 chaos: build ## Play N=1000 schedules of faults from SEED=1 on, then the built programs for FOR=5m
 	TMPDIR=/dev/shm go test -count=1 -timeout 60m ./internal/chaos -seed $(SEED) -seeds $(N)
