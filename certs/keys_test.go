@@ -2,6 +2,7 @@ package certs_test
 
 import (
 	"bytes"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -246,5 +247,41 @@ func BenchmarkPrincipal(b *testing.B) {
 		if _, ok := keys.Principal(id.Key()); !ok {
 			b.Fatal("unknown")
 		}
+	}
+}
+
+// A coordinator's authority comes and goes with the ring that names it, for
+// everybody who holds the keys.
+func TestAuthoritiesFollowTheRing(t *testing.T) {
+	f := newFleet(t, 1, 1)
+	old, ca := f.withCoordinator()
+	keys := certs.NewKeys(f.chain)
+	root, err := x509.ParseCertificate(ca.Certificate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	only := x509.NewCertPool()
+	only.AddCert(root)
+	if !keys.Roots().Equal(only) {
+		t.Error("the authority of the coordinator is not the one in force")
+	}
+	q, _, _ := f.request()
+	next := f.chain.Next()
+	if err := errors.Join(next.RemoveCoordinator(old.Key()), next.AddCoordinator(q)); err != nil {
+		t.Fatal(err)
+	}
+	if newer, err := keys.Advance(f.sign(next, f.owners...)); !newer || err != nil {
+		t.Fatalf("%v, %v", newer, err)
+	}
+	if root, err = x509.ParseCertificate(q.TLSCA); err != nil {
+		t.Fatal(err)
+	}
+	only = x509.NewCertPool()
+	only.AddCert(root)
+	if !keys.Roots().Equal(only) {
+		t.Error("the authority of the coordinator that was taken out is in force still, or the new one is not")
+	}
+	if p, ok := keys.Principal(old.Key()); ok {
+		t.Errorf("the coordinator that was taken out may speak as %q", p.Roles)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator"
@@ -167,4 +168,72 @@ func TestDenialIsTold(t *testing.T) {
 			t.Errorf("denied: %+v, %v", got, err)
 		}
 	})
+}
+
+// The name of a host belongs to the key that was approved under it: whoever asks
+// for it with another key is refused, and of two that wait one is let in.
+func TestNamesBelongToKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := coordtest.New(t)
+		f.AddHost("edge-07")
+		c := f.Coordinator()
+		_, code, err := c.Invite(t.Context(), f.Admin(), time.Hour, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := claim(t, f, "edge-07", "stranger", code); !errors.Is(err, coordinator.ErrExists) {
+			t.Errorf("the name of a member, with another key: %v", err)
+		}
+		for _, key := range []string{"one", "other"} {
+			_, code, err := c.Invite(t.Context(), f.Admin(), time.Hour, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := claim(t, f, "edge-08", protocol.HostID(key), code); err != nil {
+				t.Fatal(err)
+			}
+		}
+		waiting, err := c.Enrolments(t.Context(), coordinator.EnrolmentPending)
+		if err != nil || len(waiting) != 2 {
+			t.Fatalf("%d wait, %v", len(waiting), err)
+		}
+		if _, err := c.ApproveEnrolment(t.Context(), f.Admin(), waiting[0].ID, ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.ApproveEnrolment(t.Context(), f.Admin(), waiting[1].ID, ""); !errors.Is(err, coordinator.ErrExists) {
+			t.Errorf("the second of one name: %v", err)
+		}
+		if h, err := c.Host(t.Context(), "edge-08"); err != nil || h.Key != waiting[0].Key {
+			t.Errorf("the host has key %s, %v", h.Key, err)
+		}
+	})
+}
+
+// claim asks for a name with the key of another name.
+func claim(t *testing.T, f *coordtest.Fleet, id, key protocol.HostID, code string) (enrol.StateResponse, error) {
+	t.Helper()
+	a := f.Attempt(key, code)
+	o, err := enrol.DecodeOffer(a.Offer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Host = id
+	if a.Offer, err = o.Encode(); err != nil {
+		t.Fatal(err)
+	}
+	begin, err := a.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := f.Coordinator().BeginEnrolment(t.Context(), begin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, ring := f.Trust.RingInForce()
+	_, own := f.Trust.Own()
+	r, _, err := a.Reveal(answer, ring, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.Coordinator().OfferEnrolment(t.Context(), r)
 }

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"crypto/x509"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/protocol"
 )
 
 // TestTakenRingsStay: what a running coordinator took is there at the next start,
@@ -34,5 +37,49 @@ func TestTakenRingsStay(t *testing.T) {
 	kept, err := s.state.chain()
 	if err != nil || kept.Ring().Number != next.Number {
 		t.Errorf("kept is ring %d, %v", kept.Ring().Number, err)
+	}
+}
+
+// TestCertificatesEnd: a host's certificate is good until the host is revoked,
+// and is not renewed by what only looks like one of ours.
+func TestCertificatesEnd(t *testing.T) {
+	s := newServer(t)
+	key, err := certs.NewTLSKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := key.Request()
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := s.trust.IssueHost("edge-01", request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.trust.revoked(leaf) || !s.trust.Current(der) {
+		t.Error("the certificate of a member is not good")
+	}
+	other, err := certs.NewAuthority("demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := other.Issue(request, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANHost, ID: "edge-01"}, Now: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.trust.Current(foreign) {
+		t.Error("the certificate of another authority need not be renewed")
+	}
+	host, err := certs.Generate("hostler host edge-01", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.trust.RevokeHost("edge-01", host.Key())
+	if !s.trust.revoked(leaf) {
+		t.Error("the certificate of a host that was revoked is good still")
 	}
 }
