@@ -78,6 +78,12 @@ func (e *encoder) ints(k string, names []string, values ...int64) {
 
 func (e *encoder) end() []byte { return append(e.b, '}', '\n') }
 
+// seal is end for what lies on a disk: with a sum.
+func (e *encoder) seal(from int) []byte {
+	sealed := AppendSum(append(e.b[from:], '}'))
+	return append(append(e.b[:from], sealed...), '\n')
+}
+
 func appendString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
@@ -126,6 +132,15 @@ func intField[T int | int64 | uint32](p *T) func(*decoder) error {
 
 func objectField(f fields) func(*decoder) error {
 	return func(d *decoder) error { return d.object(f) }
+}
+
+// parseSealed is parse for what lay on a disk.
+func parseSealed(b []byte, f fields) error {
+	object, err := CheckSum(b)
+	if err != nil {
+		return err
+	}
+	return parse(object, f)
 }
 
 // parse decodes one object of this version and nothing after it.

@@ -142,7 +142,7 @@ func AppendHolder(b []byte, h *Holder) []byte {
 	e.int("pid", int64(h.PID))
 	e.int("start_ticks", h.StartTicks)
 	e.str("leaf", h.Leaf)
-	return e.end()
+	return e.seal(len(b))
 }
 
 // ParseHolder decodes the content of the lock file.
@@ -151,7 +151,7 @@ func ParseHolder(b []byte) (*Holder, error) {
 		return nil, ErrTooLarge
 	}
 	var h Holder
-	err := parse(b, fields{
+	err := parseSealed(b, fields{
 		"pid":         intField(&h.PID),
 		"start_ticks": intField(&h.StartTicks),
 		"leaf":        strField(&h.Leaf),
@@ -174,7 +174,7 @@ func AppendStart(b []byte, s *Start) []byte {
 	e.str("leaf", s.Leaf)
 	e.int("started_ms", s.StartedMS)
 	e.ints("keep", []string{"head", "tail", "step"}, s.Keep.Head, s.Keep.Tail, s.Keep.Step)
-	return e.end()
+	return e.seal(len(b))
 }
 
 // ParseStart decodes the content of start.json.
@@ -183,7 +183,7 @@ func ParseStart(b []byte) (*Start, error) {
 		return nil, ErrTooLarge
 	}
 	var s Start
-	err := parse(b, fields{
+	err := parseSealed(b, fields{
 		"boot":        strField(&s.Boot),
 		"pid":         intField(&s.PID),
 		"start_ticks": intField(&s.StartTicks),
@@ -221,7 +221,7 @@ func AppendExit(b []byte, x *Exit) []byte {
 	e.stream("stderr", x.Stderr)
 	e.int("started_ms", x.StartedMS)
 	e.int("ended_ms", x.EndedMS)
-	return e.end()
+	return e.seal(len(b))
 }
 
 func (e *encoder) stream(k string, s Stream) {
@@ -243,7 +243,7 @@ func ParseExit(b []byte) (*Exit, error) {
 		return nil, ErrTooLarge
 	}
 	var x Exit
-	err := parse(b, fields{
+	err := parseSealed(b, fields{
 		"wait_status": intField(&x.WaitStatus),
 		"code":        intField(&x.Code),
 		"signal":      intField(&x.Signal),

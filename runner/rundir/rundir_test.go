@@ -65,7 +65,11 @@ func TestRecordsRoundTrip(t *testing.T) {
 }
 
 func TestParseSpecRefuses(t *testing.T) {
-	good := string(AppendSpec(nil, testSpec()))
+	object, err := CheckSum(AppendSpec(nil, testSpec()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := string(object)
 	cases := map[string]struct {
 		text string
 		want error
@@ -86,7 +90,11 @@ func TestParseSpecRefuses(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if _, err := ParseSpec([]byte(c.text)); !errors.Is(err, c.want) {
+			text := []byte(c.text)
+			if strings.HasSuffix(c.text, "}") {
+				text = AppendSum(text) // it was written so
+			}
+			if _, err := ParseSpec(text); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 		})

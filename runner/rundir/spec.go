@@ -142,7 +142,7 @@ func AppendSpec(b []byte, s *Spec) []byte {
 	e.int("grace_ms", s.GraceMS)
 	e.int("cap_bytes", s.CapBytes)
 	e.table("target", s.Target)
-	return e.end()
+	return e.seal(len(b))
 }
 
 // ParseSpec decodes and validates the contents of spec.json.
@@ -151,7 +151,7 @@ func ParseSpec(b []byte) (*Spec, error) {
 		return nil, ErrTooLarge
 	}
 	var s Spec
-	err := parse(b, fields{
+	err := parseSealed(b, fields{
 		"action":     strField(&s.Action),
 		"attempt":    intField(&s.Attempt),
 		"argv":       strsField(&s.Argv),

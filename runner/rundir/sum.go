@@ -1,0 +1,48 @@
+package rundir
+
+import (
+	"encoding/hex"
+	"hash/crc32"
+	"strings"
+)
+
+// A record ends in a sum of itself, as the last member of its JSON object: a bit
+// that has turned on the disk would make another exit code, or another command,
+// and either would be believed.
+const (
+	sumBegin = `,"crc32c":"`
+	sumEnd   = `"}`
+	sumSize  = len(sumBegin) + 8 + len(sumEnd)
+)
+
+// errSum tells that a record is not what was written.
+const errSum = formatError("its checksum does not match")
+
+// AppendSum adds the sum to a JSON object that is not empty and ends in '}'.
+func AppendSum(object []byte) []byte {
+	body := object[:len(object)-1]
+	sum := sumOf(body)
+	body = append(body, sumBegin...)
+	body = hex.AppendEncode(body, sum[:])
+	return append(body, sumEnd...)
+}
+
+// CheckSum returns the object that was given to AppendSum, or an error that is
+// ErrFormat. White space behind the object does not count.
+func CheckSum(b []byte) ([]byte, error) {
+	s := strings.TrimRight(string(b), " \r\n\t")
+	at := len(s) - sumSize
+	if at < 1 || s[at:at+len(sumBegin)] != sumBegin || s[len(s)-len(sumEnd):] != sumEnd {
+		return nil, errSum
+	}
+	sum := sumOf([]byte(s[:at]))
+	if s[at+len(sumBegin):len(s)-len(sumEnd)] != hex.EncodeToString(sum[:]) {
+		return nil, errSum
+	}
+	return append([]byte(s[:at]), '}'), nil
+}
+
+func sumOf(b []byte) [4]byte {
+	n := crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))
+	return [4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
+}
