@@ -77,6 +77,11 @@ func authority(der []byte, key *ecdsa.PrivateKey) (*Authority, error) {
 	if !key.PublicKey.Equal(cert.PublicKey) {
 		return nil, errors.New("authority: key and certificate do not belong together")
 	}
+	// Of a certificate that is damaged the key may be whole still, and nobody
+	// would accept what it issues.
+	if err := cert.CheckSignatureFrom(cert); err != nil {
+		return nil, fmt.Errorf("authority: the certificate is damaged: %w", err)
+	}
 	return &Authority{cert: cert, key: key}, nil
 }
 
