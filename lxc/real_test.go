@@ -7,6 +7,7 @@ package lxc_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ import (
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/lxc/internal/wire"
 	"github.com/hostler-io/hostler/network"
+	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 // The bridge of these tests, with a name and a network that nobody else has:
@@ -425,18 +427,24 @@ func TestDebrisIsDestroyed(t *testing.T) {
 	spec := m.create(t)
 	path := filepath.Join(m.cfg.LXCPath, spec.Name, "hostler.json")
 	raw, err := os.ReadFile(path)
+	if err == nil {
+		raw, err = rundir.CheckSum(raw)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	as := func(state string) []byte {
+		return rundir.AppendSum(bytes.Replace(raw, []byte("ready"), []byte(state), 1))
+	}
 	for _, state := range []string{"creating", "destroying"} {
-		if err := os.WriteFile(path, []byte(strings.Replace(string(raw), "ready", state, 1)), 0o600); err != nil {
+		if err := os.WriteFile(path, as(state), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if err := m.Create(t.Context(), spec); err != nil {
 			t.Errorf("Create over what is %s: %v", state, err)
 		}
 	}
-	if err := os.WriteFile(path, []byte(strings.Replace(string(raw), "ready", "creating", 1)), 0o600); err != nil {
+	if err := os.WriteFile(path, as("creating"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Destroy(t.Context(), spec.Name); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 // state is the agent's directory.
@@ -163,8 +164,11 @@ func (s state) record() (join.Record, error) {
 	if err != nil {
 		return r, fmt.Errorf("read the enrolment: %w", err)
 	}
-	if err := json.Unmarshal(b, &r); err != nil {
-		return r, fmt.Errorf("%s: %w", s.membership(), err)
+	if b, err = rundir.CheckSum(b); err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	if err != nil {
+		return r, fmt.Errorf("%s is damaged: %w\nRestore it, or let the host leave and join again: hostler-agent leave", s.membership(), err)
 	}
 	return r, nil
 }
@@ -176,7 +180,7 @@ func (s state) keep(r join.Record) error {
 		return fmt.Errorf("encode the enrolment: %w", err)
 	}
 	failpoint.Before(failpoint.MembershipKept)
-	if err := durable.WriteFile(s.membership(), b, 0o600); err != nil {
+	if err := durable.WriteFile(s.membership(), rundir.AppendSum(b), 0o600); err != nil {
 		return fmt.Errorf("keep the enrolment: %w", err)
 	}
 	failpoint.After(failpoint.MembershipKept)

@@ -7,12 +7,40 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
 )
+
+// TestOneBitOfTheMembership turns each bit of what makes the host a member: it is
+// refused, with what to do.
+func TestOneBitOfTheMembership(t *testing.T) {
+	s := state(t.TempDir())
+	if err := s.keep(join.Record{Host: "edge-01", Ring: 2, Pin: []byte{1, 2, 3}, Addresses: []string{"192.0.2.1:8443"}, Brokers: []string{"192.0.2.1:8883"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.record(); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(s.membership())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for bit := range 8 * len(raw) {
+		raw[bit/8] ^= 1 << (bit % 8)
+		if err := os.WriteFile(s.membership(), raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := s.record(); err == nil || !strings.Contains(err.Error(), "join again") {
+			t.Fatalf("bit %d turned: it is taken as %+v, %v", bit, r, err)
+		}
+		raw[bit/8] ^= 1 << (bit % 8)
+	}
+}
 
 // TestLockSoon: whoever is killed may still have a child on its way to another
 // program that holds the lock.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 const (
@@ -48,6 +49,9 @@ func readRecord(dir string) (record, error) {
 		return record{}, err
 	}
 	var r record
+	if raw, err = rundir.CheckSum(raw); err != nil {
+		return record{}, fmt.Errorf("reading %s: %w", f.Name(), err)
+	}
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return record{}, fmt.Errorf("reading %s: %w", f.Name(), err)
 	}
@@ -76,7 +80,7 @@ func writeRecord(dir string, r record) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(append(raw, '\n'))
+	_, err = f.Write(append(rundir.AppendSum(raw), '\n'))
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
