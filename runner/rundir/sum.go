@@ -1,7 +1,6 @@
 package rundir
 
 import (
-	"encoding/hex"
 	"hash/crc32"
 	"strings"
 )
@@ -22,9 +21,7 @@ const errSum = formatError("its checksum does not match")
 func AppendSum(object []byte) []byte {
 	body := object[:len(object)-1]
 	sum := sumOf(body)
-	body = append(body, sumBegin...)
-	body = hex.AppendEncode(body, sum[:])
-	return append(body, sumEnd...)
+	return append(append(append(body, sumBegin...), sum[:]...), sumEnd...)
 }
 
 // CheckSum returns the object that was given to AppendSum, or an error that is
@@ -36,13 +33,17 @@ func CheckSum(b []byte) ([]byte, error) {
 		return nil, errSum
 	}
 	sum := sumOf([]byte(s[:at]))
-	if s[at+len(sumBegin):len(s)-len(sumEnd)] != hex.EncodeToString(sum[:]) {
+	if s[at+len(sumBegin):len(s)-len(sumEnd)] != string(sum[:]) {
 		return nil, errSum
 	}
 	return append([]byte(s[:at]), '}'), nil
 }
 
-func sumOf(b []byte) [4]byte {
+// sumOf is CRC-32C in hexadecimal digits.
+func sumOf(b []byte) (digits [8]byte) {
 	n := crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))
-	return [4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
+	for i := range digits {
+		digits[i] = "0123456789abcdef"[n>>(28-4*i)&15]
+	}
+	return digits
 }
