@@ -44,7 +44,7 @@ testbuild: ## Build all programs with failpoints into bin/test/
 demo: deps build ## Show the whole of it on this machine (KEEP=1 leaves it running)
 	@bash scripts/demo.sh
 
-test: deps build check race integration ## Everything that CI runs
+test: deps build check race integration crash ## Everything that CI runs
 
 check: ## Format, vet, staticcheck, tidiness, the rules of the tree, and a build without cgo
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt is needed for:"; echo "$$out"; exit 1; }
