@@ -65,12 +65,12 @@ race: ## The same under the race detector
 integration: build ## The built programs with real LXC, broker, MQTT client and gpg
 	go test -tags integration -count=1 -parallel 6 -timeout 15m ./integration/...
 
-# N is how many times crash kills; SEED repeats a round that has printed it.
-N ?= 40
-SEED ?=
+# Of whoever runs make, or a default.
+given = $(if $(filter command environment,$(origin $(1))),$($(1)),$(2))
+
 crash: testbuild ## Kill the programs at each failpoint, then N=40 times at random; SEED=… repeats a round
 	go test -tags hostlertest -count=1 ./internal/failpoint ./integration/historytest
-	HOSTLER_BIN=$(CURDIR)/bin/test HOSTLER_KILLS=$(N) HOSTLER_SEED=$(SEED) go test -tags integration,hostlertest -count=1 -parallel 64 -timeout 6h -v -run 'TestEveryPoint|TestFoundSeeds|TestRandomKills' ./integration
+	HOSTLER_BIN=$(CURDIR)/bin/test HOSTLER_KILLS=$(call given,N,40) HOSTLER_SEED=$(call given,SEED) go test -tags integration,hostlertest -count=1 -parallel 64 -timeout 6h -v -run 'TestEveryPoint|TestFoundSeeds|TestRandomKills' ./integration
 
 heavy: build ## What takes too long for every day
 	go test -tags heavy -count=1 -timeout 60m ./...

@@ -7,9 +7,9 @@
 // Who asks puts a file into the directory that the variable [Variable] of the
 // process's environment names. Its name is that of the point, such as
 // "A2.before"; it is empty, or holds the number of the hit that is meant, where
-// hits at the same moment may count as one. The
-// process that comes to the point takes the file away, so that only one dies,
-// leaves "A2.before.hit" with its pid instead, and kills itself by SIGKILL.
+// hits at the same moment may count as one. The process that comes to the point
+// takes the file away, so that only one dies, leaves "A2.before.hit" with its pid
+// instead, and kills itself by SIGKILL.
 package failpoint
 
 // Variable names the directory of the points that are armed.
