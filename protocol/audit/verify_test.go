@@ -7,6 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -352,6 +355,44 @@ func namesLine(r audit.Result, lines ...int) bool {
 	return slices.ContainsFunc(r.Faults, func(f audit.Fault) bool {
 		return slices.ContainsFunc(lines, func(i int) bool { return f.Line == i+1 || f.Line == i+2 })
 	})
+}
+
+// TestDocumentedRecipe runs the commands of doc/protocol.md, as they stand there.
+func TestDocumentedRecipe(t *testing.T) {
+	text, err := os.ReadFile("../../doc/protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "<!-- recipe -->\n```sh\n")
+	script, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("there are no commands")
+	}
+	dir := t.TempDir()
+	run := func(lines [][]byte) (string, error) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "audit.jsonl"), append(bytes.Join(lines, []byte("\n")), '\n'), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := exec.Command("bash", "-o", "pipefail", "-c", script)
+		c.Dir = dir
+		out, err := c.CombinedOutput()
+		return string(out), err
+	}
+	l := build(3, 2)
+	if out, err := run(l.file()); err != nil || out != "" {
+		t.Errorf("an honest log: %v: %s", err, out)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "message")); err != nil || string(got) != string(l.checks[1])+"\n" {
+		t.Errorf("left as message: %s, %v", got, err)
+	}
+	for i := range l.file() {
+		if lines := slices.Delete(slices.Clone(l.file()), i, i+1); bytes.HasPrefix(l.file()[i], []byte(`{"n":`)) {
+			if out, err := run(lines); err == nil || !strings.Contains(out, "NOT as it was sealed") {
+				t.Errorf("without line %d: %v: %s", i+1, err, out)
+			}
+		}
+	}
 }
 
 // TestTamperedDatabase changes a record and its leaf: the checkpoint holds.
