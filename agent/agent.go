@@ -73,8 +73,10 @@ type Agent struct {
 	unlooked    []container.Kind // runtimes whose containers were not seen yet
 	alerts      map[string]protocol.AlertInfo
 	beat        heartbeat
-	ring        uint64 // number of the newest ring that was recorded
-	stale       bool   // something that the metrics tell has changed
+	ring        uint64              // number of the newest ring that was recorded
+	kept        protocol.Checkpoint // as self has it, once it was read
+	keptRing    uint64              // the ring that it was judged by
+	stale       bool                // something that the metrics tell has changed
 	stopping    bool
 	fatal       error
 	refused     refusalLog

@@ -28,15 +28,14 @@ func (a *Agent) sealed(r *protocol.Receipt) {
 // One of the same database that does not is kept out: the coordinator went back,
 // and what is kept proves it.
 func (a *Agent) keepCheckpoint(envelope []byte) {
-	keys := a.cfg.Trust.Keyring()
-	next, _, err := protocol.OpenCheckpoint(envelope, a.cfg.Fleet, keys)
+	next, _, err := protocol.OpenCheckpoint(envelope, a.cfg.Fleet, a.cfg.Trust.Keyring())
 	if err != nil || next.Log != protocol.Coordinator {
 		a.refuse("checkpoint", fmt.Errorf("checkpoint in a receipt: %w", err))
 		return
 	}
-	kept, _, err := protocol.OpenCheckpoint(a.self.Checkpoint, a.cfg.Fleet, keys)
+	kept := a.keptCheckpoint()
 	switch {
-	case err != nil: // none, or by a coordinator that was removed
+	case kept.N == 0: // none, or by a coordinator that was removed
 	case next.Store != kept.Store && next.Term.Compare(kept.Term) <= 0:
 		return
 	case next.Store == kept.Store && next.N == kept.N && next.H == kept.H:
@@ -45,9 +44,19 @@ func (a *Agent) keepCheckpoint(envelope []byte) {
 		a.refuse("checkpoint", fmt.Errorf("%w: it seals record %d of an audit log whose record %d was sealed before", protocol.ErrStale, next.N, kept.N))
 		return
 	}
-	a.self.Checkpoint = envelope
+	a.self.Checkpoint, a.kept = envelope, next
 	a.cfg.Queue.KeepCheckpoint(envelope)
 	a.at(dueFlush, flushAfter)
+}
+
+// keptCheckpoint reads the checkpoint that is kept, zero if there is none that a
+// coordinator of the ring in force has signed.
+func (a *Agent) keptCheckpoint() protocol.Checkpoint {
+	if ring := a.cfg.Trust.Ring(); a.kept.N == 0 || ring != a.keptRing {
+		a.kept, _, _ = protocol.OpenCheckpoint(a.self.Checkpoint, a.cfg.Fleet, a.cfg.Trust.Keyring())
+		a.keptRing = ring
+	}
+	return a.kept
 }
 
 // judgeHead raises an alert if the host's own log does not have what the
