@@ -82,3 +82,37 @@ func TestStartBudgetCountsFromWhatWasSaid(t *testing.T) {
 		w.expect(actionID(2), "expire CANCELLED expired")
 	})
 }
+
+// TestAnswerToTheHelloBefore: whoever says hello again waits for the answer to
+// that. With any other it would speak while the hello is on its way, and items
+// that overtook it would make it look as if this host had gone back.
+func TestAnswerToTheHelloBefore(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		connected := func() bool {
+			t.Helper()
+			s, err := w.agent.Status(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.Connected
+		}
+		w.coord.see(func() { w.coord.mute = true }) // hellos are on their way for long
+		if err := w.agent.Trigger(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(100 * time.Millisecond)
+		w.coord.see(func() {
+			conn, chal := w.coord.gate.Conn()
+			w.coord.receipt(conn, chal)
+		})
+		w.pass(100 * time.Millisecond)
+		if connected() {
+			t.Error("a receipt that answers the hello before was taken for the answer")
+		}
+		w.coord.see(func() { w.coord.mute = false })
+		w.pass(10 * time.Second)
+		if !connected() {
+			t.Error("it waits for ever")
+		}
+	})
+}

@@ -23,9 +23,11 @@ type connection struct {
 	conn     uint64 // 0 is none
 	answered bool   // the hello was; nothing but it goes up before
 	online   bool   // said since the newest hello
-	// said is the first hello of this connection since the newest term was
-	// seen. An answer to an earlier one may be an answer to that hello played
-	// again, by a coordinator that knows nothing newer of this host.
+	// said is the first hello since the conversation began anew. An answer to an
+	// earlier one may be an answer to that hello played again, by a coordinator
+	// that knows nothing newer of this host. And were it taken for the answer to
+	// a hello that is still on its way, items could overtake that: when it
+	// arrives it would claim less than the coordinator has.
 	said    protocol.Seq
 	tries   int   // hellos so far
 	since   int64 // boot clock of the answer
@@ -174,7 +176,7 @@ func (a *Agent) hello() {
 
 // greetAgain begins the conversation anew on the connection that is up.
 func (a *Agent) greetAgain() {
-	a.link.answered, a.link.tries, a.stale = false, 0, true
+	a.link.answered, a.link.tries, a.link.said, a.stale = false, 0, protocol.Seq{}, true
 	a.voice.unheard()
 	a.hello()
 }
@@ -359,7 +361,6 @@ func (a *Agent) believe(msg *protocol.Message, evidence []byte) bool {
 		}
 	}
 	if newTerm && a.link.conn != 0 {
-		a.link.said = protocol.Seq{}
 		a.greetAgain()
 	}
 	return true

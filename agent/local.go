@@ -63,11 +63,7 @@ func (a *Agent) publishGauges() {
 // trigger looks at everything now.
 func (a *Agent) trigger() {
 	if a.link.conn != 0 {
-		a.link.tries = 0
-		a.hello() // its answer tells what is missing on either side
-		if a.link.answered {
-			a.due[dueHello] = 0
-		}
+		a.greetAgain() // its answer tells what is missing on either side
 	}
 	for _, p := range a.streams {
 		p.resend.Connected()
