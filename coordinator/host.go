@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -14,17 +13,6 @@ type HostView struct {
 	Host
 	Connectivity Connectivity
 	SeenMS       int64 // when it was last heard, Unix milliseconds; 0 if not since the start
-}
-
-func encodeDetail(detail map[string]any) ([]byte, error) {
-	if detail == nil {
-		return []byte("{}"), nil
-	}
-	b, err := json.Marshal(detail)
-	if err != nil {
-		return nil, fmt.Errorf("encode detail: %w", err)
-	}
-	return b, nil
 }
 
 // Host returns one host.
