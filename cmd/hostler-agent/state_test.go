@@ -84,7 +84,7 @@ func TestOpenQueue(t *testing.T) {
 	}
 	unmake := func() { // as it is before its first rows are there
 		t.Helper()
-		db, err := sql.Open("sqlite", s.queueFile())
+		db, err := sql.Open("sqlite", "file:"+s.queueFile()+"?vfs=hostler") // with sums of pages
 		if err == nil {
 			_, err = db.Exec(`DELETE FROM self; DELETE FROM streams`)
 			err = errors.Join(err, db.Close())
