@@ -30,9 +30,19 @@ func (a *app) initCoordinator(ctx context.Context, f fleetFiles, chain *certs.Ch
 	if request == "" || token == "" {
 		return &failure{code: exitFailed, what: "cannot make the coordinator", why: coordinatorProgram + " printed no request and token"}
 	}
-	path := filepath.Join(f.dir, "ring-for-coordinator")
-	if err := a.changeRing(f, chain, path, addCoordinator(request)); err != nil {
+	raw, err := f.signNext(chain, addCoordinator(request))
+	if err == nil {
+		chain, err = chain.Advance(raw)
+	}
+	if err == nil {
+		err = f.save(chain)
+	}
+	if err != nil {
 		return cannot("add the coordinator", err)
+	}
+	path := filepath.Join(f.dir, "ring-for-coordinator")
+	if err := replaceFile(path, certs.EncodeFile(chain.Rings()), 0o600); err != nil {
+		return cannot("write the ring", err)
 	}
 	if _, err := a.runCoordinator(ctx, dir, "init", "--ring", path); err != nil {
 		return err

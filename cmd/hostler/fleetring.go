@@ -140,54 +140,59 @@ func (f fleetFiles) owner() (*certs.Identity, error) {
 	return owner, err
 }
 
-// changeRing signs the next ring and hands it on.
-func (a *app) changeRing(f fleetFiles, chain *certs.Chain, out string, change ringChange) error {
+// signNext makes the next ring and signs it with the owner's key of this
+// machine.
+func (f fleetFiles) signNext(chain *certs.Chain, change ringChange) ([]byte, error) {
 	ring := chain.Next()
 	if err := change(&ring); err != nil {
-		return err
+		return nil, err
 	}
 	owner, err := f.owner()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	raw, err := certs.SignRing(ring, owner)
+	return certs.SignRing(ring, owner)
+}
+
+// changeRing signs the next ring and hands it on.
+func (a *app) changeRing(f fleetFiles, chain *certs.Chain, out string, change ringChange) error {
+	raw, err := f.signNext(chain, change)
 	if err != nil {
 		return err
 	}
-	_, err = a.handOn(f, chain, raw, out)
-	return err
+	return a.handOn(f, chain, raw, out)
 }
 
 // handOn writes a ring to a file, behind those that it follows. If enough owners
 // have signed, it is in force here from now on.
-func (a *app) handOn(f fleetFiles, chain *certs.Chain, raw []byte, out string) (*certs.Chain, error) {
+func (a *app) handOn(f fleetFiles, chain *certs.Chain, raw []byte, out string) error {
 	p, err := chain.Pending(raw)
 	if errors.Is(err, protocol.ErrUnknownKey) || errors.Is(err, protocol.ErrRole) {
-		return nil, &failure{code: exitRefused, what: "cannot sign ring " + fmt.Sprint(chain.Ring().Number+1),
+		return &failure{code: exitRefused, what: "cannot sign ring " + fmt.Sprint(chain.Ring().Number+1),
 			why: fmt.Sprintf("the key %s is of no owner in ring %d", f.ownerKey(), chain.Ring().Number), next: "the same on the machine of an owner"}
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := replaceFile(out, certs.EncodeFile(append(chain.Rings(), raw)), 0o644); err != nil {
-		return nil, err
+		return err
 	}
 	if !p.Complete() {
 		a.say("Ring %d of fleet %s is signed by %s: %d of %d owners. It is not in force yet.", p.Ring.Number, f.name, strings.Join(p.Signed, ", "), len(p.Signed), p.Needed)
 		a.say("Next, on the machine of %s: hostler fleet ring sign %s", strings.Join(p.Missing, " or "), out)
-		return chain, nil
+		return nil
 	}
 	next, err := chain.Advance(raw)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := f.save(next); err != nil {
-		return nil, err
+		return err
 	}
 	r := next.Ring()
 	a.say("Ring %d of fleet %s is in force: %d owner(s), %d of whom sign, and %d coordinator(s).", r.Number, f.name, len(r.Owners), r.Threshold, len(r.Coordinators))
 	a.say("Next, for a coordinator that runs: hostler fleet ring publish; for a new one, on its machine: hostler-coordinator init --ring %s", out)
-	return next, nil
+	return nil
 }
 
 func (a *app) ringSignCommand() *cobra.Command {
@@ -291,8 +296,7 @@ func (a *app) signPending(f fleetFiles, chain *certs.Chain, raw []byte, out stri
 	if err != nil {
 		return err
 	}
-	_, err = a.handOn(f, chain, signed, out)
-	return err
+	return a.handOn(f, chain, signed, out)
 }
 
 // differences tells what one ring changes of another, a line each.
