@@ -36,7 +36,9 @@ func NewBulk(cfg Config) (*Bulk, error) {
 	cfg.SendQueue = or(cfg.SendQueue, 4)
 	// On a slow line a chunk takes minutes, and the system holds another: neither
 	// is a ping that comes back late a dead line, nor is a broker to miss one in
-	// the middle of a chunk. A dead line shows by its writes, or is idle.
+	// the middle of a chunk. A dead line shows by its writes, or is idle; a slow
+	// one whose queue has just filled stands still while TCP learns about it.
+	cfg.WriteTimeout = or(cfg.WriteTimeout, 2*time.Minute)
 	cfg.KeepAlive = or(cfg.KeepAlive, 10*time.Minute)
 	cfg.PingTimeout = or(cfg.PingTimeout, 5*time.Minute)
 	return &Bulk{

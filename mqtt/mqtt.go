@@ -136,13 +136,17 @@ func (cfg Config) withDefaults() Config {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Dial == nil {
-		dialer := &tls.Dialer{NetDialer: &net.Dialer{}, Config: cfg.TLS}
+		dialer := &tls.Dialer{NetDialer: Dialer(), Config: cfg.TLS}
 		cfg.Dial = func(ctx context.Context, address string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", address)
 		}
 	}
 	return cfg
 }
+
+// Dialer is what makes the connections if Config.Dial is not set: plain TCP, of
+// which little waits in the system for its turn on a slow line.
+func Dialer() *net.Dialer { return &net.Dialer{Control: tune} }
 
 func (cfg Config) validate() error {
 	if len(cfg.Addresses) == 0 {

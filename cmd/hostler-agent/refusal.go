@@ -7,13 +7,14 @@ import (
 	"net"
 
 	"github.com/hostler-io/hostler/agent/join"
+	"github.com/hostler-io/hostler/mqtt"
 )
 
 // dialer opens connections to the brokers of the fleet. A broker that refuses
 // our certificate says so when we first listen, not while the connection is
 // opened; it is noted for askWhy.
 func (m *membership) dialer() func(ctx context.Context, address string) (net.Conn, error) {
-	d := &tls.Dialer{NetDialer: new(net.Dialer), Config: m.tlsConfig()}
+	d := &tls.Dialer{NetDialer: mqtt.Dialer(), Config: m.tlsConfig()}
 	return func(ctx context.Context, address string) (net.Conn, error) {
 		conn, err := d.DialContext(ctx, "tcp", address)
 		if err != nil {
