@@ -136,12 +136,12 @@ var errEnough = errors.New("enough")
 func (c *wreck) clean(t testing.TB, l *limb) {
 	t.Helper()
 	for pid, line := range l.started("hostler-run", "hostler-lxc") {
-		if strings.HasSuffix(strings.TrimSpace(line), "hostler-run -") && parent(pid) == l.process().pid() {
+		if strings.HasSuffix(strings.TrimSpace(line), " -") && parent(pid) == l.process().pid() {
 			continue // waits for the next command of an agent that lives
 		}
 		awaitExit(pid)
 		if syscall.Kill(pid, 0) == nil {
-			t.Errorf("%s: process %d stays: %s", l.host.name, pid, line)
+			t.Errorf("%s: process %d stays, a child of %d (%s): %s: %s", l.host.name, pid, parent(pid), place(parent(pid)), line, place(pid))
 		}
 	}
 	for _, leaf := range l.leaves() {
@@ -243,6 +243,22 @@ func parent(pid int) int {
 		return 0
 	}
 	return ppid
+}
+
+// place tells where in the kernel a process is, what it has open and which control
+// group it is in.
+func place(pid int) string {
+	var text strings.Builder
+	for _, name := range []string{"cmdline", "wchan", "cgroup"} {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name)) // it may have ended
+		fmt.Fprintf(&text, "%s %q ", name, b)
+	}
+	open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, fd := range open {
+		to, _ := os.Readlink(fd)
+		fmt.Fprintf(&text, "%s→%s ", filepath.Base(fd), to)
+	}
+	return text.String()
 }
 
 // appears waits until there is a file in a directory that is there.
