@@ -136,8 +136,8 @@ var errEnough = errors.New("enough")
 func (c *wreck) clean(t testing.TB, l *limb) {
 	t.Helper()
 	for pid, line := range l.started("hostler-run", "hostler-lxc") {
-		if strings.HasSuffix(strings.TrimSpace(line), " -") && parent(pid) == l.process().pid() {
-			continue // waits for the next command of an agent that lives
+		if l.spare(pid, line) {
+			continue
 		}
 		awaitExit(pid)
 		if syscall.Kill(pid, 0) == nil {
@@ -229,6 +229,13 @@ func (l *limb) started(programs ...string) map[int]string {
 		}
 	}
 	return found
+}
+
+// spare reports whether a supervisor, or the process that one keeps for the way
+// into a container, waits for the next command of an agent that lives.
+func (l *limb) spare(pid int, line string) bool {
+	agent := l.process().pid()
+	return strings.HasSuffix(strings.TrimSpace(line), " -") && (parent(pid) == agent || parent(parent(pid)) == agent)
 }
 
 // parent is the pid of a process's parent; 0 if there is no such process.
