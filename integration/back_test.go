@@ -52,7 +52,9 @@ func TestCopiedState(t *testing.T) {
 	edge.start(t)
 	from := w.events.mark()
 	clone.startAlone(t)
-	if why := edge.quarantined(t, from); !strings.Contains(why, "two processes speak for this host") {
+	// Whatever shows it first: the two speak beside each other, or each has an
+	// audit log of its own.
+	if why := edge.quarantined(t, from); !strings.Contains(why, "two processes speak for this host") && !strings.Contains(why, "two histories") {
 		t.Errorf("quarantined because of %q", why)
 	}
 	clone.agent.end(t, kill)

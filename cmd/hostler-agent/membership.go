@@ -31,7 +31,7 @@ type membership struct {
 	// stranger tells of a broker that is not of the rings that we hold: they may
 	// be too old, if the fleet has changed its authority while we were away.
 	stranger chan struct{}
-	// refused tells of a broker that did not take our certificate.
+	// refused tells of a broker that may not have taken our certificate.
 	refused chan struct{}
 
 	mu     sync.Mutex

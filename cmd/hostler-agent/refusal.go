@@ -5,48 +5,56 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"sync/atomic"
 
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/mqtt"
 )
 
-// dialer opens connections to the brokers of the fleet. A broker that refuses
-// our certificate says so when we first listen, not while the connection is
-// opened; it is noted for askWhy.
+// dialer opens connections to the brokers of the fleet, and notes for askWhy
+// those that do not take us.
 func (m *membership) dialer() func(ctx context.Context, address string) (net.Conn, error) {
 	d := &tls.Dialer{NetDialer: mqtt.Dialer(), Config: m.tlsConfig()}
 	return func(ctx context.Context, address string) (net.Conn, error) {
 		conn, err := d.DialContext(ctx, "tcp", address)
 		if err != nil {
-			m.noteRefusal(err)
 			return nil, err
 		}
-		return &heedfulConn{conn, m}, nil
+		return &heedfulConn{Conn: conn, m: m}, nil
 	}
 }
 
-// heedfulConn notes the alert with which a broker ends a connection.
+// heedfulConn notes a connection that fails before the broker has said a word.
+// To us a handshake succeeds before our certificate is looked at: a broker that
+// does not take it sends an alert and closes, and we see the alert, or our own
+// first words failing, whichever comes first.
 type heedfulConn struct {
 	net.Conn
-	m *membership
+	m     *membership
+	heard atomic.Bool
 }
 
 func (c *heedfulConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if err != nil {
-		c.m.noteRefusal(err)
+	if n > 0 {
+		c.heard.Store(true)
 	}
+	c.note(err)
 	return n, err
 }
 
-// noteRefusal has askWhy ask, if the other side has ended a connection by an
-// alert: all that TLS tells a client whose certificate is not taken.
-func (m *membership) noteRefusal(err error) {
-	if e, ok := errors.AsType[*net.OpError](err); !ok || e.Op != "remote error" {
+func (c *heedfulConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.note(err)
+	return n, err
+}
+
+func (c *heedfulConn) note(err error) {
+	if err == nil || c.heard.Load() {
 		return
 	}
 	select {
-	case m.refused <- struct{}{}:
+	case c.m.refused <- struct{}{}:
 	default:
 	}
 }
