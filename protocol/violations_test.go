@@ -254,6 +254,7 @@ func jsonViolations() []violation {
 	list := []violation{
 		{"member_twice_in_body", j, edit(`,"ttl_ms"`, `,"ttl_ms":1,"ttl_ms"`)},
 		{"member_twice_in_object", j, edit(`"seq":{`, `"seq":{"k":1,`)},
+		{"member_twice_among_many", j, edit(`"ttl_ms"`, `"a":{`+manyMembers(40)+`,"m39":0},"ttl_ms"`)},
 		{"member_in_upper_case", j, edit(`,"ttl_ms"`, `,"TTL_MS":1,"ttl_ms"`)},
 		{"member_with_kelvin_sign", j, edit(`"k":`, "\"\u212a\":")},
 		{"member_escaped", j, edit(`"k":`, `"\u006b":`)},
@@ -281,6 +282,15 @@ func jsonViolations() []violation {
 	}
 	slices.SortFunc(list, func(a, b violation) int { return strings.Compare(a.name, b.name) })
 	return list
+}
+
+// manyMembers are n members of an object, more than are searched one by one.
+func manyMembers(n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`"m%d":0`, i)
+	}
+	return strings.Join(all, ",")
 }
 
 // orderedHeaderViolations keep every member that a later check needs, and are
@@ -412,6 +422,7 @@ func attachmentViolations() map[string][]violation {
 			{"attachment_long", a, attach("hello\nworld\n")},
 			{"attachment_changed", a, attach("hello\nworlD")},
 			{"digest_changed", a, set("sha256", digest)},
+			{"size_of_another", a, set("size", "12")},
 			{"digest_left_out", a, set("sha256", "")},
 			{"action_other", protocol.ErrAction, set("action", `"`+twoAction.String()+`"`)},
 			{"topic_of_other_action", protocol.ErrAction, topic("hostler/v1/lab/host/edge-07/out/" + twoAction.String())},

@@ -203,7 +203,12 @@ func TestOfferRefused(t *testing.T) {
 			t.Errorf("%s: %v, want ErrOffer", name, err)
 		}
 	}
-	for _, b := range []string{``, `null`, `{}`, `{"hostler":"offer/2"}`, string(encode(t, offer())) + "{}"} {
+	good := string(encode(t, offer()))
+	with := func(members string) string { return good[:len(good)-1] + "," + members + "}" }
+	for _, b := range []string{
+		``, `null`, `{}`, `{"hostler":"offer/2"}`, good + "{}",
+		with(`"host":"web9"`), with(`"HOST":"web9"`), with(`"ho\u017ft":"web9"`), with(`"more":1`),
+	} {
 		if _, err := enrol.DecodeOffer([]byte(b)); !errors.Is(err, enrol.ErrOffer) {
 			t.Errorf("%q: %v, want ErrOffer", b, err)
 		}
