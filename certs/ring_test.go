@@ -304,6 +304,34 @@ func TestRingsRefused(t *testing.T) {
 	}
 }
 
+// TestRingsMeanOneThing signs bodies of which two readers would each make
+// something else, with all that it takes for a ring.
+func TestRingsMeanOneThing(t *testing.T) {
+	f := newFleet(t, 1, 1)
+	body, err := f.chain.Next().Body()
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(members string) string { return string(body[:len(body)-1]) + "," + members + "}" }
+	for name, b := range map[string]string{
+		"as it was made":         string(body),
+		"a member twice":         with(`"threshold":2`),
+		"a member in upper case": with(`"THRESHOLD":2`),
+		"the long s":             with(`"thre\u017fhold":2`),
+		"nothing as a value":     strings.Replace(string(body), `"people":[]`, `"people":null`, 1),
+		"an unknown member":      with(`"quorum":2`),
+	} {
+		sealed, err := protocol.Seal(f.owners[0], []byte(b), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.chain.Advance(sealed)
+		if taken := err == nil; taken != (name == "as it was made") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestPin(t *testing.T) {
 	f := newFleet(t, 2, 2)
 	all := f.chain.From(1)

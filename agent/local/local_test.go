@@ -3,6 +3,7 @@ package local_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -312,6 +313,30 @@ func TestProblems(t *testing.T) {
 		if got := header.Get("Content-Type"); got != api.ContentProblem {
 			t.Errorf("%s %s: the problem is %s", c.method, c.path, got)
 		}
+	}
+}
+
+// TestBodiesMeanOneThing sends bodies of which two readers would each make
+// something else.
+func TestBodiesMeanOneThing(t *testing.T) {
+	w := newWorld(t)
+	spec := func(argv string) string { return base64.StdEncoding.EncodeToString(runSpec(t, argv)) }
+	shown, run := spec("/bin/true"), spec("/bin/false")
+	for _, body := range []string{
+		`{"host":"","spec":"` + shown + `","spec":"` + run + `"}`,
+		`{"host":"","spec":"` + shown + `","SPEC":"` + run + `"}`,
+		`{"host":"","spec":"` + shown + `","\u017fpec":"` + run + `"}`,
+		`{"host":"","spec":"` + shown + `"}{"host":"","spec":"` + run + `"}`,
+		`{"host":null,"spec":"` + shown + `"}`,
+		`{"host":"","spec":"` + shown + `","more":1}`,
+		"{\"host\":\"\",\"spec\":\"" + shown + "\",\"requester\":\"\xff\"}",
+	} {
+		if status, _, answer := w.raw(t, "POST", "/v1/actions", body); status != http.StatusBadRequest {
+			t.Errorf("%q: %d %s", body, status, answer)
+		}
+	}
+	if status, _, answer := w.raw(t, "GET", "/v1/actions", ""); status != http.StatusOK || bytes.Contains(answer, []byte(`"id"`)) {
+		t.Errorf("something was accepted: %d %s", status, answer)
 	}
 }
 
