@@ -23,7 +23,7 @@ TAGS := integration,heavy,hostlertest
 PURE := hostler hostler-agent hostler-coordinator hostler-run
 BUILD := go build -trimpath -ldflags '-s -w'
 
-.PHONY: help deps build testbuild demo test check unit race integration crash heavy chaos fuzz vectors bench gobench clean
+.PHONY: help deps build testbuild demo test check unit race integration crash clocks heavy chaos fuzz vectors bench gobench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,7 +44,7 @@ testbuild: ## Build all programs with failpoints into bin/test/
 demo: deps build ## Show the whole of it on this machine (KEEP=1 leaves it running)
 	@bash scripts/demo.sh
 
-test: deps build check race integration crash ## Everything that CI runs
+test: deps build check race integration clocks crash ## Everything that CI runs
 
 check: ## Format, vet, staticcheck, tidiness, the rules of the tree, and a build without cgo
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt is needed for:"; echo "$$out"; exit 1; }
@@ -71,6 +71,10 @@ given = $(if $(filter command environment,$(origin $(1))),$($(1)),$(2))
 crash: testbuild ## Kill the programs at each failpoint, then N=40 times at random; SEED=… repeats a round
 	go test -tags hostlertest -count=1 ./internal/failpoint ./integration/historytest
 	HOSTLER_BIN=$(CURDIR)/bin/test HOSTLER_KILLS=$(call given,N,40) HOSTLER_SEED=$(call given,SEED) go test -tags integration,hostlertest -count=1 -parallel 64 -timeout 6h -v -run 'TestEveryPoint|TestFoundSeeds|TestRandomKills' ./integration
+
+clocks: testbuild ## Move the clocks of the programs, and let each write of a database fail once
+	go test -tags hostlertest -count=1 ./internal/clock ./internal/sqldb
+	HOSTLER_BIN=$(CURDIR)/bin/test go test -tags integration,hostlertest -count=1 -parallel 6 -timeout 15m -run '^(TestAgentIn1970|TestCoordinatorOfAnotherDecade|TestDateStepsUnderCommands|TestSuspend|TestCodesUnderAWrongDate)$$' ./integration
 
 heavy: build ## What takes too long for every day
 	go test -tags heavy -count=1 -timeout 60m ./...
