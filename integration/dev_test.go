@@ -131,8 +131,8 @@ func (l *lab) remains(t testing.TB) []string {
 	return found
 }
 
-// connectivity waits until the coordinator says that of a host since a position
-// of the events; within is the bound.
+// connectivity waits until the coordinator says that of a host, since a position
+// of the events.
 func (l *lab) connectivity(t testing.TB, from int, host, word string) {
 	t.Helper()
 	l.event(t, from, host+" is "+word, func(e api.Event) bool { return e.Type == "host."+word && e.Host == host })
