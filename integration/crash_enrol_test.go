@@ -70,7 +70,7 @@ func (c *wreck) stay(t *testing.T, l *limb) {
 	}
 	c.post(t, "/v1/hosts/"+l.host.name+"/revoke", api.Reason{Reason: "it goes"}, nil)
 	c.history.Removed[protocol.HostID(l.host.name)] = true
-	l.process().end(t, kill)
+	l.retire(t)
 	for l.host.spawn(t, l.host.name+"-leave", "leave", "--yes").code(t) == 128+int(kill) {
 	}
 	for _, name := range []string{"identity.pgp", "tls.key", "membership.json", "queue.db", "queue.made", "leaving"} {

@@ -72,9 +72,10 @@ type victim struct {
 	points string // directory of its failpoints, and of those that it starts
 	spawn  func(t testing.TB) *process
 
-	life sync.Mutex // held to start it
-	mu   sync.Mutex
-	now  *process
+	life    sync.Mutex // held to start it
+	retired bool       // it is not to be started again; guarded by life
+	mu      sync.Mutex
+	now     *process
 }
 
 func newVictim(t testing.TB, w *world, name string, spawn func(testing.TB) *process) *victim {
@@ -98,7 +99,7 @@ func (v *victim) revive(t testing.TB) {
 	t.Helper()
 	v.life.Lock()
 	defer v.life.Unlock()
-	for {
+	for !v.retired {
 		p := v.process()
 		if p == nil || p.ended() {
 			if p != nil {
@@ -114,6 +115,15 @@ func (v *victim) revive(t testing.TB) {
 			return
 		}
 	}
+}
+
+// retire kills the process for good.
+func (v *victim) retire(t testing.TB) {
+	t.Helper()
+	v.life.Lock()
+	defer v.life.Unlock()
+	v.retired = true
+	v.process().end(t, kill)
 }
 
 // died waits for the end of the process, which must be a kill.
