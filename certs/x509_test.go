@@ -101,6 +101,26 @@ func TestLeaf(t *testing.T) {
 }
 
 // TestRequestGivesItsKeyAlone asks for the world, and gets a host's leaf.
+// TestNameIsNotTheCommonName holds that a viewer who is called as a host is
+// called, by whatever authority wrote its certificate, is no host.
+func TestNameIsNotTheCommonName(t *testing.T) {
+	viewer := protocol.SAN{Kind: protocol.SANViewer, ID: "web1"}
+	for _, subject := range []string{"web1", "host/web1", "hostler:host/web1"} {
+		c := &x509.Certificate{
+			Subject:  pkix.Name{CommonName: subject},
+			DNSNames: []string{subject},
+			URIs:     []*url.URL{{Scheme: "hostler", Opaque: "viewer/web1"}},
+		}
+		if name, err := certs.RoleOf(c); err != nil || name != viewer {
+			t.Errorf("viewer %q is taken for %q, %v", subject, name, err)
+		}
+		c.URIs = nil
+		if name, err := certs.RoleOf(c); !errors.Is(err, protocol.ErrSAN) {
+			t.Errorf("%q without a URI is taken for %q, %v", subject, name, err)
+		}
+	}
+}
+
 func TestRequestGivesItsKeyAlone(t *testing.T) {
 	ca := newAuthority(t)
 	key := ecKey(t, elliptic.P256())
