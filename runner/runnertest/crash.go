@@ -143,14 +143,19 @@ func (e *env) wantVerdict(t *testing.T, want runner.Verdict) runner.Found {
 	return found
 }
 
+// The agent is killed with its whole process group, as a shell or a service
+// manager may do it: the supervisor is in none of it.
 func testAgentKilled(t *testing.T, e *env) {
-	agent, out := e.startAgent(t, e.spec("echo one; sleep 0.3; echo two; exit 8"), nil)
+	agent, out := e.startAgent(t, e.spec("echo one; sleep 0.3; echo two; exit 8"), &syscall.SysProcAttr{Setpgid: true})
 	awaitStarted(t, out)
 	// Before the command has spoken, its supervisor may not have the lock yet.
 	if line, err := out.ReadString('\n'); line != "one\n" {
 		t.Fatalf("the agent said %q, %v", line, err)
 	}
-	kill(t, agent)
+	if err := syscall.Kill(-agent.Process.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = agent.Wait() // "signal: killed"
 	found := e.wantVerdict(t, runner.Adopted)
 	if exit := wait(t, found.Run); exit.Code != 8 {
 		t.Errorf("%+v", exit)
