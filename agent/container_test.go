@@ -59,6 +59,34 @@ func TestContainerLife(t *testing.T) {
 	})
 }
 
+// TestOldActionsMissNewContainers: a container that has the name of one that is
+// gone gets none of its actions, though both show the same name to people.
+func TestOldActionsMissNewContainers(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		named := func(s protocol.Spec) protocol.Spec { s.Name = "ct-2"; return s }
+		w.coord.order(actionID(1), named(creation(1, true)))
+		w.pass(time.Second)
+		w.coord.order(actionID(2), named(on(protocol.KindDestroy, 1)))
+		w.pass(time.Second)
+		w.coord.order(actionID(3), creation(2, true))
+		w.pass(time.Second)
+		for n := range byte(3) {
+			w.expect(actionID(n+1), "start RUNNING", "succeed DONE ok")
+		}
+		exec := on(protocol.KindExec, 1)
+		exec.Argv = []string{"true"}
+		for n, s := range []protocol.Spec{on(protocol.KindDestroy, 1), on(protocol.KindStop, 1), on(protocol.KindReset, 1), exec} {
+			id := actionID(byte(n) + 4)
+			w.coord.order(id, named(s))
+			w.pass(time.Second)
+			w.expect(id, "accept NEW", "target_gone FAILED target_gone")
+		}
+		if got := w.state(2); got != container.StateRunning {
+			t.Errorf("the new container: %v", got)
+		}
+	})
+}
+
 func TestCreateAndStart(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.coord.order(actionID(1), creation(1, true))
