@@ -40,12 +40,7 @@ func (r *Runner) newRun(action string, attempt int) (*Run, error) {
 		ID: ID{action, attempt}, dir: r.dir(action, attempt), runner: r,
 		done: make(chan struct{}), changed: make(chan struct{}),
 	}
-	remove, err := r.watch.add(string(run.dir), func(name string) {
-		if name == rundir.ExitFile || name == "" {
-			run.settle(false)
-		}
-		run.broadcast()
-	})
+	remove, err := r.watch.add(string(run.dir), run.noticed)
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +52,20 @@ func (r *Runner) newRun(action string, attempt int) (*Run, error) {
 		run.release()
 	}
 	return run, nil
+}
+
+// noticed takes a change of the directory. A supervisor makes a dozen before the
+// command has begun; nobody is woken for one that tells nothing.
+func (run *Run) noticed(name string) {
+	switch name {
+	case "":
+		run.settle(false)
+		run.broadcast()
+	case rundir.ExitFile:
+		run.settle(false)
+	case rundir.CtlFile, rundir.StreamFile(rundir.Stdout), rundir.StreamFile(rundir.Stderr):
+		run.broadcast()
+	}
 }
 
 // release ends the watching of the directory.
