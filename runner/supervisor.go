@@ -28,12 +28,16 @@ type supervisor struct {
 	order *os.File
 }
 
-// launch starts a program so that nothing ties it to us: its own session, no
-// environment, the root as working directory, no fd but what is given.
+// oneProcessor spares a supervisor, which waits nearly all of its life, the
+// threads that the Go runtime makes for more processors while it starts.
+const oneProcessor = "GOMAXPROCS=1"
+
+// launch starts a program so that nothing ties it to us: its own session, nothing
+// of our environment, the root as working directory, no fd but what is given.
 func launch(argv []string, dir string, stdin, stderr *os.File) (*supervisor, error) {
 	pidfd := -1
 	cmd := exec.Command(argv[0], append(argv[1:len(argv):len(argv)], dir)...)
-	cmd.Env = append(append([]string{}, failpoint.Environ()...), clock.Environ()...) // not nil: that would be ours
+	cmd.Env = append(append([]string{oneProcessor}, failpoint.Environ()...), clock.Environ()...)
 	cmd.Dir = "/"
 	if stdin != nil { // a nil *os.File would be no nil Reader
 		cmd.Stdin = stdin
