@@ -31,24 +31,25 @@ type Start struct {
 // its true offset. So the size of the file is the length of the stream, and
 // Dropped(size) is known to a reader at any moment without being told.
 type Keep struct {
-	Head, Tail, Step int64 // bytes; Head and Step are multiples of 64 KiB
+	Head, Tail, Step int64 // bytes; Step is a multiple of 64 KiB, and so is Head if there is a Tail
 }
 
 const keepUnit = 64 << 10
 
 // NewKeep returns the rule for a cap of limit bytes (at least MinCap): half for
-// the head, the other half for the tail. With punch false, for file systems
-// that cannot punch holes, the head has it all and the tail nothing.
+// the head, the other half for the tail. A stream of exactly the cap is whole,
+// and no longer one is kept with more. With punch false, for file systems that
+// cannot punch holes, the head has it all and the tail nothing.
 func NewKeep(limit int64, punch bool) Keep {
 	step := int64(keepUnit)
 	for step < 1<<20 && step < limit/32 {
 		step *= 2
 	}
 	if !punch {
-		return Keep{Head: limit / step * step, Step: step}
+		return Keep{Head: limit, Step: step}
 	}
 	head := limit / 2 / step * step
-	return Keep{Head: head, Tail: limit - head - step, Step: step}
+	return Keep{Head: head, Tail: limit - head - step + 1, Step: step} // the last of a step drops it
 }
 
 // Dropped returns the range [from, to) that is dropped of a stream of size
@@ -61,7 +62,7 @@ func (k Keep) Dropped(size int64) (from, to int64) {
 }
 
 func (k Keep) valid() bool {
-	return k.Head > 0 && k.Tail >= 0 && k.Step > 0 && k.Step%keepUnit == 0 && k.Head%k.Step == 0 &&
+	return k.Head > 0 && k.Tail >= 0 && k.Step > 0 && k.Step%keepUnit == 0 && (k.Head%k.Step == 0 || k.Tail == 0) &&
 		k.Head <= maxMS && k.Tail <= maxMS && k.Step <= 1<<20
 }
 

@@ -120,6 +120,9 @@ func TestKeep(t *testing.T) {
 			if !k.valid() {
 				t.Fatalf("cap %d: invalid %+v", limit, k)
 			}
+			if from, to := k.Dropped(limit); from != to {
+				t.Errorf("cap %d: %d bytes of exactly the cap are dropped", limit, to-from)
+			}
 			last := int64(0)
 			for size := int64(0); size < 3*limit; size += limit / 97 {
 				from, to := k.Dropped(size)
@@ -129,7 +132,7 @@ func TestKeep(t *testing.T) {
 				if kept := size - (to - from); kept > limit {
 					t.Fatalf("cap %d size %d: %d bytes kept", limit, size, kept)
 				}
-				if size <= k.Head+k.Tail && to > from {
+				if size <= limit && to > from {
 					t.Fatalf("cap %d size %d: %d bytes dropped below the cap", limit, size, to-from)
 				}
 				if to < last {

@@ -55,6 +55,27 @@ func TestStreamKeepsHeadAndTail(t *testing.T) {
 	}
 }
 
+// A stream of exactly the cap is whole, one byte more costs its middle.
+func TestStreamOfExactlyTheCap(t *testing.T) {
+	const limit = rundir.DefaultCap
+	path := t.TempDir() + "/stdout"
+	s, err := newStream(path, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	feed(s, limit, 60_000)
+	if r := s.result(); r != (rundir.Stream{Bytes: limit}) {
+		t.Errorf("%+v", r)
+	}
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, pattern(0, limit)) {
+		t.Errorf("%d bytes, %v, or they are others", len(got), err)
+	}
+	s.take([]byte("x"))
+	if r := s.result(); r.DroppedBytes == 0 || r.Bytes-r.DroppedBytes > limit {
+		t.Errorf("with one byte more: %+v", r)
+	}
+}
+
 func TestStreamWithoutHoles(t *testing.T) {
 	const limit, total = rundir.MinCap, 3*rundir.MinCap + 1
 	path := t.TempDir() + "/stdout"
