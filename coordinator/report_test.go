@@ -112,6 +112,24 @@ func TestUnknownBeforeOrderArrivedIsNotLost(t *testing.T) {
 	})
 }
 
+// TestUnknownWithoutANumberIsNotLost: what waits here for its host cannot be
+// known there, whatever the host has.
+func TestUnknownWithoutANumberIsNotLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		h.Silence()
+		after(2 * time.Minute)
+		a := propose(t, f, h)
+		h.Report(protocol.Report{Action: a.ID, Event: protocol.EventTell, HaveOrder: 100})
+		if got := want(t, f, a.ID, protocol.StatePendingSchedule, ""); got.N != 0 {
+			t.Fatalf("it was given number %d for a host that is silent", got.N)
+		}
+		h.Connect()
+		if o := order(t, h); o.Item.Action != a.ID {
+			t.Errorf("ordered: %s", o.Item.Action)
+		}
+	})
+}
+
 func TestAnswerTellsOfALaterAttempt(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		a := propose(t, f, h)
