@@ -173,6 +173,43 @@ func TestExecIsInside(t *testing.T) {
 	}
 }
 
+// TestExecIsConfined: a command is held by whatever holds the container's init:
+// capabilities that are gone, and the filter of system calls. Root in there
+// would else be more than root in the container.
+func TestExecIsConfined(t *testing.T) {
+	m := newMachine(t, nil)
+	spec := m.create(t)
+	config, err := os.OpenFile(filepath.Join(m.cfg.LXCPath, spec.Name, "config"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer config.Close()
+	if _, err := config.WriteString("lxc.seccomp.profile = /usr/share/lxc/config/common.seccomp\n"); err != nil {
+		t.Fatal(err)
+	}
+	m.start(t, spec.Name)
+	supervisor, err := m.Exec(t.Context(), spec.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const confinement = "grep -E '^(CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs|Seccomp):' /proc/"
+	exit, out := newCommands(t, supervisor).do(t, "", "/bin/sh", "-c", confinement+"1/status; echo; "+confinement+"self/status")
+	init, command, _ := strings.Cut(out, "\n\n")
+	if exit.Code != 0 || command != init {
+		t.Errorf("%+v: the command is confined by\n%s\nwant, as init,\n%s", exit, command, init)
+	}
+	ours, err := exec.Command("/bin/sh", "-c", confinement+"self/status").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(string(ours)), "\n") {
+		name, _, _ := strings.Cut(line, ":")
+		if confines := name == "CapBnd" || name == "CapEff" || name == "Seccomp"; confines && strings.Contains(init, line) {
+			t.Errorf("init is not confined, so this tries nothing: %s", line)
+		}
+	}
+}
+
 // TestExecKeepsFileLimit: the Go runtime raises its own soft limit on open
 // files; neither containers nor commands may see that.
 func TestExecKeepsFileLimit(t *testing.T) {
