@@ -126,6 +126,40 @@ func TestFailedUpdateIsUndoneAlone(t *testing.T) {
 	})
 }
 
+// TestFirstOfABatchIsUndoneAlone: the first is undone in a way of its own.
+func TestFirstOfABatchIsUndoneAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := create(t, batching(t))
+		mine := errors.New("mine")
+		release := make(chan struct{})
+		var first error
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			first = db.Update(t.Context(), func(tx *sqldb.Tx) error {
+				<-release
+				return errors.Join(put("a")(tx), mine)
+			})
+		})
+		synctest.Wait()
+		var others [2]error
+		for i, id := range []string{"b", "c"} {
+			wg.Go(func() { others[i] = db.Update(t.Context(), put(id)) })
+			synctest.Wait()
+		}
+		close(release)
+		wg.Wait()
+		if !errors.Is(first, mine) || errors.Join(others[:]...) != nil {
+			t.Errorf("answers %v and %v", first, others)
+		}
+		if got := items(t, db); !slices.Equal(got, []string{"b", "c"}) {
+			t.Errorf("rows %q, want b, c", got)
+		}
+		if got, want := db.Stats(), (sqldb.Stats{Updates: 2, Failed: 1, Commits: 1, MaxBatch: 3}); got != want {
+			t.Errorf("stats %+v, want %+v", got, want)
+		}
+	})
+}
+
 // A deferred constraint is the one way to make SQLite fail at COMMIT on demand.
 func TestFailedCommitFailsAllAlike(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

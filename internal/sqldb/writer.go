@@ -265,24 +265,36 @@ func (w *writer) begin() error {
 	return nil
 }
 
-// step runs one function under its savepoint. What it returns has ended the whole
-// transaction; the function's own error is kept in u.
+// step runs one function so that it can be undone alone. What it returns has ended
+// the whole transaction; the function's own error is kept in u.
 func (w *writer) step(u *update) error {
-	if err := w.conn.run("SAVEPOINT step"); err != nil {
-		return fmt.Errorf("before an update: %w", err)
+	// Before the first of a batch there is nothing to be kept, so it needs no
+	// savepoint: most batches have one function.
+	first := len(w.batch) == 1
+	if !first {
+		if err := w.conn.run("SAVEPOINT step"); err != nil {
+			return fmt.Errorf("before an update: %w", err)
+		}
 	}
 	tx := &Tx{ctx: context.Background(), conn: w.conn}
 	u.err = u.call(tx)
 	if tx.lost != nil {
 		return fmt.Errorf("an update of the batch: %w", tx.lost)
 	}
-	if u.err != nil {
-		if err := w.conn.run("ROLLBACK TO step"); err != nil {
-			return fmt.Errorf("undoing a failed update: %w", err)
-		}
+	var after []string
+	switch {
+	case first && u.err != nil:
+		after = []string{"ROLLBACK", "BEGIN IMMEDIATE"}
+	case first:
+	case u.err != nil:
+		after = []string{"ROLLBACK TO step", "RELEASE step"}
+	default:
+		after = []string{"RELEASE step"}
 	}
-	if err := w.conn.run("RELEASE step"); err != nil {
-		return fmt.Errorf("after an update: %w", err)
+	for _, query := range after {
+		if err := w.conn.run(query); err != nil {
+			return fmt.Errorf("after an update: %s: %w", query, err)
+		}
 	}
 	return nil
 }
