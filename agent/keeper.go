@@ -157,15 +157,16 @@ func (a *Agent) saw(t *tracked, info container.Info, gen uint64) {
 	a.take(t, info)
 }
 
-// observed takes what was seen right after a step of a container's life.
-func (a *Agent) observed(id protocol.CTID, info *container.Info) {
+// observed takes what was seen right after a step of a container's life; zero if
+// it did not answer.
+func (a *Agent) observed(id protocol.CTID, info container.Info) {
 	t := a.managed[id]
 	if t == nil {
 		return
 	}
 	t.gen = a.gen.Add(1)
-	if info != nil {
-		a.take(t, *info)
+	if info.Name != "" {
+		a.take(t, info)
 	} else {
 		a.lookAll()
 	}
@@ -267,13 +268,16 @@ func (a *Agent) beginCorrection(t *tracked, what correction) {
 	a.worker(func() func() {
 		ctx, cancel := context.WithTimeout(a.work, correctTimeout)
 		defer cancel()
+		var seen container.Info
 		var err error
 		if what == correctStart {
-			err = a.startContainer(ctx, &rec, r)
+			seen, err = a.startContainer(ctx, &rec, r)
 		} else {
-			err = r.Stop(ctx, string(rec.Name), defaultGrace)
+			seen, err = r.Stop(ctx, string(rec.Name), defaultGrace)
 		}
-		seen := inspect(a.work, r, string(rec.Name))
+		if seen.Name == "" {
+			seen = inspect(a.work, r, string(rec.Name))
+		}
 		return func() {
 			a.lanes.remove(hold.id)
 			if t := a.managed[rec.CTID]; t != nil {
@@ -285,7 +289,7 @@ func (a *Agent) beginCorrection(t *tracked, what correction) {
 }
 
 // corrected takes the end of a correction.
-func (a *Agent) corrected(t *tracked, what correction, seen *container.Info, err error) {
+func (a *Agent) corrected(t *tracked, what correction, seen container.Info, err error) {
 	if a.work.Err() != nil {
 		return // the agent stops: whatever it was, it was not the container's fault
 	}

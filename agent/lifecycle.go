@@ -169,7 +169,10 @@ func (a *Agent) beginStep(j *job) {
 		if a.work.Err() != nil {
 			return nil // it is taken up by the next process
 		}
-		seen := inspect(a.work, l.runtime, string(l.rec.Name))
+		seen := l.seen
+		if seen.Name == "" {
+			seen = inspect(a.work, l.runtime, string(l.rec.Name))
+		}
 		return func() {
 			a.observed(l.rec.CTID, seen)
 			if j := a.jobs[id]; j != nil {
@@ -216,6 +219,8 @@ type lifeStep struct {
 	rec     queue.Container
 	runtime container.Runtime
 	last    bool // no attempt follows, should this one be interrupted
+	// seen is the container after the step, if the runtime has told.
+	seen container.Info
 }
 
 // do makes the step. All of them may be made again after an interruption.
@@ -231,7 +236,7 @@ func (l *lifeStep) do(ctx context.Context) queue.Step {
 	case protocol.KindStart:
 		err = l.start(ctx)
 	case protocol.KindStop:
-		err = l.runtime.Stop(ctx, string(l.rec.Name), l.grace())
+		l.seen, err = l.runtime.Stop(ctx, string(l.rec.Name), l.grace())
 	case protocol.KindDestroy:
 		change, err = l.destroy(ctx)
 	case protocol.KindReset:
@@ -259,18 +264,19 @@ func (l *lifeStep) grace() time.Duration {
 	return defaultGrace
 }
 
-func (l *lifeStep) start(ctx context.Context) error {
-	return l.agent.startContainer(ctx, &l.rec, l.runtime)
+func (l *lifeStep) start(ctx context.Context) (err error) {
+	l.seen, err = l.agent.startContainer(ctx, &l.rec, l.runtime)
+	return err
 }
 
 // startContainer is the one way in which a container is started, by a worker.
-func (a *Agent) startContainer(ctx context.Context, rec *queue.Container, r container.Runtime) error {
+func (a *Agent) startContainer(ctx context.Context, rec *queue.Container, r container.Runtime) (container.Info, error) {
 	if _, why := mayRun(rec); why != "" {
-		return errors.New(why)
+		return container.Info{}, errors.New(why)
 	}
 	if rec.Address != "" && a.cfg.Network != nil {
 		if _, _, err := a.cfg.Network.Ensure(ctx); err != nil {
-			return fmt.Errorf("preparing the network: %w", err)
+			return container.Info{}, fmt.Errorf("preparing the network: %w", err)
 		}
 	}
 	return r.Start(ctx, string(rec.Name))
@@ -410,7 +416,7 @@ func (a *Agent) assign(rec *queue.Container, network netip.Prefix) (netip.Prefix
 // is destroyed.
 func (l *lifeStep) destroy(ctx context.Context) (queue.Change, error) {
 	name := string(l.rec.Name)
-	if err := l.runtime.Stop(ctx, name, l.grace()); err != nil && !errors.Is(err, container.ErrNotFound) {
+	if _, err := l.runtime.Stop(ctx, name, l.grace()); err != nil && !errors.Is(err, container.ErrNotFound) {
 		return queue.Change{}, err
 	}
 	c, ok := l.runtime.(container.Creator)
@@ -426,16 +432,16 @@ func (l *lifeStep) destroy(ctx context.Context) (queue.Change, error) {
 // inspectTimeout bounds the look at a container after a step of its life.
 const inspectTimeout = 10 * time.Second
 
-// inspect looks at one container; nil if it did not answer.
-func inspect(ctx context.Context, r container.Runtime, name string) *container.Info {
+// inspect looks at one container; zero if it did not answer.
+func inspect(ctx context.Context, r container.Runtime, name string) container.Info {
 	if r == nil {
-		return nil
+		return container.Info{}
 	}
 	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
 	defer cancel()
 	info, err := r.Inspect(ctx, name)
 	if err != nil {
-		return nil
+		return container.Info{}
 	}
-	return &info
+	return info
 }

@@ -48,12 +48,15 @@ type Runtime interface {
 	List(ctx context.Context) ([]Info, error)
 	// Inspect returns what List would say of one container.
 	Inspect(ctx context.Context, name string) (Info, error)
-	// Start brings the container to running; nil if it runs already.
-	Start(ctx context.Context, name string) error
-	// Stop brings the container to stopped; nil if it is stopped already. Its
-	// init is asked first and killed when grace is over; a grace of zero or
-	// less kills at once. On nil, none of its processes is left.
-	Stop(ctx context.Context, name string, grace time.Duration) error
+	// Start brings the container to running; it is no error if it runs already.
+	// It returns what Inspect would say then, or the zero Info if that is not
+	// known.
+	Start(ctx context.Context, name string) (Info, error)
+	// Stop brings the container to stopped; it is no error if it is stopped
+	// already. Its init is asked first and killed when grace is over; a grace of
+	// zero or less kills at once. Unless there is an error, none of its
+	// processes is left. It returns what Start does.
+	Stop(ctx context.Context, name string, grace time.Duration) (Info, error)
 	// Exec names the supervisor for a command inside a running container. It
 	// starts nothing.
 	Exec(ctx context.Context, name string) (Supervisor, error)

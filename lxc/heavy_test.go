@@ -10,10 +10,10 @@ func TestThousandAndFirstStart(t *testing.T) {
 	m := newMachine(t, nil)
 	spec := m.create(t)
 	for n := range 1001 {
-		if err := m.Start(t.Context(), spec.Name); err != nil {
+		if _, err := m.Start(t.Context(), spec.Name); err != nil {
 			t.Fatalf("start %d: %v", n+1, err)
 		}
-		if err := m.Stop(t.Context(), spec.Name, 0); err != nil {
+		if _, err := m.Stop(t.Context(), spec.Name, 0); err != nil {
 			t.Fatalf("stop %d: %v", n+1, err)
 		}
 	}

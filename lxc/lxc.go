@@ -151,17 +151,26 @@ func (r *Runtime) Inspect(ctx context.Context, name string) (container.Info, err
 }
 
 // Start implements container.Runtime.
-func (r *Runtime) Start(ctx context.Context, name string) error {
-	_, err := r.call(ctx, wire.OpStart, r.cfg.Deadlines.Start, wire.Request{Name: name})
-	return err
+func (r *Runtime) Start(ctx context.Context, name string) (container.Info, error) {
+	a, err := r.call(ctx, wire.OpStart, r.cfg.Deadlines.Start, wire.Request{Name: name})
+	return after(a), err
 }
 
 // Stop implements container.Runtime. A frozen container cannot hear the
 // request and is killed at once.
-func (r *Runtime) Stop(ctx context.Context, name string, grace time.Duration) error {
+func (r *Runtime) Stop(ctx context.Context, name string, grace time.Duration) (container.Info, error) {
 	grace = max(grace, 0)
-	_, err := r.call(ctx, wire.OpStop, r.cfg.Deadlines.Stop+grace, wire.Request{Name: name, Grace: grace})
-	return err
+	a, err := r.call(ctx, wire.OpStop, r.cfg.Deadlines.Stop+grace, wire.Request{Name: name, Grace: grace})
+	return after(a), err
+}
+
+// after is what the helper has seen at the end of an operation, which spares
+// another one; zero if it has seen nothing.
+func after(a wire.Answer) container.Info {
+	if len(a.Infos) != 1 {
+		return container.Info{}
+	}
+	return a.Infos[0]
 }
 
 // Create implements container.Creator.

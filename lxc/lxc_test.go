@@ -40,7 +40,7 @@ func TestHungHelperEndsAtItsDeadline(t *testing.T) {
 	const deadline = 300 * time.Millisecond
 	r := broken(t, "hang", deadline)
 	begin := time.Now()
-	err := r.Start(t.Context(), "web")
+	_, err := r.Start(t.Context(), "web")
 	if took := time.Since(begin); took < deadline || took > deadline+1500*time.Millisecond {
 		// Longer would mean that a descendant lived on and held the pipes.
 		t.Errorf("Start took %v with a deadline of %v", took, deadline)
@@ -54,13 +54,13 @@ func TestContextShortensTheDeadline(t *testing.T) {
 	r := broken(t, "hang", time.Minute)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if err := r.Start(ctx, "web"); !errors.Is(err, container.ErrTimeout) {
+	if _, err := r.Start(ctx, "web"); !errors.Is(err, container.ErrTimeout) {
 		t.Errorf("Start = %v, want ErrTimeout", err)
 	}
 	cause := errors.New("shutting down")
 	called, stop := context.WithCancelCause(t.Context())
 	time.AfterFunc(200*time.Millisecond, func() { stop(cause) })
-	if err := r.Start(called, "web"); !errors.Is(err, cause) {
+	if _, err := r.Start(called, "web"); !errors.Is(err, cause) {
 		t.Errorf("Start = %v, want the cause of its context", err)
 	}
 }
@@ -118,7 +118,7 @@ func TestRequest(t *testing.T) {
 func TestBadNamesNeverReachTheHelper(t *testing.T) {
 	r := broken(t, "echo", 10*time.Second) // answers success to everything
 	for _, name := range []string{"", "..", "../x", "a/b", "a\x00b", "-n"} {
-		if err := r.Start(t.Context(), name); !errors.Is(err, container.ErrNotFound) {
+		if _, err := r.Start(t.Context(), name); !errors.Is(err, container.ErrNotFound) {
 			t.Errorf("Start(%q) = %v, want ErrNotFound", name, err)
 		}
 	}

@@ -96,7 +96,7 @@ func (m *machine) remove(t *testing.T, dir string) {
 		t.Error(err)
 	}
 	for _, info := range infos {
-		if err := m.Stop(ctx, info.Name, 0); err != nil {
+		if _, err := m.Stop(ctx, info.Name, 0); err != nil {
 			t.Error(err)
 		}
 	}
@@ -177,7 +177,7 @@ func (m *machine) create(t *testing.T) container.CreateSpec {
 
 func (m *machine) start(t *testing.T, name string) container.Info {
 	t.Helper()
-	if err := m.Start(t.Context(), name); err != nil {
+	if _, err := m.Start(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
 	info, err := m.Inspect(t.Context(), name)
@@ -236,7 +236,7 @@ func TestCallerStaysInItsCgroup(t *testing.T) {
 		if string(before) != string(after) {
 			t.Fatalf("start moved us from\n%s to\n%s", before, after)
 		}
-		if err := m.Stop(t.Context(), spec.Name, 0); err != nil {
+		if _, err := m.Stop(t.Context(), spec.Name, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -253,7 +253,7 @@ func TestNoCgroupIsLeft(t *testing.T) {
 				t.Errorf("unexpected cgroup %s", d)
 			}
 		}
-		if err := m.Stop(t.Context(), spec.Name, 0); err != nil {
+		if _, err := m.Stop(t.Context(), spec.Name, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -274,8 +274,8 @@ func TestOldCgroupsAreSwept(t *testing.T) {
 		name string
 		do   func() error
 	}{
-		{"start", func() error { return m.Start(t.Context(), spec.Name) }},
-		{"stop", func() error { return m.Stop(t.Context(), spec.Name, 0) }},
+		{"start", func() error { _, err := m.Start(t.Context(), spec.Name); return err }},
+		{"stop", func() error { _, err := m.Stop(t.Context(), spec.Name, 0); return err }},
 		{"destroy", func() error { return m.Destroy(t.Context(), spec.Name) }},
 	} {
 		litter := "/sys/fs/cgroup/unified/lxc.monitor." + spec.Name + "-7"
@@ -313,7 +313,7 @@ func TestLockEndsWithTheOperation(t *testing.T) {
 	// Now we are the operation in progress.
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	if err := m.Stop(ctx, spec.Name, 0); !errors.Is(err, container.ErrBusy) {
+	if _, err := m.Stop(ctx, spec.Name, 0); !errors.Is(err, container.ErrBusy) {
 		t.Errorf("Stop while another operation runs = %v, want ErrBusy", err)
 	}
 	if info, err := m.Inspect(t.Context(), spec.Name); err != nil || info.State != container.StateRunning {
@@ -344,7 +344,7 @@ func TestStopCountsGraceInMilliseconds(t *testing.T) {
 	m.start(t, spec.Name)
 	const grace = 400 * time.Millisecond
 	begin := time.Now()
-	if err := m.Stop(t.Context(), spec.Name, grace); err != nil {
+	if _, err := m.Stop(t.Context(), spec.Name, grace); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(begin); took < grace || took > grace+1200*time.Millisecond {
@@ -372,7 +372,7 @@ func TestFrozen(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	begin := time.Now()
-	if err := m.Stop(t.Context(), spec.Name, time.Minute); err != nil {
+	if _, err := m.Stop(t.Context(), spec.Name, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(begin); took > 30*time.Second {
@@ -400,7 +400,7 @@ func TestInterruptedCreate(t *testing.T) {
 			t.Fatalf("Create cut after %v = %v, want ErrTimeout", delay, err)
 		}
 		interrupted++
-		if err := m.Start(t.Context(), spec.Name); !errors.Is(err, container.ErrNotFound) {
+		if _, err := m.Start(t.Context(), spec.Name); !errors.Is(err, container.ErrNotFound) {
 			t.Errorf("Start of what was cut after %v = %v, want ErrNotFound", delay, err)
 		}
 		if infos, err := m.List(t.Context()); err != nil || len(infos) != 0 {
@@ -469,7 +469,7 @@ func TestForeign(t *testing.T) {
 		t.Errorf("Inspect = %+v, %v; want no CTID", info, err)
 	}
 	m.start(t, spec.Name)
-	if err := m.Stop(t.Context(), spec.Name, 0); err != nil {
+	if _, err := m.Stop(t.Context(), spec.Name, 0); err != nil {
 		t.Error(err)
 	}
 	if err := m.Destroy(t.Context(), spec.Name); !errors.Is(err, container.ErrUnsupported) {
@@ -498,7 +498,7 @@ func TestFailuresSayWhy(t *testing.T) {
 	if err := m.Create(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Start(t.Context(), spec.Name); err == nil || !strings.Contains(err.Error(), "hlt-missing") {
+	if _, err := m.Start(t.Context(), spec.Name); err == nil || !strings.Contains(err.Error(), "hlt-missing") {
 		t.Errorf("Start without its bridge = %v, want a word about hlt-missing", err)
 	}
 	if left := cgroups(t, spec.Name); len(left) > 0 {
@@ -692,7 +692,7 @@ func TestHungContainerHidesNobody(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if err := m.Stop(ctx, hung.Name, 0); !errors.Is(err, container.ErrTimeout) {
+	if _, err := m.Stop(ctx, hung.Name, 0); !errors.Is(err, container.ErrTimeout) {
 		t.Errorf("Stop of what hangs = %v, want ErrTimeout", err)
 	}
 

@@ -313,7 +313,7 @@ func TestExecEndsWithItsContainer(t *testing.T) {
 	m, info, supervisor := running(t)
 	c := newCommands(t, supervisor)
 	run, _ := c.sleep(t)
-	if err := m.Stop(t.Context(), info.Name, 0); err != nil {
+	if _, err := m.Stop(t.Context(), info.Name, 0); err != nil {
 		t.Fatal(err)
 	}
 	exit, err := run.Wait(t.Context())
@@ -340,7 +340,7 @@ func TestExecNotWhileFrozen(t *testing.T) {
 func TestExecIsForOneIncarnation(t *testing.T) {
 	m, info, supervisor := running(t)
 	c := newCommands(t, supervisor)
-	if err := m.Stop(t.Context(), info.Name, 0); err != nil {
+	if _, err := m.Stop(t.Context(), info.Name, 0); err != nil {
 		t.Fatal(err)
 	}
 	if exit, _ := c.do(t, "", "/bin/true"); exit.Reason != rundir.ReasonTarget || exit.Code != rundir.CodeNeverBegan {

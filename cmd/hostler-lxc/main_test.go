@@ -48,7 +48,7 @@ func guest(t *testing.T, program string) (*lxc.Runtime, string) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 		defer cancel()
-		if err := r.Stop(ctx, spec.Name, 0); err != nil {
+		if _, err := r.Stop(ctx, spec.Name, 0); err != nil {
 			t.Error(err)
 		}
 		for _, litter := range []string{dir, filepath.Join("/run/lxc/lock", dir)} {
@@ -68,7 +68,7 @@ func guest(t *testing.T, program string) (*lxc.Runtime, string) {
 	if _, err := passwd.WriteString("nobody:x:65534:65534::/:/bin/sh\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Start(t.Context(), spec.Name); err != nil {
+	if _, err := r.Start(t.Context(), spec.Name); err != nil {
 		t.Fatal(err)
 	}
 	return r, spec.Name

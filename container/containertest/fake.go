@@ -234,8 +234,8 @@ func (f *Fake) Inspect(ctx context.Context, name string) (info container.Info, e
 }
 
 // Start implements container.Runtime.
-func (f *Fake) Start(ctx context.Context, name string) error {
-	return f.do(ctx, OpStart, name, func() error {
+func (f *Fake) Start(ctx context.Context, name string) (info container.Info, err error) {
+	err = f.do(ctx, OpStart, name, func() error {
 		c, err := f.find(name)
 		if err != nil {
 			return err
@@ -244,13 +244,18 @@ func (f *Fake) Start(ctx context.Context, name string) error {
 			f.enter(c, container.StateStarting)
 		}
 		f.enter(c, container.StateRunning)
+		info = c.copy()
 		return nil
 	})
+	if err != nil {
+		return container.Info{}, err
+	}
+	return info, nil
 }
 
 // Stop implements container.Runtime. Its containers do not need their grace.
-func (f *Fake) Stop(ctx context.Context, name string, _ time.Duration) error {
-	return f.do(ctx, OpStop, name, func() error {
+func (f *Fake) Stop(ctx context.Context, name string, _ time.Duration) (info container.Info, err error) {
+	err = f.do(ctx, OpStop, name, func() error {
 		c, err := f.find(name)
 		if err != nil {
 			return err
@@ -259,8 +264,13 @@ func (f *Fake) Stop(ctx context.Context, name string, _ time.Duration) error {
 			f.enter(c, container.StateStopping)
 		}
 		f.enter(c, container.StateStopped)
+		info = c.copy()
 		return nil
 	})
+	if err != nil {
+		return container.Info{}, err
+	}
+	return info, nil
 }
 
 // Exec implements container.Runtime.

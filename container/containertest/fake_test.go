@@ -52,7 +52,7 @@ func TestFaults(t *testing.T) {
 			}
 			return false, nil
 		})
-		if err := fake.Start(t.Context(), spec.Name); !errors.Is(err, broken) {
+		if _, err := fake.Start(t.Context(), spec.Name); !errors.Is(err, broken) {
 			t.Errorf("applied %v: Start = %v, want the fault", applied, err)
 		}
 		info, err := fake.Inspect(t.Context(), spec.Name)
@@ -63,7 +63,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("applied %v: state %v", applied, info.State)
 		}
 		fake.SetFault(nil)
-		if err := fake.Start(t.Context(), spec.Name); err != nil {
+		if _, err := fake.Start(t.Context(), spec.Name); err != nil {
 			t.Errorf("without fault: %v", err)
 		}
 	}

@@ -90,7 +90,8 @@ func (f *fixture) remove(t *testing.T, name string) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), f.Patience)
 		defer cancel()
-		err := errors.Join(f.Runtime.Stop(ctx, name, 0), f.creator.Destroy(ctx, name))
+		_, err := f.Runtime.Stop(ctx, name, 0)
+		err = errors.Join(err, f.creator.Destroy(ctx, name))
 		if err != nil && !errors.Is(err, container.ErrNotFound) {
 			t.Errorf("removing: %v", err)
 		}
@@ -99,16 +100,25 @@ func (f *fixture) remove(t *testing.T, name string) {
 
 func (f *fixture) start(t *testing.T, name string) container.Info {
 	t.Helper()
-	if err := f.Runtime.Start(f.ctx, name); err != nil {
+	told, err := f.Runtime.Start(f.ctx, name)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return f.wantState(t, name, container.StateRunning)
+	info := f.wantState(t, name, container.StateRunning)
+	if told.Name != name || told.State != info.State || told.InitPID != info.InitPID || told.CTID != info.CTID {
+		t.Errorf("Start told of %+v, Inspect tells of %+v", told, info)
+	}
+	return info
 }
 
 func (f *fixture) stop(t *testing.T, name string) {
 	t.Helper()
-	if err := f.Runtime.Stop(f.ctx, name, 0); err != nil {
+	told, err := f.Runtime.Stop(f.ctx, name, 0)
+	if err != nil {
 		t.Fatal(err)
+	}
+	if told.Name != name || told.State != container.StateStopped || told.InitPID != 0 {
+		t.Errorf("Stop told of %+v", told)
 	}
 	f.wantState(t, name, container.StateStopped)
 }
@@ -180,11 +190,13 @@ func testNotFound(t *testing.T, f *fixture) {
 	for _, name := range []string{f.Spec().Name, "", ".", "..", "../x", "a/b", "a\x00b", "--help"} {
 		_, inspect := f.Runtime.Inspect(f.ctx, name)
 		_, exec := f.Runtime.Exec(f.ctx, name)
+		_, start := f.Runtime.Start(f.ctx, name)
+		_, stop := f.Runtime.Stop(f.ctx, name, 0)
 		for op, err := range map[Op]error{
 			OpInspect: inspect,
 			OpExec:    exec,
-			OpStart:   f.Runtime.Start(f.ctx, name),
-			OpStop:    f.Runtime.Stop(f.ctx, name, 0),
+			OpStart:   start,
+			OpStop:    stop,
 			OpDestroy: f.creator.Destroy(f.ctx, name),
 		} {
 			if !errors.Is(err, container.ErrNotFound) {
@@ -311,7 +323,7 @@ func testParallelStart(t *testing.T, f *fixture) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			if err := f.Runtime.Start(f.ctx, spec.Name); err != nil {
+			if _, err := f.Runtime.Start(f.ctx, spec.Name); err != nil {
 				t.Error(err)
 			}
 		})
@@ -328,8 +340,9 @@ func testParallelChurn(t *testing.T, f *fixture) {
 	for range 3 {
 		wg.Go(func() {
 			for range 2 {
-				err := errors.Join(f.Runtime.Start(f.ctx, spec.Name), f.Runtime.Stop(f.ctx, spec.Name, 0))
-				if err != nil {
+				_, start := f.Runtime.Start(f.ctx, spec.Name)
+				_, stop := f.Runtime.Stop(f.ctx, spec.Name, 0)
+				if err := errors.Join(start, stop); err != nil {
 					t.Error(err)
 				}
 			}
@@ -347,11 +360,13 @@ func testContextEnded(t *testing.T, f *fixture) {
 	cancel(cause)
 	_, list := f.Runtime.List(ctx)
 	_, inspect := f.Runtime.Inspect(ctx, spec.Name)
+	_, start := f.Runtime.Start(ctx, spec.Name)
+	_, stop := f.Runtime.Stop(ctx, spec.Name, 0)
 	for op, err := range map[Op]error{
 		OpList:    list,
 		OpInspect: inspect,
-		OpStart:   f.Runtime.Start(ctx, spec.Name),
-		OpStop:    f.Runtime.Stop(ctx, spec.Name, 0),
+		OpStart:   start,
+		OpStop:    stop,
 		OpCreate:  f.creator.Create(ctx, f.Spec()),
 		OpDestroy: f.creator.Destroy(ctx, spec.Name),
 	} {
@@ -367,7 +382,7 @@ func testStopGrace(t *testing.T, f *fixture) {
 	spec := f.create(t)
 	f.start(t, spec.Name)
 	begin := time.Now()
-	if err := f.Runtime.Stop(f.ctx, spec.Name, f.Patience); err != nil {
+	if _, err := f.Runtime.Stop(f.ctx, spec.Name, f.Patience); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(begin); took >= f.Patience {

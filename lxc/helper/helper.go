@@ -90,7 +90,7 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 		infos, err := h.list()
 		return wire.Answer{Infos: infos}, err
 	case wire.OpInspect:
-		info, err := h.inspect(req.Name)
+		info, err := h.inspect(req.Name, h.answerTime())
 		return wire.Answer{Infos: []container.Info{info}}, err
 	case wire.OpCreate:
 		if req.Create == nil {
@@ -100,9 +100,9 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 	case wire.OpDestroy:
 		return wire.Answer{}, h.destroy(req.Name)
 	case wire.OpStart:
-		return wire.Answer{}, h.startContainer(req.Name)
+		return h.seenAfter(req.Name, h.startContainer(req.Name))
 	case wire.OpStop:
-		return wire.Answer{}, h.stopContainer(req.Name, req.Grace)
+		return h.seenAfter(req.Name, h.stopContainer(req.Name, req.Grace))
 	}
 	return wire.Answer{}, fmt.Errorf("unknown operation %.40q", op)
 }

@@ -16,6 +16,7 @@ import (
 	golxc "github.com/lxc/go-lxc"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/lxc/internal/wire"
 )
 
 const (
@@ -45,7 +46,7 @@ func (h *host) list() ([]container.Info, error) {
 			names = append(names, info.Name)
 		}
 	}
-	for info := range h.ask(names) {
+	for info := range h.ask(names, h.answerTime()) {
 		infos[info.Name] = info
 	}
 	out := make([]container.Info, 0, len(infos))
@@ -74,9 +75,12 @@ func (h *host) base(name string) (container.Info, bool) {
 	return info, r.State == recordReady
 }
 
+// answerTime is how long containers have to answer when that is all that is asked.
+func (h *host) answerTime() time.Duration { return time.Duration(float64(h.timeout) * answerShare) }
+
 // ask yields the answers that come in time. Its workers may hang in the library
 // for as long as the process lives, which is not long.
-func (h *host) ask(names []string) func(yield func(container.Info) bool) {
+func (h *host) ask(names []string, limit time.Duration) func(yield func(container.Info) bool) {
 	return func(yield func(container.Info) bool) {
 		todo := make(chan string, len(names))
 		answers := make(chan container.Info, len(names))
@@ -92,7 +96,7 @@ func (h *host) ask(names []string) func(yield func(container.Info) bool) {
 				}
 			}()
 		}
-		timer := time.NewTimer(time.Duration(float64(h.timeout) * answerShare))
+		timer := time.NewTimer(limit)
 		defer timer.Stop()
 		for range names {
 			select {
@@ -108,7 +112,7 @@ func (h *host) ask(names []string) func(yield func(container.Info) bool) {
 }
 
 // inspect describes one container.
-func (h *host) inspect(name string) (container.Info, error) {
+func (h *host) inspect(name string, limit time.Duration) (container.Info, error) {
 	if _, err := h.look(name); err != nil {
 		return container.Info{}, err
 	}
@@ -116,10 +120,24 @@ func (h *host) inspect(name string) (container.Info, error) {
 	if !ok {
 		return container.Info{}, fmt.Errorf("%w: %s is half made", container.ErrNotFound, name)
 	}
-	for answer := range h.ask([]string{name}) {
+	for answer := range h.ask([]string{name}, limit) {
 		info = answer
 	}
 	return info, nil
+}
+
+// seenAfter is the answer to an operation that has ended with err: what it has
+// made of the container. That this cannot be told, because somebody else has
+// removed it meanwhile, is no failure of the operation.
+func (h *host) seenAfter(name string, err error) (wire.Answer, error) {
+	if err != nil {
+		return wire.Answer{}, err
+	}
+	info, err := h.inspect(name, h.half())
+	if err != nil {
+		return wire.Answer{}, nil
+	}
+	return wire.Answer{Infos: []container.Info{info}}, nil
 }
 
 // describe asks liblxc; zero if the container has gone meanwhile.
