@@ -42,6 +42,16 @@ func (a *Agent) noteChange() {
 	a.at(dueHeartbeat, pause)
 }
 
+// noteAction makes one due after an action has moved: of the host it changes the
+// length of the queue alone, and to look for that after each action of many would
+// cost as much as some of them.
+func (a *Agent) noteAction() {
+	a.stale = true
+	if a.link.answered {
+		a.at(dueHeartbeat, beatEvery)
+	}
+}
+
 // sendHeartbeat tells everything about the host, in pages, if anything but
 // figures that always move has changed.
 func (a *Agent) sendHeartbeat() {

@@ -202,7 +202,7 @@ func (a *Agent) changed(id protocol.ActionID) {
 		close(c)
 		delete(a.changes, id)
 	}
-	a.noteChange()
+	a.noteAction()
 }
 
 // worker runs do beside the loop and, if it is still there, what do returns
