@@ -55,12 +55,13 @@ func TestInits(t *testing.T) {
 	}
 }
 
-// onlyInit answers inspect with a container whose init is this process.
+// onlyInit answers inspect with a container whose init is the process that has
+// started this one: what is younger than the question is not remembered.
 type onlyInit struct{ asked int }
 
 func (h *onlyInit) call(context.Context, string, wire.Request) (wire.Answer, error) {
 	h.asked++
-	return wire.Answer{Infos: []container.Info{{Name: "web", State: container.StateRunning, InitPID: os.Getpid()}}}, nil
+	return wire.Answer{Infos: []container.Info{{Name: "web", State: container.StateRunning, InitPID: os.Getppid()}}}, nil
 }
 
 func TestExecAsksOnce(t *testing.T) {
