@@ -249,6 +249,21 @@ func TestCommandsOutliveTheAgent(t *testing.T) {
 	})
 }
 
+// TestCancelledIsGoneForCertain: where processes of the command may live, it is
+// not called CANCELLED, though that was asked for.
+func TestCancelledIsGoneForCertain(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.cmds.deaf, w.cmds.loose = true, true
+		w.coord.order(actionID(1), command("hang"))
+		w.pass(time.Second)
+		w.coord.cancel(actionID(1))
+		w.pass(time.Second)
+		w.cmds.get(actionID(1), 1).dies()
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING", "tell RUNNING cancelling", "interrupt FAILED interrupted")
+	})
+}
+
 func TestSupervisorDiesUnderTheAgent(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.coord.order(actionID(1), command("hang"))

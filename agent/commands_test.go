@@ -23,6 +23,7 @@ type commands struct {
 	lose   bool // Start succeeds but nothing begins: the supervisor never took it up
 	cannot bool // cancel is unsupported
 	deaf   bool // cancel is heard by nobody
+	loose  bool // what a supervisor leaves behind when it dies cannot be found
 }
 
 type run struct {
@@ -183,7 +184,7 @@ func (c *commands) Recover(_ context.Context, id protocol.ActionID, attempt int)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.died {
-		return agent.Found{Verdict: runner.Died, Emptied: true}, nil
+		return agent.Found{Verdict: runner.Died, Emptied: !c.loose}, nil
 	}
 	return agent.Found{Verdict: runner.Exited, End: r.end, Emptied: true}, nil
 }
