@@ -143,6 +143,37 @@ func TestOOMIsTold(t *testing.T) {
 	}
 }
 
+// TestOrphansAreTheSupervisors: whoever reaps orphans learns of their end; init
+// of a container may be a program that reaps nobody.
+func TestOrphansAreTheSupervisors(t *testing.T) {
+	program, root := build(t), filepath.Join(t.TempDir(), "runs")
+	r, err := runner.New(runner.Config{Root: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	action := "orphan-" + strconv.Itoa(os.Getpid())
+	run, err := r.Start(t.Context(), runner.Spec{
+		Spec: rundir.Spec{Action: action, Attempt: 1, Argv: []string{"/bin/sh", "-c",
+			"orphan=$(sleep 1000 >/dev/null & echo $!); read -r pid name state parent rest </proc/$orphan/stat; echo $parent"}},
+		Supervisor: []string{program},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exit, err := run.Wait(t.Context()); err != nil || exit.Code != 0 {
+		t.Fatalf("%+v, %v", exit, err)
+	}
+	dir := rundir.Dir(filepath.Join(root, action, "1"))
+	start, err := dir.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := os.ReadFile(dir.Path(rundir.StreamFile(rundir.Stdout))); err != nil || string(out) != strconv.Itoa(start.PID)+"\n" {
+		t.Errorf("an orphan went to %q, %v; want the supervisor, %d", out, err, start.PID)
+	}
+}
+
 func TestStartRefuses(t *testing.T) {
 	r, err := runner.New(runner.Config{Root: filepath.Join(t.TempDir(), "runs")})
 	if err != nil {
