@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -38,6 +39,7 @@ func endCases() []Case {
 		{"cancel at once", testCancelAtOnce},
 		{"cancel after the end", testCancelLate},
 		{"cancel given up", testCancelGivenUp},
+		{"cancel is answered when it is over", testCancelAnswer},
 		{"file modes", testModes},
 		{"started before its run", testLater},
 		{"started for nothing", testNeverNeeded},
@@ -280,6 +282,40 @@ func testCancelLate(t *testing.T, e *env) {
 		t.Error(err)
 	}
 	if exit := wait(t, run); exit.Cancelled || exit.Code != 9 {
+		t.Errorf("%+v", exit)
+	}
+}
+
+// The answer itself says that nothing is left, to whoever asks over ctl.sock.
+func testCancelAnswer(t *testing.T, e *env) {
+	spec := e.spec(`trap "" TERM; echo ready; sleep "$1"; sleep "$1"`, e.mark())
+	spec.GraceMS = 200
+	run := e.start(t, spec)
+	follow(t, run, "ready")
+	dir, err := os.Open(string(e.dir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	conn, err := net.Dial("unixpacket", rundir.SocketPath(dir, rundir.CtlFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write(rundir.AppendRequest(nil, rundir.Request{Op: rundir.OpCancel})); err != nil {
+		t.Fatal(err)
+	}
+	packet := make([]byte, rundir.MaxPacket)
+	n, err := conn.Read(packet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := e.dir().Has(rundir.ExitFile)
+	if reply, err := rundir.ParseReply(packet[:n]); err != nil || reply.Result != rundir.ResultEnded || !ended {
+		t.Errorf("%+v, %v, and the end is recorded: %v", reply, err, ended)
+	}
+	e.wantNothingLeft(t)
+	if exit := wait(t, run); !exit.Cancelled || !exit.Emptied {
 		t.Errorf("%+v", exit)
 	}
 }
