@@ -169,7 +169,6 @@ func TestQuietStreamsLive(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
 		var http2 http.Protocols
 		http2.SetUnencryptedHTTP2(true)
-		s.server.Protocols = &http2
 		transport := &http.Transport{DialContext: s.line.dial, Protocols: &http2}
 		t.Cleanup(transport.CloseIdleConnections)
 		s.client = &http.Client{Transport: transport}

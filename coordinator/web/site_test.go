@@ -94,6 +94,9 @@ func siteOn(t *testing.T, f *coordtest.Fleet, host *coordtest.Host, cfg web.Conf
 		t.Fatal(err)
 	}
 	s.server = web.NewServer(h, nil)
+	s.server.Protocols = new(http.Protocols)
+	s.server.Protocols.SetHTTP1(true)
+	s.server.Protocols.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{DialContext: s.line.dial, DisableCompression: true}
 	s.client = &http.Client{Transport: transport}
 	ended := make(chan struct{})
