@@ -136,13 +136,13 @@ func explain(r join.Record, err error) error {
 }
 
 // leaveFleet makes the host nobody's. It asks on in unless it is sure.
-func leaveFleet(c config, sure bool, in io.Reader, out io.Writer) error {
+func leaveFleet(ctx context.Context, c config, sure bool, in io.Reader, out io.Writer) error {
 	s := state(c.StateDir)
 	if err := s.prepare(); err != nil {
 		return err
 	}
 	for _, name := range []string{lockRun, lockJoin} {
-		held, err := s.lock(name)
+		held, err := s.lockSoon(ctx, name, leavePatience)
 		if err != nil {
 			return fmt.Errorf("%w\nStop it first", err)
 		}

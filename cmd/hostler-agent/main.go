@@ -155,7 +155,7 @@ func leaveCommand(configured loader) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return leaveFleet(c, sure, cmd.InOrStdin(), cmd.OutOrStdout())
+			return leaveFleet(cmd.Context(), c, sure, cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().BoolVar(&sure, "yes", false, "do not ask")

@@ -78,6 +78,8 @@ func (s state) lock(name string) (*os.File, error) {
 const (
 	lockPatience = 5 * time.Second
 	lockRetry    = 20 * time.Millisecond
+	// leavePatience is how long leave waits in the same way; a person looks on.
+	leavePatience = time.Second
 )
 
 // lockSoon takes a lock that may be held for a moment still.
