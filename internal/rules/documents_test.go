@@ -25,7 +25,7 @@ func TestNamedTests(t *testing.T) {
 			}
 		}
 	}
-	for _, page := range []string{"ARCHITECTURE.md", "doc/track-record.md"} {
+	for _, page := range []string{"ARCHITECTURE.md", "doc/track-record.md", "doc/rules.md"} {
 		text, err := os.ReadFile(filepath.Join(root, page))
 		if err != nil {
 			t.Fatal(err)
