@@ -29,7 +29,7 @@ type Output struct {
 	dir  rundir.Dir
 	name string
 	fd   int
-	file *os.File // nil until the supervisor has made it
+	file *os.File // nil until the supervisor has made it, with the first byte
 	keep rundir.Keep
 }
 
@@ -53,11 +53,10 @@ func (o *Output) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("reading %s: negative offset", o.name)
 	}
-	if ok, err := o.open(); err != nil || !ok {
-		if err == nil {
-			err = io.EOF
-		}
+	if ok, err := o.open(); err != nil {
 		return 0, err
+	} else if !ok {
+		return 0, o.atEnd(io.EOF, off)
 	}
 	n := 0
 	if head := o.keep.Head - off; head > 0 {

@@ -11,7 +11,8 @@
 //	    spec.json   what to run (Spec), written by the agent before the supervisor starts
 //	    stdin       optional: what the command reads; without it /dev/null
 //	    start.json  proof that a command may have begun (Start), durable before the fork
-//	    stdout      the command's output, each byte at its true offset of the stream (Keep)
+//	    stdout      the command's output, each byte at its true offset of the stream (Keep);
+//	                missing as long as there is none
 //	    stderr      likewise
 //	    ctl.sock    where the supervisor takes requests (Request, Reply)
 //	    exit.json   how it ended (Exit), durable and the last thing that is written

@@ -167,15 +167,11 @@ func (r *run) makeLeaf(parent string) error {
 }
 
 func (r *run) openFiles() error {
+	// All files lie in one directory, so the lock tells what can be done with them.
+	r.keep = rundir.NewKeep(r.spec.Cap(), canPunch(r.lock))
 	for i, fd := range []int{rundir.Stdout, rundir.Stderr} {
-		s, err := newStream(r.Dir.Path(rundir.StreamFile(fd)), r.spec.Cap())
-		if err != nil {
-			return wrap("opening "+rundir.StreamFile(fd), err)
-		}
-		r.out[i] = s
+		r.out[i] = newStream(r.Dir.Path(rundir.StreamFile(fd)), r.keep)
 	}
-	// Both lie in one directory and have one cap, so they have one rule.
-	r.keep = r.out[0].keep
 	path := "/dev/null"
 	if r.Dir.Has(rundir.StdinFile) {
 		path = r.Dir.Path(rundir.StdinFile)

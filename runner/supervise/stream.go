@@ -21,7 +21,8 @@ const pipeSize = 256 << 10
 // punched out behind it. After drain was started, only its goroutine touches
 // the stream until close has returned.
 type stream struct {
-	file *os.File
+	path string
+	file *os.File // nil before the first byte: most commands leave one stream silent
 	keep rundir.Keep
 	read *os.File // our end of the pipe
 	done chan struct{}
@@ -32,18 +33,21 @@ type stream struct {
 	err     error // why writing has ended early
 }
 
-// newStream makes the file. A file from a supervisor that died before
-// start.json holds nothing and is taken over.
-func newStream(path string, limit int64) (*stream, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	keep := rundir.NewKeep(limit, canPunch(f))
-	return &stream{file: f, keep: keep, done: make(chan struct{})}, nil
+func newStream(path string, keep rundir.Keep) *stream {
+	return &stream{path: path, keep: keep, done: make(chan struct{})}
 }
 
-func canPunch(f *os.File) bool { return punch(f, 0, 4096) == nil }
+// open makes the file, if there is none yet.
+func (s *stream) open() (err error) {
+	if s.file == nil {
+		s.file, err = os.OpenFile(s.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	}
+	return err
+}
+
+// canPunch reports whether the file system of f, a file of less than a page, knows
+// holes. One beyond its end changes nothing.
+func canPunch(f *os.File) bool { return punch(f, 4096, 8192) == nil }
 
 func punch(f *os.File, from, to int64) error {
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
@@ -84,6 +88,9 @@ func (s *stream) drain() {
 func (s *stream) take(p []byte) {
 	s.seen += int64(len(p))
 	if len(p) == 0 || s.err != nil {
+		return
+	}
+	if s.err = s.open(); s.err != nil {
 		return
 	}
 	if s.keep.Tail == 0 {
@@ -134,7 +141,8 @@ func (s *stream) writeHead(p []byte) error {
 // endBy makes drain end at the deadline at the latest.
 func (s *stream) endBy(deadline time.Time) { _ = s.read.SetReadDeadline(deadline) }
 
-// close waits for drain and makes the file durable. It returns why bytes were lost.
+// close waits for drain and makes the content of the file durable; its name becomes
+// so with that of exit.json. It returns why bytes were lost.
 func (s *stream) close() error {
 	<-s.done
 	err := s.err
@@ -143,7 +151,10 @@ func (s *stream) close() error {
 		err = errors.Join(err, unix.Fdatasync(int(s.file.Fd())))
 		failpoint.After(failpoint.OutputSynced)
 	}
-	return errors.Join(err, s.read.Close(), s.file.Close())
+	if s.file != nil {
+		err = errors.Join(err, s.file.Close())
+	}
+	return errors.Join(err, s.read.Close())
 }
 
 // result may be called after close.

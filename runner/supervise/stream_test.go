@@ -29,13 +29,7 @@ func feed(s *stream, total int64, chunk int64) {
 func TestStreamKeepsHeadAndTail(t *testing.T) {
 	const limit, total = rundir.MinCap, 5*rundir.MinCap + 4321
 	path := t.TempDir() + "/stdout"
-	s, err := newStream(path, limit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.keep.Tail == 0 {
-		t.Fatal("this file system cannot punch holes")
-	}
+	s := newStream(path, rundir.NewKeep(limit, true))
 	feed(s, total, 7777)
 	r := s.result()
 	if r.Bytes != total || r.LostBytes != 0 || r.Bytes-r.DroppedBytes > limit || r.DroppedBytes == 0 {
@@ -59,10 +53,7 @@ func TestStreamKeepsHeadAndTail(t *testing.T) {
 func TestStreamOfExactlyTheCap(t *testing.T) {
 	const limit = rundir.DefaultCap
 	path := t.TempDir() + "/stdout"
-	s, err := newStream(path, limit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newStream(path, rundir.NewKeep(limit, true))
 	feed(s, limit, 60_000)
 	if r := s.result(); r != (rundir.Stream{Bytes: limit}) {
 		t.Errorf("%+v", r)
@@ -79,11 +70,7 @@ func TestStreamOfExactlyTheCap(t *testing.T) {
 func TestStreamWithoutHoles(t *testing.T) {
 	const limit, total = rundir.MinCap, 3*rundir.MinCap + 1
 	path := t.TempDir() + "/stdout"
-	s, err := newStream(path, limit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.keep = rundir.NewKeep(limit, false)
+	s := newStream(path, rundir.NewKeep(limit, false))
 	feed(s, total, 10_000)
 	want := rundir.Stream{Bytes: total, DroppedAt: s.keep.Head, DroppedBytes: total - s.keep.Head}
 	if r := s.result(); r != want {
@@ -102,11 +89,8 @@ func TestStreamFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Unmount(dir, 0)
-	s, err := newStream(dir+"/stdout", rundir.MinCap)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.file.Close()
+	s := newStream(dir+"/stdout", rundir.NewKeep(rundir.MinCap, true))
+	defer func() { s.file.Close() }()
 	feed(s, 300_000, 10_000)
 	r := s.result()
 	if r.Bytes != 300_000 || r.LostBytes == 0 || r.DroppedBytes != 0 || !errors.Is(s.err, unix.ENOSPC) {
@@ -115,5 +99,30 @@ func TestStreamFullDisk(t *testing.T) {
 	got, err := os.ReadFile(dir + "/stdout")
 	if err != nil || !bytes.Equal(got, pattern(0, r.Bytes-r.LostBytes)) {
 		t.Errorf("%d bytes in the file, %v, want %d", len(got), err, r.Bytes-r.LostBytes)
+	}
+}
+
+// What says nothing leaves no file, and what cannot be kept at all is counted.
+func TestStreamMakesItsFileLate(t *testing.T) {
+	path := t.TempDir() + "/stdout"
+	s := newStream(path, rundir.NewKeep(rundir.MinCap, true))
+	if _, err := s.pipe(); err != nil {
+		t.Fatal(err)
+	}
+	s.take(nil)
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a silent stream has a file: %v", err)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.take([]byte("lost"))
+	s.take([]byte("too"))
+	close(s.done)
+	if err := s.close(); !errors.Is(err, unix.EISDIR) {
+		t.Errorf("close = %v", err)
+	}
+	if r := s.result(); r != (rundir.Stream{Bytes: 7, LostBytes: 7}) {
+		t.Errorf("%+v", r)
 	}
 }
