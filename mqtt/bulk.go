@@ -20,6 +20,7 @@ type Bulk struct {
 
 	mu      sync.Mutex
 	link    *link         // nil while there is none
+	conn    uint64        // number of the newest
 	users   int           // calls that hold link
 	waiting int           // calls that wait for one
 	changed chan struct{} // closed and replaced when link changes
@@ -33,7 +34,7 @@ func NewBulk(cfg Config) (*Bulk, error) {
 	}
 	cfg.MaxPublish = or(cfg.MaxPublish, 160<<10)
 	cfg.MaxReceive = or(cfg.MaxReceive, 160<<10)
-	cfg.SendQueue = or(cfg.SendQueue, 4)
+	cfg.SendQueue = or(cfg.SendQueue, 1)
 	// On a slow line a chunk takes minutes, and the system holds another: neither
 	// is a ping that comes back late a dead line, nor is a broker to miss one in
 	// the middle of a chunk. A dead line shows by its writes, or is idle; a slow
@@ -133,6 +134,7 @@ func (b *Bulk) set(l *link) {
 	defer b.mu.Unlock()
 	b.replace(l)
 	if l != nil { // everyone who asked until now has been answered
+		b.conn++
 		select {
 		case <-b.wanted:
 		default:
@@ -210,6 +212,24 @@ func (b *Bulk) Connect(ctx context.Context) error {
 	l.touch()
 	b.release()
 	return nil
+}
+
+// Pace waits for a connection and tells how it does: its number, from 1 (what
+// was handed to an earlier one and has not arrived is lost); how many bytes pass
+// in a second, as far as its writes have shown, so that senders can cut messages
+// that take no longer; and how long what was handed over by now may be on its
+// way, if each message took a second.
+func (b *Bulk) Pace(ctx context.Context) (conn uint64, second int, delay time.Duration, err error) {
+	l, err := b.acquire(ctx)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	b.mu.Lock()
+	conn = b.conn
+	b.users--
+	b.mu.Unlock()
+	second, delay = l.pace()
+	return conn, second, delay, nil
 }
 
 // Publish hands a message to the connection, waiting for one and for room in its

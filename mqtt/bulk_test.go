@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,6 +226,54 @@ func TestBulkRefusesAWill(t *testing.T) {
 		}
 		if err := b.Run(t.Context(), mqtt.Session{WillTopic: presence, Will: []byte("x")}); err == nil {
 			t.Error("Run took a will")
+		}
+	})
+}
+
+// TestBulkPace: whoever cuts messages to the line learns which one it is, and
+// that little passes a slow one.
+func TestBulkPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Bool
+		s := brokertest.New(t, broker.Config{Ingest: func(string, []byte, protocol.SAN) error {
+			if slow.Load() {
+				time.Sleep(32 * time.Second)
+			}
+			return nil
+		}})
+		b := newBulk(t, config(s, "web1"), func(string, []byte) {})
+		pace := func() (uint64, int, time.Duration) {
+			t.Helper()
+			conn, second, delay, err := b.Pace(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return conn, second, delay
+		}
+		if conn, second, delay := pace(); conn != 1 || second < 128<<10 || delay > time.Second {
+			t.Errorf("at first: connection %d, %d bytes a second, %v", conn, second, delay)
+		}
+		slow.Store(true)
+		for range 40 {
+			if err := b.Publish(t.Context(), out, make([]byte, 32<<10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, second, delay := pace(); second < 500 || second > 4<<10 || delay < 10*time.Second {
+			t.Errorf("1 KiB a second: %d bytes a second, %v on their way", second, delay)
+		}
+		slow.Store(false)
+		s.Cut(brokertest.Host("web1"))
+		time.Sleep(2 * time.Minute)
+		if conn, _, _ := pace(); conn != 2 {
+			t.Errorf("after a cut: connection %d", conn)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		s.Stop()
+		time.Sleep(time.Second)
+		if _, _, _, err := b.Pace(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("without a broker: %v", err)
 		}
 	})
 }

@@ -84,7 +84,11 @@ type link struct {
 	recvSize atomic.Int64 // bytes in recv
 	unsent   atomic.Int64 // messages handed in and not yet written
 	born     time.Time
-	moved    atomic.Int64 // when a message last arrived or was written: ns since born
+	measured struct {
+		sync.Mutex
+		gauge *gauge
+	}
+	moved atomic.Int64 // when a message last arrived or was written: ns since born
 }
 
 // dial connects and subscribes. It returns when the session is established, or
@@ -93,6 +97,7 @@ func dial(ctx context.Context, cfg *Config, clientID, address string, s Session)
 	if err := s.validate(cfg); err != nil {
 		return nil, err
 	}
+	begun := time.Now()
 	dialCtx, cancel := context.WithTimeout(ctx, cfg.ConnectTimeout)
 	defer cancel()
 	conn, err := cfg.Dial(dialCtx, address)
@@ -121,6 +126,7 @@ func dial(ctx context.Context, cfg *Config, clientID, address string, s Session)
 		l.close(false)
 		return nil, fmt.Errorf("connecting to broker %q: %w", address, err)
 	}
+	l.measured.gauge = newGauge(time.Since(l.born), time.Since(begun))
 	return l, nil
 }
 
@@ -309,6 +315,7 @@ func (l *link) write(m message) error {
 	if m.retained {
 		qos = 1
 	}
+	began := time.Since(l.born)
 	token := l.client.Publish(m.topic, qos, m.retained, m.payload)
 	// The time of a write is that of each piece.
 	patience := time.Duration(1+len(m.payload)/piece) * l.cfg.WriteTimeout
@@ -317,7 +324,19 @@ func (l *link) write(m message) error {
 	}
 	l.unsent.Add(-1)
 	l.touch()
+	l.measured.Lock()
+	l.measured.gauge.wrote(len(m.payload), began, time.Since(l.born))
+	l.measured.Unlock()
 	return nil
+}
+
+// pace returns how many bytes pass in a second, as far as is known, and how long
+// what was handed in by now may be on its way.
+func (l *link) pace() (second int, delay time.Duration) {
+	l.measured.Lock()
+	defer l.measured.Unlock()
+	g := l.measured.gauge
+	return int(min(g.rate(), 1<<30)), g.delay() + time.Duration(l.unsent.Load())*time.Second
 }
 
 // touch notes that something moved.

@@ -93,7 +93,7 @@ type Config struct {
 	// retained documents; for Bulk 160 KiB.
 	MaxReceive int
 	// SendQueue is how many messages may wait to be written. Default 64; for
-	// Bulk 4, because its senders wait.
+	// Bulk 1: its senders wait, and cut what comes next to the line as it is then.
 	SendQueue int
 	// ReceiveQueue is how many messages may wait to be handled. Default 1024.
 	ReceiveQueue int
