@@ -26,8 +26,10 @@ const (
 	// submitTries is how often an action is asked for when no answer comes. It
 	// has its id by then, so asking again does it no second time.
 	submitTries = 4
-	// tail is how long output that is still under way may take after the end of
-	// its command was told, counted from the last byte that came.
+	// tail is how long output that is still under way may stand still after the
+	// end of its command was told: as long as bytes come, over however slow a
+	// line, they are waited for. It is looked at as often, so
+	// giving up takes up to twice of it.
 	tail = 30 * time.Second
 )
 
@@ -116,17 +118,26 @@ func (f *follower) wait(ctx context.Context, act api.Action) (api.Action, error)
 		<-done
 		return final, err
 	}
-	for last := moved.Load(); ; last = moved.Load() {
-		t := time.NewTimer(tail)
+	watchTail(done, &moved, stop)
+	return final, f.streamsEnded(final, streams[:])
+}
+
+// watchTail waits until the readers are done, and stops them when what they have
+// moved stands still.
+func watchTail(done <-chan struct{}, moved *atomic.Int64, stop context.CancelCauseFunc) {
+	t := time.NewTicker(tail)
+	defer t.Stop()
+	for last := moved.Load(); ; {
 		select {
 		case <-done:
-			t.Stop()
-			return final, f.streamsEnded(final, streams[:])
+			return
 		case <-t.C:
 		}
-		if moved.Load() == last {
+		now := moved.Load()
+		if now == last {
 			stop(errTail)
 		}
+		last = now
 	}
 }
 
@@ -138,7 +149,7 @@ func (f *follower) streamsEnded(act api.Action, streams []stream) error {
 	for _, s := range streams {
 		if s.err != nil && !isNotFound(s.err) {
 			if errors.Is(s.err, errTail) {
-				f.app.say("hostler: %s of %s: %s; hostler action logs %s has it later", s.fd, f.label, errTail, act.ID)
+				f.app.say("hostler: %s of %s: nothing of the rest has come for %v; later: hostler action logs %s --follow", s.fd, f.label, tail, act.ID)
 				continue
 			}
 			return s.err
@@ -199,9 +210,8 @@ type stream struct {
 func (f *follower) copy(ctx context.Context, id string, s *stream, follow bool, moved *atomic.Int64) error {
 	var again retry
 	for offset := int64(0); ; {
-		w := &counter{w: s.w}
+		w := &counter{w: s.w, moved: moved}
 		next, err := f.remote.Output(ctx, id, string(s.fd), offset, follow, w)
-		moved.Add(w.n)
 		if w.err != nil {
 			return w.err // whoever reads our output is gone
 		}
@@ -235,14 +245,16 @@ func (f *follower) copy(ctx context.Context, id string, s *stream, follow bool, 
 
 // counter counts what is written, and keeps the error of the other side.
 type counter struct {
-	w   io.Writer
-	n   int64
-	err error
+	w     io.Writer
+	n     int64
+	err   error
+	moved *atomic.Int64 // the same of all streams, for whoever looks on
 }
 
 func (c *counter) Write(b []byte) (int, error) {
 	n, err := c.w.Write(b)
 	c.n, c.err = c.n+int64(n), err
+	c.moved.Add(int64(n))
 	return n, err
 }
 
