@@ -172,7 +172,7 @@ func recovered(s *protocol.Spec, attempt int, f Found) *outcome {
 			detail = "its supervisor was killed; whether processes of it are left cannot be known here"
 		}
 	}
-	return &outcome{step: queue.Step{Event: protocol.EventInterrupt, Detail: detail}, gone: f.Emptied}
+	return &outcome{step: queue.Step{Event: protocol.EventInterrupt, Detail: detail, Output: f.End.Output}, gone: f.Emptied}
 }
 
 // conclude translates the end of a command into the end of its action. A

@@ -22,7 +22,8 @@ type Commands interface {
 	// sure of it: what it calls never begun never will, and of what died it has
 	// ended all that can be found.
 	Recover(ctx context.Context, action protocol.ActionID, attempt int) (Found, error)
-	// Output opens what an output stream has so far.
+	// Output opens what an output stream has so far. It fails with
+	// [io/fs.ErrNotExist] for an attempt that left nothing, or no longer does.
 	Output(action protocol.ActionID, attempt int, fd protocol.FD) (CommandOutput, error)
 	// List returns the newest attempt of each action that has directories.
 	List() (map[protocol.ActionID]int, error)
@@ -66,7 +67,7 @@ type Run interface {
 // Found is what became of an attempt.
 type Found struct {
 	Verdict runner.Verdict
-	End     CommandEnd // of what exited
+	End     CommandEnd // of what exited; of what died, Output alone
 	Run     Run        // of what was adopted
 	// Emptied tells that no process of it is left for certain.
 	Emptied bool
@@ -120,6 +121,10 @@ func (c commands) Recover(ctx context.Context, action protocol.ActionID, attempt
 		return Found{}, err
 	}
 	f := Found{Verdict: found.Verdict, Emptied: found.Emptied}
+	switch f.Verdict {
+	case runner.Died, runner.Rebooted:
+		f.End.Output = c.left(action, attempt)
+	}
 	if found.Exit != nil {
 		f.End = endOf(found)
 	}
@@ -127,6 +132,22 @@ func (c commands) Recover(ctx context.Context, action protocol.ActionID, attempt
 		f.Run = supervised{found.Run}
 	}
 	return f, nil
+}
+
+// left is the account of what an attempt wrote that left none itself. A stream
+// that cannot be read has none.
+func (c commands) left(action protocol.ActionID, attempt int) (all []protocol.Output) {
+	for i, fd := range []protocol.FD{protocol.Stdout, protocol.Stderr} {
+		o, err := c.runner.Output(action.String(), attempt, i+1)
+		if err != nil {
+			continue
+		}
+		if x, err := o.Account(); err == nil {
+			all = append(all, size(fd, x.Bytes, x.DroppedAt, x.DroppedBytes, x.LostBytes))
+		}
+		_ = o.Close() // it was only read
+	}
+	return all
 }
 
 func (c commands) Output(action protocol.ActionID, attempt int, fd protocol.FD) (CommandOutput, error) {

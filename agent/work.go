@@ -251,7 +251,7 @@ func (a *Agent) concluded(j *job, o outcome) {
 	j.run = nil
 	switch interrupted := o.again || o.gone && o.step.Event == protocol.EventInterrupt; {
 	case interrupted && j.act.Cancelling:
-		a.finish(j, queue.Step{Event: protocol.EventCancelled}) // as was asked for: nothing is left
+		a.finish(j, queue.Step{Event: protocol.EventCancelled, Output: o.step.Output}) // as was asked for: nothing is left
 	case o.again:
 		a.again(j)
 	default:

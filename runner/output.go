@@ -114,6 +114,23 @@ func (o *Output) Size() (int64, error) {
 	return info.Size(), nil
 }
 
+// Account returns what became of the stream up to now: finally once the run is
+// over, and of one whose supervisor died what it has left in the file.
+func (o *Output) Account() (rundir.Stream, error) {
+	if s, ok, err := o.end(); ok || err != nil {
+		return s, err
+	}
+	size, err := o.Size()
+	if err != nil || size == 0 {
+		return rundir.Stream{}, err
+	}
+	s := rundir.Stream{Bytes: size}
+	if from, to := o.keep.Dropped(size); from < to {
+		s.DroppedAt, s.DroppedBytes = from, to-from
+	}
+	return s, nil
+}
+
 // end returns the final account of the stream, if there is one.
 func (o *Output) end() (rundir.Stream, bool, error) {
 	exit, err := o.dir.Exit()

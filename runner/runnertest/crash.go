@@ -216,6 +216,16 @@ func testSupervisorKilled(t *testing.T, e *env) {
 	}
 	e.wantDead(t)
 	e.wantOutput(t, rundir.Stdout, []byte("ready\n"))
+	o, err := e.runner.Output(e.action, 1, rundir.Stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := o.Account(); err != nil || got != (rundir.Stream{Bytes: 6}) {
+		t.Errorf("the account of what it left: %+v, %v", got, err)
+	}
+	if err := o.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // wantDead recovers a run whose supervisor was killed.
