@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"strconv"
 	"sync"
 	"time"
@@ -218,7 +219,7 @@ func (c *commands) Output(id protocol.ActionID, attempt int, fd protocol.FD) (ag
 	r := c.runs[id][attempt]
 	switch {
 	case r == nil:
-		return nil, errors.New("no such run")
+		return nil, fs.ErrNotExist
 	case fd == protocol.Stderr:
 		return nothing{}, nil
 	}

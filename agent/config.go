@@ -117,6 +117,11 @@ type Session struct {
 // Bulk is the connection for output, which exists while there is any. It is safe
 // for concurrent use.
 type Bulk interface {
+	// Pace waits for the connection until ctx ends and tells how it does: its
+	// number, as whatever an earlier one carried and is not there is lost; how
+	// many bytes pass it in a second, as far as is known; and how long what was
+	// published by now may be on its way.
+	Pace(ctx context.Context) (conn uint64, second int, delay time.Duration, err error)
 	// Publish waits for the connection, and for room on it, until ctx ends.
 	Publish(ctx context.Context, topic string, payload []byte) error
 }

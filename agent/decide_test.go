@@ -2,7 +2,10 @@ package agent
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
@@ -52,6 +55,50 @@ func TestRecovered(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestInterruptedTellsItsOutput: whoever follows has to know where it ends.
+func TestInterruptedTellsItsOutput(t *testing.T) {
+	left := []protocol.Output{{FD: protocol.Stdout, Bytes: 300}}
+	o := recovered(&protocol.Spec{Kind: protocol.KindRun}, 1, Found{Verdict: runner.Died, Emptied: true, End: CommandEnd{Output: left}})
+	if diff := cmp.Diff(left, o.step.Output); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestCredit: what is on its way is not sent again, what was lost is.
+func TestCredit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := outStream{limit: protocol.OutputKept}
+		const patience = 10 * time.Second
+		allow := func(what string, offset, next int64) {
+			t.Helper()
+			if o.allow(offset, patience); o.next != next || o.limit != offset+protocol.ChunkWindow {
+				t.Fatalf("%s: goes on at %d up to %d, want %d", what, o.next, o.limit, next)
+			}
+		}
+		o.sent(1, 1000)
+		allow("asked while it is on its way", 0, 1000)
+		time.Sleep(9 * time.Second)
+		allow("asked again", 0, 1000)
+		o.sent(1, 1000)
+		allow("half has arrived", 1000, 2000)
+		time.Sleep(9 * time.Second)
+		allow("the other half is still on its way", 1000, 2000)
+		time.Sleep(2 * time.Second)
+		allow("it should have arrived", 1000, 1000)
+		o.sent(1, 1000)
+		allow("all has arrived", 2000, 2000)
+		time.Sleep(time.Minute)
+		o.sent(1, 1000)
+		allow("what was just sent is on its way", 2000, 3000)
+		o.sent(2, 1000)
+		allow("an earlier connection took it along", 2000, 2000)
+		o.sent(2, 1000)
+		allow("the tail", 9000, 9000)
+		o.sent(2, 1000)
+		allow("the middle", 3000, 3000)
+	})
 }
 
 // TestRecoveredIdempotent is the same for a kind that may be repeated.

@@ -85,6 +85,8 @@ func (w wire) Publish(_ context.Context, topic string, payload []byte, _ bool) e
 // airwave is the other connection.
 type airwave struct{ wire }
 
+func (airwave) Pace(context.Context) (uint64, int, time.Duration, error) { return 1, 1 << 30, 0, nil }
+
 func (a airwave) Publish(ctx context.Context, topic string, payload []byte) error {
 	return a.wire.Publish(ctx, topic, payload, false)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -15,14 +16,24 @@ import (
 const (
 	// coalesce is how far two chunks of one action are apart at least, so that a
 	// command that writes byte by byte makes no message of each. The first byte
-	// after a pause goes at once.
-	coalesce = 4 * time.Millisecond
+	// after a pause goes at once. On a slow line it is the time that a chunk
+	// takes, up to maxCoalesce: what is written meanwhile shares the next.
+	coalesce    = 4 * time.Millisecond
+	maxCoalesce = time.Second
+	// leastChunk is the most that one chunk carries on the slowest line; on any
+	// other, what passes in a second. Its envelope is three quarters of that.
+	leastChunk = 1 << 10
+	envelope   = 750
+	// overdue is how long what was sent may be late until asking for it once
+	// more means that it was lost.
+	overdue = time.Second
 	// maxReading is how many chunks are in memory at a time, whoever waits.
 	maxReading = 8
 	// maxSenders bounds how many ended actions are read back at a time. Who is
 	// not served asks again.
 	maxSenders = 64
-	// linger is how long the sender of an ended command waits for more credit.
+	// linger is how long the sender of an ended command waits for more credit,
+	// beyond the time that what it sent is on its way.
 	// Credit that comes later begins another: of hundreds of commands a second
 	// few are asked about.
 	linger = time.Second
@@ -49,8 +60,8 @@ func (o *outputs) begin(id protocol.ActionID, attempt int, r Run) {
 	o.start(&sender{agent: o.agent, id: id, attempt: attempt, run: r}, protocol.OutputKept)
 }
 
-// credit goes on, or begins again, at an offset: whatever was sent beyond it is
-// sent once more.
+// credit goes on at an offset, or begins again there when what was sent beyond
+// it was lost.
 func (o *outputs) credit(c protocol.Credit) {
 	s := o.senders[c.Action]
 	if s == nil || s.attempt != c.Attempt {
@@ -58,9 +69,11 @@ func (o *outputs) credit(c protocol.Credit) {
 			return
 		}
 		s = &sender{agent: o.agent, id: c.Action, attempt: c.Attempt}
-		if j := o.agent.jobs[c.Action]; j != nil && j.act.Attempt == c.Attempt {
+		j := o.agent.jobs[c.Action]
+		if j != nil && j.act.Attempt == c.Attempt {
 			s.run = j.run
 		}
+		s.past = j == nil
 		o.start(s, 0)
 	}
 	switch c.FD {
@@ -110,11 +123,13 @@ type sender struct {
 	id      protocol.ActionID
 	attempt int
 	run     Run           // nil for one that has ended
+	past    bool          // the action has ended: there will be no more than there is
 	quit    chan struct{} // closed when another has taken its place
 	credits [2]chan int64
 	streams [2]outStream
-	last    time.Time // of the newest chunk
-	full    bool      // which had no room for more
+	last    time.Time     // of the newest chunk
+	rest    time.Duration // until the next: none after one that had no room for more
+	delay   time.Duration // for which what was sent may be on its way
 }
 
 // outStream is one stream of one action.
@@ -123,6 +138,11 @@ type outStream struct {
 	next  int64 // offset of the next chunk
 	limit int64 // where permission ends
 	file  CommandOutput
+
+	have  int64     // all before it has arrived: the newest credit
+	since time.Time // from when on the byte at have is on its way; zero if it is not
+	conn  uint64    // the newest connection that carried something
+	first int64     // offset of the first byte that it carried
 }
 
 // close closes the files; whoever sends again opens them again.
@@ -179,18 +199,14 @@ func (s *sender) wait(ctx context.Context, changed <-chan struct{}, sent, ended 
 	var after <-chan time.Time
 	switch {
 	case sent:
-		pause := coalesce
-		if s.full {
-			pause = 0
-		}
-		timer := time.NewTimer(pause)
+		timer := time.NewTimer(s.rest)
 		defer timer.Stop()
 		after, changed = timer.C, nil
 	case ended && s.silent():
 		return false
 	case ended:
 		s.close() // ended commands are many, and most are never asked about again
-		timer := time.NewTimer(linger)
+		timer := time.NewTimer(linger + s.delay)
 		defer timer.Stop()
 		after, changed = timer.C, nil
 	}
@@ -202,9 +218,9 @@ func (s *sender) wait(ctx context.Context, changed <-chan struct{}, sent, ended 
 	case <-changed:
 		return s.pace(ctx)
 	case offset := <-s.credits[0]:
-		s.streams[0].allow(offset)
+		s.streams[0].allow(offset, s.delay+overdue)
 	case offset := <-s.credits[1]:
-		s.streams[1].allow(offset)
+		s.streams[1].allow(offset, s.delay+overdue)
 	case <-after:
 		return sent
 	}
@@ -218,7 +234,7 @@ func (s *sender) silent() bool {
 
 // pace waits until the newest chunk is long enough ago.
 func (s *sender) pace(ctx context.Context) bool {
-	rest := coalesce - time.Since(s.last)
+	rest := s.rest - time.Since(s.last)
 	if rest <= 0 {
 		return true
 	}
@@ -233,9 +249,32 @@ func (s *sender) pace(ctx context.Context) bool {
 }
 
 // allow takes a credit: everything before offset has arrived, and what follows
-// is wanted.
-func (o *outStream) allow(offset int64) {
-	o.next, o.limit = offset, offset+protocol.ChunkWindow
+// is wanted. What is on its way is not sent once more, or a slow line would
+// carry nothing else: only what an earlier connection took with it, or what is
+// still asked for after it should have arrived.
+func (o *outStream) allow(offset int64, patience time.Duration) {
+	moved := offset > o.have && offset <= o.next
+	same := offset == o.have && offset < o.next
+	switch {
+	case offset < o.first, !moved && !same, same && !o.since.IsZero() && time.Since(o.since) > patience:
+		o.next, o.first, o.since = offset, offset, time.Time{}
+	case moved && offset < o.next:
+		o.since = time.Now()
+	case moved:
+		o.since = time.Time{}
+	}
+	o.have, o.limit = offset, offset+protocol.ChunkWindow
+}
+
+// sent notes that a connection has taken that many bytes of the stream.
+func (o *outStream) sent(conn uint64, n int) {
+	if o.conn != conn {
+		o.conn, o.first = conn, o.next
+	}
+	if o.next == o.have {
+		o.since = time.Now()
+	}
+	o.next += int64(n)
 }
 
 // send sends the next chunk of a stream, if there is one and it may be sent.
@@ -245,6 +284,9 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 	}
 	if o.file == nil {
 		f, err := s.agent.cfg.Commands.Output(s.id, s.attempt, o.fd)
+		if s.past && errors.Is(err, fs.ErrNotExist) {
+			return false, s.nothing(ctx, o)
+		}
 		if err != nil {
 			return false, err
 		}
@@ -254,28 +296,55 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 	if err != nil || written <= o.next {
 		return false, err
 	}
+	conn, second, delay, err := s.agent.cfg.Bulk.Pace(ctx)
+	if err != nil {
+		return false, err
+	}
+	s.delay = delay
+	chunk := min(max(int64(second), leastChunk), protocol.ChunkSize)
 	select {
 	case s.agent.outputs.reading <- struct{}{}:
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
 	defer func() { <-s.agent.outputs.reading }()
-	buf := make([]byte, min(protocol.ChunkSize, o.limit-o.next, written-o.next))
+	buf := make([]byte, min(chunk, o.limit-o.next, written-o.next))
 	n, err := o.file.ReadAt(buf, o.next)
 	to, dropped := isDropped(err)
 	if err != nil && !dropped && !errors.Is(err, io.EOF) {
 		return false, err
 	}
+	if n == 0 && !dropped && s.past {
+		return false, s.nothing(ctx, o)
+	}
 	if n > 0 {
 		if err := s.publish(ctx, o, buf[:n]); err != nil {
 			return false, err
 		}
+		o.sent(conn, n)
+		s.last, s.rest = time.Now(), restAfter(int64(n), chunk, second)
 	}
-	o.next += int64(n)
 	if dropped {
 		o.next = to
 	}
 	return n > 0 || dropped, nil
+}
+
+// nothing tells who asks that there is no more of a stream, and never will be: it
+// is of an action whose output was removed, or the disk has lost it. Asking
+// again is answered again.
+func (s *sender) nothing(ctx context.Context, o *outStream) error {
+	o.limit = o.next
+	return s.publish(ctx, o, nil)
+}
+
+// restAfter is how long to wait behind a chunk, for more to send with the next.
+func restAfter(n, chunk int64, second int) time.Duration {
+	if n == chunk {
+		return 0
+	}
+	passes := time.Duration(n+envelope) * time.Second / time.Duration(max(second, 1))
+	return min(max(passes, coalesce), maxCoalesce)
 }
 
 // publish signs a chunk and hands it over. One that is lost is asked for again.
@@ -300,6 +369,5 @@ func (s *sender) publish(ctx context.Context, o *outStream, data []byte) error {
 	} else {
 		count(s.agent.counters.sent, protocol.TypeOut)
 	}
-	s.last, s.full = time.Now(), len(data) == protocol.ChunkSize
 	return nil
 }

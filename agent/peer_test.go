@@ -36,6 +36,7 @@ type peer struct {
 	acks      int
 	out       map[protocol.FD][]byte
 	chunks    int
+	nothing   []int64 // offsets of which the host said that nothing is there
 	credit    []protocol.Credit
 	claims    uint64 // the ring that its messages name; 0 is the one held
 	mute      bool
@@ -128,6 +129,9 @@ func (c *peer) take(topic string, payload []byte) {
 	case protocol.ChannelOut:
 		h := m.Header
 		c.chunks++
+		if h.Size == 0 {
+			c.nothing = append(c.nothing, h.Offset)
+		}
 		if have := int64(len(c.out[h.FD])); h.Offset <= have && h.Offset+h.Size > have {
 			c.out[h.FD] = append(c.out[h.FD], m.Attachment[have-h.Offset:]...)
 		}

@@ -92,6 +92,7 @@ func (c *Coordinator) Revoke(ctx context.Context, by Actor, id protocol.HostID, 
 	}
 	c.cfg.Trust.RevokeHost(id, h.Key)
 	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
+	c.loseOutput(id)
 	c.wake.fire(eventsKey{}, id)
 	c.news.askAll()
 	return nil

@@ -49,9 +49,15 @@ type output struct {
 	followers int
 	refs      int              // uses of this object, guarded by outputs.mu
 	totals    *protocol.Output // of the final report
-	askedAt   int64            // boot clock of the newest credit, ms
+	gone      bool             // the host has no more of what is missing
+	asked     int64            // offset of the newest credit, −1 for none
+	askedAt   int64            // boot clock of the newest credit or chunk, ms
 	patience  int64            // after which it is asked for again, ms
 }
+
+// ahead is how much of a window is left when it is renewed. A credit for each
+// chunk would fill the way down of a slow line.
+const ahead = protocol.ChunkWindow * 3 / 4
 
 // An asked chunk is asked for again after reaskMS, then after twice as long, up
 // to reaskMaxMS: on a slow line it is still on its way, and asking takes the
@@ -106,13 +112,18 @@ func (c *Coordinator) output(ctx context.Context, a Action, id outputID) (*outpu
 
 // loadOutput makes an output stream from what the store knows of it.
 func (c *Coordinator) loadOutput(ctx context.Context, a Action, id outputID) (*output, error) {
-	o := &output{id: id, host: a.Host, limit: protocol.OutputKept}
+	o := &output{id: id, host: a.Host, limit: protocol.OutputKept, asked: -1}
 	o.held = OutputState{Action: id.action, Attempt: id.attempt, FD: id.fd}
 	err := c.cfg.Store.View(ctx, func(tx Tx) error {
 		held, err := tx.Streams().Output(id.action, id.attempt, id.fd)
-		if err == nil && held.Have+held.TailTo > 0 {
+		if err != nil {
+			return err
+		}
+		if held.Have+held.TailTo > 0 {
 			o.held = held
 		}
+		h, err := tx.Hosts().Get(a.Host)
+		o.gone = err == nil && h.State == HostRevoked
 		return err
 	})
 	if err != nil {
@@ -200,6 +211,9 @@ func dropped(t *protocol.Output, offset int64) (from, to int64, within bool) {
 // is known, the tail.
 func (o *output) wants() (int64, bool) {
 	n := o.next
+	if o.gone {
+		return 0, false
+	}
 	if o.totals == nil {
 		return n.Have, o.followers > 0
 	}
@@ -248,6 +262,28 @@ func (o *output) write(offset int64, data []byte) error {
 	return nil
 }
 
+// lose takes a host's word that it has nothing of what it was asked for. Of a
+// command that has not ended that means nothing yet.
+func (o *output) lose(offset int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if wanted, ok := o.wants(); ok && wanted == offset && o.totals != nil {
+		o.gone = true
+	}
+}
+
+// loseOutput ends what is awaited of a host that will never send again.
+func (c *Coordinator) loseOutput(host protocol.HostID) {
+	c.outputs.mu.Lock()
+	defer c.outputs.mu.Unlock()
+	for id, o := range c.outputs.known[host] {
+		o.mu.Lock()
+		o.gone = true
+		o.mu.Unlock()
+		c.wake.fire(id)
+	}
+}
+
 // onOut takes a chunk of output.
 func (s *session) onOut(in inbound) error {
 	m, err := protocol.Open(in.payload, s.c.expect(in.topic, itemFresh{s}))
@@ -271,6 +307,12 @@ func (s *session) onOut(in inbound) error {
 	o, err := s.c.output(s.c.ctx, a, id)
 	if err != nil {
 		return err
+	}
+	if h.Size == 0 {
+		o.lose(h.Offset)
+		s.c.wake.fire(id)
+		s.c.release(o)
+		return nil
 	}
 	if err := o.write(h.Offset, m.Attachment); err != nil {
 		s.c.release(o)
@@ -311,12 +353,12 @@ func (s *session) commitOutput() {
 			// same chunk round and round for as long as the disk is full.
 			o.next, o.askedAt = o.held, s.c.cfg.Boot()
 		} else {
-			o.held, o.patience = states[i], 0
+			o.held, o.patience, o.askedAt = states[i], 0, s.c.cfg.Boot()
 		}
 		o.mu.Unlock()
 		if err == nil {
 			s.c.wake.fire(o.id)
-			s.ask(o)
+			s.goOn(o)
 		}
 	}
 	for _, o := range written {
@@ -339,13 +381,26 @@ func (c *Coordinator) keepOffsets(states []OutputState) error {
 	})
 }
 
+// goOn asks for what is wanted of a stream unless that was asked for and may be
+// on its way. It reports whether it did.
+func (s *session) goOn(o *output) bool {
+	o.mu.Lock()
+	offset, ok := o.wants()
+	may := o.asked >= 0 && offset >= o.asked && offset < o.asked+protocol.ChunkWindow-ahead
+	o.mu.Unlock()
+	if ok = ok && !may; ok {
+		s.ask(o)
+	}
+	return ok
+}
+
 // ask puts what is wanted of a stream into the next receipt.
 func (s *session) ask(o *output) {
 	o.mu.Lock()
 	offset, ok := o.wants()
 	if ok {
 		o.limit = max(o.limit, offset+protocol.ChunkWindow)
-		o.askedAt = s.c.cfg.Boot()
+		o.asked, o.askedAt = offset, s.c.cfg.Boot()
 		if offset > o.next.Have && o.next.TailTo == o.next.TailFrom {
 			o.tailFrom = offset
 		}
@@ -429,7 +484,7 @@ func (s *session) resumeOutput() {
 	s.c.outputs.mu.Lock()
 	for _, o := range s.c.outputs.known[s.host] {
 		o.mu.Lock()
-		o.patience = 0 // what was on its way is lost
+		o.patience, o.asked = 0, -1 // what was on its way is lost
 		o.mu.Unlock()
 	}
 	s.c.outputs.mu.Unlock()
@@ -481,8 +536,9 @@ const spanBuffer = 64 << 10
 // ReadOutput hands the bytes of an output stream from an offset on to emit, in
 // order and without a hole. With follow it waits for more until the command
 // has ended and everything was read; as long as somebody follows, everything
-// is fetched from the host. It returns at the first hole and tells where to go
-// on.
+// is fetched from the host. It returns at the first hole, be it that the command
+// wrote more than is kept or that the host has lost what it kept, and tells where
+// to go on.
 func (c *Coordinator) ReadOutput(ctx context.Context, id protocol.ActionID, fd protocol.FD, offset int64, follow bool, emit func([]byte) error) (Span, error) {
 	r := &reader{c: c, id: id, fd: fd, offset: offset, follow: follow}
 	defer r.leave()
@@ -521,7 +577,7 @@ func (r *reader) step(ctx context.Context, buf []byte, emit func([]byte) error) 
 	defer done()
 	r.o.mu.Lock()
 	r.o.settle(a)
-	held, totals := r.o.held, r.o.totals
+	held, totals, lost := r.o.held, r.o.totals, r.o.gone
 	r.o.mu.Unlock()
 	until := held.Have
 	if r.offset >= held.TailFrom && r.offset < held.TailTo {
@@ -539,11 +595,10 @@ func (r *reader) step(ctx context.Context, buf []byte, emit func([]byte) error) 
 		r.offset += int64(n)
 		return true, Span{}, emit(buf[:n])
 	}
-	if next, ended := r.ended(held, totals); ended {
+	if next, ended := r.ended(held, totals, lost); ended {
 		return false, Span{Next: next}, nil
 	}
-	if s := r.c.session(a.Host); r.follow {
-		s.ask(r.o)
+	if s := r.c.session(a.Host); r.follow && s.goOn(r.o) {
 		s.receipt()
 	}
 	select {
@@ -555,16 +610,19 @@ func (r *reader) step(ctx context.Context, buf []byte, emit func([]byte) error) 
 	return true, Span{}, nil
 }
 
-// ended judges a reader that has read all that is held from its offset on.
-func (r *reader) ended(held OutputState, t *protocol.Output) (next int64, ended bool) {
+// ended judges a reader that has read all that is held from its offset on. lost
+// tells that the host has no more of it.
+func (r *reader) ended(held OutputState, t *protocol.Output, lost bool) (next int64, ended bool) {
 	_, to, gone := dropped(t, r.offset)
 	switch {
 	case t != nil && r.offset >= t.Bytes:
 		return -1, true
 	case gone:
 		return to, true // the command wrote more than its cap
-	case !r.follow && held.TailTo > held.TailFrom && r.offset < held.TailFrom:
-		return held.TailFrom, true // the middle is on the host alone
+	case (lost || !r.follow) && held.TailTo > held.TailFrom && r.offset < held.TailFrom:
+		return held.TailFrom, true // the middle is on the host alone, or nowhere
+	case lost && t != nil:
+		return t.Bytes, true
 	case !r.follow:
 		return r.offset, true
 	}

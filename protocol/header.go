@@ -87,7 +87,7 @@ func (h *Header) check(rule typeRule) error {
 }
 
 func (h *Header) chunk() bool {
-	return !h.Action.IsZero() && h.Attempt > 0 && h.FD.valid() && h.Offset >= 0 && h.Size > 0 && h.Size <= ChunkSize
+	return !h.Action.IsZero() && h.Attempt > 0 && h.FD.valid() && h.Offset >= 0 && h.Size >= 0 && h.Size <= ChunkSize
 }
 
 func (h *Header) noItem() bool {

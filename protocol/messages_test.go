@@ -134,6 +134,8 @@ func itemSamples() []sample {
 	chunk := up(protocol.TypeOut, 0)
 	out := []byte("hello\nworld")
 	chunk.Action, chunk.Attempt, chunk.FD, chunk.Offset, chunk.Size, chunk.SHA256 = anAction, 1, protocol.Stdout, 4096, int64(len(out)), protocol.Sum(out)
+	nothing := chunk
+	nothing.Size, nothing.SHA256 = 0, protocol.Sum(nil)
 	control := itemOf(down(protocol.TypeControl, 0), coStore, protocol.StreamControl, 2, nil)
 	return []sample{
 		{name: "report", typ: protocol.TypeReport, body: itemOf(up(protocol.TypeReport, 0), hostStore, protocol.StreamReport, 13, nil),
@@ -153,6 +155,7 @@ func itemSamples() []sample {
 		{name: "control_since", typ: protocol.TypeControl, from: "coordinator", body: control,
 			item: &protocol.ControlItem{Verb: protocol.VerbTell, Since: &since}, decode: func() any { return new(protocol.ControlItem) }},
 		{name: "out", typ: protocol.TypeOut, body: chunk, attach: out},
+		{name: "out_nothing", typ: protocol.TypeOut, body: nothing},
 	}
 }
 

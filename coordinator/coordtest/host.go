@@ -81,6 +81,8 @@ type Host struct {
 	lie      func(*protocol.Hello)
 	deaf     func(protocol.Channel) bool
 	output   map[outputID][]byte
+	allowed  map[outputID]int64  // where permission ends, by the newest credit
+	forgot   []protocol.ActionID // whose output was removed
 	refused  []error
 
 	// Info and Containers are what heartbeats tell. They are set before
@@ -106,7 +108,7 @@ func newHost(f *Fleet, id protocol.HostID, key *Key) *Host {
 		ID: id, f: f, key: key, mail: make(chan Message, 4096), quit: cancel, ended: make(chan struct{}),
 		orders: make(chan Order, 1024), controls: make(chan protocol.ControlItem, 1024),
 		disk:   state{have: make(map[protocol.Stream]protocol.Position), sent: make(map[protocol.Stream]protocol.Position)},
-		output: make(map[outputID][]byte),
+		output: make(map[outputID][]byte), allowed: make(map[outputID]int64),
 		Info: protocol.HostInfo{
 			Hostname: string(id) + ".example", Arch: "amd64", InstanceType: "host", Version: "0.1.0", Kernel: "6.18", Boot: "boot 1", CPUs: 2,
 		},
@@ -316,14 +318,14 @@ func (h *Host) Accept() uint64 {
 }
 
 // Write keeps output of a command and sends its beginning, as hosts do unasked.
-// The rest goes up when there is credit for it.
+// The rest goes up as far as there is credit for it.
 func (h *Host) Write(action protocol.ActionID, attempt int, fd protocol.FD, data []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	id := outputID{action, attempt, fd}
 	old := int64(len(h.output[id]))
 	h.output[id] = append(h.output[id], data...)
-	h.chunks(id, old, protocol.OutputKept)
+	h.chunks(id, old, max(h.allowed[id], protocol.OutputKept))
 }
 
 // Heartbeat tells everything about the host.
@@ -465,9 +467,26 @@ func (h *Host) sendItem(it item) {
 	h.send(it.ch, hd, nil)
 }
 
+// Forget removes the output of an action, as a host does after a hundred newer
+// ones. Whoever asks is told that there is nothing.
+func (h *Host) Forget(action protocol.ActionID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, fd := range []protocol.FD{protocol.Stdout, protocol.Stderr} {
+		delete(h.output, outputID{action, 1, fd})
+	}
+	h.forgot = append(h.forgot, action)
+}
+
 // chunks sends what is there of an output from one offset to another.
 func (h *Host) chunks(id outputID, from, to int64) {
 	data := h.output[id]
+	if slices.Contains(h.forgot, id.action) {
+		hd := h.header(protocol.TypeOut)
+		hd.Action, hd.Attempt, hd.FD, hd.Offset, hd.SHA256 = id.action, id.attempt, id.fd, from, protocol.Sum(nil)
+		h.send(protocol.ChannelOut, hd, nil)
+		return
+	}
 	for to = min(to, int64(len(data))); h.speaks() && from < to; {
 		part := data[from:min(to, from+protocol.ChunkSize)]
 		hd := h.header(protocol.TypeOut)
@@ -608,7 +627,9 @@ func (h *Host) onReceipt(m Message, msg protocol.Message) error {
 		h.heartbeat()
 	}
 	for _, c := range r.Credit {
-		h.chunks(outputID{c.Action, c.Attempt, c.FD}, c.Offset, c.Offset+protocol.ChunkWindow)
+		id := outputID{c.Action, c.Attempt, c.FD}
+		h.allowed[id] = c.Offset + protocol.ChunkWindow
+		h.chunks(id, c.Offset, h.allowed[id])
 	}
 	return nil
 }

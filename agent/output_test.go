@@ -1,0 +1,70 @@
+package agent_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// give credits stdout of action 1 at an offset.
+func (w *world) give(offset int64) {
+	w.coord.see(func() {
+		w.coord.credit = []protocol.Credit{{Action: actionID(1), Attempt: 1, FD: protocol.Stdout, Offset: offset}}
+		conn, chal := w.coord.gate.Conn()
+		w.coord.receipt(conn, chal)
+	})
+}
+
+// narrow is a bulk connection over a line of 1000 bytes a second.
+type narrow struct{ *line }
+
+func (narrow) Pace(context.Context) (uint64, int, time.Duration, error) {
+	return 1, 1000, 20 * time.Second, nil
+}
+
+func (n narrow) Publish(ctx context.Context, topic string, payload []byte) error {
+	select {
+	case <-time.After(time.Duration(len(payload)) * time.Millisecond):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return n.line.Publish(ctx, topic, payload, false)
+}
+
+// TestOutputOverASlowLine: chunks are as small as the line is slow, and however
+// often they are asked for, none is sent while it may be on its way.
+func TestOutputOverASlowLine(t *testing.T) {
+	in(t, func(c *agent.Config) { c.Bulk = narrow{c.Link.(*line)} }, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), command("bytes", "131072"))
+		for range 200 {
+			w.pass(time.Second)
+			var have int
+			w.coord.see(func() { have = len(w.coord.out[protocol.Stdout]) })
+			w.give(int64(have))
+		}
+		w.coord.see(func() {
+			have := len(w.coord.out[protocol.Stdout])
+			if least := w.coord.chunks << 10; have < least*9/10 || have < 80<<10 {
+				t.Errorf("%d bytes arrived in %d chunks of 1 KiB", have, w.coord.chunks)
+			}
+		})
+	})
+}
+
+// TestForgottenOutputIsTold: whoever asks for output that is not there any more
+// does not wait for ever.
+func TestForgottenOutputIsTold(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.give(4711)
+		w.pass(time.Second)
+		w.coord.see(func() {
+			if !slices.Equal(w.coord.nothing, []int64{4711}) {
+				t.Errorf("nothing is there at %v, want 4711", w.coord.nothing)
+			}
+		})
+	})
+}
