@@ -101,24 +101,31 @@ func (a *app) authority(t target) ([]byte, error) {
 
 // host returns a host, or the newest enrolment of that name as one.
 func (r *remote) host(ctx context.Context, id protocol.HostID) (hostView, error) {
-	var h api.Host
-	err := r.Get(ctx, "/v1/hosts/"+url.PathEscape(string(id)), nil, &h)
-	if err == nil {
-		return hostView{Host: h, State: shownState(h)}, nil
-	}
+	v, err := r.member(ctx, id)
 	if !isNotFound(err) {
-		return hostView{}, err
+		return v, err
 	}
 	waiting, e := r.enrolments(ctx)
 	if e != nil {
 		return hostView{}, errors.Join(err, e)
 	}
 	for _, w := range slices.Backward(waiting) {
-		if w.Host == string(id) && w.State != enrolmentApproved {
+		switch {
+		case w.Host != string(id):
+		case w.State == enrolmentApproved: // perhaps since we asked for it
+			return r.member(ctx, id)
+		default:
 			return hostView{Host: api.Host{ID: w.Host, Key: w.Key, Labels: w.Labels, Hostname: w.Hostname, Arch: w.Arch, Version: w.Version, Reason: w.Reason}, State: w.State}, nil
 		}
 	}
 	return hostView{}, err
+}
+
+// member returns a host that was approved once.
+func (r *remote) member(ctx context.Context, id protocol.HostID) (hostView, error) {
+	var h api.Host
+	err := r.Get(ctx, "/v1/hosts/"+url.PathEscape(string(id)), nil, &h)
+	return hostView{Host: h, State: shownState(h)}, err
 }
 
 func (r *remote) hosts(ctx context.Context) ([]api.Host, error) {
