@@ -348,7 +348,8 @@ type link struct {
 	r    *rand.Rand
 	mu   sync.Mutex
 	conn *conn
-	dead bool // the process is: whatever it still says goes nowhere
+	nth  uint64 // connections so far
+	dead bool   // the process is: whatever it still says goes nowhere
 }
 
 // Run implements [agent.Link].
@@ -382,6 +383,7 @@ func (l *link) connect(s agent.Session) *conn {
 	l.conn = nil
 	if !l.dead {
 		l.conn = l.b.attach(l.host, s)
+		l.nth++
 	}
 	return l.conn
 }
@@ -421,6 +423,24 @@ func (l *link) publish(topic string, payload []byte, retained bool) error {
 
 // bulk is the other connection of an agent: it waits for the line.
 type bulk struct{ *link }
+
+// Pace implements [agent.Bulk]: a fast line, on which a message should be there
+// within a second.
+func (b bulk) Pace(ctx context.Context) (conn uint64, second int, delay time.Duration, err error) {
+	for {
+		b.mu.Lock()
+		c, nth := b.conn, b.nth
+		b.mu.Unlock()
+		if c != nil && !closed(c.cut) {
+			return nth, 1 << 30, time.Second, nil
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return 0, 0, 0, context.Cause(ctx)
+		}
+	}
+}
 
 // Publish implements [agent.Bulk].
 func (b bulk) Publish(ctx context.Context, topic string, payload []byte) error {
