@@ -127,19 +127,28 @@ func (o Origin) file(path string, target any, all []Setting) error {
 	if err := toml.Unmarshal(b, &set); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	o.note("", set, path)
-	return nil
+	return o.note("", set, path, names(all))
 }
 
-// note writes down that a file has set these.
-func (o Origin) note(prefix string, set map[string]any, path string) {
+// note writes down that a file has set these. The library takes names in any
+// case; here each setting has one spelling, so that it is shown and looked for
+// under that.
+func (o Origin) note(prefix string, set map[string]any, path string, known []string) error {
 	for k, v := range set {
-		if section, ok := v.(map[string]any); ok {
-			o.note(prefix+k+".", section, path)
+		name := prefix + k
+		section, ok := v.(map[string]any)
+		if ok && slices.ContainsFunc(known, func(s string) bool { return strings.HasPrefix(s, name+".") }) {
+			if err := o.note(name+".", section, path, known); err != nil {
+				return err
+			}
 			continue
 		}
-		o[prefix+k] = path
+		if ok || !slices.Contains(known, name) {
+			return fmt.Errorf("%s: unknown setting: %s\nknown are: %s", path, name, strings.Join(known, ", "))
+		}
+		o[name] = path
 	}
+	return nil
 }
 
 // environment takes what variables say.
