@@ -28,6 +28,22 @@ const MaxGrant = time.Hour
 // valid reports whether there is such an output stream.
 func (f FD) valid() bool { return f == Stdout || f == Stderr }
 
+// goes reports whether there is such a stream in that direction.
+func (f FD) goes(down bool) bool { return f.valid() && !down || f == Stdin && down }
+
+// checkCredit holds credits to the streams of one direction.
+func checkCredit(list []Credit, down bool) error {
+	for _, c := range list {
+		switch {
+		case c.Action.IsZero() || c.Attempt < 1 || !c.FD.goes(down) || c.Offset < 0:
+			return fmt.Errorf("a credit names no place in a stream that goes that way")
+		case c.Window < 0 || c.Window > MaxInputWindow || c.Window != 0 && !down:
+			return fmt.Errorf("a credit has a window of %d bytes", c.Window)
+		}
+	}
+	return nil
+}
+
 func isWord(s string) bool {
 	ok := len(s) >= 1 && len(s) <= maxWord
 	for _, c := range []byte(s) {
@@ -219,7 +235,9 @@ func (g *Grant) check() error {
 	return checkHeld(g.Held)
 }
 
-func (a *Ack) check() error { return checkDown("have", a.Have) }
+func (a *Ack) check() error {
+	return errors.Join(checkDown("have", a.Have), checkCredit(a.Credit, true))
+}
 
 func (r *Receipt) check() error {
 	if !r.Answers.valid() || r.Give.IsZero() {
@@ -230,12 +248,7 @@ func (r *Receipt) check() error {
 			return fmt.Errorf("nobody can want %.40q", w)
 		}
 	}
-	for _, c := range r.Credit {
-		if c.Action.IsZero() || c.Attempt < 1 || !c.FD.valid() || c.Offset < 0 {
-			return fmt.Errorf("a credit names no place in an output")
-		}
-	}
-	return errors.Join(checkUp("have", r.Have), checkDown("sent", r.Sent), checkEnvelope(r.Checkpoint), checkHead(r.Audit))
+	return errors.Join(checkCredit(r.Credit, false), checkUp("have", r.Have), checkDown("sent", r.Sent), checkEnvelope(r.Checkpoint), checkHead(r.Audit))
 }
 
 // check leaves the spec to DecodeSpec: what is wrong there has an action, so it

@@ -61,6 +61,7 @@ var rules = map[Type]typeRule{
 	TypeControl: {class: ClassItem, roles: []Role{RoleCoordinator}, channel: ChannelControl, stream: StreamControl, max: MaxMessage},
 	TypeGrant:   {class: ClassState, roles: []Role{RoleCoordinator}, channel: ChannelGrant, max: MaxMessage, heard: true},
 	TypeReceipt: {class: ClassState, roles: []Role{RoleCoordinator}, channel: ChannelReceipt, max: MaxMessage},
+	TypeIn:      {class: ClassChunk, roles: []Role{RoleCoordinator}, channel: ChannelIn, max: MaxChunk},
 
 	TypeCoordinator: {class: ClassState, roles: []Role{RoleCoordinator}, channel: ChannelCoordinator, max: MaxMessage},
 	TypeRevoked:     {class: ClassDocument, roles: []Role{RoleCoordinator}, channel: ChannelRevoked, max: MaxDocument},

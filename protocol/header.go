@@ -78,7 +78,7 @@ func (h *Header) check(rule typeRule) error {
 	case ClassItem:
 		ok = !h.Store.IsZero() && h.Stream != "" && h.N > 0 && len(h.Item) > 0 && noChunk && h.Seq == Seq{}
 	case ClassChunk:
-		ok = h.chunk() && noItem && h.Seq == Seq{}
+		ok = h.chunk(down) && noItem && h.Seq == Seq{}
 	}
 	if !ok {
 		return fmt.Errorf("its members are not those of a %s", rule.class)
@@ -86,8 +86,8 @@ func (h *Header) check(rule typeRule) error {
 	return nil
 }
 
-func (h *Header) chunk() bool {
-	return !h.Action.IsZero() && h.Attempt > 0 && h.FD.valid() && h.Offset >= 0 && h.Size >= 0 && h.Size <= ChunkSize
+func (h *Header) chunk(down bool) bool {
+	return !h.Action.IsZero() && h.Attempt > 0 && h.FD.goes(down) && h.Offset >= 0 && h.Size >= 0 && h.Size <= ChunkSize
 }
 
 func (h *Header) noItem() bool {

@@ -28,6 +28,7 @@ const (
 	TypeControl     Type = "control/1"
 	TypeGrant       Type = "grant/1"
 	TypeReceipt     Type = "receipt/1"
+	TypeIn          Type = "in/1"
 	TypeCoordinator Type = "coordinator/1"
 	TypeRing        Type = "ring/1"
 	TypeRevoked     Type = "revoked/1"
@@ -180,13 +181,14 @@ const (
 	StreamAudit   Stream = "audit"
 )
 
-// FD tells the output streams of a command apart.
+// FD tells the streams of bytes of an action apart.
 type FD string
 
-// The output streams.
+// The streams of bytes: two go up, one comes down.
 const (
 	Stdout FD = "stdout"
 	Stderr FD = "stderr"
+	Stdin  FD = "stdin"
 )
 
 // Position is a place in a stream: everything up to item N, whose chain of
@@ -335,10 +337,12 @@ type Grant struct {
 	Held  []LeaseHeld `json:"held,omitempty"`
 }
 
-// Ack is the receipt of a host for what came down.
+// Ack is the receipt of a host for what came down, and its only way to ask for
+// more of what an action reads.
 type Ack struct {
 	Header
-	Have []Position `json:"have,omitempty"`
+	Have   []Position `json:"have,omitempty"`
+	Credit []Credit   `json:"credit,omitempty"` // of [Stdin] alone
 }
 
 // Receipt is the receipt of the coordinator. It answers a hello with the
@@ -363,21 +367,35 @@ type Receipt struct {
 // WantFull asks for a full heartbeat.
 const WantFull = "full"
 
-// Credit is receipt and permission for output: the coordinator has everything
-// before Offset durably and wants what follows, up to [ChunkWindow] further.
+// Credit is receipt and permission for a stream of bytes.
+//
+// Upwards: the coordinator has everything before Offset durably and wants what
+// follows, up to [ChunkWindow] further.
+//
+// Downwards: the host needs nothing before Offset any more and wants what
+// follows, up to Window further, which it keeps small enough that all of it passes
+// its line in a few seconds. The end of a stream, an empty chunk, counts as one
+// byte: a credit one beyond it says that the end was seen.
 type Credit struct {
 	Action  ActionID `json:"action"`
 	Attempt int      `json:"attempt"`
 	FD      FD       `json:"fd"`
 	Offset  int64    `json:"offset"`
+	Window  int64    `json:"window,omitzero"` // of [Stdin] alone; 0 is nothing more for now
 }
 
-// Sizes of output on its way up, in bytes.
+// Sizes of what travels in chunks, in bytes.
 const (
 	// ChunkSize is the most that one chunk carries.
 	ChunkSize = 128 << 10
 	// ChunkWindow is how far a host may send beyond the offset of a credit.
 	ChunkWindow = 8 * ChunkSize
+	// MaxInputWindow is how far a coordinator may send beyond that of a host:
+	// with 16 chunks on their way a stream runs as fast as with any more.
+	MaxInputWindow = 16 * ChunkSize
+	// LeastChunk is the most that one chunk carries on the slowest line. Its
+	// envelope is three quarters of that.
+	LeastChunk = 1 << 10
 	// OutputKept is how much of the beginning and of the end of each output
 	// stream goes up even if nobody follows.
 	OutputKept = 64 << 10

@@ -115,7 +115,8 @@ func stateSamples() []sample {
 		{name: "lease", typ: protocol.TypeLease, decode: func() any { return new(protocol.Lease) }, after: hello,
 			body: &protocol.Lease{Header: up(protocol.TypeLease, 6), Number: 1, Boot: "b/1", Inst: nonce(0x33), Beat: 4, Held: held}},
 		{name: "ack", typ: protocol.TypeAck, decode: func() any { return new(protocol.Ack) }, after: hello,
-			body: &protocol.Ack{Header: up(protocol.TypeAck, 7), Have: []protocol.Position{position(coStore, protocol.StreamOrder, 5)}}},
+			body: &protocol.Ack{Header: up(protocol.TypeAck, 7), Have: []protocol.Position{position(coStore, protocol.StreamOrder, 5)},
+				Credit: []protocol.Credit{{Action: anAction, Attempt: 1, FD: protocol.Stdin, Offset: 4096, Window: protocol.MaxInputWindow}}}},
 		{name: "grant", typ: protocol.TypeGrant, from: "coordinator", body: grant, decode: func() any { return new(protocol.Grant) }},
 		{name: "receipt", typ: protocol.TypeReceipt, from: "coordinator", decode: func() any { return new(protocol.Receipt) },
 			body: &protocol.Receipt{Header: down(protocol.TypeReceipt, 8), Answers: heard, Give: nonce(1),
@@ -136,6 +137,10 @@ func itemSamples() []sample {
 	chunk.Action, chunk.Attempt, chunk.FD, chunk.Offset, chunk.Size, chunk.SHA256 = anAction, 1, protocol.Stdout, 4096, int64(len(out)), protocol.Sum(out)
 	nothing := chunk
 	nothing.Size, nothing.SHA256 = 0, protocol.Sum(nil)
+	in := down(protocol.TypeIn, 0)
+	in.Action, in.Attempt, in.FD, in.Offset, in.Size, in.SHA256 = anAction, 1, protocol.Stdin, 4096, int64(len(out)), protocol.Sum(out)
+	end := in
+	end.Offset, end.Size, end.SHA256 = in.Offset+in.Size, 0, protocol.Sum(nil)
 	control := itemOf(down(protocol.TypeControl, 0), coStore, protocol.StreamControl, 2, nil)
 	return []sample{
 		{name: "report", typ: protocol.TypeReport, body: itemOf(up(protocol.TypeReport, 0), hostStore, protocol.StreamReport, 13, nil),
@@ -156,6 +161,8 @@ func itemSamples() []sample {
 			item: &protocol.ControlItem{Verb: protocol.VerbTell, Since: &since}, decode: func() any { return new(protocol.ControlItem) }},
 		{name: "out", typ: protocol.TypeOut, body: chunk, attach: out},
 		{name: "out_nothing", typ: protocol.TypeOut, body: nothing},
+		{name: "in", typ: protocol.TypeIn, from: "coordinator", body: in, attach: out},
+		{name: "in_end", typ: protocol.TypeIn, from: "coordinator", body: end},
 	}
 }
 

@@ -106,6 +106,11 @@ type Spec struct {
 	Env       []string `json:"env,omitempty"`       // K=V
 	TimeoutMS int64    `json:"timeout_ms,omitzero"` // 0 is the kind's own; NoTimeout is none
 	Exclusive bool     `json:"exclusive,omitzero"`  // alone on the host
+	// StdinSHA256 and StdinBytes name the payload that the command reads: it is
+	// on the host, whole and of this digest, before the command begins. Without
+	// one the command reads nothing.
+	StdinSHA256 Digest `json:"stdin_sha256,omitzero"`
+	StdinBytes  int64  `json:"stdin_bytes,omitzero"`
 
 	// Creation.
 	Template string   `json:"template,omitzero"`
@@ -128,6 +133,9 @@ const (
 	MaxSpec = 12 << 10
 	// MaxTimeout is the longest time limit of a command: 100 hours.
 	MaxTimeout = 100 * time.Hour
+	// MaxPayload is the largest payload, in bytes: 1 TiB. What a coordinator
+	// stores and a host has room for is far less.
+	MaxPayload = 1 << 40
 	// MaxGrace is the longest grace of a stop.
 	MaxGrace = time.Hour
 )
@@ -143,6 +151,9 @@ func (s *Spec) Timeout() time.Duration {
 		return info.RunTimeout
 	}
 }
+
+// HasPayload reports whether the spec names a payload.
+func (s *Spec) HasPayload() bool { return !s.StdinSHA256.IsZero() || s.StdinBytes != 0 }
 
 // DecodeSpec reads spec bytes. It returns [ErrUnknownKind] for a kind that this
 // side does not know and [ErrSpec] for everything else that is wrong, each with
@@ -218,8 +229,8 @@ func (s *Spec) validateCreate() error {
 
 func (s *Spec) validateCommand(info KindInfo) error {
 	if !info.Command {
-		if s.Argv != nil || s.User != "" || s.Cwd != "" || s.Env != nil || s.TimeoutMS != 0 || s.Exclusive {
-			return fmt.Errorf("argv, user, cwd, env, timeout_ms and exclusive belong to commands alone")
+		if s.Argv != nil || s.User != "" || s.Cwd != "" || s.Env != nil || s.TimeoutMS != 0 || s.Exclusive || s.HasPayload() {
+			return fmt.Errorf("argv, user, cwd, env, stdin, timeout_ms and exclusive belong to commands alone")
 		}
 		return nil
 	}
@@ -230,6 +241,8 @@ func (s *Spec) validateCommand(info KindInfo) error {
 		return fmt.Errorf("cwd: %.100q is not absolute", s.Cwd)
 	case s.TimeoutMS != NoTimeout && (s.TimeoutMS < 0 || s.TimeoutMS > MaxTimeout.Milliseconds()):
 		return fmt.Errorf("timeout_ms: %d is neither between 1 and %d nor -1 for none", s.TimeoutMS, MaxTimeout.Milliseconds())
+	case s.HasPayload() && (s.StdinSHA256.IsZero() || s.StdinBytes < 1 || s.StdinBytes > MaxPayload):
+		return fmt.Errorf("stdin: a payload has a digest and 1 to %d bytes, not %d", int64(MaxPayload), s.StdinBytes)
 	}
 	for _, e := range s.Env {
 		if err := checkPair(e); err != nil {

@@ -10,6 +10,8 @@ import (
 
 const ctid = `"target":"01890a5d-ac96-774b-bcce-b302099a9001"`
 
+const stdin = `"stdin_sha256":"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"`
+
 // specTests are specs and the code of their refusal, empty if they are good.
 var specTests = []struct {
 	name string
@@ -22,6 +24,12 @@ var specTests = []struct {
 	{"create", `{"kind":"container.create",` + ctid + `,"name":"web","template":"busybox","class":"cloned","offline":"keep","labels":["a=b"],"start":true}`, ""},
 	{"stop", `{"kind":"container.stop",` + ctid + `,"name":"web","grace_ms":3600000}`, ""},
 	{"start", `{"kind":"container.start",` + ctid + `}`, ""},
+	{"run with a payload", `{"kind":"host.run","argv":["a"],` + stdin + `,"stdin_bytes":1099511627776}`, ""},
+	{"payload without size", `{"kind":"host.run","argv":["a"],` + stdin + `}`, protocol.ErrSpec},
+	{"payload without digest", `{"kind":"host.run","argv":["a"],"stdin_bytes":5}`, protocol.ErrSpec},
+	{"payload beyond 1 TiB", `{"kind":"host.run","argv":["a"],` + stdin + `,"stdin_bytes":1099511627777}`, protocol.ErrSpec},
+	{"payload of negative size", `{"kind":"host.run","argv":["a"],` + stdin + `,"stdin_bytes":-1}`, protocol.ErrSpec},
+	{"payload of a stop", `{"kind":"container.stop",` + ctid + `,` + stdin + `,"stdin_bytes":1}`, protocol.ErrSpec},
 	{"nothing", ``, protocol.ErrSpec},
 	{"no object", `["host.ping"]`, protocol.ErrSpec},
 	{"kind left out", `{}`, protocol.ErrUnknownKind},
