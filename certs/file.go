@@ -46,6 +46,23 @@ func CreateIdentity(path, name string) (*Identity, error) {
 // LoadIdentity reads what [CreateIdentity] wrote. A missing file is
 // [fs.ErrNotExist] and nothing is made in its place.
 func LoadIdentity(path string) (*Identity, error) {
+	entity, err := readEntity(path)
+	if err != nil {
+		return nil, err
+	}
+	if entity.PrivateKey.Encrypted {
+		return nil, fmt.Errorf("reading key %q: a passphrase protects it", path)
+	}
+	identity, err := newIdentity(entity)
+	if err != nil {
+		return nil, fmt.Errorf("reading key %q: %w", path, err)
+	}
+	return identity, nil
+}
+
+// readEntity reads a key file with its secret half, which may be under a
+// passphrase.
+func readEntity(path string) (*pgp.Entity, error) {
 	b, err := readSecret(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading key %q: %w", path, err)
@@ -54,17 +71,13 @@ func LoadIdentity(path string) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading key %q: %w", path, err)
 	}
-	if entity.PrivateKey == nil || entity.PrivateKey.Encrypted || entity.PrivateKey.Dummy() {
+	if entity.PrivateKey == nil || entity.PrivateKey.Dummy() {
 		return nil, fmt.Errorf("reading key %q: it holds no usable secret key", path)
 	}
 	if entity.PrivateKey.PubKeyAlgo != packet.PubKeyAlgoEdDSA {
 		return nil, fmt.Errorf("reading key %q: its algorithm is number %d, want EdDSA", path, entity.PrivateKey.PubKeyAlgo)
 	}
-	identity, err := newIdentity(entity)
-	if err != nil {
-		return nil, fmt.Errorf("reading key %q: %w", path, err)
-	}
-	return identity, nil
+	return entity, nil
 }
 
 // readSecret reads a small file that only its owner may read.

@@ -146,7 +146,8 @@ func (r *Ring) SetThreshold(n int) error {
 	return nil
 }
 
-// AddPersonKey lets a person sign approvals with one more key.
+// AddPersonKey lets a person sign approvals with one more key. One that the person
+// has already is replaced by its new form, with other subkeys for example.
 func (r *Ring) AddPersonKey(person string, key *PublicKey) error {
 	next := *r
 	next.People = slices.Clone(r.People)
@@ -155,9 +156,43 @@ func (r *Ring) AddPersonKey(person string, key *PublicKey) error {
 		next.People = append(next.People, Person{Person: person})
 		i = len(next.People) - 1
 	}
-	next.People[i].Keys = append(slices.Clone(next.People[i].Keys), key.Bytes())
+	next.People[i].Keys = append(slices.DeleteFunc(slices.Clone(next.People[i].Keys), isKey(key.id)), key.Bytes())
 	if _, err := next.check(); err != nil {
 		return fmt.Errorf("adding a key of %q: %w", person, err)
+	}
+	*r = next
+	return nil
+}
+
+// isKey finds a certificate by the fingerprint of its primary key.
+func isKey(id protocol.KeyID) func(raw []byte) bool {
+	return func(raw []byte) bool {
+		k, err := ParsePublicKey(raw)
+		return err == nil && k.id == id
+	}
+}
+
+// RemovePerson takes keys of a person out, or the person with all of them if none
+// is named. Who has no key left is no approver any more.
+func (r *Ring) RemovePerson(person string, keys ...protocol.KeyID) error {
+	next := *r
+	next.People = slices.Clone(r.People)
+	i := slices.IndexFunc(next.People, func(p Person) bool { return p.Person == person })
+	if i < 0 {
+		return fmt.Errorf("removing an approver: %w: ring %d has no approver %.70q", ErrRing, r.Number-1, person)
+	}
+	for _, id := range keys {
+		left := slices.DeleteFunc(slices.Clone(next.People[i].Keys), isKey(id))
+		if len(left) == len(next.People[i].Keys) {
+			return fmt.Errorf("removing an approver: %w: %.70q has no key %s in ring %d", ErrRing, person, id, r.Number-1)
+		}
+		next.People[i].Keys = left
+	}
+	if len(keys) == 0 || len(next.People[i].Keys) == 0 {
+		next.People = slices.Delete(next.People, i, i+1)
+	}
+	if _, err := next.check(); err != nil {
+		return fmt.Errorf("removing an approver: %w", err)
 	}
 	*r = next
 	return nil

@@ -24,7 +24,8 @@ type app struct {
 	env                   func(string) string
 	now                   func() time.Time
 	random                func([]byte)
-	every                 time.Duration // how often --watch looks
+	every                 time.Duration          // how often --watch looks
+	secret                func() ([]byte, error) // reads a line of the terminal without showing it
 
 	// Options of all commands.
 	contextName, address, tokenFile, caFile, socket string
@@ -95,7 +96,7 @@ colours off. The configuration is $XDG_CONFIG_HOME/hostler/config.toml.`
 	f.StringVar(&a.socket, "socket", "", "the agent's socket (default "+defaultSocket+")")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print data and errors, and nothing else")
 	root.AddCommand(
-		a.fleetCommand(), a.loginCommand(), a.contextCommand(), a.tokenCommand(), a.viewerCommand(),
+		a.fleetCommand(), a.keyCommand(), a.loginCommand(), a.contextCommand(), a.tokenCommand(), a.viewerCommand(),
 		a.statusCommand(), a.hostCommand(), a.containerCommand(), a.runCommand(), a.execCommand(),
 		a.actionCommand(), a.eventsCommand(), a.auditCommand(), a.verifyCommand(), versionCommand(),
 	)
@@ -140,6 +141,16 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return usage(cmd.CommandPath()+" --help", "%s takes no arguments, here are %q", cmd.CommandPath(), args)
 	}
 	return nil
+}
+
+// atLeast asks for n arguments or more.
+func atLeast(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < n {
+			return usage(cmd.CommandPath()+" --help", "%s takes at least %d argument(s), here are %d: want %s", cmd.CommandPath(), n, len(args), cmd.UseLine())
+		}
+		return nil
+	}
 }
 
 // exactly asks for as many arguments as the use line names.

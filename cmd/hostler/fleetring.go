@@ -30,24 +30,9 @@ one to the next (hostler fleet ring sign) until enough have signed; then it is i
 force here. The coordinator takes it by hostler fleet ring publish while it runs,
 or by hostler-coordinator init --ring.`
 
-// ringChangeCommand is a command that signs the next ring.
+// ringChangeCommand is a command that signs the next ring and takes one argument.
 func (a *app) ringChangeCommand(cmd *cobra.Command, change func(arg string) ringChange) *cobra.Command {
-	fleet := a.fleetFlag(cmd)
-	var out string
-	cmd.Args = exactly(1)
-	cmd.Long += howRingsAreSigned
-	cmd.Flags().StringVar(&out, "out", "", "write the rings to this file")
-	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		if out == "" {
-			return usage("the same with --out FILE", "nobody would get the ring: --out is missing")
-		}
-		f, chain, err := a.chooseFleet(*fleet)
-		if err != nil {
-			return err
-		}
-		return cannot("change the ring", a.changeRing(f, chain, out, change(args[0])))
-	}
-	return cmd
+	return a.ringPeopleCommand(cmd, exactly(1), func(args []string) (ringChange, error) { return change(args[0]), nil })
 }
 
 func (a *app) addCoordinatorCommand() *cobra.Command {

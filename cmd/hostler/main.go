@@ -37,6 +37,7 @@ func run() int {
 		now:    clock.Now,
 		random: func(b []byte) { _, _ = rand.Read(b) }, // it never fails
 		every:  2 * time.Second,
+		secret: func() ([]byte, error) { return term.ReadPassword(int(os.Stdin.Fd())) },
 	}
 	return a.main(ctx, os.Args[1:])
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,9 +39,10 @@ func TestScripts(t *testing.T) {
 				Files: []string{file}, RequireExplicitExec: true, RequireUniqueNames: true,
 				Setup: s.setup,
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"code":   code,
-					"site":   s.command,
-					"binary": binary,
+					"code":    code,
+					"site":    s.command,
+					"binary":  binary,
+					"gpghome": gpgHome,
 				},
 			})
 		})
@@ -85,6 +88,19 @@ func code(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("exit code %s, want %s\n%s%s", got, args[0],
 			ts.ReadFile(filepath.Join(ts.Getenv("SCRATCH"), "out")), ts.ReadFile(filepath.Join(ts.Getenv("SCRATCH"), "err")))
 	}
+}
+
+// gpgHome gives the script a key ring of gpg of its own. Its path is short, as
+// that of a socket must be.
+func gpgHome(ts *testscript.TestScript, _ bool, _ []string) {
+	home, err := os.MkdirTemp("/tmp", "g")
+	ts.Check(err)
+	ts.Setenv("GNUPGHOME", home)
+	ts.Defer(func() {
+		end := exec.Command("gpgconf", "--kill", "all") // gpg leaves its agent running
+		end.Env = append(os.Environ(), "GNUPGHOME="+home)
+		ts.Check(errors.Join(end.Run(), os.RemoveAll(home)))
+	})
 }
 
 // binary checks that the file out holds exactly what the site says that is

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// gpgProgram is the user's own gpg, with the user's own keys, cards and agent.
+const gpgProgram = "gpg"
+
+// gpgSigner signs with a key that gpg keeps. gpg asks for the passphrase or the
+// card through its agent.
+type gpgSigner struct {
+	app    *app
+	user   string // as gpg names the key
+	public *certs.PublicKey
+}
+
+var _ protocol.Signer = (*gpgSigner)(nil)
+
+// newGPGSigner finds the key of a user of gpg.
+func (a *app) newGPGSigner(user string) (*gpgSigner, error) {
+	public, err := a.gpgExport(user)
+	if err != nil {
+		return nil, err
+	}
+	return &gpgSigner{a, public.Key().String(), public}, nil
+}
+
+// gpgExport returns the one certificate of a user, without what others have
+// added to it.
+func (a *app) gpgExport(user string) (*certs.PublicKey, error) {
+	out, err := a.gpg(nil, "--batch", "--no-armor", "--export-options", "export-minimal", "--export", "--", user)
+	if err != nil {
+		return nil, err
+	}
+	if len(out) == 0 {
+		return nil, &failure{code: exitNotFound, what: fmt.Sprintf("gpg has no key %q", user), next: "gpg --list-secret-keys"}
+	}
+	k, err := certs.ReadCertificate(out)
+	if err != nil {
+		return nil, &failure{code: exitFailed, what: fmt.Sprintf("the key %q of gpg is of no use", user), why: err.Error(), next: "gpg --list-secret-keys    # and name one by its fingerprint", err: err}
+	}
+	return k, nil
+}
+
+// Key implements [protocol.Signer].
+func (g *gpgSigner) Key() protocol.KeyID { return g.public.Key() }
+
+// Sign implements [protocol.Signer]. What gpg gives is held against the
+// certificate before anybody else sees it: its configuration may say anything.
+func (g *gpgSigner) Sign(body []byte) ([]byte, error) {
+	sig, err := g.app.gpg(bytes.NewReader(body),
+		"--no-armor", "--no-textmode", "--digest-algo", "SHA256", "--local-user", g.user, "--output", "-", "--detach-sign")
+	if err != nil {
+		return nil, err
+	}
+	if err := g.public.CheckForm(sig); err != nil {
+		return nil, fmt.Errorf("gpg made a signature that nobody takes: %w", err)
+	}
+	if err := g.public.Verify(sig, body); err != nil {
+		return nil, fmt.Errorf("gpg made a signature that does not hold: %w", err)
+	}
+	return sig, nil
+}
+
+// gpg runs gpg and returns what it wrote to its standard output.
+func (a *app) gpg(stdin io.Reader, args ...string) ([]byte, error) {
+	cmd := exec.Command(gpgProgram, append([]string{"--quiet"}, args...)...)
+	cmd.Env = os.Environ()
+	if a.inTTY && a.env("GPG_TTY") == "" {
+		// Its agent asks on the terminal, which is not gpg's standard input here.
+		if tty, err := os.Readlink("/proc/self/fd/0"); err == nil {
+			cmd.Env = append(cmd.Env, "GPG_TTY="+tty)
+		}
+	}
+	var out, said bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &said
+	err := cmd.Run()
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil, &failure{code: exitFailed, what: "cannot run gpg", why: "it is not installed", next: "apt-get install gnupg, or hostler key generate"}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", gpgProgram, strings.TrimSpace(said.String()), err)
+	}
+	return out.Bytes(), nil
+}
