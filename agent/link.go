@@ -167,6 +167,9 @@ func (a *Agent) hello() {
 		switch {
 		case p.up:
 			hello.Sent = append(hello.Sent, p.at)
+			if p.freed.N > 0 {
+				hello.Freed = append(hello.Freed, p.freed)
+			}
 		case !p.at.Store.IsZero():
 			hello.Have = append(hello.Have, p.at)
 		}

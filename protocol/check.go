@@ -144,7 +144,7 @@ func (h *Hello) check() error {
 			return fmt.Errorf("features are not sorted words")
 		}
 	}
-	return errors.Join(checkLength("boot", h.Boot, maxName), checkUp("sent", h.Sent), checkDown("have", h.Have), checkEnvelope(h.Checkpoint))
+	return errors.Join(checkLength("boot", h.Boot, maxName), checkUp("sent", h.Sent), checkUp("freed", h.Freed), checkDown("have", h.Have), checkEnvelope(h.Checkpoint))
 }
 
 func (h *Heartbeat) check() error {

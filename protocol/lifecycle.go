@@ -148,9 +148,13 @@ func transitions() []transition {
 	none, approve, schedule := []State{StateNone}, []State{StatePendingApprove}, []State{StatePendingSchedule}
 	fresh, running := []State{StateNew}, []State{StateRunning}
 	both := []State{StateNew, StateRunning}
-	// seen are the states in which a report may find the coordinator's view:
-	// ∅ is an action that began on the host while nobody could be reached.
-	seen := append(none, append(open(), StateLost)...)
+	// waiting are the states of a coordinator's view whose action a host has not
+	// spoken of yet: ∅ is one that began on the host while nobody could be
+	// reached, and one that waits for approval in a view that was restored from
+	// a backup was perhaps approved since. seen are those in which a report may
+	// find the view.
+	waiting := []State{StateNone, StatePendingApprove, StatePendingSchedule}
+	seen := append(waiting[:3:3], StateNew, StateRunning, StateLost)
 	return []transition{
 		{OwnerCoordinator, EventPropose, none, StatePendingApprove, ""},
 		{OwnerCoordinator, EventGrant, none, StatePendingSchedule, ""},
@@ -186,10 +190,10 @@ func transitions() []transition {
 
 		// The observer may jump forward along the agent's edges, and a report
 		// that comes late corrects a LOST.
-		{OwnerObserver, EventAccept, append(none, schedule...), StateNew, ""},
-		{OwnerObserver, EventStart, append(none, StatePendingSchedule, StateNew), StateRunning, ""},
-		{OwnerObserver, EventRetry, append(none, open()...), StateRunning, ""},
-		{OwnerObserver, EventRefuse, append(none, StatePendingSchedule, StateLost), StateFailed, carried},
+		{OwnerObserver, EventAccept, waiting, StateNew, ""},
+		{OwnerObserver, EventStart, append(waiting[:3:3], StateNew), StateRunning, ""},
+		{OwnerObserver, EventRetry, append(waiting[:3:3], StateNew, StateRunning), StateRunning, ""},
+		{OwnerObserver, EventRefuse, append(waiting[:3:3], StateLost), StateFailed, carried},
 		{OwnerObserver, EventExpire, seen, StateCancelled, ReasonExpired},
 		{OwnerObserver, EventCancelled, seen, StateCancelled, ReasonCancelled},
 		{OwnerObserver, EventTargetGone, seen, StateFailed, ReasonTargetGone},

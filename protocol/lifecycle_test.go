@@ -143,7 +143,7 @@ func TestObserver(t *testing.T) {
 		for missing := range 1 << (len(p) - 1) {
 			for lost := range len(p) + 1 {
 				for _, tell := range []bool{false, true} {
-					for _, view := range []protocol.State{protocol.StateNone, protocol.StatePendingSchedule} {
+					for _, view := range []protocol.State{protocol.StateNone, protocol.StatePendingApprove, protocol.StatePendingSchedule} {
 						got, reason := observe(t, p, view, missing, lost, tell)
 						if got != last.State || reason != last.Reason {
 							t.Fatalf("view %s(%s), host %s(%s): from %s, %d reports, missing %b, lost before %d, told %t",

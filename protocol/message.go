@@ -220,11 +220,15 @@ type Presence struct {
 
 // Hello is what a host tells when it connects, before anything else.
 type Hello struct {
-	Proto     int        `json:"proto"`
-	Inst      Nonce      `json:"inst"` // of this process
-	Boot      string     `json:"boot"` // see runner.Boot
-	Store     StoreID    `json:"store"`
-	Sent      []Position `json:"sent,omitempty"` // newest item of each stream upwards
+	Proto int        `json:"proto"`
+	Inst  Nonce      `json:"inst"` // of this process
+	Boot  string     `json:"boot"` // see runner.Boot
+	Store StoreID    `json:"store"`
+	Sent  []Position `json:"sent,omitempty"` // newest item of each stream upwards
+	// Freed is the newest item of each stream upwards that a receipt has
+	// covered. The host has no item up to it any more, so a coordinator that
+	// knows less can only go on behind it.
+	Freed     []Position `json:"freed,omitempty"`
 	Have      []Position `json:"have,omitempty"` // newest item of each stream downwards
 	TermSeen  Term       `json:"term_seen"`
 	AcceptSeq uint64     `json:"accept_seq"`
@@ -430,8 +434,8 @@ const (
 type ControlItem struct {
 	Verb   Verb       `json:"verb"`
 	Action ActionID   `json:"action,omitzero"`
-	IDs    []ActionID `json:"ids,omitempty"` // ≤ MaxTell
-	Since  *uint64    `json:"since,omitempty"`
+	IDs    []ActionID `json:"ids,omitempty"`   // ≤ MaxTell
+	Since  *uint64    `json:"since,omitempty"` // an AcceptSeq
 }
 
 // MaxTell is how many actions one control may ask about.
@@ -442,7 +446,10 @@ const MaxTell = 500
 //
 // An answer to a tell has the event [EventTell] and repeats state and reason
 // of the record; of an action that the host does not know the state is
-// [StateNone], which is evidence only together with HaveOrder.
+// [StateNone], which is evidence only together with HaveOrder. If the tell asks
+// for everything after a number, the actions come first, at most [MaxTell] of
+// them with their Spec and Requester, and AcceptSeq of the answers that the ids
+// of the question are unknown says how far they go.
 type Report struct {
 	Action ActionID `json:"action"`
 	Digest Digest   `json:"digest,omitzero"` // of the spec bytes
@@ -458,7 +465,7 @@ type Report struct {
 	Exit      *Exit    `json:"exit,omitempty"`
 	Output    []Output `json:"output,omitempty"`
 	// Spec and Requester come with the first report of an action that began
-	// on the host itself.
+	// on the host itself, and for whoever asks for everything after a number.
 	Spec      []byte `json:"spec,omitempty"`
 	Requester string `json:"requester,omitzero"`
 	// Container is what the container of the action has become, so that whoever

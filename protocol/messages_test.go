@@ -63,6 +63,7 @@ func samplePresence(kind protocol.PresenceKind, k uint64, chal protocol.Nonce) *
 		p.Hello = &protocol.Hello{
 			Proto: protocol.Proto, Inst: nonce(0x33), Boot: "6b1f6a2e-2f4c-4a37-8a52-0f6d3c2d7c11/1234", Store: hostStore,
 			Sent:      []protocol.Position{position(hostStore, protocol.StreamReport, 12), position(hostStore, protocol.StreamAlert, 0)},
+			Freed:     []protocol.Position{position(hostStore, protocol.StreamReport, 11)},
 			Have:      []protocol.Position{position(coStore, protocol.StreamOrder, 4), position(coStore, protocol.StreamControl, 1)},
 			TermSeen:  protocol.Term{Ring: 5, Counter: 8},
 			AcceptSeq: 40, Checkpoint: sealedCheckpoint(), SelfFence: "none", Features: []string{"cgroup2", "lxc"},

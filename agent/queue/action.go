@@ -287,25 +287,25 @@ func (q *Queue) NotCancelled(ctx context.Context, id protocol.ActionID, detail s
 }
 
 // Tell answers for each id what this host knows: the action, its tombstone, or
-// that it knows nothing; or for everything accepted after since, if that is
-// set.
+// that it knows nothing. If since is set, the first [protocol.MaxTell] actions
+// accepted after it are told before, with what they are; the answers about
+// unknown ids then tell how far that went.
 func (q *Queue) Tell(ctx context.Context, at protocol.Position, ids []protocol.ActionID, since *uint64, now Now) error {
 	return q.commit(ctx, failpoint.QuestionTaken, "answering about actions", func(tx *sqldb.Tx) error {
 		if err := advance(tx, at); err != nil {
 			return err
 		}
-		all := ids
+		told := uint64(0)
 		if since != nil {
-			more, err := after(tx, *since)
-			if err != nil {
+			var err error
+			if told, err = tellAfter(tx, *since, now); err != nil {
 				return err
 			}
-			all = append(more, ids...)
 		}
-		for _, id := range all {
+		for _, id := range ids {
 			act, err := remember(tx, id)
 			if errors.Is(err, ErrUnknown) {
-				act = Action{ID: id}
+				act = Action{ID: id, AcceptSeq: told}
 			} else if err != nil {
 				return err
 			}
@@ -317,21 +317,36 @@ func (q *Queue) Tell(ctx context.Context, at protocol.Position, ids []protocol.A
 	})
 }
 
-// after lists what was accepted after a number, forgotten actions included.
-func after(tx *sqldb.Tx, since uint64) ([]protocol.ActionID, error) {
+// tellAfter tells of what was accepted after a number, forgotten actions
+// included, and returns the number up to which everything is told then.
+func tellAfter(tx *sqldb.Tx, since uint64, now Now) (told uint64, err error) {
 	var ids []protocol.ActionID
 	for r, err := range tx.Query(`SELECT id, accept_seq FROM actions WHERE accept_seq > $1
-		UNION ALL SELECT id, accept_seq FROM tombstones WHERE accept_seq > $1 ORDER BY 2`, since) {
+		UNION ALL SELECT id, accept_seq FROM tombstones WHERE accept_seq > $1 ORDER BY 2 LIMIT $2`, since, protocol.MaxTell) {
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
 		id, err := scanID(r)
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
 		ids = append(ids, id)
 	}
-	return ids, nil
+	for _, id := range ids {
+		act, err := remember(tx, id)
+		if err != nil {
+			return 0, err
+		}
+		told = act.AcceptSeq
+		if err := tellAll(tx, &act, now); err != nil {
+			return 0, err
+		}
+	}
+	if len(ids) == protocol.MaxTell {
+		return told, nil
+	}
+	err = tx.QueryRow(`SELECT accept_seq FROM self`).Scan(&told)
+	return told, err
 }
 
 // again repeats what is known of an action for whoever ordered it once more.
@@ -346,15 +361,32 @@ func again(tx *sqldb.Tx, act *Action, now Now) error {
 // tell writes a report about an action into the outbox, with what its container
 // became if that is known.
 func tell(tx *sqldb.Tx, a *Action, event protocol.Event, became *protocol.Container, now Now) error {
-	r := protocol.Report{
-		Action: a.ID, Digest: a.Digest, Event: event, State: a.State, Reason: a.Reason, Detail: a.Detail,
-		AcceptSeq: a.AcceptSeq, Attempt: a.Attempt, AtMS: now.WallMS, Cancel: a.Cancelling, Exit: a.Exit, Output: a.Output,
-		Container: became,
-	}
+	r := about(a, event, now)
+	r.Container = became
 	if a.Local && a.ReportN == 0 {
 		r.Spec, r.Requester = a.Spec, a.Requester
 	}
-	if event == protocol.EventTell {
+	return report(tx, a, r)
+}
+
+// tellAll tells of an action to whoever may know nothing of it.
+func tellAll(tx *sqldb.Tx, a *Action, now Now) error {
+	r := about(a, protocol.EventTell, now)
+	r.Spec, r.Requester = a.Spec, a.Requester
+	return report(tx, a, r)
+}
+
+// about is what a report says of an action.
+func about(a *Action, event protocol.Event, now Now) protocol.Report {
+	return protocol.Report{
+		Action: a.ID, Digest: a.Digest, Event: event, State: a.State, Reason: a.Reason, Detail: a.Detail,
+		AcceptSeq: a.AcceptSeq, Attempt: a.Attempt, AtMS: now.WallMS, Cancel: a.Cancelling, Exit: a.Exit, Output: a.Output,
+	}
+}
+
+// report writes a report into the outbox.
+func report(tx *sqldb.Tx, a *Action, r protocol.Report) error {
+	if r.Event == protocol.EventTell {
 		at, _, err := place(tx, protocol.StreamOrder)
 		if err != nil {
 			return err

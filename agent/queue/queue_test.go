@@ -335,6 +335,36 @@ func TestTell(t *testing.T) {
 	}
 }
 
+// TestTellAfter: whoever knows nothing of what was accepted after a number is
+// told all of it, in parts, and how far each part goes.
+func TestTellAfter(t *testing.T) {
+	q := create(t)
+	number := func(n int) protocol.ActionID {
+		return protocol.NewActionID(int64(n), [10]byte{byte(n), byte(n >> 8)})
+	}
+	const accepted = protocol.MaxTell + 3
+	for n := 1; n <= accepted; n++ {
+		o := order(1)
+		o.Action = number(n)
+		accept(t, q, o)
+	}
+	marker := []protocol.ActionID{number(accepted + 1)}
+	for _, part := range []struct{ since, first, told uint64 }{{1, 2, protocol.MaxTell + 1}, {protocol.MaxTell + 1, protocol.MaxTell + 2, accepted}, {accepted, 0, accepted}} {
+		before := len(reports(t, q))
+		if err := q.Tell(t.Context(), down(t, q, protocol.StreamControl), marker, &part.since, now); err != nil {
+			t.Fatal(err)
+		}
+		answers := reports(t, q)[before:]
+		last := answers[len(answers)-1]
+		if last.Action != marker[0] || last.State != protocol.StateNone || last.AcceptSeq != part.told || len(answers)-1 != int(part.told-part.since) {
+			t.Errorf("after %d: %d answers, the last %+v", part.since, len(answers), last)
+		}
+		if r := answers[0]; part.first > 0 && (r.AcceptSeq != part.first || string(r.Spec) != string(spec("true")) || r.Requester != "ann") {
+			t.Errorf("after %d the first answer is %+v", part.since, r)
+		}
+	}
+}
+
 func TestLocalActionsCarryTheirSpec(t *testing.T) {
 	q := create(t)
 	act, fresh, err := q.AcceptOrder(t.Context(), protocol.Position{}, order(1), now)
