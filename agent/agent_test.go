@@ -605,7 +605,7 @@ func TestOutputGoesUp(t *testing.T) {
 		})
 		for range 10 {
 			w.coord.see(func() {
-				w.coord.credit = []protocol.Credit{{Action: actionID(1), Attempt: 1, FD: protocol.Stdout, Offset: int64(len(w.coord.out[protocol.Stdout]))}}
+				w.coord.credit = []protocol.Credit{{Action: actionID(1), Attempt: 1, FD: protocol.Stdout, Offset: int64(len(w.coord.out[protocol.Stdout])), Window: protocol.ChunkWindow}}
 				conn, chal := w.coord.gate.Conn()
 				w.coord.receipt(conn, chal)
 			})

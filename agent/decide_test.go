@@ -73,7 +73,7 @@ func TestCredit(t *testing.T) {
 		const patience = 10 * time.Second
 		allow := func(what string, offset, next int64) {
 			t.Helper()
-			if o.allow(offset, patience); o.next != next || o.limit != offset+protocol.ChunkWindow {
+			if o.allow(offset, protocol.ChunkWindow, patience); o.next != next || o.limit != offset+protocol.ChunkWindow {
 				t.Fatalf("%s: goes on at %d up to %d, want %d", what, o.next, o.limit, next)
 			}
 		}
@@ -98,6 +98,11 @@ func TestCredit(t *testing.T) {
 		allow("the tail", 9000, 9000)
 		o.sent(2, 1000)
 		allow("the middle", 3000, 3000)
+		o.sent(2, 1000)
+		time.Sleep(time.Minute)
+		if o.allow(3000, 0, patience); o.next != 4000 || o.limit != 3000 {
+			t.Errorf("nothing is asked for: goes on at %d up to %d", o.next, o.limit)
+		}
 	})
 }
 

@@ -78,15 +78,15 @@ func (o *outputs) credit(c protocol.Credit) {
 	}
 	switch c.FD {
 	case protocol.Stdout:
-		newest(s.credits[0], c.Offset)
+		newest(s.credits[0], c)
 	case protocol.Stderr:
-		newest(s.credits[1], c.Offset)
+		newest(s.credits[1], c)
 	}
 }
 
 func (o *outputs) start(s *sender, unasked int64) {
 	for i, fd := range []protocol.FD{protocol.Stdout, protocol.Stderr} {
-		s.credits[i] = make(chan int64, 1)
+		s.credits[i] = make(chan protocol.Credit, 1)
 		s.streams[i] = outStream{fd: fd, limit: unasked}
 	}
 	if before := o.senders[s.id]; before != nil {
@@ -107,10 +107,10 @@ func (o *outputs) ended(s *sender) {
 		return
 	}
 	delete(o.senders, s.id)
-	for i, c := range s.credits {
+	for _, c := range s.credits {
 		select {
-		case offset := <-c:
-			o.credit(protocol.Credit{Action: s.id, Attempt: s.attempt, FD: s.streams[i].fd, Offset: offset})
+		case newest := <-c:
+			o.credit(newest)
 		default:
 		}
 	}
@@ -125,7 +125,7 @@ type sender struct {
 	run     Run           // nil for one that has ended
 	past    bool          // the action has ended: there will be no more than there is
 	quit    chan struct{} // closed when another has taken its place
-	credits [2]chan int64
+	credits [2]chan protocol.Credit
 	streams [2]outStream
 	last    time.Time     // of the newest chunk
 	rest    time.Duration // until the next: none after one that had no room for more
@@ -217,10 +217,10 @@ func (s *sender) wait(ctx context.Context, changed <-chan struct{}, sent, ended 
 		return false
 	case <-changed:
 		return s.pace(ctx)
-	case offset := <-s.credits[0]:
-		s.streams[0].allow(offset, s.delay+overdue)
-	case offset := <-s.credits[1]:
-		s.streams[1].allow(offset, s.delay+overdue)
+	case c := <-s.credits[0]:
+		s.streams[0].allow(c.Offset, c.Window, s.delay+overdue)
+	case c := <-s.credits[1]:
+		s.streams[1].allow(c.Offset, c.Window, s.delay+overdue)
 	case <-after:
 		return sent
 	}
@@ -251,11 +251,13 @@ func (s *sender) pace(ctx context.Context) bool {
 // allow takes a credit: everything before offset has arrived, and what follows
 // is wanted. What is on its way is not sent once more, or a slow line would
 // carry nothing else: only what an earlier connection took with it, or what is
-// still asked for after it should have arrived.
-func (o *outStream) allow(offset int64, patience time.Duration) {
+// still asked for after it should have arrived. Without a window it asks
+// for nothing.
+func (o *outStream) allow(offset, window int64, patience time.Duration) {
 	moved := offset > o.have && offset <= o.next
 	same := offset == o.have && offset < o.next
 	switch {
+	case same && window == 0:
 	case offset < o.first, !moved && !same, same && !o.since.IsZero() && time.Since(o.since) > patience:
 		o.next, o.first, o.since = offset, offset, time.Time{}
 	case moved && offset < o.next:
@@ -263,7 +265,7 @@ func (o *outStream) allow(offset int64, patience time.Duration) {
 	case moved:
 		o.since = time.Time{}
 	}
-	o.have, o.limit = offset, offset+protocol.ChunkWindow
+	o.have, o.limit = offset, offset+window
 }
 
 // sent notes that a connection has taken that many bytes of the stream.

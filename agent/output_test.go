@@ -13,7 +13,7 @@ import (
 // give credits stdout of action 1 at an offset.
 func (w *world) give(offset int64) {
 	w.coord.see(func() {
-		w.coord.credit = []protocol.Credit{{Action: actionID(1), Attempt: 1, FD: protocol.Stdout, Offset: offset}}
+		w.coord.credit = []protocol.Credit{{Action: actionID(1), Attempt: 1, FD: protocol.Stdout, Offset: offset, Window: protocol.ChunkWindow}}
 		conn, chal := w.coord.gate.Conn()
 		w.coord.receipt(conn, chal)
 	})

@@ -311,7 +311,7 @@ func (s *session) receipt() {
 		if len(credit) == maxCredits {
 			break // the next receipt has the others
 		}
-		credit = append(credit, protocol.Credit{Action: id.action, Attempt: id.attempt, FD: id.fd, Offset: offset})
+		credit = append(credit, protocol.Credit{Action: id.action, Attempt: id.attempt, FD: id.fd, Offset: offset, Window: protocol.ChunkWindow})
 		delete(s.credits, id)
 	}
 	var checkpoint []byte

@@ -72,7 +72,8 @@ type session struct {
 	credits   map[outputID]int64 // offsets to tell the host with the next receipt
 
 	inbox      []inbound // taken in order by one worker
-	inboxBytes int       // payloads of inbox
+	inboxBytes int       // payloads of inbox, without chunks
+	chunkBytes int       // chunks of inbox
 	working    bool
 
 	written []*output // by the worker's present batch; the worker's own
@@ -83,16 +84,19 @@ type session struct {
 }
 
 type inbound struct {
+	channel protocol.Channel
 	topic   string
 	payload []byte
 }
 
 // What of one host may wait for its transaction, in messages and bytes. An
 // honest host has at most a window of each stream and of the chunks of a few
-// commands under way; what comes beyond is dropped and will come again.
+// commands under way; what comes beyond is dropped and will come again. Chunks
+// are counted for themselves: no output keeps a report out.
 const (
 	maxInbox      = 4 * stream.Window
-	maxInboxBytes = 4 * protocol.ChunkWindow
+	maxInboxBytes = 4 << 20
+	maxChunkBytes = 4 * protocol.ChunkWindow
 )
 
 func (c *Coordinator) session(h protocol.HostID) *session {
@@ -187,9 +191,9 @@ func (c *Coordinator) Ingest(topic string, payload []byte) error {
 		return c.refuse(topic, err)
 	}
 	if t.Channel == protocol.ChannelLease && s.alive() {
-		return c.refuse(topic, s.onLease(inbound{topic, payload}))
+		return c.refuse(topic, s.onLease(inbound{t.Channel, topic, payload}))
 	}
-	s.enqueue(inbound{topic, payload})
+	s.enqueue(inbound{t.Channel, topic, payload})
 	return nil
 }
 
@@ -205,12 +209,17 @@ func (c *Coordinator) refuse(topic string, err error) error {
 func (s *session) enqueue(in inbound) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	full := len(s.inbox) >= maxInbox || s.inboxBytes+len(in.payload) > maxInboxBytes
+	waiting, limit := &s.inboxBytes, maxInboxBytes
+	if in.channel == protocol.ChannelOut {
+		waiting, limit = &s.chunkBytes, maxChunkBytes
+	}
+	full := len(s.inbox) >= maxInbox || *waiting+len(in.payload) > limit
 	if full || !s.working && !s.c.workers.start(s.work) {
 		s.c.stats.dropped.Add(1)
 		return
 	}
-	s.inbox, s.inboxBytes, s.working = append(s.inbox, in), s.inboxBytes+len(in.payload), true
+	*waiting += len(in.payload)
+	s.inbox, s.working = append(s.inbox, in), true
 }
 
 // work takes messages of one host in order until none is left. It ends by
@@ -219,7 +228,7 @@ func (s *session) work() {
 	for {
 		s.mu.Lock()
 		batch := s.inbox
-		s.inbox, s.inboxBytes = nil, 0
+		s.inbox, s.inboxBytes, s.chunkBytes = nil, 0, 0
 		s.working = len(batch) > 0
 		s.mu.Unlock()
 		if len(batch) == 0 {
@@ -233,11 +242,8 @@ func (s *session) work() {
 func (s *session) take(batch []inbound) {
 	var items []protocol.Message
 	for _, in := range batch {
-		t, err := protocol.ParseTopic(in.topic)
-		if err != nil {
-			continue // enqueue has parsed it before
-		}
-		switch t.Channel {
+		var err error
+		switch in.channel {
 		case protocol.ChannelReport, protocol.ChannelAlert:
 			var m protocol.Message
 			if m, err = protocol.Open(in.payload, s.c.expect(in.topic, itemFresh{s})); err == nil {

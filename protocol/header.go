@@ -87,7 +87,8 @@ func (h *Header) check(rule typeRule) error {
 }
 
 func (h *Header) chunk(down bool) bool {
-	return !h.Action.IsZero() && h.Attempt > 0 && h.FD.goes(down) && h.Offset >= 0 && h.Size >= 0 && h.Size <= ChunkSize
+	return !h.Action.IsZero() && h.Attempt > 0 && h.FD.goes(down) && h.Offset >= 0 && h.Size >= 0 && h.Size <= ChunkSize &&
+		(h.Gone == 0 || !down && h.Gone > h.Offset && h.Size == 0)
 }
 
 func (h *Header) noItem() bool {
@@ -95,5 +96,5 @@ func (h *Header) noItem() bool {
 }
 
 func (h *Header) noChunk() bool {
-	return h.Action.IsZero() && h.Attempt == 0 && h.FD == "" && h.Offset == 0 && h.Size == 0 && h.SHA256.IsZero()
+	return h.Action.IsZero() && h.Attempt == 0 && h.FD == "" && h.Offset == 0 && h.Gone == 0 && h.Size == 0 && h.SHA256.IsZero()
 }

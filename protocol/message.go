@@ -164,8 +164,11 @@ type Header struct {
 	Attempt int      `json:"attempt,omitzero"`
 	FD      FD       `json:"fd,omitzero"`
 	Offset  int64    `json:"offset,omitzero"`
-	Size    int64    `json:"size,omitzero"`
-	SHA256  Digest   `json:"sha256,omitzero"`
+	// Gone, in a chunk without bytes, tells that the host no longer has the bytes
+	// from Offset to here, and that the stream goes on here.
+	Gone   int64  `json:"gone,omitzero"`
+	Size   int64  `json:"size,omitzero"`
+	SHA256 Digest `json:"sha256,omitzero"`
 }
 
 // Stream names a stream of items between one host and the coordinator.
@@ -371,10 +374,13 @@ type Receipt struct {
 // WantFull asks for a full heartbeat.
 const WantFull = "full"
 
-// Credit is receipt and permission for a stream of bytes.
+// Credit is receipt and permission for a stream of bytes. Both are places in the
+// stream and not amounts, so repeating one or mixing up their order does no harm.
 //
 // Upwards: the coordinator has everything before Offset durably and wants what
-// follows, up to [ChunkWindow] further.
+// follows, up to Window further. With no Window it asks for nothing: somebody
+// follows who has not yet read what is there, and a command in mode
+// [OutputStream] waits for them.
 //
 // Downwards: the host needs nothing before Offset any more and wants what
 // follows, up to Window further, which it keeps small enough that all of it passes
@@ -385,15 +391,17 @@ type Credit struct {
 	Attempt int      `json:"attempt"`
 	FD      FD       `json:"fd"`
 	Offset  int64    `json:"offset"`
-	Window  int64    `json:"window,omitzero"` // of [Stdin] alone; 0 is nothing more for now
+	Window  int64    `json:"window,omitzero"` // 0 is nothing more for now
 }
 
 // Sizes of what travels in chunks, in bytes.
 const (
 	// ChunkSize is the most that one chunk carries.
 	ChunkSize = 128 << 10
-	// ChunkWindow is how far a host may send beyond the offset of a credit.
-	ChunkWindow = 8 * ChunkSize
+	// ChunkWindow is how far a host may send beyond the offset of a credit, at
+	// most: enough for 40 MB/s where an answer takes 100 ms, while what of one host
+	// may be in memory stays small.
+	ChunkWindow = 32 * ChunkSize
 	// MaxInputWindow is how far a coordinator may send beyond that of a host:
 	// with 16 chunks on their way a stream runs as fast as with any more.
 	MaxInputWindow = 16 * ChunkSize

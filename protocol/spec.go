@@ -111,6 +111,9 @@ type Spec struct {
 	// one the command reads nothing.
 	StdinSHA256 Digest `json:"stdin_sha256,omitzero"`
 	StdinBytes  int64  `json:"stdin_bytes,omitzero"`
+	// Output is what becomes of output that nobody takes in time; empty is
+	// [OutputKeep].
+	Output OutputMode `json:"output,omitzero"`
 
 	// Creation.
 	Template string   `json:"template,omitzero"`
@@ -122,6 +125,22 @@ type Spec struct {
 	// GraceMS is how long a stop waits before it kills; 0 is 10 s.
 	GraceMS int64 `json:"grace_ms,omitzero"`
 }
+
+// OutputMode is what becomes of output beyond the cap of its stream.
+type OutputMode string
+
+// The modes.
+const (
+	// OutputKeep drops the middle: the command never waits for anybody.
+	OutputKeep OutputMode = "keep"
+	// OutputStream drops nothing while somebody follows: the command waits in
+	// its writes. When nobody has followed for [OutputPatience] it is kept.
+	OutputStream OutputMode = "stream"
+)
+
+// OutputPatience is how long a command in mode [OutputStream] waits for somebody
+// to follow it.
+const OutputPatience = 30 * time.Second
 
 // NoTimeout as TimeoutMS lets a command run without limit.
 const NoTimeout = -1
@@ -229,8 +248,8 @@ func (s *Spec) validateCreate() error {
 
 func (s *Spec) validateCommand(info KindInfo) error {
 	if !info.Command {
-		if s.Argv != nil || s.User != "" || s.Cwd != "" || s.Env != nil || s.TimeoutMS != 0 || s.Exclusive || s.HasPayload() {
-			return fmt.Errorf("argv, user, cwd, env, stdin, timeout_ms and exclusive belong to commands alone")
+		if s.Argv != nil || s.User != "" || s.Cwd != "" || s.Env != nil || s.TimeoutMS != 0 || s.Exclusive || s.Output != "" || s.HasPayload() {
+			return fmt.Errorf("argv, user, cwd, env, stdin, timeout_ms, exclusive and output belong to commands alone")
 		}
 		return nil
 	}
@@ -239,6 +258,8 @@ func (s *Spec) validateCommand(info KindInfo) error {
 		return fmt.Errorf("argv: the command is missing")
 	case s.Cwd != "" && !strings.HasPrefix(s.Cwd, "/"):
 		return fmt.Errorf("cwd: %.100q is not absolute", s.Cwd)
+	case s.Output != "" && s.Output != OutputKeep && s.Output != OutputStream:
+		return fmt.Errorf("output: %.40q is neither %s nor %s", s.Output, OutputKeep, OutputStream)
 	case s.TimeoutMS != NoTimeout && (s.TimeoutMS < 0 || s.TimeoutMS > MaxTimeout.Milliseconds()):
 		return fmt.Errorf("timeout_ms: %d is neither between 1 and %d nor -1 for none", s.TimeoutMS, MaxTimeout.Milliseconds())
 	case s.HasPayload() && (s.StdinSHA256.IsZero() || s.StdinBytes < 1 || s.StdinBytes > MaxPayload):

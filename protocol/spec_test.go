@@ -20,6 +20,9 @@ var specTests = []struct {
 }{
 	{"ping", `{"kind":"host.ping"}`, ""},
 	{"run", `{"kind":"host.run","argv":["sh","-c","a && b"],"user":"1000:1000","cwd":"/tmp","env":["A=b=c"],"timeout_ms":-1,"exclusive":true}`, ""},
+	{"run that waits for its readers", `{"kind":"host.run","argv":["true"],"output":"stream"}`, ""},
+	{"output of a ping", `{"kind":"host.ping","output":"keep"}`, protocol.ErrSpec},
+	{"output thrown away", `{"kind":"host.run","argv":["true"],"output":"none"}`, protocol.ErrSpec},
 	{"exec", `{"kind":"container.exec",` + ctid + `,"argv":["true"],"timeout_ms":360000000}`, ""},
 	{"create", `{"kind":"container.create",` + ctid + `,"name":"web","template":"busybox","class":"cloned","offline":"keep","labels":["a=b"],"start":true}`, ""},
 	{"stop", `{"kind":"container.stop",` + ctid + `,"name":"web","grace_ms":3600000}`, ""},

@@ -428,6 +428,7 @@ func attachmentViolations() map[string][]violation {
 			{"size_zero", a, set("size", "0")},
 			{"size_beyond_a_chunk", protocol.ErrHeader, set("size", "131073")},
 			{"offset_negative", protocol.ErrHeader, set("offset", "-1")},
+			{"gone_with_bytes", protocol.ErrHeader, set("gone", "8192")},
 			{"attempt_zero", protocol.ErrHeader, set("attempt", "0")},
 			{"output_unknown", protocol.ErrHeader, set("fd", `"stdin"`)},
 			{"output_left_out", protocol.ErrHeader, set("fd", "")},

@@ -628,7 +628,7 @@ func (h *Host) onReceipt(m Message, msg protocol.Message) error {
 	}
 	for _, c := range r.Credit {
 		id := outputID{c.Action, c.Attempt, c.FD}
-		h.allowed[id] = c.Offset + protocol.ChunkWindow
+		h.allowed[id] = c.Offset + c.Window
 		h.chunks(id, c.Offset, h.allowed[id])
 	}
 	return nil
