@@ -256,7 +256,7 @@ func (a *Agent) control(at protocol.Position, msg protocol.Message) error {
 		_, err := a.cancel(at, item.Action)
 		return err
 	case item.Verb == protocol.VerbTell && len(item.IDs) <= protocol.MaxTell:
-		if err := a.cfg.Queue.Tell(a.steps, at, item.IDs, item.Since, a.when()); err != nil {
+		if err := a.cfg.Queue.Tell(a.steps, at, item.IDs, item.Since, a.waits(item.IDs), a.when()); err != nil {
 			return err
 		}
 		a.reread()

@@ -297,6 +297,9 @@ func (r *Report) check() error {
 	if err := r.checkExit(); err != nil {
 		return err
 	}
+	if err := r.checkWaits(); err != nil {
+		return err
+	}
 	for i, o := range r.Output {
 		switch {
 		case !o.FD.valid() || slices.ContainsFunc(r.Output[:i], func(p Output) bool { return p.FD == o.FD }):
@@ -325,6 +328,19 @@ func (r *Report) checkState() error {
 		}
 	}
 	return fmt.Errorf("%.40q cannot lead to %.40q with reason %.40q", r.Event, r.State, r.Reason)
+}
+
+// checkWaits lets an action wait that may wait.
+func (r *Report) checkWaits() error {
+	switch {
+	case r.Waits == nil:
+		return nil
+	case r.Event != EventTell || r.State != StateNone && r.State != StateNew:
+		return fmt.Errorf("an action in state %.40q waits for nothing", r.State)
+	case r.Waits.For == "" || len(r.Waits.For) > maxWord:
+		return fmt.Errorf("it waits for %.40q", r.Waits.For)
+	}
+	return nil
 }
 
 // checkExit holds the end of a command against the event that tells of it.

@@ -105,6 +105,10 @@ type ActionID [16]byte
 // creation or adoption. A renamed container keeps it.
 type CTID [16]byte
 
+// BatchID names what was asked for together: a UUID of version 7. The ids of
+// its actions follow from it, see [BatchID.Action].
+type BatchID [16]byte
+
 // Sum returns the SHA-256 digest of b.
 func Sum(b []byte) Digest { return sha256.Sum256(b) }
 
@@ -129,6 +133,9 @@ func (a ActionID) IsZero() bool { return a == ActionID{} }
 // IsZero reports whether the id is missing.
 func (c CTID) IsZero() bool { return c == CTID{} }
 
+// IsZero reports whether the id is missing.
+func (b BatchID) IsZero() bool { return b == BatchID{} }
+
 // String returns the fingerprint in upper-case hexadecimal.
 func (k KeyID) String() string { return strings.ToUpper(hex.EncodeToString(k[:])) }
 
@@ -149,6 +156,14 @@ func (a ActionID) String() string { return uuidText(a) }
 
 // String returns the UUID in its usual form.
 func (c CTID) String() string { return uuidText(c) }
+
+// String returns the UUID in its usual form.
+func (b BatchID) String() string { return uuidText(b) }
+
+// MarshalText refuses the zero id: it means nothing.
+func (b BatchID) MarshalText() ([]byte, error) {
+	return marshalID("batch id", b.IsZero(), b.String())
+}
 
 // MarshalText refuses the zero id: it means nothing.
 func (k KeyID) MarshalText() ([]byte, error) { return marshalID("key id", k.IsZero(), k.String()) }
@@ -197,6 +212,12 @@ func (a *ActionID) UnmarshalText(b []byte) error { return unuuid("action id", a[
 // UnmarshalText accepts a UUID of version 7 in lower case.
 func (c *CTID) UnmarshalText(b []byte) error { return unuuid("container id", c[:], b) }
 
+// UnmarshalText accepts a UUID of version 7 in lower case.
+func (b *BatchID) UnmarshalText(t []byte) error { return unuuid("batch id", b[:], t) }
+
+// ParseBatchID parses the text form of a BatchID.
+func ParseBatchID(s string) (b BatchID, err error) { err = b.UnmarshalText([]byte(s)); return b, err }
+
 // ParseFleetID parses the text form of a FleetID.
 func ParseFleetID(s string) (f FleetID, err error) { err = f.UnmarshalText([]byte(s)); return f, err }
 
@@ -218,6 +239,21 @@ func NewActionID(unixMS int64, random [10]byte) ActionID { return newUUID(unixMS
 
 // NewCTID makes a container id as [NewActionID] makes an action's.
 func NewCTID(unixMS int64, random [10]byte) CTID { return newUUID(unixMS, random) }
+
+// NewBatchID makes the id of a batch as [NewActionID] makes an action's.
+func NewBatchID(unixMS int64, random [10]byte) BatchID { return newUUID(unixMS, random) }
+
+// Action returns the id of the action that does one part of a batch: a host's,
+// or an operation's. Whoever asks for the part again, because an answer was lost
+// or the first to ask was interrupted, asks for the same action.
+func (b BatchID) Action(part string) ActionID {
+	sum := sha256.Sum256(append([]byte("hostler-batch-1\x00"+string(b[:])), part...))
+	ms := int64(0)
+	for _, c := range b[:6] {
+		ms = ms<<8 | int64(c)
+	}
+	return NewActionID(ms, [10]byte(sum[:10]))
+}
 
 func newUUID(unixMS int64, random [10]byte) (u [16]byte) {
 	for i := range 6 {

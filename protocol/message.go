@@ -465,13 +465,21 @@ type Report struct {
 	State  State    `json:"state,omitzero"`
 	Reason Reason   `json:"reason,omitzero"`
 	// Detail is a sentence for people, why and what to do.
-	Detail    string   `json:"detail,omitzero"`
-	AcceptSeq uint64   `json:"accept_seq,omitzero"`
-	Attempt   int      `json:"attempt,omitzero"`
-	AtMS      int64    `json:"at_ms"` // the host's wall clock, for people
-	Cancel    bool     `json:"cancelling,omitzero"`
-	Exit      *Exit    `json:"exit,omitempty"`
-	Output    []Output `json:"output,omitempty"`
+	Detail    string `json:"detail,omitzero"`
+	AcceptSeq uint64 `json:"accept_seq,omitzero"`
+	Attempt   int    `json:"attempt,omitzero"`
+	AtMS      int64  `json:"at_ms"` // the host's wall clock, for people
+	// AcceptedMS, StartedMS and EndedMS are when the action was accepted, began
+	// first and ended, by that clock; 0 is not yet, or not known.
+	AcceptedMS int64 `json:"accepted_ms,omitzero"`
+	StartedMS  int64 `json:"started_ms,omitzero"`
+	EndedMS    int64 `json:"ended_ms,omitzero"`
+	Cancel     bool  `json:"cancelling,omitzero"`
+	// Waits tells, in an answer to tell, why the action has not begun. It is
+	// true of the moment of the answer and promises nothing.
+	Waits  *Waits   `json:"waits,omitempty"`
+	Exit   *Exit    `json:"exit,omitempty"`
+	Output []Output `json:"output,omitempty"`
 	// Spec and Requester come with the first report of an action that began
 	// on the host itself, and for whoever asks for everything after a number.
 	Spec      []byte `json:"spec,omitempty"`
@@ -482,6 +490,30 @@ type Report struct {
 	// HaveOrder tells, in an answer to tell, how far the order stream was
 	// taken in when the answer was made.
 	HaveOrder uint64 `json:"have_order,omitzero"`
+}
+
+// WaitsFor is what an action waits for on its host.
+type WaitsFor string
+
+// What an action may wait for. Action of [Waits] is the one in front, if there
+// is one that can be named.
+const (
+	WaitsLane      WaitsFor = "lane"      // another action on the same container
+	WaitsExclusive WaitsFor = "exclusive" // an action that takes the host alone, or that wants to
+	WaitsShared    WaitsFor = "shared"    // it wants the host alone, and others run or wait before it
+	WaitsPlaces    WaitsFor = "places"    // as many actions on containers as may run at a time
+	WaitsRuns      WaitsFor = "runs"      // as many commands of the host as may run at a time
+	WaitsDisk      WaitsFor = "disk"      // the host begins nothing while its disk is full or failing
+	WaitsStop      WaitsFor = "stop"      // the agent is about to end, and goes on after its start
+	WaitsRing      WaitsFor = "ring"      // the order names a ring that the host fetches
+)
+
+// Waits is why an action has not begun.
+type Waits struct {
+	For    WaitsFor `json:"for"`
+	Action ActionID `json:"action,omitzero"`
+	// Count is how many run already, or the number of the ring.
+	Count uint64 `json:"count,omitzero"`
 }
 
 // Exit is how the main process of a command ended.

@@ -148,6 +148,11 @@ func itemSamples() []sample {
 			item: sampleReport(), decode: func() any { return new(protocol.Report) }},
 		{name: "report_unknown", typ: protocol.TypeReport, body: itemOf(up(protocol.TypeReport, 0), hostStore, protocol.StreamReport, 14, nil),
 			item: &protocol.Report{Action: twoAction, Event: protocol.EventTell, HaveOrder: 5, AtMS: 1}, decode: func() any { return new(protocol.Report) }},
+		{name: "report_waits", typ: protocol.TypeReport, body: itemOf(up(protocol.TypeReport, 0), hostStore, protocol.StreamReport, 15, nil),
+			item: &protocol.Report{
+				Action: anAction, Digest: protocol.Sum(sampleSpec), Event: protocol.EventTell, State: protocol.StateNew, AcceptSeq: 42, AtMS: 1780000005000,
+				AcceptedMS: 1780000000000, Waits: &protocol.Waits{For: protocol.WaitsLane, Action: twoAction}, HaveOrder: 5,
+			}, decode: func() any { return new(protocol.Report) }},
 		{name: "alert", typ: protocol.TypeAlert, body: itemOf(up(protocol.TypeAlert, 0), hostStore, protocol.StreamAlert, 1, nil),
 			item:   &protocol.Alert{AlertInfo: protocol.AlertInfo{ID: "disk.low/root", Severity: "warning", Text: "2 % free", SinceMS: 5}, Raised: true},
 			decode: func() any { return new(protocol.Alert) }},

@@ -147,6 +147,10 @@ func itemViolations() map[string][]violation {
 		"report_unknown": {
 			{"with_reason", p, setItem("reason", `"ok"`)}, {"event_left_out", p, setItem("event", "")},
 		},
+		"report_waits": {
+			{"waits_while_running", p, setItem("state", `"RUNNING"`)}, {"waits_in_an_event", p, setItem("event", `"accept"`)},
+			{"waits_for_nothing", p, setItem("waits", `{"for":""}`)}, {"waits_for_long", p, setItem("waits", `{"for":"`+strings.Repeat("x", 65)+`"}`)},
+		},
 		"alert": {
 			{"id_left_out", p, setItem("id", "")}, {"text_left_out", p, setItem("text", "")}, {"severity_left_out", p, setItem("severity", "")},
 			{"text_long", p, setItem("text", `"`+strings.Repeat("x", 4097)+`"`)}, {"item_member_unknown", p, setItem("weather", "1")},

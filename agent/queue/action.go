@@ -259,7 +259,7 @@ func cancel(tx *sqldb.Tx, act *Action, now Now) error {
 		err = moved(tx, act, nil, now)
 	} else {
 		err = errors.Join(note(tx, audit.Record{AtMS: now.WallMS, Actor: string(protocol.Coordinator), Verb: "action.cancel", Object: act.ID.String(),
-			Detail: map[string]any{"state": string(act.State), "cancelling": act.Cancelling}}), tell(tx, act, event, nil, now))
+			Detail: map[string]any{"state": string(act.State), "cancelling": act.Cancelling}}), tell(tx, act, event, aside{}, now))
 	}
 	if err != nil {
 		return err
@@ -278,7 +278,7 @@ func (q *Queue) NotCancelled(ctx context.Context, id protocol.ActionID, detail s
 			return err
 		}
 		act.Cancelling, act.Detail = false, clean(detail)
-		if err := tell(tx, &act, protocol.EventTell, nil, now); err != nil {
+		if err := tell(tx, &act, protocol.EventTell, aside{}, now); err != nil {
 			return err
 		}
 		return save(tx, &act)
@@ -289,8 +289,9 @@ func (q *Queue) NotCancelled(ctx context.Context, id protocol.ActionID, detail s
 // Tell answers for each id what this host knows: the action, its tombstone, or
 // that it knows nothing. If since is set, the first [protocol.MaxTell] actions
 // accepted after it are told before, with what they are; the answers about
-// unknown ids then tell how far that went.
-func (q *Queue) Tell(ctx context.Context, at protocol.Position, ids []protocol.ActionID, since *uint64, now Now) error {
+// unknown ids then tell how far that went. waits is why those among ids that
+// wait do so, as far as the caller knows it.
+func (q *Queue) Tell(ctx context.Context, at protocol.Position, ids []protocol.ActionID, since *uint64, waits map[protocol.ActionID]protocol.Waits, now Now) error {
 	return q.commit(ctx, failpoint.QuestionTaken, "answering about actions", func(tx *sqldb.Tx) error {
 		if err := advance(tx, at); err != nil {
 			return err
@@ -309,7 +310,11 @@ func (q *Queue) Tell(ctx context.Context, at protocol.Position, ids []protocol.A
 			} else if err != nil {
 				return err
 			}
-			if err := tell(tx, &act, protocol.EventTell, nil, now); err != nil {
+			var b aside
+			if w, ok := waits[id]; ok && (act.State == protocol.StateNone || act.State == protocol.StateNew) {
+				b.waits = &w
+			}
+			if err := tell(tx, &act, protocol.EventTell, b, now); err != nil {
 				return err
 			}
 		}
@@ -355,14 +360,19 @@ func again(tx *sqldb.Tx, act *Action, now Now) error {
 	if !act.State.Final() && act.Attempt > 1 {
 		event = protocol.EventRetry
 	}
-	return tell(tx, act, event, nil, now)
+	return tell(tx, act, event, aside{}, now)
 }
 
-// tell writes a report about an action into the outbox, with what its container
-// became if that is known.
-func tell(tx *sqldb.Tx, a *Action, event protocol.Event, became *protocol.Container, now Now) error {
+// aside is what a report tells that is not of the action's record.
+type aside struct {
+	became *protocol.Container // what its container has become, if that is known
+	waits  *protocol.Waits     // why it has not begun
+}
+
+// tell writes a report about an action into the outbox.
+func tell(tx *sqldb.Tx, a *Action, event protocol.Event, b aside, now Now) error {
 	r := about(a, event, now)
-	r.Container = became
+	r.Container, r.Waits = b.became, b.waits
 	if a.Local && a.ReportN == 0 {
 		r.Spec, r.Requester = a.Spec, a.Requester
 	}
@@ -380,7 +390,8 @@ func tellAll(tx *sqldb.Tx, a *Action, now Now) error {
 func about(a *Action, event protocol.Event, now Now) protocol.Report {
 	return protocol.Report{
 		Action: a.ID, Digest: a.Digest, Event: event, State: a.State, Reason: a.Reason, Detail: a.Detail,
-		AcceptSeq: a.AcceptSeq, Attempt: a.Attempt, AtMS: now.WallMS, Cancel: a.Cancelling, Exit: a.Exit, Output: a.Output,
+		AcceptSeq: a.AcceptSeq, Attempt: a.Attempt, AtMS: now.WallMS, AcceptedMS: a.AcceptedMS, StartedMS: a.StartedMS, EndedMS: a.EndedMS,
+		Cancel: a.Cancelling, Exit: a.Exit, Output: a.Output,
 	}
 }
 

@@ -24,7 +24,7 @@ const (
 	auditForget = 5000
 )
 
-// beside is what is written with the next step that is written anyhow.
+// aside is what is written with the next step that is written anyhow.
 type beside struct {
 	mu         sync.Mutex
 	checkpoint []byte            // newest of the coordinator; nil: it is on the disk
@@ -118,7 +118,7 @@ func moved(tx *sqldb.Tx, a *Action, became *protocol.Container, now Now) error {
 	if err := note(tx, r); err != nil {
 		return err
 	}
-	return tell(tx, a, a.Event, became, now)
+	return tell(tx, a, a.Event, aside{became: became}, now)
 }
 
 // Record writes a record of its own into the host's audit log, for what moves no

@@ -318,10 +318,13 @@ func TestTell(t *testing.T) {
 	accept(t, q, order(2))
 	since := uint64(1)
 	ids := []protocol.ActionID{action(1), action(7)}
-	if err := q.Tell(t.Context(), down(t, q, protocol.StreamControl), ids, nil, now); err != nil {
+	waits := map[protocol.ActionID]protocol.Waits{
+		action(1): {For: protocol.WaitsLane, Action: action(2)}, action(7): {For: protocol.WaitsRing, Count: 8}, action(2): {For: protocol.WaitsDisk},
+	}
+	if err := q.Tell(t.Context(), down(t, q, protocol.StreamControl), ids, nil, waits, now); err != nil {
 		t.Fatal(err)
 	}
-	if err := q.Tell(t.Context(), down(t, q, protocol.StreamControl), nil, &since, now); err != nil {
+	if err := q.Tell(t.Context(), down(t, q, protocol.StreamControl), nil, &since, nil, now); err != nil {
 		t.Fatal(err)
 	}
 	all := reports(t, q)[2:]
@@ -332,6 +335,28 @@ func TestTell(t *testing.T) {
 		if r.Event != protocol.EventTell || r.HaveOrder != 2 {
 			t.Errorf("answer %+v", r)
 		}
+	}
+	if w := all[0].Waits; w == nil || *w != waits[action(1)] {
+		t.Errorf("the first waits for %+v", w)
+	}
+	if w := all[1].Waits; w == nil || *w != waits[action(7)] {
+		t.Errorf("the unknown one waits for %+v", w)
+	}
+	if all[2].Waits != nil {
+		t.Error("nobody knew why the last waits")
+	}
+	if _, err := q.Start(t.Context(), action(1), queue.Change{}, now); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.Finish(t.Context(), action(1), queue.Step{Event: protocol.EventSucceed}, now); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Tell(t.Context(), down(t, q, protocol.StreamControl), ids[:1], nil, waits, now); err != nil {
+		t.Fatal(err)
+	}
+	all = reports(t, q)
+	if r := all[len(all)-1]; r.Waits != nil || r.AcceptedMS == 0 || r.StartedMS == 0 || r.EndedMS == 0 {
+		t.Errorf("of what has ended: %+v", r)
 	}
 }
 
@@ -351,7 +376,7 @@ func TestTellAfter(t *testing.T) {
 	marker := []protocol.ActionID{number(accepted + 1)}
 	for _, part := range []struct{ since, first, told uint64 }{{1, 2, protocol.MaxTell + 1}, {protocol.MaxTell + 1, protocol.MaxTell + 2, accepted}, {accepted, 0, accepted}} {
 		before := len(reports(t, q))
-		if err := q.Tell(t.Context(), down(t, q, protocol.StreamControl), marker, &part.since, now); err != nil {
+		if err := q.Tell(t.Context(), down(t, q, protocol.StreamControl), marker, &part.since, nil, now); err != nil {
 			t.Fatal(err)
 		}
 		answers := reports(t, q)[before:]
@@ -581,7 +606,7 @@ func TestQueueFull(t *testing.T) {
 		ids[i] = action(1)
 	}
 	for range queue.MaxOutbox / protocol.MaxTell {
-		if err := q.Tell(t.Context(), down(t, q, protocol.StreamControl), ids, nil, now); err != nil {
+		if err := q.Tell(t.Context(), down(t, q, protocol.StreamControl), ids, nil, nil, now); err != nil {
 			t.Fatal(err)
 		}
 	}
