@@ -115,6 +115,8 @@ func (a *Agent) admit(b []byte) (protocol.Spec, error) {
 	switch {
 	case info.Command && a.cfg.Commands == nil:
 		return spec, fmt.Errorf("%w: commands cannot be run here", codeUnsupported)
+	case spec.Kind == protocol.KindPolicySet:
+		return spec, fmt.Errorf("%w: this host takes its policy from its own people alone", codeUnsupported)
 	case spec.Kind == protocol.KindCreate:
 		if _, _, err := a.creator(); err != nil {
 			return spec, err

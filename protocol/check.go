@@ -260,6 +260,11 @@ func (o *OrderItem) check() error {
 	case len(o.Approvals) > maxProofs:
 		return fmt.Errorf("%d approvals, at most %d are allowed", len(o.Approvals), maxProofs)
 	}
+	for i := range o.Approvals {
+		if err := o.Approvals[i].check(); err != nil {
+			return err
+		}
+	}
 	return checkLength("requester", o.Requester, maxName)
 }
 

@@ -20,8 +20,8 @@ type Role string
 const (
 	RoleHost        Role = "host"
 	RoleCoordinator Role = "coordinator"
-	RoleOwner       Role = "owner"  // signs rings
-	RolePerson      Role = "person" // signs approvals
+	RoleOwner       Role = "owner"  // signs rings and policies
+	RolePerson      Role = "person" // signs approvals, and policies if one says so
 )
 
 // Sizes of whole envelopes in bytes, attachment included.
@@ -31,8 +31,7 @@ const (
 	MaxMessage = 32 << 10
 	// MaxChunk is a chunk and its envelope, on the bulk connection.
 	MaxChunk = ChunkSize + 4<<10
-	// MaxDocument bounds documents: a chain of rings, an approval for 500
-	// hosts.
+	// MaxDocument bounds documents: a chain of rings, a roster.
 	MaxDocument = 256 << 10
 )
 
@@ -68,7 +67,8 @@ var rules = map[Type]typeRule{
 	TypeRing:        {class: ClassDocument, roles: []Role{RoleOwner}, max: MaxDocument},
 	TypeRoster:      {class: ClassDocument, roles: []Role{RoleCoordinator}, max: MaxDocument},
 	TypeCheckpoint:  {class: ClassDocument, roles: []Role{RoleCoordinator, RoleHost}, max: MaxCheckpoint},
-	TypeApproval:    {class: ClassDocument, roles: []Role{RolePerson}, max: MaxDocument},
+	TypeApproval:    {class: ClassDocument, roles: []Role{RolePerson}, max: maxApproval},
+	TypePolicy:      {class: ClassDocument, roles: []Role{RoleOwner, RolePerson}, max: maxPolicyDocument},
 }
 
 // typeOf returns the type that travels on a channel. The retained chain of

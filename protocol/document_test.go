@@ -95,7 +95,7 @@ func typeRows() string {
 		done[s.typ] = true
 		list := "the attachment"
 		switch {
-		case protocol.ClassOf(s.typ) == protocol.ClassDocument && s.typ != protocol.TypeCheckpoint:
+		case s.decode != nil && reflect.TypeOf(s.decode()) == reflect.TypeFor[*document]():
 			list = "see the package that owns it"
 		case s.decode != nil:
 			list = memberList(reflect.TypeOf(s.decode()).Elem())

@@ -34,6 +34,7 @@ const (
 	TypeRevoked     Type = "revoked/1"
 	TypeRoster      Type = "roster/1"
 	TypeApproval    Type = "approval/1"
+	TypePolicy      Type = "policy/1"
 	TypeCheckpoint  Type = "checkpoint/1"
 )
 
@@ -422,11 +423,11 @@ type CoordinatorState struct {
 
 // OrderItem is the item of an order: run this once.
 type OrderItem struct {
-	Action    ActionID `json:"action"`
-	Spec      []byte   `json:"spec,omitempty"`      // see [Spec]
-	Approvals [][]byte `json:"approvals,omitempty"` // signed approvals, if policy asks for them
-	Requester string   `json:"requester"`
-	CreatedMS int64    `json:"created_ms"` // Unix milliseconds, for people
+	Action    ActionID        `json:"action"`
+	Spec      []byte          `json:"spec,omitempty"`      // see [Spec]
+	Approvals []OrderApproval `json:"approvals,omitempty"` // if the policy of the host asks for them
+	Requester string          `json:"requester"`
+	CreatedMS int64           `json:"created_ms"` // Unix milliseconds, for people
 }
 
 // Verb is what a control asks for.

@@ -2,6 +2,7 @@ package protocol_test
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -159,6 +160,10 @@ func itemSamples() []sample {
 		{name: "order", typ: protocol.TypeOrder, from: "coordinator", body: order,
 			item:   &protocol.OrderItem{Action: anAction, Spec: sampleSpec, Requester: "pia", CreatedMS: 1780000000000},
 			decode: func() any { return new(protocol.OrderItem) }},
+		{name: "order_approved", typ: protocol.TypeOrder, from: "coordinator", body: order,
+			item: &protocol.OrderItem{Action: anAction, Spec: sampleSpec, Approvals: []protocol.OrderApproval{sampleOrderApproval()},
+				Requester: "pia", CreatedMS: 1780000000000},
+			decode: func() any { return new(protocol.OrderItem) }},
 		{name: "control_cancel", typ: protocol.TypeControl, from: "coordinator", body: control,
 			item: &protocol.ControlItem{Verb: protocol.VerbCancel, Action: anAction}, decode: func() any { return new(protocol.ControlItem) }},
 		{name: "control_tell", typ: protocol.TypeControl, from: "coordinator", body: control,
@@ -170,6 +175,12 @@ func itemSamples() []sample {
 		{name: "in", typ: protocol.TypeIn, from: "coordinator", body: in, attach: out},
 		{name: "in_end", typ: protocol.TypeIn, from: "coordinator", body: end},
 	}
+}
+
+// sampleOrderApproval is an approval on its way to the first target.
+func sampleOrderApproval() protocol.OrderApproval {
+	signed := must(sampleApproval().Seal(newFakeKey("person")))
+	return must(protocol.ForTarget(signed, sampleTargets(), sampleTargets()[0]))
 }
 
 // sampleCheckpoint is what a log's keeper signs.
@@ -197,15 +208,34 @@ type document struct {
 	N     int              `json:"number"`
 }
 
+func sampleTargets() protocol.Targets {
+	return must(protocol.NewTargets(protocol.Target{Host: "edge-07", Action: anAction}, protocol.Target{Host: "edge-08", Action: twoAction}))
+}
+
+func sampleApproval() *protocol.Approval {
+	a := must(protocol.NewApproval(theFleet, theRing, sampleSpec, sampleTargets(), time.UnixMilli(1780000000000), time.Hour))
+	return &a
+}
+
+func samplePolicy() *protocol.PolicyDocument {
+	return &protocol.PolicyDocument{Type: protocol.TypePolicy, Fleet: theFleet, Number: 3, Policy: protocol.Sum([]byte("[[rule]]")),
+		Hosts: []protocol.HostID{"edge-07", "edge-08"}, IssuedMS: 1780000000000, Ring: theRing}
+}
+
 func documentSamples() []sample {
 	var list []sample
 	for _, d := range []struct {
 		typ  protocol.Type
 		from string
-	}{{protocol.TypeRing, "owner"}, {protocol.TypeRoster, "coordinator"}, {protocol.TypeRevoked, "coordinator"}, {protocol.TypeApproval, "person"}} {
+	}{{protocol.TypeRing, "owner"}, {protocol.TypeRoster, "coordinator"}, {protocol.TypeRevoked, "coordinator"}} {
 		list = append(list, sample{name: string(d.typ[:len(d.typ)-2]), typ: d.typ, from: d.from,
 			body: &document{d.typ, theFleet, 7}, decode: func() any { return new(document) }})
 	}
+	list = append(list,
+		sample{name: "approval", typ: protocol.TypeApproval, from: "person", body: sampleApproval(), decode: func() any { return new(protocol.Approval) }},
+		sample{name: "policy", typ: protocol.TypePolicy, from: "owner", body: samplePolicy(), decode: func() any { return new(protocol.PolicyDocument) }},
+		sample{name: "policy_of_person", typ: protocol.TypePolicy, from: "person", body: samplePolicy(), decode: func() any { return new(protocol.PolicyDocument) }},
+	)
 	checkpoint := func() any { return new(protocol.Checkpoint) }
 	return append(list,
 		sample{name: "checkpoint", typ: protocol.TypeCheckpoint, from: "coordinator", body: sampleCheckpoint(protocol.Coordinator), decode: checkpoint},

@@ -45,6 +45,8 @@ const (
 	ErrPayload       Code = "payload"        // after 12: the payload breaks its own rules
 	ErrUnknownKind   Code = "unknown_kind"   // a spec of a kind that this side does not know
 	ErrSpec          Code = "bad_spec"       // a spec that breaks the rules of its kind
+	ErrNotApproved   Code = "not_approved"   // the host's policy asks for approvals that did not come
+	ErrPolicy        Code = "bad_policy"     // a policy that cannot be put into force
 )
 
 // Check returns the number of the check of [Open] that gives this code, 13 for
@@ -148,6 +150,10 @@ func (c Code) sentence() string {
 		return "this host does not know that kind of action"
 	case ErrSpec:
 		return "the spec breaks the rules of its kind"
+	case ErrNotApproved:
+		return "the policy of this host does not allow it as it was approved"
+	case ErrPolicy:
+		return "the policy cannot be put into force"
 	}
 	return ""
 }

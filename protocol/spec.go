@@ -20,6 +20,10 @@ const (
 	KindStop    Kind = "container.stop"    // and keep stopped
 	KindDestroy Kind = "container.destroy" // with its file system
 	KindReset   Kind = "container.reset"   // try a broken container again
+
+	// KindPolicySet puts a policy into force. What lets it is signed within its
+	// spec, so it needs no approval beside that.
+	KindPolicySet Kind = "policy.set"
 )
 
 // Lane is what an action excludes while it runs. Lanes are a readers–writer
@@ -78,6 +82,8 @@ var kinds = map[Kind]KindInfo{
 	KindStop:    {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneContainer, Target: true},
 	KindDestroy: {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneContainer, Target: true},
 	KindReset:   {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneContainer, Target: true},
+
+	KindPolicySet: {Attempts: 3, StartTTL: startTTL, Lane: LaneNone, RootEquivalent: true},
 }
 
 // KindOf returns what a kind promises; false if there is no such kind.
@@ -124,6 +130,11 @@ type Spec struct {
 
 	// GraceMS is how long a stop waits before it kills; 0 is 10 s.
 	GraceMS int64 `json:"grace_ms,omitzero"`
+
+	// Policy is the text of a policy, and Signed what lets it into force: see
+	// [PolicyDocument].
+	Policy []byte   `json:"policy,omitempty"`
+	Signed [][]byte `json:"signed,omitempty"`
 }
 
 // OutputMode is what becomes of output beyond the cap of its stream.
@@ -219,11 +230,27 @@ func (s *Spec) validate(info KindInfo) error {
 		return fmt.Errorf("grace_ms: %d is not between 0 and %d", s.GraceMS, MaxGrace.Milliseconds())
 	case s.GraceMS != 0 && s.Kind != KindStop && s.Kind != KindDestroy:
 		return fmt.Errorf("grace_ms: this kind has none")
+	case s.Kind == KindPolicySet:
+		if err := s.validatePolicy(); err != nil {
+			return err
+		}
+	case s.Policy != nil || s.Signed != nil:
+		return fmt.Errorf("policy and signed belong to %s alone", KindPolicySet)
 	}
 	if s.Kind == KindCreate {
 		return s.validateCreate()
 	}
 	return s.validateCommand(info)
+}
+
+func (s *Spec) validatePolicy() error {
+	switch {
+	case len(s.Policy) < 1 || len(s.Policy) > MaxPolicy:
+		return fmt.Errorf("policy: %d bytes, want 1 to %d; a longer one goes to the host as a file", len(s.Policy), MaxPolicy)
+	case len(s.Signed) < 1 || len(s.Signed) > MaxPolicySigners:
+		return fmt.Errorf("signed: %d signatures, want 1 to %d", len(s.Signed), MaxPolicySigners)
+	}
+	return nil
 }
 
 func (s *Spec) validateCreate() error {

@@ -1,0 +1,272 @@
+package protocol
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Limits of approvals.
+const (
+	// MaxTargets is how many hosts one signature may name.
+	MaxTargets = 500
+	// MaxApprovalLife is the longest time between the signing of an approval and
+	// its end.
+	MaxApprovalLife = 7 * 24 * time.Hour
+	// maxApproval bounds one approval as it travels in an order: the body takes
+	// about 350 bytes, and the longest signature that an envelope holds 1400.
+	maxApproval = 2 << 10
+	// MaxItem is the longest item, in bytes, that fits an order whatever its
+	// header is: 32 KiB hold signature and header (at most 2.5 KiB) and the item
+	// in base64.
+	MaxItem = (MaxMessage - 2560) / 4 * 3
+)
+
+// Target is one host on which an approved spec may run once, and the action as
+// which it may.
+type Target struct {
+	Host   HostID
+	Action ActionID
+}
+
+// String returns the form that is hashed: host/action.
+func (t Target) String() string { return string(t.Host) + "/" + t.Action.String() }
+
+func (t Target) compare(u Target) int {
+	return cmp.Or(cmp.Compare(t.Host, u.Host), bytes.Compare(t.Action[:], u.Action[:]))
+}
+
+// Targets is what one approval covers: by host, then by action, nothing twice.
+// A person is shown all of it and signs its root; each host gets the path from
+// its own target to that root, so that one signature for 500 hosts costs each of
+// them less than 300 bytes.
+type Targets []Target
+
+// NewTargets sorts targets. It refuses an empty list, more than [MaxTargets],
+// and a target that stands there twice.
+func NewTargets(list ...Target) (Targets, error) {
+	t := Targets(slices.Clone(list))
+	slices.SortFunc(t, Target.compare)
+	return t, t.check()
+}
+
+func (t Targets) check() error {
+	if len(t) < 1 || len(t) > MaxTargets {
+		return fmt.Errorf("%d targets, want 1 to %d: split a larger request", len(t), MaxTargets)
+	}
+	for i, x := range t {
+		switch _, err := ParseHostID(string(x.Host)); {
+		case err != nil:
+			return err
+		case x.Action.IsZero():
+			return fmt.Errorf("host %s: the action is missing", x.Host)
+		case i > 0 && t[i-1].compare(x) >= 0:
+			return fmt.Errorf("target %s is not in its order, or stands there twice", x)
+		}
+	}
+	return nil
+}
+
+// Find returns the place of a target.
+func (t Targets) Find(x Target) (int, bool) { return slices.BinarySearchFunc(t, x, Target.compare) }
+
+// Root is what is signed for the list: the root of its hash tree, whose leaves
+// and nodes are those of RFC 6962, section 2.1, with SHA-256.
+func (t Targets) Root() Digest {
+	if len(t) == 1 {
+		return t[0].leaf()
+	}
+	k := split(len(t))
+	return node(t[:k].Root(), t[k:].Root())
+}
+
+// Path proves that target i belongs to the root: the digests beside its way
+// up, from the leaf on.
+func (t Targets) Path(i int) []byte {
+	if len(t) <= 1 {
+		return nil
+	}
+	k := split(len(t))
+	if i < k {
+		other := t[k:].Root()
+		return append(t[:k].Path(i), other[:]...)
+	}
+	other := t[:k].Root()
+	return append(t[k:].Path(i-k), other[:]...)
+}
+
+func (t Target) leaf() Digest { return sha256.Sum256(append([]byte{0}, t.String()...)) }
+
+func node(l, r Digest) Digest { return sha256.Sum256(slices.Concat([]byte{1}, l[:], r[:])) }
+
+// split is the largest power of two below n, which is at least 2.
+func split(n int) int {
+	k := 1
+	for k*2 < n {
+		k *= 2
+	}
+	return k
+}
+
+// Approval is what a person signs: this spec may run as these actions on these
+// hosts, each once, in this time. It names hosts, never labels, so that nobody
+// chooses later whom it is for.
+type Approval struct {
+	Type  Type    `json:"hostler"` // always approval/1
+	Fleet FleetID `json:"fleet"`
+	Spec  Digest  `json:"spec"` // of the whole spec, as its bytes travel
+	Kind  Kind    `json:"kind"` // of the spec, for whoever reads the approval alone
+	// Targets is the root of the list of targets, and Count its length.
+	Targets Digest `json:"targets"`
+	Count   int    `json:"count"`
+	// When it was signed, and between which moments it holds, in Unix
+	// milliseconds: issued ≤ not before < expires ≤ issued + 7 days.
+	IssuedMS    int64 `json:"issued_ms"`
+	NotBeforeMS int64 `json:"not_before_ms"`
+	ExpiresMS   int64 `json:"expires_ms"`
+	// Ring is the number of the ring that the person held.
+	Ring uint64 `json:"ring"`
+}
+
+// NewApproval returns what is to be signed, by a person who has seen the spec
+// and every target. It holds from issued for life, which is at most
+// [MaxApprovalLife].
+func NewApproval(fleet FleetID, ring uint64, spec []byte, targets Targets, issued time.Time, life time.Duration) (Approval, error) {
+	s, err := DecodeSpec(spec)
+	if err != nil {
+		return Approval{}, err
+	}
+	if err := targets.check(); err != nil {
+		return Approval{}, err
+	}
+	now := issued.UnixMilli()
+	a := Approval{
+		Type: TypeApproval, Fleet: fleet, Spec: Sum(spec), Kind: s.Kind, Targets: targets.Root(), Count: len(targets),
+		IssuedMS: now, NotBeforeMS: now, ExpiresMS: now + life.Milliseconds(), Ring: ring,
+	}
+	return a, a.check()
+}
+
+// Body returns the bytes that are signed, on one line.
+func (a Approval) Body() ([]byte, error) { return documentBody(&a, a.check()) }
+
+// Seal signs an approval.
+func (a Approval) Seal(s Signer) ([]byte, error) { return sealBody(s, &a, a.check()) }
+
+func (a *Approval) check() error {
+	switch {
+	case a.Spec.IsZero() || a.Targets.IsZero() || a.Ring == 0 || !isWord(string(a.Kind)):
+		return fmt.Errorf("spec, kind, targets or ring is missing")
+	case a.Count < 1 || a.Count > MaxTargets:
+		return fmt.Errorf("count: %d is not between 1 and %d", a.Count, MaxTargets)
+	case a.IssuedMS < 1 || a.NotBeforeMS < a.IssuedMS || a.ExpiresMS <= a.NotBeforeMS:
+		return fmt.Errorf("issued_ms, not_before_ms and expires_ms do not follow one another")
+	case a.ExpiresMS-a.IssuedMS > MaxApprovalLife.Milliseconds():
+		return fmt.Errorf("expires_ms: an approval lasts 7 days at most")
+	}
+	return nil
+}
+
+// OpenApproval verifies an approval and returns who has signed it. x says fleet
+// and keys; the rest of it is not used.
+func OpenApproval(raw []byte, x Expect) (Approval, Principal, error) {
+	var a Approval
+	m, err := Open(raw, Expect{Fleet: x.Fleet, FleetName: x.FleetName, Keys: x.Keys, Type: TypeApproval})
+	if err != nil {
+		return a, Principal{}, err
+	}
+	return a, m.Principal, m.Decode(&a)
+}
+
+// OrderApproval is an approval as it travels in an order: what was signed, and
+// the way from the order's own target to the root that it names.
+type OrderApproval struct {
+	Signed []byte `json:"signed"`         // the envelope
+	Index  int    `json:"index,omitzero"` // place of the target in the sorted list, from 0
+	Path   []byte `json:"path,omitempty"` // see [Targets.Path]; none if there is one target
+}
+
+// ForTarget returns a signed approval as it travels in the order of one target,
+// which must be in the list that was signed.
+func ForTarget(signed []byte, targets Targets, t Target) (OrderApproval, error) {
+	i, ok := targets.Find(t)
+	if !ok {
+		return OrderApproval{}, fmt.Errorf("target %s is not among those of the approval", t)
+	}
+	return OrderApproval{Signed: signed, Index: i, Path: targets.Path(i)}, nil
+}
+
+// Covers reports whether the approval names the target: whether the path of o
+// leads from it to the root that was signed. The length of the list is signed
+// too, so that each place has one path.
+func (a *Approval) Covers(o OrderApproval, t Target) bool {
+	if o.Index < 0 || o.Index >= a.Count {
+		return false
+	}
+	root, rest, ok := climb(t.leaf(), o.Index, a.Count, o.Path)
+	return ok && len(rest) == 0 && root == a.Targets
+}
+
+// climb follows a path up a tree of n leaves from leaf i on, and returns the
+// root with what is left of the path.
+func climb(at Digest, i, n int, path []byte) (root Digest, rest []byte, ok bool) {
+	if n == 1 {
+		return at, path, true
+	}
+	k := split(n)
+	right := i >= k
+	if right {
+		at, path, ok = climb(at, i-k, n-k, path)
+	} else {
+		at, path, ok = climb(at, i, k, path)
+	}
+	if !ok || len(path) < len(at) {
+		return at, path, false
+	}
+	other := Digest(path[:len(at)])
+	if right {
+		return node(other, at), path[len(at):], true
+	}
+	return node(at, other), path[len(at):], true
+}
+
+// check bounds an approval within an order. What is wrong with it beyond that
+// has an action, so it becomes a refusal that is reported.
+func (o *OrderApproval) check() error {
+	if len(o.Signed) < 1 || len(o.Signed) > maxApproval || o.Index < 0 || o.Index >= MaxTargets || len(o.Path)%len(Digest{}) != 0 {
+		return fmt.Errorf("an approval has not the form of one")
+	}
+	return nil
+}
+
+// Fits reports what is wrong with an item that is too long for any order: more
+// approvals, or longer signatures, than there is room for beside its spec.
+func (o *OrderItem) Fits() error {
+	b, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("encoding an order: %w", err)
+	}
+	if len(b) > MaxItem {
+		return fmt.Errorf("the order takes %d bytes with its %d approvals, at most %d are allowed: use a shorter spec, or approvals by keys with short signatures (Ed25519)", len(b), len(o.Approvals), MaxItem)
+	}
+	return nil
+}
+
+func documentBody(document any, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(document)
+}
+
+func sealBody(s Signer, document any, err error) ([]byte, error) {
+	body, err := documentBody(document, err)
+	if err != nil {
+		return nil, err
+	}
+	return Seal(s, body, nil)
+}
