@@ -113,6 +113,8 @@ func (a *Agent) admit(b []byte) (protocol.Spec, error) {
 	}
 	info, _ := protocol.KindOf(spec.Kind)
 	switch {
+	case spec.Kind == protocol.KindRename, info.Lane == protocol.LanePreempt, spec.Daemon, spec.SecretEnv != nil:
+		return spec, fmt.Errorf("%w: %s, daemons and secret values are not done here", codeUnsupported, spec.Kind)
 	case info.Command && a.cfg.Commands == nil:
 		return spec, fmt.Errorf("%w: commands cannot be run here", codeUnsupported)
 	case spec.Kind == protocol.KindPolicySet:

@@ -86,7 +86,7 @@ func TestRun(t *testing.T) {
 	t.Run("a time limit ends all of it", func(t *testing.T) {
 		t.Parallel()
 		gate := w.fifo(t, "gate-timeout")
-		r := w.cli(t, "run", "edge-01", "--timeout", "500ms", "--", "sh", "-c", `(read x <"$0") & echo $!; wait`, gate)
+		r := w.cli(t, "run", "edge-01", "--timeout", "1s", "--", "sh", "-c", `(read x <"$0") & echo $!; wait`, gate)
 		r.exits(t, 143, "time limit")
 		var pid int
 		if _, err := fmt.Sscan(r.stdout, &pid); err != nil {

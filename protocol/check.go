@@ -269,7 +269,15 @@ func (o *OrderItem) check() error {
 }
 
 func (c *ControlItem) check() error {
+	if (c.Order != nil) != (c.Verb == VerbPreempt) {
+		return fmt.Errorf("an order belongs to a preempt, and to nothing else")
+	}
 	switch c.Verb {
+	case VerbPreempt:
+		if !c.Action.IsZero() || c.IDs != nil || c.Since != nil {
+			return fmt.Errorf("a preempt carries an order and nothing else")
+		}
+		return c.Order.check()
 	case VerbCancel:
 		if c.Action.IsZero() || c.IDs != nil || c.Since != nil {
 			return fmt.Errorf("a cancel names one action and nothing else")

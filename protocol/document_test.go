@@ -137,7 +137,7 @@ func kindRows() string {
 	b.WriteString("| kind | attempts | time limit | start within | lane | can be cancelled | gives root |\n|---|---|---|---|---|---|---|\n")
 	yes := map[bool]string{true: "yes", false: ""}
 	for _, k := range []protocol.Kind{protocol.KindPing, protocol.KindRun, protocol.KindExec, protocol.KindCreate, protocol.KindStart,
-		protocol.KindStop, protocol.KindDestroy, protocol.KindReset} {
+		protocol.KindStop, protocol.KindDestroy, protocol.KindReset, protocol.KindRename, protocol.KindStopNow} {
 		i, _ := protocol.KindOf(k)
 		limit := "none"
 		if i.RunTimeout > 0 {

@@ -64,9 +64,9 @@ func (h *Header) check(rule typeRule) error {
 		return fmt.Errorf("a term belongs to a coordinator's message, and to no other")
 	case !down && h.Revoked != 0:
 		return fmt.Errorf("the number of the revocation list belongs to a coordinator's message")
-	case rule.heard && !h.Heard.valid(), !rule.heard && h.Heard != Seq{}:
+	case rule.heard && !h.Heard.valid(), !rule.heard && h.Heard != Seq{} && !h.carries(rule):
 		return fmt.Errorf("heard belongs to what answers a host, and to nothing else")
-	case h.LeftMS < 0, h.LeftMS != 0 && rule.stream != StreamOrder:
+	case h.LeftMS < 0, h.LeftMS != 0 && rule.stream != StreamOrder && !h.carries(rule):
 		return fmt.Errorf("left_ms belongs to an order and is not negative")
 	case !h.Chal.IsZero() && (down || rule.class != ClassState):
 		return fmt.Errorf("a challenge belongs to a host's state message")
@@ -89,6 +89,12 @@ func (h *Header) check(rule typeRule) error {
 func (h *Header) chunk(down bool) bool {
 	return !h.Action.IsZero() && h.Attempt > 0 && h.FD.goes(down) && h.Offset >= 0 && h.Size >= 0 && h.Size <= ChunkSize &&
 		(h.Gone == 0 || !down && h.Gone > h.Offset && h.Size == 0)
+}
+
+// carries reports whether h may be of a control that carries an action: as with
+// an order, it matters when it arrives.
+func (h *Header) carries(rule typeRule) bool {
+	return rule.stream == StreamControl && h.Heard.valid()
 }
 
 func (h *Header) noItem() bool {

@@ -433,10 +433,12 @@ type OrderItem struct {
 // Verb is what a control asks for.
 type Verb string
 
-// The verbs of controls. None of them starts anything.
+// The verbs of controls. By themselves they start nothing: what preempt carries
+// is an action like any other, with a spec, a requester and an end.
 const (
-	VerbCancel Verb = "cancel" // end Action; of an unknown one write a tombstone
-	VerbTell   Verb = "tell"   // answer IDs, or everything after Since
+	VerbCancel  Verb = "cancel"  // end Action; of an unknown one write a tombstone
+	VerbTell    Verb = "tell"    // answer IDs, or everything after Since
+	VerbPreempt Verb = "preempt" // take Order in, of a kind in the lane preempt
 )
 
 // ControlItem is the item of a control.
@@ -445,6 +447,9 @@ type ControlItem struct {
 	Action ActionID   `json:"action,omitzero"`
 	IDs    []ActionID `json:"ids,omitempty"`   // ≤ MaxTell
 	Since  *uint64    `json:"since,omitempty"` // an AcceptSeq
+	// Order is the action of a preempt. Its message says heard and left_ms, as
+	// that of an order does.
+	Order *OrderItem `json:"order,omitempty"`
 }
 
 // MaxTell is how many actions one control may ask about.
@@ -488,9 +493,10 @@ type Report struct {
 	// Container is what the container of the action has become, so that whoever
 	// waited for the action need not wait for a heartbeat as well.
 	Container *Container `json:"container,omitempty"`
-	// HaveOrder tells, in an answer to tell, how far the order stream was
-	// taken in when the answer was made.
-	HaveOrder uint64 `json:"have_order,omitzero"`
+	// HaveOrder and HaveControl tell, in an answer to tell, how far the streams
+	// down were taken in when the answer was made.
+	HaveOrder   uint64 `json:"have_order,omitzero"`
+	HaveControl uint64 `json:"have_control,omitzero"`
 }
 
 // WaitsFor is what an action waits for on its host.

@@ -144,11 +144,13 @@ func itemSamples() []sample {
 	end := in
 	end.Offset, end.Size, end.SHA256 = in.Offset+in.Size, 0, protocol.Sum(nil)
 	control := itemOf(down(protocol.TypeControl, 0), coStore, protocol.StreamControl, 2, nil)
+	preempt := control
+	preempt.Heard, preempt.LeftMS = heard, 3600000
 	return []sample{
 		{name: "report", typ: protocol.TypeReport, body: itemOf(up(protocol.TypeReport, 0), hostStore, protocol.StreamReport, 13, nil),
 			item: sampleReport(), decode: func() any { return new(protocol.Report) }},
 		{name: "report_unknown", typ: protocol.TypeReport, body: itemOf(up(protocol.TypeReport, 0), hostStore, protocol.StreamReport, 14, nil),
-			item: &protocol.Report{Action: twoAction, Event: protocol.EventTell, HaveOrder: 5, AtMS: 1}, decode: func() any { return new(protocol.Report) }},
+			item: &protocol.Report{Action: twoAction, Event: protocol.EventTell, HaveOrder: 5, HaveControl: 3, AtMS: 1}, decode: func() any { return new(protocol.Report) }},
 		{name: "report_waits", typ: protocol.TypeReport, body: itemOf(up(protocol.TypeReport, 0), hostStore, protocol.StreamReport, 15, nil),
 			item: &protocol.Report{
 				Action: anAction, Digest: protocol.Sum(sampleSpec), Event: protocol.EventTell, State: protocol.StateNew, AcceptSeq: 42, AtMS: 1780000005000,
@@ -170,6 +172,9 @@ func itemSamples() []sample {
 			item: &protocol.ControlItem{Verb: protocol.VerbTell, IDs: []protocol.ActionID{anAction, twoAction}}, decode: func() any { return new(protocol.ControlItem) }},
 		{name: "control_since", typ: protocol.TypeControl, from: "coordinator", body: control,
 			item: &protocol.ControlItem{Verb: protocol.VerbTell, Since: &since}, decode: func() any { return new(protocol.ControlItem) }},
+		{name: "control_preempt", typ: protocol.TypeControl, from: "coordinator", body: preempt,
+			item:   &protocol.ControlItem{Verb: protocol.VerbPreempt, Order: &protocol.OrderItem{Action: anAction, Spec: sampleSpec, Requester: "pia", CreatedMS: 1780000000000}},
+			decode: func() any { return new(protocol.ControlItem) }},
 		{name: "out", typ: protocol.TypeOut, body: chunk, attach: out},
 		{name: "out_nothing", typ: protocol.TypeOut, body: nothing},
 		{name: "in", typ: protocol.TypeIn, from: "coordinator", body: in, attach: out},

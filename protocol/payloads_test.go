@@ -137,6 +137,12 @@ func itemViolations() map[string][]violation {
 		"control_cancel": {
 			{"verb_left_out", p, setItem("verb", "")}, {"verb_unknown", p, setItem("verb", `"start"`)}, {"verb_in_upper_case", p, setItem("verb", `"CANCEL"`)},
 			{"action_left_out", p, setItem("action", "")}, {"with_ids", p, setItem("ids", `["`+anAction.String()+`"]`)}, {"with_since", p, setItem("since", "1")},
+			{"with_order", p, setItem("order", `{"action":"`+anAction.String()+`","requester":"pia","created_ms":1}`)}, {"budget_without_heard", h, set("left_ms", "5")},
+		},
+		"control_preempt": {
+			{"order_left_out", p, setItem("order", "")}, {"order_without_action", p, setItem("order", `{"requester":"pia","created_ms":1}`)},
+			{"with_action", p, setItem("action", `"`+anAction.String()+`"`)}, {"with_ids", p, setItem("ids", `["`+anAction.String()+`"]`)}, {"with_since", p, setItem("since", "1")},
+			{"budget_negative", h, set("left_ms", "-1")}, {"heard_without_number", h, set("heard", `{"inc":3,"conn":2,"k":0}`)},
 		},
 		"control_tell": {
 			{"ids_left_out", p, setItem("ids", "")}, {"ids_empty", p, setItem("ids", "[]")}, {"ids_501", p, setItem("ids", "["+ids[:len(ids)-1]+"]")},

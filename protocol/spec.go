@@ -12,14 +12,16 @@ type Kind string
 
 // The kinds.
 const (
-	KindPing    Kind = "host.ping"         // ends as soon as it starts: proves the way there and back
-	KindRun     Kind = "host.run"          // a command on the host
-	KindExec    Kind = "container.exec"    // a command in a container
-	KindCreate  Kind = "container.create"  // from a template, stopped
-	KindStart   Kind = "container.start"   // and keep running
-	KindStop    Kind = "container.stop"    // and keep stopped
-	KindDestroy Kind = "container.destroy" // with its file system
-	KindReset   Kind = "container.reset"   // try a broken container again
+	KindPing    Kind = "host.ping"          // ends as soon as it starts: proves the way there and back
+	KindRun     Kind = "host.run"           // a command on the host
+	KindExec    Kind = "container.exec"     // a command in a container
+	KindCreate  Kind = "container.create"   // from a template, stopped
+	KindStart   Kind = "container.start"    // and keep running
+	KindStop    Kind = "container.stop"     // and keep stopped
+	KindDestroy Kind = "container.destroy"  // with its file system
+	KindReset   Kind = "container.reset"    // try a broken container again
+	KindRename  Kind = "container.rename"   // one that is stopped; what waits for it stays its own
+	KindStopNow Kind = "container.stop-now" // past everything that waits, ending what runs
 
 	// KindPolicySet puts a policy into force. What lets it is signed within its
 	// spec, so it needs no approval beside that.
@@ -37,6 +39,9 @@ const (
 	LaneHost      Lane = "host"      // host commands: no lane, but a bounded number at a time
 	LaneContainer Lane = "container" // one at a time per container
 	LaneExclusive Lane = "exclusive" // alone on the host
+	// LanePreempt waits for nobody and ends what runs in its container's lane.
+	// Its actions travel as controls, past the orders that wait.
+	LanePreempt Lane = "preempt"
 )
 
 // KindInfo is what a kind promises.
@@ -82,6 +87,8 @@ var kinds = map[Kind]KindInfo{
 	KindStop:    {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneContainer, Target: true},
 	KindDestroy: {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneContainer, Target: true},
 	KindReset:   {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneContainer, Target: true},
+	KindRename:  {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneContainer, Target: true},
+	KindStopNow: {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LanePreempt, Target: true},
 
 	KindPolicySet: {Attempts: 3, StartTTL: startTTL, Lane: LaneNone, RootEquivalent: true},
 }
@@ -110,7 +117,7 @@ type Spec struct {
 	User      string   `json:"user,omitzero"`       // name or uid[:gid]; empty is root
 	Cwd       string   `json:"cwd,omitzero"`        // absolute; empty is /
 	Env       []string `json:"env,omitempty"`       // K=V
-	TimeoutMS int64    `json:"timeout_ms,omitzero"` // 0 is the kind's own; NoTimeout is none
+	TimeoutMS int64    `json:"timeout_ms,omitzero"` // 0 is the kind's own, for a daemon none; NoTimeout is none
 	Exclusive bool     `json:"exclusive,omitzero"`  // alone on the host
 	// StdinSHA256 and StdinBytes name the payload that the command reads: it is
 	// on the host, whole and of this digest, before the command begins. Without
@@ -120,6 +127,13 @@ type Spec struct {
 	// Output is what becomes of output that nobody takes in time; empty is
 	// [OutputKeep].
 	Output OutputMode `json:"output,omitzero"`
+	// Daemon lets the main process end before the others that it has made, and
+	// others begin once it has begun: the action runs until nothing of it is
+	// left.
+	Daemon bool `json:"daemon,omitzero"`
+	// SecretEnv holds more variables, which only the host can read; see
+	// [OpenSecret].
+	SecretEnv *Sealed `json:"secret_env,omitempty"`
 
 	// Creation.
 	Template string   `json:"template,omitzero"`
@@ -128,7 +142,11 @@ type Spec struct {
 	Labels   []string `json:"labels,omitempty"` // K=V
 	Start    bool     `json:"start,omitzero"`   // start it too
 
-	// GraceMS is how long a stop waits before it kills; 0 is 10 s.
+	// NewName is what a rename calls the container.
+	NewName ContainerName `json:"new_name,omitzero"`
+
+	// GraceMS is how long a stop waits before it kills; 0 is 10 s, of a stop-now
+	// none.
 	GraceMS int64 `json:"grace_ms,omitzero"`
 
 	// Policy is the text of a policy, and Signed what lets it into force: see
@@ -161,7 +179,9 @@ const (
 	// MaxSpec is the longest spec, in bytes: with its approvals and two layers
 	// of base64 it still fits into one order.
 	MaxSpec = 12 << 10
-	// MaxTimeout is the longest time limit of a command: 100 hours.
+	// MinTimeout and MaxTimeout bound the time limit of a command: what is shorter
+	// was meant to be something else, what is longer needs none.
+	MinTimeout = time.Second
 	MaxTimeout = 100 * time.Hour
 	// MaxPayload is the largest payload, in bytes: 1 TiB. What a coordinator
 	// stores and a host has room for is far less.
@@ -177,6 +197,8 @@ func (s *Spec) Timeout() time.Duration {
 		return 0
 	case s.TimeoutMS > 0:
 		return time.Duration(s.TimeoutMS) * time.Millisecond
+	case s.Daemon:
+		return 0
 	default:
 		return info.RunTimeout
 	}
@@ -228,8 +250,10 @@ func (s *Spec) validate(info KindInfo) error {
 		return fmt.Errorf("template, class, offline, labels and start belong to %s alone", KindCreate)
 	case s.GraceMS < 0 || s.GraceMS > MaxGrace.Milliseconds():
 		return fmt.Errorf("grace_ms: %d is not between 0 and %d", s.GraceMS, MaxGrace.Milliseconds())
-	case s.GraceMS != 0 && s.Kind != KindStop && s.Kind != KindDestroy:
+	case s.GraceMS != 0 && s.Kind != KindStop && s.Kind != KindDestroy && s.Kind != KindStopNow:
 		return fmt.Errorf("grace_ms: this kind has none")
+	case (s.Kind == KindRename) != (s.NewName != ""):
+		return fmt.Errorf("new_name: a rename needs one, and nothing else has one")
 	case s.Kind == KindPolicySet:
 		if err := s.validatePolicy(); err != nil {
 			return err
@@ -275,8 +299,8 @@ func (s *Spec) validateCreate() error {
 
 func (s *Spec) validateCommand(info KindInfo) error {
 	if !info.Command {
-		if s.Argv != nil || s.User != "" || s.Cwd != "" || s.Env != nil || s.TimeoutMS != 0 || s.Exclusive || s.Output != "" || s.HasPayload() {
-			return fmt.Errorf("argv, user, cwd, env, stdin, timeout_ms, exclusive and output belong to commands alone")
+		if s.Argv != nil || s.User != "" || s.Cwd != "" || s.Env != nil || s.TimeoutMS != 0 || s.Exclusive || s.Output != "" || s.Daemon || s.SecretEnv != nil || s.HasPayload() {
+			return fmt.Errorf("argv, user, cwd, env, secret_env, stdin, timeout_ms, exclusive, daemon and output belong to commands alone")
 		}
 		return nil
 	}
@@ -287,10 +311,12 @@ func (s *Spec) validateCommand(info KindInfo) error {
 		return fmt.Errorf("cwd: %.100q is not absolute", s.Cwd)
 	case s.Output != "" && s.Output != OutputKeep && s.Output != OutputStream:
 		return fmt.Errorf("output: %.40q is neither %s nor %s", s.Output, OutputKeep, OutputStream)
-	case s.TimeoutMS != NoTimeout && (s.TimeoutMS < 0 || s.TimeoutMS > MaxTimeout.Milliseconds()):
-		return fmt.Errorf("timeout_ms: %d is neither between 1 and %d nor -1 for none", s.TimeoutMS, MaxTimeout.Milliseconds())
 	case s.HasPayload() && (s.StdinSHA256.IsZero() || s.StdinBytes < 1 || s.StdinBytes > MaxPayload):
 		return fmt.Errorf("stdin: a payload has a digest and 1 to %d bytes, not %d", int64(MaxPayload), s.StdinBytes)
+	case s.TimeoutMS != 0 && s.TimeoutMS != NoTimeout && (s.TimeoutMS < MinTimeout.Milliseconds() || s.TimeoutMS > MaxTimeout.Milliseconds()):
+		return fmt.Errorf("timeout_ms: %d is neither between %d and %d nor -1 for none", s.TimeoutMS, MinTimeout.Milliseconds(), MaxTimeout.Milliseconds())
+	case s.SecretEnv != nil && len(s.SecretEnv.Sealed) == 0:
+		return fmt.Errorf("secret_env: it is empty")
 	}
 	for _, e := range s.Env {
 		if err := checkPair(e); err != nil {

@@ -33,6 +33,19 @@ var specTests = []struct {
 	{"payload beyond 1 TiB", `{"kind":"host.run","argv":["a"],` + stdin + `,"stdin_bytes":1099511627777}`, protocol.ErrSpec},
 	{"payload of negative size", `{"kind":"host.run","argv":["a"],` + stdin + `,"stdin_bytes":-1}`, protocol.ErrSpec},
 	{"payload of a stop", `{"kind":"container.stop",` + ctid + `,` + stdin + `,"stdin_bytes":1}`, protocol.ErrSpec},
+	{"rename", `{"kind":"container.rename",` + ctid + `,"name":"web","new_name":"db"}`, ""},
+	{"stop now", `{"kind":"container.stop-now",` + ctid + `,"grace_ms":1}`, ""},
+	{"daemon", `{"kind":"container.exec",` + ctid + `,"argv":["a"],"daemon":true}`, ""},
+	{"secret", `{"kind":"host.run","argv":["a"],"secret_env":{"sealed":"eHg="}}`, ""},
+	{"secret that is empty", `{"kind":"host.run","argv":["a"],"secret_env":{"sealed":""}}`, protocol.ErrSpec},
+	{"secret in the open", `{"kind":"host.run","argv":["a"],"secret_env":["A=b"]}`, protocol.ErrSpec},
+	{"secret of a stop", `{"kind":"container.stop",` + ctid + `,"secret_env":{"sealed":"eHg="}}`, protocol.ErrSpec},
+	{"stop as a daemon", `{"kind":"container.stop",` + ctid + `,"daemon":true}`, protocol.ErrSpec},
+	{"rename without a new name", `{"kind":"container.rename",` + ctid + `,"name":"web"}`, protocol.ErrSpec},
+	{"rename to a path", `{"kind":"container.rename",` + ctid + `,"new_name":"../web"}`, protocol.ErrSpec},
+	{"new name of a start", `{"kind":"container.start",` + ctid + `,"new_name":"db"}`, protocol.ErrSpec},
+	{"timeout of the shortest", `{"kind":"host.run","argv":["a"],"timeout_ms":1000}`, ""},
+	{"timeout below a second", `{"kind":"host.run","argv":["a"],"timeout_ms":999}`, protocol.ErrSpec},
 	{"nothing", ``, protocol.ErrSpec},
 	{"no object", `["host.ping"]`, protocol.ErrSpec},
 	{"kind left out", `{}`, protocol.ErrUnknownKind},
@@ -89,6 +102,8 @@ func TestTimeout(t *testing.T) {
 		{`{"kind":"host.run","argv":["a"],"timeout_ms":-1}`, 0},
 		{`{"kind":"host.run","argv":["a"],"timeout_ms":1500}`, 1500 * time.Millisecond},
 		{`{"kind":"container.stop",` + ctid + `}`, time.Hour},
+		{`{"kind":"host.run","argv":["a"],"daemon":true}`, 0},
+		{`{"kind":"host.run","argv":["a"],"daemon":true,"timeout_ms":1500}`, 1500 * time.Millisecond},
 	} {
 		s, err := protocol.DecodeSpec([]byte(test.spec))
 		if err != nil {

@@ -383,6 +383,9 @@ func freshViolations() map[string][]violation {
 			{"store_other", protocol.ErrStore, steps(set("store", `"`+hostStore.String()+`"`), after("order"))},
 			{"ring_ahead", protocol.ErrRing, set("ring", "9")},
 		},
+		"control_preempt": {
+			{"heard_of_another_process", protocol.ErrHeard, set("heard", `{"inc":2,"conn":2,"k":4}`)},
+		},
 		"heartbeat": {
 			{"without_hello", challenge, after()},
 			{"challenge_left_out", challenge, set("chal", "")},
