@@ -44,9 +44,10 @@ type command struct {
 type step int32
 
 const (
-	stepDir   step = C.STEP_DIR
-	stepExec  step = C.STEP_EXEC
-	stepFiles step = C.STEP_FILES
+	stepDir      step = C.STEP_DIR
+	stepExec     step = C.STEP_EXEC
+	stepFiles    step = C.STEP_FILES
+	stepTerminal step = C.STEP_TERMINAL
 )
 
 // entryError is why a command could not be executed after it had entered its
@@ -60,6 +61,8 @@ func (e *entryError) Error() string {
 	switch e.step {
 	case stepFiles:
 		return "passing the standard files: " + e.errno.Error()
+	case stepTerminal:
+		return "taking the terminal: " + e.errno.Error()
 	case stepDir:
 		return "changing to the directory: " + e.errno.Error()
 	}

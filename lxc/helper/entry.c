@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -89,6 +90,8 @@ static int enter(void *payload) {
 	if (chdir(e->dir) != 0)
 		fail(e, STEP_DIR);
 	setsid(); // fails only if liblxc has done it for a terminal
+	if (isatty(0) && ioctl(0, TIOCSCTTY, 0) != 0)
+		fail(e, STEP_TERMINAL);
 	memset(&def, 0, sizeof def);
 	def.sa_handler = SIG_DFL;
 	for (int s = 1; s < NSIG; s++)

@@ -32,7 +32,7 @@ struct failure {
 	int32_t step, err;
 };
 
-enum { STEP_DIR = 1, STEP_EXEC, STEP_FILES };
+enum { STEP_DIR = 1, STEP_EXEC, STEP_FILES, STEP_TERMINAL };
 
 // stem_pid and stem_socket tell of the stem; -1 when there is none.
 pid_t stem_pid(void);

@@ -53,6 +53,7 @@ func (l *launcher) Prepare(spec *rundir.Spec) (parent string, err error) {
 	if l.user, err = supervise.LookupUser(root, cmp.Or(spec.User, "0:0")); err != nil {
 		return "", err
 	}
+	supervise.Login(spec, root, l.user)
 	dir, err := supervise.FindCgroup2(l.target.InitPID)
 	if err != nil {
 		return "", err

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -100,8 +101,13 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// fields are the decoders of an object, by name. All are required.
+// fields are the decoders of an object, by name. All are required but those that
+// were added since the first programs: they stand here behind optional, and are
+// written only when they say something, so that both sides of an upgrade
+// understand each other as long as nobody uses them.
 type fields map[string]func(*decoder) error
+
+const optional = "?"
 
 func strField(p *string) func(*decoder) error {
 	return func(d *decoder) (err error) { *p, err = d.str(); return err }
@@ -232,20 +238,31 @@ func (d *decoder) name() (string, error) {
 }
 
 func (d *decoder) object(f fields) error {
-	seen := make(map[string]bool, len(f))
+	seen, required := make(map[string]bool, len(f)), len(f)
+	for k := range f {
+		if k[:len(optional)] == optional {
+			required--
+		}
+	}
 	err := d.list('{', '}', func() error {
 		k, err := d.name()
 		if err != nil {
 			return err
 		}
-		decode, ok := f[k]
-		if !ok || seen[k] {
+		decode, need := f[k]
+		if !need {
+			decode = f[optional+k]
+		}
+		if decode == nil || seen[k] || strings.HasPrefix(k, optional) {
 			return d.fail("unknown or repeated field " + strconv.Quote(k))
 		}
 		seen[k] = true
+		if need {
+			required--
+		}
 		return decode(d)
 	})
-	if err == nil && len(seen) != len(f) {
+	if err == nil && required != 0 {
 		return d.fail("missing field")
 	}
 	return err

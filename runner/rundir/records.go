@@ -117,6 +117,8 @@ type Exit struct {
 	TimedOut bool
 	// Cancelled: a cancel request ended the command.
 	Cancelled bool
+	// HungUp: the command's terminal was hung up, because nobody was attached.
+	HungUp bool
 	// NeverBegan: no process of the command was ever made.
 	NeverBegan bool
 	// Emptied: the leaf was seen without any process, so nothing is left of
@@ -222,6 +224,9 @@ func AppendExit(b []byte, x *Exit) []byte {
 	e.stream("stderr", x.Stderr)
 	e.int("started_ms", x.StartedMS)
 	e.int("ended_ms", x.EndedMS)
+	if x.HungUp {
+		e.bool("hung_up", true)
+	}
 	return e.seal(len(b))
 }
 
@@ -259,6 +264,8 @@ func ParseExit(b []byte) (*Exit, error) {
 		"stderr":      streamField(&x.Stderr),
 		"started_ms":  intField(&x.StartedMS),
 		"ended_ms":    intField(&x.EndedMS),
+
+		optional + "hung_up": boolField(&x.HungUp),
 	})
 	if err != nil {
 		return nil, err
@@ -293,9 +300,14 @@ func LeafName(action string, attempt int) string {
 // Operations and results of ctl.sock.
 const (
 	OpCancel = "cancel"
+	// OpAttach asks for the command's terminal. After ResultAttached the
+	// connection carries packets to the supervisor, one each, and
+	// acknowledgements back, as package terminal describes them.
+	OpAttach = "attach"
 
+	ResultAttached    = "attached"    // the connection is the terminal's now
 	ResultEnded       = "ended"       // nothing is left of the command, exit.json is written
-	ResultUnsupported = "unsupported" // no leaf, so nothing can be promised; nothing was done
+	ResultUnsupported = "unsupported" // no leaf, so nothing can be promised, or no terminal; nothing was done
 	ResultRefused     = "refused"     // the request was not understood
 )
 

@@ -14,7 +14,8 @@
 //	    stdout      the command's output, each byte at its true offset of the stream (Keep);
 //	                missing as long as there is none
 //	    stderr      likewise
-//	    ctl.sock    where the supervisor takes requests (Request, Reply)
+//	    ctl.sock    where the supervisor takes requests (Request, Reply), and what is
+//	                typed in the command's terminal if it has one
 //	    exit.json   how it ended (Exit), durable and the last thing that is written
 //
 // The files are read as follows, which is what makes a crash at any line safe:
@@ -27,7 +28,8 @@
 //     lock then may write exit.json (never_began), and no supervisor will start.
 //
 // Files have mode 0600, directories 0700. All JSON is strict in both directions:
-// one version, no unknown, repeated or missing field, a size cap per file. The
+// one version, no unknown, repeated or missing field (but those that were added and
+// are left out when they say nothing), a size cap per file. The
 // package is small on purpose (no fmt, no encoding/json, no net), because the
 // supervisor of every single command links it.
 package rundir

@@ -33,6 +33,30 @@ func TestSpecRoundTrip(t *testing.T) {
 	}
 }
 
+// What was added is left out when it says nothing: programs of before read it.
+func TestAddedMembers(t *testing.T) {
+	plain := string(AppendSpec(nil, testSpec()))
+	if strings.Contains(plain, "terminal") || strings.Contains(plain, "login") {
+		t.Errorf("a spec without a terminal speaks of one: %s", plain)
+	}
+	if x := string(AppendExit(nil, &Exit{})); strings.Contains(x, "hung_up") {
+		t.Errorf("an end that was none of a terminal speaks of one: %s", x)
+	}
+	want := testSpec()
+	want.Argv, want.Login, want.Terminal = []string{}, true, &Terminal{Rows: 24, Cols: 65535, HangUpMS: 30_000}
+	got, err := ParseSpec(AppendSpec(nil, want))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	x, err := ParseExit(AppendExit(nil, &Exit{HungUp: true}))
+	if err != nil || !x.HungUp {
+		t.Errorf("%+v, %v", x, err)
+	}
+}
+
 func TestRecordsRoundTrip(t *testing.T) {
 	exit := &Exit{
 		WaitStatus: 0xffffffff, Code: 137, Signal: 9, OOM: true, TimedOut: true, Cancelled: true, NeverBegan: true,
@@ -86,6 +110,10 @@ func TestParseSpecRefuses(t *testing.T) {
 		"fraction":       {strings.Replace(good, `"attempt":3`, `"attempt":3.0`, 1), ErrFormat},
 		"no program":     {strings.Replace(good, `"/bin/echo"`, `""`, 1), ErrFormat},
 		"path as action": {strings.Replace(good, `"0190-a.b_c"`, `"../x"`, 1), ErrFormat},
+		"marked field":   {strings.Replace(good, `"user":`, `"?login":true,"user":`, 1), ErrFormat},
+		"login and argv": {strings.Replace(good, `"user":`, `"login":true,"user":`, 1), ErrFormat},
+		"half terminal":  {strings.Replace(good, `"user":`, `"terminal":{"rows":1},"user":`, 1), ErrFormat},
+		"huge terminal":  {strings.Replace(good, `"user":`, `"terminal":{"rows":65536,"cols":1,"hang_up_ms":0},"user":`, 1), ErrFormat},
 		"oversized":      {good + strings.Repeat(" ", MaxSpec), ErrTooLarge},
 	}
 	for name, c := range cases {
@@ -146,6 +174,7 @@ func TestKeep(t *testing.T) {
 
 func FuzzParseSpec(f *testing.F) {
 	f.Add(AppendSpec(nil, testSpec()))
+	f.Add(AppendSpec(nil, &Spec{Action: "a", Attempt: 1, Login: true, Terminal: &Terminal{Rows: 24, Cols: 80, HangUpMS: 30_000}}))
 	f.Add([]byte(`{"version":1,"action":"a"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := ParseSpec(b)

@@ -43,9 +43,29 @@ type Spec struct {
 	GraceMS int64
 	// CapBytes bounds what is kept of each output stream. 0 means DefaultCap.
 	CapBytes int64
+	// Terminal gives the command a pseudoterminal instead of pipes. nil is none.
+	Terminal *Terminal
+	// Login runs the user's own shell as a login shell, in its home directory
+	// if Dir names no other. Argv is empty then.
+	Login bool
 	// Target is for the supervisor's kind alone (which container, for
 	// example); nobody else reads it.
 	Target map[string]string
+}
+
+// Terminal is the pseudoterminal of a command. All it prints goes to stdout; who
+// types is attached by OpAttach.
+type Terminal struct {
+	// Rows and Cols are the size of the window at the start, in characters.
+	Rows, Cols int
+	// HangUpMS is how long the command goes on, in milliseconds on the boot
+	// clock, while nobody is attached. Then it gets SIGHUP, and after the grace
+	// SIGKILL. 0 lets it go on.
+	HangUpMS int64
+}
+
+func (t *Terminal) valid() bool {
+	return t.Rows >= 0 && t.Rows < 1<<16 && t.Cols >= 0 && t.Cols < 1<<16 && t.HangUpMS >= 0 && t.HangUpMS <= maxMS
 }
 
 // Grace returns the milliseconds between TERM and KILL, default applied.
@@ -71,8 +91,12 @@ func (s *Spec) Validate() error {
 		return errors.New("action is not a plain name")
 	case s.Attempt < 1 || s.Attempt > maxAttempt:
 		return errors.New("attempt is not a positive number")
-	case len(s.Argv) == 0 || s.Argv[0] == "":
+	case s.Login && len(s.Argv) > 0:
+		return errors.New("argv is given and a login shell is asked for")
+	case !s.Login && (len(s.Argv) == 0 || s.Argv[0] == ""):
 		return errors.New("argv names no program")
+	case s.Terminal != nil && !s.Terminal.valid():
+		return errors.New("terminal is out of range")
 	case len(s.Argv) > maxArgs || len(s.Env) > maxArgs:
 		return errors.New("too many arguments or variables")
 	case s.Dir != "" && !strings.HasPrefix(s.Dir, "/"):
@@ -142,6 +166,12 @@ func AppendSpec(b []byte, s *Spec) []byte {
 	e.int("grace_ms", s.GraceMS)
 	e.int("cap_bytes", s.CapBytes)
 	e.table("target", s.Target)
+	if t := s.Terminal; t != nil {
+		e.ints("terminal", []string{"rows", "cols", "hang_up_ms"}, int64(t.Rows), int64(t.Cols), t.HangUpMS)
+	}
+	if s.Login {
+		e.bool("login", true)
+	}
 	return e.seal(len(b))
 }
 
@@ -162,6 +192,15 @@ func ParseSpec(b []byte) (*Spec, error) {
 		"grace_ms":   intField(&s.GraceMS),
 		"cap_bytes":  intField(&s.CapBytes),
 		"target":     tableField(&s.Target),
+		optional + "terminal": func(d *decoder) error {
+			s.Terminal = new(Terminal)
+			return objectField(fields{
+				"rows":       intField(&s.Terminal.Rows),
+				"cols":       intField(&s.Terminal.Cols),
+				"hang_up_ms": intField(&s.Terminal.HangUpMS),
+			})(d)
+		},
+		optional + "login": boolField(&s.Login),
 	})
 	if err != nil {
 		return nil, err

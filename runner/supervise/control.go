@@ -16,12 +16,14 @@ const (
 	peerTimeout = 5 * time.Second // for a peer to send its request, or to take the reply
 )
 
-// control serves ctl.sock: one packet in, one packet out, per connection. Who
-// may connect is decided by the mode of the run directory.
+// control serves ctl.sock: one packet in, one packet out, per connection, unless
+// the connection becomes the terminal's. Who may connect is decided by the mode of
+// the run directory.
 type control struct {
 	path   string
 	file   *os.File
 	leaf   bool
+	tty    *session      // nil without a terminal
 	cancel chan struct{} // a cancel request, unbuffered
 	over   chan struct{} // closed when the run is over
 	wg     sync.WaitGroup
@@ -32,13 +34,13 @@ type control struct {
 
 // listen makes ctl.sock and begins to serve it. The name appears when the
 // socket can be connected to. It needs no package net and no short path.
-func listen(dir rundir.Dir, leaf bool) (*control, error) {
+func listen(dir rundir.Dir, leaf bool, tty *session) (*control, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	c := &control{
-		path: dir.Path(rundir.CtlFile), file: os.NewFile(uintptr(fd), "ctl"), leaf: leaf,
+		path: dir.Path(rundir.CtlFile), file: os.NewFile(uintptr(fd), "ctl"), leaf: leaf, tty: tty,
 		cancel: make(chan struct{}), over: make(chan struct{}), peers: map[*os.File]bool{},
 	}
 	if err := c.bind(dir, fd); err != nil {
@@ -129,6 +131,11 @@ func (c *control) answer(conn *os.File) {
 	reply := rundir.Reply{Result: rundir.ResultRefused}
 	req, err := rundir.ParseRequest(buf[:n])
 	switch {
+	case err == nil && req.Op == rundir.OpAttach && c.tty != nil:
+		c.attach(conn)
+		return
+	case err == nil && req.Op == rundir.OpAttach:
+		reply.Result = rundir.ResultUnsupported
 	case err != nil || req.Op != rundir.OpCancel:
 	case !c.leaf:
 		reply.Result = rundir.ResultUnsupported
@@ -140,8 +147,31 @@ func (c *control) answer(conn *os.File) {
 		}
 		reply.Result = rundir.ResultEnded
 	}
+	_ = tell(conn, rundir.AppendReply(nil, reply)) // a peer that has gone sees exit.json
+}
+
+// tell sends one packet to a peer that may take its time, but not for long.
+func tell(conn *os.File, packet []byte) error {
 	_ = conn.SetWriteDeadline(time.Now().Add(peerTimeout))
-	_, _ = conn.Write(rundir.AppendReply(nil, reply)) // a peer that has gone sees exit.json
+	_, err := conn.Write(packet)
+	return err
+}
+
+// attach lets a connection carry what is typed until it ends.
+func (c *control) attach(conn *os.File) {
+	c.mu.Lock()
+	select {
+	case <-c.over:
+		c.mu.Unlock()
+		return
+	default:
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	c.mu.Unlock()
+	if tell(conn, rundir.AppendReply(nil, rundir.Reply{Result: rundir.ResultAttached})) != nil {
+		return
+	}
+	c.tty.serve(conn)
 }
 
 // close answers whoever waits and ends the service.

@@ -24,6 +24,7 @@ func (h *Host) Prepare(spec *rundir.Spec) (parent string, err error) {
 	if h.user, err = LookupUser("/", spec.User); err != nil {
 		return "", err
 	}
+	Login(spec, "/", h.user)
 	dir := cmp.Or(spec.Dir, "/")
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		if err == nil {
@@ -32,6 +33,15 @@ func (h *Host) Prepare(spec *rundir.Spec) (parent string, err error) {
 		return "", Refuse(rundir.ReasonDirectory, err)
 	}
 	return FindCgroup2(os.Getpid())
+}
+
+// OpenTerminal makes a pseudoterminal of the machine.
+func (h *Host) OpenTerminal() (master, slave *os.File, err error) {
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, &os.PathError{Op: "open", Path: "/dev/ptmx", Err: err}
+	}
+	return Terminal(fd, h.user.UID)
 }
 
 // Fork executes the program, inside the leaf from its first instruction on.
@@ -45,7 +55,7 @@ func (h *Host) Fork(c Child) (int, error) {
 		Dir:   cmp.Or(c.Spec.Dir, "/"),
 		Env:   env,
 		Files: []uintptr{c.Stdin.Fd(), c.Stdout.Fd(), c.Stderr.Fd()},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: c.Spec.Terminal != nil, Ctty: 0},
 	}
 	if c.Spec.User != "" {
 		attr.Sys.Credential = &syscall.Credential{Uid: h.user.UID, Gid: h.user.GID, Groups: h.user.Groups}

@@ -91,6 +91,7 @@ type run struct {
 	stdin   *os.File
 	out     [2]*stream // stdout, stderr
 	ctl     *control
+	tty     *session // nil without a terminal
 	exit    rundir.Exit
 }
 
@@ -117,7 +118,10 @@ func (r *run) begin() error {
 	if err := r.openFiles(); err != nil {
 		return err
 	}
-	if r.ctl, err = listen(r.Dir, r.leaf != ""); err != nil {
+	if spec.Terminal != nil {
+		r.tty = newSession(r.Clock, time.Duration(spec.Terminal.HangUpMS)*time.Millisecond)
+	}
+	if r.ctl, err = listen(r.Dir, r.leaf != "", r.tty); err != nil {
 		return wrap("listening on "+rundir.CtlFile, err)
 	}
 	return r.declareStart()
@@ -206,18 +210,12 @@ func (r *run) fork() (pid int, err error) {
 			return 0, wrap("becoming subreaper", err)
 		}
 	}
-	var ends [2]*os.File
-	defer func() {
-		for _, f := range ends {
-			f.Close()
-		}
-	}()
-	for i, s := range r.out {
-		if ends[i], err = s.pipe(); err != nil {
-			return 0, wrap("making a pipe", err)
-		}
+	child, err := r.files()
+	if err != nil {
+		return 0, err
 	}
-	child := Child{Spec: r.spec, Stdin: r.stdin, Stdout: ends[0], Stderr: ends[1], Leaf: r.leafDir}
+	defer child.Stdout.Close()
+	defer child.Stderr.Close()
 	inheritOOMScore()
 	failpoint.Before(failpoint.CommandForked)
 	if pid, err = r.Launcher.Fork(child); err != nil {
@@ -229,7 +227,31 @@ func (r *run) fork() (pid int, err error) {
 	for _, s := range r.out {
 		go s.drain()
 	}
+	if r.tty != nil {
+		r.tty.begin(r.out[0].read)
+	}
 	return pid, nil
+}
+
+// files makes the command's ends of its standard files: of pipes, or of a terminal.
+func (r *run) files() (c Child, err error) {
+	c = Child{Spec: r.spec, Stdin: r.stdin, Leaf: r.leafDir}
+	if r.spec.Terminal == nil {
+		if c.Stdout, err = r.out[0].pipe(); err == nil {
+			c.Stderr, err = r.out[1].pipe()
+		}
+		return c, wrap("making a pipe", err)
+	}
+	master, slave, err := r.Launcher.OpenTerminal()
+	if err != nil {
+		return c, wrap("making a terminal", err)
+	}
+	r.out[0].read = master
+	if err := resize(master, r.spec.Terminal.Rows, r.spec.Terminal.Cols); err != nil {
+		return c, wrap("making a terminal", err)
+	}
+	c.Stdin, c.Stdout, c.Stderr = slave, slave, slave
+	return c, nil
 }
 
 // giveUp records that the command was not run, and why.
@@ -256,6 +278,7 @@ func (r *run) watch(pid int) {
 	oom := newOOMCounter(pid, r.leaf)
 	ended := r.await(pid)
 	var limit <-chan struct{}
+	cancel := r.ctl.cancel
 	if r.spec.TimeoutMS > 0 {
 		alarm, stop, err := r.Clock.After(time.Duration(r.spec.TimeoutMS) * time.Millisecond)
 		if err != nil {
@@ -270,17 +293,27 @@ func (r *run) watch(pid int) {
 	var stopping bool
 	var grace <-chan time.Time
 	var killAt time.Time
-	terminate := func() {
+	var hungUp <-chan struct{}
+	if r.tty != nil {
+		hungUp = r.tty.lost
+	}
+	terminate := func(signals ...unix.Signal) {
+		limit, cancel, hungUp = nil, nil, nil
 		stopping = true
 		after := time.Duration(r.spec.Grace()) * time.Millisecond
 		killAt = time.Now().Add(after)
 		grace = time.After(after)
 		if after > 0 {
-			r.signal(pid, unix.SIGTERM)
+			for _, sig := range signals {
+				r.signal(pid, sig)
+			}
 			r.signal(pid, unix.SIGCONT) // a stopped process cannot heed TERM
 		}
 	}
-	cancel := r.ctl.cancel
+	end := []unix.Signal{unix.SIGTERM}
+	if r.tty != nil {
+		end = append(end, unix.SIGHUP) // interactive shells ignore TERM
+	}
 	for {
 		select {
 		case status := <-ended:
@@ -291,13 +324,14 @@ func (r *run) watch(pid int) {
 			r.closeStreams()
 			return
 		case <-limit:
-			limit, cancel = nil, nil
 			r.exit.TimedOut = true
-			terminate()
+			terminate(end...)
 		case <-cancel:
-			limit, cancel = nil, nil
 			r.exit.Cancelled = true
-			terminate()
+			terminate(end...)
+		case <-hungUp:
+			r.exit.HungUp = true
+			terminate(unix.SIGHUP)
 		case <-grace:
 			r.kill(pid)
 		}
@@ -365,6 +399,9 @@ func (r *run) kill(pid int) {
 }
 
 func (r *run) closeStreams() {
+	if r.tty != nil {
+		r.tty.end()
+	}
 	deadline := time.Now().Add(drainTime)
 	for _, s := range r.out {
 		s.endBy(deadline)

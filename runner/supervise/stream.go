@@ -71,9 +71,13 @@ func (s *stream) pipe() (*os.File, error) {
 	return os.NewFile(uintptr(fds[1]), "pipe"), err
 }
 
-// drain reads the pipe to its end, or until endBy's deadline.
+// drain reads the pipe to its end, or until endBy's deadline. A terminal's end is
+// an error of its own, when nobody holds the other side any more.
 func (s *stream) drain() {
 	defer close(s.done)
+	if s.read == nil {
+		return // there is no such stream
+	}
 	buf := make([]byte, pipeSize)
 	for {
 		n, err := s.read.Read(buf)
@@ -139,7 +143,11 @@ func (s *stream) writeHead(p []byte) error {
 }
 
 // endBy makes drain end at the deadline at the latest.
-func (s *stream) endBy(deadline time.Time) { _ = s.read.SetReadDeadline(deadline) }
+func (s *stream) endBy(deadline time.Time) {
+	if s.read != nil {
+		_ = s.read.SetReadDeadline(deadline)
+	}
+}
 
 // close waits for drain and makes the content of the file durable; its name becomes
 // so with that of exit.json. It returns why bytes were lost.
@@ -154,7 +162,10 @@ func (s *stream) close() error {
 	if s.file != nil {
 		err = errors.Join(err, s.file.Close())
 	}
-	return errors.Join(err, s.read.Close())
+	if s.read != nil {
+		err = errors.Join(err, s.read.Close())
+	}
+	return err
 }
 
 // result may be called after close.

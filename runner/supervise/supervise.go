@@ -17,9 +17,11 @@
 //  4. Writes start.json durably. From here on the command may have run.
 //  5. Listens on ctl.sock, becomes the subreaper of what the command orphans,
 //     asks the launcher to Fork.
-//  6. Drains the pipes into stdout and stderr, whoever looks or does not.
+//  6. Drains the pipes into stdout and stderr, whoever looks or does not; or the
+//     terminal into stdout, and types in it what comes over ctl.sock.
 //  7. On the time limit or on a cancel request: TERM to the leaf, the grace,
-//     KILL by cgroup.kill.
+//     KILL by cgroup.kill. When nobody was at the terminal for as long as the spec
+//     says: HUP, the grace, KILL.
 //  8. When the main process has ended: kills the rest of the leaf, waits until
 //     it is empty, drains the pipes for at most two seconds more.
 //  9. Writes exit.json durably, answers the cancel requests, ends.
@@ -57,6 +59,12 @@ type Launcher interface {
 	// container's own cgroup, lxc.payload.<name>.
 	Prepare(spec *rundir.Spec) (parent string, err error)
 
+	// OpenTerminal makes a pseudoterminal where the command will run, so that
+	// the command finds it by its name, and gives its end to the command's user.
+	// It is called for specs that ask for one, between Prepare and Fork. Neither
+	// end may become the terminal of this process. Run closes both.
+	OpenTerminal() (master, slave *os.File, err error)
+
 	// Fork starts the command and returns the pid of its main process, which
 	// must be a child of this process: Run waits for it with wait4. When Fork
 	// returns, the process and whatever it has forked by then must be inside
@@ -73,7 +81,9 @@ type Launcher interface {
 // Child is what Run hands to Fork.
 type Child struct {
 	Spec *rundir.Spec
-	// Stdin, Stdout and Stderr become fds 0, 1 and 2.
+	// Stdin, Stdout and Stderr become fds 0, 1 and 2. If the spec asks for a
+	// terminal they are all its slave's end, and it must become the controlling
+	// terminal of the command's session.
 	Stdin, Stdout, Stderr *os.File
 	// Leaf is the open directory of the leaf, fit for CLONE_INTO_CGROUP; nil
 	// when there is none. Its Name is the absolute path, where writing a pid

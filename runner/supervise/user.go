@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"os"
@@ -23,6 +24,7 @@ type User struct {
 	Groups   []uint32 // supplementary
 	Name     string   // "" for an id without an entry
 	Home     string   // "/" for an id without an entry
+	Shell    string   // "" for an id without an entry, or one that is not absolute
 }
 
 // LookupUser finds the user that a spec names, in the files etc/passwd and
@@ -41,7 +43,7 @@ func LookupUser(root, user string) (*User, error) {
 	if user == "" {
 		u := &User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Home: "/"}
 		if entry, err := lookup(root, strconv.Itoa(os.Geteuid())); err == nil {
-			u.Name, u.Home = entry.Name, entry.Home
+			u.Name, u.Home, u.Shell = entry.Name, entry.Home, entry.Shell
 		}
 		return u, nil
 	}
@@ -113,7 +115,11 @@ func findUser(passwd []byte, match func(name string, id uint32) bool) *User {
 		if !strings.HasPrefix(home, "/") {
 			home = "/"
 		}
-		return &User{UID: uid, GID: gid, Name: f[0], Home: home}
+		shell := f[6]
+		if !strings.HasPrefix(shell, "/") {
+			shell = ""
+		}
+		return &User{UID: uid, GID: gid, Name: f[0], Home: home, Shell: shell}
 	}
 	return nil
 }
@@ -174,13 +180,48 @@ func readInRoot(root, name string) ([]byte, error) {
 	return b, err
 }
 
+// DefaultShell is the login shell of a user that has none.
+const DefaultShell = "/bin/sh"
+
+// Login fills in what a login shell's spec leaves open: the user's shell, and the
+// user's home directory if there is one. root is as for LookupUser.
+func Login(spec *rundir.Spec, root string, u *User) {
+	if !spec.Login {
+		return
+	}
+	spec.Argv = []string{cmp.Or(u.Shell, DefaultShell), "-l"}
+	if spec.Dir == "" && isDirectory(root, u.Home) {
+		spec.Dir = u.Home
+	}
+}
+
+// isDirectory reports whether name is a directory below root, whose links stay
+// inside.
+func isDirectory(root, name string) bool {
+	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(dir)
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := unix.Openat2(dir, name, &how)
+	if err != nil {
+		return false
+	}
+	unix.Close(fd)
+	return true
+}
+
 // Environ returns the environment of a command: the minimal one of its user
-// (PATH, HOME, and USER and LOGNAME if it has a name), then the spec's, which
-// wins. Nothing of the supervisor's own goes in.
+// (PATH, HOME, USER and LOGNAME if it has a name, and SHELL of a login shell), then
+// the spec's, which wins. Nothing of the supervisor's own goes in.
 func Environ(spec *rundir.Spec, u *User) []string {
 	env := []string{"PATH=" + DefaultPath, "HOME=" + u.Home}
 	if u.Name != "" {
 		env = append(env, "USER="+u.Name, "LOGNAME="+u.Name)
+	}
+	if spec.Login {
+		env = append(env, "SHELL="+spec.Argv[0])
 	}
 	for _, v := range spec.Env {
 		name, _, _ := strings.Cut(v, "=")

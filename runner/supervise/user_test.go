@@ -40,13 +40,13 @@ func testRoot(t *testing.T) string {
 func TestLookupUser(t *testing.T) {
 	root := testRoot(t)
 	cases := map[string]*User{
-		"root":     {Name: "root", Home: "/root", Groups: []uint32{0}},
-		"web":      {UID: 33, GID: 33, Name: "web", Home: "/var/www", Groups: []uint32{33, 4, 110}},
-		"33":       {UID: 33, GID: 33, Name: "web", Home: "/var/www", Groups: []uint32{33, 4, 110}},
-		"33:5":     {UID: 33, GID: 5, Name: "web", Home: "/var/www"},
+		"root":     {Name: "root", Home: "/root", Shell: "/bin/sh", Groups: []uint32{0}},
+		"web":      {UID: 33, GID: 33, Name: "web", Home: "/var/www", Shell: "/usr/sbin/nologin", Groups: []uint32{33, 4, 110}},
+		"33":       {UID: 33, GID: 33, Name: "web", Home: "/var/www", Shell: "/usr/sbin/nologin", Groups: []uint32{33, 4, 110}},
+		"33:5":     {UID: 33, GID: 5, Name: "web", Home: "/var/www", Shell: "/usr/sbin/nologin"},
 		"4711:0":   {UID: 4711, GID: 0, Home: "/"},
-		"last":     {UID: 1000, GID: 100, Name: "last", Home: "/", Groups: []uint32{100, 4}},
-		"0:0":      {Name: "root", Home: "/root"},
+		"last":     {UID: 1000, GID: 100, Name: "last", Home: "/", Shell: "/bin/sh", Groups: []uint32{100, 4}},
+		"0:0":      {Name: "root", Home: "/root", Shell: "/bin/sh"},
 		"nosuch":   nil,
 		"4711":     nil,
 		"odd":      nil,
@@ -162,5 +162,40 @@ func TestEnviron(t *testing.T) {
 	want := []string{"PATH=" + DefaultPath, "USER=web", "LOGNAME=web", "HOME=/x", "A=2", "EMPTY="}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestLogin(t *testing.T) {
+	root := testRoot(t)
+	if err := os.Mkdir(filepath.Join(root, "home"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// The link leads out of the root, and to a directory there: it is not followed.
+	if err := os.Symlink("/tmp", filepath.Join(root, "out")); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		spec     rundir.Spec
+		user     User
+		argv0    string
+		dir      string
+		variable string
+	}{
+		"its own shell": {rundir.Spec{Login: true}, User{Home: "/home", Shell: "/bin/zsh"}, "/bin/zsh", "/home", "SHELL=/bin/zsh"},
+		"no shell":      {rundir.Spec{Login: true}, User{Home: "/absent"}, "/bin/sh", "", "SHELL=/bin/sh"},
+		"another place": {rundir.Spec{Login: true, Dir: "/etc"}, User{Home: "/home"}, "/bin/sh", "/etc", "SHELL=/bin/sh"},
+		"a way out":     {rundir.Spec{Login: true}, User{Home: "/out"}, "/bin/sh", "", "SHELL=/bin/sh"},
+		"no login":      {rundir.Spec{Argv: []string{"ls"}}, User{Home: "/home", Shell: "/bin/zsh"}, "ls", "", ""},
+	} {
+		Login(&c.spec, root, &c.user)
+		shell := ""
+		for _, v := range Environ(&c.spec, &c.user) {
+			if strings.HasPrefix(v, "SHELL=") {
+				shell = v
+			}
+		}
+		if c.spec.Argv[0] != c.argv0 || c.spec.Dir != c.dir || shell != c.variable {
+			t.Errorf("%s: %q in %q with %q", name, c.spec.Argv, c.spec.Dir, shell)
+		}
 	}
 }

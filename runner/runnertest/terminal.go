@@ -1,0 +1,428 @@
+package runnertest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/runner"
+	"github.com/hostler-io/hostler/runner/rundir"
+	"github.com/hostler-io/hostler/terminal"
+)
+
+// terminalCases: a command with a pseudoterminal, and who types in it.
+func terminalCases() []Case {
+	return []Case{
+		{"terminal", testTerminal},
+		{"terminal is resized", testTerminalResize},
+		{"terminal takes what is typed", testTerminalTyping},
+		{"terminal interrupts and suspends", testTerminalSignals},
+		{"terminal carries any bytes", testTerminalRaw},
+		{"terminal without a reader", testTerminalFull},
+		{"terminal takes everything once", testTerminalOnce},
+		{"terminal of two peers", testTerminalPeers},
+		{"terminal is hung up", testTerminalHangUp},
+		{"terminal is hung up in spite of nohup", testTerminalHangUpKill},
+		{"terminal stays for who is there", testTerminalAlive},
+		{"terminal is hung up on who is played again", testTerminalReplay},
+		{"terminal survives the agent", testTerminalAdopted},
+		{"terminal is cancelled", testTerminalCancel},
+		{"terminal of a user", testTerminalUser},
+		{"login shell", testLoginShell},
+		{"no terminal", testNoTerminal},
+	}
+}
+
+// hangUp is a time without peers that no test here takes by accident.
+const hangUp = time.Minute
+
+// terminalSpec returns the spec of a shell line with a terminal of 24 by 80.
+func (e *env) terminalSpec(line string, args ...string) runner.Spec {
+	s := e.spec(line, args...)
+	s.Terminal = &rundir.Terminal{Rows: 24, Cols: 80, HangUpMS: hangUp.Milliseconds()}
+	s.Env = []string{"TERM=dumb", "PS1=$ "}
+	return s
+}
+
+// A keyboard is a peer of a session. It belongs to one goroutine.
+type keyboard struct {
+	t    *testing.T
+	at   *runner.Attachment
+	out  terminal.Outbox
+	acks chan terminal.Ack
+	wg   sync.WaitGroup
+}
+
+func newKeyboard(t *testing.T, run *runner.Run, peer byte) *keyboard {
+	t.Helper()
+	k := &keyboard{t: t, out: terminal.Outbox{Peer: terminal.Peer{peer}}}
+	k.attach(run)
+	t.Cleanup(k.leave)
+	return k
+}
+
+func (k *keyboard) attach(run *runner.Run) {
+	k.t.Helper()
+	at, err := run.Attach(k.t.Context())
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.at, k.acks = at, make(chan terminal.Ack, 1024)
+	acks := k.acks
+	k.wg.Go(func() {
+		defer close(acks)
+		buf := make([]byte, terminal.MaxPacket)
+		for {
+			n, err := at.Receive(buf)
+			if err != nil {
+				return
+			}
+			got, err := terminal.ParseAcks(buf[:n])
+			if err != nil {
+				k.t.Error(err)
+				return
+			}
+			for _, a := range got {
+				acks <- a
+			}
+		}
+	})
+}
+
+func (k *keyboard) leave() {
+	_ = k.at.Close() // closed twice at the end of most tests
+	go func() {
+		for range k.acks {
+		}
+	}()
+	k.wg.Wait()
+}
+
+// send sends frames without waiting until they are taken.
+func (k *keyboard) send(frames []byte) {
+	k.t.Helper()
+	k.out.Append(frames)
+	k.flush()
+}
+
+func (k *keyboard) flush() {
+	k.t.Helper()
+	for p, ok := k.out.Next(); ok; p, ok = k.out.Next() {
+		if err := k.at.Send(terminal.AppendPacket(nil, p)); err != nil {
+			k.t.Fatal(err)
+		}
+	}
+}
+
+// typed sends what is typed and waits until the terminal has taken it.
+func (k *keyboard) typed(text string) {
+	k.t.Helper()
+	k.send(terminal.AppendData(nil, []byte(text)))
+	k.settle()
+}
+
+// settle waits until everything that was sent is acknowledged.
+func (k *keyboard) settle() {
+	k.t.Helper()
+	for !k.out.Empty() {
+		ack, ok := <-k.acks
+		if !ok {
+			k.t.Fatal("the session ended before it took everything")
+		}
+		if ack.Peer == k.out.Peer {
+			k.out.Acked(ack.Offset)
+			k.flush()
+		}
+	}
+}
+
+func testTerminal(t *testing.T, e *env) {
+	exit := e.do(t, e.terminalSpec("tty; stty size; test -t 0 && test -t 1 && test -t 2 && echo all >&2; : >/dev/tty && echo controls; exit 7"))
+	got := string(e.output(t, rundir.Stdout))
+	if !strings.HasPrefix(got, "/dev/pts/") || !strings.HasSuffix(got, "\r\n24 80\r\nall\r\ncontrols\r\n") {
+		t.Errorf("it printed %q", got)
+	}
+	if exit.Code != 7 || exit.HungUp || exit.Stderr.Bytes != 0 || exit.Stdout.Bytes != int64(len(got)) || !exit.Emptied {
+		t.Errorf("%+v", exit)
+	}
+	e.wantOutput(t, rundir.Stderr, nil)
+}
+
+func testTerminalResize(t *testing.T, e *env) {
+	run := e.start(t, e.terminalSpec(`trap 'stty size; exit' WINCH; echo ready; while :; do read line; done`))
+	follow(t, run, "ready")
+	k := newKeyboard(t, run, 1)
+	k.send(terminal.AppendResize(nil, terminal.Size{Rows: 50, Cols: 132}))
+	k.settle()
+	k.typed("\r") // not every shell leaves a read for a signal
+	follow(t, run, "50 132")
+	wait(t, run)
+}
+
+func testTerminalTyping(t *testing.T, e *env) {
+	run := e.start(t, e.terminalSpec(`read a; read b; echo "got $a and $b"; cat >/dev/null; echo end`))
+	k := newKeyboard(t, run, 1)
+	k.typed("one\rtw\x7f\x7ftwo\r")
+	follow(t, run, "got one and two")
+	k.send(terminal.AppendMark(nil, terminal.KindEOF))
+	if exit := wait(t, run); exit.Code != 0 {
+		t.Errorf("%+v", exit)
+	}
+	follow0 := string(e.output(t, rundir.Stdout))
+	if !strings.Contains(follow0, "one\r\n") || !strings.HasSuffix(follow0, "end\r\n") {
+		t.Errorf("no echo, or no end: %q", follow0)
+	}
+}
+
+func testTerminalSignals(t *testing.T, e *env) {
+	spec := e.terminalSpec("")
+	spec.Argv = []string{"/bin/sh", "-i"}
+	run := e.start(t, spec)
+	k := newKeyboard(t, run, 1)
+	k.typed("stty -echo; echo rea''dy\r")
+	follow(t, run, "ready")
+	k.typed("sleep " + e.mark() + "\r")
+	awaitProcess(t, e.mark())
+	k.typed("\x03")
+	k.typed("echo interrupted $?\r")
+	follow(t, run, "interrupted 130")
+	k.typed("sleep " + e.mark() + "\r")
+	awaitProcess(t, e.mark())
+	k.typed("\x1a")
+	k.typed("echo suspended; jobs\r")
+	follow(t, run, "suspended")
+	k.send(terminal.AppendData(nil, []byte("kill -9 %1\rexit 9\rexit 9\r"))) // some want to be told twice
+	if exit := wait(t, run); exit.Code != 9 {
+		t.Errorf("%+v; it printed %q", exit, e.output(t, rundir.Stdout))
+	}
+	e.wantNothingLeft(t)
+}
+
+// awaitProcess waits until a process with a mark has begun.
+func awaitProcess(t *testing.T, mark string) {
+	t.Helper()
+	for tick := time.NewTicker(5 * time.Millisecond); ; <-tick.C {
+		if len(processes(t, "sleep\x00"+mark)) > 0 {
+			tick.Stop()
+			return
+		}
+		if t.Context().Err() != nil {
+			t.Fatal("it never began")
+		}
+	}
+}
+
+// Of a terminal without its manners every byte arrives, more than any buffer on the
+// way holds.
+func testTerminalRaw(t *testing.T, e *env) {
+	data := noise(1 << 20)
+	sum := sha256.Sum256(data)
+	run := e.start(t, e.terminalSpec(`stty raw -echo; echo ready; head -c "$1" | sha256sum`, strconv.Itoa(len(data))))
+	follow(t, run, "ready")
+	k := newKeyboard(t, run, 1)
+	for rest := data; len(rest) > 0; {
+		n := min(len(rest), 5000, max(0, k.out.Room()-10))
+		k.send(terminal.AppendData(nil, rest[:n]))
+		rest = rest[n:]
+		if k.out.Room() < 6000 {
+			k.settle()
+		}
+	}
+	k.settle()
+	follow(t, run, hex.EncodeToString(sum[:]))
+	wait(t, run)
+}
+
+// A command that reads nothing holds back who types, and can still be ended and
+// told of its window's size.
+func testTerminalFull(t *testing.T, e *env) {
+	run := e.start(t, e.terminalSpec(`stty raw -echo -isig; trap 'stty size; exit 3' WINCH; echo ready; while :; do sleep 0.1; done`))
+	follow(t, run, "ready")
+	k := newKeyboard(t, run, 1)
+	k.send(terminal.AppendData(nil, bytes.Repeat([]byte("x"), terminal.Window/2)))
+	k.send(terminal.AppendResize(nil, terminal.Size{Rows: 10, Cols: 20}))
+	follow(t, run, "10 20")
+	if exit := wait(t, run); exit.Code != 3 {
+		t.Errorf("%+v", exit)
+	}
+}
+
+func testTerminalOnce(t *testing.T, e *env) {
+	run := e.start(t, e.terminalSpec(`stty raw -echo; echo ready; head -c 6; echo; stty sane; cat`))
+	follow(t, run, "ready")
+	k := newKeyboard(t, run, 1)
+	k.send(terminal.AppendData(nil, []byte("abc")))
+	k.out.Rewind()
+	k.flush() // again
+	k.settle()
+	k.send(terminal.AppendData(nil, []byte("def")))
+	for range 3 {
+		k.out.Rewind()
+		k.flush()
+	}
+	k.settle()
+	follow(t, run, "abcdef")
+	k.send(terminal.AppendMark(nil, terminal.KindEOF))
+	wait(t, run)
+}
+
+func testTerminalPeers(t *testing.T, e *env) {
+	run := e.start(t, e.terminalSpec(`stty -echo; echo ready; read a; read b; echo "$a $b"`))
+	follow(t, run, "ready")
+	one, two := newKeyboard(t, run, 1), newKeyboard(t, run, 2)
+	one.typed("from one\r")
+	two.typed("from two\r")
+	follow(t, run, "from one from two")
+	wait(t, run)
+}
+
+func testTerminalHangUp(t *testing.T, e *env) {
+	spec := e.terminalSpec("echo ready; cat")
+	spec.Terminal.HangUpMS = 300
+	exit := e.do(t, spec)
+	if !exit.HungUp || exit.Signal != 1 || exit.Code != 129 || exit.TimedOut || exit.Cancelled || !exit.Emptied {
+		t.Errorf("%+v", exit)
+	}
+}
+
+func testTerminalHangUpKill(t *testing.T, e *env) {
+	spec := e.terminalSpec("trap '' HUP; sleep " + e.mark() + " & sleep " + e.mark() + "; sleep " + e.mark())
+	spec.Terminal.HangUpMS, spec.GraceMS = 200, 300
+	if exit := e.do(t, spec); !exit.HungUp || exit.Signal != 9 || !exit.Emptied {
+		t.Errorf("%+v", exit)
+	}
+	e.wantNothingLeft(t)
+}
+
+func testTerminalAlive(t *testing.T, e *env) {
+	spec := e.terminalSpec("echo ready; cat")
+	spec.Terminal.HangUpMS = 1000
+	run := e.start(t, spec)
+	k := newKeyboard(t, run, 1)
+	begun := time.Now()
+	for tick := time.NewTicker(100 * time.Millisecond); time.Since(begun) < 2500*time.Millisecond; <-tick.C {
+		k.send(terminal.AppendMark(nil, terminal.KindAlive))
+		k.settle()
+	}
+	if exit := wait(t, run); !exit.HungUp || exit.EndedMS-exit.StartedMS < 3000 {
+		t.Errorf("%+v", exit)
+	}
+}
+
+// Packets that somebody has kept do not keep a session alive, nor does a
+// connection that says nothing.
+func testTerminalReplay(t *testing.T, e *env) {
+	spec := e.terminalSpec("echo ready; cat")
+	spec.Terminal.HangUpMS = 1000
+	run := e.start(t, spec)
+	k := newKeyboard(t, run, 1)
+	k.send(terminal.AppendMark(nil, terminal.KindAlive))
+	kept := terminal.AppendPacket(nil, terminal.Packet{Peer: k.out.Peer, Data: terminal.AppendMark(nil, terminal.KindAlive)})
+	k.settle()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			_ = k.at.Send(kept) // fails at the end
+			continue
+		case <-run.Done():
+		}
+		break
+	}
+	if exit := wait(t, run); !exit.HungUp || exit.EndedMS-exit.StartedMS > 10_000 {
+		t.Errorf("%+v", exit)
+	}
+}
+
+// An agent that ends takes nothing with it: the next one goes on where it was, and
+// what was sent to both is taken once.
+func testTerminalAdopted(t *testing.T, e *env) {
+	run := e.start(t, e.terminalSpec(`stty raw -echo; echo ready; head -c 9; echo; exit 5`))
+	follow(t, run, "ready")
+	k := newKeyboard(t, run, 1)
+	k.typed("abc")
+	k.out.Append(terminal.AppendData(nil, []byte("def")))
+	k.flush() // whose acknowledgement nobody waits for
+	if err := e.runner.Close(); err != nil {
+		t.Fatal(err)
+	}
+	k.leave()
+	e.runner = e.open(t)
+	found, err := e.runner.Recover(t.Context(), e.action, 1, e.boot)
+	if err != nil || found.Verdict != runner.Adopted {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	k.attach(found.Run)
+	k.out.Rewind()
+	k.flush()
+	k.typed("ghi")
+	follow(t, found.Run, "abcdefghi")
+	if exit := wait(t, found.Run); exit.Code != 5 {
+		t.Errorf("%+v", exit)
+	}
+}
+
+func testTerminalCancel(t *testing.T, e *env) {
+	spec := e.terminalSpec("")
+	spec.Argv = []string{"/bin/sh", "-i"} // which does not heed SIGTERM
+	run := e.start(t, spec)
+	k := newKeyboard(t, run, 1)
+	k.typed("echo rea''dy\r")
+	follow(t, run, "ready")
+	if err := run.Cancel(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if exit := wait(t, run); !exit.Cancelled || exit.HungUp || exit.Signal == 9 || exit.EndedMS-exit.StartedMS > 8000 {
+		t.Errorf("%+v", exit)
+	}
+}
+
+func testTerminalUser(t *testing.T, e *env) {
+	spec := e.terminalSpec(`id -u; tty; test -w "$(tty)" && : >"$(tty)" && echo writable`)
+	spec.User = e.User
+	e.do(t, spec)
+	got := string(e.output(t, rundir.Stdout))
+	if !strings.HasPrefix(got, strconv.Itoa(e.UID)+"\r\n/dev/pts/") || !strings.HasSuffix(got, "writable\r\n") {
+		t.Errorf("it printed %q", got)
+	}
+}
+
+func testLoginShell(t *testing.T, e *env) {
+	spec := e.terminalSpec("")
+	spec.Argv, spec.Login = nil, true
+	run := e.start(t, spec)
+	k := newKeyboard(t, run, 1)
+	k.typed(`stty -echo; echo "shell=$SHELL home=$HOME in=$PWD"` + "\r")
+	follow(t, run, "shell=/")
+	k.typed("exit 4\r")
+	exit := wait(t, run)
+	out := string(e.output(t, rundir.Stdout))
+	_, line, _ := strings.Cut(out, "shell=/")
+	_, line, _ = strings.Cut(line, "shell=/") // the first is the echo of what was typed
+	if line == "" {
+		_, line, _ = strings.Cut(out, "\nshell=/")
+	}
+	line, _, _ = strings.Cut(line, "\r")
+	if exit.Code != 4 || !strings.Contains(line, "sh home=/") {
+		t.Errorf("%+v; it printed %q", exit, out)
+	}
+}
+
+func testNoTerminal(t *testing.T, e *env) {
+	run := e.start(t, e.spec("echo ready; sleep 0.5"))
+	follow(t, run, "ready")
+	if _, err := run.Attach(t.Context()); !errors.Is(err, runner.ErrNoTerminal) {
+		t.Errorf("got %v, want ErrNoTerminal", err)
+	}
+	wait(t, run)
+	if _, err := run.Attach(t.Context()); !errors.Is(err, runner.ErrNoTerminal) {
+		t.Errorf("after the end: %v", err)
+	}
+}
