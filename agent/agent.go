@@ -109,7 +109,7 @@ func New(cfg Config) (*Agent, error) {
 		stopped:  make(chan struct{}),
 		ahead:    make(map[protocol.Stream]*held),
 		jobs:     make(map[protocol.ActionID]*job),
-		lanes:    lanes{limit: cfg.Lanes, hostRuns: cfg.HostRuns, sessions: cfg.Sessions},
+		lanes:    lanes{limit: cfg.Lanes, hostRuns: cfg.HostRuns},
 		changes:  make(map[protocol.ActionID]chan struct{}),
 		managed:  make(map[protocol.CTID]*tracked),
 		foreign:  make(map[container.Kind][]container.Info),

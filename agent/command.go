@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +10,6 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
-	"github.com/hostler-io/hostler/runner/rundir"
-	"github.com/hostler-io/hostler/terminal"
 )
 
 // maxUnbegun is how often a command is begun anew that never began because the
@@ -46,7 +43,7 @@ type command struct {
 // execTarget is the container in which a command runs. The loop's state is read
 // here and nowhere else on the way of a command.
 func (a *Agent) execTarget(s *protocol.Spec) (name string, r container.Runtime) {
-	if info, _ := protocol.KindOf(s.Kind); !info.Target {
+	if s.Kind != protocol.KindExec {
 		return "", nil
 	}
 	t := a.managed[s.Target]
@@ -124,12 +121,7 @@ func (c *command) start(ctx context.Context) (Run, *outcome) {
 		Action: c.id, Attempt: c.attempt, Supervisor: c.agent.cfg.Supervisor,
 		Argv: c.spec.Argv, Env: c.spec.Env, Dir: c.spec.Cwd, User: c.spec.User, TimeoutMS: c.spec.Timeout().Milliseconds(),
 	}
-	if tty := c.spec.TTY; tty != nil {
-		cmd.Env = append([]string{"TERM=" + cmp.Or(tty.Term, "dumb")}, cmd.Env...)
-		cmd.Terminal = &rundir.Terminal{Rows: tty.Rows, Cols: tty.Cols, HangUpMS: terminal.HangUpAfter.Milliseconds()}
-		cmd.Login = len(cmd.Argv) == 0
-	}
-	if !c.spec.Target.IsZero() {
+	if c.spec.Kind == protocol.KindExec {
 		if c.runtime == nil {
 			return nil, ends(queue.Step{Event: protocol.EventTargetGone})
 		}

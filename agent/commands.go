@@ -8,7 +8,6 @@ import (
 
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
-	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 // Commands runs commands under supervisors that outlive the agent: each attempt
@@ -47,10 +46,6 @@ type Command struct {
 	User   string   // name or uid[:gid]; empty is root
 	// TimeoutMS is the limit on the boot clock; 0 is none.
 	TimeoutMS int64
-	// Terminal is that of a session; nil is none.
-	Terminal *rundir.Terminal
-	// Login runs the login shell of User. Argv is empty then.
-	Login bool
 }
 
 // Run is an attempt that lives. It is safe for concurrent use.
@@ -113,7 +108,6 @@ func (c commands) Start(ctx context.Context, cmd Command) (Run, error) {
 	s.Action, s.Attempt, s.Target = cmd.Action.String(), cmd.Attempt, cmd.Target
 	s.Argv, s.Env, s.Dir, s.User = cmd.Argv, cmd.Env, cmd.Dir, cmd.User
 	s.TimeoutMS, s.GraceMS = cmd.TimeoutMS, -1 // the contract's own grace
-	s.Terminal, s.Login = cmd.Terminal, cmd.Login
 	run, err := c.runner.Start(ctx, s)
 	if err != nil {
 		return nil, err
@@ -198,7 +192,7 @@ func (s supervised) Wait(ctx context.Context) (CommandEnd, error) {
 func endOf(found runner.Found) CommandEnd {
 	x := found.Exit
 	end := CommandEnd{
-		Exit: protocol.Exit{Code: x.Code, Signal: x.Signal, OOM: x.OOM, TimedOut: x.TimedOut, Cancelled: x.Cancelled, HungUp: x.HungUp,
+		Exit: protocol.Exit{Code: x.Code, Signal: x.Signal, OOM: x.OOM, TimedOut: x.TimedOut, Cancelled: x.Cancelled,
 			RunMS: max(0, x.EndedMS-x.StartedMS)},
 		NeverBegan: x.NeverBegan || x.Reason != "",
 		Emptied:    x.Emptied,

@@ -33,8 +33,6 @@ func parseLane(t *testing.T, n int, s string) laneEntry {
 		spec = protocol.Spec{Kind: protocol.KindRun, Exclusive: true}
 	case 'h':
 		spec = protocol.Spec{Kind: protocol.KindRun}
-	case 's':
-		spec = protocol.Spec{Kind: protocol.KindContainerAttach, Target: ct(s[1])}
 	case 'p':
 		spec = protocol.Spec{Kind: protocol.KindPing}
 	default:
@@ -60,14 +58,12 @@ func TestLanes(t *testing.T) {
 		{4, 2, []string{"x", "c2", "x"}, []int{0}},
 		{4, 2, []string{"c1", "x"}, []int{0}},
 		{4, 2, []string{"x*", "c1", "h", "p"}, []int{2, 3}},
-		{4, 2, []string{"s1*", "c1", "x", "s1"}, []int{1, 3}}, // a session is in nobody's way, nor anybody in its
-		{4, 2, []string{"s1*", "s2*", "s3*", "s1"}, nil},      // there are as many as may be
 		{4, 2, []string{"h", "h", "h", "c1"}, []int{0, 1, 3}},
 		{4, 2, []string{"h*", "h*", "h", "c1"}, []int{3}},
 		{4, 2, []string{"n1/web", "n2/web", "n3/db", "c1"}, []int{0, 2}},
 		{4, 2, []string{"p", "p*", "p"}, []int{0, 2}},
 	} {
-		l := lanes{limit: c.limit, hostRuns: c.hostRuns, sessions: 3}
+		l := lanes{limit: c.limit, hostRuns: c.hostRuns}
 		for n, s := range c.entries {
 			l.add(parseLane(t, n, s))
 		}
@@ -100,9 +96,9 @@ func TestLanesFree(t *testing.T) {
 // TestLanesProperties runs random actions in random orders and watches what
 // runs together.
 func TestLanesProperties(t *testing.T) {
-	kinds := []string{"c1", "c2", "c3", "n1/a", "n4/a", "x", "h", "s1", "p"}
+	kinds := []string{"c1", "c2", "c3", "n1/a", "n4/a", "x", "h", "p"}
 	rapid.Check(t, func(rt *rapid.T) {
-		l := lanes{limit: rapid.IntRange(1, 3).Draw(rt, "limit"), hostRuns: rapid.IntRange(1, 2).Draw(rt, "host runs"), sessions: 2}
+		l := lanes{limit: rapid.IntRange(1, 3).Draw(rt, "limit"), hostRuns: rapid.IntRange(1, 2).Draw(rt, "host runs")}
 		var started []protocol.ActionID
 		count := rapid.IntRange(1, 20).Draw(rt, "actions")
 		for n := 0; n < count || len(l.entries) > 0; {
@@ -140,7 +136,7 @@ func TestLanesProperties(t *testing.T) {
 }
 
 func checkLanes(rt *rapid.T, l *lanes) {
-	shared, alone, host, sessions := 0, 0, 0, 0
+	shared, alone, host := 0, 0, 0
 	keys := make(map[string]bool)
 	var overtaken []string // keys of those that wait
 	writer := false        // one waits
@@ -157,8 +153,6 @@ func checkLanes(rt *rapid.T, l *lanes) {
 			alone++
 		case protocol.LaneHost:
 			host++
-		case protocol.LaneSession:
-			sessions++
 		}
 		for _, k := range e.keys {
 			if keys[k] || slices.Contains(overtaken, k) {
@@ -170,7 +164,7 @@ func checkLanes(rt *rapid.T, l *lanes) {
 			rt.Fatal("a container's action overtook an exclusive one")
 		}
 	}
-	if alone > 1 || alone == 1 && shared > 0 || shared > l.limit || host > l.hostRuns || sessions > l.sessions {
+	if alone > 1 || alone == 1 && shared > 0 || shared > l.limit || host > l.hostRuns {
 		rt.Fatal(fmt.Sprintf("%d share, %d alone, %d of the host", shared, alone, host))
 	}
 }

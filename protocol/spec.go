@@ -2,6 +2,8 @@ package protocol
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -23,10 +25,6 @@ const (
 	KindRename  Kind = "container.rename"   // one that is stopped; what waits for it stays its own
 	KindStopNow Kind = "container.stop-now" // past everything that waits, ending what runs
 
-	// Interactive sessions: a command with a terminal, and who is attached to it.
-	KindAttach          Kind = "host.attach"
-	KindContainerAttach Kind = "container.attach"
-
 	// KindPolicySet puts a policy into force. What lets it is signed within its
 	// spec, so it needs no approval beside that.
 	KindPolicySet Kind = "policy.set"
@@ -43,9 +41,6 @@ const (
 	LaneHost      Lane = "host"      // host commands: no lane, but a bounded number at a time
 	LaneContainer Lane = "container" // one at a time per container
 	LaneExclusive Lane = "exclusive" // alone on the host
-	// LaneSession is for interactive sessions: no lane, so that a terminal that
-	// somebody left open stops nothing, but a bounded number at a time.
-	LaneSession Lane = "session"
 	// LanePreempt waits for nobody and ends what runs in its container's lane.
 	// Its actions travel as controls, past the orders that wait.
 	LanePreempt Lane = "preempt"
@@ -77,12 +72,11 @@ type KindInfo struct {
 
 // Limits of kinds: an exec may take 60 s, a step of a container's life 60 min,
 // and an order waits at most a day for its host (the defaults that operators
-// of the systems before Hostler know). For a session somebody waits at a keyboard.
+// of the systems before Hostler know).
 const (
 	execTimeout      = 60 * time.Second
 	lifecycleTimeout = 60 * time.Minute
 	startTTL         = 24 * time.Hour
-	sessionTTL       = time.Minute
 )
 
 // kinds is the table. It is never written.
@@ -98,11 +92,11 @@ var kinds = map[Kind]KindInfo{
 	KindRename:  {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneContainer, Target: true},
 	KindStopNow: {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LanePreempt, Target: true},
 
-	KindAttach:          {Attempts: 1, StartTTL: sessionTTL, Lane: LaneSession, Cancellable: true, Command: true, RootEquivalent: true},
-	KindContainerAttach: {Attempts: 1, StartTTL: sessionTTL, Lane: LaneSession, Cancellable: true, Command: true, Target: true, RootEquivalent: true},
-
 	KindPolicySet: {Attempts: 3, StartTTL: startTTL, Lane: LaneNone, RootEquivalent: true},
 }
+
+// Kinds lists every kind, sorted.
+func Kinds() []Kind { return slices.Sorted(maps.Keys(kinds)) }
 
 // KindOf returns what a kind promises; false if there is no such kind.
 func KindOf(k Kind) (KindInfo, bool) {
@@ -145,10 +139,6 @@ type Spec struct {
 	// SecretEnv holds more variables, which only the host can read; see
 	// [OpenSecret].
 	SecretEnv *Sealed `json:"secret_env,omitempty"`
-
-	// TTY is the terminal of a session, of which it is the mark. Without Argv it is
-	// for the login shell of User.
-	TTY *TTY `json:"tty,omitempty"`
 
 	// Creation.
 	Template string   `json:"template,omitzero"`
@@ -279,9 +269,6 @@ func (s *Spec) validate(info KindInfo) error {
 	if s.Kind == KindCreate {
 		return s.validateCreate()
 	}
-	if err := s.validateSession(); err != nil {
-		return err
-	}
 	return s.validateCommand(info)
 }
 
@@ -315,18 +302,6 @@ func (s *Spec) validateCreate() error {
 	return nil
 }
 
-func (s *Spec) validateSession() error {
-	switch interactive := s.Kind.Interactive(); {
-	case interactive != (s.TTY != nil):
-		return fmt.Errorf("tty: a session needs one, and nothing else has one")
-	case !interactive:
-		return nil
-	case s.Exclusive || s.Daemon || s.Output != "" || s.HasPayload():
-		return fmt.Errorf("exclusive, daemon, output and stdin: a session has none of them")
-	}
-	return s.TTY.validate()
-}
-
 func (s *Spec) validateCommand(info KindInfo) error {
 	if !info.Command {
 		if s.Argv != nil || s.User != "" || s.Cwd != "" || s.Env != nil || s.TimeoutMS != 0 || s.Exclusive || s.Output != "" || s.Daemon || s.SecretEnv != nil || s.HasPayload() {
@@ -335,7 +310,7 @@ func (s *Spec) validateCommand(info KindInfo) error {
 		return nil
 	}
 	switch {
-	case len(s.Argv) == 0 && s.TTY == nil, len(s.Argv) > 0 && s.Argv[0] == "":
+	case len(s.Argv) == 0 || s.Argv[0] == "":
 		return fmt.Errorf("argv: the command is missing")
 	case s.Cwd != "" && !strings.HasPrefix(s.Cwd, "/"):
 		return fmt.Errorf("cwd: %.100q is not absolute", s.Cwd)

@@ -59,8 +59,6 @@ func exitWord(e *api.Exit) string {
 		return fmt.Sprintf("%d (oom)", e.Code)
 	case e.TimedOut:
 		return fmt.Sprintf("%d (timeout)", e.Code)
-	case e.HungUp:
-		return fmt.Sprintf("%d (hung up)", e.Code)
 	}
 	return fmt.Sprint(e.Code)
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/protocol"
-	"github.com/hostler-io/hostler/terminal"
 )
 
 // command is what run and exec have in common: how to run, apart from where.
@@ -256,8 +255,6 @@ func (a *app) commandEnded(what string, act api.Action) error {
 		a.say("hostler: the command was killed because memory was short")
 	case e.Cancelled:
 		a.say("hostler: the command was cancelled")
-	case e.HungUp:
-		a.say("hostler: the session was hung up: nobody was attached for %s", terminal.HangUpAfter)
 	}
 	if e.Code == 0 && act.State != string(protocol.StateDone) {
 		return ended(what, act)

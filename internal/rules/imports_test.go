@@ -32,6 +32,7 @@ var allowed = []allowance{
 	{"protocol/enrol", []string{"protocol"}, effects, "what both sides of an enrolment say and compute, over any transport"},
 	{"protocol/audit", []string{"protocol"}, effects, "a log is verified by whoever doubts it, on any machine and without the fleet"},
 	{"protocol/stream", []string{"protocol"}, effects, "delivery is decided by pure code, so that every interleaving can be tested"},
+	{"policy", []string{"internal/settings", "protocol"}, effects, "what takes whose approval, for hosts, coordinators and people alike; settings reads its TOML, and time and keys are arguments"},
 	{"container", nil, []string{"os/...", "net/http/...", "database/sql/...", "log/..."}, "a leaf of types and one interface: runtimes and the agent meet here"},
 	{"terminal", nil, append([]string{"os/...", "syscall"}, small...), "both ends of an interactive session and everybody between them; supervisors link it"},
 	{"runner/rundir", []string{"golang.org/x/sys/..."}, small, "the run directory is a contract between processes; it is linked into each supervisor"},
@@ -58,7 +59,7 @@ var allowed = []allowance{
 	{"lxc/helper", []string{"internal/failpoint", "container", "lxc/internal/wire", "runner/...", "github.com/lxc/go-lxc", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "the cgo side: it lives for one operation"},
 
 	// Engines: they see the world through interfaces of their own.
-	{"agent", []string{"protocol/...", "container", "runner", "runner/rundir", "terminal", "agent/queue", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what a host does; adapters are handed to it"},
+	{"agent", []string{"policy", "protocol/...", "container", "runner", "runner/rundir", "agent/queue", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what a host does; adapters are handed to it"},
 	{"agent/queue", []string{"internal/failpoint", "protocol/...", "internal/sqldb"}, []string{"os/exec", "net", "net/http/..."}, "the agent's memory; it knows rows, not workers"},
 	{"agent/local", []string{"agent", "api", "container", "protocol/...", "internal/prom", "internal/webapi", "golang.org/x/sync/..."}, []string{"os/exec", "database/sql/..."}, "the agent's HTTP on a unix socket; it asks the agent and decides nothing"},
 	{"agent/join", []string{"api", "certs", "protocol/..."}, []string{"os/exec", "database/sql/..."}, "the enrolment client, done before there is an agent"},
@@ -81,7 +82,7 @@ var allowed = []allowance{
 	{"internal/rules", nil, nil, "these tests; they need the go command alone"},
 
 	// Programs: they wire, and nothing imports them.
-	{"cmd/hostler", []string{"internal/clock", "api", "dev", "terminal", "client", "internal/buildinfo", "certs", "internal/durable", "protocol/...", "github.com/spf13/cobra/...", "github.com/pelletier/go-toml/v2", "go.yaml.in/yaml/v3", "golang.org/x/term"}, []string{"database/sql/..."}, "signs, and speaks HTTP"},
+	{"cmd/hostler", []string{"internal/clock", "api", "dev", "client", "internal/buildinfo", "certs", "internal/durable", "protocol/...", "github.com/spf13/cobra/...", "github.com/pelletier/go-toml/v2", "go.yaml.in/yaml/v3", "golang.org/x/term"}, []string{"database/sql/..."}, "signs, and speaks HTTP"},
 	{"cmd/hostler-agent", []string{"internal/clock", "internal/failpoint", "agent/...", "api", "internal/buildinfo", "certs", "container", "internal/durable", "internal/prom", "internal/settings", "lxc", "mqtt", "network", "protocol/...", "runner/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "hosts carry the client of the broker, not the broker"},
 	{"cmd/hostler-coordinator", []string{"internal/clock", "internal/failpoint", "broker", "certs", "coordinator/...", "internal/buildinfo", "internal/durable", "internal/prom", "internal/settings", "mqtt", "protocol/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, nil, "the one program with a broker in it"},
 	{"cmd/hostler-run", []string{"runner/...", "golang.org/x/sys/..."}, small, "one process per running command: it must stay small"},

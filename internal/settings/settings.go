@@ -19,6 +19,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,20 +115,94 @@ func (o Origin) file(path string, target any, all []Setting) error {
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}
-	if err := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields().Decode(target); err != nil {
-		if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok {
-			return fmt.Errorf("%s: unknown setting:\n%s\nknown are: %s", path, strict.String(), strings.Join(names(all), ", "))
-		}
-		if bad, ok := errors.AsType[*toml.DecodeError](err); ok {
-			return fmt.Errorf("%s:\n%s", path, bad.String())
-		}
-		return fmt.Errorf("%s: %w", path, err)
+	if err := decode(path, b, target, names(all)); err != nil {
+		return err
 	}
 	var set map[string]any
 	if err := toml.Unmarshal(b, &set); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return o.note("", set, path, names(all))
+}
+
+// decode reads TOML into target, which has a place for everything in it.
+func decode(path string, b []byte, target any, known []string) error {
+	err := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields().Decode(target)
+	if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok {
+		return fmt.Errorf("%s: unknown setting:\n%s\nknown are: %s", path, strict.String(), strings.Join(known, ", "))
+	}
+	if bad, ok := errors.AsType[*toml.DecodeError](err); ok {
+		return fmt.Errorf("%s:\n%s", path, bad.String())
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// Strict reads a text that is no configuration but written as one, such as a
+// policy, into target, a pointer to a struct of tables, lists and values. Each
+// name has one spelling; what target has no place for is an error. name is how
+// errors call the text.
+func Strict(name string, text []byte, target any) error {
+	t := reflect.TypeOf(target).Elem()
+	known := fields("", t)
+	if err := decode(name, text, target, known); err != nil {
+		return err
+	}
+	var set map[string]any
+	if err := toml.Unmarshal(text, &set); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if wrong := misspelt("", set, t); wrong != "" {
+		return fmt.Errorf("%s: unknown setting: %s\nknown are: %s", name, wrong, strings.Join(known, ", "))
+	}
+	return nil
+}
+
+// fields lists the names in a struct, those of its tables included.
+func fields(prefix string, t reflect.Type) []string {
+	var all []string
+	for f := range t.Fields() {
+		name, inner := prefix+f.Tag.Get("toml"), f.Type
+		if inner.Kind() == reflect.Slice && inner.Elem().Kind() == reflect.Struct {
+			all = append(all, fields(name+".", inner.Elem())...)
+			continue
+		}
+		all = append(all, name)
+	}
+	return all
+}
+
+// misspelt returns the first name that the library has taken for another one.
+func misspelt(prefix string, v any, t reflect.Type) string {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			if wrong := misspelt(prefix, e, t.Elem()); wrong != "" {
+				return wrong
+			}
+		}
+	case map[string]any:
+		switch t.Kind() {
+		case reflect.Struct:
+		case reflect.Map:
+			return "" // names of its own
+		default:
+			list := strings.TrimSuffix(prefix, ".")
+			return "[" + list + "], which is a list: [[" + list + "]]"
+		}
+		for name, inner := range v {
+			i := slices.IndexFunc(slices.Collect(t.Fields()), func(f reflect.StructField) bool { return f.Tag.Get("toml") == name })
+			if i < 0 {
+				return prefix + name
+			}
+			if wrong := misspelt(prefix+name+".", inner, t.Field(i).Type); wrong != "" {
+				return wrong
+			}
+		}
+	}
+	return ""
 }
 
 // note writes down that a file has set these. The library takes names in any

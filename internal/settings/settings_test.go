@@ -132,3 +132,30 @@ func TestWrong(t *testing.T) {
 		}
 	}
 }
+
+// TestStrict reads what is written like a configuration: each name has one
+// spelling there as well, in tables and in lists of them.
+func TestStrict(t *testing.T) {
+	type rule struct {
+		Kinds []string `toml:"kinds"`
+		Need  int      `toml:"need"`
+	}
+	type text struct {
+		Version int                 `toml:"version"`
+		Groups  map[string][]string `toml:"groups"`
+		Rules   []rule              `toml:"rule"`
+	}
+	var got text
+	if err := Strict("policy", []byte("version = 1\n[groups]\nOps = ['a']\n[[rule]]\nkinds = ['b']\nneed = 2\n"), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Version != 1 || got.Groups["Ops"][0] != "a" || got.Rules[0].Kinds[0] != "b" || got.Rules[0].Need != 2 {
+		t.Errorf("%+v", got)
+	}
+	for _, bad := range []string{"version = ", "other = 1", "Version = 1", "[[rule]]\nother = 1", "[[rule]]\nNEED = 1", "[rule]\nneed = 1", "version = 'a'", "version = 1\nversion = 2"} {
+		err := Strict("policy", []byte(bad), new(text))
+		if err == nil || !strings.HasPrefix(err.Error(), "policy:") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}

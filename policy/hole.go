@@ -1,0 +1,310 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Kinds of capabilities that are still to come. Their places in the table are
+// taken before they are, so that none of them opens a hole on the day it does.
+const (
+	kindHostAttach      protocol.Kind = "host.attach"
+	kindHostPush        protocol.Kind = "host.push"
+	kindHostPull        protocol.Kind = "host.pull"
+	kindContainerAttach protocol.Kind = "container.attach"
+	kindContainerPush   protocol.Kind = "container.push"
+	kindContainerPull   protocol.Kind = "container.pull"
+	kindConfig          protocol.Kind = "container.config"
+	kindSet             protocol.Kind = "container.set"
+	kindClone           protocol.Kind = "container.clone"
+	kindRestart         protocol.Kind = "container.restart"
+	kindFreeze          protocol.Kind = "container.freeze"
+	kindFence           protocol.Kind = "container.fence"
+	kindImport          protocol.Kind = "template.import"
+	kindBuild           protocol.Kind = "template.build"
+	kindRestore         protocol.Kind = "backup.restore"
+	kindUpdate          protocol.Kind = "agent.update"
+	kindStateRestore    protocol.Kind = "agent.restore"
+	kindNetwork         protocol.Kind = "network.rebuild"
+)
+
+// narrowing is how a rule can keep a kind from giving root.
+type narrowing int
+
+const (
+	byNothing narrowing = iota + 1 // whoever may request it, may do anything
+	byUser                         // by uids other than 0
+	byPath                         // by directories that hold nothing that others run or trust
+)
+
+// A power is something by which one becomes root on a host, or as good as that.
+type power struct {
+	gives  string // a hole is called so
+	kinds  []protocol.Kind
+	narrow narrowing
+}
+
+// powers is the table of all of them. It is never written. A test holds it
+// against the table of kinds: each kind that is root-equivalent stands here.
+var powers = []power{
+	{"commands on the host as root", []protocol.Kind{protocol.KindRun}, byUser},
+	{"commands in containers as root", []protocol.Kind{protocol.KindExec}, byUser},
+	{"sessions on the host as root", []protocol.Kind{kindHostAttach}, byUser},
+	{"sessions in containers as root", []protocol.Kind{kindContainerAttach}, byUser},
+	{"files brought to the host outside allowed paths", []protocol.Kind{kindHostPush}, byPath},
+	{"files fetched from the host outside allowed paths", []protocol.Kind{kindHostPull}, byPath},
+	{"files brought into containers outside allowed paths", []protocol.Kind{kindContainerPush}, byPath},
+	{"files fetched from containers outside allowed paths", []protocol.Kind{kindContainerPull}, byPath},
+	{"new containers, which can be privileged, mount the host's directories and bring hooks and raw keys", []protocol.Kind{protocol.KindCreate, kindClone}, byNothing},
+	{"the configuration of containers: privileges, host mounts, hooks and raw keys", []protocol.Kind{kindConfig, kindSet}, byNothing},
+	{"unsigned imports, whose content runs as root", []protocol.Kind{kindImport, kindBuild, kindRestore}, byNothing},
+	{"the policy itself", []protocol.Kind{protocol.KindPolicySet}, byNothing},
+	{"the agent's own program and state", []protocol.Kind{kindUpdate, kindStateRestore}, byNothing},
+	{"the network of the host, and so whom it believes", []protocol.Kind{kindNetwork}, byNothing},
+}
+
+// same lists for a kind those that do the same to a container, and more.
+var same = map[protocol.Kind][]protocol.Kind{
+	protocol.KindStop:  {protocol.KindDestroy, kindRestart, kindFreeze, kindFence},
+	protocol.KindStart: {kindRestart},
+}
+
+// narrows has the narrowing of each kind in the table of powers. It is never
+// written.
+var narrows = func() map[protocol.Kind]narrowing {
+	all := map[protocol.Kind]narrowing{}
+	for _, p := range powers {
+		for _, k := range p.kinds {
+			all[k] = p.narrow
+		}
+	}
+	return all
+}()
+
+// Kinds lists every kind that a rule may name, those to come included, sorted.
+func Kinds() []protocol.Kind {
+	all := append(protocol.Kinds(), kindRestart, kindFreeze, kindFence)
+	all = slices.AppendSeq(all, maps.Keys(narrows))
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Hole is a way around an approval that a policy asks for.
+type Hole struct {
+	Kind protocol.Kind
+	// Gives is what the kind gives, Needs what the policy asks for it.
+	Gives string
+	Needs Need
+	// Reserved is a kind that needs more, and with it how much.
+	Reserved protocol.Kind
+	Wants    Need
+	// Hosts are some of those on which it is so: "db-1", "edge-*", or "others".
+	Hosts string
+	Rule  int // that grants it, from 1; 0 is none
+}
+
+// String returns the hole as people read it.
+func (h Hole) String() string {
+	by := "no rule asks for more"
+	if h.Rule > 0 {
+		by = fmt.Sprintf("rule %d", h.Rule)
+	}
+	return fmt.Sprintf("%s needs %s (%s), and gives %s, while %s needs %s [on %s]", h.Kind, short(h.Needs), by, h.Gives, h.Reserved, short(h.Wants), h.Hosts)
+}
+
+func short(n Need) string {
+	if n.Refused {
+		return "what nobody has"
+	}
+	return n.String()
+}
+
+// HolesError tells why a policy is not put into force.
+type HolesError struct{ Holes []Hole }
+
+// Error lists the holes, one in a line.
+func (e *HolesError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "the policy can be bypassed in %d ways:", len(e.Holes))
+	for _, h := range e.Holes {
+		b.WriteString("\n  " + h.String())
+	}
+	b.WriteString("\nAsk for as much in rules of their own, or accept them with allow_bypass = true")
+	return b.String()
+}
+
+// Check refuses a policy with holes by a [HolesError], unless it accepts them
+// itself. Without hosts it looks at every host that there could be.
+func (p *Policy) Check(hosts ...protocol.HostID) error {
+	if holes := p.Holes(hosts...); len(holes) > 0 && !p.Bypass() {
+		return &HolesError{holes}
+	}
+	return nil
+}
+
+// grant is what a kind needs somewhere.
+type grant struct {
+	kind protocol.Kind
+	rule int // from 1; 0 is none
+	need Need
+	root bool // what it takes gives root
+}
+
+// Holes lists the ways around the approvals of a policy: kinds that give root,
+// or the same as another kind, and need less than something that is reserved.
+// Conditions on who asks do not count: the coordinator says who that is. An
+// empty list of hosts is every host that there could be.
+func (p *Policy) Holes(hosts ...protocol.HostID) []Hole {
+	var all []Hole
+	known := map[string]bool{}
+	if len(hosts) == 0 {
+		hosts = p.witnesses()
+	}
+	for _, h := range hosts {
+		for _, hole := range p.holesOn(h) {
+			if key := fmt.Sprint(hole.Kind, hole.Rule); !known[key] {
+				known[key] = true
+				hole.Hosts = shown(h)
+				all = append(all, hole)
+			}
+		}
+	}
+	return all
+}
+
+func (p *Policy) holesOn(h protocol.HostID) []Hole {
+	var grants []grant
+	for _, k := range Kinds() {
+		grants = append(grants, p.grants(h, k)...)
+	}
+	var holes []Hole
+	for _, g := range grants {
+		for _, r := range grants {
+			gives := ""
+			if slices.Contains(same[r.kind], g.kind) {
+				gives = "what " + string(r.kind) + " does"
+			}
+			if g.root {
+				gives = gave(g.kind)
+			}
+			if gives != "" && !g.need.covers(r.need) {
+				holes = append(holes, Hole{Kind: g.kind, Gives: gives, Needs: g.need, Reserved: r.kind, Wants: r.need, Rule: g.rule})
+				break
+			}
+		}
+	}
+	return holes
+}
+
+func gave(k protocol.Kind) string {
+	i := slices.IndexFunc(powers, func(p power) bool { return slices.Contains(p.kinds, k) })
+	return powers[i].gives
+}
+
+// grants are the rules that requests of a kind can come to, up to the first
+// that takes all of them; without one, what comes to none needs nothing.
+func (p *Policy) grants(h protocol.HostID, k protocol.Kind) []grant {
+	if ruled(k) != k {
+		return nil // what its rules give was looked at
+	}
+	var all []grant
+	for i := range p.file.Rules {
+		r := &p.file.Rules[i]
+		if !fitsAny(r.Kinds, k) || !p.file.labelled(r.Labels, h) {
+			continue
+		}
+		all = append(all, grant{k, i + 1, r.need, narrows[k] != 0 && !r.narrowed(narrows[k])})
+		if r.unconditional() {
+			return all
+		}
+	}
+	return append(all, grant{k, 0, Need{}, narrows[k] != 0})
+}
+
+// narrowed reports whether the conditions of a rule keep a kind from giving
+// root.
+func (r *rule) narrowed(by narrowing) bool {
+	switch by {
+	case byUser:
+		return r.Users != nil && !slices.ContainsFunc(r.Users, rootUser)
+	case byPath:
+		return r.Paths != nil && !slices.ContainsFunc(r.Paths, trusted)
+	}
+	return false
+}
+
+// rootUser reports whether a user, or its group, is root.
+func rootUser(s string) bool {
+	uid, gid, both := strings.Cut(s, ":")
+	return uid == "0" || both && gid == "0"
+}
+
+// vital are the directories whose files others run, read as settings, or keep
+// secrets in. It is never written.
+var vital = []string{
+	"/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/proc", "/root", "/run", "/sbin", "/snap", "/sys",
+	"/usr", "/var/backups", "/var/cache", "/var/lib", "/var/log", "/var/run", "/var/spool",
+}
+
+// trusted reports whether a directory is, holds, or is in a vital one.
+func trusted(directory string) bool {
+	return slices.ContainsFunc(vital, func(v string) bool {
+		return directory == v || below(v, directory) || below(directory, v)
+	})
+}
+
+// covers reports whether whoever meets n meets m as well.
+func (n Need) covers(m Need) bool {
+	switch {
+	case n.Refused || m.None():
+		return true
+	case m.Refused:
+		return false
+	case m.By == nil:
+		return n.Approvals >= m.Approvals
+	case n.By == nil:
+		return false
+	}
+	// The worst choice takes first those whom m does not count.
+	others := 0
+	for _, p := range n.By {
+		if !m.May(p) {
+			others++
+		}
+	}
+	return n.Approvals-others >= m.Approvals
+}
+
+// stranger is a host that no label names: none can be called so.
+const stranger = "~"
+
+// witnesses are hosts that stand for all: each that a label names, and for each
+// beginning one that begins so and is named by nothing longer.
+func (p *Policy) witnesses() []protocol.HostID {
+	all := []protocol.HostID{stranger}
+	for _, hosts := range p.file.Labels {
+		for _, h := range hosts {
+			if prefix, ok := strings.CutSuffix(h, "*"); ok {
+				h = prefix + "~" // no host is called so, so no label names it
+			}
+			all = append(all, protocol.HostID(h))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// shown returns a witness as people read it.
+func shown(h protocol.HostID) string {
+	if h == stranger {
+		return "hosts without a label"
+	}
+	if prefix, ok := strings.CutSuffix(string(h), "~"); ok {
+		return prefix + "*"
+	}
+	return string(h)
+}

@@ -1,0 +1,359 @@
+package policy_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/hostler-io/hostler/policy"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// tight reserves destruction and, with it, everything by which it could be had.
+const tight = `version = 1
+[groups]
+ops = ["alice", "bob", "carol"]
+[labels]
+prod = ["db-1", "edge-*"]
+[[rule]]
+kinds = ["host.run", "container.exec"]
+users = ["65534", "1000:1000"]
+commands = ["/usr/bin/uptime", "/usr/bin/df"]
+[[rule]]
+kinds = ["host.push", "container.push"]
+paths = ["/srv/drop"]
+[[rule]]
+kinds = ["container.start", "container.stop", "container.reset", "container.rename", "host.ping"]
+[[rule]]
+kinds = ["*"]
+approvals = 2
+by = ["@ops"]
+`
+
+func parse(t testing.TB, text string) *policy.Policy {
+	t.Helper()
+	p, err := policy.Parse("policy", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestNeeds(t *testing.T) {
+	p := parse(t, tight)
+	if err := p.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name  string
+		spec  protocol.Spec
+		paths []string
+		want  string
+	}{
+		{"destroy", protocol.Spec{Kind: protocol.KindDestroy}, nil, "the approvals of 2 different persons of alice, bob, carol"},
+		{"start", protocol.Spec{Kind: protocol.KindStart}, nil, "no approval"},
+		{"stop at once, as stop", protocol.Spec{Kind: protocol.KindStopNow}, nil, "no approval"},
+		{"nobody's uptime", protocol.Spec{Kind: protocol.KindRun, User: "65534", Argv: []string{"/usr/bin/uptime", "-p"}}, nil, "no approval"},
+		{"root's uptime", protocol.Spec{Kind: protocol.KindRun, Argv: []string{"/usr/bin/uptime"}}, nil, "the approvals of 2 different persons of alice, bob, carol"},
+		{"uid 0", protocol.Spec{Kind: protocol.KindRun, User: "0", Argv: []string{"/usr/bin/uptime"}}, nil, "the approvals of 2 different persons of alice, bob, carol"},
+		{"a name", protocol.Spec{Kind: protocol.KindExec, User: "nobody", Argv: []string{"/usr/bin/uptime"}}, nil, "the approvals of 2 different persons of alice, bob, carol"},
+		{"another group", protocol.Spec{Kind: protocol.KindExec, User: "65534:0", Argv: []string{"/usr/bin/uptime"}}, nil, "the approvals of 2 different persons of alice, bob, carol"},
+		{"another spelling", protocol.Spec{Kind: protocol.KindExec, User: "065534", Argv: []string{"/usr/bin/uptime"}}, nil, "the approvals of 2 different persons of alice, bob, carol"},
+		{"another command", protocol.Spec{Kind: protocol.KindRun, User: "65534", Argv: []string{"uptime"}}, nil, "the approvals of 2 different persons of alice, bob, carol"},
+		{"a file below", protocol.Spec{Kind: "host.push"}, []string{"/srv/drop/a/b"}, "no approval"},
+		{"the directory itself", protocol.Spec{Kind: "host.push"}, []string{"/srv/drop"}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"beside it", protocol.Spec{Kind: "host.push"}, []string{"/srv/dropped"}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"out of it", protocol.Spec{Kind: "host.push"}, []string{"/srv/drop/../etc/shadow"}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"one of two", protocol.Spec{Kind: "host.push"}, []string{"/srv/drop/a", "/etc/shadow"}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"nothing", protocol.Spec{Kind: "host.push"}, nil, "the approvals of 2 different persons of alice, bob, carol"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := p.Needs(policy.Request{Host: "db-1", Spec: &c.spec, Paths: c.paths}).String(); got != c.want {
+				t.Errorf("needs %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestLabels are those of the policy: a host has the ones it is named under.
+func TestLabels(t *testing.T) {
+	p := parse(t, "version = 1\n[labels]\nprod = ['db-1', 'edge-*']\n[[rule]]\nkinds = ['*']\nlabels = ['prod']\napprovals = 1\n")
+	for host, reserved := range map[protocol.HostID]bool{"db-1": true, "db-10": false, "edge-7": true, "edge": false, "lab-1": false} {
+		n := p.Needs(policy.Request{Host: host, Spec: &protocol.Spec{Kind: protocol.KindRun, Argv: []string{"a"}}})
+		if n.None() == reserved {
+			t.Errorf("%s: %s", host, n)
+		}
+	}
+}
+
+// TestWhoRequests: who may ask is refused for, and never makes anything cheaper.
+func TestWhoRequests(t *testing.T) {
+	p := parse(t, tight+"[[request]]\nkinds = ['container.destroy']\nroles = ['admin']\npeople = ['alice']\n")
+	destroy := &protocol.Spec{Kind: protocol.KindDestroy}
+	for _, c := range []struct {
+		requester, role string
+		refused         bool
+	}{{"alice", "", false}, {"alice", "operator", false}, {"bob", "admin", false}, {"bob", "operator", true}, {"bob", "", false}} {
+		n := p.Needs(policy.Request{Host: "db-1", Spec: destroy, Requester: c.requester, Role: c.role})
+		if n.Refused != c.refused || !n.Refused && n.Approvals != 2 {
+			t.Errorf("%+v: %s", c, n)
+		}
+	}
+	p = parse(t, tight+"[[request]]\nkinds = ['container.destroy']\npeople = ['alice']\n")
+	if n := p.Needs(policy.Request{Host: "db-1", Spec: destroy, Requester: "bob"}); !n.Refused {
+		t.Errorf("bob: %s", n)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	rule := "version = 1\n[groups]\nops = ['a', 'b']\n[labels]\nlab = ['x-*']\n[[rule]]\n"
+	for name, text := range map[string]string{
+		"no version":           "",
+		"another version":      "version = 2",
+		"no TOML":              "version = ",
+		"unknown member":       "version = 1\nallow = true",
+		"member in upper case": "version = 1\nAllow_Bypass = true",
+		"rule in upper case":   rule + "Kinds = ['*']",
+		"unknown in a rule":    rule + "kinds = ['*']\nkind = 'a'",
+		"no kinds":             rule + "approvals = 1",
+		"empty kinds":          rule + "kinds = []",
+		"unknown kind":         rule + "kinds = ['container.destory']",
+		"unknown family":       rule + "kinds = ['containers.*']",
+		"part of a word":       rule + "kinds = ['container.de*']",
+		"stop-now by name":     rule + "kinds = ['container.stop-now']\napprovals = 1",
+		"unknown label":        rule + "kinds = ['*']\nlabels = ['prod']",
+		"empty labels":         rule + "kinds = ['*']\nlabels = []",
+		"user by name":         rule + "kinds = ['host.run']\nusers = ['nobody']",
+		"user in octal":        rule + "kinds = ['host.run']\nusers = ['01']",
+		"users of a start":     rule + "kinds = ['container.start']\nusers = ['1']",
+		"users of all":         rule + "kinds = ['*']\nusers = ['1']",
+		"commands of a push":   rule + "kinds = ['host.push']\ncommands = ['/bin/a']",
+		"command by name":      rule + "kinds = ['host.run']\ncommands = ['uptime']",
+		"paths of a run":       rule + "kinds = ['host.run']\npaths = ['/srv']",
+		"relative path":        rule + "kinds = ['host.push']\npaths = ['srv']",
+		"path with dots":       rule + "kinds = ['host.push']\npaths = ['/srv/../etc']",
+		"too many approvals":   rule + "kinds = ['*']\napprovals = 9",
+		"fewer than none":      rule + "kinds = ['*']\napprovals = -1",
+		"more than there are":  rule + "kinds = ['*']\napprovals = 3\nby = ['@ops']",
+		"one person twice":     rule + "kinds = ['*']\napprovals = 3\nby = ['@ops', 'a']",
+		"four eyes of one":     rule + "kinds = ['*']\nfour_eyes = true\nby = ['a']",
+		"by without approvals": rule + "kinds = ['*']\nby = ['a']",
+		"unknown group":        rule + "kinds = ['*']\napprovals = 1\nby = ['@sec']",
+		"no person":            rule + "kinds = ['*']\napprovals = 1\nby = ['A']",
+		"refuse with by":       rule + "kinds = ['*']\nrefuse = true\napprovals = 1",
+		"empty group":          "version = 1\n[groups]\nops = []",
+		"label of no host":     "version = 1\n[labels]\nlab = ['A']",
+		"request of nobody":    "version = 1\n[[request]]\nkinds = ['*']",
+		"request of a viewer":  "version = 1\n[[request]]\nkinds = ['*']\nroles = ['viewer']",
+		"too long":             "version = 1\n#" + strings.Repeat("x", policy.MaxText),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := policy.Parse("policy", []byte(text)); err == nil {
+				t.Error("it is taken")
+			} else if !strings.HasPrefix(err.Error(), "policy:") {
+				t.Errorf("the error does not say of what: %s", err)
+			}
+		})
+	}
+}
+
+// TestEveryHoleIsRefused reserves one kind and leaves one way around it open at a
+// time. Each is refused, and the list names it.
+func TestEveryHoleIsRefused(t *testing.T) {
+	const reserve = "[[rule]]\nkinds = ['*']\napprovals = 1\n"
+	ways := map[string]struct{ rule, kind string }{
+		"exec as uid 0":                 {"kinds = ['container.exec']\nusers = ['0']", "container.exec"},
+		"exec as uid 0 among others":    {"kinds = ['container.exec']\nusers = ['1000', '0:0']", "container.exec"},
+		"exec of group 0":               {"kinds = ['container.exec']\nusers = ['1000:0']", "container.exec"},
+		"exec as anybody":               {"kinds = ['container.exec']", "container.exec"},
+		"exec of one command":           {"kinds = ['container.exec']\ncommands = ['/bin/true']", "container.exec"},
+		"run as uid 0":                  {"kinds = ['host.run']\nusers = ['0']", "host.run"},
+		"run of one command":            {"kinds = ['host.run']\ncommands = ['/usr/bin/uptime']", "host.run"},
+		"run as anybody":                {"kinds = ['host.run']", "host.run"},
+		"attach as root":                {"kinds = ['host.attach']\nusers = ['0']", "host.attach"},
+		"attach as anybody":             {"kinds = ['host.attach']", "host.attach"},
+		"attach to a container as root": {"kinds = ['container.attach']", "container.attach"},
+		"push anywhere":                 {"kinds = ['host.push']", "host.push"},
+		"push to the root":              {"kinds = ['host.push']\npaths = ['/']", "host.push"},
+		"push beside the policy":        {"kinds = ['host.push']\npaths = ['/etc/hostler']", "host.push"},
+		"push among containers":         {"kinds = ['host.push']\npaths = ['/srv', '/var/lib/lxc/db']", "host.push"},
+		"push above them":               {"kinds = ['host.push']\npaths = ['/var']", "host.push"},
+		"push into a container":         {"kinds = ['container.push']", "container.push"},
+		"pull of the host's key":        {"kinds = ['host.pull']\npaths = ['/var/lib/hostler']", "host.pull"},
+		"pull out of a container":       {"kinds = ['container.pull']", "container.pull"},
+		"privileged containers, mounts": {"kinds = ['container.create']", "container.create"},
+		"clones of them":                {"kinds = ['container.clone']", "container.clone"},
+		"hooks and raw keys":            {"kinds = ['container.config']", "container.config"},
+		"settings of containers":        {"kinds = ['container.set']", "container.set"},
+		"unsigned imports":              {"kinds = ['template.import']", "template.import"},
+		"builds":                        {"kinds = ['template.build']", "template.build"},
+		"restored backups":              {"kinds = ['backup.restore']", "backup.restore"},
+		"the policy":                    {"kinds = ['policy.set']", "policy.set"},
+		"the agent's update":            {"kinds = ['agent.update']", "agent.update"},
+		"the agent's state":             {"kinds = ['agent.restore']", "agent.restore"},
+		"the network":                   {"kinds = ['network.rebuild']", "network.rebuild"},
+		"a family":                      {"kinds = ['container.*']", "container.exec"},
+		"everything else":               {"kinds = ['container.destroy']\napprovals = 2", "host.run"},
+		"stop by destroy":               {"kinds = ['container.destroy']", "container.destroy"},
+		"on some hosts":                 {"kinds = ['host.run']\nlabels = ['lab']", "host.run"},
+		"other persons":                 {"kinds = ['host.run']\napprovals = 1\nby = ['bob']", "container.exec"},
+	}
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			text := "version = 1\n[labels]\nlab = ['lab-*']\n[[rule]]\n" + way.rule + "\n" + reserve
+			err := parse(t, text).Check()
+			var holes *policy.HolesError
+			if !errors.As(err, &holes) {
+				t.Fatalf("it is taken: %v", err)
+			}
+			if !slices.ContainsFunc(holes.Holes, func(h policy.Hole) bool { return string(h.Kind) == way.kind }) {
+				t.Errorf("the list does not name it: %s", err)
+			}
+			if err := parse(t, "allow_bypass = true\n"+text).Check(); err != nil {
+				t.Errorf("it is not accepted loudly: %s", err)
+			}
+		})
+	}
+	t.Run("nothing said of the rest", func(t *testing.T) {
+		var holes *policy.HolesError
+		if err := parse(t, "version = 1\n[[rule]]\nkinds = ['container.destroy']\napprovals = 1\n").Check(); !errors.As(err, &holes) {
+			t.Fatal("it is taken")
+		}
+		for _, k := range protocol.Kinds() {
+			info, _ := protocol.KindOf(k)
+			if found := slices.ContainsFunc(holes.Holes, func(h policy.Hole) bool { return h.Kind == k }); found != info.RootEquivalent {
+				t.Errorf("%s: in the list %t, gives root %t", k, found, info.RootEquivalent)
+			}
+		}
+	})
+}
+
+// TestNoHoles: policies that hold what they reserve are taken.
+func TestNoHoles(t *testing.T) {
+	for name, text := range map[string]string{
+		"nothing reserved": "version = 1",
+		"everything":       "version = 1\n[[rule]]\nkinds = ['*']\napprovals = 1",
+		"tight":            strings.Replace(tight, `"container.stop", `, "", 1),
+		"narrowed":         "version = 1\n[[rule]]\nkinds = ['container.exec']\nusers = ['1000']\n[[rule]]\nkinds = ['*']\nfour_eyes = true",
+		"drop box":         "version = 1\n[[rule]]\nkinds = ['host.push', 'host.pull']\npaths = ['/srv/drop']\n[[rule]]\nkinds = ['*']\nrefuse = true",
+		"on some hosts":    "version = 1\n[labels]\nprod = ['db-*']\n[[rule]]\nkinds = ['*']\nlabels = ['prod']\napprovals = 1",
+		"others cost more": "version = 1\n[[rule]]\nkinds = ['container.destroy']\napprovals = 1\n[[rule]]\nkinds = ['host.ping', 'container.start', 'container.stop', 'container.reset']\n[[rule]]\nkinds = ['*']\napprovals = 2",
+	} {
+		if err := parse(t, text).Check(); err != nil {
+			t.Errorf("%s: %s", name, err)
+		}
+	}
+}
+
+// TestPowersAreComplete holds the table of ways to root against that of kinds.
+func TestPowersAreComplete(t *testing.T) {
+	for _, k := range protocol.Kinds() {
+		info, _ := protocol.KindOf(k)
+		if info.RootEquivalent != policy.GivesRoot(k) {
+			t.Errorf("%s: root-equivalent %t in the table of kinds, %t in that of powers: a kind by which one becomes root stands in both", k, info.RootEquivalent, policy.GivesRoot(k))
+		}
+	}
+}
+
+// TestClosureHolds looks for a way around what a policy reserves by trying: of
+// a policy that is taken, whoever gets anything that gives root has what every
+// kind needs.
+func TestClosureHolds(t *testing.T) {
+	kinds := []string{"host.run", "container.exec", "container.destroy", "container.create", "policy.set", "host.*", "container.*", "*"}
+	rapid.Check(t, func(t *rapid.T) {
+		text := "version = 1\n[labels]\nx = ['a', 'b-*']\n"
+		for range rapid.IntRange(1, 5).Draw(t, "rules") {
+			k := rapid.SampledFrom(kinds).Draw(t, "kind")
+			text += "[[rule]]\nkinds = ['" + k + "']\n"
+			if rapid.Bool().Draw(t, "label") {
+				text += "labels = ['x']\n"
+			}
+			if k == "host.run" || k == "container.exec" {
+				text += rapid.SampledFrom([]string{"", "users = ['0']\n", "users = ['7']\n", "commands = ['/c']\n", "users = ['7', '8']\ncommands = ['/c', '/d']\n"}).Draw(t, "condition")
+			}
+			text += rapid.SampledFrom([]string{"", "approvals = 1\n", "approvals = 2\n", "approvals = 1\nby = ['a', 'b']\n", "approvals = 2\nby = ['a', 'b', 'c']\n", "refuse = true\n"}).Draw(t, "need")
+		}
+		p, err := policy.Parse("policy", []byte(text))
+		if err != nil {
+			t.Fatalf("%s\n%s", err, text)
+		}
+		if p.Check() != nil {
+			return
+		}
+		host := rapid.SampledFrom([]protocol.HostID{"a", "b-1", "c"}).Draw(t, "host")
+		spec := func(k protocol.Kind, user, command string) policy.Request {
+			return policy.Request{Host: host, Spec: &protocol.Spec{Kind: k, User: user, Argv: []string{command}}}
+		}
+		have := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d"}), 0, 4).Draw(t, "persons")
+		met := func(n policy.Need) bool { return !n.Refused && n.Missing(have...) == 0 }
+		root := spec(rapid.SampledFrom([]protocol.Kind{protocol.KindRun, protocol.KindExec, protocol.KindCreate, protocol.KindPolicySet}).Draw(t, "power"),
+			rapid.SampledFrom([]string{"", "0", "root", "0:0", "app"}).Draw(t, "user"), rapid.SampledFrom([]string{"/c", "/d", "/e"}).Draw(t, "command"))
+		if !met(p.Needs(root)) {
+			return
+		}
+		for _, k := range protocol.Kinds() {
+			if n := p.Needs(spec(k, "0", "/x")); !met(n) {
+				t.Fatalf("%v get %s on %s, and with it %s, which needs %s:\n%s", have, root.Spec.Kind, host, k, n, text)
+			}
+		}
+	})
+}
+
+// TestMissingCountsPersons: twice the same is one.
+func TestMissingCountsPersons(t *testing.T) {
+	n := policy.Need{Approvals: 2, By: []string{"alice", "bob"}}
+	for _, c := range []struct {
+		have []string
+		want int
+	}{{nil, 2}, {[]string{"alice", "alice"}, 1}, {[]string{"alice", "mallory"}, 1}, {[]string{"bob", "alice"}, 0}, {[]string{""}, 2}} {
+		if got := n.Missing(c.have...); got != c.want {
+			t.Errorf("%v: %d missing, want %d", c.have, got, c.want)
+		}
+	}
+}
+
+// TestClosed refuses everything, with the reason.
+func TestClosed(t *testing.T) {
+	p := policy.Closed(errors.New("it is broken"))
+	for _, k := range policy.Kinds() {
+		if n := p.Needs(policy.Request{Host: "a", Spec: &protocol.Spec{Kind: k}}); !n.Refused || n.String() != "it is broken" {
+			t.Errorf("%s: %s", k, n)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(tight))
+	f.Add([]byte("version = 1\n[[rule]]\nkinds = ['container.*']\nrefuse = true\n[[request]]\nkinds = ['*']\nroles = ['admin']"))
+	f.Add([]byte("version = 1\nallow_bypass = true\n[labels]\nx = ['*', 'a-*']\n[[rule]]\nkinds = ['host.push']\npaths = ['/']"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if len(text) > 8<<10 {
+			return
+		}
+		p, err := policy.Parse("policy", text)
+		if err != nil {
+			return
+		}
+		if p.Digest() != protocol.Sum(text) {
+			t.Error("it has another digest")
+		}
+		err = p.Check()
+		if err == nil && !p.Bypass() {
+			// What is taken lets nobody become root who could not have everything.
+			for _, h := range []protocol.HostID{"a", "db-1"} {
+				run := p.Needs(policy.Request{Host: h, Spec: &protocol.Spec{Kind: protocol.KindRun, User: "0", Argv: []string{"/a"}}})
+				for _, k := range protocol.Kinds() {
+					n := p.Needs(policy.Request{Host: h, Spec: &protocol.Spec{Kind: k}})
+					if !run.Refused && run.Approvals == 0 && !n.None() && len(p.Requests()) == 0 {
+						t.Errorf("root on %s is free, and %s needs %s: %s", h, k, n, text)
+					}
+				}
+			}
+		}
+		_ = fmt.Sprint(err)
+	})
+}
