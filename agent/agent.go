@@ -23,6 +23,8 @@ type Agent struct {
 	counters *counters
 	voice    *voice
 	outputs  *outputs
+	inputs   *inputs
+	supplies *supplies
 
 	// What others tell the loop.
 	calls      chan func()     // of the local API and of workers
@@ -119,7 +121,7 @@ func New(cfg Config) (*Agent, error) {
 		a.pokes = append(a.pokes, make(chan struct{}, 1))
 		a.unlooked = append(a.unlooked, r.Kind())
 	}
-	a.outputs = newOutputs(a)
+	a.outputs, a.inputs, a.supplies = newOutputs(a), newInputs(a), newSupplies(a)
 	return a, nil
 }
 
@@ -149,6 +151,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { return a.send(running) })                 // sealed messages → connection
 		g.Go(func() error { return a.lease(running) })                // leases ⇄ grants: no disk, no loop
 		g.Go(func() error { return a.trust(running) })                // rings and revocations → Trust
+		g.Go(func() error { return a.inputs.serve(running) })         // chunks → sinks
+		g.Go(func() error { return a.inputs.hold(running) })          // the second connection, while somebody reads
 	}
 	for i, r := range a.cfg.Runtimes {
 		g.Go(func() error { return a.look(running, r, a.pokes[i]) }) // full looks at containers
@@ -165,6 +169,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	})
 	err := g.Wait()
 	a.outputs.wait()
+	a.inputs.wg.Wait()
 	if err == errStopping {
 		err = context.Cause(ctx)
 	}
@@ -219,6 +224,7 @@ func (a *Agent) remember(ctx context.Context) error {
 	for _, act := range open {
 		a.adopt(act)
 	}
+	a.sweepPayloads()
 	return nil
 }
 
@@ -256,6 +262,8 @@ func (a *Agent) loop(ctx, running context.Context) error {
 			a.listed(l)
 		case <-a.trusted:
 			a.trustMoved()
+		case <-a.inputs.owed:
+			a.tellCredits()
 		case <-timer.C:
 			a.onTime()
 		case <-ctx.Done():

@@ -711,6 +711,8 @@ func TestWithoutAnyCoordinator(t *testing.T) {
 // stuck is a bulk connection that never takes anything.
 type stuck struct{}
 
+func (stuck) Connect(context.Context) error { return nil }
+
 func (stuck) Pace(context.Context) (uint64, int, time.Duration, error) { return 1, 1 << 30, 0, nil }
 
 func (stuck) Publish(ctx context.Context, _ string, _ []byte) error {

@@ -134,6 +134,11 @@ func (c *command) start(ctx context.Context) (Run, *outcome) {
 		}
 		cmd.Supervisor, cmd.Target = s.Argv, s.Target
 	}
+	input, err := c.agent.payloadFile(&c.spec)
+	if err != nil {
+		return nil, noStart("%s", err)
+	}
+	cmd.Stdin = input
 	run, err := c.agent.cfg.Commands.Start(ctx, cmd)
 	if err != nil {
 		return nil, noStart("%s", err)

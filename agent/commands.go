@@ -46,6 +46,8 @@ type Command struct {
 	User   string   // name or uid[:gid]; empty is root
 	// TimeoutMS is the limit on the boot clock; 0 is none.
 	TimeoutMS int64
+	// Stdin is the file that it reads, by absolute path; empty is none.
+	Stdin string
 }
 
 // Run is an attempt that lives. It is safe for concurrent use.
@@ -106,6 +108,7 @@ type commands struct {
 func (c commands) Start(ctx context.Context, cmd Command) (Run, error) {
 	s := runner.Spec{Supervisor: cmd.Supervisor}
 	s.Action, s.Attempt, s.Target = cmd.Action.String(), cmd.Attempt, cmd.Target
+	s.StdinFile = cmd.Stdin
 	s.Argv, s.Env, s.Dir, s.User = cmd.Argv, cmd.Env, cmd.Dir, cmd.User
 	s.TimeoutMS, s.GraceMS = cmd.TimeoutMS, -1 // the contract's own grace
 	run, err := c.runner.Start(ctx, s)

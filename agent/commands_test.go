@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -16,7 +17,7 @@ import (
 )
 
 // commands runs commands that outlive agents: "true", "false", "sleep DURATION",
-// "hang", "print TEXT DURATION".
+// "hang", "print TEXT DURATION", "sum" of what it reads.
 type commands struct {
 	mu     sync.Mutex
 	runs   map[protocol.ActionID]map[int]*run
@@ -85,6 +86,12 @@ func (r *run) live() {
 	case "bytes":
 		n, _ := strconv.Atoi(argv[1])
 		r.write(string(bytes.Repeat([]byte("0123456789abcdef"), n/16)))
+	case "sum":
+		b, err := os.ReadFile(r.cmd.Stdin)
+		if err != nil {
+			end.Exit.Code = 1
+		}
+		r.write(protocol.Sum(b).String())
 	case "hang":
 		timer = make(chan time.Time)
 	}

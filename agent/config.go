@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -30,8 +31,9 @@ type Config struct {
 	// Link is the way to the coordinator. Without one the agent works for its
 	// host alone, and Signer, Trust and Bulk are not needed.
 	Link Link
-	// Bulk carries output. Whatever keeps it connected is run by the caller, and
-	// ended after Run. Required with Link.
+	// Bulk carries output up and input down. Whatever keeps it connected is run
+	// by the caller, with [Agent.BulkSession], and ended after Run. Required with
+	// Link.
 	Bulk Bulk
 	// Signer signs as this host. Required with Link.
 	Signer protocol.Signer
@@ -48,6 +50,10 @@ type Config struct {
 	// Supervisor is the program, by absolute path with leading arguments, that
 	// supervises commands of the host. Required with Commands.
 	Supervisor []string
+
+	// Payloads keeps what commands read until they have ended. Without it specs
+	// with a payload are refused as unsupported.
+	Payloads *blob.Store
 
 	// HostInfo describes the host for a heartbeat. It may take a moment but not
 	// wait for anybody. QueueDepth, Boot and ClockMS are filled in by the agent.
@@ -114,9 +120,12 @@ type Session struct {
 	Up func(publish func(topic string, payload []byte, retained bool) error)
 }
 
-// Bulk is the connection for output, which exists while there is any. It is safe
-// for concurrent use.
+// Bulk is the connection for output and input, which exists while there is any.
+// It is safe for concurrent use.
 type Bulk interface {
+	// Connect waits for the connection until ctx ends and counts as traffic, so
+	// that it is not closed for being idle.
+	Connect(ctx context.Context) error
 	// Pace waits for the connection until ctx ends and tells how it does: its
 	// number, as whatever an earlier one carried and is not there is lost; how
 	// many bytes pass it in a second, as far as is known; and how long what was

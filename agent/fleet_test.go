@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/storetest"
+	"github.com/hostler-io/hostler/internal/blob"
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -38,6 +41,9 @@ type broker struct {
 	coord    *coordinator.Coordinator
 	session  *agent.Session
 	retained map[string][]byte
+	bulk     func() agent.Session
+	// carry is what the line does to a message; nil is nothing.
+	carry func(topic string, arrive func()) []func()
 }
 
 func (b *broker) Publish(topic string, payload []byte, retained bool) error {
@@ -46,9 +52,21 @@ func (b *broker) Publish(topic string, payload []byte, retained bool) error {
 		b.retained[topic] = payload
 	}
 	s := b.session
+	carry, bulk := b.carry, b.bulk
 	b.mu.Unlock()
-	if s != nil {
-		s.Handle(topic, payload)
+	if s == nil {
+		return nil
+	}
+	arrive := func() { s.Handle(topic, payload) }
+	if strings.Contains(topic, "/in/") {
+		arrive = func() { bulk().Handle(topic, payload) }
+	}
+	if carry == nil {
+		arrive()
+		return nil
+	}
+	for _, f := range carry(topic, arrive) {
+		f()
 	}
 	return nil
 }
@@ -79,11 +97,22 @@ func (w wire) Run(ctx context.Context, open func(uint64) (agent.Session, error))
 }
 
 func (w wire) Publish(_ context.Context, topic string, payload []byte, _ bool) error {
-	return w.coord.Ingest(topic, payload)
+	w.mu.Lock()
+	carry := w.carry
+	w.mu.Unlock()
+	if carry == nil {
+		return w.coord.Ingest(topic, payload)
+	}
+	for _, f := range carry(topic, func() { _ = w.coord.Ingest(topic, payload) }) { // what is refused is lost
+		f()
+	}
+	return nil
 }
 
 // airwave is the other connection.
 type airwave struct{ wire }
+
+func (airwave) Connect(context.Context) error { return nil }
 
 func (airwave) Pace(context.Context) (uint64, int, time.Duration, error) { return 1, 1 << 30, 0, nil }
 
@@ -94,13 +123,34 @@ func (a airwave) Publish(ctx context.Context, topic string, payload []byte) erro
 // TestWithTheRealCoordinator has both engines talk to each other: what one
 // promises is what the other understands.
 func TestWithTheRealCoordinator(t *testing.T) {
+	withFleet(t, func(t *testing.T, w *world, f *fleetOf) { talk(t, w, f.coord) })
+}
+
+// fleetOf is the coordinator's side of a test with both engines.
+type fleetOf struct {
+	*broker
+	store *storetest.Mem
+	dir   string // of payloads
+	stop  func()
+	start func()
+}
+
+// withFleet runs a test with a real coordinator and a real agent.
+func withFleet(t *testing.T, test func(t *testing.T, w *world, f *fleetOf)) {
 	b := &broker{retained: make(map[string][]byte)}
+	inputs := t.TempDir()
 	tune := func(c *agent.Config) {
 		if b.coord != nil {
 			c.Link, c.Bulk = wire{b}, airwave{wire{b}}
 		}
+		var err error
+		if c.Payloads, err = blob.Open(inputs, failpoint.InputPlaced, 0); err != nil {
+			t.Fatal(err)
+		}
 	}
 	in(t, tune, func(t *testing.T, w *world) {
+		b.bulk = func() agent.Session { return w.agent.BulkSession() }
+		f := &fleetOf{broker: b, dir: t.TempDir()}
 		// This agent has spoken to the peer of the other tests: a new one follows
 		// that knows nobody.
 		w.down()
@@ -111,28 +161,35 @@ func TestWithTheRealCoordinator(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		coord, err := coordinator.New(t.Context(), coordinator.Config{
-			Store: store, Fleet: fleet, FleetName: fleetName, Signer: coordinatorKey, Trust: fleetTrust{ring: w.ring},
-			Authority: struct{ coordinator.Authority }{}, Broker: b, OutputDir: t.TempDir(),
-			Now: time.Now, Boot: func() int64 { return time.Since(w.begun).Milliseconds() }, Rand: rand.Reader,
-			Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.coord = coord
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- coord.Run(ctx) }() // waited for below
-		defer func() {
-			stop()
-			if err := <-ended; !errors.Is(err, context.Canceled) {
-				t.Error(err)
+		output := t.TempDir()
+		f.start = func() {
+			coord, err := coordinator.New(t.Context(), coordinator.Config{
+				Store: store, Fleet: fleet, FleetName: fleetName, Signer: coordinatorKey, Trust: fleetTrust{ring: w.ring},
+				Authority: struct{ coordinator.Authority }{}, Broker: b, OutputDir: output, PayloadDir: f.dir,
+				Now: time.Now, Boot: func() int64 { return time.Since(w.begun).Milliseconds() }, Rand: rand.Reader,
+				Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+			})
+			if err != nil {
+				t.Fatal(err)
 			}
-		}()
+			b.mu.Lock()
+			b.coord = coord
+			b.mu.Unlock()
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- coord.Run(ctx) }() // waited for by stop
+			f.stop = func() {
+				stop()
+				if err := <-ended; !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			}
+		}
+		f.start()
+		defer func() { f.stop() }()
 		w.up()
 		w.pass(2 * time.Second)
-		talk(t, w, coord)
+		test(t, w, f)
 	})
 }
 

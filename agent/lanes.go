@@ -17,6 +17,8 @@ import (
 //   - Commands of the host are in no lane: they run beside everything, no more
 //     than hostRuns at a time, in their own order.
 //   - What excludes nothing never waits.
+//   - What lacks its input waits beside the lanes: it enters them when its input
+//     is here, at the place that its acceptance gave it.
 //
 // It is pure: it knows no clock and starts nothing. The zero value has limits
 // of zero; it belongs to one goroutine.
@@ -34,6 +36,7 @@ type laneEntry struct {
 	lane    protocol.Lane
 	keys    []string // what it excludes others from: container ids and names
 	running bool
+	lacks   bool // it cannot begin: what it reads is not here
 }
 
 // laneOf returns the entry of an action.
@@ -83,6 +86,16 @@ func (l *lanes) running(id protocol.ActionID) {
 	}
 }
 
+// supplied notes that what an action reads is here.
+func (l *lanes) supplied(id protocol.ActionID) {
+	for i := range l.entries {
+		if e := &l.entries[i]; e.id == id {
+			e.lacks = false
+			l.moved = true
+		}
+	}
+}
+
 // fits reports whether the action could begin now if it were added.
 func (l *lanes) fits(e laneEntry) bool {
 	with := lanes{limit: l.limit, hostRuns: l.hostRuns, entries: append(l.entries, e)}
@@ -93,8 +106,8 @@ func (l *lanes) fits(e laneEntry) bool {
 // host is not held alone.
 func (l *lanes) free(keys ...string) bool {
 	return !slices.ContainsFunc(l.entries, func(e laneEntry) bool {
-		return e.lane == protocol.LaneExclusive ||
-			slices.ContainsFunc(keys, func(k string) bool { return slices.Contains(e.keys, k) })
+		return !e.lacks && e.lane == protocol.LaneExclusive ||
+			!e.lacks && slices.ContainsFunc(keys, func(k string) bool { return slices.Contains(e.keys, k) })
 	})
 }
 
@@ -107,7 +120,7 @@ func (l *lanes) ready() []protocol.ActionID {
 	}
 	var ready []protocol.ActionID
 	for i := range l.entries {
-		if e := &l.entries[i]; !e.running && w.admit(e) {
+		if e := &l.entries[i]; !e.running && !e.lacks && w.admit(e) {
 			ready = append(ready, e.id)
 		}
 	}

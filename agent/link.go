@@ -210,6 +210,7 @@ func (a *Agent) greeted(give protocol.Nonce) {
 	}
 	a.link.answered, a.link.since, a.stale = true, a.cfg.BootMS(), true
 	a.due[dueHello] = 0
+	a.inputs.renew()
 	a.cfg.Log.Info("the coordinator has answered", "conn", a.link.conn, "term_ring", a.gate.Seen.Ring, "term", a.gate.Seen.Counter)
 	a.beat.last = nil // whoever answers may know nothing of this host
 	a.sendHeartbeat()

@@ -115,6 +115,8 @@ func (a *Agent) admit(b []byte) (protocol.Spec, error) {
 	switch {
 	case spec.Kind == protocol.KindRename, info.Lane == protocol.LanePreempt, spec.Daemon, spec.SecretEnv != nil:
 		return spec, fmt.Errorf("%w: %s, daemons and secret values are not done here", codeUnsupported, spec.Kind)
+	case spec.HasPayload() && (a.cfg.Payloads == nil || a.cfg.Link == nil):
+		return spec, fmt.Errorf("%w: input cannot be fetched here", codeUnsupported)
 	case info.Command && a.cfg.Commands == nil:
 		return spec, fmt.Errorf("%w: commands cannot be run here", codeUnsupported)
 	case spec.Kind == protocol.KindPolicySet:
@@ -148,6 +150,7 @@ func (a *Agent) stage(at protocol.Position, o queue.Order, spec protocol.Spec, w
 		o.Refusal, o.Detail = code, wrong.Error()
 	} else if a.jobs[o.Action] == nil && o.BudgetMS > 0 {
 		s.entry = laneOf(o.Action, &spec)
+		s.entry.lacks = a.lacksPayload(&spec)
 		if a.degraded == "" && !a.stopping && a.lanes.fits(s.entry) {
 			if change, ok := a.prepare(&spec); ok {
 				o.Begin = &change
@@ -233,9 +236,12 @@ func (a *Agent) accepted(s staged, t queue.Taken) {
 	j := &job{act: act, spec: s.spec}
 	a.jobs[act.ID] = j
 	a.changed(act.ID)
-	if act.State == protocol.StateRunning {
+	switch {
+	case act.State == protocol.StateRunning:
 		a.apply(*s.arrival.Order.Begin)
 		a.begin(j)
+	case s.entry.lacks:
+		a.supplies.want(j)
 	}
 }
 

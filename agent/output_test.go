@@ -22,6 +22,8 @@ func (w *world) give(offset int64) {
 // narrow is a bulk connection over a line of 1000 bytes a second.
 type narrow struct{ *line }
 
+func (narrow) Connect(context.Context) error { return nil }
+
 func (narrow) Pace(context.Context) (uint64, int, time.Duration, error) {
 	return 1, 1000, 20 * time.Second, nil
 }

@@ -134,7 +134,7 @@ func (a *Agent) ack() {
 		}
 	}
 	sent := a.state(protocol.TypeAck, protocol.ChannelAck, func(h protocol.Header) any {
-		return protocol.Ack{Header: h, Have: have}
+		return protocol.Ack{Header: h, Have: have, Credit: a.inputs.credits()}
 	})
 	if sent {
 		a.link.toAck, a.link.lastAck = false, a.now()

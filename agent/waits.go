@@ -49,6 +49,9 @@ func (l *lanes) behind(id protocol.ActionID) (protocol.Waits, bool) {
 		return protocol.Waits{}, false
 	}
 	e := &l.entries[at]
+	if e.lacks {
+		return protocol.Waits{For: protocol.WaitsInput}, true
+	}
 	var before []*laneEntry // whoever runs, then whoever waits for longer
 	for i := range l.entries {
 		if o := &l.entries[i]; o.running {
@@ -57,7 +60,7 @@ func (l *lanes) behind(id protocol.ActionID) (protocol.Waits, bool) {
 	}
 	running := len(before)
 	for i := range l.entries[:at] {
-		if o := &l.entries[i]; !o.running {
+		if o := &l.entries[i]; !o.running && !o.lacks {
 			before = append(before, o)
 		}
 	}

@@ -38,6 +38,7 @@ func (a *Agent) adopt(act queue.Action) {
 	}
 	e := laneOf(act.ID, &j.spec)
 	e.running = j.recover
+	e.lacks = !e.running && a.lacksPayload(&j.spec)
 	a.jobs[act.ID] = j
 	a.lanes.add(e)
 }
@@ -46,8 +47,11 @@ func (a *Agent) adopt(act queue.Action) {
 func (a *Agent) resume() {
 	// What ends at once takes itself out of the list, so it is a copy that is walked.
 	for _, e := range slices.Clone(a.lanes.entries) {
-		if j := a.jobs[e.id]; e.running {
+		switch j := a.jobs[e.id]; {
+		case e.running:
 			a.begin(j)
+		case e.lacks:
+			a.supplies.want(j)
 		}
 	}
 }
@@ -185,6 +189,7 @@ func (a *Agent) finished(j *job, act queue.Action) {
 	j.act = act
 	delete(a.jobs, act.ID)
 	a.lanes.remove(act.ID)
+	a.supplies.over(&j.spec, act.ID)
 	a.ended(&act)
 	a.at(dueKeep, 0) // its container may be corrected now
 }

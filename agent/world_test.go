@@ -194,6 +194,8 @@ func (l *line) Publish(_ context.Context, topic string, payload []byte, _ bool) 
 // bulk is the other connection of the line.
 type bulk struct{ *line }
 
+func (bulk) Connect(context.Context) error { return nil }
+
 func (bulk) Pace(context.Context) (uint64, int, time.Duration, error) { return 1, 1 << 30, 0, nil }
 
 func (b bulk) Publish(ctx context.Context, topic string, payload []byte) error {

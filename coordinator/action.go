@@ -63,6 +63,9 @@ func (c *Coordinator) Propose(ctx context.Context, by Actor, r Request) (Action,
 	if err != nil {
 		return Action{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
+	if err := c.hasPayload(&spec); err != nil {
+		return Action{}, err
+	}
 	info, _ := protocol.KindOf(spec.Kind)
 	now := c.nowMS()
 	a := Action{

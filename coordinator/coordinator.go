@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -88,6 +89,11 @@ type Config struct {
 	Broker    Broker
 	// OutputDir is where output of commands is kept, one directory per action.
 	OutputDir string
+	// PayloadDir is where payloads are kept until their actions have ended, each
+	// under its digest.
+	PayloadDir string
+	// MaxPayload is the largest payload that is taken, in bytes. Default 10 GiB.
+	MaxPayload int64
 	// Addresses are those that join codes name, "host:port" of the HTTPS API,
 	// and BrokerAddresses those that hosts connect to.
 	Addresses       []string
@@ -110,10 +116,15 @@ func (c *Config) validate() error {
 		return errors.New("coordinator: store, signer, trust, authority and broker are needed")
 	case c.Fleet.IsZero() || c.FleetName == "":
 		return errors.New("coordinator: the fleet's id and name are needed")
-	case c.OutputDir == "":
-		return errors.New("coordinator: the directory for output is needed")
+	case c.OutputDir == "" || c.PayloadDir == "":
+		return errors.New("coordinator: the directories for output and payloads are needed")
+	case c.MaxPayload < 0 || c.MaxPayload > protocol.MaxPayload:
+		return fmt.Errorf("coordinator: payloads of %d bytes cannot be", c.MaxPayload)
 	case c.Now == nil, c.Boot == nil, c.Rand == nil:
 		return errors.New("coordinator: clocks and a source of randomness are needed")
+	}
+	if c.MaxPayload == 0 {
+		c.MaxPayload = 10 << 30
 	}
 	if c.AuditRecords == 0 {
 		c.AuditRecords = 1_000_000
@@ -137,6 +148,8 @@ type Coordinator struct {
 	wake     hub
 	news     news
 	outputs  outputs
+	inputs   inputs
+	payloads *blob.Store
 	sealer   sealer
 
 	exchanges exchanges
@@ -179,8 +192,12 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c.outputs.dir = cfg.OutputDir
 	c.sealer.full = make(chan struct{}, 1)
 	c.refusals.init(cfg.Log, cfg.Boot)
+	var err error
+	if c.payloads, err = openPayloads(cfg.PayloadDir); err != nil {
+		return nil, fmt.Errorf("open the payloads: %w", err)
+	}
 	var counter uint64
-	err := update(ctx, cfg.Store, failpoint.TermCounted, func(tx Tx) error {
+	err = update(ctx, cfg.Store, failpoint.TermCounted, func(tx Tx) error {
 		why, err := tx.Values().Get(recoveryValue)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
@@ -268,6 +285,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.tickLoop(ctx) })
 	g.Go(func() error { return c.sealLoop(ctx) })
+	g.Go(func() error { return c.sweepLoop(ctx) })
 	g.Go(func() error {
 		select {
 		case <-ctx.Done():

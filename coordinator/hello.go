@@ -487,6 +487,11 @@ func (s *session) onAck(in inbound) error {
 		// Nothing is on the wire before its number is known here.
 		s.c.quarantine(s.host, fmt.Sprintf("it acknowledges item %d of stream %s, which was never sent: two histories", foreign.N, foreign.Stream))
 	}
+	for _, cr := range a.Credit {
+		if err := s.onCredit(cr); err != nil {
+			return err
+		}
+	}
 	s.sendWaiting(s.c.ctx)
 	return nil
 }

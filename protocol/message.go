@@ -513,6 +513,7 @@ const (
 	WaitsDisk      WaitsFor = "disk"      // the host begins nothing while its disk is full or failing
 	WaitsStop      WaitsFor = "stop"      // the agent is about to end, and goes on after its start
 	WaitsRing      WaitsFor = "ring"      // the order names a ring that the host fetches
+	WaitsInput     WaitsFor = "input"     // what it reads is on its way to the host
 )
 
 // Waits is why an action has not begun.

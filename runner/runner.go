@@ -84,6 +84,10 @@ type Spec struct {
 	// Stdin is read to its end before the command starts and given to it. The
 	// command of a nil Stdin reads /dev/null.
 	Stdin io.Reader
+	// StdinFile is given to the command instead: a file on the file system of the
+	// runs that is there as it is to be read, by its path. It gets another name
+	// and is not copied.
+	StdinFile string
 }
 
 // A Runner starts and watches runs below one root directory. Its methods may be
@@ -178,7 +182,11 @@ func (r *Runner) start(ctx context.Context, spec Spec) (*Run, error) {
 	if err := makeDir(dir); err != nil {
 		return nil, err
 	}
-	if err := r.saveStdin(ctx, dir, spec.Stdin); err != nil {
+	if spec.StdinFile != "" {
+		if err := os.Link(spec.StdinFile, dir.Path(rundir.StdinFile)); err != nil {
+			return nil, fmt.Errorf("giving it its stdin: %w", err)
+		}
+	} else if err := r.saveStdin(ctx, dir, spec.Stdin); err != nil {
 		return nil, fmt.Errorf("saving stdin: %w", err)
 	}
 	failpoint.Before(failpoint.SpecKept)

@@ -163,7 +163,7 @@ func (d *desk) start(t *testing.T) http.Handler {
 	t.Helper()
 	cfg := coordinator.Config{
 		Store: d.store, Fleet: d.Chain().Ring().Fleet, FleetName: d.Chain().Ring().Name, Signer: d.key, Trust: d, Authority: authority{d},
-		Broker: silence{}, OutputDir: t.TempDir(), Addresses: []string{first, second}, BrokerAddresses: []string{"a.example:8883"},
+		Broker: silence{}, OutputDir: t.TempDir(), PayloadDir: t.TempDir(), Addresses: []string{first, second}, BrokerAddresses: []string{"a.example:8883"},
 		Now: time.Now, Boot: time.Now().UnixMilli, Rand: rand.Reader,
 	}
 	d.coord = must[*coordinator.Coordinator](t)(coordinator.New(t.Context(), cfg))

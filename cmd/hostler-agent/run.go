@@ -122,6 +122,9 @@ func once(ctx context.Context, s state, c config, from settings.Origin, log *slo
 		}
 		cfg.Network = bridge{c.Network.Bridge, subnet}
 	}
+	if cfg.Payloads, err = s.openPayloads(); err != nil {
+		return err
+	}
 	cfg.HostInfo = newMachine(c.StateDir, unsupported).info
 	if err := n.join(&cfg); err != nil {
 		return err
@@ -179,7 +182,7 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	g.Go(func() error { return n.agent.Run(inner) })
 	others.Go(func() error { return local.Serve(beside, socket, api) })
 	if n.member != nil {
-		others.Go(func() error { return n.bulk.Run(beside, mqtt.Session{}) })
+		others.Go(func() error { return n.bulk.Run(beside, mqtt.Session(n.agent.BulkSession())) })
 		others.Go(func() error { return n.member.upkeep(beside) })
 		others.Go(func() error { return n.member.askWhy(beside) })
 	} else {

@@ -16,6 +16,7 @@ import (
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
@@ -33,6 +34,7 @@ func (s state) membership() string { return s.path("membership.json") } // the e
 func (s state) queueFile() string  { return s.path("queue.db") }
 func (s state) queueMade() string  { return s.path("queue.made") } // there was a queue, so it must be there
 func (s state) runs() string       { return s.path("runs") }
+func (s state) inputs() string     { return s.path("inputs") } // what commands read, until they have ended
 func (s state) locks() string      { return s.path("ct") }
 func (s state) leaving() string    { return s.path("leaving") } // leave was begun, and must be finished
 
@@ -208,4 +210,13 @@ func (s state) forget() error {
 		}
 	}
 	return nil
+}
+
+// inputReserve is what payloads leave free on the disk: for the queue, for what
+// commands write, and for the host.
+const inputReserve = 64 << 20
+
+// openPayloads opens what commands read.
+func (s state) openPayloads() (*blob.Store, error) {
+	return blob.Open(s.inputs(), failpoint.InputPlaced, inputReserve)
 }

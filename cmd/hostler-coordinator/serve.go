@@ -157,7 +157,7 @@ func (s *server) newCoordinator(ctx context.Context, store coordinator.Store) (*
 	return coordinator.New(ctx, coordinator.Config{
 		Store: store, Fleet: ring.Fleet, FleetName: ring.Name,
 		Signer: s.trust.id, Trust: s.trust, Authority: s.trust, Broker: s.broker,
-		OutputDir: s.state.output(), Addresses: s.config.HTTP.Addresses, BrokerAddresses: s.config.MQTT.Addresses,
+		OutputDir: s.state.output(), PayloadDir: s.state.payloads(), Addresses: s.config.HTTP.Addresses, BrokerAddresses: s.config.MQTT.Addresses,
 		Now: clock.Now, Boot: clock.BootMS, Rand: rand.Reader, Log: s.log,
 	})
 }

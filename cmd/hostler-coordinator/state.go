@@ -39,6 +39,9 @@ func (s state) ring(number uint64) string {
 func (s state) store() string  { return s.path("store.db") }
 func (s state) output() string { return s.path("output") }
 
+// payloads is where what commands read waits for its hosts.
+func (s state) payloads() string { return s.path("payloads") }
+
 // maxFile bounds what is read of the state directory's small files, in bytes.
 const maxFile = 16 << 20
 

@@ -424,6 +424,12 @@ func (l *link) publish(topic string, payload []byte, retained bool) error {
 // bulk is the other connection of an agent: it waits for the line.
 type bulk struct{ *link }
 
+// Connect implements [agent.Bulk].
+func (b bulk) Connect(ctx context.Context) error {
+	_, _, _, err := b.Pace(ctx)
+	return err
+}
+
 // Pace implements [agent.Bulk]: a fast line, on which a message should be there
 // within a second.
 func (b bulk) Pace(ctx context.Context) (conn uint64, second int, delay time.Duration, err error) {

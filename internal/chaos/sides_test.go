@@ -92,7 +92,7 @@ func (c *center) start() {
 	wire := &wire{b: c.w.broker}
 	coord, err := coordinator.New(context.Background(), coordinator.Config{
 		Store: c.disk, Fleet: fleet, FleetName: fleetName, Signer: coordinatorKey, Trust: trust{ring: c.w.ring},
-		Authority: struct{ coordinator.Authority }{}, Broker: wire, OutputDir: c.dir,
+		Authority: struct{ coordinator.Authority }{}, Broker: wire, OutputDir: c.dir, PayloadDir: filepath.Join(c.dir, "payloads"),
 		Now: time.Now, Boot: func() int64 { return time.Since(c.w.begun).Milliseconds() }, Rand: c.w.dice,
 		Log: c.w.log.With("process", "coordinator"),
 	})

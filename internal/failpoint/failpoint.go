@@ -34,6 +34,7 @@ const (
 	ActionsBuried  Step = "A11" // old actions became tombstones
 	QueueMade      Step = "A12" // the queue's first rows and its reserve, and that it was made
 	LeavingNoted   Step = "A13" // the file that says that the host leaves
+	InputPlaced    Step = "A14" // a payload is whole
 )
 
 // The steps that are taken in run directories and with containers, by the
@@ -76,6 +77,7 @@ const (
 	QuarantineNoted Step = "C16" // a host that must not be trusted, or that we must not be
 	AuditSealed     Step = "C17" // a checkpoint of the audit log
 	AuditPruned     Step = "C18" // the oldest records of the audit log are forgotten
+	PayloadPlaced   Step = "C19" // a payload is whole
 )
 
 // The steps that any program takes, below all others.
@@ -89,12 +91,12 @@ const (
 func Steps() []Step {
 	return []Step{
 		StartCounted, OrderTaken, AttemptBegun, OutcomeKept, OutboxFreed, CancelTaken, ContainersKept, MembershipKept,
-		QuestionTaken, TermSeen, ActionsBuried, QueueMade, LeavingNoted,
+		QuestionTaken, TermSeen, ActionsBuried, QueueMade, LeavingNoted, InputPlaced,
 		SpecKept, StartDeclared, OutputSynced, ExitPublished, ContainerClaimed, LeafMade, CommandForked, ContainerReady,
 		ContainerDoomed, ContainerUnnamed, ContainerStarted, ContainerStopped, RunsRemoved, ContainerLockFreed,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
-		AuditSealed, AuditPruned,
+		AuditSealed, AuditPruned, PayloadPlaced,
 		FilePlaced, DatabasePlaced, BatchCommitted,
 	}
 }

@@ -43,6 +43,7 @@ var allowed = []allowance{
 	{"internal/buildinfo", nil, []string{"os/...", "net/...", "database/sql/..."}, "which build this is; programs and what they offer tell it"},
 	{"internal/clock", []string{"golang.org/x/sys/..."}, append([]string{"os/exec"}, small...), "the clocks of all programs, which tests move"},
 	{"internal/failpoint", nil, append([]string{"os/exec"}, small...), "names of the moments at which tests kill; empty in what is shipped"},
+	{"internal/blob", []string{"internal/failpoint", "protocol"}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "large files under their digest; both sides keep what commands read in one"},
 	{"internal/durable", []string{"internal/failpoint"}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "small files that survive a crash; it knows bytes, and nothing of what they say"},
 
 	// Adapters: each the one importer of its library, none knowing another.
@@ -59,11 +60,11 @@ var allowed = []allowance{
 	{"lxc/helper", []string{"internal/failpoint", "container", "lxc/internal/wire", "runner/...", "github.com/lxc/go-lxc", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "the cgo side: it lives for one operation"},
 
 	// Engines: they see the world through interfaces of their own.
-	{"agent", []string{"policy", "protocol/...", "container", "runner", "runner/rundir", "agent/queue", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what a host does; adapters are handed to it"},
+	{"agent", []string{"internal/blob", "policy", "protocol/...", "container", "runner", "runner/rundir", "agent/queue", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what a host does; adapters are handed to it"},
 	{"agent/queue", []string{"internal/failpoint", "protocol/...", "internal/sqldb"}, []string{"os/exec", "net", "net/http/..."}, "the agent's memory; it knows rows, not workers"},
 	{"agent/local", []string{"agent", "api", "container", "protocol/...", "internal/prom", "internal/webapi", "golang.org/x/sync/..."}, []string{"os/exec", "database/sql/..."}, "the agent's HTTP on a unix socket; it asks the agent and decides nothing"},
 	{"agent/join", []string{"api", "certs", "protocol/..."}, []string{"os/exec", "database/sql/..."}, "the enrolment client, done before there is an agent"},
-	{"coordinator", []string{"internal/failpoint", "protocol/...", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what is allowed; store, wire and keys are handed to it"},
+	{"coordinator", []string{"internal/blob", "internal/failpoint", "protocol/...", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what is allowed; store, wire and keys are handed to it"},
 	{"coordinator/sqlstore", []string{"coordinator", "protocol/...", "internal/sqldb"}, []string{"net", "net/http/...", "os/exec"}, "the Store in SQL; it never sees a request"},
 	{"coordinator/web", []string{"coordinator", "api", "protocol/...", "internal/prom", "internal/webapi", "github.com/danielgtaylor/huma/v2/...", "golang.org/x/time/..."}, []string{"database/sql/...", "os/exec"}, "handlers call the Coordinator, never the Store"},
 	{"client", []string{"api", "protocol/..."}, []string{"database/sql/...", "os/exec"}, "what others may import to speak to a coordinator"},
@@ -83,7 +84,7 @@ var allowed = []allowance{
 
 	// Programs: they wire, and nothing imports them.
 	{"cmd/hostler", []string{"internal/clock", "api", "dev", "client", "internal/buildinfo", "certs", "internal/durable", "protocol/...", "github.com/spf13/cobra/...", "github.com/pelletier/go-toml/v2", "go.yaml.in/yaml/v3", "golang.org/x/term"}, []string{"database/sql/..."}, "signs, and speaks HTTP"},
-	{"cmd/hostler-agent", []string{"internal/clock", "internal/failpoint", "agent/...", "api", "internal/buildinfo", "certs", "container", "internal/durable", "internal/prom", "internal/settings", "lxc", "mqtt", "network", "protocol/...", "runner/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "hosts carry the client of the broker, not the broker"},
+	{"cmd/hostler-agent", []string{"internal/blob", "internal/clock", "internal/failpoint", "agent/...", "api", "internal/buildinfo", "certs", "container", "internal/durable", "internal/prom", "internal/settings", "lxc", "mqtt", "network", "protocol/...", "runner/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "hosts carry the client of the broker, not the broker"},
 	{"cmd/hostler-coordinator", []string{"internal/clock", "internal/failpoint", "broker", "certs", "coordinator/...", "internal/buildinfo", "internal/durable", "internal/prom", "internal/settings", "mqtt", "protocol/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, nil, "the one program with a broker in it"},
 	{"cmd/hostler-run", []string{"runner/...", "golang.org/x/sys/..."}, small, "one process per running command: it must stay small"},
 	{"cmd/hostler-lxc", []string{"lxc/helper", "runner/...", "golang.org/x/sys/..."}, nil, "the one program with cgo"},

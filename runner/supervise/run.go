@@ -176,12 +176,15 @@ func (r *run) openFiles() error {
 	for i, fd := range []int{rundir.Stdout, rundir.Stderr} {
 		r.out[i] = newStream(r.Dir.Path(rundir.StreamFile(fd)), r.keep)
 	}
-	path := "/dev/null"
-	if r.Dir.Has(rundir.StdinFile) {
+	path, given := "/dev/null", r.Dir.Has(rundir.StdinFile)
+	if given {
 		path = r.Dir.Path(rundir.StdinFile)
 	}
 	var err error
-	r.stdin, err = os.Open(path)
+	if r.stdin, err = os.Open(path); err == nil && given {
+		// It may be large, and this directory stays for weeks.
+		err = os.Remove(path)
+	}
 	return err
 }
 

@@ -1,0 +1,401 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// InputSink is where a stream of bytes goes that comes down to an action. Its
+// methods are called by one goroutine, one after the other.
+type InputSink interface {
+	// Write takes what follows upon what it took before. As long as it waits,
+	// its sender does; what it has taken is never sent again. An error ends the
+	// stream.
+	Write(p []byte) (int, error)
+	// End tells that nothing more comes. The stream is over then.
+	End() error
+}
+
+// Numbers of what comes down.
+const (
+	// firstAsk and lastAsk are the pauses until what did not come is asked for
+	// again: 2 s, doubling to 60 s.
+	firstAsk = 2 * time.Second
+	lastAsk  = time.Minute
+	// soon is how long a credit waits for company when little has come.
+	soon = 50 * time.Millisecond
+	// holdEvery is how often the connection is held open while somebody reads
+	// from it: more often than it would be closed for being idle.
+	holdEvery = 10 * time.Second
+	// maxFinished is how many streams are remembered that are over, to answer a
+	// sender who has not heard of it.
+	maxFinished = 256
+)
+
+// inputs are the streams that come down. Messages come from the link and are
+// opened by a goroutine of their own, as each is a signature and a digest; each
+// stream has one for its sink. The loop tells what they ask for.
+type inputs struct {
+	agent   *Agent
+	arrived chan inbound
+	owed    chan struct{} // one place: credits wait to be told
+	held    chan struct{} // one place: there is a stream, so there must be a connection
+	wg      sync.WaitGroup
+
+	mu       sync.Mutex
+	streams  map[inputID]*inputStream
+	finished map[inputID]int64 // the last credit
+	again    map[inputID]bool  // finished ones whose credit is to be told again
+}
+
+type inputID struct {
+	action  protocol.ActionID
+	attempt int
+}
+
+func newInputs(a *Agent) *inputs {
+	return &inputs{agent: a, arrived: make(chan inbound, 256), owed: make(chan struct{}, 1), held: make(chan struct{}, 1),
+		streams: make(map[inputID]*inputStream), finished: make(map[inputID]int64), again: make(map[inputID]bool)}
+}
+
+// inputStream is one stream. All but what is made once is guarded by inputs.mu.
+type inputStream struct {
+	in    *inputs
+	id    inputID
+	sink  InputSink
+	size  int64 // of all, −1 if nobody knows
+	quit  context.CancelFunc
+	done  chan struct{}
+	more  chan struct{} // one place: there is something in the queue
+	err   error         // why it ended; read after done
+	queue [][]byte
+	next  int64 // offset of what may come next
+	ended bool  // and nothing does
+	taken int64 // the sink has all before it
+	due   bool  // its credit is to be told
+	limit int64 // how far the newest credit allowed
+	asked int64 // its offset
+	tries int   // in a row without anything new
+	sized bool  // the window is known
+	pacer pacer
+}
+
+// errInputOver is the end of a stream that has come to it.
+var errInputOver = errors.New("the input is over")
+
+// open begins to take what comes down for an attempt of an action, from an
+// offset on: the sink has all before it, if need be from a process before this
+// one. size is that of all of it, −1 if its sender knows when it ends. It may be
+// called from any goroutine; one stream of an attempt at a time.
+func (i *inputs) open(id protocol.ActionID, attempt int, offset, size int64, sink InputSink) *inputStream {
+	ctx, quit := context.WithCancel(i.agent.serving)
+	s := &inputStream{in: i, id: inputID{id, attempt}, sink: sink, size: size, quit: quit, done: make(chan struct{}), more: make(chan struct{}, 1),
+		next: offset, taken: offset, limit: offset}
+	i.mu.Lock()
+	i.streams[s.id] = s
+	delete(i.finished, s.id)
+	i.mu.Unlock()
+	newest(i.held, struct{}{})
+	i.wg.Go(func() {
+		defer close(s.done)
+		s.err = s.run(ctx)
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		if i.streams[s.id] == s {
+			delete(i.streams, s.id)
+		}
+		if s.err == errInputOver {
+			s.err = nil
+			if len(i.finished) >= maxFinished {
+				clear(i.finished)
+			}
+			i.finished[s.id], i.again[s.id] = s.next, true
+			newest(i.owed, struct{}{})
+		}
+		quit()
+	})
+	return s
+}
+
+// wait waits for the end of the stream: nil if it came to its own.
+func (s *inputStream) wait() error {
+	<-s.done
+	return s.err
+}
+
+// close ends the stream, wherever it is, and waits for its sink.
+func (s *inputStream) close() {
+	s.quit()
+	<-s.done
+}
+
+// handle takes a message of the second connection. It never waits.
+func (i *inputs) handle(topic string, payload []byte) {
+	select {
+	case i.arrived <- inbound{topic, payload}:
+	default:
+		i.agent.counters.dropped.Add(1)
+	}
+}
+
+// serve opens what comes.
+func (i *inputs) serve(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case m := <-i.arrived:
+			if err := i.take(m); err != nil {
+				if code, ok := errors.AsType[protocol.Code](err); ok {
+					count(i.agent.counters.refused, code)
+				}
+				i.agent.cfg.Log.Debug("a chunk was refused", "error", err)
+			}
+		}
+	}
+}
+
+// hold keeps the second connection open for as long as somebody reads from it.
+func (i *inputs) hold(ctx context.Context) error {
+	for {
+		i.mu.Lock()
+		wanted := len(i.streams) > 0
+		i.mu.Unlock()
+		var after <-chan time.Time
+		if wanted {
+			if err := i.agent.cfg.Bulk.Connect(ctx); err != nil && ctx.Err() == nil {
+				i.agent.cfg.Log.Debug("the second connection is not held", "error", err)
+			}
+			after = time.After(holdEvery)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-after:
+		case <-i.held:
+		}
+	}
+}
+
+// take opens one chunk and gives it to its stream. What does not follow upon
+// what is there is dropped, and its sender told where to go on.
+func (i *inputs) take(m inbound) error {
+	a := i.agent
+	x := a.expect(m.topic, a.cfg.Trust.Ring())
+	x.Fresh = chunkGate{a.voice}
+	msg, err := protocol.Open(m.payload, x)
+	if err != nil {
+		return err
+	}
+	count(a.counters.received, protocol.TypeIn)
+	h := &msg.Header
+	id := inputID{h.Action, h.Attempt}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	s := i.streams[id]
+	switch {
+	case s == nil:
+		if _, over := i.finished[id]; over {
+			i.again[id] = true
+			newest(i.owed, struct{}{})
+		}
+	case h.Offset != s.next || s.ended || h.Offset+h.Size > s.limit:
+		s.due = s.due || h.Offset < s.next // its sender knows less than it should
+		newest(i.owed, struct{}{})
+	default:
+		s.took(msg.Attachment)
+	}
+	return nil
+}
+
+// took puts what came into the queue. It is called with mu held.
+func (s *inputStream) took(data []byte) {
+	s.tries = 0
+	if len(data) == 0 {
+		s.ended = true
+	} else {
+		s.queue = append(s.queue, data)
+		s.next += int64(len(data))
+		s.pacer.arrived(s.next, time.Now())
+	}
+	newest(s.more, struct{}{})
+}
+
+// run brings what comes to the sink and asks for more.
+func (s *inputStream) run(ctx context.Context) error {
+	_, second, _, err := s.in.agent.cfg.Bulk.Pace(ctx)
+	if err != nil {
+		return err
+	}
+	s.in.mu.Lock()
+	s.pacer.begin(int64(second))
+	s.sized = true
+	s.in.mu.Unlock()
+	s.ask()
+	timer := time.NewTimer(firstAsk)
+	defer timer.Stop()
+	for {
+		timer.Reset(s.patience())
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+			s.askAgain()
+			continue
+		case <-s.more:
+		}
+		if err := s.drain(); err != nil {
+			return err
+		}
+	}
+}
+
+// patience is how long nothing has to come until the stream asks again, or how
+// long a credit may wait for company.
+func (s *inputStream) patience() time.Duration {
+	s.in.mu.Lock()
+	defer s.in.mu.Unlock()
+	if s.taken > s.asked {
+		return soon
+	}
+	return min(lastAsk, firstAsk<<min(s.tries, 5))
+}
+
+func (s *inputStream) askAgain() {
+	s.in.mu.Lock()
+	if s.taken == s.asked {
+		s.tries++
+	}
+	s.in.mu.Unlock()
+	s.ask()
+}
+
+// ask has the loop tell how far the sink has come.
+func (s *inputStream) ask() {
+	s.in.mu.Lock()
+	s.due = true
+	s.in.mu.Unlock()
+	newest(s.in.owed, struct{}{})
+}
+
+// drain brings the queue to the sink.
+func (s *inputStream) drain() error {
+	for {
+		s.in.mu.Lock()
+		var data []byte
+		if len(s.queue) > 0 {
+			data, s.queue = s.queue[0], s.queue[1:]
+		}
+		ended := s.ended
+		s.in.mu.Unlock()
+		if data == nil {
+			if !ended {
+				return nil
+			}
+			if err := s.sink.End(); err != nil {
+				return err
+			}
+			s.in.mu.Lock()
+			s.next++ // the end counts as one byte
+			s.in.mu.Unlock()
+			return errInputOver
+		}
+		if n, err := s.sink.Write(data); err != nil {
+			return fmt.Errorf("after %d bytes: %w", s.taken+int64(n), err)
+		}
+		s.in.mu.Lock()
+		s.taken += int64(len(data))
+		over := s.size >= 0 && s.taken >= s.size
+		late := s.taken+s.window()-s.limit >= s.window()/4
+		s.in.mu.Unlock()
+		switch {
+		case over:
+			return errInputOver
+		case late:
+			s.ask()
+		}
+	}
+}
+
+// window is how far its sender may be ahead. It is called with mu held.
+func (s *inputStream) window() int64 {
+	return max(min(s.pacer.window, protocol.MaxInputWindow/int64(max(1, len(s.in.streams)))), 2*protocol.LeastChunk)
+}
+
+// credits are what the streams ask for, once.
+func (i *inputs) credits() (all []protocol.Credit) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for id, s := range i.streams {
+		if !s.due || !s.sized || len(all) == maxCredits {
+			continue
+		}
+		c := protocol.Credit{Action: id.action, Attempt: id.attempt, FD: protocol.Stdin, Offset: s.taken, Window: s.window()}
+		s.pacer.told(s.next, s.limit, time.Now())
+		s.due, s.asked, s.limit = false, s.taken, max(s.limit, s.taken+c.Window)
+		all = append(all, c)
+	}
+	for id := range i.again {
+		if len(all) < maxCredits {
+			all = append(all, protocol.Credit{Action: id.action, Attempt: id.attempt, FD: protocol.Stdin, Offset: i.finished[id]})
+			delete(i.again, id)
+		}
+	}
+	return all
+}
+
+// maxCredits is how many credits one message tells: with its positions it stays
+// far below what a message may have.
+const maxCredits = 64
+
+// renew has every stream ask again: there is a new connection, and what the old
+// one carried is lost.
+func (i *inputs) renew() {
+	i.mu.Lock()
+	for _, s := range i.streams {
+		s.due = true
+	}
+	some := len(i.streams) > 0
+	i.mu.Unlock()
+	if some {
+		newest(i.owed, struct{}{})
+	}
+}
+
+// tellCredits tells the coordinator what the streams ask for. What cannot be told
+// now is told with the answer to the hello.
+func (a *Agent) tellCredits() {
+	if a.link.answered {
+		a.ack()
+	}
+}
+
+// BulkSession is what the agent wants of each of its second connections. Whoever
+// keeps them asks for it.
+func (a *Agent) BulkSession() Session {
+	return Session{
+		Filters: []string{protocol.HostFilter(a.cfg.FleetName, a.cfg.Host, protocol.ChannelIn)},
+		Handle:  a.inputs.handle,
+		Up:      func(func(string, []byte, bool) error) { a.inputs.renew() },
+	}
+}
+
+// chunkGate judges chunks: their offset, not their age, tells what is new, but
+// they must be of the coordinator that the loop has made durable.
+type chunkGate struct{ voice *voice }
+
+// Fresh takes every chunk.
+func (chunkGate) Fresh(protocol.Topic, *protocol.Header) error { return nil }
+
+// Term takes the term that the loop has made durable, and no other.
+func (g chunkGate) Term(h *protocol.Header) error {
+	if h.Term != g.voice.seen() {
+		return fmt.Errorf("%w: a chunk of term %d/%d", protocol.ErrTerm, h.Term.Ring, h.Term.Counter)
+	}
+	return nil
+}

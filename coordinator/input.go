@@ -1,0 +1,327 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// inputs are the streams of bytes that go down to actions. A host asks for what
+// it wants by credit, and nothing is sent that it has not asked for: it knows
+// its line, so its window is the pace.
+type inputs struct {
+	mu    sync.Mutex
+	known map[inputID]*input
+	hosts map[protocol.HostID]int // how many are known of each
+}
+
+type inputID struct {
+	action  protocol.ActionID
+	attempt int
+}
+
+// maxInputs is how many streams of one host are known at a time: more than it
+// may run commands, and few enough that none can fill the memory.
+const maxInputs = 64
+
+// What is not covered by a credit in time is sent again.
+const (
+	inputPatience = 2 * time.Second // at the least; on a slow line what was measured decides
+	inputLastTry  = time.Minute     // at the most, between two tries
+	// inputIdle is how long a stream is known of which no credit comes. A host
+	// that wants more of one asks at least once a minute.
+	inputIdle = 3 * time.Minute
+)
+
+// inputSource is where the bytes of a stream come from. It is used by one
+// goroutine at a time.
+type inputSource interface {
+	// read returns up to n bytes from an offset on, and whether the stream ends
+	// behind them. Neither means that there is nothing yet.
+	read(offset int64, n int) (data []byte, end bool, err error)
+	// passed tells that nothing before an offset is needed any more. It fails
+	// when the host needs what is not there any more.
+	passed(offset int64) error
+	// done reports whether a host that has passed an offset has everything.
+	done(offset int64) bool
+	close()
+}
+
+// input is one stream on its way down, served by a goroutine that ends by
+// itself.
+type input struct {
+	c       *Coordinator
+	id      inputID
+	host    protocol.HostID
+	changed chan struct{} // one place: there is something to look at
+
+	mu      sync.Mutex
+	src     inputSource
+	serving bool
+	writers int   // live streams in use
+	started bool  // a credit has come
+	have    int64 // the newest credit
+	limit   int64 // where permission ends
+	window  int64
+	next    int64 // offset of the next chunk
+	broken  error // why nothing goes down any more
+
+	creditAt time.Time     // of the newest credit
+	movedAt  time.Time     // of the newest progress, or of sending again
+	tries    int           // in a row without progress
+	probe    int64         // offset whose passing is timed; 0 is none
+	probeAt  time.Time     // when it was sent
+	trip     time.Duration // from sending to credit, the newest that was measured
+}
+
+// withInput runs use with the stream of an attempt of an action of a host, which
+// is made if it is not known. It is not forgotten before use has returned.
+func (c *Coordinator) withInput(ctx context.Context, host protocol.HostID, id inputID, use func(*input) error) error {
+	c.inputs.mu.Lock()
+	defer c.inputs.mu.Unlock()
+	if i := c.inputs.known[id]; i != nil {
+		if i.host != host {
+			return fmt.Errorf("%w: action %s is not of host %s", protocol.ErrAction, id.action, host)
+		}
+		return use(i)
+	}
+	if c.inputs.hosts[host] >= maxInputs {
+		return fmt.Errorf("%w: too many inputs of host %s are on their way", ErrUnavailable, host)
+	}
+	src, err := c.openInput(ctx, host, id.action)
+	if err != nil {
+		return err
+	}
+	if c.inputs.known == nil {
+		c.inputs.known, c.inputs.hosts = make(map[inputID]*input), make(map[protocol.HostID]int)
+	}
+	i := &input{c: c, id: id, host: host, changed: make(chan struct{}, 1), src: src, creditAt: time.Now()}
+	c.inputs.known[id] = i
+	c.inputs.hosts[host]++
+	return use(i)
+}
+
+// onCredit takes what a host asks for.
+func (s *session) onCredit(cr protocol.Credit) error {
+	if err := s.c.decide(); err != nil {
+		return fmt.Errorf("%w: %w", protocol.ErrStale, err)
+	}
+	err := s.c.withInput(s.c.ctx, s.host, inputID{cr.Action, cr.Attempt}, func(i *input) error {
+		i.allow(cr.Offset, cr.Window, time.Now())
+		i.serve()
+		return nil
+	})
+	if errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("%w: no action %s of this host reads anything", protocol.ErrAction, cr.Action)
+	}
+	return err
+}
+
+// openInput finds where the bytes come from that an action reads.
+func (c *Coordinator) openInput(ctx context.Context, host protocol.HostID, id protocol.ActionID) (inputSource, error) {
+	a, err := c.Action(ctx, id)
+	if err == nil && a.Host != host {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	spec, err := protocol.DecodeSpec(a.Spec)
+	if err != nil {
+		return nil, err
+	}
+	if !spec.HasPayload() {
+		return &typed{}, nil
+	}
+	return c.openPayload(spec.StdinSHA256, spec.StdinBytes)
+}
+
+// allow takes a credit: everything before offset is of no interest any more, and
+// window bytes behind it may be sent.
+func (i *input) allow(offset, window int64, now time.Time) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	moved := offset > i.have || !i.started
+	late := i.next > offset && now.Sub(i.movedAt) > max(2*i.trip, inputPatience/2)
+	switch {
+	case !i.started, offset < i.have, offset > i.next:
+		i.next = offset // the host begins, or goes on where its process before had come
+	case offset == i.have && late:
+		i.next = offset // it asks again for what should have come
+	}
+	if moved {
+		i.tries, i.movedAt = 0, now
+	}
+	if i.probe > 0 && offset >= i.probe {
+		i.trip, i.probe = now.Sub(i.probeAt), 0
+	}
+	i.started, i.have, i.limit, i.window, i.creditAt = true, offset, offset+window, window, now
+	if err := i.src.passed(offset); err != nil {
+		i.broken = err
+	}
+	i.look()
+}
+
+// look has the stream's goroutine look again.
+func (i *input) look() {
+	select {
+	case i.changed <- struct{}{}:
+	default:
+	}
+}
+
+// serve sees to it that somebody sends what may be sent.
+func (i *input) serve() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !i.serving {
+		i.serving = i.c.workers.start(i.run)
+	}
+}
+
+// run sends until there is nothing more to send and nobody to ask for it.
+func (i *input) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		sent, err := i.send()
+		if err != nil {
+			i.c.log.Error("cannot send what an action reads", "host", i.host, "action", i.id.action, "err", err)
+		}
+		if sent {
+			continue
+		}
+		pause, over := i.pause(time.Now())
+		if over && i.forget() {
+			return
+		}
+		timer.Reset(pause)
+		select {
+		case <-i.changed:
+		case <-timer.C:
+			i.again(time.Now())
+		case <-i.c.ctx.Done():
+			i.mu.Lock()
+			i.src.close()
+			i.mu.Unlock()
+			return
+		}
+	}
+}
+
+// pause is how long there is nothing to do unless something changes. over tells
+// that nothing is expected of the stream any more.
+func (i *input) pause(now time.Time) (_ time.Duration, over bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	idle := inputIdle - now.Sub(i.creditAt)
+	switch {
+	case i.writers > 0:
+		idle = inputIdle
+	case i.broken != nil || i.started && i.src.done(i.have) || idle <= 0:
+		return time.Second, true
+	}
+	if i.next > i.have && i.broken == nil {
+		return min(idle, max(time.Millisecond, i.patience()-now.Sub(i.movedAt))), false
+	}
+	return idle, false
+}
+
+// patience is how long what was sent may be on its way, with its credit.
+func (i *input) patience() time.Duration {
+	return min(inputLastTry, (2*i.trip+inputPatience)<<min(i.tries, 5))
+}
+
+// again sends once more what no credit has covered in time.
+func (i *input) again(now time.Time) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.next > i.have && now.Sub(i.movedAt) >= i.patience() {
+		i.next, i.movedAt, i.probe = i.have, now, 0
+		i.tries++
+	}
+}
+
+// forget ends the stream unless something has come meanwhile.
+func (i *input) forget() bool {
+	i.c.inputs.mu.Lock()
+	defer i.c.inputs.mu.Unlock()
+	select {
+	case <-i.changed:
+		return false
+	default:
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.writers > 0 {
+		return false
+	}
+	i.src.close()
+	delete(i.c.inputs.known, i.id)
+	if i.c.inputs.hosts[i.host]--; i.c.inputs.hosts[i.host] == 0 {
+		delete(i.c.inputs.hosts, i.host)
+	}
+	return true
+}
+
+// chunkOf is the most that one chunk carries within a window: half of it, so
+// that the next is on its way while one arrives.
+func chunkOf(window int64) int64 {
+	return min(max(window/2, protocol.LeastChunk), protocol.ChunkSize)
+}
+
+// send sends the next chunk, if there is one and it may be sent.
+func (i *input) send() (bool, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !i.started || i.broken != nil || i.next >= i.limit {
+		return false, nil
+	}
+	data, end, err := i.src.read(i.next, int(min(chunkOf(i.window), i.limit-i.next)))
+	if err != nil {
+		i.broken = err
+		return false, err
+	}
+	if len(data) == 0 && !end {
+		return false, nil
+	}
+	if err := i.c.sendChunk(i.host, i.id, i.next, data); err != nil {
+		i.c.log.Debug("cannot publish", "action", i.id.action, "err", err) // it is sent again
+	}
+	now := time.Now()
+	if i.next == i.have {
+		i.movedAt = now
+	}
+	i.next += max(1, int64(len(data))) // the end counts as one byte
+	if i.probe == 0 && i.tries == 0 {
+		i.probe, i.probeAt = i.next, now
+	}
+	return true, nil
+}
+
+// sendChunk signs and publishes one chunk.
+func (c *Coordinator) sendChunk(host protocol.HostID, id inputID, offset int64, data []byte) error {
+	h := c.header(protocol.TypeIn, protocol.HostParty(host))
+	h.Action, h.Attempt, h.FD, h.Offset = id.action, id.attempt, protocol.Stdin, offset
+	h.Size, h.SHA256 = int64(len(data)), protocol.Sum(data)
+	body, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	raw, err := protocol.Seal(c.cfg.Signer, body, data)
+	if err != nil {
+		return err
+	}
+	t := protocol.HostTopic(c.cfg.FleetName, host, protocol.ChannelIn)
+	t.Action = id.action
+	if err := c.cfg.Broker.Publish(t.String(), raw, false); err != nil {
+		return err
+	}
+	c.stats.published.Add(1)
+	return nil
+}

@@ -1,0 +1,244 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/hostler-io/hostler/internal/blob"
+	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Payloads are kept for as long as an action that has not ended names them, and
+// for payloadKept after they were used: long enough to write the action that
+// names one, and to repeat one that failed without sending its input again.
+const (
+	payloadKept  = 24 * time.Hour
+	payloadSweep = time.Hour
+	// payloadReserve is what payloads leave free on the disk, for the database.
+	payloadReserve = 1 << 30
+)
+
+// Payload is what is known of one.
+type Payload struct {
+	SHA256 protocol.Digest
+	// Bytes is its size once it is whole, else 0.
+	Bytes int64
+	// Have is how much of it is there: an upload goes on from here.
+	Have int64
+}
+
+// Payload tells how much of a payload is there. One of which there is nothing is
+// [ErrNotFound].
+func (c *Coordinator) Payload(by Actor, d protocol.Digest) (Payload, error) {
+	if err := by.may(RoleOperator, "look for payloads"); err != nil {
+		return Payload{}, err
+	}
+	size, _, err := c.payloads.Size(d)
+	switch {
+	case err == nil:
+		return Payload{SHA256: d, Bytes: size, Have: size}, c.payloads.Use(d, time.Now())
+	case !errors.Is(err, fs.ErrNotExist):
+		return Payload{}, err
+	}
+	if have := c.payloads.Partial(d); have > 0 {
+		return Payload{SHA256: d, Have: have}, nil
+	}
+	return Payload{}, fmt.Errorf("payload %s: %w", d, ErrNotFound)
+}
+
+// PutPayload takes bytes of a payload from r. With a digest and a size it goes
+// on at offset, which must be what [Coordinator.Payload] tells, and keeps what
+// came when r ends early, so that the next call can go on. Without a digest it
+// takes all of r, up to the largest payload, and tells what it was. A payload
+// that is whole is durable. What is wrong with the bytes is [ErrInvalid], another
+// offset or another who is at it [ErrConflict], a full disk [ErrUnavailable].
+func (c *Coordinator) PutPayload(ctx context.Context, by Actor, d protocol.Digest, size, offset int64, r io.Reader) (Payload, error) {
+	if err := by.may(RoleOperator, "send payloads"); err != nil {
+		return Payload{}, err
+	}
+	if size > c.cfg.MaxPayload {
+		return Payload{}, fmt.Errorf("%w: a payload may have %d bytes here, this one has %d: split it, or raise payload_max of the coordinator", ErrInvalid, c.cfg.MaxPayload, size)
+	}
+	var f *blob.File
+	var err error
+	if d.IsZero() {
+		f, err = c.payloads.FillNew(c.cfg.MaxPayload)
+	} else {
+		if have, _, err := c.payloads.Size(d); err == nil && have == size {
+			return Payload{SHA256: d, Bytes: size, Have: size}, c.payloads.Use(d, time.Now())
+		}
+		f, err = c.payloads.Fill(d, size)
+	}
+	if err != nil {
+		return Payload{}, payloadError(err)
+	}
+	defer f.Close()
+	if f.Offset() != offset {
+		return Payload{}, fmt.Errorf("%w: %d bytes of payload %s are here: go on from there", ErrConflict, f.Offset(), d)
+	}
+	return c.takePayload(ctx, f, d, r)
+}
+
+func (c *Coordinator) takePayload(ctx context.Context, f *blob.File, d protocol.Digest, r io.Reader) (Payload, error) {
+	buf := make([]byte, spanBuffer)
+	for ctx.Err() == nil {
+		n, err := r.Read(buf)
+		if n > 0 {
+			if _, err := f.Write(buf[:n]); err != nil {
+				return Payload{}, payloadError(err)
+			}
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return Payload{}, fmt.Errorf("%w: the payload broke off after %d bytes: %w", ErrInvalid, f.Offset(), err)
+		}
+	}
+	if ctx.Err() != nil {
+		return Payload{}, context.Cause(ctx)
+	}
+	if f.Size() >= 0 && f.Offset() < f.Size() {
+		return Payload{SHA256: d, Have: f.Offset()}, nil
+	}
+	if f.Offset() == 0 {
+		return Payload{}, fmt.Errorf("%w: an empty payload needs none: leave stdin_sha256 out", ErrInvalid)
+	}
+	size := f.Offset()
+	got, err := f.Finish()
+	if err != nil {
+		return Payload{}, payloadError(err)
+	}
+	return Payload{SHA256: got, Bytes: size, Have: size}, nil
+}
+
+// payloadError translates errors of the store for whoever asked.
+func payloadError(err error) error {
+	switch {
+	case errors.Is(err, blob.ErrDigest):
+		return fmt.Errorf("%w: %w; nothing of it was kept: send it again", ErrInvalid, err)
+	case errors.Is(err, blob.ErrSize):
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	case errors.Is(err, blob.ErrSpace):
+		return fmt.Errorf("%w: %w: make room on the coordinator", ErrUnavailable, err)
+	case errors.Is(err, blob.ErrBusy):
+		return fmt.Errorf("%w: %w", ErrConflict, err)
+	}
+	return err
+}
+
+// hasPayload refuses a spec whose payload is not here, and notes its use.
+func (c *Coordinator) hasPayload(s *protocol.Spec) error {
+	if !s.HasPayload() {
+		return nil
+	}
+	size, _, err := c.payloads.Size(s.StdinSHA256)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: payload %s is not here: send it first, by PUT /v1/payloads/{sha256}", ErrInvalid, s.StdinSHA256)
+	case err != nil:
+		return err
+	case size != s.StdinBytes:
+		return fmt.Errorf("%w: payload %s has %d bytes, not %d", ErrInvalid, s.StdinSHA256, size, s.StdinBytes)
+	}
+	return c.payloads.Use(s.StdinSHA256, time.Now())
+}
+
+// sweepLoop removes payloads that nobody needs any more.
+func (c *Coordinator) sweepLoop(ctx context.Context) error {
+	t := time.NewTicker(payloadSweep)
+	defer t.Stop()
+	for {
+		if err := c.sweepPayloads(ctx, time.Now().Add(-payloadKept)); err != nil && ctx.Err() == nil {
+			c.log.Error("cannot remove old payloads", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+	}
+}
+
+// sweepPayloads removes those that were last used before a time, unless an
+// action that has not ended names them.
+func (c *Coordinator) sweepPayloads(ctx context.Context, before time.Time) error {
+	needed := make(map[protocol.Digest]bool)
+	err := c.cfg.Store.View(ctx, func(tx Tx) error {
+		f := ActionFilter{Limit: pageSize, States: []protocol.State{
+			protocol.StatePendingApprove, protocol.StatePendingSchedule, protocol.StateNew, protocol.StateRunning, protocol.StateLost}}
+		clear(needed)
+		for {
+			page, err := tx.Actions().List(f)
+			if err != nil || len(page) == 0 {
+				return err
+			}
+			for _, a := range page {
+				f.Before = a.ID
+				if s, err := protocol.DecodeSpec(a.Spec); err == nil && s.HasPayload() {
+					needed[s.StdinSHA256] = true
+				}
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	_, err = c.payloads.Sweep(before, func(d protocol.Digest) bool { return needed[d] })
+	return err
+}
+
+// payloadSource is a payload on its way down.
+type payloadSource struct {
+	f    *os.File // nil if the payload is not here
+	size int64
+}
+
+// openPayload opens a payload for a host. One that is not here is a stream that
+// ends before it should: that tells the host.
+func (c *Coordinator) openPayload(d protocol.Digest, size int64) (inputSource, error) {
+	f, err := c.payloads.Open(d)
+	if errors.Is(err, fs.ErrNotExist) {
+		c.log.Error("a payload is missing", "sha256", d.String())
+		return &payloadSource{size: size}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &payloadSource{f: f, size: size}, nil
+}
+
+func (p *payloadSource) read(offset int64, n int) ([]byte, bool, error) {
+	switch {
+	case offset >= p.size:
+		return nil, false, nil
+	case p.f == nil:
+		return nil, true, nil
+	}
+	buf := make([]byte, min(int64(n), p.size-offset))
+	if n, err := p.f.ReadAt(buf, offset); err != nil {
+		return nil, false, fmt.Errorf("payload: %d of %d bytes at %d: %w", n, len(buf), offset, err)
+	}
+	return buf, false, nil
+}
+
+func (p *payloadSource) passed(int64) error { return nil }
+
+func (p *payloadSource) done(offset int64) bool { return offset >= p.size }
+
+func (p *payloadSource) close() {
+	if p.f != nil {
+		_ = p.f.Close() // it was only read
+	}
+}
+
+// openPayloads opens the store of payloads.
+func openPayloads(dir string) (*blob.Store, error) {
+	return blob.Open(dir, failpoint.PayloadPlaced, payloadReserve)
+}

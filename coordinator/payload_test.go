@@ -1,0 +1,74 @@
+package coordinator_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"testing/iotest"
+
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// TestUploadGoesOn takes a payload in pieces, over a line that breaks and a
+// coordinator that is started anew, and has it when all of it is there.
+func TestUploadGoesOn(t *testing.T) {
+	f := coordtest.New(t)
+	by := coordinator.Actor{Name: "ann", Role: coordinator.RoleOperator}
+	data := bytes.Repeat([]byte("0123456789"), 100_000)
+	d, size := protocol.Sum(data), int64(len(data))
+	put := func(offset int64, r io.Reader) (coordinator.Payload, error) {
+		return f.Coordinator().PutPayload(t.Context(), by, d, size, offset, r)
+	}
+	if _, err := f.Coordinator().Payload(by, d); !errors.Is(err, coordinator.ErrNotFound) {
+		t.Fatalf("%v, want %v", err, coordinator.ErrNotFound)
+	}
+	broken := io.MultiReader(bytes.NewReader(data[:300_000]), iotest.ErrReader(errors.New("the line broke")))
+	if _, err := put(0, broken); err == nil {
+		t.Fatal("an upload that broke off is whole")
+	}
+	spec := fmt.Appendf(nil, `{"kind":"host.run","argv":["cat"],"stdin_sha256":"%s","stdin_bytes":%d}`, d, size)
+	h := f.AddHost("edge-07")
+	if _, err := f.Coordinator().Propose(t.Context(), by, coordinator.Request{Host: h.ID, Spec: spec}); !errors.Is(err, coordinator.ErrInvalid) {
+		t.Errorf("an action with a payload that is not here: %v", err)
+	}
+	f.Restart()
+	p, err := f.Coordinator().Payload(by, d)
+	if err != nil || p.Have != 300_000 || p.Bytes != 0 {
+		t.Fatal(p, err)
+	}
+	if _, err := put(200_000, bytes.NewReader(data[200_000:])); !errors.Is(err, coordinator.ErrConflict) {
+		t.Errorf("from another offset: %v", err)
+	}
+	if _, err := put(p.Have, bytes.NewReader(append(data[p.Have:], '!'))); !errors.Is(err, coordinator.ErrInvalid) {
+		t.Errorf("with a byte too many: %v", err)
+	}
+	p, err = f.Coordinator().Payload(by, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err = put(p.Have, bytes.NewReader(data[p.Have:])); err != nil || p.Bytes != size {
+		t.Fatal(p, err)
+	}
+	wrong := fmt.Appendf(nil, `{"kind":"host.run","argv":["cat"],"stdin_sha256":"%s","stdin_bytes":%d}`, d, size+1)
+	if _, err := f.Coordinator().Propose(t.Context(), by, coordinator.Request{Host: h.ID, Spec: wrong}); !errors.Is(err, coordinator.ErrInvalid) {
+		t.Errorf("an action with another size: %v", err)
+	}
+	if _, err := f.Coordinator().Propose(t.Context(), by, coordinator.Request{Host: h.ID, Spec: spec}); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Coordinator().PutPayload(t.Context(), by, protocol.Sum([]byte("x")), 1, 0, bytes.NewReader([]byte("y"))); !errors.Is(err, coordinator.ErrInvalid) {
+		t.Errorf("bytes of another digest: %v", err)
+	}
+	if _, err := f.Coordinator().PutPayload(t.Context(), by, d, 1<<40, 0, bytes.NewReader(nil)); !errors.Is(err, coordinator.ErrInvalid) {
+		t.Errorf("a tebibyte: %v", err)
+	}
+	viewer := coordinator.Actor{Name: "vic", Role: coordinator.RoleViewer}
+	if _, err := f.Coordinator().PutPayload(context.Background(), viewer, d, size, 0, bytes.NewReader(data)); !errors.Is(err, coordinator.ErrDenied) {
+		t.Errorf("a viewer: %v", err)
+	}
+}
