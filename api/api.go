@@ -127,6 +127,7 @@ type Action struct {
 	Argv       []string   `json:"argv,omitempty"`
 	Attempt    int        `json:"attempt,omitempty"`
 	AcceptSeq  uint64     `json:"accept_seq,omitempty"`
+	Batch      string     `json:"batch,omitempty"` // what it was asked for together with
 	Cancelling bool       `json:"cancelling,omitempty"`
 	Exit       *Exit      `json:"exit,omitempty"`
 	Output     []Output   `json:"output,omitempty"`
@@ -136,6 +137,42 @@ type Action struct {
 	UpdatedAt  time.Time  `json:"updated_at"`
 	EndedAt    *time.Time `json:"ended_at,omitempty"`
 	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
+}
+
+// NewBatch asks for the same action on many hosts, at most 500 in one request;
+// more of them go into further requests with the same id. Without hosts it notes
+// that a batch begins whose operations are asked for one by one.
+type NewBatch struct {
+	ID    string   `json:"id,omitempty"` // UUIDv7; asking again with it changes nothing
+	Hosts []string `json:"hosts,omitempty"`
+	Spec  []byte   `json:"spec,omitempty"`
+	// Digest is the SHA-256 of the file that the operations are from, and
+	// Operations how many they are.
+	Digest     string `json:"digest,omitempty"`
+	Operations int    `json:"operations,omitempty"`
+}
+
+// Batch is what was asked for together.
+type Batch struct {
+	ID      string         `json:"id"`
+	Actions []Action       `json:"actions"`           // without their specs
+	Refused []Refusal      `json:"refused,omitempty"` // hosts for which there is none
+	States  map[string]int `json:"states"`            // how many actions are in each state
+}
+
+// Refusal is why nothing was asked of a host.
+type Refusal struct {
+	Host   string `json:"host"`
+	Code   string `json:"code"` // as of a problem
+	Detail string `json:"detail"`
+}
+
+// BatchOutput is a piece of what a command of a batch has written.
+type BatchOutput struct {
+	Action string `json:"action"`
+	FD     string `json:"fd"`
+	Offset int64  `json:"offset"`
+	Data   []byte `json:"data"`
 }
 
 // Exit is how a command ended.
@@ -160,9 +197,10 @@ type Output struct {
 // NewAction asks for an action. Spec holds the bytes of a spec as they are to
 // be signed for and hashed: base64 of the JSON that doc/protocol.md describes.
 type NewAction struct {
-	ID   string `json:"id,omitempty"` // UUIDv7; asking again with it changes nothing
-	Host string `json:"host"`
-	Spec []byte `json:"spec"`
+	ID    string `json:"id,omitempty"` // UUIDv7; asking again with it changes nothing
+	Host  string `json:"host"`
+	Spec  []byte `json:"spec"`
+	Batch string `json:"batch,omitempty"` // what it is asked for together with
 }
 
 // Invite is permission to ask for enrolment. Code is shown once.

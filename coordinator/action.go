@@ -44,73 +44,118 @@ func rank(r TokenRole) int {
 
 // Request asks for an action.
 type Request struct {
-	ID   protocol.ActionID // made by the requester; zero lets the coordinator make it
-	Host protocol.HostID
-	Spec []byte // see protocol.Spec
+	ID    protocol.ActionID // made by the requester; zero lets the coordinator make it
+	Host  protocol.HostID
+	Spec  []byte           // see protocol.Spec
+	Batch protocol.BatchID // what it is asked for together with; zero if it is alone
 }
 
 // Propose writes an action down and sends it on its way if its host is there.
 // The same request under the same id again is answered with what it became;
 // another one under that id is [ErrConflict].
 func (c *Coordinator) Propose(ctx context.Context, by Actor, r Request) (Action, error) {
-	if err := by.may(RoleOperator, "request actions"); err != nil {
+	if err := c.mayPropose(by); err != nil {
 		return Action{}, err
 	}
-	if err := c.decide(); err != nil {
-		return Action{}, err
-	}
-	spec, err := protocol.DecodeSpec(r.Spec)
+	a, err := c.draft(by, r.Spec)
 	if err != nil {
-		return Action{}, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	if err := c.hasPayload(&spec); err != nil {
 		return Action{}, err
 	}
-	info, _ := protocol.KindOf(spec.Kind)
-	now := c.nowMS()
-	a := Action{
-		ID: r.ID, Host: r.Host, Kind: spec.Kind, Target: spec.Target, Name: spec.Name,
-		Spec: r.Spec, Digest: protocol.Sum(r.Spec), Requester: by.Name,
-		CreatedMS: now, UpdatedMS: now, ExpiresMS: c.lifeMS() + info.StartTTL.Milliseconds(),
-	}
+	a.ID, a.Host, a.Batch = r.ID, r.Host, r.Batch
 	if a.ID.IsZero() {
-		a.ID = c.newActionID(now)
+		a.ID = c.newActionID(a.CreatedMS)
 	}
-	// The built-in policy of a fleet without one of its own: what operators
-	// and admins ask for needs no further approval.
-	if a.State, a.Reason, err = protocol.StateNone.Next(protocol.EventGrant, protocol.OwnerCoordinator, ""); err != nil {
-		return Action{}, err
-	}
-	var s *session
-	var given []order
-	var more bool
-	var known *Action
-	err = c.update(ctx, failpoint.OrderNumbered, func(tx Tx) (err error) {
-		given, more, known = nil, false, nil
-		if known, err = c.welcome(tx, &a); err != nil || known != nil {
+	p := &proposal{want: a}
+	err = c.update(ctx, failpoint.OrderNumbered, func(tx Tx) error {
+		if err := c.enter(tx, by, p); err != nil {
 			return err
 		}
-		s = c.session(r.Host) // of a host that exists: nobody can invent sessions
-		entered := a
-		if given, err = c.numberFirst(tx, s, &entered); err != nil {
-			return err
-		}
-		if err := c.insert(tx, entered, by); err != nil || len(given) > 0 {
-			return err
-		}
-		given, more, err = c.number(tx, s)
-		return err
+		return p.refused
 	})
 	if err != nil {
 		return Action{}, err
 	}
-	if known != nil {
-		return *known, nil
+	c.entered(p)
+	return p.a, nil
+}
+
+func (c *Coordinator) mayPropose(by Actor) error {
+	if err := by.may(RoleOperator, "request actions"); err != nil {
+		return err
 	}
-	s.numbered(given, more)
-	s.pump()
+	return c.decide()
+}
+
+// draft makes the part of an action that does not depend on its host.
+func (c *Coordinator) draft(by Actor, spec []byte) (Action, error) {
+	s, err := protocol.DecodeSpec(spec)
+	if err != nil {
+		return Action{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if err := c.hasPayload(&s); err != nil {
+		return Action{}, err
+	}
+	info, _ := protocol.KindOf(s.Kind)
+	now := c.nowMS()
+	a := Action{
+		Kind: s.Kind, Target: s.Target, Name: s.Name,
+		Spec: spec, Digest: protocol.Sum(spec), Requester: by.Name,
+		CreatedMS: now, UpdatedMS: now, ExpiresMS: c.lifeMS() + info.StartTTL.Milliseconds(),
+	}
+	// The built-in policy of a fleet without one of its own: what operators
+	// and admins ask for needs no further approval.
+	a.State, a.Reason, err = protocol.StateNone.Next(protocol.EventGrant, protocol.OwnerCoordinator, "")
+	return a, err
+}
+
+// proposal is an action on its way into the store.
+type proposal struct {
+	want    Action // as it is asked for
+	a       Action // as it stands in the store
+	s       *session
+	given   []order
+	more    bool
+	old     bool  // it was entered before
+	refused error // what is wrong with this one; nothing of it was entered
+}
+
+// enter adds an action within a transaction, which may run more than once, and
+// gives it its number if its host is there. What is wrong with the request is
+// left in refused; an error is that of the store.
+func (c *Coordinator) enter(tx Tx, by Actor, p *proposal) (err error) {
+	a := p.want
+	p.given, p.more, p.old, p.refused = nil, false, false, nil
+	known, err := c.welcome(tx, &a)
+	switch {
+	case errors.Is(err, ErrNotFound) || errors.Is(err, ErrDenied) || errors.Is(err, ErrConflict):
+		p.refused = err
+		return nil
+	case err != nil:
+		return err
+	case known != nil:
+		p.a, p.old = *known, true
+		return nil
+	}
+	p.s = c.session(a.Host) // of a host that exists: nobody can invent sessions
+	if p.given, err = c.numberFirst(tx, p.s, &a); err != nil {
+		return err
+	}
+	p.a = a
+	if err := c.insert(tx, a, by); err != nil || len(p.given) > 0 {
+		return err
+	}
+	p.given, p.more, err = c.number(tx, p.s)
+	return err
+}
+
+// entered sends what became durable on its way.
+func (c *Coordinator) entered(p *proposal) {
+	if p.old || p.refused != nil {
+		return
+	}
+	p.s.numbered(p.given, p.more)
+	p.s.pump()
 	c.wake.fire(eventsKey{})
-	return a, nil
 }
 
 // welcome judges a new action within a transaction. It returns the one that is

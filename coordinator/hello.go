@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
@@ -469,9 +470,12 @@ func (s *session) onAck(in inbound) error {
 		if it, ok := s.allocated[have.Stream][have.N]; ok && it.H == have.H {
 			s.freeable[have.Stream] = have
 			r.Freed(have.N, s.c.uptime(), jitter())
-			for n := range s.allocated[have.Stream] {
+			for n, it := range s.allocated[have.Stream] {
 				if n <= have.N {
 					delete(s.allocated[have.Stream], n)
+				}
+				if n <= have.N && !it.Action.IsZero() {
+					s.receipted[it.Action] = s.c.nowMS()
 				}
 			}
 			continue
@@ -533,20 +537,47 @@ func (s *session) free(tx Tx, all []protocol.Position) (freed map[protocol.Strea
 // errHistory tells that a host acknowledges what was never sent to it.
 var errHistory = errors.New("two histories")
 
-// flush frees what was acknowledged if no other transaction did.
+// flush frees what was acknowledged, and notes when, if no other transaction did.
 func (s *session) flush() {
 	all := s.takeFreeable()
-	if len(all) == 0 {
+	s.mu.Lock()
+	receipted := maps.Clone(s.receipted)
+	s.mu.Unlock()
+	if len(all) == 0 && len(receipted) == 0 {
 		return
 	}
 	var freed map[protocol.Stream]uint64
 	err := s.c.update(s.c.ctx, failpoint.AcksFreed, func(tx Tx) (err error) {
-		freed, err = s.free(tx, all)
-		return err
+		if freed, err = s.free(tx, all); err != nil {
+			return err
+		}
+		for id, at := range receipted {
+			a, err := tx.Actions().Get(id)
+			if err == nil && a.ReceiptedMS == 0 {
+				a.ReceiptedMS = at
+				err = tx.Actions().Put(a)
+			}
+			if err != nil && !errors.Is(err, ErrNotFound) {
+				return err
+			}
+		}
+		return nil
 	})
 	s.freed(all, freed, err)
+	if err == nil {
+		s.forgetReceipts(receipted)
+	}
 	if err != nil && !errors.Is(err, errHistory) {
 		s.c.log.Error("cannot free acknowledged items; it is tried again", "host", s.host, "err", err)
+	}
+}
+
+// forgetReceipts is for receipts whose time is durable.
+func (s *session) forgetReceipts(noted map[protocol.ActionID]int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range noted {
+		delete(s.receipted, id)
 	}
 }
 

@@ -98,7 +98,7 @@ func (c *Coordinator) order(tx Tx, st *StreamState, a *Action) (order, error) {
 		return order{}, fmt.Errorf("encode order %s: %w", a.ID, err)
 	}
 	it, err := c.append(tx, st, item, a.ID)
-	a.N = it.N
+	a.N, a.SentMS = it.N, c.nowMS()
 	return order{it, c.ends(a)}, err
 }
 

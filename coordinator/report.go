@@ -1,10 +1,12 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -21,6 +23,10 @@ func (s *session) onItems(items []protocol.Message) {
 	var changed []Action
 	var positions []protocol.Position
 	var freed map[protocol.Stream]uint64
+	s.mu.Lock()
+	receipted := maps.Clone(s.receipted)
+	s.mu.Unlock()
+	noted := make(map[protocol.ActionID]int64)
 	err := c.update(c.ctx, failpoint.ReportsTaken, func(tx Tx) (err error) {
 		changed, positions = nil, nil
 		if freed, err = s.free(tx, acked); err != nil {
@@ -37,12 +43,13 @@ func (s *session) onItems(items []protocol.Message) {
 			if stream.Receive(st.Pos, m.Header.Store, m.Header.N) != stream.Deliver {
 				continue
 			}
-			a, err := c.deliver(tx, s.host, m)
+			a, err := c.deliver(tx, s.host, m, receipted)
 			if err != nil {
 				return err
 			}
 			if !a.ID.IsZero() {
 				changed = append(changed, a)
+				noted[a.ID] = a.ReceiptedMS
 			}
 			st.Pos = stream.Next(st.Pos, m.Header.Item)
 			states[m.Header.Stream] = st
@@ -67,6 +74,7 @@ func (s *session) onItems(items []protocol.Message) {
 		s.up[p.Stream] = p
 	}
 	s.mu.Unlock()
+	s.forgetReceipts(noted)
 	for _, a := range changed {
 		c.wake.fire(a.ID)
 		c.news.tell(a)
@@ -80,14 +88,14 @@ func (s *session) onItems(items []protocol.Message) {
 // deliver makes the effect of one item. An item that is broken is kept as
 // rejected with its code, so that nothing behind it waits; only a failing
 // store is an error. It returns the action that it has changed, if any.
-func (c *Coordinator) deliver(tx Tx, host protocol.HostID, m protocol.Message) (Action, error) {
+func (c *Coordinator) deliver(tx Tx, host protocol.HostID, m protocol.Message, receipted map[protocol.ActionID]int64) (Action, error) {
 	switch m.Header.Stream {
 	case protocol.StreamReport:
 		var r protocol.Report
 		if err := m.DecodeItem(&r); err != nil {
 			return Action{}, c.reject(tx, host, m, err)
 		}
-		return c.applyReport(tx, host, m, &r)
+		return c.applyReport(tx, host, m, &r, receipted[r.Action])
 	default:
 		var a protocol.Alert
 		if err := m.DecodeItem(&a); err != nil {
@@ -140,8 +148,8 @@ func (c *Coordinator) applyAlert(tx Tx, host protocol.HostID, a *protocol.Alert)
 }
 
 // applyReport moves the coordinator's view of an action along the evidence of
-// its host.
-func (c *Coordinator) applyReport(tx Tx, host protocol.HostID, m protocol.Message, r *protocol.Report) (Action, error) {
+// its host. receipted is when its order was acknowledged, if that is to be noted.
+func (c *Coordinator) applyReport(tx Tx, host protocol.HostID, m protocol.Message, r *protocol.Report, receipted int64) (Action, error) {
 	a, err := tx.Actions().Get(r.Action)
 	local := errors.Is(err, ErrNotFound)
 	switch {
@@ -158,6 +166,7 @@ func (c *Coordinator) applyReport(tx Tx, host protocol.HostID, m protocol.Messag
 		return c.applyUnknown(tx, a, r)
 	}
 	before := a
+	a.ReceiptedMS = cmp.Or(a.ReceiptedMS, receipted)
 	if !r.Digest.IsZero() && r.Digest != a.Digest {
 		if err := c.conflict(tx, &a, r); err != nil {
 			return a, err
@@ -233,6 +242,8 @@ func observe(a *Action, r *protocol.Report, nowMS int64) bool {
 	a.Cancelling = r.Cancel && !a.State.Final()
 	a.AcceptSeq = max(a.AcceptSeq, r.AcceptSeq)
 	a.Attempt = max(a.Attempt, r.Attempt)
+	// What was told first of a step stays.
+	a.AcceptedMS, a.StartedMS, a.FinishedMS = cmp.Or(a.AcceptedMS, r.AcceptedMS), cmp.Or(a.StartedMS, r.StartedMS), cmp.Or(a.FinishedMS, r.EndedMS)
 	if r.Exit != nil {
 		a.Exit = r.Exit
 	}
@@ -341,9 +352,13 @@ func (c *Coordinator) trimEvents(ctx context.Context) error {
 }
 
 func (c *Coordinator) actionEvent(tx Tx, a Action, before protocol.State) error {
-	return c.event(tx, "action.state", a.Host, a.ID.String(), map[string]any{
+	data := map[string]any{
 		"kind": a.Kind, "from": before, "state": a.State, "reason": a.Reason, "attempt": a.Attempt, "cancelling": a.Cancelling,
-	})
+	}
+	if !a.Batch.IsZero() {
+		data["batch"] = a.Batch
+	}
+	return c.event(tx, "action.state", a.Host, a.ID.String(), data)
 }
 
 // emitHost appends an event about a host's presence. Presence is no promise,

@@ -64,6 +64,7 @@ type session struct {
 	audit     protocol.Position                     // head of the host's own audit log that it is to be told, once
 	sealed    uint64                                // of the audit log: the newest checkpoint that this connection was told
 	freeable  map[protocol.Stream]protocol.Position // acknowledged, to be freed with the next transaction
+	receipted map[protocol.ActionID]int64           // when orders were acknowledged, to be noted with what is written next
 	beat      heartbeatPages
 	up        map[protocol.Stream]protocol.Position // taken in durably
 	resend    map[protocol.Stream]*stream.Resend
@@ -142,6 +143,7 @@ func (s *session) start() {
 	s.newest = make(map[protocol.Stream]protocol.Position)
 	s.freeable = make(map[protocol.Stream]protocol.Position)
 	s.expiry = make(map[uint64]int64)
+	s.receipted = make(map[protocol.ActionID]int64)
 	s.allocated = map[protocol.Stream]map[uint64]Item{protocol.StreamOrder: {}, protocol.StreamControl: {}}
 }
 

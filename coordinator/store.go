@@ -184,9 +184,17 @@ type Action struct {
 	UpdatedMS int64
 	EndedMS   int64
 	ExpiresMS int64 // end of the start budget
+	// Batch is what it was asked for together with; zero for one alone.
+	Batch protocol.BatchID
 	// N is the number of its order, 0 until one was given. From then on only
 	// the host can end the action.
-	N          uint64
+	N uint64
+	// SentMS is when the order got its number and began to be sent, ReceiptedMS
+	// when the host's receipt for it was noted, by the clock here; 0 is not yet.
+	SentMS, ReceiptedMS int64
+	// AcceptedMS, StartedMS and FinishedMS are by the host's own wall clock.
+	AcceptedMS, StartedMS, FinishedMS int64
+
 	AcceptSeq  uint64
 	Attempt    int
 	Cancelling bool // a cancel is under way
@@ -204,6 +212,7 @@ type Action struct {
 type ActionFilter struct {
 	Host   protocol.HostID
 	Target protocol.CTID
+	Batch  protocol.BatchID
 	States []protocol.State
 	Before protocol.ActionID // only older ids
 	Limit  int               // 0 means 100

@@ -148,6 +148,19 @@ func (h *hub) fire(keys ...any) {
 type news struct {
 	mu        sync.Mutex
 	followers map[protocol.ActionID][]chan Action
+	batches   []*BatchFollowing // few: each is a person who waits
+}
+
+func (n *news) followBatch(f *BatchFollowing) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.batches = append(n.batches, f)
+}
+
+func (n *news) leaveBatch(f *BatchFollowing) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.batches = slices.DeleteFunc(n.batches, func(o *BatchFollowing) bool { return o == f })
 }
 
 // follow returns a channel that holds the newest that was told of an action, and
@@ -182,8 +195,11 @@ func (n *news) ask(id protocol.ActionID) { n.put(id, Action{}) }
 // reason that is rare.
 func (n *news) askAll() {
 	n.mu.Lock()
-	ids := slices.Collect(maps.Keys(n.followers))
+	ids, batches := slices.Collect(maps.Keys(n.followers)), slices.Clone(n.batches)
 	n.mu.Unlock()
+	for _, f := range batches {
+		f.noteAll()
+	}
 	for _, id := range ids {
 		n.ask(id)
 	}
@@ -198,6 +214,11 @@ func (n *news) put(id protocol.ActionID, a Action) {
 		default:
 		}
 		ch <- a
+	}
+	for _, f := range n.batches {
+		if a.ID.IsZero() || a.Batch == f.id {
+			f.note(id, a)
+		}
 	}
 }
 

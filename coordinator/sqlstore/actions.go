@@ -13,26 +13,29 @@ type actions tx
 const (
 	actionColumns = `id, host, kind, target, name, digest, state, reason, detail, requester,
 		created_ms, updated_ms, ended_ms, expires_ms, n, accept_seq, attempt, cancelling, cancel_by, corrected,
-		exit, output, conflict, spec`
+		exit, output, conflict, spec, batch, sent_ms, receipted_ms, accepted_ms, started_ms, finished_ms`
 
 	getAction    = `SELECT ` + actionColumns + ` FROM action WHERE id = $1`
 	insertAction = `INSERT INTO action (` + actionColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-		$11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)`
+		$11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)`
 	updateAction = `UPDATE action SET host = $2, kind = $3, target = $4, name = $5, digest = $6, state = $7, reason = $8,
 		detail = $9, requester = $10, created_ms = $11, updated_ms = $12, ended_ms = $13, expires_ms = $14, n = $15,
 		accept_seq = $16, attempt = $17, cancelling = $18, cancel_by = $19, corrected = $20, exit = $21, output = $22,
-		conflict = $23, spec = $24 WHERE id = $1`
+		conflict = $23, spec = $24, batch = $25, sent_ms = $26, receipted_ms = $27, accepted_ms = $28, started_ms = $29,
+		finished_ms = $30 WHERE id = $1`
 
 	findActions = `SELECT id FROM action WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3`
 
 	// Lists take an exclusive upper bound of the id and a limit. There is a text for
-	// each index. That of a target says host and state in a way that no index
-	// matches: a target has had few actions, a host or a state any number.
+	// each index. Those of a target and of a batch say what else is wanted in a way
+	// that no index matches: they have few actions, a host or a state any number.
 	listActions            = `SELECT ` + actionColumns + ` FROM action WHERE id < $1 ORDER BY id DESC LIMIT $2`
 	listActionsOfHost      = `SELECT ` + actionColumns + ` FROM action WHERE id < $1 AND host = $3 ORDER BY id DESC LIMIT $2`
 	listActionsOfHostState = `SELECT ` + actionColumns + ` FROM action WHERE id < $1 AND host = $3 AND state = $4 ORDER BY id DESC LIMIT $2`
 	listActionsInState     = `SELECT ` + actionColumns + ` FROM action WHERE id < $1 AND state = $3 ORDER BY id DESC LIMIT $2`
-	listActionsOfTarget    = `SELECT ` + actionColumns + ` FROM action WHERE id < $1 AND target = $3 AND target <> ''
+	listActionsOfBatch     = `SELECT ` + actionColumns + ` FROM action WHERE id < $1 AND batch = $3 AND batch <> ''
+		AND ($4 = '' OR host = $4) AND ($5 = '' OR state = $5) AND ($6 = '' OR target = $6) ORDER BY id DESC LIMIT $2`
+	listActionsOfTarget = `SELECT ` + actionColumns + ` FROM action WHERE id < $1 AND target = $3 AND target <> ''
 		AND ($4 = '' OR host = $4) AND ($5 = '' OR state = $5) ORDER BY id DESC LIMIT $2`
 
 	unsentActions = `SELECT ` + actionColumns + ` FROM action
@@ -49,14 +52,16 @@ const afterAllIDs = "g"
 func scanAction(r scanner) (a coordinator.Action, err error) {
 	err = r.Scan(textInto(&a.ID), &a.Host, &a.Kind, textInto(&a.Target), &a.Name, textInto(&a.Digest), &a.State, &a.Reason,
 		&a.Detail, &a.Requester, &a.CreatedMS, &a.UpdatedMS, &a.EndedMS, &a.ExpiresMS, &a.N, &a.AcceptSeq, &a.Attempt,
-		&a.Cancelling, &a.CancelBy, &a.Corrected, jsonInto(&a.Exit), jsonInto(&a.Output), &a.Conflict, &a.Spec)
+		&a.Cancelling, &a.CancelBy, &a.Corrected, jsonInto(&a.Exit), jsonInto(&a.Output), &a.Conflict, &a.Spec,
+		textInto(&a.Batch), &a.SentMS, &a.ReceiptedMS, &a.AcceptedMS, &a.StartedMS, &a.FinishedMS)
 	return a, err
 }
 
 func actionArgs(a coordinator.Action) []any {
 	return []any{a.ID.String(), a.Host, a.Kind, text(a.Target), a.Name, a.Digest.String(), a.State, a.Reason,
 		a.Detail, a.Requester, a.CreatedMS, a.UpdatedMS, a.EndedMS, a.ExpiresMS, a.N, a.AcceptSeq, a.Attempt,
-		bit(a.Cancelling), a.CancelBy, bit(a.Corrected), asJSON(a.Exit), asJSON(a.Output), a.Conflict, a.Spec}
+		bit(a.Cancelling), a.CancelBy, bit(a.Corrected), asJSON(a.Exit), asJSON(a.Output), a.Conflict, a.Spec,
+		text(a.Batch), a.SentMS, a.ReceiptedMS, a.AcceptedMS, a.StartedMS, a.FinishedMS}
 }
 
 func (t actions) Get(id protocol.ActionID) (coordinator.Action, error) {
@@ -114,6 +119,8 @@ func (t actions) inState(f coordinator.ActionFilter, state protocol.State) ([]co
 		before = f.Before.String()
 	}
 	switch {
+	case !f.Batch.IsZero():
+		return list(t.db, scanAction, listActionsOfBatch, before, f.Limit, f.Batch.String(), f.Host, state, text(f.Target))
 	case !f.Target.IsZero():
 		return list(t.db, scanAction, listActionsOfTarget, before, f.Limit, f.Target.String(), f.Host, state)
 	case f.Host != "" && state != "":

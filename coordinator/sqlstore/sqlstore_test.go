@@ -103,6 +103,7 @@ func TestQueryPlans(t *testing.T) {
 		{listActionsOfHost, "SEARCH action USING INDEX action_by_host (host=? AND id<?)"},
 		{listActionsOfHostState, "SEARCH action USING INDEX action_by_host_state (host=? AND state=? AND id<?)"},
 		{listActionsInState, "SEARCH action USING INDEX action_by_state (state=? AND id<?)"},
+		{listActionsOfBatch, "SEARCH action USING INDEX action_by_batch (batch=? AND id<?)"},
 		{listActionsOfTarget, "SEARCH action USING INDEX action_by_target (target=? AND id<?)"},
 		{unsentActions, "SEARCH action USING INDEX action_by_host_state (host=? AND state=?)"},
 		{expiredActions, "SEARCH action USING INDEX action_by_expiry (n=? AND expires_ms<?)"},

@@ -221,6 +221,7 @@ func (t memActions) List(f coordinator.ActionFilter) ([]coordinator.Action, erro
 	return pick(t.memTx, t.actions.rows, cloneAction, f.Limit, func(a coordinator.Action) bool {
 		return (f.Host == "" || a.Host == f.Host) &&
 			(f.Target.IsZero() || a.Target == f.Target) &&
+			(f.Batch.IsZero() || a.Batch == f.Batch) &&
 			(len(f.States) == 0 || slices.Contains(f.States, a.State)) &&
 			(f.Before.IsZero() || bytes.Compare(a.ID[:], f.Before[:]) < 0)
 	}, newerFirst)

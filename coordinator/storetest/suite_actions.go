@@ -18,7 +18,12 @@ func action(n int) coordinator.Action {
 		N: 4, AcceptSeq: 5, Attempt: 6, Cancelling: true, CancelBy: "bob", Exit: &protocol.Exit{Code: 137, Signal: 9, OOM: true, RunMS: 7},
 		Output:   []protocol.Output{{FD: protocol.Stdout, Bytes: 8, Dropped: 9, DropAt: 10}, {FD: protocol.Stderr}},
 		Conflict: []byte("other"), Corrected: true,
+		Batch: batchID(n % 4), SentMS: 11, ReceiptedMS: 12, AcceptedMS: 13, StartedMS: 14, FinishedMS: 15,
 	}
+}
+
+func batchID(n int) protocol.BatchID {
+	return protocol.NewBatchID(int64(n), [10]byte{byte(n)})
 }
 
 func insert(t *testing.T, s coordinator.Store, all ...coordinator.Action) {
@@ -80,22 +85,28 @@ func testActionsList(t *testing.T, s coordinator.Store) {
 	hosts := []protocol.HostID{"", "edge-0", "edge-9"}
 	targets := []protocol.CTID{{}, ctid(0), ctid(9)}
 	states := [][]protocol.State{nil, {protocol.StateDone}, {protocol.StateRunning, protocol.StateNew, protocol.StateRunning}}
+	check := func(f coordinator.ActionFilter) {
+		t.Helper()
+		var want []coordinator.Action
+		for _, a := range all {
+			if (f.Host == "" || a.Host == f.Host) && (f.Target.IsZero() || a.Target == f.Target) && (f.Batch.IsZero() || a.Batch == f.Batch) &&
+				(f.States == nil || slices.Contains(f.States, a.State)) {
+				want = append(want, a)
+			}
+		}
+		f.Limit = 7
+		got := pages(t, s, f.Limit, func(tx coordinator.Tx, last coordinator.Action) ([]coordinator.Action, error) {
+			f.Before = last.ID
+			return tx.Actions().List(f)
+		})
+		equal(t, fmt.Sprintf("host %q target %v batch %v states %q", f.Host, f.Target, f.Batch, f.States), ids(got), ids(want))
+	}
 	for _, host := range hosts {
 		for _, target := range targets {
 			for _, in := range states {
-				var want []coordinator.Action
-				for _, a := range all {
-					if (host == "" || a.Host == host) && (target.IsZero() || a.Target == target) &&
-						(in == nil || slices.Contains(in, a.State)) {
-						want = append(want, a)
-					}
+				for _, batch := range []protocol.BatchID{{}, batchID(1), batchID(9)} {
+					check(coordinator.ActionFilter{Host: host, Target: target, States: in, Batch: batch})
 				}
-				f := coordinator.ActionFilter{Host: host, Target: target, States: in, Limit: 7}
-				got := pages(t, s, f.Limit, func(tx coordinator.Tx, last coordinator.Action) ([]coordinator.Action, error) {
-					f.Before = last.ID
-					return tx.Actions().List(f)
-				})
-				equal(t, fmt.Sprintf("host %q target %v states %q", host, target, in), ids(got), ids(want))
 			}
 		}
 	}

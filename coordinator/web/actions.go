@@ -51,6 +51,7 @@ func accepted(doc huma.API, id, path, summary string) huma.Operation {
 
 func (h *handlers) listActions(ctx context.Context, in *struct {
 	Host   string   `query:"host" maxLength:"63"`
+	Batch  string   `query:"batch" maxLength:"36" doc:"Only actions of this batch"`
 	State  []string `query:"state" maxItems:"8" doc:"Only actions in one of these states, separated by commas"`
 	Before string   `query:"before" maxLength:"36" doc:"Only actions older than this one"`
 	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100"`
@@ -61,6 +62,13 @@ func (h *handlers) listActions(ctx context.Context, in *struct {
 			return nil, h.fail(ctx, fmt.Errorf("%w: %.40q is no state: want %v", coordinator.ErrInvalid, s, protocol.States()))
 		}
 		f.States = append(f.States, protocol.State(s))
+	}
+	if in.Batch != "" {
+		id, err := protocol.ParseBatchID(in.Batch)
+		if err != nil {
+			return nil, h.fail(ctx, fmt.Errorf("%w: %w", coordinator.ErrInvalid, err))
+		}
+		f.Batch = id
 	}
 	if in.Before != "" {
 		id, err := h.c.Resolve(ctx, in.Before)
@@ -101,6 +109,9 @@ func (h *handlers) createAction(ctx context.Context, in *struct {
 	var err error
 	if r.Host, err = protocol.ParseHostID(in.Body.Host); err == nil && in.Body.ID != "" {
 		r.ID, err = protocol.ParseActionID(in.Body.ID)
+	}
+	if err == nil && in.Body.Batch != "" {
+		r.Batch, err = protocol.ParseBatchID(in.Body.Batch)
 	}
 	if err != nil {
 		return nil, h.fail(ctx, fmt.Errorf("%w: %w", coordinator.ErrInvalid, err))

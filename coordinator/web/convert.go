@@ -82,6 +82,9 @@ func actionOf(a coordinator.Action) api.Action {
 	if !a.Target.IsZero() {
 		out.Target = a.Target.String()
 	}
+	if !a.Batch.IsZero() {
+		out.Batch = a.Batch.String()
+	}
 	if spec, err := protocol.DecodeSpec(a.Spec); err == nil {
 		out.Argv = spec.Argv
 	}

@@ -43,6 +43,19 @@ func exercises(s *site) []exercise {
 	key := coordtest.NewKey("quarantined")
 	s.f.Put(coordinator.Host{ID: "edge-08", State: coordinator.HostApproved, Key: key.Key(), PublicKey: key.Certificate(), Quarantined: "two processes speak for it"})
 	s.f.AddHost("edge-09")
+	whole, open := protocol.NewBatchID(1, [10]byte{1}), protocol.NewBatchID(1, [10]byte{2})
+	for _, r := range []coordinator.BatchRequest{{ID: whole, Hosts: []protocol.HostID{"edge-07", "nobody"}}, {ID: open, Hosts: []protocol.HostID{"edge-07"}}} {
+		if r.ID == whole {
+			s.host.Auto(coordtest.Succeed("hello\n"))
+		} else {
+			s.host.Auto(func(h *coordtest.Host, o coordtest.Order) { h.Report(o.Started(h)) })
+		}
+		r.Spec = coordtest.RunSpec("true")
+		if _, _, err := s.f.Coordinator().ProposeMany(s.t.Context(), s.f.Admin(), r); err != nil {
+			s.t.Fatal(err)
+		}
+		synctest.Wait()
+	}
 	done := s.ended("hello\n")
 	s.host.Auto(func(h *coordtest.Host, o coordtest.Order) { h.Report(o.Started(h)) })
 	a, err := s.f.Coordinator().Propose(s.t.Context(), s.f.Admin(), coordinator.Request{Host: "edge-07", Spec: coordtest.RunSpec("sleep", "9")})
@@ -69,6 +82,10 @@ func exercises(s *site) []exercise {
 		{"get-action", viewer, get, "/v1/actions/" + done, nil, 200},
 		{"create-action", operator, post, "/v1/actions", run("true"), 202},
 		{"cancel-action", operator, post, "/v1/actions/" + a.ID.String() + "/cancel", nil, 202},
+		{"create-batch", operator, post, "/v1/batches", api.NewBatch{Hosts: []string{"edge-07", "nobody"}, Spec: coordtest.RunSpec("true")}, 202},
+		{"get-batch", viewer, get, "/v1/batches/" + whole.String(), nil, 200},
+		{"follow-batch", viewer, get, "/v1/batches/" + whole.String() + "/events?output=true", nil, 200},
+		{"cancel-batch", operator, post, "/v1/batches/" + open.String() + "/cancel", nil, 202},
 		{"get-action-output", viewer, get, "/v1/actions/" + done + "/output", nil, 200},
 		{"put-rings", admin, post, "/v1/rings", api.Rings{Rings: s.f.Trust.NextRing(true)}, 200},
 		{"create-token", admin, post, "/v1/tokens", api.NewToken{Name: "eve", Role: "viewer", TTL: "7d"}, 201},

@@ -23,6 +23,7 @@ func bodies() []struct{ path, example string } {
 		{"/enrol/v1/begin", `{"proto":1}`},
 		{"/enrol/v1/offer", `{"offer":"e30="}`},
 		{"/enrol/v1/state", `{"session":"00"}`},
+		{"/v1/batches", `{"hosts":["edge-07"],"spec":"eyJraW5kIjoiaG9zdC5waW5nIn0="}`},
 	}
 }
 

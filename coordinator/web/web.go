@@ -87,6 +87,7 @@ func New(cfg Config) (http.Handler, error) {
 	doc.UseMiddleware(oneStatusForBadRequests)
 	h.hosts(doc)
 	h.actions(doc)
+	h.batches(doc)
 	h.output(doc)
 	h.access(doc)
 	h.enrolments(doc)

@@ -63,6 +63,13 @@ func TestEveryFailureIsAProblem(t *testing.T) {
 			"action id is none":     {operator, "POST", "/v1/actions", api.NewAction{ID: "7", Host: "edge-07", Spec: coordtest.RunSpec("true")}, api.CodeInvalid},
 			"host id is none":       {operator, "POST", "/v1/actions", api.NewAction{Host: "Edge 07", Spec: coordtest.RunSpec("true")}, api.CodeInvalid},
 			"host does not exist":   {operator, "POST", "/v1/actions", api.NewAction{Host: "nobody", Spec: coordtest.RunSpec("true")}, api.CodeNotFound},
+			"batch of nobody":       {operator, "POST", "/v1/batches", api.NewBatch{Spec: coordtest.RunSpec("true")}, api.CodeInvalid},
+			"batch id is none":      {operator, "POST", "/v1/batches", api.NewBatch{ID: "7", Hosts: []string{"edge-07"}, Spec: coordtest.RunSpec("true")}, api.CodeInvalid},
+			"host named twice":      {operator, "POST", "/v1/batches", api.NewBatch{Hosts: []string{"edge-07", "edge-07"}, Spec: coordtest.RunSpec("true")}, api.CodeInvalid},
+			"batch without a spec":  {operator, "POST", "/v1/batches", api.NewBatch{Hosts: []string{"edge-07"}}, api.CodeInvalid},
+			"too many hosts":        {operator, "POST", "/v1/batches", api.NewBatch{Hosts: manyHosts(501), Spec: coordtest.RunSpec("true")}, api.CodeInvalid},
+			"no such batch":         {viewer, "GET", "/v1/batches/01890a5d-ac96-774b-bcce-b302099a8057", nil, api.CodeNotFound},
+			"following no batch":    {viewer, "GET", "/v1/batches/01890a5d-ac96-774b-bcce-b302099a8057/events", nil, api.CodeNotFound},
 			"not quarantined":       {admin, "POST", "/v1/hosts/edge-07/readmit", nil, api.CodeConflict},
 			"role does not exist":   {admin, "POST", "/v1/tokens", api.NewToken{Name: "x", Role: "king"}, api.CodeInvalid},
 			"life is no duration":   {admin, "POST", "/v1/tokens", api.NewToken{Name: "x", Role: "viewer", TTL: "-1h"}, api.CodeInvalid},
@@ -80,6 +87,13 @@ func TestEveryFailureIsAProblem(t *testing.T) {
 			}
 		}
 	})
+}
+
+func manyHosts(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("edge-%d", i))
+	}
+	return all
 }
 
 // endless is a body that is declared and never comes.

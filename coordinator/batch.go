@@ -1,0 +1,248 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
+)
+
+// MaxBatch is how many hosts one request names: as many as one approval covers,
+// and few enough that their transaction holds up nobody.
+const MaxBatch = 500
+
+// BatchRequest asks for the same action on many hosts, or notes that a batch
+// begins whose actions are asked for one by one.
+type BatchRequest struct {
+	// ID is made by the requester; zero lets the coordinator make it. The ids of
+	// the actions follow from it and from their hosts, so asking again is harmless.
+	ID    protocol.BatchID
+	Hosts []protocol.HostID
+	Spec  []byte
+	// Digest is that of the file that the batch is made of, Operations how many
+	// there are; for one of many hosts they follow from the request.
+	Digest     protocol.Digest
+	Operations int
+}
+
+// Proposed is what became of a request for one host of a batch.
+type Proposed struct {
+	Host   protocol.HostID
+	Action Action
+	// Refused is why there is no action for the host.
+	Refused error
+}
+
+// ProposeMany writes an action down for each host, all in one transaction, and
+// sends those on their way whose hosts are there. What is wrong with one host
+// keeps nothing from the others. Its answer is in the order of the hosts.
+func (c *Coordinator) ProposeMany(ctx context.Context, by Actor, r BatchRequest) (protocol.BatchID, []Proposed, error) {
+	if err := c.mayPropose(by); err != nil {
+		return r.ID, nil, err
+	}
+	if len(r.Hosts) > MaxBatch {
+		return r.ID, nil, fmt.Errorf("%w: %d hosts, at most %d fit into one request; more of them go into further requests for the same batch", ErrInvalid, len(r.Hosts), MaxBatch)
+	}
+	if r.ID.IsZero() {
+		var random [10]byte
+		c.random(random[:])
+		r.ID = protocol.NewBatchID(c.nowMS(), random)
+	}
+	all, err := c.proposals(by, &r)
+	if err != nil {
+		return r.ID, nil, err
+	}
+	err = c.update(ctx, failpoint.OrderNumbered, func(tx Tx) error {
+		fresh := len(all) == 0
+		for _, p := range all {
+			if err := c.enter(tx, by, p); err != nil {
+				return err
+			}
+			fresh = fresh || !p.old && p.refused == nil
+		}
+		if !fresh {
+			return nil
+		}
+		return c.record(tx, by, audit.Record{Verb: "batch.request", Object: r.ID.String(), Digest: r.Digest, Detail: map[string]any{"operations": r.Operations}})
+	})
+	if err != nil {
+		return r.ID, nil, err
+	}
+	var sends errgroup.Group
+	sends.SetLimit(runtime.GOMAXPROCS(0))
+	out := make([]Proposed, len(all))
+	for i, p := range all {
+		sends.Go(func() error { c.entered(p); return nil })
+		out[i] = Proposed{Host: p.want.Host, Action: p.a, Refused: p.refused}
+	}
+	_ = sends.Wait() // none fails
+	return r.ID, out, nil
+}
+
+// proposals drafts the actions of a batch, and completes what the request tells
+// of it.
+func (c *Coordinator) proposals(by Actor, r *BatchRequest) ([]*proposal, error) {
+	if len(r.Hosts) == 0 {
+		if len(r.Spec) > 0 || r.Operations < 1 {
+			return nil, fmt.Errorf("%w: a batch names hosts and what to do on them, or how many operations will follow", ErrInvalid)
+		}
+		return nil, nil
+	}
+	draft, err := c.draft(by, r.Spec)
+	if err != nil {
+		return nil, err
+	}
+	r.Digest, r.Operations = draft.Digest, len(r.Hosts)
+	all := make([]*proposal, 0, len(r.Hosts))
+	seen := make(map[protocol.HostID]bool, len(r.Hosts))
+	for _, host := range r.Hosts {
+		if seen[host] {
+			return nil, fmt.Errorf("%w: host %s is named twice", ErrInvalid, host)
+		}
+		seen[host] = true
+		a := draft
+		a.Host, a.Batch, a.ID = host, r.ID, r.ID.Action(string(host))
+		all = append(all, &proposal{want: a})
+	}
+	return all, nil
+}
+
+// CancelBatch asks for the end of every action of a batch that has not ended. It
+// returns those that were open, as they stand then.
+func (c *Coordinator) CancelBatch(ctx context.Context, by Actor, id protocol.BatchID) ([]Action, error) {
+	if err := by.may(RoleOperator, "cancel actions"); err != nil {
+		return nil, err
+	}
+	all, err := c.Batch(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	var open []Action
+	for _, a := range all {
+		if !a.State.Final() {
+			open = append(open, a)
+		}
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(maxLooks) // they share commits
+	for i := range open {
+		g.Go(func() (err error) {
+			open[i], err = c.Cancel(ctx, by, open[i].ID)
+			return err
+		})
+	}
+	return open, g.Wait()
+}
+
+// Batch returns all actions of a batch, the newest first; [ErrNotFound] if it has
+// none.
+func (c *Coordinator) Batch(ctx context.Context, id protocol.BatchID) (all []Action, err error) {
+	if id.IsZero() {
+		return nil, fmt.Errorf("%w: a batch has an id", ErrInvalid)
+	}
+	f := ActionFilter{Batch: id, Limit: pageSize}
+	for {
+		page, err := c.Actions(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if len(page) < pageSize {
+			break
+		}
+		f.Before = page[len(page)-1].ID
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("batch %s: %w", id, ErrNotFound)
+	}
+	return all, nil
+}
+
+// BatchFollowing tells of the actions of a batch as they change. It belongs to
+// one goroutine.
+type BatchFollowing struct {
+	c     *Coordinator
+	id    protocol.BatchID
+	begun bool
+
+	mu      sync.Mutex
+	changed map[protocol.ActionID]Action // zero: it has to be read
+	all     bool                         // everything has to be read
+	wake    chan struct{}                // has room for one
+}
+
+// FollowBatch begins to follow a batch.
+func (c *Coordinator) FollowBatch(id protocol.BatchID) *BatchFollowing {
+	f := &BatchFollowing{c: c, id: id, changed: make(map[protocol.ActionID]Action), wake: make(chan struct{}, 1)}
+	c.news.followBatch(f)
+	return f
+}
+
+// Close ends it.
+func (f *BatchFollowing) Close() { f.c.news.leaveBatch(f) }
+
+// note hears of a change; an action that is not known must be read.
+func (f *BatchFollowing) note(id protocol.ActionID, a Action) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.changed[id] = a
+	f.poke()
+}
+
+func (f *BatchFollowing) noteAll() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = true
+	f.poke()
+}
+
+func (f *BatchFollowing) poke() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Next returns all actions of the batch the first time, and those that changed
+// since, as they stand now, each later time: it waits until there are some. An
+// error is that of the store, [ErrNotFound], or the cause of ctx.
+func (f *BatchFollowing) Next(ctx context.Context) ([]Action, error) {
+	if !f.begun {
+		f.begun = true
+		return f.c.Batch(ctx, f.id)
+	}
+	select {
+	case <-f.wake:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	f.mu.Lock()
+	changed, all := f.changed, f.all
+	f.changed, f.all = make(map[protocol.ActionID]Action), false
+	f.mu.Unlock()
+	if all {
+		return f.c.Batch(ctx, f.id)
+	}
+	var now []Action
+	for id, a := range changed {
+		if a.ID.IsZero() {
+			var err error
+			if a, err = f.c.Action(ctx, id); errors.Is(err, ErrNotFound) {
+				continue // pruned
+			} else if err != nil {
+				return nil, err
+			}
+		}
+		if a.Batch == f.id {
+			now = append(now, a)
+		}
+	}
+	return now, nil
+}

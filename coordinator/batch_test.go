@@ -1,0 +1,164 @@
+package coordinator_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+func proposeMany(t *testing.T, f *coordtest.Fleet, r coordinator.BatchRequest) (protocol.BatchID, []coordinator.Proposed) {
+	t.Helper()
+	if r.Spec == nil {
+		r.Spec = coordtest.RunSpec("true")
+	}
+	id, all, err := f.Coordinator().ProposeMany(t.Context(), f.Admin(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	return id, all
+}
+
+// TestBatchAsksEachHostOnce asks again, as whoever lost the answer does, with a
+// restart in between: each host has one order, and each action its one id.
+func TestBatchAsksEachHostOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		hosts := []protocol.HostID{"edge-07"}
+		for n := range 20 {
+			other := f.AddHost(protocol.HostID(fmt.Sprintf("other-%d", n)))
+			if n%2 == 0 {
+				other.Connect()
+			}
+			hosts = append(hosts, other.ID)
+		}
+		synctest.Wait()
+		key := coordtest.NewKey("bad")
+		f.Put(coordinator.Host{ID: "bad", State: coordinator.HostApproved, Key: key.Key(), PublicKey: key.Certificate(), Quarantined: "two processes"})
+		hosts = append(hosts, "bad", "nobody")
+		id, first := proposeMany(t, f, coordinator.BatchRequest{Hosts: hosts})
+		_, second := proposeMany(t, f, coordinator.BatchRequest{ID: id, Hosts: hosts})
+		f.Restart()
+		after(0)
+		_, third := proposeMany(t, f, coordinator.BatchRequest{ID: id, Hosts: hosts})
+		for i, host := range hosts {
+			switch {
+			case host == "bad" && !errors.Is(first[i].Refused, coordinator.ErrDenied), host == "nobody" && !errors.Is(first[i].Refused, coordinator.ErrNotFound):
+				t.Errorf("%s: %+v", host, first[i])
+			case host != "bad" && host != "nobody" && (first[i].Refused != nil || first[i].Host != host || first[i].Action.ID != id.Action(string(host)) || first[i].Action.Batch != id):
+				t.Errorf("%s: %+v", host, first[i])
+			}
+			if second[i].Action.ID != first[i].Action.ID || third[i].Action.ID != first[i].Action.ID {
+				t.Errorf("%s has three actions: %s, %s, %s", host, first[i].Action.ID, second[i].Action.ID, third[i].Action.ID)
+			}
+		}
+		order(t, h)
+		if n := len(h.Orders()); n > 0 {
+			t.Errorf("edge-07 has %d orders more", n)
+		}
+		all, err := f.Coordinator().Batch(t.Context(), id)
+		if err != nil || len(all) != 21 {
+			t.Errorf("%d actions in the batch, %v", len(all), err)
+		}
+		believed(t, h)
+	})
+}
+
+// TestBatchIsAudited: one record tells of the batch, and asking again adds none.
+func TestBatchIsAudited(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		id, _ := proposeMany(t, f, coordinator.BatchRequest{Hosts: []protocol.HostID{h.ID}})
+		proposeMany(t, f, coordinator.BatchRequest{ID: id, Hosts: []protocol.HostID{h.ID}})
+		file := protocol.Sum([]byte("operations"))
+		noted, all, err := f.Coordinator().ProposeMany(t.Context(), f.Admin(), coordinator.BatchRequest{Digest: file, Operations: 3})
+		if err != nil || len(all) != 0 {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		page, _, err := f.Coordinator().Audit(t.Context(), coordinator.AuditFilter{Verb: "batch.request", Limit: 10})
+		if err != nil || len(page) != 2 {
+			t.Fatalf("%+v, %v", page, err)
+		}
+		if r := page[1]; r.Object != noted.String() || r.Digest != file || fmt.Sprint(r.Detail["operations"]) != "3" {
+			t.Errorf("noted %+v", r)
+		}
+		if r := page[0]; r.Object != id.String() || r.Digest != protocol.Sum(coordtest.RunSpec("true")) {
+			t.Errorf("noted %+v", r)
+		}
+	})
+}
+
+func TestBatchNeedsARole(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		viewer := coordinator.Actor{Name: "eve", Role: coordinator.RoleViewer}
+		_, _, err := f.Coordinator().ProposeMany(t.Context(), viewer, coordinator.BatchRequest{Hosts: []protocol.HostID{h.ID}, Spec: coordtest.RunSpec("true")})
+		if !errors.Is(err, coordinator.ErrDenied) {
+			t.Errorf("a viewer asks: %v", err)
+		}
+		id, _ := proposeMany(t, f, coordinator.BatchRequest{Hosts: []protocol.HostID{h.ID}})
+		if _, err := f.Coordinator().CancelBatch(t.Context(), viewer, id); !errors.Is(err, coordinator.ErrDenied) {
+			t.Errorf("a viewer cancels: %v", err)
+		}
+	})
+}
+
+// TestCancelBatch: what waits ends at once, what runs is asked to end, what has
+// ended stays.
+func TestCancelBatch(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		runs, away := f.AddHost("runs"), f.AddHost("away")
+		runs.Connect()
+		h.Auto(coordtest.Succeed(""))
+		runs.Auto(func(h *coordtest.Host, o coordtest.Order) { h.Report(o.Started(h)) })
+		synctest.Wait()
+		id, _ := proposeMany(t, f, coordinator.BatchRequest{Hosts: []protocol.HostID{h.ID, runs.ID, away.ID}})
+		open, err := f.Coordinator().CancelBatch(t.Context(), f.Admin(), id)
+		if err != nil || len(open) != 2 {
+			t.Fatalf("%+v, %v", open, err)
+		}
+		want := map[protocol.HostID]protocol.State{h.ID: protocol.StateDone, runs.ID: protocol.StateRunning, away.ID: protocol.StateCancelled}
+		all, err := f.Coordinator().Batch(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range all {
+			if a.State != want[a.Host] || a.Cancelling != (a.Host == runs.ID) {
+				t.Errorf("%s is %s, cancelling %v", a.Host, a.State, a.Cancelling)
+			}
+		}
+	})
+}
+
+// TestStepsAreDated: each step of an action has its time, by whose clock it was.
+func TestStepsAreDated(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		a := propose(t, f, h)
+		o := order(t, h)
+		after(2e9) // the receipt came alone: the tick notes it
+		got, err := f.Coordinator().Action(t.Context(), a.ID)
+		if err != nil || got.SentMS == 0 || got.ReceiptedMS < got.SentMS || got.AcceptedMS != 0 {
+			t.Errorf("after the receipt: %+v, %v", got, err)
+		}
+		r := o.Started(h)
+		r.AcceptedMS, r.StartedMS = 5, 6
+		h.Report(r)
+		d := o.Done()
+		d.AcceptedMS, d.StartedMS, d.EndedMS = 5, 6, 7
+		h.Report(d)
+		synctest.Wait()
+		sent, receipted := got.SentMS, got.ReceiptedMS
+		got, err = f.Coordinator().Action(t.Context(), a.ID)
+		if err != nil || got.SentMS != sent || got.ReceiptedMS != receipted || got.AcceptedMS != 5 || got.StartedMS != 6 || got.FinishedMS != 7 || got.EndedMS < receipted {
+			t.Errorf("after the end: %+v, %v", got, err)
+		}
+		// A report that comes with the receipt dates it as well.
+		h.Auto(coordtest.Succeed(""))
+		b := propose(t, f, h)
+		if got, err = f.Coordinator().Action(t.Context(), b.ID); err != nil || got.ReceiptedMS == 0 {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}

@@ -1,0 +1,178 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// batchRef names a batch.
+type batchRef struct {
+	ID string `path:"id" minLength:"36" maxLength:"36" doc:"Batch id"`
+}
+
+func (r *batchRef) id() (protocol.BatchID, error) {
+	id, err := protocol.ParseBatchID(r.ID)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", coordinator.ErrInvalid, err)
+	}
+	return id, err
+}
+
+// batchAnswer is a batch and where to look for it.
+type batchAnswer struct {
+	Location string `header:"Location"`
+	Body     api.Batch
+}
+
+func (h *handlers) batches(doc huma.API) {
+	huma.Register(doc, operation(doc, "create-batch", http.MethodPost, "/v1/batches", "Ask for the same action on many hosts", http.StatusAccepted), h.createBatch)
+	huma.Register(doc, operation(doc, "get-batch", http.MethodGet, "/v1/batches/{id}", "Show a batch and its actions, without their specs", http.StatusOK), h.getBatch)
+	huma.Register(doc, operation(doc, "cancel-batch", http.MethodPost, "/v1/batches/{id}/cancel", "Cancel every action of a batch that has not ended", http.StatusAccepted), h.cancelBatch)
+	op := raw(doc, "follow-batch", "/v1/batches/{id}/events", "Follow all actions of a batch until they have ended", "text/event-stream",
+		"Server-sent events: `action` with an action, without its spec, as it stands at first and after each change; `output` with a piece of output, if that is asked for; "+
+			"`end` when all have ended and all of their output was sent. Whoever asks again is told everything again.")
+	huma.Register(doc, op, h.followBatch)
+}
+
+func (h *handlers) createBatch(ctx context.Context, in *body[api.NewBatch]) (*batchAnswer, error) {
+	r, err := batchRequest(&in.Body)
+	if err != nil {
+		return nil, h.fail(ctx, fmt.Errorf("%w: %w", coordinator.ErrInvalid, err))
+	}
+	id, all, err := h.c.ProposeMany(ctx, actor(ctx), r)
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	out := &batchAnswer{Location: "/v1/batches/" + id.String()}
+	var actions []coordinator.Action
+	var refused []api.Refusal
+	for _, p := range all {
+		if p.Refused == nil {
+			actions = append(actions, p.Action)
+			continue
+		}
+		problem := h.asProblemOf(ctx, p.Refused)
+		refused = append(refused, api.Refusal{Host: string(p.Host), Code: problem.Code, Detail: problem.Detail})
+	}
+	out.Body = batchOf(id, actions)
+	out.Body.Refused = refused
+	return out, nil
+}
+
+func batchRequest(n *api.NewBatch) (r coordinator.BatchRequest, err error) {
+	r = coordinator.BatchRequest{Spec: n.Spec, Operations: n.Operations}
+	if n.ID != "" {
+		if r.ID, err = protocol.ParseBatchID(n.ID); err != nil {
+			return r, err
+		}
+	}
+	if n.Digest != "" {
+		if r.Digest, err = protocol.ParseDigest(n.Digest); err != nil {
+			return r, err
+		}
+	}
+	for _, s := range n.Hosts {
+		host, err := protocol.ParseHostID(s)
+		if err != nil {
+			return r, err
+		}
+		r.Hosts = append(r.Hosts, host)
+	}
+	return r, nil
+}
+
+func batchOf(id protocol.BatchID, all []coordinator.Action) api.Batch {
+	b := api.Batch{ID: id.String(), Actions: list(all, actionOf), States: make(map[string]int)}
+	for _, a := range all {
+		b.States[string(a.State)]++
+	}
+	return b
+}
+
+func (h *handlers) getBatch(ctx context.Context, in *batchRef) (*body[api.Batch], error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	all, err := h.c.Batch(ctx, id)
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	return &body[api.Batch]{batchOf(id, all)}, nil
+}
+
+func (h *handlers) cancelBatch(ctx context.Context, in *batchRef) (*batchAnswer, error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	open, err := h.c.CancelBatch(ctx, actor(ctx), id)
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	return &batchAnswer{Location: "/v1/batches/" + id.String(), Body: batchOf(id, open)}, nil
+}
+
+func (h *handlers) followBatch(ctx context.Context, in *struct {
+	ID     string `path:"id" minLength:"36" maxLength:"36" doc:"Batch id"`
+	Output bool   `query:"output" doc:"Send the output of commands too"`
+}) (*huma.StreamResponse, error) {
+	id, err := (&batchRef{in.ID}).id()
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	f := h.c.FollowBatch(id)
+	first, err := f.Next(ctx)
+	if err != nil {
+		f.Close()
+		return nil, h.fail(ctx, err)
+	}
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		defer f.Close()
+		r, w := humago.Unwrap(hc)
+		h.streamBatch(w, r, f, first, in.Output)
+	}}, nil
+}
+
+// streamBatch writes what happens to the actions of a batch until all have
+// ended, the reader goes or is too slow, or the server shuts down.
+func (h *handlers) streamBatch(w http.ResponseWriter, r *http.Request, f *coordinator.BatchFollowing, first []coordinator.Action, output bool) {
+	h.feed.readers.Add(1)
+	defer h.feed.readers.Add(-1)
+	ctx, stop := untilDrained(r.Context())
+	defer stop()
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	conn := http.NewResponseController(w)
+	err := newBatchStream(ctx, h.c, f, output).run(first, func(b []byte) error { return deliver(w, conn, b, eventPatience) })
+	if err != nil && r.Context().Err() == nil && !errors.Is(err, errDrained) {
+		h.log.DebugContext(ctx, "a reader of a batch is gone", "remote", r.RemoteAddr, "err", err)
+		panic(http.ErrAbortHandler) // nothing more can be said on this connection
+	}
+}
+
+// sse renders one event.
+func sse(event string, v any) ([]byte, error) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("render %s: %w", event, err)
+	}
+	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", event, data), nil
+}
+
+// batchEvent renders an action for those who follow its batch.
+func batchEvent(a coordinator.Action) ([]byte, error) {
+	a.Spec = nil // nor the argv that would be read from it
+	return sse("action", actionOf(a))
+}
