@@ -119,7 +119,7 @@ func (c *command) find(ctx context.Context) (Found, bool) {
 func (c *command) start(ctx context.Context) (Run, *outcome) {
 	cmd := Command{
 		Action: c.id, Attempt: c.attempt, Supervisor: c.agent.cfg.Supervisor,
-		Argv: c.spec.Argv, Env: c.spec.Env, Dir: c.spec.Cwd, User: c.spec.User, TimeoutMS: c.spec.Timeout().Milliseconds(),
+		Argv: c.spec.Argv, Env: c.spec.Env, Dir: c.spec.Cwd, User: c.spec.User, TimeoutMS: c.spec.Timeout().Milliseconds(), Daemon: c.spec.Daemon,
 	}
 	if c.spec.Kind == protocol.KindExec {
 		if c.runtime == nil {

@@ -48,6 +48,8 @@ type Command struct {
 	TimeoutMS int64
 	// Stdin is the file that it reads, by absolute path; empty is none.
 	Stdin string
+	// Daemon lets the main process end before the others that it has made.
+	Daemon bool
 }
 
 // Run is an attempt that lives. It is safe for concurrent use.
@@ -62,6 +64,9 @@ type Run interface {
 	// Changed is closed at the next change of the output, and for good at the
 	// end. To miss nothing, take it before reading.
 	Changed() <-chan struct{}
+	// Started is closed when the start of the command is durable, or when there
+	// will be none. What begins after it finds the command begun.
+	Started() <-chan struct{}
 	// Done is closed at the end.
 	Done() <-chan struct{}
 }
@@ -111,6 +116,7 @@ func (c commands) Start(ctx context.Context, cmd Command) (Run, error) {
 	s.StdinFile = cmd.Stdin
 	s.Argv, s.Env, s.Dir, s.User = cmd.Argv, cmd.Env, cmd.Dir, cmd.User
 	s.TimeoutMS, s.GraceMS = cmd.TimeoutMS, -1 // the contract's own grace
+	s.Daemon = cmd.Daemon
 	run, err := c.runner.Start(ctx, s)
 	if err != nil {
 		return nil, err

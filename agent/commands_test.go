@@ -174,6 +174,13 @@ func (r *run) Changed() <-chan struct{} {
 }
 func (r *run) Done() <-chan struct{} { return r.done }
 
+// Started: its commands begin at once.
+func (r *run) Started() <-chan struct{} {
+	began := make(chan struct{})
+	close(began)
+	return began
+}
+
 func (c *commands) Recover(_ context.Context, id protocol.ActionID, attempt int) (agent.Found, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,6 +33,10 @@ type tracked struct {
 	tries attempts
 	busy  bool   // a correction is under way
 	gen   uint64 // looks that began before this one may tell the past
+	// halt ends the correction that is under way, and idle is closed when it has
+	// ended.
+	halt context.CancelCauseFunc
+	idle <-chan struct{}
 }
 
 // listing is a full look at the containers of one runtime.
@@ -265,8 +269,12 @@ func (a *Agent) beginCorrection(t *tracked, what correction) {
 	hold := laneEntry{id: protocol.ActionID(t.rec.CTID), lane: protocol.LaneContainer, keys: []string{t.rec.CTID.String()}, running: true}
 	a.lanes.add(hold)
 	rec := t.rec
+	work, halt := context.WithCancelCause(a.work)
+	idle := make(chan struct{})
+	t.halt, t.idle = halt, idle
 	a.worker(func() func() {
-		ctx, cancel := context.WithTimeout(a.work, correctTimeout)
+		defer halt(nil)
+		ctx, cancel := context.WithTimeout(work, correctTimeout)
 		defer cancel()
 		var seen container.Info
 		var err error
@@ -275,13 +283,18 @@ func (a *Agent) beginCorrection(t *tracked, what correction) {
 		} else {
 			seen, err = r.Stop(ctx, string(rec.Name), defaultGrace)
 		}
+		preempted := context.Cause(work) == errPreempted
+		close(idle)
 		if seen.Name == "" {
 			seen = inspect(a.work, r, string(rec.Name))
 		}
 		return func() {
 			a.lanes.remove(hold.id)
 			if t := a.managed[rec.CTID]; t != nil {
-				t.busy = false
+				t.busy, t.halt, t.idle = false, nil, nil
+				if preempted {
+					return // its stop looks at it
+				}
 				a.corrected(t, what, seen, err)
 			}
 		}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -16,9 +17,12 @@ import (
 //     all after it wait for it.
 //   - Commands of the host are in no lane: they run beside everything, no more
 //     than hostRuns at a time, in their own order.
+//   - What preempts waits for nobody; those behind it wait for it, as for any
+//     action on its container. What it runs beside, it ends: see preempt.
 //   - What excludes nothing never waits.
 //   - What lacks its input waits beside the lanes: it enters them when its input
 //     is here, at the place that its acceptance gave it.
+//   - A daemon leaves its lane when it has begun.
 //
 // It is pure: it knows no clock and starts nothing. The zero value has limits
 // of zero; it belongs to one goroutine.
@@ -46,12 +50,47 @@ func laneOf(id protocol.ActionID, s *protocol.Spec) laneEntry {
 	if s.Exclusive {
 		e.lane = protocol.LaneExclusive
 	}
-	if e.lane != protocol.LaneContainer {
+	if e.lane != protocol.LaneContainer && e.lane != protocol.LanePreempt {
 		return e
 	}
 	e.keys = []string{s.Target.String()}
-	if s.Kind == protocol.KindCreate {
-		e.keys = append(e.keys, "name "+string(s.Name))
+	switch s.Kind {
+	case protocol.KindCreate:
+		e.keys = append(e.keys, nameKey(s.Name))
+	case protocol.KindRename:
+		e.keys = append(e.keys, nameKey(s.NewName))
+	}
+	return e
+}
+
+// nameKey is what keeps a name of a container from being given twice at a time.
+func nameKey(n protocol.ContainerName) string { return nameKeys + string(n) }
+
+const nameKeys = "name "
+
+// naming adds the names that the container of an action has, or may have when it
+// begins, if the action frees them: whoever is to be called so comes after it.
+func (l *lanes) naming(e laneEntry, s *protocol.Spec, name protocol.ContainerName) laneEntry {
+	if s.Kind != protocol.KindDestroy && s.Kind != protocol.KindRename {
+		return e
+	}
+	add := func(k string) {
+		if !slices.Contains(e.keys, k) {
+			e.keys = append(e.keys, k)
+		}
+	}
+	if name != "" {
+		add(nameKey(name))
+	}
+	for _, o := range l.entries {
+		if !slices.Contains(o.keys, s.Target.String()) {
+			continue
+		}
+		for _, k := range o.keys {
+			if strings.HasPrefix(k, nameKeys) {
+				add(k)
+			}
+		}
 	}
 	return e
 }
@@ -151,6 +190,9 @@ func (w *walk) hold(e *laneEntry) {
 		w.shared = true
 		w.places--
 		w.claim(e)
+	case protocol.LanePreempt:
+		w.shared = true
+		w.claim(e)
 	}
 }
 
@@ -182,6 +224,9 @@ func (w *walk) admit(e *laneEntry) bool {
 		w.shared = true
 		w.claim(e)
 		return ok
+	case protocol.LanePreempt:
+		w.shared = true
+		w.claim(e)
 	}
 	return true
 }

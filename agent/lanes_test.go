@@ -15,11 +15,13 @@ func id(n byte) protocol.ActionID { return protocol.NewActionID(int64(n), [10]by
 func ct(n byte) protocol.CTID     { return protocol.NewCTID(int64(n), [10]byte{n}) }
 
 // The little language of the table: c1 is an action on container 1, n1/web the
-// creation of container 1 as web, x an exclusive one, h a command of the host, p
-// a ping. A star marks what runs already.
-func parseLane(t *testing.T, n int, s string) laneEntry {
+// creation of container 1 as web, r1/db its renaming, d1/web its destruction while
+// it is called web, s1 a stop of it that may not wait, x an exclusive one, h a
+// command of the host, p a ping. A star marks what runs already.
+func parseLane(t *testing.T, l *lanes, n int, s string) laneEntry {
 	t.Helper()
 	var spec protocol.Spec
+	var name protocol.ContainerName
 	running := s[len(s)-1] == '*'
 	if running {
 		s = s[:len(s)-1]
@@ -29,6 +31,13 @@ func parseLane(t *testing.T, n int, s string) laneEntry {
 		spec = protocol.Spec{Kind: protocol.KindStop, Target: ct(s[1])}
 	case 'n':
 		spec = protocol.Spec{Kind: protocol.KindCreate, Target: ct(s[1]), Name: protocol.ContainerName(s[3:])}
+	case 'r':
+		spec = protocol.Spec{Kind: protocol.KindRename, Target: ct(s[1]), NewName: protocol.ContainerName(s[3:])}
+	case 'd':
+		spec = protocol.Spec{Kind: protocol.KindDestroy, Target: ct(s[1])}
+		name = protocol.ContainerName(s[3:])
+	case 's':
+		spec = protocol.Spec{Kind: protocol.KindStopNow, Target: ct(s[1])}
 	case 'x':
 		spec = protocol.Spec{Kind: protocol.KindRun, Exclusive: true}
 	case 'h':
@@ -38,7 +47,7 @@ func parseLane(t *testing.T, n int, s string) laneEntry {
 	default:
 		t.Fatalf("lane %q", s)
 	}
-	e := laneOf(id(byte(n)), &spec)
+	e := l.naming(laneOf(id(byte(n)), &spec), &spec, name)
 	e.running = running
 	return e
 }
@@ -62,10 +71,19 @@ func TestLanes(t *testing.T) {
 		{4, 2, []string{"h*", "h*", "h", "c1"}, []int{3}},
 		{4, 2, []string{"n1/web", "n2/web", "n3/db", "c1"}, []int{0, 2}},
 		{4, 2, []string{"p", "p*", "p"}, []int{0, 2}},
+		{4, 2, []string{"d1/web*", "n2/web", "n3/db"}, []int{2}}, // the name is free when its owner is gone
+		{4, 2, []string{"d1/web", "n2/web"}, []int{0}},
+		{4, 2, []string{"n1/web*", "d1/web", "n2/web"}, nil},
+		{4, 2, []string{"c1*", "r1/db", "d1/web", "n2/db", "n3/web"}, nil}, // by then it may be called db
+		{4, 2, []string{"r1/db*", "r2/db", "n3/db", "n4/web"}, []int{3}},
+		{4, 2, []string{"c1*", "c1", "s1", "c1", "c2"}, []int{2, 4}},
+		{1, 2, []string{"c2*", "s1"}, []int{1}},
+		{4, 2, []string{"x*", "s1", "c1"}, []int{1}},
+		{4, 2, []string{"s1*", "c1", "s1", "x", "c2"}, []int{2}},
 	} {
 		l := lanes{limit: c.limit, hostRuns: c.hostRuns}
 		for n, s := range c.entries {
-			l.add(parseLane(t, n, s))
+			l.add(parseLane(t, &l, n, s))
 		}
 		var want []protocol.ActionID
 		for _, n := range c.ready {
@@ -83,11 +101,11 @@ func TestLanesFree(t *testing.T) {
 	if !l.free(key('1')) {
 		t.Error("nobody is there")
 	}
-	l.add(parseLane(t, 0, "c1"))
+	l.add(parseLane(t, &l, 0, "c1"))
 	if l.free(key('1')) || !l.free(key('2')) {
 		t.Error("who waits for a container keeps others away from it, and from it alone")
 	}
-	l.add(parseLane(t, 1, "x"))
+	l.add(parseLane(t, &l, 1, "x"))
 	if l.free(key('2')) {
 		t.Error("who waits for the host keeps all away")
 	}
@@ -96,14 +114,14 @@ func TestLanesFree(t *testing.T) {
 // TestLanesProperties runs random actions in random orders and watches what
 // runs together.
 func TestLanesProperties(t *testing.T) {
-	kinds := []string{"c1", "c2", "c3", "n1/a", "n4/a", "x", "h", "p"}
+	kinds := []string{"c1", "c2", "c3", "n1/a", "n4/a", "r1/b", "r2/a", "d1/a", "d2/b", "s1", "s2", "x", "h", "p"}
 	rapid.Check(t, func(rt *rapid.T) {
 		l := lanes{limit: rapid.IntRange(1, 3).Draw(rt, "limit"), hostRuns: rapid.IntRange(1, 2).Draw(rt, "host runs")}
 		var started []protocol.ActionID
 		count := rapid.IntRange(1, 20).Draw(rt, "actions")
 		for n := 0; n < count || len(l.entries) > 0; {
 			if n < count && rapid.Bool().Draw(rt, "add") {
-				e := parseLane(t, n, rapid.SampledFrom(kinds).Draw(rt, "kind"))
+				e := parseLane(t, &l, n, rapid.SampledFrom(kinds).Draw(rt, "kind"))
 				fits := l.fits(e)
 				l.add(e)
 				if fits != slices.Contains(l.ready(), e.id) {
@@ -135,12 +153,19 @@ func TestLanesProperties(t *testing.T) {
 	})
 }
 
+// checkLanes is the naive model: it looks at what runs, and at who was passed by.
 func checkLanes(rt *rapid.T, l *lanes) {
 	shared, alone, host := 0, 0, 0
 	keys := make(map[string]bool)
 	var overtaken []string // keys of those that wait
 	writer := false        // one waits
 	for _, e := range l.entries {
+		if e.lane == protocol.LanePreempt {
+			if !e.running {
+				rt.Fatal("a stop that may not wait waits")
+			}
+			continue // it runs beside everything
+		}
 		if !e.running {
 			overtaken = append(overtaken, e.keys...)
 			writer = writer || e.lane == protocol.LaneExclusive

@@ -71,10 +71,12 @@ func (a *Agent) prepare(s *protocol.Spec) (queue.Change, bool) {
 	switch s.Kind {
 	case protocol.KindStart:
 		rec.Intended = queue.Running
-	case protocol.KindStop, protocol.KindDestroy:
+	case protocol.KindStop, protocol.KindStopNow, protocol.KindDestroy:
 		rec.Intended = queue.Stopped
 		return queue.Change{Put: []queue.Container{rec}}, true
 	case protocol.KindReset:
+	case protocol.KindRename:
+		return queue.Change{}, rec.Name == s.NewName || !a.taken(s.NewName)
 	default:
 		return queue.Change{}, true
 	}
@@ -116,8 +118,11 @@ func (a *Agent) taken(name protocol.ContainerName) bool {
 
 // unprepared is the end of an action that prepare refused.
 func (a *Agent) unprepared(s *protocol.Spec) queue.Step {
-	if s.Kind == protocol.KindCreate {
+	switch {
+	case s.Kind == protocol.KindCreate:
 		return queue.Step{Event: protocol.EventFail, Detail: fmt.Sprintf("a container %q exists on this host, or its id does", s.Name)}
+	case s.Kind == protocol.KindRename && a.managed[s.Target] != nil:
+		return queue.Step{Event: protocol.EventFail, Detail: fmt.Sprintf("a container %q exists on this host; choose another name, or remove it first", s.NewName)}
 	}
 	return queue.Step{Event: protocol.EventTargetGone}
 }
@@ -160,12 +165,20 @@ func (a *Agent) beginStep(j *job) {
 		t.tries = attempts{} // a user's own start forgives what was before
 	}
 	info, _ := protocol.KindOf(j.spec.Kind)
-	l := lifeStep{agent: a, spec: j.spec, rec: t.rec, runtime: a.runtime(t.rec.Runtime), last: j.act.Attempt >= info.Attempts}
+	l := lifeStep{agent: a, id: j.act.ID, spec: j.spec, rec: t.rec, runtime: a.runtime(t.rec.Runtime), last: j.act.Attempt >= info.Attempts}
+	if info.Lane == protocol.LanePreempt {
+		l.victims = a.halted(j)
+	}
 	id := j.act.ID
+	work, halt := context.WithCancelCause(a.work)
+	idle := make(chan struct{})
+	j.halt, j.idle = halt, idle
 	a.worker(func() func() {
-		ctx, cancel := context.WithTimeoutCause(a.work, l.spec.Timeout(), errTimeLimit)
+		defer halt(nil)
+		ctx, cancel := context.WithTimeoutCause(work, l.spec.Timeout(), errTimeLimit)
 		defer cancel()
 		step := l.do(ctx)
+		close(idle)
 		if a.work.Err() != nil {
 			return nil // it is taken up by the next process
 		}
@@ -185,6 +198,9 @@ func (a *Agent) beginStep(j *job) {
 // stepped takes the end of a step of a container's life, or begins the next
 // attempt at it.
 func (a *Agent) stepped(j *job, id protocol.CTID, step queue.Step) {
+	if j.preempted {
+		step = preempted(outcome{step: step}).step
+	}
 	if step.Event == protocol.EventRetry {
 		a.again(j)
 		return
@@ -215,10 +231,13 @@ var errTimeLimit = errors.New("time limit")
 // lifeStep is a step of a container's life, done by a worker.
 type lifeStep struct {
 	agent   *Agent
+	id      protocol.ActionID
 	spec    protocol.Spec
 	rec     queue.Container
 	runtime container.Runtime
 	last    bool // no attempt follows, should this one be interrupted
+	// victims are closed when what it has preempted has let go of the container.
+	victims []<-chan struct{}
 	// seen is the container after the step, if the runtime has told.
 	seen container.Info
 }
@@ -237,6 +256,10 @@ func (l *lifeStep) do(ctx context.Context) queue.Step {
 		err = l.start(ctx)
 	case protocol.KindStop:
 		l.seen, err = l.runtime.Stop(ctx, string(l.rec.Name), l.grace())
+	case protocol.KindStopNow:
+		err = l.stopNow(ctx)
+	case protocol.KindRename:
+		change, err = l.rename(ctx)
 	case protocol.KindDestroy:
 		change, err = l.destroy(ctx)
 	case protocol.KindReset:
@@ -353,6 +376,9 @@ func (l *lifeStep) unmake(why error) error {
 // record makes a change durable in the middle of a step.
 func (l *lifeStep) record(ctx context.Context, c queue.Change) error {
 	_, err := ask(ctx, l.agent, func() (struct{}, error) {
+		if j := l.agent.jobs[l.id]; j != nil && j.preempted {
+			return struct{}{}, errPreempted
+		}
 		err := l.agent.cfg.Queue.Apply(l.agent.steps, c, l.agent.when())
 		if l.agent.disk(err) {
 			l.agent.apply(c)
@@ -427,6 +453,50 @@ func (l *lifeStep) destroy(ctx context.Context) (queue.Change, error) {
 		return queue.Change{}, err
 	}
 	return queue.Change{Delete: []protocol.CTID{l.rec.CTID}, Alerts: l.agent.mended(&l.rec)}, nil
+}
+
+// rename gives a stopped container another name. Its id, address and hardware
+// address stay. One that has the name already is renamed: an attempt before this
+// one was interrupted after it was done.
+func (l *lifeStep) rename(ctx context.Context) (queue.Change, error) {
+	r, ok := l.runtime.(container.Renamer)
+	if !ok {
+		return queue.Change{}, fmt.Errorf("%w: %s renames no containers here", container.ErrUnsupported, l.rec.Runtime)
+	}
+	id, name := container.CTID(l.rec.CTID.String()), string(l.spec.NewName)
+	if err := r.Rename(ctx, string(l.rec.Name), name, id); err != nil {
+		// Cut short, it may have its new name all the same: what is there decides.
+		there := inspect(l.agent.work, l.runtime, name)
+		if there.CTID != id {
+			return queue.Change{}, err
+		}
+	}
+	next := l.rec
+	next.Name = l.spec.NewName
+	l.rec.Name = next.Name // whoever looks at it now has to know
+	return queue.Change{Put: []queue.Container{next}}, nil
+}
+
+// stopNow stops the container as soon as what was preempted has let go of it,
+// and tries all the same if that takes too long.
+func (l *lifeStep) stopNow(ctx context.Context) error {
+	patience := time.NewTimer(preemptPatience)
+	defer patience.Stop()
+	for _, idle := range l.victims {
+		select {
+		case <-idle:
+		case <-patience.C:
+			patience.Reset(0)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	var err error
+	l.seen, err = l.runtime.Stop(ctx, string(l.rec.Name), time.Duration(l.spec.GraceMS)*time.Millisecond)
+	if errors.Is(err, container.ErrNotFound) {
+		return nil // its creation or destruction was preempted: nothing of it runs
+	}
+	return err
 }
 
 // inspectTimeout bounds the look at a container after a step of its life.

@@ -258,13 +258,16 @@ type freshness struct{ a *Agent }
 // that are newer than the last of their channel.
 func (f freshness) Fresh(t protocol.Topic, h *protocol.Header) error {
 	switch t.Channel {
+	case protocol.ChannelControl:
+		if h.Heard == (protocol.Seq{}) {
+			return nil // its number in the stream is all it needs
+		}
+		fallthrough // it carries an action
 	case protocol.ChannelOrder:
 		if _, ok := f.a.voice.sentAt(h.Heard); !ok {
 			return fmt.Errorf("%w: %d/%d/%d", protocol.ErrHeard, h.Heard.Inc, h.Heard.Conn, h.Heard.K)
 		}
 		return nil
-	case protocol.ChannelControl:
-		return nil // its number in the stream is all it needs
 	}
 	return f.a.gate.Fresh(t.Channel, h)
 }

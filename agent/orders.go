@@ -56,7 +56,7 @@ func (a *Agent) item(msg protocol.Message, refusal protocol.Code) {
 		a.order(at, msg, refusal)
 		return
 	}
-	if !a.disk(a.control(at, msg)) {
+	if !a.disk(a.control(at, msg, refusal)) {
 		return // nothing was taken in, so there is no receipt
 	}
 	p.at = at
@@ -113,10 +113,10 @@ func (a *Agent) admit(b []byte) (protocol.Spec, error) {
 	}
 	info, _ := protocol.KindOf(spec.Kind)
 	switch {
-	case spec.Kind == protocol.KindRename, info.Lane == protocol.LanePreempt, spec.Daemon, spec.SecretEnv != nil:
-		return spec, fmt.Errorf("%w: %s, daemons and secret values are not done here", codeUnsupported, spec.Kind)
 	case spec.HasPayload() && (a.cfg.Payloads == nil || a.cfg.Link == nil):
 		return spec, fmt.Errorf("%w: input cannot be fetched here", codeUnsupported)
+	case spec.SecretEnv != nil:
+		return spec, fmt.Errorf("%w: secret values cannot be read here", codeUnsupported)
 	case info.Command && a.cfg.Commands == nil:
 		return spec, fmt.Errorf("%w: commands cannot be run here", codeUnsupported)
 	case spec.Kind == protocol.KindPolicySet:
@@ -149,7 +149,7 @@ func (a *Agent) stage(at protocol.Position, o queue.Order, spec protocol.Spec, w
 	if code, ok := errors.AsType[protocol.Code](wrong); ok {
 		o.Refusal, o.Detail = code, wrong.Error()
 	} else if a.jobs[o.Action] == nil && o.BudgetMS > 0 {
-		s.entry = laneOf(o.Action, &spec)
+		s.entry = a.entryOf(o.Action, &spec)
 		s.entry.lacks = a.lacksPayload(&spec)
 		if a.degraded == "" && !a.stopping && a.lanes.fits(s.entry) {
 			if change, ok := a.prepare(&spec); ok {
@@ -255,13 +255,16 @@ func (a *Agent) reject(at protocol.Position, why error) error {
 	return a.cfg.Queue.Reject(a.steps, at, code, a.when())
 }
 
-// control acts upon a control. None of them starts anything.
-func (a *Agent) control(at protocol.Position, msg protocol.Message) error {
+// control acts upon a control. By itself none of them starts anything. A
+// refusal, if there is one, ends the action that it carries.
+func (a *Agent) control(at protocol.Position, msg protocol.Message, refusal protocol.Code) error {
 	var item protocol.ControlItem
 	if err := msg.DecodeItem(&item); err != nil {
 		return a.reject(at, err)
 	}
 	switch {
+	case item.Verb == protocol.VerbPreempt && item.Order != nil:
+		return a.preemptOrder(at, msg, item.Order, refusal)
 	case item.Verb == protocol.VerbCancel && !item.Action.IsZero():
 		_, err := a.cancel(at, item.Action)
 		return err

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"sync"
@@ -233,7 +234,8 @@ func (c *peer) send(s protocol.Stream, n uint64) {
 	}
 	h := c.header(t)
 	h.Store, h.Stream, h.N, h.Item = c.store, s, n, c.items[s][n-1]
-	if s == protocol.StreamOrder {
+	carries := s == protocol.StreamControl && bytes.Contains(h.Item, []byte(`"verb":"preempt"`))
+	if s == protocol.StreamOrder || carries {
 		if c.heard == (protocol.Seq{}) {
 			return
 		}
@@ -258,6 +260,15 @@ func (c *peer) order(id protocol.ActionID, s protocol.Spec) {
 		c.t.Error(err)
 	}
 	c.push(protocol.StreamOrder, protocol.OrderItem{Action: id, Spec: b, Requester: "ann"})
+}
+
+// now asks the host to do something that waits for nobody.
+func (c *peer) now(id protocol.ActionID, s protocol.Spec) {
+	b, err := json.Marshal(s)
+	if err != nil {
+		c.t.Error(err)
+	}
+	c.push(protocol.StreamControl, protocol.ControlItem{Verb: protocol.VerbPreempt, Order: &protocol.OrderItem{Action: id, Spec: b, Requester: "ann"}})
 }
 
 func (c *peer) cancel(id protocol.ActionID) {

@@ -30,7 +30,7 @@ func TestBehind(t *testing.T) {
 	} {
 		l := lanes{limit: 2, hostRuns: 2}
 		for n, s := range c.entries {
-			e := parseLane(t, n, s)
+			e := parseLane(t, &l, n, s)
 			l.add(e)
 		}
 		if got, ok := l.behind(id(byte(c.of))); ok != c.ok || ok && got != c.want {
@@ -46,7 +46,7 @@ func TestWhatMayNotBeginIsBehindSomething(t *testing.T) {
 		l := lanes{limit: rapid.IntRange(1, 3).Draw(rt, "limit"), hostRuns: rapid.IntRange(1, 3).Draw(rt, "runs")}
 		// The first actions are let begin as far as they may, as they would be.
 		for n, s := range rapid.SliceOfN(rapid.SampledFrom([]string{"c1", "c2", "c3", "n4/web", "n5/web", "x", "h", "p"}), 0, 12).Draw(rt, "entries") {
-			l.add(parseLane(t, n, s))
+			l.add(parseLane(t, &l, n, s))
 			if rapid.Bool().Draw(rt, "begins") {
 				for _, ready := range l.ready() {
 					l.running(ready)

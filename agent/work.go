@@ -19,6 +19,11 @@ type job struct {
 	// run is the command's, once its supervisor was started or found.
 	run        Run
 	cancelSent bool
+	// preempted tells that a stop which may not wait ends it. halt ends its step
+	// of a container's life, and idle is closed when the step has ended.
+	preempted bool
+	halt      context.CancelCauseFunc
+	idle      <-chan struct{}
 }
 
 // unsaved is an end that the disk did not take yet.
@@ -36,11 +41,20 @@ func (a *Agent) adopt(act queue.Action) {
 		a.cfg.Log.Error("an accepted action cannot be read by this version", "action", act.ID.String(), "error", err)
 		return
 	}
-	e := laneOf(act.ID, &j.spec)
+	e := a.entryOf(act.ID, &j.spec)
 	e.running = j.recover
 	e.lacks = !e.running && a.lacksPayload(&j.spec)
 	a.jobs[act.ID] = j
 	a.lanes.add(e)
+}
+
+// entryOf returns the entry of an action that would be accepted now.
+func (a *Agent) entryOf(id protocol.ActionID, s *protocol.Spec) laneEntry {
+	var name protocol.ContainerName
+	if t := a.managed[s.Target]; t != nil {
+		name = t.rec.Name
+	}
+	return a.lanes.naming(laneOf(id, s), s, name)
 }
 
 // resume goes on with what an earlier process had begun.
@@ -119,6 +133,9 @@ func (a *Agent) begin(j *job) {
 		a.finish(j, queue.Step{Event: protocol.EventSucceed})
 	case info.Command:
 		a.beginCommand(j)
+	case info.Lane == protocol.LanePreempt && !j.recover:
+		a.preempt(j)
+		a.beginStep(j)
 	case j.recover && j.act.Attempt >= info.Attempts:
 		a.finish(j, queue.Step{Event: protocol.EventInterrupt, Detail: "it was interrupted too often"})
 	case j.recover:
@@ -254,6 +271,9 @@ func (a *Agent) beginCommand(j *job) {
 // concluded acts upon the end of an attempt.
 func (a *Agent) concluded(j *job, o outcome) {
 	j.run = nil
+	if j.preempted {
+		o = preempted(o)
+	}
 	switch interrupted := o.again || o.gone && o.step.Event == protocol.EventInterrupt; {
 	case interrupted && j.act.Cancelling:
 		a.finish(j, queue.Step{Event: protocol.EventCancelled, Output: o.step.Output}) // as was asked for: nothing is left
@@ -298,6 +318,16 @@ func (a *Agent) began(id protocol.ActionID, attempt int, r Run) {
 	a.changed(id)
 	if j.act.Cancelling {
 		a.cancelRun(j)
+	}
+	if j.spec.Daemon {
+		a.worker(func() func() {
+			select {
+			case <-r.Started():
+			case <-a.watching.Done():
+				return nil
+			}
+			return func() { a.lanes.remove(id) }
+		})
 	}
 	if a.cfg.Link != nil {
 		a.outputs.begin(id, attempt, r)

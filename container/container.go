@@ -76,6 +76,17 @@ type Creator interface {
 	Destroy(ctx context.Context, name string) error
 }
 
+// Renamer is a runtime that can give a container another name.
+type Renamer interface {
+	// Rename gives the stopped container of that CTID another name; everything
+	// else stays as it is. One that has the new name already is nil, so that it
+	// can be done again after an interruption, whenever that was: a container
+	// has one of the two names and is whole under it. One that runs is ErrBusy,
+	// a taken name ErrExists, one that is not there ErrNotFound, a foreign one
+	// ErrUnsupported.
+	Rename(ctx context.Context, name, to string, id CTID) error
+}
+
 // Watcher is a runtime that tells of changes, whoever caused them.
 type Watcher interface {
 	// Watch calls handle for each change until ctx ends, then returns

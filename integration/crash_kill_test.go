@@ -168,7 +168,7 @@ func (f *fray) take() bool { return f.left.Add(-1) >= 0 }
 func limbPoints(l *limb) []failpoint.Step {
 	steps := []failpoint.Step{"A1", "A2", "A3", "A4", "A5", "A6", "A9", "A10", "S1", "S2", "S3", "S4", "S6", "S7", "F3"}
 	if l.bridge != "" {
-		steps = append(steps, "A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14")
+		steps = append(steps, "A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16")
 	}
 	return steps
 }

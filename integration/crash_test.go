@@ -40,7 +40,7 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"commands", []failpoint.Step{"A1", "A2", "A3", "A4", "A5", "A6", "A9", "A10", "S1", "S2", "S3", "S4", "S6", "S7"}, commandPoints},
-		{"containers", []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14"}, containerPoints},
+		{"containers", []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16"}, containerPoints},
 		{"burials", []failpoint.Step{"A11", "S13"}, burialPoints},
 		{"coordinator", []failpoint.Step{"C1", "C2", "C3", "C4", "C5", "C9", "C10", "C11", "C12", "C13", "C14", "C15", "C16", "C17", "F3"}, coordinatorPoints},
 		{"pruning", []failpoint.Step{"C18"}, pruningPoints},
@@ -177,7 +177,7 @@ func containerPoints(t *testing.T) {
 		c.cycle(t, l, fmt.Sprintf("%s-%d", filepath.Base(c.dir), number))
 	}
 	var strikes []strike
-	for _, s := range []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14"} {
+	for _, s := range []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16"} {
 		strikes = append(strikes, strike{s, l.victim, cycle})
 	}
 	c.strikes(t, strikes...)
@@ -200,7 +200,9 @@ func life(id protocol.CTID, name string) []protocol.Spec {
 		{Kind: protocol.KindCreate, Target: id, Name: protocol.ContainerName(name), Template: "busybox", Start: true},
 		{Kind: protocol.KindExec, Target: id, Argv: []string{"true"}},
 		{Kind: protocol.KindStop, Target: id, GraceMS: 100},
+		{Kind: protocol.KindRename, Target: id, NewName: protocol.ContainerName(name + "-b")},
 		{Kind: protocol.KindStart, Target: id},
+		{Kind: protocol.KindStopNow, Target: id},
 		{Kind: protocol.KindDestroy, Target: id, GraceMS: 100},
 	}
 }

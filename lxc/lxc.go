@@ -100,6 +100,7 @@ type Runtime struct {
 var (
 	_ container.Runtime = (*Runtime)(nil)
 	_ container.Creator = (*Runtime)(nil)
+	_ container.Renamer = (*Runtime)(nil)
 	_ container.Watcher = (*Runtime)(nil)
 )
 
@@ -189,6 +190,15 @@ func (r *Runtime) Destroy(ctx context.Context, name string) error {
 	return err
 }
 
+// Rename implements container.Renamer.
+func (r *Runtime) Rename(ctx context.Context, name, to string, id container.CTID) error {
+	if err := container.CheckName(to); err != nil {
+		return fmt.Errorf("lxc rename %q: %w", name, err)
+	}
+	_, err := r.call(ctx, wire.OpRename, r.cfg.Deadlines.Query, wire.Request{Name: name, To: to, CTID: id})
+	return err
+}
+
 // Exec implements container.Runtime. The supervisor is the helper itself; it
 // refuses if the container was restarted in between, or is not running. So one
 // whose init is known and lives is not asked again: that would double the
@@ -215,7 +225,7 @@ func (r *Runtime) Exec(ctx context.Context, name string) (container.Supervisor, 
 
 // call completes the request, bounds it, and turns the answer's code into an error.
 func (r *Runtime) call(ctx context.Context, op string, limit time.Duration, req wire.Request) (wire.Answer, error) {
-	if req.Name != "" || op == wire.OpInspect || op == wire.OpStart || op == wire.OpStop || op == wire.OpDestroy {
+	if req.Name != "" || op == wire.OpInspect || op == wire.OpStart || op == wire.OpStop || op == wire.OpDestroy || op == wire.OpRename {
 		if err := container.CheckReference(req.Name); err != nil {
 			return wire.Answer{}, fmt.Errorf("lxc %s: %w: %w", op, container.ErrNotFound, err)
 		}

@@ -25,6 +25,8 @@ type Run struct {
 	dir    rundir.Dir
 	runner *Runner
 	done   chan struct{}
+	began  chan struct{}
+	once   sync.Once // closes began
 
 	mu      sync.Mutex
 	changed chan struct{}
@@ -38,7 +40,7 @@ type Run struct {
 func (r *Runner) newRun(action string, attempt int) (*Run, error) {
 	run := &Run{
 		ID: ID{action, attempt}, dir: r.dir(action, attempt), runner: r,
-		done: make(chan struct{}), changed: make(chan struct{}),
+		done: make(chan struct{}), changed: make(chan struct{}), began: make(chan struct{}),
 	}
 	remove, err := r.watch.add(string(run.dir), run.noticed)
 	if err != nil {
@@ -51,6 +53,7 @@ func (r *Runner) newRun(action string, attempt int) (*Run, error) {
 	if settled {
 		run.release()
 	}
+	run.lookStarted()
 	return run, nil
 }
 
@@ -60,7 +63,10 @@ func (run *Run) noticed(name string) {
 	switch name {
 	case "":
 		run.settle(false)
+		run.lookStarted()
 		run.broadcast()
+	case rundir.StartFile:
+		run.lookStarted()
 	case rundir.ExitFile:
 		run.settle(false)
 	case rundir.CtlFile, rundir.StreamFile(rundir.Stdout), rundir.StreamFile(rundir.Stderr):
@@ -106,6 +112,7 @@ func (run *Run) settle(gone bool) {
 	close(run.changed)
 	close(run.done)
 	run.mu.Unlock()
+	run.once.Do(func() { close(run.began) })
 	run.release()
 }
 
@@ -114,6 +121,17 @@ func (run *Run) recorded() bool {
 	defer run.mu.Unlock()
 	return run.exit != nil
 }
+
+// lookStarted notes that the start was declared, if it was.
+func (run *Run) lookStarted() {
+	if run.dir.Has(rundir.StartFile) {
+		run.once.Do(func() { close(run.began) })
+	}
+}
+
+// Started is closed when the supervisor has declared the start of the command, or
+// when the run is over without one.
+func (run *Run) Started() <-chan struct{} { return run.began }
 
 // Done is closed when the run is over: its end is recorded, or its supervisor
 // died without a record.

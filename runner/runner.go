@@ -40,6 +40,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
@@ -81,6 +83,9 @@ type Spec struct {
 	// run directory is appended, or rundir.Later. The program is an absolute
 	// path.
 	Supervisor []string
+	// SecretEnv are more variables, as NAME=value. They are handed over through
+	// memory and are in no file.
+	SecretEnv []string
 	// Stdin is read to its end before the command starts and given to it. The
 	// command of a nil Stdin reads /dev/null.
 	Stdin io.Reader
@@ -189,20 +194,56 @@ func (r *Runner) start(ctx context.Context, spec Spec) (*Run, error) {
 	} else if err := r.saveStdin(ctx, dir, spec.Stdin); err != nil {
 		return nil, fmt.Errorf("saving stdin: %w", err)
 	}
+	secrets, err := r.handOver(&spec)
+	if err != nil {
+		return nil, fmt.Errorf("handing secrets over: %w", err)
+	}
 	failpoint.Before(failpoint.SpecKept)
 	if err := dir.CreateSpec(&spec.Spec); err != nil {
+		secrets.Close()
 		return nil, err
 	}
 	failpoint.After(failpoint.SpecKept)
 	run, err := r.newRun(spec.Action, spec.Attempt)
 	if err != nil {
+		secrets.Close()
 		return nil, err
 	}
 	if err := r.startSupervisor(run, spec.Supervisor); err != nil {
+		secrets.Close()
 		run.release()
 		return nil, err
 	}
+	if secrets != nil {
+		r.wg.Go(func() {
+			defer secrets.Close()
+			select {
+			case <-run.Started(): // it has read them before
+			case <-r.closed:
+			}
+		})
+	}
 	return run, nil
+}
+
+// handOver makes a file in memory of the secrets of a run, which its supervisor
+// finds by our process; nil if there are none.
+func (r *Runner) handOver(spec *Spec) (*os.File, error) {
+	if len(spec.SecretEnv) == 0 {
+		return nil, nil
+	}
+	fd, err := unix.MemfdCreate("hostler-secrets", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	f := os.NewFile(uintptr(fd), "secrets")
+	_, err = f.Write(rundir.AppendSecrets(nil, &rundir.Secrets{Action: spec.Action, Attempt: spec.Attempt, Env: spec.SecretEnv}))
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	spec.Secrets = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)
+	return f, nil
 }
 
 // makeDir makes the directory of a new attempt.

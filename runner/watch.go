@@ -29,8 +29,8 @@ func newWatcher() (*watcher, error) {
 	return &watcher{file: os.NewFile(uintptr(fd), "inotify"), subs: map[int32]map[int]func(string){}}, nil
 }
 
-// add calls changed with the name of each file that is renamed into dir or is
-// written to in it, until the returned function was called. A call with "" means that
+// add calls changed with the name of each file that is made in dir, renamed into it
+// or written to in it, until the returned function was called. A call with "" means that
 // something was missed. The calls come from one goroutine and must not block.
 func (w *watcher) add(dir string, changed func(name string)) (remove func(), err error) {
 	w.mu.Lock()
@@ -42,7 +42,7 @@ func (w *watcher) add(dir string, changed func(name string)) (remove func(), err
 	var wd int
 	var failure error
 	err = raw.Control(func(fd uintptr) {
-		wd, failure = unix.InotifyAddWatch(int(fd), dir, unix.IN_MOVED_TO|unix.IN_MODIFY|unix.IN_ONLYDIR)
+		wd, failure = unix.InotifyAddWatch(int(fd), dir, unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_MODIFY|unix.IN_ONLYDIR)
 	})
 	if err = errors.Join(err, failure); err != nil {
 		return nil, &os.PathError{Op: "watch", Path: dir, Err: err}

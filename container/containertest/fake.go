@@ -26,6 +26,7 @@ const (
 	OpExec    Op = "exec"
 	OpCreate  Op = "create"
 	OpDestroy Op = "destroy"
+	OpRename  Op = "rename"
 )
 
 // Fault decides about one call before anything happens: with a nil error it
@@ -45,6 +46,8 @@ type Fake struct {
 	watchers   map[*fakeWatcher]bool
 	fault      Fault
 	argv       []string
+	hang       Op            // does not go on
+	goOn       chan struct{} // closed when it does
 	pids       int
 	closed     bool
 }
@@ -62,6 +65,7 @@ type fakeWatcher struct {
 var (
 	_ container.Runtime = (*Fake)(nil)
 	_ container.Creator = (*Fake)(nil)
+	_ container.Renamer = (*Fake)(nil)
 	_ container.Watcher = (*Fake)(nil)
 )
 
@@ -81,6 +85,30 @@ func (f *Fake) SetFault(fault Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fault = fault
+}
+
+// Hang keeps an operation from going on until its context ends or another one is
+// named; "" is none.
+func (f *Fake) Hang(op Op) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.goOn != nil {
+		close(f.goOn)
+	}
+	f.hang, f.goOn = op, make(chan struct{})
+}
+
+func (f *Fake) hanging(ctx context.Context, op Op) {
+	f.mu.Lock()
+	hang, goOn := f.hang, f.goOn
+	f.mu.Unlock()
+	if hang != op {
+		return
+	}
+	select {
+	case <-goOn:
+	case <-ctx.Done():
+	}
 }
 
 // SetSupervisor replaces the program that Exec names.
@@ -135,6 +163,7 @@ func (f *Fake) Close() error {
 
 // do runs the operation under the lock, unless a fault forbids.
 func (f *Fake) do(ctx context.Context, op Op, name string, act func() error) error {
+	f.hanging(ctx, op)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	err := f.attempt(ctx, op, name, act)
@@ -332,6 +361,35 @@ func (f *Fake) Destroy(ctx context.Context, name string) error {
 			return container.ErrBusy
 		}
 		delete(f.containers, name)
+		return nil
+	})
+}
+
+// Rename implements container.Renamer.
+func (f *Fake) Rename(ctx context.Context, name, to string, id container.CTID) error {
+	return f.do(ctx, OpRename, name, func() error {
+		if c := f.containers[to]; c != nil && c.info.CTID == id {
+			return nil
+		}
+		c, err := f.find(name)
+		switch {
+		case err != nil:
+			return err
+		case c.info.CTID == "":
+			return container.ErrUnsupported
+		case c.info.CTID != id:
+			return container.ErrNotFound
+		case container.CheckName(to) != nil:
+			return container.CheckName(to)
+		case c.info.State != container.StateStopped:
+			return container.ErrBusy
+		case f.containers[to] != nil:
+			return container.ErrExists
+		}
+		delete(f.containers, name)
+		c.info.Name = to
+		f.containers[to] = c
+		f.tell(container.Event{})
 		return nil
 	})
 }

@@ -40,6 +40,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		"CreateInvalid":     testCreateInvalid,
 		"DestroyRunning":    testDestroyRunning,
 		"Restart":           testRestart,
+		"Rename":            testRename,
 		"KilledBehindBack":  testKilledBehindBack,
 		"ExecTarget":        testExecTarget,
 		"ParallelStart":     testParallelStart,
@@ -274,6 +275,53 @@ func testDestroyRunning(t *testing.T, f *fixture) {
 	if now := f.wantState(t, spec.Name, container.StateRunning); now.InitPID != before.InitPID {
 		t.Error("the refused Destroy restarted it")
 	}
+}
+
+// testRename: another name, and everything else as before, however often it is
+// asked for.
+func testRename(t *testing.T, f *fixture) {
+	renamer, ok := f.Runtime.(container.Renamer)
+	if !ok {
+		t.Fatalf("%T is no container.Renamer", f.Runtime)
+	}
+	spec, other := f.create(t), f.create(t)
+	to := f.Spec().Name
+	f.remove(t, to)
+	before := f.start(t, spec.Name)
+	if err := renamer.Rename(f.ctx, spec.Name, to, spec.CTID); !errors.Is(err, container.ErrBusy) {
+		t.Errorf("of one that runs: %v", err)
+	}
+	f.stop(t, spec.Name)
+	for why, c := range map[string]struct {
+		name, to string
+		id       container.CTID
+		want     error
+	}{
+		"to a name that is taken":  {spec.Name, other.Name, spec.CTID, container.ErrExists},
+		"of another's name":        {other.Name, to, spec.CTID, container.ErrNotFound},
+		"of one that is not there": {to + "-x", to, f.Spec().CTID, container.ErrNotFound},
+	} {
+		if err := renamer.Rename(f.ctx, c.name, c.to, c.id); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", why, err)
+		}
+	}
+	if err := renamer.Rename(f.ctx, spec.Name, "../"+to, spec.CTID); err == nil {
+		t.Error("it can be called by a path")
+	}
+	f.wantState(t, spec.Name, container.StateStopped)
+	for range 2 {
+		if err := renamer.Rename(f.ctx, spec.Name, to, spec.CTID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.Runtime.Inspect(f.ctx, spec.Name); !errors.Is(err, container.ErrNotFound) {
+		t.Errorf("by its old name: %v", err)
+	}
+	after := f.start(t, to)
+	if after.CTID != spec.CTID || after.MAC != before.MAC || after.Template != before.Template {
+		t.Errorf("it was %+v and is %+v", before, after)
+	}
+	f.stop(t, to)
 }
 
 func testRestart(t *testing.T, f *fixture) {

@@ -198,6 +198,13 @@ func (r *run) Changed() <-chan struct{} {
 
 func (r *run) Done() <-chan struct{} { return r.done }
 
+// Started: its commands begin at once.
+func (r *run) Started() <-chan struct{} {
+	began := make(chan struct{})
+	close(began)
+	return began
+}
+
 // Recover implements [agent.Commands].
 func (m *machine) Recover(_ context.Context, id protocol.ActionID, n int) (agent.Found, error) {
 	m.mu.Lock()

@@ -54,6 +54,8 @@ const (
 	ContainerStopped   Step = "S12" // its init is gone
 	RunsRemoved        Step = "S13" // the run directories of a buried action, by the agent
 	ContainerLockFreed Step = "S14" // the lock's file of a container that is gone
+	ContainerRenamed   Step = "S15" // its directory has its new name
+	ContainerSettled   Step = "S16" // the record says that its configuration follows
 )
 
 // The steps that the coordinator takes, one transaction each where nothing else
@@ -94,6 +96,7 @@ func Steps() []Step {
 		QuestionTaken, TermSeen, ActionsBuried, QueueMade, LeavingNoted, InputPlaced,
 		SpecKept, StartDeclared, OutputSynced, ExitPublished, ContainerClaimed, LeafMade, CommandForked, ContainerReady,
 		ContainerDoomed, ContainerUnnamed, ContainerStarted, ContainerStopped, RunsRemoved, ContainerLockFreed,
+		ContainerRenamed, ContainerSettled,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
 		AuditSealed, AuditPruned, PayloadPlaced,

@@ -20,6 +20,10 @@
 // record says creating or destroying is not there for anybody but create and
 // destroy, which remove what is left of it first.
 //
+// A rename sets a mark in the record, renames the directory, has the configuration
+// follow and takes the mark away. Whoever starts or stops a container that is
+// marked has its configuration follow first.
+//
 // # Locks
 //
 // Every operation that changes a container holds an flock on a file named after

@@ -99,6 +99,8 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 		return wire.Answer{}, h.create(*req.Create)
 	case wire.OpDestroy:
 		return wire.Answer{}, h.destroy(req.Name)
+	case wire.OpRename:
+		return wire.Answer{}, h.rename(req.Name, req.To, req.CTID)
 	case wire.OpStart:
 		return h.seenAfter(req.Name, h.startContainer(req.Name))
 	case wire.OpStop:
@@ -173,6 +175,12 @@ func (h *host) acquireReady(name string) (*target, error) {
 	if !t.foreign() && t.record.State != recordReady {
 		t.lock.release()
 		return nil, fmt.Errorf("%w: %s was interrupted while %s", container.ErrNotFound, name, t.record.State)
+	}
+	if t.record.Renaming {
+		if err := h.settle(name); err != nil {
+			t.lock.release()
+			return nil, err
+		}
 	}
 	return t, nil
 }

@@ -26,6 +26,9 @@ type record struct {
 	CTID     container.CTID
 	Template string
 	State    recordState
+	// Renaming tells that the configuration may say another name than that of the
+	// directory, which is the one that counts.
+	Renaming bool `json:",omitzero"`
 }
 
 type recordState string

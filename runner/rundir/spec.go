@@ -48,6 +48,13 @@ type Spec struct {
 	// Login runs the user's own shell as a login shell, in its home directory
 	// if Dir names no other. Argv is empty then.
 	Login bool
+	// Daemon lets the main process end before the others that it has made: the
+	// run is over when nothing of it is left. It needs a leaf.
+	Daemon bool
+	// Secrets is a file in memory that holds more variables, by the path at which
+	// it can be opened as long as whoever started the supervisor lives; see
+	// AppendSecrets. Empty is none.
+	Secrets string
 	// Target is for the supervisor's kind alone (which container, for
 	// example); nobody else reads it.
 	Target map[string]string
@@ -120,7 +127,7 @@ func (s *Spec) Validate() error {
 // and NUL bytes.
 func (s *Spec) validateText() error {
 	plain := func(v string) bool { return utf8.ValidString(v) && strings.IndexByte(v, 0) < 0 }
-	ok := plain(s.Dir) && plain(s.User)
+	ok := plain(s.Dir) && plain(s.User) && plain(s.Secrets)
 	for _, v := range s.Argv {
 		ok = ok && plain(v)
 	}
@@ -166,6 +173,12 @@ func AppendSpec(b []byte, s *Spec) []byte {
 	e.int("grace_ms", s.GraceMS)
 	e.int("cap_bytes", s.CapBytes)
 	e.table("target", s.Target)
+	if s.Daemon {
+		e.bool("daemon", true)
+	}
+	if s.Secrets != "" {
+		e.str("secrets", s.Secrets)
+	}
 	if t := s.Terminal; t != nil {
 		e.ints("terminal", []string{"rows", "cols", "hang_up_ms"}, int64(t.Rows), int64(t.Cols), t.HangUpMS)
 	}
@@ -192,6 +205,9 @@ func ParseSpec(b []byte) (*Spec, error) {
 		"grace_ms":   intField(&s.GraceMS),
 		"cap_bytes":  intField(&s.CapBytes),
 		"target":     tableField(&s.Target),
+
+		optional + "daemon":  boolField(&s.Daemon),
+		optional + "secrets": strField(&s.Secrets),
 		optional + "terminal": func(d *decoder) error {
 			s.Terminal = new(Terminal)
 			return objectField(fields{

@@ -53,7 +53,9 @@ func Run(cfg Config) error {
 	defer lock.Close()
 	unix.Umask(0o022)
 	r := &run{Config: cfg, lock: lock}
-	if err := r.begin(); err != nil {
+	if err := r.begin(); errors.Is(err, errSecretsGone) {
+		return err // nothing began, and another attempt can
+	} else if err != nil {
 		r.giveUp(err)
 	} else if pid, err := r.fork(); err != nil {
 		r.giveUp(err)
@@ -108,12 +110,20 @@ func (r *run) begin() error {
 		return Refuse(rundir.ReasonSpec, err)
 	}
 	r.spec = spec
+	secrets, err := rundir.ReadSecrets(spec)
+	if err != nil {
+		return errSecretsGone
+	}
+	spec.Env = append(spec.Env, secrets...)
 	parent, err := r.Launcher.Prepare(spec)
 	if err != nil {
 		return err
 	}
 	if err := r.makeLeaf(parent); err != nil {
 		return err
+	}
+	if spec.Daemon && r.leaf == "" {
+		return errors.New("a daemon needs a cgroup2 tree to be held by, which is not to be had here")
 	}
 	if err := r.openFiles(); err != nil {
 		return err
@@ -276,6 +286,10 @@ func (r *run) giveUp(err error) {
 	r.exit.EndedMS = r.Clock.Now().Milliseconds()
 }
 
+// errSecretsGone tells that whoever started this supervisor does not live any more,
+// and that the secrets of the command have gone with it.
+var errSecretsGone = errors.New("the secrets of the command cannot be read any more")
+
 // watch keeps the command's limits until nothing of it is left.
 func (r *run) watch(pid int) {
 	oom := newOOMCounter(pid, r.leaf)
@@ -317,14 +331,25 @@ func (r *run) watch(pid int) {
 	if r.tty != nil {
 		end = append(end, unix.SIGHUP) // interactive shells ignore TERM
 	}
+	over := func() {
+		r.exit.EndedMS = r.Clock.Now().Milliseconds()
+		r.exit.OOM = oom.struck(r.exit.Signal == int(unix.SIGKILL) && !stopping)
+		r.sweep(stopping, killAt)
+		r.closeStreams()
+	}
+	var emptied <-chan struct{}
 	for {
 		select {
 		case status := <-ended:
-			r.exit.EndedMS = r.Clock.Now().Milliseconds()
 			r.mainEnded(pid, status)
-			r.exit.OOM = oom.struck(r.exit.Signal == int(unix.SIGKILL) && !stopping)
-			r.sweep(stopping, killAt)
-			r.closeStreams()
+			if r.spec.Daemon && !stopping {
+				ended, emptied = nil, r.emptied()
+				continue
+			}
+			over()
+			return
+		case <-emptied:
+			over()
 			return
 		case <-limit:
 			r.exit.TimedOut = true
@@ -339,6 +364,16 @@ func (r *run) watch(pid int) {
 			r.kill(pid)
 		}
 	}
+}
+
+// emptied returns what is closed when nothing of the command is left.
+func (r *run) emptied() <-chan struct{} {
+	left := make(chan struct{})
+	go func() { // it ends with the command, and so does this process
+		_ = r.leaf.WaitEmpty(context.Background()) // sweep asks again
+		close(left)
+	}()
+	return left
 }
 
 // mainEnded takes over the status of the main process. Without a leaf, what is

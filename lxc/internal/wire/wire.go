@@ -19,7 +19,7 @@ import (
 
 // Version counts changes of meaning.
 //
-//	1 (2026-11): create, destroy, start, stop, list, inspect, probe
+//	1 (2026-11): create, destroy, rename, start, stop, list, inspect, probe
 const Version = 1
 
 // MaxSize bounds a request and an answer, in bytes: 10,000 containers of 400
@@ -34,6 +34,7 @@ const (
 	OpInspect   = "inspect"
 	OpCreate    = "create"
 	OpDestroy   = "destroy"
+	OpRename    = "rename"
 	OpStart     = "start"
 	OpStop      = "stop"
 	OpSupervise = "supervise"
@@ -54,6 +55,9 @@ type Request struct {
 	Name string `json:",omitzero"`
 	// Grace of stop.
 	Grace time.Duration `json:",omitzero"`
+	// To is the new name of rename, and CTID the container that is meant.
+	To   string         `json:",omitzero"`
+	CTID container.CTID `json:",omitzero"`
 	// Create is what create makes.
 	Create *container.CreateSpec `json:",omitzero"`
 }

@@ -1,0 +1,143 @@
+//go:build linux && cgo
+
+package helper
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/failpoint"
+)
+
+// rename gives one of our stopped containers another name. liblxc would copy all
+// of it and destroy what was there; here its directory is renamed.
+func (h *host) rename(name, to string, id container.CTID) error {
+	if err := errors.Join(container.CheckName(to), container.CheckCTID(string(id))); err != nil {
+		return err
+	}
+	l, err := lock(h.locks, string(id), h.patience)
+	if err != nil {
+		return err
+	}
+	defer l.release()
+	at, err := h.ours(id)
+	switch {
+	case err != nil:
+		return err
+	case at != name && at != to:
+		return h.notThere(name)
+	}
+	r, err := readRecord(h.dir(at))
+	switch {
+	case err != nil:
+		return err
+	case r.State != recordReady:
+		return fmt.Errorf("%w: %s was interrupted while %s", container.ErrNotFound, at, r.State)
+	case at == to:
+		return h.settle(to)
+	}
+	if err := h.stopped(name); err != nil {
+		return err
+	}
+	r.Renaming = true
+	if err := writeRecord(h.dir(name), r); err != nil {
+		return err
+	}
+	failpoint.Before(failpoint.ContainerRenamed)
+	err = unix.Renameat2(unix.AT_FDCWD, h.dir(name), unix.AT_FDCWD, h.dir(to), unix.RENAME_NOREPLACE)
+	if errors.Is(err, fs.ErrExist) {
+		r.Renaming = false
+		return errors.Join(fmt.Errorf("%w: the name %s is taken", container.ErrExists, to), writeRecord(h.dir(name), r))
+	}
+	if err != nil {
+		return fmt.Errorf("renaming %s: %w", h.dir(name), err)
+	}
+	if err := syncDir(h.path); err != nil {
+		return err
+	}
+	failpoint.After(failpoint.ContainerRenamed)
+	return h.settle(to)
+}
+
+// notThere tells a name of nobody from one of somebody else.
+func (h *host) notThere(name string) error {
+	r, err := h.look(name)
+	if err == nil && r.CTID == "" {
+		return fmt.Errorf("%w: %s was not made by Hostler and must be adopted first", container.ErrUnsupported, name)
+	}
+	return fmt.Errorf("%w: there is no such container called %s", container.ErrNotFound, name)
+}
+
+// settle has the configuration of a container follow the name of its directory.
+// The caller holds its lock.
+func (h *host) settle(name string) error {
+	dir := h.dir(name)
+	r, err := readRecord(dir)
+	if err != nil || !r.Renaming {
+		return err
+	}
+	if err := h.reconfigure(name); err != nil {
+		return err
+	}
+	r.Renaming = false
+	failpoint.Before(failpoint.ContainerSettled)
+	err = writeRecord(dir, r)
+	failpoint.After(failpoint.ContainerSettled)
+	return err
+}
+
+// reconfigure writes the name into the configuration of a container, and into its
+// own file of it if that said the name before.
+func (h *host) reconfigure(name string) error {
+	c, err := h.open(name)
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	before := strings.Join(c.ConfigItem("lxc.uts.name"), "")
+	rootfs := filepath.Join(h.dir(name), "rootfs")
+	if err := apply(c, []setting{{"lxc.rootfs.path", "dir:" + rootfs}, {"lxc.uts.name", name}}); err != nil {
+		return err
+	}
+	config := filepath.Join(h.dir(name), "config")
+	if err := c.SaveConfigFile(config + ".new"); err != nil {
+		return fmt.Errorf("saving the configuration: %w", err)
+	}
+	if err := syncFile(config + ".new"); err != nil {
+		return err
+	}
+	if err := os.Rename(config+".new", config); err != nil {
+		return err
+	}
+	return rehost(rootfs, before, name)
+}
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// rehost replaces the name of the host in a container that goes by its old one.
+func rehost(rootfs, before, name string) error {
+	root, err := os.OpenRoot(rootfs)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	const file = "etc/hostname"
+	raw, err := root.ReadFile(file)
+	if err != nil || before == "" || strings.TrimSpace(string(raw)) != before {
+		return nil // it is none of ours
+	}
+	return root.WriteFile(file, []byte(name+"\n"), 0o644)
+}
