@@ -75,6 +75,7 @@ type Agent struct {
 	unlooked    []container.Kind // runtimes whose containers were not seen yet
 	alerts      map[string]protocol.AlertInfo
 	beat        heartbeat
+	rights      rights
 	ring        uint64              // number of the newest ring that was recorded
 	kept        protocol.Checkpoint // as self has it, once it was read
 	keptRing    uint64              // the ring that it was judged by
@@ -214,6 +215,9 @@ func (a *Agent) remember(ctx context.Context) error {
 	}
 	if a.cfg.Trust != nil {
 		a.ring = a.cfg.Trust.Ring()
+	}
+	if err := a.loadPolicy(); err != nil {
+		return err
 	}
 	open, err := a.cfg.Queue.Unfinished(ctx)
 	if err != nil {

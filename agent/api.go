@@ -58,6 +58,7 @@ type Status struct {
 	Degraded   string
 	Containers int // managed ones
 	Broken     int
+	Policy     PolicyStatus
 }
 
 // Container is a container as the agent knows and sees it.
@@ -90,7 +91,8 @@ func (a *Agent) HeartbeatNow(ctx context.Context) error {
 
 // Propose accepts an action of the host's own people. The id makes a second
 // call with the same spec harmless; a zero id is replaced by a new one. A spec
-// that is wrong is [protocol.ErrSpec] or [protocol.ErrUnknownKind] and is not
+// that is wrong is [protocol.ErrSpec] or [protocol.ErrUnknownKind], what the
+// policy does not let the requester do [protocol.ErrNotApproved]; neither is
 // kept. On nil the action is durable.
 func (a *Agent) Propose(ctx context.Context, id protocol.ActionID, spec []byte, requester string) (Action, error) {
 	return ask(ctx, a, func() (Action, error) { return a.propose(id, spec, requester) })
@@ -155,8 +157,9 @@ type Metrics struct {
 	// Sent counts messages by type, Received those that passed all checks.
 	Sent, Received map[protocol.Type]uint64
 	// Accepted and Ended count actions, the latter by final state.
-	Accepted uint64
-	Ended    map[protocol.State]uint64
+	// Unapproved counts what the policy did not allow.
+	Accepted, Unapproved uint64
+	Ended                map[protocol.State]uint64
 	// Starts counts containers started by the agent itself, StartFailures the
 	// failures among them.
 	Starts, StartFailures uint64

@@ -40,6 +40,10 @@ type Config struct {
 	// Trust knows whom to believe. Required with Link.
 	Trust Trust
 
+	// Policies are what says who may do what here. Default: the built-in one, and
+	// no other can come into force.
+	Policies Policies
+
 	// Runtimes are the container technologies of this host, at most one of each
 	// kind. The caller closes them after Run. Default: none.
 	Runtimes []container.Runtime
@@ -141,8 +145,10 @@ type Bulk interface {
 type Trust interface {
 	// Keyring knows the keys of the ring in force.
 	Keyring() protocol.Keyring
-	// Ring is the number of the ring in force.
+	// Ring is the number of the ring in force, Owners how many of its owners it
+	// takes to sign.
 	Ring() uint64
+	Owners() int
 	// Advance takes a chain of rings as the broker retains it and walks as far
 	// as it proves. A chain that proves nothing newer is nil.
 	Advance(ctx context.Context, chain []byte) error
@@ -195,6 +201,8 @@ func (c Config) validate() error {
 		return errors.New("configuration without Boot")
 	case c.Link != nil && (c.Bulk == nil || c.Signer == nil || c.Trust == nil):
 		return errors.New("configuration with Link, but without Bulk, Signer or Trust")
+	case c.Link != nil && c.Policies.Keep == nil:
+		return errors.New("configuration with Link, but without Policies.Keep")
 	case c.Commands != nil && len(c.Supervisor) == 0:
 		return errors.New("configuration with Commands, but without Supervisor")
 	case c.HostRuns < 0 || c.Lanes < 0 || c.CheckEvery < 0 || c.Drain < 0:

@@ -17,6 +17,7 @@ type counters struct {
 	ended          map[protocol.State]*atomic.Uint64
 	dropped        atomic.Uint64
 	accepted       atomic.Uint64
+	unapproved     atomic.Uint64
 	starts         atomic.Uint64
 	startFailures  atomic.Uint64
 	gauges         atomic.Pointer[gauges]
@@ -68,6 +69,7 @@ func (c *counters) snapshot() Metrics {
 		Sent:          project(c.sent, read),
 		Received:      project(c.received, read),
 		Accepted:      c.accepted.Load(),
+		Unapproved:    c.unapproved.Load(),
 		Ended:         project(c.ended, read),
 		Starts:        c.starts.Load(),
 		StartFailures: c.startFailures.Load(),

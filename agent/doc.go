@@ -35,7 +35,10 @@
 //
 // # Policy
 //
-// Until a policy is installed on a host the built-in one is in force: what
-// operators and admins ask for through the coordinator, or on the host itself,
-// needs nobody's approval. Approvals that come with an order are not looked at.
+// What needs whose approval is said by the policy in force on the host (package
+// policy): root's own file, else the newest signed one that was taken, else the
+// built-in one, by which what operators and admins ask for needs nobody's. The
+// agent holds each order against it, by the keys of its own ring and nothing
+// that the coordinator says, before the order is taken in; what is refused is
+// refused for good (policy.go).
 package agent

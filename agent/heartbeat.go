@@ -114,6 +114,7 @@ func paginate(first []byte, all []protocol.Container) [][]protocol.Container {
 func (a *Agent) hostInfo() protocol.HostInfo {
 	h := a.cfg.HostInfo()
 	h.Interfaces = h.Interfaces[:min(len(h.Interfaces), maxInterfaces)]
+	h.Policy = &a.rights.info
 	h.Boot, h.ClockMS, h.QueueDepth = a.cfg.Boot, a.cfg.Now().UnixMilli(), len(a.jobs)
 	return h
 }

@@ -18,7 +18,7 @@ func (a *Agent) status() Status {
 		Host: a.cfg.Host, Fleet: a.cfg.Fleet, FleetName: a.cfg.FleetName, Boot: a.cfg.Boot,
 		Inc: a.self.Inc, Store: a.self.Store, Link: a.cfg.Link != nil, Connected: a.link.answered,
 		SinceMS: a.link.since, Conn: a.link.conn, LeaseUntilMS: a.leaseUntil.Load(), Term: a.gate.Seen, Waiting: a.lanes.waiting, Unsent: a.unsent(),
-		Degraded: a.degraded, Containers: len(a.managed),
+		Degraded: a.degraded, Containers: len(a.managed), Policy: PolicyStatus{a.rights.info, a.rights.kept.FloorMS},
 	}
 	s.Running = len(a.jobs) - s.Waiting
 	if a.cfg.Trust != nil {
@@ -95,6 +95,12 @@ func (a *Agent) propose(id protocol.ActionID, b []byte, requester string) (Actio
 	}
 	if requester == "" || len(requester) > maxRequester || !utf8.ValidString(requester) {
 		return Action{}, fmt.Errorf("proposing an action: %w: the requester is not a name", protocol.ErrSpec)
+	}
+	if err := a.allowedHere(&spec, requester); err != nil {
+		if errors.Is(err, queue.ErrDisk) {
+			a.disk(err)
+		}
+		return Action{}, fmt.Errorf("proposing an action: %w", err)
 	}
 	now := a.cfg.Now().UnixMilli()
 	if id.IsZero() {

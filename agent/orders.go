@@ -76,10 +76,10 @@ func (a *Agent) order(at protocol.Position, msg protocol.Message, refusal protoc
 		}
 		return
 	}
-	o := queue.Order{Action: item.Action, Spec: item.Spec, Requester: item.Requester, CreatedMS: item.CreatedMS, BudgetMS: a.left(&msg.Header)}
-	spec, err := a.admit(item.Spec)
-	if err == nil && refusal != "" {
-		err = refusal
+	o, spec, err := a.judge(&item, &msg.Header, refusal)
+	if errors.Is(err, queue.ErrDisk) {
+		a.disk(err)
+		return // nothing was taken in: it comes again
 	}
 	if a.isStaged(item.Action) {
 		a.takeOrders()
@@ -92,6 +92,21 @@ func (a *Agent) order(at protocol.Position, msg protocol.Message, refusal protoc
 	}
 	a.stage(at, o, spec, err)
 	p.at = at
+}
+
+// judge decides whether what an order asks for may be done here, which is for
+// good: a refusal, if there is one, or the first of what this host cannot do and
+// its policy does not allow. [queue.ErrDisk] is neither yes nor no.
+func (a *Agent) judge(item *protocol.OrderItem, h *protocol.Header, refusal protocol.Code) (queue.Order, protocol.Spec, error) {
+	o := queue.Order{Action: item.Action, Spec: item.Spec, Requester: item.Requester, CreatedMS: item.CreatedMS, BudgetMS: a.left(h)}
+	spec, err := a.admit(item.Spec)
+	if err == nil && refusal != "" {
+		err = refusal
+	}
+	if err == nil {
+		err = a.allowed(item.Action, &spec, &o, item.Approvals)
+	}
+	return o, spec, err
 }
 
 // left is what is left of an order's start budget: it counts from the moment on
@@ -119,8 +134,6 @@ func (a *Agent) admit(b []byte) (protocol.Spec, error) {
 		return spec, fmt.Errorf("%w: secret values cannot be read here", codeUnsupported)
 	case info.Command && a.cfg.Commands == nil:
 		return spec, fmt.Errorf("%w: commands cannot be run here", codeUnsupported)
-	case spec.Kind == protocol.KindPolicySet:
-		return spec, fmt.Errorf("%w: this host takes its policy from its own people alone", codeUnsupported)
 	case spec.Kind == protocol.KindCreate:
 		if _, _, err := a.creator(); err != nil {
 			return spec, err

@@ -42,12 +42,13 @@ type peer struct {
 	claims    uint64 // the ring that its messages name; 0 is the one held
 	mute      bool
 	leftMS    int64
+	key       protocol.Signer   // signs what goes down
 	seal      []byte            // the next receipt's checkpoint
 	knows     protocol.Position // the next receipt's head of the host's audit log
 }
 
 func newPeer(t *testing.T, l *line, r *ring) *peer {
-	c := &peer{t: t, line: l, ring: r, store: protocol.StoreID{9}, term: protocol.Term{Ring: 1, Counter: 1}, leftMS: 60_000,
+	c := &peer{t: t, line: l, ring: r, store: protocol.StoreID{9}, term: protocol.Term{Ring: 1, Counter: 1}, leftMS: 60_000, key: coordinatorKey,
 		have: make(map[protocol.Stream]protocol.Position), out: make(map[protocol.FD][]byte)}
 	c.reset()
 	return c
@@ -201,7 +202,7 @@ func (c *peer) down(ch protocol.Channel, v any) {
 		c.t.Error(err)
 		return
 	}
-	payload, err := protocol.Seal(coordinatorKey, body, nil)
+	payload, err := protocol.Seal(c.key, body, nil)
 	if err != nil {
 		c.t.Error(err)
 		return

@@ -131,6 +131,8 @@ func (a *Agent) begin(j *job) {
 	switch {
 	case j.spec.Kind == protocol.KindPing:
 		a.finish(j, queue.Step{Event: protocol.EventSucceed})
+	case j.spec.Kind == protocol.KindPolicySet:
+		a.setPolicy(j)
 	case info.Command:
 		a.beginCommand(j)
 	case info.Lane == protocol.LanePreempt && !j.recover:

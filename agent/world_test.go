@@ -79,6 +79,7 @@ func (r *ring) Ring() uint64 {
 	defer r.mu.Unlock()
 	return r.number
 }
+func (r *ring) Owners() int                           { return 1 }
 func (r *ring) Advance(context.Context, []byte) error { return nil }
 func (r *ring) Revoke(context.Context, []byte) error  { return nil }
 func (r *ring) Fetch(_ context.Context, n uint64) error {
@@ -277,7 +278,7 @@ func newWorld(t *testing.T, tune func(*agent.Config)) *world {
 func (w *world) run(q *queue.Queue) {
 	w.t.Helper()
 	cfg := agent.Config{
-		Host: host, Fleet: fleet, FleetName: fleetName, Queue: q, Link: w.line, Bulk: bulk{w.line}, Signer: hostKey, Trust: w.ring,
+		Host: host, Fleet: fleet, FleetName: fleetName, Queue: q, Link: w.line, Bulk: bulk{w.line}, Signer: hostKey, Trust: w.ring, Policies: agent.Policies{Keep: func(agent.PolicyRecord) error { return nil }},
 		Runtimes: []container.Runtime{w.lxc}, Commands: w.cmds, Supervisor: []string{"/usr/lib/hostler/hostler-run"}, Boot: w.boot,
 		BootMS: func() int64 { return time.Since(w.begun).Milliseconds() },
 		Log:    slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),

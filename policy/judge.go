@@ -9,11 +9,20 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// EffectiveNow is the time by which approvals are judged, in Unix milliseconds:
-// the wall clock, but no earlier than the newest date that an approver or owner
-// is known to have signed at. So no clock makes an expired approval good again;
-// a wrong one can only refuse.
-func EffectiveNow(wallMS, floorMS int64) int64 { return max(wallMS, floorMS) }
+// Clock is the time by which approvals are judged, in Unix milliseconds.
+type Clock struct {
+	WallMS int64
+	// FloorMS is the newest date at which an approver or owner is known to have
+	// signed.
+	FloorMS int64
+	// SinceMS is the floor as it was when the host's memory of actions began: what
+	// was signed until then may have been used before. 0 is no such date.
+	SinceMS int64
+}
+
+// Now is the wall clock, but no earlier than the floor. So no clock makes an
+// expired approval good again; a wrong one can only refuse.
+func (c Clock) Now() int64 { return max(c.WallMS, c.FloorMS) }
 
 // Order is what approvals are held against.
 type Order struct {
@@ -37,8 +46,8 @@ type Verdict struct {
 // Judge holds an order against a need. x says fleet, keys and ring; the keys are
 // those of the ring in force where it is judged. Approvals that are not good are
 // as none: they take nothing from those that are.
-func (n Need) Judge(o Order, x protocol.Expect, wallMS, floorMS int64) Verdict {
-	v := Verdict{FloorMS: floorMS}
+func (n Need) Judge(o Order, x protocol.Expect, clock Clock) Verdict {
+	v := Verdict{FloorMS: clock.FloorMS}
 	if n.Refused {
 		v.Err = refuse(protocol.ErrNotApproved, "%s", n.Why)
 		return v
@@ -52,10 +61,10 @@ func (n Need) Judge(o Order, x protocol.Expect, wallMS, floorMS int64) Verdict {
 			v.FloorMS = max(v.FloorMS, opened[i].IssuedMS)
 		}
 	}
-	now := EffectiveNow(wallMS, v.FloorMS)
+	clock.FloorMS = v.FloorMS
 	var wrong []string
 	for i := range opened {
-		if why := opened[i].judge(n, o, o.Approvals[i], x.Ring, now); why != nil {
+		if why := opened[i].judge(n, o, o.Approvals[i], x.Ring, clock); why != nil {
 			wrong = append(wrong, fmt.Sprintf("approval %d: %s", i+1, why))
 			continue
 		}
@@ -77,7 +86,8 @@ type opened struct {
 }
 
 // judge says why an approval does not count; nil if it does.
-func (a *opened) judge(n Need, o Order, p protocol.OrderApproval, ring uint64, now int64) error {
+func (a *opened) judge(n Need, o Order, p protocol.OrderApproval, ring uint64, clock Clock) error {
+	now := clock.Now()
 	switch {
 	case a.err != nil:
 		return a.err
@@ -89,6 +99,8 @@ func (a *opened) judge(n Need, o Order, p protocol.OrderApproval, ring uint64, n
 		return fmt.Errorf("that of %s is for another spec", a.by.Person)
 	case !a.Covers(p, o.Target):
 		return fmt.Errorf("that of %s does not name this action on this host", a.by.Person)
+	case a.IssuedMS <= clock.SinceMS:
+		return fmt.Errorf("that of %s was signed before this host's memory began; it may have been used already", a.by.Person)
 	case now < a.NotBeforeMS:
 		return fmt.Errorf("that of %s holds only later", a.by.Person)
 	case now >= a.ExpiresMS:

@@ -125,7 +125,7 @@ func TestJudge(t *testing.T) {
 		{"another fleet", []protocol.OrderApproval{alice, approve("bob", func(a *protocol.Approval) { a.Fleet[0] ^= 1 })}, "another fleet"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := need.Judge(policy.Order{Spec: spec, Target: target, Approvals: c.with}, expect(), now, 0)
+			v := need.Judge(policy.Order{Spec: spec, Target: target, Approvals: c.with}, expect(), policy.Clock{WallMS: now})
 			switch {
 			case c.lacks == "" && (v.Err != nil || !slices.Equal(v.Persons, []string{"alice", "bob"})):
 				t.Errorf("%+v", v)
@@ -134,7 +134,14 @@ func TestJudge(t *testing.T) {
 			}
 		})
 	}
-	v := policy.Need{Refused: true, Why: "no"}.Judge(policy.Order{Spec: spec, Target: target, Approvals: []protocol.OrderApproval{alice, bob}}, expect(), now, 0)
+	after := policy.Clock{WallMS: now, SinceMS: signed.UnixMilli()}
+	if v := need.Judge(policy.Order{Spec: spec, Target: target, Approvals: []protocol.OrderApproval{alice, bob}}, expect(), after); v.Err == nil {
+		t.Error("what was signed before the memory began counts")
+	}
+	if after.SinceMS--; need.Judge(policy.Order{Spec: spec, Target: target, Approvals: []protocol.OrderApproval{alice, bob}}, expect(), after).Err != nil {
+		t.Error("what was signed after the memory began does not count")
+	}
+	v := policy.Need{Refused: true, Why: "no"}.Judge(policy.Order{Spec: spec, Target: target, Approvals: []protocol.OrderApproval{alice, bob}}, expect(), policy.Clock{WallMS: now})
 	if !errors.Is(v.Err, protocol.ErrNotApproved) {
 		t.Errorf("refused: %v", v.Err)
 	}
@@ -154,7 +161,7 @@ func TestNoClockMakesGoodAgain(t *testing.T) {
 			wall = rapid.Int64Range(0, 1000).Draw(t, "since 1970")
 		}
 		a := approve("bob", func(a *protocol.Approval) { a.ExpiresMS = a.IssuedMS + life })
-		v := one.Judge(policy.Order{Spec: spec, Target: target, Approvals: []protocol.OrderApproval{a}}, expect(), wall, floor)
+		v := one.Judge(policy.Order{Spec: spec, Target: target, Approvals: []protocol.OrderApproval{a}}, expect(), policy.Clock{WallMS: wall, FloorMS: floor})
 		ends := signed.UnixMilli() + life
 		if want := floor < ends && wall < ends; (v.Err == nil) != want {
 			t.Fatalf("wall %d, floor %d, ends %d: %v", wall, floor, ends, v.Err)
@@ -162,7 +169,7 @@ func TestNoClockMakesGoodAgain(t *testing.T) {
 		if v.FloorMS != max(floor, signed.UnixMilli()) {
 			t.Fatalf("the floor is %d", v.FloorMS)
 		}
-		if policy.EffectiveNow(wall, floor) < floor {
+		if (policy.Clock{WallMS: wall, FloorMS: floor}).Now() < floor {
 			t.Fatal("time stands before the floor")
 		}
 	})
@@ -176,7 +183,7 @@ func TestForgedDatesRaiseNoFloor(t *testing.T) {
 	}
 	v := need.Judge(policy.Order{Spec: spec, Target: target, Approvals: []protocol.OrderApproval{
 		approve("coordinator", late), approve("eve", late), approve("revoked carol", late), approve("olga", late),
-	}}, expect(), 1, 5)
+	}}, expect(), policy.Clock{WallMS: 1, FloorMS: 5})
 	if v.FloorMS != 5 {
 		t.Errorf("the floor is %d", v.FloorMS)
 	}

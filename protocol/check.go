@@ -182,6 +182,9 @@ func (h *HostInfo) check() error {
 			return fmt.Errorf("a size, count or duration of the host is negative")
 		}
 	}
+	if p := h.Policy; p != nil && (!isWord(p.Source) || len(p.Broken) > maxText) {
+		return fmt.Errorf("the source of the policy is not a word, or what is wrong with it too long")
+	}
 	return errors.Join(checkLength("hostname", h.Hostname, maxName), checkLength("boot", h.Boot, maxName))
 }
 

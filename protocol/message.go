@@ -280,6 +280,16 @@ type HostInfo struct {
 	QueueDepth   int         `json:"queue_depth"` // accepted actions that have not ended
 	Interfaces   []Interface `json:"interfaces,omitempty"`
 	Unsupported  []string    `json:"unsupported,omitempty"` // "lxc: liblxc.so.1 is missing": a feature and why
+	Policy       *PolicyInfo `json:"policy,omitempty"`
+}
+
+// PolicyInfo is the policy in force on a host.
+type PolicyInfo struct {
+	Source string `json:"source"`           // builtin, file (of the host's root) or document (signed)
+	Number uint64 `json:"number,omitzero"`  // of a document
+	Digest Digest `json:"digest,omitzero"`  // of its text
+	Bypass bool   `json:"bypass,omitzero"`  // it accepts its holes
+	Broken string `json:"broken,omitempty"` // why it cannot be used: then nobody may do anything
 }
 
 // Interface is a network interface of a host.

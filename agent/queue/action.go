@@ -85,6 +85,7 @@ func accept(tx *sqldb.Tx, o Order, local bool, now Now) (Action, error) {
 	act := Action{
 		ID: o.Action, Digest: protocol.Sum(o.Spec), Spec: o.Spec, Requester: o.Requester, Local: local,
 		BudgetMS: o.BudgetMS, Boot: now.Boot, AcceptBootMS: now.BootMS, CreatedMS: o.CreatedMS, AcceptedMS: now.WallMS,
+		approved: o.Approved,
 	}
 	if err := tx.QueryRow(`UPDATE self SET accept_seq = accept_seq + 1 RETURNING accept_seq`).Scan(&act.AcceptSeq); err != nil {
 		return act, err

@@ -106,6 +106,12 @@ func moved(tx *sqldb.Tx, a *Action, became *protocol.Container, now Now) error {
 		}
 		r.Detail["requester"] = a.Requester
 	}
+	if a.Event == protocol.EventRefuse {
+		r.Detail["why"] = a.Detail
+	}
+	if len(a.approved) > 0 {
+		r.Detail["approved_by"] = a.approved
+	}
 	if a.Attempt > 0 {
 		r.Detail["attempt"] = a.Attempt
 	}

@@ -98,6 +98,8 @@ type Action struct {
 	// ReportN is the number of its newest report; 0 for what is left of an
 	// action that was forgotten.
 	ReportN uint64
+
+	approved []string // of a new one, for its record in the audit log
 }
 
 // Expired reports whether the start budget of an action that waits is gone at
@@ -156,6 +158,8 @@ type Order struct {
 	// Refusal, if set, ends the action as it comes: FAILED with this reason.
 	Refusal protocol.Code
 	Detail  string // a sentence with Refusal
+	// Approved are the persons whose approval it rests on, for the audit log.
+	Approved []string
 	// Begin, if set, starts the action in the transaction that accepts it, so
 	// that its NEW is never reported, and makes the changes of its start.
 	Begin *Change

@@ -25,7 +25,10 @@ type config struct {
 	StateDir string `toml:"state_dir"`
 	// Socket is where the people of the host speak to the agent: root, and the
 	// group hostler if there is one.
-	Socket   string         `toml:"socket"`
+	Socket string `toml:"socket"`
+	// Policy is root's own file of what needs whose approval on this host. If it
+	// is there, it is in force over every policy that is signed.
+	Policy   string         `toml:"policy"`
 	Commands commandsConfig `toml:"commands"`
 	LXC      lxcConfig      `toml:"lxc"`
 	Network  networkConfig  `toml:"network"`
@@ -66,6 +69,7 @@ func defaults() (config, error) {
 	c := config{
 		StateDir: "/var/lib/hostler/agent",
 		Socket:   "/run/hostler/agent.sock",
+		Policy:   "/etc/hostler/policy.toml",
 		Commands: commandsConfig{Supervisor: beside("hostler-run"), Parallel: 16, Lanes: 32},
 		LXC:      lxcConfig{Path: "/var/lib/lxc", Helper: beside("hostler-lxc")},
 		Network:  networkConfig{Bridge: "hostler0", Subnet: "10.133.0.0/24"},
@@ -98,6 +102,7 @@ func (c *config) settings() []settings.Setting {
 		settings.Text("host", &c.Host),
 		settings.Text("state_dir", &c.StateDir),
 		settings.Text("socket", &c.Socket),
+		settings.Text("policy", &c.Policy),
 		settings.Text("commands.supervisor", &c.Commands.Supervisor),
 		settings.Number("commands.parallel", &c.Commands.Parallel),
 		settings.Number("commands.lanes", &c.Commands.Lanes),
@@ -111,7 +116,7 @@ func (c *config) settings() []settings.Setting {
 func (c *config) check() error {
 	for _, s := range c.settings() {
 		switch s.Name {
-		case "state_dir", "socket", "commands.supervisor", "lxc.path", "lxc.helper":
+		case "state_dir", "socket", "policy", "commands.supervisor", "lxc.path", "lxc.helper":
 			if !filepath.IsAbs(s.Get()) {
 				return fmt.Errorf("%s: %q is not an absolute path", s.Name, s.Get())
 			}

@@ -61,6 +61,9 @@ func (m *membership) Keyring() protocol.Keyring { return m.keys }
 // Ring implements [agent.Trust].
 func (m *membership) Ring() uint64 { return m.keys.Chain().Ring().Number }
 
+// Owners implements [agent.Trust].
+func (m *membership) Owners() int { return m.keys.Chain().Ring().Threshold }
+
 // Advance implements [agent.Trust].
 func (m *membership) Advance(_ context.Context, b []byte) error {
 	m.mu.Lock()

@@ -126,6 +126,7 @@ func once(ctx context.Context, s state, c config, from settings.Origin, log *slo
 		return err
 	}
 	cfg.HostInfo = newMachine(c.StateDir, unsupported).info
+	cfg.Policies.Local, cfg.Policies.Broken = localPolicy(c.Policy, host)
 	if err := n.join(&cfg); err != nil {
 		return err
 	}
@@ -157,6 +158,7 @@ func (n *node) join(cfg *agent.Config) error {
 	}
 	ring := n.member.keys.Chain().Ring()
 	cfg.Fleet, cfg.FleetName, cfg.Signer, cfg.Trust = ring.Fleet, ring.Name, id, n.member
+	n.state.loadPolicies(ring.Fleet, &cfg.Policies)
 	l, bulk, err := connect(n.member, n.record.Host, n.record.Brokers, n.log)
 	if err != nil {
 		return err

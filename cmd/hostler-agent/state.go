@@ -38,6 +38,12 @@ func (s state) inputs() string     { return s.path("inputs") } // what commands 
 func (s state) locks() string      { return s.path("ct") }
 func (s state) leaving() string    { return s.path("leaving") } // leave was begun, and must be finished
 
+// policy is what the host knows of policies in a fleet. It outlives a leave: or
+// whoever makes the host join again would rid it of its policy.
+func (s state) policy(fleet protocol.FleetID) string {
+	return s.path("policy-" + fleet.String() + ".json")
+}
+
 // prepare makes the directory, and finishes what leave has begun.
 func (s state) prepare() error {
 	if err := os.MkdirAll(string(s), 0o700); err != nil {

@@ -60,6 +60,7 @@ func newRing(hosts ...protocol.HostID) ring {
 func (r ring) Principal(k protocol.KeyID) (protocol.Principal, bool) { p, ok := r[k]; return p, ok }
 func (r ring) Keyring() protocol.Keyring                             { return r }
 func (ring) Ring() uint64                                            { return 1 }
+func (ring) Owners() int                                             { return 1 }
 func (ring) Advance(context.Context, []byte) error                   { return nil }
 func (ring) Revoke(context.Context, []byte) error                    { return nil }
 func (ring) Fetch(context.Context, uint64) error                     { return errors.New("there is no newer ring") }

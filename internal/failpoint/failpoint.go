@@ -35,6 +35,7 @@ const (
 	QueueMade      Step = "A12" // the queue's first rows and its reserve, and that it was made
 	LeavingNoted   Step = "A13" // the file that says that the host leaves
 	InputPlaced    Step = "A14" // a payload is whole
+	PolicyKept     Step = "A15" // the file of the policy in force and of the newest verified date
 )
 
 // The steps that are taken in run directories and with containers, by the
@@ -93,7 +94,7 @@ const (
 func Steps() []Step {
 	return []Step{
 		StartCounted, OrderTaken, AttemptBegun, OutcomeKept, OutboxFreed, CancelTaken, ContainersKept, MembershipKept,
-		QuestionTaken, TermSeen, ActionsBuried, QueueMade, LeavingNoted, InputPlaced,
+		QuestionTaken, TermSeen, ActionsBuried, QueueMade, LeavingNoted, InputPlaced, PolicyKept,
 		SpecKept, StartDeclared, OutputSynced, ExitPublished, ContainerClaimed, LeafMade, CommandForked, ContainerReady,
 		ContainerDoomed, ContainerUnnamed, ContainerStarted, ContainerStopped, RunsRemoved, ContainerLockFreed,
 		ContainerRenamed, ContainerSettled,

@@ -1,0 +1,281 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/policy"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
+)
+
+// LocalRoot is the requester of what root asks for on the host itself. Root
+// could do it without the agent, and may change the policy, so it needs nobody's
+// approval; everybody else who may use the socket does.
+const LocalRoot = "uid:0"
+
+// PolicyRecord is what must outlive everything, a leave of the fleet included:
+// or whoever makes a host join again would rid it of its policy.
+type PolicyRecord struct {
+	// Number, Text and Signed are the newest signed policy that was taken; zero
+	// before the first.
+	Number uint64   `json:"number"`
+	Text   []byte   `json:"text,omitempty"`
+	Signed [][]byte `json:"signed,omitempty"`
+	// FloorMS is the newest date at which an approver or owner is known to have
+	// signed, in Unix milliseconds: no approval that ended before it is good.
+	FloorMS int64 `json:"floor_ms"`
+	// SinceMS is the floor as it was when the present memory of actions, the
+	// queue of the id Store, began: an approval signed until then may have been
+	// used by an action that is forgotten.
+	SinceMS int64            `json:"since_ms"`
+	Store   protocol.StoreID `json:"store,omitzero"`
+}
+
+// Policies is what an agent starts with, and how it keeps what it learns.
+type Policies struct {
+	// Local is the policy of root's own file, which is in force over any other;
+	// nil if there is none. One that cannot be used is [policy.Closed], and
+	// Broken says why.
+	Local  *policy.Policy
+	Broken error
+	// Kept is what was kept last, Keep makes another durable. Required with Link.
+	Kept PolicyRecord
+	Keep func(PolicyRecord) error
+}
+
+// rights are who may do what here. They belong to the loop.
+type rights struct {
+	kept   PolicyRecord
+	policy *policy.Policy
+	info   protocol.PolicyInfo // as heartbeats tell it
+}
+
+// Where a policy comes from.
+const (
+	policyBuiltIn  = "builtin"
+	policyFile     = "file"
+	policyDocument = "document"
+)
+
+// loadPolicy brings a policy into force at the start, and shuts out what was
+// approved for a memory that is gone.
+func (a *Agent) loadPolicy() error {
+	p := a.cfg.Policies
+	r := rights{kept: p.Kept, policy: policy.BuiltIn(), info: protocol.PolicyInfo{Source: policyBuiltIn}}
+	switch {
+	case p.Local != nil:
+		r.policy, r.info.Source = p.Local, policyFile
+		if p.Broken != nil {
+			r.info.Broken = sentence(p.Broken)
+		}
+	case p.Kept.Number > 0:
+		r.info.Source = policyDocument
+		var err error
+		r.policy, err = policy.Parse(fmt.Sprintf("policy %d", p.Kept.Number), p.Kept.Text)
+		if err == nil {
+			err = r.policy.Check(a.cfg.Host)
+		}
+		if err != nil { // it was taken by a newer program
+			err = fmt.Errorf("the policy of this host cannot be used by this version: %w", err)
+			r.policy, r.info.Broken = policy.Closed(err), sentence(err)
+		}
+	}
+	a.inForce(r)
+	if r.kept.FloorMS == 0 || r.kept.Store == a.self.Store || p.Keep == nil {
+		return nil
+	}
+	r.kept.SinceMS = r.kept.FloorMS
+	return a.keepPolicy(r.kept)
+}
+
+// inForce puts rights into force, loudly if they can be bypassed or let nobody.
+func (a *Agent) inForce(r rights) {
+	r.info.Number, r.info.Digest, r.info.Bypass = 0, r.policy.Digest(), r.policy.Bypass()
+	if r.info.Source == policyDocument {
+		r.info.Number = r.kept.Number
+	}
+	a.rights = r
+	log := a.cfg.Log.With("source", r.info.Source, "number", r.info.Number, "digest", r.info.Digest.String())
+	switch {
+	case r.info.Broken != "":
+		log.Error("the policy cannot be used; nobody but root on this host may do anything until it is mended", "error", r.info.Broken)
+	case r.info.Bypass:
+		log.Warn("the policy in force can be bypassed: allow_bypass = true", "holes", len(r.policy.Holes(a.cfg.Host)))
+	default:
+		log.Info("a policy is in force")
+	}
+	a.noteChange()
+}
+
+// sentence makes an error fit for a heartbeat.
+func sentence(err error) string {
+	const limit = 1000
+	s := err.Error()
+	if len(s) > limit {
+		s = s[:limit] + "…"
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// allowed holds an order against the policy in force. What it returns is nil, a
+// final refusal, or [queue.ErrDisk] if what was learnt could not be kept: then
+// the order is not taken in.
+func (a *Agent) allowed(id protocol.ActionID, spec *protocol.Spec, o *queue.Order, approvals []protocol.OrderApproval) error {
+	if spec.Kind == protocol.KindPolicySet {
+		_, err := a.admitPolicy(spec)
+		return err
+	}
+	need := a.rights.policy.Needs(a.request(spec, o.Requester))
+	v := need.Judge(policy.Order{
+		Spec: o.Spec, Target: protocol.Target{Host: a.cfg.Host, Action: id}, Approvals: approvals,
+	}, a.documents(), policy.Clock{WallMS: a.cfg.Now().UnixMilli(), FloorMS: a.rights.kept.FloorMS, SinceMS: a.rights.kept.SinceMS})
+	if err := a.raiseFloor(v.FloorMS); err != nil {
+		return err
+	}
+	if v.Err != nil {
+		a.counters.unapproved.Add(1)
+	} else if len(v.Persons) > 0 {
+		o.Approved = v.Persons
+	}
+	return v.Err
+}
+
+// allowedHere holds a request of the host's own people against the policy: root
+// needs nobody, and nobody else has approvals to show.
+func (a *Agent) allowedHere(spec *protocol.Spec, requester string) error {
+	if spec.Kind == protocol.KindPolicySet {
+		_, err := a.admitPolicy(spec)
+		return err
+	}
+	need := a.rights.policy.Needs(a.request(spec, requester))
+	if requester == LocalRoot || need.None() {
+		return nil
+	}
+	a.counters.unapproved.Add(1)
+	return fmt.Errorf("%w: %s needs %s; ask root of this host, or request it through the coordinator", protocol.ErrNotApproved, spec.Kind, need)
+}
+
+func (a *Agent) request(spec *protocol.Spec, requester string) policy.Request {
+	return policy.Request{Host: a.cfg.Host, Spec: spec, Requester: requester}
+}
+
+// documents is what approvals and policies are opened with.
+func (a *Agent) documents() protocol.Expect {
+	x := protocol.Expect{Fleet: a.cfg.Fleet, FleetName: a.cfg.FleetName, Keys: nobody{}}
+	if a.cfg.Trust != nil {
+		x.Keys, x.Ring = a.cfg.Trust.Keyring(), a.cfg.Trust.Ring()
+	}
+	return x
+}
+
+// nobody is the ring of a host without a fleet.
+type nobody struct{}
+
+func (nobody) Principal(protocol.KeyID) (protocol.Principal, bool) {
+	return protocol.Principal{}, false
+}
+
+// raiseFloor keeps the newest date that was verified, before anything is done
+// on the strength of it.
+func (a *Agent) raiseFloor(ms int64) error {
+	if ms <= a.rights.kept.FloorMS {
+		return nil
+	}
+	next := a.rights.kept
+	next.FloorMS = ms
+	return a.keepPolicy(next)
+}
+
+func (a *Agent) keepPolicy(next PolicyRecord) error {
+	next.Store = a.self.Store
+	if err := a.cfg.Policies.Keep(next); err != nil {
+		return fmt.Errorf("keeping what the policy rests on: %w: %w", queue.ErrDisk, err)
+	}
+	a.rights.kept = next
+	return nil
+}
+
+// admitPolicy decides whether a signed policy may come into force, and keeps the
+// date at which it was signed.
+func (a *Agent) admitPolicy(spec *protocol.Spec) (*policy.Policy, error) {
+	if a.cfg.Policies.Local != nil {
+		return nil, fmt.Errorf("%w: a policy file of root is in force on this host, over any that is signed; remove the file and start the agent again", protocol.ErrPolicy)
+	}
+	if a.cfg.Policies.Keep == nil {
+		return nil, fmt.Errorf("%w: this host is of no fleet, so nobody can sign for it; write the policy into its file", codeUnsupported)
+	}
+	x := a.documents()
+	d, signers, err := protocol.OpenPolicy(spec.Signed, x)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", protocol.ErrNotApproved, err)
+	case d.Ring > x.Ring:
+		return nil, fmt.Errorf("%w: it was signed under ring %d, ring %d is held here", protocol.ErrNotApproved, d.Ring, x.Ring)
+	}
+	standing := policy.Standing{
+		Policy: a.rights.policy, Number: a.rights.kept.Number, Digest: protocol.Sum(a.rights.kept.Text), Owners: a.cfg.Trust.Owners(), Host: a.cfg.Host,
+	}
+	p, err := standing.Admit(d, signers, spec.Policy)
+	if errors.Is(err, policy.ErrSame) {
+		return nil, nil
+	}
+	if err != nil {
+		a.counters.unapproved.Add(1)
+		return nil, err
+	}
+	return p, a.raiseFloor(d.IssuedMS)
+}
+
+// setPolicy is the effect of a policy.set: it is decided once more, as another
+// may have come into force since it was accepted; what was kept by an attempt
+// that was interrupted is in force already.
+func (a *Agent) setPolicy(j *job) {
+	p, err := a.admitPolicy(&j.spec)
+	if err == nil && p != nil {
+		err = a.takePolicy(p, &j.spec)
+	}
+	if err != nil {
+		a.finish(j, queue.Step{Event: protocol.EventFail, Detail: err.Error()})
+		return
+	}
+	a.finish(j, queue.Step{Event: protocol.EventSucceed, Detail: fmt.Sprintf("policy %d is in force", a.rights.kept.Number)})
+}
+
+func (a *Agent) takePolicy(p *policy.Policy, spec *protocol.Spec) error {
+	d, signers, err := protocol.OpenPolicy(spec.Signed, a.documents())
+	if err != nil {
+		return err
+	}
+	next, before := a.rights.kept, a.rights.info
+	next.Number, next.Text, next.Signed = d.Number, spec.Policy, spec.Signed
+	if err := a.keepPolicy(next); err != nil {
+		return err
+	}
+	a.inForce(rights{kept: a.rights.kept, policy: p, info: protocol.PolicyInfo{Source: policyDocument}})
+	var persons []any
+	for _, s := range signers {
+		persons = append(persons, s.Person)
+	}
+	a.recordPolicy("policy.take", protocol.Sum(spec.Policy), map[string]any{
+		"number": d.Number, "before": before.Number, "source_before": before.Source, "bypass": p.Bypass(), "signed_by": persons,
+	})
+	return nil
+}
+
+// recordPolicy writes into the host's audit log. That it could not is said in
+// the agent's own log; the policy is in force all the same.
+func (a *Agent) recordPolicy(verb string, digest protocol.Digest, detail map[string]any) {
+	err := a.cfg.Queue.Record(a.steps, audit.Record{AtMS: a.cfg.Now().UnixMilli(), Actor: "host", Verb: verb, Digest: digest, Detail: detail})
+	if err != nil {
+		a.cfg.Log.Error("a change of the policy is not in the audit log", "verb", verb, "error", err)
+	}
+}
+
+// PolicyStatus is the policy in force.
+type PolicyStatus struct {
+	protocol.PolicyInfo
+	FloorMS int64
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/internal/durable"
+	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/policy"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/runner/rundir"
+)
+
+// maxPolicyRecord bounds the file of the policy in force: text and signatures.
+const maxPolicyRecord = 1 << 20
+
+// localPolicy reads root's own policy, nil if there is none. One that cannot be
+// used lets nobody but root do anything, and says why: workloads go on, and an
+// agent that did not start would restore none of them.
+func localPolicy(path string, host protocol.HostID) (*policy.Policy, error) {
+	p, err := readPolicy(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = checkOwner(path)
+	}
+	if err == nil {
+		if err = p.Check(host); err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	if err != nil {
+		return policy.Closed(err), err
+	}
+	return p, nil
+}
+
+func readPolicy(path string) (*policy.Policy, error) {
+	b, err := durable.ReadFile(path, policy.MaxText)
+	if err != nil {
+		return nil, fmt.Errorf("read the policy: %w", err)
+	}
+	return policy.Parse(path, b)
+}
+
+// checkOwner refuses a file that somebody else could have written.
+func checkOwner(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("read the policy: %w", err)
+	}
+	sys, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || sys.Uid != 0 && int(sys.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("%s may be written by others: chown root:root %s && chmod go-w %s", path, path, path)
+	}
+	return nil
+}
+
+// loadPolicies reads what is kept of a fleet's policies. A file that is damaged
+// lets nobody do anything until root has decided: to take it for none would do
+// away with the policy.
+func (s state) loadPolicies(fleet protocol.FleetID, p *agent.Policies) {
+	kept, err := s.policyRecord(fleet)
+	if err != nil && p.Local == nil {
+		p.Local, p.Broken = policy.Closed(err), err
+	}
+	p.Kept, p.Keep = kept, func(r agent.PolicyRecord) error { return s.keepPolicy(fleet, r) }
+}
+
+func (s state) policyRecord(fleet protocol.FleetID) (agent.PolicyRecord, error) {
+	var r agent.PolicyRecord
+	b, err := durable.ReadFile(s.policy(fleet), maxPolicyRecord)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err == nil {
+		b, err = rundir.CheckSum(b)
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	if err != nil {
+		return agent.PolicyRecord{}, fmt.Errorf("%s is damaged: %w\nRestore it, or write a policy into the policy file, or remove it so that the host takes the built-in policy", s.policy(fleet), err)
+	}
+	return r, nil
+}
+
+func (s state) keepPolicy(fleet protocol.FleetID, r agent.PolicyRecord) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode the policy: %w", err)
+	}
+	failpoint.Before(failpoint.PolicyKept)
+	if err := durable.WriteFile(s.policy(fleet), rundir.AppendSum(b), 0o600); err != nil {
+		return fmt.Errorf("keep the policy: %w", err)
+	}
+	failpoint.After(failpoint.PolicyKept)
+	return nil
+}
+
+func policyCommand(configured loader) *cobra.Command {
+	cmd := &cobra.Command{Use: "policy", Short: "Look at what needs whose approval on this host", Args: noArgs, RunE: func(*cobra.Command, []string) error {
+		return fmt.Errorf("%w: policy needs check or show", errUsage)
+	}}
+	var host string
+	check := &cobra.Command{
+		Use: "check FILE", Short: "Read a policy and list the ways around it",
+		Args: func(cmd *cobra.Command, args []string) error { return usage(cobra.ExactArgs(1)(cmd, args)) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return checkPolicy(cmd.OutOrStdout(), args[0], host)
+		},
+	}
+	check.Flags().StringVar(&host, "host", "", "only as it is on this host (default: on every host that there could be)")
+	show := &cobra.Command{Use: "show", Short: "Print the policy in force and where it comes from", Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		c, _, err := configured()
+		if err != nil {
+			return err
+		}
+		return showPolicy(cmd.OutOrStdout(), c)
+	}}
+	cmd.AddCommand(check, show)
+	return cmd
+}
+
+func checkPolicy(w io.Writer, path, host string) error {
+	p, err := readPolicy(path)
+	if err != nil {
+		return err
+	}
+	var hosts []protocol.HostID
+	if host != "" {
+		id, err := protocol.ParseHostID(host)
+		if err != nil {
+			return fmt.Errorf("%w: --host: %w", errUsage, err)
+		}
+		hosts = append(hosts, id)
+	}
+	if err := p.Check(hosts...); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	fmt.Fprintf(w, "%s can be put into force\n", path)
+	if holes := p.Holes(hosts...); len(holes) > 0 {
+		fmt.Fprintf(w, "allow_bypass = true accepts that it can be bypassed in %d ways:\n", len(holes))
+		for _, h := range holes {
+			fmt.Fprintf(w, "  %s\n", h)
+		}
+	}
+	return nil
+}
+
+// showPolicy prints the text of the policy in force; a comment before it says
+// where it comes from, so that what is printed is a policy again.
+func showPolicy(w io.Writer, c config) error {
+	s := state(c.StateDir)
+	if text, err := durable.ReadFile(c.Policy, policy.MaxText); !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
+			return fmt.Errorf("read the policy: %w", err)
+		}
+		_, wrong := localPolicy(c.Policy, protocol.HostID(c.Host))
+		fmt.Fprintf(w, "# from %s of this host's root, since the agent's last start\n%s", c.Policy, text)
+		return wrong
+	}
+	record, err := s.record()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var kept agent.PolicyRecord
+	if record.Member() {
+		chain, err := record.Chain()
+		if err != nil {
+			return fmt.Errorf("the rings of the fleet: %w", err)
+		}
+		if kept, err = s.policyRecord(chain.Ring().Fleet); err != nil {
+			return err
+		}
+	}
+	if kept.Number == 0 {
+		fmt.Fprint(w, "# built in: what operators and admins request needs no approval\nversion = 1\n")
+		return nil
+	}
+	fmt.Fprintf(w, "# policy %d of the fleet, %s, with %d signatures\n%s", kept.Number, protocol.Sum(kept.Text), len(kept.Signed), kept.Text)
+	return nil
+}
