@@ -19,18 +19,14 @@ var errPreempted = errors.New("a stop that may not wait has ended it")
 // preemptOrder takes in an action that came as a control, past the orders that
 // wait. What it is not meant for is refused: everything else has its turn.
 func (a *Agent) preemptOrder(at protocol.Position, msg protocol.Message, item *protocol.OrderItem, refusal protocol.Code) error {
-	spec, err := a.admit(item.Spec)
-	info, _ := protocol.KindOf(spec.Kind)
-	switch {
-	case err != nil:
-	case info.Lane != protocol.LanePreempt:
-		err = protocol.ErrSpec
-	case refusal != "":
-		err = refusal
+	o, spec, err := a.judge(item, &msg.Header, refusal)
+	if errors.Is(err, queue.ErrDisk) {
+		return err // nothing was taken in: it comes again
 	}
-	a.stage(at, queue.Order{
-		Action: item.Action, Spec: item.Spec, Requester: item.Requester, CreatedMS: item.CreatedMS, BudgetMS: a.left(&msg.Header),
-	}, spec, err)
+	if info, _ := protocol.KindOf(spec.Kind); err == nil && info.Lane != protocol.LanePreempt {
+		err = protocol.ErrSpec
+	}
+	a.stage(at, o, spec, err)
 	_, err = a.commitStaged()
 	return err
 }
