@@ -52,6 +52,9 @@ type Trust interface {
 	// Own returns the coordinator's own OpenPGP certificate and the digest of
 	// its primary key.
 	Own() (certificate []byte, primary protocol.Digest)
+	// Former knows, beside those whom Principal knows, who was a coordinator in
+	// an earlier ring.
+	Former() protocol.Keyring
 	// ParseHostKey reads the OpenPGP certificate of a host that asks to join.
 	ParseHostKey(certificate []byte) (enrol.HostKey, error)
 	// AddHost makes the key of an approved host known; RevokeHost marks its
@@ -165,6 +168,10 @@ type Coordinator struct {
 	// judging has room for the one who quarantines or readmits a host, from the
 	// store to the copy, so that neither decision undoes half of the other.
 	judging chan struct{}
+	// recovering are the hosts that have not told yet what they did before the
+	// newest recovery, which is recovered.
+	recovering map[protocol.HostID]bool
+	recovered  Recovered // as of the start
 	// removed is closed when a ring came into force that does not name us.
 	removed     chan struct{}
 	removedOnce sync.Once
@@ -187,7 +194,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Coordinator{cfg: cfg, log: cfg.Log, sessions: make(map[protocol.HostID]*session), quarantined: make(map[protocol.HostID]string), judging: make(chan struct{}, 1), removed: make(chan struct{})}
+	c := &Coordinator{cfg: cfg, log: cfg.Log, sessions: make(map[protocol.HostID]*session), quarantined: make(map[protocol.HostID]string), recovering: make(map[protocol.HostID]bool), judging: make(chan struct{}, 1), removed: make(chan struct{})}
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	c.outputs.dir = cfg.OutputDir
 	c.sealer.full = make(chan struct{}, 1)
@@ -245,6 +252,9 @@ func (c *Coordinator) loadHosts(ctx context.Context) error {
 		for _, v := range viewers {
 			c.setViewer(v)
 		}
+		if err := c.loadRecovery(tx); err != nil {
+			return fmt.Errorf("the newest recovery: %w", err)
+		}
 		after := protocol.HostID("")
 		for {
 			hosts, err := tx.Hosts().List(after, pageSize)
@@ -257,6 +267,9 @@ func (c *Coordinator) loadHosts(ctx context.Context) error {
 				}
 				if h.Quarantined != "" {
 					c.quarantined[h.ID] = h.Quarantined
+				}
+				if err := c.loadRecovering(tx, h); err != nil {
+					return err
 				}
 				if h.State == HostRevoked {
 					c.cfg.Trust.RevokeHost(h.ID, h.Key)

@@ -164,7 +164,7 @@ func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) 
 			return err
 		}
 		now, expires := c.lifeMS(), i.ExpiresMS
-		if over(i.CreatedMS, expires, now) {
+		if over(i.CreatedMS, expires, now) || i.CreatedMS <= c.recovered.AtMS {
 			expires = now
 		}
 		judged, refusal := enrol.Invite{

@@ -153,6 +153,9 @@ func (s *session) prove() error {
 	}
 	s.owed = true
 	s.mu.Unlock()
+	if found.ask {
+		c.setRecovering(s.host, true)
+	}
 	if found.rolledBack != "" {
 		c.quarantine(s.host, found.rolledBack)
 		c.news.askAll()
@@ -172,19 +175,24 @@ type notes struct {
 	// behind tells that it lacks something all the same: what it was asked after
 	// that is lost.
 	behind bool
+	// ask tells that it knows of actions which are not known here.
+	ask bool
 }
 
 // compareNotes holds what the host says it sent and has against what is known
 // here, and makes its database the one in force.
 func (s *session) compareNotes(h *protocol.Hello) (notes, error) {
 	var n notes
-	adopted := s.c.nextSeq()
+	adopted, sealed := s.c.nextSeq(), s.c.sealedBefore(h.Checkpoint)
 	err := s.c.update(s.c.ctx, failpoint.NotesCompared, func(tx Tx) error {
 		host, err := tx.Hosts().Get(s.host)
 		if err != nil {
 			return err
 		}
 		n = notes{down: make(map[protocol.Stream]StreamState), audit: host.Inventory.Audit, adopt: host.Store.IsZero()}
+		if err := errors.Join(n.meet(tx, &host, h), noteSealed(tx, sealed)); err != nil {
+			return err
+		}
 		if err := n.compareUp(tx, &host, h); err != nil {
 			return err
 		}
@@ -229,8 +237,17 @@ func (n *notes) compareUp(tx Tx, host *Host, h *protocol.Hello) error {
 			}
 		}
 		sent := stream.Find(h.Sent, name)
-		sent.Store, sent.Stream = h.Store, name
+		freed := stream.Find(h.Freed, name)
+		sent.Store, sent.Stream, freed.Store, freed.Stream = h.Store, name, h.Store, name
 		switch {
+		case freed.N > st.Pos.N && (n.ask || n.adopt):
+			// The coordinator before us had them, and the host has them no more.
+			st.Pos = freed
+			if err := tx.Streams().Put(st); err != nil {
+				return err
+			}
+		case freed.N > st.Pos.N && n.rolledBack == "":
+			n.rolledBack = fmt.Sprintf("it says that %d items of stream %s were receipted, %d arrived: two histories", freed.N, name, st.Pos.N)
 		case sent.N >= st.Pos.N:
 		case n.adopt:
 			st.Pos, n.behind = sent, true
@@ -319,8 +336,8 @@ func freeDown(tx Tx, st *StreamState, store protocol.StoreID, have protocol.Posi
 func (c *Coordinator) provesOlder(evidence []byte) string {
 	for _, raw := range protocol.Evidence(evidence) {
 		r, key, ok := c.genuine(raw)
-		if !ok {
-			continue
+		if !ok || r.Term.Ring < c.recovered.Ring {
+			continue // it says of the former store what the recovery is for
 		}
 		if key == c.cfg.Signer.Key() && r.Ring > c.cfg.Trust.Ring() {
 			// Another coordinator may have taken a ring before us; we may not.

@@ -93,6 +93,7 @@ func (c *Coordinator) Revoke(ctx context.Context, by Actor, id protocol.HostID, 
 	c.cfg.Trust.RevokeHost(id, h.Key)
 	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
 	c.loseOutput(id)
+	c.setRecovering(id, false)
 	c.wake.fire(eventsKey{}, id)
 	c.news.askAll()
 	return nil
@@ -109,7 +110,7 @@ func (c *Coordinator) loseAll(tx Tx, id protocol.HostID, ev protocol.Event) erro
 // forgotten.
 func (c *Coordinator) loseAfter(tx Tx, id protocol.HostID, acceptSeq, ordered uint64) error {
 	return c.eachOpen(tx, id, func(a Action) error {
-		if a.AcceptSeq <= acceptSeq && a.N <= ordered {
+		if a.AcceptSeq <= acceptSeq && (a.N <= ordered || a.N == formerOrder) {
 			return nil
 		}
 		return c.move(tx, &a, protocol.EventHostBack)
@@ -199,6 +200,9 @@ func (c *Coordinator) Readmit(ctx context.Context, by Actor, id protocol.HostID)
 		// Without a known database there is nothing that it went back from.
 		h.Quarantined, h.Store, h.AcceptSeq, h.Inventory.Audit = "", protocol.StoreID{}, 0, protocol.Position{}
 		if err := tx.Hosts().Put(h); err != nil {
+			return err
+		}
+		if err := askAnew(tx, id); err != nil {
 			return err
 		}
 		if err := c.audit(tx, by, "host.readmit", string(id), nil); err != nil {

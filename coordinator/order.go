@@ -391,7 +391,7 @@ func (c *Coordinator) askAgain(s *session) {
 		}
 		var ids []protocol.ActionID
 		for _, a := range open {
-			if a.N != 0 && a.N <= st.Freed.N || a.N == 0 && a.State != protocol.StatePendingSchedule {
+			if a.N != 0 && a.N <= st.Freed.N || a.N == 0 && a.State != protocol.StatePendingSchedule || a.N == formerOrder {
 				ids = append(ids, a.ID)
 			}
 		}

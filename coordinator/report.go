@@ -82,6 +82,9 @@ func (s *session) onItems(items []protocol.Message) {
 	}
 	if len(positions) > 0 {
 		c.wake.fire(eventsKey{}, s.host) // alerts and rejected items are events too
+		if c.isRecovering(s.host) {
+			s.recoveryMoved()
+		}
 	}
 }
 
@@ -154,7 +157,7 @@ func (c *Coordinator) applyReport(tx Tx, host protocol.HostID, m protocol.Messag
 	local := errors.Is(err, ErrNotFound)
 	switch {
 	case local && r.State == protocol.StateNone:
-		return Action{}, nil // neither side knows it
+		return Action{}, c.told(tx, host, r) // neither side knows it
 	case local:
 		a = c.adopt(host, r)
 	case err != nil:
@@ -276,7 +279,12 @@ func (c *Coordinator) adopt(host protocol.HostID, r *protocol.Report) Action {
 // order: an order that may still be under way says nothing. The answer may be
 // to a question of before the action ended; then it says nothing new.
 func (c *Coordinator) applyUnknown(tx Tx, a Action, r *protocol.Report) (Action, error) {
-	if a.N == 0 || a.N > r.HaveOrder || a.State.Final() {
+	switch {
+	case a.N == 0 || a.State.Final():
+		return a, nil
+	case a.N == formerOrder:
+		return c.unknownSince(tx, a)
+	case a.N > r.HaveOrder:
 		return a, nil
 	}
 	err := c.move(tx, &a, protocol.EventHostUnknown)

@@ -505,7 +505,10 @@ func (s *session) sendWaiting(ctx context.Context) {
 	s.toAsk, s.unsent = false, false // set again if it does not succeed
 	s.numbering = s.numbering || number
 	s.mu.Unlock()
-	if ask {
+	switch {
+	case ask && s.c.isRecovering(s.host):
+		s.c.askRecovering(s)
+	case ask:
 		s.c.askAgain(s)
 	}
 	if number {

@@ -392,4 +392,7 @@ type AuditLog interface {
 type Values interface {
 	Get(name string) ([]byte, error)
 	Put(name string, value []byte) error
+	// SetStore gives the database another id. Store.ID returns it at the latest
+	// when the database has been opened again.
+	SetStore(id protocol.StoreID) error
 }

@@ -286,8 +286,8 @@ func (c *ControlItem) check() error {
 			return fmt.Errorf("a cancel names one action and nothing else")
 		}
 	case VerbTell:
-		if !c.Action.IsZero() || (len(c.IDs) == 0) == (c.Since == nil) || len(c.IDs) > MaxTell {
-			return fmt.Errorf("a tell names 1 to %d ids or a since, and nothing else", MaxTell)
+		if !c.Action.IsZero() || len(c.IDs) == 0 && c.Since == nil || len(c.IDs) > MaxTell {
+			return fmt.Errorf("a tell names 1 to %d ids, a since, or both, and nothing else", MaxTell)
 		}
 		if slices.ContainsFunc(c.IDs, ActionID.IsZero) {
 			return fmt.Errorf("an id is missing")

@@ -447,7 +447,7 @@ type Verb string
 // is an action like any other, with a spec, a requester and an end.
 const (
 	VerbCancel  Verb = "cancel"  // end Action; of an unknown one write a tombstone
-	VerbTell    Verb = "tell"    // answer IDs, or everything after Since
+	VerbTell    Verb = "tell"    // answer everything after Since, then IDs; see [Report]
 	VerbPreempt Verb = "preempt" // take Order in, of a kind in the lane preempt
 )
 

@@ -175,6 +175,8 @@ func itemSamples() []sample {
 		{name: "control_preempt", typ: protocol.TypeControl, from: "coordinator", body: preempt,
 			item:   &protocol.ControlItem{Verb: protocol.VerbPreempt, Order: &protocol.OrderItem{Action: anAction, Spec: sampleSpec, Requester: "pia", CreatedMS: 1780000000000}},
 			decode: func() any { return new(protocol.ControlItem) }},
+		{name: "control_since_and_ids", typ: protocol.TypeControl, from: "coordinator", body: control,
+			item: &protocol.ControlItem{Verb: protocol.VerbTell, IDs: []protocol.ActionID{twoAction}, Since: &since}, decode: func() any { return new(protocol.ControlItem) }},
 		{name: "out", typ: protocol.TypeOut, body: chunk, attach: out},
 		{name: "out_nothing", typ: protocol.TypeOut, body: nothing},
 		{name: "in", typ: protocol.TypeIn, from: "coordinator", body: in, attach: out},

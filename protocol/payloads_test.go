@@ -146,7 +146,7 @@ func itemViolations() map[string][]violation {
 		},
 		"control_tell": {
 			{"ids_left_out", p, setItem("ids", "")}, {"ids_empty", p, setItem("ids", "[]")}, {"ids_501", p, setItem("ids", "["+ids[:len(ids)-1]+"]")},
-			{"with_action", p, setItem("action", `"`+anAction.String()+`"`)}, {"with_since", p, setItem("since", "1")}, {"id_empty", p, setItem("ids", `[""]`)},
+			{"with_action", p, setItem("action", `"`+anAction.String()+`"`)}, {"id_empty", p, setItem("ids", `[""]`)},
 		},
 		"control_since": {{"since_negative", p, setItem("since", "-1")}},
 		"report":        reportViolations(),

@@ -33,6 +33,9 @@ func newTrust(chain *certs.Chain, id *certs.Identity, ca *certs.Authority, keep 
 func (t *trust) Ring() uint64    { return t.Chain().Ring().Number }
 func (t *trust) Revoked() uint64 { return t.RevokedNumber() }
 
+// Former knows those who were coordinators, too.
+func (t *trust) Former() protocol.Keyring { return t.Past() }
+
 func (t *trust) Rings(from uint64) []byte {
 	if from == 0 {
 		return t.Chain().Newest()

@@ -30,6 +30,7 @@ type state struct {
 	acceptSeq uint64
 	have      map[protocol.Stream]protocol.Position // downwards
 	sent      map[protocol.Stream]protocol.Position // upwards
+	freed     map[protocol.Stream]protocol.Position // upwards, what receipts have covered
 	outbox    []item
 	evidence  []byte
 	// checkpoint is the newest of the coordinator's audit log.
@@ -45,7 +46,7 @@ type item struct {
 }
 
 func (s state) clone() state {
-	s.have, s.sent, s.outbox = maps.Clone(s.have), maps.Clone(s.sent), slices.Clone(s.outbox)
+	s.have, s.sent, s.freed, s.outbox = maps.Clone(s.have), maps.Clone(s.sent), maps.Clone(s.freed), slices.Clone(s.outbox)
 	return s
 }
 
@@ -107,7 +108,7 @@ func newHost(f *Fleet, id protocol.HostID, key *Key) *Host {
 	h := &Host{
 		ID: id, f: f, key: key, mail: make(chan Message, 4096), quit: cancel, ended: make(chan struct{}),
 		orders: make(chan Order, 1024), controls: make(chan protocol.ControlItem, 1024),
-		disk:   state{have: make(map[protocol.Stream]protocol.Position), sent: make(map[protocol.Stream]protocol.Position)},
+		disk:   state{have: make(map[protocol.Stream]protocol.Position), sent: make(map[protocol.Stream]protocol.Position), freed: make(map[protocol.Stream]protocol.Position)},
 		output: make(map[outputID][]byte), allowed: make(map[outputID]int64),
 		Info: protocol.HostInfo{
 			Hostname: string(id) + ".example", Arch: "amd64", InstanceType: "host", Version: "0.1.0", Kernel: "6.18", Boot: "boot 1", CPUs: 2,
@@ -411,6 +412,7 @@ func (h *Host) hello() {
 		Proto: protocol.Proto, Inst: h.inst, Boot: "boot 1", Store: h.disk.store, SelfFence: "none",
 		Sent:     h.positions(h.disk.sent, h.disk.store, protocol.StreamReport, protocol.StreamAlert),
 		Have:     slices.SortedFunc(maps.Values(h.disk.have), func(a, b protocol.Position) int { return slices.Compare([]byte(a.Stream), []byte(b.Stream)) }),
+		Freed:    slices.Collect(maps.Values(h.disk.freed)),
 		TermSeen: h.gate.Seen, AcceptSeq: h.disk.acceptSeq, Evidence: h.disk.evidence, Checkpoint: h.disk.checkpoint,
 	}
 	if h.lie != nil {
@@ -606,6 +608,11 @@ func (h *Host) onReceipt(m Message, msg protocol.Message) error {
 	h.disk.evidence = protocol.Strengthen(h.disk.evidence, m.Payload)
 	if r.Checkpoint != nil {
 		h.disk.checkpoint = r.Checkpoint
+	}
+	for _, p := range r.Have {
+		if p.Store == h.disk.store && p.N > h.disk.freed[p.Stream].N {
+			h.disk.freed[p.Stream] = p
+		}
 	}
 	h.disk.outbox = slices.DeleteFunc(h.disk.outbox, func(it item) bool {
 		return it.pos.N <= stream.Find(r.Have, it.pos.Stream).N

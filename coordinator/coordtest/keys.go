@@ -124,11 +124,14 @@ func (t *Trust) SetRing(number uint64) {
 	t.ring = number
 }
 
-// WasCoordinator reports whether a key is the coordinator's, of the one ring. With
+// WasCoordinator reports whether a key is the coordinator's, of the rings so far. With
 // it a Trust has what the verification of an audit log asks for.
 func (t *Trust) WasCoordinator(ring uint64, k protocol.KeyID) bool {
-	return ring == t.Ring() && k == t.self.Key()
+	return ring <= t.Ring() && k == t.self.Key()
 }
+
+// Former implements [coordinator.Trust]: there is one coordinator.
+func (t *Trust) Former() protocol.Keyring { return t }
 
 // Revoked implements [coordinator.Trust].
 func (t *Trust) Revoked() uint64 {

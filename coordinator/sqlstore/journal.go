@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/internal/sqldb"
+	"github.com/hostler-io/hostler/protocol"
 )
 
 type journal tx
@@ -64,6 +65,7 @@ type values tx
 const (
 	getValue = `SELECT value FROM value WHERE name = $1`
 	putValue = `INSERT INTO value (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value`
+	setStore = `UPDATE store SET id = $1 WHERE one = 1`
 )
 
 func scanValue(r scanner) (b []byte, err error) {
@@ -79,4 +81,9 @@ func (t values) Get(name string) ([]byte, error) {
 func (t values) Put(name string, value []byte) error {
 	_, err := exec(t.db, putValue, name, value)
 	return wrap(err, "putting value", name)
+}
+
+func (t values) SetStore(id protocol.StoreID) error {
+	_, err := exec(t.db, setStore, id.String())
+	return wrap(err, "giving the store the id", id)
 }

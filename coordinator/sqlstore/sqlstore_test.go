@@ -45,9 +45,19 @@ func TestReopen(t *testing.T) {
 	if s, err = Open(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	err = s.View(t.Context(), func(tx coordinator.Tx) error { _, err := tx.Values().Get("starts"); return err })
+	other := protocol.StoreID{1}
+	err = s.Update(t.Context(), func(tx coordinator.Tx) error {
+		_, err := tx.Values().Get("starts")
+		return errors.Join(err, tx.Values().SetStore(other))
+	})
 	if err != nil || s.ID() != id {
 		t.Errorf("after reopening: %v, id %v, was %v", err, s.ID(), id)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(t.Context(), cfg); err != nil || s.ID() != other {
+		t.Fatalf("after it was given another id: %v, id %v", err, s.ID())
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

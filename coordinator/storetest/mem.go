@@ -30,7 +30,6 @@ type Faults struct {
 // state for as long as it lives, so that a new coordinator on the same Mem is a
 // coordinator after a restart.
 type Mem struct {
-	id     protocol.StoreID
 	faults Faults
 
 	update sync.Mutex // held for an Update, from its first read to its last word
@@ -52,7 +51,7 @@ var (
 // NewMem returns an empty store with an id of its own.
 func NewMem(f Faults) *Mem {
 	m := &Mem{faults: f}
-	_, _ = rand.Read(m.id[:]) // never fails
+	_, _ = rand.Read(m.kept.id[:]) // never fails
 	return m
 }
 
@@ -61,11 +60,15 @@ func NewMem(f Faults) *Mem {
 func (m *Mem) Backup() *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return &Mem{id: m.id, kept: m.kept, serial: m.serial}
+	return &Mem{kept: m.kept, serial: m.serial}
 }
 
 // ID implements [coordinator.Store].
-func (m *Mem) ID() protocol.StoreID { return m.id }
+func (m *Mem) ID() protocol.StoreID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.kept.id
+}
 
 // Update implements [coordinator.Store].
 func (m *Mem) Update(ctx context.Context, fn func(coordinator.Tx) error) error {
@@ -145,6 +148,7 @@ func (m *Mem) begin(ctx context.Context) (*memTx, error) {
 
 // state is everything in a Mem.
 type state struct {
+	id         protocol.StoreID
 	hosts      table[protocol.HostID, coordinator.Host]
 	invites    table[string, coordinator.Invite]
 	enrolments table[string, coordinator.Enrolment]

@@ -403,3 +403,11 @@ func (t memValues) Put(name string, value []byte) error {
 	t.values.change(t.memTx)[name] = bytes.Clone(value)
 	return nil
 }
+
+func (t memValues) SetStore(id protocol.StoreID) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	t.id = id
+	return nil
+}

@@ -392,4 +392,13 @@ func testValues(t *testing.T, s coordinator.Store) {
 		})
 		equal(t, "value", got, want)
 	}
+	undone, kept := errors.New("undone"), protocol.StoreID{1}
+	err := s.Update(t.Context(), func(tx coordinator.Tx) error { return errors.Join(tx.Values().SetStore(protocol.StoreID{2}), undone) })
+	if !errors.Is(err, undone) || s.ID() == (protocol.StoreID{2}) {
+		t.Errorf("the id of a transaction that was undone: %s, %v", s.ID(), err)
+	}
+	update(t, s, func(tx coordinator.Tx) error { return tx.Values().SetStore(kept) })
+	if err := s.View(t.Context(), func(tx coordinator.Tx) error { return tx.Values().SetStore(kept) }); err == nil {
+		t.Error("a view gave the store an id")
+	}
 }

@@ -81,6 +81,7 @@ const (
 	AuditSealed     Step = "C17" // a checkpoint of the audit log
 	AuditPruned     Step = "C18" // the oldest records of the audit log are forgotten
 	PayloadPlaced   Step = "C19" // a payload is whole
+	StoreRecovered  Step = "C31" // a restored store is made another one
 )
 
 // The steps that any program takes, below all others.
@@ -100,7 +101,7 @@ func Steps() []Step {
 		ContainerRenamed, ContainerSettled,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
-		AuditSealed, AuditPruned, PayloadPlaced,
+		AuditSealed, AuditPruned, PayloadPlaced, StoreRecovered,
 		FilePlaced, DatabasePlaced, BatchCommitted,
 	}
 }

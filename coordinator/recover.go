@@ -1,0 +1,328 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
+)
+
+// A coordinator that was restored from a backup knows less than was true: which
+// orders it gave, which reports it has taken, how often it was started. Recover
+// makes a store of it that nobody can mistake for the one before: with another
+// id, so that its streams begin anew and hosts believe it only in a newer term,
+// and for another key, which a newer ring has to name.
+//
+// Nothing that may have been sent is sent again. An action that had not ended
+// waits for its host, which is asked for everything that it knows: what it did is
+// taken over, what it does not know is LOST.
+
+// RecoverConfig says what becomes of a restored store.
+type RecoverConfig struct {
+	// Key is the coordinator's from now on, and Ring the number of a ring that
+	// names it and not the one before.
+	Key  protocol.KeyID
+	Ring uint64
+	// BackupMS is when the backup was made, Unix milliseconds; 0 for a disk that
+	// went back.
+	BackupMS int64
+	// FormerFleet, if set, is the fleet whose store it was: it becomes that of
+	// another one. Its hosts become strangers without rights, and what they were
+	// asked is LOST.
+	FormerFleet string
+	// RevokeAccess revokes all tokens and viewers.
+	RevokeAccess bool
+	Now          time.Time
+	Rand         io.Reader
+}
+
+// Recovered is what a recovery did, and has found out since. It is kept in the
+// store.
+type Recovered struct {
+	AtMS        int64            `json:"at_ms"`
+	BackupMS    int64            `json:"backup_ms,omitzero"`
+	Key         protocol.KeyID   `json:"key"`
+	Ring        uint64           `json:"ring"`
+	FormerStore protocol.StoreID `json:"former_store"`
+	FormerFleet string           `json:"former_fleet,omitzero"`
+	Hosts       int              `json:"hosts"`               // that are asked, or were made strangers
+	Actions     int              `json:"actions"`             // that had not ended
+	Waiting     int              `json:"waiting"`             // of them, that waited for approval
+	AuditN      uint64           `json:"audit_n"`             // newest record of the audit log that was kept
+	Tokens      []string         `json:"tokens"`              // that are in force, as "name (role, id)"
+	Viewers     []string         `json:"viewers"`             // that are in force
+	AuditSeen   uint64           `json:"audit_seen,omitzero"` // newest record that a host has seen sealed
+}
+
+const (
+	recoveredValue = "recovered" // a Recovered
+	hostRecoveries = "recover/"  // before the id of a host: a hostRecovery
+)
+
+// formerOrder is the number of an order that was, or may have been, given by the
+// store before a recovery. No stream comes as far. Its action is never sent, and
+// only its host can end it.
+const formerOrder = protocol.MaxInteger
+
+// hostRecovery is how far a host has told what it knows since a recovery.
+type hostRecovery struct {
+	// Since is the number of the newest action accepted that is known, or was
+	// told; Until is that of the host's newest hello.
+	Since  uint64 `json:"since"`
+	Until  uint64 `json:"until"`
+	Listed bool   `json:"listed"` // it has told all that it accepted until then
+	// Before is the oldest of the open actions that it was asked about by id.
+	Before protocol.ActionID `json:"before,omitzero"`
+	// Marker is an id that nobody uses, which ends the question that is under
+	// way; Next is Before after its answer, zero if there is nothing more to ask.
+	Marker protocol.ActionID `json:"marker,omitzero"`
+	Next   protocol.ActionID `json:"next,omitzero"`
+}
+
+func loadHostRecovery(tx Tx, host protocol.HostID) (r hostRecovery, ok bool, err error) {
+	b, err := tx.Values().Get(hostRecoveries + string(host))
+	if errors.Is(err, ErrNotFound) || err == nil && len(b) == 0 {
+		return r, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	if err != nil {
+		err = fmt.Errorf("recovery of host %s: %w", host, err)
+	}
+	return r, err == nil, err
+}
+
+func putHostRecovery(tx Tx, host protocol.HostID, r hostRecovery) error {
+	return putJSON(tx, hostRecoveries+string(host), r)
+}
+
+func putJSON(tx Tx, name string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", name, err)
+	}
+	return tx.Values().Put(name, b)
+}
+
+// LoadRecovered returns the newest recovery of a store, or [ErrNotFound].
+func LoadRecovered(ctx context.Context, s Store) (r Recovered, err error) {
+	err = s.View(ctx, func(tx Tx) error {
+		r, err = recovered(tx)
+		return err
+	})
+	return r, err
+}
+
+func recovered(tx Tx) (r Recovered, err error) {
+	b, err := tx.Values().Get(recoveredValue)
+	if err == nil {
+		r = Recovered{}
+		err = json.Unmarshal(b, &r)
+	}
+	return r, err
+}
+
+// NeedsRecovery returns why a store must not be used before Recover, empty if
+// nothing is known that speaks against it.
+func NeedsRecovery(ctx context.Context, s Store) (why string, err error) {
+	err = s.View(ctx, func(tx Tx) error {
+		b, err := tx.Values().Get(recoveryValue)
+		if errors.Is(err, ErrNotFound) {
+			err = nil
+		}
+		why = string(b)
+		return err
+	})
+	return why, err
+}
+
+// Recover makes a store whose coordinator went back in time usable again. It is
+// one transaction; called again for the same key it changes nothing and returns
+// what it did.
+func Recover(ctx context.Context, store Store, cfg RecoverConfig) (done Recovered, err error) {
+	var id protocol.StoreID
+	if _, err := io.ReadFull(cfg.Rand, id[:]); err != nil {
+		return done, fmt.Errorf("draw the store's id: %w", err)
+	}
+	former := store.ID()
+	err = update(ctx, store, failpoint.StoreRecovered, func(tx Tx) error {
+		if done, err = recovered(tx); err == nil && done.Key == cfg.Key {
+			return nil
+		} else if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		r := recovery{tx: tx, cfg: cfg, done: Recovered{
+			AtMS: cfg.Now.UnixMilli(), BackupMS: cfg.BackupMS, Key: cfg.Key, Ring: cfg.Ring, FormerStore: former, FormerFleet: cfg.FormerFleet,
+			Tokens: []string{}, Viewers: []string{},
+		}}
+		if err := r.run(id); err != nil {
+			return err
+		}
+		done = r.done
+		return nil
+	})
+	return done, err
+}
+
+// recovery is one run of Recover.
+type recovery struct {
+	tx   Tx
+	cfg  RecoverConfig
+	done Recovered
+}
+
+func (r *recovery) run(id protocol.StoreID) error {
+	newest, err := r.tx.Journal().Audit().RecordsBefore(math.MaxInt64, 1)
+	if err != nil {
+		return err
+	}
+	if len(newest) > 0 {
+		r.done.AuditN = newest[0].N
+	}
+	for _, step := range []func() error{
+		func() error { return r.tx.Values().SetStore(id) },
+		func() error { return r.tx.Values().Put(recoveryValue, nil) },
+		r.actions, r.hosts, r.access,
+		func() error { return putJSON(r.tx, recoveredValue, r.done) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	record, err := audit.Record{AtMS: r.done.AtMS, Actor: "recover", Verb: "coordinator.recover", Object: id.String(), Detail: map[string]any{
+		"former_store": r.done.FormerStore.String(), "former_fleet": r.done.FormerFleet, "backup_ms": r.done.BackupMS, "key": r.done.Key.String(),
+		"ring": r.done.Ring, "hosts": r.done.Hosts, "actions": r.done.Actions,
+	}}.Encode()
+	if err != nil {
+		return err
+	}
+	return r.tx.Journal().Audit().Append(record)
+}
+
+// actions lets nothing that may have been sent be sent again.
+func (r *recovery) actions() error {
+	f := ActionFilter{Limit: pageSize, States: openStates()}
+	for {
+		page, err := r.tx.Actions().List(f)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, a := range page {
+			f.Before = a.ID
+			r.done.Actions++
+			if a.State == protocol.StatePendingApprove {
+				r.done.Waiting++
+			}
+			if err := r.action(a); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (r *recovery) action(a Action) error {
+	a.N, a.Cancelling, a.CancelBy, a.UpdatedMS = formerOrder, false, "", r.done.AtMS
+	if r.cfg.FormerFleet != "" {
+		before := a.State
+		var err error
+		if a.State, a.Reason, err = a.State.Next(protocol.EventHostRemoved, protocol.OwnerCoordinator, ""); err != nil {
+			return fmt.Errorf("action %s: %w", a.ID, err)
+		}
+		a.EndedMS = a.UpdatedMS
+		record, err := audit.Record{AtMS: r.done.AtMS, Actor: "recover", Verb: "action." + string(protocol.EventHostRemoved), Host: a.Host, Object: a.ID.String(),
+			Digest: a.Digest, Detail: map[string]any{"before": string(before), "state": string(a.State), "reason": string(a.Reason)}}.Encode()
+		if err != nil {
+			return err
+		}
+		if err := r.tx.Journal().Audit().Append(record); err != nil {
+			return err
+		}
+	}
+	return r.tx.Actions().Put(a)
+}
+
+// hosts begins their streams downwards anew, and has them asked.
+func (r *recovery) hosts() error {
+	after := protocol.HostID("")
+	for {
+		page, err := r.tx.Hosts().List(after, pageSize)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, h := range page {
+			after = h.ID
+			if err := r.host(h); err != nil {
+				return fmt.Errorf("host %s: %w", h.ID, err)
+			}
+		}
+	}
+}
+
+func (r *recovery) host(h Host) error {
+	for _, name := range []protocol.Stream{protocol.StreamOrder, protocol.StreamControl} {
+		if err := r.tx.Streams().Free(h.ID, name, math.MaxInt64); err != nil {
+			return err
+		}
+		if err := r.tx.Streams().Put(StreamState{Host: h.ID, Pos: protocol.Position{Stream: name}, Freed: protocol.Position{Stream: name}}); err != nil {
+			return err
+		}
+	}
+	if h.State != HostApproved {
+		return nil
+	}
+	r.done.Hosts++
+	if r.cfg.FormerFleet != "" {
+		h.State, h.RevokedMS, h.Reason = HostRevoked, r.done.AtMS, "it is a host of "+r.cfg.FormerFleet+", of which this is a copy"
+		return r.tx.Hosts().Put(h)
+	}
+	return putHostRecovery(r.tx, h.ID, hostRecovery{Since: h.AcceptSeq})
+}
+
+// access tells who may do something here. Codes that were given out may have been
+// used since, so none of them counts any more.
+func (r *recovery) access() error {
+	revoke := r.cfg.RevokeAccess || r.cfg.FormerFleet != ""
+	tokens, err := r.tx.Access().Tokens()
+	if err != nil {
+		return err
+	}
+	for _, t := range tokens {
+		if t.RevokedMS != 0 || t.ExpiresMS != 0 && t.ExpiresMS <= r.done.AtMS {
+			continue
+		}
+		if revoke {
+			t.RevokedMS = r.done.AtMS
+			if err := r.tx.Access().PutToken(t); err != nil {
+				return err
+			}
+			continue
+		}
+		r.done.Tokens = append(r.done.Tokens, fmt.Sprintf("%s (%s, %s)", t.Name, t.Role, t.ID))
+	}
+	viewers, err := r.tx.Access().Viewers()
+	if err != nil {
+		return err
+	}
+	for _, v := range viewers {
+		if v.RevokedMS != 0 {
+			continue
+		}
+		if revoke {
+			v.RevokedMS = r.done.AtMS
+			if err := r.tx.Access().PutViewer(v); err != nil {
+				return err
+			}
+			continue
+		}
+		r.done.Viewers = append(r.done.Viewers, v.Name)
+	}
+	return nil
+}

@@ -1,0 +1,339 @@
+package coordinator_test
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/storetest"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// memory is what a host knows of its actions, as its queue does.
+type memory struct {
+	h     *coordtest.Host
+	known []protocol.Report // in the order of acceptance, as answers to a tell
+	begun map[protocol.ActionID]int
+}
+
+// remember lets a host answer orders, by end, and remember what it did.
+func remember(h *coordtest.Host, end func(coordtest.Order) bool) *memory {
+	m := &memory{h: h, begun: make(map[protocol.ActionID]int)}
+	h.Auto(func(h *coordtest.Host, o coordtest.Order) {
+		m.begun[o.Item.Action]++
+		r := o.Started(h)
+		h.Report(r)
+		r.Event, r.Spec, r.Requester = protocol.EventTell, o.Item.Spec, o.Item.Requester
+		m.known = append(m.known, r)
+		if end(o) {
+			m.end(o)
+		}
+	})
+	return m
+}
+
+// end ends an action, and reports it.
+func (m *memory) end(o coordtest.Order) {
+	r := o.Done()
+	m.h.Report(r)
+	i := slices.IndexFunc(m.known, func(k protocol.Report) bool { return k.Action == o.Item.Action })
+	m.known[i].State, m.known[i].Reason, m.known[i].Exit = r.State, r.Reason, r.Exit
+}
+
+// answer answers the questions that have come, and those that follow.
+func (m *memory) answer(t *testing.T, part int) (asked []protocol.ControlItem) {
+	t.Helper()
+	for range 100 {
+		after(10 * time.Second)
+		select {
+		case q := <-m.h.Controls():
+			asked = append(asked, q)
+			m.tell(q, part)
+		default:
+			return asked
+		}
+	}
+	t.Fatal("it is asked without an end")
+	return nil
+}
+
+// tell answers as an agent does that tells so many at a time.
+func (m *memory) tell(q protocol.ControlItem, part int) {
+	told := uint64(0)
+	if q.Since != nil {
+		later := slices.DeleteFunc(slices.Clone(m.known), func(r protocol.Report) bool { return r.AcceptSeq <= *q.Since })
+		told = uint64(len(m.known))
+		if len(later) >= part {
+			later = later[:part]
+			told = later[part-1].AcceptSeq
+		}
+		for _, r := range later {
+			m.h.Report(r)
+		}
+	}
+	for _, id := range q.IDs {
+		r := protocol.Report{Action: id, Event: protocol.EventTell, AcceptSeq: told, HaveOrder: 0}
+		if i := slices.IndexFunc(m.known, func(k protocol.Report) bool { return k.Action == id }); i >= 0 {
+			r = m.known[i]
+		}
+		m.h.Report(r)
+	}
+}
+
+// recoverOn recovers a store and starts a coordinator of the next ring on it.
+func recoverOn(t *testing.T, f *coordtest.Fleet, store coordinator.Store, change ...func(*coordinator.RecoverConfig)) coordinator.Recovered {
+	t.Helper()
+	f.Stop()
+	f.Trust.SetRing(f.Trust.Ring() + 1)
+	cfg := coordinator.RecoverConfig{Key: coordtest.NewKey("coordinator").Key(), Ring: f.Trust.Ring(), Now: time.Now(), Rand: rand.Reader}
+	for _, c := range change {
+		c(&cfg)
+	}
+	done, err := coordinator.Recover(t.Context(), store, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.RestartOn(store)
+	return done
+}
+
+// left is how many hosts have not told everything.
+func left(t *testing.T, f *coordtest.Fleet) int {
+	t.Helper()
+	synctest.Wait()
+	r, err := f.Coordinator().Recovering(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Left
+}
+
+// TestRecovered restores a coordinator from a backup: what was asked for since
+// is taken over from its host, what had not ended ends as it ended there, and
+// nothing is sent again.
+func TestRecovered(t *testing.T) {
+	for _, part := range []int{1, 2, protocol.MaxTell} {
+		t.Run(fmt.Sprint(part), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testRecovered(t, part) })
+		})
+	}
+}
+
+func testRecovered(t *testing.T, part int) {
+	store := storetest.NewMem(storetest.Faults{})
+	f := coordtest.NewOn(t, store)
+	h := f.AddHost("edge-07")
+	var open []coordtest.Order
+	end := true
+	m := remember(h, func(o coordtest.Order) bool { open = append(open, o); return end })
+	h.Connect()
+	synctest.Wait()
+	early := propose(t, f, h)
+	end = false
+	running, lasting := propose(t, f, h), propose(t, f, h)
+	want(t, f, lasting.ID, protocol.StateRunning, "")
+	after(2 * time.Second)
+	h.Break()
+	sent, never := propose(t, f, h), propose(t, f, h)
+	backup := store.Backup()
+
+	// The coordinator goes on: it cancels one before it is sent, sends the other,
+	// and gives two more.
+	if _, err := f.Coordinator().Cancel(t.Context(), f.Admin(), never.ID); err != nil {
+		t.Fatal(err)
+	}
+	end = true
+	h.Connect()
+	after(2 * time.Second)
+	want(t, f, sent.ID, protocol.StateDone, protocol.ReasonOK)
+	m.end(open[1])
+	want(t, f, running.ID, protocol.StateDone, protocol.ReasonOK)
+	later := []coordinator.Action{propose(t, f, h), propose(t, f, h)}
+	after(2 * time.Second)
+	f.Stop()
+	// What it does while nobody is there waits for whoever comes.
+	m.end(open[2])
+
+	done := recoverOn(t, f, backup)
+	if done.Hosts != 1 || done.Actions != 4 || done.FormerStore != store.ID() || backup.ID() == store.ID() {
+		t.Errorf("recovered %+v, the store is %s", done, backup.ID())
+	}
+	if n := left(t, f); n != 1 {
+		t.Errorf("%d hosts are left to be asked", n)
+	}
+	h.Reboot()
+	asked := m.answer(t, part)
+	if n := left(t, f); n != 0 {
+		t.Errorf("%d hosts are left after %d questions: %+v", n, len(asked), asked)
+	}
+	for _, a := range []coordinator.Action{early, running, lasting, sent, later[0], later[1]} {
+		got := want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+		if string(got.Spec) != string(a.Spec) || got.Kind != a.Kind {
+			t.Errorf("action %s is %s %s", a.ID, got.Kind, got.Spec)
+		}
+	}
+	want(t, f, never.ID, protocol.StateLost, protocol.ReasonRestored)
+	if why := f.Coordinator().Recovery(); why != "" {
+		t.Errorf("in recovery: %s", why)
+	}
+	if why := quarantined(t, f, h); why != "" {
+		t.Errorf("the host is quarantined: %s", why)
+	}
+	fresh := propose(t, f, h)
+	want(t, f, fresh.ID, protocol.StateDone, protocol.ReasonOK)
+	for id, n := range m.begun {
+		if n != 1 {
+			t.Errorf("action %s began %d times", id, n)
+		}
+	}
+	// It is asked once, whatever is started anew.
+	f.Restart()
+	h.Reboot()
+	if asked := m.answer(t, part); len(asked) > 0 || left(t, f) != 0 {
+		t.Errorf("asked again: %+v", asked)
+	}
+	r, err := f.Coordinator().Recovering(t.Context())
+	if err != nil || r.AuditSeen <= r.AuditN {
+		t.Errorf("the audit log went to %d, the host has seen %d: %v", r.AuditN, r.AuditSeen, err)
+	}
+	whole(t, f, int(r.AuditN)+1)
+}
+
+// TestRecoverTwice: a recovery that was interrupted after its transaction is told
+// again and changes nothing; for another key it is another one.
+func TestRecoverTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMem(storetest.Faults{})
+		f := coordtest.NewOn(t, store)
+		h := f.AddHost("edge-07")
+		remember(h, func(coordtest.Order) bool { return true })
+		h.Connect()
+		synctest.Wait()
+		propose(t, f, h)
+		first := recoverOn(t, f, store)
+		id := store.ID()
+		again, err := coordinator.Recover(t.Context(), store, coordinator.RecoverConfig{Key: first.Key, Ring: 9, Now: time.Now(), Rand: rand.Reader})
+		if err != nil || again.Ring != first.Ring || store.ID() != id {
+			t.Errorf("again: %+v, %v", again, err)
+		}
+		if other := recoverOn(t, f, store, func(c *coordinator.RecoverConfig) { c.Key = protocol.KeyID{1} }); other.FormerStore != id {
+			t.Errorf("for another key: %+v", other)
+		}
+	})
+}
+
+// TestRecoveringHostGoesOnBehindWhatItFreed: the reports that the coordinator
+// before had taken, and its host has forgotten, are not waited for.
+func TestRecoveringHostGoesOnBehindWhatItFreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMem(storetest.Faults{})
+		f := coordtest.NewOn(t, store)
+		h := f.AddHost("edge-07")
+		remember(h, func(coordtest.Order) bool { return true })
+		h.Connect()
+		synctest.Wait()
+		backup := store.Backup()
+		for range 3 {
+			propose(t, f, h)
+		}
+		after(2 * time.Second)
+		f.Stop()
+		h.Alert(protocol.Alert{AlertInfo: protocol.AlertInfo{ID: "disk", Severity: "warning", Text: "full", SinceMS: 1}, Raised: true})
+		recoverOn(t, f, backup)
+		h.Reboot()
+		after(5 * time.Second)
+		events, err := f.Coordinator().Events(t.Context(), 0, 1000)
+		raised := func(e coordinator.Event) bool { return e.Type == "alert.raised" && e.Object == "disk" }
+		if err != nil || !slices.ContainsFunc(events, raised) {
+			t.Errorf("the alert did not arrive: %v", err)
+		}
+	})
+}
+
+// TestClaimedReceiptsAreNoProof: a host that says that more was receipted than
+// arrived, with nothing that anybody signed, is the one that lies.
+func TestClaimedReceiptsAreNoProof(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		h.Auto(coordtest.Succeed(""))
+		a := propose(t, f, h)
+		want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+		after(2 * time.Second)
+		h.Lie(func(h *protocol.Hello) {
+			for i := range h.Freed {
+				h.Freed[i].N += 10
+			}
+		})
+		h.Reboot()
+		after(5 * time.Second)
+		if why := quarantined(t, f, h); why == "" || f.Coordinator().Recovery() != "" {
+			t.Errorf("quarantined because of %q, in recovery because of %q", why, f.Coordinator().Recovery())
+		}
+	})
+}
+
+// TestRecoveredBackupOfARolledBackHost: a host that has less than the backup
+// knew was rolled back, whoever else was.
+func TestRecoveredBackupOfARolledBackHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMem(storetest.Faults{})
+		f := coordtest.NewOn(t, store)
+		h := f.AddHost("edge-07")
+		m := remember(h, func(coordtest.Order) bool { return false })
+		h.Connect()
+		synctest.Wait()
+		old := h.Copy()
+		a := propose(t, f, h)
+		want(t, f, a.ID, protocol.StateRunning, "")
+		after(2 * time.Second)
+		backup := store.Backup()
+		recoverOn(t, f, backup)
+		h.Rollback(old)
+		m.known = nil
+		h.Connect()
+		m.answer(t, protocol.MaxTell)
+		if why := quarantined(t, f, h); why == "" {
+			t.Error("the host is not quarantined")
+		}
+		want(t, f, a.ID, protocol.StateLost, protocol.ReasonRolledBack)
+		readmit(t, f, h)
+		m.answer(t, protocol.MaxTell)
+		if n := left(t, f); n != 0 {
+			t.Errorf("%d hosts are left", n)
+		}
+	})
+}
+
+// TestCopyForAnotherFleet: a copy of a store for staging can order nothing of
+// the hosts that are in it, and lets nobody in whom the fleet had let in.
+func TestCopyForAnotherFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMem(storetest.Faults{})
+		f := coordtest.NewOn(t, store)
+		h := f.AddHost("edge-07")
+		remember(h, func(coordtest.Order) bool { return false })
+		h.Connect()
+		synctest.Wait()
+		a := propose(t, f, h)
+		secret := f.Token(coordinator.RoleOperator)
+		recoverOn(t, f, store, func(c *coordinator.RecoverConfig) { c.FormerFleet = "lab" })
+		h.Reboot()
+		after(5 * time.Second)
+		want(t, f, a.ID, protocol.StateLost, protocol.ReasonRemoved)
+		_, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
+		if !errors.Is(err, coordinator.ErrDenied) {
+			t.Errorf("an action for a stranger: %v", err)
+		}
+		if _, err := f.Coordinator().Authenticate(t.Context(), secret); !errors.Is(err, coordinator.ErrDenied) {
+			t.Errorf("a token of the fleet: %v", err)
+		}
+		if v, err := f.Coordinator().Host(t.Context(), h.ID); err != nil || v.State != coordinator.HostRevoked || v.Connectivity == coordinator.Online {
+			t.Errorf("the host is %s, %s: %v", v.State, v.Connectivity, err)
+		}
+	})
+}
