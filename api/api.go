@@ -335,11 +335,24 @@ type Status struct {
 	Term       string         `json:"term"` // ring.counter
 	Ring       uint64         `json:"ring"`
 	Recovery   string         `json:"recovery,omitempty"` // why nothing may be decided
-	Hosts      map[string]int `json:"hosts"`              // by connectivity
-	Pending    int            `json:"pending"`            // enrolments that wait
-	Actions    map[string]int `json:"actions"`            // open ones, by state
-	Containers map[string]int `json:"containers"`         // by state
+	Recovered  *Recovered     `json:"recovered,omitempty"`
+	Hosts      map[string]int `json:"hosts"`      // by connectivity
+	Pending    int            `json:"pending"`    // enrolments that wait
+	Actions    map[string]int `json:"actions"`    // open ones, by state
+	Containers map[string]int `json:"containers"` // by state
 	Brokers    []string       `json:"brokers"`
+}
+
+// Recovered tells of the newest recovery of the coordinator.
+type Recovered struct {
+	At       time.Time  `json:"at"`
+	BackupAt *time.Time `json:"backup_at,omitempty"` // of the backup that was restored
+	Hosts    int        `json:"hosts"`               // that are asked what they did since
+	Answered int        `json:"answered"`            // of them
+	// Records of the audit log from LostFrom to LostTo were sealed by the
+	// coordinator before and are not here; left out while no host has shown any.
+	LostFrom uint64 `json:"lost_from,omitempty"`
+	LostTo   uint64 `json:"lost_to,omitempty"`
 }
 
 // Headers of an answer with output. The body is raw bytes without a hole; where

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -168,7 +169,7 @@ func (c *Coordinator) welcome(tx Tx, a *Action) (*Action, error) {
 	case err != nil:
 		return nil, err
 	case h.State != HostApproved:
-		return nil, fmt.Errorf("%w: host %s is %s", ErrDenied, h.ID, h.State)
+		return nil, fmt.Errorf("%w: host %s is %s: %s", ErrDenied, h.ID, h.State, cmp.Or(h.Reason, "no reason was given"))
 	case h.Quarantined != "":
 		return nil, fmt.Errorf("%w: host %s is quarantined: %s", ErrDenied, h.ID, h.Quarantined)
 	}

@@ -402,7 +402,7 @@ func (c *Coordinator) Recovery() string {
 const recoveryText = "this coordinator is older than what host %s has seen of it (%s): it was restored from a backup, or its disk went back. " +
 	"It answers reads and hellos only: what it knows of hosts and actions is out of date. " +
 	"Stop it, put the newest copy of its state directory in place and start it again. " +
-	"If there is no newer one, make a new coordinator and let each host leave and join again"
+	"If there is no newer one, run hostler-coordinator recover"
 
 // enterRecovery stops deciding, for as long as this store is used: a restart
 // makes nothing known that was forgotten. Only bytes that a coordinator signed

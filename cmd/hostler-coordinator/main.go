@@ -77,7 +77,7 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w", errUsage, err) })
 	root.PersistentFlags().StringVar(&configPath, "config", "", "configuration file (default "+defaultConfigPath+")")
 	configured := func() (config, settings.Origin, error) { return load(configPath, os.Environ()) }
-	root.AddCommand(initCommand(configured), runCommand(configured), configCommand(configured), &cobra.Command{
+	root.AddCommand(initCommand(configured), runCommand(configured), backupCommand(configured), restoreCommand(configured), recoverCommand(configured), configCommand(configured), &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
 			fmt.Fprintln(cmd.OutOrStdout(), "hostler-coordinator", buildinfo.String())
@@ -101,6 +101,9 @@ func initCommand(configured loader) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := configured()
 			if err != nil {
+				return err
+			}
+			if err := state(c.StateDir).usable(); err != nil {
 				return err
 			}
 			switch {

@@ -40,6 +40,9 @@ const shutdownPatience = 5 * time.Second
 // serve runs everything until ctx ends.
 func serve(ctx context.Context, c config, log *slog.Logger, out io.Writer) error {
 	s := state(c.StateDir)
+	if err := s.usable(); err != nil {
+		return err
+	}
 	chain, err := s.chain()
 	if err != nil {
 		return fmt.Errorf("this coordinator is not part of a fleet yet: %w\nRun: hostler-coordinator init --fleet CODE, then init --ring FILE", err)

@@ -5,12 +5,14 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/hostler-io/hostler/certs"
@@ -41,6 +43,22 @@ func (s state) output() string { return s.path("output") }
 
 // payloads is where what commands read waits for its hosts.
 func (s state) payloads() string { return s.path("payloads") }
+func (s state) marker() string        { return s.path("recover.json") }   // see recovery
+func (s state) nextIdentity() string  { return s.path("recover.pgp") }    // our key after a recovery
+func (s state) nextAuthority() string { return s.path("recover-ca.pem") } // and the authority, of another fleet
+func (s state) report() string        { return s.path("recovery-report.txt") }
+
+// lock keeps another command of one kind out.
+func (s state) lock(what string) (io.Closer, error) {
+	f, err := os.OpenFile(s.path("."+what+"-lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("another %s of %s is under way: %w", what, s, err), f.Close())
+	}
+	return f, nil
+}
 
 // maxFile bounds what is read of the state directory's small files, in bytes.
 const maxFile = 16 << 20
@@ -61,22 +79,41 @@ func (s state) chain() (*certs.Chain, error) {
 	if err != nil {
 		return nil, err
 	}
+	chain, err := openRings(code, func(number uint64) ([]byte, error) { return durable.ReadFile(s.ring(number), maxFile) })
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", s.path("rings"), err)
+	}
+	return chain, err
+}
+
+// openRings opens the rings from that of a code on, as many as there are.
+func openRings(code enrol.FleetCode, read func(number uint64) ([]byte, error)) (*certs.Chain, error) {
 	var parts [][]byte
 	for number := code.Pin.Ring; ; number++ {
-		b, err := durable.ReadFile(s.ring(number), maxFile)
+		b, err := read(number)
 		if errors.Is(err, fs.ErrNotExist) && len(parts) > 0 {
-			break
+			return certs.OpenChain(code.Pin, parts...)
 		}
 		if err != nil {
 			return nil, err
 		}
 		parts = append(parts, b)
 	}
-	chain, err := certs.OpenChain(code.Pin, parts...)
+}
+
+// chainOf opens rings that are files of a backup.
+func chainOf(code string, files map[string][]byte) (*certs.Chain, error) {
+	fleet, err := enrol.ParseFleetCode(code)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.path("rings"), err)
+		return nil, err
 	}
-	return chain, nil
+	return openRings(fleet, func(number uint64) ([]byte, error) {
+		b, ok := files["rings/"+strconv.FormatUint(number, 10)]
+		if !ok {
+			return nil, fs.ErrNotExist
+		}
+		return b, nil
+	})
 }
 
 // keep makes the rings of a chain durable, in order: after a crash the chain

@@ -17,7 +17,7 @@ import (
 
 func (a *app) fleetCommand() *cobra.Command {
 	ring := group("ring", "The document that says who may do what",
-		a.ringListCommand(), a.ringShowCommand(), a.addCoordinatorCommand(), a.removeCoordinatorCommand(),
+		a.ringListCommand(), a.ringShowCommand(), a.addCoordinatorCommand(), a.replaceCoordinatorCommand(), a.removeCoordinatorCommand(),
 		a.addOwnerCommand(), a.removeOwnerCommand(), a.addApproverCommand(), a.removeApproverCommand(), a.setThresholdCommand(), a.ringSignCommand(), a.ringPublishCommand())
 	return group("fleet", "Owner keys and rings: who may do what", a.fleetInitCommand(), a.fleetShowCommand(), a.requestOwnerCommand(), ring)
 }

@@ -53,6 +53,50 @@ func addCoordinator(request string) ringChange {
 	}
 }
 
+func (a *app) replaceCoordinatorCommand() *cobra.Command {
+	var old string
+	cmd := a.ringChangeCommand(&cobra.Command{
+		Use: "replace-coordinator REQUEST", Short: "Sign a ring with one coordinator in place of another",
+		Long: `Lets the coordinator in that printed REQUEST, and takes the one out whose place it
+takes: one that was restored from a backup (hostler-coordinator recover prints the
+request), or one whose disk was lost. As soon as a host has the ring, it obeys the
+old one no more. --old is needed if there are several.`,
+		Example: "  hostler fleet ring replace-coordinator hc1_… --out ring-7\n  hostler-coordinator recover --ring ring-7",
+	}, func(request string) ringChange {
+		return func(r *certs.Ring) error {
+			key, err := replacedKey(r, old)
+			if err != nil {
+				return err
+			}
+			if err := addCoordinator(request)(r); err != nil {
+				return err
+			}
+			return r.RemoveCoordinator(key)
+		}
+	})
+	cmd.Flags().StringVar(&old, "old", "", "fingerprint of the key of the coordinator to take out")
+	return cmd
+}
+
+// replacedKey is the key of the coordinator to take out: the one that is named,
+// or the only one.
+func replacedKey(r *certs.Ring, named string) (key protocol.KeyID, err error) {
+	if named == "" {
+		if len(r.Coordinators) != 1 {
+			return key, usage("hostler fleet show, then the same with --old KEY", "ring %d has %d coordinators, and --old does not say which", r.Number-1, len(r.Coordinators))
+		}
+		k, err := certs.ParsePublicKey(r.Coordinators[0].Key)
+		if err != nil {
+			return key, err
+		}
+		return k.Key(), nil
+	}
+	if err := key.UnmarshalText([]byte(named)); err != nil {
+		return key, usage("hostler fleet show", "--old: %.80q is no fingerprint of a key: %s", named, err)
+	}
+	return key, nil
+}
+
 func (a *app) removeCoordinatorCommand() *cobra.Command {
 	return a.ringChangeCommand(&cobra.Command{
 		Use: "remove-coordinator KEY", Short: "Sign a ring without a coordinator",

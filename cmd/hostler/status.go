@@ -18,6 +18,7 @@ func statusNoun() noun[api.Status] {
 		columns: []column[api.Status]{
 			{"fleet", inTable, func(s api.Status) any { return s.Fleet }},
 			{"recovery", inTable, func(s api.Status) any { return s.Recovery }},
+			{"recovered", inTable, func(s api.Status) any { return recovered(s.Recovered) }},
 			{"hosts", inTable, func(s api.Status) any { return counts(s.Hosts) }},
 			{"pending", inTable, func(s api.Status) any { return s.Pending }},
 			{"containers", inTable, func(s api.Status) any { return counts(s.Containers) }},
@@ -29,6 +30,18 @@ func statusNoun() noun[api.Status] {
 			{"id", inTable, func(s api.Status) any { return s.FleetID }},
 		},
 	}
+}
+
+// recovered writes how far a recovery is.
+func recovered(r *api.Recovered) string {
+	if r == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%d of %d hosts have answered", r.Answered, r.Hosts)
+	if r.LostTo > 0 {
+		text += fmt.Sprintf("; records %d to %d of the audit log are missing", r.LostFrom, r.LostTo)
+	}
+	return text
 }
 
 // counts writes "12 (10 online, 2 offline)".

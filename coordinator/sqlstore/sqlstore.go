@@ -53,6 +53,24 @@ func Create(ctx context.Context, cfg Config) (*Store, error) { return start(ctx,
 // as [sqldb.Open] does when it is damaged, in use, or of a later release.
 func Open(ctx context.Context, cfg Config) (*Store, error) { return start(ctx, cfg, sqldb.Open) }
 
+// Copy writes the database, as it is at one moment, into a new file in a
+// directory that nobody else uses, and returns its id. Another process may go on
+// using it; see [sqldb.Copy].
+func Copy(ctx context.Context, cfg Config, to string) (id protocol.StoreID, err error) {
+	migrations, err := fs.Sub(schema, "schema")
+	if err != nil {
+		return id, err
+	}
+	if err := sqldb.Copy(ctx, sqldb.Config{Path: cfg.Path, ApplicationID: applicationID, Migrations: migrations}, to); err != nil {
+		return id, fmt.Errorf("coordinator's store: %w", err)
+	}
+	s, err := Open(ctx, Config{Path: to})
+	if err != nil {
+		return id, err
+	}
+	return s.ID(), s.Close()
+}
+
 func start(ctx context.Context, cfg Config, open func(context.Context, sqldb.Config) (*sqldb.DB, error)) (*Store, error) {
 	migrations, err := fs.Sub(schema, "schema")
 	if err != nil {

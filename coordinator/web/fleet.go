@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/internal/prom"
 	"github.com/hostler-io/hostler/internal/webapi"
 )
@@ -37,11 +38,28 @@ func (h *handlers) status(ctx context.Context, _ *none) (*body[api.Status], erro
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
+	recovered, err := h.c.Recovering(ctx)
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
 	return &body[api.Status]{api.Status{
-		Fleet: string(s.Fleet), FleetID: s.FleetID.String(), Version: h.version,
+		Recovered: recoveredOf(recovered),
+		Fleet:     string(s.Fleet), FleetID: s.FleetID.String(), Version: h.version,
 		Term: s.Term.String(), Ring: s.Ring, Recovery: s.Recovery,
 		Hosts: words(s.Hosts), Pending: s.Pending, Actions: words(s.Actions), Containers: s.Containers, Brokers: webapi.Texts(s.Brokers),
 	}}, nil
+}
+
+// recoveredOf tells of a recovery, if there was one that hosts are asked after.
+func recoveredOf(r coordinator.Recovering) *api.Recovered {
+	if r.AtMS == 0 || r.FormerFleet != "" {
+		return nil
+	}
+	out := &api.Recovered{At: webapi.At(r.AtMS), BackupAt: webapi.Maybe(r.BackupMS), Hosts: max(r.Hosts, r.Left), Answered: max(r.Hosts, r.Left) - r.Left}
+	if r.AuditSeen > r.AuditN {
+		out.LostFrom, out.LostTo = r.AuditN+1, r.AuditSeen
+	}
+	return out
 }
 
 // words gives counts their keys as plain texts.

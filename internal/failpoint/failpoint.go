@@ -82,6 +82,11 @@ const (
 	AuditPruned     Step = "C18" // the oldest records of the audit log are forgotten
 	PayloadPlaced   Step = "C19" // a payload is whole
 	StoreRecovered  Step = "C31" // a restored store is made another one
+	BackupPlaced    Step = "C32" // a backup that was read back has its name
+	RestoreDeclared Step = "C33" // the file that says that a directory is being restored
+	StateRestored   Step = "C34" // and that it is
+	KeyReplaced     Step = "C35" // the key after a recovery is the coordinator's
+	RecoveryEnded   Step = "C36" // the file that says that a directory waits is removed
 )
 
 // The steps that any program takes, below all others.
@@ -101,7 +106,7 @@ func Steps() []Step {
 		ContainerRenamed, ContainerSettled,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
-		AuditSealed, AuditPruned, PayloadPlaced, StoreRecovered,
+		AuditSealed, AuditPruned, PayloadPlaced, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,
 		FilePlaced, DatabasePlaced, BatchCommitted,
 	}
 }

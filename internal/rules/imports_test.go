@@ -66,6 +66,7 @@ var allowed = []allowance{
 	{"agent/join", []string{"api", "certs", "protocol/..."}, []string{"os/exec", "database/sql/..."}, "the enrolment client, done before there is an agent"},
 	{"coordinator", []string{"internal/blob", "internal/failpoint", "protocol/...", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what is allowed; store, wire and keys are handed to it"},
 	{"coordinator/sqlstore", []string{"coordinator", "protocol/...", "internal/sqldb"}, []string{"net", "net/http/...", "os/exec"}, "the Store in SQL; it never sees a request"},
+	{"coordinator/archive", []string{"protocol"}, []string{"os/...", "net/...", "database/sql/...", "log/..."}, "the form of a backup: a file from anybody, read strictly; it opens no files itself"},
 	{"coordinator/web", []string{"coordinator", "api", "protocol/...", "internal/prom", "internal/webapi", "github.com/danielgtaylor/huma/v2/...", "golang.org/x/time/..."}, []string{"database/sql/...", "os/exec"}, "handlers call the Coordinator, never the Store"},
 	{"client", []string{"api", "protocol/..."}, []string{"database/sql/...", "os/exec"}, "what others may import to speak to a coordinator"},
 

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/enrol"
+)
+
+// started is a program that is part of its fleet, and its first token.
+func started(t *testing.T, fleet byte) (p *program, token string) {
+	t.Helper()
+	p = newProgram(t, fleet)
+	out, _ := p.do(0, "init", "--fleet", p.code())
+	p.do(0, "init", "--ring", p.admit(field(t, out, "request")))
+	return p, field(t, out, "token")
+}
+
+// next signs the ring after those of a state directory, and returns the file.
+func (p *program) next(change func(*certs.Ring) error) string {
+	p.t.Helper()
+	chain, err := p.state.chain()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	ring := chain.Next()
+	if err := change(&ring); err != nil {
+		p.t.Fatal(err)
+	}
+	raw, err := certs.SignRing(ring, p.owner)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	file := filepath.Join(p.t.TempDir(), "rings")
+	p.write(file, string(certs.EncodeFile(append(chain.Rings(), raw))))
+	return file
+}
+
+// replaced is a ring that names the coordinator of a request and not the one of
+// that key.
+func replaced(request string, old protocol.KeyID) func(*certs.Ring) error {
+	return func(r *certs.Ring) error {
+		q, err := enrol.ParseCoordinatorRequest(request)
+		if err == nil {
+			err = r.AddCoordinator(q)
+		}
+		if err == nil && old != (protocol.KeyID{}) {
+			err = r.RemoveCoordinator(old)
+		}
+		return err
+	}
+}
+
+func (p *program) key() protocol.KeyID {
+	p.t.Helper()
+	id, err := certs.LoadIdentity(p.state.identity())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return id.Key()
+}
+
+// wiped loses the state directory.
+func (p *program) wiped() {
+	p.t.Helper()
+	if err := os.RemoveAll(string(p.state)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// TestBackupIsRestoredAndRecovered goes the whole way, with and without keys in
+// the backup.
+func TestBackupIsRestoredAndRecovered(t *testing.T) {
+	for _, flags := range [][]string{nil, {"--without-keys"}, {"--with-outputs"}} {
+		t.Run(strings.Join(flags, ""), func(t *testing.T) {
+			p, token := started(t, 1)
+			p.serve(token)
+			old, dir := p.key(), t.TempDir()
+			action := filepath.Join(p.state.output(), "018f0000-0000-7000-8000-000000000000")
+			if err := errors.Join(os.MkdirAll(action, 0o700), os.WriteFile(filepath.Join(action, "1.stdout"), []byte("hello\n"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			out, talk := p.do(0, append([]string{"backup", dir}, flags...)...)
+			file := field(t, out, "backup")
+			info, err := os.Stat(file)
+			if err != nil || info.Mode() != 0o600 || !strings.HasPrefix(filepath.Base(file), "demo-2") {
+				t.Errorf("%s: %v, %v", file, info.Mode(), err)
+			}
+			if secret := strings.Contains(talk, "keep it as secret"); secret == (len(flags) == 1 && flags[0] == "--without-keys") {
+				t.Errorf("it says %s", talk)
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+				t.Errorf("beside it: %v, %v", left, err)
+			}
+			p.do(1, "backup", file)
+			p.do(1, "restore", file) // over a live one
+			p.wiped()
+			p.do(0, "restore", file, "--fleet", p.code())
+			_, err = os.ReadFile(filepath.Join(action, "1.stdout"))
+			if kept := err == nil; kept != (len(flags) == 1 && flags[0] == "--with-outputs") {
+				t.Errorf("the output: %v", err)
+			}
+			for _, refused := range [][]string{{"run"}, {"backup", dir}, {"init", "--fleet", p.code()}} {
+				if _, talk := p.do(1, refused...); !strings.Contains(talk, "was restored from a backup of 2") || !strings.Contains(talk, "Run: hostler-coordinator recover") {
+					t.Errorf("%s says %q", refused, talk)
+				}
+			}
+			p.do(1, "restore", file) // once more
+			if _, talk := p.do(1, "recover", "--ring", "x"); !strings.Contains(talk, "Run first: hostler-coordinator recover") {
+				t.Errorf("with a ring first: %q", talk)
+			}
+			out, talk = p.do(0, "recover")
+			request := field(t, out, "request")
+			if !strings.Contains(talk, "hostler fleet ring replace-coordinator REQUEST --old "+old.String()) || !strings.Contains(talk, "hostler-coordinator recover --ring FILE") {
+				t.Errorf("it does not say what to type: %q", talk)
+			}
+			if again, _ := p.do(0, "recover"); field(t, again, "request") != request {
+				t.Error("another request: another key was made")
+			}
+			if _, talk := p.do(1, "run"); !strings.Contains(talk, "recover --ring FILE") {
+				t.Errorf("run says %q", talk)
+			}
+			if _, talk := p.do(1, "recover", "--ring", p.next(func(*certs.Ring) error { return nil })); !strings.Contains(talk, "does not name the new key") {
+				t.Errorf("a ring without it: %q", talk)
+			}
+			if _, talk := p.do(1, "recover", "--ring", p.next(replaced(request, protocol.KeyID{}))); !strings.Contains(talk, "remove-coordinator "+old.String()) {
+				t.Errorf("a ring with both: %q", talk)
+			}
+			report, _ := p.do(0, "recover", "--ring", p.next(replaced(request, old)))
+			for _, want := range []string{"ring: 3", "hosts: 0", "admin (admin,", "key: " + p.key().String()} {
+				if !strings.Contains(report, want) {
+					t.Errorf("the report lacks %q:\n%s", want, report)
+				}
+			}
+			if kept, err := os.ReadFile(p.state.report()); err != nil || string(kept) != report {
+				t.Errorf("it keeps %q, %v", kept, err)
+			}
+			if p.key() == old {
+				t.Error("the key is the same")
+			}
+			for _, gone := range []string{p.state.marker(), p.state.nextIdentity()} {
+				if _, err := os.Stat(gone); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("%s is there: %v", gone, err)
+				}
+			}
+			if _, talk := p.do(1, "recover"); !strings.Contains(talk, "nothing is known that speaks against") || !strings.Contains(talk, "recover --force") {
+				t.Errorf("once more: %q", talk)
+			}
+			p.serve(token)
+		})
+	}
+}
+
+// TestBackupToAPipe: what goes to the standard output is a whole backup.
+func TestBackupToAPipe(t *testing.T) {
+	p, token := started(t, 1)
+	p.serve(token)
+	out, talk := p.do(0, "backup", "-")
+	if !strings.Contains(talk, "Fleet demo, ring 2") {
+		t.Errorf("it says %q", talk)
+	}
+	file := filepath.Join(t.TempDir(), "b")
+	p.write(file, out)
+	p.wiped()
+	p.do(0, "restore", file)
+}
+
+// TestRestoreRefuses: nothing of a backup that is not whole, or not of the fleet,
+// comes to the disk.
+func TestRestoreRefuses(t *testing.T) {
+	p, _ := started(t, 1)
+	other, _ := started(t, 2)
+	file := filepath.Join(t.TempDir(), "b")
+	p.do(0, "backup", file)
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := filepath.Join(t.TempDir(), "new")
+	refused := func(what, say string, args ...string) {
+		t.Helper()
+		if _, talk := p.do(1, append([]string{"restore", file, "--state", target}, args...)...); !strings.Contains(talk, say) {
+			t.Errorf("%s: it says %q, want %q", what, talk, say)
+		}
+		if _, err := os.Stat(target); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: the state directory was made: %v", what, err)
+		}
+	}
+	refused("another fleet", "it is not a whole backup", "--fleet", other.code())
+	for what, b := range map[string][]byte{
+		"cut":     whole[:len(whole)/2],
+		"flipped": append(bytes.Clone(whole[:len(whole)/3]), append([]byte{whole[len(whole)/3] ^ 1}, whole[len(whole)/3+1:]...)...),
+		"no file": []byte("hello"),
+		"empty":   nil,
+	} {
+		p.write(file, string(b))
+		refused(what, "it is not a whole backup")
+	}
+	p.write(file, string(whole))
+	if _, talk := p.do(exitUsage, "restore", file, "--state", "relative"); !strings.Contains(talk, "absolute path") {
+		t.Errorf("it says %q", talk)
+	}
+	// A restore that was interrupted is done again.
+	p.do(0, "restore", file, "--state", target)
+	s := state(target)
+	if err := errors.Join(s.putRecovery(recovery{Stage: restoring, Former: p.key()}), os.Remove(s.identity())); err != nil {
+		t.Fatal(err)
+	}
+	p.write(p.config, strings.Replace(readText(t, p.config), string(p.state), target, 1))
+	if _, talk := p.do(1, "run"); !strings.Contains(talk, "a restore was interrupted") {
+		t.Errorf("it says %q", talk)
+	}
+	if _, talk := p.do(1, "recover"); !strings.Contains(talk, "a restore was interrupted") {
+		t.Errorf("it says %q", talk)
+	}
+	p.do(0, "restore", file)
+	if _, err := os.Stat(s.identity()); err != nil {
+		t.Error(err)
+	}
+}
+
+func readText(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestCopyAsNewFleet makes a copy for staging: with keys, an authority and a
+// fleet of its own, and none of the tokens.
+func TestCopyAsNewFleet(t *testing.T) {
+	p, token := started(t, 1)
+	p.serve(token)
+	file := filepath.Join(t.TempDir(), "b")
+	p.do(0, "backup", file)
+	ca := readText(t, p.state.authority())
+	staging := newProgram(t, 2)
+	staging.do(0, "restore", file)
+	if _, talk := staging.do(1, "recover", "--as-new-fleet", "--fleet", p.code()); !strings.Contains(talk, "is the code of fleet demo itself") {
+		t.Errorf("it says %q", talk)
+	}
+	staging.do(exitUsage, "recover", "--as-new-fleet")
+	out, talk := staging.do(0, "recover", "--as-new-fleet", "--fleet", staging.code())
+	if !strings.Contains(talk, "hostler fleet ring add-coordinator REQUEST") {
+		t.Errorf("it says %q", talk)
+	}
+	report, _ := staging.do(0, "recover", "--ring", staging.admit(field(t, out, "request")))
+	if !strings.Contains(report, "All tokens and viewers of fleet demo") {
+		t.Errorf("the report says %s", report)
+	}
+	chain, err := staging.state.chain()
+	if err != nil || chain.Ring().Fleet != staging.ring.Fleet || staging.key() == p.key() || readText(t, staging.state.authority()) == ca {
+		t.Errorf("fleet %s, %v", chain.Ring().Fleet, err)
+	}
+	staging.serve(field(t, report, "token"))
+	p.serve(token) // it goes on as before
+}
