@@ -200,6 +200,9 @@ func (d *desk) Revoked() uint64         { return d.RevokedNumber() }
 func (d *desk) Roster() ([]byte, error) { return d.Keys.Roster(1)[0].Seal(d.key) }
 func (d *desk) SetViewer(_, _ string)   {}
 
+// Former implements [coordinator.Trust].
+func (d *desk) Former() protocol.Keyring { return d.Past() }
+
 func (d *desk) Rings(from uint64) []byte {
 	if from == 0 {
 		return d.Chain().Newest()

@@ -38,8 +38,8 @@ speak as this coordinator until the owners take it out. Without them it still
 holds what was asked of hosts, and codes that let hosts ask to be let in; it is
 restored all the same, since a recovered coordinator has a new key in any case.
 
-Output of commands is left out unless --with-outputs is given; hosts that keep
-it send it again.`,
+Output of commands, and files on their way to hosts, are left out unless
+--with-outputs is given; hosts that keep output send it again.`,
 		Example: "  hostler-coordinator backup /var/backups/hostler\n  hostler-coordinator backup --without-keys - | ssh vault 'cat > lab.backup'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -52,7 +52,7 @@ it send it again.`,
 		},
 	}
 	cmd.Flags().BoolVar(&b.withoutKeys, "without-keys", false, "leave the coordinator's keys out")
-	cmd.Flags().BoolVar(&b.withOutputs, "with-outputs", false, "keep the output of commands, too")
+	cmd.Flags().BoolVar(&b.withOutputs, "with-outputs", false, "keep the output of commands and the files on their way, too")
 	return cmd
 }
 
@@ -192,7 +192,7 @@ const progressEvery = 2 * time.Second
 // is left out.
 func addFile(a *archive.Writer, name, path string) error {
 	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) && (strings.HasPrefix(name, "output/") || name == "token.shown") {
+	if errors.Is(err, fs.ErrNotExist) && (strings.HasPrefix(name, "output/") || strings.HasPrefix(name, "payloads/") || name == "token.shown") {
 		return nil
 	}
 	if err != nil {
@@ -216,7 +216,7 @@ func (b *backup) files() ([]string, error) {
 	}
 	trees := []string{"rings"}
 	if b.withOutputs {
-		trees = append(trees, "output")
+		trees = append(trees, "output", "payloads")
 	}
 	for _, tree := range trees {
 		err := filepath.WalkDir(b.state.path(tree), func(path string, d fs.DirEntry, err error) error {
@@ -227,7 +227,9 @@ func (b *backup) files() ([]string, error) {
 				return err
 			}
 			name, err := filepath.Rel(string(b.state), path)
-			all = append(all, filepath.ToSlash(name))
+			if name = filepath.ToSlash(name); archive.HasPlace(name) { // no payload that is not whole yet
+				all = append(all, name)
+			}
 			return err
 		})
 		if err != nil {

@@ -120,7 +120,7 @@ func (s state) extract(file string, m archive.Manifest) error {
 		return err
 	}
 	defer root.Close()
-	for _, name := range []string{"store.db", "fleet.code", "identity.pgp", "ca.pem", "token.shown", "rings", "output", "payload"} {
+	for _, name := range []string{"store.db", "fleet.code", "identity.pgp", "ca.pem", "token.shown", "rings", "output", "payloads"} {
 		if err := root.RemoveAll(name); err != nil { // of a restore that was interrupted
 			return err
 		}

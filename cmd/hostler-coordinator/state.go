@@ -42,7 +42,7 @@ func (s state) store() string  { return s.path("store.db") }
 func (s state) output() string { return s.path("output") }
 
 // payloads is where what commands read waits for its hosts.
-func (s state) payloads() string { return s.path("payloads") }
+func (s state) payloads() string      { return s.path("payloads") }
 func (s state) marker() string        { return s.path("recover.json") }   // see recovery
 func (s state) nextIdentity() string  { return s.path("recover.pgp") }    // our key after a recovery
 func (s state) nextAuthority() string { return s.path("recover-ca.pem") } // and the authority, of another fleet

@@ -42,7 +42,10 @@ const (
 var ErrArchive = errors.New("it is not a whole backup")
 
 // names are those of files in a backup.
-var names = regexp.MustCompile(`^(store\.db|fleet\.code|identity\.pgp|ca\.pem|token\.shown|rings/[1-9][0-9]{0,15}|(output|payload)/[0-9a-f][0-9a-f-]{0,63}(/[0-9]{1,6}\.(stdout|stderr))?)$`)
+var names = regexp.MustCompile(`^(store\.db|fleet\.code|identity\.pgp|ca\.pem|token\.shown|rings/[1-9][0-9]{0,15}|output/[0-9a-f][0-9a-f-]{0,63}/[0-9]{1,6}\.(stdout|stderr)|payloads/[0-9a-f]{64})$`)
+
+// HasPlace reports whether a file of that name has a place in a backup.
+func HasPlace(name string) bool { return len(name) <= maxName && names.MatchString(name) }
 
 // Manifest says what a backup is and what is in it.
 type Manifest struct {
