@@ -43,7 +43,7 @@ type command struct {
 // execTarget is the container in which a command runs. The loop's state is read
 // here and nowhere else on the way of a command.
 func (a *Agent) execTarget(s *protocol.Spec) (name string, r container.Runtime) {
-	if s.Kind != protocol.KindExec {
+	if info, _ := protocol.KindOf(s.Kind); !info.Target {
 		return "", nil
 	}
 	t := a.managed[s.Target]
@@ -120,6 +120,11 @@ func (c *command) start(ctx context.Context) (Run, *outcome) {
 	cmd := Command{
 		Action: c.id, Attempt: c.attempt, Supervisor: c.agent.cfg.Supervisor,
 		Argv: c.spec.Argv, Env: c.spec.Env, Dir: c.spec.Cwd, User: c.spec.User, TimeoutMS: c.spec.Timeout().Milliseconds(), Daemon: c.spec.Daemon,
+	}
+	if c.spec.Files != nil {
+		if bad := c.mover(ctx, &cmd); bad != nil {
+			return nil, bad
+		}
 	}
 	if c.spec.Kind == protocol.KindExec {
 		if c.runtime == nil {

@@ -132,6 +132,8 @@ func (a *Agent) admit(b []byte) (protocol.Spec, error) {
 		return spec, fmt.Errorf("%w: input cannot be fetched here", codeUnsupported)
 	case spec.SecretEnv != nil:
 		return spec, fmt.Errorf("%w: secret values cannot be read here", codeUnsupported)
+	case info.Files && a.cfg.Mover == nil:
+		return spec, fmt.Errorf("%w: files cannot be moved here", codeUnsupported)
 	case info.Command && a.cfg.Commands == nil:
 		return spec, fmt.Errorf("%w: commands cannot be run here", codeUnsupported)
 	case spec.Kind == protocol.KindCreate:

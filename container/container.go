@@ -97,6 +97,27 @@ type Watcher interface {
 	Watch(ctx context.Context, ready func(), handle func(Event)) error
 }
 
+// Filer is a runtime whose containers' files can be reached from the host.
+type Filer interface {
+	// Files tells where the files of a container are, running or stopped. It opens
+	// nothing.
+	Files(ctx context.Context, name string) (Files, error)
+}
+
+// Files is where the files of a container are. Whoever owns the container decides
+// what is there: nothing below Root may be opened by a path, but by openat2 with
+// RESOLVE_IN_ROOT.
+type Files struct {
+	// Root is the root directory as the host sees it.
+	Root string
+	// InitPID is the container's first process, through which Root leads; 0 if it
+	// is stopped.
+	InitPID int
+	// UIDs and GIDs are the maps of its users and groups in the form of
+	// /proc/PID/uid_map; empty is no map.
+	UIDs, GIDs string
+}
+
 // Event is a change of one container's state.
 type Event struct {
 	// Name of the container; empty if changes may have been missed, so that

@@ -190,7 +190,7 @@ func (c *Coordinator) insert(tx Tx, a Action, by Actor) error {
 	if err := tx.Actions().Insert(a); err != nil {
 		return err
 	}
-	r := audit.Record{Verb: "action.request", Host: a.Host, Object: a.ID.String(), Digest: a.Digest, Detail: map[string]any{"kind": string(a.Kind)}}
+	r := audit.Record{Verb: "action.request", Host: a.Host, Object: a.ID.String(), Digest: a.Digest, Detail: requestDetail(a)}
 	if err := c.record(tx, by, r); err != nil {
 		return err
 	}
@@ -358,3 +358,20 @@ func (c *Coordinator) LastEvent(ctx context.Context) (id uint64, err error) {
 // EventsChanged returns a channel that is closed when there are new events,
 // and a function to call when nobody looks at it any more.
 func (c *Coordinator) EventsChanged() (<-chan struct{}, func()) { return c.wake.on(eventsKey{}) }
+
+// requestDetail is what the audit log says of a request beside its digest: for
+// files also which, and what they are.
+func requestDetail(a Action) map[string]any {
+	d := map[string]any{"kind": string(a.Kind)}
+	s, err := protocol.DecodeSpec(a.Spec)
+	if err != nil {
+		return d // an older kind; the digest says it all
+	}
+	if s.Files != nil {
+		d["paths"] = s.Files.Paths
+	}
+	if s.HasPayload() {
+		d["stdin_sha256"], d["stdin_bytes"] = s.StdinSHA256.String(), s.StdinBytes
+	}
+	return d
+}

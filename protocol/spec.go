@@ -25,6 +25,11 @@ const (
 	KindRename  Kind = "container.rename"   // one that is stopped; what waits for it stays its own
 	KindStopNow Kind = "container.stop-now" // past everything that waits, ending what runs
 
+	KindHostPush      Kind = "host.push"      // files to the host
+	KindHostPull      Kind = "host.pull"      // files of the host, on its stdout
+	KindContainerPush Kind = "container.push" // files into a container, running or stopped
+	KindContainerPull Kind = "container.pull" // files out of one
+
 	// KindPolicySet puts a policy into force. What lets it is signed within its
 	// spec, so it needs no approval beside that.
 	KindPolicySet Kind = "policy.set"
@@ -62,6 +67,8 @@ type KindInfo struct {
 	Cancellable bool
 	// Command tells that a supervisor runs a command for it.
 	Command bool
+	// Files tells that it moves files: the command is the host's own.
+	Files bool
 	// Target tells that the spec names a container by id.
 	Target bool
 	// RootEquivalent tells that whoever may request the kind can become root
@@ -91,6 +98,11 @@ var kinds = map[Kind]KindInfo{
 	KindReset:   {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneContainer, Target: true},
 	KindRename:  {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneContainer, Target: true},
 	KindStopNow: {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LanePreempt, Target: true},
+
+	KindHostPush:      {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneHost, Cancellable: true, Command: true, Files: true, RootEquivalent: true},
+	KindHostPull:      {Attempts: 1, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneHost, Cancellable: true, Command: true, Files: true, RootEquivalent: true},
+	KindContainerPush: {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneContainer, Cancellable: true, Command: true, Files: true, Target: true, RootEquivalent: true},
+	KindContainerPull: {Attempts: 1, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneHost, Cancellable: true, Command: true, Files: true, Target: true, RootEquivalent: true},
 
 	KindPolicySet: {Attempts: 3, StartTTL: startTTL, Lane: LaneNone, RootEquivalent: true},
 }
@@ -129,6 +141,8 @@ type Spec struct {
 	// one the command reads nothing.
 	StdinSHA256 Digest `json:"stdin_sha256,omitzero"`
 	StdinBytes  int64  `json:"stdin_bytes,omitzero"`
+	// Files says which files a kind moves that moves files.
+	Files *FileArgs `json:"files,omitempty"`
 	// Output is what becomes of output that nobody takes in time; empty is
 	// [OutputKeep].
 	Output OutputMode `json:"output,omitzero"`
@@ -303,7 +317,12 @@ func (s *Spec) validateCreate() error {
 }
 
 func (s *Spec) validateCommand(info KindInfo) error {
-	if !info.Command {
+	switch {
+	case info.Files:
+		return s.validateFiles()
+	case s.Files != nil:
+		return fmt.Errorf("files: this kind moves none")
+	case !info.Command:
 		if s.Argv != nil || s.User != "" || s.Cwd != "" || s.Env != nil || s.TimeoutMS != 0 || s.Exclusive || s.Output != "" || s.Daemon || s.SecretEnv != nil || s.HasPayload() {
 			return fmt.Errorf("argv, user, cwd, env, secret_env, stdin, timeout_ms, exclusive, daemon and output belong to commands alone")
 		}
@@ -316,10 +335,6 @@ func (s *Spec) validateCommand(info KindInfo) error {
 		return fmt.Errorf("cwd: %.100q is not absolute", s.Cwd)
 	case s.Output != "" && s.Output != OutputKeep && s.Output != OutputStream:
 		return fmt.Errorf("output: %.40q is neither %s nor %s", s.Output, OutputKeep, OutputStream)
-	case s.HasPayload() && (s.StdinSHA256.IsZero() || s.StdinBytes < 1 || s.StdinBytes > MaxPayload):
-		return fmt.Errorf("stdin: a payload has a digest and 1 to %d bytes, not %d", int64(MaxPayload), s.StdinBytes)
-	case s.TimeoutMS != 0 && s.TimeoutMS != NoTimeout && (s.TimeoutMS < MinTimeout.Milliseconds() || s.TimeoutMS > MaxTimeout.Milliseconds()):
-		return fmt.Errorf("timeout_ms: %d is neither between %d and %d nor -1 for none", s.TimeoutMS, MinTimeout.Milliseconds(), MaxTimeout.Milliseconds())
 	case s.SecretEnv != nil && len(s.SecretEnv.Sealed) == 0:
 		return fmt.Errorf("secret_env: it is empty")
 	}
@@ -332,6 +347,17 @@ func (s *Spec) validateCommand(info KindInfo) error {
 		if err := checkText(a); err != nil {
 			return err
 		}
+	}
+	return s.checkStart()
+}
+
+// checkStart holds what any command may have to its limits: time and payload.
+func (s *Spec) checkStart() error {
+	switch {
+	case s.HasPayload() && (s.StdinSHA256.IsZero() || s.StdinBytes < 1 || s.StdinBytes > MaxPayload):
+		return fmt.Errorf("stdin: a payload has a digest and 1 to %d bytes, not %d", int64(MaxPayload), s.StdinBytes)
+	case s.TimeoutMS != 0 && s.TimeoutMS != NoTimeout && (s.TimeoutMS < MinTimeout.Milliseconds() || s.TimeoutMS > MaxTimeout.Milliseconds()):
+		return fmt.Errorf("timeout_ms: %d is neither between %d and %d nor -1 for none", s.TimeoutMS, MinTimeout.Milliseconds(), MaxTimeout.Milliseconds())
 	}
 	return nil
 }

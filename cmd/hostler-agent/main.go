@@ -87,7 +87,7 @@ func rootCommand() *cobra.Command {
 	logger := func(cmd *cobra.Command) *slog.Logger {
 		return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: &level}))
 	}
-	root.AddCommand(joinCommand(configured, logger), leaveCommand(configured), configCommand(configured), policyCommand(configured), &cobra.Command{
+	root.AddCommand(filesCommand(), joinCommand(configured, logger), leaveCommand(configured), configCommand(configured), policyCommand(configured), &cobra.Command{
 		Use: "run", Short: "Serve until a signal ends it; commands and containers go on", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, from, err := configured()

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -111,6 +112,12 @@ func once(ctx context.Context, s state, c config, from settings.Origin, log *slo
 	}
 	if _, err := os.Stat(c.Commands.Supervisor); err == nil {
 		cfg.Commands, cfg.Supervisor = agent.NewCommands(runs, boot), []string{c.Commands.Supervisor}
+		self, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("find this program: %w", err)
+		}
+		// After an upgrade the path is that of the new one, which is as good.
+		cfg.Mover = []string{strings.TrimSuffix(self, " (deleted)"), "files"}
 	} else {
 		unsupported = append(unsupported, "commands: "+err.Error())
 		log.Warn("commands are not supported", "error", err)

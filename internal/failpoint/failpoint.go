@@ -57,6 +57,7 @@ const (
 	ContainerLockFreed Step = "S14" // the lock's file of a container that is gone
 	ContainerRenamed   Step = "S15" // its directory has its new name
 	ContainerSettled   Step = "S16" // the record says that its configuration follows
+	FilePushed         Step = "S17" // a file is renamed to its name, by the agent's helper or by who pulls
 )
 
 // The steps that the coordinator takes, one transaction each where nothing else
@@ -103,7 +104,7 @@ func Steps() []Step {
 		QuestionTaken, TermSeen, ActionsBuried, QueueMade, LeavingNoted, InputPlaced, PolicyKept,
 		SpecKept, StartDeclared, OutputSynced, ExitPublished, ContainerClaimed, LeafMade, CommandForked, ContainerReady,
 		ContainerDoomed, ContainerUnnamed, ContainerStarted, ContainerStopped, RunsRemoved, ContainerLockFreed,
-		ContainerRenamed, ContainerSettled,
+		ContainerRenamed, ContainerSettled, FilePushed,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
 		AuditSealed, AuditPruned, PayloadPlaced, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,

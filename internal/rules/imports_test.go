@@ -43,6 +43,7 @@ var allowed = []allowance{
 	{"internal/buildinfo", nil, []string{"os/...", "net/...", "database/sql/..."}, "which build this is; programs and what they offer tell it"},
 	{"internal/clock", []string{"golang.org/x/sys/..."}, append([]string{"os/exec"}, small...), "the clocks of all programs, which tests move"},
 	{"internal/failpoint", nil, append([]string{"os/exec"}, small...), "names of the moments at which tests kill; empty in what is shipped"},
+	{"internal/files", []string{"internal/failpoint", "runner/rundir", "runner/supervise", "golang.org/x/sys/..."}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "trees of files that somebody else may be changing: the agent's program that moves them and who fetches from a host share it"},
 	{"internal/blob", []string{"internal/failpoint", "protocol"}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "large files under their digest; both sides keep what commands read in one"},
 	{"internal/durable", []string{"internal/failpoint"}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "small files that survive a crash; it knows bytes, and nothing of what they say"},
 
@@ -60,7 +61,7 @@ var allowed = []allowance{
 	{"lxc/helper", []string{"internal/failpoint", "container", "lxc/internal/wire", "runner/...", "github.com/lxc/go-lxc", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "the cgo side: it lives for one operation"},
 
 	// Engines: they see the world through interfaces of their own.
-	{"agent", []string{"internal/blob", "policy", "protocol/...", "container", "runner", "runner/rundir", "agent/queue", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what a host does; adapters are handed to it"},
+	{"agent", []string{"internal/blob", "internal/failpoint", "internal/files", "policy", "protocol/...", "container", "runner", "runner/rundir", "agent/queue", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what a host does; adapters are handed to it"},
 	{"agent/queue", []string{"internal/failpoint", "protocol/...", "internal/sqldb"}, []string{"os/exec", "net", "net/http/..."}, "the agent's memory; it knows rows, not workers"},
 	{"agent/local", []string{"agent", "api", "container", "protocol/...", "internal/prom", "internal/webapi", "golang.org/x/sync/..."}, []string{"os/exec", "database/sql/..."}, "the agent's HTTP on a unix socket; it asks the agent and decides nothing"},
 	{"agent/join", []string{"api", "certs", "protocol/..."}, []string{"os/exec", "database/sql/..."}, "the enrolment client, done before there is an agent"},
@@ -84,8 +85,8 @@ var allowed = []allowance{
 	{"internal/rules", nil, nil, "these tests; they need the go command alone"},
 
 	// Programs: they wire, and nothing imports them.
-	{"cmd/hostler", []string{"internal/clock", "api", "dev", "client", "internal/buildinfo", "certs", "internal/durable", "protocol/...", "github.com/spf13/cobra/...", "github.com/pelletier/go-toml/v2", "go.yaml.in/yaml/v3", "golang.org/x/term"}, []string{"database/sql/..."}, "signs, and speaks HTTP"},
-	{"cmd/hostler-agent", []string{"internal/blob", "internal/clock", "internal/failpoint", "agent/...", "api", "internal/buildinfo", "certs", "container", "internal/durable", "internal/prom", "internal/settings", "lxc", "mqtt", "network", "policy", "protocol/...", "runner/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "hosts carry the client of the broker, not the broker"},
+	{"cmd/hostler", []string{"internal/clock", "internal/files", "api", "dev", "client", "internal/buildinfo", "certs", "internal/durable", "protocol/...", "github.com/spf13/cobra/...", "github.com/pelletier/go-toml/v2", "go.yaml.in/yaml/v3", "golang.org/x/term"}, []string{"database/sql/..."}, "signs, and speaks HTTP"},
+	{"cmd/hostler-agent", []string{"internal/blob", "internal/files", "internal/clock", "internal/failpoint", "agent/...", "api", "internal/buildinfo", "certs", "container", "internal/durable", "internal/prom", "internal/settings", "lxc", "mqtt", "network", "policy", "protocol/...", "runner/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "hosts carry the client of the broker, not the broker"},
 	{"cmd/hostler-coordinator", []string{"internal/clock", "internal/failpoint", "broker", "certs", "coordinator/...", "internal/buildinfo", "internal/durable", "internal/prom", "internal/settings", "mqtt", "protocol/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, nil, "the one program with a broker in it"},
 	{"cmd/hostler-run", []string{"runner/...", "golang.org/x/sys/..."}, small, "one process per running command: it must stay small"},
 	{"cmd/hostler-lxc", []string{"lxc/helper", "runner/...", "golang.org/x/sys/..."}, nil, "the one program with cgo"},
@@ -116,7 +117,7 @@ var owners = []struct {
 	{"modernc.org/sqlite", []string{"internal/sqldb"}, "pragmas and retries are set in one place"},
 	{"modernc.org/libc", []string{"internal/sqldb"}, "the layer below SQLite is given C memory"},
 	{"golang.org/x/sync", []string{"agent/...", "broker", "cmd/...", "coordinator/...", "dev", "integration/cmd/bench", "lxc", "mqtt"}, "above the floor alone"},
-	{"golang.org/x/sys", []string{"agent/...", "cmd/...", "dev", "internal/clock", "lxc/...", "network", "runner/..."}, "system calls stay in the packages that are about the system"},
+	{"golang.org/x/sys", []string{"agent/...", "cmd/...", "dev", "internal/clock", "internal/files", "lxc/...", "network", "runner/..."}, "system calls stay in the packages that are about the system"},
 	{"golang.org/x/term", []string{"cmd/hostler"}, "only the CLI has a terminal"},
 	{"golang.org/x/time", []string{"broker", "coordinator/web"}, "limits stand where strangers come in"},
 	{"github.com/anishathalye/porcupine", nil, "tests alone"},

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/internal/files"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// remotePath is HOST[/NAME]:PATH.
+type remotePath struct {
+	host      protocol.HostID
+	container string // as it was typed, HOST/NAME; empty is the host itself
+	path      string // absolute, in its shortest form
+	into      bool   // it ended in a slash: it is a directory
+}
+
+func (p remotePath) String() string { return firstOf(p.container, string(p.host)) + ":" + p.path }
+
+func parseRemotePath(s string) (p remotePath, err error) {
+	where, at, ok := strings.Cut(s, ":/")
+	if !ok {
+		return p, fmt.Errorf("%q is no place on a host: want HOST:/PATH or HOST/NAME:/PATH", s)
+	}
+	p.path = path.Clean("/" + at)
+	p.into = p.path != "/" && strings.HasSuffix(at, "/")
+	if strings.Contains(where, "/") {
+		r, err := parseRef(where, false)
+		p.host, p.container = r.host, where
+		return p, err
+	}
+	p.host, err = parseHost(where)
+	return p, err
+}
+
+// transfer is what push and pull have in common.
+type transfer struct {
+	timeout        durationFlag
+	noWait, dryRun bool
+	view           *view
+}
+
+func transferFlags(cmd *cobra.Command) *transfer {
+	t := &transfer{timeout: durationFlag{noneOK: true}, view: formatFlags(cmd)}
+	cmd.Flags().Var(&t.timeout, "timeout", "give up after this time on the host, or none (default 1h)")
+	cmd.Flags().BoolVar(&t.dryRun, "dry-run", false, "print what would be asked, and ask nothing")
+	return t
+}
+
+// spec makes the spec of a transfer.
+func (a *app) fileSpec(ctx context.Context, r *remote, t *transfer, where remotePath, onHost, inContainer protocol.Kind, s protocol.Spec) (protocol.Spec, error) {
+	switch {
+	case t.timeout.none:
+		s.TimeoutMS = protocol.NoTimeout
+	case t.timeout.d > 0:
+		s.TimeoutMS = max(t.timeout.d.Milliseconds(), 1)
+	}
+	s.Kind = onHost
+	if where.container == "" {
+		return s, nil
+	}
+	_, name, ct, err := a.findContainer(ctx, where.container)
+	if err != nil {
+		return s, cannot("find container "+where.container, err)
+	}
+	s.Kind, s.Target, s.Name = inContainer, ct, protocol.ContainerName(name.name)
+	return s, nil
+}
+
+// filesAreRemote refuses to move files by the socket of this host's agent.
+func filesAreRemote(r *remote) error {
+	if r.local {
+		return usage("cp", "files of this host need no agent to be copied")
+	}
+	return nil
+}
+
+func (a *app) pushCommand() *cobra.Command {
+	var mode, owner string
+	var recursive bool
+	cmd := &cobra.Command{
+		Use: "push FILE… HOST[/NAME]:PATH", Short: "Copy files to a host, or into a container",
+		Long: `Copies files to a host, or into a container that runs or is stopped. A file appears
+whole or not at all, with its mode and its owner by number; a link at its place is
+replaced and not followed. If PATH is a directory, or there are several files, they
+go into it. What was sent once is not sent again, also after a line that broke.`,
+		Example: `  hostler push motd edge-01:/etc/motd
+  hostler push app.conf edge-01/web:/etc/app/ --owner app --mode 640
+  hostler push -r site edge-01/web:/srv`,
+		Args: atLeast(2), DisableFlagsInUseLine: true, ValidArgsFunction: a.completing(hostNames),
+	}
+	t := transferFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&mode, "mode", "", "mode in octal, for one file (default: that of the file)")
+	f.StringVar(&owner, "owner", "", "owner there, for one file: a name, or UID:GID (default: the numbers of the file)")
+	f.BoolVarP(&recursive, "recursive", "r", false, "copy directories with everything in them")
+	f.BoolVar(&t.noWait, "no-wait", false, "print the action's id and leave")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		to, err := parseRemotePath(args[len(args)-1])
+		if err != nil {
+			return usage(cmd.UseLine(), "%s", err)
+		}
+		return a.push(cmd.Context(), t, args[:len(args)-1], to, protocol.FileArgs{Mode: mode, Owner: owner}, recursive)
+	}
+	return cmd
+}
+
+func (a *app) push(ctx context.Context, t *transfer, from []string, to remotePath, f protocol.FileArgs, recursive bool) error {
+	p, err := preparePush(ctx, from, to, &f, recursive)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	r, err := a.connect()
+	if err == nil {
+		err = filesAreRemote(r)
+	}
+	if err != nil {
+		return err
+	}
+	s := protocol.Spec{Files: &f}
+	p.describe(&s)
+	if s, err = a.fileSpec(ctx, r, t, to, protocol.KindHostPush, protocol.KindContainerPush, s); err != nil {
+		return err
+	}
+	spec, err := encodeSpec(s)
+	if err != nil {
+		return err
+	}
+	if t.dryRun {
+		return a.dryRun(t.view, []protocol.HostID{to.host}, s.Kind, spec)
+	}
+	if err := p.send(ctx, a, r); err != nil {
+		return err
+	}
+	what := "push to " + to.String()
+	act, err := a.submit(ctx, r, to.host, spec)
+	if err != nil {
+		return cannot(what, err)
+	}
+	if t.noWait {
+		return a.printID(t.view, act)
+	}
+	final, err := (&follower{app: a, remote: r, label: to.String(), stdout: a.err, stderr: a.err}).wait(ctx, act)
+	if err != nil {
+		a.leave(act.ID)
+		return cannot(what, err)
+	}
+	return ended(what, final)
+}
+
+// preparePush makes the payload of a push: the file itself, or an archive.
+func preparePush(ctx context.Context, from []string, to remotePath, f *protocol.FileArgs, recursive bool) (*payload, error) {
+	f.Paths = []string{to.path}
+	first, err := os.Stat(from[0])
+	if err != nil {
+		return nil, &failure{code: exitNotFound, what: "cannot read " + from[0], why: err.Error()}
+	}
+	if len(from) == 1 && !first.IsDir() {
+		return pushOne(from[0], first, to, f)
+	}
+	if f.Mode != "" || f.Owner != "" {
+		return nil, usage("", "--mode and --owner are for one file; of several each keeps its own")
+	}
+	f.Archive = true
+	out, err := os.CreateTemp("", "hostler-push-")
+	if err != nil {
+		return nil, err
+	}
+	var left []string
+	p := files.NewPacker(out)
+	p.Skipped = func(name string, why error) { left = append(left, fmt.Sprintf("%s: %v", name, why)) }
+	for _, name := range from {
+		if err = packLocal(ctx, p, name, recursive); err != nil {
+			break
+		}
+	}
+	err = errors.Join(err, p.Close(), os.Remove(out.Name()))
+	if err == nil && len(left) > 0 {
+		err = &failure{code: exitFailed, what: "cannot push everything, so nothing is pushed", why: strings.Join(left, "; "), next: "leave them out, or copy what they lead to"}
+	}
+	if err != nil {
+		_ = out.Close() // nobody can find it any more
+		return nil, err
+	}
+	return newPayload(out, "the archive")
+}
+
+func pushOne(name string, i fs.FileInfo, to remotePath, f *protocol.FileArgs) (*payload, error) {
+	if !i.Mode().IsRegular() {
+		return nil, &failure{code: exitFailed, what: "cannot push " + name, why: files.ErrSpecial.Error()}
+	}
+	base := filepath.Base(name)
+	if to.into || to.path == "/" {
+		f.Paths = []string{path.Join(to.path, base)}
+	} else {
+		f.Name = base
+	}
+	if f.Mode == "" {
+		f.Mode = fmt.Sprintf("%04o", files.UnixOf(i.Mode()))
+	}
+	if st, ok := i.Sys().(*syscall.Stat_t); ok && f.Owner == "" {
+		f.Owner = fmt.Sprintf("%d:%d", st.Uid, st.Gid)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, &failure{code: exitFailed, what: "cannot read " + name, why: err.Error()}
+	}
+	return newPayload(file, name)
+}
+
+// packLocal adds a file or a directory of this machine.
+func packLocal(ctx context.Context, p *files.Packer, name string, recursive bool) error {
+	i, err := os.Stat(name)
+	if err != nil {
+		return &failure{code: exitNotFound, what: "cannot read " + name, why: err.Error()}
+	}
+	abs, err := filepath.Abs(name)
+	if err != nil {
+		return err
+	}
+	if i.IsDir() {
+		if !recursive {
+			return usage("hostler push -r …", "%s is a directory", name)
+		}
+		root, err := os.OpenRoot(name)
+		if err != nil {
+			return err
+		}
+		defer root.Close()
+		return p.Dir(ctx, filepath.Base(abs), root)
+	}
+	if !i.Mode().IsRegular() {
+		return &failure{code: exitFailed, what: "cannot push " + name, why: files.ErrSpecial.Error()}
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return &failure{code: exitFailed, what: "cannot read " + name, why: err.Error()}
+	}
+	defer f.Close()
+	return p.File(ctx, filepath.Base(abs), f)
+}

@@ -1,0 +1,310 @@
+// Package files puts files into a tree that somebody else may be changing at the
+// same time, and takes files out of one: the tree of a host, of a container, or of
+// an operator who asked a host that may lie.
+//
+// A tree is entered once, by a descriptor of its root, and no name ever leads out
+// of it again: symbolic links and ".." are resolved inside it, whatever is moved
+// or replaced meanwhile. A file appears under its name by a rename, with its
+// bytes, mode and owner durable before, so a reader sees the old one or the new
+// one. Devices, pipes and sockets are neither made, nor opened, nor replaced.
+//
+// Several files, and directories, travel as a tar archive.
+package files
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+
+	"github.com/hostler-io/hostler/internal/failpoint"
+)
+
+var (
+	// ErrSpecial says that something is a device, a pipe or a socket.
+	ErrSpecial = errors.New("it is neither a file nor a directory")
+	// ErrName says that an archive names something outside of where it goes.
+	ErrName = errors.New("the name leads out of the directory")
+	// ErrChanged says that a file changed while it was read.
+	ErrChanged = errors.New("it changed while it was read")
+	// ErrPolicy says that a place is not among those that are allowed.
+	ErrPolicy = errors.New("this place is not allowed")
+)
+
+// Owner is to whom something belongs, as the tree's own system counts them.
+type Owner struct{ UID, GID uint32 }
+
+// Tree is a directory into which files are put, or out of which they are taken.
+// It belongs to one goroutine.
+type Tree struct {
+	root *os.Root
+	// Chown gives what is written its owner. nil leaves it to whoever writes.
+	Chown func(f *os.File, o Owner) error
+	// Plain takes files from somebody who is not trusted with more: they have no
+	// other bits than those of permissions, and directories can be written to by
+	// who makes them.
+	Plain bool
+	// Temp is the name, in each directory, of what is not complete yet. Two who
+	// write into one tree need two.
+	Temp string
+	made map[string]bool // temporary files that are there
+}
+
+// NewTree returns the tree below a directory that is open. Close must follow.
+func NewTree(root *os.Root, temp string) *Tree {
+	return &Tree{root: root, Temp: temp, made: make(map[string]bool)}
+}
+
+// Close removes what is not complete and lets go of the tree.
+func (t *Tree) Close() error {
+	var err error
+	for name := range t.made {
+		if e := t.root.Remove(name); e != nil && !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	return errors.Join(err, t.root.Close())
+}
+
+// ordinary are the bits of a mode that are kept.
+const ordinary = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
+
+// mode is what is kept of a mode.
+func (t *Tree) mode(m fs.FileMode, dir bool) fs.FileMode {
+	switch {
+	case t.Plain && dir:
+		return m&fs.ModePerm | 0o700
+	case t.Plain:
+		return m & fs.ModePerm
+	}
+	return m & ordinary
+}
+
+// Put writes a file of exactly size bytes under a name, replacing a file or a
+// symbolic link, and nothing else. size −1 takes all of r.
+func (t *Tree) Put(ctx context.Context, name string, mode fs.FileMode, o Owner, size int64, r io.Reader) error {
+	if err := t.replaceable(name); err != nil {
+		return err
+	}
+	temp := path.Join(path.Dir(name), t.Temp)
+	if err := t.root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err // left by an attempt before, or not ours
+	}
+	f, err := t.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	t.made[temp] = true
+	n, err := copySparse(ctx, f, r)
+	if err == nil && size >= 0 && n != size {
+		err = fmt.Errorf("%w: %d bytes came, %d were promised", ErrChanged, n, size)
+	}
+	if err == nil && t.Chown != nil {
+		err = t.Chown(f, o)
+	}
+	// The mode follows the owner, whose change takes bits away.
+	if err == nil {
+		err = f.Chmod(t.mode(mode, false))
+	}
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		failpoint.Before(failpoint.FilePushed)
+		err = t.root.Rename(temp, name)
+	}
+	if err != nil {
+		return errors.Join(err, t.root.Remove(temp))
+	}
+	delete(t.made, temp)
+	err = t.sync(path.Dir(name))
+	failpoint.After(failpoint.FilePushed)
+	return err
+}
+
+// replaceable refuses to replace what is no file.
+func (t *Tree) replaceable(name string) error {
+	i, err := t.root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case i.IsDir():
+		return &fs.PathError{Op: "replace", Path: name, Err: syscall.EISDIR}
+	case !i.Mode().IsRegular() && i.Mode()&fs.ModeSymlink == 0:
+		return &fs.PathError{Op: "replace", Path: name, Err: ErrSpecial}
+	}
+	return nil
+}
+
+// sync makes the names in a directory durable.
+func (t *Tree) sync(dir string) error {
+	d, err := t.root.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Mkdir makes a directory, or gives one that is there its mode and owner.
+func (t *Tree) Mkdir(name string, mode fs.FileMode, o Owner) error {
+	err := t.root.Mkdir(name, 0o700)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	// A link to a directory is none: what is in it is somebody else's.
+	d, err := t.root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if t.Chown != nil {
+		if err := t.Chown(d, o); err != nil {
+			return err
+		}
+	}
+	return d.Chmod(t.mode(mode, true))
+}
+
+// block is the unit in which zeros are left out.
+const block = 64 << 10
+
+// ModeOf translates a mode of Unix, as four octal digits have it.
+func ModeOf(unix uint32) fs.FileMode {
+	m := fs.FileMode(unix) & fs.ModePerm
+	for bit, mode := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+		if unix&bit != 0 {
+			m |= mode
+		}
+	}
+	return m
+}
+
+// UnixOf is the other way.
+func UnixOf(m fs.FileMode) uint32 {
+	unix := uint32(m & fs.ModePerm)
+	for bit, mode := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+		if m&mode != 0 {
+			unix |= bit
+		}
+	}
+	return unix
+}
+
+// copySparse copies r to a new file. Blocks of zeros become holes.
+func copySparse(ctx context.Context, f *os.File, r io.Reader) (n int64, err error) {
+	buf, zeros := make([]byte, block), make([]byte, block)
+	for ctx.Err() == nil {
+		m, err := io.ReadFull(r, buf)
+		if m == block && bytes.Equal(buf, zeros) {
+			_, e := f.Seek(block, io.SeekCurrent)
+			err = errors.Join(err, e)
+		} else if m > 0 {
+			if _, e := f.Write(buf[:m]); e != nil {
+				return n, e
+			}
+		}
+		n += int64(m)
+		switch {
+		case err == io.EOF, err == io.ErrUnexpectedEOF:
+			return n, f.Truncate(n)
+		case err != nil:
+			return n, err
+		}
+	}
+	return n, context.Cause(ctx)
+}
+
+// clean checks a name of an archive. It may not be absolute, nor lead upwards.
+func clean(name string) (string, error) {
+	c := path.Clean(name)
+	if name == "" || strings.HasPrefix(name, "/") || c == ".." || strings.HasPrefix(c, "../") || strings.ContainsRune(name, 0) {
+		return "", fmt.Errorf("%.200q: %w", name, ErrName)
+	}
+	return c, nil
+}
+
+// within reports whether a symbolic link at a name of an archive leads to
+// somewhere in it.
+func within(name, target string) bool {
+	if target == "" || strings.HasPrefix(target, "/") {
+		return false
+	}
+	c := path.Join(path.Dir(name), target)
+	return c != ".." && !strings.HasPrefix(c, "../")
+}
+
+// Unpack puts what an archive holds into the tree. Names that lead out of it, and
+// what is no file, directory or link, end it before anything of that is written.
+// seen, if set, is told of each entry.
+func (t *Tree) Unpack(ctx context.Context, r io.Reader, seen func(*tar.Header)) error {
+	in := tar.NewReader(r)
+	for {
+		h, err := in.Next()
+		if err == io.EOF {
+			// Behind the end of the archive there is nothing but its padding.
+			_, err = io.Copy(io.Discard, io.LimitReader(r, maxPadding))
+			return err
+		}
+		if err != nil {
+			return fmt.Errorf("reading the archive: %w", err)
+		}
+		if err := t.unpack(ctx, h, in); err != nil {
+			return err
+		}
+		if seen != nil {
+			seen(h)
+		}
+	}
+}
+
+// maxPadding is how much padding follows an archive at the most.
+const maxPadding = 64 << 10
+
+func (t *Tree) unpack(ctx context.Context, h *tar.Header, r io.Reader) error {
+	name, err := clean(h.Name)
+	if err != nil {
+		return err
+	}
+	mode, owner := h.FileInfo().Mode(), Owner{uint32(h.Uid), uint32(h.Gid)}
+	switch h.Typeflag {
+	case tar.TypeReg:
+		return t.Put(ctx, name, mode, owner, h.Size, r)
+	case tar.TypeDir:
+		if name == "." {
+			return nil
+		}
+		return t.Mkdir(name, mode, owner)
+	case tar.TypeSymlink:
+		if !within(name, h.Linkname) {
+			return fmt.Errorf("link %.200q to %.200q: %w", h.Name, h.Linkname, ErrName)
+		}
+		return t.link(name, h.Linkname)
+	}
+	return fmt.Errorf("%.200q: %w", h.Name, ErrSpecial)
+}
+
+// link makes a symbolic link, replacing one or a file.
+func (t *Tree) link(name, target string) error {
+	if err := t.replaceable(name); err != nil {
+		return err
+	}
+	temp := path.Join(path.Dir(name), t.Temp)
+	if err := t.root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := t.root.Symlink(target, temp); err != nil {
+		return err
+	}
+	t.made[temp] = true
+	if err := t.root.Rename(temp, name); err != nil {
+		return err
+	}
+	delete(t.made, temp)
+	return t.sync(path.Dir(name))
+}

@@ -1,0 +1,219 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/runner/rundir"
+	"github.com/hostler-io/hostler/runner/supervise"
+)
+
+// Place is a system of files: that of the host, or of a container, running or
+// stopped.
+type Place struct {
+	// Root is its root directory as this process sees it.
+	Root string `json:"root"`
+	// Init is the first process of a container that runs, and Ticks when it
+	// started: its root is entered through it, and nobody else's. 0 otherwise.
+	Init  int   `json:"init,omitzero"`
+	Ticks int64 `json:"ticks,omitzero"`
+	// UIDs and GIDs tell which number of the host stands for one of the place.
+	// Empty is the same.
+	UIDs []IDRange `json:"uids,omitempty"`
+	GIDs []IDRange `json:"gids,omitempty"`
+	// Allowed are the directories within which everything must lie, wherever links
+	// lead. Empty is anywhere.
+	Allowed []string `json:"allowed,omitempty"`
+}
+
+// IDRange is a line of a map of users or groups.
+type IDRange struct {
+	Inside uint32 `json:"inside"`
+	Host   uint32 `json:"host"`
+	Count  uint32 `json:"count"`
+}
+
+// ParseIDMap reads /proc/PID/uid_map or gid_map.
+func ParseIDMap(text string) ([]IDRange, error) {
+	var all []IDRange
+	for line := range strings.Lines(text) {
+		var r IDRange
+		if n, err := fmt.Sscan(line, &r.Inside, &r.Host, &r.Count); n != 3 {
+			return nil, fmt.Errorf("map of users: %w", err)
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// ErrNoID says that a user or group of a place has no number on the host.
+var ErrNoID = errors.New("it has no place in the container's map of users")
+
+func outside(m []IDRange, id uint32) (uint32, error) {
+	if len(m) == 0 {
+		return id, nil
+	}
+	for _, r := range m {
+		if id >= r.Inside && id-r.Inside < r.Count {
+			return r.Host + (id - r.Inside), nil
+		}
+	}
+	return 0, fmt.Errorf("%d: %w", id, ErrNoID)
+}
+
+// inside is the number of the place; the overflow id if there is none.
+func inside(m []IDRange, id uint32) uint32 {
+	if len(m) == 0 {
+		return id
+	}
+	for _, r := range m {
+		if id >= r.Host && id-r.Host < r.Count {
+			return r.Inside + (id - r.Host)
+		}
+	}
+	return 65534
+}
+
+// Chown gives a file the owner that the place names so.
+func (p *Place) Chown(f *os.File, o Owner) error {
+	uid, err := outside(p.UIDs, o.UID)
+	if err != nil {
+		return err
+	}
+	gid, err := outside(p.GIDs, o.GID)
+	if err != nil {
+		return err
+	}
+	return f.Chown(int(uid), int(gid))
+}
+
+// OwnerOf tells to whom something belongs, as the place counts.
+func (p *Place) OwnerOf(i fs.FileInfo) Owner {
+	st, ok := i.Sys().(*syscall.Stat_t)
+	if !ok {
+		return Owner{}
+	}
+	return Owner{inside(p.UIDs, st.Uid), inside(p.GIDs, st.Gid)}
+}
+
+// FindOwner returns the owner of a name or UID:GID, as the place's own tables
+// have it. Empty is root.
+func (p *Place) FindOwner(owner string) (Owner, error) {
+	if owner == "" {
+		return Owner{}, nil
+	}
+	u, err := supervise.LookupUser(p.Root, owner)
+	if err != nil {
+		return Owner{}, err
+	}
+	return Owner{u.UID, u.GID}, nil
+}
+
+// open opens a path of the place. Links and ".." never lead out of it, and none
+// of the kernel's own links is followed: what a container makes of its names
+// while they are looked up stays its own.
+func (p *Place) open(name string, flags int) (*os.File, error) {
+	root, err := unix.Open(p.Root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: p.Root, Err: err}
+	}
+	defer unix.Close(root)
+	if p.Init != 0 {
+		// It is the root of that process, if the process is still there.
+		if ticks, err := rundir.StartTicks(p.Init); err != nil || ticks != p.Ticks {
+			return nil, errors.New("the container was restarted meanwhile")
+		}
+	}
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := unix.Openat2(root, name, &how)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if err := p.allow(f); err != nil {
+		_ = f.Close() // nothing was done with it
+		return nil, err
+	}
+	return f, nil
+}
+
+// allow holds where a descriptor has led to against what is allowed.
+func (p *Place) allow(f *os.File) error {
+	if len(p.Allowed) == 0 {
+		return nil
+	}
+	at, err := os.Readlink(self(f))
+	if err != nil {
+		return err
+	}
+	if at, ok := strings.CutPrefix(at, strings.TrimSuffix(p.Root, "/")); ok && slices.ContainsFunc(p.Allowed, func(d string) bool {
+		return at == d || strings.HasPrefix(at, strings.TrimSuffix(d, "/")+"/")
+	}) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: it is %s", f.Name(), ErrPolicy, at)
+}
+
+// self is the name by which this process reaches what it has open.
+func self(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
+
+// Dir opens a directory of the place for everything that is below it.
+func (p *Place) Dir(name string) (*os.Root, error) {
+	d, err := p.open(name, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return os.OpenRoot(self(d))
+}
+
+// Target finds where a pushed file goes: into the directory at a path, under a
+// name, if there is one, else to the path itself.
+func (p *Place) Target(at, name string) (dir *os.Root, base string, err error) {
+	if name != "" {
+		dir, err = p.Dir(at)
+		if err == nil {
+			return dir, name, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			return nil, "", err
+		}
+	}
+	if at == "/" {
+		return nil, "", &fs.PathError{Op: "replace", Path: at, Err: syscall.EISDIR}
+	}
+	dir, err = p.Dir(path.Dir(at))
+	return dir, path.Base(at), err
+}
+
+// Source opens what is at a path of the place: a file or a directory. A link there
+// is followed.
+func (p *Place) Source(name string) (*os.File, *os.Root, error) {
+	f, err := p.open(name, unix.O_PATH)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	i, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case i.IsDir():
+		root, err := os.OpenRoot(self(f))
+		return nil, root, err
+	case !i.Mode().IsRegular():
+		return nil, nil, &fs.PathError{Op: "read", Path: name, Err: ErrSpecial}
+	}
+	// What is open already is opened for reading: it cannot be another any more.
+	r, err := os.Open(self(f))
+	return r, nil, err
+}

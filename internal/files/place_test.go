@@ -1,0 +1,148 @@
+package files_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hostler-io/hostler/internal/files"
+)
+
+// place is a container's system of files whose links all want out.
+func place(t *testing.T) (*files.Place, string) {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "rootfs")
+	err := errors.Join(os.MkdirAll(filepath.Join(root, "etc"), 0o755), os.MkdirAll(filepath.Join(root, "srv"), 0o755),
+		os.Symlink("/srv", filepath.Join(root, "abs")), os.Symlink("../../../../../../etc", filepath.Join(root, "up")),
+		os.Symlink("/proc/self/root", filepath.Join(root, "magic")), os.Symlink("/proc/self/cwd", filepath.Join(root, "cwd")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(root, "etc/passwd"), "root:x:0:0::/:/bin/sh\napp:x:1000:1001::/:/bin/sh\n")
+	return &files.Place{Root: root}, root
+}
+
+func (p push) into(t *testing.T, pl *files.Place) error {
+	t.Helper()
+	dir, base, err := pl.Target(p.at, p.name)
+	if err != nil {
+		return err
+	}
+	tr := files.NewTree(dir, ".temp")
+	return errors.Join(tr.Put(t.Context(), base, 0o644, files.Owner{}, -1, strings.NewReader("pushed")), tr.Close())
+}
+
+type push struct{ at, name string }
+
+// TestPlaceStaysInside resolves a container's links inside of it.
+func TestPlaceStaysInside(t *testing.T) {
+	for _, test := range []struct {
+		push push
+		want string // where it is then, below the root; empty is nowhere
+	}{
+		{push{"/etc/motd", "x"}, "etc/motd"},
+		{push{"/srv", "x"}, "srv/x"},
+		{push{"/abs", "x"}, "srv/x"},
+		{push{"/abs/y", ""}, "srv/y"},
+		{push{"/up/hostler-escape", ""}, "etc/hostler-escape"},
+		{push{"/../../../tmp", "hostler-escape"}, "tmp"},
+		{push{"/magic/tmp/hostler-escape", ""}, ""},
+		{push{"/cwd/hostler-escape", ""}, ""},
+		{push{"/nosuch/a", "x"}, ""},
+		{push{"/", ""}, ""},
+	} {
+		p, root := place(t)
+		err := test.push.into(t, p)
+		if test.want == "" {
+			if err == nil {
+				t.Errorf("%v was taken", test.push)
+			}
+			continue
+		}
+		if err != nil || read(t, filepath.Join(root, test.want)) != "pushed" {
+			t.Errorf("%v: %v", test.push, err)
+		}
+	}
+	if _, err := os.Stat("/tmp/hostler-escape"); err == nil {
+		t.Error("it has escaped")
+	}
+}
+
+// TestAllowed judges where a path leads, not how it is written.
+func TestAllowed(t *testing.T) {
+	p, root := place(t)
+	p.Allowed = []string{"/srv"}
+	for at, want := range map[string]bool{"/srv/a": true, "/abs/b": true, "/etc/motd": false, "/srv/../etc/motd": false, "/up/c": false} {
+		if err := (push{at, ""}).into(t, p); (err == nil) != want || err != nil && !errors.Is(err, files.ErrPolicy) {
+			t.Errorf("%s: %v", at, err)
+		}
+	}
+	if err := os.Symlink("/etc", filepath.Join(root, "srv/link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := (push{"/srv/link/d", ""}).into(t, p); !errors.Is(err, files.ErrPolicy) {
+		t.Errorf("through a link: %v", err)
+	}
+	if _, _, err := p.Source("/etc/passwd"); !errors.Is(err, files.ErrPolicy) {
+		t.Errorf("reading: %v", err)
+	}
+}
+
+func TestSource(t *testing.T) {
+	p, root := place(t)
+	if err := errors.Join(syscall.Mkfifo(filepath.Join(root, "pipe"), 0o600), os.Symlink("/etc/passwd", filepath.Join(root, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := p.Source("/pipe"); !errors.Is(err, files.ErrSpecial) {
+		t.Errorf("a pipe: %v", err)
+	}
+	f, _, err := p.Source("/link")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	i, err := f.Stat()
+	if err != nil || i.Size() != int64(len(read(t, filepath.Join(root, "etc/passwd")))) {
+		t.Errorf("through the link: %v, %v", i, err)
+	}
+	if _, _, err := p.Source("/nosuch"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func TestOwners(t *testing.T) {
+	p, root := place(t)
+	m, err := files.ParseIDMap("0 100000 65536\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.UIDs, p.GIDs = m, m
+	o, err := p.FindOwner("app")
+	if err != nil || o != (files.Owner{UID: 1000, GID: 1001}) {
+		t.Fatal(o, err)
+	}
+	if _, err := p.FindOwner("nobody-of-the-host"); err == nil {
+		t.Error("an unknown name is somebody")
+	}
+	f, err := os.Create(filepath.Join(root, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := p.Chown(f, files.Owner{UID: 70000}); !errors.Is(err, files.ErrNoID) {
+		t.Errorf("a user beyond the map: %v", err)
+	}
+	if os.Geteuid() == 0 {
+		if err := p.Chown(f, o); err != nil {
+			t.Fatal(err)
+		}
+		i, err := f.Stat()
+		if err != nil || i.Sys().(*syscall.Stat_t).Uid != 101000 || p.OwnerOf(i) != o {
+			t.Errorf("%+v is %v inside, %v", i.Sys(), p.OwnerOf(i), err)
+		}
+	}
+}
