@@ -110,6 +110,14 @@ type Container struct {
 	Labels    []string `json:"labels"`
 }
 
+// Payload is what a command is to read: sent before the action that names it.
+type Payload struct {
+	SHA256   string `json:"sha256"`
+	Bytes    int64  `json:"bytes,omitempty" doc:"Size of the whole payload, once all of it is here"`
+	Have     int64  `json:"have" doc:"How much of it is here: sending goes on from there"`
+	Complete bool   `json:"complete"`
+}
+
 // Action is an action, which is also the long-running operation of the API.
 type Action struct {
 	ID         string     `json:"id"`

@@ -191,6 +191,33 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	return nil, problem(resp)
 }
 
+// Upload sends bytes of a payload from an offset on, as many as r has, and reads
+// how much of it is there now into v. It is bounded by ctx alone.
+func (c *Client) Upload(ctx context.Context, sha256 string, size, offset int64, r io.Reader, v any) error {
+	q := url.Values{"bytes": {strconv.FormatInt(size, 10)}, "offset": {strconv.FormatInt(offset, 10)}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, c.base+"/v1/payloads/"+url.PathEscape(sha256)+"?"+q.Encode(), r)
+	if err != nil {
+		return fmt.Errorf("request: %w", err)
+	}
+	req.ContentLength = size - offset
+	req.Header.Set("Content-Type", "application/octet-stream")
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		return problem(resp)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxProblem)).Decode(v); err != nil {
+		return fmt.Errorf("%w: the answer broke off: %w", ErrUnreachable, err)
+	}
+	return nil
+}
+
 // maxProblem bounds what is read of a failed answer, in bytes.
 const maxProblem = 64 << 10
 

@@ -22,6 +22,8 @@ type command struct {
 	noWait    bool
 	dryRun    bool
 	view      *view
+	stdin     stdinFlags
+	input     *payload // of stdin, once it was opened
 }
 
 func commandFlags(cmd *cobra.Command) *command {
@@ -31,6 +33,7 @@ func commandFlags(cmd *cobra.Command) *command {
 	f.StringVar(&c.cwd, "cwd", "", "directory to run in, absolute (default /)")
 	f.StringArrayVar(&c.env, "env", nil, "variable of the environment, NAME=VALUE; may be repeated")
 	f.Var(&c.timeout, "timeout", "end the command after this time, or none (default 60s)")
+	c.stdin.add(cmd)
 	f.BoolVar(&c.exclusive, "exclusive", false, "wait until nothing else runs on the host, and run alone")
 	f.BoolVar(&c.noWait, "no-wait", false, "print the action's id and leave")
 	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be asked, and ask nothing")
@@ -67,6 +70,7 @@ func (c *command) spec(kind protocol.Kind, target protocol.CTID, name protocol.C
 	case c.timeout.d > 0:
 		s.TimeoutMS = max(c.timeout.d.Milliseconds(), 1)
 	}
+	c.input.describe(&s)
 	return encodeSpec(s)
 }
 
@@ -85,8 +89,9 @@ func splitArgs(cmd *cobra.Command, args []string) (where, argv []string, err err
 
 const commandHelp = `
 
-The command is no shell: it gets its arguments as they are. It reads nothing
-from the standard input of this program. Its standard output and error come out
+The command is no shell: it gets its arguments as they are. It reads nothing,
+or with --stdin a file, or with -i the standard input of this program: that is
+read to its end and sent whole before the command begins. Its standard output and error come out
 here, byte for byte, while it runs, and its exit code becomes that of this program
 (128 and the number for a signal); 125 means that Hostler itself failed. Ctrl-C
 leaves the command running and says how to follow or cancel it.`
@@ -120,6 +125,10 @@ func (a *app) runHosts(cmd *cobra.Command, c *command, args []string, labels sel
 	if err != nil {
 		return err
 	}
+	if c.input, err = c.stdin.open(a); err != nil {
+		return err
+	}
+	defer c.input.close()
 	spec, err := c.spec(protocol.KindRun, protocol.CTID{}, "", argv)
 	if err != nil {
 		return err
@@ -135,6 +144,9 @@ func (a *app) runHosts(cmd *cobra.Command, c *command, args []string, labels sel
 	}
 	if c.dryRun {
 		return a.dryRun(c.view, targets, protocol.KindRun, spec)
+	}
+	if err := c.input.send(ctx, a, r); err != nil {
+		return err
 	}
 	if len(targets) == 1 {
 		return a.runOne(ctx, r, c, targets[0], firstOf(string(targets[0]), "this host"), spec)
@@ -293,12 +305,19 @@ func (a *app) execOne(ctx context.Context, c *command, where string, argv []stri
 	if err != nil {
 		return cannot("find container "+where, err)
 	}
+	if c.input, err = c.stdin.open(a); err != nil {
+		return err
+	}
+	defer c.input.close()
 	spec, err := c.spec(protocol.KindExec, ct, protocol.ContainerName(name.name), argv)
 	if err != nil {
 		return err
 	}
 	if c.dryRun {
 		return a.dryRun(c.view, []protocol.HostID{name.host}, protocol.KindExec, spec)
+	}
+	if err := c.input.send(ctx, a, r); err != nil {
+		return err
 	}
 	return a.runOne(ctx, r, c, name.host, name.String(), spec)
 }

@@ -35,7 +35,7 @@ func exercises(s *site) []exercise {
 	const (
 		none, viewer, operator = "", coordinator.RoleViewer, coordinator.RoleOperator
 		approver, admin        = coordinator.RoleApprover, coordinator.RoleAdmin
-		get, post, del         = http.MethodGet, http.MethodPost, http.MethodDelete
+		get, post, put, del    = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	)
 	s.host.Containers = []protocol.Container{{Name: "web", Runtime: "lxc", State: "running", Labels: []string{"tier=web"}}}
 	s.host.Heartbeat()
@@ -70,8 +70,16 @@ func exercises(s *site) []exercise {
 		s.t.Fatal(err)
 	}
 	welcome, unwelcome := s.f.Join("edge-10"), s.f.Join("edge-11")
+	text := strings.Repeat("what a command reads\n", 10_000) // more than other bodies may have
+	paid, err := s.f.Coordinator().PutPayload(s.t.Context(), s.f.Admin(), protocol.Digest{}, -1, 0, strings.NewReader("read me"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	synctest.Wait()
 	return []exercise{
+		{"get-payload", operator, get, "/v1/payloads/" + paid.SHA256.String(), nil, 200},
+		{"put-payload", operator, put, fmt.Sprintf("/v1/payloads/%s?bytes=%d", protocol.Sum([]byte(text)), len(text)), text, 200},
+		{"create-payload", operator, post, "/v1/payloads", "read me too", 201},
 		{"list-hosts", viewer, get, "/v1/hosts", nil, 200},
 		{"get-host", viewer, get, "/v1/hosts/edge-07", nil, 200},
 		{"revoke-host", admin, post, "/v1/hosts/edge-09/revoke", api.Reason{Reason: "stolen"}, 200},

@@ -36,18 +36,23 @@ func actor(ctx context.Context) coordinator.Actor {
 // guard is what every request passes before it is looked at more closely.
 func (h *handlers) guard(mux *http.ServeMux, openMetrics bool) http.Handler {
 	return webapi.Guard(h.log, newProblem(api.CodeInternal, internalDetail).Problem, func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength > maxBody {
+		if r.ContentLength > maxBody && !isUpload(r) {
 			// Nothing is read of it, so the connection is of no more use.
 			w.Header().Set("Connection", "close")
 			writeProblem(w, newProblem(api.CodeTooLarge, fmt.Sprintf("the body has %d bytes, at most %d are taken", r.ContentLength, maxBody)))
 			return
 		}
-		if r.ContentLength != 0 {
+		switch {
+		case isUpload(r):
+			r.Body = movingBody{r.Body, http.NewResponseController(w)}
+		case r.ContentLength != 0:
 			conn := http.NewResponseController(w)
 			_ = conn.SetReadDeadline(time.Now().Add(bodyPatience)) // only connections of tests have none
 			r.Body = &timedBody{r.Body, conn}
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		if !isUpload(r) {
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		}
 		if !isOpen(r, openMetrics) {
 			secret, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 			who, err := h.c.Authenticate(r.Context(), secret)

@@ -89,6 +89,7 @@ func New(cfg Config) (http.Handler, error) {
 	h.actions(doc)
 	h.batches(doc)
 	h.output(doc)
+	h.payloads(doc)
 	h.access(doc)
 	h.enrolments(doc)
 	h.fleet(doc)
