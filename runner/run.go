@@ -184,7 +184,7 @@ func (run *Run) Cancel(ctx context.Context) error {
 			return err
 		default:
 		}
-		result, err := run.request(ctx, rundir.OpCancel)
+		result, err := run.request(ctx, rundir.Request{Op: rundir.OpCancel})
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -210,8 +210,24 @@ func (run *Run) Cancel(ctx context.Context) error {
 	}
 }
 
+// Credit tells the supervisor that all before these offsets of stdout and stderr
+// is safe elsewhere and may be dropped, and that somebody follows: a command that
+// waits goes on (see rundir.Spec.WaitMS). The highest that was ever told counts.
+// An error means that the supervisor was not reached: it does not listen yet, or
+// the run is over.
+func (run *Run) Credit(ctx context.Context, stdout, stderr int64) error {
+	result, err := run.request(ctx, rundir.Request{Op: rundir.OpCredit, Taken: [2]int64{stdout, stderr}})
+	if err == nil && result != rundir.ResultTaken {
+		err = fmt.Errorf("supervisor answered %q", result)
+	}
+	if err != nil {
+		return fmt.Errorf("telling run %s/%d what was taken: %w", run.Action, run.Attempt, err)
+	}
+	return nil
+}
+
 // request sends one request to ctl.sock and returns the result of the reply.
-func (run *Run) request(ctx context.Context, op string) (string, error) {
+func (run *Run) request(ctx context.Context, r rundir.Request) (string, error) {
 	dir, err := os.OpenFile(string(run.dir), os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
 		return "", err
@@ -235,7 +251,7 @@ func (run *Run) request(ctx context.Context, op string) (string, error) {
 		}
 		_ = conn.SetDeadline(time.Unix(1, 0)) // ends Write and Read
 	})
-	if _, err := conn.Write(rundir.AppendRequest(nil, rundir.Request{Op: op})); err != nil {
+	if _, err := conn.Write(rundir.AppendRequest(nil, r)); err != nil {
 		return "", err
 	}
 	buf := make([]byte, rundir.MaxPacket+1)

@@ -61,14 +61,24 @@ func (k Keep) Dropped(size int64) (from, to int64) {
 	return k.Head, max(k.Head, (size-k.Tail)/k.Step*k.Step)
 }
 
+// Room returns how long a stream may become before a byte at or behind taken is
+// dropped.
+func (k Keep) Room(taken int64) int64 {
+	if k.Tail == 0 {
+		return max(k.Head, taken)
+	}
+	return max(k.Head, taken)/k.Step*k.Step + k.Step + k.Tail - 1
+}
+
 func (k Keep) valid() bool {
 	return k.Head > 0 && k.Tail >= 0 && k.Step > 0 && k.Step%keepUnit == 0 && (k.Head%k.Step == 0 || k.Tail == 0) &&
 		k.Head <= maxMS && k.Tail <= maxMS && k.Step <= 1<<20
 }
 
 // Stream is what became of one output stream. Bytes = what the command wrote;
-// the range of DroppedBytes bytes at DroppedAt was dropped by the cap, the last
-// LostBytes bytes were lost because they could not be written to the disk.
+// the DroppedBytes bytes at DroppedAt hold what the cap dropped and nobody had
+// taken (see Request), the last LostBytes bytes were lost because they could not
+// be written to the disk. What the file still holds is told by Keep.
 type Stream struct {
 	Bytes        int64
 	DroppedAt    int64
@@ -304,7 +314,9 @@ const (
 	// connection carries packets to the supervisor, one each, and
 	// acknowledgements back, as package terminal describes them.
 	OpAttach = "attach"
+	OpCredit = "credit" // see Request.Taken
 
+	ResultTaken       = "taken"       // the credit is in force
 	ResultAttached    = "attached"    // the connection is the terminal's now
 	ResultEnded       = "ended"       // nothing is left of the command, exit.json is written
 	ResultUnsupported = "unsupported" // no leaf, so nothing can be promised, or no terminal; nothing was done
@@ -312,7 +324,13 @@ const (
 )
 
 // Request is one packet to ctl.sock, Reply the one that answers it.
-type Request struct{ Op string }
+type Request struct {
+	Op string
+	// Taken are, of OpCredit, the offsets before which the bytes of stdout and
+	// stderr are safe elsewhere, so that they may be dropped. A credit also
+	// tells that somebody follows. The highest that was given counts.
+	Taken [2]int64
+}
 
 // Reply answers a Request. To OpCancel it comes only when the run is over.
 type Reply struct{ Result string }
@@ -324,6 +342,10 @@ const MaxPacket = 4096
 func AppendRequest(b []byte, r Request) []byte {
 	e := newEncoder(b)
 	e.str("op", r.Op)
+	if r.Op == OpCredit {
+		e.int("stdout", r.Taken[0])
+		e.int("stderr", r.Taken[1])
+	}
 	return e.end()
 }
 
@@ -332,7 +354,10 @@ func ParseRequest(b []byte) (r Request, err error) {
 	if len(b) > MaxPacket {
 		return r, ErrTooLarge
 	}
-	err = parse(b, fields{"op": strField(&r.Op)})
+	err = parse(b, fields{"op": strField(&r.Op), optional + "stdout": intField(&r.Taken[0]), optional + "stderr": intField(&r.Taken[1])})
+	if err == nil && (r.Taken[0] < 0 || r.Taken[1] < 0 || r.Op != OpCredit && r.Taken != [2]int64{}) {
+		err = ErrFormat
+	}
 	return r, err
 }
 

@@ -237,7 +237,8 @@ func FuzzParseHolder(f *testing.F) {
 }
 
 func FuzzParsePackets(f *testing.F) {
-	f.Add(AppendRequest(nil, Request{OpCancel}))
+	f.Add(AppendRequest(nil, Request{Op: OpCancel}))
+	f.Add(AppendRequest(nil, Request{Op: OpCredit, Taken: [2]int64{1, 1 << 40}}))
 	f.Add(AppendReply(nil, Reply{ResultEnded}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, err := ParseRequest(b); err == nil {

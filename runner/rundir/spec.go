@@ -43,6 +43,11 @@ type Spec struct {
 	GraceMS int64
 	// CapBytes bounds what is kept of each output stream. 0 means DefaultCap.
 	CapBytes int64
+	// WaitMS is for how long, in milliseconds, the command waits in its writes
+	// before bytes are dropped that nobody has taken: since the newest credit, or
+	// since the start. 0 never waits. On file systems that cannot punch holes
+	// nothing waits either: what is beyond the cap would have no place.
+	WaitMS int64
 	// Terminal gives the command a pseudoterminal instead of pipes. nil is none.
 	Terminal *Terminal
 	// Login runs the user's own shell as a login shell, in its home directory
@@ -112,6 +117,8 @@ func (s *Spec) Validate() error {
 		return errors.New("timeout is out of range")
 	case s.GraceMS > maxMS:
 		return errors.New("grace is out of range")
+	case s.WaitMS < 0 || s.WaitMS > maxMS:
+		return errors.New("wait is out of range")
 	case s.CapBytes != 0 && (s.CapBytes < MinCap || s.CapBytes > maxMS):
 		return errors.New("cap is out of range")
 	}
@@ -173,6 +180,9 @@ func AppendSpec(b []byte, s *Spec) []byte {
 	e.int("grace_ms", s.GraceMS)
 	e.int("cap_bytes", s.CapBytes)
 	e.table("target", s.Target)
+	if s.WaitMS != 0 {
+		e.int("wait_ms", s.WaitMS)
+	}
 	if s.Daemon {
 		e.bool("daemon", true)
 	}
@@ -206,6 +216,7 @@ func ParseSpec(b []byte) (*Spec, error) {
 		"cap_bytes":  intField(&s.CapBytes),
 		"target":     tableField(&s.Target),
 
+		optional + "wait_ms": intField(&s.WaitMS),
 		optional + "daemon":  boolField(&s.Daemon),
 		optional + "secrets": strField(&s.Secrets),
 		optional + "terminal": func(d *decoder) error {

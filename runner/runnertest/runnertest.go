@@ -62,7 +62,7 @@ func Cases() []string {
 }
 
 func cases() []Case {
-	return slices.Concat(endCases(), daemonCases(), outputCases(), terminalCases(), crashCases(), recoverCases())
+	return slices.Concat(endCases(), daemonCases(), outputCases(), streamCases(), terminalCases(), crashCases(), recoverCases())
 }
 
 // Run tries every case as a subtest.

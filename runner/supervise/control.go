@@ -25,6 +25,7 @@ type control struct {
 	leaf   bool
 	tty    *session      // nil without a terminal
 	cancel chan struct{} // a cancel request, unbuffered
+	credit func(taken [2]int64)
 	over   chan struct{} // closed when the run is over
 	wg     sync.WaitGroup
 
@@ -34,14 +35,14 @@ type control struct {
 
 // listen makes ctl.sock and begins to serve it. The name appears when the
 // socket can be connected to. It needs no package net and no short path.
-func listen(dir rundir.Dir, leaf bool, tty *session) (*control, error) {
+func listen(dir rundir.Dir, leaf bool, tty *session, credit func(taken [2]int64)) (*control, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	c := &control{
 		path: dir.Path(rundir.CtlFile), file: os.NewFile(uintptr(fd), "ctl"), leaf: leaf, tty: tty,
-		cancel: make(chan struct{}), over: make(chan struct{}), peers: map[*os.File]bool{},
+		credit: credit, cancel: make(chan struct{}), over: make(chan struct{}), peers: map[*os.File]bool{},
 	}
 	if err := c.bind(dir, fd); err != nil {
 		c.file.Close()
@@ -136,6 +137,9 @@ func (c *control) answer(conn *os.File) {
 		return
 	case err == nil && req.Op == rundir.OpAttach:
 		reply.Result = rundir.ResultUnsupported
+	case err == nil && req.Op == rundir.OpCredit:
+		c.credit(req.Taken)
+		reply.Result = rundir.ResultTaken
 	case err != nil || req.Op != rundir.OpCancel:
 	case !c.leaf:
 		reply.Result = rundir.ResultUnsupported

@@ -131,7 +131,7 @@ func (r *run) begin() error {
 	if spec.Terminal != nil {
 		r.tty = newSession(r.Clock, time.Duration(spec.Terminal.HangUpMS)*time.Millisecond)
 	}
-	if r.ctl, err = listen(r.Dir, r.leaf != "", r.tty); err != nil {
+	if r.ctl, err = listen(r.Dir, r.leaf != "", r.tty, r.credit); err != nil {
 		return wrap("listening on "+rundir.CtlFile, err)
 	}
 	return r.declareStart()
@@ -185,6 +185,7 @@ func (r *run) openFiles() error {
 	r.keep = rundir.NewKeep(r.spec.Cap(), canPunch(r.lock))
 	for i, fd := range []int{rundir.Stdout, rundir.Stderr} {
 		r.out[i] = newStream(r.Dir.Path(rundir.StreamFile(fd)), r.keep)
+		r.out[i].waits(time.Duration(r.spec.WaitMS)*time.Millisecond, r.Clock)
 	}
 	path, given := "/dev/null", r.Dir.Has(rundir.StdinFile)
 	if given {
@@ -196,6 +197,13 @@ func (r *run) openFiles() error {
 		err = os.Remove(path)
 	}
 	return err
+}
+
+// credit takes word of what is safe elsewhere, from any goroutine.
+func (r *run) credit(taken [2]int64) {
+	for i, s := range r.out {
+		s.credit(taken[i])
+	}
 }
 
 // declareStart makes start.json durable. After it, nobody may ever assume that

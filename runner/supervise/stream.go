@@ -3,6 +3,7 @@ package supervise
 import (
 	"errors"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,11 +16,13 @@ import (
 // and the most that one read takes.
 const pipeSize = 256 << 10
 
-// A stream moves what the command writes from its pipe into the file, always:
-// a full disk or a reached cap costs bytes of the record, never a command that
-// hangs in write. Every byte is written at its true offset; what Keep drops is
-// punched out behind it. After drain was started, only its goroutine touches
-// the stream until close has returned.
+// A stream moves what the command writes from its pipe into the file. A full disk
+// or a reached cap costs bytes of the record, and never a command that hangs in
+// write, unless it is to wait until they are safe elsewhere: then nothing is
+// read that would drop what nobody has taken, as long as somebody follows. Every
+// byte is written at its true offset; what Keep drops is punched out behind it.
+// After drain was started, only its goroutine touches what is not said to be
+// shared, until close has returned.
 type stream struct {
 	path string
 	file *os.File // nil before the first byte: most commands leave one stream silent
@@ -30,11 +33,48 @@ type stream struct {
 	seen    int64 // bytes the command wrote
 	size    int64 // bytes the file accounts for: seen, until a write failed
 	punched int64 // end of what was punched out
+	lostAt  int64 // of what was dropped before somebody had taken it
+	lostTo  int64
 	err     error // why writing has ended early
+
+	patience time.Duration // 0: the command never waits
+	clock    Clock
+	ending   chan struct{} // closed when the command has ended
+	shared   struct {
+		sync.Mutex
+		taken  int64         // all before it is safe elsewhere
+		told   time.Duration // when somebody last said so, or the command began
+		waiter chan struct{} // closed at the next credit; nil when nobody waits
+	}
 }
 
 func newStream(path string, keep rundir.Keep) *stream {
-	return &stream{path: path, keep: keep, done: make(chan struct{})}
+	return &stream{path: path, keep: keep, done: make(chan struct{}), ending: make(chan struct{}), clock: bootClock{}}
+}
+
+// waits makes the command wait for those who follow it. It counts from now on.
+func (s *stream) waits(patience time.Duration, clock Clock) {
+	s.patience, s.clock = patience, clock
+	s.shared.told = clock.Now()
+}
+
+// credit notes that all before taken is safe elsewhere, and that somebody
+// follows. It may be called at any time by any goroutine.
+func (s *stream) credit(taken int64) {
+	s.shared.Lock()
+	defer s.shared.Unlock()
+	s.shared.taken = max(s.shared.taken, taken)
+	s.shared.told = s.clock.Now()
+	if s.shared.waiter != nil {
+		close(s.shared.waiter)
+		s.shared.waiter = nil
+	}
+}
+
+func (s *stream) taken() int64 {
+	s.shared.Lock()
+	defer s.shared.Unlock()
+	return s.shared.taken
 }
 
 // open makes the file, if there is none yet.
@@ -80,12 +120,59 @@ func (s *stream) drain() {
 	}
 	buf := make([]byte, pipeSize)
 	for {
-		n, err := s.read.Read(buf)
+		n, err := s.read.Read(buf[:s.room()])
 		s.take(buf[:n])
 		if err != nil {
 			return // EOF or the deadline
 		}
 	}
+}
+
+// room waits until something may be read, and returns how much. As much as the
+// pipe holds is left free: it is read when the command has ended, and nobody is
+// waited for.
+func (s *stream) room() int64 {
+	for s.patience > 0 && s.keep.Tail > 0 && s.err == nil {
+		s.shared.Lock()
+		room := s.keep.Room(s.shared.taken) - s.size
+		left := s.patience - (s.clock.Now() - s.shared.told)
+		if room <= pipeSize && left > 0 && s.shared.waiter == nil {
+			s.shared.waiter = make(chan struct{})
+		}
+		waiter := s.shared.waiter
+		s.shared.Unlock()
+		select {
+		case <-s.ending:
+			if room <= 0 {
+				return pipeSize
+			}
+			return min(room, pipeSize)
+		default:
+		}
+		if room > pipeSize {
+			return min(room-pipeSize, pipeSize)
+		}
+		if left <= 0 || !s.await(waiter, left) {
+			return pipeSize // nobody follows: it is kept
+		}
+	}
+	return pipeSize
+}
+
+// await waits for the next credit, or the end. False means that the time cannot
+// be told.
+func (s *stream) await(credit <-chan struct{}, left time.Duration) bool {
+	over, stop, err := s.clock.After(left)
+	if err != nil {
+		return false
+	}
+	defer stop()
+	select {
+	case <-credit:
+	case <-s.ending:
+	case <-over:
+	}
+	return true
 }
 
 // take accounts for p and writes what is to be kept of it.
@@ -118,8 +205,21 @@ func (s *stream) writeAll(p []byte) error {
 	if from = max(from, s.punched); from < to {
 		err = punch(s.file, from, to)
 		s.punched = to
+		s.lose(from, to)
 	}
 	return err
+}
+
+// lose accounts for bytes that are dropped: those that are safe elsewhere are not
+// lost.
+func (s *stream) lose(from, to int64) {
+	if from = max(from, s.taken()); from >= to {
+		return
+	}
+	if s.lostTo == 0 {
+		s.lostAt = from
+	}
+	s.lostTo = to
 }
 
 // writeHead is for file systems that cannot punch holes: what lies behind the
@@ -138,12 +238,14 @@ func (s *stream) writeHead(p []byte) error {
 	if err := s.file.Truncate(s.seen); err != nil {
 		return err
 	}
+	s.lose(s.keep.Head, s.seen) // it was never there to be taken
 	s.size = s.seen
 	return nil
 }
 
-// endBy makes drain end at the deadline at the latest.
+// endBy makes drain end at the deadline at the latest, and wait for nobody.
 func (s *stream) endBy(deadline time.Time) {
+	close(s.ending)
 	if s.read != nil {
 		_ = s.read.SetReadDeadline(deadline)
 	}
@@ -170,9 +272,5 @@ func (s *stream) close() error {
 
 // result may be called after close.
 func (s *stream) result() rundir.Stream {
-	r := rundir.Stream{Bytes: s.seen, LostBytes: s.seen - s.size}
-	if from, to := s.keep.Dropped(s.size); from < to {
-		r.DroppedAt, r.DroppedBytes = from, to-from
-	}
-	return r
+	return rundir.Stream{Bytes: s.seen, LostBytes: s.seen - s.size, DroppedAt: s.lostAt, DroppedBytes: s.lostTo - s.lostAt}
 }

@@ -67,6 +67,27 @@ func TestStreamOfExactlyTheCap(t *testing.T) {
 	}
 }
 
+// What was taken before it was dropped is not lost.
+func TestStreamCountsWhatNobodyHadTaken(t *testing.T) {
+	const limit, taken, total = rundir.MinCap, 3*rundir.MinCap + 17, 5 * rundir.MinCap
+	s := newStream(t.TempDir()+"/stdout", rundir.NewKeep(limit, true))
+	feed(s, taken, 7777)
+	before := s.result()
+	s.credit(taken)
+	s.credit(1) // an older one that comes late
+	feed(s, total-taken, 7777)
+	_, to := s.keep.Dropped(total)
+	if r := s.result(); r.DroppedAt != s.keep.Head || r.DroppedAt+r.DroppedBytes != to || before.DroppedBytes == 0 {
+		t.Errorf("%+v, before the credit %+v", r, before)
+	}
+	s = newStream(t.TempDir()+"/stdout", rundir.NewKeep(limit, true))
+	s.credit(total)
+	feed(s, total, 7777)
+	if r := s.result(); r != (rundir.Stream{Bytes: total}) {
+		t.Errorf("everything was taken: %+v", r)
+	}
+}
+
 func TestStreamWithoutHoles(t *testing.T) {
 	const limit, total = rundir.MinCap, 3*rundir.MinCap + 1
 	path := t.TempDir() + "/stdout"
