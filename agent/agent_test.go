@@ -351,7 +351,7 @@ func TestOffline(t *testing.T) {
 		if _, err := w.agent.Propose(t.Context(), protocol.ActionID{}, []byte(`{"kind":"host.run"}`), "root"); !errors.Is(err, protocol.ErrSpec) {
 			t.Errorf("a spec that is wrong: %v", err)
 		}
-		out, err := w.agent.Output(t.Context(), act.ID, protocol.Stdout, 0, true)
+		out, err := w.agent.Output(t.Context(), act.ID, protocol.Stdout, 0, true, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -137,9 +137,10 @@ type OutputReader interface {
 // reader waits for more until the command has ended; a Read that waits ends
 // when ctx does. Bytes that the cap has dropped are left out: never within one
 // Read, and the offset tells. An action that has no output yet is waited for
-// with follow, and empty without.
-func (a *Agent) Output(ctx context.Context, id protocol.ActionID, fd protocol.FD, offset int64, follow bool) (OutputReader, error) {
-	return a.output(ctx, id, fd, offset, follow)
+// with follow, and empty without. A command in mode stream waits for a reader
+// that holds it.
+func (a *Agent) Output(ctx context.Context, id protocol.ActionID, fd protocol.FD, offset int64, follow, hold bool) (OutputReader, error) {
+	return a.output(ctx, id, fd, offset, follow, hold)
 }
 
 // Containers returns all containers of the host, managed ones first, each by

@@ -120,6 +120,7 @@ func (c *command) start(ctx context.Context) (Run, *outcome) {
 	cmd := Command{
 		Action: c.id, Attempt: c.attempt, Supervisor: c.agent.cfg.Supervisor,
 		Argv: c.spec.Argv, Env: c.spec.Env, Dir: c.spec.Cwd, User: c.spec.User, TimeoutMS: c.spec.Timeout().Milliseconds(), Daemon: c.spec.Daemon,
+		WaitMS: waitOf(c.spec),
 	}
 	if c.spec.Files != nil {
 		if bad := c.mover(ctx, &cmd); bad != nil {
@@ -246,4 +247,12 @@ func (a *Agent) end(ctx context.Context, id protocol.ActionID, attempt int) erro
 		}
 	}
 	return a.cfg.Commands.Remove(id)
+}
+
+// waitOf is for how long a command waits for those who follow it.
+func waitOf(s protocol.Spec) int64 {
+	if s.Output != protocol.OutputStream {
+		return 0
+	}
+	return protocol.OutputPatience.Milliseconds()
 }

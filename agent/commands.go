@@ -50,6 +50,9 @@ type Command struct {
 	Stdin string
 	// Daemon lets the main process end before the others that it has made.
 	Daemon bool
+	// WaitMS is for how long the command waits for those who follow it before the
+	// middle of its output is dropped; 0 never waits.
+	WaitMS int64
 }
 
 // Run is an attempt that lives. It is safe for concurrent use.
@@ -61,6 +64,10 @@ type Run interface {
 	// of it is left; Wait then tells how it ended. [runner.ErrUnsupported]: this
 	// host cannot end a command as a whole, and has done nothing.
 	Cancel(ctx context.Context) error
+	// Credit tells the supervisor that all before these offsets is safe elsewhere,
+	// and that somebody follows: a command that waits goes on. An error means that
+	// it was not heard, and may be told again.
+	Credit(ctx context.Context, stdout, stderr int64) error
 	// Changed is closed at the next change of the output, and for good at the
 	// end. To miss nothing, take it before reading.
 	Changed() <-chan struct{}
@@ -117,6 +124,7 @@ func (c commands) Start(ctx context.Context, cmd Command) (Run, error) {
 	s.Argv, s.Env, s.Dir, s.User = cmd.Argv, cmd.Env, cmd.Dir, cmd.User
 	s.TimeoutMS, s.GraceMS = cmd.TimeoutMS, -1 // the contract's own grace
 	s.Daemon = cmd.Daemon
+	s.WaitMS = cmd.WaitMS
 	run, err := c.runner.Start(ctx, s)
 	if err != nil {
 		return nil, err

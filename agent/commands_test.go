@@ -167,6 +167,8 @@ func (r *run) Cancel(ctx context.Context) error {
 	}
 }
 
+func (*run) Credit(context.Context, int64, int64) error { return nil }
+
 func (r *run) Changed() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -232,7 +232,7 @@ func talk(t *testing.T, w *world, coord *coordinator.Coordinator) {
 		t.Errorf("output %+v", act.Output)
 	}
 	total := 0
-	_, err := coord.ReadOutput(t.Context(), print, protocol.Stdout, 0, true, func(p []byte) error {
+	_, err := coord.ReadOutput(t.Context(), coordinator.Reading{Action: print, FD: protocol.Stdout, Follow: true}, func(p []byte) error {
 		total += len(p)
 		return nil
 	})

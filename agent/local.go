@@ -168,14 +168,14 @@ func (a *Agent) waitAction(ctx context.Context, id protocol.ActionID) (Action, e
 }
 
 // output opens a reader of what a command has written.
-func (a *Agent) output(ctx context.Context, id protocol.ActionID, fd protocol.FD, offset int64, follow bool) (OutputReader, error) {
+func (a *Agent) output(ctx context.Context, id protocol.ActionID, fd protocol.FD, offset int64, follow, hold bool) (OutputReader, error) {
 	if a.cfg.Commands == nil || fd != protocol.Stdout && fd != protocol.Stderr || offset < 0 {
 		return nil, fmt.Errorf("output of action %s: %w", id, ErrUnknown)
 	}
 	if _, err := a.Action(ctx, id); err != nil {
 		return nil, err
 	}
-	return &outputReader{ctx: ctx, agent: a, id: id, fd: fd, offset: offset, follow: follow}, nil
+	return &outputReader{ctx: ctx, agent: a, id: id, fd: fd, offset: offset, follow: follow, hold: follow && hold}, nil
 }
 
 // outputReader follows the output of an action on the host itself.
@@ -186,7 +186,9 @@ type outputReader struct {
 	fd     protocol.FD
 	offset int64
 	follow bool
+	hold   bool
 	run    Run // while the command lives
+	taken  *taken
 	file   CommandOutput
 }
 
@@ -200,6 +202,9 @@ func (r *outputReader) Read(p []byte) (int, error) {
 		if err := r.open(); err != nil {
 			return 0, err
 		}
+	}
+	if r.hold && r.taken != nil {
+		r.taken.read(r.ctx, r, r.offset)
 	}
 	for {
 		var changed <-chan struct{}
@@ -244,12 +249,13 @@ func (r *outputReader) open() error {
 	for {
 		type state struct {
 			run     Run
+			taken   *taken
 			attempt int
 			news    <-chan struct{}
 		}
 		s, err := ask(r.ctx, r.agent, func() (state, error) {
 			if j := r.agent.jobs[r.id]; j != nil {
-				return state{j.run, j.act.Attempt, r.agent.news(r.id)}, nil
+				return state{j.run, j.taken, j.act.Attempt, r.agent.news(r.id)}, nil
 			}
 			return state{}, nil
 		})
@@ -267,7 +273,7 @@ func (r *outputReader) open() error {
 			if s.attempt == 0 {
 				return io.EOF
 			}
-			r.run = s.run
+			r.run, r.taken = s.run, s.taken
 			r.file, err = r.agent.cfg.Commands.Output(r.id, s.attempt, r.fd)
 			return err
 		}
@@ -283,6 +289,9 @@ func (r *outputReader) open() error {
 
 // Close releases the file.
 func (r *outputReader) Close() error {
+	if r.taken != nil {
+		r.taken.leave(r)
+	}
 	if r.file == nil {
 		return nil
 	}

@@ -56,8 +56,8 @@ func newOutputs(a *Agent) *outputs {
 func (o *outputs) wait() { o.wg.Wait() }
 
 // begin sends the beginning of each stream of a command unasked.
-func (o *outputs) begin(id protocol.ActionID, attempt int, r Run) {
-	o.start(&sender{agent: o.agent, id: id, attempt: attempt, run: r}, protocol.OutputKept)
+func (o *outputs) begin(id protocol.ActionID, attempt int, r Run, t *taken) {
+	o.start(&sender{agent: o.agent, id: id, attempt: attempt, run: r, taken: t}, protocol.OutputKept)
 }
 
 // credit goes on at an offset, or begins again there when what was sent beyond
@@ -71,7 +71,7 @@ func (o *outputs) credit(c protocol.Credit) {
 		s = &sender{agent: o.agent, id: c.Action, attempt: c.Attempt}
 		j := o.agent.jobs[c.Action]
 		if j != nil && j.act.Attempt == c.Attempt {
-			s.run = j.run
+			s.run, s.taken = j.run, j.taken
 		}
 		s.past = j == nil
 		o.start(s, 0)
@@ -123,6 +123,7 @@ type sender struct {
 	id      protocol.ActionID
 	attempt int
 	run     Run           // nil for one that has ended
+	taken   *taken        // likewise
 	past    bool          // the action has ended: there will be no more than there is
 	quit    chan struct{} // closed when another has taken its place
 	credits [2]chan protocol.Credit
@@ -218,13 +219,21 @@ func (s *sender) wait(ctx context.Context, changed <-chan struct{}, sent, ended 
 	case <-changed:
 		return s.pace(ctx)
 	case c := <-s.credits[0]:
-		s.streams[0].allow(c.Offset, c.Window, s.delay+overdue)
+		s.allow(ctx, c)
 	case c := <-s.credits[1]:
-		s.streams[1].allow(c.Offset, c.Window, s.delay+overdue)
+		s.allow(ctx, c)
 	case <-after:
 		return sent
 	}
 	return true
+}
+
+// allow takes a credit, and lets the command go on.
+func (s *sender) allow(ctx context.Context, c protocol.Credit) {
+	s.streams[index(c.FD)].allow(c.Offset, c.Window, s.delay+overdue)
+	if s.taken != nil {
+		s.taken.credit(ctx, c)
+	}
 }
 
 // silent reports that a command has ended without a word, as most do.
@@ -269,14 +278,14 @@ func (o *outStream) allow(offset, window int64, patience time.Duration) {
 }
 
 // sent notes that a connection has taken that many bytes of the stream.
-func (o *outStream) sent(conn uint64, n int) {
+func (o *outStream) sent(conn uint64, n int64) {
 	if o.conn != conn {
 		o.conn, o.first = conn, o.next
 	}
 	if o.next == o.have {
 		o.since = time.Now()
 	}
-	o.next += int64(n)
+	o.next += n
 }
 
 // send sends the next chunk of a stream, if there is one and it may be sent.
@@ -320,14 +329,17 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 		return false, s.nothing(ctx, o)
 	}
 	if n > 0 {
-		if err := s.publish(ctx, o, buf[:n]); err != nil {
+		if err := s.publish(ctx, o, buf[:n], 0); err != nil {
 			return false, err
 		}
-		o.sent(conn, n)
+		o.sent(conn, int64(n))
 		s.last, s.rest = time.Now(), restAfter(int64(n), chunk, second)
 	}
-	if dropped {
-		o.next = to
+	if n == 0 && dropped {
+		if err := s.publish(ctx, o, nil, to); err != nil {
+			return false, err
+		}
+		o.sent(conn, to-o.next)
 	}
 	return n > 0 || dropped, nil
 }
@@ -337,7 +349,7 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 // again is answered again.
 func (s *sender) nothing(ctx context.Context, o *outStream) error {
 	o.limit = o.next
-	return s.publish(ctx, o, nil)
+	return s.publish(ctx, o, nil, 0)
 }
 
 // restAfter is how long to wait behind a chunk, for more to send with the next.
@@ -350,10 +362,11 @@ func restAfter(n, chunk int64, second int) time.Duration {
 }
 
 // publish signs a chunk and hands it over. One that is lost is asked for again.
-func (s *sender) publish(ctx context.Context, o *outStream, data []byte) error {
+// One without bytes tells what is gone, up to an offset or for good.
+func (s *sender) publish(ctx context.Context, o *outStream, data []byte, gone int64) error {
 	h := s.agent.header(protocol.TypeOut)
 	h.Action, h.Attempt, h.FD, h.Offset = s.id, s.attempt, o.fd, o.next
-	h.Size, h.SHA256 = int64(len(data)), protocol.Sum(data)
+	h.Size, h.SHA256, h.Gone = int64(len(data)), protocol.Sum(data), gone
 	body, err := json.Marshal(h)
 	if err != nil {
 		return err

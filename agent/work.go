@@ -18,6 +18,7 @@ type job struct {
 	recover bool
 	// run is the command's, once its supervisor was started or found.
 	run        Run
+	taken      *taken // of its output
 	cancelSent bool
 	// preempted tells that a stop which may not wait ends it. halt ends its step
 	// of a container's life, and idle is closed when the step has ended.
@@ -316,7 +317,7 @@ func (a *Agent) began(id protocol.ActionID, attempt int, r Run) {
 	if j == nil || j.act.Attempt != attempt {
 		return
 	}
-	j.run, j.cancelSent = r, false
+	j.run, j.taken, j.cancelSent = r, newTaken(r), false
 	a.changed(id)
 	if j.act.Cancelling {
 		a.cancelRun(j)
@@ -332,7 +333,7 @@ func (a *Agent) began(id protocol.ActionID, attempt int, r Run) {
 		})
 	}
 	if a.cfg.Link != nil {
-		a.outputs.begin(id, attempt, r)
+		a.outputs.begin(id, attempt, r, j.taken)
 	}
 }
 

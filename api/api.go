@@ -37,6 +37,7 @@ const (
 	CodeExists      = "exists"          // 409
 	CodeGone        = "gone"            // 410
 	CodeTooLarge    = "too_large"       // 413
+	CodeRange       = "range"           // 416
 	CodeRateLimit   = "too_many"        // 429
 	CodeInternal    = "internal"        // 500
 	CodeRecovery    = "recovery"        // 503

@@ -253,11 +253,24 @@ func (c *Client) Lines(ctx context.Context, path string, query url.Values, w io.
 	return nil
 }
 
-// Output copies an output stream from an offset on to w, as it comes if follow
-// is set. It returns the offset from which to read on: −1 if everything was
+// Reading is which output is to be read, and how.
+type Reading struct {
+	Action string
+	FD     string // stdout, stderr
+	Offset int64
+	Follow bool // wait for more until the command has ended
+	Hold   bool // and let a command in mode stream wait for this reader
+}
+
+// Output copies an output stream from an offset on to w, as it comes if it is
+// followed. It returns the offset from which to read on: −1 if everything was
 // read, and one beyond the last byte if bytes were left out there.
-func (c *Client) Output(ctx context.Context, action, fd string, offset int64, follow bool, w io.Writer) (next int64, err error) {
-	q := url.Values{"stream": {fd}, "offset": {strconv.FormatInt(offset, 10)}, "follow": {strconv.FormatBool(follow)}}
+func (c *Client) Output(ctx context.Context, what Reading, w io.Writer) (next int64, err error) {
+	offset, action := what.Offset, what.Action
+	q := url.Values{"stream": {what.FD}, "offset": {strconv.FormatInt(offset, 10)}, "follow": {strconv.FormatBool(what.Follow)}}
+	if what.Hold {
+		q.Set("hold", "true")
+	}
 	resp, err := c.request(ctx, http.MethodGet, "/v1/actions/"+url.PathEscape(action)+"/output", q, nil, nil)
 	if err != nil {
 		return offset, err

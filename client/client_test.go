@@ -250,15 +250,15 @@ func TestOutput(t *testing.T) {
 		}
 	})
 	var b bytes.Buffer
-	if next, err := c.Output(t.Context(), "1", "stderr", 0, true, &b); err != nil || next != 7 || b.String() != "abc" {
+	if next, err := c.Output(t.Context(), client.Reading{Action: "1", FD: "stderr", Offset: 0, Follow: true}, &b); err != nil || next != 7 || b.String() != "abc" {
 		t.Errorf("%d, %v, %q", next, err, b.String())
 	}
-	if next, err := c.Output(t.Context(), "1", "stderr", 7, true, &b); err != nil || next != -1 || b.String() != "abcabc" {
+	if next, err := c.Output(t.Context(), client.Reading{Action: "1", FD: "stderr", Offset: 7, Follow: true}, &b); err != nil || next != -1 || b.String() != "abcabc" {
 		t.Errorf("%d, %v, %q", next, err, b.String())
 	}
 	// What came counts, so that reading on starts behind it.
 	for _, action := range []string{"cut", "mute"} {
-		if next, err := c.Output(t.Context(), action, "stderr", 10, true, io.Discard); !errors.Is(err, client.ErrUnreachable) || next != 13 {
+		if next, err := c.Output(t.Context(), client.Reading{Action: action, FD: "stderr", Offset: 10, Follow: true}, io.Discard); !errors.Is(err, client.ErrUnreachable) || next != 13 {
 			t.Errorf("%s: %d, %v", action, next, err)
 		}
 	}
@@ -275,7 +275,7 @@ func TestOutputEndsWithItsContext(t *testing.T) {
 	enough := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	w := writer(func([]byte) { <-begun; cancel(enough) })
-	if next, err := c.Output(ctx, "1", "stdout", 0, true, w); !errors.Is(err, enough) || next != 1 {
+	if next, err := c.Output(ctx, client.Reading{Action: "1", FD: "stdout", Offset: 0, Follow: true}, w); !errors.Is(err, enough) || next != 1 {
 		t.Errorf("%d, %v", next, err)
 	}
 }

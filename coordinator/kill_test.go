@@ -89,7 +89,7 @@ func killedAt(t *testing.T, when string, n int64) (killed bool) {
 			t.Errorf("killed %s commit %d: it ran %d times", when, n, got)
 		}
 		var out []byte
-		span, err := f.Coordinator().ReadOutput(t.Context(), request.ID, protocol.Stdout, 0, true, func(b []byte) error {
+		span, err := f.Coordinator().ReadOutput(t.Context(), coordinator.Reading{Action: request.ID, FD: protocol.Stdout, Follow: true}, func(b []byte) error {
 			out = append(out, b...)
 			return nil
 		})

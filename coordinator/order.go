@@ -307,11 +307,11 @@ func (s *session) receipt() {
 		want, s.wantFull = []string{protocol.WantFull}, false
 	}
 	var credit []protocol.Credit
-	for id, offset := range s.credits {
+	for id, r := range s.credits {
 		if len(credit) == maxCredits {
 			break // the next receipt has the others
 		}
-		credit = append(credit, protocol.Credit{Action: id.action, Attempt: id.attempt, FD: id.fd, Offset: offset, Window: protocol.ChunkWindow})
+		credit = append(credit, protocol.Credit{Action: id.action, Attempt: id.attempt, FD: id.fd, Offset: r.From, Window: r.To - r.From})
 		delete(s.credits, id)
 	}
 	var checkpoint []byte

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
@@ -44,20 +45,37 @@ type output struct {
 	held      OutputState // durable: file synced, then offsets committed
 	next      OutputState // as written to the file, not yet durable
 	dirty     bool
-	limit     int64 // bytes before this may come: what was asked for
-	tailFrom  int64 // where a tail was asked to begin; 0 for none
-	followers int
-	refs      int              // uses of this object, guarded by outputs.mu
-	totals    *protocol.Output // of the final report
-	gone      bool             // the host has no more of what is missing
-	asked     int64            // offset of the newest credit, −1 for none
-	askedAt   int64            // boot clock of the newest credit or chunk, ms
-	patience  int64            // after which it is asked for again, ms
+	limit     int64             // bytes before this may come: what was asked for
+	tailFrom  int64             // where a tail was asked to begin; 0 for none
+	followers map[*reader]int64 // those who follow, and where they are
+	waits     bool              // the command waits for those who follow
+	refs      int               // uses of this object, guarded by outputs.mu
+	totals    *protocol.Output  // of the final report
+	gone      bool              // the host has no more of what is missing
+	asked     int64             // offset of the newest credit, −1 for none
+	askedTo   int64             // where it ends
+	creditAt  int64             // boot clock of it, ms
+	askedAt   int64             // boot clock of the newest credit or chunk, ms
+	patience  int64             // after which it is asked for again, ms
 }
 
-// ahead is how much of a window is left when it is renewed. A credit for each
-// chunk would fill the way down of a slow line.
-const ahead = protocol.ChunkWindow * 3 / 4
+const (
+	// renewed is how much further a credit goes than the one before it, unless
+	// that is used up. A credit for each chunk would fill the way down of a slow
+	// line.
+	renewed = protocol.ChunkWindow / 4
+	// readAhead is how far output is fetched ahead of those who follow it: those
+	// for whom the command waits, or else the fastest of all.
+	readAhead = 4 * protocol.ChunkWindow
+	// keptHead and keptTail are how much of the beginning of a stream and of its
+	// newest bytes is kept here, as on its host. The rest is dropped in steps.
+	keptHead = 32 << 20
+	keptTail = 32 << 20
+	keptStep = 1 << 20
+	// followMS is how often a host hears that somebody follows a command that
+	// waits for them: three times within [protocol.OutputPatience].
+	followMS = 10_000
+)
 
 // An asked chunk is asked for again after reaskMS, then after twice as long, up
 // to reaskMaxMS: on a slow line it is still on its way, and asking takes the
@@ -112,7 +130,10 @@ func (c *Coordinator) output(ctx context.Context, a Action, id outputID) (*outpu
 
 // loadOutput makes an output stream from what the store knows of it.
 func (c *Coordinator) loadOutput(ctx context.Context, a Action, id outputID) (*output, error) {
-	o := &output{id: id, host: a.Host, limit: protocol.OutputKept, asked: -1}
+	o := &output{id: id, host: a.Host, limit: protocol.OutputKept, asked: -1, followers: make(map[*reader]int64)}
+	if spec, err := protocol.DecodeSpec(a.Spec); err == nil {
+		o.waits = spec.Output == protocol.OutputStream
+	}
 	o.held = OutputState{Action: id.action, Attempt: id.attempt, FD: id.fd}
 	err := c.cfg.Store.View(ctx, func(tx Tx) error {
 		held, err := tx.Streams().Output(id.action, id.attempt, id.fd)
@@ -159,7 +180,7 @@ func (c *Coordinator) release(o *output) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_ = o.file.Close() // what matters was synced
-	if _, wanted := o.wants(); wanted {
+	if _, window := o.wants(); window > 0 {
 		return
 	}
 	if delete(c.outputs.known[o.host], o.id); len(c.outputs.known[o.host]) == 0 {
@@ -190,10 +211,26 @@ func (o *output) settle(a Action) {
 func (o *output) join() {
 	n := &o.next
 	if _, to, ok := dropped(o.totals, n.Have); ok {
-		n.Have = to
+		o.skip(to)
 	}
 	if n.TailTo > n.TailFrom && n.Have >= n.TailFrom {
 		n.Have, n.TailFrom, n.TailTo = max(n.Have, n.TailTo), 0, 0
+	}
+}
+
+// skip goes on behind bytes that the host no longer has.
+func (o *output) skip(to int64) {
+	n := &o.next
+	n.Gone = withGone(n.Gone, Range{n.Have, to})
+	n.Have = to
+}
+
+// shrink drops the middle of what is kept. What was committed before is dropped
+// from the file by punch.
+func (o *output) shrink() {
+	n := &o.next
+	if to := (n.Have - keptTail) / keptStep * keptStep; to > keptHead {
+		n.Gone = withGone(n.Gone, Range{keptHead, to})
 	}
 }
 
@@ -206,36 +243,54 @@ func dropped(t *protocol.Output, offset int64) (from, to int64, within bool) {
 	return from, to, offset >= from && offset < to
 }
 
-// wants returns the offset that the host should send from, false if nothing is
-// wanted: everything while somebody follows, else the head and, once the end
-// is known, the tail.
-func (o *output) wants() (int64, bool) {
+// wants returns where the host should go on, and how many bytes from there: all
+// that is ahead of those who follow, else the head and, once the end is known,
+// the tail.
+func (o *output) wants() (offset, window int64) {
 	n := o.next
 	if o.gone {
-		return 0, false
+		return n.Have, 0
 	}
+	to := o.wanted()
 	if o.totals == nil {
-		return n.Have, o.followers > 0
+		return n.Have, min(max(to-n.Have, 0), protocol.ChunkWindow)
 	}
 	end, drop := o.totals.Bytes, o.totals.DropAt+o.totals.Dropped
+	headEnd := o.totals.DropAt
 	if o.totals.Dropped == 0 {
-		drop = 0
+		drop, headEnd = 0, end
 	}
-	headEnd := end
-	if o.totals.Dropped > 0 {
-		headEnd = o.totals.DropAt
-	}
-	if n.Have < headEnd && (o.followers > 0 || n.Have < protocol.OutputKept) {
-		return n.Have, true
+	if to = max(to, protocol.OutputKept); n.Have < min(headEnd, to) {
+		return n.Have, min(to-n.Have, protocol.ChunkWindow)
 	}
 	from := max(n.Have, drop)
-	if o.followers == 0 {
-		from = max(from, end-protocol.OutputKept)
+	if len(o.followers) > 0 && from < to {
+		to = min(to, end)
+	} else {
+		from, to = max(from, end-protocol.OutputKept), end
 	}
 	if n.TailTo > n.TailFrom && n.TailFrom <= from {
 		from = max(from, n.TailTo)
 	}
-	return from, from < end
+	return from, min(max(to-from, 0), protocol.ChunkWindow)
+}
+
+// wanted is up to where output is fetched for those who follow.
+func (o *output) wanted() int64 {
+	least, most := int64(-1), int64(-1)
+	for r, at := range o.followers {
+		most = max(most, at)
+		if r.hold && (least < 0 || at < least) {
+			least = at
+		}
+	}
+	switch {
+	case most < 0:
+		return 0
+	case least < 0:
+		least = most
+	}
+	return least + readAhead
 }
 
 // write takes a chunk that may be wanted; anything else is ignored: it was
@@ -243,6 +298,9 @@ func (o *output) wants() (int64, bool) {
 func (o *output) write(offset int64, data []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if t := o.totals; t != nil && t.Dropped > 0 && offset < t.DropAt {
+		data = data[:min(int64(len(data)), t.DropAt-offset)] // the host has zeros there
+	}
 	n, end := o.next, offset+int64(len(data))
 	switch {
 	case offset <= n.Have && end > n.Have && end <= max(o.limit, protocol.OutputKept):
@@ -259,7 +317,20 @@ func (o *output) write(offset int64, data []byte) error {
 	}
 	o.next, o.dirty = n, true
 	o.join()
+	o.shrink()
 	return nil
+}
+
+// jump takes a host's word that a part of a stream is gone.
+func (o *output) jump(offset, gone int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if offset <= o.next.Have && gone > o.next.Have && o.asked >= 0 {
+		o.skip(gone)
+		o.join()
+		o.shrink()
+		o.dirty = true
+	}
 }
 
 // lose takes a host's word that it has nothing of what it was asked for. Of a
@@ -267,7 +338,7 @@ func (o *output) write(offset int64, data []byte) error {
 func (o *output) lose(offset int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if wanted, ok := o.wants(); ok && wanted == offset && o.totals != nil {
+	if wanted, window := o.wants(); window > 0 && wanted == offset && o.totals != nil {
 		o.gone = true
 	}
 }
@@ -307,6 +378,11 @@ func (s *session) onOut(in inbound) error {
 	o, err := s.c.output(s.c.ctx, a, id)
 	if err != nil {
 		return err
+	}
+	if h.Gone > 0 {
+		o.jump(h.Offset, h.Gone)
+		s.written = append(s.written, o)
+		return nil
 	}
 	if h.Size == 0 {
 		o.lose(h.Offset)
@@ -353,7 +429,11 @@ func (s *session) commitOutput() {
 			// same chunk round and round for as long as the disk is full.
 			o.next, o.askedAt = o.held, s.c.cfg.Boot()
 		} else {
+			before := o.held.Gone
 			o.held, o.patience, o.askedAt = states[i], 0, s.c.cfg.Boot()
+			if e := punch(o.file, o.held.Gone, before); e != nil {
+				s.c.log.Warn("cannot give back the space of output that is not kept", "action", o.id.action, "err", e)
+			}
 		}
 		o.mu.Unlock()
 		if err == nil {
@@ -385,32 +465,37 @@ func (c *Coordinator) keepOffsets(states []OutputState) error {
 // on its way. It reports whether it did.
 func (s *session) goOn(o *output) bool {
 	o.mu.Lock()
-	offset, ok := o.wants()
-	may := o.asked >= 0 && offset >= o.asked && offset < o.asked+protocol.ChunkWindow-ahead
+	offset, window := o.wants()
+	asked := o.asked >= 0 && offset >= o.asked && offset < o.askedTo && offset+window-o.askedTo < renewed
 	o.mu.Unlock()
-	if ok = ok && !may; ok {
-		s.ask(o)
+	if window == 0 || asked {
+		return false
 	}
-	return ok
+	s.ask(o)
+	return true
 }
 
-// ask puts what is wanted of a stream into the next receipt.
+// ask puts what is wanted of a stream into the next receipt. When that is
+// nothing, the host still hears that somebody follows.
 func (s *session) ask(o *output) {
 	o.mu.Lock()
-	offset, ok := o.wants()
-	if ok {
-		o.limit = max(o.limit, offset+protocol.ChunkWindow)
-		o.asked, o.askedAt = offset, s.c.cfg.Boot()
+	offset, window := o.wants()
+	now := s.c.cfg.Boot()
+	o.creditAt = now
+	if window > 0 {
+		o.limit = max(o.limit, offset+window)
+		o.asked, o.askedTo, o.askedAt = offset, offset+window, now
 		if offset > o.next.Have && o.next.TailTo == o.next.TailFrom {
 			o.tailFrom = offset
 		}
 	}
+	follow := o.totals == nil && len(o.followers) > 0
 	o.mu.Unlock()
-	if !ok {
+	if window == 0 && !follow {
 		return
 	}
 	s.mu.Lock()
-	s.credits[o.id], s.owed = offset, true
+	s.credits[o.id], s.owed = Range{offset, offset + window}, true
 	s.mu.Unlock()
 }
 
@@ -456,11 +541,13 @@ func (s *session) reask() {
 	s.mu.Unlock()
 	for _, o := range mine {
 		o.mu.Lock()
-		_, wanted := o.wants()
-		due := wanted && s.c.cfg.Boot()-o.askedAt >= max(o.patience, reaskMS)
+		_, window := o.wants()
+		now := s.c.cfg.Boot()
+		due := window > 0 && now-o.askedAt >= max(o.patience, reaskMS)
 		if due {
 			o.patience = min(2*max(o.patience, reaskMS), reaskMaxMS)
 		}
+		due = due || o.waits && o.totals == nil && len(o.followers) > 0 && now-o.creditAt >= followMS
 		o.mu.Unlock()
 		if due {
 			s.ask(o)
@@ -504,7 +591,7 @@ func (s *session) resumeOutput() {
 					return err
 				}
 				o := output{next: held, totals: &t}
-				if _, wanted := o.wants(); wanted {
+				if _, window := o.wants(); window > 0 && !held.Removed() {
 					missing = append(missing, a)
 					break
 				}
@@ -533,14 +620,69 @@ type Span struct {
 // spanBuffer is how much output is handed on at a time.
 const spanBuffer = 64 << 10
 
-// ReadOutput hands the bytes of an output stream from an offset on to emit, in
-// order and without a hole. With follow it waits for more until the command
-// has ended and everything was read; as long as somebody follows, everything
-// is fetched from the host. It returns at the first hole, be it that the command
-// wrote more than is kept or that the host has lost what it kept, and tells where
-// to go on.
-func (c *Coordinator) ReadOutput(ctx context.Context, id protocol.ActionID, fd protocol.FD, offset int64, follow bool, emit func([]byte) error) (Span, error) {
-	r := &reader{c: c, id: id, fd: fd, offset: offset, follow: follow}
+// Reading is which output is to be read, and how.
+type Reading struct {
+	Action protocol.ActionID
+	FD     protocol.FD
+	Offset int64
+	// Follow waits for more until the command has ended and everything was read;
+	// as long as somebody follows, everything is fetched from the host.
+	Follow bool
+	// Hold is a follower for whom a command in mode stream waits. Of others who
+	// follow beside it, each reads at its own speed what is still kept.
+	Hold bool
+}
+
+// Extent is how much of a stream can be read from an offset on at once.
+type Extent struct {
+	To    int64 // behind the last byte; the offset if there is none
+	Total int64 // bytes that the command wrote; −1 while that is not known
+}
+
+// Extent tells what can be read, and whether it may be read that way: a hold
+// takes the role operator, for it makes a command wait. It fails with ErrGone for
+// output that was removed because it was old.
+func (c *Coordinator) Extent(ctx context.Context, by Actor, what Reading) (Extent, error) {
+	if what.Hold {
+		if err := by.may(RoleOperator, "make a command wait for its reader"); err != nil {
+			return Extent{}, err
+		}
+	}
+	a, err := c.Action(ctx, what.Action)
+	if err != nil {
+		return Extent{}, err
+	}
+	o, err := c.output(ctx, a, outputID{a.ID, max(1, a.Attempt), what.FD})
+	if err != nil {
+		return Extent{}, err
+	}
+	defer c.release(o)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.settle(a)
+	if o.held.Removed() {
+		return Extent{}, gone(o.held)
+	}
+	e := Extent{Total: -1}
+	if o.totals != nil {
+		e.Total = o.totals.Bytes
+	}
+	e.To, _ = o.held.readable(what.Offset)
+	return e, nil
+}
+
+// gone says why output is not there.
+func gone(o OutputState) error {
+	return fmt.Errorf("%w: the output of action %s was removed at %s, because it was old or there was too much; how long output is kept is a setting of the coordinator (output.days, output.total)",
+		ErrGone, o.Action, time.UnixMilli(o.RemovedMS).UTC().Format(time.RFC3339))
+}
+
+// ReadOutput hands the bytes of an output stream on to emit, in order and without
+// a hole. It returns at the first hole, be it that more was written than is kept,
+// or that the host has lost what it kept, and tells where to go on. It fails with
+// ErrGone for output that was removed because it was old.
+func (c *Coordinator) ReadOutput(ctx context.Context, what Reading, emit func([]byte) error) (Span, error) {
+	r := &reader{c: c, id: what.Action, fd: what.FD, offset: what.Offset, follow: what.Follow, hold: what.Follow && what.Hold}
 	defer r.leave()
 	buf := make([]byte, spanBuffer)
 	for {
@@ -558,56 +700,102 @@ type reader struct {
 	fd     protocol.FD
 	offset int64
 	follow bool
+	hold   bool
 	o      *output
+	a      Action // as it was before news
+	news   <-chan struct{}
+	done   func()
+}
+
+// look reads the action if it may have changed since the last time.
+func (r *reader) look(ctx context.Context) error {
+	if r.news != nil {
+		select {
+		case <-r.news:
+		default:
+			return nil
+		}
+		r.done()
+	}
+	r.news, r.done = r.c.wake.on(r.id)
+	a, err := r.c.Action(ctx, r.id)
+	if err != nil {
+		return err
+	}
+	r.a = a
+	return r.attach(ctx, a)
 }
 
 // step emits what is there, or waits for more. It reports false at the end of
 // the span.
 func (r *reader) step(ctx context.Context, buf []byte, emit func([]byte) error) (more bool, _ Span, _ error) {
-	actionChanged, doneA := r.c.wake.on(r.id)
-	defer doneA()
-	a, err := r.c.Action(ctx, r.id)
-	if err != nil {
-		return false, Span{}, err
-	}
-	if err := r.attach(ctx, a); err != nil {
+	if err := r.look(ctx); err != nil {
 		return false, Span{}, err
 	}
 	changed, done := r.c.wake.on(r.o.id)
 	defer done()
 	r.o.mu.Lock()
-	r.o.settle(a)
+	r.o.settle(r.a)
+	if r.follow {
+		r.o.followers[r] = r.offset
+	}
 	held, totals, lost := r.o.held, r.o.totals, r.o.gone
 	r.o.mu.Unlock()
-	until := held.Have
-	if r.offset >= held.TailFrom && r.offset < held.TailTo {
-		until = held.TailTo
+	if held.Removed() {
+		return false, Span{}, gone(held)
 	}
-	from, _, gone := dropped(totals, r.offset)
-	if from > r.offset {
-		until = min(until, from) // the file has zeros there
-	}
-	if r.offset < until && !gone {
-		n, err := r.o.file.ReadAt(buf[:min(int64(len(buf)), until-r.offset)], r.offset)
-		if err != nil {
-			return false, Span{}, fmt.Errorf("read output: %w", err)
+	until, next := held.readable(r.offset)
+	if r.offset < until {
+		n, err := r.read(buf[:min(int64(len(buf)), until-r.offset)])
+		if err != nil || n == 0 {
+			return err == nil, Span{}, err
 		}
 		r.offset += int64(n)
-		return true, Span{}, emit(buf[:n])
+		if err := emit(buf[:n]); err != nil {
+			return false, Span{}, err
+		}
+		r.advance()
+		return true, Span{}, nil
+	}
+	if next > r.offset {
+		return false, Span{Next: next}, nil
 	}
 	if next, ended := r.ended(held, totals, lost); ended {
 		return false, Span{Next: next}, nil
 	}
-	if s := r.c.session(a.Host); r.follow && s.goOn(r.o) {
-		s.receipt()
-	}
+	r.advance()
 	select {
 	case <-changed:
-	case <-actionChanged:
+	case <-r.news:
 	case <-ctx.Done():
 		return false, Span{}, context.Cause(ctx)
 	}
 	return true, Span{}, nil
+}
+
+// read reads what is held, and nothing if it was dropped meanwhile.
+func (r *reader) read(p []byte) (int, error) {
+	n, err := r.o.file.ReadAt(p, r.offset)
+	if err != nil {
+		return 0, fmt.Errorf("read output: %w", err)
+	}
+	r.o.mu.Lock()
+	until, _ := r.o.held.readable(r.offset)
+	r.o.mu.Unlock()
+	return int(max(0, min(int64(n), until-r.offset))), nil
+}
+
+// advance tells where the reader is, and asks the host for what is wanted now.
+func (r *reader) advance() {
+	if !r.follow {
+		return
+	}
+	r.o.mu.Lock()
+	r.o.followers[r] = r.offset
+	r.o.mu.Unlock()
+	if s := r.c.session(r.a.Host); s.goOn(r.o) {
+		s.receipt()
+	}
 }
 
 // ended judges a reader that has read all that is held from its offset on. lost
@@ -629,31 +817,35 @@ func (r *reader) ended(held OutputState, t *protocol.Output, lost bool) (next in
 	return 0, false
 }
 
-// attach follows the stream of the newest attempt. An attempt that never began
+// attach goes to the stream of the newest attempt. An attempt that never began
 // wrote nothing, so nothing is lost by going over to the next.
 func (r *reader) attach(ctx context.Context, a Action) error {
 	id := outputID{r.id, max(1, a.Attempt), r.fd}
 	if r.o != nil && (r.o.id == id || r.offset > 0) {
 		return nil
 	}
-	r.leave()
+	r.detach()
 	o, err := r.c.output(ctx, a, id)
 	if err != nil {
 		return err
 	}
-	o.mu.Lock()
-	o.followers++
-	o.mu.Unlock()
 	r.o = o
 	return nil
 }
 
 func (r *reader) leave() {
+	r.detach()
+	if r.done != nil {
+		r.done()
+	}
+}
+
+func (r *reader) detach() {
 	if r.o == nil {
 		return
 	}
 	r.o.mu.Lock()
-	r.o.followers--
+	delete(r.o.followers, r)
 	r.o.mu.Unlock()
 	r.c.release(r.o)
 	r.o = nil

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -17,7 +18,7 @@ import (
 func read(t *testing.T, f *coordtest.Fleet, id protocol.ActionID, offset int64, follow bool) (string, int64) {
 	t.Helper()
 	var b bytes.Buffer
-	span, err := f.Coordinator().ReadOutput(t.Context(), id, protocol.Stdout, offset, follow, func(p []byte) error {
+	span, err := f.Coordinator().ReadOutput(t.Context(), coordinator.Reading{Action: id, FD: protocol.Stdout, Offset: offset, Follow: follow, Hold: follow}, func(p []byte) error {
 		b.Write(p)
 		return nil
 	})

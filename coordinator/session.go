@@ -70,7 +70,7 @@ type session struct {
 	resend    map[protocol.Stream]*stream.Resend
 	newest    map[protocol.Stream]protocol.Position // newest item that was given a number, downwards
 	allocated map[protocol.Stream]map[uint64]Item
-	credits   map[outputID]int64 // offsets to tell the host with the next receipt
+	credits   map[outputID]Range // what to tell the host with the next receipt
 
 	inbox      []inbound // taken in order by one worker
 	inboxBytes int       // payloads of inbox, without chunks
@@ -107,7 +107,7 @@ func (c *Coordinator) session(h protocol.HostID) *session {
 	if !ok {
 		s = &session{
 			c: c, host: h,
-			credits: make(map[outputID]int64),
+			credits: make(map[outputID]Range),
 		}
 		s.start()
 		c.sessions[h] = s

@@ -276,16 +276,6 @@ type Streams interface {
 	PutOutput(OutputState) error
 }
 
-// OutputState tells which bytes of an output stream are in its file here.
-type OutputState struct {
-	Action  protocol.ActionID
-	Attempt int
-	FD      protocol.FD
-	Have    int64 // bytes 0 to Have are held
-	// Bytes TailFrom to TailTo are held as well; equal if there is no tail.
-	TailFrom, TailTo int64
-}
-
 // TokenRole is what the bearer of an API token may do.
 type TokenRole string
 

@@ -125,13 +125,13 @@ func TestRun(t *testing.T) {
 	}
 	for fd, want := range map[string]string{"stdout": "out\n", "stderr": "err\n"} {
 		var b bytes.Buffer
-		next, err := w.Output(t.Context(), a.ID[:13], fd, 0, false, &b)
+		next, err := w.Output(t.Context(), client.Reading{Action: a.ID[:13], FD: fd}, &b)
 		if err != nil || next != -1 || b.String() != want {
 			t.Errorf("%s is %q, then %d: %v", fd, b.String(), next, err)
 		}
 	}
 	var b bytes.Buffer
-	if next, err := w.Output(t.Context(), a.ID, "stdout", 2, true, &b); err != nil || next != -1 || b.String() != "t\n" {
+	if next, err := w.Output(t.Context(), client.Reading{Action: a.ID, FD: "stdout", Offset: 2, Follow: true, Hold: true}, &b); err != nil || next != -1 || b.String() != "t\n" {
 		t.Errorf("from the middle: %q, then %d: %v", b.String(), next, err)
 	}
 }
@@ -149,7 +149,7 @@ func TestFollow(t *testing.T) {
 	r, p := io.Pipe()
 	followed := make(chan error, 1)
 	go func() {
-		next, err := w.Output(t.Context(), a.ID, "stdout", 0, true, p)
+		next, err := w.Output(t.Context(), client.Reading{Action: a.ID, FD: "stdout", Offset: 0, Follow: true, Hold: true}, p)
 		if err == nil && next != -1 {
 			err = errors.New("the end is not told as the end")
 		}
@@ -191,7 +191,7 @@ func TestShutdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() {
-		next, err := w.Output(t.Context(), b.ID, "stdout", 0, true, p)
+		next, err := w.Output(t.Context(), client.Reading{Action: b.ID, FD: "stdout", Offset: 0, Follow: true, Hold: true}, p)
 		if err != nil {
 			t.Error(err)
 		}

@@ -23,6 +23,7 @@ type outputRequest struct {
 	fd     protocol.FD
 	offset int64
 	follow bool
+	hold   bool // a command in mode stream waits
 }
 
 func parseOutput(r *http.Request) (o outputRequest, err error) {
@@ -44,6 +45,11 @@ func parseOutput(r *http.Request) (o outputRequest, err error) {
 			return o, invalid("follow %.30q: want true or false", s)
 		}
 	}
+	if s := q.Get("hold"); s != "" {
+		if o.hold, err = strconv.ParseBool(s); err != nil {
+			return o, invalid("hold %.30q: want true or false", s)
+		}
+	}
 	return o, nil
 }
 
@@ -59,7 +65,7 @@ func (h *handlers) readOutput(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out, err := h.agent.Output(r.Context(), act.ID, o.fd, o.offset, o.follow)
+	out, err := h.agent.Output(r.Context(), act.ID, o.fd, o.offset, o.follow, o.hold)
 	if err != nil {
 		return err
 	}

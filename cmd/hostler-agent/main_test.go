@@ -152,7 +152,7 @@ func TestKilled(t *testing.T) {
 	r, w := io.Pipe()
 	var follower sync.WaitGroup
 	follower.Go(func() {
-		_, err := s.Output(context.WithoutCancel(t.Context()), a.ID, "stdout", 0, true, w)
+		_, err := s.Output(context.WithoutCancel(t.Context()), client.Reading{Action: a.ID, FD: "stdout", Offset: 0, Follow: true}, w)
 		_ = w.CloseWithError(err) // breaks off with the agent
 	})
 	if line := must[string](t)(bufio.NewReader(r).ReadString('\n')); !strings.HasPrefix(line, "tick 1 ") {
@@ -169,7 +169,7 @@ func TestKilled(t *testing.T) {
 
 	s.start(t)
 	var out bytes.Buffer
-	if next, err := s.Output(t.Context(), a.ID, "stdout", 0, true, &out); err != nil || next != -1 {
+	if next, err := s.Output(t.Context(), client.Reading{Action: a.ID, FD: "stdout", Offset: 0, Follow: true}, &out); err != nil || next != -1 {
 		t.Fatalf("the output ends at %d: %v", next, err)
 	}
 	var ended api.Action

@@ -124,51 +124,77 @@ func (a *app) actionShowCommand() *cobra.Command {
 }
 
 func (a *app) actionLogsCommand() *cobra.Command {
-	var follow bool
-	var only string
+	l := &logs{app: a}
 	cmd := &cobra.Command{
 		Use: "logs ID", Short: "Print the output of a command", Args: exactly(1),
-		Long:    "Prints what a command has written: its standard output and error, each to that of this program.",
-		Example: "  hostler action logs 0199f3\n  hostler action logs 0199f3 --follow", ValidArgsFunction: a.completing(actionIDs),
+		Long: `Prints what a command has written: its standard output and error, each to that of
+this program. With --offset it begins at that byte of one stream, as one that
+broke off there goes on. A command does not wait for those who only look on: who
+is too slow is told what was left out.`,
+		Example: "  hostler action logs 0199f3\n  hostler action logs 0199f3 --follow\n  hostler action logs 0199f3 -f --stderr --offset 4096", ValidArgsFunction: a.completing(actionIDs),
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the command ends")
-	cmd.Flags().StringVar(&only, "stream", "", "only stdout or stderr, to standard output")
+	cmd.Flags().BoolVarP(&l.follow, "follow", "f", false, "go on until the command ends")
+	cmd.Flags().StringVar(&l.only, "stream", "", "only stdout or stderr, to standard output")
+	cmd.Flags().BoolVar(&l.stderr, "stderr", false, "the same as --stream stderr")
+	cmd.Flags().Int64Var(&l.offset, "offset", 0, "begin at this byte of the stream (default stream: stdout)")
+	cmd.MarkFlagsMutuallyExclusive("stream", "stderr")
 	_ = cmd.RegisterFlagCompletionFunc("stream", cobra.FixedCompletions([]string{"stdout", "stderr"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if only != "" && only != string(protocol.Stdout) && only != string(protocol.Stderr) {
-			return usage("", "%q is no stream: want stdout or stderr", only)
+		switch {
+		case l.stderr:
+			l.only = string(protocol.Stderr)
+		case l.only == "" && cmd.Flags().Changed("offset"):
+			l.only = string(protocol.Stdout)
 		}
-		r, err := a.connect()
-		if err != nil {
-			return err
+		if l.only != "" && l.only != string(protocol.Stdout) && l.only != string(protocol.Stderr) {
+			return usage("", "%q is no stream: want stdout or stderr", l.only)
 		}
-		ctx := cmd.Context()
-		act, err := r.action(ctx, args[0], 0)
-		if err != nil {
-			return cannot("show action "+args[0], err)
+		if l.offset < 0 {
+			return usage("", "--offset %d: want a number of bytes", l.offset)
 		}
-		f := &follower{app: a, remote: r, label: act.ID, stdout: a.out, stderr: a.err}
-		if follow && only == "" {
-			if _, err = f.wait(ctx, act); err != nil && ctx.Err() != nil {
-				a.leave(act.ID)
-			}
-			return cannot("follow action "+act.ID, err)
-		}
-		for _, s := range []*stream{{fd: protocol.Stdout, w: a.out}, {fd: protocol.Stderr, w: a.err}} {
-			if only == string(s.fd) {
-				s.w = a.out
-			}
-			if only != "" && only != string(s.fd) {
-				continue
-			}
-			if err := f.copy(ctx, act.ID, s, follow, new(atomic.Int64)); err != nil {
-				return cannot("read the output of action "+act.ID, err)
-			}
-			a.sayMissing(act, s)
-		}
-		return nil
+		return l.print(cmd.Context(), args[0])
 	}
 	return cmd
+}
+
+// logs prints the output of a command.
+type logs struct {
+	app            *app
+	follow, stderr bool
+	only           string // one stream
+	offset         int64
+}
+
+func (l *logs) print(ctx context.Context, id string) error {
+	a := l.app
+	r, err := a.connect()
+	if err != nil {
+		return err
+	}
+	act, err := r.action(ctx, id, 0)
+	if err != nil {
+		return cannot("show action "+id, err)
+	}
+	f := &follower{app: a, remote: r, label: act.ID, stdout: a.out, stderr: a.err}
+	if l.follow && l.only == "" {
+		if _, err = f.wait(ctx, act); err != nil && ctx.Err() != nil {
+			a.leave(act.ID)
+		}
+		return cannot("follow action "+act.ID, err)
+	}
+	for _, s := range []*stream{{fd: protocol.Stdout, w: a.out}, {fd: protocol.Stderr, w: a.err}} {
+		if l.only == string(s.fd) {
+			s.w, s.from = a.out, l.offset
+		}
+		if l.only != "" && l.only != string(s.fd) {
+			continue
+		}
+		if err := f.copy(ctx, act.ID, s, l.follow, new(atomic.Int64)); err != nil {
+			return cannot("read the output of action "+act.ID, err)
+		}
+		a.sayMissing(act, s)
+	}
+	return nil
 }
 
 // sayMissing tells of output that an ended command has written and that is not

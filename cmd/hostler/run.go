@@ -64,6 +64,9 @@ func (c *command) spec(kind protocol.Kind, target protocol.CTID, name protocol.C
 		return nil, usage("", "%s", err)
 	}
 	s := protocol.Spec{Kind: kind, Target: target, Name: name, Argv: argv, User: c.user, Cwd: c.cwd, Env: c.env, Exclusive: c.exclusive}
+	if !c.noWait {
+		s.Output = protocol.OutputStream // we follow
+	}
 	switch {
 	case c.timeout.none:
 		s.TimeoutMS = protocol.NoTimeout
@@ -226,7 +229,7 @@ func (a *app) runOne(ctx context.Context, r *remote, c *command, host protocol.H
 	if a.errTTY {
 		a.say("action %s", act.ID)
 	}
-	f := &follower{app: a, remote: r, label: label, stdout: a.out, stderr: a.err}
+	f := &follower{app: a, remote: r, label: label, stdout: a.out, stderr: a.err, hold: true}
 	final, err := f.wait(ctx, act)
 	if err != nil {
 		if ctx.Err() != nil {

@@ -66,7 +66,7 @@ func (a *app) runAmong(ctx context.Context, r *remote, c *command, host protocol
 		return nil
 	}
 	stdout, stderr := &lines{prefix: string(host) + ": ", w: out}, &lines{prefix: string(host) + ": ", w: a.err}
-	f := &follower{app: a, remote: r, label: string(host), stdout: stdout, stderr: stderr}
+	f := &follower{app: a, remote: r, label: string(host), stdout: stdout, stderr: stderr, hold: true}
 	final, err := f.wait(ctx, act)
 	stdout.flush()
 	stderr.flush()

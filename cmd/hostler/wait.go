@@ -94,6 +94,8 @@ type follower struct {
 	label  string // of what it is about
 	// stdout and stderr get the output of a command; nil for none.
 	stdout, stderr io.Writer
+	// hold lets a command in mode stream wait for us: we have asked for it.
+	hold bool
 }
 
 // wait returns the action in its final state, when all of its output was
@@ -199,19 +201,20 @@ func (f *follower) await(ctx context.Context, act api.Action) (api.Action, error
 
 // stream is one output stream of a command.
 type stream struct {
-	fd  protocol.FD
-	w   io.Writer
-	gap bool  // bytes were left out, and it was said
-	end int64 // offset behind the last byte that was written
-	err error
+	fd   protocol.FD
+	w    io.Writer
+	from int64 // first byte that is wanted
+	gap  bool  // bytes were left out, and it was said
+	end  int64 // offset behind the last byte that was written
+	err  error
 }
 
-// copy writes a stream from its beginning on.
+// copy writes a stream from its first wanted byte on.
 func (f *follower) copy(ctx context.Context, id string, s *stream, follow bool, moved *atomic.Int64) error {
 	var again retry
-	for offset := int64(0); ; {
+	for offset := s.from; ; {
 		w := &counter{w: s.w, moved: moved}
-		next, err := f.remote.Output(ctx, id, string(s.fd), offset, follow, w)
+		next, err := f.remote.Output(ctx, client.Reading{Action: id, FD: string(s.fd), Offset: offset, Follow: follow, Hold: f.hold}, w)
 		if w.err != nil {
 			return w.err // whoever reads our output is gone
 		}

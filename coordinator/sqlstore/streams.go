@@ -20,10 +20,10 @@ const (
 	listItems  = `SELECT n, h, action, item FROM item WHERE host = $1 AND stream = $2 AND n >= $3 AND n <= $4 ORDER BY n`
 	freeItems  = `DELETE FROM item WHERE host = $1 AND stream = $2 AND n <= $3`
 
-	getOutput = `SELECT action, attempt, fd, have, tail_from, tail_to FROM output WHERE action = $1 AND attempt = $2 AND fd = $3`
-	putOutput = `INSERT INTO output (action, attempt, fd, have, tail_from, tail_to) VALUES ($1, $2, $3, $4, $5, $6)
+	getOutput = `SELECT action, attempt, fd, have, tail_from, tail_to, gone, removed_ms FROM output WHERE action = $1 AND attempt = $2 AND fd = $3`
+	putOutput = `INSERT INTO output (action, attempt, fd, have, tail_from, tail_to, gone, removed_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 		ON CONFLICT (action, attempt, fd) DO UPDATE SET have = excluded.have, tail_from = excluded.tail_from,
-		tail_to = excluded.tail_to`
+		tail_to = excluded.tail_to, gone = excluded.gone, removed_ms = excluded.removed_ms`
 )
 
 func scanStream(r scanner) (s coordinator.StreamState, err error) {
@@ -67,7 +67,7 @@ func (t streams) Free(host protocol.HostID, stream protocol.Stream, n uint64) er
 }
 
 func scanOutput(r scanner) (o coordinator.OutputState, err error) {
-	err = r.Scan(textInto(&o.Action), &o.Attempt, &o.FD, &o.Have, &o.TailFrom, &o.TailTo)
+	err = r.Scan(textInto(&o.Action), &o.Attempt, &o.FD, &o.Have, &o.TailFrom, &o.TailTo, jsonInto(&o.Gone), &o.RemovedMS)
 	return o, err
 }
 
@@ -80,6 +80,6 @@ func (t streams) Output(action protocol.ActionID, attempt int, fd protocol.FD) (
 }
 
 func (t streams) PutOutput(o coordinator.OutputState) error {
-	_, err := exec(t.db, putOutput, o.Action.String(), o.Attempt, o.FD, o.Have, o.TailFrom, o.TailTo)
+	_, err := exec(t.db, putOutput, o.Action.String(), o.Attempt, o.FD, o.Have, o.TailFrom, o.TailTo, asJSON(o.Gone), o.RemovedMS)
 	return wrap(err, "putting output of action", o.Action)
 }

@@ -278,7 +278,7 @@ func testOutput(t *testing.T, s coordinator.Store) {
 	}
 	equal(t, "output of which nothing is held", get(1, protocol.Stdout), coordinator.OutputState{})
 	for have := range int64(2) {
-		want := coordinator.OutputState{Action: actionID(1), Attempt: 1, FD: protocol.Stdout, Have: have, TailFrom: 1 << 40, TailTo: 1<<40 + have}
+		want := coordinator.OutputState{Action: actionID(1), Attempt: 1, FD: protocol.Stdout, Have: have, TailFrom: 1 << 40, TailTo: 1<<40 + have, Gone: []coordinator.Range{{From: 1, To: have}}, RemovedMS: have}
 		update(t, s, func(tx coordinator.Tx) error { return tx.Streams().PutOutput(want) })
 		equal(t, "output", get(1, protocol.Stdout), want)
 	}

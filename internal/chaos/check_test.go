@@ -233,7 +233,7 @@ func (w *world) checkOutput(a asked, want []byte, report reporter) {
 	var got []byte
 	for offset := int64(0); offset >= 0; {
 		before := len(got)
-		span, err := w.center.coord.ReadOutput(w.t.Context(), a.id, protocol.Stdout, offset, false, func(p []byte) error {
+		span, err := w.center.coord.ReadOutput(w.t.Context(), coordinator.Reading{Action: a.id, FD: protocol.Stdout, Offset: offset}, func(p []byte) error {
 			got = append(got, p...)
 			return nil
 		})

@@ -190,6 +190,8 @@ func (r *run) Cancel(ctx context.Context) error {
 	return err
 }
 
+func (*run) Credit(context.Context, int64, int64) error { return nil }
+
 func (r *run) Changed() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -344,7 +344,7 @@ func (w *world) ask(r *rand.Rand, h *host) {
 func (a *asked) follow(ctx context.Context, c *coordinator.Coordinator) error {
 	ctx, stop := context.WithTimeout(ctx, 10*time.Second) // the coordinator may be gone
 	defer stop()
-	span, err := c.ReadOutput(ctx, a.id, protocol.Stdout, int64(len(*a.followed)), true, func(p []byte) error {
+	span, err := c.ReadOutput(ctx, coordinator.Reading{Action: a.id, FD: protocol.Stdout, Offset: int64(len(*a.followed)), Follow: true, Hold: true}, func(p []byte) error {
 		*a.followed = append(*a.followed, p...)
 		return nil
 	})

@@ -36,6 +36,8 @@ func NewProblem(code, detail string) *api.Problem {
 		p.Status = http.StatusGone
 	case api.CodeTooLarge:
 		p.Status = http.StatusRequestEntityTooLarge
+	case api.CodeRange:
+		p.Status = http.StatusRequestedRangeNotSatisfiable
 	case api.CodeRateLimit:
 		p.Status = http.StatusTooManyRequests
 	case api.CodeRecovery, api.CodeUnavailable:

@@ -133,6 +133,8 @@ CREATE TABLE output (
 	have      INTEGER NOT NULL,
 	tail_from INTEGER NOT NULL,
 	tail_to   INTEGER NOT NULL,
+	gone      BLOB    NOT NULL,
+	removed_ms INTEGER NOT NULL,
 	PRIMARY KEY (action, attempt, fd)
 ) STRICT, WITHOUT ROWID;
 

@@ -23,6 +23,7 @@ type bench struct {
 	fleet  *fleet
 	probe  *probe
 	talk   io.Writer // what is going on, for whoever waits
+	only   string    // "output": that alone; empty: everything
 	report report
 }
 
@@ -87,12 +88,15 @@ func (b *bench) add(name string, value, target float64) {
 // idle agent first, then orders, what they have left in its memory, and only
 // then containers.
 func (b *bench) all(ctx context.Context) error {
+	if b.only == "output" {
+		return b.outputs(ctx)
+	}
 	idle, err := b.idleMemory(ctx)
 	if err != nil {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
-		b.roundtrip, b.commandLine, b.commits, b.load, b.noop, b.seal,
+		b.roundtrip, b.commandLine, b.commits, b.load, b.noop, b.seal, b.outputs,
 		func(ctx context.Context) error { return b.memory(ctx, idle) },
 		b.containers, b.storm,
 	} {

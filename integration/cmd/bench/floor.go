@@ -28,6 +28,7 @@ type floors struct {
 	fsync   float64 // overwriting 4 KiB and fsync
 	keys    float64 // one Ed25519 signature over 1 KiB, and checking it
 	dial    float64 // processor time of a full TLS handshake, both ends
+	copied  float64 // MB a second through two TLS connections and a file that is synced
 	https   float64 // GET of /healthz on a warm connection
 }
 
@@ -66,6 +67,14 @@ func (f floors) storm() float64 {
 // keysUS is in microseconds.
 func (f floors) keysUS() float64 { return 1000 * f.keys }
 
+// firstByte is an order of which the end is not waited for.
+func (f floors) firstByte() float64 { return f.https + 2*f.fsync + f.keys + f.exec + f.line() }
+
+// line is a chunk that is signed, checked and written down once.
+func (f floors) line() float64 { return f.keys + f.fsync + f.https }
+
+func (f floors) pipe() float64 { return f.copied }
+
 // calibrate measures the floors, in about a fifth of a second.
 func (b *bench) calibrate(ctx context.Context) (floors, error) {
 	var f floors
@@ -84,6 +93,9 @@ func (b *bench) calibrate(ctx context.Context) (floors, error) {
 	}
 	if f.https, err = median(100, func() error { return b.probe.ping(ctx) }); err != nil {
 		return f, fmt.Errorf("asking /healthz: %w", err)
+	}
+	if f.copied, err = timePipe(b.fleet.dir); err != nil {
+		return f, fmt.Errorf("copying over TLS: %w", err)
 	}
 	for i, v := range []float64{f.exec, f.fsync, f.keys, f.dial, f.https} {
 		b.report.spreads[i].add(v)
@@ -143,23 +155,9 @@ func timeKeys() (float64, error) {
 // timeDial does full handshakes with a certificate at each end, over a pipe. The
 // two ends take turns, so the time that passes is that of the processor.
 func timeDial() (float64, error) {
-	ca, err := certs.NewAuthority("bench")
+	config, err := calibrationTLS()
 	if err != nil {
 		return 0, err
-	}
-	pair, err := calibrationPair(ca)
-	if err != nil {
-		return 0, err
-	}
-	root, err := x509.ParseCertificate(ca.Certificate())
-	if err != nil {
-		return 0, err
-	}
-	roots := x509.NewCertPool()
-	roots.AddCert(root)
-	config := &tls.Config{
-		MinVersion: tls.VersionTLS13, CurvePreferences: []tls.CurveID{tls.X25519}, Certificates: []tls.Certificate{*pair},
-		ServerName: "127.0.0.1", RootCAs: roots, ClientAuth: tls.RequireAnyClientCert, SessionTicketsDisabled: true,
 	}
 	return median(50, func() error {
 		near, far := net.Pipe()
@@ -170,6 +168,28 @@ func timeDial() (float64, error) {
 		g.Go(tls.Client(near, config).Handshake)
 		return g.Wait()
 	})
+}
+
+// calibrationTLS is for both ends of a connection.
+func calibrationTLS() (*tls.Config, error) {
+	ca, err := certs.NewAuthority("bench")
+	if err != nil {
+		return nil, err
+	}
+	pair, err := calibrationPair(ca)
+	if err != nil {
+		return nil, err
+	}
+	root, err := x509.ParseCertificate(ca.Certificate())
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(root)
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, CurvePreferences: []tls.CurveID{tls.X25519}, Certificates: []tls.Certificate{*pair},
+		ServerName: "127.0.0.1", RootCAs: roots, ClientAuth: tls.RequireAnyClientCert, SessionTicketsDisabled: true,
+	}, nil
 }
 
 // calibrationPair is a certificate for 127.0.0.1 with its key.

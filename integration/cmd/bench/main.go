@@ -51,11 +51,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	bin := flags.String("bin", "bin", "directory with the built programs")
 	simulate := flags.String("swarm", "", "be the hosts of this file, for another run")
+	only := flags.String("only", "", "measure output alone (\"output\"), and not everything")
 	out := flags.String("out", "bench.json", "file that the figures are written to")
 	if err := flags.Parse(args); err != nil {
 		return errUsage
 	}
-	if flags.NArg() > 0 {
+	if flags.NArg() > 0 || *only != "" && *only != "output" {
 		flags.Usage()
 		return errUsage
 	}
@@ -71,7 +72,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	r, err := measure(ctx, dir, stderr)
+	r, err := measure(ctx, dir, *only, stderr)
 	if err != nil {
 		// What was measured is still of use to whoever reads it, but not to
 		// a program that expects all of it.
@@ -85,7 +86,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // measure brings the fleet up, measures, and takes it down, also when
 // something went wrong in between. It returns what it has measured in any case.
-func measure(ctx context.Context, bin string, stderr io.Writer) (r report, err error) {
+func measure(ctx context.Context, bin, only string, stderr io.Writer) (r report, err error) {
 	f, err := newFleet(bin)
 	if err != nil {
 		return r, err
@@ -103,6 +104,7 @@ func measure(ctx context.Context, bin string, stderr io.Writer) (r report, err e
 	if err != nil {
 		return r, err
 	}
+	b.only = only
 	err = b.all(ctx)
 	return b.report, err
 }

@@ -15,6 +15,13 @@ import (
 // less is.
 const perSecond = "1/s"
 
+// perMB is the unit of speeds, and ratio that of speeds compared: of both more is
+// better, too.
+const (
+	perMB = "MB/s"
+	ratio = "of 1"
+)
+
 // figure is one line of the table, and one object of the file.
 type figure struct {
 	Name   string   `json:"name"`
@@ -26,11 +33,14 @@ type figure struct {
 
 // better reports whether the figure would be better with the value v.
 func (f *figure) better(v float64) bool {
-	if f.Unit == perSecond {
+	if f.rate() {
 		return v > f.Value
 	}
 	return v < f.Value
 }
+
+// rate reports whether more is better.
+func (f *figure) rate() bool { return f.Unit == perSecond || f.Unit == perMB || f.Unit == ratio }
 
 // met reports whether the figure reaches its target.
 func (f *figure) met() bool { return f.Value == f.Target || !f.better(f.Target) }
@@ -65,7 +75,7 @@ func (r *report) print(w io.Writer) error {
 	table := [][]string{{"figure", "value", "unit", "target", "floor"}}
 	for _, f := range r.figures {
 		sign, floor, missed := "≤ ", "–", ""
-		if f.Unit == perSecond {
+		if f.rate() {
 			sign = "≥ "
 		}
 		if f.Floor != nil {

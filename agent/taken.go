@@ -1,0 +1,103 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// How often a supervisor is told of what was taken. It waits when half of what it
+// keeps of a stream has not been taken, which is far more than tellAfter.
+const (
+	tellAfter = 4 << 20 // bytes
+	tellAgain = 5 * time.Second
+)
+
+// taken is how far those who follow a command have its output for certain. Its
+// supervisor hears of it, so that a command in mode stream goes on: with the
+// slowest of them, for each of them was promised all of it. It is safe for
+// concurrent use.
+type taken struct {
+	run Run
+
+	mu      sync.Mutex
+	remote  [2]int64                      // at the coordinator, which follows for all of its readers
+	heard   time.Time                     // its newest credit
+	readers map[*outputReader]protocol.FD // on the host itself, with offset
+	at      map[*outputReader]int64
+	told    [2]int64
+	toldAt  time.Time
+}
+
+func newTaken(r Run) *taken {
+	return &taken{run: r, readers: make(map[*outputReader]protocol.FD), at: make(map[*outputReader]int64)}
+}
+
+// credit takes the coordinator's word.
+func (t *taken) credit(ctx context.Context, c protocol.Credit) {
+	t.mu.Lock()
+	i := index(c.FD)
+	t.remote[i], t.heard = max(t.remote[i], c.Offset), time.Now()
+	t.mu.Unlock()
+	t.tell(ctx)
+}
+
+// read notes that a reader on the host needs nothing before an offset any more.
+func (t *taken) read(ctx context.Context, r *outputReader, offset int64) {
+	t.mu.Lock()
+	t.readers[r], t.at[r] = r.fd, offset
+	t.mu.Unlock()
+	t.tell(ctx)
+}
+
+// leave forgets a reader.
+func (t *taken) leave(r *outputReader) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.readers, r)
+	delete(t.at, r)
+}
+
+// tell tells the supervisor, if it is worth while. One that does not hear it is
+// told the next time.
+func (t *taken) tell(ctx context.Context) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.least()
+	if now[0]-t.told[0] < tellAfter && now[1]-t.told[1] < tellAfter && time.Since(t.toldAt) < tellAgain {
+		return
+	}
+	t.toldAt = time.Now()
+	if t.run.Credit(ctx, now[0], now[1]) == nil {
+		t.told = [2]int64{max(now[0], t.told[0]), max(now[1], t.told[1])}
+	}
+}
+
+// least is what all who follow have. A stream that nobody follows is as far as it
+// was told: the one that somebody follows is not to wait for it.
+func (t *taken) least() [2]int64 {
+	least := [2]int64{-1, -1}
+	if !t.heard.IsZero() && time.Since(t.heard) < protocol.OutputPatience {
+		least = t.remote
+	}
+	for r, fd := range t.readers {
+		if i := index(fd); least[i] < 0 || t.at[r] < least[i] {
+			least[i] = t.at[r]
+		}
+	}
+	for i := range least {
+		if least[i] < 0 {
+			least[i] = t.told[i]
+		}
+	}
+	return least
+}
+
+func index(fd protocol.FD) int {
+	if fd == protocol.Stderr {
+		return 1
+	}
+	return 0
+}
