@@ -77,7 +77,9 @@ type session struct {
 	chunkBytes int       // chunks of inbox
 	working    bool
 
-	written []*output // by the worker's present batch; the worker's own
+	written  []*output // by the worker's present batch; the worker's own
+	unsynced []*output // of earlier batches, not durable yet
+	syncing  bool      // somebody is at it
 
 	// Each keeps messages of one host in order on the wire: items, and state
 	// messages, which never wait for the store.
@@ -268,7 +270,7 @@ func (s *session) take(batch []inbound) {
 		s.onItems(items)
 		s.owe()
 	}
-	s.commitOutput()
+	s.commitSoon()
 	s.mu.Lock()
 	owed := s.owed
 	s.mu.Unlock()

@@ -221,16 +221,19 @@ func (b *bench) manyFollowers(ctx context.Context) error {
 // followed returns how fast the one who has asked reads, beside so many who read
 // a little now and then.
 func (b *bench) followed(ctx context.Context, slow int) (float64, error) {
-	ctx, cancel := context.WithCancel(ctx)
 	gate := b.fleet.path("gate")
 	_ = os.Remove(gate) // of the time before
-	id, err := b.say(ctx, "/bin/sh", "-c", `while [ ! -e "$0" ]; do sleep 0.01; done; exec dd if=/dev/zero bs=1M count=`+strconv.Itoa(streamMB)+` status=none`, gate)
-	var g errgroup.Group
-	defer g.Wait()
-	defer cancel()
+	if err := syscall.Mkfifo(gate, 0o600); err != nil {
+		return 0, err
+	}
+	id, err := b.say(ctx, "/bin/cat", gate)
 	if err != nil {
 		return 0, err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	var g errgroup.Group
+	defer g.Wait()
+	defer cancel()
 	for range slow {
 		out, err := b.probe.follow(ctx, id, false)
 		if err != nil {
@@ -252,15 +255,29 @@ func (b *bench) followed(ctx context.Context, slow int) (float64, error) {
 		return 0, err
 	}
 	defer out.Close()
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+	pipe, err := os.OpenFile(gate, os.O_WRONLY, 0)
+	if err != nil {
 		return 0, err
 	}
 	begin := time.Now()
+	g.Go(func() error {
+		defer pipe.Close()
+		_, err := io.CopyBuffer(pipe, io.LimitReader(zeros{}, streamMB<<20), make([]byte, 1<<20))
+		return err
+	})
 	n, err := io.Copy(io.Discard, out)
 	if err != nil || n != streamMB<<20 {
 		return 0, errors.Join(err, fmt.Errorf("%d bytes came", n))
 	}
 	return float64(n) / 1e6 / time.Since(begin).Seconds(), nil
+}
+
+// zeros has no end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
 // timePipe sends what a command writes once over TLS, into a file that is synced

@@ -1,0 +1,250 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Span is where reading of output stopped.
+type Span struct {
+	// Next is the offset from which to read on, −1 if everything was read. A
+	// Next beyond what was read tells of bytes that were left out.
+	Next int64
+}
+
+// spanBuffer is how much output is handed on at a time.
+const spanBuffer = 64 << 10
+
+// Reading is which output is to be read, and how.
+type Reading struct {
+	Action protocol.ActionID
+	FD     protocol.FD
+	Offset int64
+	// Follow waits for more until the command has ended and everything was read;
+	// as long as somebody follows, everything is fetched from the host.
+	Follow bool
+	// Hold is a follower for whom a command in mode stream waits. Of others who
+	// follow beside it, each reads at its own speed what is still kept.
+	Hold bool
+}
+
+// Extent is how much of a stream can be read from an offset on at once.
+type Extent struct {
+	To    int64 // behind the last byte; the offset if there is none
+	Total int64 // bytes that the command wrote; −1 while that is not known
+}
+
+// Extent tells what can be read, and whether it may be read that way: a hold
+// takes the role operator, for it makes a command wait. It fails with ErrGone for
+// output that was removed because it was old.
+func (c *Coordinator) Extent(ctx context.Context, by Actor, what Reading) (Extent, error) {
+	if what.Hold {
+		if err := by.may(RoleOperator, "make a command wait for its reader"); err != nil {
+			return Extent{}, err
+		}
+	}
+	a, err := c.Action(ctx, what.Action)
+	if err != nil {
+		return Extent{}, err
+	}
+	o, err := c.output(ctx, a, outputID{a.ID, max(1, a.Attempt), what.FD})
+	if err != nil {
+		return Extent{}, err
+	}
+	defer c.release(o)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.settle(a)
+	if o.held.Removed() {
+		return Extent{}, gone(o.held)
+	}
+	e := Extent{Total: -1}
+	if o.totals != nil {
+		e.Total = o.totals.Bytes
+	}
+	e.To, _ = o.next.readable(what.Offset)
+	return e, nil
+}
+
+// gone says why output is not there.
+func gone(o OutputState) error {
+	return fmt.Errorf("%w: the output of action %s was removed at %s, because it was old or there was too much; how long output is kept is a setting of the coordinator (output.days, output.total)",
+		ErrGone, o.Action, time.UnixMilli(o.RemovedMS).UTC().Format(time.RFC3339))
+}
+
+// ReadOutput hands the bytes of an output stream on to emit, in order and without
+// a hole. It returns at the first hole, be it that more was written than is kept,
+// or that the host has lost what it kept, and tells where to go on. It fails with
+// ErrGone for output that was removed because it was old.
+func (c *Coordinator) ReadOutput(ctx context.Context, what Reading, emit func([]byte) error) (Span, error) {
+	r := &reader{c: c, id: what.Action, fd: what.FD, offset: what.Offset, follow: what.Follow, hold: what.Follow && what.Hold}
+	defer r.leave()
+	buf := make([]byte, spanBuffer)
+	for {
+		more, span, err := r.step(ctx, buf, emit)
+		if err != nil || !more {
+			return span, err
+		}
+	}
+}
+
+// reader is one reading of an output stream.
+type reader struct {
+	c      *Coordinator
+	id     protocol.ActionID
+	fd     protocol.FD
+	offset int64
+	follow bool
+	hold   bool
+	o      *output
+	a      Action // as it was before news
+	news   <-chan struct{}
+	done   func()
+}
+
+// look reads the action if it may have changed since the last time.
+func (r *reader) look(ctx context.Context) error {
+	if r.news != nil {
+		select {
+		case <-r.news:
+		default:
+			return nil
+		}
+		r.done()
+	}
+	r.news, r.done = r.c.wake.on(r.id)
+	a, err := r.c.Action(ctx, r.id)
+	if err != nil {
+		return err
+	}
+	r.a = a
+	return r.attach(ctx, a)
+}
+
+// step emits what is there, or waits for more. It reports false at the end of
+// the span.
+func (r *reader) step(ctx context.Context, buf []byte, emit func([]byte) error) (more bool, _ Span, _ error) {
+	if err := r.look(ctx); err != nil {
+		return false, Span{}, err
+	}
+	changed, done := r.c.wake.on(r.o.id)
+	defer done()
+	r.o.mu.Lock()
+	r.o.settle(r.a)
+	if r.follow {
+		r.o.followers[r] = r.offset
+	}
+	held, totals, lost := r.o.next, r.o.totals, r.o.gone
+	r.o.mu.Unlock()
+	if held.Removed() {
+		return false, Span{}, gone(held)
+	}
+	until, next := held.readable(r.offset)
+	if r.offset < until {
+		n, err := r.read(buf[:min(int64(len(buf)), until-r.offset)])
+		if err != nil || n == 0 {
+			return err == nil, Span{}, err
+		}
+		r.offset += int64(n)
+		if err := emit(buf[:n]); err != nil {
+			return false, Span{}, err
+		}
+		r.advance()
+		return true, Span{}, nil
+	}
+	if next > r.offset {
+		return false, Span{Next: next}, nil
+	}
+	if next, ended := r.ended(held, totals, lost); ended {
+		return false, Span{Next: next}, nil
+	}
+	r.advance()
+	select {
+	case <-changed:
+	case <-r.news:
+	case <-ctx.Done():
+		return false, Span{}, context.Cause(ctx)
+	}
+	return true, Span{}, nil
+}
+
+// read reads what is held, and nothing if it was dropped meanwhile.
+func (r *reader) read(p []byte) (int, error) {
+	n, err := r.o.file.ReadAt(p, r.offset)
+	if err != nil {
+		return 0, fmt.Errorf("read output: %w", err)
+	}
+	r.o.mu.Lock()
+	until, _ := r.o.next.readable(r.offset)
+	r.o.mu.Unlock()
+	return int(max(0, min(int64(n), until-r.offset))), nil
+}
+
+// advance tells where the reader is, and asks the host for what is wanted now.
+func (r *reader) advance() {
+	if !r.follow {
+		return
+	}
+	r.o.mu.Lock()
+	r.o.followers[r] = r.offset
+	r.o.mu.Unlock()
+	if s := r.c.session(r.a.Host); s.goOn(r.o) {
+		s.receipt()
+	}
+}
+
+// ended judges a reader that has read all that is held from its offset on. lost
+// tells that the host has no more of it.
+func (r *reader) ended(held OutputState, t *protocol.Output, lost bool) (next int64, ended bool) {
+	_, to, gone := dropped(t, r.offset)
+	switch {
+	case t != nil && r.offset >= t.Bytes:
+		return -1, true
+	case gone:
+		return to, true // the command wrote more than its cap
+	case (lost || !r.follow) && held.TailTo > held.TailFrom && r.offset < held.TailFrom:
+		return held.TailFrom, true // the middle is on the host alone, or nowhere
+	case lost && t != nil:
+		return t.Bytes, true
+	case !r.follow:
+		return r.offset, true
+	}
+	return 0, false
+}
+
+// attach goes to the stream of the newest attempt. An attempt that never began
+// wrote nothing, so nothing is lost by going over to the next.
+func (r *reader) attach(ctx context.Context, a Action) error {
+	id := outputID{r.id, max(1, a.Attempt), r.fd}
+	if r.o != nil && (r.o.id == id || r.offset > 0) {
+		return nil
+	}
+	r.detach()
+	o, err := r.c.output(ctx, a, id)
+	if err != nil {
+		return err
+	}
+	r.o = o
+	return nil
+}
+
+func (r *reader) leave() {
+	r.detach()
+	if r.done != nil {
+		r.done()
+	}
+}
+
+func (r *reader) detach() {
+	if r.o == nil {
+		return
+	}
+	r.o.mu.Lock()
+	delete(r.o.followers, r)
+	r.o.mu.Unlock()
+	r.c.release(r.o)
+	r.o = nil
+}
