@@ -44,7 +44,7 @@ func (f *fleetOf) pay(t *testing.T, data []byte) protocol.ActionID {
 func (f *fleetOf) read(t *testing.T, id protocol.ActionID) string {
 	t.Helper()
 	var out bytes.Buffer
-	_, err := f.coord.ReadOutput(t.Context(), id, protocol.Stdout, 0, false, func(p []byte) error { out.Write(p); return nil })
+	_, err := f.coord.ReadOutput(t.Context(), coordinator.Reading{Action: id, FD: protocol.Stdout}, func(p []byte) error { out.Write(p); return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ type command struct {
 	timeout   durationFlag
 	exclusive bool
 	noWait    bool
+	many      bool // on many hosts, whose output is not all followed at once
 	dryRun    bool
 	view      *view
 	stdin     stdinFlags
@@ -64,8 +65,8 @@ func (c *command) spec(kind protocol.Kind, target protocol.CTID, name protocol.C
 		return nil, usage("", "%s", err)
 	}
 	s := protocol.Spec{Kind: kind, Target: target, Name: name, Argv: argv, User: c.user, Cwd: c.cwd, Env: c.env, Exclusive: c.exclusive}
-	if !c.noWait {
-		s.Output = protocol.OutputStream // we follow
+	if !c.noWait && !c.many {
+		s.Output = protocol.OutputStream // we follow all of it
 	}
 	switch {
 	case c.timeout.none:
@@ -132,6 +133,7 @@ func (a *app) runHosts(cmd *cobra.Command, c *command, args []string, labels sel
 		return err
 	}
 	defer c.input.close()
+	c.many = all || len(labels.terms) > 0 || len(where) > 1
 	spec, err := c.spec(protocol.KindRun, protocol.CTID{}, "", argv)
 	if err != nil {
 		return err

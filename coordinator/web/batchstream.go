@@ -242,7 +242,7 @@ func (s *batchStream) copy(ctx context.Context, id protocol.ActionID, fd protoco
 		}
 	}
 	for follow := true; ; {
-		span, err := s.c.ReadOutput(ctx, id, fd, offset, follow, emit)
+		span, err := s.c.ReadOutput(ctx, coordinator.Reading{Action: id, FD: fd, Offset: offset, Follow: follow}, emit)
 		switch {
 		case err != nil && errors.Is(context.Cause(ctx), errNoMore):
 			ctx, follow = s.ctx, false // the rest of what is here
