@@ -146,6 +146,62 @@ type Action struct {
 	UpdatedAt  time.Time  `json:"updated_at"`
 	EndedAt    *time.Time `json:"ended_at,omitempty"`
 	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
+	// Needs is what it needs before it is sent, with what is still missing, and
+	// Approvals who has approved.
+	Needs     []Need     `json:"needs,omitempty"`
+	Approvals []Approval `json:"approvals,omitempty"`
+}
+
+// Need is one thing that must be there before an action is sent.
+type Need struct {
+	Persons int      `json:"persons"`       // how many different persons must approve
+	Missing int      `json:"missing"`       // how many of them have not
+	From    []string `json:"from"`          // who counts; none: every person of the ring
+	Not     string   `json:"not,omitempty"` // whose approval does not count
+	Why     string   `json:"why"`           // what asks for it
+}
+
+// Approval is the approval of an action by a person.
+type Approval struct {
+	Person    string    `json:"person"`
+	Key       string    `json:"key"`
+	IssuedAt  time.Time `json:"issued_at"` // by the clock of the person
+	NotBefore time.Time `json:"not_before"`
+	ExpiresAt time.Time `json:"expires_at"`
+	Counts    bool      `json:"counts"` // it holds now, by a key of the ring
+	Signed    []byte    `json:"signed"` // the envelope
+}
+
+// NewApproval gives the approval of a person. Approval is the envelope that was
+// signed, Targets what it names, all of it.
+type NewApproval struct {
+	Approval []byte   `json:"approval"`
+	Targets  []Target `json:"targets,omitempty"` // none: the one action of the request's path
+}
+
+// Target is an action on a host.
+type Target struct {
+	Host   string `json:"host"`
+	Action string `json:"action"`
+}
+
+// Approved is what became of an approval for one target.
+type Approved struct {
+	Target
+	State string `json:"state,omitempty"` // of the action, as it stands
+	Shown string `json:"shown,omitempty"`
+	// Missing is how many approvals the action still waits for.
+	Missing int    `json:"missing"`
+	Code    string `json:"code,omitempty"` // of a problem: why it is of no use for this target
+	Detail  string `json:"detail,omitempty"`
+}
+
+// Key is a key of the ring in force.
+type Key struct {
+	Key     string   `json:"key"`
+	Roles   []string `json:"roles"`            // owner, person, coordinator
+	Person  string   `json:"person,omitempty"` // none for a coordinator
+	Revoked bool     `json:"revoked,omitempty"`
 }
 
 // NewBatch asks for the same action on many hosts, at most 500 in one request;

@@ -169,6 +169,19 @@ func (k *Keys) Principal(id protocol.KeyID) (protocol.Principal, bool) {
 	return p, ok
 }
 
+// Members returns the keys of the ring in force, by key.
+func (k *Keys) Members() []protocol.Member {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	var all []protocol.Member
+	for id, p := range k.chain.top().members.principals {
+		_, revoked := k.revoked[id]
+		all = append(all, protocol.Member{Key: id, Roles: p.Roles, Person: p.Person, Revoked: revoked})
+	}
+	slices.SortFunc(all, func(a, b protocol.Member) int { return compareKeys(a.Key, b.Key) })
+	return all
+}
+
 // hostRoles is shared by all hosts' principals.
 var hostRoles = []protocol.Role{protocol.RoleHost}
 

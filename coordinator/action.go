@@ -58,15 +58,13 @@ func (c *Coordinator) Propose(ctx context.Context, by Actor, r Request) (Action,
 	if err := c.mayPropose(by); err != nil {
 		return Action{}, err
 	}
-	a, err := c.draft(by, r.Spec)
+	p, err := c.proposal(by, r)
+	if err == nil {
+		err = c.hasPayload(p.spec)
+	}
 	if err != nil {
 		return Action{}, err
 	}
-	a.ID, a.Host, a.Batch = r.ID, r.Host, r.Batch
-	if a.ID.IsZero() {
-		a.ID = c.newActionID(a.CreatedMS)
-	}
-	p := &proposal{want: a}
 	err = c.update(ctx, failpoint.OrderNumbered, func(tx Tx) error {
 		if err := c.enter(tx, by, p); err != nil {
 			return err
@@ -87,31 +85,37 @@ func (c *Coordinator) mayPropose(by Actor) error {
 	return c.decide()
 }
 
-// draft makes the part of an action that does not depend on its host.
-func (c *Coordinator) draft(by Actor, spec []byte) (Action, error) {
+// draft makes the part of an action that does not depend on its host. It is in
+// no state yet.
+func (c *Coordinator) draft(by Actor, spec []byte) (Action, *protocol.Spec, error) {
 	s, err := protocol.DecodeSpec(spec)
 	if err != nil {
-		return Action{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return Action{}, nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	if err := c.hasPayload(&s); err != nil {
-		return Action{}, err
-	}
-	info, _ := protocol.KindOf(s.Kind)
 	now := c.nowMS()
-	a := Action{
+	return Action{
 		Kind: s.Kind, Target: s.Target, Name: s.Name,
-		Spec: spec, Digest: protocol.Sum(spec), Requester: by.Name,
-		CreatedMS: now, UpdatedMS: now, ExpiresMS: c.lifeMS() + info.StartTTL.Milliseconds(),
+		Spec: spec, Digest: protocol.Sum(spec), Requester: by.Name, CreatedMS: now, UpdatedMS: now,
+	}, &s, nil
+}
+
+// proposal drafts the one action that is asked for.
+func (c *Coordinator) proposal(by Actor, r Request) (*proposal, error) {
+	a, spec, err := c.draft(by, r.Spec)
+	if err != nil {
+		return nil, err
 	}
-	// The built-in policy of a fleet without one of its own: what operators
-	// and admins ask for needs no further approval.
-	a.State, a.Reason, err = protocol.StateNone.Next(protocol.EventGrant, protocol.OwnerCoordinator, "")
-	return a, err
+	a.ID, a.Host, a.Batch = r.ID, r.Host, r.Batch
+	if a.ID.IsZero() {
+		a.ID = c.newActionID(a.CreatedMS)
+	}
+	return &proposal{want: a, spec: spec}, nil
 }
 
 // proposal is an action on its way into the store.
 type proposal struct {
 	want    Action // as it is asked for
+	spec    *protocol.Spec
 	a       Action // as it stands in the store
 	s       *session
 	given   []order
@@ -127,6 +131,9 @@ func (c *Coordinator) enter(tx Tx, by Actor, p *proposal) (err error) {
 	a := p.want
 	p.given, p.more, p.old, p.refused = nil, false, false, nil
 	known, err := c.welcome(tx, &a)
+	if err == nil && known == nil {
+		err = c.judge(by, &a, p.spec)
+	}
 	switch {
 	case errors.Is(err, ErrNotFound) || errors.Is(err, ErrDenied) || errors.Is(err, ErrConflict):
 		p.refused = err
@@ -138,6 +145,10 @@ func (c *Coordinator) enter(tx Tx, by Actor, p *proposal) (err error) {
 		return nil
 	}
 	p.s = c.session(a.Host) // of a host that exists: nobody can invent sessions
+	if a.State == protocol.StatePendingApprove {
+		p.a = a
+		return c.insert(tx, a, by)
+	}
 	if p.given, err = c.numberFirst(tx, p.s, &a); err != nil {
 		return err
 	}
@@ -157,6 +168,30 @@ func (c *Coordinator) entered(p *proposal) {
 	p.s.numbered(p.given, p.more)
 	p.s.pump()
 	c.wake.fire(eventsKey{})
+}
+
+// Plan tells what [Coordinator.Propose] would make of a request, and does
+// nothing.
+func (c *Coordinator) Plan(ctx context.Context, by Actor, r Request) (a Action, err error) {
+	if err := by.may(RoleOperator, "request actions"); err != nil {
+		return Action{}, err
+	}
+	p, err := c.proposal(by, r)
+	if err != nil {
+		return Action{}, err
+	}
+	err = c.cfg.Store.View(ctx, func(tx Tx) error {
+		a = p.want
+		known, err := c.welcome(tx, &a)
+		if known != nil {
+			a = *known
+		}
+		if err != nil || known != nil {
+			return err
+		}
+		return c.judge(by, &a, p.spec)
+	})
+	return a, err
 }
 
 // welcome judges a new action within a transaction. It returns the one that is

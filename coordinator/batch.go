@@ -95,7 +95,10 @@ func (c *Coordinator) proposals(by Actor, r *BatchRequest) ([]*proposal, error) 
 		}
 		return nil, nil
 	}
-	draft, err := c.draft(by, r.Spec)
+	draft, spec, err := c.draft(by, r.Spec)
+	if err == nil {
+		err = c.hasPayload(spec)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +112,7 @@ func (c *Coordinator) proposals(by Actor, r *BatchRequest) ([]*proposal, error) 
 		seen[host] = true
 		a := draft
 		a.Host, a.Batch, a.ID = host, r.ID, r.ID.Action(string(host))
-		all = append(all, &proposal{want: a})
+		all = append(all, &proposal{want: a, spec: spec})
 	}
 	return all, nil
 }

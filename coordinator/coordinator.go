@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
 	"github.com/hostler-io/hostler/protocol/enrol"
@@ -61,6 +62,8 @@ type Trust interface {
 	// key and all certificates of the host as revoked.
 	AddHost(id protocol.HostID, certificate []byte) error
 	RevokeHost(id protocol.HostID, key protocol.KeyID)
+	// Members returns the keys of the ring in force, by key.
+	Members() []protocol.Member
 	// SetViewer makes the certificate of that serial number the only one of a
 	// viewer; with an empty one the viewer has none. It is called for every
 	// viewer at the start.
@@ -101,6 +104,14 @@ type Config struct {
 	// and BrokerAddresses those that hosts connect to.
 	Addresses       []string
 	BrokerAddresses []string
+	// Policy says who may request what, and what waits for approval here. HostPolicy
+	// is the policy that the hosts have in force, as far as it is known: what they
+	// ask for is collected before anything is sent. Default: nobody is asked, and
+	// hosts say for themselves.
+	Policy, HostPolicy *policy.Policy
+	// FourEyes counts no approval of the person who made the request, whose token
+	// is called as the person.
+	FourEyes bool
 	// AuditRecords is how many records of the audit log are kept. Default
 	// 1,000,000: four months of one action every 40 s, or some 300 MB.
 	AuditRecords uint64
@@ -286,6 +297,11 @@ func (c *Coordinator) Term() protocol.Term { return c.term }
 // tick is how often sessions are looked at: resends, silence, expiry.
 const tick = time.Second
 
+// slowTick is how often what waits for people is looked at although nothing has
+// happened: what looks only when something happens is stuck by one event that
+// gets lost.
+const slowTick = time.Minute
+
 // maxLooks is how many sessions are looked at at a time: what they write shares
 // commits, so that a fleet whose receipts all came at once waits for a few.
 const maxLooks = 64
@@ -318,11 +334,17 @@ func (c *Coordinator) Run(ctx context.Context) error {
 func (c *Coordinator) tickLoop(ctx context.Context) error {
 	t := time.NewTicker(tick)
 	defer t.Stop()
+	slow := time.NewTicker(slowTick)
+	defer slow.Stop()
 	c.sayState(true)
+	c.lookAtWaiting(ctx) // policies and rings may have changed while nobody ran
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-slow.C:
+			c.lookAtWaiting(ctx)
+			continue
 		case <-t.C:
 		}
 		var looks errgroup.Group

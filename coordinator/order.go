@@ -42,6 +42,19 @@ func (s *session) numbered(given []order, more bool) {
 	for _, o := range given {
 		s.expiry[o.N] = o.expiresMS
 	}
+	for _, id := range s.lookAt {
+		s.c.wake.fire(id)
+		s.c.news.ask(id)
+	}
+	s.lookAt = nil
+}
+
+// tellEnded notes that an action may have ended while numbers were given, for
+// whoever follows it to look once that is durable.
+func (s *session) tellEnded(id protocol.ActionID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lookAt = append(s.lookAt, id)
 }
 
 // order is the item of an action that was given its number just now.
@@ -79,6 +92,16 @@ func (c *Coordinator) number(tx Tx, s *session) (given []order, more bool, _ err
 		if a.ExpiresMS <= now {
 			continue
 		}
+		if !c.approved(&a, now) {
+			// It was, and its approvals count no more: the ring is another one.
+			// Left where it is it would stand before those that may go.
+			a.Detail = c.whyExpired(&a)
+			if err := c.move(tx, &a, protocol.EventExpire); err != nil {
+				return nil, false, err
+			}
+			s.tellEnded(a.ID)
+			continue
+		}
 		o, err := c.order(tx, &st, &a)
 		if err != nil {
 			return nil, false, err
@@ -93,7 +116,8 @@ func (c *Coordinator) number(tx Tx, s *session) (given []order, more bool, _ err
 
 // order gives an action the next number of its host's stream.
 func (c *Coordinator) order(tx Tx, st *StreamState, a *Action) (order, error) {
-	item, err := json.Marshal(protocol.OrderItem{Action: a.ID, Spec: a.Spec, Requester: a.Requester, CreatedMS: a.CreatedMS})
+	content := orderItem(a)
+	item, err := json.Marshal(content)
 	if err != nil {
 		return order{}, fmt.Errorf("encode order %s: %w", a.ID, err)
 	}
@@ -434,6 +458,7 @@ func (c *Coordinator) expire(ctx context.Context) error {
 			if a.N != 0 || a.State.Final() {
 				continue
 			}
+			a.Detail = c.whyExpired(&a)
 			if err := c.move(tx, &a, protocol.EventExpire); err != nil {
 				return err
 			}

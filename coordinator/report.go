@@ -303,6 +303,11 @@ func (c *Coordinator) conflict(tx Tx, a *Action, r *protocol.Report) error {
 
 // move makes a decision of the coordinator about an action durable.
 func (c *Coordinator) move(tx Tx, a *Action, ev protocol.Event) error {
+	return c.moveBy(tx, self(), a, ev)
+}
+
+// moveBy is move for what a person has decided.
+func (c *Coordinator) moveBy(tx Tx, by Actor, a *Action, ev protocol.Event) error {
 	before := a.State
 	next, reason, err := a.State.Next(ev, protocol.OwnerCoordinator, "")
 	if err != nil {
@@ -315,7 +320,7 @@ func (c *Coordinator) move(tx Tx, a *Action, ev protocol.Event) error {
 	if err := tx.Actions().Put(*a); err != nil {
 		return err
 	}
-	if err := c.transition(tx, self(), *a, before, ev, a.Digest); err != nil {
+	if err := c.transition(tx, by, *a, before, ev, a.Digest); err != nil {
 		return err
 	}
 	return c.actionEvent(tx, *a, before)

@@ -60,6 +60,7 @@ type session struct {
 	unsent    bool                                  // actions may wait for a number
 	numbering bool                                  // they are being given theirs
 	expiry    map[uint64]int64                      // start budgets of orders that were numbered and not sent yet
+	lookAt    []protocol.ActionID                   // may have ended while numbers were given
 	toAsk     bool                                  // about open actions; see askAgain
 	audit     protocol.Position                     // head of the host's own audit log that it is to be told, once
 	sealed    uint64                                // of the audit log: the newest checkpoint that this connection was told

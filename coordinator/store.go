@@ -206,6 +206,22 @@ type Action struct {
 	Conflict []byte
 	// Corrected tells that a LOST was corrected by late evidence.
 	Corrected bool
+	// Needs are what had to be there before it was sent, as of the request, and
+	// Approvals what was given, one for each person.
+	Needs     []Need
+	Approvals []Approval
+}
+
+// Approval is the approval of one action by one person, as its order carries it.
+type Approval struct {
+	Person      string                 `json:"person"`
+	Key         protocol.KeyID         `json:"key"`
+	IssuedMS    int64                  `json:"issued_ms"` // by the clock of the person
+	NotBeforeMS int64                  `json:"not_before_ms"`
+	ExpiresMS   int64                  `json:"expires_ms"`
+	Signed      protocol.OrderApproval `json:"signed"`
+	GivenMS     int64                  `json:"given_ms"` // when it came here
+	GivenBy     string                 `json:"given_by"` // token that brought it
 }
 
 // ActionFilter chooses actions; the zero value chooses all.

@@ -43,6 +43,7 @@ func groups() []group {
 		{"containers", []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16"}, containerPoints},
 		{"burials", []failpoint.Step{"A11", "S13"}, burialPoints},
 		{"coordinator", []failpoint.Step{"C1", "C2", "C3", "C4", "C5", "C9", "C10", "C11", "C12", "C13", "C14", "C15", "C16", "C17", "F3"}, coordinatorPoints},
+		{"approvals", []failpoint.Step{"C20"}, approvalPoints},
 		{"pruning", []failpoint.Step{"C18"}, pruningPoints},
 		{"enrolment", []failpoint.Step{"A8", "A12", "A13", "C6", "C7", "F1", "F2"}, enrolmentPoints},
 		{"first steps", []failpoint.Step{"C8"}, initPoints},
@@ -282,6 +283,36 @@ func coordinatorPoints(t *testing.T) {
 		strikes = append(strikes, strike{s, c.head, fresh(run)})
 	}
 	c.strikes(t, strikes...)
+}
+
+// approvalPoints lets a person approve commands, and deny others.
+func approvalPoints(t *testing.T) {
+	c := newWreck(t)
+	write(t, c.path("policy.toml"), "version = 1\n[[rule]]\nkinds = [\"*\"]\napprovals = 1\n")
+	write(t, c.path("coordinator.toml"), read(t, c.path("coordinator.toml"))+"[policy]\nfile = \""+c.path("policy.toml")+"\"\n")
+	c.must(t, "key", "generate", "--no-passphrase")
+	c.must(t, "fleet", "ring", "add-approver", "ann", "default", "--out", c.path("ring-3"))
+	c.must(t, "fleet", "ring", "publish")
+	c.head.restart(t)
+	l := c.addLimb(t, "edge-01", false)
+	number := 0
+	c.strikes(t, strike{"C20", c.head, func(t *testing.T) {
+		id := c.runs(t, l, "0")
+		verb, want := []string{"approve", "--yes", "-o", "name"}, protocol.StateDone
+		if number++; number%2 == 0 {
+			verb, want = []string{"deny"}, protocol.StateCancelled
+		}
+		c.insist(t, verb[0], func(context.Context) error {
+			x := c.cli(t, append(append([]string{"action"}, verb...), id.String())...)
+			if x.code == 0 || strings.Contains(x.stderr, "needs no approval") {
+				return nil // it has gone on since the answer that was lost
+			}
+			return fmt.Errorf("%s of %s: %s", verb[0], id, x.stderr)
+		})
+		if got := c.end(t, l, id); got.State != want {
+			t.Errorf("%s, and it is %s", verb[0], got)
+		}
+	}})
 }
 
 // pruningPoints needs the coordinator's patience: each point has its own.

@@ -111,6 +111,14 @@ func (p Principal) Can(roles ...Role) bool {
 	return slices.ContainsFunc(p.Roles, func(r Role) bool { return slices.Contains(roles, r) })
 }
 
+// Member is a key of a ring, and what it may do.
+type Member struct {
+	Key     KeyID
+	Roles   []Role
+	Person  string // with RoleOwner and RolePerson
+	Revoked bool
+}
+
 // Keyring knows who owns which key. It is safe for concurrent use.
 type Keyring interface {
 	// Principal returns the owner of the key whose primary fingerprint is k.

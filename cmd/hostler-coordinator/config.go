@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/settings"
+	"github.com/hostler-io/hostler/policy"
 )
 
 // config is the configuration file, /etc/hostler/coordinator.toml. Everything
@@ -14,9 +16,26 @@ import (
 type config struct {
 	// StateDir holds keys, database and output. Only the coordinator may read
 	// it.
-	StateDir string     `toml:"state_dir"`
-	HTTP     httpConfig `toml:"http"`
-	MQTT     mqttConfig `toml:"mqtt"`
+	StateDir string       `toml:"state_dir"`
+	HTTP     httpConfig   `toml:"http"`
+	MQTT     mqttConfig   `toml:"mqtt"`
+	Policy   policyConfig `toml:"policy"`
+
+	own, hosts *policy.Policy // what the files of Policy say
+}
+
+type policyConfig struct {
+	// File says who may request what, and what waits for approvals before it is
+	// sent, in the language of the policies of hosts. Default: operators and
+	// admins may request everything, and need nobody.
+	File string `toml:"file"`
+	// HostsFile is a copy of the policy that the hosts have in force. What it asks
+	// for is collected before an order is sent; without it a host refuses what is
+	// not approved as it wants. It takes nothing from what the hosts verify.
+	HostsFile string `toml:"hosts_file"`
+	// FourEyes counts no approval of the person who made the request, if the token
+	// that made it is called as the person.
+	FourEyes bool `toml:"four_eyes"`
 }
 
 type httpConfig struct {
@@ -69,6 +88,9 @@ func (c *config) settings() []settings.Setting {
 		settings.Flag("http.open_metrics", &c.HTTP.OpenMetrics),
 		settings.Text("mqtt.listen", &c.MQTT.Listen),
 		settings.List("mqtt.addresses", &c.MQTT.Addresses),
+		settings.Text("policy.file", &c.Policy.File),
+		settings.Text("policy.hosts_file", &c.Policy.HostsFile),
+		settings.Flag("policy.four_eyes", &c.Policy.FourEyes),
 	}
 }
 
@@ -81,8 +103,34 @@ func (c *config) complete() error {
 	if c.HTTP.Addresses, err = addresses("http", c.HTTP.Listen, c.HTTP.Addresses); err != nil {
 		return err
 	}
-	c.MQTT.Addresses, err = addresses("mqtt", c.MQTT.Listen, c.MQTT.Addresses)
+	if c.MQTT.Addresses, err = addresses("mqtt", c.MQTT.Listen, c.MQTT.Addresses); err != nil {
+		return err
+	}
+	if c.own, err = loadPolicy("policy.file", c.Policy.File); err != nil {
+		return err
+	}
+	c.hosts, err = loadPolicy("policy.hosts_file", c.Policy.HostsFile)
 	return err
+}
+
+// loadPolicy reads a policy, nil if there is none to read. One with holes is an
+// error that lists them, as it is on a host.
+func loadPolicy(name, path string) (*policy.Policy, error) {
+	if path == "" {
+		return nil, nil
+	}
+	b, err := durable.ReadFile(path, policy.MaxText)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	p, err := policy.Parse(path, b)
+	if err == nil {
+		err = p.Check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
 }
 
 func addresses(section, listen string, given []string) ([]string, error) {

@@ -256,11 +256,18 @@ func TestInitRefuses(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	p := newProgram(t, 1)
+	other, holes, whole := filepath.Join(t.TempDir(), "other"), filepath.Join(t.TempDir(), "holes"), filepath.Join(t.TempDir(), "whole")
+	p.write(other, "version = 1\nking = \"x\"\n")
+	p.write(holes, "version = 1\n[[rule]]\nkinds = [\"container.destroy\"]\napprovals = 1\n")
+	p.write(whole, "version = 1\n[[rule]]\nkinds = [\"*\"]\napprovals = 1\n")
 	for _, c := range []struct{ name, text, say string }{
 		{"unknown setting", "state_dri = \"/x\"\n", "state_dir"},
 		{"relative", "state_dir = \"x\"\n", "absolute"},
 		{"listen", "[http]\nlisten = \"8443\"\n", "host:port"},
 		{"addresses", "[mqtt]\naddresses = [\"edge\"]\n", "mqtt.addresses"},
+		{"no policy", "[policy]\nfile = \"/nowhere/policy.toml\"\n", "policy.file"},
+		{"policy that is none", "[policy]\nhosts_file = \"" + other + "\"\n", "policy.hosts_file"},
+		{"policy with holes", "[policy]\nfile = \"" + holes + "\"\n", "allow_bypass = true"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p.write(p.config, c.text)
@@ -269,7 +276,7 @@ func TestConfig(t *testing.T) {
 			}
 		})
 	}
-	p.write(p.config, "state_dir = \"/srv/a\"\n")
+	p.write(p.config, "state_dir = \"/srv/a\"\n[policy]\nfile = \""+whole+"\"\nfour_eyes = true\n")
 	more := strings.TrimSuffix(p.config, ".toml") + ".d"
 	if err := os.Mkdir(more, 0o700); err != nil {
 		t.Fatal(err)
@@ -281,6 +288,9 @@ func TestConfig(t *testing.T) {
 	}
 	if c.StateDir != "/srv/a" || c.HTTP.Listen != "127.0.0.1:2" || c.MQTT.Listen != "127.0.0.1:3" || len(c.HTTP.Addresses) != 2 {
 		t.Errorf("%+v", c)
+	}
+	if c.own == nil || c.hosts != nil || !c.Policy.FourEyes {
+		t.Errorf("policies: own %v, hosts' %v, four eyes %v", c.own, c.hosts, c.Policy.FourEyes)
 	}
 	if from["http.listen"] != filepath.Join(more, "20.toml") || from["mqtt.listen"] != "$HOSTLER_MQTT_LISTEN" {
 		t.Errorf("origins %v", from)

@@ -27,6 +27,7 @@ import (
 	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/prom"
+	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -157,9 +158,15 @@ func (s *server) reread(ctx context.Context) {
 
 func (s *server) newCoordinator(ctx context.Context, store coordinator.Store) (*coordinator.Coordinator, error) {
 	ring := s.trust.Chain().Ring()
+	for path, p := range map[string]*policy.Policy{s.config.Policy.File: s.config.own, s.config.Policy.HostsFile: s.config.hosts} {
+		if p != nil && p.Bypass() {
+			s.log.WarnContext(ctx, "the policy can be bypassed, and accepts that: allow_bypass = true", "file", path)
+		}
+	}
 	return coordinator.New(ctx, coordinator.Config{
 		Store: store, Fleet: ring.Fleet, FleetName: ring.Name,
 		Signer: s.trust.id, Trust: s.trust, Authority: s.trust, Broker: s.broker,
+		Policy: s.config.own, HostPolicy: s.config.hosts, FourEyes: s.config.Policy.FourEyes,
 		OutputDir: s.state.output(), PayloadDir: s.state.payloads(), Addresses: s.config.HTTP.Addresses, BrokerAddresses: s.config.MQTT.Addresses,
 		Now: clock.Now, Boot: clock.BootMS, Rand: rand.Reader, Log: s.log,
 	})

@@ -28,6 +28,8 @@ func actionNoun() noun[api.Action] {
 			{"requester", inWide, func(a api.Action) any { return a.Requester }},
 			{"command", inWide, func(a api.Action) any { return shellWords(a.Argv) }},
 			{"ended_at", inWide, func(a api.Action) any { return a.EndedAt }},
+			{"needs", inWide, func(a api.Action) any { return approvalsWord(a) }},
+			{"approvals", inShow, func(a api.Action) any { return names(a.Approvals, approvedWord) }},
 			{"detail", inShow, func(a api.Action) any { return a.Detail }},
 			{"target", inShow, func(a api.Action) any { return a.Target }},
 			{"attempt", inShow, func(a api.Action) any { return a.Attempt }},
@@ -73,17 +75,18 @@ func outputWord(o api.Output) string {
 
 func (a *app) actionCommand() *cobra.Command {
 	return group("action", "What was asked for, and what became of it",
-		a.actionListCommand(), a.actionShowCommand(), a.actionLogsCommand(), a.actionCancelCommand())
+		a.actionListCommand(), a.actionShowCommand(), a.actionLogsCommand(), a.approveCommand(), a.denyCommand(), a.actionCancelCommand(), a.nudgeCommand())
 }
 
 func (a *app) actionListCommand() *cobra.Command {
-	var open bool
+	var open, pending bool
 	cmd := &cobra.Command{
 		Use: "ls [HOST]", Short: "List actions, the newest first", Args: atMost(1),
-		Example: "  hostler action ls\n  hostler action ls edge-01 --open --watch", ValidArgsFunction: a.completing(hostNames),
+		Example: "  hostler action ls\n  hostler action ls edge-01 --open --watch\n  hostler action ls --pending -o wide", ValidArgsFunction: a.completing(hostNames),
 	}
 	v := limitedFlags(cmd, 50)
 	cmd.Flags().BoolVar(&open, "open", false, "only those that have not ended")
+	cmd.Flags().BoolVar(&pending, "pending", false, "only those that wait for approval")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := a.connect()
 		if err != nil {
@@ -96,7 +99,14 @@ func (a *app) actionListCommand() *cobra.Command {
 			}
 		}
 		return show(cmd.Context(), a, v, actionNoun(), func(ctx context.Context) ([]api.Action, error) {
-			all, err := r.actions(ctx, host, open, v.limit)
+			var states []string
+			switch {
+			case pending:
+				states = []string{string(protocol.StatePendingApprove)}
+			case open:
+				states = openStates()
+			}
+			all, err := r.actionsIn(ctx, host, states, v.limit)
 			return all, cannot("list the actions", err)
 		})
 	}

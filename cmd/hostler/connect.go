@@ -196,12 +196,20 @@ const actionPage = 1000
 
 // actions returns up to limit actions (0: all), the newest first.
 func (r *remote) actions(ctx context.Context, host string, open bool, limit int) ([]api.Action, error) {
+	if open {
+		return r.actionsIn(ctx, host, openStates(), limit)
+	}
+	return r.actionsIn(ctx, host, nil, limit)
+}
+
+// actionsIn is actions for those in some states; none are all.
+func (r *remote) actionsIn(ctx context.Context, host string, states []string, limit int) ([]api.Action, error) {
 	q := url.Values{}
 	if host != "" {
 		q.Set("host", host)
 	}
-	if open {
-		q.Set("state", strings.Join(openStates(), ","))
+	if len(states) > 0 {
+		q.Set("state", strings.Join(states, ","))
 	}
 	var all []api.Action
 	for {

@@ -153,7 +153,7 @@ func (a *app) do(ctx context.Context, r *remote, c *change, name ref, what, done
 		return err
 	}
 	if c.dryRun {
-		return a.dryRun(c.view, []protocol.HostID{name.host}, s.Kind, spec)
+		return a.dryRun(ctx, r, c.view, []protocol.HostID{name.host}, s.Kind, spec)
 	}
 	act, err := a.submit(ctx, r, name.host, spec)
 	if err != nil {

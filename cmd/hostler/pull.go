@@ -60,7 +60,7 @@ func (a *app) pull(ctx context.Context, t *transfer, from []remotePath, dir stri
 		}
 		spec, err := encodeSpec(s)
 		if err == nil && t.dryRun {
-			err = a.dryRun(t.view, []protocol.HostID{p.host}, s.Kind, spec)
+			err = a.dryRun(ctx, r, t.view, []protocol.HostID{p.host}, s.Kind, spec)
 		} else if err == nil {
 			err = a.pullOne(ctx, r, p, spec, dir)
 		}

@@ -138,7 +138,7 @@ func (a *app) push(ctx context.Context, t *transfer, from []string, to remotePat
 		return err
 	}
 	if t.dryRun {
-		return a.dryRun(t.view, []protocol.HostID{to.host}, s.Kind, spec)
+		return a.dryRun(ctx, r, t.view, []protocol.HostID{to.host}, s.Kind, spec)
 	}
 	if err := p.send(ctx, a, r); err != nil {
 		return err

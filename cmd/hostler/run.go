@@ -148,7 +148,7 @@ func (a *app) runHosts(cmd *cobra.Command, c *command, args []string, labels sel
 		return err
 	}
 	if c.dryRun {
-		return a.dryRun(c.view, targets, protocol.KindRun, spec)
+		return a.dryRun(ctx, r, c.view, targets, protocol.KindRun, spec)
 	}
 	if err := c.input.send(ctx, a, r); err != nil {
 		return err
@@ -205,12 +205,12 @@ func (a *app) chooseHosts(ctx context.Context, r *remote, where []string, labels
 }
 
 // dryRun prints what would be asked.
-func (a *app) dryRun(v *view, hosts []protocol.HostID, kind protocol.Kind, spec []byte) error {
+func (a *app) dryRun(ctx context.Context, r *remote, v *view, hosts []protocol.HostID, kind protocol.Kind, spec []byte) error {
 	var plans []plan
 	for _, h := range hosts {
-		p, err := planOf(h, kind, spec)
+		p, err := planOf(ctx, r, h, kind, spec)
 		if err != nil {
-			return err
+			return cannot("tell what would be done on "+firstOf(string(h), "this host"), err)
 		}
 		plans = append(plans, p)
 	}
@@ -319,7 +319,7 @@ func (a *app) execOne(ctx context.Context, c *command, where string, argv []stri
 		return err
 	}
 	if c.dryRun {
-		return a.dryRun(c.view, []protocol.HostID{name.host}, protocol.KindExec, spec)
+		return a.dryRun(ctx, r, c.view, []protocol.HostID{name.host}, protocol.KindExec, spec)
 	}
 	if err := c.input.send(ctx, a, r); err != nil {
 		return err

@@ -24,6 +24,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/web"
+	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
 	"github.com/hostler-io/hostler/protocol/enrol"
@@ -43,6 +44,8 @@ type site struct {
 	handler   http.Handler
 
 	rings, roster []byte
+	chain         *certs.Chain
+	owner         *certs.Identity
 	signer        *certs.Identity // the coordinator of the rings
 	edge          *certs.Identity // edge-01 of the roster
 	id            protocol.FleetID
@@ -69,7 +72,12 @@ func newSite(t *testing.T) *site {
 		t: t, fleet: coordtest.New(t), tokens: map[coordinator.TokenRole]string{},
 		orders: make(chan coordtest.Order, 100),
 	}
-	for _, role := range []coordinator.TokenRole{coordinator.RoleViewer, coordinator.RoleOperator, coordinator.RoleAdmin} {
+	// The command /reserved waits for two persons.
+	s.fleet.Tune(func(cfg *coordinator.Config) {
+		cfg.Policy = must[*policy.Policy](t)(policy.Parse("site", []byte("version = 1\n[[rule]]\nkinds = ['host.run']\ncommands = ['/reserved']\napprovals = 2\n")))
+	})
+	s.fleet.Restart()
+	for _, role := range []coordinator.TokenRole{coordinator.RoleViewer, coordinator.RoleOperator, coordinator.RoleApprover, coordinator.RoleAdmin} {
 		s.tokens[role] = s.fleet.Token(role)
 	}
 	s.host = s.fleet.AddHost("edge-01")
@@ -98,20 +106,21 @@ func newSite(t *testing.T) *site {
 func (s *site) makeRings() {
 	t := s.t
 	s.authority = must[*certs.Authority](t)(certs.NewAuthority("lab"))
-	owner := must[*certs.Identity](t)(certs.Generate("owner", time.Now()))
+	s.owner = must[*certs.Identity](t)(certs.Generate("owner", time.Now()))
 	s.signer = must[*certs.Identity](t)(certs.Generate("coordinator", time.Now()))
 	s.edge = must[*certs.Identity](t)(certs.Generate("host edge-01", time.Now()))
-	s.id = protocol.FleetID{7}
-	r := must[certs.Ring](t)(certs.NewFleet(s.id, "lab", "owner", owner.PublicKey()))
-	first := must[[]byte](t)(certs.SignRing(r, owner))
+	s.id = s.fleet.ID
+	r := must[certs.Ring](t)(certs.NewFleet(s.id, "lab", "owner", s.owner.PublicKey()))
+	first := must[[]byte](t)(certs.SignRing(r, s.owner))
 	body := must[[]byte](t)(r.Body())
 	chain := must[*certs.Chain](t)(certs.OpenChain(enrol.PinOf(1, protocol.Sum(body)), first))
 	next := chain.Next()
 	if err := next.AddCoordinator(enrol.CoordinatorRequest{Fleet: s.id, Key: s.signer.Public(), TLSCA: s.authority.Certificate()}); err != nil {
 		t.Fatal(err)
 	}
-	chain = must[*certs.Chain](t)(chain.Advance(must[[]byte](t)(certs.SignRing(next, owner))))
-	s.rings = chain.From(1)
+	chain = must[*certs.Chain](t)(chain.Advance(must[[]byte](t)(certs.SignRing(next, s.owner))))
+	s.chain, s.rings = chain, chain.From(1)
+	s.fleet.Trust.SetRing(2)
 	keys := certs.NewKeys(chain)
 	if err := keys.SetHost("edge-01", s.edge.PublicKey()); err != nil {
 		t.Fatal(err)
@@ -124,7 +133,11 @@ func (s *site) serve() {
 	t := s.t
 	h := must[http.Handler](t)(web.New(web.Config{Coordinator: s.fleet.Coordinator(), Version: "0.1.0"}))
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/rings", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(s.rings) })
+	mux.HandleFunc("GET /v1/rings", func(w http.ResponseWriter, _ *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_, _ = w.Write(s.rings)
+	})
 	mux.HandleFunc("GET /v1/roster", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(s.roster) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
@@ -297,6 +310,7 @@ func failed(o coordtest.Order, e protocol.Event, why protocol.Reason, x *protoco
 //	site down, up  connections are cut and requests break, until they are answered again
 //	site agent     there is an agent on $HOSTLER_SOCKET
 //	site sign DIR  writes messages to verify
+//	site approver PERSON FILE: an owner lets a person in
 func (s *site) command(ts *testscript.TestScript, _ bool, args []string) {
 	switch args[0] {
 	case "running":
@@ -321,11 +335,31 @@ func (s *site) command(ts *testscript.TestScript, _ bool, args []string) {
 		s.mu.Unlock()
 	case "agent":
 		s.asAgent(ts.Getenv("HOSTLER_SOCKET"))
+	case "approver":
+		s.letIn(ts, args[1], ts.MkAbs(args[2]))
 	case "sign":
 		s.sign(ts, ts.MkAbs(args[1]))
 	default:
 		ts.Fatalf("the site knows no %q", args[0])
 	}
+}
+
+// letIn puts a ring into force that has the certificate in a file as that of an
+// approver.
+func (s *site) letIn(ts *testscript.TestScript, person, file string) {
+	k, err := readCertificate(file)
+	ts.Check(err)
+	next := s.chain.Next()
+	ts.Check(next.AddPersonKey(person, k))
+	raw, err := certs.SignRing(next, s.owner)
+	ts.Check(err)
+	chain, err := s.chain.Advance(raw)
+	ts.Check(err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.chain, s.rings = chain, chain.From(1)
+	s.fleet.Trust.SetRing(next.Number)
+	s.fleet.Trust.AddKey(person, k.Key(), k)
 }
 
 // sign writes a presence of edge-01: good, with a changed byte, by a stranger,

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/protocol"
 )
 
 func statusNoun() noun[api.Status] {
@@ -74,6 +75,9 @@ func (a *app) statusCommand() *cobra.Command {
 			err = r.Get(ctx, "/v1/status", nil, &s)
 			if err == nil && s.Pending > 0 && !v.watch {
 				a.say("%d host(s) wait for approval: hostler host pending", s.Pending)
+			}
+			if n := s.Actions[string(protocol.StatePendingApprove)]; err == nil && n > 0 && !v.watch {
+				a.say("%d action(s) wait for approval: hostler action ls --pending", n)
 			}
 			return s, cannot("show the status", err)
 		})

@@ -70,6 +70,7 @@ func (a *app) submit(ctx context.Context, r *remote, host protocol.HostID, spec 
 		var act api.Action
 		err := r.Post(ctx, "/v1/actions", nil, ask, &act)
 		if err == nil {
+			a.sayWaits(act)
 			return act, nil
 		}
 		if try < submitTries {
@@ -309,10 +310,13 @@ func planNoun() noun[plan] {
 	}
 }
 
-// planOf tells what would be asked of a host. Without a policy of its own a
-// host takes what operators and admins ask.
-func planOf(host protocol.HostID, kind protocol.Kind, spec []byte) (plan, error) {
-	p := plan{Host: firstOf(string(host), "this host"), Kind: string(kind), Digest: protocol.Sum(spec).String(), Approvals: "none, from an operator or admin", text: string(spec)}
+// planOf tells what would be asked of a host, and what it would need.
+func planOf(ctx context.Context, r *remote, host protocol.HostID, kind protocol.Kind, spec []byte) (plan, error) {
+	p := plan{Host: firstOf(string(host), "this host"), Kind: string(kind), Digest: protocol.Sum(spec).String(), text: string(spec)}
+	var err error
+	if p.Approvals, err = r.needsOf(ctx, host, spec); err != nil {
+		return p, err
+	}
 	return p, protocol.DecodeJSON(spec, &p.Spec, true)
 }
 

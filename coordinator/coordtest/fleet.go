@@ -338,6 +338,28 @@ func (w wire) Disconnect(name protocol.SAN) {
 	}
 }
 
+// Approval returns the approval of a spec for targets, signed by a person's key
+// now and good for life. Change may alter what is signed.
+func (f *Fleet) Approval(k *Key, spec []byte, life time.Duration, change func(*protocol.Approval), list ...protocol.Target) []byte {
+	f.t.Helper()
+	targets, err := protocol.NewTargets(list...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	a, err := protocol.NewApproval(f.ID, f.Trust.Ring(), spec, targets, f.now(), life)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if change != nil {
+		change(&a)
+	}
+	signed, err := a.Seal(k)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return signed
+}
+
 // RunSpec returns the spec of a command on a host.
 func RunSpec(argv ...string) []byte { return Spec(protocol.Spec{Kind: protocol.KindRun, Argv: argv}) }
 

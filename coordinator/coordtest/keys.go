@@ -1,11 +1,13 @@
 package coordtest
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/hostler-io/hostler/protocol"
@@ -219,6 +221,41 @@ func (t *Trust) AddHost(id protocol.HostID, certificate []byte) error {
 	defer t.mu.Unlock()
 	t.keys[key.Key()] = protocol.Principal{Roles: []protocol.Role{protocol.RoleHost}, Host: id, Key: key}
 	return nil
+}
+
+// AddPerson lets a person approve with the key of a name, which may be another.
+func (t *Trust) AddPerson(person, name string) *Key {
+	k := NewKey(name)
+	t.AddKey(person, k.Key(), k)
+	return k
+}
+
+// AddKey makes a key known, of any kind, as that of a person.
+func (t *Trust) AddKey(person string, id protocol.KeyID, k protocol.PublicKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.keys[id] = protocol.Principal{Roles: []protocol.Role{protocol.RolePerson}, Person: person, Key: k}
+}
+
+// DropKey takes a key out of the ring.
+func (t *Trust) DropKey(k protocol.KeyID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.keys, k)
+}
+
+// Members implements [coordinator.Trust].
+func (t *Trust) Members() []protocol.Member {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []protocol.Member
+	for id, p := range t.keys {
+		if p.Host == "" {
+			all = append(all, protocol.Member{Key: id, Roles: p.Roles, Person: p.Person, Revoked: p.Revoked})
+		}
+	}
+	slices.SortFunc(all, func(a, b protocol.Member) int { return bytes.Compare(a.Key[:], b.Key[:]) })
+	return all
 }
 
 // RevokeHost implements [coordinator.Trust].

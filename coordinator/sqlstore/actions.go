@@ -13,16 +13,16 @@ type actions tx
 const (
 	actionColumns = `id, host, kind, target, name, digest, state, reason, detail, requester,
 		created_ms, updated_ms, ended_ms, expires_ms, n, accept_seq, attempt, cancelling, cancel_by, corrected,
-		exit, output, conflict, spec, batch, sent_ms, receipted_ms, accepted_ms, started_ms, finished_ms`
+		exit, output, conflict, spec, batch, sent_ms, receipted_ms, accepted_ms, started_ms, finished_ms, needs, approvals`
 
 	getAction    = `SELECT ` + actionColumns + ` FROM action WHERE id = $1`
 	insertAction = `INSERT INTO action (` + actionColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-		$11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)`
+		$11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)`
 	updateAction = `UPDATE action SET host = $2, kind = $3, target = $4, name = $5, digest = $6, state = $7, reason = $8,
 		detail = $9, requester = $10, created_ms = $11, updated_ms = $12, ended_ms = $13, expires_ms = $14, n = $15,
 		accept_seq = $16, attempt = $17, cancelling = $18, cancel_by = $19, corrected = $20, exit = $21, output = $22,
 		conflict = $23, spec = $24, batch = $25, sent_ms = $26, receipted_ms = $27, accepted_ms = $28, started_ms = $29,
-		finished_ms = $30 WHERE id = $1`
+		finished_ms = $30, needs = $31, approvals = $32 WHERE id = $1`
 
 	findActions = `SELECT id FROM action WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3`
 
@@ -53,7 +53,8 @@ func scanAction(r scanner) (a coordinator.Action, err error) {
 	err = r.Scan(textInto(&a.ID), &a.Host, &a.Kind, textInto(&a.Target), &a.Name, textInto(&a.Digest), &a.State, &a.Reason,
 		&a.Detail, &a.Requester, &a.CreatedMS, &a.UpdatedMS, &a.EndedMS, &a.ExpiresMS, &a.N, &a.AcceptSeq, &a.Attempt,
 		&a.Cancelling, &a.CancelBy, &a.Corrected, jsonInto(&a.Exit), jsonInto(&a.Output), &a.Conflict, &a.Spec,
-		textInto(&a.Batch), &a.SentMS, &a.ReceiptedMS, &a.AcceptedMS, &a.StartedMS, &a.FinishedMS)
+		textInto(&a.Batch), &a.SentMS, &a.ReceiptedMS, &a.AcceptedMS, &a.StartedMS, &a.FinishedMS,
+		jsonInto(&a.Needs), jsonInto(&a.Approvals))
 	return a, err
 }
 
@@ -61,7 +62,8 @@ func actionArgs(a coordinator.Action) []any {
 	return []any{a.ID.String(), a.Host, a.Kind, text(a.Target), a.Name, a.Digest.String(), a.State, a.Reason,
 		a.Detail, a.Requester, a.CreatedMS, a.UpdatedMS, a.EndedMS, a.ExpiresMS, a.N, a.AcceptSeq, a.Attempt,
 		bit(a.Cancelling), a.CancelBy, bit(a.Corrected), asJSON(a.Exit), asJSON(a.Output), a.Conflict, a.Spec,
-		text(a.Batch), a.SentMS, a.ReceiptedMS, a.AcceptedMS, a.StartedMS, a.FinishedMS}
+		text(a.Batch), a.SentMS, a.ReceiptedMS, a.AcceptedMS, a.StartedMS, a.FinishedMS,
+		asJSON(a.Needs), asJSON(a.Approvals)}
 }
 
 func (t actions) Get(id protocol.ActionID) (coordinator.Action, error) {

@@ -171,6 +171,14 @@ func cloneAction(a coordinator.Action) coordinator.Action {
 	if a.Exit != nil {
 		a.Exit = new(*a.Exit)
 	}
+	a.Needs, a.Approvals = slices.Clone(a.Needs), slices.Clone(a.Approvals)
+	for i := range a.Needs {
+		a.Needs[i].From = slices.Clone(a.Needs[i].From)
+	}
+	for i := range a.Approvals {
+		o := &a.Approvals[i].Signed
+		o.Signed, o.Path = bytes.Clone(o.Signed), bytes.Clone(o.Path)
+	}
 	return a
 }
 

@@ -43,7 +43,7 @@ func (h *handlers) actions(doc huma.API) {
 func accepted(doc huma.API, id, path, summary string) huma.Operation {
 	op := operation(doc, id, http.MethodPost, path, summary, http.StatusAccepted)
 	op.Responses["200"] = &huma.Response{
-		Description: "The action has ended.",
+		Description: "The action has ended, or it was a dry run.",
 		Content:     map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Ref: schemaPrefix + "Action"}}},
 	}
 	return op
@@ -81,7 +81,7 @@ func (h *handlers) listActions(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	return &body[[]api.Action]{list(all, actionOf)}, nil
+	return &body[[]api.Action]{list(all, h.actionOf)}, nil
 }
 
 func (h *handlers) getAction(ctx context.Context, in *actionRef) (*body[api.Action], error) {
@@ -98,12 +98,13 @@ func (h *handlers) getAction(ctx context.Context, in *actionRef) (*body[api.Acti
 	if err != nil {
 		return nil, h.fail(ctx, fmt.Errorf("action %s: %w", id, err))
 	}
-	return &body[api.Action]{wholeAction(a)}, nil
+	return &body[api.Action]{h.wholeAction(a)}, nil
 }
 
 func (h *handlers) createAction(ctx context.Context, in *struct {
-	Wait string `query:"wait" maxLength:"30" doc:"Answer when the action has ended, at the latest after this time (30s, at most 10m)"`
-	Body api.NewAction
+	Wait   string `query:"wait" maxLength:"30" doc:"Answer when the action has ended, at the latest after this time (30s, at most 10m)"`
+	DryRun bool   `query:"dry_run" doc:"Only tell what would become of it, and which approvals it would need"`
+	Body   api.NewAction
 }) (*actionAnswer, error) {
 	r := coordinator.Request{Spec: in.Body.Spec}
 	var err error
@@ -118,6 +119,13 @@ func (h *handlers) createAction(ctx context.Context, in *struct {
 	}
 	if _, err := parseWait(in.Wait); err != nil {
 		return nil, h.fail(ctx, err) // before anything has happened
+	}
+	if in.DryRun {
+		a, err := h.c.Plan(ctx, actor(ctx), r)
+		if err != nil {
+			return nil, h.fail(ctx, err)
+		}
+		return &actionAnswer{Status: http.StatusOK, Body: h.wholeAction(a)}, nil
 	}
 	if r.ID.IsZero() {
 		r.ID = h.c.NewActionID()
@@ -154,7 +162,7 @@ func (h *handlers) answer(ctx context.Context, f *coordinator.Following, a coord
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	out := &actionAnswer{Status: http.StatusAccepted, Location: "/v1/actions/" + a.ID.String(), Body: wholeAction(a)}
+	out := &actionAnswer{Status: http.StatusAccepted, Location: "/v1/actions/" + a.ID.String(), Body: h.wholeAction(a)}
 	if a.State.Final() {
 		out.Status = http.StatusOK
 	}

@@ -3,6 +3,7 @@ package web
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -91,10 +92,29 @@ func actionOf(a coordinator.Action) api.Action {
 	return out
 }
 
-// wholeAction returns an action with its spec.
-func wholeAction(a coordinator.Action) api.Action {
-	out := actionOf(a)
+// wholeAction returns an action with its spec and its approvals.
+func (h *handlers) wholeAction(a coordinator.Action) api.Action {
+	out := h.actionOf(a)
 	out.Spec = a.Spec
+	counting := h.c.Counting(a)
+	for _, g := range a.Approvals {
+		counts := slices.ContainsFunc(counting, func(o coordinator.Approval) bool { return o.Person == g.Person })
+		out.Approvals = append(out.Approvals, api.Approval{
+			Person: g.Person, Key: g.Key.String(), IssuedAt: webapi.At(g.IssuedMS), NotBefore: webapi.At(g.NotBeforeMS), ExpiresAt: webapi.At(g.ExpiresMS),
+			Counts: counts, Signed: g.Signed.Signed,
+		})
+	}
+	return out
+}
+
+// actionOf returns an action as lists show it: with what it waits for.
+func (h *handlers) actionOf(a coordinator.Action) api.Action {
+	out := actionOf(a)
+	for _, n := range a.Needs {
+		out.Needs = append(out.Needs, api.Need{
+			Persons: n.Persons, Missing: h.c.Missing(a, n), From: webapi.Texts(n.From), Not: n.Not, Why: n.Why,
+		})
+	}
 	return out
 }
 

@@ -69,6 +69,13 @@ func exercises(s *site) []exercise {
 	if _, err := s.f.Coordinator().CreateViewer(s.t.Context(), s.f.Admin(), "eyes"); err != nil {
 		s.t.Fatal(err)
 	}
+	first, second, third := s.waiting(1), s.waiting(2), s.waiting(3)
+	ann := s.f.Trust.AddPerson("ann", "ann")
+	both := []protocol.Target{{Host: first.Host, Action: first.ID}, {Host: second.Host, Action: second.ID}}
+	forBoth := api.NewApproval{Approval: s.f.Approval(ann, first.Spec, time.Hour, nil, both...), Targets: []api.Target{
+		{Host: string(first.Host), Action: first.ID.String()}, {Host: string(second.Host), Action: second.ID.String()},
+	}}
+	forOne := api.NewApproval{Approval: s.f.Approval(s.f.Trust.AddPerson("bob", "bob"), first.Spec, time.Hour, nil, both[0])}
 	welcome, unwelcome := s.f.Join("edge-10"), s.f.Join("edge-11")
 	text := strings.Repeat("what a command reads\n", 10_000) // more than other bodies may have
 	paid, err := s.f.Coordinator().PutPayload(s.t.Context(), s.f.Admin(), protocol.Digest{}, -1, 0, strings.NewReader("read me"))
@@ -94,6 +101,11 @@ func exercises(s *site) []exercise {
 		{"get-batch", viewer, get, "/v1/batches/" + whole.String(), nil, 200},
 		{"follow-batch", viewer, get, "/v1/batches/" + whole.String() + "/events?output=true", nil, 200},
 		{"cancel-batch", operator, post, "/v1/batches/" + open.String() + "/cancel", nil, 202},
+		{"give-approval", approver, post, "/v1/approvals", forBoth, 200},
+		{"approve-action", approver, post, "/v1/actions/" + first.ID.String() + "/approve", forOne, 200},
+		{"deny-action", approver, post, "/v1/actions/" + third.ID.String() + "/deny", api.Reason{Reason: "not today"}, 200},
+		{"nudge-action", operator, post, "/v1/actions/" + second.ID.String() + "/nudge", nil, 200},
+		{"list-keys", viewer, get, "/v1/keys", nil, 200},
 		{"get-action-output", viewer, get, "/v1/actions/" + done + "/output", nil, 200},
 		{"put-rings", admin, post, "/v1/rings", api.Rings{Rings: s.f.Trust.NextRing(true)}, 200},
 		{"create-token", admin, post, "/v1/tokens", api.NewToken{Name: "eve", Role: "viewer", TTL: "7d"}, 201},
@@ -114,6 +126,24 @@ func exercises(s *site) []exercise {
 		{"get-roster", viewer, get, "/v1/roster", nil, 200},
 		{"follow-events", viewer, get, "/v1/events?after=0", nil, 200},
 	}
+}
+
+// waiting puts an action of host edge-12 there that waits for two approvals.
+func (s *site) waiting(n byte) coordinator.Action {
+	s.t.Helper()
+	if n == 1 {
+		s.f.AddHost("edge-12")
+	}
+	spec := coordtest.RunSpec("reboot")
+	a := coordinator.Action{
+		ID: protocol.NewActionID(time.Now().UnixMilli(), [10]byte{n}), Host: "edge-12", Kind: protocol.KindRun, Spec: spec, Digest: protocol.Sum(spec),
+		State: protocol.StatePendingApprove, Requester: "operator", ExpiresMS: time.Now().Add(time.Hour).UnixMilli(),
+		Needs: []coordinator.Need{{Persons: 2, Why: "a test"}},
+	}
+	if err := s.f.Store().Update(s.t.Context(), func(tx coordinator.Tx) error { return tx.Actions().Insert(a) }); err != nil {
+		s.t.Fatal(err)
+	}
+	return a
 }
 
 // perform asks one exercise. Of a stream it reads what is there.

@@ -88,6 +88,7 @@ func New(cfg Config) (http.Handler, error) {
 	h.hosts(doc)
 	h.actions(doc)
 	h.batches(doc)
+	h.approvals(doc)
 	h.output(doc)
 	h.payloads(doc)
 	h.access(doc)

@@ -1,0 +1,478 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
+)
+
+// Times of approvals.
+const (
+	// approvalWait is how long an action waits for people.
+	approvalWait = 7 * 24 * time.Hour
+	// maxApprovals is how many an order carries.
+	maxApprovals = 16
+	// maxAhead is how far the clock of a person may be ahead of ours. Hosts keep
+	// the newest date that a person has signed and count nothing before it, so one
+	// signature from the future would outlaw those of the present.
+	maxAhead = time.Hour
+)
+
+// judge decides where a new action begins: waiting for approval, or for its host.
+func (c *Coordinator) judge(by Actor, a *Action, spec *protocol.Spec) (err error) {
+	if a.Needs, err = c.needs(by, a.Host, spec); err != nil {
+		return err
+	}
+	ev, life := protocol.EventGrant, startBudget(a.Kind)
+	if !met(a.Needs, nil) {
+		ev, life = protocol.EventPropose, approvalWait
+	}
+	a.ExpiresMS = c.lifeMS() + life.Milliseconds()
+	a.State, a.Reason, err = protocol.StateNone.Next(ev, protocol.OwnerCoordinator, "")
+	return err
+}
+
+func startBudget(k protocol.Kind) time.Duration {
+	info, _ := protocol.KindOf(k)
+	return info.StartTTL
+}
+
+// counting returns the approvals of an action that count at a time: those of
+// keys that are still in the ring, within their dates. One from a clock that is
+// ahead of ours holds from now on.
+func (c *Coordinator) counting(a *Action, lifeMS int64) []Approval {
+	return slices.DeleteFunc(slices.Clone(a.Approvals), func(g Approval) bool {
+		return lifeMS >= g.ExpiresMS || max(lifeMS, g.IssuedMS) < g.NotBeforeMS || !c.isApprover(g)
+	})
+}
+
+// isApprover reports whether the ring in force has the key of an approval as
+// that of its person.
+func (c *Coordinator) isApprover(g Approval) bool {
+	p, ok := c.cfg.Trust.Principal(g.Key)
+	return ok && !p.Revoked && p.Can(protocol.RolePerson) && p.Person == g.Person
+}
+
+// approved reports whether an action has what it needs.
+func (c *Coordinator) approved(a *Action, lifeMS int64) bool {
+	return len(a.Needs) == 0 || met(a.Needs, persons(c.counting(a, lifeMS)))
+}
+
+// Counting returns the approvals of an action that count now.
+func (c *Coordinator) Counting(a Action) []Approval { return c.counting(&a, c.lifeMS()) }
+
+// Missing tells how many persons a need of an action still waits for.
+func (c *Coordinator) Missing(a Action, n Need) int { return n.missing(persons(c.Counting(a))) }
+
+// lacking returns the needs of an action that are not met, with how many persons
+// are missing.
+func (c *Coordinator) lacking(a *Action) []Need {
+	var left []Need
+	for _, n := range a.Needs {
+		if n.Persons = c.Missing(*a, n); n.Persons > 0 {
+			left = append(left, n)
+		}
+	}
+	return left
+}
+
+// whyExpired tells of an action that ends unsent because its approvals do not
+// count any more.
+func (c *Coordinator) whyExpired(a *Action) string {
+	now := c.lifeMS()
+	switch {
+	case a.State == protocol.StatePendingApprove:
+		return fmt.Sprintf("nobody approved it in time: it waited for %s", sentence(c.lacking(a)))
+	case c.approved(a, now):
+		return a.Detail
+	}
+	var gone []string
+	for _, g := range a.Approvals {
+		switch {
+		case !c.isApprover(g):
+			gone = append(gone, fmt.Sprintf("the ring does not have the key of %s any more", g.Person))
+		case now >= g.ExpiresMS:
+			gone = append(gone, fmt.Sprintf("that of %s ended at %s", g.Person, time.UnixMilli(g.ExpiresMS).UTC().Format(time.RFC3339)))
+		}
+	}
+	return "its approvals ended before its host could be told: " + strings.Join(gone, "; ") + "; request it again"
+}
+
+// sentence lists needs for people.
+func sentence(needs []Need) string {
+	var all []string
+	for _, n := range needs {
+		who := "any person of the ring"
+		if len(n.From) > 0 {
+			who = strings.Join(n.From, ", ")
+		}
+		if n.Not != "" {
+			who += ", but not " + n.Not
+		}
+		all = append(all, fmt.Sprintf("%d approval(s) by %s (%s)", n.Persons, who, n.Why))
+	}
+	return strings.Join(all, ", and ")
+}
+
+// orderItem returns what an order says of an action.
+func orderItem(a *Action) protocol.OrderItem {
+	it := protocol.OrderItem{Action: a.ID, Spec: a.Spec, Requester: a.Requester, CreatedMS: a.CreatedMS}
+	for _, g := range a.Approvals {
+		it.Approvals = append(it.Approvals, g.Signed)
+	}
+	return it
+}
+
+// Given is what became of an approval for one target.
+type Given struct {
+	Target protocol.Target
+	Action Action // as it stands
+	// Err says why the approval is of no use to this target: [ErrNotFound],
+	// [ErrConflict] or [ErrInvalid].
+	Err error
+}
+
+// approveStep is how many actions are approved in one transaction, so that
+// nobody else waits for long.
+const approveStep = 50
+
+// Approve takes the approval of a person, for each target by itself: what it
+// cannot be used for is told, and keeps the others from nothing. list is all
+// that was signed for, in its order. The same approval again changes nothing.
+func (c *Coordinator) Approve(ctx context.Context, by Actor, signed []byte, list []protocol.Target) ([]Given, error) {
+	if err := by.may(RoleApprover, "approve actions"); err != nil {
+		return nil, err
+	}
+	if err := c.decide(); err != nil {
+		return nil, err
+	}
+	doc, g, err := c.openApproval(by, signed)
+	if err != nil {
+		return nil, err
+	}
+	targets, err := protocol.NewTargets(list...)
+	if err == nil && (targets.Root() != doc.Targets || len(targets) != doc.Count) {
+		err = fmt.Errorf("its targets are not the %d that were signed", doc.Count)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: the approval: %w", ErrInvalid, err)
+	}
+	var all []Given
+	for some := range slices.Chunk([]protocol.Target(targets), approveStep) {
+		given, err := c.approveSome(ctx, by, &doc, g, targets, some)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, given...)
+	}
+	return all, nil
+}
+
+// openApproval verifies an approval against the ring in force.
+func (c *Coordinator) openApproval(by Actor, signed []byte) (protocol.Approval, Approval, error) {
+	refuse := func(kind error, format string, args ...any) (protocol.Approval, Approval, error) {
+		return protocol.Approval{}, Approval{}, fmt.Errorf("%w: the approval: %w", kind, fmt.Errorf(format, args...))
+	}
+	doc, who, err := protocol.OpenApproval(signed, protocol.Expect{Fleet: c.cfg.Fleet, FleetName: c.cfg.FleetName, Keys: c.cfg.Trust})
+	switch {
+	case errors.Is(err, protocol.ErrUnknownKey) || errors.Is(err, protocol.ErrRole):
+		return refuse(ErrDenied, "%w: ring %d has no approver with it; an owner lets one in: hostler fleet ring add-approver", err, c.cfg.Trust.Ring())
+	case errors.Is(err, protocol.ErrRevokedKey), errors.Is(err, protocol.ErrSignature), errors.Is(err, protocol.ErrFleet):
+		return refuse(ErrDenied, "%w", err)
+	case err != nil:
+		return refuse(ErrInvalid, "%w", err)
+	}
+	now := c.lifeMS()
+	when := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+	switch {
+	case doc.Ring > c.cfg.Trust.Ring():
+		return refuse(ErrConflict, "it is of ring %d, ring %d is in force here; first: hostler fleet ring publish", doc.Ring, c.cfg.Trust.Ring())
+	case doc.IssuedMS > now+maxAhead.Milliseconds():
+		return refuse(ErrInvalid, "it was signed at %s, and here it is %s: set the clock of the machine that signs, and sign again", when(doc.IssuedMS), when(now))
+	case doc.ExpiresMS <= now:
+		return refuse(ErrInvalid, "it ended at %s: sign again", when(doc.ExpiresMS))
+	}
+	return doc, Approval{
+		Person: who.Person, Key: keyOf(signed), IssuedMS: doc.IssuedMS, NotBeforeMS: doc.NotBeforeMS, ExpiresMS: doc.ExpiresMS,
+		Signed: protocol.OrderApproval{Signed: signed}, GivenBy: by.Name,
+	}, nil
+}
+
+// keyOf returns the key of an envelope that was opened.
+func keyOf(signed []byte) protocol.KeyID {
+	env, _ := protocol.Split(signed) // it was split before
+	return env.Key
+}
+
+// approveSome is one transaction of Approve.
+func (c *Coordinator) approveSome(ctx context.Context, by Actor, doc *protocol.Approval, g Approval, all protocol.Targets, some []protocol.Target) ([]Given, error) {
+	var given []Given
+	var sent map[protocol.HostID][]order
+	var more map[protocol.HostID]bool
+	err := c.update(ctx, failpoint.ApprovalKept, func(tx Tx) error {
+		given, sent, more = nil, map[protocol.HostID][]order{}, map[protocol.HostID]bool{}
+		for _, t := range some {
+			g.GivenMS = c.nowMS()
+			a, released, err := c.approveOne(tx, by, doc, g, all, t)
+			if err != nil && !aboutRequest(err) {
+				return err
+			}
+			given = append(given, Given{t, a, err})
+			if released {
+				more[a.Host] = false
+			}
+		}
+		for host := range more {
+			numbered, rest, err := c.number(tx, c.session(host))
+			if err != nil {
+				return err
+			}
+			sent[host], more[host] = numbered, rest
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for host, numbered := range sent {
+		s := c.session(host)
+		s.numbered(numbered, more[host])
+		s.pump()
+	}
+	c.wake.fire(eventsKey{})
+	for _, one := range given {
+		if one.Err == nil {
+			c.wake.fire(one.Action.ID)
+			c.news.ask(one.Action.ID)
+		}
+	}
+	return given, nil
+}
+
+// aboutRequest reports whether an error is what somebody asked for in vain, and
+// not a store that fails.
+func aboutRequest(err error) bool {
+	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) || errors.Is(err, ErrInvalid)
+}
+
+// approveOne keeps the approval of one action within a transaction. It reports
+// whether the action waits for nobody any more.
+func (c *Coordinator) approveOne(tx Tx, by Actor, doc *protocol.Approval, g Approval, all protocol.Targets, t protocol.Target) (Action, bool, error) {
+	a, err := tx.Actions().Get(t.Action)
+	switch {
+	case err != nil:
+		return a, false, fmt.Errorf("action %s: %w", t.Action, err)
+	case a.Host != t.Host:
+		return Action{}, false, fmt.Errorf("%w: action %s is of another host", ErrConflict, t.Action)
+	case a.Digest != doc.Spec || a.Kind != doc.Kind:
+		return a, false, fmt.Errorf("%w: action %s does something else than what was approved: its spec is %s", ErrConflict, t.Action, a.Digest)
+	}
+	i := slices.IndexFunc(a.Approvals, func(old Approval) bool { return old.Person == g.Person })
+	if i >= 0 && a.Approvals[i].ExpiresMS >= g.ExpiresMS && c.isApprover(a.Approvals[i]) {
+		return a, false, nil // as good as what is there
+	}
+	if a.N != 0 || a.State != protocol.StatePendingApprove && a.State != protocol.StatePendingSchedule {
+		return a, false, fmt.Errorf("%w: action %s is %s: what was sent or has ended needs no approval", ErrConflict, t.Action, a.State)
+	}
+	if g.Signed, err = protocol.ForTarget(g.Signed.Signed, all, t); err != nil {
+		return a, false, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if i >= 0 {
+		a.Approvals = slices.Delete(a.Approvals, i, i+1)
+	}
+	a.Approvals = append(a.Approvals, g)
+	if err := fits(&a); err != nil {
+		return a, false, fmt.Errorf("%w: action %s: %w", ErrInvalid, t.Action, err)
+	}
+	if err := c.noteApproval(tx, by, a, g); err != nil {
+		return a, false, err
+	}
+	released, err := c.moveOn(tx, by, &a)
+	if err == nil && !released {
+		a.UpdatedMS = c.nowMS()
+		err = tx.Actions().Put(a)
+	}
+	return a, released, err
+}
+
+// fits reports that an order would not carry the approvals of an action.
+func fits(a *Action) error {
+	if len(a.Approvals) > maxApprovals {
+		return fmt.Errorf("it has %d approvals already, which is all that an order carries", maxApprovals)
+	}
+	order := orderItem(a)
+	return order.Fits()
+}
+
+// noteApproval records who approved what, over which bytes, and tells watchers.
+func (c *Coordinator) noteApproval(tx Tx, by Actor, a Action, g Approval) error {
+	detail := map[string]any{
+		"person": g.Person, "key": g.Key.String(), "approval": protocol.Sum(g.Signed.Signed).String(),
+		"issued_ms": g.IssuedMS, "not_before_ms": g.NotBeforeMS, "expires_ms": g.ExpiresMS,
+	}
+	if err := c.record(tx, by, audit.Record{Verb: "approval.give", Host: a.Host, Object: a.ID.String(), Digest: a.Digest, Detail: detail}); err != nil {
+		return err
+	}
+	return c.event(tx, "action.approval", a.Host, a.ID.String(), map[string]any{
+		"kind": a.Kind, "person": g.Person, "approvals": len(a.Approvals), "expires_ms": g.ExpiresMS,
+	})
+}
+
+// moveOn moves an action on that has what it needs. Its start budget begins
+// then, and ends with its approvals. It reports whether the action waits for its
+// host alone.
+func (c *Coordinator) moveOn(tx Tx, by Actor, a *Action) (bool, error) {
+	now := c.lifeMS()
+	counting := c.counting(a, now)
+	if !met(a.Needs, persons(counting)) {
+		return false, nil
+	}
+	a.ExpiresMS = min(now+startBudget(a.Kind).Milliseconds(), heldUntil(a.Needs, counting))
+	if a.State == protocol.StatePendingApprove {
+		return true, c.moveBy(tx, by, a, protocol.EventApprove)
+	}
+	a.UpdatedMS = c.nowMS()
+	return true, tx.Actions().Put(*a)
+}
+
+// maxDenial is the longest reason of a denial, in bytes.
+const maxDenial = 1000
+
+// Deny ends an action that waits for approval: one person who says no is enough.
+// Denying it again is nothing; any other state is [ErrConflict].
+func (c *Coordinator) Deny(ctx context.Context, by Actor, id protocol.ActionID, reason string) (Action, error) {
+	if err := by.may(RoleApprover, "deny actions"); err != nil {
+		return Action{}, err
+	}
+	if err := c.decide(); err != nil {
+		return Action{}, err
+	}
+	var a Action
+	err := c.update(ctx, failpoint.ApprovalKept, func(tx Tx) (err error) {
+		if a, err = tx.Actions().Get(id); err != nil {
+			return err
+		}
+		if a.State == protocol.StateCancelled && a.Reason == protocol.ReasonDisapproved {
+			return nil
+		}
+		if a.State != protocol.StatePendingApprove {
+			return fmt.Errorf("%w: it is %s, and only what waits for approval can be denied; to end it: hostler action cancel %s", ErrConflict, a.State, id)
+		}
+		if len(reason) > maxDenial {
+			return fmt.Errorf("%w: a reason of %d bytes, at most %d are kept", ErrInvalid, len(reason), maxDenial)
+		}
+		a.Detail = "denied by " + by.Name
+		if reason != "" {
+			a.Detail += ": " + reason
+		}
+		return c.moveBy(tx, by, &a, protocol.EventDeny)
+	})
+	if err != nil {
+		return Action{}, err
+	}
+	c.wake.fire(id, eventsKey{})
+	c.news.ask(id)
+	return a, nil
+}
+
+// Nudge looks at an action again, as if something had happened to it: whether it
+// has the approvals that it needs, and whether its order can be sent. It may be
+// called at any time, and changes nothing that would not change by itself.
+func (c *Coordinator) Nudge(ctx context.Context, by Actor, id protocol.ActionID) (Action, error) {
+	if err := by.may(RoleOperator, "nudge actions"); err != nil {
+		return Action{}, err
+	}
+	if err := c.decide(); err != nil {
+		return Action{}, err
+	}
+	a, err := c.Action(ctx, id)
+	if err != nil {
+		return Action{}, err
+	}
+	if a.State == protocol.StatePendingApprove {
+		if err := c.lookAgain(ctx, []Action{a}); err != nil {
+			return Action{}, err
+		}
+	}
+	if a.State == protocol.StatePendingApprove || a.State == protocol.StatePendingSchedule {
+		if err := c.expire(ctx); err != nil {
+			return Action{}, err
+		}
+		s := c.session(a.Host)
+		c.schedule(ctx, s)
+		s.pump()
+	}
+	return c.Action(ctx, id)
+}
+
+// lookAtWaiting looks again at everything that waits for people: dates pass and
+// rings change without anybody asking.
+func (c *Coordinator) lookAtWaiting(ctx context.Context) {
+	if c.Recovery() != "" {
+		return
+	}
+	f := ActionFilter{States: []protocol.State{protocol.StatePendingApprove}, Limit: approveStep}
+	for {
+		page, err := c.Actions(ctx, f)
+		if err == nil {
+			err = c.lookAgain(ctx, page)
+		}
+		if err != nil && ctx.Err() == nil {
+			c.log.ErrorContext(ctx, "cannot look at what waits for approval; it is tried again", "err", err)
+		}
+		if err != nil || len(page) < approveStep {
+			return
+		}
+		f.Before = page[len(page)-1].ID
+	}
+}
+
+// lookAgain releases those of some actions that have what they need.
+func (c *Coordinator) lookAgain(ctx context.Context, some []Action) error {
+	some = slices.DeleteFunc(some, func(a Action) bool { return !c.approved(&a, c.lifeMS()) })
+	if len(some) == 0 {
+		return nil
+	}
+	var released []Action
+	err := c.update(ctx, failpoint.ApprovalKept, func(tx Tx) error {
+		released = nil
+		for _, w := range some {
+			a, err := tx.Actions().Get(w.ID)
+			if err != nil {
+				return err
+			}
+			if a.State != protocol.StatePendingApprove {
+				continue
+			}
+			ok, err := c.moveOn(tx, self(), &a)
+			if err != nil {
+				return err
+			}
+			if ok {
+				released = append(released, a)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, a := range released {
+		s := c.session(a.Host)
+		c.schedule(ctx, s)
+		s.pump()
+		c.wake.fire(a.ID, eventsKey{})
+		c.news.ask(a.ID)
+	}
+	return nil
+}
+
+// Members returns the keys of the ring in force: who may approve, among others.
+func (c *Coordinator) Members() []protocol.Member { return c.cfg.Trust.Members() }

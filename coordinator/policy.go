@@ -1,0 +1,96 @@
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hostler-io/hostler/policy"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Need is one thing that must be there before an action is sent: approvals of so
+// many different persons.
+type Need struct {
+	Persons int      `json:"persons"`
+	From    []string `json:"from,omitempty"` // people; none means every person of the ring
+	Not     string   `json:"not,omitempty"`  // the person whose approval does not count, the requester
+	Why     string   `json:"why"`            // what asks for it
+}
+
+// Whose policy asks for something, for people.
+const (
+	ownPolicy  = "the policy of the coordinator"
+	hostPolicy = "the policy of the host"
+)
+
+// needs returns what must be there before somebody's request is sent, or
+// [ErrDenied]. What a host asks for is only collected here: the host itself
+// verifies that it is there.
+func (c *Coordinator) needs(by Actor, host protocol.HostID, spec *protocol.Spec) ([]Need, error) {
+	var all []Need
+	for _, from := range []struct {
+		who    string
+		policy *policy.Policy
+	}{{ownPolicy, c.cfg.Policy}, {hostPolicy, c.cfg.HostPolicy}} {
+		if from.policy == nil {
+			continue
+		}
+		n := from.policy.Needs(policy.Request{Host: host, Spec: spec, Requester: by.Name, Role: string(by.Role)})
+		switch {
+		case n.Refused:
+			return nil, fmt.Errorf("%w: %s on host %s: %s: %s; another token may be let: hostler token ls", ErrDenied, spec.Kind, host, from.who, n.Why)
+		case n.Approvals == 0:
+			continue
+		case spec.Kind == protocol.KindPolicySet:
+			continue // what lets it is signed within its spec
+		}
+		need := Need{Persons: n.Approvals, From: n.By, Why: from.who}
+		if c.cfg.FourEyes {
+			need.Not = by.Name
+		}
+		all = append(all, need)
+	}
+	return all, nil
+}
+
+// missing returns how many persons are still missing, given those who have
+// approved.
+func (n *Need) missing(people []string) int {
+	count := 0
+	for _, p := range people {
+		if p != n.Not && (len(n.From) == 0 || slices.Contains(n.From, p)) {
+			count++
+		}
+	}
+	return max(0, n.Persons-count)
+}
+
+// met reports whether nothing is missing any more.
+func met(needs []Need, people []string) bool {
+	return !slices.ContainsFunc(needs, func(n Need) bool { return n.missing(people) > 0 })
+}
+
+// heldUntil returns until when approvals meet the needs: the end of the first
+// one after which they do not. It is called with approvals that do meet them.
+func heldUntil(needs []Need, given []Approval) int64 {
+	left := slices.Clone(given)
+	slices.SortFunc(left, func(a, b Approval) int { return int(min(max(a.ExpiresMS-b.ExpiresMS, -1), 1)) })
+	for len(left) > 0 && met(needs, persons(left[1:])) {
+		left = left[1:]
+	}
+	if len(left) == 0 {
+		return protocol.MaxInteger
+	}
+	return left[0].ExpiresMS
+}
+
+// persons returns the different persons who have approved.
+func persons(given []Approval) []string {
+	var all []string
+	for _, a := range given {
+		if !slices.Contains(all, a.Person) {
+			all = append(all, a.Person)
+		}
+	}
+	return all
+}

@@ -1,0 +1,138 @@
+package coordinator_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/storetest"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// TestPlan asks what would become of requests, under a policy with something of
+// everything.
+func TestPlan(t *testing.T) {
+	const text = `
+[groups]
+dba = ["ann", "bob"]
+[labels]
+prod = ["prod-*"]
+[[request]]
+kinds = ["host.run"]
+labels = ["prod"]
+roles = ["admin"]
+[[rule]]
+kinds = ["container.destroy"]
+refuse = true
+[[rule]]
+kinds = ["host.*"]
+labels = ["prod"]
+approvals = 2
+by = ["@dba", "cat"]
+[[rule]]
+kinds = ["host.run"]
+approvals = 1
+`
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(t, storetest.NewMem(storetest.Faults{}), text)
+		key := coordtest.NewKey("prod-1")
+		c.Put(coordinator.Host{ID: "prod-1", State: coordinator.HostApproved, Key: key.Key(), PublicKey: key.Certificate()})
+		const operator, admin = coordinator.RoleOperator, coordinator.RoleAdmin
+		run, ping := coordtest.RunSpec("true"), coordtest.Spec(protocol.Spec{Kind: protocol.KindPing})
+		destroy := coordtest.Spec(protocol.Spec{Kind: protocol.KindDestroy, Target: protocol.NewCTID(1, [10]byte{1})})
+		for name, x := range map[string]struct {
+			role coordinator.TokenRole
+			host protocol.HostID
+			spec []byte
+			want string // what it needs, or why it is refused
+		}{
+			"by a role that may":     {admin, "prod-1", run, "2 of [ann bob cat]"},
+			"by a role that may not": {operator, "prod-1", run, "does not let"},
+			"refused to everybody":   {admin, "edge-07", destroy, "lets nobody"},
+			"another rule":           {operator, "edge-07", run, "1 of []"},
+			"by label":               {operator, "prod-1", ping, "2 of [ann bob cat]"},
+			"no rule":                {operator, "edge-07", ping, ""},
+		} {
+			a, err := c.Coordinator().Plan(t.Context(), coordinator.Actor{Name: "eve", Role: x.role}, coordinator.Request{Host: x.host, Spec: x.spec})
+			got := ""
+			switch {
+			case err != nil:
+				got = err.Error()
+				if !errors.Is(err, coordinator.ErrDenied) {
+					t.Errorf("%s: %v", name, err)
+				}
+			case len(a.Needs) == 1:
+				got = fmt.Sprintf("%d of %v", a.Needs[0].Persons, a.Needs[0].From)
+			}
+			if got != x.want && (err == nil || x.want == "" || !strings.Contains(got, x.want)) {
+				t.Errorf("%s: %q, want %q", name, got, x.want)
+			}
+			if err == nil && (a.State == protocol.StatePendingApprove) != (x.want != "") {
+				t.Errorf("%s: it would be %s", name, a.State)
+			}
+		}
+		if all, err := c.Coordinator().Actions(t.Context(), coordinator.ActionFilter{}); err != nil || len(all) != 0 {
+			t.Errorf("a plan has made %d actions, %v", len(all), err)
+		}
+	})
+}
+
+// tune starts the coordinator anew with another configuration.
+func (c *crew) tune(change func(*coordinator.Config)) {
+	c.Tune(change)
+	c.Restart()
+	after(10 * time.Second)
+}
+
+// TestFourEyes: who asks for something does not approve it.
+func TestFourEyes(t *testing.T) {
+	withPolicy(t, onePerson, func(t *testing.T, c *crew) {
+		c.tune(func(cfg *coordinator.Config) { cfg.Policy, cfg.FourEyes = asks(t, onePerson), true })
+		a, err := c.Coordinator().Propose(t.Context(), coordinator.Actor{Name: "ann", Role: coordinator.RoleOperator}, coordinator.Request{Host: c.host.ID, Spec: coordtest.RunSpec("true")})
+		c.must(err)
+		c.must(c.approve(a, "ann"))
+		got := want(t, c.Fleet, a.ID, protocol.StatePendingApprove, "")
+		if n := got.Needs[0]; c.Coordinator().Missing(got, n) != 1 || n.Not != "ann" {
+			t.Errorf("%d of %+v are missing", c.Coordinator().Missing(got, n), n)
+		}
+		c.must(c.approve(a, "bob"))
+		want(t, c.Fleet, a.ID, protocol.StatePendingSchedule, "")
+	})
+}
+
+// TestGroupsCount: approvals of people whom nobody asked for count for nothing.
+func TestGroupsCount(t *testing.T) {
+	const text = "[groups]\ndba = ['bob', 'cat']\n[[rule]]\nkinds = ['*']\napprovals = 1\nby = ['@dba']\n"
+	withPolicy(t, text, func(t *testing.T, c *crew) {
+		a := c.request()
+		c.must(c.approve(a, "ann"))
+		want(t, c.Fleet, a.ID, protocol.StatePendingApprove, "")
+		c.must(c.approve(a, "cat"))
+		want(t, c.Fleet, a.ID, protocol.StatePendingSchedule, "")
+	})
+}
+
+// TestHostsAskToo: what the coordinator knows a host to ask for is waited for
+// here, and not refused there.
+func TestHostsAskToo(t *testing.T) {
+	withPolicy(t, onePerson, func(t *testing.T, c *crew) {
+		c.tune(func(cfg *coordinator.Config) {
+			cfg.Policy = asks(t, "[[rule]]\nkinds = ['*']\napprovals = 1\nby = ['ann']\n")
+			cfg.HostPolicy = asks(t, "[[rule]]\nkinds = ['*']\napprovals = 1\nby = ['bob']\n")
+		})
+		a := c.request()
+		c.must(c.approve(a, "ann"))
+		want(t, c.Fleet, a.ID, protocol.StatePendingApprove, "")
+		c.must(c.approve(a, "bob"))
+		want(t, c.Fleet, a.ID, protocol.StatePendingSchedule, "")
+		c.tune(func(cfg *coordinator.Config) { cfg.HostPolicy = asks(t, onePerson) })
+		a = c.request()
+		c.must(c.approve(a, "cat"))
+		want(t, c.Fleet, a.ID, protocol.StatePendingSchedule, "")
+	})
+}
