@@ -77,6 +77,16 @@ type Host struct {
 	Interfaces   []Interface `json:"interfaces,omitempty"`
 	Unsupported  []string    `json:"unsupported,omitempty"`
 	ActiveAlerts []Alert     `json:"alerts,omitempty"`
+	Policy       *Policy     `json:"policy,omitempty"` // in force there
+}
+
+// Policy is what a host tells of the policy in force there.
+type Policy struct {
+	Source string `json:"source"`           // builtin, file (of the host's root), document (signed)
+	Number uint64 `json:"number,omitempty"` // of a document
+	Digest string `json:"digest,omitempty"` // SHA-256 of its text
+	Bypass bool   `json:"bypass,omitempty"` // it accepts that it can be bypassed
+	Broken string `json:"broken,omitempty"` // why it cannot be used: nobody but root may do anything
 }
 
 // Interface is a network interface of a host.

@@ -110,6 +110,9 @@ type ref struct {
 }
 
 func (r ref) String() string {
+	if r.name == "" { // the host alone
+		return firstOf(string(r.host), "this host")
+	}
 	s := r.name
 	if r.runtime != "" {
 		s = r.runtime + ":" + s

@@ -112,6 +112,7 @@ func newHost(f *Fleet, id protocol.HostID, key *Key) *Host {
 		output: make(map[outputID][]byte), allowed: make(map[outputID]int64),
 		Info: protocol.HostInfo{
 			Hostname: string(id) + ".example", Arch: "amd64", InstanceType: "host", Version: "0.1.0", Kernel: "6.18", Boot: "boot 1", CPUs: 2,
+			Policy: &protocol.PolicyInfo{Source: "document", Number: 3, Digest: protocol.Digest{1}},
 		},
 	}
 	_, _ = rand.Read(h.disk.store[:])

@@ -45,6 +45,12 @@ func hostOf(v coordinator.HostView) api.Host {
 		Containers: len(i.Containers), Unsupported: i.Host.Unsupported,
 		ActiveAlerts: list(i.Alerts, alertOf), Interfaces: list(i.Host.Interfaces, interfaceOf),
 	}
+	if p := i.Host.Policy; p != nil {
+		h.Policy = &api.Policy{Source: p.Source, Number: p.Number, Bypass: p.Bypass, Broken: p.Broken}
+		if !p.Digest.IsZero() {
+			h.Policy.Digest = p.Digest.String()
+		}
+	}
 	if up := time.Duration(i.Host.UptimeMS) * time.Millisecond; up > 0 {
 		h.Uptime = up.Truncate(time.Second).String()
 	}
