@@ -30,15 +30,20 @@ by = ["alice", "bob", "carol"]
 // wishes has what a thief wants of each kind: one that is reserved.
 func wishes(t *testing.T, r *realm) map[protocol.Kind]protocol.Spec {
 	all := map[protocol.Kind]protocol.Spec{
-		protocol.KindRun:     command("true"),
-		protocol.KindExec:    {Kind: protocol.KindExec, Target: ctid(1), Argv: []string{"true"}},
-		protocol.KindCreate:  creation(2, true),
-		protocol.KindStart:   on(protocol.KindStart, 1),
-		protocol.KindStop:    on(protocol.KindStop, 1),
-		protocol.KindDestroy: on(protocol.KindDestroy, 1),
-		protocol.KindReset:   on(protocol.KindReset, 1),
-		protocol.KindRename:  {Kind: protocol.KindRename, Target: ctid(1), NewName: "stolen"},
-		protocol.KindStopNow: on(protocol.KindStopNow, 1),
+		protocol.KindRun:    command("true"),
+		protocol.KindExec:   {Kind: protocol.KindExec, Target: ctid(1), Argv: []string{"true"}},
+		protocol.KindCreate: creation(2, true),
+		protocol.KindStart:  on(protocol.KindStart, 1),
+
+		protocol.KindHostPush:      {Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/etc/hostler/policy.toml"}, Mode: "0644"}},
+		protocol.KindHostPull:      {Kind: protocol.KindHostPull, Files: &protocol.FileArgs{Paths: []string{"/etc/shadow"}}},
+		protocol.KindContainerPush: {Kind: protocol.KindContainerPush, Target: ctid(1), Files: &protocol.FileArgs{Paths: []string{"/etc/passwd"}, Mode: "0644"}},
+		protocol.KindContainerPull: {Kind: protocol.KindContainerPull, Target: ctid(1), Files: &protocol.FileArgs{Paths: []string{"/etc/shadow"}}},
+		protocol.KindStop:          on(protocol.KindStop, 1),
+		protocol.KindDestroy:       on(protocol.KindDestroy, 1),
+		protocol.KindReset:         on(protocol.KindReset, 1),
+		protocol.KindRename:        {Kind: protocol.KindRename, Target: ctid(1), NewName: "stolen"},
+		protocol.KindStopNow:       on(protocol.KindStopNow, 1),
 	}
 	if err := json.Unmarshal(r.policySpec(9, open, "coordinator"), new(protocol.Spec)); err != nil {
 		t.Fatal(err)

@@ -13,11 +13,7 @@ import (
 // taken before they are, so that none of them opens a hole on the day it does.
 const (
 	kindHostAttach      protocol.Kind = "host.attach"
-	kindHostPush        protocol.Kind = "host.push"
-	kindHostPull        protocol.Kind = "host.pull"
 	kindContainerAttach protocol.Kind = "container.attach"
-	kindContainerPush   protocol.Kind = "container.push"
-	kindContainerPull   protocol.Kind = "container.pull"
 	kindConfig          protocol.Kind = "container.config"
 	kindSet             protocol.Kind = "container.set"
 	kindClone           protocol.Kind = "container.clone"
@@ -55,10 +51,10 @@ var powers = []power{
 	{"commands in containers as root", []protocol.Kind{protocol.KindExec}, byUser},
 	{"sessions on the host as root", []protocol.Kind{kindHostAttach}, byUser},
 	{"sessions in containers as root", []protocol.Kind{kindContainerAttach}, byUser},
-	{"files brought to the host outside allowed paths", []protocol.Kind{kindHostPush}, byPath},
-	{"files fetched from the host outside allowed paths", []protocol.Kind{kindHostPull}, byPath},
-	{"files brought into containers outside allowed paths", []protocol.Kind{kindContainerPush}, byPath},
-	{"files fetched from containers outside allowed paths", []protocol.Kind{kindContainerPull}, byPath},
+	{"files brought to the host outside allowed paths", []protocol.Kind{protocol.KindHostPush}, byPath},
+	{"files fetched from the host outside allowed paths", []protocol.Kind{protocol.KindHostPull}, byPath},
+	{"files brought into containers outside allowed paths", []protocol.Kind{protocol.KindContainerPush}, byPath},
+	{"files fetched from containers outside allowed paths", []protocol.Kind{protocol.KindContainerPull}, byPath},
 	{"new containers, which can be privileged, mount the host's directories and bring hooks and raw keys", []protocol.Kind{protocol.KindCreate, kindClone}, byNothing},
 	{"the configuration of containers: privileges, host mounts, hooks and raw keys", []protocol.Kind{kindConfig, kindSet}, byNothing},
 	{"unsigned imports, whose content runs as root", []protocol.Kind{kindImport, kindBuild, kindRestore}, byNothing},

@@ -16,9 +16,6 @@ type Request struct {
 	// coordinator says of it can only be refused for it.
 	Requester string
 	Role      string
-	// Paths are the files and directories on the host's side that a kind which
-	// moves files writes or reads, absolute; other kinds have none.
-	Paths []string
 }
 
 // Need is what a request needs before a host begins it.
@@ -122,7 +119,7 @@ func (r *rule) conditions(q Request) bool {
 		return false
 	case r.Commands != nil && (len(s.Argv) == 0 || !slices.Contains(r.Commands, s.Argv[0])):
 		return false
-	case r.Paths != nil && !within(r.Paths, q.Paths):
+	case r.Paths != nil && !within(r.Paths, s):
 		return false
 	}
 	return true
@@ -132,10 +129,20 @@ func (r *rule) conditions(q Request) bool {
 // hosts.
 func (r *rule) unconditional() bool { return r.Users == nil && r.Commands == nil && r.Paths == nil }
 
-// within reports whether there are paths, and all are below the directories.
-func within(directories, paths []string) bool {
-	return len(paths) > 0 && !slices.ContainsFunc(paths, func(p string) bool {
-		return checkPath(p) != nil || !slices.ContainsFunc(directories, func(d string) bool { return below(d, p) })
+// within reports whether all files that a spec moves are below the directories.
+// Archives and modes beyond 0777 do not fit: they could bring programs that run
+// as their owner.
+func within(directories []string, s *protocol.Spec) bool {
+	f := s.Files
+	if f == nil || len(f.Paths) == 0 || f.Archive || len(f.Mode) == 4 && f.Mode[0] != '0' {
+		return false
+	}
+	pull := ruled(s.Kind) == protocol.KindHostPull || s.Kind == protocol.KindContainerPull
+	return !slices.ContainsFunc(f.Paths, func(p string) bool {
+		return checkPath(p) != nil || !slices.ContainsFunc(directories, func(d string) bool {
+			// A directory may be fetched, and a file brought into it by a name.
+			return below(d, p) || d == p && (pull || f.Name != "")
+		})
 	})
 }
 

@@ -24,7 +24,7 @@ kinds = ["host.run", "container.exec"]
 users = ["65534", "1000:1000"]
 commands = ["/usr/bin/uptime", "/usr/bin/df"]
 [[rule]]
-kinds = ["host.push", "container.push"]
+kinds = ["host.push", "container.push", "host.pull"]
 paths = ["/srv/drop"]
 [[rule]]
 kinds = ["container.start", "container.stop", "container.reset", "container.rename", "host.ping"]
@@ -49,30 +49,34 @@ func TestNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		name  string
-		spec  protocol.Spec
-		paths []string
-		want  string
+		name string
+		spec protocol.Spec
+		want string
 	}{
-		{"destroy", protocol.Spec{Kind: protocol.KindDestroy}, nil, "the approvals of 2 different persons of alice, bob, carol"},
-		{"start", protocol.Spec{Kind: protocol.KindStart}, nil, "no approval"},
-		{"stop at once, as stop", protocol.Spec{Kind: protocol.KindStopNow}, nil, "no approval"},
-		{"nobody's uptime", protocol.Spec{Kind: protocol.KindRun, User: "65534", Argv: []string{"/usr/bin/uptime", "-p"}}, nil, "no approval"},
-		{"root's uptime", protocol.Spec{Kind: protocol.KindRun, Argv: []string{"/usr/bin/uptime"}}, nil, "the approvals of 2 different persons of alice, bob, carol"},
-		{"uid 0", protocol.Spec{Kind: protocol.KindRun, User: "0", Argv: []string{"/usr/bin/uptime"}}, nil, "the approvals of 2 different persons of alice, bob, carol"},
-		{"a name", protocol.Spec{Kind: protocol.KindExec, User: "nobody", Argv: []string{"/usr/bin/uptime"}}, nil, "the approvals of 2 different persons of alice, bob, carol"},
-		{"another group", protocol.Spec{Kind: protocol.KindExec, User: "65534:0", Argv: []string{"/usr/bin/uptime"}}, nil, "the approvals of 2 different persons of alice, bob, carol"},
-		{"another spelling", protocol.Spec{Kind: protocol.KindExec, User: "065534", Argv: []string{"/usr/bin/uptime"}}, nil, "the approvals of 2 different persons of alice, bob, carol"},
-		{"another command", protocol.Spec{Kind: protocol.KindRun, User: "65534", Argv: []string{"uptime"}}, nil, "the approvals of 2 different persons of alice, bob, carol"},
-		{"a file below", protocol.Spec{Kind: "host.push"}, []string{"/srv/drop/a/b"}, "no approval"},
-		{"the directory itself", protocol.Spec{Kind: "host.push"}, []string{"/srv/drop"}, "the approvals of 2 different persons of alice, bob, carol"},
-		{"beside it", protocol.Spec{Kind: "host.push"}, []string{"/srv/dropped"}, "the approvals of 2 different persons of alice, bob, carol"},
-		{"out of it", protocol.Spec{Kind: "host.push"}, []string{"/srv/drop/../etc/shadow"}, "the approvals of 2 different persons of alice, bob, carol"},
-		{"one of two", protocol.Spec{Kind: "host.push"}, []string{"/srv/drop/a", "/etc/shadow"}, "the approvals of 2 different persons of alice, bob, carol"},
-		{"nothing", protocol.Spec{Kind: "host.push"}, nil, "the approvals of 2 different persons of alice, bob, carol"},
+		{"destroy", protocol.Spec{Kind: protocol.KindDestroy}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"start", protocol.Spec{Kind: protocol.KindStart}, "no approval"},
+		{"stop at once, as stop", protocol.Spec{Kind: protocol.KindStopNow}, "no approval"},
+		{"nobody's uptime", protocol.Spec{Kind: protocol.KindRun, User: "65534", Argv: []string{"/usr/bin/uptime", "-p"}}, "no approval"},
+		{"root's uptime", protocol.Spec{Kind: protocol.KindRun, Argv: []string{"/usr/bin/uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"uid 0", protocol.Spec{Kind: protocol.KindRun, User: "0", Argv: []string{"/usr/bin/uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"a name", protocol.Spec{Kind: protocol.KindExec, User: "nobody", Argv: []string{"/usr/bin/uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"another group", protocol.Spec{Kind: protocol.KindExec, User: "65534:0", Argv: []string{"/usr/bin/uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"another spelling", protocol.Spec{Kind: protocol.KindExec, User: "065534", Argv: []string{"/usr/bin/uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"another command", protocol.Spec{Kind: protocol.KindRun, User: "65534", Argv: []string{"uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"a file below", protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/srv/drop/a/b"}, Mode: "0644"}}, "no approval"},
+		{"the directory itself", protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/srv/drop"}}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"a name in the directory", protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/srv/drop"}, Name: "a"}}, "no approval"},
+		{"beside it", protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/srv/dropped"}}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"out of it", protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/srv/drop/../etc/shadow"}}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"a program that runs as root", protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/srv/drop/a"}, Mode: "4755"}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"an archive", protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/srv/drop/a"}, Archive: true}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"one of two", protocol.Spec{Kind: protocol.KindHostPull, Files: &protocol.FileArgs{Paths: []string{"/srv/drop/a", "/etc/shadow"}}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"the whole directory", protocol.Spec{Kind: protocol.KindHostPull, Files: &protocol.FileArgs{Paths: []string{"/srv/drop"}}}, "no approval"},
+		{"nothing", protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"no files", protocol.Spec{Kind: protocol.KindHostPush}, "the approvals of 2 different persons of alice, bob, carol"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := p.Needs(policy.Request{Host: "db-1", Spec: &c.spec, Paths: c.paths}).String(); got != c.want {
+			if got := p.Needs(policy.Request{Host: "db-1", Spec: &c.spec}).String(); got != c.want {
 				t.Errorf("needs %s, want %s", got, c.want)
 			}
 		})
