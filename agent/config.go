@@ -94,6 +94,10 @@ type Config struct {
 	// sequential queue. Default 32, far above what two cores use and below what
 	// memory for helper processes allows.
 	Lanes int
+	// MaxOpen is how many actions may be here that have not ended: each costs
+	// memory, and whoever asks for more has made a mistake in a loop. What comes
+	// beyond is refused as queue_full. Default 10,000.
+	MaxOpen int
 	// CheckEvery is the pause between two full looks at all containers, the
 	// safety net under the watchers. Default 30 s.
 	CheckEvery time.Duration
@@ -192,6 +196,7 @@ func (c Config) withDefaults() Config {
 	c.Features = slices.Compact(slices.Sorted(slices.Values(c.Features)))
 	c.HostRuns = cmp.Or(c.HostRuns, 16)
 	c.Lanes = cmp.Or(c.Lanes, 32)
+	c.MaxOpen = cmp.Or(c.MaxOpen, 10_000)
 	c.CheckEvery = cmp.Or(c.CheckEvery, 30*time.Second)
 	c.Drain = cmp.Or(c.Drain, 10*time.Second)
 	return c
@@ -213,7 +218,7 @@ func (c Config) validate() error {
 		return errors.New("configuration with Link, but without Policies.Keep")
 	case c.Commands != nil && len(c.Supervisor) == 0:
 		return errors.New("configuration with Commands, but without Supervisor")
-	case c.HostRuns < 0 || c.Lanes < 0 || c.CheckEvery < 0 || c.Drain < 0:
+	case c.HostRuns < 0 || c.Lanes < 0 || c.MaxOpen < 0 || c.CheckEvery < 0 || c.Drain < 0:
 		return errors.New("a limit is negative")
 	}
 	seen := make(map[container.Kind]bool)

@@ -12,7 +12,8 @@ import (
 //
 //   - Actions on containers share the host, one at a time for each container
 //     (and for the name that a new one will have), and no more than limit in
-//     all. With limit 1 they run strictly one after the other.
+//     all. With limit 1 they run strictly one after the other, and commands of
+//     the host among them.
 //   - An exclusive action takes the host alone: it waits for all before it, and
 //     all after it wait for it.
 //   - Commands of the host are in no lane: they run beside everything, no more
@@ -59,6 +60,15 @@ func laneOf(id protocol.ActionID, s *protocol.Spec) laneEntry {
 		e.keys = append(e.keys, nameKey(s.Name))
 	case protocol.KindRename:
 		e.keys = append(e.keys, nameKey(s.NewName))
+	}
+	return e
+}
+
+// strict puts commands of the host in line with all others where one action is to
+// run after the other.
+func (l *lanes) strict(e laneEntry) laneEntry {
+	if l.limit == 1 && e.lane == protocol.LaneHost {
+		e.lane = protocol.LaneContainer
 	}
 	return e
 }

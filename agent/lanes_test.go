@@ -47,7 +47,7 @@ func parseLane(t *testing.T, l *lanes, n int, s string) laneEntry {
 	default:
 		t.Fatalf("lane %q", s)
 	}
-	e := l.naming(laneOf(id(byte(n)), &spec), &spec, name)
+	e := l.naming(l.strict(laneOf(id(byte(n)), &spec)), &spec, name)
 	e.running = running
 	return e
 }
@@ -62,6 +62,8 @@ func TestLanes(t *testing.T) {
 		{4, 2, []string{"c1*", "c1", "c2"}, []int{2}},
 		{1, 2, []string{"c1", "c2"}, []int{0}},
 		{1, 2, []string{"c1*", "c2", "c3"}, nil},
+		{1, 2, []string{"h", "h", "c1", "p"}, []int{0, 3}}, // a strict queue takes commands of the host in, too
+		{1, 2, []string{"c1*", "h"}, nil},
 		{2, 2, []string{"c1*", "c1", "c2", "c3"}, []int{2}}, // c3 has no place left
 		{4, 2, []string{"c1*", "x", "c2"}, nil},             // a writer waits: readers behind it too
 		{4, 2, []string{"x", "c2", "x"}, []int{0}},

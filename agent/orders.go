@@ -161,6 +161,9 @@ func (a *Agent) isStaged(id protocol.ActionID) bool {
 // queue to find out: of that nothing begins here.
 func (a *Agent) stage(at protocol.Position, o queue.Order, spec protocol.Spec, wrong error) {
 	s := staged{spec: spec}
+	if wrong == nil && len(a.jobs)+len(a.staged) >= a.cfg.MaxOpen {
+		wrong = fmt.Errorf("%w: %d actions have not ended here; cancel some, or ask again when they have", queue.CodeQueueFull, a.cfg.MaxOpen)
+	}
 	if code, ok := errors.AsType[protocol.Code](wrong); ok {
 		o.Refusal, o.Detail = code, wrong.Error()
 	} else if a.jobs[o.Action] == nil && o.BudgetMS > 0 {
@@ -199,6 +202,9 @@ func (a *Agent) takeOrders() {
 // begins it in the same step.
 func (a *Agent) accept(o queue.Order, spec protocol.Spec) (queue.Action, error) {
 	a.takeOrders()
+	if len(a.jobs) >= a.cfg.MaxOpen && a.jobs[o.Action] == nil {
+		return queue.Action{}, queue.ErrFull
+	}
 	a.stage(protocol.Position{}, o, spec, nil)
 	taken, err := a.commitStaged()
 	if err != nil {

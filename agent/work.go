@@ -55,7 +55,7 @@ func (a *Agent) entryOf(id protocol.ActionID, s *protocol.Spec) laneEntry {
 	if t := a.managed[s.Target]; t != nil {
 		name = t.rec.Name
 	}
-	return a.lanes.naming(laneOf(id, s), s, name)
+	return a.lanes.naming(a.lanes.strict(laneOf(id, s)), s, name)
 }
 
 // resume goes on with what an earlier process had begun.

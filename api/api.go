@@ -150,7 +150,8 @@ type Action struct {
 	Cancelling bool       `json:"cancelling,omitempty"`
 	Exit       *Exit      `json:"exit,omitempty"`
 	Output     []Output   `json:"output,omitempty"`
-	Conflict   bool       `json:"conflict,omitempty"`
+	Conflict   bool       `json:"conflict,omitempty"` // its host has another action of this id: Spec is the host's
+	Intent     []byte     `json:"intent,omitempty"`   // what was asked for here instead, base64; reissue asks for it anew
 	Corrected  bool       `json:"corrected,omitempty"`
 	CreatedAt  time.Time  `json:"created_at"`
 	UpdatedAt  time.Time  `json:"updated_at"`
@@ -212,6 +213,11 @@ type Key struct {
 	Roles   []string `json:"roles"`            // owner, person, coordinator
 	Person  string   `json:"person,omitempty"` // none for a coordinator
 	Revoked bool     `json:"revoked,omitempty"`
+}
+
+// Reissue asks anew for what a conflict kept from being done.
+type Reissue struct {
+	ID string `json:"id,omitempty"` // of the new action, UUIDv7; asking again with it changes nothing
 }
 
 // NewBatch asks for the same action on many hosts, at most 500 in one request;

@@ -78,6 +78,21 @@ func (c *Coordinator) Propose(ctx context.Context, by Actor, r Request) (Action,
 	return p.a, nil
 }
 
+// Reissue asks anew, under a new id, for what an action was to do whose host had
+// another one of its id. Given the same new id again it is the same action.
+func (c *Coordinator) Reissue(ctx context.Context, by Actor, id, as protocol.ActionID) (Action, error) {
+	a, err := c.Action(ctx, id)
+	switch {
+	case err != nil:
+		return Action{}, err
+	case a.Conflict == nil:
+		return Action{}, fmt.Errorf("%w: nothing else was asked for as action %s", ErrConflict, id)
+	case as == id:
+		return Action{}, fmt.Errorf("%w: action %s cannot be issued again as itself", ErrInvalid, id)
+	}
+	return c.Propose(ctx, by, Request{ID: as, Host: a.Host, Spec: a.Conflict})
+}
+
 func (c *Coordinator) mayPropose(by Actor) error {
 	if err := by.may(RoleOperator, "request actions"); err != nil {
 		return err

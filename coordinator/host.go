@@ -110,7 +110,11 @@ func (c *Coordinator) loseAll(tx Tx, id protocol.HostID, ev protocol.Event) erro
 // forgotten.
 func (c *Coordinator) loseAfter(tx Tx, id protocol.HostID, acceptSeq, ordered uint64) error {
 	return c.eachOpen(tx, id, func(a Action) error {
-		if a.AcceptSeq <= acceptSeq && (a.N <= ordered || a.N == formerOrder) {
+		known := a.N <= ordered || a.N == formerOrder
+		if StreamOf(a.Kind) == protocol.StreamControl {
+			known = a.N == 0 || a.AcceptSeq > 0 || a.N == formerOrder
+		}
+		if a.AcceptSeq <= acceptSeq && known {
 			return nil
 		}
 		return c.move(tx, &a, protocol.EventHostBack)

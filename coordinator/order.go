@@ -31,16 +31,14 @@ func (c *Coordinator) schedule(ctx context.Context, s *session) {
 // numbered notes orders after their transaction. more tells that others may
 // wait, which each tick looks at.
 func (s *session) numbered(given []order, more bool) {
-	items := make([]Item, len(given))
-	for i, o := range given {
-		items[i] = o.Item
+	for _, o := range given {
+		s.allocate(o.on, []Item{o.Item})
 	}
-	s.allocate(protocol.StreamOrder, items)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unsent = s.unsent || more
 	for _, o := range given {
-		s.expiry[o.N] = o.expiresMS
+		s.expiry[o.Action] = o.expiresMS
 	}
 	for _, id := range s.lookAt {
 		s.c.wake.fire(id)
@@ -60,11 +58,21 @@ func (s *session) tellEnded(id protocol.ActionID) {
 // order is the item of an action that was given its number just now.
 type order struct {
 	Item
+	on        protocol.Stream
 	expiresMS int64
 }
 
-// number gives the next numbers of the order stream to unsent actions of a
-// host, within the caller's transaction. It reports whether more may wait.
+// StreamOf is where the actions of a kind travel: those that wait for nobody pass
+// the orders that wait as controls.
+func StreamOf(k protocol.Kind) protocol.Stream {
+	if info, _ := protocol.KindOf(k); info.Lane == protocol.LanePreempt {
+		return protocol.StreamControl
+	}
+	return protocol.StreamOrder
+}
+
+// number gives the next numbers of their streams to unsent actions of a host,
+// within the caller's transaction. It reports whether more may wait.
 func (c *Coordinator) number(tx Tx, s *session) (given []order, more bool, _ error) {
 	if c.Recovery() != "" {
 		return nil, false, nil
@@ -75,15 +83,27 @@ func (c *Coordinator) number(tx Tx, s *session) (given []order, more bool, _ err
 	if _, _, ok := s.reachable(); !ok {
 		return nil, true, nil
 	}
-	st, err := tx.Streams().Get(s.host, protocol.StreamOrder)
+	for _, on := range []protocol.Stream{protocol.StreamControl, protocol.StreamOrder} {
+		all, left, err := c.numberOn(tx, s, on)
+		if err != nil {
+			return nil, false, err
+		}
+		given, more = append(given, all...), more || left
+	}
+	return given, more, nil
+}
+
+// numberOn does it for one stream.
+func (c *Coordinator) numberOn(tx Tx, s *session, on protocol.Stream) (given []order, more bool, _ error) {
+	st, err := tx.Streams().Get(s.host, on)
 	if err != nil {
 		return nil, false, err
 	}
-	room := stream.Window - int(st.Pos.N-max(st.Freed.N, s.ackedTo(protocol.StreamOrder)))
+	room := stream.Window - int(st.Pos.N-max(st.Freed.N, s.ackedTo(on)))
 	if room <= 0 {
 		return nil, true, nil
 	}
-	waiting, err := tx.Actions().Unsent(s.host, room)
+	waiting, err := tx.Actions().Unsent(s.host, on, room)
 	if err != nil || len(waiting) == 0 {
 		return nil, false, err
 	}
@@ -117,23 +137,29 @@ func (c *Coordinator) number(tx Tx, s *session) (given []order, more bool, _ err
 // order gives an action the next number of its host's stream.
 func (c *Coordinator) order(tx Tx, st *StreamState, a *Action) (order, error) {
 	content := orderItem(a)
-	item, err := json.Marshal(content)
+	var v any = content
+	if st.Pos.Stream == protocol.StreamControl {
+		v = protocol.ControlItem{Verb: protocol.VerbPreempt, Order: &content}
+	}
+	item, err := json.Marshal(v)
 	if err != nil {
 		return order{}, fmt.Errorf("encode order %s: %w", a.ID, err)
 	}
 	it, err := c.append(tx, st, item, a.ID)
 	a.N, a.SentMS = it.N, c.nowMS()
-	return order{it, c.ends(a)}, err
+	return order{it, st.Pos.Stream, c.ends(a)}, err
 }
 
 // numberFirst gives a new action its number before it is written, if nothing can
 // be waiting in front of it and its host is there. Any other is for number.
 func (c *Coordinator) numberFirst(tx Tx, s *session, a *Action) (given []order, _ error) {
-	if c.Recovery() != "" || !s.nothingWaits() {
+	on := StreamOf(a.Kind)
+	_, _, there := s.reachable()
+	if c.Recovery() != "" || !there || on == protocol.StreamOrder && !s.nothingWaits() {
 		return nil, nil
 	}
-	st, err := tx.Streams().Get(s.host, protocol.StreamOrder)
-	if err != nil || st.Pos.N-max(st.Freed.N, s.ackedTo(protocol.StreamOrder)) >= stream.Window {
+	st, err := tx.Streams().Get(s.host, on)
+	if err != nil || st.Pos.N-max(st.Freed.N, s.ackedTo(on)) >= stream.Window {
 		return nil, err
 	}
 	o, err := c.order(tx, &st, a)
@@ -239,8 +265,10 @@ func (s *session) sendItem(name protocol.Stream, n uint64, heard protocol.Seq, a
 	}
 	typ, ch := protocol.TypeOrder, protocol.ChannelOrder
 	if name == protocol.StreamControl {
-		// A control has no start budget, so it does not matter when it arrives.
-		typ, ch, heard = protocol.TypeControl, protocol.ChannelControl, protocol.Seq{}
+		typ, ch = protocol.TypeControl, protocol.ChannelControl
+		if it.Action.IsZero() {
+			heard = protocol.Seq{} // it has no start budget, so it does not matter when it arrives
+		}
 	}
 	h := s.c.header(typ, protocol.HostParty(s.host))
 	h.Store, h.Stream, h.N, h.Item, h.Heard = s.c.cfg.Store.ID(), name, n, it.Item, heard
@@ -286,8 +314,8 @@ func (s *session) item(name protocol.Stream, n uint64) (it Item, err error) {
 func (s *session) budget(it Item, age time.Duration) (int64, error) {
 	c := s.c
 	s.mu.Lock()
-	expires, fresh := s.expiry[it.N]
-	delete(s.expiry, it.N)
+	expires, fresh := s.expiry[it.Action]
+	delete(s.expiry, it.Action)
 	s.mu.Unlock()
 	if fresh { // its number was given just now, so only its host can have ended it
 		return max(0, expires-c.lifeMS()+age.Milliseconds()), nil
@@ -415,7 +443,11 @@ func (c *Coordinator) askAgain(s *session) {
 		}
 		var ids []protocol.ActionID
 		for _, a := range open {
-			if a.N != 0 && a.N <= st.Freed.N || a.N == 0 && a.State != protocol.StatePendingSchedule || a.N == formerOrder {
+			freed := st.Freed.N
+			if StreamOf(a.Kind) == protocol.StreamControl {
+				freed = controls.Freed.N
+			}
+			if a.N != 0 && a.N <= freed || a.N == 0 && a.State != protocol.StatePendingSchedule || a.N == formerOrder {
 				ids = append(ids, a.ID)
 			}
 		}

@@ -279,12 +279,16 @@ func (c *Coordinator) adopt(host protocol.HostID, r *protocol.Report) Action {
 // order: an order that may still be under way says nothing. The answer may be
 // to a question of before the action ended; then it says nothing new.
 func (c *Coordinator) applyUnknown(tx Tx, a Action, r *protocol.Report) (Action, error) {
+	have := r.HaveOrder
+	if StreamOf(a.Kind) == protocol.StreamControl {
+		have = r.HaveControl
+	}
 	switch {
 	case a.N == 0 || a.State.Final():
 		return a, nil
 	case a.N == formerOrder:
 		return c.unknownSince(tx, a)
-	case a.N > r.HaveOrder:
+	case a.N > have:
 		return a, nil
 	}
 	err := c.move(tx, &a, protocol.EventHostUnknown)
@@ -294,7 +298,10 @@ func (c *Coordinator) applyUnknown(tx Tx, a Action, r *protocol.Report) (Action,
 // conflict takes over the host's record of an id that means something else
 // here. What was asked for here stays visible and can be issued again.
 func (c *Coordinator) conflict(tx Tx, a *Action, r *protocol.Report) error {
-	a.Conflict, a.Spec, a.Digest = a.Spec, r.Spec, r.Digest
+	if a.Conflict == nil {
+		a.Conflict = a.Spec // the first intent is what was asked for
+	}
+	a.Spec, a.Digest = r.Spec, r.Digest
 	if spec, err := protocol.DecodeSpec(r.Spec); err == nil {
 		a.Kind, a.Target, a.Name = spec.Kind, spec.Target, spec.Name
 	}

@@ -59,7 +59,7 @@ type session struct {
 	owed      bool                                  // something that the host must learn has changed since the last receipt
 	unsent    bool                                  // actions may wait for a number
 	numbering bool                                  // they are being given theirs
-	expiry    map[uint64]int64                      // start budgets of orders that were numbered and not sent yet
+	expiry    map[protocol.ActionID]int64           // start budgets of orders that were numbered and not sent yet
 	lookAt    []protocol.ActionID                   // may have ended while numbers were given
 	toAsk     bool                                  // about open actions; see askAgain
 	audit     protocol.Position                     // head of the host's own audit log that it is to be told, once
@@ -145,7 +145,7 @@ func (s *session) start() {
 	s.up = make(map[protocol.Stream]protocol.Position)
 	s.newest = make(map[protocol.Stream]protocol.Position)
 	s.freeable = make(map[protocol.Stream]protocol.Position)
-	s.expiry = make(map[uint64]int64)
+	s.expiry = make(map[protocol.ActionID]int64)
 	s.receipted = make(map[protocol.ActionID]int64)
 	s.allocated = map[protocol.Stream]map[uint64]Item{protocol.StreamOrder: {}, protocol.StreamControl: {}}
 }

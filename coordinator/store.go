@@ -246,9 +246,10 @@ type Actions interface {
 	Find(prefix string, limit int) ([]protocol.ActionID, error)
 	// List returns actions, the newest first.
 	List(ActionFilter) ([]Action, error)
-	// Unsent returns up to limit actions of a host in PENDING_SCHEDULE without
+	// Unsent returns up to limit actions of a host that travel on a stream, see
+	// [StreamOf], in PENDING_SCHEDULE without
 	// an order number, the oldest first.
-	Unsent(host protocol.HostID, limit int) ([]Action, error)
+	Unsent(host protocol.HostID, on protocol.Stream, limit int) ([]Action, error)
 	// Expired returns up to limit actions without an order number, waiting for
 	// approval or schedule, whose start budget ended before a time.
 	Expired(nowMS int64, limit int) ([]Action, error)

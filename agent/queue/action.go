@@ -61,7 +61,7 @@ func take(tx *sqldb.Tx, at protocol.Position, o Order, now Now) (Taken, error) {
 	case err == nil && local:
 		return Taken{Action: known}, nil
 	case err == nil:
-		err = again(tx, &known, now)
+		err = again(tx, &known, o.Spec, now)
 		return Taken{Action: known}, err
 	case !errors.Is(err, ErrUnknown):
 		return Taken{}, err
@@ -356,12 +356,20 @@ func tellAfter(tx *sqldb.Tx, since uint64, now Now) (told uint64, err error) {
 }
 
 // again repeats what is known of an action for whoever ordered it once more.
-func again(tx *sqldb.Tx, act *Action, now Now) error {
+//
+// If that was another spec, the record here wins, and is told as a whole: whoever
+// ordered it has to know what is there.
+func again(tx *sqldb.Tx, act *Action, spec []byte, now Now) error {
 	event := act.Event
 	if !act.State.Final() && act.Attempt > 1 {
 		event = protocol.EventRetry
 	}
-	return tell(tx, act, event, aside{}, now)
+	if act.Digest == protocol.Sum(spec) {
+		return tell(tx, act, event, aside{}, now)
+	}
+	r := about(act, event, now)
+	r.Spec, r.Requester = act.Spec, act.Requester
+	return report(tx, act, r)
 }
 
 // aside is what a report tells that is not of the action's record.
@@ -399,6 +407,11 @@ func about(a *Action, event protocol.Event, now Now) protocol.Report {
 // report writes a report into the outbox.
 func report(tx *sqldb.Tx, a *Action, r protocol.Report) error {
 	if r.Event == protocol.EventTell {
+		control, _, err := place(tx, protocol.StreamControl)
+		if err != nil {
+			return err
+		}
+		r.HaveControl = control.N
 		at, _, err := place(tx, protocol.StreamOrder)
 		if err != nil {
 			return err

@@ -13,8 +13,9 @@ var (
 	// ErrUnfinished: its maker was killed before the first rows were there, so
 	// there is nothing in it to lose.
 	ErrUnfinished = errors.New("the agent's queue was never finished")
-	// ErrFull: too many reports wait for the coordinator; no new action is taken.
-	ErrFull = errors.New("too many reports wait for the coordinator")
+	// ErrFull: too many reports wait for the coordinator, or too many actions for
+	// their turn; no new action is taken, and nothing that was taken is dropped.
+	ErrFull = errors.New("too many actions or their reports wait: nothing new is taken until some have ended and were told to the coordinator")
 	// ErrUnknown: no action, or no container, of that id is kept.
 	ErrUnknown = errors.New("not known to this host")
 	// ErrExists: the id, or the name of the container, is taken.

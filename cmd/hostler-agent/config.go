@@ -40,8 +40,9 @@ type commandsConfig struct {
 	Supervisor string `toml:"supervisor"`
 	// Parallel is how many commands of the host run at a time.
 	Parallel int `toml:"parallel"`
-	// Lanes is how many actions on containers run at a time; 1 makes one after
-	// the other of them.
+	// Lanes is how many actions on containers run at a time; 1 makes one queue of
+	// all actions, commands of the host among them: one after the other, in the
+	// order in which they were accepted.
 	Lanes int `toml:"lanes"`
 }
 

@@ -48,6 +48,13 @@ func actionNoun() noun[api.Action] {
 			{"output", inShow, func(a api.Action) any { return names(a.Output, outputWord) }},
 			{"expires_at", inShow, func(a api.Action) any { return a.ExpiresAt }},
 			{"spec", inShow, func(a api.Action) any { return string(a.Spec) }},
+			{"conflict", inShow, func(a api.Action) any {
+				if !a.Conflict {
+					return ""
+				}
+				return "its host has another action of this id, which is the one shown; to ask for the intent anew: hostler action reissue " + a.ID
+			}},
+			{"intent", inShow, func(a api.Action) any { return string(a.Intent) }},
 			{"digest", inShow, func(a api.Action) any { return a.Digest }},
 		},
 	}
@@ -75,7 +82,7 @@ func outputWord(o api.Output) string {
 
 func (a *app) actionCommand() *cobra.Command {
 	return group("action", "What was asked for, and what became of it",
-		a.actionListCommand(), a.actionShowCommand(), a.actionLogsCommand(), a.approveCommand(), a.denyCommand(), a.actionCancelCommand(), a.nudgeCommand())
+		a.actionListCommand(), a.actionShowCommand(), a.actionLogsCommand(), a.approveCommand(), a.denyCommand(), a.actionCancelCommand(), a.actionReissueCommand(), a.nudgeCommand())
 }
 
 func (a *app) actionListCommand() *cobra.Command {
@@ -217,8 +224,55 @@ func (a *app) sayMissing(act api.Action, s *stream) {
 	}
 }
 
+func (a *app) actionReissueCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "reissue ID", Short: "Ask anew for what a conflict kept from being done", Args: exactly(1),
+		Long: `A host that has another action of the same id keeps its own, and the coordinator
+shows both: spec is the host's, intent is what was asked for here. This asks for
+the intent under a new id.`,
+		Example: "  hostler action show 0199f3 -o json | jq .conflict\n  hostler action reissue 0199f3", ValidArgsFunction: a.completing(actionIDs),
+	}
+	c := changeFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := a.connect()
+		if err != nil {
+			return err
+		}
+		ctx, what := cmd.Context(), "issue action "+args[0]+" again"
+		old, err := r.action(ctx, args[0], 0)
+		switch {
+		case err != nil:
+			return cannot(what, err)
+		case !old.Conflict:
+			return &failure{code: exitFailed, what: "cannot " + what, why: "its host has no other action of that id", next: "hostler action show " + old.ID}
+		}
+		if c.dryRun {
+			spec, err := protocol.DecodeSpec(old.Intent)
+			if err != nil {
+				return cannot(what, err)
+			}
+			return a.dryRun(ctx, r, c.view, []protocol.HostID{protocol.HostID(old.Host)}, spec.Kind, old.Intent)
+		}
+		var act api.Action
+		if err := r.Post(ctx, "/v1/actions/"+url.PathEscape(old.ID)+"/reissue", nil, api.Reissue{ID: a.newActionID().String()}, &act); err != nil {
+			return cannot(what, err)
+		}
+		if c.noWait {
+			return a.printID(c.view, act)
+		}
+		a.say("action %s", printable(act.ID))
+		final, err := (&follower{app: a, remote: r, label: act.ID}).await(ctx, act)
+		if err != nil {
+			a.leave(act.ID)
+			return cannot(what, err)
+		}
+		return ended(what, final)
+	}
+	return cmd
+}
+
 func (a *app) actionCancelCommand() *cobra.Command {
-	var noWait bool
+	var noWait, wait bool
 	cmd := &cobra.Command{
 		Use: "cancel ID", Short: "End an action", Args: exactly(1),
 		Long: `Ends an action: one that has not begun never does, and a command is terminated.
@@ -227,6 +281,8 @@ it ended.`,
 		Example: "  hostler action cancel 0199f3", ValidArgsFunction: a.completing(actionIDs),
 	}
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait until it has ended")
+	cmd.Flags().BoolVar(&wait, "wait", true, "wait until it has ended")
+	cmd.MarkFlagsMutuallyExclusive("wait", "no-wait")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := a.connect()
 		if err != nil {
@@ -238,7 +294,7 @@ it ended.`,
 			return cannot(what, err)
 		}
 		a.say("%s", printable(act.ID))
-		if noWait {
+		if noWait || !wait {
 			return nil
 		}
 		act, err = (&follower{app: a, remote: r, label: act.ID}).await(ctx, act)

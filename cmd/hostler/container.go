@@ -58,7 +58,7 @@ func containerNoun(local bool) noun[containerView] {
 
 func (a *app) containerCommand() *cobra.Command {
 	return group("ct", "Containers", a.ctListCommand(), a.ctShowCommand(), a.ctCreateCommand(),
-		a.ctStartCommand(), a.ctStopCommand(), a.ctResetCommand(), a.ctRemoveCommand())
+		a.ctStartCommand(), a.ctStopCommand(), a.ctRenameCommand(), a.ctResetCommand(), a.ctRemoveCommand())
 }
 
 func (a *app) ctListCommand() *cobra.Command {
@@ -257,15 +257,53 @@ func (a *app) ctStartCommand() *cobra.Command {
 
 func (a *app) ctStopCommand() *cobra.Command {
 	var grace durationFlag
+	var now bool
 	cmd := &cobra.Command{
 		Use: "stop HOST/NAME", Short: "Stop a container, and keep it stopped",
-		Long:    "Asks a container to shut down and kills it when --grace has passed. It stays stopped until it is started.",
-		Example: "  hostler ct stop edge-01/web\n  hostler ct stop edge-01/db --grace 2m",
+		Long: `Asks a container to shut down and kills it when --grace has passed. It stays stopped until it is started.
+
+A stop has its turn after what was asked of the container before. With --now it
+waits for nothing: what runs on the container ends as preempted, commands in it
+with it, what waits to start it never does, and without --grace it is killed at
+once. Anything else that waits keeps its place.`,
+		Example: "  hostler ct stop edge-01/web\n  hostler ct stop edge-01/db --grace 2m\n  hostler ct stop edge-01/db --now",
 	}
-	cmd.Flags().Var(&grace, "grace", "how long it may take before it is killed (default 10s)")
+	cmd.Flags().Var(&grace, "grace", "how long it may take before it is killed (default 10s, with --now none)")
+	cmd.Flags().BoolVar(&now, "now", false, "wait for nothing, and end what runs on the container")
 	return a.onContainer(cmd, "stop", "stopped", func(string) (protocol.Spec, error) {
-		return protocol.Spec{Kind: protocol.KindStop, GraceMS: grace.d.Milliseconds()}, nil
+		kind := protocol.KindStop
+		if now {
+			kind = protocol.KindStopNow
+		}
+		return protocol.Spec{Kind: kind, GraceMS: grace.d.Milliseconds()}, nil
 	})
+}
+
+func (a *app) ctRenameCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "rename HOST/NAME NEW-NAME", Short: "Give a stopped container another name",
+		Long: `Gives a container that is stopped another name, which is its host name from then
+on, too. Its address, its data and what was asked of it stay its own: actions that
+wait for the container go with it.`,
+		Example: "  hostler ct stop edge-01/web\n  hostler ct rename edge-01/web web-old",
+		Args:    exactly(2), ValidArgsFunction: a.completing(containerNames),
+	}
+	c := changeFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		to, err := protocol.ParseContainerName(args[1])
+		if err != nil {
+			return usage("", "%q is no name for a container: %s", args[1], err)
+		}
+		ctx, what := cmd.Context(), "rename "+args[0]
+		r, name, id, err := a.findContainer(ctx, args[0])
+		if err != nil {
+			return cannot(what, err)
+		}
+		return a.do(ctx, r, c, name, what, "renamed to "+args[1], protocol.Spec{
+			Kind: protocol.KindRename, Target: id, Name: protocol.ContainerName(name.name), NewName: to,
+		})
+	}
+	return cmd
 }
 
 func (a *app) ctResetCommand() *cobra.Command {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +20,7 @@ type command struct {
 	env       []string
 	timeout   durationFlag
 	exclusive bool
+	daemon    bool
 	noWait    bool
 	many      bool // on many hosts, whose output is not all followed at once
 	dryRun    bool
@@ -36,6 +38,7 @@ func commandFlags(cmd *cobra.Command) *command {
 	f.Var(&c.timeout, "timeout", "end the command after this time, or none (default 60s)")
 	c.stdin.add(cmd)
 	f.BoolVar(&c.exclusive, "exclusive", false, "wait until nothing else runs on the host, and run alone")
+	f.BoolVar(&c.daemon, "daemon", false, "leave when the command has begun; it runs, without a limit of its own, until nothing of it is left")
 	f.BoolVar(&c.noWait, "no-wait", false, "print the action's id and leave")
 	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be asked, and ask nothing")
 	// Everything that goes wrong before a command has run has one code, so that
@@ -64,8 +67,8 @@ func (c *command) spec(kind protocol.Kind, target protocol.CTID, name protocol.C
 	if err := checkPairs("env", c.env); err != nil {
 		return nil, usage("", "%s", err)
 	}
-	s := protocol.Spec{Kind: kind, Target: target, Name: name, Argv: argv, User: c.user, Cwd: c.cwd, Env: c.env, Exclusive: c.exclusive}
-	if !c.noWait && !c.many {
+	s := protocol.Spec{Kind: kind, Target: target, Name: name, Argv: argv, User: c.user, Cwd: c.cwd, Env: c.env, Exclusive: c.exclusive, Daemon: c.daemon}
+	if !c.noWait && !c.many && !c.daemon {
 		s.Output = protocol.OutputStream // we follow all of it
 	}
 	switch {
@@ -228,6 +231,9 @@ func (a *app) runOne(ctx context.Context, r *remote, c *command, host protocol.H
 	if c.noWait {
 		return a.printID(c.view, act)
 	}
+	if c.daemon {
+		return a.leaveDaemon(ctx, r, c, act, what)
+	}
 	if a.errTTY {
 		a.say("action %s", act.ID)
 	}
@@ -242,6 +248,24 @@ func (a *app) runOne(ctx context.Context, r *remote, c *command, host protocol.H
 		return cannot(what, err)
 	}
 	return a.commandEnded(what, final)
+}
+
+// daemonLook is how long a daemon is looked at before it is left alone: what
+// cannot begin is found out by then.
+const daemonLook = time.Second
+
+// leaveDaemon tells how a daemon has ended that ended at once, and leaves it alone
+// otherwise.
+func (a *app) leaveDaemon(ctx context.Context, r *remote, c *command, act api.Action, what string) error {
+	now, err := r.action(ctx, act.ID, daemonLook)
+	if err != nil {
+		a.leave(act.ID)
+		return cannot(what, err)
+	}
+	if protocol.State(now.State).Final() {
+		return a.commandEnded(what, now)
+	}
+	return a.printID(c.view, now)
 }
 
 // printID prints the id of an action that goes on without us.

@@ -279,6 +279,11 @@ func (s *site) obey(h *coordtest.Host, o coordtest.Order) {
 		h.Report(failed(o, protocol.EventNoStart, protocol.ReasonNoStart, &protocol.Exit{Code: 127, Error: "exec missing: no such file"}))
 	case "interrupted":
 		h.Report(failed(o, protocol.EventInterrupt, protocol.ReasonInterrupted, nil))
+	case "torn":
+		theirs := coordtest.RunSpec("theirs")
+		r := o.Done()
+		r.Digest, r.Spec = protocol.Sum(theirs), theirs
+		h.Report(r)
 	case "slow":
 		s.write(h, o, protocol.Stdout, []byte("begun\n"))
 		s.orders <- o

@@ -62,9 +62,18 @@ func (r *retry) wait(ctx context.Context, now time.Time, err error) error {
 // submit asks for an action. The id is made here, so that a request whose
 // answer was lost can be made again.
 func (a *app) submit(ctx context.Context, r *remote, host protocol.HostID, spec []byte) (api.Action, error) {
+	return a.submitAs(ctx, r, a.newActionID(), host, spec)
+}
+
+func (a *app) newActionID() protocol.ActionID {
 	var random [10]byte
 	a.random(random[:])
-	ask := api.NewAction{ID: protocol.NewActionID(a.now().UnixMilli(), random).String(), Host: string(host), Spec: spec}
+	return protocol.NewActionID(a.now().UnixMilli(), random)
+}
+
+// submitAs does it under an id that is given already.
+func (a *app) submitAs(ctx context.Context, r *remote, id protocol.ActionID, host protocol.HostID, spec []byte) (api.Action, error) {
+	ask := api.NewAction{ID: id.String(), Host: string(host), Spec: spec}
 	var again retry
 	for try := 1; ; try++ {
 		var act api.Action

@@ -10,6 +10,9 @@ import (
 
 type actions tx
 
+// preempting are the kinds that travel as controls.
+const preempting = `'` + string(protocol.KindStopNow) + `'`
+
 const (
 	actionColumns = `id, host, kind, target, name, digest, state, reason, detail, requester,
 		created_ms, updated_ms, ended_ms, expires_ms, n, accept_seq, attempt, cancelling, cancel_by, corrected,
@@ -39,7 +42,9 @@ const (
 		AND ($4 = '' OR host = $4) AND ($5 = '' OR state = $5) ORDER BY id DESC LIMIT $2`
 
 	unsentActions = `SELECT ` + actionColumns + ` FROM action
-		WHERE host = $1 AND state = 'PENDING_SCHEDULE' AND n = 0 ORDER BY id LIMIT $2`
+		WHERE host = $1 AND state = 'PENDING_SCHEDULE' AND n = 0 AND kind NOT IN (` + preempting + `) ORDER BY id LIMIT $2`
+	unsentControls = `SELECT ` + actionColumns + ` FROM action
+		WHERE host = $1 AND state = 'PENDING_SCHEDULE' AND n = 0 AND kind IN (` + preempting + `) ORDER BY id LIMIT $2`
 	expiredActions = `SELECT ` + actionColumns + ` FROM action
 		WHERE n = 0 AND state IN ('PENDING_APPROVE', 'PENDING_SCHEDULE') AND expires_ms < $1
 		ORDER BY expires_ms, id LIMIT $2`
@@ -135,8 +140,12 @@ func (t actions) inState(f coordinator.ActionFilter, state protocol.State) ([]co
 	return list(t.db, scanAction, listActions, before, f.Limit)
 }
 
-func (t actions) Unsent(host protocol.HostID, limit int) ([]coordinator.Action, error) {
-	all, err := list(t.db, scanAction, unsentActions, host, atMost(limit))
+func (t actions) Unsent(host protocol.HostID, on protocol.Stream, limit int) ([]coordinator.Action, error) {
+	query := unsentActions
+	if on == protocol.StreamControl {
+		query = unsentControls
+	}
+	all, err := list(t.db, scanAction, query, host, atMost(limit))
 	return all, wrap(err, "unsent actions of host", host)
 }
 

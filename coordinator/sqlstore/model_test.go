@@ -119,7 +119,7 @@ func drawStep(rt *rapid.T) step {
 		{"get action", func(tx coordinator.Tx) (any, error) { return tx.Actions().Get(action.ID) }},
 		{"list actions", func(tx coordinator.Tx) (any, error) { return tx.Actions().List(filter) }},
 		{"find actions", func(tx coordinator.Tx) (any, error) { return tx.Actions().Find(id(a).String()[:12+a], b) }},
-		{"unsent", func(tx coordinator.Tx) (any, error) { return tx.Actions().Unsent(hostID(b), a) }},
+		{"unsent", func(tx coordinator.Tx) (any, error) { return tx.Actions().Unsent(hostID(b), protocol.StreamOrder, a) }},
 		{"expired", func(tx coordinator.Tx) (any, error) { return tx.Actions().Expired(int64(a), b) }},
 		{"append item", func(tx coordinator.Tx) (any, error) {
 			return done(tx.Streams().Append("edge-1", protocol.StreamOrder, item))

@@ -116,6 +116,7 @@ func TestQueryPlans(t *testing.T) {
 		{listActionsOfBatch, "SEARCH action USING INDEX action_by_batch (batch=? AND id<?)"},
 		{listActionsOfTarget, "SEARCH action USING INDEX action_by_target (target=? AND id<?)"},
 		{unsentActions, "SEARCH action USING INDEX action_by_host_state (host=? AND state=?)"},
+		{unsentControls, "SEARCH action USING INDEX action_by_host_state (host=? AND state=?)"},
 		{expiredActions, "SEARCH action USING INDEX action_by_expiry (n=? AND expires_ms<?)"},
 		{getStream, "SEARCH stream USING PRIMARY KEY (host=? AND stream=?)"},
 		{listItems, "SEARCH item USING INDEX sqlite_autoindex_item_1 (host=? AND stream=? AND n>? AND n<?)"},

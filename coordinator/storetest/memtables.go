@@ -235,9 +235,9 @@ func (t memActions) List(f coordinator.ActionFilter) ([]coordinator.Action, erro
 	}, newerFirst)
 }
 
-func (t memActions) Unsent(host protocol.HostID, limit int) ([]coordinator.Action, error) {
+func (t memActions) Unsent(host protocol.HostID, on protocol.Stream, limit int) ([]coordinator.Action, error) {
 	return pick(t.memTx, t.actions.rows, cloneAction, limit, func(a coordinator.Action) bool {
-		return a.Host == host && a.State == protocol.StatePendingSchedule && a.N == 0
+		return a.Host == host && a.State == protocol.StatePendingSchedule && a.N == 0 && coordinator.StreamOf(a.Kind) == on
 	}, olderFirst)
 }
 

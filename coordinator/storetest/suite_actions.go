@@ -177,7 +177,9 @@ func testActionsDue(t *testing.T, s coordinator.Store) {
 		equal(t, what, ids(got), want)
 	}
 	unsent := func(host protocol.HostID, limit int) func(coordinator.Actions) ([]coordinator.Action, error) {
-		return func(a coordinator.Actions) ([]coordinator.Action, error) { return a.Unsent(host, limit) }
+		return func(a coordinator.Actions) ([]coordinator.Action, error) {
+			return a.Unsent(host, protocol.StreamOrder, limit)
+		}
 	}
 	expired := func(now int64, limit int) func(coordinator.Actions) ([]coordinator.Action, error) {
 		return func(a coordinator.Actions) ([]coordinator.Action, error) { return a.Expired(now, limit) }
@@ -196,5 +198,12 @@ func testActionsDue(t *testing.T, s coordinator.Store) {
 	a.N = 1
 	update(t, s, func(tx coordinator.Tx) error { return tx.Actions().Put(a) })
 	check("unsent after one was sent", unsent("edge-1", 10), want(1))
+	now := action(1)
+	now.N, now.Kind = 0, protocol.KindStopNow
+	update(t, s, func(tx coordinator.Tx) error { return tx.Actions().Put(now) })
+	check("unsent orders beside one that waits for nobody", unsent("edge-1", 10), want())
+	check("unsent controls", func(a coordinator.Actions) ([]coordinator.Action, error) {
+		return a.Unsent("edge-1", protocol.StreamControl, 10)
+	}, want(1))
 	check("expired after one was sent", expired(984, 100), want(24, 17))
 }

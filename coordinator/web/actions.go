@@ -36,6 +36,7 @@ func (h *handlers) actions(doc huma.API) {
 	huma.Register(doc, operation(doc, "list-actions", http.MethodGet, "/v1/actions", "List actions, the newest first, without their specs", http.StatusOK), h.listActions)
 	huma.Register(doc, operation(doc, "get-action", http.MethodGet, "/v1/actions/{id}", "Show an action", http.StatusOK), h.getAction)
 	huma.Register(doc, accepted(doc, "create-action", "/v1/actions", "Ask for an action"), h.createAction)
+	huma.Register(doc, accepted(doc, "reissue-action", "/v1/actions/{id}/reissue", "Ask under a new id for what a conflict kept from being done"), h.reissueAction)
 	huma.Register(doc, accepted(doc, "cancel-action", "/v1/actions/{id}/cancel", "Cancel an action"), h.cancelAction)
 }
 
@@ -135,6 +136,33 @@ func (h *handlers) createAction(ctx context.Context, in *struct {
 	a, err := h.c.Propose(ctx, actor(ctx), r)
 	if err != nil {
 		return nil, h.fail(ctx, err)
+	}
+	return h.answer(ctx, following, a, in.Wait)
+}
+
+func (h *handlers) reissueAction(ctx context.Context, in *struct {
+	ID   string `path:"id" maxLength:"36" doc:"Action id, or a prefix of at least 4 characters that no other has"`
+	Wait string `query:"wait" maxLength:"30" doc:"Answer when the new action has ended, at the latest after this time (30s, at most 10m)"`
+	Body api.Reissue
+}) (*actionAnswer, error) {
+	if _, err := parseWait(in.Wait); err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	id, err := h.c.Resolve(ctx, in.ID)
+	as := h.c.NewActionID()
+	if err == nil && in.Body.ID != "" {
+		if as, err = protocol.ParseActionID(in.Body.ID); err != nil {
+			err = fmt.Errorf("%w: %w", coordinator.ErrInvalid, err)
+		}
+	}
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	following := h.c.Follow(as)
+	defer following.Close()
+	a, err := h.c.Reissue(ctx, actor(ctx), id, as)
+	if err != nil {
+		return nil, h.fail(ctx, fmt.Errorf("action %s: %w", id, err))
 	}
 	return h.answer(ctx, following, a, in.Wait)
 }

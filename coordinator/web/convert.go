@@ -101,7 +101,7 @@ func actionOf(a coordinator.Action) api.Action {
 // wholeAction returns an action with its spec and its approvals.
 func (h *handlers) wholeAction(a coordinator.Action) api.Action {
 	out := h.actionOf(a)
-	out.Spec = a.Spec
+	out.Spec, out.Intent = a.Spec, a.Conflict
 	counting := h.c.Counting(a)
 	for _, g := range a.Approvals {
 		counts := slices.ContainsFunc(counting, func(o coordinator.Approval) bool { return o.Person == g.Person })

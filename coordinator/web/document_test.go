@@ -62,6 +62,13 @@ func exercises(s *site) []exercise {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	torn, err := s.f.Coordinator().Propose(s.t.Context(), s.f.Admin(), coordinator.Request{Host: "edge-07", Spec: coordtest.RunSpec("sleep", "8")})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	synctest.Wait()
+	theirs := coordtest.RunSpec("sleep", "7")
+	s.host.Report(protocol.Report{Action: torn.ID, Digest: protocol.Sum(theirs), Spec: theirs, Event: protocol.EventRetry, State: protocol.StateRunning, Attempt: 2})
 	_, token, err := s.f.Coordinator().CreateToken(s.t.Context(), s.f.Admin(), "bob", viewer, time.Hour)
 	if err != nil {
 		s.t.Fatal(err)
@@ -97,6 +104,7 @@ func exercises(s *site) []exercise {
 		{"get-action", viewer, get, "/v1/actions/" + done, nil, 200},
 		{"create-action", operator, post, "/v1/actions", run("true"), 202},
 		{"cancel-action", operator, post, "/v1/actions/" + a.ID.String() + "/cancel", nil, 202},
+		{"reissue-action", operator, post, "/v1/actions/" + torn.ID.String() + "/reissue", api.Reissue{}, 202},
 		{"create-batch", operator, post, "/v1/batches", api.NewBatch{Hosts: []string{"edge-07", "nobody"}, Spec: coordtest.RunSpec("true")}, 202},
 		{"get-batch", viewer, get, "/v1/batches/" + whole.String(), nil, 200},
 		{"follow-batch", viewer, get, "/v1/batches/" + whole.String() + "/events?output=true", nil, 200},
