@@ -82,6 +82,8 @@ func (c *command) follow(ctx context.Context, found bool) *outcome {
 		}
 		end, err := run.Wait(ctx)
 		switch {
+		case err == nil && c.mayRepeat(end.Exit):
+			return &outcome{again: true}
 		case err == nil:
 			return ends(conclude(end))
 		case ctx.Err() != nil, errors.Is(err, runner.ErrClosed):
@@ -89,6 +91,13 @@ func (c *command) follow(ctx context.Context, found bool) *outcome {
 		}
 		found = true // its supervisor died: what is left of it?
 	}
+}
+
+// mayRepeat reports whether an attempt that somebody has killed is made again: it
+// is of what does no harm twice, and neither its limit nor a cancel has ended it.
+func (c *command) mayRepeat(x protocol.Exit) bool {
+	info, _ := protocol.KindOf(c.spec.Kind)
+	return c.attempt < info.Attempts && x.Signal != 0 && !x.TimedOut && !x.Cancelled
 }
 
 // findAgain is the pause after an attempt could not be looked at.

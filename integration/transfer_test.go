@@ -149,11 +149,15 @@ func TestPushAndPull(t *testing.T) {
 		mkdir(t, out)
 		mkdir(t, h.path("lxc/web/rootfs/race"))
 		mkdir(t, h.path("lxc/web/rootfs/race/d"))
-		id := w.submit(t, "edge-01/web", "sh", "-c", `cd /race; while :; do mv d e; ln -s "$0" d; rm d; mv e d; done`, out)
+		// One of its own processes, which the agent knows nothing of.
+		racer := w.spawn(t, "racer", w.env(), "lxc-attach", "-P", h.path("lxc"), "-n", "web", "--",
+			"sh", "-c", `cd /race; echo racing; while :; do mv d e; ln -s "$0" d; rm d; mv e d; done`, out)
+		racer.says(t, racer.out, "racing")
 		for range 10 {
 			w.cli(t, "push", "-r", w.path("tree"), "edge-01/web:/race/d") // it may well fail
 		}
-		w.must(t, "action", "cancel", id)
+		racer.end(t, kill)
+		w.must(t, "ct", "stop", "edge-01/web") // and what is left of it
 		if all, err := os.ReadDir(out); err != nil || len(all) != 0 {
 			t.Errorf("on the host lie %v, %v", all, err)
 		}

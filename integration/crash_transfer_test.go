@@ -1,0 +1,61 @@
+//go:build integration && hostlertest
+
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// transferPoints push files, again and again, while somebody dies on the way.
+func transferPoints(t *testing.T) {
+	c := newWreck(t)
+	l := c.addLimb(t, "edge-01", false)
+	number := 0
+	push := func(t *testing.T) {
+		number++
+		c.pushed(t, l, fmt.Sprintf("content %d of %s", number, c.dir))
+	}
+	var strikes []strike
+	for _, s := range []failpoint.Step{"A14", "S17"} {
+		strikes = append(strikes, strike{s, l.victim, push})
+	}
+	c.strikes(t, append(strikes, strike{"C19", c.head, push})...)
+}
+
+// pushed sends a payload until the coordinator has it, pushes it to a file, and
+// finds it there.
+func (c *wreck) pushed(t testing.TB, l *limb, text string) {
+	t.Helper()
+	d, there := protocol.Sum([]byte(text)), c.path("pushed")
+	c.insist(t, "sending a payload", func(ctx context.Context) error {
+		var have api.Payload
+		err := c.api.Get(ctx, "/v1/payloads/"+d.String(), nil, &have)
+		if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeNotFound {
+			err = nil
+		}
+		if err == nil && !have.Complete {
+			err = c.api.Upload(ctx, d.String(), int64(len(text)), have.Have, bytes.NewReader([]byte(text)[have.Have:]), &have)
+		}
+		return err
+	})
+	s := protocol.Spec{Kind: protocol.KindHostPush, StdinSHA256: d, StdinBytes: int64(len(text)), TimeoutMS: time.Minute.Milliseconds(),
+		Files: &protocol.FileArgs{Paths: []string{there}, Mode: "0600"}}
+	id := c.newAction(t, l, protocol.KindHostPush, false)
+	c.order(t, l, id, s)
+	if got := c.end(t, l, id); got.State != protocol.StateDone {
+		t.Errorf("the push is %s", got)
+	}
+	if got, err := os.ReadFile(there); err != nil || string(got) != text {
+		t.Errorf("there is %q, %v, want %q", got, err, text)
+	}
+}
