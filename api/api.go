@@ -161,6 +161,16 @@ type Action struct {
 	// Approvals who has approved.
 	Needs     []Need     `json:"needs,omitempty"`
 	Approvals []Approval `json:"approvals,omitempty"`
+	// When its order was sent and when the host's receipt for it came, by the
+	// coordinator's clock.
+	SentAt      *time.Time `json:"sent_at,omitempty"`
+	ReceiptedAt *time.Time `json:"receipted_at,omitempty"`
+	// When the host accepted it, began it and ended it, by the host's own clock.
+	HostAcceptedAt *time.Time `json:"host_accepted_at,omitempty"`
+	HostStartedAt  *time.Time `json:"host_started_at,omitempty"`
+	HostEndedAt    *time.Time `json:"host_ended_at,omitempty"`
+	// Waits is why it has not begun, or not ended; none once it has ended.
+	Waits *Waits `json:"waits,omitempty"`
 }
 
 // Need is one thing that must be there before an action is sent.
@@ -218,6 +228,20 @@ type Key struct {
 // Reissue asks anew for what a conflict kept from being done.
 type Reissue struct {
 	ID string `json:"id,omitempty"` // of the new action, UUIDv7; asking again with it changes nothing
+}
+
+// Waits is why an action has not ended.
+type Waits struct {
+	// For is one word: approval, host, quarantine, recovery, turn, receipt, unknown,
+	// end; or what its host told: lane, exclusive, shared, places, runs, disk, stop,
+	// ring.
+	For    string `json:"for"`
+	Text   string `json:"text"`
+	Action string `json:"action,omitempty"` // the one in front of it
+	// LastSeen is when the host was last seen, if that is what it waits for.
+	LastSeen *time.Time `json:"last_seen,omitempty"`
+	// HostAt is when the host told, by its own clock; none if it was not asked.
+	HostAt *time.Time `json:"host_at,omitempty"`
 }
 
 // NewBatch asks for the same action on many hosts, at most 500 in one request;

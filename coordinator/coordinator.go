@@ -176,6 +176,7 @@ type Coordinator struct {
 	restartable bool
 	// quarantined tells why a host gets nothing; it is a copy of the store's.
 	quarantined map[protocol.HostID]string
+	whys        map[protocol.ActionID]toldWhy // what hosts told of actions just now; see askWhy
 	// judging has room for the one who quarantines or readmits a host, from the
 	// store to the copy, so that neither decision undoes half of the other.
 	judging chan struct{}

@@ -21,6 +21,7 @@ func (s *session) onItems(items []protocol.Message) {
 	c := s.c
 	acked := s.takeFreeable()
 	var changed []Action
+	var told []protocol.Report
 	var positions []protocol.Position
 	var freed map[protocol.Stream]uint64
 	s.mu.Lock()
@@ -28,7 +29,7 @@ func (s *session) onItems(items []protocol.Message) {
 	s.mu.Unlock()
 	noted := make(map[protocol.ActionID]int64)
 	err := c.update(c.ctx, failpoint.ReportsTaken, func(tx Tx) (err error) {
-		changed, positions = nil, nil
+		changed, positions, told = nil, nil, nil
 		if freed, err = s.free(tx, acked); err != nil {
 			return err
 		}
@@ -43,9 +44,12 @@ func (s *session) onItems(items []protocol.Message) {
 			if stream.Receive(st.Pos, m.Header.Store, m.Header.N) != stream.Deliver {
 				continue
 			}
-			a, err := c.deliver(tx, s.host, m, receipted)
+			a, r, err := c.deliver(tx, s.host, m, receipted)
 			if err != nil {
 				return err
+			}
+			if r != nil && r.Event == protocol.EventTell {
+				told = append(told, *r)
 			}
 			if !a.ID.IsZero() {
 				changed = append(changed, a)
@@ -75,6 +79,7 @@ func (s *session) onItems(items []protocol.Message) {
 	}
 	s.mu.Unlock()
 	s.forgetReceipts(noted)
+	c.heardWhy(s.host, told)
 	for _, a := range changed {
 		c.wake.fire(a.ID)
 		c.news.tell(a)
@@ -90,21 +95,23 @@ func (s *session) onItems(items []protocol.Message) {
 
 // deliver makes the effect of one item. An item that is broken is kept as
 // rejected with its code, so that nothing behind it waits; only a failing
-// store is an error. It returns the action that it has changed, if any.
-func (c *Coordinator) deliver(tx Tx, host protocol.HostID, m protocol.Message, receipted map[protocol.ActionID]int64) (Action, error) {
+// store is an error. It returns the action that it has changed, if any, and the
+// report, if it is one.
+func (c *Coordinator) deliver(tx Tx, host protocol.HostID, m protocol.Message, receipted map[protocol.ActionID]int64) (Action, *protocol.Report, error) {
 	switch m.Header.Stream {
 	case protocol.StreamReport:
 		var r protocol.Report
 		if err := m.DecodeItem(&r); err != nil {
-			return Action{}, c.reject(tx, host, m, err)
+			return Action{}, nil, c.reject(tx, host, m, err)
 		}
-		return c.applyReport(tx, host, m, &r, receipted[r.Action])
+		a, err := c.applyReport(tx, host, m, &r, receipted[r.Action])
+		return a, &r, err
 	default:
 		var a protocol.Alert
 		if err := m.DecodeItem(&a); err != nil {
-			return Action{}, c.reject(tx, host, m, err)
+			return Action{}, nil, c.reject(tx, host, m, err)
 		}
-		return Action{}, c.applyAlert(tx, host, &a)
+		return Action{}, nil, c.applyAlert(tx, host, &a)
 	}
 }
 

@@ -46,6 +46,13 @@ func actionNoun() noun[api.Action] {
 				return a.Exit.Error
 			}},
 			{"output", inShow, func(a api.Action) any { return names(a.Output, outputWord) }},
+			{"waits", inShow, func(a api.Action) any { return waitsWord(a.Waits) }},
+			{"batch", inShow, func(a api.Action) any { return a.Batch }},
+			{"sent_at", inShow, func(a api.Action) any { return a.SentAt }},
+			{"receipted_at", inShow, func(a api.Action) any { return a.ReceiptedAt }},
+			{"host_accepted_at", inShow, func(a api.Action) any { return a.HostAcceptedAt }},
+			{"host_started_at", inShow, func(a api.Action) any { return a.HostStartedAt }},
+			{"host_ended_at", inShow, func(a api.Action) any { return a.HostEndedAt }},
 			{"expires_at", inShow, func(a api.Action) any { return a.ExpiresAt }},
 			{"spec", inShow, func(a api.Action) any { return string(a.Spec) }},
 			{"conflict", inShow, func(a api.Action) any {
@@ -58,6 +65,17 @@ func actionNoun() noun[api.Action] {
 			{"digest", inShow, func(a api.Action) any { return a.Digest }},
 		},
 	}
+}
+
+// waitsWord is why an action waits, and whether its host said so.
+func waitsWord(w *api.Waits) string {
+	switch {
+	case w == nil:
+		return ""
+	case w.HostAt != nil:
+		return w.Text + " (so its host said)"
+	}
+	return w.Text
 }
 
 func exitWord(e *api.Exit) string {
@@ -87,6 +105,7 @@ func (a *app) actionCommand() *cobra.Command {
 
 func (a *app) actionListCommand() *cobra.Command {
 	var open, pending bool
+	var batch string
 	cmd := &cobra.Command{
 		Use: "ls [HOST]", Short: "List actions, the newest first", Args: atMost(1),
 		Example: "  hostler action ls\n  hostler action ls edge-01 --open --watch\n  hostler action ls --pending -o wide", ValidArgsFunction: a.completing(hostNames),
@@ -94,6 +113,7 @@ func (a *app) actionListCommand() *cobra.Command {
 	v := limitedFlags(cmd, 50)
 	cmd.Flags().BoolVar(&open, "open", false, "only those that have not ended")
 	cmd.Flags().BoolVar(&pending, "pending", false, "only those that wait for approval")
+	cmd.Flags().StringVar(&batch, "batch", "", "only those of this batch")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := a.connect()
 		if err != nil {
@@ -113,7 +133,7 @@ func (a *app) actionListCommand() *cobra.Command {
 			case open:
 				states = openStates()
 			}
-			all, err := r.actionsIn(ctx, host, states, v.limit)
+			all, err := r.actionsIn(ctx, actionQuery{host: host, batch: batch, states: states, limit: v.limit})
 			return all, cannot("list the actions", err)
 		})
 	}
@@ -133,7 +153,7 @@ func (a *app) actionShowCommand() *cobra.Command {
 			return err
 		}
 		return showOne(cmd.Context(), a, v, actionNoun(), func(ctx context.Context) (api.Action, error) {
-			act, err := r.action(ctx, args[0], 0)
+			act, err := r.actionWhy(ctx, args[0])
 			return act, cannot("show action "+args[0], err)
 		})
 	}

@@ -97,7 +97,7 @@ colours off. The configuration is $XDG_CONFIG_HOME/hostler/config.toml.`
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print data and errors, and nothing else")
 	root.AddCommand(
 		a.fleetCommand(), a.keyCommand(), a.policyCommand(), a.loginCommand(), a.contextCommand(), a.tokenCommand(), a.viewerCommand(),
-		a.statusCommand(), a.hostCommand(), a.containerCommand(), a.runCommand(), a.execCommand(), a.pushCommand(), a.pullCommand(),
+		a.statusCommand(), a.hostCommand(), a.containerCommand(), a.runCommand(), a.execCommand(), a.batchCommand(), a.whyCommand(), a.pushCommand(), a.pullCommand(),
 		a.actionCommand(), a.eventsCommand(), a.auditCommand(), a.verifyCommand(), versionCommand(),
 	)
 	root.AddCommand(a.devCommands()...)

@@ -385,7 +385,7 @@ func (a *app) eachAction(ctx context.Context, ids []string, verb string, ask any
 
 // pendingIDs are those of actions that wait for approval.
 func pendingIDs(ctx context.Context, r *remote) ([]string, error) {
-	all, err := r.actionsIn(ctx, "", []string{string(protocol.StatePendingApprove)}, completionLimit)
+	all, err := r.actionsIn(ctx, actionQuery{states: []string{string(protocol.StatePendingApprove)}, limit: completionLimit})
 	return names(all, actionNoun().name), err
 }
 

@@ -191,31 +191,53 @@ func (r *remote) action(ctx context.Context, id string, wait time.Duration) (api
 	return act, err
 }
 
+// actionWhy is action, with what it waits for as its host says.
+func (r *remote) actionWhy(ctx context.Context, id string) (api.Action, error) {
+	var q url.Values
+	if !r.local {
+		q = url.Values{"why": {"true"}}
+	}
+	var act api.Action
+	err := r.Get(ctx, "/v1/actions/"+url.PathEscape(id), q, &act)
+	return act, err
+}
+
 // actionPage is how many actions are asked for at once.
 const actionPage = 1000
 
-// actions returns up to limit actions (0: all), the newest first.
-func (r *remote) actions(ctx context.Context, host string, open bool, limit int) ([]api.Action, error) {
-	if open {
-		return r.actionsIn(ctx, host, openStates(), limit)
-	}
-	return r.actionsIn(ctx, host, nil, limit)
+// actionQuery chooses actions; the zero value is all.
+type actionQuery struct {
+	host, batch string
+	states      []string
+	limit       int // 0: all
 }
 
-// actionsIn is actions for those in some states; none are all.
-func (r *remote) actionsIn(ctx context.Context, host string, states []string, limit int) ([]api.Action, error) {
-	q := url.Values{}
-	if host != "" {
-		q.Set("host", host)
+// actions returns up to limit actions (0: all), the newest first.
+func (r *remote) actions(ctx context.Context, host string, open bool, limit int) ([]api.Action, error) {
+	f := actionQuery{host: host, limit: limit}
+	if open {
+		f.states = openStates()
 	}
-	if len(states) > 0 {
-		q.Set("state", strings.Join(states, ","))
+	return r.actionsIn(ctx, f)
+}
+
+// actionsIn returns actions, the newest first.
+func (r *remote) actionsIn(ctx context.Context, f actionQuery) ([]api.Action, error) {
+	q := url.Values{}
+	if f.batch != "" {
+		q.Set("batch", f.batch)
+	}
+	if f.host != "" {
+		q.Set("host", f.host)
+	}
+	if len(f.states) > 0 {
+		q.Set("state", strings.Join(f.states, ","))
 	}
 	var all []api.Action
 	for {
 		n := actionPage
-		if limit > 0 {
-			n = min(n, limit-len(all))
+		if f.limit > 0 {
+			n = min(n, f.limit-len(all))
 		}
 		q.Set("limit", strconv.Itoa(n))
 		var page []api.Action
@@ -223,7 +245,7 @@ func (r *remote) actionsIn(ctx context.Context, host string, states []string, li
 			return nil, err
 		}
 		all = append(all, page...)
-		if len(page) < n || len(all) == limit {
+		if len(page) < n || len(all) == f.limit {
 			return all, nil
 		}
 		q.Set("before", page[len(page)-1].ID)

@@ -232,24 +232,71 @@ func (a *app) onContainer(cmd *cobra.Command, verb, done string, spec func(name 
 	cmd.Args, cmd.ValidArgsFunction = exactly(1), a.completing(containerNames)
 	c := changeFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, what := cmd.Context(), verb+" "+args[0]
-		r, name, id, err := a.findContainer(ctx, args[0])
-		if err != nil {
-			return cannot(what, err)
-		}
-		s, err := spec(name.String())
-		if err != nil {
-			return err
-		}
-		s.Target, s.Name = id, protocol.ContainerName(name.name)
-		return a.do(ctx, r, c, name, what, done, s)
+		return a.changeOne(cmd, c, args[0], verb, done, spec)
 	}
 	return cmd
 }
 
+// onManyContainers is onContainer for a verb that may be about many.
+func (a *app) onManyContainers(cmd *cobra.Command, verb, done string, spec func(name string) (protocol.Spec, error)) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = atMost(1), a.completing(containerNames)
+	c := changeFlags(cmd)
+	sel := selectionFlags(cmd, "containers of Hostler")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := sel.check(len(args)); err != nil {
+			return err
+		}
+		if !sel.given() {
+			if err := exactly(1)(cmd, args); err != nil {
+				return err
+			}
+			return a.changeOne(cmd, c, args[0], verb, done, spec)
+		}
+		ctx := cmd.Context()
+		r, names, all, err := a.selectContainers(ctx, sel)
+		if err != nil {
+			return err
+		}
+		var kind protocol.Kind
+		places, err := onContainers(names, all, func(ct protocol.CTID, name protocol.ContainerName) ([]byte, error) {
+			s, err := spec(string(name))
+			if err != nil {
+				return nil, err
+			}
+			kind, s.Target, s.Name = s.Kind, ct, name
+			return encodeSpec(s)
+		})
+		if err != nil {
+			return err
+		}
+		if c.dryRun {
+			return a.dryRunMany(ctx, r, c.view, places, kind)
+		}
+		m := sel.many
+		m.view, m.noWait, m.verb = c.view, c.noWait, verb+" it"
+		return a.doMany(ctx, r, &m, places)
+	}
+	return cmd
+}
+
+// changeOne changes the container that is named.
+func (a *app) changeOne(cmd *cobra.Command, c *change, where, verb, done string, spec func(name string) (protocol.Spec, error)) error {
+	ctx, what := cmd.Context(), verb+" "+where
+	r, name, id, err := a.findContainer(ctx, where)
+	if err != nil {
+		return cannot(what, err)
+	}
+	s, err := spec(name.String())
+	if err != nil {
+		return err
+	}
+	s.Target, s.Name = id, protocol.ContainerName(name.name)
+	return a.do(ctx, r, c, name, what, done, s)
+}
 func (a *app) ctStartCommand() *cobra.Command {
-	return a.onContainer(&cobra.Command{
-		Use: "start HOST/NAME", Short: "Start a container, and keep it running", Example: "  hostler ct start edge-01/web",
+	return a.onManyContainers(&cobra.Command{
+		Use: "start {HOST/NAME | -l SELECTOR}", Short: "Start a container, and keep it running",
+		Example: "  hostler ct start edge-01/web\n  hostler ct start -l app=web --parallel 5",
 	}, "start", "started", func(string) (protocol.Spec, error) {
 		return protocol.Spec{Kind: protocol.KindStart}, nil
 	})
@@ -259,18 +306,18 @@ func (a *app) ctStopCommand() *cobra.Command {
 	var grace durationFlag
 	var now bool
 	cmd := &cobra.Command{
-		Use: "stop HOST/NAME", Short: "Stop a container, and keep it stopped",
+		Use: "stop {HOST/NAME | -l SELECTOR}", Short: "Stop a container, and keep it stopped",
 		Long: `Asks a container to shut down and kills it when --grace has passed. It stays stopped until it is started.
 
 A stop has its turn after what was asked of the container before. With --now it
 waits for nothing: what runs on the container ends as preempted, commands in it
 with it, what waits to start it never does, and without --grace it is killed at
 once. Anything else that waits keeps its place.`,
-		Example: "  hostler ct stop edge-01/web\n  hostler ct stop edge-01/db --grace 2m\n  hostler ct stop edge-01/db --now",
+		Example: "  hostler ct stop edge-01/web\n  hostler ct stop edge-01/db --grace 2m\n  hostler ct stop edge-01/db --now\n  hostler ct stop -l app=web",
 	}
 	cmd.Flags().Var(&grace, "grace", "how long it may take before it is killed (default 10s, with --now none)")
 	cmd.Flags().BoolVar(&now, "now", false, "wait for nothing, and end what runs on the container")
-	return a.onContainer(cmd, "stop", "stopped", func(string) (protocol.Spec, error) {
+	return a.onManyContainers(cmd, "stop", "stopped", func(string) (protocol.Spec, error) {
 		kind := protocol.KindStop
 		if now {
 			kind = protocol.KindStopNow

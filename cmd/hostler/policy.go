@@ -280,7 +280,11 @@ host, /etc/hostler/policy.toml, is in force over every signed policy.`,
 		if err != nil {
 			return err
 		}
-		hosts, err := a.chooseHosts(cmd.Context(), r, args[1:], labels, all)
+		sel := &selection{labels: labels, all: all}
+		if err := sel.check(len(args) - 1); err != nil {
+			return err
+		}
+		hosts, err := a.chooseHosts(cmd.Context(), r, args[1:], sel, true)
 		if err != nil {
 			return err
 		}

@@ -104,30 +104,31 @@ here, byte for byte, while it runs, and its exit code becomes that of this progr
 leaves the command running and says how to follow or cancel it.`
 
 func (a *app) runCommand() *cobra.Command {
-	var labels selector
-	var all bool
 	cmd := &cobra.Command{
 		Use: "run {HOST… | -l SELECTOR | -A} [flags] -- COMMAND [ARG…]", Short: "Run a command on a host, or on many",
 		Long: `Runs a command on a host, and passes its output and exit code on.` + commandHelp + `
 
-On several hosts it runs on all at once, each line of output begins with the
-host's name, and the exit code is 1 if any of them failed.`,
+On several hosts it runs on all at once, and each line of output begins with the
+host's name. Hosts that are away are waited for, unless --no-wait-offline or
+--wait says otherwise: the command runs there when they are back. The exit code
+is 1 if it failed anywhere, 5 if the time to wait was over before, 6 if only
+hosts that are away are left.`,
 		Example: `  hostler run edge-01 -- uname -a
   hostler run edge-01 --as nobody --timeout 5m -- sh -c 'echo $HOME; id'
-  hostler run -l site=lab -- systemctl is-system-running
+  hostler run -l site=lab,tier!=db -- systemctl is-system-running
+  hostler run -A --parallel 20 --no-wait-offline -o json -- uname -r
   id=$(hostler run edge-01 --no-wait -- apt-get update); hostler action logs $id --follow`,
 		DisableFlagsInUseLine: true, ValidArgsFunction: a.completing(hostNames),
 	}
 	c := commandFlags(cmd)
-	cmd.Flags().VarP(&labels, "selector", "l", "on all approved hosts with these labels")
-	cmd.Flags().BoolVarP(&all, "all", "A", false, "on all approved hosts")
+	s := selectionFlags(cmd, "approved hosts")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return asHostler(a.runHosts(cmd, c, args, labels, all))
+		return asHostler(a.runHosts(cmd, c, args, s))
 	}
 	return cmd
 }
 
-func (a *app) runHosts(cmd *cobra.Command, c *command, args []string, labels selector, all bool) error {
+func (a *app) runHosts(cmd *cobra.Command, c *command, args []string, sel *selection) error {
 	where, argv, err := splitArgs(cmd, args)
 	if err != nil {
 		return err
@@ -136,7 +137,7 @@ func (a *app) runHosts(cmd *cobra.Command, c *command, args []string, labels sel
 		return err
 	}
 	defer c.input.close()
-	c.many = all || len(labels.terms) > 0 || len(where) > 1
+	c.many = sel.given() || len(where) > 1
 	spec, err := c.spec(protocol.KindRun, protocol.CTID{}, "", argv)
 	if err != nil {
 		return err
@@ -146,7 +147,10 @@ func (a *app) runHosts(cmd *cobra.Command, c *command, args []string, labels sel
 		return err
 	}
 	ctx := cmd.Context()
-	targets, err := a.chooseHosts(ctx, r, where, labels, all)
+	if err := sel.check(len(where)); err != nil {
+		return err
+	}
+	targets, err := a.chooseHosts(ctx, r, where, sel, c.noWait)
 	if err != nil {
 		return err
 	}
@@ -156,23 +160,25 @@ func (a *app) runHosts(cmd *cobra.Command, c *command, args []string, labels sel
 	if err := c.input.send(ctx, a, r); err != nil {
 		return err
 	}
-	if len(targets) == 1 {
+	if sel.single(len(targets)) || r.local {
 		return a.runOne(ctx, r, c, targets[0], firstOf(string(targets[0]), "this host"), spec)
 	}
-	return a.runMany(ctx, r, c, targets, spec)
+	places := make([]place, len(targets))
+	for i, host := range targets {
+		places[i] = place{label: string(host), host: host, spec: spec}
+	}
+	return a.runMany(ctx, r, c, sel, places)
 }
 
 // chooseHosts returns the hosts that are meant; on the host itself that is one
 // without a name.
-func (a *app) chooseHosts(ctx context.Context, r *remote, where []string, labels selector, all bool) ([]protocol.HostID, error) {
-	many := all || len(labels.terms) > 0
+func (a *app) chooseHosts(ctx context.Context, r *remote, where []string, sel *selection, sayAway bool) ([]protocol.HostID, error) {
+	many := sel.given()
 	switch {
 	case r.local && (many || len(where) > 0):
 		return nil, usage("hostler run -- COMMAND", "no host can be named: this is about the host itself")
 	case r.local:
 		return []protocol.HostID{""}, nil
-	case many && len(where) > 0 || all && len(labels.terms) > 0:
-		return nil, usage("", "there are hosts by name, by -l or by -A, and not by two of them")
 	case !many && len(where) == 0:
 		return nil, usage("hostler run HOST -- COMMAND", "no host is named")
 	}
@@ -194,9 +200,9 @@ func (a *app) chooseHosts(ctx context.Context, r *remote, where []string, labels
 		return nil, cannot("list the hosts", err)
 	}
 	for _, h := range found {
-		if h.State == enrolmentApproved && labels.match(h.Labels) {
+		if h.State == enrolmentApproved && sel.labels.match(h.Labels) {
 			ids = append(ids, protocol.HostID(h.ID))
-			if h.Connectivity != "online" {
+			if h.Connectivity != "online" && sayAway {
 				a.say("hostler: %s is %s: its command waits until it is back", printable(h.ID), printable(h.Connectivity))
 			}
 		}
@@ -308,16 +314,26 @@ func (a *app) commandEnded(what string, act api.Action) error {
 
 func (a *app) execCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "exec HOST/NAME [flags] -- COMMAND [ARG…]", Short: "Run a command in a container",
-		Long: `Runs a command in a container that runs, and passes its output and exit code on.` + commandHelp,
+		Use: "exec {HOST/NAME | -l SELECTOR} [flags] -- COMMAND [ARG…]", Short: "Run a command in a container, or in many",
+		Long: `Runs a command in a container that runs, and passes its output and exit code on.` + commandHelp + `
+
+In several containers, selected by their labels, it goes as with run.`,
 		Example: `  hostler exec edge-01/web -- ps
   hostler exec edge-01/web --env DEBUG=1 -- sh -c 'echo $DEBUG'
+  hostler exec -l app=web -- nginx -t
   hostler exec --local web -- ps`,
 		DisableFlagsInUseLine: true, ValidArgsFunction: a.completing(containerNames),
 	}
 	c := commandFlags(cmd)
+	s := selectionFlags(cmd, "containers of Hostler")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		where, argv, err := splitArgs(cmd, args)
+		if err == nil && s.given() && len(where) == 0 {
+			return asHostler(a.execMany(cmd.Context(), c, s, argv))
+		}
+		if err == nil {
+			err = s.check(len(where))
+		}
 		if err == nil && len(where) != 1 {
 			err = usage(cmd.UseLine(), "exec takes one container, here are %d", len(where))
 		}
@@ -349,6 +365,42 @@ func (a *app) execOne(ctx context.Context, c *command, where string, argv []stri
 		return err
 	}
 	return a.runOne(ctx, r, c, name.host, name.String(), spec)
+}
+
+// execMany runs a command in the containers that are selected.
+func (a *app) execMany(ctx context.Context, c *command, s *selection, argv []string) error {
+	r, names, all, err := a.selectContainers(ctx, s)
+	if err != nil {
+		return err
+	}
+	if c.input, err = c.stdin.open(a); err != nil {
+		return err
+	}
+	defer c.input.close()
+	c.many = true
+	places, err := onContainers(names, all, func(ct protocol.CTID, name protocol.ContainerName) ([]byte, error) {
+		return c.spec(protocol.KindExec, ct, name, argv)
+	})
+	if err != nil {
+		return err
+	}
+	if c.dryRun {
+		return a.dryRunMany(ctx, r, c.view, places, protocol.KindExec)
+	}
+	if err := c.input.send(ctx, a, r); err != nil {
+		return err
+	}
+	if s.single(len(places)) || r.local {
+		return a.runOne(ctx, r, c, places[0].host, places[0].label, places[0].spec)
+	}
+	return a.runMany(ctx, r, c, s, places)
+}
+
+// runMany runs a command in many places.
+func (a *app) runMany(ctx context.Context, r *remote, c *command, s *selection, places []place) error {
+	m := s.many
+	m.output, m.view, m.noWait, m.verb = true, c.view, c.noWait || c.daemon, "run the command"
+	return a.doMany(ctx, r, &m, places)
 }
 
 // findContainer returns the id of the container that is named. Foreign ones

@@ -3,120 +3,402 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io"
-	"sync"
+	"net/url"
+	"slices"
+	"time"
 
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/client"
 	"github.com/hostler-io/hostler/protocol"
 )
 
 const (
-	// manyAtOnce bounds how many hosts are spoken for at a time. Each takes a
-	// few requests that last as long as its command.
-	manyAtOnce = 32
+	// hostsAtOnce is how many hosts one request may name.
+	hostsAtOnce = 500
 	// maxLine is the longest line of output that is held back, in bytes.
 	maxLine = 64 << 10
+	// keptOutput is how much of a stream -o json shows, in bytes.
+	keptOutput = 64 << 10
+	// namedFailures is how many hosts are named one by one when it went wrong.
+	namedFailures = 20
 )
 
-// runMany runs a command on several hosts.
-func (a *app) runMany(ctx context.Context, r *remote, c *command, hosts []protocol.HostID, spec []byte) error {
-	out := &lockedWriter{w: a.out}
-	turns := make(chan struct{}, manyAtOnce)
-	results := make([]error, len(hosts))
-	var group sync.WaitGroup
-	for i, host := range hosts {
-		group.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			results[i] = a.runAmong(ctx, r, c, host, spec, out)
-		})
+// place is one of many where something is to be done.
+type place struct {
+	label string // HOST, or HOST/NAME
+	host  protocol.HostID
+	spec  []byte
+}
+
+// many is how something is done in many places.
+type many struct {
+	parallel     int           // at a time; 0 is all
+	wait         time.Duration // at the most; 0 is for ever
+	leaveOffline bool
+	noWait       bool
+	output       bool // of commands, as it comes
+	view         *view
+	verb         string // what completes "cannot …"
+}
+
+// part is what became of one target.
+type part struct {
+	place
+	action         string
+	act            api.Action
+	refused        *api.Refusal
+	stdout, stderr *lines
+	asked, final   bool
+}
+
+// batchRun does one thing in many places. It belongs to the goroutine that
+// follows.
+type batchRun struct {
+	app    *app
+	remote *remote
+	m      *many
+	id     protocol.BatchID
+	same   bool // all are hosts, with the same spec
+	parts  []*part
+	by     map[string]*part // by action
+	screen *screen
+}
+
+// What ends the waiting before everything has ended.
+var (
+	errWaited   = errors.New("the time to wait is over")
+	errLeftAway = errors.New("only hosts that are away are left")
+	errNoOutput = errors.New("the rest of the output does not come")
+)
+
+// doMany does something in many places and tells how it went.
+func (a *app) doMany(ctx context.Context, r *remote, m *many, targets []place) error {
+	b := a.newBatchRun(r, m, a.newBatchID(), targets)
+	if m.noWait {
+		return b.leaveAll(ctx)
 	}
-	group.Wait()
-	failed := 0
-	for i, err := range results {
-		if err == nil {
-			continue
+	return b.finish(ctx)
+}
+
+// followMany follows what was asked for before.
+func (a *app) followMany(ctx context.Context, r *remote, m *many, id protocol.BatchID, all []api.Action) error {
+	var places []place
+	for _, act := range all {
+		label := act.Host
+		if act.Name != "" {
+			label += "/" + act.Name
 		}
-		failed++
-		if code, ok := err.(exit); ok {
-			a.say("hostler: %s: exit code %d", hosts[i], int(code))
-		} else if ctx.Err() == nil {
-			fmt.Fprintf(a.err, "hostler: %s: %s\n", hosts[i], printable(err.Error()))
+		places = append(places, place{label: label, host: protocol.HostID(act.Host)})
+	}
+	b := a.newBatchRun(r, m, id, places)
+	clear(b.by)
+	for i, act := range all {
+		p := b.parts[i]
+		p.action, p.asked = act.ID, true
+		b.by[act.ID] = p
+		b.note(act)
+	}
+	return b.finish(ctx)
+}
+
+func (a *app) newBatchID() protocol.BatchID {
+	var random [10]byte
+	a.random(random[:])
+	return protocol.NewBatchID(a.now().UnixMilli(), random)
+}
+
+func (a *app) newBatchRun(r *remote, m *many, id protocol.BatchID, targets []place) *batchRun {
+	b := &batchRun{app: a, remote: r, m: m, id: id, by: map[string]*part{}, same: true}
+	width := 0
+	for _, t := range targets {
+		width = max(width, len(t.label))
+		b.same = b.same && t.label == string(t.host) && bytes.Equal(t.spec, targets[0].spec)
+	}
+	b.screen = newScreen(a)
+	for _, t := range targets {
+		p := &part{place: t}
+		p.action = b.id.Action(t.label).String()
+		prefix := fmt.Sprintf("%-*s | ", width, t.label)
+		p.stdout, p.stderr = &lines{prefix: prefix, w: b.screen.out()}, &lines{prefix: prefix, w: b.screen.err()}
+		b.parts, b.by[p.action] = append(b.parts, p), p
+	}
+	return b
+}
+
+// finish follows to the end and tells how it went.
+func (b *batchRun) finish(ctx context.Context) error {
+	err := b.follow(ctx)
+	for _, p := range b.parts {
+		p.stdout.flush()
+		p.stderr.flush()
+	}
+	b.screen.clear()
+	return b.summary(ctx, err)
+}
+
+// leaveAll asks, and prints what was asked for.
+func (b *batchRun) leaveAll(ctx context.Context) error {
+	if err := b.ask(ctx, b.parts); err != nil {
+		return err
+	}
+	b.sayRefused()
+	if word := b.m.view.format.word; word != "table" {
+		return b.print()
+	}
+	for _, p := range b.parts {
+		if p.refused == nil {
+			fmt.Fprintf(b.app.out, "%s %s\n", p.label, p.action)
 		}
 	}
-	if ctx.Err() != nil {
-		return errInterrupted
+	b.app.say("hostler: batch %s; to follow it: hostler batch follow %s", b.id, b.id)
+	return b.code(nil)
+}
+
+// follow asks in turns and follows until all have ended, or the waiting ends.
+func (b *batchRun) follow(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	if b.m.wait > 0 {
+		t := time.AfterFunc(b.m.wait, func() { stop(errWaited) })
+		defer t.Stop()
 	}
-	if failed > 0 {
-		a.say("hostler: failed on %d of %d hosts", failed, len(hosts))
-		return exit(exitFailed)
+	if err := b.askNext(ctx); err != nil {
+		return err
+	}
+	var again retry
+	for !b.over() {
+		quiet := time.AfterFunc(time.Hour, func() { stop(errNoOutput) })
+		quiet.Stop()
+		h := client.BatchHandler{Action: func(a api.Action) error {
+			again = retry{}
+			return b.take(ctx, a)
+		}}
+		if b.m.output {
+			h.Output = func(o api.BatchOutput) error {
+				if err := b.write(o); err != nil {
+					return err
+				}
+				return b.enough(quiet)
+			}
+			take := h.Action
+			h.Action = func(a api.Action) error {
+				if err := take(a); err != nil {
+					return err
+				}
+				return b.enough(quiet)
+			}
+		}
+		err := b.remote.FollowBatch(ctx, b.id.String(), h)
+		quiet.Stop()
+		switch {
+		case err == nil && b.allFinal():
+			return nil
+		case err == nil: // the other end has told everything of those that were asked
+		case errors.Is(err, errLeftAway):
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		default:
+			if again.since.IsZero() && errors.Is(err, client.ErrUnreachable) {
+				b.screen.say("hostler: no answer; the commands go on, trying again")
+			}
+			if err := again.wait(ctx, b.app.now(), err); err != nil {
+				return cannot("follow batch "+b.id.String(), err)
+			}
+		}
+		if err := b.askNext(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// runAmong runs the command on one host of several.
-func (a *app) runAmong(ctx context.Context, r *remote, c *command, host protocol.HostID, spec []byte, out *lockedWriter) error {
-	what := "run the command on " + string(host)
-	act, err := a.submit(ctx, r, host, spec)
-	if err != nil {
-		return cannot(what, err)
-	}
-	if c.noWait {
-		fmt.Fprintf(out, "%s %s\n", host, printable(act.ID))
+// enough ends the waiting when only hosts that are away are left, if the user
+// wants it so, and all output of the others is here. What is missing of that is
+// waited for as long as anything comes.
+func (b *batchRun) enough(quiet *time.Timer) error {
+	if !b.onlyAway() {
 		return nil
 	}
-	stdout, stderr := &lines{prefix: string(host) + ": ", w: out}, &lines{prefix: string(host) + ": ", w: a.err}
-	f := &follower{app: a, remote: r, label: string(host), stdout: stdout, stderr: stderr, hold: true}
-	final, err := f.wait(ctx, act)
-	stdout.flush()
-	stderr.flush()
-	if err != nil {
-		if ctx.Err() != nil {
-			a.leave(act.ID)
-		}
-		return cannot(what, err)
+	quiet.Reset(tail)
+	if b.m.leaveOffline && !b.allFinal() && !slices.ContainsFunc(b.parts, func(p *part) bool { return !p.drained() }) {
+		return errLeftAway
 	}
-	return a.commandEnded(what, final)
+	return nil
 }
 
-// lines writes whole lines with a prefix, so that those of several hosts do
-// not run into one another.
-type lines struct {
-	prefix string
-	w      io.Writer // takes a whole line at a time
-	held   []byte
+// drained reports whether everything is here that an ended command has written.
+func (p *part) drained() bool {
+	for _, o := range p.act.Output {
+		l := p.stdout
+		if o.FD == string(protocol.Stderr) {
+			l = p.stderr
+		}
+		if p.final && l.end < o.Bytes {
+			return false
+		}
+	}
+	return true
 }
 
-func (l *lines) Write(b []byte) (int, error) {
-	l.held = append(l.held, b...)
-	for {
-		end := bytes.IndexByte(l.held, '\n') + 1
-		if end == 0 && len(l.held) >= maxLine {
-			end = maxLine
+// over reports whether nothing is left to be told of.
+func (b *batchRun) over() bool {
+	return b.allFinal() && (!b.m.output || !slices.ContainsFunc(b.parts, func(p *part) bool { return p.refused == nil }))
+}
+
+func (b *batchRun) allFinal() bool {
+	return !slices.ContainsFunc(b.parts, func(p *part) bool { return p.refused == nil && !p.final })
+}
+
+// onlyAway reports whether everything has ended but what waits for its host.
+func (b *batchRun) onlyAway() bool {
+	return !slices.ContainsFunc(b.parts, func(p *part) bool { return p.refused == nil && !p.final && !(p.asked && p.isAway()) })
+}
+
+// isAway reports whether a part waits for a host that is not there.
+func (p *part) isAway() bool { return p.act.Waits != nil && p.act.Waits.For == "host" }
+
+// askNext asks for as much as may be under way at a time. A host that is away
+// takes nobody's place.
+func (b *batchRun) askNext(ctx context.Context) error {
+	free := len(b.parts)
+	if b.m.parallel > 0 {
+		free = b.m.parallel
+		for _, p := range b.parts {
+			if p.asked && !p.final && p.refused == nil && !p.isAway() {
+				free--
+			}
 		}
-		if end == 0 {
-			return len(b), nil
+	}
+	var next []*part
+	for _, p := range b.parts {
+		if !p.asked && len(next) < free {
+			next = append(next, p)
 		}
-		if err := l.line(l.held[:end]); err != nil {
-			return 0, err
+	}
+	return b.ask(ctx, next)
+}
+
+// ask asks for some of the parts: in one request where that is possible.
+func (b *batchRun) ask(ctx context.Context, next []*part) error {
+	if !b.same {
+		return b.askEach(ctx, next)
+	}
+	for some := range slices.Chunk(next, hostsAtOnce) {
+		ask := api.NewBatch{ID: b.id.String(), Spec: some[0].spec}
+		for _, p := range some {
+			ask.Hosts = append(ask.Hosts, string(p.host))
 		}
-		l.held = l.held[end:]
+		var answer api.Batch
+		if err := b.post(ctx, "/v1/batches", ask, &answer); err != nil {
+			return err
+		}
+		for _, p := range some {
+			p.asked = true
+		}
+		for i := range answer.Refused {
+			for _, p := range some {
+				if string(p.host) == answer.Refused[i].Host {
+					p.refused = &answer.Refused[i]
+				}
+			}
+		}
+		for _, act := range answer.Actions {
+			b.note(act)
+		}
+	}
+	return nil
+}
+
+// askEach asks for parts that differ.
+func (b *batchRun) askEach(ctx context.Context, next []*part) error {
+	for _, p := range next {
+		ask := api.NewAction{ID: p.action, Host: string(p.host), Spec: p.spec, Batch: b.id.String()}
+		var act api.Action
+		err := b.post(ctx, "/v1/actions", ask, &act)
+		p.asked = true
+		if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Status/100 == 4 {
+			p.refused = &api.Refusal{Host: p.label, Code: problem.Code, Detail: problem.Detail}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		b.note(act)
+	}
+	return nil
+}
+
+// post asks again when no answer comes: the ids are ours, so it is asked once.
+func (b *batchRun) post(ctx context.Context, path string, ask, answer any) error {
+	var again retry
+	for try := 1; ; try++ {
+		err := b.remote.Post(ctx, path, nil, ask, answer)
+		if err == nil || try == submitTries {
+			return cannot("ask for it", err)
+		}
+		if err := again.wait(ctx, b.app.now(), err); err != nil {
+			return cannot("ask for it", err)
+		}
 	}
 }
 
-// flush writes what is left without a line end.
-func (l *lines) flush() {
-	if len(l.held) > 0 {
-		_ = l.line(l.held) // whoever read it is gone, and was told so before
-		l.held = nil
+// note keeps how an action stands now.
+func (b *batchRun) note(act api.Action) {
+	p := b.by[act.ID]
+	if p == nil {
+		return
 	}
+	p.act, p.final = act, protocol.State(act.State).Final()
+	b.screen.show(b.status)
 }
 
-func (l *lines) line(b []byte) error {
-	whole := append([]byte(l.prefix), b...)
-	if whole[len(whole)-1] != '\n' {
-		whole = append(whole, '\n')
+// take hears of a change, and asks for what may begin then.
+func (b *batchRun) take(ctx context.Context, act api.Action) error {
+	p := b.by[act.ID]
+	was := p != nil && p.final
+	b.note(act)
+	if p != nil && p.final && !was && b.m.parallel > 0 {
+		if err := b.askNext(ctx); err != nil {
+			return err
+		}
 	}
-	_, err := l.w.Write(whole)
+	if b.m.leaveOffline && !b.m.output && b.onlyAway() && !b.allFinal() {
+		return errLeftAway
+	}
+	return nil
+}
+
+// write prints a piece of output, but for what was printed before the connection
+// broke.
+func (b *batchRun) write(o api.BatchOutput) error {
+	p := b.by[o.Action]
+	if p == nil {
+		return nil
+	}
+	l := p.stdout
+	if o.FD == string(protocol.Stderr) {
+		l = p.stderr
+	}
+	if o.Offset > l.end {
+		l.missing += o.Offset - l.end
+		l.end = o.Offset
+	}
+	have := min(l.end-o.Offset, int64(len(o.Data)))
+	l.end += int64(len(o.Data)) - have
+	if b.m.view.format.word != "table" {
+		l.keep(o.Data[have:])
+		return nil
+	}
+	_, err := l.Write(o.Data[have:])
 	return err
+}
+
+// batch returns a batch.
+func (r *remote) batch(ctx context.Context, id string) (api.Batch, error) {
+	var b api.Batch
+	err := r.Get(ctx, "/v1/batches/"+url.PathEscape(id), nil, &b)
+	return b, err
 }

@@ -85,7 +85,11 @@ func (h *handlers) listActions(ctx context.Context, in *struct {
 	return &body[[]api.Action]{list(all, h.actionOf)}, nil
 }
 
-func (h *handlers) getAction(ctx context.Context, in *actionRef) (*body[api.Action], error) {
+func (h *handlers) getAction(ctx context.Context, in *struct {
+	ID   string `path:"id" maxLength:"36" doc:"Action id, or a prefix of at least 4 characters that no other has"`
+	Wait string `query:"wait" maxLength:"30" doc:"Answer when the action has ended, at the latest after this time (30s, at most 10m)"`
+	Why  bool   `query:"why" doc:"Ask its host why it waits, if only that can know; it may take a second"`
+}) (*body[api.Action], error) {
 	id, err := h.c.Resolve(ctx, in.ID)
 	if err != nil {
 		return nil, h.fail(ctx, err)
@@ -99,7 +103,15 @@ func (h *handlers) getAction(ctx context.Context, in *actionRef) (*body[api.Acti
 	if err != nil {
 		return nil, h.fail(ctx, fmt.Errorf("action %s: %w", id, err))
 	}
-	return &body[api.Action]{h.wholeAction(a)}, nil
+	waits := h.c.Waiting(a)
+	if in.Why {
+		if waits, err = h.c.Why(ctx, a); err != nil {
+			return nil, h.fail(ctx, fmt.Errorf("action %s: %w", id, err))
+		}
+	}
+	out := h.wholeAction(a)
+	out.Waits = waitsOf(waits)
+	return &body[api.Action]{out}, nil
 }
 
 func (h *handlers) createAction(ctx context.Context, in *struct {

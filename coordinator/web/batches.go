@@ -64,7 +64,7 @@ func (h *handlers) createBatch(ctx context.Context, in *body[api.NewBatch]) (*ba
 		problem := h.asProblemOf(ctx, p.Refused)
 		refused = append(refused, api.Refusal{Host: string(p.Host), Code: problem.Code, Detail: problem.Detail})
 	}
-	out.Body = batchOf(id, actions)
+	out.Body = h.batchOf(id, actions)
 	out.Body.Refused = refused
 	return out, nil
 }
@@ -91,10 +91,11 @@ func batchRequest(n *api.NewBatch) (r coordinator.BatchRequest, err error) {
 	return r, nil
 }
 
-func batchOf(id protocol.BatchID, all []coordinator.Action) api.Batch {
+func (h *handlers) batchOf(id protocol.BatchID, all []coordinator.Action) api.Batch {
 	b := api.Batch{ID: id.String(), Actions: list(all, actionOf), States: make(map[string]int)}
-	for _, a := range all {
+	for i, a := range all {
 		b.States[string(a.State)]++
+		b.Actions[i].Waits = waitsOf(h.c.Waiting(a))
 	}
 	return b
 }
@@ -108,7 +109,7 @@ func (h *handlers) getBatch(ctx context.Context, in *batchRef) (*body[api.Batch]
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	return &body[api.Batch]{batchOf(id, all)}, nil
+	return &body[api.Batch]{h.batchOf(id, all)}, nil
 }
 
 func (h *handlers) cancelBatch(ctx context.Context, in *batchRef) (*batchAnswer, error) {
@@ -120,7 +121,7 @@ func (h *handlers) cancelBatch(ctx context.Context, in *batchRef) (*batchAnswer,
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	return &batchAnswer{Location: "/v1/batches/" + id.String(), Body: batchOf(id, open)}, nil
+	return &batchAnswer{Location: "/v1/batches/" + id.String(), Body: h.batchOf(id, open)}, nil
 }
 
 func (h *handlers) followBatch(ctx context.Context, in *struct {
@@ -172,7 +173,9 @@ func sse(event string, v any) ([]byte, error) {
 }
 
 // batchEvent renders an action for those who follow its batch.
-func batchEvent(a coordinator.Action) ([]byte, error) {
+func batchEvent(c *coordinator.Coordinator, a coordinator.Action) ([]byte, error) {
 	a.Spec = nil // nor the argv that would be read from it
-	return sse("action", actionOf(a))
+	out := actionOf(a)
+	out.Waits = waitsOf(c.Waiting(a))
+	return sse("action", out)
 }

@@ -129,7 +129,7 @@ func (s *batchStream) listen() {
 func (s *batchStream) take(all []coordinator.Action, write func([]byte) error) error {
 	var buf []byte
 	for _, a := range all {
-		b, err := batchEvent(a)
+		b, err := batchEvent(s.c, a)
 		if err != nil {
 			return err
 		}

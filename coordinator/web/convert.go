@@ -85,6 +85,8 @@ func actionOf(a coordinator.Action) api.Action {
 		Conflict: a.Conflict != nil, Corrected: a.Corrected,
 		CreatedAt: webapi.At(a.CreatedMS), UpdatedAt: webapi.At(a.UpdatedMS), EndedAt: webapi.Maybe(a.EndedMS), ExpiresAt: webapi.Maybe(a.ExpiresMS),
 		Exit: webapi.Exit(a.Exit), Output: webapi.Output(a.Output),
+		SentAt: webapi.Maybe(a.SentMS), ReceiptedAt: webapi.Maybe(a.ReceiptedMS), HostAcceptedAt: webapi.Maybe(a.AcceptedMS),
+		HostStartedAt: webapi.Maybe(a.StartedMS), HostEndedAt: webapi.Maybe(a.FinishedMS),
 	}
 	if !a.Target.IsZero() {
 		out.Target = a.Target.String()
@@ -94,6 +96,17 @@ func actionOf(a coordinator.Action) api.Action {
 	}
 	if spec, err := protocol.DecodeSpec(a.Spec); err == nil {
 		out.Argv = spec.Argv
+	}
+	return out
+}
+
+func waitsOf(w *coordinator.Waiting) *api.Waits {
+	if w == nil {
+		return nil
+	}
+	out := &api.Waits{For: string(w.For), Text: w.Text, LastSeen: webapi.Maybe(w.SinceMS), HostAt: webapi.Maybe(w.ToldMS)}
+	if !w.Action.IsZero() {
+		out.Action = w.Action.String()
 	}
 	return out
 }

@@ -1,0 +1,385 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/batchfile"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// batchOptions is how a file of operations is done.
+type batchOptions struct {
+	file     string
+	goOn     bool
+	parallel int
+	dryRun   bool
+	resume   string
+	view     *view
+}
+
+func (a *app) batchCommand() *cobra.Command {
+	o := &batchOptions{}
+	cmd := &cobra.Command{
+		Use: "batch -f FILE", Short: "Do the operations of a file, one after another",
+		Long: `Does the operations of a file in their order, and stops at the first that fails
+unless --continue says otherwise. The file is YAML or JSON: a list of operations,
+each an object with one of ping, run, exec, create, start, stop, reset and rm, whose
+value is where it is done.
+
+  - name: look               # for people
+    run: edge-01
+    argv: [systemctl, is-active, nginx]
+    timeout: 30s             # as, cwd, env and exclusive go with run and exec, too
+    wait: 5m                 # for its end, its host being away included
+  - {stop: edge-01/web, grace: 1m}
+  - {create: edge-01/new, template: busybox, labels: [app=web], started: true}
+
+The whole of it is checked before the first operation begins. The exit code is 0 if
+all were done, 1 if one failed. With --resume and the id that was printed, what was
+done before is not done again.`,
+		Example: "  hostler batch -f sunday.yaml\n  hostler batch -f sunday.yaml --dry-run\n  generate | hostler batch -f - --continue --parallel 4 -o json",
+		Args:    cobra.ArbitraryArgs,
+	}
+	f := cmd.Flags()
+	f.StringVarP(&o.file, "file", "f", "", "file of operations, or - for standard input")
+	f.BoolVar(&o.goOn, "continue", false, "go on when an operation fails")
+	f.IntVar(&o.parallel, "parallel", 1, "do up to this many at a time; those of one container keep their order")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be asked, and ask nothing")
+	f.StringVar(&o.resume, "resume", "", "go on with this batch")
+	o.view = formatFlags(cmd)
+	cmd.AddCommand(a.batchFollowCommand(), a.batchShowCommand(), a.batchCancelCommand())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) > 0:
+			return usage("hostler batch -f "+args[0], "batch takes a file by -f; %q is no command of it", args[0])
+		case o.file == "":
+			return usage("hostler batch -f FILE", "no file of operations is named")
+		case o.parallel < 1:
+			return usage("", "--parallel %d: want at least 1", o.parallel)
+		}
+		return a.doFile(cmd.Context(), o)
+	}
+	return cmd
+}
+
+// doFile does the operations of a file.
+func (a *app) doFile(ctx context.Context, o *batchOptions) error {
+	raw, err := a.readFile(o.file)
+	if err != nil {
+		return err
+	}
+	all, err := batchfile.Parse(raw)
+	if err != nil {
+		return &failure{code: exitUsage, what: "cannot read " + o.file, why: err.Error(), next: "hostler batch --help"}
+	}
+	r, err := a.coordinator()
+	if err != nil {
+		return err
+	}
+	id := a.newBatchID()
+	if o.resume != "" {
+		if id, err = protocol.ParseBatchID(o.resume); err != nil {
+			return usage("hostler action ls -o wide", "%q is no id of a batch: %s", o.resume, err)
+		}
+	}
+	b, err := a.planFile(ctx, r, o, id, all)
+	if err != nil {
+		return err
+	}
+	if o.dryRun {
+		return b.dryRun(ctx)
+	}
+	note := api.NewBatch{ID: id.String(), Digest: protocol.Sum(raw).String(), Operations: len(all)}
+	if err := b.run.post(ctx, "/v1/batches", note, new(api.Batch)); err != nil {
+		return err
+	}
+	a.say("batch %s", id)
+	return b.do(ctx)
+}
+
+func (a *app) readFile(path string) ([]byte, error) {
+	in := a.in
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, &failure{code: exitUsage, what: "cannot read " + path, why: err.Error()}
+		}
+		defer f.Close()
+		in = f
+	}
+	raw, err := io.ReadAll(io.LimitReader(in, batchfile.MaxBytes+1))
+	return raw, cannot("read "+path, err)
+}
+
+// fileRun does a file. Its parts are those of a batchRun, in the order of the file.
+type fileRun struct {
+	app *app
+	o   *batchOptions
+	run *batchRun
+	ops []batchfile.Operation
+}
+
+// planFile checks everything that can be known before the first operation
+// begins, and makes all specs.
+func (a *app) planFile(ctx context.Context, r *remote, o *batchOptions, id protocol.BatchID, all []batchfile.Operation) (*fileRun, error) {
+	known, err := a.knownPlaces(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	var places []place
+	var wrong []string
+	for i, op := range all {
+		p, err := known.plan(op, id, i)
+		if err != nil {
+			wrong = append(wrong, fmt.Sprintf("line %d: %s", op.Line, err))
+		}
+		places = append(places, p)
+	}
+	if len(wrong) > 0 {
+		return nil, &failure{code: exitUsage, what: "cannot do " + o.file, why: strings.Join(wrong[:min(len(wrong), namedFailures)], "; "), next: "hostler ct ls"}
+	}
+	m := &many{view: o.view, verb: "do it"}
+	b := &fileRun{app: a, o: o, run: a.newBatchRun(r, m, id, places), ops: all}
+	clear(b.run.by)
+	b.run.screen.live = false // each operation says how it goes
+	for i, p := range b.run.parts {
+		p.action = id.Action(fmt.Sprint(i)).String()
+		p.stdout.w, p.stderr.w = b.run.screen.err(), b.run.screen.err() // stdout is for the results
+		b.run.by[p.action] = p
+	}
+	return b, nil
+}
+
+// knownPlaces are the hosts and containers that are there, and that operations
+// will make.
+type knownPlaces struct {
+	hosts      map[string]bool
+	containers map[string]protocol.CTID
+}
+
+func (a *app) knownPlaces(ctx context.Context, r *remote) (*knownPlaces, error) {
+	k := &knownPlaces{hosts: make(map[string]bool), containers: make(map[string]protocol.CTID)}
+	hosts, err := r.hosts(ctx)
+	if err != nil {
+		return nil, cannot("list the hosts", err)
+	}
+	for _, h := range hosts {
+		k.hosts[h.ID] = h.State == enrolmentApproved
+	}
+	all, err := r.containers(ctx, "")
+	if err != nil {
+		return nil, cannot("list the containers", err)
+	}
+	for _, c := range all {
+		if c.CTID == "" {
+			continue
+		}
+		if k.containers[c.Host+"/"+c.Name], err = protocol.ParseCTID(c.CTID); err != nil {
+			return nil, fmt.Errorf("id of %s/%s: %w", c.Host, c.Name, err)
+		}
+	}
+	return k, nil
+}
+
+// plan makes the spec of one operation, and notes what it makes or removes for
+// those behind it.
+func (k *knownPlaces) plan(op batchfile.Operation, id protocol.BatchID, i int) (place, error) {
+	p := place{label: firstOf(op.Name, string(op.Verb)+" "+op.Where)}
+	host, name, _ := strings.Cut(op.Where, "/")
+	var err error
+	if p.host, err = parseHost(host); err != nil {
+		return p, err
+	}
+	if !k.hosts[host] {
+		return p, fmt.Errorf("there is no approved host %s", host)
+	}
+	s := protocol.Spec{
+		Name: protocol.ContainerName(name), Argv: op.Argv, User: op.User, Cwd: op.Cwd, Env: op.Env, TimeoutMS: op.Timeout.Milliseconds(),
+		Exclusive: op.Exclusive, Template: op.Template, Class: op.Class, Labels: op.Labels, Start: op.Started, GraceMS: op.Grace.Milliseconds(),
+	}
+	if op.NoTimeout {
+		s.TimeoutMS = protocol.NoTimeout
+	}
+	s.Kind = map[batchfile.Verb]protocol.Kind{
+		batchfile.Ping: protocol.KindPing, batchfile.Run: protocol.KindRun, batchfile.Exec: protocol.KindExec, batchfile.Create: protocol.KindCreate,
+		batchfile.Start: protocol.KindStart, batchfile.Stop: protocol.KindStop, batchfile.Reset: protocol.KindReset, batchfile.Remove: protocol.KindDestroy,
+	}[op.Verb]
+	if name != "" {
+		if err := k.container(&s, op, id, i); err != nil {
+			return p, err
+		}
+	}
+	p.spec, err = encodeSpec(s)
+	return p, err
+}
+
+// container finds the container of an operation. The id of a new one follows from
+// the batch, so that going on with the batch is about the same one.
+func (k *knownPlaces) container(s *protocol.Spec, op batchfile.Operation, id protocol.BatchID, i int) error {
+	if _, err := protocol.ParseContainerName(string(s.Name)); err != nil {
+		return err
+	}
+	ct, ok := k.containers[op.Where]
+	made := protocol.CTID(id.Action(fmt.Sprintf("container %d", i)))
+	switch {
+	case op.Verb == batchfile.Create && ok && ct != made:
+		return fmt.Errorf("there is a container %s already", op.Where)
+	case op.Verb == batchfile.Create:
+		ct = made
+	case !ok:
+		return fmt.Errorf("there is no container %s", op.Where)
+	}
+	s.Target = ct
+	k.containers[op.Where] = ct
+	if op.Verb == batchfile.Remove {
+		delete(k.containers, op.Where)
+	}
+	return nil
+}
+
+func (b *fileRun) dryRun(ctx context.Context) error {
+	var plans []plan
+	for _, p := range b.run.parts {
+		spec, err := protocol.DecodeSpec(p.spec)
+		if err != nil {
+			return err
+		}
+		one, err := planOf(ctx, b.run.remote, p.host, spec.Kind, p.spec)
+		if err != nil {
+			return err
+		}
+		plans = append(plans, one)
+	}
+	v := *b.o.view
+	v.one = false
+	return (&table[plan]{app: b.app, noun: planNoun(), view: &v}).print(b.app.out, plans)
+}
+
+// do begins the operations in their order, as many at a time as may be, and waits
+// for those that began.
+func (b *fileRun) do(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	turns := make(chan struct{}, b.o.parallel)
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	failed := false
+	var broken error
+	for i, p := range b.run.parts {
+		turns <- struct{}{}
+		mu.Lock()
+		end := ctx.Err() != nil || broken != nil || failed && !b.o.goOn
+		mu.Unlock()
+		if end {
+			break
+		}
+		err := b.begin(ctx, p)
+		if err != nil {
+			broken = err
+			break
+		}
+		if p.refused != nil || p.final {
+			failed = failed || p.word() != "done"
+			<-turns
+			continue
+		}
+		group.Go(func() {
+			defer func() { <-turns }()
+			act, err := b.await(ctx, i)
+			mu.Lock()
+			defer mu.Unlock()
+			p.act, p.final = act, protocol.State(act.State).Final()
+			failed = failed || p.word() != "done"
+			if err != nil && !errors.Is(err, errWaited) {
+				broken = err
+			}
+		})
+	}
+	group.Wait()
+	return b.end(ctx, broken)
+}
+
+// begin asks for an operation, once.
+func (b *fileRun) begin(ctx context.Context, p *part) error {
+	if err := b.run.askEach(ctx, []*part{p}); err != nil {
+		return err
+	}
+	if p.refused == nil {
+		b.app.say("%s: %s", printable(p.label), firstOf(p.act.Shown, p.act.State))
+	}
+	return nil
+}
+
+// await waits for the end of an operation, with its output, for as long as the
+// file says.
+func (b *fileRun) await(ctx context.Context, i int) (api.Action, error) {
+	p := b.run.parts[i]
+	if w := b.ops[i].Wait; w > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, w, errWaited)
+		defer cancel()
+	}
+	f := &follower{app: b.app, remote: b.run.remote, label: p.label, hold: true}
+	if slices.Contains([]batchfile.Verb{batchfile.Run, batchfile.Exec}, b.ops[i].Verb) {
+		f.stdout, f.stderr = b.writer(p.stdout), b.writer(p.stderr)
+	}
+	begin := b.app.now()
+	act, err := f.wait(ctx, p.act)
+	p.stdout.flush()
+	p.stderr.flush()
+	if err != nil && errors.Is(context.Cause(ctx), errWaited) {
+		b.app.say("%s: it has not ended in %s, and goes on", printable(p.label), b.ops[i].Wait)
+		return act, errWaited
+	}
+	if err == nil {
+		b.app.say("%s: %s after %s", printable(p.label), firstOf(strings.ToLower(act.State), act.Reason), b.app.now().Sub(begin).Round(time.Millisecond))
+	}
+	return act, err
+}
+
+// writer takes the output of a command: printed, or kept for what is printed in
+// the end.
+func (b *fileRun) writer(l *lines) io.Writer {
+	if b.o.view.format.word == "table" {
+		return l
+	}
+	return keeper{l}
+}
+
+// keeper keeps the beginning of what is written.
+type keeper struct{ l *lines }
+
+func (k keeper) Write(b []byte) (int, error) { k.l.keep(b); return len(b), nil }
+
+// end prints what became of all operations, in their order.
+func (b *fileRun) end(ctx context.Context, broken error) error {
+	if err := b.run.print(); err != nil {
+		return err
+	}
+	b.run.sayRefused()
+	if !b.run.allFinal() {
+		b.app.say("hostler: %d operations: %s", len(b.run.parts), countsText(b.run.counts()))
+		b.app.say("To go on with it: hostler batch -f %s --resume %s", b.o.file, b.run.id)
+	}
+	switch {
+	case ctx.Err() != nil || errors.Is(broken, errInterrupted):
+		b.run.sayLeft()
+		return errInterrupted
+	case broken != nil:
+		return broken
+	case slices.ContainsFunc(b.run.parts, func(p *part) bool { return p.word() != "done" }):
+		return exit(exitFailed)
+	}
+	return nil
+}

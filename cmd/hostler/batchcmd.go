@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+func (a *app) batchFollowCommand() *cobra.Command {
+	var output bool
+	cmd := &cobra.Command{
+		Use: "follow ID", Short: "Follow what was asked for together until all of it has ended", Args: exactly(1),
+		Long:    "Follows a batch from its beginning: the output of its commands, and what became of them. The exit code is that of run on many hosts.",
+		Example: "  hostler batch follow 0199f3c2-1b7e-7c11-9a33-4d2f0a1b2c3d",
+	}
+	s := &selection{}
+	f := cmd.Flags()
+	f.Var(&s.wait, "wait", "wait no longer than this; what was begun goes on")
+	f.BoolVar(&s.many.leaveOffline, "no-wait-offline", false, "do not wait for hosts that are away")
+	f.BoolVar(&output, "logs", true, "print the output of commands, too")
+	v := formatFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := s.check(0); err != nil {
+			return err
+		}
+		r, id, all, err := a.openBatch(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		m := s.many
+		m.output, m.view, m.verb = output, v, "do it"
+		return a.followMany(cmd.Context(), r, &m, id, all)
+	}
+	return cmd
+}
+
+// openBatch finds a batch that was asked for before.
+func (a *app) openBatch(ctx context.Context, text string) (*remote, protocol.BatchID, []api.Action, error) {
+	id, err := protocol.ParseBatchID(text)
+	if err != nil {
+		return nil, id, nil, usage("hostler action ls -o wide", "%q is no id of a batch: %s", text, err)
+	}
+	r, err := a.coordinator()
+	if err != nil {
+		return nil, id, nil, err
+	}
+	b, err := r.batch(ctx, text)
+	return r, id, b.Actions, cannot("show batch "+text, err)
+}
+
+func (a *app) batchShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show ID", Short: "List the actions of a batch", Args: exactly(1),
+		Example: "  hostler batch show 0199f3c2-1b7e-7c11-9a33-4d2f0a1b2c3d -o wide",
+	}
+	v := listFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if _, _, _, err := a.openBatch(cmd.Context(), args[0]); err != nil {
+			return err
+		}
+		return show(cmd.Context(), a, v, actionNoun(), func(ctx context.Context) ([]api.Action, error) {
+			_, _, all, err := a.openBatch(ctx, args[0])
+			return all, err
+		})
+	}
+	return cmd
+}
+
+func (a *app) batchCancelCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "cancel ID", Short: "End everything of a batch that has not ended", Args: exactly(1),
+		Long:    "Cancels every action of a batch that has not ended: what has not begun never does, commands are terminated.",
+		Example: "  hostler batch cancel 0199f3c2-1b7e-7c11-9a33-4d2f0a1b2c3d",
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, id, _, err := a.openBatch(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		var b api.Batch
+		if err := r.Post(cmd.Context(), "/v1/batches/"+url.PathEscape(id.String())+"/cancel", nil, nil, &b); err != nil {
+			return cannot("cancel batch "+id.String(), err)
+		}
+		fmt.Fprintf(a.out, "%d actions were open: %s\n", len(b.Actions), firstOf(countsText(b.States), "none"))
+		return nil
+	}
+	return cmd
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// status is what is going on, in a few lines.
+func (b *batchRun) status() []string {
+	counts := b.counts()
+	rows := []string{fmt.Sprintf("%d of %d done: %s", b.ended(), len(b.parts), countsText(counts))}
+	for _, p := range b.parts {
+		if p.final || p.refused != nil || !p.asked {
+			continue
+		}
+		if len(rows) > 10 {
+			rows = append(rows, "…")
+			break
+		}
+		row := p.label + "  " + firstOf(p.act.Shown, p.act.State)
+		if p.isAway() {
+			row = p.label + "  " + p.act.Waits.Text
+		}
+		rows = append(rows, printable(row))
+	}
+	return rows
+}
+
+func (b *batchRun) ended() (n int) {
+	for _, p := range b.parts {
+		if p.final || p.refused != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// counts says how many parts stand where, by a word.
+func (b *batchRun) counts() map[string]int {
+	counts := make(map[string]int)
+	for _, p := range b.parts {
+		counts[p.word()]++
+	}
+	return counts
+}
+
+// word is where a part stands.
+func (p *part) word() string {
+	switch {
+	case p.refused != nil:
+		return "refused"
+	case !p.asked:
+		return "not begun"
+	case p.final && p.act.State == string(protocol.StateDone):
+		return "done"
+	case p.final && p.act.Exit != nil && p.act.Exit.Code != 0:
+		return fmt.Sprintf("failed with exit code %d", p.act.Exit.Code)
+	case p.final:
+		return strings.TrimSpace(strings.ToLower(p.act.State) + " " + p.act.Reason)
+	case p.isAway():
+		return "waiting for their hosts"
+	case p.act.Waits != nil && p.act.Waits.For == "approval":
+		return "waiting for approval"
+	}
+	return firstOf(p.act.Shown, p.act.State)
+}
+
+func countsText(counts map[string]int) string {
+	var all []string
+	for _, word := range slices.Sorted(maps.Keys(counts)) {
+		all = append(all, fmt.Sprintf("%d %s", counts[word], word))
+	}
+	return strings.Join(all, ", ")
+}
+
+func (b *batchRun) sayRefused() {
+	for _, p := range b.parts {
+		if p.refused != nil {
+			b.app.say("hostler: %s: cannot %s: %s", p.label, b.m.verb, printable(p.refused.Detail))
+		}
+	}
+}
+
+// summary tells what became of everything, and turns it into the exit code.
+func (b *batchRun) summary(ctx context.Context, err error) error {
+	known := []error{errWaited, errLeftAway, errNoOutput, nil}
+	interrupted := ctx.Err() != nil
+	if !interrupted && !slices.ContainsFunc(known, func(k error) bool { return errors.Is(err, k) }) {
+		b.sayLeft()
+		return err
+	}
+	if b.m.view.format.word != "table" {
+		if err := b.print(); err != nil {
+			return err
+		}
+	}
+	b.sayRefused()
+	named := 0
+	for _, p := range b.parts {
+		if named == namedFailures {
+			b.app.say("hostler: … and others: hostler action ls --batch %s", b.id)
+			break
+		}
+		switch e := p.act.Exit; {
+		case !p.final || p.act.State == string(protocol.StateDone):
+			continue
+		case e != nil && e.Code != 0:
+			b.app.say("hostler: %s: exit code %d", p.label, e.Code)
+		default:
+			b.app.say("hostler: %s: %s: %s", p.label, strings.ToLower(p.act.State), printable(firstOf(p.act.Detail, p.act.Reason)))
+		}
+		named++
+	}
+	for _, p := range b.parts {
+		if p.stdout.missing+p.stderr.missing > 0 {
+			b.app.say("hostler: %s: %d bytes of its output were left out", p.label, p.stdout.missing+p.stderr.missing)
+		}
+	}
+	if errors.Is(err, errNoOutput) {
+		b.app.say("hostler: nothing of the rest of the output has come for %v; later: hostler action logs ID --follow", tail)
+	}
+	if len(b.parts) > 1 || !b.allFinal() || !b.m.output {
+		places := "places"
+		if len(b.parts) == 1 {
+			places = "place"
+		}
+		b.app.say("hostler: %d %s: %s", len(b.parts), places, countsText(b.counts()))
+	}
+	if !b.allFinal() {
+		b.sayLeft()
+	}
+	if interrupted {
+		return errInterrupted
+	}
+	return b.code(err)
+}
+
+// sayLeft tells how to go on with what has not ended.
+func (b *batchRun) sayLeft() {
+	if !slices.ContainsFunc(b.parts, func(p *part) bool { return p.asked && p.refused == nil && !p.final }) {
+		return
+	}
+	for _, p := range b.parts {
+		if p.isAway() && !p.final {
+			b.app.say("hostler: %s: %s; it runs there as soon as it is back", p.label, printable(p.act.Waits.Text))
+		}
+	}
+	b.app.say("What was begun goes on. To follow it: hostler batch follow %s\nTo cancel it: hostler batch cancel %s", b.id, b.id)
+}
+
+// code is 0 if all went well, 1 if anything failed, 5 if the time to wait was over
+// before, and 6 if hosts that are away were left.
+func (b *batchRun) code(err error) error {
+	failed := slices.ContainsFunc(b.parts, func(p *part) bool {
+		return p.refused != nil || p.final && p.act.State != string(protocol.StateDone)
+	})
+	switch {
+	case failed:
+		return exit(exitFailed)
+	case errors.Is(err, errWaited):
+		return exit(exitTimeout)
+	case errors.Is(err, errLeftAway):
+		return exit(exitUnreachable)
+	}
+	return nil
+}
+
+// result is what -o json and the like print of a part.
+type result struct {
+	Target  string     `json:"target"`
+	Host    string     `json:"host"`
+	Action  string     `json:"action,omitempty"`
+	Batch   string     `json:"batch"`
+	State   string     `json:"state"` // as of the action, or refused
+	Reason  string     `json:"reason,omitempty"`
+	Detail  string     `json:"detail,omitempty"`
+	Exit    *api.Exit  `json:"exit,omitempty"`
+	Waits   *api.Waits `json:"waits,omitempty"`
+	Stdout  string     `json:"stdout,omitempty"` // its first 64 KiB
+	Stderr  string     `json:"stderr,omitempty"`
+	Missing int64      `json:"missing,omitempty"` // bytes of output that are not here
+}
+
+func resultNoun() noun[result] {
+	return noun[result]{
+		name: func(r result) string { return r.Action },
+		columns: []column[result]{
+			{"target", inTable, func(r result) any { return r.Target }},
+			{"state", inTable, func(r result) any { return r.State }},
+			{"reason", inTable, func(r result) any { return r.Reason }},
+			{"exit", inTable, func(r result) any { return exitWord(r.Exit) }},
+			{"action", inTable, func(r result) any { return r.Action }},
+			{"detail", inTable, func(r result) any { return r.Detail }},
+		},
+	}
+}
+
+func (b *batchRun) print() error {
+	results := make([]result, 0, len(b.parts))
+	for _, p := range b.parts {
+		r := result{Target: p.label, Host: string(p.host), Batch: b.id.String()}
+		switch {
+		case p.refused != nil:
+			r.State, r.Reason, r.Detail = "refused", p.refused.Code, p.refused.Detail
+		case !p.asked:
+			r.State = "not_begun"
+		default:
+			r.Action, r.State, r.Reason, r.Detail, r.Exit, r.Waits = p.action, p.act.State, p.act.Reason, p.act.Detail, p.act.Exit, p.act.Waits
+		}
+		r.Stdout, r.Stderr = strings.ToValidUTF8(string(p.stdout.kept), "\uFFFD"), strings.ToValidUTF8(string(p.stderr.kept), "\uFFFD")
+		r.Missing = p.stdout.missing + p.stderr.missing
+		results = append(results, r)
+	}
+	v := *b.m.view
+	v.one = false
+	t := &table[result]{app: b.app, noun: resultNoun(), view: &v}
+	return t.print(b.app.out, results)
+}

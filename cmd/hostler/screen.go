@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// lines writes whole lines with a prefix, so that those of several hosts do
+// not run into one another.
+type lines struct {
+	prefix  string
+	w       io.Writer // takes a whole line at a time
+	held    []byte
+	kept    []byte // instead of writing
+	end     int64  // offset behind the last byte that came
+	missing int64  // bytes that did not
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.held = append(l.held, b...)
+	for {
+		end := bytes.IndexByte(l.held, '\n') + 1
+		if end == 0 && len(l.held) >= maxLine {
+			end = maxLine
+		}
+		if end == 0 {
+			return len(b), nil
+		}
+		if err := l.line(l.held[:end]); err != nil {
+			return 0, err
+		}
+		l.held = l.held[end:]
+	}
+}
+
+// keep keeps the beginning of what comes.
+func (l *lines) keep(b []byte) {
+	fits := min(len(b), keptOutput-len(l.kept))
+	l.kept = append(l.kept, b[:fits]...)
+	l.missing += int64(len(b) - fits)
+}
+
+// flush writes what is left without a line end.
+func (l *lines) flush() {
+	if len(l.held) > 0 {
+		_ = l.line(l.held) // whoever read it is gone, and was told so before
+		l.held = nil
+	}
+}
+
+func (l *lines) line(b []byte) error {
+	whole := append([]byte(l.prefix), b...)
+	if whole[len(whole)-1] != '\n' {
+		whole = append(whole, '\n')
+	}
+	_, err := l.w.Write(whole)
+	return err
+}
+
+// screen keeps what is going on at the bottom of a terminal while lines scroll
+// above it. Elsewhere it only passes lines on.
+type screen struct {
+	app   *app
+	live  bool
+	mu    sync.Mutex
+	shown int       // lines at the bottom
+	drawn time.Time // when they were
+}
+
+// redraw is how often what is going on is drawn anew.
+const redraw = 100 * time.Millisecond
+
+func newScreen(a *app) *screen { return &screen{app: a, live: a.errTTY && !a.quiet} }
+
+// screenWriter writes lines above what is shown.
+type screenWriter struct {
+	s *screen
+	w io.Writer
+}
+
+func (w screenWriter) Write(b []byte) (int, error) {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	w.s.wipe()
+	return w.w.Write(b)
+}
+
+func (s *screen) out() io.Writer { return screenWriter{s, s.app.out} }
+func (s *screen) err() io.Writer { return screenWriter{s, s.app.err} }
+
+// wipe takes what is shown away. It is called with mu held.
+func (s *screen) wipe() {
+	if s.shown > 0 {
+		fmt.Fprintf(s.app.err, "\x1b[%dA\x1b[J", s.shown)
+		s.shown, s.drawn = 0, time.Time{}
+	}
+}
+
+func (s *screen) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wipe()
+}
+
+// say tells something above what is shown.
+func (s *screen) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wipe()
+	s.app.say(format, args...)
+}
+
+// screenWidth is how much of a line is shown: a longer one would wrap, and could
+// not be taken away.
+const screenWidth = 78
+
+// show draws what is going on, if it was not drawn just now.
+func (s *screen) show(rows func() []string) {
+	now := s.app.now()
+	if !s.live {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.drawn) < redraw {
+		return
+	}
+	s.wipe()
+	for _, row := range rows() {
+		if r := []rune(row); len(r) > screenWidth {
+			row = string(r[:screenWidth-1]) + "…"
+		}
+		fmt.Fprintln(s.app.err, row)
+		s.shown++
+	}
+	s.drawn = now
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// explanation is why something stands where it stands.
+type explanation struct {
+	Object string   `json:"object"`
+	State  string   `json:"state"`
+	Why    []string `json:"why"` // sentences, the first is the nearest
+	Next   []string `json:"next,omitempty"`
+	// Action is the action that is explained, or the open ones of what is.
+	Action  *api.Action  `json:"action,omitempty"`
+	Actions []api.Action `json:"actions,omitempty"`
+}
+
+func explanationNoun() noun[explanation] {
+	return noun[explanation]{
+		name: func(e explanation) string { return e.Object },
+		columns: []column[explanation]{
+			{"object", inTable, func(e explanation) any { return e.Object }},
+			{"state", inTable, func(e explanation) any { return e.State }},
+			{"why", inTable, func(e explanation) any { return strings.Join(e.Why, "; ") }},
+			{"next", inTable, func(e explanation) any { return strings.Join(e.Next, "; ") }},
+		},
+	}
+}
+
+func (a *app) whyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "why {ACTION | HOST | HOST/NAME}", Short: "Explain why something stands where it stands", Args: exactly(1),
+		Long: `Explains what an action waits for, what a host has to do, or what is going on
+with a container. Where only the host can know, it is asked, and answers within a
+second or not at all.`,
+		Example: "  hostler why 0199f3\n  hostler why edge-01\n  hostler why edge-01/web --watch", ValidArgsFunction: a.completing(hostNames),
+	}
+	v := showFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := a.connect()
+		if err != nil {
+			return err
+		}
+		return showOne(cmd.Context(), a, v, explanationNoun(), func(ctx context.Context) (explanation, error) {
+			e, err := a.explain(ctx, r, args[0])
+			return e, cannot("explain "+args[0], err)
+		})
+	}
+	return cmd
+}
+
+// explain finds out what is meant, and explains it.
+func (a *app) explain(ctx context.Context, r *remote, object string) (explanation, error) {
+	if strings.Contains(object, "/") {
+		return a.explainContainer(ctx, r, object)
+	}
+	if !r.local {
+		if id, err := protocol.ParseHostID(object); err == nil {
+			h, err := r.host(ctx, id)
+			if err == nil {
+				return a.explainHost(ctx, r, h)
+			}
+			if !isNotFound(err) {
+				return explanation{}, err
+			}
+		}
+	}
+	act, err := r.actionWhy(ctx, object)
+	if p, ok := errors.AsType[*api.Problem](err); ok && (p.Code == api.CodeNotFound || p.Code == api.CodeInvalid) {
+		return explanation{}, &failure{code: exitNotFound, what: "there is no host and no action " + object, next: "hostler action ls"}
+	}
+	if err != nil {
+		return explanation{}, err
+	}
+	return a.explainAction(act), nil
+}
+
+func (a *app) explainAction(act api.Action) explanation {
+	e := explanation{Object: "action " + act.ID, State: firstOf(act.Shown, act.State), Action: &act}
+	add := func(format string, args ...any) { e.Why = append(e.Why, fmt.Sprintf(format, args...)) }
+	if w := act.Waits; w != nil {
+		add("%s", waitsWord(w))
+		if w.Action != "" {
+			e.Next = append(e.Next, "hostler why "+w.Action)
+		}
+	} else if protocol.State(act.State).Final() {
+		add("it has ended: %s", firstOf(act.Detail, act.Reason))
+		if act.Exit != nil {
+			e.Next = append(e.Next, "hostler action logs "+act.ID)
+		}
+		return e
+	}
+	if act.HostStartedAt == nil && act.ExpiresAt != nil && protocol.State(act.State) != protocol.StateRunning {
+		left := act.ExpiresAt.Sub(a.now())
+		if left > 0 {
+			add("it never begins if it has not in %s", roughly(left))
+		} else {
+			add("its time to begin is over; its host says so when it has heard of it")
+		}
+	}
+	add("asked for by %s %s", act.Requester, ago(act.CreatedAt, a.now()))
+	e.Next = append(e.Next, "hostler action cancel "+act.ID)
+	return e
+}
+
+func (a *app) explainHost(ctx context.Context, r *remote, h hostView) (explanation, error) {
+	e := explanation{Object: "host " + h.ID, State: h.State}
+	add := func(format string, args ...any) { e.Why = append(e.Why, fmt.Sprintf(format, args...)) }
+	switch {
+	case h.Quarantined != "":
+		add("it is quarantined: %s", h.Quarantined)
+		e.Next = append(e.Next, "hostler host readmit "+h.ID)
+	case h.Connectivity == "online":
+		add("it is online")
+	case h.SeenAt != nil:
+		add("it is %s: last seen %s", h.Connectivity, ago(*h.SeenAt, a.now()))
+	case h.InventoryAt != nil:
+		add("it is %s: it has not been seen since the coordinator started, and told of itself %s", h.Connectivity, ago(*h.InventoryAt, a.now()))
+	default:
+		add("it is %s", firstOf(h.Connectivity, h.State))
+	}
+	for _, alert := range h.ActiveAlerts {
+		add("%s: %s", alert.Severity, alert.Text)
+	}
+	all, err := r.actions(ctx, h.ID, true, 0)
+	if isNotFound(err) {
+		err = nil
+	}
+	a.addOpen(&e, all)
+	return e, err
+}
+
+// namedActions is how many open actions are named one by one.
+const namedActions = 10
+
+func (a *app) addOpen(e *explanation, all []api.Action) {
+	e.Actions = all
+	for i, act := range all {
+		if i == namedActions {
+			e.Why = append(e.Why, fmt.Sprintf("and %d open actions more", len(all)-i))
+			break
+		}
+		e.Why = append(e.Why, fmt.Sprintf("%s %s: %s", strings.TrimSpace(act.Kind+" "+act.Name), act.ID, firstOf(act.Shown, act.State)))
+	}
+	if len(all) > 0 {
+		e.Next = append(e.Next, "hostler why "+all[len(all)-1].ID)
+	}
+}
+
+func (a *app) explainContainer(ctx context.Context, r *remote, object string) (explanation, error) {
+	name, err := parseRef(object, r.local)
+	if err != nil {
+		return explanation{}, usage("hostler ct ls", "%s", err)
+	}
+	c, err := r.container(ctx, name)
+	if err != nil {
+		return explanation{}, err
+	}
+	e := explanation{Object: "container " + name.String(), State: c.State}
+	add := func(format string, args ...any) { e.Why = append(e.Why, fmt.Sprintf(format, args...)) }
+	switch {
+	case c.CTID == "":
+		add("it is foreign: Hostler did not make it, and leaves it alone")
+	case c.Broken != "":
+		add("it is broken: %s", c.Broken)
+		e.Next = append(e.Next, "hostler ct reset "+name.String())
+	case c.Intended != "" && c.Intended != c.State:
+		add("it is meant to be %s", c.Intended)
+		if c.Failures > 0 {
+			add("%d starts have failed in a row", c.Failures)
+		}
+	default:
+		add("it is as it is meant to be")
+	}
+	if c.CTID == "" {
+		return e, nil
+	}
+	all, err := r.actions(ctx, string(name.host), true, 0)
+	if err != nil {
+		return e, err
+	}
+	var here []api.Action
+	for _, act := range all {
+		if act.Target == c.CTID {
+			here = append(here, act)
+		}
+	}
+	a.addOpen(&e, here)
+	return e, nil
+}

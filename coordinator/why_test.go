@@ -1,0 +1,108 @@
+package coordinator_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+func why(t *testing.T, f *coordtest.Fleet, id protocol.ActionID) *coordinator.Waiting {
+	t.Helper()
+	a, err := f.Coordinator().Action(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := f.Coordinator().Why(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// TestWhy follows an action through what it may wait for.
+func TestWhy(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		expect := func(id protocol.ActionID, word protocol.WaitsFor, text string) {
+			t.Helper()
+			if w := why(t, f, id); w == nil || w.For != word || !strings.Contains(w.Text, text) {
+				t.Errorf("it waits for %+v, want %s: %q", w, word, text)
+			}
+		}
+		h.Goodbye()
+		after(3 * time.Hour)
+		a := propose(t, f, h)
+		expect(a.ID, coordinator.WaitsHost, "last seen 3 h ago")
+		h.Connect()
+		o := order(t, h)
+		expect(a.ID, coordinator.WaitsReceipt, "its order was sent")
+		<-h.Controls() // the question that nobody answers
+		r := o.Started(h)
+		r.Event, r.State, r.Attempt = protocol.EventAccept, protocol.StateNew, 0
+		h.Report(r)
+		synctest.Wait()
+		begin := time.Now()
+		expect(a.ID, coordinator.WaitsUnknown, "has not told why")
+		if d := time.Since(begin); d != time.Second {
+			t.Errorf("a host that says nothing is waited for %s", d)
+		}
+		<-h.Controls()
+		r.Event, r.State = protocol.EventStart, protocol.StateRunning
+		r.Attempt = 1
+		h.Report(r)
+		synctest.Wait()
+		expect(a.ID, coordinator.WaitsEnd, "it runs")
+		h.Report(o.Done())
+		synctest.Wait()
+		if w := why(t, f, a.ID); w != nil {
+			t.Errorf("what has ended waits for %+v", w)
+		}
+	})
+}
+
+// TestWhyAsksTheHost has a host that answers, and a neighbour that lies about it.
+func TestWhyAsksTheHost(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		first, second := propose(t, f, h), propose(t, f, h)
+		for range 2 {
+			o := order(t, h)
+			r := o.Started(h)
+			r.Event, r.State, r.Attempt = protocol.EventAccept, protocol.StateNew, 0
+			h.Report(r)
+		}
+		synctest.Wait()
+		told := protocol.Report{
+			Action: second.ID, Digest: second.Digest, Event: protocol.EventTell, State: protocol.StateNew, AtMS: 77, AcceptSeq: 2,
+			Waits: &protocol.Waits{For: protocol.WaitsLane, Action: first.ID},
+		}
+		liar := f.AddHost("liar")
+		liar.Connect()
+		synctest.Wait()
+		lie := told
+		lie.Waits = &protocol.Waits{For: protocol.WaitsDisk}
+		liar.Report(lie)
+		synctest.Wait()
+		answer := time.AfterFunc(300*time.Millisecond, func() { h.Report(told) })
+		defer answer.Stop()
+		begin := time.Now()
+		w := why(t, f, second.ID)
+		if w == nil || w.For != protocol.WaitsLane || w.Action != first.ID || w.ToldMS != 77 {
+			t.Errorf("it waits for %+v, want the lane of %s", w, first.ID)
+		}
+		if d := time.Since(begin); d > 500*time.Millisecond {
+			t.Errorf("an answer took %s", d)
+		}
+		if n := len(h.Controls()); n != 1 {
+			t.Errorf("the host was asked %d times", n)
+		}
+		// Who asks again at once is told the same, and the host is not asked.
+		if w := why(t, f, second.ID); w == nil || w.For != protocol.WaitsLane || len(h.Controls()) != 1 {
+			t.Errorf("again: %+v, asked %d times", w, len(h.Controls()))
+		}
+		believed(t, h)
+	})
+}

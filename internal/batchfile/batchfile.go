@@ -1,0 +1,370 @@
+// Package batchfile reads files of operations, which are done one after another.
+//
+// A file is YAML, of which JSON is a part: a list of operations, or an object with
+// such a list as operations. It is read strictly: a key that is not known, one that
+// stands twice, or one that the operation does not take, is an error that names
+// its line, and all errors of a file are told at once. Anchors, aliases and tags
+// are refused, so no file is larger than it looks. It is pure.
+package batchfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Bounds of a file.
+const (
+	MaxBytes      = 1 << 20
+	MaxOperations = 1000
+	maxErrors     = 20 // that are told at once
+)
+
+// ErrInvalid tells that a file is not one of operations.
+var ErrInvalid = errors.New("not a file of operations")
+
+// Verb is what an operation does.
+type Verb string
+
+// The verbs. Each is the key whose value is where it is done.
+const (
+	Ping   Verb = "ping"   // HOST
+	Run    Verb = "run"    // HOST
+	Exec   Verb = "exec"   // HOST/NAME, as all that follow
+	Create Verb = "create" //
+	Start  Verb = "start"
+	Stop   Verb = "stop"
+	Reset  Verb = "reset"
+	Remove Verb = "rm"
+)
+
+// verbs says which keys go with a verb, beside those that go with all.
+var verbs = []struct {
+	verb Verb
+	keys []string
+}{
+	{Ping, nil},
+	{Run, []string{"argv", "as", "cwd", "env", "timeout", "exclusive"}},
+	{Exec, []string{"argv", "as", "cwd", "env", "timeout", "exclusive"}},
+	{Create, []string{"template", "class", "labels", "started"}},
+	{Start, nil},
+	{Stop, []string{"grace"}},
+	{Reset, nil},
+	{Remove, []string{"grace"}},
+}
+
+// common are the keys of all operations.
+func common() []string { return []string{"name", "wait"} }
+
+// Operation is one of a file. What is not given is zero.
+type Operation struct {
+	Line  int
+	Name  string // for people; unique in its file
+	Verb  Verb
+	Where string // HOST or HOST/NAME, as it is written
+	// Wait is how long its end is waited for, its host being away included.
+	Wait time.Duration
+
+	Argv      []string
+	User, Cwd string
+	Env       []string // NAME=VALUE
+	Timeout   time.Duration
+	NoTimeout bool // timeout: none
+	Exclusive bool
+
+	Template, Class string
+	Labels          []string // k=v
+	Started         bool     // start it too
+	Grace           time.Duration
+}
+
+// Parse reads a file. The error wraps [ErrInvalid] and has a line for each thing
+// that is wrong.
+func Parse(b []byte) ([]Operation, error) {
+	if len(b) > MaxBytes {
+		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are read", ErrInvalid, len(b), MaxBytes)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	var doc yaml.Node
+	switch err := d.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return nil, fmt.Errorf("%w: it is empty", ErrInvalid)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %s", ErrInvalid, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: it has more than one document", ErrInvalid)
+	}
+	p := &parser{}
+	all := p.file(doc.Content[0])
+	if len(p.wrong) > 0 {
+		return nil, fmt.Errorf("%w: %s", ErrInvalid, strings.Join(p.wrong, "\n"))
+	}
+	return all, nil
+}
+
+// parser collects what is wrong.
+type parser struct{ wrong []string }
+
+func (p *parser) fail(n *yaml.Node, format string, args ...any) {
+	switch {
+	case len(p.wrong) < maxErrors:
+		p.wrong = append(p.wrong, fmt.Sprintf("line %d: %s", n.Line, fmt.Sprintf(format, args...)))
+	case len(p.wrong) == maxErrors:
+		p.wrong = append(p.wrong, "and more is wrong")
+	}
+}
+
+func (p *parser) file(n *yaml.Node) []Operation {
+	list := n
+	if n.Kind == yaml.MappingNode {
+		list = nil
+		for key, value := range p.members(n) {
+			if key.Value != "operations" {
+				p.fail(key, "unknown key %.40q: want operations", key.Value)
+				continue
+			}
+			list = value
+		}
+		if list == nil {
+			p.fail(n, "operations is missing")
+			return nil
+		}
+	}
+	if list.Kind != yaml.SequenceNode || !p.simple(list) {
+		p.fail(list, "want a list of operations")
+		return nil
+	}
+	switch {
+	case len(list.Content) == 0:
+		p.fail(list, "there are no operations")
+	case len(list.Content) > MaxOperations:
+		p.fail(list, "there are %d operations, at most %d are taken", len(list.Content), MaxOperations)
+		return nil
+	}
+	all := make([]Operation, 0, len(list.Content))
+	names := make(map[string]int)
+	for _, n := range list.Content {
+		o := p.operation(n)
+		if first, ok := names[o.Name]; ok && o.Name != "" {
+			p.fail(n, "the name %.60q is that of the operation in line %d", o.Name, first)
+		}
+		names[o.Name] = n.Line
+		all = append(all, o)
+	}
+	return all
+}
+
+// simple refuses what makes a file mean more than it says.
+func (p *parser) simple(n *yaml.Node) bool {
+	switch {
+	case n.Kind == yaml.AliasNode:
+		p.fail(n, "aliases are not taken: write it out")
+	case n.Anchor != "":
+		p.fail(n, "anchors are not taken: write it out")
+	case n.Style&yaml.TaggedStyle != 0:
+		p.fail(n, "tags are not taken")
+	default:
+		return true
+	}
+	return false
+}
+
+// members yields keys and values of an object, each key once.
+func (p *parser) members(n *yaml.Node) func(yield func(key, value *yaml.Node) bool) {
+	return func(yield func(key, value *yaml.Node) bool) {
+		seen := make(map[string]bool)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key, value := n.Content[i], n.Content[i+1]
+			switch {
+			case !p.simple(key) || !p.simple(value):
+				continue
+			case key.Kind != yaml.ScalarNode || key.Tag != "!!str":
+				p.fail(key, "a key is a word")
+				continue
+			case seen[key.Value]:
+				p.fail(key, "%.40q stands there twice", key.Value)
+				continue
+			}
+			seen[key.Value] = true
+			if !yield(key, value) {
+				return
+			}
+		}
+	}
+}
+
+func (p *parser) operation(n *yaml.Node) Operation {
+	o := Operation{Line: n.Line}
+	if n.Kind != yaml.MappingNode || !p.simple(n) {
+		p.fail(n, "an operation is an object such as {run: edge-01, argv: [uptime]}")
+		return o
+	}
+	var allowed []string
+	for key, value := range p.members(n) {
+		i := slices.IndexFunc(verbs, func(v struct {
+			verb Verb
+			keys []string
+		}) bool {
+			return string(v.verb) == key.Value
+		})
+		switch {
+		case i < 0:
+		case o.Verb != "":
+			p.fail(key, "one operation cannot %s and %s", o.Verb, key.Value)
+		default:
+			o.Verb, allowed = verbs[i].verb, verbs[i].keys
+			o.Where = p.text(value)
+		}
+	}
+	if o.Verb == "" {
+		p.fail(n, "it says not what to do: want one of %s", verbWords())
+		return o
+	}
+	for key, value := range p.members(&yaml.Node{Content: n.Content}) {
+		switch {
+		case key.Value == string(o.Verb) || isVerb(key.Value):
+		case !slices.Contains(allowed, key.Value) && !slices.Contains(common(), key.Value):
+			p.fail(key, "%s takes no %.40q: want %s", o.Verb, key.Value, strings.Join(append(common(), allowed...), ", "))
+		default:
+			p.member(&o, key.Value, value)
+		}
+	}
+	p.complete(n, &o)
+	return o
+}
+
+func isVerb(s string) bool {
+	return slices.ContainsFunc(verbs, func(v struct {
+		verb Verb
+		keys []string
+	}) bool {
+		return string(v.verb) == s
+	})
+}
+
+func verbWords() string {
+	var all []string
+	for _, v := range verbs {
+		all = append(all, string(v.verb))
+	}
+	return strings.Join(all, ", ")
+}
+
+func (p *parser) member(o *Operation, key string, n *yaml.Node) {
+	switch key {
+	case "name":
+		o.Name = p.text(n)
+	case "wait":
+		o.Wait = p.duration(n)
+	case "argv":
+		o.Argv = p.texts(n)
+	case "as":
+		o.User = p.text(n)
+	case "cwd":
+		o.Cwd = p.text(n)
+	case "env":
+		o.Env = p.texts(n)
+	case "timeout":
+		if n.Kind == yaml.ScalarNode && n.Value == "none" {
+			o.NoTimeout = true
+			return
+		}
+		o.Timeout = p.duration(n)
+	case "exclusive":
+		o.Exclusive = p.yes(n)
+	case "template":
+		o.Template = p.text(n)
+	case "class":
+		o.Class = p.text(n)
+	case "labels":
+		o.Labels = p.texts(n)
+	case "started":
+		o.Started = p.yes(n)
+	case "grace":
+		o.Grace = p.duration(n)
+	}
+}
+
+// complete looks at what is missing.
+func (p *parser) complete(n *yaml.Node, o *Operation) {
+	switch {
+	case o.Where == "":
+		p.fail(n, "%s says not where", o.Verb)
+		return
+	case (o.Verb == Run || o.Verb == Exec) && len(o.Argv) == 0:
+		p.fail(n, "%s needs argv, the command and its arguments as a list", o.Verb)
+	case o.Verb == Create && o.Template == "":
+		p.fail(n, "create needs template")
+	}
+	hasSlash := strings.Contains(o.Where, "/")
+	switch onHost := o.Verb == Run || o.Verb == Ping; {
+	case onHost && hasSlash:
+		p.fail(n, "%s is done on a HOST, and %.80q is none", o.Verb, o.Where)
+	case !onHost && !hasSlash:
+		p.fail(n, "%s is done with a container, HOST/NAME, and %.80q is none", o.Verb, o.Where)
+	}
+}
+
+// text reads a text. Numbers are taken as they are written: an argument 07 is
+// "07".
+func (p *parser) text(n *yaml.Node) string {
+	switch {
+	case n.Kind != yaml.ScalarNode || n.Tag == "!!null":
+		p.fail(n, "want a text")
+	case n.Tag != "!!str" && n.Tag != "!!int" && n.Tag != "!!float":
+		p.fail(n, "%.40q is no text: write it in quotes", n.Value)
+	default:
+		return n.Value
+	}
+	return ""
+}
+
+func (p *parser) texts(n *yaml.Node) []string {
+	if n.Kind != yaml.SequenceNode {
+		p.fail(n, "want a list of texts, such as [ls, -l]")
+		return nil
+	}
+	var all []string
+	for _, e := range n.Content {
+		if p.simple(e) {
+			all = append(all, p.text(e))
+		}
+	}
+	return all
+}
+
+func (p *parser) yes(n *yaml.Node) bool {
+	if n.Kind != yaml.ScalarNode || n.Value != "true" && n.Value != "false" {
+		p.fail(n, "want true or false")
+	}
+	return n.Value == "true"
+}
+
+// duration reads a number with a unit.
+func (p *parser) duration(n *yaml.Node) time.Duration {
+	const want = "want a number with a unit, as in 90s, 5m, 8h or 7d"
+	if n.Kind != yaml.ScalarNode {
+		p.fail(n, want)
+		return 0
+	}
+	d, err := time.ParseDuration(n.Value)
+	if days, ok := strings.CutSuffix(n.Value, "d"); ok {
+		var count uint64
+		if count, err = strconv.ParseUint(days, 10, 16); err == nil {
+			d = time.Duration(count) * 24 * time.Hour
+		}
+	}
+	if err != nil || d <= 0 || d > 1000*24*time.Hour {
+		p.fail(n, "%.40q is no duration: %s", n.Value, want)
+		return 0
+	}
+	return d
+}
