@@ -163,9 +163,18 @@ func (o *output) open(path string) error {
 	if err != nil {
 		return err
 	}
+	info, err := f.Stat()
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.file = f
+	if info.Size() == 0 && o.held.Have+o.held.TailTo > 0 {
+		// Not every backup has the files; the host may have it still.
+		o.held = OutputState{Action: o.id.action, Attempt: o.id.attempt, FD: o.id.fd}
+		o.next = o.held
+	}
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
 // memory is what a host knows of its actions, as its queue does.
@@ -334,6 +335,129 @@ func TestCopyForAnotherFleet(t *testing.T) {
 		}
 		if v, err := f.Coordinator().Host(t.Context(), h.ID); err != nil || v.State != coordinator.HostRevoked || v.Connectivity == coordinator.Online {
 			t.Errorf("the host is %s, %s: %v", v.State, v.Connectivity, err)
+		}
+	})
+}
+
+// TestOutputThatWasNotBackedUp: what the store says is held is not there after a
+// restore without files. It is asked for again, as long as the host has it.
+func TestOutputThatWasNotBackedUp(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		const text = "it is on the host"
+		h.Auto(coordtest.Succeed(text))
+		a := propose(t, f, h)
+		want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+		after(5 * time.Second)
+		f.LoseOutput(a.ID)
+		recoverOn(t, f, f.Store())
+		h.Reboot()
+		after(10 * time.Second)
+		if s, next := read(t, f, a.ID, 0, true); s != text || next != -1 {
+			t.Errorf("there is %q, go on at %d", s, next)
+		}
+	})
+}
+
+// TestApprovalAfterRecovery: what waited for approval in the backup may have been
+// approved since, so nothing but its host can say that it may still be.
+func TestApprovalAfterRecovery(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		t.Run(fmt.Sprint(known), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := storetest.NewMem(storetest.Faults{})
+				f := coordtest.NewOn(t, store)
+				h := f.AddHost("edge-07")
+				m := remember(h, func(coordtest.Order) bool { return true })
+				h.Connect()
+				synctest.Wait()
+				a := propose(t, f, h)
+				after(2 * time.Second)
+				err := store.Update(t.Context(), func(tx coordinator.Tx) error {
+					a.State, a.Reason, a.N, a.AcceptSeq, a.Attempt = protocol.StatePendingApprove, "", 0, 0, 0
+					return tx.Actions().Put(a)
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !known {
+					m.known = nil
+				}
+				if done := recoverOn(t, f, store); done.Waiting != 1 {
+					t.Errorf("recovered %+v", done)
+				}
+				h.Reboot()
+				m.answer(t, protocol.MaxTell)
+				got, err := f.Coordinator().Action(t.Context(), a.ID)
+				switch {
+				case err != nil:
+					t.Fatal(err)
+				case known && got.State != protocol.StateDone:
+					t.Errorf("the host has done it, and it is %s", got.State)
+				case !known && (got.State != protocol.StatePendingApprove || got.N != 0):
+					t.Errorf("the host does not know it, and it is %s, number %d", got.State, got.N)
+				}
+			})
+		})
+	}
+}
+
+// TestCancelWhileRecovering: of what may have been sent before, only its host can
+// say that it is cancelled.
+func TestCancelWhileRecovering(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMem(storetest.Faults{})
+		f := coordtest.NewOn(t, store)
+		h := f.AddHost("edge-07")
+		a := propose(t, f, h)
+		recoverOn(t, f, store)
+		got, err := f.Coordinator().Cancel(t.Context(), f.Admin(), a.ID)
+		if err != nil || got.State != protocol.StatePendingSchedule || !got.Cancelling {
+			t.Errorf("it is %s, cancelling %t: %v", got.State, got.Cancelling, err)
+		}
+		h.Connect()
+		after(2 * time.Second)
+		noOrder(t, h)
+	})
+}
+
+// TestAnswersOfBeforeSayNothing: that a host did not know an action may be its
+// answer to the coordinator of before, of when the order was on its way. It
+// counts once the host has told all that it accepted.
+func TestAnswersOfBeforeSayNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMem(storetest.Faults{})
+		f := coordtest.NewOn(t, store)
+		h := f.AddHost("edge-07")
+		m := remember(h, func(coordtest.Order) bool { return true })
+		a := propose(t, f, h)
+		backup := store.Backup()
+		h.Connect()
+		after(2 * time.Second)
+		want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+		f.Stop()
+		h.Report(protocol.Report{Action: a.ID, Event: protocol.EventTell})
+		recoverOn(t, f, backup)
+		h.Reboot()
+		after(5 * time.Second)
+		want(t, f, a.ID, protocol.StatePendingSchedule, "")
+		m.answer(t, protocol.MaxTell)
+		want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+	})
+}
+
+// TestCodesOfBeforeARecovery: a code to join that was given out before may have
+// been used since, so it counts no more. One that is made afterwards does.
+func TestCodesOfBeforeARecovery(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
+		code := invite(t, f)
+		after(time.Second)
+		recoverOn(t, f, f.Store())
+		if err := offer(t, f, "edge-20", code, nil); !errors.Is(err, enrol.ErrExpired) {
+			t.Errorf("a code of before: %v", err)
+		}
+		after(time.Second)
+		if err := offer(t, f, "edge-20", invite(t, f), nil); err != nil {
+			t.Errorf("a code of afterwards: %v", err)
 		}
 	})
 }

@@ -193,8 +193,9 @@ func (c *Coordinator) told(tx Tx, host protocol.HostID, r *protocol.Report) erro
 	rec.Marker = protocol.ActionID{}
 	switch {
 	case !rec.Listed:
+		// Who has nothing more to tell has told everything, whatever it claimed.
+		rec.Listed = r.AcceptSeq >= rec.Until || r.AcceptSeq <= rec.Since
 		rec.Since = max(rec.Since, r.AcceptSeq)
-		rec.Listed = rec.Since >= rec.Until
 	case !rec.Next.IsZero():
 		rec.Before, rec.Next = rec.Next, protocol.ActionID{}
 	default:

@@ -371,3 +371,12 @@ func Spec(s protocol.Spec) []byte {
 	}
 	return b
 }
+
+// LoseOutput removes the files of output that the coordinator keeps of an
+// action, as a restore without them does.
+func (f *Fleet) LoseOutput(id protocol.ActionID) {
+	f.t.Helper()
+	if err := os.RemoveAll(filepath.Join(f.dir, id.String())); err != nil {
+		f.t.Fatal(err)
+	}
+}
