@@ -49,7 +49,19 @@ type step struct {
 
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	b, err := os.ReadFile("../README.md")
+	playPage(t, "../README.md")
+}
+
+// TestRecoveryPage plays the page about backups and recovery in the same way.
+func TestRecoveryPage(t *testing.T) {
+	t.Parallel()
+	playPage(t, "../doc/recovery.md")
+}
+
+// playPage types what a page shows, and compares what is printed.
+func playPage(t *testing.T, file string) {
+	t.Helper()
+	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +72,7 @@ func TestReadme(t *testing.T) {
 	}
 	for name, v := range s.values {
 		if v.seen == "" {
-			t.Errorf("README.md never prints the value %q", name)
+			t.Errorf("%s never prints the value %q", file, name)
 		}
 	}
 }
