@@ -124,6 +124,17 @@ func (c *command) find(ctx context.Context) (Found, bool) {
 	}
 }
 
+// unseal reads the variables that only this host can read. Its errors say nothing of
+// them.
+func (c *command) unseal() (protocol.Secret, error) {
+	cfg := &c.agent.cfg
+	b, err := cfg.Unseal(c.spec.SecretEnv.Sealed)
+	if err != nil {
+		return protocol.Secret{}, errors.New("secret_env: it was not sealed to this host's key, or is damaged; ask again, so that it is sealed anew")
+	}
+	return protocol.OpenSecret(b, cfg.Fleet, cfg.Host, c.id)
+}
+
 // start starts the supervisor. The start of the attempt is durable.
 func (c *command) start(ctx context.Context) (Run, *outcome) {
 	cmd := Command{
@@ -135,6 +146,13 @@ func (c *command) start(ctx context.Context) (Run, *outcome) {
 		if bad := c.mover(ctx, &cmd); bad != nil {
 			return nil, bad
 		}
+	}
+	if c.spec.SecretEnv != nil {
+		secret, err := c.unseal()
+		if err != nil {
+			return nil, noStart("%s", err)
+		}
+		cmd.SecretEnv = secret.Env
 	}
 	if c.spec.Kind == protocol.KindExec {
 		if c.runtime == nil {

@@ -48,6 +48,8 @@ type Command struct {
 	TimeoutMS int64
 	// Stdin is the file that it reads, by absolute path; empty is none.
 	Stdin string
+	// SecretEnv are more variables, which are written to no file.
+	SecretEnv []string
 	// Daemon lets the main process end before the others that it has made.
 	Daemon bool
 	// WaitMS is for how long the command waits for those who follow it before the
@@ -123,7 +125,7 @@ func (c commands) Start(ctx context.Context, cmd Command) (Run, error) {
 	s.StdinFile = cmd.Stdin
 	s.Argv, s.Env, s.Dir, s.User = cmd.Argv, cmd.Env, cmd.Dir, cmd.User
 	s.TimeoutMS, s.GraceMS = cmd.TimeoutMS, -1 // the contract's own grace
-	s.Daemon = cmd.Daemon
+	s.Daemon, s.SecretEnv = cmd.Daemon, cmd.SecretEnv
 	s.WaitMS = cmd.WaitMS
 	run, err := c.runner.Start(ctx, s)
 	if err != nil {

@@ -37,6 +37,9 @@ type Config struct {
 	Bulk Bulk
 	// Signer signs as this host. Required with Link.
 	Signer protocol.Signer
+	// Unseal reads what was sealed to this host's key, with bounds of its own. It may
+	// be called from any goroutine. Default: sealed values are refused.
+	Unseal func(sealed []byte) ([]byte, error)
 	// Trust knows whom to believe. Required with Link.
 	Trust Trust
 

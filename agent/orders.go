@@ -130,7 +130,7 @@ func (a *Agent) admit(b []byte) (protocol.Spec, error) {
 	switch {
 	case spec.HasPayload() && (a.cfg.Payloads == nil || a.cfg.Link == nil):
 		return spec, fmt.Errorf("%w: input cannot be fetched here", codeUnsupported)
-	case spec.SecretEnv != nil:
+	case spec.SecretEnv != nil && a.cfg.Unseal == nil:
 		return spec, fmt.Errorf("%w: secret values cannot be read here", codeUnsupported)
 	case info.Files && a.cfg.Mover == nil:
 		return spec, fmt.Errorf("%w: files cannot be moved here", codeUnsupported)

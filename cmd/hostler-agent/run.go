@@ -165,6 +165,7 @@ func (n *node) join(cfg *agent.Config) error {
 	}
 	ring := n.member.keys.Chain().Ring()
 	cfg.Fleet, cfg.FleetName, cfg.Signer, cfg.Trust = ring.Fleet, ring.Name, id, n.member
+	cfg.Unseal = id.Decrypt
 	n.state.loadPolicies(ring.Fleet, &cfg.Policies)
 	l, bulk, err := connect(n.member, n.record.Host, n.record.Brokers, n.log)
 	if err != nil {

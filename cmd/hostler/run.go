@@ -18,6 +18,7 @@ import (
 type command struct {
 	user, cwd string
 	env       []string
+	secretEnv []string
 	timeout   durationFlag
 	exclusive bool
 	daemon    bool
@@ -35,6 +36,7 @@ func commandFlags(cmd *cobra.Command) *command {
 	f.StringVar(&c.user, "as", "", "user to run as, a name or UID[:GID] (default root)")
 	f.StringVar(&c.cwd, "cwd", "", "directory to run in, absolute (default /)")
 	f.StringArrayVar(&c.env, "env", nil, "variable of the environment, NAME=VALUE; may be repeated")
+	f.StringArrayVar(&c.secretEnv, "secret-env", nil, "variable that only the host can read, NAME=VALUE, or NAME to take it from here; may be repeated")
 	f.Var(&c.timeout, "timeout", "end the command after this time, or none (default 60s)")
 	c.stdin.add(cmd)
 	f.BoolVar(&c.exclusive, "exclusive", false, "wait until nothing else runs on the host, and run alone")
@@ -230,7 +232,12 @@ func (a *app) dryRun(ctx context.Context, r *remote, v *view, hosts []protocol.H
 // runOne runs a command in one place and becomes it.
 func (a *app) runOne(ctx context.Context, r *remote, c *command, host protocol.HostID, label string, spec []byte) error {
 	what := "run the command on " + label
-	act, err := a.submit(ctx, r, host, spec)
+	id := a.newActionID()
+	spec, err := a.sealEnv(ctx, r, c, host, id, spec)
+	if err != nil {
+		return cannot(what, err)
+	}
+	act, err := a.submitAs(ctx, r, id, host, spec)
 	if err != nil {
 		return cannot(what, err)
 	}

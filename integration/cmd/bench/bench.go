@@ -96,7 +96,7 @@ func (b *bench) all(ctx context.Context) error {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
-		b.roundtrip, b.commandLine, b.commits, b.load, b.noop, b.seal, b.outputs,
+		b.roundtrip, b.commandLine, b.commits, b.cancels, b.load, b.noop, b.seal, b.outputs,
 		func(ctx context.Context) error { return b.memory(ctx, idle) },
 		b.containers, b.storm,
 	} {

@@ -1,0 +1,79 @@
+package agent_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// TestSecretEnv: sealed variables reach the command, and nothing else of this host;
+// what was sealed for something else begins nothing.
+func TestSecretEnv(t *testing.T) {
+	const value = "correct horse battery staple"
+	unseal := func(sealed []byte) ([]byte, error) { // as if the key were a letter
+		b, ok := bytes.CutPrefix(sealed, []byte("K"))
+		if !ok {
+			return nil, errors.New("another key")
+		}
+		return rot(b), nil
+	}
+	in(t, func(c *agent.Config) { c.Unseal = unseal }, func(t *testing.T, w *world) {
+		seal := func(key string, f protocol.FleetID, h protocol.HostID, id protocol.ActionID) protocol.Spec {
+			plain, err := protocol.Secret{Fleet: f, Host: h, Action: id, Env: []string{"TOKEN=" + value}}.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := command("hang")
+			s.SecretEnv = &protocol.Sealed{Sealed: append([]byte(key), rot(plain)...)}
+			return s
+		}
+		w.coord.order(actionID(1), seal("K", fleet, host, actionID(1)))
+		w.coord.order(actionID(2), seal("X", fleet, host, actionID(2)))
+		w.coord.order(actionID(3), seal("K", protocol.FleetID{9}, host, actionID(3)))
+		w.coord.order(actionID(4), seal("K", fleet, "edge-08", actionID(4)))
+		w.coord.order(actionID(5), seal("K", fleet, host, actionID(1)))
+		w.pass(time.Second)
+		if cmd := w.cmds.get(actionID(1), 1).cmd; !slices.Equal(cmd.SecretEnv, []string{"TOKEN=" + value}) || len(cmd.Env) > 0 {
+			t.Errorf("%+v", cmd)
+		}
+		for n := byte(2); n <= 5; n++ {
+			w.expect(actionID(n), "start RUNNING", "no_start FAILED no_start")
+		}
+		w.down()
+		for _, file := range []string{w.path, w.path + "-wal"} {
+			if b, err := os.ReadFile(file); err == nil && bytes.Contains(b, []byte(value)) {
+				t.Errorf("%s holds it", file)
+			}
+		}
+		w.up()
+		w.pass(time.Second)
+		w.coord.see(func() {
+			for _, r := range w.coord.reports {
+				if bytes.Contains([]byte(r.Detail), []byte("horse")) {
+					t.Errorf("told: %+v", r)
+				}
+			}
+		})
+	})
+	in(t, nil, func(t *testing.T, w *world) {
+		s := command("true")
+		s.SecretEnv = &protocol.Sealed{Sealed: []byte("K")}
+		w.coord.order(actionID(1), s)
+		w.pass(time.Second)
+		w.expect(actionID(1), "refuse FAILED unsupported")
+	})
+}
+
+func rot(b []byte) []byte {
+	out := bytes.Clone(b)
+	for i := range out {
+		out[i] ^= 0x55
+	}
+	return out
+}

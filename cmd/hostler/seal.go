@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// sealEnv seals the secret variables of a command to the key of its host. The key is
+// that of the list of hosts which a coordinator of the fleet has signed, by the
+// rings that this machine keeps: whoever is between us and the coordinator cannot
+// lend another one.
+func (a *app) sealEnv(ctx context.Context, r *remote, c *command, host protocol.HostID, id protocol.ActionID, spec []byte) ([]byte, error) {
+	if len(c.secretEnv) == 0 {
+		return spec, nil
+	}
+	if r.local {
+		return nil, usage("the same with --env", "--secret-env is for what travels, and nothing does here")
+	}
+	env, err := a.secrets(c.secretEnv)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := a.verifyKeys(ctx, "", "")
+	if err != nil {
+		return nil, fmt.Errorf("find the key of host %s: %w", host, err)
+	}
+	key, ok := keys.HostKey(host)
+	if !ok {
+		return nil, &failure{code: exitNotFound, what: "host " + string(host) + " is not in the signed list of hosts", next: "hostler host ls"}
+	}
+	s, err := protocol.DecodeSpec(spec)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := protocol.Secret{Fleet: keys.Chain().Ring().Fleet, Host: host, Action: id, Env: env}.Encode()
+	if err != nil {
+		return nil, err
+	}
+	sealed, err := key.Encrypt(plain)
+	if err != nil {
+		return nil, err
+	}
+	s.SecretEnv = &protocol.Sealed{Sealed: sealed}
+	return encodeSpec(s)
+}
+
+// secrets takes the values that are not given from the environment.
+func (a *app) secrets(given []string) ([]string, error) {
+	env := make([]string, len(given))
+	for i, s := range given {
+		name, _, ok := strings.Cut(s, "=")
+		if !ok {
+			v := a.env(name)
+			if v == "" {
+				return nil, usage("", "--secret-env %s: there is no such variable here, or it is empty", name)
+			}
+			s += "=" + v
+		}
+		if name == "" {
+			return nil, usage("", "--secret-env: a variable has no name")
+		}
+		env[i] = s
+	}
+	return env, nil
+}

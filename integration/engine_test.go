@@ -1,0 +1,55 @@
+//go:build integration
+
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestSecretEnv: a sealed variable reaches its command, and is found in nothing that
+// either side keeps.
+func TestSecretEnv(t *testing.T) {
+	t.Parallel()
+	const value = "correct-horse-battery-staple"
+	w := newWorld(t)
+	w.addHost(t, "edge-01", false)
+	r := w.cli(t, "run", "edge-01", "--secret-env", "TOKEN="+value, "--", "sh", "-c", `test "$TOKEN" = "$1-$2-$3-$4" && echo same`, "sh", "correct", "horse", "battery", "staple")
+	if r.exits(t, 0); r.stdout != "same\n" {
+		t.Errorf("%q, %q", r.stdout, r.stderr)
+	}
+	err := filepath.WalkDir(w.path("."), func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil // it has just gone
+		}
+		b, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(b), value) {
+			t.Errorf("%s holds it", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	w.cli(t, "run", "edge-01", "--secret-env", "NO_SUCH_VARIABLE_HERE", "--", "true").exits(t, 125, "there is no such variable")
+}
+
+// TestDaemon: it outlives its main process and the agent, others begin beside it, and a
+// cancel ends all of it.
+func TestDaemon(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.addHost(t, "edge-01", false)
+	gate := w.fifo(t, "gate-daemon")
+	id := strings.TrimSpace(w.must(t, "run", "edge-01", "--daemon", "--", "sh", "-c", `setsid sh -c 'read x <"$0"; exec sleep 1000' "$0" & exit 0`, gate))
+	w.must(t, "run", "edge-01", "--exclusive", "--", "true")
+	if state := w.must(t, "action", "show", id, "-o", "template={{.state}}"); state != "RUNNING\n" && state != "RUNNING" {
+		t.Errorf("it is %q", state)
+	}
+	w.must(t, "action", "cancel", id, "--wait")
+	if state := w.must(t, "action", "show", id, "-o", "template={{.state}}/{{.exit.code}}"); strings.TrimSpace(state) != "CANCELLED/0" {
+		t.Errorf("it is %q", state)
+	}
+}
