@@ -88,8 +88,11 @@ func (b *bench) add(name string, value, target float64) {
 // idle agent first, then orders, what they have left in its memory, and only
 // then containers.
 func (b *bench) all(ctx context.Context) error {
-	if b.only == "output" {
+	switch b.only {
+	case "output":
 		return b.outputs(ctx)
+	case "cancel":
+		return b.cancels(ctx)
 	}
 	idle, err := b.idleMemory(ctx)
 	if err != nil {
