@@ -405,6 +405,9 @@ func (a *app) execMany(ctx context.Context, c *command, s *selection, argv []str
 
 // runMany runs a command in many places.
 func (a *app) runMany(ctx context.Context, r *remote, c *command, s *selection, places []place) error {
+	if len(c.secretEnv) > 0 {
+		return usage("hostler run HOST --secret-env NAME -- COMMAND", "--secret-env is sealed to one host, and here are many")
+	}
 	m := s.many
 	m.output, m.view, m.noWait, m.verb = true, c.view, c.noWait || c.daemon, "run the command"
 	return a.doMany(ctx, r, &m, places)

@@ -6,20 +6,25 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/hostler-io/hostler/protocol"
 )
 
 // sleepers is a tree of twenty processes that would sleep for long.
-const sleepers = `for i in 1 2 3 4; do (for j in 1 2 3; do sleep 1000 & done; wait) & done; sleep 1000 & sleep 1000 & sleep 1000 & echo ready; wait`
+const sleepers = "#!/bin/sh\n" + `for i in 1 2 3 4; do (for j in 1 2 3; do sleep 1000 & done; wait) & done; sleep 1000 & sleep 1000 & sleep 1000 & echo ready; wait`
 
 // cancels is from the request of a cancel to its answer that nothing is left.
 func (b *bench) cancels(ctx context.Context) error {
+	script := b.fleet.path("sleepers")
+	if err := os.WriteFile(script, []byte(sleepers), 0o700); err != nil {
+		return err
+	}
 	return b.best(ctx, []row{{name: "cancel_p50_ms", unit: "ms", target: 20, floor: floors.roundtrip}}, func() ([]float64, error) {
 		values := make([]float64, 40)
 		for i := range values {
-			took, err := b.cancelOnce(ctx)
+			took, err := b.cancelOnce(ctx, script)
 			if err != nil {
 				return nil, err
 			}
@@ -29,8 +34,8 @@ func (b *bench) cancels(ctx context.Context) error {
 	})
 }
 
-func (b *bench) cancelOnce(ctx context.Context) (time.Duration, error) {
-	id, err := b.say(ctx, "/bin/sh", "-c", sleepers)
+func (b *bench) cancelOnce(ctx context.Context, script string) (time.Duration, error) {
+	id, err := b.say(ctx, script)
 	if err != nil {
 		return 0, err
 	}
