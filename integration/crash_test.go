@@ -298,7 +298,7 @@ func approvalPoints(t *testing.T) {
 	l := c.addLimb(t, "edge-01", false)
 	number := 0
 	c.strikes(t, strike{"C20", c.head, func(t *testing.T) {
-		id := c.runs(t, l, "0")
+		id := c.waits(t, l)
 		verb, want := []string{"approve", "--yes", "-o", "name"}, protocol.StateDone
 		if number++; number%2 == 0 {
 			verb, want = []string{"deny"}, protocol.StateCancelled

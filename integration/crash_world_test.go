@@ -349,6 +349,15 @@ func (c *wreck) runs(t testing.TB, l *limb, seconds string) protocol.ActionID {
 	return id
 }
 
+// waits asks for a command that people must approve.
+func (c *wreck) waits(t testing.TB, l *limb) protocol.ActionID {
+	t.Helper()
+	id := c.newAction(t, l, protocol.KindRun, true)
+	c.history.Know(id, historytest.Known{Kind: protocol.KindRun, Host: protocol.HostID(l.host.name), Witnessed: true, Waits: true})
+	c.order(t, l, id, l.command(id, "0"))
+	return id
+}
+
 // pings asks for an action that does nothing.
 func (c *wreck) pings(t testing.TB, l *limb) protocol.ActionID {
 	t.Helper()

@@ -52,6 +52,8 @@ type Known struct {
 	// Witnessed tells that the action writes a line at its begin and one at its
 	// end; others leave no trace to be counted.
 	Witnessed bool
+	// Waits tells that the action waits for approval first.
+	Waits bool
 }
 
 // Transition is one event of the journal about an action.
@@ -240,15 +242,19 @@ func (h *History) checkRequests(report func(string, ...any)) {
 			}
 			ops = append(ops, op)
 		}
-		if !porcupine.CheckOperations(register(), ops) {
+		if !porcupine.CheckOperations(register(h.known[id].Waits), ops) {
 			report("action %s: no order of its requests explains the answers: %s", id, describe(requests))
 		}
 	}
 }
 
 // register is the model of one action: what its requesters and those who look
-// at it may see.
-func register() porcupine.Model {
+// at it may see. One that waits is asked for in vain until people approve it.
+func register(waits bool) porcupine.Model {
+	first := Seen{State: protocol.StatePendingSchedule}
+	if waits {
+		first.State = protocol.StatePendingApprove
+	}
 	return porcupine.Model{
 		Init: func() any { return Seen{} },
 		Step: func(state, input, output any) (bool, any) {
@@ -259,7 +265,7 @@ func register() porcupine.Model {
 				if exists {
 					return true, was
 				}
-				return true, Seen{State: protocol.StatePendingSchedule}
+				return true, first
 			case Cancel:
 				// Without an answer it may come before its action, or never.
 				return exists || seen == Seen{}, was

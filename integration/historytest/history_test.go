@@ -65,6 +65,13 @@ func TestCheck(t *testing.T) {
 		}, "cannot move from RUNNING"},
 		{"a journal that ends elsewhere", func(h *History, _ protocol.ActionID) { h.Journal = h.Journal[:3] }, "the journal ends with RUNNING"},
 		{"an answer is taken back", func(h *History, id protocol.ActionID) { h.Call(Observe, id)(Seen{}) }, "no order of its requests"},
+		{"it waits for nobody although it has to", func(h *History, id protocol.ActionID) {
+			h.Know(id, Known{Kind: protocol.KindRun, Host: "edge-01", Witnessed: true, Waits: true})
+			h.requests[id] = nil
+			h.Call(Submit, id)(Seen{})
+			h.Call(Observe, id)(pending)
+			h.Call(Observe, id)(Seen{State: protocol.StatePendingApprove})
+		}, "no order of its requests"},
 		{"an end is taken back", func(h *History, id protocol.ActionID) { h.Call(Observe, id)(running) }, "no order of its requests"},
 		{"an end becomes another", func(h *History, id protocol.ActionID) { h.Call(Observe, id)(broken) }, "no order of its requests"},
 	} {
@@ -93,6 +100,16 @@ func TestCheckAllows(t *testing.T) {
 			h.Call(Submit, id)
 			h.Call(Observe, id)(done)
 			h.Coordinator[id] = done
+		}},
+		{"a denial", func(h *History, _ protocol.ActionID) {
+			id := protocol.ActionID{15: 4}
+			waits, denied := Seen{State: protocol.StatePendingApprove}, Seen{protocol.StateCancelled, protocol.ReasonDisapproved}
+			h.Know(id, Known{Kind: protocol.KindRun, Host: "edge-01", Witnessed: true, Waits: true})
+			h.Call(Submit, id)(Seen{})
+			h.Call(Observe, id)(waits)
+			h.Call(Observe, id)(denied)
+			h.Journal = append(h.Journal, Transition{id, Seen{}, waits}, Transition{id, waits, denied})
+			h.Coordinator[id] = denied
 		}},
 		{"an interruption", func(h *History, id protocol.ActionID) {
 			h.requests[id] = h.requests[id][:3]
