@@ -95,6 +95,11 @@ type Config struct {
 	Broker    Broker
 	// OutputDir is where output of commands is kept, one directory per action.
 	OutputDir string
+	// OutputTotal is how much of it is kept of actions that have ended, in bytes
+	// on the disk; what ended first goes first. Default 10 GiB.
+	OutputTotal int64
+	// OutputAge is how long it is kept after the end. Default 30 days.
+	OutputAge time.Duration
 	// PayloadDir is where payloads are kept until their actions have ended, each
 	// under its digest.
 	PayloadDir string
@@ -139,6 +144,12 @@ func (c *Config) validate() error {
 	}
 	if c.MaxPayload == 0 {
 		c.MaxPayload = 10 << 30
+	}
+	if c.OutputTotal == 0 {
+		c.OutputTotal = 10 << 30
+	}
+	if c.OutputAge == 0 {
+		c.OutputAge = 30 * 24 * time.Hour
 	}
 	if c.AuditRecords == 0 {
 		c.AuditRecords = 1_000_000
@@ -315,6 +326,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.tickLoop(ctx) })
 	g.Go(func() error { return c.sealLoop(ctx) })
+	g.Go(func() error { return c.keepLoop(ctx) })
 	g.Go(func() error { return c.sweepLoop(ctx) })
 	g.Go(func() error {
 		select {

@@ -259,7 +259,7 @@ func (o *output) wants() (offset, window int64) { return o.wantsBeyond(o.held) }
 // wantsBeyond returns what is wanted beyond what a state holds: all that is ahead
 // of those who follow, else the head and, once the end is known, the tail.
 func (o *output) wantsBeyond(n OutputState) (offset, window int64) {
-	if o.gone {
+	if o.gone || n.Removed() {
 		return n.Have, 0
 	}
 	to := o.wanted()

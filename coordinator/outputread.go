@@ -71,7 +71,7 @@ func (c *Coordinator) Extent(ctx context.Context, by Actor, what Reading) (Exten
 
 // gone says why output is not there.
 func gone(o OutputState) error {
-	return fmt.Errorf("%w: the output of action %s was removed at %s, because it was old or there was too much; how long output is kept is a setting of the coordinator (output.days, output.total)",
+	return fmt.Errorf("%w: the output of action %s was removed at %s, because it was old or there was too much; how long output is kept is a setting of the coordinator (output.days, output.total_mib)",
 		ErrGone, o.Action, time.UnixMilli(o.RemovedMS).UTC().Format(time.RFC3339))
 }
 

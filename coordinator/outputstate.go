@@ -60,15 +60,6 @@ func (s OutputState) readable(offset int64) (until, gone int64) {
 	return until, 0
 }
 
-// kept returns how many bytes are in the file.
-func (s OutputState) kept() int64 {
-	n := s.Have + s.TailTo - s.TailFrom
-	for _, r := range s.Gone {
-		n -= r.To - r.From
-	}
-	return n
-}
-
 // withGone returns what is gone when a range is, too.
 func withGone(gone []Range, more Range) []Range {
 	all := append(slices.Clone(gone), more)

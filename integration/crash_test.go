@@ -46,6 +46,7 @@ func groups() []group {
 		{"coordinator", []failpoint.Step{"C1", "C2", "C3", "C4", "C5", "C9", "C10", "C11", "C12", "C13", "C14", "C15", "C16", "C17", "F3"}, coordinatorPoints},
 		{"approvals", []failpoint.Step{"C20"}, approvalPoints},
 		{"pruning", []failpoint.Step{"C18"}, pruningPoints},
+		{"removing", []failpoint.Step{"C21"}, removingPoints},
 		{"enrolment", []failpoint.Step{"A8", "A12", "A13", "C6", "C7", "F1", "F2"}, enrolmentPoints},
 		{"first steps", []failpoint.Step{"C8"}, initPoints},
 		{"recovery", []failpoint.Step{"C31", "C32", "C33", "C34", "C35", "C36"}, recoveryPoints},
@@ -328,6 +329,28 @@ func pruningPoints(t *testing.T) {
 			if c.head.hit(t, point, 2*patience) == 0 {
 				t.Fatalf("nobody came to %s", point)
 			}
+			c.head.revive(t)
+			c.end(t, l, c.runs(t, l, "0"))
+			c.judge(t)
+		})
+	}
+}
+
+// removingPoints lets a month pass on the coordinator's date: output of what has
+// ended is removed at its next look.
+func removingPoints(t *testing.T) {
+	for _, point := range []string{failpoint.OutputRemoved.Before(), failpoint.OutputRemoved.After()} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			c := newWreck(t)
+			l := c.addLimb(t, "edge-01", false)
+			c.end(t, l, c.runs(t, l, "0"))
+			c.head.arm(t, point, 1)
+			write(t, c.clock, "1000h")
+			if c.head.hit(t, point, 2*patience) == 0 {
+				t.Fatalf("nobody came to %s", point)
+			}
+			write(t, c.clock, "0s")
 			c.head.revive(t)
 			c.end(t, l, c.runs(t, l, "0"))
 			c.judge(t)

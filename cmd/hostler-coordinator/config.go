@@ -19,6 +19,7 @@ type config struct {
 	StateDir string       `toml:"state_dir"`
 	HTTP     httpConfig   `toml:"http"`
 	MQTT     mqttConfig   `toml:"mqtt"`
+	Output   outputConfig `toml:"output"`
 	Policy   policyConfig `toml:"policy"`
 
 	own, hosts *policy.Policy // what the files of Policy say
@@ -36,6 +37,15 @@ type policyConfig struct {
 	// FourEyes counts no approval of the person who made the request, if the token
 	// that made it is called as the person.
 	FourEyes bool `toml:"four_eyes"`
+}
+
+// outputConfig is how much output of commands is kept after their end.
+type outputConfig struct {
+	// TotalMiB is how much is kept of all together, in MiB. What ended first goes
+	// first.
+	TotalMiB int `toml:"total_mib"`
+	// Days is how long it is kept.
+	Days int `toml:"days"`
 }
 
 type httpConfig struct {
@@ -63,6 +73,7 @@ func defaults() config {
 		StateDir: "/var/lib/hostler/coordinator",
 		HTTP:     httpConfig{Listen: ":8443"},
 		MQTT:     mqttConfig{Listen: ":8883"},
+		Output:   outputConfig{TotalMiB: 10 << 10, Days: 30},
 	}
 }
 
@@ -86,6 +97,8 @@ func (c *config) settings() []settings.Setting {
 		settings.Text("http.listen", &c.HTTP.Listen),
 		settings.List("http.addresses", &c.HTTP.Addresses),
 		settings.Flag("http.open_metrics", &c.HTTP.OpenMetrics),
+		settings.Number("output.total_mib", &c.Output.TotalMiB),
+		settings.Number("output.days", &c.Output.Days),
 		settings.Text("mqtt.listen", &c.MQTT.Listen),
 		settings.List("mqtt.addresses", &c.MQTT.Addresses),
 		settings.Text("policy.file", &c.Policy.File),
@@ -98,6 +111,9 @@ func (c *config) settings() []settings.Setting {
 func (c *config) complete() error {
 	if !filepath.IsAbs(c.StateDir) {
 		return fmt.Errorf("state_dir: %q is not an absolute path", c.StateDir)
+	}
+	if c.Output.TotalMiB < 1 || c.Output.Days < 1 {
+		return fmt.Errorf("output: total_mib = %d and days = %d: want 1 at least of each", c.Output.TotalMiB, c.Output.Days)
 	}
 	var err error
 	if c.HTTP.Addresses, err = addresses("http", c.HTTP.Listen, c.HTTP.Addresses); err != nil {

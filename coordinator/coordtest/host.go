@@ -330,6 +330,15 @@ func (h *Host) Write(action protocol.ActionID, attempt int, fd protocol.FD, data
 	h.chunks(id, old, max(h.allowed[id], protocol.OutputKept))
 }
 
+// Gone tells that the host has dropped bytes of a stream that goes on.
+func (h *Host) Gone(action protocol.ActionID, attempt int, fd protocol.FD, from, to int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	hd := h.header(protocol.TypeOut)
+	hd.Action, hd.Attempt, hd.FD, hd.Offset, hd.Gone, hd.SHA256 = action, attempt, fd, from, to, protocol.Sum(nil)
+	h.send(protocol.ChannelOut, hd, nil)
+}
+
 // Heartbeat tells everything about the host.
 func (h *Host) Heartbeat() {
 	h.mu.Lock()
