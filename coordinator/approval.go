@@ -448,7 +448,7 @@ func (c *Coordinator) lookAgain(ctx context.Context, some []Action) error {
 			if err != nil {
 				return err
 			}
-			if a.State != protocol.StatePendingApprove {
+			if a.State != protocol.StatePendingApprove || a.N != 0 { // a recovery asks its host about it first
 				continue
 			}
 			ok, err := c.moveOn(tx, self(), &a)
