@@ -16,4 +16,5 @@ type AgentStatus struct {
 	Unsent     uint64 `json:"unsent"` // reports and alerts that nobody has receipted
 	Containers int    `json:"containers"`
 	Broken     int    `json:"broken"`
+	Policy     Policy `json:"policy"` // in force here
 }

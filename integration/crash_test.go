@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ type group struct {
 // groups are all of them.
 func groups() []group {
 	return []group{
-		{"commands", []failpoint.Step{"A1", "A2", "A3", "A4", "A5", "A6", "A9", "A10", "S1", "S2", "S3", "S4", "S6", "S7"}, commandPoints},
+		{"commands", []failpoint.Step{"A1", "A2", "A3", "A4", "A5", "A6", "A9", "A10", "A15", "S1", "S2", "S3", "S4", "S6", "S7"}, commandPoints},
 		{"containers", []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16"}, containerPoints},
 		{"transfers", []failpoint.Step{"A14", "C19", "S17"}, transferPoints},
 		{"burials", []failpoint.Step{"A11", "S13"}, burialPoints},
@@ -130,11 +131,26 @@ func commandPoints(t *testing.T) {
 		{"A6", l.victim, func(t *testing.T) { c.cancelled(t, l) }},
 		{"A9", l.victim, func(t *testing.T) { c.asked(t, l, l.victim) }},
 		{"A10", l.victim, func(t *testing.T) { c.head.restart(t); run(t) }},
+		{"A15", l.victim, func(t *testing.T) { c.newPolicy(t, l) }},
 	}
 	for _, s := range []failpoint.Step{"A2", "A4", "A5", "S1", "S2", "S3", "S4", "S6", "S7", "F3"} {
 		strikes = append(strikes, strike{s, l.victim, run})
 	}
 	c.strikes(t, strikes...)
+}
+
+// newPolicy puts another policy into force, and sees that it is.
+func (c *wreck) newPolicy(t *testing.T, l *limb) {
+	t.Helper()
+	c.policies++
+	file := filepath.Join(t.TempDir(), "policy.toml")
+	write(t, file, fmt.Sprintf("version = 1 # policy %d\n", c.policies))
+	c.must(t, "policy", "sign", file, "--number", strconv.Itoa(c.policies), "--yes")
+	c.must(t, "policy", "set", file, "edge-01")
+	kept, err := filepath.Glob(l.host.dir + "/policy-*.json")
+	if err != nil || len(kept) != 1 || !strings.Contains(read(t, kept[0]), fmt.Sprintf(`"number":%d,`, c.policies)) {
+		t.Errorf("policy %d is not in force: %q, %v", c.policies, kept, err)
+	}
 }
 
 // running waits until a command is known to run.

@@ -31,11 +31,12 @@ import (
 // of them goes into a history.
 type wreck struct {
 	*world
-	history *historytest.History
-	api     *client.Client
-	head    *victim // the coordinator
-	clock   string  // file with what is added to the coordinator's clocks
-	limbs   []*limb
+	history  *historytest.History
+	api      *client.Client
+	head     *victim // the coordinator
+	clock    string  // file with what is added to the coordinator's clocks
+	limbs    []*limb
+	policies int // put into force
 }
 
 // limb is a host of a wreck.

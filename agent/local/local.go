@@ -175,6 +175,10 @@ func (h *handlers) status(w http.ResponseWriter, r *http.Request) error {
 		Host: string(h.host), Version: h.version, Connection: "none", Degraded: s.Degraded, Starts: s.Inc,
 		Waiting: s.Waiting, Running: s.Running, Unsent: s.Unsent, Containers: s.Containers, Broken: s.Broken,
 	}
+	out.Policy = api.Policy{Source: s.Policy.Source, Number: s.Policy.Number, Bypass: s.Policy.Bypass, Broken: s.Policy.Broken}
+	if !s.Policy.Digest.IsZero() {
+		out.Policy.Digest = s.Policy.Digest.String()
+	}
 	if s.Link {
 		out.Fleet, out.FleetID, out.Ring, out.Connection = string(s.FleetName), s.Fleet.String(), s.Ring, "connecting"
 		out.Term = s.Term.String()
@@ -210,6 +214,7 @@ func (h *handlers) metrics(_ context.Context, s *prom.Scrape) error {
 	s.CounterBy("messages_sent_total", "Messages sent, by type.", "type", floats(m.Sent))
 	s.CounterBy("messages_received_total", "Messages that passed all checks, by type.", "type", floats(m.Received))
 	s.Counter("actions_accepted_total", "Actions accepted.", float64(m.Accepted))
+	s.Counter("actions_unapproved_total", "Actions refused because the policy of the host did not allow them.", float64(m.Unapproved))
 	s.CounterBy("actions_ended_total", "Actions that ended, by final state.", "state", floats(m.Ended))
 	s.Gauge("actions_waiting", "Accepted actions that have not begun.", float64(m.Waiting))
 	s.Gauge("actions_running", "Actions that run.", float64(m.Running))

@@ -50,6 +50,9 @@ func (h *handlers) problemOf(ctx context.Context, err error) *api.Problem {
 			return p
 		}
 	}
+	if errors.Is(err, protocol.ErrNotApproved) {
+		return newProblem(api.CodeDenied, err.Error())
+	}
 	if _, ok := errors.AsType[protocol.Code](err); ok {
 		return newProblem(api.CodeInvalid, err.Error()) // the spec is one that this host does not take
 	}
