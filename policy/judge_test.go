@@ -75,6 +75,7 @@ func theRing() ring {
 	r.add("revoked carol", "carol", protocol.RolePerson)
 	r.add("mallory", "mallory", protocol.RolePerson)
 	r.add("olga", "olga", protocol.RoleOwner)
+	r.add("olga's other", "olga", protocol.RoleOwner)
 	r.add("oscar", "oscar", protocol.RoleOwner)
 	r.add("owner alice", "alice", protocol.RoleOwner)
 	r.add("coordinator", "", protocol.RoleCoordinator)
@@ -238,6 +239,7 @@ func TestAdmit(t *testing.T) {
 		{"two owners", nil, []string{"olga", "oscar"}, nil},
 		{"an owner is also an approver", nil, []string{"olga", "owner alice"}, nil},
 		{"one owner", nil, []string{"olga"}, protocol.ErrNotApproved},
+		{"an owner by two keys", nil, []string{"olga", "olga's other"}, protocol.ErrNotApproved},
 		{"two approvers", nil, []string{"alice", "bob"}, nil},
 		{"an approver by two keys", nil, []string{"alice", "alice's other"}, protocol.ErrNotApproved},
 		{"one approver", nil, []string{"alice"}, protocol.ErrNotApproved},

@@ -179,7 +179,10 @@ func OpenApproval(raw []byte, x Expect) (Approval, Principal, error) {
 	if err != nil {
 		return a, Principal{}, err
 	}
-	return a, m.Principal, m.Decode(&a)
+	if err := m.Decode(&a); err != nil {
+		return Approval{}, m.Principal, err
+	}
+	return a, m.Principal, nil
 }
 
 // OrderApproval is an approval as it travels in an order: what was signed, and
