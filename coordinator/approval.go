@@ -331,8 +331,8 @@ func (c *Coordinator) noteApproval(tx Tx, by Actor, a Action, g Approval) error 
 func (c *Coordinator) moveOn(tx Tx, by Actor, a *Action) (bool, error) {
 	now := c.lifeMS()
 	counting := c.counting(a, now)
-	if !met(a.Needs, persons(counting)) {
-		return false, nil
+	if !met(a.Needs, persons(counting)) || a.N == formerOrder {
+		return false, nil // of before a recovery: its host is asked first
 	}
 	a.ExpiresMS = min(now+startBudget(a.Kind).Milliseconds(), heldUntil(a.Needs, counting))
 	if a.State == protocol.StatePendingApprove {
@@ -364,6 +364,9 @@ func (c *Coordinator) Deny(ctx context.Context, by Actor, id protocol.ActionID, 
 		}
 		if a.State != protocol.StatePendingApprove {
 			return fmt.Errorf("%w: it is %s, and only what waits for approval can be denied; to end it: hostler action cancel %s", ErrConflict, a.State, id)
+		}
+		if a.N == formerOrder {
+			return fmt.Errorf("%w: it may have been approved and carried out before the coordinator was recovered; its host is asked. To end it there: hostler action cancel %s", ErrConflict, id)
 		}
 		if len(reason) > maxDenial {
 			return fmt.Errorf("%w: a reason of %d bytes, at most %d are kept", ErrInvalid, len(reason), maxDenial)

@@ -385,6 +385,10 @@ func TestApprovalAfterRecovery(t *testing.T) {
 				if done := recoverOn(t, f, store); done.Waiting != 1 {
 					t.Errorf("recovered %+v", done)
 				}
+				after(2 * time.Minute) // nothing moves it on before
+				if _, err := f.Coordinator().Deny(t.Context(), f.Admin(), a.ID, ""); !errors.Is(err, coordinator.ErrConflict) {
+					t.Errorf("denied before its host has spoken: %v", err)
+				}
 				h.Reboot()
 				m.answer(t, protocol.MaxTell)
 				got, err := f.Coordinator().Action(t.Context(), a.ID)
@@ -393,7 +397,7 @@ func TestApprovalAfterRecovery(t *testing.T) {
 					t.Fatal(err)
 				case known && got.State != protocol.StateDone:
 					t.Errorf("the host has done it, and it is %s", got.State)
-				case !known && (got.State != protocol.StatePendingApprove || got.N != 0):
+				case !known && got.N == protocol.MaxInteger, !known && got.State.Final() && got.State != protocol.StateDone:
 					t.Errorf("the host does not know it, and it is %s, number %d", got.State, got.N)
 				}
 			})
