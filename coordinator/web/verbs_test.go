@@ -83,6 +83,7 @@ func TestVerbsInEveryState(t *testing.T) {
 			if again := as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, path+"/cancel", nil), want); again.State != got.State {
 				t.Errorf("a second cancel of %s made it %s", state, again.State)
 			}
+			synctest.Wait()
 			if n := len(s.host.Controls()); !state.Final() && n != 1 || state.Final() && n > 0 {
 				t.Errorf("cancel of %s sent %d controls", state, n)
 			}
