@@ -242,3 +242,103 @@ func TestTypedInputWaits(t *testing.T) {
 }
 
 var _ agent.InputSink = (*reader)(nil)
+
+// typing asks for a command that does not end, and opens both ends of its input.
+func (f *fleetOf) typing(t *testing.T, w *world) (protocol.ActionID, *reader) {
+	t.Helper()
+	act, err := f.coord.Propose(t.Context(), ann, coordinator.Request{Host: host, Spec: []byte(`{"kind":"host.run","argv":["hang"],"timeout_ms":-1}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.pass(time.Second)
+	sink := &reader{}
+	_, _ = w.agent.OpenInput(act.ID, 1, 0, sink)
+	w.pass(3 * time.Second)
+	return act.ID, sink
+}
+
+func (f *fleetOf) typed(t *testing.T, id protocol.ActionID, text string) {
+	t.Helper()
+	in, err := f.coord.OpenInput(t.Context(), id, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if _, err := in.Write(t.Context(), []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *reader) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return string(r.got)
+}
+
+// TestInputIsSentAgain loses a chunk, and then all that the host says about it:
+// what no credit covers is sent again all the same.
+func TestInputIsSentAgain(t *testing.T) {
+	withFleet(t, func(t *testing.T, w *world, f *fleetOf) {
+		id, sink := f.typing(t, w)
+		lost := false
+		f.mu.Lock()
+		f.carry = func(topic string, arrive func()) []func() {
+			first := strings.Contains(topic, "/in/") && !lost
+			lost = lost || first
+			if first || strings.HasSuffix(topic, "/ack") {
+				return nil
+			}
+			return []func(){arrive}
+		}
+		f.mu.Unlock()
+		f.typed(t, id, "hello")
+		w.pass(10 * time.Second)
+		if got := sink.text(); got != "hello" {
+			t.Errorf("after 10 s %q has arrived", got)
+		}
+	})
+}
+
+// TestInputOfAnOlderCoordinator takes no chunk of a coordinator that was
+// superseded, although it would follow upon what is there.
+func TestInputOfAnOlderCoordinator(t *testing.T) {
+	withFleet(t, func(t *testing.T, w *world, f *fleetOf) {
+		id, sink := f.typing(t, w)
+		var kept func()
+		f.mu.Lock()
+		f.carry = func(topic string, arrive func()) []func() {
+			if strings.Contains(topic, "/in/") {
+				kept = arrive
+				return nil
+			}
+			return []func(){arrive}
+		}
+		f.mu.Unlock()
+		f.typed(t, id, "old words")
+		w.pass(time.Second)
+		f.stop()
+		f.start()
+		w.pass(5 * time.Minute)
+		f.mu.Lock()
+		f.carry = nil
+		f.mu.Unlock()
+		kept()
+		w.pass(time.Minute)
+		f.typed(t, id, "new")
+		w.pass(2 * time.Minute)
+		if got := sink.text(); got != "new" {
+			t.Errorf("%q has arrived", got)
+		}
+	})
+}
+
+// TestCreditOfAnotherAction gives a host nothing of an action that is not its own.
+func TestCreditOfAnotherAction(t *testing.T) {
+	withFleet(t, func(t *testing.T, w *world, f *fleetOf) {
+		_, _ = w.agent.OpenInput(actionID(9), 1, 0, &reader{})
+		w.pass(5 * time.Second)
+		if n := f.coord.Stats().Refused[protocol.ErrAction]; n == 0 {
+			t.Error("a credit for an action that there is not was taken")
+		}
+	})
+}

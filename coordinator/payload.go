@@ -63,7 +63,7 @@ func (c *Coordinator) PutPayload(ctx context.Context, by Actor, d protocol.Diges
 		return Payload{}, err
 	}
 	if size > c.cfg.MaxPayload {
-		return Payload{}, fmt.Errorf("%w: a payload may have %d bytes here, this one has %d: split it, or raise payload_max of the coordinator", ErrInvalid, c.cfg.MaxPayload, size)
+		return Payload{}, fmt.Errorf("%w: a payload may have %d bytes here, this one has %d: split it, or raise max_payload_mib in the configuration of the coordinator", ErrInvalid, c.cfg.MaxPayload, size)
 	}
 	var f *blob.File
 	var err error

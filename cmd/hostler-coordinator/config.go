@@ -9,6 +9,7 @@ import (
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/policy"
+	"github.com/hostler-io/hostler/protocol"
 )
 
 // config is the configuration file, /etc/hostler/coordinator.toml. Everything
@@ -21,6 +22,10 @@ type config struct {
 	MQTT     mqttConfig   `toml:"mqtt"`
 	Output   outputConfig `toml:"output"`
 	Policy   policyConfig `toml:"policy"`
+	// MaxPayload is the largest that a file may be which a command reads or that
+	// is pushed, in MiB. Files take the room of the state directory, and leave
+	// 1 GiB of it free.
+	MaxPayload int `toml:"max_payload_mib"`
 
 	own, hosts *policy.Policy // what the files of Policy say
 }
@@ -70,10 +75,11 @@ type mqttConfig struct {
 
 func defaults() config {
 	return config{
-		StateDir: "/var/lib/hostler/coordinator",
-		HTTP:     httpConfig{Listen: ":8443"},
-		MQTT:     mqttConfig{Listen: ":8883"},
-		Output:   outputConfig{TotalMiB: 10 << 10, Days: 30},
+		StateDir:   "/var/lib/hostler/coordinator",
+		HTTP:       httpConfig{Listen: ":8443"},
+		MQTT:       mqttConfig{Listen: ":8883"},
+		Output:     outputConfig{TotalMiB: 10 << 10, Days: 30},
+		MaxPayload: 10 << 10,
 	}
 }
 
@@ -94,6 +100,7 @@ func load(path string, environ []string) (config, settings.Origin, error) {
 func (c *config) settings() []settings.Setting {
 	return []settings.Setting{
 		settings.Text("state_dir", &c.StateDir),
+		settings.Number("max_payload_mib", &c.MaxPayload),
 		settings.Text("http.listen", &c.HTTP.Listen),
 		settings.List("http.addresses", &c.HTTP.Addresses),
 		settings.Flag("http.open_metrics", &c.HTTP.OpenMetrics),
@@ -114,6 +121,9 @@ func (c *config) complete() error {
 	}
 	if c.Output.TotalMiB < 1 || c.Output.Days < 1 {
 		return fmt.Errorf("output: total_mib = %d and days = %d: want 1 at least of each", c.Output.TotalMiB, c.Output.Days)
+	}
+	if c.MaxPayload < 1 || c.MaxPayload > protocol.MaxPayload>>20 {
+		return fmt.Errorf("max_payload_mib: %d is not between 1 and %d", c.MaxPayload, protocol.MaxPayload>>20)
 	}
 	var err error
 	if c.HTTP.Addresses, err = addresses("http", c.HTTP.Listen, c.HTTP.Addresses); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
 	"crypto/tls"
 	"encoding/base64"
@@ -287,6 +288,10 @@ func (s *site) obey(h *coordtest.Host, o coordtest.Order) {
 	case "slow":
 		s.write(h, o, protocol.Stdout, []byte("begun\n"))
 		s.orders <- o
+	case string(protocol.KindHostPull), string(protocol.KindContainerPull):
+		b := archiveOf(spec.Files.Paths[0])
+		s.write(h, o, protocol.Stdout, b)
+		h.Report(o.Done(protocol.Output{FD: protocol.Stdout, Bytes: int64(len(b))}))
 	case string(protocol.KindReset):
 		r := failed(o, protocol.EventFail, protocol.ReasonError, nil)
 		r.Detail = "the container does not start"
@@ -298,6 +303,34 @@ func (s *site) obey(h *coordtest.Host, o coordtest.Order) {
 
 func (s *site) write(h *coordtest.Host, o coordtest.Order, fd protocol.FD, b []byte) {
 	h.Write(o.Item.Action, 1, fd, b)
+}
+
+// archiveOf is what the host answers to a pull of a path: it is hostile.
+func archiveOf(at string) []byte {
+	file := func(name string) tar.Header {
+		return tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o4644, Size: 5}
+	}
+	all := map[string][]tar.Header{
+		"/good":   {{Typeflag: tar.TypeDir, Name: "good", Mode: 0o755}, file("good/a"), {Typeflag: tar.TypeSymlink, Name: "good/l", Linkname: "a"}},
+		"/up":     {file("first"), file("../escaped")},
+		"/abs":    {file("/tmp/hostler-escaped")},
+		"/link":   {{Typeflag: tar.TypeSymlink, Name: "l", Linkname: ".."}, file("l/escaped")},
+		"/device": {{Typeflag: tar.TypeBlock, Name: "d"}},
+		"/torn":   {file("torn")},
+	}[at]
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range all {
+		_ = w.WriteHeader(&h) // into memory
+		if h.Size > 0 {
+			_, _ = io.WriteString(w, "alpha") // likewise
+		}
+	}
+	_ = w.Close() // likewise
+	if at == "/torn" {
+		return b.Bytes()[:514]
+	}
+	return b.Bytes()
 }
 
 func failed(o coordtest.Order, e protocol.Event, why protocol.Reason, x *protocol.Exit) protocol.Report {

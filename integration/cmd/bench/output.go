@@ -30,7 +30,7 @@ const streamMB = 200
 
 // outputs measures what a command writes on its way to whoever reads it.
 func (b *bench) outputs(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{b.firstByte, b.lineLag, b.stdout, b.manyFollowers} {
+	for _, step := range []func(context.Context) error{b.firstByte, b.lineLag, b.stdout, b.stdin, b.manyFollowers} {
 		if err := step(ctx); err != nil {
 			return err
 		}
