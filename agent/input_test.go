@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -280,11 +281,10 @@ func (r *reader) text() string {
 func TestInputIsSentAgain(t *testing.T) {
 	withFleet(t, func(t *testing.T, w *world, f *fleetOf) {
 		id, sink := f.typing(t, w)
-		lost := false
+		var lost atomic.Bool
 		f.mu.Lock()
 		f.carry = func(topic string, arrive func()) []func() {
-			first := strings.Contains(topic, "/in/") && !lost
-			lost = lost || first
+			first := strings.Contains(topic, "/in/") && lost.CompareAndSwap(false, true)
 			if first || strings.HasSuffix(topic, "/ack") {
 				return nil
 			}
@@ -304,10 +304,13 @@ func TestInputIsSentAgain(t *testing.T) {
 func TestInputOfAnOlderCoordinator(t *testing.T) {
 	withFleet(t, func(t *testing.T, w *world, f *fleetOf) {
 		id, sink := f.typing(t, w)
+		var mu sync.Mutex
 		var kept func()
 		f.mu.Lock()
 		f.carry = func(topic string, arrive func()) []func() {
 			if strings.Contains(topic, "/in/") {
+				mu.Lock()
+				defer mu.Unlock()
 				kept = arrive
 				return nil
 			}
@@ -322,7 +325,9 @@ func TestInputOfAnOlderCoordinator(t *testing.T) {
 		f.mu.Lock()
 		f.carry = nil
 		f.mu.Unlock()
+		mu.Lock()
 		kept()
+		mu.Unlock()
 		w.pass(time.Minute)
 		f.typed(t, id, "new")
 		w.pass(2 * time.Minute)
