@@ -25,6 +25,7 @@ type Agent struct {
 	outputs  *outputs
 	inputs   *inputs
 	supplies *supplies
+	sessions *sessions
 
 	// What others tell the loop.
 	calls      chan func()     // of the local API and of workers
@@ -112,7 +113,7 @@ func New(cfg Config) (*Agent, error) {
 		stopped:  make(chan struct{}),
 		ahead:    make(map[protocol.Stream]*held),
 		jobs:     make(map[protocol.ActionID]*job),
-		lanes:    lanes{limit: cfg.Lanes, hostRuns: cfg.HostRuns},
+		lanes:    lanes{limit: cfg.Lanes, hostRuns: cfg.HostRuns, sessions: cfg.Sessions},
 		changes:  make(map[protocol.ActionID]chan struct{}),
 		managed:  make(map[protocol.CTID]*tracked),
 		foreign:  make(map[container.Kind][]container.Info),
@@ -123,6 +124,7 @@ func New(cfg Config) (*Agent, error) {
 		a.unlooked = append(a.unlooked, r.Kind())
 	}
 	a.outputs, a.inputs, a.supplies = newOutputs(a), newInputs(a), newSupplies(a)
+	a.sessions = newSessions(a)
 	return a, nil
 }
 
@@ -171,6 +173,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	err := g.Wait()
 	a.outputs.wait()
 	a.inputs.wg.Wait()
+	a.sessions.wg.Wait()
 	if err == errStopping {
 		err = context.Cause(ctx)
 	}

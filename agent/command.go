@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
+	"github.com/hostler-io/hostler/runner/rundir"
+	"github.com/hostler-io/hostler/terminal"
 )
 
 // maxUnbegun is how often a command is begun anew that never began because the
@@ -154,7 +157,12 @@ func (c *command) start(ctx context.Context) (Run, *outcome) {
 		}
 		cmd.SecretEnv = secret.Env
 	}
-	if c.spec.Kind == protocol.KindExec {
+	if tty := c.spec.TTY; tty != nil {
+		cmd.Env = append([]string{"TERM=" + cmp.Or(tty.Term, "dumb")}, cmd.Env...)
+		cmd.Terminal = &rundir.Terminal{Rows: tty.Rows, Cols: tty.Cols, HangUpMS: terminal.HangUpAfter.Milliseconds()}
+		cmd.Login = len(cmd.Argv) == 0
+	}
+	if c.spec.Kind == protocol.KindExec || c.spec.Kind == protocol.KindContainerAttach {
 		if c.runtime == nil {
 			return nil, ends(queue.Step{Event: protocol.EventTargetGone})
 		}

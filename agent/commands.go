@@ -8,6 +8,7 @@ import (
 
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
+	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 // Commands runs commands under supervisors that outlive the agent: each attempt
@@ -55,6 +56,10 @@ type Command struct {
 	// WaitMS is for how long the command waits for those who follow it before the
 	// middle of its output is dropped; 0 never waits.
 	WaitMS int64
+	// Terminal is that of a session; nil is none.
+	Terminal *rundir.Terminal
+	// Login runs the login shell of User. Argv is empty then.
+	Login bool
 }
 
 // Run is an attempt that lives. It is safe for concurrent use.
@@ -70,6 +75,9 @@ type Run interface {
 	// and that somebody follows: a command that waits goes on. An error means that
 	// it was not heard, and may be told again.
 	Credit(ctx context.Context, stdout, stderr int64) error
+	// Attach opens the way to the command's terminal, waiting until its supervisor
+	// listens. [runner.ErrNoTerminal]: it has none, or has ended.
+	Attach(ctx context.Context) (Attachment, error)
 	// Changed is closed at the next change of the output, and for good at the
 	// end. To miss nothing, take it before reading.
 	Changed() <-chan struct{}
@@ -78,6 +86,14 @@ type Run interface {
 	Started() <-chan struct{}
 	// Done is closed at the end.
 	Done() <-chan struct{}
+}
+
+// Attachment is a way to the terminal of a session. Send takes one packet of package
+// terminal, Read waits for acknowledgements; both may be used at the same time, each
+// by one goroutine. Close ends them, and nothing else.
+type Attachment interface {
+	Send(packet []byte) error
+	io.ReadCloser
 }
 
 // Found is what became of an attempt.
@@ -127,6 +143,7 @@ func (c commands) Start(ctx context.Context, cmd Command) (Run, error) {
 	s.TimeoutMS, s.GraceMS = cmd.TimeoutMS, -1 // the contract's own grace
 	s.Daemon, s.SecretEnv = cmd.Daemon, cmd.SecretEnv
 	s.WaitMS = cmd.WaitMS
+	s.Terminal, s.Login = cmd.Terminal, cmd.Login
 	run, err := c.runner.Start(ctx, s)
 	if err != nil {
 		return nil, err
@@ -207,11 +224,20 @@ func (s supervised) Wait(ctx context.Context) (CommandEnd, error) {
 	return endOf(runner.Found{Exit: exit}), nil
 }
 
+// Attach shadows the runner's, to return an interface.
+func (s supervised) Attach(ctx context.Context) (Attachment, error) {
+	at, err := s.Run.Attach(ctx)
+	if err != nil {
+		return nil, err // and not a nil Attachment that is none
+	}
+	return at, nil
+}
+
 // endOf translates a record of the run directory.
 func endOf(found runner.Found) CommandEnd {
 	x := found.Exit
 	end := CommandEnd{
-		Exit: protocol.Exit{Code: x.Code, Signal: x.Signal, OOM: x.OOM, TimedOut: x.TimedOut, Cancelled: x.Cancelled,
+		Exit: protocol.Exit{Code: x.Code, Signal: x.Signal, OOM: x.OOM, TimedOut: x.TimedOut, Cancelled: x.Cancelled, HungUp: x.HungUp,
 			RunMS: max(0, x.EndedMS-x.StartedMS)},
 		NeverBegan: x.NeverBegan || x.Reason != "",
 		Emptied:    x.Emptied,

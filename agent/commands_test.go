@@ -169,6 +169,9 @@ func (r *run) Cancel(ctx context.Context) error {
 
 func (*run) Credit(context.Context, int64, int64) error { return nil }
 
+// Attach says that a command of the fake has no terminal.
+func (r *run) Attach(context.Context) (agent.Attachment, error) { return nil, runner.ErrNoTerminal }
+
 func (r *run) Changed() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

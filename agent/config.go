@@ -93,6 +93,8 @@ type Config struct {
 
 	// HostRuns is how many commands of the host run at a time. Default 16.
 	HostRuns int
+	// Sessions is how many interactive sessions there are at a time. Default 16.
+	Sessions int
 	// Lanes is how many actions on containers run at a time; 1 is a strictly
 	// sequential queue. Default 32, far above what two cores use and below what
 	// memory for helper processes allows.
@@ -198,6 +200,7 @@ func (c Config) withDefaults() Config {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Features = slices.Compact(slices.Sorted(slices.Values(c.Features)))
 	c.HostRuns = cmp.Or(c.HostRuns, 16)
+	c.Sessions = cmp.Or(c.Sessions, 16)
 	c.Lanes = cmp.Or(c.Lanes, 32)
 	c.MaxOpen = cmp.Or(c.MaxOpen, 10_000)
 	c.CheckEvery = cmp.Or(c.CheckEvery, 30*time.Second)
@@ -221,7 +224,7 @@ func (c Config) validate() error {
 		return errors.New("configuration with Link, but without Policies.Keep")
 	case c.Commands != nil && len(c.Supervisor) == 0:
 		return errors.New("configuration with Commands, but without Supervisor")
-	case c.HostRuns < 0 || c.Lanes < 0 || c.MaxOpen < 0 || c.CheckEvery < 0 || c.Drain < 0:
+	case c.HostRuns < 0 || c.Sessions < 0 || c.Lanes < 0 || c.MaxOpen < 0 || c.CheckEvery < 0 || c.Drain < 0:
 		return errors.New("a limit is negative")
 	}
 	seen := make(map[container.Kind]bool)

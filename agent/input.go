@@ -32,6 +32,9 @@ const (
 	// holdEvery is how often the connection is held open while somebody reads
 	// from it: more often than it would be closed for being idle.
 	holdEvery = 10 * time.Second
+	// holdSession is the same while somebody types: a connection that was lost
+	// is missed by a person, and not by a sender who tries again.
+	holdSession = time.Second
 	// maxFinished is how many streams are remembered that are over, to answer a
 	// sender who has not heard of it.
 	maxFinished = 256
@@ -166,12 +169,17 @@ func (i *inputs) hold(ctx context.Context) error {
 		i.mu.Lock()
 		wanted := len(i.streams) > 0
 		i.mu.Unlock()
+		wanted = wanted || i.agent.sessions.any()
 		var after <-chan time.Time
 		if wanted {
 			if err := i.agent.cfg.Bulk.Connect(ctx); err != nil && ctx.Err() == nil {
 				i.agent.cfg.Log.Debug("the second connection is not held", "error", err)
 			}
-			after = time.After(holdEvery)
+			pause := holdEvery
+			if i.agent.sessions.any() {
+				pause = holdSession
+			}
+			after = time.After(pause)
 		}
 		select {
 		case <-ctx.Done():
@@ -194,6 +202,9 @@ func (i *inputs) take(m inbound) error {
 	}
 	count(a.counters.received, protocol.TypeIn)
 	h := &msg.Header
+	if h.FD == protocol.TTYInput {
+		return a.sessions.take(msg)
+	}
 	id := inputID{h.Action, h.Attempt}
 	i.mu.Lock()
 	defer i.mu.Unlock()

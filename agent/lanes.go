@@ -20,6 +20,7 @@ import (
 //     than hostRuns at a time, in their own order.
 //   - What preempts waits for nobody; those behind it wait for it, as for any
 //     action on its container. What it runs beside, it ends: see preempt.
+//   - Sessions neither, no more than sessions at a time, in their own order.
 //   - What excludes nothing never waits.
 //   - What lacks its input waits beside the lanes: it enters them when its input
 //     is here, at the place that its acceptance gave it.
@@ -30,6 +31,7 @@ import (
 type lanes struct {
 	limit    int // actions on containers at a time
 	hostRuns int // commands of the host at a time
+	sessions int // interactive sessions at a time
 	entries  []laneEntry
 	waiting  int  // entries that do not run
 	moved    bool // something has changed since ready was asked
@@ -147,7 +149,7 @@ func (l *lanes) supplied(id protocol.ActionID) {
 
 // fits reports whether the action could begin now if it were added.
 func (l *lanes) fits(e laneEntry) bool {
-	with := lanes{limit: l.limit, hostRuns: l.hostRuns, entries: append(l.entries, e)}
+	with := lanes{limit: l.limit, hostRuns: l.hostRuns, sessions: l.sessions, entries: append(l.entries, e)}
 	return slices.Contains(with.ready(), e.id)
 }
 
@@ -163,7 +165,7 @@ func (l *lanes) free(keys ...string) bool {
 // ready returns the actions that may begin now, all together, in the order of
 // acceptance.
 func (l *lanes) ready() []protocol.ActionID {
-	w := walk{held: make(map[string]bool), places: l.limit, hostRuns: l.hostRuns}
+	w := walk{held: make(map[string]bool), places: l.limit, hostRuns: l.hostRuns, sessions: l.sessions}
 	for i := range l.entries {
 		w.hold(&l.entries[i])
 	}
@@ -180,6 +182,7 @@ func (l *lanes) ready() []protocol.ActionID {
 type walk struct {
 	places   int  // left for actions on containers
 	hostRuns int  // left for commands of the host
+	sessions int  // left for interactive sessions
 	shared   bool // somebody runs, or waits, in a container lane
 	alone    bool // somebody runs, or waits, exclusively
 	full     bool // somebody waits for a place
@@ -194,6 +197,8 @@ func (w *walk) hold(e *laneEntry) {
 	switch e.lane {
 	case protocol.LaneHost:
 		w.hostRuns--
+	case protocol.LaneSession:
+		w.sessions--
 	case protocol.LaneExclusive:
 		w.alone = true
 	case protocol.LaneContainer:
@@ -219,6 +224,9 @@ func (w *walk) admit(e *laneEntry) bool {
 	case protocol.LaneHost:
 		w.hostRuns--
 		return w.hostRuns >= 0
+	case protocol.LaneSession:
+		w.sessions--
+		return w.sessions >= 0
 	case protocol.LaneExclusive:
 		ok := !w.alone && !w.shared
 		w.alone = true

@@ -42,6 +42,8 @@ func parseLane(t *testing.T, l *lanes, n int, s string) laneEntry {
 		spec = protocol.Spec{Kind: protocol.KindRun, Exclusive: true}
 	case 'h':
 		spec = protocol.Spec{Kind: protocol.KindRun}
+	case 't':
+		spec = protocol.Spec{Kind: protocol.KindContainerAttach, Target: ct(s[1])}
 	case 'p':
 		spec = protocol.Spec{Kind: protocol.KindPing}
 	default:
@@ -69,6 +71,8 @@ func TestLanes(t *testing.T) {
 		{4, 2, []string{"x", "c2", "x"}, []int{0}},
 		{4, 2, []string{"c1", "x"}, []int{0}},
 		{4, 2, []string{"x*", "c1", "h", "p"}, []int{2, 3}},
+		{4, 2, []string{"t1*", "c1", "x", "t1"}, []int{1, 3}}, // a session is in nobody's way, nor anybody in its
+		{4, 2, []string{"t1*", "t2*", "t3*", "t1"}, nil},      // there are as many as may be
 		{4, 2, []string{"h", "h", "h", "c1"}, []int{0, 1, 3}},
 		{4, 2, []string{"h*", "h*", "h", "c1"}, []int{3}},
 		{4, 2, []string{"n1/web", "n2/web", "n3/db", "c1"}, []int{0, 2}},
@@ -83,7 +87,7 @@ func TestLanes(t *testing.T) {
 		{4, 2, []string{"x*", "s1", "c1"}, []int{1}},
 		{4, 2, []string{"s1*", "c1", "s1", "x", "c2"}, []int{2}},
 	} {
-		l := lanes{limit: c.limit, hostRuns: c.hostRuns}
+		l := lanes{limit: c.limit, hostRuns: c.hostRuns, sessions: 3}
 		for n, s := range c.entries {
 			l.add(parseLane(t, &l, n, s))
 		}
@@ -116,9 +120,9 @@ func TestLanesFree(t *testing.T) {
 // TestLanesProperties runs random actions in random orders and watches what
 // runs together.
 func TestLanesProperties(t *testing.T) {
-	kinds := []string{"c1", "c2", "c3", "n1/a", "n4/a", "r1/b", "r2/a", "d1/a", "d2/b", "s1", "s2", "x", "h", "p"}
+	kinds := []string{"c1", "c2", "c3", "n1/a", "n4/a", "r1/b", "r2/a", "d1/a", "d2/b", "s1", "s2", "x", "h", "t1", "p"}
 	rapid.Check(t, func(rt *rapid.T) {
-		l := lanes{limit: rapid.IntRange(1, 3).Draw(rt, "limit"), hostRuns: rapid.IntRange(1, 2).Draw(rt, "host runs")}
+		l := lanes{limit: rapid.IntRange(1, 3).Draw(rt, "limit"), hostRuns: rapid.IntRange(1, 2).Draw(rt, "host runs"), sessions: 2}
 		var started []protocol.ActionID
 		count := rapid.IntRange(1, 20).Draw(rt, "actions")
 		for n := 0; n < count || len(l.entries) > 0; {
@@ -157,7 +161,7 @@ func TestLanesProperties(t *testing.T) {
 
 // checkLanes is the naive model: it looks at what runs, and at who was passed by.
 func checkLanes(rt *rapid.T, l *lanes) {
-	shared, alone, host := 0, 0, 0
+	shared, alone, host, sessions := 0, 0, 0, 0
 	keys := make(map[string]bool)
 	var overtaken []string // keys of those that wait
 	writer := false        // one waits
@@ -180,6 +184,8 @@ func checkLanes(rt *rapid.T, l *lanes) {
 			alone++
 		case protocol.LaneHost:
 			host++
+		case protocol.LaneSession:
+			sessions++
 		}
 		for _, k := range e.keys {
 			if keys[k] || slices.Contains(overtaken, k) {
@@ -191,7 +197,7 @@ func checkLanes(rt *rapid.T, l *lanes) {
 			rt.Fatal("a container's action overtook an exclusive one")
 		}
 	}
-	if alone > 1 || alone == 1 && shared > 0 || shared > l.limit || host > l.hostRuns {
+	if alone > 1 || alone == 1 && shared > 0 || shared > l.limit || host > l.hostRuns || sessions > l.sessions {
 		rt.Fatal(fmt.Sprintf("%d share, %d alone, %d of the host", shared, alone, host))
 	}
 }

@@ -44,6 +44,9 @@ func wishes(t *testing.T, r *realm) map[protocol.Kind]protocol.Spec {
 		protocol.KindReset:         on(protocol.KindReset, 1),
 		protocol.KindRename:        {Kind: protocol.KindRename, Target: ctid(1), NewName: "stolen"},
 		protocol.KindStopNow:       on(protocol.KindStopNow, 1),
+
+		protocol.KindAttach:          {Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}},
+		protocol.KindContainerAttach: {Kind: protocol.KindContainerAttach, Target: ctid(1), TTY: &protocol.TTY{Rows: 24, Cols: 80}},
 	}
 	if err := json.Unmarshal(r.policySpec(9, open, "coordinator"), new(protocol.Spec)); err != nil {
 		t.Fatal(err)

@@ -67,6 +67,8 @@ func (l *lanes) behind(id protocol.ActionID) (protocol.Waits, bool) {
 	switch e.lane {
 	case protocol.LaneHost:
 		return behindCount(before[:running], protocol.LaneHost, protocol.WaitsRuns)
+	case protocol.LaneSession:
+		return behindCount(before[:running], protocol.LaneSession, protocol.WaitsSessions)
 	case protocol.LaneExclusive:
 		if o := find(before, func(o *laneEntry) bool { return o.lane == protocol.LaneExclusive }); o != nil {
 			return protocol.Waits{For: protocol.WaitsExclusive, Action: o.id}, true

@@ -23,12 +23,13 @@ func TestBehind(t *testing.T) {
 		{[]string{"c1*", "x", "c2"}, 1, protocol.Waits{For: protocol.WaitsShared, Action: id(0)}, true},
 		{[]string{"x*", "x"}, 1, protocol.Waits{For: protocol.WaitsExclusive, Action: id(0)}, true},
 		{[]string{"h*", "h*", "h"}, 2, protocol.Waits{For: protocol.WaitsRuns, Count: 2}, true},
+		{[]string{"t1*", "t2*", "t3"}, 2, protocol.Waits{For: protocol.WaitsSessions, Count: 2}, true},
 		{[]string{"c1*", "c2*", "c3"}, 2, protocol.Waits{For: protocol.WaitsPlaces, Count: 2}, true},
 		{[]string{"c1", "h"}, 1, protocol.Waits{}, false},
 		{[]string{"c1*"}, 0, protocol.Waits{}, false},
 		{[]string{"c1"}, 9, protocol.Waits{}, false},
 	} {
-		l := lanes{limit: 2, hostRuns: 2}
+		l := lanes{limit: 2, hostRuns: 2, sessions: 2}
 		for n, s := range c.entries {
 			e := parseLane(t, &l, n, s)
 			l.add(e)
@@ -43,9 +44,9 @@ func TestBehind(t *testing.T) {
 // and the action that it names is there.
 func TestWhatMayNotBeginIsBehindSomething(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		l := lanes{limit: rapid.IntRange(1, 3).Draw(rt, "limit"), hostRuns: rapid.IntRange(1, 3).Draw(rt, "runs")}
+		l := lanes{limit: rapid.IntRange(1, 3).Draw(rt, "limit"), hostRuns: rapid.IntRange(1, 3).Draw(rt, "runs"), sessions: 2}
 		// The first actions are let begin as far as they may, as they would be.
-		for n, s := range rapid.SliceOfN(rapid.SampledFrom([]string{"c1", "c2", "c3", "n4/web", "n5/web", "x", "h", "p"}), 0, 12).Draw(rt, "entries") {
+		for n, s := range rapid.SliceOfN(rapid.SampledFrom([]string{"c1", "c2", "c3", "n4/web", "n5/web", "x", "h", "t1", "p"}), 0, 12).Draw(rt, "entries") {
 			l.add(parseLane(t, &l, n, s))
 			if rapid.Bool().Draw(rt, "begins") {
 				for _, ready := range l.ready() {
@@ -63,7 +64,7 @@ func TestWhatMayNotBeginIsBehindSomething(t *testing.T) {
 			}
 			w, ok := l.behind(e.id)
 			switch {
-			case !ok && !(e.lane == protocol.LaneHost || e.lane == protocol.LaneContainer):
+			case !ok && !(e.lane == protocol.LaneHost || e.lane == protocol.LaneContainer || e.lane == protocol.LaneSession):
 				rt.Errorf("%+v may not begin, and nothing is in front of it: %+v", e, l.entries)
 			case ok && !w.Action.IsZero() && !slices.ContainsFunc(l.entries, func(o laneEntry) bool { return o.id == w.Action && o.id != e.id }):
 				rt.Errorf("%+v waits for %+v, which is not there", e, w)

@@ -210,6 +210,7 @@ func (a *Agent) finished(j *job, act queue.Action) {
 	delete(a.jobs, act.ID)
 	a.lanes.remove(act.ID)
 	a.supplies.over(&j.spec, act.ID)
+	a.sessions.end(act.ID, act.Attempt)
 	a.ended(&act)
 	a.at(dueKeep, 0) // its container may be corrected now
 }
@@ -256,6 +257,9 @@ func (a *Agent) tell(call func()) bool {
 func (a *Agent) beginCommand(j *job) {
 	id, attempt, spec := j.act.ID, j.act.Attempt, j.spec
 	found := j.recover
+	if spec.Kind.Interactive() {
+		a.sessions.begin(id, attempt)
+	}
 	name, runtime := a.execTarget(&spec)
 	a.worker(func() func() {
 		c := command{agent: a, id: id, attempt: attempt, spec: spec, name: name, runtime: runtime}
@@ -334,6 +338,9 @@ func (a *Agent) began(id protocol.ActionID, attempt int, r Run) {
 	}
 	if a.cfg.Link != nil {
 		a.outputs.begin(id, attempt, r, j.taken)
+	}
+	if j.spec.Kind.Interactive() {
+		a.sessions.follow(id, r)
 	}
 }
 

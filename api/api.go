@@ -287,6 +287,7 @@ type Exit struct {
 	OOM       bool   `json:"oom,omitempty"`
 	TimedOut  bool   `json:"timed_out,omitempty"`
 	Cancelled bool   `json:"cancelled,omitempty"`
+	HungUp    bool   `json:"hung_up,omitempty"` // a session that everybody had left
 	Error     string `json:"error,omitempty"`
 	Run       string `json:"run"` // how long it ran
 }

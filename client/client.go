@@ -49,6 +49,7 @@ type Client struct {
 	token   string
 	timeout time.Duration
 	http    *http.Client
+	http1   *http.Client // for websockets
 }
 
 // New returns a client. It does not connect.
@@ -80,7 +81,12 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("address %q: want https://HOST:PORT or unix:///PATH", cfg.Address)
 	}
 	// A request is bounded by its context: some wait for hours.
-	c.http = &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.http = &http.Client{Transport: t, CheckRedirect: stay}
+	one := t.Clone()
+	one.ForceAttemptHTTP2, one.Protocols = false, new(http.Protocols)
+	one.Protocols.SetHTTP1(true)
+	c.http1 = &http.Client{Transport: one, CheckRedirect: stay}
 	return c, nil
 }
 

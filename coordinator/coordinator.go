@@ -168,14 +168,15 @@ type Coordinator struct {
 	term protocol.Term
 	k    atomic.Uint64 // number of the newest state message sent
 
-	stats    Stats
-	refusals refusalLog
-	wake     hub
-	news     news
-	outputs  outputs
-	inputs   inputs
-	payloads *blob.Store
-	sealer   sealer
+	stats     Stats
+	refusals  refusalLog
+	wake      hub
+	news      news
+	outputs   outputs
+	inputs    inputs
+	terminals terminals
+	payloads  *blob.Store
+	sealer    sealer
 
 	exchanges exchanges
 	lives     lives

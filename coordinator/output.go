@@ -373,6 +373,9 @@ func (s *session) onOut(in inbound) error {
 		return err
 	}
 	h := m.Header
+	if h.FD == protocol.TTYInput {
+		return s.c.acked(s.host, h.Action, m.Attachment)
+	}
 	o, err := s.outputOf(h)
 	if err != nil {
 		return err

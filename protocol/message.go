@@ -188,11 +188,15 @@ const (
 // FD tells the streams of bytes of an action apart.
 type FD string
 
-// The streams of bytes: two go up, one comes down.
+// The streams of bytes: two go up, one comes down, one goes both ways.
 const (
 	Stdout FD = "stdout"
 	Stderr FD = "stderr"
 	Stdin  FD = "stdin"
+	// TTYInput is what is typed in a session, [Typed], and upwards how far that was
+	// taken, by the acknowledgements of package terminal. It has offsets of its own
+	// within, and no credit.
+	TTYInput FD = "tty"
 )
 
 // Position is a place in a stream: everything up to item N, whose chain of
@@ -520,6 +524,7 @@ const (
 	WaitsShared    WaitsFor = "shared"    // it wants the host alone, and others run or wait before it
 	WaitsPlaces    WaitsFor = "places"    // as many actions on containers as may run at a time
 	WaitsRuns      WaitsFor = "runs"      // as many commands of the host as may run at a time
+	WaitsSessions  WaitsFor = "sessions"  // as many interactive sessions as may be at a time
 	WaitsDisk      WaitsFor = "disk"      // the host begins nothing while its disk is full or failing
 	WaitsStop      WaitsFor = "stop"      // the agent is about to end, and goes on after its start
 	WaitsRing      WaitsFor = "ring"      // the order names a ring that the host fetches
@@ -541,6 +546,7 @@ type Exit struct {
 	OOM       bool `json:"oom,omitzero"`
 	TimedOut  bool `json:"timed_out,omitzero"`
 	Cancelled bool `json:"cancelled,omitzero"`
+	HungUp    bool `json:"hung_up,omitzero"` // a session that everybody had left
 	// Error tells why the command could not begin (binary missing, unknown user).
 	Error string `json:"error,omitzero"`
 	RunMS int64  `json:"run_ms"` // on the boot clock

@@ -143,6 +143,12 @@ func itemSamples() []sample {
 	in.Action, in.Attempt, in.FD, in.Offset, in.Size, in.SHA256 = anAction, 1, protocol.Stdin, 4096, int64(len(out)), protocol.Sum(out)
 	end := in
 	end.Offset, end.Size, end.SHA256 = in.Offset+in.Size, 0, protocol.Sum(nil)
+	typed := in
+	typing := protocol.AppendTyped(nil, protocol.Typed{Who: "pia", Packet: []byte("\x00\x01\x02\x03\x04\x05\x06\x07\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x03ls\r")})
+	typed.FD, typed.Offset, typed.Size, typed.SHA256 = protocol.TTYInput, 0, int64(len(typing)), protocol.Sum(typing)
+	taken := chunk
+	acked := []byte("\x00\x01\x02\x03\x04\x05\x06\x07\x00\x00\x00\x00\x00\x00\x00\x06")
+	taken.FD, taken.Offset, taken.Size, taken.SHA256 = protocol.TTYInput, 0, int64(len(acked)), protocol.Sum(acked)
 	control := itemOf(down(protocol.TypeControl, 0), coStore, protocol.StreamControl, 2, nil)
 	preempt := control
 	preempt.Heard, preempt.LeftMS = heard, 3600000
@@ -181,6 +187,8 @@ func itemSamples() []sample {
 		{name: "out_nothing", typ: protocol.TypeOut, body: nothing},
 		{name: "in", typ: protocol.TypeIn, from: "coordinator", body: in, attach: out},
 		{name: "in_end", typ: protocol.TypeIn, from: "coordinator", body: end},
+		{name: "in_tty", typ: protocol.TypeIn, from: "coordinator", body: typed, attach: typing},
+		{name: "out_tty", typ: protocol.TypeOut, body: taken, attach: acked},
 	}
 }
 

@@ -29,6 +29,9 @@ const (
 	KindHostPull      Kind = "host.pull"      // files of the host, on its stdout
 	KindContainerPush Kind = "container.push" // files into a container, running or stopped
 	KindContainerPull Kind = "container.pull" // files out of one
+	// Interactive sessions: a command with a terminal, and who is attached to it.
+	KindAttach          Kind = "host.attach"
+	KindContainerAttach Kind = "container.attach"
 
 	// KindPolicySet puts a policy into force. What lets it is signed within its
 	// spec, so it needs no approval beside that.
@@ -46,6 +49,9 @@ const (
 	LaneHost      Lane = "host"      // host commands: no lane, but a bounded number at a time
 	LaneContainer Lane = "container" // one at a time per container
 	LaneExclusive Lane = "exclusive" // alone on the host
+	// LaneSession is for interactive sessions: no lane, so that a terminal that
+	// somebody left open stops nothing, but a bounded number at a time.
+	LaneSession Lane = "session"
 	// LanePreempt waits for nobody and ends what runs in its container's lane.
 	// Its actions travel as controls, past the orders that wait.
 	LanePreempt Lane = "preempt"
@@ -79,11 +85,12 @@ type KindInfo struct {
 
 // Limits of kinds: an exec may take 60 s, a step of a container's life 60 min,
 // and an order waits at most a day for its host (the defaults that operators
-// of the systems before Hostler know).
+// of the systems before Hostler know). For a session somebody waits at a keyboard.
 const (
 	execTimeout      = 60 * time.Second
 	lifecycleTimeout = 60 * time.Minute
 	startTTL         = 24 * time.Hour
+	sessionTTL       = time.Minute
 )
 
 // kinds is the table. It is never written.
@@ -99,10 +106,12 @@ var kinds = map[Kind]KindInfo{
 	KindRename:  {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneContainer, Target: true},
 	KindStopNow: {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LanePreempt, Target: true},
 
-	KindHostPush:      {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneHost, Cancellable: true, Command: true, Files: true, RootEquivalent: true},
-	KindHostPull:      {Attempts: 1, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneHost, Cancellable: true, Command: true, Files: true, RootEquivalent: true},
-	KindContainerPush: {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneContainer, Cancellable: true, Command: true, Files: true, Target: true, RootEquivalent: true},
-	KindContainerPull: {Attempts: 1, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneHost, Cancellable: true, Command: true, Files: true, Target: true, RootEquivalent: true},
+	KindHostPush:        {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneHost, Cancellable: true, Command: true, Files: true, RootEquivalent: true},
+	KindHostPull:        {Attempts: 1, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneHost, Cancellable: true, Command: true, Files: true, RootEquivalent: true},
+	KindContainerPush:   {Attempts: 3, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneContainer, Cancellable: true, Command: true, Files: true, Target: true, RootEquivalent: true},
+	KindContainerPull:   {Attempts: 1, RunTimeout: lifecycleTimeout, StartTTL: startTTL, Lane: LaneHost, Cancellable: true, Command: true, Files: true, Target: true, RootEquivalent: true},
+	KindAttach:          {Attempts: 1, StartTTL: sessionTTL, Lane: LaneSession, Cancellable: true, Command: true, RootEquivalent: true},
+	KindContainerAttach: {Attempts: 1, StartTTL: sessionTTL, Lane: LaneSession, Cancellable: true, Command: true, Target: true, RootEquivalent: true},
 
 	KindPolicySet: {Attempts: 3, StartTTL: startTTL, Lane: LaneNone, RootEquivalent: true},
 }
@@ -153,6 +162,10 @@ type Spec struct {
 	// SecretEnv holds more variables, which only the host can read; see
 	// [OpenSecret].
 	SecretEnv *Sealed `json:"secret_env,omitempty"`
+
+	// TTY is the terminal of a session, of which it is the mark. Without Argv it is
+	// for the login shell of User.
+	TTY *TTY `json:"tty,omitempty"`
 
 	// Creation.
 	Template string   `json:"template,omitzero"`
@@ -283,6 +296,9 @@ func (s *Spec) validate(info KindInfo) error {
 	if s.Kind == KindCreate {
 		return s.validateCreate()
 	}
+	if err := s.validateSession(); err != nil {
+		return err
+	}
 	return s.validateCommand(info)
 }
 
@@ -316,6 +332,18 @@ func (s *Spec) validateCreate() error {
 	return nil
 }
 
+func (s *Spec) validateSession() error {
+	switch interactive := s.Kind.Interactive(); {
+	case interactive != (s.TTY != nil):
+		return fmt.Errorf("tty: a session needs one, and nothing else has one")
+	case !interactive:
+		return nil
+	case s.Exclusive || s.Daemon || s.Output != "" || s.HasPayload():
+		return fmt.Errorf("exclusive, daemon, output and stdin: a session has none of them")
+	}
+	return s.TTY.validate()
+}
+
 func (s *Spec) validateCommand(info KindInfo) error {
 	switch {
 	case info.Files:
@@ -329,7 +357,7 @@ func (s *Spec) validateCommand(info KindInfo) error {
 		return nil
 	}
 	switch {
-	case len(s.Argv) == 0 || s.Argv[0] == "":
+	case len(s.Argv) == 0 && s.TTY == nil, len(s.Argv) > 0 && s.Argv[0] == "":
 		return fmt.Errorf("argv: the command is missing")
 	case s.Cwd != "" && !strings.HasPrefix(s.Cwd, "/"):
 		return fmt.Errorf("cwd: %.100q is not absolute", s.Cwd)

@@ -16,7 +16,7 @@ import (
 var ErrNoTerminal = errors.New("the command has no terminal")
 
 // An Attachment is the way to the terminal of a run, for packets of package
-// terminal. Send and Receive may be used at the same time, each by one goroutine.
+// terminal. Send and Read may be used at the same time, each by one goroutine.
 type Attachment struct{ conn *net.UnixConn }
 
 // Send gives one packet to the supervisor. It waits when the supervisor is slow,
@@ -26,8 +26,8 @@ func (a *Attachment) Send(packet []byte) error {
 	return err
 }
 
-// Receive waits for acknowledgements and puts them into buf.
-func (a *Attachment) Receive(buf []byte) (int, error) { return a.conn.Read(buf) }
+// Read waits for acknowledgements and puts them into buf.
+func (a *Attachment) Read(buf []byte) (int, error) { return a.conn.Read(buf) }
 
 // Close ends the attachment, and what waits in its methods. The session goes on.
 func (a *Attachment) Close() error { return a.conn.Close() }

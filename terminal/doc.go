@@ -6,7 +6,7 @@
 // # What is typed
 //
 // Each peer has a stream of its own, a sequence of frames (what was typed, the size
-// of its window, a sign of life), of which every byte has an offset from 0. The
+// of its window), of which every byte has an offset from 0. The
 // stream travels in packets, each of which names the peer and the offset of its
 // first byte. So packets may be lost, repeated, reordered, and sent once more after
 // any of the programs on the way was started anew: the supervisor takes every byte
@@ -20,9 +20,10 @@
 //
 // # Presence
 //
-// A session whose last peer has left is hung up. Only new bytes of a stream prove
-// that a peer is there: a packet that somebody on the way has kept and plays again
-// proves nothing. A peer that types nothing sends [KindAlive] every [AliveEvery].
+// A session whose last peer has left is hung up. A peer numbers its packets, those
+// too that it sends again, and only a higher number proves that it is there: a packet
+// that somebody on the way has kept and plays again proves nothing. A peer that types
+// nothing, or may not for now, sends a packet without data every [AliveEvery].
 //
 // # What is printed
 //

@@ -10,8 +10,6 @@ const (
 	KindData   Kind = iota + 1 // what was typed, any bytes
 	KindResize                 // the peer's window has another size
 	KindEOF                    // the end of the input, as the terminal's user would type it
-	KindAlive                  // a sign of life
-	KindDetach                 // the peer leaves and will not come back
 )
 
 // frameHead is a kind and the length of what follows.
@@ -42,9 +40,9 @@ func AppendResize(b []byte, s Size) []byte {
 	return binary.BigEndian.AppendUint16(b, s.Cols)
 }
 
-// AppendMark appends a frame that says nothing but its kind to a stream: KindEOF,
-// KindAlive or KindDetach.
-func AppendMark(b []byte, k Kind) []byte { return appendHead(b, k, 0) }
+// AppendEOF appends the end of the input to a stream. More may follow, as on any
+// terminal.
+func AppendEOF(b []byte) []byte { return appendHead(b, KindEOF, 0) }
 
 func appendHead(b []byte, k Kind, n int) []byte {
 	return binary.BigEndian.AppendUint16(append(b, byte(k)), uint16(n))
@@ -88,7 +86,7 @@ func (d *decoder) next(p []byte) (e Event, used int, err error) {
 			return Event{}, used, nil
 		}
 		e = Event{Kind: kind, Size: Size{binary.BigEndian.Uint16(d.head[3:]), binary.BigEndian.Uint16(d.head[5:])}}
-	case kind >= KindEOF && kind <= KindDetach && length == 0:
+	case kind == KindEOF && length == 0:
 		e = Event{Kind: kind}
 	default:
 		return Event{}, used, ErrFormat

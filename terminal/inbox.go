@@ -8,24 +8,25 @@ type Inbox struct {
 
 type incoming struct {
 	decoder decoder
-	taken   int64 // every byte before it was taken
-	done    int64 // every byte before it is acknowledged
+	number  uint64 // the highest of a packet
+	taken   int64  // every byte before it was taken
+	done    int64  // every byte before it is acknowledged
 	refused bool
 }
 
 // Take takes what is new of a packet and hands its events to do, in order, each
 // with the offset behind it, at which [Inbox.Done] may acknowledge it. The event's
-// Data is a part of the packet. fresh tells that there was something new, the
-// proof that the peer is there. What is repeated, or is too far ahead, is not
-// taken; the acknowledgement tells where the peer stands.
-func (in *Inbox) Take(p Packet, do func(e Event, end int64)) (ack Ack, fresh bool) {
+// Data is a part of the packet. alive tells that the packet proves that the peer is
+// there, and fresh that there was something to take. What is repeated, or is too
+// far ahead, is not taken; the acknowledgement tells where the peer stands.
+func (in *Inbox) Take(p Packet, do func(e Event, end int64)) (ack Ack, fresh, alive bool) {
 	s := in.peers[p.Peer]
 	if s == nil {
 		if p.Offset != 0 {
-			return Ack{p.Peer, 0}, false // its first packet was lost
+			return Ack{p.Peer, 0}, false, false // its first packet was lost
 		}
 		if len(in.peers) >= MaxPeers {
-			return Ack{p.Peer, Refused}, false
+			return Ack{p.Peer, Refused}, false, false
 		}
 		if in.peers == nil {
 			in.peers = make(map[Peer]*incoming)
@@ -33,6 +34,8 @@ func (in *Inbox) Take(p Packet, do func(e Event, end int64)) (ack Ack, fresh boo
 		s = new(incoming)
 		in.peers[p.Peer] = s
 	}
+	alive = p.Number > s.number && !s.refused
+	s.number = max(s.number, p.Number)
 	end := p.Offset + int64(len(p.Data))
 	if !s.refused && p.Offset <= s.taken && end > s.taken && end <= s.done+Window {
 		fresh = true
@@ -40,7 +43,7 @@ func (in *Inbox) Take(p Packet, do func(e Event, end int64)) (ack Ack, fresh boo
 			s.refused = true
 		}
 	}
-	return s.ack(p.Peer), fresh
+	return s.ack(p.Peer), fresh, alive
 }
 
 func (s *incoming) take(p []byte, do func(Event, int64)) error {

@@ -5,9 +5,10 @@ package terminal
 type Outbox struct {
 	Peer Peer
 
-	buf   []byte // from acked on
-	acked int64
-	sent  int64
+	number uint64 // of the newest packet
+	buf    []byte // from acked on
+	acked  int64
+	sent   int64
 }
 
 // Room is how much may be appended before something is acknowledged, in bytes. A
@@ -17,17 +18,25 @@ func (o *Outbox) Room() int { return max(0, Window-len(o.buf)) }
 // Append appends frames, as made by AppendData and its like.
 func (o *Outbox) Append(frames []byte) { o.buf = append(o.buf, frames...) }
 
-// Next returns the next packet that was not sent yet, within the window; false when
-// there is none. Its Data is valid until the next call of a method.
-func (o *Outbox) Next() (Packet, bool) {
+// Next returns the next packet that was not sent yet, if it is within window bytes
+// of what was acknowledged, at most [Window]. Its Data is valid until the next call
+// of a method.
+func (o *Outbox) Next(window int) (Packet, bool) {
 	from := int(o.sent - o.acked)
-	to := min(len(o.buf), from+MaxData, Window)
+	to := min(len(o.buf), from+MaxData, window, Window)
 	if from >= to {
 		return Packet{}, false
 	}
-	p := Packet{o.Peer, o.sent, o.buf[from:to]}
+	o.number++
+	p := Packet{o.Peer, o.number, o.sent, o.buf[from:to]}
 	o.sent += int64(to - from)
 	return p, true
+}
+
+// Alive returns a sign of life.
+func (o *Outbox) Alive() Packet {
+	o.number++
+	return Packet{Peer: o.Peer, Number: o.number, Offset: o.sent}
 }
 
 // Acked takes an acknowledgement. It reports whether it told anything new.

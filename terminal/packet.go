@@ -41,11 +41,12 @@ func ParsePeer(s string) (p Peer, err error) {
 
 const (
 	offsetSize = 8
-	headSize   = len(Peer{}) + offsetSize
+	numberSize = 8
+	headSize   = len(Peer{}) + numberSize + offsetSize
 	// MaxPacket is the longest packet, in bytes.
 	MaxPacket = headSize + MaxData
 	// AckSize is the length of an acknowledgement, in bytes.
-	AckSize = headSize
+	AckSize = len(Peer{}) + offsetSize
 	// Refused, as the offset of an acknowledgement, says that nothing of this peer
 	// is taken any more: its stream was malformed, or there were too many peers.
 	Refused = math.MaxInt64
@@ -54,26 +55,29 @@ const (
 // Packet is a part of a peer's stream.
 type Packet struct {
 	Peer   Peer
-	Offset int64 // of the first byte of Data
-	Data   []byte
+	Number uint64 // of all packets of the peer; from 1
+	Offset int64  // of the first byte of Data
+	Data   []byte // none is a sign of life
 }
 
 // AppendPacket appends an encoded packet to b.
 func AppendPacket(b []byte, p Packet) []byte {
 	b = append(b, p.Peer[:]...)
+	b = binary.BigEndian.AppendUint64(b, p.Number)
 	b = binary.BigEndian.AppendUint64(b, uint64(p.Offset))
 	return append(b, p.Data...)
 }
 
 // ParsePacket decodes a packet. Its Data is a part of b.
 func ParsePacket(b []byte) (p Packet, err error) {
-	if len(b) <= headSize || len(b) > MaxPacket {
+	if len(b) < headSize || len(b) > MaxPacket {
 		return p, ErrFormat
 	}
 	copy(p.Peer[:], b)
-	offset := binary.BigEndian.Uint64(b[len(p.Peer):])
+	p.Number = binary.BigEndian.Uint64(b[len(p.Peer):])
+	offset := binary.BigEndian.Uint64(b[len(p.Peer)+numberSize:])
 	p.Data = b[headSize:]
-	if offset > Refused-1-uint64(len(p.Data)) {
+	if p.Number == 0 || offset > Refused-1-uint64(len(p.Data)) {
 		return Packet{}, ErrFormat
 	}
 	p.Offset = int64(offset)

@@ -61,7 +61,7 @@ func TestHostileLine(t *testing.T) {
 			case op == 2:
 				o.Rewind()
 			case op <= 4:
-				if p, ok := o.Next(); ok && rapid.IntRange(0, 3).Draw(t, "lose") > 0 {
+				if p, ok := o.Next(terminal.Window); ok && rapid.IntRange(0, 3).Draw(t, "lose") > 0 {
 					line = append(line, flying{i, terminal.AppendPacket(nil, p)})
 				}
 			case len(line) > 0:
@@ -88,7 +88,7 @@ func TestHostileLine(t *testing.T) {
 		for i := range out { // an honest line in the end
 			for !out[i].Empty() {
 				out[i].Rewind()
-				for p, ok := out[i].Next(); ok; p, ok = out[i].Next() {
+				for p, ok := out[i].Next(terminal.Window); ok; p, ok = out[i].Next(terminal.Window) {
 					in.Take(p, got[i].do)
 				}
 				ack := in.Done(out[i].Peer, got[i].end)
@@ -111,16 +111,27 @@ func TestHostileLine(t *testing.T) {
 // TestPlayedAgain holds that what was taken once proves nothing a second time.
 func TestPlayedAgain(t *testing.T) {
 	var in terminal.Inbox
-	p := terminal.Packet{Peer: terminal.Peer{1}, Data: terminal.AppendMark(nil, terminal.KindAlive)}
-	if _, fresh := in.Take(p, func(terminal.Event, int64) {}); !fresh {
-		t.Error("the first is not fresh")
+	p := terminal.Packet{Peer: terminal.Peer{1}, Number: 5, Data: terminal.AppendEOF(nil)}
+	if _, fresh, alive := in.Take(p, func(terminal.Event, int64) {}); !fresh || !alive {
+		t.Error("the first is nothing new")
 	}
-	if _, fresh := in.Take(p, func(terminal.Event, int64) { t.Error("taken again") }); fresh {
-		t.Error("the second is fresh")
+	again := func(terminal.Event, int64) { t.Error("taken again") }
+	if _, fresh, alive := in.Take(p, again); fresh || alive {
+		t.Error("the second is something new")
 	}
-	later := terminal.Packet{Peer: terminal.Peer{2}, Offset: 3, Data: p.Data}
-	if ack, fresh := in.Take(later, func(terminal.Event, int64) { t.Error("taken without what is before") }); fresh || ack.Offset != 0 {
-		t.Errorf("a peer whose beginning was lost: %v %v", ack, fresh)
+	p.Number = 6 // as whoever is there sends again
+	if _, fresh, alive := in.Take(p, again); fresh || !alive {
+		t.Error("sent again it proves nothing, or is taken")
+	}
+	if _, fresh, alive := in.Take(terminal.Packet{Peer: p.Peer, Number: 4, Offset: 3}, again); fresh || alive {
+		t.Error("an old sign of life proves something")
+	}
+	if _, fresh, alive := in.Take(terminal.Packet{Peer: p.Peer, Number: 7, Offset: 3}, again); fresh || !alive {
+		t.Error("a sign of life proves nothing")
+	}
+	later := terminal.Packet{Peer: terminal.Peer{2}, Number: 9, Offset: 3, Data: p.Data}
+	if ack, fresh, alive := in.Take(later, func(terminal.Event, int64) { t.Error("taken without what is before") }); fresh || alive || ack.Offset != 0 {
+		t.Errorf("a peer whose beginning was lost: %v", ack)
 	}
 }
 
@@ -133,7 +144,7 @@ func TestTooFarAhead(t *testing.T) {
 	var held int
 	for at := 0; at < len(stream); at += terminal.MaxData {
 		end := min(at+terminal.MaxData, len(stream))
-		in.Take(terminal.Packet{Peer: peer, Offset: int64(at), Data: stream[at:end]}, func(e terminal.Event, _ int64) { held += len(e.Data) })
+		in.Take(terminal.Packet{Peer: peer, Number: uint64(at + 1), Offset: int64(at), Data: stream[at:end]}, func(e terminal.Event, _ int64) { held += len(e.Data) })
 	}
 	if held == 0 || held > terminal.Window {
 		t.Errorf("%d bytes are held without an acknowledgement", held)
@@ -143,26 +154,26 @@ func TestTooFarAhead(t *testing.T) {
 func TestMalformedIsRefused(t *testing.T) {
 	for name, stream := range map[string][]byte{
 		"no kind":       {0, 0, 0},
-		"unknown kind":  {9, 0, 0},
+		"unknown kind":  {4, 0, 0},
 		"empty data":    {1, 0, 0},
 		"short resize":  {2, 0, 3, 1, 2, 3},
-		"a long mark":   {4, 0, 1, 0},
+		"a long end":    {3, 0, 1, 0},
 		"a long resize": {2, 0, 5, 1, 2, 3, 4, 5},
 	} {
 		var in terminal.Inbox
-		p := terminal.Packet{Peer: terminal.Peer{1}, Data: stream}
-		if ack, _ := in.Take(p, func(terminal.Event, int64) {}); ack.Offset != terminal.Refused {
+		p := terminal.Packet{Peer: terminal.Peer{1}, Number: 1, Data: stream}
+		if ack, _, _ := in.Take(p, func(terminal.Event, int64) {}); ack.Offset != terminal.Refused {
 			t.Errorf("%s: %v", name, ack)
 		}
-		good := terminal.Packet{Peer: terminal.Peer{1}, Data: terminal.AppendData(nil, []byte("x"))}
-		if ack, fresh := in.Take(good, func(terminal.Event, int64) { t.Errorf("%s: taken afterwards", name) }); fresh || ack.Offset != terminal.Refused {
+		good := terminal.Packet{Peer: terminal.Peer{1}, Number: 2, Data: terminal.AppendData(nil, []byte("x"))}
+		if ack, fresh, alive := in.Take(good, func(terminal.Event, int64) { t.Errorf("%s: taken afterwards", name) }); fresh || alive || ack.Offset != terminal.Refused {
 			t.Errorf("%s: afterwards %v", name, ack)
 		}
 	}
 	var in terminal.Inbox
 	for i := range terminal.MaxPeers + 1 {
-		p := terminal.Packet{Peer: terminal.Peer{byte(i), byte(i >> 8)}, Data: terminal.AppendMark(nil, terminal.KindAlive)}
-		ack, _ := in.Take(p, func(terminal.Event, int64) {})
+		p := terminal.Packet{Peer: terminal.Peer{byte(i), byte(i >> 8)}, Number: 1, Data: terminal.AppendEOF(nil)}
+		ack, _, _ := in.Take(p, func(terminal.Event, int64) {})
 		if refused := ack.Offset == terminal.Refused; refused != (i == terminal.MaxPeers) {
 			t.Errorf("peer %d: %v", i, ack)
 		}
@@ -184,8 +195,8 @@ func TestPeerText(t *testing.T) {
 // FuzzPackets gives an Inbox whatever it may get: it neither panics nor takes a
 // byte twice, nor more than a window, however the stream is cut.
 func FuzzPackets(f *testing.F) {
-	f.Add(terminal.AppendPacket(nil, terminal.Packet{Peer: terminal.Peer{1}, Data: terminal.AppendData(nil, []byte("ls\r"))}), uint64(1))
-	f.Add(terminal.AppendPacket(nil, terminal.Packet{Peer: terminal.Peer{1}, Data: terminal.AppendResize(nil, terminal.Size{Rows: 24, Cols: 80})}), uint64(2))
+	f.Add(terminal.AppendPacket(nil, terminal.Packet{Peer: terminal.Peer{1}, Number: 1, Data: terminal.AppendData(nil, []byte("ls\r"))}), uint64(1))
+	f.Add(terminal.AppendPacket(nil, terminal.Packet{Peer: terminal.Peer{1}, Number: 2, Data: terminal.AppendResize(nil, terminal.Size{Rows: 24, Cols: 80})}), uint64(2))
 	f.Fuzz(func(t *testing.T, raw []byte, seed uint64) {
 		p, err := terminal.ParsePacket(raw)
 		if err != nil {
@@ -197,12 +208,12 @@ func FuzzPackets(f *testing.F) {
 		p.Offset = 0
 		var whole, cut terminal.Inbox
 		var a, b gather
-		ackWhole, _ := whole.Take(p, a.do)
-		var ackCut terminal.Ack
+		ackWhole, _, _ := whole.Take(p, a.do)
+		ackCut := ackWhole // of no data there are no parts
 		r := rand.New(rand.NewPCG(seed, 1))
 		for at := 0; at < len(p.Data); {
 			n := 1 + r.IntN(len(p.Data)-at)
-			ackCut, _ = cut.Take(terminal.Packet{Peer: p.Peer, Offset: int64(at), Data: p.Data[at : at+n]}, b.do)
+			ackCut, _, _ = cut.Take(terminal.Packet{Peer: p.Peer, Number: p.Number, Offset: int64(at), Data: p.Data[at : at+n]}, b.do)
 			at += n
 		}
 		if !bytes.Equal(a.data, b.data) || cmp.Diff(a.others, b.others) != "" || ackWhole != ackCut || len(a.data) > len(p.Data) {
@@ -224,6 +235,24 @@ func FuzzParseAcks(f *testing.F) {
 		}
 		if !bytes.Equal(raw, again) {
 			t.Fatalf("%x became %x", raw, again)
+		}
+	})
+}
+
+func FuzzParseMessage(f *testing.F) {
+	for _, m := range []terminal.Message{
+		{Kind: terminal.MessageTyped, Data: terminal.AppendPacket(nil, terminal.Packet{Number: 1})}, {Kind: terminal.MessageAck, Offset: terminal.Refused},
+		{Kind: terminal.MessageOutput, Offset: 7, Data: []byte("y")}, {Kind: terminal.MessageEnd, Data: []byte("{}")},
+	} {
+		f.Add(terminal.AppendMessage(nil, m))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		m, err := terminal.ParseMessage(raw)
+		if err != nil {
+			return
+		}
+		if again := terminal.AppendMessage(nil, m); !bytes.Equal(raw, again) {
+			t.Fatalf("%q became %q", raw, again)
 		}
 	})
 }

@@ -11,6 +11,7 @@
 //	GET  /v1/actions/{id}           one, ?wait=30s for its end
 //	POST /v1/actions/{id}/cancel
 //	GET  /v1/actions/{id}/output    ?stream= &offset= &follow=
+//	GET  /v1/actions/{id}/attach    a websocket to a session, ?peer= &offset= &read_only=
 //	GET  /v1/containers
 //
 // What is under /v1 is what the coordinator offers of it under the same paths,
@@ -83,6 +84,7 @@ func New(cfg Config) (http.Handler, error) {
 	mux.HandleFunc("GET /v1/actions/{id}", h.handle(h.getAction))
 	mux.HandleFunc("POST /v1/actions/{id}/cancel", h.handle(h.cancelAction))
 	mux.HandleFunc("GET /v1/actions/{id}/output", h.handle(h.readOutput))
+	mux.HandleFunc("GET /v1/actions/{id}/attach", h.handle(h.attach))
 	mux.HandleFunc("GET /v1/containers", h.handle(h.containers))
 	mux.Handle("GET /metrics", prom.Handler("hostler_agent_", h.metrics))
 	return h.guard(mux), nil

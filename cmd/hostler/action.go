@@ -86,6 +86,8 @@ func exitWord(e *api.Exit) string {
 		return fmt.Sprintf("%d (oom)", e.Code)
 	case e.TimedOut:
 		return fmt.Sprintf("%d (timeout)", e.Code)
+	case e.HungUp:
+		return fmt.Sprintf("%d (hung up)", e.Code)
 	}
 	return fmt.Sprint(e.Code)
 }
@@ -100,7 +102,7 @@ func outputWord(o api.Output) string {
 
 func (a *app) actionCommand() *cobra.Command {
 	return group("action", "What was asked for, and what became of it",
-		a.actionListCommand(), a.actionShowCommand(), a.actionLogsCommand(), a.approveCommand(), a.denyCommand(), a.actionCancelCommand(), a.actionReissueCommand(), a.nudgeCommand())
+		a.actionListCommand(), a.actionShowCommand(), a.actionLogsCommand(), a.actionAttachCommand(), a.approveCommand(), a.denyCommand(), a.actionCancelCommand(), a.actionReissueCommand(), a.nudgeCommand())
 }
 
 func (a *app) actionListCommand() *cobra.Command {

@@ -21,6 +21,7 @@ type app struct {
 	out                   io.Writer
 	err                   io.Writer // safe for concurrent use
 	inTTY, outTTY, errTTY bool
+	console               console // of in; nil without one
 	env                   func(string) string
 	now                   func() time.Time
 	random                func([]byte)
@@ -71,7 +72,7 @@ only the agent's socket, the HOST part is left out.
 
 Data goes to standard output, everything else to standard error.
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 refused, 5 timeout,
-6 unreachable. run and exec pass on the code of the command (128 and the number
+6 unreachable. run, exec and attach pass on the code of the command (128 and the number
 for a signal) and use 125 for whatever else goes wrong.
 
 The environment: HOSTLER_CONTEXT, HOSTLER_ADDRESS, HOSTLER_TOKEN and
@@ -97,7 +98,7 @@ colours off. The configuration is $XDG_CONFIG_HOME/hostler/config.toml.`
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print data and errors, and nothing else")
 	root.AddCommand(
 		a.fleetCommand(), a.keyCommand(), a.policyCommand(), a.loginCommand(), a.contextCommand(), a.tokenCommand(), a.viewerCommand(),
-		a.statusCommand(), a.hostCommand(), a.containerCommand(), a.runCommand(), a.execCommand(), a.batchCommand(), a.whyCommand(), a.pushCommand(), a.pullCommand(),
+		a.statusCommand(), a.hostCommand(), a.containerCommand(), a.runCommand(), a.execCommand(), a.attachCommand(), a.batchCommand(), a.whyCommand(), a.pushCommand(), a.pullCommand(),
 		a.actionCommand(), a.eventsCommand(), a.auditCommand(), a.verifyCommand(), versionCommand(),
 	)
 	root.AddCommand(a.devCommands()...)

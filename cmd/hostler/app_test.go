@@ -11,9 +11,9 @@ import (
 	"github.com/hostler-io/hostler/coordinator"
 )
 
-// terminal is the program as it is on a terminal: what is typed and what is
+// desk is the program as it is on a terminal: what is typed and what is
 // shown. Its methods are safe for concurrent use.
-type terminal struct {
+type desk struct {
 	app *app
 	ca  string
 	mu  sync.Mutex
@@ -22,7 +22,7 @@ type terminal struct {
 	changed chan struct{}
 }
 
-func (c *terminal) Write(b []byte) (int, error) {
+func (c *desk) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all.Write(b)
@@ -31,14 +31,14 @@ func (c *terminal) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (c *terminal) shown() string {
+func (c *desk) shown() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.all.String()
 }
 
 // until waits until a text is shown.
-func (c *terminal) until(t *testing.T, text string) {
+func (c *desk) until(t *testing.T, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -59,9 +59,9 @@ func (c *terminal) until(t *testing.T, text string) {
 
 // newTerminal returns the program on a terminal, or behind pipes, logged in to
 // a site.
-func newTerminal(t *testing.T, s *site, tty bool, typed string) *terminal {
+func newTerminal(t *testing.T, s *site, tty bool, typed string) *desk {
 	t.Helper()
-	c := &terminal{changed: make(chan struct{})}
+	c := &desk{changed: make(chan struct{})}
 	home := t.TempDir()
 	env := map[string]string{"XDG_CONFIG_HOME": home, "HOSTLER_SOCKET": home + "/no-agent.sock", "HOSTLER_ADDRESS": "https://127.0.0.1:1"}
 	if s != nil {
@@ -79,7 +79,7 @@ func newTerminal(t *testing.T, s *site, tty bool, typed string) *terminal {
 	return c
 }
 
-func (c *terminal) run(ctx context.Context, args ...string) int {
+func (c *desk) run(ctx context.Context, args ...string) int {
 	return c.app.main(ctx, append([]string{"--ca", c.ca}, args...))
 }
 

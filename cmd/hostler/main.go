@@ -39,5 +39,8 @@ func run() int {
 		every:  2 * time.Second,
 		secret: func() ([]byte, error) { return term.ReadPassword(int(os.Stdin.Fd())) },
 	}
+	if a.inTTY {
+		a.console = tty{os.Stdin}
+	}
 	return a.main(ctx, os.Args[1:])
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/terminal"
 )
 
 // command is what run and exec have in common: how to run, apart from where.
@@ -24,6 +25,8 @@ type command struct {
 	daemon    bool
 	noWait    bool
 	many      bool // on many hosts, whose output is not all followed at once
+	tty       bool
+	session   sessionFlags
 	dryRun    bool
 	view      *view
 	stdin     stdinFlags
@@ -41,6 +44,8 @@ func commandFlags(cmd *cobra.Command) *command {
 	c.stdin.add(cmd)
 	f.BoolVar(&c.exclusive, "exclusive", false, "wait until nothing else runs on the host, and run alone")
 	f.BoolVar(&c.daemon, "daemon", false, "leave when the command has begun; it runs, without a limit of its own, until nothing of it is left")
+	f.BoolVarP(&c.tty, "tty", "t", false, "run it as a session on this terminal, without a time limit of its own")
+	c.session.add(cmd)
 	f.BoolVar(&c.noWait, "no-wait", false, "print the action's id and leave")
 	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be asked, and ask nothing")
 	// Everything that goes wrong before a command has run has one code, so that
@@ -66,13 +71,19 @@ func asHostler(err error) error {
 
 // spec returns what is to be done.
 func (c *command) spec(kind protocol.Kind, target protocol.CTID, name protocol.ContainerName, argv []string) ([]byte, error) {
-	if err := checkPairs("env", c.env); err != nil {
-		return nil, usage("", "%s", err)
-	}
-	s := protocol.Spec{Kind: kind, Target: target, Name: name, Argv: argv, User: c.user, Cwd: c.cwd, Env: c.env, Exclusive: c.exclusive, Daemon: c.daemon}
+	s := protocol.Spec{Kind: kind, Target: target, Name: name, Argv: argv, Exclusive: c.exclusive, Daemon: c.daemon}
 	if !c.noWait && !c.many && !c.daemon {
 		s.Output = protocol.OutputStream // we follow all of it
 	}
+	return c.encode(s)
+}
+
+// encode fills in how to run.
+func (c *command) encode(s protocol.Spec) ([]byte, error) {
+	if err := checkPairs("env", c.env); err != nil {
+		return nil, usage("", "%s", err)
+	}
+	s.User, s.Cwd, s.Env = c.user, c.cwd, c.env
 	switch {
 	case c.timeout.none:
 		s.TimeoutMS = protocol.NoTimeout
@@ -81,6 +92,22 @@ func (c *command) spec(kind protocol.Kind, target protocol.CTID, name protocol.C
 	}
 	c.input.describe(&s)
 	return encodeSpec(s)
+}
+
+// sessionFits refuses options that a session cannot have.
+func (c *command) sessionFits() error {
+	switch {
+	case c.exclusive:
+		return usage("", "-t and --exclusive do not go together: a session excludes nothing")
+	case c.noWait:
+		return usage("", "-t and --no-wait do not go together: a session is with who waits")
+	case c.daemon:
+		return usage("", "-t and --daemon do not go together: a session is with who is there")
+	case c.stdin.path != "":
+		return usage("", "-t and --stdin do not go together: a session reads the keyboard")
+	}
+	c.stdin.interactive = false // as -it is said elsewhere
+	return nil
 }
 
 // splitArgs cuts the arguments at the "--" that must stand before a command:
@@ -135,6 +162,11 @@ func (a *app) runHosts(cmd *cobra.Command, c *command, args []string, sel *selec
 	if err != nil {
 		return err
 	}
+	if c.tty {
+		if err := errors.Join(c.sessionFits(), a.needTerminal(false)); err != nil {
+			return err
+		}
+	}
 	if c.input, err = c.stdin.open(a); err != nil {
 		return err
 	}
@@ -155,6 +187,12 @@ func (a *app) runHosts(cmd *cobra.Command, c *command, args []string, sel *selec
 	targets, err := a.chooseHosts(ctx, r, where, sel, c.noWait)
 	if err != nil {
 		return err
+	}
+	if c.tty && len(targets) > 1 {
+		return usage("hostler run -t HOST -- COMMAND", "a session is with one host, here are %d", len(targets))
+	}
+	if c.tty {
+		return a.sessionOn(ctx, r, c, &c.session, targets[0], argv)
 	}
 	if c.dryRun {
 		return a.dryRun(ctx, r, c.view, targets, protocol.KindRun, spec)
@@ -309,6 +347,8 @@ func (a *app) commandEnded(what string, act api.Action) error {
 		a.say("hostler: the command was killed because memory was short")
 	case e.Cancelled:
 		a.say("hostler: the command was cancelled")
+	case e.HungUp:
+		a.say("hostler: the session was hung up: nobody was attached for %s", terminal.HangUpAfter)
 	}
 	if e.Code == 0 && act.State != string(protocol.StateDone) {
 		return ended(what, act)
@@ -353,6 +393,12 @@ In several containers, selected by their labels, it goes as with run.`,
 }
 
 func (a *app) execOne(ctx context.Context, c *command, where string, argv []string) error {
+	if c.tty {
+		if err := c.sessionFits(); err != nil {
+			return err
+		}
+		return a.sessionIn(ctx, c, &c.session, where, argv)
+	}
 	r, name, ct, err := a.findContainer(ctx, where)
 	if err != nil {
 		return cannot("find container "+where, err)

@@ -3,6 +3,7 @@ package web_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/internal/attach"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -69,6 +71,12 @@ func exercises(s *site) []exercise {
 	synctest.Wait()
 	theirs := coordtest.RunSpec("sleep", "7")
 	s.host.Report(protocol.Report{Action: torn.ID, Digest: protocol.Sum(theirs), Spec: theirs, Event: protocol.EventRetry, State: protocol.StateRunning, Attempt: 2})
+	shell, err := s.f.Coordinator().Propose(s.t.Context(), s.f.Admin(), coordinator.Request{
+		Host: "edge-07", Spec: coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}}),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	_, token, err := s.f.Coordinator().CreateToken(s.t.Context(), s.f.Admin(), "bob", viewer, time.Hour)
 	if err != nil {
 		s.t.Fatal(err)
@@ -115,6 +123,7 @@ func exercises(s *site) []exercise {
 		{"nudge-action", operator, post, "/v1/actions/" + second.ID.String() + "/nudge", nil, 200},
 		{"list-keys", viewer, get, "/v1/keys", nil, 200},
 		{"get-action-output", viewer, get, "/v1/actions/" + done + "/output", nil, 200},
+		{"attach-action", viewer, get, "/v1/actions/" + shell.ID.String() + "/attach?peer=0011223344556677&read_only=true", nil, 101},
 		{"put-rings", admin, post, "/v1/rings", api.Rings{Rings: s.f.Trust.NextRing(true)}, 200},
 		{"create-token", admin, post, "/v1/tokens", api.NewToken{Name: "eve", Role: "viewer", TTL: "7d"}, 201},
 		{"list-tokens", admin, get, "/v1/tokens", nil, 200},
@@ -158,6 +167,22 @@ func (s *site) waiting(n byte) coordinator.Action {
 func (s *site) perform(role coordinator.TokenRole, e exercise) reply {
 	s.t.Helper()
 	req := s.request(role, e.method, e.path, e.body)
+	if e.op == "attach-action" {
+		upgrade(req)
+		resp, err := s.client.Do(req)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		var b []byte
+		if resp.StatusCode != http.StatusSwitchingProtocols {
+			b, err = io.ReadAll(resp.Body)
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return reply{resp, b}
+	}
 	if e.op != "follow-events" {
 		return s.do(req)
 	}
@@ -179,6 +204,40 @@ func (s *site) perform(role coordinator.TokenRole, e exercise) reply {
 		n, _ = resp.Body.Read(b)
 	}
 	return reply{resp, b[:n]}
+}
+
+// upgrade makes a request one for a websocket.
+func upgrade(req *http.Request) {
+	for name, value := range map[string]string{
+		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+		"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol": attach.Protocol,
+	} {
+		req.Header.Set(name, value)
+	}
+}
+
+// TestPagesOfOthers cannot type in anybody's session, nor can what is no websocket.
+func TestPagesOfOthers(t *testing.T) {
+	onSite(t, func(t *testing.T, s *site) {
+		spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}})
+		a, err := s.f.Coordinator().Propose(t.Context(), s.f.Admin(), coordinator.Request{Host: "edge-07", Spec: spec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := "/v1/actions/" + a.ID.String() + "/attach"
+		for query, want := range map[string]int{
+			"?peer=0011223344556677": http.StatusForbidden, "?peer=00": http.StatusBadRequest, "": http.StatusBadRequest,
+			"?peer=0011223344556677&offset=-9999999": http.StatusBadRequest, "?peer=0011223344556677&read_only=perhaps": http.StatusBadRequest,
+		} {
+			req := s.request(coordinator.RoleAdmin, http.MethodGet, path+query, nil)
+			upgrade(req)
+			req.Header.Set("Origin", "https://elsewhere.example")
+			if r := s.do(req); r.StatusCode != want {
+				t.Errorf("%q from another page: status %d, want %d: %s", query, r.StatusCode, want, r.body)
+			}
+		}
+		wantProblem(t, s.call(coordinator.RoleAdmin, http.MethodGet, path+"?peer=0011223344556677", nil), api.CodeInvalid)
+	})
 }
 
 func TestAnswersAreAsDocumented(t *testing.T) {

@@ -91,6 +91,7 @@ func New(cfg Config) (http.Handler, error) {
 	h.approvals(doc)
 	h.output(doc)
 	h.payloads(doc)
+	h.sessions(doc)
 	h.access(doc)
 	h.enrolments(doc)
 	h.fleet(doc)

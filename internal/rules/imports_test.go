@@ -52,6 +52,7 @@ var allowed = []allowance{
 	{"internal/sqldb", []string{"internal/failpoint", "modernc.org/sqlite/...", "modernc.org/libc/..."}, nil, "owns the SQL drivers and nothing of the schema"},
 	{"internal/prom", nil, []string{"os/exec", "database/sql/...", "log/..."}, "owns the format of metrics, so that an engine's counters stay plain"},
 	{"internal/settings", []string{"internal/durable", "github.com/pelletier/go-toml/v2"}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "owns the layers of what a daemon is told; the values are the program's own business"},
+	{"internal/attach", []string{"terminal", "github.com/coder/websocket"}, []string{"os/...", "database/sql/..."}, "owns websockets: both ends of the connection of one who types; it knows no session"},
 	{"internal/webapi", []string{"api", "protocol"}, []string{"os/...", "database/sql/..."}, "what both HTTP APIs do alike; it knows records and answers, not who keeps the records"},
 	{"certs", []string{"internal/clock", "internal/durable", "protocol/...", "github.com/ProtonMail/go-crypto/..."}, []string{"net/http/...", "database/sql/..."}, "keys, rings and TLS, and the files of keys; it knows messages only as things to sign"},
 	{"mqtt", []string{"github.com/eclipse/paho.mqtt.golang/...", "golang.org/x/sync/..."}, []string{"database/sql/..."}, "bytes in, bytes out: it must not know what it carries"},
@@ -62,15 +63,15 @@ var allowed = []allowance{
 	{"lxc/helper", []string{"internal/failpoint", "container", "lxc/internal/wire", "runner/...", "github.com/lxc/go-lxc", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "the cgo side: it lives for one operation"},
 
 	// Engines: they see the world through interfaces of their own.
-	{"agent", []string{"internal/blob", "internal/failpoint", "internal/files", "policy", "protocol/...", "container", "runner", "runner/rundir", "agent/queue", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what a host does; adapters are handed to it"},
+	{"agent", []string{"internal/blob", "internal/failpoint", "internal/files", "policy", "protocol/...", "container", "runner", "runner/rundir", "terminal", "agent/queue", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what a host does; adapters are handed to it"},
 	{"agent/queue", []string{"internal/failpoint", "protocol/...", "internal/sqldb"}, []string{"os/exec", "net", "net/http/..."}, "the agent's memory; it knows rows, not workers"},
-	{"agent/local", []string{"agent", "api", "container", "protocol/...", "internal/prom", "internal/webapi", "golang.org/x/sync/..."}, []string{"os/exec", "database/sql/..."}, "the agent's HTTP on a unix socket; it asks the agent and decides nothing"},
+	{"agent/local", []string{"agent", "api", "internal/attach", "container", "protocol/...", "internal/prom", "internal/webapi", "golang.org/x/sync/..."}, []string{"os/exec", "database/sql/..."}, "the agent's HTTP on a unix socket; it asks the agent and decides nothing"},
 	{"agent/join", []string{"api", "certs", "protocol/..."}, []string{"os/exec", "database/sql/..."}, "the enrolment client, done before there is an agent"},
-	{"coordinator", []string{"internal/blob", "internal/failpoint", "policy", "protocol/...", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what is allowed, and collects the approvals that hosts will want; store, wire and keys are handed to it"},
+	{"coordinator", []string{"terminal", "internal/blob", "internal/failpoint", "policy", "protocol/...", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what is allowed, and collects the approvals that hosts will want; store, wire and keys are handed to it"},
 	{"coordinator/sqlstore", []string{"coordinator", "protocol/...", "internal/sqldb"}, []string{"net", "net/http/...", "os/exec"}, "the Store in SQL; it never sees a request"},
 	{"coordinator/archive", []string{"protocol"}, []string{"os/...", "net/...", "database/sql/...", "log/..."}, "the form of a backup: a file from anybody, read strictly; it opens no files itself"},
-	{"coordinator/web", []string{"coordinator", "api", "protocol/...", "internal/prom", "internal/webapi", "github.com/danielgtaylor/huma/v2/...", "golang.org/x/time/..."}, []string{"database/sql/...", "os/exec"}, "handlers call the Coordinator, never the Store"},
-	{"client", []string{"api", "protocol/..."}, []string{"database/sql/...", "os/exec"}, "what others may import to speak to a coordinator"},
+	{"coordinator/web", []string{"internal/attach", "coordinator", "api", "protocol/...", "internal/prom", "internal/webapi", "github.com/danielgtaylor/huma/v2/...", "golang.org/x/time/..."}, []string{"database/sql/...", "os/exec"}, "handlers call the Coordinator, never the Store"},
+	{"client", []string{"terminal", "internal/attach", "api", "protocol/..."}, []string{"database/sql/...", "os/exec"}, "what others may import to speak to a coordinator"},
 
 	{"dev", []string{"api", "client", "internal/durable", "network", "runner/rundir", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/...", "log/..."}, "a fleet of the built programs on one machine: it starts them and asks the public API"},
 
@@ -86,7 +87,7 @@ var allowed = []allowance{
 	{"internal/rules", nil, nil, "these tests; they need the go command alone"},
 
 	// Programs: they wire, and nothing imports them.
-	{"cmd/hostler", []string{"internal/batchfile", "internal/clock", "internal/files", "api", "dev", "client", "internal/buildinfo", "certs", "internal/durable", "policy", "protocol/...", "github.com/spf13/cobra/...", "github.com/pelletier/go-toml/v2", "go.yaml.in/yaml/v3", "golang.org/x/term"}, []string{"database/sql/..."}, "signs, and speaks HTTP"},
+	{"cmd/hostler", []string{"terminal", "internal/batchfile", "internal/clock", "internal/files", "api", "dev", "client", "internal/buildinfo", "certs", "internal/durable", "policy", "protocol/...", "github.com/spf13/cobra/...", "github.com/pelletier/go-toml/v2", "go.yaml.in/yaml/v3", "golang.org/x/term"}, []string{"database/sql/..."}, "signs, and speaks HTTP"},
 	{"cmd/hostler-agent", []string{"internal/blob", "internal/files", "internal/clock", "internal/failpoint", "agent/...", "api", "internal/buildinfo", "certs", "container", "internal/durable", "internal/prom", "internal/settings", "lxc", "mqtt", "network", "policy", "protocol/...", "runner/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "hosts carry the client of the broker, not the broker"},
 	{"cmd/hostler-coordinator", []string{"internal/clock", "internal/failpoint", "broker", "certs", "coordinator/...", "internal/buildinfo", "internal/durable", "internal/prom", "internal/settings", "mqtt", "policy", "protocol/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, nil, "the one program with a broker in it"},
 	{"cmd/hostler-run", []string{"runner/...", "golang.org/x/sys/..."}, small, "one process per running command: it must stay small"},
@@ -108,6 +109,8 @@ var owners = []struct {
 }{
 	{"github.com/ProtonMail/go-crypto", []string{"certs"}, "keys are handled in one place"},
 	{"github.com/danielgtaylor/huma/v2", []string{"coordinator/web"}, "the HTTP layer can be changed without the coordinator"},
+	{"github.com/coder/websocket", []string{"internal/attach"}, "one owner for both ends of it"},
+	{"github.com/creack/pty", nil, "tests alone"},
 	{"github.com/eclipse/paho.mqtt.golang", []string{"mqtt"}, "its callbacks and options are traps to be known once"},
 	{"github.com/lxc/go-lxc", []string{"lxc/helper"}, "a program linked with liblxc does not start where it is missing"},
 	{"github.com/mochi-mqtt/server/v2", []string{"broker/..."}, "hosts carry no broker"},

@@ -33,7 +33,7 @@ func Exit(x *protocol.Exit) *api.Exit {
 		return nil
 	}
 	return &api.Exit{
-		Code: x.Code, Signal: x.Signal, OOM: x.OOM, TimedOut: x.TimedOut, Cancelled: x.Cancelled, Error: x.Error,
+		Code: x.Code, Signal: x.Signal, OOM: x.OOM, TimedOut: x.TimedOut, Cancelled: x.Cancelled, HungUp: x.HungUp, Error: x.Error,
 		Run: (time.Duration(x.RunMS) * time.Millisecond).String(),
 	}
 }

@@ -124,8 +124,8 @@ func TestConvert(t *testing.T) {
 	if Exit(nil) != nil || Output(nil) != nil {
 		t.Errorf("of what has not ended: %v, %v", Exit(nil), Output(nil))
 	}
-	exit := &protocol.Exit{Code: 137, Signal: 9, OOM: true, TimedOut: true, Cancelled: true, Error: "e", RunMS: 61_500}
-	wantExit := &api.Exit{Code: 137, Signal: 9, OOM: true, TimedOut: true, Cancelled: true, Error: "e", Run: "1m1.5s"}
+	exit := &protocol.Exit{Code: 137, Signal: 9, OOM: true, TimedOut: true, Cancelled: true, HungUp: true, Error: "e", RunMS: 61_500}
+	wantExit := &api.Exit{Code: 137, Signal: 9, OOM: true, TimedOut: true, Cancelled: true, HungUp: true, Error: "e", Run: "1m1.5s"}
 	if diff := cmp.Diff(wantExit, Exit(exit)); diff != "" {
 		t.Error(diff)
 	}

@@ -79,7 +79,7 @@ func (k *keyboard) attach(run *runner.Run) {
 		defer close(acks)
 		buf := make([]byte, terminal.MaxPacket)
 		for {
-			n, err := at.Receive(buf)
+			n, err := at.Read(buf)
 			if err != nil {
 				return
 			}
@@ -113,7 +113,7 @@ func (k *keyboard) send(frames []byte) {
 
 func (k *keyboard) flush() {
 	k.t.Helper()
-	for p, ok := k.out.Next(); ok; p, ok = k.out.Next() {
+	for p, ok := k.out.Next(terminal.Window); ok; p, ok = k.out.Next(terminal.Window) {
 		if err := k.at.Send(terminal.AppendPacket(nil, p)); err != nil {
 			k.t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func testTerminalTyping(t *testing.T, e *env) {
 	k := newKeyboard(t, run, 1)
 	k.typed("one\rtw\x7f\x7ftwo\r")
 	follow(t, run, "got one and two")
-	k.send(terminal.AppendMark(nil, terminal.KindEOF))
+	k.send(terminal.AppendEOF(nil))
 	if exit := wait(t, run); exit.Code != 0 {
 		t.Errorf("%+v", exit)
 	}
@@ -268,7 +268,7 @@ func testTerminalOnce(t *testing.T, e *env) {
 	}
 	k.settle()
 	follow(t, run, "abcdef")
-	k.send(terminal.AppendMark(nil, terminal.KindEOF))
+	k.send(terminal.AppendEOF(nil))
 	wait(t, run)
 }
 
@@ -307,8 +307,9 @@ func testTerminalAlive(t *testing.T, e *env) {
 	k := newKeyboard(t, run, 1)
 	begun := time.Now()
 	for tick := time.NewTicker(100 * time.Millisecond); time.Since(begun) < 2500*time.Millisecond; <-tick.C {
-		k.send(terminal.AppendMark(nil, terminal.KindAlive))
-		k.settle()
+		if err := k.at.Send(terminal.AppendPacket(nil, k.out.Alive())); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if exit := wait(t, run); !exit.HungUp || exit.EndedMS-exit.StartedMS < 3000 {
 		t.Errorf("%+v", exit)
@@ -322,9 +323,8 @@ func testTerminalReplay(t *testing.T, e *env) {
 	spec.Terminal.HangUpMS = 1000
 	run := e.start(t, spec)
 	k := newKeyboard(t, run, 1)
-	k.send(terminal.AppendMark(nil, terminal.KindAlive))
-	kept := terminal.AppendPacket(nil, terminal.Packet{Peer: k.out.Peer, Data: terminal.AppendMark(nil, terminal.KindAlive)})
-	k.settle()
+	k.typed("x")
+	kept := terminal.AppendPacket(nil, k.out.Alive())
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -209,15 +209,20 @@ func (s *session) forget(conn *os.File) {
 func (s *session) take(conn *os.File, p terminal.Packet) (ack terminal.Ack, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended || s.held+len(p.Data) > maxHeld {
-		return ack, false // it is sent again
+	if s.ended {
+		return ack, false
 	}
-	ack, fresh := s.inbox.Take(p, func(e terminal.Event, end int64) { s.event(p.Peer, e, end) })
+	if s.held+len(p.Data) > maxHeld {
+		p.Data = nil // it is sent again
+	}
+	ack, fresh, alive := s.inbox.Take(p, func(e terminal.Event, end int64) { s.event(p.Peer, e, end) })
+	if alive {
+		s.homes[p.Peer] = conn
+		s.seen = s.clock.Now()
+	}
 	if !fresh {
-		return ack, true
+		return ack, len(p.Data) > 0
 	}
-	s.homes[p.Peer] = conn
-	s.seen = s.clock.Now()
 	select {
 	case s.wake <- struct{}{}:
 	default:

@@ -1,0 +1,289 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
+	"github.com/hostler-io/hostler/runner"
+	"github.com/hostler-io/hostler/terminal"
+)
+
+// Numbers of sessions.
+const (
+	// maxUntyped is how many packets of one session wait for its supervisor. What
+	// comes beyond is dropped, and comes again.
+	maxUntyped = 64
+	// ackSoon is how long an acknowledgement waits for company: whoever types
+	// is a window ahead and does not wait for it.
+	ackSoon = 30 * time.Millisecond
+	// attachAgain is the pause after a supervisor did not let us attach.
+	attachAgain = time.Second
+)
+
+// sessions carry what people type to the supervisors of their sessions, and back
+// how far that was taken. Nothing is kept: a packet that is lost here comes again
+// from who typed it. Each session has goroutines of its own.
+type sessions struct {
+	agent *Agent
+	wg    sync.WaitGroup
+
+	mu   sync.Mutex
+	live map[protocol.ActionID]*session
+}
+
+// session is one attempt of a session that runs.
+type session struct {
+	agent   *Agent
+	id      protocol.ActionID
+	attempt int
+	packets chan []byte
+	acked   chan struct{} // one place: there is something to tell
+
+	mu    sync.Mutex
+	acks  map[terminal.Peer]int64 // to be told to the coordinator
+	known map[terminal.Peer]bool  // who was recorded
+	local map[terminal.Peer]chan int64
+}
+
+func newSessions(a *Agent) *sessions {
+	return &sessions{agent: a, live: make(map[protocol.ActionID]*session)}
+}
+
+// begin prepares for what is typed in a session that is about to begin, or was
+// found. It is called by the loop, before anybody hears of it.
+func (m *sessions) begin(id protocol.ActionID, attempt int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	newest(m.agent.inputs.held, struct{}{})
+	m.live[id] = &session{
+		agent: m.agent, id: id, attempt: attempt, packets: make(chan []byte, maxUntyped), acked: make(chan struct{}, 1),
+		acks: make(map[terminal.Peer]int64), known: make(map[terminal.Peer]bool), local: make(map[terminal.Peer]chan int64),
+	}
+}
+
+// end forgets a session.
+func (m *sessions) end(id protocol.ActionID, attempt int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.live[id]; s != nil && s.attempt == attempt {
+		delete(m.live, id)
+	}
+}
+
+func (m *sessions) find(id protocol.ActionID) *session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.live[id]
+}
+
+// any reports whether there is a session, for which the coordinator must be able
+// to send.
+func (m *sessions) any() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.live) > 0
+}
+
+// follow serves a session that runs until its end, or until ctx ends.
+func (m *sessions) follow(id protocol.ActionID, r Run) {
+	s := m.find(id)
+	if s == nil {
+		return
+	}
+	m.wg.Go(func() { s.serve(m.agent.serving, r) })
+	if m.agent.cfg.Link != nil {
+		m.wg.Go(func() { s.tell(m.agent.serving, r) })
+	}
+}
+
+// take takes what the coordinator says that somebody types.
+func (m *sessions) take(msg protocol.Message) error {
+	h := &msg.Header
+	typed, err := protocol.ParseTyped(msg.Attachment)
+	if err != nil {
+		return err
+	}
+	s := m.find(h.Action)
+	if s == nil || s.attempt != h.Attempt {
+		return nil // it has ended, or begins in a moment
+	}
+	return s.typed(typed.Who, typed.Packet)
+}
+
+// typed takes one packet of a peer.
+func (s *session) typed(who string, packet []byte) error {
+	p, err := terminal.ParsePacket(packet)
+	if err != nil {
+		return fmt.Errorf("%w: %w", protocol.ErrPayload, err)
+	}
+	s.mu.Lock()
+	known := s.known[p.Peer] || len(s.known) >= terminal.MaxPeers
+	if !known {
+		s.known[p.Peer] = true
+	}
+	s.mu.Unlock()
+	if !known {
+		s.agent.sessions.record(s.id, who, p.Peer)
+	}
+	select {
+	case s.packets <- packet:
+	default:
+		s.agent.counters.dropped.Add(1)
+	}
+	return nil
+}
+
+// record writes down who types in a session. It does not wait for the disk: what
+// somebody may do here was written down before the session began.
+func (m *sessions) record(id protocol.ActionID, who string, peer terminal.Peer) {
+	a := m.agent
+	m.wg.Go(func() {
+		a.tell(func() {
+			a.disk(a.cfg.Queue.Record(a.steps, audit.Record{
+				AtMS: a.cfg.Now().UnixMilli(), Actor: who, Verb: "session.attach", Object: id.String(),
+				Detail: map[string]any{"peer": peer.String()},
+			}))
+		})
+	})
+}
+
+// serve carries packets to the supervisor, over as many connections as it takes.
+func (s *session) serve(ctx context.Context, r Run) {
+	defer s.agent.sessions.end(s.id, s.attempt)
+	for {
+		at, err := r.Attach(ctx)
+		switch {
+		case err == nil:
+			s.carry(ctx, r, at)
+		case ctx.Err() != nil, errors.Is(err, runner.ErrNoTerminal), errors.Is(err, runner.ErrClosed), errors.Is(err, runner.ErrDied):
+			return
+		default:
+			s.agent.cfg.Log.Warn("a session cannot be attached to", "action", s.id.String(), "error", err)
+		}
+		timer := time.NewTimer(attachAgain)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-r.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// carry serves one connection to the supervisor until it ends.
+func (s *session) carry(ctx context.Context, r Run, at Attachment) {
+	broken := make(chan struct{})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer at.Close()
+	wg.Go(func() {
+		defer close(broken)
+		s.listen(at)
+	})
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.Done():
+			return
+		case <-broken:
+			return
+		case p := <-s.packets:
+			if at.Send(p) != nil {
+				return // it comes again
+			}
+		}
+	}
+}
+
+// listen takes acknowledgements until the connection ends.
+func (s *session) listen(at io.Reader) {
+	buf := make([]byte, terminal.MaxPacket)
+	for {
+		n, err := at.Read(buf)
+		if err != nil {
+			return
+		}
+		acks, err := terminal.ParseAcks(buf[:n])
+		if err != nil {
+			s.agent.cfg.Log.Error("a supervisor says what nobody understands", "action", s.id.String(), "error", err)
+			return
+		}
+		s.mu.Lock()
+		for _, a := range acks {
+			if c := s.local[a.Peer]; c != nil {
+				newest(c, a.Offset)
+			} else {
+				s.acks[a.Peer] = max(s.acks[a.Peer], a.Offset)
+			}
+		}
+		s.mu.Unlock()
+		newest(s.acked, struct{}{})
+	}
+}
+
+// tell tells the coordinator what was acknowledged.
+func (s *session) tell(ctx context.Context, r Run) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.Done():
+			return
+		case <-s.acked:
+		}
+		timer := time.NewTimer(ackSoon)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		s.mu.Lock()
+		acks := maps.Clone(s.acks)
+		clear(s.acks)
+		s.mu.Unlock()
+		if len(acks) == 0 {
+			continue
+		}
+		var b []byte
+		for peer, offset := range acks {
+			b = terminal.AppendAck(b, terminal.Ack{Peer: peer, Offset: offset})
+		}
+		if err := s.publish(ctx, b); err != nil && ctx.Err() == nil {
+			s.agent.cfg.Log.Debug("who types is not told how far that was taken", "action", s.id.String(), "error", err)
+		}
+	}
+}
+
+// publish sends acknowledgements. What is lost is asked for by sending again.
+func (s *session) publish(ctx context.Context, acks []byte) error {
+	h := s.agent.header(protocol.TypeOut)
+	h.Action, h.Attempt, h.FD = s.id, s.attempt, protocol.TTYInput
+	h.Size, h.SHA256 = int64(len(acks)), protocol.Sum(acks)
+	body, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	payload, err := protocol.Seal(s.agent.cfg.Signer, body, acks)
+	if err != nil {
+		return err
+	}
+	topic := protocol.Topic{Fleet: s.agent.cfg.FleetName, Channel: protocol.ChannelOut, Host: s.agent.cfg.Host, Action: s.id}
+	if err := s.agent.cfg.Bulk.Publish(ctx, topic.String(), payload); err != nil {
+		return err
+	}
+	count(s.agent.counters.sent, protocol.TypeOut)
+	return nil
+}

@@ -1,0 +1,251 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
+	"github.com/hostler-io/hostler/terminal"
+)
+
+// maxAttached is how many people may look at one session at a time.
+const maxAttached = 64
+
+// terminals are the sessions that people of this coordinator are attached to. It
+// keeps nothing of what they type: whoever types does, until the host has
+// acknowledged it, so a coordinator may end and another take its place.
+type terminals struct {
+	mu   sync.Mutex
+	live map[protocol.ActionID]map[*Attached]bool
+}
+
+// Attached is somebody's part in a session. Its methods may be called from any
+// goroutine.
+type Attached struct {
+	c    *Coordinator
+	by   Actor
+	host protocol.HostID
+	id   protocol.ActionID
+	peer terminal.Peer
+	look bool // only
+	acks chan int64
+	once sync.Once
+}
+
+// Attach lets somebody take part in a session: type in it, or with look only watch
+// it. Everybody who may read output may watch; only the requester of a session and
+// admins may type in it, as what was approved was approved for the requester. It
+// fails with [ErrInvalid] for an action that is no session. Close must follow.
+func (c *Coordinator) Attach(ctx context.Context, by Actor, id protocol.ActionID, peer terminal.Peer, look bool) (*Attached, error) {
+	a, err := c.Action(ctx, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case !a.Kind.Interactive():
+		return nil, fmt.Errorf("%w: action %s is no interactive session but %s: its output can be followed, not attached to", ErrInvalid, id, a.Kind)
+	}
+	if !look {
+		if err := by.may(RoleOperator, "type in sessions"); err != nil {
+			return nil, err
+		}
+		if by.Name != a.Requester && by.Role != RoleAdmin {
+			return nil, fmt.Errorf("%w: session %s is %s's: others may look at it (--read-only), only admins may type in it", ErrDenied, id, a.Requester)
+		}
+	}
+	t := &Attached{c: c, by: by, host: a.Host, id: id, peer: peer, look: look, acks: make(chan int64, 1)}
+	if err := c.terminals.add(t); err != nil {
+		return nil, err
+	}
+	if err := t.record(ctx, "session.attach"); err != nil {
+		c.terminals.remove(t)
+		return nil, err
+	}
+	return t, nil
+}
+
+func (m *terminals) add(t *Attached) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.live[t.id]) >= maxAttached {
+		return fmt.Errorf("%w: %d are attached to session %s already", ErrUnavailable, maxAttached, t.id)
+	}
+	if m.live == nil {
+		m.live = make(map[protocol.ActionID]map[*Attached]bool)
+	}
+	if m.live[t.id] == nil {
+		m.live[t.id] = make(map[*Attached]bool)
+	}
+	m.live[t.id][t] = true
+	return nil
+}
+
+func (m *terminals) remove(t *Attached) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if delete(m.live[t.id], t); len(m.live[t.id]) == 0 {
+		delete(m.live, t.id)
+	}
+}
+
+// record writes down who came or went.
+func (t *Attached) record(ctx context.Context, verb string) error {
+	detail := map[string]any{"peer": t.peer.String()}
+	if t.look {
+		detail["read_only"] = true
+	}
+	return t.c.update(ctx, failpoint.AccessKept, func(tx Tx) error {
+		return t.c.record(tx, t.by, audit.Record{Verb: verb, Host: t.host, Object: t.id.String(), Detail: detail})
+	})
+}
+
+// Close ends the part. The session goes on for [terminal.HangUpAfter] without it.
+func (t *Attached) Close() {
+	t.once.Do(func() {
+		t.c.terminals.remove(t)
+		if err := t.record(t.c.ctx, "session.detach"); err != nil {
+			t.c.log.Error("cannot record that somebody has left a session", "action", t.id, "err", err)
+		}
+	})
+}
+
+// Type sends a packet of the peer to the host, once. It waits until the
+// session runs. Nobody here sends it again. A session that has ended takes nothing,
+// which is no error.
+func (t *Attached) Type(ctx context.Context, packet []byte) error {
+	p, err := terminal.ParsePacket(packet)
+	switch {
+	case t.look:
+		return fmt.Errorf("%w: this part is for looking only", ErrDenied)
+	case err != nil || p.Peer != t.peer:
+		return fmt.Errorf("%w: it is no packet of peer %s", ErrInvalid, t.peer)
+	}
+	a, err := t.running(ctx)
+	if err != nil || a.State.Final() {
+		return err
+	}
+	attachment := protocol.AppendTyped(nil, protocol.Typed{
+		Who:    t.by.name() + " from " + t.by.From,
+		Packet: packet,
+	})
+	h := t.c.header(protocol.TypeIn, protocol.HostParty(t.host))
+	h.Action, h.Attempt, h.FD = t.id, a.Attempt, protocol.TTYInput
+	h.Size, h.SHA256 = int64(len(attachment)), protocol.Sum(attachment)
+	body, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	payload, err := protocol.Seal(t.c.cfg.Signer, body, attachment)
+	if err != nil {
+		return err
+	}
+	topic := protocol.Topic{Fleet: t.c.cfg.FleetName, Channel: protocol.ChannelIn, Host: t.host, Action: t.id}
+	if err := t.c.cfg.Broker.Publish(topic.String(), payload, false); err != nil {
+		t.c.log.Debug("what was typed is lost on its way, and comes again", "action", t.id, "err", err)
+	}
+	return nil
+}
+
+// running waits until the session runs, or has ended.
+func (t *Attached) running(ctx context.Context) (Action, error) {
+	for {
+		changed, done := t.c.wake.on(t.id)
+		a, err := t.c.Action(ctx, t.id)
+		if err != nil || a.State.Final() || a.State == protocol.StateRunning && a.Attempt > 0 {
+			done()
+			return a, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			done()
+			return a, context.Cause(ctx)
+		}
+		done()
+	}
+}
+
+// Acks delivers how far the host has taken the peer's stream: the newest alone.
+func (t *Attached) Acks() <-chan int64 { return t.acks }
+
+// Read hands what the terminal prints to emit, from an offset on, until the session
+// has ended, and returns how. A negative offset begins that many bytes before the
+// present end. It need not be durable here: a peer that saw more than a
+// coordinator has kept asks for what follows all the same.
+func (t *Attached) Read(ctx context.Context, offset int64, emit func(offset int64, b []byte) error) (Action, error) {
+	if offset < 0 {
+		end, err := t.c.outputEnd(ctx, t.id)
+		if err != nil {
+			return Action{}, err
+		}
+		offset = max(0, end+offset)
+	}
+	for {
+		what := Reading{Action: t.id, FD: protocol.Stdout, Offset: offset, Follow: true}
+		span, err := t.c.ReadOutput(ctx, what, func(b []byte) error {
+			at := offset
+			offset += int64(len(b))
+			return emit(at, b)
+		})
+		switch {
+		case err != nil:
+			return Action{}, err
+		case span.Next < 0:
+			return t.c.Action(ctx, t.id)
+		}
+		offset = max(offset, span.Next) // what lies between is kept nowhere
+	}
+}
+
+// acked takes the acknowledgements of a session's host.
+func (c *Coordinator) acked(host protocol.HostID, id protocol.ActionID, b []byte) error {
+	acks, err := terminal.ParseAcks(b)
+	if err != nil {
+		return fmt.Errorf("%w: %w", protocol.ErrPayload, err)
+	}
+	c.terminals.mu.Lock()
+	defer c.terminals.mu.Unlock()
+	for t := range c.terminals.live[id] {
+		for _, a := range acks {
+			if a.Peer == t.peer && t.host == host {
+				t.hear(a.Offset)
+			}
+		}
+	}
+	return nil
+}
+
+// hear keeps the newest acknowledgement for whoever waits for it.
+func (t *Attached) hear(offset int64) {
+	for {
+		select {
+		case t.acks <- offset:
+			return
+		default:
+		}
+		select {
+		case before := <-t.acks:
+			offset = max(offset, before)
+		default:
+		}
+	}
+}
+
+// outputEnd is how much of what a session printed has come up to now.
+func (c *Coordinator) outputEnd(ctx context.Context, id protocol.ActionID) (int64, error) {
+	a, err := c.Action(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	o, err := c.output(ctx, a, outputID{id, max(1, a.Attempt), protocol.Stdout})
+	if err != nil {
+		return 0, err
+	}
+	defer c.release(o)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return max(o.next.Have, o.next.TailTo), nil
+}

@@ -1,0 +1,74 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/internal/attach"
+)
+
+func (h *handlers) sessions(doc huma.API) {
+	op := operation(doc, "attach-action", http.MethodGet, "/v1/actions/{id}/attach", "Take part in an interactive session, over a websocket", http.StatusSwitchingProtocols)
+	op.Responses["101"] = &huma.Response{Description: "A websocket of the subprotocol " + attach.Protocol + "."}
+	huma.Register(doc, op, h.attach)
+}
+
+type attachRequest struct {
+	ID       string `path:"id" maxLength:"36" doc:"Action id, or a prefix of at least 4 characters that no other has"`
+	Peer     string `query:"peer" required:"true" maxLength:"16" doc:"Who takes part: 16 hexadecimal digits, drawn at random, and the same when coming back"`
+	Offset   int64  `query:"offset" default:"0" doc:"Where to begin in what the terminal printed; negative: that many bytes before its present end"`
+	ReadOnly bool   `query:"read_only" doc:"Look, and type nothing"`
+}
+
+func (h *handlers) attach(ctx context.Context, in *attachRequest) (*huma.StreamResponse, error) {
+	id, err := h.c.Resolve(ctx, in.ID)
+	if err != nil {
+		return nil, h.fail(ctx, err)
+	}
+	by := actor(ctx)
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		r, w := humago.Unwrap(hc)
+		wish, err := attach.ParseWish(r.URL.Query())
+		if err != nil {
+			writeProblem(w, h.asProblemOf(ctx, fmt.Errorf("%w: %w", coordinator.ErrInvalid, err)))
+			return
+		}
+		if r.Header.Get("Upgrade") == "" {
+			writeProblem(w, h.asProblemOf(ctx, fmt.Errorf("%w: a session is attached to over a websocket", coordinator.ErrInvalid)))
+			return
+		}
+		t, err := h.c.Attach(ctx, by, id, wish.Peer, wish.ReadOnly)
+		if err != nil {
+			writeProblem(w, h.asProblemOf(ctx, fmt.Errorf("action %s: %w", id, err)))
+			return
+		}
+		defer t.Close()
+		drained, stop := untilDrained(r.Context())
+		defer stop()
+		if err := attach.Serve(drained, w, r, &part{t, h, wish.Offset}); err != nil {
+			h.log.DebugContext(ctx, "somebody left a session", "action", id, "actor", by.Name, "err", err)
+		}
+	}}, nil
+}
+
+// part is a person's part in a session.
+type part struct {
+	*coordinator.Attached
+	h      *handlers
+	offset int64
+}
+
+// Read implements [attach.Part].
+func (p *part) Read(ctx context.Context, emit func(int64, []byte) error) ([]byte, error) {
+	a, err := p.Attached.Read(ctx, p.offset, emit)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(p.h.wholeAction(a))
+}

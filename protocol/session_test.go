@@ -1,0 +1,71 @@
+package protocol_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+func TestTyped(t *testing.T) {
+	for _, want := range []protocol.Typed{
+		{Who: "pia", Packet: []byte{0}},
+		{Who: strings.Repeat("ä", 127), Packet: []byte("\x00\xff")},
+	} {
+		got, err := protocol.ParseTyped(protocol.AppendTyped(nil, want))
+		if err != nil || got.Who != want.Who || !bytes.Equal(got.Packet, want.Packet) {
+			t.Errorf("%q became %q, %v", want, got, err)
+		}
+	}
+	for _, b := range []string{"", "\x00", "\x00x", "\x03pia", "\x04pia", "\x01\xffx", "\x01\x00x"} {
+		if _, err := protocol.ParseTyped([]byte(b)); !errors.Is(err, protocol.ErrPayload) {
+			t.Errorf("%q: %v", b, err)
+		}
+	}
+}
+
+func FuzzParseTyped(f *testing.F) {
+	f.Add(protocol.AppendTyped(nil, protocol.Typed{Who: "pia", Packet: []byte("x")}))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		typed, err := protocol.ParseTyped(raw)
+		if err != nil {
+			return
+		}
+		if again := protocol.AppendTyped(nil, typed); !bytes.Equal(raw, again) {
+			t.Fatalf("%q became %q", raw, again)
+		}
+	})
+}
+
+func TestSessionSpecs(t *testing.T) {
+	const ct = `"target":"0190f0e0-0000-7000-8000-000000000001",`
+	for name, c := range map[string]struct{ spec, want string }{
+		"a shell":           {`{"kind":"host.attach","tty":{"rows":24,"cols":80,"term":"xterm-256color"}}`, ""},
+		"a command":         {`{"kind":"host.attach","argv":["top"],"user":"1000:1000","tty":{"rows":1,"cols":65535}}`, ""},
+		"in a container":    {`{"kind":"container.attach",` + ct + `"tty":{"rows":24,"cols":80},"timeout_ms":1000}`, ""},
+		"no terminal":       {`{"kind":"host.attach"}`, "tty"},
+		"not for it":        {`{"kind":"host.run","argv":["top"],"tty":{"rows":24,"cols":80}}`, "tty"},
+		"no rows":           {`{"kind":"host.attach","tty":{"rows":0,"cols":80}}`, "window"},
+		"too many columns":  {`{"kind":"host.attach","tty":{"rows":24,"cols":65536}}`, "window"},
+		"a strange type":    {`{"kind":"host.attach","tty":{"rows":24,"cols":80,"term":"x;rm"}}`, "terminal"},
+		"an empty program":  {`{"kind":"host.attach","argv":[""],"tty":{"rows":24,"cols":80}}`, "argv"},
+		"a daemon":          {`{"kind":"host.attach","daemon":true,"tty":{"rows":24,"cols":80}}`, "session"},
+		"with input":        {`{"kind":"host.attach","stdin_bytes":5,"stdin_sha256":"` + protocol.Sum(nil).String() + `","tty":{"rows":24,"cols":80}}`, "session"},
+		"alone":             {`{"kind":"host.attach","exclusive":true,"tty":{"rows":24,"cols":80}}`, "session"},
+		"a mode of output":  {`{"kind":"host.attach","output":"stream","tty":{"rows":24,"cols":80}}`, "session"},
+		"without container": {`{"kind":"container.attach","tty":{"rows":24,"cols":80}}`, "target"},
+	} {
+		_, err := protocol.DecodeSpec([]byte(c.spec))
+		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, protocol.ErrSpec) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, k := range []protocol.Kind{protocol.KindAttach, protocol.KindContainerAttach} {
+		info, ok := protocol.KindOf(k)
+		if !ok || info.Attempts != 1 || info.RunTimeout != 0 || !info.RootEquivalent || !info.Cancellable || !info.Command || info.Lane != protocol.LaneSession || !k.Interactive() {
+			t.Errorf("%s: %+v", k, info)
+		}
+	}
+}
