@@ -41,7 +41,7 @@ type output struct {
 	host protocol.HostID
 
 	mu        sync.Mutex
-	file      *os.File    // open while refs > 0
+	file      *os.File    // open while refs > 0, nil if it was removed
 	held      OutputState // durable: file synced, then offsets committed
 	next      OutputState // as written to the file, not yet durable
 	dirty     bool
@@ -112,7 +112,7 @@ func (c *Coordinator) output(ctx context.Context, a Action, id outputID) (*outpu
 			return nil, err
 		}
 	}
-	if o.refs == 0 {
+	if o.refs == 0 && !o.held.Removed() {
 		if err := o.open(c.outputs.path(id)); err != nil {
 			return nil, fmt.Errorf("keep output: %w", err)
 		}
@@ -140,7 +140,7 @@ func (c *Coordinator) loadOutput(ctx context.Context, a Action, id outputID) (*o
 		if err != nil {
 			return err
 		}
-		if held.Have+held.TailTo > 0 {
+		if held.Have+held.TailTo > 0 || held.Removed() {
 			o.held = held
 		}
 		h, err := tx.Hosts().Get(a.Host)
@@ -188,7 +188,9 @@ func (c *Coordinator) release(o *output) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	_ = o.file.Close() // what matters was synced
+	if o.file != nil {
+		_ = o.file.Close() // what matters was synced
+	}
 	if _, window := o.wants(); window > 0 {
 		return
 	}
@@ -309,6 +311,9 @@ func (o *output) wanted() int64 {
 func (o *output) write(offset int64, data []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.held.Removed() {
+		return nil // it was on its way when it became too old
+	}
 	if t := o.totals; t != nil && t.Dropped > 0 && offset < t.DropAt {
 		data = data[:min(int64(len(data)), t.DropAt-offset)] // the host has zeros there
 	}
@@ -336,7 +341,7 @@ func (o *output) write(offset int64, data []byte) error {
 func (o *output) jump(offset, gone int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if offset <= o.next.Have && gone > o.next.Have && o.asked >= 0 {
+	if offset <= o.next.Have && gone > o.next.Have && o.asked >= 0 && !o.held.Removed() {
 		o.skip(gone)
 		o.join()
 		o.shrink()

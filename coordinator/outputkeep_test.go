@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -15,16 +16,19 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// wantGone checks that whoever asks for output is told that it was there.
-func wantGone(t *testing.T, f *coordtest.Fleet, id protocol.ActionID) {
+// wantGone checks that whoever asks for output is told that it was there, and
+// returns what is said.
+func wantGone(t *testing.T, f *coordtest.Fleet, id protocol.ActionID) (said string) {
 	t.Helper()
 	what := coordinator.Reading{Action: id, FD: protocol.Stdout, Follow: true}
-	if _, err := f.Coordinator().ReadOutput(t.Context(), what, func([]byte) error { return nil }); !errors.Is(err, coordinator.ErrGone) {
+	_, err := f.Coordinator().ReadOutput(t.Context(), what, func([]byte) error { return nil })
+	if !errors.Is(err, coordinator.ErrGone) {
 		t.Errorf("reading gives %v", err)
 	}
 	if _, err := f.Coordinator().Extent(t.Context(), coordinator.Actor{}, what); !errors.Is(err, coordinator.ErrGone) {
 		t.Errorf("asking how much there is gives %v", err)
 	}
+	return fmt.Sprint(err)
 }
 
 // TestOldOutputIsRemoved: what ended first goes first, what has not ended stays,
@@ -42,7 +46,7 @@ func TestOldOutputIsRemoved(t *testing.T) {
 		f.Tune(func(c *coordinator.Config) { c.OutputTotal, c.OutputAge = 90<<10, time.Hour })
 		f.Restart()
 		after(2 * time.Minute)
-		wantGone(t, f, first)
+		said := wantGone(t, f, first)
 		for _, id := range []protocol.ActionID{second, runs.ID} {
 			if s, _ := read(t, f, id, 0, false); s != text {
 				t.Errorf("%d bytes of %s are left", len(s), id)
@@ -55,7 +59,9 @@ func TestOldOutputIsRemoved(t *testing.T) {
 		}
 		f.Restart()
 		after(time.Minute)
-		wantGone(t, f, first)
+		if again := wantGone(t, f, first); again != said {
+			t.Errorf("it was removed again: first %s; then %s", said, again)
+		}
 		wantGone(t, f, second)
 	})
 }
