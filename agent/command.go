@@ -41,6 +41,7 @@ type command struct {
 	spec    protocol.Spec
 	name    string            // of the container; empty is the host
 	runtime container.Runtime // of the container
+	within  []string          // directories that its files may lie in; none is anywhere
 }
 
 // execTarget is the container in which a command runs. The loop's state is read

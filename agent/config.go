@@ -61,10 +61,6 @@ type Config struct {
 	// Mover is the program, by absolute path with leading arguments, that moves
 	// files; see [Move]. Without it such kinds are refused as unsupported.
 	Mover []string
-	// AllowedPaths are the directories within which the files of a spec must lie,
-	// wherever links lead; none is anywhere. It is asked when such an action
-	// begins. Default: anywhere.
-	AllowedPaths func(*protocol.Spec) []string
 
 	// Payloads keeps what commands read until they have ended. Without it specs
 	// with a payload are refused as unsupported.

@@ -32,9 +32,7 @@ type Move struct {
 func (c *command) mover(ctx context.Context, cmd *Command) *outcome {
 	a := c.agent
 	m := Move{Place: files.Place{Root: "/"}, Files: *c.spec.Files, Temp: ".hostler-" + c.id.String()}
-	if a.cfg.AllowedPaths != nil {
-		m.Allowed = a.cfg.AllowedPaths(&c.spec)
-	}
+	m.Allowed = c.within
 	info, _ := protocol.KindOf(c.spec.Kind)
 	if info.Target {
 		if bad := c.containerFiles(ctx, &m.Place); bad != nil {

@@ -509,3 +509,35 @@ func TestApproverOfANewerRing(t *testing.T) {
 		w.expect(actionID(2), "refuse FAILED not_approved")
 	})
 }
+
+// TestFilesStayWhereThePolicySays: what was let through because of where its
+// files are is held to that wherever links lead, by the program that moves them.
+func TestFilesStayWhereThePolicySays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRealm(t)
+		r.kept = agent.PolicyRecord{Number: 1, Text: []byte("version = 1\n[[rule]]\nkinds = ['host.pull']\npaths = ['/srv/drop']\n"), FloorMS: 1}
+		tune := r.tune(nil)
+		w := newWorld(t, func(c *agent.Config) {
+			tune(c)
+			c.Mover = []string{"true"}
+		})
+		defer w.end()
+		w.coord.see(func() { w.coord.key, w.coord.ring = r.coordinator, r.ring })
+		w.line.breaks(false)
+		w.pass(3 * time.Second)
+		for i, at := range []string{"/srv/drop/a", "/etc/motd"} {
+			w.coord.order(actionID(byte(i+1)), protocol.Spec{Kind: protocol.KindHostPull, Files: &protocol.FileArgs{Paths: []string{at}}})
+		}
+		w.pass(time.Second)
+		for i, want := range []bool{true, false} {
+			run := w.cmds.get(actionID(byte(i+1)), 1)
+			if run == nil {
+				t.Fatalf("action %d did not begin", i+1)
+			}
+			last := run.cmd.Argv[len(run.cmd.Argv)-1]
+			if got := strings.Contains(last, `"allowed":["/srv/drop"]`); got != want {
+				t.Errorf("action %d is held to the directory: %v, want %v: %s", i+1, got, want, last)
+			}
+		}
+	})
+}

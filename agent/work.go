@@ -261,8 +261,9 @@ func (a *Agent) beginCommand(j *job) {
 		a.sessions.begin(id, attempt)
 	}
 	name, runtime := a.execTarget(&spec)
+	within := a.rights.policy.Needs(a.request(&spec, j.act.Requester)).Within
 	a.worker(func() func() {
-		c := command{agent: a, id: id, attempt: attempt, spec: spec, name: name, runtime: runtime}
+		c := command{agent: a, id: id, attempt: attempt, spec: spec, name: name, runtime: runtime, within: within}
 		outcome := c.follow(a.watching, found)
 		if outcome == nil {
 			return nil // the agent stops; the command does not

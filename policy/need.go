@@ -27,6 +27,9 @@ type Need struct {
 	// be, sorted; nil is every person of the ring.
 	Approvals int
 	By        []string
+	// Within are the directories in which the files that it moves must lie,
+	// wherever links lead; none is anywhere.
+	Within []string
 }
 
 // None reports whether nothing is needed.

@@ -249,7 +249,7 @@ func (r *rule) checkNeed(f *file) error {
 	if err != nil {
 		return err
 	}
-	n := Need{Refused: r.Refuse, Approvals: r.Approvals, By: members}
+	n := Need{Refused: r.Refuse, Approvals: r.Approvals, By: members, Within: r.Paths}
 	if r.FourEyes {
 		n.Approvals = max(2, n.Approvals)
 	}
