@@ -21,8 +21,11 @@ const (
 // its writes take. A write that goes into the system at once proves nothing
 // about the line: after each pause the first bytes count only if they had to
 // wait. So a fast line is known after its handshake, or after those bytes; a
-// slow one is never taken for fast because little was to be sent. Its times are
-// those since any moment in the past, and never go back.
+// slow one is never taken for fast because little was to be sent. Nor is a fast
+// one taken for slow: where there was nothing to write most of the time, the line
+// has carried what there was, and may carry more. Meanwhile it has emptied the
+// hidden place, as far as its rate goes. The times of a gauge are those since any
+// moment in the past, and never go back.
 type gauge struct {
 	samples []sample // newest last, of evidence bytes together
 	bytes   int      // sum of samples
@@ -52,8 +55,13 @@ func (g *gauge) wrote(n int, began, ended time.Duration) {
 	if began-since >= pause || g.total == 0 {
 		since, g.free = began, hidden
 	}
+	rest, rate := began-since, g.rate()
 	g.total, g.ended = g.total+int64(n), ended
-	waited := (ended-began).Seconds()*g.rate() > float64(n)
+	if rest > ended-began && (ended-since).Seconds()*rate > float64(n) {
+		g.free = min(g.free+int(rest.Seconds()*rate), hidden) - n
+		return
+	}
+	waited := (ended-began).Seconds()*rate > float64(n)
 	if g.free -= n; g.free < 0 || waited {
 		g.add(sample{n, ended - since})
 	}

@@ -144,3 +144,24 @@ func TestGaugeDelay(t *testing.T) {
 		}
 	}
 }
+
+// TestGaugeOfAFastTrickle: a line that is idle most of the time is not taken for
+// a slow one, and is no less known for what it is when it is flooded again.
+func TestGaugeOfAFastTrickle(t *testing.T) {
+	for _, every := range []time.Duration{2 * time.Millisecond, 10 * time.Millisecond, 200 * time.Millisecond} {
+		s := newSender(t, 12.5e6, 200*time.Microsecond)
+		before := s.gauge.rate()
+		for range 2000 {
+			s.send(600)
+			s.pipe.pass(every)
+		}
+		if now := s.gauge.rate(); now < before {
+			t.Errorf("after lines every %v the line carries %.0f B per s, %.0f before", every, now, before)
+		}
+		s.pipe.rate = 1200
+		s.flood(evidence + 128<<10)
+		if gap, _ := s.flood(1 << 20); gap > 2*time.Second {
+			t.Errorf("slow now, %v without an arrival", gap)
+		}
+	}
+}
