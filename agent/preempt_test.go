@@ -99,6 +99,9 @@ func TestStopNowEndsCorrections(t *testing.T) {
 		w.coord.now(actionID(2), on(protocol.KindStopNow, 1))
 		w.pass(time.Second)
 		w.expect(actionID(2), "start RUNNING", "succeed DONE ok")
+		if m := w.agent.Metrics(); m.StartFailures != 0 {
+			t.Errorf("%d starts count as failed", m.StartFailures)
+		}
 		w.lxc.Hang("")
 		w.pass(10 * time.Minute)
 		if got := w.state(1); got != container.StateStopped {

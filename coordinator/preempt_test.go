@@ -51,6 +51,9 @@ func TestStopNowPassesOrders(t *testing.T) {
 			propose(t, f, h)
 		}
 		a := stopNow(t, f, h)
+		if a.N == 0 { // it is entered with its number, and not looked for among those that wait
+			t.Error("it is answered without its number")
+		}
 		o := carried(t, h)
 		if o.Action != a.ID || o.Requester != "admin" || string(o.Spec) != string(a.Spec) {
 			t.Errorf("it carries %+v", o)
