@@ -278,6 +278,9 @@ func (c *Coordinator) approveOne(tx Tx, by Actor, doc *protocol.Approval, g Appr
 	if i >= 0 && a.Approvals[i].ExpiresMS >= g.ExpiresMS && c.isApprover(a.Approvals[i]) {
 		return a, false, nil // as good as what is there
 	}
+	if a.N == formerOrder && a.State == protocol.StatePendingApprove {
+		return a, false, errFrozen(a.ID)
+	}
 	if a.N != 0 || a.State != protocol.StatePendingApprove && a.State != protocol.StatePendingSchedule {
 		return a, false, fmt.Errorf("%w: action %s is %s: what was sent or has ended needs no approval", ErrConflict, t.Action, a.State)
 	}
@@ -342,6 +345,12 @@ func (c *Coordinator) moveOn(tx Tx, by Actor, a *Action) (bool, error) {
 	return true, tx.Actions().Put(*a)
 }
 
+// errFrozen refuses what people want of an action that waited for approval when
+// the coordinator was backed up, until its host has told whether it knows it.
+func errFrozen(id protocol.ActionID) error {
+	return fmt.Errorf("%w: it may have been approved and carried out before the coordinator was recovered; its host is asked first (hostler why %s). To end it there: hostler action cancel %s", ErrConflict, id, id)
+}
+
 // maxDenial is the longest reason of a denial, in bytes.
 const maxDenial = 1000
 
@@ -366,7 +375,7 @@ func (c *Coordinator) Deny(ctx context.Context, by Actor, id protocol.ActionID, 
 			return fmt.Errorf("%w: it is %s, and only what waits for approval can be denied; to end it: hostler action cancel %s", ErrConflict, a.State, id)
 		}
 		if a.N == formerOrder {
-			return fmt.Errorf("%w: it may have been approved and carried out before the coordinator was recovered; its host is asked. To end it there: hostler action cancel %s", ErrConflict, id)
+			return errFrozen(id)
 		}
 		if len(reason) > maxDenial {
 			return fmt.Errorf("%w: a reason of %d bytes, at most %d are kept", ErrInvalid, len(reason), maxDenial)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -359,49 +360,86 @@ func TestOutputThatWasNotBackedUp(t *testing.T) {
 }
 
 // TestApprovalAfterRecovery: what waited for approval in the backup may have been
-// approved since, so nothing but its host can say that it may still be.
+// approved and carried out since. It is frozen until its host has spoken: what
+// the host does not know waits for approval again, with the approvals that it
+// had, and what the host ran ended as the host says. Nothing runs twice.
 func TestApprovalAfterRecovery(t *testing.T) {
-	for _, known := range []bool{false, true} {
-		t.Run(fmt.Sprint(known), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := storetest.NewMem(storetest.Faults{})
-				f := coordtest.NewOn(t, store)
-				h := f.AddHost("edge-07")
-				m := remember(h, func(coordtest.Order) bool { return true })
-				h.Connect()
-				synctest.Wait()
-				a := propose(t, f, h)
-				after(2 * time.Second)
-				err := store.Update(t.Context(), func(tx coordinator.Tx) error {
-					a.State, a.Reason, a.N, a.AcceptSeq, a.Attempt = protocol.StatePendingApprove, "", 0, 0, 0
-					return tx.Actions().Put(a)
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !known {
-					m.known = nil
-				}
-				if done := recoverOn(t, f, store); done.Waiting != 1 {
-					t.Errorf("recovered %+v", done)
-				}
-				after(2 * time.Minute) // nothing moves it on before
-				if _, err := f.Coordinator().Deny(t.Context(), f.Admin(), a.ID, ""); !errors.Is(err, coordinator.ErrConflict) {
-					t.Errorf("denied before its host has spoken: %v", err)
-				}
-				h.Reboot()
-				m.answer(t, protocol.MaxTell)
-				got, err := f.Coordinator().Action(t.Context(), a.ID)
-				switch {
-				case err != nil:
-					t.Fatal(err)
-				case known && got.State != protocol.StateDone:
-					t.Errorf("the host has done it, and it is %s", got.State)
-				case !known && got.N == protocol.MaxInteger, !known && got.State.Final() && got.State != protocol.StateDone:
-					t.Errorf("the host does not know it, and it is %s, number %d", got.State, got.N)
-				}
+	for _, later := range []bool{false, true} { // the second approval was there, and counts later
+		for _, ran := range []bool{false, true} {
+			t.Run(fmt.Sprintf("later=%t,ran=%t", later, ran), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testApprovalAfterRecovery(t, later, ran) })
 			})
+		}
+	}
+}
+
+func testApprovalAfterRecovery(t *testing.T, later, ran bool) {
+	store := storetest.NewMem(storetest.Faults{})
+	c := newCrew(t, store, twoPersons)
+	m := remember(c.host, func(coordtest.Order) bool { return true })
+	a := c.request()
+	c.must(c.approve(a, "ann"))
+	bobs := func(a coordinator.Action) error {
+		return c.give(a, c.keys["bob"], time.Hour, func(p *protocol.Approval) {
+			if later {
+				p.NotBeforeMS += time.Minute.Milliseconds()
+			}
 		})
+	}
+	if later {
+		c.must(bobs(a))
+	}
+	after(2 * time.Second)
+	backup := store.Backup()
+	if ran {
+		if !later {
+			c.must(bobs(a))
+		}
+		after(3 * time.Minute)
+		want(t, c.Fleet, a.ID, protocol.StateDone, protocol.ReasonOK)
+	}
+	if done := recoverOn(t, c.Fleet, backup); done.Actions != 1 || done.Waiting != 1 {
+		t.Errorf("recovered %+v", done)
+	}
+	after(3 * time.Minute) // nothing moves it on before its host has spoken
+	if _, err := c.Coordinator().Deny(t.Context(), boss(), a.ID, ""); !errors.Is(err, coordinator.ErrConflict) {
+		t.Errorf("denied before its host has spoken: %v", err)
+	}
+	if err := c.approve(a, "cat"); !errors.Is(err, coordinator.ErrConflict) || !strings.Contains(err.Error(), "its host is asked") {
+		t.Errorf("approved before its host has spoken: %v", err)
+	}
+	if _, err := c.Coordinator().Nudge(t.Context(), c.Admin(), a.ID); err != nil {
+		t.Error(err)
+	}
+	got := want(t, c.Fleet, a.ID, protocol.StatePendingApprove, "")
+	if why := c.Coordinator().Waiting(got); why == nil || !strings.Contains(why.Text, "before the coordinator was recovered") {
+		t.Errorf("it waits for %+v", why)
+	}
+	if got.N != protocol.MaxInteger {
+		t.Errorf("its number is %d before its host has spoken", got.N)
+	}
+	c.host.Reboot()
+	m.answer(t, protocol.MaxTell)
+	if n := left(t, c.Fleet); n != 0 {
+		t.Errorf("%d hosts are left", n)
+	}
+	switch {
+	case ran: // it is in the past, so nothing is to be approved
+		want(t, c.Fleet, a.ID, protocol.StateDone, protocol.ReasonOK)
+		if err := c.approve(a, "cat"); !errors.Is(err, coordinator.ErrConflict) {
+			t.Errorf("approved after the host ran it: %v", err)
+		}
+	case !later:
+		got := want(t, c.Fleet, a.ID, protocol.StatePendingApprove, "")
+		if got.N != 0 || len(got.Approvals) != 1 || m.begun[a.ID] != 0 {
+			t.Errorf("it waits as number %d with %d approvals, begun %d times", got.N, len(got.Approvals), m.begun[a.ID])
+		}
+		c.must(bobs(a))
+	}
+	after(2 * time.Minute)
+	want(t, c.Fleet, a.ID, protocol.StateDone, protocol.ReasonOK)
+	if n := m.begun[a.ID]; n != 1 {
+		t.Errorf("it began %d times", n)
 	}
 }
 

@@ -51,6 +51,10 @@ func (c *Coordinator) Waiting(a Action) *Waiting {
 		return w
 	}
 	switch {
+	case a.N == formerOrder && conn != Online:
+		return away("it may have been sent before the coordinator was recovered; ")
+	case a.N == formerOrder:
+		return &Waiting{For: WaitsRecovery, Text: "it may have been sent before the coordinator was recovered; its host is asked"}
 	case a.State == protocol.StatePendingApprove:
 		return &Waiting{For: WaitsApproval, Text: "it waits for a person to approve it"}
 	case c.Recovery() != "":

@@ -72,7 +72,9 @@ func (p *program) write(path, text string) {
 func (p *program) do(want int, args ...string) (stdout, stderr string) {
 	p.t.Helper()
 	var out, talk bytes.Buffer
-	if got := run(p.t.Context(), append([]string{"--config", p.config}, args...), &out, &talk); got != want {
+	ctx, stop := context.WithTimeout(p.t.Context(), time.Minute) // one that should have refused serves until then
+	defer stop()
+	if got := run(ctx, append([]string{"--config", p.config}, args...), &out, &talk); got != want {
 		p.t.Fatalf("%q: exit %d, want %d\n%s%s", args, got, want, out.String(), talk.String())
 	}
 	return out.String(), talk.String()
