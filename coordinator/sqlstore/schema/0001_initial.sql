@@ -78,13 +78,7 @@ CREATE TABLE action (
 	updated_ms INTEGER NOT NULL,
 	ended_ms   INTEGER NOT NULL,
 	expires_ms INTEGER NOT NULL,
-	batch      TEXT NOT NULL,
 	n          INTEGER NOT NULL,
-	sent_ms      INTEGER NOT NULL,
-	receipted_ms INTEGER NOT NULL,
-	accepted_ms  INTEGER NOT NULL,
-	started_ms   INTEGER NOT NULL,
-	finished_ms  INTEGER NOT NULL,
 	accept_seq INTEGER NOT NULL,
 	attempt    INTEGER NOT NULL,
 	cancelling INTEGER NOT NULL,
@@ -99,8 +93,6 @@ CREATE INDEX action_by_host ON action (host, id);
 CREATE INDEX action_by_host_state ON action (host, state, id);
 CREATE INDEX action_by_state ON action (state, id);
 CREATE INDEX action_by_target ON action (target, id) WHERE target <> '';
-CREATE INDEX action_by_batch ON action (batch, id) WHERE batch <> '';
-CREATE INDEX action_by_end ON action (ended_ms, id) WHERE ended_ms > 0;
 CREATE INDEX action_by_expiry ON action (n, expires_ms, id)
 	WHERE n = 0 AND state IN ('PENDING_APPROVE', 'PENDING_SCHEDULE');
 
@@ -133,8 +125,6 @@ CREATE TABLE output (
 	have      INTEGER NOT NULL,
 	tail_from INTEGER NOT NULL,
 	tail_to   INTEGER NOT NULL,
-	gone      BLOB    NOT NULL,
-	removed_ms INTEGER NOT NULL,
 	PRIMARY KEY (action, attempt, fd)
 ) STRICT, WITHOUT ROWID;
 
