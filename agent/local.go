@@ -89,7 +89,7 @@ func (a *Agent) propose(id protocol.ActionID, b []byte, requester string) (Actio
 	if a.stopping {
 		return Action{}, ErrStopped
 	}
-	spec, err := a.admit(b)
+	spec, err := a.admit(protocol.DecodeRequest(b))
 	if err != nil {
 		return Action{}, fmt.Errorf("proposing an action: %w", err)
 	}

@@ -99,7 +99,7 @@ func (a *Agent) order(at protocol.Position, msg protocol.Message, refusal protoc
 // its policy does not allow. [queue.ErrDisk] is neither yes nor no.
 func (a *Agent) judge(item *protocol.OrderItem, h *protocol.Header, refusal protocol.Code) (queue.Order, protocol.Spec, error) {
 	o := queue.Order{Action: item.Action, Spec: item.Spec, Requester: item.Requester, CreatedMS: item.CreatedMS, BudgetMS: a.left(h)}
-	spec, err := a.admit(item.Spec)
+	spec, err := a.admit(protocol.DecodeSpec(item.Spec))
 	if err == nil && refusal != "" {
 		err = refusal
 	}
@@ -120,9 +120,8 @@ func (a *Agent) left(h *protocol.Header) int64 {
 	return h.LeftMS - (a.cfg.BootMS() - sent)
 }
 
-// admit reads a spec and says whether this host can do such a thing at all.
-func (a *Agent) admit(b []byte) (protocol.Spec, error) {
-	spec, err := protocol.DecodeSpec(b)
+// admit says of a spec that was read whether this host can do such a thing at all.
+func (a *Agent) admit(spec protocol.Spec, err error) (protocol.Spec, error) {
 	if err != nil {
 		return spec, err
 	}

@@ -103,7 +103,7 @@ func (c *Coordinator) mayPropose(by Actor) error {
 // draft makes the part of an action that does not depend on its host. It is in
 // no state yet.
 func (c *Coordinator) draft(by Actor, spec []byte) (Action, *protocol.Spec, error) {
-	s, err := protocol.DecodeSpec(spec)
+	s, err := protocol.DecodeRequest(spec)
 	if err != nil {
 		return Action{}, nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}

@@ -212,7 +212,8 @@ const (
 	// of base64 it still fits into one order.
 	MaxSpec = 12 << 10
 	// MinTimeout and MaxTimeout bound the time limit of a command: what is shorter
-	// was meant to be something else, what is longer needs none.
+	// was meant to be something else, what is longer needs none. The former came
+	// later than the first actions, so it holds for requests alone.
 	MinTimeout = time.Second
 	MaxTimeout = 100 * time.Hour
 	// MaxPayload is the largest payload, in bytes: 1 TiB. What a coordinator
@@ -266,6 +267,21 @@ func DecodeSpec(b []byte) (Spec, error) {
 		return s, refuse(ErrSpec, "%s: %s", k.Kind, err)
 	}
 	return s, nil
+}
+
+// DecodeRequest reads the spec bytes of what is asked for now. It is stricter
+// than [DecodeSpec], which also reads what was asked for before a rule was there:
+// that was accepted, and has to come to its end.
+func DecodeRequest(b []byte) (Spec, error) {
+	s, err := DecodeSpec(b)
+	if err == nil && s.TimeoutMS > 0 && s.TimeoutMS < MinTimeout.Milliseconds() {
+		err = refuse(ErrSpec, "%s: %s", s.Kind, s.badTimeout())
+	}
+	return s, err
+}
+
+func (s *Spec) badTimeout() error {
+	return fmt.Errorf("timeout_ms: %d is neither between %d and %d nor -1 for none", s.TimeoutMS, MinTimeout.Milliseconds(), MaxTimeout.Milliseconds())
 }
 
 func (s *Spec) validate(info KindInfo) error {
@@ -384,8 +400,8 @@ func (s *Spec) checkStart() error {
 	switch {
 	case s.HasPayload() && (s.StdinSHA256.IsZero() || s.StdinBytes < 1 || s.StdinBytes > MaxPayload):
 		return fmt.Errorf("stdin: a payload has a digest and 1 to %d bytes, not %d", int64(MaxPayload), s.StdinBytes)
-	case s.TimeoutMS != 0 && s.TimeoutMS != NoTimeout && (s.TimeoutMS < MinTimeout.Milliseconds() || s.TimeoutMS > MaxTimeout.Milliseconds()):
-		return fmt.Errorf("timeout_ms: %d is neither between %d and %d nor -1 for none", s.TimeoutMS, MinTimeout.Milliseconds(), MaxTimeout.Milliseconds())
+	case s.TimeoutMS != NoTimeout && (s.TimeoutMS < 0 || s.TimeoutMS > MaxTimeout.Milliseconds()):
+		return s.badTimeout()
 	}
 	return nil
 }

@@ -337,7 +337,7 @@ func encodeSpec(s protocol.Spec) ([]byte, error) {
 		return nil, fmt.Errorf("encode: %w", err)
 	}
 	b = b[:len(b)-1] // the line end
-	if _, err := protocol.DecodeSpec(b); err != nil {
+	if _, err := protocol.DecodeRequest(b); err != nil {
 		return nil, usage("", "%s", err)
 	}
 	return b, nil

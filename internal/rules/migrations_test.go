@@ -1,0 +1,53 @@
+package rules
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestMigrationsStay: a migration that somebody's database has been through is
+// never edited, since it does not run there again: what it would add is missing
+// there, and shows only in use. A change is a new file with the next number, and
+// its line here.
+func TestMigrationsStay(t *testing.T) {
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	released := map[string]string{
+		"agent/queue/schema/0001_queue.sql":              "67eaed9664539e6be266facdef010f91f411bc60c809920209ac9dac96b30b0e",
+		"coordinator/sqlstore/schema/0001_initial.sql":   "896cf8bb783f0b1be8790360bcf98d86d85efe7ddd758a88cd8339b5cca9b2b6",
+		"coordinator/sqlstore/schema/0002_approvals.sql": "693b3f37b34dae2f4c0f011e9365fa9d680e8d5b689b031ed27fdf46b5623dc7",
+		"coordinator/sqlstore/schema/0003_together.sql":  "3b7fae0fcd0a362f4f494fd2501f05d9f46c1cb9e89cbcddc876844f12a42b32",
+	}
+	for _, pattern := range []string{"*/schema/*.sql", "*/*/schema/*.sql", "*/*/*/schema/*.sql"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			name, err := filepath.Rel(root, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum := sha256.Sum256(text)
+			switch want, known := released[name]; {
+			case !known:
+				t.Errorf("%s is new: its line here is %q", name, hex.EncodeToString(sum[:]))
+			case want != hex.EncodeToString(sum[:]):
+				t.Errorf("%s was edited: databases that were through it will not have the change; make a new migration", name)
+			}
+			delete(released, name)
+		}
+	}
+	for name := range released {
+		t.Errorf("%s is gone: nobody could open an older database", name)
+	}
+}
