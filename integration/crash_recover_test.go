@@ -85,6 +85,9 @@ func (w *world) interrupted(t *testing.T, edge *host, name, backup, since, point
 	command("nothing is known that speaks against", "recover", "--ring", rings)
 	copied := w.path(name + ".backup")
 	command("already exists", "backup", copied)
+	if left, err := filepath.Glob(w.path(".hostler-backup-*")); err != nil || len(left) > 0 {
+		t.Errorf("backups that were interrupted left %v, %v", left, err)
+	}
 	w.startCoordinator(t)
 	edge.startAlone(t)
 	w.coordinator.says(t, w.coordinator.talk, `before the recovery" host=edge-01`)

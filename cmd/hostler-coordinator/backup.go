@@ -72,6 +72,11 @@ func (b *backup) run(ctx context.Context, to string) error {
 	if err != nil {
 		return fmt.Errorf("there is no coordinator in %s: %w", b.state, err)
 	}
+	held, err := b.state.lock("backup")
+	if err != nil {
+		return err
+	}
+	defer held.Close()
 	if to == "-" {
 		m, err := b.write(ctx, b.out, id)
 		if err == nil {
@@ -85,6 +90,9 @@ func (b *backup) run(ctx context.Context, to string) error {
 			return err
 		}
 		to = filepath.Join(to, fmt.Sprintf("%s-%s.backup", chain.Ring().Name, clock.Now().UTC().Format("20060102T150405Z")))
+	}
+	if err := sweep(filepath.Dir(to), id); err != nil {
+		return err
 	}
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: %w; name another file", to, errors.Join(fs.ErrExist, err))
@@ -102,9 +110,29 @@ func (b *backup) run(ctx context.Context, to string) error {
 	return nil
 }
 
+// partial begins the names of a coordinator's backups that are not whole yet.
+func partial(id *certs.Identity) string { return ".hostler-backup-" + id.Key().String() + "-" }
+
+// sweep removes what backups left that were killed. Under the lock nobody else
+// of this coordinator is at work on one.
+func sweep(dir string, id *certs.Identity) error {
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range left {
+		if strings.HasPrefix(e.Name(), partial(id)) && e.Type().IsRegular() {
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+				return fmt.Errorf("remove what is left of a backup that was interrupted: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
 // place writes the backup beside its place, reads it back, and puts it there.
 func (b *backup) place(ctx context.Context, to string, id *certs.Identity) (m archive.Manifest, err error) {
-	f, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".") // of mode 0600
+	f, err := os.CreateTemp(filepath.Dir(to), partial(id)) // of mode 0600
 	if err != nil {
 		return m, err
 	}
@@ -139,11 +167,6 @@ func (b *backup) place(ctx context.Context, to string, id *certs.Identity) (m ar
 // write writes a backup. The database comes first, as it is at one moment: what
 // is in files is never behind it.
 func (b *backup) write(ctx context.Context, w io.Writer, id *certs.Identity) (m archive.Manifest, err error) {
-	held, err := b.state.lock("backup")
-	if err != nil {
-		return m, err
-	}
-	defer held.Close()
 	dir := b.state.path(".backup") // of one that was killed, or none
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
 		return m, err

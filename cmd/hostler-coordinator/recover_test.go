@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/coordinator/archive"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
@@ -58,14 +60,16 @@ func replaced(request string, old protocol.KeyID) func(*certs.Ring) error {
 	}
 }
 
-func (p *program) key() protocol.KeyID {
+func (p *program) identity() *certs.Identity {
 	p.t.Helper()
 	id, err := certs.LoadIdentity(p.state.identity())
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return id.Key()
+	return id
 }
+
+func (p *program) key() protocol.KeyID { return p.identity().Key() }
 
 // wiped loses the state directory.
 func (p *program) wiped() {
@@ -158,6 +162,26 @@ func TestBackupIsRestoredAndRecovered(t *testing.T) {
 	}
 }
 
+// TestBackupSweepsBehindItself: what a killed backup left is removed by the next
+// one, and nothing else, even if that one is refused.
+func TestBackupSweepsBehindItself(t *testing.T) {
+	p, _ := started(t, 1)
+	id, dir := p.identity(), t.TempDir()
+	left, foreign := filepath.Join(dir, partial(id)+"1234"), filepath.Join(dir, ".hostler-backup-"+strings.Repeat("0", 40)+"-1234")
+	file := filepath.Join(dir, "b")
+	for _, want := range []int{0, 1} {
+		p.write(left, "half a backup")
+		p.write(foreign, "of another coordinator, which may be at work")
+		p.do(want, "backup", file) // the second time it is there
+		if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("what was left is there: %v", err)
+		}
+		if _, err := os.Stat(foreign); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestBackupToAPipe: what goes to the standard output is a whole backup.
 func TestBackupToAPipe(t *testing.T) {
 	p, token := started(t, 1)
@@ -203,6 +227,25 @@ func TestRestoreRefuses(t *testing.T) {
 		p.write(file, string(b))
 		refused(what, "it is not a whole backup")
 	}
+	ours, theirs := p.identity(), other.identity()
+	for what, c := range map[string]struct {
+		key  protocol.KeyID
+		sign protocol.Signer
+		say  string
+	}{
+		"another signature":     {ours.Key(), theirs, "signature"},
+		"another's signature":   {theirs.Key(), theirs, "is of no coordinator in its ring"},
+		"a signature by nobody": {ours.Key(), nobody{ours}, "signature"},
+	} {
+		p.write(file, resigned(t, whole, c.key, c.sign))
+		refused(what, "it is not a whole backup")
+		refused(what, c.say, "--fleet", p.code())
+	}
+	p.write(file, resigned(t, whole, ours.Key(), ours))
+	p.do(0, "restore", file, "--state", target, "--fleet", p.code()) // so that is what was refused
+	if err := os.RemoveAll(target); err != nil {
+		t.Fatal(err)
+	}
 	p.write(file, string(whole))
 	if _, talk := p.do(exitUsage, "restore", file, "--state", "relative"); !strings.Contains(talk, "absolute path") {
 		t.Errorf("it says %q", talk)
@@ -224,6 +267,44 @@ func TestRestoreRefuses(t *testing.T) {
 	if _, err := os.Stat(s.identity()); err != nil {
 		t.Error(err)
 	}
+}
+
+// nobody signs with bytes that are no signature.
+type nobody struct{ *certs.Identity }
+
+func (nobody) Sign([]byte) ([]byte, error) { return []byte("signed"), nil }
+
+// named signs as if it had another key.
+type named struct {
+	protocol.Signer
+	key protocol.KeyID
+}
+
+func (n named) Key() protocol.KeyID { return n.key }
+
+// resigned changes one file of a backup and has somebody sign it as the backup
+// of key: nothing but the signature can tell.
+func resigned(t *testing.T, whole []byte, key protocol.KeyID, signer protocol.Signer) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := archive.NewWriter(&b)
+	m, _, err := archive.Read(bytes.NewReader(whole), func(name string, size int64, r io.Reader) error {
+		if name != "ca.pem" {
+			return w.Add(name, size, r)
+		}
+		if _, err := io.Copy(io.Discard, r); err != nil {
+			return err
+		}
+		return w.Add(name, 4, strings.NewReader("mine"))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Key = key
+	if err := w.Close(m, named{signer, key}); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
 }
 
 func readText(t *testing.T, path string) string {

@@ -71,6 +71,9 @@ old one no more. --old is needed if there are several.`,
 			if err := addCoordinator(request)(r); err != nil {
 				return err
 			}
+			if err := asksForItself(request, key); err != nil {
+				return err
+			}
 			return r.RemoveCoordinator(key)
 		}
 	})
@@ -78,9 +81,26 @@ old one no more. --old is needed if there are several.`,
 	return cmd
 }
 
+// asksForItself refuses the request of the coordinator that is to go: it would
+// leave nobody in its place.
+func asksForItself(request string, old protocol.KeyID) error {
+	q, err := enrol.ParseCoordinatorRequest(request)
+	if err != nil {
+		return err
+	}
+	k, err := certs.ParsePublicKey(q.Key)
+	if err == nil && k.Key() == old {
+		err = usage("hostler-coordinator recover, which makes a new key and prints a request", "the request is that of coordinator %s itself", old)
+	}
+	return err
+}
+
 // replacedKey is the key of the coordinator to take out: the one that is named,
 // or the only one.
 func replacedKey(r *certs.Ring, named string) (key protocol.KeyID, err error) {
+	if len(r.Coordinators) == 0 {
+		return key, usage("hostler fleet ring add-coordinator REQUEST", "ring %d has no coordinator whose place another could take", r.Number-1)
+	}
 	if named == "" {
 		if len(r.Coordinators) != 1 {
 			return key, usage("hostler fleet show, then the same with --old KEY", "ring %d has %d coordinators, and --old does not say which", r.Number-1, len(r.Coordinators))
