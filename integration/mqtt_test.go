@@ -53,7 +53,7 @@ func (w *world) certificate(t testing.TB, ca *certs.Authority, name protocol.SAN
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := ca.Issue(request, certs.Leaf{Name: name, Server: name.Kind == protocol.SANBroker, Now: time.Now()})
+	der, err := ca.Issue(request, certs.Leaf{Name: name, Server: name.Kind == protocol.SANBroker || name.Kind == protocol.SANCoordinator, Now: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}

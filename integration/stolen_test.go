@@ -1,0 +1,547 @@
+//go:build integration
+
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/internal/sqldb"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/enrol"
+)
+
+// guard reserves everything for two persons, but for pings, files into one
+// directory, and one command as nobody.
+const guard = `version = 1
+[[rule]]
+kinds = ["host.ping"]
+[[rule]]
+kinds = ["host.push", "container.push"]
+paths = [%q]
+[[rule]]
+kinds = ["host.run"]
+users = ["65534"]
+commands = ["/usr/bin/id"]
+[[rule]]
+kinds = ["*"]
+approvals = 2
+`
+
+// vault is a fleet whose hosts have policies, of root's own file and signed by an
+// owner, with a coordinator that can be stolen.
+type vault struct {
+	*world
+	file, signed, moved *host
+	ann, bob, carol     *certs.Identity
+	drop                string // where anybody may put files
+	tried               int
+}
+
+func newVault(t *testing.T, prepare ...func(*world)) *vault {
+	t.Helper()
+	v := &vault{world: newWorld(t, prepare...)}
+	v.drop = v.path("drop")
+	mkdir(t, v.drop)
+	write(t, v.path("policy.toml"), fmt.Sprintf(guard, v.drop))
+	for i, name := range []string{"ann", "bob", "carol"} {
+		v.must(t, "key", "generate", name, "--no-passphrase")
+		v.must(t, "fleet", "ring", "add-approver", name, name, "--out", v.path(fmt.Sprint("ring-approver-", i)))
+	}
+	v.must(t, "fleet", "ring", "publish")
+	v.ann, v.bob, v.carol = v.loadKey(t, "ann"), v.loadKey(t, "bob"), v.loadKey(t, "carol")
+	v.file = v.newHost(t, "edge-01", false)
+	write(t, v.file.config(), "policy = \""+v.path("policy.toml")+"\"\n"+read(t, v.file.config()))
+	p, words := v.file.join(t, v.invite(t))
+	v.must(t, "host", "approve", "edge-01", "--words", words)
+	p.finish(t).exits(t, 0)
+	v.file.start(t)
+	v.signed, v.moved = v.addHost(t, "edge-02", true), v.addHost(t, "edge-03", false)
+	v.must(t, "ct", "create", "edge-02/web", "--template", "busybox", "--start")
+	v.must(t, "policy", "sign", v.path("policy.toml"), "--number", "1", "--yes")
+	v.must(t, "policy", "set", v.path("policy.toml"), "edge-02", "edge-03")
+	return v
+}
+
+// witness is a file that nobody may make, and a command that makes it.
+func (v *vault) witness() (file string, argv []string) {
+	v.tried++
+	file = v.path("witness-" + strconv.Itoa(v.tried))
+	return file, []string{"/usr/bin/touch", file}
+}
+
+// untouched checks that no command of a witness has run.
+func (v *vault) untouched(t testing.TB) {
+	t.Helper()
+	made, err := filepath.Glob(v.path("witness-*"))
+	if err != nil || len(made) > 0 {
+		t.Errorf("what is reserved has run: %v, %v", made, err)
+	}
+	if left := entries(t, v.drop); len(left) != 0 {
+		t.Errorf("there is %v in the directory", left)
+	}
+	if made, _ := filepath.Glob(v.path("escaped*")); len(made) > 0 {
+		t.Errorf("files have left the directory: %v", made)
+	}
+}
+
+// byHand does with the built programs what a thief of the coordinator's machine
+// can do without knowing anything of the protocol.
+func (v *vault) byHand(t *testing.T) {
+	for _, host := range []string{"edge-01", "edge-02"} {
+		_, argv := v.witness()
+		v.refusedBy(t, "run", append([]string{host, "--"}, argv...)...)
+		_, argv = v.witness()
+		v.refusedBy(t, "run", append([]string{host, "--as", "65534", "--"}, argv...)...)
+		v.refusedBy(t, "push", v.path("policy.toml"), host+":"+v.path("escaped"))
+		v.refusedBy(t, "push", v.path("policy.toml"), host+":"+v.drop+"/tool", "--mode", "4755")
+		v.refusedBy(t, "pull", host+":/etc/shadow", v.path("operator"))
+	}
+	v.refusedBy(t, "exec", "edge-02/web", "--", "true")
+	v.refusedBy(t, "push", v.path("policy.toml"), "edge-02/web:/etc/passwd")
+	v.refusedBy(t, "ct", "stop", "edge-02/web")
+	v.refusedBy(t, "ct", "rm", "edge-02/web", "--yes")
+	v.must(t, "run", "edge-01", "--as", "65534", "--", "/usr/bin/id") // what nobody has reserved
+	v.untouched(t)
+}
+
+// refusedBy runs a command line whose action the host must refuse.
+func (v *vault) refusedBy(t testing.TB, verb string, args ...string) {
+	t.Helper()
+	r := v.cli(t, append([]string{verb}, args...)...)
+	if r.code == 0 || !strings.Contains(r.stderr, "not_approved") && !strings.Contains(r.stderr, "approval") {
+		t.Errorf("%s\nexit code %d; it said:\n%.600s%.600s", r.line, r.code, r.stderr, r.stdout)
+	}
+}
+
+// again has a host leave the fleet and join it anew, by an invite of the thief:
+// its policy is the one that it had.
+func (v *vault) again(t *testing.T, name string) {
+	r := v.moved.spawn(t, "join-twice", "join", v.invite(t)).finish(t)
+	if r.code == 0 {
+		t.Error("a host that is in the fleet joins as another")
+	}
+	v.moved.agent.end(t, term)
+	v.moved.spawn(t, "leave", "leave", "--yes").finish(t).exits(t, 0)
+	config := strings.Replace(read(t, v.moved.config()), fmt.Sprintf("host = %q", v.moved.name), fmt.Sprintf("host = %q", name), 1)
+	v.moved.name = name
+	write(t, v.moved.config(), config)
+	from := v.events.mark()
+	p := v.moved.spawn(t, name+"-join", "join", v.invite(t))
+	v.event(t, from, name+" waits for approval", func(e api.Event) bool { return e.Type == "host.pending" && e.Host == name })
+	v.must(t, "host", "approve", name, "--yes")
+	p.finish(t).exits(t, 0)
+	v.moved.start(t)
+	_, argv := v.witness()
+	v.refusedBy(t, "run", append([]string{name, "--"}, argv...)...)
+	v.untouched(t)
+}
+
+// heist is what a thief tries at one host.
+type heist struct {
+	*thief
+	v     *vault
+	host  *host
+	id    protocol.HostID
+	spent map[protocol.ActionID]string // what was tried
+	serve int
+}
+
+func (x *heist) fresh() protocol.ActionID {
+	x.serve++
+	return protocol.NewActionID(time.Now().UnixMilli(), [10]byte{0xcc, byte(x.serve), byte(x.serve >> 8), x.id[len(x.id)-1]})
+}
+
+func encoded(t testing.TB, s protocol.Spec) []byte {
+	t.Helper()
+	b, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// approve has persons sign, as they have signed other things before.
+func (x *heist) approve(t testing.TB, target protocol.Target, spec []byte, edit func(*protocol.Approval), by ...protocol.Signer) []protocol.OrderApproval {
+	t.Helper()
+	targets, err := protocol.NewTargets(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := protocol.NewApproval(x.fleet, x.ring, spec, targets, time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if edit != nil {
+		edit(&a)
+	}
+	var all []protocol.OrderApproval
+	for _, s := range by {
+		signed, err := a.Seal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, protocol.OrderApproval{Signed: signed})
+	}
+	return all
+}
+
+// refused orders something and wants it refused under a code.
+func (x *heist) refused(t testing.TB, how string, code string, id protocol.ActionID, spec []byte, approvals []protocol.OrderApproval) {
+	t.Helper()
+	x.spent[id] = how
+	x.push(x.id, protocol.StreamOrder, protocol.OrderItem{Action: id, Spec: spec, Approvals: approvals, Requester: "ann", CreatedMS: 1})
+	if r := x.told(t, x.id, id); r.State != protocol.StateFailed || string(r.Reason) != code {
+		t.Errorf("%s on %s: it is %s %s: %s", how, x.id, r.State, r.Reason, r.Detail)
+	}
+}
+
+func (x *heist) self(id protocol.ActionID) protocol.Target {
+	return protocol.Target{Host: x.id, Action: id}
+}
+
+// forge tries approvals that are worth nothing for what is asked.
+func (x *heist) forge(t *testing.T) {
+	v := x.v
+	run := func(argv ...string) []byte {
+		return encoded(t, protocol.Spec{Kind: protocol.KindRun, Argv: argv})
+	}
+	_, argv := v.witness()
+	spec := run(argv...)
+	try := func(how string, approvals func(id protocol.ActionID) []protocol.OrderApproval) {
+		t.Helper()
+		id := x.fresh()
+		x.refused(t, how, "not_approved", id, spec, approvals(id))
+	}
+	for _, requester := range []string{"uid:0", "admin"} {
+		id := x.fresh()
+		x.spent[id] = "in the name of " + requester
+		x.push(x.id, protocol.StreamOrder, protocol.OrderItem{Action: id, Spec: spec, Requester: requester})
+		if r := x.told(t, x.id, id); string(r.Reason) != "not_approved" {
+			t.Errorf("in the name of %s: %s %s", requester, r.State, r.Reason)
+		}
+	}
+	try("by its own key", func(id protocol.ActionID) []protocol.OrderApproval {
+		return x.approve(t, x.self(id), spec, nil, x.key, v.ann)
+	})
+	try("one person twice", func(id protocol.ActionID) []protocol.OrderApproval {
+		return x.approve(t, x.self(id), spec, nil, v.ann, v.ann)
+	})
+	try("for another action", func(protocol.ActionID) []protocol.OrderApproval {
+		return x.approve(t, x.self(x.fresh()), spec, nil, v.ann, v.bob)
+	})
+	try("for another host", func(id protocol.ActionID) []protocol.OrderApproval {
+		return x.approve(t, protocol.Target{Host: "edge-99", Action: id}, spec, nil, v.ann, v.bob)
+	})
+	try("expired", func(id protocol.ActionID) []protocol.OrderApproval {
+		return x.approve(t, x.self(id), spec, func(a *protocol.Approval) {
+			a.IssuedMS -= 7200_000
+			a.NotBeforeMS, a.ExpiresMS = a.IssuedMS, a.IssuedMS+3600_000
+		}, v.ann, v.bob)
+	})
+	try("for another command", func(id protocol.ActionID) []protocol.OrderApproval {
+		return x.approve(t, x.self(id), run("/usr/bin/true"), nil, v.ann, v.bob)
+	})
+	try("for another user", func(id protocol.ActionID) []protocol.OrderApproval {
+		return x.approve(t, x.self(id), encoded(t, protocol.Spec{Kind: protocol.KindRun, Argv: argv, User: "65534"}), nil, v.ann, v.bob)
+	})
+	try("changed after it was signed", func(id protocol.ActionID) []protocol.OrderApproval {
+		all := x.approve(t, x.self(x.fresh()), spec, nil, v.ann, v.bob)
+		for i := range all {
+			all[i].Signed = bytes.Replace(all[i].Signed, []byte(`"expires_ms":1`), []byte(`"expires_ms":2`), 1)
+		}
+		return all
+	})
+	// It can shut people out: that brings it no approval.
+	list := certs.Revocations{Type: protocol.TypeRevoked, Fleet: x.fleet, Number: 1000, Keys: []protocol.KeyID{v.carol.Key()}}
+	raw, err := list.Seal(x.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.publish(protocol.FleetTopic(protocol.FleetName(v.fleet), protocol.ChannelRevoked), raw, false)
+}
+
+// everyKind asks for what the policy reserves, kind by kind, by order and by
+// control.
+func (x *heist) everyKind(t *testing.T, ct protocol.CTID) {
+	v := x.v
+	payload := []byte("a payload")
+	with := func(s protocol.Spec) protocol.Spec {
+		s.StdinSHA256, s.StdinBytes = protocol.Sum(payload), int64(len(payload))
+		return s
+	}
+	push := func(path, name, mode string) protocol.Spec {
+		return with(protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{path}, Name: name, Mode: mode}})
+	}
+	file, argv := v.witness()
+	for how, c := range map[string]struct {
+		code string
+		spec protocol.Spec
+	}{
+		"a command as root":         {"not_approved", protocol.Spec{Kind: protocol.KindRun, Argv: argv}},
+		"a command as another":      {"not_approved", protocol.Spec{Kind: protocol.KindRun, Argv: argv, User: "65534"}},
+		"the command as root":       {"not_approved", protocol.Spec{Kind: protocol.KindRun, Argv: []string{"/usr/bin/id"}, User: "0"}},
+		"the command as nobody":     {"not_approved", protocol.Spec{Kind: protocol.KindRun, Argv: []string{"/usr/bin/id"}, User: "nobody"}},
+		"a container's command":     {"not_approved", protocol.Spec{Kind: protocol.KindExec, Target: ct, Argv: []string{"true"}}},
+		"a file elsewhere":          {"not_approved", push(v.path("escaped"), "", "0644")},
+		"a file beside":             {"not_approved", push(v.drop+"-beside", "", "0644")},
+		"a file upwards":            {"bad_spec", push(v.drop+"/../escaped", "", "0644")},
+		"a name that leads upwards": {"bad_spec", push(v.drop, "../escaped", "0644")},
+		"a file with more rights":   {"not_approved", push(v.drop+"/tool", "", "4755")},
+		"an archive":                {"not_approved", with(protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{v.drop}, Archive: true}})},
+		"files of the host":         {"not_approved", protocol.Spec{Kind: protocol.KindHostPull, Files: &protocol.FileArgs{Paths: []string{"/etc/shadow"}}}},
+		"files of a container":      {"not_approved", protocol.Spec{Kind: protocol.KindContainerPull, Target: ct, Files: &protocol.FileArgs{Paths: []string{"/etc/shadow"}}}},
+		"a stop":                    {"not_approved", protocol.Spec{Kind: protocol.KindStop, Target: ct}},
+		"an end":                    {"not_approved", protocol.Spec{Kind: protocol.KindDestroy, Target: ct}},
+		"another name":              {"not_approved", protocol.Spec{Kind: protocol.KindRename, Target: ct, NewName: "stolen"}},
+		"another container":         {"not_approved", protocol.Spec{Kind: protocol.KindCreate, Target: protocol.NewCTID(1, [10]byte{1}), Name: "trojan", Template: "busybox"}},
+	} {
+		x.refused(t, how, c.code, x.fresh(), encoded(t, c.spec), nil)
+		id := x.fresh()
+		x.spent[id] = how + " past all that waits"
+		x.push(x.id, protocol.StreamControl, protocol.ControlItem{Verb: protocol.VerbPreempt, Order: &protocol.OrderItem{Action: id, Spec: encoded(t, c.spec), Requester: "uid:0"}})
+	}
+	stop := x.fresh()
+	x.spent[stop] = "a stop at once"
+	x.push(x.id, protocol.StreamControl, protocol.ControlItem{Verb: protocol.VerbPreempt, Order: &protocol.OrderItem{Action: stop, Spec: encoded(t, protocol.Spec{Kind: protocol.KindStopNow, Target: ct}), Requester: "ann"}})
+	if r := x.told(t, x.id, stop); string(r.Reason) != "not_approved" {
+		t.Errorf("a stop at once: %s %s: %s", r.State, r.Reason, r.Detail)
+	}
+	var ids []protocol.ActionID
+	for id := range x.spent {
+		ids = append(ids, id)
+	}
+	since := uint64(0)
+	x.push(x.id, protocol.StreamControl, protocol.ControlItem{Verb: protocol.VerbTell, IDs: ids[:min(len(ids), protocol.MaxTell)], Since: &since})
+	x.met(t, x.id)
+	if exists(file) {
+		t.Errorf("%s was made", file)
+	}
+}
+
+// swap gives what was approved another thing to read.
+func (x *heist) swap(t *testing.T) {
+	v := x.v
+	file, _ := v.witness()
+	bad := []byte("touch " + file + "\n")
+	good := []byte(": " + strings.Repeat("x", len(bad)-3) + "\n") // of the same length
+	lie := func(s protocol.Spec, approved bool) {
+		t.Helper()
+		s.StdinSHA256, s.StdinBytes = protocol.Sum(good), int64(len(good))
+		spec, id := encoded(t, s), x.fresh()
+		var approvals []protocol.OrderApproval
+		if approved {
+			approvals = x.approve(t, x.self(id), spec, nil, v.ann, v.bob)
+		}
+		x.mu.Lock()
+		x.marks[x.id].inputs[id] = bad
+		x.mu.Unlock()
+		x.push(x.id, protocol.StreamOrder, protocol.OrderItem{Action: id, Spec: spec, Approvals: approvals, Requester: "ann"})
+		if r := x.told(t, x.id, id); r.State != protocol.StateFailed || !strings.Contains(r.Detail, "input") {
+			t.Errorf("with another payload it is %s %s: %s", r.State, r.Reason, r.Detail)
+		}
+		if x.began(x.id, id) {
+			t.Error("with another payload it has begun")
+		}
+	}
+	lie(protocol.Spec{Kind: protocol.KindRun, Argv: []string{"/bin/sh"}}, true)
+	lie(protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{v.drop + "/swapped"}, Mode: "0644"}}, false)
+	for id := range x.spent {
+		x.chunk(x.id, id, 1, 0, bad) // nobody reads what comes unasked
+	}
+	if exists(file) {
+		t.Error("the payload has run")
+	}
+}
+
+// policies tries to bring another policy into force.
+func (x *heist) policies(t *testing.T, code string) {
+	const loose = "version = 1\n"
+	forged := protocol.PolicyDocument{Type: protocol.TypePolicy, Fleet: x.fleet, Number: 9, Policy: protocol.Sum([]byte(loose)), IssuedMS: time.Now().UnixMilli(), Ring: x.ring}
+	for how, by := range map[string][]protocol.Signer{"itself": {x.key}, "one approver": {x.v.ann}, "an approver and itself": {x.v.ann, x.key}} {
+		s := protocol.Spec{Kind: protocol.KindPolicySet, Policy: []byte(loose)}
+		for _, k := range by {
+			signed, err := forged.Seal(k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Signed = append(s.Signed, signed)
+		}
+		x.refused(t, "a policy by "+how, code, x.fresh(), encoded(t, s), nil)
+	}
+}
+
+// rings tries to make somebody of its own an approver.
+func (x *heist) rings(t *testing.T) {
+	v := x.v
+	var parts [][]byte
+	for n := 1; ; n++ {
+		b, err := os.ReadFile(filepath.Join(v.path("booty/rings"), strconv.Itoa(n)))
+		if err != nil {
+			break
+		}
+		parts = append(parts, bytes.TrimSpace(b))
+	}
+	env, err := protocol.Split(bytes.SplitN(parts[0], []byte("\n"), 2)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain, err := certs.OpenChain(enrol.PinOf(1, protocol.Sum(env.Body)), parts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mallory, eve := stranger(t), stranger(t)
+	next := chain.Next()
+	for who, k := range map[string]*certs.Identity{"ann": mallory, "bob": eve} {
+		if err := next.AddPersonKey(who, k.PublicKey()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := x.host.ring(t)
+	for _, by := range [][]protocol.Signer{{x.key}, {mallory}, {v.ann, v.bob}} {
+		ring, err := certs.SignRing(next, by...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.publish(protocol.FleetTopic(protocol.FleetName(v.fleet), protocol.ChannelRing), bytes.Join(append(parts, ring), []byte("\n")), true)
+	}
+	_, argv := v.witness()
+	spec, id := encoded(t, protocol.Spec{Kind: protocol.KindRun, Argv: argv}), x.fresh()
+	x.refused(t, "by approvers of its own", "not_approved", id, spec, x.approve(t, x.self(id), spec, nil, mallory, eve))
+	if n := x.host.ring(t); n != held {
+		t.Errorf("%s holds ring %d, %d before", x.id, n, held)
+	}
+}
+
+// audited checks that the host has written down what it refused, and why.
+func (x *heist) audited(t *testing.T) {
+	x.host.agent.end(t, term)
+	db, err := sqldb.Open(t.Context(), sqldb.Config{Path: x.host.path("queue.db"), ApplicationID: 0x48737441, Migrations: os.DirFS("../agent/queue/schema")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := make(map[string]bool)
+	err = db.View(t.Context(), func(tx *sqldb.Tx) error {
+		for row, err := range tx.Query(`SELECT record FROM audit`) {
+			if err != nil {
+				return err
+			}
+			var raw []byte
+			if err := row.Scan(&raw); err != nil {
+				return err
+			}
+			var r struct {
+				Verb, Object string
+				Detail       map[string]any
+			}
+			if err := json.Unmarshal(raw, &r); err != nil {
+				return err
+			}
+			if r.Verb == "action.refuse" && r.Detail["why"] != "" && r.Detail["requester"] != "" {
+				log[r.Object] = true
+			}
+			if id, err := protocol.ParseActionID(r.Object); err == nil && x.spent[id] != "" && (r.Verb == "action.start" || r.Verb == "action.accept") {
+				t.Errorf("%s: on record is %s", x.spent[id], r.Verb)
+			}
+		}
+		return nil
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for id, how := range x.spent {
+		if x.began(x.id, id) {
+			t.Errorf("%s has begun", how)
+		}
+		if !log[id.String()] && !strings.Contains(how, "past all that waits") {
+			t.Errorf("%s: its refusal is not on record", how)
+		}
+	}
+	x.host.startAlone(t)
+}
+
+// TestStolenCoordinatorKeys gives a copy of the coordinator's whole state to a
+// thief, first to use with the built programs, then by whatever its keys can say.
+// Of what the hosts' policies reserve nothing runs; each attempt is refused under
+// its code and is on record on the host. When the owners have put the coordinator
+// back, what two persons approve runs once.
+func TestStolenCoordinatorKeys(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	id := show[api.Container](t, v.world, "ct", "show", "edge-02/web").CTID
+	target, err := protocol.ParseCTID(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("with the built programs", v.byHand)
+	t.Run("joined anew", func(t *testing.T) { v.again(t, "edge-13") })
+
+	v.coordinator.end(t, kill)
+	h := newThief(t, v.world)
+	for _, host := range []*host{v.file, v.signed} {
+		t.Run(host.name, func(t *testing.T) {
+			x := &heist{thief: h, v: v, host: host, id: protocol.HostID(host.name), spent: make(map[protocol.ActionID]string)}
+			h.met(t, x.id)
+			ping := x.fresh()
+			h.push(x.id, protocol.StreamOrder, protocol.OrderItem{Action: ping, Spec: encoded(t, protocol.Spec{Kind: protocol.KindPing}), Requester: "ann"})
+			if r := h.told(t, x.id, ping); r.State != protocol.StateDone {
+				t.Fatalf("the thief is not heard: %s %s", r.State, r.Detail) // so nothing below would mean anything
+			}
+			code := "not_approved"
+			if host == v.file {
+				code = "bad_policy"
+			}
+			x.everyKind(t, target)
+			x.forge(t)
+			x.policies(t, code)
+			x.rings(t)
+			x.swap(t)
+			x.audited(t)
+		})
+	}
+	v.untouched(t)
+	h.stop()
+
+	// The owners give the coordinator another key.
+	request := field(t, v.coordinatorCommand(t, "recover", "--force"), "request")
+	v.must(t, "fleet", "ring", "replace-coordinator", request, "--out", v.path("ring-next"))
+	v.coordinatorCommand(t, "recover", "--ring", v.path("ring-next"))
+	from := v.events.mark()
+	v.startCoordinator(t)
+	v.file.online(t, from)
+	v.signed.online(t, from)
+	if c := show[api.Container](t, v.world, "ct", "show", "edge-02/web"); c.State != "running" {
+		t.Errorf("the container is %s", c.State)
+	}
+	write(t, v.coordinatorConfig(), read(t, v.coordinatorConfig())+"[policy]\nhosts_file = \""+v.path("policy.toml")+"\"\n")
+	from = v.events.mark()
+	v.coordinator.end(t, term)
+	v.startCoordinator(t)
+	v.file.online(t, from)
+	v.signed.online(t, from)
+	for _, host := range []string{"edge-01", "edge-02"} {
+		right := v.path("right-" + host)
+		id := v.submit(t, host, "sh", "-c", "echo done >>"+right)
+		v.state(t, id, "PENDING_APPROVE")
+		for _, person := range []string{"ann", "bob"} {
+			v.cli(t, "action", "approve", id, "--yes", "--key", person).exits(t, 0)
+		}
+		v.done(t, id)
+		if got := read(t, right); got != "done\n" {
+			t.Errorf("what is right has left %q", got)
+		}
+	}
+	v.untouched(t)
+}
+
+func (w *world) coordinatorConfig() string { return w.path("coordinator.toml") }
