@@ -245,6 +245,9 @@ func (a *Agent) loop(ctx, running context.Context) error {
 	defer timer.Stop()
 	a.at(dueLook, 0)
 	a.at(dueForget, forgetEvery)
+	if a.cfg.Commands != nil {
+		a.at(dueRuns, forgetEvery)
+	}
 	a.spare()
 	a.resume()
 	for a.fatal == nil {
@@ -353,6 +356,7 @@ const (
 	dueExpire                    // start budgets of actions that wait
 	dueLook                      // full look at all containers
 	dueForget                    // forget old actions
+	dueRuns                      // remove what old actions have left
 	deadlines
 )
 
@@ -427,6 +431,9 @@ func (a *Agent) onTime() {
 		case dueForget:
 			a.at(dueForget, forgetEvery)
 			a.forget()
+		case dueRuns:
+			a.at(dueRuns, forgetEvery)
+			a.keepRuns()
 		}
 	}
 }
@@ -495,11 +502,5 @@ func (a *Agent) forget() {
 		return
 	}
 	a.at(dueForget, forgetNext)
-	a.workers.Go(func() {
-		for _, id := range gone {
-			if err := a.cfg.Commands.Remove(id); err != nil {
-				a.cfg.Log.Warn("the output of a forgotten action stays", "action", id.String(), "error", err)
-			}
-		}
-	})
+	a.workers.Go(func() { a.remove(gone) })
 }

@@ -25,6 +25,8 @@ var (
 	ErrFull = queue.ErrFull
 	// ErrDisk: the disk is full or failing; nothing new is taken.
 	ErrDisk = queue.ErrDisk
+	// ErrGone: the output was removed, because it was old or there was too much.
+	ErrGone = errors.New("no longer available")
 	// ErrOffline: there is no coordinator to speak to.
 	ErrOffline = errors.New("not connected to the coordinator")
 )

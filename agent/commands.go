@@ -28,6 +28,9 @@ type Commands interface {
 	Output(action protocol.ActionID, attempt int, fd protocol.FD) (CommandOutput, error)
 	// List returns the newest attempt of each action that has directories.
 	List() (map[protocol.ActionID]int, error)
+	// Sizes returns how many bytes of the disk the directories of each action
+	// take.
+	Sizes() (map[protocol.ActionID]int64, error)
 	// Remove removes all directories of an action of which nothing lives; none
 	// is no error.
 	Remove(action protocol.ActionID) error
@@ -208,6 +211,20 @@ func (c commands) List() (map[protocol.ActionID]int, error) {
 		newest[action] = max(newest[action], id.Attempt)
 	}
 	return newest, nil
+}
+
+func (c commands) Sizes() (map[protocol.ActionID]int64, error) {
+	sizes, err := c.runner.Sizes()
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[protocol.ActionID]int64, len(sizes))
+	for name, size := range sizes {
+		if id, err := protocol.ParseActionID(name); err == nil {
+			all[id] = size
+		}
+	}
+	return all, nil
 }
 
 func (c commands) Remove(action protocol.ActionID) error { return c.runner.Remove(action.String()) }

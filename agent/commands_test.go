@@ -257,6 +257,21 @@ func (c *commands) List() (map[protocol.ActionID]int, error) {
 	return all, nil
 }
 
+// Sizes counts what was written alone.
+func (c *commands) Sizes() (map[protocol.ActionID]int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make(map[protocol.ActionID]int64)
+	for id, runs := range c.runs {
+		for _, r := range runs {
+			r.mu.Lock()
+			all[id] += int64(len(r.text))
+			r.mu.Unlock()
+		}
+	}
+	return all, nil
+}
+
 func (c *commands) Remove(id protocol.ActionID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -102,6 +102,11 @@ type Config struct {
 	// CheckEvery is the pause between two full looks at all containers, the
 	// safety net under the watchers. Default 30 s.
 	CheckEvery time.Duration
+	// OutputTotal is how many bytes of the disk the runs of all actions may take,
+	// and OutputAge for how long those of an ended one are kept: what ended first
+	// goes first, and nothing that has not ended. Default 2 GiB and 14 days.
+	OutputTotal int64
+	OutputAge   time.Duration
 	// Drain is how long a shutdown waits for steps of containers' lives that
 	// are under way; commands are never waited for. Default 10 s.
 	Drain time.Duration
@@ -200,6 +205,8 @@ func (c Config) withDefaults() Config {
 	c.Lanes = cmp.Or(c.Lanes, 32)
 	c.MaxOpen = cmp.Or(c.MaxOpen, 10_000)
 	c.CheckEvery = cmp.Or(c.CheckEvery, 30*time.Second)
+	c.OutputTotal = cmp.Or(c.OutputTotal, 2<<30)
+	c.OutputAge = cmp.Or(c.OutputAge, 14*24*time.Hour)
 	c.Drain = cmp.Or(c.Drain, 10*time.Second)
 	return c
 }
@@ -220,7 +227,7 @@ func (c Config) validate() error {
 		return errors.New("configuration with Link, but without Policies.Keep")
 	case c.Commands != nil && len(c.Supervisor) == 0:
 		return errors.New("configuration with Commands, but without Supervisor")
-	case c.HostRuns < 0 || c.Sessions < 0 || c.Lanes < 0 || c.MaxOpen < 0 || c.CheckEvery < 0 || c.Drain < 0:
+	case c.HostRuns < 0 || c.Sessions < 0 || c.Lanes < 0 || c.MaxOpen < 0 || c.CheckEvery < 0 || c.OutputTotal < 0 || c.OutputAge < 0 || c.Drain < 0:
 		return errors.New("a limit is negative")
 	}
 	seen := make(map[container.Kind]bool)

@@ -172,8 +172,18 @@ func (a *Agent) output(ctx context.Context, id protocol.ActionID, fd protocol.FD
 	if a.cfg.Commands == nil || fd != protocol.Stdout && fd != protocol.Stderr || offset < 0 {
 		return nil, fmt.Errorf("output of action %s: %w", id, ErrUnknown)
 	}
-	if _, err := a.Action(ctx, id); err != nil {
+	act, err := a.Action(ctx, id)
+	if err != nil {
 		return nil, err
+	}
+	if act.State.Final() && act.Attempt > 0 {
+		f, err := a.openEnded(&act, fd)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		if err == nil {
+			_ = f.Close() // it is opened when it is read
+		}
 	}
 	return &outputReader{ctx: ctx, agent: a, id: id, fd: fd, offset: offset, follow: follow, hold: follow && hold}, nil
 }
@@ -267,9 +277,13 @@ func (r *outputReader) open() error {
 			if err != nil {
 				return err
 			}
-			s.attempt = act.Attempt
+			if act.Attempt == 0 {
+				return io.EOF
+			}
+			r.file, err = r.agent.openEnded(&act, r.fd)
+			return err
 		}
-		if s.run != nil || s.news == nil || !r.follow {
+		if s.run != nil || !r.follow {
 			if s.attempt == 0 {
 				return io.EOF
 			}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -241,12 +242,13 @@ func (c *wreck) step(t testing.TB, l *limb, s protocol.Spec) protocol.ActionID {
 	return id
 }
 
-// burialPoints needs more actions than a host keeps, and its patience. Each
-// point has a host of its own, so that they wait at the same time.
+// burialPoints needs more actions than a host keeps, or more output, and its
+// patience. Each point has a host of its own, so that they wait at the same time.
 func burialPoints(t *testing.T) {
 	c := newWreck(t)
 	points := []string{failpoint.ActionsBuried.Before(), failpoint.ActionsBuried.After(), failpoint.RunsRemoved.Before(), failpoint.RunsRemoved.After()}
 	t.Run("hosts", func(t *testing.T) {
+		budgetPoints(t, c)
 		for i, point := range points {
 			l := c.addLimb(t, fmt.Sprintf("edge-0%d", i+1), false)
 			t.Run(point, func(t *testing.T) {
@@ -270,6 +272,46 @@ func burialPoints(t *testing.T) {
 		}
 	})
 	c.judge(t)
+}
+
+// budgetPoints kills agents that remove the output of actions which stay known,
+// for there is too much of it. What runs meanwhile loses nothing.
+func budgetPoints(t *testing.T, c *wreck) {
+	t.Helper()
+	for i, point := range []string{failpoint.RunsRemoved.Before(), failpoint.RunsRemoved.After()} {
+		l := c.newLimb(t, fmt.Sprintf("full-0%d", i+1), false)
+		write(t, l.config(), read(t, l.config())+"[commands]\noutput_mib = 1\n")
+		p, words := l.join(t, c.invite(t))
+		c.must(t, "host", "approve", l.host.name, "--words", words)
+		p.finish(t).exits(t, 0)
+		l.revive(t)
+		t.Run("budget "+point, func(t *testing.T) {
+			t.Parallel()
+			writes := func(script string) protocol.ActionID {
+				id := c.newAction(t, l, protocol.KindRun, false)
+				c.order(t, l, id, protocol.Spec{Kind: protocol.KindRun, Argv: []string{"sh", "-c", script}})
+				return id
+			}
+			runs := writes("head -c 2000000 /dev/zero; sleep 600")
+			ended := writes("head -c 2000000 /dev/zero")
+			c.end(t, l, ended)
+			l.arm(t, point, 1)
+			if l.hit(t, point, 2*patience) == 0 {
+				t.Fatalf("nobody came to %s", point)
+			}
+			l.died(t)
+			l.revive(t)
+			if info, err := os.Stat(l.path("runs/" + runs.String() + "/1/stdout")); err != nil || info.Size() != 2_000_000 {
+				t.Errorf("the output of what runs: %v, %v", info, err)
+			}
+			c.cancel(t, runs)
+			c.end(t, l, runs)
+			if got := c.end(t, l, ended); got.State != protocol.StateDone {
+				t.Errorf("its output is gone, and it is %s", got)
+			}
+			c.end(t, l, c.runs(t, l, "0"))
+		})
+	}
 }
 
 func coordinatorPoints(t *testing.T) {

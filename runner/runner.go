@@ -325,6 +325,33 @@ func (r *Runner) attempts(action string) ([]int, error) {
 	return attempts, nil
 }
 
+// Sizes returns how many bytes of the disk each action takes that has a directory.
+func (r *Runner) Sizes() (map[string]int64, error) {
+	ids, err := r.List()
+	if err != nil {
+		return nil, err
+	}
+	sizes := make(map[string]int64)
+	for _, id := range ids {
+		dir := r.dir(id.Action, id.Attempt)
+		entries, err := os.ReadDir(string(dir))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("measuring run %s/%d: %w", id.Action, id.Attempt, err)
+		}
+		for _, e := range entries {
+			var st unix.Stat_t
+			switch err := unix.Lstat(dir.Path(e.Name()), &st); {
+			case err == nil:
+				sizes[id.Action] += st.Blocks * 512
+			case !errors.Is(err, fs.ErrNotExist):
+				return nil, fmt.Errorf("measuring run %s/%d: %w", id.Action, id.Attempt, err)
+			}
+		}
+		sizes[id.Action] += 0 // it has a directory
+	}
+	return sizes, nil
+}
+
 // Remove removes every attempt of an action, output included. It gives
 // ErrRunning, and removes nothing, while a supervisor or any process of a leaf
 // lives. An action that has no directory is no error.

@@ -38,6 +38,7 @@ func (h *handlers) problemOf(ctx context.Context, err error) *api.Problem {
 		code, hint string
 	}{
 		{agent.ErrUnknown, api.CodeNotFound, ""},
+		{agent.ErrGone, api.CodeGone, ""},
 		{agent.ErrExists, api.CodeExists, ""},
 		{agent.ErrFull, api.CodeUnavailable, "look why the coordinator cannot be reached: curl --unix-socket … /status"},
 		{agent.ErrDisk, api.CodeUnavailable, "free space on the file system of the agent's state_dir"},

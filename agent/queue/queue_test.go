@@ -473,6 +473,9 @@ func TestForget(t *testing.T) {
 	if gone := forget(now); len(gone) != 0 {
 		t.Fatalf("%d actions were forgotten before their reports were receipted", len(gone))
 	}
+	if ended, err := q.Ended(t.Context()); err != nil || len(ended) != many || ended[0].Reported {
+		t.Errorf("%d have ended, first %v; %v", len(ended), ended[:1], err)
+	}
 	p, err := q.Positions(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -484,6 +487,10 @@ func TestForget(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, forget(now), ids[:20])
+	ended, err := q.Ended(t.Context())
+	if err != nil || len(ended) != many-20 || ended[0].ID != ids[20] || !ended[0].Reported {
+		t.Errorf("%d have ended, first %v; %v", len(ended), ended[:1], err)
+	}
 	later := now
 	later.WallMS += queue.KeepMS + 1
 	expect(t, forget(later), ids[20:])

@@ -71,6 +71,44 @@ func (q *Queue) Has(ctx context.Context, ids []protocol.ActionID) (map[protocol.
 	return has, err
 }
 
+// Ended is one action that has ended.
+type Ended struct {
+	ID       protocol.ActionID
+	EndedMS  int64 // Unix milliseconds
+	Reported bool  // its final report was receipted
+}
+
+// Ended returns all actions that have ended and are kept, in the order in which
+// they did.
+func (q *Queue) Ended(ctx context.Context) (all []Ended, err error) {
+	err = q.view(ctx, "listing ended actions", func(tx *sqldb.Tx) error {
+		all = nil
+		_, freed, err := place(tx, protocol.StreamReport)
+		if err != nil {
+			return err
+		}
+		for r, err := range tx.Query(`SELECT id, ended_ms, report_n FROM actions WHERE state NOT IN ($1, $2) ORDER BY ended_ms, accept_seq`,
+			string(protocol.StateNew), string(protocol.StateRunning)) {
+			if err != nil {
+				return err
+			}
+			var e Ended
+			var id string
+			var reported uint64
+			if err := r.Scan(&id, &e.EndedMS, &reported); err != nil {
+				return err
+			}
+			if e.ID, err = protocol.ParseActionID(id); err != nil {
+				return err
+			}
+			e.Reported = reported <= freed.N
+			all = append(all, e)
+		}
+		return nil
+	})
+	return all, err
+}
+
 // forgetBatch bounds one transaction of Forget.
 const forgetBatch = 500
 

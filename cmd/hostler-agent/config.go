@@ -44,6 +44,11 @@ type commandsConfig struct {
 	// all actions, commands of the host among them: one after the other, in the
 	// order in which they were accepted.
 	Lanes int `toml:"lanes"`
+	// OutputMiB is how much of the disk all that commands have left may take, in
+	// MiB. What ended first goes first, and nothing of what runs.
+	OutputMiB int `toml:"output_mib"`
+	// OutputDays is for how long what a command has left is kept after its end.
+	OutputDays int `toml:"output_days"`
 }
 
 type lxcConfig struct {
@@ -71,7 +76,7 @@ func defaults() (config, error) {
 		StateDir: "/var/lib/hostler/agent",
 		Socket:   "/run/hostler/agent.sock",
 		Policy:   "/etc/hostler/policy.toml",
-		Commands: commandsConfig{Supervisor: beside("hostler-run"), Parallel: 16, Lanes: 32},
+		Commands: commandsConfig{Supervisor: beside("hostler-run"), Parallel: 16, Lanes: 32, OutputMiB: 2 << 10, OutputDays: 14},
 		LXC:      lxcConfig{Path: "/var/lib/lxc", Helper: beside("hostler-lxc")},
 		Network:  networkConfig{Bridge: "hostler0", Subnet: "10.133.0.0/24"},
 	}
@@ -107,6 +112,8 @@ func (c *config) settings() []settings.Setting {
 		settings.Text("commands.supervisor", &c.Commands.Supervisor),
 		settings.Number("commands.parallel", &c.Commands.Parallel),
 		settings.Number("commands.lanes", &c.Commands.Lanes),
+		settings.Number("commands.output_mib", &c.Commands.OutputMiB),
+		settings.Number("commands.output_days", &c.Commands.OutputDays),
 		settings.Text("lxc.path", &c.LXC.Path),
 		settings.Text("lxc.helper", &c.LXC.Helper),
 		settings.Text("network.bridge", &c.Network.Bridge),
@@ -128,6 +135,9 @@ func (c *config) check() error {
 	}
 	if c.Commands.Parallel < 1 || c.Commands.Lanes < 1 {
 		return errors.New("commands: parallel and lanes are at least 1")
+	}
+	if c.Commands.OutputMiB < 1 || c.Commands.OutputDays < 1 {
+		return fmt.Errorf("commands: output_mib = %d and output_days = %d: want 1 at least of each", c.Commands.OutputMiB, c.Commands.OutputDays)
 	}
 	if c.Network.Bridge == "" {
 		return nil

@@ -314,7 +314,7 @@ func TestConfig(t *testing.T) {
 	for _, bad := range []string{
 		"HOSTLER_COMMANDS_LANES=many", "HOSTLER_COMMANDS_LANES=0", "HOSTLER_HOST=Not A Host", "HOSTLER_STATE_DIR=here",
 		"HOSTLER_NETWORK_SUBNET=10.9.0.1/24", "HOSTLER_NETWORK_SUBNET=10.9.0.0/31", "HOSTLER_NETWORK_SUBNET=fd00::/64",
-		"HOSTLER_NETWORK_BRIDGE=a bridge",
+		"HOSTLER_NETWORK_BRIDGE=a bridge", "HOSTLER_COMMANDS_OUTPUT_MIB=0", "HOSTLER_COMMANDS_OUTPUT_DAYS=0",
 	} {
 		if _, _, err := load(file, []string{bad}); err == nil {
 			t.Errorf("%s is taken", bad)

@@ -109,6 +109,7 @@ func once(ctx context.Context, s state, c config, from settings.Origin, log *slo
 		Host: host, Fleet: noFleet(), FleetName: "none", Queue: q, Runtimes: runtimes,
 		Boot: boot, Features: features(runtimes), BootMS: clock.BootMS, Now: clock.Now, Rand: rand.Reader, Log: log,
 		HostRuns: c.Commands.Parallel, Lanes: c.Commands.Lanes,
+		OutputTotal: int64(c.Commands.OutputMiB) << 20, OutputAge: time.Duration(c.Commands.OutputDays) * 24 * time.Hour,
 	}
 	if _, err := os.Stat(c.Commands.Supervisor); err == nil {
 		cfg.Commands, cfg.Supervisor = agent.NewCommands(runs, boot), []string{c.Commands.Supervisor}

@@ -278,6 +278,9 @@ func (m *machine) List() (map[protocol.ActionID]int, error) {
 	return all, nil
 }
 
+// Sizes implements [agent.Commands]. There is room for all of it.
+func (m *machine) Sizes() (map[protocol.ActionID]int64, error) { return nil, nil }
+
 // Remove implements [agent.Commands]. What was run stays known to the test.
 func (m *machine) Remove(protocol.ActionID) error { return nil }
 

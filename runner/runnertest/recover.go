@@ -242,9 +242,16 @@ func testListRemove(t *testing.T, e *env) {
 	if err := run.Cancel(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	next := e.spec(":")
+	before, err := e.runner.Sizes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := e.spec("head -c 1000000 /dev/urandom")
 	next.Attempt = 2
 	e.do(t, next)
+	if sizes, err := e.runner.Sizes(); err != nil || sizes[e.action]-before[e.action] < 1_000_000 || sizes[e.action]-before[e.action] > 1_100_000 {
+		t.Errorf("Sizes = %v, %v, before the million %v", sizes, err, before)
+	}
 	ids, err := e.runner.List()
 	want := []runner.ID{{Action: e.action, Attempt: 1}, {Action: e.action, Attempt: 2}}
 	if err != nil || !slices.Equal(ids, want) {
@@ -259,6 +266,9 @@ func testListRemove(t *testing.T, e *env) {
 	}
 	if ids, err := e.runner.List(); err != nil || len(ids) != 0 {
 		t.Errorf("List = %v, %v after Remove", ids, err)
+	}
+	if sizes, err := e.runner.Sizes(); err != nil || len(sizes) != 0 {
+		t.Errorf("Sizes = %v, %v after Remove", sizes, err)
 	}
 }
 
