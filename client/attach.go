@@ -50,8 +50,8 @@ type SessionConfig struct {
 	Offset int64
 	// Output gets what the terminal prints. Required.
 	Output io.Writer
-	// Begun is called once, when the session runs and listens to this peer; of a
-	// ReadOnly one with the first output. It may be nil.
+	// Begun is called once, when the session runs: before its first output is
+	// printed, or when it listens to this peer. It may be nil.
 	Begun func()
 	// Lost and Back are called when the connection is lost and when it is there
 	// again. They may be nil.
@@ -274,9 +274,7 @@ func (s *Session) message(m terminal.Message) (end *api.Action, err error) {
 		s.hasBegun()
 		return nil, s.acked(m.Offset)
 	case terminal.MessageOutput:
-		if s.cfg.ReadOnly {
-			s.hasBegun()
-		}
+		s.hasBegun() // before anything is printed: the terminal must be as the session wants it
 		return nil, s.print(m)
 	}
 	return nil, fmt.Errorf("a message of a session is not what this version reads: %w", terminal.ErrFormat)

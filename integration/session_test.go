@@ -299,7 +299,7 @@ func TestSessions(t *testing.T) {
 		id := w.session(t)
 		gone := time.Now()
 		p.cmd.Process.Kill()
-		w.done(t, id)
+		w.ended(t, id)
 		took := time.Since(gone)
 		a := w.action(t, id)
 		if a.Exit == nil || !a.Exit.HungUp || took > 35*time.Second || took < 20*time.Second {
@@ -317,6 +317,8 @@ func TestSessions(t *testing.T) {
 	})
 
 	t.Run("written down", func(t *testing.T) {
+		p := w.sit(t, "run", "-t", "edge-01", "--", "true")
+		p.exits(0)
 		log := w.must(t, "audit", "ls", "-o", "json")
 		for _, verb := range []string{"session.attach", "session.detach"} {
 			if !strings.Contains(log, verb) {

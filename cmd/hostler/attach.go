@@ -363,7 +363,7 @@ func (p *player) begin(ctx context.Context, stop context.CancelCauseFunc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.began = true
-	if p.flags.readOnly {
+	if p.flags.readOnly && !p.app.inTTY {
 		return
 	}
 	restore, err := p.app.console.raw()
@@ -373,7 +373,9 @@ func (p *player) begin(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 	p.restore = restore
 	go p.keyboard(ctx, stop) // a read of a terminal cannot be ended; it ends with the program
-	go p.window(ctx)         // ends with ctx
+	if !p.flags.readOnly {
+		go p.window(ctx) // ends with ctx
+	}
 }
 
 func (p *player) keyboard(ctx context.Context, stop context.CancelCauseFunc) {
@@ -382,6 +384,9 @@ func (p *player) keyboard(ctx context.Context, stop context.CancelCauseFunc) {
 	for {
 		n, err := p.app.in.Read(buf)
 		pass, found := f.next(buf[:n])
+		if p.flags.readOnly { // nothing is typed, and Ctrl-C leaves too
+			pass, found = nil, found || bytes.IndexByte(pass, 3) >= 0
+		}
 		if len(pass) > 0 {
 			if p.session.Type(ctx, pass) != nil {
 				return
@@ -425,8 +430,8 @@ func (p *player) ended(final api.Action, err error, interrupted bool) error {
 	switch {
 	case err == nil:
 		return a.commandEnded(what, final)
-	case interrupted && p.flags.readOnly:
-		return errInterrupted
+	case p.flags.readOnly && (interrupted || errors.Is(err, client.ErrDetached)):
+		return nil // nobody misses who only looked
 	case errors.Is(err, client.ErrDetached):
 		a.say("\nhostler: detached; the session ends in %s unless somebody is attached", terminal.HangUpAfter)
 		a.say("to come back: hostler action attach %s\nto end it:    hostler action cancel %s", p.id, p.id)
