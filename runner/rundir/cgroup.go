@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,11 +62,50 @@ func (l Leaf) Kill() error {
 	return err
 }
 
-// Signal sends sig to every process that is in the leaf or below. Unlike Kill
-// it may miss one that is being forked.
-func (l Leaf) Signal(sig unix.Signal) error { return signalTree(string(l), sig, maxDepth) }
+// Signal sends signals, in this order, to every process that is in the leaf or
+// below. The leaf is frozen meanwhile, so that none is missed because it is being
+// forked; what the processes make once they have the signals gets none. A leaf that
+// does not freeze in freezeTime is signalled as it is.
+func (l Leaf) Signal(signals ...unix.Signal) error {
+	defer l.freeze()()
+	return signalTree(string(l), signals, maxDepth)
+}
 
-func signalTree(path string, sig unix.Signal, depth int) error {
+// freezeTime is how long a leaf is waited for to be frozen: a process that waits for
+// a disk freezes when it has got it.
+const freezeTime = 50 * time.Millisecond
+
+// freeze keeps the processes of the leaf from going on until thaw is called. It is
+// best effort.
+func (l Leaf) freeze() (thaw func()) {
+	f, err := os.OpenFile(string(l)+"/cgroup.freeze", os.O_WRONLY, 0)
+	if err != nil {
+		return func() {}
+	}
+	thaw = func() {
+		_, _ = f.WriteString("0") // ENODEV: it is gone
+		f.Close()
+	}
+	events, err := os.Open(string(l) + "/cgroup.events")
+	if err != nil {
+		return thaw
+	}
+	defer events.Close()
+	if _, err := f.WriteString("1"); err != nil {
+		return thaw
+	}
+	b := make([]byte, 4096)
+	for until := time.Now().Add(freezeTime); ; {
+		n, err := events.ReadAt(b, 0)
+		left := time.Until(until)
+		if err != nil && err != io.EOF || left <= 0 || bytes.Contains(b[:n], []byte("frozen 1")) {
+			return thaw
+		}
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}, int(left.Milliseconds())+1)
+	}
+}
+
+func signalTree(path string, signals []unix.Signal, depth int) error {
 	pids, err := processes(path)
 	if err != nil {
 		return err
@@ -80,14 +120,16 @@ func signalTree(path string, sig unix.Signal, depth int) error {
 	// look proves that it names a process of the leaf.
 	pids, err = processes(path)
 	for pid, fd := range fds {
-		if pids[pid] {
-			// ESRCH: it has ended meanwhile.
-			_ = unix.PidfdSendSignal(fd, sig, nil, 0)
+		for _, sig := range signals {
+			if pids[pid] {
+				// ESRCH: it has ended meanwhile.
+				_ = unix.PidfdSendSignal(fd, sig, nil, 0)
+			}
 		}
 		unix.Close(fd)
 	}
 	return errors.Join(err, eachChild(path, depth, func(child string) error {
-		return signalTree(child, sig, depth-1)
+		return signalTree(child, signals, depth-1)
 	}))
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -83,6 +84,35 @@ func TestLeafSignalReachesChildCgroups(t *testing.T) {
 	}
 	if err := l.WaitEmpty(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLeafSignalMissesNobody: a process that is forked while its leaf is signalled
+// has the signal as its siblings have.
+func TestLeafSignalMissesNobody(t *testing.T) {
+	l := testLeaf(t, "rundir-forks")
+	for range 5 {
+		cmd := start(t, l, "/bin/sh", "-c", "while :; do sleep 1000 & done")
+		for deadline := time.Now().Add(10 * time.Second); ; {
+			pids, err := processes(string(l))
+			if err != nil || time.Now().After(deadline) {
+				t.Fatalf("%d processes, %v", len(pids), err)
+			}
+			if len(pids) > 100 {
+				break
+			}
+		}
+		if err := l.Signal(unix.SIGTERM, unix.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		err := l.WaitEmpty(ctx)
+		cancel()
+		if err != nil {
+			left, _ := processes(string(l))
+			t.Fatalf("%d processes are left: %v", len(left), err)
+		}
+		_ = cmd.Wait() // "signal: terminated"
 	}
 }
 

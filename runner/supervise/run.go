@@ -329,10 +329,7 @@ func (r *run) watch(pid int) {
 		killAt = time.Now().Add(after)
 		grace = time.After(after)
 		if after > 0 {
-			for _, sig := range signals {
-				r.signal(pid, sig)
-			}
-			r.signal(pid, unix.SIGCONT) // a stopped process cannot heed TERM
+			r.signal(pid, append(signals, unix.SIGCONT)...) // a stopped process cannot heed TERM
 		}
 	}
 	end := []unix.Signal{unix.SIGTERM}
@@ -424,15 +421,17 @@ func (r *run) sweep(stopping bool, killAt time.Time) {
 	r.exit.Emptied = err == nil
 }
 
-// signal sends sig to the leaf; without one, to the process group of the main
+// signal sends signals to the leaf; without one, to the process group of the main
 // process, which a daemon will have left. The main process is not reaped yet.
-func (r *run) signal(pid int, sig unix.Signal) {
+func (r *run) signal(pid int, signals ...unix.Signal) {
 	if r.leaf != "" {
-		r.detail(wrap("signalling the leaf", r.leaf.Signal(sig)))
+		r.detail(wrap("signalling the leaf", r.leaf.Signal(signals...)))
 		return
 	}
-	if unix.Kill(-pid, sig) != nil {
-		_ = unix.Kill(pid, sig) // ESRCH: it has ended
+	for _, sig := range signals {
+		if unix.Kill(-pid, sig) != nil {
+			_ = unix.Kill(pid, sig) // ESRCH: it has ended
+		}
 	}
 }
 
