@@ -426,6 +426,7 @@ func (a *Agent) onTime() {
 		case dueLook:
 			a.at(dueLook, a.cfg.CheckEvery)
 			a.lookAll()
+			a.lookAtCommands()
 			a.listen()
 			a.noteChange()
 		case dueForget:

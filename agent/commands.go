@@ -23,6 +23,12 @@ type Commands interface {
 	// sure of it: what it calls never begun never will, and of what died it has
 	// ended all that can be found.
 	Recover(ctx context.Context, action protocol.ActionID, attempt int) (Found, error)
+	// Look tells what an attempt that is under way looks like, whether or not its
+	// supervisor answers.
+	Look(ctx context.Context, action protocol.ActionID, attempt int) (runner.Sight, error)
+	// Abandon kills the supervisor of an attempt: Wait fails with
+	// [runner.ErrDied], and Recover ends what is left.
+	Abandon(action protocol.ActionID, attempt int) error
 	// Output opens what an output stream has so far. It fails with
 	// [io/fs.ErrNotExist] for an attempt that left nothing, or no longer does.
 	Output(action protocol.ActionID, attempt int, fd protocol.FD) (CommandOutput, error)
@@ -171,6 +177,14 @@ func (c commands) Recover(ctx context.Context, action protocol.ActionID, attempt
 		f.Run = supervised{found.Run}
 	}
 	return f, nil
+}
+
+func (c commands) Look(ctx context.Context, action protocol.ActionID, attempt int) (runner.Sight, error) {
+	return c.runner.Look(ctx, action.String(), attempt)
+}
+
+func (c commands) Abandon(action protocol.ActionID, attempt int) error {
+	return c.runner.Abandon(action.String(), attempt)
 }
 
 // left is the account of what an attempt wrote that left none itself. A stream

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hostler-io/hostler/agent"
@@ -26,6 +27,9 @@ type commands struct {
 	cannot bool // cancel is unsupported
 	deaf   bool // cancel is heard by nobody
 	loose  bool // what a supervisor leaves behind when it dies cannot be found
+
+	sight     runner.Sight // of all of them
+	abandoned int
 }
 
 type run struct {
@@ -42,6 +46,7 @@ type run struct {
 	reboot  bool
 	cannot  bool
 	deaf    bool
+	killed  atomic.Bool // its end is not its supervisor's doing
 }
 
 func newCommands() *commands {
@@ -100,6 +105,9 @@ func (r *run) live() {
 		case <-timer:
 		case <-r.cancel:
 			end.Exit = protocol.Exit{Code: 143, Signal: 15, Cancelled: true}
+			if r.killed.Load() {
+				end.Exit = protocol.Exit{Code: 137, Signal: 9}
+			}
 		}
 	}
 	r.mu.Lock()
@@ -207,6 +215,30 @@ func (c *commands) Recover(_ context.Context, id protocol.ActionID, attempt int)
 		return agent.Found{Verdict: runner.Died, Emptied: !c.loose}, nil
 	}
 	return agent.Found{Verdict: runner.Exited, End: r.end, Emptied: true}, nil
+}
+
+func (c *commands) Look(_ context.Context, id protocol.ActionID, attempt int) (runner.Sight, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sight, nil
+}
+
+// Abandon kills a supervisor: what it leaves behind is found dead.
+func (c *commands) Abandon(id protocol.ActionID, attempt int) error {
+	r := c.get(id, attempt)
+	c.mu.Lock()
+	c.abandoned++
+	c.sight = runner.Sight{}
+	c.mu.Unlock()
+	r.dies()
+	return nil
+}
+
+// seen is how all of them look from now on.
+func (c *commands) seen(s runner.Sight) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sight = s
 }
 
 type text struct {

@@ -54,11 +54,9 @@ func (w *world) stopped(id protocol.ActionID, n byte) {
 			w.cmds.mu.Lock()
 			r := w.cmds.runs[id][1]
 			w.cmds.mu.Unlock()
+			r.killed.Store(true)
 			r.once.Do(func() { close(r.cancel) })
 			<-r.done
-			r.mu.Lock()
-			r.end.Exit = protocol.Exit{Code: 137, Signal: 9}
-			r.mu.Unlock()
 		}
 		return true, nil
 	})

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
 	"github.com/hostler-io/hostler/runner/rundir"
@@ -32,6 +34,7 @@ type rig struct {
 	boot       string
 	agent      *agent.Agent
 	down       func()
+	later      atomic.Int64 // ms by which its boot clock is ahead
 }
 
 func newRig(t *testing.T) *rig {
@@ -61,7 +64,8 @@ func (r *rig) start(q *queue.Queue) {
 		r.t.Fatal(err)
 	}
 	r.agent, err = agent.New(agent.Config{Host: host, Fleet: fleet, FleetName: fleetName, Queue: q,
-		Commands: agent.NewCommands(runs, r.boot), Supervisor: []string{r.supervisor}, Boot: r.boot})
+		Commands: agent.NewCommands(runs, r.boot), Supervisor: []string{r.supervisor}, Boot: r.boot,
+		CheckEvery: time.Second, BootMS: func() int64 { return clock.BootMS() + r.later.Load() }})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -20,6 +20,12 @@ type job struct {
 	run        Run
 	taken      *taken // of its output
 	cancelSent bool
+	// begunMS is when this process took up the attempt, and cancelMS when it asked
+	// for its end, on the boot clock. looking: a worker looks at it. abandoned is
+	// why its supervisor was killed.
+	begunMS, cancelMS int64
+	looking           bool
+	abandoned         string
 	// preempted tells that a stop which may not wait ends it. halt ends its step
 	// of a container's life, and idle is closed when the step has ended.
 	preempted bool
@@ -257,6 +263,7 @@ func (a *Agent) tell(call func()) bool {
 func (a *Agent) beginCommand(j *job) {
 	id, attempt, spec := j.act.ID, j.act.Attempt, j.spec
 	found := j.recover
+	j.begunMS = a.cfg.BootMS()
 	if spec.Kind.Interactive() {
 		a.sessions.begin(id, attempt)
 	}
@@ -279,6 +286,10 @@ func (a *Agent) beginCommand(j *job) {
 // concluded acts upon the end of an attempt.
 func (a *Agent) concluded(j *job, o outcome) {
 	j.run = nil
+	if j.abandoned != "" && o.step.Event == protocol.EventInterrupt {
+		o.step.Detail = j.abandoned + "; " + o.step.Detail
+	}
+	j.abandoned, j.cancelMS = "", 0
 	if j.preempted {
 		o = preempted(o)
 	}
@@ -351,7 +362,7 @@ func (a *Agent) cancelRun(j *job) {
 	if j.run == nil || j.cancelSent {
 		return // it is cancelled when it is known to run
 	}
-	j.cancelSent = true
+	j.cancelSent, j.cancelMS = true, a.cfg.BootMS()
 	run, id := j.run, j.act.ID
 	a.worker(func() func() {
 		err := run.Cancel(a.watching)

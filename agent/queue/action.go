@@ -287,6 +287,22 @@ func (q *Queue) NotCancelled(ctx context.Context, id protocol.ActionID, detail s
 	return act, err
 }
 
+// Remark makes durable, and tells, what keeps an action from its end; empty is
+// nothing any more.
+func (q *Queue) Remark(ctx context.Context, id protocol.ActionID, detail string, now Now) (act Action, err error) {
+	err = q.commit(ctx, failpoint.CancelTaken, "remarking on action "+id.String(), func(tx *sqldb.Tx) error {
+		if act, err = load(tx, id); err != nil {
+			return err
+		}
+		act.Detail = clean(detail)
+		if err := tell(tx, &act, protocol.EventTell, aside{}, now); err != nil {
+			return err
+		}
+		return save(tx, &act)
+	})
+	return act, err
+}
+
 // Tell answers for each id what this host knows: the action, its tombstone, or
 // that it knows nothing. If since is set, the first [protocol.MaxTell] actions
 // accepted after it are told before, with what they are; the answers about

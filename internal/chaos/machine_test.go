@@ -229,6 +229,14 @@ func (m *machine) Recover(_ context.Context, id protocol.ActionID, n int) (agent
 	return agent.Found{Verdict: r.verdict, End: r.end, Emptied: true}, nil
 }
 
+// Look implements [agent.Commands]. Nobody is stuck.
+func (*machine) Look(context.Context, protocol.ActionID, int) (runner.Sight, error) {
+	return runner.Sight{}, nil
+}
+
+// Abandon implements [agent.Commands].
+func (*machine) Abandon(protocol.ActionID, int) error { return errors.New("nobody is stuck") }
+
 // text is what a command has printed so far.
 type text struct{ r *run }
 

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -131,6 +133,19 @@ func signalTree(path string, signals []unix.Signal, depth int) error {
 	return errors.Join(err, eachChild(path, depth, func(child string) error {
 		return signalTree(child, signals, depth-1)
 	}))
+}
+
+// Processes returns the pids of the leaf and below, of this PID namespace.
+func (l Leaf) Processes() ([]int, error) {
+	all := map[int]bool{}
+	err := collect(string(l), maxDepth, all)
+	return slices.Sorted(maps.Keys(all)), err
+}
+
+func collect(path string, depth int, all map[int]bool) error {
+	pids, err := processes(path)
+	maps.Copy(all, pids)
+	return errors.Join(err, eachChild(path, depth, func(child string) error { return collect(child, depth-1, all) }))
 }
 
 // processes returns the pids in one cgroup directory.

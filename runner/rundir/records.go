@@ -310,6 +310,8 @@ func LeafName(action string, attempt int) string {
 // Operations and results of ctl.sock.
 const (
 	OpCancel = "cancel"
+	// OpNone asks for nothing and is refused: who answers it lives.
+	OpNone = "none"
 	// OpAttach asks for the command's terminal. After ResultAttached the
 	// connection carries packets to the supervisor, one each, and
 	// acknowledgements back, as package terminal describes them.

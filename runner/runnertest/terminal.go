@@ -97,8 +97,9 @@ func (k *keyboard) attach(run *runner.Run) {
 
 func (k *keyboard) leave() {
 	_ = k.at.Close() // closed twice at the end of most tests
+	acks := k.acks   // attach replaces it
 	go func() {
-		for range k.acks {
+		for range acks {
 		}
 	}()
 	k.wg.Wait()

@@ -1,0 +1,141 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/runner/rundir"
+)
+
+// answerTime is how long a supervisor has for an answer: it does nothing else that
+// would keep it from one.
+const answerTime = 5 * time.Second
+
+// A Process is one that lives. State is as ps shows it: D waits for a device and
+// cannot be ended, T is stopped, Z has ended.
+type Process struct {
+	PID   int
+	State byte
+}
+
+// Sight is what a run looks like from outside, whoever answers.
+type Sight struct {
+	// Supervisor is zero if none lives.
+	Supervisor Process
+	// Silent: the supervisor is stopped, or does not answer.
+	Silent bool
+	// StartedMS is when the start was declared, on the boot clock; 0 is not yet.
+	StartedMS int64
+	// Alive are the processes of the command that can be found, by their leaf.
+	Alive []Process
+}
+
+// Look tells what a run that is not over looks like. It takes some seconds if the
+// supervisor does not answer.
+func (r *Runner) Look(ctx context.Context, action string, attempt int) (Sight, error) {
+	if !rundir.ValidAction(action) || attempt < 1 {
+		return Sight{}, fmt.Errorf("looking at run %q/%d: no such run", action, attempt)
+	}
+	s, err := r.look(ctx, r.dir(action, attempt))
+	if err != nil {
+		return Sight{}, fmt.Errorf("looking at run %s/%d: %w", action, attempt, err)
+	}
+	return s, nil
+}
+
+func (r *Runner) look(ctx context.Context, dir rundir.Dir) (s Sight, err error) {
+	start, err := dir.Start()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return s, err
+	}
+	if start != nil && start.Leaf != "" {
+		pids, err := rundir.Leaf(start.Leaf).Processes()
+		if err != nil {
+			return s, err
+		}
+		for _, pid := range pids {
+			if state := processState(pid); state != 0 {
+				s.Alive = append(s.Alive, Process{pid, state})
+			}
+		}
+	}
+	if start != nil {
+		s.StartedMS = start.StartedMS
+	}
+	holder, err := dir.Holder()
+	if err != nil {
+		return s, nil // there was none, or it is about to write its name
+	}
+	if ticks, err := rundir.StartTicks(holder.PID); err != nil || ticks != holder.StartTicks {
+		return s, nil
+	}
+	s.Supervisor = Process{holder.PID, processState(holder.PID)}
+	switch s.Supervisor.State {
+	case 0, 'Z':
+		s.Supervisor = Process{}
+	case 'T', 't':
+		s.Silent = true
+	default:
+		s.Silent = r.silent(ctx, dir)
+	}
+	return s, nil
+}
+
+// silent asks the supervisor for something that it refuses, so that nothing comes
+// of it.
+func (r *Runner) silent(ctx context.Context, dir rundir.Dir) bool {
+	limited, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	_, err := (&Run{dir: dir, runner: r}).request(limited, rundir.Request{Op: rundir.OpNone})
+	return errors.Is(err, unix.EAGAIN) || err != nil && limited.Err() != nil && ctx.Err() == nil
+}
+
+// Abandon kills the supervisor of a run. What is left of the command is for Recover,
+// which those who wait for the run are sent to by ErrDied. None is no error.
+func (r *Runner) Abandon(action string, attempt int) error {
+	if !rundir.ValidAction(action) || attempt < 1 {
+		return fmt.Errorf("abandoning run %q/%d: no such run", action, attempt)
+	}
+	holder, err := r.dir(action, attempt).Holder()
+	if err != nil {
+		return nil
+	}
+	pidfd, err := unix.PidfdOpen(holder.PID, 0)
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	if err != nil {
+		return os.NewSyscallError("pidfd_open", err)
+	}
+	defer unix.Close(pidfd)
+	// After the pidfd was opened: the pid cannot change its owner any more.
+	if ticks, err := rundir.StartTicks(holder.PID); err != nil || ticks != holder.StartTicks {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return os.NewSyscallError("pidfd_send_signal", err)
+	}
+	return nil
+}
+
+// processState is the state of a process; 0 if there is none.
+func processState(pid int) byte {
+	b, err := rundir.ReadCapped("/proc/"+strconv.Itoa(pid)+"/stat", 4096)
+	if err != nil {
+		return 0
+	}
+	// The name of the program stands in parentheses and may hold anything.
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(fields) == 0 {
+		return 0
+	}
+	return fields[0][0]
+}
