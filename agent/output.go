@@ -199,6 +199,8 @@ func (s *sender) sendAll(ctx context.Context) (sent bool, err error) {
 func (s *sender) wait(ctx context.Context, changed <-chan struct{}, sent, ended bool) bool {
 	var after <-chan time.Time
 	switch {
+	case sent && s.rest == 0:
+		return s.glance(ctx)
 	case sent:
 		timer := time.NewTimer(s.rest)
 		defer timer.Stop()
@@ -224,6 +226,22 @@ func (s *sender) wait(ctx context.Context, changed <-chan struct{}, sent, ended 
 		s.allow(ctx, c)
 	case <-after:
 		return sent
+	}
+	return true
+}
+
+// glance is wait between two chunks that follow each other at once.
+func (s *sender) glance(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-s.quit:
+		return false
+	case c := <-s.credits[0]:
+		s.allow(ctx, c)
+	case c := <-s.credits[1]:
+		s.allow(ctx, c)
+	default:
 	}
 	return true
 }
@@ -319,8 +337,8 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 		return false, context.Cause(ctx)
 	}
 	defer func() { <-s.agent.outputs.reading }()
-	buf := make([]byte, min(chunk, o.limit-o.next, written-o.next))
-	n, err := o.file.ReadAt(buf, o.next)
+	buf := make([]byte, protocol.SealRoom+min(chunk, o.limit-o.next, written-o.next))
+	n, err := o.file.ReadAt(buf[protocol.SealRoom:], o.next)
 	to, dropped := isDropped(err)
 	if err != nil && !dropped && !errors.Is(err, io.EOF) {
 		return false, err
@@ -329,14 +347,14 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 		return false, s.nothing(ctx, o)
 	}
 	if n > 0 {
-		if err := s.publish(ctx, o, buf[:n], 0); err != nil {
+		if err := s.publish(ctx, o, buf[:protocol.SealRoom+n], 0); err != nil {
 			return false, err
 		}
 		o.sent(conn, int64(n))
 		s.last, s.rest = time.Now(), restAfter(int64(n), chunk, second)
 	}
 	if n == 0 && dropped {
-		if err := s.publish(ctx, o, nil, to); err != nil {
+		if err := s.publish(ctx, o, buf[:protocol.SealRoom], to); err != nil {
 			return false, err
 		}
 		o.sent(conn, to-o.next)
@@ -349,7 +367,7 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 // again is answered again.
 func (s *sender) nothing(ctx context.Context, o *outStream) error {
 	o.limit = o.next
-	return s.publish(ctx, o, nil, 0)
+	return s.publish(ctx, o, make([]byte, protocol.SealRoom), 0)
 }
 
 // restAfter is how long to wait behind a chunk, for more to send with the next.
@@ -361,9 +379,11 @@ func restAfter(n, chunk int64, second int) time.Duration {
 	return min(max(passes, coalesce), maxCoalesce)
 }
 
-// publish signs a chunk and hands it over. One that is lost is asked for again.
-// One without bytes tells what is gone, up to an offset or for good.
-func (s *sender) publish(ctx context.Context, o *outStream, data []byte, gone int64) error {
+// publish signs a chunk, which lies behind the room for its envelope, and hands
+// it over. One that is lost is asked for again. One without bytes tells what is
+// gone, up to an offset or for good.
+func (s *sender) publish(ctx context.Context, o *outStream, buf []byte, gone int64) error {
+	data := buf[protocol.SealRoom:]
 	h := s.agent.header(protocol.TypeOut)
 	h.Action, h.Attempt, h.FD, h.Offset = s.id, s.attempt, o.fd, o.next
 	h.Size, h.SHA256, h.Gone = int64(len(data)), protocol.Sum(data), gone
@@ -371,7 +391,7 @@ func (s *sender) publish(ctx context.Context, o *outStream, data []byte, gone in
 	if err != nil {
 		return err
 	}
-	payload, err := protocol.Seal(s.agent.cfg.Signer, body, data)
+	payload, err := protocol.SealBehind(s.agent.cfg.Signer, body, buf)
 	if err != nil {
 		return err
 	}

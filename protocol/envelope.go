@@ -56,6 +56,29 @@ func Seal(s Signer, body, attachment []byte) ([]byte, error) {
 	return AppendEnvelope(nil, s.Key(), sig, body, attachment), nil
 }
 
+// SealRoom is how many bytes the envelope of a chunk may take before it is
+// copied by [SealBehind].
+const SealRoom = 2 << 10
+
+// SealBehind is [Seal] of the attachment buf[SealRoom:], none if that is empty. The
+// envelope is put into the room before it if it fits: so a chunk is read, sealed and sent in one
+// buffer, which belongs to the result.
+func SealBehind(s Signer, body, buf []byte) ([]byte, error) {
+	head, err := Seal(s, body, nil)
+	if err != nil {
+		return nil, err
+	}
+	if len(buf) > SealRoom {
+		head = append(head, '\n')
+	}
+	if len(head) > SealRoom {
+		return append(head, buf[SealRoom:]...), nil
+	}
+	at := SealRoom - len(head)
+	copy(buf[at:], head)
+	return buf[at:], nil
+}
+
 // AppendEnvelope appends the envelope of a body that was signed before, for
 // documents whose signatures are made elsewhere.
 func AppendEnvelope(dst []byte, key KeyID, sig, body, attachment []byte) []byte {
