@@ -27,6 +27,15 @@ type outputs struct {
 	dir   string
 	mu    sync.Mutex
 	known map[protocol.HostID]map[outputID]*output
+	spans sync.Pool // of buffers for those who read: who waits needs none
+}
+
+// span returns a buffer for one span.
+func (o *outputs) span() *[spanBuffer]byte {
+	if b, ok := o.spans.Get().(*[spanBuffer]byte); ok {
+		return b
+	}
+	return new([spanBuffer]byte)
 }
 
 // maxOutputs is how many streams of one host are known at a time. An honest one
@@ -63,10 +72,10 @@ const (
 	// renewed is how much further a credit goes than the one before it, unless
 	// that is used up. A credit for each chunk would fill the way down of a slow
 	// line.
-	renewed = protocol.ChunkWindow / 4
+	renewed = protocol.ChunkWindow / 8
 	// readAhead is how far output is fetched ahead of those who follow it: those
 	// for whom the command waits, or else the fastest of all.
-	readAhead = 4 * protocol.ChunkWindow
+	readAhead = 2 * protocol.ChunkWindow
 	// keptHead and keptTail are how much of the beginning of a stream and of its
 	// newest bytes is kept here, as on its host. The rest is dropped in steps.
 	keptHead = 32 << 20

@@ -101,7 +101,7 @@ type inbound struct {
 const (
 	maxInbox      = 4 * stream.Window
 	maxInboxBytes = 4 << 20
-	maxChunkBytes = 4 * protocol.ChunkWindow
+	maxChunkBytes = 2 * protocol.ChunkWindow
 )
 
 func (c *Coordinator) session(h protocol.HostID) *session {

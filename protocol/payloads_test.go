@@ -87,7 +87,7 @@ func stateViolations() map[string][]violation {
 			{"credit_attempt_zero", p, edit(`"attempt":1`, `"attempt":0`)},
 			{"credit_output_unknown", p, edit(`"fd":"stdout"`, `"fd":"stdin"`)},
 			{"credit_offset_negative", p, edit(`"offset":4096`, `"offset":-1`)},
-			{"credit_window_beyond_the_largest", p, edit(`"window":1048576`, `"window":4194305`)},
+			{"credit_window_beyond_the_largest", p, edit(`"window":1048576`, `"window":8388609`)},
 			{"have_of_other_direction", p, set("have", "["+pos(coStore, "order", 1, some)+"]")},
 			{"audit_of_another_stream", p, edit(`"stream":"audit"`, `"stream":"report"`)},
 			{"checkpoint_too_large", p, edit(b64(string(sealedCheckpoint())), b64(strings.Repeat("x", protocol.MaxCheckpoint+1)))},
