@@ -15,8 +15,8 @@ type Span struct {
 	Next int64
 }
 
-// spanBuffer is how much output is handed on at a time.
-const spanBuffer = 64 << 10
+// spanBuffer is how much output is handed on at a time: a chunk.
+const spanBuffer = protocol.ChunkSize
 
 // Reading is which output is to be read, and how.
 type Reading struct {
@@ -82,9 +82,8 @@ func gone(o OutputState) error {
 func (c *Coordinator) ReadOutput(ctx context.Context, what Reading, emit func([]byte) error) (Span, error) {
 	r := &reader{c: c, id: what.Action, fd: what.FD, offset: what.Offset, follow: what.Follow, hold: what.Follow && what.Hold}
 	defer r.leave()
-	buf := make([]byte, spanBuffer)
 	for {
-		more, span, err := r.step(ctx, buf, emit)
+		more, span, err := r.step(ctx, emit)
 		if err != nil || !more {
 			return span, err
 		}
@@ -126,7 +125,7 @@ func (r *reader) look(ctx context.Context) error {
 
 // step emits what is there, or waits for more. It reports false at the end of
 // the span.
-func (r *reader) step(ctx context.Context, buf []byte, emit func([]byte) error) (more bool, _ Span, _ error) {
+func (r *reader) step(ctx context.Context, emit func([]byte) error) (more bool, _ Span, _ error) {
 	if err := r.look(ctx); err != nil {
 		return false, Span{}, err
 	}
@@ -144,16 +143,8 @@ func (r *reader) step(ctx context.Context, buf []byte, emit func([]byte) error) 
 	}
 	until, next := held.readable(r.offset)
 	if r.offset < until {
-		n, err := r.read(buf[:min(int64(len(buf)), until-r.offset)])
-		if err != nil || n == 0 {
-			return err == nil, Span{}, err
-		}
-		r.offset += int64(n)
-		if err := emit(buf[:n]); err != nil {
-			return false, Span{}, err
-		}
-		r.advance()
-		return true, Span{}, nil
+		err := r.pass(until, emit)
+		return err == nil, Span{}, err
 	}
 	if next > r.offset {
 		return false, Span{Next: next}, nil
@@ -169,6 +160,22 @@ func (r *reader) step(ctx context.Context, buf []byte, emit func([]byte) error) 
 		return false, Span{}, context.Cause(ctx)
 	}
 	return true, Span{}, nil
+}
+
+// pass hands on one span of what is held before until.
+func (r *reader) pass(until int64, emit func([]byte) error) error {
+	buf := r.c.outputs.span()
+	defer r.c.outputs.spans.Put(buf)
+	n, err := r.read(buf[:min(int64(len(buf)), until-r.offset)])
+	if err != nil || n == 0 {
+		return err
+	}
+	r.offset += int64(n)
+	if err := emit(buf[:n]); err != nil {
+		return err
+	}
+	r.advance()
+	return nil
 }
 
 // read reads what is held, and nothing if it was dropped meanwhile.
