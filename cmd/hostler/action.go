@@ -293,6 +293,11 @@ the intent under a new id.`,
 	return cmd
 }
 
+// goesOn reports whether the host has said that it cannot cancel the action.
+func goesOn(act api.Action) bool {
+	return !protocol.State(act.State).Final() && !act.Cancelling && strings.HasPrefix(act.Detail, "not cancelled: ")
+}
+
 func (a *app) actionCancelCommand() *cobra.Command {
 	var noWait, wait bool
 	cmd := &cobra.Command{
@@ -319,10 +324,12 @@ it ended.`,
 		if noWait || !wait {
 			return nil
 		}
-		act, err = (&follower{app: a, remote: r, label: act.ID}).await(ctx, act)
+		act, err = (&follower{app: a, remote: r, label: act.ID, enough: goesOn}).await(ctx, act)
 		switch {
 		case err != nil:
 			return cannot(what, err)
+		case goesOn(act):
+			return &failure{code: exitFailed, what: "cannot " + what, why: act.Detail + "; it goes on", next: "hostler action show " + act.ID}
 		case act.State != string(protocol.StateCancelled):
 			return &failure{code: exitFailed, what: "cannot " + what, why: "it ended before: " + strings.TrimSpace(act.State+" "+act.Reason), next: "hostler action show " + act.ID}
 		}

@@ -81,6 +81,9 @@ func cannot(what string, err error) error {
 		if f.next == "" && p.Code == api.CodeNotFound && strings.HasPrefix(p.Detail, "host ") {
 			f.next = "hostler host ls"
 		}
+		if f.next == "" && (strings.HasSuffix(p.Detail, "first 4 characters") || strings.Contains(p.Detail, "is ambiguous")) {
+			f.next = "hostler action ls"
+		}
 		return f
 	}
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {

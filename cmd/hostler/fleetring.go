@@ -240,7 +240,7 @@ func (a *app) handOn(f fleetFiles, chain *certs.Chain, raw []byte, out string) e
 	}
 	r := next.Ring()
 	a.say("Ring %d of fleet %s is in force: %d owner(s), %d of whom sign, and %d coordinator(s).", r.Number, f.name, len(r.Owners), r.Threshold, len(r.Coordinators))
-	a.say("Next, for a coordinator that runs: hostler fleet ring publish; for a new one, on its machine: hostler-coordinator init --ring %s", out)
+	a.say("Next, for a coordinator that runs: hostler fleet ring publish; for a new one, on its machine: hostler-coordinator init --ring %[1]s, or recover --ring %[1]s if it was restored", out)
 	return nil
 }
 

@@ -17,6 +17,8 @@ import (
 const (
 	// waitStep is how long the other end is asked to wait at a time.
 	waitStep = 30 * time.Second
+	// lookStep is that where more may happen than the end.
+	lookStep = 2 * time.Second
 	// patience is how long nobody may answer before waiting is given up. What
 	// was asked for goes on meanwhile, so this is about the user's time alone.
 	patience = 2 * time.Minute
@@ -106,6 +108,9 @@ type follower struct {
 	stdout, stderr io.Writer
 	// hold lets a command in mode stream wait for us: we have asked for it.
 	hold bool
+	// enough, if it is set, tells that there is nothing to wait for though the
+	// action has not ended. It is asked every few seconds.
+	enough func(api.Action) bool
 }
 
 // wait returns the action in its final state, when all of its output was
@@ -189,7 +194,11 @@ func (f *follower) await(ctx context.Context, act api.Action) (api.Action, error
 			return act, nil
 		}
 		asked := f.app.now()
-		next, err := f.remote.action(ctx, act.ID, waitStep)
+		step := waitStep
+		if f.enough != nil {
+			step = lookStep
+		}
+		next, err := f.remote.action(ctx, act.ID, step)
 		if err != nil {
 			if again.since.IsZero() && ctx.Err() == nil && errors.Is(err, client.ErrUnreachable) {
 				f.app.say("hostler: no answer; %s goes on, trying again", act.ID)
@@ -200,6 +209,9 @@ func (f *follower) await(ctx context.Context, act api.Action) (api.Action, error
 			continue
 		}
 		act, again = next, retry{}
+		if f.enough != nil && f.enough(act) {
+			return act, nil
+		}
 		if !protocol.State(act.State).Final() && f.app.now().Sub(asked) < time.Second {
 			// Whoever answers at once without an end does not wait.
 			if err := pause(ctx, firstRetry); err != nil {
@@ -290,6 +302,8 @@ func ended(what string, act api.Action) error {
 		f.code = exitTimeout
 	case protocol.ReasonDisapproved, protocol.ReasonFenced, protocol.ReasonRemoved:
 		f.code = exitRefused
+	case protocol.Reason(protocol.ErrNotApproved):
+		f.code, f.next = exitRefused, "hostler policy show "+act.Host+"    # the coordinator collects approvals by its policy.hosts_file: is it the same?"
 	case protocol.ReasonTargetGone:
 		f.code = exitNotFound
 	}

@@ -107,6 +107,9 @@ func (a *app) explainAction(act api.Action) explanation {
 		}
 	}
 	add("asked for by %s %s", act.Requester, ago(act.CreatedAt, a.now()))
+	if protocol.State(act.State) == protocol.StatePendingApprove {
+		e.Next = append(e.Next, "hostler action approve "+act.ID)
+	}
 	e.Next = append(e.Next, "hostler action cancel "+act.ID)
 	return e
 }

@@ -21,10 +21,6 @@ func findCgroup(pid int, controller string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	mount, root := cgroupMount(mounts, controller)
-	if mount == "" {
-		return "", nil
-	}
 	b, err := rundir.ReadCapped("/proc/"+strconv.Itoa(pid)+"/cgroup", 64<<10)
 	if err != nil {
 		return "", err
@@ -32,14 +28,9 @@ func findCgroup(pid int, controller string) (string, error) {
 	for line := range bytes.Lines(b) {
 		// hierarchy:controller,controller:path, and 0::path in the cgroup2 tree.
 		f := strings.SplitN(strings.TrimSuffix(string(line), "\n"), ":", 3)
-		if len(f) != 3 || !slices.Contains(strings.Split(f[1], ","), controller) || controller == "" && f[0] != "0" {
-			continue
+		if len(f) == 3 && slices.Contains(strings.Split(f[1], ","), controller) && (controller != "" || f[0] == "0") {
+			return cgroupPath(mounts, controller, f[2]), nil
 		}
-		rest, ok := below(f[2], root)
-		if !ok {
-			return "", nil
-		}
-		return path.Join(mount, rest), nil
 	}
 	return "", nil
 }
@@ -56,9 +47,13 @@ func below(p, root string) (string, bool) {
 	return rest, ok && (rest == "" || rest[0] == '/')
 }
 
-// cgroupMount finds where the cgroup2 tree, or the version 1 hierarchy of a
-// controller, is mounted, and which part of it.
-func cgroupMount(mountinfo []byte, controller string) (mount, root string) {
+// cgroupPath finds where a directory of the cgroup2 tree, or of the version 1
+// hierarchy of a controller, is to be seen; "" if no mount shows it. Inside of a
+// container, or of a node of hostler dev, the list may still have mounts of the
+// machine, which show what is outside: they show the directory no more, or are
+// covered by a later mount in the same place.
+func cgroupPath(mountinfo []byte, controller, dir string) (found string) {
+	var place string
 	for line := range bytes.Lines(mountinfo) {
 		// 36 35 98:0 /root /mount options optional-fields - type source options
 		before, after, _ := strings.Cut(string(line), " - ")
@@ -66,12 +61,15 @@ func cgroupMount(mountinfo []byte, controller string) (mount, root string) {
 		if len(f) < 5 || len(fs) < 3 {
 			continue
 		}
-		if controller == "" && fs[0] == "cgroup2" ||
-			controller != "" && fs[0] == "cgroup" && slices.Contains(strings.Split(fs[2], ","), controller) {
-			return unescape(f[4]), unescape(f[3])
+		if controller == "" && fs[0] != "cgroup2" ||
+			controller != "" && (fs[0] != "cgroup" || !slices.Contains(strings.Split(fs[2], ","), controller)) {
+			continue
+		}
+		if rest, ok := below(dir, unescape(f[3])); ok && (found == "" || f[4] == place) {
+			found, place = path.Join(unescape(f[4]), rest), f[4]
 		}
 	}
-	return "", ""
+	return found
 }
 
 // unescape decodes the octal escapes of mountinfo (space, tab, newline, backslash).

@@ -5,18 +5,24 @@ import (
 	"testing"
 )
 
-func TestCgroupMount(t *testing.T) {
-	const info = "25 1 0:23 / /sys rw - sysfs sysfs rw\n" +
+func TestCgroupPath(t *testing.T) {
+	const machine = "25 1 0:23 / /sys rw - sysfs sysfs rw\n" +
 		"30 25 0:26 / /sys/fs/cgroup/pids rw shared:9 - cgroup cgroup rw,pids\n" +
 		"31 25 0:27 /a\\040b /sys/fs/cgroup/uni\\040fied rw,nosuid shared:10 master:2 - cgroup2 cgroup2 rw\n"
-	if mount, root := cgroupMount([]byte(info), ""); mount != "/sys/fs/cgroup/uni fied" || root != "/a b" {
-		t.Errorf("got %q, %q", mount, root)
-	}
-	if mount, root := cgroupMount([]byte(info), "pids"); mount != "/sys/fs/cgroup/pids" || root != "/" {
-		t.Errorf("got %q, %q", mount, root)
-	}
-	if mount, _ := cgroupMount([]byte("garbage\n - cgroup2 \n"), ""); mount != "" {
-		t.Errorf("got %q of garbage", mount)
+	const node = "95 85 0:38 /../.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n" +
+		"197 186 0:38 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n" +
+		"198 186 0:38 / /mnt/bind ro - cgroup2 cgroup2 rw\n"
+	for _, c := range []struct{ mounts, controller, dir, want string }{
+		{machine, "", "/a b/c", "/sys/fs/cgroup/uni fied/c"},
+		{machine, "", "/elsewhere", ""},
+		{machine, "pids", "/c", "/sys/fs/cgroup/pids/c"},
+		{machine, "cpu", "/c", ""},
+		{node, "", "/init.scope", "/sys/fs/cgroup/init.scope"},
+		{"garbage\n - cgroup2 \n", "", "/", ""},
+	} {
+		if got := cgroupPath([]byte(c.mounts), c.controller, c.dir); got != c.want {
+			t.Errorf("%s of %q: got %q, want %q", c.dir, c.controller, got, c.want)
+		}
 	}
 }
 
