@@ -246,10 +246,9 @@ func (w *File) Write(p []byte) (int, error) {
 	if int64(len(p)) > limit-w.offset {
 		return 0, fmt.Errorf("%w: more than %d", ErrSize, limit)
 	}
-	if w.size < 0 {
-		if err := w.store.room(int64(len(p))); err != nil {
-			return 0, err
-		}
+	// What had room when it began may have been taken by others who began then.
+	if err := w.store.room(int64(len(p))); err != nil {
+		return 0, err
 	}
 	n, err := w.f.Write(p)
 	w.sum.Write(p[:n])

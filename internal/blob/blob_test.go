@@ -239,3 +239,39 @@ func TestSweep(t *testing.T) {
 		t.Error("what somebody fills was removed")
 	}
 }
+
+// TestReserveIsKept fills the disk under a file whose size had room when it began,
+// as several do that are filled at a time: none takes of the reserve, and what is
+// there stays.
+func TestReserveIsKept(t *testing.T) {
+	s, err := blob.Open(t.TempDir(), failpoint.InputPlaced, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := protocol.Sum([]byte("123456"))
+	f, err := s.Fill(d, 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write([]byte("123")); err != nil {
+		t.Fatal(err)
+	}
+	s.SetReserve(1 << 60)
+	if n, err := f.Write([]byte("456")); n != 0 || !errors.Is(err, blob.ErrSpace) {
+		t.Errorf("%d bytes went into the reserve: %v", n, err)
+	}
+	f.Close()
+	if n := s.Partial(d); n != 3 {
+		t.Errorf("%d bytes are left of 3", n)
+	}
+	s.SetReserve(0)
+	if f, err = s.Fill(d, 6); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write([]byte("456")); err != nil {
+		t.Error(err)
+	}
+	if got, err := f.Finish(); err != nil || got != d {
+		t.Errorf("%s, %v", got, err)
+	}
+}
