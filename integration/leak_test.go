@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
@@ -19,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -38,11 +40,12 @@ const (
 	leakPatience = 3 * time.Minute
 )
 
-// TestNothingLeaks compares both daemons before and after thousands of commands
-// and connections.
+// TestNothingLeaks compares both daemons before and after thousands of actions of
+// all kinds, well ended and not, and of connections.
 func TestNothingLeaks(t *testing.T) {
 	w := newWorld(t)
-	h := w.addHost(t, "edge-01", false)
+	h := w.addHost(t, "edge-01", true)
+	w.must(t, "ct", "create", "edge-01/web", "--template", "busybox", "--start")
 	l := newLeaks(t, w, h)
 	l.orders(t, leakWarmUp)
 	l.reconnects(t, 100)
@@ -59,6 +62,10 @@ func TestNothingLeaks(t *testing.T) {
 		"descriptors of the coordinator": {before.coordinator.fds, after.coordinator.fds},
 		"goroutines of the coordinator":  {before.coordinator.goroutines, after.coordinator.goroutines},
 		"control groups":                 {float64(before.groups), float64(after.groups)},
+		"files beside what was pushed":   {float64(before.pushed), float64(after.pushed)},
+		"inputs on the host":             {float64(before.inputs), float64(after.inputs)},
+		"payloads of the coordinator":    {float64(before.payloads), float64(after.payloads)},
+		"entries of the agent's state":   {float64(before.state), float64(after.state)},
 	} {
 		if pair[1] > pair[0] {
 			t.Errorf("%s: %v, %v before", name, pair[1], pair[0])
@@ -86,6 +93,65 @@ type leaks struct {
 	client *http.Client // keeps its connections, as scripts do
 	agent  *http.Client
 	dial   *tls.Config // of another host
+	drop   string      // where files are pushed to
+	mix    []leakKind  // one after the other
+}
+
+// leakKind is an action, and how it has to end.
+type leakKind struct {
+	spec   []byte
+	cancel bool // once it runs
+	ends   protocol.State
+}
+
+// leakPayload is what is read and pushed.
+const leakPayload = "what a command reads, and what a file holds\n"
+
+// prepare says what is done: mostly commands that end well, and among ten of
+// them one that fails, one that is cancelled, one in a container, one that reads a
+// payload, and a file brought and fetched, of the host and of a container.
+func (l *leaks) prepare(t *testing.T) {
+	t.Helper()
+	l.drop = l.w.path("drop")
+	mkdir(t, l.drop)
+	ct, err := protocol.ParseCTID(show[api.Container](t, l.w, "ct", "show", l.h.name+"/web").CTID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := protocol.Sum([]byte(leakPayload))
+	if _, err := l.get(l.client, http.MethodPut, fmt.Sprintf("%s/v1/payloads/%s?bytes=%d", l.w.url(), sum, len(leakPayload)), leakPayload); err != nil {
+		t.Fatal(err)
+	}
+	add := func(s protocol.Spec, ends protocol.State) {
+		b, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.mix = append(l.mix, leakKind{b, ends == protocol.StateCancelled, ends})
+	}
+	with := func(s protocol.Spec) protocol.Spec {
+		s.StdinSHA256, s.StdinBytes = sum, int64(len(leakPayload))
+		return s
+	}
+	run := func(argv ...string) protocol.Spec { return protocol.Spec{Kind: protocol.KindRun, Argv: argv} }
+	file := func(mode string, paths ...string) *protocol.FileArgs {
+		return &protocol.FileArgs{Paths: paths, Mode: mode}
+	}
+	for range 9 {
+		add(run("/bin/true"), protocol.StateDone)
+	}
+	add(run("/bin/false"), protocol.StateFailed)
+	add(run("/nosuch"), protocol.StateFailed)
+	add(run("/bin/sleep", "1000"), protocol.StateCancelled)
+	add(protocol.Spec{Kind: protocol.KindExec, Target: ct, Argv: []string{"true"}}, protocol.StateDone)
+	add(protocol.Spec{Kind: protocol.KindExec, Target: ct, Argv: []string{"false"}}, protocol.StateFailed)
+	add(with(run("/bin/cat")), protocol.StateDone)
+	add(with(protocol.Spec{Kind: protocol.KindExec, Target: ct, Argv: []string{"cat"}}), protocol.StateDone)
+	add(with(protocol.Spec{Kind: protocol.KindHostPush, Files: file("0644", l.drop+"/pushed")}), protocol.StateDone)
+	add(with(protocol.Spec{Kind: protocol.KindHostPush, Files: file("0644", l.drop+"/nosuch/pushed")}), protocol.StateFailed)
+	add(with(protocol.Spec{Kind: protocol.KindContainerPush, Target: ct, Files: file("0644", "/etc/pushed")}), protocol.StateDone)
+	add(protocol.Spec{Kind: protocol.KindHostPull, Files: file("", "/etc/hostname")}, protocol.StateDone)
+	add(protocol.Spec{Kind: protocol.KindContainerPull, Target: ct, Files: file("", "/etc/passwd")}, protocol.StateDone)
 }
 
 func newLeaks(t *testing.T, w *world, h *host) *leaks {
@@ -93,7 +159,7 @@ func newLeaks(t *testing.T, w *world, h *host) *leaks {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &leaks{
+	l := &leaks{
 		w: w, h: h,
 		client: &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: leakParallel, TLSClientConfig: &tls.Config{RootCAs: w.roots(t)}}},
 		agent: &http.Client{Timeout: patience, Transport: &http.Transport{
@@ -105,20 +171,20 @@ func newLeaks(t *testing.T, w *world, h *host) *leaks {
 		}},
 		dial: &tls.Config{RootCAs: w.roots(t), Certificates: []tls.Certificate{cert}, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS13},
 	}
+	l.prepare(t)
+	return l
 }
 
-// orders has n commands run.
+// orders has n actions done.
 func (l *leaks) orders(t *testing.T, n int) {
 	t.Helper()
-	body := fmt.Sprintf(`{"host":%q,"spec":%q}`, l.h.name, base64.StdEncoding.EncodeToString([]byte(`{"kind":"host.run","argv":["/bin/true"]}`)))
 	var begun, ended atomic.Int64
 	var all sync.WaitGroup
 	for range leakParallel {
 		all.Go(func() {
-			for begun.Add(1) <= int64(n) {
-				answer, err := l.get(l.client, http.MethodPost, l.w.url()+"/v1/actions?wait=60s", body)
-				if err != nil || !strings.Contains(answer, `"DONE"`) {
-					t.Errorf("an order: %v: %.300s", err, answer)
+			for i := begun.Add(1); i <= int64(n); i = begun.Add(1) {
+				if err := l.order(l.mix[i%int64(len(l.mix))]); err != nil {
+					t.Error(err)
 					return
 				}
 				ended.Add(1)
@@ -130,6 +196,31 @@ func (l *leaks) orders(t *testing.T, n int) {
 		t.Fatalf("%d of %d orders were done", ended.Load(), n)
 	}
 	l.client.CloseIdleConnections()
+}
+
+// order has one action done.
+func (l *leaks) order(k leakKind) error {
+	wait := "?wait=60s"
+	if k.cancel {
+		wait = ""
+	}
+	body := fmt.Sprintf(`{"host":%q,"spec":%q}`, l.h.name, base64.StdEncoding.EncodeToString(k.spec))
+	answer, err := l.get(l.client, http.MethodPost, l.w.url()+"/v1/actions"+wait, body)
+	var a api.Action
+	if err == nil {
+		err = json.Unmarshal([]byte(answer), &a)
+	}
+	if err == nil && k.cancel {
+		if _, err = l.get(l.client, http.MethodPost, l.w.url()+"/v1/actions/"+a.ID+"/cancel", ""); err == nil {
+			if answer, err = l.get(l.client, http.MethodGet, l.w.url()+"/v1/actions/"+a.ID+"?wait=60s", ""); err == nil {
+				err = json.Unmarshal([]byte(answer), &a)
+			}
+		}
+	}
+	if err != nil || a.State != string(k.ends) {
+		return fmt.Errorf("%s: it is %s %s, want %s: %v: %.300s", k.spec, a.State, a.Reason, k.ends, err, answer)
+	}
+	return nil
 }
 
 // lists asks for long lists from all sides until every connection of the
@@ -180,6 +271,8 @@ type daemon struct{ fds, goroutines, rssMB float64 }
 type look struct {
 	agent, coordinator daemon
 	groups, runs       int
+	pushed, inputs     int // files
+	payloads, state    int
 }
 
 // rest looks at the daemons until they have come to rest: until they have no
@@ -202,7 +295,7 @@ func (l *leaks) rest(t *testing.T, before *look) look {
 		if same++; now.agent.goroutines != last.agent.goroutines || now.coordinator.goroutines != last.coordinator.goroutines {
 			same = 0
 		}
-		settled := now.runs <= keptRuns && same >= 2
+		settled := now.runs <= keptRuns && now.inputs == 0 && same >= 2
 		if settled && (before == nil || now.agent.goroutines <= before.agent.goroutines && now.coordinator.goroutines <= before.coordinator.goroutines) {
 			return now
 		}
@@ -221,6 +314,8 @@ func (l *leaks) look(t *testing.T) look {
 		t.Fatal(err)
 	}
 	now := look{agent: daemonOf(t, ours), coordinator: daemonOf(t, theirs), runs: len(entries(t, l.h.path("runs")))}
+	now.pushed, now.inputs = len(entries(t, l.drop)), len(entries(t, l.h.path("inputs")))
+	now.payloads, now.state = len(entries(t, l.w.path("coordinator/payloads"))), len(entries(t, l.h.dir))
 	for _, leaf := range l.w.leaves() {
 		_ = filepath.WalkDir(leaf, func(_ string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() {
