@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -22,16 +23,23 @@ func TestLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	spec := runner.Spec{Spec: rundir.Spec{Action: "look", Attempt: 1, Argv: []string{"/bin/sleep", "1000"}}, Supervisor: []string{build(t)}}
+	action := "look-" + strconv.Itoa(os.Getpid())
+	spec := runner.Spec{Spec: rundir.Spec{Action: action, Attempt: 1, Argv: []string{"/bin/sleep", "1000"}}, Supervisor: []string{build(t)}}
 	run, err := r.Start(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // should anything have failed
+		_ = r.Abandon(action, 1)
+		if start, err := rundir.Dir(filepath.Join(root, action, "1")).Start(); err == nil {
+			_ = rundir.Leaf(start.Leaf).Kill()
+		}
+	})
 	<-run.Started()
 	look := func(fits func(runner.Sight) bool) (s runner.Sight) {
 		t.Helper()
 		for deadline := time.Now().Add(20 * time.Second); ; {
-			s, err := r.Look(t.Context(), "look", 1)
+			s, err := r.Look(t.Context(), action, 1)
 			if err != nil || time.Now().After(deadline) {
 				t.Fatalf("%+v, %v", s, err)
 			}
@@ -50,11 +58,11 @@ func TestLook(t *testing.T) {
 			}
 			look(func(s runner.Sight) bool { return s.Silent == (sig == unix.SIGSTOP) })
 		}
-		if err := os.RemoveAll(filepath.Join(root, "look", "1", rundir.CtlFile)); err != nil {
+		if err := os.RemoveAll(filepath.Join(root, action, "1", rundir.CtlFile)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := r.Abandon("look", 1); err != nil {
+	if err := r.Abandon(action, 1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := run.Wait(t.Context()); !errors.Is(err, runner.ErrDied) {
@@ -65,10 +73,10 @@ func TestLook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, err := r.Recover(t.Context(), "look", 1, boot); err != nil || found.Verdict != runner.Died || !found.Emptied {
+	if found, err := r.Recover(t.Context(), action, 1, boot); err != nil || found.Verdict != runner.Died || !found.Emptied {
 		t.Errorf("%+v, %v", found, err)
 	}
-	if err := r.Abandon("look", 1); err != nil {
+	if err := r.Abandon(action, 1); err != nil {
 		t.Errorf("again: %v", err)
 	}
 }
