@@ -176,10 +176,11 @@ is too slow is told what was left out.`,
 	cmd.Flags().StringVar(&l.only, "stream", "", "only stdout or stderr, to standard output")
 	cmd.Flags().BoolVar(&l.stderr, "stderr", false, "the same as --stream stderr")
 	cmd.Flags().Int64Var(&l.offset, "offset", 0, "begin at this byte of the stream (default stream: stdout)")
-	cmd.MarkFlagsMutuallyExclusive("stream", "stderr")
 	_ = cmd.RegisterFlagCompletionFunc("stream", cobra.FixedCompletions([]string{"stdout", "stderr"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
+		case l.stderr && l.only == string(protocol.Stdout):
+			return usage("", "--stderr and --stream stdout exclude each other")
 		case l.stderr:
 			l.only = string(protocol.Stderr)
 		case l.only == "" && cmd.Flags().Changed("offset"):

@@ -57,6 +57,8 @@ func codeOf(status int) string {
 		return api.CodeGone
 	case http.StatusRequestEntityTooLarge:
 		return api.CodeTooLarge
+	case http.StatusRequestedRangeNotSatisfiable:
+		return api.CodeRange
 	case http.StatusTooManyRequests:
 		return api.CodeRateLimit
 	case http.StatusServiceUnavailable:
