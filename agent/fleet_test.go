@@ -129,7 +129,6 @@ func TestWithTheRealCoordinator(t *testing.T) {
 // fleetOf is the coordinator's side of a test with both engines.
 type fleetOf struct {
 	*broker
-	store *storetest.Mem
 	dir   string // of payloads
 	stop  func()
 	start func()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -389,6 +388,6 @@ func (h *thief) used(run []byte, used []protocol.OrderApproval) {
 	h.askEveryKind()
 	h.forgePolicies()
 	if len(h.w.coord.told(actionID(3))) == 0 {
-		h.t.Error(fmt.Sprint("the host hears nothing any more"))
+		h.t.Error("the host hears nothing any more")
 	}
 }

@@ -80,7 +80,6 @@ type Session struct {
 	resend   time.Duration
 	probe    int64 // offset whose acknowledgement is timed; 0 is none
 	probeAt  time.Time
-	refused  bool
 }
 
 // NewSession returns a part in a session. Nothing happens before Run, but what is
