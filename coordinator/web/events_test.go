@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,6 +99,33 @@ func TestEventsFollow(t *testing.T) {
 		}
 		if r := s.watch("/v1/events?after=0", "").next(); r.ID != 1 {
 			t.Errorf("the first of all is %d", r.ID)
+		}
+	})
+}
+
+// TestEventsThatAreNotThere: whoever has seen more than there is, as from the store
+// that a recovered one was a backup of, is told to look at everything anew.
+func TestEventsThatAreNotThere(t *testing.T) {
+	onSite(t, func(t *testing.T, s *site) {
+		s.alert(1)
+		synctest.Wait()
+		last, err := s.f.Coordinator().LastEvent(t.Context())
+		if err != nil || last == 0 {
+			t.Fatal(last, err)
+		}
+		for _, ahead := range []uint64{1, 1000} {
+			req := s.request(coordinator.RoleViewer, http.MethodGet, "/v1/events", nil)
+			req.Header.Set("Last-Event-ID", strconv.FormatUint(last+ahead, 10))
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute) // a stream has no end
+			defer stop()
+			if got := s.do(req.WithContext(ctx)); got.StatusCode != http.StatusGone || !strings.Contains(string(got.body), "list what you watch anew, then follow from now on") {
+				t.Errorf("%d ahead: %d %s", ahead, got.StatusCode, got.body)
+			}
+		}
+		w := s.watch("/v1/events", strconv.FormatUint(last, 10)) // the newest is there
+		s.alert(2)
+		if e := w.next(); e.ID != last+1 {
+			t.Errorf("behind %d comes %d", last, e.ID)
 		}
 	})
 }
