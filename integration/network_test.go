@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/api"
 )
@@ -168,6 +171,39 @@ func TestNetworkIsSlow(t *testing.T) {
 	}
 	t.Logf("the rest of it took %v", time.Since(calm).Round(time.Millisecond))
 	l.leases(t, "edge-01")
+	l.steady(t, from, "edge-01")
+	l.trusted(t)
+}
+
+// maxKept is how much of a stream a host keeps, with what its pipe holds.
+const maxKept = 64<<20 + 1<<20
+
+// TestNetworkStreamIsSlow follows a command that never stops writing over the
+// slowest link: it waits for its reader, so that neither a lease nor the disk of
+// its host suffers.
+func TestNetworkStreamIsSlow(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "2")
+	from := l.events.mark()
+	l.slow(t, "edge-01", slowest)
+	log := l.spawn(t, "log", l.env(), "sh", "-c", `exec hostler run edge-01 --timeout 60m -- yes >"$0"`, l.path("seen"))
+	l.flows(t, l.path("seen"), max(*chaosFor, time.Minute))
+	l.leases(t, "edge-01")
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(l.nodes["edge-01"].Socket), "runs", "*", "*", "stdout"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("the files of its output: %q, %v", files, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(files[0], &st); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("it has written %d bytes, which take %d of the disk", st.Size, st.Blocks*512)
+	if st.Blocks*512 > maxKept || st.Size > maxKept {
+		t.Errorf("it has written %d bytes, which take %d of the disk: want %d at most", st.Size, st.Blocks*512, maxKept)
+	}
+	log.end(t, kill)
+	l.honest(t, "edge-01")
+	l.done(t, l.submit(t, "edge-01", "pkill", "-x", "yes"))
 	l.steady(t, from, "edge-01")
 	l.trusted(t)
 }
