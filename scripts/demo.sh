@@ -320,7 +320,7 @@ what_next() {
 # 1. From nothing to two approved hosts
 
 step_enrol() {
-	local fleet_code request token
+	local request token
 	title '1. A fleet, its coordinator, and two hosts'
 
 	must hostler fleet init "$fleet"
@@ -657,12 +657,89 @@ verify_with_gpg() {
 }
 
 # ---------------------------------------------------------------------------
-# 7. Figures
+# 7. People, many hosts, files, terminals, backups
+
+action_id() { grep -oE '[0-9a-f]{8}-[0-9a-f-]{27}' "$dir/out" | head -n 1 | grep . || fail 'no id of an action was printed'; }
+runs_here() { pgrep -f "$1" >/dev/null; }
+sum_of() { sha256sum <"$1" | cut -d ' ' -f 1; }
+
+step_people() {
+	title '7. Nothing happens on edge-02 until alice has signed for it'
+	must hostler key generate alice --no-passphrase
+	must hostler fleet ring add-approver alice alice --out "$dir/ring-3"
+	must hostler fleet ring publish
+	cat >"$dir/policy.toml" <<-END
+		version = 1
+		[labels]
+		guarded = ["edge-02"]
+		[[rule]]
+		kinds = ["*"]
+		labels = ["guarded"]
+		approvals = 1
+		by = ["alice"]
+	END
+	must hostler policy sign "$dir/policy.toml" --number 1 --yes
+	must hostler policy set "$dir/policy.toml" edge-02
+	printf '\n[policy]\nhosts_file = "%s"\n' "$dir/policy.toml" >>"$dir/coordinator.toml"
+	end coordinator TERM
+	start_coordinator
+	until_true 'both hosts are online again' all_online
+
+	must hostler run edge-02 --no-wait -- touch "$dir/approved"
+	local id
+	id=$(action_id)
+	must hostler action ls --pending
+	[ ! -e "$dir/approved" ] || fail 'it ran without an approval'
+	must hostler action approve "$id" --yes
+	until_true 'it ran once she had signed' test -e "$dir/approved"
+}
+
+all_online() { host_is edge-01 online && host_is edge-02 online; }
+
+step_many() {
+	local id blob=$dir/blob rootfs=$dir/edge-01/lxc/web/rootfs
+	title '8. Many hosts, files, terminals, and a copy of it all'
+	must hostler run -A --no-wait -- true
+	[ "$(grep -c '^edge-0[12] ' "$dir/out")" -eq 2 ] || fail 'not both hosts were asked'
+	good 'one request for all hosts; on edge-02 it waits for alice'
+	dd if=/dev/urandom of="$blob" bs=1M count=8 status=none
+	must hostler push "$blob" edge-01/web:/root/blob
+	same "$(sum_of "$rootfs/root/blob")" "$(sum_of "$blob")" 'sha256sum, in the container'
+	mkdir "$dir/back"
+	must hostler pull edge-01/web:/root/blob "$dir/back"
+	same "$(sum_of "$dir/back/blob")" "$(sum_of "$blob")" 'sha256sum, fetched back'
+	must hostler run edge-01 --stdin "$blob" -- sha256sum
+	same "$(cut -d ' ' -f 1 "$dir/out")" "$(sum_of "$blob")" 'sha256sum, read by a command'
+
+	must hostler run edge-01 --no-wait -- sh -c "setsid sleep 98765.$$ & sleep 98765.$$"
+	id=$(action_id)
+	until_true 'pgrep sees it' runs_here "sleep 98765.$$"
+	must hostler action cancel "$id"
+	if runs_here "^sleep 98765.$$"; then
+		fail 'cancelled, and something of it still runs'
+	fi
+	good 'cancelled, and pgrep sees nothing of it, not even what had a session of its own'
+
+	must script -qec 'hostler run -t edge-01 -- tty' /dev/null
+	grep -q '^/dev/pts/' "$dir/out" || fail 'the command had no terminal'
+	good 'script(1) had a terminal of the host'
+
+	must hostler-coordinator --config "$dir/coordinator.toml" backup "$dir"
+	sed "s,^state_dir.*,state_dir = \"$dir/restored\"," "$dir/coordinator.toml" >"$dir/restored.toml"
+	must hostler-coordinator --config "$dir/restored.toml" restore "$dir"/*.backup --fleet "$fleet_code"
+	must cmp "$dir/coordinator/identity.pgp" "$dir/restored/identity.pgp"
+	run timeout 5 hostler-coordinator --config "$dir/restored.toml" run
+	[ "$code" -ne 0 ] && [ "$code" -ne 124 ] || fail 'a restored copy began to serve beside the first'
+	good 'a restored copy serves nobody until an owner has let it in'
+}
+
+# ---------------------------------------------------------------------------
+# 9. Figures
 
 rss() { awk '/^VmRSS:/ { printf "%.1f MiB", $2 / 1024 }' "/proc/$(cat "$dir/$1.pid")/status"; }
 
 step_figures() {
-	title '7. Figures'
+	title '9. Figures'
 	must roundtrip -url "https://127.0.0.1:$http_port" -ca "$dir/coordinator/ca.crt" -token-file "$dir/token" -host edge-01 -n "$round_trips"
 	printf '   %-36s %s\n' \
 		"order round trip, p50 of $round_trips" "$(field p50)" \
@@ -681,6 +758,8 @@ main() {
 	step_kills
 	step_intent
 	step_wire
+	step_people
+	step_many
 	step_figures
 	if [ -z "${KEEP:-}" ]; then
 		title 'Cleaning up'
