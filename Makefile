@@ -74,7 +74,7 @@ crash: testbuild ## Kill the programs at each failpoint, then N=40 times at rand
 
 clocks: testbuild ## Move the clocks of the programs, and let each write of a database fail once
 	go test -tags hostlertest -count=1 ./internal/clock ./internal/sqldb
-	HOSTLER_BIN=$(CURDIR)/bin/test go test -tags integration,hostlertest -count=1 -parallel 6 -timeout 15m -run '^(TestAgentIn1970|TestCoordinatorOfAnotherDecade|TestDateStepsUnderCommands|TestSuspend|TestCodesUnderAWrongDate)$$' ./integration
+	HOSTLER_BIN=$(CURDIR)/bin/test go test -tags integration,hostlertest -count=1 -parallel 6 -timeout 15m -run '^(TestAgentIn1970|TestCoordinatorOfAnotherDecade|TestDateStepsUnderCommands|TestSuspend|TestCodesUnderAWrongDate|TestStolenCoordinatorOfAnotherTime)$$' ./integration
 
 heavy: build ## What takes too long for every day
 	go test -tags heavy -count=1 -timeout 60m ./...

@@ -293,6 +293,8 @@ func (x *heist) everyKind(t *testing.T, ct protocol.CTID) {
 		"the command as root":       {"not_approved", protocol.Spec{Kind: protocol.KindRun, Argv: []string{"/usr/bin/id"}, User: "0"}},
 		"the command as nobody":     {"not_approved", protocol.Spec{Kind: protocol.KindRun, Argv: []string{"/usr/bin/id"}, User: "nobody"}},
 		"a container's command":     {"not_approved", protocol.Spec{Kind: protocol.KindExec, Target: ct, Argv: []string{"true"}}},
+		"a terminal":                {"not_approved", protocol.Spec{Kind: protocol.KindAttach, Argv: argv, TTY: &protocol.TTY{Rows: 24, Cols: 80}}},
+		"a terminal in a container": {"not_approved", protocol.Spec{Kind: protocol.KindContainerAttach, Target: ct, TTY: &protocol.TTY{Rows: 24, Cols: 80}}},
 		"a file elsewhere":          {"not_approved", push(v.path("escaped"), "", "0644")},
 		"a file beside":             {"not_approved", push(v.drop+"-beside", "", "0644")},
 		"a file upwards":            {"bad_spec", push(v.drop+"/../escaped", "", "0644")},
