@@ -259,6 +259,9 @@ func (c *Coordinator) Action(ctx context.Context, id protocol.ActionID) (a Actio
 		a, err = tx.Actions().Get(id)
 		return err
 	})
+	if errors.Is(err, ErrNotFound) {
+		err = c.forgotten(id.String())
+	}
 	return a, err
 }
 
@@ -280,7 +283,7 @@ func (c *Coordinator) Resolve(ctx context.Context, prefix string) (protocol.Acti
 	case err != nil:
 		return protocol.ActionID{}, err
 	case len(ids) == 0:
-		return protocol.ActionID{}, fmt.Errorf("action %s: %w", prefix, ErrNotFound)
+		return protocol.ActionID{}, c.forgotten(prefix)
 	case len(ids) > 1:
 		return protocol.ActionID{}, fmt.Errorf("%w: %s is ambiguous: %v", ErrConflict, prefix, ids)
 	}

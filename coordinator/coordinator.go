@@ -120,6 +120,12 @@ type Config struct {
 	// AuditRecords is how many records of the audit log are kept. Default
 	// 1,000,000: four months of one action every 40 s, or some 300 MB.
 	AuditRecords uint64
+	// ActionAge is how long actions that have ended are kept, and enrolments and
+	// invites. Default 90 days.
+	ActionAge time.Duration
+	// Actions is how many actions that have ended are kept; what ended first goes
+	// first. Default 200,000.
+	Actions int
 	// Now is the wall clock: for people and for start budgets.
 	Now func() time.Time
 	// Boot is a clock that no one can set, in milliseconds (CLOCK_BOOTTIME).
@@ -153,6 +159,12 @@ func (c *Config) validate() error {
 	}
 	if c.AuditRecords == 0 {
 		c.AuditRecords = 1_000_000
+	}
+	if c.ActionAge == 0 {
+		c.ActionAge = 90 * 24 * time.Hour
+	}
+	if c.Actions == 0 {
+		c.Actions = 200_000
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -329,6 +341,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	g.Go(func() error { return c.sealLoop(ctx) })
 	g.Go(func() error { return c.keepLoop(ctx) })
 	g.Go(func() error { return c.sweepLoop(ctx) })
+	g.Go(func() error { return c.forgetLoop(ctx) })
 	g.Go(func() error {
 		select {
 		case <-ctx.Done():

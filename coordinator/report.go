@@ -165,6 +165,10 @@ func (c *Coordinator) applyReport(tx Tx, host protocol.HostID, m protocol.Messag
 	switch {
 	case local && r.State == protocol.StateNone:
 		return Action{}, c.told(tx, host, r) // neither side knows it
+	case local && r.Event == protocol.EventTell && !c.isRecovering(host):
+		// The answer to a question about what was forgotten here meanwhile. What
+		// began on the host is told without being asked.
+		return Action{}, nil
 	case local:
 		a = c.adopt(host, r)
 	case err != nil:

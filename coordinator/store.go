@@ -346,7 +346,8 @@ type Event struct {
 	Data   []byte // a JSON object
 }
 
-// Journal holds events, which are forgotten, and the audit log, which is kept.
+// Journal holds events, which are forgotten, the audit log, which is kept, and what
+// has ended.
 type Journal interface {
 	AppendEvent(Event) (id uint64, err error)
 	// Events returns up to limit events after an id, in order.
@@ -356,6 +357,31 @@ type Journal interface {
 	// TrimEvents removes the events up to an id; numbers go on.
 	TrimEvents(upTo uint64) error
 	Audit() AuditLog
+	Past() Past
+}
+
+// Ended is a place in the order in which things ended. The zero value is before
+// everything.
+type Ended struct {
+	AtMS int64
+	ID   string
+}
+
+// Past holds what has ended and may be forgotten: actions, enrolments that were
+// decided, and invites by the time at which they end. Lists begin after a place,
+// with what ended first; to remove what is not there is nothing.
+type Past interface {
+	// Actions returns actions that have ended.
+	Actions(after Ended, limit int) ([]Action, error)
+	// RemoveAction removes an action, its approvals, and what is known of its output.
+	RemoveAction(protocol.ActionID) error
+	Enrolments(after Ended, limit int) ([]Enrolment, error)
+	RemoveEnrolment(id string) error
+	Invites(after Ended, limit int) ([]Invite, error)
+	RemoveInvite(id string) error
+	// Count returns how many actions are in a state. It reads all of them in an
+	// index, and nothing else.
+	Count(protocol.State) (int, error)
 }
 
 // AuditRecord is a record of the audit log as package audit encodes it, and the

@@ -394,17 +394,17 @@ func pruningPoints(t *testing.T) {
 	}
 }
 
-// removingPoints lets a month pass on the coordinator's date: output of what has
-// ended is removed at its next look.
+// removingPoints lets months pass on the coordinator's date: output of what has
+// ended is removed at its next look, and then all of it.
 func removingPoints(t *testing.T) {
-	for _, point := range []string{failpoint.OutputRemoved.Before(), failpoint.OutputRemoved.After()} {
+	for _, point := range []string{failpoint.OutputRemoved.Before(), failpoint.OutputRemoved.After(), failpoint.PastForgotten.Before(), failpoint.PastForgotten.After()} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			c := newWreck(t)
 			l := c.addLimb(t, "edge-01", false)
 			c.end(t, l, c.runs(t, l, "0"))
 			c.head.arm(t, point, 1)
-			write(t, c.clock, "1000h")
+			write(t, c.clock, "3000h")
 			if c.head.hit(t, point, 2*patience) == 0 {
 				t.Fatalf("nobody came to %s", point)
 			}

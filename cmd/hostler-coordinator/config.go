@@ -17,11 +17,12 @@ import (
 type config struct {
 	// StateDir holds keys, database and output. Only the coordinator may read
 	// it.
-	StateDir string       `toml:"state_dir"`
-	HTTP     httpConfig   `toml:"http"`
-	MQTT     mqttConfig   `toml:"mqtt"`
-	Output   outputConfig `toml:"output"`
-	Policy   policyConfig `toml:"policy"`
+	StateDir string        `toml:"state_dir"`
+	HTTP     httpConfig    `toml:"http"`
+	MQTT     mqttConfig    `toml:"mqtt"`
+	Output   outputConfig  `toml:"output"`
+	Actions  actionsConfig `toml:"actions"`
+	Policy   policyConfig  `toml:"policy"`
 	// MaxPayload is the largest that a file may be which a command reads or that
 	// is pushed, in MiB. Files take the room of the state directory, and leave
 	// 1 GiB of it free.
@@ -53,6 +54,16 @@ type outputConfig struct {
 	Days int `toml:"days"`
 }
 
+// actionsConfig is how long what has ended is remembered. The audit log is not
+// part of it.
+type actionsConfig struct {
+	// Days is how long actions are kept after their end, and enrolments and invites.
+	Days int `toml:"days"`
+	// Count is how many actions that have ended are kept. What ended first goes
+	// first.
+	Count int `toml:"count"`
+}
+
 type httpConfig struct {
 	// Listen is where the API and enrolment are served, with TLS.
 	Listen string `toml:"listen"`
@@ -79,6 +90,7 @@ func defaults() config {
 		HTTP:       httpConfig{Listen: ":8443"},
 		MQTT:       mqttConfig{Listen: ":8883"},
 		Output:     outputConfig{TotalMiB: 10 << 10, Days: 30},
+		Actions:    actionsConfig{Days: 90, Count: 200_000},
 		MaxPayload: 10 << 10,
 	}
 }
@@ -106,6 +118,8 @@ func (c *config) settings() []settings.Setting {
 		settings.Flag("http.open_metrics", &c.HTTP.OpenMetrics),
 		settings.Number("output.total_mib", &c.Output.TotalMiB),
 		settings.Number("output.days", &c.Output.Days),
+		settings.Number("actions.days", &c.Actions.Days),
+		settings.Number("actions.count", &c.Actions.Count),
 		settings.Text("mqtt.listen", &c.MQTT.Listen),
 		settings.List("mqtt.addresses", &c.MQTT.Addresses),
 		settings.Text("policy.file", &c.Policy.File),
@@ -121,6 +135,9 @@ func (c *config) complete() error {
 	}
 	if c.Output.TotalMiB < 1 || c.Output.Days < 1 {
 		return fmt.Errorf("output: total_mib = %d and days = %d: want 1 at least of each", c.Output.TotalMiB, c.Output.Days)
+	}
+	if c.Actions.Days < 1 || c.Actions.Count < 1 {
+		return fmt.Errorf("actions: days = %d and count = %d: want 1 at least of each", c.Actions.Days, c.Actions.Count)
 	}
 	if c.MaxPayload < 1 || c.MaxPayload > protocol.MaxPayload>>20 {
 		return fmt.Errorf("max_payload_mib: %d is not between 1 and %d", c.MaxPayload, protocol.MaxPayload>>20)

@@ -168,6 +168,7 @@ func (s *server) newCoordinator(ctx context.Context, store coordinator.Store) (*
 		Signer: s.trust.id, Trust: s.trust, Authority: s.trust, Broker: s.broker,
 		Policy: s.config.own, HostPolicy: s.config.hosts, FourEyes: s.config.Policy.FourEyes,
 		OutputDir: s.state.output(), OutputTotal: int64(s.config.Output.TotalMiB) << 20, OutputAge: time.Duration(s.config.Output.Days) * 24 * time.Hour,
+		ActionAge: time.Duration(s.config.Actions.Days) * 24 * time.Hour, Actions: s.config.Actions.Count,
 		PayloadDir: s.state.payloads(), MaxPayload: int64(s.config.MaxPayload) << 20, Addresses: s.config.HTTP.Addresses, BrokerAddresses: s.config.MQTT.Addresses,
 		Now: clock.Now, Boot: clock.BootMS, Rand: rand.Reader, Log: s.log,
 	})

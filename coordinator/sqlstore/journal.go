@@ -60,6 +60,8 @@ func (t journal) TrimEvents(id uint64) error {
 
 func (t journal) Audit() coordinator.AuditLog { return auditLog(t) }
 
+func (t journal) Past() coordinator.Past { return past(t) }
+
 type values tx
 
 const (

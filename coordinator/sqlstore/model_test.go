@@ -90,7 +90,7 @@ func drawStep(rt *rapid.T) step {
 	id := func(n int) protocol.ActionID { return protocol.NewActionID(int64(n), [10]byte{byte(n)}) }
 	hostID := func(n int) protocol.HostID { return protocol.HostID(fmt.Sprint("edge-", n)) }
 	host := coordinator.Host{ID: hostID(a), Key: protocol.KeyID{byte(b)}, AcceptSeq: uint64(b)}
-	action := coordinator.Action{ID: id(a), Host: hostID(b), State: protocol.States()[b], N: uint64(a % 2), ExpiresMS: int64(b)}
+	action := coordinator.Action{ID: id(a), Host: hostID(b), State: protocol.States()[b], N: uint64(a % 2), ExpiresMS: int64(b), EndedMS: int64(b)}
 	if b > 1 {
 		action.Target = protocol.NewCTID(1, [10]byte{})
 		action.Exit = &protocol.Exit{}
@@ -134,6 +134,11 @@ func drawStep(rt *rapid.T) step {
 		{"token by hash", func(tx coordinator.Tx) (any, error) { return tx.Access().TokenByHash(token.Hash) }},
 		{"append event", func(tx coordinator.Tx) (any, error) { return tx.Journal().AppendEvent(coordinator.Event{Type: "t"}) }},
 		{"trim events", func(tx coordinator.Tx) (any, error) { return done(tx.Journal().TrimEvents(uint64(a))) }},
+		{"remove action", func(tx coordinator.Tx) (any, error) { return done(tx.Journal().Past().RemoveAction(id(a))) }},
+		{"count actions", func(tx coordinator.Tx) (any, error) { return tx.Journal().Past().Count(protocol.States()[b]) }},
+		{"ended actions", func(tx coordinator.Tx) (any, error) {
+			return tx.Journal().Past().Actions(coordinator.Ended{AtMS: int64(a), ID: id(b).String()}, 2)
+		}},
 		{"events", func(tx coordinator.Tx) (any, error) { return tx.Journal().Events(uint64(a), b) }},
 		{"newest event", func(tx coordinator.Tx) (any, error) { return tx.Journal().LastEvent() }},
 	}

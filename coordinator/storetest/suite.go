@@ -39,6 +39,7 @@ func Run(t *testing.T, open func(t *testing.T) coordinator.Store) {
 		{"Output", testOutput},
 		{"Tokens", testTokens},
 		{"Viewers", testViewers},
+		{"Past", testPast},
 		{"Events", testEvents},
 		{"Audit", testAudit},
 		{"Seals", testSeals},

@@ -84,6 +84,7 @@ const (
 	PayloadPlaced   Step = "C19" // a payload is whole
 	ApprovalKept    Step = "C20" // approvals, or a denial, and what they make of the action
 	OutputRemoved   Step = "C21" // output of an ended action is no longer kept
+	PastForgotten   Step = "C23" // actions, enrolments and invites that ended long ago are forgotten
 	StoreRecovered  Step = "C31" // a restored store is made another one
 	BackupPlaced    Step = "C32" // a backup that was read back has its name
 	RestoreDeclared Step = "C33" // the file that says that a directory is being restored
@@ -109,7 +110,7 @@ func Steps() []Step {
 		ContainerRenamed, ContainerSettled, FilePushed,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
-		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,
+		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,
 		FilePlaced, DatabasePlaced, BatchCommitted,
 	}
 }

@@ -1,0 +1,282 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+const (
+	forgetEvery = time.Minute
+	forgetStep  = 500 // records in one transaction, so that nobody waits for long
+	forgetSteps = 20  // of actions at one look
+)
+
+// forgetLoop forgets what ended long ago.
+func (c *Coordinator) forgetLoop(ctx context.Context) error {
+	t := time.NewTicker(forgetEvery)
+	defer t.Stop()
+	var from forgetting
+	for {
+		if err := c.forget(ctx, &from); err != nil && ctx.Err() == nil {
+			c.log.ErrorContext(ctx, "cannot forget what ended long ago; it is tried again", "err", err)
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// forgetting is how far a walk over what has ended has come. What must stay is
+// passed by, and looked at again when the walk begins anew.
+type forgetting struct {
+	actions, enrolments Ended
+}
+
+// forget goes on with the walk, for a bounded number of records.
+func (c *Coordinator) forget(ctx context.Context, from *forgetting) error {
+	if c.Recovery() != "" {
+		return nil
+	}
+	return errors.Join(c.forgetActions(ctx, &from.actions), c.forgetEnrolments(ctx, &from.enrolments), c.forgetInvites(ctx))
+}
+
+// old returns before when something must have ended to be forgotten by its age.
+func (c *Coordinator) old() int64 { return c.nowMS() - c.cfg.ActionAge.Milliseconds() }
+
+// forgetActions removes actions that ended too long ago, and of more than are
+// kept those that ended first. One that has not ended is never removed, nor one of
+// which its host may speak again; what it told is in the audit log.
+func (c *Coordinator) forgetActions(ctx context.Context, from *Ended) error {
+	tooMany, err := c.endedBeyond(ctx)
+	if err != nil {
+		return err
+	}
+	for range forgetSteps {
+		var page []Action
+		err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
+			page, err = tx.Journal().Past().Actions(*from, forgetStep)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		old := c.old()
+		n := 0
+		for n < len(page) && (page[n].EndedMS < old || n < tooMany) {
+			n++
+		}
+		removed, err := c.removeActions(ctx, page[:n])
+		if err != nil {
+			return err
+		}
+		tooMany -= removed
+		if n < forgetStep {
+			*from = Ended{}
+			return nil
+		}
+		*from = Ended{page[n-1].EndedMS, page[n-1].ID.String()}
+	}
+	return nil
+}
+
+// endedBeyond returns how many more actions have ended than are kept.
+func (c *Coordinator) endedBeyond(ctx context.Context) (n int, err error) {
+	err = c.cfg.Store.View(ctx, func(tx Tx) error {
+		n = -c.cfg.Actions
+		for _, state := range protocol.States() {
+			if !state.Final() {
+				continue
+			}
+			some, err := tx.Journal().Past().Count(state)
+			if err != nil {
+				return err
+			}
+			n += some
+		}
+		return nil
+	})
+	return n, err
+}
+
+// removeActions removes those of some actions that may go. Their files are
+// removed after them; those that a crash leaves are nobody's, and go at a look at
+// the output that is kept.
+func (c *Coordinator) removeActions(ctx context.Context, all []Action) (int, error) {
+	if len(all) == 0 {
+		return 0, nil
+	}
+	// Nobody begins to read their output meanwhile.
+	c.outputs.mu.Lock()
+	defer c.outputs.mu.Unlock()
+	var gone []Action
+	err := c.update(ctx, failpoint.PastForgotten, func(tx Tx) error {
+		gone = nil
+		silent := make(map[protocol.HostID]func(Action) bool)
+		for _, a := range all {
+			if silent[a.Host] == nil {
+				says, err := c.silentAbout(tx, a.Host)
+				if err != nil {
+					return err
+				}
+				silent[a.Host] = says
+			}
+			if !silent[a.Host](a) || c.isRead(a) {
+				continue
+			}
+			// Late evidence may have come since the list was made.
+			if now, err := tx.Actions().Get(a.ID); err != nil || !now.State.Final() || now.EndedMS != a.EndedMS {
+				if err != nil && !errors.Is(err, ErrNotFound) {
+					return err
+				}
+				continue
+			}
+			if err := tx.Journal().Past().RemoveAction(a.ID); err != nil {
+				return err
+			}
+			gone = append(gone, a)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("forgetting actions: %w", err)
+	}
+	for _, a := range gone {
+		for id := range c.outputs.known[a.Host] {
+			if id.action == a.ID {
+				delete(c.outputs.known[a.Host], id)
+			}
+		}
+		if err := os.RemoveAll(filepath.Join(c.outputs.dir, a.ID.String())); err != nil {
+			return len(gone), err
+		}
+	}
+	return len(gone), nil
+}
+
+// isRead reports whether somebody reads output of an action. The caller holds
+// c.outputs.mu.
+func (c *Coordinator) isRead(a Action) bool {
+	for id, o := range c.outputs.known[a.Host] {
+		if id.action == a.ID && o.refs > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// silentAbout returns what tells of which actions a host has nothing to say any
+// more: it has acknowledged the order, so that it will not come to it again, and no
+// question to it is under way. Answers that are still on their way change nothing,
+// see applyReport. A host that is asked for all that it did, or that is
+// quarantined, may speak of anything, and one that was revoked of nothing.
+func (c *Coordinator) silentAbout(tx Tx, id protocol.HostID) (func(Action) bool, error) {
+	always := func(yes bool) func(Action) bool { return func(Action) bool { return yes } }
+	h, err := tx.Hosts().Standing(id)
+	switch {
+	case errors.Is(err, ErrNotFound) || err == nil && h.State == HostRevoked:
+		return always(true), nil
+	case err != nil:
+		return nil, err
+	case h.Quarantined != "" || c.isRecovering(id):
+		return always(false), nil
+	}
+	orders, err := tx.Streams().Get(id, protocol.StreamOrder)
+	if err != nil {
+		return nil, err
+	}
+	controls, err := tx.Streams().Get(id, protocol.StreamControl)
+	if err != nil {
+		return nil, err
+	}
+	if controls.Freed.N < controls.Pos.N {
+		return always(false), nil
+	}
+	return func(a Action) bool {
+		return a.N == formerOrder || a.N <= orders.Freed.N || StreamOf(a.Kind) == protocol.StreamControl
+	}, nil
+}
+
+// forgetEnrolments removes what was decided long ago, but for the enrolments of
+// the hosts that there are: with them they get their certificates.
+func (c *Coordinator) forgetEnrolments(ctx context.Context, from *Ended) error {
+	var gone []string
+	old, next := c.old(), Ended{}
+	err := c.cfg.Store.View(ctx, func(tx Tx) error {
+		gone, next = nil, Ended{}
+		page, err := tx.Journal().Past().Enrolments(*from, forgetStep)
+		if err != nil {
+			return err
+		}
+		for i, e := range page {
+			if e.DecidedMS >= old {
+				return nil
+			}
+			h, err := tx.Hosts().Standing(e.Host)
+			if err != nil && !errors.Is(err, ErrNotFound) {
+				return err
+			}
+			if e.State != EnrolmentPending && (err != nil || h.State != HostApproved || h.Key != e.Key) {
+				gone = append(gone, e.ID)
+			}
+			if i == forgetStep-1 {
+				next = Ended{e.DecidedMS, e.ID}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	*from = next
+	return c.remove(ctx, gone, Past.RemoveEnrolment)
+}
+
+// forgetInvites removes those whose time was over long ago.
+func (c *Coordinator) forgetInvites(ctx context.Context) error {
+	var gone []string
+	old := c.old()
+	err := c.cfg.Store.View(ctx, func(tx Tx) error {
+		gone = nil
+		page, err := tx.Journal().Past().Invites(Ended{}, forgetStep)
+		for _, v := range page {
+			if v.ExpiresMS < old {
+				gone = append(gone, v.ID)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.remove(ctx, gone, Past.RemoveInvite)
+}
+
+// remove removes records in one transaction, if there are any.
+func (c *Coordinator) remove(ctx context.Context, ids []string, one func(Past, string) error) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	return c.update(ctx, failpoint.PastForgotten, func(tx Tx) error {
+		for _, id := range ids {
+			if err := one(tx.Journal().Past(), id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// forgotten is the error for an action that is not there: it may have been.
+func (c *Coordinator) forgotten(id string) error {
+	return fmt.Errorf("action %s: %w; actions are kept for %d days after their end, and the newest %d of them (actions.days, actions.count); the audit log tells what became of older ones: hostler audit ls",
+		id, ErrNotFound, int(c.cfg.ActionAge.Hours()/24), c.cfg.Actions)
+}
