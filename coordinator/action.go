@@ -269,9 +269,8 @@ func (c *Coordinator) Action(ctx context.Context, id protocol.ActionID) (a Actio
 // least four characters. Several are [ErrConflict], with the candidates.
 func (c *Coordinator) Resolve(ctx context.Context, prefix string) (protocol.ActionID, error) {
 	if id, err := protocol.ParseActionID(prefix); err == nil {
-		return id, nil
-	}
-	if len(prefix) < 4 || strings.Trim(prefix, "0123456789abcdef-") != "" {
+		prefix = id.String()
+	} else if len(prefix) < 4 || strings.Trim(prefix, "0123456789abcdef-") != "" {
 		return protocol.ActionID{}, fmt.Errorf("%w: %.40q is no action id: give at least its first 4 characters", ErrInvalid, prefix)
 	}
 	var ids []protocol.ActionID

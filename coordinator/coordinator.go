@@ -341,7 +341,6 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	g.Go(func() error { return c.sealLoop(ctx) })
 	g.Go(func() error { return c.keepLoop(ctx) })
 	g.Go(func() error { return c.sweepLoop(ctx) })
-	g.Go(func() error { return c.forgetLoop(ctx) })
 	g.Go(func() error {
 		select {
 		case <-ctx.Done():

@@ -6,34 +6,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
 
 const (
-	forgetEvery = time.Minute
 	forgetStep  = 500 // records in one transaction, so that nobody waits for long
-	forgetSteps = 20  // of actions at one look
+	forgetSteps = 20  // of actions at one look, each minute
 )
-
-// forgetLoop forgets what ended long ago.
-func (c *Coordinator) forgetLoop(ctx context.Context) error {
-	t := time.NewTicker(forgetEvery)
-	defer t.Stop()
-	var from forgetting
-	for {
-		if err := c.forget(ctx, &from); err != nil && ctx.Err() == nil {
-			c.log.ErrorContext(ctx, "cannot forget what ended long ago; it is tried again", "err", err)
-		}
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
 
 // forgetting is how far a walk over what has ended has come. What must stay is
 // passed by, and looked at again when the walk begins anew.

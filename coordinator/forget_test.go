@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,11 @@ func TestForgotten(t *testing.T) {
 		after(3 * time.Minute)
 		if known := there(t, f, first, second, third, open.ID); known[0] || !known[1] || !known[2] || !known[3] {
 			t.Errorf("of 4 of which 2 that ended are kept there are %v", known)
+		}
+		for _, ref := range []string{first.String(), first.String()[:30]} {
+			if _, err := f.Coordinator().Resolve(t.Context(), ref); !errors.Is(err, coordinator.ErrNotFound) || !strings.Contains(err.Error(), "kept for 90 days") {
+				t.Errorf("who asks for %s is told %v", ref, err)
+			}
 		}
 		if n := f.OutputFiles(first); n != 0 {
 			t.Errorf("%d files are left", n)
@@ -82,6 +88,14 @@ func TestSpokenOfIsKept(t *testing.T) {
 			},
 			func(_ *testing.T, _ *coordtest.Fleet, h *coordtest.Host) { h.Connect() },
 		},
+		"an order that was not acknowledged": {
+			func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+				h.Break()
+				after(time.Minute)
+				free(t, f, h, -1)
+			},
+			func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) { free(t, f, h, 1) },
+		},
 		"quarantined": {
 			func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) { quarantine(t, f, h, "not to be trusted") },
 			func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) { quarantine(t, f, h, "") },
@@ -104,6 +118,22 @@ func TestSpokenOfIsKept(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// free moves what a host has acknowledged of its orders.
+func free(t *testing.T, f *coordtest.Fleet, h *coordtest.Host, by int) {
+	t.Helper()
+	err := f.Store().Update(t.Context(), func(tx coordinator.Tx) error {
+		st, err := tx.Streams().Get(h.ID, protocol.StreamOrder)
+		st.Freed.N += uint64(by)
+		if err != nil {
+			return err
+		}
+		return tx.Streams().Put(st)
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

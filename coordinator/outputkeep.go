@@ -21,13 +21,19 @@ import (
 // keepEvery is how often it is looked whether too much output is kept.
 const keepEvery = time.Minute
 
-// keepLoop removes the output of ended actions that is too old, or too much.
+// keepLoop removes the output of ended actions that is too old, or too much, and
+// then what is remembered of them: one after the other, for neither expects the
+// other to take away what it looks at.
 func (c *Coordinator) keepLoop(ctx context.Context) error {
 	t := time.NewTicker(keepEvery)
 	defer t.Stop()
+	var from forgetting
 	for {
 		if err := c.RemoveOutput(ctx); err != nil && ctx.Err() == nil {
 			c.log.ErrorContext(ctx, "cannot remove old output; it is tried again", "err", err)
+		}
+		if err := c.forget(ctx, &from); err != nil && ctx.Err() == nil {
+			c.log.ErrorContext(ctx, "cannot forget what ended long ago; it is tried again", "err", err)
 		}
 		select {
 		case <-t.C:
