@@ -48,7 +48,7 @@ func groups() []group {
 		{"coordinator", []failpoint.Step{"C1", "C2", "C3", "C4", "C5", "C9", "C10", "C11", "C12", "C13", "C14", "C15", "C16", "C17", "F3"}, coordinatorPoints},
 		{"approvals", []failpoint.Step{"C20"}, approvalPoints},
 		{"pruning", []failpoint.Step{"C18"}, pruningPoints},
-		{"removing", []failpoint.Step{"C21"}, removingPoints},
+		{"removing", []failpoint.Step{"C21", "C23"}, removingPoints},
 		{"enrolment", []failpoint.Step{"A8", "A12", "A13", "C6", "C7", "F1", "F2"}, enrolmentPoints},
 		{"first steps", []failpoint.Step{"C8"}, initPoints},
 		{"recovery", []failpoint.Step{"C31", "C32", "C33", "C34", "C35", "C36"}, recoveryPoints},
@@ -402,7 +402,8 @@ func removingPoints(t *testing.T) {
 			t.Parallel()
 			c := newWreck(t)
 			l := c.addLimb(t, "edge-01", false)
-			c.end(t, l, c.runs(t, l, "0"))
+			id := c.runs(t, l, "0")
+			c.end(t, l, id)
 			c.head.arm(t, point, 1)
 			write(t, c.clock, "3000h")
 			if c.head.hit(t, point, 2*patience) == 0 {
@@ -411,6 +412,13 @@ func removingPoints(t *testing.T) {
 			write(t, c.clock, "0s")
 			c.head.revive(t)
 			c.end(t, l, c.runs(t, l, "0"))
+			if point == failpoint.PastForgotten.After() {
+				// There is nothing left to judge, and whoever asks is told why.
+				if r := c.cli(t, "action", "show", id.String()).exits(t, 3); !strings.Contains(r.stderr, "kept for 90 days") {
+					t.Errorf("who asks for what is forgotten is told %s", r.stderr)
+				}
+				return
+			}
 			c.judge(t)
 		})
 	}
