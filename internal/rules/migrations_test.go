@@ -22,6 +22,7 @@ func TestMigrationsStay(t *testing.T) {
 		"coordinator/sqlstore/schema/0001_initial.sql":   "896cf8bb783f0b1be8790360bcf98d86d85efe7ddd758a88cd8339b5cca9b2b6",
 		"coordinator/sqlstore/schema/0002_approvals.sql": "693b3f37b34dae2f4c0f011e9365fa9d680e8d5b689b031ed27fdf46b5623dc7",
 		"coordinator/sqlstore/schema/0003_together.sql":  "3b7fae0fcd0a362f4f494fd2501f05d9f46c1cb9e89cbcddc876844f12a42b32",
+		"coordinator/sqlstore/schema/0004_past.sql":      "d2d839a621545ad5f8b68afb5ad95b262ffc998d934cfd7c47b4b66d0aba8b01",
 	}
 	for _, pattern := range []string{"*/schema/*.sql", "*/*/schema/*.sql", "*/*/*/schema/*.sql"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
