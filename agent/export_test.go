@@ -1,9 +1,10 @@
 package agent
 
-import "github.com/hostler-io/hostler/protocol"
+import (
+	"io"
 
-// OpenInput lets tests read what comes down to an action.
-func (a *Agent) OpenInput(id protocol.ActionID, attempt int, offset int64, sink InputSink) (wait func() error, closed func()) {
-	s := a.inputs.open(id, attempt, offset, -1, sink)
-	return s.wait, s.close
-}
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Ask lets tests ask for what an action reads, whatever the action.
+func (a *Agent) Ask(id protocol.ActionID, size int64) { a.inputs.open(id, 1, 0, size, io.Discard) }

@@ -4,22 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
 	"github.com/hostler-io/hostler/protocol"
 )
-
-// InputSink is where a stream of bytes goes that comes down to an action. Its
-// methods are called by one goroutine, one after the other.
-type InputSink interface {
-	// Write takes what follows upon what it took before. As long as it waits,
-	// its sender does; what it has taken is never sent again. An error ends the
-	// stream.
-	Write(p []byte) (int, error)
-	// End tells that nothing more comes. The stream is over then.
-	End() error
-}
 
 // Numbers of what comes down.
 const (
@@ -70,15 +60,15 @@ func newInputs(a *Agent) *inputs {
 type inputStream struct {
 	in    *inputs
 	id    inputID
-	sink  InputSink
-	size  int64 // of all, −1 if nobody knows
+	sink  io.Writer
+	size  int64 // of all
 	quit  context.CancelFunc
 	done  chan struct{}
 	more  chan struct{} // one place: there is something in the queue
 	err   error         // why it ended; read after done
 	queue [][]byte
 	next  int64 // offset of what may come next
-	ended bool  // and nothing does
+	gone  bool  // and nothing does: its sender does not have it
 	taken int64 // the sink has all before it
 	due   bool  // its credit is to be told
 	limit int64 // how far the newest credit allowed
@@ -93,9 +83,11 @@ var errInputOver = errors.New("the input is over")
 
 // open begins to take what comes down for an attempt of an action, from an
 // offset on: the sink has all before it, if need be from a process before this
-// one. size is that of all of it, −1 if its sender knows when it ends. It may be
-// called from any goroutine; one stream of an attempt at a time.
-func (i *inputs) open(id protocol.ActionID, attempt int, offset, size int64, sink InputSink) *inputStream {
+// one. size is that of all of it, more than offset. The sink is written to by one
+// goroutine: as long as it waits, its sender does; what it has taken is never sent
+// again; an error ends the stream. open may be called from any goroutine; one
+// stream of an attempt at a time.
+func (i *inputs) open(id protocol.ActionID, attempt int, offset, size int64, sink io.Writer) *inputStream {
 	ctx, quit := context.WithCancel(i.agent.serving)
 	s := &inputStream{in: i, id: inputID{id, attempt}, sink: sink, size: size, quit: quit, done: make(chan struct{}), more: make(chan struct{}, 1),
 		next: offset, taken: offset, limit: offset}
@@ -129,12 +121,6 @@ func (i *inputs) open(id protocol.ActionID, attempt int, offset, size int64, sin
 func (s *inputStream) wait() error {
 	<-s.done
 	return s.err
-}
-
-// close ends the stream, wherever it is, and waits for its sink.
-func (s *inputStream) close() {
-	s.quit()
-	<-s.done
 }
 
 // handle takes a message of the second connection. It never waits.
@@ -215,7 +201,7 @@ func (i *inputs) take(m inbound) error {
 			i.again[id] = true
 			newest(i.owed, struct{}{})
 		}
-	case h.Offset != s.next || s.ended || h.Offset+h.Size > s.limit:
+	case h.Offset != s.next || s.gone || h.Offset+h.Size > s.limit:
 		s.due = s.due || h.Offset < s.next // its sender knows less than it should
 		newest(i.owed, struct{}{})
 	default:
@@ -228,7 +214,7 @@ func (i *inputs) take(m inbound) error {
 func (s *inputStream) took(data []byte) {
 	s.tries = 0
 	if len(data) == 0 {
-		s.ended = true
+		s.gone = true
 	} else {
 		s.queue = append(s.queue, data)
 		s.next += int64(len(data))
@@ -302,26 +288,20 @@ func (s *inputStream) drain() error {
 		if len(s.queue) > 0 {
 			data, s.queue = s.queue[0], s.queue[1:]
 		}
-		ended := s.ended
+		gone := s.gone
 		s.in.mu.Unlock()
-		if data == nil {
-			if !ended {
-				return nil
-			}
-			if err := s.sink.End(); err != nil {
-				return err
-			}
-			s.in.mu.Lock()
-			s.next++ // the end counts as one byte
-			s.in.mu.Unlock()
-			return errInputOver
+		switch {
+		case data == nil && gone:
+			return errNoPayload
+		case data == nil:
+			return nil
 		}
 		if n, err := s.sink.Write(data); err != nil {
 			return fmt.Errorf("after %d bytes: %w", s.taken+int64(n), err)
 		}
 		s.in.mu.Lock()
 		s.taken += int64(len(data))
-		over := s.size >= 0 && s.taken >= s.size
+		over := s.taken >= s.size
 		late := s.taken+s.window()-s.limit >= s.window()/4
 		s.in.mu.Unlock()
 		switch {

@@ -2,16 +2,15 @@ package agent_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -134,167 +133,56 @@ func TestPayloadSurvivesEverything(t *testing.T) {
 	}
 }
 
-// reader is a sink that takes its time.
-type reader struct {
-	mu    sync.Mutex
-	got   []byte
-	ended bool
-	pause time.Duration
-}
-
-func (r *reader) Write(p []byte) (int, error) {
-	<-time.After(r.pause)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.got = append(r.got, p...)
-	return len(p), nil
-}
-
-func (r *reader) End() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ended = true
-	return nil
-}
-
-func (r *reader) len() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return int64(len(r.got))
-}
-
-// TestTypedInput brings what somebody writes to an action that runs, each byte
-// once and in order, through an agent that is started anew in between.
-func TestTypedInput(t *testing.T) {
-	for seed := range uint64(6) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			withFleet(t, func(t *testing.T, w *world, f *fleetOf) {
-				f.mu.Lock()
-				f.carry = chaos(seed, 15)
-				f.mu.Unlock()
-				act, err := f.coord.Propose(t.Context(), ann, coordinator.Request{Host: host, Spec: []byte(`{"kind":"host.run","argv":["hang"],"timeout_ms":-1}`)})
-				if err != nil {
-					t.Fatal(err)
-				}
-				w.pass(time.Second)
-				sink := &reader{pause: time.Millisecond}
-				wait, closed := w.agent.OpenInput(act.ID, 1, 0, sink)
-				data := bytesOf(300_000)
-				written := make(chan error, 1)
-				go func() { // waited for below
-					in, err := f.coord.OpenInput(t.Context(), act.ID, 1)
-					if err != nil {
-						written <- err
-						return
-					}
-					defer in.Close()
-					for rest := data; len(rest) > 0; {
-						n := min(len(rest), 1+int(rest[0])*20)
-						if _, err := in.Write(t.Context(), rest[:n]); err != nil {
-							written <- err
-							return
-						}
-						rest = rest[n:]
-						<-time.After(time.Duration(n%7) * time.Millisecond)
-					}
-					in.End()
-					written <- nil
-				}()
-				w.pass(3 * time.Second)
-				closed()
-				w.restart()
-				w.pass(5 * time.Second)
-				wait, _ = w.agent.OpenInput(act.ID, 1, sink.len(), sink)
-				w.pass(time.Hour)
-				if err := <-written; err != nil {
-					t.Fatal(err)
-				}
-				if !sink.ended || !bytes.Equal(sink.got, data) {
-					t.Fatalf("%d of %d bytes have arrived, ended %v", len(sink.got), len(data), sink.ended)
-				}
-				if err := wait(); err != nil {
-					t.Error(err)
-				}
-			})
-		})
-	}
-}
-
-// TestTypedInputWaits holds whoever writes back as long as nobody reads.
-func TestTypedInputWaits(t *testing.T) {
+// TestPayloadIsGone fails an action whose payload the coordinator has lost, and
+// says so in few words.
+func TestPayloadIsGone(t *testing.T) {
 	withFleet(t, func(t *testing.T, w *world, f *fleetOf) {
-		act, err := f.coord.Propose(t.Context(), ann, coordinator.Request{Host: host, Spec: []byte(`{"kind":"host.run","argv":["hang"],"timeout_ms":-1}`)})
-		if err != nil {
+		var told atomic.Int64
+		f.mu.Lock()
+		f.carry = func(topic string, arrive func()) []func() {
+			if strings.Contains(topic, "/in/") {
+				told.Add(1)
+				return nil
+			}
+			return []func(){arrive}
+		}
+		f.mu.Unlock()
+		id := f.pay(t, bytesOf(1<<20))
+		if err := os.RemoveAll(f.dir); err != nil {
 			t.Fatal(err)
 		}
 		w.pass(time.Second)
-		in, err := f.coord.OpenInput(t.Context(), act.ID, 1)
-		if err != nil {
-			t.Fatal(err)
+		if n := told.Load(); n != 1 {
+			t.Errorf("%d messages say that there is no payload", n)
 		}
-		defer in.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		n, err := in.Write(ctx, bytesOf(1<<20))
-		if err == nil || n > 128<<10 {
-			t.Errorf("%d bytes were taken that nobody reads, %v", n, err)
+		f.mu.Lock()
+		f.carry = nil
+		f.mu.Unlock()
+		w.pass(time.Minute)
+		if act := f.state(t, id); act.State != protocol.StateFailed || !strings.Contains(act.Detail, "does not have it any more") {
+			t.Errorf("%s: %s", act.State, act.Detail)
 		}
 	})
-}
-
-var _ agent.InputSink = (*reader)(nil)
-
-// typing asks for a command that does not end, and opens both ends of its input.
-func (f *fleetOf) typing(t *testing.T, w *world) (protocol.ActionID, *reader) {
-	t.Helper()
-	act, err := f.coord.Propose(t.Context(), ann, coordinator.Request{Host: host, Spec: []byte(`{"kind":"host.run","argv":["hang"],"timeout_ms":-1}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.pass(time.Second)
-	sink := &reader{}
-	_, _ = w.agent.OpenInput(act.ID, 1, 0, sink)
-	w.pass(3 * time.Second)
-	return act.ID, sink
-}
-
-func (f *fleetOf) typed(t *testing.T, id protocol.ActionID, text string) {
-	t.Helper()
-	in, err := f.coord.OpenInput(t.Context(), id, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	if _, err := in.Write(t.Context(), []byte(text)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (r *reader) text() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return string(r.got)
 }
 
 // TestInputIsSentAgain loses a chunk, and then all that the host says about it:
 // what no credit covers is sent again all the same.
 func TestInputIsSentAgain(t *testing.T) {
 	withFleet(t, func(t *testing.T, w *world, f *fleetOf) {
-		id, sink := f.typing(t, w)
 		var lost atomic.Bool
 		f.mu.Lock()
 		f.carry = func(topic string, arrive func()) []func() {
 			first := strings.Contains(topic, "/in/") && lost.CompareAndSwap(false, true)
-			if first || strings.HasSuffix(topic, "/ack") {
+			if first || lost.Load() && strings.HasSuffix(topic, "/ack") {
 				return nil
 			}
 			return []func(){arrive}
 		}
 		f.mu.Unlock()
-		f.typed(t, id, "hello")
+		id := f.pay(t, []byte("hello"))
 		w.pass(10 * time.Second)
-		if got := sink.text(); got != "hello" {
-			t.Errorf("after 10 s %q has arrived", got)
+		if act := f.state(t, id); !lost.Load() || act.State != protocol.StateDone {
+			t.Errorf("after 10 s: %s: %s", act.State, act.Detail)
 		}
 	})
 }
@@ -303,7 +191,6 @@ func TestInputIsSentAgain(t *testing.T) {
 // superseded, although it would follow upon what is there.
 func TestInputOfAnOlderCoordinator(t *testing.T) {
 	withFleet(t, func(t *testing.T, w *world, f *fleetOf) {
-		id, sink := f.typing(t, w)
 		var mu sync.Mutex
 		var kept func()
 		f.mu.Lock()
@@ -311,28 +198,32 @@ func TestInputOfAnOlderCoordinator(t *testing.T) {
 			if strings.Contains(topic, "/in/") {
 				mu.Lock()
 				defer mu.Unlock()
-				kept = arrive
+				if kept == nil {
+					kept = arrive
+				}
 				return nil
 			}
 			return []func(){arrive}
 		}
 		f.mu.Unlock()
-		f.typed(t, id, "old words")
+		id := f.pay(t, []byte("hello"))
 		w.pass(time.Second)
 		f.stop()
 		f.start()
 		w.pass(5 * time.Minute)
-		f.mu.Lock()
-		f.carry = nil
-		f.mu.Unlock()
 		mu.Lock()
 		kept()
 		mu.Unlock()
-		w.pass(time.Minute)
-		f.typed(t, id, "new")
+		w.pass(time.Second)
+		if act := f.state(t, id); act.State != protocol.StateNew {
+			t.Errorf("the old chunk was taken: %s: %s", act.State, act.Detail)
+		}
+		f.mu.Lock()
+		f.carry = nil
+		f.mu.Unlock()
 		w.pass(2 * time.Minute)
-		if got := sink.text(); got != "new" {
-			t.Errorf("%q has arrived", got)
+		if act := f.state(t, id); act.State != protocol.StateDone {
+			t.Errorf("%s: %s", act.State, act.Detail)
 		}
 	})
 }
@@ -340,10 +231,26 @@ func TestInputOfAnOlderCoordinator(t *testing.T) {
 // TestCreditOfAnotherAction gives a host nothing of an action that is not its own.
 func TestCreditOfAnotherAction(t *testing.T) {
 	withFleet(t, func(t *testing.T, w *world, f *fleetOf) {
-		_, _ = w.agent.OpenInput(actionID(9), 1, 0, &reader{})
+		w.agent.Ask(actionID(9), 1)
 		w.pass(5 * time.Second)
 		if n := f.coord.Stats().Refused[protocol.ErrAction]; n == 0 {
 			t.Error("a credit for an action that there is not was taken")
+		}
+	})
+}
+
+// TestCreditOfActionWithoutPayload refuses to be asked for what does not exist.
+func TestCreditOfActionWithoutPayload(t *testing.T) {
+	withFleet(t, func(t *testing.T, w *world, f *fleetOf) {
+		act, err := f.coord.Propose(t.Context(), ann, coordinator.Request{Host: host, Spec: []byte(`{"kind":"host.run","argv":["hang"],"timeout_ms":-1}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Second)
+		w.agent.Ask(act.ID, 1)
+		w.pass(5 * time.Second)
+		if n := f.coord.Stats().Refused[protocol.ErrAction]; n == 0 {
+			t.Error("a credit for an action that reads nothing was taken")
 		}
 	})
 }

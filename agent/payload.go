@@ -178,7 +178,7 @@ func (a *Agent) fill(ctx context.Context, w *fetch) error {
 	}
 	defer f.Close()
 	if f.Offset() < w.size {
-		s := a.inputs.open(w.action, 1, f.Offset(), w.size, payloadSink{f})
+		s := a.inputs.open(w.action, 1, f.Offset(), w.size, f)
 		stop := context.AfterFunc(ctx, s.quit)
 		err := s.wait()
 		stop()
@@ -192,14 +192,6 @@ func (a *Agent) fill(ctx context.Context, w *fetch) error {
 	_, err = f.Finish()
 	return err
 }
-
-// payloadSink is a payload that is being fetched.
-type payloadSink struct{ f *blob.File }
-
-func (p payloadSink) Write(b []byte) (int, error) { return p.f.Write(b) }
-
-// End is never the end of a payload, which has a size.
-func (p payloadSink) End() error { return errNoPayload }
 
 // payloadFile is where the payload of a command is. It is there since before the
 // command was to begin; if it is not, somebody has removed it.

@@ -38,20 +38,6 @@ const (
 	inputIdle = 3 * time.Minute
 )
 
-// inputSource is where the bytes of a stream come from. It is used by one
-// goroutine at a time.
-type inputSource interface {
-	// read returns up to n bytes from an offset on, and whether the stream ends
-	// behind them. Neither means that there is nothing yet.
-	read(offset int64, n int) (data []byte, end bool, err error)
-	// passed tells that nothing before an offset is needed any more. It fails
-	// when the host needs what is not there any more.
-	passed(offset int64) error
-	// done reports whether a host that has passed an offset has everything.
-	done(offset int64) bool
-	close()
-}
-
 // input is one stream on its way down, served by a goroutine that ends by
 // itself.
 type input struct {
@@ -61,9 +47,8 @@ type input struct {
 	changed chan struct{} // one place: there is something to look at
 
 	mu      sync.Mutex
-	src     inputSource
+	src     *payloadSource
 	serving bool
-	writers int   // live streams in use
 	started bool  // a credit has come
 	have    int64 // the newest credit
 	limit   int64 // where permission ends
@@ -123,7 +108,7 @@ func (s *session) onCredit(cr protocol.Credit) error {
 }
 
 // openInput finds where the bytes come from that an action reads.
-func (c *Coordinator) openInput(ctx context.Context, host protocol.HostID, id protocol.ActionID) (inputSource, error) {
+func (c *Coordinator) openInput(ctx context.Context, host protocol.HostID, id protocol.ActionID) (*payloadSource, error) {
 	a, err := c.Action(ctx, id)
 	if err == nil && a.Host != host {
 		err = ErrNotFound
@@ -136,7 +121,7 @@ func (c *Coordinator) openInput(ctx context.Context, host protocol.HostID, id pr
 		return nil, err
 	}
 	if !spec.HasPayload() {
-		return &typed{}, nil
+		return nil, ErrNotFound
 	}
 	return c.openPayload(spec.StdinSHA256, spec.StdinBytes)
 }
@@ -161,9 +146,6 @@ func (i *input) allow(offset, window int64, now time.Time) {
 		i.trip, i.probe = now.Sub(i.probeAt), 0
 	}
 	i.started, i.have, i.limit, i.window, i.creditAt = true, offset, offset+window, window, now
-	if err := i.src.passed(offset); err != nil {
-		i.broken = err
-	}
 	i.look()
 }
 
@@ -220,13 +202,10 @@ func (i *input) pause(now time.Time) (_ time.Duration, over bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	idle := inputIdle - now.Sub(i.creditAt)
-	switch {
-	case i.writers > 0:
-		idle = inputIdle
-	case i.broken != nil || i.started && i.src.done(i.have) || idle <= 0:
+	if i.broken != nil || i.started && i.have >= i.src.size || idle <= 0 {
 		return time.Second, true
 	}
-	if i.next > i.have && i.broken == nil {
+	if i.next > i.have {
 		return min(idle, max(time.Millisecond, i.patience()-now.Sub(i.movedAt))), false
 	}
 	return idle, false
@@ -258,9 +237,6 @@ func (i *input) forget() bool {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.writers > 0 {
-		return false
-	}
 	i.src.close()
 	delete(i.c.inputs.known, i.id)
 	if i.c.inputs.hosts[i.host]--; i.c.inputs.hosts[i.host] == 0 {
@@ -279,16 +255,13 @@ func chunkOf(window int64) int64 {
 func (i *input) send() (bool, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if !i.started || i.broken != nil || i.next >= i.limit {
+	if !i.started || i.broken != nil || i.next >= min(i.limit, i.src.size) {
 		return false, nil
 	}
-	data, end, err := i.src.read(i.next, int(min(chunkOf(i.window), i.limit-i.next)))
+	data, err := i.src.read(i.next, int(min(chunkOf(i.window), i.limit-i.next)))
 	if err != nil {
 		i.broken = err
 		return false, err
-	}
-	if len(data) == 0 && !end {
-		return false, nil
 	}
 	if err := i.c.sendChunk(i.host, i.id, i.next, data); err != nil {
 		i.c.log.Debug("cannot publish", "action", i.id.action, "err", err) // it is sent again
@@ -297,7 +270,9 @@ func (i *input) send() (bool, error) {
 	if i.next == i.have {
 		i.movedAt = now
 	}
-	i.next += max(1, int64(len(data))) // the end counts as one byte
+	if i.next += int64(len(data)); len(data) == 0 {
+		i.next = i.src.size // there is nothing more to say
+	}
 	if i.probe == 0 && i.tries == 0 {
 		i.probe, i.probeAt = i.next, now
 	}

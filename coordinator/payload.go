@@ -194,15 +194,16 @@ func (c *Coordinator) sweepPayloads(ctx context.Context, before time.Time) error
 	return err
 }
 
-// payloadSource is a payload on its way down.
+// payloadSource is a payload on its way down. It is used by one goroutine at a
+// time.
 type payloadSource struct {
 	f    *os.File // nil if the payload is not here
 	size int64
 }
 
-// openPayload opens a payload for a host. One that is not here is a stream that
-// ends before it should: that tells the host.
-func (c *Coordinator) openPayload(d protocol.Digest, size int64) (inputSource, error) {
+// openPayload opens a payload for a host. One that is not here has nothing to
+// read: that tells the host.
+func (c *Coordinator) openPayload(d protocol.Digest, size int64) (*payloadSource, error) {
 	f, err := c.payloads.Open(d)
 	if errors.Is(err, fs.ErrNotExist) {
 		c.log.Error("a payload is missing", "sha256", d.String())
@@ -214,23 +215,18 @@ func (c *Coordinator) openPayload(d protocol.Digest, size int64) (inputSource, e
 	return &payloadSource{f: f, size: size}, nil
 }
 
-func (p *payloadSource) read(offset int64, n int) ([]byte, bool, error) {
-	switch {
-	case offset >= p.size:
-		return nil, false, nil
-	case p.f == nil:
-		return nil, true, nil
+// read returns up to n bytes from an offset within the payload on, none if it is
+// not here.
+func (p *payloadSource) read(offset int64, n int) ([]byte, error) {
+	if p.f == nil {
+		return nil, nil
 	}
 	buf := make([]byte, min(int64(n), p.size-offset))
 	if n, err := p.f.ReadAt(buf, offset); err != nil {
-		return nil, false, fmt.Errorf("payload: %d of %d bytes at %d: %w", n, len(buf), offset, err)
+		return nil, fmt.Errorf("payload: %d of %d bytes at %d: %w", n, len(buf), offset, err)
 	}
-	return buf, false, nil
+	return buf, nil
 }
-
-func (p *payloadSource) passed(int64) error { return nil }
-
-func (p *payloadSource) done(offset int64) bool { return offset >= p.size }
 
 func (p *payloadSource) close() {
 	if p.f != nil {

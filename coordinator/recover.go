@@ -112,15 +112,7 @@ func putJSON(tx Tx, name string, v any) error {
 	return tx.Values().Put(name, b)
 }
 
-// LoadRecovered returns the newest recovery of a store, or [ErrNotFound].
-func LoadRecovered(ctx context.Context, s Store) (r Recovered, err error) {
-	err = s.View(ctx, func(tx Tx) error {
-		r, err = recovered(tx)
-		return err
-	})
-	return r, err
-}
-
+// recovered returns the newest recovery, or [ErrNotFound].
 func recovered(tx Tx) (r Recovered, err error) {
 	b, err := tx.Values().Get(recoveredValue)
 	if err == nil {

@@ -58,7 +58,7 @@ func must[T any](v T, err error) T {
 }
 
 var (
-	fleet  = must(protocol.ParseFleetID("00112233445566778899aabbccddeeff"))
+	fleet  = protocol.FleetID{0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff}
 	action = must(protocol.ParseActionID("01890a5d-ac96-774b-bcce-b302099a8057"))
 	other  = must(protocol.ParseActionID("01890a5d-ac96-774b-bcce-b302099a8058"))
 	target = protocol.Target{Host: "db-1", Action: action}

@@ -96,8 +96,8 @@ func must[T any](v T, err error) T {
 
 // The names of the small fleet.
 var (
-	theFleet   = must(protocol.ParseFleetID("00112233445566778899aabbccddeeff"))
-	otherFleet = must(protocol.ParseFleetID("ffeeddccbbaa99887766554433221100"))
+	theFleet   = protocol.FleetID{0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff}
+	otherFleet = protocol.FleetID{0xff, 0xee, 0xdd, 0xcc, 0xbb, 0xaa, 0x99, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0x00}
 	hostStore  = must(protocol.ParseStoreID("0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"))
 	coStore    = must(protocol.ParseStoreID("0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c"))
 	anAction   = must(protocol.ParseActionID("01890a5d-ac96-774b-bcce-b302099a8057"))

@@ -218,9 +218,6 @@ func (b *BatchID) UnmarshalText(t []byte) error { return unuuid("batch id", b[:]
 // ParseBatchID parses the text form of a BatchID.
 func ParseBatchID(s string) (b BatchID, err error) { err = b.UnmarshalText([]byte(s)); return b, err }
 
-// ParseFleetID parses the text form of a FleetID.
-func ParseFleetID(s string) (f FleetID, err error) { err = f.UnmarshalText([]byte(s)); return f, err }
-
 // ParseStoreID parses the text form of a StoreID.
 func ParseStoreID(s string) (t StoreID, err error) { err = t.UnmarshalText([]byte(s)); return t, err }
 

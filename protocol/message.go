@@ -399,8 +399,8 @@ const WantFull = "full"
 //
 // Downwards: the host needs nothing before Offset any more and wants what
 // follows, up to Window further, which it keeps small enough that all of it passes
-// its line in a few seconds. The end of a stream, an empty chunk, counts as one
-// byte: a credit one beyond it says that the end was seen.
+// its line in a few seconds. An empty chunk says that the coordinator does not
+// have what it asks for.
 type Credit struct {
 	Action  ActionID `json:"action"`
 	Attempt int      `json:"attempt"`
