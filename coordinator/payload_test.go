@@ -8,6 +8,7 @@ import (
 	"io"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
@@ -71,4 +72,34 @@ func TestUploadGoesOn(t *testing.T) {
 	if _, err := f.Coordinator().PutPayload(context.Background(), viewer, d, size, 0, bytes.NewReader(data)); !errors.Is(err, coordinator.ErrDenied) {
 		t.Errorf("a viewer: %v", err)
 	}
+}
+
+// TestPayloadIsOfItsHost: what an action reads goes to its host and no other.
+func TestPayloadIsOfItsHost(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		other := f.AddHost("edge-08")
+		other.Connect()
+		after(10 * time.Second)
+		by := coordinator.Actor{Name: "ann", Role: coordinator.RoleOperator}
+		p, err := f.Coordinator().PutPayload(t.Context(), by, protocol.Digest{}, -1, 0, bytes.NewReader([]byte("a secret")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := f.Coordinator().Propose(t.Context(), by, coordinator.Request{Host: h.ID,
+			Spec: fmt.Appendf(nil, `{"kind":"host.run","argv":["cat"],"stdin_sha256":"%s","stdin_bytes":%d}`, p.SHA256, p.Bytes)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := protocol.Credit{Action: a.ID, Attempt: 1, FD: protocol.Stdin, Window: protocol.ChunkSize}
+		other.Ask(ask)
+		after(time.Second)
+		if n := f.Coordinator().Stats().Refused[protocol.ErrAction]; n != 1 {
+			t.Errorf("%d credits of another host were refused, not 1", n)
+		}
+		h.Ask(ask)
+		after(time.Second)
+		if n := f.Coordinator().Stats().Refused[protocol.ErrAction]; n != 1 {
+			t.Errorf("the host's own credit was refused")
+		}
+	})
 }

@@ -461,6 +461,13 @@ func (h *Host) ack() {
 	h.send(protocol.ChannelAck, a, nil)
 }
 
+// Ask asks for what an action reads, whatever the action.
+func (h *Host) Ask(credits ...protocol.Credit) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.send(protocol.ChannelAck, protocol.Ack{Header: h.state(protocol.TypeAck), Credit: credits}, nil)
+}
+
 func (h *Host) enqueue(typ protocol.Type, ch protocol.Channel, name protocol.Stream, b []byte) {
 	p := h.disk.sent[name]
 	p.Store, p.Stream = h.disk.store, name
