@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hostler-io/hostler/api"
 )
@@ -83,6 +84,7 @@ func TestRestoredCoordinator(t *testing.T) {
 	}
 	w.ended(t, done...)
 	done = append(done, first, later)
+	done = append(done, w.sealed(t, witness)...)
 	invite := w.invite(t)
 	before := w.path("coordinator.before")
 	w.coordinator.end(t, kill)
@@ -220,4 +222,16 @@ func TestStagingCopy(t *testing.T) {
 	w.copyTo(t, production, w.path("coordinator"))
 	w.startCoordinator(t)
 	w.must(t, "run", "edge-01", "--", "true")
+}
+
+// sealed writes until what was recorded before it is sealed, which takes a second,
+// and told to edge-01 with the receipts of what comes after it. It returns the
+// actions. (hostler audit verify would tell, but remembers what it has seen.)
+func (w *world) sealed(t *testing.T, witness string) (ids []string) {
+	t.Helper()
+	for since := time.Now(); time.Since(since) < 4*time.Second; {
+		ids = append(ids, w.writes(t, "edge-01", witness, fmt.Sprint("sealed-", len(ids))))
+		w.ended(t, ids[len(ids)-1])
+	}
+	return ids
 }
