@@ -29,7 +29,7 @@ type commands struct {
 	loose  bool // what a supervisor leaves behind when it dies cannot be found
 
 	sight     runner.Sight // of all of them
-	abandoned int
+	abandoned atomic.Int32
 }
 
 type run struct {
@@ -227,7 +227,7 @@ func (c *commands) Look(_ context.Context, id protocol.ActionID, attempt int) (r
 func (c *commands) Abandon(id protocol.ActionID, attempt int) error {
 	r := c.get(id, attempt)
 	c.mu.Lock()
-	c.abandoned++
+	c.abandoned.Add(1)
 	c.sight = runner.Sight{}
 	c.mu.Unlock()
 	r.dies()

@@ -41,8 +41,8 @@ func TestStuckSupervisorIsSeen(t *testing.T) {
 		}
 		w.cmds.seen(runner.Sight{})
 		w.pass(time.Minute)
-		if got := w.detail(actionID(1)); got != "" || w.cmds.abandoned != 0 {
-			t.Errorf("it answers, and it is said: %q; %d were killed", got, w.cmds.abandoned)
+		if got := w.detail(actionID(1)); got != "" || w.cmds.abandoned.Load() != 0 {
+			t.Errorf("it answers, and it is said: %q; %d were killed", got, w.cmds.abandoned.Load())
 		}
 	})
 }
@@ -56,13 +56,13 @@ func TestLimitOutlivesTheSupervisor(t *testing.T) {
 		w.cmds.seen(stoppedSupervisor())
 		w.coord.order(actionID(1), limited)
 		w.pass(95 * time.Second)
-		if w.cmds.abandoned != 0 {
+		if w.cmds.abandoned.Load() != 0 {
 			t.Error("it was killed before its time")
 		}
 		w.pass(45 * time.Second)
 		got := w.coord.told(actionID(1))
-		if w.cmds.abandoned != 1 || got[len(got)-1] != "interrupt FAILED interrupted" {
-			t.Errorf("%d were killed, reports %q", w.cmds.abandoned, got)
+		if w.cmds.abandoned.Load() != 1 || got[len(got)-1] != "interrupt FAILED interrupted" {
+			t.Errorf("%d were killed, reports %q", w.cmds.abandoned.Load(), got)
 		}
 		if got := w.detail(actionID(1)); !strings.HasPrefix(got, "its supervisor (process 99) did not answer 30s after") {
 			t.Errorf("it is said: %q", got)
@@ -80,13 +80,13 @@ func TestCancelOutlivesTheSupervisor(t *testing.T) {
 		w.coord.cancel(actionID(1))
 		w.pass(35 * time.Second)
 		want := "cancelling: its supervisor (process 99) is stopped and does not answer; kill -CONT 99 lets it go on; 2 processes of it are still alive: 123 (D) 124 (S)"
-		if got := w.detail(actionID(1)); got != want || w.cmds.abandoned != 0 {
+		if got := w.detail(actionID(1)); got != want || w.cmds.abandoned.Load() != 0 {
 			t.Errorf("it is said: %q", got)
 		}
 		w.pass(45 * time.Second)
 		got := w.coord.told(actionID(1))
-		if w.cmds.abandoned != 1 || got[len(got)-1] != "cancelled CANCELLED cancelled" {
-			t.Errorf("%d were killed, reports %q", w.cmds.abandoned, got)
+		if w.cmds.abandoned.Load() != 1 || got[len(got)-1] != "cancelled CANCELLED cancelled" {
+			t.Errorf("%d were killed, reports %q", w.cmds.abandoned.Load(), got)
 		}
 	})
 }
@@ -102,8 +102,8 @@ func TestUnkillableIsSeen(t *testing.T) {
 		w.coord.cancel(actionID(1))
 		w.pass(time.Hour)
 		w.expect(actionID(1), "start RUNNING", "tell RUNNING cancelling", "tell RUNNING cancelling")
-		if got := w.detail(actionID(1)); got != "cancelling: 1 process of it is still alive: 123 (D)" || w.cmds.abandoned != 0 {
-			t.Errorf("it is said: %q; %d were killed", got, w.cmds.abandoned)
+		if got := w.detail(actionID(1)); got != "cancelling: 1 process of it is still alive: 123 (D)" || w.cmds.abandoned.Load() != 0 {
+			t.Errorf("it is said: %q; %d were killed", got, w.cmds.abandoned.Load())
 		}
 	})
 }
