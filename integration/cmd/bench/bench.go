@@ -93,6 +93,8 @@ func (b *bench) all(ctx context.Context) error {
 		return b.outputs(ctx)
 	case "cancel":
 		return b.cancels(ctx)
+	case "many":
+		return b.runMany(ctx)
 	}
 	idle, err := b.idleMemory(ctx)
 	if err != nil {
@@ -101,7 +103,7 @@ func (b *bench) all(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		b.roundtrip, b.commandLine, b.commits, b.cancels, b.load, b.noop, b.seal, b.outputs,
 		func(ctx context.Context) error { return b.memory(ctx, idle) },
-		b.containers, b.storm,
+		b.containers, b.runMany, b.storm,
 	} {
 		if err := step(ctx); err != nil {
 			return err

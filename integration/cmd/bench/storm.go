@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -44,7 +45,7 @@ func (b *bench) storm(ctx context.Context) (err error) {
 	if err := f.initCoordinator(ctx); err != nil {
 		return err
 	}
-	if err := f.populate(ctx, stormHosts); err != nil {
+	if err := f.populate(ctx, stormHosts, ""); err != nil {
 		return fmt.Errorf("making %d hosts: %w", stormHosts, err)
 	}
 	if err := f.startCoordinator(ctx); err != nil {
@@ -65,8 +66,9 @@ func (b *bench) storm(ctx context.Context) (err error) {
 }
 
 // populate makes hosts known to a coordinator that does not run, as if each had
-// been approved, and writes down what a swarm needs to be them.
-func (f *fleet) populate(ctx context.Context, n int) error {
+// been approved, and writes down what a swarm needs to be them; their keys too, into
+// a directory, if it is named.
+func (f *fleet) populate(ctx context.Context, n int, keys string) error {
 	code, err := enrol.ParseFleetCode(f.code)
 	if err != nil {
 		return err
@@ -77,11 +79,16 @@ func (f *fleet) populate(ctx context.Context, n int) error {
 	}
 	s := swarm{Address: f.mqtt, Root: ca.Certificate(), Hosts: make([]swarmHost, n)}
 	known := make([]coordinator.Host, n)
+	if keys != "" {
+		if err := os.Mkdir(keys, 0o700); err != nil {
+			return err
+		}
+	}
 	var g errgroup.Group
 	g.SetLimit(runtime.NumCPU())
 	for i := range n {
 		g.Go(func() (err error) {
-			known[i], s.Hosts[i], err = newSwarmHost(protocol.HostID(fmt.Sprintf("edge-%04d", i)), code, ca)
+			known[i], s.Hosts[i], err = newSwarmHost(protocol.HostID(fmt.Sprintf("edge-%04d", i)), code, ca, keys)
 			return err
 		})
 	}
@@ -112,10 +119,18 @@ func (f *fleet) populate(ctx context.Context, n int) error {
 
 // newSwarmHost makes one host: its keys, its certificate, and what it says when
 // it connects for the first time, the second time and so on.
-func newSwarmHost(id protocol.HostID, code enrol.FleetCode, ca *certs.Authority) (coordinator.Host, swarmHost, error) {
+func newSwarmHost(id protocol.HostID, code enrol.FleetCode, ca *certs.Authority, keys string) (coordinator.Host, swarmHost, error) {
 	var none coordinator.Host
 	now := time.Now()
-	key, err := certs.Generate("hostler host "+string(id), now)
+	h := swarmHost{ID: string(id), Fleet: code.Name}
+	var key *certs.Identity
+	var err error
+	if name := "hostler host " + string(id); keys == "" {
+		key, err = certs.Generate(name, now)
+	} else {
+		h.Identity = filepath.Join(keys, string(id))
+		key, err = certs.CreateIdentity(h.Identity, name)
+	}
 	if err != nil {
 		return none, swarmHost{}, err
 	}
@@ -127,8 +142,8 @@ func newSwarmHost(id protocol.HostID, code enrol.FleetCode, ca *certs.Authority)
 	if err != nil {
 		return none, swarmHost{}, err
 	}
-	h := swarmHost{ID: string(id), Topic: protocol.HostTopic(code.Name, id, protocol.ChannelPresence).String(),
-		Receipts: protocol.HostFilter(code.Name, id, protocol.ChannelReceipt), Filters: []string{protocol.FleetFilter(code.Name)}}
+	h.Topic, h.Receipts = protocol.HostTopic(code.Name, id, protocol.ChannelPresence).String(), protocol.HostFilter(code.Name, id, protocol.ChannelReceipt)
+	h.Filters = []string{protocol.FleetFilter(code.Name)}
 	for _, c := range []protocol.Channel{protocol.ChannelOrder, protocol.ChannelControl, protocol.ChannelGrant, protocol.ChannelReceipt} {
 		h.Filters = append(h.Filters, protocol.HostFilter(code.Name, id, c))
 	}
@@ -148,9 +163,7 @@ func newSwarmHost(id protocol.HostID, code enrol.FleetCode, ca *certs.Authority)
 
 // write signs the host's words, one will and one hello for each connection.
 func (h *swarmHost) write(key *certs.Identity, id protocol.HostID, code enrol.FleetCode) error {
-	var inst protocol.Nonce
-	var store protocol.StoreID
-	for _, b := range [][]byte{inst[:], store[:]} {
+	for _, b := range [][]byte{h.Inst[:], h.Store[:]} {
 		if _, err := rand.Read(b); err != nil {
 			return err
 		}
@@ -164,7 +177,7 @@ func (h *swarmHost) write(key *certs.Identity, id protocol.HostID, code enrol.Fl
 		}
 		header.Seq.K = 1
 		hello, err := sealJSON(key, protocol.Presence{Header: header, Kind: protocol.PresenceHello, Hello: &protocol.Hello{
-			Proto: protocol.Proto, Inst: inst, Boot: "bench", Store: store, SelfFence: "none",
+			Proto: protocol.Proto, Inst: h.Inst, Boot: "bench", Store: h.Store, SelfFence: "none",
 		}})
 		if err != nil {
 			return err
@@ -216,8 +229,11 @@ func (f *fleet) startSwarm(ctx context.Context) (*swarmProcess, error) {
 
 // round has all hosts connect and returns how many seconds it took until the
 // last one had its answer.
-func (s *swarmProcess) round() (float64, error) {
-	if _, err := io.WriteString(s.stdin, "connect\n"); err != nil {
+func (s *swarmProcess) round() (float64, error) { return s.say("connect") }
+
+// say has the swarm do something and returns its answer.
+func (s *swarmProcess) say(what string) (float64, error) {
+	if _, err := io.WriteString(s.stdin, what+"\n"); err != nil {
 		return 0, err
 	}
 	line, err := s.lines.ReadString('\n')

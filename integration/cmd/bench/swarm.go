@@ -12,7 +12,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -25,6 +27,9 @@ type swarm struct {
 	Address string // of the broker
 	Root    []byte // the fleet's authority, DER
 	Hosts   []swarmHost
+
+	workers []*worker
+	running *sync.WaitGroup // of them; nil: none work yet
 }
 
 // swarmHost is one of them. What it says was signed before, so that the swarm
@@ -35,6 +40,11 @@ type swarmHost struct {
 	Topic, Receipts  string // of its presence, of its answers
 	Filters          []string
 	Wills, Hellos    [][]byte // one for each connection
+	// What a worker needs beside that: the file of its key, and what its hellos name.
+	Identity string
+	Fleet    protocol.FleetName
+	Store    protocol.StoreID
+	Inst     protocol.Nonce
 
 	pair tls.Certificate
 }
@@ -67,7 +77,15 @@ func serveSwarm(ctx context.Context, path string, stdin io.Reader, stdout io.Wri
 	}
 	fmt.Fprintln(stdout, "ready")
 	lines := bufio.NewScanner(stdin)
+	defer s.dismiss()
 	for round := 0; lines.Scan(); round++ {
+		if lines.Text() == "work" {
+			if err := s.work(ctx); err != nil {
+				return err
+			}
+			fmt.Fprintln(stdout, 0)
+			continue
+		}
 		took, err := s.connect(ctx, round)
 		if err != nil {
 			return err
@@ -115,11 +133,7 @@ func (s *swarm) connect(ctx context.Context, round int) (time.Duration, error) {
 // connect does what an agent does: a full handshake, its will, its subscriptions,
 // its hello; and it waits for the answer to that.
 func (h *swarmHost) connect(ctx context.Context, address string, roots *x509.CertPool, round int) (io.Closer, error) {
-	dialer := tls.Dialer{Config: &tls.Config{
-		MinVersion: tls.VersionTLS13, CurvePreferences: []tls.CurveID{tls.X25519}, RootCAs: roots,
-		ServerName: "127.0.0.1", Certificates: []tls.Certificate{h.pair},
-	}}
-	conn, err := dialer.DialContext(ctx, "tcp", address)
+	conn, err := h.dial(ctx, address, roots)
 	if err != nil {
 		return nil, err
 	}
@@ -128,10 +142,18 @@ func (h *swarmHost) connect(ctx context.Context, address string, roots *x509.Cer
 			return nil, errors.Join(err, conn.Close())
 		}
 	}
-	if err := h.talk(conn, round); err != nil {
+	if _, err := h.talk(conn, bufio.NewReaderSize(conn, 4096), round); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
+}
+
+func (h *swarmHost) dial(ctx context.Context, address string, roots *x509.CertPool) (net.Conn, error) {
+	dialer := tls.Dialer{Config: &tls.Config{
+		MinVersion: tls.VersionTLS13, CurvePreferences: []tls.CurveID{tls.X25519}, RootCAs: roots,
+		ServerName: "127.0.0.1", Certificates: []tls.Certificate{h.pair},
+	}}
+	return dialer.DialContext(ctx, "tcp", address)
 }
 
 // The packets of MQTT 3.1.1 that are needed here.
@@ -146,51 +168,55 @@ const (
 	mqttFlags, mqttKeepAlive = 0x02 | 0x04 | 0x08 | 0x20, 60
 )
 
-func (h *swarmHost) talk(conn io.ReadWriter, round int) error {
-	r := bufio.NewReaderSize(conn, 4096)
+func (h *swarmHost) talk(conn io.Writer, r *bufio.Reader, round int) (receipt protocol.Receipt, err error) {
 	hello := text(nil, "MQTT")
 	hello = append(hello, 4, mqttFlags, 0, mqttKeepAlive)
 	hello = text(text(text(hello, h.ID), h.Topic), string(h.Wills[round]))
 	if err := ask(conn, r, mqttConnect, hello, mqttConnack); err != nil {
-		return err
+		return receipt, err
 	}
 	filters := []byte{0, 1} // the packet's number
 	for _, f := range h.Filters {
 		filters = append(text(filters, f), 0)
 	}
 	if err := ask(conn, r, mqttSubscribe, filters, mqttSuback); err != nil {
-		return err
+		return receipt, err
 	}
 	if err := send(conn, mqttRetained, append(append(text(nil, h.Topic), 0, 2), h.Hellos[round]...)); err != nil {
-		return err
+		return receipt, err
 	}
 	for {
 		kind, body, err := receive(r)
 		if err != nil {
-			return err
+			return receipt, err
 		}
-		payload, ok := bytes.CutPrefix(body, text(nil, h.Receipts))
-		if kind&0xf0 != mqttPublish || !ok {
+		payload, ok := cutTopic(kind, body, h.Receipts)
+		if !ok {
 			continue // what the fleet is told, and the acknowledgement of the hello
 		}
 		return answers(payload, uint64(round)+1)
 	}
 }
 
-// answers tells whether a receipt gives what a hello asks for.
-func answers(payload []byte, conn uint64) error {
+// cutTopic returns the payload of a packet that is a publish to a topic.
+func cutTopic(kind byte, body []byte, topic string) ([]byte, bool) {
+	payload, ok := bytes.CutPrefix(body, text(nil, topic))
+	return payload, ok && kind&0xf0 == mqttPublish
+}
+
+// answers returns a receipt if it gives what a hello asks for.
+func answers(payload []byte, conn uint64) (r protocol.Receipt, _ error) {
 	e, err := protocol.Split(payload)
 	if err != nil {
-		return err
+		return r, err
 	}
-	var r protocol.Receipt
 	if err := json.Unmarshal(e.Body, &r); err != nil {
-		return err
+		return r, err
 	}
 	if r.Give.IsZero() || r.Answers.Conn != conn {
-		return fmt.Errorf("the receipt for connection %d answers %d, with the challenge %s", conn, r.Answers.Conn, r.Give)
+		return r, fmt.Errorf("the receipt for connection %d answers %d, with the challenge %s", conn, r.Answers.Conn, r.Give)
 	}
-	return nil
+	return r, nil
 }
 
 // text appends a string as MQTT writes it.

@@ -37,7 +37,7 @@ func TestSwarmHost(t *testing.T) {
 		}
 		near, far := net.Pipe()
 		done := make(chan error, 1)
-		go func() { done <- h.talk(near, 0); near.Close() }()
+		go func() { _, err := h.talk(near, bufio.NewReader(near), 0); done <- err; near.Close() }()
 		r := bufio.NewReader(far)
 		for _, step := range []struct {
 			want, answer byte
