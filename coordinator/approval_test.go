@@ -1,8 +1,10 @@
 package coordinator_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -228,36 +230,98 @@ func TestOneDenialVetoes(t *testing.T) {
 	})
 }
 
-// TestApproveOrDeny lets both come at the same time: exactly one of them wins, and
-// what is done afterwards is what it says.
+// TestApproveOrDeny lets everything come at the same time that ends the wait for
+// people: exactly one wins, the others are told so, and what is done afterwards
+// is what the winner says.
 func TestApproveOrDeny(t *testing.T) {
-	for n := range 20 {
-		withPolicy(t, onePerson, func(t *testing.T, c *crew) {
-			a := c.request()
-			signed := c.Approval(c.keys["ann"], a.Spec, time.Hour, nil, target(a))
-			var approved, denied error
-			var both sync.WaitGroup
-			both.Go(func() {
-				given, err := c.Coordinator().Approve(t.Context(), boss(), signed, []protocol.Target{target(a)})
-				if approved = err; err == nil {
-					approved = given[0].Err
-				}
-			})
-			both.Go(func() { _, denied = c.Coordinator().Deny(t.Context(), boss(), a.ID, "") })
-			both.Wait()
-			synctest.Wait()
-			got, err := c.Coordinator().Action(t.Context(), a.ID)
-			c.must(err)
-			switch {
-			case (approved == nil) == (denied == nil):
-				t.Errorf("round %d: approving gave %v, denying %v", n, approved, denied)
-			case approved == nil && (got.State != protocol.StatePendingSchedule || len(c.host.Orders()) != 1):
-				t.Errorf("round %d: approved, and it is %s with %d orders", n, got.State, len(c.host.Orders()))
-			case denied == nil && (got.State != protocol.StateCancelled || len(c.host.Orders()) != 0):
-				t.Errorf("round %d: denied, and it is %s with %d orders", n, got.State, len(c.host.Orders()))
-			}
-		})
+	won := map[string]int{}
+	for n := range 60 {
+		withPolicy(t, onePerson, func(t *testing.T, c *crew) { won[c.contest(n)]++ })
 	}
+	t.Logf("won: %v", won)
+	if len(won) < 2 {
+		t.Errorf("always the same won: %v", won)
+	}
+}
+
+// contest is one round; it returns who won.
+func (c *crew) contest(n int) string {
+	const life = 7 * 24 * time.Hour // of a request that nobody approves
+	ctx, co := c.t.Context(), c.Coordinator()
+	a := c.request()
+	c.SetDate(life - time.Minute)
+	signed := c.Approval(c.keys["ann"], a.Spec, time.Hour, nil, target(a))
+	var approved, denied error
+	all := []func(){
+		func() {
+			given, err := co.Approve(ctx, boss(), signed, []protocol.Target{target(a)})
+			if approved = err; err == nil {
+				approved = given[0].Err
+			}
+		},
+		func() { _, denied = co.Deny(ctx, boss(), a.ID, "") },
+		func() {
+			if got, err := co.Cancel(ctx, c.Admin(), a.ID); err != nil || !got.State.Final() && !got.Cancelling {
+				c.t.Errorf("round %d: cancelled, it is %s: %v", n, got.State, err)
+			}
+		},
+		func() {
+			c.SetDate(life + time.Minute)
+			if _, err := co.Nudge(ctx, c.Admin(), a.ID); err != nil {
+				c.t.Errorf("round %d: nudged when it was due: %v", n, err)
+			}
+		},
+		func() {
+			if _, err := co.Nudge(ctx, c.Admin(), a.ID); err != nil {
+				c.t.Errorf("round %d: nudged: %v", n, err)
+			}
+		},
+	}
+	start := make(chan struct{})
+	var ready, done sync.WaitGroup
+	for _, i := range rand.New(rand.NewPCG(uint64(n), 0)).Perm(len(all)) {
+		ready.Add(1)
+		done.Go(func() { ready.Done(); <-start; all[i]() })
+	}
+	ready.Wait()
+	close(start)
+	done.Wait()
+	synctest.Wait()
+	got, err := co.Action(ctx, a.ID)
+	c.must(err)
+	winner := fmt.Sprint(got.State, " ", got.Reason)
+	orders, controls := 0, 0
+	switch winner {
+	case "PENDING_SCHEDULE ":
+		orders, controls = 1, 1 // and the cancel follows the order
+		if !got.Cancelling {
+			c.t.Errorf("round %d: approved, and the cancel was forgotten", n)
+		}
+	case "CANCELLED disapproved", "CANCELLED cancelled", "CANCELLED expired":
+	default:
+		c.t.Errorf("round %d: it is %s", n, winner)
+	}
+	if o, k := len(c.host.Orders()), len(c.host.Controls()); o != orders || k != controls {
+		c.t.Errorf("round %d: it is %s, with %d orders and %d controls", n, winner, o, k)
+	}
+	for what, err := range map[string]error{"PENDING_SCHEDULE ": approved, "CANCELLED disapproved": denied} {
+		if (err == nil) != (what == winner) || err != nil && !errors.Is(err, coordinator.ErrConflict) {
+			c.t.Errorf("round %d: it is %s; who wanted %s was told %v", n, winner, what, err)
+		}
+	}
+	events, err := co.Events(ctx, 0, 1000)
+	c.must(err)
+	left := 0
+	for _, e := range events {
+		var d struct{ From protocol.State }
+		if e.Type == "action.state" && json.Unmarshal(e.Data, &d) == nil && d.From == protocol.StatePendingApprove {
+			left++
+		}
+	}
+	if left != 1 {
+		c.t.Errorf("round %d: it stopped waiting %d times", n, left)
+	}
+	return winner
 }
 
 // TestUnapprovedDelaysNobody: what waits for approval, or was approved in vain,
