@@ -20,6 +20,10 @@ import (
 type harm struct {
 	lose, double, late, far, spoil int
 	spare                          bool // leases, grants and hellos are left alone
+
+	// shuffle, if positive, is how far messages overtake each other: each
+	// arrives twice, both times anywhere within it.
+	shuffle time.Duration
 }
 
 // message is something that was said.
@@ -40,22 +44,23 @@ type conn struct {
 // to a message follows from the seed, the topic, and how many came before on
 // that topic, so that a schedule repeats whatever the order of goroutines is.
 type broker struct {
-	seed  uint64
-	mu    sync.Mutex
-	harm  harm
-	down  bool
-	coord *coordinator.Coordinator // nil while there is none
-	conns map[protocol.HostID]*conn
-	count map[string]uint64
-	kept  map[string]message // retained
-	said  []message          // everything that was ever said
-	last  map[string]time.Time
-	watch func(t protocol.Topic, payload []byte) // hears what is said, before anything is done to it
+	seed   uint64
+	mu     sync.Mutex
+	harm   harm
+	down   bool
+	coord  *coordinator.Coordinator // nil while there is none
+	conns  map[protocol.HostID]*conn
+	count  map[string]uint64
+	kept   map[string]message // retained
+	said   []message          // everything that was ever said
+	last   map[string]time.Time
+	passed map[protocol.Channel]int               // messages that overtook others, where all are shuffled
+	watch  func(t protocol.Topic, payload []byte) // hears what is said, before anything is done to it
 }
 
 func newBroker(seed uint64) *broker {
 	return &broker{seed: seed, conns: make(map[protocol.HostID]*conn), count: make(map[string]uint64),
-		kept: make(map[string]message), last: make(map[string]time.Time)}
+		kept: make(map[string]message), last: make(map[string]time.Time), passed: make(map[protocol.Channel]int)}
 }
 
 // chance returns the fate of the next thing that happens to a topic.
@@ -93,6 +98,10 @@ func (b *broker) carry(topic string, payload []byte, retained bool) {
 		h = harm{}
 	}
 	r := b.chance(topic)
+	if h.shuffle > 0 {
+		b.jumble(r, t, m, h.shuffle)
+		return
+	}
 	copies := 1
 	if r.IntN(100) < h.lose {
 		copies = 0
@@ -113,6 +122,23 @@ func (b *broker) carry(topic string, payload []byte, retained bool) {
 		default:
 			b.queue(t, m)
 		}
+	}
+}
+
+// jumble delivers a message twice within a window, and counts what
+// comes before something that was said earlier. It is called with mu held.
+func (b *broker) jumble(r *rand.Rand, t protocol.Topic, m message, window time.Duration) {
+	lane := "shuffled " + m.topic
+	before := b.last[lane]
+	for range 2 {
+		at := time.Now().Add(time.Duration(r.Int64N(int64(window))))
+		if at.Before(before) {
+			b.passed[t.Channel]++
+		}
+		if at.After(b.last[lane]) {
+			b.last[lane] = at
+		}
+		b.deliverIn(m, time.Until(at))
 	}
 }
 

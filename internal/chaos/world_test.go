@@ -141,32 +141,36 @@ func play(t *testing.T, seed uint64) {
 				t.Logf("once more: go test ./internal/chaos -run Schedules -seed %d -seeds 1", seed)
 			}
 		}()
-		steps := w.schedule()
-		w.center.start()
-		for _, h := range w.hosts {
-			h.start()
-		}
-		w.pass(time.Second)
-		w.broker.mu.Lock()
-		w.broker.harm = w.plan.harm
-		w.broker.mu.Unlock()
-		for _, s := range steps {
-			w.pass(time.Until(w.begun.Add(s.at)))
-			w.log.Info("step", "at", s.at, "what", s.what)
-			s.do()
-		}
-		w.pass(time.Until(w.begun.Add(w.plan.length)))
-		w.calm()
-		w.pass(Settled)
-		w.work.Wait()
-		w.settled = true
-		w.check("when it has settled")
-		if w.plan.harm.far > 0 && !t.Failed() {
-			w.pass(farMax)
-			w.check("after the last message arrived")
-		}
+		w.through(w.schedule())
 		w.end()
 	})
+}
+
+// through goes through the steps of a schedule and checks what has come of it.
+func (w *world) through(steps []step) {
+	w.center.start()
+	for _, h := range w.hosts {
+		h.start()
+	}
+	w.pass(time.Second)
+	w.broker.mu.Lock()
+	w.broker.harm = w.plan.harm
+	w.broker.mu.Unlock()
+	for _, s := range steps {
+		w.pass(time.Until(w.begun.Add(s.at)))
+		w.log.Info("step", "at", s.at, "what", s.what)
+		s.do()
+	}
+	w.pass(time.Until(w.begun.Add(w.plan.length)))
+	w.calm()
+	w.pass(Settled)
+	w.work.Wait()
+	w.settled = true
+	w.check("when it has settled")
+	if w.plan.harm.far > 0 && !w.t.Failed() {
+		w.pass(farMax)
+		w.check("after the last message arrived")
+	}
 }
 
 // look is how often leases are looked at.
@@ -319,12 +323,18 @@ func (w *world) ask(r *rand.Rand, h *host) {
 		a.followed = new([]byte)
 	}
 	patience := time.Duration(r.IntN(30_000)) * time.Millisecond
+	w.want(a, cancel, patience)
+}
+
+// want asks for an action until it is accepted; what is cancelled is so after
+// some patience, and what somebody follows is read to its end.
+func (w *world) want(a asked, cancel bool, patience time.Duration) {
 	w.mu.Lock()
 	w.asked = append(w.asked, a)
 	w.mu.Unlock()
 	w.work.Go(func() {
 		w.insist(func(ctx context.Context, c *coordinator.Coordinator) error {
-			_, err := c.Propose(ctx, ann, coordinator.Request{ID: a.id, Host: h.id, Spec: encode(a.spec)})
+			_, err := c.Propose(ctx, ann, coordinator.Request{ID: a.id, Host: a.host.id, Spec: encode(a.spec)})
 			return err
 		})
 		if cancel {
@@ -334,7 +344,7 @@ func (w *world) ask(r *rand.Rand, h *host) {
 				return err
 			})
 		}
-		if follow {
+		if a.followed != nil {
 			w.insist(a.follow)
 		}
 	})
