@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -101,6 +102,7 @@ type Hole struct {
 	// Hosts are some of those on which it is so: "db-1", "edge-*", or "others".
 	Hosts string
 	Rule  int // that grants it, from 1; 0 is none
+	Line  int // on which the rule begins, from 1; 0 if that is not known
 }
 
 // String returns the hole as people read it.
@@ -108,6 +110,9 @@ func (h Hole) String() string {
 	by := "no rule asks for more"
 	if h.Rule > 0 {
 		by = fmt.Sprintf("rule %d", h.Rule)
+	}
+	if h.Line > 0 {
+		by += fmt.Sprintf(", line %d", h.Line)
 	}
 	return fmt.Sprintf("%s needs %s (%s), and gives %s, while %s needs %s [on %s]", h.Kind, short(h.Needs), by, h.Gives, h.Reserved, short(h.Wants), h.Hosts)
 }
@@ -164,12 +169,29 @@ func (p *Policy) Holes(hosts ...protocol.HostID) []Hole {
 		for _, hole := range p.holesOn(h) {
 			if key := fmt.Sprint(hole.Kind, hole.Rule); !known[key] {
 				known[key] = true
-				hole.Hosts = shown(h)
+				hole.Hosts, hole.Line = shown(h), p.lineOf(hole.Rule)
 				all = append(all, hole)
 			}
 		}
 	}
 	return all
+}
+
+// lineOf is the line on which a rule begins; 0 if it is not written as a table of
+// its own, as all rules are that people write.
+func (p *Policy) lineOf(rule int) int {
+	var lines []int
+	n := 0
+	for line := range bytes.Lines(p.text) {
+		n++
+		if before, _, _ := bytes.Cut(line, []byte("#")); string(bytes.ReplaceAll(bytes.TrimSpace(before), []byte(" "), nil)) == "[[rule]]" {
+			lines = append(lines, n)
+		}
+	}
+	if rule < 1 || len(lines) != len(p.file.Rules) {
+		return 0
+	}
+	return lines[rule-1]
 }
 
 func (p *Policy) holesOn(h protocol.HostID) []Hole {

@@ -15,8 +15,8 @@ type Clock struct {
 	// FloorMS is the newest date at which an approver or owner is known to have
 	// signed.
 	FloorMS int64
-	// SinceMS is the floor as it was when the host's memory of actions began: what
-	// was signed until then may have been used before. 0 is no such date.
+	// SinceMS is how far back the host's memory of approved actions goes: what was
+	// signed until then may have been used before. 0 is no such date.
 	SinceMS int64
 }
 
@@ -100,7 +100,7 @@ func (a *opened) judge(n Need, o Order, p protocol.OrderApproval, ring uint64, c
 	case !a.Covers(p, o.Target):
 		return fmt.Errorf("that of %s does not name this action on this host", a.by.Person)
 	case a.IssuedMS <= clock.SinceMS:
-		return fmt.Errorf("that of %s was signed before this host's memory began; it may have been used already", a.by.Person)
+		return fmt.Errorf("that of %s is dated before what this host remembers; it may have been used already", a.by.Person)
 	case now < a.NotBeforeMS:
 		return fmt.Errorf("that of %s holds only later", a.by.Person)
 	case now >= a.ExpiresMS:

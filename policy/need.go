@@ -67,7 +67,7 @@ func (n Need) String() string {
 }
 
 // Needs says what a request needs. Whether what a policy document is signed by
-// is enough is for [State.Admit] instead: its own signatures let it.
+// is enough is for [Standing.Admit] instead: its own signatures let it.
 func (p *Policy) Needs(r Request) Need {
 	kind := ruled(r.Spec.Kind)
 	for i := range p.file.Requests {

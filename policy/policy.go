@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"fmt"
 	"path"
 	"slices"
@@ -70,6 +71,7 @@ type request struct {
 // use.
 type Policy struct {
 	digest protocol.Digest
+	text   []byte
 	file   file
 }
 
@@ -90,7 +92,7 @@ func Parse(name string, text []byte) (*Policy, error) {
 	if len(text) > MaxText {
 		return nil, fmt.Errorf("%s: %d bytes, at most %d are allowed", name, len(text), MaxText)
 	}
-	p := &Policy{digest: protocol.Sum(text)}
+	p := &Policy{digest: protocol.Sum(text), text: bytes.Clone(text)}
 	if err := settings.Strict(name, text, &p.file); err != nil {
 		return nil, err
 	}
@@ -102,6 +104,9 @@ func Parse(name string, text []byte) (*Policy, error) {
 
 // Digest is that of the text; zero for a policy that was not read from one.
 func (p *Policy) Digest() protocol.Digest { return p.digest }
+
+// Text is what it was read from; empty for a policy that was not read.
+func (p *Policy) Text() []byte { return bytes.Clone(p.text) }
 
 // Bypass tells that the policy accepts its holes.
 func (p *Policy) Bypass() bool { return p.file.AllowBypass }

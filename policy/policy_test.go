@@ -361,3 +361,23 @@ func FuzzParse(f *testing.F) {
 		_ = fmt.Sprint(err)
 	})
 }
+
+// TestHolesSayWhere: each hole names the rule that grants it, and its line.
+func TestHolesSayWhere(t *testing.T) {
+	for text, want := range map[string]int{
+		"version = 1\n# [[rule]]\n\n[[ rule ]] # cheap\nkinds = [\"host.run\"]\n[[rule]]\nkinds = [\"*\"]\napprovals = 2\n": 4,
+		"version = 1\nrule = [{kinds = [\"host.run\"]}, {kinds = [\"*\"], approvals = 2}]\n":                                0,
+	} {
+		p, err := policy.Parse("test", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		holes := p.Holes()
+		if len(holes) != 1 || holes[0].Kind != protocol.KindRun || holes[0].Rule != 1 || holes[0].Line != want {
+			t.Errorf("%s\nhas the holes %+v, want one of rule 1 on line %d", text, holes, want)
+		}
+		if said := "(rule 1, line 4)"; want > 0 && !strings.Contains(holes[0].String(), said) {
+			t.Errorf("it is told as %q, want %q", holes[0], said)
+		}
+	}
+}
