@@ -26,7 +26,7 @@ const (
 const MaxGrant = time.Hour
 
 // valid reports whether there is such an output stream.
-func (f FD) valid() bool { return f == Stdout || f == Stderr }
+func (f FD) valid() bool { return f == Stdout || f == Stderr || f == Recording }
 
 // goes reports whether there is such a stream in that direction.
 func (f FD) goes(down bool) bool { return f.valid() && !down || f == Stdin && down }
@@ -292,6 +292,10 @@ func (c *ControlItem) check() error {
 		if slices.ContainsFunc(c.IDs, ActionID.IsZero) {
 			return fmt.Errorf("an id is missing")
 		}
+	case VerbPolicy:
+		if !c.Action.IsZero() || c.IDs != nil || c.Since != nil {
+			return fmt.Errorf("a question for the policy is about no action")
+		}
 	default:
 		return fmt.Errorf("there is no verb %.40q", c.Verb)
 	}
@@ -299,6 +303,9 @@ func (c *ControlItem) check() error {
 }
 
 func (r *Report) check() error {
+	if r.Policy != nil {
+		return r.checkPolicy()
+	}
 	switch {
 	case r.Action.IsZero():
 		return fmt.Errorf("the action is missing")
@@ -322,10 +329,30 @@ func (r *Report) check() error {
 			return fmt.Errorf("output %.40q does not exist or stands there twice", o.FD)
 		case o.Bytes < 0 || o.Dropped < 0 || o.Dropped > o.Bytes || o.DropAt < 0 || o.DropAt > o.Bytes-o.Dropped:
 			return fmt.Errorf("output %s: %d of %d bytes cannot be left out at %d", o.FD, o.Dropped, o.Bytes, o.DropAt)
+		case o.FD != Recording && (!o.SHA256.IsZero() || o.Ended != ""), len(o.Ended) > maxText:
+			return fmt.Errorf("output %s: it is accounted for as a recording is", o.FD)
+		case o.Archive == nil:
+		case o.FD != Stdout:
+			return fmt.Errorf("output %s is no archive", o.FD)
+		default:
+			if err := o.Archive.check(); err != nil {
+				return err
+			}
 		}
 	}
 	if r.Container != nil {
 		return r.Container.check()
+	}
+	return nil
+}
+
+// checkPolicy lets a policy be told alone.
+func (r *Report) checkPolicy() error {
+	switch {
+	case len(r.Policy) > MaxToldPolicy:
+		return fmt.Errorf("a policy of %d bytes, at most %d are told", len(r.Policy), MaxToldPolicy)
+	case !r.Action.IsZero() || r.Event != EventTell || r.State != StateNone || r.Spec != nil:
+		return fmt.Errorf("a policy is told of, and an action with it")
 	}
 	return nil
 }

@@ -26,6 +26,71 @@ type FileArgs struct {
 	// Owner is to whom a pushed file will belong: a user's name, or UID:GID. Empty
 	// is root, and for an archive what it says itself.
 	Owner string `json:"owner,omitzero"`
+	// Have is how many bytes of the archive whoever asks for a pull has already, and
+	// HaveSHA256 the digest of these. They are made again and left out, if they are
+	// still the same; else the pull ends with [ExitChanged] and writes nothing.
+	Have       int64  `json:"have,omitzero"`
+	HaveSHA256 Digest `json:"have_sha256,omitzero"`
+}
+
+// ExitChanged is the exit code of a pull whose archive does not begin with what
+// whoever asked for it has.
+const ExitChanged = 3
+
+// ExitAbsent is the exit code of a pull of what is not there.
+const ExitAbsent = 5
+
+// Archive is what the archive of a pull holds.
+type Archive struct {
+	SHA256 Digest `json:"sha256"` // of all of its bytes, those that were left out included
+	Files  int64  `json:"files"`
+	Bytes  int64  `json:"bytes"` // of its files
+	// List is the digest of a line for each file, in their order and as sha256sum
+	// prints it: digest, two spaces, name, LF.
+	List Digest `json:"list"`
+	// Sums are those of its first files, as many as there is room for.
+	Sums []FileSum `json:"sums,omitempty"`
+}
+
+// FileSum is the digest of a file of an archive.
+type FileSum struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 Digest `json:"sha256"`
+}
+
+// MaxSums is how many files an [Archive] names, and MaxSumNames how many bytes
+// their names have together: a report of it fits into one message, and the record
+// of it into the audit log.
+const (
+	MaxSums     = 16
+	MaxSumNames = 2 << 10
+)
+
+func (a *Archive) check() error {
+	names := 0
+	for _, f := range a.Sums {
+		names += len(f.Name)
+		if f.Bytes < 0 {
+			return fmt.Errorf("archive: a file of %d bytes", f.Bytes)
+		}
+	}
+	switch {
+	case a.Files < 0 || a.Bytes < 0 || int64(len(a.Sums)) > a.Files:
+		return fmt.Errorf("archive: %d files of %d bytes, of which %d are named", a.Files, a.Bytes, len(a.Sums))
+	case len(a.Sums) > MaxSums || names > MaxSumNames:
+		return fmt.Errorf("archive: %d files are named with %d bytes, at most %d with %d may be", len(a.Sums), names, MaxSums, MaxSumNames)
+	}
+	return nil
+}
+
+// DecodeArchive reads what a pull has left of its archive.
+func DecodeArchive(b []byte) (Archive, error) {
+	var a Archive
+	if err := DecodeJSON(b, &a, false); err != nil {
+		return a, err
+	}
+	return a, a.check()
 }
 
 // Limits of FileArgs.
@@ -53,6 +118,8 @@ func (s *Spec) validateFiles() error {
 		return fmt.Errorf("argv, user, cwd, env, secret_env, exclusive and daemon belong to other commands")
 	case len(f.Paths) == 0 || len(f.Paths) > MaxPaths || push && len(f.Paths) != 1:
 		return fmt.Errorf("paths: %d, where a push has 1 and a pull 1 to %d", len(f.Paths), MaxPaths)
+	case push && (f.Have != 0 || !f.HaveSHA256.IsZero()), f.Have < 0 || f.Have > MaxPayload || (f.Have == 0) != f.HaveSHA256.IsZero():
+		return fmt.Errorf("have: %d bytes; only a pull has some, 1 to %d with their digest", f.Have, int64(MaxPayload))
 	case !push && (s.HasPayload() || f.Name != "" || f.Archive || f.Mode != "" || f.Owner != ""):
 		return fmt.Errorf("stdin, name, archive, mode and owner belong to a push")
 	case f.Archive && (f.Name != "" || f.Mode != "" || f.Owner != ""):

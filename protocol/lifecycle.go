@@ -74,7 +74,7 @@ const (
 	EventExpire      Event = "expire"       // the start budget is used up
 	EventHostUnknown Event = "host_unknown" // the host answered that it does not know it
 	EventHostRemoved Event = "host_removed" // its host was revoked or removed
-	EventHostReplace Event = "host_replace" // its host was installed anew
+	EventHostReplace Event = "host_replace" // another machine takes the place of its host
 	EventHostFenced  Event = "host_fenced"
 	EventHostBack    Event = "host_back"   // its host was rolled back to before it
 	EventRestored    Event = "restored"    // the coordinator was restored from a backup
@@ -167,6 +167,7 @@ func transitions() []transition {
 		{OwnerCoordinator, EventHostUnknown, open(), StateLost, ReasonUnknown},
 		{OwnerCoordinator, EventHostRemoved, approve, StateCancelled, ReasonRemoved},
 		{OwnerCoordinator, EventHostRemoved, open(), StateLost, ReasonRemoved},
+		{OwnerCoordinator, EventHostReplace, approve, StateCancelled, ReasonReplaced},
 		{OwnerCoordinator, EventHostReplace, open(), StateLost, ReasonReplaced},
 		{OwnerCoordinator, EventHostFenced, open(), StateLost, ReasonFenced},
 		{OwnerCoordinator, EventHostBack, open(), StateLost, ReasonRolledBack},

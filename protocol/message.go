@@ -188,11 +188,14 @@ const (
 // FD tells the streams of bytes of an action apart.
 type FD string
 
-// The streams of bytes: two go up, one comes down, one goes both ways.
+// The streams of bytes: three go up, one comes down, one goes both ways.
 const (
 	Stdout FD = "stdout"
 	Stderr FD = "stderr"
-	Stdin  FD = "stdin"
+	// Recording is what the terminal of a session has printed, and when, as an
+	// asciicast of version 2. It is sent up when the session has ended, all of it.
+	Recording FD = "recording"
+	Stdin     FD = "stdin"
 	// TTYInput is what is typed in a session, [Typed], and upwards how far that was
 	// taken, by the acknowledgements of package terminal. It has offsets of its own
 	// within, and no credit.
@@ -411,15 +414,16 @@ type Credit struct {
 
 // Sizes of what travels in chunks, in bytes.
 const (
-	// ChunkSize is the most that one chunk carries.
-	ChunkSize = 128 << 10
+	// ChunkSize is the most that one chunk carries: so much that what is done once
+	// for each, to sign and to check before all, no longer counts.
+	ChunkSize = 512 << 10
 	// ChunkWindow is how far a host may send beyond the offset of a credit, at
 	// most: enough for 80 MB/s where an answer takes 100 ms, of which a busy disk
 	// may need the half, while what of one host may be in memory stays small.
-	ChunkWindow = 64 * ChunkSize
+	ChunkWindow = 8 << 20
 	// MaxInputWindow is how far a coordinator may send beyond that of a host:
-	// with 16 chunks on their way a stream runs as fast as with any more.
-	MaxInputWindow = 16 * ChunkSize
+	// with so much on its way a stream runs as fast as with any more.
+	MaxInputWindow = 2 << 20
 	// LeastChunk is the most that one chunk carries on the slowest line. Its
 	// envelope is three quarters of that.
 	LeastChunk = 1 << 10
@@ -453,7 +457,12 @@ const (
 	VerbCancel  Verb = "cancel"  // end Action; of an unknown one write a tombstone
 	VerbTell    Verb = "tell"    // answer everything after Since, then IDs; see [Report]
 	VerbPreempt Verb = "preempt" // take Order in, of a kind in the lane preempt
+	VerbPolicy  Verb = "policy"  // tell the text of the policy in force; see [Report]
 )
+
+// NotCancelled begins the detail of an action that goes on although its cancel was
+// asked for; the reason follows.
+const NotCancelled = "not cancelled: "
 
 // ControlItem is the item of a control.
 type ControlItem struct {
@@ -479,7 +488,7 @@ const MaxTell = 500
 // them with their Spec and Requester, and AcceptSeq of the answers that the ids
 // of the question are unknown says how far they go.
 type Report struct {
-	Action ActionID `json:"action"`
+	Action ActionID `json:"action,omitzero"` // none in an answer about the policy
 	Digest Digest   `json:"digest,omitzero"` // of the spec bytes
 	Event  Event    `json:"event"`
 	State  State    `json:"state,omitzero"`
@@ -507,6 +516,9 @@ type Report struct {
 	// Container is what the container of the action has become, so that whoever
 	// waited for the action need not wait for a heartbeat as well.
 	Container *Container `json:"container,omitempty"`
+	// Policy is the text of the policy in force, of at most [MaxToldPolicy] bytes:
+	// the answer to [VerbPolicy], which is about no action and says nothing else.
+	Policy []byte `json:"policy,omitempty"`
 	// HaveOrder and HaveControl tell, in an answer to tell, how far the streams
 	// down were taken in when the answer was made.
 	HaveOrder   uint64 `json:"have_order,omitzero"`
@@ -547,6 +559,8 @@ type Exit struct {
 	TimedOut  bool `json:"timed_out,omitzero"`
 	Cancelled bool `json:"cancelled,omitzero"`
 	HungUp    bool `json:"hung_up,omitzero"` // a session that everybody had left
+	// Unrecorded: a session that was hung up because its recording could not go on.
+	Unrecorded bool `json:"unrecorded,omitzero"`
 	// Error tells why the command could not begin (binary missing, unknown user).
 	Error string `json:"error,omitzero"`
 	RunMS int64  `json:"run_ms"` // on the boot clock
@@ -558,6 +572,22 @@ type Output struct {
 	Bytes   int64 `json:"bytes"`   // written by the command
 	Dropped int64 `json:"dropped"` // of these, left out at DropAt because of the cap
 	DropAt  int64 `json:"drop_at,omitzero"`
+	// Archive is what a pull has written here, and left out of it because it was
+	// there already.
+	Archive *Archive `json:"archive,omitempty"`
+	// SHA256 is that of a recording, and Ended why it has ended before its session.
+	SHA256 Digest `json:"sha256,omitzero"`
+	Ended  string `json:"ended,omitzero"`
+}
+
+// RecordingOf returns the account of a session's recording, if there is one.
+func RecordingOf(all []Output) (Output, bool) {
+	for _, o := range all {
+		if o.FD == Recording {
+			return o, true
+		}
+	}
+	return Output{}, false
 }
 
 // Alert is the item of an alert: raised, or cleared.

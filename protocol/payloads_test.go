@@ -148,10 +148,17 @@ func itemViolations() map[string][]violation {
 			{"ids_left_out", p, setItem("ids", "")}, {"ids_empty", p, setItem("ids", "[]")}, {"ids_501", p, setItem("ids", "["+ids[:len(ids)-1]+"]")},
 			{"with_action", p, setItem("action", `"`+anAction.String()+`"`)}, {"id_empty", p, setItem("ids", `[""]`)},
 		},
+		"control_policy": {
+			{"with_action", p, setItem("action", `"`+anAction.String()+`"`)}, {"with_ids", p, setItem("ids", `["`+anAction.String()+`"]`)}, {"with_since", p, setItem("since", "1")},
+		},
 		"control_since": {{"since_negative", p, setItem("since", "-1")}},
 		"report":        reportViolations(),
 		"report_unknown": {
 			{"with_reason", p, setItem("reason", `"ok"`)}, {"event_left_out", p, setItem("event", "")},
+		},
+		"report_policy": {
+			{"with_action", p, setItem("action", `"`+anAction.String()+`"`)}, {"with_state", p, setItem("state", `"DONE"`)}, {"event_other", p, setItem("event", `"succeed"`)},
+			{"policy_left_out", p, setItem("policy", "")}, {"policy_long", p, setItem("policy", b64(strings.Repeat("#", protocol.MaxToldPolicy+1)))},
 		},
 		"report_waits": {
 			{"waits_while_running", p, setItem("state", `"RUNNING"`)}, {"waits_in_an_event", p, setItem("event", `"accept"`)},

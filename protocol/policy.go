@@ -10,6 +10,9 @@ const (
 	// MaxPolicy is the longest text of a policy, in bytes, that an order can
 	// carry with its signatures. A file on the host may be longer.
 	MaxPolicy = 6 << 10
+	// MaxToldPolicy is the longest text that a host tells of, in bytes. Heartbeats
+	// carry the digest of any.
+	MaxToldPolicy = MaxSpec
 	// MaxPolicySigners is how many may sign one policy.
 	MaxPolicySigners = 8
 	// MaxPolicyHosts is how many hosts a policy that is not for all may name.

@@ -47,6 +47,8 @@ const (
 	ErrSpec          Code = "bad_spec"       // a spec that breaks the rules of its kind
 	ErrNotApproved   Code = "not_approved"   // the host's policy asks for approvals that did not come
 	ErrPolicy        Code = "bad_policy"     // a policy that cannot be put into force
+	// ErrTooManySessions: as many interactive sessions are open as the host has.
+	ErrTooManySessions Code = "too_many_sessions"
 )
 
 // Check returns the number of the check of [Open] that gives this code, 13 for
@@ -154,6 +156,8 @@ func (c Code) sentence() string {
 		return "the policy of this host does not allow it as it was approved"
 	case ErrPolicy:
 		return "the policy cannot be put into force"
+	case ErrTooManySessions:
+		return "too many sessions"
 	}
 	return ""
 }

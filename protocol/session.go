@@ -11,6 +11,9 @@ type TTY struct {
 	Rows int    `json:"rows"` // of the window, in characters
 	Cols int    `json:"cols"`
 	Term string `json:"term,omitzero"` // the value of TERM; empty is "dumb"
+	// Record keeps a recording of what the terminal prints. A host may record without
+	// being asked.
+	Record bool `json:"record,omitzero"`
 }
 
 // maxWindow is the largest size of a window, in characters.

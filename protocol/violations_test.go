@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hostler-io/hostler/protocol"
@@ -41,7 +42,7 @@ func validVectors() []*vector {
 	variant("grant", "grant_of_older_ring", set("ring", "6"))
 	variant("approval", "approval_by_owner_as_person", signedBy("owner"))
 	variant("coordinator", "coordinator_next_term", set("term", `{"ring":5,"counter":10}`))
-	variant("out", "out_of_the_largest_size", set("size", "131072"), func(m *builder) {
+	variant("out", "out_of_the_largest_size", set("size", strconv.Itoa(protocol.ChunkSize)), func(m *builder) {
 		out := strings.Repeat(".", protocol.ChunkSize)
 		m.body.set("sha256", `"`+protocol.Sum([]byte(out)).String()+`"`)
 		m.attach, m.pad = []byte{}, len(out)
@@ -429,7 +430,7 @@ func attachmentViolations() map[string][]violation {
 			{"action_other", protocol.ErrAction, set("action", `"`+twoAction.String()+`"`)},
 			{"topic_of_other_action", protocol.ErrAction, topic("hostler/v1/lab/host/edge-07/out/" + twoAction.String())},
 			{"size_zero", a, set("size", "0")},
-			{"size_beyond_a_chunk", protocol.ErrHeader, set("size", "131073")},
+			{"size_beyond_a_chunk", protocol.ErrHeader, set("size", "524289")},
 			{"offset_negative", protocol.ErrHeader, set("offset", "-1")},
 			{"gone_with_bytes", protocol.ErrHeader, set("gone", "8192")},
 			{"attempt_zero", protocol.ErrHeader, set("attempt", "0")},
@@ -450,7 +451,7 @@ func attachmentViolations() map[string][]violation {
 			{"topic_of_other_host", protocol.ErrTopic, topic("hostler/v1/lab/host/edge-08/in/" + anAction.String())},
 			{"key_of_host", protocol.ErrRole, signedBy("edge-07")},
 			{"key_of_owner", protocol.ErrRole, signedBy("owner")},
-			{"size_beyond_a_chunk", protocol.ErrHeader, set("size", "131073")},
+			{"size_beyond_a_chunk", protocol.ErrHeader, set("size", "524289")},
 			{"offset_negative", protocol.ErrHeader, set("offset", "-1")},
 			{"attempt_zero", protocol.ErrHeader, set("attempt", "0")},
 			{"output_stream", protocol.ErrHeader, set("fd", `"stdout"`)},

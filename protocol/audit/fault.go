@@ -21,6 +21,8 @@ const (
 	Inserted Kind = "inserted"
 	// Cut: the log ends before a checkpoint that was signed.
 	Cut Kind = "cut"
+	// Lost: records were sealed before a recovery, and its backup did not hold them.
+	Lost Kind = "lost"
 	// RolledBack: a checkpoint is known that this log does not lead to: its
 	// keeper went back and wrote another history.
 	RolledBack Kind = "rolled_back"

@@ -124,6 +124,35 @@ func cleanAll(detail map[string]any) map[string]any {
 	return out
 }
 
+// maxSums is how much of a record the digests of files may take: a record that is
+// too long loses all that it says.
+const maxSums = 4 << 10
+
+// Copied adds to the detail of an action what a pull has copied: the digests of its
+// archive, of the list of all its files as sha256sum prints it, and of the first of
+// them.
+func Copied(detail map[string]any, output []protocol.Output) {
+	for _, o := range output {
+		a := o.Archive
+		if a == nil {
+			continue
+		}
+		detail["files"], detail["file_bytes"] = a.Files, a.Bytes
+		detail["archive_sha256"], detail["list_sha256"] = a.SHA256.String(), a.List.String()
+		var sums []string
+		room := maxSums
+		for _, f := range a.Sums {
+			if room -= 80 + 6*len(f.Name); room < 0 { // at the most, as JSON has it
+				break
+			}
+			sums = append(sums, f.SHA256.String()+"  "+f.Name)
+		}
+		if len(sums) > 0 {
+			detail["sums"] = sums
+		}
+	}
+}
+
 // clean makes a text fit for a record: valid, without NUL, and short.
 func clean(s string) string {
 	if len(s) > maxText {

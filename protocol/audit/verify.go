@@ -84,7 +84,8 @@ type Verifier struct {
 	strayed  map[uint64]stray
 	orphans  map[uint64]protocol.Digest // leaves of records that were missing
 	known    map[uint64][]protocol.Checkpoint
-	inForce  uint64 // newest record under a checkpoint of a coordinator in force
+	ends     map[protocol.StoreID]uint64 // newest record that each store sealed
+	inForce  uint64                      // newest record under a checkpoint of a coordinator in force
 	headKey  protocol.KeyID
 	overfull bool
 }
@@ -93,7 +94,7 @@ type Verifier struct {
 func NewVerifier(cfg Config) *Verifier {
 	v := &Verifier{
 		cfg: cfg, void: make(map[uint64]bool), strayed: make(map[uint64]stray),
-		orphans: make(map[uint64]protocol.Digest), known: make(map[uint64][]protocol.Checkpoint),
+		orphans: make(map[uint64]protocol.Digest), known: make(map[uint64][]protocol.Checkpoint), ends: make(map[protocol.StoreID]uint64),
 	}
 	for _, k := range cfg.Known {
 		v.known[k.N] = append(v.known[k.N], k)
@@ -270,14 +271,19 @@ func (v *Verifier) forged(line []byte, why error) {
 
 // settled makes a checkpoint the one that everything goes on from.
 func (v *Verifier) settled(c *protocol.Checkpoint, key protocol.KeyID) {
+	var others []protocol.Checkpoint
 	for _, k := range v.known[c.N] {
-		if k.Log == c.Log && k.Store == c.Store && k.H == c.H {
+		switch {
+		case k.Log != c.Log || k.Store != c.Store:
+			others = append(others, k)
+		case k.H == c.H:
 			v.result.Known++
-		} else if k.Log == c.Log && k.Store == c.Store {
+		default:
 			v.found.add(RolledBack, c.N, c.N, v.line, "another record %d is known, by a checkpoint of term %s: the log went back and wrote another history", c.N, k.Term)
 		}
 	}
-	delete(v.known, c.N)
+	v.known[c.N] = others
+	v.ends[c.Store] = c.N
 	v.last, v.term, v.adrift = c.Position(), c.Term, false
 	v.window, v.leaves, v.overfull = v.window[:0], v.leaves[:0], false
 	v.result.Newest, v.result.Key = *c, key
@@ -455,7 +461,10 @@ func (v *Verifier) endAtHead() {
 // unknown judges known checkpoints that the log has none of.
 func (v *Verifier) unknown(all []protocol.Checkpoint) {
 	for _, k := range all {
+		end, here := v.ends[k.Store]
 		switch {
+		case k.Log == v.result.Log && k.Store != v.last.Store && here && k.N > end:
+			v.found.add(Lost, end+1, k.N, 0, "the coordinator before a recovery sealed %s, and its seal is not here: what it recorded there after the backup is lost", records(end+1, k.N))
 		case k.Log != v.result.Log || k.Store != v.last.Store && k.N <= v.last.N:
 		case k.N > v.last.N:
 			v.found.add(Cut, v.last.N+1, k.N, 0, "a checkpoint of record %d is known, the log ends at record %d: it was cut, or its keeper went back", k.N, v.last.N)

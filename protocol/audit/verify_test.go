@@ -269,6 +269,32 @@ func TestPresentCoordinatorVouchesForThePast(t *testing.T) {
 }
 
 // TestHostLog has no checkpoint but the last, and many leaves.
+// TestLostByRecovery: a log that goes on behind a backup is whole, and tells what it
+// cannot have as soon as a checkpoint of before shows it: however far it has come since,
+// and also at the very number of a checkpoint of its own.
+func TestLostByRecovery(t *testing.T) {
+	before := build(3, 2) // records 4 and 5 came after the backup
+	former := before.body(3)
+	l := build(3)
+	l.store, l.term = protocol.StoreID{3}, protocol.Term{Ring: 2, Counter: 2}
+	for range 4 {
+		l.record("host.deny")
+		l.seal()
+		if r := verify(l.file()); len(r.Faults) > 0 {
+			t.Fatalf("up to %d, without anything from elsewhere: %v", l.n, r.Faults)
+		}
+		r := verify(l.file(), former)
+		if len(r.Faults) != 1 || r.Faults[0].Kind != audit.Lost || r.Faults[0].From != 4 || r.Faults[0].To != 5 {
+			t.Errorf("up to %d: %v", l.n, r.Faults)
+		}
+	}
+	// Another coordinator of the fleet has a log of its own.
+	former.Store = protocol.StoreID{9}
+	if r := verify(l.file(), former); len(r.Faults) > 0 {
+		t.Errorf("a log of another coordinator: %v", r.Faults)
+	}
+}
+
 func TestHostLog(t *testing.T) {
 	l := newLog()
 	for range 2500 {
