@@ -21,8 +21,12 @@ const (
 	MessageEnd    MessageKind = 'e' // to it, the last: how the session ended, as a JSON action of the API
 )
 
-// MaxMessage is the longest message, in bytes.
-const MaxMessage = 1 + offsetSize + 64<<10
+// MaxOutput is the most that one message carries, and MaxMessage the longest
+// message, in bytes.
+const (
+	MaxOutput  = 64 << 10
+	MaxMessage = 1 + offsetSize + MaxOutput
+)
 
 // AppendMessage appends an encoded message to b.
 func AppendMessage(b []byte, m Message) []byte {
