@@ -13,7 +13,6 @@ package files
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,8 +22,6 @@ import (
 	"path"
 	"strings"
 	"syscall"
-
-	"github.com/hostler-io/hostler/internal/failpoint"
 )
 
 var (
@@ -54,17 +51,27 @@ type Tree struct {
 	// Temp is the name, in each directory, of what is not complete yet. Two who
 	// write into one tree need two.
 	Temp string
+	// As is what the first part of the names in an archive becomes; empty leaves
+	// them as they are.
+	As   string
 	made map[string]bool // temporary files that are there
+
+	staged   []staged        // files that are there, and not under their names yet
+	unsynced map[string]bool // directories in which names may not be durable yet
 }
 
 // NewTree returns the tree below a directory that is open. Close must follow.
 func NewTree(root *os.Root, temp string) *Tree {
-	return &Tree{root: root, Temp: temp, made: make(map[string]bool)}
+	return &Tree{root: root, Temp: temp, made: make(map[string]bool), unsynced: make(map[string]bool)}
 }
 
 // Close removes what is not complete and lets go of the tree.
 func (t *Tree) Close() error {
 	var err error
+	for _, s := range t.staged {
+		err = errors.Join(err, s.f.Close())
+	}
+	t.staged = nil
 	for name := range t.made {
 		if e := t.root.Remove(name); e != nil && !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, e)
@@ -90,39 +97,21 @@ func (t *Tree) mode(m fs.FileMode, dir bool) fs.FileMode {
 // Put writes a file of exactly size bytes under a name, replacing a file or a
 // symbolic link, and nothing else. size −1 takes all of r.
 func (t *Tree) Put(ctx context.Context, name string, mode fs.FileMode, o Owner, size int64, r io.Reader) error {
-	if err := t.replaceable(name); err != nil {
+	if err := t.stage(ctx, name, mode, o, size, r); err != nil {
 		return err
 	}
-	temp := path.Join(path.Dir(name), t.Temp)
-	if err := t.root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err // left by an attempt before, or not ours
+	return t.settle()
+}
+
+// named tells what went wrong under the name that somebody has given, and not under
+// that of what is not complete yet.
+func (t *Tree) named(name string, err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok && strings.HasPrefix(path.Base(p.Path), t.Temp) {
+		return &fs.PathError{Op: p.Op, Path: name, Err: p.Err}
 	}
-	f, err := t.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
+	if l, ok := errors.AsType[*os.LinkError](err); ok && strings.HasPrefix(path.Base(l.Old), t.Temp) {
+		return &fs.PathError{Op: l.Op, Path: name, Err: l.Err}
 	}
-	t.made[temp] = true
-	n, err := copySparse(ctx, f, r)
-	if err == nil && size >= 0 && n != size {
-		err = fmt.Errorf("%w: %d bytes came, %d were promised", ErrChanged, n, size)
-	}
-	if err == nil && t.Chown != nil {
-		err = t.Chown(f, o)
-	}
-	// The mode follows the owner, whose change takes bits away.
-	if err == nil {
-		err = f.Chmod(t.mode(mode, false))
-	}
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		failpoint.Before(failpoint.FilePushed)
-		err = t.root.Rename(temp, name)
-	}
-	if err != nil {
-		return errors.Join(err, t.root.Remove(temp))
-	}
-	delete(t.made, temp)
-	err = t.sync(path.Dir(name))
-	failpoint.After(failpoint.FilePushed)
 	return err
 }
 
@@ -142,15 +131,6 @@ func (t *Tree) replaceable(name string) error {
 	return nil
 }
 
-// sync makes the names in a directory durable.
-func (t *Tree) sync(dir string) error {
-	d, err := t.root.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
 // Mkdir makes a directory, or gives one that is there its mode and owner.
 func (t *Tree) Mkdir(name string, mode fs.FileMode, o Owner) error {
 	err := t.root.Mkdir(name, 0o700)
@@ -168,7 +148,10 @@ func (t *Tree) Mkdir(name string, mode fs.FileMode, o Owner) error {
 			return err
 		}
 	}
-	return d.Chmod(t.mode(mode, true))
+	if err := d.Chmod(t.mode(mode, true)); err != nil {
+		return err
+	}
+	return t.renamed(name)
 }
 
 // block is the unit in which zeros are left out.
@@ -198,10 +181,10 @@ func UnixOf(m fs.FileMode) uint32 {
 
 // copySparse copies r to a new file. Blocks of zeros become holes.
 func copySparse(ctx context.Context, f *os.File, r io.Reader) (n int64, err error) {
-	buf, zeros := make([]byte, block), make([]byte, block)
+	buf := make([]byte, block)
 	for ctx.Err() == nil {
 		m, err := io.ReadFull(r, buf)
-		if m == block && bytes.Equal(buf, zeros) {
+		if m == block && isZero(buf) {
 			_, e := f.Seek(block, io.SeekCurrent)
 			err = errors.Join(err, e)
 		} else if m > 0 {
@@ -241,8 +224,12 @@ func within(name, target string) bool {
 
 // Unpack puts what an archive holds into the tree. Names that lead out of it, and
 // what is no file, directory or link, end it before anything of that is written.
-// seen, if set, is told of each entry.
-func (t *Tree) Unpack(ctx context.Context, r io.Reader, seen func(*tar.Header)) error {
+func (t *Tree) Unpack(ctx context.Context, r io.Reader) error {
+	err := t.unpackAll(ctx, r)
+	return errors.Join(err, t.settle()) // what came before a mistake is whole
+}
+
+func (t *Tree) unpackAll(ctx context.Context, r io.Reader) error {
 	in := tar.NewReader(r)
 	for {
 		h, err := in.Next()
@@ -257,10 +244,16 @@ func (t *Tree) Unpack(ctx context.Context, r io.Reader, seen func(*tar.Header)) 
 		if err := t.unpack(ctx, h, in); err != nil {
 			return err
 		}
-		if seen != nil {
-			seen(h)
-		}
 	}
+}
+
+// Hostile reports whether what ended [Tree.Unpack] is the archive, and not the
+// system of files that it goes to: with the same archive it would end so again.
+func Hostile(err error) bool {
+	_, path := errors.AsType[*fs.PathError](err)
+	_, link := errors.AsType[*os.LinkError](err)
+	_, number := errors.AsType[syscall.Errno](err)
+	return err != nil && !path && !link && !number
 }
 
 // maxPadding is how much padding follows an archive at the most.
@@ -271,10 +264,14 @@ func (t *Tree) unpack(ctx context.Context, h *tar.Header, r io.Reader) error {
 	if err != nil {
 		return err
 	}
+	if t.As != "" && name != "." {
+		_, below, _ := strings.Cut(name, "/")
+		name = path.Join(t.As, below)
+	}
 	mode, owner := h.FileInfo().Mode(), Owner{uint32(h.Uid), uint32(h.Gid)}
 	switch h.Typeflag {
 	case tar.TypeReg:
-		return t.Put(ctx, name, mode, owner, h.Size, r)
+		return t.stage(ctx, name, mode, owner, h.Size, r)
 	case tar.TypeDir:
 		if name == "." {
 			return nil
@@ -283,6 +280,9 @@ func (t *Tree) unpack(ctx context.Context, h *tar.Header, r io.Reader) error {
 	case tar.TypeSymlink:
 		if !within(name, h.Linkname) {
 			return fmt.Errorf("link %.200q to %.200q: %w", h.Name, h.Linkname, ErrName)
+		}
+		if err := t.show(); err != nil {
+			return err // it may be in the place of one of them
 		}
 		return t.link(name, h.Linkname)
 	}
@@ -299,12 +299,12 @@ func (t *Tree) link(name, target string) error {
 		return err
 	}
 	if err := t.root.Symlink(target, temp); err != nil {
-		return err
+		return t.named(name, err)
 	}
 	t.made[temp] = true
 	if err := t.root.Rename(temp, name); err != nil {
-		return err
+		return t.named(name, err)
 	}
 	delete(t.made, temp)
-	return t.sync(path.Dir(name))
+	return t.renamed(name)
 }

@@ -9,11 +9,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hostler-io/hostler/internal/files"
 )
@@ -176,7 +178,7 @@ func TestHostileArchive(t *testing.T) {
 	for name, headers := range hostile() {
 		t.Run(name, func(t *testing.T) {
 			tr, _ := tree(t)
-			if err := tr.Unpack(t.Context(), bytes.NewReader(archive(t, headers...)), nil); err == nil {
+			if err := tr.Unpack(t.Context(), bytes.NewReader(archive(t, headers...))); err == nil {
 				t.Error("it was taken")
 			}
 		})
@@ -189,7 +191,7 @@ func TestPlain(t *testing.T) {
 	tr, dir := tree(t)
 	tr.Plain = true
 	err := tr.Unpack(t.Context(), bytes.NewReader(archive(t,
-		tar.Header{Typeflag: tar.TypeDir, Name: "d", Mode: 0}, tar.Header{Typeflag: tar.TypeReg, Name: "d/sh", Mode: 0o4755})), nil)
+		tar.Header{Typeflag: tar.TypeDir, Name: "d", Mode: 0}, tar.Header{Typeflag: tar.TypeReg, Name: "d/sh", Mode: 0o4755})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +226,7 @@ func TestThereAndBack(t *testing.T) {
 		t.Errorf("left out are %q", skipped)
 	}
 	tr, dir := tree(t)
-	if err := tr.Unpack(t.Context(), &b, nil); err != nil {
+	if err := tr.Unpack(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
 	if got := read(t, filepath.Join(dir, "top/d/l")); got != "alpha" {
@@ -263,6 +265,119 @@ func swap(t *testing.T, dir, out string) (stop func()) {
 
 // TestRace unpacks into a tree whose owner swaps its directories for links that
 // lead out: whatever becomes of it, nothing is written there.
+// Whoever reads what went wrong knows the name that he has given, and no other.
+func TestNamed(t *testing.T) {
+	tr, dir := tree(t)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	// A reader's own errors keep their names: this one cannot be read.
+	err = tr.Put(t.Context(), "a", 0o600, files.Owner{}, -1, full)
+	if err == nil || !strings.Contains(err.Error(), "/dev/full") {
+		t.Errorf("what cannot be read gives %v", err)
+	}
+	// One that cannot be put in place, as a directory has come there meanwhile.
+	err = tr.Put(t.Context(), "b", 0o600, files.Owner{}, -1, readerFunc(func([]byte) (int, error) {
+		if err := os.MkdirAll(filepath.Join(dir, "b"), 0o755); err != nil {
+			return 0, err
+		}
+		return 0, io.EOF
+	}))
+	if err == nil || strings.Contains(err.Error(), ".temp") || !strings.Contains(err.Error(), " b: ") {
+		t.Errorf("what cannot be put in place gives %v", err)
+	}
+}
+
+// What grows as on a full disk is named likewise, and what has no name that anybody
+// knows has none.
+func TestFullDisk(t *testing.T) {
+	tr, dir := tree(t)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	s, err := files.OpenStage(root, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	signal.Ignore(syscall.SIGXFSZ)
+	defer signal.Reset(syscall.SIGXFSZ)
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 4096, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	large := bytes.Repeat([]byte("x"), 8192)
+	put := tr.Put(t.Context(), "sub", 0o600, files.Owner{}, -1, bytes.NewReader(large))
+	_, staged := s.Write(large)
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(put, syscall.EFBIG) || put.Error() != "write sub: file too large" {
+		t.Errorf("a file gives %v", put)
+	}
+	if !errors.Is(staged, syscall.EFBIG) || staged.Error() != "file too large" {
+		t.Errorf("a stage gives %v", staged)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// What the kernel makes up as it is read says another size than it has.
+func TestMadeUp(t *testing.T) {
+	for _, at := range []string{"/proc/version", "/sys/class/net/lo/mtu"} {
+		want, err := os.ReadFile(at)
+		if errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(at, "/sys/") {
+			continue // no container needs it
+		}
+		if err != nil || len(want) == 0 {
+			t.Fatalf("%s: %q, %v", at, want, err)
+		}
+		got, sizes, skipped := packed(t, at)
+		if got != string(want) || skipped != nil || len(sizes) != 1 || sizes[0] != int64(len(want)) {
+			t.Errorf("%s became %q, told as %d bytes, skipped %v; want %q", at, got, sizes, skipped, want)
+		}
+	}
+	// This one is without an end that anybody would wait for.
+	if got, sizes, skipped := packed(t, "/proc/self/pagemap"); got != "" || len(sizes) > 0 || skipped == nil {
+		t.Errorf("a file without an end became %d bytes, told as %d, skipped %v", len(got), sizes, skipped)
+	}
+}
+
+// packed packs one file, and returns what the archive holds of it, and what was told.
+func packed(t *testing.T, at string) (text string, sizes []int64, skipped error) {
+	t.Helper()
+	f, err := os.Open(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var b bytes.Buffer
+	p := files.NewPacker(&b)
+	p.Skipped = func(_ string, why error) { skipped = why }
+	p.Packed = func(_ string, size int64, _ [32]byte) { sizes = append(sizes, size) }
+	if err := errors.Join(p.File(t.Context(), "f", f), p.Close()); err != nil {
+		t.Fatalf("%s: %v", at, err)
+	}
+	r := tar.NewReader(&b)
+	if _, err := r.Next(); errors.Is(err, io.EOF) {
+		return "", sizes, skipped
+	}
+	all, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(all), sizes, skipped
+}
+
 func TestRace(t *testing.T) {
 	tr, dir := tree(t)
 	out := t.TempDir()
@@ -271,7 +386,8 @@ func TestRace(t *testing.T) {
 	}
 	stop := swap(t, dir, out)
 	taken := 0
-	for range 3000 {
+	// On a busy machine the other one may win for a long time.
+	for begun, i := time.Now(), 0; i < 3000 || taken == 0 && time.Since(begun) < 2*time.Minute; i++ {
 		if tr.Put(t.Context(), "d/a", 0o644, files.Owner{}, 1, strings.NewReader("x")) == nil {
 			taken++
 		}
@@ -305,6 +421,6 @@ func FuzzUnpack(f *testing.F) {
 			}
 		}
 		tr, _ := tree(t)
-		_ = tr.Unpack(t.Context(), bytes.NewReader(b), nil) // what it takes lies inside, see tree
+		_ = tr.Unpack(t.Context(), bytes.NewReader(b)) // what it takes lies inside, see tree
 	})
 }

@@ -2,14 +2,20 @@ package files
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
 	"path"
 	"syscall"
+	"time"
+
+	"github.com/hostler-io/hostler/internal/clock"
 )
 
 // Packer writes an archive. What is neither file, directory nor a link within
@@ -21,6 +27,8 @@ type Packer struct {
 	OwnerOf func(fs.FileInfo) Owner
 	// Skipped is told of what is left out, and why. Required.
 	Skipped func(name string, why error)
+	// Packed, if it is set, is told of each file that was packed, and its digest.
+	Packed func(name string, size int64, digest [32]byte)
 }
 
 // NewPacker returns a Packer. Close must follow.
@@ -39,14 +47,60 @@ func (p *Packer) File(ctx context.Context, name string, f *os.File) error {
 		p.Skipped(name, ErrSpecial)
 		return nil
 	}
-	if err := p.header(i, name, ""); err != nil {
+	content, size := io.Reader(&cancelled{ctx, f}), i.Size()
+	if size <= untold {
+		b, err := small(ctx, f, size)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			p.Skipped(name, err)
+			return nil
+		}
+		content, size = bytes.NewReader(b), int64(len(b))
+	}
+	if err := p.header(i, name, "", size); err != nil {
 		return err
 	}
-	n, err := io.Copy(p.out, io.LimitReader(&cancelled{ctx, f}, i.Size()))
-	if err == nil && n < i.Size() {
-		err = fmt.Errorf("%s: %w: it has %d bytes, and had %d", name, ErrChanged, n, i.Size())
+	var sum hash.Hash
+	w := io.Writer(p.out)
+	if p.Packed != nil {
+		sum = sha256.New()
+		w = io.MultiWriter(p.out, sum)
+	}
+	n, err := io.Copy(w, io.LimitReader(content, size))
+	if err == nil && n < size {
+		err = fmt.Errorf("%s: %w: it has %d bytes, and had %d", name, ErrChanged, n, size)
+	}
+	if err == nil && sum != nil {
+		p.Packed(name, n, [32]byte(sum.Sum(nil)))
 	}
 	return err
+}
+
+// A file of /proc says that it has no bytes, and one of /sys that it has a page,
+// whatever they hold: files up to that size are read before the archive tells it.
+const (
+	untold    = 4096
+	maxUntold = 1 << 20
+	// readTime is for how long a file may have nothing to say yet, as a log of the
+	// kernel does.
+	readTime = time.Second
+)
+
+// small reads a file that says that it has up to a page.
+func small(ctx context.Context, f *os.File, size int64) ([]byte, error) {
+	if size > 0 {
+		return io.ReadAll(io.LimitReader(&cancelled{ctx, f}, size))
+	}
+	if err := f.SetReadDeadline(clock.Now().Add(readTime)); err != nil && !errors.Is(err, os.ErrNoDeadline) { // most never wait
+		return nil, err
+	}
+	b, err := io.ReadAll(io.LimitReader(&cancelled{ctx, f}, maxUntold+1))
+	if err == nil && len(b) > maxUntold {
+		err = fmt.Errorf("it says that it is empty, and holds more than %d bytes", maxUntold)
+	}
+	return b, err
 }
 
 // Dir packs a directory and everything below it under a name.
@@ -77,7 +131,7 @@ func (p *Packer) entry(ctx context.Context, name, at string, root *os.Root) erro
 	}
 	switch {
 	case i.IsDir():
-		return p.header(i, as+"/", "")
+		return p.header(i, as+"/", "", 0)
 	case i.Mode()&fs.ModeSymlink != 0:
 		target, err := root.Readlink(at)
 		if err != nil {
@@ -87,7 +141,7 @@ func (p *Packer) entry(ctx context.Context, name, at string, root *os.Root) erro
 			p.Skipped(as, fmt.Errorf("it is a link to %q, out of what is copied", target))
 			return nil
 		}
-		return p.header(i, as, target)
+		return p.header(i, as, target, 0)
 	case !i.Mode().IsRegular():
 		p.Skipped(as, ErrSpecial)
 		return nil
@@ -106,12 +160,15 @@ func (p *Packer) entry(ctx context.Context, name, at string, root *os.Root) erro
 	return p.File(ctx, as, f)
 }
 
-func (p *Packer) header(i fs.FileInfo, name, link string) error {
+func (p *Packer) header(i fs.FileInfo, name, link string, size int64) error {
 	h, err := tar.FileInfoHeader(i, link)
 	if err != nil {
 		return err
 	}
-	h.Name, h.Uname, h.Gname, h.Format = name, "", "", tar.FormatPAX
+	// Packed again, what has not changed must be the same archive: reading a file
+	// changes the time of its last reading.
+	h.AccessTime, h.ChangeTime = time.Time{}, time.Time{}
+	h.Name, h.Size, h.Uname, h.Gname, h.Format = name, size, "", "", tar.FormatPAX
 	if p.OwnerOf != nil {
 		o := p.OwnerOf(i)
 		h.Uid, h.Gid = int(o.UID), int(o.GID)
