@@ -24,7 +24,8 @@ import (
 const (
 	MaxBytes      = 1 << 20
 	MaxOperations = 1000
-	maxErrors     = 20 // that are told at once
+	maxErrors     = 20  // that are told at once
+	maxMistakes   = 500 // that are looked for, so that the first of a file are told
 )
 
 // ErrInvalid tells that a file is not one of operations.
@@ -35,10 +36,12 @@ type Verb string
 
 // The verbs. Each is the key whose value is where it is done.
 const (
-	Ping   Verb = "ping"   // HOST
-	Run    Verb = "run"    // HOST
-	Exec   Verb = "exec"   // HOST/NAME, as all that follow
-	Create Verb = "create" //
+	Ping   Verb = "ping" // HOST
+	Run    Verb = "run"  // HOST
+	Push   Verb = "push" // HOST or HOST/NAME
+	Pull   Verb = "pull" // HOST or HOST/NAME
+	Exec   Verb = "exec" // HOST/NAME, as all that follow
+	Create Verb = "create"
 	Start  Verb = "start"
 	Stop   Verb = "stop"
 	Reset  Verb = "reset"
@@ -52,6 +55,8 @@ var verbs = []struct {
 }{
 	{Ping, nil},
 	{Run, []string{"argv", "as", "cwd", "env", "timeout", "exclusive"}},
+	{Push, []string{"from", "to", "timeout"}},
+	{Pull, []string{"from", "to", "timeout"}},
 	{Exec, []string{"argv", "as", "cwd", "env", "timeout", "exclusive"}},
 	{Create, []string{"template", "class", "labels", "started"}},
 	{Start, nil},
@@ -79,6 +84,10 @@ type Operation struct {
 	NoTimeout bool // timeout: none
 	Exclusive bool
 
+	// From and To say what is copied, and to where. What is on the host is
+	// absolute; what is here may be relative to the directory of the file.
+	From, To string
+
 	Template, Class string
 	Labels          []string // k=v
 	Started         bool     // start it too
@@ -104,22 +113,47 @@ func Parse(b []byte) ([]Operation, error) {
 	}
 	p := &parser{}
 	all := p.file(doc.Content[0])
-	if len(p.wrong) > 0 {
-		return nil, fmt.Errorf("%w: %s", ErrInvalid, strings.Join(p.wrong, "\n"))
+	if err := p.err(); err != nil {
+		return nil, err
 	}
 	return all, nil
 }
 
 // parser collects what is wrong.
-type parser struct{ wrong []string }
+type parser struct {
+	wrong []mistake
+	more  bool // than are kept
+}
+
+type mistake struct {
+	line int
+	text string
+}
 
 func (p *parser) fail(n *yaml.Node, format string, args ...any) {
+	m := mistake{n.Line, fmt.Sprintf(format, args...)}
 	switch {
-	case len(p.wrong) < maxErrors:
-		p.wrong = append(p.wrong, fmt.Sprintf("line %d: %s", n.Line, fmt.Sprintf(format, args...)))
-	case len(p.wrong) == maxErrors:
-		p.wrong = append(p.wrong, "and more is wrong")
+	case len(p.wrong) >= maxMistakes:
+		p.more = true
+	case !slices.Contains(p.wrong, m): // an object is looked at more than once
+		p.wrong = append(p.wrong, m)
 	}
+}
+
+// err has a line for each mistake, in the order of the file.
+func (p *parser) err() error {
+	if len(p.wrong) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(p.wrong, func(a, b mistake) int { return a.line - b.line })
+	var lines []string
+	for _, m := range p.wrong[:min(len(p.wrong), maxErrors)] {
+		lines = append(lines, fmt.Sprintf("line %d: %s", m.line, m.text))
+	}
+	if p.more || len(p.wrong) > maxErrors {
+		lines = append(lines, "and more is wrong")
+	}
+	return fmt.Errorf("%w: %s", ErrInvalid, strings.Join(lines, "\n"))
 }
 
 func (p *parser) file(n *yaml.Node) []Operation {
@@ -280,6 +314,10 @@ func (p *parser) member(o *Operation, key string, n *yaml.Node) {
 		o.Timeout = p.duration(n)
 	case "exclusive":
 		o.Exclusive = p.yes(n)
+	case "from":
+		o.From = p.text(n)
+	case "to":
+		o.To = p.text(n)
 	case "template":
 		o.Template = p.text(n)
 	case "class":
@@ -303,13 +341,29 @@ func (p *parser) complete(n *yaml.Node, o *Operation) {
 		p.fail(n, "%s needs argv, the command and its arguments as a list", o.Verb)
 	case o.Verb == Create && o.Template == "":
 		p.fail(n, "create needs template")
+	case o.Verb == Push:
+		p.copies(n, o, "to", o.To)
+	case o.Verb == Pull:
+		p.copies(n, o, "from", o.From)
 	}
 	hasSlash := strings.Contains(o.Where, "/")
 	switch onHost := o.Verb == Run || o.Verb == Ping; {
+	case o.Verb == Push || o.Verb == Pull: // either
 	case onHost && hasSlash:
 		p.fail(n, "%s is done on a HOST, and %.80q is none", o.Verb, o.Where)
 	case !onHost && !hasSlash:
 		p.fail(n, "%s is done with a container, HOST/NAME, and %.80q is none", o.Verb, o.Where)
+	}
+}
+
+// copies looks at the two ends of what is copied: path, the value of key, is the
+// one on the host.
+func (p *parser) copies(n *yaml.Node, o *Operation, key, path string) {
+	switch {
+	case o.From == "" || o.To == "":
+		p.fail(n, "%s needs from and to, what is copied and where it goes", o.Verb)
+	case !strings.HasPrefix(path, "/"):
+		p.fail(n, "%s of a %s is a path on the host, and %.80q is not absolute", key, o.Verb, path)
 	}
 }
 
