@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -37,6 +38,8 @@ const (
 	// pingEvery and pingPatience find a peer whose line is dead.
 	pingEvery    = 10 * time.Second
 	pingPatience = 20 * time.Second
+	// typedAhead is how many packets wait while another one does.
+	typedAhead = 64
 	// maxTail is how far before the end a peer may begin, in bytes.
 	maxTail = 1 << 20
 )
@@ -77,7 +80,8 @@ func (w Wish) query() string {
 // A Part is somebody's part in a session. Its methods are called from several
 // goroutines.
 type Part interface {
-	// Type takes a packet of the peer. It may wait.
+	// Type takes a packet of the peer. It may wait, for a host that is away: what
+	// comes meanwhile waits too, or is dropped and comes again.
 	Type(ctx context.Context, packet []byte) error
 	// Acks delivers how far the peer's stream was taken.
 	Acks() <-chan int64
@@ -103,16 +107,19 @@ func Serve(ctx context.Context, w http.ResponseWriter, r *http.Request, p Part) 
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &served{conn: conn, part: p}
+	s := &served{conn: conn, part: p, typed: make(chan []byte, typedAhead)}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel(nil)
-	for _, f := range []func(context.Context) error{s.read, s.acks, s.ping} {
+	// To stop reading breaks the connection, and a peer that broke the rules is to
+	// be told so.
+	reading, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	wg.Go(func() { cancel(s.read(reading)) })
+	for _, f := range []func(context.Context) error{s.typing, s.acks, s.ping} {
 		wg.Go(func() { cancel(f(ctx)) })
 	}
-	end, err := p.Read(ctx, func(offset int64, b []byte) error {
-		return s.send(ctx, terminal.Message{Kind: terminal.MessageOutput, Offset: offset, Data: b})
-	})
+	end, err := p.Read(ctx, func(offset int64, b []byte) error { return s.print(ctx, offset, b) })
 	if err == nil {
 		if err = s.send(ctx, terminal.Message{Kind: terminal.MessageEnd, Data: end}); err == nil {
 			return conn.Close(websocket.StatusNormalClosure, "the session has ended")
@@ -121,13 +128,17 @@ func Serve(ctx context.Context, w http.ResponseWriter, r *http.Request, p Part) 
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
+	if !errors.Is(err, errPeer) {
+		stop()
+	}
 	return s.bye(err)
 }
 
 // served is a connection on the serving side.
 type served struct {
-	conn *websocket.Conn
-	part Part
+	conn  *websocket.Conn
+	part  Part
+	typed chan []byte // packets in their order
 }
 
 func (s *served) send(ctx context.Context, m terminal.Message) error {
@@ -136,9 +147,22 @@ func (s *served) send(ctx context.Context, m terminal.Message) error {
 	return s.conn.Write(ctx, websocket.MessageBinary, terminal.AppendMessage(nil, m))
 }
 
+// print sends what was printed, in as many messages as it takes.
+func (s *served) print(ctx context.Context, offset int64, b []byte) error {
+	for part := range slices.Chunk(b, terminal.MaxOutput) {
+		if err := s.send(ctx, terminal.Message{Kind: terminal.MessageOutput, Offset: offset, Data: part}); err != nil {
+			return err
+		}
+		offset += int64(len(part))
+	}
+	return nil
+}
+
 // errPeer is the end of a peer that does not speak as it should.
 var errPeer = errors.New("the peer broke the rules")
 
+// read reads on whatever the part does: with the messages come the answers to
+// pings, and a peer that waits for a host would be taken for one that is gone.
 func (s *served) read(ctx context.Context) error {
 	for {
 		typ, b, err := s.conn.Read(ctx)
@@ -149,8 +173,26 @@ func (s *served) read(ctx context.Context) error {
 		if err != nil || typ != websocket.MessageBinary || m.Kind != terminal.MessageTyped {
 			return fmt.Errorf("%w: a message is not what is typed", errPeer)
 		}
-		if err := s.part.Type(ctx, m.Data); err != nil {
-			return fmt.Errorf("%w: %w", errPeer, err)
+		if p, err := terminal.ParsePacket(m.Data); err == nil && len(p.Data) == 0 && len(s.typed) > 0 {
+			continue // a sign of life, which what waits before it gives as well
+		}
+		select {
+		case s.typed <- m.Data:
+		default: // nobody has acknowledged it, so it comes again
+		}
+	}
+}
+
+// typing hands what was read to the part.
+func (s *served) typing(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case packet := <-s.typed:
+			if err := s.part.Type(ctx, packet); err != nil {
+				return fmt.Errorf("%w: %w", errPeer, err)
+			}
 		}
 	}
 }
