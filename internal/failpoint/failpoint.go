@@ -31,7 +31,7 @@ const (
 	MembershipKept Step = "A8"  // the enrolment's file
 	QuestionTaken  Step = "A9"  // a question of the coordinator, and its answers
 	TermSeen       Step = "A10" // the newest term and its evidence
-	ActionsBuried  Step = "A11" // old actions became tombstones
+	ActionsBuried  Step = "A11" // old actions became tombstones, and old tombstones are gone
 	QueueMade      Step = "A12" // the queue's first rows and its reserve, and that it was made
 	LeavingNoted   Step = "A13" // the file that says that the host leaves
 	InputPlaced    Step = "A14" // a payload is whole
@@ -69,7 +69,7 @@ const (
 	OutputKept      Step = "C4"  // the offsets of output that was synced
 	CancelNumbered  Step = "C5"  // a cancel's mark and control
 	ProofJudged     Step = "C6"  // an invite is bound, or a wrong proof counted
-	HostDecided     Step = "C7"  // a host is approved, denied, revoked or readmitted, or has a new certificate
+	HostDecided     Step = "C7"  // a host is approved, denied, revoked, readmitted or labelled, or has a new certificate
 	RingsKept       Step = "C8"  // the files of the ring chain
 	AccessKept      Step = "C9"  // a token or a viewer is made or revoked, rings are taken, or somebody came to or left a session
 	InviteMade      Step = "C10" // an invite
@@ -85,6 +85,7 @@ const (
 	ApprovalKept    Step = "C20" // approvals, or a denial, and what they make of the action
 	OutputRemoved   Step = "C21" // output of an ended action is no longer kept
 	PastForgotten   Step = "C23" // actions, enrolments and invites that ended long ago are forgotten
+	HostReplaced    Step = "C24" // a host's machine is shut out, and another awaited
 	StoreRecovered  Step = "C31" // a restored store is made another one
 	BackupPlaced    Step = "C32" // a backup that was read back has its name
 	RestoreDeclared Step = "C33" // the file that says that a directory is being restored
@@ -110,7 +111,7 @@ func Steps() []Step {
 		ContainerRenamed, ContainerSettled, FilePushed,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
-		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,
+		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, HostReplaced, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,
 		FilePlaced, DatabasePlaced, BatchCommitted,
 	}
 }

@@ -129,15 +129,35 @@ func (o Origin) file(path string, target any, all []Setting) error {
 func decode(path string, b []byte, target any, known []string) error {
 	err := toml.NewDecoder(bytes.NewReader(b)).DisallowUnknownFields().Decode(target)
 	if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok {
-		return fmt.Errorf("%s: unknown setting:\n%s\nknown are: %s", path, strict.String(), strings.Join(known, ", "))
+		bad := &strict.Errors[0]
+		line, _ := bad.Position()
+		return fmt.Errorf("%s: line %d: %w", path, line, unknown(bad.Key(), known))
 	}
 	if bad, ok := errors.AsType[*toml.DecodeError](err); ok {
-		return fmt.Errorf("%s:\n%s", path, bad.String())
+		line, _ := bad.Position()
+		what := strings.TrimPrefix(bad.Error(), "toml: ")
+		if key := strings.Join(bad.Key(), "."); key != "" {
+			what = key + ": " + what
+		}
+		return fmt.Errorf("%s: line %d: %s", path, line, what)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
+}
+
+// unknown says that there is no such setting, and which there are beside it.
+func unknown(key, known []string) error {
+	beside := known
+	if table := key[:max(0, len(key)-1)]; len(table) > 0 {
+		prefix := strings.Join(table, ".") + "."
+		beside = slices.DeleteFunc(slices.Clone(known), func(s string) bool { return !strings.HasPrefix(s, prefix) })
+	}
+	if len(beside) == 0 {
+		beside = known
+	}
+	return fmt.Errorf("unknown setting: %s\nknown are: %s", strings.Join(key, "."), strings.Join(beside, ", "))
 }
 
 // Strict reads a text that is no configuration but written as one, such as a
@@ -155,7 +175,7 @@ func Strict(name string, text []byte, target any) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	if wrong := misspelt("", set, t); wrong != "" {
-		return fmt.Errorf("%s: unknown setting: %s\nknown are: %s", name, wrong, strings.Join(known, ", "))
+		return fmt.Errorf("%s: %w", name, unknown(strings.Split(wrong, "."), known))
 	}
 	return nil
 }
@@ -164,6 +184,9 @@ func Strict(name string, text []byte, target any) error {
 func fields(prefix string, t reflect.Type) []string {
 	var all []string
 	for f := range t.Fields() {
+		if tag := f.Tag.Get("toml"); tag == "" || tag == "-" {
+			continue // no setting
+		}
 		name, inner := prefix+f.Tag.Get("toml"), f.Type
 		if inner.Kind() == reflect.Slice && inner.Elem().Kind() == reflect.Struct {
 			all = append(all, fields(name+".", inner.Elem())...)
@@ -219,7 +242,7 @@ func (o Origin) note(prefix string, set map[string]any, path string, known []str
 			continue
 		}
 		if ok || !slices.Contains(known, name) {
-			return fmt.Errorf("%s: unknown setting: %s\nknown are: %s", path, name, strings.Join(known, ", "))
+			return fmt.Errorf("%s: %w", path, unknown(strings.Split(name, "."), known))
 		}
 		o[name] = path
 	}
