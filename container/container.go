@@ -97,6 +97,20 @@ type Watcher interface {
 	Watch(ctx context.Context, ready func(), handle func(Event)) error
 }
 
+// Busy is a runtime whose operations can be looked at while they are under way.
+type Busy interface {
+	// Operations returns those that change a container, in no order.
+	Operations() []Operation
+}
+
+// Operation is something that is being done to a container.
+type Operation struct {
+	Verb, Name string // start of web
+	PID        int    // of the process that does it
+	Since      time.Time
+	Until      time.Time // when it is killed at the latest
+}
+
 // Filer is a runtime whose containers' files can be reached from the host.
 type Filer interface {
 	// Files tells where the files of a container are, running or stopped. It opens

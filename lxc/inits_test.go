@@ -59,6 +59,8 @@ func TestInits(t *testing.T) {
 // started this one: what is younger than the question is not remembered.
 type onlyInit struct{ asked int }
 
+func (h *onlyInit) operations() []container.Operation { return nil }
+
 func (h *onlyInit) call(context.Context, string, wire.Request) (wire.Answer, error) {
 	h.asked++
 	return wire.Answer{Infos: []container.Info{{Name: "web", State: container.StateRunning, InitPID: os.Getppid()}}}, nil

@@ -88,6 +88,8 @@ type helper interface {
 	// call returns the answer of one operation, whatever its code. It ends
 	// when ctx does, and nothing of the operation is left running then.
 	call(ctx context.Context, op string, req wire.Request) (wire.Answer, error)
+	// operations are those under way that change a container.
+	operations() []container.Operation
 }
 
 // Runtime is LXC on this host. All methods may be called concurrently.
@@ -102,6 +104,7 @@ var (
 	_ container.Creator = (*Runtime)(nil)
 	_ container.Renamer = (*Runtime)(nil)
 	_ container.Watcher = (*Runtime)(nil)
+	_ container.Busy    = (*Runtime)(nil)
 )
 
 // New returns the runtime; it looks at nothing and starts nothing. Call Probe
@@ -132,6 +135,9 @@ func (r *Runtime) Kind() container.Kind { return container.KindLXC }
 // Close implements container.Runtime. There is nothing to end: each operation
 // waits for its own process, and Watch ends with its context.
 func (r *Runtime) Close() error { return nil }
+
+// Operations implements container.Busy.
+func (r *Runtime) Operations() []container.Operation { return r.helper.operations() }
 
 // List implements container.Runtime.
 func (r *Runtime) List(ctx context.Context) ([]container.Info, error) {
@@ -256,12 +262,8 @@ func (r *Runtime) call(ctx context.Context, op string, limit time.Duration, req 
 
 // subject names the container of a request for an error message.
 func subject(req wire.Request) string {
-	name := req.Name
-	if req.Create != nil {
-		name = req.Create.Name
+	if name := req.Subject(); name != "" {
+		return fmt.Sprintf(" %q", name)
 	}
-	if name == "" {
-		return ""
-	}
-	return fmt.Sprintf(" %q", name)
+	return ""
 }

@@ -39,15 +39,23 @@ func broken(t *testing.T, mode string, deadline time.Duration) *lxc.Runtime {
 func TestHungHelperEndsAtItsDeadline(t *testing.T) {
 	const deadline = 300 * time.Millisecond
 	r := broken(t, "hang", deadline)
-	begin := time.Now()
-	_, err := r.Start(t.Context(), "web")
-	if took := time.Since(begin); took < deadline || took > deadline+1500*time.Millisecond {
-		// Longer would mean that a descendant lived on and held the pipes.
-		t.Errorf("Start took %v with a deadline of %v", took, deadline)
+	quickest := time.Hour
+	for range 20 {
+		begin := time.Now()
+		_, err := r.Start(t.Context(), "web")
+		took := time.Since(begin)
+		if took < deadline {
+			t.Errorf("Start took %v with a deadline of %v", took, deadline)
+		}
+		if !errors.Is(err, container.ErrTimeout) || !strings.Contains(err.Error(), `lxc start "web"`) {
+			t.Errorf("Start = %v, want ErrTimeout with its path", err)
+		}
+		if quickest = min(quickest, took); quickest < deadline+1500*time.Millisecond {
+			return
+		}
 	}
-	if !errors.Is(err, container.ErrTimeout) || !strings.Contains(err.Error(), `lxc start "web"`) {
-		t.Errorf("Start = %v, want ErrTimeout with its path", err)
-	}
+	// Each time longer would mean that a descendant lives on and holds the pipes.
+	t.Errorf("Start took %v at least with a deadline of %v", quickest, deadline)
 }
 
 func TestContextShortensTheDeadline(t *testing.T) {
@@ -79,7 +87,7 @@ func TestBrokenHelpers(t *testing.T) {
 		{"unlinked", container.ErrUnsupported, "liblxc.so.1 is not installed"},
 		{"newer", container.ErrUnsupported, "install the same release"},
 	} {
-		err := broken(t, tt.mode, 10*time.Second).Probe(t.Context())
+		err := broken(t, tt.mode, time.Minute).Probe(t.Context())
 		if err == nil || !strings.Contains(err.Error(), tt.says) || tt.want != nil && !errors.Is(err, tt.want) {
 			t.Errorf("%s: Probe = %v, want %v saying %q", tt.mode, err, tt.want, tt.says)
 		}
@@ -105,7 +113,7 @@ func TestMissingPrograms(t *testing.T) {
 
 func TestRequest(t *testing.T) {
 	t.Setenv("HOME", "/root/secret")
-	r := broken(t, "echo", 10*time.Second)
+	r := broken(t, "echo", time.Minute)
 	got, err := r.Version(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +124,7 @@ func TestRequest(t *testing.T) {
 }
 
 func TestBadNamesNeverReachTheHelper(t *testing.T) {
-	r := broken(t, "echo", 10*time.Second) // answers success to everything
+	r := broken(t, "echo", time.Minute) // answers success to everything
 	for _, name := range []string{"", "..", "../x", "a/b", "a\x00b", "-n"} {
 		if _, err := r.Start(t.Context(), name); !errors.Is(err, container.ErrNotFound) {
 			t.Errorf("Start(%q) = %v, want ErrNotFound", name, err)

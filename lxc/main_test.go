@@ -16,6 +16,7 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/lxc/internal/wire"
+	"github.com/hostler-io/hostler/runner/runnertest"
 )
 
 // TestMain lets the test binary stand in for hostler-lxc: under the name
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == watcherArg {
 		os.Exit(watchForEver(os.Args[2]))
 	}
-	code := m.Run()
+	code := runnertest.Main(m, os.Args)
 	if dir, err := buildDir(); err == nil {
 		os.RemoveAll(dir)
 	}

@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,6 +26,30 @@ import (
 // process is the helper as it is in production: one process per call.
 type process struct {
 	path string
+
+	mu  sync.Mutex
+	ops map[int]container.Operation // by the number of their process
+}
+
+// begin notes an operation that is under way; the function ends that.
+func (p *process) begin(o container.Operation) (end func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ops == nil {
+		p.ops = make(map[int]container.Operation)
+	}
+	p.ops[o.PID] = o
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.ops, o.PID)
+	}
+}
+
+func (p *process) operations() []container.Operation {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Values(p.ops))
 }
 
 // Bounds of one helper process.
@@ -56,7 +83,7 @@ func (p *process) call(ctx context.Context, op string, req wire.Request) (wire.A
 	cmd.Cancel = func() error { return killGroup(cmd.Process) }
 	cmd.WaitDelay = pipeGrace
 
-	runErr := cmd.Run()
+	runErr := p.run(cmd, op, req)
 	if err := unusable(p.path, runErr, stderr.String()); err != nil {
 		return wire.Answer{}, err
 	}
@@ -74,6 +101,18 @@ func (p *process) call(ctx context.Context, op string, req wire.Request) (wire.A
 		return wire.Answer{}, fmt.Errorf("%w%s", err, said(stderr.String()))
 	}
 	return a, nil
+}
+
+// run runs a helper, which can be looked at meanwhile if it changes a container.
+func (p *process) run(cmd *exec.Cmd, op string, req wire.Request) error {
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if name := req.Subject(); name != "" && op != wire.OpInspect {
+		now := time.Now()
+		defer p.begin(container.Operation{Verb: op, Name: name, PID: cmd.Process.Pid, Since: now, Until: now.Add(req.Timeout)})()
+	}
+	return cmd.Wait()
 }
 
 // unusable tells a host where LXC cannot be used from one where it failed.

@@ -113,6 +113,17 @@ func (c *commands) do(t *testing.T, user string, argv ...string) (*rundir.Exit, 
 func (c *commands) sleep(t *testing.T) (run *runner.Run, leaf string) {
 	t.Helper()
 	run = c.start(t, "", "/bin/sh", "-c", "echo ready; exec sleep 1000")
+	c.says(t, run)
+	start, err := c.dir().Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run, start.Leaf
+}
+
+// says waits until a command has written something.
+func (c *commands) says(t *testing.T, run *runner.Run) {
+	t.Helper()
 	out, err := run.Output(rundir.Stdout)
 	if err != nil {
 		t.Fatal(err)
@@ -128,14 +139,10 @@ func (c *commands) sleep(t *testing.T) (run *runner.Run, leaf string) {
 		select {
 		case <-changed:
 		case <-run.Done():
-			t.Fatal("the command ended")
+			exit, err := run.Wait(t.Context())
+			t.Fatalf("the command ended: %+v, %v", exit, err)
 		}
 	}
-	start, err := c.dir().Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return run, start.Leaf
 }
 
 // softFileLimit is what a child of ours may open: os/exec gives it the limit
@@ -327,9 +334,7 @@ func TestExecEndsWithItsContainer(t *testing.T) {
 func TestExecNotWhileFrozen(t *testing.T) {
 	m, info, supervisor := running(t)
 	c := newCommands(t, supervisor)
-	if out, err := exec.Command("lxc-freeze", "-P", m.cfg.LXCPath, "-n", info.Name).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	m.freeze(t, info.Name)
 	if exit, _ := c.do(t, "", "/bin/true"); exit.Reason != rundir.ReasonTarget || !strings.Contains(exit.Detail, "frozen") {
 		t.Errorf("in a frozen container: %+v, want %s", exit, rundir.ReasonTarget)
 	}

@@ -25,7 +25,7 @@ type Subject struct {
 	// Kill kills the first process of a running container behind the
 	// runtime's back.
 	Kill func(t *testing.T, name string)
-	// Patience bounds every single wait; default 30 s.
+	// Patience bounds every single wait; default 2 min.
 	Patience time.Duration
 }
 
@@ -68,7 +68,7 @@ func newFixture(t *testing.T, s Subject) *fixture {
 		t.Fatalf("%T is no container.Creator", s.Runtime)
 	}
 	if s.Patience == 0 {
-		s.Patience = 30 * time.Second
+		s.Patience = 2 * time.Minute
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*s.Patience)
 	t.Cleanup(cancel)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -126,7 +127,7 @@ func (h *host) build(spec container.CreateSpec, template string) error {
 	if err := c.Create(golxc.TemplateOptions{Template: template, Backend: golxc.Directory, ExtraArgs: spec.TemplateArgs}); err != nil {
 		return fmt.Errorf("template %s: %w", spec.Template, err)
 	}
-	if err := h.confine(spec.Name); err != nil {
+	if err := h.amend(spec.Name); err != nil {
 		return err
 	}
 	if spec.Template == "busybox" && !spec.Network.IsZero() {
@@ -212,27 +213,16 @@ func limitSettings(l container.Limits) []setting {
 	return out
 }
 
-// confine gives a container whose template says nothing about devices the rules
-// that liblxc's common configuration has, in both cgroup families: without them
-// its root could make a node for the host's disk and read it.
-func (h *host) confine(name string) error {
+// amend corrects what a template has written to the configuration.
+func (h *host) amend(name string) error {
 	c, err := h.open(name) // afresh: the template wrote to the file
 	if err != nil {
 		return err
 	}
 	defer c.Release()
-	if rules := c.ConfigItem("lxc.cgroup.devices.deny"); len(rules) > 0 && rules[0] != "" {
+	settings := append(confinement(c), terminals(c)...)
+	if len(settings) == 0 {
 		return nil
-	}
-	// mknod of anything; read and write of null, zero, full, tty, console,
-	// ptmx, random, urandom and pseudo terminals.
-	allowed := []string{"c *:* m", "b *:* m", "c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm", "c 5:0 rwm", "c 5:1 rwm", "c 5:2 rwm", "c 1:8 rwm", "c 1:9 rwm", "c 136:* rwm"}
-	var settings []setting
-	for _, family := range []string{"lxc.cgroup.devices.", "lxc.cgroup2.devices."} {
-		settings = append(settings, setting{family + "deny", "a"})
-		for _, rule := range allowed {
-			settings = append(settings, setting{family + "allow", rule})
-		}
 	}
 	if err := apply(c, settings); err != nil {
 		return err
@@ -241,6 +231,42 @@ func (h *host) confine(name string) error {
 		return fmt.Errorf("saving the configuration: %w", err)
 	}
 	return nil
+}
+
+// confinement gives a container whose template says nothing about devices the
+// rules that liblxc's common configuration has, in both cgroup families: without
+// them its root could make a node for the host's disk and read it.
+func confinement(c *golxc.Container) (settings []setting) {
+	if rules := c.ConfigItem("lxc.cgroup.devices.deny"); len(rules) > 0 && rules[0] != "" {
+		return nil
+	}
+	// mknod of anything; read and write of null, zero, full, tty, console,
+	// ptmx, random, urandom and pseudo terminals.
+	allowed := []string{"c *:* m", "b *:* m", "c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm", "c 5:0 rwm", "c 5:1 rwm", "c 5:2 rwm", "c 1:8 rwm", "c 1:9 rwm", "c 136:* rwm"}
+	for _, family := range []string{"lxc.cgroup.devices.", "lxc.cgroup2.devices."} {
+		settings = append(settings, setting{family + "deny", "a"})
+		for _, rule := range allowed {
+			settings = append(settings, setting{family + "allow", rule})
+		}
+	}
+	return settings
+}
+
+// Pseudo terminals of a container: one for each session and each program that
+// makes its own. The busybox template gives it a single one.
+const (
+	leastTerminals = 64
+	maxTerminals   = "1024" // as liblxc's common configuration has it
+)
+
+// terminals gives a container whose template leaves it too few more of them.
+func terminals(c *golxc.Container) []setting {
+	if max := c.ConfigItem("lxc.pty.max"); len(max) > 0 {
+		if n, err := strconv.Atoi(max[0]); err == nil && n >= leastTerminals {
+			return nil
+		}
+	}
+	return []setting{{"lxc.pty.max", maxTerminals}}
 }
 
 // keepAddress takes the DHCP client out of the busybox template's start script:

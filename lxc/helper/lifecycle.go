@@ -112,6 +112,9 @@ func (h *host) stopContainer(name string, grace time.Duration) error {
 	}
 	defer c.Release()
 	failpoint.Before(failpoint.ContainerStopped)
+	if err := h.unhang(c, grace); err != nil {
+		return err
+	}
 	if err := h.halt(c, grace); err != nil {
 		return err
 	}

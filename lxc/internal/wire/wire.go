@@ -62,6 +62,14 @@ type Request struct {
 	Create *container.CreateSpec `json:",omitzero"`
 }
 
+// Subject names the container of a request; empty for none.
+func (r *Request) Subject() string {
+	if r.Create != nil {
+		return r.Create.Name
+	}
+	return r.Name
+}
+
 // Answer tells how an operation ended.
 type Answer struct {
 	Version int

@@ -1,0 +1,72 @@
+//go:build linux && cgo
+
+package lxc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/container"
+)
+
+// TestHookThatHangs: a start that hangs in a hook ends when its context does, and
+// a stop ends what is left of it: the container's monitor, and the hook.
+func TestHookThatHangs(t *testing.T) {
+	for _, hook := range []string{"pre-start", "mount", "start-host"} {
+		t.Run(hook, func(t *testing.T) {
+			m := newMachine(t, nil)
+			spec := m.create(t)
+			config := filepath.Join(m.cfg.LXCPath, spec.Name, "config")
+			before := read(t, config)
+			ready := filepath.Join(m.cfg.LXCPath, "ready")
+			script := filepath.Join(m.cfg.LXCPath, "hook")
+			text := fmt.Sprintf("#!/bin/sh\necho $$ >%s.new\nmv %s.new %s\nsleep 1000\n", ready, ready, ready)
+			if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(config, []byte(before+"lxc.hook."+hook+" = "+script+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			started := make(chan error, 1)
+			go func() {
+				_, err := m.Start(ctx, spec.Name)
+				started <- err
+			}()
+			for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(10 * time.Millisecond) {
+				if _, err := os.Stat(ready); err == nil {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatal("the hook does not run")
+				}
+			}
+			pid := strings.TrimSpace(read(t, ready))
+			cancel()
+			if err := <-started; !errors.Is(err, context.Canceled) {
+				t.Errorf("the start was ended by %v", err)
+			}
+			begun := time.Now()
+			info, err := m.Stop(t.Context(), spec.Name, 0)
+			if err != nil || info.State != container.StateStopped {
+				t.Errorf("stopping it: %+v, %v", info, err)
+			}
+			t.Logf("stopped after %v", time.Since(begun))
+			if b, err := os.ReadFile("/proc/" + pid + "/cmdline"); err == nil && strings.Contains(string(b), "hook") {
+				t.Errorf("its hook, process %s, lives: %q", pid, b)
+			}
+			if err := os.WriteFile(config, []byte(before), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if info, err := m.Start(t.Context(), spec.Name); err != nil || info.State != container.StateRunning {
+				t.Errorf("starting it without the hook: %+v, %v", info, err)
+			}
+		})
+	}
+}
