@@ -38,7 +38,7 @@ func TestLook(t *testing.T) {
 	<-run.Started()
 	look := func(fits func(runner.Sight) bool) (s runner.Sight) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; {
+		for deadline := time.Now().Add(2 * time.Minute); ; {
 			s, err := r.Look(t.Context(), action, 1)
 			if err != nil || time.Now().After(deadline) {
 				t.Fatalf("%+v, %v", s, err)

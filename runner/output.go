@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -33,10 +34,10 @@ type Output struct {
 	keep rundir.Keep
 }
 
-// Output opens the stream fd (rundir.Stdout or rundir.Stderr) of a run, of this
+// Output opens the stream fd (rundir.Stdout and so on) of a run, of this
 // Runner or of one before a restart. Close must be called.
 func (r *Runner) Output(action string, attempt, fd int) (*Output, error) {
-	if !rundir.ValidAction(action) || attempt < 1 || fd != rundir.Stdout && fd != rundir.Stderr {
+	if !rundir.ValidAction(action) || attempt < 1 || fd < rundir.Stdout || fd > rundir.Recording {
 		return nil, fmt.Errorf("opening output %d of run %q/%d: no such stream", fd, action, attempt)
 	}
 	o := &Output{dir: r.dir(action, attempt), name: rundir.StreamFile(fd), fd: fd}
@@ -139,6 +140,8 @@ func (o *Output) end() (rundir.Stream, bool, error) {
 		return rundir.Stream{}, false, nil
 	case err != nil:
 		return rundir.Stream{}, false, err
+	case o.fd == rundir.Recording:
+		return rundir.Stream{}, false, nil // its file says it all
 	case o.fd == rundir.Stderr:
 		return exit.Stderr, true, nil
 	}
@@ -150,13 +153,7 @@ func (o *Output) open() (bool, error) {
 	if o.file != nil {
 		return true, nil
 	}
-	start, err := o.dir.Start()
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
+	// First: most streams are silent, and start.json is there long before.
 	f, err := os.OpenFile(o.dir.Path(o.name), os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -164,7 +161,15 @@ func (o *Output) open() (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	start, err := o.dir.Start()
+	if err != nil {
+		f.Close()
+		return false, err
+	}
 	o.file, o.keep = f, start.Keep
+	if o.fd == rundir.Recording {
+		o.keep = rundir.Keep{Head: math.MaxInt64} // it ends at its limit, and nothing of it is dropped
+	}
 	return true, nil
 }
 

@@ -149,10 +149,7 @@ func judge(ctx context.Context, dir rundir.Dir, boot string) (Found, error) {
 		return Found{Verdict: Died}, nil
 	}
 	leaf := rundir.Leaf(start.Leaf)
-	if err := leaf.Kill(); err != nil {
-		return Found{}, err
-	}
-	if err := leaf.WaitEmpty(ctx); err != nil {
+	if err := leaf.End(ctx); err != nil {
 		return Found{}, err
 	}
 	return Found{Verdict: Died, Emptied: true}, leaf.Remove()

@@ -36,6 +36,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -93,6 +94,8 @@ type Spec struct {
 	// runs that is there as it is to be read, by its path. It gets another name
 	// and is not copied.
 	StdinFile string
+	// Note lets the command leave a note of what it did; see [Runner.Note].
+	Note bool
 }
 
 // A Runner starts and watches runs below one root directory. Its methods may be
@@ -186,6 +189,9 @@ func (r *Runner) start(ctx context.Context, spec Spec) (*Run, error) {
 	dir := r.dir(spec.Action, spec.Attempt)
 	if err := makeDir(dir); err != nil {
 		return nil, err
+	}
+	if spec.Note {
+		spec.Env = append(slices.Clone(spec.Env), rundir.NoteVariable+"="+dir.Path(rundir.NoteFile))
 	}
 	if spec.StdinFile != "" {
 		if err := os.Link(spec.StdinFile, dir.Path(rundir.StdinFile)); err != nil {
@@ -323,6 +329,15 @@ func (r *Runner) attempts(action string) ([]int, error) {
 		}
 	}
 	return attempts, nil
+}
+
+// Note returns what the command of an attempt has left of what it did. It fails
+// with fs.ErrNotExist if that is nothing.
+func (r *Runner) Note(action string, attempt int) ([]byte, error) {
+	if !rundir.ValidAction(action) {
+		return nil, fmt.Errorf("reading a note: action %q is not a plain name", action)
+	}
+	return rundir.ReadCapped(r.dir(action, attempt).Path(rundir.NoteFile), rundir.MaxRecord)
 }
 
 // Sizes returns how many bytes of the disk each action takes that has a directory.

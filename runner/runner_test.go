@@ -53,20 +53,22 @@ func TestWithoutCgroup2(t *testing.T) {
 		}
 	}
 
-	run, err := r.Start(t.Context(), spec(1, "echo out; sleep 0.3; exit 7"))
+	line, letGo := gate(t)
+	run, err := r.Start(t.Context(), spec(1, "echo out; "+line+"exit 7"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := run.Cancel(t.Context()); !errors.Is(err, runner.ErrUnsupported) {
 		t.Errorf("Cancel: %v, want ErrUnsupported", err)
 	}
+	letGo()
 	exit, err := run.Wait(t.Context())
 	if err != nil || exit.Code != 7 || exit.Cancelled || exit.Emptied || exit.Stdout.Bytes != 4 {
 		t.Errorf("%+v, %v", exit, err)
 	}
 
 	limited := spec(2, "trap '' TERM; sleep 1000; sleep 1000")
-	limited.TimeoutMS = 200
+	limited.TimeoutMS = 2000 // its trap is set by then
 	if run, err = r.Start(t.Context(), limited); err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +82,21 @@ func TestWithoutCgroup2(t *testing.T) {
 	}
 	if exit, err = run.Wait(t.Context()); err != nil || exit.Code != 1 || exit.Emptied {
 		t.Errorf("%+v, %v", exit, err)
+	}
+}
+
+// gate returns the part of a line that waits until it is let go.
+func gate(t *testing.T) (line string, letGo func()) {
+	t.Helper()
+	fifo := filepath.Join(t.TempDir(), "gate")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "read -r line <" + fifo + "; ", func() {
+		t.Helper()
+		if err := os.WriteFile(fifo, []byte("go\n"), 0); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -98,7 +115,7 @@ func memoryCgroup(t *testing.T) string {
 	t.Cleanup(func() {
 		// The supervisor is in there until its last moment, which follows the
 		// run's end.
-		for deadline := time.Now().Add(5 * time.Second); ; {
+		for deadline := time.Now().Add(time.Minute); ; {
 			err := os.Remove(dir)
 			if err == nil {
 				return
@@ -213,8 +230,9 @@ func TestCloseLeavesTheCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	action := "close-" + strconv.Itoa(os.Getpid())
+	line, letGo := gate(t)
 	run, err := r.Start(t.Context(), runner.Spec{
-		Spec:       rundir.Spec{Action: action, Attempt: 1, Argv: []string{"/bin/sh", "-c", "echo ready; sleep 0.5; exit 5"}},
+		Spec:       rundir.Spec{Action: action, Attempt: 1, Argv: []string{"/bin/sh", "-c", "echo ready; " + line + "exit 5"}},
 		Supervisor: []string{program},
 	})
 	if err != nil {
@@ -240,6 +258,7 @@ func TestCloseLeavesTheCommand(t *testing.T) {
 	if err != nil || found.Verdict != runner.Adopted {
 		t.Fatalf("%+v, %v", found, err)
 	}
+	letGo()
 	if exit, err := found.Run.Wait(t.Context()); err != nil || exit.Code != 5 {
 		t.Errorf("%+v, %v", exit, err)
 	}
@@ -320,7 +339,7 @@ func TestCloseReleasesCancel(t *testing.T) {
 	action := "close-cancel-" + strconv.Itoa(os.Getpid())
 	run, err := r.Start(t.Context(), runner.Spec{
 		Spec: rundir.Spec{
-			Action: action, Attempt: 1, GraceMS: 500,
+			Action: action, Attempt: 1, GraceMS: 3000,
 			Argv: []string{"/bin/sh", "-c", "trap '' TERM; sleep 1000 & trap 'echo asked' TERM; echo ready; while :; do wait; done"},
 		},
 		Supervisor: []string{program},

@@ -13,7 +13,7 @@ import (
 // its arguments, too: rundir.Later is the last.
 func obedient(t *testing.T) (argv []string, file string) {
 	file = filepath.Join(t.TempDir(), "told")
-	return []string{"/bin/sh", "-c", `read -r dir; printf '%s\n%s' "$1" "$dir" >"$0.tmp"; mv "$0.tmp" "$0"`, file}, file
+	return []string{"/bin/sh", "-c", `read -r dir; [ "$1$dir" != - ] || exit; printf '%s\n%s' "$1" "$dir" >"$0.tmp"; mv "$0.tmp" "$0"`, file}, file
 }
 
 func awaitEnd(t *testing.T, s *supervisor) {
@@ -119,7 +119,7 @@ func TestRunsUseSpares(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for n := 1; ; n++ {
 		run, err := r.Start(t.Context(), Spec{Supervisor: argv, Spec: rundir.Spec{Action: "spare", Attempt: n, Argv: []string{"x"}}})
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // maxSize is what the program may weigh: one lives beside every command.
-const maxSize = 2 << 20
+const maxSize = 2_000_000
 
 func build(t *testing.T) string {
 	t.Helper()

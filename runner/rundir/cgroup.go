@@ -50,8 +50,48 @@ func populated(events *os.File) (bool, error) {
 	return !bytes.Contains(b[:n], []byte("populated 0")), nil
 }
 
-// Kill sends SIGKILL to everything in the leaf and below, forks under way
-// included (cgroup.kill, Linux 5.14).
+// End kills everything in the leaf and below, and returns nil when nothing lives
+// there any more, or the cause of ctx.
+func (l Leaf) End(ctx context.Context) error {
+	ended, err := l.end(ctx.Done())
+	if err == nil && !ended {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// EndFully is End by one who waits for as long as it takes.
+func (l Leaf) EndFully() error {
+	_, err := l.end(nil)
+	return err
+}
+
+func (l Leaf) end(stop <-chan struct{}) (ended bool, err error) {
+	for {
+		if left, err := l.Populated(); err != nil || !left {
+			return err == nil, err
+		}
+		if err := l.Kill(); err != nil {
+			return false, err
+		}
+		if empty, err := l.wait(stop, killAgain); err != nil || empty {
+			return empty, err
+		}
+		select {
+		case <-stop:
+			return false, nil
+		default:
+		}
+	}
+}
+
+// killAgain is after how long a leaf that was killed and is not empty is killed
+// once more. What has the signal ends within a few milliseconds, unless it waits for
+// a disk.
+const killAgain = 50 * time.Millisecond
+
+// Kill sends SIGKILL to everything in the leaf and below (cgroup.kill, Linux 5.14).
+// It is no end: kernels (6.18 is one) may miss a process that is being forked.
 func (l Leaf) Kill() error {
 	f, err := os.OpenFile(string(l)+"/cgroup.kill", os.O_WRONLY, 0)
 	if err == nil {
@@ -189,13 +229,13 @@ func eachChild(path string, depth int, do func(string) error) error {
 	if depth == 0 {
 		return nil
 	}
-	entries, err := os.ReadDir(path)
+	entries, err := names(path)
 	if gone(err) {
 		return nil
 	}
-	for _, e := range entries {
-		if e.IsDir() {
-			err = errors.Join(err, do(path+"/"+e.Name()))
+	for _, name := range entries {
+		if mode, e := Mode(path + "/" + name); e == nil && IsDir(mode) {
+			err = errors.Join(err, do(path+"/"+name))
 		}
 	}
 	return err
@@ -204,36 +244,74 @@ func eachChild(path string, depth int, do func(string) error) error {
 // WaitEmpty returns nil when nothing lives in the leaf any more, or the cause
 // of ctx. It sleeps in the kernel until cgroup.events changes.
 func (l Leaf) WaitEmpty(ctx context.Context) error {
+	empty, err := l.wait(ctx.Done(), forEver)
+	if err == nil && !empty {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// WaitEmptyFor is WaitEmpty by one who knows for how long; for ever if that is below
+// zero.
+func (l Leaf) WaitEmptyFor(d time.Duration) (empty bool, err error) {
+	return l.wait(nil, max(d, forEver))
+}
+
+// forEver is for how long who waits without an end does.
+const forEver time.Duration = -1
+
+// wait waits until nothing lives in the leaf, until stop is closed or for a while.
+func (l Leaf) wait(stop <-chan struct{}, within time.Duration) (empty bool, err error) {
 	f, err := os.Open(string(l) + "/cgroup.events")
 	if gone(err) {
-		return nil
+		return true, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer f.Close()
-	var wake [2]int
-	if err := unix.Pipe2(wake[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		return err
-	}
-	defer unix.Close(wake[0])
-	stop := context.AfterFunc(ctx, func() { unix.Close(wake[1]) })
-	defer func() {
-		if stop() {
-			unix.Close(wake[1])
+	fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLPRI}}
+	if stop != nil {
+		var wake [2]int
+		if err := unix.Pipe2(wake[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+			return false, err
 		}
-	}()
-	for ctx.Err() == nil {
+		defer unix.Close(wake[0])
+		fds = append(fds, unix.PollFd{Fd: int32(wake[0])})
+		over, woken := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(woken)
+			select {
+			case <-stop:
+			case <-over:
+			}
+			unix.Close(wake[1])
+		}()
+		defer func() { close(over); <-woken }()
+	}
+	begun := time.Now()
+	for {
 		// Reading this very file rearms the poll, so it comes first.
 		if left, err := populated(f); err != nil || !left {
-			return err
+			return err == nil, err
 		}
-		fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLPRI}, {Fd: int32(wake[0])}}
-		if _, err := unix.Poll(fds, -1); err != nil && !errors.Is(err, unix.EINTR) {
-			return err
+		select {
+		case <-stop:
+			return false, nil
+		default:
+		}
+		rest := -1
+		if within != forEver {
+			left := within - time.Since(begun)
+			if left <= 0 {
+				return false, nil
+			}
+			rest = int(left/time.Millisecond) + 1
+		}
+		if _, err := unix.Poll(fds, rest); err != nil && !errors.Is(err, unix.EINTR) {
+			return false, err
 		}
 	}
-	return context.Cause(ctx)
 }
 
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }

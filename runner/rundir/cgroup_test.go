@@ -3,9 +3,12 @@ package rundir
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,12 +25,12 @@ func testLeaf(t *testing.T, name string) Leaf {
 	if _, err := os.Stat(root + "/cgroup.procs"); err != nil {
 		root = "/sys/fs/cgroup/unified"
 	}
-	l := Leaf(filepath.Join(root, "hostler."+name+".1"))
+	l := Leaf(filepath.Join(root, fmt.Sprintf("hostler.%s-%d.1", name, os.Getpid())))
 	if err := os.Mkdir(string(l), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(l.Kill(), l.WaitEmpty(context.Background()), l.Remove()); err != nil {
+		if err := errors.Join(l.End(context.Background()), l.Remove()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -93,7 +96,7 @@ func TestLeafSignalMissesNobody(t *testing.T) {
 	l := testLeaf(t, "rundir-forks")
 	for range 5 {
 		cmd := start(t, l, "/bin/sh", "-c", "while :; do sleep 1000 & done")
-		for deadline := time.Now().Add(10 * time.Second); ; {
+		for deadline := time.Now().Add(2 * time.Minute); ; {
 			pids, err := processes(string(l))
 			if err != nil || time.Now().After(deadline) {
 				t.Fatalf("%d processes, %v", len(pids), err)
@@ -105,7 +108,7 @@ func TestLeafSignalMissesNobody(t *testing.T) {
 		if err := l.Signal(unix.SIGTERM, unix.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		err := l.WaitEmpty(ctx)
 		cancel()
 		if err != nil {
@@ -114,6 +117,76 @@ func TestLeafSignalMissesNobody(t *testing.T) {
 		}
 		_ = cmd.Wait() // "signal: terminated"
 	}
+}
+
+// TestLeafEndMissesNobody ends leaves in which somebody is always being forked: by
+// one who lives on, and by ones who end at once.
+func TestLeafEndMissesNobody(t *testing.T) {
+	relay := filepath.Join(t.TempDir(), "relay")
+	if err := os.WriteFile(relay, []byte("#!/bin/sh\n\"$0\" &\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 30 {
+		// A new one each time: some kernels (6.18) kill at once who is cloned into
+		// a leaf that was killed before.
+		l := testLeaf(t, "rundir-end"+strconv.Itoa(i))
+		cmds := []*exec.Cmd{start(t, l, relay), start(t, l, "/bin/sh", "-c", "while :; do sleep 1000 & done")}
+		for deadline := time.Now().Add(2 * time.Minute); ; {
+			pids, err := processes(string(l))
+			if err != nil || time.Now().After(deadline) {
+				t.Fatalf("%d processes, %v", len(pids), err)
+			}
+			if len(pids) > 10+i {
+				break
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		err := l.End(ctx)
+		cancel()
+		if err != nil {
+			left, _ := processes(string(l))
+			t.Fatalf("%d processes are left: %v", len(left), err)
+		}
+		for _, cmd := range cmds {
+			_ = cmd.Wait() // "signal: killed", or it has ended
+		}
+	}
+}
+
+// TestLeafEndKillsAgain: of a leaf whose first two kills end nobody.
+func TestLeafEndKillsAgain(t *testing.T) {
+	dir := t.TempDir()
+	events := filepath.Join(dir, "cgroup.events")
+	if err := errors.Join(os.WriteFile(events, []byte("populated 1\n"), 0o600), unix.Mkfifo(filepath.Join(dir, "cgroup.kill"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	kills, err := os.OpenFile(filepath.Join(dir, "cgroup.kill"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kills.Close()
+	go func() {
+		if _, err := io.ReadFull(kills, make([]byte, 3)); err == nil {
+			_ = os.WriteFile(events, []byte("populated 0\n"), 0o600)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if err := Leaf(dir).End(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLeafEndHonoursContext(t *testing.T) {
+	l := testLeaf(t, "rundir-end-wait")
+	cmd := start(t, l, "/bin/sleep", "1000")
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	if err := l.End(ctx); err != nil && !errors.Is(err, cause) {
+		t.Errorf("got %v, want %v, or nothing if all had ended", err, cause)
+	}
+	_ = cmd.Wait()
 }
 
 func TestLeafWaitEmptyHonoursContext(t *testing.T) {
@@ -131,13 +204,37 @@ func TestLeafWaitEmptyHonoursContext(t *testing.T) {
 	_ = cmd.Wait()
 }
 
+func TestLeafWaitEmptyFor(t *testing.T) {
+	l := testLeaf(t, "rundir-wait-for")
+	cmd := start(t, l, "/bin/sleep", "1000")
+	for _, d := range []time.Duration{0, time.Millisecond} {
+		if empty, err := l.WaitEmptyFor(d); empty || err != nil {
+			t.Errorf("for %v: %v, %v", d, empty, err)
+		}
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- l.EndFully()
+		_ = cmd.Wait()
+	}()
+	if empty, err := l.WaitEmptyFor(-1); !empty || err != nil {
+		t.Errorf("for ever: %v, %v", empty, err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if empty, err := l.WaitEmptyFor(0); !empty || err != nil {
+		t.Errorf("of an empty one: %v, %v", empty, err)
+	}
+}
+
 func TestLeafGoneIsEmpty(t *testing.T) {
 	l := Leaf("/sys/fs/cgroup/hostler.absent.1")
 	left, err := l.Populated()
 	if left || err != nil {
 		t.Errorf("Populated = %v, %v", left, err)
 	}
-	if err := errors.Join(l.Kill(), l.Signal(unix.SIGTERM), l.WaitEmpty(t.Context()), l.Remove()); err != nil {
+	if err := errors.Join(l.Kill(), l.Signal(unix.SIGTERM), l.WaitEmpty(t.Context()), l.End(t.Context()), l.Remove()); err != nil {
 		t.Error(err)
 	}
 }

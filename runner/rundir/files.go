@@ -168,7 +168,7 @@ func (d Dir) PublishExit(x *Exit) error {
 		return err
 	}
 	defer f.Close()
-	if err := os.Rename(d.Path(exitTmp), d.Path(ExitFile)); err != nil {
+	if err := Rename(d.Path(exitTmp), d.Path(ExitFile)); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {

@@ -129,6 +129,12 @@ type Exit struct {
 	Cancelled bool
 	// HungUp: the command's terminal was hung up, because nobody was attached.
 	HungUp bool
+	// Unrecorded: the command's terminal was hung up, because it could not be
+	// recorded any more.
+	Unrecorded bool
+	// RecordingEnded is why the recording of its terminal has ended before it, for
+	// people. Empty: it is whole, or there is none.
+	RecordingEnded string
 	// NeverBegan: no process of the command was ever made.
 	NeverBegan bool
 	// Emptied: the leaf was seen without any process, so nothing is left of
@@ -237,6 +243,12 @@ func AppendExit(b []byte, x *Exit) []byte {
 	if x.HungUp {
 		e.bool("hung_up", true)
 	}
+	if x.Unrecorded {
+		e.bool("unrecorded", true)
+	}
+	if x.RecordingEnded != "" {
+		e.str("recording_ended", x.RecordingEnded)
+	}
 	return e.seal(len(b))
 }
 
@@ -275,12 +287,14 @@ func ParseExit(b []byte) (*Exit, error) {
 		"started_ms":  intField(&x.StartedMS),
 		"ended_ms":    intField(&x.EndedMS),
 
-		optional + "hung_up": boolField(&x.HungUp),
+		optional + "hung_up":         boolField(&x.HungUp),
+		optional + "unrecorded":      boolField(&x.Unrecorded),
+		optional + "recording_ended": strField(&x.RecordingEnded),
 	})
 	if err != nil {
 		return nil, err
 	}
-	if x.Code < 0 || x.Code > 255 || x.Signal < 0 || x.Signal > 127 || len(x.Detail) > MaxDetail ||
+	if x.Code < 0 || x.Code > 255 || x.Signal < 0 || x.Signal > 127 || len(x.Detail) > MaxDetail || len(x.RecordingEnded) > MaxDetail ||
 		!x.Stdout.valid() || !x.Stderr.valid() {
 		return nil, ErrFormat
 	}

@@ -14,9 +14,12 @@
 //	    stdout      the command's output, each byte at its true offset of the stream (Keep);
 //	                missing as long as there is none
 //	    stderr      likewise
+//	    recording   what its terminal has printed, and when, if that is recorded
 //	    ctl.sock    where the supervisor takes requests (Request, Reply), and what is
 //	                typed in the command's terminal if it has one
 //	    exit.json   how it ended (Exit), durable and the last thing that is written
+//	    note        optional: what the command itself says of what it did, under the name in
+//	                its variable HOSTLER_NOTE; nothing but the agent's own commands is asked to
 //
 // The files are read as follows, which is what makes a crash at any line safe:
 //
@@ -49,8 +52,12 @@ const (
 	StartFile = "start.json"
 	ExitFile  = "exit.json"
 	CtlFile   = "ctl.sock"
+	NoteFile  = "note"
 	LogFile   = "supervisor.log" // the supervisor's own stderr
 )
+
+// NoteVariable names the file of a command's note to the command.
+const NoteVariable = "HOSTLER_NOTE"
 
 // Later stands in a supervisor's arguments where the run directory would: the
 // supervisor is started before there is a run for it. It reads the path from its
@@ -69,12 +76,18 @@ const (
 const (
 	Stdout = 1
 	Stderr = 2
+	// Recording is no descriptor of the command: it is what a terminal has printed,
+	// and when, as an asciicast.
+	Recording = 3
 )
 
-// StreamFile returns the name of the file of stream fd (Stdout or Stderr).
+// StreamFile returns the name of the file of stream fd.
 func StreamFile(fd int) string {
-	if fd == Stderr {
+	switch fd {
+	case Stderr:
 		return "stderr"
+	case Recording:
+		return "recording"
 	}
 	return "stdout"
 }

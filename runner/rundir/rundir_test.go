@@ -61,7 +61,7 @@ func TestRecordsRoundTrip(t *testing.T) {
 	exit := &Exit{
 		WaitStatus: 0xffffffff, Code: 137, Signal: 9, OOM: true, TimedOut: true, Cancelled: true, NeverBegan: true,
 		Emptied: true, Reason: ReasonSpec, Detail: "why \"x\"", Stdout: Stream{100, 10, 50, 20}, Stderr: Stream{Bytes: 1},
-		StartedMS: 5, EndedMS: 7,
+		StartedMS: 5, EndedMS: 7, Unrecorded: true, RecordingEnded: "no room",
 	}
 	gotExit, err := ParseExit(AppendExit(nil, exit))
 	if err != nil {

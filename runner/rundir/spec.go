@@ -74,10 +74,17 @@ type Terminal struct {
 	// clock, while nobody is attached. Then it gets SIGHUP, and after the grace
 	// SIGKILL. 0 lets it go on.
 	HangUpMS int64
+	// RecordBytes is how long a recording of the terminal may become, in bytes; 0 is
+	// none.
+	RecordBytes int64
+	// RecordOrEnd hangs the command up when its recording cannot go on, and does not
+	// begin without one. False lets it go on.
+	RecordOrEnd bool
 }
 
 func (t *Terminal) valid() bool {
-	return t.Rows >= 0 && t.Rows < 1<<16 && t.Cols >= 0 && t.Cols < 1<<16 && t.HangUpMS >= 0 && t.HangUpMS <= maxMS
+	return t.Rows >= 0 && t.Rows < 1<<16 && t.Cols >= 0 && t.Cols < 1<<16 && t.HangUpMS >= 0 && t.HangUpMS <= maxMS &&
+		t.RecordBytes >= 0 && t.RecordBytes <= maxMS
 }
 
 // Grace returns the milliseconds between TERM and KILL, default applied.
@@ -191,6 +198,10 @@ func AppendSpec(b []byte, s *Spec) []byte {
 	}
 	if t := s.Terminal; t != nil {
 		e.ints("terminal", []string{"rows", "cols", "hang_up_ms"}, int64(t.Rows), int64(t.Cols), t.HangUpMS)
+		if t.RecordBytes > 0 {
+			e.int("record_bytes", t.RecordBytes)
+			e.bool("record_or_end", t.RecordOrEnd)
+		}
 	}
 	if s.Login {
 		e.bool("login", true)
@@ -204,6 +215,7 @@ func ParseSpec(b []byte) (*Spec, error) {
 		return nil, ErrTooLarge
 	}
 	var s Spec
+	var recording Terminal
 	err := parseSealed(b, fields{
 		"action":     strField(&s.Action),
 		"attempt":    intField(&s.Attempt),
@@ -227,10 +239,17 @@ func ParseSpec(b []byte) (*Spec, error) {
 				"hang_up_ms": intField(&s.Terminal.HangUpMS),
 			})(d)
 		},
-		optional + "login": boolField(&s.Login),
+		optional + "record_bytes":  intField(&recording.RecordBytes),
+		optional + "record_or_end": boolField(&recording.RecordOrEnd),
+		optional + "login":         boolField(&s.Login),
 	})
 	if err != nil {
 		return nil, err
+	}
+	if t := s.Terminal; t != nil {
+		t.RecordBytes, t.RecordOrEnd = recording.RecordBytes, recording.RecordOrEnd
+	} else if recording != (Terminal{}) {
+		return nil, ErrFormat
 	}
 	if err := s.Validate(); err != nil {
 		return nil, formatError(err.Error())

@@ -146,10 +146,10 @@ func (e *env) wantVerdict(t *testing.T, want runner.Verdict) runner.Found {
 // The agent is killed with its whole process group, as a shell or a service
 // manager may do it: the supervisor is in none of it.
 func testAgentKilled(t *testing.T, e *env) {
-	agent, out := e.startAgent(t, e.spec("echo one; sleep 0.3; echo two; exit 8"), &syscall.SysProcAttr{Setpgid: true})
+	agent, out := e.startAgent(t, e.spec(held+"echo done; exit 8", e.mark()), &syscall.SysProcAttr{Setpgid: true})
 	awaitStarted(t, out)
 	// Before the command has spoken, its supervisor may not have the lock yet.
-	if line, err := out.ReadString('\n'); line != "one\n" {
+	if line, err := out.ReadString('\n'); line != "ready\n" {
 		t.Fatalf("the agent said %q, %v", line, err)
 	}
 	if err := syscall.Kill(-agent.Process.Pid, syscall.SIGKILL); err != nil {
@@ -157,10 +157,11 @@ func testAgentKilled(t *testing.T, e *env) {
 	}
 	_ = agent.Wait() // "signal: killed"
 	found := e.wantVerdict(t, runner.Adopted)
+	e.letGo(t)
 	if exit := wait(t, found.Run); exit.Code != 8 {
 		t.Errorf("%+v", exit)
 	}
-	e.wantOutput(t, rundir.Stdout, []byte("one\ntwo\n"))
+	e.wantOutput(t, rundir.Stdout, []byte("ready\ndone\n"))
 	if again := e.wantVerdict(t, runner.Exited); again.Exit.Code != 8 {
 		t.Errorf("%+v", again.Exit)
 	}
@@ -190,6 +191,9 @@ func testAgentKilledAnytime(t *testing.T, e *env) {
 		}
 		e.wantOutput(t, rundir.Stdout, []byte(want))
 	}
+	// One that comes when its run was given up does nothing, but it looks; not while
+	// the directories are removed.
+	awaitNone(t, e.root)
 }
 
 // killSupervisor kills the supervisor of a run that has begun.
@@ -256,7 +260,7 @@ func testSupervisorKilledAfterRestart(t *testing.T, e *env) {
 }
 
 func testStraySignals(t *testing.T, e *env) {
-	run := e.start(t, e.spec("echo ready; sleep 0.3; exit 3"))
+	run := e.start(t, e.spec(held+"exit 3", e.mark()))
 	follow(t, run, "ready")
 	start, err := e.dir().Start()
 	if err != nil {
@@ -267,6 +271,7 @@ func testStraySignals(t *testing.T, e *env) {
 			t.Fatal(err)
 		}
 	}
+	e.letGo(t)
 	if exit := wait(t, run); exit.Code != 3 || exit.Signal != 0 {
 		t.Errorf("%+v", exit)
 	}
@@ -290,15 +295,16 @@ func testReboot(t *testing.T, e *env) {
 }
 
 func testSecondSupervisor(t *testing.T, e *env) {
-	run := e.start(t, e.spec(`echo ran; sleep 0.3; exit 2`))
-	follow(t, run, "ran")
+	run := e.start(t, e.spec(held+"exit 2", e.mark()))
+	follow(t, run, "ready")
 	e.wantTaken(t)
+	e.letGo(t)
 	if exit := wait(t, run); exit.Code != 2 {
 		t.Errorf("%+v", exit)
 	}
 	e.awaitUnlocked(t, 1)
 	e.wantTaken(t)
-	e.wantOutput(t, rundir.Stdout, []byte("ran\n"))
+	e.wantOutput(t, rundir.Stdout, []byte("ready\n"))
 }
 
 // supervise runs the supervisor program on the run directory to its end.

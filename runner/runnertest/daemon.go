@@ -64,7 +64,7 @@ func testDaemonEnds(t *testing.T, e *env) {
 
 func testDaemonLimit(t *testing.T, e *env) {
 	spec := e.daemon(`sleep "$1" & exit 0`, e.mark())
-	spec.TimeoutMS = 300
+	spec.TimeoutMS = sometime
 	if exit := e.do(t, spec); !exit.TimedOut || !exit.Emptied || exit.Code != 0 {
 		t.Errorf("%+v", exit)
 	}

@@ -179,26 +179,33 @@ func testEnvironment(t *testing.T, e *env) {
 const orphan = `(setsid sleep "$1" &) ; (trap "" TERM HUP; sleep "$1" & exec sleep "$1") & `
 
 func testOrphans(t *testing.T, e *env) {
-	began := time.Now()
-	exit := e.do(t, e.spec(orphan+"echo over; exit 5", e.mark()))
-	if exit.Code != 5 || !exit.Emptied || exit.TimedOut || exit.Cancelled {
-		t.Errorf("%+v", exit)
+	action := e.action
+	for i := range 20 {
+		e.action = action + "-" + strconv.Itoa(i)
+		began := time.Now()
+		exit := e.do(t, e.spec(orphan+"echo over; exit 5", e.mark()))
+		took := time.Since(began)
+		if exit.Code != 5 || !exit.Emptied || exit.TimedOut || exit.Cancelled {
+			t.Errorf("%+v", exit)
+		}
+		e.wantOutput(t, rundir.Stdout, []byte("over\n"))
+		e.wantNothingLeft(t)
+		// The drain of a pipe that stays open takes that long, each time.
+		if took < 2*time.Second {
+			return
+		}
 	}
-	if took := time.Since(began); took > 2*time.Second { // the drain of a pipe that stays open
-		t.Errorf("took %v", took)
-	}
-	e.wantOutput(t, rundir.Stdout, []byte("over\n"))
-	e.wantNothingLeft(t)
+	t.Error("none took less than a pipe is drained that stays open")
 }
 
 func testTimeLimit(t *testing.T, e *env) {
 	spec := e.spec(orphan+`trap "" TERM; sleep "$1"; sleep "$1"`, e.mark())
-	spec.TimeoutMS, spec.GraceMS = 300, 200
+	spec.TimeoutMS, spec.GraceMS = sometime, 200
 	exit := e.do(t, spec)
 	if !exit.TimedOut || exit.Signal != 9 || !exit.Emptied || exit.Cancelled {
 		t.Errorf("%+v", exit)
 	}
-	if took := exit.EndedMS - exit.StartedMS; took < 500 || took > 5000 {
+	if took := exit.EndedMS - exit.StartedMS; took < sometime+200 || took > time.Minute.Milliseconds() {
 		t.Errorf("took %d ms", took)
 	}
 	e.wantNothingLeft(t)
@@ -206,7 +213,7 @@ func testTimeLimit(t *testing.T, e *env) {
 
 func testTimeLimitTerm(t *testing.T, e *env) {
 	spec := e.spec(`trap "echo bye; exit 3" TERM; echo ready; sleep "$1" & wait`, e.mark())
-	spec.TimeoutMS = 300
+	spec.TimeoutMS = sometime
 	exit := e.do(t, spec)
 	if !exit.TimedOut || exit.Code != 3 || exit.Signal != 0 {
 		t.Errorf("%+v", exit)
@@ -248,13 +255,15 @@ func testCancelTerm(t *testing.T, e *env) {
 }
 
 func testCancelStopped(t *testing.T, e *env) {
-	run := e.start(t, e.spec(`trap "exit 6" TERM; echo ready; kill -STOP $$; exit 7`))
+	spec := e.spec(`trap "exit 6" TERM; echo ready; kill -STOP $$; exit 7`)
+	spec.GraceMS = ages.Milliseconds()
+	run := e.start(t, spec)
 	follow(t, run, "ready")
 	if err := run.Cancel(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// Stopped before or after the signals came: it must not last the grace.
-	if exit := wait(t, run); exit.EndedMS-exit.StartedMS > 5000 {
+	if exit := wait(t, run); exit.Signal == 9 || exit.EndedMS-exit.StartedMS >= spec.GraceMS {
 		t.Errorf("%+v", exit)
 	}
 }
@@ -322,16 +331,19 @@ func testCancelAnswer(t *testing.T, e *env) {
 
 // Who stops waiting for a cancel does not stop the cancel.
 func testCancelGivenUp(t *testing.T, e *env) {
-	spec := e.spec(`trap "" TERM; echo ready; while :; do sleep "$1"; done`, e.mark())
-	spec.GraceMS = 300
+	spec := e.spec(`trap "echo asked" TERM; echo ready; while :; do sleep "$1" & wait; done`, e.mark())
+	spec.GraceMS = 3000
 	run := e.start(t, spec)
 	follow(t, run, "ready")
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := run.Cancel(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	ctx, giveUp := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run.Cancel(ctx) }()
+	follow(t, run, "asked")
+	giveUp()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the context's end", err)
 	}
-	if exit := wait(t, run); !exit.Cancelled {
+	if exit := wait(t, run); !exit.Cancelled || exit.Signal != 9 {
 		t.Errorf("%+v", exit)
 	}
 	e.wantNothingLeft(t)

@@ -46,6 +46,10 @@ type Harness struct {
 	Without []string
 }
 
+// sometime is a limit in milliseconds that no command reaches before it has said
+// its first line, on a machine with much else to do either.
+const sometime = 2000
+
 // A Case is one promise.
 type Case struct {
 	Name string
@@ -256,6 +260,19 @@ func processes(t *testing.T, mark string) []int {
 		}
 	}
 	return pids
+}
+
+// held begins a line that goes on when it is let go; its first argument is the mark.
+const held = `trap go=1 USR1; echo ready; sleep "$1" & while [ -z "$go" ]; do wait; done; `
+
+// letGo lets a line go on that is held, once it has said that it is ready.
+func (e *env) letGo(t *testing.T) {
+	t.Helper()
+	for _, pid := range processes(t, e.mark()) {
+		if err := unix.Kill(pid, unix.SIGUSR1); err != nil && !errors.Is(err, unix.ESRCH) {
+			t.Fatal(err)
+		}
+	}
 }
 
 // mark returns a number of seconds that no other process sleeps, for the command

@@ -164,7 +164,7 @@ func testWaitsOverRestarts(t *testing.T, e *env) {
 // goes on, and its output is kept like any other.
 func testWaitsForNobody(t *testing.T, e *env) {
 	data := noise(streamed)
-	run := e.start(t, e.flow(data, time.Second))
+	run := e.start(t, e.flow(data, 2*sometime*time.Millisecond))
 	k := e.taker(t, e.runner)
 	k.take(t, run, 2<<20)
 	exit := wait(t, run)

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"io"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,6 +36,9 @@ func terminalCases() []Case {
 		{"terminal survives the agent", testTerminalAdopted},
 		{"terminal is cancelled", testTerminalCancel},
 		{"terminal of a user", testTerminalUser},
+		{"terminal is recorded", testTerminalRecorded},
+		{"terminal whose recording is full", testRecordingFull},
+		{"terminal is hung up without a recording", testUnrecorded},
 		{"login shell", testLoginShell},
 		{"no terminal", testNoTerminal},
 	}
@@ -124,8 +129,15 @@ func (k *keyboard) flush() {
 // typed sends what is typed and waits until the terminal has taken it.
 func (k *keyboard) typed(text string) {
 	k.t.Helper()
-	k.send(terminal.AppendData(nil, []byte(text)))
+	k.last(text)
 	k.settle()
+}
+
+// last sends what a command ends upon: the session may be over before anything is
+// acknowledged.
+func (k *keyboard) last(text string) {
+	k.t.Helper()
+	k.send(terminal.AppendData(nil, []byte(text)))
 }
 
 // settle waits until everything that was sent is acknowledged.
@@ -156,13 +168,14 @@ func testTerminal(t *testing.T, e *env) {
 }
 
 func testTerminalResize(t *testing.T, e *env) {
-	run := e.start(t, e.terminalSpec(`trap 'stty size; exit' WINCH; echo ready; while :; do read line; done`))
+	run := e.start(t, e.terminalSpec(`trap 'stty size' WINCH; echo ready; line=; until test "$line" = end; do read line; done`))
 	follow(t, run, "ready")
 	k := newKeyboard(t, run, 1)
 	k.send(terminal.AppendResize(nil, terminal.Size{Rows: 50, Cols: 132}))
 	k.settle()
 	k.typed("\r") // not every shell leaves a read for a signal
 	follow(t, run, "50 132")
+	k.last("end\r")
 	wait(t, run)
 }
 
@@ -219,12 +232,26 @@ func awaitProcess(t *testing.T, mark string) {
 	}
 }
 
+// awaitNone waits until no process has a mark.
+func awaitNone(t *testing.T, mark string) {
+	t.Helper()
+	for tick := time.NewTicker(5 * time.Millisecond); ; <-tick.C {
+		if len(processes(t, mark)) == 0 {
+			tick.Stop()
+			return
+		}
+		if t.Context().Err() != nil {
+			t.Fatal("it never ended")
+		}
+	}
+}
+
 // Of a terminal without its manners every byte arrives, more than any buffer on the
 // way holds.
 func testTerminalRaw(t *testing.T, e *env) {
 	data := noise(1 << 20)
 	sum := sha256.Sum256(data)
-	run := e.start(t, e.terminalSpec(`stty raw -echo; echo ready; head -c "$1" | sha256sum`, strconv.Itoa(len(data))))
+	run := e.start(t, e.terminalSpec(`stty raw -echo; echo ready; head -c "$1" | sha256sum; head -c 1 >/dev/null`, strconv.Itoa(len(data))))
 	follow(t, run, "ready")
 	k := newKeyboard(t, run, 1)
 	for rest := data; len(rest) > 0; {
@@ -237,6 +264,7 @@ func testTerminalRaw(t *testing.T, e *env) {
 	}
 	k.settle()
 	follow(t, run, hex.EncodeToString(sum[:]))
+	k.last("x")
 	wait(t, run)
 }
 
@@ -255,7 +283,7 @@ func testTerminalFull(t *testing.T, e *env) {
 }
 
 func testTerminalOnce(t *testing.T, e *env) {
-	run := e.start(t, e.terminalSpec(`stty raw -echo; echo ready; head -c 6; echo; stty sane; cat`))
+	run := e.start(t, e.terminalSpec(`stty raw -echo; echo ready; head -c 6; stty sane; echo; echo sane; cat`))
 	follow(t, run, "ready")
 	k := newKeyboard(t, run, 1)
 	k.send(terminal.AppendData(nil, []byte("abc")))
@@ -269,6 +297,7 @@ func testTerminalOnce(t *testing.T, e *env) {
 	}
 	k.settle()
 	follow(t, run, "abcdef")
+	follow(t, run, "sane") // what is typed before is no end of file
 	k.send(terminal.AppendEOF(nil))
 	wait(t, run)
 }
@@ -278,7 +307,7 @@ func testTerminalPeers(t *testing.T, e *env) {
 	follow(t, run, "ready")
 	one, two := newKeyboard(t, run, 1), newKeyboard(t, run, 2)
 	one.typed("from one\r")
-	two.typed("from two\r")
+	two.last("from two\r")
 	follow(t, run, "from one from two")
 	wait(t, run)
 }
@@ -294,7 +323,7 @@ func testTerminalHangUp(t *testing.T, e *env) {
 
 func testTerminalHangUpKill(t *testing.T, e *env) {
 	spec := e.terminalSpec("trap '' HUP; sleep " + e.mark() + " & sleep " + e.mark() + "; sleep " + e.mark())
-	spec.Terminal.HangUpMS, spec.GraceMS = 200, 300
+	spec.Terminal.HangUpMS, spec.GraceMS = sometime, 300
 	if exit := e.do(t, spec); !exit.HungUp || exit.Signal != 9 || !exit.Emptied {
 		t.Errorf("%+v", exit)
 	}
@@ -303,16 +332,16 @@ func testTerminalHangUpKill(t *testing.T, e *env) {
 
 func testTerminalAlive(t *testing.T, e *env) {
 	spec := e.terminalSpec("echo ready; cat")
-	spec.Terminal.HangUpMS = 1000
+	spec.Terminal.HangUpMS = sometime
 	run := e.start(t, spec)
 	k := newKeyboard(t, run, 1)
 	begun := time.Now()
-	for tick := time.NewTicker(100 * time.Millisecond); time.Since(begun) < 2500*time.Millisecond; <-tick.C {
+	for tick := time.NewTicker(100 * time.Millisecond); time.Since(begun).Milliseconds() < 2*sometime; <-tick.C {
 		if err := k.at.Send(terminal.AppendPacket(nil, k.out.Alive())); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if exit := wait(t, run); !exit.HungUp || exit.EndedMS-exit.StartedMS < 3000 {
+	if exit := wait(t, run); !exit.HungUp || exit.EndedMS-exit.StartedMS < 2*sometime {
 		t.Errorf("%+v", exit)
 	}
 }
@@ -321,7 +350,7 @@ func testTerminalAlive(t *testing.T, e *env) {
 // connection that says nothing.
 func testTerminalReplay(t *testing.T, e *env) {
 	spec := e.terminalSpec("echo ready; cat")
-	spec.Terminal.HangUpMS = 1000
+	spec.Terminal.HangUpMS = sometime
 	run := e.start(t, spec)
 	k := newKeyboard(t, run, 1)
 	k.typed("x")
@@ -337,7 +366,7 @@ func testTerminalReplay(t *testing.T, e *env) {
 		}
 		break
 	}
-	if exit := wait(t, run); !exit.HungUp || exit.EndedMS-exit.StartedMS > 10_000 {
+	if exit := wait(t, run); !exit.HungUp || exit.EndedMS-exit.StartedMS > time.Minute.Milliseconds() {
 		t.Errorf("%+v", exit)
 	}
 }
@@ -363,7 +392,7 @@ func testTerminalAdopted(t *testing.T, e *env) {
 	k.attach(found.Run)
 	k.out.Rewind()
 	k.flush()
-	k.typed("ghi")
+	k.last("ghi")
 	follow(t, found.Run, "abcdefghi")
 	if exit := wait(t, found.Run); exit.Code != 5 {
 		t.Errorf("%+v", exit)
@@ -373,6 +402,7 @@ func testTerminalAdopted(t *testing.T, e *env) {
 func testTerminalCancel(t *testing.T, e *env) {
 	spec := e.terminalSpec("")
 	spec.Argv = []string{"/bin/sh", "-i"} // which does not heed SIGTERM
+	spec.GraceMS = ages.Milliseconds()
 	run := e.start(t, spec)
 	k := newKeyboard(t, run, 1)
 	k.typed("echo rea''dy\r")
@@ -380,7 +410,7 @@ func testTerminalCancel(t *testing.T, e *env) {
 	if err := run.Cancel(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if exit := wait(t, run); !exit.Cancelled || exit.HungUp || exit.Signal == 9 || exit.EndedMS-exit.StartedMS > 8000 {
+	if exit := wait(t, run); !exit.Cancelled || exit.HungUp || exit.Signal == 9 {
 		t.Errorf("%+v", exit)
 	}
 }
@@ -402,7 +432,7 @@ func testLoginShell(t *testing.T, e *env) {
 	k := newKeyboard(t, run, 1)
 	k.typed(`stty -echo; echo "shell=$SHELL home=$HOME in=$PWD"` + "\r")
 	follow(t, run, "shell=/")
-	k.typed("exit 4\r")
+	k.last("exit 4\r")
 	exit := wait(t, run)
 	out := string(e.output(t, rundir.Stdout))
 	_, line, _ := strings.Cut(out, "shell=/")
@@ -417,13 +447,120 @@ func testLoginShell(t *testing.T, e *env) {
 }
 
 func testNoTerminal(t *testing.T, e *env) {
-	run := e.start(t, e.spec("echo ready; sleep 0.5"))
+	run := e.start(t, e.spec(held+"exit 0", e.mark()))
 	follow(t, run, "ready")
 	if _, err := run.Attach(t.Context()); !errors.Is(err, runner.ErrNoTerminal) {
 		t.Errorf("got %v, want ErrNoTerminal", err)
 	}
+	e.letGo(t)
 	wait(t, run)
 	if _, err := run.Attach(t.Context()); !errors.Is(err, runner.ErrNoTerminal) {
 		t.Errorf("after the end: %v", err)
 	}
+}
+
+// recording is what a run has recorded, line by line.
+func (e *env) recording(t *testing.T) (header map[string]any, events [][3]any) {
+	t.Helper()
+	o, err := e.runner.Output(e.action, 1, rundir.Recording)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	size, err := o.Size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.SplitAfter(string(read(t, io.NewSectionReader(o, 0, size))), "\n") {
+		switch {
+		case line == "":
+		case i == 0:
+			err = json.Unmarshal([]byte(line), &header)
+		default:
+			events = append(events, [3]any{})
+			err = json.Unmarshal([]byte(line), &events[len(events)-1])
+		}
+		if err != nil || line != "" && !strings.HasSuffix(line, "\n") {
+			t.Fatalf("line %d: %q: %v", i, line, err)
+		}
+	}
+	return header, events
+}
+
+func read(t *testing.T, r io.Reader) []byte {
+	t.Helper()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// A recording has all that was printed and the sizes of the window, in order and
+// with their times, and nothing that was typed unseen.
+func testTerminalRecorded(t *testing.T, e *env) {
+	spec := e.terminalSpec(`stty -echo; echo ready; read secret; stty size; printf 'end\303'; exit 4`)
+	spec.Terminal.RecordBytes = 1 << 20
+	run := e.start(t, spec)
+	follow(t, run, "ready")
+	k := newKeyboard(t, run, 1)
+	k.send(terminal.AppendResize(nil, terminal.Size{Rows: 50, Cols: 132}))
+	k.settle()
+	k.last("sesame\r")
+	exit := wait(t, run)
+	header, events := e.recording(t)
+	if header["version"] != 2.0 || header["width"] != 80.0 || header["height"] != 24.0 || header["env"].(map[string]any)["TERM"] != "dumb" {
+		t.Errorf("header %v", header)
+	}
+	var printed strings.Builder
+	last := 0.0
+	resized := false
+	for _, ev := range events {
+		at := ev[0].(float64)
+		if at < last || at > 60 {
+			t.Errorf("an event at %v after one at %v", at, last)
+		}
+		last = at
+		switch ev[1] {
+		case "o":
+			printed.WriteString(ev[2].(string))
+		case "r":
+			resized = resized || ev[2] == "132x50"
+		}
+	}
+	if got := printed.String(); got != "ready\r\n50 132\r\nend\uFFFD" || !resized {
+		t.Errorf("recorded %q, resized %v", got, resized)
+	}
+	out := string(e.output(t, rundir.Stdout))
+	if !strings.HasPrefix(out, "hostler: this session is recorded") || !strings.HasSuffix(out, "end\303") {
+		t.Errorf("it printed %q", out)
+	}
+	if exit.Code != 4 || exit.RecordingEnded != "" || exit.Unrecorded {
+		t.Errorf("%+v", exit)
+	}
+}
+
+func testRecordingFull(t *testing.T, e *env) {
+	spec := e.terminalSpec(`printf %20000s | tr ' ' x; echo; exit 4`)
+	spec.Terminal.RecordBytes = 10_000
+	exit := e.do(t, spec)
+	out := string(e.output(t, rundir.Stdout))
+	if exit.Code != 4 || exit.Unrecorded || !strings.Contains(exit.RecordingEnded, "limit") {
+		t.Errorf("%+v", exit)
+	}
+	if n := strings.Count(out, "x"); n < 20000 || strings.Count(out, "the recording of this session has ended: it has come to its limit") != 1 {
+		t.Errorf("%d of 20000 were printed, and who looks is told: %q", n, out[max(0, len(out)-200):])
+	}
+	e.recording(t) // of whole lines
+}
+
+func testUnrecorded(t *testing.T, e *env) {
+	spec := e.terminalSpec(`printf %20000s | tr ' ' x; sleep ` + e.mark())
+	spec.Terminal.RecordBytes, spec.Terminal.RecordOrEnd = 10_000, true
+	exit := e.do(t, spec)
+	if !exit.Unrecorded || exit.HungUp || exit.Signal != 1 || !strings.Contains(exit.RecordingEnded, "limit") || !exit.Emptied {
+		t.Errorf("%+v", exit)
+	}
+	e.wantNothingLeft(t)
+	e.recording(t)
 }

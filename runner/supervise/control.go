@@ -70,7 +70,7 @@ func (c *control) bind(dir rundir.Dir, fd int) error {
 	if err := unix.Listen(fd, maxPeers); err != nil {
 		return err
 	}
-	return os.Rename(tmp, c.path)
+	return rundir.Rename(tmp, c.path)
 }
 
 // serve accepts until the socket is closed.

@@ -26,7 +26,7 @@ func (h *Host) Prepare(spec *rundir.Spec) (parent string, err error) {
 	}
 	Login(spec, "/", h.user)
 	dir := cmp.Or(spec.Dir, "/")
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+	if mode, err := rundir.Mode(dir); err != nil || !rundir.IsDir(mode) {
 		if err == nil {
 			err = &os.PathError{Op: "chdir", Path: dir, Err: unix.ENOTDIR}
 		}
@@ -103,10 +103,10 @@ func findProgram(name string, env []string) (string, error) {
 			continue
 		}
 		file := dir + "/" + name
-		info, err := os.Stat(file)
+		mode, err := rundir.Mode(file)
 		switch {
-		case err != nil || info.IsDir():
-		case info.Mode()&0o111 == 0:
+		case err != nil || rundir.IsDir(mode):
+		case mode&0o111 == 0:
 			failure = unix.EACCES
 		default:
 			return file, nil

@@ -2,7 +2,6 @@ package supervise
 
 import (
 	"bytes"
-	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -35,10 +34,10 @@ func newOOMCounter(pid int, leaf rundir.Leaf) oomCounter {
 
 func memoryEvents(dir string) string {
 	for ; dir != ""; dir = strings.TrimSuffix(path.Dir(dir), "/") {
-		if _, err := os.Stat(dir + "/cgroup.procs"); err != nil {
+		if _, err := rundir.Mode(dir + "/cgroup.procs"); err != nil {
 			return "" // above the tree
 		}
-		if _, err := os.Stat(dir + "/memory.events"); err == nil {
+		if _, err := rundir.Mode(dir + "/memory.events"); err == nil {
 			return dir + "/memory.events"
 		}
 	}

@@ -1,11 +1,11 @@
 package supervise
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +22,9 @@ const (
 	// oomScore protects the supervisor from the out-of-memory killer: it is
 	// small, and its death would orphan a command that might be large.
 	oomScore = -500
+	// killAgain is after how long a command that was killed and lives is killed
+	// once more: one kill may miss who is being forked.
+	killAgain = time.Second
 )
 
 // Config is what Run needs.
@@ -93,7 +96,8 @@ type run struct {
 	stdin   *os.File
 	out     [2]*stream // stdout, stderr
 	ctl     *control
-	tty     *session // nil without a terminal
+	tty     *session  // nil without a terminal
+	rec     *recorder // nil unless the terminal is recorded
 	exit    rundir.Exit
 }
 
@@ -129,12 +133,26 @@ func (r *run) begin() error {
 		return err
 	}
 	if spec.Terminal != nil {
-		r.tty = newSession(r.Clock, time.Duration(spec.Terminal.HangUpMS)*time.Millisecond)
+		r.rec = newRecorder(r.Dir, spec.Terminal, termOf(spec.Env), r.Clock)
+		if spec.Terminal.RecordOrEnd && r.rec != nil && r.rec.err != nil {
+			return wrap("recording the session", r.rec.err)
+		}
+		r.tty = newSession(r.Clock, time.Duration(spec.Terminal.HangUpMS)*time.Millisecond, r.rec)
 	}
 	if r.ctl, err = listen(r.Dir, r.leaf != "", r.tty, r.credit); err != nil {
 		return wrap("listening on "+rundir.CtlFile, err)
 	}
 	return r.declareStart()
+}
+
+// termOf is the type of the terminal, as the command is told.
+func termOf(env []string) string {
+	for _, v := range env {
+		if term, ok := strings.CutPrefix(v, "TERM="); ok {
+			return term
+		}
+	}
+	return ""
 }
 
 // holdLock says in the lock file who holds it.
@@ -172,7 +190,7 @@ func (r *run) makeLeaf(parent string) error {
 	case err != nil:
 		return wrap("making the leaf", err)
 	}
-	if _, err := os.Stat(string(leaf) + "/cgroup.kill"); err != nil {
+	if _, err := rundir.Mode(string(leaf) + "/cgroup.kill"); err != nil {
 		return leaf.Remove()
 	}
 	r.leaf = leaf
@@ -268,6 +286,10 @@ func (r *run) files() (c Child, err error) {
 		return c, wrap("making a terminal", err)
 	}
 	r.out[0].read = master
+	if r.rec != nil {
+		r.out[0].tap = r.rec.output
+		r.out[0].take([]byte(r.rec.greeting()))
+	}
 	if err := resize(master, r.spec.Terminal.Rows, r.spec.Terminal.Cols); err != nil {
 		return c, wrap("making a terminal", err)
 	}
@@ -297,165 +319,6 @@ func (r *run) giveUp(err error) {
 // errSecretsGone tells that whoever started this supervisor does not live any more,
 // and that the secrets of the command have gone with it.
 var errSecretsGone = errors.New("the secrets of the command cannot be read any more")
-
-// watch keeps the command's limits until nothing of it is left.
-func (r *run) watch(pid int) {
-	oom := newOOMCounter(pid, r.leaf)
-	ended := r.await(pid)
-	var limit <-chan struct{}
-	cancel := r.ctl.cancel
-	if r.spec.TimeoutMS > 0 {
-		alarm, stop, err := r.Clock.After(time.Duration(r.spec.TimeoutMS) * time.Millisecond)
-		if err != nil {
-			// A limit that nobody keeps is worse than a command that failed.
-			r.detail(wrap("setting the time limit", err))
-			r.kill(pid)
-		} else {
-			defer stop()
-			limit = alarm
-		}
-	}
-	var stopping bool
-	var grace <-chan time.Time
-	var killAt time.Time
-	var hungUp <-chan struct{}
-	if r.tty != nil {
-		hungUp = r.tty.lost
-	}
-	terminate := func(signals ...unix.Signal) {
-		limit, cancel, hungUp = nil, nil, nil
-		stopping = true
-		after := time.Duration(r.spec.Grace()) * time.Millisecond
-		killAt = time.Now().Add(after)
-		grace = time.After(after)
-		if after > 0 {
-			r.signal(pid, append(signals, unix.SIGCONT)...) // a stopped process cannot heed TERM
-		}
-	}
-	end := []unix.Signal{unix.SIGTERM}
-	if r.tty != nil {
-		end = append(end, unix.SIGHUP) // interactive shells ignore TERM
-	}
-	over := func() {
-		r.exit.EndedMS = r.Clock.Now().Milliseconds()
-		r.exit.OOM = oom.struck(r.exit.Signal == int(unix.SIGKILL) && !stopping)
-		r.sweep(stopping, killAt)
-		r.closeStreams()
-	}
-	var emptied <-chan struct{}
-	for {
-		select {
-		case status := <-ended:
-			r.mainEnded(pid, status)
-			if r.spec.Daemon && !stopping {
-				ended, emptied = nil, r.emptied()
-				continue
-			}
-			over()
-			return
-		case <-emptied:
-			over()
-			return
-		case <-limit:
-			r.exit.TimedOut = true
-			terminate(end...)
-		case <-cancel:
-			r.exit.Cancelled = true
-			terminate(end...)
-		case <-hungUp:
-			r.exit.HungUp = true
-			terminate(unix.SIGHUP)
-		case <-grace:
-			r.kill(pid)
-		}
-	}
-}
-
-// emptied returns what is closed when nothing of the command is left.
-func (r *run) emptied() <-chan struct{} {
-	left := make(chan struct{})
-	go func() { // it ends with the command, and so does this process
-		_ = r.leaf.WaitEmpty(context.Background()) // sweep asks again
-		close(left)
-	}()
-	return left
-}
-
-// mainEnded takes over the status of the main process. Without a leaf, what is
-// left of its process group is killed while its pid is still taken.
-func (r *run) mainEnded(pid int, status waited) {
-	if r.leaf == "" && status.err == nil {
-		r.signal(pid, unix.SIGKILL)
-		_, status.err = unix.Wait4(pid, &status.status, 0, nil)
-	}
-	if status.err != nil {
-		r.exit.Code = rundir.CodeNeverBegan
-		r.exit.Reason = rundir.ReasonSetup
-		r.detail(wrap("waiting for the command", status.err))
-		return
-	}
-	r.exit.WaitStatus = uint32(status.status)
-	r.exit.Code = status.status.ExitStatus()
-	if status.status.Signaled() {
-		r.exit.Signal = int(status.status.Signal())
-		r.exit.Code = 128 + r.exit.Signal
-	}
-}
-
-// sweep ends what the main process has left behind: at once, or, when it was
-// asked to end, with what remains of the grace.
-func (r *run) sweep(stopping bool, killAt time.Time) {
-	if r.leaf == "" {
-		return
-	}
-	if stopping {
-		ctx, cancel := context.WithDeadline(context.Background(), killAt)
-		_ = r.leaf.WaitEmpty(ctx) // the answer is asked for below
-		cancel()
-	}
-	err := r.leaf.Kill()
-	if err == nil {
-		err = r.leaf.WaitEmpty(context.Background())
-	}
-	r.detail(wrap("emptying the leaf", err))
-	r.exit.Emptied = err == nil
-}
-
-// signal sends signals to the leaf; without one, to the process group of the main
-// process, which a daemon will have left. The main process is not reaped yet.
-func (r *run) signal(pid int, signals ...unix.Signal) {
-	if r.leaf != "" {
-		r.detail(wrap("signalling the leaf", r.leaf.Signal(signals...)))
-		return
-	}
-	for _, sig := range signals {
-		if unix.Kill(-pid, sig) != nil {
-			_ = unix.Kill(pid, sig) // ESRCH: it has ended
-		}
-	}
-}
-
-func (r *run) kill(pid int) {
-	if r.leaf == "" {
-		r.signal(pid, unix.SIGKILL)
-		return
-	}
-	r.detail(wrap("killing the leaf", r.leaf.Kill()))
-}
-
-func (r *run) closeStreams() {
-	if r.tty != nil {
-		r.tty.end()
-	}
-	deadline := time.Now().Add(drainTime)
-	for _, s := range r.out {
-		s.endBy(deadline)
-	}
-	for i, s := range r.out {
-		r.detail(wrap("keeping "+rundir.StreamFile(i+1), s.close()))
-	}
-	r.exit.Stdout, r.exit.Stderr = r.out[0].result(), r.out[1].result()
-}
 
 // finish records the end and tells it to those who wait.
 func (r *run) finish() error {

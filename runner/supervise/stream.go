@@ -29,6 +29,7 @@ type stream struct {
 	keep rundir.Keep
 	read *os.File // our end of the pipe
 	done chan struct{}
+	tap  func(p []byte) (notice string) // sees what is read, and may add to it; nil is none
 
 	seen    int64 // bytes the command wrote
 	size    int64 // bytes the file accounts for: seen, until a write failed
@@ -122,6 +123,9 @@ func (s *stream) drain() {
 	for {
 		n, err := s.read.Read(buf[:s.room()])
 		s.take(buf[:n])
+		if s.tap != nil {
+			s.take([]byte(s.tap(buf[:n])))
+		}
 		if err != nil {
 			return // EOF or the deadline
 		}

@@ -85,6 +85,7 @@ func eofChar(master *os.File) []byte {
 type session struct {
 	clock  Clock
 	hangUp time.Duration // 0 is never
+	rec    *recorder     // nil is none
 	lost   chan struct{} // closed when nobody was there for as long
 	over   chan struct{} // closed by end
 	wake   chan struct{} // a token for typist
@@ -113,9 +114,9 @@ type keystrokes struct {
 // taken, in bytes.
 const maxHeld = 4 * terminal.Window
 
-func newSession(clock Clock, hangUp time.Duration) *session {
+func newSession(clock Clock, hangUp time.Duration, rec *recorder) *session {
 	return &session{
-		clock: clock, hangUp: hangUp, seen: clock.Now(),
+		clock: clock, hangUp: hangUp, rec: rec, seen: clock.Now(),
 		lost: make(chan struct{}), over: make(chan struct{}), wake: make(chan struct{}, 1),
 		homes: map[terminal.Peer]*os.File{},
 	}
@@ -242,6 +243,7 @@ func (s *session) event(peer terminal.Peer, e terminal.Event, end int64) {
 	case terminal.KindResize:
 		// Not behind what the command does not read: it may be waiting for this.
 		s.size = &e.Size
+		s.rec.resized(e.Size)
 		if s.master != nil {
 			_ = resize(s.master, int(e.Size.Rows), int(e.Size.Cols)) // fails when the terminal is gone, alone
 		}
