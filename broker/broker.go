@@ -203,7 +203,7 @@ func (s *Server) options() *mochi.Options {
 	caps := mochi.NewDefaultServerCapabilities()
 	caps.MaximumClients = int64(s.cfg.MaxConnections)
 	caps.MaximumClientWritesPending = 64 // half the memory per connection of the default
-	caps.MaximumPacketSize = protocol.MaxDocument + packetOverhead
+	caps.MaximumPacketSize = max(protocol.MaxDocument, protocol.MaxChunk) + packetOverhead
 	caps.MaximumMessageExpiryInterval = 0 // retained messages do not age
 	caps.MaximumSessionExpiryInterval = 0
 	caps.MaximumInflight = 64

@@ -344,8 +344,8 @@ func TestOutsizedAndOddPacketsEndTheConnection(t *testing.T) {
 		}{
 			{"32 KiB", "web1", func(c *rawClient) { c.publish(report, make([]byte, 32<<10), nil) }, false},
 			{"34 KiB", "web1", func(c *rawClient) { c.publish(report, make([]byte, 34<<10), nil) }, true},
-			{"132 KiB on bulk", "web1~bulk", func(c *rawClient) { c.publish(out, make([]byte, 132<<10), nil) }, false},
-			{"134 KiB on bulk", "web1~bulk", func(c *rawClient) { c.publish(out, make([]byte, 134<<10), nil) }, true},
+			{"516 KiB on bulk", "web1~bulk", func(c *rawClient) { c.publish(out, make([]byte, 516<<10), nil) }, false},
+			{"518 KiB on bulk", "web1~bulk", func(c *rawClient) { c.publish(out, make([]byte, 518<<10), nil) }, true},
 			{"QoS 2", "web1", func(c *rawClient) {
 				c.publish(report, nil, func(pk *packets.Packet) { pk.FixedHeader.Qos, pk.PacketID = 2, 1 })
 			}, true},
@@ -478,10 +478,13 @@ func TestSlowReaderIsCut(t *testing.T) {
 				s := brokertest.New(t, broker.Config{Ingest: in.add})
 				slow := slowReader(t, s, tc.who, tc.client, tc.filter, tc.version)
 				host := as(t, s, web2, "web2", nil)
-				for range 500 {
+				for i := range 500 {
 					host.publish(root+"host/web2/report", make([]byte, 4<<10), nil)
 					if err := s.Broker().Publish(root+"fleet/coordinator", make([]byte, 4<<10), false); err != nil {
 						t.Fatal(err)
+					}
+					if i == brokertest.LineBuffer>>12 {
+						synctest.Wait() // the line is full and a write waits, before anything is dropped
 					}
 				}
 				if tc.patience > 0 {

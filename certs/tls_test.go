@@ -104,7 +104,7 @@ func handshake(t testing.TB, server, client *tls.Config) (resumed bool, serverEr
 }
 
 func exchangeByte(c *tls.Conn) error {
-	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		return err
 	}
 	if _, err := c.Write([]byte("x")); err != nil {

@@ -32,9 +32,10 @@ func NewBulk(cfg Config) (*Bulk, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("mqtt bulk client: %w", err)
 	}
-	cfg.MaxPublish = or(cfg.MaxPublish, 160<<10)
-	cfg.MaxReceive = or(cfg.MaxReceive, 160<<10)
+	cfg.MaxPublish = or(cfg.MaxPublish, 544<<10)
+	cfg.MaxReceive = or(cfg.MaxReceive, 544<<10)
 	cfg.SendQueue = or(cfg.SendQueue, 1)
+	cfg.direct = true
 	// On a slow line a chunk takes minutes, and the system holds another: neither
 	// is a ping that comes back late a dead line, nor is a broker to miss one in
 	// the middle of a chunk. A dead line shows by its writes, or is idle; a slow
@@ -236,12 +237,23 @@ func (b *Bulk) Pace(ctx context.Context) (conn uint64, second int, delay time.Du
 // queue until ctx ends. nil does not mean that the broker has the message. The
 // payload must not be changed afterwards.
 func (b *Bulk) Publish(ctx context.Context, topic string, payload []byte) error {
+	return b.publish(ctx, message{topic: topic, payload: payload})
+}
+
+// Lend is Publish of a payload that is used again: back is called, from any
+// goroutine, when it may be changed. That is not promised when Lend fails, nor when
+// the connection ends before its turn.
+func (b *Bulk) Lend(ctx context.Context, topic string, payload []byte, back func()) error {
+	return b.publish(ctx, message{topic: topic, payload: payload, back: back})
+}
+
+func (b *Bulk) publish(ctx context.Context, m message) error {
 	for {
 		l, err := b.acquire(ctx)
 		if err != nil {
 			return err
 		}
-		err = l.publish(ctx, topic, payload, false)
+		err = l.publish(ctx, m)
 		b.release()
 		if err == ErrOffline { // ended under us: the next one will do
 			continue

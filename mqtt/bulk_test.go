@@ -1,6 +1,7 @@
 package mqtt_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -213,6 +214,65 @@ func TestBulkIsNotIdleWhileASenderWaits(t *testing.T) {
 		synctest.Wait()
 		if n, conns := len(up.take()), s.Broker().Stats().Accepted; n != 20 || conns != 1 {
 			t.Errorf("%d of 20 chunks over %d connections, want all over one", n, conns)
+		}
+	})
+}
+
+// TestBulkCarriesAnySize: what is written beside the library arrives as it is,
+// whatever its length takes to tell, and beside what the library writes.
+func TestBulkCarriesAnySize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		arrived := make(chan []byte, 1)
+		s := brokertest.New(t, broker.Config{Ingest: func(_ string, payload []byte, _ protocol.SAN) error {
+			arrived <- payload
+			return nil
+		}})
+		b := newBulk(t, config(s, "web1"), func(string, []byte) {})
+		long := make([]byte, 516<<10)
+		for i := range long {
+			long[i] = byte(i*7 + i>>8)
+		}
+		for _, n := range []int{0, 1, 127 - 2 - len(out), 128 - 2 - len(out), 8<<10 - 1, 8 << 10, 16<<10 - 2 - len(out), 64<<10 + 1, len(long)} {
+			if err := b.Publish(t.Context(), out, long[:n]); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-arrived; !bytes.Equal(got, long[:n]) {
+				t.Errorf("of %d bytes %d arrived, or others", n, len(got))
+			}
+			time.Sleep(11 * time.Second) // idle after 30 s; the library looks every 5 s whether to ping
+		}
+	})
+}
+
+// TestBulkGivesBack: who lends a payload may change it when it comes back, and what
+// arrives is what was lent.
+func TestBulkGivesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sum atomic.Int64
+		s := brokertest.New(t, broker.Config{Ingest: func(_ string, payload []byte, _ protocol.SAN) error {
+			if bytes.Count(payload, payload[:1]) != len(payload) {
+				t.Error("a payload was changed on its way")
+			}
+			sum.Add(int64(payload[0]))
+			return nil
+		}})
+		b := newBulk(t, config(s, "web1"), func(string, []byte) {})
+		free := make(chan []byte, 3)
+		for range cap(free) {
+			free <- make([]byte, 100<<10)
+		}
+		for i := range 100 {
+			p := <-free
+			for j := range p {
+				p[j] = byte(i)
+			}
+			if err := b.Lend(t.Context(), out, p, func() { free <- p }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if n := sum.Load(); n != 99*50 || len(free) != cap(free) {
+			t.Errorf("the sum of what arrived is %d, %d payloads came back", n, len(free))
 		}
 	})
 }

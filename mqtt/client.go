@@ -67,7 +67,7 @@ func (c *Client) Publish(ctx context.Context, topic string, payload []byte, reta
 	if l == nil {
 		return ErrOffline
 	}
-	return l.publish(ctx, topic, payload, retained)
+	return l.publish(ctx, message{topic: topic, payload: payload, retained: retained})
 }
 
 // pacer picks the address and the wait of the next attempt.

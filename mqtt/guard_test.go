@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -92,4 +93,34 @@ func TestLongWritesMayTakeTime(t *testing.T) {
 			t.Errorf("on a dead line a write ended after %v with %v", time.Since(begin), err)
 		}
 	})
+}
+
+// pieces notes how much each write has.
+type pieces struct {
+	net.Conn
+	sizes []int
+}
+
+func (p *pieces) SetWriteDeadline(time.Time) error { return nil }
+
+func (p *pieces) Write(b []byte) (int, error) {
+	p.sizes = append(p.sizes, len(b))
+	return len(b), nil
+}
+
+// TestPiecesOfTheLine: on a line that is not known to be fast, little must be written
+// within the time of a write.
+func TestPiecesOfTheLine(t *testing.T) {
+	for _, wide := range []bool{false, true} {
+		line := &pieces{}
+		g := &guardConn{Conn: line, writeTimeout: time.Minute, writing: make(chan struct{}, 1)}
+		g.wide.Store(wide)
+		if err := g.publish("t", make([]byte, 200<<10)); err != nil {
+			t.Fatal(err)
+		}
+		most := slices.Max(line.sizes)
+		if wide && most != widePiece || !wide && most != piece {
+			t.Errorf("fast line: %v, written at a time: %v", wide, line.sizes)
+		}
+	}
 }

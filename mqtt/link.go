@@ -63,6 +63,13 @@ type message struct {
 	topic    string
 	payload  []byte
 	retained bool
+	back     func() // called when the payload is not used any more; may be nil
+}
+
+func (m message) done() {
+	if m.back != nil {
+		m.back()
+	}
 }
 
 // link is one connection from CONNACK to its end. The library's goroutines feed
@@ -70,7 +77,7 @@ type message struct {
 type link struct {
 	cfg     *Config
 	session Session
-	conn    net.Conn
+	conn    *guardConn
 	client  paho.Client
 
 	// ctx ends, with the reason as its cause, when the connection is over.
@@ -285,7 +292,9 @@ func (l *link) transmit() {
 	for {
 		select {
 		case m := <-l.send:
-			if err := l.write(m); err != nil {
+			err := l.write(m)
+			m.done()
+			if err != nil {
 				l.end(err)
 				return
 			}
@@ -295,7 +304,9 @@ func (l *link) transmit() {
 		for l.orderly() {
 			select {
 			case m := <-l.send:
-				if l.write(m) != nil {
+				err := l.write(m)
+				m.done()
+				if err != nil {
 					return
 				}
 				continue
@@ -311,23 +322,33 @@ func (l *link) transmit() {
 // is acknowledged. Waiting keeps the library's hand-over free, whose own wait
 // cannot be interrupted.
 func (l *link) write(m message) error {
-	var qos byte
-	if m.retained {
-		qos = 1
-	}
 	began := time.Since(l.born)
-	token := l.client.Publish(m.topic, qos, m.retained, m.payload)
-	// The time of a write is that of each piece.
-	patience := time.Duration(1+len(m.payload)/piece) * l.cfg.WriteTimeout
-	if err := l.await(context.Background(), token, patience); err != nil {
+	if err := l.hand(m); err != nil {
 		return fmt.Errorf("publishing to %q: %w", m.topic, err)
 	}
 	l.unsent.Add(-1)
 	l.touch()
 	l.measured.Lock()
 	l.measured.gauge.wrote(len(m.payload), began, time.Since(l.born))
+	l.conn.wide.Store(l.measured.gauge.rate() >= wideRate)
 	l.measured.Unlock()
 	return nil
+}
+
+func (l *link) hand(m message) error {
+	if l.cfg.direct && !m.retained {
+		if err := l.makeRoom(); err != nil {
+			return err
+		}
+		return l.conn.publish(m.topic, m.payload)
+	}
+	var qos byte
+	if m.retained {
+		qos = 1
+	}
+	// The time of a write is that of each piece.
+	patience := time.Duration(1+len(m.payload)/piece) * l.cfg.WriteTimeout
+	return l.await(context.Background(), l.client.Publish(m.topic, qos, m.retained, m.payload), patience)
 }
 
 // pace returns how many bytes pass in a second, as far as is known, and how long
@@ -356,6 +377,7 @@ func (l *link) checkSize(topic string, payload []byte) error {
 
 // offer queues a message or returns ErrSendQueueFull.
 func (l *link) offer(topic string, payload []byte, retained bool) error {
+	m := message{topic: topic, payload: payload, retained: retained}
 	if err := l.checkSize(topic, payload); err != nil {
 		return err
 	}
@@ -364,7 +386,7 @@ func (l *link) offer(topic string, payload []byte, retained bool) error {
 	}
 	l.unsent.Add(1)
 	select {
-	case l.send <- message{topic, payload, retained}:
+	case l.send <- m:
 		return nil
 	default:
 		l.unsent.Add(-1)
@@ -373,8 +395,8 @@ func (l *link) offer(topic string, payload []byte, retained bool) error {
 }
 
 // publish queues a message; it waits for room until ctx or the connection ends.
-func (l *link) publish(ctx context.Context, topic string, payload []byte, retained bool) error {
-	if err := l.checkSize(topic, payload); err != nil {
+func (l *link) publish(ctx context.Context, m message) error {
+	if err := l.checkSize(m.topic, m.payload); err != nil {
 		return err
 	}
 	if l.ctx.Err() != nil {
@@ -382,7 +404,7 @@ func (l *link) publish(ctx context.Context, topic string, payload []byte, retain
 	}
 	l.unsent.Add(1)
 	select {
-	case l.send <- message{topic, payload, retained}:
+	case l.send <- m:
 		return nil
 	case <-l.ctx.Done():
 		l.unsent.Add(-1)

@@ -86,11 +86,11 @@ type Config struct {
 	WriteTimeout time.Duration
 
 	// MaxPublish is the largest payload that is sent, in bytes. Default 32 KiB;
-	// for Bulk 160 KiB, a chunk of 128 KiB with room for its envelope.
+	// for Bulk 544 KiB, a chunk of 512 KiB with room for its envelope.
 	MaxPublish int
 	// MaxReceive is the largest payload that is taken, in bytes; a larger one
 	// ends the connection before it is read. Default 256 KiB, the largest of the
-	// retained documents; for Bulk 160 KiB.
+	// retained documents; for Bulk 544 KiB.
 	MaxReceive int
 	// SendQueue is how many messages may wait to be written. Default 64; for
 	// Bulk 1: its senders wait, and cut what comes next to the line as it is then.
@@ -113,6 +113,10 @@ type Config struct {
 	StableAfter time.Duration
 	// Idle is how long Bulk stays connected without traffic. Default 30 s.
 	Idle time.Duration
+
+	// direct has messages of QoS 0 written without the library, which then does not
+	// know of them: it pings at each KeepAlive.
+	direct bool
 
 	// Logger hears of connections that came and went. Default: none.
 	Logger *slog.Logger

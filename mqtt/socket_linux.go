@@ -1,6 +1,11 @@
 package mqtt
 
-import "syscall"
+import (
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
 
 // unsentBytes is how much may wait in the system for its turn on the line. More
 // of it would be written at once and then be out of sight: the system lets
@@ -17,4 +22,19 @@ func tune(_, _ string, c syscall.RawConn) error {
 	return c.Control(func(fd uintptr) {
 		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpNotsentLowat, unsentBytes)
 	})
+}
+
+// queued returns how many bytes the system holds for the other side: those that were
+// never sent, and those that nobody has confirmed.
+func queued(c *net.TCPConn) int {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	n := 0
+	err = raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+	if err != nil {
+		return 0
+	}
+	return n
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// lineBuffer is how many bytes a line holds in each direction before a writer
+// LineBuffer is how many bytes a line holds in each direction before a writer
 // waits, about what a kernel buffers for a TCP connection.
-const lineBuffer = 64 << 10
+const LineBuffer = 64 << 10
 
 var errCut = errors.New("line was cut")
 
@@ -96,7 +96,7 @@ func (p *pipe) write(b []byte, d *deadline) (done int, err error) {
 			p.mu.Unlock()
 			return done, io.ErrClosedPipe
 		}
-		n := min(len(b), lineBuffer-len(p.buf))
+		n := min(len(b), LineBuffer-len(p.buf))
 		if p.frozen {
 			n = len(b)
 		} else {
