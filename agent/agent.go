@@ -356,6 +356,7 @@ const (
 	dueExpire                    // start budgets of actions that wait
 	dueLook                      // full look at all containers
 	dueForget                    // forget old actions
+	dueSteps                     // say which operations on containers take long
 	dueRuns                      // remove what old actions have left
 	deadlines
 )
@@ -432,6 +433,8 @@ func (a *Agent) onTime() {
 		case dueForget:
 			a.at(dueForget, forgetEvery)
 			a.forget()
+		case dueSteps:
+			a.lookAtSteps()
 		case dueRuns:
 			a.at(dueRuns, forgetEvery)
 			a.keepRuns()

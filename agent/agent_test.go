@@ -50,7 +50,7 @@ func TestHelloPrecedesEverything(t *testing.T) {
 			}
 		})
 		s, err := w.agent.Status(t.Context())
-		if err != nil || !s.Connected || s.Inc != 1 || s.LeaseUntilMS < 90_000 {
+		if err != nil || !s.Connected || s.Starts != 1 || s.LeaseUntilMS < 90_000 {
 			t.Errorf("status %+v, %v", s, err)
 		}
 		// Renewed every 5 s, for 90 s each.
@@ -219,6 +219,31 @@ func TestTell(t *testing.T) {
 		w.pass(time.Second)
 		w.expect(actionID(1), "start RUNNING", "succeed DONE ok", "tell DONE ok")
 		w.expect(actionID(9), "tell ")
+	})
+}
+
+// TestPolicyIsTold: whoever asks for the policy in force is told its text, unless
+// there is none.
+func TestPolicyIsTold(t *testing.T) {
+	ask := func(w *world) {
+		w.coord.push(protocol.StreamControl, protocol.ControlItem{Verb: protocol.VerbPolicy})
+		w.pass(time.Second)
+	}
+	inRealm(t, nil, func(t *testing.T, w *world, r *realm) {
+		ask(w)
+		w.coord.see(func() {
+			if len(w.coord.reports) != 1 || string(w.coord.reports[0].Policy) != strict {
+				t.Errorf("told are %+v", w.coord.reports)
+			}
+		})
+	})
+	in(t, nil, func(t *testing.T, w *world) {
+		ask(w)
+		w.coord.see(func() {
+			if len(w.coord.reports) != 0 || w.coord.acked[protocol.StreamControl] != 1 {
+				t.Errorf("under the built-in policy told are %+v, receipted %v", w.coord.reports, w.coord.acked)
+			}
+		})
 	})
 }
 

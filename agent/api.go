@@ -40,7 +40,8 @@ type Status struct {
 	Fleet     protocol.FleetID
 	FleetName protocol.FleetName
 	Boot      string
-	Inc       uint64 // process starts, this one included
+	Inc       uint64 // number of this process start
+	Starts    uint64 // how many there were, this one included
 	Store     protocol.StoreID
 	// Link tells whether there is a coordinator at all, Connected whether it
 	// has answered on the present connection, since SinceMS (boot clock).

@@ -68,7 +68,7 @@ func (c *command) follow(ctx context.Context, found bool) *outcome {
 			case !ok:
 				return nil
 			case f.Verdict != runner.Adopted:
-				return recovered(&c.spec, c.attempt, f)
+				return c.noted(recovered(&c.spec, c.attempt, f))
 			}
 			run = f.Run
 		} else {
@@ -89,7 +89,7 @@ func (c *command) follow(ctx context.Context, found bool) *outcome {
 		case err == nil && c.mayRepeat(end.Exit):
 			return &outcome{again: true}
 		case err == nil:
-			return ends(conclude(end))
+			return c.noted(ends(conclude(end)))
 		case ctx.Err() != nil, errors.Is(err, runner.ErrClosed):
 			return nil
 		}
@@ -161,6 +161,9 @@ func (c *command) start(ctx context.Context) (Run, *outcome) {
 	if tty := c.spec.TTY; tty != nil {
 		cmd.Env = append([]string{"TERM=" + cmp.Or(tty.Term, "dumb")}, cmd.Env...)
 		cmd.Terminal = &rundir.Terminal{Rows: tty.Rows, Cols: tty.Cols, HangUpMS: terminal.HangUpAfter.Milliseconds()}
+		if cfg := &c.agent.cfg; tty.Record || cfg.RecordSessions {
+			cmd.Terminal.RecordBytes, cmd.Terminal.RecordOrEnd = cfg.RecordBytes, cfg.RecordOrEnd
+		}
 		cmd.Login = len(cmd.Argv) == 0
 	}
 	if c.spec.Kind == protocol.KindExec || c.spec.Kind == protocol.KindContainerAttach {
@@ -219,6 +222,7 @@ func recovered(s *protocol.Spec, attempt int, f Found) *outcome {
 			detail = "its supervisor was killed; whether processes of it are left cannot be known here"
 		}
 	}
+	detail += "; the last bytes of its output may be missing"
 	return &outcome{step: queue.Step{Event: protocol.EventInterrupt, Detail: detail, Output: f.End.Output}, gone: f.Emptied}
 }
 

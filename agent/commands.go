@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,9 @@ type Commands interface {
 	// Output opens what an output stream has so far. It fails with
 	// [io/fs.ErrNotExist] for an attempt that left nothing, or no longer does.
 	Output(action protocol.ActionID, attempt int, fd protocol.FD) (CommandOutput, error)
+	// Note returns what a command has left of what it did, if it was let. It fails
+	// with [io/fs.ErrNotExist] if that is nothing.
+	Note(action protocol.ActionID, attempt int) ([]byte, error)
 	// List returns the newest attempt of each action that has directories.
 	List() (map[protocol.ActionID]int, error)
 	// Sizes returns how many bytes of the disk the directories of each action
@@ -69,6 +73,8 @@ type Command struct {
 	Terminal *rundir.Terminal
 	// Login runs the login shell of User. Argv is empty then.
 	Login bool
+	// Note lets the command leave a note of what it did.
+	Note bool
 }
 
 // Run is an attempt that lives. It is safe for concurrent use.
@@ -152,12 +158,12 @@ func (c commands) Start(ctx context.Context, cmd Command) (Run, error) {
 	s.TimeoutMS, s.GraceMS = cmd.TimeoutMS, -1 // the contract's own grace
 	s.Daemon, s.SecretEnv = cmd.Daemon, cmd.SecretEnv
 	s.WaitMS = cmd.WaitMS
-	s.Terminal, s.Login = cmd.Terminal, cmd.Login
+	s.Terminal, s.Login, s.Note = cmd.Terminal, cmd.Login, cmd.Note
 	run, err := c.runner.Start(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	return supervised{run}, nil
+	return supervised{run, c, cmd.Action, cmd.Attempt}, nil
 }
 
 func (c commands) Recover(ctx context.Context, action protocol.ActionID, attempt int) (Found, error) {
@@ -173,8 +179,14 @@ func (c commands) Recover(ctx context.Context, action protocol.ActionID, attempt
 	if found.Exit != nil {
 		f.End = endOf(found)
 	}
+	if r, ok := c.recording(action, attempt); ok && f.Run == nil {
+		if found.Exit != nil {
+			r.Ended = found.Exit.RecordingEnded
+		}
+		f.End.Output = append(f.End.Output, r)
+	}
 	if found.Run != nil {
-		f.Run = supervised{found.Run}
+		f.Run = supervised{found.Run, c, action, attempt}
 	}
 	return f, nil
 }
@@ -203,12 +215,32 @@ func (c commands) left(action protocol.ActionID, attempt int) (all []protocol.Ou
 	return all
 }
 
-func (c commands) Output(action protocol.ActionID, attempt int, fd protocol.FD) (CommandOutput, error) {
-	n := 1
-	if fd == protocol.Stderr {
-		n = 2
+// recording is the account of the recording of a session that has ended, if there is
+// one: its digest is what both audit logs have of it.
+func (c commands) recording(action protocol.ActionID, attempt int) (protocol.Output, bool) {
+	o, err := c.runner.Output(action.String(), attempt, rundir.Recording)
+	if err != nil {
+		return protocol.Output{}, false
 	}
-	return c.runner.Output(action.String(), attempt, n)
+	defer o.Close()
+	size, err := o.Size()
+	if err != nil || size == 0 {
+		return protocol.Output{}, false
+	}
+	sum := sha256.New()
+	n, err := io.Copy(sum, io.NewSectionReader(o, 0, size))
+	if err != nil || n != size {
+		return protocol.Output{FD: protocol.Recording, Bytes: size, Ended: "it cannot be read on its host"}, true
+	}
+	return protocol.Output{FD: protocol.Recording, Bytes: size, SHA256: protocol.Digest(sum.Sum(nil))}, true
+}
+
+func (c commands) Output(action protocol.ActionID, attempt int, fd protocol.FD) (CommandOutput, error) {
+	return c.runner.Output(action.String(), attempt, index(fd)+1)
+}
+
+func (c commands) Note(action protocol.ActionID, attempt int) ([]byte, error) {
+	return c.runner.Note(action.String(), attempt)
 }
 
 func (c commands) List() (map[protocol.ActionID]int, error) {
@@ -244,7 +276,12 @@ func (c commands) Sizes() (map[protocol.ActionID]int64, error) {
 func (c commands) Remove(action protocol.ActionID) error { return c.runner.Remove(action.String()) }
 
 // supervised is a run of the runner.
-type supervised struct{ *runner.Run }
+type supervised struct {
+	*runner.Run
+	commands commands
+	action   protocol.ActionID
+	attempt  int
+}
 
 // Wait shadows the runner's, whose record is of its own contract.
 func (s supervised) Wait(ctx context.Context) (CommandEnd, error) {
@@ -252,7 +289,12 @@ func (s supervised) Wait(ctx context.Context) (CommandEnd, error) {
 	if err != nil {
 		return CommandEnd{}, err
 	}
-	return endOf(runner.Found{Exit: exit}), nil
+	end := endOf(runner.Found{Exit: exit})
+	if r, ok := s.commands.recording(s.action, s.attempt); ok {
+		r.Ended = exit.RecordingEnded
+		end.Output = append(end.Output, r)
+	}
+	return end, nil
 }
 
 // Attach shadows the runner's, to return an interface.
@@ -268,7 +310,7 @@ func (s supervised) Attach(ctx context.Context) (Attachment, error) {
 func endOf(found runner.Found) CommandEnd {
 	x := found.Exit
 	end := CommandEnd{
-		Exit: protocol.Exit{Code: x.Code, Signal: x.Signal, OOM: x.OOM, TimedOut: x.TimedOut, Cancelled: x.Cancelled, HungUp: x.HungUp,
+		Exit: protocol.Exit{Code: x.Code, Signal: x.Signal, OOM: x.OOM, TimedOut: x.TimedOut, Cancelled: x.Cancelled, HungUp: x.HungUp, Unrecorded: x.Unrecorded,
 			RunMS: max(0, x.EndedMS-x.StartedMS)},
 		NeverBegan: x.NeverBegan || x.Reason != "",
 		Emptied:    x.Emptied,

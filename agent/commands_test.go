@@ -46,7 +46,9 @@ type run struct {
 	reboot  bool
 	cannot  bool
 	deaf    bool
-	killed  atomic.Bool // its end is not its supervisor's doing
+	killed  atomic.Bool  // its end is not its supervisor's doing
+	keys    *keyboard    // of its terminal, if it has one
+	safe    atomic.Int64 // how far its stdout is with those who follow
 }
 
 func newCommands() *commands {
@@ -63,6 +65,9 @@ func (c *commands) Start(_ context.Context, cmd agent.Command) (agent.Run, error
 		return nil, errors.New("no such supervisor")
 	}
 	r := &run{cmd: cmd, changed: make(chan struct{}), done: make(chan struct{}), cancel: make(chan struct{}), lost: c.lose, cannot: c.cannot, deaf: c.deaf}
+	if cmd.Terminal != nil {
+		r.keys = newKeyboard()
+	}
 	if c.runs[cmd.Action] == nil {
 		c.runs[cmd.Action] = make(map[int]*run)
 	}
@@ -112,6 +117,9 @@ func (r *run) live() {
 	}
 	r.mu.Lock()
 	end.Output = []protocol.Output{{FD: protocol.Stdout, Bytes: int64(len(r.text))}, {FD: protocol.Stderr}}
+	if tty := r.cmd.Terminal; tty != nil && tty.RecordBytes > 0 {
+		end.Output = append(end.Output, protocol.Output{FD: protocol.Recording, Bytes: 7, SHA256: protocol.Sum([]byte("a cast\n"))})
+	}
 	r.end = end
 	r.mu.Unlock()
 	r.close()
@@ -175,10 +183,17 @@ func (r *run) Cancel(ctx context.Context) error {
 	}
 }
 
-func (*run) Credit(context.Context, int64, int64) error { return nil }
+func (r *run) Credit(_ context.Context, stdout, _ int64) error {
+	r.safe.Store(stdout)
+	return nil
+}
 
-// Attach says that a command of the fake has no terminal.
-func (r *run) Attach(context.Context) (agent.Attachment, error) { return nil, runner.ErrNoTerminal }
+func (r *run) Attach(context.Context) (agent.Attachment, error) {
+	if r.keys == nil {
+		return nil, runner.ErrNoTerminal
+	}
+	return r.keys, nil
+}
 
 func (r *run) Changed() <-chan struct{} {
 	r.mu.Lock()
@@ -288,6 +303,9 @@ func (c *commands) List() (map[protocol.ActionID]int, error) {
 	}
 	return all, nil
 }
+
+// Note is what a pull leaves: nothing, for nothing is pulled here.
+func (c *commands) Note(protocol.ActionID, int) ([]byte, error) { return nil, fs.ErrNotExist }
 
 // Sizes counts what was written alone.
 func (c *commands) Sizes() (map[protocol.ActionID]int64, error) {

@@ -89,8 +89,15 @@ type Config struct {
 
 	// HostRuns is how many commands of the host run at a time. Default 16.
 	HostRuns int
-	// Sessions is how many interactive sessions there are at a time. Default 16.
+	// Sessions is how many interactive sessions there are at a time. Another is
+	// refused. Default 16.
 	Sessions int
+	// RecordSessions records every session, and not only those that ask for it.
+	// RecordBytes is how long a recording may become, default 32 MiB; RecordOrEnd
+	// hangs up a session whose recording cannot go on, which goes on otherwise.
+	RecordSessions bool
+	RecordBytes    int64
+	RecordOrEnd    bool
 	// Lanes is how many actions on containers run at a time; 1 is a strictly
 	// sequential queue. Default 32, far above what two cores use and below what
 	// memory for helper processes allows.
@@ -157,6 +164,13 @@ type Bulk interface {
 	Publish(ctx context.Context, topic string, payload []byte) error
 }
 
+// Lender is a Bulk that tells when it needs a payload no more.
+type Lender interface {
+	// Lend is Publish of a payload that is used again: back is called, from any
+	// goroutine, when it may be changed. It may never be, if that is not certain.
+	Lend(ctx context.Context, topic string, payload []byte, back func()) error
+}
+
 // Trust is the ring that this host holds and whatever proves a newer one. It is
 // safe for concurrent use, makes durable what it takes before it returns, and
 // believes nothing but signatures.
@@ -202,6 +216,7 @@ func (c Config) withDefaults() Config {
 	c.Features = slices.Compact(slices.Sorted(slices.Values(c.Features)))
 	c.HostRuns = cmp.Or(c.HostRuns, 16)
 	c.Sessions = cmp.Or(c.Sessions, 16)
+	c.RecordBytes = cmp.Or(c.RecordBytes, 32<<20)
 	c.Lanes = cmp.Or(c.Lanes, 32)
 	c.MaxOpen = cmp.Or(c.MaxOpen, 10_000)
 	c.CheckEvery = cmp.Or(c.CheckEvery, 30*time.Second)
@@ -227,7 +242,7 @@ func (c Config) validate() error {
 		return errors.New("configuration with Link, but without Policies.Keep")
 	case c.Commands != nil && len(c.Supervisor) == 0:
 		return errors.New("configuration with Commands, but without Supervisor")
-	case c.HostRuns < 0 || c.Sessions < 0 || c.Lanes < 0 || c.MaxOpen < 0 || c.CheckEvery < 0 || c.OutputTotal < 0 || c.OutputAge < 0 || c.Drain < 0:
+	case c.HostRuns < 0 || c.Sessions < 0 || c.RecordBytes < 0 || c.Lanes < 0 || c.MaxOpen < 0 || c.CheckEvery < 0 || c.OutputTotal < 0 || c.OutputAge < 0 || c.Drain < 0:
 		return errors.New("a limit is negative")
 	}
 	seen := make(map[container.Kind]bool)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
+	"slices"
 
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
@@ -43,13 +45,44 @@ func (c *command) mover(ctx context.Context, cmd *Command) *outcome {
 	if err != nil {
 		return noStart("%s", err)
 	}
-	verb := MovePull
-	if c.spec.Kind == protocol.KindHostPush || c.spec.Kind == protocol.KindContainerPush {
-		verb = MovePush
+	verb := MovePush
+	if c.pulls() {
+		verb, cmd.Note = MovePull, true
 	}
 	cmd.Argv = append(append(cmd.Argv, a.cfg.Mover...), verb, string(b))
 	cmd.Env = failpoint.Environ()
 	return nil
+}
+
+func (c *command) pulls() bool {
+	return c.spec.Kind == protocol.KindHostPull || c.spec.Kind == protocol.KindContainerPull
+}
+
+// noted adds what a pull has left of its archive to the end of its action. Without
+// it whoever pulled takes nothing, so what cannot be read is not passed over.
+func (c *command) noted(o *outcome) *outcome {
+	if !c.pulls() || o.step.Exit == nil || len(o.step.Output) == 0 {
+		return o
+	}
+	b, err := c.agent.cfg.Commands.Note(c.id, c.attempt)
+	if errors.Is(err, fs.ErrNotExist) {
+		return o // it has told its standard error why
+	}
+	var a protocol.Archive
+	if err == nil {
+		a, err = protocol.DecodeArchive(b)
+	}
+	if err != nil {
+		c.agent.cfg.Log.Error("what a pull has copied cannot be told", "action", c.id.String(), "error", err)
+		return o
+	}
+	o.step.Output = slices.Clone(o.step.Output)
+	for i := range o.step.Output {
+		if o.step.Output[i].FD == protocol.Stdout {
+			o.step.Output[i].Archive = &a
+		}
+	}
+	return o
 }
 
 // containerFiles finds where the files of the container are.

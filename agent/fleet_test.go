@@ -31,6 +31,7 @@ func (f fleetTrust) Principal(k protocol.KeyID) (protocol.Principal, bool) {
 func (f fleetTrust) Ring() uint64                          { return f.ring.Ring() }
 func (f fleetTrust) Revoked() uint64                       { return 0 }
 func (f fleetTrust) AddHost(protocol.HostID, []byte) error { return nil }
+func (f fleetTrust) PinHost(protocol.HostID, []byte) error { return nil }
 func (f fleetTrust) RingInForce() (uint64, protocol.Digest) {
 	return f.ring.Ring(), protocol.Digest{1}
 }

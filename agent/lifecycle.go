@@ -173,6 +173,7 @@ func (a *Agent) beginStep(j *job) {
 	work, halt := context.WithCancelCause(a.work)
 	idle := make(chan struct{})
 	j.halt, j.idle = halt, idle
+	a.at(dueSteps, slowStep)
 	a.worker(func() func() {
 		defer halt(nil)
 		ctx, cancel := context.WithTimeoutCause(work, l.spec.Timeout(), errTimeLimit)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/hostler-io/hostler/agent/queue"
@@ -16,7 +17,7 @@ import (
 func (a *Agent) status() Status {
 	s := Status{
 		Host: a.cfg.Host, Fleet: a.cfg.Fleet, FleetName: a.cfg.FleetName, Boot: a.cfg.Boot,
-		Inc: a.self.Inc, Store: a.self.Store, Link: a.cfg.Link != nil, Connected: a.link.answered,
+		Inc: a.self.Inc, Starts: a.self.Starts, Store: a.self.Store, Link: a.cfg.Link != nil, Connected: a.link.answered,
 		SinceMS: a.link.since, Conn: a.link.conn, LeaseUntilMS: a.leaseUntil.Load(), Term: a.gate.Seen, Waiting: a.lanes.waiting, Unsent: a.unsent(),
 		Degraded: a.degraded, Containers: len(a.managed), Policy: PolicyStatus{a.rights.info, a.rights.kept.FloorMS},
 	}
@@ -110,6 +111,11 @@ func (a *Agent) propose(id protocol.ActionID, b []byte, requester string) (Actio
 		}
 		id = protocol.NewActionID(now, random)
 	}
+	if a.jobs[id] == nil {
+		if err := a.roomForSession(id, &spec); err != nil {
+			return Action{}, fmt.Errorf("proposing an action: %w", err)
+		}
+	}
 	info, _ := protocol.KindOf(spec.Kind)
 	act, err := a.accept(queue.Order{
 		Action: id, Spec: b, Requester: requester, CreatedMS: now, BudgetMS: info.StartTTL.Milliseconds(),
@@ -169,7 +175,7 @@ func (a *Agent) waitAction(ctx context.Context, id protocol.ActionID) (Action, e
 
 // output opens a reader of what a command has written.
 func (a *Agent) output(ctx context.Context, id protocol.ActionID, fd protocol.FD, offset int64, follow, hold bool) (OutputReader, error) {
-	if a.cfg.Commands == nil || fd != protocol.Stdout && fd != protocol.Stderr || offset < 0 {
+	if a.cfg.Commands == nil || !slices.Contains(upStreams[:], fd) || offset < 0 {
 		return nil, fmt.Errorf("output of action %s: %w", id, ErrUnknown)
 	}
 	act, err := a.Action(ctx, id)
@@ -185,7 +191,7 @@ func (a *Agent) output(ctx context.Context, id protocol.ActionID, fd protocol.FD
 			_ = f.Close() // it is opened when it is read
 		}
 	}
-	return &outputReader{ctx: ctx, agent: a, id: id, fd: fd, offset: offset, follow: follow, hold: follow && hold}, nil
+	return &outputReader{ctx: ctx, agent: a, id: id, fd: fd, offset: offset, follow: follow, hold: follow && hold && fd != protocol.Recording}, nil
 }
 
 // outputReader follows the output of an action on the host itself.

@@ -163,6 +163,9 @@ func (a *Agent) stage(at protocol.Position, o queue.Order, spec protocol.Spec, w
 	if wrong == nil && len(a.jobs)+len(a.staged) >= a.cfg.MaxOpen {
 		wrong = fmt.Errorf("%w: %d actions have not ended here; cancel some, or ask again when they have", queue.CodeQueueFull, a.cfg.MaxOpen)
 	}
+	if wrong == nil && a.jobs[o.Action] == nil {
+		wrong = a.roomForSession(o.Action, &spec)
+	}
 	if code, ok := errors.AsType[protocol.Code](wrong); ok {
 		o.Refusal, o.Detail = code, wrong.Error()
 	} else if a.jobs[o.Action] == nil && o.BudgetMS > 0 {
@@ -182,6 +185,16 @@ func (a *Agent) stage(at protocol.Position, o queue.Order, spec protocol.Spec, w
 	}
 	s.arrival = queue.Arrival{At: at, Order: o}
 	a.staged = append(a.staged, s)
+}
+
+// roomForSession refuses a session that could not begin for all that are open:
+// somebody sits before it, and would see nothing happen.
+func (a *Agent) roomForSession(id protocol.ActionID, spec *protocol.Spec) error {
+	if !spec.Kind.Interactive() || a.lanes.fits(a.entryOf(id, spec)) {
+		return nil
+	}
+	return fmt.Errorf("%w: %d are open on host %s, as many as it has (sessions.parallel of its agent); end one of them, or wait for its end",
+		protocol.ErrTooManySessions, a.cfg.Sessions, a.cfg.Host)
 }
 
 // takeOrders makes durable what was staged, in one transaction, and begins what
@@ -290,6 +303,13 @@ func (a *Agent) control(at protocol.Position, msg protocol.Message, refusal prot
 		return err
 	case item.Verb == protocol.VerbTell && len(item.IDs) <= protocol.MaxTell:
 		if err := a.cfg.Queue.Tell(a.steps, at, item.IDs, item.Since, a.waits(item.IDs), a.when()); err != nil {
+			return err
+		}
+		a.reread()
+		return nil
+	}
+	if item.Verb == protocol.VerbPolicy {
+		if err := a.cfg.Queue.TellPolicy(a.steps, at, a.toldPolicy(), a.when()); err != nil {
 			return err
 		}
 		a.reread()

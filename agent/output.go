@@ -39,6 +39,9 @@ const (
 	linger = time.Second
 )
 
+// upStreams are the streams that go up, by their index.
+var upStreams = [...]protocol.FD{protocol.Stdout, protocol.Stderr, protocol.Recording}
+
 // outputs sends what commands write. Each action has one goroutine, which the
 // loop feeds with credit: a connection that is slow, or none, delays that alone.
 // The map belongs to the loop.
@@ -46,7 +49,27 @@ type outputs struct {
 	agent   *Agent
 	senders map[protocol.ActionID]*sender
 	reading chan struct{} // one place for each chunk in memory
+	buffers sync.Pool     // of *chunkBuffer, for large chunks
 	wg      sync.WaitGroup
+}
+
+// chunkBuffer holds the largest chunk and its envelope.
+type chunkBuffer [protocol.SealRoom + protocol.ChunkSize]byte
+
+// poolable is from which size on a chunk is read into a buffer of the pool.
+const poolable = 64 << 10
+
+// buffer returns room for a chunk of n bytes and its envelope, and what gives it
+// back; nil if it is not to be.
+func (o *outputs) buffer(n int64) (buf []byte, back func()) {
+	if n < poolable {
+		return make([]byte, protocol.SealRoom+n), nil
+	}
+	b, ok := o.buffers.Get().(*chunkBuffer)
+	if !ok {
+		b = new(chunkBuffer)
+	}
+	return b[:protocol.SealRoom+n], func() { o.buffers.Put(b) }
 }
 
 func newOutputs(a *Agent) *outputs {
@@ -76,27 +99,34 @@ func (o *outputs) credit(c protocol.Credit) {
 		s.past = j == nil
 		o.start(s, 0)
 	}
-	switch c.FD {
-	case protocol.Stdout:
-		newest(s.credits[0], c)
-	case protocol.Stderr:
-		newest(s.credits[1], c)
+	if s.taken != nil && c.FD != protocol.Recording {
+		newest(s.heard[index(c.FD)], c)
+		if !s.hearing {
+			s.hearing = true
+			o.wg.Go(func() { s.hear(o.agent.serving) })
+		}
 	}
+	newest(s.credits[index(c.FD)], c)
 }
 
 func (o *outputs) start(s *sender, unasked int64) {
-	for i, fd := range []protocol.FD{protocol.Stdout, protocol.Stderr} {
+	for i, fd := range upStreams {
 		s.credits[i] = make(chan protocol.Credit, 1)
-		s.streams[i] = outStream{fd: fd, limit: unasked}
+		s.heard[i] = make(chan protocol.Credit, 1)
+		s.streams[i] = outStream{fd: fd}
+		if fd != protocol.Recording {
+			s.streams[i].limit = unasked
+		}
 	}
 	if before := o.senders[s.id]; before != nil {
 		close(before.quit)
 	}
-	s.quit = make(chan struct{})
+	s.quit, s.over = make(chan struct{}), make(chan struct{})
 	o.senders[s.id] = s
 	o.wg.Go(func() {
 		s.serve(o.agent.serving)
 		s.close()
+		close(s.over)
 		o.agent.tell(func() { o.ended(s) })
 	})
 }
@@ -116,8 +146,8 @@ func (o *outputs) ended(s *sender) {
 	}
 }
 
-// sender sends the output of one action. All but quit and credits belongs to
-// its goroutine.
+// sender sends the output of one action. All but the channels and what is said
+// otherwise belongs to its goroutine.
 type sender struct {
 	agent   *Agent
 	id      protocol.ActionID
@@ -126,8 +156,13 @@ type sender struct {
 	taken   *taken        // likewise
 	past    bool          // the action has ended: there will be no more than there is
 	quit    chan struct{} // closed when another has taken its place
-	credits [2]chan protocol.Credit
-	streams [2]outStream
+	credits [len(upStreams)]chan protocol.Credit
+	streams [len(upStreams)]outStream
+	// heard are credits on their way to the command, which a chunk that waits for
+	// its line must not hold up: it would be as if nobody followed.
+	heard   [len(upStreams)]chan protocol.Credit
+	hearing bool          // somebody takes them; belongs to the loop
+	over    chan struct{} // closed when nothing is served any more
 	last    time.Time     // of the newest chunk
 	rest    time.Duration // until the next: none after one that had no room for more
 	delay   time.Duration // for which what was sent may be on its way
@@ -139,6 +174,8 @@ type outStream struct {
 	next  int64 // offset of the next chunk
 	limit int64 // where permission ends
 	file  CommandOutput
+	// written is how much there is at least. Asking costs as much as reading.
+	written int64
 
 	have  int64     // all before it has arrived: the newest credit
 	since time.Time // from when on the byte at have is on its way; zero if it is not
@@ -221,9 +258,11 @@ func (s *sender) wait(ctx context.Context, changed <-chan struct{}, sent, ended 
 	case <-changed:
 		return s.pace(ctx)
 	case c := <-s.credits[0]:
-		s.allow(ctx, c)
+		s.allow(c)
 	case c := <-s.credits[1]:
-		s.allow(ctx, c)
+		s.allow(c)
+	case c := <-s.credits[2]:
+		s.allow(c)
 	case <-after:
 		return sent
 	}
@@ -238,25 +277,40 @@ func (s *sender) glance(ctx context.Context) bool {
 	case <-s.quit:
 		return false
 	case c := <-s.credits[0]:
-		s.allow(ctx, c)
+		s.allow(c)
 	case c := <-s.credits[1]:
-		s.allow(ctx, c)
+		s.allow(c)
+	case c := <-s.credits[2]:
+		s.allow(c)
 	default:
 	}
 	return true
 }
 
-// allow takes a credit, and lets the command go on.
-func (s *sender) allow(ctx context.Context, c protocol.Credit) {
+// allow takes a credit.
+func (s *sender) allow(c protocol.Credit) {
 	s.streams[index(c.FD)].allow(c.Offset, c.Window, s.delay+overdue)
-	if s.taken != nil {
-		s.taken.credit(ctx, c)
+}
+
+// hear lets the command go on that waits for those who follow it.
+func (s *sender) hear(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.over:
+			return
+		case c := <-s.heard[0]:
+			s.taken.credit(ctx, c)
+		case c := <-s.heard[1]:
+			s.taken.credit(ctx, c)
+		}
 	}
 }
 
 // silent reports that a command has ended without a word, as most do.
 func (s *sender) silent() bool {
-	return s.run != nil && s.streams[0].next == 0 && s.streams[1].next == 0
+	return s.run != nil && s.streams[0].next == 0 && s.streams[1].next == 0 && s.streams[2].next == 0
 }
 
 // pace waits until the newest chunk is long enough ago.
@@ -321,9 +375,11 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 		}
 		o.file = f
 	}
-	written, err := o.file.Size()
-	if err != nil || written <= o.next {
-		return false, err
+	if o.written < o.next+protocol.ChunkSize {
+		var err error
+		if o.written, err = o.file.Size(); err != nil || o.written <= o.next {
+			return false, err
+		}
 	}
 	conn, second, delay, err := s.agent.cfg.Bulk.Pace(ctx)
 	if err != nil {
@@ -337,7 +393,7 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 		return false, context.Cause(ctx)
 	}
 	defer func() { <-s.agent.outputs.reading }()
-	buf := make([]byte, protocol.SealRoom+min(chunk, o.limit-o.next, written-o.next))
+	buf, back := s.agent.outputs.buffer(min(chunk, o.limit-o.next, o.written-o.next))
 	n, err := o.file.ReadAt(buf[protocol.SealRoom:], o.next)
 	to, dropped := isDropped(err)
 	if err != nil && !dropped && !errors.Is(err, io.EOF) {
@@ -347,14 +403,14 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 		return false, s.nothing(ctx, o)
 	}
 	if n > 0 {
-		if err := s.publish(ctx, o, buf[:protocol.SealRoom+n], 0); err != nil {
+		if err := s.publish(ctx, o, buf[:protocol.SealRoom+n], 0, back); err != nil {
 			return false, err
 		}
 		o.sent(conn, int64(n))
 		s.last, s.rest = time.Now(), restAfter(int64(n), chunk, second)
 	}
 	if n == 0 && dropped {
-		if err := s.publish(ctx, o, buf[:protocol.SealRoom], to); err != nil {
+		if err := s.publish(ctx, o, buf[:protocol.SealRoom], to, nil); err != nil {
 			return false, err
 		}
 		o.sent(conn, to-o.next)
@@ -367,7 +423,7 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 // again is answered again.
 func (s *sender) nothing(ctx context.Context, o *outStream) error {
 	o.limit = o.next
-	return s.publish(ctx, o, make([]byte, protocol.SealRoom), 0)
+	return s.publish(ctx, o, make([]byte, protocol.SealRoom), 0, nil)
 }
 
 // restAfter is how long to wait behind a chunk, for more to send with the next.
@@ -381,8 +437,9 @@ func restAfter(n, chunk int64, second int) time.Duration {
 
 // publish signs a chunk, which lies behind the room for its envelope, and hands
 // it over. One that is lost is asked for again. One without bytes tells what is
-// gone, up to an offset or for good.
-func (s *sender) publish(ctx context.Context, o *outStream, buf []byte, gone int64) error {
+// gone, up to an offset or for good. back, if any, is called when buf may be used
+// again, if the connection can tell.
+func (s *sender) publish(ctx context.Context, o *outStream, buf []byte, gone int64, back func()) error {
 	data := buf[protocol.SealRoom:]
 	h := s.agent.header(protocol.TypeOut)
 	h.Action, h.Attempt, h.FD, h.Offset = s.id, s.attempt, o.fd, o.next
@@ -396,7 +453,12 @@ func (s *sender) publish(ctx context.Context, o *outStream, buf []byte, gone int
 		return err
 	}
 	topic := protocol.Topic{Fleet: s.agent.cfg.FleetName, Channel: protocol.ChannelOut, Host: s.agent.cfg.Host, Action: s.id}
-	if err := s.agent.cfg.Bulk.Publish(ctx, topic.String(), payload); err != nil {
+	if lender, ok := s.agent.cfg.Bulk.(Lender); ok && back != nil {
+		err = lender.Lend(ctx, topic.String(), payload, back)
+	} else {
+		err = s.agent.cfg.Bulk.Publish(ctx, topic.String(), payload)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

@@ -57,6 +57,33 @@ func TestOutputOverASlowLine(t *testing.T) {
 	})
 }
 
+// jammed is a bulk connection whose line takes nothing.
+type jammed struct{ narrow }
+
+func (jammed) Publish(ctx context.Context, _ string, _ []byte) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// TestCommandHearsOfFollowersOverAJammedLine: a command waits for those who follow
+// it, however long a chunk of its output waits for its line.
+func TestCommandHearsOfFollowersOverAJammedLine(t *testing.T) {
+	in(t, func(c *agent.Config) { c.Bulk = jammed{narrow{c.Link.(*line)}} }, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), command("print", "many words", "1h"))
+		w.pass(time.Second)
+		for _, offset := range []int64{0, 5} {
+			w.give(offset)
+			w.pass(10 * time.Second)
+			w.cmds.mu.Lock()
+			safe := w.cmds.runs[actionID(1)][1].safe.Load()
+			w.cmds.mu.Unlock()
+			if safe != offset {
+				t.Errorf("somebody has %d bytes, and the command was told of %d", offset, safe)
+			}
+		}
+	})
+}
+
 // TestForgottenOutputIsTold: whoever asks for output that is not there any more
 // does not wait for ever.
 func TestForgottenOutputIsTold(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
+	"github.com/hostler-io/hostler/terminal"
 )
 
 // peer is the other end of the conversation, made of the pure parts of
@@ -36,6 +37,7 @@ type peer struct {
 	leases    int
 	acks      int
 	out       map[protocol.FD][]byte
+	typedAcks []terminal.Ack
 	chunks    int
 	nothing   []int64 // offsets of which the host said that nothing is there
 	credit    []protocol.Credit
@@ -130,6 +132,14 @@ func (c *peer) take(topic string, payload []byte) {
 		c.item(m)
 	case protocol.ChannelOut:
 		h := m.Header
+		if h.FD == protocol.TTYInput {
+			acks, err := terminal.ParseAcks(m.Attachment)
+			if err != nil {
+				c.t.Errorf("acknowledgements: %v", err)
+			}
+			c.typedAcks = append(c.typedAcks, acks...)
+			return
+		}
 		c.chunks++
 		if h.Size == 0 {
 			c.nothing = append(c.nothing, h.Offset)
@@ -202,16 +212,20 @@ func (c *peer) down(ch protocol.Channel, v any) {
 		c.t.Error(err)
 		return
 	}
-	payload, err := protocol.Seal(c.key, body, nil)
-	if err != nil {
-		c.t.Error(err)
-		return
-	}
+	payload := c.seals(body, nil)
 	topic := protocol.HostTopic(fleetName, host, ch)
 	if ch == protocol.ChannelCoordinator {
 		topic = protocol.FleetTopic(fleetName, ch)
 	}
 	c.line.deliver(topic.String(), payload)
+}
+
+func (c *peer) seals(body, attachment []byte) []byte {
+	payload, err := protocol.Seal(c.key, body, attachment)
+	if err != nil {
+		c.t.Error(err)
+	}
+	return payload
 }
 
 // push gives an item a number and sends it.

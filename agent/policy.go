@@ -129,16 +129,24 @@ func (a *Agent) allowed(id protocol.ActionID, spec *protocol.Spec, o *queue.Orde
 		return err
 	}
 	need := a.rights.policy.Needs(a.request(spec, o.Requester))
+	clock := policy.Clock{WallMS: a.cfg.Now().UnixMilli(), FloorMS: a.rights.kept.FloorMS, SinceMS: a.rights.kept.SinceMS}
+	if len(approvals) > 0 {
+		used, err := a.cfg.Queue.UsedMS(a.steps)
+		if err != nil {
+			return fmt.Errorf("%w: %w", queue.ErrDisk, err)
+		}
+		clock.SinceMS = max(clock.SinceMS, used)
+	}
 	v := need.Judge(policy.Order{
 		Spec: o.Spec, Target: protocol.Target{Host: a.cfg.Host, Action: id}, Approvals: approvals,
-	}, a.documents(), policy.Clock{WallMS: a.cfg.Now().UnixMilli(), FloorMS: a.rights.kept.FloorMS, SinceMS: a.rights.kept.SinceMS})
+	}, a.documents(), clock)
 	if err := a.raiseFloor(v.FloorMS); err != nil {
 		return err
 	}
 	if v.Err != nil {
 		a.counters.unapproved.Add(1)
 	} else if len(v.Persons) > 0 {
-		o.Approved = v.Persons
+		o.Approved, o.ApprovedMS = v.Persons, a.rights.kept.FloorMS
 	}
 	return v.Err
 }
@@ -176,6 +184,16 @@ type nobody struct{}
 
 func (nobody) Principal(protocol.KeyID) (protocol.Principal, bool) {
 	return protocol.Principal{}, false
+}
+
+// toldPolicy is the text of the policy in force as the coordinator may have it;
+// empty if there is none, or if it is too long to travel.
+func (a *Agent) toldPolicy() []byte {
+	text := a.rights.policy.Text()
+	if len(text) > protocol.MaxToldPolicy {
+		return nil
+	}
+	return text
 }
 
 // raiseFloor keeps the newest date that was verified, before anything is done

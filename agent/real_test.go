@@ -108,7 +108,7 @@ func (r *rig) propose(argv ...string) protocol.ActionID {
 
 func (r *rig) wait(id protocol.ActionID) agent.Action {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
 	defer cancel()
 	act, err := r.agent.WaitAction(ctx, id)
 	if err != nil {

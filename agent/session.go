@@ -21,6 +21,8 @@ const (
 	// maxUntyped is how many packets of one session wait for its supervisor. What
 	// comes beyond is dropped, and comes again.
 	maxUntyped = 64
+	// maxUnwritten is the same of one peer while it is written down.
+	maxUnwritten = 16
 	// ackSoon is how long an acknowledgement waits for company: whoever types
 	// is a window ahead and does not wait for it.
 	ackSoon = 30 * time.Millisecond
@@ -47,10 +49,11 @@ type session struct {
 	packets chan []byte
 	acked   chan struct{} // one place: there is something to tell
 
-	mu    sync.Mutex
-	acks  map[terminal.Peer]int64 // to be told to the coordinator
-	known map[terminal.Peer]bool  // who was recorded
-	local map[terminal.Peer]chan int64
+	mu        sync.Mutex
+	acks      map[terminal.Peer]int64    // to be told to the coordinator
+	known     map[terminal.Peer]bool     // who was recorded
+	unwritten map[terminal.Peer][][]byte // what came of who is being recorded
+	local     map[terminal.Peer]chan int64
 }
 
 func newSessions(a *Agent) *sessions {
@@ -65,7 +68,8 @@ func (m *sessions) begin(id protocol.ActionID, attempt int) {
 	newest(m.agent.inputs.held, struct{}{})
 	m.live[id] = &session{
 		agent: m.agent, id: id, attempt: attempt, packets: make(chan []byte, maxUntyped), acked: make(chan struct{}, 1),
-		acks: make(map[terminal.Peer]int64), known: make(map[terminal.Peer]bool), local: make(map[terminal.Peer]chan int64),
+		acks: make(map[terminal.Peer]int64), known: make(map[terminal.Peer]bool), unwritten: make(map[terminal.Peer][][]byte),
+		local: make(map[terminal.Peer]chan int64),
 	}
 }
 
@@ -118,41 +122,63 @@ func (m *sessions) take(msg protocol.Message) error {
 	return s.typed(typed.Who, typed.Packet)
 }
 
-// typed takes one packet of a peer.
+// typed takes one packet of a peer. Nobody types before the audit log says who: of
+// who is new, packets wait for that, and what the log does not take is not typed.
 func (s *session) typed(who string, packet []byte) error {
 	p, err := terminal.ParsePacket(packet)
 	if err != nil {
 		return fmt.Errorf("%w: %w", protocol.ErrPayload, err)
 	}
 	s.mu.Lock()
-	known := s.known[p.Peer] || len(s.known) >= terminal.MaxPeers
-	if !known {
-		s.known[p.Peer] = true
+	defer s.mu.Unlock()
+	waiting, asked := s.unwritten[p.Peer]
+	switch {
+	case s.known[p.Peer]:
+		s.push(packet)
+	case asked && len(waiting) < maxUnwritten:
+		s.unwritten[p.Peer] = append(waiting, packet)
+	case asked:
+		s.agent.counters.dropped.Add(1)
+	case len(s.known)+len(s.unwritten) >= terminal.MaxPeers:
+		s.answer(terminal.Ack{Peer: p.Peer, Offset: terminal.Refused})
+		newest(s.acked, struct{}{})
+	default:
+		s.unwritten[p.Peer] = [][]byte{packet}
+		s.agent.sessions.wg.Go(func() { s.admit(p.Peer, who) })
 	}
-	s.mu.Unlock()
-	if !known {
-		s.agent.sessions.record(s.id, who, p.Peer)
-	}
+	return nil
+}
+
+// push gives a packet to the supervisor, or drops it: then it comes again.
+func (s *session) push(packet []byte) {
 	select {
 	case s.packets <- packet:
 	default:
 		s.agent.counters.dropped.Add(1)
 	}
-	return nil
 }
 
-// record writes down who types in a session. It does not wait for the disk: what
-// somebody may do here was written down before the session began.
-func (m *sessions) record(id protocol.ActionID, who string, peer terminal.Peer) {
-	a := m.agent
-	m.wg.Go(func() {
-		a.tell(func() {
-			a.disk(a.cfg.Queue.Record(a.steps, audit.Record{
-				AtMS: a.cfg.Now().UnixMilli(), Actor: who, Verb: "session.attach", Object: id.String(),
-				Detail: map[string]any{"peer": peer.String()},
-			}))
-		})
-	})
+// admit lets a peer type when who it is stands in the audit log.
+func (s *session) admit(peer terminal.Peer, who string) {
+	written := false
+	s.agent.tell(func() { written = s.agent.recordTyping(s.id, who, peer) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if written {
+		s.known[peer] = true
+		for _, packet := range s.unwritten[peer] {
+			s.push(packet)
+		}
+	}
+	delete(s.unwritten, peer)
+}
+
+// recordTyping writes down who types in a session. It belongs to the loop.
+func (a *Agent) recordTyping(id protocol.ActionID, who string, peer terminal.Peer) bool {
+	return a.disk(a.cfg.Queue.Record(a.steps, audit.Record{
+		AtMS: a.cfg.Now().UnixMilli(), Actor: who, Verb: "session.attach", Object: id.String(),
+		Detail: map[string]any{"peer": peer.String()},
+	}))
 }
 
 // serve carries packets to the supervisor, over as many connections as it takes.
@@ -222,15 +248,21 @@ func (s *session) listen(at io.Reader) {
 		}
 		s.mu.Lock()
 		for _, a := range acks {
-			if c := s.local[a.Peer]; c != nil {
-				newest(c, a.Offset)
-			} else {
-				s.acks[a.Peer] = max(s.acks[a.Peer], a.Offset)
-			}
+			s.answer(a)
 		}
 		s.mu.Unlock()
 		newest(s.acked, struct{}{})
 	}
+}
+
+// answer keeps an acknowledgement for whoever waits for it. It is called with mu
+// held.
+func (s *session) answer(a terminal.Ack) {
+	if c := s.local[a.Peer]; c != nil {
+		newest(c, a.Offset)
+		return
+	}
+	s.acks[a.Peer] = max(s.acks[a.Peer], a.Offset)
 }
 
 // tell tells the coordinator what was acknowledged.

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,7 +21,8 @@ const linger = 2 * time.Second
 // until they are, and linger then, and are done in the end all the same.
 type stubborn struct {
 	*containertest.Fake
-	op atomic.Pointer[containertest.Op] // which of them; nil is none
+	op    atomic.Pointer[containertest.Op] // which of them; nil is none
+	since time.Time
 }
 
 func (s *stubborn) holdOn(ctx context.Context, op containertest.Op) context.Context {
@@ -49,6 +51,45 @@ func inStubborn(t *testing.T, test func(t *testing.T, w *world, s *stubborn)) {
 		s.Fake = c.Runtimes[0].(*containertest.Fake)
 		c.Runtimes = []container.Runtime{s}
 	}, func(t *testing.T, w *world) { test(t, w, s) })
+}
+
+// Operations implements container.Busy: the one that hangs is done by process 4711.
+func (s *stubborn) Operations() []container.Operation {
+	if of := s.op.Load(); of != nil {
+		return []container.Operation{{Verb: string(*of), Name: "ct-1", PID: 4711, Since: s.since, Until: s.since.Add(time.Minute)}}
+	}
+	return nil
+}
+
+// TestSlowOperationIsTold: of an operation on a container that takes long it is said
+// what it is, who does it and until when, and no more when it has ended.
+func TestSlowOperationIsTold(t *testing.T) {
+	inStubborn(t, func(t *testing.T, w *world, s *stubborn) {
+		op := containertest.OpStart
+		w.coord.order(actionID(1), creation(1, false))
+		w.pass(time.Minute)
+		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		s.since = time.Now()
+		s.op.Store(&op)
+		w.coord.order(actionID(2), on(protocol.KindStart, 1))
+		w.pass(4 * time.Second)
+		if got := w.detail(actionID(2)); got != "" {
+			t.Errorf("it is said too early: %q", got)
+		}
+		w.pass(10 * time.Minute)
+		w.expect(actionID(2), "start RUNNING", "tell RUNNING") // once
+		date := func(d time.Duration) string { return s.since.Add(d).UTC().Format(time.RFC3339) }
+		want := "under way: lxc start of ct-1, process 4711, since " + date(0) + "; it is killed unless it has ended at " + date(time.Minute)
+		if got := w.detail(actionID(2)); got != want {
+			t.Errorf("it is said: %q, want %q", got, want)
+		}
+		w.coord.now(actionID(3), on(protocol.KindStopNow, 1))
+		w.pass(linger + time.Second)
+		w.expect(actionID(2), "start RUNNING", "tell RUNNING", "succeed DONE ok") // it was too far gone
+		if got := w.detail(actionID(2)); strings.Contains(got, "under way") {
+			t.Errorf("it has ended, and it is said: %q", got)
+		}
+	})
 }
 
 // TestStopNowComesLast: it stops the container when what it has ended has let go of

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
 )
@@ -20,6 +22,12 @@ const (
 	silentAfter = 30 * time.Second
 	// maxNamed is how many processes are named.
 	maxNamed = 5
+	// blockedAfter is how long a process waits for the kernel before that is said
+	// of a command that has time: all do for moments.
+	blockedAfter = 20 * time.Second
+	// slowStep is after how long it is said what is being done to a container. It
+	// takes a fraction of that, and only the first creation from a template more.
+	slowStep = 5 * time.Second
 )
 
 // lookAtCommands looks at all commands that run, beside the loop.
@@ -53,7 +61,11 @@ func (a *Agent) sighted(j *job, s runner.Sight) {
 	if late >= silentAfter && s.Silent && j.abandoned == "" {
 		a.abandon(j, s)
 	}
-	text := stuck(s, late >= 0, j.act.Cancelling)
+	a.remark(j, stuck(s, late >= 0, j.act.Cancelling, a.blocked(j, s, late >= 0)))
+}
+
+// remark says in an action what keeps it, and takes back what was said before.
+func (a *Agent) remark(j *job, text string) {
 	if text == j.act.Detail || text == "" && !remarked(j.act.Detail) {
 		return
 	}
@@ -109,15 +121,82 @@ func (a *Agent) abandon(j *job, s runner.Sight) {
 const (
 	sayCancelling = "cancelling: "
 	sayStuck      = "stuck: "
+	sayUnderWay   = "under way: "
 )
 
 func remarked(detail string) bool {
-	return strings.HasPrefix(detail, sayCancelling) || strings.HasPrefix(detail, sayStuck)
+	return strings.HasPrefix(detail, sayCancelling) || strings.HasPrefix(detail, sayStuck) || strings.HasPrefix(detail, sayUnderWay)
+}
+
+// moment is one by the clock that measures and by that of people.
+type moment struct {
+	at   time.Duration
+	date time.Time
+}
+
+// blocked tells of the processes of a command that wait for the kernel, where no
+// signal reaches them, and since when they were seen to.
+func (a *Agent) blocked(j *job, s runner.Sight, late bool) (all []string) {
+	now := a.now()
+	since := make(map[int]moment)
+	for _, p := range s.Alive {
+		if p.State != 'D' {
+			continue
+		}
+		first, seen := j.blocked[p.PID]
+		if !seen {
+			first = moment{now, a.cfg.Now()}
+		}
+		since[p.PID] = first
+		if late || now-first.at >= blockedAfter {
+			all = append(all, fmt.Sprintf("process %d is in state D since %s", p.PID, first.date.UTC().Format(time.RFC3339)))
+		}
+	}
+	j.blocked = since
+	if more := len(all) - maxNamed; more > 0 {
+		all = append(all[:maxNamed], fmt.Sprintf("%d more", more))
+	}
+	if len(all) > 0 {
+		all[len(all)-1] += ": it waits for a device or a file system, and no signal reaches it before that answers"
+	}
+	return all
+}
+
+// lookAtSteps says of the operations on containers that take long which process
+// does them, and until when.
+func (a *Agent) lookAtSteps() {
+	for _, j := range a.jobs {
+		if j.idle == nil || j.act.State != protocol.StateRunning {
+			continue
+		}
+		select {
+		case <-j.idle:
+			continue // its end is about to be taken
+		default:
+		}
+		a.at(dueSteps, slowStep)
+		if t := a.managed[j.spec.Target]; t != nil {
+			if busy, ok := a.runtime(t.rec.Runtime).(container.Busy); ok {
+				a.remark(j, underWay(busy.Operations(), t.rec))
+			}
+		}
+	}
+}
+
+// underWay tells of the operation on a container that takes long; empty is none.
+func underWay(all []container.Operation, rec queue.Container) string {
+	for _, o := range all {
+		if o.Name == string(rec.Name) && time.Since(o.Since) >= slowStep {
+			return fmt.Sprintf("%s%s %s of %s, process %d, since %s; it is killed unless it has ended at %s",
+				sayUnderWay, rec.Runtime, o.Verb, o.Name, o.PID, o.Since.UTC().Format(time.RFC3339), o.Until.UTC().Format(time.RFC3339))
+		}
+	}
+	return ""
 }
 
 // stuck says what keeps a command from its end; empty is nothing. late tells that it
 // should have ended.
-func stuck(s runner.Sight, late, cancelling bool) string {
+func stuck(s runner.Sight, late, cancelling bool, blocked []string) string {
 	var all []string
 	switch {
 	case s.Silent && (s.Supervisor.State == 'T' || s.Supervisor.State == 't'):
@@ -128,6 +207,7 @@ func stuck(s runner.Sight, late, cancelling bool) string {
 	if late && len(s.Alive) > 0 {
 		all = append(all, alive(s.Alive))
 	}
+	all = append(all, blocked...)
 	if len(all) == 0 {
 		return ""
 	}

@@ -24,7 +24,7 @@ func (w *world) detail(id protocol.ActionID) string {
 
 // stoppedSupervisor is one that was stopped.
 func stoppedSupervisor() runner.Sight {
-	return runner.Sight{Supervisor: runner.Process{PID: 99, State: 'T'}, Silent: true, Alive: []runner.Process{{PID: 123, State: 'D'}, {PID: 124, State: 'S'}}}
+	return runner.Sight{Supervisor: runner.Process{PID: 99, State: 'T'}, Silent: true, Alive: []runner.Process{{PID: 123, State: 'S'}, {PID: 124, State: 'S'}}}
 }
 
 // TestStuckSupervisorIsSeen: a supervisor that does not answer is told of, and no
@@ -79,7 +79,7 @@ func TestCancelOutlivesTheSupervisor(t *testing.T) {
 		w.cmds.seen(stoppedSupervisor())
 		w.coord.cancel(actionID(1))
 		w.pass(35 * time.Second)
-		want := "cancelling: its supervisor (process 99) is stopped and does not answer; kill -CONT 99 lets it go on; 2 processes of it are still alive: 123 (D) 124 (S)"
+		want := "cancelling: its supervisor (process 99) is stopped and does not answer; kill -CONT 99 lets it go on; 2 processes of it are still alive: 123 (S) 124 (S)"
 		if got := w.detail(actionID(1)); got != want || w.cmds.abandoned.Load() != 0 {
 			t.Errorf("it is said: %q", got)
 		}
@@ -102,8 +102,38 @@ func TestUnkillableIsSeen(t *testing.T) {
 		w.coord.cancel(actionID(1))
 		w.pass(time.Hour)
 		w.expect(actionID(1), "start RUNNING", "tell RUNNING cancelling", "tell RUNNING cancelling")
-		if got := w.detail(actionID(1)); got != "cancelling: 1 process of it is still alive: 123 (D)" || w.cmds.abandoned.Load() != 0 {
+		want := "cancelling: 1 process of it is still alive: 123 (D); process 123 is in state D since 2000-01-01T00:00:30Z: it waits for a device or a file system, and no signal reaches it before that answers"
+		if got := w.detail(actionID(1)); got != want || w.cmds.abandoned.Load() != 0 {
 			t.Errorf("it is said: %q; %d were killed", got, w.cmds.abandoned.Load())
+		}
+	})
+}
+
+// TestBlockedIsSeen: a process that waits for the kernel is named while it does so
+// for long, also before its command should have ended, and no more thereafter.
+func TestBlockedIsSeen(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		forEver := command("hang")
+		forEver.TimeoutMS = protocol.NoTimeout
+		w.coord.order(actionID(1), forEver)
+		w.pass(time.Second)
+		see := func(all ...runner.Process) {
+			w.cmds.seen(runner.Sight{Supervisor: runner.Process{PID: 99, State: 'S'}, Alive: all})
+		}
+		see(runner.Process{PID: 123, State: 'D'}, runner.Process{PID: 124, State: 'S'})
+		w.pass(30 * time.Second)
+		if got := w.detail(actionID(1)); got != "" {
+			t.Errorf("at the first sight it is said: %q", got)
+		}
+		w.pass(24 * time.Hour)
+		w.expect(actionID(1), "start RUNNING", "tell RUNNING") // once
+		if got := w.detail(actionID(1)); !strings.HasPrefix(got, "stuck: process 123 is in state D since 2000-01-01T00:00:30Z: it waits for a device") {
+			t.Errorf("it is said: %q", got)
+		}
+		see(runner.Process{PID: 123, State: 'S'}, runner.Process{PID: 124, State: 'D'})
+		w.pass(30 * time.Second)
+		if got := w.detail(actionID(1)); got != "" {
+			t.Errorf("it goes on, and it is said: %q", got)
 		}
 	})
 }

@@ -95,8 +95,12 @@ func (t *taken) least() [2]int64 {
 	return least
 }
 
+// index is the place of a stream among those that go up.
 func index(fd protocol.FD) int {
-	if fd == protocol.Stderr {
+	switch fd {
+	case protocol.Recording:
+		return 2
+	case protocol.Stderr:
 		return 1
 	}
 	return 0

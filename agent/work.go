@@ -25,6 +25,7 @@ type job struct {
 	// why its supervisor was killed.
 	begunMS, cancelMS int64
 	looking           bool
+	blocked           map[int]moment // its processes in state D, since when
 	abandoned         string
 	// preempted tells that a stop which may not wait ends it. halt ends its step
 	// of a container's life, and idle is closed when the step has ended.
@@ -383,7 +384,7 @@ func (a *Agent) notCancelled(id protocol.ActionID, why error) {
 		return
 	}
 	j.cancelSent = false
-	act, err := a.cfg.Queue.NotCancelled(a.steps, id, "not cancelled: "+why.Error(), a.when())
+	act, err := a.cfg.Queue.NotCancelled(a.steps, id, protocol.NotCancelled+why.Error(), a.when())
 	if !a.disk(err) {
 		return
 	}

@@ -174,7 +174,7 @@ func (h *handlers) status(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	out := api.AgentStatus{
-		Host: string(h.host), Version: h.version, Connection: "none", Degraded: s.Degraded, Starts: s.Inc,
+		Host: string(h.host), Version: h.version, Connection: "none", Degraded: s.Degraded, Starts: s.Starts,
 		Waiting: s.Waiting, Running: s.Running, Unsent: s.Unsent, Containers: s.Containers, Broken: s.Broken,
 	}
 	out.Policy = api.Policy{Source: s.Policy.Source, Number: s.Policy.Number, Bypass: s.Policy.Bypass, Broken: s.Policy.Broken}

@@ -32,8 +32,8 @@ func parseOutput(r *http.Request) (o outputRequest, err error) {
 	if s := q.Get("stream"); s != "" {
 		o.fd = protocol.FD(s)
 	}
-	if o.fd != protocol.Stdout && o.fd != protocol.Stderr {
-		return o, invalid("stream %.30q: want %s or %s", o.fd, protocol.Stdout, protocol.Stderr)
+	if o.fd != protocol.Stdout && o.fd != protocol.Stderr && o.fd != protocol.Recording {
+		return o, invalid("stream %.30q: want %s, %s or %s", o.fd, protocol.Stdout, protocol.Stderr, protocol.Recording)
 	}
 	if s := q.Get("offset"); s != "" {
 		if o.offset, err = strconv.ParseInt(s, 10, 64); err != nil || o.offset < 0 {

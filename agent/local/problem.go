@@ -55,6 +55,11 @@ func (h *handlers) problemOf(ctx context.Context, err error) *api.Problem {
 	if errors.Is(err, protocol.ErrNotApproved) {
 		return newProblem(api.CodeDenied, err.Error())
 	}
+	if errors.Is(err, protocol.ErrTooManySessions) {
+		p := newProblem(api.CodeUnavailable, err.Error())
+		p.Hint = "hostler action ls --open    # end one: hostler action cancel ID"
+		return p
+	}
 	if _, ok := errors.AsType[protocol.Code](err); ok {
 		return newProblem(api.CodeInvalid, err.Error()) // the spec is one that this host does not take
 	}

@@ -85,7 +85,7 @@ func accept(tx *sqldb.Tx, o Order, local bool, now Now) (Action, error) {
 	act := Action{
 		ID: o.Action, Digest: protocol.Sum(o.Spec), Spec: o.Spec, Requester: o.Requester, Local: local,
 		BudgetMS: o.BudgetMS, Boot: now.Boot, AcceptBootMS: now.BootMS, CreatedMS: o.CreatedMS, AcceptedMS: now.WallMS,
-		approved: o.Approved,
+		ApprovedMS: o.ApprovedMS, approved: o.Approved,
 	}
 	if err := tx.QueryRow(`UPDATE self SET accept_seq = accept_seq + 1 RETURNING accept_seq`).Scan(&act.AcceptSeq); err != nil {
 		return act, err
@@ -224,7 +224,7 @@ func (q *Queue) Cancel(ctx context.Context, at protocol.Position, id protocol.Ac
 			if err := act.move(Step{Event: protocol.EventCancelled}, now); err != nil {
 				return err
 			}
-			if err := bury(tx, &act); err != nil {
+			if err := bury(tx, &act, now); err != nil {
 				return err
 			}
 			return moved(tx, &act, nil, now)
@@ -252,7 +252,7 @@ func cancel(tx *sqldb.Tx, act *Action, now Now) error {
 		if info, _ := protocol.KindOf(spec.Kind); err == nil && info.Cancellable {
 			act.Cancelling = true
 		} else {
-			act.Detail = fmt.Sprintf("%s cannot be cancelled once it runs", spec.Kind)
+			act.Detail = fmt.Sprintf("%s%s cannot be, once it runs", protocol.NotCancelled, spec.Kind)
 		}
 	}
 	var err error
@@ -336,6 +336,18 @@ func (q *Queue) Tell(ctx context.Context, at protocol.Position, ids []protocol.A
 			}
 		}
 		return nil
+	})
+}
+
+// TellPolicy answers with the text of the policy in force; an empty one is no
+// answer.
+func (q *Queue) TellPolicy(ctx context.Context, at protocol.Position, text []byte, now Now) error {
+	return q.commit(ctx, failpoint.QuestionTaken, "telling the policy", func(tx *sqldb.Tx) error {
+		err := advance(tx, at)
+		if err == nil && len(text) > 0 {
+			_, err = push(tx, protocol.StreamReport, protocol.Report{Event: protocol.EventTell, AtMS: now.WallMS, Policy: text})
+		}
+		return err
 	})
 }
 
@@ -457,7 +469,7 @@ type result struct {
 }
 
 const columns = `id, accept_seq, digest, spec, requester, local, state, event, reason, detail, attempt, cancelling,
-	budget_ms, boot, accept_boot_ms, created_ms, accepted_ms, started_ms, ended_ms, result, report_n`
+	budget_ms, boot, accept_boot_ms, created_ms, accepted_ms, started_ms, ended_ms, result, report_n, approved_ms`
 
 func insert(tx *sqldb.Tx, a *Action) error {
 	res, err := json.Marshal(result{a.Exit, a.Output})
@@ -465,10 +477,10 @@ func insert(tx *sqldb.Tx, a *Action) error {
 		return err
 	}
 	_, err = tx.Exec(`INSERT INTO actions (`+columns+`)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)`,
 		a.ID.String(), a.AcceptSeq, a.Digest.String(), append([]byte{}, a.Spec...), a.Requester, a.Local, string(a.State), string(a.Event),
 		string(a.Reason), a.Detail, a.Attempt, a.Cancelling, a.BudgetMS, a.Boot, a.AcceptBootMS,
-		a.CreatedMS, a.AcceptedMS, a.StartedMS, a.EndedMS, res, a.ReportN)
+		a.CreatedMS, a.AcceptedMS, a.StartedMS, a.EndedMS, res, a.ReportN, a.ApprovedMS)
 	return err
 }
 
@@ -522,7 +534,7 @@ func scan(r sqldb.Row) (Action, error) {
 	)
 	err := r.Scan(&id, &a.AcceptSeq, &digest, &a.Spec, &a.Requester, &a.Local, (*string)(&a.State), (*string)(&a.Event),
 		(*string)(&a.Reason), &a.Detail, &a.Attempt, &a.Cancelling, &a.BudgetMS, &a.Boot, &a.AcceptBootMS,
-		&a.CreatedMS, &a.AcceptedMS, &a.StartedMS, &a.EndedMS, &res, &a.ReportN)
+		&a.CreatedMS, &a.AcceptedMS, &a.StartedMS, &a.EndedMS, &res, &a.ReportN, &a.ApprovedMS)
 	if err != nil {
 		return a, err
 	}

@@ -98,6 +98,7 @@ func moved(tx *sqldb.Tx, a *Action, became *protocol.Container, now Now) error {
 		AtMS: now.WallMS, Actor: "host", Verb: "action." + string(a.Event), Object: a.ID.String(), Digest: a.Digest,
 		Detail: map[string]any{"state": string(a.State), "accept_seq": a.AcceptSeq},
 	}
+	audit.Copied(r.Detail, a.Output)
 	switch a.Event {
 	case protocol.EventAccept, protocol.EventRefuse, protocol.EventCancelled:
 		r.Actor = string(protocol.Coordinator)
@@ -120,6 +121,10 @@ func moved(tx *sqldb.Tx, a *Action, became *protocol.Container, now Now) error {
 	}
 	if a.Exit != nil {
 		r.Detail["exit"] = a.Exit.Code
+	}
+	if o, ok := protocol.RecordingOf(a.Output); ok {
+		r.Detail["recording"] = o.SHA256.String()
+		r.Detail["recording_bytes"] = o.Bytes
 	}
 	if err := note(tx, r); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"embed"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -179,7 +180,7 @@ func wrap(what string, err error) error {
 func (q *Queue) found(ctx context.Context) error {
 	return q.update(ctx, "writing the first rows", func(tx *sqldb.Tx) error {
 		_, err := tx.Exec(`INSERT INTO self (one, store, inc, boot, term_ring, term_counter, coordinator, named, accept_seq, buried, evidence, checkpoint)
-			VALUES (1, $1, 0, '', 0, 0, '', 0, 0, 0, $2, $2)`, q.store.String(), []byte{})
+			VALUES (1, $1, $2, '', 0, 0, '', 0, 0, 0, $3, $3)`, q.store.String(), firstStart(q.store), []byte{})
 		if err != nil {
 			return err
 		}
@@ -192,6 +193,23 @@ func (q *Queue) found(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// firstStart is the number from which the process starts of a queue are counted:
+// at random, as its id is. What a coordinator said to the machine that bore this
+// host's name before answers state messages by their numbers; if both counted from
+// one, it would answer ours, and an order of then could be played to us.
+func firstStart(store protocol.StoreID) uint64 {
+	return binary.BigEndian.Uint64(store[:8]) >> 24 // 40 bits, of the 53 that JSON carries
+}
+
+// starts is how many starts there were when they have come to a number. Those of
+// databases that were made before there was a first one at random began with one.
+func starts(store protocol.StoreID, number uint64) uint64 {
+	if first := firstStart(store); number > first {
+		return number - first
+	}
+	return number
 }
 
 // load reads what never changes. A database without its first rows was being

@@ -130,6 +130,9 @@ func TestCreateIsNotOpen(t *testing.T) {
 	if _, err := queue.Create(t.Context(), queue.Config{Path: path}, store); !errors.Is(err, fs.ErrExist) {
 		t.Fatalf("Create over a queue: %v, want fs.ErrExist", err)
 	}
+	// Starts are counted from a number that follows from the id: two queues have none
+	// in common.
+	first := uint64(store[0])<<32 | uint64(store[1])<<24 | uint64(store[2])<<16 | uint64(store[3])<<8 | uint64(store[4])
 	for want := uint64(1); want <= 3; want++ {
 		q, err := queue.Open(t.Context(), queue.Config{Path: path})
 		if err != nil {
@@ -139,7 +142,7 @@ func TestCreateIsNotOpen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if id.Inc != want || id.Store != store || id.Rebooted != (want != 3) {
+		if id.Inc != first+want || id.Starts != want || id.Store != store || id.Rebooted != (want != 3) {
 			t.Errorf("start %d: inc %d, store %s, rebooted %v", want, id.Inc, id.Store, id.Rebooted)
 		}
 		if err := q.Close(); err != nil {

@@ -114,7 +114,8 @@ const forgetBatch = 500
 
 // Forget replaces finished actions by tombstones: those whose newest report was
 // receipted and that are too many or too old. It returns their ids, up to some
-// hundreds at a time; the caller removes what they have left elsewhere.
+// hundreds at a time; the caller removes what they have left elsewhere. It also
+// drops tombstones that are too old.
 func (q *Queue) Forget(ctx context.Context, now Now) (gone []protocol.ActionID, err error) {
 	err = q.commit(ctx, failpoint.ActionsBuried, "forgetting old actions", func(tx *sqldb.Tx) error {
 		gone = nil
@@ -123,13 +124,16 @@ func (q *Queue) Forget(ctx context.Context, now Now) (gone []protocol.ActionID, 
 			return err
 		}
 		for i := range old {
-			if err := bury(tx, &old[i]); err != nil {
+			if err := bury(tx, &old[i], now); err != nil {
 				return err
 			}
 			if _, err := tx.Exec(`DELETE FROM actions WHERE id = $1`, old[i].ID.String()); err != nil {
 				return err
 			}
 			gone = append(gone, old[i].ID)
+		}
+		if err := forgetTombstones(tx, now); err != nil {
+			return err
 		}
 		return forgetAudit(tx)
 	})
@@ -162,25 +166,6 @@ func forgettable(tx *sqldb.Tx, now Now) ([]Action, error) {
 		old = append(old, act)
 	}
 	return old, nil
-}
-
-// bury writes the tombstone of an action and drops the oldest one of too many.
-func bury(tx *sqldb.Tx, a *Action) error {
-	var number int64
-	if err := tx.QueryRow(`UPDATE self SET buried = buried + 1 RETURNING buried`).Scan(&number); err != nil {
-		return err
-	}
-	digest := ""
-	if !a.Digest.IsZero() {
-		digest = a.Digest.String()
-	}
-	_, err := tx.Exec(`INSERT INTO tombstones (id, number, accept_seq, digest, state, event, reason) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-		a.ID.String(), number, a.AcceptSeq, digest, string(a.State), string(a.Event), string(a.Reason))
-	if err != nil {
-		return err
-	}
-	_, err = tx.Exec(`DELETE FROM tombstones WHERE number <= $1`, number-MaxTombstones)
-	return err
 }
 
 // Reserved reports whether space is set aside for the ends of actions. Without it

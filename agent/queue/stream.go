@@ -43,11 +43,15 @@ func (q *Queue) begin(ctx context.Context, now Now) (Identity, error) {
 			}
 		}
 		id.Inc++
+		id.Starts = starts(q.store, id.Inc)
 		id.Rebooted = before != now.Boot
 		if _, err = tx.Exec(`UPDATE self SET inc = $1, boot = $2`, id.Inc, now.Boot); err != nil {
 			return err
 		}
-		return note(tx, audit.Record{AtMS: now.WallMS, Actor: "host", Verb: "agent.start", Detail: map[string]any{"start": id.Inc, "boot": now.Boot}})
+		if _, err = uptime(tx, now); err != nil {
+			return err
+		}
+		return note(tx, audit.Record{AtMS: now.WallMS, Actor: "host", Verb: "agent.start", Detail: map[string]any{"start": id.Starts, "boot": now.Boot}})
 	})
 	return id, err
 }

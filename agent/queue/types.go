@@ -30,8 +30,11 @@ const (
 	MaxOutbox = 10_000
 	// MaxAlerts is how many alert rows may wait before rows of one id merge.
 	MaxAlerts = 1_000
-	// MaxTombstones is how many ids of forgotten actions are remembered.
-	MaxTombstones = 100_000
+	// MaxTombstones is how many ids of forgotten actions are remembered, and
+	// KeepTombstonesMS for how much uptime of this host: the newest 100,000, for
+	// 400 days.
+	MaxTombstones    = 100_000
+	KeepTombstonesMS = 400 * 24 * 3600 * 1000
 	// KeepActions and KeepMS are how many finished actions stay, and how long,
 	// once their final report was receipted: the newest 100, for 14 days.
 	KeepActions = 100
@@ -47,7 +50,8 @@ const CodeQueueFull protocol.Code = "queue_full"
 // Identity is who this agent is, as of the start of its process.
 type Identity struct {
 	Store     protocol.StoreID // of this database
-	Inc       uint64           // counts process starts, this one included
+	Inc       uint64           // number of this process start: they are counted from one at random
+	Starts    uint64           // how many there were, this one included
 	Boot      string           // of this start
 	Rebooted  bool             // the process before this one ran in another boot
 	Term      protocol.Term    // newest seen
@@ -99,6 +103,10 @@ type Action struct {
 	// ReportN is the number of its newest report; 0 for what is left of an
 	// action that was forgotten.
 	ReportN uint64
+
+	// ApprovedMS: none of the approvals that it rests on is dated later; 0 if it
+	// rests on none. Of an action that was forgotten it is not told.
+	ApprovedMS int64
 
 	approved []string // of a new one, for its record in the audit log
 }
@@ -159,8 +167,10 @@ type Order struct {
 	// Refusal, if set, ends the action as it comes: FAILED with this reason.
 	Refusal protocol.Code
 	Detail  string // a sentence with Refusal
-	// Approved are the persons whose approval it rests on, for the audit log.
-	Approved []string
+	// Approved are the persons whose approval it rests on, for the audit log, and
+	// ApprovedMS a date, in Unix milliseconds, that none of them signed after.
+	Approved   []string
+	ApprovedMS int64
 	// Begin, if set, starts the action in the transaction that accepts it, so
 	// that its NEW is never reported, and makes the changes of its start.
 	Begin *Change

@@ -58,6 +58,33 @@ func TestOpenVersion1(t *testing.T) {
 	}
 }
 
+// TestTombstonesOfVersion1: nobody wrote down when they were made, so they count from
+// the upgrade on, whatever the boot clock says by then.
+func TestTombstonesOfVersion1(t *testing.T) {
+	const dead = "01a2010f-edc3-7e5b-95cc-000000000001"
+	id, err := protocol.ParseActionID(dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &aging{t: t, path: filepath.Join(t.TempDir(), "queue.db"), now: queue.Now{Boot: "boot-9", BootMS: 1000 * day}}
+	createVersion1(t, a.path)
+	if a.q, err = queue.Open(t.Context(), queue.Config{Path: a.path}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := a.q.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	a.start()
+	a.forget()
+	a.entomb(action(1))
+	a.pass(400)
+	a.kept("400 days after the upgrade", id, true)
+	a.pass(1)
+	a.kept("401 days after the upgrade", id, false)
+}
+
 // createVersion1 makes a database as the first release left it.
 func createVersion1(t *testing.T, path string) {
 	t.Helper()
