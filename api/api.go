@@ -282,14 +282,16 @@ type BatchOutput struct {
 
 // Exit is how a command ended.
 type Exit struct {
-	Code      int    `json:"code"`
-	Signal    int    `json:"signal,omitempty"`
-	OOM       bool   `json:"oom,omitempty"`
-	TimedOut  bool   `json:"timed_out,omitempty"`
-	Cancelled bool   `json:"cancelled,omitempty"`
-	HungUp    bool   `json:"hung_up,omitempty"` // a session that everybody had left
-	Error     string `json:"error,omitempty"`
-	Run       string `json:"run"` // how long it ran
+	Code      int  `json:"code"`
+	Signal    int  `json:"signal,omitempty"`
+	OOM       bool `json:"oom,omitempty"`
+	TimedOut  bool `json:"timed_out,omitempty"`
+	Cancelled bool `json:"cancelled,omitempty"`
+	HungUp    bool `json:"hung_up,omitempty"` // a session that everybody had left
+	// Unrecorded: a session that was hung up because its recording could not go on.
+	Unrecorded bool   `json:"unrecorded,omitempty"`
+	Error      string `json:"error,omitempty"`
+	Run        string `json:"run"` // how long it ran
 }
 
 // Output is the final size of one output stream.
@@ -298,6 +300,28 @@ type Output struct {
 	Bytes   int64  `json:"bytes"`
 	Dropped int64  `json:"dropped,omitempty"`
 	DropAt  int64  `json:"drop_at,omitempty"`
+	// Archive is what a pull has copied.
+	Archive *Archive `json:"archive,omitempty"`
+	// SHA256 is that of a recording, and Ended why it has ended before its session.
+	SHA256 string `json:"sha256,omitempty"`
+	Ended  string `json:"ended,omitempty"`
+}
+
+// Archive is what the archive of a pull holds. List is the digest of a line for
+// each file, as sha256sum prints it; Sums has the first of them.
+type Archive struct {
+	SHA256 string    `json:"sha256"`
+	Files  int64     `json:"files"`
+	Bytes  int64     `json:"bytes"`
+	List   string    `json:"list"`
+	Sums   []FileSum `json:"sums,omitempty"`
+}
+
+// FileSum is the digest of one file.
+type FileSum struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
 }
 
 // NewAction asks for an action. Spec holds the bytes of a spec as they are to
@@ -321,6 +345,30 @@ type Invite struct {
 type NewInvite struct {
 	TTL    string   `json:"ttl"` // "1h"
 	Labels []string `json:"labels,omitempty"`
+}
+
+// Replace asks for another machine in the place of a host's.
+type Replace struct {
+	TTL    string `json:"ttl"` // of the code for the new machine, "1h"
+	Reason string `json:"reason,omitempty"`
+}
+
+// Replacement is a host whose machine was shut out, and the code for the next one.
+type Replacement struct {
+	Host       string    `json:"host"`
+	Code       string    `json:"code"`
+	ExpiresAt  time.Time `json:"expires_at"`
+	Labels     []string  `json:"labels"`
+	Unsent     int       `json:"unsent"`     // actions that ended without having been sent
+	Unknown    int       `json:"unknown"`    // that may have run, or run yet
+	Unapproved int       `json:"unapproved"` // that waited for approval
+	Containers []string  `json:"containers"` // that the machine told of last
+}
+
+// Relabel changes the labels of a host; those that are not named stay.
+type Relabel struct {
+	Set    []string `json:"set,omitempty"`    // k=v
+	Remove []string `json:"remove,omitempty"` // names
 }
 
 // Enrolment is a host that waits, or waited, for approval.
@@ -442,7 +490,7 @@ type Status struct {
 	Ring       uint64         `json:"ring"`
 	Recovery   string         `json:"recovery,omitempty"` // why nothing may be decided
 	Recovered  *Recovered     `json:"recovered,omitempty"`
-	Hosts      map[string]int `json:"hosts"`      // by connectivity
+	Hosts      map[string]int `json:"hosts"`      // by connectivity, and those that wait for another machine (replacing)
 	Pending    int            `json:"pending"`    // enrolments that wait
 	Actions    map[string]int `json:"actions"`    // open ones, by state
 	Containers map[string]int `json:"containers"` // by state

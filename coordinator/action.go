@@ -147,7 +147,7 @@ func (c *Coordinator) enter(tx Tx, by Actor, p *proposal) (err error) {
 	p.given, p.more, p.old, p.refused = nil, false, false, nil
 	known, err := c.welcome(tx, &a)
 	if err == nil && known == nil {
-		err = c.judge(by, &a, p.spec)
+		err = c.judge(tx, by, &a, p.spec)
 	}
 	switch {
 	case errors.Is(err, ErrNotFound) || errors.Is(err, ErrDenied) || errors.Is(err, ErrConflict):
@@ -204,7 +204,7 @@ func (c *Coordinator) Plan(ctx context.Context, by Actor, r Request) (a Action, 
 		if err != nil || known != nil {
 			return err
 		}
-		return c.judge(by, &a, p.spec)
+		return c.judge(tx, by, &a, p.spec)
 	})
 	return a, err
 }
@@ -265,6 +265,10 @@ func (c *Coordinator) Action(ctx context.Context, id protocol.ActionID) (a Actio
 	return a, err
 }
 
+// candidates is how many actions are named when the beginning of an id is that of
+// more than one.
+const candidates = 5
+
 // Resolve returns the one action whose id starts with prefix, which has at
 // least four characters. Several are [ErrConflict], with the candidates.
 func (c *Coordinator) Resolve(ctx context.Context, prefix string) (protocol.ActionID, error) {
@@ -275,7 +279,7 @@ func (c *Coordinator) Resolve(ctx context.Context, prefix string) (protocol.Acti
 	}
 	var ids []protocol.ActionID
 	err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
-		ids, err = tx.Actions().Find(prefix, 6)
+		ids, err = tx.Actions().Find(prefix, candidates+1)
 		return err
 	})
 	switch {
@@ -284,7 +288,14 @@ func (c *Coordinator) Resolve(ctx context.Context, prefix string) (protocol.Acti
 	case len(ids) == 0:
 		return protocol.ActionID{}, c.forgotten(prefix)
 	case len(ids) > 1:
-		return protocol.ActionID{}, fmt.Errorf("%w: %s is ambiguous: %v", ErrConflict, prefix, ids)
+		which := make([]string, len(ids))
+		for i, id := range ids {
+			which[i] = id.String()
+		}
+		if len(ids) == candidates+1 {
+			which[candidates] = "and others"
+		}
+		return protocol.ActionID{}, fmt.Errorf("%w: %s is ambiguous: it begins %s", ErrConflict, prefix, strings.Join(which, ", "))
 	}
 	return ids[0], nil
 }

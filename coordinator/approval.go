@@ -26,8 +26,8 @@ const (
 )
 
 // judge decides where a new action begins: waiting for approval, or for its host.
-func (c *Coordinator) judge(by Actor, a *Action, spec *protocol.Spec) (err error) {
-	if a.Needs, err = c.needs(by, a.Host, spec); err != nil {
+func (c *Coordinator) judge(tx Tx, by Actor, a *Action, spec *protocol.Spec) (err error) {
+	if a.Needs, err = c.needs(tx, by, a.Host, spec); err != nil {
 		return err
 	}
 	ev, life := protocol.EventGrant, startBudget(a.Kind)
@@ -355,7 +355,8 @@ func errFrozen(id protocol.ActionID) error {
 const maxDenial = 1000
 
 // Deny ends an action that waits for approval: one person who says no is enough.
-// Denying it again is nothing; any other state is [ErrConflict].
+// Denying it again is nothing, and the first reason stays; any other state is
+// [ErrConflict].
 func (c *Coordinator) Deny(ctx context.Context, by Actor, id protocol.ActionID, reason string) (Action, error) {
 	if err := by.may(RoleApprover, "deny actions"); err != nil {
 		return Action{}, err
@@ -382,7 +383,7 @@ func (c *Coordinator) Deny(ctx context.Context, by Actor, id protocol.ActionID, 
 		}
 		a.Detail = "denied by " + by.Name
 		if reason != "" {
-			a.Detail += ": " + reason
+			a.Detail += fmt.Sprintf(": %q", reason)
 		}
 		return c.moveBy(tx, by, &a, protocol.EventDeny)
 	})

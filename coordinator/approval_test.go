@@ -55,7 +55,7 @@ type crew struct {
 func newCrew(t *testing.T, store coordinator.Store, text string) *crew {
 	t.Helper()
 	c := &crew{Fleet: coordtest.NewOn(t, store), t: t, keys: map[string]*coordtest.Key{}}
-	c.Tune(func(cfg *coordinator.Config) { cfg.Policy = asks(t, text) })
+	c.Tune(func(cfg *coordinator.Config) { cfg.Policies.Own = asks(t, text) })
 	c.Restart()
 	for _, person := range []string{"ann", "bob", "cat"} {
 		c.keys[person] = c.Trust.AddPerson(person, person)
@@ -189,6 +189,9 @@ func TestApprovalIsRecorded(t *testing.T) {
 				t.Errorf("%d records of %s, want %d", got, verb, n)
 			}
 		}
+		if !strings.Contains(log, `"detail":"denied by boss: \"not today\""`) {
+			t.Errorf("the reason of the denial is not on record:\n%s", log)
+		}
 		for _, line := range lines {
 			if strings.Contains(line, "approval.give") || strings.Contains(line, "action.deny") || strings.Contains(line, "action.approve") {
 				for _, word := range []string{`"actor":"token:boss"`, `"from":"192.0.2.9"`, a.Digest.String()} {
@@ -199,7 +202,7 @@ func TestApprovalIsRecorded(t *testing.T) {
 			}
 		}
 		want(t, c.Fleet, b.ID, protocol.StateCancelled, protocol.ReasonDisapproved)
-		if got := c.detail(b.ID); got != "denied by boss: not today" {
+		if got := c.detail(b.ID); got != `denied by boss: "not today"` {
 			t.Errorf("detail %q", got)
 		}
 	})

@@ -64,6 +64,13 @@ func (c *Coordinator) transition(tx Tx, by Actor, a Action, before protocol.Stat
 	if a.Attempt > 0 {
 		detail["attempt"] = a.Attempt
 	}
+	if ev == protocol.EventDeny {
+		detail["detail"] = a.Detail
+	}
+	audit.Copied(detail, a.Output)
+	if o, ok := protocol.RecordingOf(a.Output); ok {
+		detail["recording"], detail["recording_bytes"] = o.SHA256.String(), o.Bytes
+	}
 	return c.record(tx, by, audit.Record{Verb: "action." + string(ev), Host: a.Host, Object: a.ID.String(), Digest: bytes, Detail: detail})
 }
 

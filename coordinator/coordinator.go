@@ -15,7 +15,6 @@ import (
 
 	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/internal/failpoint"
-	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
 	"github.com/hostler-io/hostler/protocol/enrol"
@@ -58,10 +57,13 @@ type Trust interface {
 	Former() protocol.Keyring
 	// ParseHostKey reads the OpenPGP certificate of a host that asks to join.
 	ParseHostKey(certificate []byte) (enrol.HostKey, error)
-	// AddHost makes the key of an approved host known; RevokeHost marks its
-	// key and all certificates of the host as revoked.
+	// AddHost makes the key of an approved host known; RevokeHost marks a key of
+	// it and all certificates of the host as revoked; PinHost makes those good again
+	// that are of the key of a certificate request, for a machine that took the
+	// place of the one whose key was revoked.
 	AddHost(id protocol.HostID, certificate []byte) error
 	RevokeHost(id protocol.HostID, key protocol.KeyID)
+	PinHost(id protocol.HostID, csr []byte) error
 	// Members returns the keys of the ring in force, by key.
 	Members() []protocol.Member
 	// SetViewer makes the certificate of that serial number the only one of a
@@ -109,14 +111,9 @@ type Config struct {
 	// and BrokerAddresses those that hosts connect to.
 	Addresses       []string
 	BrokerAddresses []string
-	// Policy says who may request what, and what waits for approval here. HostPolicy
-	// is the policy that the hosts have in force, as far as it is known: what they
-	// ask for is collected before anything is sent. Default: nobody is asked, and
-	// hosts say for themselves.
-	Policy, HostPolicy *policy.Policy
-	// FourEyes counts no approval of the person who made the request, whose token
-	// is called as the person.
-	FourEyes bool
+	// Policies are in force from the start. Default: nobody is asked, and hosts say
+	// for themselves.
+	Policies Policies
 	// AuditRecords is how many records of the audit log are kept. Default
 	// 1,000,000: four months of one action every 40 s, or some 300 MB.
 	AuditRecords uint64
@@ -180,15 +177,17 @@ type Coordinator struct {
 	term protocol.Term
 	k    atomic.Uint64 // number of the newest state message sent
 
-	stats     Stats
-	refusals  refusalLog
-	wake      hub
-	news      news
-	outputs   outputs
-	inputs    inputs
-	terminals terminals
-	payloads  *blob.Store
-	sealer    sealer
+	stats      Stats
+	refusals   refusalLog
+	wake       hub
+	news       news
+	outputs    outputs
+	inputs     inputs
+	terminals  terminals
+	policies   policies
+	configured atomic.Pointer[Policies] // in force
+	payloads   *blob.Store
+	sealer     sealer
 
 	exchanges exchanges
 	lives     lives
@@ -231,6 +230,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		return nil, err
 	}
 	c := &Coordinator{cfg: cfg, log: cfg.Log, sessions: make(map[protocol.HostID]*session), quarantined: make(map[protocol.HostID]string), recovering: make(map[protocol.HostID]bool), judging: make(chan struct{}, 1), removed: make(chan struct{})}
+	c.configured.Store(&cfg.Policies)
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	c.outputs.dir = cfg.OutputDir
 	c.sealer.full = make(chan struct{}, 1)
@@ -298,17 +298,14 @@ func (c *Coordinator) loadHosts(ctx context.Context) error {
 				return err
 			}
 			for _, h := range hosts {
-				if err := c.cfg.Trust.AddHost(h.ID, h.PublicKey); err != nil {
-					return fmt.Errorf("host %s: %w", h.ID, err)
+				if err := c.trustHost(h); err != nil {
+					return err
 				}
 				if h.Quarantined != "" {
 					c.quarantined[h.ID] = h.Quarantined
 				}
 				if err := c.loadRecovering(tx, h); err != nil {
 					return err
-				}
-				if h.State == HostRevoked {
-					c.cfg.Trust.RevokeHost(h.ID, h.Key)
 				}
 				after = h.ID
 			}

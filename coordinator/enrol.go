@@ -77,6 +77,21 @@ func (c *Coordinator) Invite(ctx context.Context, by Actor, ttl time.Duration, l
 	if err := checkLabels(labels); err != nil {
 		return Invite{}, "", err
 	}
+	i, code, err := c.newInvite(by, ttl, labels)
+	if err != nil {
+		return Invite{}, "", err
+	}
+	err = c.update(ctx, failpoint.InviteMade, func(tx Tx) error {
+		if err := tx.Enrolments().PutInvite(i); err != nil {
+			return err
+		}
+		return c.audit(tx, by, "host.invite", i.ID, map[string]any{"ttl": ttl.String(), "labels": labels})
+	})
+	return i, code, err
+}
+
+// newInvite makes a code, and the invite that is behind it.
+func (c *Coordinator) newInvite(by Actor, ttl time.Duration, labels []string) (Invite, string, error) {
 	var secret enrol.Secret
 	c.random(secret[:])
 	number, digest := c.cfg.Trust.RingInForce()
@@ -85,14 +100,9 @@ func (c *Coordinator) Invite(ctx context.Context, by Actor, ttl time.Duration, l
 		return Invite{}, "", fmt.Errorf("make the join code: %w", err)
 	}
 	now := c.lifeMS()
-	i := Invite{ID: secret.ID().String(), Secret: secret[:], Labels: labels, CreatedMS: now, CreatedBy: by.Name, ExpiresMS: now + ttl.Milliseconds()}
-	err = c.update(ctx, failpoint.InviteMade, func(tx Tx) error {
-		if err := tx.Enrolments().PutInvite(i); err != nil {
-			return err
-		}
-		return c.audit(tx, by, "host.invite", i.ID, map[string]any{"ttl": ttl.String(), "labels": labels})
-	})
-	return i, code, err
+	return Invite{
+		ID: secret.ID().String(), Secret: secret[:], Labels: labels, CreatedMS: now, CreatedBy: by.Name, ExpiresMS: now + ttl.Milliseconds(),
+	}, code, nil
 }
 
 // checkLabels accepts K=V, each K once.
@@ -181,6 +191,9 @@ func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) 
 			}
 			return c.audit(tx, Actor{Name: "host:" + string(e.Host)}, "host.proof_refused", i.ID, map[string]any{"reason": refusal.Error(), "wrong": i.Wrong})
 		}
+		if refused = i.isFor(e.Host, c.wasRevoked(e.Key)); refused != nil {
+			return nil // who joins anew, and rightly, can still use it
+		}
 		i.BoundKey = judged.Bound
 		if err := tx.Enrolments().PutInvite(i); err != nil {
 			return err
@@ -194,6 +207,15 @@ func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) 
 	case refused != nil:
 		return enrol.StateResponse{}, fmt.Errorf("%w: %w", ErrDenied, refused)
 	}
+	if e.State == EnrolmentApproved {
+		h, err := c.Host(ctx, e.Host)
+		if err == nil {
+			err = c.trustHost(h.Host)
+		}
+		if err != nil {
+			return enrol.StateResponse{}, err
+		}
+	}
 	c.wake.fire(eventsKey{})
 	return c.enrolmentAnswer(ctx, e)
 }
@@ -205,9 +227,18 @@ func (c *Coordinator) admit(tx Tx, e *Enrolment) error {
 	switch {
 	case err == nil && h.Key == e.Key && h.State == HostApproved:
 		e.State, e.DecidedMS, e.DecidedBy = EnrolmentApproved, c.nowMS(), h.ApprovedBy
+		if len(h.CSR) > 0 {
+			h.CSR = e.CSR
+			if err := tx.Hosts().Put(h); err != nil {
+				return err
+			}
+		}
 		return tx.Enrolments().Put(*e)
 	case err == nil:
-		return fmt.Errorf("%w: a host named %s was enrolled with another key; join under another name with --host", ErrExists, e.Host)
+		if err := mayTake(h, e); err != nil {
+			return err
+		}
+		e.Labels = h.Labels
 	case !errors.Is(err, ErrNotFound):
 		return err
 	}
@@ -265,7 +296,11 @@ func (c *Coordinator) enrolmentAnswer(ctx context.Context, e Enrolment) (enrol.S
 	if err != nil {
 		return a, err
 	}
-	if h.State == HostRevoked || h.Key != e.Key {
+	switch {
+	case h.Key != e.Key:
+		a.State, a.Reason = enrol.Revoked, "another machine has taken its place"
+		return a, nil
+	case h.State != HostApproved:
 		a.State, a.Reason = enrol.Revoked, h.Reason
 		return a, nil
 	}
@@ -365,6 +400,7 @@ func (c *Coordinator) ApproveEnrolment(ctx context.Context, by Actor, ref, words
 	if err != nil {
 		return Enrolment{}, fmt.Errorf("%w: the certificate request of host %s: %w", ErrInvalid, e.Host, err)
 	}
+	var h Host
 	err = c.update(ctx, failpoint.HostDecided, func(tx Tx) (err error) {
 		if e, err = tx.Enrolments().Get(e.ID); err != nil {
 			return err
@@ -372,22 +408,23 @@ func (c *Coordinator) ApproveEnrolment(ctx context.Context, by Actor, ref, words
 		if e.State != EnrolmentPending {
 			return fmt.Errorf("%w: the enrolment of host %s is %s; let the host join again", ErrConflict, e.Host, e.State)
 		}
-		if _, err := tx.Hosts().Get(e.Host); err == nil {
-			return fmt.Errorf("%w: a host named %s is a member already; deny this one and join it under another name", ErrExists, e.Host)
-		} else if !errors.Is(err, ErrNotFound) {
+		now := c.nowMS()
+		if h, err = c.welcomed(tx, &e); err != nil {
 			return err
 		}
-		now := c.nowMS()
+		h.State, h.Key, h.PublicKey, h.ApprovedMS, h.ApprovedBy = HostApproved, e.Key, e.PublicKey, now, by.Name
 		e.State, e.DecidedMS, e.DecidedBy, e.Certificate = EnrolmentApproved, now, by.Name, cert
 		if err := tx.Enrolments().Put(e); err != nil {
 			return err
 		}
-		if err := tx.Hosts().Put(Host{
-			ID: e.Host, State: HostApproved, Key: e.Key, PublicKey: e.PublicKey, Labels: e.Labels, ApprovedMS: now, ApprovedBy: by.Name,
-		}); err != nil {
+		if err := tx.Hosts().Put(h); err != nil {
 			return fmt.Errorf("host %s: %w", e.Host, err)
 		}
-		if err := c.audit(tx, by, "host.approve", string(e.Host), map[string]any{"enrolment": e.ID, "words": e.Words, "key": e.Key}); err != nil {
+		detail := map[string]any{"enrolment": e.ID, "words": e.Words, "key": e.Key}
+		if len(h.Former) > 0 {
+			detail["replaced"] = h.Former[len(h.Former)-1]
+		}
+		if err := c.audit(tx, by, "host.approve", string(e.Host), detail); err != nil {
 			return err
 		}
 		return c.event(tx, "host.approved", e.Host, e.ID, nil)
@@ -395,11 +432,29 @@ func (c *Coordinator) ApproveEnrolment(ctx context.Context, by Actor, ref, words
 	if err != nil {
 		return Enrolment{}, err
 	}
-	if err := c.cfg.Trust.AddHost(e.Host, e.PublicKey); err != nil {
-		return Enrolment{}, fmt.Errorf("host %s: %w", e.Host, err)
+	c.forgetMachine(e.Host) // of one that was there before; of others nothing is known
+	if err := c.trustHost(h); err != nil {
+		return Enrolment{}, err
 	}
 	c.wake.fire(eventsKey{}, e.Host)
 	return e, nil
+}
+
+// welcomed returns the host as which an enrolment is let in: a new one, or, of one
+// whose machine was replaced, what does not belong to the machine.
+func (c *Coordinator) welcomed(tx Tx, e *Enrolment) (Host, error) {
+	h, err := tx.Hosts().Get(e.Host)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return Host{ID: e.Host, Labels: e.Labels}, nil
+	case err != nil:
+		return h, err
+	case h.State != HostReplacing || e.Invite != h.Awaits:
+		return h, fmt.Errorf("%w: a host named %s is a member already; deny this one and join it under another name", ErrExists, e.Host)
+	}
+	h.begin()
+	h.RevokedMS, h.Reason, h.Awaits, h.CSR = 0, "", "", e.CSR
+	return h, beginStreams(tx, h.ID)
 }
 
 // DenyEnrolment refuses a host, with a reason that it is told.

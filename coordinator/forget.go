@@ -73,17 +73,13 @@ func (c *Coordinator) forgetActions(ctx context.Context, from *Ended) error {
 func (c *Coordinator) endedBeyond(ctx context.Context) (n int, err error) {
 	err = c.cfg.Store.View(ctx, func(tx Tx) error {
 		n = -c.cfg.Actions
-		for _, state := range protocol.States() {
-			if !state.Final() {
-				continue
+		all, err := tx.Actions().Count()
+		for state, some := range all {
+			if state.Final() {
+				n += some
 			}
-			some, err := tx.Journal().Past().Count(state)
-			if err != nil {
-				return err
-			}
-			n += some
 		}
-		return nil
+		return err
 	})
 	return n, err
 }
@@ -156,14 +152,15 @@ func (c *Coordinator) isRead(a Action) bool {
 
 // silentAbout returns what tells of which actions a host has nothing to say any
 // more: it has acknowledged the order, so that it will not come to it again, and no
-// question to it is under way. Answers that are still on their way change nothing,
-// see applyReport. A host that is asked for all that it did, or that is
-// quarantined, may speak of anything, and one that was revoked of nothing.
+// question to it is under way. A number that its stream has not come to is of before
+// a recovery, or of the machine before. Answers that are still on their way change
+// nothing, see applyReport. A host that is asked for all that it did, or that is
+// quarantined, may speak of anything, and one that was shut out of nothing.
 func (c *Coordinator) silentAbout(tx Tx, id protocol.HostID) (func(Action) bool, error) {
 	always := func(yes bool) func(Action) bool { return func(Action) bool { return yes } }
 	h, err := tx.Hosts().Standing(id)
 	switch {
-	case errors.Is(err, ErrNotFound) || err == nil && h.State == HostRevoked:
+	case errors.Is(err, ErrNotFound) || err == nil && h.State != HostApproved:
 		return always(true), nil
 	case err != nil:
 		return nil, err
@@ -182,7 +179,7 @@ func (c *Coordinator) silentAbout(tx Tx, id protocol.HostID) (func(Action) bool,
 		return always(false), nil
 	}
 	return func(a Action) bool {
-		return a.N == formerOrder || a.N <= orders.Freed.N || StreamOf(a.Kind) == protocol.StreamControl
+		return a.N > orders.Pos.N || a.N <= orders.Freed.N || StreamOf(a.Kind) == protocol.StreamControl
 	}, nil
 }
 

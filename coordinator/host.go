@@ -2,7 +2,10 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
@@ -15,6 +18,14 @@ type HostView struct {
 	SeenMS       int64 // when it was last heard, Unix milliseconds; 0 if not since the start
 }
 
+// ofHost names the host of a failed look-up, once.
+func ofHost(id protocol.HostID, err error) error {
+	if errors.Is(err, ErrNotFound) {
+		err = ErrNotFound
+	}
+	return fmt.Errorf("host %q: %w", id, err)
+}
+
 // Host returns one host.
 func (c *Coordinator) Host(ctx context.Context, id protocol.HostID) (HostView, error) {
 	var h Host
@@ -23,7 +34,7 @@ func (c *Coordinator) Host(ctx context.Context, id protocol.HostID) (HostView, e
 		return err
 	})
 	if err != nil {
-		return HostView{}, fmt.Errorf("host %q: %w", id, err)
+		return HostView{}, ofHost(id, err)
 	}
 	return c.view(h), nil
 }
@@ -43,13 +54,8 @@ func (c *Coordinator) Hosts(ctx context.Context, after protocol.HostID, limit in
 }
 
 func (c *Coordinator) view(h Host) HostView {
-	v := HostView{Host: h, Connectivity: Unknown}
-	c.mu.Lock()
-	s := c.sessions[h.ID]
-	c.mu.Unlock()
-	if s != nil {
-		v.Connectivity, v.SeenMS = s.connectivity(c.cfg.Boot())
-	}
+	v := HostView{Host: h}
+	v.Connectivity, v.SeenMS = c.presence(h.ID)
 	return v
 }
 
@@ -70,7 +76,7 @@ func (c *Coordinator) Revoke(ctx context.Context, by Actor, id protocol.HostID, 
 	var h Host
 	err := c.update(ctx, failpoint.HostDecided, func(tx Tx) (err error) {
 		if h, err = tx.Hosts().Get(id); err != nil {
-			return fmt.Errorf("host %q: %w", id, err)
+			return ofHost(id, err)
 		}
 		if h.State == HostRevoked {
 			return nil
@@ -196,7 +202,7 @@ func (c *Coordinator) Readmit(ctx context.Context, by Actor, id protocol.HostID)
 	err := c.update(ctx, failpoint.HostDecided, func(tx Tx) error {
 		h, err := tx.Hosts().Get(id)
 		if err != nil {
-			return fmt.Errorf("host %q: %w", id, err)
+			return ofHost(id, err)
 		}
 		if h.Quarantined == "" {
 			return fmt.Errorf("%w: host %s is not quarantined", ErrConflict, id)
@@ -224,6 +230,72 @@ func (c *Coordinator) Readmit(ctx context.Context, by Actor, id protocol.HostID)
 	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
 	c.wake.fire(eventsKey{}, id)
 	return nil
+}
+
+// maxHostLabels bounds what a host may be called.
+const maxHostLabels = 64
+
+// Relabel gives a host labels, K=V each, and takes those away whose names are in
+// remove. The others stay. What was asked of hosts by their labels before is not
+// changed by it.
+func (c *Coordinator) Relabel(ctx context.Context, by Actor, id protocol.HostID, set, remove []string) error {
+	if err := by.may(RoleApprover, "label hosts"); err != nil {
+		return err
+	}
+	if err := c.decide(); err != nil {
+		return err
+	}
+	if err := checkLabels(set); err != nil {
+		return err
+	}
+	if len(set)+len(remove) == 0 {
+		return fmt.Errorf("%w: no label is named", ErrInvalid)
+	}
+	err := c.update(ctx, failpoint.HostDecided, func(tx Tx) error {
+		h, err := tx.Hosts().Get(id)
+		if err != nil {
+			return ofHost(id, err)
+		}
+		before := h.Labels
+		h.Labels = relabelled(before, set, remove)
+		if len(h.Labels) > maxHostLabels {
+			return fmt.Errorf("%w: host %s would have %d labels, at most %d are taken", ErrInvalid, id, len(h.Labels), maxHostLabels)
+		}
+		if slices.Equal(before, h.Labels) {
+			return nil
+		}
+		if err := tx.Hosts().Put(h); err != nil {
+			return err
+		}
+		if err := c.audit(tx, by, "host.label", string(id), map[string]any{"labels": texts(h.Labels), "before": texts(before)}); err != nil {
+			return err
+		}
+		return c.event(tx, "host.labelled", id, string(id), map[string]any{"labels": texts(h.Labels)})
+	})
+	c.wake.fire(eventsKey{}, id)
+	return err
+}
+
+// texts is a list that is written even if it is empty.
+func texts(s []string) []string { return append([]string{}, s...) }
+
+// relabelled are labels with some of them set and some removed, by name.
+func relabelled(labels, set, remove []string) []string {
+	gone := make(map[string]bool)
+	for _, k := range remove {
+		gone[k] = true
+	}
+	for _, l := range set {
+		gone[nameOf(l)] = true
+	}
+	kept := slices.DeleteFunc(slices.Clone(labels), func(l string) bool { return gone[nameOf(l)] })
+	return slices.Sorted(slices.Values(append(kept, set...)))
+}
+
+// nameOf is the name of a label.
+func nameOf(label string) string {
+	k, _, _ := strings.Cut(label, "=")
+	return k
 }
 
 // Container finds a container of a host by name in its newest inventory.

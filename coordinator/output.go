@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"syscall"
+	"sync/atomic"
 
-	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -27,7 +26,8 @@ type outputs struct {
 	dir   string
 	mu    sync.Mutex
 	known map[protocol.HostID]map[outputID]*output
-	spans sync.Pool // of buffers for those who read: who waits needs none
+	spans sync.Pool    // of buffers for those who read: who waits needs none
+	fresh atomic.Int64 // bytes that came since all that is kept was looked at
 }
 
 // span returns a buffer for one span.
@@ -153,7 +153,7 @@ func (c *Coordinator) loadOutput(ctx context.Context, a Action, id outputID) (*o
 			o.held = held
 		}
 		h, err := tx.Hosts().Get(a.Host)
-		o.gone = err == nil && h.State == HostRevoked
+		o.gone = err == nil && (h.State != HostApproved || len(h.Former) > 0 && a.CreatedMS < h.ApprovedMS)
 		return err
 	})
 	if err != nil {
@@ -282,6 +282,9 @@ func (o *output) wantsBeyond(n OutputState) (offset, window int64) {
 	if o.totals.Dropped == 0 {
 		drop, headEnd = 0, end
 	}
+	if o.id.fd == protocol.Recording {
+		to = end // nobody follows it, and a part of one is none
+	}
 	if to = max(to, protocol.OutputKept); n.Have < min(headEnd, to) {
 		return n.Have, min(to-n.Have, protocol.ChunkWindow)
 	}
@@ -365,351 +368,5 @@ func (o *output) lose(offset int64) {
 	defer o.mu.Unlock()
 	if wanted, window := o.wantsBeyond(o.next); window > 0 && wanted == offset && o.totals != nil {
 		o.gone = true
-	}
-}
-
-// loseOutput ends what is awaited of a host that will never send again.
-func (c *Coordinator) loseOutput(host protocol.HostID) {
-	c.outputs.mu.Lock()
-	defer c.outputs.mu.Unlock()
-	for id, o := range c.outputs.known[host] {
-		o.mu.Lock()
-		o.gone = true
-		o.mu.Unlock()
-		c.wake.fire(id)
-	}
-}
-
-// onOut takes a chunk of output.
-func (s *session) onOut(in inbound) error {
-	m, err := protocol.Open(in.payload, s.c.expect(in.topic, itemFresh{s}))
-	if err != nil {
-		return err
-	}
-	h := m.Header
-	if h.FD == protocol.TTYInput {
-		return s.c.acked(s.host, h.Action, m.Attachment)
-	}
-	o, err := s.outputOf(h)
-	if err != nil {
-		return err
-	}
-	switch {
-	case h.Gone > 0:
-		o.jump(h.Offset, h.Gone)
-	case h.Size == 0:
-		o.lose(h.Offset)
-		s.c.wake.fire(o.id)
-		s.c.release(o)
-		return nil
-	default:
-		err = o.write(h.Offset, m.Attachment)
-	}
-	if err != nil {
-		s.c.release(o)
-		return fmt.Errorf("keep output: %w", err)
-	}
-	// Who follows needs no disk: what is lost here is asked for again, and is
-	// the same then.
-	s.c.wake.fire(o.id)
-	s.written = append(s.written, o)
-	return nil
-}
-
-// outputOf returns the stream of a chunk, if somebody asked for it.
-func (s *session) outputOf(h protocol.Header) (*output, error) {
-	id := outputID{h.Action, h.Attempt, h.FD}
-	if o := s.c.knownOutput(s.host, id); o != nil {
-		return o, nil
-	}
-	a, err := s.c.Action(s.c.ctx, h.Action)
-	switch {
-	case errors.Is(err, ErrNotFound) || err == nil && a.Host != s.host:
-		return nil, fmt.Errorf("%w: no action %s of this host has output", protocol.ErrAction, h.Action)
-	case err != nil:
-		return nil, err
-	}
-	// The beginning of an attempt comes unasked, perhaps before the report of
-	// its start. A host cannot make files of attempts that it invents.
-	if (h.Attempt < a.Attempt || h.Attempt > a.Attempt+1) && !s.c.outputs.isKnown(s.host, id) {
-		return nil, fmt.Errorf("%w: nobody asked for attempt %d of action %s", protocol.ErrAction, h.Attempt, h.Action)
-	}
-	return s.c.output(s.c.ctx, a, id)
-}
-
-// knownOutput returns a stream that is in use, as of each chunk but the first.
-func (c *Coordinator) knownOutput(host protocol.HostID, id outputID) *output {
-	c.outputs.mu.Lock()
-	defer c.outputs.mu.Unlock()
-	o := c.outputs.known[host][id]
-	if o == nil || o.refs == 0 {
-		return nil
-	}
-	o.refs++
-	return o
-}
-
-// commitSoon gives what the worker's batch has written to the one who makes it
-// durable, so that the next chunks are taken meanwhile.
-func (s *session) commitSoon() {
-	if len(s.written) == 0 {
-		return
-	}
-	s.mu.Lock()
-	s.unsynced = append(s.unsynced, s.written...)
-	s.written = nil
-	start := !s.syncing
-	s.syncing = true
-	s.mu.Unlock()
-	if start && !s.c.workers.start(s.syncOutput) {
-		s.syncOutput() // it is the end: what can be kept is kept
-	}
-}
-
-// syncOutput makes durable what was written until nothing is left.
-func (s *session) syncOutput() {
-	for {
-		s.mu.Lock()
-		written := s.unsynced
-		s.unsynced = nil
-		s.syncing = len(written) > 0
-		s.mu.Unlock()
-		if len(written) == 0 {
-			return
-		}
-		s.commitOutput(written)
-		s.mu.Lock()
-		owed := s.owed
-		s.mu.Unlock()
-		if owed {
-			s.receipt()
-		}
-	}
-}
-
-// commitOutput makes what was written durable, and only then asks for more: the
-// host may forget what it is not asked for any more.
-func (s *session) commitOutput(written []*output) {
-	var states []OutputState
-	var done []*output
-	for _, o := range written {
-		st, dirty := o.sync()
-		if !dirty {
-			continue
-		}
-		if st == nil {
-			s.c.log.Error("cannot sync output; it will come again", "action", o.id.action)
-			continue
-		}
-		states, done = append(states, *st), append(done, o)
-	}
-	var err error
-	if len(done) > 0 {
-		err = s.c.keepOffsets(states)
-	}
-	for i, o := range done {
-		o.mu.Lock()
-		if err != nil {
-			// It is asked for again in its turn: asking at once would send the
-			// same chunk round and round for as long as the disk is full.
-			o.next, o.askedAt = o.held, s.c.cfg.Boot()
-		} else {
-			before := o.held.Gone
-			o.held, o.patience, o.askedAt = states[i], 0, s.c.cfg.Boot()
-			if e := punch(o.file, o.held.Gone, before); e != nil {
-				s.c.log.Warn("cannot give back the space of output that is not kept", "action", o.id.action, "err", e)
-			}
-		}
-		o.mu.Unlock()
-		if err == nil {
-			s.c.wake.fire(o.id)
-			s.goOn(o)
-		}
-	}
-	for _, o := range written {
-		s.c.release(o)
-	}
-	if err != nil {
-		s.c.log.Error("cannot keep the offsets of output; it will come again", "host", s.host, "err", err)
-	}
-}
-
-// sync makes the file durable up to the state that it returns; nil if that
-// failed. More may be written meanwhile.
-func (o *output) sync() (state *OutputState, dirty bool) {
-	o.mu.Lock()
-	st := o.next
-	dirty, o.dirty = o.dirty, false
-	o.mu.Unlock()
-	if !dirty {
-		return nil, false
-	}
-	if err := syscall.Fdatasync(int(o.file.Fd())); err != nil {
-		o.mu.Lock()
-		o.next = o.held
-		o.mu.Unlock()
-		return nil, true
-	}
-	return &st, true
-}
-
-// keepOffsets makes durable how much of each stream is held.
-func (c *Coordinator) keepOffsets(states []OutputState) error {
-	return c.update(c.ctx, failpoint.OutputKept, func(tx Tx) error {
-		for _, st := range states {
-			if err := tx.Streams().PutOutput(st); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// goOn asks for what is wanted of a stream unless that was asked for and may be
-// on its way. It reports whether it did.
-func (s *session) goOn(o *output) bool {
-	o.mu.Lock()
-	offset, window := o.wants()
-	asked := o.asked >= 0 && offset >= o.asked && offset < o.askedTo && offset+window-o.askedTo < renewed
-	o.mu.Unlock()
-	if window == 0 || asked {
-		return false
-	}
-	s.ask(o)
-	return true
-}
-
-// ask puts what is wanted of a stream into the next receipt. When that is
-// nothing, the host still hears that somebody follows.
-func (s *session) ask(o *output) {
-	o.mu.Lock()
-	offset, window := o.wants()
-	now := s.c.cfg.Boot()
-	o.creditAt = now
-	if window > 0 {
-		o.limit = max(o.limit, offset+window)
-		o.asked, o.askedTo, o.askedAt = offset, offset+window, now
-		if offset > o.next.Have && o.next.TailTo == o.next.TailFrom {
-			o.tailFrom = offset
-		}
-	}
-	follow := o.totals == nil && len(o.followers) > 0
-	o.mu.Unlock()
-	if window == 0 && !follow {
-		return
-	}
-	s.mu.Lock()
-	s.credits[o.id], s.owed = Range{offset, offset + window}, true
-	s.mu.Unlock()
-}
-
-// settleOutput reacts to a report: the final one tells how much there is.
-func (c *Coordinator) settleOutput(a Action) {
-	if !a.State.Final() || a.Attempt == 0 {
-		return
-	}
-	s := c.session(a.Host)
-	for _, t := range a.Output {
-		if t.Bytes == 0 {
-			continue
-		}
-		o, err := c.output(c.ctx, a, outputID{a.ID, a.Attempt, t.FD})
-		if errors.Is(err, ErrUnavailable) {
-			return // it is asked for when the host comes back
-		}
-		if err != nil {
-			c.log.Error("cannot keep output", "action", a.ID, "err", err)
-			return
-		}
-		o.mu.Lock()
-		o.settle(a)
-		o.mu.Unlock()
-		s.ask(o)
-		c.release(o)
-	}
-	for _, fd := range []protocol.FD{protocol.Stdout, protocol.Stderr} {
-		c.wake.fire(outputID{a.ID, a.Attempt, fd})
-	}
-}
-
-// reask asks again for what did not come: a credit or a chunk was lost.
-func (s *session) reask() {
-	s.c.outputs.mu.Lock()
-	var mine []*output
-	for _, o := range s.c.outputs.known[s.host] {
-		mine = append(mine, o)
-	}
-	s.c.outputs.mu.Unlock()
-	s.mu.Lock()
-	asked := len(s.credits) > 0
-	s.mu.Unlock()
-	for _, o := range mine {
-		o.mu.Lock()
-		_, window := o.wants()
-		now := s.c.cfg.Boot()
-		due := window > 0 && now-o.askedAt >= max(o.patience, reaskMS)
-		if due {
-			o.patience = min(2*max(o.patience, reaskMS), reaskMaxMS)
-		}
-		due = due || o.waits && o.totals == nil && len(o.followers) > 0 && now-o.creditAt >= followMS
-		o.mu.Unlock()
-		if due {
-			s.ask(o)
-			asked = true
-		}
-	}
-	if asked {
-		s.receipt()
-	}
-}
-
-// resumeActions is how many of a host's newest actions are looked at when it
-// comes back: their output may have been under way when this side ended. Hosts
-// keep the output of the hundred that ended last; those may have begun in
-// another order.
-const resumeActions = 128
-
-// resumeOutput asks a host that came back for output of ended actions that
-// should be here and is not.
-func (s *session) resumeOutput() {
-	s.c.outputs.mu.Lock()
-	for _, o := range s.c.outputs.known[s.host] {
-		o.mu.Lock()
-		o.patience, o.asked = 0, -1 // what was on its way is lost
-		o.mu.Unlock()
-	}
-	s.c.outputs.mu.Unlock()
-	var missing []Action
-	err := s.c.cfg.Store.View(s.c.ctx, func(tx Tx) error {
-		missing = nil
-		ended, err := tx.Actions().List(ActionFilter{
-			Host: s.host, States: []protocol.State{protocol.StateDone, protocol.StateFailed, protocol.StateCancelled}, Limit: resumeActions,
-		})
-		if err != nil {
-			return err
-		}
-		for _, a := range ended {
-			for _, t := range a.Output {
-				held, err := tx.Streams().Output(a.ID, a.Attempt, t.FD)
-				if err != nil {
-					return err
-				}
-				o := output{held: held, totals: &t}
-				if _, window := o.wants(); window > 0 && !held.Removed() {
-					missing = append(missing, a)
-					break
-				}
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		s.c.log.Error("cannot see which output is missing", "host", s.host, "err", err)
-	}
-	for _, a := range missing {
-		s.c.settleOutput(a)
-	}
-	if len(missing) > 0 {
-		s.receipt()
 	}
 }

@@ -2,8 +2,10 @@ package coordinator_test
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -387,4 +390,60 @@ func openFiles(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(all)
+}
+
+// hanging is a store that makes no change while it has a gate that is not open.
+type hanging struct {
+	coordinator.Store
+	gate atomic.Pointer[chan struct{}]
+}
+
+func (s *hanging) Update(ctx context.Context, fn func(coordinator.Tx) error) error {
+	if gate := s.gate.Load(); gate != nil {
+		<-*gate
+	}
+	return s.Store.Update(ctx, fn)
+}
+
+// TestOutputWaitsForNoReport: a chunk is read while the report before it is being
+// written down.
+func TestOutputWaitsForNoReport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &hanging{Store: storetest.NewMem(storetest.Faults{})}
+		f := coordtest.NewOn(t, store)
+		h := f.AddHost("edge-07")
+		h.Connect()
+		synctest.Wait()
+		a := propose(t, f, h)
+		o := <-h.Orders()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		got := make(chan string, 1)
+		var reading sync.WaitGroup
+		reading.Go(func() {
+			_, _ = f.Coordinator().ReadOutput(ctx, coordinator.Reading{Action: a.ID, FD: protocol.Stdout, Follow: true}, func(p []byte) error {
+				got <- string(p)
+				return nil
+			})
+		})
+		synctest.Wait()
+		gate := make(chan struct{})
+		store.gate.Store(&gate)
+		h.Report(o.Started(h))
+		time.Sleep(time.Millisecond) // its transaction is under way
+		h.Write(a.ID, 1, protocol.Stdout, []byte("hello"))
+		time.Sleep(time.Second)
+		select {
+		case s := <-got:
+			if s != "hello" {
+				t.Errorf("read %q", s)
+			}
+		default:
+			t.Error("nothing was read")
+		}
+		close(gate)
+		cancel()
+		reading.Wait()
+		synctest.Wait()
+	})
 }

@@ -18,8 +18,15 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// keepEvery is how often it is looked whether too much output is kept.
-const keepEvery = time.Minute
+const (
+	// keepEvery is how often it is looked whether there is something to remove.
+	keepEvery = time.Minute
+	// lookEvery is how often all kept output is looked at although little of it is
+	// new: that takes a look at each of its files. lookShare is which share of what
+	// may be kept is much.
+	lookEvery = time.Hour
+	lookShare = 32
+)
 
 // keepLoop removes the output of ended actions that is too old, or too much, and
 // then what is remembered of them: one after the other, for neither expects the
@@ -28,9 +35,16 @@ func (c *Coordinator) keepLoop(ctx context.Context) error {
 	t := time.NewTicker(keepEvery)
 	defer t.Stop()
 	var from forgetting
+	var looked time.Time
 	for {
-		if err := c.RemoveOutput(ctx); err != nil && ctx.Err() == nil {
-			c.log.ErrorContext(ctx, "cannot remove old output; it is tried again", "err", err)
+		// By the date alone, as the age of what is kept: one that was set moves both.
+		if now := c.cfg.Now().Round(0); now.Sub(looked).Abs() >= lookEvery || c.outputs.fresh.Load() >= c.cfg.OutputTotal/lookShare {
+			c.outputs.fresh.Store(0)
+			looked = now
+			if err := c.RemoveOutput(ctx); err != nil && ctx.Err() == nil {
+				looked = time.Time{} // at the next turn
+				c.log.ErrorContext(ctx, "cannot remove old output; it is tried again", "err", err)
+			}
 		}
 		if err := c.forget(ctx, &from); err != nil && ctx.Err() == nil {
 			c.log.ErrorContext(ctx, "cannot forget what ended long ago; it is tried again", "err", err)

@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -63,6 +66,39 @@ func TestOldOutputIsRemoved(t *testing.T) {
 			t.Errorf("it was removed again: first %s; then %s", said, again)
 		}
 		wantGone(t, f, second)
+	})
+}
+
+// TestOutputIsLookedAtSeldom: all that is kept is looked at hourly, or when much of
+// it is new. A look shows by its removing what is nobody's.
+func TestOutputIsLookedAtSeldom(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		var dir string
+		f.Tune(func(c *coordinator.Config) { c.OutputTotal, dir = 1<<20, c.OutputDir })
+		f.Restart()
+		after(time.Second)
+		strays := 0
+		stray := func() (looked func() bool) {
+			strays++
+			path := filepath.Join(dir, fmt.Sprintf("01990000-0000-7000-8000-%012d", strays))
+			if err := os.Mkdir(path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			return func() bool { _, err := os.Stat(path); return errors.Is(err, fs.ErrNotExist) }
+		}
+		looked := stray()
+		talked(t, f, h, "little")
+		if after(50 * time.Minute); looked() {
+			t.Error("it was looked at for little")
+		}
+		if after(11 * time.Minute); !looked() {
+			t.Error("it was not looked at for an hour")
+		}
+		looked = stray()
+		talked(t, f, h, strings.Repeat("much ", 10<<10))
+		if after(2 * time.Minute); !looked() {
+			t.Error("it was not looked at although much is new")
+		}
 	})
 }
 

@@ -15,8 +15,8 @@ type Span struct {
 	Next int64
 }
 
-// spanBuffer is how much output is handed on at a time: a chunk.
-const spanBuffer = protocol.ChunkSize
+// spanBuffer is how much output is handed on at a time. Each slow reader keeps one.
+const spanBuffer = 128 << 10
 
 // Reading is which output is to be read, and how.
 type Reading struct {

@@ -1,9 +1,11 @@
 package coordinator
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
+	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -23,15 +25,54 @@ const (
 	hostPolicy = "the policy of the host"
 )
 
+// Policies are what the operators of a coordinator ask for.
+type Policies struct {
+	// Own says who may request what, and what waits for approval here; nil asks
+	// nobody.
+	Own *policy.Policy
+	// Hosts is the policy in force on hosts that have not told theirs: what it asks
+	// for is collected before anything is sent. Nil: hosts say for themselves.
+	Hosts *policy.Policy
+	// FourEyes counts no approval of the person who made the request, whose token
+	// is called as the person.
+	FourEyes bool
+}
+
+// SetPolicies puts others into force for what is requested from now on, once the
+// audit log has it. What waits for approval needs what it needed.
+func (c *Coordinator) SetPolicies(ctx context.Context, by Actor, p Policies) error {
+	if err := by.may(RoleAdmin, "set policies"); err != nil {
+		return err
+	}
+	what := map[string]any{"four_eyes": p.FourEyes}
+	for name, p := range map[string]*policy.Policy{"own": p.Own, "hosts": p.Hosts} {
+		if p != nil {
+			what[name] = p.Digest()
+		}
+	}
+	err := c.update(ctx, failpoint.AccessKept, func(tx Tx) error {
+		return c.audit(tx, by, "policies.set", "", what)
+	})
+	if err == nil {
+		c.configured.Store(&p)
+	}
+	return err
+}
+
 // needs returns what must be there before somebody's request is sent, or
 // [ErrDenied]. What a host asks for is only collected here: the host itself
 // verifies that it is there.
-func (c *Coordinator) needs(by Actor, host protocol.HostID, spec *protocol.Spec) ([]Need, error) {
+func (c *Coordinator) needs(tx Tx, by Actor, host protocol.HostID, spec *protocol.Spec) ([]Need, error) {
+	ours := c.configured.Load()
+	theirs, err := c.hostPolicy(tx, host)
+	if err != nil {
+		return nil, err
+	}
 	var all []Need
 	for _, from := range []struct {
 		who    string
 		policy *policy.Policy
-	}{{ownPolicy, c.cfg.Policy}, {hostPolicy, c.cfg.HostPolicy}} {
+	}{{ownPolicy, ours.Own}, {hostPolicy, theirs}} {
 		if from.policy == nil {
 			continue
 		}
@@ -45,7 +86,7 @@ func (c *Coordinator) needs(by Actor, host protocol.HostID, spec *protocol.Spec)
 			continue // what lets it is signed within its spec
 		}
 		need := Need{Persons: n.Approvals, From: n.By, Why: from.who}
-		if c.cfg.FourEyes {
+		if ours.FourEyes {
 			need.Not = by.Name
 		}
 		all = append(all, need)
@@ -58,11 +99,16 @@ func (c *Coordinator) needs(by Actor, host protocol.HostID, spec *protocol.Spec)
 func (n *Need) missing(people []string) int {
 	count := 0
 	for _, p := range people {
-		if p != n.Not && (len(n.From) == 0 || slices.Contains(n.From, p)) {
+		if n.counts(p) {
 			count++
 		}
 	}
 	return max(0, n.Persons-count)
+}
+
+// counts reports whether a person's approval counts.
+func (n *Need) counts(person string) bool {
+	return person != n.Not && (len(n.From) == 0 || slices.Contains(n.From, person))
 }
 
 // met reports whether nothing is missing any more.

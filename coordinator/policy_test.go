@@ -92,7 +92,7 @@ func (c *crew) tune(change func(*coordinator.Config)) {
 // TestFourEyes: who asks for something does not approve it.
 func TestFourEyes(t *testing.T) {
 	withPolicy(t, onePerson, func(t *testing.T, c *crew) {
-		c.tune(func(cfg *coordinator.Config) { cfg.Policy, cfg.FourEyes = asks(t, onePerson), true })
+		c.tune(func(cfg *coordinator.Config) { cfg.Policies.Own, cfg.Policies.FourEyes = asks(t, onePerson), true })
 		a, err := c.Coordinator().Propose(t.Context(), coordinator.Actor{Name: "ann", Role: coordinator.RoleOperator}, coordinator.Request{Host: c.host.ID, Spec: coordtest.RunSpec("true")})
 		c.must(err)
 		c.must(c.approve(a, "ann"))
@@ -102,6 +102,22 @@ func TestFourEyes(t *testing.T) {
 		}
 		c.must(c.approve(a, "bob"))
 		want(t, c.Fleet, a.ID, protocol.StatePendingSchedule, "")
+	})
+}
+
+// TestSetPolicies: others count for what is requested from then on, and who may not set
+// them does not.
+func TestSetPolicies(t *testing.T) {
+	withPolicy(t, onePerson, func(t *testing.T, c *crew) {
+		before := c.request()
+		if err := c.Coordinator().SetPolicies(t.Context(), coordinator.Actor{Name: "ann", Role: coordinator.RoleOperator}, coordinator.Policies{}); !errors.Is(err, coordinator.ErrDenied) {
+			t.Errorf("an operator sets them: %v", err)
+		}
+		c.must(c.Coordinator().SetPolicies(t.Context(), coordinator.Actor{Name: "signal", Role: coordinator.RoleAdmin}, coordinator.Policies{}))
+		want(t, c.Fleet, c.request().ID, protocol.StatePendingSchedule, "")
+		want(t, c.Fleet, before.ID, protocol.StatePendingApprove, "")
+		c.must(c.approve(before, "ann"))
+		want(t, c.Fleet, before.ID, protocol.StatePendingSchedule, "")
 	})
 }
 
@@ -122,17 +138,41 @@ func TestGroupsCount(t *testing.T) {
 func TestHostsAskToo(t *testing.T) {
 	withPolicy(t, onePerson, func(t *testing.T, c *crew) {
 		c.tune(func(cfg *coordinator.Config) {
-			cfg.Policy = asks(t, "[[rule]]\nkinds = ['*']\napprovals = 1\nby = ['ann']\n")
-			cfg.HostPolicy = asks(t, "[[rule]]\nkinds = ['*']\napprovals = 1\nby = ['bob']\n")
+			cfg.Policies.Own = asks(t, "[[rule]]\nkinds = ['*']\napprovals = 1\nby = ['ann']\n")
+			cfg.Policies.Hosts = asks(t, "[[rule]]\nkinds = ['*']\napprovals = 1\nby = ['bob']\n")
 		})
 		a := c.request()
 		c.must(c.approve(a, "ann"))
 		want(t, c.Fleet, a.ID, protocol.StatePendingApprove, "")
 		c.must(c.approve(a, "bob"))
 		want(t, c.Fleet, a.ID, protocol.StatePendingSchedule, "")
-		c.tune(func(cfg *coordinator.Config) { cfg.HostPolicy = asks(t, onePerson) })
+		c.tune(func(cfg *coordinator.Config) { cfg.Policies.Hosts = asks(t, onePerson) })
 		a = c.request()
 		c.must(c.approve(a, "cat"))
 		want(t, c.Fleet, a.ID, protocol.StatePendingSchedule, "")
+	})
+}
+
+// TestWhyNamesApprovers: what waits for approval says who may give it, and of
+// those who are in the ring and have not.
+func TestWhyNamesApprovers(t *testing.T) {
+	withPolicy(t, "[groups]\ndba = ['bob', 'cat', 'gone']\n[[rule]]\nkinds = ['host.ping']\napprovals = 3\nby = ['@dba']\n[[rule]]\nkinds = ['*']\napprovals = 2\n", func(t *testing.T, c *crew) {
+		expect := func(a coordinator.Action, want string) {
+			t.Helper()
+			if w := why(t, c.Fleet, a.ID); w == nil || w.For != coordinator.WaitsApproval || w.Text != want {
+				t.Errorf("it waits for %+v, want %q", w, want)
+			}
+		}
+		a := c.request()
+		expect(a, "it waits for approval by 2 of: ann, bob, cat (the policy of the coordinator)")
+		c.must(c.approve(a, "bob"))
+		expect(a, "it waits for approval by one of: ann, cat (the policy of the coordinator); approved by bob")
+		c.Trust.DropKey(c.keys["ann"].Key())
+		expect(a, "it waits for approval by all of: cat (the policy of the coordinator); approved by bob")
+		c.Trust.DropKey(c.keys["cat"].Key())
+		expect(a, "it waits for an approval that nobody of the ring can give; an owner lets a person in: hostler fleet ring add-approver (the policy of the coordinator); approved by bob")
+		b, err := c.Coordinator().Propose(t.Context(), c.Admin(), coordinator.Request{Host: c.host.ID, Spec: coordtest.Spec(protocol.Spec{Kind: protocol.KindPing})})
+		c.must(err)
+		expect(b, "it waits for approval by all of: bob, and 2 that nobody else of the ring can give (the policy of the coordinator)")
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
@@ -19,6 +20,7 @@ type Summary struct {
 	Recovery   string               // see Recovery
 	Hosts      map[Connectivity]int // approved ones
 	Revoked    int                  // hosts
+	Replacing  int                  // hosts that wait for another machine
 	Pending    int                  // enrolments that wait for a person
 	Actions    map[protocol.State]int
 	Containers map[string]int // by the state that their hosts last told
@@ -54,44 +56,37 @@ func openStates() []protocol.State {
 }
 
 func countOpen(tx Tx) (map[protocol.State]int, error) {
-	n := make(map[protocol.State]int)
+	all, err := tx.Actions().Count()
+	open := make(map[protocol.State]int)
 	for _, state := range openStates() {
-		n[state] = 0
+		open[state] = all[state]
 	}
-	f := ActionFilter{Limit: pageSize, States: openStates()}
-	for {
-		page, err := tx.Actions().List(f)
-		if err != nil || len(page) == 0 {
-			return n, err
-		}
-		for _, a := range page {
-			n[a.State]++
-			f.Before = a.ID
-		}
-	}
+	return open, err
 }
 
 func (c *Coordinator) countHosts(tx Tx, s *Summary) error {
 	s.Hosts = map[Connectivity]int{Online: 0, Suspect: 0, Offline: 0, Unknown: 0}
-	s.Revoked, s.Containers = 0, map[string]int{"stopped": 0, "starting": 0, "running": 0, "stopping": 0, "frozen": 0}
-	after := protocol.HostID("")
-	for {
-		page, err := tx.Hosts().List(after, pageSize)
-		if err != nil || len(page) == 0 {
-			return err
-		}
-		for _, h := range page {
-			after = h.ID
-			if h.State == HostRevoked {
-				s.Revoked++
-				continue
-			}
-			s.Hosts[c.view(h).Connectivity]++
-			for _, ct := range h.Inventory.Containers {
-				s.Containers[ct.State]++
-			}
-		}
+	s.Containers = map[string]int{"stopped": 0, "starting": 0, "running": 0, "stopping": 0, "frozen": 0}
+	told, err := tx.Hosts().Containers()
+	if err != nil {
+		return err
 	}
+	maps.Copy(s.Containers, told)
+	revoked, err := tx.Hosts().Names(HostRevoked)
+	if err != nil {
+		return err
+	}
+	replacing, err := tx.Hosts().Names(HostReplacing)
+	if err != nil {
+		return err
+	}
+	s.Revoked, s.Replacing = len(revoked), len(replacing)
+	approved, err := tx.Hosts().Names(HostApproved)
+	for _, id := range approved {
+		connectivity, _ := c.presence(id)
+		s.Hosts[connectivity]++
+	}
+	return err
 }
 
 // Rings returns rings as they are served, as [Trust] does. They authenticate

@@ -182,7 +182,7 @@ func (r *recovery) run(id protocol.StoreID) error {
 	for _, step := range []func() error{
 		func() error { return r.tx.Values().SetStore(id) },
 		func() error { return r.tx.Values().Put(recoveryValue, nil) },
-		r.actions, r.hosts, r.access,
+		r.actions, r.hosts, r.access, r.events,
 		func() error { return putJSON(r.tx, recoveredValue, r.done) },
 	} {
 		if err := step(); err != nil {
@@ -277,6 +277,27 @@ func (r *recovery) host(h Host) error {
 	}
 	return putHostRecovery(r.tx, h.ID, hostRecovery{Since: h.AcceptSeq})
 }
+
+// events begin anew. Those that were told since the backup had the ids which others
+// would get now: whoever follows with one of them would miss what happened here, or take
+// it for what he has. Ids count from the number of the ring that the recovery needs, so
+// none comes twice, and who follows with one of before is told to begin anew.
+func (r *recovery) events() error {
+	last, err := r.tx.Journal().LastEvent()
+	if err != nil {
+		return err
+	}
+	return r.tx.Journal().RestartEvents(max(EventsBegin(last)+1<<eventBits, r.cfg.Ring<<eventBits))
+}
+
+// eventBits are those of an event's id that count; the ones above are of the ring with
+// which the newest recovery was made. 2^53, which JSON can carry, has room for two
+// million of them.
+const eventBits = 32
+
+// EventsBegin returns the id behind which the events begin, those that are not kept any
+// more included. newest is the newest id.
+func EventsBegin(newest uint64) uint64 { return newest >> eventBits << eventBits }
 
 // access tells who may do something here. Codes that were given out may have been
 // used since, so none of them counts any more.

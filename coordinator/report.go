@@ -104,6 +104,9 @@ func (c *Coordinator) deliver(tx Tx, host protocol.HostID, m protocol.Message, r
 		if err := m.DecodeItem(&r); err != nil {
 			return Action{}, nil, c.reject(tx, host, m, err)
 		}
+		if r.Policy != nil {
+			return Action{}, nil, c.toldPolicy(tx, host, r.Policy)
+		}
 		a, err := c.applyReport(tx, host, m, &r, receipted[r.Action])
 		return a, &r, err
 	default:
@@ -186,7 +189,13 @@ func (c *Coordinator) applyReport(tx Tx, host protocol.HostID, m protocol.Messag
 			return a, err
 		}
 	}
-	if !observe(&a, r, c.nowMS()) && a.Digest == before.Digest && a.Cancelling == before.Cancelling && a.Detail == before.Detail {
+	// Of what began elsewhere a report may have come before the answer that tells
+	// what it is.
+	learnt := !local && len(a.Spec) == 0 && len(r.Spec) > 0
+	if learnt {
+		takeIntent(&a, r)
+	}
+	if !observe(&a, r, c.nowMS()) && !learnt && a.Digest == before.Digest && a.Cancelling == before.Cancelling && a.Detail == before.Detail {
 		return Action{}, nil // evidence of what was known
 	}
 	if local {
@@ -207,17 +216,21 @@ func (c *Coordinator) applyReport(tx Tx, host protocol.HostID, m protocol.Messag
 	return a, c.actionEvent(tx, a, before.State)
 }
 
-// follow brings the inventory up to date with what an action has made of its
-// container: whoever waited for the action sees it. A report that comes late
+// follow brings what is known of the host up to date with what an action has made
+// of it, of its container or of its policy: whoever waited for the action sees it. A report that comes late
 // says nothing against a newer heartbeat; both are dated by the host's clock.
 func (c *Coordinator) follow(tx Tx, a Action, r *protocol.Report) error {
-	gone := a.Kind == protocol.KindDestroy && a.State == protocol.StateDone
-	if r.Container == nil && !gone {
+	done := a.State == protocol.StateDone
+	gone, policySet := done && a.Kind == protocol.KindDestroy, done && a.Kind == protocol.KindPolicySet
+	if r.Container == nil && !gone && !policySet {
 		return nil
 	}
 	h, err := tx.Hosts().Get(a.Host)
 	if err != nil || r.AtMS < h.Inventory.Host.ClockMS {
 		return err
+	}
+	if policySet {
+		return c.setPolicy(tx, a)
 	}
 	old := h.Inventory.Containers
 	i := slices.IndexFunc(old, func(ct protocol.Container) bool { return ct.CTID == a.Target })
@@ -273,17 +286,22 @@ func observe(a *Action, r *protocol.Report, nowMS int64) bool {
 
 // adopt makes the record of an action that began on the host itself.
 func (c *Coordinator) adopt(host protocol.HostID, r *protocol.Report) Action {
-	a := Action{
-		ID: r.Action, Host: host, Spec: r.Spec, Digest: r.Digest,
-		Requester: "host:" + string(host), CreatedMS: r.AtMS, UpdatedMS: c.nowMS(),
-	}
+	a := Action{ID: r.Action, Host: host, CreatedMS: r.AtMS, UpdatedMS: c.nowMS()}
+	takeIntent(&a, r)
+	return a
+}
+
+// takeIntent makes an action what its host says that it is, and whose. A report that
+// does not carry the spec leaves it open: the host tells it when it is asked.
+func takeIntent(a *Action, r *protocol.Report) {
+	a.Spec, a.Digest, a.Requester = r.Spec, r.Digest, "host:"+string(a.Host)
 	if r.Requester != "" {
 		a.Requester += "/" + r.Requester
 	}
+	a.Kind, a.Target, a.Name = "", protocol.CTID{}, ""
 	if spec, err := protocol.DecodeSpec(r.Spec); err == nil {
 		a.Kind, a.Target, a.Name = spec.Kind, spec.Target, spec.Name
 	}
-	return a
 }
 
 // applyUnknown makes LOST what the host does not know although it has the
@@ -312,10 +330,7 @@ func (c *Coordinator) conflict(tx Tx, a *Action, r *protocol.Report) error {
 	if a.Conflict == nil {
 		a.Conflict = a.Spec // the first intent is what was asked for
 	}
-	a.Spec, a.Digest = r.Spec, r.Digest
-	if spec, err := protocol.DecodeSpec(r.Spec); err == nil {
-		a.Kind, a.Target, a.Name = spec.Kind, spec.Target, spec.Name
-	}
+	takeIntent(a, r)
 	return c.event(tx, "ACTION_CONFLICT", a.Host, a.ID.String(), map[string]any{"host_digest": r.Digest})
 }
 
@@ -454,7 +469,11 @@ func (s *session) onHeartbeat(in inbound) error {
 	if !complete {
 		return nil
 	}
+	s.mu.Lock()
+	asked := s.askedFor
+	s.mu.Unlock()
 	back := ""
+	var question []Item
 	err = s.c.update(s.c.ctx, failpoint.InventoryKept, func(tx Tx) error {
 		host, err := tx.Hosts().Get(s.host)
 		if err != nil {
@@ -465,6 +484,9 @@ func (s *session) onHeartbeat(in inbound) error {
 			kept.Audit = host.Inventory.Audit // what was told before is the proof
 		}
 		host.Inventory = kept
+		if question, err = s.c.hearPolicy(tx, s.host, kept.Host.Policy, asked); err != nil {
+			return err
+		}
 		return tx.Hosts().Put(host)
 	})
 	if err == nil && back != "" {
@@ -474,9 +496,17 @@ func (s *session) onHeartbeat(in inbound) error {
 		s.c.log.Error("cannot keep the inventory of a host; it is asked for again", "host", s.host, "err", err)
 		return nil
 	}
+	s.allocate(protocol.StreamControl, question)
 	s.mu.Lock()
 	s.beatHeld = h.AsOf
+	if len(question) > 0 {
+		s.askedFor = inv.Host.Policy.Digest
+	}
 	s.mu.Unlock()
+	if len(question) > 0 {
+		s.pump()
+	}
+	s.c.wake.fire(eventsKey{}) // it may have told of another policy
 	s.c.wake.fire(s.host)
 	return nil
 }

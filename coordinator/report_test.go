@@ -199,9 +199,12 @@ func TestHostsRecordWinsConflict(t *testing.T) {
 		o := order(t, h)
 		other := coordtest.RunSpec("something", "else")
 		r := o.Started(h)
-		r.Digest, r.Spec = protocol.Sum(other), other
+		r.Digest, r.Spec, r.Requester = protocol.Sum(other), other, "root"
 		h.Report(r)
 		got := want(t, f, a.ID, protocol.StateRunning, "")
+		if got.Requester != "host:edge-07/root" {
+			t.Errorf("what the host has was asked for by %s", got.Requester)
+		}
 		if string(got.Spec) != string(other) || got.Digest != protocol.Sum(other) || string(got.Conflict) != string(a.Spec) {
 			t.Errorf("after the conflict it is %q, was %q", got.Spec, got.Conflict)
 		}
@@ -218,6 +221,27 @@ func TestActionOfTheHostItself(t *testing.T) {
 		got := want(t, f, id, protocol.StateRunning, "")
 		if got.Requester != "host:edge-07/root" || got.Kind != protocol.KindRun {
 			t.Errorf("taken over as %+v", got)
+		}
+	})
+}
+
+// TestIntentComesLater: a report about what nobody here asked for may come before the
+// answer that tells what it is and whose.
+func TestIntentComesLater(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		spec := coordtest.RunSpec("uptime")
+		r := protocol.Report{
+			Action: protocol.NewActionID(time.Now().UnixMilli(), [10]byte{7}), Digest: protocol.Sum(spec), Event: protocol.EventStart,
+			State: protocol.StateRunning, AcceptSeq: h.Accept(), Attempt: 1,
+		}
+		h.Report(r)
+		if got := want(t, f, r.Action, protocol.StateRunning, ""); len(got.Spec) > 0 || got.Requester != "host:edge-07" {
+			t.Errorf("taken over as %+v", got)
+		}
+		r.Spec, r.Requester = spec, "ann"
+		h.Report(r)
+		if got := want(t, f, r.Action, protocol.StateRunning, ""); string(got.Spec) != string(spec) || got.Kind != protocol.KindRun || got.Requester != "host:edge-07/ann" {
+			t.Errorf("learnt as %+v", got)
 		}
 	})
 }

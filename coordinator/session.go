@@ -62,6 +62,7 @@ type session struct {
 	expiry    map[protocol.ActionID]int64           // start budgets of orders that were numbered and not sent yet
 	lookAt    []protocol.ActionID                   // may have ended while numbers were given
 	toAsk     bool                                  // about open actions; see askAgain
+	askedFor  protocol.Digest                       // the policy whose text the host was asked for
 	audit     protocol.Position                     // head of the host's own audit log that it is to be told, once
 	sealed    uint64                                // of the audit log: the newest checkpoint that this connection was told
 	freeable  map[protocol.Stream]protocol.Position // acknowledged, to be freed with the next transaction
@@ -74,18 +75,23 @@ type session struct {
 	allocated map[protocol.Stream]map[uint64]Item
 	credits   map[outputID]Range // what to tell the host with the next receipt
 
-	inbox      []inbound // taken in order by one worker
-	inboxBytes int       // payloads of inbox, without chunks
-	chunkBytes int       // chunks of inbox
-	working    bool
+	inbox  lane // what is no chunk
+	chunks lane // of output: they come on another connection, and wait for no transaction of inbox
 
-	written  []*output // by the worker's present batch; the worker's own
+	written  []*output // by the present batch of chunks; its worker's own
 	unsynced []*output // of earlier batches, not durable yet
 	syncing  bool      // somebody is at it
 
 	// Each keeps messages of one host in order on the wire: items, and state
 	// messages, which never wait for the store.
 	itemMu, stateMu sync.Mutex
+}
+
+// A lane is taken in order by one worker. session.mu guards it.
+type lane struct {
+	waiting []inbound
+	bytes   int // payloads of waiting
+	working bool
 }
 
 type inbound struct {
@@ -215,33 +221,42 @@ func (c *Coordinator) refuse(topic string, err error) error {
 func (s *session) enqueue(in inbound) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	waiting, limit := &s.inboxBytes, maxInboxBytes
+	l, limit, take := &s.inbox, maxInboxBytes, s.take
 	if in.channel == protocol.ChannelOut {
-		waiting, limit = &s.chunkBytes, maxChunkBytes
+		l, limit, take = &s.chunks, maxChunkBytes, s.takeChunks
 	}
-	full := len(s.inbox) >= maxInbox || *waiting+len(in.payload) > limit
-	if full || !s.working && !s.c.workers.start(s.work) {
+	full := len(l.waiting) >= maxInbox || l.bytes+len(in.payload) > limit
+	if full || !l.working && !s.c.workers.start(func() { s.work(l, take) }) {
 		s.c.stats.dropped.Add(1)
 		return
 	}
-	*waiting += len(in.payload)
-	s.inbox, s.working = append(s.inbox, in), true
+	l.bytes += len(in.payload)
+	l.waiting, l.working = append(l.waiting, in), true
 }
 
 // work takes messages of one host in order until none is left. It ends by
 // itself, so an idle host costs no goroutine.
-func (s *session) work() {
+func (s *session) work(l *lane, take func([]inbound)) {
 	for {
 		s.mu.Lock()
-		batch := s.inbox
-		s.inbox, s.inboxBytes, s.chunkBytes = nil, 0, 0
-		s.working = len(batch) > 0
+		batch := l.waiting
+		l.waiting, l.bytes = nil, 0
+		l.working = len(batch) > 0
 		s.mu.Unlock()
 		if len(batch) == 0 {
 			return
 		}
-		s.take(batch)
+		take(batch)
 	}
+}
+
+// takeChunks handles a batch of chunks.
+func (s *session) takeChunks(batch []inbound) {
+	for _, in := range batch {
+		_ = s.c.refuse(in.topic, s.onOut(in))
+	}
+	s.commitSoon()
+	s.receiptIfOwed()
 }
 
 // take handles a batch: items of all streams share one transaction.
@@ -255,8 +270,6 @@ func (s *session) take(batch []inbound) {
 			if m, err = protocol.Open(in.payload, s.c.expect(in.topic, itemFresh{s})); err == nil {
 				items = append(items, m)
 			}
-		case protocol.ChannelOut:
-			err = s.onOut(in)
 		case protocol.ChannelPresence:
 			err = s.onPresence(in)
 		case protocol.ChannelLease:
@@ -272,7 +285,10 @@ func (s *session) take(batch []inbound) {
 		s.onItems(items)
 		s.owe()
 	}
-	s.commitSoon()
+	s.receiptIfOwed()
+}
+
+func (s *session) receiptIfOwed() {
 	s.mu.Lock()
 	owed := s.owed
 	s.mu.Unlock()

@@ -63,9 +63,12 @@ type HostState string
 const (
 	HostApproved HostState = "approved"
 	HostRevoked  HostState = "revoked"
+	// HostReplacing is one whose machine was lost and shut out, and whose name waits
+	// for another machine.
+	HostReplacing HostState = "replacing"
 )
 
-// Host is an approved or revoked host.
+// Host is a host that was approved once.
 type Host struct {
 	ID         protocol.HostID
 	State      HostState
@@ -88,6 +91,15 @@ type Host struct {
 	// says nothing about how far they are.
 	Adopted   protocol.Seq
 	Inventory Inventory
+	// Former are the keys of the machines that had the name before, all revoked: of a
+	// host that is replacing, Key is the last of them.
+	Former []protocol.KeyID
+	// CSR is the certificate request of a machine that took the place of another: of
+	// the certificates in this name, only those of its key are good. Of others it is
+	// empty.
+	CSR []byte
+	// Awaits is the invite of the machine for which a host that is replacing waits.
+	Awaits string
 }
 
 // Inventory is what a host last told in full.
@@ -103,13 +115,19 @@ type Inventory struct {
 // Hosts is the table of hosts, by id.
 type Hosts interface {
 	Get(id protocol.HostID) (Host, error)
-	// Standing returns a host without its certificate, labels and inventory:
-	// what each order and each receipt asks for.
+	// Standing returns a host without its certificate, labels, inventory, and what
+	// is known of its machines before: what each order and each receipt asks for.
 	Standing(id protocol.HostID) (Host, error)
 	// Put inserts or replaces. Two hosts with one key are [ErrExists].
 	Put(Host) error
 	// List returns up to limit hosts with ids after the given one, in order.
 	List(after protocol.HostID, limit int) ([]Host, error)
+	// Names returns the ids of all hosts in a state, in order. It reads an index and
+	// nothing else.
+	Names(HostState) ([]protocol.HostID, error)
+	// Containers returns how many containers the approved hosts last told of, by
+	// their states. It counts nothing: the numbers are kept.
+	Containers() (map[string]int, error)
 }
 
 // Invite is permission to ask for enrolment.
@@ -120,8 +138,9 @@ type Invite struct {
 	CreatedMS int64
 	CreatedBy string
 	ExpiresMS int64
-	Wrong     int            // wrong proofs so far
-	BoundKey  protocol.KeyID // the first host key that proved the secret
+	Host      protocol.HostID // whose new machine it is for; empty if it is for any host
+	Wrong     int             // wrong proofs so far
+	BoundKey  protocol.KeyID  // the first host key that proved the secret
 	RevokedMS int64
 }
 
@@ -253,6 +272,9 @@ type Actions interface {
 	// Expired returns up to limit actions without an order number, waiting for
 	// approval or schedule, whose start budget ended before a time.
 	Expired(nowMS int64, limit int) ([]Action, error)
+	// Count returns how many actions are in each state; one that is missing has none.
+	// It counts nothing: the numbers are kept.
+	Count() (map[protocol.State]int, error)
 }
 
 // StreamState is how far a stream of items has come.
@@ -356,6 +378,8 @@ type Journal interface {
 	LastEvent() (uint64, error)
 	// TrimEvents removes the events up to an id; numbers go on.
 	TrimEvents(upTo uint64) error
+	// RestartEvents removes all events; the id of the next one is n+1.
+	RestartEvents(n uint64) error
 	Audit() AuditLog
 	Past() Past
 }
@@ -379,9 +403,6 @@ type Past interface {
 	RemoveEnrolment(id string) error
 	Invites(after Ended, limit int) ([]Invite, error)
 	RemoveInvite(id string) error
-	// Count returns how many actions are in a state. It reads all of them in an
-	// index, and nothing else.
-	Count(protocol.State) (int, error)
 }
 
 // AuditRecord is a record of the audit log as package audit encodes it, and the

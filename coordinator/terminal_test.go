@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
@@ -99,4 +102,124 @@ func TestTypeBeforeItRuns(t *testing.T) {
 	if err := part.Type(ctx, mine); !errors.Is(err, enough) {
 		t.Errorf("before it runs: %v", err)
 	}
+}
+
+// attach proposes a session and takes part in it.
+func attach(t *testing.T, f *coordtest.Fleet, host protocol.HostID, peer terminal.Peer) (protocol.ActionID, *coordinator.Attached) {
+	t.Helper()
+	tty := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}})
+	a, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: host, Spec: tty})
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := f.Coordinator().Attach(t.Context(), f.Admin(), a.ID, peer, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(part.Close)
+	return a.ID, part
+}
+
+// heard is what a part was told of its stream; -1 is nothing.
+func heard(part *coordinator.Attached) int64 {
+	synctest.Wait()
+	select {
+	case offset := <-part.Acks():
+		return offset
+	default:
+		return -1
+	}
+}
+
+// TestOthersTakeNoPart: only the host of a session says how far it has come, and
+// only to who typed. Another that did would have what was never typed forgotten.
+func TestOthersTakeNoPart(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		other := f.AddHost("edge-08")
+		other.Connect()
+		synctest.Wait()
+		ann, bob := terminal.Peer{1}, terminal.Peer{2}
+		id, part := attach(t, f, h.ID, ann)
+		_, elsewhere := attach(t, f, other.ID, ann)
+		other.Acknowledge(id, 1, terminal.Ack{Peer: ann, Offset: 99})
+		if got := heard(part); got != -1 {
+			t.Errorf("another host has taken %d bytes of the session", got)
+		}
+		h.Acknowledge(id, 1, terminal.Ack{Peer: bob, Offset: 77})
+		if got := heard(part); got != -1 {
+			t.Errorf("what another peer typed was taken for ours: %d", got)
+		}
+		h.Acknowledge(id, 1, terminal.Ack{Peer: bob, Offset: 77}, terminal.Ack{Peer: ann, Offset: 5})
+		if got := heard(part); got != 5 {
+			t.Errorf("the session's own host has taken %d bytes, want 5", got)
+		}
+		if got := heard(elsewhere); got != -1 {
+			t.Errorf("the same peer in another session was told %d", got)
+		}
+	})
+}
+
+// TestManyAttached: no more than 64 look at a session at a time, for each costs a
+// connection and a reader of its output; who leaves makes room.
+func TestManyAttached(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		id, _ := attach(t, f, h.ID, terminal.Peer{1})
+		look := func(n int) (*coordinator.Attached, error) {
+			return f.Coordinator().Attach(t.Context(), f.Admin(), id, terminal.Peer{2, byte(n)}, true)
+		}
+		var parts []*coordinator.Attached
+		for n := range 63 {
+			p, err := look(n)
+			if err != nil {
+				t.Fatalf("number %d: %v", n+2, err)
+			}
+			parts = append(parts, p)
+		}
+		if p, err := look(63); !errors.Is(err, coordinator.ErrUnavailable) {
+			t.Errorf("number 65: %v", err)
+			if err == nil {
+				p.Close()
+			}
+		}
+		parts[0].Close()
+		p, err := look(64)
+		if err != nil {
+			t.Fatalf("after one has left: %v", err)
+		}
+		p.Close()
+		for _, p := range parts {
+			p.Close()
+		}
+	})
+}
+
+// TestRecordingIsKeptWhole: of a recording all is fetched, though nobody follows it,
+// and after a restart too; its digest stands in the audit log.
+func TestRecordingIsKeptWhole(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		cast := []byte(strings.Repeat("0123456789abcdef", 64<<10)) // 1 MiB
+		recorded := func(h *coordtest.Host, o coordtest.Order) {
+			h.Report(o.Started(h))
+			h.Write(o.Item.Action, 1, protocol.Recording, cast)
+			h.Report(o.Done(protocol.Output{FD: protocol.Recording, Bytes: int64(len(cast)), SHA256: protocol.Sum(cast)}))
+		}
+		h.Auto(recorded)
+		id, _ := attach(t, f, h.ID, terminal.Peer{1})
+		synctest.Wait()
+		f.Restart() // in the middle of it
+		after(time.Minute)
+		h.Auto(nil)
+		h.Forget(id) // what is not here by now is lost
+		var got []byte
+		what := coordinator.Reading{Action: id, FD: protocol.Recording}
+		span, err := f.Coordinator().ReadOutput(t.Context(), what, func(b []byte) error { got = append(got, b...); return nil })
+		if err != nil || span.Next != -1 || protocol.Sum(got) != protocol.Sum(cast) {
+			t.Errorf("%d of %d bytes are kept, go on at %d, %v", len(got), len(cast), span.Next, err)
+		}
+		records, _, err := f.Coordinator().Audit(t.Context(), coordinator.AuditFilter{Verb: "action.succeed", Object: id.String(), Limit: 10})
+		if err != nil || len(records) != 1 || records[0].Detail["recording"] != protocol.Sum(cast).String() {
+			t.Errorf("the audit log has %+v, %v", records, err)
+		}
+		believed(t, h)
+	})
 }

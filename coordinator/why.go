@@ -3,6 +3,8 @@ package coordinator
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -56,7 +58,7 @@ func (c *Coordinator) Waiting(a Action) *Waiting {
 	case a.N == formerOrder:
 		return &Waiting{For: WaitsRecovery, Text: "it may have been sent before the coordinator was recovered; its host is asked"}
 	case a.State == protocol.StatePendingApprove:
-		return &Waiting{For: WaitsApproval, Text: "it waits for a person to approve it"}
+		return &Waiting{For: WaitsApproval, Text: c.whoMayApprove(&a)}
 	case c.Recovery() != "":
 		return &Waiting{For: WaitsRecovery, Text: "the coordinator is in recovery and sends nothing"}
 	case c.isQuarantined(a.Host):
@@ -81,6 +83,58 @@ func (c *Coordinator) Waiting(a Action) *Waiting {
 	return &Waiting{For: WaitsEnd, Text: "it runs"}
 }
 
+// maxApprovers is how many of those who may approve are named.
+const maxApprovers = 20
+
+// whoMayApprove names the persons whose approval an action waits for: those who
+// count, are in the ring and have not approved.
+func (c *Coordinator) whoMayApprove(a *Action) string {
+	given := persons(c.Counting(*a))
+	var all []string
+	for _, n := range c.lacking(a) {
+		may := c.approvers(n, given)
+		by := fmt.Sprintf("%d of", n.Persons)
+		switch {
+		case n.Persons >= len(may):
+			by = "all of"
+		case n.Persons == 1:
+			by = "one of"
+		}
+		text := fmt.Sprintf("it waits for approval by %s: %s", by, strings.Join(may[:min(len(may), maxApprovers)], ", "))
+		if more := len(may) - maxApprovers; more > 0 {
+			text += fmt.Sprintf(" and %d others", more)
+		}
+		switch lack := n.Persons - len(may); {
+		case len(may) == 0:
+			text = "it waits for an approval that nobody of the ring can give; an owner lets a person in: hostler fleet ring add-approver"
+		case lack > 0:
+			text += fmt.Sprintf(", and %d that nobody else of the ring can give", lack)
+		}
+		all = append(all, text+" ("+n.Why+")")
+	}
+	if len(all) == 0 {
+		return "it has the approvals that it needs, and is about to go on"
+	}
+	if len(given) > 0 {
+		all = append(all, "approved by "+strings.Join(given, ", "))
+	}
+	return strings.Join(all, "; ")
+}
+
+// approvers are the persons of the ring who can meet a need and are not among
+// those given, sorted.
+func (c *Coordinator) approvers(n Need, given []string) []string {
+	var may []string
+	for _, m := range c.Members() {
+		if !m.Revoked && slices.Contains(m.Roles, protocol.RolePerson) && n.counts(m.Person) && !slices.Contains(given, m.Person) {
+			may = append(may, m.Person)
+		}
+	}
+	slices.Sort(may)
+	return slices.Compact(may)
+}
+
+// presence returns whether a host is there, and when it was last heard.
 func (c *Coordinator) presence(host protocol.HostID) (Connectivity, int64) {
 	c.mu.Lock()
 	s := c.sessions[host]
@@ -257,6 +311,8 @@ func (c *Coordinator) worded(r *protocol.Report) *Waiting {
 		w.Text = fmt.Sprintf("%d actions on containers run already, which is as many as may", r.Waits.Count)
 	case protocol.WaitsRuns:
 		w.Text = fmt.Sprintf("%d commands of the host run already, which is as many as may", r.Waits.Count)
+	case protocol.WaitsSessions:
+		w.Text = fmt.Sprintf("%d sessions are open on its host already, which is as many as may (sessions.parallel)", r.Waits.Count)
 	case protocol.WaitsDisk:
 		w.Text = "the disk of its host is full or failing: nothing begins there"
 	case protocol.WaitsStop:

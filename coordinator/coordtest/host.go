@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
+	"github.com/hostler-io/hostler/terminal"
 )
 
 // Order is an order as it reached a host.
@@ -112,7 +113,6 @@ func newHost(f *Fleet, id protocol.HostID, key *Key) *Host {
 		output: make(map[outputID][]byte), allowed: make(map[outputID]int64),
 		Info: protocol.HostInfo{
 			Hostname: string(id) + ".example", Arch: "amd64", InstanceType: "host", Version: "0.1.0", Kernel: "6.18", Boot: "boot 1", CPUs: 2,
-			Policy: &protocol.PolicyInfo{Source: "document", Number: 3, Digest: protocol.Digest{1}},
 		},
 	}
 	_, _ = rand.Read(h.disk.store[:])
@@ -328,6 +328,19 @@ func (h *Host) Write(action protocol.ActionID, attempt int, fd protocol.FD, data
 	old := int64(len(h.output[id]))
 	h.output[id] = append(h.output[id], data...)
 	h.chunks(id, old, max(h.allowed[id], protocol.OutputKept))
+}
+
+// Acknowledge tells how far a session has taken what peers type.
+func (h *Host) Acknowledge(action protocol.ActionID, attempt int, acks ...terminal.Ack) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var b []byte
+	for _, a := range acks {
+		b = terminal.AppendAck(b, a)
+	}
+	hd := h.header(protocol.TypeOut)
+	hd.Action, hd.Attempt, hd.FD, hd.Size, hd.SHA256 = action, attempt, protocol.TTYInput, int64(len(b)), protocol.Sum(b)
+	h.send(protocol.ChannelOut, hd, b)
 }
 
 // Gone tells that the host has dropped bytes of a stream that goes on.

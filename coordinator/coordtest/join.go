@@ -62,3 +62,9 @@ func (f *Fleet) Join(id protocol.HostID) coordinator.Enrolment {
 	}
 	return e
 }
+
+// Machine returns another machine that bears the name of a host: it has the key of the
+// other name and remembers nothing. It is not connected yet.
+func (f *Fleet) Machine(id, key protocol.HostID) *Host {
+	return f.attach(newHost(f, id, NewKey("host "+string(key))))
+}

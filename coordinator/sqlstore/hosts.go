@@ -8,26 +8,29 @@ import (
 type hosts tx
 
 const (
-	hostColumns = `id, state, key_id, approved_ms, approved_by, revoked_ms, reason, quarantined, store, accept_seq, adopted_inc, adopted_conn, adopted_k, labels, public_key, inventory`
+	hostColumns = `id, state, key_id, approved_ms, approved_by, revoked_ms, reason, quarantined, store, accept_seq, adopted_inc, adopted_conn, adopted_k, labels, public_key, inventory, former, csr, awaits`
 
 	standing = `SELECT id, state, key_id, approved_ms, approved_by, revoked_ms, reason, quarantined, store, accept_seq,
 		adopted_inc, adopted_conn, adopted_k FROM host WHERE id = $1`
 
-	getHost   = `SELECT ` + hostColumns + ` FROM host WHERE id = $1`
-	listHosts = `SELECT ` + hostColumns + ` FROM host WHERE id > $1 ORDER BY id LIMIT $2`
-	putHost   = `INSERT INTO host (` + hostColumns + `)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+	getHost      = `SELECT ` + hostColumns + ` FROM host WHERE id = $1`
+	listHosts    = `SELECT ` + hostColumns + ` FROM host WHERE id > $1 ORDER BY id LIMIT $2`
+	namesOfHosts = `SELECT id FROM host WHERE state = $1 ORDER BY id`
+	putHost      = `INSERT INTO host (` + hostColumns + `, told)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
 		ON CONFLICT (id) DO UPDATE SET state = excluded.state, key_id = excluded.key_id,
 		approved_ms = excluded.approved_ms, approved_by = excluded.approved_by, revoked_ms = excluded.revoked_ms,
 		reason = excluded.reason, quarantined = excluded.quarantined, store = excluded.store,
 		accept_seq = excluded.accept_seq, adopted_inc = excluded.adopted_inc, adopted_conn = excluded.adopted_conn,
 		adopted_k = excluded.adopted_k, labels = excluded.labels, public_key = excluded.public_key,
-		inventory = excluded.inventory`
+		inventory = excluded.inventory, former = excluded.former, csr = excluded.csr, awaits = excluded.awaits,
+		told = excluded.told`
 )
 
 func scanHost(r scanner) (h coordinator.Host, err error) {
 	err = r.Scan(&h.ID, &h.State, textInto(&h.Key), &h.ApprovedMS, &h.ApprovedBy, &h.RevokedMS, &h.Reason,
-		&h.Quarantined, textInto(&h.Store), &h.AcceptSeq, &h.Adopted.Inc, &h.Adopted.Conn, &h.Adopted.K, jsonInto(&h.Labels), &h.PublicKey, jsonInto(&h.Inventory))
+		&h.Quarantined, textInto(&h.Store), &h.AcceptSeq, &h.Adopted.Inc, &h.Adopted.Conn, &h.Adopted.K, jsonInto(&h.Labels), &h.PublicKey, jsonInto(&h.Inventory),
+		jsonInto(&h.Former), &h.CSR, &h.Awaits)
 	return h, err
 }
 
@@ -47,7 +50,8 @@ func (t hosts) Standing(id protocol.HostID) (coordinator.Host, error) {
 
 func (t hosts) Put(h coordinator.Host) error {
 	_, err := exec(t.db, putHost, h.ID, h.State, h.Key.String(), h.ApprovedMS, h.ApprovedBy, h.RevokedMS, h.Reason,
-		h.Quarantined, text(h.Store), h.AcceptSeq, h.Adopted.Inc, h.Adopted.Conn, h.Adopted.K, asJSON(h.Labels), h.PublicKey, asJSON(h.Inventory))
+		h.Quarantined, text(h.Store), h.AcceptSeq, h.Adopted.Inc, h.Adopted.Conn, h.Adopted.K, asJSON(h.Labels), h.PublicKey, asJSON(h.Inventory),
+		asJSON(h.Former), h.CSR, h.Awaits, told(h.Inventory))
 	return wrap(err, "putting host", h.ID)
 }
 
@@ -59,13 +63,14 @@ func (t hosts) List(after protocol.HostID, limit int) ([]coordinator.Host, error
 type enrolments tx
 
 const (
-	inviteColumns = `id, secret, labels, created_ms, created_by, expires_ms, wrong, bound_key, revoked_ms`
+	inviteColumns = `id, secret, labels, created_ms, created_by, expires_ms, wrong, bound_key, revoked_ms, host`
 
 	getInvite = `SELECT ` + inviteColumns + ` FROM invite WHERE id = $1`
-	putInvite = `INSERT INTO invite (` + inviteColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+	putInvite = `INSERT INTO invite (` + inviteColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 		ON CONFLICT (id) DO UPDATE SET secret = excluded.secret, labels = excluded.labels,
 		created_ms = excluded.created_ms, created_by = excluded.created_by, expires_ms = excluded.expires_ms,
-		wrong = excluded.wrong, bound_key = excluded.bound_key, revoked_ms = excluded.revoked_ms`
+		wrong = excluded.wrong, bound_key = excluded.bound_key, revoked_ms = excluded.revoked_ms,
+		host = excluded.host`
 
 	enrolmentColumns = `id, invite, host, key_id, words, state, reason, created_ms, decided_ms, decided_by, labels, public_key, csr, offer, certificate`
 
@@ -83,7 +88,7 @@ const (
 
 func scanInvite(r scanner) (v coordinator.Invite, err error) {
 	err = r.Scan(&v.ID, &v.Secret, jsonInto(&v.Labels), &v.CreatedMS, &v.CreatedBy, &v.ExpiresMS, &v.Wrong,
-		textInto(&v.BoundKey), &v.RevokedMS)
+		textInto(&v.BoundKey), &v.RevokedMS, &v.Host)
 	return v, err
 }
 
@@ -94,7 +99,7 @@ func (t enrolments) Invite(id string) (coordinator.Invite, error) {
 
 func (t enrolments) PutInvite(v coordinator.Invite) error {
 	_, err := exec(t.db, putInvite, v.ID, v.Secret, asJSON(v.Labels), v.CreatedMS, v.CreatedBy, v.ExpiresMS, v.Wrong,
-		text(v.BoundKey), v.RevokedMS)
+		text(v.BoundKey), v.RevokedMS, v.Host)
 	return wrap(err, "putting invite", v.ID)
 }
 

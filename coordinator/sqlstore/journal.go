@@ -1,6 +1,8 @@
 package sqlstore
 
 import (
+	"math"
+
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
@@ -15,6 +17,7 @@ const (
 	appendEvent = `INSERT INTO event (id, at_ms, type, host, object, data) VALUES ($1, $2, $3, $4, $5, $6)`
 	listEvents  = `SELECT id, at_ms, type, host, object, data FROM event WHERE id > $1 ORDER BY id LIMIT $2`
 	trimEvents  = `DELETE FROM event WHERE id <= $1`
+	countFrom   = `UPDATE counter SET last = $2 WHERE name = $1`
 )
 
 // eventCounter is the name of the counter of events.
@@ -56,6 +59,14 @@ func (t journal) LastEvent() (uint64, error) {
 func (t journal) TrimEvents(id uint64) error {
 	_, err := exec(t.db, trimEvents, upTo(id))
 	return wrap(err, "trimming events to", id)
+}
+
+func (t journal) RestartEvents(n uint64) error {
+	_, err := exec(t.db, trimEvents, upTo(math.MaxUint64))
+	if err == nil {
+		_, err = exec(t.db, countFrom, eventCounter, n)
+	}
+	return wrap(err, "restarting events behind", n)
 }
 
 func (t journal) Audit() coordinator.AuditLog { return auditLog(t) }

@@ -89,7 +89,13 @@ func drawStep(rt *rapid.T) step {
 	a, b := rapid.IntRange(0, 3).Draw(rt, "a"), rapid.IntRange(0, 3).Draw(rt, "b")
 	id := func(n int) protocol.ActionID { return protocol.NewActionID(int64(n), [10]byte{byte(n)}) }
 	hostID := func(n int) protocol.HostID { return protocol.HostID(fmt.Sprint("edge-", n)) }
-	host := coordinator.Host{ID: hostID(a), Key: protocol.KeyID{byte(b)}, AcceptSeq: uint64(b)}
+	host := coordinator.Host{ID: hostID(a), Key: protocol.KeyID{byte(b)}, AcceptSeq: uint64(b), State: coordinator.HostApproved}
+	if a == 1 {
+		host.State = coordinator.HostRevoked
+	}
+	for i := range b {
+		host.Inventory.Containers = append(host.Inventory.Containers, protocol.Container{State: []string{"running", "stopped"}[i%2]})
+	}
 	action := coordinator.Action{ID: id(a), Host: hostID(b), State: protocol.States()[b], N: uint64(a % 2), ExpiresMS: int64(b), EndedMS: int64(b)}
 	if b > 1 {
 		action.Target = protocol.NewCTID(1, [10]byte{})
@@ -134,8 +140,11 @@ func drawStep(rt *rapid.T) step {
 		{"token by hash", func(tx coordinator.Tx) (any, error) { return tx.Access().TokenByHash(token.Hash) }},
 		{"append event", func(tx coordinator.Tx) (any, error) { return tx.Journal().AppendEvent(coordinator.Event{Type: "t"}) }},
 		{"trim events", func(tx coordinator.Tx) (any, error) { return done(tx.Journal().TrimEvents(uint64(a))) }},
+		{"restart events", func(tx coordinator.Tx) (any, error) { return done(tx.Journal().RestartEvents(uint64(10 * a))) }},
 		{"remove action", func(tx coordinator.Tx) (any, error) { return done(tx.Journal().Past().RemoveAction(id(a))) }},
-		{"count actions", func(tx coordinator.Tx) (any, error) { return tx.Journal().Past().Count(protocol.States()[b]) }},
+		{"count actions", func(tx coordinator.Tx) (any, error) { return tx.Actions().Count() }},
+		{"count containers", func(tx coordinator.Tx) (any, error) { return tx.Hosts().Containers() }},
+		{"names of hosts", func(tx coordinator.Tx) (any, error) { return tx.Hosts().Names(host.State) }},
 		{"ended actions", func(tx coordinator.Tx) (any, error) {
 			return tx.Journal().Past().Actions(coordinator.Ended{AtMS: int64(a), ID: id(b).String()}, 2)
 		}},

@@ -12,7 +12,6 @@ const (
 		WHERE ended_ms > 0 AND (ended_ms, id) > ($1, $2) ORDER BY ended_ms, id LIMIT $3`
 	removeAction      = `DELETE FROM action WHERE id = $1`
 	removeOutputs     = `DELETE FROM output WHERE action = $1`
-	countActions      = `SELECT COUNT(*) FROM action WHERE state = $1`
 	decidedEnrolments = `SELECT ` + enrolmentColumns + ` FROM enrolment
 		WHERE decided_ms > 0 AND (decided_ms, id) > ($1, $2) ORDER BY decided_ms, id LIMIT $3`
 	removeEnrolment = `DELETE FROM enrolment WHERE id = $1`
@@ -52,9 +51,4 @@ func (t past) Invites(after coordinator.Ended, limit int) ([]coordinator.Invite,
 func (t past) RemoveInvite(id string) error {
 	_, err := exec(t.db, removeInvite, id)
 	return wrap(err, "removing invite", id)
-}
-
-func (t past) Count(state protocol.State) (int, error) {
-	n, err := one(t.db, scanNumber, countActions, state)
-	return int(n), wrap(err, "counting actions in", state)
 }

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"syscall"
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/internal/sqldb"
@@ -62,6 +63,9 @@ func Copy(ctx context.Context, cfg Config, to string) (id protocol.StoreID, err 
 		return id, err
 	}
 	if err := sqldb.Copy(ctx, sqldb.Config{Path: cfg.Path, ApplicationID: applicationID, Migrations: migrations}, to); err != nil {
+		if errors.Is(err, sqldb.ErrFull) {
+			err = fmt.Errorf("%w: %w", err, syscall.ENOSPC) // as every other file says it
+		}
 		return id, fmt.Errorf("coordinator's store: %w", err)
 	}
 	s, err := Open(ctx, Config{Path: to})

@@ -61,6 +61,19 @@ func TestOpenVersion1(t *testing.T) {
 	}
 	var all []coordinator.Action
 	found := map[string]int{}
+	err = s.View(t.Context(), func(tx coordinator.Tx) error {
+		counted, err := tx.Actions().Count()
+		for state, n := range counted {
+			found["counted"] += n
+			if !state.Final() {
+				found["counted unfinished"] += n
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	err = s.Update(t.Context(), func(tx coordinator.Tx) (err error) {
 		all, err = everything(tx, found)
 		return err
@@ -71,6 +84,7 @@ func TestOpenVersion1(t *testing.T) {
 	want := map[string]int{
 		"hosts": 2, "enrolments": 2, "actions": 10, "unfinished": 4, "items": 3, "outputs": 3,
 		"tokens": 2, "viewers": 1, "events": 29, "audit": 32,
+		"counted": 10, "counted unfinished": 4,
 	}
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("want and found:\n%s", diff)

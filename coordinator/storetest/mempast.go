@@ -70,12 +70,3 @@ func (t memPast) RemoveInvite(id string) error {
 	delete(t.invites.change(t.memTx), id)
 	return nil
 }
-
-func (t memPast) Count(state protocol.State) (n int, err error) {
-	for _, a := range t.actions.rows {
-		if a.State == state {
-			n++
-		}
-	}
-	return n, t.read()
-}

@@ -62,6 +62,7 @@ type memHosts struct{ *memTx }
 func cloneHost(h coordinator.Host) coordinator.Host {
 	h.PublicKey = bytes.Clone(h.PublicKey)
 	h.Labels = slices.Clone(h.Labels)
+	h.Former, h.CSR = slices.Clone(h.Former), bytes.Clone(h.CSR)
 	h.Inventory.Host.Interfaces = slices.Clone(h.Inventory.Host.Interfaces)
 	for i, v := range h.Inventory.Host.Interfaces {
 		h.Inventory.Host.Interfaces[i].Addresses = slices.Clone(v.Addresses)
@@ -83,6 +84,7 @@ func (t memHosts) Get(id protocol.HostID) (coordinator.Host, error) {
 func (t memHosts) Standing(id protocol.HostID) (coordinator.Host, error) {
 	h, err := t.Get(id)
 	h.PublicKey, h.Labels, h.Inventory = nil, nil, coordinator.Inventory{}
+	h.Former, h.CSR, h.Awaits = nil, nil, ""
 	return h, err
 }
 
@@ -103,6 +105,30 @@ func (t memHosts) List(after protocol.HostID, limit int) ([]coordinator.Host, er
 	return pick(t.memTx, t.hosts.rows, cloneHost, limit,
 		func(h coordinator.Host) bool { return h.ID > after },
 		func(a, b coordinator.Host) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+func (t memHosts) Names(state coordinator.HostState) ([]protocol.HostID, error) {
+	all, err := pick(t.memTx, t.hosts.rows, same, len(t.hosts.rows),
+		func(h coordinator.Host) bool { return h.State == state },
+		func(a, b coordinator.Host) int { return cmp.Compare(a.ID, b.ID) })
+	var ids []protocol.HostID
+	for _, h := range all {
+		ids = append(ids, h.ID)
+	}
+	return ids, err
+}
+
+func (t memHosts) Containers() (map[string]int, error) {
+	n := make(map[string]int)
+	for _, h := range t.hosts.rows {
+		if h.State != coordinator.HostApproved {
+			continue
+		}
+		for _, c := range h.Inventory.Containers {
+			n[c.State]++
+		}
+	}
+	return n, t.read()
 }
 
 type memEnrolments struct{ *memTx }
@@ -188,6 +214,14 @@ func newerFirst(a, b coordinator.Action) int { return olderFirst(b, a) }
 
 func (t memActions) Get(id protocol.ActionID) (coordinator.Action, error) {
 	return get(t.memTx, t.actions.rows, id, cloneAction)
+}
+
+func (t memActions) Count() (map[protocol.State]int, error) {
+	n := make(map[protocol.State]int)
+	for _, a := range t.actions.rows {
+		n[a.State]++
+	}
+	return n, t.read()
 }
 
 func (t memActions) Insert(a coordinator.Action) error {
@@ -384,6 +418,15 @@ func (t memJournal) Events(after uint64, limit int) ([]coordinator.Event, error)
 		func(e coordinator.Event) coordinator.Event { e.Data = bytes.Clone(e.Data); return e }, limit,
 		func(e coordinator.Event) bool { return e.ID > after },
 		func(a, b coordinator.Event) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+func (t memJournal) RestartEvents(n uint64) error {
+	if err := cmp.Or(t.write(), fits(n)); err != nil {
+		return err
+	}
+	clear(t.events.change(t.memTx))
+	t.lastEvent = n
+	return nil
 }
 
 func (t memJournal) LastEvent() (uint64, error) { return t.lastEvent, t.read() }

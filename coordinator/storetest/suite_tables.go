@@ -17,6 +17,7 @@ func host(n int) coordinator.Host {
 		ID: protocol.HostID(fmt.Sprintf("edge-%03d", n)), State: coordinator.HostApproved, Key: keyID(n),
 		PublicKey: []byte{0x99, byte(n)}, Labels: []string{"site=berlin", "käse=ja"}, ApprovedMS: 1, ApprovedBy: "alice",
 		RevokedMS: 2, Reason: "gone", Quarantined: "rolled back", Store: storeID(n), AcceptSeq: 7, Adopted: protocol.Seq{Inc: 8, Conn: 1, K: 9},
+		Former: []protocol.KeyID{keyID(100 + n), keyID(200 + n)}, CSR: []byte{0x30, byte(n)}, Awaits: "the digest of a secret",
 		Inventory: coordinator.Inventory{
 			AtMS: 3,
 			Host: protocol.HostInfo{Hostname: "edge", CPUs: 4, Interfaces: []protocol.Interface{{Name: "eth0", Up: true, Addresses: []string{"10.0.0.1/24"}}}},
@@ -47,6 +48,7 @@ func testHosts(t *testing.T, s coordinator.Store) {
 	equal(t, "host", got, want)
 	bare := want
 	bare.PublicKey, bare.Labels, bare.Inventory = nil, nil, coordinator.Inventory{}
+	bare.Former, bare.CSR, bare.Awaits = nil, nil, ""
 	view(t, s, func(tx coordinator.Tx) error {
 		standing, err := tx.Hosts().Standing(want.ID)
 		equal(t, "standing of a host", standing, bare)
@@ -135,7 +137,7 @@ func testInvites(t *testing.T, s coordinator.Store) {
 		"invite": func(tx coordinator.Tx) error { _, err := tx.Enrolments().Invite("i"); return err },
 	})
 	for _, want := range []coordinator.Invite{
-		{ID: "i", Secret: []byte("0123456789abcdef"), Labels: []string{"a=b"}, CreatedMS: 1, CreatedBy: "alice", ExpiresMS: 2, Wrong: 3, BoundKey: keyID(1), RevokedMS: 4},
+		{ID: "i", Secret: []byte("0123456789abcdef"), Labels: []string{"a=b"}, CreatedMS: 1, CreatedBy: "alice", ExpiresMS: 2, Wrong: 3, BoundKey: keyID(1), RevokedMS: 4, Host: "edge-001"},
 		{ID: "i"},
 	} {
 		update(t, s, func(tx coordinator.Tx) error { return tx.Enrolments().PutInvite(want) })
@@ -378,6 +380,10 @@ func testEvents(t *testing.T, s coordinator.Store) {
 	equal(t, "newest after trimming all", last(), uint64(3))
 	update(t, s, func(tx coordinator.Tx) error { _, err := add(tx, 4); return err })
 	equal(t, "numbers go on", read(0, 10), []coordinator.Event{event(4)})
+	update(t, s, func(tx coordinator.Tx) error { return tx.Journal().RestartEvents(1 << 40) })
+	equal(t, "newest after a restart", last(), uint64(1<<40))
+	update(t, s, func(tx coordinator.Tx) error { _, err := add(tx, 1<<40+1); return err })
+	equal(t, "after a restart", read(0, 10), []coordinator.Event{event(1<<40 + 1)})
 }
 
 func testValues(t *testing.T, s coordinator.Store) {

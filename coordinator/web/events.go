@@ -36,7 +36,7 @@ const (
 
 func (h *handlers) events(doc huma.API) {
 	op := raw(doc, "follow-events", "/v1/events", "Follow what happens in the fleet", "text/event-stream",
-		"Server-sent events. The id of each is the number in its data and goes up by one; comments every 15 s show that the stream lives.")
+		"Server-sent events. The id of each is the number in its data and goes up by one. After a recovery of the coordinator ids begin anew far above; who comes with one of before is told that it is gone. Comments every 15 s show that the stream lives.")
 	huma.Register(doc, op, h.follow)
 }
 
@@ -56,6 +56,9 @@ func (h *handlers) follow(ctx context.Context, in *struct {
 		}
 		if after, err = strconv.ParseUint(from, 10, 63); err != nil {
 			return nil, h.fail(ctx, fmt.Errorf("%w: event id: %w", coordinator.ErrInvalid, err))
+		}
+		if after == 0 {
+			after = coordinator.EventsBegin(last)
 		}
 		if err := h.there(ctx, after, last); err != nil {
 			return nil, h.fail(ctx, err)

@@ -3,6 +3,7 @@ package web_test
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/web"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -126,6 +129,46 @@ func TestEventsThatAreNotThere(t *testing.T) {
 		s.alert(2)
 		if e := w.next(); e.ID != last+1 {
 			t.Errorf("behind %d comes %d", last, e.ID)
+		}
+	})
+}
+
+// TestEventsBeginAnewAfterARecovery: no id of before names another event, however many
+// come; whoever follows with one is told to begin anew, and 0 is still the beginning.
+func TestEventsBeginAnewAfterARecovery(t *testing.T) {
+	onSite(t, func(t *testing.T, s *site) {
+		for n := range 20 {
+			s.alert(n)
+		}
+		synctest.Wait()
+		seen, err := s.f.Coordinator().LastEvent(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.f.Stop()
+		s.f.Trust.SetRing(s.f.Trust.Ring() + 1)
+		store := s.f.Store()
+		if _, err := coordinator.Recover(t.Context(), store, coordinator.RecoverConfig{
+			Key: coordtest.NewKey("coordinator").Key(), Ring: s.f.Trust.Ring(), Now: time.Now(), Rand: rand.Reader,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		s.f.RestartOn(store)
+		s = siteOn(t, s.f, s.host, web.Config{Version: "0.1.0"})
+		synctest.Wait()
+		s.alert(30)
+		first := s.watch("/v1/events?after=0", "").next()
+		if first.ID <= seen+1<<31 || coordinator.EventsBegin(first.ID)+1 != first.ID {
+			t.Errorf("the first event is %d, %d had been seen before", first.ID, seen)
+		}
+		for _, before := range []uint64{1, seen - 3, seen} {
+			req := s.request(coordinator.RoleViewer, http.MethodGet, "/v1/events", nil)
+			req.Header.Set("Last-Event-ID", strconv.FormatUint(before, 10))
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute) // a stream has no end
+			defer stop()
+			if got := s.do(req.WithContext(ctx)); got.StatusCode != http.StatusGone {
+				t.Errorf("behind %d: %d %s", before, got.StatusCode, got.body)
+			}
 		}
 	})
 }

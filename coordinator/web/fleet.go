@@ -46,8 +46,17 @@ func (h *handlers) status(ctx context.Context, _ *none) (*body[api.Status], erro
 		Recovered: recoveredOf(recovered),
 		Fleet:     string(s.Fleet), FleetID: s.FleetID.String(), Version: h.version,
 		Term: s.Term.String(), Ring: s.Ring, Recovery: s.Recovery,
-		Hosts: words(s.Hosts), Pending: s.Pending, Actions: words(s.Actions), Containers: s.Containers, Brokers: webapi.Texts(s.Brokers),
+		Hosts: hostWords(s), Pending: s.Pending, Actions: words(s.Actions), Containers: s.Containers, Brokers: webapi.Texts(s.Brokers),
 	}}, nil
+}
+
+// hostWords counts the hosts that are of the fleet by their one word, as lists show it.
+func hostWords(s coordinator.Summary) map[string]int {
+	all := words(s.Hosts)
+	if s.Replacing > 0 {
+		all[string(coordinator.HostReplacing)] = s.Replacing
+	}
+	return all
 }
 
 // recoveredOf tells of a recovery, if there was one that hosts are asked after.
@@ -126,6 +135,7 @@ func (h *handlers) metrics(ctx context.Context, s *prom.Scrape) error {
 	s.Gauge("recovery", "1 if the coordinator went back in time and decides nothing.", truth(sum.Recovery != ""))
 	s.GaugeBy("hosts", "Approved hosts, by connectivity.", "connectivity", floats(sum.Hosts))
 	s.Gauge("hosts_revoked", "Revoked hosts.", float64(sum.Revoked))
+	s.Gauge("hosts_replacing", "Hosts that wait for another machine.", float64(sum.Replacing))
 	s.Gauge("enrolments_pending", "Hosts that wait for a person.", float64(sum.Pending))
 	s.GaugeBy("actions_open", "Actions that have not ended, by state.", "state", floats(sum.Actions))
 	s.GaugeBy("containers", "Containers, by the state that their hosts last told.", "state", floats(sum.Containers))

@@ -32,7 +32,7 @@ func (h *handlers) output(doc huma.API) {
 
 type outputRequest struct {
 	ID     string `path:"id" maxLength:"36" doc:"Action id, or a prefix of at least 4 characters that no other has"`
-	Stream string `query:"stream" enum:"stdout,stderr" default:"stdout"`
+	Stream string `query:"stream" enum:"stdout,stderr,recording" default:"stdout"`
 	Offset int64  `query:"offset" minimum:"0" default:"0"`
 	Follow bool   `query:"follow" doc:"Wait for more until the command has ended"`
 	Hold   bool   `query:"hold" doc:"Follow, and let a command in mode stream wait for this reader (operators)"`

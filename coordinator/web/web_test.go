@@ -49,7 +49,7 @@ func TestEveryFailureIsAProblem(t *testing.T) {
 			"short prefix":          {viewer, "GET", "/v1/actions/018", nil, api.CodeInvalid},
 			"no such token":         {admin, "DELETE", "/v1/tokens/none", nil, api.CodeNotFound},
 			"unknown query":         {viewer, "GET", "/v1/hosts?colour=red", nil, api.CodeInvalid},
-			"limit too high":        {viewer, "GET", "/v1/hosts?limit=10001", nil, api.CodeInvalid},
+			"limit too high":        {viewer, "GET", "/v1/hosts?limit=1001", nil, api.CodeInvalid},
 			"unknown state":         {viewer, "GET", "/v1/actions?state=HAPPY", nil, api.CodeInvalid},
 			"unknown stream":        {viewer, "GET", missing + "/output?stream=stdin", nil, api.CodeInvalid},
 			"wait for nonsense":     {operator, "POST", "/v1/actions?wait=soon", run("true"), api.CodeInvalid},

@@ -33,7 +33,7 @@ func Exit(x *protocol.Exit) *api.Exit {
 		return nil
 	}
 	return &api.Exit{
-		Code: x.Code, Signal: x.Signal, OOM: x.OOM, TimedOut: x.TimedOut, Cancelled: x.Cancelled, HungUp: x.HungUp, Error: x.Error,
+		Code: x.Code, Signal: x.Signal, OOM: x.OOM, TimedOut: x.TimedOut, Cancelled: x.Cancelled, HungUp: x.HungUp, Unrecorded: x.Unrecorded, Error: x.Error,
 		Run: (time.Duration(x.RunMS) * time.Millisecond).String(),
 	}
 }
@@ -42,7 +42,22 @@ func Exit(x *protocol.Exit) *api.Exit {
 func Output(all []protocol.Output) []api.Output {
 	var out []api.Output
 	for _, o := range all {
-		out = append(out, api.Output{FD: string(o.FD), Bytes: o.Bytes, Dropped: o.Dropped, DropAt: o.DropAt})
+		x := api.Output{FD: string(o.FD), Bytes: o.Bytes, Dropped: o.Dropped, DropAt: o.DropAt, Ended: o.Ended, Archive: archive(o.Archive)}
+		if !o.SHA256.IsZero() {
+			x.SHA256 = o.SHA256.String()
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+func archive(a *protocol.Archive) *api.Archive {
+	if a == nil {
+		return nil
+	}
+	out := &api.Archive{SHA256: a.SHA256.String(), Files: a.Files, Bytes: a.Bytes, List: a.List.String()}
+	for _, f := range a.Sums {
+		out.Sums = append(out.Sums, api.FileSum{Name: f.Name, Bytes: f.Bytes, SHA256: f.SHA256.String()})
 	}
 	return out
 }

@@ -1,0 +1,149 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hostler-io/hostler/policy"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/stream"
+)
+
+// hostPolicies begins the names of the values that hold what is known of the
+// policy in force on a host.
+const hostPolicies = "policy/"
+
+// learnt is what is known of the policy in force on a host: its digest, as the
+// host told it, and its text once that is known.
+type learnt struct {
+	Digest protocol.Digest `json:"digest,omitzero"` // zero is no policy that was read from a text
+	Text   []byte          `json:"text,omitempty"`
+}
+
+// loadLearnt reports whether anything is known of a host's policy.
+func loadLearnt(tx Tx, host protocol.HostID) (l learnt, ok bool, err error) {
+	b, err := tx.Values().Get(hostPolicies + string(host))
+	if errors.Is(err, ErrNotFound) || err == nil && len(b) == 0 {
+		return l, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &l)
+	}
+	if err != nil {
+		return l, false, fmt.Errorf("the policy of host %s: %w", host, err)
+	}
+	return l, true, nil
+}
+
+// putLearnt keeps what is known, and tells watchers.
+func (c *Coordinator) putLearnt(tx Tx, host protocol.HostID, l learnt) error {
+	if err := putJSON(tx, hostPolicies+string(host), l); err != nil {
+		return err
+	}
+	return c.event(tx, "host.policy", host, string(host), map[string]any{"digest": l.Digest, "known": l.Digest.IsZero() || l.Text != nil})
+}
+
+// hostPolicy is the policy by which a host will judge, as far as it is known: what
+// the host has told goes before the copy that the configuration names, which is
+// for hosts that have not told. It is nil where neither is known.
+func (c *Coordinator) hostPolicy(tx Tx, host protocol.HostID) (*policy.Policy, error) {
+	l, ok, err := loadLearnt(tx, host)
+	switch {
+	case err != nil:
+		return nil, err
+	case ok && l.Digest.IsZero():
+		return policy.BuiltIn(), nil
+	case ok && l.Text != nil:
+		if p := c.policies.read(l.Digest, l.Text); p != nil {
+			return p, nil
+		}
+	}
+	return c.configured.Load().Hosts, nil
+}
+
+// setPolicy learns the policy that an action has put into force. It is in the
+// action's spec, so whoever waited for the end of the action may rely on it.
+func (c *Coordinator) setPolicy(tx Tx, a Action) error {
+	spec, err := protocol.DecodeSpec(a.Spec)
+	if err != nil {
+		return nil // its host has another record under this id; heartbeats tell what is in force
+	}
+	return c.putLearnt(tx, a.Host, learnt{protocol.Sum(spec.Policy), spec.Policy})
+}
+
+// hearPolicy takes what a heartbeat says of the policy in force, and asks for its
+// text if that is not known. asked is the digest for which the host was asked
+// already by this process; what is returned is the question, if there is one.
+func (c *Coordinator) hearPolicy(tx Tx, host protocol.HostID, info *protocol.PolicyInfo, asked protocol.Digest) ([]Item, error) {
+	if info == nil {
+		return nil, nil // of a version that tells nothing
+	}
+	l, ok, err := loadLearnt(tx, host)
+	if err != nil {
+		return nil, err
+	}
+	if !ok || l.Digest != info.Digest {
+		l = learnt{Digest: info.Digest, Text: c.policies.text(info.Digest)}
+		if err := c.putLearnt(tx, host, l); err != nil {
+			return nil, err
+		}
+	}
+	if l.Digest.IsZero() || l.Text != nil || l.Digest == asked || c.Recovery() != "" {
+		return nil, nil
+	}
+	controls, err := tx.Streams().Get(host, protocol.StreamControl)
+	// A host that takes no controls is not asked more and more.
+	if err != nil || controls.Pos.N-controls.Freed.N >= stream.Window/2 {
+		return nil, err
+	}
+	it, err := c.control(tx, host, protocol.ControlItem{Verb: protocol.VerbPolicy})
+	return []Item{it}, err
+}
+
+// toldPolicy takes the text of a policy that was asked for. One that is not what
+// the host's heartbeats speak of is of another moment: the next heartbeat tells.
+func (c *Coordinator) toldPolicy(tx Tx, host protocol.HostID, text []byte) error {
+	l, ok, err := loadLearnt(tx, host)
+	if err != nil || !ok || l.Digest != protocol.Sum(text) {
+		return err
+	}
+	l.Text = text
+	return c.putLearnt(tx, host, l)
+}
+
+// policies are those of hosts that were read, by digest: most hosts of a fleet
+// have the same few. It is safe for concurrent use.
+type policies struct {
+	mu    sync.Mutex
+	known map[protocol.Digest]*policy.Policy // nil where the text is not understood
+}
+
+// maxPolicies bounds what is kept of them in memory.
+const maxPolicies = 64
+
+// read returns a policy, nil if this version does not understand it.
+func (k *policies) read(d protocol.Digest, text []byte) *policy.Policy {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p, ok := k.known[d]
+	if !ok {
+		if k.known == nil || len(k.known) >= maxPolicies {
+			k.known = make(map[protocol.Digest]*policy.Policy)
+		}
+		p, _ = policy.Parse("the policy of a host", text)
+		k.known[d] = p
+	}
+	return p
+}
+
+// text returns the text of a policy that was read, nil if there is none.
+func (k *policies) text(d protocol.Digest) []byte {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p := k.known[d]; p != nil {
+		return p.Text()
+	}
+	return nil
+}

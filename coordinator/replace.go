@@ -1,0 +1,231 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// A machine that is lost, or was installed anew, has neither the key nor the memory of
+// the host that it was. Its name, its labels and what people wrote down about it go
+// over to the machine that takes its place; its key, its place in the streams, what was
+// asked of it and what it told of itself do not. That it is lost proves nothing about
+// what ran on it: what it was asked and had not ended is LOST, not done again.
+
+// Replacement is what became of a host whose machine is replaced, for who replaces it.
+type Replacement struct {
+	Host   Host
+	Invite Invite
+	Code   string
+	// Unsent is how many actions had never been sent, Unknown how many may have run
+	// or be running, and Unapproved how many waited for approval.
+	Unsent, Unknown, Unapproved int
+	// Containers are those that the machine told of last.
+	Containers []protocol.Container
+}
+
+// Replace shuts the machine of a host out for ever, ends what was asked of it and has
+// not ended, and makes the code by which another machine may ask for its name. Called
+// again while none was let in it makes another code, and the one before ends.
+func (c *Coordinator) Replace(ctx context.Context, by Actor, id protocol.HostID, ttl time.Duration, reason string) (Replacement, error) {
+	if err := by.may(RoleAdmin, "replace hosts"); err != nil {
+		return Replacement{}, err
+	}
+	if err := c.decide(); err != nil {
+		return Replacement{}, err
+	}
+	if ttl < time.Second || ttl > maxInviteTTL {
+		return Replacement{}, fmt.Errorf("%w: a code lives between 1s and 30d, not %s", ErrInvalid, ttl)
+	}
+	invite, code, err := c.newInvite(by, ttl, nil)
+	if err != nil {
+		return Replacement{}, err
+	}
+	invite.Host = id
+	var done Replacement
+	err = c.update(ctx, failpoint.HostReplaced, func(tx Tx) error {
+		h, err := tx.Hosts().Get(id)
+		if err != nil {
+			return ofHost(id, err)
+		}
+		done = Replacement{Invite: invite, Code: code, Containers: h.Inventory.Containers}
+		if h.Awaits != "" {
+			if err := c.endInvite(tx, id, h.Awaits); err != nil {
+				return err
+			}
+		}
+		if err := done.end(c, tx, id); err != nil {
+			return err
+		}
+		if !slices.Contains(h.Former, h.Key) {
+			h.Former = append(h.Former, h.Key)
+		}
+		h.State, h.RevokedMS, h.Reason, h.Awaits = HostReplacing, c.nowMS(), "another machine takes its place", invite.ID
+		if reason != "" {
+			h.Reason += ": " + reason
+		}
+		h.begin()
+		done.Host = h
+		if err := errors.Join(tx.Enrolments().PutInvite(invite), tx.Hosts().Put(h), beginStreams(tx, id)); err != nil {
+			return err
+		}
+		detail := map[string]any{
+			"reason": reason, "key": h.Key, "invite": invite.ID, "unsent": done.Unsent, "unknown": done.Unknown, "unapproved": done.Unapproved,
+			"containers": len(done.Containers),
+		}
+		if err := c.audit(tx, by, "host.replace", string(id), detail); err != nil {
+			return err
+		}
+		return c.event(tx, "host.replacing", id, string(id), detail)
+	})
+	if err != nil {
+		return Replacement{}, err
+	}
+	for _, key := range done.Host.Former {
+		c.cfg.Trust.RevokeHost(id, key)
+	}
+	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
+	c.forgetMachine(id)
+	c.wake.fire(eventsKey{}, id)
+	c.news.askAll()
+	return done, nil
+}
+
+// begin takes away what was known of a machine and says nothing about the next one.
+func (h *Host) begin() {
+	h.Quarantined, h.Store, h.AcceptSeq, h.Adopted, h.Inventory, h.CSR = "", protocol.StoreID{}, 0, protocol.Seq{}, Inventory{}, nil
+}
+
+// beginStreams begins all streams of a host anew. Nobody asks the machine before what
+// it did, nor does its policy say what another one will agree to.
+func beginStreams(tx Tx, id protocol.HostID) error {
+	for _, name := range []protocol.Stream{protocol.StreamOrder, protocol.StreamControl, protocol.StreamReport, protocol.StreamAlert} {
+		if err := tx.Streams().Free(id, name, math.MaxInt64); err != nil {
+			return err
+		}
+		if err := tx.Streams().Put(StreamState{Host: id, Pos: protocol.Position{Stream: name}, Freed: protocol.Position{Stream: name}}); err != nil {
+			return err
+		}
+	}
+	return errors.Join(tx.Values().Put(hostRecoveries+string(id), nil), tx.Values().Put(hostPolicies+string(id), nil))
+}
+
+// end ends what was asked of a machine and has not ended. Of each action it says what
+// is known of it.
+func (r *Replacement) end(c *Coordinator, tx Tx, id protocol.HostID) error {
+	return c.eachOpen(tx, id, func(a Action) error {
+		switch {
+		case a.State == protocol.StatePendingApprove:
+			r.Unapproved++
+			a.Detail = "it waited for approval, and was never sent"
+		case a.State == protocol.StatePendingSchedule && a.N == 0:
+			r.Unsent++
+			a.Detail = "it was never sent"
+		case a.State == protocol.StatePendingSchedule:
+			r.Unknown++
+			a.Detail = "it was sent to the machine before; whether that ran it is not known"
+		case a.State == protocol.StateNew:
+			r.Unknown++
+			a.Detail = "the machine before had it; whether that ran it is not known"
+		default:
+			r.Unknown++
+			a.Detail = "it ran on the machine before; how it ended is not known, nor that it did"
+		}
+		return c.move(tx, &a, protocol.EventHostReplace)
+	})
+}
+
+// endInvite ends the code for the new machine of a host, and refuses who waits by it.
+func (c *Coordinator) endInvite(tx Tx, id protocol.HostID, invite string) error {
+	i, err := tx.Enrolments().Invite(invite)
+	switch {
+	case errors.Is(err, ErrNotFound): // forgotten, long after its end
+	case err != nil:
+		return err
+	default:
+		i.ExpiresMS = min(i.ExpiresMS, c.lifeMS())
+		if err := tx.Enrolments().PutInvite(i); err != nil {
+			return err
+		}
+	}
+	waiting, err := tx.Enrolments().List(EnrolmentPending, maxPending)
+	for _, e := range waiting {
+		if e.Invite != invite || e.Host != id {
+			continue
+		}
+		e.State, e.Reason, e.DecidedMS = EnrolmentDenied, "another code was made for the new machine of this host", c.nowMS()
+		if err := errors.Join(tx.Enrolments().Put(e), c.event(tx, "host.denied", id, e.ID, map[string]any{"reason": e.Reason})); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// forgetMachine forgets what is in memory of the machine of a host.
+func (c *Coordinator) forgetMachine(id protocol.HostID) {
+	c.loseOutput(id)
+	c.setRecovering(id, false)
+	c.mu.Lock()
+	s := c.sessions[id]
+	delete(c.sessions, id)
+	delete(c.quarantined, id)
+	c.mu.Unlock()
+	if s != nil {
+		s.forget()
+	}
+}
+
+// mayTake reports why an enrolment cannot have the name of a host that there is.
+func mayTake(h Host, e *Enrolment) error {
+	switch {
+	case h.State == HostReplacing && e.Invite == h.Awaits:
+		return nil
+	case h.State == HostReplacing:
+		return fmt.Errorf("%w: the name %s is kept for the new machine of that host: join with the code of hostler host replace, or under another name with --host", ErrExists, h.ID)
+	}
+	return fmt.Errorf("%w: a host named %s was enrolled with another key; join under another name with --host, or, if this machine takes its place: hostler host replace %s", ErrExists, h.ID, h.ID)
+}
+
+// isFor reports why somebody who has proven a code cannot use it as that host:
+// rights that a key has lost never come back, and the code may be for another host.
+func (i Invite) isFor(id protocol.HostID, revoked bool) error {
+	switch {
+	case revoked:
+		return errors.New("the key of this machine was revoked; to let it in again, make a new one: hostler-agent leave, and then join")
+	case i.Host != "" && i.Host != id:
+		return fmt.Errorf("the join code is for the new machine of host %s: join with --host %s", i.Host, i.Host)
+	}
+	return nil
+}
+
+// wasRevoked reports whether the key of somebody who wants to join was revoked.
+func (c *Coordinator) wasRevoked(key protocol.KeyID) bool {
+	p, ok := c.cfg.Trust.Principal(key)
+	return ok && p.Revoked
+}
+
+// trustHost makes the key of a host and, of one that took the place of another machine,
+// its certificates known.
+func (c *Coordinator) trustHost(h Host) error {
+	if err := c.cfg.Trust.AddHost(h.ID, h.PublicKey); err != nil {
+		return fmt.Errorf("host %s: %w", h.ID, err)
+	}
+	for _, key := range h.Former {
+		c.cfg.Trust.RevokeHost(h.ID, key)
+	}
+	switch {
+	case h.State != HostApproved:
+		c.cfg.Trust.RevokeHost(h.ID, h.Key)
+	case len(h.CSR) > 0:
+		if err := c.cfg.Trust.PinHost(h.ID, h.CSR); err != nil {
+			return fmt.Errorf("certificate of host %s: %w", h.ID, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package sqlstore
+
+import (
+	"encoding/json"
+
+	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/internal/sqldb"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// tallied are the numbers that triggers keep, see schema/0005_tally.sql.
+const tallied = `SELECT word, n FROM tally WHERE what = $1`
+
+// told counts the containers of an inventory for the triggers. The same numbers are
+// always the same text: the order of a map's keys in JSON is theirs.
+func told(i coordinator.Inventory) string {
+	n := make(map[string]int)
+	for _, c := range i.Containers {
+		n[c.State]++
+	}
+	b, _ := json.Marshal(n) // texts and numbers: it never fails
+	return string(b)
+}
+
+type number struct {
+	word string
+	n    int
+}
+
+func tally[K ~string](db *sqldb.Tx, what string) (map[K]int, error) {
+	all, err := list(db, func(r scanner) (c number, err error) {
+		err = r.Scan(&c.word, &c.n)
+		return c, err
+	}, tallied, what)
+	out := make(map[K]int, len(all))
+	for _, c := range all {
+		out[K(c.word)] = c.n
+	}
+	return out, wrap(err, "counting", what)
+}
+
+func (t actions) Count() (map[protocol.State]int, error) {
+	return tally[protocol.State](t.db, "action")
+}
+
+func (t hosts) Containers() (map[string]int, error) { return tally[string](t.db, "container") }
+
+func (t hosts) Names(state coordinator.HostState) ([]protocol.HostID, error) {
+	all, err := list(t.db, func(r scanner) (id protocol.HostID, err error) {
+		err = r.Scan(&id)
+		return id, err
+	}, namesOfHosts, state)
+	return all, wrap(err, "names of hosts that are", state)
+}
