@@ -255,13 +255,29 @@ func (c *Client) Lines(ctx context.Context, path string, query url.Values, w io.
 		return err
 	}
 	defer resp.Body.Close()
-	if _, err := io.Copy(w, resp.Body); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return fmt.Errorf("%w: %s broke off: %w", ErrUnreachable, path, err)
+	body := &watched{r: resp.Body}
+	_, err = io.Copy(w, body)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !body.failed:
+		return err // of w: whoever asked is in trouble, not the line
 	}
-	return nil
+	return fmt.Errorf("%w: %s broke off: %w", ErrUnreachable, path, err)
+}
+
+// watched tells apart whose error a copy ended with.
+type watched struct {
+	r      io.Reader
+	failed bool
+}
+
+func (w *watched) Read(b []byte) (int, error) {
+	n, err := w.r.Read(b)
+	w.failed = w.failed || err != nil && err != io.EOF
+	return n, err
 }
 
 // Reading is which output is to be read, and how.

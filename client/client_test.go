@@ -344,3 +344,18 @@ func TestUnixSocket(t *testing.T) {
 		t.Errorf("%v, %q", err, got)
 	}
 }
+
+// full has no room.
+type full struct{}
+
+var errFull = errors.New("no room")
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
+// TestLinesToAFullDisk proves that nobody takes trouble of its own for the line's.
+func TestLinesToAFullDisk(t *testing.T) {
+	c := to(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}\n") })
+	if err := c.Lines(t.Context(), "/v1/audit/export", nil, full{}); !errors.Is(err, errFull) || errors.Is(err, client.ErrUnreachable) {
+		t.Errorf("%v", err)
+	}
+}
