@@ -77,11 +77,7 @@ func (f *Fleet) killAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("processes do not end"))
 	defer cancel()
 	i := slices.IndexFunc(all, hierarchy.v2)
-	leaf := all[i].group(f.cfg.Name, "")
-	if err = leaf.Kill(); err == nil {
-		err = leaf.WaitEmpty(ctx)
-	}
-	if err != nil {
+	if err := all[i].group(f.cfg.Name, "").End(ctx); err != nil {
 		return fmt.Errorf("killing fleet %q: %w", f.cfg.Name, err)
 	}
 	for _, h := range all {

@@ -97,12 +97,7 @@ func (n node) kill(ctx context.Context) error {
 			return err
 		}
 	}
-	leaf := n.leaf(all)
-	err = leaf.Kill()
-	if err == nil {
-		err = leaf.WaitEmpty(ctx)
-	}
-	if err != nil {
+	if err := n.leaf(all).End(ctx); err != nil {
 		return fmt.Errorf("killing %s: %w", n.name, err)
 	}
 	if err := network.RemoveCable(n.cable()); err != nil {
@@ -209,6 +204,11 @@ func (n node) start(ctx context.Context, o order) (out io.ReadCloser, err error)
 		}
 	}()
 	if err := network.Lay(network.Cable{Name: n.cable(), Bridge: n.fleet.bridge(), Peer: uplink, PID: cmd.Process.Pid}); err != nil {
+		// Without its process there is nothing to connect, and it has said why it ended.
+		_ = cmd.Process.Kill() // it may have
+		if line, _ := bufio.NewReader(answer).ReadString('\n'); line != "" {
+			return nil, fmt.Errorf("%s (%w)", strings.TrimSpace(line), errNotReady)
+		}
 		return nil, err
 	}
 	if err := json.NewEncoder(in).Encode(o); err != nil {
