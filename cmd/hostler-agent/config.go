@@ -30,6 +30,7 @@ type config struct {
 	// is there, it is in force over every policy that is signed.
 	Policy   string         `toml:"policy"`
 	Commands commandsConfig `toml:"commands"`
+	Sessions sessionsConfig `toml:"sessions"`
 	LXC      lxcConfig      `toml:"lxc"`
 	Network  networkConfig  `toml:"network"`
 }
@@ -49,6 +50,27 @@ type commandsConfig struct {
 	OutputMiB int `toml:"output_mib"`
 	// OutputDays is for how long what a command has left is kept after its end.
 	OutputDays int `toml:"output_days"`
+}
+
+// The values of sessions.unrecorded.
+const (
+	unrecordedContinue = "continue"
+	unrecordedEnd      = "end"
+)
+
+type sessionsConfig struct {
+	// Parallel is how many interactive sessions there are at a time, on the host
+	// and in its containers. Another is refused.
+	Parallel int `toml:"parallel"`
+	// Record records every session, and not only those whose people ask for it. They
+	// are told when it begins. What is printed is recorded, and not what is typed:
+	// passwords are typed unseen.
+	Record bool `toml:"record"`
+	// RecordMiB is how long a recording may become, in MiB.
+	RecordMiB int `toml:"record_mib"`
+	// Unrecorded is what becomes of a session whose recording cannot go on, because
+	// the disk is full or the recording as long as it may be: continue, or end.
+	Unrecorded string `toml:"unrecorded"`
 }
 
 type lxcConfig struct {
@@ -77,6 +99,7 @@ func defaults() (config, error) {
 		Socket:   "/run/hostler/agent.sock",
 		Policy:   "/etc/hostler/policy.toml",
 		Commands: commandsConfig{Supervisor: beside("hostler-run"), Parallel: 16, Lanes: 32, OutputMiB: 2 << 10, OutputDays: 14},
+		Sessions: sessionsConfig{Parallel: 16, RecordMiB: 32, Unrecorded: unrecordedContinue},
 		LXC:      lxcConfig{Path: "/var/lib/lxc", Helper: beside("hostler-lxc")},
 		Network:  networkConfig{Bridge: "hostler0", Subnet: "10.133.0.0/24"},
 	}
@@ -114,6 +137,10 @@ func (c *config) settings() []settings.Setting {
 		settings.Number("commands.lanes", &c.Commands.Lanes),
 		settings.Number("commands.output_mib", &c.Commands.OutputMiB),
 		settings.Number("commands.output_days", &c.Commands.OutputDays),
+		settings.Number("sessions.parallel", &c.Sessions.Parallel),
+		settings.Flag("sessions.record", &c.Sessions.Record),
+		settings.Number("sessions.record_mib", &c.Sessions.RecordMiB),
+		settings.Text("sessions.unrecorded", &c.Sessions.Unrecorded),
 		settings.Text("lxc.path", &c.LXC.Path),
 		settings.Text("lxc.helper", &c.LXC.Helper),
 		settings.Text("network.bridge", &c.Network.Bridge),
@@ -139,6 +166,9 @@ func (c *config) check() error {
 	if c.Commands.OutputMiB < 1 || c.Commands.OutputDays < 1 {
 		return fmt.Errorf("commands: output_mib = %d and output_days = %d: want 1 at least of each", c.Commands.OutputMiB, c.Commands.OutputDays)
 	}
+	if err := c.Sessions.check(); err != nil {
+		return err
+	}
 	if c.Network.Bridge == "" {
 		return nil
 	}
@@ -147,6 +177,21 @@ func (c *config) check() error {
 	}
 	_, err := c.Network.prefix()
 	return err
+}
+
+// maxRecordMiB is what a coordinator keeps of one stream.
+const maxRecordMiB = 64
+
+func (s sessionsConfig) check() error {
+	switch {
+	case s.Parallel < 1:
+		return fmt.Errorf("sessions.parallel = %d: want 1 at least; who may have none is a matter of the policy", s.Parallel)
+	case s.RecordMiB < 1 || s.RecordMiB > maxRecordMiB:
+		return fmt.Errorf("sessions.record_mib = %d: want 1 to %d", s.RecordMiB, maxRecordMiB)
+	case s.Unrecorded != unrecordedContinue && s.Unrecorded != unrecordedEnd:
+		return fmt.Errorf("sessions.unrecorded = %q: want %s or %s", s.Unrecorded, unrecordedContinue, unrecordedEnd)
+	}
+	return nil
 }
 
 // prefix is the bridge's network.

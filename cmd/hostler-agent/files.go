@@ -1,16 +1,25 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
+	"io/fs"
+	"os"
 	"path"
+	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/internal/files"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 // filesCommand is run by the agent itself, under a supervisor.
@@ -42,7 +51,7 @@ func pushFiles(ctx context.Context, cmd *cobra.Command, m agent.Move) (err error
 			return err
 		}
 		t := tree(&m, files.NewTree(dir, m.Temp))
-		return errors.Join(t.Unpack(ctx, cmd.InOrStdin(), nil), t.Close())
+		return errors.Join(t.Unpack(ctx, cmd.InOrStdin()), t.Close())
 	}
 	mode, err := m.Files.FileMode()
 	if err != nil {
@@ -69,31 +78,95 @@ func tree(m *agent.Move, t *files.Tree) *files.Tree {
 // errSkipped tells that not everything was taken.
 var errSkipped = errors.New("not everything was copied")
 
-// pullFiles writes an archive of what is there.
+// errChanged tells that whoever pulls has the beginning of another archive.
+var errChanged = errors.New("what is there is not what was copied before")
+
+// errAbsent tells that there is nothing of what is to be pulled.
+var errAbsent = errors.New("there is no such file")
+
+// pullFiles writes an archive of what is there, behind what whoever asked has of it
+// already, and leaves a note of what it holds.
 func pullFiles(ctx context.Context, cmd *cobra.Command, m agent.Move) error {
 	skipped := false
-	p := files.NewPacker(cmd.OutOrStdout())
+	out := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
+	rest := files.NewRest(out, m.Files.Have, m.Files.HaveSHA256)
+	p := files.NewPacker(rest)
 	p.OwnerOf = m.OwnerOf
 	p.Skipped = func(name string, why error) {
 		skipped = true
 		fmt.Fprintf(cmd.ErrOrStderr(), "hostler-agent: %q was left out: %v\n", name, why)
 	}
+	note := newNote()
+	p.Packed = note.add
 	for _, at := range m.Files.Paths {
 		if err := pullOne(ctx, p, &m, at); err != nil {
-			return err
+			return changed(&m, rest, err)
 		}
 	}
-	if err := p.Close(); err != nil {
-		return err
+	err := errors.Join(p.Close(), out.Flush())
+	if err == nil {
+		note.SHA256, err = rest.End()
 	}
-	if skipped {
+	if err == nil {
+		err = note.write(os.Getenv(rundir.NoteVariable))
+	}
+	switch {
+	case err != nil:
+		return changed(&m, rest, err)
+	case skipped:
 		return errSkipped
 	}
 	return nil
 }
 
+// changed tells an archive that begins otherwise than it did from a file that
+// changed under the hands of the packer.
+func changed(m *agent.Move, rest *files.Rest, err error) error {
+	if errors.Is(err, files.ErrChanged) && !rest.Begun() && m.Files.Have > 0 {
+		return errChanged
+	}
+	return err
+}
+
+// note is what a pull leaves of its archive.
+type note struct {
+	protocol.Archive
+	list  hash.Hash
+	names int
+}
+
+func newNote() *note { return &note{list: sha256.New()} }
+
+func (n *note) add(name string, size int64, digest [32]byte) {
+	n.Files++
+	n.Bytes += size
+	fmt.Fprintf(n.list, "%x  %s\n", digest, name)
+	said := strings.ToValidUTF8(name, "\uFFFD")
+	if n.names += len(said); int64(len(n.Sums)) == n.Files-1 && len(n.Sums) < protocol.MaxSums && n.names <= protocol.MaxSumNames {
+		n.Sums = append(n.Sums, protocol.FileSum{Name: said, Bytes: size, SHA256: digest})
+	}
+}
+
+// write puts the note where the agent looks for it once this program has ended.
+func (n *note) write(path string) error {
+	n.List = protocol.Digest(n.list.Sum(nil))
+	b, err := json.Marshal(n.Archive)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
 func pullOne(ctx context.Context, p *files.Packer, m *agent.Move, at string) error {
 	f, dir, err := m.Source(at)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return fmt.Errorf("%w on the host: %s", errAbsent, at)
+	}
 	if err != nil {
 		return err
 	}

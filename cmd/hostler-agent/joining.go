@@ -36,20 +36,15 @@ func joinFleet(ctx context.Context, c config, code, host string, labels []string
 		return err
 	}
 	defer held.Close()
+	if old, err := s.record(); err == nil && old.Member() {
+		return joinAgain(ctx, c, old, code, host, labels, log, out)
+	}
 	r, err := begin(s, c, code, host, labels)
 	if err != nil {
 		return err
 	}
-	client, err := enrolment(s, c, r, log, func(r join.Record) {
-		fmt.Fprintf(out, "words: %s\nhost %s waits for approval. The operator sees the same four words in: hostler host pending\n", r.Words, r.Host)
-	})
-	if err != nil {
+	if _, r, err = enrolInFront(ctx, s, c, r, log, s.keep, out); err != nil {
 		return err
-	}
-	if r, err = client.Run(ctx, r); ctx.Err() != nil {
-		return errors.New("interrupted; to go on: hostler-agent join")
-	} else if err != nil {
-		return explain(r, err)
 	}
 	chain, err := r.Chain()
 	if err != nil {
@@ -59,12 +54,16 @@ func joinFleet(ctx context.Context, c config, code, host string, labels []string
 	return nil
 }
 
+func sayWords(out io.Writer) func(join.Record) {
+	return func(r join.Record) {
+		fmt.Fprintf(out, "words: %s\nhost %s waits for approval. The operator sees the same four words in: hostler host pending\n", r.Words, r.Host)
+	}
+}
+
 // begin returns the enrolment to go on with, kept.
 func begin(s state, c config, code, host string, labels []string) (join.Record, error) {
 	old, err := s.record()
 	switch {
-	case err == nil && old.Member():
-		return old, fmt.Errorf("%w: host %s is a member of a fleet already\nRun: hostler-agent leave", errRefused, old.Host)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return old, err
 	case code != "":
@@ -92,13 +91,13 @@ func begin(s state, c config, code, host string, labels []string) (join.Record, 
 }
 
 // enrolment is the client for an enrolment of this host.
-func enrolment(s state, c config, r join.Record, log *slog.Logger, waiting func(join.Record)) (*join.Client, error) {
+func enrolment(s state, c config, r join.Record, log *slog.Logger, keep func(join.Record) error, waiting func(join.Record)) (*join.Client, error) {
 	id, key, err := s.keys(string(r.Host))
 	if err != nil {
 		return nil, err
 	}
 	return join.New(join.Config{
-		Identity: id, TLS: key, Keep: s.keep, Waiting: waiting, Log: log,
+		Identity: id, TLS: key, Keep: keep, Waiting: waiting, Log: log,
 		Describe: func(ctx context.Context) (enrol.Offer, error) {
 			boot, err := runner.Boot()
 			if err != nil {
@@ -114,6 +113,21 @@ func enrolment(s state, c config, r join.Record, log *slog.Logger, waiting func(
 			return newMachine(c.StateDir, unsupported).describe(ctx, boot, runtimes), nil
 		},
 	})
+}
+
+// enrolInFront takes an enrolment to its end in front of who is to compare its words,
+// and returns it with the client that did.
+func enrolInFront(ctx context.Context, s state, c config, r join.Record, log *slog.Logger, keep func(join.Record) error, out io.Writer) (*join.Client, join.Record, error) {
+	client, err := enrolment(s, c, r, log, keep, sayWords(out))
+	if err != nil {
+		return nil, r, err
+	}
+	if r, err = client.Run(ctx, r); ctx.Err() != nil {
+		return nil, r, errors.New("interrupted; to go on: hostler-agent join")
+	} else if err != nil {
+		return nil, r, explain(r, err)
+	}
+	return client, r, nil
 }
 
 // explain adds to an end of an enrolment what to do next.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/settings"
+	"github.com/hostler-io/hostler/protocol"
 )
 
 // Exit codes, shared by all programs.
@@ -52,10 +53,15 @@ func program(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	case errors.Is(err, errUsage):
 		fmt.Fprintf(stderr, "hostler-agent: %v\nSee: hostler-agent --help\n", err)
 		return exitUsage
+	case errors.Is(err, errChanged):
+		return protocol.ExitChanged // whoever pulls begins anew, and says so
 	}
 	fmt.Fprintf(stderr, "hostler-agent: %v\n", err)
-	if errors.Is(err, errRefused) {
+	switch {
+	case errors.Is(err, errRefused):
 		return exitRefused
+	case errors.Is(err, errAbsent):
+		return protocol.ExitAbsent
 	}
 	return exitFailed
 }
@@ -125,7 +131,8 @@ func joinCommand(configured loader, logger func(*cobra.Command) *slog.Logger) *c
 		Short: "Bring this host into a fleet",
 		Long: "Make the host's key, make an offer to the coordinator that the code names, show four words, and\n" +
 			"wait until an operator has compared them and approved the host. It may be interrupted: without\n" +
-			"CODE it goes on where it was.",
+			"CODE it goes on where it was.\n\nA member that joins its own fleet again keeps its key, its name and all that it remembers: that is for\n" +
+			"a new coordinator in place of one that was lost without a backup. Stop the agent first.",
 		Args: func(cmd *cobra.Command, args []string) error { return usage(cobra.MaximumNArgs(1)(cmd, args)) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, _, err := configured()

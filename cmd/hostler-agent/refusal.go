@@ -34,6 +34,9 @@ type heedfulConn struct {
 	heard atomic.Bool
 }
 
+// NetConn is what it stands before.
+func (c *heedfulConn) NetConn() net.Conn { return c.Conn }
+
 func (c *heedfulConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {

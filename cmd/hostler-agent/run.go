@@ -108,7 +108,8 @@ func once(ctx context.Context, s state, c config, from settings.Origin, log *slo
 	cfg := agent.Config{
 		Host: host, Fleet: noFleet(), FleetName: "none", Queue: q, Runtimes: runtimes,
 		Boot: boot, Features: features(runtimes), BootMS: clock.BootMS, Now: clock.Now, Rand: rand.Reader, Log: log,
-		HostRuns: c.Commands.Parallel, Lanes: c.Commands.Lanes,
+		HostRuns: c.Commands.Parallel, Lanes: c.Commands.Lanes, Sessions: c.Sessions.Parallel,
+		RecordSessions: c.Sessions.Record, RecordBytes: int64(c.Sessions.RecordMiB) << 20, RecordOrEnd: c.Sessions.Unrecorded == unrecordedEnd,
 		OutputTotal: int64(c.Commands.OutputMiB) << 20, OutputAge: time.Duration(c.Commands.OutputDays) * 24 * time.Hour,
 	}
 	if _, err := os.Stat(c.Commands.Supervisor); err == nil {
@@ -283,7 +284,7 @@ func (n *node) finish(ctx context.Context) error {
 	if err != nil || r.Code == "" {
 		return nil // decided meanwhile, by whoever held the lock
 	}
-	client, err := enrolment(n.state, n.config, r, n.log, func(r join.Record) {
+	client, err := enrolment(n.state, n.config, r, n.log, n.state.keep, func(r join.Record) {
 		n.log.Info("the host waits for approval", "host", string(r.Host), "words", r.Words)
 	})
 	if err != nil {

@@ -28,9 +28,10 @@ type state string
 
 func (s state) path(name string) string { return filepath.Join(string(s), name) }
 
-func (s state) identity() string   { return s.path("identity.pgp") }    // the host's OpenPGP key
-func (s state) tlsKey() string     { return s.path("tls.key") }         // the key of its TLS certificate
-func (s state) membership() string { return s.path("membership.json") } // the enrolment, see join.Record
+func (s state) identity() string   { return s.path("identity.pgp") }          // the host's OpenPGP key
+func (s state) tlsKey() string     { return s.path("tls.key") }               // the key of its TLS certificate
+func (s state) membership() string { return s.path("membership.json") }       // the enrolment, see join.Record
+func (s state) again() string      { return s.path("membership-again.json") } // the enrolment of a member that joins again
 func (s state) queueFile() string  { return s.path("queue.db") }
 func (s state) queueMade() string  { return s.path("queue.made") } // there was a queue, so it must be there
 func (s state) runs() string       { return s.path("runs") }
@@ -168,9 +169,11 @@ func (s state) noteQueue(q *queue.Queue) (*queue.Queue, error) {
 const maxRecord = 16 << 20
 
 // record reads the enrolment; fs.ErrNotExist if the host never joined.
-func (s state) record() (join.Record, error) {
+func (s state) record() (join.Record, error) { return readRecord(s.membership()) }
+
+func readRecord(path string) (join.Record, error) {
 	var r join.Record
-	b, err := durable.ReadFile(s.membership(), maxRecord)
+	b, err := durable.ReadFile(path, maxRecord)
 	if err != nil {
 		return r, fmt.Errorf("read the enrolment: %w", err)
 	}
@@ -178,19 +181,25 @@ func (s state) record() (join.Record, error) {
 		err = json.Unmarshal(b, &r)
 	}
 	if err != nil {
-		return r, fmt.Errorf("%s is damaged: %w\nRestore it, or let the host leave and join again: hostler-agent leave", s.membership(), err)
+		return r, fmt.Errorf("%s is damaged: %w\nRestore it, or let the host leave and join again: hostler-agent leave", path, err)
 	}
 	return r, nil
 }
 
 // keep makes the enrolment durable.
-func (s state) keep(r join.Record) error {
+func (s state) keep(r join.Record) error { return keepRecord(s.membership(), r) }
+
+// keepAgain makes an enrolment durable that takes the place of another one when it
+// has come to its end.
+func (s state) keepAgain(r join.Record) error { return keepRecord(s.again(), r) }
+
+func keepRecord(path string, r join.Record) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encode the enrolment: %w", err)
 	}
 	failpoint.Before(failpoint.MembershipKept)
-	if err := durable.WriteFile(s.membership(), rundir.AppendSum(b), 0o600); err != nil {
+	if err := durable.WriteFile(path, rundir.AppendSum(b), 0o600); err != nil {
 		return fmt.Errorf("keep the enrolment: %w", err)
 	}
 	failpoint.After(failpoint.MembershipKept)
@@ -209,7 +218,7 @@ func (s state) forget() error {
 	if err != nil {
 		return fmt.Errorf("leave: %w", err)
 	}
-	gone := append([]string{s.membership(), s.identity(), s.tlsKey()}, memory...)
+	gone := append([]string{s.membership(), s.again(), s.identity(), s.tlsKey()}, memory...)
 	for _, f := range append(gone, s.queueMade(), s.leaving()) {
 		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("leave: %w", err)
