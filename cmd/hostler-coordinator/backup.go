@@ -41,7 +41,7 @@ restored all the same, since a recovered coordinator has a new key in any case.
 Output of commands, and files on their way to hosts, are left out unless
 --with-outputs is given; hosts that keep output send it again.`,
 		Example: "  hostler-coordinator backup /var/backups/hostler\n  hostler-coordinator backup --without-keys - | ssh vault 'cat > lab.backup'",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, _, err := configured()
 			if err != nil {
@@ -69,8 +69,11 @@ func (b *backup) run(ctx context.Context, to string) error {
 		return err
 	}
 	id, err := certs.LoadIdentity(b.state.identity())
+	if errors.Is(err, fs.ErrNotExist) {
+		return b.state.missing()
+	}
 	if err != nil {
-		return fmt.Errorf("there is no coordinator in %s: %w", b.state, err)
+		return err
 	}
 	held, err := b.state.lock("backup")
 	if err != nil {
@@ -82,7 +85,7 @@ func (b *backup) run(ctx context.Context, to string) error {
 		if err == nil {
 			fmt.Fprintf(b.talk, "%s\n", summary(m))
 		}
-		return err
+		return broken(ctx, err, "What was written to the standard output is no backup.", "Run it again.")
 	}
 	if info, err := os.Stat(to); err == nil && info.IsDir() {
 		chain, err := b.state.chain()
@@ -99,7 +102,8 @@ func (b *backup) run(ctx context.Context, to string) error {
 	}
 	m, err := b.place(ctx, to, id)
 	if err != nil {
-		return fmt.Errorf("back up to %s: %w", to, err)
+		return fmt.Errorf("back up to %s: %w", to, broken(ctx, err, "Nothing is left of it, and the coordinator is as it was.",
+			fmt.Sprintf("Run it again; it needs room for the database here and in %s meanwhile.", b.state)))
 	}
 	fmt.Fprintf(b.out, "backup: %s\n", to)
 	fmt.Fprintf(b.talk, "%s\n", summary(m))
@@ -146,7 +150,7 @@ func (b *backup) place(ctx context.Context, to string, id *certs.Identity) (m ar
 		return m, err
 	}
 	fmt.Fprintln(b.talk, "Reading it back …")
-	read, _, err := inspect(f.Name(), "")
+	read, _, err := inspect(ctx, f.Name(), "")
 	if err == nil && read.Store != m.Store {
 		err = errors.New("what was read back is another backup")
 	}
@@ -194,10 +198,7 @@ func (b *backup) write(ctx context.Context, w io.Writer, id *certs.Identity) (m 
 		if name == "store.db" {
 			path = copied
 		}
-		if err := ctx.Err(); err != nil {
-			return m, context.Cause(ctx)
-		}
-		if err := addFile(a, name, path); err != nil {
+		if err := addFile(ctx, a, name, path); err != nil {
 			return m, err
 		}
 		if now := clock.Now(); now.Sub(told) > progressEvery || now.Before(told) {
@@ -213,7 +214,7 @@ const progressEvery = 2 * time.Second
 
 // addFile adds a file as long as it is now. Output that was forgotten meanwhile
 // is left out.
-func addFile(a *archive.Writer, name, path string) error {
+func addFile(ctx context.Context, a *archive.Writer, name, path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) && (strings.HasPrefix(name, "output/") || strings.HasPrefix(name, "payloads/") || name == "token.shown") {
 		return nil
@@ -226,7 +227,7 @@ func addFile(a *archive.Writer, name, path string) error {
 	if err != nil {
 		return err
 	}
-	return a.Add(name, info.Size(), f)
+	return a.Add(name, info.Size(), heeding{ctx, f})
 }
 
 // files are the names of what is backed up, in order. What a coordinator makes
@@ -283,14 +284,14 @@ func summary(m archive.Manifest) string {
 // lead from the pin of a fleet to its coordinator, and that coordinator's
 // signature. Without a fleet code the pin is that in the backup, which then is
 // whole, but may be of anybody.
-func inspect(path, code string) (m archive.Manifest, chain *certs.Chain, err error) {
+func inspect(ctx context.Context, path, code string) (m archive.Manifest, chain *certs.Chain, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return m, nil, err
 	}
 	defer f.Close()
 	small := make(map[string][]byte)
-	m, sealed, err := archive.Read(f, func(name string, size int64, r io.Reader) error {
+	m, sealed, err := archive.Read(heeding{ctx, f}, func(name string, size int64, r io.Reader) error {
 		if name != "fleet.code" && !strings.HasPrefix(name, "rings/") {
 			_, err := io.Copy(io.Discard, r)
 			return err

@@ -36,9 +36,9 @@ type policyConfig struct {
 	// sent, in the language of the policies of hosts. Default: operators and
 	// admins may request everything, and need nobody.
 	File string `toml:"file"`
-	// HostsFile is a copy of the policy that the hosts have in force. What it asks
-	// for is collected before an order is sent; without it a host refuses what is
-	// not approved as it wants. It takes nothing from what the hosts verify.
+	// HostsFile is a copy of the policy in force on hosts that have not told theirs.
+	// What a policy asks for is collected before an order is sent; the host refuses
+	// what is not approved as it wants, whatever is known here.
 	HostsFile string `toml:"hosts_file"`
 	// FourEyes counts no approval of the person who made the request, if the token
 	// that made it is called as the person.

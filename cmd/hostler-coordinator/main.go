@@ -69,7 +69,7 @@ func rootCommand() *cobra.Command {
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
-		Args:              cobra.NoArgs,
+		Args:              noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return fmt.Errorf("%w: a command is missing", errUsage)
 		},
@@ -78,12 +78,25 @@ func rootCommand() *cobra.Command {
 	root.PersistentFlags().StringVar(&configPath, "config", "", "configuration file (default "+defaultConfigPath+")")
 	configured := func() (config, settings.Origin, error) { return load(configPath, os.Environ()) }
 	root.AddCommand(initCommand(configured), runCommand(configured), backupCommand(configured), restoreCommand(configured), recoverCommand(configured), configCommand(configured), &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Use: "version", Short: "Print the version", Args: noArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
 			fmt.Fprintln(cmd.OutOrStdout(), "hostler-coordinator", buildinfo.String())
 		},
 	})
 	return root
+}
+
+// noArgs is cobra's, with our exit code.
+func noArgs(cmd *cobra.Command, args []string) error { return usage(cobra.NoArgs(cmd, args)) }
+
+// oneArg is cobra's, with our exit code.
+func oneArg(cmd *cobra.Command, args []string) error { return usage(cobra.ExactArgs(1)(cmd, args)) }
+
+func usage(err error) error {
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	return nil
 }
 
 func initCommand(configured loader) *cobra.Command {
@@ -97,7 +110,7 @@ func initCommand(configured loader) *cobra.Command {
 			"With --ring FILE (written by hostler fleet ring add-coordinator): take the ring that lets this\n" +
 			"coordinator in, or a newer one. A coordinator that runs takes it on SIGHUP, or at once by\n" +
 			"hostler fleet ring publish.",
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := configured()
 			if err != nil {
@@ -128,14 +141,14 @@ func initCommand(configured loader) *cobra.Command {
 func runCommand(configured loader) *cobra.Command {
 	var level slog.LevelVar
 	cmd := &cobra.Command{
-		Use: "run", Short: "Serve until a signal ends it; SIGHUP takes new rings and restarts the broker", Args: cobra.NoArgs,
+		Use: "run", Short: "Serve until a signal ends it; SIGHUP takes new rings and policies, and restarts the broker", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := configured()
 			if err != nil {
 				return err
 			}
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: &level}))
-			return serve(cmd.Context(), c, log, cmd.OutOrStdout())
+			return serve(cmd.Context(), c, configured, log, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().TextVar(&level, "log-level", &level, "debug, info, warn or error")
@@ -143,11 +156,11 @@ func runCommand(configured loader) *cobra.Command {
 }
 
 func configCommand(configured loader) *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+	cmd := &cobra.Command{Use: "config", Short: "Look at the configuration", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		return fmt.Errorf("%w: config needs check or show", errUsage)
 	}}
 	var withOrigin bool
-	show := &cobra.Command{Use: "show", Short: "Print every setting in force", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+	show := &cobra.Command{Use: "show", Short: "Print every setting in force", Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		c, from, err := configured()
 		if err != nil {
 			return err
@@ -158,7 +171,7 @@ func configCommand(configured loader) *cobra.Command {
 		return settings.Show(cmd.OutOrStdout(), c.settings(), from)
 	}}
 	show.Flags().BoolVar(&withOrigin, "origin", false, "say where each setting comes from")
-	check := &cobra.Command{Use: "check", Short: "Read the configuration and say what is wrong with it", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+	check := &cobra.Command{Use: "check", Short: "Read the configuration and say what is wrong with it", Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		_, _, err := configured()
 		return err
 	}}

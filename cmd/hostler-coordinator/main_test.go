@@ -6,7 +6,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -22,7 +24,7 @@ import (
 
 // program is the program with a state directory and a fleet of its own.
 type program struct {
-	t      *testing.T
+	t      testing.TB
 	config string
 	state  state
 	owner  *certs.Identity
@@ -30,7 +32,7 @@ type program struct {
 	first  []byte // ring 1, signed
 }
 
-func newProgram(t *testing.T, fleet byte) *program {
+func newProgram(t testing.TB, fleet byte) *program {
 	t.Helper()
 	dir := t.TempDir()
 	owner, err := certs.Generate("owner", time.Now())
@@ -46,19 +48,31 @@ func newProgram(t *testing.T, fleet byte) *program {
 		t.Fatal(err)
 	}
 	p := &program{t: t, config: filepath.Join(dir, "c.toml"), state: state(filepath.Join(dir, "state")), owner: owner, ring: ring, first: first}
-	p.write(p.config, "state_dir = \""+string(p.state)+"\"\n[http]\nlisten = \""+freePort(t)+"\"\n[mqtt]\nlisten = \""+freePort(t)+"\"\n")
+	http, mqtt := freeAddresses(t)
+	p.write(p.config, fmt.Sprintf("state_dir = %q\n[http]\nlisten = %q\n[mqtt]\nlisten = %q\n", p.state, http, mqtt))
 	return p
 }
 
-// freePort returns an address that was free a moment ago.
-func freePort(t *testing.T) string {
+// freeAddresses are two on loopback that nobody uses, outside of the range that the
+// kernel gives to connections: nobody takes them before the coordinator does.
+func freeAddresses(t testing.TB) (http, mqtt string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := 10000 + 2*rand.IntN(5000)
+		one, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		defer one.Close()
+		other, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+1))
+		if err != nil {
+			continue
+		}
+		defer other.Close()
+		return one.Addr().String(), other.Addr().String()
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("found no free ports")
+	return "", ""
 }
 
 func (p *program) write(path, text string) {
@@ -120,7 +134,7 @@ func (p *program) admit(request string) string {
 	return file
 }
 
-func field(t *testing.T, out, name string) string {
+func field(t testing.TB, out, name string) string {
 	t.Helper()
 	for line := range strings.Lines(out) {
 		if v, ok := strings.CutPrefix(line, name+": "); ok {
@@ -223,6 +237,41 @@ func (p *program) serve(token string) {
 	}
 }
 
+// Who looks for a coordinator in the wrong place is told the place, once.
+func TestNothingThere(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		want int
+		say  []string
+		args []string
+	}{
+		{"backup", exitFailed, []string{"there is no coordinator in ", "HOSTLER_STATE_DIR"}, []string{"backup", t.TempDir()}},
+		{"recover", exitFailed, []string{"there is no coordinator in ", "HOSTLER_STATE_DIR", "restore FILE"}, []string{"recover"}},
+		{"restore", exitFailed, []string{"restore /nope: no such file or directory\n"}, []string{"restore", "/nope"}},
+		{"no file", exitUsage, []string{"accepts 1 arg"}, []string{"restore"}},
+		{"no place", exitUsage, []string{"accepts 1 arg"}, []string{"backup"}},
+		{"too much", exitUsage, []string{"unknown command"}, []string{"recover", "x"}},
+	} {
+		for _, there := range []bool{false, true} {
+			p := newProgram(t, 1)
+			if there {
+				if err := os.Mkdir(string(p.state), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, talk := p.do(c.want, c.args...)
+			for _, say := range c.say {
+				if !strings.Contains(talk, say) {
+					t.Errorf("%s: it says %q, want something about %q", c.name, talk, say)
+				}
+			}
+			if n := strings.Count(talk, string(p.state)); n > 1 || strings.Contains(talk, "-lock") || strings.Contains(talk, "Checking") {
+				t.Errorf("%s: it says %q", c.name, talk)
+			}
+		}
+	}
+}
+
 func TestInitRefuses(t *testing.T) {
 	p, other := newProgram(t, 1), newProgram(t, 2)
 	p.do(0, "init", "--fleet", p.code())
@@ -240,7 +289,8 @@ func TestInitRefuses(t *testing.T) {
 		{"no such file", exitFailed, "no such file", []string{"init", "--ring", filepath.Join(t.TempDir(), "missing")}},
 		{"another fleet's ring", exitFailed, "unusable ring", []string{"init", "--ring", other.admit(field(t, theirs, "request"))}},
 		{"unknown flag", exitUsage, "--fleat", []string{"init", "--fleat", "x"}},
-		{"unknown command", exitFailed, "unknown command", []string{"inti"}},
+		{"unknown command", exitUsage, "unknown command", []string{"inti"}},
+		{"too much", exitUsage, "unknown command", []string{"init", "x"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, talk := p.do(c.want, c.args...); !strings.Contains(talk, c.say) {

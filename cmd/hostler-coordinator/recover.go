@@ -42,7 +42,7 @@ how many have answered.
 of --fleet CODE (hostler fleet init makes one). Its hosts are strangers to it and
 it is one to them: neither believes a word of the other.`,
 		Example: "  hostler-coordinator recover\n  hostler-coordinator recover --ring ring-7\n  hostler-coordinator recover --as-new-fleet --fleet hf1_…",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := configured()
 			if err != nil {
@@ -73,10 +73,15 @@ type recoverRun struct {
 	out, talk io.Writer
 }
 
+// nothing tells that there is nothing to recover.
+func (r *recoverRun) nothing() error {
+	return fmt.Errorf("%w\nTo restore a backup: hostler-coordinator restore FILE", r.state.missing())
+}
+
 func (r *recoverRun) run(ctx context.Context) error {
 	held, err := r.state.lock("recover")
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("there is no coordinator in %s: %w\nTo restore a backup: hostler-coordinator restore FILE", r.state, err)
+		return r.nothing()
 	}
 	if err != nil {
 		return err
@@ -147,8 +152,11 @@ func (r *recoverRun) begin(ctx context.Context) (recovery, error) {
 // outdated judges a state directory that was used until now.
 func (r *recoverRun) outdated(ctx context.Context) (mark recovery, err error) {
 	id, err := certs.LoadIdentity(r.state.identity())
+	if errors.Is(err, fs.ErrNotExist) {
+		return mark, r.nothing()
+	}
 	if err != nil {
-		return mark, fmt.Errorf("there is no coordinator in %s: %w\nTo restore a backup: hostler-coordinator restore FILE", r.state, err)
+		return mark, err
 	}
 	store, err := r.open(ctx)
 	if err != nil {

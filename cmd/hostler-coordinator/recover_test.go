@@ -17,7 +17,7 @@ import (
 )
 
 // started is a program that is part of its fleet, and its first token.
-func started(t *testing.T, fleet byte) (p *program, token string) {
+func started(t testing.TB, fleet byte) (p *program, token string) {
 	t.Helper()
 	p = newProgram(t, fleet)
 	out, _ := p.do(0, "init", "--fleet", p.code())

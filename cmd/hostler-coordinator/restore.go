@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +32,7 @@ Whoever can change a backup can make one that is whole. --fleet CODE, which
 hostler fleet show prints where an owner is, holds it against the fleet: then
 only who had a coordinator's key can have made it.`,
 		Example: "  hostler-coordinator restore /var/backups/hostler/lab-20260101T000000Z.backup --fleet hf1_…",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if dir == "" {
 				c, _, err := configured()
@@ -43,7 +44,7 @@ only who had a coordinator's key can have made it.`,
 			if !filepath.IsAbs(dir) {
 				return fmt.Errorf("%w: --state: %q is not an absolute path", errUsage, dir)
 			}
-			if err := restore(state(dir), args[0], code, cmd.ErrOrStderr()); err != nil {
+			if err := restore(cmd.Context(), state(dir), args[0], code, cmd.ErrOrStderr()); err != nil {
 				return fmt.Errorf("restore %s: %w", args[0], err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "state: %s\n", dir)
@@ -57,16 +58,26 @@ only who had a coordinator's key can have made it.`,
 }
 
 // restore writes a backup into a state directory.
-func restore(s state, file, code string, talk io.Writer) error {
+func restore(ctx context.Context, s state, file, code string, talk io.Writer) error {
 	if err := s.empty(); err != nil {
 		return err
 	}
+	if _, err := os.Stat(file); err != nil {
+		return errors.Unwrap(err) // the name is said already
+	}
 	fmt.Fprintln(talk, "Checking the backup …")
-	m, _, err := inspect(file, code)
+	m, _, err := inspect(ctx, file, code)
 	if err != nil {
-		return err
+		return broken(ctx, err, "Nothing was written.", "Run it again.")
 	}
 	fmt.Fprintln(talk, summary(m))
+	return broken(ctx, s.take(ctx, file, m), fmt.Sprintf("%s may hold a part of it, and no coordinator starts there.", s),
+		"Run it again: it begins anew there, or in another directory with --state DIR.")
+}
+
+// take writes a backup that was inspected into a state directory. As long as that is
+// not done, a note in it says so.
+func (s state) take(ctx context.Context, file string, m archive.Manifest) error {
 	if err := os.MkdirAll(string(s), 0o700); err != nil {
 		return err
 	}
@@ -81,7 +92,7 @@ func restore(s state, file, code string, talk io.Writer) error {
 		return err
 	}
 	failpoint.After(failpoint.RestoreDeclared)
-	if err := s.extract(file, m); err != nil {
+	if err := s.extract(ctx, file, m); err != nil {
 		return err
 	}
 	r.Stage = restored
@@ -114,7 +125,7 @@ func (s state) empty() error {
 
 // extract writes the files of a backup that was inspected. It is read once more,
 // and every digest is looked at again.
-func (s state) extract(file string, m archive.Manifest) error {
+func (s state) extract(ctx context.Context, file string, m archive.Manifest) error {
 	root, err := os.OpenRoot(string(s))
 	if err != nil {
 		return err
@@ -130,7 +141,7 @@ func (s state) extract(file string, m archive.Manifest) error {
 		return err
 	}
 	defer f.Close()
-	again, _, err := archive.Read(f, func(name string, size int64, r io.Reader) error { return extractFile(root, name, r) })
+	again, _, err := archive.Read(heeding{ctx, f}, func(name string, size int64, r io.Reader) error { return extractFile(root, name, r) })
 	if err != nil {
 		return err
 	}

@@ -38,8 +38,8 @@ var errRevoked = errors.New("its certificate was revoked")
 // for. Those that wait or follow are cut.
 const shutdownPatience = 5 * time.Second
 
-// serve runs everything until ctx ends.
-func serve(ctx context.Context, c config, log *slog.Logger, out io.Writer) error {
+// serve runs everything until ctx ends. again reads the configuration once more.
+func serve(ctx context.Context, c config, again loader, log *slog.Logger, out io.Writer) error {
 	s := state(c.StateDir)
 	if err := s.usable(); err != nil {
 		return err
@@ -68,13 +68,14 @@ func serve(ctx context.Context, c config, log *slog.Logger, out io.Writer) error
 			log.Error("cannot close the database", "err", err)
 		}
 	}()
-	server := &server{config: c, state: s, log: log, trust: newTrust(chain, id, ca, s.keep), commits: func() uint64 { return store.Stats().Commits }}
+	server := &server{config: c, again: again, state: s, log: log, trust: newTrust(chain, id, ca, s.keep), commits: func() uint64 { return store.Stats().Commits }}
 	return server.run(ctx, store, out)
 }
 
 // server is everything that runs.
 type server struct {
 	config  config
+	again   loader // reads the configuration once more
 	state   state
 	log     *slog.Logger
 	trust   *trust
@@ -145,28 +146,45 @@ func (s *server) run(ctx context.Context, store coordinator.Store, out io.Writer
 }
 
 // reread takes the rings into force that init --ring has put beside those that
-// are.
+// are, and the policies that the configuration names now. Those that cannot be read
+// change nothing.
 func (s *server) reread(ctx context.Context) {
+	by := coordinator.Actor{Name: "signal", Role: coordinator.RoleAdmin}
 	chain, err := s.state.chain()
 	for err == nil && chain.Ring().Number > s.trust.Ring() {
-		_, err = s.coord.TakeRings(ctx, coordinator.Actor{Name: "signal", Role: coordinator.RoleAdmin}, chain.From(s.trust.Ring()+1))
+		_, err = s.coord.TakeRings(ctx, by, chain.From(s.trust.Ring()+1))
 	}
 	if err != nil {
 		s.log.ErrorContext(ctx, "cannot take the rings of the state directory", "err", err)
 	}
+	c, _, err := s.again()
+	if err == nil {
+		err = s.coord.SetPolicies(ctx, by, s.policies(ctx, &c))
+	}
+	if err != nil {
+		s.log.ErrorContext(ctx, "cannot take the policies; those of before stay in force", "err", err)
+		return
+	}
+	s.log.InfoContext(ctx, "policies are in force", "file", c.Policy.File, "hosts_file", c.Policy.HostsFile, "four_eyes", c.Policy.FourEyes)
 }
 
-func (s *server) newCoordinator(ctx context.Context, store coordinator.Store) (*coordinator.Coordinator, error) {
-	ring := s.trust.Chain().Ring()
-	for path, p := range map[string]*policy.Policy{s.config.Policy.File: s.config.own, s.config.Policy.HostsFile: s.config.hosts} {
+// policies are those of a configuration.
+func (s *server) policies(ctx context.Context, c *config) coordinator.Policies {
+	for path, p := range map[string]*policy.Policy{c.Policy.File: c.own, c.Policy.HostsFile: c.hosts} {
 		if p != nil && p.Bypass() {
 			s.log.WarnContext(ctx, "the policy can be bypassed, and accepts that: allow_bypass = true", "file", path)
 		}
 	}
+	return coordinator.Policies{Own: c.own, Hosts: c.hosts, FourEyes: c.Policy.FourEyes}
+}
+
+func (s *server) newCoordinator(ctx context.Context, store coordinator.Store) (*coordinator.Coordinator, error) {
+	ring := s.trust.Chain().Ring()
+	policies := s.policies(ctx, &s.config)
 	return coordinator.New(ctx, coordinator.Config{
 		Store: store, Fleet: ring.Fleet, FleetName: ring.Name,
 		Signer: s.trust.id, Trust: s.trust, Authority: s.trust, Broker: s.broker,
-		Policy: s.config.own, HostPolicy: s.config.hosts, FourEyes: s.config.Policy.FourEyes,
+		Policies:  policies,
 		OutputDir: s.state.output(), OutputTotal: int64(s.config.Output.TotalMiB) << 20, OutputAge: time.Duration(s.config.Output.Days) * 24 * time.Hour,
 		ActionAge: time.Duration(s.config.Actions.Days) * 24 * time.Hour, Actions: s.config.Actions.Count,
 		PayloadDir: s.state.payloads(), MaxPayload: int64(s.config.MaxPayload) << 20, Addresses: s.config.HTTP.Addresses, BrokerAddresses: s.config.MQTT.Addresses,

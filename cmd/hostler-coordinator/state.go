@@ -48,6 +48,11 @@ func (s state) nextIdentity() string  { return s.path("recover.pgp") }    // our
 func (s state) nextAuthority() string { return s.path("recover-ca.pem") } // and the authority, of another fleet
 func (s state) report() string        { return s.path("recovery-report.txt") }
 
+// missing tells that no coordinator was made in the directory.
+func (s state) missing() error {
+	return fmt.Errorf("there is no coordinator in %s\nIs it another directory? --config FILE or HOSTLER_STATE_DIR name it", s)
+}
+
 // lock keeps another command of one kind out.
 func (s state) lock(what string) (io.Closer, error) {
 	f, err := os.OpenFile(s.path("."+what+"-lock"), os.O_RDWR|os.O_CREATE, 0o600)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
@@ -22,12 +24,20 @@ type trust struct {
 
 	taking  sync.Mutex // held from the files to the ring in force
 	mu      sync.Mutex
-	hosts   map[string]bool   // ids whose certificates are revoked
+	hosts   map[string]hostCerts
 	viewers map[string]string // serial number of the one certificate of each, if any
 }
 
+// hostCerts is which certificates of a host are no good, although the authority has
+// signed them.
+type hostCerts struct {
+	revoked bool   // all
+	pin     []byte // SHA-256 of the one TLS key that is; empty while no machine was replaced
+	keys    uint64 // of the machines that had the name, revoked
+}
+
 func newTrust(chain *certs.Chain, id *certs.Identity, ca *certs.Authority, keep func(*certs.Chain) error) *trust {
-	return &trust{Keys: certs.NewKeys(chain), id: id, ca: ca, keep: keep, hosts: make(map[string]bool), viewers: make(map[string]string)}
+	return &trust{Keys: certs.NewKeys(chain), id: id, ca: ca, keep: keep, hosts: make(map[string]hostCerts), viewers: make(map[string]string)}
 }
 
 func (t *trust) Ring() uint64    { return t.Chain().Ring().Number }
@@ -69,11 +79,11 @@ func (t *trust) Own() ([]byte, protocol.Digest) {
 
 func (t *trust) ParseHostKey(b []byte) (enrol.HostKey, error) { return certs.ParsePublicKey(b) }
 
-// Roster signs the list of hosts. Its number is that of the hosts and
-// revocations that made it, which only grows.
+// Roster signs the list of hosts. Its number is that of the hosts, revocations
+// and replacements that made it, which only grows.
 func (t *trust) Roster() ([]byte, error) {
 	parts := t.Keys.Roster(1)
-	number := 1 + t.RevokedNumber()
+	number := 1 + t.RevokedNumber() + t.settled()
 	for _, part := range parts {
 		number += uint64(len(part.Hosts))
 	}
@@ -108,10 +118,41 @@ func (t *trust) AddHost(id protocol.HostID, certificate []byte) error {
 func (t *trust) RevokeHost(id protocol.HostID, key protocol.KeyID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.hosts[string(id)] = true
+	h := t.hosts[string(id)]
+	h.revoked, h.pin = true, nil
 	if !t.Keys.Revoked(key) {
 		t.Revoke(t.RevokedNumber()+1, key)
+		h.keys++
 	}
+	t.hosts[string(id)] = h
+}
+
+// PinHost lets the machine in that took the place of another: with a certificate for
+// the key of its request, and with no other.
+func (t *trust) PinHost(id protocol.HostID, csr []byte) error {
+	r, err := x509.ParseCertificateRequest(csr)
+	if err != nil {
+		return err
+	}
+	pin := sha256.Sum256(r.RawSubjectPublicKeyInfo)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.hosts[string(id)]
+	h.revoked, h.pin = false, pin[:]
+	t.hosts[string(id)] = h
+	return nil
+}
+
+// settled is how many machines were replaced by others.
+func (t *trust) settled() (n uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, h := range t.hosts {
+		if n += h.keys; h.revoked {
+			n-- // nobody is in the place of the last one
+		}
+	}
+	return n
 }
 
 func (t *trust) SetViewer(name, serial string) {
@@ -131,7 +172,9 @@ func (t *trust) revoked(c *x509.Certificate) bool {
 	defer t.mu.Unlock()
 	switch san.Kind {
 	case protocol.SANHost:
-		return t.hosts[san.ID]
+		h := t.hosts[san.ID]
+		key := sha256.Sum256(c.RawSubjectPublicKeyInfo)
+		return h.revoked || h.pin != nil && !bytes.Equal(h.pin, key[:])
 	case protocol.SANViewer:
 		return t.viewers[san.ID] != serial(c)
 	}
