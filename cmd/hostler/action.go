@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -29,7 +30,7 @@ func actionNoun() noun[api.Action] {
 			{"command", inWide, func(a api.Action) any { return shellWords(a.Argv) }},
 			{"ended_at", inWide, func(a api.Action) any { return a.EndedAt }},
 			{"needs", inWide, func(a api.Action) any { return approvalsWord(a) }},
-			{"approvals", inShow, func(a api.Action) any { return names(a.Approvals, approvedWord) }},
+			{"approvals", inShow, func(a api.Action) any { return listed(names(a.Approvals, approvedWord)) }},
 			{"detail", inShow, func(a api.Action) any { return a.Detail }},
 			{"target", inShow, func(a api.Action) any { return a.Target }},
 			{"attempt", inShow, func(a api.Action) any { return a.Attempt }},
@@ -45,7 +46,7 @@ func actionNoun() noun[api.Action] {
 				}
 				return a.Exit.Error
 			}},
-			{"output", inShow, func(a api.Action) any { return names(a.Output, outputWord) }},
+			{"output", inShow, func(a api.Action) any { return listed(names(a.Output, outputWord)) }},
 			{"waits", inShow, func(a api.Action) any { return waitsWord(a.Waits) }},
 			{"batch", inShow, func(a api.Action) any { return a.Batch }},
 			{"sent_at", inShow, func(a api.Action) any { return a.SentAt }},
@@ -86,23 +87,31 @@ func exitWord(e *api.Exit) string {
 		return fmt.Sprintf("%d (oom)", e.Code)
 	case e.TimedOut:
 		return fmt.Sprintf("%d (timeout)", e.Code)
+	case e.Unrecorded:
+		return fmt.Sprintf("%d (not recorded any more)", e.Code)
 	case e.HungUp:
 		return fmt.Sprintf("%d (hung up)", e.Code)
 	}
 	return fmt.Sprint(e.Code)
 }
 
+// listed writes texts that may hold commas.
+func listed(all []string) string { return strings.Join(all, "; ") }
+
 func outputWord(o api.Output) string {
 	s := fmt.Sprintf("%s %d bytes", o.FD, o.Bytes)
 	if o.Dropped > 0 {
 		s += fmt.Sprintf(", %d left out", o.Dropped)
+	}
+	if o.Ended != "" {
+		s += ", ended early: " + o.Ended
 	}
 	return s
 }
 
 func (a *app) actionCommand() *cobra.Command {
 	return group("action", "What was asked for, and what became of it",
-		a.actionListCommand(), a.actionShowCommand(), a.actionLogsCommand(), a.actionAttachCommand(), a.approveCommand(), a.denyCommand(), a.actionCancelCommand(), a.actionReissueCommand(), a.nudgeCommand())
+		a.actionListCommand(), a.actionShowCommand(), a.actionLogsCommand(), a.actionAttachCommand(), a.replayCommand(), a.approveCommand(), a.denyCommand(), a.actionCancelCommand(), a.actionReissueCommand(), a.nudgeCommand())
 }
 
 func (a *app) actionListCommand() *cobra.Command {
@@ -136,6 +145,9 @@ func (a *app) actionListCommand() *cobra.Command {
 				states = openStates()
 			}
 			all, err := r.actionsIn(ctx, actionQuery{host: host, batch: batch, states: states, limit: v.limit})
+			if err == nil && len(all) == 0 && host != "" && !r.local {
+				_, err = r.member(ctx, protocol.HostID(host)) // none, or no such host?
+			}
 			return all, cannot("list the actions", err)
 		})
 	}
@@ -215,6 +227,9 @@ func (l *logs) print(ctx context.Context, id string) error {
 	if err != nil {
 		return cannot("show action "+id, err)
 	}
+	if !l.follow && slices.Contains([]protocol.State{protocol.StatePendingApprove, protocol.StatePendingSchedule, protocol.StateNew}, protocol.State(act.State)) {
+		a.say("hostler: it has not begun: %s; to wait for what it writes: hostler action logs %s --follow", printable(firstOf(act.Shown, act.State)), act.ID)
+	}
 	f := &follower{app: a, remote: r, label: act.ID, stdout: a.out, stderr: a.err}
 	if l.follow && l.only == "" {
 		if _, err = f.wait(ctx, act); err != nil && ctx.Err() != nil {
@@ -232,8 +247,14 @@ func (l *logs) print(ctx context.Context, id string) error {
 		if err := f.copy(ctx, act.ID, s, l.follow, new(atomic.Int64)); err != nil {
 			return cannot("read the output of action "+act.ID, err)
 		}
+		if l.follow { // it has ended meanwhile
+			if act, err = r.action(ctx, act.ID, 0); err != nil {
+				return cannot("show action "+id, err)
+			}
+		}
 		a.sayMissing(act, s)
 	}
+	a.sayCutShort(act)
 	return nil
 }
 
@@ -241,7 +262,11 @@ func (l *logs) print(ctx context.Context, id string) error {
 // here: its host sends it yet, or is away.
 func (a *app) sayMissing(act api.Action, s *stream) {
 	for _, o := range act.Output {
-		if o.FD == string(s.fd) && s.end < o.Bytes {
+		switch {
+		case o.FD != string(s.fd):
+		case s.from > o.Bytes:
+			a.say("hostler: %s has %d bytes, none of them behind %d", s.fd, o.Bytes, s.from)
+		case s.end < o.Bytes:
 			a.say("hostler: the last %d bytes of %s are not here yet; to wait for them: hostler action logs %s --follow", o.Bytes-s.end, s.fd, act.ID)
 		}
 	}
@@ -296,7 +321,7 @@ the intent under a new id.`,
 
 // goesOn reports whether the host has said that it cannot cancel the action.
 func goesOn(act api.Action) bool {
-	return !protocol.State(act.State).Final() && !act.Cancelling && strings.HasPrefix(act.Detail, "not cancelled: ")
+	return !protocol.State(act.State).Final() && !act.Cancelling && strings.HasPrefix(act.Detail, protocol.NotCancelled)
 }
 
 func (a *app) actionCancelCommand() *cobra.Command {
@@ -306,7 +331,7 @@ func (a *app) actionCancelCommand() *cobra.Command {
 		Long: `Ends an action: one that has not begun never does, and a command is terminated.
 It is cancelled when nothing of it is left. An action that ended before stays as
 it ended.`,
-		Example: "  hostler action cancel 0199f3", ValidArgsFunction: a.completing(actionIDs),
+		Example: "  hostler action cancel 0199f3", ValidArgsFunction: a.completing(openIDs),
 	}
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait until it has ended")
 	cmd.Flags().BoolVar(&wait, "wait", true, "wait until it has ended")

@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"io"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/terminal"
 )
 
 // desk is the program as it is on a terminal: what is typed and what is
@@ -40,7 +43,7 @@ func (c *desk) shown() string {
 // until waits until a text is shown.
 func (c *desk) until(t *testing.T, text string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for {
 		c.mu.Lock()
@@ -105,6 +108,26 @@ func TestAskOnTerminal(t *testing.T) {
 	}
 }
 
+// TestInterruptedQuestion proves that Ctrl-C ends a question, though a read of a
+// terminal cannot be broken off.
+func TestInterruptedQuestion(t *testing.T) {
+	s := newSite(t)
+	c := newTerminal(t, s, true, "")
+	in, typed := io.Pipe()
+	c.app.in = in
+	ctx, cancel := context.WithCancel(t.Context())
+	code := make(chan int)
+	go func() { code <- c.run(ctx, "ct", "rm", "edge-01/web") }()
+	c.until(t, "[y/N]")
+	cancel()
+	if got := <-code; got != exitInterrupted {
+		t.Errorf("code %d, shown %q", got, c.shown())
+	}
+	if err := typed.Close(); err != nil { // the reader that is left behind ends
+		t.Error(err)
+	}
+}
+
 func TestApproveOnTerminal(t *testing.T) {
 	s := newSite(t)
 	c := newTerminal(t, s, true, "no\n")
@@ -137,6 +160,44 @@ func TestTerminalShowsStatesAndColour(t *testing.T) {
 	c = newTerminal(t, s, true, "")
 	if got := c.run(t.Context(), "ct", "stop", "edge-01/web"); got != 0 || !strings.Contains(c.shown(), "edge-01/web: done") {
 		t.Errorf("no progress: code %d, shown %q", got, c.shown())
+	}
+}
+
+// TestDumbTerminal proves that nothing is painted where nothing can be.
+func TestDumbTerminal(t *testing.T) {
+	s := newSite(t)
+	for _, args := range [][]string{{"host", "ls"}, {"exec", "-A", "--", "hello"}, {"ct", "ls"}} {
+		c := newTerminal(t, s, true, "")
+		env := c.app.env
+		c.app.env = func(k string) string {
+			if k == "TERM" {
+				return "dumb"
+			}
+			return env(k)
+		}
+		if c.run(t.Context(), args...); strings.Contains(c.shown(), "\x1b") {
+			t.Errorf("%v: shown %q", args, c.shown())
+		}
+	}
+}
+
+// narrow is a console of a few columns.
+type narrow struct{ console }
+
+func (narrow) size() (terminal.Size, error) { return terminal.Size{Rows: 24, Cols: 20}, nil }
+
+func TestNarrowTerminal(t *testing.T) {
+	a := &app{}
+	long := strings.Repeat("ä", 100)
+	if got := a.fit(long); utf8.RuneCountInString(got) != screenWidth {
+		t.Errorf("%d columns of a terminal whose size nobody knows", utf8.RuneCountInString(got))
+	}
+	a.console = narrow{}
+	if got := a.fit(long); got != strings.Repeat("ä", 18)+"…" {
+		t.Errorf("%q", got)
+	}
+	if got := a.fit("short"); got != "short" {
+		t.Errorf("%q", got)
 	}
 }
 

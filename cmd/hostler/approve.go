@@ -42,8 +42,8 @@ that --key or --gpg names. Every approval names its actions, holds for the time
 of --valid (at most 7d), and is good once.`,
 		Example: `  hostler action approve 0199f3
   hostler action approve 0199f3 019a02 --key work --valid 2h
-  hostler action approve $(hostler action ls --pending -o name) --gpg alice@example.com`,
-		ValidArgsFunction: a.completing(pendingIDs),
+  hostler action approve $(hostler action ls --pending -o name) --gpg alice`,
+		ValidArgsFunction: a.completingAll(pendingIDs),
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.key, "key", "", "a key of this machine, or a file with one")
@@ -334,11 +334,15 @@ func (a *app) denyCommand() *cobra.Command {
 		Use: "deny ID…", Short: "End actions that wait for approval", Args: atLeast(1),
 		Long: `Ends actions that wait for approval: one person who says no is enough, whatever
 others have signed. What was approved already is ended by hostler action cancel.`,
-		Example: "  hostler action deny 0199f3 --reason 'not during the day'", ValidArgsFunction: a.completing(pendingIDs),
+		Example: "  hostler action deny 0199f3 --reason 'not during the day'", ValidArgsFunction: a.completingAll(pendingIDs),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for whoever asked")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.eachAction(cmd.Context(), args, "deny", api.Reason{Reason: reason}, func(act api.Action) {
+			if reason != "" && !strings.HasSuffix(act.Detail, fmt.Sprintf(": %q", reason)) {
+				a.say("Action %s was denied before, and that stays: %s", act.ID, printable(act.Detail))
+				return
+			}
 			a.say("Action %s is denied.", act.ID)
 		})
 	}
@@ -351,7 +355,7 @@ func (a *app) nudgeCommand() *cobra.Command {
 		Long: `Has the coordinator look again at actions that wait: whether they have the
 approvals that they need, and whether they can be sent. It does so by itself once
 a minute, and as soon as something happens; nudging changes nothing else.`,
-		Example: "  hostler action nudge 0199f3", ValidArgsFunction: a.completing(actionIDs),
+		Example: "  hostler action nudge 0199f3", ValidArgsFunction: a.completingAll(openIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.eachAction(cmd.Context(), args, "nudge", nil, func(act api.Action) {
 				fmt.Fprintf(a.out, "%s %s\n", printable(act.ID), printable(firstOf(act.Shown, act.State)))

@@ -128,6 +128,11 @@ func (s *sessionFlags) add(cmd *cobra.Command) {
 	cmd.Flags().Var(&s.detach, "detach-keys", "keys that leave the session, separated by commas; empty for none")
 }
 
+// recordFlag is the option of whatever begins a session.
+func recordFlag(cmd *cobra.Command, c *command) {
+	cmd.Flags().BoolVar(&c.record, "record", false, "record the session: what is printed, not what is typed; see hostler action replay")
+}
+
 const sessionHelp = `
 
 The keys ctrl-p ctrl-q leave the session, which ends 30 s later unless somebody
@@ -136,7 +141,7 @@ within that time, and nothing that was typed or printed is lost by it. The exit
 code is that of the command; 125 means that Hostler itself failed.`
 
 func (a *app) attachCommand() *cobra.Command {
-	c := &command{timeout: durationFlag{noneOK: true}}
+	c := &command{timeout: limitFlag()}
 	s := new(sessionFlags)
 	var clear, regular bool
 	cmd := &cobra.Command{
@@ -149,9 +154,10 @@ session that is under way it takes part in that one.` + sessionHelp,
   hostler attach edge-01 --as nobody
   hostler attach edge-01/web --regular
   hostler run -t edge-01 -- top`,
-		DisableFlagsInUseLine: true, ValidArgsFunction: a.completing(containerNames),
+		DisableFlagsInUseLine: true, ValidArgsFunction: a.completing(anyOf(hostNames, containerNames)),
 	}
 	f := cmd.Flags()
+	recordFlag(cmd, c)
 	f.StringVar(&c.user, "as", "", "user to be, a name or UID[:GID] (default root)")
 	f.StringVar(&c.cwd, "cwd", "", "directory to begin in, absolute (default the user's home)")
 	f.StringArrayVar(&c.env, "env", nil, "variable of the environment, NAME=VALUE; may be repeated")
@@ -166,6 +172,9 @@ session that is under way it takes part in that one.` + sessionHelp,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		where := strings.Join(args, "")
 		if _, err := protocol.ParseActionID(where); err == nil {
+			if c.record {
+				return asHostler(usage(cmd.CommandPath()+" --help", "--record is for a session that begins; this one is under way"))
+			}
 			return asHostler(a.attachAgain(cmd.Context(), s, where))
 		}
 		if s.readOnly {
@@ -203,7 +212,7 @@ func (a *app) actionAttachCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "attach ID", Short: "Take part in an interactive session that is under way", Args: exactly(1),
 		Long:    "Takes part in an interactive session that is under way, with everybody who does." + sessionHelp,
-		Example: "  hostler action attach 0199f3\n  hostler action attach 0199f3 --read-only", ValidArgsFunction: a.completing(actionIDs),
+		Example: "  hostler action attach 0199f3\n  hostler action attach 0199f3 --read-only", ValidArgsFunction: a.completing(openIDs),
 	}
 	cmd.Flags().BoolVar(&s.readOnly, "read-only", false, "look, and type nothing")
 	s.add(cmd)
@@ -290,7 +299,7 @@ func (a *app) sessionSpec(c *command, kind protocol.Kind, target protocol.CTID, 
 	if err != nil {
 		return nil, fmt.Errorf("the size of the terminal: %w", err)
 	}
-	t := &protocol.TTY{Rows: max(1, int(size.Rows)), Cols: max(1, int(size.Cols)), Term: a.env("TERM")}
+	t := &protocol.TTY{Rows: max(1, int(size.Rows)), Cols: max(1, int(size.Cols)), Term: a.env("TERM"), Record: c.record}
 	return c.encode(protocol.Spec{Kind: kind, Target: target, Name: name, Argv: argv, TTY: t})
 }
 
@@ -319,8 +328,8 @@ func (a *app) takePart(outer context.Context, r *remote, f *sessionFlags, act ap
 	cfg := client.SessionConfig{
 		Action: act.ID, ReadOnly: f.readOnly, Offset: offset, Output: a.out,
 		Begun: func() { p.begin(ctx, stop) },
-		Lost:  func(error) { a.say("\r\nhostler: the connection to %s is lost, trying again\r", label) },
-		Back:  func() { a.say("\rhostler: connected again\r") },
+		Lost:  func(error) { p.lost() },
+		Back:  p.back,
 	}
 	a.random(cfg.Peer[:])
 	p.session = r.NewSession(cfg)
@@ -331,11 +340,11 @@ func (a *app) takePart(outer context.Context, r *remote, f *sessionFlags, act ap
 			}
 		}
 	}
-	waiting := time.AfterFunc(slowStart, func() { a.say("hostler: waiting for %s to begin the session", label) })
-	defer waiting.Stop()
-	p.waiting = waiting
+	p.waiting = time.AfterFunc(slowStart, func() { p.slow(ctx, r) })
+	defer p.waiting.Stop()
 	final, err := p.session.Run(ctx)
-	waiting.Stop()
+	p.waiting.Stop()
+	p.leave()
 	p.restore()
 	return p.ended(final, err, outer.Err() != nil)
 }
@@ -354,7 +363,66 @@ type player struct {
 
 	mu      sync.Mutex
 	began   bool
+	away    *time.Timer // tells that there is no connection, if none comes back before; or nil
+	told    bool        // that there is none
 	restore func()
+}
+
+// slow tells what a session waits for that has not begun.
+func (p *player) slow(ctx context.Context, r *remote) {
+	why := ""
+	if act, err := r.actionWhy(ctx, p.id); err == nil && act.Waits != nil {
+		why = ": " + printable(waitsWord(act.Waits))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.began && ctx.Err() == nil {
+		p.app.say("hostler: waiting for %s to begin the session%s", p.label, why)
+	}
+}
+
+// lost tells that the connection is lost. Before the session has begun nothing is
+// lost by that, so only an end that stays away is told of.
+func (p *player) lost() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.began {
+		p.told = true
+		p.app.say("\r\nhostler: the connection to %s is lost, trying again\r", p.label)
+		return
+	}
+	var away *time.Timer
+	away = time.AfterFunc(slowStart, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.away == away {
+			p.told = true
+			p.app.say("hostler: nobody answers, trying again")
+		}
+	})
+	p.away = away
+}
+
+// leave has nothing more told of the connection.
+func (p *player) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.told = false
+	if p.away != nil {
+		p.away.Stop()
+		p.away = nil
+	}
+}
+
+// back tells that there is a connection again, if it was told that there is none.
+func (p *player) back() {
+	p.mu.Lock()
+	told := p.told
+	p.mu.Unlock()
+	p.leave()
+	if told {
+		p.app.say("\rhostler: connected again\r")
+	}
 }
 
 // begin gives the keyboard to the session: until it runs, Ctrl-C is the user's.

@@ -29,6 +29,7 @@ type auditVerdict struct {
 	Ring        uint64       `json:"ring,omitempty"`
 	Term        string       `json:"term,omitempty"`
 	Known       int          `json:"known"` // checkpoints from elsewhere that it leads to
+	RecoveredAt *time.Time   `json:"recovered_at,omitempty"`
 	Faults      []auditFault `json:"faults"`
 }
 
@@ -61,12 +62,13 @@ func auditVerdictNoun() noun[auditVerdict] {
 			{"key", inTable, func(v auditVerdict) any { return v.Key }},
 			{"ring", inTable, func(v auditVerdict) any { return blank(v.Ring) }},
 			{"term", inTable, func(v auditVerdict) any { return v.Term }},
+			{"recovered_at", inTable, func(v auditVerdict) any { return v.RecoveredAt }},
 			{"faults", inTable, func(v auditVerdict) any {
-				var all []string
+				var all sentences
 				for _, f := range v.Faults {
 					all = append(all, f.Detail)
 				}
-				return strings.Join(all, "; ")
+				return all
 			}},
 		},
 	}
@@ -102,7 +104,9 @@ changed or moved, and that each checkpoint was signed by who might.
 That its end was not cut off, or all of it rolled back, only a checkpoint from
 elsewhere tells: this machine keeps the newest one that it has verified, hosts
 bring theirs to every hello, and more can be given with --checkpoint, as files
-that hold them in any form: exports, receipts or hellos that were captured.
+that hold them in any form: exports, receipts or hellos that were captured. Of a
+coordinator that was recovered from a backup its hosts tell how far its log went;
+an exported one does not show that.
 
 It exits with 1 if something is wrong.`,
 		Example: `  hostler audit verify
@@ -127,10 +131,24 @@ It exits with 1 if something is wrong.`,
 		if err != nil {
 			return cannot("verify the audit log", err)
 		}
-		verdict := verdictOf(result)
+		if result.Records == 0 && result.Checkpoints == 0 && !bytes.HasPrefix(first.line, []byte(`{"v":`)) {
+			return &failure{code: exitFailed, what: "cannot verify " + firstOf(strings.Join(args, ""), "the audit log"),
+				why: "it is no audit log: there is no record in it, nor the checkpoint that stands first", next: "hostler audit export FILE"}
+		}
+		verdict, note := verdictOf(result), ""
+		if len(args) == 0 {
+			recovered, err := a.askRecovered(cmd.Context())
+			if err != nil {
+				return cannot("ask whether records were lost", err)
+			}
+			note = verdict.lostByRecovery(recovered)
+		}
 		t := &table[auditVerdict]{app: a, noun: auditVerdictNoun(), view: v}
 		if err := t.print(a.out, []auditVerdict{verdict}); err != nil {
 			return err
+		}
+		if note != "" {
+			a.say("%s", note)
 		}
 		if !verdict.OK {
 			a.say("hostler: %d fault(s) in the audit log", len(verdict.Faults))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -34,8 +35,8 @@ func (a *app) batchCommand() *cobra.Command {
 		Use: "batch -f FILE", Short: "Do the operations of a file, one after another",
 		Long: `Does the operations of a file in their order, and stops at the first that fails
 unless --continue says otherwise. The file is YAML or JSON: a list of operations,
-each an object with one of ping, run, exec, create, start, stop, reset and rm, whose
-value is where it is done.
+each an object with one of ping, run, push, pull, exec, create, start, stop, reset and
+rm, whose value is where it is done.
 
   - name: look               # for people
     run: edge-01
@@ -44,10 +45,14 @@ value is where it is done.
     wait: 5m                 # for its end, its host being away included
   - {stop: edge-01/web, grace: 1m}
   - {create: edge-01/new, template: busybox, labels: [app=web], started: true}
+  - {push: edge-01/new, from: site.conf, to: /etc/site.conf}    # or a directory
+  - {pull: edge-01, from: /var/log/syslog, to: logs/, timeout: 10m}
 
-The whole of it is checked before the first operation begins. The exit code is 0 if
+Paths of this machine are relative to the directory of the file. The whole of it is
+checked, and what is pushed is read and sent to the coordinator, before the first
+operation begins; that a pull is done means that what it brought is here. The exit code is 0 if
 all were done, 1 if one failed. With --resume and the id that was printed, what was
-done before is not done again.`,
+done before is not done again; what pulls brought is taken once more, as it was then.`,
 		Example: "  hostler batch -f sunday.yaml\n  hostler batch -f sunday.yaml --dry-run\n  generate | hostler batch -f - --continue --parallel 4 -o json",
 		Args:    cobra.ArbitraryArgs,
 	}
@@ -81,7 +86,8 @@ func (a *app) doFile(ctx context.Context, o *batchOptions) error {
 	}
 	all, err := batchfile.Parse(raw)
 	if err != nil {
-		return &failure{code: exitUsage, what: "cannot read " + o.file, why: err.Error(), next: "hostler batch --help"}
+		lines := strings.Split(err.Error(), "\n")
+		return &failure{code: exitUsage, what: "cannot read " + o.file, why: lines[0], more: lines[1:], next: "hostler batch --help"}
 	}
 	r, err := a.coordinator()
 	if err != nil {
@@ -97,8 +103,14 @@ func (a *app) doFile(ctx context.Context, o *batchOptions) error {
 	if err != nil {
 		return err
 	}
+	defer b.close()
 	if o.dryRun {
 		return b.dryRun(ctx)
+	}
+	for i, m := range b.moves {
+		if err := m.send(ctx, b, i); err != nil {
+			return err
+		}
 	}
 	note := api.NewBatch{ID: id.String(), Digest: protocol.Sum(raw).String(), Operations: len(all)}
 	if err := b.run.post(ctx, "/v1/batches", note, new(api.Batch)); err != nil {
@@ -113,7 +125,7 @@ func (a *app) readFile(path string) ([]byte, error) {
 	if path != "-" {
 		f, err := os.Open(path)
 		if err != nil {
-			return nil, &failure{code: exitUsage, what: "cannot read " + path, why: err.Error()}
+			return nil, cannot("read "+path, err)
 		}
 		defer f.Close()
 		in = f
@@ -128,6 +140,16 @@ type fileRun struct {
 	o   *batchOptions
 	run *batchRun
 	ops []batchfile.Operation
+	// moves has what an operation copies, nil where it copies nothing.
+	moves []*move
+}
+
+func (b *fileRun) close() {
+	for _, m := range b.moves {
+		if m != nil {
+			m.payload.close()
+		}
+	}
 }
 
 // planFile checks everything that can be known before the first operation
@@ -137,20 +159,24 @@ func (a *app) planFile(ctx context.Context, r *remote, o *batchOptions, id proto
 	if err != nil {
 		return nil, err
 	}
+	dir := filepath.Dir(o.file) // of - it is the one that we are in
+	b := &fileRun{app: a, o: o, ops: all}
 	var places []place
 	var wrong []string
 	for i, op := range all {
-		p, err := known.plan(op, id, i)
+		p, m, err := known.plan(ctx, op, id, i, dir)
+		b.moves = append(b.moves, m)
 		if err != nil {
 			wrong = append(wrong, fmt.Sprintf("line %d: %s", op.Line, err))
 		}
 		places = append(places, p)
 	}
 	if len(wrong) > 0 {
-		return nil, &failure{code: exitUsage, what: "cannot do " + o.file, why: strings.Join(wrong[:min(len(wrong), namedFailures)], "; "), next: "hostler ct ls"}
+		b.close()
+		return nil, &failure{code: exitUsage, what: "cannot do " + o.file, why: wrong[0], more: wrong[1:min(len(wrong), namedFailures)], next: "hostler ct ls"}
 	}
 	m := &many{view: o.view, verb: "do it"}
-	b := &fileRun{app: a, o: o, run: a.newBatchRun(r, m, id, places), ops: all}
+	b.run = a.newBatchRun(r, m, id, places)
 	clear(b.run.by)
 	b.run.screen.live = false // each operation says how it goes
 	for i, p := range b.run.parts {
@@ -193,16 +219,16 @@ func (a *app) knownPlaces(ctx context.Context, r *remote) (*knownPlaces, error) 
 }
 
 // plan makes the spec of one operation, and notes what it makes or removes for
-// those behind it.
-func (k *knownPlaces) plan(op batchfile.Operation, id protocol.BatchID, i int) (place, error) {
+// those behind it. What is copied is in dir.
+func (k *knownPlaces) plan(ctx context.Context, op batchfile.Operation, id protocol.BatchID, i int, dir string) (place, *move, error) {
 	p := place{label: firstOf(op.Name, string(op.Verb)+" "+op.Where)}
 	host, name, _ := strings.Cut(op.Where, "/")
 	var err error
 	if p.host, err = parseHost(host); err != nil {
-		return p, err
+		return p, nil, err
 	}
 	if !k.hosts[host] {
-		return p, fmt.Errorf("there is no approved host %s", host)
+		return p, nil, fmt.Errorf("there is no approved host %s", host)
 	}
 	s := protocol.Spec{
 		Name: protocol.ContainerName(name), Argv: op.Argv, User: op.User, Cwd: op.Cwd, Env: op.Env, TimeoutMS: op.Timeout.Milliseconds(),
@@ -212,16 +238,24 @@ func (k *knownPlaces) plan(op batchfile.Operation, id protocol.BatchID, i int) (
 		s.TimeoutMS = protocol.NoTimeout
 	}
 	s.Kind = map[batchfile.Verb]protocol.Kind{
-		batchfile.Ping: protocol.KindPing, batchfile.Run: protocol.KindRun, batchfile.Exec: protocol.KindExec, batchfile.Create: protocol.KindCreate,
+		batchfile.Ping: protocol.KindPing, batchfile.Run: protocol.KindRun, batchfile.Push: protocol.KindHostPush, batchfile.Pull: protocol.KindHostPull,
+		batchfile.Exec: protocol.KindExec, batchfile.Create: protocol.KindCreate,
 		batchfile.Start: protocol.KindStart, batchfile.Stop: protocol.KindStop, batchfile.Reset: protocol.KindReset, batchfile.Remove: protocol.KindDestroy,
 	}[op.Verb]
 	if name != "" {
 		if err := k.container(&s, op, id, i); err != nil {
-			return p, err
+			return p, nil, err
 		}
 	}
+	var m *move
+	if op.Verb == batchfile.Push || op.Verb == batchfile.Pull {
+		if m, err = planMove(ctx, op, p.host, dir); err != nil {
+			return p, nil, err
+		}
+		m.describe(&s)
+	}
 	p.spec, err = encodeSpec(s)
-	return p, err
+	return p, m, err
 }
 
 // container finds the container of an operation. The id of a new one follows from
@@ -239,6 +273,12 @@ func (k *knownPlaces) container(s *protocol.Spec, op batchfile.Operation, id pro
 		ct = made
 	case !ok:
 		return fmt.Errorf("there is no container %s", op.Where)
+	}
+	switch op.Verb {
+	case batchfile.Push:
+		s.Kind = protocol.KindContainerPush
+	case batchfile.Pull:
+		s.Kind = protocol.KindContainerPull
 	}
 	s.Target = ct
 	k.containers[op.Where] = ct
@@ -284,13 +324,19 @@ func (b *fileRun) do(ctx context.Context) error {
 		if end {
 			break
 		}
-		err := b.begin(ctx, p)
+		err := b.begin(ctx, i)
 		if err != nil {
+			mu.Lock()
 			broken = err
+			mu.Unlock()
 			break
 		}
-		if p.refused != nil || p.final {
+		m := b.moves[i]
+		if p.refused != nil || p.final && (m == nil || m.pull == nil) {
+			_ = m.settle(p, nil) // which is no error
+			mu.Lock()
 			failed = failed || p.word() != "done"
+			mu.Unlock()
 			<-turns
 			continue
 		}
@@ -300,6 +346,7 @@ func (b *fileRun) do(ctx context.Context) error {
 			mu.Lock()
 			defer mu.Unlock()
 			p.act, p.final = act, protocol.State(act.State).Final()
+			err = m.settle(p, err)
 			failed = failed || p.word() != "done"
 			if err != nil && !errors.Is(err, errWaited) {
 				broken = err
@@ -310,8 +357,13 @@ func (b *fileRun) do(ctx context.Context) error {
 	return b.end(ctx, broken)
 }
 
-// begin asks for an operation, once.
-func (b *fileRun) begin(ctx context.Context, p *part) error {
+// begin asks for an operation, once. What is pushed was sent before, but the
+// coordinator keeps what nobody names for a day only.
+func (b *fileRun) begin(ctx context.Context, i int) error {
+	p := b.run.parts[i]
+	if err := b.moves[i].send(ctx, b, i); err != nil {
+		return err
+	}
 	if err := b.run.askEach(ctx, []*part{p}); err != nil {
 		return err
 	}
@@ -331,11 +383,17 @@ func (b *fileRun) await(ctx context.Context, i int) (api.Action, error) {
 		defer cancel()
 	}
 	f := &follower{app: b.app, remote: b.run.remote, label: p.label, hold: true}
-	if slices.Contains([]batchfile.Verb{batchfile.Run, batchfile.Exec}, b.ops[i].Verb) {
+	if slices.Contains([]batchfile.Verb{batchfile.Run, batchfile.Exec, batchfile.Push}, b.ops[i].Verb) {
 		f.stdout, f.stderr = b.writer(p.stdout), b.writer(p.stderr)
 	}
 	begin := b.app.now()
-	act, err := f.wait(ctx, p.act)
+	var act api.Action
+	var err error
+	if m := b.moves[i]; m != nil && m.pull != nil {
+		act, err = m.collect(ctx, b, i)
+	} else {
+		act, err = f.wait(ctx, p.act)
+	}
 	p.stdout.flush()
 	p.stderr.flush()
 	if err != nil && errors.Is(context.Cause(ctx), errWaited) {
@@ -368,7 +426,14 @@ func (b *fileRun) end(ctx context.Context, broken error) error {
 		return err
 	}
 	b.run.sayRefused()
-	if !b.run.allFinal() {
+	unkept := false
+	for _, p := range b.run.parts {
+		if p.unkept != nil {
+			unkept = true
+			b.app.say("hostler: %s: %s", p.label, printable(p.unkept.Error()))
+		}
+	}
+	if unkept || !b.run.allFinal() {
 		b.app.say("hostler: %d operations: %s", len(b.run.parts), countsText(b.run.counts()))
 		b.app.say("To go on with it: hostler batch -f %s --resume %s", b.o.file, b.run.id)
 	}

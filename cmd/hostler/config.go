@@ -68,7 +68,8 @@ func (a *app) loadConfig() (*config, error) {
 	if err := d.Decode(c); err != nil {
 		why := err.Error()
 		if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok {
-			why = "unknown setting: " + strict.String()
+			line, _ := strict.Errors[0].Position()
+			why = fmt.Sprintf("line %d: unknown setting: %s", line, strings.Join(strict.Errors[0].Key(), "."))
 		}
 		return nil, &failure{code: exitUsage, what: "cannot read the configuration " + path, why: why}
 	}

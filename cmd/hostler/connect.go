@@ -45,6 +45,9 @@ func (a *app) connect() (*remote, error) {
 			next: "hostler login ADDRESS --token-file FILE",
 		}
 	}
+	if u, err := url.Parse(t.Address); err != nil || u.Scheme != "https" || u.Host == "" {
+		return nil, usage("hostler login https://HOST:PORT --token-file FILE", "%q is no address of a coordinator: want https://HOST:PORT", t.Address)
+	}
 	ca, err := a.authority(t)
 	if err != nil {
 		return nil, err
@@ -129,9 +132,7 @@ func (r *remote) member(ctx context.Context, id protocol.HostID) (hostView, erro
 }
 
 func (r *remote) hosts(ctx context.Context) ([]api.Host, error) {
-	var all []api.Host
-	err := r.Get(ctx, "/v1/hosts", nil, &all)
-	return all, err
+	return pages(ctx, r, "/v1/hosts", func(h api.Host) string { return h.ID })
 }
 
 // enrolments returns the enrolments, the newest last.
@@ -144,6 +145,9 @@ func (r *remote) enrolments(ctx context.Context) ([]api.Enrolment, error) {
 
 // containers returns those of one host, or of all.
 func (r *remote) containers(ctx context.Context, host protocol.HostID) ([]api.Container, error) {
+	if host == "" && !r.local {
+		return pages(ctx, r, "/v1/containers", func(c api.Container) string { return c.Host })
+	}
 	path := "/v1/containers"
 	if host != "" {
 		path = "/v1/hosts/" + url.PathEscape(string(host)) + "/containers"
@@ -151,6 +155,27 @@ func (r *remote) containers(ctx context.Context, host protocol.HostID) ([]api.Co
 	var all []api.Container
 	err := r.Get(ctx, path, nil, &all)
 	return all, err
+}
+
+// pageSize is how many elements of a list are asked for at once.
+const pageSize = 1000
+
+// pages returns all of a list by host; host tells of which one an element is. A
+// page that is not full is the last.
+func pages[T any](ctx context.Context, r *remote, path string, host func(T) string) ([]T, error) {
+	q := url.Values{"limit": {strconv.Itoa(pageSize)}}
+	var all []T
+	for {
+		var page []T
+		if err := r.Get(ctx, path, q, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if len(page) < pageSize {
+			return all, nil
+		}
+		q.Set("after", host(page[len(page)-1]))
+	}
 }
 
 // container finds the container that a reference means.
@@ -202,9 +227,6 @@ func (r *remote) actionWhy(ctx context.Context, id string) (api.Action, error) {
 	return act, err
 }
 
-// actionPage is how many actions are asked for at once.
-const actionPage = 1000
-
 // actionQuery chooses actions; the zero value is all.
 type actionQuery struct {
 	host, batch string
@@ -235,7 +257,7 @@ func (r *remote) actionsIn(ctx context.Context, f actionQuery) ([]api.Action, er
 	}
 	var all []api.Action
 	for {
-		n := actionPage
+		n := pageSize
 		if f.limit > 0 {
 			n = min(n, f.limit-len(all))
 		}

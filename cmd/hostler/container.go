@@ -188,7 +188,7 @@ func (a *app) ctCreateCommand() *cobra.Command {
 		Long: `Makes a container from a template of the host. It is stopped, unless --start
 says otherwise, and stays as it is intended to be from then on: a container that
 was started is started again after a reboot, one that was stopped is not.`,
-		Example: "  hostler ct create edge-01/web --template busybox\n  hostler ct create edge-01/web --template busybox --start --label app=web",
+		Example: "  hostler ct create edge-01/web --template busybox\n  hostler ct create edge-01/web --template busybox --start --label app=web", ValidArgsFunction: a.completingNew,
 	}
 	c := changeFlags(cmd)
 	cmd.Flags().StringVar(&template, "template", "", "template to make it from")
@@ -214,13 +214,14 @@ was started is started again after a reboot, one that was stopped is not.`,
 		if name.runtime != "" {
 			return usage("", "%s: a new container is named without its runtime", args[0])
 		}
-		if _, err := protocol.ParseContainerName(name.name); err != nil {
-			return usage("", "%q is no name for a container: %s", name.name, err)
+		called, err := parseName(name.name)
+		if err != nil {
+			return err
 		}
 		var random [10]byte
 		a.random(random[:])
 		return a.do(cmd.Context(), r, c, name, "create "+name.String(), "there", protocol.Spec{
-			Kind: protocol.KindCreate, Target: protocol.NewCTID(a.now().UnixMilli(), random), Name: protocol.ContainerName(name.name),
+			Kind: protocol.KindCreate, Target: protocol.NewCTID(a.now().UnixMilli(), random), Name: called,
 			Template: template, Class: class, Labels: labels, Start: start,
 		})
 	}
@@ -250,6 +251,9 @@ func (a *app) onManyContainers(cmd *cobra.Command, verb, done string, spec func(
 			if err := exactly(1)(cmd, args); err != nil {
 				return err
 			}
+			if sel.bounded() {
+				return a.changeBounded(cmd, c, sel, args[0], verb, spec)
+			}
 			return a.changeOne(cmd, c, args[0], verb, done, spec)
 		}
 		ctx := cmd.Context()
@@ -277,6 +281,33 @@ func (a *app) onManyContainers(cmd *cobra.Command, verb, done string, spec func(
 		return a.doMany(ctx, r, &m, places)
 	}
 	return cmd
+}
+
+// changeBounded changes the container that is named, and waits for it as for many.
+func (a *app) changeBounded(cmd *cobra.Command, c *change, sel *selection, where, verb string, spec func(name string) (protocol.Spec, error)) error {
+	ctx, what := cmd.Context(), verb+" "+where
+	r, name, id, err := a.findContainer(ctx, where)
+	if err == nil {
+		err = sel.fits(r.local, false)
+	}
+	if err != nil {
+		return cannot(what, err)
+	}
+	s, err := spec(name.String())
+	if err != nil {
+		return err
+	}
+	s.Target, s.Name = id, protocol.ContainerName(name.name)
+	b, err := encodeSpec(s)
+	if err != nil {
+		return err
+	}
+	if c.dryRun {
+		return a.dryRun(ctx, r, c.view, []protocol.HostID{name.host}, s.Kind, b)
+	}
+	m := sel.many
+	m.view, m.noWait, m.verb = c.view, c.noWait, verb+" it"
+	return a.doMany(ctx, r, &m, []place{{label: name.String(), host: name.host, spec: b}})
 }
 
 // changeOne changes the container that is named.
@@ -337,9 +368,9 @@ wait for the container go with it.`,
 	}
 	c := changeFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		to, err := protocol.ParseContainerName(args[1])
+		to, err := parseName(args[1])
 		if err != nil {
-			return usage("", "%q is no name for a container: %s", args[1], err)
+			return err
 		}
 		ctx, what := cmd.Context(), "rename "+args[0]
 		r, name, id, err := a.findContainer(ctx, args[0])

@@ -44,13 +44,18 @@ func (a *app) devFleet(name string) (*dev.Fleet, error) {
 	return f, nil
 }
 
+// devFlag is the option that names a fleet, if it takes one.
+func devFlag(name string) string {
+	if name == "dev" {
+		return ""
+	}
+	return " --name " + name
+}
+
 // devError says what to type next.
 func devError(ctx context.Context, what, name string, err error) error {
 	f := &failure{code: exitFailed, what: "cannot " + what, err: err}
-	flag := ""
-	if name != "dev" {
-		flag = " --name " + name
-	}
+	flag := devFlag(name)
 	switch {
 	case err == nil:
 		return nil
@@ -114,13 +119,9 @@ PID is process 1 of the host: nsenter -a -t PID bash is a shell there.`,
 		if err := a.printDev(v, s); err != nil {
 			return err
 		}
-		flag := ""
-		if *name != "dev" {
-			flag = " --name " + *name
-		}
 		a.say("Context %s is in use. Next:\n"+
 			"  hostler host ls\n  hostler run edge-01 -- hostname\n  hostler ct create edge-01/web --template busybox\n"+
-			"  hostler dev kill%[2]s edge-01    # and heal; partition cuts it off\n  hostler dev down%[2]s", *name, flag)
+			"  hostler dev kill%[2]s edge-01    # and heal; partition cuts it off\n  hostler dev down%[2]s", *name, devFlag(*name))
 		return nil
 	}
 	return cmd
@@ -168,7 +169,7 @@ func (a *app) devKillCommand(name *string) *cobra.Command {
 		Long: `Kills everything on the host at once: agent, commands, containers. It stays dead
 until hostler dev heal. The word coordinator stands for the coordinator's host.`,
 		Example: "  sudo hostler dev kill edge-01",
-	}, "kill", "%s is dead. To boot it: hostler dev heal %[1]s", (*dev.Fleet).Kill)
+	}, "kill", "%s is dead. To boot it: hostler dev heal%[2]s %[1]s", (*dev.Fleet).Kill)
 }
 
 func (a *app) devPartitionCommand(name *string) *cobra.Command {
@@ -177,14 +178,14 @@ func (a *app) devPartitionCommand(name *string) *cobra.Command {
 		Long: `Takes the host's cable out. What is sent over it is lost, and nobody is told:
 connections stay open until somebody's patience ends.`,
 		Example: "  sudo hostler dev partition edge-01",
-	}, "cut off", "%s is cut off. To connect it: hostler dev heal %[1]s", (*dev.Fleet).Partition)
+	}, "cut off", "%s is cut off. To connect it: hostler dev heal%[2]s %[1]s", (*dev.Fleet).Partition)
 }
 
 func (a *app) devHealCommand(name *string) *cobra.Command {
 	return a.devVerb(name, &cobra.Command{
 		Use: "heal HOST", Short: "Boot a host that is dead, connect one that is cut off",
 		Example: "  sudo hostler dev heal edge-01",
-	}, "heal", "%s runs and is connected.", (*dev.Fleet).Heal)
+	}, "heal", "%[1]s runs and is connected.", (*dev.Fleet).Heal)
 }
 
 // devVerb completes a command that does something to one host.
@@ -206,7 +207,7 @@ func (a *app) devVerb(name *string, cmd *cobra.Command, what, did string, do fun
 		if err := do(f, cmd.Context(), args[0]); err != nil {
 			return devError(cmd.Context(), what+" "+args[0], *name, err)
 		}
-		a.say(did, args[0])
+		a.say(did, args[0], devFlag(*name))
 		return nil
 	}
 	return cmd

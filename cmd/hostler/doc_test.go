@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
@@ -49,7 +50,7 @@ func describe(t *testing.T, b *bytes.Buffer, cmd *cobra.Command) {
 	if cmd.Example != "" {
 		fmt.Fprintf(b, "\n```sh\n%s\n```\n", unindent(cmd.Example))
 	}
-	if flags := strings.TrimRight(cmd.LocalFlags().FlagUsagesWrapped(0), "\n"); flags != "" {
+	if flags := strings.TrimRight(cmd.LocalFlags().FlagUsagesWrapped(helpWidth), "\n"); flags != "" {
 		fmt.Fprintf(b, "\n```\n%s\n```\n", flags)
 	}
 	if !cmd.HasSubCommands() && cmd.Example == "" {
@@ -68,4 +69,26 @@ func unindent(s string) string {
 		lines[i] = strings.TrimPrefix(lines[i], "  ")
 	}
 	return strings.Join(lines, "\n")
+}
+
+// TestHelpFits holds the help of every command to the width of a window.
+func TestHelpFits(t *testing.T) {
+	a := &app{env: func(string) string { return "" }}
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		var b bytes.Buffer
+		cmd.SetOut(&b)
+		if err := cmd.Help(); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.SplitSeq(b.String(), "\n") {
+			if n := utf8.RuneCountInString(line); n > helpWidth {
+				t.Errorf("%s --help has a line of %d columns: %s", cmd.CommandPath(), n, line)
+			}
+		}
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+	}
+	walk(a.root())
 }

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net"
+	"net/url"
 	"strings"
 
 	"github.com/hostler-io/hostler/api"
@@ -24,7 +27,8 @@ const (
 	exitTimeout     = 5
 	exitUnreachable = 6
 	exitHostler     = 125
-	exitInterrupted = 130
+	exitInterrupted = 130 // 128 and the number of the signal, as of every program
+	exitTerminated  = 143
 )
 
 // failure is an error as people read it: what failed, why, and what to type
@@ -32,7 +36,8 @@ const (
 type failure struct {
 	code            int
 	what, why, next string
-	err             error // what it comes from, if anything
+	more            []string // that is wrong too, a line each
+	err             error    // what it comes from, if anything
 }
 
 func (f *failure) Unwrap() error { return f.err }
@@ -41,7 +46,7 @@ func (f *failure) Error() string {
 	if f.why == "" {
 		return f.what
 	}
-	return f.what + ": " + f.why
+	return strings.Join(append([]string{f.what + ": " + f.why}, f.more...), "; ")
 }
 
 // exit ends the program with a code and without a word: all has been said.
@@ -73,13 +78,26 @@ func cannot(what string, err error) error {
 		return f
 	}
 	f := &failure{code: exitFailed, what: "cannot " + what, why: err.Error(), err: err}
+	defer func() {
+		lines := strings.Split(f.why, "\n")
+		f.why, f.more = lines[0], lines[1:]
+	}()
+	if errors.Is(err, fs.ErrNotExist) {
+		f.code = exitNotFound
+	}
 	if p, ok := errors.AsType[*api.Problem](err); ok {
 		f.code, f.why, f.next = codeOf(p.Code), p.Detail, p.Hint
-		if f.next == "" && p.Code == api.CodeUnauthentic {
-			f.next = "hostler login ADDRESS --token-file FILE"
+		switch {
+		case p.Code == api.CodeUnauthentic: // the hint is for who makes requests
+			f.next = "hostler login ADDRESS --token-file FILE    # an admin makes a token: hostler token create NAME --role ROLE"
+		case f.next == "" && p.Code == api.CodeDenied && strings.Contains(p.Detail, " takes the role "):
+			f.next = "hostler login ADDRESS --token-file FILE    # with a token of that role; an admin makes it: hostler token create"
 		}
 		if f.next == "" && p.Code == api.CodeNotFound && strings.HasPrefix(p.Detail, "host ") {
 			f.next = "hostler host ls"
+		}
+		if _, which, ok := strings.Cut(p.Detail, "conflicts with the present state: "); ok && strings.Contains(which, " is ambiguous: ") {
+			f.code, f.why = exitUsage, which
 		}
 		if f.next == "" && (strings.HasSuffix(p.Detail, "first 4 characters") || strings.Contains(p.Detail, "is ambiguous")) {
 			f.next = "hostler action ls"
@@ -95,9 +113,31 @@ func cannot(what string, err error) error {
 		return f
 	}
 	if errors.Is(err, client.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded) {
-		f.code, f.next = exitUnreachable, "hostler context ls    # is the address right, and does the coordinator run?"
+		f.code, f.why, f.next = exitUnreachable, unreachable(err), "hostler context ls    # is the address right, and does the coordinator run?"
+		if op, ok := errors.AsType[*net.OpError](err); ok && op.Net == "unix" {
+			f.next = "hostler-agent run    # does the agent run on this host, and is this user root or in its group?"
+		}
 	}
 	return f
+}
+
+// unreachable says why nobody answered, without the request that everybody knows
+// who has typed the command.
+func unreachable(err error) string {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no answer came in time"
+	}
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return client.ErrUnreachable.Error() + ": " + u.Err.Error()
+	}
+	return err.Error()
+}
+
+// neverAsked reports whether there was not even a connection: whatever was to be
+// asked, nobody has heard of it.
+func neverAsked(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }
 
 // codeOf turns the code of a problem into an exit code.
@@ -141,6 +181,9 @@ func report(w io.Writer, err error) int {
 	fmt.Fprintf(w, "hostler: %s\n", printable(f.what))
 	if f.why != "" {
 		fmt.Fprintf(w, "    why: %s\n", printable(f.why))
+	}
+	for _, line := range f.more {
+		fmt.Fprintf(w, "         %s\n", printable(line))
 	}
 	if f.next != "" {
 		fmt.Fprintf(w, "    try: %s\n", printable(f.next))

@@ -3,8 +3,11 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"strings"
 	"testing"
+
+	"github.com/hostler-io/hostler/api"
 )
 
 // A certificate for another name has another remedy than one of another fleet.
@@ -24,6 +27,21 @@ func TestCertificateHints(t *testing.T) {
 		}
 		if !strings.Contains(b.String(), "try: ") || !strings.Contains(b.String(), c.want) {
 			t.Errorf("%s: the text has no hint %q:\n%s", c.name, c.want, b.String())
+		}
+	}
+}
+
+// A reason of several lines is told line by line, whoever has given it.
+func TestReasonOfSeveralLines(t *testing.T) {
+	for _, err := range []error{errors.New("one\ntwo"), &api.Problem{Code: api.CodeInternal, Detail: "one\ntwo"}} {
+		var b strings.Builder
+		told := cannot("do it", err)
+		report(&b, told)
+		if want := "hostler: cannot do it\n    why: one\n         two\n"; b.String() != want {
+			t.Errorf("%T: it says %q, want %q", err, b.String(), want)
+		}
+		if want := "cannot do it: one; two"; told.Error() != want {
+			t.Errorf("%T: in one line it is %q, want %q", err, told.Error(), want)
 		}
 	}
 }

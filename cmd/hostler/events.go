@@ -45,14 +45,15 @@ func (a *app) eventsCommand() *cobra.Command {
 		Use: "events", Short: "Follow what happens in the fleet", Args: noArgs,
 		Long: `Prints each event as it happens, until it is ended by Ctrl-C or --limit. It begins
 now, unless --since or --after say otherwise. After a loss of the connection it
-goes on where it stopped: no event is left out.`,
+goes on where it stopped: no event is left out. A recovery of the coordinator
+begins the events anew; it says so, and goes on with the first of them.`,
 		Example: "  hostler events\n  hostler events --since 2h\n  hostler events --after 1700 --limit 100 -o json",
 	}
 	v := formatFlags(cmd)
 	v.one, v.watch = false, true
 	cmd.Flags().Var(&since, "since", "begin with what happened this long ago")
 	cmd.Flags().Uint64Var(&after, "after", 0, "begin behind the event with this number")
-	cmd.Flags().IntVar(&v.limit, "limit", 0, "end after this many (0: never)")
+	cmd.Flags().Var(countFlag{&v.limit}, "limit", "end after this many (0: never)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if since.d > 0 && cmd.Flags().Changed("after") {
 			return usage("hostler events --help", "the events begin at --since or at --after, and not at both")
@@ -81,8 +82,9 @@ func (a *app) followEvents(ctx context.Context, r *remote, v *view, from uint64,
 	one.limit = 0
 	t := &table[api.Event]{app: a, noun: eventNoun(), view: &one, widths: []int{6, 20, 20, 12, 36, 0}}
 	printed := 0
+	followed := false // from is an id that the coordinator gave
 	handle := func(e api.Event) error {
-		from = e.ID
+		from, followed = e.ID, true
 		if e.At.Before(begin) {
 			return nil
 		}
@@ -95,7 +97,7 @@ func (a *app) followEvents(ctx context.Context, r *remote, v *view, from uint64,
 		return nil
 	}
 	var again retry
-	for {
+	for try := 1; ; try++ {
 		begun := a.now()
 		err := r.Events(ctx, from, handle)
 		switch {
@@ -105,6 +107,14 @@ func (a *app) followEvents(ctx context.Context, r *remote, v *view, from uint64,
 			return errInterrupted
 		case err == nil:
 			err = fmt.Errorf("%w: the events ended", client.ErrUnreachable)
+		}
+		if try == 1 && neverAsked(err) {
+			return err // there is nobody, rather than a line that breaks
+		}
+		if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeGone && followed {
+			a.say("hostler: what came behind event %d is not there any more, as after a recovery of the coordinator; going on with the first that is", from)
+			from, followed = 0, false
+			continue
 		}
 		if a.now().Sub(begun) > lastRetry {
 			again = retry{} // it worked for a while

@@ -236,7 +236,7 @@ func (a *app) ringShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show [NUMBER]", Short: "Show a ring, by default the one in force", Args: atMost(1),
 		Long:    "Shows a ring as it was signed. Keys are OpenPGP certificates, authorities X.509, both in base64 with -o json.",
-		Example: "  hostler fleet ring show\n  hostler fleet ring show -o json | jq -r '.coordinators[0].key' | base64 -d | gpg --import",
+		Example: "  hostler fleet ring show\n  hostler fleet ring show -o json |\n    jq -r '.coordinators[0].key' | base64 -d | gpg --import",
 	}
 	fleet, v := a.fleetFlag(cmd), formatFlags(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {

@@ -13,7 +13,7 @@ import (
 
 func (a *app) addApproverCommand() *cobra.Command {
 	return a.ringPeopleCommand(&cobra.Command{
-		Use: "add-approver PERSON KEY…", Short: "Sign a ring with one more approver, or with more keys of one",
+		Use: "add-approver PERSON KEY…", Short: "Sign a ring with one more approver, or more keys of one",
 		Long: `Lets a person sign approvals with keys. KEY is a file with a certificate (binary,
 or text as hostler key export and gpg --armor --export write it), or the name of
 a key of this machine. A key that the person has already is replaced by its new

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 
 	"github.com/hostler-io/hostler/certs"
@@ -58,10 +59,10 @@ func (g *gpgSigner) Key() protocol.KeyID { return g.public.Key() }
 // Sign implements [protocol.Signer]. What gpg gives is held against the
 // certificate before anybody else sees it: its configuration may say anything.
 func (g *gpgSigner) Sign(body []byte) ([]byte, error) {
-	sig, err := g.app.gpg(bytes.NewReader(body),
+	sig, err := g.app.gpg(bytes.NewReader(body), "--status-fd", "2",
 		"--no-armor", "--no-textmode", "--digest-algo", "SHA256", "--local-user", g.user, "--output", "-", "--detach-sign")
 	if err != nil {
-		return nil, err
+		return nil, g.unsigned(err)
 	}
 	if err := g.public.CheckForm(sig); err != nil {
 		return nil, fmt.Errorf("gpg made a signature that nobody takes: %w", err)
@@ -89,7 +90,66 @@ func (a *app) gpg(stdin io.Reader, args ...string) ([]byte, error) {
 		return nil, &failure{code: exitFailed, what: "cannot run gpg", why: "it is not installed", next: "apt-get install gnupg, or hostler key generate"}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", gpgProgram, strings.TrimSpace(said.String()), err)
+		return nil, newGPGError(said.String(), err)
 	}
 	return out.Bytes(), nil
+}
+
+// gpgError is what gpg says when it fails: its words for people, in their
+// language, and the number of its error, where it was asked for and told.
+type gpgError struct {
+	words string
+	code  int
+	err   error
+}
+
+func (e *gpgError) Error() string { return fmt.Sprintf("%s: %s: %v", gpgProgram, e.words, e.err) }
+func (e *gpgError) Unwrap() error { return e.err }
+
+// Numbers of errors of libgpg-error; the upper half of what gpg tells is where it
+// comes from.
+const (
+	gpgBadPassphrase  = 11
+	gpgCancelled      = 99
+	gpgFullyCancelled = 198
+	gpgCodeMask       = 1<<16 - 1
+)
+
+// newGPGError takes the lines for programs out of those for people.
+func newGPGError(said string, err error) *gpgError {
+	e := &gpgError{err: err}
+	var words []string
+	for line := range strings.Lines(said) {
+		line = strings.TrimSpace(line)
+		status, ok := strings.CutPrefix(line, "[GNUPG:] ")
+		if !ok {
+			words = append(words, line)
+			continue
+		}
+		if f := strings.Fields(status); len(f) == 3 && f[0] == "FAILURE" {
+			n, _ := strconv.Atoi(f[2]) // what is no number is no error that we know
+			e.code = n & gpgCodeMask
+		}
+	}
+	e.words = strings.TrimSpace(strings.Join(words, "\n"))
+	return e
+}
+
+// unsigned says in people's words why gpg has signed nothing, where they are what
+// stopped it.
+func (g *gpgSigner) unsigned(err error) error {
+	e, ok := errors.AsType[*gpgError](err)
+	if !ok {
+		return err
+	}
+	f := &failure{code: exitFailed, what: "nothing was signed", next: "the same command once more", err: err}
+	switch e.code {
+	case gpgCancelled, gpgFullyCancelled:
+		f.why = "gpg asked for the passphrase of key " + g.user + ", and that was cancelled"
+	case gpgBadPassphrase:
+		f.why = "the passphrase that gpg was given is not that of key " + g.user
+	default:
+		return err
+	}
+	return f
 }

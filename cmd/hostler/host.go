@@ -19,8 +19,8 @@ const (
 	enrolmentApproved = "approved"
 )
 
-// hostView is a host with the one word that people ask for: pending, denied or
-// revoked, else how it can be reached.
+// hostView is a host with the one word that people ask for: pending, denied,
+// replacing or revoked, else how it can be reached.
 type hostView struct {
 	api.Host
 	State string `json:"state"` // instead of the host's own
@@ -86,14 +86,14 @@ func interfaces(all []api.Interface) []string {
 func (a *app) hostCommand() *cobra.Command {
 	return group("host", "Hosts: let them in, look at them, shut them out",
 		a.hostListCommand(), a.hostShowCommand(), a.hostInviteCommand(), a.hostPendingCommand(),
-		a.hostApproveCommand(), a.hostDenyCommand(), a.hostRevokeCommand(), a.hostReadmitCommand())
+		a.hostApproveCommand(), a.hostDenyCommand(), a.hostSetCommand(), a.hostRevokeCommand(), a.hostReplaceCommand(), a.hostReadmitCommand())
 }
 
 func (a *app) hostListCommand() *cobra.Command {
 	var labels selector
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the hosts", Args: noArgs,
-		Long:    "Lists the approved and the revoked hosts. CONTAINERS are those that run and all there are. Hosts that wait for approval: hostler host pending.",
+		Long:    "Lists the approved, the revoked, and those that wait for another machine (replacing). CONTAINERS are those that run and all there are. Hosts that wait for approval: hostler host pending.",
 		Example: "  hostler host ls\n  hostler host ls -l site=lab,tier!=db -o wide\n  hostler host ls --watch",
 	}
 	v := listFlags(cmd)
@@ -380,6 +380,46 @@ which of the two is the one.`,
 			return a.changeHost(cmd.Context(), args[0], "readmit", "readmitted", nil)
 		},
 	}
+}
+
+func (a *app) hostSetCommand() *cobra.Command {
+	var labels []string
+	cmd := &cobra.Command{
+		Use: "set HOST --label k=v|k-", Short: "Change the labels of a host", Args: exactly(1),
+		Long: `Gives a host labels, or takes them away again: k=v sets one, k- removes it. Those
+that are not named stay. What -l selects is decided when it is asked for, so nothing
+that was asked before is changed.`,
+		Example: "  hostler host set edge-01 --label site=lab --label tier=web\n  hostler host set edge-01 --label tier-", ValidArgsFunction: a.completing(hostNames),
+	}
+	cmd.Flags().StringArrayVar(&labels, "label", nil, "label to set, k=v, or to remove, k-; may be repeated")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ask, err := parseRelabel(labels)
+		if err != nil {
+			return err
+		}
+		return a.changeHost(cmd.Context(), args[0], "label", "labelled", ask)
+	}
+	return cmd
+}
+
+// parseRelabel reads k=v and k-.
+func parseRelabel(labels []string) (api.Relabel, error) {
+	var ask api.Relabel
+	for _, l := range labels {
+		name, removed := strings.CutSuffix(l, "-")
+		switch {
+		case strings.IndexByte(l, '=') > 0:
+			ask.Set = append(ask.Set, l)
+		case removed && name != "" && !strings.Contains(name, "="):
+			ask.Remove = append(ask.Remove, name)
+		default:
+			return ask, usage("", "--label %q: want k=v to set a label, or k- to remove it", l)
+		}
+	}
+	if len(labels) == 0 {
+		return ask, usage("hostler host set HOST --label k=v", "no label is named")
+	}
+	return ask, nil
 }
 
 // changeHost decides about a host.

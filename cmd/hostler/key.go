@@ -81,6 +81,9 @@ add-approver. To use a key of your own gpg instead: hostler key import --gpg.`,
 			}
 		}
 		k, err := certs.CreatePersonKey(path, "hostler person "+name, passphrase)
+		if errors.Is(err, fs.ErrExist) { // somebody else has made it meanwhile
+			return keyTaken(name)
+		}
 		if err != nil {
 			return cannot("make key "+name, err)
 		}
@@ -101,10 +104,14 @@ func (a *app) freeKey(name, form string) (string, error) {
 			return "", err
 		}
 		if _, err := os.Lstat(path); err == nil {
-			return "", &failure{code: exitFailed, what: fmt.Sprintf("there is a key %q already", name), next: "hostler key generate OTHER-NAME, or hostler key rm " + name}
+			return "", keyTaken(name)
 		}
 	}
 	return a.keyPath(name, form)
+}
+
+func keyTaken(name string) error {
+	return &failure{code: exitFailed, what: fmt.Sprintf("there is a key %q already", name), next: "hostler key generate OTHER-NAME, or hostler key rm " + name}
 }
 
 // newPassphrase asks twice.

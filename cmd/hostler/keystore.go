@@ -204,8 +204,11 @@ func (a *app) askSecret(question string) ([]byte, error) {
 		}
 	}
 	fmt.Fprint(a.err, question)
-	b, err := a.secret()
+	b, err := a.secret(a.done)
 	fmt.Fprintln(a.err)
+	if errors.Is(err, errInterrupted) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the passphrase: %w", err)
 	}

@@ -11,6 +11,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"os"
 	"os/signal"
 	"syscall"
@@ -24,10 +25,15 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	terminated, stopTerm := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stopTerm()
+	ctx, stopInt := signal.NotifyContext(terminated, os.Interrupt)
+	defer stopInt()
 	// What is asked for a second time is done at once.
-	context.AfterFunc(ctx, stop)
+	context.AfterFunc(ctx, func() {
+		stopInt()
+		stopTerm()
+	})
 	a := &app{
 		in:    os.Stdin,
 		out:   os.Stdout,
@@ -37,10 +43,30 @@ func run() int {
 		now:    clock.Now,
 		random: func(b []byte) { _, _ = rand.Read(b) }, // it never fails
 		every:  2 * time.Second,
-		secret: func() ([]byte, error) { return term.ReadPassword(int(os.Stdin.Fd())) },
+		secret: readSecret,
 	}
 	if a.inTTY {
 		a.console = tty{os.Stdin}
 	}
-	return a.main(ctx, os.Args[1:])
+	code := a.main(ctx, os.Args[1:])
+	// stopTerm ends it too, with another cause than a signal.
+	if code == exitInterrupted && terminated.Err() != nil && context.Cause(terminated) != context.Canceled {
+		return exitTerminated
+	}
+	return code
+}
+
+// readSecret reads a line of the terminal, which shows again what is typed
+// afterwards, however it ends.
+func readSecret(done <-chan struct{}) ([]byte, error) {
+	fd := int(os.Stdin.Fd())
+	before, err := term.GetState(fd)
+	if err != nil {
+		return nil, err
+	}
+	line, err := answered(done, func() ([]byte, error) { return term.ReadPassword(fd) })
+	if errors.Is(err, errInterrupted) {
+		err = errors.Join(err, term.Restore(fd, before))
+	}
+	return line, err
 }

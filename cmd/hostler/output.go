@@ -45,10 +45,11 @@ type format struct {
 	tmpl *template.Template
 }
 
+// formats are the forms as errors name them.
 const formats = "table|wide|json|yaml|csv|name|template=…"
 
 func (f *format) String() string { return f.word }
-func (f *format) Type() string   { return formats }
+func (f *format) Type() string   { return "FORMAT" }
 
 func (f *format) Set(s string) error {
 	if text, ok := strings.CutPrefix(s, "template="); ok {
@@ -83,7 +84,7 @@ func completeFormats(*cobra.Command, []string, string) ([]string, cobra.ShellCom
 // formatFlags adds the options of a command that prints one thing once.
 func formatFlags(cmd *cobra.Command) *view {
 	v := &view{format: format{word: "table"}, one: true}
-	cmd.Flags().VarP(&v.format, "output", "o", "form of the output; a template is Go's, over the JSON members")
+	cmd.Flags().VarP(&v.format, "output", "o", "form of the output: table, wide, json, yaml, csv, name, or template=… (Go's, over the JSON members)")
 	cmd.Flags().BoolVar(&v.noHeaders, "no-headers", false, "leave the line of column names out")
 	_ = cmd.RegisterFlagCompletionFunc("output", completeFormats) // it fails for unknown flags alone
 	return v
@@ -103,7 +104,8 @@ func listFlags(cmd *cobra.Command) *view { return limitedFlags(cmd, 0) }
 func limitedFlags(cmd *cobra.Command, limit int) *view {
 	v := showFlags(cmd)
 	v.one = false
-	cmd.Flags().IntVar(&v.limit, "limit", limit, "print at most this many (0: all)")
+	v.limit = limit
+	cmd.Flags().Var(countFlag{&v.limit}, "limit", "print at most this many (0: all)")
 	return v
 }
 
@@ -188,12 +190,24 @@ func (a *app) cell(v any, machine bool) string {
 		return printable(v.people)
 	case []string:
 		return printable(strings.Join(v, ","))
+	case sentences:
+		if machine {
+			return printable(strings.Join(v, "; "))
+		}
+		var all []string
+		for _, s := range v {
+			all = append(all, printable(s))
+		}
+		return strings.Join(all, "\n")
 	}
 	return printable(fmt.Sprint(v))
 }
 
 // words are a state by its name, and as people read it.
 type words struct{ machine, people string }
+
+// sentences stand one below the other where one thing is shown.
+type sentences []string
 
 // gap stands between columns.
 const gap = "   "
@@ -234,7 +248,8 @@ func (t *table[T]) printRows(w io.Writer, items []T) {
 	}
 }
 
-// printFields prints one thing, a field per line. Empty fields are left out.
+// printFields prints one thing, a field per line, and what it holds of sentences one
+// below the other. Empty fields are left out.
 func (t *table[T]) printFields(w io.Writer, it T) {
 	columns, row := t.columns(), t.row(it, false)
 	for i, s := range row {
@@ -242,14 +257,19 @@ func (t *table[T]) printFields(w io.Writer, it T) {
 			s = t.app.colour(s)
 		}
 		if s != "" {
-			fmt.Fprintf(w, "%s: %s\n", columns[i].name, s)
+			head := columns[i].name + ": "
+			fmt.Fprintf(w, "%s%s\n", head, strings.ReplaceAll(s, "\n", "\n"+strings.Repeat(" ", len(head))))
 		}
 	}
 }
 
+// dumb reports whether the terminal is one that only goes on: nothing on it can be
+// painted, nor taken away again.
+func (a *app) dumb() bool { return a.env("TERM") == "dumb" }
+
 // colour paints the words that want to be seen, on a terminal alone.
 func (a *app) colour(s string) string {
-	if !a.outTTY || a.env("NO_COLOR") != "" {
+	if !a.outTTY || a.dumb() || a.env("NO_COLOR") != "" {
 		return s
 	}
 	code := ""

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/client"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -97,9 +99,25 @@ func (p *payload) close() {
 	}
 }
 
+// refuses asks what would become of an action, before much is sent for it: the
+// coordinator knows what it lets nobody have, and what its hosts do. Whatever else is
+// wrong shows when it is asked for, and the host judges in any case.
+func (r *remote) refuses(ctx context.Context, p *payload, host protocol.HostID, spec []byte) error {
+	if p == nil || p.size == 0 || r.local {
+		return nil
+	}
+	err := r.Post(ctx, "/v1/actions", url.Values{"dry_run": {"true"}}, api.NewAction{Host: string(host), Spec: spec}, new(api.Action))
+	if problem, ok := errors.AsType[*api.Problem](err); ok && (problem.Code == api.CodeDenied || problem.Code == api.CodeNotFound) {
+		return err
+	}
+	return nil
+}
+
 // send brings the payload to the coordinator, if it is not there. It goes on
 // where it was when the line broke, or where a program before this one was.
-func (p *payload) send(ctx context.Context, a *app, r *remote) error {
+//
+// what is what it is for, as completes "cannot …".
+func (p *payload) send(ctx context.Context, a *app, r *remote, what string) error {
 	switch {
 	case p == nil || p.size == 0:
 		return nil
@@ -109,19 +127,30 @@ func (p *payload) send(ctx context.Context, a *app, r *remote) error {
 	bar := a.progress("sending", p.size)
 	defer bar.end()
 	var again retry
+	reached, begun := false, a.now()
 	for {
 		err := p.sendOnce(ctx, r, bar)
 		if err == nil {
 			return nil
 		}
 		if ctx.Err() != nil {
+			bar.end()
+			a.say("\nNothing was asked. The same again goes on where this has come to.")
 			return errInterrupted
 		}
 		if bar.moved() {
 			again = retry{} // it goes on, however often the line breaks
 		}
+		reached = reached || !neverAsked(err)
+		if !reached && a.now().Sub(begun) > restartTime {
+			return cannot(what, err) // there is nobody, rather than a line that breaks
+		}
+		if again.since.IsZero() && errors.Is(err, client.ErrUnreachable) && !untrusted(err) {
+			bar.end()
+			a.say("hostler: no answer, trying again")
+		}
 		if err := again.wait(ctx, a.now(), err); err != nil {
-			return cannot("send the input", err)
+			return cannot(what, err)
 		}
 	}
 }

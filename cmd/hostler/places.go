@@ -47,8 +47,24 @@ func (s *selection) check(named int) error {
 }
 
 // single reports whether one place is dealt with as if it were the only one that
-// there could be.
-func (s *selection) single(n int) bool { return n == 1 && s.many.wait == 0 && !s.many.leaveOffline }
+// there could be: what was selected, or is to be printed, is told as that of many.
+func (s *selection) single(n int, v *view) bool {
+	return n == 1 && !s.bounded() && (v.format.word == "table" || v.format.word == "wide")
+}
+
+// bounded reports whether there is a bound to the waiting.
+func (s *selection) bounded() bool { return s.wait.d > 0 || s.many.leaveOffline }
+
+// fits refuses what the host itself, or a session, cannot have.
+func (s *selection) fits(local, tty bool) error {
+	switch {
+	case local && s.bounded():
+		return usage("", "--wait and --no-wait-offline are about hosts that may be away, and this is the host itself")
+	case tty && s.bounded():
+		return usage("", "-t and --wait or --no-wait-offline do not go together: a session begins within a minute, or not at all")
+	}
+	return nil
+}
 
 // containers returns the containers that are selected. Foreign ones are left
 // alone.

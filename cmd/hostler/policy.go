@@ -303,9 +303,6 @@ host, /etc/hostler/policy.toml, is in force over every signed policy.`,
 		if failed > 0 {
 			return &failure{code: exitFailed, what: fmt.Sprintf("the policy is not in force on %d of %d hosts", failed, len(hosts)), next: "hostler policy show HOST"}
 		}
-		if len(hosts) > 0 && hosts[0] != "" {
-			a.say("Approvals are collected by what policy.hosts_file of the coordinator says: the same text, read when it starts.")
-		}
 		return nil
 	}
 	return cmd

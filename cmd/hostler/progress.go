@@ -60,16 +60,19 @@ func (p *progress) moved() bool {
 // draw is called with mu held.
 func (p *progress) draw() {
 	now := p.app.now()
-	if !p.app.errTTY || p.app.quiet || now.Sub(p.begun) < progressAfter || now.Sub(p.shown) < progressEvery {
+	if !p.app.errTTY || p.app.quiet || p.app.dumb() || now.Sub(p.begun) < progressAfter || now.Sub(p.shown) < progressEvery {
 		return
 	}
 	p.shown, p.drawn = now, true
 	if p.total > 0 {
-		fmt.Fprintf(p.app.err, "\r\x1b[K%s %s of %s, %d %%", p.verb, size(p.done), size(p.total), 100*p.done/p.total)
+		p.line(fmt.Sprintf("%s %s of %s, %d %%", p.verb, size(p.done), size(p.total), 100*p.done/p.total))
 		return
 	}
-	fmt.Fprintf(p.app.err, "\r\x1b[K%s %s", p.verb, size(p.done))
+	p.line(fmt.Sprintf("%s %s", p.verb, size(p.done)))
 }
+
+// line shows the line in the place of the one before.
+func (p *progress) line(text string) { fmt.Fprint(p.app.err, "\r\x1b[K"+p.app.fit(text)) }
 
 // end takes the line away.
 func (p *progress) end() {

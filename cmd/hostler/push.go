@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/files"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -32,8 +35,7 @@ func parseRemotePath(s string) (p remotePath, err error) {
 	if !ok {
 		return p, fmt.Errorf("%q is no place on a host: want HOST:/PATH or HOST/NAME:/PATH", s)
 	}
-	p.path = path.Clean("/" + at)
-	p.into = p.path != "/" && strings.HasSuffix(at, "/")
+	p.at("/" + at)
 	if strings.Contains(where, "/") {
 		r, err := parseRef(where, false)
 		p.host, p.container = r.host, where
@@ -51,7 +53,7 @@ type transfer struct {
 }
 
 func transferFlags(cmd *cobra.Command) *transfer {
-	t := &transfer{timeout: durationFlag{noneOK: true}, view: formatFlags(cmd)}
+	t := &transfer{timeout: limitFlag(), view: formatFlags(cmd)}
 	cmd.Flags().Var(&t.timeout, "timeout", "give up after this time on the host, or none (default 1h)")
 	cmd.Flags().BoolVar(&t.dryRun, "dry-run", false, "print what would be asked, and ask nothing")
 	return t
@@ -97,7 +99,7 @@ go into it. What was sent once is not sent again, also after a line that broke.`
 		Example: `  hostler push motd edge-01:/etc/motd
   hostler push app.conf edge-01/web:/etc/app/ --owner app --mode 640
   hostler push -r site edge-01/web:/srv`,
-		Args: atLeast(2), DisableFlagsInUseLine: true, ValidArgsFunction: a.completing(hostNames),
+		Args: atLeast(2), DisableFlagsInUseLine: true, ValidArgsFunction: a.completingPlaces(true),
 	}
 	t := transferFlags(cmd)
 	f := cmd.Flags()
@@ -140,10 +142,13 @@ func (a *app) push(ctx context.Context, t *transfer, from []string, to remotePat
 	if t.dryRun {
 		return a.dryRun(ctx, r, t.view, []protocol.HostID{to.host}, s.Kind, spec)
 	}
-	if err := p.send(ctx, a, r); err != nil {
+	what := "push to " + to.String()
+	if err := r.refuses(ctx, p, to.host, spec); err != nil {
+		return cannot(what, err)
+	}
+	if err := p.send(ctx, a, r, what); err != nil {
 		return err
 	}
-	what := "push to " + to.String()
 	act, err := a.submit(ctx, r, to.host, spec)
 	if err != nil {
 		return cannot(what, err)
@@ -151,12 +156,67 @@ func (a *app) push(ctx context.Context, t *transfer, from []string, to remotePat
 	if t.noWait {
 		return a.printID(t.view, act)
 	}
-	final, err := (&follower{app: a, remote: r, label: to.String(), stdout: a.err, stderr: a.err}).wait(ctx, act)
+	said := &moveWords{to: a.err}
+	final, err := (&follower{app: a, remote: r, label: to.String(), stdout: a.err, stderr: said}).wait(ctx, act)
 	if err != nil {
+		said.end()
 		a.leave(act.ID)
 		return cannot(what, err)
 	}
-	return ended(what, final)
+	return said.reason(final, ended(what, final))
+}
+
+// moveWords are what the program that moves files on the host says. They are passed
+// on line by line, but for the last: of a program that fails it is the reason.
+type moveWords struct {
+	to   io.Writer
+	last []byte // the newest line, without its end
+	over bool   // it has ended
+}
+
+// maxMoveLine is how much of a line is kept back.
+const maxMoveLine = 64 << 10
+
+func (m *moveWords) Write(b []byte) (int, error) {
+	for line := range bytes.Lines(b) {
+		if m.over || len(m.last)+len(line) > maxMoveLine {
+			if err := m.pass(); err != nil {
+				return 0, err
+			}
+		}
+		m.last = append(m.last, bytes.TrimSuffix(line, []byte{'\n'})...)
+		m.over = bytes.HasSuffix(line, []byte{'\n'})
+	}
+	return len(b), nil
+}
+
+// pass passes the line on that was kept back.
+func (m *moveWords) pass() error {
+	line := printable(string(m.last)) + "\n"
+	m.last, m.over = m.last[:0], false
+	_, err := io.WriteString(m.to, line)
+	return err
+}
+
+// end passes on what is left.
+func (m *moveWords) end() {
+	if len(m.last) > 0 {
+		_ = m.pass() // who says it has no other way to say that it cannot
+	}
+}
+
+// reason puts what the program has said last into the error that tells its end.
+func (m *moveWords) reason(act api.Action, err error) error {
+	f, ok := errors.AsType[*failure](err)
+	if !ok || len(m.last) == 0 || act.Reason != string(protocol.ReasonExit) {
+		m.end()
+		return err
+	}
+	f.why = strings.TrimPrefix(string(m.last), "hostler-agent: ")
+	if act.Exit != nil && act.Exit.Code == protocol.ExitAbsent && strings.HasSuffix(act.Kind, ".pull") {
+		f.code = exitNotFound
+	}
+	return f
 }
 
 // preparePush makes the payload of a push: the file itself, or an archive.

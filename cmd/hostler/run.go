@@ -27,14 +27,15 @@ type command struct {
 	many      bool // on many hosts, whose output is not all followed at once
 	tty       bool
 	session   sessionFlags
+	record    bool // the session
 	dryRun    bool
 	view      *view
 	stdin     stdinFlags
 	input     *payload // of stdin, once it was opened
 }
 
-func commandFlags(cmd *cobra.Command) *command {
-	c := &command{timeout: durationFlag{noneOK: true}, view: formatFlags(cmd)}
+func (a *app) commandFlags(cmd *cobra.Command) *command {
+	c := &command{timeout: limitFlag(), view: formatFlags(cmd)}
 	f := cmd.Flags()
 	f.StringVar(&c.user, "as", "", "user to run as, a name or UID[:GID] (default root)")
 	f.StringVar(&c.cwd, "cwd", "", "directory to run in, absolute (default /)")
@@ -46,12 +47,16 @@ func commandFlags(cmd *cobra.Command) *command {
 	f.BoolVar(&c.daemon, "daemon", false, "leave when the command has begun; it runs, without a limit of its own, until nothing of it is left")
 	f.BoolVarP(&c.tty, "tty", "t", false, "run it as a session on this terminal, without a time limit of its own")
 	c.session.add(cmd)
+	recordFlag(cmd, c)
 	f.BoolVar(&c.noWait, "no-wait", false, "print the action's id and leave")
 	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be asked, and ask nothing")
 	// Everything that goes wrong before a command has run has one code, so that
 	// it is never taken for the command's own.
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return asHostler(usage(cmd.CommandPath()+" --help", "%s: %s", cmd.CommandPath(), err))
+		if !slices.Contains(a.args, "--") { // the option is most likely one of the command to run
+			return asHostler(noDash(cmd))
+		}
+		return asHostler(flagError(cmd, err))
 	})
 	return c
 }
@@ -82,6 +87,9 @@ func (c *command) spec(kind protocol.Kind, target protocol.CTID, name protocol.C
 func (c *command) encode(s protocol.Spec) ([]byte, error) {
 	if err := checkPairs("env", c.env); err != nil {
 		return nil, usage("", "%s", err)
+	}
+	if c.record && !c.tty && s.TTY == nil {
+		return nil, usage("", "--record is for sessions: it goes with -t")
 	}
 	s.User, s.Cwd, s.Env = c.user, c.cwd, c.env
 	switch {
@@ -115,12 +123,16 @@ func (c *command) sessionFits() error {
 func splitArgs(cmd *cobra.Command, args []string) (where, argv []string, err error) {
 	at := cmd.ArgsLenAtDash()
 	if at < 0 {
-		return nil, nil, usage(cmd.UseLine(), "a -- must stand before the command to run")
+		return nil, nil, noDash(cmd)
 	}
 	if at == len(args) {
 		return nil, nil, usage(cmd.UseLine(), "there is no command after the --")
 	}
 	return args[:at], args[at:], nil
+}
+
+func noDash(cmd *cobra.Command) error {
+	return usage(cmd.UseLine(), "a -- must stand before the command to run")
 }
 
 const commandHelp = `
@@ -141,15 +153,17 @@ On several hosts it runs on all at once, and each line of output begins with the
 host's name. Hosts that are away are waited for, unless --no-wait-offline or
 --wait says otherwise: the command runs there when they are back. The exit code
 is 1 if it failed anywhere, 5 if the time to wait was over before, 6 if only
-hosts that are away are left.`,
+hosts that are away are left. With -o json and the like, on one host too, it
+prints what became of the command on each, with its output, when all is over.`,
 		Example: `  hostler run edge-01 -- uname -a
   hostler run edge-01 --as nobody --timeout 5m -- sh -c 'echo $HOME; id'
   hostler run -l site=lab,tier!=db -- systemctl is-system-running
   hostler run -A --parallel 20 --no-wait-offline -o json -- uname -r
-  id=$(hostler run edge-01 --no-wait -- apt-get update); hostler action logs $id --follow`,
-		DisableFlagsInUseLine: true, ValidArgsFunction: a.completing(hostNames),
+  id=$(hostler run edge-01 --no-wait -- apt-get update)
+  hostler action logs $id --follow`,
+		DisableFlagsInUseLine: true, ValidArgsFunction: a.completingAll(hostNames),
 	}
-	c := commandFlags(cmd)
+	c := a.commandFlags(cmd)
 	s := selectionFlags(cmd, "approved hosts")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return asHostler(a.runHosts(cmd, c, args, s))
@@ -171,7 +185,7 @@ func (a *app) runHosts(cmd *cobra.Command, c *command, args []string, sel *selec
 		return err
 	}
 	defer c.input.close()
-	c.many = sel.given() || len(where) > 1
+	c.many = sel.given() || len(where) > 1 || !sel.single(1, c.view)
 	spec, err := c.spec(protocol.KindRun, protocol.CTID{}, "", argv)
 	if err != nil {
 		return err
@@ -182,6 +196,9 @@ func (a *app) runHosts(cmd *cobra.Command, c *command, args []string, sel *selec
 	}
 	ctx := cmd.Context()
 	if err := sel.check(len(where)); err != nil {
+		return err
+	}
+	if err := sel.fits(r.local, c.tty); err != nil {
 		return err
 	}
 	targets, err := a.chooseHosts(ctx, r, where, sel, c.noWait)
@@ -197,17 +214,29 @@ func (a *app) runHosts(cmd *cobra.Command, c *command, args []string, sel *selec
 	if c.dryRun {
 		return a.dryRun(ctx, r, c.view, targets, protocol.KindRun, spec)
 	}
-	if err := c.input.send(ctx, a, r); err != nil {
+	if err := a.sendInput(ctx, r, c, targets, spec); err != nil {
 		return err
 	}
-	if sel.single(len(targets)) || r.local {
+	// An id, or a daemon, is printed in any form by itself.
+	if sel.single(len(targets), c.view) || r.local || len(targets) == 1 && (c.noWait || c.daemon) {
 		return a.runOne(ctx, r, c, targets[0], firstOf(string(targets[0]), "this host"), spec)
 	}
 	places := make([]place, len(targets))
 	for i, host := range targets {
 		places[i] = place{label: string(host), host: host, spec: spec}
 	}
+	sel.many.own = len(where) == 1
 	return a.runMany(ctx, r, c, sel, places)
+}
+
+// sendInput sends what a command reads, unless it is for one host, which refuses it.
+func (a *app) sendInput(ctx context.Context, r *remote, c *command, hosts []protocol.HostID, spec []byte) error {
+	if len(hosts) == 1 {
+		if err := r.refuses(ctx, c.input, hosts[0], spec); err != nil {
+			return cannot("run the command on "+string(hosts[0]), err)
+		}
+	}
+	return c.input.send(ctx, a, r, "send what the command reads")
 }
 
 // chooseHosts returns the hosts that are meant; on the host itself that is one
@@ -226,7 +255,11 @@ func (a *app) chooseHosts(ctx context.Context, r *remote, where []string, sel *s
 	for _, s := range where {
 		id, err := parseHost(s)
 		if err != nil {
-			return nil, usage("hostler host ls", "%s", err)
+			next := "hostler host ls"
+			if _, e := parseRef(s, false); e == nil {
+				next = "hostler exec " + s + " -- COMMAND"
+			}
+			return nil, usage(next, "%s", err)
 		}
 		if !slices.Contains(ids, id) {
 			ids = append(ids, id)
@@ -338,6 +371,18 @@ func (a *app) commandEnded(what string, act api.Action) error {
 		}
 		return nil
 	}
+	a.sayExit(e)
+	if e.Code == 0 && act.State != string(protocol.StateDone) {
+		return ended(what, act)
+	}
+	if e.Code != 0 {
+		return exit(e.Code)
+	}
+	return nil
+}
+
+// sayExit tells what an exit code does not.
+func (a *app) sayExit(e *api.Exit) {
 	switch {
 	case e.Error != "":
 		a.say("hostler: the command could not begin: %s", printable(e.Error))
@@ -347,16 +392,11 @@ func (a *app) commandEnded(what string, act api.Action) error {
 		a.say("hostler: the command was killed because memory was short")
 	case e.Cancelled:
 		a.say("hostler: the command was cancelled")
+	case e.Unrecorded:
+		a.say("hostler: the session was ended, because its recording could not go on (sessions.unrecorded of its host)")
 	case e.HungUp:
 		a.say("hostler: the session was hung up: nobody was attached for %s", terminal.HangUpAfter)
 	}
-	if e.Code == 0 && act.State != string(protocol.StateDone) {
-		return ended(what, act)
-	}
-	if e.Code != 0 {
-		return exit(e.Code)
-	}
-	return nil
 }
 
 func (a *app) execCommand() *cobra.Command {
@@ -371,7 +411,7 @@ In several containers, selected by their labels, it goes as with run.`,
   hostler exec --local web -- ps`,
 		DisableFlagsInUseLine: true, ValidArgsFunction: a.completing(containerNames),
 	}
-	c := commandFlags(cmd)
+	c := a.commandFlags(cmd)
 	s := selectionFlags(cmd, "containers of Hostler")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		where, argv, err := splitArgs(cmd, args)
@@ -387,14 +427,14 @@ In several containers, selected by their labels, it goes as with run.`,
 		if err != nil {
 			return asHostler(err)
 		}
-		return asHostler(a.execOne(cmd.Context(), c, where[0], argv))
+		return asHostler(a.execOne(cmd.Context(), c, s, where[0], argv))
 	}
 	return cmd
 }
 
-func (a *app) execOne(ctx context.Context, c *command, where string, argv []string) error {
+func (a *app) execOne(ctx context.Context, c *command, sel *selection, where string, argv []string) error {
 	if c.tty {
-		if err := c.sessionFits(); err != nil {
+		if err := errors.Join(c.sessionFits(), sel.fits(false, true)); err != nil {
 			return err
 		}
 		return a.sessionIn(ctx, c, &c.session, where, argv)
@@ -403,10 +443,14 @@ func (a *app) execOne(ctx context.Context, c *command, where string, argv []stri
 	if err != nil {
 		return cannot("find container "+where, err)
 	}
+	if err := sel.fits(r.local, false); err != nil {
+		return err
+	}
 	if c.input, err = c.stdin.open(a); err != nil {
 		return err
 	}
 	defer c.input.close()
+	c.many = !sel.single(1, c.view)
 	spec, err := c.spec(protocol.KindExec, ct, protocol.ContainerName(name.name), argv)
 	if err != nil {
 		return err
@@ -414,10 +458,14 @@ func (a *app) execOne(ctx context.Context, c *command, where string, argv []stri
 	if c.dryRun {
 		return a.dryRun(ctx, r, c.view, []protocol.HostID{name.host}, protocol.KindExec, spec)
 	}
-	if err := c.input.send(ctx, a, r); err != nil {
+	if err := a.sendInput(ctx, r, c, []protocol.HostID{name.host}, spec); err != nil {
 		return err
 	}
-	return a.runOne(ctx, r, c, name.host, name.String(), spec)
+	if sel.single(1, c.view) || r.local || c.noWait || c.daemon {
+		return a.runOne(ctx, r, c, name.host, name.String(), spec)
+	}
+	sel.many.own = true
+	return a.runMany(ctx, r, c, sel, []place{{label: name.String(), host: name.host, spec: spec}})
 }
 
 // execMany runs a command in the containers that are selected.
@@ -440,10 +488,10 @@ func (a *app) execMany(ctx context.Context, c *command, s *selection, argv []str
 	if c.dryRun {
 		return a.dryRunMany(ctx, r, c.view, places, protocol.KindExec)
 	}
-	if err := c.input.send(ctx, a, r); err != nil {
+	if err := c.input.send(ctx, a, r, "send what the command reads"); err != nil {
 		return err
 	}
-	if s.single(len(places)) || r.local {
+	if s.single(len(places), c.view) || r.local {
 		return a.runOne(ctx, r, c, places[0].host, places[0].label, places[0].spec)
 	}
 	return a.runMany(ctx, r, c, s, places)

@@ -39,6 +39,7 @@ type many struct {
 	leaveOffline bool
 	noWait       bool
 	output       bool // of commands, as it comes
+	own          bool // there is one place, which was named: its output and exit code are ours
 	view         *view
 	verb         string // what completes "cannot …"
 }
@@ -51,6 +52,8 @@ type part struct {
 	refused        *api.Refusal
 	stdout, stderr *lines
 	asked, final   bool
+	bytes          *int64 // that were copied, if anything is
+	unkept         error  // why what came was not kept
 }
 
 // batchRun does one thing in many places. It belongs to the goroutine that
@@ -121,6 +124,9 @@ func (a *app) newBatchRun(r *remote, m *many, id protocol.BatchID, targets []pla
 		p := &part{place: t}
 		p.action = b.id.Action(t.label).String()
 		prefix := fmt.Sprintf("%-*s | ", width, t.label)
+		if m.own {
+			prefix = ""
+		}
 		p.stdout, p.stderr = &lines{prefix: prefix, w: b.screen.out()}, &lines{prefix: prefix, w: b.screen.err()}
 		b.parts, b.by[p.action] = append(b.parts, p), p
 	}

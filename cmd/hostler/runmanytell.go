@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hostler-io/hostler/api"
@@ -24,7 +25,7 @@ func (b *batchRun) status() []string {
 			rows = append(rows, "…")
 			break
 		}
-		row := p.label + "  " + firstOf(p.act.Shown, p.act.State)
+		row := p.label + "  " + p.shown()
 		if p.isAway() {
 			row = p.label + "  " + p.act.Waits.Text
 		}
@@ -58,6 +59,8 @@ func (p *part) word() string {
 		return "refused"
 	case !p.asked:
 		return "not begun"
+	case p.unkept != nil:
+		return "not kept"
 	case p.final && p.act.State == string(protocol.StateDone):
 		return "done"
 	case p.final && p.act.Exit != nil && p.act.Exit.Code != 0:
@@ -69,8 +72,12 @@ func (p *part) word() string {
 	case p.act.Waits != nil && p.act.Waits.For == "approval":
 		return "waiting for approval"
 	}
-	return firstOf(p.act.Shown, p.act.State)
+	return p.shown()
 }
+
+// shown is the state of a part that has not ended; nobody has told of it yet when
+// it was just asked for.
+func (p *part) shown() string { return firstOf(p.act.Shown, p.act.State, "asked") }
 
 func countsText(counts map[string]int) string {
 	var all []string
@@ -111,6 +118,8 @@ func (b *batchRun) summary(ctx context.Context, err error) error {
 		switch e := p.act.Exit; {
 		case !p.final || p.act.State == string(protocol.StateDone):
 			continue
+		case b.m.own && e != nil && e.Code != 0:
+			b.app.sayExit(e) // its code is ours
 		case e != nil && e.Code != 0:
 			b.app.say("hostler: %s: exit code %d", p.label, e.Code)
 		default:
@@ -162,6 +171,11 @@ func (b *batchRun) code(err error) error {
 		return p.refused != nil || p.final && p.act.State != string(protocol.StateDone)
 	})
 	switch {
+	case failed && b.m.own && b.m.output:
+		if e := b.parts[0].act.Exit; e != nil && e.Code != 0 {
+			return exit(e.Code)
+		}
+		return exit(exitHostler)
 	case failed:
 		return exit(exitFailed)
 	case errors.Is(err, errWaited):
@@ -178,10 +192,11 @@ type result struct {
 	Host    string     `json:"host"`
 	Action  string     `json:"action,omitempty"`
 	Batch   string     `json:"batch"`
-	State   string     `json:"state"` // as of the action, or refused
+	State   string     `json:"state"` // as of the action, or refused, not_begun, not_kept
 	Reason  string     `json:"reason,omitempty"`
 	Detail  string     `json:"detail,omitempty"`
 	Exit    *api.Exit  `json:"exit,omitempty"`
+	Bytes   *int64     `json:"bytes,omitempty"` // that were copied
 	Waits   *api.Waits `json:"waits,omitempty"`
 	Stdout  string     `json:"stdout,omitempty"` // its first 64 KiB
 	Stderr  string     `json:"stderr,omitempty"`
@@ -196,10 +211,18 @@ func resultNoun() noun[result] {
 			{"state", inTable, func(r result) any { return r.State }},
 			{"reason", inTable, func(r result) any { return r.Reason }},
 			{"exit", inTable, func(r result) any { return exitWord(r.Exit) }},
+			{"bytes", inTable, func(r result) any { return bytesWord(r.Bytes) }},
 			{"action", inTable, func(r result) any { return r.Action }},
 			{"detail", inTable, func(r result) any { return r.Detail }},
 		},
 	}
+}
+
+func bytesWord(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.FormatInt(*n, 10)
 }
 
 func (b *batchRun) print() error {
@@ -213,6 +236,10 @@ func (b *batchRun) print() error {
 			r.State = "not_begun"
 		default:
 			r.Action, r.State, r.Reason, r.Detail, r.Exit, r.Waits = p.action, p.act.State, p.act.Reason, p.act.Detail, p.act.Exit, p.act.Waits
+			r.Bytes = p.bytes
+			if p.unkept != nil {
+				r.State, r.Detail = "not_kept", p.unkept.Error()
+			}
 		}
 		r.Stdout, r.Stderr = strings.ToValidUTF8(string(p.stdout.kept), "\uFFFD"), strings.ToValidUTF8(string(p.stderr.kept), "\uFFFD")
 		r.Missing = p.stdout.missing + p.stderr.missing

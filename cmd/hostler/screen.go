@@ -11,7 +11,7 @@ import (
 // lines writes whole lines with a prefix, so that those of several hosts do
 // not run into one another.
 type lines struct {
-	prefix  string
+	prefix  string    // empty: what comes is passed on as it is
 	w       io.Writer // takes a whole line at a time
 	held    []byte
 	kept    []byte // instead of writing
@@ -20,6 +20,9 @@ type lines struct {
 }
 
 func (l *lines) Write(b []byte) (int, error) {
+	if l.prefix == "" { // nothing to be told apart from
+		return l.w.Write(b)
+	}
 	l.held = append(l.held, b...)
 	for {
 		end := bytes.IndexByte(l.held, '\n') + 1
@@ -73,7 +76,7 @@ type screen struct {
 // redraw is how often what is going on is drawn anew.
 const redraw = 100 * time.Millisecond
 
-func newScreen(a *app) *screen { return &screen{app: a, live: a.errTTY && !a.quiet} }
+func newScreen(a *app) *screen { return &screen{app: a, live: a.errTTY && !a.quiet && !a.dumb()} }
 
 // screenWriter writes lines above what is shown.
 type screenWriter struct {
@@ -113,9 +116,23 @@ func (s *screen) say(format string, args ...any) {
 	s.app.say(format, args...)
 }
 
-// screenWidth is how much of a line is shown: a longer one would wrap, and could
-// not be taken away.
+// screenWidth is how much of a line is shown at most.
 const screenWidth = 78
+
+// fit cuts a line that would wrap on the terminal: such a one could not be taken
+// away again.
+func (a *app) fit(row string) string {
+	width := screenWidth
+	if a.console != nil {
+		if s, err := a.console.size(); err == nil && s.Cols > 1 {
+			width = min(width, int(s.Cols)-1)
+		}
+	}
+	if r := []rune(row); len(r) > width {
+		return string(r[:width-1]) + "…"
+	}
+	return row
+}
 
 // show draws what is going on, if it was not drawn just now.
 func (s *screen) show(rows func() []string) {
@@ -130,10 +147,7 @@ func (s *screen) show(rows func() []string) {
 	}
 	s.wipe()
 	for _, row := range rows() {
-		if r := []rune(row); len(r) > screenWidth {
-			row = string(r[:screenWidth-1]) + "…"
-		}
-		fmt.Fprintln(s.app.err, row)
+		fmt.Fprintln(s.app.err, s.app.fit(row))
 		s.shown++
 	}
 	s.drawn = now

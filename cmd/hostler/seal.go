@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -61,6 +62,9 @@ func (a *app) secrets(given []string) ([]string, error) {
 		}
 		if name == "" {
 			return nil, usage("", "--secret-env: a variable has no name")
+		}
+		if !utf8.ValidString(s) {
+			return nil, usage("", "--secret-env %q: its value is not UTF-8", name)
 		}
 		env[i] = s
 	}

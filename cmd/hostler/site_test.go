@@ -12,8 +12,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -55,6 +57,9 @@ type site struct {
 	orders chan coordtest.Order // those that wait for "site finish"
 	down   bool
 	conns  []net.Conn
+	broken map[string]bool // pulls that were broken off once
+	read   map[string]bool // actions whose output somebody has asked for
+	asked  chan struct{}   // closed when there is another of them
 }
 
 func must[T any](t *testing.T) func(v T, err error) T {
@@ -71,17 +76,19 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{
 		t: t, fleet: coordtest.New(t), tokens: map[coordinator.TokenRole]string{},
-		orders: make(chan coordtest.Order, 100),
+		orders: make(chan coordtest.Order, 100), broken: map[string]bool{},
+		read: map[string]bool{}, asked: make(chan struct{}),
 	}
-	// The command /reserved waits for two persons.
+	// The command /reserved waits for two persons, and nobody may push to /forbidden.
 	s.fleet.Tune(func(cfg *coordinator.Config) {
-		cfg.Policy = must[*policy.Policy](t)(policy.Parse("site", []byte("version = 1\n[[rule]]\nkinds = ['host.run']\ncommands = ['/reserved']\napprovals = 2\n")))
+		cfg.Policies.Own = must[*policy.Policy](t)(policy.Parse("site", []byte("version = 1\n[[rule]]\nkinds = ['host.run']\ncommands = ['/reserved']\napprovals = 2\n[[rule]]\nkinds = ['host.push']\npaths = ['/forbidden']\nrefuse = true\n")))
 	})
 	s.fleet.Restart()
 	for _, role := range []coordinator.TokenRole{coordinator.RoleViewer, coordinator.RoleOperator, coordinator.RoleApprover, coordinator.RoleAdmin} {
 		s.tokens[role] = s.fleet.Token(role)
 	}
 	s.host = s.fleet.AddHost("edge-01")
+	s.host.Info.Policy = &protocol.PolicyInfo{Source: "document", Number: 3, Digest: protocol.Digest{1}}
 	s.fleet.Put(coordinator.Host{
 		ID: "edge-01", State: coordinator.HostApproved, Key: coordtest.NewKey("host edge-01").Key(), PublicKey: coordtest.NewKey("host edge-01").Certificate(),
 		ApprovedBy: "admin", ApprovedMS: time.Now().UnixMilli(), Labels: []string{"site=lab", "tier=web"},
@@ -147,6 +154,9 @@ func (s *site) serve() {
 		if down {
 			panic(http.ErrAbortHandler) // as a coordinator that is killed
 		}
+		if id, ok := strings.CutSuffix(r.URL.Path, "/output"); ok {
+			s.reads(path.Base(id))
+		}
 		h.ServeHTTP(w, r)
 	})
 	key := must[*certs.TLSKey](t)(certs.NewTLSKey())
@@ -165,10 +175,15 @@ func (s *site) serve() {
 	}
 	s.handler = mux
 	s.url = "https://" + l.Addr().String()
+	serving(t, server, func() error { return server.ServeTLS(l, "", "") })
+}
+
+// serving has a server serve until the test ends.
+func serving(t *testing.T, server *http.Server, serve func() error) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := server.ServeTLS(l, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 			t.Errorf("the server ended: %v", err)
 		}
 	}()
@@ -180,11 +195,17 @@ func (s *site) serve() {
 	})
 }
 
+// serveUnix answers on a unix socket until the test ends.
+func serveUnix(t *testing.T, path string, h http.Handler) {
+	l := must[net.Listener](t)(net.Listen("unix", path))
+	server := &http.Server{Handler: h}
+	serving(t, server, func() error { return server.Serve(l) })
+}
+
 // asAgent answers on a unix socket as the agent of edge-01 does: without
 // tokens, and without naming the host.
 func (s *site) asAgent(path string) {
-	l := must[net.Listener](s.t)(net.Listen("unix", path))
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	serveUnix(s.t, path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("Authorization", "Bearer "+s.tokens[coordinator.RoleAdmin])
 		switch {
 		case r.URL.Path == "/v1/containers":
@@ -199,20 +220,7 @@ func (s *site) asAgent(path string) {
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(b)), int64(len(b))
 		}
 		s.handler.ServeHTTP(w, r)
-	})}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			s.t.Errorf("the agent ended: %v", err)
-		}
-	}()
-	s.t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			s.t.Error(err)
-		}
-		<-ended
-	})
+	}))
 }
 
 // untilOnline waits until the coordinator knows that edge-01 is there and what
@@ -288,10 +296,18 @@ func (s *site) obey(h *coordtest.Host, o coordtest.Order) {
 	case "slow":
 		s.write(h, o, protocol.Stdout, []byte("begun\n"))
 		s.orders <- o
+	case string(protocol.KindHostPush):
+		if spec.Files.Paths[0] != "/nodir/x" {
+			h.Report(o.Done())
+			return
+		}
+		words := []byte("hostler-agent: \"f\" was left out\nhostler-agent: open /nodir: no such file or directory\n")
+		s.write(h, o, protocol.Stderr, words)
+		r := failed(o, protocol.EventExit, protocol.ReasonExit, &protocol.Exit{Code: 1, RunMS: 5})
+		r.Output = []protocol.Output{{FD: protocol.Stderr, Bytes: int64(len(words))}}
+		h.Report(r)
 	case string(protocol.KindHostPull), string(protocol.KindContainerPull):
-		b := archiveOf(spec.Files.Paths[0])
-		s.write(h, o, protocol.Stdout, b)
-		h.Report(o.Done(protocol.Output{FD: protocol.Stdout, Bytes: int64(len(b))}))
+		s.pulled(h, o, spec.Files)
 	case string(protocol.KindReset):
 		r := failed(o, protocol.EventFail, protocol.ReasonError, nil)
 		r.Detail = "the container does not start"
@@ -299,6 +315,55 @@ func (s *site) obey(h *coordtest.Host, o coordtest.Order) {
 	default:
 		h.Report(o.Done())
 	}
+}
+
+// pulled answers a pull. Of /half and /changes the first one breaks off in the
+// middle, and /changes is another one after that; /lies is not what its report says.
+func (s *site) pulled(h *coordtest.Host, o coordtest.Order, f *protocol.FileArgs) {
+	at := f.Paths[0]
+	s.mu.Lock()
+	broken := (at == "/half" || at == "/changes") && !s.broken[at]
+	s.broken[at] = true
+	s.mu.Unlock()
+	if at == "/absent" || at == "/denied" {
+		exit := &protocol.Exit{Code: 1, RunMS: 5}
+		words := []byte("hostler-agent: \"f\" was left out\nhostler-agent: open /denied: permission denied\n")
+		if at == "/absent" {
+			exit.Code, words = protocol.ExitAbsent, []byte("hostler-agent: there is no such file on the host: /absent\n")
+		}
+		s.write(h, o, protocol.Stderr, words)
+		r := failed(o, protocol.EventExit, protocol.ReasonExit, exit)
+		r.Output = []protocol.Output{{FD: protocol.Stderr, Bytes: int64(len(words))}}
+		h.Report(r)
+		return
+	}
+	b := archiveOf(at)
+	if at == "/changes" && broken {
+		b = archiveOf("/half")
+	}
+	sum := protocol.Sum(b)
+	switch {
+	case broken:
+		s.write(h, o, protocol.Stdout, b[:1100])
+		r := failed(o, protocol.EventInterrupt, protocol.ReasonInterrupted, nil)
+		r.Output = []protocol.Output{{FD: protocol.Stdout, Bytes: 1100}}
+		h.Report(r)
+		return
+	case f.Have > 0 && protocol.Sum(b[:f.Have]) != f.HaveSHA256:
+		h.Report(failed(o, protocol.EventExit, protocol.ReasonExit, &protocol.Exit{Code: protocol.ExitChanged, RunMS: 5}))
+		return
+	case at == "/lies":
+		sum[0] ^= 1
+	}
+	b = b[f.Have:]
+	if len(b) > 0 {
+		s.write(h, o, protocol.Stdout, b)
+	}
+	out := protocol.Output{FD: protocol.Stdout, Bytes: int64(len(b))}
+	if at != "/mute" {
+		out.Archive = &protocol.Archive{SHA256: sum, Files: 1, Bytes: 5, Sums: []protocol.FileSum{{Name: "a", Bytes: 5, SHA256: protocol.Sum([]byte("alpha"))}}}
+	}
+	h.Report(o.Done(out))
 }
 
 func (s *site) write(h *coordtest.Host, o coordtest.Order, fd protocol.FD, b []byte) {
@@ -311,12 +376,17 @@ func archiveOf(at string) []byte {
 		return tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o4644, Size: 5}
 	}
 	all := map[string][]tar.Header{
-		"/good":   {{Typeflag: tar.TypeDir, Name: "good", Mode: 0o755}, file("good/a"), {Typeflag: tar.TypeSymlink, Name: "good/l", Linkname: "a"}},
-		"/up":     {file("first"), file("../escaped")},
-		"/abs":    {file("/tmp/hostler-escaped")},
-		"/link":   {{Typeflag: tar.TypeSymlink, Name: "l", Linkname: ".."}, file("l/escaped")},
-		"/device": {{Typeflag: tar.TypeBlock, Name: "d"}},
-		"/torn":   {file("torn")},
+		"/good":    {{Typeflag: tar.TypeDir, Name: "good", Mode: 0o755}, file("good/a"), {Typeflag: tar.TypeSymlink, Name: "good/l", Linkname: "a"}},
+		"/up":      {file("first"), file("../escaped")},
+		"/abs":     {file("/tmp/hostler-escaped")},
+		"/link":    {{Typeflag: tar.TypeSymlink, Name: "l", Linkname: ".."}, file("l/escaped")},
+		"/device":  {{Typeflag: tar.TypeBlock, Name: "d"}},
+		"/torn":    {file("torn")},
+		"/one":     {file("one")},
+		"/lies":    {file("lies")},
+		"/mute":    {file("mute")},
+		"/half":    {{Typeflag: tar.TypeDir, Name: "half", Mode: 0o755}, file("half/a"), file("half/b")},
+		"/changes": {{Typeflag: tar.TypeDir, Name: "changes", Mode: 0o755}, file("changes/c"), file("changes/d")},
 	}[at]
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -343,17 +413,22 @@ func failed(o coordtest.Order, e protocol.Event, why protocol.Reason, x *protoco
 //
 //	site running   the command slow was ordered
 //	site join HOST a host waits for approval
+//	site followed  and whoever asked for it has been answered, and follows it
 //	site finish    the command slow ends
 //	site cancelled the host cancels the command slow
 //	site down, up  connections are cut and requests break, until they are answered again
+//	site lacks F   nothing of a file was sent
 //	site agent     there is an agent on $HOSTLER_SOCKET
 //	site sign DIR  writes messages to verify
 //	site approver PERSON FILE: an owner lets a person in
 func (s *site) command(ts *testscript.TestScript, _ bool, args []string) {
 	switch args[0] {
-	case "running":
+	case "running", "followed":
 		o := <-s.orders
 		s.orders <- o
+		if args[0] == "followed" {
+			s.untilFollowed(o.Item.Action)
+		}
 	case "join":
 		s.fleet.Join(protocol.HostID(args[1]))
 	case "finish":
@@ -364,13 +439,13 @@ func (s *site) command(ts *testscript.TestScript, _ bool, args []string) {
 		<-s.host.Controls()
 		s.host.Report(o.Cancelled())
 	case "down", "up":
-		s.mu.Lock()
-		s.down = args[0] == "down"
-		for _, c := range s.conns {
-			_ = c.Close() // some are closed already
+		s.setDown(args[0] == "down")
+	case "lacks":
+		b, err := os.ReadFile(ts.MkAbs(args[1]))
+		ts.Check(err)
+		if p, err := s.fleet.Coordinator().Payload(coordinator.Actor{Name: "test", Role: coordinator.RoleAdmin}, protocol.Sum(b)); !errors.Is(err, coordinator.ErrNotFound) {
+			ts.Fatalf("the coordinator has %d bytes of it: %v", p.Have, err)
 		}
-		s.conns = nil
-		s.mu.Unlock()
 	case "agent":
 		s.asAgent(ts.Getenv("HOSTLER_SOCKET"))
 	case "approver":
@@ -469,4 +544,37 @@ func (s *site) signAudit(ts *testscript.TestScript, put func(name string, b []by
 	lines, h, n = slices.Clone(begun), hBegun, 3
 	write(stranger, 2)
 	put("forged", slices.Concat(newest, lines))
+}
+
+// reads notes that somebody reads the output of an action.
+func (s *site) reads(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.read[id] = true
+	close(s.asked)
+	s.asked = make(chan struct{})
+}
+
+// untilFollowed waits until somebody has asked for the output of an action.
+func (s *site) untilFollowed(id protocol.ActionID) {
+	for {
+		s.mu.Lock()
+		followed, more := s.read[id.String()], s.asked
+		s.mu.Unlock()
+		if followed {
+			return
+		}
+		<-more
+	}
+}
+
+// setDown breaks every connection, and says whether there are new ones.
+func (s *site) setDown(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+	for _, c := range s.conns {
+		_ = c.Close() // some are closed already
+	}
+	s.conns = nil
 }

@@ -23,7 +23,7 @@ func statusNoun() noun[api.Status] {
 			{"hosts", inTable, func(s api.Status) any { return counts(s.Hosts) }},
 			{"pending", inTable, func(s api.Status) any { return s.Pending }},
 			{"containers", inTable, func(s api.Status) any { return counts(s.Containers) }},
-			{"actions", inTable, func(s api.Status) any { return counts(s.Actions) }},
+			{"actions", inTable, func(s api.Status) any { return counts(inWords(s.Actions)) }},
 			{"ring", inTable, func(s api.Status) any { return s.Ring }},
 			{"term", inTable, func(s api.Status) any { return s.Term }},
 			{"version", inTable, func(s api.Status) any { return s.Version }},
@@ -43,6 +43,23 @@ func recovered(r *api.Recovered) string {
 		text += fmt.Sprintf("; records %d to %d of the audit log are missing", r.LostFrom, r.LostTo)
 	}
 	return text
+}
+
+// inWords names the states of open actions as their list does.
+func inWords(states map[string]int) map[string]int {
+	m := make(map[string]int)
+	for state, n := range states {
+		switch protocol.State(state) {
+		case protocol.StatePendingApprove:
+			state = "waiting for approval"
+		case protocol.StatePendingSchedule:
+			state = "undelivered"
+		case protocol.StateNew:
+			state = "queued"
+		}
+		m[strings.ToLower(state)] += n
+	}
+	return m
 }
 
 // counts writes "12 (10 online, 2 offline)".

@@ -130,7 +130,8 @@ func (a *app) viewerCreateCommand() *cobra.Command {
 		Long: `Makes a certificate with which any MQTT client may read all topics of the fleet
 and publish none. It writes ca.crt, viewer.crt and viewer.key into --out.`,
 		Example: `  hostler viewer create recorder --out viewer
-  mosquitto_sub --cafile viewer/ca.crt --cert viewer/viewer.crt --key viewer/viewer.key -h HOST -p 8883 -t 'hostler/v1/#' -v`,
+  mosquitto_sub --cafile viewer/ca.crt --cert viewer/viewer.crt \
+    --key viewer/viewer.key -h HOST -p 8883 -t 'hostler/v1/#' -v`,
 	}
 	v := formatFlags(cmd)
 	cmd.Flags().StringVar(&out, "out", "", "write the files into this directory")

@@ -32,11 +32,19 @@ func parseDuration(s string) (time.Duration, error) {
 }
 
 // durationFlag is a duration on the command line; "none" is allowed where
-// noneOK is set, and is then none.
+// noneOK is set, and is then none. It is not shorter than least, nor longer than
+// most, if that is set.
 type durationFlag struct {
 	d            time.Duration
 	noneOK, none bool
+	least, most  time.Duration
 	text         string
+}
+
+// limitFlag is that of a command on a host: what is shorter, or longer, nobody is
+// asked to do.
+func limitFlag() durationFlag {
+	return durationFlag{noneOK: true, least: protocol.MinTimeout, most: protocol.MaxTimeout}
 }
 
 func (f *durationFlag) String() string { return f.text }
@@ -51,6 +59,9 @@ func (f *durationFlag) Set(s string) error {
 	if err == nil && d == 0 {
 		err = fmt.Errorf("%q is nothing: %s", s, durationForms)
 	}
+	if err == nil && (d < f.least || f.most > 0 && d > f.most) {
+		err = fmt.Errorf("%q is out of bounds: want %s to %s", s, shortDuration(f.least), shortDuration(f.most))
+	}
 	if err != nil {
 		if f.noneOK {
 			err = fmt.Errorf("%w, or none", err)
@@ -58,6 +69,39 @@ func (f *durationFlag) Set(s string) error {
 		return err
 	}
 	f.d, f.none, f.text = d, false, s
+	return nil
+}
+
+// shortDuration leaves out what is zero: 100h instead of 100h0m0s.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	if d >= time.Minute {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if d >= time.Hour {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// countFlag is a number of things on the command line.
+type countFlag struct{ n *int }
+
+func (f countFlag) Type() string { return "int" }
+
+func (f countFlag) String() string {
+	if f.n == nil { // asked for the zero value
+		return "0"
+	}
+	return strconv.Itoa(*f.n)
+}
+
+func (f countFlag) Set(s string) error {
+	n, err := strconv.ParseUint(s, 10, 31)
+	if err != nil {
+		return fmt.Errorf("%q is no number of things: want 0 or more", s)
+	}
+	*f.n = int(n)
 	return nil
 }
 
@@ -155,10 +199,22 @@ func parseRef(s string, local bool) (ref, error) {
 
 func parseHost(s string) (protocol.HostID, error) {
 	h, err := protocol.ParseHostID(s)
-	if err != nil {
-		return "", fmt.Errorf("%q is no host: want the id of one, letters, digits and inner hyphens: %w", s, err)
+	switch {
+	case err == nil:
+		return h, nil
+	case strings.Contains(s, "/"):
+		return "", fmt.Errorf("%q is no host, but may be a container of one", s)
 	}
-	return h, nil
+	return "", fmt.Errorf("%q is no host: its id has 1 to 63 of a-z, 0-9 and inner hyphens", s)
+}
+
+// parseName reads what a container is to be called.
+func parseName(s string) (protocol.ContainerName, error) {
+	n, err := protocol.ParseContainerName(s)
+	if err != nil {
+		return "", usage("", "%q is no name for a container: want 1 to 63 of a-z, 0-9 and inner hyphens", s)
+	}
+	return n, nil
 }
 
 // checkPairs accepts K=V with a K.

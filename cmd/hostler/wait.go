@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/client"
@@ -22,6 +25,9 @@ const (
 	// patience is how long nobody may answer before waiting is given up. What
 	// was asked for goes on meanwhile, so this is about the user's time alone.
 	patience = 2 * time.Minute
+	// restartTime is how long nobody may be there at all: a coordinator that is
+	// started again is back by then.
+	restartTime = 10 * time.Second
 	// firstRetry and lastRetry bound the pauses between tries, which double.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 3 * time.Second
@@ -29,9 +35,9 @@ const (
 	// has its id by then, so asking again does it no second time.
 	submitTries = 4
 	// tail is how long output that is still under way may stand still after the
-	// end of its command was told: as long as bytes come, over however slow a
-	// line, they are waited for. It is looked at as often, so
-	// giving up takes up to twice of it.
+	// end of its command was told, unless its host is there: over the slowest line
+	// a part takes longer. It is looked at as often, so giving up takes up to
+	// twice of it.
 	tail = 30 * time.Second
 )
 
@@ -77,6 +83,7 @@ func (a *app) newActionID() protocol.ActionID {
 func (a *app) submitAs(ctx context.Context, r *remote, id protocol.ActionID, host protocol.HostID, spec []byte) (api.Action, error) {
 	ask := api.NewAction{ID: id.String(), Host: string(host), Spec: spec}
 	var again retry
+	asked := false // somebody may have heard it
 	for try := 1; ; try++ {
 		var act api.Action
 		err := r.Post(ctx, "/v1/actions", nil, ask, &act)
@@ -84,12 +91,14 @@ func (a *app) submitAs(ctx context.Context, r *remote, id protocol.ActionID, hos
 			a.sayWaits(act)
 			return act, nil
 		}
+		asked = asked || !neverAsked(err)
 		if try < submitTries {
 			if err = again.wait(ctx, a.now(), err); err == nil {
 				continue
 			}
 		}
 		switch {
+		case !asked:
 		case ctx.Err() != nil:
 			a.leave(ask.ID)
 		case errors.Is(err, client.ErrUnreachable) && !untrusted(err):
@@ -108,9 +117,12 @@ type follower struct {
 	stdout, stderr io.Writer
 	// hold lets a command in mode stream wait for us: we have asked for it.
 	hold bool
+	// whole takes nothing behind a part of stdout that was left out.
+	whole bool
 	// enough, if it is set, tells that there is nothing to wait for though the
 	// action has not ended. It is asked every few seconds.
 	enough func(api.Action) bool
+	told   bool // that output is waited for
 }
 
 // wait returns the action in its final state, when all of its output was
@@ -135,13 +147,13 @@ func (f *follower) wait(ctx context.Context, act api.Action) (api.Action, error)
 		<-done
 		return final, err
 	}
-	watchTail(done, &moved, stop)
+	watchTail(done, &moved, func() bool { return f.comes(ctx, final, moved.Load()) }, stop)
 	return final, f.streamsEnded(final, streams[:])
 }
 
 // watchTail waits until the readers are done, and stops them when what they have
-// moved stands still.
-func watchTail(done <-chan struct{}, moved *atomic.Int64, stop context.CancelCauseFunc) {
+// moved stands still and nobody is there to send more.
+func watchTail(done <-chan struct{}, moved *atomic.Int64, comes func() bool, stop context.CancelCauseFunc) {
 	t := time.NewTicker(tail)
 	defer t.Stop()
 	for last := moved.Load(); ; {
@@ -151,11 +163,35 @@ func watchTail(done <-chan struct{}, moved *atomic.Int64, stop context.CancelCau
 		case <-t.C:
 		}
 		now := moved.Load()
-		if now == last {
+		if now == last && !comes() {
 			stop(errTail)
 		}
 		last = now
 	}
+}
+
+// comes reports whether more of the output of an ended action can be expected: so
+// much came, and its host is there to send the rest. It says so once.
+func (f *follower) comes(ctx context.Context, act api.Action, moved int64) bool {
+	missing := -moved
+	for _, o := range act.Output {
+		missing += o.Bytes - o.Dropped
+	}
+	if missing <= 0 || f.remote.local {
+		return false
+	}
+	h, err := f.remote.member(ctx, protocol.HostID(act.Host))
+	if err != nil {
+		return errors.Is(err, client.ErrUnreachable) // the readers find out whether that lasts
+	}
+	if h.Connectivity != "online" && h.Connectivity != "suspect" {
+		return false
+	}
+	if !f.told {
+		f.told = true
+		f.app.say("hostler: %s has ended; waiting for %d bytes of its output, which its host, %s, has still to send", f.label, missing, act.Host)
+	}
+	return true
 }
 
 // errTail tells that output which was promised did not come.
@@ -163,6 +199,7 @@ var errTail = errors.New("the rest of the output does not come")
 
 // streamsEnded says what is not there of the output.
 func (f *follower) streamsEnded(act api.Action, streams []stream) error {
+	f.app.sayCutShort(act)
 	for _, s := range streams {
 		if s.err != nil && !isNotFound(s.err) {
 			if errors.Is(s.err, errTail) {
@@ -180,12 +217,26 @@ func (f *follower) streamsEnded(act api.Action, streams []stream) error {
 	return nil
 }
 
+// sayCutShort tells of a command that nobody saw to its end: what it wrote last may
+// have been in nobody's hands.
+func (a *app) sayCutShort(act api.Action) {
+	if protocol.Reason(act.Reason) == protocol.ReasonInterrupted && len(act.Output) > 0 {
+		a.say("hostler: %s was interrupted; the last bytes of its output may be missing", act.ID)
+	}
+}
+
 // await polls the state of an action until it is final, over restarts of the
 // other end.
 func (f *follower) await(ctx context.Context, act api.Action) (api.Action, error) {
 	var again retry
-	shown := ""
-	for {
+	shown, away := "", false
+	step := lookStep // a host that is away is told of soon
+	for ; ; step = waitStep {
+		if now := act.Waits != nil && act.Waits.For == "host"; now != away {
+			if away = now; away {
+				f.app.say("hostler: %s: %s; to look: hostler why %s", printable(f.label), printable(act.Waits.Text), act.ID)
+			}
+		}
 		if word := firstOf(act.Shown, act.State); word != shown && f.app.errTTY && f.stdout == nil {
 			f.app.say("%s: %s", printable(f.label), printable(word))
 			shown = word
@@ -194,7 +245,6 @@ func (f *follower) await(ctx context.Context, act api.Action) (api.Action, error
 			return act, nil
 		}
 		asked := f.app.now()
-		step := waitStep
 		if f.enough != nil {
 			step = lookStep
 		}
@@ -255,6 +305,8 @@ func (f *follower) copy(ctx context.Context, id string, s *stream, follow bool, 
 			}
 		case next < 0:
 			return nil
+		case next > end && f.whole && s.fd == protocol.Stdout:
+			return fmt.Errorf("%d bytes were left out, for they were not taken in time", next-end)
 		case next > end:
 			s.gap = true
 			f.app.say("hostler: %d bytes of %s of %s were left out here", next-end, s.fd, f.label)
@@ -293,7 +345,7 @@ func ended(what string, act api.Action) error {
 	if act.State == string(protocol.StateDone) {
 		return nil
 	}
-	f := &failure{code: exitFailed, what: "cannot " + what, why: firstOf(act.Detail, act.Reason, act.State), next: "hostler action show " + act.ID}
+	f := &failure{code: exitFailed, what: "cannot " + what, why: firstOf(act.Detail, reasonText(act), act.Reason, act.State), next: "hostler action show " + act.ID}
 	if act.State == string(protocol.StateLost) {
 		f.why = "nobody knows what became of it: " + f.why
 	}
@@ -303,11 +355,39 @@ func ended(what string, act api.Action) error {
 	case protocol.ReasonDisapproved, protocol.ReasonFenced, protocol.ReasonRemoved:
 		f.code = exitRefused
 	case protocol.Reason(protocol.ErrNotApproved):
-		f.code, f.next = exitRefused, "hostler policy show "+act.Host+"    # the coordinator collects approvals by its policy.hosts_file: is it the same?"
+		f.code, f.next = exitRefused, "hostler policy show "+act.Host+"    # is this policy known by now? Then the same request waits for its approvals"
+	case protocol.Reason(protocol.ErrTooManySessions):
+		f.next = "hostler action ls " + act.Host + " --open    # end one: hostler action cancel ID"
 	case protocol.ReasonTargetGone:
 		f.code = exitNotFound
 	}
 	return f
+}
+
+// reasonText is the reason of an action's end in words, where its host or the
+// coordinator has given none; empty if the word itself has to do.
+func reasonText(act api.Action) string {
+	switch protocol.Reason(act.Reason) {
+	case protocol.ReasonExit:
+		if act.Exit != nil {
+			return fmt.Sprintf("it ended with exit code %d", act.Exit.Code)
+		}
+	case protocol.ReasonTargetGone:
+		return "the container is gone"
+	case protocol.ReasonTimeout:
+		return "it took longer than it may"
+	case protocol.ReasonExpired:
+		return "its host did not begin it in time"
+	case protocol.ReasonInterrupted:
+		return "it was interrupted: its host, or who looked after it there, ended meanwhile"
+	case protocol.ReasonPreempted:
+		return "a stop that waits for nothing ended it"
+	case protocol.ReasonCancelled:
+		return "it was cancelled"
+	case protocol.ReasonUnknown:
+		return "its host knows nothing of it"
+	}
+	return ""
 }
 
 // plan is what --dry-run shows of an action.
@@ -346,13 +426,37 @@ func planOf(ctx context.Context, r *remote, host protocol.HostID, kind protocol.
 // encodeSpec writes a spec as it is going to be signed, and refuses what the
 // host would refuse.
 func encodeSpec(s protocol.Spec) ([]byte, error) {
+	if err := checkUTF8(s); err != nil {
+		return nil, err
+	}
 	b, err := encode(s, false)
 	if err != nil {
 		return nil, fmt.Errorf("encode: %w", err)
 	}
 	b = b[:len(b)-1] // the line end
 	if _, err := protocol.DecodeRequest(b); err != nil {
-		return nil, usage("", "%s", err)
+		// Of what the command line says wrong, the words of the spec are enough.
+		what := strings.TrimPrefix(err.Error(), fmt.Sprintf("%s: %s: ", protocol.ErrSpec.Error(), s.Kind))
+		return nil, usage("", "%s", what)
 	}
 	return b, nil
+}
+
+// checkUTF8 refuses what JSON cannot carry. Its encoder would put something else
+// in the place of such bytes, and another command would run than was asked for.
+func checkUTF8(s protocol.Spec) error {
+	texts := slices.Concat([]string{s.User, s.Cwd, s.Template}, s.Argv, s.Env, s.Labels)
+	if s.Files != nil {
+		texts = slices.Concat(texts, []string{s.Files.Name, s.Files.Owner}, s.Files.Paths)
+	}
+	for _, t := range texts {
+		if !utf8.ValidString(t) {
+			return &failure{
+				code: exitUsage, what: fmt.Sprintf("%.60q is not UTF-8", t),
+				why:  "names and arguments travel as text; input and output may hold any bytes",
+				next: "hostler run HOST --stdin SCRIPT -- sh    # a script that has these bytes",
+			}
+		}
+	}
+	return nil
 }

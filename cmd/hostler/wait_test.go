@@ -3,19 +3,27 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/client"
 )
 
 // TestTailIsWaitedForWhileItMoves: the end of a long output over a slow line
-// comes in one answer that takes minutes.
+// comes in one answer that takes minutes, and then not at all for as long.
 func TestTailIsWaitedForWhileItMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancelCause(t.Context())
 		defer stop(nil)
 		var moved atomic.Int64
+		begun := time.Now()
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -28,10 +36,45 @@ func TestTailIsWaitedForWhileItMoves(t *testing.T) {
 			}
 			<-ctx.Done() // and then nothing comes
 		}()
-		begun := time.Now()
-		watchTail(done, &moved, stop)
-		if took := time.Since(begun); context.Cause(ctx) != errTail || took < 10*time.Minute+tail/2 || took > 10*time.Minute+2*tail {
+		// For five minutes its host is there, with more to send.
+		there := func() bool { return time.Since(begun) < 15*time.Minute }
+		watchTail(done, &moved, there, stop)
+		if took := time.Since(begun); context.Cause(ctx) != errTail || took < 15*time.Minute || took > 15*time.Minute+2*tail {
 			t.Errorf("ended by %v after %v", context.Cause(ctx), took)
 		}
 	})
+}
+
+// TestMissingOutputIsWaitedFor: as long as the host of an ended action is there and
+// has more to send, and it is said once.
+func TestMissingOutputIsWaitedFor(t *testing.T) {
+	connectivity := ""
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/hosts/edge-01", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"id":"edge-01","state":"approved","connectivity":%q}`, connectivity)
+	})
+	socket := filepath.Join(t.TempDir(), "s")
+	serveUnix(t, socket, mux)
+	c := must[*client.Client](t)(client.New(client.Config{Address: "unix://" + socket}))
+	act := api.Action{ID: "0199", Host: "edge-01", State: "DONE", Output: []api.Output{{FD: "stdout", Bytes: 1000, Dropped: 100}, {FD: "stderr", Bytes: 50}}}
+	for _, tt := range []struct {
+		connectivity string
+		moved        int64
+		want         bool
+	}{
+		{"online", 949, true}, {"suspect", 0, true}, {"offline", 949, false}, {"unknown", 949, false}, {"online", 950, false},
+	} {
+		var said bytes.Buffer
+		f := &follower{app: &app{err: &said}, remote: &remote{Client: c}, label: "edge-01"}
+		connectivity = tt.connectivity
+		got := f.comes(t.Context(), act, tt.moved)
+		again := f.comes(t.Context(), act, tt.moved)
+		if got != tt.want || again != tt.want {
+			t.Errorf("%s, %d bytes came: %t, %t", tt.connectivity, tt.moved, got, again)
+		}
+		text := fmt.Sprintf("waiting for %d bytes of its output, which its host, edge-01, has still to send\n", 950-tt.moved)
+		if n := strings.Count(said.String(), text); n != map[bool]int{true: 1}[tt.want] {
+			t.Errorf("%s, %d bytes came: it said %q", tt.connectivity, tt.moved, said.String())
+		}
+	}
 }

@@ -61,7 +61,7 @@ func (w *watcher[T]) update(items []T) error {
 	gone := len(now) < len(w.shown)
 	w.shown = now
 	a := w.table.app
-	if word := w.table.view.format.word; a.outTTY && (word == "table" || word == "wide") {
+	if word := w.table.view.format.word; a.outTTY && !a.dumb() && (word == "table" || word == "wide") {
 		// Relative times grow old, so a terminal is painted every time.
 		fmt.Fprint(a.out, "\x1b[H\x1b[2J")
 		w.table.headed, w.table.widths = false, nil

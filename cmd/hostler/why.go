@@ -29,8 +29,8 @@ func explanationNoun() noun[explanation] {
 		columns: []column[explanation]{
 			{"object", inTable, func(e explanation) any { return e.Object }},
 			{"state", inTable, func(e explanation) any { return e.State }},
-			{"why", inTable, func(e explanation) any { return strings.Join(e.Why, "; ") }},
-			{"next", inTable, func(e explanation) any { return strings.Join(e.Next, "; ") }},
+			{"why", inTable, func(e explanation) any { return sentences(e.Why) }},
+			{"next", inTable, func(e explanation) any { return sentences(e.Next) }},
 		},
 	}
 }
@@ -41,7 +41,7 @@ func (a *app) whyCommand() *cobra.Command {
 		Long: `Explains what an action waits for, what a host has to do, or what is going on
 with a container. Where only the host can know, it is asked, and answers within a
 second or not at all.`,
-		Example: "  hostler why 0199f3\n  hostler why edge-01\n  hostler why edge-01/web --watch", ValidArgsFunction: a.completing(hostNames),
+		Example: "  hostler why 0199f3\n  hostler why edge-01\n  hostler why edge-01/web --watch", ValidArgsFunction: a.completing(anyOf(hostNames, containerNames, openIDs)),
 	}
 	v := showFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -91,7 +91,11 @@ func (a *app) explainAction(act api.Action) explanation {
 		if w.Action != "" {
 			e.Next = append(e.Next, "hostler why "+w.Action)
 		}
-	} else if protocol.State(act.State).Final() {
+	}
+	switch final := protocol.State(act.State).Final(); {
+	case !final && act.Detail != "":
+		add("%s", printable(act.Detail))
+	case final:
 		add("it has ended: %s", firstOf(act.Detail, act.Reason))
 		if act.Exit != nil {
 			e.Next = append(e.Next, "hostler action logs "+act.ID)
@@ -137,18 +141,22 @@ func (a *app) explainHost(ctx context.Context, r *remote, h hostView) (explanati
 	if isNotFound(err) {
 		err = nil
 	}
-	a.addOpen(&e, all)
+	a.addOpen(&e, h.ID, all)
 	return e, err
 }
 
 // namedActions is how many open actions are named one by one.
-const namedActions = 10
+const namedActions = 3
 
-func (a *app) addOpen(e *explanation, all []api.Action) {
+func (a *app) addOpen(e *explanation, host string, all []api.Action) {
 	e.Actions = all
 	for i, act := range all {
 		if i == namedActions {
-			e.Why = append(e.Why, fmt.Sprintf("and %d open actions more", len(all)-i))
+			ls := "hostler action ls --open"
+			if host != "" {
+				ls = "hostler action ls " + host + " --open"
+			}
+			e.Why = append(e.Why, fmt.Sprintf("and %d others: %s", len(all)-i, ls))
 			break
 		}
 		e.Why = append(e.Why, fmt.Sprintf("%s %s: %s", strings.TrimSpace(act.Kind+" "+act.Name), act.ID, firstOf(act.Shown, act.State)))
@@ -196,6 +204,6 @@ func (a *app) explainContainer(ctx context.Context, r *remote, object string) (e
 			here = append(here, act)
 		}
 	}
-	a.addOpen(&e, here)
+	a.addOpen(&e, string(name.host), here)
 	return e, nil
 }

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/client"
+)
+
+// TestEventsOverARecovery: the ids of before are gone, and the follower begins anew,
+// but who names such an id himself is told.
+func TestEventsOverARecovery(t *testing.T) {
+	const begins = 1 << 32
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) {
+		recovered := false
+		switch r.URL.Query().Get("after") {
+		case "4": // and then the line breaks
+			fmt.Fprint(w, "data: {\"id\":5,\"type\":\"host.online\"}\n\n")
+		case "0":
+			fmt.Fprintf(w, "data: {\"id\":%d,\"type\":\"host.online\"}\n\n", begins+1)
+		default:
+			recovered = true
+		}
+		if recovered {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusGone)
+			fmt.Fprint(w, `{"status":410,"code":"gone","detail":"the events behind it are not kept"}`)
+		}
+	})
+	socket := filepath.Join(t.TempDir(), "s")
+	serveUnix(t, socket, mux)
+	c := must[*client.Client](t)(client.New(client.Config{Address: "unix://" + socket}))
+	follow := func(from uint64) (out, said string, err error) {
+		var o, e bytes.Buffer
+		a := &app{out: &o, err: &e, now: time.Now}
+		err = a.followEvents(t.Context(), &remote{Client: c}, &view{format: format{word: "json"}, limit: 2}, from, time.Time{})
+		return o.String(), e.String(), err
+	}
+	out, said, err := follow(4)
+	if err != nil || !strings.Contains(out, `"id": 5,`) || !strings.Contains(out, fmt.Sprintf(`"id": %d,`, begins+1)) {
+		t.Errorf("printed %q, %v", out, err)
+	}
+	if !strings.Contains(said, "behind event 5 is not there any more") {
+		t.Errorf("said %q", said)
+	}
+	if out, _, err := follow(3); err == nil || out != "" {
+		t.Errorf("behind an id that is gone: %q, %v", out, err)
+	}
+}

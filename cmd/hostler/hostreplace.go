@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+)
+
+func (a *app) hostReplaceCommand() *cobra.Command {
+	ttl := durationFlag{}
+	var reason string
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "replace HOST", Short: "Put another machine in the place of a lost one", Args: exactly(1),
+		Long: `For a host whose machine is lost, or was installed anew: shuts that machine out
+for ever, and prints the one line to type on the machine that takes its place, which
+then waits until it is approved. Name and labels go over. What was asked of the lost
+machine and has not ended is LOST (host_replaced), and is not done again by itself:
+hostler action show says of each what is known. Whether its containers still run,
+nobody knows; nothing here starts them elsewhere. Make sure that it is off.
+
+Again, while no machine was let in: another code, and the one before ends.`,
+		Example:           "  hostler host replace edge-01 --reason \"disk died\"\n  hostler host replace edge-01 --ttl 8h --yes",
+		ValidArgsFunction: a.completing(hostNames),
+	}
+	v := formatFlags(cmd)
+	cmd.Flags().Var(&ttl, "ttl", "how long the code is good (default 1h)")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the audit log and the lost machine")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		id, err := parseHost(args[0])
+		if err != nil {
+			return usage("hostler host ls", "%s", err)
+		}
+		if err := a.confirm(yes, "Shut the machine of host "+args[0]+" out for ever, and give up what it was asked?"); err != nil {
+			return err
+		}
+		r, err := a.coordinator()
+		if err != nil {
+			return err
+		}
+		ask := api.Replace{TTL: "1h", Reason: reason}
+		if ttl.d > 0 {
+			ask.TTL = ttl.d.String()
+		}
+		var done api.Replacement
+		if err := r.Post(cmd.Context(), "/v1/hosts/"+url.PathEscape(string(id))+"/replace", nil, ask, &done); err != nil {
+			return cannot("replace host "+args[0], err)
+		}
+		if v.format.word != "table" && v.format.word != "wide" {
+			t := &table[api.Replacement]{app: a, noun: replacementNoun(), view: v}
+			return t.print(a.out, []api.Replacement{done})
+		}
+		fmt.Fprintf(a.out, "hostler-agent join --host %s %s\n", done.Host, printable(done.Code))
+		a.tellReplaced(done)
+		return nil
+	}
+	return cmd
+}
+
+// tellReplaced says what became of a machine that was shut out, and what nobody knows.
+func (a *app) tellReplaced(r api.Replacement) {
+	a.say("The machine of host %s is shut out. Type that on the one that takes its place, as root. It is good for %s. Then: hostler host pending",
+		r.Host, roughly(r.ExpiresAt.Sub(a.now()).Round(time.Minute)))
+	if r.Unknown > 0 {
+		a.say("%d action(s) are LOST that may have run, or still run, on the lost machine: hostler action ls %s", r.Unknown, r.Host)
+	}
+	if n := r.Unsent + r.Unapproved; n > 0 {
+		a.say("%d action(s) had not been sent, and will not be: ask again when the new machine is there.", n)
+	}
+	if len(r.Containers) > 0 {
+		a.say("Containers that it told of last: %s. Whether they still run there is not known.", printable(strings.Join(r.Containers, " ")))
+	}
+	a.say("Make sure that the lost machine is off: what runs there goes on.")
+}
+
+func replacementNoun() noun[api.Replacement] {
+	return noun[api.Replacement]{
+		name: func(r api.Replacement) string { return r.Host },
+		columns: []column[api.Replacement]{
+			{"host", inTable, func(r api.Replacement) any { return r.Host }},
+			{"code", inTable, func(r api.Replacement) any { return r.Code }},
+			{"labels", inTable, func(r api.Replacement) any { return r.Labels }},
+			{"expires_at", inTable, func(r api.Replacement) any { return r.ExpiresAt }},
+			{"unsent", inTable, func(r api.Replacement) any { return r.Unsent }},
+			{"unknown", inTable, func(r api.Replacement) any { return r.Unknown }},
+			{"unapproved", inTable, func(r api.Replacement) any { return r.Unapproved }},
+			{"containers", inTable, func(r api.Replacement) any { return r.Containers }},
+		},
+	}
+}
