@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/protocol"
@@ -46,24 +47,31 @@ func (k key) Verify(sig, body []byte) error {
 // coordinatorKey signs what goes down.
 const coordinatorKey key = "coordinator"
 
-// ring is the one ring of the fleet: the trust of agents.
-type ring map[protocol.KeyID]protocol.Principal
+// ring is the ring of the fleet: the trust of agents, who know of a newer one at once.
+type ring struct {
+	keys   map[protocol.KeyID]protocol.Principal
+	number *atomic.Uint64
+}
 
 func newRing(hosts ...protocol.HostID) ring {
-	r := ring{coordinatorKey.Key(): {Roles: []protocol.Role{protocol.RoleCoordinator}, Key: coordinatorKey}}
+	r := ring{map[protocol.KeyID]protocol.Principal{coordinatorKey.Key(): {Roles: []protocol.Role{protocol.RoleCoordinator}, Key: coordinatorKey}}, new(atomic.Uint64)}
+	r.number.Store(1)
 	for _, h := range hosts {
-		r[key(h).Key()] = protocol.Principal{Roles: []protocol.Role{protocol.RoleHost}, Host: h, Key: key(h)}
+		r.keys[key(h).Key()] = protocol.Principal{Roles: []protocol.Role{protocol.RoleHost}, Host: h, Key: key(h)}
 	}
 	return r
 }
 
-func (r ring) Principal(k protocol.KeyID) (protocol.Principal, bool) { p, ok := r[k]; return p, ok }
-func (r ring) Keyring() protocol.Keyring                             { return r }
-func (ring) Ring() uint64                                            { return 1 }
-func (ring) Owners() int                                             { return 1 }
-func (ring) Advance(context.Context, []byte) error                   { return nil }
-func (ring) Revoke(context.Context, []byte) error                    { return nil }
-func (ring) Fetch(context.Context, uint64) error                     { return errors.New("there is no newer ring") }
+func (r ring) Principal(k protocol.KeyID) (protocol.Principal, bool) {
+	p, ok := r.keys[k]
+	return p, ok
+}
+func (r ring) Keyring() protocol.Keyring           { return r }
+func (r ring) Ring() uint64                        { return r.number.Load() }
+func (ring) Owners() int                           { return 1 }
+func (ring) Advance(context.Context, []byte) error { return nil }
+func (ring) Revoke(context.Context, []byte) error  { return nil }
+func (ring) Fetch(context.Context, uint64) error   { return errors.New("there is no newer ring") }
 
 // trust is that of the coordinator. The rest of its interface is never asked
 // for.
@@ -73,10 +81,11 @@ type trust struct {
 }
 
 func (t trust) Principal(k protocol.KeyID) (protocol.Principal, bool) { return t.ring.Principal(k) }
-func (trust) Ring() uint64                                            { return 1 }
+func (t trust) Ring() uint64                                          { return t.ring.Ring() }
+func (t trust) Former() protocol.Keyring                              { return t.ring }
 func (trust) Revoked() uint64                                         { return 0 }
 func (trust) AddHost(protocol.HostID, []byte) error                   { return nil }
-func (trust) RingInForce() (uint64, protocol.Digest)                  { return 1, protocol.Digest{1} }
+func (t trust) RingInForce() (uint64, protocol.Digest)                { return t.ring.Ring(), protocol.Digest{1} }
 
 // dice is a source of random bytes for several goroutines.
 type dice struct {

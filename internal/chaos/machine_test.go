@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -64,7 +65,7 @@ func (m *machine) Start(ctx context.Context, c agent.Command) (agent.Run, error)
 	delay, begins := time.Duration(m.r.IntN(30))*time.Millisecond, m.r.IntN(2) == 0
 	m.mu.Unlock()
 	select {
-	case <-time.After(delay):
+	case <-past(delay):
 	case <-ctx.Done():
 		if !begins {
 			return nil, context.Cause(ctx)
@@ -103,7 +104,7 @@ working:
 	for i := range steps {
 		r.write(size*i/steps, size*(i+1)/steps)
 		select {
-		case <-time.After(pause / time.Duration(steps)):
+		case <-past(pause / time.Duration(steps)):
 			continue
 		case <-r.cancel:
 			end.Exit = protocol.Exit{Code: 143, Signal: 15, Cancelled: true}
@@ -285,6 +286,9 @@ func (m *machine) List() (map[protocol.ActionID]int, error) {
 	}
 	return all, nil
 }
+
+// Note implements [agent.Commands]. No command leaves any.
+func (m *machine) Note(protocol.ActionID, int) ([]byte, error) { return nil, fs.ErrNotExist }
 
 // Sizes implements [agent.Commands]. There is room for all of it.
 func (m *machine) Sizes() (map[protocol.ActionID]int64, error) { return nil, nil }
