@@ -9,19 +9,26 @@ import (
 	"testing"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/protocol"
 )
 
 // reserving is a policy by which everything on a host waits for two persons.
 const reserving = "version = 1\n[[rule]]\nkinds = [\"*\"]\napprovals = 2\n"
 
-// judged is a fleet with one host that has a policy, of which the coordinator
-// knows, and with two approvers: ann has a key of hostler's, bob one of gpg's.
+// judged is a fleet with one host on which an owner has put a policy into force,
+// and with two approvers: ann has a key of hostler's, bob one of gpg's.
 type judged struct {
 	*world
 	host *host
 }
 
 func newJudged(t *testing.T) *judged {
+	t.Helper()
+	return newJudgedWith(t, "")
+}
+
+// newJudgedWith gives bob's key a passphrase.
+func newJudgedWith(t *testing.T, passphrase string) *judged {
 	t.Helper()
 	w := newWorld(t)
 	write(t, w.path("policy.toml"), reserving)
@@ -34,32 +41,16 @@ func newJudged(t *testing.T) *judged {
 			t.Errorf("ending gpg's agent: %v: %s", err, out)
 		}
 	})
-	gpg := w.spawn(t, "gpg", w.env(), "gpg", "--batch", "--quiet", "--pinentry-mode=loopback", "--passphrase=", "--quick-generate-key", "bob@example.com", "ed25519", "sign,cert", "never")
+	gpg := w.spawn(t, "gpg", w.env(), "gpg", "--batch", "--quiet", "--pinentry-mode=loopback", "--passphrase="+passphrase, "--quick-generate-key", "bob@example.com", "ed25519", "sign,cert", "never")
 	gpg.finish(t).exits(t, 0)
 	w.must(t, "key", "import", "bob", "--gpg", "bob@example.com")
 	w.must(t, "fleet", "ring", "add-approver", "ann", "ann", "--out", w.path("ring-3"))
 	w.must(t, "fleet", "ring", "add-approver", "bob", "bob", "--out", w.path("ring-4"))
 	w.must(t, "fleet", "ring", "publish")
-	j := &judged{world: w, host: w.newHost(t, "edge-01", false)}
-	write(t, j.host.config(), "policy = \""+w.path("policy.toml")+"\"\n"+read(t, j.host.config()))
-	p, words := j.host.join(t, w.invite(t))
-	w.must(t, "host", "approve", "edge-01", "--words", words)
-	p.finish(t).exits(t, 0)
-	j.host.start(t)
-	j.tell(t, "[policy]\nhosts_file = \""+w.path("policy.toml")+"\"\n")
+	j := &judged{world: w, host: w.addHost(t, "edge-01", false)}
+	j.must(t, "policy", "sign", w.path("policy.toml"), "--number", "1", "--yes")
+	j.must(t, "policy", "set", w.path("policy.toml"), "edge-01")
 	return j
-}
-
-// tell starts the coordinator anew with something added to its configuration.
-func (j *judged) tell(t *testing.T, more string) {
-	t.Helper()
-	config := j.path("coordinator.toml")
-	base, _, _ := strings.Cut(read(t, config), "[policy]")
-	write(t, config, base+more)
-	from := j.events.mark()
-	j.coordinator.end(t, term)
-	j.startCoordinator(t)
-	j.host.online(t, from)
 }
 
 // mark asks for a command that leaves a line in a file, and returns its action.
@@ -130,13 +121,15 @@ func TestApprovals(t *testing.T) {
 	}
 	j.host.start(t)
 
-	// A coordinator that asks nobody is refused by the host.
-	j.tell(t, "")
-	skipped := j.mark(t, "skipped")
-	if got := j.ended(t, skipped)[skipped]; got != "FAILED not_approved" {
-		t.Errorf("unapproved, it is %s", got)
-	}
-	for _, file := range []string{"denied", "late", "skipped"} {
+	// What it has learnt outlives the coordinator.
+	from := j.events.mark()
+	j.coordinator.end(t, kill)
+	j.startCoordinator(t)
+	j.host.online(t, from)
+	killed := j.mark(t, "killed")
+	j.state(t, killed, "PENDING_APPROVE")
+	j.must(t, "action", "deny", killed)
+	for _, file := range []string{"denied", "late", "killed"} {
 		if n := j.ran(t, file); n != 0 {
 			t.Errorf("%s ran %d times", file, n)
 		}
@@ -157,5 +150,52 @@ func TestApprovals(t *testing.T) {
 	}
 	if given != 3 {
 		t.Errorf("%d approvals of %s are on record, want 3", given, id)
+	}
+}
+
+// TestPolicyOfRootIsAskedFor: what root wrote on a host was never seen by the
+// coordinator, and requests wait all the same for what it asks for.
+func TestPolicyOfRootIsAskedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	write(t, w.path("policy.toml"), reserving)
+	h := w.newHost(t, "edge-01", false)
+	write(t, h.config(), "policy = \""+w.path("policy.toml")+"\"\n"+read(t, h.config()))
+	from := w.events.mark()
+	p, words := h.join(t, w.invite(t))
+	w.must(t, "host", "approve", "edge-01", "--words", words)
+	p.finish(t).exits(t, 0)
+	h.start(t)
+	w.event(t, from, "the policy of edge-01 is known", func(e api.Event) bool {
+		return e.Type == "host.policy" && e.Host == "edge-01" && e.Data["known"] == true && e.Data["digest"] == protocol.Sum([]byte(reserving)).String()
+	})
+	w.state(t, w.submit(t, "edge-01", "true"), "PENDING_APPROVE")
+}
+
+// TestPoliciesOnHangup: a coordinator that runs takes its policies anew, writes that
+// down, and keeps those of before when it cannot read what is there now.
+func TestPoliciesOnHangup(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.addHost(t, "edge-01", false)
+	own := w.path("own.toml")
+	write(t, own, "version = 1\n[[rule]]\nkinds = [\"*\"]\napprovals = 1\n")
+	write(t, w.path("coordinator.toml"), read(t, w.path("coordinator.toml"))+"[policy]\nfile = \""+own+"\"\n")
+	w.must(t, "run", "edge-01", "--", "true") // nobody has read it yet
+	w.coordinator.signal(t, hup)
+	w.coordinator.says(t, w.coordinator.talk, "policies are in force")
+	waits := w.submit(t, "edge-01", "true")
+	w.state(t, waits, "PENDING_APPROVE")
+
+	write(t, own, "version = 1\n[[rule]]\nkinds = [\"container.destroy\"]\napprovals = 1\n") // which can be got round
+	w.coordinator.signal(t, hup)
+	w.coordinator.says(t, w.coordinator.talk, "those of before stay in force")
+	still := w.submit(t, "edge-01", "true")
+	w.state(t, still, "PENDING_APPROVE")
+	if got := w.must(t, "audit", "ls", "-o", "json"); strings.Count(got, `"policies.set"`) != 1 {
+		t.Errorf("the audit log is\n%s", got)
+	}
+	for _, id := range []string{waits, still} {
+		w.must(t, "action", "deny", id)
 	}
 }

@@ -115,7 +115,7 @@ func TestContainers(t *testing.T) {
 		}
 		for pid, line := range w.relatives() {
 			if strings.Contains(line, "lxc monitor") {
-				awaitExit(pid)
+				w.awaitRelative(pid, line)
 			}
 		}
 		w.quiet(t)

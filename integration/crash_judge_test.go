@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -139,8 +138,11 @@ func (c *wreck) clean(t testing.TB, l *limb) {
 		if l.spare(pid, line) {
 			continue
 		}
-		awaitExit(pid)
-		if syscall.Kill(pid, 0) == nil {
+		stays := func() bool { return l.started("hostler-run", "hostler-lxc")[pid] == line }
+		if h, ok := hold(pid, stays); ok {
+			h.await()
+		}
+		if stays() {
 			t.Errorf("%s: process %d stays, a child of %d (%s): %s: %s", l.host.name, pid, parent(pid), place(parent(pid)), line, place(pid))
 		}
 	}

@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -225,15 +224,15 @@ func (f *fray) killAt(t testing.TB, v *victim, step failpoint.Step, r *rand.Rand
 
 // killStarted kills one of the processes that the host's agent has started.
 func (f *fray) killStarted(t testing.TB, l *limb, r *rand.Rand, programs ...string) bool {
-	all := pids(l.started(programs...))
+	found := l.started(programs...)
+	all := pids(found)
 	if len(all) == 0 {
 		return false
 	}
 	pid := all[r.IntN(len(all))]
-	if err := syscall.Kill(pid, kill); err != nil && !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("killing %d: %v", pid, err)
+	if h, ok := hold(pid, func() bool { return l.started(programs...)[pid] == found[pid] }); ok {
+		h.end()
 	}
-	awaitExit(pid)
 	return true
 }
 

@@ -195,8 +195,10 @@ func newWreck(t testing.TB) *wreck {
 		return w.spawn(t, "coordinator", w.env(w.served...), filepath.Join(w.bin, "hostler-coordinator"), "--config", w.path("coordinator.toml"), "run")
 	})
 	w.served = []string{c.head.environ(), clock.Variable + "=" + c.clock}
+	w.follower.end(t, kill) // it gives up if nobody is there when it asks first
 	w.coordinator.end(t, kill)
 	c.head.revive(t)
+	w.follow(t)
 	ca, _ := pem.Decode([]byte(read(t, w.path("coordinator/ca.crt"))))
 	var err error
 	if c.api, err = client.New(client.Config{Address: w.url(), Token: w.token, CA: ca.Bytes, Timeout: 10 * time.Second}); err != nil {

@@ -228,12 +228,12 @@ func TestDevUpKilled(t *testing.T) {
 		p.end(t, kill)
 		l.end(t)
 	}
-	// Ctrl-C does the same by itself.
+	// SIGTERM does the same by itself.
 	l := &lab{world: w, name: "k" + strings.ToLower(rand.Text()[:6])}
 	p := l.start(t, "hostler", "dev", "up", "--name", l.name)
 	p.says(t, p.talk, "the coordinator serves")
 	p.signal(t, term)
-	p.finish(t).exits(t, 130)
+	p.finish(t).exits(t, 143)
 	for _, left := range l.remains(t) {
 		t.Errorf("left behind by an interrupted up: %s", left)
 	}

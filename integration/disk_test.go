@@ -27,8 +27,13 @@ type disk struct {
 	image string
 }
 
-// newDisk mounts one at a directory of the world, which must not be in use.
+// newDisk mounts a small one at a directory of the world, which must not be in use.
 func (w *world) newDisk(t testing.TB, name string, mkfs ...string) *disk {
+	t.Helper()
+	return w.newDiskOf(t, name, 24<<20, mkfs...)
+}
+
+func (w *world) newDiskOf(t testing.TB, name string, size int64, mkfs ...string) *disk {
 	t.Helper()
 	d := &disk{w: w, dir: w.path(name)}
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
@@ -39,7 +44,7 @@ func (w *world) newDisk(t testing.TB, name string, mkfs ...string) *disk {
 		t.Fatal(err)
 	}
 	d.image = f.Name()
-	if err := errors.Join(f.Truncate(24<<20), f.Close()); err != nil {
+	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 	w.disks = append(w.disks, d)

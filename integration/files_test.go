@@ -13,24 +13,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileUntil waits until ok accepts the content of a file, empty while there is
-// none. It looks whenever something in its directory changes, which must be
-// there.
-func fileUntil(t testing.TB, path, what string, ok func(content string) bool) string {
+// watchDir returns what can be read whenever something in a directory changes, for
+// as long as a test is patient.
+func watchDir(t testing.TB, dir string) *os.File {
 	t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		t.Fatalf("inotify: %v", err)
 	}
 	watch := os.NewFile(uintptr(fd), "inotify")
-	defer watch.Close()
 	const mask = unix.IN_CREATE | unix.IN_MODIFY | unix.IN_MOVED_TO | unix.IN_DELETE
-	if _, err := unix.InotifyAddWatch(fd, filepath.Dir(path), mask); err != nil {
-		t.Fatalf("inotify: %s: %v", filepath.Dir(path), err)
+	if _, err := unix.InotifyAddWatch(fd, dir, mask); err != nil {
+		t.Fatalf("inotify: %s: %v", dir, err)
 	}
 	if err := watch.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
+	return watch
+}
+
+// fileUntil waits until ok accepts the content of a file, empty while there is
+// none. It looks whenever something in its directory changes, which must be
+// there.
+func fileUntil(t testing.TB, path, what string, ok func(content string) bool) string {
+	t.Helper()
+	watch := watchDir(t, filepath.Dir(path))
+	defer watch.Close()
 	events := make([]byte, 4096)
 	for {
 		b, err := os.ReadFile(path)

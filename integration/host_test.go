@@ -14,9 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/api"
 )
@@ -169,8 +166,8 @@ func (h *host) takeDown() {
 		_ = exec.Command("lxc-stop", "-P", h.path("lxc"), "-n", n.Name(), "-k").Run() // it may not run
 	}
 	for pid, line := range h.w.relatives() {
-		if strings.HasPrefix(line, "[lxc monitor]") {
-			awaitExit(pid) // it takes its control groups along
+		if strings.HasPrefix(line, "[lxc monitor] "+h.path("lxc")+" ") {
+			h.w.awaitRelative(pid, line) // it takes its control groups along
 		}
 	}
 	for _, leaf := range h.w.leaves() {
@@ -187,21 +184,5 @@ func (h *host) dropBridge() {
 	}
 	if b, err := exec.Command("ip", "link", "delete", h.bridge).CombinedOutput(); err != nil {
 		h.w.t.Errorf("deleting bridge %s: %v: %s", h.bridge, err, b)
-	}
-}
-
-// awaitExit waits until a process is gone, whoever's child it is.
-func awaitExit(pid int) {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return
-	}
-	defer unix.Close(fd)
-	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	deadline := time.Now().Add(patience)
-	for time.Now().Before(deadline) {
-		if n, err := unix.Poll(poll, int(time.Until(deadline).Milliseconds())); n > 0 || err != nil && err != unix.EINTR {
-			return
-		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,7 +27,7 @@ const ticker = `echo "$0" >>"$1"; i=0; while [ ! -e "$2" ]; do i=$((i+1)); read 
 
 // longestPause is how long a ticker may be silent: the machine may be busy, but
 // what stops a command for good stops it for longer.
-const longestPause = 5.0
+const longestPause = 30.0
 
 // orders sends orders, one after the other, until it is told to stop.
 type orders struct {
@@ -301,17 +300,11 @@ func supervisorKilled(t *testing.T, h *host) {
 		if _, err := fmt.Sscan(read(t, w.path(mark)), &pid); err != nil {
 			t.Fatal(err)
 		}
-		relatives := w.relatives()
-		supervisors := slices.DeleteFunc(pids(relatives), func(p int) bool {
-			return !strings.Contains(relatives[p], "/runs/"+id+"/")
-		})
-		if len(supervisors) != 1 {
-			t.Fatalf("supervisors of %s: %v", id, relatives)
-		}
+		supervisor := w.supervisor(t, id)
 		if away {
 			h.agent.end(t, kill)
 		}
-		endProcess(supervisors[0])
+		endProcess(supervisor)
 		if away {
 			h.start(t)
 		}

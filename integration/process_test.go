@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,8 +18,8 @@ import (
 )
 
 // patience is how long anything may take before a test gives up on it. Nothing
-// here takes more than seconds on an idle machine; this one may be busy.
-const patience = 60 * time.Second
+// here takes more than seconds on an idle machine; this one may be busy with many.
+const patience = 4 * time.Minute
 
 // change tells any number of waiters that there is something new to look at.
 // The zero value is ready.
@@ -137,7 +138,7 @@ func (w *world) spawn(t testing.TB, name string, env []string, argv ...string) *
 	// programs before the test has cleaned up.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	// Whoever inherits the outputs does not hold up the end.
-	p.cmd.WaitDelay = 2 * time.Second
+	p.cmd.WaitDelay = 10 * time.Second
 	if err := p.cmd.Start(); err != nil {
 		t.Fatalf("starting %s: %v", name, err)
 	}
@@ -163,6 +164,30 @@ func (p *process) ended() bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// connects waits until the process has a connection, or has ended.
+func (p *process) connects(t testing.TB) {
+	t.Helper()
+	proc := fmt.Sprintf("/proc/%d/", p.pid())
+	for deadline := time.Now().Add(patience); !p.ended(); elapse(t, 5*time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s connects with nobody", p.name)
+		}
+		fds, _ := filepath.Glob(proc + "fd/*")
+		for _, table := range []string{"net/tcp", "net/tcp6"} {
+			b, _ := os.ReadFile(proc + table) // it may have ended
+			for line := range strings.Lines(string(b)) {
+				// The state of a connection is the fourth field, its inode the tenth.
+				if f := strings.Fields(line); len(f) > 9 && f[3] == "01" && slices.ContainsFunc(fds, func(fd string) bool {
+					to, _ := os.Readlink(fd)
+					return to == "socket:["+f[9]+"]"
+				}) {
+					return
+				}
+			}
+		}
 	}
 }
 

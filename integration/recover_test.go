@@ -135,7 +135,11 @@ func TestRestoredCoordinator(t *testing.T) {
 			t.Errorf("%s is quarantined: %s", host, h.Quarantined)
 		}
 	}
-	w.must(t, "audit", "verify")
+	// This machine never verified the log before.
+	w.cli(t, "audit", "verify").exits(t, 1, "1 fault(s)")
+	if v := decode[auditVerdict](t, w.cli(t, "audit", "verify", "-o", "json").exits(t, 1).stdout); len(v.Faults) != 1 || v.Faults[0].Kind != "lost" {
+		t.Errorf("audit verify says %+v", v)
+	}
 	w.newHost(t, "edge-03", false).spawn(t, "edge-03-join", "join", invite).finish(t).exits(t, 4, "")
 
 	// The one before comes back to where hosts look for it. None obeys it, and

@@ -15,8 +15,9 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// cut is how soon a host that is revoked must be gone.
-const cut = 2 * time.Second
+// cut is how soon a host that is revoked must be gone, on a busy machine too: half of
+// the shortest time after which either side would miss the other by itself.
+const cut = 15 * time.Second
 
 // said is when a program has written the first line with that text from a
 // position on.

@@ -95,32 +95,81 @@ func (v *vault) untouched(t testing.TB) {
 	}
 }
 
-// byHand does with the built programs what a thief of the coordinator's machine
-// can do without knowing anything of the protocol.
+// byHand does with the built programs and the coordinator's database what a thief
+// of its machine can do without knowing anything of the protocol: ask for what is
+// reserved, and write into the database that nothing has to be approved.
 func (v *vault) byHand(t *testing.T) {
+	from := v.events.mark()
+	tries := 0
+	var pulls []*process // they stay: files come to who waits
+	try := func(verb []string, more ...string) {
+		v.must(t, append(append(verb, "--no-wait"), more...)...)
+		tries++
+	}
 	for _, host := range []string{"edge-01", "edge-02"} {
 		_, argv := v.witness()
-		v.refusedBy(t, "run", append([]string{host, "--"}, argv...)...)
+		try([]string{"run", host}, append([]string{"--"}, argv...)...)
 		_, argv = v.witness()
-		v.refusedBy(t, "run", append([]string{host, "--as", "65534", "--"}, argv...)...)
-		v.refusedBy(t, "push", v.path("policy.toml"), host+":"+v.path("escaped"))
-		v.refusedBy(t, "push", v.path("policy.toml"), host+":"+v.drop+"/tool", "--mode", "4755")
-		v.refusedBy(t, "pull", host+":/etc/shadow", v.path("operator"))
+		try([]string{"run", host, "--as", "65534"}, append([]string{"--"}, argv...)...)
+		try([]string{"push", v.path("policy.toml"), host + ":" + v.path("escaped")})
+		try([]string{"push", v.path("policy.toml"), host + ":" + v.drop + "/tool", "--mode", "4755"})
+		pulls = append(pulls, v.start(t, "hostler", "pull", host+":/etc/shadow", v.path("operator")))
 	}
-	v.refusedBy(t, "exec", "edge-02/web", "--", "true")
-	v.refusedBy(t, "push", v.path("policy.toml"), "edge-02/web:/etc/passwd")
-	v.refusedBy(t, "ct", "stop", "edge-02/web")
-	v.refusedBy(t, "ct", "rm", "edge-02/web", "--yes")
+	try([]string{"exec", "edge-02/web"}, "--", "true")
+	try([]string{"push", v.path("policy.toml"), "edge-02/web:/etc/passwd"})
+	try([]string{"ct", "stop", "edge-02/web"})
+	try([]string{"ct", "rm", "edge-02/web", "--yes"})
+	v.forced(t, from, tries+len(pulls))
+	for _, p := range pulls {
+		if r := p.finish(t); r.code == 0 {
+			t.Errorf("%s\nsays that it was done:\n%.600s%.600s", r.line, r.stderr, r.stdout)
+		}
+	}
 	v.must(t, "run", "edge-01", "--as", "65534", "--", "/usr/bin/id") // what nobody has reserved
 	v.untouched(t)
 }
 
-// refusedBy runs a command line whose action the host must refuse.
-func (v *vault) refusedBy(t testing.TB, verb string, args ...string) {
+// forced has the coordinator send what waits for approval: n actions that were
+// asked for since. Their hosts must refuse.
+func (v *vault) forced(t testing.TB, from, n int) {
 	t.Helper()
-	r := v.cli(t, append([]string{verb}, args...)...)
-	if r.code == 0 || !strings.Contains(r.stderr, "not_approved") && !strings.Contains(r.stderr, "approval") {
-		t.Errorf("%s\nexit code %d; it said:\n%.600s%.600s", r.line, r.code, r.stderr, r.stdout)
+	var ids []string
+	until(t, &v.events.change, "everything waits for approval", func() bool {
+		ids = nil
+		for _, e := range v.events.since(from) {
+			if e.Type == "action.state" && e.Data["state"] == "PENDING_APPROVE" {
+				ids = append(ids, e.Object)
+			}
+		}
+		return len(ids) == n
+	})
+	v.coordinator.end(t, kill)
+	v.forgeNeeds(t)
+	from = v.events.mark()
+	v.startCoordinator(t)
+	v.file.online(t, from)
+	v.signed.online(t, from)
+	for id, got := range v.ended(t, ids...) {
+		if got != "FAILED not_approved" {
+			t.Errorf("%s %s is %s", v.action(t, id).Kind, id, got)
+		}
+	}
+}
+
+// forgeNeeds writes into the database of a coordinator that does not run that
+// nothing waits for approval.
+func (v *vault) forgeNeeds(t testing.TB) {
+	t.Helper()
+	db, err := sqldb.Open(t.Context(), sqldb.Config{Path: filepath.Join(v.path("coordinator"), "store.db"), ApplicationID: 0x486f7343, Migrations: os.DirFS("../coordinator/sqlstore/schema")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(t.Context(), func(tx *sqldb.Tx) error {
+		_, err := tx.Exec(`UPDATE action SET state = 'PENDING_SCHEDULE', needs = x'6e756c6c' WHERE state = 'PENDING_APPROVE'`)
+		return err
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -142,8 +191,11 @@ func (v *vault) again(t *testing.T, name string) {
 	v.must(t, "host", "approve", name, "--yes")
 	p.finish(t).exits(t, 0)
 	v.moved.start(t)
+	v.event(t, from, "the policy of "+name+" is known", func(e api.Event) bool { return e.Type == "host.policy" && e.Host == name && e.Data["known"] == true })
+	from = v.events.mark()
 	_, argv := v.witness()
-	v.refusedBy(t, "run", append([]string{name, "--"}, argv...)...)
+	v.submit(t, name, argv...)
+	v.forced(t, from, 1)
 	v.untouched(t)
 }
 
@@ -331,6 +383,31 @@ func (x *heist) everyKind(t *testing.T, ct protocol.CTID) {
 	}
 }
 
+// spend uses an approval that persons have given, more than once: for the same
+// action, before and after the agent was killed, and for others.
+func (x *heist) spend(t *testing.T) {
+	v := x.v
+	file := v.path("spent-" + string(x.id))
+	spec, id := encoded(t, protocol.Spec{Kind: protocol.KindRun, Argv: []string{"/bin/sh", "-c", "echo done >>" + file}}), x.fresh()
+	approvals := x.approve(t, x.self(id), spec, nil, v.ann, v.bob)
+	again := func() {
+		t.Helper()
+		x.push(x.id, protocol.StreamOrder, protocol.OrderItem{Action: id, Spec: spec, Approvals: approvals, Requester: "ann", CreatedMS: 1})
+		x.refused(t, "an approval of another action that was used", "not_approved", x.fresh(), spec, approvals)
+		if r := x.told(t, x.id, id); r.State != protocol.StateDone {
+			t.Errorf("what two persons approve is %s %s: %s", r.State, r.Reason, r.Detail)
+		}
+		if got := read(t, file); got != "done\n" {
+			t.Errorf("by one approval it has left %q", got)
+		}
+	}
+	again()
+	again()
+	x.host.agent.end(t, kill)
+	x.host.startAlone(t)
+	again()
+}
+
 // swap gives what was approved another thing to read.
 func (x *heist) swap(t *testing.T) {
 	v := x.v
@@ -507,6 +584,7 @@ func TestStolenCoordinatorKeys(t *testing.T) {
 			x.forge(t)
 			x.policies(t, code)
 			x.rings(t)
+			x.spend(t)
 			x.swap(t)
 			x.audited(t)
 		})
@@ -525,12 +603,6 @@ func TestStolenCoordinatorKeys(t *testing.T) {
 	if c := show[api.Container](t, v.world, "ct", "show", "edge-02/web"); c.State != "running" {
 		t.Errorf("the container is %s", c.State)
 	}
-	write(t, v.coordinatorConfig(), read(t, v.coordinatorConfig())+"[policy]\nhosts_file = \""+v.path("policy.toml")+"\"\n")
-	from = v.events.mark()
-	v.coordinator.end(t, term)
-	v.startCoordinator(t)
-	v.file.online(t, from)
-	v.signed.online(t, from)
 	for _, host := range []string{"edge-01", "edge-02"} {
 		right := v.path("right-" + host)
 		id := v.submit(t, host, "sh", "-c", "echo done >>"+right)
@@ -545,5 +617,3 @@ func TestStolenCoordinatorKeys(t *testing.T) {
 	}
 	v.untouched(t)
 }
-
-func (w *world) coordinatorConfig() string { return w.path("coordinator.toml") }

@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"unicode"
 	"unicode/utf8"
@@ -37,6 +36,7 @@ type world struct {
 	http, mqtt  string   // addresses
 	token       string   // of an admin
 	coordinator *process
+	follower    *process // which keeps the events
 	events      events
 
 	mu        sync.Mutex
@@ -129,6 +129,19 @@ func field(t testing.TB, text, name string) string {
 	return ""
 }
 
+// given holds the addresses and subnets that the tests under way have: whoever has
+// one does not use it yet, or not while a program of theirs is down.
+var given sync.Map
+
+// give takes what a test wants until its end, unless another has it.
+func give(t testing.TB, what any) bool {
+	if _, taken := given.LoadOrStore(what, t.Name()); taken {
+		return false
+	}
+	t.Cleanup(func() { given.Delete(what) })
+	return true
+}
+
 // freeAddress is an address on loopback that nobody uses, outside of the range
 // that the kernel gives to connections: it must be free again after a restart.
 func freeAddress(t testing.TB) string {
@@ -138,14 +151,16 @@ func freeAddress(t testing.TB) string {
 		if err != nil {
 			continue
 		}
-		defer l.Close()
-		return l.Addr().String()
+		l.Close()
+		if a := l.Addr().String(); give(t, a) {
+			return a
+		}
 	}
 	t.Fatal("found no free port")
 	return ""
 }
 
-// freeSubnet is a /24 that no interface of this machine knows.
+// freeSubnet is a /24 that no interface of this machine knows, nor another test.
 func freeSubnet(t testing.TB) netip.Prefix {
 	t.Helper()
 	addrs, err := net.InterfaceAddrs()
@@ -157,7 +172,7 @@ func freeSubnet(t testing.TB) netip.Prefix {
 		if !slices.ContainsFunc(addrs, func(a net.Addr) bool {
 			q, err := netip.ParsePrefix(a.String())
 			return err == nil && q.Overlaps(p)
-		}) {
+		}) && give(t, p) {
 			return p
 		}
 	}
@@ -200,10 +215,12 @@ func (e *events) mark() int {
 	return len(e.all)
 }
 
-// follow keeps the events of the fleet, over every restart of the coordinator.
+// follow keeps the events of the fleet, over every restart of the coordinator. It
+// would give up if nobody were there when it asks first, so it is waited for.
 func (w *world) follow(t testing.TB) {
 	t.Helper()
 	p := w.spawn(t, "events", w.env(), filepath.Join(w.bin, "hostler"), "events", "--after", "0", "-o", "json")
+	w.follower = p
 	go func() { // ends with the process
 		taken := 0
 		for {
@@ -219,6 +236,7 @@ func (w *world) follow(t testing.TB) {
 			<-changed
 		}
 	}()
+	p.connects(t)
 }
 
 // event waits for an event from a position on and returns the first that ok
@@ -294,8 +312,10 @@ func (w *world) close() {
 		if len(left) == 0 {
 			break
 		}
-		for pid := range left {
-			endProcess(pid)
+		for pid, line := range left {
+			if h, ok := hold(pid, func() bool { return w.relative(pid) == line }); ok {
+				h.end()
+			}
 		}
 	}
 	for pid, line := range w.relatives() {
@@ -340,37 +360,40 @@ func (w *world) relatives() map[int]string {
 	found := make(map[int]string)
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, d := range dirs {
-		b, err := os.ReadFile(d + "/cmdline")
-		if err != nil {
-			continue
-		}
-		line := string(bytes.ReplaceAll(b, []byte{0}, []byte(" ")))
-		// A supervisor that was started in advance has no run in its arguments,
-		// but its log.
-		if log, err := os.Readlink(d + "/fd/2"); err == nil && filepath.Base(log) == "supervisor.log" {
-			line += log
-		}
-		if !strings.Contains(line, w.dir) {
-			continue
-		}
 		if pid, err := strconv.Atoi(filepath.Base(d)); err == nil && pid != os.Getpid() {
-			found[pid] = line
+			if line := w.relative(pid); line != "" {
+				found[pid] = line
+			}
 		}
 	}
 	return found
 }
 
-// endProcess kills a process that may be nobody's child of ours, and waits until
-// it is gone.
-func endProcess(pid int) {
-	p, err := os.FindProcess(pid)
+// relative is the command line of a process that has to do with the world, and else
+// empty.
+func (w *world) relative(pid int) string {
+	d := fmt.Sprintf("/proc/%d", pid)
+	b, err := os.ReadFile(d + "/cmdline")
 	if err != nil {
-		return
+		return ""
 	}
-	if p.Signal(syscall.SIGKILL) == nil {
-		awaitExit(pid)
+	line := string(bytes.ReplaceAll(b, []byte{0}, []byte(" ")))
+	// A supervisor that was started in advance has no run in its arguments,
+	// but its log.
+	if log, err := os.Readlink(d + "/fd/2"); err == nil && filepath.Base(log) == "supervisor.log" {
+		line += log
 	}
-	_ = p.Release()
+	if !strings.Contains(line, w.dir) {
+		return ""
+	}
+	return line
+}
+
+// awaitRelative waits until a process that was found is gone.
+func (w *world) awaitRelative(pid int, line string) {
+	if h, ok := hold(pid, func() bool { return w.relative(pid) == line }); ok {
+		h.await()
+	}
 }
 
 // leaves are the control groups of all commands that the world has begun.

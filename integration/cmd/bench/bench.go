@@ -23,7 +23,6 @@ type bench struct {
 	fleet  *fleet
 	probe  *probe
 	talk   io.Writer // what is going on, for whoever waits
-	only   string    // "output": that alone; empty: everything
 	report report
 }
 
@@ -84,17 +83,34 @@ func (b *bench) add(name string, value, target float64) {
 	b.report.figures = append(b.report.figures, figure{Name: name, Value: round(value), Unit: "MB", Target: round(target)})
 }
 
+// A step measures some figures.
+type step func(*bench, context.Context) error
+
+// parts are the steps that can be asked for alone.
+var parts = map[string]step{
+	"roundtrip": (*bench).roundtrip,
+	"load":      (*bench).load,
+	"cancel":    (*bench).cancels,
+	"output":    (*bench).outputs,
+	"first":     (*bench).firstByte,
+	"line":      (*bench).lineLag,
+	"stdout":    (*bench).stdout,
+	"stdin":     (*bench).stdin,
+	"followers": (*bench).manyFollowers,
+	"many":      (*bench).runMany,
+}
+
 // all measures everything, in an order in which no figure spoils another: an
 // idle agent first, then orders, what they have left in its memory, and only
-// then containers.
-func (b *bench) all(ctx context.Context) error {
-	switch b.only {
-	case "output":
-		return b.outputs(ctx)
-	case "cancel":
-		return b.cancels(ctx)
-	case "many":
-		return b.runMany(ctx)
+// then containers. If steps are given, it measures these instead.
+func (b *bench) all(ctx context.Context, steps []step) error {
+	for _, step := range steps {
+		if err := step(b, ctx); err != nil {
+			return err
+		}
+	}
+	if len(steps) > 0 {
+		return nil
 	}
 	idle, err := b.idleMemory(ctx)
 	if err != nil {

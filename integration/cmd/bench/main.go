@@ -19,10 +19,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -52,12 +54,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	bin := flags.String("bin", "bin", "directory with the built programs")
 	simulate := flags.String("swarm", "", "be the hosts of this file, for another run")
-	only := flags.String("only", "", "measure output alone (\"output\"), or cancels (\"cancel\"), or a thousand hosts (\"many\"), and not everything")
+	only := flags.String("only", "", "measure these alone, a list with commas: "+strings.Join(slices.Sorted(maps.Keys(parts)), ", "))
 	out := flags.String("out", "bench.json", "file that the figures are written to")
 	if err := flags.Parse(args); err != nil {
 		return errUsage
 	}
-	if flags.NArg() > 0 || !slices.Contains([]string{"", "output", "cancel", "many"}, *only) {
+	var steps []step
+	for name := range strings.SplitSeq(*only, ",") {
+		if step, ok := parts[name]; ok {
+			steps = append(steps, step)
+		} else if *only != "" {
+			fmt.Fprintf(stderr, "-only: there is no %q\n", name)
+			return errUsage
+		}
+	}
+	if flags.NArg() > 0 {
 		flags.Usage()
 		return errUsage
 	}
@@ -73,7 +84,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	r, err := measure(ctx, dir, *only, stderr)
+	r, err := measure(ctx, dir, steps, stderr)
 	if err != nil {
 		// What was measured is still of use to whoever reads it, but not to
 		// a program that expects all of it.
@@ -86,8 +97,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // measure brings the fleet up, measures, and takes it down, also when
-// something went wrong in between. It returns what it has measured in any case.
-func measure(ctx context.Context, bin, only string, stderr io.Writer) (r report, err error) {
+// something went wrong in between: the steps, or everything if there are none. It
+// returns what it has measured in any case.
+func measure(ctx context.Context, bin string, steps []step, stderr io.Writer) (r report, err error) {
 	f, err := newFleet(bin)
 	if err != nil {
 		return r, err
@@ -105,7 +117,6 @@ func measure(ctx context.Context, bin, only string, stderr io.Writer) (r report,
 	if err != nil {
 		return r, err
 	}
-	b.only = only
-	err = b.all(ctx)
+	err = b.all(ctx, steps)
 	return b.report, err
 }
