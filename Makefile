@@ -59,13 +59,18 @@ check: ## Format, vet, staticcheck, tidiness, the rules of the tree, and a build
 # Never from the cache: go test keeps a file for it that grows while a test limits
 # the size of files, which fails what has passed.
 unit: ## The tests that need no built program, fuzz seeds included
-	go test -count=1 -timeout 15m ./...
+	go test -count=1 -timeout 40m ./...
+
+# What has nothing to race with goes without the race detector, under which it takes
+# minutes: thousands of databases that one goroutine opens, and commands that ask once.
+SINGLE := ^(TestOneBit|TestStepsByChance)$$|^TestScripts$$/^(access|audit|fleet|host|key|local|login|one|policy|replace|ring|typos|usage|verify)$$
 
 race: ## The same under the race detector
-	go test -race -count=1 -timeout 15m ./...
+	go test -race -count=1 -timeout 40m -skip '$(SINGLE)' ./...
+	go test -count=1 -timeout 40m -run '$(SINGLE)' ./agent/queue ./cmd/hostler ./internal/sqldb
 
 integration: build ## The built programs with real LXC, broker, MQTT client and gpg
-	go test -tags integration -count=1 -parallel 6 -timeout 15m ./integration/...
+	go test -tags integration -count=1 -parallel 6 -timeout 40m ./integration/...
 
 # Of whoever runs make, or a default.
 given = $(if $(filter command environment,$(origin $(1))),$($(1)),$(2))
@@ -76,11 +81,11 @@ crash: testbuild ## Kill the programs at each failpoint, then N=40 times at rand
 
 clocks: testbuild ## Move the clocks of the programs, and let each write of a database fail once
 	go test -tags hostlertest -count=1 ./internal/clock ./internal/sqldb
-	HOSTLER_BIN=$(CURDIR)/bin/test go test -tags integration,hostlertest -count=1 -parallel 6 -timeout 15m -run '^(TestAgentIn1970|TestCoordinatorOfAnotherDecade|TestDateStepsUnderCommands|TestSuspend|TestCodesUnderAWrongDate|TestStolenCoordinatorOfAnotherTime)$$' ./integration
+	HOSTLER_BIN=$(CURDIR)/bin/test go test -tags integration,hostlertest -count=1 -parallel 6 -timeout 40m -run '^(TestAgentIn1970|TestCoordinatorOfAnotherDecade|TestDateStepsUnderCommands|TestSuspend|TestCodesUnderAWrongDate|TestStolenCoordinatorOfAnotherTime|TestBudgetsAndOrderUnderSteps|TestDateBackUnderWaitingOrders)$$' ./integration
 
 heavy: build ## What takes too long for every day
 	go test -tags heavy -count=1 -timeout 60m ./...
-	go test -tags integration,heavy -count=1 -timeout 60m -run '^TestNothingLeaks$$' ./integration
+	go test -tags integration,heavy -count=1 -timeout 60m -run '^(TestNothingLeaks|TestManyKillsMidStream|TestRealUnkillable|TestHugeOutput|TestNetworkPushIsSlow)$$' ./integration
 
 chaos: build ## Play N=1000 schedules of faults from SEED=1 on, then the built programs for FOR=5m
 	TMPDIR=/dev/shm go test -count=1 -timeout 60m ./internal/chaos -seed $(SEED) -seeds $(N)
