@@ -243,7 +243,7 @@ func (f *feed) load(ctx context.Context) error {
 	if newest > f.last+keptEvents || f.last == 0 {
 		// Nobody has read for a while; what is further back is in the store.
 		f.kept, f.bytes = nil, 0
-		f.last = newest - min(newest, keptEvents)
+		f.last = newest - min(newest-coordinator.EventsBegin(newest), keptEvents)
 	}
 	for f.last < newest {
 		events, err := f.c.Events(ctx, f.last, keptEvents)

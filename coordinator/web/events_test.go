@@ -156,8 +156,13 @@ func TestEventsBeginAnewAfterARecovery(t *testing.T) {
 		s.f.RestartOn(store)
 		s = siteOn(t, s.f, s.host, web.Config{Version: "0.1.0"})
 		synctest.Wait()
+		early := s.watch("/v1/events?after=0", "") // before there is anything to tell
+		synctest.Wait()
 		s.alert(30)
-		first := s.watch("/v1/events?after=0", "").next()
+		first := early.next()
+		if again := s.watch("/v1/events?after=0", "").next(); again.ID != first.ID {
+			t.Errorf("the first event is %d to one who came early, %d to another", first.ID, again.ID)
+		}
 		if first.ID <= seen+1<<31 || coordinator.EventsBegin(first.ID)+1 != first.ID {
 			t.Errorf("the first event is %d, %d had been seen before", first.ID, seen)
 		}
