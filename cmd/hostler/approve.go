@@ -123,6 +123,9 @@ func (a *app) approve(ctx context.Context, r *remote, c *approving, ids []string
 	if err != nil {
 		return nil, err
 	}
+	if err := anyOpen(bundles); err != nil {
+		return nil, err
+	}
 	f, chain, err := a.fetchRings(ctx, r, "")
 	if err != nil {
 		return nil, err
@@ -189,6 +192,24 @@ func (r *remote) bundles(ctx context.Context, ids []string) ([]bundle, error) {
 		all[i].actions = append(all[i].actions, act)
 	}
 	return all, nil
+}
+
+// anyOpen refuses before anybody has read what he would sign, if all of it has ended.
+// Among others one that has ended is told of at the end, beside them.
+func anyOpen(bundles []bundle) error {
+	var last api.Action
+	for _, b := range bundles {
+		for _, act := range b.actions {
+			if !protocol.State(act.State).Final() {
+				return nil
+			}
+			last = act
+		}
+	}
+	return &failure{
+		code: exitFailed, what: "there is nothing to approve", next: "hostler action ls --pending",
+		why: fmt.Sprintf("action %s has ended: %s", last.ID, firstOf(last.Shown, last.State)),
+	}
 }
 
 // showBundle prints what a signature is for.
