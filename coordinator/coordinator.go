@@ -260,7 +260,9 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 			return err
 		}
 		ring, digest := cfg.Trust.RingInForce()
-		return c.record(tx, self(), audit.Record{Verb: "coordinator.start", Object: fmt.Sprint(counter), Digest: digest, Detail: map[string]any{"ring": ring}})
+		what := cfg.Policies.record() // they may have changed while nobody ran
+		what["ring"] = ring
+		return c.record(tx, self(), audit.Record{Verb: "coordinator.start", Object: fmt.Sprint(counter), Digest: digest, Detail: what})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("count this start: %w", err)

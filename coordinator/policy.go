@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -38,17 +39,27 @@ type Policies struct {
 	FourEyes bool
 }
 
-// SetPolicies puts others into force for what is requested from now on, once the
-// audit log has it. What waits for approval needs what it needed.
-func (c *Coordinator) SetPolicies(ctx context.Context, by Actor, p Policies) error {
-	if err := by.may(RoleAdmin, "set policies"); err != nil {
-		return err
-	}
+// record is what the audit log says of them: all that tells them from others.
+func (p Policies) record() map[string]any {
 	what := map[string]any{"four_eyes": p.FourEyes}
 	for name, p := range map[string]*policy.Policy{"own": p.Own, "hosts": p.Hosts} {
 		if p != nil {
 			what[name] = p.Digest()
 		}
+	}
+	return what
+}
+
+// SetPolicies puts others into force for what is requested from now on, once the
+// audit log has it; those that are in force already are nothing new. What waits for
+// approval needs what it needed.
+func (c *Coordinator) SetPolicies(ctx context.Context, by Actor, p Policies) error {
+	if err := by.may(RoleAdmin, "set policies"); err != nil {
+		return err
+	}
+	what := p.record()
+	if maps.Equal(what, c.configured.Load().record()) {
+		return nil // whoever has everything read again has changed something else
 	}
 	err := c.update(ctx, failpoint.AccessKept, func(tx Tx) error {
 		return c.audit(tx, by, "policies.set", "", what)

@@ -11,6 +11,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/storetest"
+	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -118,6 +119,29 @@ func TestSetPolicies(t *testing.T) {
 		want(t, c.Fleet, before.ID, protocol.StatePendingApprove, "")
 		c.must(c.approve(before, "ann"))
 		want(t, c.Fleet, before.ID, protocol.StatePendingSchedule, "")
+		c.must(c.Coordinator().SetPolicies(t.Context(), coordinator.Actor{Name: "signal", Role: coordinator.RoleAdmin}, coordinator.Policies{}))
+		// What was in force already is no change.
+		rows, _, err := c.Coordinator().Audit(t.Context(), coordinator.AuditFilter{Verb: "policies.set", Limit: 10})
+		if err != nil || len(rows) != 1 {
+			t.Errorf("the audit log has %+v, %v, want one change", rows, err)
+		}
+	})
+}
+
+// TestPoliciesOfAStart: what changed while no coordinator ran is in the audit log too.
+func TestPoliciesOfAStart(t *testing.T) {
+	withPolicy(t, onePerson, func(t *testing.T, c *crew) {
+		other := asks(t, "[[rule]]\nkinds = ['*']\napprovals = 1\nby = ['ann']\n")
+		c.tune(func(cfg *coordinator.Config) { cfg.Policies.Own = other })
+		rows, _, err := c.Coordinator().Audit(t.Context(), coordinator.AuditFilter{Verb: "coordinator.start", Limit: 10})
+		if err != nil || len(rows) < 2 {
+			t.Fatalf("%+v, %v", rows, err)
+		}
+		for n, want := range map[int]*policy.Policy{len(rows) - 2: asks(t, onePerson), len(rows) - 1: other} {
+			if got := rows[n].Detail["own"]; got != want.Digest().String() {
+				t.Errorf("start %d tells %v, want %s", n, got, want.Digest())
+			}
+		}
 	})
 }
 
