@@ -292,6 +292,9 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{nil, exitUsage, "a command is missing"},
 		{[]string{"jion"}, exitUsage, "unknown command"},
+		{[]string{"help", "jion"}, exitUsage, `has no command "jion"`},
+		{[]string{"help", "run", "now"}, exitUsage, `run has no command "now"`},
+		{[]string{"help", "run"}, 0, "hostler-agent run [flags]"},
 		{[]string{"run", "now"}, exitUsage, "unknown command"},
 		{[]string{"run", "--fast"}, exitUsage, "unknown flag"},
 		{[]string{"join"}, exitUsage, "nothing to go on with"},

@@ -83,7 +83,27 @@ func rootCommand() *cobra.Command {
 			fmt.Fprintln(cmd.OutOrStdout(), "hostler-coordinator", buildinfo.String())
 		},
 	})
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" {
+			cmd.Run, cmd.RunE = nil, help
+		}
+	}
 	return root
+}
+
+// help is cobra's, but of what is not there: of that it prints the help of something
+// else, and all is well.
+func help(cmd *cobra.Command, args []string) error {
+	found, rest, err := cmd.Root().Find(args)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%s has no command %q", found.CommandPath(), rest[0])
+	}
+	if err != nil {
+		return usage(err)
+	}
+	found.InitDefaultHelpFlag() // it says how it is asked for
+	return found.Help()
 }
 
 // noArgs is cobra's, with our exit code.

@@ -290,6 +290,8 @@ func TestInitRefuses(t *testing.T) {
 		{"another fleet's ring", exitFailed, "unusable ring", []string{"init", "--ring", other.admit(field(t, theirs, "request"))}},
 		{"unknown flag", exitUsage, "--fleat", []string{"init", "--fleat", "x"}},
 		{"unknown command", exitUsage, "unknown command", []string{"inti"}},
+		{"help of an unknown command", exitUsage, `has no command "inti"`, []string{"help", "inti"}},
+		{"help of too much", exitUsage, `init has no command "x"`, []string{"help", "init", "x"}},
 		{"too much", exitUsage, "unknown command", []string{"init", "x"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
