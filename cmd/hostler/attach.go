@@ -403,24 +403,22 @@ func (p *player) lost() {
 	p.away = away
 }
 
-// leave has nothing more told of the connection.
-func (p *player) leave() {
+// leave has nothing more told of the connection, and returns whether it was told
+// that there is none.
+func (p *player) leave() (told bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.told = false
+	told, p.told = p.told, false
 	if p.away != nil {
 		p.away.Stop()
 		p.away = nil
 	}
+	return told
 }
 
 // back tells that there is a connection again, if it was told that there is none.
 func (p *player) back() {
-	p.mu.Lock()
-	told := p.told
-	p.mu.Unlock()
-	p.leave()
-	if told {
+	if p.leave() {
 		p.app.say("\rhostler: connected again\r")
 	}
 }
