@@ -30,6 +30,7 @@ type app struct {
 	now                   func() time.Time
 	random                func([]byte)
 	every                 time.Duration // how often --watch looks
+	look                  time.Duration // how long a daemon is looked at
 	// secret reads a line of the terminal without showing it, until done is closed.
 	secret func(done <-chan struct{}) ([]byte, error)
 	// Set by main: done is closed when the user has had enough, args are the

@@ -75,7 +75,7 @@ func newTerminal(t *testing.T, s *site, tty bool, typed string) *desk {
 	}
 	c.app = &app{
 		in: strings.NewReader(typed), out: c, err: c, inTTY: tty, outTTY: tty, errTTY: tty,
-		env: func(k string) string { return env[k] }, now: time.Now, every: 5 * time.Millisecond,
+		env: func(k string) string { return env[k] }, now: time.Now, every: 5 * time.Millisecond, look: daemonLook,
 		random: func(b []byte) { _, _ = rand.Read(b) },
 	}
 	c.ca = home + "/ca.crt"
@@ -125,6 +125,16 @@ func TestInterruptedQuestion(t *testing.T) {
 	}
 	if err := typed.Close(); err != nil { // the reader that is left behind ends
 		t.Error(err)
+	}
+}
+
+// TestDaemonThatEndsAtOnce is told, with its code, when that is known in time.
+func TestDaemonThatEndsAtOnce(t *testing.T) {
+	s := newSite(t)
+	c := newTerminal(t, s, false, "")
+	c.app.look = time.Minute // it ends a hang
+	if got := c.run(t.Context(), "run", "edge-01", "--daemon", "--", "exit7"); got != 7 {
+		t.Errorf("code %d, shown %q", got, c.shown())
 	}
 }
 

@@ -43,6 +43,7 @@ func run() int {
 		now:    clock.Now,
 		random: func(b []byte) { _, _ = rand.Read(b) }, // it never fails
 		every:  2 * time.Second,
+		look:   daemonLook,
 		secret: readSecret,
 	}
 	if a.inTTY {

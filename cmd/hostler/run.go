@@ -341,7 +341,7 @@ const daemonLook = time.Second
 // leaveDaemon tells how a daemon has ended that ended at once, and leaves it alone
 // otherwise.
 func (a *app) leaveDaemon(ctx context.Context, r *remote, c *command, act api.Action, what string) error {
-	now, err := r.action(ctx, act.ID, daemonLook)
+	now, err := r.action(ctx, act.ID, a.look)
 	if err != nil {
 		a.leave(act.ID)
 		return cannot(what, err)
