@@ -53,23 +53,27 @@ type Request struct {
 
 // Propose writes an action down and sends it on its way if its host is there.
 // The same request under the same id again is answered with what it became;
-// another one under that id is [ErrConflict].
+// another one under that id is [ErrConflict]. What the action reads must be here, unless
+// it is refused in any case: so nobody sends it in vain to learn that.
 func (c *Coordinator) Propose(ctx context.Context, by Actor, r Request) (Action, error) {
 	if err := c.mayPropose(by); err != nil {
 		return Action{}, err
 	}
 	p, err := c.proposal(by, r)
-	if err == nil {
-		err = c.hasPayload(p.spec)
-	}
 	if err != nil {
 		return Action{}, err
 	}
+	missing := c.hasPayload(p.spec)
 	err = c.update(ctx, failpoint.OrderNumbered, func(tx Tx) error {
-		if err := c.enter(tx, by, p); err != nil {
+		switch err := c.enter(tx, by, p); {
+		case err != nil:
 			return err
+		case p.refused != nil:
+			return p.refused
+		case p.old:
+			return nil
 		}
-		return p.refused
+		return missing
 	})
 	if err != nil {
 		return Action{}, err

@@ -59,6 +59,10 @@ func (c *Coordinator) ProposeMany(ctx context.Context, by Actor, r BatchRequest)
 	if err != nil {
 		return r.ID, nil, err
 	}
+	var missing error
+	if len(all) > 0 {
+		missing = c.hasPayload(all[0].spec) // which is that of all
+	}
 	err = c.update(ctx, failpoint.OrderNumbered, func(tx Tx) error {
 		fresh := len(all) == 0
 		for _, p := range all {
@@ -69,6 +73,9 @@ func (c *Coordinator) ProposeMany(ctx context.Context, by Actor, r BatchRequest)
 		}
 		if !fresh {
 			return nil
+		}
+		if missing != nil {
+			return missing
 		}
 		return c.record(tx, by, audit.Record{Verb: "batch.request", Object: r.ID.String(), Digest: r.Digest, Detail: map[string]any{"operations": r.Operations}})
 	})
@@ -96,9 +103,6 @@ func (c *Coordinator) proposals(by Actor, r *BatchRequest) ([]*proposal, error) 
 		return nil, nil
 	}
 	draft, spec, err := c.draft(by, r.Spec)
-	if err == nil {
-		err = c.hasPayload(spec)
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -74,6 +74,33 @@ func TestUploadGoesOn(t *testing.T) {
 	}
 }
 
+// TestPayloadIsAskedForLast: who would be refused anyway is told so before he sends what
+// the action reads; nobody gets an action that has nothing to read.
+func TestPayloadIsAskedForLast(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		c := f.Coordinator()
+		spec := fmt.Appendf(nil, `{"kind":"host.run","argv":["cat"],"stdin_sha256":"%s","stdin_bytes":5}`, protocol.Sum([]byte("never")))
+		if _, err := c.Propose(t.Context(), f.Admin(), coordinator.Request{Host: "nobody", Spec: spec}); !errors.Is(err, coordinator.ErrNotFound) {
+			t.Errorf("for no host: %v", err)
+		}
+		ask := func(hosts ...protocol.HostID) ([]coordinator.Proposed, error) {
+			_, all, err := c.ProposeMany(t.Context(), f.Admin(), coordinator.BatchRequest{Hosts: hosts, Spec: spec})
+			return all, err
+		}
+		all, err := ask("nobody", "nowhere")
+		if err != nil || !errors.Is(all[0].Refused, coordinator.ErrNotFound) || !errors.Is(all[1].Refused, coordinator.ErrNotFound) {
+			t.Errorf("for no host of two: %+v, %v", all, err)
+		}
+		if all, err := ask("nobody", h.ID); !errors.Is(err, coordinator.ErrInvalid) {
+			t.Errorf("for one host of two: %+v, %v", all, err)
+		}
+		open, err := c.Actions(t.Context(), coordinator.ActionFilter{Limit: 10})
+		if err != nil || len(open) != 0 {
+			t.Errorf("%+v, %v, want no action", open, err)
+		}
+	})
+}
+
 // TestPayloadIsOfItsHost: what an action reads goes to its host and no other.
 func TestPayloadIsOfItsHost(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {

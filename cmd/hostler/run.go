@@ -214,27 +214,30 @@ func (a *app) runHosts(cmd *cobra.Command, c *command, args []string, sel *selec
 	if c.dryRun {
 		return a.dryRun(ctx, r, c.view, targets, protocol.KindRun, spec)
 	}
-	if err := a.sendInput(ctx, r, c, targets, spec); err != nil {
+	places := make([]place, len(targets))
+	for i, host := range targets {
+		places[i] = place{label: string(host), host: host, spec: spec}
+	}
+	if err := a.sendInput(ctx, r, c, places); err != nil {
 		return err
 	}
 	// An id, or a daemon, is printed in any form by itself.
 	if sel.single(len(targets), c.view) || r.local || len(targets) == 1 && (c.noWait || c.daemon) {
 		return a.runOne(ctx, r, c, targets[0], firstOf(string(targets[0]), "this host"), spec)
 	}
-	places := make([]place, len(targets))
-	for i, host := range targets {
-		places[i] = place{label: string(host), host: host, spec: spec}
-	}
 	sel.many.own = len(where) == 1
 	return a.runMany(ctx, r, c, sel, places)
 }
 
-// sendInput sends what a command reads, unless it is for one host, which refuses it.
-func (a *app) sendInput(ctx context.Context, r *remote, c *command, hosts []protocol.HostID, spec []byte) error {
-	if len(hosts) == 1 {
-		if err := r.refuses(ctx, c.input, hosts[0], spec); err != nil {
-			return cannot("run the command on "+string(hosts[0]), err)
-		}
+// maxAsked is how many places are asked one by one whether they refuse a command.
+const maxAsked = 64
+
+// sendInput sends what a command reads, unless it is refused for every place: then
+// nothing is sent in vain, and who asks in earnest is told why.
+func (a *app) sendInput(ctx context.Context, r *remote, c *command, places []place) error {
+	refused := func(p place) bool { return r.refuses(ctx, c.input, p.host, p.spec) != nil }
+	if len(places) <= maxAsked && !slices.ContainsFunc(places, func(p place) bool { return !refused(p) }) {
+		return nil
 	}
 	return c.input.send(ctx, a, r, "send what the command reads")
 }
@@ -458,14 +461,15 @@ func (a *app) execOne(ctx context.Context, c *command, sel *selection, where str
 	if c.dryRun {
 		return a.dryRun(ctx, r, c.view, []protocol.HostID{name.host}, protocol.KindExec, spec)
 	}
-	if err := a.sendInput(ctx, r, c, []protocol.HostID{name.host}, spec); err != nil {
+	places := []place{{label: name.String(), host: name.host, spec: spec}}
+	if err := a.sendInput(ctx, r, c, places); err != nil {
 		return err
 	}
 	if sel.single(1, c.view) || r.local || c.noWait || c.daemon {
 		return a.runOne(ctx, r, c, name.host, name.String(), spec)
 	}
 	sel.many.own = true
-	return a.runMany(ctx, r, c, sel, []place{{label: name.String(), host: name.host, spec: spec}})
+	return a.runMany(ctx, r, c, sel, places)
 }
 
 // execMany runs a command in the containers that are selected.
@@ -488,7 +492,7 @@ func (a *app) execMany(ctx context.Context, c *command, s *selection, argv []str
 	if c.dryRun {
 		return a.dryRunMany(ctx, r, c.view, places, protocol.KindExec)
 	}
-	if err := c.input.send(ctx, a, r, "send what the command reads"); err != nil {
+	if err := a.sendInput(ctx, r, c, places); err != nil {
 		return err
 	}
 	if s.single(len(places), c.view) || r.local {
