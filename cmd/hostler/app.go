@@ -140,7 +140,13 @@ colours off. The configuration is $XDG_CONFIG_HOME/hostler/config.toml.`
   hostler run edge-01 -- uname -a
   hostler ct create edge-01/web --template busybox`
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		// Of a command that there is none of its options are unknown too.
+		if _, rest, _ := root.Find(a.args); cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+			return onlyBelow(cmd, rest)
+		}
+		return flagError(cmd, err)
+	})
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", helpWidth)))
 	f := root.PersistentFlags()
