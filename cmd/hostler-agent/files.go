@@ -165,7 +165,7 @@ func (n *note) write(path string) error {
 func pullOne(ctx context.Context, p *files.Packer, m *agent.Move, at string) error {
 	f, dir, err := m.Source(at)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return fmt.Errorf("%w on the host: %s", errAbsent, at)
+		return fmt.Errorf("%w: %s", errAbsent, at)
 	}
 	if err != nil {
 		return err

@@ -181,11 +181,14 @@ colours off. The configuration is $XDG_CONFIG_HOME/hostler/config.toml.`
 }
 
 // fitHelp breaks the paragraphs of a command's help, and of those below it, that are
-// wider than they may be.
+// wider than they may be; those that are indented stay as they are.
 func fitHelp(cmd *cobra.Command) {
 	paragraphs := strings.Split(cmd.Long, "\n\n")
 	for i, p := range paragraphs {
 		lines := strings.Split(p, "\n")
+		if strings.HasPrefix(p, " ") {
+			continue
+		}
 		if slices.ContainsFunc(lines, func(l string) bool { return utf8.RuneCountInString(l) > helpWidth }) {
 			paragraphs[i] = fill(p, helpWidth)
 		}

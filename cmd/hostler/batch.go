@@ -38,14 +38,14 @@ unless --continue says otherwise. The file is YAML or JSON: a list of operations
 each an object with one of ping, run, push, pull, exec, create, start, stop, reset and
 rm, whose value is where it is done.
 
-  - name: look               # for people
+  - name: look          # for people
     run: edge-01
     argv: [systemctl, is-active, nginx]
-    timeout: 30s             # as, cwd, env and exclusive go with run and exec, too
-    wait: 5m                 # for its end, its host being away included
+    timeout: 30s        # as, cwd, env and exclusive go with run and exec, too
+    wait: 5m            # for its end, its host being away included
   - {stop: edge-01/web, grace: 1m}
   - {create: edge-01/new, template: busybox, labels: [app=web], started: true}
-  - {push: edge-01/new, from: site.conf, to: /etc/site.conf}    # or a directory
+  - {push: edge-01/new, from: site.conf, to: /etc/site.conf}  # or a directory
   - {pull: edge-01, from: /var/log/syslog, to: logs/, timeout: 10m}
 
 Paths of this machine are relative to the directory of the file. The whole of it is
