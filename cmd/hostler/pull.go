@@ -26,7 +26,7 @@ func (a *app) pullCommand() *cobra.Command {
 		Long: `Copies files, and directories with everything in them, from hosts, or out of containers
 that run or are stopped, into a directory that is here. One file or directory may
 also be given the name of a file, or a name that does not exist yet, which it gets.
-A file appears whole or not at all, with its mode, and nothing before all of it has
+A file appears whole or not at all, with its mode but no set-user-id, and nothing before all of it has
 come and has the digest that the host tells. Nothing is written anywhere else,
 whatever the host sends: links that lead out of what is copied are left out, and so
 are devices, pipes and sockets.
