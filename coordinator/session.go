@@ -103,7 +103,8 @@ type inbound struct {
 // What of one host may wait for its transaction, in messages and bytes. An
 // honest host has at most a window of each stream and of the chunks of a few
 // commands under way; what comes beyond is dropped and will come again. Chunks
-// are counted for themselves: no output keeps a report out.
+// are counted for themselves: no output keeps a report out. So is what a
+// transaction has under way already, which waited within the same bounds.
 const (
 	maxInbox      = 4 * stream.Window
 	maxInboxBytes = 4 << 20
