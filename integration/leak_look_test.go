@@ -98,6 +98,29 @@ type look struct {
 	payloads, state    int
 }
 
+// hasLeftNothing compares all that is counted but memory, which grows within bounds.
+func hasLeftNothing(t *testing.T, before, after look) {
+	t.Helper()
+	for name, pair := range map[string][2]float64{
+		"descriptors of the agent":       {before.agent.fds, after.agent.fds},
+		"goroutines of the agent":        {before.agent.goroutines, after.agent.goroutines},
+		"descriptors of the coordinator": {before.coordinator.fds, after.coordinator.fds},
+		"goroutines of the coordinator":  {before.coordinator.goroutines, after.coordinator.goroutines},
+		"control groups":                 {float64(before.groups), float64(after.groups)},
+		"files beside what was pushed":   {float64(before.pushed), float64(after.pushed)},
+		"inputs on the host":             {float64(before.inputs), float64(after.inputs)},
+		"payloads of the coordinator":    {float64(before.payloads), float64(after.payloads)},
+		"entries of the agent's state":   {float64(before.state), float64(after.state)},
+	} {
+		if pair[1] > pair[0] {
+			t.Errorf("%s: %v, %v before", name, pair[1], pair[0])
+		}
+	}
+	if after.runs > keptRuns {
+		t.Errorf("%d run directories, at most %d are kept", after.runs, keptRuns)
+	}
+}
+
 // rest looks at the daemons until they have come to rest: until they have no
 // more than before, or did not change for a while.
 func (l *leaks) rest(t *testing.T, before *look) look {

@@ -32,21 +32,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 	after := l.rest(t, &before)
 	t.Logf("before %+v", before)
 	t.Logf("after  %+v", after)
-	for name, pair := range map[string][2]float64{
-		"descriptors of the agent":       {before.agent.fds, after.agent.fds},
-		"goroutines of the agent":        {before.agent.goroutines, after.agent.goroutines},
-		"descriptors of the coordinator": {before.coordinator.fds, after.coordinator.fds},
-		"goroutines of the coordinator":  {before.coordinator.goroutines, after.coordinator.goroutines},
-		"control groups":                 {float64(before.groups), float64(after.groups)},
-		"entries of the agent's state":   {float64(before.state), float64(after.state)},
-	} {
-		if pair[1] > pair[0] {
-			t.Errorf("%s: %v, %v before", name, pair[1], pair[0])
-		}
-	}
-	if after.runs > keptRuns {
-		t.Errorf("%d run directories, at most %d are kept", after.runs, keptRuns)
-	}
+	hasLeftNothing(t, before, after)
 	if left := running(w.dir); len(left) > 0 {
 		t.Errorf("processes of sessions are left: %q", left)
 	}
