@@ -337,10 +337,11 @@ func TestCloseReleasesCancel(t *testing.T) {
 	}
 	defer r.Close()
 	action := "close-cancel-" + strconv.Itoa(os.Getpid())
+	line, letGo := gate(t)
 	run, err := r.Start(t.Context(), runner.Spec{
 		Spec: rundir.Spec{
-			Action: action, Attempt: 1, GraceMS: 3000,
-			Argv: []string{"/bin/sh", "-c", "trap '' TERM; sleep 1000 & trap 'echo asked' TERM; echo ready; while :; do wait; done"},
+			Action: action, Attempt: 1, GraceMS: time.Hour.Milliseconds(),
+			Argv: []string{"/bin/sh", "-c", "trap 'echo asked; asked=1' TERM; echo ready; while test -z \"$asked\"; do sleep 0.1; done; " + line},
 		},
 		Supervisor: []string{program},
 	})
@@ -370,6 +371,7 @@ func TestCloseReleasesCancel(t *testing.T) {
 	if err != nil || found.Verdict != runner.Adopted {
 		t.Fatalf("%+v, %v", found, err)
 	}
+	letGo()
 	if exit, err := found.Run.Wait(t.Context()); err != nil || !exit.Cancelled || !exit.Emptied {
 		t.Errorf("%+v, %v", exit, err)
 	}
