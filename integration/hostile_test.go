@@ -316,8 +316,13 @@ func brokerRights(t *testing.T, s *siege) {
 	neighbour.says(t, neighbour.out, "/fleet/coordinator ")
 	s.must(t, "run", "edge-02", "--", "true")
 	capture(t, s.eyes, s.topic("edge-02", "order"), seen)
-	if all := captured(s.eyes, s.topic("edge-02", "order")); len(all) != seen+1 || strings.Contains(s.eyes.out.String(), "forbidden") {
-		t.Errorf("%d messages on the topic of its orders, want %d", len(all), seen+1)
+	// The order is sent again if a busy host does not say soon that it has it.
+	orders := make(map[uint64]int)
+	for _, raw := range captured(s.eyes, s.topic("edge-02", "order"))[seen:] {
+		orders[open(t, raw).h.N]++
+	}
+	if len(orders) != 1 || strings.Contains(s.eyes.out.String(), "forbidden") {
+		t.Errorf("on the topic of its orders came %v by number, want one", orders)
 	}
 	neighbour.end(t, kill)
 	if strings.Contains(neighbour.out.String(), "/host/edge-02/") {
