@@ -78,16 +78,28 @@ func newOutputs(a *Agent) *outputs {
 
 func (o *outputs) wait() { o.wg.Wait() }
 
-// begin sends the beginning of each stream of a command unasked.
-func (o *outputs) begin(id protocol.ActionID, attempt int, r Run, t *taken) {
-	o.start(&sender{agent: o.agent, id: id, attempt: attempt, run: r, taken: t}, protocol.OutputKept)
+// begin sends the beginning of each stream of a command unasked, and what was
+// asked for before it began.
+func (o *outputs) begin(j *job) {
+	o.start(&sender{agent: o.agent, id: j.act.ID, attempt: j.act.Attempt, run: j.run, taken: j.taken}, protocol.OutputKept)
+	for _, c := range j.asked {
+		if c.Attempt == j.act.Attempt && c.Window > 0 {
+			o.credit(c)
+		}
+	}
+	j.asked = [len(upStreams)]protocol.Credit{}
 }
 
 // credit goes on at an offset, or begins again there when what was sent beyond
-// it was lost.
+// it was lost. What comes before its command has begun waits for that: nobody
+// would ask again before long.
 func (o *outputs) credit(c protocol.Credit) {
 	s := o.senders[c.Action]
 	if s == nil || s.attempt != c.Attempt {
+		if j := o.agent.jobs[c.Action]; j != nil && j.run == nil {
+			j.asked[index(c.FD)] = c
+			return
+		}
 		if len(o.senders) >= maxSenders+o.agent.cfg.HostRuns+o.agent.cfg.Lanes || o.agent.cfg.Commands == nil {
 			return
 		}

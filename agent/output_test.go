@@ -84,6 +84,24 @@ func TestCommandHearsOfFollowersOverAJammedLine(t *testing.T) {
 	})
 }
 
+// TestOutputAskedForEarly: what is asked for before a command has begun is sent
+// when it has, and nobody has to ask again.
+func TestOutputAskedForEarly(t *testing.T) {
+	in(t, func(c *agent.Config) { c.HostRuns = 1 }, func(t *testing.T, w *world) {
+		w.coord.order(actionID(2), command("sleep", "10s"))
+		w.coord.order(actionID(1), command("bytes", "131072"))
+		w.pass(time.Second)
+		w.give(0)
+		w.coord.see(func() { w.coord.credit = nil })
+		w.pass(time.Minute)
+		w.coord.see(func() {
+			if n := len(w.coord.out[protocol.Stdout]); n != 131072 {
+				t.Errorf("%d bytes arrived, want 131072", n)
+			}
+		})
+	})
+}
+
 // TestForgottenOutputIsTold: whoever asks for output that is not there any more
 // does not wait for ever.
 func TestForgottenOutputIsTold(t *testing.T) {

@@ -18,7 +18,8 @@ type job struct {
 	recover bool
 	// run is the command's, once its supervisor was started or found.
 	run        Run
-	taken      *taken // of its output
+	taken      *taken                          // of its output
+	asked      [len(upStreams)]protocol.Credit // for its output, before there was a run
 	cancelSent bool
 	// begunMS is when this process took up the attempt, and cancelMS when it asked
 	// for its end, on the boot clock. looking: a worker looks at it. abandoned is
@@ -350,7 +351,7 @@ func (a *Agent) began(id protocol.ActionID, attempt int, r Run) {
 		})
 	}
 	if a.cfg.Link != nil {
-		a.outputs.begin(id, attempt, r, j.taken)
+		a.outputs.begin(j)
 	}
 	if j.spec.Kind.Interactive() {
 		a.sessions.follow(id, r)

@@ -59,6 +59,7 @@ type output struct {
 	followers map[*reader]int64 // those who follow, and where they are
 	waits     bool              // the command waits for those who follow
 	refs      int               // uses of this object, guarded by outputs.mu
+	begun     bool              // the attempt, as far as is known here
 	totals    *protocol.Output  // of the final report
 	gone      bool              // the host has no more of what is missing
 	asked     int64             // offset of the newest credit, −1 for none
@@ -208,8 +209,9 @@ func (c *Coordinator) release(o *output) {
 	}
 }
 
-// settle takes the totals of a final report.
+// settle takes what is known of the attempt, and the totals of a final report.
 func (o *output) settle(a Action) {
+	o.begun = o.begun || a.Attempt >= o.id.attempt
 	if !a.State.Final() {
 		return
 	}
@@ -268,9 +270,11 @@ func dropped(t *protocol.Output, offset int64) (from, to int64, within bool) {
 func (o *output) wants() (offset, window int64) { return o.wantsBeyond(o.held) }
 
 // wantsBeyond returns what is wanted beyond what a state holds: all that is ahead
-// of those who follow, else the head and, once the end is known, the tail.
+// of those who follow, else the head and, once the end is known, the tail. A host
+// has nothing to say of an attempt before its beginning, and may forget that it
+// was asked.
 func (o *output) wantsBeyond(n OutputState) (offset, window int64) {
-	if o.gone || n.Removed() {
+	if o.gone || n.Removed() || !o.begun {
 		return n.Have, 0
 	}
 	to := o.wanted()
@@ -343,7 +347,7 @@ func (o *output) write(offset int64, data []byte) error {
 	if _, err := o.file.WriteAt(data, offset); err != nil {
 		return err
 	}
-	o.next, o.dirty = n, true
+	o.next, o.dirty, o.begun = n, true, true
 	o.join()
 	o.shrink()
 	return nil

@@ -371,15 +371,41 @@ func TestFewCredits(t *testing.T) {
 		if s, next := read(t, f, a.ID, 0, true); len(s) != 200<<10 || next != -1 {
 			t.Errorf("read %d bytes, go on at %d", len(s), next)
 		}
-		credits := 0
-		for _, m := range f.Published(h.ID, protocol.ChannelReceipt) {
-			if bytes.Contains(m.Payload, []byte(`"credit":[`)) {
-				credits++
-			}
+		if n := credits(f, h); n < 1 || n > 5 {
+			t.Errorf("%d credits for 200 chunks", n)
 		}
-		if credits < 1 || credits > 5 {
-			t.Errorf("%d credits for 200 chunks", credits)
+	})
+}
+
+// credits is how many receipts have asked a host for output.
+func credits(f *coordtest.Fleet, h *coordtest.Host) (n int) {
+	for _, m := range f.Published(h.ID, protocol.ChannelReceipt) {
+		if bytes.Contains(m.Payload, []byte(`"credit":[`)) {
+			n++
 		}
+	}
+	return n
+}
+
+// TestOutputIsAskedForWhenItsCommandBegins: not before, when the host may have
+// nothing to remember it by, but then at once.
+func TestOutputIsAskedForWhenItsCommandBegins(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		a := propose(t, f, h)
+		o := order(t, h)
+		var reading sync.WaitGroup
+		reading.Go(func() { read(t, f, a.ID, 0, true) })
+		after(time.Minute)
+		if n := credits(f, h); n != 0 {
+			t.Errorf("%d credits before the command began", n)
+		}
+		h.Report(o.Started(h))
+		after(time.Millisecond)
+		if n := credits(f, h); n != 1 {
+			t.Errorf("%d credits when the command has begun, want 1", n)
+		}
+		h.Report(o.Done(protocol.Output{FD: protocol.Stdout}))
+		reading.Wait()
 	})
 }
 

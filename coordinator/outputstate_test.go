@@ -11,7 +11,7 @@ import (
 // TestCreditWaitsForTheDisk: the host may forget what it is not asked for any
 // more, so it is asked for what was written and is not durable.
 func TestCreditWaitsForTheDisk(t *testing.T) {
-	o := &output{followers: map[*reader]int64{{}: 3000}}
+	o := &output{begun: true, followers: map[*reader]int64{{}: 3000}}
 	o.held.Have, o.next.Have = 1000, 3000
 	if offset, window := o.wants(); offset != 1000 || window != protocol.ChunkWindow {
 		t.Errorf("the host is asked for %d bytes from %d on", window, offset)

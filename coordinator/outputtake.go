@@ -235,7 +235,7 @@ func (s *session) ask(o *output) {
 			o.tailFrom = offset
 		}
 	}
-	follow := o.totals == nil && len(o.followers) > 0
+	follow := o.begun && o.totals == nil && len(o.followers) > 0
 	o.mu.Unlock()
 	if window == 0 && !follow {
 		return
@@ -293,7 +293,7 @@ func (s *session) reask() {
 		if due {
 			o.patience = min(2*max(o.patience, reaskMS), reaskMaxMS)
 		}
-		due = due || o.waits && o.totals == nil && len(o.followers) > 0 && now-o.creditAt >= followMS
+		due = due || o.begun && o.waits && o.totals == nil && len(o.followers) > 0 && now-o.creditAt >= followMS
 		o.mu.Unlock()
 		if due {
 			s.ask(o)
@@ -336,7 +336,7 @@ func (s *session) resumeOutput() {
 				if err != nil {
 					return err
 				}
-				o := output{id: outputID{a.ID, a.Attempt, t.FD}, held: held, totals: &t}
+				o := output{id: outputID{a.ID, a.Attempt, t.FD}, held: held, begun: true, totals: &t}
 				if _, window := o.wants(); window > 0 && !held.Removed() {
 					missing = append(missing, a)
 					break
