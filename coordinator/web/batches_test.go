@@ -97,6 +97,7 @@ func TestFollowBatch(t *testing.T) {
 		w.until(func() bool { return w.states["edge-07"] == "DONE" && w.output["edge-07 stdout"] == "done at once\n" })
 		o := <-slow.Orders()
 		slow.Report(o.Started(slow))
+		synctest.Wait() // what it writes does not wait for what it reports
 		slow.Write(o.Item.Action, 1, protocol.Stdout, []byte("begun\n"))
 		w.until(func() bool { return w.output["edge-08 stdout"] == "begun\n" })
 		if w.states["edge-08"] != "RUNNING" || w.states["edge-09"] != "PENDING_SCHEDULE" {

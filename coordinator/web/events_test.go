@@ -252,6 +252,7 @@ func TestQuietStreamsLive(t *testing.T) {
 		a := as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions", run("talk")), http.StatusAccepted)
 		o := <-s.host.Orders()
 		s.host.Report(o.Started(s.host))
+		synctest.Wait() // what it writes does not wait for what it reports
 		s.host.Write(o.Item.Action, 1, protocol.Stdout, []byte("one\n"))
 		f := s.follow("/v1/actions/" + a.ID + "/output?follow=true")
 		f.next("one\n")
