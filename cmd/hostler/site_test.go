@@ -178,8 +178,20 @@ func (s *site) serve() {
 	serving(t, server, func() error { return server.ServeTLS(l, "", "") })
 }
 
-// serving has a server serve until the test ends.
+// serving has a server serve until the test ends, and waits for all that it has
+// begun: of a websocket the server itself knows nothing any more.
 func serving(t *testing.T, server *http.Server, serve func() error) {
+	var busy sync.RWMutex
+	over := false
+	h := server.Handler
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		busy.RLock()
+		defer busy.RUnlock()
+		if over {
+			panic(http.ErrAbortHandler)
+		}
+		h.ServeHTTP(w, r)
+	})
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -192,6 +204,9 @@ func serving(t *testing.T, server *http.Server, serve func() error) {
 			t.Error(err)
 		}
 		<-ended
+		busy.Lock()
+		defer busy.Unlock()
+		over = true
 	})
 }
 
