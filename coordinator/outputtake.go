@@ -3,6 +3,7 @@ package coordinator
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -119,22 +120,35 @@ func (s *session) syncOutput() {
 		if len(written) == 0 {
 			return
 		}
-		s.commitOutput(written)
-		s.mu.Lock()
-		owed := s.owed
-		s.mu.Unlock()
-		if owed {
-			s.receipt()
+		held := s.commitOutput(written)
+		s.receiptIfOwed()
+		for _, h := range held {
+			if err := punch(h.output.file, h.now, h.before); err != nil {
+				s.c.log.Warn("cannot give back the space of output that is not kept", "action", h.output.id.action, "err", err)
+			}
+		}
+		for _, o := range written {
+			s.c.release(o)
 		}
 	}
 }
 
+// heldOutput is a stream of which more is durable, and what is not kept of it.
+type heldOutput struct {
+	output      *output
+	now, before []Range
+}
+
 // commitOutput makes what was written durable, and only then asks for more: the
-// host may forget what it is not asked for any more.
-func (s *session) commitOutput(written []*output) {
+// host may forget what it is not asked for any more. What is not kept may be
+// dropped after that.
+func (s *session) commitOutput(written []*output) (held []heldOutput) {
 	var states []OutputState
 	var done []*output
 	for _, o := range written {
+		if slices.Contains(done, o) {
+			continue // another of its chunks; what comes meanwhile is the next batch's
+		}
 		st, dirty := o.sync()
 		if !dirty {
 			continue
@@ -145,10 +159,10 @@ func (s *session) commitOutput(written []*output) {
 		}
 		states, done = append(states, *st), append(done, o)
 	}
-	var err error
-	if len(done) > 0 {
-		err = s.c.keepOffsets(states)
+	if len(done) == 0 {
+		return nil
 	}
+	err := s.c.keepOffsets(states)
 	for i, o := range done {
 		o.mu.Lock()
 		if err != nil {
@@ -156,11 +170,8 @@ func (s *session) commitOutput(written []*output) {
 			// same chunk round and round for as long as the disk is full.
 			o.next, o.askedAt = o.held, s.c.cfg.Boot()
 		} else {
-			before := o.held.Gone
+			held = append(held, heldOutput{o, states[i].Gone, o.held.Gone})
 			o.held, o.patience, o.askedAt = states[i], 0, s.c.cfg.Boot()
-			if e := punch(o.file, o.held.Gone, before); e != nil {
-				s.c.log.Warn("cannot give back the space of output that is not kept", "action", o.id.action, "err", e)
-			}
 		}
 		o.mu.Unlock()
 		if err == nil {
@@ -168,12 +179,10 @@ func (s *session) commitOutput(written []*output) {
 			s.goOn(o)
 		}
 	}
-	for _, o := range written {
-		s.c.release(o)
-	}
 	if err != nil {
 		s.c.log.Error("cannot keep the offsets of output; it will come again", "host", s.host, "err", err)
 	}
+	return held
 }
 
 // sync makes the file durable up to the state that it returns; nil if that
