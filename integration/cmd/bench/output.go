@@ -71,25 +71,40 @@ func (p *probe) follow(ctx context.Context, id string, hold bool) (io.ReadCloser
 	return resp.Body, nil
 }
 
-// firstByte is from the request to the first byte that a follower reads.
+// firstByte is from the request to the first byte that a follower reads, of one command
+// at a time: the next one is asked for when the one before has ended, and not while its
+// host is busy with that.
 func (b *bench) firstByte(ctx context.Context) error {
 	return b.best(ctx, []row{{name: "first_byte_p50_ms", unit: "ms", target: 12, floor: floors.firstByte}}, func() ([]float64, error) {
-		p50, err := median(60, func() error {
+		values := make([]float64, 60)
+		for i := range values {
+			if err := pause(ctx, betweenSamples); err != nil {
+				return nil, err
+			}
+			begin := time.Now()
 			id, err := b.say(ctx, "/bin/echo", "x")
 			if err != nil {
-				return err
+				return nil, err
 			}
 			out, err := b.probe.follow(ctx, id, true)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			defer out.Close()
 			_, err = io.ReadFull(out, make([]byte, 1))
-			return err
-		})
-		return []float64{p50}, err
+			values[i] = ms(time.Since(begin))
+			if err == nil {
+				_, err = io.Copy(io.Discard, out) // ends when the command has
+			}
+			if err = errors.Join(err, out.Close()); err != nil {
+				return nil, err
+			}
+		}
+		return []float64{percentile(values, 50)}, nil
 	})
 }
+
+// betweenSamples is how long is waited for what the last sample has left to be done.
+const betweenSamples = 10 * time.Millisecond
 
 // lineLag is from the writing of a line to its reading by a follower. The line
 // is written when a byte comes in from a pipe, which takes some of it.
@@ -118,7 +133,7 @@ func (b *bench) lineLag(ctx context.Context) error {
 		got := make([]byte, len(line))
 		values := make([]float64, 100)
 		for i := range values {
-			if err := pause(ctx, 10*time.Millisecond); err != nil {
+			if err := pause(ctx, betweenSamples); err != nil {
 				return nil, err
 			}
 			begin := time.Now()
