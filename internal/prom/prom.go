@@ -112,10 +112,10 @@ func isName(s string) bool {
 // handler must stand behind the same door as everything else.
 func Handler(prefix string, fill func(context.Context, *Scrape) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s := &Scrape{prefix: prefix, names: make(map[string]bool)}
-		err := fill(r.Context(), s)
-		s.prefix = ""
-		if err = errors.Join(err, s.system(), errors.Join(s.errs...)); err != nil {
+		s := &Scrape{names: make(map[string]bool)}
+		err := s.system() // first: what fill does is nothing that the process has otherwise
+		s.prefix = prefix
+		if err = errors.Join(err, fill(r.Context(), s), errors.Join(s.errs...)); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}

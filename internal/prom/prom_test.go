@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,6 +70,26 @@ func TestFailedSnapshotIsNoAnswer(t *testing.T) {
 		if code, body := scrape(t, fill); code != http.StatusInternalServerError || strings.Contains(body, "hostler_test_hosts 3") {
 			t.Errorf("%s: status %d: %s", name, code, body)
 		}
+	}
+}
+
+// TestScrapeDoesNotCountItself: what a snapshot takes is gone with it.
+func TestScrapeDoesNotCountItself(t *testing.T) {
+	const many = 1000
+	over := make(chan struct{})
+	var all sync.WaitGroup
+	_, body := scrape(t, func(context.Context, *prom.Scrape) error {
+		for range many {
+			all.Go(func() { <-over })
+		}
+		return nil
+	})
+	close(over)
+	all.Wait()
+	_, rest, _ := strings.Cut(body, "\ngo_goroutines ")
+	text, _, _ := strings.Cut(rest, "\n")
+	if n, err := strconv.Atoi(text); err != nil || n < 1 || n >= many {
+		t.Errorf("%d goroutines were counted, %v", n, err)
 	}
 }
 
