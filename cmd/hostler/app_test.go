@@ -138,6 +138,20 @@ func TestDaemonThatEndsAtOnce(t *testing.T) {
 	}
 }
 
+// TestDaemonIsLeftWhenItHasBegun, however late that is.
+func TestDaemonIsLeftWhenItHasBegun(t *testing.T) {
+	s := newSite(t)
+	c := newTerminal(t, s, false, "")
+	c.app.look = time.Nanosecond
+	code := make(chan int, 1)
+	go func() { code <- c.run(t.Context(), "run", "edge-01", "--daemon", "-o", "json", "--", "idle") }()
+	o := <-s.orders
+	s.host.Report(o.Started(s.host))
+	if got := <-code; got != 0 || !strings.Contains(c.shown(), `"state": "RUNNING"`) {
+		t.Errorf("code %d, shown %q", got, c.shown())
+	}
+}
+
 func TestApproveOnTerminal(t *testing.T) {
 	s := newSite(t)
 	c := newTerminal(t, s, true, "no\n")

@@ -43,8 +43,8 @@ func (a *app) commandFlags(cmd *cobra.Command) *command {
 	f.StringArrayVar(&c.secretEnv, "secret-env", nil, "variable that only the host can read, NAME=VALUE, or NAME to take it from here; may be repeated")
 	f.Var(&c.timeout, "timeout", "end the command after this time, or none (default 60s)")
 	c.stdin.add(cmd)
-	f.BoolVar(&c.exclusive, "exclusive", false, "wait until nothing else runs on the host, and run alone")
-	f.BoolVar(&c.daemon, "daemon", false, "leave when the command has begun; it runs, without a limit of its own, until nothing of it is left")
+	f.BoolVar(&c.exclusive, "exclusive", false, "wait until no action on a container of the host runs, and keep those that come behind waiting")
+	f.BoolVar(&c.daemon, "daemon", false, "leave when the command has begun, with several hosts at once; it runs, without a limit of its own, until nothing of it is left")
 	f.BoolVarP(&c.tty, "tty", "t", false, "run it as a session on this terminal, without a time limit of its own")
 	c.session.add(cmd)
 	recordFlag(cmd, c)
@@ -319,7 +319,7 @@ func (a *app) runOne(ctx context.Context, r *remote, c *command, host protocol.H
 		return a.printID(c.view, act)
 	}
 	if c.daemon {
-		return a.leaveDaemon(ctx, r, c, act, what)
+		return a.leaveDaemon(ctx, r, c, label, act, what)
 	}
 	if a.errTTY {
 		a.say("action %s", act.ID)
@@ -342,17 +342,29 @@ func (a *app) runOne(ctx context.Context, r *remote, c *command, host protocol.H
 const daemonLook = time.Second
 
 // leaveDaemon tells how a daemon has ended that ended at once, and leaves it alone
-// otherwise.
-func (a *app) leaveDaemon(ctx context.Context, r *remote, c *command, act api.Action, what string) error {
+// otherwise, when it has begun.
+func (a *app) leaveDaemon(ctx context.Context, r *remote, c *command, label string, act api.Action, what string) error {
 	now, err := r.action(ctx, act.ID, a.look)
-	if err != nil {
+	if err == nil && !begun(now) {
+		f := &follower{app: a, remote: r, label: label, enough: begun}
+		now, err = f.await(ctx, now)
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		a.leave(act.ID)
+		return errInterrupted
+	case err != nil:
 		a.leave(act.ID)
 		return cannot(what, err)
-	}
-	if protocol.State(now.State).Final() {
+	case protocol.State(now.State).Final():
 		return a.commandEnded(what, now)
 	}
 	return a.printID(c.view, now)
+}
+
+// begun reports whether the host has begun with the action, or never will.
+func begun(act api.Action) bool {
+	return act.State == string(protocol.StateRunning) || protocol.State(act.State).Final()
 }
 
 // printID prints the id of an action that goes on without us.

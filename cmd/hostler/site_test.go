@@ -276,12 +276,15 @@ func (s *site) obey(h *coordtest.Host, o coordtest.Order) {
 		s.t.Error(err)
 		return
 	}
-	r := o.Started(h)
-	h.Report(r)
 	word := string(spec.Kind)
 	if len(spec.Argv) > 0 {
 		word = spec.Argv[0]
 	}
+	if word == "idle" { // whoever asked for it plays its host
+		s.orders <- o
+		return
+	}
+	h.Report(o.Started(h))
 	switch word {
 	case "hello":
 		s.write(h, o, protocol.Stdout, []byte("out\n"))
