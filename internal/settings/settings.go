@@ -20,6 +20,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,7 +136,7 @@ func decode(path string, b []byte, target any, known []string) error {
 	}
 	if bad, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, _ := bad.Position()
-		what := strings.TrimPrefix(bad.Error(), "toml: ")
+		what := plain(strings.TrimPrefix(bad.Error(), "toml: "))
 		if key := strings.Join(bad.Key(), "."); key != "" {
 			what = key + ": " + what
 		}
@@ -145,6 +146,47 @@ func decode(path string, b []byte, target any, known []string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
+}
+
+// mismatch is how the library tells of a value of the wrong kind: in the words of
+// a programmer, who knows the struct that it does not fit into.
+var mismatch = regexp.MustCompile(`^cannot (?:decode TOML|store) (.+?) (?:into struct field .+ of type|into a Go value of type|into|in a) (.+)$`)
+
+// plain tells of a value of the wrong kind in the words of whoever wrote it.
+func plain(what string) string {
+	m := mismatch.FindStringSubmatch(what)
+	if m == nil {
+		return what
+	}
+	want := "a table ([NAME] above its settings)"
+	switch t := m[2]; {
+	case t == "string":
+		want = `a text ("…")`
+	case t == "bool":
+		want = "true or false"
+	case strings.HasPrefix(t, "int"), strings.HasPrefix(t, "uint"):
+		want = "a whole number"
+	case t == "[]string":
+		want = `a list of texts (["…", "…"])`
+	case strings.HasPrefix(t, "[]"), t == "slice":
+		want = "a list of tables ([[NAME]] above each one's settings)"
+	}
+	is := m[1]
+	switch {
+	case is == "string":
+		is = "a text"
+	case strings.HasSuffix(is, "array"):
+		is = "a list"
+	case strings.HasSuffix(is, "array table"):
+		is = "a list of tables"
+	case strings.HasSuffix(is, "table"):
+		is = "a table"
+	case is == "integer":
+		is = "a whole number"
+	default:
+		is = "a " + is // boolean, float, datetime and local ones
+	}
+	return "want " + want + ", not " + is
 }
 
 // unknown says that there is no such setting, and which there are beside it.

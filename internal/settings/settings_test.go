@@ -114,7 +114,12 @@ func TestWrong(t *testing.T) {
 	}{
 		"unknown setting": {"nmae = \"x\"\n", []string{"nmae", "known are: name, http.port, http.open, http.addresses"}},
 		"unknown section": {"[htpt]\nport = 1\n", []string{"htpt", "known are: name, http.port"}},
-		"wrong type":      {"name = 7\n", []string{"name"}},
+		"wrong type":      {"name = 7\n", []string{"name: want a text (\"…\"), not a whole number"}},
+		"no flag":         {"[http]\nopen = 'yes'\n", []string{"line 2: http.open: want true or false, not a text"}},
+		"no number":       {"[http]\nport = 1.5\n", []string{"line 2: http.port: want a whole number, not a float"}},
+		"no list":         {"[http]\naddresses = 'x'\n", []string{"line 2: http.addresses: want a list of texts ([\"…\", \"…\"]), not a text"}},
+		"no table":        {"http = true\n", []string{"line 1: http: want a table ([NAME] above its settings), not a boolean"}},
+		"tables":          {"[[http]]\nport = 1\n", []string{"line 1: http: want a table ([NAME] above its settings), not a list of tables"}},
 		"no TOML":         {"name\n", []string{"expected"}},
 		"too large":       {strings.Repeat("\n", maxFile) + "name = \"x\"", []string{"larger"}},
 	} {
@@ -156,6 +161,16 @@ func TestStrict(t *testing.T) {
 		err := Strict("policy", []byte(bad), new(text))
 		if err == nil || !strings.HasPrefix(err.Error(), "policy:") {
 			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	for bad, want := range map[string]string{
+		"rule = 1":                "policy: line 1: rule: want a list of tables ([[NAME]] above each one's settings), not a whole number",
+		"[groups]\nops = 'a'":     `policy: line 2: groups.ops: want a list of texts (["…", "…"]), not a text`,
+		"[[rule]]\nneed = [1]":    "policy: line 2: rule.need: want a whole number, not a list",
+		"[[rule]]\nkinds = {a=1}": `policy: line 2: rule.kinds: want a list of texts (["…", "…"]), not a table`,
+	} {
+		if err := Strict("policy", []byte(bad), new(text)); err == nil || err.Error() != want {
+			t.Errorf("%q: %v, want %s", bad, err, want)
 		}
 	}
 }
