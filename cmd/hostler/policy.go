@@ -32,6 +32,9 @@ func readPolicy(file string, hosts ...protocol.HostID) (*policy.Policy, []byte, 
 		return nil, nil, err
 	}
 	p, err := policy.Parse(file, text)
+	if named, ok := strings.CutSuffix(file, signaturesOf("")); ok && err != nil {
+		return nil, nil, usage("", "%s holds the signatures of a policy; they are read beside it: name %s", file, named)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
