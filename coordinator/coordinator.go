@@ -346,6 +346,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		case <-c.removed:
 			return fmt.Errorf("ring %d: %w", c.cfg.Trust.Ring(), ErrRemoved)
 		}
+		c.terminals.end()
 		c.stop(context.Cause(ctx))
 		return nil
 	})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -19,8 +21,9 @@ const maxAttached = 64
 // keeps nothing of what they type: whoever types does, until the host has
 // acknowledged it, so a coordinator may end and another take its place.
 type terminals struct {
-	mu   sync.Mutex
-	live map[protocol.ActionID]map[*Attached]bool
+	mu    sync.Mutex
+	live  map[protocol.ActionID]map[*Attached]bool
+	ended bool // nobody comes any more
 }
 
 // Attached is somebody's part in a session. Its methods may be called from any
@@ -33,7 +36,9 @@ type Attached struct {
 	peer terminal.Peer
 	look bool // only
 	acks chan int64
-	once sync.Once
+
+	writing sync.Mutex // held while it is written down who came or went
+	gone    bool       // that was, or nobody came
 }
 
 // Attach lets somebody take part in a session: type in it, or with look only watch
@@ -57,11 +62,14 @@ func (c *Coordinator) Attach(ctx context.Context, by Actor, id protocol.ActionID
 		}
 	}
 	t := &Attached{c: c, by: by, host: a.Host, id: id, peer: peer, look: look, acks: make(chan int64, 1)}
+	t.writing.Lock()
+	defer t.writing.Unlock()
 	if err := c.terminals.add(t); err != nil {
 		return nil, err
 	}
 	if err := t.record(ctx, "session.attach"); err != nil {
 		c.terminals.remove(t)
+		t.gone = true
 		return nil, err
 	}
 	return t, nil
@@ -70,6 +78,9 @@ func (c *Coordinator) Attach(ctx context.Context, by Actor, id protocol.ActionID
 func (m *terminals) add(t *Attached) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.ended {
+		return fmt.Errorf("%w: the coordinator is ending", ErrUnavailable)
+	}
 	if len(m.live[t.id]) >= maxAttached {
 		return fmt.Errorf("%w: %d are attached to session %s already", ErrUnavailable, maxAttached, t.id)
 	}
@@ -104,13 +115,31 @@ func (t *Attached) record(ctx context.Context, verb string) error {
 
 // Close ends the part. The session goes on for [terminal.HangUpAfter] without it.
 func (t *Attached) Close() {
-	t.once.Do(func() {
-		t.c.terminals.remove(t)
-		err := t.record(t.c.ctx, "session.detach")
-		if err != nil && t.c.ctx.Err() == nil { // at the end of a coordinator nobody leaves: they come back to the next
-			t.c.log.Error("cannot record that somebody has left a session", "action", t.id, "err", err)
-		}
-	})
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	if t.gone {
+		return
+	}
+	t.gone = true
+	t.c.terminals.remove(t)
+	if err := t.record(t.c.ctx, "session.detach"); err != nil {
+		t.c.log.Error("cannot record that somebody has left a session", "action", t.id, "err", err)
+	}
+}
+
+// end writes down that everybody has left, who may come back to the next
+// coordinator, and lets nobody in any more.
+func (m *terminals) end() {
+	m.mu.Lock()
+	m.ended = true
+	var live []*Attached
+	for _, of := range m.live {
+		live = slices.AppendSeq(live, maps.Keys(of))
+	}
+	m.mu.Unlock()
+	for _, t := range live {
+		t.Close()
+	}
 }
 
 // Type sends a packet of the peer to the host, once. It waits until the

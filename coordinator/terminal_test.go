@@ -76,6 +76,35 @@ func TestWhoMayType(t *testing.T) {
 	}
 }
 
+// TestStopWritesDownWhoLeft: a coordinator that stops tells of everybody attached
+// that they left, once, and lets nobody in behind that.
+func TestStopWritesDownWhoLeft(t *testing.T) {
+	f := coordtest.New(t)
+	h := f.AddHost("edge-07")
+	session, first := attach(t, f, h.ID, terminal.Peer{1})
+	before := f.Coordinator()
+	second, err := before.Attach(t.Context(), f.Admin(), session, terminal.Peer{2}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Stop()
+	first.Close() // as their connections end
+	second.Close()
+	if _, err := before.Attach(t.Context(), f.Admin(), session, terminal.Peer{3}, false); err == nil {
+		t.Error("somebody was let in behind the end")
+	}
+	f.Restart()
+	for _, verb := range []string{"session.attach", "session.detach"} {
+		records, _, err := f.Coordinator().Audit(t.Context(), coordinator.AuditFilter{Verb: verb, Object: session.String(), Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(records) != 2 {
+			t.Errorf("%d records of %s, want 2", len(records), verb)
+		}
+	}
+}
+
 // TestTypeBeforeItRuns waits with what is typed until the session runs, and takes
 // no packet of somebody else.
 func TestTypeBeforeItRuns(t *testing.T) {
