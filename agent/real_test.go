@@ -200,12 +200,10 @@ func TestRealRestart(t *testing.T) {
 	}
 }
 
-// TestDiskFull fills the disk as seen by this process, by a limit on the size
-// of files: nothing new is taken, what runs goes on, no end is forgotten, and
-// nobody has to restart anything afterwards.
-func TestDiskFull(t *testing.T) {
+// diskFull returns what fills the disk as seen by this process, by a limit on the
+// size of files, and empties it, as the end of the test does.
+func diskFull(t *testing.T) func(on bool) {
 	signal.Ignore(syscall.SIGXFSZ)
-	defer signal.Reset(syscall.SIGXFSZ)
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
 		t.Fatal(err)
@@ -217,10 +215,20 @@ func TestDiskFull(t *testing.T) {
 			l.Cur = 1
 		}
 		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &l); err != nil {
-			t.Fatal(err)
+			t.Error(err)
 		}
 	}
-	defer full(false)
+	t.Cleanup(func() {
+		full(false)
+		signal.Reset(syscall.SIGXFSZ)
+	})
+	return full
+}
+
+// TestDiskFull: nothing new is taken, what runs goes on, no end is forgotten, and
+// nobody has to restart anything afterwards.
+func TestDiskFull(t *testing.T) {
+	full := diskFull(t)
 	in(t, nil, func(t *testing.T, w *world) {
 		w.coord.order(actionID(1), command("sleep", "10s"))
 		w.coord.order(actionID(2), creation(1, true))
@@ -261,6 +269,25 @@ func TestDiskFull(t *testing.T) {
 		if w.cmds.begun != 2 {
 			t.Errorf("%d commands began, want 2", w.cmds.begun)
 		}
+	})
+}
+
+// TestExpireOnFullDisk: what expires while the disk is full waits with its end, once,
+// and everything else goes on.
+func TestExpireOnFullDisk(t *testing.T) {
+	full := diskFull(t)
+	in(t, func(c *agent.Config) { c.HostRuns = 1 }, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), command("sleep", "10m"))
+		w.pass(time.Second)
+		w.coord.order(actionID(2), command("true"))
+		w.pass(time.Second)
+		w.expect(actionID(2), "accept NEW")
+		full(true)
+		w.pass(time.Minute + 10*time.Second) // orders of tests are good for a minute
+		w.expect(actionID(2), "accept NEW")
+		full(false)
+		w.pass(time.Minute)
+		w.expect(actionID(2), "accept NEW", "expire CANCELLED expired")
 	})
 }
 

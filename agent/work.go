@@ -120,8 +120,13 @@ func (a *Agent) start(j *job) {
 	a.begin(j)
 }
 
-// expire ends what has waited too long for its start.
+// expire ends what has waited too long for its start. While the disk takes no ends
+// nothing begins either, so that can wait.
 func (a *Agent) expire() {
+	if a.degraded != "" {
+		a.at(dueExpire, expireEvery)
+		return
+	}
 	for _, e := range a.lanes.entries {
 		if j := a.jobs[e.id]; !e.running && j.act.Expired(a.cfg.Boot, a.cfg.BootMS()) {
 			a.finish(j, queue.Step{Event: protocol.EventExpire})
