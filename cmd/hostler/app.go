@@ -31,6 +31,7 @@ type app struct {
 	random                func([]byte)
 	every                 time.Duration // how often --watch looks
 	look                  time.Duration // how long a daemon is looked at
+	tail                  time.Duration // how long the rest of an output may stand still
 	// secret reads a line of the terminal without showing it, until done is closed.
 	secret func(done <-chan struct{}) ([]byte, error)
 	// Set by main: done is closed when the user has had enough, args are the

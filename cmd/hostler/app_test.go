@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -75,7 +76,7 @@ func newTerminal(t *testing.T, s *site, tty bool, typed string) *desk {
 	}
 	c.app = &app{
 		in: strings.NewReader(typed), out: c, err: c, inTTY: tty, outTTY: tty, errTTY: tty,
-		env: func(k string) string { return env[k] }, now: time.Now, every: 5 * time.Millisecond, look: daemonLook,
+		env: func(k string) string { return env[k] }, now: time.Now, every: 5 * time.Millisecond, look: daemonLook, tail: tail,
 		random: func(b []byte) { _, _ = rand.Read(b) },
 	}
 	c.ca = home + "/ca.crt"
@@ -149,6 +150,24 @@ func TestDaemonIsLeftWhenItHasBegun(t *testing.T) {
 	s.host.Report(o.Started(s.host))
 	if got := <-code; got != 0 || !strings.Contains(c.shown(), `"state": "RUNNING"`) {
 		t.Errorf("code %d, shown %q", got, c.shown())
+	}
+}
+
+// TestPullKeepsWhatCame of a host that went away before it had sent the rest.
+func TestPullKeepsWhatCame(t *testing.T) {
+	s := newSite(t)
+	c := newTerminal(t, s, false, "")
+	c.app.tail = 100 * time.Millisecond
+	to := t.TempDir()
+	if got := c.run(t.Context(), "pull", "edge-01:/stalls", to); got != exitUnreachable || !strings.Contains(c.shown(), "1.1KiB have come; to go on behind them") {
+		t.Errorf("code %d, shown %q", got, c.shown())
+	}
+	s.host.Connect()
+	if got := c.run(t.Context(), "pull", "edge-01:/stalls", to); got != 0 || !strings.Contains(c.shown(), "going on behind 1.1KiB") {
+		t.Errorf("again: code %d, shown %q", got, c.shown())
+	}
+	if b, err := os.ReadFile(to + "/stalls/b"); err != nil || string(b) != "alpha" {
+		t.Errorf("pulled %q, %v", b, err)
 	}
 }
 

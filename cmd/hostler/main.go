@@ -44,6 +44,7 @@ func run() int {
 		random: func(b []byte) { _, _ = rand.Read(b) }, // it never fails
 		every:  2 * time.Second,
 		look:   daemonLook,
+		tail:   tail,
 		secret: readSecret,
 	}
 	if a.inTTY {

@@ -113,7 +113,7 @@ func (a *app) fetchRecording(ctx context.Context, r *remote, act api.Action, acc
 	}()
 	missing := act
 	missing.Output = []api.Output{account}
-	watchTail(done, &moved, func() bool { return f.comes(ctx, missing, moved.Load()) }, stop)
+	watchTail(a.tail, done, &moved, func() bool { return f.comes(ctx, missing, moved.Load()) }, stop)
 	switch sum := sha256.Sum256(b.Bytes()); {
 	case errors.Is(s.err, errTail):
 		return nil, &failure{code: exitUnreachable, what: "cannot replay action " + act.ID,

@@ -228,7 +228,7 @@ func (b *batchRun) enough(quiet *time.Timer) error {
 	if !b.onlyAway() {
 		return nil
 	}
-	quiet.Reset(tail)
+	quiet.Reset(b.app.tail)
 	if b.m.leaveOffline && !b.allFinal() && !slices.ContainsFunc(b.parts, func(p *part) bool { return !p.drained() }) {
 		return errLeftAway
 	}

@@ -133,7 +133,7 @@ func (b *batchRun) summary(ctx context.Context, err error) error {
 		}
 	}
 	if errors.Is(err, errNoOutput) {
-		b.app.say("hostler: nothing of the rest of the output has come for %v; later: hostler action logs ID --follow", tail)
+		b.app.say("hostler: nothing of the rest of the output has come for %v; later: hostler action logs ID --follow", b.app.tail)
 	}
 	if len(b.parts) > 1 || !b.allFinal() || !b.m.output {
 		places := "places"

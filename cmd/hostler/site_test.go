@@ -372,6 +372,11 @@ func (s *site) pulled(h *coordtest.Host, o coordtest.Order, f *protocol.FileArgs
 		return
 	case at == "/lies":
 		sum[0] ^= 1
+	case at == "/stalls" && f.Have == 0:
+		s.write(h, o, protocol.Stdout, b[:1100])
+		h.Report(o.Done(protocol.Output{FD: protocol.Stdout, Bytes: int64(len(b)), Archive: &protocol.Archive{SHA256: sum, Files: 2, Bytes: 10}}))
+		h.Goodbye()
+		return
 	}
 	b = b[f.Have:]
 	if len(b) > 0 {
@@ -403,6 +408,7 @@ func archiveOf(at string) []byte {
 		"/one":     {file("one")},
 		"/lies":    {file("lies")},
 		"/mute":    {file("mute")},
+		"/stalls":  {{Typeflag: tar.TypeDir, Name: "stalls", Mode: 0o755}, file("stalls/a"), file("stalls/b")},
 		"/half":    {{Typeflag: tar.TypeDir, Name: "half", Mode: 0o755}, file("half/a"), file("half/b")},
 		"/changes": {{Typeflag: tar.TypeDir, Name: "changes", Mode: 0o755}, file("changes/c"), file("changes/d")},
 	}[at]

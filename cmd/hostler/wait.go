@@ -117,7 +117,8 @@ type follower struct {
 	stdout, stderr io.Writer
 	// hold lets a command in mode stream wait for us: we have asked for it.
 	hold bool
-	// whole takes nothing behind a part of stdout that was left out.
+	// whole takes nothing behind a part of stdout that was left out, and fails
+	// without the end of it.
 	whole bool
 	// enough, if it is set, tells that there is nothing to wait for though the
 	// action has not ended. It is asked every few seconds.
@@ -147,14 +148,14 @@ func (f *follower) wait(ctx context.Context, act api.Action) (api.Action, error)
 		<-done
 		return final, err
 	}
-	watchTail(done, &moved, func() bool { return f.comes(ctx, final, moved.Load()) }, stop)
+	watchTail(f.app.tail, done, &moved, func() bool { return f.comes(ctx, final, moved.Load()) }, stop)
 	return final, f.streamsEnded(final, streams[:])
 }
 
 // watchTail waits until the readers are done, and stops them when what they have
-// moved stands still and nobody is there to send more.
-func watchTail(done <-chan struct{}, moved *atomic.Int64, comes func() bool, stop context.CancelCauseFunc) {
-	t := time.NewTicker(tail)
+// moved stands still for a pause and nobody is there to send more.
+func watchTail(pause time.Duration, done <-chan struct{}, moved *atomic.Int64, comes func() bool, stop context.CancelCauseFunc) {
+	t := time.NewTicker(pause)
 	defer t.Stop()
 	for last := moved.Load(); ; {
 		select {
@@ -202,8 +203,11 @@ func (f *follower) streamsEnded(act api.Action, streams []stream) error {
 	f.app.sayCutShort(act)
 	for _, s := range streams {
 		if s.err != nil && !isNotFound(s.err) {
+			if errors.Is(s.err, errTail) && f.whole && s.fd == protocol.Stdout {
+				return &failure{code: exitUnreachable, what: fmt.Sprintf("nothing of the rest has come for %v", f.app.tail), next: "hostler host ls"}
+			}
 			if errors.Is(s.err, errTail) {
-				f.app.say("hostler: %s of %s: nothing of the rest has come for %v; later: hostler action logs %s --follow", s.fd, f.label, tail, act.ID)
+				f.app.say("hostler: %s of %s: nothing of the rest has come for %v; later: hostler action logs %s --follow", s.fd, f.label, f.app.tail, act.ID)
 				continue
 			}
 			return s.err

@@ -38,7 +38,7 @@ func TestTailIsWaitedForWhileItMoves(t *testing.T) {
 		}()
 		// For five minutes its host is there, with more to send.
 		there := func() bool { return time.Since(begun) < 15*time.Minute }
-		watchTail(done, &moved, there, stop)
+		watchTail(tail, done, &moved, there, stop)
 		if took := time.Since(begun); context.Cause(ctx) != errTail || took < 15*time.Minute || took > 15*time.Minute+2*tail {
 			t.Errorf("ended by %v after %v", context.Cause(ctx), took)
 		}
