@@ -1,12 +1,18 @@
 package web_test
 
 import (
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/web"
 )
 
 // Who sends a body one byte at a time, or none of what was announced, holds a
@@ -35,5 +41,50 @@ func TestSlowBodiesAreCut(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Who takes nothing holds little of an answer in the system, where it would cost as
+// much as to read all of it.
+func TestLittleWaitsForAReader(t *testing.T) {
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := web.NewServer(http.NotFoundHandler(), nil)
+	conns := make(chan *tls.Conn, 1)
+	s.ConnState = func(c net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			conns <- c.(*tls.Conn)
+		}
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(tls.NewListener(plain, new(tls.Config))) }()
+	defer func() {
+		if err := errors.Join(s.Close(), <-served); !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	}()
+	reader, err := net.Dial("tcp", plain.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	raw, err := (<-conns).NetConn().(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := 0
+	if cerr := raw.Control(func(fd uintptr) {
+		for b := make([]byte, 16<<10); err == nil; {
+			var n int
+			n, err = syscall.Write(int(fd), b)
+			taken += max(n, 0)
+		}
+	}); cerr != nil || taken == 0 || taken > 1<<20 {
+		t.Errorf("the system takes %d bytes that nobody reads; %v", taken, cerr)
+	}
+	if !errors.Is(err, syscall.EAGAIN) {
+		t.Error(err)
 	}
 }

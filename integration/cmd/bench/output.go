@@ -220,6 +220,10 @@ func (c counting) Write(p []byte) (int, error) {
 // slowFollowers is how many look on beside the one who has asked.
 const slowFollowers = 100
 
+// afterFollowers is how long the coordinator gets to see that those of the time
+// before are gone: what that costs it is none of the next one's time.
+const afterFollowers = 300 * time.Millisecond
+
 // manyFollowers compares the speed of a command that slow readers look on to,
 // with its speed without them: in pairs, of which now the one and now the other
 // comes first, for the machine changes its speed meanwhile. The middle of the
@@ -232,6 +236,9 @@ func (b *bench) manyFollowers(ctx context.Context) error {
 		var speed [2]float64 // alone, beside slow ones
 		for j := range speed {
 			which := (i + j) % 2
+			if err := pause(ctx, afterFollowers); err != nil {
+				return err
+			}
 			var err error
 			if speed[which], err = b.followed(ctx, which*slowFollowers); err != nil {
 				return fmt.Errorf("measuring followers_ratio: %w", err)
