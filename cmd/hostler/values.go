@@ -75,10 +75,10 @@ func (f *durationFlag) Set(s string) error {
 // shortDuration leaves out what is zero: 100h instead of 100h0m0s.
 func shortDuration(d time.Duration) string {
 	s := d.String()
-	if d >= time.Minute {
+	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
 	}
-	if d >= time.Hour {
+	if strings.HasSuffix(s, "h0m") {
 		s = strings.TrimSuffix(s, "0m")
 	}
 	return s

@@ -146,3 +146,13 @@ func TestTableKeepsColumns(t *testing.T) {
 		t.Errorf("yaml: %v\n%s", err, out.String())
 	}
 }
+
+func TestShortDuration(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		time.Second: "1s", 50 * time.Second: "50s", 90 * time.Second: "1m30s", time.Minute: "1m", 90 * time.Minute: "1h30m", 100 * time.Hour: "100h", time.Hour + time.Second: "1h0m1s",
+	} {
+		if got := shortDuration(d); got != want {
+			t.Errorf("%v: %q, want %q", d, got, want)
+		}
+	}
+}
