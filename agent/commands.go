@@ -179,10 +179,11 @@ func (c commands) Recover(ctx context.Context, action protocol.ActionID, attempt
 	if found.Exit != nil {
 		f.End = endOf(found)
 	}
-	if r, ok := c.recording(action, attempt); ok && f.Run == nil {
-		if found.Exit != nil {
-			r.Ended = found.Exit.RecordingEnded
-		}
+	ended := ""
+	if found.Exit != nil {
+		ended = found.Exit.RecordingEnded
+	}
+	if r, ok := c.recording(action, attempt, ended); ok && f.Run == nil {
 		f.End.Output = append(f.End.Output, r)
 	}
 	if found.Run != nil {
@@ -216,8 +217,9 @@ func (c commands) left(action protocol.ActionID, attempt int) (all []protocol.Ou
 }
 
 // recording is the account of the recording of a session that has ended, if there is
-// one: its digest is what both audit logs have of it.
-func (c commands) recording(action protocol.ActionID, attempt int) (protocol.Output, bool) {
+// one: its digest is what both audit logs have of it. ended is why it ended before
+// its session.
+func (c commands) recording(action protocol.ActionID, attempt int, ended string) (protocol.Output, bool) {
 	o, err := c.runner.Output(action.String(), attempt, rundir.Recording)
 	if err != nil {
 		return protocol.Output{}, false
@@ -232,7 +234,7 @@ func (c commands) recording(action protocol.ActionID, attempt int) (protocol.Out
 	if err != nil || n != size {
 		return protocol.Output{FD: protocol.Recording, Bytes: size, Ended: "it cannot be read on its host"}, true
 	}
-	return protocol.Output{FD: protocol.Recording, Bytes: size, SHA256: protocol.Digest(sum.Sum(nil))}, true
+	return protocol.Output{FD: protocol.Recording, Bytes: size, SHA256: protocol.Digest(sum.Sum(nil)), Ended: ended}, true
 }
 
 func (c commands) Output(action protocol.ActionID, attempt int, fd protocol.FD) (CommandOutput, error) {
@@ -290,8 +292,7 @@ func (s supervised) Wait(ctx context.Context) (CommandEnd, error) {
 		return CommandEnd{}, err
 	}
 	end := endOf(runner.Found{Exit: exit})
-	if r, ok := s.commands.recording(s.action, s.attempt); ok {
-		r.Ended = exit.RecordingEnded
+	if r, ok := s.commands.recording(s.action, s.attempt, exit.RecordingEnded); ok {
 		end.Output = append(end.Output, r)
 	}
 	return end, nil

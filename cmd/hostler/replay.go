@@ -120,6 +120,8 @@ func (a *app) fetchRecording(ctx context.Context, r *remote, act api.Action, acc
 			why: fmt.Sprintf("its host has sent %d of %d bytes of the recording, and nothing more comes", b.Len(), account.Bytes), next: "hostler host ls"}
 	case s.err != nil:
 		return nil, s.err
+	case account.SHA256 == "":
+		return nil, fmt.Errorf("its host tells no digest of it: %s", account.Ended)
 	case int64(b.Len()) != account.Bytes || hex.EncodeToString(sum[:]) != account.SHA256:
 		return nil, errors.New("what is kept is not what the host has recorded: its digest is another one than the audit logs have")
 	}

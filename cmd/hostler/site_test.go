@@ -280,7 +280,7 @@ func (s *site) obey(h *coordtest.Host, o coordtest.Order) {
 	if len(spec.Argv) > 0 {
 		word = spec.Argv[0]
 	}
-	if word == "idle" { // whoever asked for it plays its host
+	if word == "idle" || spec.Kind == protocol.KindAttach { // whoever asked for it plays its host
 		s.orders <- o
 		return
 	}
