@@ -154,8 +154,14 @@ func (c *Coordinator) loadOutput(ctx context.Context, a Action, id outputID) (*o
 			o.held = held
 		}
 		h, err := tx.Hosts().Get(a.Host)
-		o.gone = err == nil && (h.State != HostApproved || len(h.Former) > 0 && a.CreatedMS < h.ApprovedMS)
-		return err
+		if err != nil {
+			return err
+		}
+		// All that a former machine was asked ended with it, and nothing is asked
+		// before another is let in.
+		former := len(h.Former) > 0 && a.State.Final() && a.EndedMS <= h.ApprovedMS
+		o.gone = h.State != HostApproved || former
+		return nil
 	})
 	if err != nil {
 		return nil, err

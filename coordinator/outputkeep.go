@@ -82,10 +82,13 @@ func (c *Coordinator) RemoveOutput(ctx context.Context) error {
 	oldest := c.nowMS() - c.cfg.OutputAge.Milliseconds()
 	for _, k := range all {
 		if k.ended > 0 && (k.ended < oldest || total > c.cfg.OutputTotal) {
-			if err := c.removeOutput(ctx, k); err != nil {
+			removed, err := c.removeOutput(ctx, k)
+			if err != nil {
 				return err
 			}
-			total -= k.bytes
+			if removed {
+				total -= k.bytes
+			}
 		}
 	}
 	return nil
@@ -149,18 +152,18 @@ func (k *keptOutput) measure(dir string) error {
 }
 
 // removeOutput makes durable that the output of an action is gone, and then
-// removes it.
-func (c *Coordinator) removeOutput(ctx context.Context, k keptOutput) error {
+// removes it. It reports whether it did: what somebody reads stays.
+func (c *Coordinator) removeOutput(ctx context.Context, k keptOutput) (bool, error) {
 	a, err := c.Action(ctx, k.id)
 	if err != nil {
-		return err
+		return false, err
 	}
 	// Nobody begins to read it meanwhile.
 	c.outputs.mu.Lock()
 	defer c.outputs.mu.Unlock()
 	for _, id := range k.streams {
 		if o := c.outputs.known[a.Host][id]; o != nil && o.refs > 0 {
-			return nil
+			return false, nil
 		}
 	}
 	if err := c.update(ctx, failpoint.OutputRemoved, func(tx Tx) error {
@@ -179,10 +182,10 @@ func (c *Coordinator) removeOutput(ctx context.Context, k keptOutput) error {
 		}
 		return nil
 	}); err != nil {
-		return fmt.Errorf("removing the output of action %s: %w", k.id, err)
+		return false, fmt.Errorf("removing the output of action %s: %w", k.id, err)
 	}
 	for _, id := range k.streams {
 		delete(c.outputs.known[a.Host], id)
 	}
-	return os.RemoveAll(filepath.Join(c.outputs.dir, k.id.String()))
+	return true, os.RemoveAll(filepath.Join(c.outputs.dir, k.id.String()))
 }

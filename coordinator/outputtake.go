@@ -15,6 +15,10 @@ func (c *Coordinator) loseOutput(host protocol.HostID) {
 	c.outputs.mu.Lock()
 	defer c.outputs.mu.Unlock()
 	for id, o := range c.outputs.known[host] {
+		if o.refs == 0 { // nobody would forget it
+			delete(c.outputs.known[host], id)
+			continue
+		}
 		o.mu.Lock()
 		o.gone = true
 		o.mu.Unlock()

@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"strings"
@@ -110,6 +111,37 @@ func TestReplacedHost(t *testing.T) {
 			if strings.Contains(string(msg.Payload), unsent.ID.String()) {
 				t.Error("what had not been sent was sent after all")
 			}
+		}
+	})
+}
+
+// TestOutputOfTheNextMachine comes whole, whatever its clock says when it tells of what
+// it was asked on the spot.
+func TestOutputOfTheNextMachine(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		data := bytes.Repeat([]byte("0123456789abcdef"), 20<<10)
+		before := talked(t, f, h, "of the machine before")
+		h.Silence()
+		after(5 * time.Minute)
+		r := replace(t, f, h.ID)
+		next := succeed(t, f, h.ID, "another-machine", r.Code)
+		next.Connect()
+		after(time.Minute)
+		for _, at := range []int64{time.Now().UnixMilli(), 5_000} {
+			spec := coordtest.RunSpec("x")
+			id := f.Coordinator().NewActionID()
+			next.Write(id, 1, protocol.Stdout, data)
+			next.Report(protocol.Report{
+				Action: id, Digest: protocol.Sum(spec), Spec: spec, Requester: "uid:0", Event: protocol.EventSucceed, State: protocol.StateDone, Reason: protocol.ReasonOK,
+				AcceptSeq: next.Accept(), Attempt: 1, AtMS: at, Exit: &protocol.Exit{}, Output: []protocol.Output{{FD: protocol.Stdout, Bytes: int64(len(data))}},
+			})
+			after(time.Minute)
+			if got, _ := read(t, f, id, 0, true); got != string(data) {
+				t.Errorf("with the clock at %d: %d of %d bytes", at, len(got), len(data))
+			}
+		}
+		if got, _ := read(t, f, before, 0, true); got != "of the machine before" {
+			t.Errorf("of the machine before %q is left", got)
 		}
 	})
 }
