@@ -203,6 +203,9 @@ type Coordinator struct {
 	// judging has room for the one who quarantines or readmits a host, from the
 	// store to the copy, so that neither decision undoes half of the other.
 	judging chan struct{}
+	// trusting has room for the one who takes into force what was decided about the
+	// keys of a host.
+	trusting chan struct{}
 	// recovering are the hosts that have not told yet what they did before the
 	// newest recovery, which is recovered.
 	recovering map[protocol.HostID]bool
@@ -229,7 +232,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Coordinator{cfg: cfg, log: cfg.Log, sessions: make(map[protocol.HostID]*session), quarantined: make(map[protocol.HostID]string), recovering: make(map[protocol.HostID]bool), judging: make(chan struct{}, 1), removed: make(chan struct{})}
+	c := &Coordinator{cfg: cfg, log: cfg.Log, sessions: make(map[protocol.HostID]*session), quarantined: make(map[protocol.HostID]string), recovering: make(map[protocol.HostID]bool), judging: make(chan struct{}, 1), trusting: make(chan struct{}, 1), removed: make(chan struct{})}
 	c.configured.Store(&cfg.Policies)
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	c.outputs.dir = cfg.OutputDir

@@ -208,11 +208,7 @@ func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) 
 		return enrol.StateResponse{}, fmt.Errorf("%w: %w", ErrDenied, refused)
 	}
 	if e.State == EnrolmentApproved {
-		h, err := c.Host(ctx, e.Host)
-		if err == nil {
-			err = c.trustHost(h.Host)
-		}
-		if err != nil {
+		if err := c.believe(ctx, e.Host); err != nil {
 			return enrol.StateResponse{}, err
 		}
 	}
@@ -433,7 +429,7 @@ func (c *Coordinator) ApproveEnrolment(ctx context.Context, by Actor, ref, words
 		return Enrolment{}, err
 	}
 	c.forgetMachine(e.Host) // of one that was there before; of others nothing is known
-	if err := c.trustHost(h); err != nil {
+	if err := c.believe(ctx, e.Host); err != nil {
 		return Enrolment{}, err
 	}
 	c.wake.fire(eventsKey{}, e.Host)

@@ -96,7 +96,7 @@ func (c *Coordinator) Revoke(ctx context.Context, by Actor, id protocol.HostID, 
 	if err != nil {
 		return err
 	}
-	c.cfg.Trust.RevokeHost(id, h.Key)
+	c.shutOut(id, h.Key)
 	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
 	c.loseOutput(id)
 	c.setRecovering(id, false)

@@ -87,9 +87,7 @@ func (c *Coordinator) Replace(ctx context.Context, by Actor, id protocol.HostID,
 	if err != nil {
 		return Replacement{}, err
 	}
-	for _, key := range done.Host.Former {
-		c.cfg.Trust.RevokeHost(id, key)
-	}
+	c.shutOut(id, done.Host.Former...)
 	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
 	c.forgetMachine(id)
 	c.wake.fire(eventsKey{}, id)
@@ -208,6 +206,27 @@ func (i Invite) isFor(id protocol.HostID, revoked bool) error {
 func (c *Coordinator) wasRevoked(key protocol.KeyID) bool {
 	p, ok := c.cfg.Trust.Principal(key)
 	return ok && p.Revoked
+}
+
+// believe takes into force what the store has about the keys of a host. Who decides
+// something else meanwhile does so behind it.
+func (c *Coordinator) believe(ctx context.Context, id protocol.HostID) error {
+	c.trusting <- struct{}{}
+	defer func() { <-c.trusting }()
+	h, err := c.Host(context.WithoutCancel(ctx), id) // what was decided holds, whoever waits for it
+	if err != nil {
+		return err
+	}
+	return c.trustHost(h.Host)
+}
+
+// shutOut takes into force that keys of a host are revoked, which the store has.
+func (c *Coordinator) shutOut(id protocol.HostID, keys ...protocol.KeyID) {
+	c.trusting <- struct{}{}
+	defer func() { <-c.trusting }()
+	for _, key := range keys {
+		c.cfg.Trust.RevokeHost(id, key)
+	}
 }
 
 // trustHost makes the key of a host and, of one that took the place of another machine,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -142,6 +143,52 @@ func TestOutputOfTheNextMachine(t *testing.T) {
 		}
 		if got, _ := read(t, f, before, 0, true); got != "of the machine before" {
 			t.Errorf("of the machine before %q is left", got)
+		}
+	})
+}
+
+// overtaken is a trust that others want to change while a certificate is pinned.
+type overtaken struct {
+	*coordtest.Trust
+	pinning func()
+	last    func(what string)
+}
+
+func (o overtaken) PinHost(id protocol.HostID, csr []byte) error {
+	o.pinning()
+	o.last("pinned")
+	return o.Trust.PinHost(id, csr)
+}
+
+func (o overtaken) RevokeHost(id protocol.HostID, key protocol.KeyID) {
+	o.last("revoked")
+	o.Trust.RevokeHost(id, key)
+}
+
+// TestRevokedWhileLetIn: who is revoked while others are about to let him in stays out.
+func TestRevokedWhileLetIn(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		r := replace(t, f, h.ID)
+		var mu sync.Mutex
+		var last string
+		revoked := make(chan error, 1)
+		f.Tune(func(c *coordinator.Config) {
+			c.Trust = overtaken{f.Trust, func() {
+				go func() { revoked <- f.Coordinator().Revoke(t.Context(), f.Admin(), h.ID, "") }()
+				<-time.After(time.Second) // of the bubble: it can go no further
+			}, func(what string) {
+				mu.Lock()
+				defer mu.Unlock()
+				last = what
+			}}
+		})
+		f.Restart()
+		succeed(t, f, h.ID, "another-machine", r.Code)
+		if err := <-revoked; err != nil {
+			t.Fatal(err)
+		}
+		if last != "revoked" {
+			t.Errorf("at last it was %s", last)
 		}
 	})
 }
