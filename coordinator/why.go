@@ -317,6 +317,8 @@ func (c *Coordinator) worded(r *protocol.Report) *Waiting {
 		w.Text = "the disk of its host is full or failing: nothing begins there"
 	case protocol.WaitsStop:
 		w.Text = "the agent of its host is about to end, and goes on when it is started again"
+	case protocol.WaitsInput:
+		w.Text = "what it reads is on its way to its host"
 	case protocol.WaitsRing:
 		w.Text = fmt.Sprintf("the order waits until its host has ring %d", r.Waits.Count)
 	default:

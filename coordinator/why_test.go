@@ -106,3 +106,31 @@ func TestWhyAsksTheHost(t *testing.T) {
 		believed(t, h)
 	})
 }
+
+// TestWhyHasWords for whatever a host may say that it waits for.
+func TestWhyHasWords(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		for _, word := range []protocol.WaitsFor{
+			protocol.WaitsLane, protocol.WaitsExclusive, protocol.WaitsShared, protocol.WaitsPlaces, protocol.WaitsRuns,
+			protocol.WaitsSessions, protocol.WaitsDisk, protocol.WaitsStop, protocol.WaitsRing, protocol.WaitsInput,
+		} {
+			a := propose(t, f, h)
+			o := order(t, h)
+			r := o.Started(h)
+			r.Event, r.State, r.Attempt = protocol.EventAccept, protocol.StateNew, 0
+			h.Report(r)
+			synctest.Wait()
+			answer := time.AfterFunc(100*time.Millisecond, func() {
+				h.Report(protocol.Report{
+					Action: a.ID, Digest: a.Digest, Event: protocol.EventTell, State: protocol.StateNew, AtMS: 77, AcceptSeq: r.AcceptSeq,
+					Waits: &protocol.Waits{For: word, Count: 3},
+				})
+			})
+			w := why(t, f, a.ID)
+			answer.Stop()
+			if w == nil || w.For != word || w.Text == "" || strings.Contains(w.Text, "no words") {
+				t.Errorf("%s: %+v", word, w)
+			}
+		}
+	})
+}
