@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/internal/spread"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
 	"github.com/hostler-io/hostler/protocol/enrol"
@@ -236,6 +238,10 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c.configured.Store(&cfg.Policies)
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	c.outputs.dir = cfg.OutputDir
+	if err := os.MkdirAll(cfg.OutputDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the directory for output: %w", err)
+	}
+	spread.Children(cfg.OutputDir)
 	c.sealer.full = make(chan struct{}, 1)
 	c.refusals.init(cfg.Log, cfg.Boot)
 	var err error

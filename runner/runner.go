@@ -44,6 +44,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/internal/spread"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
@@ -126,6 +127,7 @@ func New(cfg Config) (*Runner, error) {
 	if err := os.MkdirAll(cfg.Root, 0o700); err != nil {
 		return nil, fmt.Errorf("making the runs directory: %w", err)
 	}
+	spread.Children(cfg.Root) // a dozen files come and go with each run
 	// Supervisors make durable what is in it.
 	if err := rundir.SyncDir(filepath.Dir(cfg.Root)); err != nil {
 		return nil, fmt.Errorf("making the runs directory: %w", err)
