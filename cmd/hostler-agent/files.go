@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/files"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner/rundir"
@@ -24,17 +25,16 @@ import (
 
 // filesCommand is run by the agent itself, under a supervisor.
 func filesCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "files", Hidden: true, Args: noArgs, RunE: func(*cobra.Command, []string) error {
-		return fmt.Errorf("%w: files needs push or pull", errUsage)
-	}}
+	cmd := daemon.Group("files", "For the agent alone", "files needs push or pull")
+	cmd.Hidden = true
 	for verb, do := range map[string]func(context.Context, *cobra.Command, agent.Move) error{agent.MovePush: pushFiles, agent.MovePull: pullFiles} {
 		cmd.AddCommand(&cobra.Command{
 			Use: verb + " JSON", Short: "For the agent alone", Hidden: true,
-			Args: func(cmd *cobra.Command, args []string) error { return usage(cobra.ExactArgs(1)(cmd, args)) },
+			Args: daemon.Args(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				var m agent.Move
 				if err := json.Unmarshal([]byte(args[0]), &m); err != nil {
-					return usage(err)
+					return daemon.Usage(err)
 				}
 				return do(cmd.Context(), cmd, m)
 			},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 	"github.com/hostler-io/hostler/runner"
@@ -68,7 +69,7 @@ func begin(s state, c config, code, host string, labels []string) (join.Record, 
 		return old, err
 	case code != "":
 	case err != nil:
-		return old, fmt.Errorf("%w: there is nothing to go on with; give the code that hostler host invite prints", errUsage)
+		return old, fmt.Errorf("%w: there is nothing to go on with; give the code that hostler host invite prints", daemon.ErrUsage)
 	case old.State == enrol.Denied || old.State == enrol.Revoked:
 		return old, fmt.Errorf("%w: host %s was %s; it needs a new code: hostler host invite", errRefused, old.Host, old.State)
 	case old.Code == "" && old.Session == (enrol.SessionID{}):
@@ -81,11 +82,11 @@ func begin(s state, c config, code, host string, labels []string) (join.Record, 
 	}
 	id, err := protocol.ParseHostID(host)
 	if err != nil {
-		return old, fmt.Errorf("%w: --host %.70q: %w", errUsage, host, err)
+		return old, fmt.Errorf("%w: --host %.70q: %w", daemon.ErrUsage, host, err)
 	}
 	r, err := join.Begin(strings.TrimSpace(code), id, labels)
 	if err != nil {
-		return old, fmt.Errorf("%w: %w", errUsage, err)
+		return old, fmt.Errorf("%w: %w", daemon.ErrUsage, err)
 	}
 	return r, s.keep(r)
 }
@@ -164,7 +165,7 @@ func leaveFleet(ctx context.Context, c config, sure bool, in io.Reader, out io.W
 	}
 	r, err := s.record()
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: this host has joined no fleet", errUsage)
+		return fmt.Errorf("%w: this host has joined no fleet", daemon.ErrUsage)
 	}
 	host := string(r.Host)
 	if err != nil {

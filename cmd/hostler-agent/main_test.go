@@ -23,6 +23,7 @@ import (
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/client"
+	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
@@ -243,11 +244,11 @@ func TestAlone(t *testing.T) {
 	s := newSite(t)
 	s.start(t)
 	out, err := s.command(t.Context(), "run").CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitFailed || !bytes.Contains(out, []byte(errLocked.Error())) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != daemon.ExitFailed || !bytes.Contains(out, []byte(errLocked.Error())) {
 		t.Errorf("a second one ends with %v: %s", err, out)
 	}
 	out, err = s.command(t.Context(), "leave", "--yes").CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitFailed || !bytes.Contains(out, []byte("Stop it first")) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != daemon.ExitFailed || !bytes.Contains(out, []byte("Stop it first")) {
 		t.Errorf("leave beside it ends with %v: %s", err, out)
 	}
 }
@@ -290,19 +291,19 @@ func TestCommandLine(t *testing.T) {
 		exit int
 		text string
 	}{
-		{nil, exitUsage, "a command is missing"},
-		{[]string{"jion"}, exitUsage, "unknown command"},
-		{[]string{"help", "jion"}, exitUsage, `has no command "jion"`},
-		{[]string{"help", "run", "now"}, exitUsage, `run has no command "now"`},
+		{nil, daemon.ExitUsage, "a command is missing"},
+		{[]string{"jion"}, daemon.ExitUsage, "unknown command"},
+		{[]string{"help", "jion"}, daemon.ExitUsage, `has no command "jion"`},
+		{[]string{"help", "run", "now"}, daemon.ExitUsage, `run has no command "now"`},
 		{[]string{"help", "run"}, 0, "hostler-agent run [flags]"},
-		{[]string{"run", "now"}, exitUsage, "unknown command"},
-		{[]string{"run", "--fast"}, exitUsage, "unknown flag"},
-		{[]string{"join"}, exitUsage, "nothing to go on with"},
-		{[]string{"join", "nonsense"}, exitUsage, "unusable code"},
-		{[]string{"join", code, "--host", "Not A Host"}, exitUsage, "--host"},
-		{[]string{"join", "--host", "edge-02"}, exitUsage, "go with a code"},
-		{[]string{"leave"}, exitUsage, "joined no fleet"},
-		{[]string{"config"}, exitUsage, "check or show"},
+		{[]string{"run", "now"}, daemon.ExitUsage, "unknown command"},
+		{[]string{"run", "--fast"}, daemon.ExitUsage, "unknown flag"},
+		{[]string{"join"}, daemon.ExitUsage, "nothing to go on with"},
+		{[]string{"join", "nonsense"}, daemon.ExitUsage, "unusable code"},
+		{[]string{"join", code, "--host", "Not A Host"}, daemon.ExitUsage, "--host"},
+		{[]string{"join", "--host", "edge-02"}, daemon.ExitUsage, "go with a code"},
+		{[]string{"leave"}, daemon.ExitUsage, "joined no fleet"},
+		{[]string{"config"}, daemon.ExitUsage, "check or show"},
 		{[]string{"config", "check"}, 0, ""},
 		{[]string{"version"}, 0, "hostler-agent 0."},
 	} {

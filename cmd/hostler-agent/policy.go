@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/policy"
@@ -108,13 +109,11 @@ func (s state) keepPolicy(fleet protocol.FleetID, r agent.PolicyRecord) error {
 }
 
 func policyCommand(configured loader) *cobra.Command {
-	cmd := &cobra.Command{Use: "policy", Short: "Look at what needs whose approval on this host", Args: noArgs, RunE: func(*cobra.Command, []string) error {
-		return fmt.Errorf("%w: policy needs check or show", errUsage)
-	}}
+	cmd := daemon.Group("policy", "Look at what needs whose approval on this host", "policy needs check or show")
 	var host string
 	check := &cobra.Command{
 		Use: "check FILE", Short: "Read a policy and list the ways around it",
-		Args: func(cmd *cobra.Command, args []string) error { return usage(cobra.ExactArgs(1)(cmd, args)) },
+		Args: daemon.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return checkPolicy(cmd.OutOrStdout(), args[0], host)
 		},
@@ -140,7 +139,7 @@ func checkPolicy(w io.Writer, path, host string) error {
 	if host != "" {
 		id, err := protocol.ParseHostID(host)
 		if err != nil {
-			return fmt.Errorf("%w: --host: %w", errUsage, err)
+			return fmt.Errorf("%w: --host: %w", daemon.ErrUsage, err)
 		}
 		hosts = append(hosts, id)
 	}

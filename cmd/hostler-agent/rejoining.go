@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/internal/daemon"
 )
 
 // joinAgain lets a member be let in once more: the coordinator that knew it lost its
@@ -69,7 +70,7 @@ func beginAgain(s state, old join.Record, code string, labels []string) (join.Re
 	}
 	r, err := join.Begin(strings.TrimSpace(code), old.Host, labels)
 	if err != nil {
-		return r, fmt.Errorf("%w: %w", errUsage, err)
+		return r, fmt.Errorf("%w: %w", daemon.ErrUsage, err)
 	}
 	return r, nil
 }

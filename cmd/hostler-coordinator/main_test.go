@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
@@ -245,12 +246,12 @@ func TestNothingThere(t *testing.T) {
 		say  []string
 		args []string
 	}{
-		{"backup", exitFailed, []string{"there is no coordinator in ", "HOSTLER_STATE_DIR"}, []string{"backup", t.TempDir()}},
-		{"recover", exitFailed, []string{"there is no coordinator in ", "HOSTLER_STATE_DIR", "restore FILE"}, []string{"recover"}},
-		{"restore", exitFailed, []string{"restore /nope: no such file or directory\n"}, []string{"restore", "/nope"}},
-		{"no file", exitUsage, []string{"accepts 1 arg"}, []string{"restore"}},
-		{"no place", exitUsage, []string{"accepts 1 arg"}, []string{"backup"}},
-		{"too much", exitUsage, []string{"unknown command"}, []string{"recover", "x"}},
+		{"backup", daemon.ExitFailed, []string{"there is no coordinator in ", "HOSTLER_STATE_DIR"}, []string{"backup", t.TempDir()}},
+		{"recover", daemon.ExitFailed, []string{"there is no coordinator in ", "HOSTLER_STATE_DIR", "restore FILE"}, []string{"recover"}},
+		{"restore", daemon.ExitFailed, []string{"restore /nope: no such file or directory\n"}, []string{"restore", "/nope"}},
+		{"no file", daemon.ExitUsage, []string{"accepts 1 arg"}, []string{"restore"}},
+		{"no place", daemon.ExitUsage, []string{"accepts 1 arg"}, []string{"backup"}},
+		{"too much", daemon.ExitUsage, []string{"unknown command"}, []string{"recover", "x"}},
 	} {
 		for _, there := range []bool{false, true} {
 			p := newProgram(t, 1)
@@ -282,17 +283,17 @@ func TestInitRefuses(t *testing.T) {
 		say  string
 		args []string
 	}{
-		{"neither", exitUsage, "either --fleet or --ring", []string{"init"}},
-		{"both", exitUsage, "either --fleet or --ring", []string{"init", "--fleet", p.code(), "--ring", "x"}},
-		{"no code", exitFailed, "unusable code", []string{"init", "--fleet", "hello"}},
-		{"another fleet", exitFailed, "belongs to fleet demo", []string{"init", "--fleet", other.code()}},
-		{"no such file", exitFailed, "no such file", []string{"init", "--ring", filepath.Join(t.TempDir(), "missing")}},
-		{"another fleet's ring", exitFailed, "unusable ring", []string{"init", "--ring", other.admit(field(t, theirs, "request"))}},
-		{"unknown flag", exitUsage, "--fleat", []string{"init", "--fleat", "x"}},
-		{"unknown command", exitUsage, "unknown command", []string{"inti"}},
-		{"help of an unknown command", exitUsage, `has no command "inti"`, []string{"help", "inti"}},
-		{"help of too much", exitUsage, `init has no command "x"`, []string{"help", "init", "x"}},
-		{"too much", exitUsage, "unknown command", []string{"init", "x"}},
+		{"neither", daemon.ExitUsage, "either --fleet or --ring", []string{"init"}},
+		{"both", daemon.ExitUsage, "either --fleet or --ring", []string{"init", "--fleet", p.code(), "--ring", "x"}},
+		{"no code", daemon.ExitFailed, "unusable code", []string{"init", "--fleet", "hello"}},
+		{"another fleet", daemon.ExitFailed, "belongs to fleet demo", []string{"init", "--fleet", other.code()}},
+		{"no such file", daemon.ExitFailed, "no such file", []string{"init", "--ring", filepath.Join(t.TempDir(), "missing")}},
+		{"another fleet's ring", daemon.ExitFailed, "unusable ring", []string{"init", "--ring", other.admit(field(t, theirs, "request"))}},
+		{"unknown flag", daemon.ExitUsage, "--fleat", []string{"init", "--fleat", "x"}},
+		{"unknown command", daemon.ExitUsage, "unknown command", []string{"inti"}},
+		{"help of an unknown command", daemon.ExitUsage, `has no command "inti"`, []string{"help", "inti"}},
+		{"help of too much", daemon.ExitUsage, `init has no command "x"`, []string{"help", "init", "x"}},
+		{"too much", daemon.ExitUsage, "unknown command", []string{"init", "x"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, talk := p.do(c.want, c.args...); !strings.Contains(talk, c.say) {
@@ -303,7 +304,7 @@ func TestInitRefuses(t *testing.T) {
 	// A ring of the right fleet that lets somebody else in.
 	stranger := newProgram(t, 1)
 	req, _ := stranger.do(0, "init", "--fleet", p.code())
-	if _, talk := p.do(exitFailed, "init", "--ring", p.admit(field(t, req, "request"))); !strings.Contains(talk, "does not have this coordinator") {
+	if _, talk := p.do(daemon.ExitFailed, "init", "--ring", p.admit(field(t, req, "request"))); !strings.Contains(talk, "does not have this coordinator") {
 		t.Errorf("it says %q", talk)
 	}
 }
@@ -325,7 +326,7 @@ func TestConfig(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p.write(p.config, c.text)
-			if _, talk := p.do(exitFailed, "config", "check"); !strings.Contains(talk, c.say) {
+			if _, talk := p.do(daemon.ExitFailed, "config", "check"); !strings.Contains(talk, c.say) {
 				t.Errorf("it says %q, want something about %q", talk, c.say)
 			}
 		})

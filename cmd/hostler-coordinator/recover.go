@@ -16,6 +16,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
 	"github.com/hostler-io/hostler/internal/clock"
+	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol/enrol"
@@ -50,7 +51,7 @@ it is one to them: neither believes a word of the other.`,
 			}
 			r.state, r.out, r.talk = state(c.StateDir), cmd.OutOrStdout(), cmd.ErrOrStderr()
 			if asNewFleet != (r.fleet != "") {
-				return fmt.Errorf("%w: --as-new-fleet and --fleet CODE belong together; hostler fleet init NAME makes a fleet and prints its code", errUsage)
+				return fmt.Errorf("%w: --as-new-fleet and --fleet CODE belong together; hostler fleet init NAME makes a fleet and prints its code", daemon.ErrUsage)
 			}
 			return r.run(cmd.Context())
 		},

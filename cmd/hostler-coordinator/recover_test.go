@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/coordinator/archive"
+	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
@@ -247,7 +248,7 @@ func TestRestoreRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.write(file, string(whole))
-	if _, talk := p.do(exitUsage, "restore", file, "--state", "relative"); !strings.Contains(talk, "absolute path") {
+	if _, talk := p.do(daemon.ExitUsage, "restore", file, "--state", "relative"); !strings.Contains(talk, "absolute path") {
 		t.Errorf("it says %q", talk)
 	}
 	// A restore that was interrupted is done again.
@@ -329,7 +330,7 @@ func TestCopyAsNewFleet(t *testing.T) {
 	if _, talk := staging.do(1, "recover", "--as-new-fleet", "--fleet", p.code()); !strings.Contains(talk, "is the code of fleet demo itself") {
 		t.Errorf("it says %q", talk)
 	}
-	staging.do(exitUsage, "recover", "--as-new-fleet")
+	staging.do(daemon.ExitUsage, "recover", "--as-new-fleet")
 	out, talk := staging.do(0, "recover", "--as-new-fleet", "--fleet", staging.code())
 	if !strings.Contains(talk, "hostler fleet ring add-coordinator REQUEST") {
 		t.Errorf("it says %q", talk)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hostler-io/hostler/coordinator/archive"
+	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/failpoint"
 )
 
@@ -42,7 +43,7 @@ only who had a coordinator's key can have made it.`,
 				dir = c.StateDir
 			}
 			if !filepath.IsAbs(dir) {
-				return fmt.Errorf("%w: --state: %q is not an absolute path", errUsage, dir)
+				return fmt.Errorf("%w: --state: %q is not an absolute path", daemon.ErrUsage, dir)
 			}
 			if err := restore(cmd.Context(), state(dir), args[0], code, cmd.ErrOrStderr()); err != nil {
 				return fmt.Errorf("restore %s: %w", args[0], err)

@@ -1,0 +1,145 @@
+// Package daemon is what the programs that serve have in common on the command
+// line: how they are asked for help, tell their version and their configuration,
+// and end.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/internal/buildinfo"
+	"github.com/hostler-io/hostler/internal/settings"
+)
+
+// Exit codes that every program has.
+const (
+	ExitFailed = 1
+	ExitUsage  = 2
+)
+
+// ErrUsage marks errors of the command line.
+var ErrUsage = errors.New("usage")
+
+// Usage marks an error as one of the command line; nil stays nil.
+func Usage(err error) error {
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUsage, err)
+	}
+	return nil
+}
+
+// Args marks what a check of arguments says as an error of the command line.
+func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error { return Usage(check(cmd, args)) }
+}
+
+// Command returns a program with commands below it, to which it adds version and
+// help.
+func Command(name, short string, below ...*cobra.Command) *cobra.Command {
+	root := Group(name, short, "a command is missing", below...)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.CompletionOptions = cobra.CompletionOptions{DisableDefaultCmd: true}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
+	root.AddCommand(&cobra.Command{
+		Use: "version", Short: "Print the version", Args: Args(cobra.NoArgs),
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintln(cmd.OutOrStdout(), name, buildinfo.String())
+		},
+	})
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" {
+			cmd.Run, cmd.RunE = nil, help
+		}
+	}
+	return root
+}
+
+// Group returns a command that only has others below it, and what it says without
+// one of them.
+func Group(use, short, missing string, below ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: Args(cobra.NoArgs), RunE: func(*cobra.Command, []string) error {
+		return Usage(errors.New(missing))
+	}}
+	cmd.AddCommand(below...)
+	return cmd
+}
+
+// help is cobra's, but of what is not there: of that it prints the help of something
+// else, and all is well.
+func help(cmd *cobra.Command, args []string) error {
+	found, rest, err := cmd.Root().Find(args)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%s has no command %q", found.CommandPath(), rest[0])
+	}
+	if err != nil {
+		return Usage(err)
+	}
+	found.InitDefaultHelpFlag() // it says how it is asked for
+	return found.Help()
+}
+
+// Config returns the commands that look at a configuration, which load reads.
+func Config(load func() ([]settings.Setting, settings.Origin, error)) *cobra.Command {
+	var withOrigin bool
+	show := &cobra.Command{Use: "show", Short: "Print every setting in force", Args: Args(cobra.NoArgs), RunE: func(cmd *cobra.Command, _ []string) error {
+		all, from, err := load()
+		if err != nil {
+			return err
+		}
+		if !withOrigin {
+			from = nil
+		}
+		return settings.Show(cmd.OutOrStdout(), all, from)
+	}}
+	show.Flags().BoolVar(&withOrigin, "origin", false, "say where each setting comes from")
+	check := &cobra.Command{Use: "check", Short: "Read the configuration and say what is wrong with it", Args: Args(cobra.NoArgs), RunE: func(*cobra.Command, []string) error {
+		_, _, err := load()
+		return err
+	}}
+	return Group("config", "Look at the configuration", "config needs check or show", show, check)
+}
+
+// Exit is an exit code of a program's own.
+type Exit struct {
+	Err    error // what it stands for
+	Code   int
+	Silent bool // whoever called it says it
+}
+
+// Run runs a program until it ends, or SIGTERM or SIGINT end it, and returns its exit
+// code: 0, 2 for a wrong command line, that of the first of own that the error is,
+// else 1.
+func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer, own ...Exit) int {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, ErrUsage):
+		fmt.Fprintf(stderr, "%s: %v\nSee: %s --help\n", root.Name(), err, root.Name())
+		return ExitUsage
+	}
+	end := Exit{Code: ExitFailed}
+	for _, e := range own {
+		if errors.Is(err, e.Err) {
+			end = e
+			break
+		}
+	}
+	if !end.Silent {
+		fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
+	}
+	return end.Code
+}
