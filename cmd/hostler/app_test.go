@@ -153,6 +153,20 @@ func TestDaemonIsLeftWhenItHasBegun(t *testing.T) {
 	}
 }
 
+// TestAwayIsWaitedFor although nothing comes of the others any more, for as long as
+// the user says.
+func TestAwayIsWaitedFor(t *testing.T) {
+	s := newSite(t)
+	c := newTerminal(t, s, false, "")
+	c.app.tail = time.Millisecond
+	if got := c.run(t.Context(), "run", "-A", "--wait", "1s", "--", "hello"); got != exitTimeout || !strings.Contains(c.shown(), "edge-01") {
+		t.Errorf("code %d, shown %q", got, c.shown())
+	}
+	if got := c.run(t.Context(), "run", "-A", "--no-wait-offline", "--", "hello"); got != exitUnreachable {
+		t.Errorf("not waited for: code %d, shown %q", got, c.shown())
+	}
+}
+
 // TestPullKeepsWhatCame of a host that went away before it had sent the rest.
 func TestPullKeepsWhatCame(t *testing.T) {
 	s := newSite(t)

@@ -221,15 +221,17 @@ func (b *batchRun) follow(ctx context.Context) error {
 	return nil
 }
 
-// enough ends the waiting when only hosts that are away are left, if the user
-// wants it so, and all output of the others is here. What is missing of that is
-// waited for as long as anything comes.
+// enough ends the waiting when everything has ended, or only hosts that are away
+// are left and the user wants it so, and all output of the others is here. What is
+// missing of that is waited for as long as anything comes.
 func (b *batchRun) enough(quiet *time.Timer) error {
-	if !b.onlyAway() {
+	left := !b.allFinal()
+	if left && !(b.m.leaveOffline && b.onlyAway()) {
+		quiet.Stop()
 		return nil
 	}
 	quiet.Reset(b.app.tail)
-	if b.m.leaveOffline && !b.allFinal() && !slices.ContainsFunc(b.parts, func(p *part) bool { return !p.drained() }) {
+	if left && !slices.ContainsFunc(b.parts, func(p *part) bool { return !p.drained() }) {
 		return errLeftAway
 	}
 	return nil

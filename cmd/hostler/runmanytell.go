@@ -180,7 +180,7 @@ func (b *batchRun) code(err error) error {
 		return exit(exitFailed)
 	case errors.Is(err, errWaited):
 		return exit(exitTimeout)
-	case errors.Is(err, errLeftAway):
+	case errors.Is(err, errLeftAway), errors.Is(err, errNoOutput) && !b.allFinal():
 		return exit(exitUnreachable)
 	}
 	return nil
