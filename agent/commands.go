@@ -87,8 +87,9 @@ type Run interface {
 	// host cannot end a command as a whole, and has done nothing.
 	Cancel(ctx context.Context) error
 	// Credit tells the supervisor that all before these offsets is safe elsewhere,
-	// and that somebody follows: a command that waits goes on. An error means that
-	// it was not heard, and may be told again.
+	// and that somebody follows: a command that waits goes on. [rundir.NotTaken]:
+	// nobody follows that stream. An error means that it was not heard, and may be
+	// told again.
 	Credit(ctx context.Context, stdout, stderr int64) error
 	// Attach opens the way to the command's terminal, waiting until its supervisor
 	// listens. [runner.ErrNoTerminal]: it has none, or has ended.

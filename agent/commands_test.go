@@ -15,6 +15,7 @@ import (
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
+	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 // commands runs commands that outlive agents: "true", "false", "sleep DURATION",
@@ -49,6 +50,7 @@ type run struct {
 	killed  atomic.Bool  // its end is not its supervisor's doing
 	keys    *keyboard    // of its terminal, if it has one
 	safe    atomic.Int64 // how far its stdout is with those who follow
+	safeErr atomic.Int64 // the same of its stderr, one beyond it: 0 is that it was never followed
 }
 
 func newCommands() *commands {
@@ -183,8 +185,13 @@ func (r *run) Cancel(ctx context.Context) error {
 	}
 }
 
-func (r *run) Credit(_ context.Context, stdout, _ int64) error {
-	r.safe.Store(stdout)
+func (r *run) Credit(_ context.Context, stdout, stderr int64) error {
+	if stdout != rundir.NotTaken {
+		r.safe.Store(stdout)
+	}
+	if stderr != rundir.NotTaken {
+		r.safeErr.Store(stderr + 1)
+	}
 	return nil
 }
 

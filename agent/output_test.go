@@ -84,6 +84,40 @@ func TestCommandHearsOfFollowersOverAJammedLine(t *testing.T) {
 	})
 }
 
+// TestStreamsAreFollowedAlone: whoever follows one stream of a command does not make
+// it wait in the other, whether at the coordinator or on the host.
+func TestStreamsAreFollowedAlone(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), command("print", "many words", "1h"))
+		w.pass(time.Second)
+		r := w.cmds.get(actionID(1), 1)
+		for range 10 {
+			w.give(5)
+			w.pass(10 * time.Second)
+		}
+		if out, err := r.safe.Load(), r.safeErr.Load(); out != 5 || err != 0 {
+			t.Errorf("stdout is followed up to 5 from afar, and it was told of %d; of stderr of %d", out, err-1)
+		}
+		w.coord.see(func() { w.coord.credit = nil })
+		w.pass(time.Minute)
+		read := func(fd protocol.FD, p []byte) {
+			t.Helper()
+			o, err := w.agent.Output(t.Context(), actionID(1), fd, int64(len("many")), true, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = o.Close() })
+			if _, err := o.Read(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read(protocol.Stdout, make([]byte, 1))
+		if out, err := r.safe.Load(), r.safeErr.Load(); out != 4 || err != 0 {
+			t.Errorf("stdout is followed up to 4 here, and it was told of %d; of stderr of %d", out, err-1)
+		}
+	})
+}
+
 // TestOutputAskedForEarly: what is asked for before a command has begun is sent
 // when it has, and nobody has to ask again.
 func TestOutputAskedForEarly(t *testing.T) {

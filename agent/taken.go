@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 // How often a supervisor is told of what was taken. It waits when half of what it
@@ -24,11 +25,11 @@ type taken struct {
 
 	mu      sync.Mutex
 	remote  [2]int64                      // at the coordinator, which follows for all of its readers
-	heard   time.Time                     // its newest credit
+	heard   [2]time.Time                  // its newest credit
 	readers map[*outputReader]protocol.FD // on the host itself, with offset
 	at      map[*outputReader]int64
 	told    [2]int64
-	toldAt  time.Time
+	toldAt  [2]time.Time
 }
 
 func newTaken(r Run) *taken {
@@ -39,7 +40,7 @@ func newTaken(r Run) *taken {
 func (t *taken) credit(ctx context.Context, c protocol.Credit) {
 	t.mu.Lock()
 	i := index(c.FD)
-	t.remote[i], t.heard = max(t.remote[i], c.Offset), time.Now()
+	t.remote[i], t.heard[i] = max(t.remote[i], c.Offset), time.Now()
 	t.mu.Unlock()
 	t.tell(ctx)
 }
@@ -66,30 +67,41 @@ func (t *taken) tell(ctx context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.least()
-	if now[0]-t.told[0] < tellAfter && now[1]-t.told[1] < tellAfter && time.Since(t.toldAt) < tellAgain {
+	if !t.due(now) {
 		return
 	}
-	t.toldAt = time.Now()
+	for i := range now {
+		if now[i] != rundir.NotTaken {
+			t.toldAt[i] = time.Now()
+		}
+	}
 	if t.run.Credit(ctx, now[0], now[1]) == nil {
 		t.told = [2]int64{max(now[0], t.told[0]), max(now[1], t.told[1])}
 	}
 }
 
-// least is what all who follow have. A stream that nobody follows is as far as it
-// was told: the one that somebody follows is not to wait for it.
-func (t *taken) least() [2]int64 {
-	least := [2]int64{-1, -1}
-	if !t.heard.IsZero() && time.Since(t.heard) < protocol.OutputPatience {
-		least = t.remote
-	}
-	for r, fd := range t.readers {
-		if i := index(fd); least[i] < 0 || t.at[r] < least[i] {
-			least[i] = t.at[r]
+// due reports whether there is something to tell.
+func (t *taken) due(now [2]int64) bool {
+	for i, at := range now {
+		if at != rundir.NotTaken && (at-t.told[i] >= tellAfter || time.Since(t.toldAt[i]) >= tellAgain) {
+			return true
 		}
 	}
-	for i := range least {
-		if least[i] < 0 {
-			least[i] = t.told[i]
+	return false
+}
+
+// least is what all who follow have. A stream that nobody follows waits for
+// nobody: [rundir.NotTaken].
+func (t *taken) least() [2]int64 {
+	least := [2]int64{rundir.NotTaken, rundir.NotTaken}
+	for i, heard := range t.heard {
+		if !heard.IsZero() && time.Since(heard) < protocol.OutputPatience {
+			least[i] = t.remote[i]
+		}
+	}
+	for r, fd := range t.readers {
+		if i := index(fd); least[i] == rundir.NotTaken || t.at[r] < least[i] {
+			least[i] = t.at[r]
 		}
 	}
 	return least

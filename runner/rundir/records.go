@@ -344,9 +344,15 @@ type Request struct {
 	Op string
 	// Taken are, of OpCredit, the offsets before which the bytes of stdout and
 	// stderr are safe elsewhere, so that they may be dropped. A credit also
-	// tells that somebody follows. The highest that was given counts.
+	// tells that somebody follows. The highest that was given counts. NotTaken:
+	// nobody follows that stream, which leaves it as it is. It is not written:
+	// a supervisor of before it was known refuses what is below zero, and reads
+	// what is missing as a stream that somebody follows.
 	Taken [2]int64
 }
+
+// NotTaken stands for a stream that nobody follows.
+const NotTaken = -1
 
 // Reply answers a Request. To OpCancel it comes only when the run is over.
 type Reply struct{ Result string }
@@ -359,8 +365,11 @@ func AppendRequest(b []byte, r Request) []byte {
 	e := newEncoder(b)
 	e.str("op", r.Op)
 	if r.Op == OpCredit {
-		e.int("stdout", r.Taken[0])
-		e.int("stderr", r.Taken[1])
+		for i, name := range [...]string{"stdout", "stderr"} {
+			if r.Taken[i] != NotTaken {
+				e.int(name, r.Taken[i])
+			}
+		}
 	}
 	return e.end()
 }
@@ -370,9 +379,14 @@ func ParseRequest(b []byte) (r Request, err error) {
 	if len(b) > MaxPacket {
 		return r, ErrTooLarge
 	}
-	err = parse(b, fields{"op": strField(&r.Op), optional + "stdout": intField(&r.Taken[0]), optional + "stderr": intField(&r.Taken[1])})
-	if err == nil && (r.Taken[0] < 0 || r.Taken[1] < 0 || r.Op != OpCredit && r.Taken != [2]int64{}) {
+	taken := [2]int64{NotTaken, NotTaken}
+	err = parse(b, fields{"op": strField(&r.Op), optional + "stdout": intField(&taken[0]), optional + "stderr": intField(&taken[1])})
+	switch {
+	case err != nil:
+	case min(taken[0], taken[1]) < NotTaken, r.Op != OpCredit && max(taken[0], taken[1]) > NotTaken:
 		err = ErrFormat
+	case r.Op == OpCredit:
+		r.Taken = taken
 	}
 	return r, err
 }

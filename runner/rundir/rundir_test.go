@@ -236,9 +236,32 @@ func FuzzParseHolder(f *testing.F) {
 	})
 }
 
+// TestCreditOfOneStream: what supervisors of other versions say and hear. Those of
+// before NotTaken refuse what is below zero.
+func TestCreditOfOneStream(t *testing.T) {
+	if b := string(AppendRequest(nil, Request{Op: OpCredit, Taken: [2]int64{7, NotTaken}})); strings.Contains(b, "stderr") || strings.Contains(b, "-1") {
+		t.Errorf("of a stream that nobody follows it says %s", b)
+	}
+	for b, want := range map[string][2]int64{
+		`{"version":1,"op":"credit","stdout":7,"stderr":0}`: {7, 0},
+		`{"version":1,"op":"credit","stderr":7}`:            {NotTaken, 7},
+		`{"version":1,"op":"cancel"}`:                       {},
+	} {
+		if r, err := ParseRequest([]byte(b)); err != nil || r.Taken != want {
+			t.Errorf("%s is read as %v, %v", b, r, err)
+		}
+	}
+	for _, b := range []string{`{"version":1,"op":"credit","stdout":-2}`, `{"version":1,"op":"cancel","stdout":0}`} {
+		if r, err := ParseRequest([]byte(b)); !errors.Is(err, ErrFormat) {
+			t.Errorf("%s is read as %v, %v", b, r, err)
+		}
+	}
+}
+
 func FuzzParsePackets(f *testing.F) {
 	f.Add(AppendRequest(nil, Request{Op: OpCancel}))
 	f.Add(AppendRequest(nil, Request{Op: OpCredit, Taken: [2]int64{1, 1 << 40}}))
+	f.Add(AppendRequest(nil, Request{Op: OpCredit, Taken: [2]int64{NotTaken, 1}}))
 	f.Add(AppendReply(nil, Reply{ResultEnded}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, err := ParseRequest(b); err == nil {

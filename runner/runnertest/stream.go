@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ func streamCases() []Case {
 		{"waits for its followers", testWaits},
 		{"waits over restarts", testWaitsOverRestarts},
 		{"waits for nobody in the end", testWaitsForNobody},
+		{"waits for no stream that nobody follows", testWaitsForOneStream},
 		{"ends while it waits", testEndsWaiting},
 	}
 }
@@ -65,7 +67,7 @@ func (k *taker) take(t *testing.T, run *runner.Run, until int) {
 		k.got = append(k.got, buf[:n]...)
 		if n > 0 {
 			// The run may be over by now, and then there is nobody to tell.
-			_ = run.Credit(t.Context(), 0, int64(len(k.got)))
+			_ = run.Credit(t.Context(), rundir.NotTaken, int64(len(k.got)))
 			k.wantSmall(t)
 			continue
 		}
@@ -178,6 +180,31 @@ func testWaitsForNobody(t *testing.T, e *env) {
 	}
 	if !bytes.Equal(k.got, data[:len(k.got)]) {
 		t.Error("what was taken differs from what was written")
+	}
+}
+
+// Whoever follows stdout alone does not hold up what writes to stderr.
+func testWaitsForOneStream(t *testing.T, e *env) {
+	data := noise(streamed)
+	run := e.start(t, e.flow(data, 100*time.Millisecond))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			// It may not listen yet, and at the end it does not any more.
+			_ = run.Credit(t.Context(), 0, rundir.NotTaken)
+			select {
+			case <-run.Done():
+				return
+			case <-t.Context().Done():
+				return
+			default:
+			}
+		}
+	})
+	exit := wait(t, run)
+	wg.Wait()
+	if s := exit.Stderr; s.Bytes != int64(len(data)) || s.LostBytes != 0 || s.DroppedBytes == 0 {
+		t.Errorf("%+v", s)
 	}
 }
 

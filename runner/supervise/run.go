@@ -217,10 +217,13 @@ func (r *run) openFiles() error {
 	return err
 }
 
-// credit takes word of what is safe elsewhere, from any goroutine.
+// credit takes word of what is safe elsewhere, from any goroutine. A stream that
+// nobody follows waits no longer for it.
 func (r *run) credit(taken [2]int64) {
 	for i, s := range r.out {
-		s.credit(taken[i])
+		if taken[i] != rundir.NotTaken {
+			s.credit(taken[i])
+		}
 	}
 }
 

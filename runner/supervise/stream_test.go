@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -145,5 +146,33 @@ func TestStreamMakesItsFileLate(t *testing.T) {
 	}
 	if r := s.result(); r != (rundir.Stream{Bytes: 7, LostBytes: 7}) {
 		t.Errorf("%+v", r)
+	}
+}
+
+// stepped is a clock that a test moves.
+type stepped struct{ now time.Duration }
+
+func (c *stepped) Now() time.Duration { return c.now }
+func (*stepped) After(time.Duration) (<-chan struct{}, func(), error) {
+	return nil, nil, errors.New("nothing is waited for")
+}
+
+// TestStreamsWaitApart: word of one stream makes the command wait in that alone.
+func TestStreamsWaitApart(t *testing.T) {
+	const patience = time.Minute
+	clock, r := new(stepped), new(run)
+	for i := range r.out {
+		r.out[i] = newStream("", rundir.NewKeep(rundir.MinCap, true))
+		r.out[i].waits(patience, clock)
+	}
+	clock.now = patience
+	r.credit([2]int64{17, rundir.NotTaken})
+	for i, want := range []struct {
+		taken int64
+		told  time.Duration
+	}{{17, patience}, {0, 0}} {
+		if s := &r.out[i].shared; s.taken != want.taken || s.told != want.told {
+			t.Errorf("stream %d: taken up to %d, heard of at %v, want %+v", i, s.taken, s.told, want)
+		}
 	}
 }
