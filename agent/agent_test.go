@@ -289,6 +289,41 @@ func TestCancelledIsGoneForCertain(t *testing.T) {
 	})
 }
 
+// TestPushIsNotRepeatedBesideItself: what may be done again is not while the first
+// attempt may live, and is not called CANCELLED either.
+func TestPushIsNotRepeatedBesideItself(t *testing.T) {
+	for name, c := range map[string]struct {
+		signal, cancel bool
+		want           []string
+	}{
+		"its supervisor died":                      {false, false, []string{"start RUNNING", "interrupt FAILED interrupted"}},
+		"its supervisor died, cancelled":           {false, true, []string{"start RUNNING", "tell RUNNING cancelling", "interrupt FAILED interrupted"}},
+		"somebody killed it, which is seen":        {true, false, []string{"start RUNNING", "retry RUNNING"}},
+		"somebody killed it, and it was cancelled": {true, true, []string{"start RUNNING", "tell RUNNING cancelling", "signal FAILED signal"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(c *agent.Config) { c.Mover = []string{"hang"} }, func(t *testing.T, w *world) {
+				w.cmds.deaf, w.cmds.loose = true, true
+				id := actionID(1)
+				w.coord.order(id, protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/srv/new"}, Mode: "0644"}})
+				w.pass(time.Second)
+				if c.cancel {
+					w.coord.cancel(id)
+					w.pass(time.Second)
+				}
+				if r := w.cmds.get(id, 1); c.signal {
+					r.killed.Store(true)
+					r.once.Do(func() { close(r.cancel) })
+				} else {
+					r.dies()
+				}
+				w.pass(time.Second)
+				w.expect(id, c.want...)
+			})
+		})
+	}
+}
+
 func TestSupervisorDiesUnderTheAgent(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.coord.order(actionID(1), command("hang"))

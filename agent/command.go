@@ -19,11 +19,12 @@ import (
 // agent was killed in between.
 const maxUnbegun = 10
 
-// outcome is what an attempt came to: the end of its action, or another attempt.
+// outcome is what an attempt came to: the end of its action, or another attempt,
+// unless its end was asked for.
 type outcome struct {
 	again bool
-	step  queue.Step
-	gone  bool // nothing of it is left for certain
+	step  queue.Step // of another attempt: its end if there is to be none
+	gone  bool       // nothing of it is left for certain
 }
 
 func ends(s queue.Step) *outcome { return &outcome{step: s} }
@@ -87,7 +88,7 @@ func (c *command) follow(ctx context.Context, found bool) *outcome {
 		end, err := run.Wait(ctx)
 		switch {
 		case err == nil && c.mayRepeat(end.Exit):
-			return &outcome{again: true}
+			return &outcome{again: true, step: conclude(end), gone: end.Emptied}
 		case err == nil:
 			return c.noted(ends(conclude(end)))
 		case ctx.Err() != nil, errors.Is(err, runner.ErrClosed):
@@ -197,10 +198,11 @@ func (c *command) start(ctx context.Context) (Run, *outcome) {
 //	verdict       once                      idempotent
 //	exited        its end                   its end
 //	rebooted      FAILED(interrupted)       the next attempt
-//	died          FAILED(interrupted)       the next attempt
+//	died          FAILED(interrupted)       the next attempt, if nothing is left
 //	never began   the next attempt          the next attempt
 //
-// The next attempt of what never began is no second time.
+// The next attempt of what never began is no second time. Two of one action never
+// live at a time: what does no harm twice may do so beside itself.
 func recovered(s *protocol.Spec, attempt int, f Found) *outcome {
 	info, _ := protocol.KindOf(s.Kind)
 	switch f.Verdict {
@@ -208,12 +210,12 @@ func recovered(s *protocol.Spec, attempt int, f Found) *outcome {
 		return ends(conclude(f.End))
 	case runner.NeverBegan:
 		if attempt < maxUnbegun {
-			return &outcome{again: true}
+			return &outcome{again: true, gone: true}
 		}
 		return noStart("it never began in %d attempts", attempt)
 	}
-	if attempt < info.Attempts {
-		return &outcome{again: true}
+	if attempt < info.Attempts && f.Emptied {
+		return &outcome{again: true, gone: true}
 	}
 	detail := "the host was restarted under it"
 	if f.Verdict != runner.Rebooted {

@@ -27,7 +27,7 @@ type commands struct {
 	lose   bool // Start succeeds but nothing begins: the supervisor never took it up
 	cannot bool // cancel is unsupported
 	deaf   bool // cancel is heard by nobody
-	loose  bool // what a supervisor leaves behind when it dies cannot be found
+	loose  bool // what is left of a command cannot be found
 
 	sight     runner.Sight // of all of them
 	abandoned atomic.Int32
@@ -47,6 +47,7 @@ type run struct {
 	reboot  bool
 	cannot  bool
 	deaf    bool
+	loose   bool
 	killed  atomic.Bool  // its end is not its supervisor's doing
 	keys    *keyboard    // of its terminal, if it has one
 	safe    atomic.Int64 // how far its stdout is with those who follow
@@ -66,7 +67,7 @@ func (c *commands) Start(_ context.Context, cmd agent.Command) (agent.Run, error
 	if cmd.Argv[0] == "cannot-start" {
 		return nil, errors.New("no such supervisor")
 	}
-	r := &run{cmd: cmd, changed: make(chan struct{}), done: make(chan struct{}), cancel: make(chan struct{}), lost: c.lose, cannot: c.cannot, deaf: c.deaf}
+	r := &run{cmd: cmd, changed: make(chan struct{}), done: make(chan struct{}), cancel: make(chan struct{}), lost: c.lose, cannot: c.cannot, deaf: c.deaf, loose: c.loose}
 	if cmd.Terminal != nil {
 		r.keys = newKeyboard()
 	}
@@ -84,7 +85,7 @@ func (c *commands) Start(_ context.Context, cmd agent.Command) (agent.Run, error
 func (r *run) live() {
 	argv := r.cmd.Argv
 	var timer <-chan time.Time
-	end := agent.CommandEnd{Emptied: true}
+	end := agent.CommandEnd{Emptied: !r.loose}
 	switch argv[0] {
 	case "false":
 		end.Exit.Code = 1

@@ -36,7 +36,7 @@ func TestRecovered(t *testing.T) {
 			{"rebooted", Found{Verdict: runner.Rebooted, Emptied: true}, 1, protocol.EventInterrupt, true},
 			{"died", Found{Verdict: runner.Died, Emptied: true}, 1, protocol.EventInterrupt, true},
 			{"died, nobody knows", Found{Verdict: runner.Died}, 1, protocol.EventInterrupt, false},
-			{"never began", Found{Verdict: runner.NeverBegan, Emptied: true}, 1, again, false},
+			{"never began", Found{Verdict: runner.NeverBegan, Emptied: true}, 1, again, true},
 			{"never began again", Found{Verdict: runner.NeverBegan, Emptied: true}, maxUnbegun, protocol.EventNoStart, false},
 		} {
 			o := recovered(&protocol.Spec{Kind: kind}, c.attempt, c.found)
@@ -111,10 +111,13 @@ func TestRecoveredIdempotent(t *testing.T) {
 	spec := &protocol.Spec{Kind: protocol.KindStart} // three attempts
 	for _, v := range []runner.Verdict{runner.Rebooted, runner.Died} {
 		for attempt, again := range map[int]bool{1: true, 2: true, 3: false} {
-			if o := recovered(spec, attempt, Found{Verdict: v}); o.again != again {
-				t.Errorf("%s after attempt %d: again %v", v, attempt, o.again)
+			if o := recovered(spec, attempt, Found{Verdict: v, Emptied: true}); o.again != again || !o.gone {
+				t.Errorf("%s after attempt %d: again %v, gone %v", v, attempt, o.again, o.gone)
 			}
 		}
+	}
+	if o := recovered(spec, 1, Found{Verdict: runner.Died}); o.again || o.gone || o.step.Event != protocol.EventInterrupt {
+		t.Errorf("died, and something may be left: %+v", o)
 	}
 }
 

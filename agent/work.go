@@ -300,10 +300,11 @@ func (a *Agent) concluded(j *job, o outcome) {
 	if j.preempted {
 		o = preempted(o)
 	}
-	switch interrupted := o.again || o.gone && o.step.Event == protocol.EventInterrupt; {
+	interrupted := o.gone && (o.again || o.step.Event == protocol.EventInterrupt)
+	switch {
 	case interrupted && j.act.Cancelling:
 		a.finish(j, queue.Step{Event: protocol.EventCancelled, Output: o.step.Output}) // as was asked for: nothing is left
-	case o.again:
+	case o.again && !j.act.Cancelling:
 		a.again(j)
 	default:
 		a.ends = append(a.ends, unsaved{j.act.ID, o.step})
