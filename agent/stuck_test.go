@@ -91,6 +91,23 @@ func TestCancelOutlivesTheSupervisor(t *testing.T) {
 	})
 }
 
+// TestCommandThatCannotBeCancelledHasTime: when its end was asked for and the host
+// cannot bring it about, its supervisor is not killed for being silent once.
+func TestCommandThatCannotBeCancelledHasTime(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.cmds.cannot = true
+		w.coord.order(actionID(1), command("hang"))
+		w.pass(time.Second)
+		w.coord.cancel(actionID(1))
+		w.pass(time.Hour)
+		w.cmds.seen(stoppedSupervisor())
+		w.pass(time.Hour)
+		if got := w.detail(actionID(1)); w.cmds.abandoned.Load() != 0 || got != "stuck: its supervisor (process 99) is stopped and does not answer; kill -CONT 99 lets it go on" {
+			t.Errorf("%d were killed; it is said: %q", w.cmds.abandoned.Load(), got)
+		}
+	})
+}
+
 // TestUnkillableIsSeen: a supervisor that answers is never killed: it waits for what
 // the kernel does not let go of, and so does the action.
 func TestUnkillableIsSeen(t *testing.T) {

@@ -390,7 +390,7 @@ func (a *Agent) notCancelled(id protocol.ActionID, why error) {
 	if j == nil {
 		return
 	}
-	j.cancelSent = false
+	j.cancelSent, j.cancelMS = false, 0 // it has time again
 	act, err := a.cfg.Queue.NotCancelled(a.steps, id, protocol.NotCancelled+why.Error(), a.when())
 	if !a.disk(err) {
 		return
