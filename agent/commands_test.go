@@ -210,8 +210,11 @@ func (r *run) Changed() <-chan struct{} {
 }
 func (r *run) Done() <-chan struct{} { return r.done }
 
-// Started: its commands begin at once.
+// Started: its commands begin at once, if they do at all.
 func (r *run) Started() <-chan struct{} {
+	if r.lost {
+		return r.done
+	}
 	began := make(chan struct{})
 	close(began)
 	return began

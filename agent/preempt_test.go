@@ -253,6 +253,24 @@ func TestDestroyHoldsItsName(t *testing.T) {
 	})
 }
 
+// TestDaemonThatNeverBeganKeepsItsLane: of an attempt that is over without a start
+// the next has the lane, and no other action with it.
+func TestDaemonThatNeverBeganKeepsItsLane(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.cmds.lose = true
+		daemon := command("hang")
+		daemon.Daemon, daemon.TimeoutMS, daemon.Exclusive = true, 0, true
+		w.coord.order(actionID(1), daemon)
+		w.pass(time.Second)
+		w.coord.order(actionID(2), creation(1, true))
+		w.pass(time.Second)
+		w.cmds.get(actionID(1), 1).dies()
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING", "retry RUNNING")
+		w.expect(actionID(2), "accept NEW")
+	})
+}
+
 // TestDaemonLeavesItsLane: what waits for its container begins when it has begun,
 // and the action goes on, over restarts of the agent too.
 func TestDaemonLeavesItsLane(t *testing.T) {

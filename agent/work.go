@@ -353,7 +353,16 @@ func (a *Agent) began(id protocol.ActionID, attempt int, r Run) {
 			case <-a.watching.Done():
 				return nil
 			}
-			return func() { a.lanes.remove(id) }
+			select {
+			case <-r.Done():
+				return nil // perhaps without a start: its end says what becomes of its lane
+			default:
+			}
+			return func() {
+				if j := a.jobs[id]; j != nil && j.run == r {
+					a.lanes.remove(id)
+				}
+			}
 		})
 	}
 	if a.cfg.Link != nil {
