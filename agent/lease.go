@@ -43,7 +43,7 @@ func (a *Agent) lease(ctx context.Context) error {
 
 // askLease sends one lease, if the coordinator has answered.
 func (a *Agent) askLease(ctx context.Context, number uint64) {
-	seq, chal, ok := a.voice.next(a.cfg.BootMS())
+	seq, chal, ok := a.voice.next(protocol.TypeLease, a.cfg.BootMS())
 	if !ok {
 		return
 	}

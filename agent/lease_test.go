@@ -116,3 +116,30 @@ func TestAnswerToTheHelloBefore(t *testing.T) {
 		}
 	})
 }
+
+// A host that acknowledges hundreds of items between two leases, as it does while
+// much comes down, takes an order that answers the first of them.
+func TestOrdersAreTakenBesideManyAcks(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), command("true"))
+		w.pass(time.Second)
+		var heard protocol.Seq
+		w.coord.see(func() { heard, w.coord.acks = w.coord.heard, 0 })
+		for range 400 {
+			w.coord.see(func() { w.coord.send(protocol.StreamOrder, 1) }) // once more
+			w.pass(20 * time.Millisecond)
+		}
+		w.coord.see(func() {
+			if w.coord.acks < 300 {
+				t.Errorf("there were %d acknowledgements", w.coord.acks)
+			}
+			w.coord.heard = heard
+		})
+		w.coord.order(actionID(2), command("true"))
+		w.pass(time.Second)
+		w.expect(actionID(2), "start RUNNING", "succeed DONE ok")
+		if m := w.agent.Metrics(); m.Refused[protocol.ErrHeard] != 0 {
+			t.Errorf("refused %v", m.Refused)
+		}
+	})
+}

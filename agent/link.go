@@ -222,7 +222,7 @@ func (a *Agent) goodbye() {
 	if a.cfg.Link == nil || !a.link.answered {
 		return
 	}
-	_, chal, ok := a.voice.next(a.cfg.BootMS())
+	_, chal, ok := a.voice.next(protocol.TypePresence, a.cfg.BootMS())
 	if !ok {
 		return
 	}

@@ -56,7 +56,7 @@ func (a *Agent) post(t protocol.Type, c protocol.Channel, v any) {
 
 // state sends a state message, if the coordinator has answered.
 func (a *Agent) state(t protocol.Type, c protocol.Channel, build func(protocol.Header) any) bool {
-	seq, chal, ok := a.voice.next(a.cfg.BootMS())
+	seq, chal, ok := a.voice.next(t, a.cfg.BootMS())
 	if !ok {
 		return false
 	}

@@ -86,14 +86,20 @@ func (v *voice) newestBeat() uint64 {
 }
 
 // next numbers a state message that is about to be sent at a time of the boot
-// clock. Without a challenge there is only the hello to send: ok is false.
-func (v *voice) next(bootMS int64) (s protocol.Seq, chal protocol.Nonce, ok bool) {
+// clock. Without a challenge there is only the hello to send: ok is false. An ack
+// is not remembered: nothing answers one, and while much comes down there are
+// hundreds in a second, behind which the newest lease would be forgotten.
+func (v *voice) next(t protocol.Type, bootMS int64) (s protocol.Seq, chal protocol.Nonce, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.chal.IsZero() {
 		return protocol.Seq{}, protocol.Nonce{}, false
 	}
-	return v.number(bootMS), v.chal, true
+	s = v.number()
+	if t != protocol.TypeAck {
+		v.sent.Sent(s, bootMS)
+	}
+	return s, v.chal, true
 }
 
 // hello numbers a hello. It says false when there is no connection.
@@ -103,17 +109,18 @@ func (v *voice) hello(bootMS int64) (protocol.Seq, bool) {
 	if v.conn == 0 {
 		return protocol.Seq{}, false
 	}
-	return v.number(bootMS), true
-}
-
-func (v *voice) number(bootMS int64) protocol.Seq {
-	v.k++
-	s := protocol.Seq{Inc: v.inc, Conn: v.conn, K: v.k}
+	s := v.number()
 	v.sent.Sent(s, bootMS)
-	return s
+	return s, true
 }
 
-// sentAt is when this process sent a state message, by the boot clock.
+func (v *voice) number() protocol.Seq {
+	v.k++
+	return protocol.Seq{Inc: v.inc, Conn: v.conn, K: v.k}
+}
+
+// sentAt is when this process sent a state message that can be answered, by the
+// boot clock.
 func (v *voice) sentAt(s protocol.Seq) (bootMS int64, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -109,9 +109,9 @@ func (h *Header) IsHello() bool {
 	return h.Type == TypePresence && h.Chal.IsZero() && h.Seq.K < KWill
 }
 
-// SentWindow remembers when a process sent its newest state messages, by the
-// boot clock. A grant or order answers one of them, and its time counts from
-// there: so no clock but the receiver's own takes part. It is not safe for
+// SentWindow remembers when a process sent its newest state messages but acks,
+// by the boot clock. A grant or order answers one of them, and its time counts
+// from there: so no clock but the receiver's own takes part. It is not safe for
 // concurrent use.
 type SentWindow struct {
 	sent [sentWindow]struct {
