@@ -1,10 +1,13 @@
 package coordinator_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
@@ -159,6 +162,33 @@ func TestStepsAreDated(t *testing.T) {
 		b := propose(t, f, h)
 		if got, err = f.Coordinator().Action(t.Context(), b.ID); err != nil || got.ReceiptedMS == 0 {
 			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+// TestOrderOfWhatWasAskedFor: a host that was away gets what it was asked in that order,
+// whatever the ids say: those of a batch follow from the names of its parts.
+func TestOrderOfWhatWasAskedFor(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		h.Silence()
+		after(5 * time.Minute)
+		id := protocol.NewBatchID(1, [10]byte{1, 2, 3})
+		var want []protocol.ActionID
+		for i := range 6 {
+			part := id.Action(fmt.Sprint(i))
+			want = append(want, part)
+			if _, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{ID: part, Host: h.ID, Spec: coordtest.RunSpec("true"), Batch: id}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if slices.IsSortedFunc(want, func(a, b protocol.ActionID) int { return bytes.Compare(a[:], b[:]) }) {
+			t.Fatal("the ids of this batch prove nothing")
+		}
+		h.Connect()
+		for i, part := range want {
+			if o := order(t, h); o.Item.Action != part {
+				t.Errorf("order %d is %s, want %s", i, o.Item.Action, part)
+			}
 		}
 	})
 }

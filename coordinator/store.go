@@ -266,8 +266,8 @@ type Actions interface {
 	// List returns actions, the newest first.
 	List(ActionFilter) ([]Action, error)
 	// Unsent returns up to limit actions of a host that travel on a stream, see
-	// [StreamOf], in PENDING_SCHEDULE without
-	// an order number, the oldest first.
+	// [StreamOf], in PENDING_SCHEDULE without an order number, in the order in which
+	// they were inserted.
 	Unsent(host protocol.HostID, on protocol.Stream, limit int) ([]Action, error)
 	// Expired returns up to limit actions without an order number, waiting for
 	// approval or schedule, whose start budget ended before a time.

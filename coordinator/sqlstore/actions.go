@@ -10,6 +10,9 @@ import (
 
 type actions tx
 
+// actionCounter is the name of the counter of actions that were ever asked for.
+const actionCounter = "action"
+
 // preempting are the kinds that travel as controls.
 const preempting = `'` + string(protocol.KindStopNow) + `'`
 
@@ -19,8 +22,8 @@ const (
 		exit, output, conflict, spec, batch, sent_ms, receipted_ms, accepted_ms, started_ms, finished_ms, needs, approvals`
 
 	getAction    = `SELECT ` + actionColumns + ` FROM action WHERE id = $1`
-	insertAction = `INSERT INTO action (` + actionColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-		$11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)`
+	insertAction = `INSERT INTO action (` + actionColumns + `, asked) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+		$11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)`
 	updateAction = `UPDATE action SET host = $2, kind = $3, target = $4, name = $5, digest = $6, state = $7, reason = $8,
 		detail = $9, requester = $10, created_ms = $11, updated_ms = $12, ended_ms = $13, expires_ms = $14, n = $15,
 		accept_seq = $16, attempt = $17, cancelling = $18, cancel_by = $19, corrected = $20, exit = $21, output = $22,
@@ -42,9 +45,9 @@ const (
 		AND ($4 = '' OR host = $4) AND ($5 = '' OR state = $5) ORDER BY id DESC LIMIT $2`
 
 	unsentActions = `SELECT ` + actionColumns + ` FROM action
-		WHERE host = $1 AND state = 'PENDING_SCHEDULE' AND n = 0 AND kind NOT IN (` + preempting + `) ORDER BY id LIMIT $2`
+		WHERE host = $1 AND state = 'PENDING_SCHEDULE' AND n = 0 AND kind NOT IN (` + preempting + `) ORDER BY asked, id LIMIT $2`
 	unsentControls = `SELECT ` + actionColumns + ` FROM action
-		WHERE host = $1 AND state = 'PENDING_SCHEDULE' AND n = 0 AND kind IN (` + preempting + `) ORDER BY id LIMIT $2`
+		WHERE host = $1 AND state = 'PENDING_SCHEDULE' AND n = 0 AND kind IN (` + preempting + `) ORDER BY asked, id LIMIT $2`
 	expiredActions = `SELECT ` + actionColumns + ` FROM action
 		WHERE n = 0 AND state IN ('PENDING_APPROVE', 'PENDING_SCHEDULE') AND expires_ms < $1
 		ORDER BY expires_ms, id LIMIT $2`
@@ -77,7 +80,10 @@ func (t actions) Get(id protocol.ActionID) (coordinator.Action, error) {
 }
 
 func (t actions) Insert(a coordinator.Action) error {
-	_, err := exec(t.db, insertAction, actionArgs(a)...)
+	asked, err := count(t.db, actionCounter)
+	if err == nil {
+		_, err = exec(t.db, insertAction, append(actionArgs(a), asked)...)
+	}
 	return wrap(err, "inserting action", a.ID)
 }
 

@@ -162,6 +162,8 @@ type state struct {
 	audit      table[uint64, coordinator.AuditRecord]
 	seals      table[uint64, coordinator.Seal]
 	values     table[string, []byte]
+	asked      table[protocol.ActionID, uint64] // in which order actions were inserted
+	lastAsked  uint64
 	lastEvent  uint64
 	lastAudit  uint64
 }

@@ -34,6 +34,7 @@ func (t memPast) RemoveAction(id protocol.ActionID) error {
 		return err
 	}
 	delete(t.actions.change(t.memTx), id)
+	delete(t.asked.change(t.memTx), id)
 	outputs := t.outputs.change(t.memTx)
 	for key := range outputs {
 		if key.action == id {

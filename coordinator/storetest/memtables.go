@@ -228,7 +228,12 @@ func (t memActions) Insert(a coordinator.Action) error {
 	if _, ok := t.actions.rows[a.ID]; ok {
 		return fmt.Errorf("action %s: %w", a.ID, coordinator.ErrExists)
 	}
-	return t.keep(a)
+	if err := t.keep(a); err != nil {
+		return err
+	}
+	t.lastAsked++
+	t.asked.change(t.memTx)[a.ID] = t.lastAsked
+	return nil
 }
 
 func (t memActions) Put(a coordinator.Action) error {
@@ -272,7 +277,7 @@ func (t memActions) List(f coordinator.ActionFilter) ([]coordinator.Action, erro
 func (t memActions) Unsent(host protocol.HostID, on protocol.Stream, limit int) ([]coordinator.Action, error) {
 	return pick(t.memTx, t.actions.rows, cloneAction, limit, func(a coordinator.Action) bool {
 		return a.Host == host && a.State == protocol.StatePendingSchedule && a.N == 0 && coordinator.StreamOf(a.Kind) == on
-	}, olderFirst)
+	}, func(a, b coordinator.Action) int { return cmp.Compare(t.asked.rows[a.ID], t.asked.rows[b.ID]) })
 }
 
 func (t memActions) Expired(nowMS int64, limit int) ([]coordinator.Action, error) {

@@ -205,5 +205,12 @@ func testActionsDue(t *testing.T, s coordinator.Store) {
 	check("unsent controls", func(a coordinator.Actions) ([]coordinator.Action, error) {
 		return a.Unsent("edge-1", protocol.StreamControl, 10)
 	}, want(1))
+	for _, n := range []int{66, 73, 65} { // asked for in this order, whatever their ids say
+		late := action(n)
+		late.Host, late.State, late.N, late.ExpiresMS = "edge-5", protocol.StatePendingSchedule, 0, 9000
+		insert(t, s, late)
+	}
+	check("unsent in the order of their insertion", unsent("edge-5", 10), want(66, 73, 65))
+	check("one unsent, the first that was inserted", unsent("edge-5", 1), want(66))
 	check("expired after one was sent", expired(984, 100), want(24, 17))
 }
