@@ -137,13 +137,15 @@ func (l Leaf) freeze() (thaw func()) {
 		return thaw
 	}
 	b := make([]byte, 4096)
+	fds := []unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}
+	var look glance
 	for until := time.Now().Add(freezeTime); ; {
 		n, err := events.ReadAt(b, 0)
 		left := time.Until(until)
 		if err != nil && err != io.EOF || left <= 0 || bytes.Contains(b[:n], []byte("frozen 1")) {
 			return thaw
 		}
-		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}, int(left.Milliseconds())+1)
+		_ = poll(fds, look.next(left))
 	}
 }
 
@@ -242,7 +244,8 @@ func eachChild(path string, depth int, do func(string) error) error {
 }
 
 // WaitEmpty returns nil when nothing lives in the leaf any more, or the cause
-// of ctx. It sleeps in the kernel until cgroup.events changes.
+// of ctx. It sleeps in the kernel until cgroup.events changes, but for a few looks at
+// the beginning.
 func (l Leaf) WaitEmpty(ctx context.Context) error {
 	empty, err := l.wait(ctx.Done(), forEver)
 	if err == nil && !empty {
@@ -289,6 +292,7 @@ func (l Leaf) wait(stop <-chan struct{}, within time.Duration) (empty bool, err 
 		}()
 		defer func() { close(over); <-woken }()
 	}
+	var look glance
 	begun := time.Now()
 	for {
 		// Reading this very file rearms the poll, so it comes first.
@@ -300,18 +304,52 @@ func (l Leaf) wait(stop <-chan struct{}, within time.Duration) (empty bool, err 
 			return false, nil
 		default:
 		}
-		rest := -1
+		rest := forEver
 		if within != forEver {
-			left := within - time.Since(begun)
-			if left <= 0 {
+			if rest = within - time.Since(begun); rest <= 0 {
 				return false, nil
 			}
-			rest = int(left/time.Millisecond) + 1
 		}
-		if _, err := unix.Poll(fds, rest); err != nil && !errors.Is(err, unix.EINTR) {
+		if err := poll(fds, look.next(rest)); err != nil && !errors.Is(err, unix.EINTR) {
 			return false, err
 		}
 	}
+}
+
+// A glance is for how long an event of cgroup.events was waited for before somebody
+// looked without one. The kernel tells of changes at most every ten milliseconds: who
+// waits soon after another change hears of the next that much later. So one looks a few
+// times, and then relies on being told.
+type glance time.Duration
+
+const (
+	firstGlance = glance(200 * time.Microsecond)
+	lastGlance  = glance(13 * time.Millisecond)
+)
+
+// next is for how long to wait for an event now, if left is left in all; forEver is
+// for either without an end.
+func (g *glance) next(left time.Duration) time.Duration {
+	if *g > lastGlance {
+		return left
+	}
+	now := max(*g, firstGlance)
+	*g = 2 * now
+	if left == forEver {
+		return time.Duration(now)
+	}
+	return min(time.Duration(now), left)
+}
+
+// poll waits for events.
+func poll(fds []unix.PollFd, within time.Duration) error {
+	if within == forEver {
+		_, err := unix.Ppoll(fds, nil, nil)
+		return err
+	}
+	t := unix.NsecToTimespec(within.Nanoseconds())
+	_, err := unix.Ppoll(fds, &t, nil)
+	return err
 }
 
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }

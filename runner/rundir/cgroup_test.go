@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -236,5 +237,30 @@ func TestLeafGoneIsEmpty(t *testing.T) {
 	}
 	if err := errors.Join(l.Kill(), l.Signal(unix.SIGTERM), l.WaitEmpty(t.Context()), l.End(t.Context()), l.Remove()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestGlances: the first looks come soon and ever later, none after its time, and in
+// the end only events count.
+func TestGlances(t *testing.T) {
+	for _, left := range []time.Duration{forEver, time.Hour} {
+		var g glance
+		var got []time.Duration
+		for len(got) < 10 {
+			got = append(got, g.next(left))
+		}
+		want := []time.Duration{200, 400, 800, 1600, 3200, 6400, 12800}
+		for i := range want {
+			want[i] *= time.Microsecond
+		}
+		if want = append(want, left, left, left); !slices.Equal(got, want) {
+			t.Errorf("with %v left: %v, want %v", left, got, want)
+		}
+	}
+	var g glance
+	for range 3 {
+		if got := g.next(time.Microsecond); got != time.Microsecond {
+			t.Errorf("with a microsecond left: %v", got)
+		}
 	}
 }
