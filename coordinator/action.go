@@ -111,6 +111,11 @@ func (c *Coordinator) draft(by Actor, spec []byte) (Action, *protocol.Spec, erro
 	if err != nil {
 		return Action{}, nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
+	if s.Kind == protocol.KindPolicySet {
+		if err := c.policyDate(&s); err != nil {
+			return Action{}, nil, err
+		}
+	}
 	now := c.nowMS()
 	return Action{
 		Kind: s.Kind, Target: s.Target, Name: s.Name,

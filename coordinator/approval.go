@@ -189,15 +189,14 @@ func (c *Coordinator) openApproval(by Actor, signed []byte) (protocol.Approval, 
 	case err != nil:
 		return refuse(ErrInvalid, "%w", err)
 	}
-	now := c.lifeMS()
-	when := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+	now, early := c.lifeMS(), c.ofToday(doc.IssuedMS)
 	switch {
 	case doc.Ring > c.cfg.Trust.Ring():
 		return refuse(ErrConflict, "it is of ring %d, ring %d is in force here; first: hostler fleet ring publish", doc.Ring, c.cfg.Trust.Ring())
-	case doc.IssuedMS > now+maxAhead.Milliseconds():
-		return refuse(ErrInvalid, "it was signed at %s, and here it is %s: set the clock of the machine that signs, and sign again", when(doc.IssuedMS), when(now))
+	case early != nil:
+		return refuse(ErrInvalid, "%w", early)
 	case doc.ExpiresMS <= now:
-		return refuse(ErrInvalid, "it ended at %s: sign again", when(doc.ExpiresMS))
+		return refuse(ErrInvalid, "it ended at %s: sign again", time.UnixMilli(doc.ExpiresMS).UTC().Format(time.RFC3339))
 	}
 	return doc, Approval{
 		Person: who.Person, Key: keyOf(signed), IssuedMS: doc.IssuedMS, NotBeforeMS: doc.NotBeforeMS, ExpiresMS: doc.ExpiresMS,

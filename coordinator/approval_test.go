@@ -741,3 +741,26 @@ func killedApproving(t *testing.T, when string, n int64) (killed bool) {
 	})
 	return killed
 }
+
+// TestPolicyOfTheFuture: a host counts no approval from before the newest date that it
+// has verified, so a policy that was signed a year ahead would outlaw all of that year.
+func TestPolicyOfTheFuture(t *testing.T) {
+	f := coordtest.New(t)
+	h := f.AddHost("edge-07")
+	ann := f.Trust.AddPerson("ann", "one")
+	text := []byte("version = 1\n")
+	for ahead, want := range map[time.Duration]error{-time.Hour: nil, 30 * time.Minute: nil, 365 * 24 * time.Hour: coordinator.ErrInvalid} {
+		d := protocol.PolicyDocument{
+			Type: protocol.TypePolicy, Fleet: f.ID, Number: 1, Policy: protocol.Sum(text), Ring: f.Trust.Ring(), IssuedMS: time.Now().Add(ahead).UnixMilli(),
+		}
+		signed, err := d.Seal(ann)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindPolicySet, Policy: text, Signed: [][]byte{signed}})
+		_, err = f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: spec})
+		if !errors.Is(err, want) || want != nil && !strings.Contains(err.Error(), "set the clock") {
+			t.Errorf("signed %s ahead: %v", ahead, err)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/policy"
@@ -103,6 +104,29 @@ func (c *Coordinator) needs(tx Tx, by Actor, host protocol.HostID, spec *protoco
 		all = append(all, need)
 	}
 	return all, nil
+}
+
+// policyDate refuses a policy that was signed in the future, see [maxAhead]. Whatever
+// else is wrong with it is its host's to say.
+func (c *Coordinator) policyDate(spec *protocol.Spec) error {
+	d, _, err := protocol.OpenPolicy(spec.Signed, protocol.Expect{Fleet: c.cfg.Fleet, FleetName: c.cfg.FleetName, Keys: c.cfg.Trust})
+	if err != nil {
+		return nil
+	}
+	if err := c.ofToday(d.IssuedMS); err != nil {
+		return fmt.Errorf("%w: the policy: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
+// ofToday refuses what a person has signed in the future, see [maxAhead].
+func (c *Coordinator) ofToday(issuedMS int64) error {
+	now := c.lifeMS()
+	if issuedMS <= now+maxAhead.Milliseconds() {
+		return nil
+	}
+	when := func(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
+	return fmt.Errorf("it was signed at %s, and here it is %s: set the clock of the machine that signs, and sign again", when(issuedMS), when(now))
 }
 
 // missing returns how many persons are still missing, given those who have
