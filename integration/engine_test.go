@@ -20,6 +20,9 @@ func TestSecretEnv(t *testing.T) {
 	if r.exits(t, 0); r.stdout != "same\n" {
 		t.Errorf("%q, %q", r.stdout, r.stderr)
 	}
+	p := w.sit(t, "run", "-t", "edge-01", "--secret-env", "TOKEN="+value, "--", "sh", "-c", `test "$TOKEN" = "$1-$2-$3-$4" && echo same`, "sh", "correct", "horse", "battery", "staple")
+	p.sees("same")
+	p.exits(0)
 	err := filepath.WalkDir(w.path("."), func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return nil // it has just gone

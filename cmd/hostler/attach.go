@@ -312,7 +312,12 @@ func (a *app) session(ctx context.Context, r *remote, c *command, s *sessionFlag
 		}
 		return a.dryRun(ctx, r, c.view, []protocol.HostID{host}, decoded.Kind, spec)
 	}
-	act, err := a.submit(ctx, r, host, spec)
+	id := a.newActionID()
+	spec, err := a.sealEnv(ctx, r, c, host, id, spec)
+	if err != nil {
+		return cannot("attach to "+label, err)
+	}
+	act, err := a.submitAs(ctx, r, id, host, spec)
 	if err != nil {
 		return cannot("attach to "+label, err)
 	}
