@@ -40,14 +40,14 @@ func run(args []string) int {
 		// A stray signal must not orphan the command. Caught and not ignored,
 		// because what is ignored stays so in the command.
 		signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
-		dir, err := rundir.Dir(args[1]), error(nil)
+		dir, self, err := rundir.Dir(args[1]), (*supervise.Self)(nil), error(nil)
 		if dir == rundir.Later {
-			dir, err = supervise.Await()
+			dir, self, err = supervise.Await()
 		}
 		if err != nil || dir == "" {
 			return report(err)
 		}
-		return report(helper.Supervise(dir))
+		return report(helper.Supervise(dir, self))
 	case len(args) == 1 && args[0] != "supervise" && !strings.HasPrefix(args[0], "-"):
 		out, err := takeStdout()
 		if err != nil {

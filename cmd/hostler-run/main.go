@@ -40,20 +40,21 @@ func run(args []string) int {
 	// A stray signal must not orphan the command. Caught and not ignored,
 	// because what is ignored stays so in the command.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	dir, err := rundir.Dir(args[0]), error(nil)
-	if dir == rundir.Later {
-		if dir, err = supervise.Await(); dir == "" && err == nil {
+	config := supervise.Config{Dir: rundir.Dir(args[0]), Launcher: &supervise.Host{}}
+	var err error
+	if config.Dir == rundir.Later {
+		if config.Dir, config.Self, err = supervise.Await(); config.Dir == "" && err == nil {
 			return 0
 		}
 	}
 	if err == nil {
-		err = supervise.Run(supervise.Config{Dir: dir, Launcher: &supervise.Host{}})
+		err = supervise.Run(config)
 	}
 	if errors.Is(err, supervise.ErrTaken) {
 		return 3
 	}
 	if err != nil {
-		os.Stderr.WriteString("hostler-run: " + string(dir) + ": " + err.Error() + "\n")
+		os.Stderr.WriteString("hostler-run: " + string(config.Dir) + ": " + err.Error() + "\n")
 		return 1
 	}
 	return 0

@@ -23,14 +23,14 @@ func Version() string { return golxc.Version() }
 
 // Supervise runs the command of a run directory inside the container that its
 // target names, from start to end. The target must be a Supervisor.Target of
-// package lxc.
-func Supervise(dir rundir.Dir) error {
+// package lxc. self may be nil, as for package supervise.
+func Supervise(dir rundir.Dir, self *supervise.Self) error {
 	stem, err := takeStem()
 	if err != nil {
 		return err
 	}
 	defer stem.end()
-	return supervise.Run(supervise.Config{Dir: dir, Launcher: &launcher{stem: stem}})
+	return supervise.Run(supervise.Config{Dir: dir, Launcher: &launcher{stem: stem}, Self: self})
 }
 
 // launcher puts a command into a container.

@@ -2,10 +2,10 @@ package rundir
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -51,16 +51,34 @@ func load[T any](d Dir, name string, limit int, parse func([]byte) (*T, error)) 
 // ReadCapped returns the content of a regular file of at most limit bytes;
 // a larger one gives ErrTooLarge. It never blocks on a FIFO.
 func ReadCapped(path string, limit int) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	// Package os would try to wait for such files by epoll: three calls more for each
+	// of the dozen that a supervisor reads.
+	var fd int
+	err := again(func() (err error) {
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		return err
+	})
 	if err != nil {
-		return nil, err
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
-	if err == nil && len(b) > limit {
-		err = &fs.PathError{Op: "read", Path: path, Err: ErrTooLarge}
+	defer unix.Close(fd)
+	b := make([]byte, 0, 512)
+	for len(b) <= limit {
+		b = slices.Grow(b, 1)
+		var n int
+		err := again(func() (err error) {
+			n, err = unix.Read(fd, b[len(b):min(cap(b), limit+1)])
+			return err
+		})
+		if err != nil {
+			return b, &fs.PathError{Op: "read", Path: path, Err: err}
+		}
+		if n == 0 {
+			return b, nil
+		}
+		b = b[:len(b)+n]
 	}
-	return b, err
+	return b, &fs.PathError{Op: "read", Path: path, Err: ErrTooLarge}
 }
 
 // Lock takes the lock of d without waiting. The lock lasts until Unlock or until

@@ -33,6 +33,8 @@ type Config struct {
 	Dir rundir.Dir
 	// Launcher starts the command. Required.
 	Launcher Launcher
+	// Self is what Await has told. Default: Run looks.
+	Self *Self
 	// Clock counts the time limit. Default: the time since boot.
 	Clock Clock
 }
@@ -157,11 +159,14 @@ func termOf(env []string) string {
 
 // holdLock says in the lock file who holds it.
 func (r *run) holdLock() error {
-	ticks, err := rundir.StartTicks(os.Getpid())
-	if err != nil {
-		return err
+	if r.Self == nil {
+		self, err := look()
+		if err != nil {
+			return err
+		}
+		r.Self = self
 	}
-	r.self = rundir.Holder{PID: os.Getpid(), StartTicks: ticks}
+	r.self = rundir.Holder{PID: os.Getpid(), StartTicks: r.Self.ticks}
 	return rundir.WriteHolder(r.lock, &r.self)
 }
 
@@ -230,14 +235,10 @@ func (r *run) credit(taken [2]int64) {
 // declareStart makes start.json durable. After it, nobody may ever assume that
 // the command did not run.
 func (r *run) declareStart() error {
-	boot, err := rundir.Boot()
-	if err != nil {
-		return wrap("reading the boot id", err)
-	}
 	r.exit.StartedMS = r.Clock.Now().Milliseconds()
 	failpoint.Before(failpoint.StartDeclared)
-	err = r.Dir.CreateStart(&rundir.Start{
-		Boot: boot, PID: r.self.PID, StartTicks: r.self.StartTicks,
+	err := r.Dir.CreateStart(&rundir.Start{
+		Boot: r.Self.boot, PID: r.self.PID, StartTicks: r.self.StartTicks,
 		Leaf: string(r.leaf), StartedMS: r.exit.StartedMS, Keep: r.keep,
 	})
 	failpoint.After(failpoint.StartDeclared)
