@@ -50,6 +50,7 @@ type run struct {
 	loose   bool
 	killed  atomic.Bool  // its end is not its supervisor's doing
 	keys    *keyboard    // of its terminal, if it has one
+	still   atomic.Bool  // its supervisor is stopped
 	safe    atomic.Int64 // how far its stdout is with those who follow
 	safeErr atomic.Int64 // the same of its stderr, one beyond it: 0 is that it was never followed
 }
@@ -186,7 +187,11 @@ func (r *run) Cancel(ctx context.Context) error {
 	}
 }
 
-func (r *run) Credit(_ context.Context, stdout, stderr int64) error {
+func (r *run) Credit(ctx context.Context, stdout, stderr int64) error {
+	if r.still.Load() {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
 	if stdout != rundir.NotTaken {
 		r.safe.Store(stdout)
 	}

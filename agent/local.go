@@ -220,7 +220,7 @@ func (r *outputReader) Read(p []byte) (int, error) {
 		}
 	}
 	if r.hold && r.taken != nil {
-		r.taken.read(r.ctx, r, r.offset)
+		r.taken.read(r, r.offset)
 	}
 	for {
 		var changed <-chan struct{}

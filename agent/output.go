@@ -112,11 +112,7 @@ func (o *outputs) credit(c protocol.Credit) {
 		o.start(s, 0)
 	}
 	if s.taken != nil && c.FD != protocol.Recording {
-		newest(s.heard[index(c.FD)], c)
-		if !s.hearing {
-			s.hearing = true
-			o.wg.Go(func() { s.hear(o.agent.serving) })
-		}
+		s.taken.credit(c) // at once: a chunk that waits for its line does not hold it up
 	}
 	newest(s.credits[index(c.FD)], c)
 }
@@ -124,7 +120,6 @@ func (o *outputs) credit(c protocol.Credit) {
 func (o *outputs) start(s *sender, unasked int64) {
 	for i, fd := range upStreams {
 		s.credits[i] = make(chan protocol.Credit, 1)
-		s.heard[i] = make(chan protocol.Credit, 1)
 		s.streams[i] = outStream{fd: fd}
 		if fd != protocol.Recording {
 			s.streams[i].limit = unasked
@@ -133,12 +128,11 @@ func (o *outputs) start(s *sender, unasked int64) {
 	if before := o.senders[s.id]; before != nil {
 		close(before.quit)
 	}
-	s.quit, s.over = make(chan struct{}), make(chan struct{})
+	s.quit = make(chan struct{})
 	o.senders[s.id] = s
 	o.wg.Go(func() {
 		s.serve(o.agent.serving)
 		s.close()
-		close(s.over)
 		o.agent.tell(func() { o.ended(s) })
 	})
 }
@@ -170,11 +164,6 @@ type sender struct {
 	quit    chan struct{} // closed when another has taken its place
 	credits [len(upStreams)]chan protocol.Credit
 	streams [len(upStreams)]outStream
-	// heard are credits on their way to the command, which a chunk that waits for
-	// its line must not hold up: it would be as if nobody followed.
-	heard   [len(upStreams)]chan protocol.Credit
-	hearing bool          // somebody takes them; belongs to the loop
-	over    chan struct{} // closed when nothing is served any more
 	last    time.Time     // of the newest chunk
 	rest    time.Duration // until the next: none after one that had no room for more
 	delay   time.Duration // for which what was sent may be on its way
@@ -302,22 +291,6 @@ func (s *sender) glance(ctx context.Context) bool {
 // allow takes a credit.
 func (s *sender) allow(c protocol.Credit) {
 	s.streams[index(c.FD)].allow(c.Offset, c.Window, s.delay+overdue)
-}
-
-// hear lets the command go on that waits for those who follow it.
-func (s *sender) hear(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.over:
-			return
-		case c := <-s.heard[0]:
-			s.taken.credit(ctx, c)
-		case c := <-s.heard[1]:
-			s.taken.credit(ctx, c)
-		}
-	}
 }
 
 // silent reports that a command has ended without a word, as most do.

@@ -2,8 +2,12 @@ package agent_test
 
 import (
 	"context"
+	"errors"
+	"io"
 	"slices"
 	"testing"
+	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/hostler-io/hostler/agent"
@@ -100,20 +104,55 @@ func TestStreamsAreFollowedAlone(t *testing.T) {
 		}
 		w.coord.see(func() { w.coord.credit = nil })
 		w.pass(time.Minute)
-		read := func(fd protocol.FD, p []byte) {
-			t.Helper()
-			o, err := w.agent.Output(t.Context(), actionID(1), fd, int64(len("many")), true, true)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = o.Close() })
-			if _, err := o.Read(p); err != nil {
-				t.Fatal(err)
-			}
+		o, err := w.agent.Output(t.Context(), actionID(1), protocol.Stdout, int64(len("many")), true, true)
+		if err != nil {
+			t.Fatal(err)
 		}
-		read(protocol.Stdout, make([]byte, 1))
+		defer o.Close()
+		if _, err := o.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
 		if out, err := r.safe.Load(), r.safeErr.Load(); out != 4 || err != 0 {
 			t.Errorf("stdout is followed up to 4 here, and it was told of %d; of stderr of %d", out, err-1)
+		}
+	})
+}
+
+// TestStoppedSupervisorHoldsUpNoReader: whoever reads on the host does not wait for a
+// supervisor that does not answer; when it does again, it hears where they are.
+func TestStoppedSupervisorHoldsUpNoReader(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), command("print", "many words", "1h"))
+		w.pass(time.Second)
+		r := w.cmds.get(actionID(1), 1)
+		r.still.Store(true)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		o, err := w.agent.Output(ctx, actionID(1), protocol.Stdout, 0, true, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { // ends with ctx at the latest
+			_, err := io.ReadFull(iotest.OneByteReader(o), make([]byte, len("many")))
+			done <- errors.Join(err, o.Close())
+		}()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Error("a reader waits for a supervisor that is stopped")
+		}
+		r.still.Store(false)
+		w.pass(time.Minute)
+		w.give(int64(len("many")))
+		w.pass(time.Second)
+		if safe := r.safe.Load(); safe != int64(len("many")) {
+			t.Errorf("the supervisor goes on, and was told of %d bytes", safe)
 		}
 	})
 }

@@ -343,6 +343,8 @@ func (a *Agent) began(id protocol.ActionID, attempt int, r Run) {
 	}
 	j.run, j.taken, j.cancelSent = r, newTaken(r), false
 	a.changed(id)
+	told := j.taken
+	a.worker(func() func() { told.serve(a.watching); return nil })
 	if j.act.Cancelling {
 		a.cancelRun(j)
 	}
