@@ -50,10 +50,17 @@ type session struct {
 	acked   chan struct{} // one place: there is something to tell
 
 	mu        sync.Mutex
-	acks      map[terminal.Peer]int64    // to be told to the coordinator
-	known     map[terminal.Peer]bool     // who was recorded
-	unwritten map[terminal.Peer][][]byte // what came of who is being recorded
+	acks      map[terminal.Peer]int64  // to be told to the coordinator
+	known     map[terminal.Peer]string // who was recorded, as the newest of the peer
+	unwritten map[typist][][]byte      // what came of who is being recorded
 	local     map[terminal.Peer]chan int64
+}
+
+// typist is who types as a peer. Peers are chosen by those who type, so one may be
+// another's.
+type typist struct {
+	peer terminal.Peer
+	who  string
 }
 
 func newSessions(a *Agent) *sessions {
@@ -68,7 +75,7 @@ func (m *sessions) begin(id protocol.ActionID, attempt int) {
 	newest(m.agent.inputs.held, struct{}{})
 	m.live[id] = &session{
 		agent: m.agent, id: id, attempt: attempt, packets: make(chan []byte, maxUntyped), acked: make(chan struct{}, 1),
-		acks: make(map[terminal.Peer]int64), known: make(map[terminal.Peer]bool), unwritten: make(map[terminal.Peer][][]byte),
+		acks: make(map[terminal.Peer]int64), known: make(map[terminal.Peer]string), unwritten: make(map[typist][][]byte),
 		local: make(map[terminal.Peer]chan int64),
 	}
 }
@@ -124,6 +131,7 @@ func (m *sessions) take(msg protocol.Message) error {
 
 // typed takes one packet of a peer. Nobody types before the audit log says who: of
 // who is new, packets wait for that, and what the log does not take is not typed.
+// Who types as a peer that was somebody else's is new.
 func (s *session) typed(who string, packet []byte) error {
 	p, err := terminal.ParsePacket(packet)
 	if err != nil {
@@ -131,20 +139,22 @@ func (s *session) typed(who string, packet []byte) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	waiting, asked := s.unwritten[p.Peer]
+	t := typist{p.Peer, who}
+	waiting, asked := s.unwritten[t]
+	last, known := s.known[p.Peer]
 	switch {
-	case s.known[p.Peer]:
+	case known && last == who:
 		s.push(packet)
 	case asked && len(waiting) < maxUnwritten:
-		s.unwritten[p.Peer] = append(waiting, packet)
-	case asked:
+		s.unwritten[t] = append(waiting, packet)
+	case asked, known && len(s.unwritten) >= terminal.MaxPeers:
 		s.agent.counters.dropped.Add(1)
-	case len(s.known)+len(s.unwritten) >= terminal.MaxPeers:
+	case !known && len(s.known)+len(s.unwritten) >= terminal.MaxPeers:
 		s.answer(terminal.Ack{Peer: p.Peer, Offset: terminal.Refused})
 		newest(s.acked, struct{}{})
 	default:
-		s.unwritten[p.Peer] = [][]byte{packet}
-		s.agent.sessions.wg.Go(func() { s.admit(p.Peer, who) })
+		s.unwritten[t] = [][]byte{packet}
+		s.agent.sessions.wg.Go(func() { s.admit(t) })
 	}
 	return nil
 }
@@ -158,26 +168,26 @@ func (s *session) push(packet []byte) {
 	}
 }
 
-// admit lets a peer type when who it is stands in the audit log.
-func (s *session) admit(peer terminal.Peer, who string) {
+// admit lets somebody type when who it is stands in the audit log.
+func (s *session) admit(t typist) {
 	written := false
-	s.agent.tell(func() { written = s.agent.recordTyping(s.id, who, peer) })
+	s.agent.tell(func() { written = s.agent.recordTyping(s.id, t) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if written {
-		s.known[peer] = true
-		for _, packet := range s.unwritten[peer] {
+		s.known[t.peer] = t.who
+		for _, packet := range s.unwritten[t] {
 			s.push(packet)
 		}
 	}
-	delete(s.unwritten, peer)
+	delete(s.unwritten, t)
 }
 
 // recordTyping writes down who types in a session. It belongs to the loop.
-func (a *Agent) recordTyping(id protocol.ActionID, who string, peer terminal.Peer) bool {
+func (a *Agent) recordTyping(id protocol.ActionID, t typist) bool {
 	return a.disk(a.cfg.Queue.Record(a.steps, audit.Record{
-		AtMS: a.cfg.Now().UnixMilli(), Actor: who, Verb: "session.attach", Object: id.String(),
-		Detail: map[string]any{"peer": peer.String()},
+		AtMS: a.cfg.Now().UnixMilli(), Actor: t.who, Verb: "session.attach", Object: id.String(),
+		Detail: map[string]any{"peer": t.peer.String()},
 	}))
 }
 

@@ -146,6 +146,33 @@ func TestNobodyTypesUnwritten(t *testing.T) {
 	})
 }
 
+// TestAnothersPeerIsWrittenDown: peers are chosen by those who type, and so one may
+// be another's. Who it is that types is written down all the same, and before.
+func TestAnothersPeerIsWrittenDown(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		id := actionID(1)
+		w.coord.order(id, session())
+		w.pass(time.Second)
+		keys := w.cmds.get(id, 1).keys
+		const ann, bob = "token:ann from 192.0.2.7", "token:bob from 192.0.2.8"
+		turns := []string{ann, ann, bob, bob, ann}
+		for i, who := range turns {
+			w.types(id, who, 1, "ls")
+			w.pass(100 * time.Millisecond)
+			if n := len(keys.typed); n != i+1 {
+				t.Errorf("%d packets were typed of %d", n, i+1)
+			}
+		}
+		var got []string
+		for _, r := range w.written(id, "session.attach") {
+			got = append(got, r.Actor)
+		}
+		if want := slices.Compact(turns); !slices.Equal(got, want) {
+			t.Errorf("written down: %q, want %q", got, want)
+		}
+	})
+}
+
 // TestTooManyTypists: who comes when as many have come as may is refused, and not
 // let in without a record.
 func TestTooManyTypists(t *testing.T) {
