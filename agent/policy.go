@@ -24,6 +24,8 @@ type PolicyRecord struct {
 	Number uint64   `json:"number"`
 	Text   []byte   `json:"text,omitempty"`
 	Signed [][]byte `json:"signed,omitempty"`
+	// Taken is what the audit log is told of it.
+	Taken PolicyTaken `json:"taken,omitzero"`
 	// FloorMS is the newest date at which an approver or owner is known to have
 	// signed, in Unix milliseconds: no approval that ended before it is good.
 	FloorMS int64 `json:"floor_ms"`
@@ -32,6 +34,17 @@ type PolicyRecord struct {
 	// used by an action that is forgotten.
 	SinceMS int64            `json:"since_ms"`
 	Store   protocol.StoreID `json:"store,omitzero"`
+}
+
+// PolicyTaken tells how a policy has come into force. It is kept with the policy,
+// and recorded with the end of the action that brought it: once, whoever is killed
+// in between.
+type PolicyTaken struct {
+	Action   protocol.ActionID `json:"action"`
+	Before   uint64            `json:"before"` // number of the policy that was in force, from Source
+	Source   string            `json:"source"`
+	Bypass   bool              `json:"bypass"`
+	SignedBy []string          `json:"signed_by"`
 }
 
 // Policies is what an agent starts with, and how it keeps what it learns.
@@ -253,43 +266,49 @@ func (a *Agent) admitPolicy(spec *protocol.Spec) (*policy.Policy, error) {
 func (a *Agent) setPolicy(j *job) {
 	p, err := a.admitPolicy(&j.spec)
 	if err == nil && p != nil {
-		err = a.takePolicy(p, &j.spec)
+		err = a.takePolicy(p, j)
 	}
-	if err != nil {
-		a.finish(j, queue.Step{Event: protocol.EventFail, Detail: err.Error()})
-		return
+	step := queue.Step{Event: protocol.EventFail}
+	if err == nil {
+		step = queue.Step{Event: protocol.EventSucceed, Detail: fmt.Sprintf("policy %d is in force", a.rights.kept.Number)}
+	} else {
+		step.Detail = err.Error()
 	}
-	a.finish(j, queue.Step{Event: protocol.EventSucceed, Detail: fmt.Sprintf("policy %d is in force", a.rights.kept.Number)})
+	if a.rights.kept.Taken.Action == j.act.ID {
+		r := a.policyTaken()
+		step.Record = &r
+	}
+	a.finish(j, step)
 }
 
-func (a *Agent) takePolicy(p *policy.Policy, spec *protocol.Spec) error {
-	d, signers, err := protocol.OpenPolicy(spec.Signed, a.documents())
+func (a *Agent) takePolicy(p *policy.Policy, j *job) error {
+	d, signers, err := protocol.OpenPolicy(j.spec.Signed, a.documents())
 	if err != nil {
 		return err
 	}
 	next, before := a.rights.kept, a.rights.info
-	next.Number, next.Text, next.Signed = d.Number, spec.Policy, spec.Signed
+	next.Number, next.Text, next.Signed = d.Number, j.spec.Policy, j.spec.Signed
+	next.Taken = PolicyTaken{Action: j.act.ID, Before: before.Number, Source: before.Source, Bypass: p.Bypass()}
+	for _, s := range signers {
+		next.Taken.SignedBy = append(next.Taken.SignedBy, s.Person)
+	}
 	if err := a.keepPolicy(next); err != nil {
 		return err
 	}
 	a.inForce(rights{kept: a.rights.kept, policy: p, info: protocol.PolicyInfo{Source: policyDocument}})
-	var persons []any
-	for _, s := range signers {
-		persons = append(persons, s.Person)
-	}
-	a.recordPolicy("policy.take", protocol.Sum(spec.Policy), map[string]any{
-		"number": d.Number, "before": before.Number, "source_before": before.Source, "bypass": p.Bypass(), "signed_by": persons,
-	})
 	return nil
 }
 
-// recordPolicy writes into the host's audit log. That it could not is said in
-// the agent's own log; the policy is in force all the same.
-func (a *Agent) recordPolicy(verb string, digest protocol.Digest, detail map[string]any) {
-	err := a.cfg.Queue.Record(a.steps, audit.Record{AtMS: a.cfg.Now().UnixMilli(), Actor: "host", Verb: verb, Digest: digest, Detail: detail})
-	if err != nil {
-		a.cfg.Log.Error("a change of the policy is not in the audit log", "verb", verb, "error", err)
+// policyTaken is what the host's audit log says of the policy that is kept.
+func (a *Agent) policyTaken() audit.Record {
+	kept := &a.rights.kept
+	var persons []any
+	for _, p := range kept.Taken.SignedBy {
+		persons = append(persons, p)
 	}
+	return audit.Record{AtMS: a.cfg.Now().UnixMilli(), Actor: "host", Verb: "policy.take", Digest: protocol.Sum(kept.Text), Detail: map[string]any{
+		"number": kept.Number, "before": kept.Taken.Before, "source_before": kept.Taken.Source, "bypass": kept.Taken.Bypass, "signed_by": persons,
+	}}
 }
 
 // PolicyStatus is the policy in force.

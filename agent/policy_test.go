@@ -386,6 +386,9 @@ func TestPolicySet(t *testing.T) {
 		w.coord.orderApproved(actionID(14), specOf(command("true")), nil)
 		w.pass(time.Second)
 		w.expect(actionID(12), "start RUNNING", "succeed DONE ok")
+		if n := strings.Count(records(t, w), `"verb":"policy.take"`); n != 1 {
+			t.Errorf("the audit log tells %d times", n)
+		}
 		w.expect(actionID(13), "refuse FAILED bad_policy")
 		w.expect(actionID(14), "start RUNNING", "succeed DONE ok")
 	})
@@ -400,11 +403,18 @@ func TestPolicySetInterrupted(t *testing.T) {
 				r := newRealm(t)
 				r.guarded(4)
 				spec := r.policySpec(5, open, "olga", "oscar")
-				if kept {
-					r.kept.Number, r.kept.Text = 5, []byte(open)
-				}
 				w := newWorld(t, r.tune(nil))
-				w.down()
+				if kept { // by an attempt of which nothing else is left
+					_, err := w.agent.Propose(t.Context(), actionID(1), spec, agent.LocalRoot)
+					if err != nil || r.kept.Number != 5 {
+						t.Fatal(err, r.kept.Number)
+					}
+					w.down()
+					w.path += ".again"
+					must(queue.Create(context.Background(), queue.Config{Path: w.path}, protocol.StoreID{1})).Close()
+				} else {
+					w.down()
+				}
 				q := must(queue.Open(context.Background(), queue.Config{Path: w.path}))
 				must(q.Begin(t.Context(), queue.Now{Boot: w.boot}))
 				o := queue.Order{Action: actionID(1), Spec: spec, Requester: agent.LocalRoot, BudgetMS: 60_000, Begin: &queue.Change{}}
@@ -416,6 +426,11 @@ func TestPolicySetInterrupted(t *testing.T) {
 				s := must(w.agent.Status(t.Context()))
 				if act.State != protocol.StateDone || s.Policy.Number != 5 || r.kept.Number != 5 {
 					t.Errorf("%s, policy %d, kept %d", act.State, s.Policy.Number, r.kept.Number)
+				}
+				must(w.agent.Propose(t.Context(), actionID(2), spec, agent.LocalRoot)) // nothing new
+				text := records(t, w)
+				if strings.Count(text, `"verb":"policy.take"`) != 1 || !strings.Contains(text, `"before":4,"bypass":false,"number":5,"signed_by":["olga","oscar"],"source_before":"document"`) {
+					t.Errorf("the audit log does not tell once: %s", text)
 				}
 			})
 		})

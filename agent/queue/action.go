@@ -199,6 +199,11 @@ func step(tx *sqldb.Tx, id protocol.ActionID, now Now, decide func(*Action) Step
 	if err := change(tx, s.Change, now); err != nil {
 		return act, err
 	}
+	if s.Record != nil {
+		if err := note(tx, *s.Record); err != nil {
+			return act, err
+		}
+	}
 	if err := moved(tx, &act, s.Container, now); err != nil {
 		return act, err
 	}

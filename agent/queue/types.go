@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
 )
 
 var (
@@ -208,6 +209,9 @@ type Step struct {
 	Change Change
 	// Container is what the container of the action has become, for the report.
 	Container *protocol.Container
+	// Record is what the audit log is to say beside the step, before it; nil is
+	// nothing.
+	Record *audit.Record
 }
 
 // Now is the time of a step.
