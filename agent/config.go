@@ -104,7 +104,8 @@ type Config struct {
 	Lanes int
 	// MaxOpen is how many actions may be here that have not ended: each costs
 	// memory, and whoever asks for more has made a mistake in a loop. What comes
-	// beyond is refused as queue_full. Default 10,000.
+	// beyond is refused as queue_full, but for 1000 that stop a container at once.
+	// Default 10,000.
 	MaxOpen int
 	// CheckEvery is the pause between two full looks at all containers, the
 	// safety net under the watchers. Default 30 s.

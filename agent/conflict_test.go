@@ -39,6 +39,27 @@ func TestSameIDOfBothSides(t *testing.T) {
 	})
 }
 
+// TestStopNowFindsRoom: where nothing more is taken a container can be stopped at
+// once all the same.
+func TestStopNowFindsRoom(t *testing.T) {
+	in(t, func(c *agent.Config) { c.MaxOpen, c.HostRuns = 3, 1 }, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), creation(1, true))
+		w.pass(time.Second)
+		for n := range byte(4) {
+			w.coord.order(actionID(n+2), command("hang"))
+		}
+		w.pass(time.Second)
+		w.expect(actionID(5), "refuse FAILED queue_full")
+		w.coord.now(actionID(6), on(protocol.KindStopNow, 1))
+		w.pass(time.Second)
+		w.expect(actionID(6), "start RUNNING", "succeed DONE ok")
+		act, err := w.agent.Propose(t.Context(), actionID(7), specOf(on(protocol.KindStopNow, 1)), "root")
+		if err != nil {
+			t.Errorf("of the host itself: %s, %v", act.State, err)
+		}
+	})
+}
+
 // TestTooManyOpenActions: beyond the limit nothing is taken and nothing is lost.
 func TestTooManyOpenActions(t *testing.T) {
 	in(t, func(c *agent.Config) { c.MaxOpen, c.HostRuns = 3, 1 }, func(t *testing.T, w *world) {

@@ -106,6 +106,22 @@ func TestCredit(t *testing.T) {
 	})
 }
 
+// TestMaxOpen: what stops a container at once has room beyond all others, and no more
+// than a host has containers.
+func TestMaxOpen(t *testing.T) {
+	a := &Agent{cfg: Config{MaxOpen: 3}}
+	for _, k := range protocol.Kinds() {
+		info, _ := protocol.KindOf(k)
+		want := 3
+		if info.Lane == protocol.LanePreempt {
+			want = 1003
+		}
+		if got := a.maxOpen(&protocol.Spec{Kind: k}); got != want {
+			t.Errorf("%s is taken while there are less than %d, want %d", k, got, want)
+		}
+	}
+}
+
 // TestRecoveredIdempotent is the same for a kind that may be repeated.
 func TestRecoveredIdempotent(t *testing.T) {
 	spec := &protocol.Spec{Kind: protocol.KindStart} // three attempts

@@ -160,7 +160,7 @@ func (a *Agent) isStaged(id protocol.ActionID) bool {
 // queue to find out: of that nothing begins here.
 func (a *Agent) stage(at protocol.Position, o queue.Order, spec protocol.Spec, wrong error) {
 	s := staged{spec: spec}
-	if wrong == nil && len(a.jobs)+len(a.staged) >= a.cfg.MaxOpen {
+	if wrong == nil && len(a.jobs)+len(a.staged) >= a.maxOpen(&spec) {
 		wrong = fmt.Errorf("%w: %d actions have not ended here; cancel some, or ask again when they have", queue.CodeQueueFull, a.cfg.MaxOpen)
 	}
 	if wrong == nil && a.jobs[o.Action] == nil {
@@ -185,6 +185,19 @@ func (a *Agent) stage(at protocol.Position, o queue.Order, spec protocol.Spec, w
 	}
 	s.arrival = queue.Arrival{At: at, Order: o}
 	a.staged = append(a.staged, s)
+}
+
+// maxPreempts is how many actions that preempt may be here beyond those that may
+// be open: what has filled the host can be stopped at once, each container that
+// one has.
+const maxPreempts = 1000
+
+// maxOpen is how many actions may not have ended for such a one to be taken.
+func (a *Agent) maxOpen(s *protocol.Spec) int {
+	if info, _ := protocol.KindOf(s.Kind); info.Lane == protocol.LanePreempt {
+		return a.cfg.MaxOpen + maxPreempts
+	}
+	return a.cfg.MaxOpen
 }
 
 // roomForSession refuses a session that could not begin for all that are open:
@@ -214,7 +227,7 @@ func (a *Agent) takeOrders() {
 // begins it in the same step.
 func (a *Agent) accept(o queue.Order, spec protocol.Spec) (queue.Action, error) {
 	a.takeOrders()
-	if len(a.jobs) >= a.cfg.MaxOpen && a.jobs[o.Action] == nil {
+	if len(a.jobs) >= a.maxOpen(&spec) && a.jobs[o.Action] == nil {
 		return queue.Action{}, queue.ErrFull
 	}
 	a.stage(protocol.Position{}, o, spec, nil)
