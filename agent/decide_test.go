@@ -122,6 +122,24 @@ func TestMaxOpen(t *testing.T) {
 	}
 }
 
+// TestArrivedIsBounded: a broker that repeats large chunks fills no more of the memory
+// than twice what was asked for; that much finds room.
+func TestArrivedIsBounded(t *testing.T) {
+	in := newInputs(&Agent{counters: newCounters()})
+	const size = protocol.ChunkSize + 1000
+	chunk := make([]byte, size)
+	for range 1000 {
+		in.handle("", chunk)
+	}
+	took := len(in.arrived)
+	if n := took * size; n > maxArrived || n < protocol.MaxInputWindow {
+		t.Errorf("%d bytes wait, want %d to %d", n, protocol.MaxInputWindow, maxArrived)
+	}
+	if dropped := in.agent.counters.dropped.Load(); dropped != uint64(1000-took) {
+		t.Errorf("%d were dropped, %d wait", dropped, took)
+	}
+}
+
 // TestRecoveredIdempotent is the same for a kind that may be repeated.
 func TestRecoveredIdempotent(t *testing.T) {
 	spec := &protocol.Spec{Kind: protocol.KindStart} // three attempts

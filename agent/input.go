@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hostler-io/hostler/protocol"
@@ -28,6 +29,9 @@ const (
 	// maxFinished is how many streams are remembered that are over, to answer a
 	// sender who has not heard of it.
 	maxFinished = 256
+	// maxArrived is how many bytes wait to be opened: all that was asked for, twice.
+	// A broker that repeats chunks can fill no more of the memory.
+	maxArrived = 2 * protocol.MaxInputWindow
 )
 
 // inputs are the streams that come down. Messages come from the link and are
@@ -36,6 +40,7 @@ const (
 type inputs struct {
 	agent   *Agent
 	arrived chan inbound
+	waiting atomic.Int64  // bytes in arrived, with what is being opened
 	owed    chan struct{} // one place: credits wait to be told
 	held    chan struct{} // one place: there is a stream, so there must be a connection
 	wg      sync.WaitGroup
@@ -125,11 +130,16 @@ func (s *inputStream) wait() error {
 
 // handle takes a message of the second connection. It never waits.
 func (i *inputs) handle(topic string, payload []byte) {
-	select {
-	case i.arrived <- inbound{topic, payload}:
-	default:
-		i.agent.counters.dropped.Add(1)
+	n := int64(len(payload))
+	if i.waiting.Add(n) <= maxArrived {
+		select {
+		case i.arrived <- inbound{topic, payload}:
+			return
+		default:
+		}
 	}
+	i.waiting.Add(-n)
+	i.agent.counters.dropped.Add(1)
 }
 
 // serve opens what comes.
@@ -139,7 +149,9 @@ func (i *inputs) serve(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case m := <-i.arrived:
-			if err := i.take(m); err != nil {
+			err := i.take(m)
+			i.waiting.Add(-int64(len(m.payload)))
+			if err != nil {
 				if code, ok := errors.AsType[protocol.Code](err); ok {
 					count(i.agent.counters.refused, code)
 				}
