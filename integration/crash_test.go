@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -80,16 +82,17 @@ func (c *wreck) strikes(t *testing.T, all ...strike) {
 	t.Helper()
 	for _, s := range all {
 		for _, point := range []string{s.step.Before(), s.step.After()} {
-			t.Run(point, func(t *testing.T) { c.strike(t, s.at, point, func() { s.pass(t) }) })
+			t.Run(point, func(t *testing.T) { c.strike(t, s.at, point, 1, func() { s.pass(t) }) })
 		}
 	}
 	c.judge(t)
 }
 
-// strike arms a point, lets it be passed and starts again who has died there.
-func (c *wreck) strike(t *testing.T, at *victim, point string, pass func()) {
+// strike arms a point for its nth hit, lets it be passed and starts again who has
+// died there.
+func (c *wreck) strike(t *testing.T, at *victim, point string, nth int, pass func()) {
 	t.Helper()
-	at.arm(t, point, 1)
+	at.arm(t, point, nth)
 	struck, done := make(chan struct{}), make(chan struct{})
 	go func() { // waited for below
 		defer close(done)
@@ -138,7 +141,59 @@ func commandPoints(t *testing.T) {
 	for _, s := range []failpoint.Step{"A2", "A4", "A5", "S1", "S2", "S3", "S4", "S6", "S7", "F3"} {
 		strikes = append(strikes, strike{s, l.victim, run})
 	}
+	for _, point := range []string{failpoint.PolicyKept.Before(), failpoint.PolicyKept.After()} {
+		t.Run(point+", second", func(t *testing.T) { // its date is kept before
+			c.strike(t, l.victim, point, 2, func() { c.newPolicy(t, l) })
+		})
+	}
 	c.strikes(t, strikes...)
+	c.policiesAudited(t, l)
+}
+
+// policiesAudited checks that the host has written down who signed each of the
+// policies that came into force, and once.
+func (c *wreck) policiesAudited(t *testing.T, l *limb) {
+	t.Helper()
+	l.process().end(t, kill)
+	db, err := sqldb.Open(t.Context(), sqldb.Config{Path: l.path("queue.db"), ApplicationID: 0x48737441, Migrations: os.DirFS("../agent/queue/schema")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	told := make(map[int]int)
+	err = db.View(t.Context(), func(tx *sqldb.Tx) error {
+		for row, err := range tx.Query(`SELECT record FROM audit`) {
+			if err != nil {
+				return err
+			}
+			var raw []byte
+			if err := row.Scan(&raw); err != nil {
+				return err
+			}
+			var r struct {
+				Verb   string
+				Detail struct {
+					Number   int
+					SignedBy []string `json:"signed_by"`
+				}
+			}
+			if err := json.Unmarshal(raw, &r); err != nil {
+				return err
+			}
+			if r.Verb == "policy.take" && len(r.Detail.SignedBy) > 0 {
+				told[r.Detail.Number]++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n <= c.policies; n++ {
+		if told[n] != 1 {
+			t.Errorf("who signed policy %d of %d is written down %d times", n, c.policies, told[n])
+		}
+	}
 }
 
 // newPolicy puts another policy into force, and sees that it is.
