@@ -156,6 +156,9 @@ func (b *fileRun) close() {
 // begins, and makes all specs.
 func (a *app) planFile(ctx context.Context, r *remote, o *batchOptions, id protocol.BatchID, all []batchfile.Operation) (*fileRun, error) {
 	known, err := a.knownPlaces(ctx, r)
+	if err == nil && o.resume != "" {
+		err = known.goOn(ctx, r, id)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -192,6 +195,9 @@ func (a *app) planFile(ctx context.Context, r *remote, o *batchOptions, id proto
 type knownPlaces struct {
 	hosts      map[string]bool
 	containers map[string]protocol.CTID
+	// asked has the containers that operations were about which were asked for before,
+	// by the id of the action.
+	asked map[string]protocol.CTID
 }
 
 func (a *app) knownPlaces(ctx context.Context, r *remote) (*knownPlaces, error) {
@@ -216,6 +222,25 @@ func (a *app) knownPlaces(ctx context.Context, r *remote) (*knownPlaces, error) 
 		}
 	}
 	return k, nil
+}
+
+// goOn finds what was asked for before of a batch: since then a container may have
+// been made or removed by it, which is no reason to refuse the file now.
+func (k *knownPlaces) goOn(ctx context.Context, r *remote, id protocol.BatchID) error {
+	all, err := r.actionsIn(ctx, actionQuery{batch: id.String()})
+	if err != nil {
+		return cannot("list the actions of batch "+id.String(), err)
+	}
+	k.asked = make(map[string]protocol.CTID)
+	for _, act := range all {
+		if act.Target == "" || act.Conflict {
+			continue
+		}
+		if k.asked[act.ID], err = protocol.ParseCTID(act.Target); err != nil {
+			return fmt.Errorf("container of action %s: %w", act.ID, err)
+		}
+	}
+	return nil
 }
 
 // plan makes the spec of one operation, and notes what it makes or removes for
@@ -263,6 +288,9 @@ func (k *knownPlaces) plan(ctx context.Context, op batchfile.Operation, id proto
 func (k *knownPlaces) container(s *protocol.Spec, op batchfile.Operation, id protocol.BatchID, i int) error {
 	if _, err := protocol.ParseContainerName(string(s.Name)); err != nil {
 		return err
+	}
+	if before, asked := k.asked[id.Action(fmt.Sprint(i)).String()]; asked {
+		k.containers[op.Where] = before
 	}
 	ct, ok := k.containers[op.Where]
 	made := protocol.CTID(id.Action(fmt.Sprintf("container %d", i)))
@@ -316,8 +344,11 @@ func (b *fileRun) do(ctx context.Context) error {
 	var mu sync.Mutex
 	failed := false
 	var broken error
+	ended := make([]chan struct{}, len(b.run.parts))
 	for i, p := range b.run.parts {
+		ended[i] = make(chan struct{})
 		turns <- struct{}{}
+		b.letPass(ctx, i, ended)
 		mu.Lock()
 		end := ctx.Err() != nil || broken != nil || failed && !b.o.goOn
 		mu.Unlock()
@@ -337,11 +368,12 @@ func (b *fileRun) do(ctx context.Context) error {
 			mu.Lock()
 			failed = failed || p.word() != "done"
 			mu.Unlock()
+			close(ended[i])
 			<-turns
 			continue
 		}
 		group.Go(func() {
-			defer func() { <-turns }()
+			defer func() { close(ended[i]); <-turns }()
 			act, err := b.await(ctx, i)
 			mu.Lock()
 			defer mu.Unlock()
@@ -355,6 +387,26 @@ func (b *fileRun) do(ctx context.Context) error {
 	}
 	group.Wait()
 	return b.end(ctx, broken)
+}
+
+// letPass waits for the operations on the same container that an operation may not
+// overtake. Its host sees to that, but for a pull: that changes nothing, and so runs
+// beside whatever else there is.
+func (b *fileRun) letPass(ctx context.Context, i int, ended []chan struct{}) {
+	op := b.ops[i]
+	if !strings.Contains(op.Where, "/") {
+		return
+	}
+	for j, before := range b.ops[:i] {
+		if before.Where != op.Where || before.Verb != batchfile.Pull && op.Verb != batchfile.Pull {
+			continue
+		}
+		select {
+		case <-ended[j]:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // begin asks for an operation, once. What is pushed was sent before, but the
