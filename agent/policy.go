@@ -142,6 +142,9 @@ func (a *Agent) allowed(id protocol.ActionID, spec *protocol.Spec, o *queue.Orde
 		return err
 	}
 	need := a.rights.policy.Needs(a.request(spec, o.Requester))
+	if spec.Files != nil {
+		o.Within = append([]string{}, need.Within...)
+	}
 	clock := policy.Clock{WallMS: a.cfg.Now().UnixMilli(), FloorMS: a.rights.kept.FloorMS, SinceMS: a.rights.kept.SinceMS}
 	if len(approvals) > 0 {
 		used, err := a.cfg.Queue.UsedMS(a.steps)

@@ -558,3 +558,38 @@ func TestFilesStayWhereThePolicySays(t *testing.T) {
 		}
 	})
 }
+
+// TestPlacesAreThoseOfItsPolicy: what was let in because its files are below a
+// directory is held to that directory, whatever comes into force before it begins.
+func TestPlacesAreThoseOfItsPolicy(t *testing.T) {
+	const (
+		loose = "allow_bypass = true\nversion = 1\n[[rule]]\nkinds = ['host.pull']\npaths = ['/srv/drop']\n[[rule]]\nkinds = ['host.run']\n[[rule]]\nkinds = ['*']\napprovals = 2\n"
+		tight = "version = 1\n[[rule]]\nkinds = ['*']\napprovals = 2\n"
+	)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRealm(t)
+		r.kept = agent.PolicyRecord{Number: 1, Text: []byte(loose), FloorMS: 1}
+		tune := r.tune(nil)
+		w := newWorld(t, func(c *agent.Config) {
+			tune(c)
+			c.Mover = []string{"true"}
+			c.HostRuns = 1
+		})
+		defer w.end()
+		w.coord.see(func() { w.coord.key, w.coord.ring = r.coordinator, r.ring })
+		w.line.breaks(false)
+		w.pass(3 * time.Second)
+		w.coord.order(actionID(1), command("sleep", "60"))
+		w.coord.order(actionID(2), protocol.Spec{Kind: protocol.KindHostPull, Files: &protocol.FileArgs{Paths: []string{"/srv/drop/a"}}})
+		w.coord.orderApproved(actionID(3), r.policySpec(2, tight, "olga", "oscar"), nil)
+		w.pass(2 * time.Minute)
+		w.expect(actionID(3), "start RUNNING", "succeed DONE ok")
+		run := w.cmds.get(actionID(2), 1)
+		if run == nil {
+			t.Fatal("the pull did not begin")
+		}
+		if move := run.cmd.Argv[len(run.cmd.Argv)-1]; !strings.Contains(move, `"allowed":["/srv/drop"]`) {
+			t.Errorf("it is held to other places: %s", move)
+		}
+	})
+}

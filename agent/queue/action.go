@@ -85,7 +85,7 @@ func accept(tx *sqldb.Tx, o Order, local bool, now Now) (Action, error) {
 	act := Action{
 		ID: o.Action, Digest: protocol.Sum(o.Spec), Spec: o.Spec, Requester: o.Requester, Local: local,
 		BudgetMS: o.BudgetMS, Boot: now.Boot, AcceptBootMS: now.BootMS, CreatedMS: o.CreatedMS, AcceptedMS: now.WallMS,
-		ApprovedMS: o.ApprovedMS, approved: o.Approved,
+		ApprovedMS: o.ApprovedMS, approved: o.Approved, Within: o.Within,
 	}
 	if err := tx.QueryRow(`UPDATE self SET accept_seq = accept_seq + 1 RETURNING accept_seq`).Scan(&act.AcceptSeq); err != nil {
 		return act, err
@@ -471,13 +471,14 @@ func clean(s string) string {
 type result struct {
 	Exit   *protocol.Exit    `json:"exit,omitempty"`
 	Output []protocol.Output `json:"output,omitempty"`
+	Within []string          `json:"within,omitzero"`
 }
 
 const columns = `id, accept_seq, digest, spec, requester, local, state, event, reason, detail, attempt, cancelling,
 	budget_ms, boot, accept_boot_ms, created_ms, accepted_ms, started_ms, ended_ms, result, report_n, approved_ms`
 
 func insert(tx *sqldb.Tx, a *Action) error {
-	res, err := json.Marshal(result{a.Exit, a.Output})
+	res, err := json.Marshal(result{a.Exit, a.Output, a.Within})
 	if err != nil {
 		return err
 	}
@@ -490,7 +491,7 @@ func insert(tx *sqldb.Tx, a *Action) error {
 }
 
 func save(tx *sqldb.Tx, a *Action) error {
-	res, err := json.Marshal(result{a.Exit, a.Output})
+	res, err := json.Marshal(result{a.Exit, a.Output, a.Within})
 	if err != nil {
 		return err
 	}
@@ -547,7 +548,7 @@ func scan(r sqldb.Row) (Action, error) {
 	if err := json.Unmarshal(res, &kept); err != nil {
 		return a, fmt.Errorf("result of action %s: %w", id, err)
 	}
-	a.Exit, a.Output = kept.Exit, kept.Output
+	a.Exit, a.Output, a.Within = kept.Exit, kept.Output, kept.Within
 	if a.ID, err = protocol.ParseActionID(id); err != nil {
 		return a, err
 	}

@@ -108,6 +108,8 @@ type Action struct {
 	// ApprovedMS: none of the approvals that it rests on is dated later; 0 if it
 	// rests on none. Of an action that was forgotten it is not told.
 	ApprovedMS int64
+	// Within is that of its order.
+	Within []string
 
 	approved []string // of a new one, for its record in the audit log
 }
@@ -172,6 +174,9 @@ type Order struct {
 	// ApprovedMS a date, in Unix milliseconds, that none of them signed after.
 	Approved   []string
 	ApprovedMS int64
+	// Within are the directories to which the policy that let it in holds it: empty
+	// holds it to none, nil is not known.
+	Within []string
 	// Begin, if set, starts the action in the transaction that accepts it, so
 	// that its NEW is never reported, and makes the changes of its start.
 	Begin *Change
