@@ -110,11 +110,10 @@ func keepToken(tx Tx, t Token) error {
 	return tx.Journal().Audit().Append(record)
 }
 
-// Authenticate returns who bears a token. Any fault is [ErrDenied]: nothing
-// tells a guesser how near they came.
-func (c *Coordinator) Authenticate(ctx context.Context, secret string) (Actor, error) {
-	var t Token
-	err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
+// token returns the token of a secret. Any fault is [ErrDenied]: nothing tells a
+// guesser how near they came.
+func (c *Coordinator) token(ctx context.Context, secret string) (t Token, err error) {
+	err = c.cfg.Store.View(ctx, func(tx Tx) (err error) {
 		t, err = tx.Access().TokenByHash(protocol.Sum([]byte(secret)))
 		return err
 	})
@@ -122,11 +121,11 @@ func (c *Coordinator) Authenticate(ctx context.Context, secret string) (Actor, e
 	case errors.Is(err, ErrNotFound),
 		err == nil && t.RevokedMS != 0,
 		err == nil && t.ExpiresMS != 0 && over(t.CreatedMS, t.ExpiresMS, c.lifeMS()):
-		return Actor{}, fmt.Errorf("%w: the token is unknown, revoked or expired", ErrDenied)
+		return Token{}, fmt.Errorf("%w: the token is unknown, revoked or expired", ErrDenied)
 	case err != nil:
-		return Actor{}, err
+		return Token{}, err
 	}
-	return Actor{Name: t.Name, Role: t.Role}, nil
+	return t, nil
 }
 
 // Tokens returns all tokens, without secrets.
@@ -141,12 +140,12 @@ func (c *Coordinator) Tokens(ctx context.Context, by Actor) (all []Token, err er
 	return all, err
 }
 
-// RevokeToken ends a token.
+// RevokeToken ends a token, and what is served by it.
 func (c *Coordinator) RevokeToken(ctx context.Context, by Actor, id string) error {
 	if err := by.may(RoleAdmin, "revoke tokens"); err != nil {
 		return err
 	}
-	return c.update(ctx, failpoint.AccessKept, func(tx Tx) error {
+	err := c.update(ctx, failpoint.AccessKept, func(tx Tx) error {
 		t, err := tx.Access().Token(id)
 		if err != nil {
 			return fmt.Errorf("token %.40q: %w", id, err)
@@ -160,6 +159,10 @@ func (c *Coordinator) RevokeToken(ctx context.Context, by Actor, id string) erro
 		}
 		return c.audit(tx, by, "token.revoke", id, nil)
 	})
+	if err == nil {
+		c.bearers.revoked(id)
+	}
+	return err
 }
 
 // ViewerPass is what a viewer connects to the broker with, PEM.

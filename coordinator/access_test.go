@@ -1,8 +1,10 @@
 package coordinator_test
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator"
@@ -21,14 +23,14 @@ func TestTokenLife(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a, err := c.Authenticate(ctx, short); err != nil || a != (coordinator.Actor{Name: "bob", Role: coordinator.RoleOperator}) {
+		if a, err := f.Authenticate(short); err != nil || a != (coordinator.Actor{Name: "bob", Role: coordinator.RoleOperator}) {
 			t.Errorf("authenticated as %+v, %v", a, err)
 		}
 		after(time.Hour)
-		if _, err := c.Authenticate(ctx, short); !errors.Is(err, coordinator.ErrDenied) {
+		if _, err := f.Authenticate(short); !errors.Is(err, coordinator.ErrDenied) {
 			t.Errorf("an expired token: %v", err)
 		}
-		if _, err := c.Authenticate(ctx, long); err != nil {
+		if _, err := f.Authenticate(long); err != nil {
 			t.Errorf("a token for ever: %v", err)
 		}
 		for range 2 { // twice does no harm
@@ -36,8 +38,45 @@ func TestTokenLife(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := c.Authenticate(ctx, long); !errors.Is(err, coordinator.ErrDenied) {
+		if _, err := f.Authenticate(long); !errors.Is(err, coordinator.ErrDenied) {
 			t.Errorf("a revoked token: %v", err)
+		}
+	})
+}
+
+// judgedStore does something when a token was read.
+type judgedStore struct {
+	coordinator.Store
+	read func()
+}
+
+func (s *judgedStore) View(ctx context.Context, f func(coordinator.Tx) error) error {
+	err := s.Store.View(ctx, f)
+	if read := s.read; read != nil {
+		s.read = nil
+		read()
+	}
+	return err
+}
+
+// TestRevokedWhileJudged: a token that is revoked when it has been read, and is not
+// known to serve anything yet, serves nothing.
+func TestRevokedWhileJudged(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
+		store := &judgedStore{Store: f.Store()}
+		f.RestartOn(store)
+		synctest.Wait()
+		secret, token, err := f.Coordinator().CreateToken(t.Context(), f.Admin(), "bob", coordinator.RoleOperator, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.read = func() {
+			if err := f.Coordinator().RevokeToken(t.Context(), f.Admin(), token.ID); err != nil {
+				t.Error(err)
+			}
+		}
+		if by, err := f.Authenticate(secret); !errors.Is(err, coordinator.ErrDenied) {
+			t.Errorf("%+v is served by a revoked token: %v", by, err)
 		}
 	})
 }

@@ -190,6 +190,7 @@ type Coordinator struct {
 	configured atomic.Pointer[Policies] // in force
 	payloads   *blob.Store
 	sealer     sealer
+	bearers    bearers
 
 	exchanges exchanges
 	lives     lives
@@ -382,6 +383,7 @@ func (c *Coordinator) tickLoop(ctx context.Context) error {
 			continue
 		case <-t.C:
 		}
+		c.bearers.expire(c.lifeMS())
 		var looks errgroup.Group
 		looks.SetLimit(maxLooks)
 		for _, s := range c.allSessions() {

@@ -33,15 +33,15 @@ func TestDateBackLengthensNoLife(t *testing.T) {
 					f.Restart()
 					synctest.Wait()
 				}
-				if _, err := f.Coordinator().Authenticate(t.Context(), secret); (err == nil) != !restart {
+				if _, err := f.Authenticate(secret); (err == nil) != !restart {
 					t.Errorf("after half of its life the token gives %v", err)
 				}
 				after(29 * time.Minute)
-				if _, err := f.Coordinator().Authenticate(t.Context(), secret); (err == nil) != !restart {
+				if _, err := f.Authenticate(secret); (err == nil) != !restart {
 					t.Errorf("shortly before its end the token gives %v", err)
 				}
 				after(time.Minute)
-				if _, err := f.Coordinator().Authenticate(t.Context(), secret); !errors.Is(err, coordinator.ErrDenied) {
+				if _, err := f.Authenticate(secret); !errors.Is(err, coordinator.ErrDenied) {
 					t.Errorf("after its life the token gives %v", err)
 				}
 				if err := offer(t, f, "edge-20", code, nil); !errors.Is(err, enrol.ErrExpired) {
@@ -69,11 +69,11 @@ func TestDateIsPutRight(t *testing.T) {
 		f.Restart()
 		after(time.Hour)
 		f.SetDate(0)
-		if _, err := f.Coordinator().Authenticate(t.Context(), secret); err != nil {
+		if _, err := f.Authenticate(secret); err != nil {
 			t.Errorf("after an hour of two: %v", err)
 		}
 		after(time.Hour)
-		if _, err := f.Coordinator().Authenticate(t.Context(), secret); !errors.Is(err, coordinator.ErrDenied) {
+		if _, err := f.Authenticate(secret); !errors.Is(err, coordinator.ErrDenied) {
 			t.Errorf("after its life: %v", err)
 		}
 	})

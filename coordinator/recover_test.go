@@ -331,7 +331,7 @@ func TestCopyForAnotherFleet(t *testing.T) {
 		if !errors.Is(err, coordinator.ErrDenied) {
 			t.Errorf("an action for a stranger: %v", err)
 		}
-		if _, err := f.Coordinator().Authenticate(t.Context(), secret); !errors.Is(err, coordinator.ErrDenied) {
+		if _, err := f.Authenticate(secret); !errors.Is(err, coordinator.ErrDenied) {
 			t.Errorf("a token of the fleet: %v", err)
 		}
 		if v, err := f.Coordinator().Host(t.Context(), h.ID); err != nil || v.State != coordinator.HostRevoked || v.Connectivity == coordinator.Online {

@@ -79,7 +79,7 @@ func (a *app) tokenListCommand() *cobra.Command {
 func (a *app) tokenRevokeCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "revoke ID", Short: "End a token", Args: exactly(1), Example: "  hostler token revoke 3f0c11aa90bd --yes",
+		Use: "revoke ID", Short: "End a token and what goes on by it", Args: exactly(1), Example: "  hostler token revoke 3f0c11aa90bd --yes",
 		ValidArgsFunction: a.completing(func(ctx context.Context, r *remote) ([]string, error) {
 			var all []api.Token
 			err := r.Get(ctx, "/v1/tokens", nil, &all)

@@ -198,6 +198,15 @@ func (f *Fleet) Token(role coordinator.TokenRole) string {
 	return secret
 }
 
+// Authenticate returns who bears a token now.
+func (f *Fleet) Authenticate(secret string) (coordinator.Actor, error) {
+	by, leave, err := f.Coordinator().Authenticate(f.t.Context(), secret, func(error) {})
+	if err == nil {
+		leave()
+	}
+	return by, err
+}
+
 // AddHost makes an approved host, which is not connected yet.
 func (f *Fleet) AddHost(id protocol.HostID) *Host {
 	f.t.Helper()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/internal/attach"
 	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
@@ -55,15 +56,22 @@ func (h *handlers) guard(mux *http.ServeMux, openMetrics bool) http.Handler {
 		}
 		if !isOpen(r, openMetrics) {
 			secret, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-			who, err := h.c.Authenticate(r.Context(), secret)
-			if !ok || err != nil {
-				h.unauthenticated(w, r, ok, err)
+			if !ok {
+				h.unauthenticated(w, r, nil)
 				return
 			}
+			ctx, end := context.WithCancelCause(r.Context())
+			defer end(nil)
+			who, leave, err := h.c.Authenticate(ctx, secret, func(why error) { end(tokenEnded{why}) })
+			if err != nil {
+				h.unauthenticated(w, r, err)
+				return
+			}
+			defer leave()
 			if from, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
 				who.From = from.Addr().Unmap().String()
 			}
-			r = r.WithContext(context.WithValue(r.Context(), actorKey{}, who))
+			r = r.WithContext(context.WithValue(ctx, actorKey{}, who))
 		}
 		if _, pattern := mux.Handler(r); pattern == "" {
 			noRoute(w, r, mux)
@@ -101,10 +109,17 @@ func isOpen(r *http.Request, openMetrics bool) bool {
 	return r.URL.Path != "/v1" && !strings.HasPrefix(r.URL.Path, "/v1/")
 }
 
-// unauthenticated answers who did not say who they are, or not truly.
-func (h *handlers) unauthenticated(w http.ResponseWriter, r *http.Request, said bool, err error) {
+// tokenEnded is why the context of a request ends when its token does.
+type tokenEnded struct{ error }
+
+// Is tells a session that who is in it is to go for good.
+func (tokenEnded) Is(target error) bool { return target == attach.ErrDismissed }
+
+// unauthenticated answers who did not say who they are, without an error, or not
+// truly.
+func (h *handlers) unauthenticated(w http.ResponseWriter, r *http.Request, err error) {
 	p := newProblem(api.CodeUnauthentic, "this needs a token")
-	if said && err != nil {
+	if err != nil {
 		p = h.asProblemOf(r.Context(), err)
 		if p.Code == api.CodeDenied {
 			p = newProblem(api.CodeUnauthentic, "the token is unknown, revoked or expired")

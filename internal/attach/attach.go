@@ -93,6 +93,10 @@ type Part interface {
 // ErrUpgrade tells that the request was none for a websocket. It was answered.
 var ErrUpgrade = errors.New("the request is none for a websocket")
 
+// ErrDismissed, as the cause of a context that ends, tells the peer that it need
+// not come back.
+var ErrDismissed = errors.New("the peer is to go for good")
+
 // Serve connects a peer to its part until one of them ends, or ctx does. A request
 // that comes from a page of another origin is refused.
 func Serve(ctx context.Context, w http.ResponseWriter, r *http.Request, p Part) error {
@@ -128,7 +132,7 @@ func Serve(ctx context.Context, w http.ResponseWriter, r *http.Request, p Part) 
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	if !errors.Is(err, errPeer) {
+	if !forGood(err) {
 		stop()
 	}
 	return s.bye(err)
@@ -190,6 +194,9 @@ func (s *served) typing(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case packet := <-s.typed:
+			if ctx.Err() != nil {
+				continue // who is to go types nothing more
+			}
 			if err := s.part.Type(ctx, packet); err != nil {
 				return fmt.Errorf("%w: %w", errPeer, err)
 			}
@@ -228,11 +235,14 @@ func (s *served) ping(ctx context.Context) error {
 	}
 }
 
+// forGood reports whether an end is none after which the peer may come back.
+func forGood(err error) bool { return errors.Is(err, errPeer) || errors.Is(err, ErrDismissed) }
+
 // bye tells the peer why its connection ends, if it can still be told.
 func (s *served) bye(err error) error {
 	status := websocket.StatusGoingAway // it may come back
 	switch {
-	case errors.Is(err, errPeer):
+	case forGood(err):
 		status = websocket.StatusPolicyViolation
 	case websocket.CloseStatus(err) != -1:
 		return nil // it has gone by itself

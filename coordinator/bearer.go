@@ -1,0 +1,105 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// Why a request that goes on for long ends with its token.
+var (
+	ErrTokenRevoked = errors.New("the token was revoked")
+	ErrTokenExpired = errors.New("the token has expired")
+)
+
+// bearers knows who is being served by which token, so that a token that ends
+// takes with it what goes on by it: sessions in which somebody types, followers,
+// waiters.
+type bearers struct {
+	mu sync.Mutex
+	// ended counts the tokens that were revoked. Who read a token before one of
+	// them was, reads it again.
+	ended  uint64
+	served map[string]map[*bearer]struct{} // by the id of the token
+}
+
+// bearer is one request.
+type bearer struct {
+	token Token
+	end   func(why error)
+}
+
+// count returns how many tokens were revoked until now.
+func (b *bearers) count() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ended
+}
+
+// add takes a request in, unless a token was revoked since the count.
+func (b *bearers) add(r *bearer, count uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended != count {
+		return false
+	}
+	if b.served == nil {
+		b.served = make(map[string]map[*bearer]struct{})
+	}
+	of := b.served[r.token.ID]
+	if of == nil {
+		of = make(map[*bearer]struct{})
+		b.served[r.token.ID] = of
+	}
+	of[r] = struct{}{}
+	return true
+}
+
+func (b *bearers) remove(r *bearer) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	of := b.served[r.token.ID]
+	if delete(of, r); len(of) == 0 {
+		delete(b.served, r.token.ID)
+	}
+}
+
+// revoked ends what is served by a token.
+func (b *bearers) revoked(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended++
+	for r := range b.served[id] {
+		r.end(ErrTokenRevoked)
+	}
+}
+
+// expire ends what is served by tokens whose life is over.
+func (b *bearers) expire(lifeMS int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, of := range b.served {
+		for r := range of {
+			if r.token.ExpiresMS != 0 && over(r.token.CreatedMS, r.token.ExpiresMS, lifeMS) {
+				r.end(ErrTokenExpired)
+			}
+		}
+	}
+}
+
+// Authenticate returns who bears a token; [ErrDenied] if nobody does. From then on
+// until leave is called, end is called as soon as the token is revoked, and a
+// moment after it has expired; it may be called more than once, and must not wait.
+func (c *Coordinator) Authenticate(ctx context.Context, secret string, end func(why error)) (by Actor, leave func(), err error) {
+	for {
+		count := c.bearers.count()
+		t, err := c.token(ctx, secret)
+		if err != nil {
+			return Actor{}, nil, err
+		}
+		r := &bearer{token: t, end: end}
+		if c.bearers.add(r, count) {
+			return Actor{Name: t.Name, Role: t.Role}, func() { c.bearers.remove(r) }, nil
+		}
+	}
+}
