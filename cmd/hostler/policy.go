@@ -262,20 +262,22 @@ func personsOf(who []protocol.Principal) []string {
 }
 
 func (a *app) policySetCommand() *cobra.Command {
-	var labels selector
-	var all bool
 	cmd := &cobra.Command{
 		Use: "set FILE {HOST… | -l SELECTOR | -A}", Short: "Put a signed policy into force on hosts", Args: atLeast(1),
 		Long: `Brings the policy in FILE with the signatures in FILE.signed to hosts. Each verifies
 them against its own ring and the policy in force there; a file of root on the
-host, /etc/hostler/policy.toml, is in force over every signed policy.`,
+host, /etc/hostler/policy.toml, is in force over every signed policy.
+
+Hosts that are away are waited for, unless --no-wait-offline or --wait says
+otherwise, and keep it from no other: they take it when they are back. The exit
+code is 1 if it did not come into force anywhere, 5 if the time to wait was over
+before, 6 if only hosts that are away are left.`,
 		Example: "  hostler policy set policy.toml edge-01 edge-02\n  hostler policy set policy.toml -A",
 	}
 	c := changeFlags(cmd)
-	cmd.Flags().VarP(&labels, "selector", "l", "on all approved hosts with these labels")
-	cmd.Flags().BoolVarP(&all, "all", "A", false, "on all approved hosts")
+	sel := selectionFlags(cmd, "approved hosts")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		spec, err := policySpec(args[0])
+		s, err := policySpec(args[0])
 		if err != nil {
 			return cannot("read the policy", err)
 		}
@@ -283,30 +285,31 @@ host, /etc/hostler/policy.toml, is in force over every signed policy.`,
 		if err != nil {
 			return err
 		}
-		sel := &selection{labels: labels, all: all}
-		if err := sel.check(len(args) - 1); err != nil {
+		if err := errors.Join(sel.check(len(args)-1), sel.fits(r.local, false)); err != nil {
 			return err
 		}
-		hosts, err := a.chooseHosts(cmd.Context(), r, args[1:], sel, true)
+		ctx := cmd.Context()
+		hosts, err := a.chooseHosts(ctx, r, args[1:], sel, true)
 		if err != nil {
 			return err
 		}
-		failed := 0
+		if len(hosts) == 1 && !sel.bounded() {
+			return a.do(ctx, r, c, ref{host: hosts[0]}, "set the policy of "+firstOf(string(hosts[0]), "this host"), "under the new policy", s)
+		}
+		spec, err := encodeSpec(s)
+		if err != nil {
+			return err
+		}
+		if c.dryRun {
+			return a.dryRun(ctx, r, c.view, hosts, s.Kind, spec)
+		}
+		var places []place
 		for _, h := range hosts {
-			where := firstOf(string(h), "this host")
-			err := a.do(cmd.Context(), r, c, ref{host: h}, "set the policy of "+where, "under the new policy", spec)
-			if err != nil && len(hosts) == 1 || cmd.Context().Err() != nil {
-				return err
-			}
-			if err != nil {
-				failed++
-				a.say("hostler: %s", printable(err.Error()))
-			}
+			places = append(places, place{label: string(h), host: h, spec: spec})
 		}
-		if failed > 0 {
-			return &failure{code: exitFailed, what: fmt.Sprintf("the policy is not in force on %d of %d hosts", failed, len(hosts)), next: "hostler policy show HOST"}
-		}
-		return nil
+		m := sel.many
+		m.view, m.noWait, m.verb = c.view, c.noWait, "set the policy"
+		return a.doMany(ctx, r, &m, places)
 	}
 	return cmd
 }
