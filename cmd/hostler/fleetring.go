@@ -368,23 +368,25 @@ func differences(old, next certs.Ring) []string {
 	return lines
 }
 
-// members lists who is in a ring, for people.
+// members lists who is in a ring, for people. With the fingerprint of a key, which
+// is that of its primary one, stands what it says of its others, and with that of a
+// coordinator its TLS authority: either lets in who has it.
 func members(r certs.Ring) []string {
 	var all []string
-	add := func(role, person string, key []byte) {
+	add := func(role, person string, key []byte, more string) {
 		if k, err := certs.ParsePublicKey(key); err == nil {
-			all = append(all, strings.TrimSpace(role+" "+person)+" "+k.Key().String())
+			all = append(all, strings.TrimSpace(role+" "+person)+" "+k.Key().String()+", whole key "+protocol.Sum(key).String()+more)
 		}
 	}
 	for _, o := range r.Owners {
-		add("owner", o.Person, o.Key)
+		add("owner", o.Person, o.Key, "")
 	}
 	for _, c := range r.Coordinators {
-		add("coordinator", "", c.Key)
+		add("coordinator", "", c.Key, ", TLS authority "+protocol.Sum(c.TLSCA).String())
 	}
 	for _, p := range r.People {
 		for _, k := range p.Keys {
-			add("approver", p.Person, k)
+			add("approver", p.Person, k, "")
 		}
 	}
 	return all
