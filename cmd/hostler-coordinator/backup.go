@@ -38,8 +38,8 @@ speak as this coordinator until the owners take it out. Without them it still
 holds what was asked of hosts, and codes that let hosts ask to be let in; it is
 restored all the same, since a recovered coordinator has a new key in any case.
 
-Output of commands, and files on their way to hosts, are left out unless
---with-outputs is given; hosts that keep output send it again.`,
+Output of commands, recordings of sessions, and files on their way to hosts, are
+left out unless --with-outputs is given; hosts that keep output send it again.`,
 		Example: "  hostler-coordinator backup /var/backups/hostler\n  hostler-coordinator backup --without-keys - | ssh vault 'cat > lab.backup'",
 		Args:    oneArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -52,7 +52,7 @@ Output of commands, and files on their way to hosts, are left out unless
 		},
 	}
 	cmd.Flags().BoolVar(&b.withoutKeys, "without-keys", false, "leave the coordinator's keys out")
-	cmd.Flags().BoolVar(&b.withOutputs, "with-outputs", false, "keep the output of commands and the files on their way, too")
+	cmd.Flags().BoolVar(&b.withOutputs, "with-outputs", false, "keep the output of commands, recordings and the files on their way, too")
 	return cmd
 }
 
@@ -259,6 +259,9 @@ func (b *backup) files() ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
+	}
+	if len(all) > archive.MaxFiles {
+		return nil, fmt.Errorf("there are %d files, and a backup holds at most %d: make it without --with-outputs, or have fewer actions kept (actions.count)", len(all), archive.MaxFiles)
 	}
 	slices.Sort(all)
 	return all, nil

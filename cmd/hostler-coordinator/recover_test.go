@@ -89,7 +89,8 @@ func TestBackupIsRestoredAndRecovered(t *testing.T) {
 			p.serve(token)
 			old, dir := p.key(), t.TempDir()
 			action := filepath.Join(p.state.output(), "018f0000-0000-7000-8000-000000000000")
-			if err := errors.Join(os.MkdirAll(action, 0o700), os.WriteFile(filepath.Join(action, "1.stdout"), []byte("hello\n"), 0o600)); err != nil {
+			if err := errors.Join(os.MkdirAll(action, 0o700), os.WriteFile(filepath.Join(action, "1.stdout"), []byte("hello\n"), 0o600),
+				os.WriteFile(filepath.Join(action, "1.recording"), []byte("cast\n"), 0o600)); err != nil {
 				t.Fatal(err)
 			}
 			out, talk := p.do(0, append([]string{"backup", dir}, flags...)...)
@@ -108,9 +109,11 @@ func TestBackupIsRestoredAndRecovered(t *testing.T) {
 			p.do(1, "restore", file) // over a live one
 			p.wiped()
 			p.do(0, "restore", file, "--fleet", p.code())
-			_, err = os.ReadFile(filepath.Join(action, "1.stdout"))
-			if kept := err == nil; kept != (len(flags) == 1 && flags[0] == "--with-outputs") {
-				t.Errorf("the output: %v", err)
+			for _, name := range []string{"1.stdout", "1.recording"} {
+				_, err = os.ReadFile(filepath.Join(action, name))
+				if kept := err == nil; kept != (len(flags) == 1 && flags[0] == "--with-outputs") {
+					t.Errorf("%s: %v", name, err)
+				}
 			}
 			for _, refused := range [][]string{{"run"}, {"backup", dir}, {"init", "--fleet", p.code()}} {
 				if _, talk := p.do(1, refused...); !strings.Contains(talk, "was restored from a backup of 2") || !strings.Contains(talk, "Run: hostler-coordinator recover") {

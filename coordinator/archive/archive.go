@@ -29,20 +29,23 @@ import (
 // else.
 const Type protocol.Type = "backup/1"
 
-// Bounds of what is read.
+// Bounds of what is read, which whoever reads has in memory: a line of the
+// manifest for each file. Of output there are up to three to an action, and 200,000
+// actions are kept unless the configuration says otherwise.
 const (
-	MaxFiles    = 200_000  // of output there are two to an action
-	maxManifest = 64 << 20 // bytes
-	maxFile     = 1 << 40  // bytes
-	maxName     = 100      // bytes: what the header of a tar file holds
+	MaxFiles    = 1_000_000
+	maxManifest = 256 << 20 // bytes
+	maxFile     = 1 << 40   // bytes
+	maxName     = 100       // bytes: what the header of a tar file holds
 	manifest    = "manifest"
 )
 
 // ErrArchive tells that a file is no backup, or not one as it was made.
 var ErrArchive = errors.New("it is not a whole backup")
 
-// names are those of files in a backup.
-var names = regexp.MustCompile(`^(store\.db|fleet\.code|identity\.pgp|ca\.pem|token\.shown|rings/[1-9][0-9]{0,15}|output/[0-9a-f][0-9a-f-]{0,63}/[0-9]{1,6}\.(stdout|stderr)|payloads/[0-9a-f]{64})$`)
+// names are those of files in a backup. What has a name that is new here is refused
+// by the versions before, which tell the name.
+var names = regexp.MustCompile(`^(store\.db|fleet\.code|identity\.pgp|ca\.pem|token\.shown|rings/[1-9][0-9]{0,15}|output/[0-9a-f][0-9a-f-]{0,63}/[0-9]{1,6}\.(stdout|stderr|recording)|payloads/[0-9a-f]{64})$`)
 
 // HasPlace reports whether a file of that name has a place in a backup.
 func HasPlace(name string) bool { return len(name) <= maxName && names.MatchString(name) }
@@ -147,7 +150,7 @@ func Read(r io.Reader, take func(name string, size int64, r io.Reader) error) (m
 		case err != nil:
 			return m, nil, err
 		case !names.MatchString(h.Name) || len(files) > 0 && files[len(files)-1].Name >= h.Name:
-			return m, nil, fmt.Errorf("%w: file %.120q does not belong there", ErrArchive, h.Name)
+			return m, nil, fmt.Errorf("%w: file %.120q does not belong there, unless a newer version made it", ErrArchive, h.Name)
 		case len(files) >= MaxFiles:
 			return m, nil, fmt.Errorf("%w: it has more than %d files", ErrArchive, MaxFiles)
 		}

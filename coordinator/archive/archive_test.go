@@ -3,6 +3,7 @@ package archive
 import (
 	"archive/tar"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +18,7 @@ import (
 // contents are those of a small backup.
 func contents() map[string]string {
 	return map[string]string{
-		"ca.pem": "authority", "fleet.code": "hf1_", "identity.pgp": "key", "output/018f/1.stdout": "hello\n", "rings/1": "ring", "store.db": strings.Repeat("page", 1000),
+		"ca.pem": "authority", "fleet.code": "hf1_", "identity.pgp": "key", "output/018f/1.recording": "cast\n", "output/018f/1.stdout": "hello\n", "rings/1": "ring", "store.db": strings.Repeat("page", 1000),
 	}
 }
 
@@ -133,6 +134,22 @@ func TestForeignArchives(t *testing.T) {
 	}
 	if err := w.Add("store.db", 5, strings.NewReader("four")); err == nil {
 		t.Error("a file that shrank was added")
+	}
+}
+
+// TestMostFilesFit: a backup of as many files as there may be has a manifest that is
+// read, and all output of as many actions as are kept is no more than that.
+func TestMostFilesFit(t *testing.T) {
+	longest, err := json.Marshal(File{"output/" + strings.Repeat("f", 36) + "/999999.recording", maxFile, protocol.Digest{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := MaxFiles * (len(longest) + 1); n > maxManifest-1<<20 {
+		t.Errorf("%d files are %d bytes of a manifest", MaxFiles, n)
+	}
+	const actions = 200_000 // unless the configuration says otherwise
+	if MaxFiles < 4*actions {
+		t.Errorf("%d actions have more than %d files", actions, MaxFiles)
 	}
 }
 
