@@ -108,6 +108,8 @@ func (c *Coordinator) TakeRings(ctx context.Context, by Actor, rings []byte) (ui
 	if !newer {
 		return number, nil
 	}
+	// It is in force whoever waits for it, and nobody can take it again.
+	ctx = context.WithoutCancel(ctx)
 	err = c.update(ctx, failpoint.AccessKept, func(tx Tx) error {
 		if err := c.audit(tx, by, "ring.take", fmt.Sprint(number), map[string]any{"digest": digest}); err != nil {
 			return err

@@ -1,7 +1,9 @@
 package coordinator_test
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -43,6 +45,28 @@ func TestTakeRings(t *testing.T) {
 			t.Errorf("the term went from %s to %s without a start", term, c.Term())
 		}
 		believed(t, h)
+	})
+}
+
+// TestRingIsRecordedWhoeverWaits: a ring that is in force stands in the audit log and
+// among the events, even if whoever gave it is gone before.
+func TestRingIsRecordedWhoeverWaits(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
+		c := f.Coordinator()
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		number, err := c.TakeRings(gone, f.Admin(), f.Trust.NextRing(true))
+		if err != nil || number != 2 {
+			t.Errorf("ring %d, %v", number, err)
+		}
+		rows, _, err := c.Audit(t.Context(), coordinator.AuditFilter{Verb: "ring.take", Limit: 10})
+		if err != nil || len(rows) != 1 {
+			t.Errorf("records %+v, %v", rows, err)
+		}
+		events, err := c.Events(t.Context(), 0, 100)
+		if err != nil || !slices.ContainsFunc(events, func(e coordinator.Event) bool { return e.Type == "ring.taken" }) {
+			t.Errorf("events %+v, %v", events, err)
+		}
 	})
 }
 
