@@ -472,8 +472,7 @@ func (l *lifeStep) rename(ctx context.Context) (queue.Change, error) {
 			return queue.Change{}, err
 		}
 	}
-	next := l.rec
-	next.Name = l.spec.NewName
+	next := called(l.rec, l.spec.NewName)
 	l.rec.Name = next.Name // whoever looks at it now has to know
 	return queue.Change{Put: []queue.Container{next}}, nil
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +113,7 @@ func (a *Agent) propose(id protocol.ActionID, b []byte, requester string) (Actio
 		id = protocol.NewActionID(now, random)
 	}
 	if a.jobs[id] == nil {
-		if err := a.roomForSession(id, &spec); err != nil {
+		if err := cmp.Or(a.misnamed(&spec), a.roomForSession(id, &spec)); err != nil {
 			return Action{}, fmt.Errorf("proposing an action: %w", err)
 		}
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,9 @@ const (
 	codeRingMissing protocol.Code = "ring_missing"
 	// codeUnsupported: this host has not what the kind needs.
 	codeUnsupported protocol.Code = "unsupported"
+	// codeWrongName: the request calls its container by the name of another, or by
+	// none that this one ever had.
+	codeWrongName protocol.Code = "wrong_name"
 )
 
 // ringPatience is how long an order waits for the ring that it names.
@@ -164,7 +168,7 @@ func (a *Agent) stage(at protocol.Position, o queue.Order, spec protocol.Spec, w
 		wrong = fmt.Errorf("%w: %d actions have not ended here; cancel some, or ask again when they have", queue.CodeQueueFull, a.cfg.MaxOpen)
 	}
 	if wrong == nil && a.jobs[o.Action] == nil {
-		wrong = a.roomForSession(o.Action, &spec)
+		wrong = cmp.Or(a.misnamed(&spec), a.roomForSession(o.Action, &spec))
 	}
 	if code, ok := errors.AsType[protocol.Code](wrong); ok {
 		o.Refusal, o.Detail = code, wrong.Error()

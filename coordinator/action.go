@@ -59,7 +59,7 @@ func (c *Coordinator) Propose(ctx context.Context, by Actor, r Request) (Action,
 	if err := c.mayPropose(by); err != nil {
 		return Action{}, err
 	}
-	p, err := c.proposal(by, r)
+	p, err := c.proposal(ctx, by, r)
 	if err != nil {
 		return Action{}, err
 	}
@@ -124,7 +124,7 @@ func (c *Coordinator) draft(by Actor, spec []byte) (Action, *protocol.Spec, erro
 }
 
 // proposal drafts the one action that is asked for.
-func (c *Coordinator) proposal(by Actor, r Request) (*proposal, error) {
+func (c *Coordinator) proposal(ctx context.Context, by Actor, r Request) (*proposal, error) {
 	a, spec, err := c.draft(by, r.Spec)
 	if err != nil {
 		return nil, err
@@ -133,7 +133,9 @@ func (c *Coordinator) proposal(by Actor, r Request) (*proposal, error) {
 	if a.ID.IsZero() {
 		a.ID = c.newActionID(a.CreatedMS)
 	}
-	return &proposal{want: a, spec: spec}, nil
+	p := &proposal{want: a, spec: spec}
+	p.misnamed, err = c.misnamed(ctx, a.Host, spec)
+	return p, err
 }
 
 // proposal is an action on its way into the store.
@@ -146,6 +148,30 @@ type proposal struct {
 	more    bool
 	old     bool  // it was entered before
 	refused error // what is wrong with this one; nothing of it was entered
+
+	misnamed error // why it would be refused if it were new
+}
+
+// misnamed returns what speaks against the name of a spec: the host has told that
+// its container is called otherwise. It is the id that counts there, and people
+// read the name. What the host has not told of it judges itself.
+func (c *Coordinator) misnamed(ctx context.Context, id protocol.HostID, spec *protocol.Spec) (wrong, err error) {
+	if spec.Name == "" || spec.Target.IsZero() || spec.Kind == protocol.KindCreate {
+		return nil, nil
+	}
+	h, err := c.Host(ctx, id)
+	if err != nil {
+		if errors.Is(err, ErrNotFound) {
+			return nil, nil // which is said of the host
+		}
+		return nil, err
+	}
+	for _, ct := range h.Inventory.Containers {
+		if ct.CTID == spec.Target && ct.Name != string(spec.Name) {
+			return fmt.Errorf("%w: container %s of host %s is called %q, not %q; find out which one is meant, and ask again: hostler ct ls", ErrConflict, spec.Target, id, ct.Name, spec.Name), nil
+		}
+	}
+	return nil, nil
 }
 
 // enter adds an action within a transaction, which may run more than once, and
@@ -156,7 +182,7 @@ func (c *Coordinator) enter(tx Tx, by Actor, p *proposal) (err error) {
 	p.given, p.more, p.old, p.refused = nil, false, false, nil
 	known, err := c.welcome(tx, &a)
 	if err == nil && known == nil {
-		err = c.judge(tx, by, &a, p.spec)
+		err = c.judge(tx, by, &a, p)
 	}
 	switch {
 	case errors.Is(err, ErrNotFound) || errors.Is(err, ErrDenied) || errors.Is(err, ErrConflict):
@@ -200,7 +226,7 @@ func (c *Coordinator) Plan(ctx context.Context, by Actor, r Request) (a Action, 
 	if err := by.may(RoleOperator, "request actions"); err != nil {
 		return Action{}, err
 	}
-	p, err := c.proposal(by, r)
+	p, err := c.proposal(ctx, by, r)
 	if err != nil {
 		return Action{}, err
 	}
@@ -213,7 +239,7 @@ func (c *Coordinator) Plan(ctx context.Context, by Actor, r Request) (a Action, 
 		if err != nil || known != nil {
 			return err
 		}
-		return c.judge(tx, by, &a, p.spec)
+		return c.judge(tx, by, &a, p)
 	})
 	return a, err
 }

@@ -26,9 +26,12 @@ const (
 )
 
 // judge decides where a new action begins: waiting for approval, or for its host.
-func (c *Coordinator) judge(tx Tx, by Actor, a *Action, spec *protocol.Spec) (err error) {
-	if a.Needs, err = c.needs(tx, by, a.Host, spec); err != nil {
+func (c *Coordinator) judge(tx Tx, by Actor, a *Action, p *proposal) (err error) {
+	if a.Needs, err = c.needs(tx, by, a.Host, p.spec); err != nil {
 		return err
+	}
+	if p.misnamed != nil {
+		return p.misnamed
 	}
 	ev, life := protocol.EventGrant, startBudget(a.Kind)
 	if !met(a.Needs, nil) {

@@ -55,7 +55,7 @@ func (c *Coordinator) ProposeMany(ctx context.Context, by Actor, r BatchRequest)
 		c.random(random[:])
 		r.ID = protocol.NewBatchID(c.nowMS(), random)
 	}
-	all, err := c.proposals(by, &r)
+	all, err := c.proposals(ctx, by, &r)
 	if err != nil {
 		return r.ID, nil, err
 	}
@@ -95,7 +95,7 @@ func (c *Coordinator) ProposeMany(ctx context.Context, by Actor, r BatchRequest)
 
 // proposals drafts the actions of a batch, and completes what the request tells
 // of it.
-func (c *Coordinator) proposals(by Actor, r *BatchRequest) ([]*proposal, error) {
+func (c *Coordinator) proposals(ctx context.Context, by Actor, r *BatchRequest) ([]*proposal, error) {
 	if len(r.Hosts) == 0 {
 		if len(r.Spec) > 0 || r.Operations < 1 {
 			return nil, fmt.Errorf("%w: a batch names hosts and what to do on them, or how many operations will follow", ErrInvalid)
@@ -116,7 +116,11 @@ func (c *Coordinator) proposals(by Actor, r *BatchRequest) ([]*proposal, error) 
 		seen[host] = true
 		a := draft
 		a.Host, a.Batch, a.ID = host, r.ID, r.ID.Action(string(host))
-		all = append(all, &proposal{want: a, spec: spec})
+		p := &proposal{want: a, spec: spec}
+		if p.misnamed, err = c.misnamed(ctx, host, spec); err != nil {
+			return nil, err
+		}
+		all = append(all, p)
 	}
 	return all, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +104,49 @@ func TestLostHeartbeatIsAskedFor(t *testing.T) {
 		after(time.Minute + 10*time.Second)
 		if _, err := f.Coordinator().Container(t.Context(), h.ID, "web"); err != nil {
 			t.Errorf("the inventory stays as it was: %v", err)
+		}
+	})
+}
+
+// TestNameOfAnotherContainer: what calls a container otherwise than its host does is
+// not written down, so nobody approves it by its name. What the host has told of no
+// container is for the host to judge.
+func TestNameOfAnotherContainer(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		ct := func(n byte) protocol.CTID { return protocol.NewCTID(1, [10]byte{n}) }
+		h.Containers = []protocol.Container{{CTID: ct(1), Name: "db", Runtime: "lxc", State: "stopped"}, {CTID: ct(2), Name: "scratch", Runtime: "lxc", State: "stopped"}}
+		h.Heartbeat()
+		after(0)
+		ask := func(name protocol.ContainerName, n byte) (coordinator.Request, []error) {
+			t.Helper()
+			spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindDestroy, Target: ct(n), Name: name})
+			r := coordinator.Request{ID: f.Coordinator().NewActionID(), Host: h.ID, Spec: spec}
+			_, planned := f.Coordinator().Plan(t.Context(), f.Admin(), r)
+			_, proposed := f.Coordinator().Propose(t.Context(), f.Admin(), r)
+			_, many, err := f.Coordinator().ProposeMany(t.Context(), f.Admin(), coordinator.BatchRequest{Hosts: []protocol.HostID{h.ID}, Spec: spec})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r, []error{planned, proposed, many[0].Refused}
+		}
+		_, errs := ask("scratch", 1)
+		for i, err := range errs {
+			if !errors.Is(err, coordinator.ErrConflict) || !strings.Contains(err.Error(), `is called "db", not "scratch"`) {
+				t.Errorf("way %d: %v", i, err)
+			}
+		}
+		r, errs := ask("db", 1)
+		for _, err := range slices.Concat(errs, func() []error { _, e := ask("new", 3); return e }(), func() []error { _, e := ask("", 1); return e }()) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		// Asked again, it is what was asked for before.
+		h.Containers[0].Name = "db-old"
+		h.Heartbeat()
+		after(0)
+		if a, err := f.Coordinator().Propose(t.Context(), f.Admin(), r); err != nil || a.ID != r.ID {
+			t.Errorf("%v, %v", a.ID, err)
 		}
 	})
 }

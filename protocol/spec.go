@@ -134,8 +134,8 @@ type Spec struct {
 	// Target is the container; a container that is renamed keeps its waiting
 	// actions, a new one of the same name never gets them.
 	Target CTID `json:"target,omitzero"`
-	// Name is that of the container: the new one's of a create, else for
-	// people only.
+	// Name is that of the container: the new one's of a create, else for people
+	// only, who decide by it. Hosts refuse one that the target has and had not.
 	Name ContainerName `json:"name,omitzero"`
 
 	// Commands.

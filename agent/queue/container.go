@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/sqldb"
@@ -63,15 +64,20 @@ func put(tx *sqldb.Tx, c *Container) error {
 	if err != nil {
 		return err
 	}
+	former, err := json.Marshal(slices.Concat([]protocol.ContainerName{}, c.Former))
+	if err != nil {
+		return err
+	}
 	_, err = tx.Exec(`INSERT INTO containers (ctid, name, runtime, class, epoch_ring, epoch_term, epoch_counter, intended,
-		offline, labels, template, address, mac, made, failures, broken)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+		offline, labels, template, address, mac, made, failures, broken, former)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 		ON CONFLICT (ctid) DO UPDATE SET name = excluded.name, runtime = excluded.runtime, class = excluded.class,
 		template = excluded.template, offline = excluded.offline, epoch_ring = excluded.epoch_ring, epoch_term = excluded.epoch_term,
 		epoch_counter = excluded.epoch_counter, intended = excluded.intended, offline = excluded.offline, labels = excluded.labels,
-		address = excluded.address, mac = excluded.mac, made = excluded.made, failures = excluded.failures, broken = excluded.broken`,
+		address = excluded.address, mac = excluded.mac, made = excluded.made, failures = excluded.failures, broken = excluded.broken,
+		former = excluded.former`,
 		c.CTID.String(), string(c.Name), c.Runtime, c.Class, c.Epoch.Term.Ring, c.Epoch.Term.Counter, c.Epoch.Counter, c.Intended,
-		c.Offline, string(labels), c.Template, c.Address, c.MAC, c.Made, c.Failures, clean(c.Broken))
+		c.Offline, string(labels), c.Template, c.Address, c.MAC, c.Made, c.Failures, clean(c.Broken), string(former))
 	if errors.Is(err, sqldb.ErrUnique) {
 		return fmt.Errorf("container %q: %w", c.Name, ErrExists)
 	}
@@ -83,14 +89,14 @@ func (q *Queue) Containers(ctx context.Context) ([]Container, error) {
 	var all []Container
 	err := q.view(ctx, "reading containers", func(tx *sqldb.Tx) error {
 		for r, err := range tx.Query(`SELECT ctid, name, runtime, class, epoch_ring, epoch_term, epoch_counter, intended,
-			offline, labels, template, address, mac, made, failures, broken FROM containers ORDER BY name`) {
+			offline, labels, template, address, mac, made, failures, broken, former FROM containers ORDER BY name`) {
 			if err != nil {
 				return err
 			}
 			var c Container
-			var ctid, labels string
+			var ctid, labels, former string
 			err := r.Scan(&ctid, (*string)(&c.Name), &c.Runtime, &c.Class, &c.Epoch.Term.Ring, &c.Epoch.Term.Counter, &c.Epoch.Counter,
-				&c.Intended, &c.Offline, &labels, &c.Template, &c.Address, &c.MAC, &c.Made, &c.Failures, &c.Broken)
+				&c.Intended, &c.Offline, &labels, &c.Template, &c.Address, &c.MAC, &c.Made, &c.Failures, &c.Broken, &former)
 			if err != nil {
 				return err
 			}
@@ -99,6 +105,9 @@ func (q *Queue) Containers(ctx context.Context) ([]Container, error) {
 			}
 			if err := json.Unmarshal([]byte(labels), &c.Labels); err != nil {
 				return fmt.Errorf("labels of container %q: %w", c.Name, err)
+			}
+			if err := json.Unmarshal([]byte(former), &c.Former); err != nil {
+				return fmt.Errorf("former names of container %q: %w", c.Name, err)
 			}
 			all = append(all, c)
 		}

@@ -143,6 +143,8 @@ type Container struct {
 	Made     bool // its creation was completed
 	Failures int  // failed starts in a row
 	Broken   string
+	// Former are the names that it had before, the newest last.
+	Former []protocol.ContainerName
 }
 
 // The values of [Container.Intended].

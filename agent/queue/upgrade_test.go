@@ -45,7 +45,7 @@ func TestOpenVersion1(t *testing.T) {
 		t.Fatalf("unfinished are %v: %v", open, err)
 	}
 	cts, err := q.Containers(t.Context())
-	if err != nil || len(cts) != 1 || cts[0].Name != "web" {
+	if err != nil || len(cts) != 1 || cts[0].Name != "web" || len(cts[0].Former) != 0 {
 		t.Errorf("containers are %v: %v", cts, err)
 	}
 	head, err := q.AuditHead(t.Context())

@@ -108,6 +108,9 @@ type bundle struct {
 	spec    []byte
 	decoded protocol.Spec
 	actions []api.Action
+	// called tells what each host calls the container that the actions are about; it
+	// is missing where the host has told of none of its id.
+	called map[string]string
 }
 
 // approve shows actions, asks, signs, and hands the signatures over.
@@ -124,6 +127,9 @@ func (a *app) approve(ctx context.Context, r *remote, c *approving, ids []string
 		return nil, err
 	}
 	if err := anyOpen(bundles); err != nil {
+		return nil, err
+	}
+	if err := r.callContainers(ctx, bundles); err != nil {
 		return nil, err
 	}
 	f, chain, err := a.fetchRings(ctx, r, "")
@@ -232,8 +238,8 @@ func (a *app) showBundle(b bundle) {
 		}
 		line("variables", strings.Join(names, " "))
 	}
-	if s.Name != "" || !s.Target.IsZero() {
-		line("container", strings.TrimSpace(string(s.Name)+" "+textOf(s.Target)))
+	for _, c := range b.containers() {
+		line("container", c)
 	}
 	// Everything else stands in the bytes: nothing that is signed stays unseen.
 	line("spec", string(b.spec))
@@ -250,12 +256,63 @@ func (a *app) showBundle(b bundle) {
 	}
 }
 
-// textOf is the text of an id, empty if there is none.
-func textOf(id protocol.CTID) string {
-	if id.IsZero() {
-		return ""
+// callContainers finds out what the containers are called that actions are about:
+// what their requests call them is the word of who asks.
+func (r *remote) callContainers(ctx context.Context, bundles []bundle) error {
+	known := map[string][]api.Container{}
+	for i := range bundles {
+		b := &bundles[i]
+		if b.decoded.Target.IsZero() {
+			continue
+		}
+		b.called = map[string]string{}
+		for _, act := range b.actions {
+			all, asked := known[act.Host]
+			if !asked {
+				var err error
+				if all, err = r.containers(ctx, protocol.HostID(act.Host)); err != nil && !isNotFound(err) {
+					return cannot("list the containers of host "+act.Host, err)
+				}
+				known[act.Host] = all
+			}
+			for _, c := range all {
+				if c.CTID == b.decoded.Target.String() {
+					b.called[act.Host] = c.Name
+				}
+			}
+		}
 	}
-	return id.String()
+	return nil
+}
+
+// containers says which container the actions are about: by the name that its host
+// gives it. Another one is told of as what it is, the word of who asks.
+func (b *bundle) containers() []string {
+	s := &b.decoded
+	switch {
+	case s.Target.IsZero():
+		return nil
+	case s.Kind == protocol.KindCreate:
+		return []string{"a new one, " + string(s.Name) + " " + s.Target.String()}
+	}
+	var all []string
+	for _, act := range b.actions {
+		name, ok := b.called[act.Host]
+		text := name + " " + s.Target.String()
+		switch {
+		case !ok:
+			text = s.Target.String() + ", of which host " + act.Host + " has told nothing"
+			if s.Name != "" {
+				text += fmt.Sprintf("; who asks calls it %q, which nobody has verified", s.Name)
+			}
+		case s.Name != "" && name != string(s.Name):
+			text += fmt.Sprintf(" on host %s; NOT %q, as who asks calls it", act.Host, s.Name)
+		}
+		if !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return all
 }
 
 // approver returns the key to sign with, and as whom the ring knows it.
