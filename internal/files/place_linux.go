@@ -139,23 +139,29 @@ func (p *Place) open(name string, flags int) (*os.File, error) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
 	f := os.NewFile(uintptr(fd), name)
-	if err := p.allow(f); err != nil {
+	if err := p.allow(root, f); err != nil {
 		_ = f.Close() // nothing was done with it
 		return nil, err
 	}
 	return f, nil
 }
 
-// allow holds where a descriptor has led to against what is allowed.
-func (p *Place) allow(f *os.File) error {
+// allow holds where a descriptor has led to against what is allowed. The kernel calls
+// it as it is called from the root of its own mounts, which of a container that runs
+// is not ours: so does it call the place's root.
+func (p *Place) allow(root int, f *os.File) error {
 	if len(p.Allowed) == 0 {
 		return nil
+	}
+	from, err := os.Readlink(fdName(root))
+	if err != nil {
+		return err
 	}
 	at, err := os.Readlink(self(f))
 	if err != nil {
 		return err
 	}
-	if at, ok := strings.CutPrefix(at, strings.TrimSuffix(p.Root, "/")); ok && slices.ContainsFunc(p.Allowed, func(d string) bool {
+	if at, ok := strings.CutPrefix(at, strings.TrimSuffix(from, "/")); ok && slices.ContainsFunc(p.Allowed, func(d string) bool {
 		return at == d || strings.HasPrefix(at, strings.TrimSuffix(d, "/")+"/")
 	}) {
 		return nil
@@ -164,7 +170,9 @@ func (p *Place) allow(f *os.File) error {
 }
 
 // self is the name by which this process reaches what it has open.
-func self(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
+func self(f *os.File) string { return fdName(int(f.Fd())) }
+
+func fdName(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // Dir opens a directory of the place for everything that is below it.
 func (p *Place) Dir(name string) (*os.Root, error) {

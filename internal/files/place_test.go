@@ -1,15 +1,19 @@
 package files_test
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/hostler-io/hostler/internal/files"
+	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 // place is a container's system of files whose links all want out.
@@ -89,6 +93,79 @@ func TestAllowed(t *testing.T) {
 	}
 	if _, _, err := p.Source("/etc/passwd"); !errors.Is(err, files.ErrPolicy) {
 		t.Errorf("reading: %v", err)
+	}
+}
+
+// TestAllowedBehindALink: the root of a place may be reached through links.
+func TestAllowedBehindALink(t *testing.T) {
+	p, root := place(t)
+	p.Root = filepath.Join(t.TempDir(), "rootfs")
+	if err := os.Symlink(root, p.Root); err != nil {
+		t.Fatal(err)
+	}
+	p.Allowed = []string{"/srv"}
+	if err := (push{"/srv/a", ""}).into(t, p); err != nil {
+		t.Error(err)
+	}
+	if err := (push{"/etc/motd", ""}).into(t, p); !errors.Is(err, files.ErrPolicy) {
+		t.Error(err)
+	}
+}
+
+// TestAllowedInAContainer: one that runs has its own mounts, and the kernel tells of
+// what is open there by the names of there.
+func TestAllowedInAContainer(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Fatal("this test needs root, for mounts of its own")
+	}
+	for name, script := range map[string]string{
+		"its own mounts":    `cd "$1"; mkdir old; /bin/mount --bind . .; cd "$1"; pivot_root . old; exec /bin/busybox chroot . /bin/busybox sh -c '/bin/busybox umount -l /old; echo inside; read end'`,
+		"another directory": `exec chroot "$1" /bin/busybox sh -c 'echo inside; read end'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, root := place(t)
+			program, err := os.ReadFile("/bin/busybox")
+			if err != nil {
+				t.Fatalf("this test needs the package busybox-static: %v", err)
+			}
+			if err := errors.Join(os.MkdirAll(filepath.Join(root, "bin"), 0o755), os.WriteFile(filepath.Join(root, "bin/busybox"), program, 0o755)); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-ec", script, "sh", root)
+			cmd.Stderr = t.Output()
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := cmd.StdoutPipe()
+			if err == nil {
+				err = cmd.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				_ = in.Close() // which ends it
+				_ = cmd.Wait()
+			})
+			if line, err := bufio.NewReader(out).ReadString('\n'); line != "inside\n" {
+				t.Fatalf("%q, %v", line, err)
+			}
+			p.Init = cmd.Process.Pid
+			p.Root = fmt.Sprintf("/proc/%d/root", p.Init)
+			if p.Ticks, err = rundir.StartTicks(p.Init); err != nil {
+				t.Fatal(err)
+			}
+			p.Allowed = []string{"/srv"}
+			if err := (push{"/srv/a", ""}).into(t, p); err != nil {
+				t.Errorf("what is allowed: %v", err)
+			}
+			for _, at := range []string{"/etc/motd", "/srv/../etc/motd", "/srvx"} {
+				if err := (push{at, ""}).into(t, p); !errors.Is(err, files.ErrPolicy) {
+					t.Errorf("%s: %v", at, err)
+				}
+			}
+		})
 	}
 }
 
