@@ -137,7 +137,7 @@ func (c *command) unseal() (protocol.Secret, error) {
 	if err != nil {
 		return protocol.Secret{}, errors.New("secret_env: it was not sealed to this host's key, or is damaged; ask again, so that it is sealed anew")
 	}
-	return protocol.OpenSecret(b, cfg.Fleet, cfg.Host, c.id)
+	return protocol.OpenSecret(b, c.spec.SecretEnv.Names, cfg.Fleet, cfg.Host, c.id)
 }
 
 // start starts the supervisor. The start of the attempt is durable.

@@ -145,6 +145,10 @@ func (a *Agent) allowed(id protocol.ActionID, spec *protocol.Spec, o *queue.Orde
 	if spec.Files != nil {
 		o.Within = append([]string{}, need.Within...)
 	}
+	if spec.SecretEnv != nil && !spec.SecretEnv.Named() && need.Approvals > 0 {
+		a.counters.unapproved.Add(1)
+		return fmt.Errorf("%w: secret_env does not say which variables it sets, so nobody knows what was approved; ask with a newer hostler", protocol.ErrNotApproved)
+	}
 	clock := policy.Clock{WallMS: a.cfg.Now().UnixMilli(), FloorMS: a.rights.kept.FloorMS, SinceMS: a.rights.kept.SinceMS}
 	if len(approvals) > 0 {
 		used, err := a.cfg.Queue.UsedMS(a.steps)

@@ -133,7 +133,7 @@ func (r *realm) guarded(number uint64) {
 }
 
 // inRealm runs a test on a guarded host.
-func inRealm(t *testing.T, edit func(r *realm), test func(t *testing.T, w *world, r *realm)) {
+func inRealm(t *testing.T, edit func(r *realm), test func(t *testing.T, w *world, r *realm), tune ...func(c *agent.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRealm(t)
@@ -141,7 +141,11 @@ func inRealm(t *testing.T, edit func(r *realm), test func(t *testing.T, w *world
 		if edit != nil {
 			edit(r)
 		}
-		w := newWorld(t, r.tune(nil))
+		w := newWorld(t, func(c *agent.Config) {
+			for _, f := range append(tune, r.tune(nil)) {
+				f(c)
+			}
+		})
 		defer w.end()
 		w.coord.see(func() { w.coord.key, w.coord.ring = r.coordinator, r.ring })
 		w.line.breaks(false)

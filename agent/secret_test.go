@@ -38,11 +38,16 @@ func TestSecretEnv(t *testing.T) {
 		w.coord.order(actionID(3), seal("K", protocol.FleetID{9}, host, actionID(3)))
 		w.coord.order(actionID(4), seal("K", fleet, "edge-08", actionID(4)))
 		w.coord.order(actionID(5), seal("K", fleet, host, actionID(1)))
+		lies, says := seal("K", fleet, host, actionID(6)), seal("K", fleet, host, actionID(7))
+		lies.SecretEnv.Names, says.SecretEnv.Names = []string{"HARMLESS"}, []string{"TOKEN"}
+		w.coord.order(actionID(6), lies)
+		w.coord.order(actionID(7), says)
 		w.pass(time.Second)
+		w.expect(actionID(7), "start RUNNING")
 		if cmd := w.cmds.get(actionID(1), 1).cmd; !slices.Equal(cmd.SecretEnv, []string{"TOKEN=" + value}) || len(cmd.Env) > 0 {
 			t.Errorf("%+v", cmd)
 		}
-		for n := byte(2); n <= 5; n++ {
+		for n := byte(2); n <= 6; n++ {
 			w.expect(actionID(n), "start RUNNING", "no_start FAILED no_start")
 		}
 		w.down()
@@ -76,4 +81,28 @@ func rot(b []byte) []byte {
 		out[i] ^= 0x55
 	}
 	return out
+}
+
+// TestSecretThatNobodyCouldApprove: where people approve, they have to know which
+// variables are set; where nobody does, what older clients ask for goes on.
+func TestSecretThatNobodyCouldApprove(t *testing.T) {
+	inRealm(t, nil, func(t *testing.T, w *world, r *realm) {
+		s := command("/usr/bin/uptime")
+		order := func(n byte) {
+			w.coord.orderApproved(actionID(n), specOf(s), r.approve(actionID(n), specOf(s), nil, "alice", "bob"))
+			w.pass(time.Second)
+		}
+		s.SecretEnv = &protocol.Sealed{Sealed: []byte("K")}
+		order(1)
+		w.expect(actionID(1), "refuse FAILED not_approved")
+		s.SecretEnv.Names = []string{"TOKEN"}
+		order(2)
+		w.expect(actionID(2), "start RUNNING", "no_start FAILED no_start") // it is sealed to nobody
+		s.SecretEnv.Names, s.User = nil, "65534"
+		w.coord.order(actionID(3), s)
+		w.pass(time.Second)
+		w.expect(actionID(3), "start RUNNING", "no_start FAILED no_start")
+	}, func(c *agent.Config) {
+		c.Unseal = func([]byte) ([]byte, error) { return nil, errors.New("another key") }
+	})
 }

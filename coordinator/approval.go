@@ -30,8 +30,11 @@ func (c *Coordinator) judge(tx Tx, by Actor, a *Action, p *proposal) (err error)
 	if a.Needs, err = c.needs(tx, by, a.Host, p.spec); err != nil {
 		return err
 	}
-	if p.misnamed != nil {
+	switch secret := p.spec.SecretEnv; {
+	case p.misnamed != nil:
 		return p.misnamed
+	case secret != nil && !secret.Named() && len(a.Needs) > 0:
+		return fmt.Errorf("%w: it takes approvals, and secret_env does not say which variables it sets: nobody could tell what they approve; ask with a newer hostler", ErrDenied)
 	}
 	ev, life := protocol.EventGrant, startBudget(a.Kind)
 	if !met(a.Needs, nil) {

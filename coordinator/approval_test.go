@@ -764,3 +764,26 @@ func TestPolicyOfTheFuture(t *testing.T) {
 		}
 	}
 }
+
+// TestSecretThatNobodyCouldApprove: what sets variables without a word which is asked
+// of nobody.
+func TestSecretThatNobodyCouldApprove(t *testing.T) {
+	withPolicy(t, forCommands, func(t *testing.T, c *crew) {
+		ask := func(kind protocol.Kind, names ...string) (coordinator.Action, error) {
+			s := protocol.Spec{Kind: kind, Argv: []string{"true"}, SecretEnv: &protocol.Sealed{Sealed: []byte("x"), Names: names}}
+			if kind == protocol.KindExec {
+				s.Target = protocol.NewCTID(1, [10]byte{1})
+			}
+			return c.Coordinator().Propose(t.Context(), c.Admin(), coordinator.Request{Host: c.host.ID, Spec: coordtest.Spec(s)})
+		}
+		if _, err := ask(protocol.KindRun); !errors.Is(err, coordinator.ErrDenied) {
+			t.Errorf("it waits for people: %v", err)
+		}
+		if a, err := ask(protocol.KindRun, "TOKEN"); err != nil || a.State != protocol.StatePendingApprove {
+			t.Errorf("%+v, %v", a, err)
+		}
+		if a, err := ask(protocol.KindExec); err != nil || a.State != protocol.StatePendingSchedule {
+			t.Errorf("%+v, %v", a, err)
+		}
+	})
+}

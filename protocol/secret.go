@@ -3,12 +3,42 @@ package protocol
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // Sealed is a secret value: an OpenPGP message that only the host of the action
-// can read. Everybody else, coordinator included, sees that there is one.
+// can read. Everybody else, coordinator included, sees that there is one, and which
+// variables it sets: LD_PRELOAD makes another command of the one that is approved.
 type Sealed struct {
 	Sealed []byte `json:"sealed"`
+	// Names are those of the variables, sorted. None is what was sealed before names
+	// were told: nobody can approve that.
+	Names []string `json:"names,omitempty"`
+}
+
+// Named reports whether it says what it sets.
+func (s *Sealed) Named() bool { return len(s.Names) > 0 }
+
+// maxSecretName is the longest name of a sealed variable, in bytes.
+const maxSecretName = 255
+
+func (s *Sealed) check() error {
+	if len(s.Sealed) == 0 {
+		return fmt.Errorf("secret_env: it is empty")
+	}
+	for i, n := range s.Names {
+		switch {
+		case n == "" || len(n) > maxSecretName || strings.Contains(n, "="):
+			return fmt.Errorf("secret_env: %.60q is no name of a variable", n)
+		case i > 0 && s.Names[i-1] >= n:
+			return fmt.Errorf("secret_env: the names are not sorted, each once")
+		}
+		if err := checkText(n); err != nil {
+			return fmt.Errorf("secret_env: %w", err)
+		}
+	}
+	return nil
 }
 
 // MaxSecret is the longest plaintext of a sealed value, in bytes: sealed and
@@ -41,15 +71,28 @@ func (s Secret) Encode() ([]byte, error) {
 	return b, err
 }
 
+// Names are those of the variables, sorted, each once.
+func (s Secret) Names() []string {
+	names := make([]string, len(s.Env))
+	for i, e := range s.Env {
+		names[i], _, _ = strings.Cut(e, "=")
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // OpenSecret reads the plaintext of a sealed value and holds it against the
-// action that it came with. The error never repeats what the plaintext says.
-func OpenSecret(b []byte, fleet FleetID, host HostID, action ActionID) (Secret, error) {
+// action that it came with, and against the names that stand beside it, if there
+// are any. The error never repeats what the plaintext says.
+func OpenSecret(b []byte, names []string, fleet FleetID, host HostID, action ActionID) (Secret, error) {
 	var s Secret
 	switch err := decodeSecret(b, &s); {
 	case err != nil:
 		return Secret{}, refuse(ErrSpec, "secret_env: it cannot be read")
 	case s.Fleet != fleet || s.Host != host || s.Action != action:
 		return Secret{}, refuse(ErrSpec, "secret_env: it was sealed for another fleet, host or action")
+	case len(names) > 0 && !slices.Equal(names, s.Names()):
+		return Secret{}, refuse(ErrSpec, "secret_env: it sets other variables than it says")
 	}
 	return s, nil
 }

@@ -12,7 +12,7 @@ import (
 func TestSecret(t *testing.T) {
 	s := protocol.Secret{Fleet: theFleet, Host: "edge-07", Action: anAction, Env: []string{"TOKEN=a b=c"}}
 	b := must(s.Encode())
-	got, err := protocol.OpenSecret(b, theFleet, "edge-07", anAction)
+	got, err := protocol.OpenSecret(b, nil, theFleet, "edge-07", anAction)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,24 +20,37 @@ func TestSecret(t *testing.T) {
 		t.Error(diff)
 	}
 	for name, open := range map[string]func() (protocol.Secret, error){
-		"another fleet":  func() (protocol.Secret, error) { return protocol.OpenSecret(b, otherFleet, "edge-07", anAction) },
-		"another host":   func() (protocol.Secret, error) { return protocol.OpenSecret(b, theFleet, "edge-08", anAction) },
-		"another action": func() (protocol.Secret, error) { return protocol.OpenSecret(b, theFleet, "edge-07", twoAction) },
+		"another fleet":  func() (protocol.Secret, error) { return protocol.OpenSecret(b, nil, otherFleet, "edge-07", anAction) },
+		"another host":   func() (protocol.Secret, error) { return protocol.OpenSecret(b, nil, theFleet, "edge-08", anAction) },
+		"another action": func() (protocol.Secret, error) { return protocol.OpenSecret(b, nil, theFleet, "edge-07", twoAction) },
 		"another type": func() (protocol.Secret, error) {
-			return protocol.OpenSecret([]byte(strings.Replace(string(b), "secret/1", "secret/2", 1)), theFleet, "edge-07", anAction)
+			return protocol.OpenSecret([]byte(strings.Replace(string(b), "secret/1", "secret/2", 1)), nil, theFleet, "edge-07", anAction)
 		},
 		"more members": func() (protocol.Secret, error) {
-			return protocol.OpenSecret([]byte(`{"a":1,`+string(b[1:])), theFleet, "edge-07", anAction)
+			return protocol.OpenSecret([]byte(`{"a":1,`+string(b[1:])), nil, theFleet, "edge-07", anAction)
 		},
 		"no variable": func() (protocol.Secret, error) {
-			return protocol.OpenSecret([]byte(strings.Replace(string(b), "TOKEN=a b=c", "TOKEN", 1)), theFleet, "edge-07", anAction)
+			return protocol.OpenSecret([]byte(strings.Replace(string(b), "TOKEN=a b=c", "TOKEN", 1)), nil, theFleet, "edge-07", anAction)
 		},
 		"no JSON": func() (protocol.Secret, error) {
-			return protocol.OpenSecret([]byte("TOKEN=a b=c"), theFleet, "edge-07", anAction)
+			return protocol.OpenSecret([]byte("TOKEN=a b=c"), nil, theFleet, "edge-07", anAction)
 		},
 	} {
 		if _, err := open(); codeOf(err) != protocol.ErrSpec || strings.Contains(err.Error(), "a b=c") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+	two := protocol.Secret{Fleet: theFleet, Host: "edge-07", Action: anAction, Env: []string{"B=1", "A=2", "B=3"}}
+	if diff := cmp.Diff([]string{"A", "B"}, two.Names()); diff != "" {
+		t.Error(diff)
+	}
+	b = must(two.Encode())
+	if _, err := protocol.OpenSecret(b, two.Names(), theFleet, "edge-07", anAction); err != nil {
+		t.Error(err)
+	}
+	for _, names := range [][]string{{"A"}, {"A", "B", "C"}, {"A", "LD_PRELOAD"}} {
+		if _, err := protocol.OpenSecret(b, names, theFleet, "edge-07", anAction); codeOf(err) != protocol.ErrSpec {
+			t.Errorf("as %q: %v", names, err)
 		}
 	}
 	for name, bad := range map[string]protocol.Secret{
@@ -56,7 +69,7 @@ func FuzzOpenSecret(f *testing.F) {
 	f.Add(must(protocol.Secret{Fleet: theFleet, Host: "edge-07", Action: anAction, Env: []string{"A=b"}}.Encode()))
 	f.Add([]byte(`{"hostler":"secret/1","env":["A=b"]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := protocol.OpenSecret(b, theFleet, "edge-07", anAction)
+		s, err := protocol.OpenSecret(b, nil, theFleet, "edge-07", anAction)
 		if err == nil && (len(s.Env) == 0 || s.Fleet != theFleet || s.Host != "edge-07" || s.Action != anAction) {
 			t.Errorf("%+v was taken", s)
 		}

@@ -379,8 +379,11 @@ func (s *Spec) validateCommand(info KindInfo) error {
 		return fmt.Errorf("cwd: %.100q is not absolute", s.Cwd)
 	case s.Output != "" && s.Output != OutputKeep && s.Output != OutputStream:
 		return fmt.Errorf("output: %.40q is neither %s nor %s", s.Output, OutputKeep, OutputStream)
-	case s.SecretEnv != nil && len(s.SecretEnv.Sealed) == 0:
-		return fmt.Errorf("secret_env: it is empty")
+	}
+	if s.SecretEnv != nil {
+		if err := s.SecretEnv.check(); err != nil {
+			return err
+		}
 	}
 	for _, e := range s.Env {
 		if err := checkPair(e); err != nil {

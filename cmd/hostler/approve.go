@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -227,16 +228,21 @@ func (a *app) showBundle(b bundle) {
 	}
 	s := b.decoded
 	a.say("%s", s.Kind)
-	line("command", shellWords(s.Argv))
-	if len(s.Argv) > 0 {
+	line("command", quotedWords(s.Argv))
+	if len(s.Argv) > 0 || s.TTY != nil {
 		line("user", firstOf(s.User, "root"))
 		line("directory", firstOf(s.Cwd, "/"))
-		var names []string
-		for _, e := range s.Env {
-			name, _, _ := strings.Cut(e, "=")
-			names = append(names, name)
-		}
-		line("variables", strings.Join(names, " "))
+		line("variables", quotedWords(s.Env))
+	}
+	switch {
+	case s.SecretEnv == nil:
+	case s.SecretEnv.Named():
+		line("secret", quotedWords(s.SecretEnv.Names)+", whose values nobody here can read")
+	default:
+		line("secret", "variables whose names and values nobody here can read: they can make anything of the command")
+	}
+	if s.HasPayload() {
+		line("stdin", fmt.Sprintf("%d bytes, SHA-256 %s, which nobody here can read", s.StdinBytes, s.StdinSHA256))
 	}
 	for _, c := range b.containers() {
 		line("container", c)
@@ -254,6 +260,19 @@ func (a *app) showBundle(b bundle) {
 	if len(b.actions) > 20 {
 		line("on", fmt.Sprintf("%d hosts: %s", len(hosts), strings.Join(hosts, " ")))
 	}
+}
+
+// quotedWords is shellWords for who signs: what would not be seen, as the end of a
+// line, is written out.
+func quotedWords(words []string) string {
+	all := make([]string, len(words))
+	for i, w := range words {
+		all[i] = shellWords([]string{w})
+		if strings.ContainsFunc(w, func(r rune) bool { return !strconv.IsPrint(r) }) {
+			all[i] = strconv.Quote(w)
+		}
+	}
+	return strings.Join(all, " ")
 }
 
 // callContainers finds out what the containers are called that actions are about:

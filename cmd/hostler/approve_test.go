@@ -48,3 +48,35 @@ func TestApproverSeesWhichContainer(t *testing.T) {
 		}
 	}
 }
+
+// TestApproverSeesWhatMakesTheCommand: the same command is another one with other
+// variables, so who signs sees their values, or that nobody can.
+func TestApproverSeesWhatMakesTheCommand(t *testing.T) {
+	s := newSite(t)
+	run := protocol.Spec{
+		Kind: protocol.KindRun, Argv: []string{"sh", "-c", "true\nrm /x"}, Env: []string{"A=b", "BASH_ENV=/tmp/it is", "C=\u202ed"},
+		StdinBytes: 12, StdinSHA256: protocol.Digest{0xab},
+		SecretEnv: &protocol.Sealed{Sealed: []byte("x"), Names: []string{"LD_PRELOAD", "TOKEN"}},
+	}
+	nameless := run
+	nameless.SecretEnv = &protocol.Sealed{Sealed: []byte("x")}
+	session := protocol.Spec{Kind: protocol.KindAttach, User: "1000:1000", Env: []string{"ENV=/tmp/x"}, TTY: &protocol.TTY{Rows: 24, Cols: 80}}
+	for _, x := range []struct {
+		spec protocol.Spec
+		want []string
+	}{
+		{run, []string{
+			`command:   sh -c "true\nrm /x"`, `variables: A=b 'BASH_ENV=/tmp/it is' "C=\u202ed"`,
+			"secret:    LD_PRELOAD TOKEN, whose values nobody here can read", "stdin:     12 bytes, SHA-256 ab00", "which nobody here can read",
+		}},
+		{nameless, []string{"secret:    variables whose names and values nobody here can read"}},
+		{session, []string{"user:      1000:1000", "variables: ENV=/tmp/x"}},
+	} {
+		got := shownOf(t, s, x.spec, "edge-01")
+		for _, want := range x.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%q is not in\n%s", want, got)
+			}
+		}
+	}
+}

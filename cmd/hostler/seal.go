@@ -36,7 +36,8 @@ func (a *app) sealEnv(ctx context.Context, r *remote, c *command, host protocol.
 	if err != nil {
 		return nil, err
 	}
-	plain, err := protocol.Secret{Fleet: keys.Chain().Ring().Fleet, Host: host, Action: id, Env: env}.Encode()
+	secret := protocol.Secret{Fleet: keys.Chain().Ring().Fleet, Host: host, Action: id, Env: env}
+	plain, err := secret.Encode()
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func (a *app) sealEnv(ctx context.Context, r *remote, c *command, host protocol.
 	if err != nil {
 		return nil, err
 	}
-	s.SecretEnv = &protocol.Sealed{Sealed: sealed}
+	s.SecretEnv = &protocol.Sealed{Sealed: sealed, Names: secret.Names()}
 	return encodeSpec(s)
 }
 
