@@ -120,7 +120,7 @@ const strict = `version = 1
 kinds = ["host.ping", "container.start", "container.reset"]
 [[rule]]
 kinds = ["host.run"]
-users = ["65534"]
+users = ["65534:65534"]
 [[rule]]
 kinds = ["*"]
 approvals = 2
@@ -215,7 +215,7 @@ func TestPolicyHoldsHere(t *testing.T) {
 	inRealm(t, nil, func(t *testing.T, w *world, r *realm) {
 		w.coord.order(actionID(1), protocol.Spec{Kind: protocol.KindPing})
 		nobody := command("true")
-		nobody.User = "65534"
+		nobody.User = "65534:65534"
 		w.coord.order(actionID(2), nobody)
 		w.coord.orderApproved(actionID(3), run, nil)
 		w.coord.orderApproved(actionID(4), run, r.approve(actionID(4), run, nil, "alice", "bob"))

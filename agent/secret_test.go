@@ -98,7 +98,7 @@ func TestSecretThatNobodyCouldApprove(t *testing.T) {
 		s.SecretEnv.Names = []string{"TOKEN"}
 		order(2)
 		w.expect(actionID(2), "start RUNNING", "no_start FAILED no_start") // it is sealed to nobody
-		s.SecretEnv.Names, s.User = nil, "65534"
+		s.SecretEnv.Names, s.User = nil, "65534:65534"
 		w.coord.order(actionID(3), s)
 		w.pass(time.Second)
 		w.expect(actionID(3), "start RUNNING", "no_start FAILED no_start")

@@ -31,7 +31,7 @@ kinds = ["host.push", "container.push"]
 paths = [%q]
 [[rule]]
 kinds = ["host.run"]
-users = ["65534"]
+users = ["65534:65534"]
 commands = ["/usr/bin/id"]
 [[rule]]
 kinds = ["*"]
@@ -110,7 +110,7 @@ func (v *vault) byHand(t *testing.T) {
 		_, argv := v.witness()
 		try([]string{"run", host}, append([]string{"--"}, argv...)...)
 		_, argv = v.witness()
-		try([]string{"run", host, "--as", "65534"}, append([]string{"--"}, argv...)...)
+		try([]string{"run", host, "--as", "65534:65534"}, append([]string{"--"}, argv...)...)
 		try([]string{"push", v.path("policy.toml"), host + ":" + v.path("escaped")})
 		try([]string{"push", v.path("policy.toml"), host + ":" + v.drop + "/tool", "--mode", "4755"})
 		pulls = append(pulls, v.start(t, "hostler", "pull", host+":/etc/shadow", v.path("operator")))
@@ -125,7 +125,7 @@ func (v *vault) byHand(t *testing.T) {
 			t.Errorf("%s\nsays that it was done:\n%.600s%.600s", r.line, r.stderr, r.stdout)
 		}
 	}
-	v.must(t, "run", "edge-01", "--as", "65534", "--", "/usr/bin/id") // what nobody has reserved
+	v.must(t, "run", "edge-01", "--as", "65534:65534", "--", "/usr/bin/id") // what nobody has reserved
 	v.untouched(t)
 }
 
@@ -305,7 +305,7 @@ func (x *heist) forge(t *testing.T) {
 		return x.approve(t, x.self(id), run("/usr/bin/true"), nil, v.ann, v.bob)
 	})
 	try("for another user", func(id protocol.ActionID) []protocol.OrderApproval {
-		return x.approve(t, x.self(id), encoded(t, protocol.Spec{Kind: protocol.KindRun, Argv: argv, User: "65534"}), nil, v.ann, v.bob)
+		return x.approve(t, x.self(id), encoded(t, protocol.Spec{Kind: protocol.KindRun, Argv: argv, User: "65534:65534"}), nil, v.ann, v.bob)
 	})
 	try("changed after it was signed", func(id protocol.ActionID) []protocol.OrderApproval {
 		all := x.approve(t, x.self(x.fresh()), spec, nil, v.ann, v.bob)
@@ -341,7 +341,7 @@ func (x *heist) everyKind(t *testing.T, ct protocol.CTID) {
 		spec protocol.Spec
 	}{
 		"a command as root":         {"not_approved", protocol.Spec{Kind: protocol.KindRun, Argv: argv}},
-		"a command as another":      {"not_approved", protocol.Spec{Kind: protocol.KindRun, Argv: argv, User: "65534"}},
+		"a command as another":      {"not_approved", protocol.Spec{Kind: protocol.KindRun, Argv: argv, User: "65534:65534"}},
 		"the command as root":       {"not_approved", protocol.Spec{Kind: protocol.KindRun, Argv: []string{"/usr/bin/id"}, User: "0"}},
 		"the command as nobody":     {"not_approved", protocol.Spec{Kind: protocol.KindRun, Argv: []string{"/usr/bin/id"}, User: "nobody"}},
 		"a container's command":     {"not_approved", protocol.Spec{Kind: protocol.KindExec, Target: ct, Argv: []string{"true"}}},

@@ -34,7 +34,7 @@ type narrowing int
 
 const (
 	byNothing narrowing = iota + 1 // whoever may request it, may do anything
-	byUser                         // by uids other than 0
+	byUser                         // by uid:gid, neither of them 0
 	byPath                         // by directories that hold nothing that others run or trust
 )
 
@@ -255,10 +255,12 @@ func (r *rule) narrowed(by narrowing) bool {
 	return false
 }
 
-// rootUser reports whether a user, or its group, is root.
+// rootUser reports whether a user, or its group, is root, or may be: a uid alone has
+// the groups that /etc/passwd and /etc/group give it, which are docker, disk or 0
+// without a word in the policy. uid:gid has that group and no other.
 func rootUser(s string) bool {
 	uid, gid, both := strings.Cut(s, ":")
-	return uid == "0" || both && gid == "0"
+	return uid == "0" || !both || gid == "0"
 }
 
 // vital are the directories whose files others run, read as settings, or keep

@@ -21,7 +21,7 @@ ops = ["alice", "bob", "carol"]
 prod = ["db-1", "edge-*"]
 [[rule]]
 kinds = ["host.run", "container.exec"]
-users = ["65534", "1000:1000"]
+users = ["65534:65534", "1000:1000"]
 commands = ["/usr/bin/uptime", "/usr/bin/df"]
 [[rule]]
 kinds = ["host.push", "container.push", "host.pull"]
@@ -56,13 +56,13 @@ func TestNeeds(t *testing.T) {
 		{"destroy", protocol.Spec{Kind: protocol.KindDestroy}, "the approvals of 2 different persons of alice, bob, carol"},
 		{"start", protocol.Spec{Kind: protocol.KindStart}, "no approval"},
 		{"stop at once, as stop", protocol.Spec{Kind: protocol.KindStopNow}, "no approval"},
-		{"nobody's uptime", protocol.Spec{Kind: protocol.KindRun, User: "65534", Argv: []string{"/usr/bin/uptime", "-p"}}, "no approval"},
+		{"nobody's uptime", protocol.Spec{Kind: protocol.KindRun, User: "65534:65534", Argv: []string{"/usr/bin/uptime", "-p"}}, "no approval"},
 		{"root's uptime", protocol.Spec{Kind: protocol.KindRun, Argv: []string{"/usr/bin/uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
 		{"uid 0", protocol.Spec{Kind: protocol.KindRun, User: "0", Argv: []string{"/usr/bin/uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
 		{"a name", protocol.Spec{Kind: protocol.KindExec, User: "nobody", Argv: []string{"/usr/bin/uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
 		{"another group", protocol.Spec{Kind: protocol.KindExec, User: "65534:0", Argv: []string{"/usr/bin/uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
-		{"another spelling", protocol.Spec{Kind: protocol.KindExec, User: "065534", Argv: []string{"/usr/bin/uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
-		{"another command", protocol.Spec{Kind: protocol.KindRun, User: "65534", Argv: []string{"uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"another spelling", protocol.Spec{Kind: protocol.KindExec, User: "065534:65534", Argv: []string{"/usr/bin/uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"another command", protocol.Spec{Kind: protocol.KindRun, User: "65534:65534", Argv: []string{"uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
 		{"a file below", protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/srv/drop/a/b"}, Mode: "0644"}}, "no approval"},
 		{"the directory itself", protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/srv/drop"}}}, "the approvals of 2 different persons of alice, bob, carol"},
 		{"a name in the directory", protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/srv/drop"}, Name: "a"}}, "no approval"},
@@ -171,7 +171,10 @@ func TestEveryHoleIsRefused(t *testing.T) {
 	const reserve = "[[rule]]\nkinds = ['*']\napprovals = 1\n"
 	ways := map[string]struct{ rule, kind string }{
 		"exec as uid 0":                 {"kinds = ['container.exec']\nusers = ['0']", "container.exec"},
-		"exec as uid 0 among others":    {"kinds = ['container.exec']\nusers = ['1000', '0:0']", "container.exec"},
+		"exec as uid 0 among others":    {"kinds = ['container.exec']\nusers = ['1000:1000', '0:0']", "container.exec"},
+		"exec with unsaid groups":       {"kinds = ['container.exec']\nusers = ['1000']", "container.exec"},
+		"run with unsaid groups":        {"kinds = ['host.run']\nusers = ['1000:1000', '1000']", "host.run"},
+		"attach with unsaid groups":     {"kinds = ['host.attach']\nusers = ['65534']", "host.attach"},
 		"exec of group 0":               {"kinds = ['container.exec']\nusers = ['1000:0']", "container.exec"},
 		"exec as anybody":               {"kinds = ['container.exec']", "container.exec"},
 		"exec of one command":           {"kinds = ['container.exec']\ncommands = ['/bin/true']", "container.exec"},
@@ -242,7 +245,7 @@ func TestNoHoles(t *testing.T) {
 		"nothing reserved": "version = 1",
 		"everything":       "version = 1\n[[rule]]\nkinds = ['*']\napprovals = 1",
 		"tight":            strings.Replace(tight, `"container.stop", `, "", 1),
-		"narrowed":         "version = 1\n[[rule]]\nkinds = ['container.exec']\nusers = ['1000']\n[[rule]]\nkinds = ['*']\nfour_eyes = true",
+		"narrowed":         "version = 1\n[[rule]]\nkinds = ['container.exec']\nusers = ['1000:1000']\n[[rule]]\nkinds = ['*']\nfour_eyes = true",
 		"drop box":         "version = 1\n[[rule]]\nkinds = ['host.push', 'host.pull']\npaths = ['/srv/drop']\n[[rule]]\nkinds = ['*']\nrefuse = true",
 		"on some hosts":    "version = 1\n[labels]\nprod = ['db-*']\n[[rule]]\nkinds = ['*']\nlabels = ['prod']\napprovals = 1",
 		"others cost more": "version = 1\n[[rule]]\nkinds = ['container.destroy']\napprovals = 1\n[[rule]]\nkinds = ['host.ping', 'container.start', 'container.stop', 'container.reset']\n[[rule]]\nkinds = ['*']\napprovals = 2",
