@@ -54,6 +54,9 @@ type Policies struct {
 	// Broken says why.
 	Local  *policy.Policy
 	Broken error
+	// Own are the files and directories of this host's agent, which are vital
+	// wherever they are: see [policy.Policy.Guarding].
+	Own []string
 	// Kept is what was kept last, Keep makes another durable. Required with Link.
 	Kept PolicyRecord
 	Keep func(PolicyRecord) error
@@ -89,6 +92,7 @@ func (a *Agent) loadPolicy() error {
 		var err error
 		r.policy, err = policy.Parse(fmt.Sprintf("policy %d", p.Kept.Number), p.Kept.Text)
 		if err == nil {
+			r.policy = r.policy.Guarding(p.Own...)
 			err = r.policy.Check(a.cfg.Host)
 		}
 		if err != nil { // it was taken by a newer program
@@ -255,6 +259,7 @@ func (a *Agent) admitPolicy(spec *protocol.Spec) (*policy.Policy, error) {
 	}
 	standing := policy.Standing{
 		Policy: a.rights.policy, Number: a.rights.kept.Number, Digest: protocol.Sum(a.rights.kept.Text), Owners: a.cfg.Trust.Owners(), Host: a.cfg.Host,
+		Own: a.cfg.Policies.Own,
 	}
 	p, err := standing.Admit(d, signers, spec.Policy)
 	if errors.Is(err, policy.ErrSame) {

@@ -142,7 +142,8 @@ func inRealm(t *testing.T, edit func(r *realm), test func(t *testing.T, w *world
 			edit(r)
 		}
 		w := newWorld(t, func(c *agent.Config) {
-			for _, f := range append(tune, r.tune(nil)) {
+			r.tune(nil)(c)
+			for _, f := range tune {
 				f(c)
 			}
 		})
@@ -396,6 +397,27 @@ func TestPolicySet(t *testing.T) {
 		w.expect(actionID(13), "refuse FAILED bad_policy")
 		w.expect(actionID(14), "start RUNNING", "succeed DONE ok")
 	})
+}
+
+// TestPolicyOverTheAgentsOwn: what opens the directories of this very agent is not
+// put into force, and not left in force.
+func TestPolicyOverTheAgentsOwn(t *testing.T) {
+	const drops = "version = 1\n[[rule]]\nkinds = ['host.push']\npaths = ['/data']\n[[rule]]\nkinds = ['*']\napprovals = 2\nby = ['alice', 'bob', 'carol']\n"
+	var own []string
+	inRealm(t, nil, func(t *testing.T, w *world, r *realm) {
+		w.coord.orderApproved(actionID(1), r.policySpec(5, drops, "olga", "oscar"), nil)
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		own = []string{"/data/hostler"}
+		w.restart()
+		w.pass(3 * time.Second)
+		if s := must(w.agent.Status(t.Context())); !strings.Contains(s.Policy.Broken, "host.push needs no approval") {
+			t.Errorf("policy %+v", s.Policy)
+		}
+		w.coord.orderApproved(actionID(2), r.policySpec(6, drops, "olga", "oscar"), nil)
+		w.pass(time.Second)
+		w.expect(actionID(2), "refuse FAILED bad_policy")
+	}, func(c *agent.Config) { c.Policies.Own = own })
 }
 
 // TestPolicySetInterrupted: killed before the policy was kept it is tried again;

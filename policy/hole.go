@@ -67,8 +67,12 @@ var powers = []power{
 // same lists for a kind those that do the same to a container, and more.
 var same = map[protocol.Kind][]protocol.Kind{
 	protocol.KindStop:  {protocol.KindDestroy, kindRestart, kindFreeze, kindFence},
-	protocol.KindStart: {kindRestart},
+	protocol.KindStart: {protocol.KindReset, kindRestart},
 }
+
+// typed lists for a kind that runs commands the one in which they can be typed, as
+// the same user. It is never written.
+var typed = map[protocol.Kind]protocol.Kind{protocol.KindRun: kindHostAttach, protocol.KindExec: kindContainerAttach}
 
 // narrows has the narrowing of each kind in the table of powers. It is never
 // written.
@@ -147,6 +151,14 @@ func (p *Policy) Check(hosts ...protocol.HostID) error {
 	return nil
 }
 
+// Guarding returns the policy as it is on a host where more is vital than anywhere:
+// the files that its agent is configured to keep, and trusts.
+func (p *Policy) Guarding(own ...string) *Policy {
+	guarding := *p
+	guarding.own = own
+	return &guarding
+}
+
 // grant is what a kind needs somewhere.
 type grant struct {
 	kind protocol.Kind
@@ -215,7 +227,62 @@ func (p *Policy) holesOn(h protocol.HostID) []Hole {
 			}
 		}
 	}
+	for _, g := range grants {
+		for run, session := range typed {
+			if g.kind != session || g.root || g.rule == 0 {
+				continue
+			}
+			if want, ok := p.dearer(h, run, g); ok {
+				holes = append(holes, Hole{Kind: g.kind, Gives: "what " + string(run) + " does as the same user", Needs: g.need, Reserved: run, Wants: want, Rule: g.rule})
+			}
+		}
+	}
 	return holes
+}
+
+// dearer returns what a kind that runs commands needs for one that a session may run
+// by a grant, if that is more.
+func (p *Policy) dearer(h protocol.HostID, run protocol.Kind, session grant) (Need, bool) {
+	r := &p.file.Rules[session.rule-1]
+	commands := r.Commands
+	if commands == nil {
+		commands = []string{""}
+	}
+	for _, user := range r.Users {
+		for _, command := range commands {
+			if !slices.ContainsFunc(p.reached(h, session.kind, user, command), func(g grant) bool { return g.rule == session.rule }) {
+				continue // rules before it have taken all of that
+			}
+			for _, g := range p.reached(h, run, user, command) {
+				if !session.need.covers(g.need) {
+					return g.need, true
+				}
+			}
+		}
+	}
+	return Need{}, false
+}
+
+// reached are the grants that commands of a user can come to: one command, or, if it
+// is empty, some.
+func (p *Policy) reached(h protocol.HostID, k protocol.Kind, user, command string) []grant {
+	var all []grant
+	for i := range p.file.Rules {
+		r := &p.file.Rules[i]
+		switch {
+		case !fitsAny(r.Kinds, k) || !p.file.labelled(r.Labels, h):
+			continue
+		case r.Users != nil && !slices.Contains(r.Users, user):
+			continue
+		case r.Commands != nil && command != "" && !slices.Contains(r.Commands, command):
+			continue
+		}
+		all = append(all, grant{kind: k, rule: i + 1, need: r.need})
+		if r.Commands == nil || command != "" {
+			return all
+		}
+	}
+	return append(all, grant{kind: k})
 }
 
 func gave(k protocol.Kind) string {
@@ -235,7 +302,7 @@ func (p *Policy) grants(h protocol.HostID, k protocol.Kind) []grant {
 		if !fitsAny(r.Kinds, k) || !p.file.labelled(r.Labels, h) {
 			continue
 		}
-		all = append(all, grant{k, i + 1, r.need, narrows[k] != 0 && !r.narrowed(narrows[k])})
+		all = append(all, grant{k, i + 1, r.need, narrows[k] != 0 && !p.narrowed(r, k)})
 		if r.unconditional() {
 			return all
 		}
@@ -245,12 +312,16 @@ func (p *Policy) grants(h protocol.HostID, k protocol.Kind) []grant {
 
 // narrowed reports whether the conditions of a rule keep a kind from giving
 // root.
-func (r *rule) narrowed(by narrowing) bool {
-	switch by {
+func (p *Policy) narrowed(r *rule, k protocol.Kind) bool {
+	switch narrows[k] {
 	case byUser:
 		return r.Users != nil && !slices.ContainsFunc(r.Users, rootUser)
 	case byPath:
-		return r.Paths != nil && !slices.ContainsFunc(r.Paths, trusted)
+		own := p.own
+		if k != protocol.KindHostPush && k != protocol.KindHostPull {
+			own = nil // they are not in containers
+		}
+		return r.Paths != nil && !slices.ContainsFunc(r.Paths, func(d string) bool { return trusted(vital, d) || trusted(own, d) })
 	}
 	return false
 }
@@ -266,12 +337,13 @@ func rootUser(s string) bool {
 // vital are the directories whose files others run, read as settings, or keep
 // secrets in. It is never written.
 var vital = []string{
-	"/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/proc", "/root", "/run", "/sbin", "/snap", "/sys",
-	"/usr", "/var/backups", "/var/cache", "/var/lib", "/var/log", "/var/run", "/var/spool",
+	"/bin", "/boot", "/dev", "/efi", "/etc", "/gnu", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/opt", "/ostree", "/proc", "/root", "/run",
+	"/sbin", "/snap", "/sys", "/sysroot", "/usr",
+	"/var/backups", "/var/cache", "/var/home", "/var/lib", "/var/log", "/var/opt", "/var/roothome", "/var/run", "/var/spool", "/var/usrlocal",
 }
 
 // trusted reports whether a directory is, holds, or is in a vital one.
-func trusted(directory string) bool {
+func trusted(vital []string, directory string) bool {
 	return slices.ContainsFunc(vital, func(v string) bool {
 		return directory == v || below(v, directory) || below(directory, v)
 	})

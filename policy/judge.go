@@ -129,6 +129,8 @@ type Standing struct {
 	// would a ring.
 	Owners int
 	Host   protocol.HostID
+	// Own is what the host has that is vital, see [Policy.Guarding].
+	Own []string
 }
 
 // ErrSame tells that a document says what is in force already.
@@ -156,6 +158,7 @@ func (s Standing) Admit(d protocol.PolicyDocument, signers []protocol.Principal,
 	}
 	p, err := Parse(fmt.Sprintf("policy %d", d.Number), text)
 	if err == nil {
+		p = p.Guarding(s.Own...)
 		err = p.Check(s.Host)
 	}
 	if err != nil {

@@ -73,6 +73,7 @@ type Policy struct {
 	digest protocol.Digest
 	text   []byte
 	file   file
+	own    []string // vital on this host, beside what is vital everywhere
 }
 
 // BuiltIn is in force on a host that has no policy: what operators and admins

@@ -205,6 +205,18 @@ func TestEveryHoleIsRefused(t *testing.T) {
 		"the network":                   {"kinds = ['network.rebuild']", "network.rebuild"},
 		"a family":                      {"kinds = ['container.*']", "container.exec"},
 		"everything else":               {"kinds = ['container.destroy']\napprovals = 2", "host.run"},
+		"typing what is run":            {"kinds = ['host.attach']\nusers = ['1000:1000']", "host.attach"},
+		"typing what is executed":       {"kinds = ['container.attach']\nusers = ['1000:1000']\ncommands = ['/bin/sh']", "container.attach"},
+		"typing another command":        {"kinds = ['host.run']\nusers = ['1000:1000']\ncommands = ['/bin/true']\n[[rule]]\nkinds = ['host.attach']\nusers = ['1000:1000']", "host.attach"},
+		"start by reset":                {"kinds = ['container.reset']", "container.reset"},
+		"push below an ostree":          {"kinds = ['host.push']\npaths = ['/sysroot']", "host.push"},
+		"push into its deployments":     {"kinds = ['host.push']\npaths = ['/ostree/deploy']", "host.push"},
+		"push home of its root":         {"kinds = ['host.push']\npaths = ['/var/roothome']", "host.push"},
+		"push to people":                {"kinds = ['host.push']\npaths = ['/var/home/ann']", "host.push"},
+		"push to its programs":          {"kinds = ['host.push']\npaths = ['/var/opt', '/var/usrlocal']", "host.push"},
+		"push what boots":               {"kinds = ['host.push']\npaths = ['/efi']", "host.push"},
+		"push into a store":             {"kinds = ['host.push']\npaths = ['/nix/store']", "host.push"},
+		"push into another store":       {"kinds = ['host.push']\npaths = ['/gnu/store']", "host.push"},
 		"stop by destroy":               {"kinds = ['container.destroy']", "container.destroy"},
 		"on some hosts":                 {"kinds = ['host.run']\nlabels = ['lab']", "host.run"},
 		"other persons":                 {"kinds = ['host.run']\napprovals = 1\nby = ['bob']", "container.exec"},
@@ -242,9 +254,13 @@ func TestEveryHoleIsRefused(t *testing.T) {
 // TestNoHoles: policies that hold what they reserve are taken.
 func TestNoHoles(t *testing.T) {
 	for name, text := range map[string]string{
-		"nothing reserved": "version = 1",
-		"everything":       "version = 1\n[[rule]]\nkinds = ['*']\napprovals = 1",
-		"tight":            strings.Replace(tight, `"container.stop", `, "", 1),
+		"nothing reserved":   "version = 1",
+		"everything":         "version = 1\n[[rule]]\nkinds = ['*']\napprovals = 1",
+		"tight":              strings.Replace(tight, `"container.stop", `, "", 1),
+		"typed as it is run": "version = 1\n[[rule]]\nkinds = ['host.run', 'host.attach']\nusers = ['1000:1000']\n[[rule]]\nkinds = ['*']\nfour_eyes = true",
+		"typed as the same":  "version = 1\n[[rule]]\nkinds = ['host.run', 'host.attach']\nusers = ['1000:1000']\ncommands = ['/bin/top']\n[[rule]]\nkinds = ['*']\nfour_eyes = true",
+		"typed by as many":   "version = 1\n[[rule]]\nkinds = ['host.attach']\nusers = ['1000:1000']\napprovals = 2\n[[rule]]\nkinds = ['*']\napprovals = 2",
+		"a session of one who has sessions before": "version = 1\n[[rule]]\nkinds = ['host.run']\nusers = ['7:7']\n[[rule]]\nkinds = ['host.attach']\nusers = ['1:1']\napprovals = 2\n[[rule]]\nkinds = ['host.attach']\nusers = ['1:1', '7:7']\n[[rule]]\nkinds = ['*']\napprovals = 2",
 		"narrowed":         "version = 1\n[[rule]]\nkinds = ['container.exec']\nusers = ['1000:1000']\n[[rule]]\nkinds = ['*']\nfour_eyes = true",
 		"drop box":         "version = 1\n[[rule]]\nkinds = ['host.push', 'host.pull']\npaths = ['/srv/drop']\n[[rule]]\nkinds = ['*']\nrefuse = true",
 		"on some hosts":    "version = 1\n[labels]\nprod = ['db-*']\n[[rule]]\nkinds = ['*']\nlabels = ['prod']\napprovals = 1",
@@ -266,11 +282,38 @@ func TestPowersAreComplete(t *testing.T) {
 	}
 }
 
+// TestGuarding: where an agent keeps its own files is vital on its host, and in no
+// container.
+func TestGuarding(t *testing.T) {
+	const text = "version = 1\n[[rule]]\nkinds = ['%s']\npaths = ['%s']\n[[rule]]\nkinds = ['*']\napprovals = 1\n"
+	own := []string{"/srv/agent/state", "/data/policy.toml"}
+	for _, c := range []struct {
+		kind, path string
+		hole       bool
+	}{
+		{"host.push", "/srv/agent/state", true},
+		{"host.pull", "/srv/agent/state/keys", true},
+		{"host.push", "/srv", true},
+		{"host.push", "/data", true},
+		{"host.push", "/srv/agent/drop", false},
+		{"host.push", "/data/policy.toml.d", false},
+		{"container.push", "/srv", false},
+	} {
+		p := parse(t, fmt.Sprintf(text, c.kind, c.path))
+		if err := p.Guarding(own...).Check("edge-01"); (err != nil) != c.hole {
+			t.Errorf("%s to %s: %v", c.kind, c.path, err)
+		}
+		if err := p.Check("edge-01"); err != nil {
+			t.Errorf("%s to %s elsewhere: %v", c.kind, c.path, err)
+		}
+	}
+}
+
 // TestClosureHolds looks for a way around what a policy reserves by trying: of
 // a policy that is taken, whoever gets anything that gives root has what every
 // kind needs.
 func TestClosureHolds(t *testing.T) {
-	kinds := []string{"host.run", "container.exec", "container.destroy", "container.create", "policy.set", "host.*", "container.*", "*"}
+	kinds := []string{"host.run", "host.attach", "container.exec", "container.destroy", "container.create", "policy.set", "host.*", "container.*", "*"}
 	rapid.Check(t, func(t *rapid.T) {
 		text := "version = 1\n[labels]\nx = ['a', 'b-*']\n"
 		for range rapid.IntRange(1, 5).Draw(t, "rules") {
@@ -279,8 +322,8 @@ func TestClosureHolds(t *testing.T) {
 			if rapid.Bool().Draw(t, "label") {
 				text += "labels = ['x']\n"
 			}
-			if k == "host.run" || k == "container.exec" {
-				text += rapid.SampledFrom([]string{"", "users = ['0']\n", "users = ['7']\n", "commands = ['/c']\n", "users = ['7', '8']\ncommands = ['/c', '/d']\n"}).Draw(t, "condition")
+			if k == "host.run" || k == "host.attach" || k == "container.exec" {
+				text += rapid.SampledFrom([]string{"", "users = ['0']\n", "users = ['7']\n", "users = ['7:7']\n", "commands = ['/c']\n", "users = ['7:7', '8:8']\ncommands = ['/c', '/d']\n", "users = ['8:8']\ncommands = ['/d']\n"}).Draw(t, "condition")
 			}
 			text += rapid.SampledFrom([]string{"", "approvals = 1\n", "approvals = 2\n", "approvals = 1\nby = ['a', 'b']\n", "approvals = 2\nby = ['a', 'b', 'c']\n", "refuse = true\n"}).Draw(t, "need")
 		}
@@ -299,6 +342,12 @@ func TestClosureHolds(t *testing.T) {
 		met := func(n policy.Need) bool { return !n.Refused && n.Missing(have...) == 0 }
 		root := spec(rapid.SampledFrom([]protocol.Kind{protocol.KindRun, protocol.KindExec, protocol.KindCreate, protocol.KindPolicySet}).Draw(t, "power"),
 			rapid.SampledFrom([]string{"", "0", "root", "0:0", "app"}).Draw(t, "user"), rapid.SampledFrom([]string{"/c", "/d", "/e"}).Draw(t, "command"))
+		user := rapid.SampledFrom([]string{"7:7", "8:8", "9:9"}).Draw(t, "user of a session")
+		for _, command := range []string{"/c", "/d", "/e"} {
+			if run, typed := p.Needs(spec(protocol.KindRun, user, command)), p.Needs(spec(protocol.KindAttach, user, command)); met(typed) && !met(run) {
+				t.Fatalf("%v may type what %s runs as %s on %s, and not run it:\n%s", have, command, user, host, text)
+			}
+		}
 		if !met(p.Needs(root)) {
 			return
 		}

@@ -33,6 +33,8 @@ type config struct {
 	Sessions sessionsConfig `toml:"sessions"`
 	LXC      lxcConfig      `toml:"lxc"`
 	Network  networkConfig  `toml:"network"`
+
+	path string // of the file that was named; empty for the usual one
 }
 
 type commandsConfig struct {
@@ -122,6 +124,11 @@ func load(path string, environ []string) (config, settings.Origin, error) {
 	from, err := settings.Load(settings.Source{Path: path, Default: defaultConfigPath, Environ: environ}, &c, c.settings())
 	if err != nil {
 		return c, nil, err
+	}
+	if path != "" {
+		if c.path, err = filepath.Abs(path); err != nil {
+			return c, nil, fmt.Errorf("find the configuration: %w", err)
+		}
 	}
 	return c, from, c.check()
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -26,7 +28,7 @@ const maxPolicyRecord = 1 << 20
 // localPolicy reads root's own policy, nil if there is none. One that cannot be
 // used lets nobody but root do anything, and says why: workloads go on, and an
 // agent that did not start would restore none of them.
-func localPolicy(path string, host protocol.HostID) (*policy.Policy, error) {
+func localPolicy(path string, host protocol.HostID, own []string) (*policy.Policy, error) {
 	p, err := readPolicy(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -35,6 +37,7 @@ func localPolicy(path string, host protocol.HostID) (*policy.Policy, error) {
 		err = checkOwner(path)
 	}
 	if err == nil {
+		p = p.Guarding(own...)
 		if err = p.Check(host); err != nil {
 			err = fmt.Errorf("%s: %w", path, err)
 		}
@@ -43,6 +46,28 @@ func localPolicy(path string, host protocol.HostID) (*policy.Policy, error) {
 		return policy.Closed(err), err
 	}
 	return p, nil
+}
+
+// own are the files and directories on which this agent rests, wherever they were
+// put: by their names, and by those where links lead, as files are held to those.
+func (c *config) own() []string {
+	all := []string{c.StateDir, c.Policy, c.Socket, c.Commands.Supervisor, c.LXC.Path, c.LXC.Helper}
+	if c.path != "" {
+		all = append(all, c.path)
+	}
+	all = slices.DeleteFunc(all, func(f string) bool { return f == "" })
+	for _, f := range all[:len(all):len(all)] {
+		dir, rest := f, ""
+		at, err := filepath.EvalSymlinks(dir)
+		for err != nil && dir != "/" { // what is not there yet will be where its directory is
+			dir, rest = filepath.Dir(dir), filepath.Join(filepath.Base(dir), rest)
+			at, err = filepath.EvalSymlinks(dir)
+		}
+		if at = filepath.Join(at, rest); err == nil && at != f {
+			all = append(all, at)
+		}
+	}
+	return all
 }
 
 func readPolicy(path string) (*policy.Policy, error) {
@@ -164,7 +189,7 @@ func showPolicy(w io.Writer, c config) error {
 		if err != nil {
 			return fmt.Errorf("read the policy: %w", err)
 		}
-		_, wrong := localPolicy(c.Policy, protocol.HostID(c.Host))
+		_, wrong := localPolicy(c.Policy, protocol.HostID(c.Host), c.own())
 		fmt.Fprintf(w, "# from %s of this host's root, since the agent's last start\n%s", c.Policy, text)
 		return wrong
 	}

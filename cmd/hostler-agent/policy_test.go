@@ -25,7 +25,7 @@ func runs(p *policy.Policy) policy.Need {
 // used: a file with a mistake must not be as good as none.
 func TestLocalPolicy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy.toml")
-	if p, err := localPolicy(path, "edge-01"); p != nil || err != nil {
+	if p, err := localPolicy(path, "edge-01", nil); p != nil || err != nil {
 		t.Errorf("without a file: %v, %v", p, err)
 	}
 	put := func(text string, mode os.FileMode) {
@@ -38,7 +38,7 @@ func TestLocalPolicy(t *testing.T) {
 		}
 	}
 	put(closedFile, 0o644)
-	if p, err := localPolicy(path, "edge-01"); err != nil || runs(p).Approvals != 1 {
+	if p, err := localPolicy(path, "edge-01", nil); err != nil || runs(p).Approvals != 1 {
 		t.Errorf("a good one: %v", err)
 	}
 	for name, c := range map[string]struct {
@@ -54,9 +54,37 @@ func TestLocalPolicy(t *testing.T) {
 		"too long":            {"version = 1\n#" + strings.Repeat("x", policy.MaxText), 0o644, path},
 	} {
 		put(c.text, c.mode)
-		p, err := localPolicy(path, "edge-01")
+		p, err := localPolicy(path, "edge-01", nil)
 		if err == nil || !strings.Contains(err.Error(), c.says) || p == nil || !runs(p).Refused {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestOwnFilesAreVital: a policy that opens what this agent is configured to keep, or
+// that a link in its configuration leads to, has a hole.
+func TestOwnFilesAreVital(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.Mkdir(dir+"/disk", 0o755), os.Symlink(dir+"/disk", dir+"/link")); err != nil {
+		t.Fatal(err)
+	}
+	file := dir + "/agent.toml"
+	if err := os.WriteFile(file, []byte("state_dir = '/srv/agent'\npolicy = '"+dir+"/link/policy.toml'\n[lxc]\npath = '/data/lxc'\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, _, err := load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, hole := range map[string]bool{
+		"/srv/agent/keys": true, "/data/lxc/db": true, dir + "/link": true, dir + "/disk": true, file: true, "/srv/drop": false, "/data/drop": false, dir + "/drop": false,
+	} {
+		text := "version = 1\n[[rule]]\nkinds = ['host.push']\npaths = ['" + path + "']\n[[rule]]\nkinds = ['*']\napprovals = 1\n"
+		if err := os.WriteFile(c.Policy, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := localPolicy(c.Policy, "edge-01", c.own()); (err != nil) != hole {
+			t.Errorf("%s: %v", path, err)
 		}
 	}
 }

@@ -135,7 +135,8 @@ func once(ctx context.Context, s state, c config, from settings.Origin, log *slo
 		return err
 	}
 	cfg.HostInfo = newMachine(c.StateDir, unsupported).info
-	cfg.Policies.Local, cfg.Policies.Broken = localPolicy(c.Policy, host)
+	cfg.Policies.Local, cfg.Policies.Broken = localPolicy(c.Policy, host, c.own())
+	cfg.Policies.Own = c.own()
 	if err := n.join(&cfg); err != nil {
 		return err
 	}
