@@ -77,6 +77,20 @@ func TestFormerNames(t *testing.T) {
 				}
 			}
 		}
+		alone := command("hang")
+		alone.Exclusive = true
+		w.coord.order(actionID(40), alone)
+		w.coord.order(actionID(41), creation(2, false))
+		w.pass(time.Second)
+		behind := on(protocol.KindStop, 2)
+		for i, name := range []protocol.ContainerName{"ct-2", "ct-1"} { // its creation waits
+			behind.Name = name
+			w.coord.order(actionID(42+byte(i)), behind)
+		}
+		w.pass(time.Second)
+		w.coord.cancel(actionID(40))
+		done(41, 42)
+		w.expect(actionID(43), "refuse FAILED wrong_name")
 		w.coord.order(actionID(1), creation(1, false))
 		stop(2, "ct-1") // it is not there yet
 		w.coord.order(actionID(3), renamed("db"))
