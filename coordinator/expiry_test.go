@@ -47,18 +47,21 @@ func TestOrderOfWhatEndedStartsNothing(t *testing.T) {
 	})
 }
 
-// numberedMeanwhile is a store in which another transaction gives a number to
-// each expired action between its being found and its being ended.
-type numberedMeanwhile struct{ coordinator.Store }
+// meanwhile is a store in which another transaction changes each expired action
+// between its being found and its being ended.
+type meanwhile struct {
+	coordinator.Store
+	change func(*coordinator.Action)
+}
 
-func (s numberedMeanwhile) View(ctx context.Context, look func(coordinator.Tx) error) error {
+func (s meanwhile) View(ctx context.Context, look func(coordinator.Tx) error) error {
 	var due []coordinator.Action
 	if err := s.Store.View(ctx, func(tx coordinator.Tx) error { return look(dueTx{tx, &due}) }); err != nil || len(due) == 0 {
 		return err
 	}
 	return s.Update(ctx, func(tx coordinator.Tx) error {
 		for _, a := range due {
-			a.N = 1
+			s.change(&a)
 			if err := tx.Actions().Put(a); err != nil {
 				return err
 			}
@@ -89,11 +92,25 @@ func (a dueActions) Expired(nowMS int64, limit int) ([]coordinator.Action, error
 // can say that it never began.
 func TestNumberedMeanwhileIsNotExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := coordtest.NewOn(t, numberedMeanwhile{storetest.NewMem(storetest.Faults{})})
+		f := coordtest.NewOn(t, meanwhile{storetest.NewMem(storetest.Faults{}), func(a *coordinator.Action) { a.N = 1 }})
 		a := propose(t, f, f.AddHost("edge-07"))
 		after(25 * time.Hour)
 		if got := want(t, f, a.ID, protocol.StatePendingSchedule, ""); got.N != 1 {
 			t.Errorf("the action has number %d; the expiry has not found it", got.N)
+		}
+	})
+}
+
+// TestGivenTimeMeanwhileIsNotExpired: an action whose time was lengthened when it had
+// been found, by the approval that it waited for, goes on.
+func TestGivenTimeMeanwhileIsNotExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const longer = int64(48 * time.Hour / time.Millisecond)
+		f := coordtest.NewOn(t, meanwhile{storetest.NewMem(storetest.Faults{}), func(a *coordinator.Action) { a.ExpiresMS += longer }})
+		a := propose(t, f, f.AddHost("edge-07"))
+		after(25 * time.Hour)
+		if got := want(t, f, a.ID, protocol.StatePendingSchedule, ""); got.ExpiresMS != a.ExpiresMS+longer {
+			t.Errorf("the action ends at %d; the expiry has not found it", got.ExpiresMS)
 		}
 	})
 }

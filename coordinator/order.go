@@ -474,8 +474,9 @@ func (c *Coordinator) expire(ctx context.Context) error {
 		return nil
 	}
 	var due []Action
+	now := c.lifeMS()
 	err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
-		due, err = tx.Actions().Expired(c.lifeMS(), pageSize)
+		due, err = tx.Actions().Expired(now, pageSize)
 		return err
 	})
 	if err != nil || len(due) == 0 {
@@ -487,8 +488,8 @@ func (c *Coordinator) expire(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if a.N != 0 || a.State.Final() {
-				continue
+			if a.N != 0 || a.State.Final() || a.ExpiresMS >= now {
+				continue // it was numbered, has ended, or was approved meanwhile
 			}
 			a.Detail = c.whyExpired(&a)
 			if err := c.move(tx, &a, protocol.EventExpire); err != nil {
