@@ -232,7 +232,8 @@ func (l *logs) print(ctx context.Context, id string) error {
 	}
 	f := &follower{app: a, remote: r, label: act.ID, stdout: a.out, stderr: a.err}
 	if l.follow && l.only == "" {
-		if _, err = f.wait(ctx, act); err != nil && ctx.Err() != nil {
+		final, err := f.wait(ctx, act)
+		if err != nil && ctx.Err() != nil && !protocol.State(final.State).Final() {
 			a.leave(act.ID)
 		}
 		return cannot("follow action "+act.ID, err)

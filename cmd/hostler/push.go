@@ -158,12 +158,17 @@ func (a *app) push(ctx context.Context, t *transfer, from []string, to remotePat
 	}
 	said := &moveWords{to: a.err}
 	final, err := (&follower{app: a, remote: r, label: to.String(), stdout: a.err, stderr: said}).wait(ctx, act)
-	if err != nil {
+	switch {
+	case err == nil:
+		return said.reason(final, ended(what, final))
+	case !protocol.State(final.State).Final():
 		said.end()
 		a.leave(act.ID)
 		return cannot(what, err)
 	}
-	return said.reason(final, ended(what, final))
+	said.end()
+	a.say("hostler: what %s said could not be read to its end: %s; later: hostler action logs %s", to, printable(err.Error()), act.ID)
+	return ended(what, final)
 }
 
 // moveWords are what the program that moves files on the host says. They are passed

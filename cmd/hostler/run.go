@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -326,15 +327,29 @@ func (a *app) runOne(ctx context.Context, r *remote, c *command, host protocol.H
 	}
 	f := &follower{app: a, remote: r, label: label, stdout: a.out, stderr: a.err, hold: true}
 	final, err := f.wait(ctx, act)
-	if err != nil {
-		if ctx.Err() != nil {
-			a.leave(act.ID)
-			return errInterrupted
-		}
+	switch {
+	case err == nil:
+		return a.commandEnded(what, final)
+	case protocol.State(final.State).Final():
+		return a.outputFailed(label, final, err, a.commandEnded(what, final))
+	case ctx.Err() != nil:
 		a.leave(act.ID)
-		return cannot(what, err)
+		return errInterrupted
 	}
-	return a.commandEnded(what, final)
+	a.leave(act.ID)
+	return cannot(what, err)
+}
+
+// outputFailed tells of a command that has ended while its output could not be read.
+// end is how it ended, which goes before, unless all was well with that.
+func (a *app) outputFailed(label string, act api.Action, err, end error) error {
+	what, next := "the output of the command on "+label+" could not be read to its end", "hostler action logs "+act.ID
+	f, known := errors.AsType[*failure](cannot("read it", err))
+	if end == nil && known {
+		return &failure{code: f.code, what: "the command has ended with exit code 0; " + what, why: f.why, next: next, more: f.more, err: err}
+	}
+	a.say("hostler: the command has ended; %s: %s; later: %s", what, printable(err.Error()), next)
+	return cmp.Or(end, errInterrupted)
 }
 
 // daemonLook is how long a daemon is looked at before it is left alone: what

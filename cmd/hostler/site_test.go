@@ -27,6 +27,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/web"
+	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -58,6 +59,7 @@ type site struct {
 	down   bool
 	conns  []net.Conn
 	broken map[string]bool // pulls that were broken off once
+	mute   bool            // no output can be read
 	read   map[string]bool // actions whose output somebody has asked for
 	asked  chan struct{}   // closed when there is another of them
 }
@@ -156,6 +158,10 @@ func (s *site) serve() {
 		}
 		if id, ok := strings.CutSuffix(r.URL.Path, "/output"); ok {
 			s.reads(path.Base(id))
+			if s.isMute() {
+				webapi.WriteProblem(w, webapi.NewProblem(api.CodeInternal, "the coordinator failed to answer this request"))
+				return
+			}
 		}
 		h.ServeHTTP(w, r)
 	})
@@ -441,6 +447,7 @@ func failed(o coordtest.Order, e protocol.Event, why protocol.Reason, x *protoco
 //	site finish    the command slow ends
 //	site cancelled the host cancels the command slow
 //	site down, up  connections are cut and requests break, until they are answered again
+//	site mute, heard  no output can be read, until it can be again
 //	site lacks F   nothing of a file was sent
 //	site agent     there is an agent on $HOSTLER_SOCKET
 //	site sign DIR  writes messages to verify
@@ -464,6 +471,8 @@ func (s *site) command(ts *testscript.TestScript, _ bool, args []string) {
 		s.host.Report(o.Cancelled())
 	case "down", "up":
 		s.setDown(args[0] == "down")
+	case "mute", "heard":
+		s.setMute(args[0] == "mute")
 	case "lacks":
 		b, err := os.ReadFile(ts.MkAbs(args[1]))
 		ts.Check(err)
@@ -601,4 +610,17 @@ func (s *site) setDown(down bool) {
 		_ = c.Close() // some are closed already
 	}
 	s.conns = nil
+}
+
+// setMute has all output fail to be read, or not any more.
+func (s *site) setMute(mute bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mute = mute
+}
+
+func (s *site) isMute() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mute
 }
