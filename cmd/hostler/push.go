@@ -156,8 +156,9 @@ func (a *app) push(ctx context.Context, t *transfer, from []string, to remotePat
 	if t.noWait {
 		return a.printID(t.view, act)
 	}
-	said := &moveWords{to: a.err}
-	final, err := (&follower{app: a, remote: r, label: to.String(), stdout: a.err, stderr: said}).wait(ctx, act)
+	beside, said := &moveWords{to: a.err}, &moveWords{to: a.err}
+	final, err := (&follower{app: a, remote: r, label: to.String(), stdout: beside, stderr: said}).wait(ctx, act)
+	beside.end()
 	switch {
 	case err == nil:
 		return said.reason(final, ended(what, final))

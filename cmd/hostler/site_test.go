@@ -321,7 +321,14 @@ func (s *site) obey(h *coordtest.Host, o coordtest.Order) {
 		s.write(h, o, protocol.Stdout, []byte("begun\n"))
 		s.orders <- o
 	case string(protocol.KindHostPush):
-		if spec.Files.Paths[0] != "/nodir/x" {
+		switch spec.Files.Paths[0] {
+		case "/nodir/x":
+		case "/loud/x": // what controls a terminal is none of its words
+			words := []byte("a \x1b]0;b\x07\x1b[2J\nc")
+			s.write(h, o, protocol.Stdout, words)
+			h.Report(o.Done(protocol.Output{FD: protocol.Stdout, Bytes: int64(len(words))}))
+			return
+		default:
 			h.Report(o.Done())
 			return
 		}
