@@ -131,7 +131,7 @@ func (t *table[T]) print(w io.Writer, items []T) error {
 		return t.printCSV(w, items)
 	case "name":
 		for _, it := range items {
-			fmt.Fprintln(w, t.noun.name(it))
+			fmt.Fprintln(w, printable(t.noun.name(it)))
 		}
 		return nil
 	case "template":

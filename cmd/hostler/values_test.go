@@ -147,6 +147,16 @@ func TestTableKeepsColumns(t *testing.T) {
 	}
 }
 
+// TestNamesSteerNoTerminal: names come from elsewhere, too, and stay one to a line.
+func TestNamesSteerNoTerminal(t *testing.T) {
+	n := noun[string]{name: func(s string) string { return s }}
+	var out bytes.Buffer
+	tab := &table[string]{app: new(app), noun: n, view: &view{format: format{word: "name"}}}
+	if err := tab.print(&out, []string{"web", "a\x1b[2J\nb"}); err != nil || out.String() != "web\na\uFFFD[2J b\n" {
+		t.Errorf("%v\n%q", err, out.String())
+	}
+}
+
 func TestShortDuration(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		time.Second: "1s", 50 * time.Second: "50s", 90 * time.Second: "1m30s", time.Minute: "1m", 90 * time.Minute: "1h30m", 100 * time.Hour: "100h", time.Hour + time.Second: "1h0m1s",
