@@ -146,6 +146,11 @@ func (r *recoverRun) begin(ctx context.Context) (recovery, error) {
 		}
 		mark.NewFleet, mark.FormerFleet = r.fleet, fmt.Sprintf("fleet %s (%s)", old.Name, old.Fleet)
 	}
+	// A recovery that was killed at its very end has left its key, which is the
+	// present one now.
+	if err := errors.Join(remove(r.state.nextIdentity()), remove(r.state.nextAuthority()), syncDir(string(r.state))); err != nil {
+		return mark, err
+	}
 	mark.Stage = recovering
 	return mark, r.state.putRecovery(mark)
 }

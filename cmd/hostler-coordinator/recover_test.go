@@ -166,6 +166,31 @@ func TestBackupIsRestoredAndRecovered(t *testing.T) {
 	}
 }
 
+// TestEveryRecoveryHasItsOwnKey: a recovery that was killed when all but its key was
+// out of the way leaves that, the present one, to nobody.
+func TestEveryRecoveryHasItsOwnKey(t *testing.T) {
+	p, token := started(t, 1)
+	old := p.key()
+	out, _ := p.do(0, "recover", "--force")
+	request := field(t, out, "request")
+	p.do(0, "recover", "--ring", p.next(replaced(request, old)))
+	b, err := os.ReadFile(p.state.identity())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.write(p.state.nextIdentity(), string(b))
+	second := p.key()
+	again, _ := p.do(0, "recover", "--force")
+	if field(t, again, "request") == request {
+		t.Fatal("the second recovery asks for the key of the first")
+	}
+	p.do(0, "recover", "--ring", p.next(replaced(field(t, again, "request"), second)))
+	if p.key() == second {
+		t.Error("the key is the same")
+	}
+	p.serve(token)
+}
+
 // TestBackupSweepsBehindItself: what a killed backup left is removed by the next
 // one, and nothing else, even if that one is refused.
 func TestBackupSweepsBehindItself(t *testing.T) {
