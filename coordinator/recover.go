@@ -137,8 +137,8 @@ func NeedsRecovery(ctx context.Context, s Store) (why string, err error) {
 }
 
 // Recover makes a store whose coordinator went back in time usable again. It is
-// one transaction; called again for the same key it changes nothing and returns
-// what it did.
+// one transaction; called again for the same key it returns what it did, and changes
+// nothing, but that it revokes what it is to revoke by then.
 func Recover(ctx context.Context, store Store, cfg RecoverConfig) (done Recovered, err error) {
 	var id protocol.StoreID
 	if _, err := io.ReadFull(cfg.Rand, id[:]); err != nil {
@@ -147,7 +147,13 @@ func Recover(ctx context.Context, store Store, cfg RecoverConfig) (done Recovere
 	former := store.ID()
 	err = update(ctx, store, failpoint.StoreRecovered, func(tx Tx) error {
 		if done, err = recovered(tx); err == nil && done.Key == cfg.Key {
-			return nil
+			if !cfg.RevokeAccess {
+				return nil
+			}
+			r := recovery{tx: tx, cfg: cfg, done: done}
+			err = r.revokeNow(former)
+			done = r.done
+			return err
 		} else if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
@@ -189,14 +195,31 @@ func (r *recovery) run(id protocol.StoreID) error {
 			return err
 		}
 	}
-	record, err := audit.Record{AtMS: r.done.AtMS, Actor: "recover", Verb: "coordinator.recover", Object: id.String(), Detail: map[string]any{
+	return r.record(r.done.AtMS, id.String(), map[string]any{
 		"former_store": r.done.FormerStore.String(), "former_fleet": r.done.FormerFleet, "backup_ms": r.done.BackupMS, "key": r.done.Key.String(),
-		"ring": r.done.Ring, "hosts": r.done.Hosts, "actions": r.done.Actions,
-	}}.Encode()
+		"ring": r.done.Ring, "hosts": r.done.Hosts, "actions": r.done.Actions, "revoke_access": r.cfg.RevokeAccess,
+	})
+}
+
+func (r *recovery) record(atMS int64, store string, detail map[string]any) error {
+	record, err := audit.Record{AtMS: atMS, Actor: "recover", Verb: "coordinator.recover", Object: store, Detail: detail}.Encode()
 	if err != nil {
 		return err
 	}
 	return r.tx.Journal().Audit().Append(record)
+}
+
+// revokeNow ends all access to a store that was recovered without that, by a run that
+// did not come to its end.
+func (r *recovery) revokeNow(store protocol.StoreID) error {
+	r.done.Tokens, r.done.Viewers = []string{}, []string{}
+	if err := r.access(); err != nil {
+		return err
+	}
+	if err := putJSON(r.tx, recoveredValue, r.done); err != nil {
+		return err
+	}
+	return r.record(r.cfg.Now.UnixMilli(), store.String(), map[string]any{"key": r.done.Key.String(), "revoke_access": true})
 }
 
 // actions lets nothing that may have been sent be sent again.
@@ -312,7 +335,7 @@ func (r *recovery) access() error {
 			continue
 		}
 		if revoke {
-			t.RevokedMS = r.done.AtMS
+			t.RevokedMS = r.cfg.Now.UnixMilli()
 			if err := r.tx.Access().PutToken(t); err != nil {
 				return err
 			}
@@ -329,7 +352,7 @@ func (r *recovery) access() error {
 			continue
 		}
 		if revoke {
-			v.RevokedMS = r.done.AtMS
+			v.RevokedMS = r.cfg.Now.UnixMilli()
 			if err := r.tx.Access().PutViewer(v); err != nil {
 				return err
 			}

@@ -311,6 +311,38 @@ func TestRecoveredBackupOfARolledBackHost(t *testing.T) {
 	})
 }
 
+// TestAccessIsRevokedByALaterRun: a recovery that was begun without revoking and did not
+// come to its end is gone on with by one that revokes, and once is as good as twice.
+func TestAccessIsRevokedByALaterRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMem(storetest.Faults{})
+		f := coordtest.NewOn(t, store)
+		secret := f.Token(coordinator.RoleAdmin)
+		if _, err := f.Coordinator().CreateViewer(t.Context(), f.Admin(), "eyes"); err != nil {
+			t.Fatal(err)
+		}
+		recoverOn(t, f, store, func(c *coordinator.RecoverConfig) {
+			first, err := coordinator.Recover(t.Context(), store, *c)
+			if err != nil || len(first.Tokens) != 1 || len(first.Viewers) != 1 {
+				t.Fatalf("%+v, %v", first, err)
+			}
+			c.RevokeAccess = true
+			for range 2 {
+				again, err := coordinator.Recover(t.Context(), store, *c)
+				if err != nil || len(again.Tokens)+len(again.Viewers) > 0 || again.FormerStore != first.FormerStore || again.AuditN != first.AuditN {
+					t.Errorf("%+v, %v; the first one was %+v", again, err, first)
+				}
+			}
+		})
+		if _, err := f.Authenticate(secret); !errors.Is(err, coordinator.ErrDenied) {
+			t.Errorf("a token of before: %v", err)
+		}
+		if all, err := f.Coordinator().Viewers(t.Context(), f.Admin()); err != nil || len(all) != 1 || all[0].RevokedMS == 0 {
+			t.Errorf("viewers: %+v, %v", all, err)
+		}
+	})
+}
+
 // TestCopyForAnotherFleet: a copy of a store for staging can order nothing of
 // the hosts that are in it, and lets nobody in whom the fleet had let in.
 func TestCopyForAnotherFleet(t *testing.T) {
