@@ -63,11 +63,11 @@ of --valid (at most 7d), and is good once.`,
 			return err
 		}
 		given, err := a.approve(cmd.Context(), r, c, args)
-		if err != nil {
+		if err != nil && len(given) == 0 {
 			return cannot("approve", err)
 		}
 		t := &table[api.Approved]{app: a, noun: approvedNoun(), view: view}
-		if err := t.print(a.out, given); err != nil {
+		if err := errors.Join(t.print(a.out, given), cannot("approve what is not shown here", err)); err != nil {
 			return err
 		}
 		return refusedOf(given)
@@ -114,7 +114,8 @@ type bundle struct {
 	called map[string]string
 }
 
-// approve shows actions, asks, signs, and hands the signatures over.
+// approve shows actions, asks, signs, and hands the signatures over. With an error it
+// returns what was taken before.
 func (a *app) approve(ctx context.Context, r *remote, c *approving, ids []string) ([]api.Approved, error) {
 	life := defaultValid
 	if c.valid.d > 0 {

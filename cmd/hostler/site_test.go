@@ -15,6 +15,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -60,6 +61,7 @@ type site struct {
 	conns  []net.Conn
 	broken map[string]bool // pulls that were broken off once
 	mute   bool            // no output can be read
+	takes  int             // approvals, before it fails to; 0: it does not
 	read   map[string]bool // actions whose output somebody has asked for
 	asked  chan struct{}   // closed when there is another of them
 }
@@ -162,6 +164,10 @@ func (s *site) serve() {
 				webapi.WriteProblem(w, webapi.NewProblem(api.CodeInternal, "the coordinator failed to answer this request"))
 				return
 			}
+		}
+		if r.URL.Path == "/v1/approvals" && s.failsToApprove() {
+			webapi.WriteProblem(w, webapi.NewProblem(api.CodeInternal, "the coordinator failed to answer this request"))
+			return
 		}
 		h.ServeHTTP(w, r)
 	})
@@ -454,6 +460,7 @@ func failed(o coordtest.Order, e protocol.Event, why protocol.Reason, x *protoco
 //	site finish    the command slow ends
 //	site cancelled the host cancels the command slow
 //	site down, up  connections are cut and requests break, until they are answered again
+//	site approvals N  behind N of them one cannot be taken
 //	site mute, heard  no output can be read, until it can be again
 //	site lacks F   nothing of a file was sent
 //	site agent     there is an agent on $HOSTLER_SOCKET
@@ -478,6 +485,12 @@ func (s *site) command(ts *testscript.TestScript, _ bool, args []string) {
 		s.host.Report(o.Cancelled())
 	case "down", "up":
 		s.setDown(args[0] == "down")
+	case "approvals":
+		n, err := strconv.Atoi(args[1])
+		ts.Check(err)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.takes = n + 1
 	case "mute", "heard":
 		s.setMute(args[0] == "mute")
 	case "lacks":
@@ -630,4 +643,16 @@ func (s *site) isMute() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mute
+}
+
+// failsToApprove reports, for each approval that comes, whether it is the one that
+// cannot be taken.
+func (s *site) failsToApprove() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.takes == 0 {
+		return false
+	}
+	s.takes--
+	return s.takes == 0
 }
