@@ -12,6 +12,9 @@
 // further than the enrolment, the rings (which authenticate themselves) and
 // two words about health.
 //
+// A request that goes on for long, as of who follows or takes part in a session, ends
+// with the token that it came with.
+//
 // Every failure, be it a wrong route, a body that is too large or a panic, is
 // an [api.Problem] with a stable code. What went wrong inside is in the log and
 // not in the answer.
