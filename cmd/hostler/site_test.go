@@ -271,6 +271,24 @@ func (s *site) untilOnline() {
 	}
 }
 
+// untilEnded waits until the coordinator knows that an action has ended.
+func (s *site) untilEnded(id protocol.ActionID) {
+	s.t.Helper()
+	for {
+		changed, done := s.fleet.Coordinator().EventsChanged()
+		if must[coordinator.Action](s.t)(s.fleet.Coordinator().Action(s.t.Context(), id)).State.Final() {
+			done()
+			return
+		}
+		select {
+		case <-changed:
+		case <-s.t.Context().Done():
+			s.t.Fatalf("action %s does not end", id)
+		}
+		done()
+	}
+}
+
 // blob is output that is no text: every byte, and more than fits into one
 // message.
 func blob() []byte {
