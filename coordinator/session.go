@@ -67,7 +67,7 @@ type session struct {
 	sealed    uint64                                // of the audit log: the newest checkpoint that this connection was told
 	freeable  map[protocol.Stream]protocol.Position // acknowledged, to be freed with the next transaction
 	receipted map[protocol.ActionID]int64           // when orders were acknowledged, to be noted with what is written next
-	whyMS     int64                                 // boot clock when it was last asked why something waits
+	whyMS     int64                                 // boot clock when it was last asked why something waits, or will be
 	beat      heartbeatPages
 	up        map[protocol.Stream]protocol.Position // taken in durably
 	resend    map[protocol.Stream]*stream.Resend

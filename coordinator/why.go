@@ -196,13 +196,26 @@ func (c *Coordinator) askWhy(ctx context.Context, a Action) *Waiting {
 		return c.worded(t)
 	}
 	s := c.session(a.Host)
-	ask := s.mayAskWhy()
+	pause, ok := s.askWhyIn()
+	if !ok {
+		return nil // many others ask already
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-changed: // whoever asked about the same
+		if t := c.heardOf(a); t != nil {
+			return c.worded(t)
+		}
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil
+	}
+	changed, again := c.wake.on(toldKey{a.ID})
+	defer again()
 	var given []Item
 	err := c.update(ctx, failpoint.QuestionAsked, func(tx Tx) error {
 		given = nil
-		if !ask {
-			return nil
-		}
 		controls, err := tx.Streams().Get(a.Host, protocol.StreamControl)
 		// Nobody who only looks fills the window of what the host must hear.
 		if err != nil || controls.Pos.N-max(controls.Freed.N, s.ackedTo(protocol.StreamControl)) >= stream.Window/2 {
@@ -217,8 +230,7 @@ func (c *Coordinator) askWhy(ctx context.Context, a Action) *Waiting {
 	}
 	s.allocate(protocol.StreamControl, given)
 	s.pump()
-	timer := time.NewTimer(askPatience)
-	defer timer.Stop()
+	timer.Reset(askPatience)
 	select {
 	case <-changed:
 	case <-timer.C:
@@ -234,15 +246,22 @@ func (c *Coordinator) askWhy(ctx context.Context, a Action) *Waiting {
 // costs it a row of its disk.
 const askEvery = 200
 
-func (s *session) mayAskWhy() bool {
+// askWhyIn returns when the host may be asked, one question behind the other: false
+// if that is too far off to wait for.
+func (s *session) askWhyIn() (time.Duration, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.c.cfg.Boot()
-	if s.whyMS != 0 && now-s.whyMS < askEvery {
-		return false
+	at := now
+	if s.whyMS != 0 {
+		at = max(now, s.whyMS+askEvery)
 	}
-	s.whyMS = now
-	return true
+	pause := time.Duration(at-now) * time.Millisecond
+	if pause > askPatience {
+		return 0, false
+	}
+	s.whyMS = at
+	return pause, true
 }
 
 // toldKey is the hub's key for "a host has told why an action waits".

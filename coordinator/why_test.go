@@ -134,3 +134,41 @@ func TestWhyHasWords(t *testing.T) {
 		}
 	})
 }
+
+// TestWhyOfOneBehindAnother: who asks about several actions of a host is answered about
+// each, and not only about the first.
+func TestWhyOfOneBehindAnother(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		ids := make([]protocol.ActionID, 4)
+		for i := range ids {
+			ids[i] = propose(t, f, h).ID
+			o := order(t, h)
+			r := o.Started(h)
+			r.Event, r.State, r.Attempt = protocol.EventAccept, protocol.StateNew, 0
+			h.Report(r)
+			synctest.Wait()
+		}
+		go func() { // ends with the bubble's context
+			for {
+				select {
+				case c := <-h.Controls():
+					h.Report(protocol.Report{
+						Action: c.IDs[0], Digest: protocol.Sum(coordtest.RunSpec("true")), Event: protocol.EventTell, State: protocol.StateNew, AtMS: 77, AcceptSeq: 1,
+						Waits: &protocol.Waits{For: protocol.WaitsDisk},
+					})
+				case <-t.Context().Done():
+					return
+				}
+			}
+		}()
+		begin := time.Now()
+		for _, id := range ids {
+			if w := why(t, f, id); w == nil || w.For != protocol.WaitsDisk {
+				t.Errorf("%s waits for %+v", id, w)
+			}
+		}
+		if d := time.Since(begin); d > time.Second { // of the bubble
+			t.Errorf("it took %s", d)
+		}
+	})
+}
