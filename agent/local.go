@@ -98,7 +98,8 @@ func (a *Agent) propose(id protocol.ActionID, b []byte, requester string) (Actio
 	if requester == "" || len(requester) > maxRequester || !utf8.ValidString(requester) {
 		return Action{}, fmt.Errorf("proposing an action: %w: the requester is not a name", protocol.ErrSpec)
 	}
-	if err := a.allowedHere(&spec, requester); err != nil {
+	o := queue.Order{Spec: b, Requester: requester}
+	if err := a.allowedHere(&spec, &o); err != nil {
 		if errors.Is(err, queue.ErrDisk) {
 			a.disk(err)
 		}
@@ -118,9 +119,8 @@ func (a *Agent) propose(id protocol.ActionID, b []byte, requester string) (Actio
 		}
 	}
 	info, _ := protocol.KindOf(spec.Kind)
-	act, err := a.accept(queue.Order{
-		Action: id, Spec: b, Requester: requester, CreatedMS: now, BudgetMS: info.StartTTL.Milliseconds(),
-	}, spec)
+	o.Action, o.CreatedMS, o.BudgetMS = id, now, info.StartTTL.Milliseconds()
+	act, err := a.accept(o, spec)
 	if err != nil {
 		a.disk(err)
 	}

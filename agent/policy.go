@@ -146,9 +146,7 @@ func (a *Agent) allowed(id protocol.ActionID, spec *protocol.Spec, o *queue.Orde
 		return err
 	}
 	need := a.rights.policy.Needs(a.request(spec, o.Requester))
-	if spec.Files != nil {
-		o.Within = append([]string{}, need.Within...)
-	}
+	o.Within = within(spec, need)
 	if spec.SecretEnv != nil && !spec.SecretEnv.Named() && need.Approvals > 0 {
 		a.counters.unapproved.Add(1)
 		return fmt.Errorf("%w: secret_env does not say which variables it sets, so nobody knows what was approved; ask with a newer hostler", protocol.ErrNotApproved)
@@ -175,15 +173,25 @@ func (a *Agent) allowed(id protocol.ActionID, spec *protocol.Spec, o *queue.Orde
 	return v.Err
 }
 
+// within are the directories to which a policy holds what it lets in: nil where
+// nothing is moved.
+func within(spec *protocol.Spec, need policy.Need) []string {
+	if spec.Files == nil {
+		return nil
+	}
+	return append([]string{}, need.Within...)
+}
+
 // allowedHere holds a request of the host's own people against the policy: root
 // needs nobody, and nobody else has approvals to show.
-func (a *Agent) allowedHere(spec *protocol.Spec, requester string) error {
+func (a *Agent) allowedHere(spec *protocol.Spec, o *queue.Order) error {
 	if spec.Kind == protocol.KindPolicySet {
 		_, err := a.admitPolicy(spec)
 		return err
 	}
-	need := a.rights.policy.Needs(a.request(spec, requester))
-	if requester == LocalRoot || need.None() {
+	need := a.rights.policy.Needs(a.request(spec, o.Requester))
+	o.Within = within(spec, need)
+	if o.Requester == LocalRoot || need.None() {
 		return nil
 	}
 	a.counters.unapproved.Add(1)

@@ -607,15 +607,20 @@ func TestPlacesAreThoseOfItsPolicy(t *testing.T) {
 		w.pass(3 * time.Second)
 		w.coord.order(actionID(1), command("sleep", "60"))
 		w.coord.order(actionID(2), protocol.Spec{Kind: protocol.KindHostPull, Files: &protocol.FileArgs{Paths: []string{"/srv/drop/a"}}})
+		if _, err := w.agent.Propose(t.Context(), actionID(4), []byte(`{"kind":"host.pull","files":{"paths":["/srv/drop/b"]}}`), "uid:1000"); err != nil {
+			t.Fatal(err)
+		}
 		w.coord.orderApproved(actionID(3), r.policySpec(2, tight, "olga", "oscar"), nil)
 		w.pass(2 * time.Minute)
 		w.expect(actionID(3), "start RUNNING", "succeed DONE ok")
-		run := w.cmds.get(actionID(2), 1)
-		if run == nil {
-			t.Fatal("the pull did not begin")
-		}
-		if move := run.cmd.Argv[len(run.cmd.Argv)-1]; !strings.Contains(move, `"allowed":["/srv/drop"]`) {
-			t.Errorf("it is held to other places: %s", move)
+		for _, id := range []protocol.ActionID{actionID(2), actionID(4)} { // ordered, and asked for on the host
+			run := w.cmds.get(id, 1)
+			if run == nil {
+				t.Fatalf("pull %s did not begin", id)
+			}
+			if move := run.cmd.Argv[len(run.cmd.Argv)-1]; !strings.Contains(move, `"allowed":["/srv/drop"]`) {
+				t.Errorf("pull %s is held to other places: %s", id, move)
+			}
 		}
 	})
 }
