@@ -354,6 +354,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-c.removed:
+			c.terminals.end()
 			return fmt.Errorf("ring %d: %w", c.cfg.Trust.Ring(), ErrRemoved)
 		}
 		c.terminals.end()
