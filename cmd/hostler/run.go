@@ -362,7 +362,9 @@ func (a *app) leaveDaemon(ctx context.Context, r *remote, c *command, label stri
 	now, err := r.action(ctx, act.ID, a.look)
 	if err == nil && !begun(now) {
 		f := &follower{app: a, remote: r, label: label, enough: begun}
-		now, err = f.await(ctx, now)
+		if now, err = f.await(ctx, now); err == nil && !protocol.State(now.State).Final() {
+			now, err = r.action(ctx, act.ID, a.look)
+		}
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
