@@ -269,9 +269,9 @@ them against its own ring and the policy in force there; a file of root on the
 host, /etc/hostler/policy.toml, is in force over every signed policy.
 
 Hosts that are away are waited for, unless --no-wait-offline or --wait says
-otherwise, and keep it from no other: they take it when they are back. The exit
-code is 1 if it did not come into force anywhere, 5 if the time to wait was over
-before, 6 if only hosts that are away are left.`,
+otherwise, and keep it from no other: they take it when they are back. With
+several hosts the exit code is 1 if it did not come into force on any one of them,
+5 if the time to wait was over before, 6 if only hosts that are away are left.`,
 		Example: "  hostler policy set policy.toml edge-01 edge-02\n  hostler policy set policy.toml -A",
 	}
 	c := changeFlags(cmd)
@@ -293,7 +293,7 @@ before, 6 if only hosts that are away are left.`,
 		if err != nil {
 			return err
 		}
-		if len(hosts) == 1 && !sel.bounded() {
+		if sel.single(len(hosts), c.view) || r.local || len(hosts) == 1 && (c.noWait || c.dryRun) {
 			return a.do(ctx, r, c, ref{host: hosts[0]}, "set the policy of "+firstOf(string(hosts[0]), "this host"), "under the new policy", s)
 		}
 		spec, err := encodeSpec(s)
