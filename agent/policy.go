@@ -95,7 +95,7 @@ func (a *Agent) loadPolicy() error {
 			r.policy = r.policy.Guarding(p.Own...)
 			err = r.policy.Check(a.cfg.Host)
 		}
-		if err != nil { // it was taken by a newer program
+		if err != nil { // it was taken by another version, or under another configuration
 			err = fmt.Errorf("the policy of this host cannot be used by this version: %w", err)
 			r.policy, r.info.Broken = policy.Closed(err), sentence(err)
 		}

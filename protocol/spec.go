@@ -135,7 +135,8 @@ type Spec struct {
 	// actions, a new one of the same name never gets them.
 	Target CTID `json:"target,omitzero"`
 	// Name is that of the container: the new one's of a create, else for people
-	// only, who decide by it. Hosts refuse one that the target has and had not.
+	// only, who decide by it. Hosts refuse one that the target neither has nor had, nor
+	// will have by what was accepted before.
 	Name ContainerName `json:"name,omitzero"`
 
 	// Commands.
