@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -155,8 +156,8 @@ func withFleet(t *testing.T, test func(t *testing.T, w *world, f *fleetOf)) {
 		// that knows nobody.
 		w.down()
 		store := storetest.NewMem(storetest.Faults{})
-		err := store.Update(t.Context(), func(tx coordinator.Tx) error {
-			return tx.Hosts().Put(coordinator.Host{ID: host, State: coordinator.HostApproved, Key: hostKey.Key(), PublicKey: []byte{1}, ApprovedBy: "ann"})
+		err := store.Update(t.Context(), func(tx core.Tx) error {
+			return tx.Hosts.Put(core.Host{ID: host, State: core.HostApproved, Key: hostKey.Key(), PublicKey: []byte{1}, ApprovedBy: "ann"})
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -195,7 +196,7 @@ func withFleet(t *testing.T, test func(t *testing.T, w *world, f *fleetOf)) {
 
 // talk asks for something of each kind and reads what it came to.
 func talk(t *testing.T, w *world, coord *coordinator.Coordinator) {
-	ann := coordinator.Actor{Name: "ann", Role: coordinator.RoleAdmin}
+	ann := core.Actor{Name: "ann", Role: core.RoleAdmin}
 	ask := func(spec string) protocol.ActionID {
 		t.Helper()
 		act, err := coord.Propose(t.Context(), ann, coordinator.Request{Host: host, Spec: []byte(spec)})
@@ -204,7 +205,7 @@ func talk(t *testing.T, w *world, coord *coordinator.Coordinator) {
 		}
 		return act.ID
 	}
-	expect := func(id protocol.ActionID, state protocol.State, reason protocol.Reason) coordinator.Action {
+	expect := func(id protocol.ActionID, state protocol.State, reason protocol.Reason) core.Action {
 		t.Helper()
 		act, err := coord.Action(t.Context(), id)
 		if err != nil || act.State != state || act.Reason != reason {

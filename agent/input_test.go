@@ -12,10 +12,11 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
-var ann = coordinator.Actor{Name: "ann", Role: coordinator.RoleAdmin}
+var ann = core.Actor{Name: "ann", Role: core.RoleAdmin}
 
 // bytesOf are n bytes that tell where they belong.
 func bytesOf(n int) []byte {
@@ -51,7 +52,7 @@ func (f *fleetOf) read(t *testing.T, id protocol.ActionID) string {
 	return out.String()
 }
 
-func (f *fleetOf) state(t *testing.T, id protocol.ActionID) coordinator.Action {
+func (f *fleetOf) state(t *testing.T, id protocol.ActionID) core.Action {
 	t.Helper()
 	act, err := f.coord.Action(t.Context(), id)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -22,21 +23,21 @@ const tokenPrefix = "hst_"
 // CreateToken makes an API token and returns its secret, which is nowhere
 // stored and never shown again. life 0 is for ever. A name may have several
 // tokens.
-func (c *Coordinator) CreateToken(ctx context.Context, by Actor, name string, role TokenRole, life time.Duration) (secret string, t Token, err error) {
-	if err := by.may(RoleAdmin, "create tokens"); err != nil {
-		return "", Token{}, err
+func (c *Coordinator) CreateToken(ctx context.Context, by core.Actor, name string, role core.TokenRole, life time.Duration) (secret string, t core.Token, err error) {
+	if err := by.May(core.RoleAdmin, "create tokens"); err != nil {
+		return "", core.Token{}, err
 	}
-	if rank(role) == 0 {
-		return "", Token{}, fmt.Errorf("%w: %.40q is no role: want viewer, operator, approver or admin", ErrInvalid, role)
+	if core.Rank(role) == 0 {
+		return "", core.Token{}, fmt.Errorf("%w: %.40q is no role: want viewer, operator, approver or admin", core.ErrInvalid, role)
 	}
 	if _, err := protocol.ParseHostID(name); err != nil {
-		return "", Token{}, fmt.Errorf("%w: the name of a token is like that of a host: %w", ErrInvalid, err)
+		return "", core.Token{}, fmt.Errorf("%w: the name of a token is like that of a host: %w", core.ErrInvalid, err)
 	}
 	if secret, t, err = newToken(c.cfg.Rand, c.lifeMS(), by.Name, name, role, life); err != nil {
-		return "", Token{}, err
+		return "", core.Token{}, err
 	}
-	err = c.update(ctx, failpoint.AccessKept, func(tx Tx) error {
-		if err := tx.Access().PutToken(t); err != nil {
+	err = c.update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
+		if err := tx.Access.PutToken(t); err != nil {
 			return err
 		}
 		return c.audit(tx, by, "token.create", t.ID, map[string]any{"name": name, "role": role})
@@ -45,13 +46,13 @@ func (c *Coordinator) CreateToken(ctx context.Context, by Actor, name string, ro
 }
 
 // newToken draws a token. The secret has 160 bits.
-func newToken(random io.Reader, nowMS int64, by, name string, role TokenRole, life time.Duration) (string, Token, error) {
+func newToken(random io.Reader, nowMS int64, by, name string, role core.TokenRole, life time.Duration) (string, core.Token, error) {
 	var raw [26]byte
 	if _, err := io.ReadFull(random, raw[:]); err != nil {
-		return "", Token{}, fmt.Errorf("draw a token: %w", err)
+		return "", core.Token{}, fmt.Errorf("draw a token: %w", err)
 	}
 	secret := tokenPrefix + base32.StdEncoding.EncodeToString(raw[:20])
-	t := Token{ID: hex.EncodeToString(raw[20:]), Name: name, Role: role, Hash: protocol.Sum([]byte(secret)), CreatedMS: nowMS, CreatedBy: by}
+	t := core.Token{ID: hex.EncodeToString(raw[20:]), Name: name, Role: role, Hash: protocol.Sum([]byte(secret)), CreatedMS: nowMS, CreatedBy: by}
 	if life > 0 {
 		t.ExpiresMS = nowMS + life.Milliseconds()
 	}
@@ -61,23 +62,23 @@ func newToken(random io.Reader, nowMS int64, by, name string, role TokenRole, li
 // FirstToken makes the admin token of a new store, with which all others are
 // made. It refuses a store that has tokens; but unseen tells that nobody was
 // shown the first one, which is then replaced if no coordinator has run yet.
-func FirstToken(ctx context.Context, store Store, random io.Reader, now time.Time, unseen bool) (string, error) {
-	secret, t, err := newToken(random, now.UnixMilli(), "init", "admin", RoleAdmin, 0)
+func FirstToken(ctx context.Context, store core.Store, random io.Reader, now time.Time, unseen bool) (string, error) {
+	secret, t, err := newToken(random, now.UnixMilli(), "init", "admin", core.RoleAdmin, 0)
 	if err != nil {
 		return "", err
 	}
-	err = update(ctx, store, failpoint.AccessKept, func(tx Tx) error {
-		all, err := tx.Access().Tokens()
+	err = core.Update(ctx, store, failpoint.AccessKept, func(tx core.Tx) error {
+		all, err := tx.Access.Tokens()
 		if err != nil {
 			return err
 		}
 		if len(all) > 0 {
-			_, err := tx.Values().Get(termValue)
-			if !unseen || len(all) > 1 || !errors.Is(err, ErrNotFound) {
-				return fmt.Errorf("first token: %w", errors.Join(ErrExists, err))
+			_, err := tx.Values.Get(termValue)
+			if !unseen || len(all) > 1 || !errors.Is(err, core.ErrNotFound) {
+				return fmt.Errorf("first token: %w", errors.Join(core.ErrExists, err))
 			}
 			all[0].RevokedMS = now.UnixMilli()
-			if err := tx.Access().PutToken(all[0]); err != nil {
+			if err := tx.Access.PutToken(all[0]); err != nil {
 				return err
 			}
 		}
@@ -88,17 +89,17 @@ func FirstToken(ctx context.Context, store Store, random io.Reader, now time.Tim
 
 // AdminToken makes an admin token in a store that no coordinator uses. by is who
 // asks for it, and its name.
-func AdminToken(ctx context.Context, store Store, random io.Reader, now time.Time, by string) (string, error) {
-	secret, t, err := newToken(random, now.UnixMilli(), by, by, RoleAdmin, 0)
+func AdminToken(ctx context.Context, store core.Store, random io.Reader, now time.Time, by string) (string, error) {
+	secret, t, err := newToken(random, now.UnixMilli(), by, by, core.RoleAdmin, 0)
 	if err != nil {
 		return "", err
 	}
-	return secret, update(ctx, store, failpoint.AccessKept, func(tx Tx) error { return keepToken(tx, t) })
+	return secret, core.Update(ctx, store, failpoint.AccessKept, func(tx core.Tx) error { return keepToken(tx, t) })
 }
 
 // keepToken puts a token into a store that no coordinator uses.
-func keepToken(tx Tx, t Token) error {
-	if err := tx.Access().PutToken(t); err != nil {
+func keepToken(tx core.Tx, t core.Token) error {
+	if err := tx.Access.PutToken(t); err != nil {
 		return err
 	}
 	record, err := audit.Record{
@@ -107,46 +108,46 @@ func keepToken(tx Tx, t Token) error {
 	if err != nil {
 		return err
 	}
-	return tx.Journal().Audit().Append(record)
+	return tx.Audit.Append(record)
 }
 
-// token returns the token of a secret. Any fault is [ErrDenied]: nothing tells a
+// token returns the token of a secret. Any fault is [core.ErrDenied]: nothing tells a
 // guesser how near they came.
-func (c *Coordinator) token(ctx context.Context, secret string) (t Token, err error) {
-	err = c.cfg.Store.View(ctx, func(tx Tx) (err error) {
-		t, err = tx.Access().TokenByHash(protocol.Sum([]byte(secret)))
+func (c *Coordinator) token(ctx context.Context, secret string) (t core.Token, err error) {
+	err = c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+		t, err = tx.Access.TokenByHash(protocol.Sum([]byte(secret)))
 		return err
 	})
 	switch {
-	case errors.Is(err, ErrNotFound),
+	case errors.Is(err, core.ErrNotFound),
 		err == nil && t.RevokedMS != 0,
-		err == nil && t.ExpiresMS != 0 && over(t.CreatedMS, t.ExpiresMS, c.lifeMS()):
-		return Token{}, fmt.Errorf("%w: the token is unknown, revoked or expired", ErrDenied)
+		err == nil && t.ExpiresMS != 0 && core.Over(t.CreatedMS, t.ExpiresMS, c.lifeMS()):
+		return core.Token{}, fmt.Errorf("%w: the token is unknown, revoked or expired", core.ErrDenied)
 	case err != nil:
-		return Token{}, err
+		return core.Token{}, err
 	}
 	return t, nil
 }
 
 // Tokens returns all tokens, without secrets.
-func (c *Coordinator) Tokens(ctx context.Context, by Actor) (all []Token, err error) {
-	if err := by.may(RoleAdmin, "list tokens"); err != nil {
+func (c *Coordinator) Tokens(ctx context.Context, by core.Actor) (all []core.Token, err error) {
+	if err := by.May(core.RoleAdmin, "list tokens"); err != nil {
 		return nil, err
 	}
-	err = c.cfg.Store.View(ctx, func(tx Tx) error {
-		all, err = tx.Access().Tokens()
+	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
+		all, err = tx.Access.Tokens()
 		return err
 	})
 	return all, err
 }
 
 // RevokeToken ends a token, and what is served by it.
-func (c *Coordinator) RevokeToken(ctx context.Context, by Actor, id string) error {
-	if err := by.may(RoleAdmin, "revoke tokens"); err != nil {
+func (c *Coordinator) RevokeToken(ctx context.Context, by core.Actor, id string) error {
+	if err := by.May(core.RoleAdmin, "revoke tokens"); err != nil {
 		return err
 	}
-	err := c.update(ctx, failpoint.AccessKept, func(tx Tx) error {
-		t, err := tx.Access().Token(id)
+	err := c.update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
+		t, err := tx.Access.Token(id)
 		if err != nil {
 			return fmt.Errorf("token %.40q: %w", id, err)
 		}
@@ -154,7 +155,7 @@ func (c *Coordinator) RevokeToken(ctx context.Context, by Actor, id string) erro
 			return nil
 		}
 		t.RevokedMS = c.nowMS()
-		if err := tx.Access().PutToken(t); err != nil {
+		if err := tx.Access.PutToken(t); err != nil {
 			return err
 		}
 		return c.audit(tx, by, "token.revoke", id, nil)
@@ -167,36 +168,36 @@ func (c *Coordinator) RevokeToken(ctx context.Context, by Actor, id string) erro
 
 // ViewerPass is what a viewer connects to the broker with, PEM.
 type ViewerPass struct {
-	Viewer
+	core.Viewer
 	Certificate, Key, CA []byte
 }
 
 // CreateViewer makes a certificate that may read all topics and say nothing.
 // Its key is nowhere stored. A viewer that was revoked may be made again.
-func (c *Coordinator) CreateViewer(ctx context.Context, by Actor, name string) (ViewerPass, error) {
-	if err := by.may(RoleAdmin, "create viewers"); err != nil {
+func (c *Coordinator) CreateViewer(ctx context.Context, by core.Actor, name string) (ViewerPass, error) {
+	if err := by.May(core.RoleAdmin, "create viewers"); err != nil {
 		return ViewerPass{}, err
 	}
 	if _, err := protocol.ParseHostID(name); err != nil {
-		return ViewerPass{}, fmt.Errorf("%w: the name of a viewer is like that of a host: %w", ErrInvalid, err)
+		return ViewerPass{}, fmt.Errorf("%w: the name of a viewer is like that of a host: %w", core.ErrInvalid, err)
 	}
 	cert, key, serial, err := c.cfg.Authority.IssueViewer(name)
 	if err != nil {
 		return ViewerPass{}, fmt.Errorf("issue the certificate of viewer %s: %w", name, err)
 	}
-	v := Viewer{Name: name, Serial: serial, CreatedMS: c.nowMS(), CreatedBy: by.Name}
-	err = c.update(ctx, failpoint.AccessKept, func(tx Tx) error {
-		old, err := tx.Access().Viewer(name)
+	v := core.Viewer{Name: name, Serial: serial, CreatedMS: c.nowMS(), CreatedBy: by.Name}
+	err = c.update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
+		old, err := tx.Access.Viewer(name)
 		if err == nil && old.RevokedMS == 0 {
-			return fmt.Errorf("viewer %s: %w; revoke it first", name, ErrExists)
+			return fmt.Errorf("viewer %s: %w; revoke it first", name, core.ErrExists)
 		}
-		if err != nil && !errors.Is(err, ErrNotFound) {
+		if err != nil && !errors.Is(err, core.ErrNotFound) {
 			return err
 		}
-		if _, err := tx.Hosts().Get(protocol.HostID(name)); err == nil {
-			return fmt.Errorf("%w: a host is named %s; a viewer of that name would confuse people", ErrConflict, name)
+		if _, err := tx.Hosts.Get(protocol.HostID(name)); err == nil {
+			return fmt.Errorf("%w: a host is named %s; a viewer of that name would confuse people", core.ErrConflict, name)
 		}
-		if err := tx.Access().PutViewer(v); err != nil {
+		if err := tx.Access.PutViewer(v); err != nil {
 			return err
 		}
 		return c.audit(tx, by, "viewer.create", name, map[string]any{"serial": serial})
@@ -211,7 +212,7 @@ func (c *Coordinator) CreateViewer(ctx context.Context, by Actor, name string) (
 
 // setViewer tells Trust which certificate of a viewer counts. The store keeps
 // the newest of each alone, so those before it must end without being named.
-func (c *Coordinator) setViewer(v Viewer) {
+func (c *Coordinator) setViewer(v core.Viewer) {
 	serial := v.Serial
 	if v.RevokedMS != 0 {
 		serial = ""
@@ -220,32 +221,32 @@ func (c *Coordinator) setViewer(v Viewer) {
 }
 
 // Viewers returns all viewers.
-func (c *Coordinator) Viewers(ctx context.Context, by Actor) (all []Viewer, err error) {
-	if err := by.may(RoleAdmin, "list viewers"); err != nil {
+func (c *Coordinator) Viewers(ctx context.Context, by core.Actor) (all []core.Viewer, err error) {
+	if err := by.May(core.RoleAdmin, "list viewers"); err != nil {
 		return nil, err
 	}
-	err = c.cfg.Store.View(ctx, func(tx Tx) error {
-		all, err = tx.Access().Viewers()
+	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
+		all, err = tx.Access.Viewers()
 		return err
 	})
 	return all, err
 }
 
 // RevokeViewer ends a viewer's certificate and cuts its connections.
-func (c *Coordinator) RevokeViewer(ctx context.Context, by Actor, name string) error {
-	if err := by.may(RoleAdmin, "revoke viewers"); err != nil {
+func (c *Coordinator) RevokeViewer(ctx context.Context, by core.Actor, name string) error {
+	if err := by.May(core.RoleAdmin, "revoke viewers"); err != nil {
 		return err
 	}
-	var v Viewer
-	err := c.update(ctx, failpoint.AccessKept, func(tx Tx) (err error) {
-		if v, err = tx.Access().Viewer(name); err != nil {
+	var v core.Viewer
+	err := c.update(ctx, failpoint.AccessKept, func(tx core.Tx) (err error) {
+		if v, err = tx.Access.Viewer(name); err != nil {
 			return fmt.Errorf("viewer %.70q: %w", name, err)
 		}
 		if v.RevokedMS != 0 {
 			return nil
 		}
 		v.RevokedMS = c.nowMS()
-		if err := tx.Access().PutViewer(v); err != nil {
+		if err := tx.Access.PutViewer(v); err != nil {
 			return err
 		}
 		return c.audit(tx, by, "viewer.revoke", name, map[string]any{"serial": v.Serial})

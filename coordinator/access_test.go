@@ -7,27 +7,27 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
 func TestTokenLife(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
 		c, ctx := f.Coordinator(), t.Context()
-		short, _, err := c.CreateToken(ctx, f.Admin(), "bob", coordinator.RoleOperator, time.Hour)
+		short, _, err := c.CreateToken(ctx, f.Admin(), "bob", core.RoleOperator, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
-		long, tok, err := c.CreateToken(ctx, f.Admin(), "bob", coordinator.RoleViewer, 0)
+		long, tok, err := c.CreateToken(ctx, f.Admin(), "bob", core.RoleViewer, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a, err := f.Authenticate(short); err != nil || a != (coordinator.Actor{Name: "bob", Role: coordinator.RoleOperator}) {
+		if a, err := f.Authenticate(short); err != nil || a != (core.Actor{Name: "bob", Role: core.RoleOperator}) {
 			t.Errorf("authenticated as %+v, %v", a, err)
 		}
 		after(time.Hour)
-		if _, err := f.Authenticate(short); !errors.Is(err, coordinator.ErrDenied) {
+		if _, err := f.Authenticate(short); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("an expired token: %v", err)
 		}
 		if _, err := f.Authenticate(long); err != nil {
@@ -38,7 +38,7 @@ func TestTokenLife(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := f.Authenticate(long); !errors.Is(err, coordinator.ErrDenied) {
+		if _, err := f.Authenticate(long); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("a revoked token: %v", err)
 		}
 	})
@@ -46,11 +46,11 @@ func TestTokenLife(t *testing.T) {
 
 // judgedStore does something when a token was read.
 type judgedStore struct {
-	coordinator.Store
+	core.Store
 	read func()
 }
 
-func (s *judgedStore) View(ctx context.Context, f func(coordinator.Tx) error) error {
+func (s *judgedStore) View(ctx context.Context, f func(core.Tx) error) error {
 	err := s.Store.View(ctx, f)
 	if read := s.read; read != nil {
 		s.read = nil
@@ -66,7 +66,7 @@ func TestRevokedWhileJudged(t *testing.T) {
 		store := &judgedStore{Store: f.Store()}
 		f.RestartOn(store)
 		synctest.Wait()
-		secret, token, err := f.Coordinator().CreateToken(t.Context(), f.Admin(), "bob", coordinator.RoleOperator, 0)
+		secret, token, err := f.Coordinator().CreateToken(t.Context(), f.Admin(), "bob", core.RoleOperator, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestRevokedWhileJudged(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if by, err := f.Authenticate(secret); !errors.Is(err, coordinator.ErrDenied) {
+		if by, err := f.Authenticate(secret); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("%+v is served by a revoked token: %v", by, err)
 		}
 	})
@@ -84,13 +84,13 @@ func TestRevokedWhileJudged(t *testing.T) {
 func TestViewerLife(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		c, ctx := f.Coordinator(), t.Context()
-		if _, err := c.CreateViewer(ctx, f.Admin(), string(h.ID)); !errors.Is(err, coordinator.ErrConflict) {
+		if _, err := c.CreateViewer(ctx, f.Admin(), string(h.ID)); !errors.Is(err, core.ErrConflict) {
 			t.Errorf("a viewer with the name of a host: %v", err)
 		}
 		if _, err := c.CreateViewer(ctx, f.Admin(), "eyes"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.CreateViewer(ctx, f.Admin(), "eyes"); !errors.Is(err, coordinator.ErrExists) {
+		if _, err := c.CreateViewer(ctx, f.Admin(), "eyes"); !errors.Is(err, core.ErrExists) {
 			t.Errorf("the same viewer twice: %v", err)
 		}
 		if err := c.RevokeViewer(ctx, f.Admin(), "eyes"); err != nil {

@@ -8,40 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
 )
-
-// Actor is who asks: a person or tool with a token.
-type Actor struct {
-	Name string
-	Role TokenRole
-	From string // network address that the request came from, if it came over one
-}
-
-// may refuses what the actor's role does not cover. The roles are ordered:
-// each may do what the ones before it may.
-func (a Actor) may(need TokenRole, what string) error {
-	if rank(a.Role) < rank(need) {
-		return fmt.Errorf("%w: to %s takes the role %s, %q is %s", ErrDenied, what, need, a.Name, a.Role)
-	}
-	return nil
-}
-
-func rank(r TokenRole) int {
-	switch r {
-	case RoleViewer:
-		return 1
-	case RoleOperator:
-		return 2
-	case RoleApprover:
-		return 3
-	case RoleAdmin:
-		return 4
-	}
-	return 0
-}
 
 // Request asks for an action.
 type Request struct {
@@ -53,18 +24,18 @@ type Request struct {
 
 // Propose writes an action down and sends it on its way if its host is there.
 // The same request under the same id again is answered with what it became;
-// another one under that id is [ErrConflict]. What the action reads must be here, unless
+// another one under that id is [core.ErrConflict]. What the action reads must be here, unless
 // it is refused in any case: so nobody sends it in vain to learn that.
-func (c *Coordinator) Propose(ctx context.Context, by Actor, r Request) (Action, error) {
+func (c *Coordinator) Propose(ctx context.Context, by core.Actor, r Request) (core.Action, error) {
 	if err := c.mayPropose(by); err != nil {
-		return Action{}, err
+		return core.Action{}, err
 	}
 	p, err := c.proposal(ctx, by, r)
 	if err != nil {
-		return Action{}, err
+		return core.Action{}, err
 	}
 	missing := c.hasPayload(p.spec)
-	err = c.update(ctx, failpoint.OrderNumbered, func(tx Tx) error {
+	err = c.update(ctx, failpoint.OrderNumbered, func(tx core.Tx) error {
 		switch err := c.enter(tx, by, p); {
 		case err != nil:
 			return err
@@ -76,7 +47,7 @@ func (c *Coordinator) Propose(ctx context.Context, by Actor, r Request) (Action,
 		return missing
 	})
 	if err != nil {
-		return Action{}, err
+		return core.Action{}, err
 	}
 	c.entered(p)
 	return p.a, nil
@@ -84,21 +55,21 @@ func (c *Coordinator) Propose(ctx context.Context, by Actor, r Request) (Action,
 
 // Reissue asks anew, under a new id, for what an action was to do whose host had
 // another one of its id. Given the same new id again it is the same action.
-func (c *Coordinator) Reissue(ctx context.Context, by Actor, id, as protocol.ActionID) (Action, error) {
+func (c *Coordinator) Reissue(ctx context.Context, by core.Actor, id, as protocol.ActionID) (core.Action, error) {
 	a, err := c.Action(ctx, id)
 	switch {
 	case err != nil:
-		return Action{}, err
+		return core.Action{}, err
 	case a.Conflict == nil:
-		return Action{}, fmt.Errorf("%w: nothing else was asked for as action %s", ErrConflict, id)
+		return core.Action{}, fmt.Errorf("%w: nothing else was asked for as action %s", core.ErrConflict, id)
 	case as == id:
-		return Action{}, fmt.Errorf("%w: action %s cannot be issued again as itself", ErrInvalid, id)
+		return core.Action{}, fmt.Errorf("%w: action %s cannot be issued again as itself", core.ErrInvalid, id)
 	}
 	return c.Propose(ctx, by, Request{ID: as, Host: a.Host, Spec: a.Conflict})
 }
 
-func (c *Coordinator) mayPropose(by Actor) error {
-	if err := by.may(RoleOperator, "request actions"); err != nil {
+func (c *Coordinator) mayPropose(by core.Actor) error {
+	if err := by.May(core.RoleOperator, "request actions"); err != nil {
 		return err
 	}
 	return c.decide()
@@ -106,25 +77,25 @@ func (c *Coordinator) mayPropose(by Actor) error {
 
 // draft makes the part of an action that does not depend on its host. It is in
 // no state yet.
-func (c *Coordinator) draft(by Actor, spec []byte) (Action, *protocol.Spec, error) {
+func (c *Coordinator) draft(by core.Actor, spec []byte) (core.Action, *protocol.Spec, error) {
 	s, err := protocol.DecodeRequest(spec)
 	if err != nil {
-		return Action{}, nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return core.Action{}, nil, fmt.Errorf("%w: %w", core.ErrInvalid, err)
 	}
 	if s.Kind == protocol.KindPolicySet {
 		if err := c.policyDate(&s); err != nil {
-			return Action{}, nil, err
+			return core.Action{}, nil, err
 		}
 	}
 	now := c.nowMS()
-	return Action{
+	return core.Action{
 		Kind: s.Kind, Target: s.Target, Name: s.Name,
 		Spec: spec, Digest: protocol.Sum(spec), Requester: by.Name, CreatedMS: now, UpdatedMS: now,
 	}, &s, nil
 }
 
 // proposal drafts the one action that is asked for.
-func (c *Coordinator) proposal(ctx context.Context, by Actor, r Request) (*proposal, error) {
+func (c *Coordinator) proposal(ctx context.Context, by core.Actor, r Request) (*proposal, error) {
 	a, spec, err := c.draft(by, r.Spec)
 	if err != nil {
 		return nil, err
@@ -140,9 +111,9 @@ func (c *Coordinator) proposal(ctx context.Context, by Actor, r Request) (*propo
 
 // proposal is an action on its way into the store.
 type proposal struct {
-	want    Action // as it is asked for
+	want    core.Action // as it is asked for
 	spec    *protocol.Spec
-	a       Action // as it stands in the store
+	a       core.Action // as it stands in the store
 	s       *session
 	given   []order
 	more    bool
@@ -161,14 +132,14 @@ func (c *Coordinator) misnamed(ctx context.Context, id protocol.HostID, spec *pr
 	}
 	h, err := c.Host(ctx, id)
 	if err != nil {
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, core.ErrNotFound) {
 			return nil, nil // which is said of the host
 		}
 		return nil, err
 	}
 	for _, ct := range h.Inventory.Containers {
 		if ct.CTID == spec.Target && ct.Name != string(spec.Name) {
-			return fmt.Errorf("%w: container %s of host %s is called %q, not %q; find out which one is meant, and ask again: hostler ct ls", ErrConflict, spec.Target, id, ct.Name, spec.Name), nil
+			return fmt.Errorf("%w: container %s of host %s is called %q, not %q; find out which one is meant, and ask again: hostler ct ls", core.ErrConflict, spec.Target, id, ct.Name, spec.Name), nil
 		}
 	}
 	return nil, nil
@@ -177,7 +148,7 @@ func (c *Coordinator) misnamed(ctx context.Context, id protocol.HostID, spec *pr
 // enter adds an action within a transaction, which may run more than once, and
 // gives it its number if its host is there. What is wrong with the request is
 // left in refused; an error is that of the store.
-func (c *Coordinator) enter(tx Tx, by Actor, p *proposal) (err error) {
+func (c *Coordinator) enter(tx core.Tx, by core.Actor, p *proposal) (err error) {
 	a := p.want
 	p.given, p.more, p.old, p.refused = nil, false, false, nil
 	known, err := c.welcome(tx, &a)
@@ -185,7 +156,7 @@ func (c *Coordinator) enter(tx Tx, by Actor, p *proposal) (err error) {
 		err = c.judge(tx, by, &a, p)
 	}
 	switch {
-	case errors.Is(err, ErrNotFound) || errors.Is(err, ErrDenied) || errors.Is(err, ErrConflict):
+	case errors.Is(err, core.ErrNotFound) || errors.Is(err, core.ErrDenied) || errors.Is(err, core.ErrConflict):
 		p.refused = err
 		return nil
 	case err != nil:
@@ -217,20 +188,20 @@ func (c *Coordinator) entered(p *proposal) {
 	}
 	p.s.numbered(p.given, p.more)
 	p.s.pump()
-	c.wake.fire(eventsKey{})
+	c.wake.Fire(core.EventsKey{})
 }
 
 // Plan tells what [Coordinator.Propose] would make of a request, and does
 // nothing.
-func (c *Coordinator) Plan(ctx context.Context, by Actor, r Request) (a Action, err error) {
-	if err := by.may(RoleOperator, "request actions"); err != nil {
-		return Action{}, err
+func (c *Coordinator) Plan(ctx context.Context, by core.Actor, r Request) (a core.Action, err error) {
+	if err := by.May(core.RoleOperator, "request actions"); err != nil {
+		return core.Action{}, err
 	}
 	p, err := c.proposal(ctx, by, r)
 	if err != nil {
-		return Action{}, err
+		return core.Action{}, err
 	}
-	err = c.cfg.Store.View(ctx, func(tx Tx) error {
+	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
 		a = p.want
 		known, err := c.welcome(tx, &a)
 		if known != nil {
@@ -246,33 +217,33 @@ func (c *Coordinator) Plan(ctx context.Context, by Actor, r Request) (a Action, 
 
 // welcome judges a new action within a transaction. It returns the one that is
 // there if the same was asked for before.
-func (c *Coordinator) welcome(tx Tx, a *Action) (*Action, error) {
-	h, err := tx.Hosts().Standing(a.Host)
+func (c *Coordinator) welcome(tx core.Tx, a *core.Action) (*core.Action, error) {
+	h, err := tx.Hosts.Standing(a.Host)
 	switch {
-	case errors.Is(err, ErrNotFound):
-		return nil, fmt.Errorf("host %q: %w", a.Host, ErrNotFound)
+	case errors.Is(err, core.ErrNotFound):
+		return nil, fmt.Errorf("host %q: %w", a.Host, core.ErrNotFound)
 	case err != nil:
 		return nil, err
-	case h.State != HostApproved:
-		return nil, fmt.Errorf("%w: host %s is %s: %s", ErrDenied, h.ID, h.State, cmp.Or(h.Reason, "no reason was given"))
+	case h.State != core.HostApproved:
+		return nil, fmt.Errorf("%w: host %s is %s: %s", core.ErrDenied, h.ID, h.State, cmp.Or(h.Reason, "no reason was given"))
 	case h.Quarantined != "":
-		return nil, fmt.Errorf("%w: host %s is quarantined: %s", ErrDenied, h.ID, h.Quarantined)
+		return nil, fmt.Errorf("%w: host %s is quarantined: %s", core.ErrDenied, h.ID, h.Quarantined)
 	}
-	old, err := tx.Actions().Get(a.ID)
+	old, err := tx.Actions.Get(a.ID)
 	switch {
 	case err == nil && old.Host == a.Host && old.Digest == a.Digest:
 		return &old, nil
 	case err == nil:
-		return nil, fmt.Errorf("%w: action %s asks for something else", ErrConflict, a.ID)
-	case !errors.Is(err, ErrNotFound):
+		return nil, fmt.Errorf("%w: action %s asks for something else", core.ErrConflict, a.ID)
+	case !errors.Is(err, core.ErrNotFound):
 		return nil, err
 	}
 	return nil, nil
 }
 
 // insert adds a new action within a transaction.
-func (c *Coordinator) insert(tx Tx, a Action, by Actor) error {
-	if err := tx.Actions().Insert(a); err != nil {
+func (c *Coordinator) insert(tx core.Tx, a core.Action, by core.Actor) error {
+	if err := tx.Actions.Insert(a); err != nil {
 		return err
 	}
 	r := audit.Record{Verb: "action.request", Host: a.Host, Object: a.ID.String(), Digest: a.Digest, Detail: requestDetail(a)}
@@ -289,12 +260,12 @@ func (c *Coordinator) newActionID(now int64) protocol.ActionID {
 }
 
 // Action returns an action.
-func (c *Coordinator) Action(ctx context.Context, id protocol.ActionID) (a Action, err error) {
-	err = c.cfg.Store.View(ctx, func(tx Tx) error {
-		a, err = tx.Actions().Get(id)
+func (c *Coordinator) Action(ctx context.Context, id protocol.ActionID) (a core.Action, err error) {
+	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
+		a, err = tx.Actions.Get(id)
 		return err
 	})
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, core.ErrNotFound) {
 		err = c.forgotten(id.String())
 	}
 	return a, err
@@ -305,16 +276,16 @@ func (c *Coordinator) Action(ctx context.Context, id protocol.ActionID) (a Actio
 const candidates = 5
 
 // Resolve returns the one action whose id starts with prefix, which has at
-// least four characters. Several are [ErrConflict], with the candidates.
+// least four characters. Several are [core.ErrConflict], with the candidates.
 func (c *Coordinator) Resolve(ctx context.Context, prefix string) (protocol.ActionID, error) {
 	if id, err := protocol.ParseActionID(prefix); err == nil {
 		prefix = id.String()
 	} else if len(prefix) < 4 || strings.Trim(prefix, "0123456789abcdef-") != "" {
-		return protocol.ActionID{}, fmt.Errorf("%w: %.40q is no action id: give at least its first 4 characters", ErrInvalid, prefix)
+		return protocol.ActionID{}, fmt.Errorf("%w: %.40q is no action id: give at least its first 4 characters", core.ErrInvalid, prefix)
 	}
 	var ids []protocol.ActionID
-	err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
-		ids, err = tx.Actions().Find(prefix, candidates+1)
+	err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+		ids, err = tx.Actions.Find(prefix, candidates+1)
 		return err
 	})
 	switch {
@@ -330,15 +301,15 @@ func (c *Coordinator) Resolve(ctx context.Context, prefix string) (protocol.Acti
 		if len(ids) == candidates+1 {
 			which[candidates] = "and others"
 		}
-		return protocol.ActionID{}, fmt.Errorf("%w: %s is ambiguous: it begins %s", ErrConflict, prefix, strings.Join(which, ", "))
+		return protocol.ActionID{}, fmt.Errorf("%w: %s is ambiguous: it begins %s", core.ErrConflict, prefix, strings.Join(which, ", "))
 	}
 	return ids[0], nil
 }
 
 // Actions returns actions, the newest first.
-func (c *Coordinator) Actions(ctx context.Context, f ActionFilter) (all []Action, err error) {
-	err = c.cfg.Store.View(ctx, func(tx Tx) error {
-		all, err = tx.Actions().List(f)
+func (c *Coordinator) Actions(ctx context.Context, f core.ActionFilter) (all []core.Action, err error) {
+	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
+		all, err = tx.Actions.List(f)
 		return err
 	})
 	return all, err
@@ -352,7 +323,7 @@ func (c *Coordinator) NewActionID() protocol.ActionID { return c.newActionID(c.n
 type Following struct {
 	c     *Coordinator
 	id    protocol.ActionID
-	news  <-chan Action
+	news  <-chan core.Action
 	close func()
 }
 
@@ -367,7 +338,7 @@ func (f *Following) Close() { f.close() }
 
 // Wait returns the action as soon as it is final, or as it is when d has passed
 // or ctx ended. a is what it was at any time after Follow.
-func (f *Following) Wait(ctx context.Context, a Action, d time.Duration) (Action, error) {
+func (f *Following) Wait(ctx context.Context, a core.Action, d time.Duration) (core.Action, error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	for !a.State.Final() {
@@ -391,18 +362,18 @@ func (f *Following) Wait(ctx context.Context, a Action, d time.Duration) (Action
 
 // Cancel ends an action. One that was never numbered ends at once; of any
 // other the host decides, and the answer is the action as it stands.
-func (c *Coordinator) Cancel(ctx context.Context, by Actor, id protocol.ActionID) (Action, error) {
-	if err := by.may(RoleOperator, "cancel actions"); err != nil {
-		return Action{}, err
+func (c *Coordinator) Cancel(ctx context.Context, by core.Actor, id protocol.ActionID) (core.Action, error) {
+	if err := by.May(core.RoleOperator, "cancel actions"); err != nil {
+		return core.Action{}, err
 	}
 	if err := c.decide(); err != nil {
-		return Action{}, err
+		return core.Action{}, err
 	}
-	var a Action
-	var given []Item
-	err := c.update(ctx, failpoint.CancelNumbered, func(tx Tx) (err error) {
+	var a core.Action
+	var given []core.Item
+	err := c.update(ctx, failpoint.CancelNumbered, func(tx core.Tx) (err error) {
 		given = nil
-		if a, err = tx.Actions().Get(id); err != nil || a.State.Final() {
+		if a, err = tx.Actions.Get(id); err != nil || a.State.Final() {
 			return err
 		}
 		if err := c.record(tx, by, audit.Record{Verb: "action.cancel", Host: a.Host, Object: id.String()}); err != nil {
@@ -415,7 +386,7 @@ func (c *Coordinator) Cancel(ctx context.Context, by Actor, id protocol.ActionID
 			return nil // the control is under way
 		}
 		a.Cancelling, a.CancelBy, a.UpdatedMS = true, by.Name, c.nowMS()
-		if err := tx.Actions().Put(a); err != nil {
+		if err := tx.Actions.Put(a); err != nil {
 			return err
 		}
 		it, err := c.control(tx, a.Host, protocol.ControlItem{Verb: protocol.VerbCancel, Action: id})
@@ -423,22 +394,22 @@ func (c *Coordinator) Cancel(ctx context.Context, by Actor, id protocol.ActionID
 		return err
 	})
 	if err != nil {
-		return Action{}, err
+		return core.Action{}, err
 	}
 	if len(given) > 0 {
 		s := c.session(a.Host)
 		s.allocate(protocol.StreamControl, given)
 		s.pump()
 	}
-	c.wake.fire(id, eventsKey{})
+	c.wake.Fire(id, core.EventsKey{})
 	c.news.ask(id)
 	return a, nil
 }
 
 // Events returns up to limit events after an id.
-func (c *Coordinator) Events(ctx context.Context, after uint64, limit int) (all []Event, err error) {
-	err = c.cfg.Store.View(ctx, func(tx Tx) error {
-		all, err = tx.Journal().Events(after, limit)
+func (c *Coordinator) Events(ctx context.Context, after uint64, limit int) (all []core.Event, err error) {
+	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
+		all, err = tx.Events.List(after, limit)
 		return err
 	})
 	return all, err
@@ -446,8 +417,8 @@ func (c *Coordinator) Events(ctx context.Context, after uint64, limit int) (all 
 
 // LastEvent returns the newest event id.
 func (c *Coordinator) LastEvent(ctx context.Context) (id uint64, err error) {
-	err = c.cfg.Store.View(ctx, func(tx Tx) error {
-		id, err = tx.Journal().LastEvent()
+	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
+		id, err = tx.Events.Last()
 		return err
 	})
 	return id, err
@@ -455,11 +426,11 @@ func (c *Coordinator) LastEvent(ctx context.Context) (id uint64, err error) {
 
 // EventsChanged returns a channel that is closed when there are new events,
 // and a function to call when nobody looks at it any more.
-func (c *Coordinator) EventsChanged() (<-chan struct{}, func()) { return c.wake.on(eventsKey{}) }
+func (c *Coordinator) EventsChanged() (<-chan struct{}, func()) { return c.wake.On(core.EventsKey{}) }
 
 // requestDetail is what the audit log says of a request beside its digest: for
 // files also which, and what they are.
-func requestDetail(a Action) map[string]any {
+func requestDetail(a core.Action) map[string]any {
 	d := map[string]any{"kind": string(a.Kind)}
 	s, err := protocol.DecodeSpec(a.Spec)
 	if err != nil {

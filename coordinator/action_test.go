@@ -7,6 +7,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -37,7 +38,7 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-func propose(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) coordinator.Action {
+func propose(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) core.Action {
 	t.Helper()
 	a, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
 	if err != nil {
@@ -71,7 +72,7 @@ func noOrder(t *testing.T, h *coordtest.Host) {
 }
 
 // want checks where an action stands.
-func want(t *testing.T, f *coordtest.Fleet, id protocol.ActionID, s protocol.State, r protocol.Reason) coordinator.Action {
+func want(t *testing.T, f *coordtest.Fleet, id protocol.ActionID, s protocol.State, r protocol.Reason) core.Action {
 	t.Helper()
 	synctest.Wait()
 	a, err := f.Coordinator().Action(t.Context(), id)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -26,7 +27,7 @@ const (
 )
 
 // judge decides where a new action begins: waiting for approval, or for its host.
-func (c *Coordinator) judge(tx Tx, by Actor, a *Action, p *proposal) (err error) {
+func (c *Coordinator) judge(tx core.Tx, by core.Actor, a *core.Action, p *proposal) (err error) {
 	if a.Needs, err = c.needs(tx, by, a.Host, p.spec); err != nil {
 		return err
 	}
@@ -34,7 +35,7 @@ func (c *Coordinator) judge(tx Tx, by Actor, a *Action, p *proposal) (err error)
 	case p.misnamed != nil:
 		return p.misnamed
 	case secret != nil && !secret.Named() && len(a.Needs) > 0:
-		return fmt.Errorf("%w: it takes approvals, and secret_env does not say which variables it sets: nobody could tell what they approve; ask with a newer hostler", ErrDenied)
+		return fmt.Errorf("%w: it takes approvals, and secret_env does not say which variables it sets: nobody could tell what they approve; ask with a newer hostler", core.ErrDenied)
 	}
 	ev, life := protocol.EventGrant, startBudget(a.Kind)
 	if !met(a.Needs, nil) {
@@ -53,34 +54,36 @@ func startBudget(k protocol.Kind) time.Duration {
 // counting returns the approvals of an action that count at a time: those of
 // keys that are still in the ring, within their dates. One from a clock that is
 // ahead of ours holds from now on.
-func (c *Coordinator) counting(a *Action, lifeMS int64) []Approval {
-	return slices.DeleteFunc(slices.Clone(a.Approvals), func(g Approval) bool {
+func (c *Coordinator) counting(a *core.Action, lifeMS int64) []core.Approval {
+	return slices.DeleteFunc(slices.Clone(a.Approvals), func(g core.Approval) bool {
 		return lifeMS >= g.ExpiresMS || max(lifeMS, g.IssuedMS) < g.NotBeforeMS || !c.isApprover(g)
 	})
 }
 
 // isApprover reports whether the ring in force has the key of an approval as
 // that of its person.
-func (c *Coordinator) isApprover(g Approval) bool {
+func (c *Coordinator) isApprover(g core.Approval) bool {
 	p, ok := c.cfg.Trust.Principal(g.Key)
 	return ok && !p.Revoked && p.Can(protocol.RolePerson) && p.Person == g.Person
 }
 
 // approved reports whether an action has what it needs.
-func (c *Coordinator) approved(a *Action, lifeMS int64) bool {
+func (c *Coordinator) approved(a *core.Action, lifeMS int64) bool {
 	return len(a.Needs) == 0 || met(a.Needs, persons(c.counting(a, lifeMS)))
 }
 
 // Counting returns the approvals of an action that count now.
-func (c *Coordinator) Counting(a Action) []Approval { return c.counting(&a, c.lifeMS()) }
+func (c *Coordinator) Counting(a core.Action) []core.Approval { return c.counting(&a, c.lifeMS()) }
 
 // Missing tells how many persons a need of an action still waits for.
-func (c *Coordinator) Missing(a Action, n Need) int { return n.missing(persons(c.Counting(a))) }
+func (c *Coordinator) Missing(a core.Action, n core.Need) int {
+	return n.Missing(persons(c.Counting(a)))
+}
 
 // lacking returns the needs of an action that are not met, with how many persons
 // are missing.
-func (c *Coordinator) lacking(a *Action) []Need {
-	var left []Need
+func (c *Coordinator) lacking(a *core.Action) []core.Need {
+	var left []core.Need
 	for _, n := range a.Needs {
 		if n.Persons = c.Missing(*a, n); n.Persons > 0 {
 			left = append(left, n)
@@ -91,7 +94,7 @@ func (c *Coordinator) lacking(a *Action) []Need {
 
 // whyExpired tells of an action that ends unsent because its approvals do not
 // count any more.
-func (c *Coordinator) whyExpired(a *Action) string {
+func (c *Coordinator) whyExpired(a *core.Action) string {
 	now := c.lifeMS()
 	switch {
 	case a.State == protocol.StatePendingApprove:
@@ -112,7 +115,7 @@ func (c *Coordinator) whyExpired(a *Action) string {
 }
 
 // sentence lists needs for people.
-func sentence(needs []Need) string {
+func sentence(needs []core.Need) string {
 	var all []string
 	for _, n := range needs {
 		who := "any person of the ring"
@@ -128,7 +131,7 @@ func sentence(needs []Need) string {
 }
 
 // orderItem returns what an order says of an action.
-func orderItem(a *Action) protocol.OrderItem {
+func orderItem(a *core.Action) protocol.OrderItem {
 	it := protocol.OrderItem{Action: a.ID, Spec: a.Spec, Requester: a.Requester, CreatedMS: a.CreatedMS}
 	for _, g := range a.Approvals {
 		it.Approvals = append(it.Approvals, g.Signed)
@@ -139,9 +142,9 @@ func orderItem(a *Action) protocol.OrderItem {
 // Given is what became of an approval for one target.
 type Given struct {
 	Target protocol.Target
-	Action Action // as it stands
-	// Err says why the approval is of no use to this target: [ErrNotFound],
-	// [ErrConflict] or [ErrInvalid].
+	Action core.Action // as it stands
+	// Err says why the approval is of no use to this target: [core.ErrNotFound],
+	// [core.ErrConflict] or [core.ErrInvalid].
 	Err error
 }
 
@@ -152,8 +155,8 @@ const approveStep = 50
 // Approve takes the approval of a person, for each target by itself: what it
 // cannot be used for is told, and keeps the others from nothing. list is all
 // that was signed for, in its order. The same approval again changes nothing.
-func (c *Coordinator) Approve(ctx context.Context, by Actor, signed []byte, list []protocol.Target) ([]Given, error) {
-	if err := by.may(RoleApprover, "approve actions"); err != nil {
+func (c *Coordinator) Approve(ctx context.Context, by core.Actor, signed []byte, list []protocol.Target) ([]Given, error) {
+	if err := by.May(core.RoleApprover, "approve actions"); err != nil {
 		return nil, err
 	}
 	if err := c.decide(); err != nil {
@@ -168,7 +171,7 @@ func (c *Coordinator) Approve(ctx context.Context, by Actor, signed []byte, list
 		err = fmt.Errorf("its targets are not the %d that were signed", doc.Count)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: the approval: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w: the approval: %w", core.ErrInvalid, err)
 	}
 	var all []Given
 	for some := range slices.Chunk([]protocol.Target(targets), approveStep) {
@@ -182,29 +185,29 @@ func (c *Coordinator) Approve(ctx context.Context, by Actor, signed []byte, list
 }
 
 // openApproval verifies an approval against the ring in force.
-func (c *Coordinator) openApproval(by Actor, signed []byte) (protocol.Approval, Approval, error) {
-	refuse := func(kind error, format string, args ...any) (protocol.Approval, Approval, error) {
-		return protocol.Approval{}, Approval{}, fmt.Errorf("%w: the approval: %w", kind, fmt.Errorf(format, args...))
+func (c *Coordinator) openApproval(by core.Actor, signed []byte) (protocol.Approval, core.Approval, error) {
+	refuse := func(kind error, format string, args ...any) (protocol.Approval, core.Approval, error) {
+		return protocol.Approval{}, core.Approval{}, fmt.Errorf("%w: the approval: %w", kind, fmt.Errorf(format, args...))
 	}
 	doc, who, err := protocol.OpenApproval(signed, protocol.Expect{Fleet: c.cfg.Fleet, FleetName: c.cfg.FleetName, Keys: c.cfg.Trust})
 	switch {
 	case errors.Is(err, protocol.ErrUnknownKey) || errors.Is(err, protocol.ErrRole):
-		return refuse(ErrDenied, "%w: ring %d has no approver with it; an owner lets one in: hostler fleet ring add-approver", err, c.cfg.Trust.Ring())
+		return refuse(core.ErrDenied, "%w: ring %d has no approver with it; an owner lets one in: hostler fleet ring add-approver", err, c.cfg.Trust.Ring())
 	case errors.Is(err, protocol.ErrRevokedKey), errors.Is(err, protocol.ErrSignature), errors.Is(err, protocol.ErrFleet):
-		return refuse(ErrDenied, "%w", err)
+		return refuse(core.ErrDenied, "%w", err)
 	case err != nil:
-		return refuse(ErrInvalid, "%w", err)
+		return refuse(core.ErrInvalid, "%w", err)
 	}
 	now, early := c.lifeMS(), c.ofToday(doc.IssuedMS)
 	switch {
 	case doc.Ring > c.cfg.Trust.Ring():
-		return refuse(ErrConflict, "it is of ring %d, ring %d is in force here; first: hostler fleet ring publish", doc.Ring, c.cfg.Trust.Ring())
+		return refuse(core.ErrConflict, "it is of ring %d, ring %d is in force here; first: hostler fleet ring publish", doc.Ring, c.cfg.Trust.Ring())
 	case early != nil:
-		return refuse(ErrInvalid, "%w", early)
+		return refuse(core.ErrInvalid, "%w", early)
 	case doc.ExpiresMS <= now:
-		return refuse(ErrInvalid, "it ended at %s: sign again", time.UnixMilli(doc.ExpiresMS).UTC().Format(time.RFC3339))
+		return refuse(core.ErrInvalid, "it ended at %s: sign again", time.UnixMilli(doc.ExpiresMS).UTC().Format(time.RFC3339))
 	}
-	return doc, Approval{
+	return doc, core.Approval{
 		Person: who.Person, Key: keyOf(signed), IssuedMS: doc.IssuedMS, NotBeforeMS: doc.NotBeforeMS, ExpiresMS: doc.ExpiresMS,
 		Signed: protocol.OrderApproval{Signed: signed}, GivenBy: by.Name,
 	}, nil
@@ -217,11 +220,11 @@ func keyOf(signed []byte) protocol.KeyID {
 }
 
 // approveSome is one transaction of Approve.
-func (c *Coordinator) approveSome(ctx context.Context, by Actor, doc *protocol.Approval, g Approval, all protocol.Targets, some []protocol.Target) ([]Given, error) {
+func (c *Coordinator) approveSome(ctx context.Context, by core.Actor, doc *protocol.Approval, g core.Approval, all protocol.Targets, some []protocol.Target) ([]Given, error) {
 	var given []Given
 	var sent map[protocol.HostID][]order
 	var more map[protocol.HostID]bool
-	err := c.update(ctx, failpoint.ApprovalKept, func(tx Tx) error {
+	err := c.update(ctx, failpoint.ApprovalKept, func(tx core.Tx) error {
 		given, sent, more = nil, map[protocol.HostID][]order{}, map[protocol.HostID]bool{}
 		for _, t := range some {
 			g.GivenMS = c.nowMS()
@@ -251,10 +254,10 @@ func (c *Coordinator) approveSome(ctx context.Context, by Actor, doc *protocol.A
 		s.numbered(numbered, more[host])
 		s.pump()
 	}
-	c.wake.fire(eventsKey{})
+	c.wake.Fire(core.EventsKey{})
 	for _, one := range given {
 		if one.Err == nil {
-			c.wake.fire(one.Action.ID)
+			c.wake.Fire(one.Action.ID)
 			c.news.ask(one.Action.ID)
 		}
 	}
@@ -264,22 +267,22 @@ func (c *Coordinator) approveSome(ctx context.Context, by Actor, doc *protocol.A
 // aboutRequest reports whether an error is what somebody asked for in vain, and
 // not a store that fails.
 func aboutRequest(err error) bool {
-	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) || errors.Is(err, ErrInvalid)
+	return errors.Is(err, core.ErrNotFound) || errors.Is(err, core.ErrConflict) || errors.Is(err, core.ErrInvalid)
 }
 
 // approveOne keeps the approval of one action within a transaction. It reports
 // whether the action waits for nobody any more.
-func (c *Coordinator) approveOne(tx Tx, by Actor, doc *protocol.Approval, g Approval, all protocol.Targets, t protocol.Target) (Action, bool, error) {
-	a, err := tx.Actions().Get(t.Action)
+func (c *Coordinator) approveOne(tx core.Tx, by core.Actor, doc *protocol.Approval, g core.Approval, all protocol.Targets, t protocol.Target) (core.Action, bool, error) {
+	a, err := tx.Actions.Get(t.Action)
 	switch {
 	case err != nil:
 		return a, false, fmt.Errorf("action %s: %w", t.Action, err)
 	case a.Host != t.Host:
-		return Action{}, false, fmt.Errorf("%w: action %s is of another host", ErrConflict, t.Action)
+		return core.Action{}, false, fmt.Errorf("%w: action %s is of another host", core.ErrConflict, t.Action)
 	case a.Digest != doc.Spec || a.Kind != doc.Kind:
-		return a, false, fmt.Errorf("%w: action %s does something else than what was approved: its spec is %s", ErrConflict, t.Action, a.Digest)
+		return a, false, fmt.Errorf("%w: action %s does something else than what was approved: its spec is %s", core.ErrConflict, t.Action, a.Digest)
 	}
-	i := slices.IndexFunc(a.Approvals, func(old Approval) bool { return old.Person == g.Person })
+	i := slices.IndexFunc(a.Approvals, func(old core.Approval) bool { return old.Person == g.Person })
 	if i >= 0 && a.Approvals[i].ExpiresMS >= g.ExpiresMS && c.isApprover(a.Approvals[i]) {
 		return a, false, nil // as good as what is there
 	}
@@ -287,17 +290,17 @@ func (c *Coordinator) approveOne(tx Tx, by Actor, doc *protocol.Approval, g Appr
 		return a, false, errFrozen(a.ID)
 	}
 	if a.N != 0 || a.State != protocol.StatePendingApprove && a.State != protocol.StatePendingSchedule {
-		return a, false, fmt.Errorf("%w: action %s is %s: what was sent or has ended needs no approval", ErrConflict, t.Action, a.State)
+		return a, false, fmt.Errorf("%w: action %s is %s: what was sent or has ended needs no approval", core.ErrConflict, t.Action, a.State)
 	}
 	if g.Signed, err = protocol.ForTarget(g.Signed.Signed, all, t); err != nil {
-		return a, false, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return a, false, fmt.Errorf("%w: %w", core.ErrInvalid, err)
 	}
 	if i >= 0 {
 		a.Approvals = slices.Delete(a.Approvals, i, i+1)
 	}
 	a.Approvals = append(a.Approvals, g)
 	if err := fits(&a); err != nil {
-		return a, false, fmt.Errorf("%w: action %s: %w", ErrInvalid, t.Action, err)
+		return a, false, fmt.Errorf("%w: action %s: %w", core.ErrInvalid, t.Action, err)
 	}
 	if err := c.noteApproval(tx, by, a, g); err != nil {
 		return a, false, err
@@ -305,13 +308,13 @@ func (c *Coordinator) approveOne(tx Tx, by Actor, doc *protocol.Approval, g Appr
 	released, err := c.moveOn(tx, by, &a)
 	if err == nil && !released {
 		a.UpdatedMS = c.nowMS()
-		err = tx.Actions().Put(a)
+		err = tx.Actions.Put(a)
 	}
 	return a, released, err
 }
 
 // fits reports that an order would not carry the approvals of an action.
-func fits(a *Action) error {
+func fits(a *core.Action) error {
 	if len(a.Approvals) > maxApprovals {
 		return fmt.Errorf("it has %d approvals already, which is all that an order carries", maxApprovals)
 	}
@@ -320,7 +323,7 @@ func fits(a *Action) error {
 }
 
 // noteApproval records who approved what, over which bytes, and tells watchers.
-func (c *Coordinator) noteApproval(tx Tx, by Actor, a Action, g Approval) error {
+func (c *Coordinator) noteApproval(tx core.Tx, by core.Actor, a core.Action, g core.Approval) error {
 	detail := map[string]any{
 		"person": g.Person, "key": g.Key.String(), "approval": protocol.Sum(g.Signed.Signed).String(),
 		"issued_ms": g.IssuedMS, "not_before_ms": g.NotBeforeMS, "expires_ms": g.ExpiresMS,
@@ -336,7 +339,7 @@ func (c *Coordinator) noteApproval(tx Tx, by Actor, a Action, g Approval) error 
 // moveOn moves an action on that has what it needs. Its start budget begins
 // then, and ends with its approvals. It reports whether the action waits for its
 // host alone.
-func (c *Coordinator) moveOn(tx Tx, by Actor, a *Action) (bool, error) {
+func (c *Coordinator) moveOn(tx core.Tx, by core.Actor, a *core.Action) (bool, error) {
 	now := c.lifeMS()
 	counting := c.counting(a, now)
 	if !met(a.Needs, persons(counting)) || a.N == formerOrder {
@@ -347,13 +350,13 @@ func (c *Coordinator) moveOn(tx Tx, by Actor, a *Action) (bool, error) {
 		return true, c.moveBy(tx, by, a, protocol.EventApprove)
 	}
 	a.UpdatedMS = c.nowMS()
-	return true, tx.Actions().Put(*a)
+	return true, tx.Actions.Put(*a)
 }
 
 // errFrozen refuses what people want of an action that waited for approval when
 // the coordinator was backed up, until its host has told whether it knows it.
 func errFrozen(id protocol.ActionID) error {
-	return fmt.Errorf("%w: it may have been approved and carried out before the coordinator was recovered; its host is asked first (hostler why %s). To end it there: hostler action cancel %s", ErrConflict, id, id)
+	return fmt.Errorf("%w: it may have been approved and carried out before the coordinator was recovered; its host is asked first (hostler why %s). To end it there: hostler action cancel %s", core.ErrConflict, id, id)
 }
 
 // maxDenial is the longest reason of a denial, in bytes.
@@ -361,30 +364,30 @@ const maxDenial = 1000
 
 // Deny ends an action that waits for approval: one person who says no is enough.
 // Denying it again is nothing, and the first reason stays; any other state is
-// [ErrConflict].
-func (c *Coordinator) Deny(ctx context.Context, by Actor, id protocol.ActionID, reason string) (Action, error) {
-	if err := by.may(RoleApprover, "deny actions"); err != nil {
-		return Action{}, err
+// [core.ErrConflict].
+func (c *Coordinator) Deny(ctx context.Context, by core.Actor, id protocol.ActionID, reason string) (core.Action, error) {
+	if err := by.May(core.RoleApprover, "deny actions"); err != nil {
+		return core.Action{}, err
 	}
 	if err := c.decide(); err != nil {
-		return Action{}, err
+		return core.Action{}, err
 	}
-	var a Action
-	err := c.update(ctx, failpoint.ApprovalKept, func(tx Tx) (err error) {
-		if a, err = tx.Actions().Get(id); err != nil {
+	var a core.Action
+	err := c.update(ctx, failpoint.ApprovalKept, func(tx core.Tx) (err error) {
+		if a, err = tx.Actions.Get(id); err != nil {
 			return err
 		}
 		if a.State == protocol.StateCancelled && a.Reason == protocol.ReasonDisapproved {
 			return nil
 		}
 		if a.State != protocol.StatePendingApprove {
-			return fmt.Errorf("%w: it is %s, and only what waits for approval can be denied; to end it: hostler action cancel %s", ErrConflict, a.State, id)
+			return fmt.Errorf("%w: it is %s, and only what waits for approval can be denied; to end it: hostler action cancel %s", core.ErrConflict, a.State, id)
 		}
 		if a.N == formerOrder {
 			return errFrozen(id)
 		}
 		if len(reason) > maxDenial {
-			return fmt.Errorf("%w: a reason of %d bytes, at most %d are kept", ErrInvalid, len(reason), maxDenial)
+			return fmt.Errorf("%w: a reason of %d bytes, at most %d are kept", core.ErrInvalid, len(reason), maxDenial)
 		}
 		a.Detail = "denied by " + by.Name
 		if reason != "" {
@@ -393,9 +396,9 @@ func (c *Coordinator) Deny(ctx context.Context, by Actor, id protocol.ActionID, 
 		return c.moveBy(tx, by, &a, protocol.EventDeny)
 	})
 	if err != nil {
-		return Action{}, err
+		return core.Action{}, err
 	}
-	c.wake.fire(id, eventsKey{})
+	c.wake.Fire(id, core.EventsKey{})
 	c.news.ask(id)
 	return a, nil
 }
@@ -403,25 +406,25 @@ func (c *Coordinator) Deny(ctx context.Context, by Actor, id protocol.ActionID, 
 // Nudge looks at an action again, as if something had happened to it: whether it
 // has the approvals that it needs, and whether its order can be sent. It may be
 // called at any time, and changes nothing that would not change by itself.
-func (c *Coordinator) Nudge(ctx context.Context, by Actor, id protocol.ActionID) (Action, error) {
-	if err := by.may(RoleOperator, "nudge actions"); err != nil {
-		return Action{}, err
+func (c *Coordinator) Nudge(ctx context.Context, by core.Actor, id protocol.ActionID) (core.Action, error) {
+	if err := by.May(core.RoleOperator, "nudge actions"); err != nil {
+		return core.Action{}, err
 	}
 	if err := c.decide(); err != nil {
-		return Action{}, err
+		return core.Action{}, err
 	}
 	a, err := c.Action(ctx, id)
 	if err != nil {
-		return Action{}, err
+		return core.Action{}, err
 	}
 	if a.State == protocol.StatePendingApprove {
-		if err := c.lookAgain(ctx, []Action{a}); err != nil {
-			return Action{}, err
+		if err := c.lookAgain(ctx, []core.Action{a}); err != nil {
+			return core.Action{}, err
 		}
 	}
 	if a.State == protocol.StatePendingApprove || a.State == protocol.StatePendingSchedule {
 		if err := c.expire(ctx); err != nil {
-			return Action{}, err
+			return core.Action{}, err
 		}
 		s := c.session(a.Host)
 		c.schedule(ctx, s)
@@ -436,7 +439,7 @@ func (c *Coordinator) lookAtWaiting(ctx context.Context) {
 	if c.Recovery() != "" {
 		return
 	}
-	f := ActionFilter{States: []protocol.State{protocol.StatePendingApprove}, Limit: approveStep}
+	f := core.ActionFilter{States: []protocol.State{protocol.StatePendingApprove}, Limit: approveStep}
 	for {
 		page, err := c.Actions(ctx, f)
 		if err == nil {
@@ -453,23 +456,23 @@ func (c *Coordinator) lookAtWaiting(ctx context.Context) {
 }
 
 // lookAgain releases those of some actions that have what they need.
-func (c *Coordinator) lookAgain(ctx context.Context, some []Action) error {
-	some = slices.DeleteFunc(some, func(a Action) bool { return !c.approved(&a, c.lifeMS()) })
+func (c *Coordinator) lookAgain(ctx context.Context, some []core.Action) error {
+	some = slices.DeleteFunc(some, func(a core.Action) bool { return !c.approved(&a, c.lifeMS()) })
 	if len(some) == 0 {
 		return nil
 	}
-	var released []Action
-	err := c.update(ctx, failpoint.ApprovalKept, func(tx Tx) error {
+	var released []core.Action
+	err := c.update(ctx, failpoint.ApprovalKept, func(tx core.Tx) error {
 		released = nil
 		for _, w := range some {
-			a, err := tx.Actions().Get(w.ID)
+			a, err := tx.Actions.Get(w.ID)
 			if err != nil {
 				return err
 			}
 			if a.State != protocol.StatePendingApprove || a.N != 0 { // a recovery asks its host about it first
 				continue
 			}
-			ok, err := c.moveOn(tx, self(), &a)
+			ok, err := c.moveOn(tx, core.Self(), &a)
 			if err != nil {
 				return err
 			}
@@ -486,7 +489,7 @@ func (c *Coordinator) lookAgain(ctx context.Context, some []Action) error {
 		s := c.session(a.Host)
 		c.schedule(ctx, s)
 		s.pump()
-		c.wake.fire(a.ID, eventsKey{})
+		c.wake.Fire(a.ID, core.EventsKey{})
 		c.news.ask(a.ID)
 	}
 	return nil

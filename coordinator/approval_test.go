@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
@@ -52,7 +53,7 @@ type crew struct {
 	keys map[string]*coordtest.Key // of each person one
 }
 
-func newCrew(t *testing.T, store coordinator.Store, text string) *crew {
+func newCrew(t *testing.T, store core.Store, text string) *crew {
 	t.Helper()
 	c := &crew{Fleet: coordtest.NewOn(t, store), t: t, keys: map[string]*coordtest.Key{}}
 	c.Tune(func(cfg *coordinator.Config) { cfg.Policies.Own = asks(t, text) })
@@ -67,25 +68,25 @@ func newCrew(t *testing.T, store coordinator.Store, text string) *crew {
 }
 
 // boss may approve, but is no person of the ring.
-func boss() coordinator.Actor {
-	return coordinator.Actor{Name: "boss", Role: coordinator.RoleApprover, From: "192.0.2.9"}
+func boss() core.Actor {
+	return core.Actor{Name: "boss", Role: core.RoleApprover, From: "192.0.2.9"}
 }
 
-func (c *crew) request() coordinator.Action {
+func (c *crew) request() core.Action {
 	c.t.Helper()
 	return propose(c.t, c.Fleet, c.host)
 }
 
-func target(a coordinator.Action) protocol.Target {
+func target(a core.Action) protocol.Target {
 	return protocol.Target{Host: a.Host, Action: a.ID}
 }
 
 // approve gives the approval of a person for one action.
-func (c *crew) approve(a coordinator.Action, person string) error {
+func (c *crew) approve(a core.Action, person string) error {
 	return c.give(a, c.keys[person], time.Hour, nil)
 }
 
-func (c *crew) give(a coordinator.Action, k *coordtest.Key, life time.Duration, change func(*protocol.Approval)) error {
+func (c *crew) give(a core.Action, k *coordtest.Key, life time.Duration, change func(*protocol.Approval)) error {
 	c.t.Helper()
 	signed := c.Approval(k, a.Spec, life, change, target(a))
 	given, err := c.Coordinator().Approve(c.t.Context(), boss(), signed, []protocol.Target{target(a)})
@@ -158,7 +159,7 @@ func TestTwoPersonsApprove(t *testing.T) {
 		want(t, c.Fleet, a.ID, protocol.StateDone, protocol.ReasonOK)
 		after(2 * time.Minute)
 		c.idle()
-		if err := c.approve(a, "cat"); !errors.Is(err, coordinator.ErrConflict) {
+		if err := c.approve(a, "cat"); !errors.Is(err, core.ErrConflict) {
 			t.Errorf("approved when it had ended: %v", err)
 		}
 		after(time.Minute)
@@ -176,8 +177,8 @@ func TestApprovalIsRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 		var lines []string
-		c.must(c.Store().View(t.Context(), func(tx coordinator.Tx) error {
-			all, err := tx.Journal().Audit().Records(0, 100)
+		c.must(c.Store().View(t.Context(), func(tx core.Tx) error {
+			all, err := tx.Audit.Records(0, 100)
 			for _, r := range all {
 				lines = append(lines, string(r.Stored))
 			}
@@ -218,7 +219,7 @@ func TestOneDenialVetoes(t *testing.T) {
 		}
 		c.must(deny())
 		c.must(deny()) // again is nothing
-		if err := c.approve(a, "bob"); !errors.Is(err, coordinator.ErrConflict) {
+		if err := c.approve(a, "bob"); !errors.Is(err, core.ErrConflict) {
 			t.Errorf("approved after the denial: %v", err)
 		}
 		want(t, c.Fleet, a.ID, protocol.StateCancelled, protocol.ReasonDisapproved)
@@ -227,7 +228,7 @@ func TestOneDenialVetoes(t *testing.T) {
 		b := c.request()
 		c.must(c.approve(b, "ann"))
 		c.must(c.approve(b, "bob"))
-		if _, err := c.Coordinator().Deny(t.Context(), boss(), b.ID, ""); !errors.Is(err, coordinator.ErrConflict) {
+		if _, err := c.Coordinator().Deny(t.Context(), boss(), b.ID, ""); !errors.Is(err, core.ErrConflict) {
 			t.Errorf("denied when it was approved: %v", err)
 		}
 	})
@@ -308,7 +309,7 @@ func (c *crew) contest(n int) string {
 		c.t.Errorf("round %d: it is %s, with %d orders and %d controls", n, winner, o, k)
 	}
 	for what, err := range map[string]error{"PENDING_SCHEDULE ": approved, "CANCELLED disapproved": denied} {
-		if (err == nil) != (what == winner) || err != nil && !errors.Is(err, coordinator.ErrConflict) {
+		if (err == nil) != (what == winner) || err != nil && !errors.Is(err, core.ErrConflict) {
 			c.t.Errorf("round %d: it is %s; who wanted %s was told %v", n, winner, what, err)
 		}
 	}
@@ -334,7 +335,7 @@ func TestUnapprovedDelaysNobody(t *testing.T) {
 		c.host.Goodbye()
 		synctest.Wait()
 		ping := coordtest.Spec(protocol.Spec{Kind: protocol.KindPing})
-		var unapproved, revoked []coordinator.Action
+		var unapproved, revoked []core.Action
 		for range 70 { // more than a window
 			unapproved = append(unapproved, c.request())
 			a := c.request()
@@ -451,9 +452,9 @@ func TestApprovalOverRestart(t *testing.T) {
 func TestApprovalsThatCountForNothing(t *testing.T) {
 	withPolicy(t, onePerson, func(t *testing.T, c *crew) {
 		a, b := c.request(), c.request()
-		other := coordinator.Action{ID: a.ID, Host: a.Host, Spec: coordtest.RunSpec("rm", "-rf", "/")}
-		elsewhere := coordinator.Action{ID: a.ID, Host: "edge-08", Spec: a.Spec}
-		unknown := coordinator.Action{ID: protocol.NewActionID(1, [10]byte{9}), Host: a.Host, Spec: a.Spec}
+		other := core.Action{ID: a.ID, Host: a.Host, Spec: coordtest.RunSpec("rm", "-rf", "/")}
+		elsewhere := core.Action{ID: a.ID, Host: "edge-08", Spec: a.Spec}
+		unknown := core.Action{ID: protocol.NewActionID(1, [10]byte{9}), Host: a.Host, Spec: a.Spec}
 		ann := c.keys["ann"]
 		revoked := c.Trust.AddPerson("dora", "dora")
 		c.Trust.RevokeHost("", revoked.Key())
@@ -461,54 +462,54 @@ func TestApprovalsThatCountForNothing(t *testing.T) {
 			err  error
 			give func() error
 		}{
-			"a stranger's key":     {coordinator.ErrDenied, func() error { return c.give(a, coordtest.NewKey("mallory"), time.Hour, nil) }},
-			"a host's key":         {coordinator.ErrDenied, func() error { return c.give(a, coordtest.NewKey("host edge-07"), time.Hour, nil) }},
-			"our own key":          {coordinator.ErrDenied, func() error { return c.give(a, coordtest.NewKey("coordinator"), time.Hour, nil) }},
-			"a revoked key":        {coordinator.ErrDenied, func() error { return c.give(a, revoked, time.Hour, nil) }},
-			"another spec":         {coordinator.ErrConflict, func() error { return c.give(other, ann, time.Hour, nil) }},
-			"another host":         {coordinator.ErrConflict, func() error { return c.give(elsewhere, ann, time.Hour, nil) }},
-			"another action":       {coordinator.ErrNotFound, func() error { return c.give(unknown, ann, time.Hour, nil) }},
-			"another fleet":        {coordinator.ErrDenied, func() error { return c.give(a, ann, time.Hour, func(d *protocol.Approval) { d.Fleet[0]++ }) }},
-			"another kind":         {coordinator.ErrConflict, func() error { return c.give(a, ann, time.Hour, func(d *protocol.Approval) { d.Kind = "host.ping" }) }},
-			"a ring of the future": {coordinator.ErrConflict, func() error { return c.give(a, ann, time.Hour, func(d *protocol.Approval) { d.Ring++ }) }},
-			"a clock ahead": {coordinator.ErrInvalid, func() error {
+			"a stranger's key":     {core.ErrDenied, func() error { return c.give(a, coordtest.NewKey("mallory"), time.Hour, nil) }},
+			"a host's key":         {core.ErrDenied, func() error { return c.give(a, coordtest.NewKey("host edge-07"), time.Hour, nil) }},
+			"our own key":          {core.ErrDenied, func() error { return c.give(a, coordtest.NewKey("coordinator"), time.Hour, nil) }},
+			"a revoked key":        {core.ErrDenied, func() error { return c.give(a, revoked, time.Hour, nil) }},
+			"another spec":         {core.ErrConflict, func() error { return c.give(other, ann, time.Hour, nil) }},
+			"another host":         {core.ErrConflict, func() error { return c.give(elsewhere, ann, time.Hour, nil) }},
+			"another action":       {core.ErrNotFound, func() error { return c.give(unknown, ann, time.Hour, nil) }},
+			"another fleet":        {core.ErrDenied, func() error { return c.give(a, ann, time.Hour, func(d *protocol.Approval) { d.Fleet[0]++ }) }},
+			"another kind":         {core.ErrConflict, func() error { return c.give(a, ann, time.Hour, func(d *protocol.Approval) { d.Kind = "host.ping" }) }},
+			"a ring of the future": {core.ErrConflict, func() error { return c.give(a, ann, time.Hour, func(d *protocol.Approval) { d.Ring++ }) }},
+			"a clock ahead": {core.ErrInvalid, func() error {
 				return c.give(a, ann, time.Hour, func(d *protocol.Approval) {
 					const day = 86_400_000
 					d.IssuedMS, d.NotBeforeMS, d.ExpiresMS = d.IssuedMS+day, d.NotBeforeMS+day, d.ExpiresMS+day
 				})
 			}},
-			"one that is over": {coordinator.ErrInvalid, func() error {
+			"one that is over": {core.ErrInvalid, func() error {
 				return c.give(a, ann, time.Hour, func(d *protocol.Approval) {
 					const day = 86_400_000
 					d.IssuedMS, d.NotBeforeMS, d.ExpiresMS = d.IssuedMS-day, d.NotBeforeMS-day, d.ExpiresMS-day
 				})
 			}},
-			"other targets": {coordinator.ErrInvalid, func() error {
+			"other targets": {core.ErrInvalid, func() error {
 				signed := c.Approval(ann, a.Spec, time.Hour, nil, target(b))
 				_, err := c.Coordinator().Approve(t.Context(), boss(), signed, []protocol.Target{target(a)})
 				return err
 			}},
-			"a target too many": {coordinator.ErrInvalid, func() error {
+			"a target too many": {core.ErrInvalid, func() error {
 				signed := c.Approval(ann, a.Spec, time.Hour, nil, target(b))
 				_, err := c.Coordinator().Approve(t.Context(), boss(), signed, []protocol.Target{target(a), target(b)})
 				return err
 			}},
-			"no targets": {coordinator.ErrInvalid, func() error {
+			"no targets": {core.ErrInvalid, func() error {
 				_, err := c.Coordinator().Approve(t.Context(), boss(), c.Approval(ann, a.Spec, time.Hour, nil, target(a)), nil)
 				return err
 			}},
-			"a changed byte": {coordinator.ErrDenied, func() error {
+			"a changed byte": {core.ErrDenied, func() error {
 				signed := c.Approval(ann, a.Spec, time.Hour, nil, target(a))
 				signed = []byte(strings.Replace(string(signed), `"count":1`, `"count":2`, 1))
 				_, err := c.Coordinator().Approve(t.Context(), boss(), signed, []protocol.Target{target(a)})
 				return err
 			}},
-			"garbage": {coordinator.ErrInvalid, func() error {
+			"garbage": {core.ErrInvalid, func() error {
 				_, err := c.Coordinator().Approve(t.Context(), boss(), []byte("yes"), []protocol.Target{target(a)})
 				return err
 			}},
-			"an operator's token": {coordinator.ErrDenied, func() error {
-				by := coordinator.Actor{Name: "op", Role: coordinator.RoleOperator}
+			"an operator's token": {core.ErrDenied, func() error {
+				by := core.Actor{Name: "op", Role: core.RoleOperator}
 				_, err := c.Coordinator().Approve(t.Context(), by, c.Approval(ann, a.Spec, time.Hour, nil, target(a)), []protocol.Target{target(a)})
 				return err
 			}},
@@ -533,7 +534,7 @@ func TestOneSignatureForManyHosts(t *testing.T) {
 		for i := range protocol.MaxTargets {
 			id := protocol.HostID(fmt.Sprintf("edge-1%03d", i))
 			key := coordtest.NewKey(string(id))
-			c.Put(coordinator.Host{ID: id, State: coordinator.HostApproved, Key: key.Key(), PublicKey: key.Certificate()})
+			c.Put(core.Host{ID: id, State: core.HostApproved, Key: key.Key(), PublicKey: key.Certificate()})
 			if i == 7 {
 				id = c.host.ID // the one that is there
 			}
@@ -597,7 +598,7 @@ type model struct {
 	cancelled, there                bool
 }
 
-func (m *model) do(c *crew, a coordinator.Action, deed string) {
+func (m *model) do(c *crew, a core.Action, deed string) {
 	open := !m.denied && !m.cancelled && !m.expired && !m.sent
 	switch deed {
 	case "ann", "bob", "cat", "short ann":
@@ -704,7 +705,7 @@ func killedApproving(t *testing.T, when string, n int64) (killed bool) {
 			coordtest.Succeed("")(h, o)
 		})
 		after(10 * time.Second)
-		a := coordinator.Action{ID: protocol.NewActionID(1, [10]byte{7}), Host: c.host.ID, Spec: coordtest.RunSpec("true")}
+		a := core.Action{ID: protocol.NewActionID(1, [10]byte{7}), Host: c.host.ID, Spec: coordtest.RunSpec("true")}
 		steps := []func() error{
 			func() error {
 				_, err := c.Coordinator().Propose(t.Context(), c.Admin(), coordinator.Request{ID: a.ID, Host: a.Host, Spec: a.Spec})
@@ -725,7 +726,7 @@ func killedApproving(t *testing.T, when string, n int64) (killed bool) {
 				after(10 * time.Second)
 			}
 			if err != nil {
-				if err = step(); err != nil && !errors.Is(err, coordinator.ErrConflict) { // it may have gone on
+				if err = step(); err != nil && !errors.Is(err, core.ErrConflict) { // it may have gone on
 					t.Fatalf("killed %s commit %d: asked again: %v", when, n, err)
 				}
 			}
@@ -749,7 +750,7 @@ func TestPolicyOfTheFuture(t *testing.T) {
 	h := f.AddHost("edge-07")
 	ann := f.Trust.AddPerson("ann", "one")
 	text := []byte("version = 1\n")
-	for ahead, want := range map[time.Duration]error{-time.Hour: nil, 30 * time.Minute: nil, 365 * 24 * time.Hour: coordinator.ErrInvalid} {
+	for ahead, want := range map[time.Duration]error{-time.Hour: nil, 30 * time.Minute: nil, 365 * 24 * time.Hour: core.ErrInvalid} {
 		d := protocol.PolicyDocument{
 			Type: protocol.TypePolicy, Fleet: f.ID, Number: 1, Policy: protocol.Sum(text), Ring: f.Trust.Ring(), IssuedMS: time.Now().Add(ahead).UnixMilli(),
 		}
@@ -769,14 +770,14 @@ func TestPolicyOfTheFuture(t *testing.T) {
 // of nobody.
 func TestSecretThatNobodyCouldApprove(t *testing.T) {
 	withPolicy(t, forCommands, func(t *testing.T, c *crew) {
-		ask := func(kind protocol.Kind, names ...string) (coordinator.Action, error) {
+		ask := func(kind protocol.Kind, names ...string) (core.Action, error) {
 			s := protocol.Spec{Kind: kind, Argv: []string{"true"}, SecretEnv: &protocol.Sealed{Sealed: []byte("x"), Names: names}}
 			if kind == protocol.KindExec {
 				s.Target = protocol.NewCTID(1, [10]byte{1})
 			}
 			return c.Coordinator().Propose(t.Context(), c.Admin(), coordinator.Request{Host: c.host.ID, Spec: coordtest.Spec(s)})
 		}
-		if _, err := ask(protocol.KindRun); !errors.Is(err, coordinator.ErrDenied) {
+		if _, err := ask(protocol.KindRun); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("it waits for people: %v", err)
 		}
 		if a, err := ask(protocol.KindRun, "TOKEN"); err != nil || a.State != protocol.StatePendingApprove {

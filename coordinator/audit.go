@@ -12,25 +12,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
 )
 
-// self is who decides what nobody asked for.
-func self() Actor { return Actor{Name: string(protocol.Coordinator)} }
-
-// name is how the actor stands in the audit log: a token may be called anything.
-func (a Actor) name() string {
-	if a.Role != "" {
-		return "token:" + a.Name
-	}
-	return a.Name
-}
-
 // audit appends to the audit log within the transaction that does what it
 // says.
-func (c *Coordinator) audit(tx Tx, by Actor, verb, object string, detail map[string]any) error {
+func (c *Coordinator) audit(tx core.Tx, by core.Actor, verb, object string, detail map[string]any) error {
 	r := audit.Record{Verb: verb, Object: object, Detail: detail}
 	if host, err := protocol.ParseHostID(object); err == nil && strings.HasPrefix(verb, "host.") {
 		r.Host = host
@@ -39,13 +29,13 @@ func (c *Coordinator) audit(tx Tx, by Actor, verb, object string, detail map[str
 }
 
 // record is audit for what has more to say.
-func (c *Coordinator) record(tx Tx, by Actor, r audit.Record) error {
-	r.AtMS, r.Actor, r.From = c.nowMS(), by.name(), by.From
+func (c *Coordinator) record(tx core.Tx, by core.Actor, r audit.Record) error {
+	r.AtMS, r.Actor, r.From = c.nowMS(), by.LogName(), by.From
 	b, err := r.Encode()
 	if err != nil {
 		return err
 	}
-	if err := tx.Journal().Audit().Append(b); err != nil {
+	if err := tx.Audit.Append(b); err != nil {
 		return err
 	}
 	c.sealer.note()
@@ -53,7 +43,7 @@ func (c *Coordinator) record(tx Tx, by Actor, r audit.Record) error {
 }
 
 // transition records that an action has moved.
-func (c *Coordinator) transition(tx Tx, by Actor, a Action, before protocol.State, ev protocol.Event, bytes protocol.Digest) error {
+func (c *Coordinator) transition(tx core.Tx, by core.Actor, a core.Action, before protocol.State, ev protocol.Event, bytes protocol.Digest) error {
 	detail := map[string]any{"event": string(ev), "state": string(a.State)}
 	if before != protocol.StateNone {
 		detail["before"] = string(before)
@@ -88,7 +78,7 @@ type sealer struct {
 	mu     sync.Mutex // one seals at a time
 	broken bool       // people were told
 
-	newest  atomic.Pointer[Seal]
+	newest  atomic.Pointer[core.Seal]
 	pruning sync.RWMutex // held for reading by whoever exports
 }
 
@@ -161,33 +151,33 @@ func (c *Coordinator) seal(ctx context.Context) error {
 // sealNext seals the next records, as many as one checkpoint takes. It returns
 // the seal, zero if there is nothing to be sealed, and the hosts that the
 // records are about.
-func (c *Coordinator) sealNext(ctx context.Context) (next Seal, hosts []protocol.HostID, err error) {
-	var last Seal
-	var records []AuditRecord
-	err = c.cfg.Store.View(ctx, func(tx Tx) (err error) {
+func (c *Coordinator) sealNext(ctx context.Context) (next core.Seal, hosts []protocol.HostID, err error) {
+	var last core.Seal
+	var records []core.AuditRecord
+	err = c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
 		last, records, err = unsealed(tx)
 		return err
 	})
 	if err != nil || len(records) == 0 {
-		return Seal{}, nil, err
+		return core.Seal{}, nil, err
 	}
-	next = Seal{H: last.H, AtMS: c.nowMS()}
+	next = core.Seal{H: last.H, AtMS: c.nowMS()}
 	for _, r := range records {
 		if r.N != last.N+uint64(len(next.Leaves)/len(protocol.Digest{}))+1 {
-			return Seal{}, nil, fmt.Errorf("%w: record %d follows where another should", errUnsealed, r.N)
+			return core.Seal{}, nil, fmt.Errorf("%w: record %d follows where another should", errUnsealed, r.N)
 		}
 		leaf := audit.Leaf(audit.Line(r.N, r.Stored))
 		next.N, next.H, next.Leaves = r.N, audit.Fold(next.H, leaf), append(next.Leaves, leaf[:]...)
 		hosts = append(hosts, hostOf(r.Stored))
 	}
-	next.Checkpoint, err = seal(c.cfg.Signer, protocol.Checkpoint{
+	next.Checkpoint, err = core.SignMessage(c.cfg.Signer, protocol.Checkpoint{
 		Type: protocol.TypeCheckpoint, Fleet: c.cfg.Fleet, Log: protocol.Coordinator, Store: c.cfg.Store.ID(),
 		After: last.N, N: next.N, H: next.H, Ring: c.cfg.Trust.Ring(), Term: c.term, AtMS: next.AtMS,
 	})
 	if err != nil {
-		return Seal{}, nil, fmt.Errorf("sign a checkpoint: %w", err)
+		return core.Seal{}, nil, fmt.Errorf("sign a checkpoint: %w", err)
 	}
-	err = c.update(ctx, failpoint.AuditSealed, func(tx Tx) error { return tx.Journal().Audit().Seal(next) })
+	err = c.update(ctx, failpoint.AuditSealed, func(tx core.Tx) error { return tx.Audit.Seal(next) })
 	slices.Sort(hosts)
 	return next, slices.Compact(hosts), err
 }
@@ -195,8 +185,8 @@ func (c *Coordinator) sealNext(ctx context.Context) (next Seal, hosts []protocol
 // unsealed returns the newest seal and the records behind it. The record that it
 // names must be there as it was sealed: numbers of records that were cut off
 // would be given again.
-func unsealed(tx Tx) (last Seal, records []AuditRecord, err error) {
-	log := tx.Journal().Audit()
+func unsealed(tx core.Tx) (last core.Seal, records []core.AuditRecord, err error) {
+	log := tx.Audit
 	if last, err = newestSeal(tx); err != nil {
 		return last, nil, err
 	}
@@ -218,10 +208,10 @@ func unsealed(tx Tx) (last Seal, records []AuditRecord, err error) {
 }
 
 // newestSeal returns the newest seal, zero before the first.
-func newestSeal(tx Tx) (Seal, error) {
-	s, err := tx.Journal().Audit().SealUpTo(math.MaxInt64)
-	if errors.Is(err, ErrNotFound) {
-		return Seal{}, nil
+func newestSeal(tx core.Tx) (core.Seal, error) {
+	s, err := tx.Audit.SealUpTo(math.MaxInt64)
+	if errors.Is(err, core.ErrNotFound) {
+		return core.Seal{}, nil
 	}
 	return s, err
 }
@@ -272,13 +262,13 @@ func (c *Coordinator) tellBroken(ctx context.Context, why error) {
 	}
 	c.sealer.broken = true
 	c.log.ErrorContext(ctx, "the audit log is sealed no further; run hostler audit verify", "err", why)
-	err := c.cfg.Store.Update(ctx, func(tx Tx) error {
+	err := c.cfg.Store.Update(ctx, func(tx core.Tx) error {
 		return c.event(tx, "audit.broken", "", "audit", map[string]any{"detail": why.Error()})
 	})
 	if err != nil {
 		c.log.ErrorContext(ctx, "cannot note that the audit log is broken", "err", err)
 	}
-	c.wake.fire(eventsKey{})
+	c.wake.Fire(core.EventsKey{})
 }
 
 // The audit log is kept by number, never by age: a clock that is set wrong must
@@ -295,13 +285,13 @@ func (c *Coordinator) pruneAudit(ctx context.Context) error {
 		return nil // somebody exports; the next time will do
 	}
 	defer c.sealer.pruning.Unlock()
-	return c.update(ctx, failpoint.AuditPruned, func(tx Tx) error {
+	return c.update(ctx, failpoint.AuditPruned, func(tx core.Tx) error {
 		newest, err := newestSeal(tx)
 		kept, step := c.cfg.AuditRecords, min(pruneStep, c.cfg.AuditRecords)
 		if err != nil || newest.N <= kept {
 			return err
 		}
-		log := tx.Journal().Audit()
+		log := tx.Audit
 		first, err := log.Records(0, 1)
 		if err != nil || len(first) == 0 || first[0].N+step > newest.N-kept {
 			return err

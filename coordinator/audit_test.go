@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -354,7 +355,7 @@ func TestCutLogIsSealedNoFurther(t *testing.T) {
 		f := coordtest.NewOn(t, store)
 		recordInvites(t, f, 5)
 		after(5 * time.Second)
-		err := store.Update(t.Context(), func(tx coordinator.Tx) error { return tx.Journal().Audit().Prune(6) })
+		err := store.Update(t.Context(), func(tx core.Tx) error { return tx.Audit.Prune(6) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -378,9 +379,9 @@ func TestCutLogIsSealedNoFurther(t *testing.T) {
 		if n != 1 {
 			t.Errorf("people were told %d times", n)
 		}
-		var seal coordinator.Seal
-		err = store.View(t.Context(), func(tx coordinator.Tx) (err error) {
-			seal, err = tx.Journal().Audit().SealUpTo(math.MaxInt64)
+		var seal core.Seal
+		err = store.View(t.Context(), func(tx core.Tx) (err error) {
+			seal, err = tx.Audit.SealUpTo(math.MaxInt64)
 			return err
 		})
 		if err != nil || seal.N != 6 {

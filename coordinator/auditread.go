@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
 )
@@ -44,12 +45,12 @@ func (c *Coordinator) Audit(ctx context.Context, f AuditFilter) (all []audit.Rec
 		}
 	}
 	for looked := 0; len(all) < f.Limit; {
-		var page []AuditRecord
-		err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
+		var page []core.AuditRecord
+		err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
 			if f.After == 0 {
-				page, err = tx.Journal().Audit().RecordsBefore(at, pageSize)
+				page, err = tx.Audit.RecordsBefore(at, core.PageSize)
 			} else {
-				page, err = tx.Journal().Audit().Records(at, pageSize)
+				page, err = tx.Audit.Records(at, core.PageSize)
 			}
 			return err
 		})
@@ -68,7 +69,7 @@ func (c *Coordinator) Audit(ctx context.Context, f AuditFilter) (all []audit.Rec
 			}
 			old = f.After == 0 && r.AtMS < f.SinceMS
 		}
-		if looked += len(page); old || len(page) < pageSize {
+		if looked += len(page); old || len(page) < core.PageSize {
 			at = 0
 			break
 		}
@@ -87,7 +88,7 @@ func (c *Coordinator) Audit(ctx context.Context, f AuditFilter) (all []audit.Rec
 
 // decodeRecord reads a record to be shown. What somebody has changed is shown
 // as it is: to find it is not for a list.
-func decodeRecord(stored AuditRecord) (r audit.Record) {
+func decodeRecord(stored core.AuditRecord) (r audit.Record) {
 	if err := json.Unmarshal(stored.Stored, &r); err != nil {
 		r = audit.Record{Verb: "unreadable", Detail: map[string]any{"error": err.Error()}}
 	}
@@ -101,8 +102,8 @@ func (c *Coordinator) Checkpoint(ctx context.Context) ([]byte, error) {
 	if err := c.seal(ctx); err != nil {
 		return nil, err
 	}
-	var newest Seal
-	err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
+	var newest core.Seal
+	err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
 		newest, err = newestSeal(tx)
 		return err
 	})
@@ -137,7 +138,7 @@ func (c *Coordinator) ExportAudit(ctx context.Context, sinceMS int64, write func
 	}
 	for {
 		var lines [][]byte
-		err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
+		err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
 			lines, last, err = exportLines(tx, last)
 			return err
 		})
@@ -157,15 +158,15 @@ func (c *Coordinator) ExportAudit(ctx context.Context, sinceMS int64, write func
 
 // exportLines returns what follows a seal, exactly as it is stored, and the last
 // seal among it.
-func exportLines(tx Tx, last Seal) (lines [][]byte, _ Seal, _ error) {
-	log := tx.Journal().Audit()
+func exportLines(tx core.Tx, last core.Seal) (lines [][]byte, _ core.Seal, _ error) {
+	log := tx.Audit
 	seals, err := log.Seals(last.N, exportPage)
 	if err != nil {
 		return nil, last, err
 	}
 	for _, s := range seals {
 		for at := last.N; at < s.N; {
-			records, err := log.Records(at, min(pageSize, int(s.N-at)))
+			records, err := log.Records(at, min(core.PageSize, int(s.N-at)))
 			if err != nil {
 				return nil, last, err
 			}
@@ -186,10 +187,10 @@ func exportLines(tx Tx, last Seal) (lines [][]byte, _ Seal, _ error) {
 
 // exportAnchor returns the seal behind which an export begins, zero for the
 // beginning.
-func (c *Coordinator) exportAnchor(ctx context.Context, sinceMS int64) (anchor Seal, err error) {
-	err = c.cfg.Store.View(ctx, func(tx Tx) error {
-		anchor = Seal{}
-		log := tx.Journal().Audit()
+func (c *Coordinator) exportAnchor(ctx context.Context, sinceMS int64) (anchor core.Seal, err error) {
+	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
+		anchor = core.Seal{}
+		log := tx.Audit
 		first, err := log.Records(0, 1)
 		if err != nil || len(first) == 0 {
 			return err

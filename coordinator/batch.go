@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -35,7 +36,7 @@ type BatchRequest struct {
 // Proposed is what became of a request for one host of a batch.
 type Proposed struct {
 	Host   protocol.HostID
-	Action Action
+	Action core.Action
 	// Refused is why there is no action for the host.
 	Refused error
 }
@@ -43,12 +44,12 @@ type Proposed struct {
 // ProposeMany writes an action down for each host, all in one transaction, and
 // sends those on their way whose hosts are there. What is wrong with one host
 // keeps nothing from the others. Its answer is in the order of the hosts.
-func (c *Coordinator) ProposeMany(ctx context.Context, by Actor, r BatchRequest) (protocol.BatchID, []Proposed, error) {
+func (c *Coordinator) ProposeMany(ctx context.Context, by core.Actor, r BatchRequest) (protocol.BatchID, []Proposed, error) {
 	if err := c.mayPropose(by); err != nil {
 		return r.ID, nil, err
 	}
 	if len(r.Hosts) > MaxBatch {
-		return r.ID, nil, fmt.Errorf("%w: %d hosts, at most %d fit into one request; more of them go into further requests for the same batch", ErrInvalid, len(r.Hosts), MaxBatch)
+		return r.ID, nil, fmt.Errorf("%w: %d hosts, at most %d fit into one request; more of them go into further requests for the same batch", core.ErrInvalid, len(r.Hosts), MaxBatch)
 	}
 	if r.ID.IsZero() {
 		var random [10]byte
@@ -63,7 +64,7 @@ func (c *Coordinator) ProposeMany(ctx context.Context, by Actor, r BatchRequest)
 	if len(all) > 0 {
 		missing = c.hasPayload(all[0].spec) // which is that of all
 	}
-	err = c.update(ctx, failpoint.OrderNumbered, func(tx Tx) error {
+	err = c.update(ctx, failpoint.OrderNumbered, func(tx core.Tx) error {
 		fresh := len(all) == 0
 		for _, p := range all {
 			if err := c.enter(tx, by, p); err != nil {
@@ -95,10 +96,10 @@ func (c *Coordinator) ProposeMany(ctx context.Context, by Actor, r BatchRequest)
 
 // proposals drafts the actions of a batch, and completes what the request tells
 // of it.
-func (c *Coordinator) proposals(ctx context.Context, by Actor, r *BatchRequest) ([]*proposal, error) {
+func (c *Coordinator) proposals(ctx context.Context, by core.Actor, r *BatchRequest) ([]*proposal, error) {
 	if len(r.Hosts) == 0 {
 		if len(r.Spec) > 0 || r.Operations < 1 {
-			return nil, fmt.Errorf("%w: a batch names hosts and what to do on them, or how many operations will follow", ErrInvalid)
+			return nil, fmt.Errorf("%w: a batch names hosts and what to do on them, or how many operations will follow", core.ErrInvalid)
 		}
 		return nil, nil
 	}
@@ -111,7 +112,7 @@ func (c *Coordinator) proposals(ctx context.Context, by Actor, r *BatchRequest) 
 	seen := make(map[protocol.HostID]bool, len(r.Hosts))
 	for _, host := range r.Hosts {
 		if seen[host] {
-			return nil, fmt.Errorf("%w: host %s is named twice", ErrInvalid, host)
+			return nil, fmt.Errorf("%w: host %s is named twice", core.ErrInvalid, host)
 		}
 		seen[host] = true
 		a := draft
@@ -127,15 +128,15 @@ func (c *Coordinator) proposals(ctx context.Context, by Actor, r *BatchRequest) 
 
 // CancelBatch asks for the end of every action of a batch that has not ended. It
 // returns those that were open, as they stand then.
-func (c *Coordinator) CancelBatch(ctx context.Context, by Actor, id protocol.BatchID) ([]Action, error) {
-	if err := by.may(RoleOperator, "cancel actions"); err != nil {
+func (c *Coordinator) CancelBatch(ctx context.Context, by core.Actor, id protocol.BatchID) ([]core.Action, error) {
+	if err := by.May(core.RoleOperator, "cancel actions"); err != nil {
 		return nil, err
 	}
 	all, err := c.Batch(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	var open []Action
+	var open []core.Action
 	for _, a := range all {
 		if !a.State.Final() {
 			open = append(open, a)
@@ -152,26 +153,26 @@ func (c *Coordinator) CancelBatch(ctx context.Context, by Actor, id protocol.Bat
 	return open, g.Wait()
 }
 
-// Batch returns all actions of a batch, the newest first; [ErrNotFound] if it has
+// Batch returns all actions of a batch, the newest first; [core.ErrNotFound] if it has
 // none.
-func (c *Coordinator) Batch(ctx context.Context, id protocol.BatchID) (all []Action, err error) {
+func (c *Coordinator) Batch(ctx context.Context, id protocol.BatchID) (all []core.Action, err error) {
 	if id.IsZero() {
-		return nil, fmt.Errorf("%w: a batch has an id", ErrInvalid)
+		return nil, fmt.Errorf("%w: a batch has an id", core.ErrInvalid)
 	}
-	f := ActionFilter{Batch: id, Limit: pageSize}
+	f := core.ActionFilter{Batch: id, Limit: core.PageSize}
 	for {
 		page, err := c.Actions(ctx, f)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, page...)
-		if len(page) < pageSize {
+		if len(page) < core.PageSize {
 			break
 		}
 		f.Before = page[len(page)-1].ID
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("batch %s: %w", id, ErrNotFound)
+		return nil, fmt.Errorf("batch %s: %w", id, core.ErrNotFound)
 	}
 	return all, nil
 }
@@ -184,14 +185,14 @@ type BatchFollowing struct {
 	begun bool
 
 	mu      sync.Mutex
-	changed map[protocol.ActionID]Action // zero: it has to be read
-	all     bool                         // everything has to be read
-	wake    chan struct{}                // has room for one
+	changed map[protocol.ActionID]core.Action // zero: it has to be read
+	all     bool                              // everything has to be read
+	wake    chan struct{}                     // has room for one
 }
 
 // FollowBatch begins to follow a batch.
 func (c *Coordinator) FollowBatch(id protocol.BatchID) *BatchFollowing {
-	f := &BatchFollowing{c: c, id: id, changed: make(map[protocol.ActionID]Action), wake: make(chan struct{}, 1)}
+	f := &BatchFollowing{c: c, id: id, changed: make(map[protocol.ActionID]core.Action), wake: make(chan struct{}, 1)}
 	c.news.followBatch(f)
 	return f
 }
@@ -200,7 +201,7 @@ func (c *Coordinator) FollowBatch(id protocol.BatchID) *BatchFollowing {
 func (f *BatchFollowing) Close() { f.c.news.leaveBatch(f) }
 
 // note hears of a change; an action that is not known must be read.
-func (f *BatchFollowing) note(id protocol.ActionID, a Action) {
+func (f *BatchFollowing) note(id protocol.ActionID, a core.Action) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.changed[id] = a
@@ -223,8 +224,8 @@ func (f *BatchFollowing) poke() {
 
 // Next returns all actions of the batch the first time, and those that changed
 // since, as they stand now, each later time: it waits until there are some. An
-// error is that of the store, [ErrNotFound], or the cause of ctx.
-func (f *BatchFollowing) Next(ctx context.Context) ([]Action, error) {
+// error is that of the store, [core.ErrNotFound], or the cause of ctx.
+func (f *BatchFollowing) Next(ctx context.Context) ([]core.Action, error) {
 	if !f.begun {
 		f.begun = true
 		return f.c.Batch(ctx, f.id)
@@ -236,16 +237,16 @@ func (f *BatchFollowing) Next(ctx context.Context) ([]Action, error) {
 	}
 	f.mu.Lock()
 	changed, all := f.changed, f.all
-	f.changed, f.all = make(map[protocol.ActionID]Action), false
+	f.changed, f.all = make(map[protocol.ActionID]core.Action), false
 	f.mu.Unlock()
 	if all {
 		return f.c.Batch(ctx, f.id)
 	}
-	var now []Action
+	var now []core.Action
 	for id, a := range changed {
 		if a.ID.IsZero() {
 			var err error
-			if a, err = f.c.Action(ctx, id); errors.Is(err, ErrNotFound) {
+			if a, err = f.c.Action(ctx, id); errors.Is(err, core.ErrNotFound) {
 				continue // pruned
 			} else if err != nil {
 				return nil, err

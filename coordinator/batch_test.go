@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -41,7 +42,7 @@ func TestBatchAsksEachHostOnce(t *testing.T) {
 		}
 		synctest.Wait()
 		key := coordtest.NewKey("bad")
-		f.Put(coordinator.Host{ID: "bad", State: coordinator.HostApproved, Key: key.Key(), PublicKey: key.Certificate(), Quarantined: "two processes"})
+		f.Put(core.Host{ID: "bad", State: core.HostApproved, Key: key.Key(), PublicKey: key.Certificate(), Quarantined: "two processes"})
 		hosts = append(hosts, "bad", "nobody")
 		id, first := proposeMany(t, f, coordinator.BatchRequest{Hosts: hosts})
 		_, second := proposeMany(t, f, coordinator.BatchRequest{ID: id, Hosts: hosts})
@@ -50,7 +51,7 @@ func TestBatchAsksEachHostOnce(t *testing.T) {
 		_, third := proposeMany(t, f, coordinator.BatchRequest{ID: id, Hosts: hosts})
 		for i, host := range hosts {
 			switch {
-			case host == "bad" && !errors.Is(first[i].Refused, coordinator.ErrDenied), host == "nobody" && !errors.Is(first[i].Refused, coordinator.ErrNotFound):
+			case host == "bad" && !errors.Is(first[i].Refused, core.ErrDenied), host == "nobody" && !errors.Is(first[i].Refused, core.ErrNotFound):
 				t.Errorf("%s: %+v", host, first[i])
 			case host != "bad" && host != "nobody" && (first[i].Refused != nil || first[i].Host != host || first[i].Action.ID != id.Action(string(host)) || first[i].Action.Batch != id):
 				t.Errorf("%s: %+v", host, first[i])
@@ -96,13 +97,13 @@ func TestBatchIsAudited(t *testing.T) {
 
 func TestBatchNeedsARole(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
-		viewer := coordinator.Actor{Name: "eve", Role: coordinator.RoleViewer}
+		viewer := core.Actor{Name: "eve", Role: core.RoleViewer}
 		_, _, err := f.Coordinator().ProposeMany(t.Context(), viewer, coordinator.BatchRequest{Hosts: []protocol.HostID{h.ID}, Spec: coordtest.RunSpec("true")})
-		if !errors.Is(err, coordinator.ErrDenied) {
+		if !errors.Is(err, core.ErrDenied) {
 			t.Errorf("a viewer asks: %v", err)
 		}
 		id, _ := proposeMany(t, f, coordinator.BatchRequest{Hosts: []protocol.HostID{h.ID}})
-		if _, err := f.Coordinator().CancelBatch(t.Context(), viewer, id); !errors.Is(err, coordinator.ErrDenied) {
+		if _, err := f.Coordinator().CancelBatch(t.Context(), viewer, id); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("a viewer cancels: %v", err)
 		}
 	})

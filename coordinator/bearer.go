@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/hostler-io/hostler/coordinator/core"
 )
 
 // Why a request that goes on for long ends with its token.
@@ -25,7 +27,7 @@ type bearers struct {
 
 // bearer is one request.
 type bearer struct {
-	token Token
+	token core.Token
 	end   func(why error)
 }
 
@@ -80,26 +82,26 @@ func (b *bearers) expire(lifeMS int64) {
 	defer b.mu.Unlock()
 	for _, of := range b.served {
 		for r := range of {
-			if r.token.ExpiresMS != 0 && over(r.token.CreatedMS, r.token.ExpiresMS, lifeMS) {
+			if r.token.ExpiresMS != 0 && core.Over(r.token.CreatedMS, r.token.ExpiresMS, lifeMS) {
 				r.end(ErrTokenExpired)
 			}
 		}
 	}
 }
 
-// Authenticate returns who bears a token; [ErrDenied] if nobody does. From then on
+// Authenticate returns who bears a token; [core.ErrDenied] if nobody does. From then on
 // until leave is called, end is called as soon as the token is revoked, and a
 // moment after it has expired; it may be called more than once, and must not wait.
-func (c *Coordinator) Authenticate(ctx context.Context, secret string, end func(why error)) (by Actor, leave func(), err error) {
+func (c *Coordinator) Authenticate(ctx context.Context, secret string, end func(why error)) (by core.Actor, leave func(), err error) {
 	for {
 		count := c.bearers.count()
 		t, err := c.token(ctx, secret)
 		if err != nil {
-			return Actor{}, nil, err
+			return core.Actor{}, nil, err
 		}
 		r := &bearer{token: t, end: end}
 		if c.bearers.add(r, count) {
-			return Actor{Name: t.Name, Role: t.Role}, func() { c.bearers.remove(r) }, nil
+			return core.Actor{Name: t.Name, Role: t.Role}, func() { c.bearers.remove(r) }, nil
 		}
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
-func cancel(t *testing.T, f *coordtest.Fleet, id protocol.ActionID) coordinator.Action {
+func cancel(t *testing.T, f *coordtest.Fleet, id protocol.ActionID) core.Action {
 	t.Helper()
 	a, err := f.Coordinator().Cancel(t.Context(), f.Admin(), id)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/spread"
@@ -90,7 +91,7 @@ type Authority interface {
 
 // Config is what a Coordinator is made of.
 type Config struct {
-	Store     Store
+	Store     core.Store
 	Fleet     protocol.FleetID
 	FleetName protocol.FleetName
 	Signer    protocol.Signer
@@ -181,7 +182,7 @@ type Coordinator struct {
 
 	stats      Stats
 	refusals   refusalLog
-	wake       hub
+	wake       core.Hub
 	news       news
 	outputs    outputs
 	inputs     inputs
@@ -193,7 +194,7 @@ type Coordinator struct {
 	bearers    bearers
 
 	exchanges exchanges
-	lives     lives
+	lives     core.Lives
 
 	mu       sync.Mutex
 	sessions map[protocol.HostID]*session
@@ -250,15 +251,15 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		return nil, fmt.Errorf("open the payloads: %w", err)
 	}
 	var counter uint64
-	err = update(ctx, cfg.Store, failpoint.TermCounted, func(tx Tx) error {
-		why, err := tx.Values().Get(recoveryValue)
-		if err != nil && !errors.Is(err, ErrNotFound) {
+	err = core.Update(ctx, cfg.Store, failpoint.TermCounted, func(tx core.Tx) error {
+		why, err := tx.Values.Get(recoveryValue)
+		if err != nil && !errors.Is(err, core.ErrNotFound) {
 			return err
 		}
 		c.recovery = string(why)
-		v, err := tx.Values().Get(termValue)
+		v, err := tx.Values.Get(termValue)
 		switch {
-		case errors.Is(err, ErrNotFound):
+		case errors.Is(err, core.ErrNotFound):
 			v = make([]byte, 8)
 		case err != nil:
 			return err
@@ -266,13 +267,13 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 			return fmt.Errorf("the term has %d bytes, want 8", len(v))
 		}
 		counter = binary.BigEndian.Uint64(v) + 1
-		if err := tx.Values().Put(termValue, binary.BigEndian.AppendUint64(nil, counter)); err != nil {
+		if err := tx.Values.Put(termValue, binary.BigEndian.AppendUint64(nil, counter)); err != nil {
 			return err
 		}
 		ring, digest := cfg.Trust.RingInForce()
 		what := cfg.Policies.record() // they may have changed while nobody ran
 		what["ring"] = ring
-		return c.record(tx, self(), audit.Record{Verb: "coordinator.start", Object: fmt.Sprint(counter), Digest: digest, Detail: what})
+		return c.record(tx, core.Self(), audit.Record{Verb: "coordinator.start", Object: fmt.Sprint(counter), Digest: digest, Detail: what})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("count this start: %w", err)
@@ -287,13 +288,10 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	return c, nil
 }
 
-// pageSize is how many records one query of a walk over a table returns.
-const pageSize = 500
-
 // loadHosts tells Trust whom to believe.
 func (c *Coordinator) loadHosts(ctx context.Context) error {
-	return c.cfg.Store.View(ctx, func(tx Tx) error {
-		viewers, err := tx.Access().Viewers()
+	return c.cfg.Store.View(ctx, func(tx core.Tx) error {
+		viewers, err := tx.Access.Viewers()
 		if err != nil {
 			return err
 		}
@@ -305,7 +303,7 @@ func (c *Coordinator) loadHosts(ctx context.Context) error {
 		}
 		after := protocol.HostID("")
 		for {
-			hosts, err := tx.Hosts().List(after, pageSize)
+			hosts, err := tx.Hosts.List(after, core.PageSize)
 			if err != nil || len(hosts) == 0 {
 				return err
 			}
@@ -355,7 +353,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-c.removed:
 			c.terminals.end()
-			return fmt.Errorf("ring %d: %w", c.cfg.Trust.Ring(), ErrRemoved)
+			return fmt.Errorf("ring %d: %w", c.cfg.Trust.Ring(), core.ErrRemoved)
 		}
 		c.terminals.end()
 		c.stop(context.Cause(ctx))
@@ -430,7 +428,7 @@ func (c *Coordinator) nextSeq() protocol.Seq {
 
 // send seals and publishes one message.
 func (c *Coordinator) send(t protocol.Topic, body any) error {
-	raw, err := seal(c.cfg.Signer, body)
+	raw, err := core.SignMessage(c.cfg.Signer, body)
 	if err != nil {
 		return err
 	}
@@ -479,16 +477,16 @@ func (c *Coordinator) enterRecovery(host protocol.HostID, why string) {
 		return
 	}
 	c.log.Error("entering recovery", "host", host, "why", why)
-	c.noteRecovery(host, why, func(tx Tx) error { return tx.Values().Put(recoveryValue, []byte(text)) })
+	c.noteRecovery(host, why, func(tx core.Tx) error { return tx.Values.Put(recoveryValue, []byte(text)) })
 }
 
 // noteRecovery stores a recovery, with what put keeps of it.
-func (c *Coordinator) noteRecovery(host protocol.HostID, why string, put func(Tx) error) {
-	err := c.update(c.ctx, failpoint.QuarantineNoted, func(tx Tx) error {
+func (c *Coordinator) noteRecovery(host protocol.HostID, why string, put func(core.Tx) error) {
+	err := c.update(c.ctx, failpoint.QuarantineNoted, func(tx core.Tx) error {
 		if err := put(tx); err != nil {
 			return err
 		}
-		if err := c.audit(tx, Actor{Name: "coordinator"}, "coordinator.recovery", string(host), map[string]any{"reason": why}); err != nil {
+		if err := c.audit(tx, core.Actor{Name: "coordinator"}, "coordinator.recovery", string(host), map[string]any{"reason": why}); err != nil {
 			return err
 		}
 		return c.event(tx, "coordinator.recovery", "", string(host), map[string]any{"reason": why})
@@ -496,7 +494,7 @@ func (c *Coordinator) noteRecovery(host protocol.HostID, why string, put func(Tx
 	if err != nil {
 		c.log.Error("cannot store the recovery; it holds in memory", "err", err)
 	}
-	c.wake.fire(eventsKey{})
+	c.wake.Fire(core.EventsKey{})
 }
 
 // outliveText is for a coordinator that lacks nothing but starts.
@@ -519,15 +517,15 @@ func (c *Coordinator) outlive(host protocol.HostID, t protocol.Term) {
 		return
 	}
 	c.log.Error("entering recovery until the next start", "host", host, "term_seen", t, "term", c.term)
-	c.noteRecovery(host, "a newer term was spoken in: "+t.String(), func(tx Tx) error {
-		return tx.Values().Put(termValue, binary.BigEndian.AppendUint64(nil, max(t.Counter, c.term.Counter)))
+	c.noteRecovery(host, "a newer term was spoken in: "+t.String(), func(tx core.Tx) error {
+		return tx.Values.Put(termValue, binary.BigEndian.AppendUint64(nil, max(t.Counter, c.term.Counter)))
 	})
 }
 
 // decide refuses what must wait until the coordinator has recovered.
 func (c *Coordinator) decide() error {
 	if why := c.Recovery(); why != "" {
-		return fmt.Errorf("%w: %s", ErrRecovery, why)
+		return fmt.Errorf("%w: %s", core.ErrRecovery, why)
 	}
 	return nil
 }

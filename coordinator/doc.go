@@ -4,7 +4,7 @@
 // agree to them, and what became of them. It never decides what happened: only
 // signed reports of a host move an action beyond PENDING_SCHEDULE.
 //
-// All state that must survive is in a [Store]; everything that is only true of
+// All state that must survive is in a [core.Store]; everything that is only true of
 // this process (which hosts are connected, their challenges, who follows
 // which output) lives in memory and is found again by the hello of each host.
 // Deciding code is pure; [Coordinator] is the shell around it: requests and

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
@@ -44,7 +45,7 @@ func (e *exchanges) put(id enrol.SessionID, x exchange, now int64) error {
 		}
 	}
 	if len(e.open) >= maxExchanges {
-		return fmt.Errorf("%w: too many enrolments are under way; try again in a minute", ErrUnavailable)
+		return fmt.Errorf("%w: too many enrolments are under way; try again in a minute", core.ErrUnavailable)
 	}
 	if e.open == nil {
 		e.open = make(map[enrol.SessionID]exchange)
@@ -64,25 +65,25 @@ func (e *exchanges) take(id enrol.SessionID, now int64) (exchange, bool) {
 
 // Invite makes permission for one host to ask for enrolment, and the code that
 // carries it. The code is not shown again.
-func (c *Coordinator) Invite(ctx context.Context, by Actor, ttl time.Duration, labels []string) (Invite, string, error) {
-	if err := by.may(RoleApprover, "invite hosts"); err != nil {
-		return Invite{}, "", err
+func (c *Coordinator) Invite(ctx context.Context, by core.Actor, ttl time.Duration, labels []string) (core.Invite, string, error) {
+	if err := by.May(core.RoleApprover, "invite hosts"); err != nil {
+		return core.Invite{}, "", err
 	}
 	if err := c.decide(); err != nil {
-		return Invite{}, "", err
+		return core.Invite{}, "", err
 	}
 	if ttl < time.Second || ttl > maxInviteTTL {
-		return Invite{}, "", fmt.Errorf("%w: an invite lives between 1s and 30d, not %s", ErrInvalid, ttl)
+		return core.Invite{}, "", fmt.Errorf("%w: an invite lives between 1s and 30d, not %s", core.ErrInvalid, ttl)
 	}
 	if err := checkLabels(labels); err != nil {
-		return Invite{}, "", err
+		return core.Invite{}, "", err
 	}
 	i, code, err := c.newInvite(by, ttl, labels)
 	if err != nil {
-		return Invite{}, "", err
+		return core.Invite{}, "", err
 	}
-	err = c.update(ctx, failpoint.InviteMade, func(tx Tx) error {
-		if err := tx.Enrolments().PutInvite(i); err != nil {
+	err = c.update(ctx, failpoint.InviteMade, func(tx core.Tx) error {
+		if err := tx.Enrolments.PutInvite(i); err != nil {
 			return err
 		}
 		return c.audit(tx, by, "host.invite", i.ID, map[string]any{"ttl": ttl.String(), "labels": labels})
@@ -91,16 +92,16 @@ func (c *Coordinator) Invite(ctx context.Context, by Actor, ttl time.Duration, l
 }
 
 // newInvite makes a code, and the invite that is behind it.
-func (c *Coordinator) newInvite(by Actor, ttl time.Duration, labels []string) (Invite, string, error) {
+func (c *Coordinator) newInvite(by core.Actor, ttl time.Duration, labels []string) (core.Invite, string, error) {
 	var secret enrol.Secret
 	c.random(secret[:])
 	number, digest := c.cfg.Trust.RingInForce()
 	code, err := enrol.JoinCode{Addresses: c.cfg.Addresses, Pin: enrol.PinOf(number, digest), Secret: secret}.Encode()
 	if err != nil {
-		return Invite{}, "", fmt.Errorf("make the join code: %w", err)
+		return core.Invite{}, "", fmt.Errorf("make the join code: %w", err)
 	}
 	now := c.lifeMS()
-	return Invite{
+	return core.Invite{
 		ID: secret.ID().String(), Secret: secret[:], Labels: labels, CreatedMS: now, CreatedBy: by.Name, ExpiresMS: now + ttl.Milliseconds(),
 	}, code, nil
 }
@@ -111,7 +112,7 @@ func checkLabels(labels []string) error {
 	for _, l := range labels {
 		k, _, ok := strings.Cut(l, "=")
 		if !ok || k == "" || len(l) > 256 || seen[k] {
-			return fmt.Errorf("%w: label %.60q: want NAME=VALUE, each name once", ErrInvalid, l)
+			return fmt.Errorf("%w: label %.60q: want NAME=VALUE, each name once", core.ErrInvalid, l)
 		}
 		seen[k] = true
 	}
@@ -126,7 +127,7 @@ func (c *Coordinator) BeginEnrolment(_ context.Context, r enrol.BeginRequest) (e
 	}
 	key, err := c.cfg.Trust.ParseHostKey(r.HostKey)
 	if err != nil {
-		return enrol.BeginResponse{}, fmt.Errorf("%w: the host's key: %w", ErrInvalid, err)
+		return enrol.BeginResponse{}, fmt.Errorf("%w: the host's key: %w", core.ErrInvalid, err)
 	}
 	raw, primary := c.cfg.Trust.Own()
 	number, digest := c.cfg.Trust.RingInForce()
@@ -151,22 +152,22 @@ func (c *Coordinator) BeginEnrolment(_ context.Context, r enrol.BeginRequest) (e
 func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) (enrol.StateResponse, error) {
 	x, ok := c.exchanges.take(r.Session, c.cfg.Boot())
 	if !ok {
-		return enrol.StateResponse{}, fmt.Errorf("%w: this enrolment was interrupted; begin again", ErrGone)
+		return enrol.StateResponse{}, fmt.Errorf("%w: this enrolment was interrupted; begin again", core.ErrGone)
 	}
 	offer, transcript, err := x.Reveal(r)
 	if err != nil {
-		return enrol.StateResponse{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return enrol.StateResponse{}, fmt.Errorf("%w: %w", core.ErrInvalid, err)
 	}
 	words := enrol.Words(transcript)
-	e := Enrolment{
+	e := core.Enrolment{
 		ID: r.Session.String(), Invite: x.Invite.String(), Host: offer.Host, Key: x.HostKey.Key(), PublicKey: x.HostKeyRaw,
-		CSR: offer.CSR, Offer: r.Offer, Words: strings.Join(words[:], " "), State: EnrolmentPending, CreatedMS: c.nowMS(),
+		CSR: offer.CSR, Offer: r.Offer, Words: strings.Join(words[:], " "), State: core.EnrolmentPending, CreatedMS: c.nowMS(),
 	}
 	var refused error
-	err = c.update(ctx, failpoint.ProofJudged, func(tx Tx) (err error) {
+	err = c.update(ctx, failpoint.ProofJudged, func(tx core.Tx) (err error) {
 		refused = nil
-		i, err := tx.Enrolments().Invite(e.Invite)
-		if errors.Is(err, ErrNotFound) {
+		i, err := tx.Enrolments.Invite(e.Invite)
+		if errors.Is(err, core.ErrNotFound) {
 			refused = enrol.ErrProof // a guesser does not learn which codes exist
 			return nil
 		}
@@ -174,7 +175,7 @@ func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) 
 			return err
 		}
 		now, expires := c.lifeMS(), i.ExpiresMS
-		if over(i.CreatedMS, expires, now) || i.CreatedMS <= c.recovered.AtMS {
+		if core.Over(i.CreatedMS, expires, now) || i.CreatedMS <= c.recovered.AtMS {
 			expires = now
 		}
 		judged, refusal := enrol.Invite{
@@ -186,16 +187,16 @@ func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) 
 				return nil // who goes on guessing fills no disk
 			}
 			i.Wrong = judged.Wrong
-			if err := tx.Enrolments().PutInvite(i); err != nil {
+			if err := tx.Enrolments.PutInvite(i); err != nil {
 				return err
 			}
-			return c.audit(tx, Actor{Name: "host:" + string(e.Host)}, "host.proof_refused", i.ID, map[string]any{"reason": refusal.Error(), "wrong": i.Wrong})
+			return c.audit(tx, core.Actor{Name: "host:" + string(e.Host)}, "host.proof_refused", i.ID, map[string]any{"reason": refusal.Error(), "wrong": i.Wrong})
 		}
-		if refused = i.isFor(e.Host, c.wasRevoked(e.Key)); refused != nil {
+		if refused = isFor(i, e.Host, c.wasRevoked(e.Key)); refused != nil {
 			return nil // who joins anew, and rightly, can still use it
 		}
 		i.BoundKey = judged.Bound
-		if err := tx.Enrolments().PutInvite(i); err != nil {
+		if err := tx.Enrolments.PutInvite(i); err != nil {
 			return err
 		}
 		e.Labels = i.Labels
@@ -205,57 +206,57 @@ func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) 
 	case err != nil:
 		return enrol.StateResponse{}, err
 	case refused != nil:
-		return enrol.StateResponse{}, fmt.Errorf("%w: %w", ErrDenied, refused)
+		return enrol.StateResponse{}, fmt.Errorf("%w: %w", core.ErrDenied, refused)
 	}
-	if e.State == EnrolmentApproved {
+	if e.State == core.EnrolmentApproved {
 		if err := c.believe(ctx, e.Host); err != nil {
 			return enrol.StateResponse{}, err
 		}
 	}
-	c.wake.fire(eventsKey{})
+	c.wake.Fire(core.EventsKey{})
 	return c.enrolmentAnswer(ctx, e)
 }
 
 // admit adds a proven enrolment. A host that comes back with the key under
 // which it was approved needs nobody's word again.
-func (c *Coordinator) admit(tx Tx, e *Enrolment) error {
-	h, err := tx.Hosts().Get(e.Host)
+func (c *Coordinator) admit(tx core.Tx, e *core.Enrolment) error {
+	h, err := tx.Hosts.Get(e.Host)
 	switch {
-	case err == nil && h.Key == e.Key && h.State == HostApproved:
-		e.State, e.DecidedMS, e.DecidedBy = EnrolmentApproved, c.nowMS(), h.ApprovedBy
+	case err == nil && h.Key == e.Key && h.State == core.HostApproved:
+		e.State, e.DecidedMS, e.DecidedBy = core.EnrolmentApproved, c.nowMS(), h.ApprovedBy
 		if len(h.CSR) > 0 {
 			h.CSR = e.CSR
-			if err := tx.Hosts().Put(h); err != nil {
+			if err := tx.Hosts.Put(h); err != nil {
 				return err
 			}
 		}
-		return tx.Enrolments().Put(*e)
+		return tx.Enrolments.Put(*e)
 	case err == nil:
 		if err := mayTake(h, e); err != nil {
 			return err
 		}
 		e.Labels = h.Labels
-	case !errors.Is(err, ErrNotFound):
+	case !errors.Is(err, core.ErrNotFound):
 		return err
 	}
-	old, err := tx.Enrolments().ByKey(e.Key)
+	old, err := tx.Enrolments.ByKey(e.Key)
 	switch {
-	case err == nil && old.State == EnrolmentPending:
-		old.State, old.Reason, old.DecidedMS = EnrolmentDenied, "the host asked again", c.nowMS()
-		if err := tx.Enrolments().Put(old); err != nil {
+	case err == nil && old.State == core.EnrolmentPending:
+		old.State, old.Reason, old.DecidedMS = core.EnrolmentDenied, "the host asked again", c.nowMS()
+		if err := tx.Enrolments.Put(old); err != nil {
 			return err
 		}
-	case err != nil && !errors.Is(err, ErrNotFound):
+	case err != nil && !errors.Is(err, core.ErrNotFound):
 		return err
 	}
-	waiting, err := tx.Enrolments().List(EnrolmentPending, maxPending)
+	waiting, err := tx.Enrolments.List(core.EnrolmentPending, maxPending)
 	if err != nil {
 		return err
 	}
 	if len(waiting) >= maxPending {
-		return fmt.Errorf("%w: %d hosts wait for approval already", ErrUnavailable, len(waiting))
+		return fmt.Errorf("%w: %d hosts wait for approval already", core.ErrUnavailable, len(waiting))
 	}
-	if err := tx.Enrolments().Put(*e); err != nil {
+	if err := tx.Enrolments.Put(*e); err != nil {
 		return err
 	}
 	return c.event(tx, "host.pending", e.Host, e.ID, map[string]any{"words": e.Words})
@@ -263,9 +264,9 @@ func (c *Coordinator) admit(tx Tx, e *Enrolment) error {
 
 // EnrolmentState answers a host that asks what became of its enrolment.
 func (c *Coordinator) EnrolmentState(ctx context.Context, r enrol.StateRequest) (enrol.StateResponse, error) {
-	var e Enrolment
-	err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
-		e, err = tx.Enrolments().Get(r.Session.String())
+	var e core.Enrolment
+	err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+		e, err = tx.Enrolments.Get(r.Session.String())
 		return err
 	})
 	if err != nil {
@@ -276,16 +277,16 @@ func (c *Coordinator) EnrolmentState(ctx context.Context, r enrol.StateRequest) 
 		return enrol.StateResponse{}, fmt.Errorf("key of enrolment %s: %w", e.ID, err)
 	}
 	if err := enrol.CheckSigned(key, r.Sig, enrol.StateStatement(c.cfg.Fleet, r.Session)); err != nil {
-		return enrol.StateResponse{}, fmt.Errorf("%w: %w", ErrDenied, err)
+		return enrol.StateResponse{}, fmt.Errorf("%w: %w", core.ErrDenied, err)
 	}
 	return c.enrolmentAnswer(ctx, e)
 }
 
 // enrolmentAnswer tells a host where its enrolment stands. An approved one
 // gets its certificate, anew when the old one ages.
-func (c *Coordinator) enrolmentAnswer(ctx context.Context, e Enrolment) (enrol.StateResponse, error) {
+func (c *Coordinator) enrolmentAnswer(ctx context.Context, e core.Enrolment) (enrol.StateResponse, error) {
 	a := enrol.StateResponse{State: enrol.State(e.State), Reason: e.Reason, Host: e.Host}
-	if e.State != EnrolmentApproved {
+	if e.State != core.EnrolmentApproved {
 		return a, nil
 	}
 	h, err := c.Host(ctx, e.Host)
@@ -296,7 +297,7 @@ func (c *Coordinator) enrolmentAnswer(ctx context.Context, e Enrolment) (enrol.S
 	case h.Key != e.Key:
 		a.State, a.Reason = enrol.Revoked, "another machine has taken its place"
 		return a, nil
-	case h.State != HostApproved:
+	case h.State != core.HostApproved:
 		a.State, a.Reason = enrol.Revoked, h.Reason
 		return a, nil
 	}
@@ -306,7 +307,7 @@ func (c *Coordinator) enrolmentAnswer(ctx context.Context, e Enrolment) (enrol.S
 			return a, fmt.Errorf("certificate of host %s: %w", e.Host, err)
 		}
 		e.Certificate = cert
-		if err := c.update(ctx, failpoint.HostDecided, func(tx Tx) error { return tx.Enrolments().Put(e) }); err != nil {
+		if err := c.update(ctx, failpoint.HostDecided, func(tx core.Tx) error { return tx.Enrolments.Put(e) }); err != nil {
 			return a, err
 		}
 	}
@@ -320,33 +321,33 @@ func (c *Coordinator) enrolmentAnswer(ctx context.Context, e Enrolment) (enrol.S
 }
 
 // Enrolments returns enrolments in a state, all if empty, the oldest first.
-func (c *Coordinator) Enrolments(ctx context.Context, state EnrolmentState) (all []Enrolment, err error) {
-	err = c.cfg.Store.View(ctx, func(tx Tx) error {
-		all, err = tx.Enrolments().List(state, maxPending)
+func (c *Coordinator) Enrolments(ctx context.Context, state core.EnrolmentState) (all []core.Enrolment, err error) {
+	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
+		all, err = tx.Enrolments.List(state, maxPending)
 		return err
 	})
 	return all, err
 }
 
 // FindEnrolment returns the pending enrolment of a host by its id, or any by
-// its own id. Two that want one name are [ErrConflict]: the caller must look at
+// its own id. Two that want one name are [core.ErrConflict]: the caller must look at
 // them.
-func (c *Coordinator) FindEnrolment(ctx context.Context, ref string) (Enrolment, error) {
-	var found []Enrolment
-	err := c.cfg.Store.View(ctx, func(tx Tx) error {
+func (c *Coordinator) FindEnrolment(ctx context.Context, ref string) (core.Enrolment, error) {
+	var found []core.Enrolment
+	err := c.cfg.Store.View(ctx, func(tx core.Tx) error {
 		found = nil
-		e, err := tx.Enrolments().Get(ref)
+		e, err := tx.Enrolments.Get(ref)
 		if err == nil {
 			found = append(found, e)
 			return nil
 		}
-		if !errors.Is(err, ErrNotFound) {
+		if !errors.Is(err, core.ErrNotFound) {
 			return err
 		}
 		// What waits hides what was decided before, of which there may be any
 		// number.
-		for _, state := range []EnrolmentState{EnrolmentPending, ""} {
-			all, err := tx.Enrolments().List(state, maxPending)
+		for _, state := range []core.EnrolmentState{core.EnrolmentPending, ""} {
+			all, err := tx.Enrolments.List(state, maxPending)
 			if err != nil {
 				return err
 			}
@@ -363,57 +364,57 @@ func (c *Coordinator) FindEnrolment(ctx context.Context, ref string) (Enrolment,
 	})
 	switch {
 	case err != nil:
-		return Enrolment{}, err
+		return core.Enrolment{}, err
 	case len(found) == 0:
-		return Enrolment{}, fmt.Errorf("enrolment of host %.70q: %w", ref, ErrNotFound)
+		return core.Enrolment{}, fmt.Errorf("enrolment of host %.70q: %w", ref, core.ErrNotFound)
 	case len(found) > 1:
 		ids := make([]string, 0, len(found))
 		for _, e := range found {
 			ids = append(ids, fmt.Sprintf("%s (%s)", e.ID, e.Words))
 		}
-		return Enrolment{}, fmt.Errorf("%w: %d hosts want the name %s; name one by its id: %s", ErrConflict, len(found), ref, strings.Join(ids, ", "))
+		return core.Enrolment{}, fmt.Errorf("%w: %d hosts want the name %s; name one by its id: %s", core.ErrConflict, len(found), ref, strings.Join(ids, ", "))
 	}
 	return found[0], nil
 }
 
 // ApproveEnrolment makes a host a member of the fleet. words, if given, must be
 // those of the enrolment.
-func (c *Coordinator) ApproveEnrolment(ctx context.Context, by Actor, ref, words string) (Enrolment, error) {
-	if err := by.may(RoleApprover, "approve hosts"); err != nil {
-		return Enrolment{}, err
+func (c *Coordinator) ApproveEnrolment(ctx context.Context, by core.Actor, ref, words string) (core.Enrolment, error) {
+	if err := by.May(core.RoleApprover, "approve hosts"); err != nil {
+		return core.Enrolment{}, err
 	}
 	if err := c.decide(); err != nil {
-		return Enrolment{}, err
+		return core.Enrolment{}, err
 	}
 	e, err := c.FindEnrolment(ctx, ref)
 	if err != nil {
-		return Enrolment{}, err
+		return core.Enrolment{}, err
 	}
 	if words != "" && strings.Join(strings.Fields(words), " ") != e.Words {
-		return Enrolment{}, fmt.Errorf("%w: the words of this enrolment are %q: look at the host's screen again, somebody may stand between", ErrConflict, e.Words)
+		return core.Enrolment{}, fmt.Errorf("%w: the words of this enrolment are %q: look at the host's screen again, somebody may stand between", core.ErrConflict, e.Words)
 	}
 	cert, err := c.cfg.Authority.IssueHost(e.Host, e.CSR)
 	if err != nil {
-		return Enrolment{}, fmt.Errorf("%w: the certificate request of host %s: %w", ErrInvalid, e.Host, err)
+		return core.Enrolment{}, fmt.Errorf("%w: the certificate request of host %s: %w", core.ErrInvalid, e.Host, err)
 	}
-	var h Host
-	err = c.update(ctx, failpoint.HostDecided, func(tx Tx) (err error) {
-		if e, err = tx.Enrolments().Get(e.ID); err != nil {
+	var h core.Host
+	err = c.update(ctx, failpoint.HostDecided, func(tx core.Tx) (err error) {
+		if e, err = tx.Enrolments.Get(e.ID); err != nil {
 			return err
 		}
-		if e.State != EnrolmentPending {
-			return fmt.Errorf("%w: the enrolment of host %s is %s; let the host join again", ErrConflict, e.Host, e.State)
+		if e.State != core.EnrolmentPending {
+			return fmt.Errorf("%w: the enrolment of host %s is %s; let the host join again", core.ErrConflict, e.Host, e.State)
 		}
 		now := c.nowMS()
 		if h, err = c.welcomed(tx, &e); err != nil {
 			return err
 		}
-		h.State, h.Key, h.PublicKey, h.ApprovedMS, h.ApprovedBy = HostApproved, e.Key, e.PublicKey, now, by.Name
-		e.State, e.DecidedMS, e.DecidedBy, e.Certificate = EnrolmentApproved, now, by.Name, cert
-		if err := tx.Enrolments().Put(e); err != nil {
+		h.State, h.Key, h.PublicKey, h.ApprovedMS, h.ApprovedBy = core.HostApproved, e.Key, e.PublicKey, now, by.Name
+		e.State, e.DecidedMS, e.DecidedBy, e.Certificate = core.EnrolmentApproved, now, by.Name, cert
+		if err := tx.Enrolments.Put(e); err != nil {
 			return err
 		}
-		if err := tx.Hosts().Put(h); err != nil {
+		if err := tx.Hosts.Put(h); err != nil {
 			return fmt.Errorf("host %s: %w", e.Host, err)
 		}
 		detail := map[string]any{"enrolment": e.ID, "words": e.Words, "key": e.Key}
@@ -426,51 +427,51 @@ func (c *Coordinator) ApproveEnrolment(ctx context.Context, by Actor, ref, words
 		return c.event(tx, "host.approved", e.Host, e.ID, nil)
 	})
 	if err != nil {
-		return Enrolment{}, err
+		return core.Enrolment{}, err
 	}
 	c.forgetMachine(e.Host) // of one that was there before; of others nothing is known
 	if err := c.believe(ctx, e.Host); err != nil {
-		return Enrolment{}, err
+		return core.Enrolment{}, err
 	}
-	c.wake.fire(eventsKey{}, e.Host)
+	c.wake.Fire(core.EventsKey{}, e.Host)
 	return e, nil
 }
 
 // welcomed returns the host as which an enrolment is let in: a new one, or, of one
 // whose machine was replaced, what does not belong to the machine.
-func (c *Coordinator) welcomed(tx Tx, e *Enrolment) (Host, error) {
-	h, err := tx.Hosts().Get(e.Host)
+func (c *Coordinator) welcomed(tx core.Tx, e *core.Enrolment) (core.Host, error) {
+	h, err := tx.Hosts.Get(e.Host)
 	switch {
-	case errors.Is(err, ErrNotFound):
-		return Host{ID: e.Host, Labels: e.Labels}, nil
+	case errors.Is(err, core.ErrNotFound):
+		return core.Host{ID: e.Host, Labels: e.Labels}, nil
 	case err != nil:
 		return h, err
-	case h.State != HostReplacing || e.Invite != h.Awaits:
-		return h, fmt.Errorf("%w: a host named %s is a member already; deny this one and join it under another name", ErrExists, e.Host)
+	case h.State != core.HostReplacing || e.Invite != h.Awaits:
+		return h, fmt.Errorf("%w: a host named %s is a member already; deny this one and join it under another name", core.ErrExists, e.Host)
 	}
-	h.begin()
+	beginAnew(&h)
 	h.RevokedMS, h.Reason, h.Awaits, h.CSR = 0, "", "", e.CSR
 	return h, beginStreams(tx, h.ID)
 }
 
 // DenyEnrolment refuses a host, with a reason that it is told.
-func (c *Coordinator) DenyEnrolment(ctx context.Context, by Actor, ref, reason string) (Enrolment, error) {
-	if err := by.may(RoleApprover, "deny hosts"); err != nil {
-		return Enrolment{}, err
+func (c *Coordinator) DenyEnrolment(ctx context.Context, by core.Actor, ref, reason string) (core.Enrolment, error) {
+	if err := by.May(core.RoleApprover, "deny hosts"); err != nil {
+		return core.Enrolment{}, err
 	}
 	e, err := c.FindEnrolment(ctx, ref)
 	if err != nil {
-		return Enrolment{}, err
+		return core.Enrolment{}, err
 	}
-	err = c.update(ctx, failpoint.HostDecided, func(tx Tx) (err error) {
-		if e, err = tx.Enrolments().Get(e.ID); err != nil {
+	err = c.update(ctx, failpoint.HostDecided, func(tx core.Tx) (err error) {
+		if e, err = tx.Enrolments.Get(e.ID); err != nil {
 			return err
 		}
-		if e.State != EnrolmentPending {
-			return fmt.Errorf("%w: the enrolment of host %s is %s", ErrConflict, e.Host, e.State)
+		if e.State != core.EnrolmentPending {
+			return fmt.Errorf("%w: the enrolment of host %s is %s", core.ErrConflict, e.Host, e.State)
 		}
-		e.State, e.Reason, e.DecidedMS, e.DecidedBy = EnrolmentDenied, reason, c.nowMS(), by.Name
-		if err := tx.Enrolments().Put(e); err != nil {
+		e.State, e.Reason, e.DecidedMS, e.DecidedBy = core.EnrolmentDenied, reason, c.nowMS(), by.Name
+		if err := tx.Enrolments.Put(e); err != nil {
 			return err
 		}
 		if err := c.audit(tx, by, "host.deny", string(e.Host), map[string]any{"enrolment": e.ID, "reason": reason}); err != nil {
@@ -478,6 +479,6 @@ func (c *Coordinator) DenyEnrolment(ctx context.Context, by Actor, ref, reason s
 		}
 		return c.event(tx, "host.denied", e.Host, e.ID, nil)
 	})
-	c.wake.fire(eventsKey{})
+	c.wake.Fire(core.EventsKey{})
 	return e, err
 }

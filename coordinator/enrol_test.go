@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
@@ -55,10 +56,10 @@ func TestInviteIsForOneHost(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := offer(t, f, "edge-21", code, nil); !errors.Is(err, coordinator.ErrDenied) || !errors.Is(err, enrol.ErrUsed) {
+		if err := offer(t, f, "edge-21", code, nil); !errors.Is(err, core.ErrDenied) || !errors.Is(err, enrol.ErrUsed) {
 			t.Errorf("a second host with the same code: %v", err)
 		}
-		pending, err := f.Coordinator().Enrolments(t.Context(), coordinator.EnrolmentPending)
+		pending, err := f.Coordinator().Enrolments(t.Context(), core.EnrolmentPending)
 		if err != nil || len(pending) != 1 {
 			t.Errorf("%d hosts wait, %v, want 1", len(pending), err)
 		}
@@ -70,7 +71,7 @@ func TestWrongProofsBurnInvite(t *testing.T) {
 		code := invite(t, f)
 		for range enrol.MaxWrong {
 			err := offer(t, f, "edge-20", code, func(r *enrol.OfferRequest) { r.Proof[0] ^= 1 })
-			if !errors.Is(err, coordinator.ErrDenied) || !errors.Is(err, enrol.ErrProof) {
+			if !errors.Is(err, core.ErrDenied) || !errors.Is(err, enrol.ErrProof) {
 				t.Fatalf("a wrong proof: %v", err)
 			}
 		}
@@ -96,9 +97,9 @@ func TestWrongProofsBurnInvite(t *testing.T) {
 
 func TestApprovalByNameInALargeFleet(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
-		f.PutEnrolments(func(put func(coordinator.Enrolment)) {
+		f.PutEnrolments(func(put func(core.Enrolment)) {
 			for i := range 1500 { // more than one listing shows
-				put(coordinator.Enrolment{ID: fmt.Sprintf("old %d", i), Host: protocol.HostID(fmt.Sprintf("old-%d", i)), State: coordinator.EnrolmentApproved, CreatedMS: int64(i)})
+				put(core.Enrolment{ID: fmt.Sprintf("old %d", i), Host: protocol.HostID(fmt.Sprintf("old-%d", i)), State: core.EnrolmentApproved, CreatedMS: int64(i)})
 			}
 		})
 		if err := offer(t, f, "edge-20", invite(t, f), nil); err != nil {
@@ -108,7 +109,7 @@ func TestApprovalByNameInALargeFleet(t *testing.T) {
 			t.Error(err)
 		}
 		_, err := f.Coordinator().ApproveEnrolment(t.Context(), f.Admin(), "edge-20", "")
-		if !errors.Is(err, coordinator.ErrConflict) && !errors.Is(err, coordinator.ErrNotFound) {
+		if !errors.Is(err, core.ErrConflict) && !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("approved twice: %v", err)
 		}
 	})
@@ -127,7 +128,7 @@ func TestInviteExpires(t *testing.T) {
 func TestChangedOfferIsRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
 		err := offer(t, f, "edge-20", invite(t, f), func(r *enrol.OfferRequest) { r.Offer[len(r.Offer)-2] ^= 1 })
-		if !errors.Is(err, coordinator.ErrInvalid) || !errors.Is(err, enrol.ErrCommit) {
+		if !errors.Is(err, core.ErrInvalid) || !errors.Is(err, enrol.ErrCommit) {
 			t.Errorf("an offer that was changed behind its commitment: %v", err)
 		}
 	})
@@ -137,14 +138,14 @@ func TestApprovalNeedsTheWordsOfTheScreen(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		e := f.Join("edge-20")
 		c, ctx := f.Coordinator(), t.Context()
-		if _, err := c.ApproveEnrolment(ctx, f.Admin(), "edge-20", "abandon ability able about"); !errors.Is(err, coordinator.ErrConflict) {
+		if _, err := c.ApproveEnrolment(ctx, f.Admin(), "edge-20", "abandon ability able about"); !errors.Is(err, core.ErrConflict) {
 			t.Errorf("other words: %v", err)
 		}
 		got, err := c.ApproveEnrolment(ctx, f.Admin(), "edge-20", e.Words)
-		if err != nil || got.State != coordinator.EnrolmentApproved || got.DecidedBy != "admin" {
+		if err != nil || got.State != core.EnrolmentApproved || got.DecidedBy != "admin" {
 			t.Fatalf("approved: %+v, %v", got, err)
 		}
-		if _, err := c.ApproveEnrolment(ctx, f.Admin(), e.ID, ""); !errors.Is(err, coordinator.ErrConflict) {
+		if _, err := c.ApproveEnrolment(ctx, f.Admin(), e.ID, ""); !errors.Is(err, core.ErrConflict) {
 			t.Errorf("approved twice: %v", err)
 		}
 		if p, ok := f.Trust.Principal(e.Key); !ok || p.Host != "edge-20" {
@@ -164,7 +165,7 @@ func TestDenialIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := f.Coordinator().FindEnrolment(t.Context(), "edge-20")
-		if err != nil || got.State != coordinator.EnrolmentDenied || got.Reason != "not ours" {
+		if err != nil || got.State != core.EnrolmentDenied || got.Reason != "not ours" {
 			t.Errorf("denied: %+v, %v", got, err)
 		}
 	})
@@ -181,7 +182,7 @@ func TestNamesBelongToKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := claim(t, f, "edge-07", "stranger", code); !errors.Is(err, coordinator.ErrExists) {
+		if _, err := claim(t, f, "edge-07", "stranger", code); !errors.Is(err, core.ErrExists) {
 			t.Errorf("the name of a member, with another key: %v", err)
 		}
 		for _, key := range []string{"one", "other"} {
@@ -193,14 +194,14 @@ func TestNamesBelongToKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		waiting, err := c.Enrolments(t.Context(), coordinator.EnrolmentPending)
+		waiting, err := c.Enrolments(t.Context(), core.EnrolmentPending)
 		if err != nil || len(waiting) != 2 {
 			t.Fatalf("%d wait, %v", len(waiting), err)
 		}
 		if _, err := c.ApproveEnrolment(t.Context(), f.Admin(), waiting[0].ID, ""); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.ApproveEnrolment(t.Context(), f.Admin(), waiting[1].ID, ""); !errors.Is(err, coordinator.ErrExists) {
+		if _, err := c.ApproveEnrolment(t.Context(), f.Admin(), waiting[1].ID, ""); !errors.Is(err, core.ErrExists) {
 			t.Errorf("the second of one name: %v", err)
 		}
 		if h, err := c.Host(t.Context(), "edge-08"); err != nil || h.Key != waiting[0].Key {

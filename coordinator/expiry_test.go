@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -50,19 +50,22 @@ func TestOrderOfWhatEndedStartsNothing(t *testing.T) {
 // meanwhile is a store in which another transaction changes each expired action
 // between its being found and its being ended.
 type meanwhile struct {
-	coordinator.Store
-	change func(*coordinator.Action)
+	core.Store
+	change func(*core.Action)
 }
 
-func (s meanwhile) View(ctx context.Context, look func(coordinator.Tx) error) error {
-	var due []coordinator.Action
-	if err := s.Store.View(ctx, func(tx coordinator.Tx) error { return look(dueTx{tx, &due}) }); err != nil || len(due) == 0 {
+func (s meanwhile) View(ctx context.Context, look func(core.Tx) error) error {
+	var due []core.Action
+	if err := s.Store.View(ctx, func(tx core.Tx) error {
+		tx.Queue = dueQueue{tx.Queue, &due}
+		return look(tx)
+	}); err != nil || len(due) == 0 {
 		return err
 	}
-	return s.Update(ctx, func(tx coordinator.Tx) error {
+	return s.Update(ctx, func(tx core.Tx) error {
 		for _, a := range due {
 			s.change(&a)
-			if err := tx.Actions().Put(a); err != nil {
+			if err := tx.Actions.Put(a); err != nil {
 				return err
 			}
 		}
@@ -70,21 +73,14 @@ func (s meanwhile) View(ctx context.Context, look func(coordinator.Tx) error) er
 	})
 }
 
-type dueTx struct {
-	coordinator.Tx
-	due *[]coordinator.Action
+type dueQueue struct {
+	core.Queue
+	due *[]core.Action
 }
 
-func (t dueTx) Actions() coordinator.Actions { return dueActions{t.Tx.Actions(), t.due} }
-
-type dueActions struct {
-	coordinator.Actions
-	due *[]coordinator.Action
-}
-
-func (a dueActions) Expired(nowMS int64, limit int) ([]coordinator.Action, error) {
-	all, err := a.Actions.Expired(nowMS, limit)
-	*a.due = all
+func (q dueQueue) Expired(nowMS int64, limit int) ([]core.Action, error) {
+	all, err := q.Queue.Expired(nowMS, limit)
+	*q.due = all
 	return all, err
 }
 
@@ -92,7 +88,7 @@ func (a dueActions) Expired(nowMS int64, limit int) ([]coordinator.Action, error
 // can say that it never began.
 func TestNumberedMeanwhileIsNotExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := coordtest.NewOn(t, meanwhile{storetest.NewMem(storetest.Faults{}), func(a *coordinator.Action) { a.N = 1 }})
+		f := coordtest.NewOn(t, meanwhile{storetest.NewMem(storetest.Faults{}), func(a *core.Action) { a.N = 1 }})
 		a := propose(t, f, f.AddHost("edge-07"))
 		after(25 * time.Hour)
 		if got := want(t, f, a.ID, protocol.StatePendingSchedule, ""); got.N != 1 {
@@ -106,7 +102,7 @@ func TestNumberedMeanwhileIsNotExpired(t *testing.T) {
 func TestGivenTimeMeanwhileIsNotExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const longer = int64(48 * time.Hour / time.Millisecond)
-		f := coordtest.NewOn(t, meanwhile{storetest.NewMem(storetest.Faults{}), func(a *coordinator.Action) { a.ExpiresMS += longer }})
+		f := coordtest.NewOn(t, meanwhile{storetest.NewMem(storetest.Faults{}), func(a *core.Action) { a.ExpiresMS += longer }})
 		a := propose(t, f, f.AddHost("edge-07"))
 		after(25 * time.Hour)
 		if got := want(t, f, a.ID, protocol.StatePendingSchedule, ""); got.ExpiresMS != a.ExpiresMS+longer {

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -69,9 +69,9 @@ func TestOldEventsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const kept, more = 100_000, 2500
 		store := storetest.NewMem(storetest.Faults{})
-		err := store.Update(t.Context(), func(tx coordinator.Tx) error {
+		err := store.Update(t.Context(), func(tx core.Tx) error {
 			for range kept + more {
-				if _, err := tx.Journal().AppendEvent(coordinator.Event{AtMS: 1, Type: "test", Data: []byte("{}")}); err != nil {
+				if _, err := tx.Events.Append(core.Event{AtMS: 1, Type: "test", Data: []byte("{}")}); err != nil {
 					return err
 				}
 			}
@@ -99,7 +99,7 @@ func TestAThousandWait(t *testing.T) {
 			}
 		}
 		code := invite(t, f)
-		if err := offer(t, f, "late", code, nil); !errors.Is(err, coordinator.ErrUnavailable) {
+		if err := offer(t, f, "late", code, nil); !errors.Is(err, core.ErrUnavailable) {
 			t.Errorf("one more than are kept: %v", err)
 		}
 		if _, err := f.Coordinator().DenyEnrolment(t.Context(), f.Admin(), "new-7", "not ours"); err != nil {
@@ -108,7 +108,7 @@ func TestAThousandWait(t *testing.T) {
 		if err := offer(t, f, "late", code, nil); err != nil {
 			t.Errorf("when there is room: %v", err)
 		}
-		pending, err := f.Coordinator().Enrolments(t.Context(), coordinator.EnrolmentPending)
+		pending, err := f.Coordinator().Enrolments(t.Context(), core.EnrolmentPending)
 		if err != nil || len(pending) != 1000 {
 			t.Errorf("%d hosts wait, %v, want 1000", len(pending), err)
 		}

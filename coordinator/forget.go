@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -19,7 +20,7 @@ const (
 // forgetting is how far a walk over what has ended has come. What must stay is
 // passed by, and looked at again when the walk begins anew.
 type forgetting struct {
-	actions, enrolments Ended
+	actions, enrolments core.Ended
 }
 
 // forget goes on with the walk, for a bounded number of records.
@@ -36,15 +37,15 @@ func (c *Coordinator) old() int64 { return c.nowMS() - c.cfg.ActionAge.Milliseco
 // forgetActions removes actions that ended too long ago, and of more than are
 // kept those that ended first. One that has not ended is never removed, nor one of
 // which its host may speak again; what it told is in the audit log.
-func (c *Coordinator) forgetActions(ctx context.Context, from *Ended) error {
+func (c *Coordinator) forgetActions(ctx context.Context, from *core.Ended) error {
 	tooMany, err := c.endedBeyond(ctx)
 	if err != nil {
 		return err
 	}
 	for range forgetSteps {
-		var page []Action
-		err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
-			page, err = tx.Journal().Past().Actions(*from, forgetStep)
+		var page []core.Action
+		err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+			page, err = tx.Past.Actions(*from, forgetStep)
 			return err
 		})
 		if err != nil {
@@ -61,19 +62,19 @@ func (c *Coordinator) forgetActions(ctx context.Context, from *Ended) error {
 		}
 		tooMany -= removed
 		if n < forgetStep {
-			*from = Ended{}
+			*from = core.Ended{}
 			return nil
 		}
-		*from = Ended{page[n-1].EndedMS, page[n-1].ID.String()}
+		*from = core.Ended{AtMS: page[n-1].EndedMS, ID: page[n-1].ID.String()}
 	}
 	return nil
 }
 
 // endedBeyond returns how many more actions have ended than are kept.
 func (c *Coordinator) endedBeyond(ctx context.Context) (n int, err error) {
-	err = c.cfg.Store.View(ctx, func(tx Tx) error {
+	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
 		n = -c.cfg.Actions
-		all, err := tx.Actions().Count()
+		all, err := tx.Actions.Count()
 		for state, some := range all {
 			if state.Final() {
 				n += some
@@ -87,17 +88,17 @@ func (c *Coordinator) endedBeyond(ctx context.Context) (n int, err error) {
 // removeActions removes those of some actions that may go. Their files are
 // removed after them; those that a crash leaves are nobody's, and go at a look at
 // the output that is kept.
-func (c *Coordinator) removeActions(ctx context.Context, all []Action) (int, error) {
+func (c *Coordinator) removeActions(ctx context.Context, all []core.Action) (int, error) {
 	if len(all) == 0 {
 		return 0, nil
 	}
 	// Nobody begins to read their output meanwhile.
 	c.outputs.mu.Lock()
 	defer c.outputs.mu.Unlock()
-	var gone []Action
-	err := c.update(ctx, failpoint.PastForgotten, func(tx Tx) error {
+	var gone []core.Action
+	err := c.update(ctx, failpoint.PastForgotten, func(tx core.Tx) error {
 		gone = nil
-		silent := make(map[protocol.HostID]func(Action) bool)
+		silent := make(map[protocol.HostID]func(core.Action) bool)
 		for _, a := range all {
 			if silent[a.Host] == nil {
 				says, err := c.silentAbout(tx, a.Host)
@@ -110,13 +111,13 @@ func (c *Coordinator) removeActions(ctx context.Context, all []Action) (int, err
 				continue
 			}
 			// Late evidence may have come since the list was made.
-			if now, err := tx.Actions().Get(a.ID); err != nil || !now.State.Final() || now.EndedMS != a.EndedMS {
-				if err != nil && !errors.Is(err, ErrNotFound) {
+			if now, err := tx.Actions.Get(a.ID); err != nil || !now.State.Final() || now.EndedMS != a.EndedMS {
+				if err != nil && !errors.Is(err, core.ErrNotFound) {
 					return err
 				}
 				continue
 			}
-			if err := tx.Journal().Past().RemoveAction(a.ID); err != nil {
+			if err := tx.Past.RemoveAction(a.ID); err != nil {
 				return err
 			}
 			gone = append(gone, a)
@@ -141,7 +142,7 @@ func (c *Coordinator) removeActions(ctx context.Context, all []Action) (int, err
 
 // isRead reports whether somebody reads output of an action. The caller holds
 // c.outputs.mu.
-func (c *Coordinator) isRead(a Action) bool {
+func (c *Coordinator) isRead(a core.Action) bool {
 	for id, o := range c.outputs.known[a.Host] {
 		if id.action == a.ID && o.refs > 0 {
 			return true
@@ -156,41 +157,41 @@ func (c *Coordinator) isRead(a Action) bool {
 // a recovery, or of the machine before. Answers that are still on their way change
 // nothing, see applyReport. A host that is asked for all that it did, or that is
 // quarantined, may speak of anything, and one that was shut out of nothing.
-func (c *Coordinator) silentAbout(tx Tx, id protocol.HostID) (func(Action) bool, error) {
-	always := func(yes bool) func(Action) bool { return func(Action) bool { return yes } }
-	h, err := tx.Hosts().Standing(id)
+func (c *Coordinator) silentAbout(tx core.Tx, id protocol.HostID) (func(core.Action) bool, error) {
+	always := func(yes bool) func(core.Action) bool { return func(core.Action) bool { return yes } }
+	h, err := tx.Hosts.Standing(id)
 	switch {
-	case errors.Is(err, ErrNotFound) || err == nil && h.State != HostApproved:
+	case errors.Is(err, core.ErrNotFound) || err == nil && h.State != core.HostApproved:
 		return always(true), nil
 	case err != nil:
 		return nil, err
 	case h.Quarantined != "" || c.isRecovering(id):
 		return always(false), nil
 	}
-	orders, err := tx.Streams().Get(id, protocol.StreamOrder)
+	orders, err := tx.Streams.Get(id, protocol.StreamOrder)
 	if err != nil {
 		return nil, err
 	}
-	controls, err := tx.Streams().Get(id, protocol.StreamControl)
+	controls, err := tx.Streams.Get(id, protocol.StreamControl)
 	if err != nil {
 		return nil, err
 	}
 	if controls.Freed.N < controls.Pos.N {
 		return always(false), nil
 	}
-	return func(a Action) bool {
-		return a.N > orders.Pos.N || a.N <= orders.Freed.N || StreamOf(a.Kind) == protocol.StreamControl
+	return func(a core.Action) bool {
+		return a.N > orders.Pos.N || a.N <= orders.Freed.N || core.StreamOf(a.Kind) == protocol.StreamControl
 	}, nil
 }
 
 // forgetEnrolments removes what was decided long ago, but for the enrolments of
 // the hosts that there are: with them they get their certificates.
-func (c *Coordinator) forgetEnrolments(ctx context.Context, from *Ended) error {
+func (c *Coordinator) forgetEnrolments(ctx context.Context, from *core.Ended) error {
 	var gone []string
-	old, next := c.old(), Ended{}
-	err := c.cfg.Store.View(ctx, func(tx Tx) error {
-		gone, next = nil, Ended{}
-		page, err := tx.Journal().Past().Enrolments(*from, forgetStep)
+	old, next := c.old(), core.Ended{}
+	err := c.cfg.Store.View(ctx, func(tx core.Tx) error {
+		gone, next = nil, core.Ended{}
+		page, err := tx.Past.Enrolments(*from, forgetStep)
 		if err != nil {
 			return err
 		}
@@ -198,15 +199,15 @@ func (c *Coordinator) forgetEnrolments(ctx context.Context, from *Ended) error {
 			if e.DecidedMS >= old {
 				return nil
 			}
-			h, err := tx.Hosts().Standing(e.Host)
-			if err != nil && !errors.Is(err, ErrNotFound) {
+			h, err := tx.Hosts.Standing(e.Host)
+			if err != nil && !errors.Is(err, core.ErrNotFound) {
 				return err
 			}
-			if e.State != EnrolmentPending && (err != nil || h.State != HostApproved || h.Key != e.Key) {
+			if e.State != core.EnrolmentPending && (err != nil || h.State != core.HostApproved || h.Key != e.Key) {
 				gone = append(gone, e.ID)
 			}
 			if i == forgetStep-1 {
-				next = Ended{e.DecidedMS, e.ID}
+				next = core.Ended{AtMS: e.DecidedMS, ID: e.ID}
 			}
 		}
 		return nil
@@ -215,16 +216,16 @@ func (c *Coordinator) forgetEnrolments(ctx context.Context, from *Ended) error {
 		return err
 	}
 	*from = next
-	return c.remove(ctx, gone, Past.RemoveEnrolment)
+	return c.remove(ctx, gone, core.Past.RemoveEnrolment)
 }
 
 // forgetInvites removes those whose time was over long ago.
 func (c *Coordinator) forgetInvites(ctx context.Context) error {
 	var gone []string
 	old := c.old()
-	err := c.cfg.Store.View(ctx, func(tx Tx) error {
+	err := c.cfg.Store.View(ctx, func(tx core.Tx) error {
 		gone = nil
-		page, err := tx.Journal().Past().Invites(Ended{}, forgetStep)
+		page, err := tx.Past.Invites(core.Ended{}, forgetStep)
 		for _, v := range page {
 			if v.ExpiresMS < old {
 				gone = append(gone, v.ID)
@@ -235,17 +236,17 @@ func (c *Coordinator) forgetInvites(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.remove(ctx, gone, Past.RemoveInvite)
+	return c.remove(ctx, gone, core.Past.RemoveInvite)
 }
 
 // remove removes records in one transaction, if there are any.
-func (c *Coordinator) remove(ctx context.Context, ids []string, one func(Past, string) error) error {
+func (c *Coordinator) remove(ctx context.Context, ids []string, one func(core.Past, string) error) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return c.update(ctx, failpoint.PastForgotten, func(tx Tx) error {
+	return c.update(ctx, failpoint.PastForgotten, func(tx core.Tx) error {
 		for _, id := range ids {
-			if err := one(tx.Journal().Past(), id); err != nil {
+			if err := one(tx.Past, id); err != nil {
 				return err
 			}
 		}
@@ -256,5 +257,5 @@ func (c *Coordinator) remove(ctx context.Context, ids []string, one func(Past, s
 // forgotten is the error for an action that is not there: it may have been.
 func (c *Coordinator) forgotten(id string) error {
 	return fmt.Errorf("action %s: %w; actions are kept for %d days after their end, and the newest %d of them (actions.days, actions.count); the audit log tells what became of older ones: hostler audit ls",
-		id, ErrNotFound, int(c.cfg.ActionAge.Hours()/24), c.cfg.Actions)
+		id, core.ErrNotFound, int(c.cfg.ActionAge.Hours()/24), c.cfg.Actions)
 }

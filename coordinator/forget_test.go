@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -17,7 +18,7 @@ func there(t *testing.T, f *coordtest.Fleet, ids ...protocol.ActionID) (known []
 	t.Helper()
 	for _, id := range ids {
 		_, err := f.Coordinator().Action(t.Context(), id)
-		if err != nil && !errors.Is(err, coordinator.ErrNotFound) {
+		if err != nil && !errors.Is(err, core.ErrNotFound) {
 			t.Fatal(err)
 		}
 		known = append(known, err == nil)
@@ -41,7 +42,7 @@ func TestForgotten(t *testing.T) {
 			t.Errorf("of 4 of which 2 that ended are kept there are %v", known)
 		}
 		for _, ref := range []string{first.String(), first.String()[:30]} {
-			if _, err := f.Coordinator().Resolve(t.Context(), ref); !errors.Is(err, coordinator.ErrNotFound) || !strings.Contains(err.Error(), "kept for 90 days") {
+			if _, err := f.Coordinator().Resolve(t.Context(), ref); !errors.Is(err, core.ErrNotFound) || !strings.Contains(err.Error(), "kept for 90 days") {
 				t.Errorf("who asks for %s is told %v", ref, err)
 			}
 		}
@@ -124,13 +125,13 @@ func TestSpokenOfIsKept(t *testing.T) {
 // free moves what a host has acknowledged of its orders.
 func free(t *testing.T, f *coordtest.Fleet, h *coordtest.Host, by int) {
 	t.Helper()
-	err := f.Store().Update(t.Context(), func(tx coordinator.Tx) error {
-		st, err := tx.Streams().Get(h.ID, protocol.StreamOrder)
+	err := f.Store().Update(t.Context(), func(tx core.Tx) error {
+		st, err := tx.Streams.Get(h.ID, protocol.StreamOrder)
 		st.Freed.N += uint64(by)
 		if err != nil {
 			return err
 		}
-		return tx.Streams().Put(st)
+		return tx.Streams.Put(st)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -140,13 +141,13 @@ func free(t *testing.T, f *coordtest.Fleet, h *coordtest.Host, by int) {
 // quarantine changes why a host is quarantined.
 func quarantine(t *testing.T, f *coordtest.Fleet, h *coordtest.Host, why string) {
 	t.Helper()
-	err := f.Store().Update(t.Context(), func(tx coordinator.Tx) error {
-		host, err := tx.Hosts().Get(h.ID)
+	err := f.Store().Update(t.Context(), func(tx core.Tx) error {
+		host, err := tx.Hosts.Get(h.ID)
 		host.Quarantined = why
 		if err != nil {
 			return err
 		}
-		return tx.Hosts().Put(host)
+		return tx.Hosts.Put(host)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -160,25 +161,25 @@ func TestOldEnrolmentsAreForgotten(t *testing.T) {
 		if _, err := f.Coordinator().ApproveEnrolment(t.Context(), f.Admin(), member.ID, ""); err != nil {
 			t.Fatal(err)
 		}
-		gone := func(id string, state coordinator.EnrolmentState, decided time.Time) {
-			f.PutEnrolments(func(put func(coordinator.Enrolment)) {
-				e := coordinator.Enrolment{ID: id, Host: h.ID, State: state, CreatedMS: 1}
+		gone := func(id string, state core.EnrolmentState, decided time.Time) {
+			f.PutEnrolments(func(put func(core.Enrolment)) {
+				e := core.Enrolment{ID: id, Host: h.ID, State: state, CreatedMS: 1}
 				if !decided.IsZero() {
 					e.DecidedMS = decided.UnixMilli()
 				}
 				put(e)
 			})
 		}
-		gone("denied", coordinator.EnrolmentDenied, time.Now())
-		gone("waits", coordinator.EnrolmentPending, time.Time{})
+		gone("denied", core.EnrolmentDenied, time.Now())
+		gone("waits", core.EnrolmentPending, time.Time{})
 		f.SetDate(91 * 24 * time.Hour)
 		after(2 * time.Minute)
 		all, err := f.Coordinator().Enrolments(t.Context(), "")
 		if err != nil || len(all) != 2 || all[0].ID != "waits" || all[1].ID != member.ID {
 			t.Errorf("left are %+v, %v", all, err)
 		}
-		err = f.Store().View(t.Context(), func(tx coordinator.Tx) error { _, err := tx.Enrolments().Invite(member.Invite); return err })
-		if !errors.Is(err, coordinator.ErrNotFound) {
+		err = f.Store().View(t.Context(), func(tx core.Tx) error { _, err := tx.Enrolments.Invite(member.Invite); return err })
+		if !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("its invite of 91 days ago: %v", err)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
@@ -166,7 +167,7 @@ func (s *session) prove() error {
 // notes is what is known about a host's streams after a hello.
 type notes struct {
 	up         []protocol.Position
-	down       map[protocol.Stream]StreamState
+	down       map[protocol.Stream]core.StreamState
 	audit      protocol.Position // newest head of the host's own audit log that it told of
 	rolledBack string            // why the host must have gone back in time; empty if it did not
 	// adopt tells that a person readmitted the host since its last hello: what
@@ -184,12 +185,12 @@ type notes struct {
 func (s *session) compareNotes(h *protocol.Hello) (notes, error) {
 	var n notes
 	adopted, sealed := s.c.nextSeq(), s.c.sealedBefore(h.Checkpoint)
-	err := s.c.update(s.c.ctx, failpoint.NotesCompared, func(tx Tx) error {
-		host, err := tx.Hosts().Get(s.host)
+	err := s.c.update(s.c.ctx, failpoint.NotesCompared, func(tx core.Tx) error {
+		host, err := tx.Hosts.Get(s.host)
 		if err != nil {
 			return err
 		}
-		n = notes{down: make(map[protocol.Stream]StreamState), audit: host.Inventory.Audit, adopt: host.Store.IsZero()}
+		n = notes{down: make(map[protocol.Stream]core.StreamState), audit: host.Inventory.Audit, adopt: host.Store.IsZero()}
 		if err := errors.Join(n.meet(tx, &host, h), noteSealed(tx, sealed)); err != nil {
 			return err
 		}
@@ -212,12 +213,12 @@ func (s *session) compareNotes(h *protocol.Hello) (notes, error) {
 			host.Adopted = adopted
 		}
 		host.Store, host.AcceptSeq = h.Store, h.AcceptSeq
-		return tx.Hosts().Put(host)
+		return tx.Hosts.Put(host)
 	})
 	return n, err
 }
 
-func (n *notes) compareUp(tx Tx, host *Host, h *protocol.Hello) error {
+func (n *notes) compareUp(tx core.Tx, host *core.Host, h *protocol.Hello) error {
 	fresh := host.Store != h.Store
 	switch {
 	case fresh && !host.Store.IsZero():
@@ -226,13 +227,13 @@ func (n *notes) compareUp(tx Tx, host *Host, h *protocol.Hello) error {
 		n.rolledBack = fmt.Sprintf("it has accepted %d actions, %d were known: its disk went back", h.AcceptSeq, host.AcceptSeq)
 	}
 	for _, name := range []protocol.Stream{protocol.StreamReport, protocol.StreamAlert} {
-		st, err := tx.Streams().Get(host.ID, name)
+		st, err := tx.Streams.Get(host.ID, name)
 		if err != nil {
 			return err
 		}
 		if st.Pos.Store != h.Store {
-			st = StreamState{Host: host.ID, Pos: protocol.Position{Store: h.Store, Stream: name}, Freed: protocol.Position{Stream: name}}
-			if err := tx.Streams().Put(st); err != nil {
+			st = core.StreamState{Host: host.ID, Pos: protocol.Position{Store: h.Store, Stream: name}, Freed: protocol.Position{Stream: name}}
+			if err := tx.Streams.Put(st); err != nil {
 				return err
 			}
 		}
@@ -243,7 +244,7 @@ func (n *notes) compareUp(tx Tx, host *Host, h *protocol.Hello) error {
 		case freed.N > st.Pos.N && (n.ask || n.adopt):
 			// The coordinator before us had them, and the host has them no more.
 			st.Pos = freed
-			if err := tx.Streams().Put(st); err != nil {
+			if err := tx.Streams.Put(st); err != nil {
 				return err
 			}
 		case freed.N > st.Pos.N && n.rolledBack == "":
@@ -251,7 +252,7 @@ func (n *notes) compareUp(tx Tx, host *Host, h *protocol.Hello) error {
 		case sent.N >= st.Pos.N:
 		case n.adopt:
 			st.Pos, n.behind = sent, true
-			if err := tx.Streams().Put(st); err != nil {
+			if err := tx.Streams.Put(st); err != nil {
 				return err
 			}
 		default:
@@ -263,9 +264,9 @@ func (n *notes) compareUp(tx Tx, host *Host, h *protocol.Hello) error {
 }
 
 // compareDown returns how many orders the host has.
-func (n *notes) compareDown(tx Tx, store protocol.StoreID, host protocol.HostID, h *protocol.Hello) (ordered uint64, _ error) {
+func (n *notes) compareDown(tx core.Tx, store protocol.StoreID, host protocol.HostID, h *protocol.Hello) (ordered uint64, _ error) {
 	for _, name := range []protocol.Stream{protocol.StreamOrder, protocol.StreamControl} {
-		st, err := tx.Streams().Get(host, name)
+		st, err := tx.Streams.Get(host, name)
 		if err != nil {
 			return 0, err
 		}
@@ -300,21 +301,21 @@ func (n *notes) compareDown(tx Tx, store protocol.StoreID, host protocol.HostID,
 
 // adoptDown lets a stream go on where the host stands. The actions of what is
 // dropped were made LOST when the host was found to have gone back.
-func adoptDown(tx Tx, st *StreamState, have protocol.Position) error {
-	if err := tx.Streams().Free(st.Host, have.Stream, max(st.Pos.N, have.N)); err != nil {
+func adoptDown(tx core.Tx, st *core.StreamState, have protocol.Position) error {
+	if err := tx.Streams.Free(st.Host, have.Stream, max(st.Pos.N, have.N)); err != nil {
 		return err
 	}
 	st.Pos, st.Freed = have, have
-	return tx.Streams().Put(*st)
+	return tx.Streams.Put(*st)
 }
 
 // freeDown frees what have covers of a stream downwards.
-func freeDown(tx Tx, st *StreamState, store protocol.StoreID, have protocol.Position) (stream.Covers, error) {
+func freeDown(tx core.Tx, st *core.StreamState, store protocol.StoreID, have protocol.Position) (stream.Covers, error) {
 	sent, freed := st.Pos, st.Freed
 	sent.Store, freed.Store = store, store
 	var failed error
 	verdict := stream.Receipt(sent, freed, have, func(n uint64) (protocol.Digest, bool) {
-		items, err := tx.Streams().Items(st.Host, sent.Stream, n, n)
+		items, err := tx.Streams.Items(st.Host, sent.Stream, n, n)
 		if err != nil || len(items) == 0 {
 			failed = err
 			return protocol.Digest{}, false
@@ -325,10 +326,10 @@ func freeDown(tx Tx, st *StreamState, store protocol.StoreID, have protocol.Posi
 		return verdict, failed
 	}
 	st.Pos.Store, st.Freed = store, have
-	if err := tx.Streams().Free(st.Host, sent.Stream, have.N); err != nil {
+	if err := tx.Streams.Free(st.Host, sent.Stream, have.N); err != nil {
 		return verdict, err
 	}
-	return verdict, tx.Streams().Put(*st)
+	return verdict, tx.Streams.Put(*st)
 }
 
 // provesOlder reads what a host keeps of the coordinator's words. It returns why
@@ -390,13 +391,13 @@ func (c *Coordinator) positionsProveOlder(r *protocol.Receipt) string {
 		return ""
 	}
 	why := ""
-	err := c.cfg.Store.View(c.ctx, func(tx Tx) error {
+	err := c.cfg.Store.View(c.ctx, func(tx core.Tx) error {
 		why = ""
-		if h, err := tx.Hosts().Standing(host); err != nil && !errors.Is(err, ErrNotFound) || r.Seq.Compare(h.Adopted) <= 0 {
+		if h, err := tx.Hosts.Standing(host); err != nil && !errors.Is(err, core.ErrNotFound) || r.Seq.Compare(h.Adopted) <= 0 {
 			return err
 		}
 		for _, sent := range r.Sent {
-			st, err := tx.Streams().Get(host, sent.Stream)
+			st, err := tx.Streams.Get(host, sent.Stream)
 			if err != nil {
 				return err
 			}
@@ -405,7 +406,7 @@ func (c *Coordinator) positionsProveOlder(r *protocol.Receipt) string {
 			}
 		}
 		for _, have := range r.Have {
-			st, err := tx.Streams().Get(host, have.Stream)
+			st, err := tx.Streams.Get(host, have.Stream)
 			if err != nil {
 				return err
 			}
@@ -435,13 +436,13 @@ func (c *Coordinator) provesCut(checkpoint []byte) string {
 	if p.Store != c.cfg.Store.ID() {
 		return "" // of before a recovery, or of another coordinator
 	}
-	var newest, same Seal
-	err = c.cfg.Store.View(c.ctx, func(tx Tx) (err error) {
+	var newest, same core.Seal
+	err = c.cfg.Store.View(c.ctx, func(tx core.Tx) (err error) {
 		if newest, err = newestSeal(tx); err != nil {
 			return err
 		}
-		same, err = tx.Journal().Audit().SealUpTo(p.N)
-		if errors.Is(err, ErrNotFound) {
+		same, err = tx.Audit.SealUpTo(p.N)
+		if errors.Is(err, core.ErrNotFound) {
 			err = nil // pruned
 		}
 		return err
@@ -532,10 +533,10 @@ func (s *session) takeFreeable() []protocol.Position {
 
 // free frees acknowledged items within a transaction. What is not ours is an
 // error that names it.
-func (s *session) free(tx Tx, all []protocol.Position) (freed map[protocol.Stream]uint64, err error) {
+func (s *session) free(tx core.Tx, all []protocol.Position) (freed map[protocol.Stream]uint64, err error) {
 	freed = make(map[protocol.Stream]uint64)
 	for _, have := range all {
-		st, err := tx.Streams().Get(s.host, have.Stream)
+		st, err := tx.Streams.Get(s.host, have.Stream)
 		if err != nil {
 			return nil, err
 		}
@@ -564,17 +565,17 @@ func (s *session) flush() {
 		return
 	}
 	var freed map[protocol.Stream]uint64
-	err := s.c.update(s.c.ctx, failpoint.AcksFreed, func(tx Tx) (err error) {
+	err := s.c.update(s.c.ctx, failpoint.AcksFreed, func(tx core.Tx) (err error) {
 		if freed, err = s.free(tx, all); err != nil {
 			return err
 		}
 		for id, at := range receipted {
-			a, err := tx.Actions().Get(id)
+			a, err := tx.Actions.Get(id)
 			if err == nil && a.ReceiptedMS == 0 {
 				a.ReceiptedMS = at
-				err = tx.Actions().Put(a)
+				err = tx.Actions.Put(a)
 			}
-			if err != nil && !errors.Is(err, ErrNotFound) {
+			if err != nil && !errors.Is(err, core.ErrNotFound) {
 				return err
 			}
 		}

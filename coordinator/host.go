@@ -7,30 +7,31 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
 
 // HostView is a host with what is known of its presence.
 type HostView struct {
-	Host
+	core.Host
 	Connectivity Connectivity
 	SeenMS       int64 // when it was last heard, Unix milliseconds; 0 if not since the start
 }
 
 // ofHost names the host of a failed look-up, once.
 func ofHost(id protocol.HostID, err error) error {
-	if errors.Is(err, ErrNotFound) {
-		err = ErrNotFound
+	if errors.Is(err, core.ErrNotFound) {
+		err = core.ErrNotFound
 	}
 	return fmt.Errorf("host %q: %w", id, err)
 }
 
 // Host returns one host.
 func (c *Coordinator) Host(ctx context.Context, id protocol.HostID) (HostView, error) {
-	var h Host
-	err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
-		h, err = tx.Hosts().Get(id)
+	var h core.Host
+	err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+		h, err = tx.Hosts.Get(id)
 		return err
 	})
 	if err != nil {
@@ -41,9 +42,9 @@ func (c *Coordinator) Host(ctx context.Context, id protocol.HostID) (HostView, e
 
 // Hosts returns up to limit hosts with ids after the given one.
 func (c *Coordinator) Hosts(ctx context.Context, after protocol.HostID, limit int) ([]HostView, error) {
-	var hosts []Host
-	err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
-		hosts, err = tx.Hosts().List(after, limit)
+	var hosts []core.Host
+	err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+		hosts, err = tx.Hosts.List(after, limit)
 		return err
 	})
 	views := make([]HostView, 0, len(hosts))
@@ -53,7 +54,7 @@ func (c *Coordinator) Hosts(ctx context.Context, after protocol.HostID, limit in
 	return views, err
 }
 
-func (c *Coordinator) view(h Host) HostView {
+func (c *Coordinator) view(h core.Host) HostView {
 	v := HostView{Host: h}
 	v.Connectivity, v.SeenMS = c.presence(h.ID)
 	return v
@@ -61,28 +62,28 @@ func (c *Coordinator) view(h Host) HostView {
 
 // HostChanged returns a channel that is closed when a host's presence or
 // inventory changes, and a function to call when nobody looks at it any more.
-func (c *Coordinator) HostChanged(id protocol.HostID) (<-chan struct{}, func()) { return c.wake.on(id) }
+func (c *Coordinator) HostChanged(id protocol.HostID) (<-chan struct{}, func()) { return c.wake.On(id) }
 
 // Revoke takes all rights from a host: its key and certificates are revoked
 // and its connections cut at once; what it was asked and has not ended is
 // LOST.
-func (c *Coordinator) Revoke(ctx context.Context, by Actor, id protocol.HostID, reason string) error {
-	if err := by.may(RoleAdmin, "revoke hosts"); err != nil {
+func (c *Coordinator) Revoke(ctx context.Context, by core.Actor, id protocol.HostID, reason string) error {
+	if err := by.May(core.RoleAdmin, "revoke hosts"); err != nil {
 		return err
 	}
 	if err := c.decide(); err != nil {
 		return err
 	}
-	var h Host
-	err := c.update(ctx, failpoint.HostDecided, func(tx Tx) (err error) {
-		if h, err = tx.Hosts().Get(id); err != nil {
+	var h core.Host
+	err := c.update(ctx, failpoint.HostDecided, func(tx core.Tx) (err error) {
+		if h, err = tx.Hosts.Get(id); err != nil {
 			return ofHost(id, err)
 		}
-		if h.State == HostRevoked {
+		if h.State == core.HostRevoked {
 			return nil
 		}
-		h.State, h.RevokedMS, h.Reason = HostRevoked, c.nowMS(), reason
-		if err := tx.Hosts().Put(h); err != nil {
+		h.State, h.RevokedMS, h.Reason = core.HostRevoked, c.nowMS(), reason
+		if err := tx.Hosts.Put(h); err != nil {
 			return err
 		}
 		if err := c.loseAll(tx, id, protocol.EventHostRemoved); err != nil {
@@ -100,24 +101,24 @@ func (c *Coordinator) Revoke(ctx context.Context, by Actor, id protocol.HostID, 
 	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
 	c.loseOutput(id)
 	c.setRecovering(id, false)
-	c.wake.fire(eventsKey{}, id)
+	c.wake.Fire(core.EventsKey{}, id)
 	c.news.askAll()
 	return nil
 }
 
 // loseAll ends every open action of a host by one event.
-func (c *Coordinator) loseAll(tx Tx, id protocol.HostID, ev protocol.Event) error {
-	return c.eachOpen(tx, id, func(a Action) error { return c.move(tx, &a, ev) })
+func (c *Coordinator) loseAll(tx core.Tx, id protocol.HostID, ev protocol.Event) error {
+	return c.eachOpen(tx, id, func(a core.Action) error { return c.move(tx, &a, ev) })
 }
 
 // loseAfter ends what a host that was rolled back can no longer know: it was
 // accepted, or ordered, after the state to which it went back. An order that
 // was never acknowledged is lost as well, for it may have been carried out and
 // forgotten.
-func (c *Coordinator) loseAfter(tx Tx, id protocol.HostID, acceptSeq, ordered uint64) error {
-	return c.eachOpen(tx, id, func(a Action) error {
+func (c *Coordinator) loseAfter(tx core.Tx, id protocol.HostID, acceptSeq, ordered uint64) error {
+	return c.eachOpen(tx, id, func(a core.Action) error {
 		known := a.N <= ordered || a.N == formerOrder
-		if StreamOf(a.Kind) == protocol.StreamControl {
+		if core.StreamOf(a.Kind) == protocol.StreamControl {
 			known = a.N == 0 || a.AcceptSeq > 0 || a.N == formerOrder
 		}
 		if a.AcceptSeq <= acceptSeq && known {
@@ -128,10 +129,10 @@ func (c *Coordinator) loseAfter(tx Tx, id protocol.HostID, acceptSeq, ordered ui
 }
 
 // eachOpen calls fn for every action of a host that has not ended.
-func (c *Coordinator) eachOpen(tx Tx, id protocol.HostID, fn func(Action) error) error {
-	f := ActionFilter{Host: id, Limit: pageSize, States: openStates()}
+func (c *Coordinator) eachOpen(tx core.Tx, id protocol.HostID, fn func(core.Action) error) error {
+	f := core.ActionFilter{Host: id, Limit: core.PageSize, States: openStates()}
 	for {
-		open, err := tx.Actions().List(f)
+		open, err := tx.Actions.List(f)
 		if err != nil || len(open) == 0 {
 			return err
 		}
@@ -160,16 +161,16 @@ func (c *Coordinator) quarantine(id protocol.HostID, why string) {
 		return
 	}
 	c.log.Error("host quarantined", "host", id, "why", why)
-	err := c.update(c.ctx, failpoint.QuarantineNoted, func(tx Tx) error {
-		h, err := tx.Hosts().Get(id)
+	err := c.update(c.ctx, failpoint.QuarantineNoted, func(tx core.Tx) error {
+		h, err := tx.Hosts.Get(id)
 		if err != nil || h.Quarantined != "" {
 			return err
 		}
 		h.Quarantined = why
-		if err := tx.Hosts().Put(h); err != nil {
+		if err := tx.Hosts.Put(h); err != nil {
 			return err
 		}
-		if err := c.audit(tx, self(), "host.quarantine", string(id), map[string]any{"reason": why}); err != nil {
+		if err := c.audit(tx, core.Self(), "host.quarantine", string(id), map[string]any{"reason": why}); err != nil {
 			return err
 		}
 		return c.event(tx, "host.quarantined", id, string(id), map[string]any{"reason": why})
@@ -177,7 +178,7 @@ func (c *Coordinator) quarantine(id protocol.HostID, why string) {
 	if err != nil {
 		c.log.Error("cannot store a quarantine; it holds in memory", "host", id, "err", err)
 	}
-	c.wake.fire(eventsKey{}, id)
+	c.wake.Fire(core.EventsKey{}, id)
 }
 
 func (c *Coordinator) isQuarantined(id protocol.HostID) bool {
@@ -190,8 +191,8 @@ func (c *Coordinator) isQuarantined(id protocol.HostID) bool {
 // Readmit ends the quarantine of a host: what it says of itself at its next
 // hello is taken as it is, and its streams go on from there. Its connections
 // are cut, because nothing else makes it say hello.
-func (c *Coordinator) Readmit(ctx context.Context, by Actor, id protocol.HostID) error {
-	if err := by.may(RoleAdmin, "readmit hosts"); err != nil {
+func (c *Coordinator) Readmit(ctx context.Context, by core.Actor, id protocol.HostID) error {
+	if err := by.May(core.RoleAdmin, "readmit hosts"); err != nil {
 		return err
 	}
 	if err := c.decide(); err != nil {
@@ -199,17 +200,17 @@ func (c *Coordinator) Readmit(ctx context.Context, by Actor, id protocol.HostID)
 	}
 	c.judging <- struct{}{}
 	defer func() { <-c.judging }()
-	err := c.update(ctx, failpoint.HostDecided, func(tx Tx) error {
-		h, err := tx.Hosts().Get(id)
+	err := c.update(ctx, failpoint.HostDecided, func(tx core.Tx) error {
+		h, err := tx.Hosts.Get(id)
 		if err != nil {
 			return ofHost(id, err)
 		}
 		if h.Quarantined == "" {
-			return fmt.Errorf("%w: host %s is not quarantined", ErrConflict, id)
+			return fmt.Errorf("%w: host %s is not quarantined", core.ErrConflict, id)
 		}
 		// Without a known database there is nothing that it went back from.
 		h.Quarantined, h.Store, h.AcceptSeq, h.Inventory.Audit = "", protocol.StoreID{}, 0, protocol.Position{}
-		if err := tx.Hosts().Put(h); err != nil {
+		if err := tx.Hosts.Put(h); err != nil {
 			return err
 		}
 		if err := askAnew(tx, id); err != nil {
@@ -228,7 +229,7 @@ func (c *Coordinator) Readmit(ctx context.Context, by Actor, id protocol.HostID)
 	c.mu.Unlock()
 	c.session(id).forget()
 	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
-	c.wake.fire(eventsKey{}, id)
+	c.wake.Fire(core.EventsKey{}, id)
 	return nil
 }
 
@@ -238,8 +239,8 @@ const maxHostLabels = 64
 // Relabel gives a host labels, K=V each, and takes those away whose names are in
 // remove. The others stay. What was asked of hosts by their labels before is not
 // changed by it.
-func (c *Coordinator) Relabel(ctx context.Context, by Actor, id protocol.HostID, set, remove []string) error {
-	if err := by.may(RoleApprover, "label hosts"); err != nil {
+func (c *Coordinator) Relabel(ctx context.Context, by core.Actor, id protocol.HostID, set, remove []string) error {
+	if err := by.May(core.RoleApprover, "label hosts"); err != nil {
 		return err
 	}
 	if err := c.decide(); err != nil {
@@ -249,22 +250,22 @@ func (c *Coordinator) Relabel(ctx context.Context, by Actor, id protocol.HostID,
 		return err
 	}
 	if len(set)+len(remove) == 0 {
-		return fmt.Errorf("%w: no label is named", ErrInvalid)
+		return fmt.Errorf("%w: no label is named", core.ErrInvalid)
 	}
-	err := c.update(ctx, failpoint.HostDecided, func(tx Tx) error {
-		h, err := tx.Hosts().Get(id)
+	err := c.update(ctx, failpoint.HostDecided, func(tx core.Tx) error {
+		h, err := tx.Hosts.Get(id)
 		if err != nil {
 			return ofHost(id, err)
 		}
 		before := h.Labels
 		h.Labels = relabelled(before, set, remove)
 		if len(h.Labels) > maxHostLabels {
-			return fmt.Errorf("%w: host %s would have %d labels, at most %d are taken", ErrInvalid, id, len(h.Labels), maxHostLabels)
+			return fmt.Errorf("%w: host %s would have %d labels, at most %d are taken", core.ErrInvalid, id, len(h.Labels), maxHostLabels)
 		}
 		if slices.Equal(before, h.Labels) {
 			return nil
 		}
-		if err := tx.Hosts().Put(h); err != nil {
+		if err := tx.Hosts.Put(h); err != nil {
 			return err
 		}
 		if err := c.audit(tx, by, "host.label", string(id), map[string]any{"labels": texts(h.Labels), "before": texts(before)}); err != nil {
@@ -272,7 +273,7 @@ func (c *Coordinator) Relabel(ctx context.Context, by Actor, id protocol.HostID,
 		}
 		return c.event(tx, "host.labelled", id, string(id), map[string]any{"labels": texts(h.Labels)})
 	})
-	c.wake.fire(eventsKey{}, id)
+	c.wake.Fire(core.EventsKey{}, id)
 	return err
 }
 
@@ -309,5 +310,5 @@ func (c *Coordinator) Container(ctx context.Context, id protocol.HostID, name pr
 			return ct, nil
 		}
 	}
-	return protocol.Container{}, fmt.Errorf("container %s/%s: %w", id, name, ErrNotFound)
+	return protocol.Container{}, fmt.Errorf("container %s/%s: %w", id, name, core.ErrNotFound)
 }

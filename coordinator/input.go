@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -76,7 +77,7 @@ func (c *Coordinator) withInput(ctx context.Context, host protocol.HostID, id in
 		return use(i)
 	}
 	if c.inputs.hosts[host] >= maxInputs {
-		return fmt.Errorf("%w: too many inputs of host %s are on their way", ErrUnavailable, host)
+		return fmt.Errorf("%w: too many inputs of host %s are on their way", core.ErrUnavailable, host)
 	}
 	src, err := c.openInput(ctx, host, id.action)
 	if err != nil {
@@ -101,7 +102,7 @@ func (s *session) onCredit(cr protocol.Credit) error {
 		i.serve()
 		return nil
 	})
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, core.ErrNotFound) {
 		return fmt.Errorf("%w: no action %s of this host reads anything", protocol.ErrAction, cr.Action)
 	}
 	return err
@@ -111,7 +112,7 @@ func (s *session) onCredit(cr protocol.Credit) error {
 func (c *Coordinator) openInput(ctx context.Context, host protocol.HostID, id protocol.ActionID) (*payloadSource, error) {
 	a, err := c.Action(ctx, id)
 	if err == nil && a.Host != host {
-		err = ErrNotFound
+		err = core.ErrNotFound
 	}
 	if err != nil {
 		return nil, err
@@ -121,7 +122,7 @@ func (c *Coordinator) openInput(ctx context.Context, host protocol.HostID, id pr
 		return nil, err
 	}
 	if !spec.HasPayload() {
-		return nil, ErrNotFound
+		return nil, core.ErrNotFound
 	}
 	return c.openPayload(spec.StdinSHA256, spec.StdinBytes)
 }

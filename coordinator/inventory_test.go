@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -46,7 +47,7 @@ func TestContainersAreKnownWhenTheirActionEnds(t *testing.T) {
 		state := func() string {
 			t.Helper()
 			ct, err := f.Coordinator().Container(t.Context(), h.ID, "web")
-			if errors.Is(err, coordinator.ErrNotFound) {
+			if errors.Is(err, core.ErrNotFound) {
 				return "gone"
 			}
 			if err != nil {
@@ -88,7 +89,7 @@ func TestLostHeartbeatIsAskedFor(t *testing.T) {
 		h.Containers = []protocol.Container{{Name: "web", Runtime: "lxc", State: "running"}}
 		h.Heartbeat()
 		after(4 * time.Minute)
-		if _, err := f.Coordinator().Container(t.Context(), h.ID, "web"); !errors.Is(err, coordinator.ErrNotFound) {
+		if _, err := f.Coordinator().Container(t.Context(), h.ID, "web"); !errors.Is(err, core.ErrNotFound) {
 			t.Fatalf("nothing was lost: %v", err)
 		}
 		asked := 0
@@ -131,7 +132,7 @@ func TestNameOfAnotherContainer(t *testing.T) {
 		}
 		_, errs := ask("scratch", 1)
 		for i, err := range errs {
-			if !errors.Is(err, coordinator.ErrConflict) || !strings.Contains(err.Error(), `is called "db", not "scratch"`) {
+			if !errors.Is(err, core.ErrConflict) || !strings.Contains(err.Error(), `is called "db", not "scratch"`) {
 				t.Errorf("way %d: %v", i, err)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 )
 
 // TestRelabel changes the labels that are named and no others, also over a
@@ -42,11 +43,11 @@ func TestRelabel(t *testing.T) {
 			many = append(many, fmt.Sprintf("k%d=v", i))
 		}
 		for _, bad := range [][]string{nil, many, {"a"}, {"=a"}, {"a=b", "a=c"}} {
-			if err := label(bad, nil); !errors.Is(err, coordinator.ErrInvalid) {
+			if err := label(bad, nil); !errors.Is(err, core.ErrInvalid) {
 				t.Errorf("%.40v: %v", bad, err)
 			}
 		}
-		if err := f.Coordinator().Relabel(t.Context(), f.Admin(), "nosuch", []string{"a=b"}, nil); !errors.Is(err, coordinator.ErrNotFound) {
+		if err := f.Coordinator().Relabel(t.Context(), f.Admin(), "nosuch", []string{"a=b"}, nil); !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("a host that is not there: %v", err)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
@@ -23,9 +24,9 @@ type learnt struct {
 }
 
 // loadLearnt reports whether anything is known of a host's policy.
-func loadLearnt(tx Tx, host protocol.HostID) (l learnt, ok bool, err error) {
-	b, err := tx.Values().Get(hostPolicies + string(host))
-	if errors.Is(err, ErrNotFound) || err == nil && len(b) == 0 {
+func loadLearnt(tx core.Tx, host protocol.HostID) (l learnt, ok bool, err error) {
+	b, err := tx.Values.Get(hostPolicies + string(host))
+	if errors.Is(err, core.ErrNotFound) || err == nil && len(b) == 0 {
 		return l, false, nil
 	}
 	if err == nil {
@@ -38,7 +39,7 @@ func loadLearnt(tx Tx, host protocol.HostID) (l learnt, ok bool, err error) {
 }
 
 // putLearnt keeps what is known, and tells watchers.
-func (c *Coordinator) putLearnt(tx Tx, host protocol.HostID, l learnt) error {
+func (c *Coordinator) putLearnt(tx core.Tx, host protocol.HostID, l learnt) error {
 	if err := putJSON(tx, hostPolicies+string(host), l); err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func (c *Coordinator) putLearnt(tx Tx, host protocol.HostID, l learnt) error {
 // hostPolicy is the policy by which a host will judge, as far as it is known: what
 // the host has told goes before the copy that the configuration names, which is
 // for hosts that have not told. It is nil where neither is known.
-func (c *Coordinator) hostPolicy(tx Tx, host protocol.HostID) (*policy.Policy, error) {
+func (c *Coordinator) hostPolicy(tx core.Tx, host protocol.HostID) (*policy.Policy, error) {
 	l, ok, err := loadLearnt(tx, host)
 	switch {
 	case err != nil:
@@ -65,7 +66,7 @@ func (c *Coordinator) hostPolicy(tx Tx, host protocol.HostID) (*policy.Policy, e
 
 // setPolicy learns the policy that an action has put into force. It is in the
 // action's spec, so whoever waited for the end of the action may rely on it.
-func (c *Coordinator) setPolicy(tx Tx, a Action) error {
+func (c *Coordinator) setPolicy(tx core.Tx, a core.Action) error {
 	spec, err := protocol.DecodeSpec(a.Spec)
 	if err != nil {
 		return nil // its host has another record under this id; heartbeats tell what is in force
@@ -76,7 +77,7 @@ func (c *Coordinator) setPolicy(tx Tx, a Action) error {
 // hearPolicy takes what a heartbeat says of the policy in force, and asks for its
 // text if that is not known. asked is the digest for which the host was asked
 // already by this process; what is returned is the question, if there is one.
-func (c *Coordinator) hearPolicy(tx Tx, host protocol.HostID, info *protocol.PolicyInfo, asked protocol.Digest) ([]Item, error) {
+func (c *Coordinator) hearPolicy(tx core.Tx, host protocol.HostID, info *protocol.PolicyInfo, asked protocol.Digest) ([]core.Item, error) {
 	if info == nil {
 		return nil, nil // of a version that tells nothing
 	}
@@ -93,18 +94,18 @@ func (c *Coordinator) hearPolicy(tx Tx, host protocol.HostID, info *protocol.Pol
 	if l.Digest.IsZero() || l.Text != nil || l.Digest == asked || c.Recovery() != "" {
 		return nil, nil
 	}
-	controls, err := tx.Streams().Get(host, protocol.StreamControl)
+	controls, err := tx.Streams.Get(host, protocol.StreamControl)
 	// A host that takes no controls is not asked more and more.
 	if err != nil || controls.Pos.N-controls.Freed.N >= stream.Window/2 {
 		return nil, err
 	}
 	it, err := c.control(tx, host, protocol.ControlItem{Verb: protocol.VerbPolicy})
-	return []Item{it}, err
+	return []core.Item{it}, err
 }
 
 // toldPolicy takes the text of a policy that was asked for. One that is not what
 // the host's heartbeats speak of is of another moment: the next heartbeat tells.
-func (c *Coordinator) toldPolicy(tx Tx, host protocol.HostID, text []byte) error {
+func (c *Coordinator) toldPolicy(tx core.Tx, host protocol.HostID, text []byte) error {
 	l, ok, err := loadLearnt(tx, host)
 	if err != nil || !ok || l.Digest != protocol.Sum(text) {
 		return err

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
@@ -23,7 +23,7 @@ func TestDateBackLengthensNoLife(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
 				code := invite(t, f)
-				secret, _, err := f.Coordinator().CreateToken(t.Context(), f.Admin(), "ci", coordinator.RoleViewer, time.Hour)
+				secret, _, err := f.Coordinator().CreateToken(t.Context(), f.Admin(), "ci", core.RoleViewer, time.Hour)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -41,7 +41,7 @@ func TestDateBackLengthensNoLife(t *testing.T) {
 					t.Errorf("shortly before its end the token gives %v", err)
 				}
 				after(time.Minute)
-				if _, err := f.Authenticate(secret); !errors.Is(err, coordinator.ErrDenied) {
+				if _, err := f.Authenticate(secret); !errors.Is(err, core.ErrDenied) {
 					t.Errorf("after its life the token gives %v", err)
 				}
 				if err := offer(t, f, "edge-20", code, nil); !errors.Is(err, enrol.ErrExpired) {
@@ -61,7 +61,7 @@ func TestDateBackLengthensNoLife(t *testing.T) {
 // afterwards: what was made before its start is as old as it is.
 func TestDateIsPutRight(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
-		secret, _, err := f.Coordinator().CreateToken(t.Context(), f.Admin(), "ci", coordinator.RoleViewer, 2*time.Hour)
+		secret, _, err := f.Coordinator().CreateToken(t.Context(), f.Admin(), "ci", core.RoleViewer, 2*time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func TestDateIsPutRight(t *testing.T) {
 			t.Errorf("after an hour of two: %v", err)
 		}
 		after(time.Hour)
-		if _, err := f.Authenticate(secret); !errors.Is(err, coordinator.ErrDenied) {
+		if _, err := f.Authenticate(secret); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("after its life: %v", err)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -118,7 +119,7 @@ func TestLostIsProven(t *testing.T) {
 }
 
 // newStore returns a real store, which ends after those who use it.
-func newStore(t testing.TB) coordinator.Store {
+func newStore(t testing.TB) core.Store {
 	t.Helper()
 	s, err := sqlstore.Create(t.Context(), sqlstore.Config{Path: filepath.Join(t.TempDir(), "store.db")})
 	if err != nil {

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"testing"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -13,10 +14,10 @@ func TestNews(t *testing.T) {
 	id := protocol.NewActionID(1, [10]byte{1})
 	first, closeFirst := n.follow(id)
 	second, closeSecond := n.follow(id)
-	n.tell(Action{ID: id, State: protocol.StateRunning})
-	n.tell(Action{ID: id, State: protocol.StateDone})
-	n.tell(Action{ID: protocol.NewActionID(2, [10]byte{2})})
-	for _, ch := range []<-chan Action{first, second} {
+	n.tell(core.Action{ID: id, State: protocol.StateRunning})
+	n.tell(core.Action{ID: id, State: protocol.StateDone})
+	n.tell(core.Action{ID: protocol.NewActionID(2, [10]byte{2})})
+	for _, ch := range []<-chan core.Action{first, second} {
 		if a := <-ch; a.State != protocol.StateDone {
 			t.Errorf("told %s, want the newest", a.State)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
@@ -18,7 +19,7 @@ import (
 func (c *Coordinator) schedule(ctx context.Context, s *session) {
 	var given []order
 	var more bool
-	err := c.update(ctx, failpoint.OrderNumbered, func(tx Tx) (err error) {
+	err := c.update(ctx, failpoint.OrderNumbered, func(tx core.Tx) (err error) {
 		given, more, err = c.number(tx, s)
 		return err
 	})
@@ -32,7 +33,7 @@ func (c *Coordinator) schedule(ctx context.Context, s *session) {
 // wait, which each tick looks at.
 func (s *session) numbered(given []order, more bool) {
 	for _, o := range given {
-		s.allocate(o.on, []Item{o.Item})
+		s.allocate(o.on, []core.Item{o.Item})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +42,7 @@ func (s *session) numbered(given []order, more bool) {
 		s.expiry[o.Action] = o.expiresMS
 	}
 	for _, id := range s.lookAt {
-		s.c.wake.fire(id)
+		s.c.wake.Fire(id)
 		s.c.news.ask(id)
 	}
 	s.lookAt = nil
@@ -57,27 +58,18 @@ func (s *session) tellEnded(id protocol.ActionID) {
 
 // order is the item of an action that was given its number just now.
 type order struct {
-	Item
+	core.Item
 	on        protocol.Stream
 	expiresMS int64
 }
 
-// StreamOf is where the actions of a kind travel: those that wait for nobody pass
-// the orders that wait as controls.
-func StreamOf(k protocol.Kind) protocol.Stream {
-	if info, _ := protocol.KindOf(k); info.Lane == protocol.LanePreempt {
-		return protocol.StreamControl
-	}
-	return protocol.StreamOrder
-}
-
 // number gives the next numbers of their streams to unsent actions of a host,
 // within the caller's transaction. It reports whether more may wait.
-func (c *Coordinator) number(tx Tx, s *session) (given []order, more bool, _ error) {
+func (c *Coordinator) number(tx core.Tx, s *session) (given []order, more bool, _ error) {
 	if c.Recovery() != "" {
 		return nil, false, nil
 	}
-	if h, err := tx.Hosts().Standing(s.host); err != nil || h.State != HostApproved || h.Quarantined != "" {
+	if h, err := tx.Hosts.Standing(s.host); err != nil || h.State != core.HostApproved || h.Quarantined != "" {
 		return nil, false, err
 	}
 	if _, _, ok := s.reachable(); !ok {
@@ -94,8 +86,8 @@ func (c *Coordinator) number(tx Tx, s *session) (given []order, more bool, _ err
 }
 
 // numberOn does it for one stream.
-func (c *Coordinator) numberOn(tx Tx, s *session, on protocol.Stream) (given []order, more bool, _ error) {
-	st, err := tx.Streams().Get(s.host, on)
+func (c *Coordinator) numberOn(tx core.Tx, s *session, on protocol.Stream) (given []order, more bool, _ error) {
+	st, err := tx.Streams.Get(s.host, on)
 	if err != nil {
 		return nil, false, err
 	}
@@ -103,7 +95,7 @@ func (c *Coordinator) numberOn(tx Tx, s *session, on protocol.Stream) (given []o
 	if room <= 0 {
 		return nil, true, nil
 	}
-	waiting, err := tx.Actions().Unsent(s.host, on, room)
+	waiting, err := tx.Queue.Unsent(s.host, on, room)
 	if err != nil || len(waiting) == 0 {
 		return nil, false, err
 	}
@@ -126,16 +118,16 @@ func (c *Coordinator) numberOn(tx Tx, s *session, on protocol.Stream) (given []o
 		if err != nil {
 			return nil, false, err
 		}
-		if err := tx.Actions().Put(a); err != nil {
+		if err := tx.Actions.Put(a); err != nil {
 			return nil, false, err
 		}
 		given = append(given, o)
 	}
-	return given, len(waiting) == room, tx.Streams().Put(st)
+	return given, len(waiting) == room, tx.Streams.Put(st)
 }
 
 // order gives an action the next number of its host's stream.
-func (c *Coordinator) order(tx Tx, st *StreamState, a *Action) (order, error) {
+func (c *Coordinator) order(tx core.Tx, st *core.StreamState, a *core.Action) (order, error) {
 	content := orderItem(a)
 	var v any = content
 	if st.Pos.Stream == protocol.StreamControl {
@@ -152,13 +144,13 @@ func (c *Coordinator) order(tx Tx, st *StreamState, a *Action) (order, error) {
 
 // numberFirst gives a new action its number before it is written, if nothing can
 // be waiting in front of it and its host is there. Any other is for number.
-func (c *Coordinator) numberFirst(tx Tx, s *session, a *Action) (given []order, _ error) {
-	on := StreamOf(a.Kind)
+func (c *Coordinator) numberFirst(tx core.Tx, s *session, a *core.Action) (given []order, _ error) {
+	on := core.StreamOf(a.Kind)
 	_, _, there := s.reachable()
 	if c.Recovery() != "" || !there || on == protocol.StreamOrder && !s.nothingWaits() {
 		return nil, nil
 	}
-	st, err := tx.Streams().Get(s.host, on)
+	st, err := tx.Streams.Get(s.host, on)
 	if err != nil || st.Pos.N-max(st.Freed.N, s.ackedTo(on)) >= stream.Window {
 		return nil, err
 	}
@@ -166,7 +158,7 @@ func (c *Coordinator) numberFirst(tx Tx, s *session, a *Action) (given []order, 
 	if err != nil {
 		return nil, err
 	}
-	return []order{o}, tx.Streams().Put(st)
+	return []order{o}, tx.Streams.Put(st)
 }
 
 // nothingWaits reports that the host is there and has no order that waits for
@@ -179,11 +171,11 @@ func (s *session) nothingWaits() bool {
 }
 
 // append gives an item the next number of its stream.
-func (c *Coordinator) append(tx Tx, st *StreamState, item []byte, action protocol.ActionID) (Item, error) {
+func (c *Coordinator) append(tx core.Tx, st *core.StreamState, item []byte, action protocol.ActionID) (core.Item, error) {
 	st.Pos.Store = c.cfg.Store.ID()
 	st.Pos = stream.Next(st.Pos, item)
-	it := Item{N: st.Pos.N, H: st.Pos.H, Item: item, Action: action}
-	return it, tx.Streams().Append(st.Host, st.Pos.Stream, it)
+	it := core.Item{N: st.Pos.N, H: st.Pos.H, Item: item, Action: action}
+	return it, tx.Streams.Append(st.Host, st.Pos.Stream, it)
 }
 
 // ackedTo returns how far a stream was acknowledged in memory.
@@ -194,25 +186,25 @@ func (s *session) ackedTo(name protocol.Stream) uint64 {
 }
 
 // control gives a control item its number within the caller's transaction.
-func (c *Coordinator) control(tx Tx, host protocol.HostID, item protocol.ControlItem) (Item, error) {
+func (c *Coordinator) control(tx core.Tx, host protocol.HostID, item protocol.ControlItem) (core.Item, error) {
 	b, err := json.Marshal(item)
 	if err != nil {
-		return Item{}, fmt.Errorf("encode control: %w", err)
+		return core.Item{}, fmt.Errorf("encode control: %w", err)
 	}
-	st, err := tx.Streams().Get(host, protocol.StreamControl)
+	st, err := tx.Streams.Get(host, protocol.StreamControl)
 	if err != nil {
-		return Item{}, err
+		return core.Item{}, err
 	}
 	it, err := c.append(tx, &st, b, protocol.ActionID{})
 	if err != nil {
-		return Item{}, err
+		return core.Item{}, err
 	}
-	return it, tx.Streams().Put(st)
+	return it, tx.Streams.Put(st)
 }
 
 // allocate notes numbered items after their transaction, for sending without
 // asking the store again.
-func (s *session) allocate(name protocol.Stream, given []Item) {
+func (s *session) allocate(name protocol.Stream, given []core.Item) {
 	if len(given) == 0 {
 		return
 	}
@@ -282,20 +274,20 @@ func (s *session) sendItem(name protocol.Stream, n uint64, heard protocol.Seq, a
 
 // item returns an item from memory, or from the store if this process did not
 // number it.
-func (s *session) item(name protocol.Stream, n uint64) (it Item, err error) {
+func (s *session) item(name protocol.Stream, n uint64) (it core.Item, err error) {
 	s.mu.Lock()
 	it, ok := s.allocated[name][n]
 	s.mu.Unlock()
 	if ok {
 		return it, nil
 	}
-	err = s.c.cfg.Store.View(s.c.ctx, func(tx Tx) error {
-		items, err := tx.Streams().Items(s.host, name, n, n)
+	err = s.c.cfg.Store.View(s.c.ctx, func(tx core.Tx) error {
+		items, err := tx.Streams.Items(s.host, name, n, n)
 		if err != nil {
 			return err
 		}
 		if len(items) == 0 {
-			return fmt.Errorf("item %d of stream %s: %w", n, name, ErrNotFound)
+			return fmt.Errorf("item %d of stream %s: %w", n, name, core.ErrNotFound)
 		}
 		it = items[0]
 		return nil
@@ -311,7 +303,7 @@ func (s *session) item(name protocol.Stream, n uint64) (it Item, err error) {
 // budget returns the start budget of an action, counted from the host's sending
 // of what was heard age ago. An action that was given up has none: its order
 // still goes out, because only the host can say that it never began.
-func (s *session) budget(it Item, age time.Duration) (int64, error) {
+func (s *session) budget(it core.Item, age time.Duration) (int64, error) {
 	c := s.c
 	s.mu.Lock()
 	expires, fresh := s.expiry[it.Action]
@@ -320,12 +312,12 @@ func (s *session) budget(it Item, age time.Duration) (int64, error) {
 	if fresh { // its number was given just now, so only its host can have ended it
 		return max(0, expires-c.lifeMS()+age.Milliseconds()), nil
 	}
-	var a Action
-	err := c.cfg.Store.View(c.ctx, func(tx Tx) (err error) {
-		a, err = tx.Actions().Get(it.Action)
+	var a core.Action
+	err := c.cfg.Store.View(c.ctx, func(tx core.Tx) (err error) {
+		a, err = tx.Actions.Get(it.Action)
 		return err
 	})
-	if errors.Is(err, ErrNotFound) || err == nil && a.State.Final() {
+	if errors.Is(err, core.ErrNotFound) || err == nil && a.State.Final() {
 		return 0, nil
 	}
 	if err != nil {
@@ -336,7 +328,7 @@ func (s *session) budget(it Item, age time.Duration) (int64, error) {
 
 // ends returns when the start budget of an action ends. A date that went back
 // over a restart gives no order more than it had.
-func (c *Coordinator) ends(a *Action) int64 {
+func (c *Coordinator) ends(a *core.Action) int64 {
 	info, _ := protocol.KindOf(a.Kind)
 	return min(a.ExpiresMS, c.lifeMS()+info.StartTTL.Milliseconds())
 }
@@ -417,11 +409,11 @@ func (c *Coordinator) askAgain(s *session) {
 	if c.Recovery() != "" {
 		return
 	}
-	var given []Item
+	var given []core.Item
 	var later bool
-	err := c.update(c.ctx, failpoint.QuestionAsked, func(tx Tx) error {
+	err := c.update(c.ctx, failpoint.QuestionAsked, func(tx core.Tx) error {
 		given, later = nil, false
-		controls, err := tx.Streams().Get(s.host, protocol.StreamControl)
+		controls, err := tx.Streams.Get(s.host, protocol.StreamControl)
 		if err != nil {
 			return err
 		}
@@ -431,11 +423,11 @@ func (c *Coordinator) askAgain(s *session) {
 			later = true
 			return nil
 		}
-		st, err := tx.Streams().Get(s.host, protocol.StreamOrder)
+		st, err := tx.Streams.Get(s.host, protocol.StreamOrder)
 		if err != nil {
 			return err
 		}
-		open, err := tx.Actions().List(ActionFilter{
+		open, err := tx.Actions.List(core.ActionFilter{
 			Host: s.host, States: []protocol.State{protocol.StatePendingSchedule, protocol.StateNew, protocol.StateRunning}, Limit: protocol.MaxTell,
 		})
 		if err != nil {
@@ -444,7 +436,7 @@ func (c *Coordinator) askAgain(s *session) {
 		var ids []protocol.ActionID
 		for _, a := range open {
 			freed := st.Freed.N
-			if StreamOf(a.Kind) == protocol.StreamControl {
+			if core.StreamOf(a.Kind) == protocol.StreamControl {
 				freed = controls.Freed.N
 			}
 			if a.N != 0 && a.N <= freed || a.N == 0 && a.State != protocol.StatePendingSchedule || a.N == formerOrder {
@@ -473,18 +465,18 @@ func (c *Coordinator) expire(ctx context.Context) error {
 	if c.Recovery() != "" {
 		return nil
 	}
-	var due []Action
+	var due []core.Action
 	now := c.lifeMS()
-	err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
-		due, err = tx.Actions().Expired(now, pageSize)
+	err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+		due, err = tx.Queue.Expired(now, core.PageSize)
 		return err
 	})
 	if err != nil || len(due) == 0 {
 		return err
 	}
-	err = c.update(ctx, failpoint.ActionsExpired, func(tx Tx) error {
+	err = c.update(ctx, failpoint.ActionsExpired, func(tx core.Tx) error {
 		for _, d := range due {
-			a, err := tx.Actions().Get(d.ID)
+			a, err := tx.Actions.Get(d.ID)
 			if err != nil {
 				return err
 			}
@@ -501,9 +493,9 @@ func (c *Coordinator) expire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.wake.fire(eventsKey{})
+	c.wake.Fire(core.EventsKey{})
 	for _, a := range due {
-		c.wake.fire(a.ID)
+		c.wake.Fire(a.ID)
 		c.news.ask(a.ID)
 	}
 	return nil

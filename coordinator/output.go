@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -50,9 +51,9 @@ type output struct {
 	host protocol.HostID
 
 	mu        sync.Mutex
-	file      *os.File    // open while refs > 0, nil if it was removed
-	held      OutputState // durable: file synced, then offsets committed
-	next      OutputState // as written to the file, not yet durable
+	file      *os.File         // open while refs > 0, nil if it was removed
+	held      core.OutputState // durable: file synced, then offsets committed
+	next      core.OutputState // as written to the file, not yet durable
 	dirty     bool
 	limit     int64             // bytes before this may come: what was asked for
 	tailFrom  int64             // where a tail was asked to begin; 0 for none
@@ -109,13 +110,13 @@ func (o *outputs) isKnown(host protocol.HostID, id outputID) bool {
 // output returns an output stream of an action of a host, opened or made. Each
 // call needs one of release. It fails with ErrUnavailable when too many of the
 // host are known.
-func (c *Coordinator) output(ctx context.Context, a Action, id outputID) (*output, error) {
+func (c *Coordinator) output(ctx context.Context, a core.Action, id outputID) (*output, error) {
 	c.outputs.mu.Lock()
 	defer c.outputs.mu.Unlock()
 	o := c.outputs.known[a.Host][id]
 	if o == nil {
 		if len(c.outputs.known[a.Host]) >= maxOutputs {
-			return nil, fmt.Errorf("%w: too many outputs of host %s are on their way", ErrUnavailable, a.Host)
+			return nil, fmt.Errorf("%w: too many outputs of host %s are on their way", core.ErrUnavailable, a.Host)
 		}
 		var err error
 		if o, err = c.loadOutput(ctx, a, id); err != nil {
@@ -139,28 +140,28 @@ func (c *Coordinator) output(ctx context.Context, a Action, id outputID) (*outpu
 }
 
 // loadOutput makes an output stream from what the store knows of it.
-func (c *Coordinator) loadOutput(ctx context.Context, a Action, id outputID) (*output, error) {
+func (c *Coordinator) loadOutput(ctx context.Context, a core.Action, id outputID) (*output, error) {
 	o := &output{id: id, host: a.Host, limit: protocol.OutputKept, asked: -1, followers: make(map[*reader]int64)}
 	if spec, err := protocol.DecodeSpec(a.Spec); err == nil {
 		o.waits = spec.Output == protocol.OutputStream
 	}
-	o.held = OutputState{Action: id.action, Attempt: id.attempt, FD: id.fd}
-	err := c.cfg.Store.View(ctx, func(tx Tx) error {
-		held, err := tx.Streams().Output(id.action, id.attempt, id.fd)
+	o.held = core.OutputState{Action: id.action, Attempt: id.attempt, FD: id.fd}
+	err := c.cfg.Store.View(ctx, func(tx core.Tx) error {
+		held, err := tx.Outputs.Get(id.action, id.attempt, id.fd)
 		if err != nil {
 			return err
 		}
 		if held.Have+held.TailTo > 0 || held.Removed() {
 			o.held = held
 		}
-		h, err := tx.Hosts().Get(a.Host)
+		h, err := tx.Hosts.Get(a.Host)
 		if err != nil {
 			return err
 		}
 		// All that a former machine was asked ended with it, and nothing is asked
 		// before another is let in.
 		former := len(h.Former) > 0 && a.State.Final() && a.EndedMS <= h.ApprovedMS
-		o.gone = h.State != HostApproved || former
+		o.gone = h.State != core.HostApproved || former
 		return nil
 	})
 	if err != nil {
@@ -188,7 +189,7 @@ func (o *output) open(path string) error {
 	o.file = f
 	if info.Size() == 0 && o.held.Have+o.held.TailTo > 0 {
 		// Not every backup has the files; the host may have it still.
-		o.held = OutputState{Action: o.id.action, Attempt: o.id.attempt, FD: o.id.fd}
+		o.held = core.OutputState{Action: o.id.action, Attempt: o.id.attempt, FD: o.id.fd}
 		o.next = o.held
 	}
 	return nil
@@ -216,7 +217,7 @@ func (c *Coordinator) release(o *output) {
 }
 
 // settle takes what is known of the attempt, and the totals of a final report.
-func (o *output) settle(a Action) {
+func (o *output) settle(a core.Action) {
 	o.begun = o.begun || a.Attempt >= o.id.attempt
 	if !a.State.Final() {
 		return
@@ -249,7 +250,7 @@ func (o *output) join() {
 // skip goes on behind bytes that the host no longer has.
 func (o *output) skip(to int64) {
 	n := &o.next
-	n.Gone = withGone(n.Gone, Range{n.Have, to})
+	n.Gone = withGone(n.Gone, core.Range{From: n.Have, To: to})
 	n.Have = to
 }
 
@@ -258,7 +259,7 @@ func (o *output) skip(to int64) {
 func (o *output) shrink() {
 	n := &o.next
 	if to := (n.Have - keptTail) / keptStep * keptStep; to > keptHead {
-		n.Gone = withGone(n.Gone, Range{keptHead, to})
+		n.Gone = withGone(n.Gone, core.Range{From: keptHead, To: to})
 	}
 }
 
@@ -279,7 +280,7 @@ func (o *output) wants() (offset, window int64) { return o.wantsBeyond(o.held) }
 // of those who follow, else the head and, once the end is known, the tail. A host
 // has nothing to say of an attempt before its beginning, and may forget that it
 // was asked.
-func (o *output) wantsBeyond(n OutputState) (offset, window int64) {
+func (o *output) wantsBeyond(n core.OutputState) (offset, window int64) {
 	if o.gone || n.Removed() || !o.begun {
 		return n.Have, 0
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -420,11 +421,11 @@ func openFiles(t *testing.T) int {
 
 // hanging is a store that makes no change while it has a gate that is not open.
 type hanging struct {
-	coordinator.Store
+	core.Store
 	gate atomic.Pointer[chan struct{}]
 }
 
-func (s *hanging) Update(ctx context.Context, fn func(coordinator.Tx) error) error {
+func (s *hanging) Update(ctx context.Context, fn func(core.Tx) error) error {
 	if gate := s.gate.Load(); gate != nil {
 		<-*gate
 	}

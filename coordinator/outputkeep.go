@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -114,7 +115,7 @@ func (c *Coordinator) keptOutputs(ctx context.Context) (all []keptOutput, err er
 		}
 		a, err := c.Action(ctx, k.id)
 		switch {
-		case errors.Is(err, ErrNotFound):
+		case errors.Is(err, core.ErrNotFound):
 			if err := os.RemoveAll(filepath.Join(c.outputs.dir, d.Name())); err != nil {
 				return nil, err
 			}
@@ -166,9 +167,9 @@ func (c *Coordinator) removeOutput(ctx context.Context, k keptOutput) (bool, err
 			return false, nil
 		}
 	}
-	if err := c.update(ctx, failpoint.OutputRemoved, func(tx Tx) error {
+	if err := c.update(ctx, failpoint.OutputRemoved, func(tx core.Tx) error {
 		for _, id := range k.streams {
-			held, err := tx.Streams().Output(id.action, id.attempt, id.fd)
+			held, err := tx.Outputs.Get(id.action, id.attempt, id.fd)
 			if err != nil {
 				return err
 			}
@@ -176,7 +177,7 @@ func (c *Coordinator) removeOutput(ctx context.Context, k keptOutput) (bool, err
 				continue
 			}
 			held.Action, held.Attempt, held.FD, held.RemovedMS = id.action, id.attempt, id.fd, c.nowMS()
-			if err := tx.Streams().PutOutput(held); err != nil {
+			if err := tx.Outputs.Put(held); err != nil {
 				return err
 			}
 		}

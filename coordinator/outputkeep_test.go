@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -25,10 +26,10 @@ func wantGone(t *testing.T, f *coordtest.Fleet, id protocol.ActionID) (said stri
 	t.Helper()
 	what := coordinator.Reading{Action: id, FD: protocol.Stdout, Follow: true}
 	_, err := f.Coordinator().ReadOutput(t.Context(), what, func([]byte) error { return nil })
-	if !errors.Is(err, coordinator.ErrGone) {
+	if !errors.Is(err, core.ErrGone) {
 		t.Errorf("reading gives %v", err)
 	}
-	if _, err := f.Coordinator().Extent(t.Context(), coordinator.Actor{}, what); !errors.Is(err, coordinator.ErrGone) {
+	if _, err := f.Coordinator().Extent(t.Context(), core.Actor{}, what); !errors.Is(err, core.ErrGone) {
 		t.Errorf("asking how much there is gives %v", err)
 	}
 	return fmt.Sprint(err)
@@ -195,10 +196,10 @@ func (c *counter) bytes() int64 {
 func TestHoldingTakesARole(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		id := talked(t, f, h, "hello")
-		for role, may := range map[coordinator.TokenRole]bool{coordinator.RoleViewer: false, coordinator.RoleOperator: true} {
+		for role, may := range map[core.TokenRole]bool{core.RoleViewer: false, core.RoleOperator: true} {
 			what := coordinator.Reading{Action: id, FD: protocol.Stdout, Follow: true, Hold: true}
-			e, err := f.Coordinator().Extent(t.Context(), coordinator.Actor{Name: "ann", Role: role}, what)
-			if may != (err == nil) || !may && !errors.Is(err, coordinator.ErrDenied) || may && (e.To != 5 || e.Total != 5) {
+			e, err := f.Coordinator().Extent(t.Context(), core.Actor{Name: "ann", Role: role}, what)
+			if may != (err == nil) || !may && !errors.Is(err, core.ErrDenied) || may && (e.To != 5 || e.Total != 5) {
 				t.Errorf("%s: %+v, %v", role, e, err)
 			}
 		}

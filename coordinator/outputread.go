@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -40,9 +41,9 @@ type Extent struct {
 // Extent tells what can be read, and whether it may be read that way: a hold
 // takes the role operator, for it makes a command wait. It fails with ErrGone for
 // output that was removed because it was old.
-func (c *Coordinator) Extent(ctx context.Context, by Actor, what Reading) (Extent, error) {
+func (c *Coordinator) Extent(ctx context.Context, by core.Actor, what Reading) (Extent, error) {
 	if what.Hold {
-		if err := by.may(RoleOperator, "make a command wait for its reader"); err != nil {
+		if err := by.May(core.RoleOperator, "make a command wait for its reader"); err != nil {
 			return Extent{}, err
 		}
 	}
@@ -65,14 +66,14 @@ func (c *Coordinator) Extent(ctx context.Context, by Actor, what Reading) (Exten
 	if o.totals != nil {
 		e.Total = o.totals.Bytes
 	}
-	e.To, _ = o.next.readable(what.Offset)
+	e.To, _ = o.next.Readable(what.Offset)
 	return e, nil
 }
 
 // gone says why output is not there.
-func gone(o OutputState) error {
+func gone(o core.OutputState) error {
 	return fmt.Errorf("%w: the output of action %s was removed at %s, because it was old or there was too much; how long output is kept is a setting of the coordinator (output.days, output.total_mib)",
-		ErrGone, o.Action, time.UnixMilli(o.RemovedMS).UTC().Format(time.RFC3339))
+		core.ErrGone, o.Action, time.UnixMilli(o.RemovedMS).UTC().Format(time.RFC3339))
 }
 
 // ReadOutput hands the bytes of an output stream on to emit, in order and without
@@ -99,7 +100,7 @@ type reader struct {
 	follow bool
 	hold   bool
 	o      *output
-	a      Action // as it was before news
+	a      core.Action // as it was before news
 	news   <-chan struct{}
 	done   func()
 }
@@ -114,7 +115,7 @@ func (r *reader) look(ctx context.Context) error {
 		}
 		r.done()
 	}
-	r.news, r.done = r.c.wake.on(r.id)
+	r.news, r.done = r.c.wake.On(r.id)
 	a, err := r.c.Action(ctx, r.id)
 	if err != nil {
 		return err
@@ -129,7 +130,7 @@ func (r *reader) step(ctx context.Context, emit func([]byte) error) (more bool, 
 	if err := r.look(ctx); err != nil {
 		return false, Span{}, err
 	}
-	changed, done := r.c.wake.on(r.o.id)
+	changed, done := r.c.wake.On(r.o.id)
 	defer done()
 	r.o.mu.Lock()
 	r.o.settle(r.a)
@@ -141,7 +142,7 @@ func (r *reader) step(ctx context.Context, emit func([]byte) error) (more bool, 
 	if held.Removed() {
 		return false, Span{}, gone(held)
 	}
-	until, next := held.readable(r.offset)
+	until, next := held.Readable(r.offset)
 	if r.offset < until {
 		err := r.pass(until, emit)
 		return err == nil, Span{}, err
@@ -185,7 +186,7 @@ func (r *reader) read(p []byte) (int, error) {
 		return 0, fmt.Errorf("read output: %w", err)
 	}
 	r.o.mu.Lock()
-	until, _ := r.o.next.readable(r.offset)
+	until, _ := r.o.next.Readable(r.offset)
 	r.o.mu.Unlock()
 	return int(max(0, min(int64(n), until-r.offset))), nil
 }
@@ -205,7 +206,7 @@ func (r *reader) advance() {
 
 // ended judges a reader that has read all that is held from its offset on. lost
 // tells that the host has no more of it.
-func (r *reader) ended(held OutputState, t *protocol.Output, lost bool) (next int64, ended bool) {
+func (r *reader) ended(held core.OutputState, t *protocol.Output, lost bool) (next int64, ended bool) {
 	_, to, gone := dropped(t, r.offset)
 	switch {
 	case t != nil && r.offset >= t.Bytes:
@@ -224,7 +225,7 @@ func (r *reader) ended(held OutputState, t *protocol.Output, lost bool) (next in
 
 // attach goes to the stream of the newest attempt. An attempt that never began
 // wrote nothing, so nothing is lost by going over to the next.
-func (r *reader) attach(ctx context.Context, a Action) error {
+func (r *reader) attach(ctx context.Context, a core.Action) error {
 	id := outputID{r.id, max(1, a.Attempt), r.fd}
 	if r.o != nil && (r.o.id == id || r.offset > 0) {
 		return nil

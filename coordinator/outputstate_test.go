@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -19,23 +20,23 @@ func TestCreditWaitsForTheDisk(t *testing.T) {
 }
 
 func TestGone(t *testing.T) {
-	var gone []Range
-	for _, r := range []Range{{10, 20}, {40, 50}, {45, 60}, {20, 21}, {0, 1}} {
+	var gone []core.Range
+	for _, r := range []core.Range{{From: 10, To: 20}, {From: 40, To: 50}, {From: 45, To: 60}, {From: 20, To: 21}, {From: 0, To: 1}} {
 		gone = withGone(gone, r)
 	}
-	if diff := cmp.Diff([]Range{{0, 1}, {10, 21}, {40, 60}}, gone); diff != "" {
+	if diff := cmp.Diff([]core.Range{{From: 0, To: 1}, {From: 10, To: 21}, {From: 40, To: 60}}, gone); diff != "" {
 		t.Error(diff)
 	}
-	s := OutputState{Have: 70, TailFrom: 90, TailTo: 95, Gone: gone}
+	s := core.OutputState{Have: 70, TailFrom: 90, TailTo: 95, Gone: gone}
 	for offset, want := range map[int64][2]int64{0: {0, 1}, 1: {10, 0}, 10: {10, 21}, 21: {40, 0}, 59: {59, 60}, 60: {70, 0}, 70: {70, 0}, 92: {95, 0}, 95: {95, 0}} {
-		if until, next := s.readable(offset); until != want[0] || next != want[1] {
+		if until, next := s.Readable(offset); until != want[0] || next != want[1] {
 			t.Errorf("from %d on: up to %d, gone up to %d, want %v", offset, until, next, want)
 		}
 	}
 	for n := range int64(maxGone) {
-		gone = withGone(gone, Range{100 + 10*n, 105 + 10*n})
+		gone = withGone(gone, core.Range{From: 100 + 10*n, To: 105 + 10*n})
 	}
-	if len(gone) != maxGone || gone[0] != (Range{0, 105}) {
+	if len(gone) != maxGone || gone[0] != (core.Range{From: 0, To: 105}) {
 		t.Errorf("%v", gone)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -22,7 +23,7 @@ func (c *Coordinator) loseOutput(host protocol.HostID) {
 		o.mu.Lock()
 		o.gone = true
 		o.mu.Unlock()
-		c.wake.fire(id)
+		c.wake.Fire(id)
 	}
 }
 
@@ -45,7 +46,7 @@ func (s *session) onOut(in inbound) error {
 		o.jump(h.Offset, h.Gone)
 	case h.Size == 0:
 		o.lose(h.Offset)
-		s.c.wake.fire(o.id)
+		s.c.wake.Fire(o.id)
 		s.c.release(o)
 		return nil
 	default:
@@ -58,7 +59,7 @@ func (s *session) onOut(in inbound) error {
 	}
 	// Who follows needs no disk: what is lost here is asked for again, and is
 	// the same then.
-	s.c.wake.fire(o.id)
+	s.c.wake.Fire(o.id)
 	s.written = append(s.written, o)
 	return nil
 }
@@ -71,7 +72,7 @@ func (s *session) outputOf(h protocol.Header) (*output, error) {
 	}
 	a, err := s.c.Action(s.c.ctx, h.Action)
 	switch {
-	case errors.Is(err, ErrNotFound) || err == nil && a.Host != s.host:
+	case errors.Is(err, core.ErrNotFound) || err == nil && a.Host != s.host:
 		return nil, fmt.Errorf("%w: no action %s of this host has output", protocol.ErrAction, h.Action)
 	case err != nil:
 		return nil, err
@@ -140,14 +141,14 @@ func (s *session) syncOutput() {
 // heldOutput is a stream of which more is durable, and what is not kept of it.
 type heldOutput struct {
 	output      *output
-	now, before []Range
+	now, before []core.Range
 }
 
 // commitOutput makes what was written durable, and only then asks for more: the
 // host may forget what it is not asked for any more. What is not kept may be
 // dropped after that.
 func (s *session) commitOutput(written []*output) (held []heldOutput) {
-	var states []OutputState
+	var states []core.OutputState
 	var done []*output
 	for _, o := range written {
 		if slices.Contains(done, o) {
@@ -179,7 +180,7 @@ func (s *session) commitOutput(written []*output) (held []heldOutput) {
 		}
 		o.mu.Unlock()
 		if err == nil {
-			s.c.wake.fire(o.id)
+			s.c.wake.Fire(o.id)
 			s.goOn(o)
 		}
 	}
@@ -191,7 +192,7 @@ func (s *session) commitOutput(written []*output) (held []heldOutput) {
 
 // sync makes the file durable up to the state that it returns; nil if that
 // failed. More may be written meanwhile.
-func (o *output) sync() (state *OutputState, dirty bool) {
+func (o *output) sync() (state *core.OutputState, dirty bool) {
 	o.mu.Lock()
 	st := o.next
 	dirty, o.dirty = o.dirty, false
@@ -209,10 +210,10 @@ func (o *output) sync() (state *OutputState, dirty bool) {
 }
 
 // keepOffsets makes durable how much of each stream is held.
-func (c *Coordinator) keepOffsets(states []OutputState) error {
-	return c.update(c.ctx, failpoint.OutputKept, func(tx Tx) error {
+func (c *Coordinator) keepOffsets(states []core.OutputState) error {
+	return c.update(c.ctx, failpoint.OutputKept, func(tx core.Tx) error {
 		for _, st := range states {
-			if err := tx.Streams().PutOutput(st); err != nil {
+			if err := tx.Outputs.Put(st); err != nil {
 				return err
 			}
 		}
@@ -254,12 +255,12 @@ func (s *session) ask(o *output) {
 		return
 	}
 	s.mu.Lock()
-	s.credits[o.id], s.owed = Range{offset, offset + window}, true
+	s.credits[o.id], s.owed = core.Range{From: offset, To: offset + window}, true
 	s.mu.Unlock()
 }
 
 // settleOutput reacts to a report: the final one tells how much there is.
-func (c *Coordinator) settleOutput(a Action) {
+func (c *Coordinator) settleOutput(a core.Action) {
 	if !a.State.Final() || a.Attempt == 0 {
 		return
 	}
@@ -269,7 +270,7 @@ func (c *Coordinator) settleOutput(a Action) {
 			continue
 		}
 		o, err := c.output(c.ctx, a, outputID{a.ID, a.Attempt, t.FD})
-		if errors.Is(err, ErrUnavailable) {
+		if errors.Is(err, core.ErrUnavailable) {
 			return // it is asked for when the host comes back
 		}
 		if err != nil {
@@ -283,7 +284,7 @@ func (c *Coordinator) settleOutput(a Action) {
 		c.release(o)
 	}
 	for _, fd := range []protocol.FD{protocol.Stdout, protocol.Stderr, protocol.Recording} {
-		c.wake.fire(outputID{a.ID, a.Attempt, fd})
+		c.wake.Fire(outputID{a.ID, a.Attempt, fd})
 	}
 }
 
@@ -334,10 +335,10 @@ func (s *session) resumeOutput() {
 		o.mu.Unlock()
 	}
 	s.c.outputs.mu.Unlock()
-	var missing []Action
-	err := s.c.cfg.Store.View(s.c.ctx, func(tx Tx) error {
+	var missing []core.Action
+	err := s.c.cfg.Store.View(s.c.ctx, func(tx core.Tx) error {
 		missing = nil
-		ended, err := tx.Actions().List(ActionFilter{
+		ended, err := tx.Actions.List(core.ActionFilter{
 			Host: s.host, States: []protocol.State{protocol.StateDone, protocol.StateFailed, protocol.StateCancelled}, Limit: resumeActions,
 		})
 		if err != nil {
@@ -345,7 +346,7 @@ func (s *session) resumeOutput() {
 		}
 		for _, a := range ended {
 			for _, t := range a.Output {
-				held, err := tx.Streams().Output(a.ID, a.Attempt, t.FD)
+				held, err := tx.Outputs.Get(a.ID, a.Attempt, t.FD)
 				if err != nil {
 					return err
 				}

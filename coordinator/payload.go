@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
@@ -34,9 +35,9 @@ type Payload struct {
 }
 
 // Payload tells how much of a payload is there. One of which there is nothing is
-// [ErrNotFound].
-func (c *Coordinator) Payload(by Actor, d protocol.Digest) (Payload, error) {
-	if err := by.may(RoleOperator, "look for payloads"); err != nil {
+// [core.ErrNotFound].
+func (c *Coordinator) Payload(by core.Actor, d protocol.Digest) (Payload, error) {
+	if err := by.May(core.RoleOperator, "look for payloads"); err != nil {
 		return Payload{}, err
 	}
 	size, _, err := c.payloads.Size(d)
@@ -49,21 +50,21 @@ func (c *Coordinator) Payload(by Actor, d protocol.Digest) (Payload, error) {
 	if have := c.payloads.Partial(d); have > 0 {
 		return Payload{SHA256: d, Have: have}, nil
 	}
-	return Payload{}, fmt.Errorf("payload %s: %w", d, ErrNotFound)
+	return Payload{}, fmt.Errorf("payload %s: %w", d, core.ErrNotFound)
 }
 
 // PutPayload takes bytes of a payload from r. With a digest and a size it goes
 // on at offset, which must be what [Coordinator.Payload] tells, and keeps what
 // came when r ends early, so that the next call can go on. Without a digest it
 // takes all of r, up to the largest payload, and tells what it was. A payload
-// that is whole is durable. What is wrong with the bytes is [ErrInvalid], another
-// offset or another who is at it [ErrConflict], a full disk [ErrUnavailable].
-func (c *Coordinator) PutPayload(ctx context.Context, by Actor, d protocol.Digest, size, offset int64, r io.Reader) (Payload, error) {
-	if err := by.may(RoleOperator, "send payloads"); err != nil {
+// that is whole is durable. What is wrong with the bytes is [core.ErrInvalid], another
+// offset or another who is at it [core.ErrConflict], a full disk [core.ErrUnavailable].
+func (c *Coordinator) PutPayload(ctx context.Context, by core.Actor, d protocol.Digest, size, offset int64, r io.Reader) (Payload, error) {
+	if err := by.May(core.RoleOperator, "send payloads"); err != nil {
 		return Payload{}, err
 	}
 	if size > c.cfg.MaxPayload {
-		return Payload{}, fmt.Errorf("%w: a payload may have %d bytes here, this one has %d: split it, or raise max_payload_mib in the configuration of the coordinator", ErrInvalid, c.cfg.MaxPayload, size)
+		return Payload{}, fmt.Errorf("%w: a payload may have %d bytes here, this one has %d: split it, or raise max_payload_mib in the configuration of the coordinator", core.ErrInvalid, c.cfg.MaxPayload, size)
 	}
 	var f *blob.File
 	var err error
@@ -80,7 +81,7 @@ func (c *Coordinator) PutPayload(ctx context.Context, by Actor, d protocol.Diges
 	}
 	defer f.Close()
 	if f.Offset() != offset {
-		return Payload{}, fmt.Errorf("%w: %d bytes of payload %s are here: go on from there", ErrConflict, f.Offset(), d)
+		return Payload{}, fmt.Errorf("%w: %d bytes of payload %s are here: go on from there", core.ErrConflict, f.Offset(), d)
 	}
 	return c.takePayload(ctx, f, d, r)
 }
@@ -98,7 +99,7 @@ func (c *Coordinator) takePayload(ctx context.Context, f *blob.File, d protocol.
 			break
 		}
 		if err != nil {
-			return Payload{}, fmt.Errorf("%w: the payload broke off after %d bytes: %w", ErrInvalid, f.Offset(), err)
+			return Payload{}, fmt.Errorf("%w: the payload broke off after %d bytes: %w", core.ErrInvalid, f.Offset(), err)
 		}
 	}
 	if ctx.Err() != nil {
@@ -108,7 +109,7 @@ func (c *Coordinator) takePayload(ctx context.Context, f *blob.File, d protocol.
 		return Payload{SHA256: d, Have: f.Offset()}, nil
 	}
 	if f.Offset() == 0 {
-		return Payload{}, fmt.Errorf("%w: an empty payload needs none: leave stdin_sha256 out", ErrInvalid)
+		return Payload{}, fmt.Errorf("%w: an empty payload needs none: leave stdin_sha256 out", core.ErrInvalid)
 	}
 	size := f.Offset()
 	got, err := f.Finish()
@@ -122,13 +123,13 @@ func (c *Coordinator) takePayload(ctx context.Context, f *blob.File, d protocol.
 func payloadError(err error) error {
 	switch {
 	case errors.Is(err, blob.ErrDigest):
-		return fmt.Errorf("%w: %w; nothing of it was kept: send it again", ErrInvalid, err)
+		return fmt.Errorf("%w: %w; nothing of it was kept: send it again", core.ErrInvalid, err)
 	case errors.Is(err, blob.ErrSize):
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
+		return fmt.Errorf("%w: %w", core.ErrInvalid, err)
 	case errors.Is(err, blob.ErrSpace):
-		return fmt.Errorf("%w: %w: make room on the coordinator", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w: make room on the coordinator", core.ErrUnavailable, err)
 	case errors.Is(err, blob.ErrBusy):
-		return fmt.Errorf("%w: %w", ErrConflict, err)
+		return fmt.Errorf("%w: %w", core.ErrConflict, err)
 	}
 	return err
 }
@@ -141,11 +142,11 @@ func (c *Coordinator) hasPayload(s *protocol.Spec) error {
 	size, _, err := c.payloads.Size(s.StdinSHA256)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: payload %s is not here: send it first, by PUT /v1/payloads/{sha256}", ErrInvalid, s.StdinSHA256)
+		return fmt.Errorf("%w: payload %s is not here: send it first, by PUT /v1/payloads/{sha256}", core.ErrInvalid, s.StdinSHA256)
 	case err != nil:
 		return err
 	case size != s.StdinBytes:
-		return fmt.Errorf("%w: payload %s has %d bytes, not %d", ErrInvalid, s.StdinSHA256, size, s.StdinBytes)
+		return fmt.Errorf("%w: payload %s has %d bytes, not %d", core.ErrInvalid, s.StdinSHA256, size, s.StdinBytes)
 	}
 	return c.payloads.Use(s.StdinSHA256, time.Now())
 }
@@ -170,12 +171,12 @@ func (c *Coordinator) sweepLoop(ctx context.Context) error {
 // action that has not ended names them.
 func (c *Coordinator) sweepPayloads(ctx context.Context, before time.Time) error {
 	needed := make(map[protocol.Digest]bool)
-	err := c.cfg.Store.View(ctx, func(tx Tx) error {
-		f := ActionFilter{Limit: pageSize, States: []protocol.State{
+	err := c.cfg.Store.View(ctx, func(tx core.Tx) error {
+		f := core.ActionFilter{Limit: core.PageSize, States: []protocol.State{
 			protocol.StatePendingApprove, protocol.StatePendingSchedule, protocol.StateNew, protocol.StateRunning, protocol.StateLost}}
 		clear(needed)
 		for {
-			page, err := tx.Actions().List(f)
+			page, err := tx.Actions.List(f)
 			if err != nil || len(page) == 0 {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -19,14 +20,14 @@ import (
 // coordinator that is started anew, and has it when all of it is there.
 func TestUploadGoesOn(t *testing.T) {
 	f := coordtest.New(t)
-	by := coordinator.Actor{Name: "ann", Role: coordinator.RoleOperator}
+	by := core.Actor{Name: "ann", Role: core.RoleOperator}
 	data := bytes.Repeat([]byte("0123456789"), 100_000)
 	d, size := protocol.Sum(data), int64(len(data))
 	put := func(offset int64, r io.Reader) (coordinator.Payload, error) {
 		return f.Coordinator().PutPayload(t.Context(), by, d, size, offset, r)
 	}
-	if _, err := f.Coordinator().Payload(by, d); !errors.Is(err, coordinator.ErrNotFound) {
-		t.Fatalf("%v, want %v", err, coordinator.ErrNotFound)
+	if _, err := f.Coordinator().Payload(by, d); !errors.Is(err, core.ErrNotFound) {
+		t.Fatalf("%v, want %v", err, core.ErrNotFound)
 	}
 	broken := io.MultiReader(bytes.NewReader(data[:300_000]), iotest.ErrReader(errors.New("the line broke")))
 	if _, err := put(0, broken); err == nil {
@@ -34,7 +35,7 @@ func TestUploadGoesOn(t *testing.T) {
 	}
 	spec := fmt.Appendf(nil, `{"kind":"host.run","argv":["cat"],"stdin_sha256":"%s","stdin_bytes":%d}`, d, size)
 	h := f.AddHost("edge-07")
-	if _, err := f.Coordinator().Propose(t.Context(), by, coordinator.Request{Host: h.ID, Spec: spec}); !errors.Is(err, coordinator.ErrInvalid) {
+	if _, err := f.Coordinator().Propose(t.Context(), by, coordinator.Request{Host: h.ID, Spec: spec}); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("an action with a payload that is not here: %v", err)
 	}
 	f.Restart()
@@ -42,10 +43,10 @@ func TestUploadGoesOn(t *testing.T) {
 	if err != nil || p.Have != 300_000 || p.Bytes != 0 {
 		t.Fatal(p, err)
 	}
-	if _, err := put(200_000, bytes.NewReader(data[200_000:])); !errors.Is(err, coordinator.ErrConflict) {
+	if _, err := put(200_000, bytes.NewReader(data[200_000:])); !errors.Is(err, core.ErrConflict) {
 		t.Errorf("from another offset: %v", err)
 	}
-	if _, err := put(p.Have, bytes.NewReader(append(data[p.Have:], '!'))); !errors.Is(err, coordinator.ErrInvalid) {
+	if _, err := put(p.Have, bytes.NewReader(append(data[p.Have:], '!'))); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("with a byte too many: %v", err)
 	}
 	p, err = f.Coordinator().Payload(by, d)
@@ -56,20 +57,20 @@ func TestUploadGoesOn(t *testing.T) {
 		t.Fatal(p, err)
 	}
 	wrong := fmt.Appendf(nil, `{"kind":"host.run","argv":["cat"],"stdin_sha256":"%s","stdin_bytes":%d}`, d, size+1)
-	if _, err := f.Coordinator().Propose(t.Context(), by, coordinator.Request{Host: h.ID, Spec: wrong}); !errors.Is(err, coordinator.ErrInvalid) {
+	if _, err := f.Coordinator().Propose(t.Context(), by, coordinator.Request{Host: h.ID, Spec: wrong}); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("an action with another size: %v", err)
 	}
 	if _, err := f.Coordinator().Propose(t.Context(), by, coordinator.Request{Host: h.ID, Spec: spec}); err != nil {
 		t.Error(err)
 	}
-	if _, err := f.Coordinator().PutPayload(t.Context(), by, protocol.Sum([]byte("x")), 1, 0, bytes.NewReader([]byte("y"))); !errors.Is(err, coordinator.ErrInvalid) {
+	if _, err := f.Coordinator().PutPayload(t.Context(), by, protocol.Sum([]byte("x")), 1, 0, bytes.NewReader([]byte("y"))); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("bytes of another digest: %v", err)
 	}
-	if _, err := f.Coordinator().PutPayload(t.Context(), by, d, 1<<40, 0, bytes.NewReader(nil)); !errors.Is(err, coordinator.ErrInvalid) {
+	if _, err := f.Coordinator().PutPayload(t.Context(), by, d, 1<<40, 0, bytes.NewReader(nil)); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("a tebibyte: %v", err)
 	}
-	viewer := coordinator.Actor{Name: "vic", Role: coordinator.RoleViewer}
-	if _, err := f.Coordinator().PutPayload(context.Background(), viewer, d, size, 0, bytes.NewReader(data)); !errors.Is(err, coordinator.ErrDenied) {
+	viewer := core.Actor{Name: "vic", Role: core.RoleViewer}
+	if _, err := f.Coordinator().PutPayload(context.Background(), viewer, d, size, 0, bytes.NewReader(data)); !errors.Is(err, core.ErrDenied) {
 		t.Errorf("a viewer: %v", err)
 	}
 }
@@ -80,7 +81,7 @@ func TestPayloadIsAskedForLast(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		c := f.Coordinator()
 		spec := fmt.Appendf(nil, `{"kind":"host.run","argv":["cat"],"stdin_sha256":"%s","stdin_bytes":5}`, protocol.Sum([]byte("never")))
-		if _, err := c.Propose(t.Context(), f.Admin(), coordinator.Request{Host: "nobody", Spec: spec}); !errors.Is(err, coordinator.ErrNotFound) {
+		if _, err := c.Propose(t.Context(), f.Admin(), coordinator.Request{Host: "nobody", Spec: spec}); !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("for no host: %v", err)
 		}
 		ask := func(hosts ...protocol.HostID) ([]coordinator.Proposed, error) {
@@ -88,13 +89,13 @@ func TestPayloadIsAskedForLast(t *testing.T) {
 			return all, err
 		}
 		all, err := ask("nobody", "nowhere")
-		if err != nil || !errors.Is(all[0].Refused, coordinator.ErrNotFound) || !errors.Is(all[1].Refused, coordinator.ErrNotFound) {
+		if err != nil || !errors.Is(all[0].Refused, core.ErrNotFound) || !errors.Is(all[1].Refused, core.ErrNotFound) {
 			t.Errorf("for no host of two: %+v, %v", all, err)
 		}
-		if all, err := ask("nobody", h.ID); !errors.Is(err, coordinator.ErrInvalid) {
+		if all, err := ask("nobody", h.ID); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("for one host of two: %+v, %v", all, err)
 		}
-		open, err := c.Actions(t.Context(), coordinator.ActionFilter{Limit: 10})
+		open, err := c.Actions(t.Context(), core.ActionFilter{Limit: 10})
 		if err != nil || len(open) != 0 {
 			t.Errorf("%+v, %v, want no action", open, err)
 		}
@@ -107,7 +108,7 @@ func TestPayloadIsOfItsHost(t *testing.T) {
 		other := f.AddHost("edge-08")
 		other.Connect()
 		after(10 * time.Second)
-		by := coordinator.Actor{Name: "ann", Role: coordinator.RoleOperator}
+		by := core.Actor{Name: "ann", Role: core.RoleOperator}
 		p, err := f.Coordinator().PutPayload(t.Context(), by, protocol.Digest{}, -1, 0, bytes.NewReader([]byte("a secret")))
 		if err != nil {
 			t.Fatal(err)

@@ -7,19 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
 )
-
-// Need is one thing that must be there before an action is sent: approvals of so
-// many different persons.
-type Need struct {
-	Persons int      `json:"persons"`
-	From    []string `json:"from,omitempty"` // people; none means every person of the ring
-	Not     string   `json:"not,omitempty"`  // the person whose approval does not count, the requester
-	Why     string   `json:"why"`            // what asks for it
-}
 
 // Whose policy asks for something, for people.
 const (
@@ -54,15 +46,15 @@ func (p Policies) record() map[string]any {
 // SetPolicies puts others into force for what is requested from now on, once the
 // audit log has it; those that are in force already are nothing new. What waits for
 // approval needs what it needed.
-func (c *Coordinator) SetPolicies(ctx context.Context, by Actor, p Policies) error {
-	if err := by.may(RoleAdmin, "set policies"); err != nil {
+func (c *Coordinator) SetPolicies(ctx context.Context, by core.Actor, p Policies) error {
+	if err := by.May(core.RoleAdmin, "set policies"); err != nil {
 		return err
 	}
 	what := p.record()
 	if maps.Equal(what, c.configured.Load().record()) {
 		return nil // whoever has everything read again has changed something else
 	}
-	err := c.update(ctx, failpoint.AccessKept, func(tx Tx) error {
+	err := c.update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
 		return c.audit(tx, by, "policies.set", "", what)
 	})
 	if err == nil {
@@ -72,15 +64,15 @@ func (c *Coordinator) SetPolicies(ctx context.Context, by Actor, p Policies) err
 }
 
 // needs returns what must be there before somebody's request is sent, or
-// [ErrDenied]. What a host asks for is only collected here: the host itself
+// [core.ErrDenied]. What a host asks for is only collected here: the host itself
 // verifies that it is there.
-func (c *Coordinator) needs(tx Tx, by Actor, host protocol.HostID, spec *protocol.Spec) ([]Need, error) {
+func (c *Coordinator) needs(tx core.Tx, by core.Actor, host protocol.HostID, spec *protocol.Spec) ([]core.Need, error) {
 	ours := c.configured.Load()
 	theirs, err := c.hostPolicy(tx, host)
 	if err != nil {
 		return nil, err
 	}
-	var all []Need
+	var all []core.Need
 	for _, from := range []struct {
 		who    string
 		policy *policy.Policy
@@ -91,13 +83,13 @@ func (c *Coordinator) needs(tx Tx, by Actor, host protocol.HostID, spec *protoco
 		n := from.policy.Needs(policy.Request{Host: host, Spec: spec, Requester: by.Name, Role: string(by.Role)})
 		switch {
 		case n.Refused:
-			return nil, fmt.Errorf("%w: %s on host %s: %s: %s; another token may be let: hostler token ls", ErrDenied, spec.Kind, host, from.who, n.Why)
+			return nil, fmt.Errorf("%w: %s on host %s: %s: %s; another token may be let: hostler token ls", core.ErrDenied, spec.Kind, host, from.who, n.Why)
 		case n.Approvals == 0:
 			continue
 		case spec.Kind == protocol.KindPolicySet:
 			continue // what lets it is signed within its spec
 		}
-		need := Need{Persons: n.Approvals, From: n.By, Why: from.who}
+		need := core.Need{Persons: n.Approvals, From: n.By, Why: from.who}
 		if ours.FourEyes {
 			need.Not = by.Name
 		}
@@ -114,7 +106,7 @@ func (c *Coordinator) policyDate(spec *protocol.Spec) error {
 		return nil
 	}
 	if err := c.ofToday(d.IssuedMS); err != nil {
-		return fmt.Errorf("%w: the policy: %w", ErrInvalid, err)
+		return fmt.Errorf("%w: the policy: %w", core.ErrInvalid, err)
 	}
 	return nil
 }
@@ -129,33 +121,16 @@ func (c *Coordinator) ofToday(issuedMS int64) error {
 	return fmt.Errorf("it was signed at %s, and here it is %s: set the clock of the machine that signs, and sign again", when(issuedMS), when(now))
 }
 
-// missing returns how many persons are still missing, given those who have
-// approved.
-func (n *Need) missing(people []string) int {
-	count := 0
-	for _, p := range people {
-		if n.counts(p) {
-			count++
-		}
-	}
-	return max(0, n.Persons-count)
-}
-
-// counts reports whether a person's approval counts.
-func (n *Need) counts(person string) bool {
-	return person != n.Not && (len(n.From) == 0 || slices.Contains(n.From, person))
-}
-
 // met reports whether nothing is missing any more.
-func met(needs []Need, people []string) bool {
-	return !slices.ContainsFunc(needs, func(n Need) bool { return n.missing(people) > 0 })
+func met(needs []core.Need, people []string) bool {
+	return !slices.ContainsFunc(needs, func(n core.Need) bool { return n.Missing(people) > 0 })
 }
 
 // heldUntil returns until when approvals meet the needs: the end of the first
 // one after which they do not. It is called with approvals that do meet them.
-func heldUntil(needs []Need, given []Approval) int64 {
+func heldUntil(needs []core.Need, given []core.Approval) int64 {
 	left := slices.Clone(given)
-	slices.SortFunc(left, func(a, b Approval) int { return int(min(max(a.ExpiresMS-b.ExpiresMS, -1), 1)) })
+	slices.SortFunc(left, func(a, b core.Approval) int { return int(min(max(a.ExpiresMS-b.ExpiresMS, -1), 1)) })
 	for len(left) > 0 && met(needs, persons(left[1:])) {
 		left = left[1:]
 	}
@@ -166,7 +141,7 @@ func heldUntil(needs []Need, given []Approval) int64 {
 }
 
 // persons returns the different persons who have approved.
-func persons(given []Approval) []string {
+func persons(given []core.Approval) []string {
 	var all []string
 	for _, a := range given {
 		if !slices.Contains(all, a.Person) {

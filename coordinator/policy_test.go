@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
@@ -42,12 +43,12 @@ approvals = 1
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(t, storetest.NewMem(storetest.Faults{}), text)
 		key := coordtest.NewKey("prod-1")
-		c.Put(coordinator.Host{ID: "prod-1", State: coordinator.HostApproved, Key: key.Key(), PublicKey: key.Certificate()})
-		const operator, admin = coordinator.RoleOperator, coordinator.RoleAdmin
+		c.Put(core.Host{ID: "prod-1", State: core.HostApproved, Key: key.Key(), PublicKey: key.Certificate()})
+		const operator, admin = core.RoleOperator, core.RoleAdmin
 		run, ping := coordtest.RunSpec("true"), coordtest.Spec(protocol.Spec{Kind: protocol.KindPing})
 		destroy := coordtest.Spec(protocol.Spec{Kind: protocol.KindDestroy, Target: protocol.NewCTID(1, [10]byte{1})})
 		for name, x := range map[string]struct {
-			role coordinator.TokenRole
+			role core.TokenRole
 			host protocol.HostID
 			spec []byte
 			want string // what it needs, or why it is refused
@@ -59,12 +60,12 @@ approvals = 1
 			"by label":               {operator, "prod-1", ping, "2 of [ann bob cat]"},
 			"no rule":                {operator, "edge-07", ping, ""},
 		} {
-			a, err := c.Coordinator().Plan(t.Context(), coordinator.Actor{Name: "eve", Role: x.role}, coordinator.Request{Host: x.host, Spec: x.spec})
+			a, err := c.Coordinator().Plan(t.Context(), core.Actor{Name: "eve", Role: x.role}, coordinator.Request{Host: x.host, Spec: x.spec})
 			got := ""
 			switch {
 			case err != nil:
 				got = err.Error()
-				if !errors.Is(err, coordinator.ErrDenied) {
+				if !errors.Is(err, core.ErrDenied) {
 					t.Errorf("%s: %v", name, err)
 				}
 			case len(a.Needs) == 1:
@@ -77,7 +78,7 @@ approvals = 1
 				t.Errorf("%s: it would be %s", name, a.State)
 			}
 		}
-		if all, err := c.Coordinator().Actions(t.Context(), coordinator.ActionFilter{}); err != nil || len(all) != 0 {
+		if all, err := c.Coordinator().Actions(t.Context(), core.ActionFilter{}); err != nil || len(all) != 0 {
 			t.Errorf("a plan has made %d actions, %v", len(all), err)
 		}
 	})
@@ -94,7 +95,7 @@ func (c *crew) tune(change func(*coordinator.Config)) {
 func TestFourEyes(t *testing.T) {
 	withPolicy(t, onePerson, func(t *testing.T, c *crew) {
 		c.tune(func(cfg *coordinator.Config) { cfg.Policies.Own, cfg.Policies.FourEyes = asks(t, onePerson), true })
-		a, err := c.Coordinator().Propose(t.Context(), coordinator.Actor{Name: "ann", Role: coordinator.RoleOperator}, coordinator.Request{Host: c.host.ID, Spec: coordtest.RunSpec("true")})
+		a, err := c.Coordinator().Propose(t.Context(), core.Actor{Name: "ann", Role: core.RoleOperator}, coordinator.Request{Host: c.host.ID, Spec: coordtest.RunSpec("true")})
 		c.must(err)
 		c.must(c.approve(a, "ann"))
 		got := want(t, c.Fleet, a.ID, protocol.StatePendingApprove, "")
@@ -111,15 +112,15 @@ func TestFourEyes(t *testing.T) {
 func TestSetPolicies(t *testing.T) {
 	withPolicy(t, onePerson, func(t *testing.T, c *crew) {
 		before := c.request()
-		if err := c.Coordinator().SetPolicies(t.Context(), coordinator.Actor{Name: "ann", Role: coordinator.RoleOperator}, coordinator.Policies{}); !errors.Is(err, coordinator.ErrDenied) {
+		if err := c.Coordinator().SetPolicies(t.Context(), core.Actor{Name: "ann", Role: core.RoleOperator}, coordinator.Policies{}); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("an operator sets them: %v", err)
 		}
-		c.must(c.Coordinator().SetPolicies(t.Context(), coordinator.Actor{Name: "signal", Role: coordinator.RoleAdmin}, coordinator.Policies{}))
+		c.must(c.Coordinator().SetPolicies(t.Context(), core.Actor{Name: "signal", Role: core.RoleAdmin}, coordinator.Policies{}))
 		want(t, c.Fleet, c.request().ID, protocol.StatePendingSchedule, "")
 		want(t, c.Fleet, before.ID, protocol.StatePendingApprove, "")
 		c.must(c.approve(before, "ann"))
 		want(t, c.Fleet, before.ID, protocol.StatePendingSchedule, "")
-		c.must(c.Coordinator().SetPolicies(t.Context(), coordinator.Actor{Name: "signal", Role: coordinator.RoleAdmin}, coordinator.Policies{}))
+		c.must(c.Coordinator().SetPolicies(t.Context(), core.Actor{Name: "signal", Role: core.RoleAdmin}, coordinator.Policies{}))
 		// What was in force already is no change.
 		rows, _, err := c.Coordinator().Audit(t.Context(), coordinator.AuditFilter{Verb: "policies.set", Limit: 10})
 		if err != nil || len(rows) != 1 {
@@ -181,7 +182,7 @@ func TestHostsAskToo(t *testing.T) {
 // those who are in the ring and have not.
 func TestWhyNamesApprovers(t *testing.T) {
 	withPolicy(t, "[groups]\ndba = ['bob', 'cat', 'gone']\n[[rule]]\nkinds = ['host.ping']\napprovals = 3\nby = ['@dba']\n[[rule]]\nkinds = ['*']\napprovals = 2\n", func(t *testing.T, c *crew) {
-		expect := func(a coordinator.Action, want string) {
+		expect := func(a core.Action, want string) {
 			t.Helper()
 			if w := why(t, c.Fleet, a.ID); w == nil || w.For != coordinator.WaitsApproval || w.Text != want {
 				t.Errorf("it waits for %+v, want %q", w, want)

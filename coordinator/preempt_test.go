@@ -9,11 +9,12 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
 )
 
-func stopNow(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) coordinator.Action {
+func stopNow(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) core.Action {
 	t.Helper()
 	spec, err := json.Marshal(protocol.Spec{Kind: protocol.KindStopNow, Target: protocol.NewCTID(1, [10]byte{1})})
 	if err != nil {
@@ -108,7 +109,7 @@ func TestReissue(t *testing.T) {
 		a := propose(t, f, h)
 		order(t, h)
 		as := c.NewActionID()
-		if _, err := c.Reissue(t.Context(), f.Admin(), a.ID, as); !errors.Is(err, coordinator.ErrConflict) {
+		if _, err := c.Reissue(t.Context(), f.Admin(), a.ID, as); !errors.Is(err, core.ErrConflict) {
 			t.Errorf("without a conflict: %v", err)
 		}
 		theirs := coordtest.RunSpec("false")
@@ -119,7 +120,7 @@ func TestReissue(t *testing.T) {
 		if string(got.Spec) != string(theirs) || string(got.Conflict) != string(a.Spec) {
 			t.Errorf("here: %s, instead of %s", got.Spec, got.Conflict)
 		}
-		if _, err := c.Reissue(t.Context(), f.Admin(), a.ID, a.ID); !errors.Is(err, coordinator.ErrInvalid) {
+		if _, err := c.Reissue(t.Context(), f.Admin(), a.ID, a.ID); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("as itself: %v", err)
 		}
 		for range 2 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -47,7 +48,7 @@ func TestCopiedHostIsQuarantined(t *testing.T) {
 			t.Fatalf("quarantined because of %q", why)
 		}
 		_, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
-		if !errors.Is(err, coordinator.ErrDenied) {
+		if !errors.Is(err, core.ErrDenied) {
 			t.Errorf("an action for it: %v, want ErrDenied", err)
 		}
 		clone.Silence()
@@ -167,17 +168,17 @@ func TestRestoredCoordinatorRecovers(t *testing.T) {
 		synctest.Wait() // the host now holds a receipt of term 2
 		after(10 * time.Second)
 		f.RestartOn(storetest.NewMem(storetest.Faults{}))
-		f.Put(coordinator.Host{ID: h.ID, State: coordinator.HostApproved, Key: coordtest.NewKey("host edge-07").Key(), PublicKey: coordtest.NewKey("host edge-07").Certificate()})
+		f.Put(core.Host{ID: h.ID, State: core.HostApproved, Key: coordtest.NewKey("host edge-07").Key(), PublicKey: coordtest.NewKey("host edge-07").Certificate()})
 		h.Connect()
 		synctest.Wait()
 		if why := f.Coordinator().Recovery(); !strings.Contains(why, "put the newest copy of its state directory in place") {
 			t.Fatalf("recovery: %q", why)
 		}
 		_, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
-		if !errors.Is(err, coordinator.ErrRecovery) {
+		if !errors.Is(err, core.ErrRecovery) {
 			t.Errorf("an action in recovery: %v", err)
 		}
-		if err := f.Coordinator().Ready(t.Context()); !errors.Is(err, coordinator.ErrRecovery) {
+		if err := f.Coordinator().Ready(t.Context()); !errors.Is(err, core.ErrRecovery) {
 			t.Errorf("Ready in recovery: %v", err)
 		}
 		if why := quarantined(t, f, h); why != "" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -33,8 +34,8 @@ func (c *Coordinator) Summary(ctx context.Context) (Summary, error) {
 		Fleet: c.cfg.FleetName, FleetID: c.cfg.Fleet, Term: c.term, Ring: c.cfg.Trust.Ring(),
 		Recovery: c.Recovery(), Brokers: c.cfg.BrokerAddresses,
 	}
-	err := c.cfg.Store.View(ctx, func(tx Tx) error {
-		waiting, err := tx.Enrolments().List(EnrolmentPending, maxPending)
+	err := c.cfg.Store.View(ctx, func(tx core.Tx) error {
+		waiting, err := tx.Enrolments.List(core.EnrolmentPending, maxPending)
 		if err != nil {
 			return err
 		}
@@ -55,8 +56,8 @@ func openStates() []protocol.State {
 	return []protocol.State{protocol.StatePendingApprove, protocol.StatePendingSchedule, protocol.StateNew, protocol.StateRunning}
 }
 
-func countOpen(tx Tx) (map[protocol.State]int, error) {
-	all, err := tx.Actions().Count()
+func countOpen(tx core.Tx) (map[protocol.State]int, error) {
+	all, err := tx.Actions.Count()
 	open := make(map[protocol.State]int)
 	for _, state := range openStates() {
 		open[state] = all[state]
@@ -64,24 +65,24 @@ func countOpen(tx Tx) (map[protocol.State]int, error) {
 	return open, err
 }
 
-func (c *Coordinator) countHosts(tx Tx, s *Summary) error {
+func (c *Coordinator) countHosts(tx core.Tx, s *Summary) error {
 	s.Hosts = map[Connectivity]int{Online: 0, Suspect: 0, Offline: 0, Unknown: 0}
 	s.Containers = map[string]int{"stopped": 0, "starting": 0, "running": 0, "stopping": 0, "frozen": 0}
-	told, err := tx.Hosts().Containers()
+	told, err := tx.Hosts.Containers()
 	if err != nil {
 		return err
 	}
 	maps.Copy(s.Containers, told)
-	revoked, err := tx.Hosts().Names(HostRevoked)
+	revoked, err := tx.Hosts.Names(core.HostRevoked)
 	if err != nil {
 		return err
 	}
-	replacing, err := tx.Hosts().Names(HostReplacing)
+	replacing, err := tx.Hosts.Names(core.HostReplacing)
 	if err != nil {
 		return err
 	}
 	s.Revoked, s.Replacing = len(revoked), len(replacing)
-	approved, err := tx.Hosts().Names(HostApproved)
+	approved, err := tx.Hosts.Names(core.HostApproved)
 	for _, id := range approved {
 		connectivity, _ := c.presence(id)
 		s.Hosts[connectivity]++
@@ -96,13 +97,13 @@ func (c *Coordinator) Rings(from uint64) []byte { return c.cfg.Trust.Rings(from)
 // TakeRings puts newer rings into force and tells the hosts. It returns the
 // number of the ring in force. The term stays that of the start: which keys may
 // speak is what a ring changes, and every message names its number.
-func (c *Coordinator) TakeRings(ctx context.Context, by Actor, rings []byte) (uint64, error) {
-	if err := by.may(RoleAdmin, "take rings"); err != nil {
+func (c *Coordinator) TakeRings(ctx context.Context, by core.Actor, rings []byte) (uint64, error) {
+	if err := by.May(core.RoleAdmin, "take rings"); err != nil {
 		return 0, err
 	}
 	newer, err := c.cfg.Trust.TakeRings(rings)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return 0, fmt.Errorf("%w: %w", core.ErrInvalid, err)
 	}
 	number, digest := c.cfg.Trust.RingInForce()
 	if !newer {
@@ -110,7 +111,7 @@ func (c *Coordinator) TakeRings(ctx context.Context, by Actor, rings []byte) (ui
 	}
 	// It is in force whoever waits for it, and nobody can take it again.
 	ctx = context.WithoutCancel(ctx)
-	err = c.update(ctx, failpoint.AccessKept, func(tx Tx) error {
+	err = c.update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
 		if err := c.audit(tx, by, "ring.take", fmt.Sprint(number), map[string]any{"digest": digest}); err != nil {
 			return err
 		}
@@ -118,7 +119,7 @@ func (c *Coordinator) TakeRings(ctx context.Context, by Actor, rings []byte) (ui
 	})
 	c.log.InfoContext(ctx, "a new ring is in force", "ring", number)
 	c.sayRings()
-	c.wake.fire(eventsKey{})
+	c.wake.Fire(core.EventsKey{})
 	if p, ok := c.cfg.Trust.Principal(c.cfg.Signer.Key()); !ok || !p.Can(protocol.RoleCoordinator) {
 		c.removedOnce.Do(func() { close(c.removed) })
 	}
@@ -140,14 +141,14 @@ func (c *Coordinator) sayRings() {
 func (c *Coordinator) Roster() ([]byte, error) { return c.cfg.Trust.Roster() }
 
 // Ready reports why requests cannot be served: the store does not answer, or
-// the coordinator is in recovery, which is [ErrRecovery] with the way out.
+// the coordinator is in recovery, which is [core.ErrRecovery] with the way out.
 func (c *Coordinator) Ready(ctx context.Context) error {
-	err := c.cfg.Store.View(ctx, func(tx Tx) error {
-		_, err := tx.Values().Get(termValue)
+	err := c.cfg.Store.View(ctx, func(tx core.Tx) error {
+		_, err := tx.Values.Get(termValue)
 		return err
 	})
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return fmt.Errorf("%w: the store does not answer: %w", ErrUnavailable, err)
+	if err != nil && !errors.Is(err, core.ErrNotFound) {
+		return fmt.Errorf("%w: the store does not answer: %w", core.ErrUnavailable, err)
 	}
 	return c.decide()
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -86,9 +87,9 @@ type hostRecovery struct {
 	Next   protocol.ActionID `json:"next,omitzero"`
 }
 
-func loadHostRecovery(tx Tx, host protocol.HostID) (r hostRecovery, ok bool, err error) {
-	b, err := tx.Values().Get(hostRecoveries + string(host))
-	if errors.Is(err, ErrNotFound) || err == nil && len(b) == 0 {
+func loadHostRecovery(tx core.Tx, host protocol.HostID) (r hostRecovery, ok bool, err error) {
+	b, err := tx.Values.Get(hostRecoveries + string(host))
+	if errors.Is(err, core.ErrNotFound) || err == nil && len(b) == 0 {
 		return r, false, nil
 	}
 	if err == nil {
@@ -100,21 +101,21 @@ func loadHostRecovery(tx Tx, host protocol.HostID) (r hostRecovery, ok bool, err
 	return r, err == nil, err
 }
 
-func putHostRecovery(tx Tx, host protocol.HostID, r hostRecovery) error {
+func putHostRecovery(tx core.Tx, host protocol.HostID, r hostRecovery) error {
 	return putJSON(tx, hostRecoveries+string(host), r)
 }
 
-func putJSON(tx Tx, name string, v any) error {
+func putJSON(tx core.Tx, name string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
-	return tx.Values().Put(name, b)
+	return tx.Values.Put(name, b)
 }
 
-// recovered returns the newest recovery, or [ErrNotFound].
-func recovered(tx Tx) (r Recovered, err error) {
-	b, err := tx.Values().Get(recoveredValue)
+// recovered returns the newest recovery, or [core.ErrNotFound].
+func recovered(tx core.Tx) (r Recovered, err error) {
+	b, err := tx.Values.Get(recoveredValue)
 	if err == nil {
 		r = Recovered{}
 		err = json.Unmarshal(b, &r)
@@ -124,10 +125,10 @@ func recovered(tx Tx) (r Recovered, err error) {
 
 // NeedsRecovery returns why a store must not be used before Recover, empty if
 // nothing is known that speaks against it.
-func NeedsRecovery(ctx context.Context, s Store) (why string, err error) {
-	err = s.View(ctx, func(tx Tx) error {
-		b, err := tx.Values().Get(recoveryValue)
-		if errors.Is(err, ErrNotFound) {
+func NeedsRecovery(ctx context.Context, s core.Store) (why string, err error) {
+	err = s.View(ctx, func(tx core.Tx) error {
+		b, err := tx.Values.Get(recoveryValue)
+		if errors.Is(err, core.ErrNotFound) {
 			err = nil
 		}
 		why = string(b)
@@ -139,13 +140,13 @@ func NeedsRecovery(ctx context.Context, s Store) (why string, err error) {
 // Recover makes a store whose coordinator went back in time usable again. It is
 // one transaction; called again for the same key it returns what it did, and changes
 // nothing, but that it revokes what it is to revoke by then.
-func Recover(ctx context.Context, store Store, cfg RecoverConfig) (done Recovered, err error) {
+func Recover(ctx context.Context, store core.Store, cfg RecoverConfig) (done Recovered, err error) {
 	var id protocol.StoreID
 	if _, err := io.ReadFull(cfg.Rand, id[:]); err != nil {
 		return done, fmt.Errorf("draw the store's id: %w", err)
 	}
 	former := store.ID()
-	err = update(ctx, store, failpoint.StoreRecovered, func(tx Tx) error {
+	err = core.Update(ctx, store, failpoint.StoreRecovered, func(tx core.Tx) error {
 		if done, err = recovered(tx); err == nil && done.Key == cfg.Key {
 			if !cfg.RevokeAccess {
 				return nil
@@ -154,7 +155,7 @@ func Recover(ctx context.Context, store Store, cfg RecoverConfig) (done Recovere
 			err = r.revokeNow(former)
 			done = r.done
 			return err
-		} else if err != nil && !errors.Is(err, ErrNotFound) {
+		} else if err != nil && !errors.Is(err, core.ErrNotFound) {
 			return err
 		}
 		r := recovery{tx: tx, cfg: cfg, done: Recovered{
@@ -172,13 +173,13 @@ func Recover(ctx context.Context, store Store, cfg RecoverConfig) (done Recovere
 
 // recovery is one run of Recover.
 type recovery struct {
-	tx   Tx
+	tx   core.Tx
 	cfg  RecoverConfig
 	done Recovered
 }
 
 func (r *recovery) run(id protocol.StoreID) error {
-	newest, err := r.tx.Journal().Audit().RecordsBefore(math.MaxInt64, 1)
+	newest, err := r.tx.Audit.RecordsBefore(math.MaxInt64, 1)
 	if err != nil {
 		return err
 	}
@@ -186,8 +187,8 @@ func (r *recovery) run(id protocol.StoreID) error {
 		r.done.AuditN = newest[0].N
 	}
 	for _, step := range []func() error{
-		func() error { return r.tx.Values().SetStore(id) },
-		func() error { return r.tx.Values().Put(recoveryValue, nil) },
+		func() error { return r.tx.Values.SetStore(id) },
+		func() error { return r.tx.Values.Put(recoveryValue, nil) },
 		r.actions, r.hosts, r.access, r.events,
 		func() error { return putJSON(r.tx, recoveredValue, r.done) },
 	} {
@@ -206,7 +207,7 @@ func (r *recovery) record(atMS int64, store string, detail map[string]any) error
 	if err != nil {
 		return err
 	}
-	return r.tx.Journal().Audit().Append(record)
+	return r.tx.Audit.Append(record)
 }
 
 // revokeNow ends all access to a store that was recovered without that, by a run that
@@ -224,9 +225,9 @@ func (r *recovery) revokeNow(store protocol.StoreID) error {
 
 // actions lets nothing that may have been sent be sent again.
 func (r *recovery) actions() error {
-	f := ActionFilter{Limit: pageSize, States: openStates()}
+	f := core.ActionFilter{Limit: core.PageSize, States: openStates()}
 	for {
-		page, err := r.tx.Actions().List(f)
+		page, err := r.tx.Actions.List(f)
 		if err != nil || len(page) == 0 {
 			return err
 		}
@@ -243,7 +244,7 @@ func (r *recovery) actions() error {
 	}
 }
 
-func (r *recovery) action(a Action) error {
+func (r *recovery) action(a core.Action) error {
 	a.N, a.Cancelling, a.CancelBy, a.UpdatedMS = formerOrder, false, "", r.done.AtMS
 	if r.cfg.FormerFleet != "" {
 		before := a.State
@@ -257,18 +258,18 @@ func (r *recovery) action(a Action) error {
 		if err != nil {
 			return err
 		}
-		if err := r.tx.Journal().Audit().Append(record); err != nil {
+		if err := r.tx.Audit.Append(record); err != nil {
 			return err
 		}
 	}
-	return r.tx.Actions().Put(a)
+	return r.tx.Actions.Put(a)
 }
 
 // hosts begins their streams downwards anew, and has them asked.
 func (r *recovery) hosts() error {
 	after := protocol.HostID("")
 	for {
-		page, err := r.tx.Hosts().List(after, pageSize)
+		page, err := r.tx.Hosts.List(after, core.PageSize)
 		if err != nil || len(page) == 0 {
 			return err
 		}
@@ -281,22 +282,22 @@ func (r *recovery) hosts() error {
 	}
 }
 
-func (r *recovery) host(h Host) error {
+func (r *recovery) host(h core.Host) error {
 	for _, name := range []protocol.Stream{protocol.StreamOrder, protocol.StreamControl} {
-		if err := r.tx.Streams().Free(h.ID, name, math.MaxInt64); err != nil {
+		if err := r.tx.Streams.Free(h.ID, name, math.MaxInt64); err != nil {
 			return err
 		}
-		if err := r.tx.Streams().Put(StreamState{Host: h.ID, Pos: protocol.Position{Stream: name}, Freed: protocol.Position{Stream: name}}); err != nil {
+		if err := r.tx.Streams.Put(core.StreamState{Host: h.ID, Pos: protocol.Position{Stream: name}, Freed: protocol.Position{Stream: name}}); err != nil {
 			return err
 		}
 	}
-	if h.State != HostApproved {
+	if h.State != core.HostApproved {
 		return nil
 	}
 	r.done.Hosts++
 	if r.cfg.FormerFleet != "" {
-		h.State, h.RevokedMS, h.Reason = HostRevoked, r.done.AtMS, "it is a host of "+r.cfg.FormerFleet+", of which this is a copy"
-		return r.tx.Hosts().Put(h)
+		h.State, h.RevokedMS, h.Reason = core.HostRevoked, r.done.AtMS, "it is a host of "+r.cfg.FormerFleet+", of which this is a copy"
+		return r.tx.Hosts.Put(h)
 	}
 	return putHostRecovery(r.tx, h.ID, hostRecovery{Since: h.AcceptSeq})
 }
@@ -306,11 +307,11 @@ func (r *recovery) host(h Host) error {
 // it for what he has. Ids count from the number of the ring that the recovery needs, so
 // none comes twice, and who follows with one of before is told to begin anew.
 func (r *recovery) events() error {
-	last, err := r.tx.Journal().LastEvent()
+	last, err := r.tx.Events.Last()
 	if err != nil {
 		return err
 	}
-	return r.tx.Journal().RestartEvents(max(EventsBegin(last)+1<<eventBits, r.cfg.Ring<<eventBits))
+	return r.tx.Events.Restart(max(EventsBegin(last)+1<<eventBits, r.cfg.Ring<<eventBits))
 }
 
 // eventBits are those of an event's id that count; the ones above are of the ring with
@@ -326,7 +327,7 @@ func EventsBegin(newest uint64) uint64 { return newest >> eventBits << eventBits
 // used since, so none of them counts any more.
 func (r *recovery) access() error {
 	revoke := r.cfg.RevokeAccess || r.cfg.FormerFleet != ""
-	tokens, err := r.tx.Access().Tokens()
+	tokens, err := r.tx.Access.Tokens()
 	if err != nil {
 		return err
 	}
@@ -336,14 +337,14 @@ func (r *recovery) access() error {
 		}
 		if revoke {
 			t.RevokedMS = r.cfg.Now.UnixMilli()
-			if err := r.tx.Access().PutToken(t); err != nil {
+			if err := r.tx.Access.PutToken(t); err != nil {
 				return err
 			}
 			continue
 		}
 		r.done.Tokens = append(r.done.Tokens, fmt.Sprintf("%s (%s, %s)", t.Name, t.Role, t.ID))
 	}
-	viewers, err := r.tx.Access().Viewers()
+	viewers, err := r.tx.Access.Viewers()
 	if err != nil {
 		return err
 	}
@@ -353,7 +354,7 @@ func (r *recovery) access() error {
 		}
 		if revoke {
 			v.RevokedMS = r.cfg.Now.UnixMilli()
-			if err := r.tx.Access().PutViewer(v); err != nil {
+			if err := r.tx.Access.PutViewer(v); err != nil {
 				return err
 			}
 			continue

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
@@ -89,7 +90,7 @@ func (m *memory) tell(q protocol.ControlItem, part int) {
 }
 
 // recoverOn recovers a store and starts a coordinator of the next ring on it.
-func recoverOn(t *testing.T, f *coordtest.Fleet, store coordinator.Store, change ...func(*coordinator.RecoverConfig)) coordinator.Recovered {
+func recoverOn(t *testing.T, f *coordtest.Fleet, store core.Store, change ...func(*coordinator.RecoverConfig)) coordinator.Recovered {
 	t.Helper()
 	f.Stop()
 	f.Trust.SetRing(f.Trust.Ring() + 1)
@@ -156,7 +157,7 @@ func testRecovered(t *testing.T, part int) {
 	want(t, f, sent.ID, protocol.StateDone, protocol.ReasonOK)
 	m.end(open[1])
 	want(t, f, running.ID, protocol.StateDone, protocol.ReasonOK)
-	later := []coordinator.Action{propose(t, f, h), propose(t, f, h)}
+	later := []core.Action{propose(t, f, h), propose(t, f, h)}
 	after(2 * time.Second)
 	f.Stop()
 	// What it does while nobody is there waits for whoever comes.
@@ -174,7 +175,7 @@ func testRecovered(t *testing.T, part int) {
 	if n := left(t, f); n != 0 {
 		t.Errorf("%d hosts are left after %d questions: %+v", n, len(asked), asked)
 	}
-	for _, a := range []coordinator.Action{early, running, lasting, sent, later[0], later[1]} {
+	for _, a := range []core.Action{early, running, lasting, sent, later[0], later[1]} {
 		got := want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
 		if string(got.Spec) != string(a.Spec) || got.Kind != a.Kind {
 			t.Errorf("action %s is %s %s", a.ID, got.Kind, got.Spec)
@@ -251,7 +252,7 @@ func TestRecoveringHostGoesOnBehindWhatItFreed(t *testing.T) {
 		h.Reboot()
 		after(5 * time.Second)
 		events, err := f.Coordinator().Events(t.Context(), 0, 1000)
-		raised := func(e coordinator.Event) bool { return e.Type == "alert.raised" && e.Object == "disk" }
+		raised := func(e core.Event) bool { return e.Type == "alert.raised" && e.Object == "disk" }
 		if err != nil || !slices.ContainsFunc(events, raised) {
 			t.Errorf("the alert did not arrive: %v", err)
 		}
@@ -317,7 +318,7 @@ func TestAccessIsRevokedByALaterRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.NewMem(storetest.Faults{})
 		f := coordtest.NewOn(t, store)
-		secret := f.Token(coordinator.RoleAdmin)
+		secret := f.Token(core.RoleAdmin)
 		if _, err := f.Coordinator().CreateViewer(t.Context(), f.Admin(), "eyes"); err != nil {
 			t.Fatal(err)
 		}
@@ -334,7 +335,7 @@ func TestAccessIsRevokedByALaterRun(t *testing.T) {
 				}
 			}
 		})
-		if _, err := f.Authenticate(secret); !errors.Is(err, coordinator.ErrDenied) {
+		if _, err := f.Authenticate(secret); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("a token of before: %v", err)
 		}
 		if all, err := f.Coordinator().Viewers(t.Context(), f.Admin()); err != nil || len(all) != 1 || all[0].RevokedMS == 0 {
@@ -354,19 +355,19 @@ func TestCopyForAnotherFleet(t *testing.T) {
 		h.Connect()
 		synctest.Wait()
 		a := propose(t, f, h)
-		secret := f.Token(coordinator.RoleOperator)
+		secret := f.Token(core.RoleOperator)
 		recoverOn(t, f, store, func(c *coordinator.RecoverConfig) { c.FormerFleet = "lab" })
 		h.Reboot()
 		after(5 * time.Second)
 		want(t, f, a.ID, protocol.StateLost, protocol.ReasonRemoved)
 		_, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
-		if !errors.Is(err, coordinator.ErrDenied) {
+		if !errors.Is(err, core.ErrDenied) {
 			t.Errorf("an action for a stranger: %v", err)
 		}
-		if _, err := f.Authenticate(secret); !errors.Is(err, coordinator.ErrDenied) {
+		if _, err := f.Authenticate(secret); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("a token of the fleet: %v", err)
 		}
-		if v, err := f.Coordinator().Host(t.Context(), h.ID); err != nil || v.State != coordinator.HostRevoked || v.Connectivity == coordinator.Online {
+		if v, err := f.Coordinator().Host(t.Context(), h.ID); err != nil || v.State != core.HostRevoked || v.Connectivity == coordinator.Online {
 			t.Errorf("the host is %s, %s: %v", v.State, v.Connectivity, err)
 		}
 	})
@@ -411,7 +412,7 @@ func testApprovalAfterRecovery(t *testing.T, later, ran bool) {
 	m := remember(c.host, func(coordtest.Order) bool { return true })
 	a := c.request()
 	c.must(c.approve(a, "ann"))
-	bobs := func(a coordinator.Action) error {
+	bobs := func(a core.Action) error {
 		return c.give(a, c.keys["bob"], time.Hour, func(p *protocol.Approval) {
 			if later {
 				p.NotBeforeMS += time.Minute.Milliseconds()
@@ -434,10 +435,10 @@ func testApprovalAfterRecovery(t *testing.T, later, ran bool) {
 		t.Errorf("recovered %+v", done)
 	}
 	after(3 * time.Minute) // nothing moves it on before its host has spoken
-	if _, err := c.Coordinator().Deny(t.Context(), boss(), a.ID, ""); !errors.Is(err, coordinator.ErrConflict) {
+	if _, err := c.Coordinator().Deny(t.Context(), boss(), a.ID, ""); !errors.Is(err, core.ErrConflict) {
 		t.Errorf("denied before its host has spoken: %v", err)
 	}
-	if err := c.approve(a, "cat"); !errors.Is(err, coordinator.ErrConflict) || !strings.Contains(err.Error(), "its host is asked") {
+	if err := c.approve(a, "cat"); !errors.Is(err, core.ErrConflict) || !strings.Contains(err.Error(), "its host is asked") {
 		t.Errorf("approved before its host has spoken: %v", err)
 	}
 	if _, err := c.Coordinator().Nudge(t.Context(), c.Admin(), a.ID); err != nil {
@@ -458,7 +459,7 @@ func testApprovalAfterRecovery(t *testing.T, later, ran bool) {
 	switch {
 	case ran: // it is in the past, so nothing is to be approved
 		want(t, c.Fleet, a.ID, protocol.StateDone, protocol.ReasonOK)
-		if err := c.approve(a, "cat"); !errors.Is(err, coordinator.ErrConflict) {
+		if err := c.approve(a, "cat"); !errors.Is(err, core.ErrConflict) {
 			t.Errorf("approved after the host ran it: %v", err)
 		}
 	case !later:

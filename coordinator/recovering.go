@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
 
 // loadRecovery reads whom a recovered coordinator has to ask still.
-func (c *Coordinator) loadRecovery(tx Tx) error {
+func (c *Coordinator) loadRecovery(tx core.Tx) error {
 	r, err := recovered(tx)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, core.ErrNotFound) {
 		return nil
 	}
 	c.recovered = r
@@ -20,9 +21,9 @@ func (c *Coordinator) loadRecovery(tx Tx) error {
 }
 
 // loadRecovering reads whether one host has to be asked still.
-func (c *Coordinator) loadRecovering(tx Tx, h Host) error {
+func (c *Coordinator) loadRecovering(tx core.Tx, h core.Host) error {
 	_, ok, err := loadHostRecovery(tx, h.ID)
-	if ok && h.State == HostApproved {
+	if ok && h.State == core.HostApproved {
 		c.recovering[h.ID] = true
 	}
 	return err
@@ -54,8 +55,8 @@ type Recovering struct {
 // there was none.
 func (c *Coordinator) Recovering(ctx context.Context) (Recovering, error) {
 	var r Recovering
-	err := c.cfg.Store.View(ctx, func(tx Tx) (err error) {
-		if r.Recovered, err = recovered(tx); errors.Is(err, ErrNotFound) {
+	err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+		if r.Recovered, err = recovered(tx); errors.Is(err, core.ErrNotFound) {
 			err = nil
 		}
 		return err
@@ -68,7 +69,7 @@ func (c *Coordinator) Recovering(ctx context.Context) (Recovering, error) {
 
 // meet notes, when a host has said hello, what it can tell that is not known
 // here. It reports whether the host has to be asked.
-func (n *notes) meet(tx Tx, host *Host, h *protocol.Hello) error {
+func (n *notes) meet(tx core.Tx, host *core.Host, h *protocol.Hello) error {
 	rec, ok, err := loadHostRecovery(tx, host.ID)
 	if err != nil {
 		return err
@@ -76,7 +77,7 @@ func (n *notes) meet(tx Tx, host *Host, h *protocol.Hello) error {
 	if !ok {
 		// One that has worked before it was known here has a past with another
 		// coordinator of the fleet, or of its own.
-		st, err := tx.Streams().Get(host.ID, protocol.StreamReport)
+		st, err := tx.Streams.Get(host.ID, protocol.StreamReport)
 		if err != nil || !host.Store.IsZero() || !st.Pos.Store.IsZero() || h.AcceptSeq == 0 {
 			return err
 		}
@@ -107,7 +108,7 @@ func (c *Coordinator) sealedBefore(checkpoint []byte) uint64 {
 }
 
 // noteSealed keeps how far the audit log of the former store went.
-func noteSealed(tx Tx, n uint64) error {
+func noteSealed(tx core.Tx, n uint64) error {
 	if n == 0 {
 		return nil
 	}
@@ -125,8 +126,8 @@ func noteSealed(tx Tx, n uint64) error {
 // answer tells that all before it has come.
 func (c *Coordinator) askRecovering(s *session) {
 	marker := c.newActionID(c.nowMS())
-	var given []Item
-	err := c.update(c.ctx, failpoint.QuestionAsked, func(tx Tx) error {
+	var given []core.Item
+	err := c.update(c.ctx, failpoint.QuestionAsked, func(tx core.Tx) error {
 		given = nil
 		rec, ok, err := loadHostRecovery(tx, s.host)
 		if err != nil || !ok || !rec.Marker.IsZero() {
@@ -159,7 +160,7 @@ func (c *Coordinator) askRecovering(s *session) {
 
 // askAnew begins with the questions to a host anew: what it has answered may have
 // been taken for what it had said before.
-func askAnew(tx Tx, host protocol.HostID) error {
+func askAnew(tx core.Tx, host protocol.HostID) error {
 	if _, ok, err := loadHostRecovery(tx, host); err != nil || !ok {
 		return err
 	}
@@ -169,9 +170,9 @@ func askAnew(tx Tx, host protocol.HostID) error {
 // former returns actions of a host that had not ended before the recovery, the
 // newest before an id, as many as one question takes. next is the oldest of
 // them; zero if there are no more.
-func former(tx Tx, host protocol.HostID, before protocol.ActionID) (ids []protocol.ActionID, next protocol.ActionID, err error) {
-	f := ActionFilter{Host: host, States: openStates(), Before: before, Limit: protocol.MaxTell - 1}
-	page, err := tx.Actions().List(f)
+func former(tx core.Tx, host protocol.HostID, before protocol.ActionID) (ids []protocol.ActionID, next protocol.ActionID, err error) {
+	f := core.ActionFilter{Host: host, States: openStates(), Before: before, Limit: protocol.MaxTell - 1}
+	page, err := tx.Actions.List(f)
 	for _, a := range page {
 		if a.N == formerOrder {
 			ids = append(ids, a.ID)
@@ -185,7 +186,7 @@ func former(tx Tx, host protocol.HostID, before protocol.ActionID) (ids []protoc
 
 // told takes the answer about an id that neither side knows: if it is the marker
 // of a question, all that was asked has been told.
-func (c *Coordinator) told(tx Tx, host protocol.HostID, r *protocol.Report) error {
+func (c *Coordinator) told(tx core.Tx, host protocol.HostID, r *protocol.Report) error {
 	rec, ok, err := loadHostRecovery(tx, host)
 	if err != nil || !ok || rec.Marker.IsZero() || r.Action != rec.Marker {
 		return err
@@ -199,7 +200,7 @@ func (c *Coordinator) told(tx Tx, host protocol.HostID, r *protocol.Report) erro
 	case !rec.Next.IsZero():
 		rec.Before, rec.Next = rec.Next, protocol.ActionID{}
 	default:
-		if err := tx.Values().Put(hostRecoveries+string(host), nil); err != nil {
+		if err := tx.Values.Put(hostRecoveries+string(host), nil); err != nil {
 			return err
 		}
 		return c.event(tx, "host.recovered", host, string(host), map[string]any{"accepted": rec.Until})
@@ -213,7 +214,7 @@ func (s *session) recoveryMoved() {
 	c := s.c
 	var rec hostRecovery
 	var left bool
-	err := c.cfg.Store.View(c.ctx, func(tx Tx) (err error) {
+	err := c.cfg.Store.View(c.ctx, func(tx core.Tx) (err error) {
 		rec, left, err = loadHostRecovery(tx, s.host)
 		return err
 	})
@@ -234,14 +235,14 @@ func (s *session) recoveryMoved() {
 // unknownSince judges the answer that a host does not know an action which had
 // not ended before the recovery. Answers from before it has told everything may
 // be to questions of the former store, and say nothing.
-func (c *Coordinator) unknownSince(tx Tx, a Action) (Action, error) {
+func (c *Coordinator) unknownSince(tx core.Tx, a core.Action) (core.Action, error) {
 	if rec, ok, err := loadHostRecovery(tx, a.Host); err != nil || ok && !rec.Listed {
 		return a, err
 	}
 	if a.State == protocol.StatePendingApprove {
 		// Nobody has sent it, so it may still be approved.
 		a.N = 0
-		if err := tx.Actions().Put(a); err != nil {
+		if err := tx.Actions.Put(a); err != nil {
 			return a, fmt.Errorf("action %s: %w", a.ID, err)
 		}
 		return a, nil

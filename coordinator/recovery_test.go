@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -51,7 +52,7 @@ func inRecovery(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 	if why := quarantined(t, f, h); why != "" {
 		t.Errorf("the host is quarantined: %s", why)
 	}
-	if _, err := c.Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")}); !errors.Is(err, coordinator.ErrRecovery) {
+	if _, err := c.Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")}); !errors.Is(err, core.ErrRecovery) {
 		t.Errorf("an action in recovery: %v", err)
 	}
 	grants := len(f.Published(h.ID, protocol.ChannelGrant))
@@ -269,11 +270,11 @@ func TestLyingHost(t *testing.T) {
 
 // afterUpdate is a store that calls a function when a change was kept.
 type afterUpdate struct {
-	coordinator.Store
+	core.Store
 	then func()
 }
 
-func (s *afterUpdate) Update(ctx context.Context, fn func(coordinator.Tx) error) error {
+func (s *afterUpdate) Update(ctx context.Context, fn func(core.Tx) error) error {
 	err := s.Store.Update(ctx, fn)
 	if then := s.then; then != nil {
 		s.then = nil
@@ -301,7 +302,7 @@ func TestQuarantineWhileReadmitting(t *testing.T) {
 		}
 		synctest.Wait()
 		_, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
-		if why := quarantined(t, f, h); why == "" || !errors.Is(err, coordinator.ErrDenied) {
+		if why := quarantined(t, f, h); why == "" || !errors.Is(err, core.ErrDenied) {
 			t.Errorf("stored is the quarantine %q, in force is %v", why, err)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -20,8 +21,8 @@ import (
 
 // Replacement is what became of a host whose machine is replaced, for who replaces it.
 type Replacement struct {
-	Host   Host
-	Invite Invite
+	Host   core.Host
+	Invite core.Invite
 	Code   string
 	// Unsent is how many actions had never been sent, Unknown how many may have run
 	// or be running, and Unapproved how many waited for approval.
@@ -33,15 +34,15 @@ type Replacement struct {
 // Replace shuts the machine of a host out for ever, ends what was asked of it and has
 // not ended, and makes the code by which another machine may ask for its name. Called
 // again while none was let in it makes another code, and the one before ends.
-func (c *Coordinator) Replace(ctx context.Context, by Actor, id protocol.HostID, ttl time.Duration, reason string) (Replacement, error) {
-	if err := by.may(RoleAdmin, "replace hosts"); err != nil {
+func (c *Coordinator) Replace(ctx context.Context, by core.Actor, id protocol.HostID, ttl time.Duration, reason string) (Replacement, error) {
+	if err := by.May(core.RoleAdmin, "replace hosts"); err != nil {
 		return Replacement{}, err
 	}
 	if err := c.decide(); err != nil {
 		return Replacement{}, err
 	}
 	if ttl < time.Second || ttl > maxInviteTTL {
-		return Replacement{}, fmt.Errorf("%w: a code lives between 1s and 30d, not %s", ErrInvalid, ttl)
+		return Replacement{}, fmt.Errorf("%w: a code lives between 1s and 30d, not %s", core.ErrInvalid, ttl)
 	}
 	invite, code, err := c.newInvite(by, ttl, nil)
 	if err != nil {
@@ -49,8 +50,8 @@ func (c *Coordinator) Replace(ctx context.Context, by Actor, id protocol.HostID,
 	}
 	invite.Host = id
 	var done Replacement
-	err = c.update(ctx, failpoint.HostReplaced, func(tx Tx) error {
-		h, err := tx.Hosts().Get(id)
+	err = c.update(ctx, failpoint.HostReplaced, func(tx core.Tx) error {
+		h, err := tx.Hosts.Get(id)
 		if err != nil {
 			return ofHost(id, err)
 		}
@@ -66,13 +67,13 @@ func (c *Coordinator) Replace(ctx context.Context, by Actor, id protocol.HostID,
 		if !slices.Contains(h.Former, h.Key) {
 			h.Former = append(h.Former, h.Key)
 		}
-		h.State, h.RevokedMS, h.Reason, h.Awaits = HostReplacing, c.nowMS(), "another machine takes its place", invite.ID
+		h.State, h.RevokedMS, h.Reason, h.Awaits = core.HostReplacing, c.nowMS(), "another machine takes its place", invite.ID
 		if reason != "" {
 			h.Reason += ": " + reason
 		}
-		h.begin()
+		beginAnew(&h)
 		done.Host = h
-		if err := errors.Join(tx.Enrolments().PutInvite(invite), tx.Hosts().Put(h), beginStreams(tx, id)); err != nil {
+		if err := errors.Join(tx.Enrolments.PutInvite(invite), tx.Hosts.Put(h), beginStreams(tx, id)); err != nil {
 			return err
 		}
 		detail := map[string]any{
@@ -90,34 +91,34 @@ func (c *Coordinator) Replace(ctx context.Context, by Actor, id protocol.HostID,
 	c.shutOut(id, done.Host.Former...)
 	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
 	c.forgetMachine(id)
-	c.wake.fire(eventsKey{}, id)
+	c.wake.Fire(core.EventsKey{}, id)
 	c.news.askAll()
 	return done, nil
 }
 
-// begin takes away what was known of a machine and says nothing about the next one.
-func (h *Host) begin() {
-	h.Quarantined, h.Store, h.AcceptSeq, h.Adopted, h.Inventory, h.CSR = "", protocol.StoreID{}, 0, protocol.Seq{}, Inventory{}, nil
+// beginAnew takes away what was known of a machine and says nothing about the next one.
+func beginAnew(h *core.Host) {
+	h.Quarantined, h.Store, h.AcceptSeq, h.Adopted, h.Inventory, h.CSR = "", protocol.StoreID{}, 0, protocol.Seq{}, core.Inventory{}, nil
 }
 
 // beginStreams begins all streams of a host anew. Nobody asks the machine before what
 // it did, nor does its policy say what another one will agree to.
-func beginStreams(tx Tx, id protocol.HostID) error {
+func beginStreams(tx core.Tx, id protocol.HostID) error {
 	for _, name := range []protocol.Stream{protocol.StreamOrder, protocol.StreamControl, protocol.StreamReport, protocol.StreamAlert} {
-		if err := tx.Streams().Free(id, name, math.MaxInt64); err != nil {
+		if err := tx.Streams.Free(id, name, math.MaxInt64); err != nil {
 			return err
 		}
-		if err := tx.Streams().Put(StreamState{Host: id, Pos: protocol.Position{Stream: name}, Freed: protocol.Position{Stream: name}}); err != nil {
+		if err := tx.Streams.Put(core.StreamState{Host: id, Pos: protocol.Position{Stream: name}, Freed: protocol.Position{Stream: name}}); err != nil {
 			return err
 		}
 	}
-	return errors.Join(tx.Values().Put(hostRecoveries+string(id), nil), tx.Values().Put(hostPolicies+string(id), nil))
+	return errors.Join(tx.Values.Put(hostRecoveries+string(id), nil), tx.Values.Put(hostPolicies+string(id), nil))
 }
 
 // end ends what was asked of a machine and has not ended. Of each action it says what
 // is known of it.
-func (r *Replacement) end(c *Coordinator, tx Tx, id protocol.HostID) error {
-	return c.eachOpen(tx, id, func(a Action) error {
+func (r *Replacement) end(c *Coordinator, tx core.Tx, id protocol.HostID) error {
+	return c.eachOpen(tx, id, func(a core.Action) error {
 		switch {
 		case a.State == protocol.StatePendingApprove:
 			r.Unapproved++
@@ -140,25 +141,25 @@ func (r *Replacement) end(c *Coordinator, tx Tx, id protocol.HostID) error {
 }
 
 // endInvite ends the code for the new machine of a host, and refuses who waits by it.
-func (c *Coordinator) endInvite(tx Tx, id protocol.HostID, invite string) error {
-	i, err := tx.Enrolments().Invite(invite)
+func (c *Coordinator) endInvite(tx core.Tx, id protocol.HostID, invite string) error {
+	i, err := tx.Enrolments.Invite(invite)
 	switch {
-	case errors.Is(err, ErrNotFound): // forgotten, long after its end
+	case errors.Is(err, core.ErrNotFound): // forgotten, long after its end
 	case err != nil:
 		return err
 	default:
 		i.ExpiresMS = min(i.ExpiresMS, c.lifeMS())
-		if err := tx.Enrolments().PutInvite(i); err != nil {
+		if err := tx.Enrolments.PutInvite(i); err != nil {
 			return err
 		}
 	}
-	waiting, err := tx.Enrolments().List(EnrolmentPending, maxPending)
+	waiting, err := tx.Enrolments.List(core.EnrolmentPending, maxPending)
 	for _, e := range waiting {
 		if e.Invite != invite || e.Host != id {
 			continue
 		}
-		e.State, e.Reason, e.DecidedMS = EnrolmentDenied, "another code was made for the new machine of this host", c.nowMS()
-		if err := errors.Join(tx.Enrolments().Put(e), c.event(tx, "host.denied", id, e.ID, map[string]any{"reason": e.Reason})); err != nil {
+		e.State, e.Reason, e.DecidedMS = core.EnrolmentDenied, "another code was made for the new machine of this host", c.nowMS()
+		if err := errors.Join(tx.Enrolments.Put(e), c.event(tx, "host.denied", id, e.ID, map[string]any{"reason": e.Reason})); err != nil {
 			return err
 		}
 	}
@@ -180,19 +181,19 @@ func (c *Coordinator) forgetMachine(id protocol.HostID) {
 }
 
 // mayTake reports why an enrolment cannot have the name of a host that there is.
-func mayTake(h Host, e *Enrolment) error {
+func mayTake(h core.Host, e *core.Enrolment) error {
 	switch {
-	case h.State == HostReplacing && e.Invite == h.Awaits:
+	case h.State == core.HostReplacing && e.Invite == h.Awaits:
 		return nil
-	case h.State == HostReplacing:
-		return fmt.Errorf("%w: the name %s is kept for the new machine of that host: join with the code of hostler host replace, or under another name with --host", ErrExists, h.ID)
+	case h.State == core.HostReplacing:
+		return fmt.Errorf("%w: the name %s is kept for the new machine of that host: join with the code of hostler host replace, or under another name with --host", core.ErrExists, h.ID)
 	}
-	return fmt.Errorf("%w: a host named %s was enrolled with another key; join under another name with --host, or, if this machine takes its place: hostler host replace %s", ErrExists, h.ID, h.ID)
+	return fmt.Errorf("%w: a host named %s was enrolled with another key; join under another name with --host, or, if this machine takes its place: hostler host replace %s", core.ErrExists, h.ID, h.ID)
 }
 
 // isFor reports why somebody who has proven a code cannot use it as that host:
 // rights that a key has lost never come back, and the code may be for another host.
-func (i Invite) isFor(id protocol.HostID, revoked bool) error {
+func isFor(i core.Invite, id protocol.HostID, revoked bool) error {
 	switch {
 	case revoked:
 		return errors.New("the key of this machine was revoked; to let it in again, make a new one: hostler-agent leave, and then join")
@@ -231,7 +232,7 @@ func (c *Coordinator) shutOut(id protocol.HostID, keys ...protocol.KeyID) {
 
 // trustHost makes the key of a host and, of one that took the place of another machine,
 // its certificates known.
-func (c *Coordinator) trustHost(h Host) error {
+func (c *Coordinator) trustHost(h core.Host) error {
 	if err := c.cfg.Trust.AddHost(h.ID, h.PublicKey); err != nil {
 		return fmt.Errorf("host %s: %w", h.ID, err)
 	}
@@ -239,7 +240,7 @@ func (c *Coordinator) trustHost(h Host) error {
 		c.cfg.Trust.RevokeHost(h.ID, key)
 	}
 	switch {
-	case h.State != HostApproved:
+	case h.State != core.HostApproved:
 		c.cfg.Trust.RevokeHost(h.ID, h.Key)
 	case len(h.CSR) > 0:
 		if err := c.cfg.Trust.PinHost(h.ID, h.CSR); err != nil {

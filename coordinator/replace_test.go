@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -75,12 +76,12 @@ func TestReplacedHost(t *testing.T) {
 			}
 		}
 		want(t, f, done.ID, protocol.StateDone, protocol.ReasonOK)
-		if _, err := c.Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")}); !errors.Is(err, coordinator.ErrDenied) {
+		if _, err := c.Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")}); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("an action while nobody bears the name: %v", err)
 		}
 		h.Connect() // it was not lost after all
 		after(5 * time.Second)
-		if v, err := c.Host(t.Context(), h.ID); err != nil || v.State != coordinator.HostReplacing || !v.Store.IsZero() || len(v.Inventory.Containers) != 0 {
+		if v, err := c.Host(t.Context(), h.ID); err != nil || v.State != core.HostReplacing || !v.Store.IsZero() || len(v.Inventory.Containers) != 0 {
 			t.Errorf("it is %+v, %v", v, err)
 		}
 
@@ -103,7 +104,7 @@ func TestReplacedHost(t *testing.T) {
 			t.Errorf("the new machine was ordered %v, want %v", ordered, []protocol.ActionID{first.ID, second.ID})
 		}
 		v, err := f.Coordinator().Host(t.Context(), h.ID)
-		if err != nil || v.State != coordinator.HostApproved || v.Quarantined != "" || !slices.Equal(v.Labels, []string{"site=lab"}) || v.Reason != "" || len(v.Former) != 1 {
+		if err != nil || v.State != core.HostApproved || v.Quarantined != "" || !slices.Equal(v.Labels, []string{"site=lab"}) || v.Reason != "" || len(v.Former) != 1 {
 			t.Errorf("the new machine is %+v, %v", v.Host, err)
 		}
 		want(t, f, running.ID, protocol.StateLost, protocol.ReasonReplaced)
@@ -198,27 +199,27 @@ func TestRevokedWhileLetIn(t *testing.T) {
 func TestWhoMayTakeAName(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		c := f.Coordinator()
-		operator := coordinator.Actor{Name: "eve", Role: coordinator.RoleApprover}
-		if _, err := c.Replace(t.Context(), operator, h.ID, time.Hour, ""); !errors.Is(err, coordinator.ErrDenied) {
+		operator := core.Actor{Name: "eve", Role: core.RoleApprover}
+		if _, err := c.Replace(t.Context(), operator, h.ID, time.Hour, ""); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("replaced by an approver: %v", err)
 		}
-		if _, err := c.Replace(t.Context(), f.Admin(), "nobody", time.Hour, ""); !errors.Is(err, coordinator.ErrNotFound) {
+		if _, err := c.Replace(t.Context(), f.Admin(), "nobody", time.Hour, ""); !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("a host that is not there: %v", err)
 		}
-		if _, err := claim(t, f, h.ID, "stranger", invite(t, f)); !errors.Is(err, coordinator.ErrExists) {
+		if _, err := claim(t, f, h.ID, "stranger", invite(t, f)); !errors.Is(err, core.ErrExists) {
 			t.Errorf("the name of a member: %v", err)
 		}
 		first := replace(t, f, h.ID)
-		if _, err := claim(t, f, h.ID, "stranger", invite(t, f)); !errors.Is(err, coordinator.ErrExists) {
+		if _, err := claim(t, f, h.ID, "stranger", invite(t, f)); !errors.Is(err, core.ErrExists) {
 			t.Errorf("a code for any host: %v", err)
 		}
-		if _, err := claim(t, f, "edge-99", "stranger", first.Code); !errors.Is(err, coordinator.ErrDenied) || !strings.Contains(err.Error(), "--host edge-07") {
+		if _, err := claim(t, f, "edge-99", "stranger", first.Code); !errors.Is(err, core.ErrDenied) || !strings.Contains(err.Error(), "--host edge-07") {
 			t.Errorf("another name: %v", err)
 		}
-		if _, err := claim(t, f, h.ID, h.ID, first.Code); !errors.Is(err, coordinator.ErrDenied) || !strings.Contains(err.Error(), "hostler-agent leave") {
+		if _, err := claim(t, f, h.ID, h.ID, first.Code); !errors.Is(err, core.ErrDenied) || !strings.Contains(err.Error(), "hostler-agent leave") {
 			t.Errorf("the key of the lost machine: %v", err)
 		}
-		if _, err := claim(t, f, "edge-98", h.ID, invite(t, f)); !errors.Is(err, coordinator.ErrDenied) {
+		if _, err := claim(t, f, "edge-98", h.ID, invite(t, f)); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("the key of the lost machine, under another name: %v", err)
 		}
 		if _, err := claim(t, f, h.ID, "stranger", first.Code); err != nil {
@@ -226,10 +227,10 @@ func TestWhoMayTakeAName(t *testing.T) {
 		}
 		// The code went to the wrong hands: another one is made.
 		second := replace(t, f, h.ID)
-		if _, err := c.ApproveEnrolment(t.Context(), f.Admin(), string(h.ID), ""); !errors.Is(err, coordinator.ErrConflict) {
+		if _, err := c.ApproveEnrolment(t.Context(), f.Admin(), string(h.ID), ""); !errors.Is(err, core.ErrConflict) {
 			t.Errorf("who waited by the first code: %v", err)
 		}
-		if _, err := claim(t, f, h.ID, "stranger", first.Code); !errors.Is(err, coordinator.ErrExists) {
+		if _, err := claim(t, f, h.ID, "stranger", first.Code); !errors.Is(err, core.ErrExists) {
 			t.Errorf("the first code after the second was made: %v", err)
 		}
 		next := succeed(t, f, h.ID, "another-machine", second.Code)

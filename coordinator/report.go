@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
@@ -20,7 +21,7 @@ import (
 func (s *session) onItems(items []protocol.Message) {
 	c := s.c
 	acked := s.takeFreeable()
-	var changed []Action
+	var changed []core.Action
 	var told []protocol.Report
 	var positions []protocol.Position
 	var freed map[protocol.Stream]uint64
@@ -28,16 +29,16 @@ func (s *session) onItems(items []protocol.Message) {
 	receipted := maps.Clone(s.receipted)
 	s.mu.Unlock()
 	noted := make(map[protocol.ActionID]int64)
-	err := c.update(c.ctx, failpoint.ReportsTaken, func(tx Tx) (err error) {
+	err := c.update(c.ctx, failpoint.ReportsTaken, func(tx core.Tx) (err error) {
 		changed, positions, told = nil, nil, nil
 		if freed, err = s.free(tx, acked); err != nil {
 			return err
 		}
-		states := make(map[protocol.Stream]StreamState)
+		states := make(map[protocol.Stream]core.StreamState)
 		for _, m := range items {
 			st, ok := states[m.Header.Stream]
 			if !ok {
-				if st, err = tx.Streams().Get(s.host, m.Header.Stream); err != nil {
+				if st, err = tx.Streams.Get(s.host, m.Header.Stream); err != nil {
 					return err
 				}
 			}
@@ -60,7 +61,7 @@ func (s *session) onItems(items []protocol.Message) {
 		}
 		for _, st := range states {
 			positions = append(positions, st.Pos)
-			if err := tx.Streams().Put(st); err != nil {
+			if err := tx.Streams.Put(st); err != nil {
 				return err
 			}
 		}
@@ -81,12 +82,12 @@ func (s *session) onItems(items []protocol.Message) {
 	s.forgetReceipts(noted)
 	c.heardWhy(s.host, told)
 	for _, a := range changed {
-		c.wake.fire(a.ID)
+		c.wake.Fire(a.ID)
 		c.news.tell(a)
 		c.settleOutput(a)
 	}
 	if len(positions) > 0 {
-		c.wake.fire(eventsKey{}, s.host) // alerts and rejected items are events too
+		c.wake.Fire(core.EventsKey{}, s.host) // alerts and rejected items are events too
 		if c.isRecovering(s.host) {
 			s.recoveryMoved()
 		}
@@ -97,29 +98,29 @@ func (s *session) onItems(items []protocol.Message) {
 // rejected with its code, so that nothing behind it waits; only a failing
 // store is an error. It returns the action that it has changed, if any, and the
 // report, if it is one.
-func (c *Coordinator) deliver(tx Tx, host protocol.HostID, m protocol.Message, receipted map[protocol.ActionID]int64) (Action, *protocol.Report, error) {
+func (c *Coordinator) deliver(tx core.Tx, host protocol.HostID, m protocol.Message, receipted map[protocol.ActionID]int64) (core.Action, *protocol.Report, error) {
 	switch m.Header.Stream {
 	case protocol.StreamReport:
 		var r protocol.Report
 		if err := m.DecodeItem(&r); err != nil {
-			return Action{}, nil, c.reject(tx, host, m, err)
+			return core.Action{}, nil, c.reject(tx, host, m, err)
 		}
 		if r.Policy != nil {
-			return Action{}, nil, c.toldPolicy(tx, host, r.Policy)
+			return core.Action{}, nil, c.toldPolicy(tx, host, r.Policy)
 		}
 		a, err := c.applyReport(tx, host, m, &r, receipted[r.Action])
 		return a, &r, err
 	default:
 		var a protocol.Alert
 		if err := m.DecodeItem(&a); err != nil {
-			return Action{}, nil, c.reject(tx, host, m, err)
+			return core.Action{}, nil, c.reject(tx, host, m, err)
 		}
-		return Action{}, nil, c.applyAlert(tx, host, &a)
+		return core.Action{}, nil, c.applyAlert(tx, host, &a)
 	}
 }
 
 // reject keeps a broken item's code.
-func (c *Coordinator) reject(tx Tx, host protocol.HostID, m protocol.Message, why error) error {
+func (c *Coordinator) reject(tx core.Tx, host protocol.HostID, m protocol.Message, why error) error {
 	code := c.stats.refuse(why)
 	return c.event(tx, "item.rejected", host, string(m.Header.Stream), map[string]any{
 		"n": m.Header.N, "code": code, "detail": why.Error(),
@@ -135,8 +136,8 @@ const (
 )
 
 // applyAlert keeps the list of raised alerts of a host and tells watchers.
-func (c *Coordinator) applyAlert(tx Tx, host protocol.HostID, a *protocol.Alert) error {
-	h, err := tx.Hosts().Get(host)
+func (c *Coordinator) applyAlert(tx core.Tx, host protocol.HostID, a *protocol.Alert) error {
+	h, err := tx.Hosts.Get(host)
 	if err != nil {
 		return err
 	}
@@ -154,7 +155,7 @@ func (c *Coordinator) applyAlert(tx Tx, host protocol.HostID, a *protocol.Alert)
 		}
 	}
 	h.Inventory.Alerts = kept
-	if err := tx.Hosts().Put(h); err != nil {
+	if err := tx.Hosts.Put(h); err != nil {
 		return err
 	}
 	return c.event(tx, verb, host, a.ID, map[string]any{"severity": a.Severity, "text": a.Text})
@@ -162,22 +163,22 @@ func (c *Coordinator) applyAlert(tx Tx, host protocol.HostID, a *protocol.Alert)
 
 // applyReport moves the coordinator's view of an action along the evidence of
 // its host. receipted is when its order was acknowledged, if that is to be noted.
-func (c *Coordinator) applyReport(tx Tx, host protocol.HostID, m protocol.Message, r *protocol.Report, receipted int64) (Action, error) {
-	a, err := tx.Actions().Get(r.Action)
-	local := errors.Is(err, ErrNotFound)
+func (c *Coordinator) applyReport(tx core.Tx, host protocol.HostID, m protocol.Message, r *protocol.Report, receipted int64) (core.Action, error) {
+	a, err := tx.Actions.Get(r.Action)
+	local := errors.Is(err, core.ErrNotFound)
 	switch {
 	case local && r.State == protocol.StateNone:
-		return Action{}, c.told(tx, host, r) // neither side knows it
+		return core.Action{}, c.told(tx, host, r) // neither side knows it
 	case local && r.Event == protocol.EventTell && !c.isRecovering(host):
 		// The answer to a question about what was forgotten here meanwhile. What
 		// began on the host is told without being asked.
-		return Action{}, nil
+		return core.Action{}, nil
 	case local:
 		a = c.adopt(host, r)
 	case err != nil:
-		return Action{}, err
+		return core.Action{}, err
 	case a.Host != host:
-		return Action{}, c.reject(tx, host, m, fmt.Errorf("%w: action %s is of host %s", protocol.ErrWrongHost, a.ID, a.Host))
+		return core.Action{}, c.reject(tx, host, m, fmt.Errorf("%w: action %s is of host %s", protocol.ErrWrongHost, a.ID, a.Host))
 	}
 	if r.Event == protocol.EventTell && r.State == protocol.StateNone {
 		return c.applyUnknown(tx, a, r)
@@ -196,12 +197,12 @@ func (c *Coordinator) applyReport(tx Tx, host protocol.HostID, m protocol.Messag
 		takeIntent(&a, r)
 	}
 	if !observe(&a, r, c.nowMS()) && !learnt && a.Digest == before.Digest && a.Cancelling == before.Cancelling && a.Detail == before.Detail {
-		return Action{}, nil // evidence of what was known
+		return core.Action{}, nil // evidence of what was known
 	}
 	if local {
-		err = tx.Actions().Insert(a)
+		err = tx.Actions.Insert(a)
 	} else {
-		err = tx.Actions().Put(a)
+		err = tx.Actions.Put(a)
 	}
 	if err != nil {
 		return a, err
@@ -209,7 +210,7 @@ func (c *Coordinator) applyReport(tx Tx, host protocol.HostID, m protocol.Messag
 	if err := c.follow(tx, a, r); err != nil {
 		return a, err
 	}
-	by := Actor{Name: string(protocol.HostParty(host))}
+	by := core.Actor{Name: string(protocol.HostParty(host))}
 	if err := c.transition(tx, by, a, before.State, r.Event, protocol.Sum(m.Header.Item)); err != nil {
 		return a, err
 	}
@@ -219,13 +220,13 @@ func (c *Coordinator) applyReport(tx Tx, host protocol.HostID, m protocol.Messag
 // follow brings what is known of the host up to date with what an action has made
 // of it, of its container or of its policy: whoever waited for the action sees it. A report that comes late
 // says nothing against a newer heartbeat; both are dated by the host's clock.
-func (c *Coordinator) follow(tx Tx, a Action, r *protocol.Report) error {
+func (c *Coordinator) follow(tx core.Tx, a core.Action, r *protocol.Report) error {
 	done := a.State == protocol.StateDone
 	gone, policySet := done && a.Kind == protocol.KindDestroy, done && a.Kind == protocol.KindPolicySet
 	if r.Container == nil && !gone && !policySet {
 		return nil
 	}
-	h, err := tx.Hosts().Get(a.Host)
+	h, err := tx.Hosts.Get(a.Host)
 	if err != nil || r.AtMS < h.Inventory.Host.ClockMS {
 		return err
 	}
@@ -249,13 +250,13 @@ func (c *Coordinator) follow(tx Tx, a Action, r *protocol.Report) error {
 		h.Inventory.Containers = slices.Clone(old)
 		h.Inventory.Containers[i] = *r.Container
 	}
-	return tx.Hosts().Put(h)
+	return tx.Hosts.Put(h)
 }
 
 // observe applies a report to an action; it reports whether the action moved.
 // Evidence that leads nowhere new is no error: it comes twice after every
 // crash.
-func observe(a *Action, r *protocol.Report, nowMS int64) bool {
+func observe(a *core.Action, r *protocol.Report, nowMS int64) bool {
 	next, reason, err := r.Observe(a.State, a.Reason)
 	moved := err == nil && (next != a.State || !next.Final() && r.Attempt > a.Attempt)
 	if err == nil {
@@ -285,15 +286,15 @@ func observe(a *Action, r *protocol.Report, nowMS int64) bool {
 }
 
 // adopt makes the record of an action that began on the host itself.
-func (c *Coordinator) adopt(host protocol.HostID, r *protocol.Report) Action {
-	a := Action{ID: r.Action, Host: host, CreatedMS: r.AtMS, UpdatedMS: c.nowMS()}
+func (c *Coordinator) adopt(host protocol.HostID, r *protocol.Report) core.Action {
+	a := core.Action{ID: r.Action, Host: host, CreatedMS: r.AtMS, UpdatedMS: c.nowMS()}
 	takeIntent(&a, r)
 	return a
 }
 
 // takeIntent makes an action what its host says that it is, and whose. A report that
 // does not carry the spec leaves it open: the host tells it when it is asked.
-func takeIntent(a *Action, r *protocol.Report) {
+func takeIntent(a *core.Action, r *protocol.Report) {
 	a.Spec, a.Digest, a.Requester = r.Spec, r.Digest, "host:"+string(a.Host)
 	if r.Requester != "" {
 		a.Requester += "/" + r.Requester
@@ -307,9 +308,9 @@ func takeIntent(a *Action, r *protocol.Report) {
 // applyUnknown makes LOST what the host does not know although it has the
 // order: an order that may still be under way says nothing. The answer may be
 // to a question of before the action ended; then it says nothing new.
-func (c *Coordinator) applyUnknown(tx Tx, a Action, r *protocol.Report) (Action, error) {
+func (c *Coordinator) applyUnknown(tx core.Tx, a core.Action, r *protocol.Report) (core.Action, error) {
 	have := r.HaveOrder
-	if StreamOf(a.Kind) == protocol.StreamControl {
+	if core.StreamOf(a.Kind) == protocol.StreamControl {
 		have = r.HaveControl
 	}
 	switch {
@@ -326,7 +327,7 @@ func (c *Coordinator) applyUnknown(tx Tx, a Action, r *protocol.Report) (Action,
 
 // conflict takes over the host's record of an id that means something else
 // here. What was asked for here stays visible and can be issued again.
-func (c *Coordinator) conflict(tx Tx, a *Action, r *protocol.Report) error {
+func (c *Coordinator) conflict(tx core.Tx, a *core.Action, r *protocol.Report) error {
 	if a.Conflict == nil {
 		a.Conflict = a.Spec // the first intent is what was asked for
 	}
@@ -335,12 +336,12 @@ func (c *Coordinator) conflict(tx Tx, a *Action, r *protocol.Report) error {
 }
 
 // move makes a decision of the coordinator about an action durable.
-func (c *Coordinator) move(tx Tx, a *Action, ev protocol.Event) error {
-	return c.moveBy(tx, self(), a, ev)
+func (c *Coordinator) move(tx core.Tx, a *core.Action, ev protocol.Event) error {
+	return c.moveBy(tx, core.Self(), a, ev)
 }
 
 // moveBy is move for what a person has decided.
-func (c *Coordinator) moveBy(tx Tx, by Actor, a *Action, ev protocol.Event) error {
+func (c *Coordinator) moveBy(tx core.Tx, by core.Actor, a *core.Action, ev protocol.Event) error {
 	before := a.State
 	next, reason, err := a.State.Next(ev, protocol.OwnerCoordinator, "")
 	if err != nil {
@@ -350,7 +351,7 @@ func (c *Coordinator) moveBy(tx Tx, by Actor, a *Action, ev protocol.Event) erro
 	if next.Final() {
 		a.EndedMS = a.UpdatedMS
 	}
-	if err := tx.Actions().Put(*a); err != nil {
+	if err := tx.Actions.Put(*a); err != nil {
 		return err
 	}
 	if err := c.transition(tx, by, *a, before, ev, a.Digest); err != nil {
@@ -360,12 +361,12 @@ func (c *Coordinator) moveBy(tx Tx, by Actor, a *Action, ev protocol.Event) erro
 }
 
 // event appends to the journal that watchers read.
-func (c *Coordinator) event(tx Tx, typ string, host protocol.HostID, object string, data map[string]any) error {
+func (c *Coordinator) event(tx core.Tx, typ string, host protocol.HostID, object string, data map[string]any) error {
 	b, err := json.Marshal(data)
 	if err != nil {
 		return fmt.Errorf("encode event %s: %w", typ, err)
 	}
-	_, err = tx.Journal().AppendEvent(Event{AtMS: c.nowMS(), Type: typ, Host: host, Object: object, Data: b})
+	_, err = tx.Events.Append(core.Event{AtMS: c.nowMS(), Type: typ, Host: host, Object: object, Data: b})
 	return err
 }
 
@@ -379,13 +380,13 @@ const (
 // trimEvents forgets the oldest events beyond keptEvents.
 func (c *Coordinator) trimEvents(ctx context.Context) error {
 	var upTo uint64
-	err := c.cfg.Store.View(ctx, func(tx Tx) error {
+	err := c.cfg.Store.View(ctx, func(tx core.Tx) error {
 		upTo = 0
-		newest, err := tx.Journal().LastEvent()
+		newest, err := tx.Events.Last()
 		if err != nil || newest <= keptEvents {
 			return err
 		}
-		oldest, err := tx.Journal().Events(0, 1)
+		oldest, err := tx.Events.List(0, 1)
 		if err == nil && len(oldest) > 0 && oldest[0].ID <= newest-keptEvents {
 			upTo = min(newest-keptEvents, oldest[0].ID+trimStep-1)
 		}
@@ -394,10 +395,10 @@ func (c *Coordinator) trimEvents(ctx context.Context) error {
 	if err != nil || upTo == 0 {
 		return err
 	}
-	return c.cfg.Store.Update(ctx, func(tx Tx) error { return tx.Journal().TrimEvents(upTo) })
+	return c.cfg.Store.Update(ctx, func(tx core.Tx) error { return tx.Events.Trim(upTo) })
 }
 
-func (c *Coordinator) actionEvent(tx Tx, a Action, before protocol.State) error {
+func (c *Coordinator) actionEvent(tx core.Tx, a core.Action, before protocol.State) error {
 	data := map[string]any{
 		"kind": a.Kind, "from": before, "state": a.State, "reason": a.Reason, "attempt": a.Attempt, "cancelling": a.Cancelling,
 	}
@@ -410,13 +411,13 @@ func (c *Coordinator) actionEvent(tx Tx, a Action, before protocol.State) error 
 // emitHost appends an event about a host's presence. Presence is no promise,
 // so a store that cannot take it is only logged.
 func (c *Coordinator) emitHost(host protocol.HostID, typ, why string) {
-	err := c.cfg.Store.Update(c.ctx, func(tx Tx) error {
+	err := c.cfg.Store.Update(c.ctx, func(tx core.Tx) error {
 		return c.event(tx, typ, host, string(host), map[string]any{"reason": why})
 	})
 	if err != nil {
 		c.log.Error("cannot note a change of presence", "host", host, "event", typ, "err", err)
 	}
-	c.wake.fire(eventsKey{}, host)
+	c.wake.Fire(core.EventsKey{}, host)
 }
 
 // heartbeatPages collects the pages of one full heartbeat.
@@ -453,7 +454,7 @@ func (s *session) onHeartbeat(in inbound) error {
 	}
 	s.beat.pages[h.Part] = h
 	complete := len(s.beat.pages) == h.Parts
-	inv := Inventory{AtMS: s.c.nowMS(), Containers: []protocol.Container{}, Alerts: []protocol.AlertInfo{}}
+	inv := core.Inventory{AtMS: s.c.nowMS(), Containers: []protocol.Container{}, Alerts: []protocol.AlertInfo{}}
 	if complete {
 		for i := 1; i <= h.Parts; i++ {
 			p := s.beat.pages[i]
@@ -473,9 +474,9 @@ func (s *session) onHeartbeat(in inbound) error {
 	asked := s.askedFor
 	s.mu.Unlock()
 	back := ""
-	var question []Item
-	err = s.c.update(s.c.ctx, failpoint.InventoryKept, func(tx Tx) error {
-		host, err := tx.Hosts().Get(s.host)
+	var question []core.Item
+	err = s.c.update(s.c.ctx, failpoint.InventoryKept, func(tx core.Tx) error {
+		host, err := tx.Hosts.Get(s.host)
 		if err != nil {
 			return err
 		}
@@ -487,7 +488,7 @@ func (s *session) onHeartbeat(in inbound) error {
 		if question, err = s.c.hearPolicy(tx, s.host, kept.Host.Policy, asked); err != nil {
 			return err
 		}
-		return tx.Hosts().Put(host)
+		return tx.Hosts.Put(host)
 	})
 	if err == nil && back != "" {
 		s.c.quarantine(s.host, back)
@@ -506,8 +507,8 @@ func (s *session) onHeartbeat(in inbound) error {
 	if len(question) > 0 {
 		s.pump()
 	}
-	s.c.wake.fire(eventsKey{}) // it may have told of another policy
-	s.c.wake.fire(s.host)
+	s.c.wake.Fire(core.EventsKey{}) // it may have told of another policy
+	s.c.wake.Fire(s.host)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
 	"strings"
@@ -340,7 +341,7 @@ func TestRevokedHost(t *testing.T) {
 			t.Errorf("cut: %v", cut)
 		}
 		_, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
-		if !errors.Is(err, coordinator.ErrDenied) {
+		if !errors.Is(err, core.ErrDenied) {
 			t.Errorf("an action for a revoked host: %v", err)
 		}
 		f.Restart()

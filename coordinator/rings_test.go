@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -18,14 +19,14 @@ func TestTakeRings(t *testing.T) {
 		c := f.Coordinator()
 		h.Auto(coordtest.Succeed(""))
 		ring := f.Trust.NextRing(true)
-		if _, err := c.TakeRings(t.Context(), coordinator.Actor{Name: "eve", Role: coordinator.RoleApprover}, ring); !errors.Is(err, coordinator.ErrDenied) {
+		if _, err := c.TakeRings(t.Context(), core.Actor{Name: "eve", Role: core.RoleApprover}, ring); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("from an approver: %v", err)
 		}
 		forged, err := protocol.Seal(coordtest.NewKey("thief"), []byte(`{"hostler":"ring/1","number":2}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.TakeRings(t.Context(), f.Admin(), forged); !errors.Is(err, coordinator.ErrInvalid) {
+		if _, err := c.TakeRings(t.Context(), f.Admin(), forged); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("a ring that no owner signed: %v", err)
 		}
 		term := c.Term()
@@ -64,7 +65,7 @@ func TestRingIsRecordedWhoeverWaits(t *testing.T) {
 			t.Errorf("records %+v, %v", rows, err)
 		}
 		events, err := c.Events(t.Context(), 0, 100)
-		if err != nil || !slices.ContainsFunc(events, func(e coordinator.Event) bool { return e.Type == "ring.taken" }) {
+		if err != nil || !slices.ContainsFunc(events, func(e core.Event) bool { return e.Type == "ring.taken" }) {
 			t.Errorf("events %+v, %v", events, err)
 		}
 	})
@@ -77,7 +78,7 @@ func TestRemovedCoordinatorEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if err := f.Ended(); !errors.Is(err, coordinator.ErrRemoved) {
+		if err := f.Ended(); !errors.Is(err, core.ErrRemoved) {
 			t.Errorf("it ended with %v", err)
 		}
 		if said := f.Published("", protocol.ChannelRing); len(said) != 1 {

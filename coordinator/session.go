@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
 )
@@ -72,8 +73,8 @@ type session struct {
 	up        map[protocol.Stream]protocol.Position // taken in durably
 	resend    map[protocol.Stream]*stream.Resend
 	newest    map[protocol.Stream]protocol.Position // newest item that was given a number, downwards
-	allocated map[protocol.Stream]map[uint64]Item
-	credits   map[outputID]Range // what to tell the host with the next receipt
+	allocated map[protocol.Stream]map[uint64]core.Item
+	credits   map[outputID]core.Range // what to tell the host with the next receipt
 
 	inbox  lane // what is no chunk
 	chunks lane // of output: they come on another connection, and wait for no transaction of inbox
@@ -118,7 +119,7 @@ func (c *Coordinator) session(h protocol.HostID) *session {
 	if !ok {
 		s = &session{
 			c: c, host: h,
-			credits: make(map[outputID]Range),
+			credits: make(map[outputID]core.Range),
 		}
 		s.start()
 		c.sessions[h] = s
@@ -155,7 +156,7 @@ func (s *session) start() {
 	s.freeable = make(map[protocol.Stream]protocol.Position)
 	s.expiry = make(map[protocol.ActionID]int64)
 	s.receipted = make(map[protocol.ActionID]int64)
-	s.allocated = map[protocol.Stream]map[uint64]Item{protocol.StreamOrder: {}, protocol.StreamControl: {}}
+	s.allocated = map[protocol.Stream]map[uint64]core.Item{protocol.StreamOrder: {}, protocol.StreamControl: {}}
 }
 
 // connectivity judges what is known at a time of the boot clock.

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,18 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
-
-// seal encodes a message and signs the bytes that are sent.
-func seal(s protocol.Signer, body any) ([]byte, error) {
-	b, err := json.Marshal(body)
-	if err != nil {
-		return nil, fmt.Errorf("encode: %w", err)
-	}
-	return protocol.Seal(s, b, nil)
-}
 
 // Stats counts what happened since the start. It is safe for concurrent use.
 type Stats struct {
@@ -96,58 +87,11 @@ func (r *refusalLog) add(topic string, code protocol.Code, err error) {
 	r.held = 0
 }
 
-// hub wakes those who wait for a change of something named by a key.
-type hub struct {
-	mu      sync.Mutex
-	waiters map[any]*waiters
-}
-
-type waiters struct {
-	ch chan struct{}
-	n  int
-}
-
-// on returns a channel that is closed at the next fire of key, and a function
-// to call when nobody looks at the channel any more. It must be asked before
-// the state is read, so that no change falls in between.
-func (h *hub) on(key any) (<-chan struct{}, func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.waiters == nil {
-		h.waiters = make(map[any]*waiters)
-	}
-	w, ok := h.waiters[key]
-	if !ok {
-		w = &waiters{ch: make(chan struct{})}
-		h.waiters[key] = w
-	}
-	w.n++
-	return w.ch, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		// A key that is never fired again must not stay for ever.
-		if w.n--; w.n == 0 && h.waiters[key] == w {
-			delete(h.waiters, key)
-		}
-	}
-}
-
-func (h *hub) fire(keys ...any) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, key := range keys {
-		if w, ok := h.waiters[key]; ok {
-			close(w.ch)
-			delete(h.waiters, key)
-		}
-	}
-}
-
 // news hands the newest state of actions to those who follow them. The zero
 // value is ready.
 type news struct {
 	mu        sync.Mutex
-	followers map[protocol.ActionID][]chan Action
+	followers map[protocol.ActionID][]chan core.Action
 	batches   []*BatchFollowing // few: each is a person who waits
 }
 
@@ -166,18 +110,18 @@ func (n *news) leaveBatch(f *BatchFollowing) {
 // follow returns a channel that holds the newest that was told of an action, and
 // a function to call when nobody looks at it any more. An action without an id
 // says that it has changed and has to be read.
-func (n *news) follow(id protocol.ActionID) (<-chan Action, func()) {
-	ch := make(chan Action, 1)
+func (n *news) follow(id protocol.ActionID) (<-chan core.Action, func()) {
+	ch := make(chan core.Action, 1)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.followers == nil {
-		n.followers = make(map[protocol.ActionID][]chan Action)
+		n.followers = make(map[protocol.ActionID][]chan core.Action)
 	}
 	n.followers[id] = append(n.followers[id], ch)
 	return ch, func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		left := slices.DeleteFunc(n.followers[id], func(c chan Action) bool { return c == ch })
+		left := slices.DeleteFunc(n.followers[id], func(c chan core.Action) bool { return c == ch })
 		if n.followers[id] = left; len(left) == 0 {
 			delete(n.followers, id)
 		}
@@ -186,10 +130,10 @@ func (n *news) follow(id protocol.ActionID) (<-chan Action, func()) {
 
 // tell gives followers what has just become durable. One action's news are told
 // in the order in which they did.
-func (n *news) tell(a Action) { n.put(a.ID, a) }
+func (n *news) tell(a core.Action) { n.put(a.ID, a) }
 
 // ask makes followers read the action.
-func (n *news) ask(id protocol.ActionID) { n.put(id, Action{}) }
+func (n *news) ask(id protocol.ActionID) { n.put(id, core.Action{}) }
 
 // askAll makes everybody read: many actions of a host have ended at once, for a
 // reason that is rare.
@@ -205,7 +149,7 @@ func (n *news) askAll() {
 	}
 }
 
-func (n *news) put(id protocol.ActionID, a Action) {
+func (n *news) put(id protocol.ActionID, a core.Action) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, ch := range n.followers[id] {
@@ -221,9 +165,6 @@ func (n *news) put(id protocol.ActionID, a Action) {
 		}
 	}
 }
-
-// eventsKey is the hub's key for "there are new events".
-type eventsKey struct{}
 
 // workers are goroutines that end by themselves and that the Coordinator waits
 // for in the end. The zero value is ready.
@@ -254,15 +195,6 @@ func (w *workers) close() {
 
 // update runs one step of the crash table in a transaction of its own. Effects
 // follow after it has returned nil.
-func (c *Coordinator) update(ctx context.Context, step failpoint.Step, fn func(Tx) error) error {
-	return update(ctx, c.cfg.Store, step, fn)
-}
-
-func update(ctx context.Context, store Store, step failpoint.Step, fn func(Tx) error) error {
-	failpoint.Before(step)
-	err := store.Update(ctx, fn)
-	if err == nil {
-		failpoint.After(step)
-	}
-	return err
+func (c *Coordinator) update(ctx context.Context, step failpoint.Step, fn func(core.Tx) error) error {
+	return core.Update(ctx, c.cfg.Store, step, fn)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -30,7 +31,7 @@ type terminals struct {
 // goroutine.
 type Attached struct {
 	c    *Coordinator
-	by   Actor
+	by   core.Actor
 	host protocol.HostID
 	id   protocol.ActionID
 	peer terminal.Peer
@@ -44,21 +45,21 @@ type Attached struct {
 // Attach lets somebody take part in a session: type in it, or with look only watch
 // it. Everybody who may read output may watch; only the requester of a session and
 // admins may type in it, as what was approved was approved for the requester. It
-// fails with [ErrInvalid] for an action that is no session. Close must follow.
-func (c *Coordinator) Attach(ctx context.Context, by Actor, id protocol.ActionID, peer terminal.Peer, look bool) (*Attached, error) {
+// fails with [core.ErrInvalid] for an action that is no session. Close must follow.
+func (c *Coordinator) Attach(ctx context.Context, by core.Actor, id protocol.ActionID, peer terminal.Peer, look bool) (*Attached, error) {
 	a, err := c.Action(ctx, id)
 	switch {
 	case err != nil:
 		return nil, err
 	case !a.Kind.Interactive():
-		return nil, fmt.Errorf("%w: action %s is no interactive session but %s: its output can be followed, not attached to", ErrInvalid, id, a.Kind)
+		return nil, fmt.Errorf("%w: action %s is no interactive session but %s: its output can be followed, not attached to", core.ErrInvalid, id, a.Kind)
 	}
 	if !look {
-		if err := by.may(RoleOperator, "type in sessions"); err != nil {
+		if err := by.May(core.RoleOperator, "type in sessions"); err != nil {
 			return nil, err
 		}
-		if by.Name != a.Requester && by.Role != RoleAdmin {
-			return nil, fmt.Errorf("%w: session %s is %s's: others may look at it (--read-only), only admins may type in it", ErrDenied, id, a.Requester)
+		if by.Name != a.Requester && by.Role != core.RoleAdmin {
+			return nil, fmt.Errorf("%w: session %s is %s's: others may look at it (--read-only), only admins may type in it", core.ErrDenied, id, a.Requester)
 		}
 	}
 	t := &Attached{c: c, by: by, host: a.Host, id: id, peer: peer, look: look, acks: make(chan int64, 1)}
@@ -79,10 +80,10 @@ func (m *terminals) add(t *Attached) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ended {
-		return fmt.Errorf("%w: the coordinator is ending", ErrUnavailable)
+		return fmt.Errorf("%w: the coordinator is ending", core.ErrUnavailable)
 	}
 	if len(m.live[t.id]) >= maxAttached {
-		return fmt.Errorf("%w: %d are attached to session %s already", ErrUnavailable, maxAttached, t.id)
+		return fmt.Errorf("%w: %d are attached to session %s already", core.ErrUnavailable, maxAttached, t.id)
 	}
 	if m.live == nil {
 		m.live = make(map[protocol.ActionID]map[*Attached]bool)
@@ -108,7 +109,7 @@ func (t *Attached) record(ctx context.Context, verb string) error {
 	if t.look {
 		detail["read_only"] = true
 	}
-	return t.c.update(ctx, failpoint.AccessKept, func(tx Tx) error {
+	return t.c.update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
 		return t.c.record(tx, t.by, audit.Record{Verb: verb, Host: t.host, Object: t.id.String(), Detail: detail})
 	})
 }
@@ -149,16 +150,16 @@ func (t *Attached) Type(ctx context.Context, packet []byte) error {
 	p, err := terminal.ParsePacket(packet)
 	switch {
 	case t.look:
-		return fmt.Errorf("%w: this part is for looking only", ErrDenied)
+		return fmt.Errorf("%w: this part is for looking only", core.ErrDenied)
 	case err != nil || p.Peer != t.peer:
-		return fmt.Errorf("%w: it is no packet of peer %s", ErrInvalid, t.peer)
+		return fmt.Errorf("%w: it is no packet of peer %s", core.ErrInvalid, t.peer)
 	}
 	a, err := t.running(ctx)
 	if err != nil || a.State.Final() {
 		return err
 	}
 	attachment := protocol.AppendTyped(nil, protocol.Typed{
-		Who:    t.by.name() + " from " + t.by.From,
+		Who:    t.by.LogName() + " from " + t.by.From,
 		Packet: packet,
 	})
 	h := t.c.header(protocol.TypeIn, protocol.HostParty(t.host))
@@ -180,9 +181,9 @@ func (t *Attached) Type(ctx context.Context, packet []byte) error {
 }
 
 // running waits until the session runs, or has ended.
-func (t *Attached) running(ctx context.Context) (Action, error) {
+func (t *Attached) running(ctx context.Context) (core.Action, error) {
 	for {
-		changed, done := t.c.wake.on(t.id)
+		changed, done := t.c.wake.On(t.id)
 		a, err := t.c.Action(ctx, t.id)
 		if err != nil || a.State.Final() || a.State == protocol.StateRunning && a.Attempt > 0 {
 			done()
@@ -205,11 +206,11 @@ func (t *Attached) Acks() <-chan int64 { return t.acks }
 // has ended, and returns how. A negative offset begins that many bytes before the
 // present end. It need not be durable here: a peer that saw more than a
 // coordinator has kept asks for what follows all the same.
-func (t *Attached) Read(ctx context.Context, offset int64, emit func(offset int64, b []byte) error) (Action, error) {
+func (t *Attached) Read(ctx context.Context, offset int64, emit func(offset int64, b []byte) error) (core.Action, error) {
 	if offset < 0 {
 		end, err := t.c.outputEnd(ctx, t.id)
 		if err != nil {
-			return Action{}, err
+			return core.Action{}, err
 		}
 		offset = max(0, end+offset)
 	}
@@ -222,7 +223,7 @@ func (t *Attached) Read(ctx context.Context, offset int64, emit func(offset int6
 		})
 		switch {
 		case err != nil:
-			return Action{}, err
+			return core.Action{}, err
 		case span.Next < 0:
 			return t.c.Action(ctx, t.id)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/terminal"
 )
@@ -20,7 +21,7 @@ import (
 func TestWhoMayType(t *testing.T) {
 	f := coordtest.New(t)
 	h := f.AddHost("edge-07")
-	ann := coordinator.Actor{Name: "ann", Role: coordinator.RoleOperator, From: "192.0.2.7"}
+	ann := core.Actor{Name: "ann", Role: core.RoleOperator, From: "192.0.2.7"}
 	tty := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}})
 	session, err := f.Coordinator().Propose(t.Context(), ann, coordinator.Request{Host: h.ID, Spec: tty})
 	if err != nil {
@@ -31,19 +32,19 @@ func TestWhoMayType(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		by   coordinator.Actor
+		by   core.Actor
 		id   protocol.ActionID
 		look bool
 		want error
 	}{
 		"the requester":       {ann, session.ID, false, nil},
 		"an admin":            {f.Admin(), session.ID, false, nil},
-		"another operator":    {coordinator.Actor{Name: "bob", Role: coordinator.RoleOperator}, session.ID, false, coordinator.ErrDenied},
-		"an approver":         {coordinator.Actor{Name: "eve", Role: coordinator.RoleApprover}, session.ID, false, coordinator.ErrDenied},
-		"its viewer":          {coordinator.Actor{Name: "ann", Role: coordinator.RoleViewer}, session.ID, false, coordinator.ErrDenied},
-		"a viewer who looks":  {coordinator.Actor{Name: "vic", Role: coordinator.RoleViewer}, session.ID, true, nil},
-		"at what is no shell": {ann, command.ID, true, coordinator.ErrInvalid},
-		"at nothing":          {ann, protocol.ActionID{15: 1}, true, coordinator.ErrNotFound},
+		"another operator":    {core.Actor{Name: "bob", Role: core.RoleOperator}, session.ID, false, core.ErrDenied},
+		"an approver":         {core.Actor{Name: "eve", Role: core.RoleApprover}, session.ID, false, core.ErrDenied},
+		"its viewer":          {core.Actor{Name: "ann", Role: core.RoleViewer}, session.ID, false, core.ErrDenied},
+		"a viewer who looks":  {core.Actor{Name: "vic", Role: core.RoleViewer}, session.ID, true, nil},
+		"at what is no shell": {ann, command.ID, true, core.ErrInvalid},
+		"at nothing":          {ann, protocol.ActionID{15: 1}, true, core.ErrNotFound},
 	} {
 		part, err := f.Coordinator().Attach(t.Context(), c.by, c.id, terminal.Peer{1}, c.look)
 		if !errors.Is(err, c.want) {
@@ -54,7 +55,7 @@ func TestWhoMayType(t *testing.T) {
 		}
 		if c.look {
 			p := terminal.AppendPacket(nil, terminal.Packet{Peer: terminal.Peer{1}, Number: 1})
-			if err := part.Type(t.Context(), p); !errors.Is(err, coordinator.ErrDenied) {
+			if err := part.Type(t.Context(), p); !errors.Is(err, core.ErrDenied) {
 				t.Errorf("%s types: %v", name, err)
 			}
 		}
@@ -121,7 +122,7 @@ func TestTypeBeforeItRuns(t *testing.T) {
 	}
 	defer part.Close()
 	other := terminal.AppendPacket(nil, terminal.Packet{Peer: terminal.Peer{2}, Number: 1})
-	if err := part.Type(t.Context(), other); !errors.Is(err, coordinator.ErrInvalid) {
+	if err := part.Type(t.Context(), other); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("a packet of another peer: %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -204,7 +205,7 @@ func TestManyAttached(t *testing.T) {
 			}
 			parts = append(parts, p)
 		}
-		if p, err := look(63); !errors.Is(err, coordinator.ErrUnavailable) {
+		if p, err := look(63); !errors.Is(err, core.ErrUnavailable) {
 			t.Errorf("number 65: %v", err)
 			if err == nil {
 				p.Close()

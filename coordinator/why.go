@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
@@ -39,7 +40,7 @@ const (
 
 // Waiting says why an action stands where it stands as far as that is known here,
 // without asking anybody; nil if it has ended. It is cheap.
-func (c *Coordinator) Waiting(a Action) *Waiting {
+func (c *Coordinator) Waiting(a core.Action) *Waiting {
 	if a.State.Final() {
 		return nil
 	}
@@ -88,7 +89,7 @@ const maxApprovers = 20
 
 // whoMayApprove names the persons whose approval an action waits for: those who
 // count, are in the ring and have not approved.
-func (c *Coordinator) whoMayApprove(a *Action) string {
+func (c *Coordinator) whoMayApprove(a *core.Action) string {
 	given := persons(c.Counting(*a))
 	var all []string
 	for _, n := range c.lacking(a) {
@@ -123,10 +124,10 @@ func (c *Coordinator) whoMayApprove(a *Action) string {
 
 // approvers are the persons of the ring who can meet a need and are not among
 // those given, sorted.
-func (c *Coordinator) approvers(n Need, given []string) []string {
+func (c *Coordinator) approvers(n core.Need, given []string) []string {
 	var may []string
 	for _, m := range c.Members() {
-		if !m.Revoked && slices.Contains(m.Roles, protocol.RolePerson) && n.counts(m.Person) && !slices.Contains(given, m.Person) {
+		if !m.Revoked && slices.Contains(m.Roles, protocol.RolePerson) && n.Counts(m.Person) && !slices.Contains(given, m.Person) {
 			may = append(may, m.Person)
 		}
 	}
@@ -165,7 +166,7 @@ const askPatience = time.Second
 
 // Why is Waiting, but it asks the host when only that can know, and looks into
 // the store for when a host was seen.
-func (c *Coordinator) Why(ctx context.Context, a Action) (*Waiting, error) {
+func (c *Coordinator) Why(ctx context.Context, a core.Action) (*Waiting, error) {
 	w := c.Waiting(a)
 	switch {
 	case w == nil:
@@ -189,8 +190,8 @@ func (c *Coordinator) Why(ctx context.Context, a Action) (*Waiting, error) {
 
 // askWhy asks the host of an action why it waits, and waits for the answer a
 // moment; nil if none came.
-func (c *Coordinator) askWhy(ctx context.Context, a Action) *Waiting {
-	changed, done := c.wake.on(toldKey{a.ID})
+func (c *Coordinator) askWhy(ctx context.Context, a core.Action) *Waiting {
+	changed, done := c.wake.On(toldKey{a.ID})
 	defer done()
 	if t := c.heardOf(a); t != nil {
 		return c.worded(t)
@@ -211,12 +212,12 @@ func (c *Coordinator) askWhy(ctx context.Context, a Action) *Waiting {
 	case <-ctx.Done():
 		return nil
 	}
-	changed, again := c.wake.on(toldKey{a.ID})
+	changed, again := c.wake.On(toldKey{a.ID})
 	defer again()
-	var given []Item
-	err := c.update(ctx, failpoint.QuestionAsked, func(tx Tx) error {
+	var given []core.Item
+	err := c.update(ctx, failpoint.QuestionAsked, func(tx core.Tx) error {
 		given = nil
-		controls, err := tx.Streams().Get(a.Host, protocol.StreamControl)
+		controls, err := tx.Streams.Get(a.Host, protocol.StreamControl)
 		// Nobody who only looks fills the window of what the host must hear.
 		if err != nil || controls.Pos.N-max(controls.Freed.N, s.ackedTo(protocol.StreamControl)) >= stream.Window/2 {
 			return err
@@ -291,12 +292,12 @@ func (c *Coordinator) heardWhy(host protocol.HostID, all []protocol.Report) {
 	}
 	c.mu.Unlock()
 	for _, r := range all {
-		c.wake.fire(toldKey{r.Action})
+		c.wake.Fire(toldKey{r.Action})
 	}
 }
 
 // heardOf returns an answer that is young enough, and of the host that was asked.
-func (c *Coordinator) heardOf(a Action) *protocol.Report {
+func (c *Coordinator) heardOf(a core.Action) *protocol.Report {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t, ok := c.whys[a.ID]

@@ -19,7 +19,7 @@ import (
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/certs"
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
@@ -237,8 +237,8 @@ func TestDecisionsThatEndIt(t *testing.T) {
 }
 
 // succeed is must for what is done to the enrolment.
-func succeed(t testing.TB) func(coordinator.Enrolment, error) {
-	return func(_ coordinator.Enrolment, err error) {
+func succeed(t testing.TB) func(core.Enrolment, error) {
+	return func(_ core.Enrolment, err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -437,7 +437,7 @@ func TestMiddle(t *testing.T) {
 				if !errors.Is(err, join.ErrRefused) || !strings.Contains(err.Error(), c.want.Error()) {
 					t.Errorf("got %v, want %v", err, c.want)
 				}
-				if all := must[[]coordinator.Enrolment](t)(d.coord.Enrolments(t.Context(), "")); len(all) != 0 {
+				if all := must[[]core.Enrolment](t)(d.coord.Enrolments(t.Context(), "")); len(all) != 0 {
 					t.Errorf("%d hosts wait for approval", len(all))
 				}
 			})

@@ -16,6 +16,7 @@ import (
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/coordinator/web"
 	"github.com/hostler-io/hostler/protocol"
@@ -182,8 +183,8 @@ func (d *desk) tls(t testing.TB) *tls.Config {
 }
 
 // admin may do everything.
-func admin() coordinator.Actor {
-	return coordinator.Actor{Name: "admin", Role: coordinator.RoleAdmin}
+func admin() core.Actor {
+	return core.Actor{Name: "admin", Role: core.RoleAdmin}
 }
 
 func (d *desk) invite(t testing.TB, ttl time.Duration) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/durable"
@@ -87,7 +88,7 @@ func createStore(ctx context.Context, s state) (string, error) {
 	defer store.Close()
 	_, shown := os.Stat(s.shown())
 	token, err := coordinator.FirstToken(ctx, store, rand.Reader, clock.Now(), errors.Is(shown, fs.ErrNotExist))
-	if errors.Is(err, coordinator.ErrExists) {
+	if errors.Is(err, core.ErrExists) {
 		return "", nil
 	}
 	return token, err

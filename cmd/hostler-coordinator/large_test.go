@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -27,9 +27,9 @@ func fillLarge(b *testing.B, path string) {
 	now := time.Now().UnixMilli()
 	spec := []byte(`{"kind":"host.run","argv":["sh","-c","exec /usr/local/bin/refresh --all"]}`)
 	for from := 0; from < largeActions; from += 1000 {
-		err := store.Update(b.Context(), func(tx coordinator.Tx) error {
+		err := store.Update(b.Context(), func(tx core.Tx) error {
 			for i := from; i < from+1000; i++ {
-				err := tx.Actions().Insert(coordinator.Action{
+				err := tx.Actions.Insert(core.Action{
 					ID: protocol.NewActionID(now+int64(i), [10]byte{}), Host: protocol.HostID(fmt.Sprintf("edge-%05d", i%10_000)), Kind: protocol.KindRun,
 					Spec: spec, Digest: protocol.Sum(spec), State: protocol.StateDone, Requester: "admin", CreatedMS: now, UpdatedMS: now, EndedMS: now,
 				})

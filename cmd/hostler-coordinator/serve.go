@@ -22,6 +22,7 @@ import (
 	"github.com/hostler-io/hostler/broker"
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
 	"github.com/hostler-io/hostler/coordinator/web"
 	"github.com/hostler-io/hostler/internal/buildinfo"
@@ -87,7 +88,7 @@ type server struct {
 	commits func() uint64
 }
 
-func (s *server) run(ctx context.Context, store coordinator.Store, out io.Writer) (err error) {
+func (s *server) run(ctx context.Context, store core.Store, out io.Writer) (err error) {
 	if s.tickets, err = certs.OpenTicketKeys(s.state.tickets()); err != nil {
 		return err
 	}
@@ -149,7 +150,7 @@ func (s *server) run(ctx context.Context, store coordinator.Store, out io.Writer
 // are, and the policies that the configuration names now. Those that cannot be read
 // change nothing.
 func (s *server) reread(ctx context.Context) {
-	by := coordinator.Actor{Name: "signal", Role: coordinator.RoleAdmin}
+	by := core.Actor{Name: "signal", Role: core.RoleAdmin}
 	chain, err := s.state.chain()
 	for err == nil && chain.Ring().Number > s.trust.Ring() {
 		_, err = s.coord.TakeRings(ctx, by, chain.From(s.trust.Ring()+1))
@@ -178,7 +179,7 @@ func (s *server) policies(ctx context.Context, c *config) coordinator.Policies {
 	return coordinator.Policies{Own: c.own, Hosts: c.hosts, FourEyes: c.Policy.FourEyes}
 }
 
-func (s *server) newCoordinator(ctx context.Context, store coordinator.Store) (*coordinator.Coordinator, error) {
+func (s *server) newCoordinator(ctx context.Context, store core.Store) (*coordinator.Coordinator, error) {
 	ring := s.trust.Chain().Ring()
 	policies := s.policies(ctx, &s.config)
 	return coordinator.New(ctx, coordinator.Config{

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
 	"github.com/hostler-io/hostler/mqtt"
 	"github.com/hostler-io/hostler/protocol"
@@ -87,7 +88,7 @@ func TestRevokedViewerStaysRevoked(t *testing.T) {
 		}
 		return c
 	}
-	c, admin := start(), coordinator.Actor{Name: "ada", Role: coordinator.RoleAdmin}
+	c, admin := start(), core.Actor{Name: "ada", Role: core.RoleAdmin}
 	create := func() *x509.Certificate {
 		t.Helper()
 		pass, err := c.CreateViewer(t.Context(), admin, "eyes")
@@ -209,7 +210,7 @@ func TestRevocationIsSaid(t *testing.T) {
 // listen connects a viewer that listens to a channel of the fleet.
 func (s *server) listen(t *testing.T, c protocol.Channel, take func([]byte)) (leave func()) {
 	t.Helper()
-	pass, err := s.coord.CreateViewer(t.Context(), coordinator.Actor{Name: "ada", Role: coordinator.RoleAdmin}, "eyes")
+	pass, err := s.coord.CreateViewer(t.Context(), core.Actor{Name: "ada", Role: core.RoleAdmin}, "eyes")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/terminal"
 )
 
@@ -69,7 +69,7 @@ func newTerminal(t *testing.T, s *site, tty bool, typed string) *desk {
 	home := t.TempDir()
 	env := map[string]string{"XDG_CONFIG_HOME": home, "HOSTLER_SOCKET": home + "/no-agent.sock", "HOSTLER_ADDRESS": "https://127.0.0.1:1"}
 	if s != nil {
-		env["HOSTLER_ADDRESS"], env["HOSTLER_TOKEN"] = s.url, s.tokens[coordinator.RoleAdmin]
+		env["HOSTLER_ADDRESS"], env["HOSTLER_TOKEN"] = s.url, s.tokens[core.RoleAdmin]
 		if err := replaceFile(home+"/ca.crt", []byte(encodeCA(s.authority.Certificate())), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/hostler-io/hostler/certs"
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
@@ -62,7 +62,7 @@ func (s *site) setup(env *testscript.Env) error {
 	if err := os.WriteFile(filepath.Join(env.WorkDir, "ca.crt"), []byte(encodeCA(s.authority.Certificate())), 0o600); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(env.WorkDir, "token"), []byte(s.tokens[coordinator.RoleAdmin]+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(env.WorkDir, "token"), []byte(s.tokens[core.RoleAdmin]+"\n"), 0o600); err != nil {
 		return err
 	}
 	other, err := certs.NewAuthority("other")
@@ -72,7 +72,7 @@ func (s *site) setup(env *testscript.Env) error {
 	if err := os.WriteFile(filepath.Join(env.WorkDir, "other.crt"), []byte(encodeCA(other.Certificate())), 0o600); err != nil {
 		return err
 	}
-	config := fmt.Sprintf("current = 'lab'\n[contexts.lab]\naddress = '%s'\ntoken = '%s'\nfleet = 'lab'\nca = '''\n%s'''\n", s.url, s.tokens[coordinator.RoleAdmin], encodeCA(s.authority.Certificate()))
+	config := fmt.Sprintf("current = 'lab'\n[contexts.lab]\naddress = '%s'\ntoken = '%s'\nfleet = 'lab'\nca = '''\n%s'''\n", s.url, s.tokens[core.RoleAdmin], encodeCA(s.authority.Certificate()))
 	return replaceFile(filepath.Join(home, "hostler", "config.toml"), []byte(config), 0o600)
 }
 

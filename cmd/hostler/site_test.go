@@ -27,6 +27,7 @@ import (
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/web"
 	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/policy"
@@ -44,7 +45,7 @@ type site struct {
 	fleet     *coordtest.Fleet
 	host      *coordtest.Host
 	authority *certs.Authority
-	tokens    map[coordinator.TokenRole]string
+	tokens    map[core.TokenRole]string
 	url       string
 	handler   http.Handler
 
@@ -79,7 +80,7 @@ func must[T any](t *testing.T) func(v T, err error) T {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{
-		t: t, fleet: coordtest.New(t), tokens: map[coordinator.TokenRole]string{},
+		t: t, fleet: coordtest.New(t), tokens: map[core.TokenRole]string{},
 		orders: make(chan coordtest.Order, 100), broken: map[string]bool{},
 		read: map[string]bool{}, asked: make(chan struct{}),
 	}
@@ -88,13 +89,13 @@ func newSite(t *testing.T) *site {
 		cfg.Policies.Own = must[*policy.Policy](t)(policy.Parse("site", []byte("version = 1\n[[rule]]\nkinds = ['host.run']\ncommands = ['/reserved']\napprovals = 2\n[[rule]]\nkinds = ['host.push']\npaths = ['/forbidden']\nrefuse = true\n")))
 	})
 	s.fleet.Restart()
-	for _, role := range []coordinator.TokenRole{coordinator.RoleViewer, coordinator.RoleOperator, coordinator.RoleApprover, coordinator.RoleAdmin} {
+	for _, role := range []core.TokenRole{core.RoleViewer, core.RoleOperator, core.RoleApprover, core.RoleAdmin} {
 		s.tokens[role] = s.fleet.Token(role)
 	}
 	s.host = s.fleet.AddHost("edge-01")
 	s.host.Info.Policy = &protocol.PolicyInfo{Source: "document", Number: 3, Digest: protocol.Digest{1}}
-	s.fleet.Put(coordinator.Host{
-		ID: "edge-01", State: coordinator.HostApproved, Key: coordtest.NewKey("host edge-01").Key(), PublicKey: coordtest.NewKey("host edge-01").Certificate(),
+	s.fleet.Put(core.Host{
+		ID: "edge-01", State: core.HostApproved, Key: coordtest.NewKey("host edge-01").Key(), PublicKey: coordtest.NewKey("host edge-01").Certificate(),
 		ApprovedBy: "admin", ApprovedMS: time.Now().UnixMilli(), Labels: []string{"site=lab", "tier=web"},
 	})
 	s.fleet.AddHost("edge-02")
@@ -233,7 +234,7 @@ func serveUnix(t *testing.T, path string, h http.Handler) {
 // tokens, and without naming the host.
 func (s *site) asAgent(path string) {
 	serveUnix(s.t, path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Header.Set("Authorization", "Bearer "+s.tokens[coordinator.RoleAdmin])
+		r.Header.Set("Authorization", "Bearer "+s.tokens[core.RoleAdmin])
 		switch {
 		case r.URL.Path == "/v1/containers":
 			r.URL.Path = "/v1/hosts/edge-01/containers"
@@ -276,7 +277,7 @@ func (s *site) untilEnded(id protocol.ActionID) {
 	s.t.Helper()
 	for {
 		changed, done := s.fleet.Coordinator().EventsChanged()
-		if must[coordinator.Action](s.t)(s.fleet.Coordinator().Action(s.t.Context(), id)).State.Final() {
+		if must[core.Action](s.t)(s.fleet.Coordinator().Action(s.t.Context(), id)).State.Final() {
 			done()
 			return
 		}
@@ -514,7 +515,7 @@ func (s *site) command(ts *testscript.TestScript, _ bool, args []string) {
 	case "lacks":
 		b, err := os.ReadFile(ts.MkAbs(args[1]))
 		ts.Check(err)
-		if p, err := s.fleet.Coordinator().Payload(coordinator.Actor{Name: "test", Role: coordinator.RoleAdmin}, protocol.Sum(b)); !errors.Is(err, coordinator.ErrNotFound) {
+		if p, err := s.fleet.Coordinator().Payload(core.Actor{Name: "test", Role: core.RoleAdmin}, protocol.Sum(b)); !errors.Is(err, core.ErrNotFound) {
 			ts.Fatalf("the coordinator has %d bytes of it: %v", p.Have, err)
 		}
 	case "agent":

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -33,7 +34,7 @@ type Fleet struct {
 	moved atomic.Int64 // of the date, in nanoseconds
 
 	mu        sync.Mutex
-	store     coordinator.Store
+	store     core.Store
 	running   *coordinator.Coordinator
 	stop      func()
 	ended     error
@@ -63,7 +64,7 @@ func New(t testing.TB) *Fleet {
 }
 
 // NewOn is New on a store of the caller's, which the caller closes.
-func NewOn(t testing.TB, store coordinator.Store) *Fleet {
+func NewOn(t testing.TB, store core.Store) *Fleet {
 	t.Helper()
 	f := &Fleet{t: t, dir: t.TempDir(), born: time.Now(), store: store}
 	_, _ = rand.Read(f.ID[:]) // never fails
@@ -107,7 +108,7 @@ func (f *Fleet) start() {
 	go func() {
 		defer close(ended)
 		err := c.Run(ctx)
-		if !errors.Is(err, errTestEnded) && !errors.Is(err, coordinator.ErrRemoved) {
+		if !errors.Is(err, errTestEnded) && !errors.Is(err, core.ErrRemoved) {
 			f.t.Errorf("the coordinator ended: %v", err)
 		}
 		f.mu.Lock()
@@ -167,7 +168,7 @@ func (f *Fleet) Restart() {
 }
 
 // RestartOn is Restart on another store, as after a restore.
-func (f *Fleet) RestartOn(store coordinator.Store) {
+func (f *Fleet) RestartOn(store core.Store) {
 	f.t.Helper()
 	f.Stop()
 	f.mu.Lock()
@@ -177,19 +178,19 @@ func (f *Fleet) RestartOn(store coordinator.Store) {
 }
 
 // Store returns the store of the coordinator that runs, or ran last.
-func (f *Fleet) Store() coordinator.Store {
+func (f *Fleet) Store() core.Store {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.store
 }
 
 // Admin returns somebody who may do everything.
-func (f *Fleet) Admin() coordinator.Actor {
-	return coordinator.Actor{Name: "admin", Role: coordinator.RoleAdmin}
+func (f *Fleet) Admin() core.Actor {
+	return core.Actor{Name: "admin", Role: core.RoleAdmin}
 }
 
 // Token returns the secret of a new API token.
-func (f *Fleet) Token(role coordinator.TokenRole) string {
+func (f *Fleet) Token(role core.TokenRole) string {
 	f.t.Helper()
 	secret, _, err := f.Coordinator().CreateToken(f.t.Context(), f.Admin(), string(role), role, 0)
 	if err != nil {
@@ -199,7 +200,7 @@ func (f *Fleet) Token(role coordinator.TokenRole) string {
 }
 
 // Authenticate returns who bears a token now.
-func (f *Fleet) Authenticate(secret string) (coordinator.Actor, error) {
+func (f *Fleet) Authenticate(secret string) (core.Actor, error) {
 	by, leave, err := f.Coordinator().Authenticate(f.t.Context(), secret, func(error) {})
 	if err == nil {
 		leave()
@@ -211,17 +212,17 @@ func (f *Fleet) Authenticate(secret string) (coordinator.Actor, error) {
 func (f *Fleet) AddHost(id protocol.HostID) *Host {
 	f.t.Helper()
 	key := NewKey("host " + string(id))
-	f.Put(coordinator.Host{ID: id, State: coordinator.HostApproved, Key: key.Key(), PublicKey: key.Certificate(), ApprovedBy: "admin", ApprovedMS: time.Now().UnixMilli()})
+	f.Put(core.Host{ID: id, State: core.HostApproved, Key: key.Key(), PublicKey: key.Certificate(), ApprovedBy: "admin", ApprovedMS: time.Now().UnixMilli()})
 	return f.attach(newHost(f, id, key))
 }
 
 // Put stores a host and makes its key known, without asking anybody.
-func (f *Fleet) Put(h coordinator.Host) {
+func (f *Fleet) Put(h core.Host) {
 	f.t.Helper()
 	f.mu.Lock()
 	store := f.store
 	f.mu.Unlock()
-	if err := store.Update(f.t.Context(), func(tx coordinator.Tx) error { return tx.Hosts().Put(h) }); err != nil {
+	if err := store.Update(f.t.Context(), func(tx core.Tx) error { return tx.Hosts.Put(h) }); err != nil {
 		f.t.Fatal(err)
 	}
 	if err := f.Trust.AddHost(h.ID, h.PublicKey); err != nil {
@@ -230,13 +231,13 @@ func (f *Fleet) Put(h coordinator.Host) {
 }
 
 // PutEnrolments stores enrolments as they are, without asking anybody.
-func (f *Fleet) PutEnrolments(all func(put func(coordinator.Enrolment))) {
+func (f *Fleet) PutEnrolments(all func(put func(core.Enrolment))) {
 	f.t.Helper()
 	f.mu.Lock()
 	store := f.store
 	f.mu.Unlock()
-	err := store.Update(f.t.Context(), func(tx coordinator.Tx) (err error) {
-		all(func(e coordinator.Enrolment) { err = errors.Join(err, tx.Enrolments().Put(e)) })
+	err := store.Update(f.t.Context(), func(tx core.Tx) (err error) {
+		all(func(e core.Enrolment) { err = errors.Join(err, tx.Enrolments.Put(e)) })
 		return err
 	})
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"crypto/rand"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
@@ -31,7 +31,7 @@ func (f *Fleet) Attempt(id protocol.HostID, code string) enrol.Attempt {
 
 // Join lets a host ask for enrolment, with an invite of its own, until it
 // waits for a person.
-func (f *Fleet) Join(id protocol.HostID) coordinator.Enrolment {
+func (f *Fleet) Join(id protocol.HostID) core.Enrolment {
 	f.t.Helper()
 	c, ctx := f.Coordinator(), f.t.Context()
 	_, code, err := c.Invite(ctx, f.Admin(), time.Hour, []string{"site=lab"})

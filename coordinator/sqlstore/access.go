@@ -1,7 +1,7 @@
 package sqlstore
 
 import (
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -27,47 +27,47 @@ const (
 		created_by = excluded.created_by, revoked_ms = excluded.revoked_ms`
 )
 
-func scanToken(r scanner) (k coordinator.Token, err error) {
+func scanToken(r scanner) (k core.Token, err error) {
 	err = r.Scan(&k.ID, &k.Name, &k.Role, textInto(&k.Hash), &k.CreatedMS, &k.CreatedBy, &k.ExpiresMS, &k.RevokedMS)
 	return k, err
 }
 
-func (t access) Token(id string) (coordinator.Token, error) {
+func (t access) Token(id string) (core.Token, error) {
 	k, err := one(t.db, scanToken, getToken, id)
 	return k, wrap(err, "token", id)
 }
 
-func (t access) TokenByHash(hash protocol.Digest) (coordinator.Token, error) {
+func (t access) TokenByHash(hash protocol.Digest) (core.Token, error) {
 	k, err := one(t.db, scanToken, getTokenByHash, hash.String())
 	return k, wrap(err, "token", "by its hash")
 }
 
-func (t access) PutToken(k coordinator.Token) error {
+func (t access) PutToken(k core.Token) error {
 	_, err := exec(t.db, putToken, k.ID, k.Name, k.Role, k.Hash.String(), k.CreatedMS, k.CreatedBy, k.ExpiresMS, k.RevokedMS)
 	return wrap(err, "putting token", k.ID)
 }
 
-func (t access) Tokens() ([]coordinator.Token, error) {
+func (t access) Tokens() ([]core.Token, error) {
 	all, err := list(t.db, scanToken, listTokens)
 	return all, wrap(err, "listing", "tokens")
 }
 
-func scanViewer(r scanner) (v coordinator.Viewer, err error) {
+func scanViewer(r scanner) (v core.Viewer, err error) {
 	err = r.Scan(&v.Name, &v.Serial, &v.CreatedMS, &v.CreatedBy, &v.RevokedMS)
 	return v, err
 }
 
-func (t access) Viewer(name string) (coordinator.Viewer, error) {
+func (t access) Viewer(name string) (core.Viewer, error) {
 	v, err := one(t.db, scanViewer, getViewer, name)
 	return v, wrap(err, "viewer", name)
 }
 
-func (t access) PutViewer(v coordinator.Viewer) error {
+func (t access) PutViewer(v core.Viewer) error {
 	_, err := exec(t.db, putViewer, v.Name, v.Serial, v.CreatedMS, v.CreatedBy, v.RevokedMS)
 	return wrap(err, "putting viewer", v.Name)
 }
 
-func (t access) Viewers() ([]coordinator.Viewer, error) {
+func (t access) Viewers() ([]core.Viewer, error) {
 	all, err := list(t.db, scanViewer, listViewers)
 	return all, wrap(err, "listing", "viewers")
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -57,7 +57,7 @@ const (
 // one greater than all that begin so.
 const afterAllIDs = "g"
 
-func scanAction(r scanner) (a coordinator.Action, err error) {
+func scanAction(r scanner) (a core.Action, err error) {
 	err = r.Scan(textInto(&a.ID), &a.Host, &a.Kind, textInto(&a.Target), &a.Name, textInto(&a.Digest), &a.State, &a.Reason,
 		&a.Detail, &a.Requester, &a.CreatedMS, &a.UpdatedMS, &a.EndedMS, &a.ExpiresMS, &a.N, &a.AcceptSeq, &a.Attempt,
 		&a.Cancelling, &a.CancelBy, &a.Corrected, jsonInto(&a.Exit), jsonInto(&a.Output), &a.Conflict, &a.Spec,
@@ -66,7 +66,7 @@ func scanAction(r scanner) (a coordinator.Action, err error) {
 	return a, err
 }
 
-func actionArgs(a coordinator.Action) []any {
+func actionArgs(a core.Action) []any {
 	return []any{a.ID.String(), a.Host, a.Kind, text(a.Target), a.Name, a.Digest.String(), a.State, a.Reason,
 		a.Detail, a.Requester, a.CreatedMS, a.UpdatedMS, a.EndedMS, a.ExpiresMS, a.N, a.AcceptSeq, a.Attempt,
 		bit(a.Cancelling), a.CancelBy, bit(a.Corrected), asJSON(a.Exit), asJSON(a.Output), a.Conflict, a.Spec,
@@ -74,12 +74,12 @@ func actionArgs(a coordinator.Action) []any {
 		asJSON(a.Needs), asJSON(a.Approvals)}
 }
 
-func (t actions) Get(id protocol.ActionID) (coordinator.Action, error) {
+func (t actions) Get(id protocol.ActionID) (core.Action, error) {
 	a, err := one(t.db, scanAction, getAction, id.String())
 	return a, wrap(err, "action", id)
 }
 
-func (t actions) Insert(a coordinator.Action) error {
+func (t actions) Insert(a core.Action) error {
 	asked, err := count(t.db, actionCounter)
 	if err == nil {
 		_, err = exec(t.db, insertAction, append(actionArgs(a), asked)...)
@@ -87,10 +87,10 @@ func (t actions) Insert(a coordinator.Action) error {
 	return wrap(err, "inserting action", a.ID)
 }
 
-func (t actions) Put(a coordinator.Action) error {
+func (t actions) Put(a core.Action) error {
 	n, err := exec(t.db, updateAction, actionArgs(a)...)
 	if err == nil && n == 0 {
-		err = coordinator.ErrNotFound
+		err = core.ErrNotFound
 	}
 	return wrap(err, "putting action", a.ID)
 }
@@ -103,7 +103,7 @@ func (t actions) Find(prefix string, limit int) ([]protocol.ActionID, error) {
 	return ids, wrap(err, "actions like", prefix)
 }
 
-func (t actions) List(f coordinator.ActionFilter) ([]coordinator.Action, error) {
+func (t actions) List(f core.ActionFilter) ([]core.Action, error) {
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}
@@ -113,7 +113,7 @@ func (t actions) List(f coordinator.ActionFilter) ([]coordinator.Action, error) 
 	}
 	// One search for each state, merged: a search for several would read all of
 	// them before it could sort.
-	var all []coordinator.Action
+	var all []core.Action
 	for _, state := range slices.Compact(slices.Sorted(slices.Values(f.States))) {
 		some, err := t.inState(f, state)
 		if err != nil {
@@ -121,12 +121,12 @@ func (t actions) List(f coordinator.ActionFilter) ([]coordinator.Action, error) 
 		}
 		all = append(all, some...)
 	}
-	slices.SortFunc(all, func(a, b coordinator.Action) int { return strings.Compare(b.ID.String(), a.ID.String()) })
+	slices.SortFunc(all, func(a, b core.Action) int { return strings.Compare(b.ID.String(), a.ID.String()) })
 	return all[:min(len(all), f.Limit)], nil
 }
 
 // inState lists with one state, or all if it is empty, in place of the filter's.
-func (t actions) inState(f coordinator.ActionFilter, state protocol.State) ([]coordinator.Action, error) {
+func (t actions) inState(f core.ActionFilter, state protocol.State) ([]core.Action, error) {
 	before := afterAllIDs
 	if !f.Before.IsZero() {
 		before = f.Before.String()
@@ -146,7 +146,7 @@ func (t actions) inState(f coordinator.ActionFilter, state protocol.State) ([]co
 	return list(t.db, scanAction, listActions, before, f.Limit)
 }
 
-func (t actions) Unsent(host protocol.HostID, on protocol.Stream, limit int) ([]coordinator.Action, error) {
+func (t actions) Unsent(host protocol.HostID, on protocol.Stream, limit int) ([]core.Action, error) {
 	query := unsentActions
 	if on == protocol.StreamControl {
 		query = unsentControls
@@ -155,7 +155,7 @@ func (t actions) Unsent(host protocol.HostID, on protocol.Stream, limit int) ([]
 	return all, wrap(err, "unsent actions of host", host)
 }
 
-func (t actions) Expired(nowMS int64, limit int) ([]coordinator.Action, error) {
+func (t actions) Expired(nowMS int64, limit int) ([]core.Action, error) {
 	all, err := list(t.db, scanAction, expiredActions, nowMS, atMost(limit))
 	return all, wrap(err, "actions expired at", nowMS)
 }

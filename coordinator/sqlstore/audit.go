@@ -1,7 +1,7 @@
 package sqlstore
 
 import (
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 )
 
 type auditLog tx
@@ -23,12 +23,12 @@ const (
 	pruneSeals = `DELETE FROM seal WHERE n < $1`
 )
 
-func scanAudit(r scanner) (a coordinator.AuditRecord, err error) {
+func scanAudit(r scanner) (a core.AuditRecord, err error) {
 	err = r.Scan(&a.N, &a.Stored)
 	return a, err
 }
 
-func scanSeal(r scanner) (s coordinator.Seal, err error) {
+func scanSeal(r scanner) (s core.Seal, err error) {
 	err = r.Scan(&s.N, textInto(&s.H), &s.AtMS, &s.Leaves, &s.Checkpoint)
 	return s, err
 }
@@ -38,27 +38,27 @@ func (t auditLog) Append(stored []byte) error {
 	return wrap(err, "appending to the", "audit log")
 }
 
-func (t auditLog) Records(after uint64, limit int) ([]coordinator.AuditRecord, error) {
+func (t auditLog) Records(after uint64, limit int) ([]core.AuditRecord, error) {
 	all, err := list(t.db, scanAudit, listAudit, upTo(after), atMost(limit))
 	return all, wrap(err, "audit records after", after)
 }
 
-func (t auditLog) RecordsBefore(n uint64, limit int) ([]coordinator.AuditRecord, error) {
+func (t auditLog) RecordsBefore(n uint64, limit int) ([]core.AuditRecord, error) {
 	all, err := list(t.db, scanAudit, listAuditBefore, upTo(n), atMost(limit))
 	return all, wrap(err, "audit records before", n)
 }
 
-func (t auditLog) Seal(s coordinator.Seal) error {
+func (t auditLog) Seal(s core.Seal) error {
 	_, err := exec(t.db, insertSeal, s.N, s.H.String(), s.AtMS, s.Leaves, s.Checkpoint)
 	return wrap(err, "sealing audit record", s.N)
 }
 
-func (t auditLog) Seals(after uint64, limit int) ([]coordinator.Seal, error) {
+func (t auditLog) Seals(after uint64, limit int) ([]core.Seal, error) {
 	all, err := list(t.db, scanSeal, listSeals, upTo(after), atMost(limit))
 	return all, wrap(err, "seals after", after)
 }
 
-func (t auditLog) SealUpTo(n uint64) (coordinator.Seal, error) {
+func (t auditLog) SealUpTo(n uint64) (core.Seal, error) {
 	s, err := one(t.db, scanSeal, sealUpTo, upTo(n))
 	return s, wrap(err, "seal up to", n)
 }

@@ -1,7 +1,7 @@
 package sqlstore
 
 import (
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -27,20 +27,20 @@ const (
 		told = excluded.told`
 )
 
-func scanHost(r scanner) (h coordinator.Host, err error) {
+func scanHost(r scanner) (h core.Host, err error) {
 	err = r.Scan(&h.ID, &h.State, textInto(&h.Key), &h.ApprovedMS, &h.ApprovedBy, &h.RevokedMS, &h.Reason,
 		&h.Quarantined, textInto(&h.Store), &h.AcceptSeq, &h.Adopted.Inc, &h.Adopted.Conn, &h.Adopted.K, jsonInto(&h.Labels), &h.PublicKey, jsonInto(&h.Inventory),
 		jsonInto(&h.Former), &h.CSR, &h.Awaits)
 	return h, err
 }
 
-func (t hosts) Get(id protocol.HostID) (coordinator.Host, error) {
+func (t hosts) Get(id protocol.HostID) (core.Host, error) {
 	h, err := one(t.db, scanHost, getHost, id)
 	return h, wrap(err, "host", id)
 }
 
-func (t hosts) Standing(id protocol.HostID) (coordinator.Host, error) {
-	h, err := one(t.db, func(r scanner) (h coordinator.Host, err error) {
+func (t hosts) Standing(id protocol.HostID) (core.Host, error) {
+	h, err := one(t.db, func(r scanner) (h core.Host, err error) {
 		err = r.Scan(&h.ID, &h.State, textInto(&h.Key), &h.ApprovedMS, &h.ApprovedBy, &h.RevokedMS, &h.Reason,
 			&h.Quarantined, textInto(&h.Store), &h.AcceptSeq, &h.Adopted.Inc, &h.Adopted.Conn, &h.Adopted.K)
 		return h, err
@@ -48,14 +48,14 @@ func (t hosts) Standing(id protocol.HostID) (coordinator.Host, error) {
 	return h, wrap(err, "host", id)
 }
 
-func (t hosts) Put(h coordinator.Host) error {
+func (t hosts) Put(h core.Host) error {
 	_, err := exec(t.db, putHost, h.ID, h.State, h.Key.String(), h.ApprovedMS, h.ApprovedBy, h.RevokedMS, h.Reason,
 		h.Quarantined, text(h.Store), h.AcceptSeq, h.Adopted.Inc, h.Adopted.Conn, h.Adopted.K, asJSON(h.Labels), h.PublicKey, asJSON(h.Inventory),
 		asJSON(h.Former), h.CSR, h.Awaits, told(h.Inventory))
 	return wrap(err, "putting host", h.ID)
 }
 
-func (t hosts) List(after protocol.HostID, limit int) ([]coordinator.Host, error) {
+func (t hosts) List(after protocol.HostID, limit int) ([]core.Host, error) {
 	all, err := list(t.db, scanHost, listHosts, after, atMost(limit))
 	return all, wrap(err, "hosts after", after)
 }
@@ -86,46 +86,46 @@ const (
 		public_key = excluded.public_key, csr = excluded.csr, offer = excluded.offer, certificate = excluded.certificate`
 )
 
-func scanInvite(r scanner) (v coordinator.Invite, err error) {
+func scanInvite(r scanner) (v core.Invite, err error) {
 	err = r.Scan(&v.ID, &v.Secret, jsonInto(&v.Labels), &v.CreatedMS, &v.CreatedBy, &v.ExpiresMS, &v.Wrong,
 		textInto(&v.BoundKey), &v.RevokedMS, &v.Host)
 	return v, err
 }
 
-func (t enrolments) Invite(id string) (coordinator.Invite, error) {
+func (t enrolments) Invite(id string) (core.Invite, error) {
 	v, err := one(t.db, scanInvite, getInvite, id)
 	return v, wrap(err, "invite", id)
 }
 
-func (t enrolments) PutInvite(v coordinator.Invite) error {
+func (t enrolments) PutInvite(v core.Invite) error {
 	_, err := exec(t.db, putInvite, v.ID, v.Secret, asJSON(v.Labels), v.CreatedMS, v.CreatedBy, v.ExpiresMS, v.Wrong,
 		text(v.BoundKey), v.RevokedMS, v.Host)
 	return wrap(err, "putting invite", v.ID)
 }
 
-func scanEnrolment(r scanner) (e coordinator.Enrolment, err error) {
+func scanEnrolment(r scanner) (e core.Enrolment, err error) {
 	err = r.Scan(&e.ID, &e.Invite, &e.Host, textInto(&e.Key), &e.Words, &e.State, &e.Reason, &e.CreatedMS, &e.DecidedMS,
 		&e.DecidedBy, jsonInto(&e.Labels), &e.PublicKey, &e.CSR, &e.Offer, &e.Certificate)
 	return e, err
 }
 
-func (t enrolments) Get(id string) (coordinator.Enrolment, error) {
+func (t enrolments) Get(id string) (core.Enrolment, error) {
 	e, err := one(t.db, scanEnrolment, getEnrolment, id)
 	return e, wrap(err, "enrolment", id)
 }
 
-func (t enrolments) ByKey(key protocol.KeyID) (coordinator.Enrolment, error) {
+func (t enrolments) ByKey(key protocol.KeyID) (core.Enrolment, error) {
 	e, err := one(t.db, scanEnrolment, getEnrolmentByKey, text(key))
 	return e, wrap(err, "enrolment of key", key)
 }
 
-func (t enrolments) Put(e coordinator.Enrolment) error {
+func (t enrolments) Put(e core.Enrolment) error {
 	_, err := exec(t.db, putEnrolment, e.ID, e.Invite, e.Host, text(e.Key), e.Words, e.State, e.Reason, e.CreatedMS,
 		e.DecidedMS, e.DecidedBy, asJSON(e.Labels), e.PublicKey, e.CSR, e.Offer, e.Certificate)
 	return wrap(err, "putting enrolment", e.ID)
 }
 
-func (t enrolments) List(state coordinator.EnrolmentState, limit int) (all []coordinator.Enrolment, err error) {
+func (t enrolments) List(state core.EnrolmentState, limit int) (all []core.Enrolment, err error) {
 	if state == "" {
 		all, err = list(t.db, scanEnrolment, listEnrolments, atMost(limit))
 	} else {

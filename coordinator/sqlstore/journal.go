@@ -3,12 +3,12 @@ package sqlstore
 import (
 	"math"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
 )
 
-type journal tx
+type events tx
 
 const (
 	countUp     = `UPDATE counter SET last = last + 1 WHERE name = $1 RETURNING last`
@@ -33,7 +33,7 @@ func count(t *sqldb.Tx, counter string) (uint64, error) {
 	return one(t, scanNumber, countUp, counter)
 }
 
-func (t journal) AppendEvent(e coordinator.Event) (uint64, error) {
+func (t events) Append(e core.Event) (uint64, error) {
 	id, err := count(t.db, eventCounter)
 	if err == nil {
 		_, err = exec(t.db, appendEvent, id, e.AtMS, e.Type, e.Host, e.Object, e.Data)
@@ -41,37 +41,33 @@ func (t journal) AppendEvent(e coordinator.Event) (uint64, error) {
 	return id, wrap(err, "appending event", e.Type)
 }
 
-func scanEvent(r scanner) (e coordinator.Event, err error) {
+func scanEvent(r scanner) (e core.Event, err error) {
 	err = r.Scan(&e.ID, &e.AtMS, &e.Type, &e.Host, &e.Object, &e.Data)
 	return e, err
 }
 
-func (t journal) Events(after uint64, limit int) ([]coordinator.Event, error) {
+func (t events) List(after uint64, limit int) ([]core.Event, error) {
 	all, err := list(t.db, scanEvent, listEvents, upTo(after), atMost(limit))
 	return all, wrap(err, "events after", after)
 }
 
-func (t journal) LastEvent() (uint64, error) {
+func (t events) Last() (uint64, error) {
 	id, err := one(t.db, scanNumber, lastCounted, eventCounter)
 	return id, wrap(err, "counter", eventCounter)
 }
 
-func (t journal) TrimEvents(id uint64) error {
+func (t events) Trim(id uint64) error {
 	_, err := exec(t.db, trimEvents, upTo(id))
 	return wrap(err, "trimming events to", id)
 }
 
-func (t journal) RestartEvents(n uint64) error {
+func (t events) Restart(n uint64) error {
 	_, err := exec(t.db, trimEvents, upTo(math.MaxUint64))
 	if err == nil {
 		_, err = exec(t.db, countFrom, eventCounter, n)
 	}
 	return wrap(err, "restarting events behind", n)
 }
-
-func (t journal) Audit() coordinator.AuditLog { return auditLog(t) }
-
-func (t journal) Past() coordinator.Past { return past(t) }
 
 type values tx
 

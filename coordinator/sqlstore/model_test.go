@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
@@ -27,8 +27,8 @@ func TestSameAsMem(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(rt, "transactions") {
 			steps := rapid.SliceOfN(rapid.Custom(drawStep), 1, 6).Draw(rt, "steps")
 			keep := rapid.IntRange(0, 3).Draw(rt, "keep") > 0
-			answers := func(s coordinator.Store) (got []any) {
-				err := s.Update(t.Context(), func(tx coordinator.Tx) error {
+			answers := func(s core.Store) (got []any) {
+				err := s.Update(t.Context(), func(tx core.Tx) error {
 					got = nil
 					for _, st := range steps {
 						v, err := st.run(tx)
@@ -69,7 +69,7 @@ func empty(t *testing.T, s *Store) {
 
 // kind reduces an error to what callers branch on.
 func kind(err error) string {
-	for _, sentinel := range []error{coordinator.ErrNotFound, coordinator.ErrExists, coordinator.ErrInvalid} {
+	for _, sentinel := range []error{core.ErrNotFound, core.ErrExists, core.ErrInvalid} {
 		if errors.Is(err, sentinel) {
 			return sentinel.Error()
 		}
@@ -79,7 +79,7 @@ func kind(err error) string {
 
 type step struct {
 	name string
-	run  func(coordinator.Tx) (any, error)
+	run  func(core.Tx) (any, error)
 }
 
 func (s step) String() string { return s.name }
@@ -89,67 +89,67 @@ func drawStep(rt *rapid.T) step {
 	a, b := rapid.IntRange(0, 3).Draw(rt, "a"), rapid.IntRange(0, 3).Draw(rt, "b")
 	id := func(n int) protocol.ActionID { return protocol.NewActionID(int64(n), [10]byte{byte(n)}) }
 	hostID := func(n int) protocol.HostID { return protocol.HostID(fmt.Sprint("edge-", n)) }
-	host := coordinator.Host{ID: hostID(a), Key: protocol.KeyID{byte(b)}, AcceptSeq: uint64(b), State: coordinator.HostApproved}
+	host := core.Host{ID: hostID(a), Key: protocol.KeyID{byte(b)}, AcceptSeq: uint64(b), State: core.HostApproved}
 	if a == 1 {
-		host.State = coordinator.HostRevoked
+		host.State = core.HostRevoked
 	}
 	for i := range b {
 		host.Inventory.Containers = append(host.Inventory.Containers, protocol.Container{State: []string{"running", "stopped"}[i%2]})
 	}
-	action := coordinator.Action{ID: id(a), Host: hostID(b), State: protocol.States()[b], N: uint64(a % 2), ExpiresMS: int64(b), EndedMS: int64(b)}
+	action := core.Action{ID: id(a), Host: hostID(b), State: protocol.States()[b], N: uint64(a % 2), ExpiresMS: int64(b), EndedMS: int64(b)}
 	if b > 1 {
 		action.Target = protocol.NewCTID(1, [10]byte{})
 		action.Exit = &protocol.Exit{}
 	}
-	filter := coordinator.ActionFilter{Limit: a + 1}
+	filter := core.ActionFilter{Limit: a + 1}
 	if b&1 != 0 {
 		filter.Host = hostID(a)
 	}
 	if b&2 != 0 {
 		filter.States = protocol.States()[:2]
 	}
-	enrolment := coordinator.Enrolment{ID: fmt.Sprint(a), Key: protocol.KeyID{byte(b)}, CreatedMS: int64(b), State: coordinator.EnrolmentPending}
-	item := coordinator.Item{N: uint64(a), Item: []byte{byte(b)}}
-	token := coordinator.Token{ID: fmt.Sprint(a), Hash: protocol.Digest{byte(b)}}
+	enrolment := core.Enrolment{ID: fmt.Sprint(a), Key: protocol.KeyID{byte(b)}, CreatedMS: int64(b), State: core.EnrolmentPending}
+	item := core.Item{N: uint64(a), Item: []byte{byte(b)}}
+	token := core.Token{ID: fmt.Sprint(a), Hash: protocol.Digest{byte(b)}}
 	done := func(err error) (any, error) { return nil, err }
 	steps := []step{
-		{"put host", func(tx coordinator.Tx) (any, error) { return done(tx.Hosts().Put(host)) }},
-		{"get host", func(tx coordinator.Tx) (any, error) { return tx.Hosts().Get(host.ID) }},
-		{"standing of a host", func(tx coordinator.Tx) (any, error) { return tx.Hosts().Standing(host.ID) }},
-		{"list hosts", func(tx coordinator.Tx) (any, error) { return tx.Hosts().List(hostID(a), b) }},
-		{"put enrolment", func(tx coordinator.Tx) (any, error) { return done(tx.Enrolments().Put(enrolment)) }},
-		{"enrolment by key", func(tx coordinator.Tx) (any, error) { return tx.Enrolments().ByKey(enrolment.Key) }},
-		{"list enrolments", func(tx coordinator.Tx) (any, error) { return tx.Enrolments().List("", a) }},
-		{"insert action", func(tx coordinator.Tx) (any, error) { return done(tx.Actions().Insert(action)) }},
-		{"put action", func(tx coordinator.Tx) (any, error) { return done(tx.Actions().Put(action)) }},
-		{"get action", func(tx coordinator.Tx) (any, error) { return tx.Actions().Get(action.ID) }},
-		{"list actions", func(tx coordinator.Tx) (any, error) { return tx.Actions().List(filter) }},
-		{"find actions", func(tx coordinator.Tx) (any, error) { return tx.Actions().Find(id(a).String()[:12+a], b) }},
-		{"unsent", func(tx coordinator.Tx) (any, error) { return tx.Actions().Unsent(hostID(b), protocol.StreamOrder, a) }},
-		{"expired", func(tx coordinator.Tx) (any, error) { return tx.Actions().Expired(int64(a), b) }},
-		{"append item", func(tx coordinator.Tx) (any, error) {
-			return done(tx.Streams().Append("edge-1", protocol.StreamOrder, item))
+		{"put host", func(tx core.Tx) (any, error) { return done(tx.Hosts.Put(host)) }},
+		{"get host", func(tx core.Tx) (any, error) { return tx.Hosts.Get(host.ID) }},
+		{"standing of a host", func(tx core.Tx) (any, error) { return tx.Hosts.Standing(host.ID) }},
+		{"list hosts", func(tx core.Tx) (any, error) { return tx.Hosts.List(hostID(a), b) }},
+		{"put enrolment", func(tx core.Tx) (any, error) { return done(tx.Enrolments.Put(enrolment)) }},
+		{"enrolment by key", func(tx core.Tx) (any, error) { return tx.Enrolments.ByKey(enrolment.Key) }},
+		{"list enrolments", func(tx core.Tx) (any, error) { return tx.Enrolments.List("", a) }},
+		{"insert action", func(tx core.Tx) (any, error) { return done(tx.Actions.Insert(action)) }},
+		{"put action", func(tx core.Tx) (any, error) { return done(tx.Actions.Put(action)) }},
+		{"get action", func(tx core.Tx) (any, error) { return tx.Actions.Get(action.ID) }},
+		{"list actions", func(tx core.Tx) (any, error) { return tx.Actions.List(filter) }},
+		{"find actions", func(tx core.Tx) (any, error) { return tx.Actions.Find(id(a).String()[:12+a], b) }},
+		{"unsent", func(tx core.Tx) (any, error) { return tx.Queue.Unsent(hostID(b), protocol.StreamOrder, a) }},
+		{"expired", func(tx core.Tx) (any, error) { return tx.Queue.Expired(int64(a), b) }},
+		{"append item", func(tx core.Tx) (any, error) {
+			return done(tx.Streams.Append("edge-1", protocol.StreamOrder, item))
 		}},
-		{"free items", func(tx coordinator.Tx) (any, error) {
-			return done(tx.Streams().Free("edge-1", protocol.StreamOrder, uint64(b)))
+		{"free items", func(tx core.Tx) (any, error) {
+			return done(tx.Streams.Free("edge-1", protocol.StreamOrder, uint64(b)))
 		}},
-		{"items", func(tx coordinator.Tx) (any, error) {
-			return tx.Streams().Items("edge-1", protocol.StreamOrder, uint64(a), uint64(b))
+		{"items", func(tx core.Tx) (any, error) {
+			return tx.Streams.Items("edge-1", protocol.StreamOrder, uint64(a), uint64(b))
 		}},
-		{"put token", func(tx coordinator.Tx) (any, error) { return done(tx.Access().PutToken(token)) }},
-		{"token by hash", func(tx coordinator.Tx) (any, error) { return tx.Access().TokenByHash(token.Hash) }},
-		{"append event", func(tx coordinator.Tx) (any, error) { return tx.Journal().AppendEvent(coordinator.Event{Type: "t"}) }},
-		{"trim events", func(tx coordinator.Tx) (any, error) { return done(tx.Journal().TrimEvents(uint64(a))) }},
-		{"restart events", func(tx coordinator.Tx) (any, error) { return done(tx.Journal().RestartEvents(uint64(10 * a))) }},
-		{"remove action", func(tx coordinator.Tx) (any, error) { return done(tx.Journal().Past().RemoveAction(id(a))) }},
-		{"count actions", func(tx coordinator.Tx) (any, error) { return tx.Actions().Count() }},
-		{"count containers", func(tx coordinator.Tx) (any, error) { return tx.Hosts().Containers() }},
-		{"names of hosts", func(tx coordinator.Tx) (any, error) { return tx.Hosts().Names(host.State) }},
-		{"ended actions", func(tx coordinator.Tx) (any, error) {
-			return tx.Journal().Past().Actions(coordinator.Ended{AtMS: int64(a), ID: id(b).String()}, 2)
+		{"put token", func(tx core.Tx) (any, error) { return done(tx.Access.PutToken(token)) }},
+		{"token by hash", func(tx core.Tx) (any, error) { return tx.Access.TokenByHash(token.Hash) }},
+		{"append event", func(tx core.Tx) (any, error) { return tx.Events.Append(core.Event{Type: "t"}) }},
+		{"trim events", func(tx core.Tx) (any, error) { return done(tx.Events.Trim(uint64(a))) }},
+		{"restart events", func(tx core.Tx) (any, error) { return done(tx.Events.Restart(uint64(10 * a))) }},
+		{"remove action", func(tx core.Tx) (any, error) { return done(tx.Past.RemoveAction(id(a))) }},
+		{"count actions", func(tx core.Tx) (any, error) { return tx.Actions.Count() }},
+		{"count containers", func(tx core.Tx) (any, error) { return tx.Hosts.Containers() }},
+		{"names of hosts", func(tx core.Tx) (any, error) { return tx.Hosts.Names(host.State) }},
+		{"ended actions", func(tx core.Tx) (any, error) {
+			return tx.Past.Actions(core.Ended{AtMS: int64(a), ID: id(b).String()}, 2)
 		}},
-		{"events", func(tx coordinator.Tx) (any, error) { return tx.Journal().Events(uint64(a), b) }},
-		{"newest event", func(tx coordinator.Tx) (any, error) { return tx.Journal().LastEvent() }},
+		{"events", func(tx core.Tx) (any, error) { return tx.Events.List(uint64(a), b) }},
+		{"newest event", func(tx core.Tx) (any, error) { return tx.Events.Last() }},
 	}
 	s := rapid.SampledFrom(steps).Draw(rt, "step")
 	return step{fmt.Sprintf("%s %d %d", s.name, a, b), s.run}

@@ -1,7 +1,7 @@
 package sqlstore
 
 import (
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -20,7 +20,7 @@ const (
 	removeInvite = `DELETE FROM invite WHERE id = $1`
 )
 
-func (t past) Actions(after coordinator.Ended, limit int) ([]coordinator.Action, error) {
+func (t past) Actions(after core.Ended, limit int) ([]core.Action, error) {
 	all, err := list(t.db, scanAction, endedActions, after.AtMS, after.ID, atMost(limit))
 	return all, wrap(err, "actions that ended after", after.AtMS)
 }
@@ -33,7 +33,7 @@ func (t past) RemoveAction(id protocol.ActionID) error {
 	return wrap(err, "removing action", id)
 }
 
-func (t past) Enrolments(after coordinator.Ended, limit int) ([]coordinator.Enrolment, error) {
+func (t past) Enrolments(after core.Ended, limit int) ([]core.Enrolment, error) {
 	all, err := list(t.db, scanEnrolment, decidedEnrolments, after.AtMS, after.ID, atMost(limit))
 	return all, wrap(err, "enrolments decided after", after.AtMS)
 }
@@ -43,7 +43,7 @@ func (t past) RemoveEnrolment(id string) error {
 	return wrap(err, "removing enrolment", id)
 }
 
-func (t past) Invites(after coordinator.Ended, limit int) ([]coordinator.Invite, error) {
+func (t past) Invites(after core.Ended, limit int) ([]core.Invite, error) {
 	all, err := list(t.db, scanInvite, endedInvites, after.AtMS, after.ID, atMost(limit))
 	return all, wrap(err, "invites that end after", after.AtMS)
 }

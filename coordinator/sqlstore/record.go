@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/sqldb"
 )
 
@@ -18,7 +18,7 @@ type scanner interface{ Scan(dest ...any) error }
 func one[T any](t *sqldb.Tx, scan func(scanner) (T, error), query string, args ...any) (T, error) {
 	v, err := scan(t.QueryRow(query, args...))
 	if errors.Is(err, sqldb.ErrNoRows) {
-		err = coordinator.ErrNotFound
+		err = core.ErrNotFound
 	}
 	return v, err
 }
@@ -45,7 +45,7 @@ func exec(t *sqldb.Tx, query string, args ...any) (int64, error) {
 		switch v := arg.(type) {
 		case uint64:
 			if v > math.MaxInt64 { // a column holds 63 bits
-				return 0, fmt.Errorf("number %d: %w", v, coordinator.ErrInvalid)
+				return 0, fmt.Errorf("number %d: %w", v, core.ErrInvalid)
 			}
 		case encoded:
 			if v.err != nil {
@@ -56,7 +56,7 @@ func exec(t *sqldb.Tx, query string, args ...any) (int64, error) {
 	}
 	n, err := t.Exec(query, args...)
 	if errors.Is(err, sqldb.ErrUnique) {
-		err = fmt.Errorf("%w: %w", coordinator.ErrExists, err)
+		err = fmt.Errorf("%w: %w", core.ErrExists, err)
 	}
 	return n, err
 }

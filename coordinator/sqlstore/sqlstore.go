@@ -1,6 +1,6 @@
 // Package sqlstore is the coordinator's memory in a SQL database.
 //
-// It implements [coordinator.Store] on package sqldb, whose promises it passes on:
+// It implements [core.Store] on package sqldb, whose promises it passes on:
 // an Update that returned nil is on disk, Updates of many callers share a commit,
 // and functions run one after the other, which is as serializable as can be. What
 // is here is the schema, one constant text for each query, and the way between
@@ -17,7 +17,7 @@ import (
 	"log/slog"
 	"syscall"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -38,13 +38,13 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Store is a [coordinator.Store].
+// Store is a [core.Store].
 type Store struct {
 	db *sqldb.DB
 	id protocol.StoreID
 }
 
-var _ coordinator.Store = (*Store)(nil)
+var _ core.Store = (*Store)(nil)
 
 // Create makes a new database, with a new id, and opens it. It fails with
 // [fs.ErrExist] when there is something at its path.
@@ -103,14 +103,14 @@ func start(ctx context.Context, cfg Config, open func(context.Context, sqldb.Con
 // ID returns the id of the database.
 func (s *Store) ID() protocol.StoreID { return s.id }
 
-// Update implements [coordinator.Store].
-func (s *Store) Update(ctx context.Context, fn func(coordinator.Tx) error) error {
-	return available(s.db.Update(ctx, func(t *sqldb.Tx) error { return fn(tx{t}) }))
+// Update implements [core.Store].
+func (s *Store) Update(ctx context.Context, fn func(core.Tx) error) error {
+	return available(s.db.Update(ctx, func(t *sqldb.Tx) error { return fn(tables(t)) }))
 }
 
-// View implements [coordinator.Store].
-func (s *Store) View(ctx context.Context, fn func(coordinator.Tx) error) error {
-	return available(s.db.View(ctx, func(t *sqldb.Tx) error { return fn(tx{t}) }))
+// View implements [core.Store].
+func (s *Store) View(ctx context.Context, fn func(core.Tx) error) error {
+	return available(s.db.View(ctx, func(t *sqldb.Tx) error { return fn(tables(t)) }))
 }
 
 // available marks what may go away by itself, or with a restart: callers are to
@@ -118,7 +118,7 @@ func (s *Store) View(ctx context.Context, fn func(coordinator.Tx) error) error {
 func available(err error) error {
 	for _, passing := range []error{sqldb.ErrFull, sqldb.ErrIO, sqldb.ErrClosed} {
 		if errors.Is(err, passing) {
-			return fmt.Errorf("%w: %w", coordinator.ErrUnavailable, err)
+			return fmt.Errorf("%w: %w", core.ErrUnavailable, err)
 		}
 	}
 	return err
@@ -127,16 +127,17 @@ func available(err error) error {
 // Stats returns what the database's writer did.
 func (s *Store) Stats() sqldb.Stats { return s.db.Stats() }
 
-// Close implements [coordinator.Store].
+// Close implements [core.Store].
 func (s *Store) Close() error { return s.db.Close() }
 
-// tx is the coordinator's view of a transaction; so are the tables below.
+// tx is a transaction of the database; so are the tables, under names of their own.
 type tx struct{ db *sqldb.Tx }
 
-func (t tx) Hosts() coordinator.Hosts           { return hosts(t) }
-func (t tx) Enrolments() coordinator.Enrolments { return enrolments(t) }
-func (t tx) Actions() coordinator.Actions       { return actions(t) }
-func (t tx) Streams() coordinator.Streams       { return streams(t) }
-func (t tx) Access() coordinator.Access         { return access(t) }
-func (t tx) Journal() coordinator.Journal       { return journal(t) }
-func (t tx) Values() coordinator.Values         { return values(t) }
+// tables are the tables as a transaction sees them.
+func tables(db *sqldb.Tx) core.Tx {
+	t := tx{db}
+	return core.Tx{
+		Hosts: hosts(t), Enrolments: enrolments(t), Actions: actions(t), Queue: actions(t), Streams: streams(t), Outputs: outputs(t),
+		Access: access(t), Events: events(t), Audit: auditLog(t), Past: past(t), Values: values(t),
+	}
+}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
@@ -27,7 +27,7 @@ func create(t testing.TB) (*Store, Config) {
 }
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) coordinator.Store { s, _ := create(t); return s })
+	storetest.Run(t, func(t *testing.T) core.Store { s, _ := create(t); return s })
 }
 
 func TestReopen(t *testing.T) {
@@ -36,7 +36,7 @@ func TestReopen(t *testing.T) {
 	if _, err := Create(t.Context(), cfg); err == nil {
 		t.Fatal("created twice")
 	}
-	err := s.Update(t.Context(), func(tx coordinator.Tx) error { return tx.Values().Put("starts", []byte{1}) })
+	err := s.Update(t.Context(), func(tx core.Tx) error { return tx.Values.Put("starts", []byte{1}) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,9 +47,9 @@ func TestReopen(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := protocol.StoreID{1}
-	err = s.Update(t.Context(), func(tx coordinator.Tx) error {
-		_, err := tx.Values().Get("starts")
-		return errors.Join(err, tx.Values().SetStore(other))
+	err = s.Update(t.Context(), func(tx core.Tx) error {
+		_, err := tx.Values.Get("starts")
+		return errors.Join(err, tx.Values.SetStore(other))
 	})
 	if err != nil || s.ID() != id {
 		t.Errorf("after reopening: %v, id %v, was %v", err, s.ID(), id)
@@ -71,15 +71,15 @@ func TestReopen(t *testing.T) {
 
 func TestUnavailable(t *testing.T) {
 	s, _ := create(t)
-	fill := func(t coordinator.Tx) error {
+	fill := func(t core.Tx) error {
 		// SQLite is made to believe that the disk ends soon.
-		if err := t.(tx).db.QueryRow("PRAGMA max_page_count = 60").Scan(new(int)); err != nil {
+		if err := t.Values.(values).db.QueryRow("PRAGMA max_page_count = 60").Scan(new(int)); err != nil {
 			return err
 		}
-		return t.Values().Put("large", make([]byte, 1<<20))
+		return t.Values.Put("large", make([]byte, 1<<20))
 	}
-	small := func(tx coordinator.Tx) error { return tx.Values().Put("small", nil) }
-	if err := s.Update(t.Context(), fill); !errors.Is(err, coordinator.ErrUnavailable) || !errors.Is(err, sqldb.ErrFull) {
+	small := func(tx core.Tx) error { return tx.Values.Put("small", nil) }
+	if err := s.Update(t.Context(), fill); !errors.Is(err, core.ErrUnavailable) || !errors.Is(err, sqldb.ErrFull) {
 		t.Errorf("full disk: %v, want ErrUnavailable and why", err)
 	}
 	if err := s.Update(t.Context(), small); err != nil {
@@ -88,10 +88,10 @@ func TestUnavailable(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Update(t.Context(), small); !errors.Is(err, coordinator.ErrUnavailable) {
+	if err := s.Update(t.Context(), small); !errors.Is(err, core.ErrUnavailable) {
 		t.Errorf("closed: %v, want ErrUnavailable", err)
 	}
-	if err := s.View(t.Context(), small); !errors.Is(err, coordinator.ErrUnavailable) {
+	if err := s.View(t.Context(), small); !errors.Is(err, core.ErrUnavailable) {
 		t.Errorf("view when closed: %v, want ErrUnavailable", err)
 	}
 }
@@ -181,9 +181,9 @@ func TestManyCallersShareCommits(t *testing.T) {
 		var wg sync.WaitGroup
 		update := func(c int) {
 			wg.Go(func() {
-				err := s.Update(t.Context(), func(tx coordinator.Tx) error {
+				err := s.Update(t.Context(), func(tx core.Tx) error {
 					<-release
-					_, err := tx.Journal().AppendEvent(coordinator.Event{Object: fmt.Sprint(c)})
+					_, err := tx.Events.Append(core.Event{Object: fmt.Sprint(c)})
 					return err
 				})
 				if err != nil {
@@ -205,40 +205,40 @@ func TestManyCallersShareCommits(t *testing.T) {
 
 // BenchmarkHeartbeat keeps an inventory of 10 containers, of 64 hosts at a time.
 func BenchmarkHeartbeat(b *testing.B) {
-	h := coordinator.Host{State: coordinator.HostApproved, PublicKey: make([]byte, 500), Labels: []string{"site=a"}}
+	h := core.Host{State: core.HostApproved, PublicKey: make([]byte, 500), Labels: []string{"site=a"}}
 	for i := range 10 {
 		h.Inventory.Containers = append(h.Inventory.Containers, protocol.Container{Name: fmt.Sprint("web-", i), Runtime: "lxc",
 			State: "running", Intended: "running", Class: "pinned", Offline: "keep", Addresses: []string{"10.0.3.7/24"}})
 	}
-	benchUpdates(b, func(tx coordinator.Tx, n uint64) error {
+	benchUpdates(b, func(tx core.Tx, n uint64) error {
 		h := h
 		h.ID = protocol.HostID(fmt.Sprint("edge-", n%1000))
 		h.Key = protocol.KeyID([]byte(fmt.Sprintf("%020d", n%1000)))
 		h.Inventory.AtMS = int64(n)
-		return tx.Hosts().Put(h)
+		return tx.Hosts.Put(h)
 	})
 }
 
 // BenchmarkTransition moves an action and says so in events and audit.
 func BenchmarkTransition(b *testing.B) {
-	benchUpdates(b, func(tx coordinator.Tx, n uint64) error {
+	benchUpdates(b, func(tx core.Tx, n uint64) error {
 		id := protocol.NewActionID(int64(n%1000), [10]byte{})
-		a, err := tx.Actions().Get(id)
-		if errors.Is(err, coordinator.ErrNotFound) {
-			a = coordinator.Action{ID: id, Host: "edge-1", Spec: make([]byte, 400), State: protocol.StateRunning}
-			err = tx.Actions().Insert(a)
+		a, err := tx.Actions.Get(id)
+		if errors.Is(err, core.ErrNotFound) {
+			a = core.Action{ID: id, Host: "edge-1", Spec: make([]byte, 400), State: protocol.StateRunning}
+			err = tx.Actions.Insert(a)
 		}
 		if err != nil {
 			return err
 		}
 		a.UpdatedMS = int64(n)
-		_, eerr := tx.Journal().AppendEvent(coordinator.Event{Type: "action.state", Object: id.String(), Data: make([]byte, 200)})
-		aerr := tx.Journal().Audit().Append(make([]byte, 250))
-		return errors.Join(tx.Actions().Put(a), eerr, aerr)
+		_, eerr := tx.Events.Append(core.Event{Type: "action.state", Object: id.String(), Data: make([]byte, 200)})
+		aerr := tx.Audit.Append(make([]byte, 250))
+		return errors.Join(tx.Actions.Put(a), eerr, aerr)
 	})
 }
 
-func benchUpdates(b *testing.B, fn func(coordinator.Tx, uint64) error) {
+func benchUpdates(b *testing.B, fn func(core.Tx, uint64) error) {
 	s, _ := create(b)
 	defer s.Close()
 	var wg sync.WaitGroup
@@ -246,7 +246,7 @@ func benchUpdates(b *testing.B, fn func(coordinator.Tx, uint64) error) {
 	for c := range 64 {
 		wg.Go(func() {
 			for n := c; n < b.N; n += 64 {
-				if err := s.Update(b.Context(), func(tx coordinator.Tx) error { return fn(tx, uint64(n)) }); err != nil {
+				if err := s.Update(b.Context(), func(tx core.Tx) error { return fn(tx, uint64(n)) }); err != nil {
 					b.Error(err)
 					return
 				}

@@ -3,11 +3,13 @@ package sqlstore
 import (
 	"errors"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
 type streams tx
+
+type outputs tx
 
 const (
 	getStream = `SELECT store, n, h, freed_store, freed_n, freed_h FROM stream WHERE host = $1 AND stream = $2`
@@ -26,37 +28,37 @@ const (
 		tail_to = excluded.tail_to, gone = excluded.gone, removed_ms = excluded.removed_ms`
 )
 
-func scanStream(r scanner) (s coordinator.StreamState, err error) {
+func scanStream(r scanner) (s core.StreamState, err error) {
 	err = r.Scan(textInto(&s.Pos.Store), &s.Pos.N, textInto(&s.Pos.H), textInto(&s.Freed.Store), &s.Freed.N, textInto(&s.Freed.H))
 	return s, err
 }
 
-func (t streams) Get(host protocol.HostID, stream protocol.Stream) (coordinator.StreamState, error) {
+func (t streams) Get(host protocol.HostID, stream protocol.Stream) (core.StreamState, error) {
 	s, err := one(t.db, scanStream, getStream, host, stream)
-	if errors.Is(err, coordinator.ErrNotFound) {
-		s, err = coordinator.StreamState{}, nil
+	if errors.Is(err, core.ErrNotFound) {
+		s, err = core.StreamState{}, nil
 	}
 	s.Host, s.Pos.Stream, s.Freed.Stream = host, stream, stream
 	return s, wrap(err, "stream of host", host)
 }
 
-func (t streams) Put(s coordinator.StreamState) error {
+func (t streams) Put(s core.StreamState) error {
 	_, err := exec(t.db, putStream, s.Host, s.Pos.Stream, text(s.Pos.Store), s.Pos.N, s.Pos.H.String(),
 		text(s.Freed.Store), s.Freed.N, s.Freed.H.String())
 	return wrap(err, "putting stream of host", s.Host)
 }
 
-func (t streams) Append(host protocol.HostID, stream protocol.Stream, it coordinator.Item) error {
+func (t streams) Append(host protocol.HostID, stream protocol.Stream, it core.Item) error {
 	_, err := exec(t.db, appendItem, host, stream, it.N, it.H.String(), text(it.Action), it.Item)
 	return wrap(err, "appending to stream of host", host)
 }
 
-func scanItem(r scanner) (it coordinator.Item, err error) {
+func scanItem(r scanner) (it core.Item, err error) {
 	err = r.Scan(&it.N, textInto(&it.H), textInto(&it.Action), &it.Item)
 	return it, err
 }
 
-func (t streams) Items(host protocol.HostID, stream protocol.Stream, first, last uint64) ([]coordinator.Item, error) {
+func (t streams) Items(host protocol.HostID, stream protocol.Stream, first, last uint64) ([]core.Item, error) {
 	all, err := list(t.db, scanItem, listItems, host, stream, upTo(first), upTo(last))
 	return all, wrap(err, "items of host", host)
 }
@@ -66,20 +68,20 @@ func (t streams) Free(host protocol.HostID, stream protocol.Stream, n uint64) er
 	return wrap(err, "freeing items of host", host)
 }
 
-func scanOutput(r scanner) (o coordinator.OutputState, err error) {
+func scanOutput(r scanner) (o core.OutputState, err error) {
 	err = r.Scan(textInto(&o.Action), &o.Attempt, &o.FD, &o.Have, &o.TailFrom, &o.TailTo, jsonInto(&o.Gone), &o.RemovedMS)
 	return o, err
 }
 
-func (t streams) Output(action protocol.ActionID, attempt int, fd protocol.FD) (coordinator.OutputState, error) {
+func (t outputs) Get(action protocol.ActionID, attempt int, fd protocol.FD) (core.OutputState, error) {
 	o, err := one(t.db, scanOutput, getOutput, action.String(), attempt, fd)
-	if errors.Is(err, coordinator.ErrNotFound) {
-		return coordinator.OutputState{}, nil
+	if errors.Is(err, core.ErrNotFound) {
+		return core.OutputState{}, nil
 	}
 	return o, wrap(err, "output of action", action)
 }
 
-func (t streams) PutOutput(o coordinator.OutputState) error {
+func (t outputs) Put(o core.OutputState) error {
 	_, err := exec(t.db, putOutput, o.Action.String(), o.Attempt, o.FD, o.Have, o.TailFrom, o.TailTo, asJSON(o.Gone), o.RemovedMS)
 	return wrap(err, "putting output of action", o.Action)
 }

@@ -3,7 +3,7 @@ package sqlstore
 import (
 	"encoding/json"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -13,7 +13,7 @@ const tallied = `SELECT word, n FROM tally WHERE what = $1`
 
 // told counts the containers of an inventory for the triggers. The same numbers are
 // always the same text: the order of a map's keys in JSON is theirs.
-func told(i coordinator.Inventory) string {
+func told(i core.Inventory) string {
 	n := make(map[string]int)
 	for _, c := range i.Containers {
 		n[c.State]++
@@ -45,7 +45,7 @@ func (t actions) Count() (map[protocol.State]int, error) {
 
 func (t hosts) Containers() (map[string]int, error) { return tally[string](t.db, "container") }
 
-func (t hosts) Names(state coordinator.HostState) ([]protocol.HostID, error) {
+func (t hosts) Names(state core.HostState) ([]protocol.HostID, error) {
 	all, err := list(t.db, func(r scanner) (id protocol.HostID, err error) {
 		err = r.Scan(&id)
 		return id, err

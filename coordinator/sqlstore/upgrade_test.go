@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -59,10 +59,10 @@ func TestOpenVersion1(t *testing.T) {
 	if want := "782b3619195fae189a66b6b53e31d5ba"; s.ID().String() != want {
 		t.Errorf("the store has the id %s, had %s", s.ID(), want)
 	}
-	var all []coordinator.Action
+	var all []core.Action
 	found := map[string]int{}
-	err = s.View(t.Context(), func(tx coordinator.Tx) error {
-		counted, err := tx.Actions().Count()
+	err = s.View(t.Context(), func(tx core.Tx) error {
+		counted, err := tx.Actions.Count()
 		for state, n := range counted {
 			found["counted"] += n
 			if !state.Final() {
@@ -74,7 +74,7 @@ func TestOpenVersion1(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.Update(t.Context(), func(tx coordinator.Tx) (err error) {
+	err = s.Update(t.Context(), func(tx core.Tx) (err error) {
 		all, err = everything(tx, found)
 		return err
 	})
@@ -93,32 +93,32 @@ func TestOpenVersion1(t *testing.T) {
 }
 
 // everything reads all of a store, writes back what can be, and counts.
-func everything(tx coordinator.Tx, found map[string]int) ([]coordinator.Action, error) {
-	hosts, err := tx.Hosts().List("", 100)
+func everything(tx core.Tx, found map[string]int) ([]core.Action, error) {
+	hosts, err := tx.Hosts.List("", 100)
 	if err != nil {
 		return nil, err
 	}
 	for _, h := range hosts {
 		found["hosts"]++
-		if err := tx.Hosts().Put(h); err != nil {
+		if err := tx.Hosts.Put(h); err != nil {
 			return nil, err
 		}
-		st, err := tx.Streams().Get(h.ID, protocol.StreamOrder)
+		st, err := tx.Streams.Get(h.ID, protocol.StreamOrder)
 		if err != nil {
 			return nil, err
 		}
-		items, err := tx.Streams().Items(h.ID, protocol.StreamOrder, 1, st.Pos.N)
+		items, err := tx.Streams.Items(h.ID, protocol.StreamOrder, 1, st.Pos.N)
 		if err != nil {
 			return nil, err
 		}
 		found["items"] += len(items)
 	}
-	enrolments, err := tx.Enrolments().List("", 100)
+	enrolments, err := tx.Enrolments.List("", 100)
 	if err != nil {
 		return nil, err
 	}
 	found["enrolments"] = len(enrolments)
-	actions, err := tx.Actions().List(coordinator.ActionFilter{})
+	actions, err := tx.Actions.List(core.ActionFilter{})
 	if err != nil {
 		return nil, err
 	}
@@ -130,13 +130,13 @@ func everything(tx coordinator.Tx, found map[string]int) ([]coordinator.Action, 
 		if _, err := protocol.DecodeSpec(a.Spec); err != nil {
 			return nil, err
 		}
-		if err := tx.Actions().Put(a); err != nil {
+		if err := tx.Actions.Put(a); err != nil {
 			return nil, err
 		}
-		o, err := tx.Streams().Output(a.ID, 1, protocol.Stdout)
+		o, err := tx.Outputs.Get(a.ID, 1, protocol.Stdout)
 		if err == nil && o.Have > 0 {
 			found["outputs"]++
-			err = tx.Streams().PutOutput(o)
+			err = tx.Outputs.Put(o)
 		}
 		if err != nil {
 			return nil, err
@@ -146,20 +146,20 @@ func everything(tx coordinator.Tx, found map[string]int) ([]coordinator.Action, 
 }
 
 // rest goes on with what is no host's and no action's.
-func rest(tx coordinator.Tx, found map[string]int) error {
-	tokens, err := tx.Access().Tokens()
+func rest(tx core.Tx, found map[string]int) error {
+	tokens, err := tx.Access.Tokens()
 	if err != nil {
 		return err
 	}
-	viewers, err := tx.Access().Viewers()
+	viewers, err := tx.Access.Viewers()
 	if err != nil {
 		return err
 	}
-	events, err := tx.Journal().Events(0, 100)
+	events, err := tx.Events.List(0, 100)
 	if err != nil {
 		return err
 	}
-	records, err := tx.Journal().Audit().Records(0, 100)
+	records, err := tx.Audit.Records(0, 100)
 	if err != nil {
 		return err
 	}
@@ -169,15 +169,15 @@ func rest(tx coordinator.Tx, found map[string]int) error {
 
 // checkVersion1 looks at single actions: the one that ended, and that it has
 // become what one without batch, times and approvals is.
-func checkVersion1(t *testing.T, s *Store, all []coordinator.Action) {
+func checkVersion1(t *testing.T, s *Store, all []core.Action) {
 	t.Helper()
-	var ended coordinator.Action
+	var ended core.Action
 	for _, a := range all {
 		if a.ID.String() == "01a2010f-eb47-73d1-9086-5e72a9fb8fb3" {
 			ended = a
 		}
 	}
-	want := coordinator.Action{
+	want := core.Action{
 		ID: ended.ID, Host: "edge-01", Kind: protocol.KindRun, Spec: []byte(`{"kind":"host.run","argv":["sh","-c","exit 3"]}`),
 		State: protocol.StateFailed, Reason: "exit", Requester: "admin",
 		CreatedMS: 1795314150218, UpdatedMS: 1795314150244, EndedMS: 1795314150244, ExpiresMS: 1795400550219,
@@ -189,11 +189,11 @@ func checkVersion1(t *testing.T, s *Store, all []coordinator.Action) {
 		t.Errorf("want and found:\n%s", diff)
 	}
 	ended.Batch, ended.SentMS = protocol.NewBatchID(1, [10]byte{1}), 5
-	err := s.Update(t.Context(), func(tx coordinator.Tx) error {
-		if err := tx.Actions().Put(ended); err != nil {
+	err := s.Update(t.Context(), func(tx core.Tx) error {
+		if err := tx.Actions.Put(ended); err != nil {
 			return err
 		}
-		got, err := tx.Actions().List(coordinator.ActionFilter{Batch: ended.Batch})
+		got, err := tx.Actions.List(core.ActionFilter{Batch: ended.Batch})
 		if err == nil && (len(got) != 1 || got[0].SentMS != 5) {
 			t.Errorf("of the new batch there is %v", got)
 		}

@@ -8,7 +8,7 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -26,7 +26,7 @@ type Faults struct {
 	Repeat func() bool
 }
 
-// Mem is a [coordinator.Store] in memory that can fail in both ways. It keeps its
+// Mem is a [core.Store] in memory that can fail in both ways. It keeps its
 // state for as long as it lives, so that a new coordinator on the same Mem is a
 // coordinator after a restart.
 type Mem struct {
@@ -40,11 +40,11 @@ type Mem struct {
 	closed bool
 }
 
-var _ coordinator.Store = (*Mem)(nil)
+var _ core.Store = (*Mem)(nil)
 
 // What a Mem says to what no Store allows.
 var (
-	errClosed   = fmt.Errorf("%w: store is closed", coordinator.ErrUnavailable)
+	errClosed   = fmt.Errorf("%w: store is closed", core.ErrUnavailable)
 	errReadOnly = errors.New("change in a view")
 )
 
@@ -63,15 +63,15 @@ func (m *Mem) Backup() *Mem {
 	return &Mem{kept: m.kept, serial: m.serial}
 }
 
-// ID implements [coordinator.Store].
+// ID implements [core.Store].
 func (m *Mem) ID() protocol.StoreID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.kept.id
 }
 
-// Update implements [coordinator.Store].
-func (m *Mem) Update(ctx context.Context, fn func(coordinator.Tx) error) error {
+// Update implements [core.Store].
+func (m *Mem) Update(ctx context.Context, fn func(core.Tx) error) error {
 	m.update.Lock()
 	defer m.update.Unlock()
 	if m.faults.Repeat != nil && m.faults.Repeat() {
@@ -100,30 +100,30 @@ func (m *Mem) Update(ctx context.Context, fn func(coordinator.Tx) error) error {
 }
 
 // try runs fn on the committed state and returns what it would make of it.
-func (m *Mem) try(ctx context.Context, fn func(coordinator.Tx) error) (state, error) {
+func (m *Mem) try(ctx context.Context, fn func(core.Tx) error) (state, error) {
 	t, err := m.begin(ctx)
 	if err != nil {
 		return state{}, err
 	}
 	defer t.end()
 	t.writable = true
-	if err := fn(t); err != nil {
+	if err := fn(t.tables()); err != nil {
 		return state{}, err
 	}
 	return t.state, nil
 }
 
-// View implements [coordinator.Store].
-func (m *Mem) View(ctx context.Context, fn func(coordinator.Tx) error) error {
+// View implements [core.Store].
+func (m *Mem) View(ctx context.Context, fn func(core.Tx) error) error {
 	t, err := m.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer t.end()
-	return fn(t)
+	return fn(t.tables())
 }
 
-// Close implements [coordinator.Store].
+// Close implements [core.Store].
 func (m *Mem) Close() error {
 	m.update.Lock()
 	defer m.update.Unlock()
@@ -149,18 +149,18 @@ func (m *Mem) begin(ctx context.Context) (*memTx, error) {
 // state is everything in a Mem.
 type state struct {
 	id         protocol.StoreID
-	hosts      table[protocol.HostID, coordinator.Host]
-	invites    table[string, coordinator.Invite]
-	enrolments table[string, coordinator.Enrolment]
-	actions    table[protocol.ActionID, coordinator.Action]
-	streams    table[streamKey, coordinator.StreamState]
-	items      table[itemKey, coordinator.Item]
-	outputs    table[outputKey, coordinator.OutputState]
-	tokens     table[string, coordinator.Token]
-	viewers    table[string, coordinator.Viewer]
-	events     table[uint64, coordinator.Event]
-	audit      table[uint64, coordinator.AuditRecord]
-	seals      table[uint64, coordinator.Seal]
+	hosts      table[protocol.HostID, core.Host]
+	invites    table[string, core.Invite]
+	enrolments table[string, core.Enrolment]
+	actions    table[protocol.ActionID, core.Action]
+	streams    table[streamKey, core.StreamState]
+	items      table[itemKey, core.Item]
+	outputs    table[outputKey, core.OutputState]
+	tokens     table[string, core.Token]
+	viewers    table[string, core.Viewer]
+	events     table[uint64, core.Event]
+	audit      table[uint64, core.AuditRecord]
+	seals      table[uint64, core.Seal]
 	values     table[string, []byte]
 	asked      table[protocol.ActionID, uint64] // in which order actions were inserted
 	lastAsked  uint64
@@ -230,10 +230,10 @@ func (t *memTx) write() error {
 	return nil
 }
 
-func (t *memTx) Hosts() coordinator.Hosts           { return memHosts{t} }
-func (t *memTx) Enrolments() coordinator.Enrolments { return memEnrolments{t} }
-func (t *memTx) Actions() coordinator.Actions       { return memActions{t} }
-func (t *memTx) Streams() coordinator.Streams       { return memStreams{t} }
-func (t *memTx) Access() coordinator.Access         { return memAccess{t} }
-func (t *memTx) Journal() coordinator.Journal       { return memJournal{t} }
-func (t *memTx) Values() coordinator.Values         { return memValues{t} }
+// tables are the tables as the transaction sees them.
+func (t *memTx) tables() core.Tx {
+	return core.Tx{
+		Hosts: memHosts{t}, Enrolments: memEnrolments{t}, Actions: memActions{t}, Queue: memActions{t}, Streams: memStreams{t}, Outputs: memOutputs{t},
+		Access: memAccess{t}, Events: memEvents{t}, Audit: memAudit{t}, Past: memPast{t}, Values: memValues{t},
+	}
+}

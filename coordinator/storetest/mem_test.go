@@ -4,16 +4,16 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 )
 
 func TestMem(t *testing.T) {
-	storetest.Run(t, func(*testing.T) coordinator.Store { return storetest.NewMem(storetest.Faults{}) })
+	storetest.Run(t, func(*testing.T) core.Store { return storetest.NewMem(storetest.Faults{}) })
 }
 
 func TestMemThatRepeats(t *testing.T) {
-	storetest.Run(t, func(*testing.T) coordinator.Store {
+	storetest.Run(t, func(*testing.T) core.Store {
 		return storetest.NewMem(storetest.Faults{Repeat: func() bool { return true }})
 	})
 }
@@ -28,10 +28,10 @@ func TestFaults(t *testing.T) {
 	})
 	runs := 0
 	put := func(name string) error {
-		return m.Update(t.Context(), func(tx coordinator.Tx) error { runs++; return tx.Values().Put(name, nil) })
+		return m.Update(t.Context(), func(tx core.Tx) error { runs++; return tx.Values.Put(name, nil) })
 	}
 	there := func(name string) bool {
-		return m.View(t.Context(), func(tx coordinator.Tx) error { _, err := tx.Values().Get(name); return err }) == nil
+		return m.View(t.Context(), func(tx core.Tx) error { _, err := tx.Values.Get(name); return err }) == nil
 	}
 	if err := put("well"); err != nil || !there("well") || runs != 1 {
 		t.Errorf("without faults: %v, %d runs", err, runs)

@@ -3,29 +3,27 @@ package storetest
 import (
 	"cmp"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
-
-func (t memJournal) Past() coordinator.Past { return memPast(t) }
 
 type memPast struct{ *memTx }
 
 // place compares places in the order of ends.
-func place(a, b coordinator.Ended) int {
+func place(a, b core.Ended) int {
 	return cmp.Or(cmp.Compare(a.AtMS, b.AtMS), cmp.Compare(a.ID, b.ID))
 }
 
 // ended picks what comes after a place; what has not ended is at none.
-func ended[K comparable, V any](t *memTx, rows map[K]V, clone func(V) V, after coordinator.Ended, limit int, at func(V) coordinator.Ended) ([]V, error) {
+func ended[K comparable, V any](t *memTx, rows map[K]V, clone func(V) V, after core.Ended, limit int, at func(V) core.Ended) ([]V, error) {
 	return pick(t, rows, clone, limit,
 		func(v V) bool { return at(v).AtMS > 0 && place(at(v), after) > 0 },
 		func(a, b V) int { return place(at(a), at(b)) })
 }
 
-func (t memPast) Actions(after coordinator.Ended, limit int) ([]coordinator.Action, error) {
-	return ended(t.memTx, t.actions.rows, cloneAction, after, limit, func(a coordinator.Action) coordinator.Ended {
-		return coordinator.Ended{AtMS: a.EndedMS, ID: a.ID.String()}
+func (t memPast) Actions(after core.Ended, limit int) ([]core.Action, error) {
+	return ended(t.memTx, t.actions.rows, cloneAction, after, limit, func(a core.Action) core.Ended {
+		return core.Ended{AtMS: a.EndedMS, ID: a.ID.String()}
 	})
 }
 
@@ -44,9 +42,9 @@ func (t memPast) RemoveAction(id protocol.ActionID) error {
 	return nil
 }
 
-func (t memPast) Enrolments(after coordinator.Ended, limit int) ([]coordinator.Enrolment, error) {
-	return ended(t.memTx, t.enrolments.rows, cloneEnrolment, after, limit, func(e coordinator.Enrolment) coordinator.Ended {
-		return coordinator.Ended{AtMS: e.DecidedMS, ID: e.ID}
+func (t memPast) Enrolments(after core.Ended, limit int) ([]core.Enrolment, error) {
+	return ended(t.memTx, t.enrolments.rows, cloneEnrolment, after, limit, func(e core.Enrolment) core.Ended {
+		return core.Ended{AtMS: e.DecidedMS, ID: e.ID}
 	})
 }
 
@@ -58,9 +56,9 @@ func (t memPast) RemoveEnrolment(id string) error {
 	return nil
 }
 
-func (t memPast) Invites(after coordinator.Ended, limit int) ([]coordinator.Invite, error) {
-	return ended(t.memTx, t.invites.rows, cloneInvite, after, limit, func(v coordinator.Invite) coordinator.Ended {
-		return coordinator.Ended{AtMS: v.ExpiresMS, ID: v.ID}
+func (t memPast) Invites(after core.Ended, limit int) ([]core.Invite, error) {
+	return ended(t.memTx, t.invites.rows, cloneInvite, after, limit, func(v core.Invite) core.Ended {
+		return core.Ended{AtMS: v.ExpiresMS, ID: v.ID}
 	})
 }
 

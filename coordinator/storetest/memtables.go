@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -21,7 +21,7 @@ func get[K comparable, V any](t *memTx, rows map[K]V, key K, clone func(V) V) (V
 	}
 	v, ok := rows[key]
 	if !ok {
-		return none, fmt.Errorf("%v: %w", key, coordinator.ErrNotFound)
+		return none, fmt.Errorf("%v: %w", key, core.ErrNotFound)
 	}
 	return clone(v), nil
 }
@@ -52,14 +52,14 @@ func any1[V any](V) bool { return true }
 // fits tells whether the numbers fit into a column of a database.
 func fits(numbers ...uint64) error {
 	if n := slices.Max(numbers); n > math.MaxInt64 {
-		return fmt.Errorf("number %d: %w", n, coordinator.ErrInvalid)
+		return fmt.Errorf("number %d: %w", n, core.ErrInvalid)
 	}
 	return nil
 }
 
 type memHosts struct{ *memTx }
 
-func cloneHost(h coordinator.Host) coordinator.Host {
+func cloneHost(h core.Host) core.Host {
 	h.PublicKey = bytes.Clone(h.PublicKey)
 	h.Labels = slices.Clone(h.Labels)
 	h.Former, h.CSR = slices.Clone(h.Former), bytes.Clone(h.CSR)
@@ -77,40 +77,40 @@ func cloneHost(h coordinator.Host) coordinator.Host {
 	return h
 }
 
-func (t memHosts) Get(id protocol.HostID) (coordinator.Host, error) {
+func (t memHosts) Get(id protocol.HostID) (core.Host, error) {
 	return get(t.memTx, t.hosts.rows, id, cloneHost)
 }
 
-func (t memHosts) Standing(id protocol.HostID) (coordinator.Host, error) {
+func (t memHosts) Standing(id protocol.HostID) (core.Host, error) {
 	h, err := t.Get(id)
-	h.PublicKey, h.Labels, h.Inventory = nil, nil, coordinator.Inventory{}
+	h.PublicKey, h.Labels, h.Inventory = nil, nil, core.Inventory{}
 	h.Former, h.CSR, h.Awaits = nil, nil, ""
 	return h, err
 }
 
-func (t memHosts) Put(h coordinator.Host) error {
+func (t memHosts) Put(h core.Host) error {
 	if err := cmp.Or(t.write(), fits(h.AcceptSeq, h.Adopted.Inc, h.Adopted.Conn, h.Adopted.K)); err != nil {
 		return err
 	}
 	for _, other := range t.hosts.rows {
 		if other.Key == h.Key && other.ID != h.ID {
-			return fmt.Errorf("host %s with the key of %s: %w", h.ID, other.ID, coordinator.ErrExists)
+			return fmt.Errorf("host %s with the key of %s: %w", h.ID, other.ID, core.ErrExists)
 		}
 	}
 	t.hosts.change(t.memTx)[h.ID] = cloneHost(h)
 	return nil
 }
 
-func (t memHosts) List(after protocol.HostID, limit int) ([]coordinator.Host, error) {
+func (t memHosts) List(after protocol.HostID, limit int) ([]core.Host, error) {
 	return pick(t.memTx, t.hosts.rows, cloneHost, limit,
-		func(h coordinator.Host) bool { return h.ID > after },
-		func(a, b coordinator.Host) int { return cmp.Compare(a.ID, b.ID) })
+		func(h core.Host) bool { return h.ID > after },
+		func(a, b core.Host) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-func (t memHosts) Names(state coordinator.HostState) ([]protocol.HostID, error) {
+func (t memHosts) Names(state core.HostState) ([]protocol.HostID, error) {
 	all, err := pick(t.memTx, t.hosts.rows, same, len(t.hosts.rows),
-		func(h coordinator.Host) bool { return h.State == state },
-		func(a, b coordinator.Host) int { return cmp.Compare(a.ID, b.ID) })
+		func(h core.Host) bool { return h.State == state },
+		func(a, b core.Host) int { return cmp.Compare(a.ID, b.ID) })
 	var ids []protocol.HostID
 	for _, h := range all {
 		ids = append(ids, h.ID)
@@ -121,7 +121,7 @@ func (t memHosts) Names(state coordinator.HostState) ([]protocol.HostID, error) 
 func (t memHosts) Containers() (map[string]int, error) {
 	n := make(map[string]int)
 	for _, h := range t.hosts.rows {
-		if h.State != coordinator.HostApproved {
+		if h.State != core.HostApproved {
 			continue
 		}
 		for _, c := range h.Inventory.Containers {
@@ -133,16 +133,16 @@ func (t memHosts) Containers() (map[string]int, error) {
 
 type memEnrolments struct{ *memTx }
 
-func cloneInvite(v coordinator.Invite) coordinator.Invite {
+func cloneInvite(v core.Invite) core.Invite {
 	v.Secret, v.Labels = bytes.Clone(v.Secret), slices.Clone(v.Labels)
 	return v
 }
 
-func (t memEnrolments) Invite(id string) (coordinator.Invite, error) {
+func (t memEnrolments) Invite(id string) (core.Invite, error) {
 	return get(t.memTx, t.invites.rows, id, cloneInvite)
 }
 
-func (t memEnrolments) PutInvite(v coordinator.Invite) error {
+func (t memEnrolments) PutInvite(v core.Invite) error {
 	if err := t.write(); err != nil {
 		return err
 	}
@@ -150,34 +150,34 @@ func (t memEnrolments) PutInvite(v coordinator.Invite) error {
 	return nil
 }
 
-func cloneEnrolment(e coordinator.Enrolment) coordinator.Enrolment {
+func cloneEnrolment(e core.Enrolment) core.Enrolment {
 	e.PublicKey, e.CSR, e.Offer = bytes.Clone(e.PublicKey), bytes.Clone(e.CSR), bytes.Clone(e.Offer)
 	e.Labels, e.Certificate = slices.Clone(e.Labels), bytes.Clone(e.Certificate)
 	return e
 }
 
-func byAge(a, b coordinator.Enrolment) int {
+func byAge(a, b core.Enrolment) int {
 	return cmp.Or(cmp.Compare(a.CreatedMS, b.CreatedMS), cmp.Compare(a.ID, b.ID))
 }
 
-func (t memEnrolments) Get(id string) (coordinator.Enrolment, error) {
+func (t memEnrolments) Get(id string) (core.Enrolment, error) {
 	return get(t.memTx, t.enrolments.rows, id, cloneEnrolment)
 }
 
-func (t memEnrolments) ByKey(key protocol.KeyID) (coordinator.Enrolment, error) {
+func (t memEnrolments) ByKey(key protocol.KeyID) (core.Enrolment, error) {
 	newest, err := pick(t.memTx, t.enrolments.rows, cloneEnrolment, 1,
-		func(e coordinator.Enrolment) bool { return e.Key == key },
-		func(a, b coordinator.Enrolment) int { return byAge(b, a) })
+		func(e core.Enrolment) bool { return e.Key == key },
+		func(a, b core.Enrolment) int { return byAge(b, a) })
 	if err == nil && len(newest) == 0 {
-		err = fmt.Errorf("enrolment of key %s: %w", key, coordinator.ErrNotFound)
+		err = fmt.Errorf("enrolment of key %s: %w", key, core.ErrNotFound)
 	}
 	if err != nil {
-		return coordinator.Enrolment{}, err
+		return core.Enrolment{}, err
 	}
 	return newest[0], nil
 }
 
-func (t memEnrolments) Put(e coordinator.Enrolment) error {
+func (t memEnrolments) Put(e core.Enrolment) error {
 	if err := t.write(); err != nil {
 		return err
 	}
@@ -185,14 +185,14 @@ func (t memEnrolments) Put(e coordinator.Enrolment) error {
 	return nil
 }
 
-func (t memEnrolments) List(state coordinator.EnrolmentState, limit int) ([]coordinator.Enrolment, error) {
+func (t memEnrolments) List(state core.EnrolmentState, limit int) ([]core.Enrolment, error) {
 	return pick(t.memTx, t.enrolments.rows, cloneEnrolment, limit,
-		func(e coordinator.Enrolment) bool { return state == "" || e.State == state }, byAge)
+		func(e core.Enrolment) bool { return state == "" || e.State == state }, byAge)
 }
 
 type memActions struct{ *memTx }
 
-func cloneAction(a coordinator.Action) coordinator.Action {
+func cloneAction(a core.Action) core.Action {
 	a.Spec, a.Conflict, a.Output = bytes.Clone(a.Spec), bytes.Clone(a.Conflict), slices.Clone(a.Output)
 	if a.Exit != nil {
 		a.Exit = new(*a.Exit)
@@ -208,11 +208,11 @@ func cloneAction(a coordinator.Action) coordinator.Action {
 	return a
 }
 
-func olderFirst(a, b coordinator.Action) int { return bytes.Compare(a.ID[:], b.ID[:]) }
+func olderFirst(a, b core.Action) int { return bytes.Compare(a.ID[:], b.ID[:]) }
 
-func newerFirst(a, b coordinator.Action) int { return olderFirst(b, a) }
+func newerFirst(a, b core.Action) int { return olderFirst(b, a) }
 
-func (t memActions) Get(id protocol.ActionID) (coordinator.Action, error) {
+func (t memActions) Get(id protocol.ActionID) (core.Action, error) {
 	return get(t.memTx, t.actions.rows, id, cloneAction)
 }
 
@@ -224,9 +224,9 @@ func (t memActions) Count() (map[protocol.State]int, error) {
 	return n, t.read()
 }
 
-func (t memActions) Insert(a coordinator.Action) error {
+func (t memActions) Insert(a core.Action) error {
 	if _, ok := t.actions.rows[a.ID]; ok {
-		return fmt.Errorf("action %s: %w", a.ID, coordinator.ErrExists)
+		return fmt.Errorf("action %s: %w", a.ID, core.ErrExists)
 	}
 	if err := t.keep(a); err != nil {
 		return err
@@ -236,14 +236,14 @@ func (t memActions) Insert(a coordinator.Action) error {
 	return nil
 }
 
-func (t memActions) Put(a coordinator.Action) error {
+func (t memActions) Put(a core.Action) error {
 	if _, ok := t.actions.rows[a.ID]; !ok {
-		return fmt.Errorf("action %s: %w", a.ID, coordinator.ErrNotFound)
+		return fmt.Errorf("action %s: %w", a.ID, core.ErrNotFound)
 	}
 	return t.keep(a)
 }
 
-func (t memActions) keep(a coordinator.Action) error {
+func (t memActions) keep(a core.Action) error {
 	if err := cmp.Or(t.write(), fits(a.N, a.AcceptSeq)); err != nil {
 		return err
 	}
@@ -252,8 +252,8 @@ func (t memActions) keep(a coordinator.Action) error {
 }
 
 func (t memActions) Find(prefix string, limit int) ([]protocol.ActionID, error) {
-	found, err := pick(t.memTx, t.actions.rows, same[coordinator.Action], limit,
-		func(a coordinator.Action) bool { return strings.HasPrefix(a.ID.String(), prefix) }, olderFirst)
+	found, err := pick(t.memTx, t.actions.rows, same[core.Action], limit,
+		func(a core.Action) bool { return strings.HasPrefix(a.ID.String(), prefix) }, olderFirst)
 	var ids []protocol.ActionID
 	for _, a := range found {
 		ids = append(ids, a.ID)
@@ -261,11 +261,11 @@ func (t memActions) Find(prefix string, limit int) ([]protocol.ActionID, error) 
 	return ids, err
 }
 
-func (t memActions) List(f coordinator.ActionFilter) ([]coordinator.Action, error) {
+func (t memActions) List(f core.ActionFilter) ([]core.Action, error) {
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}
-	return pick(t.memTx, t.actions.rows, cloneAction, f.Limit, func(a coordinator.Action) bool {
+	return pick(t.memTx, t.actions.rows, cloneAction, f.Limit, func(a core.Action) bool {
 		return (f.Host == "" || a.Host == f.Host) &&
 			(f.Target.IsZero() || a.Target == f.Target) &&
 			(f.Batch.IsZero() || a.Batch == f.Batch) &&
@@ -274,30 +274,32 @@ func (t memActions) List(f coordinator.ActionFilter) ([]coordinator.Action, erro
 	}, newerFirst)
 }
 
-func (t memActions) Unsent(host protocol.HostID, on protocol.Stream, limit int) ([]coordinator.Action, error) {
-	return pick(t.memTx, t.actions.rows, cloneAction, limit, func(a coordinator.Action) bool {
-		return a.Host == host && a.State == protocol.StatePendingSchedule && a.N == 0 && coordinator.StreamOf(a.Kind) == on
-	}, func(a, b coordinator.Action) int { return cmp.Compare(t.asked.rows[a.ID], t.asked.rows[b.ID]) })
+func (t memActions) Unsent(host protocol.HostID, on protocol.Stream, limit int) ([]core.Action, error) {
+	return pick(t.memTx, t.actions.rows, cloneAction, limit, func(a core.Action) bool {
+		return a.Host == host && a.State == protocol.StatePendingSchedule && a.N == 0 && core.StreamOf(a.Kind) == on
+	}, func(a, b core.Action) int { return cmp.Compare(t.asked.rows[a.ID], t.asked.rows[b.ID]) })
 }
 
-func (t memActions) Expired(nowMS int64, limit int) ([]coordinator.Action, error) {
-	return pick(t.memTx, t.actions.rows, cloneAction, limit, func(a coordinator.Action) bool {
+func (t memActions) Expired(nowMS int64, limit int) ([]core.Action, error) {
+	return pick(t.memTx, t.actions.rows, cloneAction, limit, func(a core.Action) bool {
 		waits := a.State == protocol.StatePendingApprove || a.State == protocol.StatePendingSchedule
 		return waits && a.N == 0 && a.ExpiresMS < nowMS
-	}, func(a, b coordinator.Action) int {
+	}, func(a, b core.Action) int {
 		return cmp.Or(cmp.Compare(a.ExpiresMS, b.ExpiresMS), olderFirst(a, b))
 	})
 }
 
 type memStreams struct{ *memTx }
 
-func (t memStreams) Get(host protocol.HostID, stream protocol.Stream) (coordinator.StreamState, error) {
+type memOutputs struct{ *memTx }
+
+func (t memStreams) Get(host protocol.HostID, stream protocol.Stream) (core.StreamState, error) {
 	s := t.streams.rows[streamKey{host, stream}]
 	s.Host, s.Pos.Stream, s.Freed.Stream = host, stream, stream
 	return s, t.read()
 }
 
-func (t memStreams) Put(s coordinator.StreamState) error {
+func (t memStreams) Put(s core.StreamState) error {
 	if err := cmp.Or(t.write(), fits(s.Pos.N, s.Freed.N)); err != nil {
 		return err
 	}
@@ -305,50 +307,50 @@ func (t memStreams) Put(s coordinator.StreamState) error {
 	return nil
 }
 
-func (t memStreams) Append(host protocol.HostID, stream protocol.Stream, it coordinator.Item) error {
+func (t memStreams) Append(host protocol.HostID, stream protocol.Stream, it core.Item) error {
 	if err := cmp.Or(t.write(), fits(it.N)); err != nil {
 		return err
 	}
 	key := itemKey{streamKey{host, stream}, it.N}
 	if _, ok := t.items.rows[key]; ok {
-		return fmt.Errorf("item %d of host %s: %w", it.N, host, coordinator.ErrExists)
+		return fmt.Errorf("item %d of host %s: %w", it.N, host, core.ErrExists)
 	}
 	t.items.change(t.memTx)[key] = cloneItem(it)
 	return nil
 }
 
-func cloneItem(it coordinator.Item) coordinator.Item {
+func cloneItem(it core.Item) core.Item {
 	it.Item = bytes.Clone(it.Item)
 	return it
 }
 
-func (t memStreams) Items(host protocol.HostID, stream protocol.Stream, first, last uint64) ([]coordinator.Item, error) {
-	mine := make(map[uint64]coordinator.Item)
+func (t memStreams) Items(host protocol.HostID, stream protocol.Stream, first, last uint64) ([]core.Item, error) {
+	mine := make(map[uint64]core.Item)
 	for key, it := range t.items.rows {
 		if key.streamKey == (streamKey{host, stream}) {
 			mine[key.n] = it
 		}
 	}
 	return pick(t.memTx, mine, cloneItem, len(mine),
-		func(it coordinator.Item) bool { return it.N >= first && it.N <= last },
-		func(a, b coordinator.Item) int { return cmp.Compare(a.N, b.N) })
+		func(it core.Item) bool { return it.N >= first && it.N <= last },
+		func(a, b core.Item) int { return cmp.Compare(a.N, b.N) })
 }
 
 func (t memStreams) Free(host protocol.HostID, stream protocol.Stream, n uint64) error {
 	if err := t.write(); err != nil {
 		return err
 	}
-	maps.DeleteFunc(t.items.change(t.memTx), func(key itemKey, _ coordinator.Item) bool {
+	maps.DeleteFunc(t.items.change(t.memTx), func(key itemKey, _ core.Item) bool {
 		return key.streamKey == streamKey{host, stream} && key.n <= n
 	})
 	return nil
 }
 
-func (t memStreams) Output(action protocol.ActionID, attempt int, fd protocol.FD) (coordinator.OutputState, error) {
+func (t memOutputs) Get(action protocol.ActionID, attempt int, fd protocol.FD) (core.OutputState, error) {
 	return t.outputs.rows[outputKey{action, attempt, fd}], t.read()
 }
 
-func (t memStreams) PutOutput(o coordinator.OutputState) error {
+func (t memOutputs) Put(o core.OutputState) error {
 	if err := t.write(); err != nil {
 		return err
 	}
@@ -358,42 +360,42 @@ func (t memStreams) PutOutput(o coordinator.OutputState) error {
 
 type memAccess struct{ *memTx }
 
-func (t memAccess) Token(id string) (coordinator.Token, error) {
+func (t memAccess) Token(id string) (core.Token, error) {
 	return get(t.memTx, t.tokens.rows, id, same)
 }
 
-func (t memAccess) TokenByHash(hash protocol.Digest) (coordinator.Token, error) {
+func (t memAccess) TokenByHash(hash protocol.Digest) (core.Token, error) {
 	for _, k := range t.tokens.rows {
 		if k.Hash == hash {
 			return k, t.read()
 		}
 	}
-	return coordinator.Token{}, cmp.Or(t.read(), fmt.Errorf("token by its hash: %w", coordinator.ErrNotFound))
+	return core.Token{}, cmp.Or(t.read(), fmt.Errorf("token by its hash: %w", core.ErrNotFound))
 }
 
-func (t memAccess) PutToken(k coordinator.Token) error {
+func (t memAccess) PutToken(k core.Token) error {
 	if err := t.write(); err != nil {
 		return err
 	}
 	for _, other := range t.tokens.rows {
 		if other.Hash == k.Hash && other.ID != k.ID {
-			return fmt.Errorf("token %s with the secret of %s: %w", k.ID, other.ID, coordinator.ErrExists)
+			return fmt.Errorf("token %s with the secret of %s: %w", k.ID, other.ID, core.ErrExists)
 		}
 	}
 	t.tokens.change(t.memTx)[k.ID] = k
 	return nil
 }
 
-func (t memAccess) Tokens() ([]coordinator.Token, error) {
+func (t memAccess) Tokens() ([]core.Token, error) {
 	return pick(t.memTx, t.tokens.rows, same, len(t.tokens.rows), any1,
-		func(a, b coordinator.Token) int { return cmp.Compare(a.ID, b.ID) })
+		func(a, b core.Token) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-func (t memAccess) Viewer(name string) (coordinator.Viewer, error) {
+func (t memAccess) Viewer(name string) (core.Viewer, error) {
 	return get(t.memTx, t.viewers.rows, name, same)
 }
 
-func (t memAccess) PutViewer(v coordinator.Viewer) error {
+func (t memAccess) PutViewer(v core.Viewer) error {
 	if err := t.write(); err != nil {
 		return err
 	}
@@ -401,14 +403,14 @@ func (t memAccess) PutViewer(v coordinator.Viewer) error {
 	return nil
 }
 
-func (t memAccess) Viewers() ([]coordinator.Viewer, error) {
+func (t memAccess) Viewers() ([]core.Viewer, error) {
 	return pick(t.memTx, t.viewers.rows, same, len(t.viewers.rows), any1,
-		func(a, b coordinator.Viewer) int { return cmp.Compare(a.Name, b.Name) })
+		func(a, b core.Viewer) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-type memJournal struct{ *memTx }
+type memEvents struct{ *memTx }
 
-func (t memJournal) AppendEvent(e coordinator.Event) (uint64, error) {
+func (t memEvents) Append(e core.Event) (uint64, error) {
 	if err := t.write(); err != nil {
 		return 0, err
 	}
@@ -418,14 +420,14 @@ func (t memJournal) AppendEvent(e coordinator.Event) (uint64, error) {
 	return e.ID, nil
 }
 
-func (t memJournal) Events(after uint64, limit int) ([]coordinator.Event, error) {
+func (t memEvents) List(after uint64, limit int) ([]core.Event, error) {
 	return pick(t.memTx, t.events.rows,
-		func(e coordinator.Event) coordinator.Event { e.Data = bytes.Clone(e.Data); return e }, limit,
-		func(e coordinator.Event) bool { return e.ID > after },
-		func(a, b coordinator.Event) int { return cmp.Compare(a.ID, b.ID) })
+		func(e core.Event) core.Event { e.Data = bytes.Clone(e.Data); return e }, limit,
+		func(e core.Event) bool { return e.ID > after },
+		func(a, b core.Event) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-func (t memJournal) RestartEvents(n uint64) error {
+func (t memEvents) Restart(n uint64) error {
 	if err := cmp.Or(t.write(), fits(n)); err != nil {
 		return err
 	}
@@ -434,17 +436,15 @@ func (t memJournal) RestartEvents(n uint64) error {
 	return nil
 }
 
-func (t memJournal) LastEvent() (uint64, error) { return t.lastEvent, t.read() }
+func (t memEvents) Last() (uint64, error) { return t.lastEvent, t.read() }
 
-func (t memJournal) TrimEvents(upTo uint64) error {
+func (t memEvents) Trim(upTo uint64) error {
 	if err := t.write(); err != nil {
 		return err
 	}
-	maps.DeleteFunc(t.events.change(t.memTx), func(id uint64, _ coordinator.Event) bool { return id <= upTo })
+	maps.DeleteFunc(t.events.change(t.memTx), func(id uint64, _ core.Event) bool { return id <= upTo })
 	return nil
 }
-
-func (t memJournal) Audit() coordinator.AuditLog { return memAudit(t) }
 
 type memValues struct{ *memTx }
 

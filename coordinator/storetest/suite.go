@@ -12,15 +12,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
 // Run runs the suite. open returns a new, empty store, which the suite closes.
-func Run(t *testing.T, open func(t *testing.T) coordinator.Store) {
+func Run(t *testing.T, open func(t *testing.T) core.Store) {
 	for _, c := range []struct {
 		name string
-		test func(*testing.T, coordinator.Store)
+		test func(*testing.T, core.Store)
 	}{
 		{"Update", testUpdate},
 		{"UpdatesAreSerializable", testSerializable},
@@ -61,7 +61,7 @@ func Run(t *testing.T, open func(t *testing.T) coordinator.Store) {
 		if a.ID().IsZero() || a.ID() == b.ID() {
 			t.Errorf("ids of two stores: %v and %v", a.ID(), b.ID())
 		}
-		for _, s := range []coordinator.Store{a, b} {
+		for _, s := range []core.Store{a, b} {
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
@@ -72,14 +72,14 @@ func Run(t *testing.T, open func(t *testing.T) coordinator.Store) {
 
 // update and view fail the test when the store does. A fatal error is raised here
 // and not in fn, which may run on another goroutine.
-func update(t *testing.T, s coordinator.Store, fn func(coordinator.Tx) error) {
+func update(t *testing.T, s core.Store, fn func(core.Tx) error) {
 	t.Helper()
 	if err := s.Update(t.Context(), fn); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func view(t *testing.T, s coordinator.Store, fn func(coordinator.Tx) error) {
+func view(t *testing.T, s core.Store, fn func(core.Tx) error) {
 	t.Helper()
 	if err := s.View(t.Context(), fn); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func view(t *testing.T, s coordinator.Store, fn func(coordinator.Tx) error) {
 }
 
 // updateFails wants the error.
-func updateFails(t *testing.T, s coordinator.Store, want error, fn func(coordinator.Tx) error) {
+func updateFails(t *testing.T, s core.Store, want error, fn func(core.Tx) error) {
 	t.Helper()
 	if err := s.Update(t.Context(), fn); !errors.Is(err, want) {
 		t.Errorf("error %v, want %v", err, want)
@@ -103,10 +103,10 @@ func equal(t *testing.T, what string, got, want any) {
 }
 
 // missing wants each look-up to end in ErrNotFound.
-func missing(t *testing.T, s coordinator.Store, lookUps map[string]func(coordinator.Tx) error) {
+func missing(t *testing.T, s core.Store, lookUps map[string]func(core.Tx) error) {
 	t.Helper()
 	for name, lookUp := range lookUps {
-		if err := s.View(t.Context(), lookUp); !errors.Is(err, coordinator.ErrNotFound) {
+		if err := s.View(t.Context(), lookUp); !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("%s of what is not there: %v, want ErrNotFound", name, err)
 		}
 	}
@@ -142,54 +142,54 @@ func values[T any](get func() (T, error), into *T) error {
 	return err
 }
 
-func testUpdate(t *testing.T, s coordinator.Store) {
+func testUpdate(t *testing.T, s core.Store) {
 	mine := errors.New("mine")
-	put := func(name string) func(coordinator.Tx) error {
-		return func(tx coordinator.Tx) error { return tx.Values().Put(name, []byte(name)) }
+	put := func(name string) func(core.Tx) error {
+		return func(tx core.Tx) error { return tx.Values.Put(name, []byte(name)) }
 	}
 	update(t, s, put("a"))
-	updateFails(t, s, mine, func(tx coordinator.Tx) error {
+	updateFails(t, s, mine, func(tx core.Tx) error {
 		if err := put("b")(tx); err != nil {
 			return err
 		}
-		if _, err := tx.Values().Get("b"); err != nil { // a transaction sees its own changes
+		if _, err := tx.Values.Get("b"); err != nil { // a transaction sees its own changes
 			return err
 		}
 		return mine
 	})
-	missing(t, s, map[string]func(coordinator.Tx) error{
-		"value of an undone update": func(tx coordinator.Tx) error { _, err := tx.Values().Get("b"); return err },
+	missing(t, s, map[string]func(core.Tx) error{
+		"value of an undone update": func(tx core.Tx) error { _, err := tx.Values.Get("b"); return err },
 	})
 	// An error that the function gets over undoes nothing.
-	update(t, s, func(tx coordinator.Tx) error {
-		if _, err := tx.Hosts().Get("none"); !errors.Is(err, coordinator.ErrNotFound) {
+	update(t, s, func(tx core.Tx) error {
+		if _, err := tx.Hosts.Get("none"); !errors.Is(err, core.ErrNotFound) {
 			return fmt.Errorf("no host: %w", err)
 		}
-		if err := tx.Actions().Insert(action(1)); err != nil {
+		if err := tx.Actions.Insert(action(1)); err != nil {
 			return err
 		}
-		if err := tx.Actions().Insert(action(1)); !errors.Is(err, coordinator.ErrExists) {
+		if err := tx.Actions.Insert(action(1)); !errors.Is(err, core.ErrExists) {
 			return fmt.Errorf("second insert: %w", err)
 		}
 		return put("c")(tx)
 	})
-	view(t, s, func(tx coordinator.Tx) error {
-		_, aerr := tx.Values().Get("a")
-		_, cerr := tx.Values().Get("c")
-		_, err := tx.Actions().Get(actionID(1))
+	view(t, s, func(tx core.Tx) error {
+		_, aerr := tx.Values.Get("a")
+		_, cerr := tx.Values.Get("c")
+		_, err := tx.Actions.Get(actionID(1))
 		return errors.Join(aerr, cerr, err)
 	})
 }
 
 // Every increment of a value read before is there in the end.
-func testSerializable(t *testing.T, s coordinator.Store) {
+func testSerializable(t *testing.T, s core.Store) {
 	const callers, each = 8, 25
-	increment := func(tx coordinator.Tx) error {
-		old, err := tx.Values().Get("n")
-		if err != nil && !errors.Is(err, coordinator.ErrNotFound) {
+	increment := func(tx core.Tx) error {
+		old, err := tx.Values.Get("n")
+		if err != nil && !errors.Is(err, core.ErrNotFound) {
 			return err
 		}
-		return tx.Values().Put("n", append(old, '+'))
+		return tx.Values.Put("n", append(old, '+'))
 	}
 	var wg sync.WaitGroup
 	for range callers {
@@ -203,78 +203,78 @@ func testSerializable(t *testing.T, s coordinator.Store) {
 	}
 	wg.Wait()
 	var sum []byte
-	view(t, s, func(tx coordinator.Tx) error {
-		return values(func() ([]byte, error) { return tx.Values().Get("n") }, &sum)
+	view(t, s, func(tx core.Tx) error {
+		return values(func() ([]byte, error) { return tx.Values.Get("n") }, &sum)
 	})
 	if len(sum) != callers*each {
 		t.Errorf("%d increments were kept, want %d", len(sum), callers*each)
 	}
 }
 
-func testView(t *testing.T, s coordinator.Store) {
-	err := s.View(t.Context(), func(tx coordinator.Tx) error { return tx.Values().Put("a", nil) })
+func testView(t *testing.T, s core.Store) {
+	err := s.View(t.Context(), func(tx core.Tx) error { return tx.Values.Put("a", nil) })
 	if err == nil {
 		t.Error("a view made a change")
 	}
-	view(t, s, func(tx coordinator.Tx) error {
+	view(t, s, func(tx core.Tx) error {
 		for range 2 { // once before and once after an update that it does not see
-			if _, err := tx.Values().Get("a"); !errors.Is(err, coordinator.ErrNotFound) {
+			if _, err := tx.Values.Get("a"); !errors.Is(err, core.ErrNotFound) {
 				return fmt.Errorf("a view of the state before: %w", err)
 			}
-			update := func(tx coordinator.Tx) error { return tx.Values().Put("a", nil) }
+			update := func(tx core.Tx) error { return tx.Values.Put("a", nil) }
 			if err := s.Update(t.Context(), update); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	var kept coordinator.Tx
-	view(t, s, func(tx coordinator.Tx) error { kept = tx; return nil })
-	if _, err := kept.Values().Get("a"); err == nil {
+	var kept core.Tx
+	view(t, s, func(tx core.Tx) error { kept = tx; return nil })
+	if _, err := kept.Values.Get("a"); err == nil {
 		t.Error("a transaction was used after its end")
 	}
 }
 
-func testContext(t *testing.T, s coordinator.Store) {
+func testContext(t *testing.T, s core.Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	never := func(coordinator.Tx) error { t.Error("ran with a context that had ended"); return nil }
-	for name, run := range map[string]func(context.Context, func(coordinator.Tx) error) error{"Update": s.Update, "View": s.View} {
+	never := func(core.Tx) error { t.Error("ran with a context that had ended"); return nil }
+	for name, run := range map[string]func(context.Context, func(core.Tx) error) error{"Update": s.Update, "View": s.View} {
 		if err := run(ctx, never); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s with an ended context: %v", name, err)
 		}
 	}
 }
 
-func testClosed(t *testing.T, s coordinator.Store) {
+func testClosed(t *testing.T, s core.Store) {
 	for range 2 {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	never := func(coordinator.Tx) error { t.Error("ran on a closed store"); return nil }
-	for name, run := range map[string]func(context.Context, func(coordinator.Tx) error) error{"Update": s.Update, "View": s.View} {
-		if err := run(t.Context(), never); !errors.Is(err, coordinator.ErrUnavailable) {
+	never := func(core.Tx) error { t.Error("ran on a closed store"); return nil }
+	for name, run := range map[string]func(context.Context, func(core.Tx) error) error{"Update": s.Update, "View": s.View} {
+		if err := run(t.Context(), never); !errors.Is(err, core.ErrUnavailable) {
 			t.Errorf("%s of a closed store: %v, want ErrUnavailable", name, err)
 		}
 	}
 }
 
-func testNumbers(t *testing.T, s coordinator.Store) {
+func testNumbers(t *testing.T, s core.Store) {
 	h := host(1)
 	h.AcceptSeq = math.MaxUint64
-	updateFails(t, s, coordinator.ErrInvalid, func(tx coordinator.Tx) error { return tx.Hosts().Put(h) })
+	updateFails(t, s, core.ErrInvalid, func(tx core.Tx) error { return tx.Hosts.Put(h) })
 	a := action(1)
 	a.AcceptSeq = math.MaxInt64 + 1
-	updateFails(t, s, coordinator.ErrInvalid, func(tx coordinator.Tx) error { return tx.Actions().Insert(a) })
-	st := coordinator.StreamState{Host: "h", Pos: protocol.Position{Stream: protocol.StreamReport, N: math.MaxUint64}}
-	updateFails(t, s, coordinator.ErrInvalid, func(tx coordinator.Tx) error { return tx.Streams().Put(st) })
+	updateFails(t, s, core.ErrInvalid, func(tx core.Tx) error { return tx.Actions.Insert(a) })
+	st := core.StreamState{Host: "h", Pos: protocol.Position{Stream: protocol.StreamReport, N: math.MaxUint64}}
+	updateFails(t, s, core.ErrInvalid, func(tx core.Tx) error { return tx.Streams.Put(st) })
 
 	a.AcceptSeq = math.MaxInt64
-	update(t, s, func(tx coordinator.Tx) error { return tx.Actions().Insert(a) })
-	var got coordinator.Action
-	view(t, s, func(tx coordinator.Tx) error {
-		return values(func() (coordinator.Action, error) { return tx.Actions().Get(a.ID) }, &got)
+	update(t, s, func(tx core.Tx) error { return tx.Actions.Insert(a) })
+	var got core.Action
+	view(t, s, func(tx core.Tx) error {
+		return values(func() (core.Action, error) { return tx.Actions.Get(a.ID) }, &got)
 	})
 	equal(t, "the largest number", got.AcceptSeq, uint64(math.MaxInt64))
 }

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
 // action returns an action with every field set, of host n modulo 3.
-func action(n int) coordinator.Action {
-	return coordinator.Action{
+func action(n int) core.Action {
+	return core.Action{
 		ID: actionID(n), Host: protocol.HostID(fmt.Sprintf("edge-%d", n%3)), Kind: protocol.KindExec, Target: ctid(n % 5), Name: "web",
 		Spec: []byte(`{"argv":["true"]}`), Digest: protocol.Sum([]byte{byte(n)}), State: protocol.States()[n%8],
 		Reason: "exit", Detail: "why", Requester: "alice", CreatedMS: 1, UpdatedMS: 2, EndedMS: 3, ExpiresMS: int64(1000 - n),
@@ -19,8 +19,8 @@ func action(n int) coordinator.Action {
 		Output:   []protocol.Output{{FD: protocol.Stdout, Bytes: 8, Dropped: 9, DropAt: 10}, {FD: protocol.Stderr}},
 		Conflict: []byte("other"), Corrected: true,
 		Batch: batchID(n % 4), SentMS: 11, ReceiptedMS: 12, AcceptedMS: 13, StartedMS: 14, FinishedMS: 15,
-		Needs: []coordinator.Need{{Persons: 2, From: []string{"ann", "bob"}, Not: "cat", Why: "rule 1"}},
-		Approvals: []coordinator.Approval{{
+		Needs: []core.Need{{Persons: 2, From: []string{"ann", "bob"}, Not: "cat", Why: "rule 1"}},
+		Approvals: []core.Approval{{
 			Person: "ann", Key: protocol.KeyID{1}, IssuedMS: 11, NotBeforeMS: 12, ExpiresMS: 13,
 			Signed: protocol.OrderApproval{Signed: []byte("envelope"), Index: 14, Path: []byte("path")}, GivenMS: 15, GivenBy: "desk",
 		}},
@@ -31,11 +31,11 @@ func batchID(n int) protocol.BatchID {
 	return protocol.NewBatchID(int64(n), [10]byte{byte(n)})
 }
 
-func insert(t *testing.T, s coordinator.Store, all ...coordinator.Action) {
+func insert(t *testing.T, s core.Store, all ...core.Action) {
 	t.Helper()
-	update(t, s, func(tx coordinator.Tx) error {
+	update(t, s, func(tx core.Tx) error {
 		for _, a := range all {
-			if err := tx.Actions().Insert(a); err != nil {
+			if err := tx.Actions.Insert(a); err != nil {
 				return err
 			}
 		}
@@ -43,25 +43,25 @@ func insert(t *testing.T, s coordinator.Store, all ...coordinator.Action) {
 	})
 }
 
-func ids(all []coordinator.Action) (ids []protocol.ActionID) {
+func ids(all []core.Action) (ids []protocol.ActionID) {
 	for _, a := range all {
 		ids = append(ids, a.ID)
 	}
 	return ids
 }
 
-func testActions(t *testing.T, s coordinator.Store) {
-	missing(t, s, map[string]func(coordinator.Tx) error{
-		"action": func(tx coordinator.Tx) error { _, err := tx.Actions().Get(actionID(1)); return err },
+func testActions(t *testing.T, s core.Store) {
+	missing(t, s, map[string]func(core.Tx) error{
+		"action": func(tx core.Tx) error { _, err := tx.Actions.Get(actionID(1)); return err },
 	})
-	updateFails(t, s, coordinator.ErrNotFound, func(tx coordinator.Tx) error { return tx.Actions().Put(action(1)) })
+	updateFails(t, s, core.ErrNotFound, func(tx core.Tx) error { return tx.Actions.Put(action(1)) })
 	want := action(1)
 	insert(t, s, want)
-	updateFails(t, s, coordinator.ErrExists, func(tx coordinator.Tx) error { return tx.Actions().Insert(want) })
-	read := func() (a coordinator.Action) {
+	updateFails(t, s, core.ErrExists, func(tx core.Tx) error { return tx.Actions.Insert(want) })
+	read := func() (a core.Action) {
 		t.Helper()
-		view(t, s, func(tx coordinator.Tx) error {
-			return values(func() (coordinator.Action, error) { return tx.Actions().Get(want.ID) }, &a)
+		view(t, s, func(tx core.Tx) error {
+			return values(func() (core.Action, error) { return tx.Actions.Get(want.ID) }, &a)
 		})
 		return a
 	}
@@ -73,17 +73,17 @@ func testActions(t *testing.T, s coordinator.Store) {
 	want.Exit.Code, want.Approvals[0].Signed.Path[0] = 0, 0
 	equal(t, "action after a change of the original", read(), action(1))
 
-	want = coordinator.Action{ID: want.ID, Host: "other", State: protocol.StatePendingApprove}
-	update(t, s, func(tx coordinator.Tx) error { return tx.Actions().Put(want) })
+	want = core.Action{ID: want.ID, Host: "other", State: protocol.StatePendingApprove}
+	update(t, s, func(tx core.Tx) error { return tx.Actions.Put(want) })
 	equal(t, "replaced action", read(), want)
 }
 
-func testActionsList(t *testing.T, s coordinator.Store) {
-	var all []coordinator.Action
+func testActionsList(t *testing.T, s core.Store) {
+	var all []core.Action
 	for n := range 240 {
 		all = append(all, action(n))
 	}
-	bare := coordinator.Action{ID: actionID(240), Host: "edge-0", State: protocol.StateDone} // without a target
+	bare := core.Action{ID: actionID(240), Host: "edge-0", State: protocol.StateDone} // without a target
 	all = append(all, bare)
 	insert(t, s, all...)
 	slices.Reverse(all)
@@ -91,9 +91,9 @@ func testActionsList(t *testing.T, s coordinator.Store) {
 	hosts := []protocol.HostID{"", "edge-0", "edge-9"}
 	targets := []protocol.CTID{{}, ctid(0), ctid(9)}
 	states := [][]protocol.State{nil, {protocol.StateDone}, {protocol.StateRunning, protocol.StateNew, protocol.StateRunning}}
-	check := func(f coordinator.ActionFilter) {
+	check := func(f core.ActionFilter) {
 		t.Helper()
-		var want []coordinator.Action
+		var want []core.Action
 		for _, a := range all {
 			if (f.Host == "" || a.Host == f.Host) && (f.Target.IsZero() || a.Target == f.Target) && (f.Batch.IsZero() || a.Batch == f.Batch) &&
 				(f.States == nil || slices.Contains(f.States, a.State)) {
@@ -101,9 +101,9 @@ func testActionsList(t *testing.T, s coordinator.Store) {
 			}
 		}
 		f.Limit = 7
-		got := pages(t, s, f.Limit, func(tx coordinator.Tx, last coordinator.Action) ([]coordinator.Action, error) {
+		got := pages(t, s, f.Limit, func(tx core.Tx, last core.Action) ([]core.Action, error) {
 			f.Before = last.ID
-			return tx.Actions().List(f)
+			return tx.Actions.List(f)
 		})
 		equal(t, fmt.Sprintf("host %q target %v batch %v states %q", f.Host, f.Target, f.Batch, f.States), ids(got), ids(want))
 	}
@@ -111,19 +111,19 @@ func testActionsList(t *testing.T, s coordinator.Store) {
 		for _, target := range targets {
 			for _, in := range states {
 				for _, batch := range []protocol.BatchID{{}, batchID(1), batchID(9)} {
-					check(coordinator.ActionFilter{Host: host, Target: target, States: in, Batch: batch})
+					check(core.ActionFilter{Host: host, Target: target, States: in, Batch: batch})
 				}
 			}
 		}
 	}
-	var page []coordinator.Action
-	view(t, s, func(tx coordinator.Tx) error {
-		return values(func() ([]coordinator.Action, error) { return tx.Actions().List(coordinator.ActionFilter{}) }, &page)
+	var page []core.Action
+	view(t, s, func(tx core.Tx) error {
+		return values(func() ([]core.Action, error) { return tx.Actions.List(core.ActionFilter{}) }, &page)
 	})
 	equal(t, "the default page", page, all[:100])
 }
 
-func testActionsFind(t *testing.T, s coordinator.Store) {
+func testActionsFind(t *testing.T, s core.Store) {
 	insert(t, s, action(3), action(1), action(2), action(256))
 	all := []protocol.ActionID{actionID(1), actionID(2), actionID(3), actionID(256)}
 	one := actionID(2).String()
@@ -145,14 +145,14 @@ func testActionsFind(t *testing.T, s coordinator.Store) {
 		{"", -1, nil},
 	} {
 		var got []protocol.ActionID
-		view(t, s, func(tx coordinator.Tx) error {
-			return values(func() ([]protocol.ActionID, error) { return tx.Actions().Find(c.prefix, c.limit) }, &got)
+		view(t, s, func(tx core.Tx) error {
+			return values(func() ([]protocol.ActionID, error) { return tx.Actions.Find(c.prefix, c.limit) }, &got)
 		})
 		equal(t, fmt.Sprintf("find %q, limit %d", c.prefix, c.limit), got, c.want)
 	}
 }
 
-func testActionsDue(t *testing.T, s coordinator.Store) {
+func testActionsDue(t *testing.T, s core.Store) {
 	for n := range 48 {
 		a := action(n)
 		if n < 32 {
@@ -168,21 +168,21 @@ func testActionsDue(t *testing.T, s coordinator.Store) {
 		}
 		return ids
 	}
-	check := func(what string, find func(coordinator.Actions) ([]coordinator.Action, error), want []protocol.ActionID) {
+	check := func(what string, find func(core.Queue) ([]core.Action, error), want []protocol.ActionID) {
 		t.Helper()
-		var got []coordinator.Action
-		view(t, s, func(tx coordinator.Tx) error {
-			return values(func() ([]coordinator.Action, error) { return find(tx.Actions()) }, &got)
+		var got []core.Action
+		view(t, s, func(tx core.Tx) error {
+			return values(func() ([]core.Action, error) { return find(tx.Queue) }, &got)
 		})
 		equal(t, what, ids(got), want)
 	}
-	unsent := func(host protocol.HostID, limit int) func(coordinator.Actions) ([]coordinator.Action, error) {
-		return func(a coordinator.Actions) ([]coordinator.Action, error) {
+	unsent := func(host protocol.HostID, limit int) func(core.Queue) ([]core.Action, error) {
+		return func(a core.Queue) ([]core.Action, error) {
 			return a.Unsent(host, protocol.StreamOrder, limit)
 		}
 	}
-	expired := func(now int64, limit int) func(coordinator.Actions) ([]coordinator.Action, error) {
-		return func(a coordinator.Actions) ([]coordinator.Action, error) { return a.Expired(now, limit) }
+	expired := func(now int64, limit int) func(core.Queue) ([]core.Action, error) {
+		return func(a core.Queue) ([]core.Action, error) { return a.Expired(now, limit) }
 	}
 	check("unsent of edge-1", unsent("edge-1", 10), want(1, 25))
 	check("one unsent of edge-1", unsent("edge-1", 1), want(1))
@@ -196,13 +196,13 @@ func testActionsDue(t *testing.T, s coordinator.Store) {
 
 	a := action(25)
 	a.N = 1
-	update(t, s, func(tx coordinator.Tx) error { return tx.Actions().Put(a) })
+	update(t, s, func(tx core.Tx) error { return tx.Actions.Put(a) })
 	check("unsent after one was sent", unsent("edge-1", 10), want(1))
 	now := action(1)
 	now.N, now.Kind = 0, protocol.KindStopNow
-	update(t, s, func(tx coordinator.Tx) error { return tx.Actions().Put(now) })
+	update(t, s, func(tx core.Tx) error { return tx.Actions.Put(now) })
 	check("unsent orders beside one that waits for nobody", unsent("edge-1", 10), want())
-	check("unsent controls", func(a coordinator.Actions) ([]coordinator.Action, error) {
+	check("unsent controls", func(a core.Queue) ([]core.Action, error) {
 		return a.Unsent("edge-1", protocol.StreamControl, 10)
 	}, want(1))
 	for _, n := range []int{66, 73, 65} { // asked for in this order, whatever their ids say

@@ -8,7 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 )
 
 func (h *handlers) access(doc huma.API) {
@@ -28,7 +28,7 @@ func (h *handlers) createToken(ctx context.Context, in *body[api.NewToken]) (*bo
 			return nil, h.fail(ctx, err)
 		}
 	}
-	secret, t, err := h.c.CreateToken(ctx, actor(ctx), in.Body.Name, coordinator.TokenRole(in.Body.Role), life)
+	secret, t, err := h.c.CreateToken(ctx, actor(ctx), in.Body.Name, core.TokenRole(in.Body.Role), life)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}

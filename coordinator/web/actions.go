@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -57,17 +58,17 @@ func (h *handlers) listActions(ctx context.Context, in *struct {
 	Before string   `query:"before" maxLength:"36" doc:"Only actions older than this one"`
 	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 }) (*body[[]api.Action], error) {
-	f := coordinator.ActionFilter{Host: protocol.HostID(in.Host), Limit: in.Limit}
+	f := core.ActionFilter{Host: protocol.HostID(in.Host), Limit: in.Limit}
 	for _, s := range in.State {
 		if !slices.Contains(protocol.States(), protocol.State(s)) {
-			return nil, h.fail(ctx, fmt.Errorf("%w: %.40q is no state: want %v", coordinator.ErrInvalid, s, protocol.States()))
+			return nil, h.fail(ctx, fmt.Errorf("%w: %.40q is no state: want %v", core.ErrInvalid, s, protocol.States()))
 		}
 		f.States = append(f.States, protocol.State(s))
 	}
 	if in.Batch != "" {
 		id, err := protocol.ParseBatchID(in.Batch)
 		if err != nil {
-			return nil, h.fail(ctx, fmt.Errorf("%w: %w", coordinator.ErrInvalid, err))
+			return nil, h.fail(ctx, fmt.Errorf("%w: %w", core.ErrInvalid, err))
 		}
 		f.Batch = id
 	}
@@ -128,7 +129,7 @@ func (h *handlers) createAction(ctx context.Context, in *struct {
 		r.Batch, err = protocol.ParseBatchID(in.Body.Batch)
 	}
 	if err != nil {
-		return nil, h.fail(ctx, fmt.Errorf("%w: %w", coordinator.ErrInvalid, err))
+		return nil, h.fail(ctx, fmt.Errorf("%w: %w", core.ErrInvalid, err))
 	}
 	if _, err := parseWait(in.Wait); err != nil {
 		return nil, h.fail(ctx, err) // before anything has happened
@@ -164,7 +165,7 @@ func (h *handlers) reissueAction(ctx context.Context, in *struct {
 	as := h.c.NewActionID()
 	if err == nil && in.Body.ID != "" {
 		if as, err = protocol.ParseActionID(in.Body.ID); err != nil {
-			err = fmt.Errorf("%w: %w", coordinator.ErrInvalid, err)
+			err = fmt.Errorf("%w: %w", core.ErrInvalid, err)
 		}
 	}
 	if err != nil {
@@ -197,7 +198,7 @@ func (h *handlers) cancelAction(ctx context.Context, in *actionRef) (*actionAnsw
 }
 
 // answer waits if that was asked for, and tells how far the action has come.
-func (h *handlers) answer(ctx context.Context, f *coordinator.Following, a coordinator.Action, wait string) (*actionAnswer, error) {
+func (h *handlers) answer(ctx context.Context, f *coordinator.Following, a core.Action, wait string) (*actionAnswer, error) {
 	a, err := h.wait(ctx, f, a, wait)
 	if err != nil {
 		return nil, h.fail(ctx, err)
@@ -209,7 +210,7 @@ func (h *handlers) answer(ctx context.Context, f *coordinator.Following, a coord
 	return out, nil
 }
 
-func (h *handlers) wait(ctx context.Context, f *coordinator.Following, a coordinator.Action, wait string) (coordinator.Action, error) {
+func (h *handlers) wait(ctx context.Context, f *coordinator.Following, a core.Action, wait string) (core.Action, error) {
 	d, err := parseWait(wait)
 	if err != nil || d == 0 || a.State.Final() {
 		return a, err
@@ -226,7 +227,7 @@ func parseWait(s string) (time.Duration, error) {
 	}
 	d, err := parseDuration("wait", s)
 	if err == nil && d > maxWait {
-		err = fmt.Errorf("%w: wait %s is longer than %s; ask again when it has passed", coordinator.ErrInvalid, s, maxWait)
+		err = fmt.Errorf("%w: wait %s is longer than %s; ask again when it has passed", core.ErrInvalid, s, maxWait)
 	}
 	return d, err
 }

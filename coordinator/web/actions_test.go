@@ -10,32 +10,32 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
 func TestActionIsTheOperation(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
-		r := s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions", run("echo", "hello"))
+		r := s.call(core.RoleOperator, http.MethodPost, "/v1/actions", run("echo", "hello"))
 		a := as[api.Action](t, r, http.StatusAccepted)
 		if r.Header.Get("Location") != "/v1/actions/"+a.ID || a.State != "PENDING_SCHEDULE" || a.Requester != "operator" {
 			t.Errorf("answered %+v at %q", a, r.Header.Get("Location"))
 		}
 		synctest.Wait()
-		if got := as[api.Action](t, s.call(coordinator.RoleViewer, http.MethodGet, "/v1/actions/"+a.ID[:13], nil), http.StatusOK); got.Shown != "undelivered" {
+		if got := as[api.Action](t, s.call(core.RoleViewer, http.MethodGet, "/v1/actions/"+a.ID[:13], nil), http.StatusOK); got.Shown != "undelivered" {
 			t.Errorf("an order under way is shown as %q", got.Shown)
 		}
 		coordtest.Succeed("hello\n")(s.host, <-s.host.Orders())
-		got := as[api.Action](t, s.call(coordinator.RoleViewer, http.MethodGet, "/v1/actions/"+a.ID+"?wait=30s", nil), http.StatusOK)
+		got := as[api.Action](t, s.call(core.RoleViewer, http.MethodGet, "/v1/actions/"+a.ID+"?wait=30s", nil), http.StatusOK)
 		if got.State != "DONE" || got.Reason != "ok" || got.Exit == nil || string(got.Spec) != string(coordtest.RunSpec("echo", "hello")) || got.Argv[1] != "hello" || got.EndedAt == nil {
 			t.Errorf("ended as %+v", got)
 		}
-		all := as[[]api.Action](t, s.call(coordinator.RoleViewer, http.MethodGet, "/v1/actions?host=edge-07", nil), http.StatusOK)
+		all := as[[]api.Action](t, s.call(core.RoleViewer, http.MethodGet, "/v1/actions?host=edge-07", nil), http.StatusOK)
 		if len(all) != 1 || all[0].ID != a.ID || all[0].Spec != nil {
 			t.Errorf("listed %+v, want it without its spec", all)
 		}
-		if all := as[[]api.Action](t, s.call(coordinator.RoleViewer, http.MethodGet, "/v1/actions?before="+a.ID, nil), http.StatusOK); len(all) != 0 {
+		if all := as[[]api.Action](t, s.call(core.RoleViewer, http.MethodGet, "/v1/actions?before="+a.ID, nil), http.StatusOK); len(all) != 0 {
 			t.Errorf("older than the first: %+v", all)
 		}
 	})
@@ -45,24 +45,24 @@ func TestSameIDAsksOnce(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
 		ask := run("true")
 		ask.ID = protocol.NewActionID(time.Now().UnixMilli(), [10]byte{1}).String()
-		as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions", ask), http.StatusAccepted)
+		as[api.Action](t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions", ask), http.StatusAccepted)
 		coordtest.Succeed("")(s.host, <-s.host.Orders())
 		synctest.Wait()
-		if a := as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions", ask), http.StatusOK); a.State != "DONE" {
+		if a := as[api.Action](t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions", ask), http.StatusOK); a.State != "DONE" {
 			t.Errorf("asked again, it is %+v", a)
 		}
 		if len(s.host.Orders()) > 0 {
 			t.Error("it was ordered twice")
 		}
 		ask.Spec = coordtest.RunSpec("false")
-		wantProblem(t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions", ask), api.CodeConflict)
+		wantProblem(t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions", ask), api.CodeConflict)
 	})
 }
 
 func TestWait(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
 		begin := time.Now()
-		a := as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions?wait=30s", run("sleep", "60")), http.StatusAccepted)
+		a := as[api.Action](t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions?wait=30s", run("sleep", "60")), http.StatusAccepted)
 		if d := time.Since(begin); a.State != "PENDING_SCHEDULE" || d != 30*time.Second {
 			t.Errorf("after %s it is %s, want an answer after 30s", d, a.State)
 		}
@@ -71,12 +71,12 @@ func TestWait(t *testing.T) {
 		timer := time.AfterFunc(10*time.Second, func() { s.host.Report(o.Done()) })
 		defer timer.Stop()
 		begin = time.Now()
-		a = as[api.Action](t, s.call(coordinator.RoleViewer, http.MethodGet, "/v1/actions/"+a.ID+"?wait=5m", nil), http.StatusOK)
+		a = as[api.Action](t, s.call(core.RoleViewer, http.MethodGet, "/v1/actions/"+a.ID+"?wait=5m", nil), http.StatusOK)
 		if d := time.Since(begin); a.State != "DONE" || d != 10*time.Second {
 			t.Errorf("after %s it is %s, want DONE after 10s", d, a.State)
 		}
 		s.host.Auto(coordtest.Succeed(""))
-		if a := as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions?wait=30s", run("true")), http.StatusOK); a.State != "DONE" {
+		if a := as[api.Action](t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions?wait=30s", run("true")), http.StatusOK); a.State != "DONE" {
 			t.Errorf("waited for, it is %s", a.State)
 		}
 	})
@@ -85,7 +85,7 @@ func TestWait(t *testing.T) {
 func TestShutdownEndsWaiting(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
 		answered := make(chan reply, 1)
-		req := s.request(coordinator.RoleOperator, http.MethodPost, "/v1/actions?wait=10m", run("sleep", "60"))
+		req := s.request(core.RoleOperator, http.MethodPost, "/v1/actions?wait=10m", run("sleep", "60"))
 		go func() { answered <- s.do(req) }()
 		synctest.Wait()
 		begin := time.Now()
@@ -102,25 +102,25 @@ func TestCancel(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
 		s.host.Goodbye()
 		synctest.Wait()
-		a := as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions", run("true")), http.StatusAccepted)
+		a := as[api.Action](t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions", run("true")), http.StatusAccepted)
 		if a.Shown != "waits for its host" {
 			t.Errorf("shown as %q", a.Shown)
 		}
-		if a = as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions/"+a.ID+"/cancel", nil), http.StatusOK); a.State != "CANCELLED" {
+		if a = as[api.Action](t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions/"+a.ID+"/cancel", nil), http.StatusOK); a.State != "CANCELLED" {
 			t.Errorf("cancelled before it was sent, it is %s", a.State)
 		}
 		s.host.Connect()
 		synctest.Wait()
-		a = as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions", run("sleep", "60")), http.StatusAccepted)
+		a = as[api.Action](t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions", run("sleep", "60")), http.StatusAccepted)
 		o := <-s.host.Orders()
 		s.host.Report(o.Started(s.host))
 		synctest.Wait()
-		if a = as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions/"+a.ID+"/cancel", nil), http.StatusAccepted); a.Shown != "cancelling" {
+		if a = as[api.Action](t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions/"+a.ID+"/cancel", nil), http.StatusAccepted); a.Shown != "cancelling" {
 			t.Errorf("shown as %q", a.Shown)
 		}
 		<-s.host.Controls()
 		s.host.Report(o.Cancelled())
-		if a = as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions/"+a.ID+"/cancel?wait=30s", nil), http.StatusOK); a.State != "CANCELLED" {
+		if a = as[api.Action](t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions/"+a.ID+"/cancel?wait=30s", nil), http.StatusOK); a.State != "CANCELLED" {
 			t.Errorf("cancelled while it ran, it is %s", a.State)
 		}
 	})
@@ -134,7 +134,7 @@ type following struct {
 
 func (s *site) follow(path string) following {
 	s.t.Helper()
-	resp, err := s.client.Do(s.request(coordinator.RoleViewer, http.MethodGet, path, nil))
+	resp, err := s.client.Do(s.request(core.RoleViewer, http.MethodGet, path, nil))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func (f following) end(rest, next string) {
 
 func TestFollowOutput(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
-		a := as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions", run("talk")), http.StatusAccepted)
+		a := as[api.Action](t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions", run("talk")), http.StatusAccepted)
 		f := s.follow("/v1/actions/" + a.ID + "/output?follow=true")
 		o := <-s.host.Orders()
 		s.host.Report(o.Started(s.host))
@@ -179,7 +179,7 @@ func TestFollowOutput(t *testing.T) {
 
 func TestFollowedOutputEndsAtHole(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
-		a := as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions", run("talk")), http.StatusAccepted)
+		a := as[api.Action](t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions", run("talk")), http.StatusAccepted)
 		o := <-s.host.Orders()
 		s.host.Report(o.Started(s.host))
 		s.host.Write(o.Item.Action, 1, protocol.Stdout, []byte("head"))
@@ -217,7 +217,7 @@ func TestUnfollowedMiddleIsAHole(t *testing.T) {
 
 func TestShutdownEndsFollowing(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
-		a := as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions", run("talk")), http.StatusAccepted)
+		a := as[api.Action](t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions", run("talk")), http.StatusAccepted)
 		o := <-s.host.Orders()
 		s.host.Report(o.Started(s.host))
 		s.host.Write(o.Item.Action, 1, protocol.Stdout, []byte("so far"))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -39,22 +40,22 @@ func (h *handlers) giveApproval(ctx context.Context, in *body[api.NewApproval]) 
 }
 
 // give hands an approval over. Without targets it is for one action alone.
-func (h *handlers) give(ctx context.Context, in api.NewApproval, one *coordinator.Action) ([]coordinator.Given, error) {
+func (h *handlers) give(ctx context.Context, in api.NewApproval, one *core.Action) ([]coordinator.Given, error) {
 	var targets []protocol.Target
 	if len(in.Targets) == 0 && one != nil {
 		targets = []protocol.Target{{Host: one.Host, Action: one.ID}}
 	}
 	if len(in.Targets) > protocol.MaxTargets {
-		return nil, h.fail(ctx, fmt.Errorf("%w: %d targets, at most %d are allowed", coordinator.ErrInvalid, len(in.Targets), protocol.MaxTargets))
+		return nil, h.fail(ctx, fmt.Errorf("%w: %d targets, at most %d are allowed", core.ErrInvalid, len(in.Targets), protocol.MaxTargets))
 	}
 	for _, t := range in.Targets {
 		host, err := protocol.ParseHostID(t.Host)
 		if err != nil {
-			return nil, h.fail(ctx, fmt.Errorf("%w: targets: %w", coordinator.ErrInvalid, err))
+			return nil, h.fail(ctx, fmt.Errorf("%w: targets: %w", core.ErrInvalid, err))
 		}
 		id, err := protocol.ParseActionID(t.Action)
 		if err != nil {
-			return nil, h.fail(ctx, fmt.Errorf("%w: targets: %w", coordinator.ErrInvalid, err))
+			return nil, h.fail(ctx, fmt.Errorf("%w: targets: %w", core.ErrInvalid, err))
 		}
 		targets = append(targets, protocol.Target{Host: host, Action: id})
 	}
@@ -101,7 +102,7 @@ func (h *handlers) approveAction(ctx context.Context, in *approvalRef) (*body[ap
 			return &body[api.Action]{h.wholeAction(g.Action)}, nil
 		}
 	}
-	return nil, h.fail(ctx, fmt.Errorf("%w: the approval does not name action %s", coordinator.ErrInvalid, id))
+	return nil, h.fail(ctx, fmt.Errorf("%w: the approval does not name action %s", core.ErrInvalid, id))
 }
 
 func (h *handlers) denyAction(ctx context.Context, in *struct {
@@ -112,7 +113,7 @@ func (h *handlers) denyAction(ctx context.Context, in *struct {
 	if in.Body != nil {
 		reason = in.Body.Reason
 	}
-	return h.decided(ctx, in.ID, func(id protocol.ActionID) (coordinator.Action, error) {
+	return h.decided(ctx, in.ID, func(id protocol.ActionID) (core.Action, error) {
 		return h.c.Deny(ctx, actor(ctx), id, reason)
 	})
 }
@@ -120,11 +121,11 @@ func (h *handlers) denyAction(ctx context.Context, in *struct {
 func (h *handlers) nudgeAction(ctx context.Context, in *struct {
 	ID string `path:"id" maxLength:"36" doc:"Action id, or a prefix of at least 4 characters that no other has"`
 }) (*body[api.Action], error) {
-	return h.decided(ctx, in.ID, func(id protocol.ActionID) (coordinator.Action, error) { return h.c.Nudge(ctx, actor(ctx), id) })
+	return h.decided(ctx, in.ID, func(id protocol.ActionID) (core.Action, error) { return h.c.Nudge(ctx, actor(ctx), id) })
 }
 
 // decided does something with an action and shows it.
-func (h *handlers) decided(ctx context.Context, ref string, do func(protocol.ActionID) (coordinator.Action, error)) (*body[api.Action], error) {
+func (h *handlers) decided(ctx context.Context, ref string, do func(protocol.ActionID) (core.Action, error)) (*body[api.Action], error) {
 	id, err := h.c.Resolve(ctx, ref)
 	if err != nil {
 		return nil, h.fail(ctx, err)

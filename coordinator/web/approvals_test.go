@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
 func TestApprovalsOverHTTP(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
-		const approver = coordinator.RoleApprover
+		const approver = core.RoleApprover
 		ann, bob := s.f.Trust.AddPerson("ann", "ann"), s.f.Trust.AddPerson("bob", "bob")
 		a, b := s.waiting(1), s.waiting(2)
 		targets := []protocol.Target{{Host: a.Host, Action: a.ID}, {Host: b.Host, Action: b.ID}}
@@ -24,9 +24,9 @@ func TestApprovalsOverHTTP(t *testing.T) {
 		path := "/v1/actions/" + a.ID.String()
 
 		// Without the person's key a token only looks.
-		wantProblem(t, s.call(coordinator.RoleAdmin, http.MethodPost, "/v1/approvals", both(coordtest.NewKey("mallory"))), api.CodeDenied)
+		wantProblem(t, s.call(core.RoleAdmin, http.MethodPost, "/v1/approvals", both(coordtest.NewKey("mallory"))), api.CodeDenied)
 		wantProblem(t, s.call(approver, http.MethodPost, path+"/approve", api.NewApproval{Approval: []byte("yes")}), api.CodeInvalid)
-		if got := as[api.Action](t, s.call(coordinator.RoleViewer, http.MethodGet, path, nil), http.StatusOK); got.Shown != "waits for approval" || len(got.Needs) != 1 || got.Needs[0].Missing != 2 {
+		if got := as[api.Action](t, s.call(core.RoleViewer, http.MethodGet, path, nil), http.StatusOK); got.Shown != "waits for approval" || len(got.Needs) != 1 || got.Needs[0].Missing != 2 {
 			t.Errorf("it waits as %+v", got)
 		}
 
@@ -39,7 +39,7 @@ func TestApprovalsOverHTTP(t *testing.T) {
 		if given[0].State != "PENDING_SCHEDULE" || given[0].Missing != 0 || given[1].Code != api.CodeConflict || given[1].State != "CANCELLED" || given[1].Detail == "" {
 			t.Errorf("answered %+v", given)
 		}
-		got := as[api.Action](t, s.call(coordinator.RoleViewer, http.MethodGet, path, nil), http.StatusOK)
+		got := as[api.Action](t, s.call(core.RoleViewer, http.MethodGet, path, nil), http.StatusOK)
 		if len(got.Approvals) != 2 || got.Approvals[0].Person != "ann" || !got.Approvals[0].Counts || got.Approvals[1].Key != bob.Key().String() {
 			t.Errorf("approved as %+v", got.Approvals)
 		}
@@ -54,21 +54,21 @@ func TestApprovalsOverHTTP(t *testing.T) {
 
 func TestDryRun(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
-		got := as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions?dry_run=true", run("true")), http.StatusOK)
+		got := as[api.Action](t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions?dry_run=true", run("true")), http.StatusOK)
 		if got.State != "PENDING_SCHEDULE" || got.Needs != nil || got.Digest != protocol.Sum(coordtest.RunSpec("true")).String() {
 			t.Errorf("it would be %+v", got)
 		}
-		if all := as[[]api.Action](t, s.call(coordinator.RoleViewer, http.MethodGet, "/v1/actions", nil), http.StatusOK); len(all) != 0 {
+		if all := as[[]api.Action](t, s.call(core.RoleViewer, http.MethodGet, "/v1/actions", nil), http.StatusOK); len(all) != 0 {
 			t.Errorf("it was done: %+v", all)
 		}
-		wantProblem(t, s.call(coordinator.RoleViewer, http.MethodPost, "/v1/actions?dry_run=true", run("true")), api.CodeDenied)
+		wantProblem(t, s.call(core.RoleViewer, http.MethodPost, "/v1/actions?dry_run=true", run("true")), api.CodeDenied)
 	})
 }
 
 func TestKeys(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
 		ann := s.f.Trust.AddPerson("ann", "ann")
-		all := as[[]api.Key](t, s.call(coordinator.RoleViewer, http.MethodGet, "/v1/keys", nil), http.StatusOK)
+		all := as[[]api.Key](t, s.call(core.RoleViewer, http.MethodGet, "/v1/keys", nil), http.StatusOK)
 		found := false
 		for _, k := range all {
 			found = found || k.Key == ann.Key().String() && k.Person == "ann" && k.Roles[0] == "person"

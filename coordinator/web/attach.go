@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/attach"
 )
 
@@ -36,11 +37,11 @@ func (h *handlers) attach(ctx context.Context, in *attachRequest) (*huma.StreamR
 		r, w := humago.Unwrap(hc)
 		wish, err := attach.ParseWish(r.URL.Query())
 		if err != nil {
-			writeProblem(w, h.asProblemOf(ctx, fmt.Errorf("%w: %w", coordinator.ErrInvalid, err)))
+			writeProblem(w, h.asProblemOf(ctx, fmt.Errorf("%w: %w", core.ErrInvalid, err)))
 			return
 		}
 		if r.Header.Get("Upgrade") == "" {
-			writeProblem(w, h.asProblemOf(ctx, fmt.Errorf("%w: a session is attached to over a websocket", coordinator.ErrInvalid)))
+			writeProblem(w, h.asProblemOf(ctx, fmt.Errorf("%w: a session is attached to over a websocket", core.ErrInvalid)))
 			return
 		}
 		t, err := h.c.Attach(ctx, by, id, wish.Peer, wish.ReadOnly)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -23,7 +24,7 @@ type batchRef struct {
 func (r *batchRef) id() (protocol.BatchID, error) {
 	id, err := protocol.ParseBatchID(r.ID)
 	if err != nil {
-		err = fmt.Errorf("%w: %w", coordinator.ErrInvalid, err)
+		err = fmt.Errorf("%w: %w", core.ErrInvalid, err)
 	}
 	return id, err
 }
@@ -47,14 +48,14 @@ func (h *handlers) batches(doc huma.API) {
 func (h *handlers) createBatch(ctx context.Context, in *body[api.NewBatch]) (*batchAnswer, error) {
 	r, err := batchRequest(&in.Body)
 	if err != nil {
-		return nil, h.fail(ctx, fmt.Errorf("%w: %w", coordinator.ErrInvalid, err))
+		return nil, h.fail(ctx, fmt.Errorf("%w: %w", core.ErrInvalid, err))
 	}
 	id, all, err := h.c.ProposeMany(ctx, actor(ctx), r)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
 	out := &batchAnswer{Location: "/v1/batches/" + id.String()}
-	var actions []coordinator.Action
+	var actions []core.Action
 	var refused []api.Refusal
 	for _, p := range all {
 		if p.Refused == nil {
@@ -91,7 +92,7 @@ func batchRequest(n *api.NewBatch) (r coordinator.BatchRequest, err error) {
 	return r, nil
 }
 
-func (h *handlers) batchOf(id protocol.BatchID, all []coordinator.Action) api.Batch {
+func (h *handlers) batchOf(id protocol.BatchID, all []core.Action) api.Batch {
 	b := api.Batch{ID: id.String(), Actions: list(all, actionOf), States: make(map[string]int)}
 	for i, a := range all {
 		b.States[string(a.State)]++
@@ -147,7 +148,7 @@ func (h *handlers) followBatch(ctx context.Context, in *struct {
 
 // streamBatch writes what happens to the actions of a batch until all have
 // ended, the reader goes or is too slow, or the server shuts down.
-func (h *handlers) streamBatch(w http.ResponseWriter, r *http.Request, f *coordinator.BatchFollowing, first []coordinator.Action, output bool) {
+func (h *handlers) streamBatch(w http.ResponseWriter, r *http.Request, f *coordinator.BatchFollowing, first []core.Action, output bool) {
 	h.feed.readers.Add(1)
 	defer h.feed.readers.Add(-1)
 	ctx, stop := untilDrained(r.Context())
@@ -173,7 +174,7 @@ func sse(event string, v any) ([]byte, error) {
 }
 
 // batchEvent renders an action for those who follow its batch.
-func batchEvent(c *coordinator.Coordinator, a coordinator.Action) ([]byte, error) {
+func batchEvent(c *coordinator.Coordinator, a core.Action) ([]byte, error) {
 	a.Spec = nil // nor the argv that would be read from it
 	out := actionOf(a)
 	out.Waits = waitsOf(c.Waiting(a))

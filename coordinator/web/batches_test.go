@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -28,7 +28,7 @@ type batchWatcher struct {
 
 func (s *site) watchBatch(id string) *batchWatcher {
 	s.t.Helper()
-	resp, err := s.client.Do(s.request(coordinator.RoleViewer, http.MethodGet, "/v1/batches/"+id+"/events?output=true", nil))
+	resp, err := s.client.Do(s.request(core.RoleViewer, http.MethodGet, "/v1/batches/"+id+"/events?output=true", nil))
 	if err != nil || resp.StatusCode != http.StatusOK {
 		s.t.Fatalf("%v, %+v", err, resp)
 	}
@@ -85,7 +85,7 @@ func TestFollowBatch(t *testing.T) {
 		synctest.Wait()
 		s.host.Auto(coordtest.Succeed("done at once\n"))
 		ask := api.NewBatch{Hosts: []string{"edge-09", "edge-07", "nobody", "edge-08"}, Spec: coordtest.RunSpec("talk")}
-		r := s.call(coordinator.RoleOperator, http.MethodPost, "/v1/batches", ask)
+		r := s.call(core.RoleOperator, http.MethodPost, "/v1/batches", ask)
 		b := as[api.Batch](t, r, http.StatusAccepted)
 		if len(b.Actions) != 3 || b.Actions[0].Host != "edge-09" || b.Actions[0].Batch != b.ID || r.Header.Get("Location") != "/v1/batches/"+b.ID {
 			t.Fatalf("asked for %+v", b)
@@ -118,11 +118,11 @@ func TestFollowBatch(t *testing.T) {
 		if len(w.states) != 3 || w.output["edge-08 stdout"] != "begun\n" {
 			t.Errorf("later it is told %v, %q", w.states, w.output)
 		}
-		again := as[api.Batch](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/batches", api.NewBatch{ID: b.ID, Hosts: ask.Hosts, Spec: ask.Spec}), http.StatusAccepted)
+		again := as[api.Batch](t, s.call(core.RoleOperator, http.MethodPost, "/v1/batches", api.NewBatch{ID: b.ID, Hosts: ask.Hosts, Spec: ask.Spec}), http.StatusAccepted)
 		if again.States["DONE"] != 3 {
 			t.Errorf("asked again, it is %+v", again.States)
 		}
-		all := as[[]api.Action](t, s.call(coordinator.RoleViewer, http.MethodGet, "/v1/actions?state=DONE&batch="+b.ID, nil), http.StatusOK)
+		all := as[[]api.Action](t, s.call(core.RoleViewer, http.MethodGet, "/v1/actions?state=DONE&batch="+b.ID, nil), http.StatusOK)
 		if len(all) != 3 {
 			t.Errorf("%d actions of the batch are listed", len(all))
 		}
@@ -133,13 +133,13 @@ func TestFollowBatch(t *testing.T) {
 // so nobody waits for the rest of what it wrote.
 func TestFollowedBatchEndsWithoutItsOutput(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
-		b := as[api.Batch](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/batches", api.NewBatch{Hosts: []string{"edge-07"}, Spec: coordtest.RunSpec("talk")}), http.StatusAccepted)
+		b := as[api.Batch](t, s.call(core.RoleOperator, http.MethodPost, "/v1/batches", api.NewBatch{Hosts: []string{"edge-07"}, Spec: coordtest.RunSpec("talk")}), http.StatusAccepted)
 		o := <-s.host.Orders()
 		s.host.Report(o.Started(s.host))
 		s.host.Write(o.Item.Action, 1, protocol.Stdout, []byte("begun\n"))
 		w := s.watchBatch(b.ID)
 		w.until(func() bool { return w.output["edge-07 stdout"] == "begun\n" })
-		s.call(coordinator.RoleAdmin, http.MethodPost, "/v1/hosts/edge-07/revoke", api.Reason{})
+		s.call(core.RoleAdmin, http.MethodPost, "/v1/hosts/edge-07/revoke", api.Reason{})
 		w.until(func() bool { return w.ended })
 		if w.states["edge-07"] != "LOST" {
 			t.Errorf("ended as %v", w.states)
@@ -150,7 +150,7 @@ func TestFollowedBatchEndsWithoutItsOutput(t *testing.T) {
 // TestShutdownEndsFollowedBatch: a reader of a batch does not hold up the end.
 func TestShutdownEndsFollowedBatch(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
-		b := as[api.Batch](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/batches", api.NewBatch{Hosts: []string{"edge-07"}, Spec: coordtest.RunSpec("talk")}), http.StatusAccepted)
+		b := as[api.Batch](t, s.call(core.RoleOperator, http.MethodPost, "/v1/batches", api.NewBatch{Hosts: []string{"edge-07"}, Spec: coordtest.RunSpec("talk")}), http.StatusAccepted)
 		w := s.watchBatch(b.ID)
 		w.until(func() bool { return len(w.states) == 1 })
 		read := make(chan struct{})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -47,7 +48,7 @@ type batchStream struct {
 }
 
 type changes struct {
-	all []coordinator.Action
+	all []core.Action
 	err error
 }
 
@@ -75,7 +76,7 @@ func newBatchStream(ctx context.Context, c *coordinator.Coordinator, f *coordina
 
 // run writes until everything has ended and been told. first is how the actions
 // stood at first.
-func (s *batchStream) run(first []coordinator.Action, write func([]byte) error) error {
+func (s *batchStream) run(first []core.Action, write func([]byte) error) error {
 	defer s.work.Wait()
 	defer s.stop(nil)
 	s.work.Go(s.listen)
@@ -126,7 +127,7 @@ func (s *batchStream) listen() {
 }
 
 // take tells of actions as they stand now, and has what they wrote read.
-func (s *batchStream) take(all []coordinator.Action, write func([]byte) error) error {
+func (s *batchStream) take(all []core.Action, write func([]byte) error) error {
 	var buf []byte
 	for _, a := range all {
 		b, err := batchEvent(s.c, a)
@@ -148,7 +149,7 @@ func (s *batchStream) take(all []coordinator.Action, write func([]byte) error) e
 }
 
 // follow goes on with one action as it stands now.
-func (s *batchStream) follow(a coordinator.Action) {
+func (s *batchStream) follow(a core.Action) {
 	p := s.parts[a.ID]
 	if p == nil {
 		p = &batchPart{over: make(chan struct{}), readers: make(map[protocol.FD]context.CancelCauseFunc)}

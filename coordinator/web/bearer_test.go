@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/attach"
 	"github.com/hostler-io/hostler/terminal"
 )
@@ -19,15 +19,15 @@ func TestTokensEndWhatGoesOnByThem(t *testing.T) {
 	const life = 5*time.Minute + 3*time.Second // no multiple of what anything does again and again
 	for name, c := range map[string]struct {
 		life time.Duration
-		end  func(*testing.T, *site, coordinator.Token)
+		end  func(*testing.T, *site, core.Token)
 		says string
 	}{
-		"revoked": {0, func(t *testing.T, s *site, k coordinator.Token) {
+		"revoked": {0, func(t *testing.T, s *site, k core.Token) {
 			if err := s.f.Coordinator().RevokeToken(t.Context(), s.f.Admin(), k.ID); err != nil {
 				t.Fatal(err)
 			}
 		}, "the token was revoked"},
-		"expired": {life, func(*testing.T, *site, coordinator.Token) { <-time.After(life + 2*time.Second) }, "the token has expired"},
+		"expired": {life, func(*testing.T, *site, core.Token) { <-time.After(life + 2*time.Second) }, "the token has expired"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onSite(t, func(t *testing.T, s *site) { testTokenEnds(t, s, c.life, c.end, c.says) })
@@ -35,12 +35,12 @@ func TestTokensEndWhatGoesOnByThem(t *testing.T) {
 	}
 }
 
-func testTokenEnds(t *testing.T, s *site, life time.Duration, end func(*testing.T, *site, coordinator.Token), says string) {
-	secret, token, err := s.f.Coordinator().CreateToken(t.Context(), s.f.Admin(), "bob", coordinator.RoleOperator, life)
+func testTokenEnds(t *testing.T, s *site, life time.Duration, end func(*testing.T, *site, core.Token), says string) {
+	secret, token, err := s.f.Coordinator().CreateToken(t.Context(), s.f.Admin(), "bob", core.RoleOperator, life)
 	if err != nil {
 		t.Fatal(err)
 	}
-	typed := s.session("bob", coordinator.RoleOperator)
+	typed := s.session("bob", core.RoleOperator)
 	take := func(secret string, wish attach.Wish) (*attach.Conn, chan error) {
 		conn, status := s.dial(typed, http.Header{"Authorization": {"Bearer " + secret}}, wish)
 		if conn == nil {
@@ -55,11 +55,11 @@ func testTokenEnds(t *testing.T, s *site, life time.Duration, end func(*testing.
 	}
 	conn, goes := take(secret, attach.Wish{Peer: terminal.Peer{1}})
 	defer conn.Close()
-	other, stays := take(s.tokens[coordinator.RoleViewer], attach.Wish{Peer: terminal.Peer{2}, ReadOnly: true})
+	other, stays := take(s.tokens[core.RoleViewer], attach.Wish{Peer: terminal.Peer{2}, ReadOnly: true})
 	defer other.Close()
 
-	a := as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions", run("sleep", "1000")), http.StatusAccepted)
-	b := as[api.Batch](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/batches", api.NewBatch{Hosts: []string{"edge-07"}, Spec: run("sleep", "1000").Spec}), http.StatusAccepted)
+	a := as[api.Action](t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions", run("sleep", "1000")), http.StatusAccepted)
+	b := as[api.Batch](t, s.call(core.RoleOperator, http.MethodPost, "/v1/batches", api.NewBatch{Hosts: []string{"edge-07"}, Spec: run("sleep", "1000").Spec}), http.StatusAccepted)
 	streams := make(map[string]chan reply)
 	for _, path := range []string{"/v1/events", "/v1/actions/" + a.ID + "/output?follow=true", "/v1/batches/" + b.ID + "/events", "/v1/actions/" + a.ID + "?wait=10m"} {
 		req := s.request("", http.MethodGet, path, nil)

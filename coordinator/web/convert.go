@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -77,7 +78,7 @@ func containersOf(v coordinator.HostView) []api.Container {
 }
 
 // actionOf returns an action without its spec, which lists leave out.
-func actionOf(a coordinator.Action) api.Action {
+func actionOf(a core.Action) api.Action {
 	out := api.Action{
 		ID: a.ID.String(), Host: string(a.Host), Kind: string(a.Kind), Name: string(a.Name),
 		State: string(a.State), Reason: string(a.Reason), Detail: a.Detail, Shown: shown(a), Requester: a.Requester,
@@ -112,12 +113,12 @@ func waitsOf(w *coordinator.Waiting) *api.Waits {
 }
 
 // wholeAction returns an action with its spec and its approvals.
-func (h *handlers) wholeAction(a coordinator.Action) api.Action {
+func (h *handlers) wholeAction(a core.Action) api.Action {
 	out := h.actionOf(a)
 	out.Spec, out.Intent = a.Spec, a.Conflict
 	counting := h.c.Counting(a)
 	for _, g := range a.Approvals {
-		counts := slices.ContainsFunc(counting, func(o coordinator.Approval) bool { return o.Person == g.Person })
+		counts := slices.ContainsFunc(counting, func(o core.Approval) bool { return o.Person == g.Person })
 		out.Approvals = append(out.Approvals, api.Approval{
 			Person: g.Person, Key: g.Key.String(), IssuedAt: webapi.At(g.IssuedMS), NotBefore: webapi.At(g.NotBeforeMS), ExpiresAt: webapi.At(g.ExpiresMS),
 			Counts: counts, Signed: g.Signed.Signed,
@@ -127,7 +128,7 @@ func (h *handlers) wholeAction(a coordinator.Action) api.Action {
 }
 
 // actionOf returns an action as lists show it: with what it waits for.
-func (h *handlers) actionOf(a coordinator.Action) api.Action {
+func (h *handlers) actionOf(a core.Action) api.Action {
 	out := actionOf(a)
 	for _, n := range a.Needs {
 		out.Needs = append(out.Needs, api.Need{
@@ -138,7 +139,7 @@ func (h *handlers) actionOf(a coordinator.Action) api.Action {
 }
 
 // shown returns the state as people read it.
-func shown(a coordinator.Action) string {
+func shown(a core.Action) string {
 	switch {
 	case a.Cancelling && !a.State.Final():
 		return "cancelling"
@@ -154,18 +155,18 @@ func shown(a coordinator.Action) string {
 	return strings.ToLower(string(a.State))
 }
 
-func tokenOf(t coordinator.Token) api.Token {
+func tokenOf(t core.Token) api.Token {
 	return api.Token{
 		ID: t.ID, Name: t.Name, Role: string(t.Role), CreatedAt: webapi.At(t.CreatedMS), CreatedBy: t.CreatedBy,
 		ExpiresAt: webapi.Maybe(t.ExpiresMS), RevokedAt: webapi.Maybe(t.RevokedMS),
 	}
 }
 
-func viewerOf(v coordinator.Viewer) api.Viewer {
+func viewerOf(v core.Viewer) api.Viewer {
 	return api.Viewer{Name: v.Name, Serial: v.Serial, CreatedAt: webapi.At(v.CreatedMS), CreatedBy: v.CreatedBy, RevokedAt: webapi.Maybe(v.RevokedMS)}
 }
 
-func eventOf(e coordinator.Event) api.Event {
+func eventOf(e core.Event) api.Event {
 	return api.Event{ID: e.ID, At: webapi.At(e.AtMS), Type: e.Type, Host: string(e.Host), Object: e.Object, Data: object(e.Data)}
 }
 
@@ -190,7 +191,7 @@ func parseDuration(what, s string) (time.Duration, error) {
 		d = time.Duration(days) * 24 * time.Hour
 	}
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%w: %s %.30q is no duration: want one like 90s, 5m, 8h or 7d", coordinator.ErrInvalid, what, s)
+		return 0, fmt.Errorf("%w: %s %.30q is no duration: want one like 90s, 5m, 8h or 7d", core.ErrInvalid, what, s)
 	}
 	return d, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/attach"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -23,7 +24,7 @@ import (
 // role.
 type exercise struct {
 	op     string
-	need   coordinator.TokenRole // least role; none for what is open
+	need   core.TokenRole // least role; none for what is open
 	method string
 	path   string
 	body   any
@@ -35,15 +36,15 @@ type exercise struct {
 func exercises(s *site) []exercise {
 	s.t.Helper()
 	const (
-		none, viewer, operator = "", coordinator.RoleViewer, coordinator.RoleOperator
-		approver, admin        = coordinator.RoleApprover, coordinator.RoleAdmin
+		none, viewer, operator = "", core.RoleViewer, core.RoleOperator
+		approver, admin        = core.RoleApprover, core.RoleAdmin
 		get, post, put, del    = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	)
 	s.host.Containers = []protocol.Container{{Name: "web", Runtime: "lxc", State: "running", Labels: []string{"tier=web"}}}
 	s.host.Heartbeat()
 	s.host.Alert(protocol.Alert{AlertInfo: protocol.AlertInfo{ID: "disk/full", Severity: "warning", Text: "the disk is full", SinceMS: 1}, Raised: true})
 	key := coordtest.NewKey("quarantined")
-	s.f.Put(coordinator.Host{ID: "edge-08", State: coordinator.HostApproved, Key: key.Key(), PublicKey: key.Certificate(), Quarantined: "two processes speak for it"})
+	s.f.Put(core.Host{ID: "edge-08", State: core.HostApproved, Key: key.Key(), PublicKey: key.Certificate(), Quarantined: "two processes speak for it"})
 	s.f.AddHost("edge-09")
 	whole, open := protocol.NewBatchID(1, [10]byte{1}), protocol.NewBatchID(1, [10]byte{2})
 	for _, r := range []coordinator.BatchRequest{{ID: whole, Hosts: []protocol.HostID{"edge-07", "nobody"}}, {ID: open, Hosts: []protocol.HostID{"edge-07"}}} {
@@ -148,25 +149,25 @@ func exercises(s *site) []exercise {
 }
 
 // waiting puts an action of host edge-12 there that waits for two approvals.
-func (s *site) waiting(n byte) coordinator.Action {
+func (s *site) waiting(n byte) core.Action {
 	s.t.Helper()
 	if n == 1 {
 		s.f.AddHost("edge-12")
 	}
 	spec := coordtest.RunSpec("reboot")
-	a := coordinator.Action{
+	a := core.Action{
 		ID: protocol.NewActionID(time.Now().UnixMilli(), [10]byte{n}), Host: "edge-12", Kind: protocol.KindRun, Spec: spec, Digest: protocol.Sum(spec),
 		State: protocol.StatePendingApprove, Requester: "operator", ExpiresMS: time.Now().Add(time.Hour).UnixMilli(),
-		Needs: []coordinator.Need{{Persons: 2, Why: "a test"}},
+		Needs: []core.Need{{Persons: 2, Why: "a test"}},
 	}
-	if err := s.f.Store().Update(s.t.Context(), func(tx coordinator.Tx) error { return tx.Actions().Insert(a) }); err != nil {
+	if err := s.f.Store().Update(s.t.Context(), func(tx core.Tx) error { return tx.Actions.Insert(a) }); err != nil {
 		s.t.Fatal(err)
 	}
 	return a
 }
 
 // perform asks one exercise. Of a stream it reads what is there.
-func (s *site) perform(role coordinator.TokenRole, e exercise) reply {
+func (s *site) perform(role core.TokenRole, e exercise) reply {
 	s.t.Helper()
 	req := s.request(role, e.method, e.path, e.body)
 	if e.op == "attach-action" {
@@ -231,21 +232,21 @@ func TestPagesOfOthers(t *testing.T) {
 			"?peer=0011223344556677": http.StatusForbidden, "?peer=00": http.StatusBadRequest, "": http.StatusBadRequest,
 			"?peer=0011223344556677&offset=-9999999": http.StatusBadRequest, "?peer=0011223344556677&read_only=perhaps": http.StatusBadRequest,
 		} {
-			req := s.request(coordinator.RoleAdmin, http.MethodGet, path+query, nil)
+			req := s.request(core.RoleAdmin, http.MethodGet, path+query, nil)
 			upgrade(req)
 			req.Header.Set("Origin", "https://elsewhere.example")
 			if r := s.do(req); r.StatusCode != want {
 				t.Errorf("%q from another page: status %d, want %d: %s", query, r.StatusCode, want, r.body)
 			}
 		}
-		wantProblem(t, s.call(coordinator.RoleAdmin, http.MethodGet, path+"?peer=0011223344556677", nil), api.CodeInvalid)
+		wantProblem(t, s.call(core.RoleAdmin, http.MethodGet, path+"?peer=0011223344556677", nil), api.CodeInvalid)
 	})
 }
 
 func TestAnswersAreAsDocumented(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
 		var doc document
-		if err := json.Unmarshal(s.call(coordinator.RoleViewer, http.MethodGet, "/v1/openapi.json", nil).body, &doc); err != nil {
+		if err := json.Unmarshal(s.call(core.RoleViewer, http.MethodGet, "/v1/openapi.json", nil).body, &doc); err != nil {
 			t.Fatal(err)
 		}
 		if doc.OpenAPI != "3.1.0" {
@@ -262,7 +263,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 			if e.need != "" {
 				doc.check(t, op, e.op+" without a token", s.call("", e.method, e.path, e.body))
 			}
-			r := s.perform(coordinator.RoleAdmin, e)
+			r := s.perform(core.RoleAdmin, e)
 			if r.StatusCode != e.status {
 				t.Errorf("%s: status %d, want %d: %s", e.op, r.StatusCode, e.status, r.body)
 			}
@@ -275,7 +276,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 }
 
 func TestRoles(t *testing.T) {
-	roles := []coordinator.TokenRole{"", coordinator.RoleViewer, coordinator.RoleOperator, coordinator.RoleApprover, coordinator.RoleAdmin}
+	roles := []core.TokenRole{"", core.RoleViewer, core.RoleOperator, core.RoleApprover, core.RoleAdmin}
 	for i, role := range roles {
 		t.Run("role="+string(role), func(t *testing.T) {
 			onSite(t, func(t *testing.T, s *site) {

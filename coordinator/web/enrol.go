@@ -17,7 +17,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
@@ -45,7 +45,7 @@ func (h *handlers) invite(ctx context.Context, in *body[api.NewInvite]) (*body[a
 func (h *handlers) listEnrolments(ctx context.Context, in *struct {
 	State string `query:"state" enum:"pending,approved,denied" doc:"Only those in this state"`
 }) (*body[[]api.Enrolment], error) {
-	all, err := h.c.Enrolments(ctx, coordinator.EnrolmentState(in.State))
+	all, err := h.c.Enrolments(ctx, core.EnrolmentState(in.State))
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -81,7 +81,7 @@ func (h *handlers) deny(ctx context.Context, in *decision) (*body[api.Enrolment]
 	return &body[api.Enrolment]{enrolmentOf(e)}, nil
 }
 
-func enrolmentOf(e coordinator.Enrolment) api.Enrolment {
+func enrolmentOf(e core.Enrolment) api.Enrolment {
 	out := api.Enrolment{
 		ID: e.ID, Host: string(e.Host), Key: e.Key.String(), Words: e.Words, State: string(e.State), Reason: e.Reason,
 		Labels: webapi.Texts(e.Labels), CreatedAt: webapi.At(e.CreatedMS), DecidedAt: webapi.Maybe(e.DecidedMS), DecidedBy: e.DecidedBy,
@@ -111,7 +111,7 @@ func (h *handlers) enrolment(mux *http.ServeMux) {
 	handle("GET "+enrol.Path+"rings", func(w http.ResponseWriter, r *http.Request) error {
 		from, err := strconv.ParseUint(cmp.Or(r.URL.Query().Get("from"), "0"), 10, 64)
 		if err != nil {
-			return fmt.Errorf("%w: from: want the number of a ring", coordinator.ErrInvalid)
+			return fmt.Errorf("%w: from: want the number of a ring", core.ErrInvalid)
 		}
 		w.Header().Set("Content-Type", documentType)
 		_, _ = w.Write(h.c.Rings(from)) // a client that is gone needs no answer
@@ -130,11 +130,11 @@ func exchange[Q, A any](ask func(context.Context, Q) (A, error)) func(http.Respo
 			return newProblem(api.CodeTooLarge, fmt.Sprintf("the body is larger than %d bytes", tooLarge.Limit))
 		}
 		if err != nil {
-			return fmt.Errorf("%w: the body broke off", coordinator.ErrInvalid)
+			return fmt.Errorf("%w: the body broke off", core.ErrInvalid)
 		}
 		var q Q
 		if err := enrol.Decode(b, &q); err != nil {
-			return fmt.Errorf("%w: %w", coordinator.ErrInvalid, err)
+			return fmt.Errorf("%w: %w", core.ErrInvalid, err)
 		}
 		a, err := ask(r.Context(), q)
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 )
 
 const (
@@ -55,7 +56,7 @@ func (h *handlers) follow(ctx context.Context, in *struct {
 			from = in.LastID
 		}
 		if after, err = strconv.ParseUint(from, 10, 63); err != nil {
-			return nil, h.fail(ctx, fmt.Errorf("%w: event id: %w", coordinator.ErrInvalid, err))
+			return nil, h.fail(ctx, fmt.Errorf("%w: event id: %w", core.ErrInvalid, err))
 		}
 		if after == 0 {
 			after = coordinator.EventsBegin(last)
@@ -80,7 +81,7 @@ func (h *handlers) there(ctx context.Context, after, last uint64) error {
 		return err
 	}
 	if len(first) == 0 || first[0].ID != after+1 {
-		return fmt.Errorf("%w: the events behind %d are not kept; list what you watch anew, then follow from now on", coordinator.ErrGone, after)
+		return fmt.Errorf("%w: the events behind %d are not kept; list what you watch anew, then follow from now on", core.ErrGone, after)
 	}
 	return nil
 }
@@ -279,7 +280,7 @@ func (f *feed) add(id uint64, b []byte) {
 }
 
 // render writes an event as it is sent.
-func render(e coordinator.Event) ([]byte, error) {
+func render(e core.Event) ([]byte, error) {
 	data, err := json.Marshal(eventOf(e))
 	if err != nil {
 		return nil, fmt.Errorf("render event %d: %w", e.ID, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/web"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -34,7 +35,7 @@ type watcher struct {
 // watch follows the events. header may name the last event that was seen.
 func (s *site) watch(path, lastID string) *watcher {
 	s.t.Helper()
-	req := s.request(coordinator.RoleViewer, http.MethodGet, path, nil)
+	req := s.request(core.RoleViewer, http.MethodGet, path, nil)
 	if lastID != "" {
 		req.Header.Set("Last-Event-ID", lastID)
 	}
@@ -117,7 +118,7 @@ func TestEventsThatAreNotThere(t *testing.T) {
 			t.Fatal(last, err)
 		}
 		for _, ahead := range []uint64{1, 1000} {
-			req := s.request(coordinator.RoleViewer, http.MethodGet, "/v1/events", nil)
+			req := s.request(core.RoleViewer, http.MethodGet, "/v1/events", nil)
 			req.Header.Set("Last-Event-ID", strconv.FormatUint(last+ahead, 10))
 			ctx, stop := context.WithTimeout(t.Context(), time.Minute) // a stream has no end
 			defer stop()
@@ -167,7 +168,7 @@ func TestEventsBeginAnewAfterARecovery(t *testing.T) {
 			t.Errorf("the first event is %d, %d had been seen before", first.ID, seen)
 		}
 		for _, before := range []uint64{1, seen - 3, seen} {
-			req := s.request(coordinator.RoleViewer, http.MethodGet, "/v1/events", nil)
+			req := s.request(core.RoleViewer, http.MethodGet, "/v1/events", nil)
 			req.Header.Set("Last-Event-ID", strconv.FormatUint(before, 10))
 			ctx, stop := context.WithTimeout(t.Context(), time.Minute) // a stream has no end
 			defer stop()
@@ -249,7 +250,7 @@ func TestQuietStreamsLive(t *testing.T) {
 		t.Cleanup(transport.CloseIdleConnections)
 		s.client = &http.Client{Transport: transport}
 
-		a := as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions", run("talk")), http.StatusAccepted)
+		a := as[api.Action](t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions", run("talk")), http.StatusAccepted)
 		o := <-s.host.Orders()
 		s.host.Report(o.Started(s.host))
 		synctest.Wait() // what it writes does not wait for what it reports

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/prom"
 	"github.com/hostler-io/hostler/internal/webapi"
 )
@@ -54,7 +55,7 @@ func (h *handlers) status(ctx context.Context, _ *none) (*body[api.Status], erro
 func hostWords(s coordinator.Summary) map[string]int {
 	all := words(s.Hosts)
 	if s.Replacing > 0 {
-		all[string(coordinator.HostReplacing)] = s.Replacing
+		all[string(core.HostReplacing)] = s.Replacing
 	}
 	return all
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 )
 
 // bodies are the operations that read a body, with one that each takes.
@@ -38,7 +38,7 @@ func FuzzBodies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which uint8, body []byte) {
 		op := bodies()[int(which)%len(bodies())]
 		onSite(t, func(t *testing.T, s *site) {
-			r := s.call(coordinator.RoleAdmin, http.MethodPost, op.path, string(body))
+			r := s.call(core.RoleAdmin, http.MethodPost, op.path, string(body))
 			switch {
 			case r.StatusCode >= http.StatusInternalServerError:
 				t.Errorf("%s %q: status %d: %s", op.path, body, r.StatusCode, r.body)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/attach"
 	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol/enrol"
@@ -29,8 +29,8 @@ type actorKey struct{}
 
 // actor returns who asks. Only requests that were authenticated get to where
 // it is called.
-func actor(ctx context.Context) coordinator.Actor {
-	a, _ := ctx.Value(actorKey{}).(coordinator.Actor)
+func actor(ctx context.Context) core.Actor {
+	a, _ := ctx.Value(actorKey{}).(core.Actor)
 	return a
 }
 

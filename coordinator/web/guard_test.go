@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 )
 
 func TestPanicIsAProblem(t *testing.T) {
@@ -48,9 +48,9 @@ func TestErrorsBecomeProblems(t *testing.T) {
 	var log bytes.Buffer
 	h := &handlers{log: slog.New(slog.NewTextHandler(&log, nil))}
 	for err, code := range map[error]string{
-		coordinator.ErrInvalid: api.CodeInvalid, coordinator.ErrNotFound: api.CodeNotFound, coordinator.ErrExists: api.CodeExists,
-		coordinator.ErrConflict: api.CodeConflict, coordinator.ErrDenied: api.CodeDenied, coordinator.ErrGone: api.CodeGone,
-		coordinator.ErrRecovery: api.CodeRecovery, coordinator.ErrUnavailable: api.CodeUnavailable,
+		core.ErrInvalid: api.CodeInvalid, core.ErrNotFound: api.CodeNotFound, core.ErrExists: api.CodeExists,
+		core.ErrConflict: api.CodeConflict, core.ErrDenied: api.CodeDenied, core.ErrGone: api.CodeGone,
+		core.ErrRecovery: api.CodeRecovery, core.ErrUnavailable: api.CodeUnavailable,
 	} {
 		p := h.asProblemOf(t.Context(), fmt.Errorf("host edge-07: %w", err))
 		if p.Code != code || !strings.HasPrefix(p.Detail, "host edge-07") || p.Status < 400 {
@@ -109,7 +109,7 @@ func TestDurations(t *testing.T) {
 		}
 	}
 	for _, s := range []string{"", "5", "d", "-1d", "-5m", "99999999d", "1w", "soon"} {
-		if got, err := parseDuration("ttl", s); !errors.Is(err, coordinator.ErrInvalid) {
+		if got, err := parseDuration("ttl", s); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("%q is %s, %v, want ErrInvalid", s, got, err)
 		}
 	}

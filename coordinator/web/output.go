@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -81,7 +82,7 @@ func parseRange(in *outputRequest, what *coordinator.Reading) (*byteRange, error
 		return nil, nil
 	}
 	if in.Follow || in.Offset != 0 {
-		return nil, fmt.Errorf("%w: Range, and offset or follow, exclude each other", coordinator.ErrInvalid)
+		return nil, fmt.Errorf("%w: Range, and offset or follow, exclude each other", core.ErrInvalid)
 	}
 	part := &byteRange{last: math.MaxInt64}
 	if last != "" {

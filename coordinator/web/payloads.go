@@ -17,6 +17,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -46,7 +47,7 @@ func upload(doc huma.API, id, method, path, summary string, status int) huma.Ope
 
 func payloadDigest(s string) (d protocol.Digest, err error) {
 	if err = d.UnmarshalText([]byte(s)); err != nil {
-		err = fmt.Errorf("%w: %w", coordinator.ErrInvalid, err)
+		err = fmt.Errorf("%w: %w", core.ErrInvalid, err)
 	}
 	return d, err
 }
@@ -101,7 +102,7 @@ func (h *handlers) takeUpload(status int, d protocol.Digest, size, offset int64)
 		// The rest of the body is not read.
 		w.Header().Set("Connection", "close")
 		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF) {
-			err = fmt.Errorf("%w: the payload stopped coming; what came is kept: go on from there", coordinator.ErrUnavailable)
+			err = fmt.Errorf("%w: the payload stopped coming; what came is kept: go on from there", core.ErrUnavailable)
 		}
 		writeProblem(w, h.asProblemOf(ctx, err))
 	}}

@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/webapi"
 )
 
@@ -82,14 +82,14 @@ func (h *handlers) fail(ctx context.Context, err error) error {
 		err  error
 		code string
 	}{
-		{coordinator.ErrInvalid, api.CodeInvalid},
-		{coordinator.ErrNotFound, api.CodeNotFound},
-		{coordinator.ErrExists, api.CodeExists},
-		{coordinator.ErrConflict, api.CodeConflict},
-		{coordinator.ErrDenied, api.CodeDenied},
-		{coordinator.ErrGone, api.CodeGone},
-		{coordinator.ErrRecovery, api.CodeRecovery},
-		{coordinator.ErrUnavailable, api.CodeUnavailable},
+		{core.ErrInvalid, api.CodeInvalid},
+		{core.ErrNotFound, api.CodeNotFound},
+		{core.ErrExists, api.CodeExists},
+		{core.ErrConflict, api.CodeConflict},
+		{core.ErrDenied, api.CodeDenied},
+		{core.ErrGone, api.CodeGone},
+		{core.ErrRecovery, api.CodeRecovery},
+		{core.ErrUnavailable, api.CodeUnavailable},
 	} {
 		if errors.Is(err, known.err) {
 			return newProblem(known.code, err.Error())

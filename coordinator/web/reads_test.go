@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
 	"github.com/hostler-io/hostler/coordinator/web"
 	"github.com/hostler-io/hostler/protocol"
@@ -45,9 +45,9 @@ func newLarge(b *testing.B) *large {
 	states := protocol.States()[1:]
 	spec := coordtest.RunSpec("sh", "-c", "exec /usr/local/bin/refresh --all")
 	// put stores n records, a thousand in a transaction.
-	put := func(n int, one func(tx coordinator.Tx, i int) error) {
+	put := func(n int, one func(tx core.Tx, i int) error) {
 		for from := 0; from < n; from += 1000 {
-			err := store.Update(b.Context(), func(tx coordinator.Tx) error {
+			err := store.Update(b.Context(), func(tx core.Tx) error {
 				for i := from; i < min(from+1000, n); i++ {
 					if err := one(tx, i); err != nil {
 						return err
@@ -60,28 +60,28 @@ func newLarge(b *testing.B) *large {
 			}
 		}
 	}
-	put(fleetHosts, func(tx coordinator.Tx, i int) error {
+	put(fleetHosts, func(tx core.Tx, i int) error {
 		key := coordtest.NewKey("host " + string(name(i)))
-		h := coordinator.Host{ID: name(i), State: coordinator.HostApproved, Key: key.Key(), PublicKey: key.Certificate(), Labels: []string{"site=lab", "tier=web"}, ApprovedMS: now}
+		h := core.Host{ID: name(i), State: core.HostApproved, Key: key.Key(), PublicKey: key.Certificate(), Labels: []string{"site=lab", "tier=web"}, ApprovedMS: now}
 		h.Inventory.AtMS = now
 		h.Inventory.Host = protocol.HostInfo{Hostname: string(h.ID), Arch: "amd64", Version: "0.1.0", Interfaces: []protocol.Interface{{Name: "eth0", MAC: "02:00:00:00:00:01", Up: true, Addresses: []string{"192.0.2.7/24"}}}}
 		for c := range 10 {
 			h.Inventory.Containers = append(h.Inventory.Containers, protocol.Container{Name: fmt.Sprint("web-", c), Runtime: "lxc", State: "running",
 				Intended: "running", Class: "pinned", Offline: "keep", Addresses: []string{"10.0.3.7/24"}})
 		}
-		return tx.Hosts().Put(h)
+		return tx.Hosts.Put(h)
 	})
-	put(fleetActions, func(tx coordinator.Tx, i int) error {
-		a := coordinator.Action{ID: protocol.NewActionID(now+int64(i), [10]byte{}), Host: name(i), Kind: protocol.KindRun, Spec: spec, Digest: protocol.Sum(spec), State: states[i%len(states)], Requester: "admin", CreatedMS: now, UpdatedMS: now}
+	put(fleetActions, func(tx core.Tx, i int) error {
+		a := core.Action{ID: protocol.NewActionID(now+int64(i), [10]byte{}), Host: name(i), Kind: protocol.KindRun, Spec: spec, Digest: protocol.Sum(spec), State: states[i%len(states)], Requester: "admin", CreatedMS: now, UpdatedMS: now}
 		if a.State.Final() {
 			a.EndedMS = now
 		} else {
 			l.open = a.ID
 		}
-		return tx.Actions().Insert(a)
+		return tx.Actions.Insert(a)
 	})
 	f := coordtest.NewOn(b, store)
-	l.token = f.Token(coordinator.RoleViewer)
+	l.token = f.Token(core.RoleViewer)
 	if l.api, err = web.New(web.Config{Coordinator: f.Coordinator(), Version: "0.1.0"}); err != nil {
 		b.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestListsByHostInPages(t *testing.T) {
 		var hosts, containers []string
 		for i := range 7 {
 			key := coordtest.NewKey(fmt.Sprint("host edge-1", i))
-			h := coordinator.Host{ID: protocol.HostID(fmt.Sprint("edge-1", i)), State: coordinator.HostApproved, Key: key.Key(), PublicKey: key.Certificate()}
+			h := core.Host{ID: protocol.HostID(fmt.Sprint("edge-1", i)), State: core.HostApproved, Key: key.Key(), PublicKey: key.Certificate()}
 			hosts = append(hosts, string(h.ID))
 			for c := range i % 3 {
 				name := fmt.Sprint("web-", c)
@@ -127,7 +127,7 @@ func TestListsByHostInPages(t *testing.T) {
 		for limit := 1; limit < 12; limit++ {
 			var gotHosts, gotContainers []string
 			for after := "edge-07"; ; {
-				page := as[[]api.Host](t, s.call(coordinator.RoleViewer, http.MethodGet, fmt.Sprintf("/v1/hosts?limit=%d&after=%s", limit, after), nil), http.StatusOK)
+				page := as[[]api.Host](t, s.call(core.RoleViewer, http.MethodGet, fmt.Sprintf("/v1/hosts?limit=%d&after=%s", limit, after), nil), http.StatusOK)
 				for _, h := range page {
 					gotHosts, after = append(gotHosts, h.ID), h.ID
 				}
@@ -136,7 +136,7 @@ func TestListsByHostInPages(t *testing.T) {
 				}
 			}
 			for after := ""; ; {
-				page := as[[]api.Container](t, s.call(coordinator.RoleViewer, http.MethodGet, fmt.Sprintf("/v1/containers?limit=%d&after=%s", limit, after), nil), http.StatusOK)
+				page := as[[]api.Container](t, s.call(core.RoleViewer, http.MethodGet, fmt.Sprintf("/v1/containers?limit=%d&after=%s", limit, after), nil), http.StatusOK)
 				for _, c := range page {
 					gotContainers, after = append(gotContainers, c.Host+"/"+c.Name), c.Host
 				}
@@ -148,7 +148,7 @@ func TestListsByHostInPages(t *testing.T) {
 				t.Fatalf("in pages of %d there are %v and %v, want %v and %v", limit, gotHosts, gotContainers, hosts, containers)
 			}
 		}
-		sum := as[api.Status](t, s.call(coordinator.RoleViewer, http.MethodGet, "/v1/status", nil), http.StatusOK)
+		sum := as[api.Status](t, s.call(core.RoleViewer, http.MethodGet, "/v1/status", nil), http.StatusOK)
 		if sum.Containers["running"] != len(containers) || sum.Hosts["unknown"] != len(hosts) {
 			t.Errorf("the summary has %v and %v", sum.Hosts, sum.Containers)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/web"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
@@ -30,7 +31,7 @@ type site struct {
 	server *http.Server
 	client *http.Client
 	line   *line
-	tokens map[coordinator.TokenRole]string
+	tokens map[core.TokenRole]string
 }
 
 // line is a listener on connections in memory.
@@ -85,7 +86,7 @@ func onSite(t *testing.T, test func(*testing.T, *site)) {
 func siteOn(t *testing.T, f *coordtest.Fleet, host *coordtest.Host, cfg web.Config) *site {
 	t.Helper()
 	s := &site{
-		t: t, f: f, host: host, tokens: make(map[coordinator.TokenRole]string),
+		t: t, f: f, host: host, tokens: make(map[core.TokenRole]string),
 		line: &line{conns: make(chan net.Conn), closed: make(chan struct{})},
 	}
 	cfg.Coordinator = f.Coordinator()
@@ -114,14 +115,14 @@ func siteOn(t *testing.T, f *coordtest.Fleet, host *coordtest.Host, cfg web.Conf
 		<-ended
 		synctest.Wait()
 	})
-	for _, role := range []coordinator.TokenRole{coordinator.RoleViewer, coordinator.RoleOperator, coordinator.RoleApprover, coordinator.RoleAdmin} {
+	for _, role := range []core.TokenRole{core.RoleViewer, core.RoleOperator, core.RoleApprover, core.RoleAdmin} {
 		s.tokens[role] = f.Token(role)
 	}
 	return s
 }
 
 // request makes a request of somebody with a role; none is a stranger.
-func (s *site) request(role coordinator.TokenRole, method, path string, body any) *http.Request {
+func (s *site) request(role core.TokenRole, method, path string, body any) *http.Request {
 	s.t.Helper()
 	var r io.Reader
 	switch b := body.(type) {
@@ -165,7 +166,7 @@ func (s *site) do(req *http.Request) reply {
 	return reply{resp, b}
 }
 
-func (s *site) call(role coordinator.TokenRole, method, path string, body any) reply {
+func (s *site) call(role core.TokenRole, method, path string, body any) reply {
 	s.t.Helper()
 	return s.do(s.request(role, method, path, body))
 }

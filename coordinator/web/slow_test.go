@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/web"
 )
 
@@ -28,7 +28,7 @@ func TestSlowBodiesAreCut(t *testing.T) {
 				defer conn.Close()
 				token := ""
 				if name == "with a token" {
-					token = "Authorization: Bearer " + s.tokens[coordinator.RoleOperator] + "\r\n"
+					token = "Authorization: Bearer " + s.tokens[core.RoleOperator] + "\r\n"
 				}
 				begin := time.Now()
 				go func() { _, _ = io.Copy(io.Discard, conn) }()

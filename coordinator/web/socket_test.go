@@ -9,16 +9,17 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/attach"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/terminal"
 )
 
 // session proposes a session in somebody's name.
-func (s *site) session(name string, role coordinator.TokenRole) string {
+func (s *site) session(name string, role core.TokenRole) string {
 	s.t.Helper()
 	tty := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}})
-	a, err := s.f.Coordinator().Propose(s.t.Context(), coordinator.Actor{Name: name, Role: role}, coordinator.Request{Host: "edge-07", Spec: tty})
+	a, err := s.f.Coordinator().Propose(s.t.Context(), core.Actor{Name: name, Role: role}, coordinator.Request{Host: "edge-07", Spec: tty})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -44,10 +45,10 @@ func (s *site) dial(id string, header http.Header, w attach.Wish) (*attach.Conn,
 // browser's rule of origins, all of which are judged before it is opened.
 func TestSocketsAreForWhoMay(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
-		own := s.session("operator", coordinator.RoleOperator)
-		anothers := s.session("bob", coordinator.RoleOperator)
+		own := s.session("operator", core.RoleOperator)
+		anothers := s.session("bob", core.RoleOperator)
 		bearer := func(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
-		as := func(role coordinator.TokenRole) http.Header { return bearer(s.tokens[role]) }
+		as := func(role core.TokenRole) http.Header { return bearer(s.tokens[role]) }
 		from := func(origin string, h http.Header) http.Header { h.Set("Origin", origin); return h }
 		types, looks := attach.Wish{Peer: terminal.Peer{1}}, attach.Wish{Peer: terminal.Peer{1}, ReadOnly: true}
 		const (
@@ -63,17 +64,17 @@ func TestSocketsAreForWhoMay(t *testing.T) {
 			"no token":                        {own, nil, types, unauthentic},
 			"no token, to look":               {own, nil, looks, unauthentic},
 			"a wrong token":                   {own, bearer("htk_" + strings.Repeat("0", 64)), types, unauthentic},
-			"a token that was changed":        {own, bearer(s.tokens[coordinator.RoleOperator] + "0"), types, unauthentic},
-			"a viewer":                        {own, as(coordinator.RoleViewer), types, denied},
-			"another operator's session":      {anothers, as(coordinator.RoleOperator), types, denied},
-			"an approver":                     {own, as(coordinator.RoleApprover), types, denied},
-			"a page of another site":          {own, from("https://evil.example", as(coordinator.RoleOperator)), types, denied},
-			"a page of another port":          {own, from("http://coordinator:8080", as(coordinator.RoleOperator)), types, denied},
-			"a page without origin":           {own, from("null", as(coordinator.RoleOperator)), types, denied},
-			"who asked for it":                {own, as(coordinator.RoleOperator), types, opens},
-			"who asked, from the page itself": {own, from("http://coordinator", as(coordinator.RoleOperator)), types, opens},
-			"an admin":                        {anothers, as(coordinator.RoleAdmin), types, opens},
-			"a viewer who looks":              {own, as(coordinator.RoleViewer), looks, opens},
+			"a token that was changed":        {own, bearer(s.tokens[core.RoleOperator] + "0"), types, unauthentic},
+			"a viewer":                        {own, as(core.RoleViewer), types, denied},
+			"another operator's session":      {anothers, as(core.RoleOperator), types, denied},
+			"an approver":                     {own, as(core.RoleApprover), types, denied},
+			"a page of another site":          {own, from("https://evil.example", as(core.RoleOperator)), types, denied},
+			"a page of another port":          {own, from("http://coordinator:8080", as(core.RoleOperator)), types, denied},
+			"a page without origin":           {own, from("null", as(core.RoleOperator)), types, denied},
+			"who asked for it":                {own, as(core.RoleOperator), types, opens},
+			"who asked, from the page itself": {own, from("http://coordinator", as(core.RoleOperator)), types, opens},
+			"an admin":                        {anothers, as(core.RoleAdmin), types, opens},
+			"a viewer who looks":              {own, as(core.RoleViewer), looks, opens},
 		} {
 			conn, status := s.dial(c.id, c.header, c.wish)
 			if status != c.want {
@@ -91,8 +92,8 @@ func TestSocketsAreForWhoMay(t *testing.T) {
 // same.
 func TestLookersTypeNothing(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
-		id := s.session("operator", coordinator.RoleOperator)
-		header := http.Header{"Authorization": {"Bearer " + s.tokens[coordinator.RoleViewer]}}
+		id := s.session("operator", core.RoleOperator)
+		header := http.Header{"Authorization": {"Bearer " + s.tokens[core.RoleViewer]}}
 		conn, status := s.dial(id, header, attach.Wish{Peer: terminal.Peer{1}, ReadOnly: true})
 		if conn == nil {
 			t.Fatalf("status %d", status)
@@ -118,9 +119,9 @@ func TestMuchIsPrinted(t *testing.T) {
 			h.Write(o.Item.Action, 1, protocol.Stdout, []byte(text))
 			h.Report(o.Done(protocol.Output{FD: protocol.Stdout, Bytes: int64(len(text))}))
 		})
-		id := s.session("operator", coordinator.RoleOperator)
+		id := s.session("operator", core.RoleOperator)
 		synctest.Wait()
-		header := http.Header{"Authorization": {"Bearer " + s.tokens[coordinator.RoleOperator]}}
+		header := http.Header{"Authorization": {"Bearer " + s.tokens[core.RoleOperator]}}
 		conn, status := s.dial(id, header, attach.Wish{Peer: terminal.Peer{1}})
 		if conn == nil {
 			t.Fatalf("status %d", status)

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -45,11 +45,11 @@ func TestVerbsInEveryState(t *testing.T) {
 		}
 		onSite(t, func(t *testing.T, s *site) {
 			s.host.Auto(act)
-			a := as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions", run("true")), http.StatusAccepted)
+			a := as[api.Action](t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions", run("true")), http.StatusAccepted)
 			synctest.Wait()
 			path := "/v1/actions/" + a.ID
 			now := func() api.Action {
-				return as[api.Action](t, s.call(coordinator.RoleViewer, http.MethodGet, path, nil), http.StatusOK)
+				return as[api.Action](t, s.call(core.RoleViewer, http.MethodGet, path, nil), http.StatusOK)
 			}
 			before := now()
 			if before.State != string(state) {
@@ -61,7 +61,7 @@ func TestVerbsInEveryState(t *testing.T) {
 			for verb, body := range map[string]any{
 				"/approve": api.NewApproval{Approval: []byte("{}")}, "/deny": api.Reason{Reason: "no"},
 			} {
-				r := s.call(coordinator.RoleAdmin, http.MethodPost, path+verb, body)
+				r := s.call(core.RoleAdmin, http.MethodPost, path+verb, body)
 				if r.StatusCode != http.StatusConflict && r.StatusCode != http.StatusBadRequest {
 					t.Errorf("%s of %s: status %d: %s", verb, state, r.StatusCode, r.body)
 				}
@@ -69,18 +69,18 @@ func TestVerbsInEveryState(t *testing.T) {
 					t.Errorf("%s of %s made it %s %s", verb, state, got.State, got.Reason)
 				}
 			}
-			if r := s.call(coordinator.RoleViewer, http.MethodGet, path+"/output", nil); r.StatusCode != http.StatusOK {
+			if r := s.call(core.RoleViewer, http.MethodGet, path+"/output", nil); r.StatusCode != http.StatusOK {
 				t.Errorf("output of %s: status %d: %s", state, r.StatusCode, r.body)
 			}
 			want := http.StatusAccepted
 			if state.Final() {
 				want = http.StatusOK
 			}
-			got := as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, path+"/cancel", nil), want)
+			got := as[api.Action](t, s.call(core.RoleOperator, http.MethodPost, path+"/cancel", nil), want)
 			if got.State != before.State || got.Cancelling == state.Final() {
 				t.Errorf("cancel of %s made it %s, cancelling %v", state, got.State, got.Cancelling)
 			}
-			if again := as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, path+"/cancel", nil), want); again.State != got.State {
+			if again := as[api.Action](t, s.call(core.RoleOperator, http.MethodPost, path+"/cancel", nil), want); again.State != got.State {
 				t.Errorf("a second cancel of %s made it %s", state, again.State)
 			}
 			synctest.Wait()
@@ -89,10 +89,10 @@ func TestVerbsInEveryState(t *testing.T) {
 			}
 			ask := run("true")
 			ask.ID = a.ID
-			as[api.Action](t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions", ask), want)
+			as[api.Action](t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions", ask), want)
 			ask = run("false")
 			ask.ID = a.ID
-			wantProblem(t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions", ask), api.CodeConflict)
+			wantProblem(t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions", ask), api.CodeConflict)
 		})
 	}
 }

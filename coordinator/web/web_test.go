@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/coordinator/web"
 	"github.com/hostler-io/hostler/protocol"
@@ -30,10 +30,10 @@ func TestConfig(t *testing.T) {
 
 func TestEveryFailureIsAProblem(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
-		const viewer, operator, admin = coordinator.RoleViewer, coordinator.RoleOperator, coordinator.RoleAdmin
+		const viewer, operator, admin = core.RoleViewer, core.RoleOperator, core.RoleAdmin
 		missing := "/v1/actions/01890a5d-ac96-774b-bcce-b302099a8057"
 		for name, c := range map[string]struct {
-			role         coordinator.TokenRole
+			role         core.TokenRole
 			method, path string
 			body         any
 			code         string
@@ -123,7 +123,7 @@ func TestDeclaredBodyIsRefusedUnread(t *testing.T) {
 
 func TestTokens(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
-		tok := as[api.Token](t, s.call(coordinator.RoleAdmin, http.MethodPost, "/v1/tokens", api.NewToken{Name: "bob", Role: "viewer", TTL: "1h"}), http.StatusCreated)
+		tok := as[api.Token](t, s.call(core.RoleAdmin, http.MethodPost, "/v1/tokens", api.NewToken{Name: "bob", Role: "viewer", TTL: "1h"}), http.StatusCreated)
 		ask := func(header string) reply {
 			req := s.request("", http.MethodGet, "/v1/hosts", nil)
 			req.Header.Set("Authorization", header)
@@ -141,10 +141,10 @@ func TestTokens(t *testing.T) {
 		wait(time.Hour)
 		wantProblem(t, ask("Bearer "+tok.Secret), api.CodeUnauthentic)
 
-		tok = as[api.Token](t, s.call(coordinator.RoleAdmin, http.MethodPost, "/v1/tokens", api.NewToken{Name: "bob", Role: "viewer"}), http.StatusCreated)
-		s.call(coordinator.RoleAdmin, http.MethodDelete, "/v1/tokens/"+tok.ID, nil)
+		tok = as[api.Token](t, s.call(core.RoleAdmin, http.MethodPost, "/v1/tokens", api.NewToken{Name: "bob", Role: "viewer"}), http.StatusCreated)
+		s.call(core.RoleAdmin, http.MethodDelete, "/v1/tokens/"+tok.ID, nil)
 		wantProblem(t, ask("Bearer "+tok.Secret), api.CodeUnauthentic)
-		for _, listed := range as[[]api.Token](t, s.call(coordinator.RoleAdmin, http.MethodGet, "/v1/tokens", nil), http.StatusOK) {
+		for _, listed := range as[[]api.Token](t, s.call(core.RoleAdmin, http.MethodGet, "/v1/tokens", nil), http.StatusOK) {
 			if listed.Secret != "" {
 				t.Errorf("token %s is listed with its secret", listed.ID)
 			}
@@ -174,7 +174,7 @@ func TestReadinessTellsOfRecovery(t *testing.T) {
 		wait(10 * time.Second)
 		f.RestartOn(storetest.NewMem(storetest.Faults{}))
 		key := coordtest.NewKey("host edge-07")
-		f.Put(coordinator.Host{ID: h.ID, State: coordinator.HostApproved, Key: key.Key(), PublicKey: key.Certificate()})
+		f.Put(core.Host{ID: h.ID, State: core.HostApproved, Key: key.Key(), PublicKey: key.Certificate()})
 		h.Connect()
 		synctest.Wait()
 		s := siteOn(t, f, h, web.Config{Version: "0.1.0"})
@@ -184,7 +184,7 @@ func TestReadinessTellsOfRecovery(t *testing.T) {
 		if r := s.call("", http.MethodGet, "/healthz", nil); r.StatusCode != http.StatusOK {
 			t.Errorf("/healthz: status %d", r.StatusCode)
 		}
-		p := wantProblem(t, s.call(coordinator.RoleOperator, http.MethodPost, "/v1/actions", run("true")), api.CodeRecovery)
+		p := wantProblem(t, s.call(core.RoleOperator, http.MethodPost, "/v1/actions", run("true")), api.CodeRecovery)
 		if !strings.Contains(p.Hint, "newest copy") {
 			t.Errorf("no way out: %+v", p)
 		}
@@ -194,7 +194,7 @@ func TestReadinessTellsOfRecovery(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
 		wantProblem(t, s.call("", http.MethodGet, "/metrics", nil), api.CodeUnauthentic)
-		r := s.call(coordinator.RoleViewer, http.MethodGet, "/metrics", nil)
+		r := s.call(core.RoleViewer, http.MethodGet, "/metrics", nil)
 		if r.StatusCode != http.StatusOK {
 			t.Fatalf("status %d: %s", r.StatusCode, r.body)
 		}
@@ -219,7 +219,7 @@ func TestEnrolmentOverHTTP(t *testing.T) {
 		if r := s.call("", http.MethodGet, "/enrol/v1/rings", nil); string(r.body) != string(s.f.Trust.Rings(0)) {
 			t.Errorf("rings: status %d: %s", r.StatusCode, r.body)
 		}
-		invite := as[api.Invite](t, s.call(coordinator.RoleAdmin, http.MethodPost, "/v1/invites", api.NewInvite{TTL: "1h", Labels: []string{"site=lab"}}), http.StatusCreated)
+		invite := as[api.Invite](t, s.call(core.RoleAdmin, http.MethodPost, "/v1/invites", api.NewInvite{TTL: "1h", Labels: []string{"site=lab"}}), http.StatusCreated)
 		if got := time.Until(invite.ExpiresAt); got <= 59*time.Minute || got > time.Hour {
 			t.Errorf("the invite lives %s, want an hour", got)
 		}
@@ -227,17 +227,17 @@ func TestEnrolmentOverHTTP(t *testing.T) {
 		if a := ask(); a.State != "pending" {
 			t.Errorf("state %q before approval", a.State)
 		}
-		waiting := as[[]api.Enrolment](t, s.call(coordinator.RoleViewer, http.MethodGet, "/v1/enrolments?state=pending", nil), http.StatusOK)
+		waiting := as[[]api.Enrolment](t, s.call(core.RoleViewer, http.MethodGet, "/v1/enrolments?state=pending", nil), http.StatusOK)
 		if len(waiting) != 1 || waiting[0].Host != "edge-20" || waiting[0].Words != words || waiting[0].Hostname != "edge-20.example" || waiting[0].Labels[0] != "site=lab" {
 			t.Fatalf("waiting: %+v, want edge-20 with the words %q", waiting, words)
 		}
 		path := "/v1/enrolments/" + waiting[0].ID + "/approve"
-		wantProblem(t, s.call(coordinator.RoleApprover, http.MethodPost, path, api.Decision{Words: "abandon ability able about"}), api.CodeConflict)
-		as[api.Enrolment](t, s.call(coordinator.RoleApprover, http.MethodPost, path, api.Decision{Words: words}), http.StatusOK)
+		wantProblem(t, s.call(core.RoleApprover, http.MethodPost, path, api.Decision{Words: "abandon ability able about"}), api.CodeConflict)
+		as[api.Enrolment](t, s.call(core.RoleApprover, http.MethodPost, path, api.Decision{Words: words}), http.StatusOK)
 		if a := ask(); a.State != "approved" || a.Check() != nil || string(a.Certificate) != "certificate of host edge-20" {
 			t.Errorf("the answer after approval: %+v", a)
 		}
-		h := as[api.Host](t, s.call(coordinator.RoleViewer, http.MethodGet, "/v1/hosts/edge-20", nil), http.StatusOK)
+		h := as[api.Host](t, s.call(core.RoleViewer, http.MethodGet, "/v1/hosts/edge-20", nil), http.StatusOK)
 		if h.State != "approved" || h.ApprovedBy != "approver" {
 			t.Errorf("host: %+v", h)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
 	"github.com/hostler-io/hostler/runner"
@@ -145,15 +146,15 @@ func (w *world) checkHost(h *host, report reporter) {
 	if err != nil {
 		report("%s: %v", h.id, err)
 	}
-	err = w.center.store.View(ctx, func(tx coordinator.Tx) error {
+	err = w.center.store.View(ctx, func(tx core.Tx) error {
 		for _, sent := range pos.Sent {
-			if st, err := tx.Streams().Get(h.id, sent.Stream); err != nil || st.Pos.N != sent.N || st.Pos.H != sent.H {
+			if st, err := tx.Streams.Get(h.id, sent.Stream); err != nil || st.Pos.N != sent.N || st.Pos.H != sent.H {
 				report("%s has sent %d items of %s, %d arrived, %v", h.id, sent.N, sent.Stream, st.Pos.N, err)
 			}
 		}
 		for _, name := range []protocol.Stream{protocol.StreamOrder, protocol.StreamControl} {
 			have := stream.Find(pos.Have, name)
-			if st, err := tx.Streams().Get(h.id, name); err != nil || st.Pos.N != have.N || st.Pos.H != have.H || st.Freed.N != have.N {
+			if st, err := tx.Streams.Get(h.id, name); err != nil || st.Pos.N != have.N || st.Pos.H != have.H || st.Freed.N != have.N {
 				report("%s has %d items of %s, %d were sent and %d freed, %v", h.id, have.N, name, st.Pos.N, st.Freed.N, err)
 			}
 		}

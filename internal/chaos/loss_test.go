@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -52,7 +53,7 @@ func (w *world) lose() {
 // unlessForgotten is an error of the coordinator, but for one: of what was asked after
 // the backup it knows only what the hosts have told. Until they have, it is asked again.
 func (w *world) unlessForgotten(ctx context.Context, c *coordinator.Coordinator, err error) error {
-	if !errors.Is(err, coordinator.ErrNotFound) {
+	if !errors.Is(err, core.ErrNotFound) {
 		return err
 	}
 	r, failed := c.Recovering(ctx)
@@ -100,14 +101,14 @@ func (w *world) checkRecovered(a asked, report reporter) {
 		report("%s %s began %d times", a.host.id, text, did.begun)
 	}
 	switch {
-	case unknown == nil && own.AcceptSeq == 0 && own.State == protocol.StateCancelled && errors.Is(err, coordinator.ErrNotFound):
+	case unknown == nil && own.AcceptSeq == 0 && own.State == protocol.StateCancelled && errors.Is(err, core.ErrNotFound):
 		// The cancel of what it had not got came there: should that come yet, it is refused.
 	case unknown == nil && (err != nil || view.State != own.State || view.Reason != own.Reason || own.Spec != nil && !bytes.Equal(own.Spec, view.Spec)):
 		report("%s %s is %s %s there, and %s %s here, %v", a.host.id, text, own.State, own.Reason, view.State, view.Reason, err)
 	case unknown == nil:
 	case did.begun > 0:
 		report("%s %s began, and its host does not know it", a.host.id, text)
-	case errors.Is(err, coordinator.ErrNotFound): // asked for after the backup, and never sent
+	case errors.Is(err, core.ErrNotFound): // asked for after the backup, and never sent
 	case err != nil || !slices.Contains([]protocol.Reason{protocol.ReasonRestored, protocol.ReasonCancelled, protocol.ReasonExpired}, view.Reason):
 		report("%s %s is %s %s here, and its host does not know it, %v", a.host.id, text, view.State, view.Reason, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/container/containertest"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -29,7 +30,7 @@ var errEnd = errors.New("the schedule ended it")
 // disk is the coordinator's store as one process sees it: it takes its time,
 // and once the process is dead it takes nothing.
 type disk struct {
-	coordinator.Store
+	core.Store
 	mu    sync.Mutex
 	r     *rand.Rand
 	stall time.Time // nothing is written before
@@ -48,7 +49,7 @@ func past(d time.Duration) <-chan time.Time {
 	return now
 }
 
-func (d *disk) Update(ctx context.Context, fn func(coordinator.Tx) error) error {
+func (d *disk) Update(ctx context.Context, fn func(core.Tx) error) error {
 	d.mu.Lock()
 	before, after := time.Duration(d.r.IntN(8))*time.Millisecond, time.Duration(d.r.IntN(4))*time.Millisecond
 	before += max(0, time.Until(d.stall))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -120,8 +121,8 @@ func newWorld(t *testing.T, seed uint64) *world {
 	store := storetest.NewMem(w.faults())
 	w.center = &center{w: w, store: store, dir: t.TempDir()}
 	for i, id := range []protocol.HostID{"edge-1", "edge-2"} {
-		err := store.Update(t.Context(), func(tx coordinator.Tx) error {
-			return tx.Hosts().Put(coordinator.Host{ID: id, State: coordinator.HostApproved, Key: key(id).Key(), PublicKey: []byte{1}, ApprovedBy: "ann"})
+		err := store.Update(t.Context(), func(tx core.Tx) error {
+			return tx.Hosts.Put(core.Host{ID: id, State: core.HostApproved, Key: key(id).Key(), PublicKey: []byte{1}, ApprovedBy: "ann"})
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -321,7 +322,7 @@ func (w *world) trigger(h *host) {
 }
 
 // ann may do everything.
-var ann = coordinator.Actor{Name: "ann", Role: coordinator.RoleAdmin}
+var ann = core.Actor{Name: "ann", Role: core.RoleAdmin}
 
 // ask requests an action, and does so again until it was accepted, as people
 // and tools do; some change their minds.

@@ -68,10 +68,11 @@ var allowed = []allowance{
 	{"agent/queue", []string{"internal/failpoint", "protocol/...", "internal/sqldb"}, []string{"os/exec", "net", "net/http/..."}, "the agent's memory; it knows rows, not workers"},
 	{"agent/local", []string{"agent", "api", "internal/attach", "container", "protocol/...", "internal/prom", "internal/webapi", "golang.org/x/sync/..."}, []string{"os/exec", "database/sql/..."}, "the agent's HTTP on a unix socket; it asks the agent and decides nothing"},
 	{"agent/join", []string{"api", "certs", "protocol/..."}, []string{"os/exec", "database/sql/..."}, "the enrolment client, done before there is an agent"},
-	{"coordinator", []string{"terminal", "internal/blob", "internal/failpoint", "internal/spread", "policy", "protocol/...", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what is allowed, and collects the approvals that hosts will want; store, wire and keys are handed to it"},
-	{"coordinator/sqlstore", []string{"coordinator", "protocol/...", "internal/sqldb"}, []string{"net", "net/http/...", "os/exec"}, "the Store in SQL; it never sees a request"},
+	{"coordinator/core", []string{"internal/failpoint", "protocol/..."}, effects, "what all rooms of the coordinator build on: records, the Store, who asks, clocks and wake-ups; it decides nothing"},
+	{"coordinator", []string{"coordinator/core", "terminal", "internal/blob", "internal/failpoint", "internal/spread", "policy", "protocol/...", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what is allowed, and collects the approvals that hosts will want; store, wire and keys are handed to it"},
+	{"coordinator/sqlstore", []string{"coordinator/core", "protocol/...", "internal/sqldb"}, []string{"net", "net/http/...", "os/exec"}, "the Store in SQL; it never sees a request"},
 	{"coordinator/archive", []string{"protocol"}, []string{"os/...", "net/...", "database/sql/...", "log/..."}, "the form of a backup: a file from anybody, read strictly; it opens no files itself"},
-	{"coordinator/web", []string{"internal/attach", "coordinator", "api", "protocol/...", "internal/prom", "internal/webapi", "github.com/danielgtaylor/huma/v2/...", "golang.org/x/time/..."}, []string{"database/sql/...", "os/exec"}, "handlers call the Coordinator, never the Store"},
+	{"coordinator/web", []string{"internal/attach", "coordinator", "coordinator/core", "api", "protocol/...", "internal/prom", "internal/webapi", "github.com/danielgtaylor/huma/v2/...", "golang.org/x/time/..."}, []string{"database/sql/...", "os/exec"}, "handlers call the Coordinator, never the Store"},
 	{"client", []string{"terminal", "internal/attach", "api", "protocol/..."}, []string{"database/sql/...", "os/exec"}, "what others may import to speak to a coordinator"},
 
 	{"dev", []string{"api", "client", "internal/durable", "network", "runner/rundir", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/...", "log/..."}, "a fleet of the built programs on one machine: it starts them and asks the public API"},
@@ -79,8 +80,8 @@ var allowed = []allowance{
 	// Support for tests.
 	{"broker/brokertest", []string{"broker", "certs", "protocol", "github.com/mochi-mqtt/server/v2/..."}, nil, "the real broker on an in-memory listener"},
 	{"container/containertest", []string{"container"}, nil, "what each runtime must pass"},
-	{"coordinator/coordtest", []string{"coordinator", "coordinator/storetest", "protocol/...", "terminal"}, nil, "a whole fleet in memory, with hosts that speak the real protocol"},
-	{"coordinator/storetest", []string{"coordinator", "protocol/..."}, nil, "what each Store must pass"},
+	{"coordinator/coordtest", []string{"coordinator", "coordinator/core", "coordinator/storetest", "protocol/...", "terminal"}, nil, "a whole fleet in memory, with hosts that speak the real protocol"},
+	{"coordinator/storetest", []string{"coordinator/core", "protocol/..."}, nil, "what each Store must pass"},
 	{"runner/runnertest", []string{"runner/...", "terminal", "golang.org/x/sys/..."}, nil, "what each supervisor must pass"},
 	{"integration/historytest", []string{"protocol"}, effects, "judges histories; it asks nobody"},
 	{"integration", []string{"internal/failpoint", "internal/sqldb", "protocol/..."}, nil, "everything else goes through the built programs, but for who changes a database behind their back"},
@@ -95,7 +96,7 @@ var allowed = []allowance{
 	{"cmd/hostler-coordinator", []string{"internal/clock", "internal/failpoint", "broker", "certs", "coordinator/...", "internal/buildinfo", "internal/daemon", "internal/durable", "internal/prom", "internal/settings", "mqtt", "policy", "protocol/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, nil, "the one program with a broker in it"},
 	{"cmd/hostler-run", []string{"runner/...", "golang.org/x/sys/..."}, small, "one process per running command: it must stay small"},
 	{"cmd/hostler-lxc", []string{"lxc/helper", "runner/...", "golang.org/x/sys/..."}, nil, "the one program with cgo"},
-	{"integration/cmd/bench", []string{"certs", "coordinator", "coordinator/sqlstore", "golang.org/x/sync/...", "protocol/..."}, []string{"database/sql/..."}, "measures the built programs from outside; signing and checking alone are measured inside, and a fleet of thousands is not let in one by one"},
+	{"integration/cmd/bench", []string{"certs", "coordinator/core", "coordinator/sqlstore", "golang.org/x/sync/...", "protocol/..."}, []string{"database/sql/..."}, "measures the built programs from outside; signing and checking alone are measured inside, and a fleet of thousands is not let in one by one"},
 	{"integration/cmd/roundtrip", nil, nil, "measures as a stranger would, with the standard library"},
 }
 

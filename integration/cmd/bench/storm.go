@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hostler-io/hostler/certs"
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
@@ -78,7 +78,7 @@ func (f *fleet) populate(ctx context.Context, n int, keys string) error {
 		return err
 	}
 	s := swarm{Address: f.mqtt, Root: ca.Certificate(), Hosts: make([]swarmHost, n)}
-	known := make([]coordinator.Host, n)
+	known := make([]core.Host, n)
 	if keys != "" {
 		if err := os.Mkdir(keys, 0o700); err != nil {
 			return err
@@ -99,9 +99,9 @@ func (f *fleet) populate(ctx context.Context, n int, keys string) error {
 	if err != nil {
 		return err
 	}
-	err = store.Update(ctx, func(tx coordinator.Tx) error {
+	err = store.Update(ctx, func(tx core.Tx) error {
 		for _, h := range known {
-			if err := tx.Hosts().Put(h); err != nil {
+			if err := tx.Hosts.Put(h); err != nil {
 				return err
 			}
 		}
@@ -119,8 +119,8 @@ func (f *fleet) populate(ctx context.Context, n int, keys string) error {
 
 // newSwarmHost makes one host: its keys, its certificate, and what it says when
 // it connects for the first time, the second time and so on.
-func newSwarmHost(id protocol.HostID, code enrol.FleetCode, ca *certs.Authority, keys string) (coordinator.Host, swarmHost, error) {
-	var none coordinator.Host
+func newSwarmHost(id protocol.HostID, code enrol.FleetCode, ca *certs.Authority, keys string) (core.Host, swarmHost, error) {
+	var none core.Host
 	now := time.Now()
 	h := swarmHost{ID: string(id), Fleet: code.Name}
 	var key *certs.Identity
@@ -156,8 +156,8 @@ func newSwarmHost(id protocol.HostID, code enrol.FleetCode, ca *certs.Authority,
 	if err := h.write(key, id, code); err != nil {
 		return none, swarmHost{}, err
 	}
-	return coordinator.Host{
-		ID: id, State: coordinator.HostApproved, Key: key.Key(), PublicKey: key.Public(), ApprovedMS: now.UnixMilli(), ApprovedBy: "bench",
+	return core.Host{
+		ID: id, State: core.HostApproved, Key: key.Key(), PublicKey: key.Public(), ApprovedMS: now.UnixMilli(), ApprovedBy: "bench",
 	}, h, nil
 }
 

@@ -1,4 +1,4 @@
-package coordinator
+package core
 
 import (
 	"context"
@@ -43,17 +43,22 @@ type Store interface {
 	Close() error
 }
 
-// Tx is one transaction. It is valid until its function returns and belongs to
-// one goroutine. Records are values: changing a record that was read changes
-// nothing until it is put. A get of what is not there is [ErrNotFound].
-type Tx interface {
-	Hosts() Hosts
-	Enrolments() Enrolments
-	Actions() Actions
-	Streams() Streams
-	Access() Access
-	Journal() Journal
-	Values() Values
+// Tx is one transaction: the tables, as it sees them. It is valid until its function
+// returns and belongs to one goroutine. Records are values: changing a record that
+// was read changes nothing until it is put. A get of what is not there is
+// [ErrNotFound].
+type Tx struct {
+	Hosts      Hosts
+	Enrolments Enrolments
+	Actions    Actions
+	Queue      Queue
+	Streams    Streams
+	Outputs    Outputs
+	Access     Access
+	Events     Events
+	Audit      AuditLog
+	Past       Past
+	Values     Values
 }
 
 // HostState is where a host stands.
@@ -265,6 +270,13 @@ type Actions interface {
 	Find(prefix string, limit int) ([]protocol.ActionID, error)
 	// List returns actions, the newest first.
 	List(ActionFilter) ([]Action, error)
+	// Count returns how many actions are in each state; one that is missing has none.
+	// It counts nothing: the numbers are kept.
+	Count() (map[protocol.State]int, error)
+}
+
+// Queue are the actions that have no order number yet.
+type Queue interface {
 	// Unsent returns up to limit actions of a host that travel on a stream, see
 	// [StreamOf], in PENDING_SCHEDULE without an order number, in the order in which
 	// they were inserted.
@@ -272,9 +284,6 @@ type Actions interface {
 	// Expired returns up to limit actions without an order number, waiting for
 	// approval or schedule, whose start budget ended before a time.
 	Expired(nowMS int64, limit int) ([]Action, error)
-	// Count returns how many actions are in each state; one that is missing has none.
-	// It counts nothing: the numbers are kept.
-	Count() (map[protocol.State]int, error)
 }
 
 // StreamState is how far a stream of items has come.
@@ -309,10 +318,13 @@ type Streams interface {
 	Items(host protocol.HostID, stream protocol.Stream, first, last uint64) ([]Item, error)
 	// Free removes the items up to n.
 	Free(host protocol.HostID, stream protocol.Stream, n uint64) error
-	// Output returns how much of an output stream is held; the zero value if
-	// there is nothing.
-	Output(action protocol.ActionID, attempt int, fd protocol.FD) (OutputState, error)
-	PutOutput(OutputState) error
+}
+
+// Outputs tells how much of each output stream is held.
+type Outputs interface {
+	// Get returns the zero value if there is nothing.
+	Get(action protocol.ActionID, attempt int, fd protocol.FD) (OutputState, error)
+	Put(OutputState) error
 }
 
 // TokenRole is what the bearer of an API token may do.
@@ -360,7 +372,7 @@ type Access interface {
 
 // Event is something that happened, for whoever watches.
 type Event struct {
-	ID     uint64 // dense, given by AppendEvent
+	ID     uint64 // dense, given by Events.Append
 	AtMS   int64
 	Type   string // "action.state", "host.online" …
 	Host   protocol.HostID
@@ -368,20 +380,17 @@ type Event struct {
 	Data   []byte // a JSON object
 }
 
-// Journal holds events, which are forgotten, the audit log, which is kept, and what
-// has ended.
-type Journal interface {
-	AppendEvent(Event) (id uint64, err error)
-	// Events returns up to limit events after an id, in order.
-	Events(after uint64, limit int) ([]Event, error)
-	// LastEvent returns the newest id, 0 if there is none.
-	LastEvent() (uint64, error)
-	// TrimEvents removes the events up to an id; numbers go on.
-	TrimEvents(upTo uint64) error
-	// RestartEvents removes all events; the id of the next one is n+1.
-	RestartEvents(n uint64) error
-	Audit() AuditLog
-	Past() Past
+// Events are kept for a while, for whoever watches.
+type Events interface {
+	Append(Event) (id uint64, err error)
+	// List returns up to limit events after an id, in order.
+	List(after uint64, limit int) ([]Event, error)
+	// Last returns the newest id, 0 if there is none.
+	Last() (uint64, error)
+	// Trim removes the events up to an id; numbers go on.
+	Trim(upTo uint64) error
+	// Restart removes all events; the id of the next one is n+1.
+	Restart(n uint64) error
 }
 
 // Ended is a place in the order in which things ended. The zero value is before

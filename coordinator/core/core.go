@@ -1,0 +1,45 @@
+// Package core is what all rooms of the coordinator build on: its memory across
+// restarts ([Store] and the records in it), who asks ([Actor]), the clocks, and the
+// wake-ups. It decides nothing and imports none of the rooms.
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// PageSize is how many records one query of a walk over a table returns.
+const PageSize = 500
+
+// Update runs one step of the crash table in a transaction of its own. Effects
+// follow after it has returned nil.
+func Update(ctx context.Context, store Store, step failpoint.Step, fn func(Tx) error) error {
+	failpoint.Before(step)
+	err := store.Update(ctx, fn)
+	if err == nil {
+		failpoint.After(step)
+	}
+	return err
+}
+
+// SignMessage encodes a message and signs the bytes that are sent.
+func SignMessage(s protocol.Signer, body any) ([]byte, error) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	return protocol.Seal(s, b, nil)
+}
+
+// StreamOf is where the actions of a kind travel: those that wait for nobody pass
+// the orders that wait as controls.
+func StreamOf(k protocol.Kind) protocol.Stream {
+	if info, _ := protocol.KindOf(k); info.Lane == protocol.LanePreempt {
+		return protocol.StreamControl
+	}
+	return protocol.StreamOrder
+}
