@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
@@ -19,7 +19,7 @@ import (
 // goroutine.
 type Agent struct {
 	cfg      Config
-	started  time.Time
+	loop     *loop.Loop
 	counters *counters
 	voice    *voice
 	outputs  *outputs
@@ -28,7 +28,6 @@ type Agent struct {
 	sessions *sessions
 
 	// What others tell the loop.
-	calls      chan func()     // of the local API and of workers
 	inbox      chan inbound    // messages from the coordinator
 	linked     chan uint64     // a connection is up; the newest alone
 	lost       chan uint64     // a connection failed
@@ -39,20 +38,10 @@ type Agent struct {
 	pokes      []chan struct{} // ask for a listing, one for each runtime
 	docs       chan inbound    // rings and revocations, for Trust
 	fetches    chan uint64     // a ring to fetch
-	stopped    chan struct{}   // closed when the loop has ended
 	leaseUntil atomic.Int64    // boot clock; written by the lease
 	leaseLow   atomic.Int64    // the least that was left when a grant came, in ms; written by the lease
 	grantAt    atomic.Int64    // boot clock of the newest grant; written by the lease
 	gen        atomic.Uint64   // counts what was seen of containers, to tell old looks
-
-	// Contexts of Run, and what it waits for.
-	workers  sync.WaitGroup  // actions and corrections under way
-	work     context.Context // of steps of containers' lives
-	watching context.Context // of those who only watch commands
-	serving  context.Context // of what runs beside the loop
-	steps    context.Context // of the queue: never ends, steps are short
-	endWork  context.CancelFunc
-	endWatch context.CancelFunc
 
 	// Owned by the loop.
 	self    queue.Identity
@@ -61,7 +50,7 @@ type Agent struct {
 	fleet   []byte // the newest word of the coordinator to its fleet, as it came
 	link    connection
 	ahead   map[protocol.Stream]*held // orders and controls that wait for a ring
-	due     [deadlines]time.Duration
+	due     [deadlines]*loop.Timer
 	jobs    map[protocol.ActionID]*job
 	lanes   lanes
 	changes map[protocol.ActionID]chan struct{} // closed at the next change of an action
@@ -80,9 +69,6 @@ type Agent struct {
 	ring        uint64              // number of the newest ring that was recorded
 	kept        protocol.Checkpoint // as self has it, once it was read
 	keptRing    uint64              // the ring that it was judged by
-	stale       bool                // something that the metrics tell has changed
-	stopping    bool
-	fatal       error
 	refused     refusalLog
 }
 
@@ -97,10 +83,9 @@ func New(cfg Config) (*Agent, error) {
 	cfg = cfg.withDefaults()
 	a := &Agent{
 		cfg:      cfg,
-		started:  time.Now(),
+		loop:     loop.New(loop.Config{Boot: cfg.Boot, BootMS: cfg.BootMS, Now: cfg.Now, Rand: cfg.Rand, Log: cfg.Log}),
 		counters: newCounters(),
 		voice:    &voice{},
-		calls:    make(chan func()),
 		inbox:    make(chan inbound, 1024),
 		linked:   make(chan uint64, 1),
 		lost:     make(chan uint64, 1),
@@ -110,7 +95,6 @@ func New(cfg Config) (*Agent, error) {
 		listings: make(chan listing),
 		docs:     make(chan inbound, 4),
 		fetches:  make(chan uint64, 1),
-		stopped:  make(chan struct{}),
 		ahead:    make(map[protocol.Stream]*held),
 		jobs:     make(map[protocol.ActionID]*job),
 		lanes:    lanes{limit: cfg.Lanes, hostRuns: cfg.HostRuns, sessions: cfg.Sessions},
@@ -123,6 +107,7 @@ func New(cfg Config) (*Agent, error) {
 		a.pokes = append(a.pokes, make(chan struct{}, 1))
 		a.unlooked = append(a.unlooked, r.Kind())
 	}
+	a.makeTimers()
 	a.outputs, a.inputs, a.supplies = newOutputs(a), newInputs(a), newSupplies(a)
 	a.sessions = newSessions(a)
 	return a, nil
@@ -138,15 +123,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(errStopping)
 	g, running := errgroup.WithContext(serving)
-	a.serving = running
-	a.steps = context.WithoutCancel(ctx)
-	a.work, a.endWork = context.WithCancel(a.steps)
-	defer a.endWork()
-	a.watching, a.endWatch = context.WithCancel(a.steps)
-	defer a.endWatch()
+	defer a.loop.Begin(ctx, running)()
 
 	if err := a.recover(ctx); err != nil {
-		close(a.stopped)
+		a.loop.End()
 		return fmt.Errorf("recovering: %w", err)
 	}
 	if a.cfg.Link != nil {
@@ -168,7 +148,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	g.Go(func() error {
 		defer stop(errStopping)
-		return a.loop(ctx, running) // everything that decides
+		return a.turn(ctx, running) // everything that decides
 	})
 	err := g.Wait()
 	a.outputs.wait()
@@ -191,7 +171,7 @@ func (a *Agent) recover(ctx context.Context) error {
 		}
 		a.cfg.Log.Error("the queue cannot be read; trying again", "error", err)
 		select {
-		case <-time.After(retryDisk):
+		case <-time.After(loop.RetryDisk):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -201,7 +181,7 @@ func (a *Agent) recover(ctx context.Context) error {
 // remember fills the loop's state from the queue.
 func (a *Agent) remember(ctx context.Context) error {
 	var err error
-	if a.self, err = a.cfg.Queue.Begin(ctx, a.when()); err != nil {
+	if a.self, err = a.cfg.Queue.Begin(ctx, a.loop.When()); err != nil {
 		return err
 	}
 	var inst protocol.Nonce
@@ -235,14 +215,12 @@ func (a *Agent) remember(ctx context.Context) error {
 	return nil
 }
 
-// loop is the one goroutine that owns the state. Each turn takes what happened,
+// turn is the one goroutine that owns the state. Each turn takes what happened,
 // makes it durable, then starts what may start, then sends what is to be sent.
 // Orders that came together share a transaction, and so do commands that ended
 // together.
-func (a *Agent) loop(ctx, running context.Context) error {
-	defer close(a.stopped)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+func (a *Agent) turn(ctx, running context.Context) error {
+	defer a.loop.End()
 	a.at(dueLook, 0)
 	a.at(dueForget, forgetEvery)
 	if a.cfg.Commands != nil {
@@ -250,17 +228,15 @@ func (a *Agent) loop(ctx, running context.Context) error {
 	}
 	a.spare()
 	a.resume()
-	for a.fatal == nil {
+	for a.loop.Fatal() == nil {
 		a.takeOrders()
 		a.takeEnds()
 		a.startWork()
 		a.pump()
 		a.publishGauges()
-		timer.Reset(a.untilNext())
 		select {
-		case call := <-a.calls:
-			call()
-			a.drainCalls()
+		case call := <-a.loop.Calls():
+			a.loop.Call(call)
 		case m := <-a.inbox:
 			a.receive(m)
 			a.drain()
@@ -274,8 +250,8 @@ func (a *Agent) loop(ctx, running context.Context) error {
 			a.trustMoved()
 		case <-a.inputs.owed:
 			a.tellCredits()
-		case <-timer.C:
-			a.onTime()
+		case <-a.loop.Wake():
+			a.loop.OnTime()
 		case <-ctx.Done():
 			a.shutdown()
 			return errStopping
@@ -285,7 +261,7 @@ func (a *Agent) loop(ctx, running context.Context) error {
 		}
 	}
 	a.shutdown()
-	return a.fatal
+	return a.loop.Fatal()
 }
 
 // drain takes what else has come, up to a bound, so that what belongs together
@@ -301,42 +277,13 @@ func (a *Agent) drain() {
 	}
 }
 
-// drainCalls takes the calls that wait behind one, up to a bound.
-func (a *Agent) drainCalls() {
-	for range 64 {
-		select {
-		case call := <-a.calls:
-			call()
-		default:
-			return
-		}
-	}
-}
-
 // shutdown ends the work that can be ended without harm: commands and
-// containers go on, steps of containers' lives get some time and are taken up
-// by the next process otherwise.
+// containers go on, operations on containers get some time and are taken up by
+// the next process otherwise.
 func (a *Agent) shutdown() {
-	a.stopping = true
-	ended := make(chan struct{})
-	go func() { a.workers.Wait(); close(ended) }() // waited for below
-	a.endWatch()
-	timer := time.NewTimer(a.cfg.Drain)
-	defer timer.Stop()
-	for {
-		select {
-		case call := <-a.calls:
-			call()
-			a.takeEnds()
-		case <-a.listings:
-		case <-timer.C:
-			a.endWork()
-		case <-ended:
-			a.pump()
-			a.goodbye()
-			return
-		}
-	}
+	a.loop.Shutdown(a.cfg.Drain, a.takeEnds)
+	a.pump()
+	a.goodbye()
 }
 
 // deadline is something that is due at a time.
@@ -351,7 +298,6 @@ const (
 	dueHeartbeat                 // the host has changed
 	dueFlush                     // what was receipted is still on the disk
 	dueKeep                      // a container is due for its next start
-	dueDisk                      // try the disk again
 	dueRing                      // give up waiting for a ring
 	dueExpire                    // start budgets of actions that wait
 	dueLook                      // full look at all containers
@@ -364,121 +310,54 @@ const (
 // Pauses of the loop.
 const (
 	expireEvery = time.Second
-	retryDisk   = time.Second
 	forgetEvery = time.Minute
 	forgetNext  = time.Second // while there is more
 )
 
-// now is the loop's own clock, which never stands still or goes back.
-func (a *Agent) now() time.Duration { return max(1, time.Since(a.started)) }
-
-// when is the time of a step of the queue.
-func (a *Agent) when() queue.Now {
-	return queue.Now{WallMS: a.cfg.Now().UnixMilli(), BootMS: a.cfg.BootMS(), Boot: a.cfg.Boot}
+// makeTimers says what is done at each deadline. Those of reports and alerts only
+// wake the loop: the pump, which follows every turn, looks by itself.
+func (a *Agent) makeTimers() {
+	for d, do := range [deadlines]func(){
+		dueHello:     a.hello,
+		dueAck:       a.ack,
+		dueReport:    func() {},
+		dueAlert:     func() {},
+		dueHeartbeat: a.sendHeartbeat,
+		dueFlush:     a.flush,
+		dueKeep:      a.correct,
+		dueRing:      a.giveUpRing,
+		dueExpire:    a.expire,
+		dueLook:      a.lookAround,
+		dueForget:    a.forget,
+		dueSteps:     a.lookAtSteps,
+		dueRuns: func() {
+			a.at(dueRuns, forgetEvery)
+			a.keepRuns()
+		},
+	} {
+		a.due[d] = a.loop.Timer(do)
+	}
+	a.loop.OnDisk(a.tryDisk)
 }
 
 // at makes something due after a pause, unless it is due earlier already.
-func (a *Agent) at(d deadline, pause time.Duration) {
-	if t := a.now() + pause; a.due[d] == 0 || t < a.due[d] {
-		a.due[d] = t
-	}
-}
+func (a *Agent) at(d deadline, pause time.Duration) { a.due[d].In(pause) }
 
-// never is a pause without end, for a loop that has nothing to wait for.
-const never = time.Hour
-
-func (a *Agent) untilNext() time.Duration {
-	next := a.now() + never
-	for _, t := range a.due {
-		if t != 0 {
-			next = min(next, t)
-		}
-	}
-	return max(0, next-a.now())
-}
-
-// onTime does everything that is due.
-func (a *Agent) onTime() {
-	now := a.now()
-	for d := range deadlines {
-		if a.due[d] == 0 || a.due[d] > now {
-			continue
-		}
-		a.due[d] = 0
-		switch d {
-		case dueHello:
-			a.hello()
-		case dueAck:
-			a.ack()
-		case dueReport, dueAlert:
-			// The pump, which follows every turn, looks by itself.
-		case dueHeartbeat:
-			a.sendHeartbeat()
-		case dueFlush:
-			a.flush()
-		case dueKeep:
-			a.correct()
-		case dueDisk:
-			a.tryDisk()
-		case dueRing:
-			a.giveUpRing()
-		case dueExpire:
-			a.expire()
-		case dueLook:
-			a.at(dueLook, a.cfg.CheckEvery)
-			a.lookAll()
-			a.lookAtCommands()
-			a.listen()
-			a.noteChange()
-		case dueForget:
-			a.at(dueForget, forgetEvery)
-			a.forget()
-		case dueSteps:
-			a.lookAtSteps()
-		case dueRuns:
-			a.at(dueRuns, forgetEvery)
-			a.keepRuns()
-		}
-	}
-}
-
-// jitter is a random number in [0, 1).
-func (a *Agent) jitter() float64 {
-	var b [2]byte
-	if _, err := a.cfg.Rand.Read(b[:]); err != nil {
-		return 0.5 // the spread of retries is no reason to fail
-	}
-	return float64(uint16(b[0])<<8|uint16(b[1])) / (1 << 16)
-}
-
-// disk handles the error of a step of the queue. It reports whether the step
-// was made; if not, the caller leaves everything as it was.
-func (a *Agent) disk(err error) bool {
-	switch {
-	case err == nil:
-		return true
-	case errors.Is(err, queue.ErrDisk):
-		if a.degraded == "" {
-			a.cfg.Log.Error("the disk is full or failing; nothing new is accepted", "error", err)
-		}
-		a.degraded, a.stale = "the disk is full or failing", true
-		a.at(dueDisk, retryDisk)
-		return false
-	case errors.Is(err, queue.ErrUnknown), errors.Is(err, queue.ErrExists), errors.Is(err, queue.ErrFull):
-		return false // an answer, for whoever asked
-	case errors.Is(err, protocol.ErrTransition):
-		a.cfg.Log.Error("a step was not made", "error", err)
-		return false
-	}
-	a.fatal = fmt.Errorf("the agent's queue: %w", err)
-	return false
+// lookAround is the full look at everything, the safety net under whoever tells of
+// changes.
+func (a *Agent) lookAround() {
+	a.at(dueLook, a.cfg.CheckEvery)
+	a.lookAll()
+	a.lookAtCommands()
+	a.listen()
+	a.noteChange()
 }
 
 // spare sees to it that ends of actions have space set aside, before anything new
 // is accepted into the rest of the disk.
 func (a *Agent) spare() {
 	if !a.cfg.Queue.Reserved() {
-		a.disk(fmt.Errorf("no space is set aside for ends: %w", queue.ErrDisk))
+		a.loop.Disk(fmt.Errorf("no space is set aside for ends: %w", queue.ErrDisk))
 	}
 }
 
@@ -492,19 +371,18 @@ func (a *Agent) tryDisk() {
 			return // it is in the list again
 		}
 	}
-	if a.disk(a.cfg.Queue.Probe(a.steps)) && a.degraded != "" {
-		a.degraded = ""
-		a.cfg.Log.Info("the disk works again")
+	if a.loop.Disk(a.cfg.Queue.Probe(a.loop.Steps())) && a.loop.Mended() {
 		a.noteChange()
 	}
 }
 
 // forget removes old actions and what they have left.
 func (a *Agent) forget() {
-	gone, err := a.cfg.Queue.Forget(a.steps, a.when())
-	if !a.disk(err) || len(gone) == 0 || a.cfg.Commands == nil {
+	a.at(dueForget, forgetEvery)
+	gone, err := a.cfg.Queue.Forget(a.loop.Steps(), a.loop.When())
+	if !a.loop.Disk(err) || len(gone) == 0 || a.cfg.Commands == nil {
 		return
 	}
 	a.at(dueForget, forgetNext)
-	a.workers.Go(func() { a.remove(gone) })
+	a.loop.Worker(func() func() { a.remove(gone); return nil })
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
@@ -16,7 +17,7 @@ import (
 // [queue.ErrDisk] and the codes of protocol for a spec that is wrong.
 var (
 	// ErrStopped: the agent is not running (any more).
-	ErrStopped = errors.New("the agent is not running")
+	ErrStopped = loop.ErrStopped
 	// ErrUnknown: no such action or container on this host.
 	ErrUnknown = queue.ErrUnknown
 	// ErrExists: an action of that id exists with another spec.
@@ -74,21 +75,21 @@ type Container struct {
 
 // Status returns the present state.
 func (a *Agent) Status(ctx context.Context) (Status, error) {
-	return ask(ctx, a, func() (Status, error) { return a.status(), nil })
+	return loop.Ask(ctx, a.loop, func() (Status, error) { return a.status(), nil })
 }
 
 // Trigger makes the agent look at everything now: it says hello again if the
 // coordinator has not answered, resends what waits for a receipt, and corrects
 // containers.
 func (a *Agent) Trigger(ctx context.Context) error {
-	_, err := ask(ctx, a, func() (struct{}, error) { a.trigger(); return struct{}{}, nil })
+	_, err := loop.Ask(ctx, a.loop, func() (struct{}, error) { a.trigger(); return struct{}{}, nil })
 	return err
 }
 
 // HeartbeatNow sends a full heartbeat. It returns [ErrOffline] when nobody
 // listens.
 func (a *Agent) HeartbeatNow(ctx context.Context) error {
-	_, err := ask(ctx, a, func() (struct{}, error) { return struct{}{}, a.heartbeatNow() })
+	_, err := loop.Ask(ctx, a.loop, func() (struct{}, error) { return struct{}{}, a.heartbeatNow() })
 	return err
 }
 
@@ -98,7 +99,7 @@ func (a *Agent) HeartbeatNow(ctx context.Context) error {
 // policy does not let the requester do [protocol.ErrNotApproved]; neither is
 // kept. On nil the action is durable.
 func (a *Agent) Propose(ctx context.Context, id protocol.ActionID, spec []byte, requester string) (Action, error) {
-	return ask(ctx, a, func() (Action, error) { return a.propose(id, spec, requester) })
+	return loop.Ask(ctx, a.loop, func() (Action, error) { return a.propose(id, spec, requester) })
 }
 
 // Action returns an action, or [ErrUnknown].
@@ -125,7 +126,7 @@ func (a *Agent) WaitAction(ctx context.Context, id protocol.ActionID) (Action, e
 // CancelLocal asks for the end of an action. It returns as soon as the request
 // is durable: CANCELLED is reached when nothing of the action is left.
 func (a *Agent) CancelLocal(ctx context.Context, id protocol.ActionID) (Action, error) {
-	return ask(ctx, a, func() (Action, error) { return a.cancelLocal(id) })
+	return loop.Ask(ctx, a.loop, func() (Action, error) { return a.cancelLocal(id) })
 }
 
 // OutputReader reads an output stream. It belongs to one goroutine.
@@ -149,7 +150,7 @@ func (a *Agent) Output(ctx context.Context, id protocol.ActionID, fd protocol.FD
 // Containers returns all containers of the host, managed ones first, each by
 // name.
 func (a *Agent) Containers(ctx context.Context) ([]Container, error) {
-	return ask(ctx, a, func() ([]Container, error) { return a.containers(), nil })
+	return loop.Ask(ctx, a.loop, func() ([]Container, error) { return a.containers(), nil })
 }
 
 // Metrics are counters since New and the newest gauges.
@@ -184,24 +185,4 @@ func (a *Agent) Metrics() Metrics {
 	m.Lease, m.LeaseLowest = a.leaseLeft()
 	m.Commits = a.cfg.Queue.Stats().Commits
 	return m
-}
-
-// ask runs fn in the loop and returns what it returned.
-func ask[T any](ctx context.Context, a *Agent, fn func() (T, error)) (T, error) {
-	var (
-		result T
-		err    error
-		done   = make(chan struct{})
-	)
-	call := func() { result, err = fn(); close(done) }
-	select {
-	case a.calls <- call:
-	case <-a.stopped:
-		return result, ErrStopped
-	case <-ctx.Done():
-		return result, context.Cause(ctx)
-	}
-	// The loop runs what it has taken before it ends.
-	<-done
-	return result, err
 }

@@ -66,14 +66,14 @@ func (a *Agent) judgeHead(told protocol.Position) {
 	if told.Store != a.self.Store {
 		return // of a database that was replaced, which the hello shows
 	}
-	head, err := a.cfg.Queue.AuditHead(a.steps)
-	if !a.disk(err) {
+	head, err := a.cfg.Queue.AuditHead(a.loop.Steps())
+	if !a.loop.Disk(err) {
 		return
 	}
 	why := ""
 	if told.N > head.N {
 		why = fmt.Sprintf("the coordinator was told of %d records of the audit log, %d are here", told.N, head.N)
-	} else if at, ok, err := a.cfg.Queue.AuditAt(a.steps, told.N); !a.disk(err) || !ok {
+	} else if at, ok, err := a.cfg.Queue.AuditAt(a.loop.Steps(), told.N); !a.loop.Disk(err) || !ok {
 		return // it was forgotten, as old records are
 	} else if at.H != told.H {
 		why = fmt.Sprintf("record %d of the audit log is not the one that the coordinator was told of", told.N)
@@ -89,15 +89,15 @@ func (a *Agent) judgeHead(told protocol.Position) {
 	}
 	a.cfg.Log.Error("the host's own audit log was held against what the coordinator was told of it", "found", alert.Text)
 	c := queue.Change{Alerts: []protocol.Alert{alert}}
-	if a.disk(a.cfg.Queue.Apply(a.steps, c, a.when())) {
+	if a.loop.Disk(a.cfg.Queue.Apply(a.loop.Steps(), c, a.loop.When())) {
 		a.apply(c)
 	}
 }
 
 // auditHead is the head of the host's own log, zero if it cannot be read.
 func (a *Agent) auditHead() protocol.Position {
-	head, err := a.cfg.Queue.AuditHead(a.steps)
-	if !a.disk(err) {
+	head, err := a.cfg.Queue.AuditHead(a.loop.Steps())
+	if !a.loop.Disk(err) {
 		return protocol.Position{}
 	}
 	return head
@@ -110,7 +110,7 @@ func (a *Agent) recordRing() {
 		return
 	}
 	r := audit.Record{AtMS: a.cfg.Now().UnixMilli(), Actor: "host", Verb: "ring.take", Detail: map[string]any{"ring": ring, "before": a.ring}}
-	if a.disk(a.cfg.Queue.Record(a.steps, r)) {
+	if a.loop.Disk(a.cfg.Queue.Record(a.loop.Steps(), r)) {
 		a.ring = ring
 	}
 }

@@ -82,7 +82,7 @@ func (c *command) follow(ctx context.Context, found bool) *outcome {
 				return bad
 			}
 		}
-		if !c.agent.tell(func() { c.agent.began(c.id, c.attempt, run) }) {
+		if !c.agent.loop.Tell(func() { c.agent.began(c.id, c.attempt, run) }) {
 			return nil
 		}
 		end, err := run.Wait(ctx)

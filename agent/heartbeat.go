@@ -31,13 +31,13 @@ type heartbeat struct {
 
 // noteChange makes a heartbeat due, soon but not too often.
 func (a *Agent) noteChange() {
-	a.stale = true
+	a.loop.Moved()
 	if !a.link.answered {
 		return
 	}
 	pause := time.Duration(0)
 	if a.beat.at != 0 {
-		pause = max(0, a.beat.at+beatEvery-a.now())
+		pause = max(0, a.beat.at+beatEvery-a.loop.Now())
 	}
 	a.at(dueHeartbeat, pause)
 }
@@ -46,7 +46,7 @@ func (a *Agent) noteChange() {
 // length of the queue alone, and to look for that after each action of many would
 // cost as much as some of them.
 func (a *Agent) noteAction() {
-	a.stale = true
+	a.loop.Moved()
 	if a.link.answered {
 		a.at(dueHeartbeat, beatEvery)
 	}
@@ -55,19 +55,19 @@ func (a *Agent) noteAction() {
 // sendHeartbeat tells everything about the host, in pages, if anything but
 // figures that always move has changed.
 func (a *Agent) sendHeartbeat() {
-	a.due[dueHeartbeat] = 0
+	a.due[dueHeartbeat].Stop()
 	if !a.link.answered || len(a.unlooked) > 0 {
 		return // the first look at the containers makes it due again
 	}
 	host, containers, alerts := a.hostInfo(), a.inventory(), a.raised()
 	content, head := steady(host, containers, alerts), a.auditHead()
 	// Records alone are told of when nothing else has been for a while.
-	quiet := head.N == a.beat.audit || a.beat.at != 0 && a.now()-a.beat.at < a.cfg.CheckEvery
+	quiet := head.N == a.beat.audit || a.beat.at != 0 && a.loop.Now()-a.beat.at < a.cfg.CheckEvery
 	if bytes.Equal(content, a.beat.last) && quiet {
 		return
 	}
 	a.beat.number++
-	a.beat.at, a.beat.last, a.beat.audit = a.now(), content, head.N
+	a.beat.at, a.beat.last, a.beat.audit = a.loop.Now(), content, head.N
 	a.voice.told(a.beat.number)
 	pages := paginate(steady(host, nil, alerts), containers)
 	for i, page := range pages {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -93,14 +94,14 @@ var errInputOver = errors.New("the input is over")
 // again; an error ends the stream. open may be called from any goroutine; one
 // stream of an attempt at a time.
 func (i *inputs) open(id protocol.ActionID, attempt int, offset, size int64, sink io.Writer) *inputStream {
-	ctx, quit := context.WithCancel(i.agent.serving)
+	ctx, quit := context.WithCancel(i.agent.loop.Serving())
 	s := &inputStream{in: i, id: inputID{id, attempt}, sink: sink, size: size, quit: quit, done: make(chan struct{}), more: make(chan struct{}, 1),
 		next: offset, taken: offset, limit: offset}
 	i.mu.Lock()
 	i.streams[s.id] = s
 	delete(i.finished, s.id)
 	i.mu.Unlock()
-	newest(i.held, struct{}{})
+	loop.Newest(i.held, struct{}{})
 	i.wg.Go(func() {
 		defer close(s.done)
 		s.err = s.run(ctx)
@@ -115,7 +116,7 @@ func (i *inputs) open(id protocol.ActionID, attempt int, offset, size int64, sin
 				clear(i.finished)
 			}
 			i.finished[s.id], i.again[s.id] = s.next, true
-			newest(i.owed, struct{}{})
+			loop.Newest(i.owed, struct{}{})
 		}
 		quit()
 	})
@@ -211,11 +212,11 @@ func (i *inputs) take(m inbound) error {
 	case s == nil:
 		if _, over := i.finished[id]; over {
 			i.again[id] = true
-			newest(i.owed, struct{}{})
+			loop.Newest(i.owed, struct{}{})
 		}
 	case h.Offset != s.next || s.gone || h.Offset+h.Size > s.limit:
 		s.due = s.due || h.Offset < s.next // its sender knows less than it should
-		newest(i.owed, struct{}{})
+		loop.Newest(i.owed, struct{}{})
 	default:
 		s.took(msg.Attachment)
 	}
@@ -232,7 +233,7 @@ func (s *inputStream) took(data []byte) {
 		s.next += int64(len(data))
 		s.pacer.arrived(s.next, time.Now())
 	}
-	newest(s.more, struct{}{})
+	loop.Newest(s.more, struct{}{})
 }
 
 // run brings what comes to the sink and asks for more.
@@ -289,7 +290,7 @@ func (s *inputStream) ask() {
 	s.in.mu.Lock()
 	s.due = true
 	s.in.mu.Unlock()
-	newest(s.in.owed, struct{}{})
+	loop.Newest(s.in.owed, struct{}{})
 }
 
 // drain brings the queue to the sink.
@@ -366,7 +367,7 @@ func (i *inputs) renew() {
 	some := len(i.streams) > 0
 	i.mu.Unlock()
 	if some {
-		newest(i.owed, struct{}{})
+		loop.Newest(i.owed, struct{}{})
 	}
 }
 

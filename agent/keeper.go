@@ -95,7 +95,7 @@ func (a *Agent) look(ctx context.Context, r container.Runtime, poke <-chan struc
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case a.listings <- l:
-		case <-a.stopped:
+		case <-a.loop.Stopped():
 			return nil
 		}
 		pause.Reset(lookPause)
@@ -181,9 +181,9 @@ func (a *Agent) take(t *tracked, info container.Info) {
 	t.info, t.seen = info, true
 	switch {
 	case info.State == container.StateRunning:
-		t.tries = t.tries.up(a.now())
+		t.tries = t.tries.up(a.loop.Now())
 	case info.State == container.StateStopped && t.rec.Intended == queue.Running:
-		t.tries = t.tries.down(a.now(), a.jitter())
+		t.tries = t.tries.down(a.loop.Now(), a.loop.Jitter())
 	case info.State == container.StateStopped:
 		t.tries = attempts{failures: t.tries.failures}
 	}
@@ -221,7 +221,7 @@ func judge(rec *queue.Container, seen bool, state container.State, tries attempt
 // correct brings containers to what their users want, as far as nobody else is
 // at work on them. What they want is durable: a full disk keeps none from it.
 func (a *Agent) correct() {
-	if a.stopping {
+	if a.loop.Stopping() {
 		return
 	}
 	busy := 0
@@ -230,7 +230,7 @@ func (a *Agent) correct() {
 			busy++
 		}
 	}
-	now := a.now()
+	now := a.loop.Now()
 	for _, t := range a.sorted() {
 		what := judge(&t.rec, t.seen, t.info.State, t.tries, now)
 		if t.busy || !a.lanes.free(t.rec.CTID.String()) {
@@ -269,10 +269,10 @@ func (a *Agent) beginCorrection(t *tracked, what correction) {
 	hold := laneEntry{id: protocol.ActionID(t.rec.CTID), lane: protocol.LaneContainer, keys: []string{t.rec.CTID.String()}, running: true}
 	a.lanes.add(hold)
 	rec := t.rec
-	work, halt := context.WithCancelCause(a.work)
+	work, halt := context.WithCancelCause(a.loop.Work())
 	idle := make(chan struct{})
 	t.halt, t.idle = halt, idle
-	a.worker(func() func() {
+	a.loop.Worker(func() func() {
 		defer halt(nil)
 		ctx, cancel := context.WithTimeout(work, correctTimeout)
 		defer cancel()
@@ -286,7 +286,7 @@ func (a *Agent) beginCorrection(t *tracked, what correction) {
 		preempted := context.Cause(work) == errPreempted
 		close(idle)
 		if seen.Name == "" {
-			seen = inspect(a.work, r, string(rec.Name))
+			seen = inspect(a.loop.Work(), r, string(rec.Name))
 		}
 		return func() {
 			a.lanes.remove(hold.id)
@@ -303,14 +303,14 @@ func (a *Agent) beginCorrection(t *tracked, what correction) {
 
 // corrected takes the end of a correction.
 func (a *Agent) corrected(t *tracked, what correction, seen container.Info, err error) {
-	if a.work.Err() != nil {
+	if a.loop.Work().Err() != nil {
 		return // the agent stops: whatever it was, it was not the container's fault
 	}
 	a.at(dueKeep, 0)
 	switch {
 	case what == correctStop && err != nil:
 		a.cfg.Log.Warn("a container that should be stopped does not stop", "container", string(t.rec.Name), "error", err)
-		t.tries = t.tries.unstopped(a.now(), a.jitter())
+		t.tries = t.tries.unstopped(a.loop.Now(), a.loop.Jitter())
 		t.seen = false // looked at again, and only then tried again
 	case what == correctStop:
 		a.cfg.Log.Info("a container was stopped as it should be", "container", string(t.rec.Name))
@@ -319,7 +319,7 @@ func (a *Agent) corrected(t *tracked, what correction, seen container.Info, err 
 	default:
 		a.counters.starts.Add(1)
 		a.cfg.Log.Info("a container was started as it should be", "container", string(t.rec.Name))
-		t.tries = t.tries.up(a.now())
+		t.tries = t.tries.up(a.loop.Now())
 		if t.rec.Failures > 0 {
 			rec := t.rec
 			rec.Failures = 0
@@ -333,7 +333,7 @@ func (a *Agent) corrected(t *tracked, what correction, seen container.Info, err 
 func (a *Agent) startFailed(t *tracked, why error) {
 	a.counters.startFailures.Add(1)
 	var broken bool
-	t.tries, broken = t.tries.failed(a.now(), a.jitter())
+	t.tries, broken = t.tries.failed(a.loop.Now(), a.loop.Jitter())
 	rec := t.rec
 	rec.Failures = t.tries.failures
 	var alerts []protocol.Alert
@@ -352,7 +352,7 @@ func (a *Agent) startFailed(t *tracked, why error) {
 // the old one: the container is tried once more then.
 func (a *Agent) remake(rec queue.Container, alerts []protocol.Alert) {
 	c := queue.Change{Put: []queue.Container{rec}, Alerts: alerts}
-	if a.disk(a.cfg.Queue.Apply(a.steps, c, a.when())) {
+	if a.loop.Disk(a.cfg.Queue.Apply(a.loop.Steps(), c, a.loop.When())) {
 		a.apply(c)
 	}
 }

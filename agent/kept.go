@@ -47,8 +47,8 @@ func outdated(all []keptRun, total, most, oldest int64) (gone []protocol.ActionI
 // What such an action came to stays known, and whoever asks for its output is told
 // that it is gone.
 func (a *Agent) keepRuns() {
-	ended, err := a.cfg.Queue.Ended(a.steps)
-	if !a.disk(err) || len(ended) == 0 {
+	ended, err := a.cfg.Queue.Ended(a.loop.Steps())
+	if !a.loop.Disk(err) || len(ended) == 0 {
 		return
 	}
 	asked := a.link.answered && a.cfg.BootMS()-a.link.since >= askedSoon.Milliseconds()
@@ -60,11 +60,11 @@ func (a *Agent) keepRuns() {
 		kept = append(kept, keptRun{id: e.ID, ended: e.EndedMS, owed: owed(e)})
 	}
 	oldest := a.cfg.Now().UnixMilli() - a.cfg.OutputAge.Milliseconds()
-	a.workers.Go(func() {
+	a.loop.Worker(func() func() {
 		sizes, err := a.cfg.Commands.Sizes()
 		if err != nil {
 			a.cfg.Log.Warn("what runs take cannot be seen; nothing of it is removed", "error", err)
-			return
+			return nil
 		}
 		left := kept[:0]
 		for _, k := range kept {
@@ -79,6 +79,7 @@ func (a *Agent) keepRuns() {
 			others += size
 		}
 		a.remove(outdated(left, others, a.cfg.OutputTotal, oldest))
+		return nil
 	})
 }
 

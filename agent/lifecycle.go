@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
@@ -170,22 +171,22 @@ func (a *Agent) beginStep(j *job) {
 		l.victims = a.halted(j)
 	}
 	id := j.act.ID
-	work, halt := context.WithCancelCause(a.work)
+	work, halt := context.WithCancelCause(a.loop.Work())
 	idle := make(chan struct{})
 	j.halt, j.idle = halt, idle
 	a.at(dueSteps, slowStep)
-	a.worker(func() func() {
+	a.loop.Worker(func() func() {
 		defer halt(nil)
 		ctx, cancel := context.WithTimeoutCause(work, l.spec.Timeout(), errTimeLimit)
 		defer cancel()
 		step := l.do(ctx)
 		close(idle)
-		if a.work.Err() != nil {
+		if a.loop.Work().Err() != nil {
 			return nil // it is taken up by the next process
 		}
 		seen := l.seen
 		if seen.Name == "" {
-			seen = inspect(a.work, l.runtime, string(l.rec.Name))
+			seen = inspect(a.loop.Work(), l.runtime, string(l.rec.Name))
 		}
 		return func() {
 			a.observed(l.rec.CTID, seen)
@@ -356,7 +357,7 @@ func (l *lifeStep) unmake(why error) error {
 		return nil // nothing was made
 	}
 	// The time limit of the step may be over.
-	ctx, cancel := context.WithTimeout(l.agent.work, correctTimeout)
+	ctx, cancel := context.WithTimeout(l.agent.loop.Work(), correctTimeout)
 	defer cancel()
 	name := string(l.rec.Name)
 	info, err := l.runtime.Inspect(ctx, name)
@@ -376,12 +377,12 @@ func (l *lifeStep) unmake(why error) error {
 
 // record makes a change durable in the middle of a step.
 func (l *lifeStep) record(ctx context.Context, c queue.Change) error {
-	_, err := ask(ctx, l.agent, func() (struct{}, error) {
+	_, err := loop.Ask(ctx, l.agent.loop, func() (struct{}, error) {
 		if j := l.agent.jobs[l.id]; j != nil && j.preempted {
 			return struct{}{}, errPreempted
 		}
-		err := l.agent.cfg.Queue.Apply(l.agent.steps, c, l.agent.when())
-		if l.agent.disk(err) {
+		err := l.agent.cfg.Queue.Apply(l.agent.loop.Steps(), c, l.agent.loop.When())
+		if l.agent.loop.Disk(err) {
 			l.agent.apply(c)
 		}
 		return struct{}{}, err
@@ -399,7 +400,7 @@ func (l *lifeStep) network(ctx context.Context) (container.Network, error) {
 	if err != nil {
 		return container.Network{}, fmt.Errorf("preparing the network: %w", err)
 	}
-	address, err := ask(ctx, l.agent, func() (netip.Prefix, error) { return l.agent.assign(&l.rec, prefix) })
+	address, err := loop.Ask(ctx, l.agent.loop, func() (netip.Prefix, error) { return l.agent.assign(&l.rec, prefix) })
 	if err != nil {
 		return container.Network{}, err
 	}
@@ -431,7 +432,7 @@ func (a *Agent) assign(rec *queue.Container, network netip.Prefix) (netip.Prefix
 	next := *rec
 	next.Address = address.String()
 	c := queue.Change{Put: []queue.Container{next}}
-	if err := a.cfg.Queue.Apply(a.steps, c, a.when()); !a.disk(err) {
+	if err := a.cfg.Queue.Apply(a.loop.Steps(), c, a.loop.When()); !a.loop.Disk(err) {
 		return netip.Prefix{}, err
 	}
 	a.apply(c)
@@ -467,7 +468,7 @@ func (l *lifeStep) rename(ctx context.Context) (queue.Change, error) {
 	id, name := container.CTID(l.rec.CTID.String()), string(l.spec.NewName)
 	if err := r.Rename(ctx, string(l.rec.Name), name, id); err != nil {
 		// Cut short, it may have its new name all the same: what is there decides.
-		there := inspect(l.agent.work, l.runtime, name)
+		there := inspect(l.agent.loop.Work(), l.runtime, name)
 		if there.CTID != id {
 			return queue.Change{}, err
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
 )
@@ -62,25 +63,9 @@ func (a *Agent) open(conn uint64) (Session, error) {
 		Filters: filters,
 		Handle:  a.handle,
 		Up: func(func(string, []byte, bool) error) {
-			newest(a.linked, conn)
+			loop.Newest(a.linked, conn)
 		},
 	}, nil
-}
-
-// newest puts v into a channel of one place, in stead of what waits there. It
-// never waits.
-func newest[T any](ch chan T, v T) {
-	for {
-		select {
-		case ch <- v:
-			return
-		default:
-		}
-		select {
-		case <-ch:
-		default:
-		}
-	}
 }
 
 // handle sorts messages by who takes them. It runs on the link's goroutine and
@@ -123,9 +108,11 @@ func (a *Agent) seal(v any) ([]byte, error) {
 
 // connected begins a conversation.
 func (a *Agent) connected(conn uint64) {
-	a.link, a.stale = connection{conn: conn}, true
+	a.link = connection{conn: conn}
+	a.loop.Moved()
 	a.voice.connected(conn)
-	a.due[dueHello], a.due[dueAck] = 0, 0
+	a.due[dueHello].Stop()
+	a.due[dueAck].Stop()
 	for _, p := range a.streams {
 		p.resend.Connected()
 	}
@@ -138,9 +125,11 @@ func (a *Agent) disconnected(conn uint64) {
 	if a.link.conn != conn {
 		return
 	}
-	a.link, a.stale = connection{}, true
+	a.link = connection{}
+	a.loop.Moved()
 	a.voice.disconnected(conn)
-	a.due[dueHello], a.due[dueAck] = 0, 0
+	a.due[dueHello].Stop()
+	a.due[dueAck].Stop()
 }
 
 // hello says who is here, again and again until it is answered.
@@ -179,7 +168,8 @@ func (a *Agent) hello() {
 
 // greetAgain begins the conversation anew on the connection that is up.
 func (a *Agent) greetAgain() {
-	a.link.answered, a.link.tries, a.link.said, a.stale = false, 0, protocol.Seq{}, true
+	a.link.answered, a.link.tries, a.link.said = false, 0, protocol.Seq{}
+	a.loop.Moved()
 	a.voice.unheard()
 	a.hello()
 }
@@ -208,8 +198,9 @@ func (a *Agent) greeted(give protocol.Nonce) {
 	if a.link.answered {
 		return
 	}
-	a.link.answered, a.link.since, a.stale = true, a.cfg.BootMS(), true
-	a.due[dueHello] = 0
+	a.link.answered, a.link.since = true, a.cfg.BootMS()
+	a.loop.Moved()
+	a.due[dueHello].Stop()
 	a.inputs.renew()
 	a.cfg.Log.Info("the coordinator has answered", "conn", a.link.conn, "term_ring", a.gate.Seen.Ring, "term", a.gate.Seen.Counter)
 	a.beat.last = nil // whoever answers may know nothing of this host
@@ -233,7 +224,7 @@ func (a *Agent) goodbye() {
 		a.cfg.Log.Error("the goodbye cannot be signed", "error", err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(a.steps, goodbyeTimeout)
+	ctx, cancel := context.WithTimeout(a.loop.Steps(), goodbyeTimeout)
 	defer cancel()
 	if err := a.cfg.Link.Publish(ctx, a.topic(protocol.ChannelPresence), payload, true); err != nil {
 		a.cfg.Log.Info("the goodbye was not sent; the will speaks for us", "error", err)
@@ -350,7 +341,7 @@ func (a *Agent) believe(msg *protocol.Message, evidence []byte) bool {
 		if evidence != nil {
 			kept = protocol.Strengthen(kept, evidence)
 		}
-		if !a.disk(a.cfg.Queue.SawTerm(a.steps, h.Term, h.Store, kept)) {
+		if !a.loop.Disk(a.cfg.Queue.SawTerm(a.loop.Steps(), h.Term, h.Store, kept)) {
 			return false
 		}
 		a.self.Evidence = kept
@@ -393,7 +384,7 @@ func (a *Agent) loadStreams(ctx context.Context) error {
 	}
 	for i, at := range p.Sent {
 		s := &place{up: true, at: at, freed: p.Freed[i]}
-		s.resend.Freed(p.Freed[i].N, a.now(), a.jitter())
+		s.resend.Freed(p.Freed[i].N, a.loop.Now(), a.loop.Jitter())
 		a.streams[at.Stream] = s
 	}
 	return nil
@@ -411,7 +402,7 @@ func (a *Agent) refuse(topic string, err error) {
 	if code, ok := errors.AsType[protocol.Code](err); ok {
 		count(a.counters.refused, code)
 	}
-	now := a.now()
+	now := a.loop.Now()
 	if a.refused.last != 0 && now-a.refused.last < time.Second {
 		a.refused.silent++
 		return

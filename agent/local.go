@@ -9,6 +9,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
@@ -20,7 +21,7 @@ func (a *Agent) status() Status {
 		Host: a.cfg.Host, Fleet: a.cfg.Fleet, FleetName: a.cfg.FleetName, Boot: a.cfg.Boot,
 		Inc: a.self.Inc, Starts: a.self.Starts, Store: a.self.Store, Link: a.cfg.Link != nil, Connected: a.link.answered,
 		SinceMS: a.link.since, Conn: a.link.conn, LeaseUntilMS: a.leaseUntil.Load(), Term: a.gate.Seen, Waiting: a.lanes.waiting, Unsent: a.unsent(),
-		Degraded: a.degraded, Containers: len(a.managed), Policy: PolicyStatus{a.rights.info, a.rights.kept.FloorMS},
+		Degraded: a.loop.Degraded(), Containers: len(a.managed), Policy: PolicyStatus{a.rights.info, a.rights.kept.FloorMS},
 	}
 	s.Running = len(a.jobs) - s.Waiting
 	if a.cfg.Trust != nil {
@@ -46,11 +47,10 @@ func (a *Agent) unsent() (n uint64) {
 
 // publishGauges tells the metrics what has changed in this turn of the loop.
 func (a *Agent) publishGauges() {
-	if !a.stale {
+	if !a.loop.TakeMoved() {
 		return
 	}
-	a.stale = false
-	g := gauges{connected: a.link.answered, degraded: a.degraded != "", waiting: a.lanes.waiting, unsent: a.unsent(), containers: make(map[container.State]int)}
+	g := gauges{connected: a.link.answered, degraded: a.loop.Degraded() != "", waiting: a.lanes.waiting, unsent: a.unsent(), containers: make(map[container.State]int)}
 	g.running = len(a.jobs) - g.waiting
 	for _, t := range a.managed {
 		state := container.StateUnknown
@@ -88,7 +88,7 @@ const maxRequester = 255
 
 // propose accepts an action of the host's own people.
 func (a *Agent) propose(id protocol.ActionID, b []byte, requester string) (Action, error) {
-	if a.stopping {
+	if a.loop.Stopping() {
 		return Action{}, ErrStopped
 	}
 	spec, err := a.admit(protocol.DecodeRequest(b))
@@ -101,7 +101,7 @@ func (a *Agent) propose(id protocol.ActionID, b []byte, requester string) (Actio
 	o := queue.Order{Spec: b, Requester: requester}
 	if err := a.allowedHere(&spec, &o); err != nil {
 		if errors.Is(err, queue.ErrDisk) {
-			a.disk(err)
+			a.loop.Disk(err)
 		}
 		return Action{}, fmt.Errorf("proposing an action: %w", err)
 	}
@@ -122,7 +122,7 @@ func (a *Agent) propose(id protocol.ActionID, b []byte, requester string) (Actio
 	o.Action, o.CreatedMS, o.BudgetMS = id, now, info.StartTTL.Milliseconds()
 	act, err := a.accept(o, spec)
 	if err != nil {
-		a.disk(err)
+		a.loop.Disk(err)
 	}
 	if j := a.jobs[id]; j != nil {
 		act = j.act
@@ -131,12 +131,12 @@ func (a *Agent) propose(id protocol.ActionID, b []byte, requester string) (Actio
 }
 
 func (a *Agent) cancelLocal(id protocol.ActionID) (Action, error) {
-	if a.stopping {
+	if a.loop.Stopping() {
 		return Action{}, ErrStopped
 	}
 	act, err := a.cancel(protocol.Position{}, id)
 	if err != nil {
-		a.disk(err)
+		a.loop.Disk(err)
 	}
 	return act, err
 }
@@ -156,7 +156,7 @@ func (a *Agent) news(id protocol.ActionID) <-chan struct{} {
 
 func (a *Agent) waitAction(ctx context.Context, id protocol.ActionID) (Action, error) {
 	for {
-		news, err := ask(ctx, a, func() (<-chan struct{}, error) { return a.news(id), nil })
+		news, err := loop.Ask(ctx, a.loop, func() (<-chan struct{}, error) { return a.news(id), nil })
 		if err != nil {
 			return Action{}, err
 		}
@@ -168,7 +168,7 @@ func (a *Agent) waitAction(ctx context.Context, id protocol.ActionID) (Action, e
 		case <-news:
 		case <-ctx.Done():
 			return act, context.Cause(ctx)
-		case <-a.stopped:
+		case <-a.loop.Stopped():
 			return act, ErrStopped
 		}
 	}
@@ -252,7 +252,7 @@ func (r *outputReader) Read(p []byte) (int, error) {
 		case <-changed:
 		case <-r.ctx.Done():
 			return 0, context.Cause(r.ctx)
-		case <-r.agent.stopped:
+		case <-r.agent.loop.Stopped():
 			return 0, ErrStopped
 		}
 	}
@@ -270,7 +270,7 @@ func (r *outputReader) open() error {
 			attempt int
 			news    <-chan struct{}
 		}
-		s, err := ask(r.ctx, r.agent, func() (state, error) {
+		s, err := loop.Ask(r.ctx, r.agent.loop, func() (state, error) {
 			if j := r.agent.jobs[r.id]; j != nil {
 				return state{j.run, j.taken, j.act.Attempt, r.agent.news(r.id)}, nil
 			}
@@ -302,7 +302,7 @@ func (r *outputReader) open() error {
 		case <-s.news:
 		case <-r.ctx.Done():
 			return context.Cause(r.ctx)
-		case <-r.agent.stopped:
+		case <-r.agent.loop.Stopped():
 			return ErrStopped
 		}
 	}

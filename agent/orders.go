@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
@@ -60,7 +61,7 @@ func (a *Agent) item(msg protocol.Message, refusal protocol.Code) {
 		a.order(at, msg, refusal)
 		return
 	}
-	if !a.disk(a.control(at, msg, refusal)) {
+	if !a.loop.Disk(a.control(at, msg, refusal)) {
 		return // nothing was taken in, so there is no receipt
 	}
 	p.at = at
@@ -74,7 +75,7 @@ func (a *Agent) order(at protocol.Position, msg protocol.Message, refusal protoc
 	var item protocol.OrderItem
 	if err := msg.DecodeItem(&item); err != nil {
 		a.takeOrders()
-		if p.at.N+1 == at.N && a.disk(a.reject(at, err)) {
+		if p.at.N+1 == at.N && a.loop.Disk(a.reject(at, err)) {
 			p.at = at
 			a.link.toAck = true
 		}
@@ -82,7 +83,7 @@ func (a *Agent) order(at protocol.Position, msg protocol.Message, refusal protoc
 	}
 	o, spec, err := a.judge(&item, &msg.Header, refusal)
 	if errors.Is(err, queue.ErrDisk) {
-		a.disk(err)
+		a.loop.Disk(err)
 		return // nothing was taken in: it comes again
 	}
 	if a.isStaged(item.Action) {
@@ -175,7 +176,7 @@ func (a *Agent) stage(at protocol.Position, o queue.Order, spec protocol.Spec, w
 	} else if a.jobs[o.Action] == nil && o.BudgetMS > 0 {
 		s.entry = a.entryOf(o.Action, &spec)
 		s.entry.lacks = a.lacksPayload(&spec)
-		if a.degraded == "" && !a.stopping && a.lanes.fits(s.entry) {
+		if a.loop.Degraded() == "" && !a.loop.Stopping() && a.lanes.fits(s.entry) {
 			if change, ok := a.prepare(&spec); ok {
 				o.Begin = &change
 				o.Done = spec.Kind == protocol.KindPing
@@ -220,7 +221,7 @@ func (a *Agent) takeOrders() {
 	if len(a.staged) == 0 {
 		return
 	}
-	if _, err := a.commitStaged(); !a.disk(err) {
+	if _, err := a.commitStaged(); !a.loop.Disk(err) {
 		a.streams[protocol.StreamOrder].at = a.stagedAfter
 		return
 	}
@@ -252,9 +253,9 @@ func (a *Agent) commitStaged() ([]queue.Taken, error) {
 		arrivals[i] = s.arrival
 	}
 	var taken []queue.Taken
-	err := fmt.Errorf("nothing new is accepted: %s: %w", a.degraded, queue.ErrDisk)
-	if a.degraded == "" {
-		taken, err = a.cfg.Queue.AcceptOrders(a.steps, arrivals, a.when())
+	err := fmt.Errorf("nothing new is accepted: %s: %w", a.loop.Degraded(), queue.ErrDisk)
+	if a.loop.Degraded() == "" {
+		taken, err = a.cfg.Queue.AcceptOrders(a.loop.Steps(), arrivals, a.loop.When())
 	}
 	for i, s := range all {
 		if s.laned && (err != nil || !taken[i].Fresh || taken[i].Action.State.Final()) {
@@ -302,7 +303,7 @@ func (a *Agent) reject(at protocol.Position, why error) error {
 		code = protocol.ErrPayload
 	}
 	a.refuse(string(at.Stream), fmt.Errorf("item %d: %w", at.N, why))
-	return a.cfg.Queue.Reject(a.steps, at, code, a.when())
+	return a.cfg.Queue.Reject(a.loop.Steps(), at, code, a.loop.When())
 }
 
 // control acts upon a control. By itself none of them starts anything. A
@@ -319,14 +320,14 @@ func (a *Agent) control(at protocol.Position, msg protocol.Message, refusal prot
 		_, err := a.cancel(at, item.Action)
 		return err
 	case item.Verb == protocol.VerbTell && len(item.IDs) <= protocol.MaxTell:
-		if err := a.cfg.Queue.Tell(a.steps, at, item.IDs, item.Since, a.waits(item.IDs), a.when()); err != nil {
+		if err := a.cfg.Queue.Tell(a.loop.Steps(), at, item.IDs, item.Since, a.waits(item.IDs), a.loop.When()); err != nil {
 			return err
 		}
 		a.reread()
 		return nil
 	}
 	if item.Verb == protocol.VerbPolicy {
-		if err := a.cfg.Queue.TellPolicy(a.steps, at, a.toldPolicy(), a.when()); err != nil {
+		if err := a.cfg.Queue.TellPolicy(a.loop.Steps(), at, a.toldPolicy(), a.loop.When()); err != nil {
 			return err
 		}
 		a.reread()
@@ -338,7 +339,7 @@ func (a *Agent) control(at protocol.Position, msg protocol.Message, refusal prot
 // cancel asks for the end of an action: of what waits at once, of what runs when
 // nothing of it is left, of what is unknown for ever.
 func (a *Agent) cancel(at protocol.Position, id protocol.ActionID) (queue.Action, error) {
-	act, err := a.cfg.Queue.Cancel(a.steps, at, id, a.when())
+	act, err := a.cfg.Queue.Cancel(a.loop.Steps(), at, id, a.loop.When())
 	if err != nil {
 		return act, err
 	}
@@ -362,12 +363,12 @@ func (a *Agent) cancel(at protocol.Position, id protocol.ActionID) (queue.Action
 // wait at the head of their stream; what is said again need not.
 func (a *Agent) ringAhead(m inbound, msg protocol.Message) {
 	ring := msg.Header.Ring
-	newest(a.fetches, ring)
+	loop.Newest(a.fetches, ring)
 	s := msg.Header.Stream
 	if s == "" || a.ahead[s] != nil {
 		return
 	}
-	a.ahead[s] = &held{m: m, ring: ring, until: a.now() + ringPatience}
+	a.ahead[s] = &held{m: m, ring: ring, until: a.loop.Now() + ringPatience}
 	a.at(dueRing, ringPatience)
 }
 
@@ -386,7 +387,7 @@ func (a *Agent) trustMoved() {
 // were held, which a signature by a known coordinator justifies, they are taken
 // in and end at once.
 func (a *Agent) giveUpRing() {
-	now := a.now()
+	now := a.loop.Now()
 	for s, h := range a.ahead {
 		if h.until > now {
 			a.at(dueRing, h.until-now)
@@ -427,6 +428,6 @@ func (a *Agent) trust(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			a.cfg.Log.Warn("the ring could not be brought up to date", "error", err)
 		}
-		newest(a.trusted, struct{}{})
+		loop.Newest(a.trusted, struct{}{})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -114,7 +115,7 @@ func (o *outputs) credit(c protocol.Credit) {
 	if s.taken != nil && c.FD != protocol.Recording {
 		s.taken.credit(c) // at once: a chunk that waits for its line does not hold it up
 	}
-	newest(s.credits[index(c.FD)], c)
+	loop.Newest(s.credits[index(c.FD)], c)
 }
 
 func (o *outputs) start(s *sender, unasked int64) {
@@ -131,9 +132,9 @@ func (o *outputs) start(s *sender, unasked int64) {
 	s.quit = make(chan struct{})
 	o.senders[s.id] = s
 	o.wg.Go(func() {
-		s.serve(o.agent.serving)
+		s.serve(o.agent.loop.Serving())
 		s.close()
-		o.agent.tell(func() { o.ended(s) })
+		o.agent.loop.Tell(func() { o.ended(s) })
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/terminal"
 )
@@ -56,7 +57,7 @@ func (p *SessionPart) Type(ctx context.Context, packet []byte) error {
 			s.mu.Unlock()
 			return s.typed(p.who, append([]byte(nil), packet...))
 		}
-		news, err := ask(ctx, p.agent, func() (<-chan struct{}, error) {
+		news, err := loop.Ask(ctx, p.agent.loop, func() (<-chan struct{}, error) {
 			if p.agent.jobs[p.id] == nil {
 				return nil, nil
 			}
@@ -72,7 +73,7 @@ func (p *SessionPart) Type(ctx context.Context, packet []byte) error {
 		case <-news:
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-p.agent.stopped:
+		case <-p.agent.loop.Stopped():
 			return ErrStopped
 		}
 	}

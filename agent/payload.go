@@ -63,13 +63,13 @@ func (f *supplies) want(j *job) {
 // next begins what may begin.
 func (f *supplies) next() {
 	a := f.agent
-	for f.active < maxFetches && len(f.queued) > 0 && !a.stopping {
+	for f.active < maxFetches && len(f.queued) > 0 && !a.loop.Stopping() {
 		w := f.queued[0]
 		f.queued = f.queued[1:]
 		f.active++
-		ctx, quit := context.WithCancel(a.watching)
+		ctx, quit := context.WithCancel(a.loop.Watching())
 		w.quit = quit
-		a.worker(func() func() {
+		a.loop.Worker(func() func() {
 			err := a.fetch(ctx, w)
 			quit()
 			return func() { f.ended(w, err) }
@@ -87,8 +87,8 @@ func (f *supplies) ended(w *fetch, err error) {
 		switch {
 		case err == nil:
 			a.lanes.supplied(id)
-		case a.stopping || errors.Is(err, context.Canceled):
-			if !a.stopping {
+		case a.loop.Stopping() || errors.Is(err, context.Canceled):
+			if !a.loop.Stopping() {
 				f.want(j) // whose payload it was has ended, and another needs it too
 			}
 		default:

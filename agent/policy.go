@@ -153,7 +153,7 @@ func (a *Agent) allowed(id protocol.ActionID, spec *protocol.Spec, o *queue.Orde
 	}
 	clock := policy.Clock{WallMS: a.cfg.Now().UnixMilli(), FloorMS: a.rights.kept.FloorMS, SinceMS: a.rights.kept.SinceMS}
 	if len(approvals) > 0 {
-		used, err := a.cfg.Queue.UsedMS(a.steps)
+		used, err := a.cfg.Queue.UsedMS(a.loop.Steps())
 		if err != nil {
 			return fmt.Errorf("%w: %w", queue.ErrDisk, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
 )
@@ -31,7 +32,7 @@ func (a *Agent) send(ctx context.Context) error {
 			}
 			if err := a.cfg.Link.Publish(ctx, m.topic, m.payload, m.retained); err != nil {
 				dead = m.conn
-				newest(a.lost, m.conn)
+				loop.Newest(a.lost, m.conn)
 				continue
 			}
 			count(a.counters.sent, m.typ)
@@ -76,7 +77,7 @@ func (a *Agent) pump() {
 	if !a.link.toAck {
 		return
 	}
-	if since := a.now() - a.link.lastAck; a.link.lastAck == 0 || since >= ackEvery {
+	if since := a.loop.Now() - a.link.lastAck; a.link.lastAck == 0 || since >= ackEvery {
 		a.ack()
 	} else {
 		a.at(dueAck, ackEvery-since)
@@ -85,10 +86,10 @@ func (a *Agent) pump() {
 
 func (a *Agent) pumpStream(s protocol.Stream, t protocol.Type, c protocol.Channel, d deadline) {
 	p := a.streams[s]
-	first, last := p.resend.Due(p.at.N, a.now(), a.jitter())
+	first, last := p.resend.Due(p.at.N, a.loop.Now(), a.loop.Jitter())
 	if first <= last {
-		rows, err := a.cfg.Queue.Outbox(a.steps, s, first, last)
-		if !a.disk(err) {
+		rows, err := a.cfg.Queue.Outbox(a.loop.Steps(), s, first, last)
+		if !a.loop.Disk(err) {
 			return // the next turn of the resend finds them
 		}
 		for _, row := range rows {
@@ -98,9 +99,9 @@ func (a *Agent) pumpStream(s protocol.Stream, t protocol.Type, c protocol.Channe
 		}
 	}
 	if wake, ok := p.resend.Wake(); ok {
-		a.due[d] = max(1, wake)
+		a.due[d].At(wake)
 	} else {
-		a.due[d] = 0
+		a.due[d].Stop()
 	}
 }
 
@@ -114,8 +115,8 @@ func (a *Agent) wrote(n uint64) {
 // reread looks up where the streams up stand after a step that may have written
 // any number of items.
 func (a *Agent) reread() {
-	p, err := a.cfg.Queue.Positions(a.steps)
-	if !a.disk(err) {
+	p, err := a.cfg.Queue.Positions(a.loop.Steps())
+	if !a.loop.Disk(err) {
 		return
 	}
 	for _, at := range p.Sent {
@@ -126,7 +127,7 @@ func (a *Agent) reread() {
 // ack sends the receipt for what came down: cumulative, so that one is enough
 // for many.
 func (a *Agent) ack() {
-	a.due[dueAck] = 0
+	a.due[dueAck].Stop()
 	var have []protocol.Position
 	for _, s := range []protocol.Stream{protocol.StreamOrder, protocol.StreamControl} {
 		if p := a.streams[s]; !p.at.Store.IsZero() {
@@ -137,7 +138,7 @@ func (a *Agent) ack() {
 		return protocol.Ack{Header: h, Have: have, Credit: a.inputs.credits()}
 	})
 	if sent {
-		a.link.toAck, a.link.lastAck = false, a.now()
+		a.link.toAck, a.link.lastAck = false, a.loop.Now()
 	}
 }
 
@@ -170,8 +171,8 @@ const flushAfter = time.Second
 
 // flush removes what was receipted from the disk.
 func (a *Agent) flush() {
-	if !a.disk(a.cfg.Queue.Flush(a.steps)) {
-		a.at(dueFlush, retryDisk)
+	if !a.loop.Disk(a.cfg.Queue.Flush(a.loop.Steps())) {
+		a.at(dueFlush, loop.RetryDisk)
 	}
 }
 
@@ -181,15 +182,16 @@ func (a *Agent) freed(p *place, have protocol.Position, raw []byte) {
 		return // nothing new, as most receipts
 	}
 	kept := protocol.Strengthen(a.self.Evidence, raw)
-	verdict, err := a.cfg.Queue.Freed(a.steps, have, kept)
-	if !a.disk(err) {
+	verdict, err := a.cfg.Queue.Freed(a.loop.Steps(), have, kept)
+	if !a.loop.Disk(err) {
 		return
 	}
 	switch verdict {
 	case stream.Frees:
-		p.freed, a.stale = have, true
+		p.freed = have
+		a.loop.Moved()
 		a.self.Evidence = kept
-		p.resend.Freed(have.N, a.now(), a.jitter())
+		p.resend.Freed(have.N, a.loop.Now(), a.loop.Jitter())
 		if have.Stream == protocol.StreamAlert {
 			a.flush()
 			a.reread() // alerts that waited for room have it now

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
 	"github.com/hostler-io/hostler/runner"
@@ -72,7 +73,7 @@ func newSessions(a *Agent) *sessions {
 func (m *sessions) begin(id protocol.ActionID, attempt int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	newest(m.agent.inputs.held, struct{}{})
+	loop.Newest(m.agent.inputs.held, struct{}{})
 	m.live[id] = &session{
 		agent: m.agent, id: id, attempt: attempt, packets: make(chan []byte, maxUntyped), acked: make(chan struct{}, 1),
 		acks: make(map[terminal.Peer]int64), known: make(map[terminal.Peer]string), unwritten: make(map[typist][][]byte),
@@ -109,9 +110,9 @@ func (m *sessions) follow(id protocol.ActionID, r Run) {
 	if s == nil {
 		return
 	}
-	m.wg.Go(func() { s.serve(m.agent.serving, r) })
+	m.wg.Go(func() { s.serve(m.agent.loop.Serving(), r) })
 	if m.agent.cfg.Link != nil {
-		m.wg.Go(func() { s.tell(m.agent.serving, r) })
+		m.wg.Go(func() { s.tell(m.agent.loop.Serving(), r) })
 	}
 }
 
@@ -151,7 +152,7 @@ func (s *session) typed(who string, packet []byte) error {
 		s.agent.counters.dropped.Add(1)
 	case !known && len(s.known)+len(s.unwritten) >= terminal.MaxPeers:
 		s.answer(terminal.Ack{Peer: p.Peer, Offset: terminal.Refused})
-		newest(s.acked, struct{}{})
+		loop.Newest(s.acked, struct{}{})
 	default:
 		s.unwritten[t] = [][]byte{packet}
 		s.agent.sessions.wg.Go(func() { s.admit(t) })
@@ -171,7 +172,7 @@ func (s *session) push(packet []byte) {
 // admit lets somebody type when who it is stands in the audit log.
 func (s *session) admit(t typist) {
 	written := false
-	s.agent.tell(func() { written = s.agent.recordTyping(s.id, t) })
+	s.agent.loop.Tell(func() { written = s.agent.recordTyping(s.id, t) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if written {
@@ -185,7 +186,7 @@ func (s *session) admit(t typist) {
 
 // recordTyping writes down who types in a session. It belongs to the loop.
 func (a *Agent) recordTyping(id protocol.ActionID, t typist) bool {
-	return a.disk(a.cfg.Queue.Record(a.steps, audit.Record{
+	return a.loop.Disk(a.cfg.Queue.Record(a.loop.Steps(), audit.Record{
 		AtMS: a.cfg.Now().UnixMilli(), Actor: t.who, Verb: "session.attach", Object: id.String(),
 		Detail: map[string]any{"peer": t.peer.String()},
 	}))
@@ -261,7 +262,7 @@ func (s *session) listen(at io.Reader) {
 			s.answer(a)
 		}
 		s.mu.Unlock()
-		newest(s.acked, struct{}{})
+		loop.Newest(s.acked, struct{}{})
 	}
 }
 
@@ -269,7 +270,7 @@ func (s *session) listen(at io.Reader) {
 // held.
 func (s *session) answer(a terminal.Ack) {
 	if c := s.local[a.Peer]; c != nil {
-		newest(c, a.Offset)
+		loop.Newest(c, a.Offset)
 		return
 	}
 	s.acks[a.Peer] = max(s.acks[a.Peer], a.Offset)

@@ -38,8 +38,8 @@ func (a *Agent) lookAtCommands() {
 		}
 		j.looking = true
 		attempt := j.act.Attempt
-		a.worker(func() func() {
-			sight, err := a.cfg.Commands.Look(a.watching, id, attempt)
+		a.loop.Worker(func() func() {
+			sight, err := a.cfg.Commands.Look(a.loop.Watching(), id, attempt)
 			return func() {
 				j := a.jobs[id]
 				if j == nil {
@@ -69,8 +69,8 @@ func (a *Agent) remark(j *job, text string) {
 	if text == j.act.Detail || text == "" && !remarked(j.act.Detail) {
 		return
 	}
-	act, err := a.cfg.Queue.Remark(a.steps, j.act.ID, text, a.when())
-	if !a.disk(err) {
+	act, err := a.cfg.Queue.Remark(a.loop.Steps(), j.act.ID, text, a.loop.When())
+	if !a.loop.Disk(err) {
 		return
 	}
 	j.act = act
@@ -103,7 +103,7 @@ func (a *Agent) abandon(j *job, s runner.Sight) {
 	j.abandoned = fmt.Sprintf("its supervisor (process %d) did not answer %s after the command should have ended", s.Supervisor.PID, silentAfter)
 	a.cfg.Log.Error("a supervisor does not answer and is killed", "action", j.act.ID.String(), "pid", s.Supervisor.PID, "state", string(s.Supervisor.State))
 	id, attempt := j.act.ID, j.act.Attempt
-	a.worker(func() func() {
+	a.loop.Worker(func() func() {
 		err := a.cfg.Commands.Abandon(id, attempt)
 		if err == nil {
 			return nil
@@ -137,7 +137,7 @@ type moment struct {
 // blocked tells of the processes of a command that wait for the kernel, where no
 // signal reaches them, and since when they were seen to.
 func (a *Agent) blocked(j *job, s runner.Sight, late bool) (all []string) {
-	now := a.now()
+	now := a.loop.Now()
 	since := make(map[int]moment)
 	for _, p := range s.Alive {
 		if p.State != 'D' {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
@@ -68,7 +69,7 @@ func (t *taken) leave(r *outputReader) {
 // noted has the supervisor told, if it is worth while. It is called with mu held.
 func (t *taken) noted() {
 	if t.due(t.least()) {
-		newest(t.news, struct{}{})
+		loop.Newest(t.news, struct{}{})
 	}
 }
 

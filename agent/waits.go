@@ -25,9 +25,9 @@ func (a *Agent) waits(ids []protocol.ActionID) map[protocol.ActionID]protocol.Wa
 		}
 		w, ok := a.lanes.behind(id)
 		switch {
-		case a.degraded != "":
+		case a.loop.Degraded() != "":
 			w = protocol.Waits{For: protocol.WaitsDisk}
-		case a.stopping:
+		case a.loop.Stopping():
 			w = protocol.Waits{For: protocol.WaitsStop}
 		case slices.Contains(ready, id) || !ok:
 			continue // it is about to begin

@@ -81,13 +81,13 @@ func (a *Agent) resume() {
 
 // startWork begins whatever may begin now.
 func (a *Agent) startWork() {
-	if a.degraded != "" || a.stopping || !a.lanes.moved {
+	if a.loop.Degraded() != "" || a.loop.Stopping() || !a.lanes.moved {
 		return
 	}
 	a.lanes.moved = false
 	for _, id := range a.lanes.ready() {
 		a.start(a.jobs[id])
-		if a.degraded != "" {
+		if a.loop.Degraded() != "" {
 			a.lanes.moved = true // once more, when the disk works again
 			return
 		}
@@ -108,8 +108,8 @@ func (a *Agent) start(j *job) {
 		a.finish(j, a.unprepared(&j.spec))
 		return
 	}
-	act, err := a.cfg.Queue.Start(a.steps, j.act.ID, change, a.when())
-	if !a.disk(err) {
+	act, err := a.cfg.Queue.Start(a.loop.Steps(), j.act.ID, change, a.loop.When())
+	if !a.loop.Disk(err) {
 		return
 	}
 	j.act = act
@@ -123,7 +123,7 @@ func (a *Agent) start(j *job) {
 // expire ends what has waited too long for its start. While the disk takes no ends
 // nothing begins either, so that can wait.
 func (a *Agent) expire() {
-	if a.degraded != "" {
+	if a.loop.Degraded() != "" {
 		a.at(dueExpire, expireEvery)
 		return
 	}
@@ -163,7 +163,7 @@ func (a *Agent) begin(j *job) {
 
 // again makes the next attempt of an action durable and begins it.
 func (a *Agent) again(j *job) {
-	if a.stopping {
+	if a.loop.Stopping() {
 		return // the next process finds that this attempt never began
 	}
 	change, ok := a.prepare(&j.spec)
@@ -171,8 +171,8 @@ func (a *Agent) again(j *job) {
 		a.finish(j, a.unprepared(&j.spec))
 		return
 	}
-	act, err := a.cfg.Queue.Start(a.steps, j.act.ID, change, a.when())
-	if !a.disk(err) {
+	act, err := a.cfg.Queue.Start(a.loop.Steps(), j.act.ID, change, a.loop.When())
+	if !a.loop.Disk(err) {
 		a.unsaved = append(a.unsaved, unsaved{id: j.act.ID}) // tried again with the disk
 		return
 	}
@@ -198,11 +198,11 @@ func (a *Agent) save(u unsaved) bool {
 		a.again(j)
 		return len(a.unsaved) == n
 	}
-	act, err := a.cfg.Queue.Finish(a.steps, u.id, u.step, a.when())
+	act, err := a.cfg.Queue.Finish(a.loop.Steps(), u.id, u.step, a.loop.When())
 	if errors.Is(err, queue.ErrDisk) {
 		a.unsaved = append(a.unsaved, u)
 	}
-	if !a.disk(err) {
+	if !a.loop.Disk(err) {
 		return false
 	}
 	a.spare()
@@ -244,28 +244,6 @@ func (a *Agent) changed(id protocol.ActionID) {
 	a.noteAction()
 }
 
-// worker runs do beside the loop and, if it is still there, what do returns
-// inside it.
-func (a *Agent) worker(do func() func()) {
-	a.workers.Go(func() {
-		if then := do(); then != nil {
-			a.tell(then)
-		}
-	})
-}
-
-// tell has the loop run a function, and reports whether it did.
-func (a *Agent) tell(call func()) bool {
-	done := make(chan struct{})
-	select {
-	case a.calls <- func() { defer close(done); call() }:
-		<-done
-		return true
-	case <-a.stopped:
-		return false
-	}
-}
-
 // beginCommand starts, or finds again, the command of an action.
 func (a *Agent) beginCommand(j *job) {
 	id, attempt, spec := j.act.ID, j.act.Attempt, j.spec
@@ -279,9 +257,9 @@ func (a *Agent) beginCommand(j *job) {
 	if within == nil && spec.Files != nil { // an earlier version let it in, which kept none
 		within = a.rights.policy.Needs(a.request(&spec, j.act.Requester)).Within
 	}
-	a.worker(func() func() {
+	a.loop.Worker(func() func() {
 		c := command{agent: a, id: id, attempt: attempt, spec: spec, name: name, runtime: runtime, within: within}
-		outcome := c.follow(a.watching, found)
+		outcome := c.follow(a.loop.Watching(), found)
 		if outcome == nil {
 			return nil // the agent stops; the command does not
 		}
@@ -325,7 +303,7 @@ func (a *Agent) takeEnds() {
 	for i, u := range ends {
 		all[i] = queue.Ending{Action: u.id, Step: u.step}
 	}
-	acts, err := a.cfg.Queue.FinishAll(a.steps, all, a.when())
+	acts, err := a.cfg.Queue.FinishAll(a.loop.Steps(), all, a.loop.When())
 	if err != nil { // each for itself: some may succeed, and the others are kept
 		for _, u := range ends {
 			a.save(u)
@@ -347,15 +325,15 @@ func (a *Agent) began(id protocol.ActionID, attempt int, r Run) {
 	j.run, j.taken, j.cancelSent = r, newTaken(r), false
 	a.changed(id)
 	told := j.taken
-	a.worker(func() func() { told.serve(a.watching); return nil })
+	a.loop.Worker(func() func() { told.serve(a.loop.Watching()); return nil })
 	if j.act.Cancelling {
 		a.cancelRun(j)
 	}
 	if j.spec.Daemon {
-		a.worker(func() func() {
+		a.loop.Worker(func() func() {
 			select {
 			case <-r.Started():
-			case <-a.watching.Done():
+			case <-a.loop.Watching().Done():
 				return nil
 			}
 			select {
@@ -386,10 +364,10 @@ func (a *Agent) cancelRun(j *job) {
 	}
 	j.cancelSent, j.cancelMS = true, a.cfg.BootMS()
 	run, id := j.run, j.act.ID
-	a.worker(func() func() {
-		err := run.Cancel(a.watching)
+	a.loop.Worker(func() func() {
+		err := run.Cancel(a.loop.Watching())
 		switch {
-		case err == nil, a.watching.Err() != nil, errors.Is(err, context.Canceled):
+		case err == nil, a.loop.Watching().Err() != nil, errors.Is(err, context.Canceled):
 			return nil
 		case errors.Is(err, runner.ErrDied), errors.Is(err, runner.ErrClosed):
 			return nil // whoever follows it finds out what is left of it
@@ -405,8 +383,8 @@ func (a *Agent) notCancelled(id protocol.ActionID, why error) {
 		return
 	}
 	j.cancelSent, j.cancelMS = false, 0 // it has time again
-	act, err := a.cfg.Queue.NotCancelled(a.steps, id, protocol.NotCancelled+why.Error(), a.when())
-	if !a.disk(err) {
+	act, err := a.cfg.Queue.NotCancelled(a.loop.Steps(), id, protocol.NotCancelled+why.Error(), a.loop.When())
+	if !a.loop.Disk(err) {
 		return
 	}
 	j.act = act
