@@ -138,7 +138,7 @@ func (cfg Config) validate() error {
 	case tls.RequireAndVerifyClientCert:
 	case tls.RequireAnyClientCert:
 		if cfg.TLS.VerifyConnection == nil {
-			return errors.New("TLS would accept certificates that nobody verified")
+			return errors.New("TLS would accept unverified certificates")
 		}
 	default:
 		return errors.New("TLS does not demand a certificate of the client")

@@ -613,7 +613,7 @@ func TestConfigIsValidated(t *testing.T) {
 		"Listener":           func(c *broker.Config) { c.Listener = nil },
 		"TLS":                func(c *broker.Config) { c.TLS = nil },
 		"Ingest":             func(c *broker.Config) { c.Ingest = nil },
-		"nobody verified":    func(c *broker.Config) { c.TLS.ClientAuth = tls.RequireAnyClientCert },
+		"unverified":         func(c *broker.Config) { c.TLS.ClientAuth = tls.RequireAnyClientCert },
 		"does not demand":    func(c *broker.Config) { c.TLS.ClientAuth = tls.VerifyClientCertIfGiven },
 		"part of a limit":    func(c *broker.Config) { c.Limit = broker.Limit{Messages: 1} },
 		"negative":           func(c *broker.Config) { c.MaxConnections = -1 },

@@ -20,7 +20,7 @@ const MaxChain = 64 << 10
 var (
 	ErrFork      = fmt.Errorf("%w: there are two rings of one number", ErrRing)
 	ErrThreshold = fmt.Errorf("%w: too few owners signed it", ErrRing)
-	ErrPin       = fmt.Errorf("%w: it is not the ring that was pinned", ErrRing)
+	ErrPin       = fmt.Errorf("%w: not the pinned ring", ErrRing)
 	ErrGap       = fmt.Errorf("%w: rings are missing before it", ErrRing)
 )
 
@@ -113,7 +113,7 @@ func OpenChain(pin enrol.Pin, parts ...[]byte) (*Chain, error) {
 		}
 	}
 	if chain == nil {
-		return nil, fmt.Errorf("ring %d: %w: it is not there", pin.Ring, ErrPin)
+		return nil, fmt.Errorf("ring %d: %w: missing", pin.Ring, ErrPin)
 	}
 	return chain, nil
 }

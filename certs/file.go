@@ -93,7 +93,7 @@ func readSecret(path string) ([]byte, error) {
 	}
 	switch {
 	case !info.Mode().IsRegular():
-		return nil, errors.New("it is not a regular file")
+		return nil, errors.New("not a regular file")
 	case info.Mode().Perm()&0o077 != 0:
 		return nil, fmt.Errorf("%w: its mode is %04o, want 0600", ErrFileMode, info.Mode().Perm())
 	}

@@ -173,7 +173,7 @@ func (i *Identity) Decrypt(message []byte) ([]byte, error) {
 		return nil, fmt.Errorf("decrypting: %w", err)
 	}
 	if b.Len() > MaxSecret || !m.IsEncrypted {
-		return nil, errors.New("decrypting: it is too large, or was never encrypted")
+		return nil, errors.New("decrypting: the message is too large, or is not encrypted")
 	}
 	return b.Bytes(), nil
 }

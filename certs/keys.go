@@ -15,7 +15,7 @@ import (
 )
 
 // ErrKeyTaken tells that a key belongs to somebody else already.
-var ErrKeyTaken = errors.New("the key belongs to somebody else")
+var ErrKeyTaken = errors.New("the key belongs to another principal")
 
 // Keys is the book of who owns which key: the ring in force, the hosts, and
 // what was revoked. It implements [protocol.Keyring] and is safe for
@@ -98,7 +98,7 @@ func (k *Keys) SetHost(host protocol.HostID, key *PublicKey) error {
 		return fmt.Errorf("key %s of host %q: %w: host %q has it", key.id, host, ErrKeyTaken, other)
 	}
 	if _, ok := k.chain.top().members.principals[key.id]; ok {
-		return fmt.Errorf("key %s of host %q: %w: it stands in the ring", key.id, host, ErrKeyTaken)
+		return fmt.Errorf("key %s of host %q: %w: the ring names it", key.id, host, ErrKeyTaken)
 	}
 	k.dropHost(host)
 	k.hosts[host], k.owners[key.id] = key, host

@@ -81,7 +81,7 @@ func DecodeFile(b []byte) ([][]byte, error) {
 		return nil, fmt.Errorf("%w: a file of more than %d rings", ErrRing, maxFileRings)
 	}
 	if len(parts[0]) == 0 {
-		return nil, fmt.Errorf("%w: %w", ErrRing, errors.New("the file holds none"))
+		return nil, fmt.Errorf("%w: %w", ErrRing, errors.New("the file holds no ring"))
 	}
 	return parts, nil
 }

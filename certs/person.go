@@ -29,7 +29,7 @@ const armorType = "PGP PUBLIC KEY BLOCK"
 // [ParsePublicKey] does; text around the block is no part of it.
 func ReadCertificate(b []byte) (*PublicKey, error) {
 	if len(b) > 2*MaxCertificate {
-		return nil, fmt.Errorf("%w: %d bytes are too many (gpg --export-options export-minimal leaves out what others added)", ErrCertificate, len(b))
+		return nil, fmt.Errorf("%w: %d bytes are too many (gpg --export-options export-minimal leaves out the signatures of other people)", ErrCertificate, len(b))
 	}
 	if !bytes.Contains(b, []byte("-----BEGIN PGP")) {
 		return ParsePublicKey(b)

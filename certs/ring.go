@@ -100,7 +100,7 @@ func (r *Ring) RemoveCoordinator(key protocol.KeyID) error {
 		return err == nil && k.Key() == key
 	})
 	if len(next.Coordinators) == len(r.Coordinators) {
-		return fmt.Errorf("removing a coordinator: %w: ring %d has none of key %s", ErrRing, r.Number-1, key)
+		return fmt.Errorf("removing a coordinator: %w: ring %d has no coordinator with key %s", ErrRing, r.Number-1, key)
 	}
 	*r = next
 	return nil
@@ -264,7 +264,7 @@ func (r *Ring) checkFields() error {
 	case r.Number == 0 || r.Number > protocol.MaxInteger:
 		return fmt.Errorf("number %d is out of range", r.Number)
 	case r.Prev.IsZero() != (r.Number == 1):
-		return errors.New("the first ring, and no other, follows none")
+		return errors.New("exactly the first ring has no previous ring")
 	case len(r.Owners) < 1 || len(r.Owners) > MaxOwners || len(r.Coordinators) > MaxCoordinators || len(r.People) > MaxPeople:
 		return fmt.Errorf("%d owners, %d coordinators and %d people are not within its limits", len(r.Owners), len(r.Coordinators), len(r.People))
 	}
@@ -275,7 +275,7 @@ func (r *Ring) checkFields() error {
 	people := map[string]bool{}
 	for _, p := range r.People {
 		if people[p.Person] {
-			return fmt.Errorf("%.70q stands there twice", p.Person)
+			return fmt.Errorf("%.70q is listed twice", p.Person)
 		}
 		people[p.Person] = true
 		owners = append(owners, p.Person)
@@ -318,10 +318,10 @@ func (m *members) add(raw []byte, role protocol.Role, person string) error {
 	}
 	p, known := m.principals[k.id]
 	if known && (p.Person != person || p.Can(role)) {
-		return fmt.Errorf("key %s stands there twice", k.id)
+		return fmt.Errorf("key %s is listed twice", k.id)
 	}
 	if known && !bytes.Equal(m.keys[k.id].raw, raw) {
-		return fmt.Errorf("key %s stands there in two forms", k.id)
+		return fmt.Errorf("key %s is listed in two forms", k.id)
 	}
 	p.Person, p.Key, p.Roles = person, k, append(slices.Clone(p.Roles), role)
 	m.principals[k.id], m.keys[k.id] = p, k

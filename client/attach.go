@@ -258,7 +258,7 @@ func (s *Session) converse(ctx context.Context, conn *attach.Conn) (*api.Action,
 }
 
 // errRefused is the end of a peer of which the host takes nothing any more.
-var errRefused = errors.New("the host takes nothing of what is typed here any more")
+var errRefused = errors.New("the host accepts no more input from this terminal")
 
 // message takes a message of the other side.
 func (s *Session) message(m terminal.Message) (end *api.Action, err error) {
@@ -266,7 +266,7 @@ func (s *Session) message(m terminal.Message) (end *api.Action, err error) {
 	case terminal.MessageEnd:
 		end = new(api.Action)
 		if err := json.Unmarshal(m.Data, end); err != nil {
-			return nil, fmt.Errorf("the end of the session is not what this version reads: %w", err)
+			return nil, fmt.Errorf("this version cannot read the end of the session: %w", err)
 		}
 		return end, nil
 	case terminal.MessageAck:
@@ -276,7 +276,7 @@ func (s *Session) message(m terminal.Message) (end *api.Action, err error) {
 		s.hasBegun() // before anything is printed: the terminal must be as the session wants it
 		return nil, s.print(m)
 	}
-	return nil, fmt.Errorf("a message of a session is not what this version reads: %w", terminal.ErrFormat)
+	return nil, fmt.Errorf("this version cannot read a message of the session: %w", terminal.ErrFormat)
 }
 
 func (s *Session) hasBegun() {
@@ -323,7 +323,7 @@ func (s *Session) print(m terminal.Message) error {
 		return nil
 	}
 	if _, err := s.cfg.Output.Write(b); err != nil {
-		return fmt.Errorf("writing what the terminal prints: %w", err)
+		return fmt.Errorf("writing the terminal's output: %w", err)
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func handle[T any](data []byte, take func(T) error) error {
 	}
 	var v T
 	if err := json.Unmarshal(data, &v); err != nil {
-		return fmt.Errorf("an event is not what this version reads: %w", err)
+		return fmt.Errorf("this version cannot read an event: %w", err)
 	}
 	return take(v)
 }

@@ -158,7 +158,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 		return nil
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("the answer of %s is not what this version reads: %w", path, err)
+		return fmt.Errorf("this version cannot read the answer of %s: %w", path, err)
 	}
 	return nil
 }

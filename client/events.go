@@ -43,7 +43,7 @@ func (c *Client) Events(ctx context.Context, after uint64, handle func(api.Event
 		}
 		var e api.Event
 		if err := json.Unmarshal(data, &e); err != nil {
-			return fmt.Errorf("an event is not what this version reads: %w", err)
+			return fmt.Errorf("this version cannot read an event: %w", err)
 		}
 		if err := handle(e); err != nil {
 			return err

@@ -22,9 +22,9 @@ import (
 
 var (
 	// ErrUp: a fleet of that name is up, or what was left of one is there.
-	ErrUp = errors.New("it is up already")
+	ErrUp = errors.New("the fleet is up already")
 	// ErrNotUp: there is no fleet of that name.
-	ErrNotUp = errors.New("it is not up")
+	ErrNotUp = errors.New("the fleet is not up")
 	// ErrBusy: another Up or Down of the same fleet is at work.
 	ErrBusy = errors.New("another command is at work on it")
 	// ErrRoot: namespaces, links and control groups need root.

@@ -117,7 +117,7 @@ func (n node) sweep(all []hierarchy) error {
 }
 
 // errDead: there is nothing to plug in or out.
-var errDead = errors.New("it is dead; heal it first")
+var errDead = errors.New("the host is dead; heal it first")
 
 func (n node) unplug() error {
 	seen, err := n.look()

@@ -269,7 +269,7 @@ func (n node) approve(ctx context.Context, c *client.Client, words string) error
 		return errors.New("the coordinator knows nothing of its enrolment")
 	}
 	if all[i].Words != words {
-		return fmt.Errorf("it shows the words %q, the coordinator %q: somebody stands between", words, all[i].Words)
+		return fmt.Errorf("it shows the words %q, the coordinator %q: someone is intercepting the connection", words, all[i].Words)
 	}
 	return c.Post(ctx, "/v1/enrolments/"+all[i].ID+"/approve", nil, api.Decision{Words: words}, nil)
 }

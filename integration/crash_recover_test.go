@@ -82,7 +82,7 @@ func (w *world) interrupted(t *testing.T, edge *host, name, backup, since, point
 	rings := w.path(name + "-rings")
 	env := append(w.env(), "XDG_CONFIG_HOME="+operator)
 	w.spawn(t, name+"-ring", env, filepath.Join(w.bin, "hostler"), "fleet", "ring", "replace-coordinator", request, "--out", rings).finish(t).exits(t, 0)
-	command("nothing is known that speaks against", "recover", "--ring", rings)
+	command("nothing speaks against", "recover", "--ring", rings)
 	copied := w.path(name + ".backup")
 	command("already exists", "backup", copied)
 	if left, err := filepath.Glob(w.path(".hostler-backup-*")); err != nil || len(left) > 0 {

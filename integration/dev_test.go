@@ -165,7 +165,7 @@ func TestDev(t *testing.T) {
 		}
 	}
 	t.Run("a second of that name is refused", func(t *testing.T) {
-		l.dev(t, "up").exits(t, 1, "it is up already", "hostler dev down --name "+l.name)
+		l.dev(t, "up").exits(t, 1, "the fleet is up already", "hostler dev down --name "+l.name)
 	})
 	t.Run("one that is cut off is missed, alone, and comes back", func(t *testing.T) {
 		from := l.events.mark()

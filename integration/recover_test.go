@@ -168,7 +168,7 @@ func TestRecoveredDisk(t *testing.T) {
 	dir, old := w.path("coordinator"), w.path("coordinator.old")
 	w.start(t, "hostler-coordinator", "--config", w.path("coordinator.toml"), "recover").finish(t).exits(t, 1, "stop it first")
 	w.coordinator.end(t, term)
-	w.start(t, "hostler-coordinator", "--config", w.path("coordinator.toml"), "recover").finish(t).exits(t, 1, "nothing is known that speaks against this state directory")
+	w.start(t, "hostler-coordinator", "--config", w.path("coordinator.toml"), "recover").finish(t).exits(t, 1, "nothing speaks against this state directory")
 	w.copyTo(t, dir, old)
 	from := w.events.mark()
 	w.startCoordinator(t)

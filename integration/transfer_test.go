@@ -199,7 +199,7 @@ func TestPushAndPull(t *testing.T) {
 			t.Error("the rest did not come")
 		}
 		w.cli(t, "push", large, "edge-01:"+there+"/pipe").exits(t, 1, "neither a file nor a directory")
-		w.cli(t, "pull", "edge-01:/nosuch", back).exits(t, 3, "why: there is no such file: /nosuch")
+		w.cli(t, "pull", "edge-01:/nosuch", back).exits(t, 3, "why: no such file: /nosuch")
 	})
 
 	t.Run("who and what is in the audit log", func(t *testing.T) {

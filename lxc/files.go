@@ -64,7 +64,7 @@ func (r *Runtime) stoppedFiles(info container.Info) (container.Files, error) {
 				backend, path = "dir", value
 			}
 			if backend != "dir" {
-				return container.Files{}, fmt.Errorf("lxc files %q: %w: while it is stopped its %s file system is not mounted; start it", info.Name, container.ErrUnsupported, backend)
+				return container.Files{}, fmt.Errorf("lxc files %q: %w: its %s file system is mounted only while it runs; start it", info.Name, container.ErrUnsupported, backend)
 			}
 			f.Root = path
 		case "lxc.idmap", "lxc.id_map":
@@ -78,7 +78,7 @@ func (r *Runtime) stoppedFiles(info container.Info) (container.Files, error) {
 		}
 	}
 	if i, err := os.Lstat(f.Root); err != nil || !i.IsDir() {
-		return container.Files{}, fmt.Errorf("lxc files %q: %w: there is no directory %s", info.Name, container.ErrUnsupported, f.Root)
+		return container.Files{}, fmt.Errorf("lxc files %q: %w: directory %s does not exist", info.Name, container.ErrUnsupported, f.Root)
 	}
 	return f, nil
 }

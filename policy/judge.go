@@ -92,7 +92,7 @@ func (a *opened) judge(n Need, o Order, p protocol.OrderApproval, ring uint64, c
 	case a.err != nil:
 		return a.err
 	case !n.May(a.by.Person):
-		return fmt.Errorf("%s is not among those who may", a.by.Person)
+		return fmt.Errorf("%s is not among the people who may approve it", a.by.Person)
 	case a.Ring > ring:
 		return fmt.Errorf("that of %s was signed under ring %d, ring %d is held here", a.by.Person, a.Ring, ring)
 	case a.Spec != protocol.Sum(o.Spec):
@@ -100,7 +100,7 @@ func (a *opened) judge(n Need, o Order, p protocol.OrderApproval, ring uint64, c
 	case !a.Covers(p, o.Target):
 		return fmt.Errorf("that of %s does not name this action on this host", a.by.Person)
 	case a.IssuedMS <= clock.SinceMS:
-		return fmt.Errorf("that of %s is dated before what this host remembers; it may have been used already", a.by.Person)
+		return fmt.Errorf("the approval of %s is older than this host's memory of actions; it may have been used already", a.by.Person)
 	case now < a.NotBeforeMS:
 		return fmt.Errorf("that of %s holds only later", a.by.Person)
 	case now >= a.ExpiresMS:

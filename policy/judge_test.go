@@ -112,7 +112,7 @@ func TestJudge(t *testing.T) {
 		{"one", []protocol.OrderApproval{alice}, "1 more than it has (alice)"},
 		{"one twice", []protocol.OrderApproval{alice, alice}, "1 more"},
 		{"two keys of one", []protocol.OrderApproval{alice, approve("alice's other", nil)}, "1 more than it has (alice)"},
-		{"somebody else", []protocol.OrderApproval{alice, approve("mallory", nil)}, "mallory is not among those who may"},
+		{"somebody else", []protocol.OrderApproval{alice, approve("mallory", nil)}, "mallory is not among the people who may approve it"},
 		{"an owner", []protocol.OrderApproval{alice, approve("olga", nil)}, "may not send this type"},
 		{"the coordinator", []protocol.OrderApproval{alice, approve("coordinator", nil)}, "may not send this type"},
 		{"a revoked key", []protocol.OrderApproval{alice, approve("revoked carol", nil)}, "revoked"},

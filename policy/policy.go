@@ -151,7 +151,7 @@ func checkList(what string, list []string, each func(string) error) error {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 		if slices.Contains(list[:i], s) {
-			return fmt.Errorf("%s: %.70q stands there twice", what, s)
+			return fmt.Errorf("%s: %.70q is listed twice", what, s)
 		}
 	}
 	return nil
@@ -195,7 +195,7 @@ func checkKind(s string) error {
 		return fmt.Errorf("%s follows the rules of %s: name that instead", k, ruled(k))
 	}
 	if !slices.ContainsFunc(Kinds(), func(k protocol.Kind) bool { return fits(s, k) }) {
-		return fmt.Errorf("there is no kind %.60q", s)
+		return fmt.Errorf("unknown kind %.60q", s)
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func (f *file) checkWhere(kinds, labels []string) error {
 	}
 	return checkOptional("labels", labels, func(s string) error {
 		if f.Labels[s] == nil {
-			return fmt.Errorf("%.70q is not under [labels]; what the coordinator calls hosts does not count here", s)
+			return fmt.Errorf("%.70q is not under [labels]; labels that the coordinator gives hosts do not count here", s)
 		}
 		return nil
 	})
@@ -263,9 +263,9 @@ func (r *rule) checkNeed(f *file) error {
 	case n.Approvals < 0 || n.Approvals > MaxApprovals:
 		return fmt.Errorf("approvals: %d is not between 0 and %d", n.Approvals, MaxApprovals)
 	case r.Refuse && (n.Approvals > 0 || r.By != nil):
-		return fmt.Errorf("refuse lets nobody: approvals, by and four_eyes have no use beside it")
+		return fmt.Errorf("refuse excludes approvals, by and four_eyes")
 	case r.By != nil && n.Approvals == 0:
-		return fmt.Errorf("by says who approves, and no approvals are asked for")
+		return fmt.Errorf("by names approvers, but the rule asks for no approvals")
 	case r.By != nil && n.Approvals > len(members):
 		return fmt.Errorf("%d persons must approve, and %d may", n.Approvals, len(members))
 	case r.Refuse:
@@ -326,7 +326,7 @@ func (q *request) check(f *file) error {
 func checkUser(s string) error {
 	uid, gid, both := strings.Cut(s, ":")
 	if !isNumber(uid) || both && !isNumber(gid) {
-		return fmt.Errorf("%.40q is neither a uid nor uid:gid; names mean what a file says that others can change", s)
+		return fmt.Errorf("%.40q is neither a uid nor uid:gid; user names are not allowed, because a file that others can change says what a name means", s)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func (t Targets) check() error {
 		case x.Action.IsZero():
 			return fmt.Errorf("host %s: the action is missing", x.Host)
 		case i > 0 && t[i-1].compare(x) >= 0:
-			return fmt.Errorf("target %s is not in its order, or stands there twice", x)
+			return fmt.Errorf("target %s is out of order or listed twice", x)
 		}
 	}
 	return nil

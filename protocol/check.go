@@ -66,11 +66,11 @@ func checkPositions(what string, list []Position, streams ...Stream) error {
 		same := func(q Position) bool { return q.Stream == p.Stream }
 		switch {
 		case p.Store.IsZero():
-			return fmt.Errorf("%s: a position names no store", what)
+			return fmt.Errorf("%s: the position names no store", what)
 		case !slices.Contains(streams, p.Stream):
-			return fmt.Errorf("%s: stream %.40q does not go that way", what, p.Stream)
+			return fmt.Errorf("%s: stream %.40q has the other direction", what, p.Stream)
 		case slices.ContainsFunc(list[:i], same):
-			return fmt.Errorf("%s: stream %s stands there twice", what, p.Stream)
+			return fmt.Errorf("%s: stream %s is listed twice", what, p.Stream)
 		case (p.N == 0) != p.H.IsZero():
 			return fmt.Errorf("%s: item %d cannot have the digest %s", what, p.N, p.H)
 		}
@@ -119,7 +119,7 @@ func (p *Presence) check() error {
 	case PresenceGoodbye:
 		ok = k == KGoodbye && answered
 	default:
-		return fmt.Errorf("there is no presence of kind %.40q", p.Kind)
+		return fmt.Errorf("unknown presence kind %.40q", p.Kind)
 	}
 	if !ok {
 		return fmt.Errorf("number %d and challenge are not those of a %s", k, p.Kind)
@@ -137,7 +137,7 @@ func (h *Hello) check() error {
 	case h.Inst.IsZero() || h.Store.IsZero():
 		return fmt.Errorf("inst or store is missing")
 	case h.SelfFence != "none" && h.SelfFence != "guard" && h.SelfFence != "watchdog":
-		return fmt.Errorf("self_fence %.40q is none of none, guard and watchdog", h.SelfFence)
+		return fmt.Errorf("self_fence %.40q: want none, guard or watchdog", h.SelfFence)
 	}
 	for i, f := range h.Features {
 		if !isWord(f) || i > 0 && h.Features[i-1] >= f {
@@ -183,7 +183,7 @@ func (h *HostInfo) check() error {
 		}
 	}
 	if p := h.Policy; p != nil && (!isWord(p.Source) || len(p.Broken) > maxText) {
-		return fmt.Errorf("the source of the policy is not a word, or what is wrong with it too long")
+		return fmt.Errorf("the source of the policy is not a word, or its fault is too long")
 	}
 	return errors.Join(checkLength("hostname", h.Hostname, maxName), checkLength("boot", h.Boot, maxName))
 }
@@ -215,7 +215,7 @@ func checkHeld(list []LeaseHeld) error {
 	for _, l := range list {
 		switch {
 		case l.CTID.IsZero() || seen[l.CTID]:
-			return fmt.Errorf("a container is missing or stands there twice")
+			return fmt.Errorf("a container is missing or listed twice")
 		case l.Epoch.Term.Ring == 0 || l.Epoch.Term.Counter == 0 || l.Epoch.Counter == 0:
 			return fmt.Errorf("container %s has no epoch", l.CTID)
 		}
@@ -248,7 +248,7 @@ func (r *Receipt) check() error {
 	}
 	for _, w := range r.Want {
 		if w != WantFull {
-			return fmt.Errorf("nobody can want %.40q", w)
+			return fmt.Errorf("unknown want %.40q", w)
 		}
 	}
 	return errors.Join(checkCredit(r.Credit, false), checkUp("have", r.Have), checkDown("sent", r.Sent), checkEnvelope(r.Checkpoint), checkHead(r.Audit))
@@ -297,7 +297,7 @@ func (c *ControlItem) check() error {
 			return fmt.Errorf("a question for the policy is about no action")
 		}
 	default:
-		return fmt.Errorf("there is no verb %.40q", c.Verb)
+		return fmt.Errorf("unknown verb %.40q", c.Verb)
 	}
 	return nil
 }
@@ -326,11 +326,11 @@ func (r *Report) check() error {
 	for i, o := range r.Output {
 		switch {
 		case !o.FD.valid() || slices.ContainsFunc(r.Output[:i], func(p Output) bool { return p.FD == o.FD }):
-			return fmt.Errorf("output %.40q does not exist or stands there twice", o.FD)
+			return fmt.Errorf("output %.40q does not exist or is listed twice", o.FD)
 		case o.Bytes < 0 || o.Dropped < 0 || o.Dropped > o.Bytes || o.DropAt < 0 || o.DropAt > o.Bytes-o.Dropped:
 			return fmt.Errorf("output %s: %d of %d bytes cannot be left out at %d", o.FD, o.Dropped, o.Bytes, o.DropAt)
 		case o.FD != Recording && (!o.SHA256.IsZero() || o.Ended != ""), len(o.Ended) > maxText:
-			return fmt.Errorf("output %s: it is accounted for as a recording is", o.FD)
+			return fmt.Errorf("output %s: it has the members of a recording", o.FD)
 		case o.Archive == nil:
 		case o.FD != Stdout:
 			return fmt.Errorf("output %s is no archive", o.FD)

@@ -30,7 +30,7 @@ func (c *Checkpoint) check() error {
 	host, isHost := c.Log.Host()
 	switch {
 	case c.Log != Coordinator && !isHost:
-		return fmt.Errorf("there is no log of %.80q", c.Log)
+		return fmt.Errorf("unknown log %.80q", c.Log)
 	case c.Store.IsZero():
 		return fmt.Errorf("the store is missing")
 	case c.N == 0 || c.N <= c.After:

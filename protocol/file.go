@@ -77,7 +77,7 @@ func (a *Archive) check() error {
 	}
 	switch {
 	case a.Files < 0 || a.Bytes < 0 || int64(len(a.Sums)) > a.Files:
-		return fmt.Errorf("archive: %d files of %d bytes, of which %d are named", a.Files, a.Bytes, len(a.Sums))
+		return fmt.Errorf("archive: %d files of %d bytes, but %d names", a.Files, a.Bytes, len(a.Sums))
 	case len(a.Sums) > MaxSums || names > MaxSumNames:
 		return fmt.Errorf("archive: %d files are named with %d bytes, at most %d with %d may be", len(a.Sums), names, MaxSums, MaxSumNames)
 	}

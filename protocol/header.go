@@ -65,7 +65,7 @@ func (h *Header) check(rule typeRule) error {
 	case !down && h.Revoked != 0:
 		return fmt.Errorf("the number of the revocation list belongs to a coordinator's message")
 	case rule.heard && !h.Heard.valid(), !rule.heard && h.Heard != Seq{} && !h.carries(rule):
-		return fmt.Errorf("heard belongs to what answers a host, and to nothing else")
+		return fmt.Errorf("heard is allowed only in answers to a host")
 	case h.LeftMS < 0, h.LeftMS != 0 && rule.stream != StreamOrder && !h.carries(rule):
 		return fmt.Errorf("left_ms belongs to an order and is not negative")
 	case !h.Chal.IsZero() && (down || rule.class != ClassState):

@@ -283,7 +283,7 @@ func unuuid(what string, dst, b []byte) error {
 
 func marshalID(what string, zero bool, text string) ([]byte, error) {
 	if zero {
-		return nil, fmt.Errorf("%s: %w: it is missing", what, ErrID)
+		return nil, fmt.Errorf("%s: %w: missing", what, ErrID)
 	}
 	return []byte(text), nil
 }

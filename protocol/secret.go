@@ -110,9 +110,9 @@ func decodeSecret(b []byte, s *Secret) error {
 func (s *Secret) check() error {
 	switch {
 	case s.Type != typeSecret:
-		return fmt.Errorf("it is no secret")
+		return fmt.Errorf("not a secret")
 	case s.Fleet.IsZero() || s.Host == "" || s.Action.IsZero():
-		return fmt.Errorf("it does not say what it is for")
+		return fmt.Errorf("it names no purpose")
 	case len(s.Env) == 0:
 		return fmt.Errorf("it is empty")
 	}

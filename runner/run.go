@@ -222,7 +222,7 @@ func (run *Run) Credit(ctx context.Context, stdout, stderr int64) error {
 		err = fmt.Errorf("supervisor answered %q", result)
 	}
 	if err != nil {
-		return fmt.Errorf("telling run %s/%d what was taken: %w", run.Action, run.Attempt, err)
+		return fmt.Errorf("telling run %s/%d how much output was read: %w", run.Action, run.Attempt, err)
 	}
 	return nil
 }

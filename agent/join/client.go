@@ -27,7 +27,7 @@ import (
 var (
 	// ErrStranger: whoever answers is not a coordinator of the fleet that the
 	// join code names. Somebody may stand in between.
-	ErrStranger = errors.New("whoever answers is not of the fleet that the join code names")
+	ErrStranger = errors.New("the answering server is not of the fleet that the join code names")
 	// ErrRefused: the coordinator does not take the offer. An [api.Problem] in
 	// the same error says why.
 	ErrRefused = errors.New("the coordinator refused")

@@ -121,7 +121,7 @@ func (r Record) admitted(a enrol.StateResponse, key *certs.TLSKey) (Record, erro
 	ring := chain.Ring()
 	switch {
 	case a.Fleet != ring.Fleet || a.FleetName != ring.Name:
-		return r, fmt.Errorf("%w: it speaks of fleet %s, the ring is of %s", ErrStranger, a.FleetName, ring.Name)
+		return r, fmt.Errorf("%w: the answer names fleet %s, the ring is of fleet %s", ErrStranger, a.FleetName, ring.Name)
 	case !slices.ContainsFunc(ring.Coordinators, func(c certs.Coordinator) bool { return bytes.Equal(c.TLSCA, a.CA) }):
 		return r, fmt.Errorf("%w: its authority is not in ring %d", ErrStranger, ring.Number)
 	case len(a.Brokers) > maxBrokers:
@@ -159,7 +159,7 @@ func checkCertificate(der []byte, host protocol.HostID, chain *certs.Chain, key 
 		return err
 	}
 	if want := (protocol.SAN{Kind: protocol.SANHost, ID: string(host)}); name != want {
-		return fmt.Errorf("it is for %q, want %q", name, want)
+		return fmt.Errorf("the certificate is for %q, want %q", name, want)
 	}
 	return nil
 }

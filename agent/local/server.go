@@ -64,7 +64,7 @@ func removeStale(ctx context.Context, path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != fs.ModeSocket:
-		return errors.New("something that is no socket stands there")
+		return errors.New("a file that is no socket is there")
 	}
 	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err == nil {

@@ -192,7 +192,7 @@ const maxRecordMiB = 64
 func (s sessionsConfig) check() error {
 	switch {
 	case s.Parallel < 1:
-		return fmt.Errorf("sessions.parallel = %d: want 1 at least; who may have none is a matter of the policy", s.Parallel)
+		return fmt.Errorf("sessions.parallel = %d: want at least 1; use the policy to forbid sessions", s.Parallel)
 	case s.RecordMiB < 1 || s.RecordMiB > maxRecordMiB:
 		return fmt.Errorf("sessions.record_mib = %d: want 1 to %d", s.RecordMiB, maxRecordMiB)
 	case s.Unrecorded != unrecordedContinue && s.Unrecorded != unrecordedEnd:

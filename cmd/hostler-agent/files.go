@@ -79,10 +79,10 @@ func tree(m *agent.Move, t *files.Tree) *files.Tree {
 var errSkipped = errors.New("not everything was copied")
 
 // errChanged tells that whoever pulls has the beginning of another archive.
-var errChanged = errors.New("what is there is not what was copied before")
+var errChanged = errors.New("the file differs from the part that was copied before")
 
 // errAbsent tells that there is nothing of what is to be pulled.
-var errAbsent = errors.New("there is no such file")
+var errAbsent = errors.New("no such file")
 
 // pullFiles writes an archive of what is there, behind what whoever asked has of it
 // already, and leaves a note of what it holds.

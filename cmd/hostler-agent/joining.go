@@ -69,7 +69,7 @@ func begin(s state, c config, code, host string, labels []string) (join.Record, 
 		return old, err
 	case code != "":
 	case err != nil:
-		return old, fmt.Errorf("%w: there is nothing to go on with; give the code that hostler host invite prints", daemon.ErrUsage)
+		return old, fmt.Errorf("%w: no enrolment is under way; give the code that hostler host invite prints", daemon.ErrUsage)
 	case old.State == enrol.Denied || old.State == enrol.Revoked:
 		return old, fmt.Errorf("%w: host %s was %s; it needs a new code: hostler host invite", errRefused, old.Host, old.State)
 	case old.Code == "" && old.Session == (enrol.SessionID{}):
@@ -139,7 +139,7 @@ func explain(r join.Record, err error) error {
 	case errors.Is(err, join.ErrRevoked):
 		return fmt.Errorf("%w: host %s: %w\nTo join again: hostler-agent leave", errRefused, r.Host, err)
 	case errors.Is(err, join.ErrStranger):
-		return fmt.Errorf("%w: %w\nIf the code is fresh and of your own fleet, somebody stands between this host and the coordinator", errRefused, err)
+		return fmt.Errorf("%w: %w\nIf the code is new and of your own fleet, someone is intercepting the connection to the coordinator", errRefused, err)
 	case errors.Is(err, join.ErrRefused):
 		next := "Ask for a new code: hostler host invite"
 		if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeExists {

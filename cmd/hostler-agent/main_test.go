@@ -298,7 +298,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"help", "run"}, 0, "hostler-agent run [flags]"},
 		{[]string{"run", "now"}, daemon.ExitUsage, "unknown command"},
 		{[]string{"run", "--fast"}, daemon.ExitUsage, "unknown flag"},
-		{[]string{"join"}, daemon.ExitUsage, "nothing to go on with"},
+		{[]string{"join"}, daemon.ExitUsage, "no enrolment is under way"},
 		{[]string{"join", "nonsense"}, daemon.ExitUsage, "unusable code"},
 		{[]string{"join", code, "--host", "Not A Host"}, daemon.ExitUsage, "--host"},
 		{[]string{"join", "--host", "edge-02"}, daemon.ExitUsage, "go with a code"},

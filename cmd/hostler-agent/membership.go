@@ -169,7 +169,7 @@ func (m *membership) upkeep(ctx context.Context) error {
 		select {
 		case <-m.stranger:
 			if err := m.Fetch(ctx, m.Ring()+1); err != nil && ctx.Err() == nil {
-				m.log.Warn("the broker is not of the fleet's rings, and there are no newer ones", "error", err)
+				m.log.Warn("the rings do not name this broker, and no newer ring exists", "error", err)
 			}
 			continue
 		default:

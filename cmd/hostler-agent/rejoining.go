@@ -92,7 +92,7 @@ func follows(ctx context.Context, client *join.Client, old, r join.Record) (*cer
 	case held.Fleet != given.Fleet:
 		return nil, fmt.Errorf("%w: the code is of fleet %s (%s), and host %s is a member of fleet %s (%s) still\nTo go there: hostler-agent leave, and then join", errRefused, given.Name, given.Fleet, r.Host, held.Name, held.Fleet)
 	case given.Number < held.Number:
-		return nil, fmt.Errorf("%w: the coordinator serves ring %d of the fleet, and this host holds ring %d: it is an older one", errRefused, given.Number, held.Number)
+		return nil, fmt.Errorf("%w: the coordinator serves ring %d of the fleet, and this host holds ring %d: the coordinator's ring is older", errRefused, given.Number, held.Number)
 	case given.Number > held.Number:
 		b, err := client.Rings(ctx, r.Addresses, held.Number+1)
 		if err == nil {
@@ -104,7 +104,7 @@ func follows(ctx context.Context, client *join.Client, old, r join.Record) (*cer
 	}
 	mine, ok := chain.Digest(given.Number)
 	if theirs, _ := next.Digest(given.Number); !ok || mine != theirs {
-		return nil, fmt.Errorf("%w: ring %d of the coordinator is not the one that follows from ring %d, which this host holds", errRefused, given.Number, held.Number)
+		return nil, fmt.Errorf("%w: ring %d of the coordinator does not follow from ring %d, which this host holds", errRefused, given.Number, held.Number)
 	}
 	return chain, nil
 }

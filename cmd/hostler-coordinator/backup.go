@@ -127,7 +127,7 @@ func sweep(dir string, id *certs.Identity) error {
 	for _, e := range left {
 		if strings.HasPrefix(e.Name(), partial(id)) && e.Type().IsRegular() {
 			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
-				return fmt.Errorf("remove what is left of a backup that was interrupted: %w", err)
+				return fmt.Errorf("remove the remains of an interrupted backup: %w", err)
 			}
 		}
 	}
@@ -152,7 +152,7 @@ func (b *backup) place(ctx context.Context, to string, id *certs.Identity) (m ar
 	fmt.Fprintln(b.talk, "Reading it back …")
 	read, _, err := inspect(ctx, f.Name(), "")
 	if err == nil && read.Store != m.Store {
-		err = errors.New("what was read back is another backup")
+		err = errors.New("the file that was read back is another backup")
 	}
 	if err != nil {
 		return m, fmt.Errorf("reading it back: %w", err)

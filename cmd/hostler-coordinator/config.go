@@ -191,7 +191,7 @@ func addresses(section, listen string, given []string) ([]string, error) {
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		if host, err = os.Hostname(); err != nil {
-			return nil, fmt.Errorf("%s.addresses: none is set, and this machine has no name: %w", section, err)
+			return nil, fmt.Errorf("%s.addresses is not set, and this machine has no name: %w", section, err)
 		}
 	}
 	return []string{net.JoinHostPort(host, port)}, nil

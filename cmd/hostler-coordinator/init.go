@@ -99,7 +99,7 @@ func createStore(ctx context.Context, s state) (string, error) {
 func takeRings(s state, file string) (*certs.Chain, error) {
 	code, err := s.code()
 	if err != nil {
-		return nil, fmt.Errorf("there is no coordinator in %s yet: %w\nRun: hostler-coordinator init --fleet CODE", s, err)
+		return nil, fmt.Errorf("%s holds no coordinator yet: %w\nRun: hostler-coordinator init --fleet CODE", s, err)
 	}
 	id, err := certs.LoadIdentity(s.identity())
 	if err != nil {

@@ -246,8 +246,8 @@ func TestNothingThere(t *testing.T) {
 		say  []string
 		args []string
 	}{
-		{"backup", daemon.ExitFailed, []string{"there is no coordinator in ", "HOSTLER_STATE_DIR"}, []string{"backup", t.TempDir()}},
-		{"recover", daemon.ExitFailed, []string{"there is no coordinator in ", "HOSTLER_STATE_DIR", "restore FILE"}, []string{"recover"}},
+		{"backup", daemon.ExitFailed, []string{" holds no coordinator", "HOSTLER_STATE_DIR"}, []string{"backup", t.TempDir()}},
+		{"recover", daemon.ExitFailed, []string{" holds no coordinator", "HOSTLER_STATE_DIR", "restore FILE"}, []string{"recover"}},
 		{"restore", daemon.ExitFailed, []string{"restore /nope: no such file or directory\n"}, []string{"restore", "/nope"}},
 		{"no file", daemon.ExitUsage, []string{"accepts 1 arg"}, []string{"restore"}},
 		{"no place", daemon.ExitUsage, []string{"accepts 1 arg"}, []string{"backup"}},

@@ -46,7 +46,7 @@ func (s state) recovery() (r recovery, ok bool, err error) {
 		err = protocol.DecodeJSON(b, &r, false)
 	}
 	if err == nil && r.Stage != restoring && r.Stage != restored && r.Stage != recovering {
-		err = fmt.Errorf("there is no stage %.40q", r.Stage)
+		err = fmt.Errorf("unknown stage %.40q", r.Stage)
 	}
 	if err != nil {
 		return r, false, fmt.Errorf("%s: %w", s.marker(), err)

@@ -130,7 +130,7 @@ func (r *recoverRun) begin(ctx context.Context) (recovery, error) {
 		}
 	}
 	if r.ring != "" {
-		return mark, errors.New("there is no new key yet that a ring could name\nRun first: hostler-coordinator recover")
+		return mark, errors.New("no new key exists yet for a ring to name\nRun first: hostler-coordinator recover")
 	}
 	if r.fleet != "" {
 		code, err := enrol.ParseFleetCode(r.fleet)
@@ -142,7 +142,7 @@ func (r *recoverRun) begin(ctx context.Context) (recovery, error) {
 			return mark, err
 		}
 		if old.Fleet == code.Fleet {
-			return mark, fmt.Errorf("--fleet is the code of fleet %s itself, of which this is a coordinator; make another one: hostler fleet init NAME", old.Name)
+			return mark, fmt.Errorf("--fleet is the code of this coordinator's own fleet %s; make another fleet: hostler fleet init NAME", old.Name)
 		}
 		mark.NewFleet, mark.FormerFleet = r.fleet, fmt.Sprintf("fleet %s (%s)", old.Name, old.Fleet)
 	}
@@ -173,7 +173,7 @@ func (r *recoverRun) outdated(ctx context.Context) (mark recovery, err error) {
 		return mark, err
 	}
 	if why == "" && !r.force {
-		return mark, fmt.Errorf("nothing is known that speaks against this state directory: %s is no restored backup, and no host has shown that it is older than what it saw\n"+
+		return mark, fmt.Errorf("nothing speaks against this state directory: %s is no restored backup, and no host has shown newer messages\n"+
 			"Run: hostler-coordinator run\nIf you know better: hostler-coordinator recover --force", r.state)
 	}
 	return recovery{Former: id.Key()}, nil
@@ -283,7 +283,7 @@ func (r *recoverRun) rings(mark recovery, code enrol.FleetCode, id *certs.Identi
 	}
 	number := chain.Ring().Number
 	if _, ok := chain.Coordinator(id.Key()); !ok {
-		return nil, fmt.Errorf("ring %d of %s does not name the new key %s\nRun hostler-coordinator recover again: it says what an owner has to type", number, r.ring, id.Key())
+		return nil, fmt.Errorf("ring %d of %s does not name the new key %s\nRun hostler-coordinator recover again: it prints the command for the owner", number, r.ring, id.Key())
 	}
 	if _, ok := chain.Coordinator(mark.Former); ok {
 		return nil, fmt.Errorf("ring %d of %s names the key of before, %s, too: an older copy of this coordinator could go on beside this one\n"+

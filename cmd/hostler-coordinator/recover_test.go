@@ -158,7 +158,7 @@ func TestBackupIsRestoredAndRecovered(t *testing.T) {
 					t.Errorf("%s is there: %v", gone, err)
 				}
 			}
-			if _, talk := p.do(1, "recover"); !strings.Contains(talk, "nothing is known that speaks against") || !strings.Contains(talk, "recover --force") {
+			if _, talk := p.do(1, "recover"); !strings.Contains(talk, "nothing speaks against") || !strings.Contains(talk, "recover --force") {
 				t.Errorf("once more: %q", talk)
 			}
 			p.serve(token)
@@ -355,7 +355,7 @@ func TestCopyAsNewFleet(t *testing.T) {
 	ca := readText(t, p.state.authority())
 	staging := newProgram(t, 2)
 	staging.do(0, "restore", file)
-	if _, talk := staging.do(1, "recover", "--as-new-fleet", "--fleet", p.code()); !strings.Contains(talk, "is the code of fleet demo itself") {
+	if _, talk := staging.do(1, "recover", "--as-new-fleet", "--fleet", p.code()); !strings.Contains(talk, "is the code of this coordinator") {
 		t.Errorf("it says %q", talk)
 	}
 	staging.do(daemon.ExitUsage, "recover", "--as-new-fleet")

@@ -118,7 +118,7 @@ func (s state) empty() error {
 	}
 	for _, e := range entries {
 		if e.Name() != "lost+found" && !strings.HasPrefix(e.Name(), ".") {
-			return fmt.Errorf("%s is not empty: there is %s\nName another directory, --state DIR, or move what is there away", s, e.Name())
+			return fmt.Errorf("%s is not empty: it holds %s\nName another directory with --state DIR, or move the contents away", s, e.Name())
 		}
 	}
 	return nil

@@ -50,7 +50,7 @@ func (s state) report() string        { return s.path("recovery-report.txt") }
 
 // missing tells that no coordinator was made in the directory.
 func (s state) missing() error {
-	return fmt.Errorf("there is no coordinator in %s\nIs it another directory? --config FILE or HOSTLER_STATE_DIR name it", s)
+	return fmt.Errorf("%s holds no coordinator\nName another directory with --config FILE or HOSTLER_STATE_DIR", s)
 }
 
 // lock keeps another command of one kind out.
@@ -60,7 +60,7 @@ func (s state) lock(what string) (io.Closer, error) {
 		return nil, err
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("another %s of %s is under way: %w", what, s, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("another %s of %s is running: %w", what, s, err), f.Close())
 	}
 	return f, nil
 }

@@ -385,7 +385,7 @@ func (s *site) pulled(h *coordtest.Host, o coordtest.Order, f *protocol.FileArgs
 		exit := &protocol.Exit{Code: 1, RunMS: 5}
 		words := []byte("hostler-agent: \"f\" was left out\nhostler-agent: open /denied: permission denied\n")
 		if at == "/absent" {
-			exit.Code, words = protocol.ExitAbsent, []byte("hostler-agent: there is no such file: /absent\n")
+			exit.Code, words = protocol.ExitAbsent, []byte("hostler-agent: no such file: /absent\n")
 		}
 		s.write(h, o, protocol.Stderr, words)
 		r := failed(o, protocol.EventExit, protocol.ReasonExit, exit)

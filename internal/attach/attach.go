@@ -91,7 +91,7 @@ type Part interface {
 }
 
 // ErrUpgrade tells that the request was none for a websocket. It was answered.
-var ErrUpgrade = errors.New("the request is none for a websocket")
+var ErrUpgrade = errors.New("not a websocket request")
 
 // ErrDismissed, as the cause of a context that ends, tells the peer that it need
 // not come back.
@@ -175,7 +175,7 @@ func (s *served) read(ctx context.Context) error {
 		}
 		m, err := terminal.ParseMessage(b)
 		if err != nil || typ != websocket.MessageBinary || m.Kind != terminal.MessageTyped {
-			return fmt.Errorf("%w: a message is not what is typed", errPeer)
+			return fmt.Errorf("%w: a message holds no typed input", errPeer)
 		}
 		if p, err := terminal.ParsePacket(m.Data); err == nil && len(p.Data) == 0 && len(s.typed) > 0 {
 			continue // a sign of life, which what waits before it gives as well

@@ -224,7 +224,7 @@ func (p *parser) members(n *yaml.Node) func(yield func(key, value *yaml.Node) bo
 				p.fail(key, "a key is a word")
 				continue
 			case seen[key.Value]:
-				p.fail(key, "%.40q stands there twice", key.Value)
+				p.fail(key, "%.40q is listed twice", key.Value)
 				continue
 			}
 			seen[key.Value] = true

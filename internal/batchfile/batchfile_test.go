@@ -71,9 +71,9 @@ func TestParseRefuses(t *testing.T) {
 		"[]":                                 "there are no operations",
 		"operation: []":                      `line 1: unknown key "operation"`,
 		"{}":                                 "operations is missing",
-		"operations: []\noperations: []":     "stands there twice",
+		"operations: []\noperations: []":     "is listed twice",
 		"- run: e\n  agrv: [a]":              `line 2: run takes no "agrv"`,
-		"- run: e\n  argv: [a]\n  argv: [b]": `line 3: "argv" stands there twice`,
+		"- run: e\n  argv: [a]\n  argv: [b]": `line 3: "argv" is listed twice`,
 		"- run: e\n  argv: [a]\n  stop: e/w": "line 3: one operation cannot run and stop",
 		"- name: x":                          "it says not what to do",
 		`- {ping: ""}`:                       "says not where",
@@ -129,7 +129,7 @@ func TestAllMistakesAreTold(t *testing.T) {
 	}
 	// In the order of the file, each once, though an object is read key by key.
 	_, err = batchfile.Parse([]byte("- run: e\n  agrv: [a]\n  argv: [null]\n  argv: [b]\n  1: x\n"))
-	want := "line 2: run takes no \"agrv\": want name, wait, argv, as, cwd, env, timeout, exclusive\nline 3: want a text\nline 4: \"argv\" stands there twice\nline 5: a key is a word"
+	want := "line 2: run takes no \"agrv\": want name, wait, argv, as, cwd, env, timeout, exclusive\nline 3: want a text\nline 4: \"argv\" is listed twice\nline 5: a key is a word"
 	if !strings.HasSuffix(err.Error(), ": "+want) {
 		t.Errorf("it is told as\n%v", err)
 	}

@@ -213,7 +213,7 @@ func (s *Store) room(n int64) error {
 		return err
 	}
 	if free := int64(st.Bavail) * int64(st.Bsize); free-s.reserve < n {
-		return fmt.Errorf("%w: %d bytes more are needed, and %d are free, of which %d are kept for other things", ErrSpace, n, free, s.reserve)
+		return fmt.Errorf("%w: %d bytes are needed; %d are free, and %d of these are reserved", ErrSpace, n, free, s.reserve)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ import (
 
 var (
 	// ErrSpecial says that something is a device, a pipe or a socket.
-	ErrSpecial = errors.New("it is neither a file nor a directory")
+	ErrSpecial = errors.New("not a file or a directory")
 	// ErrName says that an archive names something outside of where it goes.
 	ErrName = errors.New("the name leads out of the directory")
 	// ErrChanged says that a file changed while it was read.

@@ -98,7 +98,7 @@ func small(ctx context.Context, f *os.File, size int64) ([]byte, error) {
 	}
 	b, err := io.ReadAll(io.LimitReader(&cancelled{ctx, f}, maxUntold+1))
 	if err == nil && len(b) > maxUntold {
-		err = fmt.Errorf("it says that it is empty, and holds more than %d bytes", maxUntold)
+		err = fmt.Errorf("its size is given as 0, but it holds more than %d bytes", maxUntold)
 	}
 	return b, err
 }
@@ -138,7 +138,7 @@ func (p *Packer) entry(ctx context.Context, name, at string, root *os.Root) erro
 			return err
 		}
 		if !within(at, target) {
-			p.Skipped(as, fmt.Errorf("it is a link to %q, out of what is copied", target))
+			p.Skipped(as, fmt.Errorf("it is a link to %q, outside the copied directory", target))
 			return nil
 		}
 		return p.header(i, as, target, 0)

@@ -200,7 +200,7 @@ func (r *Rest) Write(p []byte) (int, error) {
 	r.sum.Write(p[:k])
 	r.n += int64(k)
 	if k > 0 && r.n == r.have && [32]byte(r.sum.Sum(nil)) != r.want {
-		return k, fmt.Errorf("%w: it begins otherwise than what was copied before", ErrChanged)
+		return k, fmt.Errorf("%w: its beginning differs from the part that was copied before", ErrChanged)
 	}
 	if k == len(p) {
 		return k, nil
@@ -218,7 +218,7 @@ func (r *Rest) Begun() bool { return r.n > r.have }
 // has more than there is.
 func (r *Rest) End() (digest [32]byte, err error) {
 	if r.n < r.have {
-		return digest, fmt.Errorf("%w: it is shorter than what was copied before", ErrChanged)
+		return digest, fmt.Errorf("%w: it is shorter than the part that was copied before", ErrChanged)
 	}
 	return [32]byte(r.sum.Sum(nil)), nil
 }

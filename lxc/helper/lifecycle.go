@@ -43,7 +43,7 @@ func (h *host) startContainer(name string) error {
 		if c.Wait(golxc.RUNNING, h.left()) {
 			return nil
 		}
-		return fmt.Errorf("%w: somebody else's start does not end", container.ErrBusy)
+		return fmt.Errorf("%w: another start of it does not end", container.ErrBusy)
 	case golxc.STOPPING, golxc.ABORTING:
 		if !c.Wait(golxc.STOPPED, h.left()) {
 			return fmt.Errorf("%w: it does not finish stopping", container.ErrBusy)

@@ -72,7 +72,7 @@ func (h *host) notThere(name string) error {
 	if err == nil && r.CTID == "" {
 		return fmt.Errorf("%w: %s was not made by Hostler and must be adopted first", container.ErrUnsupported, name)
 	}
-	return fmt.Errorf("%w: there is no such container called %s", container.ErrNotFound, name)
+	return fmt.Errorf("%w: no such container is called %s", container.ErrNotFound, name)
 }
 
 // settle has the configuration of a container follow the name of its directory.

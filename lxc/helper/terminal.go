@@ -56,7 +56,7 @@ func openMultiplexer(root string) (int, error) {
 		return -1, err
 	}
 	if fs.Type != unix.DEVPTS_SUPER_MAGIC || st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(5, 2) {
-		return -1, fmt.Errorf("%w: it is no multiplexer of terminals", container.ErrUnsupported)
+		return -1, fmt.Errorf("%w: not a terminal multiplexer", container.ErrUnsupported)
 	}
 	return unix.Open("/proc/self/fd/"+strconv.Itoa(look), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 }

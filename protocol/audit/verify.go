@@ -228,7 +228,7 @@ func (v *Verifier) checkpoint(line []byte) {
 		err = fmt.Errorf("key %s was no coordinator's in ring %d, ring %d is held", m.Key, c.Ring, v.cfg.Keys.Ring())
 	}
 	if err == nil && v.result.Log != "" && c.Log != v.result.Log {
-		err = fmt.Errorf("it is of the log of %q, this is that of %q", c.Log, v.result.Log)
+		err = fmt.Errorf("the checkpoint is of the log of %q, this log is of %q", c.Log, v.result.Log)
 	}
 	if err != nil {
 		v.forged(line, err)

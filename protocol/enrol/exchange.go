@@ -15,7 +15,7 @@ import (
 // The refusals of an exchange. Each says which check failed; none tells the
 // other side more than it knows.
 var (
-	ErrCommit    = errors.New("the offer is not the one that was committed to")
+	ErrCommit    = errors.New("the offer differs from the commitment")
 	ErrOffer     = errors.New("the offer breaks its own rules")
 	ErrSigned    = errors.New("the signature of the host's key does not fit")
 	ErrProof     = errors.New("the proof of the join code's secret does not fit")

@@ -119,7 +119,7 @@ func (o Offer) check() error {
 	}
 	for _, t := range texts {
 		if len(t) > maxText || !printable(t) {
-			return fmt.Errorf("text %.80q is too long, or would not show as what it is", t)
+			return fmt.Errorf("text %.80q is too long or has characters that a screen would not show", t)
 		}
 	}
 	return nil

@@ -38,7 +38,7 @@ func ParseSecrets(b []byte) (*Secrets, error) {
 	}
 	for _, v := range s.Env {
 		if strings.IndexByte(v, '=') < 1 || strings.IndexByte(v, 0) >= 0 {
-			return nil, errors.New("the secrets hold what is no variable")
+			return nil, errors.New("the secrets hold an entry that is no variable")
 		}
 	}
 	return &s, nil

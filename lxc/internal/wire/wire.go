@@ -138,7 +138,7 @@ func (e remoteError) Unwrap() error { return e.sentinel }
 
 // errVersion says what to do about it.
 func errVersion(got int) error {
-	return fmt.Errorf("%w: the other side speaks version %d of the helper protocol and this one %d; install the same release of both packages",
+	return fmt.Errorf("%w: the other program has version %d of the helper protocol, this one has %d; install the same release of both packages",
 		container.ErrUnsupported, got, Version)
 }
 
