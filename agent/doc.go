@@ -4,7 +4,7 @@
 //
 // # One owner
 //
-// One goroutine, the loop (loop.go), owns all state that changes. Everything else
+// One goroutine, the loop (agent.go), owns all state that changes. Everything else
 // is a goroutine that feeds it: the link brings messages, workers bring
 // results, watchers bring changes of containers, and calls of the local API are
 // functions that the loop runs. [Agent.Run] lists them all in one place. The

@@ -317,6 +317,8 @@ func (c *wreck) insist(t testing.TB, what string, try func(context.Context) erro
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
+	again := time.NewTicker(retryAfter)
+	defer again.Stop()
 	for {
 		err := try(ctx)
 		p, refused := errors.AsType[*api.Problem](err)
@@ -328,11 +330,9 @@ func (c *wreck) insist(t testing.TB, what string, try func(context.Context) erro
 		case refused && p.Status < 500 && p.Code != api.CodeRateLimit:
 			t.Fatalf("%s: %v", what, err)
 		}
-		again := time.NewTimer(retryAfter)
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			again.Stop()
 		}
 	}
 }

@@ -54,11 +54,13 @@ func (w *world) startOrders(witness string, pace time.Duration) *orders {
 
 func (o *orders) run() {
 	defer close(o.done)
+	pace := time.NewTicker(o.pace)
+	defer pace.Stop()
 	for i := 1; ; i++ {
 		select {
 		case <-o.stop:
 			return
-		case <-time.After(o.pace):
+		case <-pace.C:
 		}
 		var out, talk strings.Builder
 		cmd := exec.Command(filepath.Join(o.w.bin, "hostler"), "run", "edge-01", "--no-wait", "--", "sh", "-c", `echo "$0" >>"$1"`, strconv.Itoa(i), o.witness)

@@ -39,7 +39,9 @@ func TestHookThatHangs(t *testing.T) {
 				_, err := m.Start(ctx, spec.Name)
 				started <- err
 			}()
-			for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(10 * time.Millisecond) {
+			tick := time.NewTicker(10 * time.Millisecond)
+			defer tick.Stop()
+			for deadline := time.Now().Add(2 * time.Minute); ; <-tick.C {
 				if _, err := os.Stat(ready); err == nil {
 					break
 				}

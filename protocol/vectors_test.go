@@ -22,7 +22,7 @@ import (
 var update = flag.Bool("update", false, "write the files of testdata, and the tables of doc/protocol.md, anew")
 
 // vector is one message, who takes it when, and what becomes of it. The file
-// testdata/README.md explains the members to writers of other implementations.
+// testdata/vectors/README.md explains the members to writers of other implementations.
 type vector struct {
 	Name     string         `json:"name"`
 	Receiver protocol.Party `json:"receiver"`

@@ -115,7 +115,9 @@ func memoryCgroup(t *testing.T) string {
 	t.Cleanup(func() {
 		// The supervisor is in there until its last moment, which follows the
 		// run's end.
-		for deadline := time.Now().Add(time.Minute); ; {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for deadline := time.Now().Add(time.Minute); ; <-tick.C {
 			err := os.Remove(dir)
 			if err == nil {
 				return
@@ -123,7 +125,6 @@ func memoryCgroup(t *testing.T) string {
 			if time.Now().After(deadline) {
 				t.Fatal(err)
 			}
-			<-time.After(10 * time.Millisecond)
 		}
 	})
 	if err := os.WriteFile(filepath.Join(dir, limit), []byte("33554432"), 0o644); err != nil {

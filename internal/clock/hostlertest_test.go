@@ -37,10 +37,15 @@ func TestMoved(t *testing.T) {
 	move("-480000h 30m\n")
 	near(time.Until(Now()), -480000*time.Hour)
 	near(Boot()-kernelBoot(), 30*time.Minute)
+	soon, stopSoon, err := After(5 * look)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stopSoon()
 	select {
 	case <-alarm:
 		t.Error("half an hour is no hour")
-	case <-time.After(5 * look):
+	case <-soon:
 	}
 	move("1h 61m")
 	<-alarm

@@ -15,14 +15,22 @@
 //	programs     only programs read flags and the environment, or exit
 //	testing      test support stays out of shipped code
 //	skip         a test that cannot run fails
-//	sleep        nothing waits by sleeping
+//	sleep        nothing waits by sleeping, and no test by a timer
 //	shell        a command is an argument list, never a string for a shell
 //	clock        the pure packages are told the time
-//	size         a file is at most 800 lines
+//	interface    an interface has at most 7 methods
+//	struct       a struct has at most 40 methods and, unless it is a record, 25 fields
+//	package      a package has at most 5,000 lines of shipped code
+//	size         a file has at most 600 lines, and one of tests 900
+//	named        a file that a comment names exists
 //
-// Beside them, what a program is made of in the end is looked at (a supervisor
-// without fmt, an agent without a broker), the tables are held to go.mod and to
-// the packages that exist, and the decision records to their own first page.
+// The limits of shape have a table of what is larger for now, pending. It may only
+// shrink: an entry that nothing needs fails.
+//
+// Beside the rules, tests and commits that the documents name must exist, what a
+// program is made of in the end is looked at (a supervisor without fmt, an agent
+// without a broker), the tables are held to go.mod and to the packages that exist,
+// and the decision records to their own first page.
 //
 // # Package variables
 //

@@ -1,10 +1,13 @@
 package rules
 
 import (
+	"fmt"
 	"go/ast"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -39,5 +42,68 @@ func TestNamedTests(t *testing.T) {
 				t.Errorf("%s names %s, which does not exist", page, name)
 			}
 		}
+	}
+}
+
+// TestNamedCommits holds the track record to the commits that it names by their
+// subjects. It needs the whole history, as a clone has it.
+func TestNamedCommits(t *testing.T) {
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "doc", "track-record.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("git", "-C", root, "log", "--format=%s").Output()
+	if err != nil {
+		t.Fatalf("the history is needed: git log: %v", err)
+	}
+	subjects := make(map[string]bool)
+	for line := range strings.Lines(string(out)) {
+		subjects[strings.TrimSuffix(line, "\n")] = true
+	}
+	named, faults := namedCommits(string(page), subjects)
+	if named < 100 {
+		t.Errorf("the track record names only %d commits: its tables are gone", named)
+	}
+	for _, f := range faults {
+		t.Error(f)
+	}
+}
+
+// namedCommits reads the last column of the tables whose last column is headed
+// "fixed in": subjects, separated by semicolons, or that of the row above.
+func namedCommits(page string, subjects map[string]bool) (named int, faults []string) {
+	inside, number := false, 0
+	for line := range strings.Lines(page) {
+		number++
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+		last := strings.TrimSpace(cells[len(cells)-1])
+		switch {
+		case !strings.HasPrefix(line, "|"):
+			inside = false
+		case last == "fixed in":
+			inside = true
+		case inside && !strings.HasPrefix(line, "|---"):
+			for subject := range strings.SplitSeq(last, "; ") {
+				if subject == "the same" {
+					continue
+				}
+				named++
+				if !subjects[subject] {
+					faults = append(faults, fmt.Sprintf("line %d names the commit %q, which is not in the history", number, subject))
+				}
+			}
+		}
+	}
+	return named, faults
+}
+
+func TestNamedCommitsCatch(t *testing.T) {
+	page := "| bug | fixed in |\n|---|---|\n| a | x: y |\n| b \\| c | the same |\n| d | x: y; x: z |\n\n| a | note |\n|---|---|\n| b | x: n |\n"
+	if named, faults := namedCommits(page, map[string]bool{"x: y": true}); named != 3 || len(faults) != 1 || !strings.Contains(faults[0], `line 5 names the commit "x: z"`) {
+		t.Errorf("%d commits, %q", named, faults)
 	}
 }

@@ -38,6 +38,18 @@ type tree struct {
 	fset     *token.FileSet
 	packages []*pkg
 	info     *types.Info
+
+	// What the tables of the rules say about it, and which lines were needed.
+	pending []exemption
+	used    map[exemption]bool
+	records []record
+	large   map[record]bool
+
+	pauses  []string
+	pausing map[string]bool
+
+	exists          func(name string) bool // whether the tree has a file
+	virtual, makers map[string]bool        // of [virtualFuncs], once asked for
 }
 
 // pkg is one folder of Go files.
@@ -75,7 +87,19 @@ var loadTree = sync.OnceValues(func() (*tree, error) {
 	if err != nil {
 		return nil, err
 	}
+	root, err := moduleRoot()
+	if err != nil {
+		return nil, err
+	}
 	t := newTree()
+	t.pending, t.records = pending, records
+	for _, p := range pauses {
+		t.pauses = append(t.pauses, p.name)
+	}
+	t.exists = func(name string) bool {
+		_, err := os.Stat(filepath.Join(root, name))
+		return err == nil
+	}
 	var units []unit
 	for _, l := range list {
 		p := &pkg{path: strings.TrimPrefix(strings.TrimPrefix(l.ImportPath, module), "/")}
@@ -112,10 +136,14 @@ var loadTree = sync.OnceValues(func() (*tree, error) {
 // loadFS reads a tree whose folders are the packages.
 func loadFS(fsys fs.FS) (*tree, error) {
 	t := newTree()
+	t.exists = func(name string) bool {
+		_, err := fs.Stat(fsys, name)
+		return err == nil
+	}
 	byDir := make(map[string]*pkg)
 	var units []unit
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || d.IsDir() || !strings.HasSuffix(name, ".go") {
 			return err
 		}
 		dir := path.Dir(name)
@@ -144,7 +172,10 @@ func loadFS(fsys fs.FS) (*tree, error) {
 
 func newTree() *tree {
 	return &tree{
-		fset: token.NewFileSet(),
+		fset:    token.NewFileSet(),
+		used:    make(map[exemption]bool),
+		large:   make(map[record]bool),
+		pausing: make(map[string]bool),
 		info: &types.Info{
 			Defs:       make(map[*ast.Ident]types.Object),
 			Uses:       make(map[*ast.Ident]types.Object),

@@ -10,9 +10,6 @@ import (
 	"strings"
 )
 
-// maxLines is the size of a file beyond which it holds more than one topic.
-const maxLines = 800
-
 // pure are the packages that are told the time.
 var pure = []string{"protocol/...", "container", "alerts"}
 
@@ -190,28 +187,6 @@ func checkSkip(c *check) {
 	}
 }
 
-// checkSleep allows what a synctest bubble needs to move its clock: a sleep
-// written inside the function that is given to synctest.Test.
-func checkSleep(c *check) {
-	for _, f := range c.pkg.files {
-		var bubbles []ast.Node
-		ast.Inspect(f.syntax, func(n ast.Node) bool {
-			if call, ok := n.(*ast.CallExpr); ok && len(call.Args) == 2 {
-				if sel, ok := call.Fun.(*ast.SelectorExpr); ok && c.name(sel.Sel) == "testing/synctest.Test" {
-					bubbles = append(bubbles, call.Args[1])
-				}
-			}
-			return true
-		})
-		c.uses(f, func(id *ast.Ident, name string) {
-			inside := slices.ContainsFunc(bubbles, func(n ast.Node) bool { return n.Pos() <= id.Pos() && id.End() <= n.End() })
-			if name == "time.Sleep" && !inside {
-				c.report(id, "wait for the event, or for a timer together with a context")
-			}
-		})
-	}
-}
-
 func checkShell(c *check) {
 	if c.pkg.support() {
 		return
@@ -261,14 +236,6 @@ func checkClock(c *check) {
 				c.report(id, "%s: take the time as an argument", name)
 			}
 		})
-	}
-}
-
-func checkSize(c *check) {
-	for _, f := range c.pkg.files {
-		if f.lines > maxLines && !ast.IsGenerated(f.syntax) {
-			c.report(f.syntax.Name, "%d lines, at most %d: split it by topic", f.lines, maxLines)
-		}
 	}
 }
 

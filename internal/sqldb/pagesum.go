@@ -14,7 +14,7 @@ import (
 // each page of the database file ends in a sum of itself, which is written with
 // the page and looked at whenever the page is read. SQLite leaves the last bytes
 // of a page to whoever asks for them in the header, and never looks there. The
-// write-ahead log has sums of its own; see walsum.go.
+// write-ahead log has sums of its own; see logdamage.go.
 const (
 	pageSize = 4096
 	// sumSize is what a page gives up: CRC-32C of the rest, then the page's number,

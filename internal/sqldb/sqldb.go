@@ -54,8 +54,8 @@ type Config struct {
 	// different programs apart. Required, not 0, never changed.
 	ApplicationID int32
 
-	// Migrations holds the schema as files NNNN_name.sql, numbered from 0001
-	// without gaps. Those that the database has not seen are applied when it is
+	// Migrations holds the schema as files <number>_<name>.sql, numbered from
+	// 0001 without gaps. Those that the database has not seen are applied when it is
 	// opened, all in one transaction, with foreign keys checked at its end instead
 	// of on the way, so that a table may be rebuilt. A released file never changes.
 	// Every table must be STRICT.

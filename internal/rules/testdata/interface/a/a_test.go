@@ -1,0 +1,6 @@
+package a
+
+type fake interface {
+	Over
+	I()
+}
