@@ -9,42 +9,6 @@ package api
 
 import "time"
 
-// ContentProblem is the media type of a [Problem] (RFC 9457).
-const ContentProblem = "application/problem+json"
-
-// Problem says why a request failed. Code is stable and one of the codes
-// below; Detail and Hint are the sentences that the command line prints.
-type Problem struct {
-	Type   string `json:"type"` // "about:blank"
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Code   string `json:"code"`
-	Detail string `json:"detail"`
-	Hint   string `json:"hint,omitempty"` // what to do next
-}
-
-// Error returns the detail.
-func (p *Problem) Error() string { return p.Detail }
-
-// The codes of problems, with the status that goes with each.
-const (
-	CodeInvalid     = "invalid"         // 400
-	CodeUnauthentic = "unauthenticated" // 401
-	CodeDenied      = "denied"          // 403
-	CodeNotFound    = "not_found"       // 404
-	CodeMethod      = "wrong_method"    // 405
-	CodeConflict    = "conflict"        // 409
-	CodeExists      = "exists"          // 409
-	CodeGone        = "gone"            // 410
-	CodeTooLarge    = "too_large"       // 413
-	CodeRange       = "range"           // 416
-	CodeRateLimit   = "too_many"        // 429
-	CodeInternal    = "internal"        // 500
-	CodeRecovery    = "recovery"        // 503
-	CodeUnavailable = "unavailable"     // 503
-	CodeTimeout     = "timeout"         // 504
-)
-
 // Host is an approved or revoked host.
 type Host struct {
 	ID           string     `json:"id"`

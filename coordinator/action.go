@@ -221,7 +221,7 @@ func (c *Coordinator) welcome(tx core.Tx, a *core.Action) (*core.Action, error) 
 	h, err := tx.Hosts.Standing(a.Host)
 	switch {
 	case errors.Is(err, core.ErrNotFound):
-		return nil, fmt.Errorf("host %q: %w", a.Host, core.ErrNotFound)
+		return nil, fmt.Errorf("host %q: %w", a.Host, core.ErrUnknownHost)
 	case err != nil:
 		return nil, err
 	case h.State != core.HostApproved:
@@ -276,12 +276,12 @@ func (c *Coordinator) Action(ctx context.Context, id protocol.ActionID) (a core.
 const candidates = 5
 
 // Resolve returns the one action whose id starts with prefix, which has at
-// least four characters. Several are [core.ErrConflict], with the candidates.
+// least four characters. Several are [core.ErrAmbiguous], with the candidates.
 func (c *Coordinator) Resolve(ctx context.Context, prefix string) (protocol.ActionID, error) {
 	if id, err := protocol.ParseActionID(prefix); err == nil {
 		prefix = id.String()
 	} else if len(prefix) < 4 || strings.Trim(prefix, "0123456789abcdef-") != "" {
-		return protocol.ActionID{}, fmt.Errorf("%w: %.40q is no action id: give at least its first 4 characters", core.ErrInvalid, prefix)
+		return protocol.ActionID{}, fmt.Errorf("%w: %.40q is not an action id: give at least its first 4 characters", core.ErrBadReference, prefix)
 	}
 	var ids []protocol.ActionID
 	err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
@@ -301,7 +301,7 @@ func (c *Coordinator) Resolve(ctx context.Context, prefix string) (protocol.Acti
 		if len(ids) == candidates+1 {
 			which[candidates] = "and others"
 		}
-		return protocol.ActionID{}, fmt.Errorf("%w: %s is ambiguous: it begins %s", core.ErrConflict, prefix, strings.Join(which, ", "))
+		return protocol.ActionID{}, fmt.Errorf("%w: %s begins the ids %s", core.ErrAmbiguous, prefix, strings.Join(which, ", "))
 	}
 	return ids[0], nil
 }

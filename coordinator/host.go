@@ -22,7 +22,7 @@ type HostView struct {
 // ofHost names the host of a failed look-up, once.
 func ofHost(id protocol.HostID, err error) error {
 	if errors.Is(err, core.ErrNotFound) {
-		err = core.ErrNotFound
+		err = core.ErrUnknownHost
 	}
 	return fmt.Errorf("host %q: %w", id, err)
 }

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -90,7 +91,7 @@ func (h *handlers) resolve(ctx context.Context, ref string) (agent.Action, error
 		return h.agent.Action(ctx, id)
 	}
 	if len(ref) < minPrefix || len(ref) > 36 {
-		return agent.Action{}, invalid("%.40q is no action id: want one, or at least its first %d characters", ref, minPrefix)
+		return agent.Action{}, newProblem(api.CodeBadReference, fmt.Sprintf("%.40q is not an action id: give at least its first %d characters", ref, minPrefix))
 	}
 	var found []agent.Action
 	for act, err := range h.actions(ctx, 0) {
@@ -107,7 +108,7 @@ func (h *handlers) resolve(ctx context.Context, ref string) (agent.Action, error
 	case 1:
 		return found[0], nil
 	}
-	p := newProblem(api.CodeConflict, ref+" is ambiguous: "+strconv.Itoa(len(found))+" actions begin with it")
+	p := newProblem(api.CodeAmbiguous, ref+" is ambiguous: "+strconv.Itoa(len(found))+" actions begin with it")
 	p.Hint = "name more of it: " + found[0].ID.String() + ", " + found[1].ID.String()
 	return agent.Action{}, p
 }

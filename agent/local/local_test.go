@@ -285,7 +285,7 @@ func TestProblems(t *testing.T) {
 	}{
 		{"GET", "/v1/actions/01890000-0000-7000-8000-000000000000", "", api.CodeNotFound},
 		{"GET", "/v1/actions/0189", "", api.CodeNotFound},
-		{"GET", "/v1/actions/01", "", api.CodeInvalid},
+		{"GET", "/v1/actions/01", "", api.CodeBadReference},
 		{"GET", "/v1/actions/" + a.ID + "?wait=soon", "", api.CodeInvalid},
 		{"GET", "/v1/actions/" + a.ID + "?wait=11m", "", api.CodeInvalid},
 		{"GET", "/v1/actions?limit=0", "", api.CodeInvalid},

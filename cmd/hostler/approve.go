@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -532,7 +533,7 @@ func (r *remote) needsOf(ctx context.Context, host protocol.HostID, spec []byte)
 	}
 	var act api.Action
 	err := r.Post(ctx, "/v1/actions", url.Values{"dry_run": {"true"}}, api.NewAction{Host: string(host), Spec: spec}, &act)
-	if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeDenied {
+	if p, ok := errors.AsType[*api.Problem](err); ok && p.Status == http.StatusForbidden {
 		return "it is refused: " + p.Detail, nil
 	}
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
 )
 
 const referencePath = "../../doc/cli.md"
@@ -22,6 +24,12 @@ func TestReference(t *testing.T) {
 	b.WriteString("Every command, as `--help` shows it. Written by `go test ./cmd/hostler -run TestReference -update`.\n")
 	a := &app{env: func(string) string { return "" }}
 	describe(t, &b, a.root())
+	b.WriteString("\n## Codes of refused requests\n\n")
+	b.WriteString("The API answers a request that it refuses with a problem (RFC 9457) whose `code` is one of these; `hostler` ends with the exit code beside it.\n\n")
+	b.WriteString("| code | status | exit code | meaning |\n|---|---|---|---|\n")
+	for _, c := range api.Codes() {
+		fmt.Fprintf(&b, "| `%s` | %d | %d | %s |\n", c.Name, c.Status, exitOf(c.Name), c.Meaning)
+	}
 	if *update {
 		if err := os.WriteFile(referencePath, b.Bytes(), 0o644); err != nil {
 			t.Fatal(err)

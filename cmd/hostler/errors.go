@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -86,21 +87,9 @@ func cannot(what string, err error) error {
 		f.code = exitNotFound
 	}
 	if p, ok := errors.AsType[*api.Problem](err); ok {
-		f.code, f.why, f.next = codeOf(p.Code), p.Detail, p.Hint
-		switch {
-		case p.Code == api.CodeUnauthentic: // the hint is for who makes requests
-			f.next = "hostler login ADDRESS --token-file FILE    # an admin makes a token: hostler token create NAME --role ROLE"
-		case f.next == "" && p.Code == api.CodeDenied && strings.Contains(p.Detail, " takes the role "):
-			f.next = "hostler login ADDRESS --token-file FILE    # with a token of that role; an admin makes it: hostler token create"
-		}
-		if f.next == "" && p.Code == api.CodeNotFound && strings.HasPrefix(p.Detail, "host ") {
-			f.next = "hostler host ls"
-		}
-		if _, which, ok := strings.Cut(p.Detail, "conflicts with the present state: "); ok && strings.Contains(which, " is ambiguous: ") {
-			f.code, f.why = exitUsage, which
-		}
-		if f.next == "" && (strings.HasSuffix(p.Detail, "first 4 characters") || strings.Contains(p.Detail, "is ambiguous")) {
-			f.next = "hostler action ls"
+		f.code, f.why, f.next = exitOf(p.Code), p.Detail, p.Hint
+		if hint := hintOf(p.Code); f.next == "" || p.Code == api.CodeUnauthentic { // whose own hint is for programs
+			f.next = hint
 		}
 		return f
 	}
@@ -140,14 +129,14 @@ func neverAsked(err error) bool {
 	return ok && op.Op == "dial"
 }
 
-// codeOf turns the code of a problem into an exit code.
-func codeOf(code string) int {
+// exitOf returns the exit code for the code of a problem.
+func exitOf(code string) int {
 	switch code {
-	case api.CodeInvalid, api.CodeTooLarge:
+	case api.CodeInvalid, api.CodeBadReference, api.CodeAmbiguous, api.CodeTooLarge:
 		return exitUsage
-	case api.CodeNotFound:
+	case api.CodeNotFound, api.CodeUnknownHost:
 		return exitNotFound
-	case api.CodeUnauthentic, api.CodeDenied:
+	case api.CodeUnauthentic, api.CodeDenied, api.CodeRole:
 		return exitRefused
 	case api.CodeTimeout:
 		return exitTimeout
@@ -157,10 +146,26 @@ func codeOf(code string) int {
 	return exitFailed
 }
 
-// isNotFound reports whether the other end knows no such thing.
+// hintOf returns the next command to type for the code of a problem that came
+// without a hint; most have none.
+func hintOf(code string) string {
+	switch code {
+	case api.CodeUnauthentic:
+		return "hostler login ADDRESS --token-file FILE    # an admin makes a token: hostler token create NAME --role ROLE"
+	case api.CodeRole:
+		return "hostler login ADDRESS --token-file FILE    # with a token of that role; an admin makes it: hostler token create"
+	case api.CodeUnknownHost:
+		return "hostler host ls"
+	case api.CodeBadReference, api.CodeAmbiguous:
+		return "hostler action ls"
+	}
+	return ""
+}
+
+// isNotFound reports whether the thing that was asked for does not exist.
 func isNotFound(err error) bool {
 	p, ok := errors.AsType[*api.Problem](err)
-	return ok && p.Code == api.CodeNotFound
+	return ok && p.Status == http.StatusNotFound
 }
 
 // report prints an error and returns the exit code that goes with it.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 
@@ -107,7 +108,7 @@ func (r *remote) refuses(ctx context.Context, p *payload, host protocol.HostID, 
 		return nil
 	}
 	err := r.Post(ctx, "/v1/actions", url.Values{"dry_run": {"true"}}, api.NewAction{Host: string(host), Spec: spec}, new(api.Action))
-	if problem, ok := errors.AsType[*api.Problem](err); ok && (problem.Code == api.CodeDenied || problem.Code == api.CodeNotFound) {
+	if problem, ok := errors.AsType[*api.Problem](err); ok && (problem.Status == http.StatusForbidden || problem.Status == http.StatusNotFound) {
 		return err
 	}
 	return nil
@@ -158,7 +159,7 @@ func (p *payload) send(ctx context.Context, a *app, r *remote, what string) erro
 func (p *payload) sendOnce(ctx context.Context, r *remote, bar *progress) error {
 	var have api.Payload
 	err := r.Get(ctx, "/v1/payloads/"+p.digest.String(), nil, &have)
-	if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Code == api.CodeNotFound {
+	if isNotFound(err) {
 		have, err = api.Payload{}, nil
 	}
 	if err != nil || have.Complete {

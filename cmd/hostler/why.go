@@ -74,7 +74,7 @@ func (a *app) explain(ctx context.Context, r *remote, object string) (explanatio
 		}
 	}
 	act, err := r.actionWhy(ctx, object)
-	if p, ok := errors.AsType[*api.Problem](err); ok && (p.Code == api.CodeNotFound || p.Code == api.CodeInvalid) {
+	if p, ok := errors.AsType[*api.Problem](err); ok && (p.Code == api.CodeNotFound || p.Code == api.CodeBadReference) {
 		return explanation{}, &failure{code: exitNotFound, what: "there is no host and no action " + object, next: "hostler action ls"}
 	}
 	if err != nil {

@@ -17,7 +17,7 @@ type Actor struct {
 // each may do what the ones before it may.
 func (a Actor) May(need TokenRole, what string) error {
 	if Rank(a.Role) < Rank(need) {
-		return fmt.Errorf("%w: to %s takes the role %s, %q is %s", ErrDenied, what, need, a.Name, a.Role)
+		return fmt.Errorf("%w: role %s is required to %s; %q has role %s", ErrRole, need, what, a.Name, a.Role)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -20,6 +21,13 @@ var (
 	ErrUnavailable = errors.New("unavailable")
 	ErrRecovery    = errors.New("the coordinator is older than what its hosts have seen")
 	ErrRemoved     = errors.New("the owners of the fleet took this coordinator out")
+	// ErrAmbiguous tells that the beginning of an id is that of several actions.
+	ErrAmbiguous = errors.New("ambiguous")
+
+	// Special cases of the errors above, with a code of their own in the API.
+	ErrRole         = fmt.Errorf("%w", ErrDenied)   // the role of the actor is too low
+	ErrUnknownHost  = fmt.Errorf("%w", ErrNotFound) // the host does not exist
+	ErrBadReference = fmt.Errorf("%w", ErrInvalid)  // the text cannot name an action
 )
 
 // Store is the coordinator's memory across restarts. It is safe for concurrent

@@ -61,7 +61,7 @@ func TestDryRun(t *testing.T) {
 		if all := as[[]api.Action](t, s.call(core.RoleViewer, http.MethodGet, "/v1/actions", nil), http.StatusOK); len(all) != 0 {
 			t.Errorf("it was done: %+v", all)
 		}
-		wantProblem(t, s.call(core.RoleViewer, http.MethodPost, "/v1/actions?dry_run=true", run("true")), api.CodeDenied)
+		wantProblem(t, s.call(core.RoleViewer, http.MethodPost, "/v1/actions?dry_run=true", run("true")), api.CodeRole)
 	})
 }
 

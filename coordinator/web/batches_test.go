@@ -90,7 +90,7 @@ func TestFollowBatch(t *testing.T) {
 		if len(b.Actions) != 3 || b.Actions[0].Host != "edge-09" || b.Actions[0].Batch != b.ID || r.Header.Get("Location") != "/v1/batches/"+b.ID {
 			t.Fatalf("asked for %+v", b)
 		}
-		if len(b.Refused) != 1 || b.Refused[0].Host != "nobody" || b.Refused[0].Code != api.CodeNotFound {
+		if len(b.Refused) != 1 || b.Refused[0].Host != "nobody" || b.Refused[0].Code != api.CodeUnknownHost {
 			t.Errorf("refused %+v, want nobody alone", b.Refused)
 		}
 		w := s.watchBatch(b.ID)

@@ -288,7 +288,7 @@ func TestRoles(t *testing.T) {
 					case !enough && role == "":
 						wantProblem(t, r, api.CodeUnauthentic)
 					case !enough:
-						wantProblem(t, r, api.CodeDenied)
+						wantProblem(t, r, api.CodeRole)
 					}
 				}
 			})
@@ -456,5 +456,31 @@ func hasType(s schema, v any) bool {
 			return t == "array"
 		}
 		return t == "object"
+	})
+}
+
+// TestDocumentListsCodes holds the document to the table of the codes.
+func TestDocumentListsCodes(t *testing.T) {
+	onSite(t, func(t *testing.T, s *site) {
+		r := s.call(core.RoleViewer, http.MethodGet, "/v1/openapi.json", nil)
+		var doc struct {
+			Components struct {
+				Schemas map[string]struct {
+					Properties map[string]struct {
+						Enum        []string
+						Description string
+					}
+				}
+			}
+		}
+		if err := json.Unmarshal(r.body, &doc); err != nil {
+			t.Fatal(err)
+		}
+		code := doc.Components.Schemas["Problem"].Properties["code"]
+		for i, c := range api.Codes() {
+			if i >= len(code.Enum) || code.Enum[i] != c.Name || !strings.Contains(code.Description, c.Meaning) {
+				t.Errorf("code %s is not in the document: %q", c.Name, code.Enum)
+			}
+		}
 	})
 }

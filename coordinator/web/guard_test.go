@@ -51,6 +51,8 @@ func TestErrorsBecomeProblems(t *testing.T) {
 		core.ErrInvalid: api.CodeInvalid, core.ErrNotFound: api.CodeNotFound, core.ErrExists: api.CodeExists,
 		core.ErrConflict: api.CodeConflict, core.ErrDenied: api.CodeDenied, core.ErrGone: api.CodeGone,
 		core.ErrRecovery: api.CodeRecovery, core.ErrUnavailable: api.CodeUnavailable,
+		core.ErrRole: api.CodeRole, core.ErrUnknownHost: api.CodeUnknownHost,
+		core.ErrBadReference: api.CodeBadReference, core.ErrAmbiguous: api.CodeAmbiguous,
 	} {
 		p := h.asProblemOf(t.Context(), fmt.Errorf("host edge-07: %w", err))
 		if p.Code != code || !strings.HasPrefix(p.Detail, "host edge-07") || p.Status < 400 {

@@ -32,7 +32,7 @@ func TestWhoMayRead(t *testing.T) {
 				}
 				continue
 			}
-			wantProblem(t, r, api.CodeDenied)
+			wantProblem(t, r, api.CodeRole)
 		}
 		wantProblem(t, s.call("", http.MethodGet, output+"?follow=true&hold=true", nil), api.CodeUnauthentic)
 	})

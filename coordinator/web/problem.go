@@ -82,10 +82,14 @@ func (h *handlers) fail(ctx context.Context, err error) error {
 		err  error
 		code string
 	}{
+		{core.ErrRole, api.CodeRole}, // the special cases first
+		{core.ErrUnknownHost, api.CodeUnknownHost},
+		{core.ErrBadReference, api.CodeBadReference},
 		{core.ErrInvalid, api.CodeInvalid},
 		{core.ErrNotFound, api.CodeNotFound},
 		{core.ErrExists, api.CodeExists},
 		{core.ErrConflict, api.CodeConflict},
+		{core.ErrAmbiguous, api.CodeAmbiguous},
 		{core.ErrDenied, api.CodeDenied},
 		{core.ErrGone, api.CodeGone},
 		{core.ErrRecovery, api.CodeRecovery},

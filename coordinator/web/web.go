@@ -186,6 +186,7 @@ func serveDocument(mux *http.ServeMux, doc *huma.OpenAPI) error {
 	// The library registers its own error form, which is never sent.
 	delete(doc.Components.Schemas.Map(), "ErrorModel")
 	delete(doc.Components.Schemas.Map(), "ErrorDetail")
+	describeCodes(doc.Components.Schemas.Map()["Problem"])
 	b, err := json.Marshal(doc)
 	if err != nil {
 		return fmt.Errorf("describe the API: %w", err)

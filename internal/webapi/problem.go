@@ -14,38 +14,15 @@ import (
 	"github.com/hostler-io/hostler/api"
 )
 
-// NewProblem returns a problem with the status and the title of its code. A
-// code that is none is [api.CodeInternal]. Hints are for the caller, who knows
-// where the reader can look.
+// NewProblem returns a problem with the status and the title of its code. An
+// unknown code becomes [api.CodeInternal]. The caller adds the hint, for it
+// knows where the reader can look.
 func NewProblem(code, detail string) *api.Problem {
-	p := &api.Problem{Type: "about:blank", Code: code, Detail: detail}
-	switch code {
-	case api.CodeInvalid:
-		p.Status = http.StatusBadRequest
-	case api.CodeUnauthentic:
-		p.Status = http.StatusUnauthorized
-	case api.CodeDenied:
-		p.Status = http.StatusForbidden
-	case api.CodeNotFound:
-		p.Status = http.StatusNotFound
-	case api.CodeMethod:
-		p.Status = http.StatusMethodNotAllowed
-	case api.CodeConflict, api.CodeExists:
-		p.Status = http.StatusConflict
-	case api.CodeGone:
-		p.Status = http.StatusGone
-	case api.CodeTooLarge:
-		p.Status = http.StatusRequestEntityTooLarge
-	case api.CodeRange:
-		p.Status = http.StatusRequestedRangeNotSatisfiable
-	case api.CodeRateLimit:
-		p.Status = http.StatusTooManyRequests
-	case api.CodeRecovery, api.CodeUnavailable:
-		p.Status = http.StatusServiceUnavailable
-	case api.CodeTimeout:
-		p.Status = http.StatusGatewayTimeout
-	default:
-		p.Code, p.Status = api.CodeInternal, http.StatusInternalServerError
+	p := &api.Problem{Type: "about:blank", Code: api.CodeInternal, Status: http.StatusInternalServerError, Detail: detail}
+	for _, c := range api.Codes() {
+		if c.Name == code {
+			p.Code, p.Status = c.Name, c.Status
+		}
 	}
 	p.Title = http.StatusText(p.Status)
 	return p
