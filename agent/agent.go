@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
@@ -26,6 +27,7 @@ type Agent struct {
 	inputs   *inputs
 	supplies *supplies
 	sessions *sessions
+	commands *commands.Active // nil if this host runs none
 
 	// What others tell the loop.
 	inbox      chan inbound    // messages from the coordinator
@@ -110,6 +112,13 @@ func New(cfg Config) (*Agent, error) {
 	a.makeTimers()
 	a.outputs, a.inputs, a.supplies = newOutputs(a), newInputs(a), newSupplies(a)
 	a.sessions = newSessions(a)
+	if cfg.Commands != nil {
+		a.commands = commands.New(commands.Config{
+			Host: cfg.Host, Fleet: cfg.Fleet, Runner: cfg.Commands, RunDirs: cfg.RunDirs, Supervisor: cfg.Supervisor, Mover: cfg.Mover,
+			Unseal: cfg.Unseal, Input: a.payloadFile, RecordSessions: cfg.RecordSessions, RecordBytes: cfg.RecordBytes, RecordOrEnd: cfg.RecordOrEnd,
+			BootMS: cfg.BootMS, Now: cfg.Now, Log: cfg.Log,
+		}, a.loop, runs{a})
+	}
 	return a, nil
 }
 
@@ -144,7 +153,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	}
 	if a.cfg.Commands != nil {
-		g.Go(func() error { return a.sweep(running) }) // runs of nobody
+		g.Go(func() error { a.commands.Sweep(running, a.cfg.Queue.Has); return nil }) // runs of unknown actions
 	}
 	g.Go(func() error {
 		defer stop(errStopping)
@@ -332,7 +341,7 @@ func (a *Agent) makeTimers() {
 		dueSteps:     a.lookAtSteps,
 		dueRuns: func() {
 			a.at(dueRuns, forgetEvery)
-			a.keepRuns()
+			a.retainRuns()
 		},
 	} {
 		a.due[d] = a.loop.Timer(do)
@@ -348,7 +357,9 @@ func (a *Agent) at(d deadline, pause time.Duration) { a.due[d].In(pause) }
 func (a *Agent) lookAround() {
 	a.at(dueLook, a.cfg.CheckEvery)
 	a.lookAll()
-	a.lookAtCommands()
+	if a.commands != nil {
+		a.commands.Look()
+	}
 	a.listen()
 	a.noteChange()
 }
@@ -384,5 +395,5 @@ func (a *Agent) forget() {
 		return
 	}
 	a.at(dueForget, forgetNext)
-	a.loop.Worker(func() func() { a.remove(gone); return nil })
+	a.commands.Forget(gone)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
@@ -27,7 +28,7 @@ var (
 	// ErrDisk: the disk is full or failing; nothing new is taken.
 	ErrDisk = queue.ErrDisk
 	// ErrGone: the output was removed, because it was old or there was too much.
-	ErrGone = errors.New("no longer available")
+	ErrGone = commands.ErrGone
 	// ErrOffline: there is no coordinator to speak to.
 	ErrOffline = errors.New("not connected to the coordinator")
 )

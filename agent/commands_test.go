@@ -12,15 +12,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
-// commands runs commands that outlive agents: "true", "false", "sleep DURATION",
+// shell runs commands that outlive agents: "true", "false", "sleep DURATION",
 // "hang", "print TEXT DURATION", "sum" of what it reads.
-type commands struct {
+type shell struct {
 	mu     sync.Mutex
 	runs   map[protocol.ActionID]map[int]*run
 	begun  int
@@ -34,14 +34,14 @@ type commands struct {
 }
 
 type run struct {
-	cmd     agent.Command
+	cmd     commands.Command
 	mu      sync.Mutex
 	changed chan struct{}
 	done    chan struct{}
 	cancel  chan struct{}
 	once    sync.Once
 	text    []byte
-	end     agent.CommandEnd
+	end     commands.End
 	died    bool
 	lost    bool
 	reboot  bool
@@ -55,11 +55,11 @@ type run struct {
 	safeErr atomic.Int64 // the same of its stderr, one beyond it: 0 is that it was never followed
 }
 
-func newCommands() *commands {
-	return &commands{runs: make(map[protocol.ActionID]map[int]*run)}
+func newCommands() *shell {
+	return &shell{runs: make(map[protocol.ActionID]map[int]*run)}
 }
 
-func (c *commands) Start(_ context.Context, cmd agent.Command) (agent.Run, error) {
+func (c *shell) Start(_ context.Context, cmd commands.Command) (commands.Run, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.runs[cmd.Action][cmd.Attempt] != nil {
@@ -86,7 +86,7 @@ func (c *commands) Start(_ context.Context, cmd agent.Command) (agent.Run, error
 func (r *run) live() {
 	argv := r.cmd.Argv
 	var timer <-chan time.Time
-	end := agent.CommandEnd{Emptied: !r.loose}
+	end := commands.End{Emptied: !r.loose}
 	switch argv[0] {
 	case "false":
 		end.Exit.Code = 1
@@ -157,16 +157,16 @@ func (r *run) dies() {
 	r.once.Do(func() { close(r.cancel) })
 }
 
-func (r *run) Wait(ctx context.Context) (agent.CommandEnd, error) {
+func (r *run) Wait(ctx context.Context) (commands.End, error) {
 	select {
 	case <-r.done:
 	case <-ctx.Done():
-		return agent.CommandEnd{}, context.Cause(ctx)
+		return commands.End{}, context.Cause(ctx)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.died {
-		return agent.CommandEnd{}, runner.ErrDied
+		return commands.End{}, runner.ErrDied
 	}
 	return r.end, nil
 }
@@ -201,7 +201,7 @@ func (r *run) Credit(ctx context.Context, stdout, stderr int64) error {
 	return nil
 }
 
-func (r *run) Attach(context.Context) (agent.Attachment, error) {
+func (r *run) Attach(context.Context) (commands.Terminal, error) {
 	if r.keys == nil {
 		return nil, runner.ErrNoTerminal
 	}
@@ -225,37 +225,37 @@ func (r *run) Started() <-chan struct{} {
 	return began
 }
 
-func (c *commands) Recover(_ context.Context, id protocol.ActionID, attempt int) (agent.Found, error) {
+func (c *shell) Recover(_ context.Context, id protocol.ActionID, attempt int) (commands.Found, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.runs[id][attempt]
 	if r == nil || r.lost {
-		return agent.Found{Verdict: runner.NeverBegan, Emptied: true}, nil
+		return commands.Found{Verdict: runner.NeverBegan, Emptied: true}, nil
 	}
 	select {
 	case <-r.done:
 	default:
 		if r.reboot {
-			return agent.Found{Verdict: runner.Rebooted, Emptied: true}, nil
+			return commands.Found{Verdict: runner.Rebooted, Emptied: true}, nil
 		}
-		return agent.Found{Verdict: runner.Adopted, Run: r}, nil
+		return commands.Found{Verdict: runner.Adopted, Run: r}, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.died {
-		return agent.Found{Verdict: runner.Died, Emptied: !c.loose}, nil
+		return commands.Found{Verdict: runner.Died, Emptied: !c.loose}, nil
 	}
-	return agent.Found{Verdict: runner.Exited, End: r.end, Emptied: true}, nil
+	return commands.Found{Verdict: runner.Exited, End: r.end, Emptied: true}, nil
 }
 
-func (c *commands) Look(_ context.Context, id protocol.ActionID, attempt int) (runner.Sight, error) {
+func (c *shell) Look(_ context.Context, id protocol.ActionID, attempt int) (runner.Sight, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.sight, nil
 }
 
 // Abandon kills a supervisor: what it leaves behind is found dead.
-func (c *commands) Abandon(id protocol.ActionID, attempt int) error {
+func (c *shell) Abandon(id protocol.ActionID, attempt int) error {
 	r := c.get(id, attempt)
 	c.mu.Lock()
 	c.abandoned.Add(1)
@@ -266,7 +266,7 @@ func (c *commands) Abandon(id protocol.ActionID, attempt int) error {
 }
 
 // seen is how all of them look from now on.
-func (c *commands) seen(s runner.Sight) {
+func (c *shell) seen(s runner.Sight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sight = s
@@ -295,7 +295,7 @@ func (nothing) ReadAt([]byte, int64) (int, error) { return 0, io.EOF }
 func (nothing) Size() (int64, error)              { return 0, nil }
 func (nothing) Close() error                      { return nil }
 
-func (c *commands) Output(id protocol.ActionID, attempt int, fd protocol.FD) (agent.CommandOutput, error) {
+func (c *shell) Output(id protocol.ActionID, attempt int, fd protocol.FD) (commands.Output, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.runs[id][attempt]
@@ -308,7 +308,7 @@ func (c *commands) Output(id protocol.ActionID, attempt int, fd protocol.FD) (ag
 	return text{r: r}, nil
 }
 
-func (c *commands) List() (map[protocol.ActionID]int, error) {
+func (c *shell) List() (map[protocol.ActionID]int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := make(map[protocol.ActionID]int)
@@ -321,10 +321,10 @@ func (c *commands) List() (map[protocol.ActionID]int, error) {
 }
 
 // Note is what a pull leaves: nothing, for nothing is pulled here.
-func (c *commands) Note(protocol.ActionID, int) ([]byte, error) { return nil, fs.ErrNotExist }
+func (c *shell) Note(protocol.ActionID, int) ([]byte, error) { return nil, fs.ErrNotExist }
 
 // Sizes counts what was written alone.
-func (c *commands) Sizes() (map[protocol.ActionID]int64, error) {
+func (c *shell) Sizes() (map[protocol.ActionID]int64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := make(map[protocol.ActionID]int64)
@@ -338,14 +338,14 @@ func (c *commands) Sizes() (map[protocol.ActionID]int64, error) {
 	return all, nil
 }
 
-func (c *commands) Remove(id protocol.ActionID) error {
+func (c *shell) Remove(id protocol.ActionID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.runs, id)
 	return nil
 }
 
-func (c *commands) get(id protocol.ActionID, attempt int) *run {
+func (c *shell) get(id protocol.ActionID, attempt int) *run {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.runs[id][attempt]

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/blob"
@@ -52,14 +53,16 @@ type Config struct {
 	Runtimes []container.Runtime
 	// Network gives new containers their interface. Default: none but loopback.
 	Network Network
-	// Commands runs commands. Without it commands are refused as unsupported.
-	Commands Commands
+	// Commands runs commands, and RunDirs keep what they leave. Without them commands
+	// are refused as unsupported; one requires the other.
+	Commands commands.Runner
+	RunDirs  commands.RunDirs
 	// Supervisor is the program, by absolute path with leading arguments, that
 	// supervises commands of the host. Required with Commands.
 	Supervisor []string
 
 	// Mover is the program, by absolute path with leading arguments, that moves
-	// files; see [Move]. Without it such kinds are refused as unsupported.
+	// files; see [commands.Move]. Without it such kinds are refused as unsupported.
 	Mover []string
 
 	// Payloads keeps what commands read until they have ended. Without it specs
@@ -243,6 +246,8 @@ func (c Config) validate() error {
 		return errors.New("configuration with Link, but without Policies.Keep")
 	case c.Commands != nil && len(c.Supervisor) == 0:
 		return errors.New("configuration with Commands, but without Supervisor")
+	case (c.Commands == nil) != (c.RunDirs == nil):
+		return errors.New("configuration with one of Commands and RunDirs, but without the other")
 	case c.HostRuns < 0 || c.Sessions < 0 || c.RecordBytes < 0 || c.Lanes < 0 || c.MaxOpen < 0 || c.CheckEvery < 0 || c.OutputTotal < 0 || c.OutputAge < 0 || c.Drain < 0:
 		return errors.New("a limit is negative")
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
@@ -201,7 +202,7 @@ func (a *Agent) beginStep(j *job) {
 // attempt at it.
 func (a *Agent) stepped(j *job, id protocol.CTID, step queue.Step) {
 	if j.preempted {
-		step = preempted(outcome{step: step}).step
+		step = preempted(commands.Outcome{Step: step}).Step
 	}
 	if step.Event == protocol.EventRetry {
 		a.again(j)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
@@ -176,7 +177,7 @@ func (a *Agent) waitAction(ctx context.Context, id protocol.ActionID) (Action, e
 
 // output opens a reader of what a command has written.
 func (a *Agent) output(ctx context.Context, id protocol.ActionID, fd protocol.FD, offset int64, follow, hold bool) (OutputReader, error) {
-	if a.cfg.Commands == nil || !slices.Contains(upStreams[:], fd) || offset < 0 {
+	if a.cfg.Commands == nil || !slices.Contains(commands.Streams[:], fd) || offset < 0 {
 		return nil, fmt.Errorf("output of action %s: %w", id, ErrUnknown)
 	}
 	act, err := a.Action(ctx, id)
@@ -197,16 +198,17 @@ func (a *Agent) output(ctx context.Context, id protocol.ActionID, fd protocol.FD
 
 // outputReader follows the output of an action on the host itself.
 type outputReader struct {
-	ctx    context.Context
-	agent  *Agent
-	id     protocol.ActionID
-	fd     protocol.FD
-	offset int64
-	follow bool
-	hold   bool
-	run    Run // while the command lives
-	taken  *taken
-	file   CommandOutput
+	ctx      context.Context
+	agent    *Agent
+	id       protocol.ActionID
+	fd       protocol.FD
+	offset   int64
+	follow   bool
+	hold     bool
+	run      commands.Run // while the command lives
+	acks     *commands.Acknowledged
+	follower *commands.Follower
+	file     commands.Output
 }
 
 // Read returns what is there, waits for more if it follows, and leaves out what
@@ -220,8 +222,12 @@ func (r *outputReader) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	if r.hold && r.taken != nil {
-		r.taken.read(r, r.offset)
+	if r.hold && r.acks != nil {
+		if r.follower == nil {
+			r.follower = r.acks.Follow(r.fd, r.offset)
+		} else {
+			r.follower.At(r.offset)
+		}
 	}
 	for {
 		var changed <-chan struct{}
@@ -236,7 +242,7 @@ func (r *outputReader) Read(p []byte) (int, error) {
 		}
 		n, err := r.file.ReadAt(p, r.offset)
 		r.offset += int64(n)
-		to, dropped := isDropped(err)
+		to, dropped := commands.Dropped(err)
 		switch {
 		case n > 0:
 			return n, nil
@@ -265,14 +271,14 @@ func (r *outputReader) Offset() int64 { return r.offset }
 func (r *outputReader) open() error {
 	for {
 		type state struct {
-			run     Run
-			taken   *taken
+			run     commands.Run
+			acks    *commands.Acknowledged
 			attempt int
 			news    <-chan struct{}
 		}
 		s, err := loop.Ask(r.ctx, r.agent.loop, func() (state, error) {
 			if j := r.agent.jobs[r.id]; j != nil {
-				return state{j.run, j.taken, j.act.Attempt, r.agent.news(r.id)}, nil
+				return state{j.run, j.acks, j.act.Attempt, r.agent.news(r.id)}, nil
 			}
 			return state{}, nil
 		})
@@ -294,8 +300,8 @@ func (r *outputReader) open() error {
 			if s.attempt == 0 {
 				return io.EOF
 			}
-			r.run, r.taken = s.run, s.taken
-			r.file, err = r.agent.cfg.Commands.Output(r.id, s.attempt, r.fd)
+			r.run, r.acks = s.run, s.acks
+			r.file, err = r.agent.cfg.RunDirs.Output(r.id, s.attempt, r.fd)
 			return err
 		}
 		select {
@@ -310,8 +316,8 @@ func (r *outputReader) open() error {
 
 // Close releases the file.
 func (r *outputReader) Close() error {
-	if r.taken != nil {
-		r.taken.leave(r)
+	if r.follower != nil {
+		r.follower.Leave()
 	}
 	if r.file == nil {
 		return nil

@@ -352,8 +352,8 @@ func (a *Agent) cancel(at protocol.Position, id protocol.ActionID) (queue.Action
 	default:
 		j.act = act
 		a.changed(id)
-		if act.Cancelling {
-			a.cancelRun(j)
+		if act.Cancelling && a.commands != nil {
+			a.commands.Cancel(id)
 		}
 	}
 	return act, nil

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -39,9 +40,6 @@ const (
 	// few are asked about.
 	linger = time.Second
 )
-
-// upStreams are the streams that go up, by their index.
-var upStreams = [...]protocol.FD{protocol.Stdout, protocol.Stderr, protocol.Recording}
 
 // outputs sends what commands write. Each action has one goroutine, which the
 // loop feeds with credit: a connection that is slow, or none, delays that alone.
@@ -82,13 +80,13 @@ func (o *outputs) wait() { o.wg.Wait() }
 // begin sends the beginning of each stream of a command unasked, and what was
 // asked for before it began.
 func (o *outputs) begin(j *job) {
-	o.start(&sender{agent: o.agent, id: j.act.ID, attempt: j.act.Attempt, run: j.run, taken: j.taken}, protocol.OutputKept)
+	o.start(&sender{agent: o.agent, id: j.act.ID, attempt: j.act.Attempt, run: j.run, acks: j.acks}, protocol.OutputKept)
 	for _, c := range j.asked {
 		if c.Attempt == j.act.Attempt && c.Window > 0 {
 			o.credit(c)
 		}
 	}
-	j.asked = [len(upStreams)]protocol.Credit{}
+	j.asked = [len(commands.Streams)]protocol.Credit{}
 }
 
 // credit goes on at an offset, or begins again there when what was sent beyond
@@ -98,7 +96,7 @@ func (o *outputs) credit(c protocol.Credit) {
 	s := o.senders[c.Action]
 	if s == nil || s.attempt != c.Attempt {
 		if j := o.agent.jobs[c.Action]; j != nil && j.run == nil {
-			j.asked[index(c.FD)] = c
+			j.asked[commands.Index(c.FD)] = c
 			return
 		}
 		if len(o.senders) >= maxSenders+o.agent.cfg.HostRuns+o.agent.cfg.Lanes || o.agent.cfg.Commands == nil {
@@ -107,19 +105,19 @@ func (o *outputs) credit(c protocol.Credit) {
 		s = &sender{agent: o.agent, id: c.Action, attempt: c.Attempt}
 		j := o.agent.jobs[c.Action]
 		if j != nil && j.act.Attempt == c.Attempt {
-			s.run, s.taken = j.run, j.taken
+			s.run, s.acks = j.run, j.acks
 		}
 		s.past = j == nil
 		o.start(s, 0)
 	}
-	if s.taken != nil && c.FD != protocol.Recording {
-		s.taken.credit(c) // at once: a chunk that waits for its line does not hold it up
+	if s.acks != nil && c.FD != protocol.Recording {
+		s.acks.Credit(c) // at once: a chunk that waits for its line does not hold it up
 	}
-	loop.Newest(s.credits[index(c.FD)], c)
+	loop.Newest(s.credits[commands.Index(c.FD)], c)
 }
 
 func (o *outputs) start(s *sender, unasked int64) {
-	for i, fd := range upStreams {
+	for i, fd := range commands.Streams {
 		s.credits[i] = make(chan protocol.Credit, 1)
 		s.streams[i] = outStream{fd: fd}
 		if fd != protocol.Recording {
@@ -159,12 +157,12 @@ type sender struct {
 	agent   *Agent
 	id      protocol.ActionID
 	attempt int
-	run     Run           // nil for one that has ended
-	taken   *taken        // likewise
-	past    bool          // the action has ended: there will be no more than there is
-	quit    chan struct{} // closed when another has taken its place
-	credits [len(upStreams)]chan protocol.Credit
-	streams [len(upStreams)]outStream
+	run     commands.Run           // nil for one that has ended
+	acks    *commands.Acknowledged // likewise
+	past    bool                   // the action has ended: there will be no more than there is
+	quit    chan struct{}          // closed when another has taken its place
+	credits [len(commands.Streams)]chan protocol.Credit
+	streams [len(commands.Streams)]outStream
 	last    time.Time     // of the newest chunk
 	rest    time.Duration // until the next: none after one that had no room for more
 	delay   time.Duration // for which what was sent may be on its way
@@ -175,7 +173,7 @@ type outStream struct {
 	fd    protocol.FD
 	next  int64 // offset of the next chunk
 	limit int64 // where permission ends
-	file  CommandOutput
+	file  commands.Output
 	// written is how much there is at least. Asking costs as much as reading.
 	written int64
 
@@ -291,7 +289,7 @@ func (s *sender) glance(ctx context.Context) bool {
 
 // allow takes a credit.
 func (s *sender) allow(c protocol.Credit) {
-	s.streams[index(c.FD)].allow(c.Offset, c.Window, s.delay+overdue)
+	s.streams[commands.Index(c.FD)].allow(c.Offset, c.Window, s.delay+overdue)
 }
 
 // silent reports that a command has ended without a word, as most do.
@@ -352,7 +350,7 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 		return false, nil
 	}
 	if o.file == nil {
-		f, err := s.agent.cfg.Commands.Output(s.id, s.attempt, o.fd)
+		f, err := s.agent.cfg.RunDirs.Output(s.id, s.attempt, o.fd)
 		if s.past && errors.Is(err, fs.ErrNotExist) {
 			return false, s.nothing(ctx, o)
 		}
@@ -381,7 +379,7 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 	defer func() { <-s.agent.outputs.reading }()
 	buf, back := s.agent.outputs.buffer(min(chunk, o.limit-o.next, o.written-o.next))
 	n, err := o.file.ReadAt(buf[protocol.SealRoom:], o.next)
-	to, dropped := isDropped(err)
+	to, dropped := commands.Dropped(err)
 	if err != nil && !dropped && !errors.Is(err, io.EOF) {
 		return false, err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -72,15 +73,15 @@ func (a *Agent) halted(by *job) (idle []<-chan struct{}) {
 
 // preempted is what becomes of an attempt that was preempted. What had come to
 // its own end before stays as it ended, and so does what was cancelled.
-func preempted(o outcome) outcome {
-	switch o.step.Event {
+func preempted(o commands.Outcome) commands.Outcome {
+	switch o.Step.Event {
 	case protocol.EventSucceed, protocol.EventCancelled, protocol.EventTimeout:
 		return o
 	}
-	o.again = false
-	o.step.Event, o.step.Detail = protocol.EventPreempt, "a stop that may not wait has ended it"
-	for i := range o.step.Change.Put {
-		o.step.Change.Put[i].Intended = queue.Stopped // as the stop has it
+	o.Again = false
+	o.Step.Event, o.Step.Detail = protocol.EventPreempt, "a stop that may not wait has ended it"
+	for i := range o.Step.Change.Put {
+		o.Step.Change.Put[i].Intended = queue.Stopped // as the stop has it
 	}
 	return o
 }

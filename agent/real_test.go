@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/clock"
@@ -63,8 +64,9 @@ func (r *rig) start(q *queue.Queue) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	supervisors := commands.NewSupervisors(runs, r.boot)
 	r.agent, err = agent.New(agent.Config{Host: host, Fleet: fleet, FleetName: fleetName, Queue: q,
-		Commands: agent.NewCommands(runs, r.boot), Supervisor: []string{r.supervisor}, Boot: r.boot,
+		Commands: supervisors, RunDirs: supervisors, Supervisor: []string{r.supervisor}, Boot: r.boot,
 		CheckEvery: time.Second, BootMS: func() int64 { return clock.BootMS() + r.later.Load() }})
 	if err != nil {
 		r.t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -105,7 +106,7 @@ func (m *sessions) any() bool {
 }
 
 // follow serves a session that runs until its end, or until ctx ends.
-func (m *sessions) follow(id protocol.ActionID, r Run) {
+func (m *sessions) follow(id protocol.ActionID, r commands.Run) {
 	s := m.find(id)
 	if s == nil {
 		return
@@ -193,7 +194,7 @@ func (a *Agent) recordTyping(id protocol.ActionID, t typist) bool {
 }
 
 // serve carries packets to the supervisor, over as many connections as it takes.
-func (s *session) serve(ctx context.Context, r Run) {
+func (s *session) serve(ctx context.Context, r commands.Run) {
 	defer s.agent.sessions.end(s.id, s.attempt)
 	for {
 		at, err := r.Attach(ctx)
@@ -219,7 +220,7 @@ func (s *session) serve(ctx context.Context, r Run) {
 }
 
 // carry serves one connection to the supervisor until it ends.
-func (s *session) carry(ctx context.Context, r Run, at Attachment) {
+func (s *session) carry(ctx context.Context, r commands.Run, at commands.Terminal) {
 	broken := make(chan struct{})
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -277,7 +278,7 @@ func (s *session) answer(a terminal.Ack) {
 }
 
 // tell tells the coordinator what was acknowledged.
-func (s *session) tell(ctx context.Context, r Run) {
+func (s *session) tell(ctx context.Context, r commands.Run) {
 	for {
 		select {
 		case <-ctx.Done():

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
-	"github.com/hostler-io/hostler/runner"
 )
 
 // job is an action that has not ended. It belongs to the loop.
@@ -17,17 +17,9 @@ type job struct {
 	// recover tells that its attempt was begun by an earlier process.
 	recover bool
 	// run is the command's, once its supervisor was started or found.
-	run        Run
-	taken      *taken                          // of its output
-	asked      [len(upStreams)]protocol.Credit // for its output, before there was a run
-	cancelSent bool
-	// begunMS is when this process took up the attempt, and cancelMS when it asked
-	// for its end, on the boot clock. looking: a worker looks at it. abandoned is
-	// why its supervisor was killed.
-	begunMS, cancelMS int64
-	looking           bool
-	blocked           map[int]moment // its processes in state D, since when
-	abandoned         string
+	run   commands.Run
+	acks  *commands.Acknowledged                 // of its output
+	asked [len(commands.Streams)]protocol.Credit // for its output, before there was a run
 	// preempted tells that a stop which may not wait ends it. halt ends its step
 	// of a container's life, and idle is closed when the step has ended.
 	preempted bool
@@ -247,48 +239,42 @@ func (a *Agent) changed(id protocol.ActionID) {
 // beginCommand starts, or finds again, the command of an action.
 func (a *Agent) beginCommand(j *job) {
 	id, attempt, spec := j.act.ID, j.act.Attempt, j.spec
-	found := j.recover
-	j.begunMS = a.cfg.BootMS()
 	if spec.Kind.Interactive() {
 		a.sessions.begin(id, attempt)
 	}
-	name, runtime := a.execTarget(&spec)
 	within := j.act.Within
 	if within == nil && spec.Files != nil { // an earlier version let it in, which kept none
 		within = a.rights.policy.Needs(a.request(&spec, j.act.Requester)).Within
 	}
-	a.loop.Worker(func() func() {
-		c := command{agent: a, id: id, attempt: attempt, spec: spec, name: name, runtime: runtime, within: within}
-		outcome := c.follow(a.loop.Watching(), found)
-		if outcome == nil {
-			return nil // the agent stops; the command does not
-		}
-		return func() {
-			if j := a.jobs[id]; j != nil {
-				a.concluded(j, *outcome)
-			}
-		}
-	})
+	a.commands.Begin(commands.Attempt{ID: id, Number: attempt, Spec: spec, Target: a.execTarget(&spec), Within: within, Found: j.recover}, j.act.Cancelling)
+}
+
+// execTarget is the container in which a command runs.
+func (a *Agent) execTarget(s *protocol.Spec) commands.Target {
+	if info, _ := protocol.KindOf(s.Kind); !info.Target {
+		return commands.Target{}
+	}
+	t := a.managed[s.Target]
+	if t == nil {
+		return commands.Target{}
+	}
+	return commands.Target{Name: string(t.rec.Name), Runtime: a.runtime(t.rec.Runtime)}
 }
 
 // concluded acts upon the end of an attempt.
-func (a *Agent) concluded(j *job, o outcome) {
+func (a *Agent) concluded(j *job, o commands.Outcome) {
 	j.run = nil
-	if j.abandoned != "" && o.step.Event == protocol.EventInterrupt {
-		o.step.Detail = j.abandoned + "; " + o.step.Detail
-	}
-	j.abandoned, j.cancelMS = "", 0
 	if j.preempted {
 		o = preempted(o)
 	}
-	interrupted := o.gone && (o.again || o.step.Event == protocol.EventInterrupt)
+	interrupted := o.Gone && (o.Again || o.Step.Event == protocol.EventInterrupt)
 	switch {
 	case interrupted && j.act.Cancelling:
-		a.finish(j, queue.Step{Event: protocol.EventCancelled, Output: o.step.Output}) // as was asked for: nothing is left
-	case o.again && !j.act.Cancelling:
+		a.finish(j, queue.Step{Event: protocol.EventCancelled, Output: o.Step.Output}) // as was asked for: nothing is left
+	case o.Again && !j.act.Cancelling:
 		a.again(j)
 	default:
-		a.ends = append(a.ends, unsaved{j.act.ID, o.step})
+		a.ends = append(a.ends, unsaved{j.act.ID, o.Step})
 	}
 }
 
@@ -314,80 +300,4 @@ func (a *Agent) takeEnds() {
 	for i, act := range acts {
 		a.saved(ends[i], act)
 	}
-}
-
-// began takes the run of a command, which can be cancelled from now on.
-func (a *Agent) began(id protocol.ActionID, attempt int, r Run) {
-	j := a.jobs[id]
-	if j == nil || j.act.Attempt != attempt {
-		return
-	}
-	j.run, j.taken, j.cancelSent = r, newTaken(r), false
-	a.changed(id)
-	told := j.taken
-	a.loop.Worker(func() func() { told.serve(a.loop.Watching()); return nil })
-	if j.act.Cancelling {
-		a.cancelRun(j)
-	}
-	if j.spec.Daemon {
-		a.loop.Worker(func() func() {
-			select {
-			case <-r.Started():
-			case <-a.loop.Watching().Done():
-				return nil
-			}
-			select {
-			case <-r.Done():
-				return nil // perhaps without a start: its end says what becomes of its lane
-			default:
-			}
-			return func() {
-				if j := a.jobs[id]; j != nil && j.run == r {
-					a.lanes.remove(id)
-				}
-			}
-		})
-	}
-	if a.cfg.Link != nil {
-		a.outputs.begin(j)
-	}
-	if j.spec.Kind.Interactive() {
-		a.sessions.follow(id, r)
-	}
-}
-
-// cancelRun ends a command, which takes its time: how it ended is told by its
-// record alone.
-func (a *Agent) cancelRun(j *job) {
-	if j.run == nil || j.cancelSent {
-		return // it is cancelled when it is known to run
-	}
-	j.cancelSent, j.cancelMS = true, a.cfg.BootMS()
-	run, id := j.run, j.act.ID
-	a.loop.Worker(func() func() {
-		err := run.Cancel(a.loop.Watching())
-		switch {
-		case err == nil, a.loop.Watching().Err() != nil, errors.Is(err, context.Canceled):
-			return nil
-		case errors.Is(err, runner.ErrDied), errors.Is(err, runner.ErrClosed):
-			return nil // whoever follows it finds out what is left of it
-		}
-		return func() { a.notCancelled(id, err) }
-	})
-}
-
-// notCancelled says that a command goes on although its end was asked for.
-func (a *Agent) notCancelled(id protocol.ActionID, why error) {
-	j := a.jobs[id]
-	if j == nil {
-		return
-	}
-	j.cancelSent, j.cancelMS = false, 0 // it has time again
-	act, err := a.cfg.Queue.NotCancelled(a.loop.Steps(), id, protocol.NotCancelled+why.Error(), a.loop.When())
-	if !a.loop.Disk(err) {
-		return
-	}
-	j.act = act
-	a.wrote(act.ReportN)
-	a.changed(id)
 }

@@ -249,7 +249,7 @@ type world struct {
 	line  *line
 	coord *peer
 	ring  *ring
-	cmds  *commands
+	cmds  *shell
 	lxc   *containertest.Fake
 	boot  string
 	tune  func(*agent.Config)
@@ -279,7 +279,7 @@ func (w *world) run(q *queue.Queue) {
 	w.t.Helper()
 	cfg := agent.Config{
 		Host: host, Fleet: fleet, FleetName: fleetName, Queue: q, Link: w.line, Bulk: bulk{w.line}, Signer: hostKey, Trust: w.ring, Policies: agent.Policies{Keep: func(agent.PolicyRecord) error { return nil }},
-		Runtimes: []container.Runtime{w.lxc}, Commands: w.cmds, Supervisor: []string{"/usr/lib/hostler/hostler-run"}, Boot: w.boot,
+		Runtimes: []container.Runtime{w.lxc}, Commands: w.cmds, RunDirs: w.cmds, Supervisor: []string{"/usr/lib/hostler/hostler-run"}, Boot: w.boot,
 		BootMS: func() int64 { return time.Since(w.begun).Milliseconds() },
 		Log:    slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}

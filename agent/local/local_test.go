@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/local"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/api"
@@ -77,9 +78,10 @@ func newWorld(t *testing.T) *world {
 	q := must[*queue.Queue](t)(queue.Create(t.Context(), queue.Config{Path: filepath.Join(dir, "queue.db"), Log: log}, protocol.StoreID{1}))
 	r := must[*runner.Runner](t)(runner.New(runner.Config{Root: filepath.Join(dir, "runs"), Log: log}))
 	boot := must[string](t)(runner.Boot())
+	supervisors := commands.NewSupervisors(r, boot)
 	a := must[*agent.Agent](t)(agent.New(agent.Config{
 		Host: "edge-01", Fleet: protocol.FleetID{1}, FleetName: "lab", Queue: q, Boot: boot, Log: log,
-		Commands: agent.NewCommands(r, boot), Supervisor: []string{must[string](t)(supervisor())},
+		Commands: supervisors, RunDirs: supervisors, Supervisor: []string{must[string](t)(supervisor())},
 	}))
 	w := &world{socket: filepath.Join(dir, "agent.sock"), agent: a}
 	h := must[http.Handler](t)(local.New(local.Config{Agent: a, Host: "edge-01", Version: "1.2.3", Log: log}))

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/files"
 	"github.com/hostler-io/hostler/protocol"
@@ -27,12 +27,12 @@ import (
 func filesCommand() *cobra.Command {
 	cmd := daemon.Group("files", "For the agent alone", "files needs push or pull")
 	cmd.Hidden = true
-	for verb, do := range map[string]func(context.Context, *cobra.Command, agent.Move) error{agent.MovePush: pushFiles, agent.MovePull: pullFiles} {
+	for verb, do := range map[string]func(context.Context, *cobra.Command, commands.Move) error{commands.MovePush: pushFiles, commands.MovePull: pullFiles} {
 		cmd.AddCommand(&cobra.Command{
 			Use: verb + " JSON", Short: "For the agent alone", Hidden: true,
 			Args: daemon.Args(cobra.ExactArgs(1)),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				var m agent.Move
+				var m commands.Move
 				if err := json.Unmarshal([]byte(args[0]), &m); err != nil {
 					return daemon.Usage(err)
 				}
@@ -44,7 +44,7 @@ func filesCommand() *cobra.Command {
 }
 
 // pushFiles writes what it reads.
-func pushFiles(ctx context.Context, cmd *cobra.Command, m agent.Move) (err error) {
+func pushFiles(ctx context.Context, cmd *cobra.Command, m commands.Move) (err error) {
 	if m.Files.Archive {
 		dir, err := m.Dir(m.Files.Paths[0])
 		if err != nil {
@@ -70,7 +70,7 @@ func pushFiles(ctx context.Context, cmd *cobra.Command, m agent.Move) (err error
 }
 
 // tree gives what is written its owner.
-func tree(m *agent.Move, t *files.Tree) *files.Tree {
+func tree(m *commands.Move, t *files.Tree) *files.Tree {
 	t.Chown = m.Chown
 	return t
 }
@@ -86,7 +86,7 @@ var errAbsent = errors.New("no such file")
 
 // pullFiles writes an archive of what is there, behind what whoever asked has of it
 // already, and leaves a note of what it holds.
-func pullFiles(ctx context.Context, cmd *cobra.Command, m agent.Move) error {
+func pullFiles(ctx context.Context, cmd *cobra.Command, m commands.Move) error {
 	skipped := false
 	out := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)
 	rest := files.NewRest(out, m.Files.Have, m.Files.HaveSHA256)
@@ -121,7 +121,7 @@ func pullFiles(ctx context.Context, cmd *cobra.Command, m agent.Move) error {
 
 // changed tells an archive that begins otherwise than it did from a file that
 // changed under the hands of the packer.
-func changed(m *agent.Move, rest *files.Rest, err error) error {
+func changed(m *commands.Move, rest *files.Rest, err error) error {
 	if errors.Is(err, files.ErrChanged) && !rest.Begun() && m.Files.Have > 0 {
 		return errChanged
 	}
@@ -162,7 +162,7 @@ func (n *note) write(path string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-func pullOne(ctx context.Context, p *files.Packer, m *agent.Move, at string) error {
+func pullOne(ctx context.Context, p *files.Packer, m *commands.Move, at string) error {
 	f, dir, err := m.Source(at)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("%w: %s", errAbsent, at)

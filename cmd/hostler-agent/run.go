@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/agent/local"
 	"github.com/hostler-io/hostler/container"
@@ -113,7 +114,8 @@ func once(ctx context.Context, s state, c config, from settings.Origin, log *slo
 		OutputTotal: int64(c.Commands.OutputMiB) << 20, OutputAge: time.Duration(c.Commands.OutputDays) * 24 * time.Hour,
 	}
 	if _, err := os.Stat(c.Commands.Supervisor); err == nil {
-		cfg.Commands, cfg.Supervisor = agent.NewCommands(runs, boot), []string{c.Commands.Supervisor}
+		supervisors := commands.NewSupervisors(runs, boot)
+		cfg.Commands, cfg.RunDirs, cfg.Supervisor = supervisors, supervisors, []string{c.Commands.Supervisor}
 		self, err := os.Executable()
 		if err != nil {
 			return fmt.Errorf("find this program: %w", err)

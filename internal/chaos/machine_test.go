@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
 )
@@ -42,7 +42,7 @@ type run struct {
 	once    [2]sync.Once
 	changed chan struct{}
 	text    []byte
-	end     agent.CommandEnd
+	end     commands.End
 	verdict runner.Verdict // once done
 	fate    runner.Verdict // of what dies
 }
@@ -51,9 +51,9 @@ func newMachine(seed uint64) *machine {
 	return &machine{r: rand.New(rand.NewPCG(seed, 7)), runs: make(map[attempt]*run)}
 }
 
-// Start implements [agent.Commands]. The supervisor takes its time; an agent
+// Start implements [commands.Runner]. The supervisor takes its time; an agent
 // that ends meanwhile does not know how far it came.
-func (m *machine) Start(ctx context.Context, c agent.Command) (agent.Run, error) {
+func (m *machine) Start(ctx context.Context, c commands.Command) (commands.Run, error) {
 	m.mu.Lock()
 	at := attempt{c.Action, c.Attempt}
 	if m.runs[at] != nil {
@@ -85,7 +85,7 @@ func (m *machine) Start(ctx context.Context, c agent.Command) (agent.Run, error)
 
 // live is the command.
 func (r *run) live() {
-	end := agent.CommandEnd{Emptied: true}
+	end := commands.End{Emptied: true}
 	steps, pause, size := 1, time.Millisecond, 0
 	switch r.argv[0] {
 	case "false":
@@ -173,14 +173,14 @@ func closed(ch <-chan struct{}) bool {
 	}
 }
 
-func (r *run) Wait(ctx context.Context) (agent.CommandEnd, error) {
+func (r *run) Wait(ctx context.Context) (commands.End, error) {
 	select {
 	case <-r.done:
 	case <-ctx.Done():
-		return agent.CommandEnd{}, context.Cause(ctx)
+		return commands.End{}, context.Cause(ctx)
 	}
 	if r.verdict != runner.Exited {
-		return agent.CommandEnd{}, runner.ErrDied
+		return commands.End{}, runner.ErrDied
 	}
 	return r.end, nil
 }
@@ -194,7 +194,7 @@ func (r *run) Cancel(ctx context.Context) error {
 func (*run) Credit(context.Context, int64, int64) error { return nil }
 
 // Attach says that a command of this machine has no terminal.
-func (r *run) Attach(context.Context) (agent.Attachment, error) { return nil, runner.ErrNoTerminal }
+func (r *run) Attach(context.Context) (commands.Terminal, error) { return nil, runner.ErrNoTerminal }
 
 func (r *run) Changed() <-chan struct{} {
 	r.mu.Lock()
@@ -211,8 +211,8 @@ func (r *run) Started() <-chan struct{} {
 	return began
 }
 
-// Recover implements [agent.Commands].
-func (m *machine) Recover(_ context.Context, id protocol.ActionID, n int) (agent.Found, error) {
+// Recover implements [commands.Runner].
+func (m *machine) Recover(_ context.Context, id protocol.ActionID, n int) (commands.Found, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.runs[attempt{id, n}]
@@ -223,19 +223,19 @@ func (m *machine) Recover(_ context.Context, id protocol.ActionID, n int) (agent
 	switch {
 	case !r.begun:
 		r.kill(runner.NeverBegan)
-		return agent.Found{Verdict: runner.NeverBegan, Emptied: true}, nil
+		return commands.Found{Verdict: runner.NeverBegan, Emptied: true}, nil
 	case !closed(r.done):
-		return agent.Found{Verdict: runner.Adopted, Run: r}, nil
+		return commands.Found{Verdict: runner.Adopted, Run: r}, nil
 	}
-	return agent.Found{Verdict: r.verdict, End: r.end, Emptied: true}, nil
+	return commands.Found{Verdict: r.verdict, End: r.end, Emptied: true}, nil
 }
 
-// Look implements [agent.Commands]. Nobody is stuck.
+// Look implements [commands.Runner]. Nobody is stuck.
 func (*machine) Look(context.Context, protocol.ActionID, int) (runner.Sight, error) {
 	return runner.Sight{}, nil
 }
 
-// Abandon implements [agent.Commands].
+// Abandon implements [commands.Runner].
 func (*machine) Abandon(protocol.ActionID, int) error { return errors.New("nobody is stuck") }
 
 // text is what a command has printed so far.
@@ -262,8 +262,8 @@ func (nothing) ReadAt([]byte, int64) (int, error) { return 0, io.EOF }
 func (nothing) Size() (int64, error)              { return 0, nil }
 func (nothing) Close() error                      { return nil }
 
-// Output implements [agent.Commands].
-func (m *machine) Output(id protocol.ActionID, n int, fd protocol.FD) (agent.CommandOutput, error) {
+// Output implements [commands.RunDirs].
+func (m *machine) Output(id protocol.ActionID, n int, fd protocol.FD) (commands.Output, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.runs[attempt{id, n}]
@@ -276,7 +276,7 @@ func (m *machine) Output(id protocol.ActionID, n int, fd protocol.FD) (agent.Com
 	return text{r}, nil
 }
 
-// List implements [agent.Commands].
+// List implements [commands.RunDirs].
 func (m *machine) List() (map[protocol.ActionID]int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -287,13 +287,13 @@ func (m *machine) List() (map[protocol.ActionID]int, error) {
 	return all, nil
 }
 
-// Note implements [agent.Commands]. No command leaves any.
+// Note implements [commands.RunDirs]. No command leaves any.
 func (m *machine) Note(protocol.ActionID, int) ([]byte, error) { return nil, fs.ErrNotExist }
 
-// Sizes implements [agent.Commands]. There is room for all of it.
+// Sizes implements [commands.RunDirs]. There is room for all of it.
 func (m *machine) Sizes() (map[protocol.ActionID]int64, error) { return nil, nil }
 
-// Remove implements [agent.Commands]. What was run stays known to the test.
+// Remove implements [commands.RunDirs]. What was run stays known to the test.
 func (m *machine) Remove(protocol.ActionID) error { return nil }
 
 // did is what a machine has done for an action.

@@ -183,7 +183,7 @@ func (h *host) start() {
 	h.agent, err = agent.New(agent.Config{
 		Host: h.id, Fleet: fleet, FleetName: fleetName, Queue: h.queue, Link: h.link, Bulk: bulk{h.link}, Signer: key(h.id), Trust: h.w.ring,
 		Policies: agent.Policies{Keep: func(agent.PolicyRecord) error { return nil }},
-		Runtimes: []container.Runtime{h.lxc}, Commands: h.machine, Supervisor: []string{"/usr/lib/hostler/hostler-run"},
+		Runtimes: []container.Runtime{h.lxc}, Commands: h.machine, RunDirs: h.machine, Supervisor: []string{"/usr/lib/hostler/hostler-run"},
 		Boot: h.boot(), BootMS: h.bootMS, Rand: h.w.dice, Drain: time.Second, Log: h.w.log.With("process", h.id),
 	})
 	if err != nil {

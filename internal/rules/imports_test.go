@@ -64,7 +64,8 @@ var allowed = []allowance{
 	{"lxc/helper", []string{"internal/failpoint", "container", "lxc/internal/wire", "runner/...", "github.com/lxc/go-lxc", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "the cgo side: it lives for one operation"},
 
 	// Engines: they see the world through interfaces of their own.
-	{"agent", []string{"internal/blob", "internal/failpoint", "internal/files", "policy", "protocol/...", "container", "runner", "runner/rundir", "terminal", "agent/loop", "agent/queue", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what a host does; adapters are handed to it"},
+	{"agent", []string{"internal/blob", "internal/failpoint", "internal/files", "policy", "protocol/...", "container", "runner", "runner/rundir", "terminal", "agent/commands", "agent/loop", "agent/queue", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what a host does; adapters are handed to it"},
+	{"agent/commands", []string{"internal/failpoint", "internal/files", "protocol", "container", "runner", "runner/rundir", "terminal", "agent/queue"}, []string{"os/...", "net", "net/http/...", "database/sql/..."}, "how commands are run, followed and ended; it stores nothing, and its outcomes are values"},
 	{"agent/queue", []string{"internal/failpoint", "protocol/...", "internal/sqldb"}, []string{"os/exec", "net", "net/http/..."}, "the agent's memory; it knows rows, not workers"},
 	{"agent/loop", []string{"agent/queue", "protocol"}, append([]string{"os/...", "net/..."}, "os/exec", "database/sql/..."), "the one goroutine that decides, as its rooms see it; it knows none of them"},
 	{"agent/local", []string{"agent", "api", "internal/attach", "container", "protocol/...", "internal/prom", "internal/webapi", "golang.org/x/sync/..."}, []string{"os/exec", "database/sql/..."}, "the agent's HTTP on a unix socket; it asks the agent and decides nothing"},

@@ -1,4 +1,4 @@
-package agent
+package commands
 
 import (
 	"context"
@@ -31,11 +31,10 @@ type Move struct {
 
 // mover makes the command that moves files. It runs under a supervisor, as any
 // command, so that it outlives the agent, ends in time, and can be cancelled.
-func (c *command) mover(ctx context.Context, cmd *Command) *outcome {
-	a := c.agent
-	m := Move{Place: files.Place{Root: "/"}, Files: *c.spec.Files, Temp: ".hostler-" + c.id.String()}
-	m.Allowed = c.within
-	info, _ := protocol.KindOf(c.spec.Kind)
+func (c *worker) mover(ctx context.Context, cmd *Command) *Outcome {
+	m := Move{Place: files.Place{Root: "/"}, Files: *c.Spec.Files, Temp: ".hostler-" + c.ID.String()}
+	m.Allowed = c.Within
+	info, _ := protocol.KindOf(c.Spec.Kind)
 	if info.Target {
 		if bad := c.containerFiles(ctx, &m.Place); bad != nil {
 			return bad
@@ -49,22 +48,22 @@ func (c *command) mover(ctx context.Context, cmd *Command) *outcome {
 	if c.pulls() {
 		verb, cmd.Note = MovePull, true
 	}
-	cmd.Argv = append(append(cmd.Argv, a.cfg.Mover...), verb, string(b))
+	cmd.Argv = append(append(cmd.Argv, c.Mover...), verb, string(b))
 	cmd.Env = failpoint.Environ()
 	return nil
 }
 
-func (c *command) pulls() bool {
-	return c.spec.Kind == protocol.KindHostPull || c.spec.Kind == protocol.KindContainerPull
+func (c *worker) pulls() bool {
+	return c.Spec.Kind == protocol.KindHostPull || c.Spec.Kind == protocol.KindContainerPull
 }
 
 // noted adds what a pull has left of its archive to the end of its action. Without
 // it whoever pulled takes nothing, so what cannot be read is not passed over.
-func (c *command) noted(o *outcome) *outcome {
-	if !c.pulls() || o.step.Exit == nil || len(o.step.Output) == 0 {
+func (c *worker) noted(o *Outcome) *Outcome {
+	if !c.pulls() || o.Step.Exit == nil || len(o.Step.Output) == 0 {
 		return o
 	}
-	b, err := c.agent.cfg.Commands.Note(c.id, c.attempt)
+	b, err := c.RunDirs.Note(c.ID, c.Number)
 	if errors.Is(err, fs.ErrNotExist) {
 		return o // it has told its standard error why
 	}
@@ -73,28 +72,28 @@ func (c *command) noted(o *outcome) *outcome {
 		a, err = protocol.DecodeArchive(b)
 	}
 	if err != nil {
-		c.agent.cfg.Log.Error("what a pull has copied cannot be told", "action", c.id.String(), "error", err)
+		c.Log.Error("what a pull has copied cannot be told", "action", c.ID.String(), "error", err)
 		return o
 	}
-	o.step.Output = slices.Clone(o.step.Output)
-	for i := range o.step.Output {
-		if o.step.Output[i].FD == protocol.Stdout {
-			o.step.Output[i].Archive = &a
+	o.Step.Output = slices.Clone(o.Step.Output)
+	for i := range o.Step.Output {
+		if o.Step.Output[i].FD == protocol.Stdout {
+			o.Step.Output[i].Archive = &a
 		}
 	}
 	return o
 }
 
 // containerFiles finds where the files of the container are.
-func (c *command) containerFiles(ctx context.Context, p *files.Place) *outcome {
-	if c.runtime == nil {
+func (c *worker) containerFiles(ctx context.Context, p *files.Place) *Outcome {
+	if c.Target.Runtime == nil {
 		return ends(queue.Step{Event: protocol.EventTargetGone})
 	}
-	filer, ok := c.runtime.(container.Filer)
+	filer, ok := c.Target.Runtime.(container.Filer)
 	if !ok {
-		return noStart("the files of %s containers cannot be reached here", c.runtime.Kind())
+		return noStart("the files of %s containers cannot be reached here", c.Target.Runtime.Kind())
 	}
-	f, err := filer.Files(ctx, c.name)
+	f, err := filer.Files(ctx, c.Target.Name)
 	if errors.Is(err, container.ErrNotFound) {
 		return ends(queue.Step{Event: protocol.EventTargetGone})
 	}
@@ -108,7 +107,7 @@ func (c *command) containerFiles(ctx context.Context, p *files.Place) *outcome {
 		p.GIDs, err = files.ParseIDMap(f.GIDs)
 	}
 	if err != nil {
-		return noStart("finding the files of container %q: %s", c.name, err)
+		return noStart("finding the files of container %q: %s", c.Target.Name, err)
 	}
 	p.Root, p.Init = f.Root, f.InitPID
 	return nil

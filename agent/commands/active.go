@@ -1,0 +1,217 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/runner"
+)
+
+// Config is what commands are run with. All but Mover and Unseal is required.
+type Config struct {
+	Host  protocol.HostID
+	Fleet protocol.FleetID
+	// Runner runs commands, RunDirs keep what they leave.
+	Runner  Runner
+	RunDirs RunDirs
+	// Supervisor is the program, by absolute path with leading arguments, that
+	// supervises commands of the host, and Mover the program that moves files:
+	// see [Move].
+	Supervisor, Mover []string
+	// Unseal reads what was sealed to this host's key.
+	Unseal func(sealed []byte) ([]byte, error)
+	// Input returns the path of the file that a command reads; empty is none.
+	Input func(*protocol.Spec) (string, error)
+	// RecordSessions records every session, up to RecordBytes each. RecordOrEnd
+	// ends a session whose recording cannot go on.
+	RecordSessions bool
+	RecordBytes    int64
+	RecordOrEnd    bool
+	// BootMS reads the boot clock, Now the wall clock.
+	BootMS func() int64
+	Now    func() time.Time
+	Log    *slog.Logger
+}
+
+// Loop is the goroutine that decides on this host.
+type Loop interface {
+	// Beside runs do on a goroutine of its own, and what do returns in the loop,
+	// if the loop still runs. ctx ends when the agent stops.
+	Beside(do func(ctx context.Context) (then func()))
+	// Tell runs call in the loop and waits for it. It reports false when the loop
+	// has ended.
+	Tell(call func()) bool
+}
+
+// Actions hears of the commands of its actions. Its methods are called in the loop,
+// and may call those of [Active].
+type Actions interface {
+	// Began tells that an attempt runs, and where its followers acknowledge.
+	Began(id protocol.ActionID, run Run, acks *Acknowledged)
+	// Started tells that a daemon has started: from now on it excludes no other
+	// action.
+	Started(id protocol.ActionID)
+	// Concluded tells what the attempt came to.
+	Concluded(id protocol.ActionID, o Outcome)
+	// NotCancelled tells that a command goes on although its end was asked for.
+	NotCancelled(id protocol.ActionID, why error)
+	// Remark tells what keeps a command from its end; empty is nothing.
+	Remark(id protocol.ActionID, text string)
+}
+
+// Active are the commands that run. It belongs to the loop: every method is called
+// there, but for Sweep.
+type Active struct {
+	cfg     Config
+	loop    Loop
+	actions Actions
+	all     map[protocol.ActionID]*command
+}
+
+// command is one attempt under way.
+type command struct {
+	id         protocol.ActionID
+	attempt    int
+	limit      time.Duration // 0 is none
+	daemon     bool
+	run        Run // nil until its supervisor was started or found
+	cancelling bool
+	cancelSent bool
+	// begunMS is when this process took up the attempt, and cancelMS when it asked
+	// for its end, on the boot clock.
+	begunMS, cancelMS int64
+	looking           bool           // a worker looks at it
+	blocked           map[int]moment // its processes in state D, since when
+	abandoned         string         // why its supervisor was killed
+}
+
+// New returns the commands of a host. None runs.
+func New(cfg Config, loop Loop, actions Actions) *Active {
+	return &Active{cfg: cfg, loop: loop, actions: actions, all: make(map[protocol.ActionID]*command)}
+}
+
+// Begin starts, or finds again, the command of an action. cancelling tells that its
+// end was asked for.
+func (a *Active) Begin(at Attempt, cancelling bool) {
+	c := &command{id: at.ID, attempt: at.Number, limit: at.Spec.Timeout(), daemon: at.Spec.Daemon, cancelling: cancelling, begunMS: a.cfg.BootMS()}
+	a.all[at.ID] = c
+	f := worker{Config: &a.cfg, Attempt: at, began: func(r Run) bool { return a.loop.Tell(func() { a.began(c, r) }) }}
+	a.loop.Beside(func(ctx context.Context) func() {
+		outcome := f.follow(ctx)
+		if outcome == nil {
+			return nil // the agent stops; the command does not
+		}
+		return func() { a.concluded(c, *outcome) }
+	})
+}
+
+// Run returns the attempt of an action that runs; nil if none does.
+func (a *Active) Run(id protocol.ActionID) Run {
+	if c := a.all[id]; c != nil {
+		return c.run
+	}
+	return nil
+}
+
+// began takes the run of a command, which can be cancelled from now on.
+func (a *Active) began(c *command, r Run) {
+	if a.all[c.id] != c {
+		return
+	}
+	c.run, c.cancelSent = r, false
+	acks := newAcknowledged(r)
+	a.loop.Beside(func(ctx context.Context) func() { acks.serve(ctx); return nil })
+	if c.cancelling {
+		a.cancel(c)
+	}
+	if c.daemon {
+		a.loop.Beside(func(ctx context.Context) func() { return a.awaitStart(ctx, c, r) })
+	}
+	a.actions.Began(c.id, r, acks)
+}
+
+// awaitStart waits until a daemon has started.
+func (a *Active) awaitStart(ctx context.Context, c *command, r Run) func() {
+	select {
+	case <-r.Started():
+	case <-ctx.Done():
+		return nil
+	}
+	select {
+	case <-r.Done():
+		return nil // perhaps without a start: its end says what becomes of its lane
+	default:
+	}
+	return func() {
+		if a.all[c.id] == c && c.run == r {
+			a.actions.Started(c.id)
+		}
+	}
+}
+
+// concluded takes the end of an attempt.
+func (a *Active) concluded(c *command, o Outcome) {
+	if a.all[c.id] != c {
+		return
+	}
+	delete(a.all, c.id)
+	if c.abandoned != "" && o.Step.Event == protocol.EventInterrupt {
+		o.Step.Detail = c.abandoned + "; " + o.Step.Detail
+	}
+	a.actions.Concluded(c.id, o)
+}
+
+// Cancel ends the command of an action. How it ended is told by its record alone.
+func (a *Active) Cancel(id protocol.ActionID) {
+	if c := a.all[id]; c != nil {
+		c.cancelling = true
+		a.cancel(c)
+	}
+}
+
+func (a *Active) cancel(c *command) {
+	if c.run == nil || c.cancelSent {
+		return // it is cancelled when it is known to run
+	}
+	c.cancelSent, c.cancelMS = true, a.cfg.BootMS()
+	run := c.run
+	a.loop.Beside(func(ctx context.Context) func() {
+		err := run.Cancel(ctx)
+		switch {
+		case err == nil, ctx.Err() != nil, errors.Is(err, context.Canceled):
+			return nil
+		case errors.Is(err, runner.ErrDied), errors.Is(err, runner.ErrClosed):
+			return nil // its worker finds out what is left of it
+		}
+		return func() {
+			if a.all[c.id] == c {
+				c.cancelling, c.cancelSent, c.cancelMS = false, false, 0 // it has time again
+				a.actions.NotCancelled(c.id, err)
+			}
+		}
+	})
+}
+
+// Look looks at all commands, beside the loop: what keeps one from its end is told
+// as a remark, and if the supervisor that should have ended it does not answer, it
+// is ended without that.
+func (a *Active) Look() {
+	for _, c := range a.all {
+		if c.looking {
+			continue
+		}
+		c.looking = true
+		a.loop.Beside(func(ctx context.Context) func() {
+			sight, err := a.cfg.Runner.Look(ctx, c.id, c.attempt)
+			return func() {
+				c.looking = false
+				if err == nil && a.all[c.id] == c {
+					a.sighted(c, sight)
+				}
+			}
+		})
+	}
+}

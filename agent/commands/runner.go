@@ -1,0 +1,156 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/runner"
+	"github.com/hostler-io/hostler/runner/rundir"
+)
+
+// Runner runs commands under supervisors that outlive the agent: each attempt has
+// a run directory in which its supervisor records what happens. [NewSupervisors]
+// makes it of a [runner.Runner]. It is safe for concurrent use, but calls about
+// one action do not overlap.
+type Runner interface {
+	// Start writes the directory of an attempt and starts its supervisor. An
+	// error means that nothing of the command began and nothing will.
+	Start(ctx context.Context, c Command) (Run, error)
+	// Recover tells what became of an attempt whose start is durable, and makes
+	// sure of it: what it calls never begun never will, and of what died it has
+	// ended all that can be found.
+	Recover(ctx context.Context, action protocol.ActionID, attempt int) (Found, error)
+	// Look tells what an attempt that is under way looks like, whether or not its
+	// supervisor answers.
+	Look(ctx context.Context, action protocol.ActionID, attempt int) (runner.Sight, error)
+	// Abandon kills the supervisor of an attempt: Wait fails with
+	// [runner.ErrDied], and Recover ends what is left.
+	Abandon(action protocol.ActionID, attempt int) error
+}
+
+// RunDirs are the run directories, which stay when their commands have ended. It
+// is safe for concurrent use.
+type RunDirs interface {
+	// Output opens what an output stream has so far. It fails with
+	// [io/fs.ErrNotExist] for an attempt that left nothing, or no longer does.
+	Output(action protocol.ActionID, attempt int, fd protocol.FD) (Output, error)
+	// Note returns the note that a command has left of what it did, if it was
+	// let. It fails with [io/fs.ErrNotExist] if there is none.
+	Note(action protocol.ActionID, attempt int) ([]byte, error)
+	// List returns the newest attempt of each action that has directories.
+	List() (map[protocol.ActionID]int, error)
+	// Sizes returns how many bytes of the disk the directories of each action
+	// take.
+	Sizes() (map[protocol.ActionID]int64, error)
+	// Remove removes all directories of an action of which nothing lives; none
+	// is no error.
+	Remove(action protocol.ActionID) error
+}
+
+// Command is one attempt of a command.
+type Command struct {
+	Action  protocol.ActionID
+	Attempt int // from 1
+	// Supervisor is its program by absolute path, with leading arguments.
+	Supervisor []string
+	// Target means something to the supervisor alone.
+	Target map[string]string
+	Argv   []string
+	Env    []string // K=V
+	Dir    string   // absolute; empty is /
+	User   string   // name or uid[:gid]; empty is root
+	// TimeoutMS is the limit on the boot clock; 0 is none.
+	TimeoutMS int64
+	// Stdin is the file that it reads, by absolute path; empty is none.
+	Stdin string
+	// SecretEnv are more variables, which are written to no file.
+	SecretEnv []string
+	// Daemon lets the main process end before the others that it has made.
+	Daemon bool
+	// WaitMS is for how long the command waits for those who follow it before the
+	// middle of its output is dropped; 0 never waits.
+	WaitMS int64
+	// Terminal is that of a session; nil is none.
+	Terminal *rundir.Terminal
+	// Login runs the login shell of User. Argv is empty then.
+	Login bool
+	// Note lets the command leave a note of what it did.
+	Note bool
+}
+
+// Run is an attempt that lives. It is safe for concurrent use.
+type Run interface {
+	// Wait waits for the end and tells it. [runner.ErrDied]: the supervisor left
+	// no record, and Recover must say what is left. It ends early with ctx.
+	Wait(ctx context.Context) (End, error)
+	// Cancel ends the command: TERM, the grace, KILL. It returns nil when nothing
+	// of it is left; Wait then tells how it ended. [runner.ErrUnsupported]: this
+	// host cannot end a command as a whole, and has done nothing.
+	Cancel(ctx context.Context) error
+	// Credit tells the supervisor that all before these offsets is safe elsewhere,
+	// and that somebody follows: a command that waits goes on. [rundir.NotTaken]:
+	// nobody follows that stream. An error means that it was not heard, and may be
+	// told again.
+	Credit(ctx context.Context, stdout, stderr int64) error
+	// Attach opens the way to the command's terminal, waiting until its supervisor
+	// listens. [runner.ErrNoTerminal]: it has none, or has ended.
+	Attach(ctx context.Context) (Terminal, error)
+	// Changed is closed at the next change of the output, and for good at the
+	// end. To miss nothing, take it before reading.
+	Changed() <-chan struct{}
+	// Started is closed when the start of the command is durable, or when there
+	// will be none. What begins after it finds the command begun.
+	Started() <-chan struct{}
+	// Done is closed at the end.
+	Done() <-chan struct{}
+}
+
+// Terminal is a way to the terminal of a session. Send takes one packet of package
+// terminal, Read waits for acknowledgements; both may be used at the same time, each
+// by one goroutine. Close ends them, and nothing else.
+type Terminal interface {
+	Send(packet []byte) error
+	io.ReadCloser
+}
+
+// Found is what became of an attempt.
+type Found struct {
+	Verdict runner.Verdict
+	End     End // of what exited; of what died, Output alone
+	Run     Run // of what was adopted
+	// Emptied tells that no process of it is left for certain.
+	Emptied bool
+}
+
+// End is how an attempt ended.
+type End struct {
+	Exit   protocol.Exit
+	Output []protocol.Output
+	// NeverBegan tells that no process of the command was ever made; Exit.Error
+	// says why.
+	NeverBegan bool
+	// Emptied tells that no process of it was left at the end.
+	Emptied bool
+}
+
+// Output is an output stream that may still grow. ReadAt fails with a
+// [runner.DroppedError] at a part that was dropped, and with io.EOF at the
+// present end. It belongs to one goroutine.
+type Output interface {
+	io.ReaderAt
+	io.Closer
+	// Size is how many bytes the command has written, dropped ones included.
+	Size() (int64, error)
+}
+
+// Dropped reports whether a read came to a part that was dropped, and the offset
+// at which reading goes on.
+func Dropped(err error) (to int64, ok bool) {
+	d, ok := errors.AsType[*runner.DroppedError](err)
+	if !ok {
+		return 0, false
+	}
+	return d.To, true
+}
