@@ -33,14 +33,14 @@ func (c *Coordinator) CreateToken(ctx context.Context, by core.Actor, name strin
 	if _, err := protocol.ParseHostID(name); err != nil {
 		return "", core.Token{}, fmt.Errorf("%w: the name of a token is like that of a host: %w", core.ErrInvalid, err)
 	}
-	if secret, t, err = newToken(c.cfg.Rand, c.lifeMS(), by.Name, name, role, life); err != nil {
+	if secret, t, err = newToken(c.cfg.Rand, c.base.LifeMS(), by.Name, name, role, life); err != nil {
 		return "", core.Token{}, err
 	}
-	err = c.update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
+	err = c.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
 		if err := tx.Access.PutToken(t); err != nil {
 			return err
 		}
-		return c.audit(tx, by, "token.create", t.ID, map[string]any{"name": name, "role": role})
+		return c.base.Audit(tx, by, "token.create", t.ID, map[string]any{"name": name, "role": role})
 	})
 	return secret, t, err
 }
@@ -114,14 +114,14 @@ func keepToken(tx core.Tx, t core.Token) error {
 // token returns the token of a secret. Any fault is [core.ErrDenied]: nothing tells a
 // guesser how near they came.
 func (c *Coordinator) token(ctx context.Context, secret string) (t core.Token, err error) {
-	err = c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+	err = c.base.View(ctx, func(tx core.Tx) (err error) {
 		t, err = tx.Access.TokenByHash(protocol.Sum([]byte(secret)))
 		return err
 	})
 	switch {
 	case errors.Is(err, core.ErrNotFound),
 		err == nil && t.RevokedMS != 0,
-		err == nil && t.ExpiresMS != 0 && core.Over(t.CreatedMS, t.ExpiresMS, c.lifeMS()):
+		err == nil && t.ExpiresMS != 0 && core.Over(t.CreatedMS, t.ExpiresMS, c.base.LifeMS()):
 		return core.Token{}, fmt.Errorf("%w: the token is unknown, revoked or expired", core.ErrDenied)
 	case err != nil:
 		return core.Token{}, err
@@ -134,7 +134,7 @@ func (c *Coordinator) Tokens(ctx context.Context, by core.Actor) (all []core.Tok
 	if err := by.May(core.RoleAdmin, "list tokens"); err != nil {
 		return nil, err
 	}
-	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
+	err = c.base.View(ctx, func(tx core.Tx) error {
 		all, err = tx.Access.Tokens()
 		return err
 	})
@@ -146,7 +146,7 @@ func (c *Coordinator) RevokeToken(ctx context.Context, by core.Actor, id string)
 	if err := by.May(core.RoleAdmin, "revoke tokens"); err != nil {
 		return err
 	}
-	err := c.update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
+	err := c.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
 		t, err := tx.Access.Token(id)
 		if err != nil {
 			return fmt.Errorf("token %.40q: %w", id, err)
@@ -154,11 +154,11 @@ func (c *Coordinator) RevokeToken(ctx context.Context, by core.Actor, id string)
 		if t.RevokedMS != 0 {
 			return nil
 		}
-		t.RevokedMS = c.nowMS()
+		t.RevokedMS = c.base.NowMS()
 		if err := tx.Access.PutToken(t); err != nil {
 			return err
 		}
-		return c.audit(tx, by, "token.revoke", id, nil)
+		return c.base.Audit(tx, by, "token.revoke", id, nil)
 	})
 	if err == nil {
 		c.bearers.revoked(id)
@@ -185,8 +185,8 @@ func (c *Coordinator) CreateViewer(ctx context.Context, by core.Actor, name stri
 	if err != nil {
 		return ViewerPass{}, fmt.Errorf("issue the certificate of viewer %s: %w", name, err)
 	}
-	v := core.Viewer{Name: name, Serial: serial, CreatedMS: c.nowMS(), CreatedBy: by.Name}
-	err = c.update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
+	v := core.Viewer{Name: name, Serial: serial, CreatedMS: c.base.NowMS(), CreatedBy: by.Name}
+	err = c.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
 		old, err := tx.Access.Viewer(name)
 		if err == nil && old.RevokedMS == 0 {
 			return fmt.Errorf("viewer %s: %w; revoke it first", name, core.ErrExists)
@@ -200,7 +200,7 @@ func (c *Coordinator) CreateViewer(ctx context.Context, by core.Actor, name stri
 		if err := tx.Access.PutViewer(v); err != nil {
 			return err
 		}
-		return c.audit(tx, by, "viewer.create", name, map[string]any{"serial": serial})
+		return c.base.Audit(tx, by, "viewer.create", name, map[string]any{"serial": serial})
 	})
 	if err != nil {
 		return ViewerPass{}, err
@@ -225,7 +225,7 @@ func (c *Coordinator) Viewers(ctx context.Context, by core.Actor) (all []core.Vi
 	if err := by.May(core.RoleAdmin, "list viewers"); err != nil {
 		return nil, err
 	}
-	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
+	err = c.base.View(ctx, func(tx core.Tx) error {
 		all, err = tx.Access.Viewers()
 		return err
 	})
@@ -238,18 +238,18 @@ func (c *Coordinator) RevokeViewer(ctx context.Context, by core.Actor, name stri
 		return err
 	}
 	var v core.Viewer
-	err := c.update(ctx, failpoint.AccessKept, func(tx core.Tx) (err error) {
+	err := c.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) (err error) {
 		if v, err = tx.Access.Viewer(name); err != nil {
 			return fmt.Errorf("viewer %.70q: %w", name, err)
 		}
 		if v.RevokedMS != 0 {
 			return nil
 		}
-		v.RevokedMS = c.nowMS()
+		v.RevokedMS = c.base.NowMS()
 		if err := tx.Access.PutViewer(v); err != nil {
 			return err
 		}
-		return c.audit(tx, by, "viewer.revoke", name, map[string]any{"serial": v.Serial})
+		return c.base.Audit(tx, by, "viewer.revoke", name, map[string]any{"serial": v.Serial})
 	})
 	if err != nil {
 		return err

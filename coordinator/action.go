@@ -35,7 +35,7 @@ func (c *Coordinator) Propose(ctx context.Context, by core.Actor, r Request) (co
 		return core.Action{}, err
 	}
 	missing := c.hasPayload(p.spec)
-	err = c.update(ctx, failpoint.OrderNumbered, func(tx core.Tx) error {
+	err = c.base.Update(ctx, failpoint.OrderNumbered, func(tx core.Tx) error {
 		switch err := c.enter(tx, by, p); {
 		case err != nil:
 			return err
@@ -72,7 +72,7 @@ func (c *Coordinator) mayPropose(by core.Actor) error {
 	if err := by.May(core.RoleOperator, "request actions"); err != nil {
 		return err
 	}
-	return c.decide()
+	return c.base.MayDecide()
 }
 
 // draft makes the part of an action that does not depend on its host. It is in
@@ -87,7 +87,7 @@ func (c *Coordinator) draft(by core.Actor, spec []byte) (core.Action, *protocol.
 			return core.Action{}, nil, err
 		}
 	}
-	now := c.nowMS()
+	now := c.base.NowMS()
 	return core.Action{
 		Kind: s.Kind, Target: s.Target, Name: s.Name,
 		Spec: spec, Digest: protocol.Sum(spec), Requester: by.Name, CreatedMS: now, UpdatedMS: now,
@@ -102,7 +102,7 @@ func (c *Coordinator) proposal(ctx context.Context, by core.Actor, r Request) (*
 	}
 	a.ID, a.Host, a.Batch = r.ID, r.Host, r.Batch
 	if a.ID.IsZero() {
-		a.ID = c.newActionID(a.CreatedMS)
+		a.ID = c.base.NewActionID(a.CreatedMS)
 	}
 	p := &proposal{want: a, spec: spec}
 	p.misnamed, err = c.misnamed(ctx, a.Host, spec)
@@ -188,7 +188,7 @@ func (c *Coordinator) entered(p *proposal) {
 	}
 	p.s.numbered(p.given, p.more)
 	p.s.pump()
-	c.wake.Fire(core.EventsKey{})
+	c.base.Wake.Fire(core.EventsKey{})
 }
 
 // Plan tells what [Coordinator.Propose] would make of a request, and does
@@ -201,7 +201,7 @@ func (c *Coordinator) Plan(ctx context.Context, by core.Actor, r Request) (a cor
 	if err != nil {
 		return core.Action{}, err
 	}
-	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
+	err = c.base.View(ctx, func(tx core.Tx) error {
 		a = p.want
 		known, err := c.welcome(tx, &a)
 		if known != nil {
@@ -247,21 +247,15 @@ func (c *Coordinator) insert(tx core.Tx, a core.Action, by core.Actor) error {
 		return err
 	}
 	r := audit.Record{Verb: "action.request", Host: a.Host, Object: a.ID.String(), Digest: a.Digest, Detail: requestDetail(a)}
-	if err := c.record(tx, by, r); err != nil {
+	if err := c.base.Record(tx, by, r); err != nil {
 		return err
 	}
-	return c.actionEvent(tx, a, protocol.StateNone)
-}
-
-func (c *Coordinator) newActionID(now int64) protocol.ActionID {
-	var r [10]byte
-	c.random(r[:])
-	return protocol.NewActionID(now, r)
+	return c.base.ActionEvent(tx, a, protocol.StateNone)
 }
 
 // Action returns an action.
 func (c *Coordinator) Action(ctx context.Context, id protocol.ActionID) (a core.Action, err error) {
-	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
+	err = c.base.View(ctx, func(tx core.Tx) error {
 		a, err = tx.Actions.Get(id)
 		return err
 	})
@@ -284,7 +278,7 @@ func (c *Coordinator) Resolve(ctx context.Context, prefix string) (protocol.Acti
 		return protocol.ActionID{}, fmt.Errorf("%w: %.40q is not an action id: give at least its first 4 characters", core.ErrBadReference, prefix)
 	}
 	var ids []protocol.ActionID
-	err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+	err := c.base.View(ctx, func(tx core.Tx) (err error) {
 		ids, err = tx.Actions.Find(prefix, candidates+1)
 		return err
 	})
@@ -308,7 +302,7 @@ func (c *Coordinator) Resolve(ctx context.Context, prefix string) (protocol.Acti
 
 // Actions returns actions, the newest first.
 func (c *Coordinator) Actions(ctx context.Context, f core.ActionFilter) (all []core.Action, err error) {
-	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
+	err = c.base.View(ctx, func(tx core.Tx) error {
 		all, err = tx.Actions.List(f)
 		return err
 	})
@@ -317,7 +311,7 @@ func (c *Coordinator) Actions(ctx context.Context, f core.ActionFilter) (all []c
 
 // NewActionID makes an id, for whoever wants to follow an action before it is
 // proposed.
-func (c *Coordinator) NewActionID() protocol.ActionID { return c.newActionID(c.nowMS()) }
+func (c *Coordinator) NewActionID() protocol.ActionID { return c.base.NewActionID(c.base.NowMS()) }
 
 // Following waits for the end of one action. It belongs to one goroutine.
 type Following struct {
@@ -329,7 +323,7 @@ type Following struct {
 
 // Follow begins to follow an action, which may not exist yet.
 func (c *Coordinator) Follow(id protocol.ActionID) *Following {
-	news, stop := c.news.follow(id)
+	news, stop := c.base.News.Follow(id)
 	return &Following{c, id, news, stop}
 }
 
@@ -366,26 +360,26 @@ func (c *Coordinator) Cancel(ctx context.Context, by core.Actor, id protocol.Act
 	if err := by.May(core.RoleOperator, "cancel actions"); err != nil {
 		return core.Action{}, err
 	}
-	if err := c.decide(); err != nil {
+	if err := c.base.MayDecide(); err != nil {
 		return core.Action{}, err
 	}
 	var a core.Action
 	var given []core.Item
-	err := c.update(ctx, failpoint.CancelNumbered, func(tx core.Tx) (err error) {
+	err := c.base.Update(ctx, failpoint.CancelNumbered, func(tx core.Tx) (err error) {
 		given = nil
 		if a, err = tx.Actions.Get(id); err != nil || a.State.Final() {
 			return err
 		}
-		if err := c.record(tx, by, audit.Record{Verb: "action.cancel", Host: a.Host, Object: id.String()}); err != nil {
+		if err := c.base.Record(tx, by, audit.Record{Verb: "action.cancel", Host: a.Host, Object: id.String()}); err != nil {
 			return err
 		}
 		if a.N == 0 && (a.State == protocol.StatePendingSchedule || a.State == protocol.StatePendingApprove) {
-			return c.move(tx, &a, protocol.EventCancel)
+			return c.base.Move(tx, &a, protocol.EventCancel)
 		}
 		if a.Cancelling && a.CancelBy != "" {
 			return nil // the control is under way
 		}
-		a.Cancelling, a.CancelBy, a.UpdatedMS = true, by.Name, c.nowMS()
+		a.Cancelling, a.CancelBy, a.UpdatedMS = true, by.Name, c.base.NowMS()
 		if err := tx.Actions.Put(a); err != nil {
 			return err
 		}
@@ -401,14 +395,14 @@ func (c *Coordinator) Cancel(ctx context.Context, by core.Actor, id protocol.Act
 		s.allocate(protocol.StreamControl, given)
 		s.pump()
 	}
-	c.wake.Fire(id, core.EventsKey{})
-	c.news.ask(id)
+	c.base.Wake.Fire(id, core.EventsKey{})
+	c.base.News.Ask(id)
 	return a, nil
 }
 
 // Events returns up to limit events after an id.
 func (c *Coordinator) Events(ctx context.Context, after uint64, limit int) (all []core.Event, err error) {
-	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
+	err = c.base.View(ctx, func(tx core.Tx) error {
 		all, err = tx.Events.List(after, limit)
 		return err
 	})
@@ -417,7 +411,7 @@ func (c *Coordinator) Events(ctx context.Context, after uint64, limit int) (all 
 
 // LastEvent returns the newest event id.
 func (c *Coordinator) LastEvent(ctx context.Context) (id uint64, err error) {
-	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
+	err = c.base.View(ctx, func(tx core.Tx) error {
 		id, err = tx.Events.Last()
 		return err
 	})
@@ -426,7 +420,9 @@ func (c *Coordinator) LastEvent(ctx context.Context) (id uint64, err error) {
 
 // EventsChanged returns a channel that is closed when there are new events,
 // and a function to call when nobody looks at it any more.
-func (c *Coordinator) EventsChanged() (<-chan struct{}, func()) { return c.wake.On(core.EventsKey{}) }
+func (c *Coordinator) EventsChanged() (<-chan struct{}, func()) {
+	return c.base.Wake.On(core.EventsKey{})
+}
 
 // requestDetail is what the audit log says of a request beside its digest: for
 // files also which, and what they are.

@@ -41,7 +41,7 @@ func (c *Coordinator) judge(tx core.Tx, by core.Actor, a *core.Action, p *propos
 	if !met(a.Needs, nil) {
 		ev, life = protocol.EventPropose, approvalWait
 	}
-	a.ExpiresMS = c.lifeMS() + life.Milliseconds()
+	a.ExpiresMS = c.base.LifeMS() + life.Milliseconds()
 	a.State, a.Reason, err = protocol.StateNone.Next(ev, protocol.OwnerCoordinator, "")
 	return err
 }
@@ -73,7 +73,7 @@ func (c *Coordinator) approved(a *core.Action, lifeMS int64) bool {
 }
 
 // Counting returns the approvals of an action that count now.
-func (c *Coordinator) Counting(a core.Action) []core.Approval { return c.counting(&a, c.lifeMS()) }
+func (c *Coordinator) Counting(a core.Action) []core.Approval { return c.counting(&a, c.base.LifeMS()) }
 
 // Missing tells how many persons a need of an action still waits for.
 func (c *Coordinator) Missing(a core.Action, n core.Need) int {
@@ -95,7 +95,7 @@ func (c *Coordinator) lacking(a *core.Action) []core.Need {
 // whyExpired tells of an action that ends unsent because its approvals do not
 // count any more.
 func (c *Coordinator) whyExpired(a *core.Action) string {
-	now := c.lifeMS()
+	now := c.base.LifeMS()
 	switch {
 	case a.State == protocol.StatePendingApprove:
 		return fmt.Sprintf("nobody approved it in time: it waited for %s", sentence(c.lacking(a)))
@@ -159,7 +159,7 @@ func (c *Coordinator) Approve(ctx context.Context, by core.Actor, signed []byte,
 	if err := by.May(core.RoleApprover, "approve actions"); err != nil {
 		return nil, err
 	}
-	if err := c.decide(); err != nil {
+	if err := c.base.MayDecide(); err != nil {
 		return nil, err
 	}
 	doc, g, err := c.openApproval(by, signed)
@@ -198,7 +198,7 @@ func (c *Coordinator) openApproval(by core.Actor, signed []byte) (protocol.Appro
 	case err != nil:
 		return refuse(core.ErrInvalid, "%w", err)
 	}
-	now, early := c.lifeMS(), c.ofToday(doc.IssuedMS)
+	now, early := c.base.LifeMS(), c.ofToday(doc.IssuedMS)
 	switch {
 	case doc.Ring > c.cfg.Trust.Ring():
 		return refuse(core.ErrConflict, "it is of ring %d, ring %d is in force here; first: hostler fleet ring publish", doc.Ring, c.cfg.Trust.Ring())
@@ -224,10 +224,10 @@ func (c *Coordinator) approveSome(ctx context.Context, by core.Actor, doc *proto
 	var given []Given
 	var sent map[protocol.HostID][]order
 	var more map[protocol.HostID]bool
-	err := c.update(ctx, failpoint.ApprovalKept, func(tx core.Tx) error {
+	err := c.base.Update(ctx, failpoint.ApprovalKept, func(tx core.Tx) error {
 		given, sent, more = nil, map[protocol.HostID][]order{}, map[protocol.HostID]bool{}
 		for _, t := range some {
-			g.GivenMS = c.nowMS()
+			g.GivenMS = c.base.NowMS()
 			a, released, err := c.approveOne(tx, by, doc, g, all, t)
 			if err != nil && !aboutRequest(err) {
 				return err
@@ -254,11 +254,11 @@ func (c *Coordinator) approveSome(ctx context.Context, by core.Actor, doc *proto
 		s.numbered(numbered, more[host])
 		s.pump()
 	}
-	c.wake.Fire(core.EventsKey{})
+	c.base.Wake.Fire(core.EventsKey{})
 	for _, one := range given {
 		if one.Err == nil {
-			c.wake.Fire(one.Action.ID)
-			c.news.ask(one.Action.ID)
+			c.base.Wake.Fire(one.Action.ID)
+			c.base.News.Ask(one.Action.ID)
 		}
 	}
 	return given, nil
@@ -307,7 +307,7 @@ func (c *Coordinator) approveOne(tx core.Tx, by core.Actor, doc *protocol.Approv
 	}
 	released, err := c.moveOn(tx, by, &a)
 	if err == nil && !released {
-		a.UpdatedMS = c.nowMS()
+		a.UpdatedMS = c.base.NowMS()
 		err = tx.Actions.Put(a)
 	}
 	return a, released, err
@@ -328,10 +328,10 @@ func (c *Coordinator) noteApproval(tx core.Tx, by core.Actor, a core.Action, g c
 		"person": g.Person, "key": g.Key.String(), "approval": protocol.Sum(g.Signed.Signed).String(),
 		"issued_ms": g.IssuedMS, "not_before_ms": g.NotBeforeMS, "expires_ms": g.ExpiresMS,
 	}
-	if err := c.record(tx, by, audit.Record{Verb: "approval.give", Host: a.Host, Object: a.ID.String(), Digest: a.Digest, Detail: detail}); err != nil {
+	if err := c.base.Record(tx, by, audit.Record{Verb: "approval.give", Host: a.Host, Object: a.ID.String(), Digest: a.Digest, Detail: detail}); err != nil {
 		return err
 	}
-	return c.event(tx, "action.approval", a.Host, a.ID.String(), map[string]any{
+	return c.base.Event(tx, "action.approval", a.Host, a.ID.String(), map[string]any{
 		"kind": a.Kind, "person": g.Person, "approvals": len(a.Approvals), "expires_ms": g.ExpiresMS,
 	})
 }
@@ -340,16 +340,16 @@ func (c *Coordinator) noteApproval(tx core.Tx, by core.Actor, a core.Action, g c
 // then, and ends with its approvals. It reports whether the action waits for its
 // host alone.
 func (c *Coordinator) moveOn(tx core.Tx, by core.Actor, a *core.Action) (bool, error) {
-	now := c.lifeMS()
+	now := c.base.LifeMS()
 	counting := c.counting(a, now)
 	if !met(a.Needs, persons(counting)) || a.N == formerOrder {
 		return false, nil // of before a recovery: its host is asked first
 	}
 	a.ExpiresMS = min(now+startBudget(a.Kind).Milliseconds(), heldUntil(a.Needs, counting))
 	if a.State == protocol.StatePendingApprove {
-		return true, c.moveBy(tx, by, a, protocol.EventApprove)
+		return true, c.base.MoveBy(tx, by, a, protocol.EventApprove)
 	}
-	a.UpdatedMS = c.nowMS()
+	a.UpdatedMS = c.base.NowMS()
 	return true, tx.Actions.Put(*a)
 }
 
@@ -369,11 +369,11 @@ func (c *Coordinator) Deny(ctx context.Context, by core.Actor, id protocol.Actio
 	if err := by.May(core.RoleApprover, "deny actions"); err != nil {
 		return core.Action{}, err
 	}
-	if err := c.decide(); err != nil {
+	if err := c.base.MayDecide(); err != nil {
 		return core.Action{}, err
 	}
 	var a core.Action
-	err := c.update(ctx, failpoint.ApprovalKept, func(tx core.Tx) (err error) {
+	err := c.base.Update(ctx, failpoint.ApprovalKept, func(tx core.Tx) (err error) {
 		if a, err = tx.Actions.Get(id); err != nil {
 			return err
 		}
@@ -393,13 +393,13 @@ func (c *Coordinator) Deny(ctx context.Context, by core.Actor, id protocol.Actio
 		if reason != "" {
 			a.Detail += fmt.Sprintf(": %q", reason)
 		}
-		return c.moveBy(tx, by, &a, protocol.EventDeny)
+		return c.base.MoveBy(tx, by, &a, protocol.EventDeny)
 	})
 	if err != nil {
 		return core.Action{}, err
 	}
-	c.wake.Fire(id, core.EventsKey{})
-	c.news.ask(id)
+	c.base.Wake.Fire(id, core.EventsKey{})
+	c.base.News.Ask(id)
 	return a, nil
 }
 
@@ -410,7 +410,7 @@ func (c *Coordinator) Nudge(ctx context.Context, by core.Actor, id protocol.Acti
 	if err := by.May(core.RoleOperator, "nudge actions"); err != nil {
 		return core.Action{}, err
 	}
-	if err := c.decide(); err != nil {
+	if err := c.base.MayDecide(); err != nil {
 		return core.Action{}, err
 	}
 	a, err := c.Action(ctx, id)
@@ -436,7 +436,7 @@ func (c *Coordinator) Nudge(ctx context.Context, by core.Actor, id protocol.Acti
 // lookAtWaiting looks again at everything that waits for people: dates pass and
 // rings change without anybody asking.
 func (c *Coordinator) lookAtWaiting(ctx context.Context) {
-	if c.Recovery() != "" {
+	if c.base.Recovery() != "" {
 		return
 	}
 	f := core.ActionFilter{States: []protocol.State{protocol.StatePendingApprove}, Limit: approveStep}
@@ -457,12 +457,12 @@ func (c *Coordinator) lookAtWaiting(ctx context.Context) {
 
 // lookAgain releases those of some actions that have what they need.
 func (c *Coordinator) lookAgain(ctx context.Context, some []core.Action) error {
-	some = slices.DeleteFunc(some, func(a core.Action) bool { return !c.approved(&a, c.lifeMS()) })
+	some = slices.DeleteFunc(some, func(a core.Action) bool { return !c.approved(&a, c.base.LifeMS()) })
 	if len(some) == 0 {
 		return nil
 	}
 	var released []core.Action
-	err := c.update(ctx, failpoint.ApprovalKept, func(tx core.Tx) error {
+	err := c.base.Update(ctx, failpoint.ApprovalKept, func(tx core.Tx) error {
 		released = nil
 		for _, w := range some {
 			a, err := tx.Actions.Get(w.ID)
@@ -489,8 +489,8 @@ func (c *Coordinator) lookAgain(ctx context.Context, some []core.Action) error {
 		s := c.session(a.Host)
 		c.schedule(ctx, s)
 		s.pump()
-		c.wake.Fire(a.ID, core.EventsKey{})
-		c.news.ask(a.ID)
+		c.base.Wake.Fire(a.ID, core.EventsKey{})
+		c.base.News.Ask(a.ID)
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,52 +17,6 @@ import (
 	"github.com/hostler-io/hostler/protocol/audit"
 )
 
-// audit appends to the audit log within the transaction that does what it
-// says.
-func (c *Coordinator) audit(tx core.Tx, by core.Actor, verb, object string, detail map[string]any) error {
-	r := audit.Record{Verb: verb, Object: object, Detail: detail}
-	if host, err := protocol.ParseHostID(object); err == nil && strings.HasPrefix(verb, "host.") {
-		r.Host = host
-	}
-	return c.record(tx, by, r)
-}
-
-// record is audit for what has more to say.
-func (c *Coordinator) record(tx core.Tx, by core.Actor, r audit.Record) error {
-	r.AtMS, r.Actor, r.From = c.nowMS(), by.LogName(), by.From
-	b, err := r.Encode()
-	if err != nil {
-		return err
-	}
-	if err := tx.Audit.Append(b); err != nil {
-		return err
-	}
-	c.sealer.note()
-	return nil
-}
-
-// transition records that an action has moved.
-func (c *Coordinator) transition(tx core.Tx, by core.Actor, a core.Action, before protocol.State, ev protocol.Event, bytes protocol.Digest) error {
-	detail := map[string]any{"event": string(ev), "state": string(a.State)}
-	if before != protocol.StateNone {
-		detail["before"] = string(before)
-	}
-	if a.Reason != "" {
-		detail["reason"] = string(a.Reason)
-	}
-	if a.Attempt > 0 {
-		detail["attempt"] = a.Attempt
-	}
-	if ev == protocol.EventDeny {
-		detail["detail"] = a.Detail
-	}
-	audit.Copied(detail, a.Output)
-	if o, ok := protocol.RecordingOf(a.Output); ok {
-		detail["recording"], detail["recording_bytes"] = o.SHA256.String(), o.Bytes
-	}
-	return c.record(tx, by, audit.Record{Verb: "action." + string(ev), Host: a.Host, Object: a.ID.String(), Digest: bytes, Detail: detail})
-}
-
 // sealEvery is how often what was recorded is sealed.
 const sealEvery = time.Second
 
@@ -72,7 +25,7 @@ var errUnsealed = errors.New("the audit log is not as it was sealed")
 
 // sealer is what the one goroutine that seals shares with those who record.
 type sealer struct {
-	waiting atomic.Int64  // records since the newest seal, more or less
+	waiting atomic.Int64  // transactions since the newest seal
 	full    chan struct{} // there are enough of them
 
 	mu     sync.Mutex // one seals at a time
@@ -82,7 +35,7 @@ type sealer struct {
 	pruning sync.RWMutex // held for reading by whoever exports
 }
 
-// note counts a record, which may yet be undone: it only tells when to look.
+// note counts a transaction, which may have recorded something: it only tells when to look.
 func (s *sealer) note() {
 	if s.waiting.Add(1) >= audit.MaxSealed {
 		select {
@@ -128,7 +81,7 @@ func (c *Coordinator) sealLoop(ctx context.Context) error {
 func (c *Coordinator) seal(ctx context.Context) error {
 	c.sealer.mu.Lock()
 	defer c.sealer.mu.Unlock()
-	for c.Recovery() == "" {
+	for c.base.Recovery() == "" {
 		c.sealer.waiting.Store(0)
 		next, hosts, err := c.sealNext(ctx)
 		if errors.Is(err, errUnsealed) {
@@ -154,14 +107,14 @@ func (c *Coordinator) seal(ctx context.Context) error {
 func (c *Coordinator) sealNext(ctx context.Context) (next core.Seal, hosts []protocol.HostID, err error) {
 	var last core.Seal
 	var records []core.AuditRecord
-	err = c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+	err = c.base.View(ctx, func(tx core.Tx) (err error) {
 		last, records, err = unsealed(tx)
 		return err
 	})
 	if err != nil || len(records) == 0 {
 		return core.Seal{}, nil, err
 	}
-	next = core.Seal{H: last.H, AtMS: c.nowMS()}
+	next = core.Seal{H: last.H, AtMS: c.base.NowMS()}
 	for _, r := range records {
 		if r.N != last.N+uint64(len(next.Leaves)/len(protocol.Digest{}))+1 {
 			return core.Seal{}, nil, fmt.Errorf("%w: record %d follows where another should", errUnsealed, r.N)
@@ -177,7 +130,7 @@ func (c *Coordinator) sealNext(ctx context.Context) (next core.Seal, hosts []pro
 	if err != nil {
 		return core.Seal{}, nil, fmt.Errorf("sign a checkpoint: %w", err)
 	}
-	err = c.update(ctx, failpoint.AuditSealed, func(tx core.Tx) error { return tx.Audit.Seal(next) })
+	err = core.Update(ctx, c.cfg.Store, failpoint.AuditSealed, func(tx core.Tx) error { return tx.Audit.Seal(next) })
 	slices.Sort(hosts)
 	return next, slices.Compact(hosts), err
 }
@@ -263,12 +216,12 @@ func (c *Coordinator) tellBroken(ctx context.Context, why error) {
 	c.sealer.broken = true
 	c.log.ErrorContext(ctx, "the audit log is sealed no further; run hostler audit verify", "err", why)
 	err := c.cfg.Store.Update(ctx, func(tx core.Tx) error {
-		return c.event(tx, "audit.broken", "", "audit", map[string]any{"detail": why.Error()})
+		return c.base.Event(tx, "audit.broken", "", "audit", map[string]any{"detail": why.Error()})
 	})
 	if err != nil {
 		c.log.ErrorContext(ctx, "cannot note that the audit log is broken", "err", err)
 	}
-	c.wake.Fire(core.EventsKey{})
+	c.base.Wake.Fire(core.EventsKey{})
 }
 
 // The audit log is kept by number, never by age: a clock that is set wrong must
@@ -285,7 +238,7 @@ func (c *Coordinator) pruneAudit(ctx context.Context) error {
 		return nil // somebody exports; the next time will do
 	}
 	defer c.sealer.pruning.Unlock()
-	return c.update(ctx, failpoint.AuditPruned, func(tx core.Tx) error {
+	return core.Update(ctx, c.cfg.Store, failpoint.AuditPruned, func(tx core.Tx) error {
 		newest, err := newestSeal(tx)
 		kept, step := c.cfg.AuditRecords, min(pruneStep, c.cfg.AuditRecords)
 		if err != nil || newest.N <= kept {

@@ -46,7 +46,7 @@ func (c *Coordinator) Audit(ctx context.Context, f AuditFilter) (all []audit.Rec
 	}
 	for looked := 0; len(all) < f.Limit; {
 		var page []core.AuditRecord
-		err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+		err := c.base.View(ctx, func(tx core.Tx) (err error) {
 			if f.After == 0 {
 				page, err = tx.Audit.RecordsBefore(at, core.PageSize)
 			} else {
@@ -103,7 +103,7 @@ func (c *Coordinator) Checkpoint(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	var newest core.Seal
-	err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+	err := c.base.View(ctx, func(tx core.Tx) (err error) {
 		newest, err = newestSeal(tx)
 		return err
 	})
@@ -138,7 +138,7 @@ func (c *Coordinator) ExportAudit(ctx context.Context, sinceMS int64, write func
 	}
 	for {
 		var lines [][]byte
-		err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+		err := c.base.View(ctx, func(tx core.Tx) (err error) {
 			lines, last, err = exportLines(tx, last)
 			return err
 		})
@@ -188,7 +188,7 @@ func exportLines(tx core.Tx, last core.Seal) (lines [][]byte, _ core.Seal, _ err
 // exportAnchor returns the seal behind which an export begins, zero for the
 // beginning.
 func (c *Coordinator) exportAnchor(ctx context.Context, sinceMS int64) (anchor core.Seal, err error) {
-	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
+	err = c.base.View(ctx, func(tx core.Tx) error {
 		anchor = core.Seal{}
 		log := tx.Audit
 		first, err := log.Records(0, 1)

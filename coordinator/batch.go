@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -53,8 +52,8 @@ func (c *Coordinator) ProposeMany(ctx context.Context, by core.Actor, r BatchReq
 	}
 	if r.ID.IsZero() {
 		var random [10]byte
-		c.random(random[:])
-		r.ID = protocol.NewBatchID(c.nowMS(), random)
+		c.base.Random(random[:])
+		r.ID = protocol.NewBatchID(c.base.NowMS(), random)
 	}
 	all, err := c.proposals(ctx, by, &r)
 	if err != nil {
@@ -64,7 +63,7 @@ func (c *Coordinator) ProposeMany(ctx context.Context, by core.Actor, r BatchReq
 	if len(all) > 0 {
 		missing = c.hasPayload(all[0].spec) // which is that of all
 	}
-	err = c.update(ctx, failpoint.OrderNumbered, func(tx core.Tx) error {
+	err = c.base.Update(ctx, failpoint.OrderNumbered, func(tx core.Tx) error {
 		fresh := len(all) == 0
 		for _, p := range all {
 			if err := c.enter(tx, by, p); err != nil {
@@ -78,7 +77,7 @@ func (c *Coordinator) ProposeMany(ctx context.Context, by core.Actor, r BatchReq
 		if missing != nil {
 			return missing
 		}
-		return c.record(tx, by, audit.Record{Verb: "batch.request", Object: r.ID.String(), Digest: r.Digest, Detail: map[string]any{"operations": r.Operations}})
+		return c.base.Record(tx, by, audit.Record{Verb: "batch.request", Object: r.ID.String(), Digest: r.Digest, Detail: map[string]any{"operations": r.Operations}})
 	})
 	if err != nil {
 		return r.ID, nil, err
@@ -183,44 +182,16 @@ type BatchFollowing struct {
 	c     *Coordinator
 	id    protocol.BatchID
 	begun bool
-
-	mu      sync.Mutex
-	changed map[protocol.ActionID]core.Action // zero: it has to be read
-	all     bool                              // everything has to be read
-	wake    chan struct{}                     // has room for one
+	news  *core.BatchNews
 }
 
 // FollowBatch begins to follow a batch.
 func (c *Coordinator) FollowBatch(id protocol.BatchID) *BatchFollowing {
-	f := &BatchFollowing{c: c, id: id, changed: make(map[protocol.ActionID]core.Action), wake: make(chan struct{}, 1)}
-	c.news.followBatch(f)
-	return f
+	return &BatchFollowing{c: c, id: id, news: c.base.News.FollowBatch(id)}
 }
 
 // Close ends it.
-func (f *BatchFollowing) Close() { f.c.news.leaveBatch(f) }
-
-// note hears of a change; an action that is not known must be read.
-func (f *BatchFollowing) note(id protocol.ActionID, a core.Action) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.changed[id] = a
-	f.poke()
-}
-
-func (f *BatchFollowing) noteAll() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.all = true
-	f.poke()
-}
-
-func (f *BatchFollowing) poke() {
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
-}
+func (f *BatchFollowing) Close() { f.news.Close() }
 
 // Next returns all actions of the batch the first time, and those that changed
 // since, as they stand now, each later time: it waits until there are some. An
@@ -230,15 +201,10 @@ func (f *BatchFollowing) Next(ctx context.Context) ([]core.Action, error) {
 		f.begun = true
 		return f.c.Batch(ctx, f.id)
 	}
-	select {
-	case <-f.wake:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	changed, all, err := f.news.Next(ctx)
+	if err != nil {
+		return nil, err
 	}
-	f.mu.Lock()
-	changed, all := f.changed, f.all
-	f.changed, f.all = make(map[protocol.ActionID]core.Action), false
-	f.mu.Unlock()
 	if all {
 		return f.c.Batch(ctx, f.id)
 	}

@@ -176,14 +176,13 @@ func (c *Config) validate() error {
 // concurrent use once New returned.
 type Coordinator struct {
 	cfg  Config
+	base *core.Base
 	log  *slog.Logger
 	term protocol.Term
 	k    atomic.Uint64 // number of the newest state message sent
 
 	stats      Stats
 	refusals   refusalLog
-	wake       core.Hub
-	news       news
 	outputs    outputs
 	inputs     inputs
 	terminals  terminals
@@ -194,13 +193,9 @@ type Coordinator struct {
 	bearers    bearers
 
 	exchanges exchanges
-	lives     core.Lives
 
 	mu       sync.Mutex
 	sessions map[protocol.HostID]*session
-	recovery string // why nothing may be decided; empty in normal operation
-	// restartable tells that a start ends the recovery: only terms are missing.
-	restartable bool
 	// quarantined tells why a host gets nothing; it is a copy of the store's.
 	quarantined map[protocol.HostID]string
 	whys        map[protocol.ActionID]toldWhy // what hosts told of actions just now; see askWhy
@@ -239,6 +234,10 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c := &Coordinator{cfg: cfg, log: cfg.Log, sessions: make(map[protocol.HostID]*session), quarantined: make(map[protocol.HostID]string), recovering: make(map[protocol.HostID]bool), judging: make(chan struct{}, 1), trusting: make(chan struct{}, 1), removed: make(chan struct{})}
 	c.configured.Store(&cfg.Policies)
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
+	c.base = &core.Base{
+		Fleet: cfg.Fleet, FleetName: cfg.FleetName, Store: cfg.Store, Now: cfg.Now, Boot: cfg.Boot, Rand: cfg.Rand, Log: cfg.Log, Ctx: c.ctx,
+	}
+	c.base.OnWritten(c.sealer.note)
 	c.outputs.dir = cfg.OutputDir
 	if err := os.MkdirAll(cfg.OutputDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory for output: %w", err)
@@ -251,12 +250,13 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		return nil, fmt.Errorf("open the payloads: %w", err)
 	}
 	var counter uint64
+	closed := ""
 	err = core.Update(ctx, cfg.Store, failpoint.TermCounted, func(tx core.Tx) error {
 		why, err := tx.Values.Get(recoveryValue)
 		if err != nil && !errors.Is(err, core.ErrNotFound) {
 			return err
 		}
-		c.recovery = string(why)
+		closed = string(why)
 		v, err := tx.Values.Get(termValue)
 		switch {
 		case errors.Is(err, core.ErrNotFound):
@@ -273,14 +273,15 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		ring, digest := cfg.Trust.RingInForce()
 		what := cfg.Policies.record() // they may have changed while nobody ran
 		what["ring"] = ring
-		return c.record(tx, core.Self(), audit.Record{Verb: "coordinator.start", Object: fmt.Sprint(counter), Digest: digest, Detail: what})
+		return c.base.Record(tx, core.Self(), audit.Record{Verb: "coordinator.start", Object: fmt.Sprint(counter), Digest: digest, Detail: what})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("count this start: %w", err)
 	}
 	c.term = protocol.Term{Ring: cfg.Trust.Ring(), Counter: counter}
-	if c.recovery != "" {
-		c.log.Error("still in recovery", "why", c.recovery)
+	if closed != "" {
+		c.base.Gate.Close(closed)
+		c.log.Error("still in recovery", "why", closed)
 	}
 	if err := c.loadHosts(ctx); err != nil {
 		return nil, fmt.Errorf("load the hosts: %w", err)
@@ -290,7 +291,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 
 // loadHosts tells Trust whom to believe.
 func (c *Coordinator) loadHosts(ctx context.Context) error {
-	return c.cfg.Store.View(ctx, func(tx core.Tx) error {
+	return c.base.View(ctx, func(tx core.Tx) error {
 		viewers, err := tx.Access.Viewers()
 		if err != nil {
 			return err
@@ -382,7 +383,7 @@ func (c *Coordinator) tickLoop(ctx context.Context) error {
 			continue
 		case <-t.C:
 		}
-		c.bearers.expire(c.lifeMS())
+		c.bearers.expire(c.base.LifeMS())
 		var looks errgroup.Group
 		looks.SetLimit(maxLooks)
 		for _, s := range c.allSessions() {
@@ -435,26 +436,8 @@ func (c *Coordinator) send(t protocol.Topic, body any) error {
 	return c.cfg.Broker.Publish(t.String(), raw, t.Channel.Retained())
 }
 
-func (c *Coordinator) nonce() (n protocol.Nonce) {
-	c.random(n[:])
-	return n
-}
-
-// random fills b. A machine without randomness cannot go on.
-func (c *Coordinator) random(b []byte) {
-	if _, err := io.ReadFull(c.cfg.Rand, b); err != nil {
-		panic(fmt.Sprintf("no randomness: %v", err))
-	}
-}
-
-func (c *Coordinator) nowMS() int64 { return c.cfg.Now().UnixMilli() }
-
 // Recovery says why the coordinator decides nothing, empty if it does.
-func (c *Coordinator) Recovery() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.recovery
-}
+func (c *Coordinator) Recovery() string { return c.base.Recovery() }
 
 // recoveryText is what people read and hosts' operators act upon.
 const recoveryText = "this coordinator is older than what host %s has seen of it (%s): it was restored from a backup, or its disk went back. " +
@@ -467,13 +450,7 @@ const recoveryText = "this coordinator is older than what host %s has seen of it
 // lead here, so no stolen host key can stop the fleet.
 func (c *Coordinator) enterRecovery(host protocol.HostID, why string) {
 	text := fmt.Sprintf(recoveryText, host, why)
-	c.mu.Lock()
-	entered := c.recovery == "" || c.restartable
-	if entered {
-		c.recovery, c.restartable = text, false
-	}
-	c.mu.Unlock()
-	if !entered {
+	if !c.base.Gate.Close(text) {
 		return
 	}
 	c.log.Error("entering recovery", "host", host, "why", why)
@@ -482,19 +459,19 @@ func (c *Coordinator) enterRecovery(host protocol.HostID, why string) {
 
 // noteRecovery stores a recovery, with what put keeps of it.
 func (c *Coordinator) noteRecovery(host protocol.HostID, why string, put func(core.Tx) error) {
-	err := c.update(c.ctx, failpoint.QuarantineNoted, func(tx core.Tx) error {
+	err := c.base.Update(c.ctx, failpoint.QuarantineNoted, func(tx core.Tx) error {
 		if err := put(tx); err != nil {
 			return err
 		}
-		if err := c.audit(tx, core.Actor{Name: "coordinator"}, "coordinator.recovery", string(host), map[string]any{"reason": why}); err != nil {
+		if err := c.base.Audit(tx, core.Actor{Name: "coordinator"}, "coordinator.recovery", string(host), map[string]any{"reason": why}); err != nil {
 			return err
 		}
-		return c.event(tx, "coordinator.recovery", "", string(host), map[string]any{"reason": why})
+		return c.base.Event(tx, "coordinator.recovery", "", string(host), map[string]any{"reason": why})
 	})
 	if err != nil {
 		c.log.Error("cannot store the recovery; it holds in memory", "err", err)
 	}
-	c.wake.Fire(core.EventsKey{})
+	c.base.Wake.Fire(core.EventsKey{})
 }
 
 // outliveText is for a coordinator that lacks nothing but starts.
@@ -507,25 +484,11 @@ const outliveText = "host %s has heard a coordinator of term %s, this one begins
 // what is missing here; a term alone shows that a copy of this store, which was
 // put away since, was started more often.
 func (c *Coordinator) outlive(host protocol.HostID, t protocol.Term) {
-	c.mu.Lock()
-	entered := c.recovery == ""
-	if entered {
-		c.recovery, c.restartable = fmt.Sprintf(outliveText, host, t, c.term), true
-	}
-	c.mu.Unlock()
-	if !entered {
+	if !c.base.Gate.CloseUntilRestart(fmt.Sprintf(outliveText, host, t, c.term)) {
 		return
 	}
 	c.log.Error("entering recovery until the next start", "host", host, "term_seen", t, "term", c.term)
 	c.noteRecovery(host, "a newer term was spoken in: "+t.String(), func(tx core.Tx) error {
 		return tx.Values.Put(termValue, binary.BigEndian.AppendUint64(nil, max(t.Counter, c.term.Counter)))
 	})
-}
-
-// decide refuses what must wait until the coordinator has recovered.
-func (c *Coordinator) decide() error {
-	if why := c.Recovery(); why != "" {
-		return fmt.Errorf("%w: %s", core.ErrRecovery, why)
-	}
-	return nil
 }

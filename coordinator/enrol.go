@@ -69,7 +69,7 @@ func (c *Coordinator) Invite(ctx context.Context, by core.Actor, ttl time.Durati
 	if err := by.May(core.RoleApprover, "invite hosts"); err != nil {
 		return core.Invite{}, "", err
 	}
-	if err := c.decide(); err != nil {
+	if err := c.base.MayDecide(); err != nil {
 		return core.Invite{}, "", err
 	}
 	if ttl < time.Second || ttl > maxInviteTTL {
@@ -82,11 +82,11 @@ func (c *Coordinator) Invite(ctx context.Context, by core.Actor, ttl time.Durati
 	if err != nil {
 		return core.Invite{}, "", err
 	}
-	err = c.update(ctx, failpoint.InviteMade, func(tx core.Tx) error {
+	err = c.base.Update(ctx, failpoint.InviteMade, func(tx core.Tx) error {
 		if err := tx.Enrolments.PutInvite(i); err != nil {
 			return err
 		}
-		return c.audit(tx, by, "host.invite", i.ID, map[string]any{"ttl": ttl.String(), "labels": labels})
+		return c.base.Audit(tx, by, "host.invite", i.ID, map[string]any{"ttl": ttl.String(), "labels": labels})
 	})
 	return i, code, err
 }
@@ -94,13 +94,13 @@ func (c *Coordinator) Invite(ctx context.Context, by core.Actor, ttl time.Durati
 // newInvite makes a code, and the invite that is behind it.
 func (c *Coordinator) newInvite(by core.Actor, ttl time.Duration, labels []string) (core.Invite, string, error) {
 	var secret enrol.Secret
-	c.random(secret[:])
+	c.base.Random(secret[:])
 	number, digest := c.cfg.Trust.RingInForce()
 	code, err := enrol.JoinCode{Addresses: c.cfg.Addresses, Pin: enrol.PinOf(number, digest), Secret: secret}.Encode()
 	if err != nil {
 		return core.Invite{}, "", fmt.Errorf("make the join code: %w", err)
 	}
-	now := c.lifeMS()
+	now := c.base.LifeMS()
 	return core.Invite{
 		ID: secret.ID().String(), Secret: secret[:], Labels: labels, CreatedMS: now, CreatedBy: by.Name, ExpiresMS: now + ttl.Milliseconds(),
 	}, code, nil
@@ -122,7 +122,7 @@ func checkLabels(labels []string) error {
 // BeginEnrolment answers the first request of a host: from here on it is bound
 // to the offer that it committed to.
 func (c *Coordinator) BeginEnrolment(_ context.Context, r enrol.BeginRequest) (enrol.BeginResponse, error) {
-	if err := c.decide(); err != nil {
+	if err := c.base.MayDecide(); err != nil {
 		return enrol.BeginResponse{}, err
 	}
 	key, err := c.cfg.Trust.ParseHostKey(r.HostKey)
@@ -139,8 +139,8 @@ func (c *Coordinator) BeginEnrolment(_ context.Context, r enrol.BeginRequest) (e
 		until: c.cfg.Boot() + exchangeLife.Milliseconds(),
 	}
 	var id enrol.SessionID
-	c.random(id[:])
-	c.random(x.NonceC[:])
+	c.base.Random(id[:])
+	c.base.Random(x.NonceC[:])
 	if err := c.exchanges.put(id, x, c.cfg.Boot()); err != nil {
 		return enrol.BeginResponse{}, err
 	}
@@ -161,10 +161,10 @@ func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) 
 	words := enrol.Words(transcript)
 	e := core.Enrolment{
 		ID: r.Session.String(), Invite: x.Invite.String(), Host: offer.Host, Key: x.HostKey.Key(), PublicKey: x.HostKeyRaw,
-		CSR: offer.CSR, Offer: r.Offer, Words: strings.Join(words[:], " "), State: core.EnrolmentPending, CreatedMS: c.nowMS(),
+		CSR: offer.CSR, Offer: r.Offer, Words: strings.Join(words[:], " "), State: core.EnrolmentPending, CreatedMS: c.base.NowMS(),
 	}
 	var refused error
-	err = c.update(ctx, failpoint.ProofJudged, func(tx core.Tx) (err error) {
+	err = c.base.Update(ctx, failpoint.ProofJudged, func(tx core.Tx) (err error) {
 		refused = nil
 		i, err := tx.Enrolments.Invite(e.Invite)
 		if errors.Is(err, core.ErrNotFound) {
@@ -174,7 +174,7 @@ func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) 
 		if err != nil {
 			return err
 		}
-		now, expires := c.lifeMS(), i.ExpiresMS
+		now, expires := c.base.LifeMS(), i.ExpiresMS
 		if core.Over(i.CreatedMS, expires, now) || i.CreatedMS <= c.recovered.AtMS {
 			expires = now
 		}
@@ -190,7 +190,7 @@ func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) 
 			if err := tx.Enrolments.PutInvite(i); err != nil {
 				return err
 			}
-			return c.audit(tx, core.Actor{Name: "host:" + string(e.Host)}, "host.proof_refused", i.ID, map[string]any{"reason": refusal.Error(), "wrong": i.Wrong})
+			return c.base.Audit(tx, core.Actor{Name: "host:" + string(e.Host)}, "host.proof_refused", i.ID, map[string]any{"reason": refusal.Error(), "wrong": i.Wrong})
 		}
 		if refused = isFor(i, e.Host, c.wasRevoked(e.Key)); refused != nil {
 			return nil // who joins anew, and rightly, can still use it
@@ -213,7 +213,7 @@ func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) 
 			return enrol.StateResponse{}, err
 		}
 	}
-	c.wake.Fire(core.EventsKey{})
+	c.base.Wake.Fire(core.EventsKey{})
 	return c.enrolmentAnswer(ctx, e)
 }
 
@@ -223,7 +223,7 @@ func (c *Coordinator) admit(tx core.Tx, e *core.Enrolment) error {
 	h, err := tx.Hosts.Get(e.Host)
 	switch {
 	case err == nil && h.Key == e.Key && h.State == core.HostApproved:
-		e.State, e.DecidedMS, e.DecidedBy = core.EnrolmentApproved, c.nowMS(), h.ApprovedBy
+		e.State, e.DecidedMS, e.DecidedBy = core.EnrolmentApproved, c.base.NowMS(), h.ApprovedBy
 		if len(h.CSR) > 0 {
 			h.CSR = e.CSR
 			if err := tx.Hosts.Put(h); err != nil {
@@ -242,7 +242,7 @@ func (c *Coordinator) admit(tx core.Tx, e *core.Enrolment) error {
 	old, err := tx.Enrolments.ByKey(e.Key)
 	switch {
 	case err == nil && old.State == core.EnrolmentPending:
-		old.State, old.Reason, old.DecidedMS = core.EnrolmentDenied, "the host asked again", c.nowMS()
+		old.State, old.Reason, old.DecidedMS = core.EnrolmentDenied, "the host asked again", c.base.NowMS()
 		if err := tx.Enrolments.Put(old); err != nil {
 			return err
 		}
@@ -259,13 +259,13 @@ func (c *Coordinator) admit(tx core.Tx, e *core.Enrolment) error {
 	if err := tx.Enrolments.Put(*e); err != nil {
 		return err
 	}
-	return c.event(tx, "host.pending", e.Host, e.ID, map[string]any{"words": e.Words})
+	return c.base.Event(tx, "host.pending", e.Host, e.ID, map[string]any{"words": e.Words})
 }
 
 // EnrolmentState answers a host that asks what became of its enrolment.
 func (c *Coordinator) EnrolmentState(ctx context.Context, r enrol.StateRequest) (enrol.StateResponse, error) {
 	var e core.Enrolment
-	err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+	err := c.base.View(ctx, func(tx core.Tx) (err error) {
 		e, err = tx.Enrolments.Get(r.Session.String())
 		return err
 	})
@@ -307,7 +307,7 @@ func (c *Coordinator) enrolmentAnswer(ctx context.Context, e core.Enrolment) (en
 			return a, fmt.Errorf("certificate of host %s: %w", e.Host, err)
 		}
 		e.Certificate = cert
-		if err := c.update(ctx, failpoint.HostDecided, func(tx core.Tx) error { return tx.Enrolments.Put(e) }); err != nil {
+		if err := c.base.Update(ctx, failpoint.HostDecided, func(tx core.Tx) error { return tx.Enrolments.Put(e) }); err != nil {
 			return a, err
 		}
 	}
@@ -322,7 +322,7 @@ func (c *Coordinator) enrolmentAnswer(ctx context.Context, e core.Enrolment) (en
 
 // Enrolments returns enrolments in a state, all if empty, the oldest first.
 func (c *Coordinator) Enrolments(ctx context.Context, state core.EnrolmentState) (all []core.Enrolment, err error) {
-	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
+	err = c.base.View(ctx, func(tx core.Tx) error {
 		all, err = tx.Enrolments.List(state, maxPending)
 		return err
 	})
@@ -334,7 +334,7 @@ func (c *Coordinator) Enrolments(ctx context.Context, state core.EnrolmentState)
 // them.
 func (c *Coordinator) FindEnrolment(ctx context.Context, ref string) (core.Enrolment, error) {
 	var found []core.Enrolment
-	err := c.cfg.Store.View(ctx, func(tx core.Tx) error {
+	err := c.base.View(ctx, func(tx core.Tx) error {
 		found = nil
 		e, err := tx.Enrolments.Get(ref)
 		if err == nil {
@@ -383,7 +383,7 @@ func (c *Coordinator) ApproveEnrolment(ctx context.Context, by core.Actor, ref, 
 	if err := by.May(core.RoleApprover, "approve hosts"); err != nil {
 		return core.Enrolment{}, err
 	}
-	if err := c.decide(); err != nil {
+	if err := c.base.MayDecide(); err != nil {
 		return core.Enrolment{}, err
 	}
 	e, err := c.FindEnrolment(ctx, ref)
@@ -398,14 +398,14 @@ func (c *Coordinator) ApproveEnrolment(ctx context.Context, by core.Actor, ref, 
 		return core.Enrolment{}, fmt.Errorf("%w: the certificate request of host %s: %w", core.ErrInvalid, e.Host, err)
 	}
 	var h core.Host
-	err = c.update(ctx, failpoint.HostDecided, func(tx core.Tx) (err error) {
+	err = c.base.Update(ctx, failpoint.HostDecided, func(tx core.Tx) (err error) {
 		if e, err = tx.Enrolments.Get(e.ID); err != nil {
 			return err
 		}
 		if e.State != core.EnrolmentPending {
 			return fmt.Errorf("%w: the enrolment of host %s is %s; let the host join again", core.ErrConflict, e.Host, e.State)
 		}
-		now := c.nowMS()
+		now := c.base.NowMS()
 		if h, err = c.welcomed(tx, &e); err != nil {
 			return err
 		}
@@ -421,10 +421,10 @@ func (c *Coordinator) ApproveEnrolment(ctx context.Context, by core.Actor, ref, 
 		if len(h.Former) > 0 {
 			detail["replaced"] = h.Former[len(h.Former)-1]
 		}
-		if err := c.audit(tx, by, "host.approve", string(e.Host), detail); err != nil {
+		if err := c.base.Audit(tx, by, "host.approve", string(e.Host), detail); err != nil {
 			return err
 		}
-		return c.event(tx, "host.approved", e.Host, e.ID, nil)
+		return c.base.Event(tx, "host.approved", e.Host, e.ID, nil)
 	})
 	if err != nil {
 		return core.Enrolment{}, err
@@ -433,7 +433,7 @@ func (c *Coordinator) ApproveEnrolment(ctx context.Context, by core.Actor, ref, 
 	if err := c.believe(ctx, e.Host); err != nil {
 		return core.Enrolment{}, err
 	}
-	c.wake.Fire(core.EventsKey{}, e.Host)
+	c.base.Wake.Fire(core.EventsKey{}, e.Host)
 	return e, nil
 }
 
@@ -463,22 +463,22 @@ func (c *Coordinator) DenyEnrolment(ctx context.Context, by core.Actor, ref, rea
 	if err != nil {
 		return core.Enrolment{}, err
 	}
-	err = c.update(ctx, failpoint.HostDecided, func(tx core.Tx) (err error) {
+	err = c.base.Update(ctx, failpoint.HostDecided, func(tx core.Tx) (err error) {
 		if e, err = tx.Enrolments.Get(e.ID); err != nil {
 			return err
 		}
 		if e.State != core.EnrolmentPending {
 			return fmt.Errorf("%w: the enrolment of host %s is %s", core.ErrConflict, e.Host, e.State)
 		}
-		e.State, e.Reason, e.DecidedMS, e.DecidedBy = core.EnrolmentDenied, reason, c.nowMS(), by.Name
+		e.State, e.Reason, e.DecidedMS, e.DecidedBy = core.EnrolmentDenied, reason, c.base.NowMS(), by.Name
 		if err := tx.Enrolments.Put(e); err != nil {
 			return err
 		}
-		if err := c.audit(tx, by, "host.deny", string(e.Host), map[string]any{"enrolment": e.ID, "reason": reason}); err != nil {
+		if err := c.base.Audit(tx, by, "host.deny", string(e.Host), map[string]any{"enrolment": e.ID, "reason": reason}); err != nil {
 			return err
 		}
-		return c.event(tx, "host.denied", e.Host, e.ID, nil)
+		return c.base.Event(tx, "host.denied", e.Host, e.ID, nil)
 	})
-	c.wake.Fire(core.EventsKey{})
+	c.base.Wake.Fire(core.EventsKey{})
 	return e, err
 }

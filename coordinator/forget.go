@@ -25,14 +25,14 @@ type forgetting struct {
 
 // forget goes on with the walk, for a bounded number of records.
 func (c *Coordinator) forget(ctx context.Context, from *forgetting) error {
-	if c.Recovery() != "" {
+	if c.base.Recovery() != "" {
 		return nil
 	}
 	return errors.Join(c.forgetActions(ctx, &from.actions), c.forgetEnrolments(ctx, &from.enrolments), c.forgetInvites(ctx))
 }
 
 // old returns before when something must have ended to be forgotten by its age.
-func (c *Coordinator) old() int64 { return c.nowMS() - c.cfg.ActionAge.Milliseconds() }
+func (c *Coordinator) old() int64 { return c.base.NowMS() - c.cfg.ActionAge.Milliseconds() }
 
 // forgetActions removes actions that ended too long ago, and of more than are
 // kept those that ended first. One that has not ended is never removed, nor one of
@@ -44,7 +44,7 @@ func (c *Coordinator) forgetActions(ctx context.Context, from *core.Ended) error
 	}
 	for range forgetSteps {
 		var page []core.Action
-		err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+		err := c.base.View(ctx, func(tx core.Tx) (err error) {
 			page, err = tx.Past.Actions(*from, forgetStep)
 			return err
 		})
@@ -72,7 +72,7 @@ func (c *Coordinator) forgetActions(ctx context.Context, from *core.Ended) error
 
 // endedBeyond returns how many more actions have ended than are kept.
 func (c *Coordinator) endedBeyond(ctx context.Context) (n int, err error) {
-	err = c.cfg.Store.View(ctx, func(tx core.Tx) error {
+	err = c.base.View(ctx, func(tx core.Tx) error {
 		n = -c.cfg.Actions
 		all, err := tx.Actions.Count()
 		for state, some := range all {
@@ -96,7 +96,7 @@ func (c *Coordinator) removeActions(ctx context.Context, all []core.Action) (int
 	c.outputs.mu.Lock()
 	defer c.outputs.mu.Unlock()
 	var gone []core.Action
-	err := c.update(ctx, failpoint.PastForgotten, func(tx core.Tx) error {
+	err := c.base.Update(ctx, failpoint.PastForgotten, func(tx core.Tx) error {
 		gone = nil
 		silent := make(map[protocol.HostID]func(core.Action) bool)
 		for _, a := range all {
@@ -189,7 +189,7 @@ func (c *Coordinator) silentAbout(tx core.Tx, id protocol.HostID) (func(core.Act
 func (c *Coordinator) forgetEnrolments(ctx context.Context, from *core.Ended) error {
 	var gone []string
 	old, next := c.old(), core.Ended{}
-	err := c.cfg.Store.View(ctx, func(tx core.Tx) error {
+	err := c.base.View(ctx, func(tx core.Tx) error {
 		gone, next = nil, core.Ended{}
 		page, err := tx.Past.Enrolments(*from, forgetStep)
 		if err != nil {
@@ -223,7 +223,7 @@ func (c *Coordinator) forgetEnrolments(ctx context.Context, from *core.Ended) er
 func (c *Coordinator) forgetInvites(ctx context.Context) error {
 	var gone []string
 	old := c.old()
-	err := c.cfg.Store.View(ctx, func(tx core.Tx) error {
+	err := c.base.View(ctx, func(tx core.Tx) error {
 		gone = nil
 		page, err := tx.Past.Invites(core.Ended{}, forgetStep)
 		for _, v := range page {
@@ -244,7 +244,7 @@ func (c *Coordinator) remove(ctx context.Context, ids []string, one func(core.Pa
 	if len(ids) == 0 {
 		return nil
 	}
-	return c.update(ctx, failpoint.PastForgotten, func(tx core.Tx) error {
+	return c.base.Update(ctx, failpoint.PastForgotten, func(tx core.Tx) error {
 		for _, id := range ids {
 			if err := one(tx.Past, id); err != nil {
 				return err

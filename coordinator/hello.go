@@ -84,7 +84,7 @@ func (s *session) answers(now int64) bool {
 func (s *session) onHello(seq protocol.Seq, h *protocol.Hello) error {
 	c := s.c
 	s.mu.Lock()
-	give, current := s.gate.Hello(seq, h.Inst, c.nonce())
+	give, current := s.gate.Hello(seq, h.Inst, c.base.Nonce())
 	early := !s.answers(c.cfg.Boot())
 	if current {
 		s.claims, s.proven, s.left, s.broken = h, false, false, false
@@ -124,7 +124,7 @@ func (s *session) prove() error {
 	if h == nil {
 		return nil // heard again after a silence: nothing new was claimed
 	}
-	if c.Recovery() != "" {
+	if c.base.Recovery() != "" {
 		// What this coordinator knows is not what was: nothing is held
 		// against anybody, and nothing is taken in.
 		s.mu.Lock()
@@ -159,7 +159,7 @@ func (s *session) prove() error {
 	}
 	if found.rolledBack != "" {
 		c.quarantine(s.host, found.rolledBack)
-		c.news.askAll()
+		c.base.News.AskAll()
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ type notes struct {
 func (s *session) compareNotes(h *protocol.Hello) (notes, error) {
 	var n notes
 	adopted, sealed := s.c.nextSeq(), s.c.sealedBefore(h.Checkpoint)
-	err := s.c.update(s.c.ctx, failpoint.NotesCompared, func(tx core.Tx) error {
+	err := s.c.base.Update(s.c.ctx, failpoint.NotesCompared, func(tx core.Tx) error {
 		host, err := tx.Hosts.Get(s.host)
 		if err != nil {
 			return err
@@ -391,7 +391,7 @@ func (c *Coordinator) positionsProveOlder(r *protocol.Receipt) string {
 		return ""
 	}
 	why := ""
-	err := c.cfg.Store.View(c.ctx, func(tx core.Tx) error {
+	err := c.base.View(c.ctx, func(tx core.Tx) error {
 		why = ""
 		if h, err := tx.Hosts.Standing(host); err != nil && !errors.Is(err, core.ErrNotFound) || r.Seq.Compare(h.Adopted) <= 0 {
 			return err
@@ -437,7 +437,7 @@ func (c *Coordinator) provesCut(checkpoint []byte) string {
 		return "" // of before a recovery, or of another coordinator
 	}
 	var newest, same core.Seal
-	err = c.cfg.Store.View(c.ctx, func(tx core.Tx) (err error) {
+	err = c.base.View(c.ctx, func(tx core.Tx) (err error) {
 		if newest, err = newestSeal(tx); err != nil {
 			return err
 		}
@@ -493,7 +493,7 @@ func (s *session) onAck(in inbound) error {
 					delete(s.allocated[have.Stream], n)
 				}
 				if n <= have.N && !it.Action.IsZero() {
-					s.receipted[it.Action] = s.c.nowMS()
+					s.receipted[it.Action] = s.c.base.NowMS()
 				}
 			}
 			continue
@@ -565,7 +565,7 @@ func (s *session) flush() {
 		return
 	}
 	var freed map[protocol.Stream]uint64
-	err := s.c.update(s.c.ctx, failpoint.AcksFreed, func(tx core.Tx) (err error) {
+	err := s.c.base.Update(s.c.ctx, failpoint.AcksFreed, func(tx core.Tx) (err error) {
 		if freed, err = s.free(tx, all); err != nil {
 			return err
 		}

@@ -30,7 +30,7 @@ func ofHost(id protocol.HostID, err error) error {
 // Host returns one host.
 func (c *Coordinator) Host(ctx context.Context, id protocol.HostID) (HostView, error) {
 	var h core.Host
-	err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+	err := c.base.View(ctx, func(tx core.Tx) (err error) {
 		h, err = tx.Hosts.Get(id)
 		return err
 	})
@@ -43,7 +43,7 @@ func (c *Coordinator) Host(ctx context.Context, id protocol.HostID) (HostView, e
 // Hosts returns up to limit hosts with ids after the given one.
 func (c *Coordinator) Hosts(ctx context.Context, after protocol.HostID, limit int) ([]HostView, error) {
 	var hosts []core.Host
-	err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+	err := c.base.View(ctx, func(tx core.Tx) (err error) {
 		hosts, err = tx.Hosts.List(after, limit)
 		return err
 	})
@@ -62,7 +62,9 @@ func (c *Coordinator) view(h core.Host) HostView {
 
 // HostChanged returns a channel that is closed when a host's presence or
 // inventory changes, and a function to call when nobody looks at it any more.
-func (c *Coordinator) HostChanged(id protocol.HostID) (<-chan struct{}, func()) { return c.wake.On(id) }
+func (c *Coordinator) HostChanged(id protocol.HostID) (<-chan struct{}, func()) {
+	return c.base.Wake.On(id)
+}
 
 // Revoke takes all rights from a host: its key and certificates are revoked
 // and its connections cut at once; what it was asked and has not ended is
@@ -71,28 +73,28 @@ func (c *Coordinator) Revoke(ctx context.Context, by core.Actor, id protocol.Hos
 	if err := by.May(core.RoleAdmin, "revoke hosts"); err != nil {
 		return err
 	}
-	if err := c.decide(); err != nil {
+	if err := c.base.MayDecide(); err != nil {
 		return err
 	}
 	var h core.Host
-	err := c.update(ctx, failpoint.HostDecided, func(tx core.Tx) (err error) {
+	err := c.base.Update(ctx, failpoint.HostDecided, func(tx core.Tx) (err error) {
 		if h, err = tx.Hosts.Get(id); err != nil {
 			return ofHost(id, err)
 		}
 		if h.State == core.HostRevoked {
 			return nil
 		}
-		h.State, h.RevokedMS, h.Reason = core.HostRevoked, c.nowMS(), reason
+		h.State, h.RevokedMS, h.Reason = core.HostRevoked, c.base.NowMS(), reason
 		if err := tx.Hosts.Put(h); err != nil {
 			return err
 		}
 		if err := c.loseAll(tx, id, protocol.EventHostRemoved); err != nil {
 			return err
 		}
-		if err := c.audit(tx, by, "host.revoke", string(id), map[string]any{"reason": reason}); err != nil {
+		if err := c.base.Audit(tx, by, "host.revoke", string(id), map[string]any{"reason": reason}); err != nil {
 			return err
 		}
-		return c.event(tx, "host.revoked", id, string(id), map[string]any{"reason": reason})
+		return c.base.Event(tx, "host.revoked", id, string(id), map[string]any{"reason": reason})
 	})
 	if err != nil {
 		return err
@@ -101,14 +103,14 @@ func (c *Coordinator) Revoke(ctx context.Context, by core.Actor, id protocol.Hos
 	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
 	c.loseOutput(id)
 	c.setRecovering(id, false)
-	c.wake.Fire(core.EventsKey{}, id)
-	c.news.askAll()
+	c.base.Wake.Fire(core.EventsKey{}, id)
+	c.base.News.AskAll()
 	return nil
 }
 
 // loseAll ends every open action of a host by one event.
 func (c *Coordinator) loseAll(tx core.Tx, id protocol.HostID, ev protocol.Event) error {
-	return c.eachOpen(tx, id, func(a core.Action) error { return c.move(tx, &a, ev) })
+	return c.eachOpen(tx, id, func(a core.Action) error { return c.base.Move(tx, &a, ev) })
 }
 
 // loseAfter ends what a host that was rolled back can no longer know: it was
@@ -124,7 +126,7 @@ func (c *Coordinator) loseAfter(tx core.Tx, id protocol.HostID, acceptSeq, order
 		if a.AcceptSeq <= acceptSeq && known {
 			return nil
 		}
-		return c.move(tx, &a, protocol.EventHostBack)
+		return c.base.Move(tx, &a, protocol.EventHostBack)
 	})
 }
 
@@ -148,7 +150,7 @@ func (c *Coordinator) eachOpen(tx core.Tx, id protocol.HostID, fn func(core.Acti
 // quarantine stops all orders and grants to a host until a person readmits it.
 // A coordinator that is itself the one that went back judges nobody.
 func (c *Coordinator) quarantine(id protocol.HostID, why string) {
-	if c.Recovery() != "" {
+	if c.base.Recovery() != "" {
 		return
 	}
 	c.judging <- struct{}{}
@@ -161,7 +163,7 @@ func (c *Coordinator) quarantine(id protocol.HostID, why string) {
 		return
 	}
 	c.log.Error("host quarantined", "host", id, "why", why)
-	err := c.update(c.ctx, failpoint.QuarantineNoted, func(tx core.Tx) error {
+	err := c.base.Update(c.ctx, failpoint.QuarantineNoted, func(tx core.Tx) error {
 		h, err := tx.Hosts.Get(id)
 		if err != nil || h.Quarantined != "" {
 			return err
@@ -170,15 +172,15 @@ func (c *Coordinator) quarantine(id protocol.HostID, why string) {
 		if err := tx.Hosts.Put(h); err != nil {
 			return err
 		}
-		if err := c.audit(tx, core.Self(), "host.quarantine", string(id), map[string]any{"reason": why}); err != nil {
+		if err := c.base.Audit(tx, core.Self(), "host.quarantine", string(id), map[string]any{"reason": why}); err != nil {
 			return err
 		}
-		return c.event(tx, "host.quarantined", id, string(id), map[string]any{"reason": why})
+		return c.base.Event(tx, "host.quarantined", id, string(id), map[string]any{"reason": why})
 	})
 	if err != nil {
 		c.log.Error("cannot store a quarantine; it holds in memory", "host", id, "err", err)
 	}
-	c.wake.Fire(core.EventsKey{}, id)
+	c.base.Wake.Fire(core.EventsKey{}, id)
 }
 
 func (c *Coordinator) isQuarantined(id protocol.HostID) bool {
@@ -195,12 +197,12 @@ func (c *Coordinator) Readmit(ctx context.Context, by core.Actor, id protocol.Ho
 	if err := by.May(core.RoleAdmin, "readmit hosts"); err != nil {
 		return err
 	}
-	if err := c.decide(); err != nil {
+	if err := c.base.MayDecide(); err != nil {
 		return err
 	}
 	c.judging <- struct{}{}
 	defer func() { <-c.judging }()
-	err := c.update(ctx, failpoint.HostDecided, func(tx core.Tx) error {
+	err := c.base.Update(ctx, failpoint.HostDecided, func(tx core.Tx) error {
 		h, err := tx.Hosts.Get(id)
 		if err != nil {
 			return ofHost(id, err)
@@ -216,10 +218,10 @@ func (c *Coordinator) Readmit(ctx context.Context, by core.Actor, id protocol.Ho
 		if err := askAnew(tx, id); err != nil {
 			return err
 		}
-		if err := c.audit(tx, by, "host.readmit", string(id), nil); err != nil {
+		if err := c.base.Audit(tx, by, "host.readmit", string(id), nil); err != nil {
 			return err
 		}
-		return c.event(tx, "host.readmitted", id, string(id), nil)
+		return c.base.Event(tx, "host.readmitted", id, string(id), nil)
 	})
 	if err != nil {
 		return err
@@ -229,7 +231,7 @@ func (c *Coordinator) Readmit(ctx context.Context, by core.Actor, id protocol.Ho
 	c.mu.Unlock()
 	c.session(id).forget()
 	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
-	c.wake.Fire(core.EventsKey{}, id)
+	c.base.Wake.Fire(core.EventsKey{}, id)
 	return nil
 }
 
@@ -243,7 +245,7 @@ func (c *Coordinator) Relabel(ctx context.Context, by core.Actor, id protocol.Ho
 	if err := by.May(core.RoleApprover, "label hosts"); err != nil {
 		return err
 	}
-	if err := c.decide(); err != nil {
+	if err := c.base.MayDecide(); err != nil {
 		return err
 	}
 	if err := checkLabels(set); err != nil {
@@ -252,7 +254,7 @@ func (c *Coordinator) Relabel(ctx context.Context, by core.Actor, id protocol.Ho
 	if len(set)+len(remove) == 0 {
 		return fmt.Errorf("%w: no label is named", core.ErrInvalid)
 	}
-	err := c.update(ctx, failpoint.HostDecided, func(tx core.Tx) error {
+	err := c.base.Update(ctx, failpoint.HostDecided, func(tx core.Tx) error {
 		h, err := tx.Hosts.Get(id)
 		if err != nil {
 			return ofHost(id, err)
@@ -268,12 +270,12 @@ func (c *Coordinator) Relabel(ctx context.Context, by core.Actor, id protocol.Ho
 		if err := tx.Hosts.Put(h); err != nil {
 			return err
 		}
-		if err := c.audit(tx, by, "host.label", string(id), map[string]any{"labels": texts(h.Labels), "before": texts(before)}); err != nil {
+		if err := c.base.Audit(tx, by, "host.label", string(id), map[string]any{"labels": texts(h.Labels), "before": texts(before)}); err != nil {
 			return err
 		}
-		return c.event(tx, "host.labelled", id, string(id), map[string]any{"labels": texts(h.Labels)})
+		return c.base.Event(tx, "host.labelled", id, string(id), map[string]any{"labels": texts(h.Labels)})
 	})
-	c.wake.Fire(core.EventsKey{}, id)
+	c.base.Wake.Fire(core.EventsKey{}, id)
 	return err
 }
 

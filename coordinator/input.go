@@ -94,7 +94,7 @@ func (c *Coordinator) withInput(ctx context.Context, host protocol.HostID, id in
 
 // onCredit takes what a host asks for.
 func (s *session) onCredit(cr protocol.Credit) error {
-	if err := s.c.decide(); err != nil {
+	if err := s.c.base.MayDecide(); err != nil {
 		return fmt.Errorf("%w: %w", protocol.ErrStale, err)
 	}
 	err := s.c.withInput(s.c.ctx, s.host, inputID{cr.Action, cr.Attempt}, func(i *input) error {

@@ -43,7 +43,7 @@ func (c *Coordinator) putLearnt(tx core.Tx, host protocol.HostID, l learnt) erro
 	if err := putJSON(tx, hostPolicies+string(host), l); err != nil {
 		return err
 	}
-	return c.event(tx, "host.policy", host, string(host), map[string]any{"digest": l.Digest, "known": l.Digest.IsZero() || l.Text != nil})
+	return c.base.Event(tx, "host.policy", host, string(host), map[string]any{"digest": l.Digest, "known": l.Digest.IsZero() || l.Text != nil})
 }
 
 // hostPolicy is the policy by which a host will judge, as far as it is known: what
@@ -91,7 +91,7 @@ func (c *Coordinator) hearPolicy(tx core.Tx, host protocol.HostID, info *protoco
 			return nil, err
 		}
 	}
-	if l.Digest.IsZero() || l.Text != nil || l.Digest == asked || c.Recovery() != "" {
+	if l.Digest.IsZero() || l.Text != nil || l.Digest == asked || c.base.Recovery() != "" {
 		return nil, nil
 	}
 	controls, err := tx.Streams.Get(host, protocol.StreamControl)

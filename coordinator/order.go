@@ -19,7 +19,7 @@ import (
 func (c *Coordinator) schedule(ctx context.Context, s *session) {
 	var given []order
 	var more bool
-	err := c.update(ctx, failpoint.OrderNumbered, func(tx core.Tx) (err error) {
+	err := c.base.Update(ctx, failpoint.OrderNumbered, func(tx core.Tx) (err error) {
 		given, more, err = c.number(tx, s)
 		return err
 	})
@@ -42,8 +42,8 @@ func (s *session) numbered(given []order, more bool) {
 		s.expiry[o.Action] = o.expiresMS
 	}
 	for _, id := range s.lookAt {
-		s.c.wake.Fire(id)
-		s.c.news.ask(id)
+		s.c.base.Wake.Fire(id)
+		s.c.base.News.Ask(id)
 	}
 	s.lookAt = nil
 }
@@ -66,7 +66,7 @@ type order struct {
 // number gives the next numbers of their streams to unsent actions of a host,
 // within the caller's transaction. It reports whether more may wait.
 func (c *Coordinator) number(tx core.Tx, s *session) (given []order, more bool, _ error) {
-	if c.Recovery() != "" {
+	if c.base.Recovery() != "" {
 		return nil, false, nil
 	}
 	if h, err := tx.Hosts.Standing(s.host); err != nil || h.State != core.HostApproved || h.Quarantined != "" {
@@ -99,7 +99,7 @@ func (c *Coordinator) numberOn(tx core.Tx, s *session, on protocol.Stream) (give
 	if err != nil || len(waiting) == 0 {
 		return nil, false, err
 	}
-	now := c.lifeMS()
+	now := c.base.LifeMS()
 	for _, a := range waiting {
 		if a.ExpiresMS <= now {
 			continue
@@ -108,7 +108,7 @@ func (c *Coordinator) numberOn(tx core.Tx, s *session, on protocol.Stream) (give
 			// It was, and its approvals count no more: the ring is another one.
 			// Left where it is it would stand before those that may go.
 			a.Detail = c.whyExpired(&a)
-			if err := c.move(tx, &a, protocol.EventExpire); err != nil {
+			if err := c.base.Move(tx, &a, protocol.EventExpire); err != nil {
 				return nil, false, err
 			}
 			s.tellEnded(a.ID)
@@ -138,7 +138,7 @@ func (c *Coordinator) order(tx core.Tx, st *core.StreamState, a *core.Action) (o
 		return order{}, fmt.Errorf("encode order %s: %w", a.ID, err)
 	}
 	it, err := c.append(tx, st, item, a.ID)
-	a.N, a.SentMS = it.N, c.nowMS()
+	a.N, a.SentMS = it.N, c.base.NowMS()
 	return order{it, st.Pos.Stream, c.ends(a)}, err
 }
 
@@ -147,7 +147,7 @@ func (c *Coordinator) order(tx core.Tx, st *core.StreamState, a *core.Action) (o
 func (c *Coordinator) numberFirst(tx core.Tx, s *session, a *core.Action) (given []order, _ error) {
 	on := core.StreamOf(a.Kind)
 	_, _, there := s.reachable()
-	if c.Recovery() != "" || !there || on == protocol.StreamOrder && !s.nothingWaits() {
+	if c.base.Recovery() != "" || !there || on == protocol.StreamOrder && !s.nothingWaits() {
 		return nil, nil
 	}
 	st, err := tx.Streams.Get(s.host, on)
@@ -281,7 +281,7 @@ func (s *session) item(name protocol.Stream, n uint64) (it core.Item, err error)
 	if ok {
 		return it, nil
 	}
-	err = s.c.cfg.Store.View(s.c.ctx, func(tx core.Tx) error {
+	err = s.c.base.View(s.c.ctx, func(tx core.Tx) error {
 		items, err := tx.Streams.Items(s.host, name, n, n)
 		if err != nil {
 			return err
@@ -310,10 +310,10 @@ func (s *session) budget(it core.Item, age time.Duration) (int64, error) {
 	delete(s.expiry, it.Action)
 	s.mu.Unlock()
 	if fresh { // its number was given just now, so only its host can have ended it
-		return max(0, expires-c.lifeMS()+age.Milliseconds()), nil
+		return max(0, expires-c.base.LifeMS()+age.Milliseconds()), nil
 	}
 	var a core.Action
-	err := c.cfg.Store.View(c.ctx, func(tx core.Tx) (err error) {
+	err := c.base.View(c.ctx, func(tx core.Tx) (err error) {
 		a, err = tx.Actions.Get(it.Action)
 		return err
 	})
@@ -323,14 +323,14 @@ func (s *session) budget(it core.Item, age time.Duration) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return max(0, c.ends(&a)-c.lifeMS()+age.Milliseconds()), nil
+	return max(0, c.ends(&a)-c.base.LifeMS()+age.Milliseconds()), nil
 }
 
 // ends returns when the start budget of an action ends. A date that went back
 // over a restart gives no order more than it had.
 func (c *Coordinator) ends(a *core.Action) int64 {
 	info, _ := protocol.KindOf(a.Kind)
-	return min(a.ExpiresMS, c.lifeMS()+info.StartTTL.Milliseconds())
+	return min(a.ExpiresMS, c.base.LifeMS()+info.StartTTL.Milliseconds())
 }
 
 // maxCredits is how many streams one receipt asks for: it must not outgrow a
@@ -359,7 +359,7 @@ func (s *session) receipt() {
 		delete(s.credits, id)
 	}
 	var checkpoint []byte
-	if newest := s.c.sealer.newest.Load(); newest != nil && newest.N > s.sealed && s.c.Recovery() == "" {
+	if newest := s.c.sealer.newest.Load(); newest != nil && newest.N > s.sealed && s.c.base.Recovery() == "" {
 		checkpoint, s.sealed = newest.Checkpoint, newest.N
 	}
 	head := s.audit
@@ -406,12 +406,12 @@ func (s *session) answer(to protocol.Seq, give protocol.Nonce, have []protocol.P
 // askAgain asks a host that came back about what it should know and never told
 // the end of: after a restart of either side nothing stays RUNNING by mistake.
 func (c *Coordinator) askAgain(s *session) {
-	if c.Recovery() != "" {
+	if c.base.Recovery() != "" {
 		return
 	}
 	var given []core.Item
 	var later bool
-	err := c.update(c.ctx, failpoint.QuestionAsked, func(tx core.Tx) error {
+	err := c.base.Update(c.ctx, failpoint.QuestionAsked, func(tx core.Tx) error {
 		given, later = nil, false
 		controls, err := tx.Streams.Get(s.host, protocol.StreamControl)
 		if err != nil {
@@ -462,19 +462,19 @@ func (c *Coordinator) askAgain(s *session) {
 
 // expire ends what was never numbered and whose start budget is used up.
 func (c *Coordinator) expire(ctx context.Context) error {
-	if c.Recovery() != "" {
+	if c.base.Recovery() != "" {
 		return nil
 	}
 	var due []core.Action
-	now := c.lifeMS()
-	err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+	now := c.base.LifeMS()
+	err := c.base.View(ctx, func(tx core.Tx) (err error) {
 		due, err = tx.Queue.Expired(now, core.PageSize)
 		return err
 	})
 	if err != nil || len(due) == 0 {
 		return err
 	}
-	err = c.update(ctx, failpoint.ActionsExpired, func(tx core.Tx) error {
+	err = c.base.Update(ctx, failpoint.ActionsExpired, func(tx core.Tx) error {
 		for _, d := range due {
 			a, err := tx.Actions.Get(d.ID)
 			if err != nil {
@@ -484,7 +484,7 @@ func (c *Coordinator) expire(ctx context.Context) error {
 				continue // it was numbered, has ended, or was approved meanwhile
 			}
 			a.Detail = c.whyExpired(&a)
-			if err := c.move(tx, &a, protocol.EventExpire); err != nil {
+			if err := c.base.Move(tx, &a, protocol.EventExpire); err != nil {
 				return err
 			}
 		}
@@ -493,10 +493,10 @@ func (c *Coordinator) expire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.wake.Fire(core.EventsKey{})
+	c.base.Wake.Fire(core.EventsKey{})
 	for _, a := range due {
-		c.wake.Fire(a.ID)
-		c.news.ask(a.ID)
+		c.base.Wake.Fire(a.ID)
+		c.base.News.Ask(a.ID)
 	}
 	return nil
 }

@@ -146,7 +146,7 @@ func (c *Coordinator) loadOutput(ctx context.Context, a core.Action, id outputID
 		o.waits = spec.Output == protocol.OutputStream
 	}
 	o.held = core.OutputState{Action: id.action, Attempt: id.attempt, FD: id.fd}
-	err := c.cfg.Store.View(ctx, func(tx core.Tx) error {
+	err := c.base.View(ctx, func(tx core.Tx) error {
 		held, err := tx.Outputs.Get(id.action, id.attempt, id.fd)
 		if err != nil {
 			return err

@@ -80,7 +80,7 @@ func (c *Coordinator) RemoveOutput(ctx context.Context) error {
 	for _, k := range all {
 		total += k.bytes
 	}
-	oldest := c.nowMS() - c.cfg.OutputAge.Milliseconds()
+	oldest := c.base.NowMS() - c.cfg.OutputAge.Milliseconds()
 	for _, k := range all {
 		if k.ended > 0 && (k.ended < oldest || total > c.cfg.OutputTotal) {
 			removed, err := c.removeOutput(ctx, k)
@@ -167,7 +167,7 @@ func (c *Coordinator) removeOutput(ctx context.Context, k keptOutput) (bool, err
 			return false, nil
 		}
 	}
-	if err := c.update(ctx, failpoint.OutputRemoved, func(tx core.Tx) error {
+	if err := c.base.Update(ctx, failpoint.OutputRemoved, func(tx core.Tx) error {
 		for _, id := range k.streams {
 			held, err := tx.Outputs.Get(id.action, id.attempt, id.fd)
 			if err != nil {
@@ -176,7 +176,7 @@ func (c *Coordinator) removeOutput(ctx context.Context, k keptOutput) (bool, err
 			if held.Removed() {
 				continue
 			}
-			held.Action, held.Attempt, held.FD, held.RemovedMS = id.action, id.attempt, id.fd, c.nowMS()
+			held.Action, held.Attempt, held.FD, held.RemovedMS = id.action, id.attempt, id.fd, c.base.NowMS()
 			if err := tx.Outputs.Put(held); err != nil {
 				return err
 			}

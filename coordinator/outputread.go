@@ -115,7 +115,7 @@ func (r *reader) look(ctx context.Context) error {
 		}
 		r.done()
 	}
-	r.news, r.done = r.c.wake.On(r.id)
+	r.news, r.done = r.c.base.Wake.On(r.id)
 	a, err := r.c.Action(ctx, r.id)
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (r *reader) step(ctx context.Context, emit func([]byte) error) (more bool, 
 	if err := r.look(ctx); err != nil {
 		return false, Span{}, err
 	}
-	changed, done := r.c.wake.On(r.o.id)
+	changed, done := r.c.base.Wake.On(r.o.id)
 	defer done()
 	r.o.mu.Lock()
 	r.o.settle(r.a)

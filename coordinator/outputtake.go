@@ -23,7 +23,7 @@ func (c *Coordinator) loseOutput(host protocol.HostID) {
 		o.mu.Lock()
 		o.gone = true
 		o.mu.Unlock()
-		c.wake.Fire(id)
+		c.base.Wake.Fire(id)
 	}
 }
 
@@ -46,7 +46,7 @@ func (s *session) onOut(in inbound) error {
 		o.jump(h.Offset, h.Gone)
 	case h.Size == 0:
 		o.lose(h.Offset)
-		s.c.wake.Fire(o.id)
+		s.c.base.Wake.Fire(o.id)
 		s.c.release(o)
 		return nil
 	default:
@@ -59,7 +59,7 @@ func (s *session) onOut(in inbound) error {
 	}
 	// Who follows needs no disk: what is lost here is asked for again, and is
 	// the same then.
-	s.c.wake.Fire(o.id)
+	s.c.base.Wake.Fire(o.id)
 	s.written = append(s.written, o)
 	return nil
 }
@@ -180,7 +180,7 @@ func (s *session) commitOutput(written []*output) (held []heldOutput) {
 		}
 		o.mu.Unlock()
 		if err == nil {
-			s.c.wake.Fire(o.id)
+			s.c.base.Wake.Fire(o.id)
 			s.goOn(o)
 		}
 	}
@@ -211,7 +211,7 @@ func (o *output) sync() (state *core.OutputState, dirty bool) {
 
 // keepOffsets makes durable how much of each stream is held.
 func (c *Coordinator) keepOffsets(states []core.OutputState) error {
-	return c.update(c.ctx, failpoint.OutputKept, func(tx core.Tx) error {
+	return c.base.Update(c.ctx, failpoint.OutputKept, func(tx core.Tx) error {
 		for _, st := range states {
 			if err := tx.Outputs.Put(st); err != nil {
 				return err
@@ -284,7 +284,7 @@ func (c *Coordinator) settleOutput(a core.Action) {
 		c.release(o)
 	}
 	for _, fd := range []protocol.FD{protocol.Stdout, protocol.Stderr, protocol.Recording} {
-		c.wake.Fire(outputID{a.ID, a.Attempt, fd})
+		c.base.Wake.Fire(outputID{a.ID, a.Attempt, fd})
 	}
 }
 
@@ -336,7 +336,7 @@ func (s *session) resumeOutput() {
 	}
 	s.c.outputs.mu.Unlock()
 	var missing []core.Action
-	err := s.c.cfg.Store.View(s.c.ctx, func(tx core.Tx) error {
+	err := s.c.base.View(s.c.ctx, func(tx core.Tx) error {
 		missing = nil
 		ended, err := tx.Actions.List(core.ActionFilter{
 			Host: s.host, States: []protocol.State{protocol.StateDone, protocol.StateFailed, protocol.StateCancelled}, Limit: resumeActions,

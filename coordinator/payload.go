@@ -171,7 +171,7 @@ func (c *Coordinator) sweepLoop(ctx context.Context) error {
 // action that has not ended names them.
 func (c *Coordinator) sweepPayloads(ctx context.Context, before time.Time) error {
 	needed := make(map[protocol.Digest]bool)
-	err := c.cfg.Store.View(ctx, func(tx core.Tx) error {
+	err := c.base.View(ctx, func(tx core.Tx) error {
 		f := core.ActionFilter{Limit: core.PageSize, States: []protocol.State{
 			protocol.StatePendingApprove, protocol.StatePendingSchedule, protocol.StateNew, protocol.StateRunning, protocol.StateLost}}
 		clear(needed)

@@ -54,8 +54,8 @@ func (c *Coordinator) SetPolicies(ctx context.Context, by core.Actor, p Policies
 	if maps.Equal(what, c.configured.Load().record()) {
 		return nil // whoever has everything read again has changed something else
 	}
-	err := c.update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
-		return c.audit(tx, by, "policies.set", "", what)
+	err := c.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
+		return c.base.Audit(tx, by, "policies.set", "", what)
 	})
 	if err == nil {
 		c.configured.Store(&p)
@@ -113,7 +113,7 @@ func (c *Coordinator) policyDate(spec *protocol.Spec) error {
 
 // ofToday refuses what a person has signed in the future, see [maxAhead].
 func (c *Coordinator) ofToday(issuedMS int64) error {
-	now := c.lifeMS()
+	now := c.base.LifeMS()
 	if issuedMS <= now+maxAhead.Milliseconds() {
 		return nil
 	}

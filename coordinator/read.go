@@ -32,9 +32,9 @@ type Summary struct {
 func (c *Coordinator) Summary(ctx context.Context) (Summary, error) {
 	s := Summary{
 		Fleet: c.cfg.FleetName, FleetID: c.cfg.Fleet, Term: c.term, Ring: c.cfg.Trust.Ring(),
-		Recovery: c.Recovery(), Brokers: c.cfg.BrokerAddresses,
+		Recovery: c.base.Recovery(), Brokers: c.cfg.BrokerAddresses,
 	}
-	err := c.cfg.Store.View(ctx, func(tx core.Tx) error {
+	err := c.base.View(ctx, func(tx core.Tx) error {
 		waiting, err := tx.Enrolments.List(core.EnrolmentPending, maxPending)
 		if err != nil {
 			return err
@@ -111,15 +111,15 @@ func (c *Coordinator) TakeRings(ctx context.Context, by core.Actor, rings []byte
 	}
 	// It is in force whoever waits for it, and nobody can take it again.
 	ctx = context.WithoutCancel(ctx)
-	err = c.update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
-		if err := c.audit(tx, by, "ring.take", fmt.Sprint(number), map[string]any{"digest": digest}); err != nil {
+	err = c.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
+		if err := c.base.Audit(tx, by, "ring.take", fmt.Sprint(number), map[string]any{"digest": digest}); err != nil {
 			return err
 		}
-		return c.event(tx, "ring.taken", "", fmt.Sprint(number), map[string]any{"digest": digest})
+		return c.base.Event(tx, "ring.taken", "", fmt.Sprint(number), map[string]any{"digest": digest})
 	})
 	c.log.InfoContext(ctx, "a new ring is in force", "ring", number)
 	c.sayRings()
-	c.wake.Fire(core.EventsKey{})
+	c.base.Wake.Fire(core.EventsKey{})
 	if p, ok := c.cfg.Trust.Principal(c.cfg.Signer.Key()); !ok || !p.Can(protocol.RoleCoordinator) {
 		c.removedOnce.Do(func() { close(c.removed) })
 	}
@@ -143,12 +143,12 @@ func (c *Coordinator) Roster() ([]byte, error) { return c.cfg.Trust.Roster() }
 // Ready reports why requests cannot be served: the store does not answer, or
 // the coordinator is in recovery, which is [core.ErrRecovery] with the way out.
 func (c *Coordinator) Ready(ctx context.Context) error {
-	err := c.cfg.Store.View(ctx, func(tx core.Tx) error {
+	err := c.base.View(ctx, func(tx core.Tx) error {
 		_, err := tx.Values.Get(termValue)
 		return err
 	})
 	if err != nil && !errors.Is(err, core.ErrNotFound) {
 		return fmt.Errorf("%w: the store does not answer: %w", core.ErrUnavailable, err)
 	}
-	return c.decide()
+	return c.base.MayDecide()
 }

@@ -55,7 +55,7 @@ type Recovering struct {
 // there was none.
 func (c *Coordinator) Recovering(ctx context.Context) (Recovering, error) {
 	var r Recovering
-	err := c.cfg.Store.View(ctx, func(tx core.Tx) (err error) {
+	err := c.base.View(ctx, func(tx core.Tx) (err error) {
 		if r.Recovered, err = recovered(tx); errors.Is(err, core.ErrNotFound) {
 			err = nil
 		}
@@ -125,9 +125,9 @@ func noteSealed(tx core.Tx, n uint64) error {
 // is under way at a time, and each ends with an id that nobody uses, whose
 // answer tells that all before it has come.
 func (c *Coordinator) askRecovering(s *session) {
-	marker := c.newActionID(c.nowMS())
+	marker := c.base.NewActionID(c.base.NowMS())
 	var given []core.Item
-	err := c.update(c.ctx, failpoint.QuestionAsked, func(tx core.Tx) error {
+	err := c.base.Update(c.ctx, failpoint.QuestionAsked, func(tx core.Tx) error {
 		given = nil
 		rec, ok, err := loadHostRecovery(tx, s.host)
 		if err != nil || !ok || !rec.Marker.IsZero() {
@@ -203,7 +203,7 @@ func (c *Coordinator) told(tx core.Tx, host protocol.HostID, r *protocol.Report)
 		if err := tx.Values.Put(hostRecoveries+string(host), nil); err != nil {
 			return err
 		}
-		return c.event(tx, "host.recovered", host, string(host), map[string]any{"accepted": rec.Until})
+		return c.base.Event(tx, "host.recovered", host, string(host), map[string]any{"accepted": rec.Until})
 	}
 	return putHostRecovery(tx, host, rec)
 }
@@ -214,7 +214,7 @@ func (s *session) recoveryMoved() {
 	c := s.c
 	var rec hostRecovery
 	var left bool
-	err := c.cfg.Store.View(c.ctx, func(tx core.Tx) (err error) {
+	err := c.base.View(c.ctx, func(tx core.Tx) (err error) {
 		rec, left, err = loadHostRecovery(tx, s.host)
 		return err
 	})
@@ -247,6 +247,6 @@ func (c *Coordinator) unknownSince(tx core.Tx, a core.Action) (core.Action, erro
 		}
 		return a, nil
 	}
-	err := c.move(tx, &a, protocol.EventRestored)
+	err := c.base.Move(tx, &a, protocol.EventRestored)
 	return a, err
 }

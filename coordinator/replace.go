@@ -38,7 +38,7 @@ func (c *Coordinator) Replace(ctx context.Context, by core.Actor, id protocol.Ho
 	if err := by.May(core.RoleAdmin, "replace hosts"); err != nil {
 		return Replacement{}, err
 	}
-	if err := c.decide(); err != nil {
+	if err := c.base.MayDecide(); err != nil {
 		return Replacement{}, err
 	}
 	if ttl < time.Second || ttl > maxInviteTTL {
@@ -50,7 +50,7 @@ func (c *Coordinator) Replace(ctx context.Context, by core.Actor, id protocol.Ho
 	}
 	invite.Host = id
 	var done Replacement
-	err = c.update(ctx, failpoint.HostReplaced, func(tx core.Tx) error {
+	err = c.base.Update(ctx, failpoint.HostReplaced, func(tx core.Tx) error {
 		h, err := tx.Hosts.Get(id)
 		if err != nil {
 			return ofHost(id, err)
@@ -67,7 +67,7 @@ func (c *Coordinator) Replace(ctx context.Context, by core.Actor, id protocol.Ho
 		if !slices.Contains(h.Former, h.Key) {
 			h.Former = append(h.Former, h.Key)
 		}
-		h.State, h.RevokedMS, h.Reason, h.Awaits = core.HostReplacing, c.nowMS(), "another machine takes its place", invite.ID
+		h.State, h.RevokedMS, h.Reason, h.Awaits = core.HostReplacing, c.base.NowMS(), "another machine takes its place", invite.ID
 		if reason != "" {
 			h.Reason += ": " + reason
 		}
@@ -80,10 +80,10 @@ func (c *Coordinator) Replace(ctx context.Context, by core.Actor, id protocol.Ho
 			"reason": reason, "key": h.Key, "invite": invite.ID, "unsent": done.Unsent, "unknown": done.Unknown, "unapproved": done.Unapproved,
 			"containers": len(done.Containers),
 		}
-		if err := c.audit(tx, by, "host.replace", string(id), detail); err != nil {
+		if err := c.base.Audit(tx, by, "host.replace", string(id), detail); err != nil {
 			return err
 		}
-		return c.event(tx, "host.replacing", id, string(id), detail)
+		return c.base.Event(tx, "host.replacing", id, string(id), detail)
 	})
 	if err != nil {
 		return Replacement{}, err
@@ -91,8 +91,8 @@ func (c *Coordinator) Replace(ctx context.Context, by core.Actor, id protocol.Ho
 	c.shutOut(id, done.Host.Former...)
 	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
 	c.forgetMachine(id)
-	c.wake.Fire(core.EventsKey{}, id)
-	c.news.askAll()
+	c.base.Wake.Fire(core.EventsKey{}, id)
+	c.base.News.AskAll()
 	return done, nil
 }
 
@@ -136,7 +136,7 @@ func (r *Replacement) end(c *Coordinator, tx core.Tx, id protocol.HostID) error 
 			r.Unknown++
 			a.Detail = "it ran on the machine before; how it ended is not known, nor that it did"
 		}
-		return c.move(tx, &a, protocol.EventHostReplace)
+		return c.base.Move(tx, &a, protocol.EventHostReplace)
 	})
 }
 
@@ -148,7 +148,7 @@ func (c *Coordinator) endInvite(tx core.Tx, id protocol.HostID, invite string) e
 	case err != nil:
 		return err
 	default:
-		i.ExpiresMS = min(i.ExpiresMS, c.lifeMS())
+		i.ExpiresMS = min(i.ExpiresMS, c.base.LifeMS())
 		if err := tx.Enrolments.PutInvite(i); err != nil {
 			return err
 		}
@@ -158,8 +158,8 @@ func (c *Coordinator) endInvite(tx core.Tx, id protocol.HostID, invite string) e
 		if e.Invite != invite || e.Host != id {
 			continue
 		}
-		e.State, e.Reason, e.DecidedMS = core.EnrolmentDenied, "another code was made for the new machine of this host", c.nowMS()
-		if err := errors.Join(tx.Enrolments.Put(e), c.event(tx, "host.denied", id, e.ID, map[string]any{"reason": e.Reason})); err != nil {
+		e.State, e.Reason, e.DecidedMS = core.EnrolmentDenied, "another code was made for the new machine of this host", c.base.NowMS()
+		if err := errors.Join(tx.Enrolments.Put(e), c.base.Event(tx, "host.denied", id, e.ID, map[string]any{"reason": e.Reason})); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package coordinator
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -29,7 +28,7 @@ func (s *session) onItems(items []protocol.Message) {
 	receipted := maps.Clone(s.receipted)
 	s.mu.Unlock()
 	noted := make(map[protocol.ActionID]int64)
-	err := c.update(c.ctx, failpoint.ReportsTaken, func(tx core.Tx) (err error) {
+	err := c.base.Update(c.ctx, failpoint.ReportsTaken, func(tx core.Tx) (err error) {
 		changed, positions, told = nil, nil, nil
 		if freed, err = s.free(tx, acked); err != nil {
 			return err
@@ -82,12 +81,12 @@ func (s *session) onItems(items []protocol.Message) {
 	s.forgetReceipts(noted)
 	c.heardWhy(s.host, told)
 	for _, a := range changed {
-		c.wake.Fire(a.ID)
-		c.news.tell(a)
+		c.base.Wake.Fire(a.ID)
+		c.base.News.Tell(a)
 		c.settleOutput(a)
 	}
 	if len(positions) > 0 {
-		c.wake.Fire(core.EventsKey{}, s.host) // alerts and rejected items are events too
+		c.base.Wake.Fire(core.EventsKey{}, s.host) // alerts and rejected items are events too
 		if c.isRecovering(s.host) {
 			s.recoveryMoved()
 		}
@@ -122,7 +121,7 @@ func (c *Coordinator) deliver(tx core.Tx, host protocol.HostID, m protocol.Messa
 // reject keeps a broken item's code.
 func (c *Coordinator) reject(tx core.Tx, host protocol.HostID, m protocol.Message, why error) error {
 	code := c.stats.refuse(why)
-	return c.event(tx, "item.rejected", host, string(m.Header.Stream), map[string]any{
+	return c.base.Event(tx, "item.rejected", host, string(m.Header.Stream), map[string]any{
 		"n": m.Header.N, "code": code, "detail": why.Error(),
 	})
 }
@@ -158,7 +157,7 @@ func (c *Coordinator) applyAlert(tx core.Tx, host protocol.HostID, a *protocol.A
 	if err := tx.Hosts.Put(h); err != nil {
 		return err
 	}
-	return c.event(tx, verb, host, a.ID, map[string]any{"severity": a.Severity, "text": a.Text})
+	return c.base.Event(tx, verb, host, a.ID, map[string]any{"severity": a.Severity, "text": a.Text})
 }
 
 // applyReport moves the coordinator's view of an action along the evidence of
@@ -196,7 +195,7 @@ func (c *Coordinator) applyReport(tx core.Tx, host protocol.HostID, m protocol.M
 	if learnt {
 		takeIntent(&a, r)
 	}
-	if !observe(&a, r, c.nowMS()) && !learnt && a.Digest == before.Digest && a.Cancelling == before.Cancelling && a.Detail == before.Detail {
+	if !observe(&a, r, c.base.NowMS()) && !learnt && a.Digest == before.Digest && a.Cancelling == before.Cancelling && a.Detail == before.Detail {
 		return core.Action{}, nil // evidence of what was known
 	}
 	if local {
@@ -211,10 +210,10 @@ func (c *Coordinator) applyReport(tx core.Tx, host protocol.HostID, m protocol.M
 		return a, err
 	}
 	by := core.Actor{Name: string(protocol.HostParty(host))}
-	if err := c.transition(tx, by, a, before.State, r.Event, protocol.Sum(m.Header.Item)); err != nil {
+	if err := c.base.Transition(tx, by, a, before.State, r.Event, protocol.Sum(m.Header.Item)); err != nil {
 		return a, err
 	}
-	return a, c.actionEvent(tx, a, before.State)
+	return a, c.base.ActionEvent(tx, a, before.State)
 }
 
 // follow brings what is known of the host up to date with what an action has made
@@ -287,7 +286,7 @@ func observe(a *core.Action, r *protocol.Report, nowMS int64) bool {
 
 // adopt makes the record of an action that began on the host itself.
 func (c *Coordinator) adopt(host protocol.HostID, r *protocol.Report) core.Action {
-	a := core.Action{ID: r.Action, Host: host, CreatedMS: r.AtMS, UpdatedMS: c.nowMS()}
+	a := core.Action{ID: r.Action, Host: host, CreatedMS: r.AtMS, UpdatedMS: c.base.NowMS()}
 	takeIntent(&a, r)
 	return a
 }
@@ -321,7 +320,7 @@ func (c *Coordinator) applyUnknown(tx core.Tx, a core.Action, r *protocol.Report
 	case a.N > have:
 		return a, nil
 	}
-	err := c.move(tx, &a, protocol.EventHostUnknown)
+	err := c.base.Move(tx, &a, protocol.EventHostUnknown)
 	return a, err
 }
 
@@ -332,42 +331,7 @@ func (c *Coordinator) conflict(tx core.Tx, a *core.Action, r *protocol.Report) e
 		a.Conflict = a.Spec // the first intent is what was asked for
 	}
 	takeIntent(a, r)
-	return c.event(tx, "ACTION_CONFLICT", a.Host, a.ID.String(), map[string]any{"host_digest": r.Digest})
-}
-
-// move makes a decision of the coordinator about an action durable.
-func (c *Coordinator) move(tx core.Tx, a *core.Action, ev protocol.Event) error {
-	return c.moveBy(tx, core.Self(), a, ev)
-}
-
-// moveBy is move for what a person has decided.
-func (c *Coordinator) moveBy(tx core.Tx, by core.Actor, a *core.Action, ev protocol.Event) error {
-	before := a.State
-	next, reason, err := a.State.Next(ev, protocol.OwnerCoordinator, "")
-	if err != nil {
-		return err
-	}
-	a.State, a.Reason, a.UpdatedMS = next, reason, c.nowMS()
-	if next.Final() {
-		a.EndedMS = a.UpdatedMS
-	}
-	if err := tx.Actions.Put(*a); err != nil {
-		return err
-	}
-	if err := c.transition(tx, by, *a, before, ev, a.Digest); err != nil {
-		return err
-	}
-	return c.actionEvent(tx, *a, before)
-}
-
-// event appends to the journal that watchers read.
-func (c *Coordinator) event(tx core.Tx, typ string, host protocol.HostID, object string, data map[string]any) error {
-	b, err := json.Marshal(data)
-	if err != nil {
-		return fmt.Errorf("encode event %s: %w", typ, err)
-	}
-	_, err = tx.Events.Append(core.Event{AtMS: c.nowMS(), Type: typ, Host: host, Object: object, Data: b})
-	return err
+	return c.base.Event(tx, "ACTION_CONFLICT", a.Host, a.ID.String(), map[string]any{"host_digest": r.Digest})
 }
 
 // Events are for those who watch. Who was away for longer lists anew; what was
@@ -380,7 +344,7 @@ const (
 // trimEvents forgets the oldest events beyond keptEvents.
 func (c *Coordinator) trimEvents(ctx context.Context) error {
 	var upTo uint64
-	err := c.cfg.Store.View(ctx, func(tx core.Tx) error {
+	err := c.base.View(ctx, func(tx core.Tx) error {
 		upTo = 0
 		newest, err := tx.Events.Last()
 		if err != nil || newest <= keptEvents {
@@ -398,26 +362,16 @@ func (c *Coordinator) trimEvents(ctx context.Context) error {
 	return c.cfg.Store.Update(ctx, func(tx core.Tx) error { return tx.Events.Trim(upTo) })
 }
 
-func (c *Coordinator) actionEvent(tx core.Tx, a core.Action, before protocol.State) error {
-	data := map[string]any{
-		"kind": a.Kind, "from": before, "state": a.State, "reason": a.Reason, "attempt": a.Attempt, "cancelling": a.Cancelling,
-	}
-	if !a.Batch.IsZero() {
-		data["batch"] = a.Batch
-	}
-	return c.event(tx, "action.state", a.Host, a.ID.String(), data)
-}
-
 // emitHost appends an event about a host's presence. Presence is no promise,
 // so a store that cannot take it is only logged.
 func (c *Coordinator) emitHost(host protocol.HostID, typ, why string) {
 	err := c.cfg.Store.Update(c.ctx, func(tx core.Tx) error {
-		return c.event(tx, typ, host, string(host), map[string]any{"reason": why})
+		return c.base.Event(tx, typ, host, string(host), map[string]any{"reason": why})
 	})
 	if err != nil {
 		c.log.Error("cannot note a change of presence", "host", host, "event", typ, "err", err)
 	}
-	c.wake.Fire(core.EventsKey{}, host)
+	c.base.Wake.Fire(core.EventsKey{}, host)
 }
 
 // heartbeatPages collects the pages of one full heartbeat.
@@ -454,7 +408,7 @@ func (s *session) onHeartbeat(in inbound) error {
 	}
 	s.beat.pages[h.Part] = h
 	complete := len(s.beat.pages) == h.Parts
-	inv := core.Inventory{AtMS: s.c.nowMS(), Containers: []protocol.Container{}, Alerts: []protocol.AlertInfo{}}
+	inv := core.Inventory{AtMS: s.c.base.NowMS(), Containers: []protocol.Container{}, Alerts: []protocol.AlertInfo{}}
 	if complete {
 		for i := 1; i <= h.Parts; i++ {
 			p := s.beat.pages[i]
@@ -475,7 +429,7 @@ func (s *session) onHeartbeat(in inbound) error {
 	s.mu.Unlock()
 	back := ""
 	var question []core.Item
-	err = s.c.update(s.c.ctx, failpoint.InventoryKept, func(tx core.Tx) error {
+	err = s.c.base.Update(s.c.ctx, failpoint.InventoryKept, func(tx core.Tx) error {
 		host, err := tx.Hosts.Get(s.host)
 		if err != nil {
 			return err
@@ -507,8 +461,8 @@ func (s *session) onHeartbeat(in inbound) error {
 	if len(question) > 0 {
 		s.pump()
 	}
-	s.c.wake.Fire(core.EventsKey{}) // it may have told of another policy
-	s.c.wake.Fire(s.host)
+	s.c.base.Wake.Fire(core.EventsKey{}) // it may have told of another policy
+	s.c.base.Wake.Fire(s.host)
 	return nil
 }
 

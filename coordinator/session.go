@@ -329,7 +329,7 @@ type itemFresh struct{ s *session }
 func (itemFresh) Fresh(protocol.Topic, *protocol.Header) error { return nil }
 
 func (f itemFresh) Term(h *protocol.Header) error {
-	if err := f.s.c.decide(); err != nil {
+	if err := f.s.c.base.MayDecide(); err != nil {
 		return fmt.Errorf("%w: %w", protocol.ErrStale, err)
 	}
 	f.s.mu.Lock()
@@ -403,7 +403,7 @@ func (s *session) onLease(in inbound) error {
 	if s.lacks(l.Beat) {
 		s.receipt()
 	}
-	if c.Recovery() != "" || c.isQuarantined(s.host) {
+	if c.base.Recovery() != "" || c.isQuarantined(s.host) {
 		return nil
 	}
 	g := protocol.Grant{Header: c.header(protocol.TypeGrant, protocol.HostParty(s.host)), TTLms: leaseTTL.Milliseconds(), Held: []protocol.LeaseHeld{}}
@@ -475,7 +475,7 @@ func (s *session) hear(seq protocol.Seq) error {
 		}
 	}
 	s.mu.Lock()
-	s.heard, s.heardAt, s.seenMS = seq, s.c.cfg.Boot(), s.c.nowMS()
+	s.heard, s.heardAt, s.seenMS = seq, s.c.cfg.Boot(), s.c.base.NowMS()
 	s.proven, s.left, s.broken = s.claims == nil, false, false
 	s.unsent, s.toAsk = s.unsent || first, s.toAsk || first
 	s.mu.Unlock()

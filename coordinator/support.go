@@ -1,17 +1,12 @@
 package coordinator
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 
-	"github.com/hostler-io/hostler/coordinator/core"
-	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -87,85 +82,6 @@ func (r *refusalLog) add(topic string, code protocol.Code, err error) {
 	r.held = 0
 }
 
-// news hands the newest state of actions to those who follow them. The zero
-// value is ready.
-type news struct {
-	mu        sync.Mutex
-	followers map[protocol.ActionID][]chan core.Action
-	batches   []*BatchFollowing // few: each is a person who waits
-}
-
-func (n *news) followBatch(f *BatchFollowing) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.batches = append(n.batches, f)
-}
-
-func (n *news) leaveBatch(f *BatchFollowing) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.batches = slices.DeleteFunc(n.batches, func(o *BatchFollowing) bool { return o == f })
-}
-
-// follow returns a channel that holds the newest that was told of an action, and
-// a function to call when nobody looks at it any more. An action without an id
-// says that it has changed and has to be read.
-func (n *news) follow(id protocol.ActionID) (<-chan core.Action, func()) {
-	ch := make(chan core.Action, 1)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.followers == nil {
-		n.followers = make(map[protocol.ActionID][]chan core.Action)
-	}
-	n.followers[id] = append(n.followers[id], ch)
-	return ch, func() {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		left := slices.DeleteFunc(n.followers[id], func(c chan core.Action) bool { return c == ch })
-		if n.followers[id] = left; len(left) == 0 {
-			delete(n.followers, id)
-		}
-	}
-}
-
-// tell gives followers what has just become durable. One action's news are told
-// in the order in which they did.
-func (n *news) tell(a core.Action) { n.put(a.ID, a) }
-
-// ask makes followers read the action.
-func (n *news) ask(id protocol.ActionID) { n.put(id, core.Action{}) }
-
-// askAll makes everybody read: many actions of a host have ended at once, for a
-// reason that is rare.
-func (n *news) askAll() {
-	n.mu.Lock()
-	ids, batches := slices.Collect(maps.Keys(n.followers)), slices.Clone(n.batches)
-	n.mu.Unlock()
-	for _, f := range batches {
-		f.noteAll()
-	}
-	for _, id := range ids {
-		n.ask(id)
-	}
-}
-
-func (n *news) put(id protocol.ActionID, a core.Action) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, ch := range n.followers[id] {
-		select {
-		case <-ch: // nobody has looked at it yet
-		default:
-		}
-		ch <- a
-	}
-	for _, f := range n.batches {
-		if a.ID.IsZero() || a.Batch == f.id {
-			f.note(id, a)
-		}
-	}
-}
-
 // workers are goroutines that end by themselves and that the Coordinator waits
 // for in the end. The zero value is ready.
 type workers struct {
@@ -191,10 +107,4 @@ func (w *workers) close() {
 	w.closed = true
 	w.mu.Unlock()
 	w.all.Wait()
-}
-
-// update runs one step of the crash table in a transaction of its own. Effects
-// follow after it has returned nil.
-func (c *Coordinator) update(ctx context.Context, step failpoint.Step, fn func(core.Tx) error) error {
-	return core.Update(ctx, c.cfg.Store, step, fn)
 }

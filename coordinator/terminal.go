@@ -109,8 +109,8 @@ func (t *Attached) record(ctx context.Context, verb string) error {
 	if t.look {
 		detail["read_only"] = true
 	}
-	return t.c.update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
-		return t.c.record(tx, t.by, audit.Record{Verb: verb, Host: t.host, Object: t.id.String(), Detail: detail})
+	return t.c.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
+		return t.c.base.Record(tx, t.by, audit.Record{Verb: verb, Host: t.host, Object: t.id.String(), Detail: detail})
 	})
 }
 
@@ -183,7 +183,7 @@ func (t *Attached) Type(ctx context.Context, packet []byte) error {
 // running waits until the session runs, or has ended.
 func (t *Attached) running(ctx context.Context) (core.Action, error) {
 	for {
-		changed, done := t.c.wake.On(t.id)
+		changed, done := t.c.base.Wake.On(t.id)
 		a, err := t.c.Action(ctx, t.id)
 		if err != nil || a.State.Final() || a.State == protocol.StateRunning && a.Attempt > 0 {
 			done()

@@ -44,7 +44,7 @@ func (c *Coordinator) Waiting(a core.Action) *Waiting {
 	if a.State.Final() {
 		return nil
 	}
-	now := c.nowMS()
+	now := c.base.NowMS()
 	conn, seen := c.presence(a.Host)
 	away := func(what string) *Waiting {
 		w := &Waiting{For: WaitsHost, SinceMS: seen, Text: what + fmt.Sprintf("its host was last seen %s ago", roughly(now-seen))}
@@ -60,7 +60,7 @@ func (c *Coordinator) Waiting(a core.Action) *Waiting {
 		return &Waiting{For: WaitsRecovery, Text: "it may have been sent before the coordinator was recovered; its host is asked"}
 	case a.State == protocol.StatePendingApprove:
 		return &Waiting{For: WaitsApproval, Text: c.whoMayApprove(&a)}
-	case c.Recovery() != "":
+	case c.base.Recovery() != "":
 		return &Waiting{For: WaitsRecovery, Text: "the coordinator is in recovery and sends nothing"}
 	case c.isQuarantined(a.Host):
 		return &Waiting{For: WaitsQuarantine, Text: "its host is quarantined"}
@@ -178,7 +178,7 @@ func (c *Coordinator) Why(ctx context.Context, a core.Action) (*Waiting, error) 
 		}
 		if at := h.Inventory.AtMS; at != 0 {
 			w.SinceMS = at
-			w.Text = fmt.Sprintf("its host was last seen %s ago, before the coordinator started", roughly(c.nowMS()-at))
+			w.Text = fmt.Sprintf("its host was last seen %s ago, before the coordinator started", roughly(c.base.NowMS()-at))
 		}
 	case w.For == WaitsUnknown || w.For == WaitsReceipt:
 		if told := c.askWhy(ctx, a); told != nil {
@@ -191,7 +191,7 @@ func (c *Coordinator) Why(ctx context.Context, a core.Action) (*Waiting, error) 
 // askWhy asks the host of an action why it waits, and waits for the answer a
 // moment; nil if none came.
 func (c *Coordinator) askWhy(ctx context.Context, a core.Action) *Waiting {
-	changed, done := c.wake.On(toldKey{a.ID})
+	changed, done := c.base.Wake.On(toldKey{a.ID})
 	defer done()
 	if t := c.heardOf(a); t != nil {
 		return c.worded(t)
@@ -212,10 +212,10 @@ func (c *Coordinator) askWhy(ctx context.Context, a core.Action) *Waiting {
 	case <-ctx.Done():
 		return nil
 	}
-	changed, again := c.wake.On(toldKey{a.ID})
+	changed, again := c.base.Wake.On(toldKey{a.ID})
 	defer again()
 	var given []core.Item
-	err := c.update(ctx, failpoint.QuestionAsked, func(tx core.Tx) error {
+	err := c.base.Update(ctx, failpoint.QuestionAsked, func(tx core.Tx) error {
 		given = nil
 		controls, err := tx.Streams.Get(a.Host, protocol.StreamControl)
 		// Nobody who only looks fills the window of what the host must hear.
@@ -292,7 +292,7 @@ func (c *Coordinator) heardWhy(host protocol.HostID, all []protocol.Report) {
 	}
 	c.mu.Unlock()
 	for _, r := range all {
-		c.wake.Fire(toldKey{r.Action})
+		c.base.Wake.Fire(toldKey{r.Action})
 	}
 }
 

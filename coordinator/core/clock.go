@@ -2,18 +2,18 @@ package core
 
 import "sync"
 
-// Lives is the clock by which invites, tokens and orders that wait grow old. It
+// lives is the clock by which invites, tokens and orders that wait grow old. It
 // is the date, but for one thing: while the process runs it is never slower than
 // the time since boot. So whoever sets the date back gives no code a longer
 // life; and a date that is put right after a start without one counts at once.
-type Lives struct {
+type lives struct {
 	mu     sync.Mutex
 	at     int64 // milliseconds of the date
 	bootMS int64 // when it was at that
 }
 
-// Now returns the clock's milliseconds, which are those of the date or more.
-func (l *Lives) Now(dateMS, bootMS int64) int64 {
+// now returns the clock's milliseconds, which are those of the date or more.
+func (l *lives) now(dateMS, bootMS int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.at != 0 {
@@ -24,7 +24,7 @@ func (l *Lives) Now(dateMS, bootMS int64) int64 {
 }
 
 // Over reports whether a life has ended. One that is to begin only, because the
-// date went back Over a restart, counts as Over: nobody knows how long it has
+// date went back over a restart, counts as over: nobody knows how long it has
 // lasted.
 func Over(createdMS, expiresMS, lifeMS int64) bool {
 	return expiresMS <= lifeMS || createdMS > lifeMS

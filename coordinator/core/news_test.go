@@ -1,29 +1,28 @@
-package coordinator
+package core
 
 import (
 	"testing"
 
-	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
 // TestNews holds the news of actions to what Following relies on: the newest
 // waits for whoever looks late, nobody is waited for, and nobody is kept.
 func TestNews(t *testing.T) {
-	var n news
+	var n News
 	id := protocol.NewActionID(1, [10]byte{1})
-	first, closeFirst := n.follow(id)
-	second, closeSecond := n.follow(id)
-	n.tell(core.Action{ID: id, State: protocol.StateRunning})
-	n.tell(core.Action{ID: id, State: protocol.StateDone})
-	n.tell(core.Action{ID: protocol.NewActionID(2, [10]byte{2})})
-	for _, ch := range []<-chan core.Action{first, second} {
+	first, closeFirst := n.Follow(id)
+	second, closeSecond := n.Follow(id)
+	n.Tell(Action{ID: id, State: protocol.StateRunning})
+	n.Tell(Action{ID: id, State: protocol.StateDone})
+	n.Tell(Action{ID: protocol.NewActionID(2, [10]byte{2})})
+	for _, ch := range []<-chan Action{first, second} {
 		if a := <-ch; a.State != protocol.StateDone {
 			t.Errorf("told %s, want the newest", a.State)
 		}
 	}
 	closeFirst()
-	n.ask(id)
+	n.Ask(id)
 	if a := <-second; !a.ID.IsZero() {
 		t.Errorf("asked with %v", a.ID)
 	}
