@@ -353,6 +353,18 @@ func (w *world) raw(t testing.TB, method, path, body string) (int, http.Header, 
 	return resp.StatusCode, resp.Header, must[[]byte](t)(io.ReadAll(resp.Body))
 }
 
+// TestAuditExportNeedsAKey: a host without a fleet has no key that its log could be
+// signed with.
+func TestAuditExportNeedsAKey(t *testing.T) {
+	w := newWorld(t)
+	var out bytes.Buffer
+	err := w.Lines(t.Context(), "/v1/audit/export", nil, &out)
+	p, ok := errors.AsType[*api.Problem](err)
+	if !ok || p.Code != api.CodeInvalid || p.Hint == "" || out.Len() > 0 {
+		t.Errorf("got %v and %d bytes", err, out.Len())
+	}
+}
+
 func TestStatusPingTrigger(t *testing.T) {
 	w := newWorld(t)
 	var s api.AgentStatus

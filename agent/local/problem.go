@@ -43,6 +43,7 @@ func (h *handlers) problemOf(ctx context.Context, err error) *api.Problem {
 		{agent.ErrFull, api.CodeUnavailable, "look why the coordinator cannot be reached: curl --unix-socket … /status"},
 		{agent.ErrDisk, api.CodeUnavailable, "free space on the file system of the agent's state_dir"},
 		{agent.ErrNoSession, api.CodeInvalid, "its output can be followed: hostler action logs ID --follow"},
+		{agent.ErrNoMember, api.CodeInvalid, "join a fleet first: hostler-agent join CODE"},
 		{agent.ErrOffline, api.CodeUnavailable, ""},
 		{agent.ErrStopped, api.CodeUnavailable, ""},
 	} {

@@ -54,7 +54,7 @@ func rootCommand() *cobra.Command {
 		return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: &level}))
 	}
 	root := daemon.Command("hostler-agent", "Look after this host: its commands and its containers",
-		filesCommand(), joinCommand(configured, logger), leaveCommand(configured), daemon.Config(configured.settings), policyCommand(configured), &cobra.Command{
+		filesCommand(), joinCommand(configured, logger), leaveCommand(configured), daemon.Config(configured.settings), policyCommand(configured), auditCommand(configured), &cobra.Command{
 			Use: "run", Short: "Serve until a signal ends it; commands and containers go on", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				c, from, err := configured()
