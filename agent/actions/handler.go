@@ -1,0 +1,68 @@
+package actions
+
+import (
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Handler carries out the actions of a kind. Its methods are called by the loop and
+// do not wait. What else a handler can do is said by the optional interfaces
+// [Recoverer], [Canceller] and [Instant].
+type Handler interface {
+	// Admit says whether this host can do such a thing at all. An error is a refusal
+	// for good, with its [protocol.Code].
+	Admit(s *protocol.Spec) error
+	// Prepare says what the start of an attempt makes durable of containers, in the
+	// transaction of the start. If the action cannot begin, end is how it ends
+	// instead.
+	Prepare(s *protocol.Spec) (c queue.Change, end *queue.Step)
+	// Begin begins an attempt whose start is durable. It ends with one call of
+	// [Job.Finish], [Job.Conclude] or [Job.Run], there and then or later.
+	Begin(j *Job)
+}
+
+// Recoverer is a Handler whose attempts outlive the agent. Of any other kind, an
+// attempt that an earlier process began was interrupted: the next one begins, if
+// the kind has one left.
+type Recoverer interface {
+	// Recover takes up an attempt that an earlier process began. It ends as Begin
+	// does.
+	Recover(j *Job)
+}
+
+// Canceller is a Handler whose attempts can be ended before their time. Any other
+// runs to its end, however often a cancel is asked for.
+type Canceller interface {
+	// Cancel asks for the end of an attempt that has begun. It is called again for
+	// an attempt that was not known to run the first time.
+	Cancel(j *Job)
+}
+
+// Instant is a Handler whose actions end, with success, as they begin.
+type Instant interface{ EndsAtOnce() bool }
+
+// Ping is the Handler of the action that does nothing.
+type Ping struct{}
+
+// Admit takes every ping.
+func (Ping) Admit(*protocol.Spec) error { return nil }
+
+// Prepare has nothing to say.
+func (Ping) Prepare(*protocol.Spec) (queue.Change, *queue.Step) { return queue.Change{}, nil }
+
+// Begin ends it.
+func (Ping) Begin(j *Job) { j.Finish(queue.Step{Event: protocol.EventSucceed}) }
+
+// Recover ends it.
+func (p Ping) Recover(j *Job) { p.Begin(j) }
+
+// EndsAtOnce is true.
+func (Ping) EndsAtOnce() bool { return true }
+
+// Outcome is what an attempt came to: the end of its action, or another attempt,
+// unless its end was asked for.
+type Outcome struct {
+	Again bool
+	Step  queue.Step // with Again: the end of the action if no attempt may follow
+	Gone  bool       // nothing of it is left for certain
+}

@@ -1,0 +1,118 @@
+package actions
+
+import (
+	"time"
+
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// expireEvery is the pause between two looks at the start budgets of actions that
+// wait.
+const expireEvery = time.Second
+
+// StartWork begins whatever may begin now.
+func (a *Actions) StartWork() {
+	if a.loop.Degraded() != "" || a.loop.Stopping() || !a.lanes.moved {
+		return
+	}
+	a.lanes.moved = false
+	for _, id := range a.lanes.ready() {
+		a.jobs[id].start()
+		if a.loop.Degraded() != "" {
+			a.lanes.moved = true // once more, when the disk works again
+			return
+		}
+	}
+	if a.lanes.waiting > 0 {
+		a.expiry.In(expireEvery)
+	}
+}
+
+// start makes durable that an action begins, and begins it.
+func (j *Job) start() {
+	a := j.actions
+	if j.act.Expired(a.cfg.Boot, a.loop.BootMS()) {
+		j.Finish(queue.Step{Event: protocol.EventExpire})
+		return
+	}
+	if started, err := j.attempt(); started {
+		a.lanes.running(j.act.ID)
+		j.begin()
+	} else {
+		a.loop.Disk(err)
+	}
+}
+
+// again makes the next attempt of an action durable and begins it.
+func (j *Job) again() {
+	a := j.actions
+	if a.loop.Stopping() {
+		return // the next process finds that this attempt never began
+	}
+	started, err := j.attempt()
+	if started {
+		j.recovered = false
+		j.begin()
+	} else if err != nil && !a.loop.Disk(err) {
+		a.unbegun = append(a.unbegun, j.act.ID) // tried again with the disk
+	}
+}
+
+// attempt makes durable that an attempt begins. It is false with the error of the
+// queue, or without one when the action has ended instead.
+func (j *Job) attempt() (bool, error) {
+	a := j.actions
+	change, end := a.cfg.Handlers[j.spec.Kind].Prepare(&j.spec)
+	if end != nil {
+		j.Finish(*end)
+		return false, nil
+	}
+	act, err := a.cfg.Store.Start(a.loop.Steps(), j.act.ID, change, a.loop.When())
+	if err != nil {
+		return false, err
+	}
+	j.moved(act)
+	a.cfg.Rooms.Applied(change)
+	return true, nil
+}
+
+// begin starts the effect of an attempt whose start is durable.
+func (j *Job) begin() {
+	a := j.actions
+	h := a.cfg.Handlers[j.spec.Kind]
+	if r, ok := h.(Recoverer); ok && j.recovered {
+		r.Recover(j)
+		return
+	}
+	switch {
+	case j.recovered && j.last():
+		j.Finish(queue.Step{Event: protocol.EventInterrupt, Detail: "it was interrupted too often"})
+	case j.recovered:
+		j.again()
+	default:
+		if j.kind().Lane == protocol.LanePreempt {
+			j.preempt()
+		}
+		h.Begin(j)
+	}
+}
+
+// expire ends what has waited too long for its start. While the disk takes no ends
+// nothing begins either, so that can wait.
+func (a *Actions) expire() {
+	if a.loop.Degraded() != "" {
+		a.expiry.In(expireEvery)
+		return
+	}
+	for _, e := range a.lanes.entries {
+		if j := a.jobs[e.id]; !e.running && j.act.Expired(a.cfg.Boot, a.loop.BootMS()) {
+			j.Finish(queue.Step{Event: protocol.EventExpire})
+			a.expiry.In(0) // the list has changed: once more
+			return
+		}
+	}
+	if a.lanes.waiting > 0 {
+		a.expiry.In(expireEvery)
+	}
+}
