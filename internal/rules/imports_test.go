@@ -32,6 +32,7 @@ var allowed = []allowance{
 	{"protocol/enrol", []string{"protocol"}, effects, "what both sides of an enrolment say and compute, over any transport"},
 	{"protocol/audit", []string{"protocol"}, effects, "a log is verified by whoever doubts it, on any machine and without the fleet"},
 	{"protocol/stream", []string{"protocol"}, effects, "delivery is decided by pure code, so that every interleaving can be tested"},
+	{"protocol/window", []string{"protocol"}, effects, "credit and what is sent again are decided by pure code, for output and input on both sides alike"},
 	{"policy", []string{"internal/settings", "protocol"}, effects, "what takes whose approval, for hosts, coordinators and people alike; settings reads its TOML, and time and keys are arguments"},
 	{"container", nil, []string{"os/...", "net/http/...", "database/sql/...", "log/..."}, "a leaf of types and one interface: runtimes and the agent meet here"},
 	{"terminal", nil, append([]string{"os/...", "syscall"}, small...), "both ends of an interactive session and everybody between them; supervisors link it"},
