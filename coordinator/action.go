@@ -114,9 +114,7 @@ type proposal struct {
 	want    core.Action // as it is asked for
 	spec    *protocol.Spec
 	a       core.Action // as it stands in the store
-	s       *session
-	given   []order
-	more    bool
+	given   numbered
 	old     bool  // it was entered before
 	refused error // what is wrong with this one; nothing of it was entered
 
@@ -150,7 +148,7 @@ func (c *Coordinator) misnamed(ctx context.Context, id protocol.HostID, spec *pr
 // left in refused; an error is that of the store.
 func (c *Coordinator) enter(tx core.Tx, by core.Actor, p *proposal) (err error) {
 	a := p.want
-	p.given, p.more, p.old, p.refused = nil, false, false, nil
+	p.given, p.old, p.refused = numbered{}, false, nil
 	known, err := c.welcome(tx, &a)
 	if err == nil && known == nil {
 		err = c.judge(tx, by, &a, p)
@@ -165,19 +163,19 @@ func (c *Coordinator) enter(tx core.Tx, by core.Actor, p *proposal) (err error) 
 		p.a, p.old = *known, true
 		return nil
 	}
-	p.s = c.session(a.Host) // of a host that exists: nobody can invent sessions
 	if a.State == protocol.StatePendingApprove {
 		p.a = a
 		return c.insert(tx, a, by)
 	}
-	if p.given, err = c.numberFirst(tx, p.s, &a); err != nil {
+	l := c.link(a.Host) // of a host that exists: nobody can invent one
+	if p.given, err = c.numberFirst(tx, l, &a); err != nil {
 		return err
 	}
 	p.a = a
-	if err := c.insert(tx, a, by); err != nil || len(p.given) > 0 {
+	if err := c.insert(tx, a, by); err != nil || len(p.given.orders) > 0 {
 		return err
 	}
-	p.given, p.more, err = c.number(tx, p.s)
+	p.given, err = c.number(tx, l)
 	return err
 }
 
@@ -186,8 +184,9 @@ func (c *Coordinator) entered(p *proposal) {
 	if p.old || p.refused != nil {
 		return
 	}
-	p.s.numbered(p.given, p.more)
-	p.s.pump()
+	l := c.link(p.a.Host)
+	l.numbered(p.given)
+	l.pump()
 	c.base.Wake.Fire(core.EventsKey{})
 }
 
@@ -391,9 +390,9 @@ func (c *Coordinator) Cancel(ctx context.Context, by core.Actor, id protocol.Act
 		return core.Action{}, err
 	}
 	if len(given) > 0 {
-		s := c.session(a.Host)
-		s.allocate(protocol.StreamControl, given)
-		s.pump()
+		l := c.link(a.Host)
+		l.out.add(protocol.StreamControl, given...)
+		l.pump()
 	}
 	c.base.Wake.Fire(id, core.EventsKey{})
 	c.base.News.Ask(id)

@@ -222,10 +222,9 @@ func keyOf(signed []byte) protocol.KeyID {
 // approveSome is one transaction of Approve.
 func (c *Coordinator) approveSome(ctx context.Context, by core.Actor, doc *protocol.Approval, g core.Approval, all protocol.Targets, some []protocol.Target) ([]Given, error) {
 	var given []Given
-	var sent map[protocol.HostID][]order
-	var more map[protocol.HostID]bool
+	var sent map[protocol.HostID]numbered
 	err := c.base.Update(ctx, failpoint.ApprovalKept, func(tx core.Tx) error {
-		given, sent, more = nil, map[protocol.HostID][]order{}, map[protocol.HostID]bool{}
+		given, sent = nil, map[protocol.HostID]numbered{}
 		for _, t := range some {
 			g.GivenMS = c.base.NowMS()
 			a, released, err := c.approveOne(tx, by, doc, g, all, t)
@@ -234,15 +233,15 @@ func (c *Coordinator) approveSome(ctx context.Context, by core.Actor, doc *proto
 			}
 			given = append(given, Given{t, a, err})
 			if released {
-				more[a.Host] = false
+				sent[a.Host] = numbered{}
 			}
 		}
-		for host := range more {
-			numbered, rest, err := c.number(tx, c.session(host))
+		for host := range sent {
+			numbered, err := c.number(tx, c.link(host))
 			if err != nil {
 				return err
 			}
-			sent[host], more[host] = numbered, rest
+			sent[host] = numbered
 		}
 		return nil
 	})
@@ -250,9 +249,9 @@ func (c *Coordinator) approveSome(ctx context.Context, by core.Actor, doc *proto
 		return nil, err
 	}
 	for host, numbered := range sent {
-		s := c.session(host)
-		s.numbered(numbered, more[host])
-		s.pump()
+		l := c.link(host)
+		l.numbered(numbered)
+		l.pump()
 	}
 	c.base.Wake.Fire(core.EventsKey{})
 	for _, one := range given {
@@ -426,9 +425,9 @@ func (c *Coordinator) Nudge(ctx context.Context, by core.Actor, id protocol.Acti
 		if err := c.expire(ctx); err != nil {
 			return core.Action{}, err
 		}
-		s := c.session(a.Host)
-		c.schedule(ctx, s)
-		s.pump()
+		l := c.link(a.Host)
+		c.numberWaiting(ctx, l)
+		l.pump()
 	}
 	return c.Action(ctx, id)
 }
@@ -486,9 +485,9 @@ func (c *Coordinator) lookAgain(ctx context.Context, some []core.Action) error {
 		return err
 	}
 	for _, a := range released {
-		s := c.session(a.Host)
-		c.schedule(ctx, s)
-		s.pump()
+		l := c.link(a.Host)
+		c.numberWaiting(ctx, l)
+		l.pump()
 		c.base.Wake.Fire(a.ID, core.EventsKey{})
 		c.base.News.Ask(a.ID)
 	}

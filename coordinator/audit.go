@@ -200,10 +200,10 @@ func wentBack(before, now protocol.Position) string {
 func (c *Coordinator) tellSealed(hosts []protocol.HostID) {
 	for _, h := range hosts {
 		c.mu.Lock()
-		s := c.sessions[h]
+		l := c.links[h]
 		c.mu.Unlock()
-		if s != nil && s.alive() {
-			s.receipt()
+		if l != nil && l.presence.alive() {
+			l.receipt()
 		}
 	}
 }

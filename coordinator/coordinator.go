@@ -194,8 +194,8 @@ type Coordinator struct {
 
 	exchanges exchanges
 
-	mu       sync.Mutex
-	sessions map[protocol.HostID]*session
+	mu    sync.Mutex
+	links map[protocol.HostID]*link
 	// quarantined tells why a host gets nothing; it is a copy of the store's.
 	quarantined map[protocol.HostID]string
 	whys        map[protocol.ActionID]toldWhy // what hosts told of actions just now; see askWhy
@@ -231,7 +231,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Coordinator{cfg: cfg, log: cfg.Log, sessions: make(map[protocol.HostID]*session), quarantined: make(map[protocol.HostID]string), recovering: make(map[protocol.HostID]bool), judging: make(chan struct{}, 1), trusting: make(chan struct{}, 1), removed: make(chan struct{})}
+	c := &Coordinator{cfg: cfg, log: cfg.Log, links: make(map[protocol.HostID]*link), quarantined: make(map[protocol.HostID]string), recovering: make(map[protocol.HostID]bool), judging: make(chan struct{}, 1), trusting: make(chan struct{}, 1), removed: make(chan struct{})}
 	c.configured.Store(&cfg.Policies)
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	c.base = &core.Base{
@@ -327,7 +327,7 @@ func (c *Coordinator) loadHosts(ctx context.Context) error {
 // Term returns the term of this process.
 func (c *Coordinator) Term() protocol.Term { return c.term }
 
-// tick is how often sessions are looked at: resends, silence, expiry.
+// tick is how often hosts are looked at: resends, silence, expiry.
 const tick = time.Second
 
 // slowTick is how often what waits for people is looked at although nothing has
@@ -335,7 +335,7 @@ const tick = time.Second
 // gets lost.
 const slowTick = time.Minute
 
-// maxLooks is how many sessions are looked at at a time: what they write shares
+// maxLooks is how many hosts are looked at at a time: what they write shares
 // commits, so that a fleet whose receipts all came at once waits for a few.
 const maxLooks = 64
 
@@ -386,8 +386,8 @@ func (c *Coordinator) tickLoop(ctx context.Context) error {
 		c.bearers.expire(c.base.LifeMS())
 		var looks errgroup.Group
 		looks.SetLimit(maxLooks)
-		for _, s := range c.allSessions() {
-			looks.Go(func() error { s.tick(ctx); return nil })
+		for _, l := range c.allLinks() {
+			looks.Go(func() error { l.tick(ctx); return nil })
 		}
 		_ = looks.Wait() // none fails
 		if err := c.expire(ctx); err != nil {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -14,10 +13,10 @@ import (
 
 // onPresence takes a hello, the word that a host is online, its goodbye, or
 // its will.
-func (s *session) onPresence(in inbound) error {
-	m, err := s.openState(in)
+func (l *link) onPresence(in inbound) error {
+	m, err := l.openState(in)
 	if errors.Is(err, protocol.ErrRing) {
-		s.ringAhead(m)
+		l.ringAhead(m)
 	}
 	if err != nil {
 		return err
@@ -28,20 +27,15 @@ func (s *session) onPresence(in inbound) error {
 	}
 	switch p.Kind {
 	case protocol.PresenceHello:
-		return s.onHello(m.Header.Seq, p.Hello)
+		return l.onHello(m.Header.Seq, p.Hello)
 	case protocol.PresenceOnline:
-		return s.hear(m.Header.Seq)
+		return l.hear(m.Header.Seq)
 	case protocol.PresenceGoodbye:
-		s.mu.Lock()
-		s.left, s.proven = true, false
-		s.mu.Unlock()
-		s.c.emitHost(s.host, "host.offline", "goodbye")
+		l.presence.goodbye()
+		l.c.emitHost(l.host, "host.offline", "goodbye")
 	case protocol.PresenceWill:
-		// A broken connection makes a host suspect, never more.
-		s.mu.Lock()
-		s.broken = true
-		s.mu.Unlock()
-		s.c.emitHost(s.host, "host.suspect", "its connection broke")
+		l.presence.will()
+		l.c.emitHost(l.host, "host.suspect", "its connection broke")
 	}
 	return nil
 }
@@ -49,31 +43,14 @@ func (s *session) onPresence(in inbound) error {
 // ringAhead looks at the hello of a host that holds a newer ring than we do. The
 // host's word proves nothing, and it is refused; but if we have ourselves named
 // a ring that we do not know, we went back to before we took it.
-func (s *session) ringAhead(m protocol.Message) {
+func (l *link) ringAhead(m protocol.Message) {
 	var p protocol.Presence
 	if m.Decode(&p) != nil || p.Kind != protocol.PresenceHello {
 		return
 	}
-	if why := s.c.provesOlder(p.Hello.Evidence); why != "" {
-		s.c.enterRecovery(s.host, why)
+	if why := l.c.provesOlder(p.Hello.Evidence); why != "" {
+		l.c.enterRecovery(l.host, why)
 	}
-}
-
-// A host's hellos are answered once a second in the long run. A burst is
-// answered at once: a host says hello again as soon as it learns of a new term.
-const (
-	helloBurst    = 4
-	helloWindowMS = helloBurst * 1000
-)
-
-// answers counts an answer to a hello. It reports false when there were too
-// many. It is called with mu held.
-func (s *session) answers(now int64) bool {
-	if s.helloAt == 0 || now-s.helloAt >= helloWindowMS {
-		s.helloAt, s.hellos = now, 0
-	}
-	s.hellos++
-	return s.hellos <= helloBurst
 }
 
 // onHello answers with the challenge: only the answer lets the host speak. What
@@ -81,84 +58,63 @@ func (s *session) answers(now int64) bool {
 // that its sender is alive now. A hello that was held back and played again,
 // to a coordinator that has just started say, must not make an honest host
 // look as if its disk had gone back.
-func (s *session) onHello(seq protocol.Seq, h *protocol.Hello) error {
-	c := s.c
-	s.mu.Lock()
-	give, current := s.gate.Hello(seq, h.Inst, c.base.Nonce())
-	early := !s.answers(c.cfg.Boot())
+func (l *link) onHello(seq protocol.Seq, h *protocol.Hello) error {
+	c := l.c
+	give, current, early := l.presence.hello(seq, h, c.base.Nonce(), c.cfg.Boot())
 	if current {
-		s.claims, s.proven, s.left, s.broken = h, false, false, false
-		s.beatHeld, s.lacking = 0, 0
-		s.sealed = 0
+		l.beats.connected()
+		l.receipts.connected()
 	}
-	s.mu.Unlock()
 	switch {
 	case give.IsZero():
 		return fmt.Errorf("%w: a hello of an earlier connection", protocol.ErrStale)
 	case early:
 		return nil
 	case !current:
-		return s.answer(seq, give, nil, nil)
+		return l.answer(seq, give, protocol.Receipt{Have: []protocol.Position{}})
 	}
 	// What a coordinator signed is true however old the hello is, and a host
 	// that has seen a newer term than ours takes no challenge from us.
 	if why := cmp.Or(c.provesOlder(h.Evidence), c.provesCut(h.Checkpoint)); why != "" {
-		c.enterRecovery(s.host, why)
+		c.enterRecovery(l.host, why)
 	} else if t := c.provenTerm(h); t.Compare(c.term) > 0 {
-		c.outlive(s.host, t)
+		c.outlive(l.host, t)
 	} else if h.TermSeen.Compare(c.term) > 0 {
 		// Without bytes that a coordinator signed this is a mere claim.
-		c.quarantine(s.host, fmt.Sprintf("it claims term %d/%d, which no coordinator reached", h.TermSeen.Ring, h.TermSeen.Counter))
+		c.quarantine(l.host, fmt.Sprintf("it claims term %d/%d, which no coordinator reached", h.TermSeen.Ring, h.TermSeen.Counter))
 	}
-	s.receipt()
+	l.receipt()
 	return nil
 }
 
 // prove acts upon the newest hello: what the host holds is compared with what
-// is known here. It runs on the session's worker.
-func (s *session) prove() error {
-	c := s.c
-	s.mu.Lock()
-	h := s.claims
-	s.mu.Unlock()
+// is known here. It runs on the worker of the inbox.
+func (l *link) prove() error {
+	c := l.c
+	h := l.presence.claimed()
 	if h == nil {
 		return nil // heard again after a silence: nothing new was claimed
 	}
 	if c.base.Recovery() != "" {
 		// What this coordinator knows is not what was: nothing is held
 		// against anybody, and nothing is taken in.
-		s.mu.Lock()
-		s.claims = nil
-		s.mu.Unlock()
+		l.presence.ignore()
 		return nil
 	}
-	found, err := s.compareNotes(h)
+	found, err := l.compareNotes(h)
 	if err != nil {
-		return fmt.Errorf("hello of %s: %w", s.host, err)
-	}
-	s.mu.Lock()
-	if s.claims == h {
-		s.claims = nil
-	}
-	s.store, s.audit = h.Store, found.audit
-	for _, p := range found.up {
-		s.up[p.Stream] = p
+		return fmt.Errorf("hello of %s: %w", l.host, err)
 	}
 	for name, st := range found.down {
-		// A control may have got its number, and been noted, since.
-		if found.adopt || st.Pos.N > s.newest[name].N {
-			s.newest[name] = st.Pos
-		}
-		s.resend[name].Freed(st.Freed.N, c.uptime(), jitter())
-		s.resend[name].Connected()
+		l.out.begin(name, st, found.adopt, c.uptime())
 	}
-	s.owed = true
-	s.mu.Unlock()
+	l.receipts.begin(found.up, found.audit)
+	l.presence.accept(h)
 	if found.ask {
-		c.setRecovering(s.host, true)
+		c.setRecovering(l.host, true)
 	}
 	if found.rolledBack != "" {
-		c.quarantine(s.host, found.rolledBack)
+		c.quarantine(l.host, found.rolledBack)
 		c.base.News.AskAll()
 	}
 	return nil
@@ -182,11 +138,11 @@ type notes struct {
 
 // compareNotes holds what the host says it sent and has against what is known
 // here, and makes its database the one in force.
-func (s *session) compareNotes(h *protocol.Hello) (notes, error) {
+func (l *link) compareNotes(h *protocol.Hello) (notes, error) {
 	var n notes
-	adopted, sealed := s.c.nextSeq(), s.c.sealedBefore(h.Checkpoint)
-	err := s.c.base.Update(s.c.ctx, failpoint.NotesCompared, func(tx core.Tx) error {
-		host, err := tx.Hosts.Get(s.host)
+	adopted, sealed := l.c.nextSeq(), l.c.sealedBefore(h.Checkpoint)
+	err := l.c.base.Update(l.c.ctx, failpoint.NotesCompared, func(tx core.Tx) error {
+		host, err := tx.Hosts.Get(l.host)
 		if err != nil {
 			return err
 		}
@@ -197,12 +153,12 @@ func (s *session) compareNotes(h *protocol.Hello) (notes, error) {
 		if err := n.compareUp(tx, &host, h); err != nil {
 			return err
 		}
-		ordered, err := n.compareDown(tx, s.c.cfg.Store.ID(), host.ID, h)
+		ordered, err := n.compareDown(tx, l.c.cfg.Store.ID(), host.ID, h)
 		if err != nil {
 			return err
 		}
 		if n.rolledBack != "" || n.behind {
-			if err := s.c.loseAfter(tx, host.ID, h.AcceptSeq, ordered); err != nil {
+			if err := l.c.loseAfter(tx, host.ID, h.AcceptSeq, ordered); err != nil {
 				return err
 			}
 		}
@@ -330,293 +286,4 @@ func freeDown(tx core.Tx, st *core.StreamState, store protocol.StoreID, have pro
 		return verdict, err
 	}
 	return verdict, tx.Streams.Put(*st)
-}
-
-// provesOlder reads what a host keeps of the coordinator's words. It returns why
-// this coordinator must have gone back in time, empty if nothing proves it.
-func (c *Coordinator) provesOlder(evidence []byte) string {
-	for _, raw := range protocol.Evidence(evidence) {
-		r, key, ok := c.genuine(raw)
-		if !ok || r.Term.Ring < c.recovered.Ring {
-			continue // it says of the former store what the recovery is for
-		}
-		if key == c.cfg.Signer.Key() && r.Ring > c.cfg.Trust.Ring() {
-			// Another coordinator may have taken a ring before us; we may not.
-			return fmt.Sprintf("a message of ring %d, ring %d is known here", r.Ring, c.cfg.Trust.Ring())
-		}
-		if why := c.positionsProveOlder(&r); why != "" {
-			return why
-		}
-	}
-	return ""
-}
-
-// provenTerm is the newest term that a coordinator has spoken in, as what a host
-// keeps shows.
-func (c *Coordinator) provenTerm(h *protocol.Hello) (newest protocol.Term) {
-	for _, raw := range protocol.Evidence(h.Evidence) {
-		if r, _, ok := c.genuine(raw); ok && r.Term.Compare(newest) > 0 {
-			newest = r.Term
-		}
-	}
-	p, _, err := protocol.OpenCheckpoint(h.Checkpoint, c.cfg.Fleet, c.cfg.Trust)
-	if err == nil && p.Log == protocol.Coordinator && p.Term.Compare(newest) > 0 {
-		newest = p.Term
-	}
-	return newest
-}
-
-// genuine opens a message of a coordinator to a host or to the fleet, from
-// whenever it may be.
-func (c *Coordinator) genuine(raw []byte) (r protocol.Receipt, key protocol.KeyID, ok bool) {
-	env, err := protocol.Split(raw)
-	if err != nil {
-		return r, key, false
-	}
-	p, ok := c.cfg.Trust.Principal(env.Key)
-	if !ok || p.Revoked || !p.Can(protocol.RoleCoordinator) || p.Key.CheckForm(env.Sig) != nil || p.Key.Verify(env.Sig, env.Body) != nil {
-		return r, key, false
-	}
-	// The word of a coordinator to its fleet has the same header.
-	ok = protocol.DecodeJSON(env.Body, &r, true) == nil && r.Fleet == c.cfg.Fleet &&
-		(r.Type == protocol.TypeReceipt || r.Type == protocol.TypeCoordinator)
-	return r, env.Key, ok
-}
-
-// positionsProveOlder holds what a receipt says of the streams of its host
-// against what is known here.
-func (c *Coordinator) positionsProveOlder(r *protocol.Receipt) string {
-	host, ok := r.To.Host()
-	if !ok {
-		return ""
-	}
-	why := ""
-	err := c.base.View(c.ctx, func(tx core.Tx) error {
-		why = ""
-		if h, err := tx.Hosts.Standing(host); err != nil && !errors.Is(err, core.ErrNotFound) || r.Seq.Compare(h.Adopted) <= 0 {
-			return err
-		}
-		for _, sent := range r.Sent {
-			st, err := tx.Streams.Get(host, sent.Stream)
-			if err != nil {
-				return err
-			}
-			if sent.Store == c.cfg.Store.ID() && sent.N > st.Pos.N {
-				why = fmt.Sprintf("a receipt says that %d items of stream %s were sent, %d are known here", sent.N, sent.Stream, st.Pos.N)
-			}
-		}
-		for _, have := range r.Have {
-			st, err := tx.Streams.Get(host, have.Stream)
-			if err != nil {
-				return err
-			}
-			if have.Store == st.Pos.Store && have.N > st.Pos.N {
-				why = fmt.Sprintf("a receipt says that %d items of stream %s had arrived, %d are known here", have.N, have.Stream, st.Pos.N)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		c.log.Error("cannot judge the evidence of a hello", "host", host, "err", err)
-	}
-	return why
-}
-
-// provesCut reads the newest checkpoint of the coordinators' audit log that a
-// host keeps. It returns why the log here must have been cut, changed or rolled
-// back since, empty if nothing proves it.
-func (c *Coordinator) provesCut(checkpoint []byte) string {
-	if len(checkpoint) == 0 {
-		return ""
-	}
-	p, _, err := protocol.OpenCheckpoint(checkpoint, c.cfg.Fleet, c.cfg.Trust)
-	if err != nil || p.Log != protocol.Coordinator {
-		return ""
-	}
-	if p.Store != c.cfg.Store.ID() {
-		return "" // of before a recovery, or of another coordinator
-	}
-	var newest, same core.Seal
-	err = c.base.View(c.ctx, func(tx core.Tx) (err error) {
-		if newest, err = newestSeal(tx); err != nil {
-			return err
-		}
-		same, err = tx.Audit.SealUpTo(p.N)
-		if errors.Is(err, core.ErrNotFound) {
-			err = nil // pruned
-		}
-		return err
-	})
-	switch {
-	case err != nil:
-		c.log.Error("cannot judge the checkpoint of a hello", "err", err)
-	case p.N > newest.N:
-		return fmt.Sprintf("a checkpoint seals %d records of the audit log, %d are sealed here", p.N, newest.N)
-	case same.N != 0 && (same.N != p.N || same.H != p.H):
-		return fmt.Sprintf("a checkpoint seals another record %d of the audit log than there is here", p.N)
-	}
-	return ""
-}
-
-// onAck frees what the host has durably. The rows go with the next transaction
-// that is due anyway; until then they are only not sent again.
-func (s *session) onAck(in inbound) error {
-	m, err := s.openState(in)
-	if err != nil {
-		return err
-	}
-	var a protocol.Ack
-	if err := m.Decode(&a); err != nil {
-		return err
-	}
-	// It proves the hello as well, whose positions are older than these.
-	if err := s.prove(); err != nil {
-		return err
-	}
-	store := s.c.cfg.Store.ID()
-	var foreign protocol.Position
-	s.mu.Lock()
-	for _, have := range a.Have {
-		r, ok := s.resend[have.Stream]
-		if !ok || have.Store != store {
-			continue
-		}
-		if have.N > s.newest[have.Stream].N {
-			foreign = have
-			continue
-		}
-		if it, ok := s.allocated[have.Stream][have.N]; ok && it.H == have.H {
-			s.freeable[have.Stream] = have
-			r.Freed(have.N, s.c.uptime(), jitter())
-			for n, it := range s.allocated[have.Stream] {
-				if n <= have.N {
-					delete(s.allocated[have.Stream], n)
-				}
-				if n <= have.N && !it.Action.IsZero() {
-					s.receipted[it.Action] = s.c.base.NowMS()
-				}
-			}
-			continue
-		}
-		// Not in memory: numbered before this process started, or another
-		// history. The next transaction tells.
-		if have.N > s.freeable[have.Stream].N {
-			s.freeable[have.Stream] = have
-		}
-	}
-	s.mu.Unlock()
-	if foreign.N > 0 {
-		// Nothing is on the wire before its number is known here.
-		s.c.quarantine(s.host, fmt.Sprintf("it acknowledges item %d of stream %s, which was never sent: two histories", foreign.N, foreign.Stream))
-	}
-	for _, cr := range a.Credit {
-		if err := s.onCredit(cr); err != nil {
-			return err
-		}
-	}
-	s.sendWaiting(s.c.ctx)
-	return nil
-}
-
-// takeFreeable returns and clears what was acknowledged since the last
-// transaction.
-func (s *session) takeFreeable() []protocol.Position {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var all []protocol.Position
-	for name, p := range s.freeable {
-		all = append(all, p)
-		delete(s.freeable, name)
-	}
-	return all
-}
-
-// free frees acknowledged items within a transaction. What is not ours is an
-// error that names it.
-func (s *session) free(tx core.Tx, all []protocol.Position) (freed map[protocol.Stream]uint64, err error) {
-	freed = make(map[protocol.Stream]uint64)
-	for _, have := range all {
-		st, err := tx.Streams.Get(s.host, have.Stream)
-		if err != nil {
-			return nil, err
-		}
-		verdict, err := freeDown(tx, &st, s.c.cfg.Store.ID(), have)
-		if err != nil {
-			return nil, err
-		}
-		if verdict == stream.Differs || verdict == stream.Ahead {
-			return nil, fmt.Errorf("%w: item %d of stream %s is another one there", errHistory, have.N, have.Stream)
-		}
-		freed[have.Stream] = st.Freed.N
-	}
-	return freed, nil
-}
-
-// errHistory tells that a host acknowledges what was never sent to it.
-var errHistory = errors.New("two histories")
-
-// flush frees what was acknowledged, and notes when, if no other transaction did.
-func (s *session) flush() {
-	all := s.takeFreeable()
-	s.mu.Lock()
-	receipted := maps.Clone(s.receipted)
-	s.mu.Unlock()
-	if len(all) == 0 && len(receipted) == 0 {
-		return
-	}
-	var freed map[protocol.Stream]uint64
-	err := s.c.base.Update(s.c.ctx, failpoint.AcksFreed, func(tx core.Tx) (err error) {
-		if freed, err = s.free(tx, all); err != nil {
-			return err
-		}
-		for id, at := range receipted {
-			a, err := tx.Actions.Get(id)
-			if err == nil && a.ReceiptedMS == 0 {
-				a.ReceiptedMS = at
-				err = tx.Actions.Put(a)
-			}
-			if err != nil && !errors.Is(err, core.ErrNotFound) {
-				return err
-			}
-		}
-		return nil
-	})
-	s.freed(all, freed, err)
-	if err == nil {
-		s.forgetReceipts(receipted)
-	}
-	if err != nil && !errors.Is(err, errHistory) {
-		s.c.log.Error("cannot free acknowledged items; it is tried again", "host", s.host, "err", err)
-	}
-}
-
-// forgetReceipts is for receipts whose time is durable.
-func (s *session) forgetReceipts(noted map[protocol.ActionID]int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id := range noted {
-		delete(s.receipted, id)
-	}
-}
-
-// freed tells the resends what a transaction freed, or keeps what was
-// acknowledged for the next one: nobody acknowledges it again.
-func (s *session) freed(acked []protocol.Position, freed map[protocol.Stream]uint64, err error) {
-	if errors.Is(err, errHistory) {
-		s.c.quarantine(s.host, err.Error())
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		for _, have := range acked {
-			if have.N > s.freeable[have.Stream].N {
-				s.freeable[have.Stream] = have
-			}
-		}
-		return
-	}
-	for name, n := range freed {
-		s.resend[name].Freed(n, s.c.uptime(), jitter())
-	}
 }

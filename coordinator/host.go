@@ -229,7 +229,7 @@ func (c *Coordinator) Readmit(ctx context.Context, by core.Actor, id protocol.Ho
 	c.mu.Lock()
 	delete(c.quarantined, id)
 	c.mu.Unlock()
-	c.session(id).forget()
+	c.link(id).forget()
 	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
 	c.base.Wake.Fire(core.EventsKey{}, id)
 	return nil

@@ -93,11 +93,11 @@ func (c *Coordinator) withInput(ctx context.Context, host protocol.HostID, id in
 }
 
 // onCredit takes what a host asks for.
-func (s *session) onCredit(cr protocol.Credit) error {
-	if err := s.c.base.MayDecide(); err != nil {
+func (l *link) onCredit(cr protocol.Credit) error {
+	if err := l.c.base.MayDecide(); err != nil {
 		return fmt.Errorf("%w: %w", protocol.ErrStale, err)
 	}
-	err := s.c.withInput(s.c.ctx, s.host, inputID{cr.Action, cr.Attempt}, func(i *input) error {
+	err := l.c.withInput(l.c.ctx, l.host, inputID{cr.Action, cr.Attempt}, func(i *input) error {
 		i.allow(cr.Offset, cr.Window, time.Now())
 		i.serve()
 		return nil

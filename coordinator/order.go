@@ -13,176 +13,119 @@ import (
 	"github.com/hostler-io/hostler/protocol/stream"
 )
 
-// schedule gives numbers to what waits for a host, as far as its window goes.
-// Nothing is numbered for a host that is not there: orders wait here and not
-// on the wire, so that a cancel or an expiry still finds them.
-func (c *Coordinator) schedule(ctx context.Context, s *session) {
-	var given []order
-	var more bool
+// numberWaiting gives numbers to what waits for a host, as far as its window
+// goes. Nothing is numbered for a host that is not there: orders wait here and
+// not on the wire, so that a cancel or an expiry still finds them.
+func (c *Coordinator) numberWaiting(ctx context.Context, l *link) {
+	var given numbered
 	err := c.base.Update(ctx, failpoint.OrderNumbered, func(tx core.Tx) (err error) {
-		given, more, err = c.number(tx, s)
+		given, err = c.number(tx, l)
 		return err
 	})
 	if err != nil {
-		c.log.ErrorContext(ctx, "cannot number orders; it is tried again", "host", s.host, "err", err)
+		c.log.ErrorContext(ctx, "cannot number orders; it is tried again", "host", l.host, "err", err)
+		given = numbered{more: true}
 	}
-	s.numbered(given, more || err != nil)
+	l.numbered(given)
 }
 
-// numbered notes orders after their transaction. more tells that others may
-// wait, which each tick looks at.
-func (s *session) numbered(given []order, more bool) {
-	for _, o := range given {
-		s.allocate(o.on, []core.Item{o.Item})
+// numbered notes what a transaction has numbered, after it.
+func (l *link) numbered(given numbered) {
+	l.out.addOrders(given.orders)
+	if given.more {
+		l.agenda.number()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unsent = s.unsent || more
-	for _, o := range given {
-		s.expiry[o.Action] = o.expiresMS
+	for _, id := range given.ended {
+		l.c.base.Wake.Fire(id)
+		l.c.base.News.Ask(id)
 	}
-	for _, id := range s.lookAt {
-		s.c.base.Wake.Fire(id)
-		s.c.base.News.Ask(id)
-	}
-	s.lookAt = nil
 }
 
-// tellEnded notes that an action may have ended while numbers were given, for
-// whoever follows it to look once that is durable.
-func (s *session) tellEnded(id protocol.ActionID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lookAt = append(s.lookAt, id)
-}
-
-// order is the item of an action that was given its number just now.
-type order struct {
-	core.Item
-	on        protocol.Stream
-	expiresMS int64
-}
+// times is the present moment.
+func (c *Coordinator) times() times { return times{now: c.base.NowMS(), life: c.base.LifeMS()} }
 
 // number gives the next numbers of their streams to unsent actions of a host,
-// within the caller's transaction. It reports whether more may wait.
-func (c *Coordinator) number(tx core.Tx, s *session) (given []order, more bool, _ error) {
+// within the caller's transaction.
+func (c *Coordinator) number(tx core.Tx, l *link) (all numbered, _ error) {
 	if c.base.Recovery() != "" {
-		return nil, false, nil
+		return numbered{}, nil
 	}
-	if h, err := tx.Hosts.Standing(s.host); err != nil || h.State != core.HostApproved || h.Quarantined != "" {
-		return nil, false, err
+	if h, err := tx.Hosts.Standing(l.host); err != nil || h.State != core.HostApproved || h.Quarantined != "" {
+		return numbered{}, err
 	}
-	if _, _, ok := s.reachable(); !ok {
-		return nil, true, nil
+	if _, _, ok := l.presence.reachable(l.c.base.Boot()); !ok {
+		return numbered{more: true}, nil
 	}
-	for _, on := range []protocol.Stream{protocol.StreamControl, protocol.StreamOrder} {
-		all, left, err := c.numberOn(tx, s, on)
-		if err != nil {
-			return nil, false, err
+	for _, on := range down {
+		if err := c.numberOn(tx, l, on, &all); err != nil {
+			return numbered{}, err
 		}
-		given, more = append(given, all...), more || left
 	}
-	return given, more, nil
+	return all, nil
 }
 
 // numberOn does it for one stream.
-func (c *Coordinator) numberOn(tx core.Tx, s *session, on protocol.Stream) (given []order, more bool, _ error) {
-	st, err := tx.Streams.Get(s.host, on)
+func (c *Coordinator) numberOn(tx core.Tx, l *link, on protocol.Stream, all *numbered) error {
+	st, err := tx.Streams.Get(l.host, on)
 	if err != nil {
-		return nil, false, err
+		return err
 	}
-	room := stream.Window - int(st.Pos.N-max(st.Freed.N, s.ackedTo(on)))
-	if room <= 0 {
-		return nil, true, nil
+	free := room(st, l.out.acked(on))
+	if free <= 0 {
+		all.more = true
+		return nil
 	}
-	waiting, err := tx.Queue.Unsent(s.host, on, room)
-	if err != nil || len(waiting) == 0 {
-		return nil, false, err
+	unsent, err := tx.Queue.Unsent(l.host, on, free)
+	if err != nil || len(unsent) == 0 {
+		return err
 	}
-	now := c.base.LifeMS()
-	for _, a := range waiting {
-		if a.ExpiresMS <= now {
-			continue
+	at := c.times()
+	waiting := make([]candidate, len(unsent))
+	for i, a := range unsent {
+		if waiting[i] = (candidate{action: a, approved: c.approved(&a, at.life)}); !waiting[i].approved {
+			waiting[i].lapsed = c.whyExpired(&a)
 		}
-		if !c.approved(&a, now) {
-			// It was, and its approvals count no more: the ring is another one.
-			// Left where it is it would stand before those that may go.
-			a.Detail = c.whyExpired(&a)
-			if err := c.base.Move(tx, &a, protocol.EventExpire); err != nil {
-				return nil, false, err
-			}
-			s.tellEnded(a.ID)
-			continue
-		}
-		o, err := c.order(tx, &st, &a)
-		if err != nil {
-			return nil, false, err
-		}
-		if err := tx.Actions.Put(a); err != nil {
-			return nil, false, err
-		}
-		given = append(given, o)
 	}
-	return given, len(waiting) == room, tx.Streams.Put(st)
-}
-
-// order gives an action the next number of its host's stream.
-func (c *Coordinator) order(tx core.Tx, st *core.StreamState, a *core.Action) (order, error) {
-	content := orderItem(a)
-	var v any = content
-	if st.Pos.Stream == protocol.StreamControl {
-		v = protocol.ControlItem{Verb: protocol.VerbPreempt, Order: &content}
-	}
-	item, err := json.Marshal(v)
+	d, err := decideNumbers(st, c.cfg.Store.ID(), waiting, at)
 	if err != nil {
-		return order{}, fmt.Errorf("encode order %s: %w", a.ID, err)
+		return err
 	}
-	it, err := c.append(tx, st, item, a.ID)
-	a.N, a.SentMS = it.N, c.base.NowMS()
-	return order{it, st.Pos.Stream, c.ends(a)}, err
+	for _, a := range d.expired {
+		if err := c.base.Move(tx, &a, protocol.EventExpire); err != nil {
+			return err
+		}
+		all.ended = append(all.ended, a.ID)
+	}
+	for i, a := range d.numbers {
+		if err := errors.Join(tx.Streams.Append(l.host, on, d.orders[i].Item), tx.Actions.Put(a)); err != nil {
+			return err
+		}
+	}
+	all.orders, all.more = append(all.orders, d.orders...), all.more || len(waiting) == free
+	return tx.Streams.Put(d.state)
 }
 
 // numberFirst gives a new action its number before it is written, if nothing can
 // be waiting in front of it and its host is there. Any other is for number.
-func (c *Coordinator) numberFirst(tx core.Tx, s *session, a *core.Action) (given []order, _ error) {
+func (c *Coordinator) numberFirst(tx core.Tx, l *link, a *core.Action) (given numbered, _ error) {
 	on := core.StreamOf(a.Kind)
-	_, _, there := s.reachable()
-	if c.base.Recovery() != "" || !there || on == protocol.StreamOrder && !s.nothingWaits() {
-		return nil, nil
+	_, _, there := l.presence.reachable(l.c.base.Boot())
+	if c.base.Recovery() != "" || !there || on == protocol.StreamOrder && !l.agenda.empty() {
+		return given, nil
 	}
-	st, err := tx.Streams.Get(s.host, on)
-	if err != nil || st.Pos.N-max(st.Freed.N, s.ackedTo(on)) >= stream.Window {
-		return nil, err
+	st, err := tx.Streams.Get(l.host, on)
+	if err != nil || room(st, l.out.acked(on)) <= 0 {
+		return given, err
 	}
-	o, err := c.order(tx, &st, a)
+	o, err := decideOrder(&st, c.cfg.Store.ID(), a, c.times())
+	if err == nil {
+		err = tx.Streams.Append(l.host, on, o.Item)
+	}
 	if err != nil {
-		return nil, err
+		return given, err
 	}
-	return []order{o}, tx.Streams.Put(st)
-}
-
-// nothingWaits reports that the host is there and has no order that waits for
-// its number.
-func (s *session) nothingWaits() bool {
-	_, _, ok := s.reachable()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return ok && !s.unsent && !s.numbering
-}
-
-// append gives an item the next number of its stream.
-func (c *Coordinator) append(tx core.Tx, st *core.StreamState, item []byte, action protocol.ActionID) (core.Item, error) {
-	st.Pos.Store = c.cfg.Store.ID()
-	st.Pos = stream.Next(st.Pos, item)
-	it := core.Item{N: st.Pos.N, H: st.Pos.H, Item: item, Action: action}
-	return it, tx.Streams.Append(st.Host, st.Pos.Stream, it)
-}
-
-// ackedTo returns how far a stream was acknowledged in memory.
-func (s *session) ackedTo(name protocol.Stream) uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.freeable[name].N
+	given.orders = append(given.orders, o)
+	return given, tx.Streams.Put(st)
 }
 
 // control gives a control item its number within the caller's transaction.
@@ -195,63 +138,38 @@ func (c *Coordinator) control(tx core.Tx, host protocol.HostID, item protocol.Co
 	if err != nil {
 		return core.Item{}, err
 	}
-	it, err := c.append(tx, &st, b, protocol.ActionID{})
-	if err != nil {
+	it := nextItem(&st, c.cfg.Store.ID(), b, protocol.ActionID{})
+	if err := tx.Streams.Append(host, protocol.StreamControl, it); err != nil {
 		return core.Item{}, err
 	}
 	return it, tx.Streams.Put(st)
 }
 
-// allocate notes numbered items after their transaction, for sending without
-// asking the store again.
-func (s *session) allocate(name protocol.Stream, given []core.Item) {
-	if len(given) == 0 {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, it := range given {
-		if it.N > s.newest[name].N {
-			s.newest[name] = protocol.Position{Store: s.c.cfg.Store.ID(), Stream: name, N: it.N, H: it.H}
-		}
-		s.allocated[name][it.N] = it
-	}
-}
-
 // pump sends what is due downwards. It is called after every change and at
 // each tick; it sends nothing twice without a reason.
-func (s *session) pump() {
-	s.itemMu.Lock()
-	defer s.itemMu.Unlock()
-	defer s.outdate()
-	for _, name := range []protocol.Stream{protocol.StreamControl, protocol.StreamOrder} {
-		heard, age, ok := s.reachable()
-		if !ok || s.c.isQuarantined(s.host) && name == protocol.StreamOrder {
+func (l *link) pump() {
+	l.itemMu.Lock()
+	defer l.itemMu.Unlock()
+	defer l.out.clearExpiry()
+	for _, name := range down {
+		heard, age, ok := l.presence.reachable(l.c.base.Boot())
+		if !ok || l.c.isQuarantined(l.host) && name == protocol.StreamOrder {
 			continue
 		}
-		s.mu.Lock()
-		first, last := s.resend[name].Due(s.newest[name].N, s.c.uptime(), jitter())
-		s.mu.Unlock()
+		first, last := l.out.due(name, l.c.uptime())
 		for n := first; n <= last; n++ {
-			if err := s.sendItem(name, n, heard, age); err != nil {
-				s.c.log.Error("cannot send an item; it will be sent again", "host", s.host, "stream", name, "n", n, "err", err)
+			if err := l.sendItem(name, n, heard, age); err != nil {
+				l.c.log.Error("cannot send an item; it will be sent again", "host", l.host, "stream", name, "n", n, "err", err)
 				break
 			}
 		}
 	}
 }
 
-// outdate forgets the start budgets of orders that could not be sent at once.
-func (s *session) outdate() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.expiry)
-}
-
 // sendItem seals an item anew: what changes with time is in the header, the
 // item itself never changes.
-func (s *session) sendItem(name protocol.Stream, n uint64, heard protocol.Seq, age time.Duration) error {
-	it, err := s.item(name, n)
+func (l *link) sendItem(name protocol.Stream, n uint64, heard protocol.Seq, age time.Duration) error {
+	it, err := l.item(name, n)
 	if err != nil {
 		return err
 	}
@@ -262,27 +180,25 @@ func (s *session) sendItem(name protocol.Stream, n uint64, heard protocol.Seq, a
 			heard = protocol.Seq{} // it has no start budget, so it does not matter when it arrives
 		}
 	}
-	h := s.c.header(typ, protocol.HostParty(s.host))
-	h.Store, h.Stream, h.N, h.Item, h.Heard = s.c.cfg.Store.ID(), name, n, it.Item, heard
+	h := l.c.header(typ, protocol.HostParty(l.host))
+	h.Store, h.Stream, h.N, h.Item, h.Heard = l.c.cfg.Store.ID(), name, n, it.Item, heard
 	if !it.Action.IsZero() {
-		if h.LeftMS, err = s.budget(it, age); err != nil {
+		if h.LeftMS, err = l.budget(it, age); err != nil {
 			return err
 		}
 	}
-	return s.c.publish(s.topic(ch), h)
+	return l.c.publish(l.topic(ch), h)
 }
 
 // item returns an item from memory, or from the store if this process did not
 // number it.
-func (s *session) item(name protocol.Stream, n uint64) (it core.Item, err error) {
-	s.mu.Lock()
-	it, ok := s.allocated[name][n]
-	s.mu.Unlock()
+func (l *link) item(name protocol.Stream, n uint64) (it core.Item, err error) {
+	it, ok := l.out.item(name, n)
 	if ok {
 		return it, nil
 	}
-	err = s.c.base.View(s.c.ctx, func(tx core.Tx) error {
-		items, err := tx.Streams.Items(s.host, name, n, n)
+	err = l.c.base.View(l.c.ctx, func(tx core.Tx) error {
+		items, err := tx.Streams.Items(l.host, name, n, n)
 		if err != nil {
 			return err
 		}
@@ -293,9 +209,7 @@ func (s *session) item(name protocol.Stream, n uint64) (it core.Item, err error)
 		return nil
 	})
 	if err == nil {
-		s.mu.Lock()
-		s.allocated[name][n] = it
-		s.mu.Unlock()
+		l.out.keep(name, it)
 	}
 	return it, err
 }
@@ -303,12 +217,9 @@ func (s *session) item(name protocol.Stream, n uint64) (it core.Item, err error)
 // budget returns the start budget of an action, counted from the host's sending
 // of what was heard age ago. An action that was given up has none: its order
 // still goes out, because only the host can say that it never began.
-func (s *session) budget(it core.Item, age time.Duration) (int64, error) {
-	c := s.c
-	s.mu.Lock()
-	expires, fresh := s.expiry[it.Action]
-	delete(s.expiry, it.Action)
-	s.mu.Unlock()
+func (l *link) budget(it core.Item, age time.Duration) (int64, error) {
+	c := l.c
+	expires, fresh := l.out.takeExpiry(it.Action)
 	if fresh { // its number was given just now, so only its host can have ended it
 		return max(0, expires-c.base.LifeMS()+age.Milliseconds()), nil
 	}
@@ -323,89 +234,12 @@ func (s *session) budget(it core.Item, age time.Duration) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return max(0, c.ends(&a)-c.base.LifeMS()+age.Milliseconds()), nil
-}
-
-// ends returns when the start budget of an action ends. A date that went back
-// over a restart gives no order more than it had.
-func (c *Coordinator) ends(a *core.Action) int64 {
-	info, _ := protocol.KindOf(a.Kind)
-	return min(a.ExpiresMS, c.base.LifeMS()+info.StartTTL.Milliseconds())
-}
-
-// maxCredits is how many streams one receipt asks for: it must not outgrow a
-// message, however much output an ended absence has left behind.
-const maxCredits = 64
-
-// receipt tells a host what arrived, what was sent, and what is wanted. It is
-// cumulative, so one that is lost is mended by the next.
-func (s *session) receipt() {
-	s.mu.Lock()
-	conn, chal := s.gate.Conn()
-	var have []protocol.Position
-	for _, p := range s.up {
-		have = append(have, p)
-	}
-	var want []string
-	if s.wantFull {
-		want, s.wantFull = []string{protocol.WantFull}, false
-	}
-	var credit []protocol.Credit
-	for id, r := range s.credits {
-		if len(credit) == maxCredits {
-			break // the next receipt has the others
-		}
-		credit = append(credit, protocol.Credit{Action: id.action, Attempt: id.attempt, FD: id.fd, Offset: r.From, Window: r.To - r.From})
-		delete(s.credits, id)
-	}
-	var checkpoint []byte
-	if newest := s.c.sealer.newest.Load(); newest != nil && newest.N > s.sealed && s.c.base.Recovery() == "" {
-		checkpoint, s.sealed = newest.Checkpoint, newest.N
-	}
-	head := s.audit
-	s.audit = protocol.Position{}
-	s.owed = false
-	s.mu.Unlock()
-	if chal.IsZero() {
-		return
-	}
-	if err := s.answer(conn, chal, have, func(r *protocol.Receipt) {
-		r.Want, r.Credit = want, credit
-		r.Checkpoint, r.Audit = checkpoint, head
-	}); err != nil {
-		s.c.log.Error("cannot send a receipt", "host", s.host, "err", err)
-	}
-}
-
-// answer seals and sends a receipt to one connection of a host.
-func (s *session) answer(to protocol.Seq, give protocol.Nonce, have []protocol.Position, more func(*protocol.Receipt)) error {
-	r := protocol.Receipt{
-		Header:  s.c.header(protocol.TypeReceipt, protocol.HostParty(s.host)),
-		Answers: to, Give: give, Have: have, Sent: []protocol.Position{},
-	}
-	if have == nil {
-		r.Have = []protocol.Position{}
-	}
-	r.Store = protocol.StoreID{}
-	s.mu.Lock()
-	for _, name := range []protocol.Stream{protocol.StreamOrder, protocol.StreamControl} {
-		sent := s.newest[name]
-		sent.Store, sent.Stream = s.c.cfg.Store.ID(), name
-		r.Sent = append(r.Sent, sent)
-	}
-	s.mu.Unlock()
-	if more != nil {
-		more(&r)
-	}
-	s.stateMu.Lock()
-	defer s.stateMu.Unlock()
-	r.Seq = s.c.nextSeq()
-	return s.c.publish(s.topic(protocol.ChannelReceipt), r)
+	return max(0, ends(&a, c.base.LifeMS())-c.base.LifeMS()+age.Milliseconds()), nil
 }
 
 // askAgain asks a host that came back about what it should know and never told
 // the end of: after a restart of either side nothing stays RUNNING by mistake.
-func (c *Coordinator) askAgain(s *session) {
+func (c *Coordinator) askAgain(l *link) {
 	if c.base.Recovery() != "" {
 		return
 	}
@@ -413,7 +247,7 @@ func (c *Coordinator) askAgain(s *session) {
 	var later bool
 	err := c.base.Update(c.ctx, failpoint.QuestionAsked, func(tx core.Tx) error {
 		given, later = nil, false
-		controls, err := tx.Streams.Get(s.host, protocol.StreamControl)
+		controls, err := tx.Streams.Get(l.host, protocol.StreamControl)
 		if err != nil {
 			return err
 		}
@@ -423,41 +257,32 @@ func (c *Coordinator) askAgain(s *session) {
 			later = true
 			return nil
 		}
-		st, err := tx.Streams.Get(s.host, protocol.StreamOrder)
+		st, err := tx.Streams.Get(l.host, protocol.StreamOrder)
 		if err != nil {
 			return err
 		}
 		open, err := tx.Actions.List(core.ActionFilter{
-			Host: s.host, States: []protocol.State{protocol.StatePendingSchedule, protocol.StateNew, protocol.StateRunning}, Limit: protocol.MaxTell,
+			Host: l.host, States: []protocol.State{protocol.StatePendingSchedule, protocol.StateNew, protocol.StateRunning}, Limit: protocol.MaxTell,
 		})
 		if err != nil {
 			return err
 		}
-		var ids []protocol.ActionID
-		for _, a := range open {
-			freed := st.Freed.N
-			if core.StreamOf(a.Kind) == protocol.StreamControl {
-				freed = controls.Freed.N
-			}
-			if a.N != 0 && a.N <= freed || a.N == 0 && a.State != protocol.StatePendingSchedule || a.N == formerOrder {
-				ids = append(ids, a.ID)
-			}
-		}
+		ids := nextQuestion(open, st, controls)
 		if len(ids) == 0 {
 			return nil
 		}
-		it, err := c.control(tx, s.host, protocol.ControlItem{Verb: protocol.VerbTell, IDs: ids})
+		it, err := c.control(tx, l.host, protocol.ControlItem{Verb: protocol.VerbTell, IDs: ids})
 		given = append(given, it)
 		return err
 	})
 	if err != nil {
-		c.log.Error("cannot ask a host about its actions; it is tried again", "host", s.host, "err", err)
+		c.log.Error("cannot ask a host about its actions; it is tried again", "host", l.host, "err", err)
 		given, later = nil, true
 	}
-	s.allocate(protocol.StreamControl, given)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.toAsk = s.toAsk || later
+	l.out.add(protocol.StreamControl, given...)
+	if later {
+		l.agenda.ask()
+	}
 }
 
 // expire ends what was never numbered and whose start budget is used up.

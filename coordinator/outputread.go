@@ -199,8 +199,8 @@ func (r *reader) advance() {
 	r.o.mu.Lock()
 	r.o.followers[r] = r.offset
 	r.o.mu.Unlock()
-	if s := r.c.session(r.a.Host); s.goOn(r.o) {
-		s.receipt()
+	if l := r.c.link(r.a.Host); l.goOn(r.o) {
+		l.receipt()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"syscall"
 
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -28,16 +29,16 @@ func (c *Coordinator) loseOutput(host protocol.HostID) {
 }
 
 // onOut takes a chunk of output.
-func (s *session) onOut(in inbound) error {
-	m, err := protocol.Open(in.payload, s.c.expect(in.topic, itemFresh{s}))
+func (l *link) onOut(in inbound) error {
+	m, err := protocol.Open(in.payload, l.c.expect(in.topic, itemFresh{l}))
 	if err != nil {
 		return err
 	}
 	h := m.Header
 	if h.FD == protocol.TTYInput {
-		return s.c.acked(s.host, h.Action, m.Attachment)
+		return l.c.acked(l.host, h.Action, m.Attachment)
 	}
-	o, err := s.outputOf(h)
+	o, err := l.outputOf(h)
 	if err != nil {
 		return err
 	}
@@ -46,43 +47,43 @@ func (s *session) onOut(in inbound) error {
 		o.jump(h.Offset, h.Gone)
 	case h.Size == 0:
 		o.lose(h.Offset)
-		s.c.base.Wake.Fire(o.id)
-		s.c.release(o)
+		l.c.base.Wake.Fire(o.id)
+		l.c.release(o)
 		return nil
 	default:
 		err = o.write(h.Offset, m.Attachment)
-		s.c.outputs.fresh.Add(h.Size)
+		l.c.outputs.fresh.Add(h.Size)
 	}
 	if err != nil {
-		s.c.release(o)
+		l.c.release(o)
 		return fmt.Errorf("keep output: %w", err)
 	}
 	// Who follows needs no disk: what is lost here is asked for again, and is
 	// the same then.
-	s.c.base.Wake.Fire(o.id)
-	s.written = append(s.written, o)
+	l.c.base.Wake.Fire(o.id)
+	l.output.written = append(l.output.written, o)
 	return nil
 }
 
 // outputOf returns the stream of a chunk, if somebody asked for it.
-func (s *session) outputOf(h protocol.Header) (*output, error) {
+func (l *link) outputOf(h protocol.Header) (*output, error) {
 	id := outputID{h.Action, h.Attempt, h.FD}
-	if o := s.c.knownOutput(s.host, id); o != nil {
+	if o := l.c.knownOutput(l.host, id); o != nil {
 		return o, nil
 	}
-	a, err := s.c.Action(s.c.ctx, h.Action)
+	a, err := l.c.Action(l.c.ctx, h.Action)
 	switch {
-	case errors.Is(err, core.ErrNotFound) || err == nil && a.Host != s.host:
+	case errors.Is(err, core.ErrNotFound) || err == nil && a.Host != l.host:
 		return nil, fmt.Errorf("%w: no action %s of this host has output", protocol.ErrAction, h.Action)
 	case err != nil:
 		return nil, err
 	}
 	// The beginning of an attempt comes unasked, perhaps before the report of
 	// its start. A host cannot make files of attempts that it invents.
-	if (h.Attempt < a.Attempt || h.Attempt > a.Attempt+1) && !s.c.outputs.isKnown(s.host, id) {
+	if (h.Attempt < a.Attempt || h.Attempt > a.Attempt+1) && !l.c.outputs.isKnown(l.host, id) {
 		return nil, fmt.Errorf("%w: nobody asked for attempt %d of action %s", protocol.ErrAction, h.Attempt, h.Action)
 	}
-	return s.c.output(s.c.ctx, a, id)
+	return l.c.output(l.c.ctx, a, id)
 }
 
 // knownOutput returns a stream that is in use, as of each chunk but the first.
@@ -97,43 +98,58 @@ func (c *Coordinator) knownOutput(host protocol.HostID, id outputID) *output {
 	return o
 }
 
-// commitSoon gives what the worker's batch has written to the one who makes it
-// durable, so that the next chunks are taken meanwhile.
-func (s *session) commitSoon() {
-	if len(s.written) == 0 {
-		return
-	}
-	s.mu.Lock()
-	s.unsynced = append(s.unsynced, s.written...)
-	s.written = nil
-	start := !s.syncing
-	s.syncing = true
-	s.mu.Unlock()
-	if start && !s.c.workers.start(s.syncOutput) {
-		s.syncOutput() // it is the end: what can be kept is kept
+// outputSync is the output of one host that was written and is not durable yet.
+type outputSync struct {
+	written []*output // by the present batch of chunks; its worker's own
+
+	mu       sync.Mutex
+	unsynced []*output // of earlier batches
+	syncing  bool      // a goroutine is at it
+}
+
+// push ends a batch of chunks. It reports true if nothing makes output durable at
+// present: the caller has to.
+func (b *outputSync) push() (begin bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unsynced, b.written = append(b.unsynced, b.written...), nil
+	begin, b.syncing = !b.syncing, true
+	return begin
+}
+
+// pull returns what is to be made durable, nothing at the end.
+func (b *outputSync) pull() []*output {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	written := b.unsynced
+	b.unsynced, b.syncing = nil, len(written) > 0
+	return written
+}
+
+// commitSoon gives what the worker's batch has written to the goroutine that
+// makes it durable, so that the next chunks are taken meanwhile.
+func (l *link) commitSoon() {
+	if len(l.output.written) > 0 && l.output.push() && !l.c.workers.start(l.syncOutput) {
+		l.syncOutput() // it is the end: what can be kept is kept
 	}
 }
 
 // syncOutput makes durable what was written until nothing is left.
-func (s *session) syncOutput() {
+func (l *link) syncOutput() {
 	for {
-		s.mu.Lock()
-		written := s.unsynced
-		s.unsynced = nil
-		s.syncing = len(written) > 0
-		s.mu.Unlock()
+		written := l.output.pull()
 		if len(written) == 0 {
 			return
 		}
-		held := s.commitOutput(written)
-		s.receiptIfOwed()
+		held := l.commitOutput(written)
+		l.receiptIfOwed()
 		for _, h := range held {
 			if err := punch(h.output.file, h.now, h.before); err != nil {
-				s.c.log.Warn("cannot give back the space of output that is not kept", "action", h.output.id.action, "err", err)
+				l.c.log.Warn("cannot give back the space of output that is not kept", "action", h.output.id.action, "err", err)
 			}
 		}
 		for _, o := range written {
-			s.c.release(o)
+			l.c.release(o)
 		}
 	}
 }
@@ -147,7 +163,7 @@ type heldOutput struct {
 // commitOutput makes what was written durable, and only then asks for more: the
 // host may forget what it is not asked for any more. What is not kept may be
 // dropped after that.
-func (s *session) commitOutput(written []*output) (held []heldOutput) {
+func (l *link) commitOutput(written []*output) (held []heldOutput) {
 	var states []core.OutputState
 	var done []*output
 	for _, o := range written {
@@ -159,7 +175,7 @@ func (s *session) commitOutput(written []*output) (held []heldOutput) {
 			continue
 		}
 		if st == nil {
-			s.c.log.Error("cannot sync output; it will come again", "action", o.id.action)
+			l.c.log.Error("cannot sync output; it will come again", "action", o.id.action)
 			continue
 		}
 		states, done = append(states, *st), append(done, o)
@@ -167,25 +183,25 @@ func (s *session) commitOutput(written []*output) (held []heldOutput) {
 	if len(done) == 0 {
 		return nil
 	}
-	err := s.c.keepOffsets(states)
+	err := l.c.keepOffsets(states)
 	for i, o := range done {
 		o.mu.Lock()
 		if err != nil {
 			// It is asked for again in its turn: asking at once would send the
 			// same chunk round and round for as long as the disk is full.
-			o.next, o.askedAt = o.held, s.c.cfg.Boot()
+			o.next, o.askedAt = o.held, l.c.cfg.Boot()
 		} else {
 			held = append(held, heldOutput{o, states[i].Gone, o.held.Gone})
-			o.held, o.patience, o.askedAt = states[i], 0, s.c.cfg.Boot()
+			o.held, o.patience, o.askedAt = states[i], 0, l.c.cfg.Boot()
 		}
 		o.mu.Unlock()
 		if err == nil {
-			s.c.base.Wake.Fire(o.id)
-			s.goOn(o)
+			l.c.base.Wake.Fire(o.id)
+			l.goOn(o)
 		}
 	}
 	if err != nil {
-		s.c.log.Error("cannot keep the offsets of output; it will come again", "host", s.host, "err", err)
+		l.c.log.Error("cannot keep the offsets of output; it will come again", "host", l.host, "err", err)
 	}
 	return held
 }
@@ -223,7 +239,7 @@ func (c *Coordinator) keepOffsets(states []core.OutputState) error {
 
 // goOn asks for what is wanted of a stream unless that was asked for and may be
 // on its way. It reports whether it did.
-func (s *session) goOn(o *output) bool {
+func (l *link) goOn(o *output) bool {
 	o.mu.Lock()
 	offset, window := o.wants()
 	asked := o.asked >= 0 && offset >= o.asked && offset < o.askedTo && offset+window-o.askedTo < renewed
@@ -231,16 +247,16 @@ func (s *session) goOn(o *output) bool {
 	if window == 0 || asked {
 		return false
 	}
-	s.ask(o)
+	l.ask(o)
 	return true
 }
 
 // ask puts what is wanted of a stream into the next receipt. When that is
 // nothing, the host still hears that somebody follows.
-func (s *session) ask(o *output) {
+func (l *link) ask(o *output) {
 	o.mu.Lock()
 	offset, window := o.wants()
-	now := s.c.cfg.Boot()
+	now := l.c.cfg.Boot()
 	o.creditAt = now
 	if window > 0 {
 		o.limit = max(o.limit, offset+window)
@@ -254,9 +270,7 @@ func (s *session) ask(o *output) {
 	if window == 0 && !follow {
 		return
 	}
-	s.mu.Lock()
-	s.credits[o.id], s.owed = core.Range{From: offset, To: offset + window}, true
-	s.mu.Unlock()
+	l.receipts.credit(protocol.Credit{Action: o.id.action, Attempt: o.id.attempt, FD: o.id.fd, Offset: offset, Window: window})
 }
 
 // settleOutput reacts to a report: the final one tells how much there is.
@@ -264,7 +278,7 @@ func (c *Coordinator) settleOutput(a core.Action) {
 	if !a.State.Final() || a.Attempt == 0 {
 		return
 	}
-	s := c.session(a.Host)
+	l := c.link(a.Host)
 	for _, t := range a.Output {
 		if t.Bytes == 0 {
 			continue
@@ -280,7 +294,7 @@ func (c *Coordinator) settleOutput(a core.Action) {
 		o.mu.Lock()
 		o.settle(a)
 		o.mu.Unlock()
-		s.ask(o)
+		l.ask(o)
 		c.release(o)
 	}
 	for _, fd := range []protocol.FD{protocol.Stdout, protocol.Stderr, protocol.Recording} {
@@ -289,20 +303,18 @@ func (c *Coordinator) settleOutput(a core.Action) {
 }
 
 // reask asks again for what did not come: a credit or a chunk was lost.
-func (s *session) reask() {
-	s.c.outputs.mu.Lock()
+func (l *link) reask() {
+	l.c.outputs.mu.Lock()
 	var mine []*output
-	for _, o := range s.c.outputs.known[s.host] {
+	for _, o := range l.c.outputs.known[l.host] {
 		mine = append(mine, o)
 	}
-	s.c.outputs.mu.Unlock()
-	s.mu.Lock()
-	asked := len(s.credits) > 0
-	s.mu.Unlock()
+	l.c.outputs.mu.Unlock()
+	asked := l.receipts.asks()
 	for _, o := range mine {
 		o.mu.Lock()
 		_, window := o.wants()
-		now := s.c.cfg.Boot()
+		now := l.c.cfg.Boot()
 		due := window > 0 && now-o.askedAt >= max(o.patience, reaskMS)
 		if due {
 			o.patience = min(2*max(o.patience, reaskMS), reaskMaxMS)
@@ -310,12 +322,12 @@ func (s *session) reask() {
 		due = due || o.begun && o.waits && o.totals == nil && len(o.followers) > 0 && now-o.creditAt >= followMS
 		o.mu.Unlock()
 		if due {
-			s.ask(o)
+			l.ask(o)
 			asked = true
 		}
 	}
 	if asked {
-		s.receipt()
+		l.receipt()
 	}
 }
 
@@ -327,19 +339,19 @@ const resumeActions = 128
 
 // resumeOutput asks a host that came back for output of ended actions that
 // should be here and is not.
-func (s *session) resumeOutput() {
-	s.c.outputs.mu.Lock()
-	for _, o := range s.c.outputs.known[s.host] {
+func (l *link) resumeOutput() {
+	l.c.outputs.mu.Lock()
+	for _, o := range l.c.outputs.known[l.host] {
 		o.mu.Lock()
 		o.patience, o.asked = 0, -1 // what was on its way is lost
 		o.mu.Unlock()
 	}
-	s.c.outputs.mu.Unlock()
+	l.c.outputs.mu.Unlock()
 	var missing []core.Action
-	err := s.c.base.View(s.c.ctx, func(tx core.Tx) error {
+	err := l.c.base.View(l.c.ctx, func(tx core.Tx) error {
 		missing = nil
 		ended, err := tx.Actions.List(core.ActionFilter{
-			Host: s.host, States: []protocol.State{protocol.StateDone, protocol.StateFailed, protocol.StateCancelled}, Limit: resumeActions,
+			Host: l.host, States: []protocol.State{protocol.StateDone, protocol.StateFailed, protocol.StateCancelled}, Limit: resumeActions,
 		})
 		if err != nil {
 			return err
@@ -360,12 +372,12 @@ func (s *session) resumeOutput() {
 		return nil
 	})
 	if err != nil {
-		s.c.log.Error("cannot see which output is missing", "host", s.host, "err", err)
+		l.c.log.Error("cannot see which output is missing", "host", l.host, "err", err)
 	}
 	for _, a := range missing {
-		s.c.settleOutput(a)
+		l.c.settleOutput(a)
 	}
 	if len(missing) > 0 {
-		s.receipt()
+		l.receipt()
 	}
 }

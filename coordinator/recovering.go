@@ -124,38 +124,36 @@ func noteSealed(tx core.Tx, n uint64) error {
 // since the backup, and then for each action that had not ended. One question
 // is under way at a time, and each ends with an id that nobody uses, whose
 // answer tells that all before it has come.
-func (c *Coordinator) askRecovering(s *session) {
+func (c *Coordinator) askRecovering(l *link) {
 	marker := c.base.NewActionID(c.base.NowMS())
 	var given []core.Item
 	err := c.base.Update(c.ctx, failpoint.QuestionAsked, func(tx core.Tx) error {
 		given = nil
-		rec, ok, err := loadHostRecovery(tx, s.host)
+		rec, ok, err := loadHostRecovery(tx, l.host)
 		if err != nil || !ok || !rec.Marker.IsZero() {
 			return err
 		}
 		q := protocol.ControlItem{Verb: protocol.VerbTell}
 		if !rec.Listed {
 			q.Since = &rec.Since
-		} else if q.IDs, rec.Next, err = former(tx, s.host, rec.Before); err != nil {
+		} else if q.IDs, rec.Next, err = former(tx, l.host, rec.Before); err != nil {
 			return err
 		}
 		rec.Marker = marker
 		q.IDs = append(q.IDs, marker)
-		it, err := c.control(tx, s.host, q)
+		it, err := c.control(tx, l.host, q)
 		if err != nil {
 			return err
 		}
 		given = append(given, it)
-		return putHostRecovery(tx, s.host, rec)
+		return putHostRecovery(tx, l.host, rec)
 	})
 	if err != nil {
-		c.log.Error("cannot ask a host what it did before the recovery; it is tried again", "host", s.host, "err", err)
-		s.mu.Lock()
-		s.toAsk = true
-		s.mu.Unlock()
+		c.log.Error("cannot ask a host what it did before the recovery; it is tried again", "host", l.host, "err", err)
+		l.agenda.ask()
 		return
 	}
-	s.allocate(protocol.StreamControl, given)
+	l.out.add(protocol.StreamControl, given...)
 }
 
 // askAnew begins with the questions to a host anew: what it has answered may have
@@ -210,26 +208,26 @@ func (c *Coordinator) told(tx core.Tx, host protocol.HostID, r *protocol.Report)
 
 // recoveryMoved looks whether the next question is due, after reports of a host
 // were taken.
-func (s *session) recoveryMoved() {
-	c := s.c
+func (l *link) recoveryMoved() {
+	c := l.c
 	var rec hostRecovery
 	var left bool
 	err := c.base.View(c.ctx, func(tx core.Tx) (err error) {
-		rec, left, err = loadHostRecovery(tx, s.host)
+		rec, left, err = loadHostRecovery(tx, l.host)
 		return err
 	})
 	if err != nil {
-		c.log.Error("cannot look how far a host has told what it did", "host", s.host, "err", err)
+		c.log.Error("cannot look how far a host has told what it did", "host", l.host, "err", err)
 		return // the next report, or hello, looks again
 	}
 	if !left {
-		c.setRecovering(s.host, false)
-		c.log.Info("a host has told what it did before the recovery", "host", s.host)
+		c.setRecovering(l.host, false)
+		c.log.Info("a host has told what it did before the recovery", "host", l.host)
 	}
-	s.mu.Lock()
-	s.toAsk = s.toAsk || !left || rec.Marker.IsZero()
-	s.mu.Unlock()
-	c.workers.start(func() { s.sendWaiting(c.ctx) })
+	if !left || rec.Marker.IsZero() {
+		l.agenda.ask()
+	}
+	c.workers.start(func() { l.sendWaiting(c.ctx) })
 }
 
 // unknownSince judges the answer that a host does not know an action which had

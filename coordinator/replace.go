@@ -171,12 +171,12 @@ func (c *Coordinator) forgetMachine(id protocol.HostID) {
 	c.loseOutput(id)
 	c.setRecovering(id, false)
 	c.mu.Lock()
-	s := c.sessions[id]
-	delete(c.sessions, id)
+	l := c.links[id]
+	delete(c.links, id)
 	delete(c.quarantined, id)
 	c.mu.Unlock()
-	if s != nil {
-		s.forget()
+	if l != nil {
+		l.forget()
 	}
 }
 

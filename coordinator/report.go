@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -17,34 +16,31 @@ import (
 
 // onItems takes reports and alerts of a host: all that are next in line become
 // effects and positions in one transaction, and only then are receipted.
-func (s *session) onItems(items []protocol.Message) {
-	c := s.c
-	acked := s.takeFreeable()
+func (l *link) onItems(items []protocol.Message) {
+	c := l.c
+	acked, receipted := l.out.takeFreed(), l.out.receipts()
 	var changed []core.Action
 	var told []protocol.Report
 	var positions []protocol.Position
 	var freed map[protocol.Stream]uint64
-	s.mu.Lock()
-	receipted := maps.Clone(s.receipted)
-	s.mu.Unlock()
 	noted := make(map[protocol.ActionID]int64)
 	err := c.base.Update(c.ctx, failpoint.ReportsTaken, func(tx core.Tx) (err error) {
 		changed, positions, told = nil, nil, nil
-		if freed, err = s.free(tx, acked); err != nil {
+		if freed, err = l.free(tx, acked); err != nil {
 			return err
 		}
 		states := make(map[protocol.Stream]core.StreamState)
 		for _, m := range items {
 			st, ok := states[m.Header.Stream]
 			if !ok {
-				if st, err = tx.Streams.Get(s.host, m.Header.Stream); err != nil {
+				if st, err = tx.Streams.Get(l.host, m.Header.Stream); err != nil {
 					return err
 				}
 			}
 			if stream.Receive(st.Pos, m.Header.Store, m.Header.N) != stream.Deliver {
 				continue
 			}
-			a, r, err := c.deliver(tx, s.host, m, receipted)
+			a, r, err := c.deliver(tx, l.host, m, receipted)
 			if err != nil {
 				return err
 			}
@@ -66,29 +62,25 @@ func (s *session) onItems(items []protocol.Message) {
 		}
 		return nil
 	})
-	s.freed(acked, freed, err)
+	l.freed(acked, freed, err)
 	if err != nil {
 		if !errors.Is(err, errHistory) {
-			c.log.Error("cannot store what a host reported; it will come again", "host", s.host, "err", err)
+			c.log.Error("cannot store what a host reported; it will come again", "host", l.host, "err", err)
 		}
 		return
 	}
-	s.mu.Lock()
-	for _, p := range positions {
-		s.up[p.Stream] = p
-	}
-	s.mu.Unlock()
-	s.forgetReceipts(noted)
-	c.heardWhy(s.host, told)
+	l.receipts.arrived(positions)
+	l.out.forgetReceipts(noted)
+	c.heardWhy(l.host, told)
 	for _, a := range changed {
 		c.base.Wake.Fire(a.ID)
 		c.base.News.Tell(a)
 		c.settleOutput(a)
 	}
 	if len(positions) > 0 {
-		c.base.Wake.Fire(core.EventsKey{}, s.host) // alerts and rejected items are events too
-		if c.isRecovering(s.host) {
-			s.recoveryMoved()
+		c.base.Wake.Fire(core.EventsKey{}, l.host) // alerts and rejected items are events too
+		if c.isRecovering(l.host) {
+			l.recoveryMoved()
 		}
 	}
 }
@@ -372,98 +364,6 @@ func (c *Coordinator) emitHost(host protocol.HostID, typ, why string) {
 		c.log.Error("cannot note a change of presence", "host", host, "event", typ, "err", err)
 	}
 	c.base.Wake.Fire(core.EventsKey{}, host)
-}
-
-// heartbeatPages collects the pages of one full heartbeat.
-type heartbeatPages struct {
-	seq   protocol.Seq
-	asOf  uint64
-	parts int
-	pages map[int]protocol.Heartbeat
-}
-
-// maxPages bounds what a host can make the coordinator hold: 64 pages of
-// 16 KiB describe some ten thousand containers.
-const maxPages = 64
-
-// onHeartbeat keeps the inventory once all its pages are there.
-func (s *session) onHeartbeat(in inbound) error {
-	m, err := s.openState(in)
-	if err != nil {
-		return err
-	}
-	var h protocol.Heartbeat
-	if err := m.Decode(&h); err != nil {
-		return err
-	}
-	if h.Parts > maxPages {
-		return fmt.Errorf("%w: %d pages, at most %d are taken", protocol.ErrPayload, h.Parts, maxPages)
-	}
-	if err := s.hear(m.Header.Seq); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	if s.beat.asOf != h.AsOf || s.beat.seq.Inc != h.Seq.Inc || s.beat.seq.Conn != h.Seq.Conn || s.beat.parts != h.Parts {
-		s.beat = heartbeatPages{seq: h.Seq, asOf: h.AsOf, parts: h.Parts, pages: make(map[int]protocol.Heartbeat)}
-	}
-	s.beat.pages[h.Part] = h
-	complete := len(s.beat.pages) == h.Parts
-	inv := core.Inventory{AtMS: s.c.base.NowMS(), Containers: []protocol.Container{}, Alerts: []protocol.AlertInfo{}}
-	if complete {
-		for i := 1; i <= h.Parts; i++ {
-			p := s.beat.pages[i]
-			if p.Host != nil {
-				inv.Host, inv.Audit = *p.Host, p.Audit
-			}
-			inv.Containers = append(inv.Containers, p.Containers...)
-			inv.Alerts = append(inv.Alerts, p.Alerts...)
-		}
-		s.beat = heartbeatPages{}
-	}
-	s.mu.Unlock()
-	if !complete {
-		return nil
-	}
-	s.mu.Lock()
-	asked := s.askedFor
-	s.mu.Unlock()
-	back := ""
-	var question []core.Item
-	err = s.c.base.Update(s.c.ctx, failpoint.InventoryKept, func(tx core.Tx) error {
-		host, err := tx.Hosts.Get(s.host)
-		if err != nil {
-			return err
-		}
-		kept := inv
-		if back = wentBack(host.Inventory.Audit, inv.Audit); back != "" || inv.Audit == (protocol.Position{}) {
-			kept.Audit = host.Inventory.Audit // what was told before is the proof
-		}
-		host.Inventory = kept
-		if question, err = s.c.hearPolicy(tx, s.host, kept.Host.Policy, asked); err != nil {
-			return err
-		}
-		return tx.Hosts.Put(host)
-	})
-	if err == nil && back != "" {
-		s.c.quarantine(s.host, back)
-	}
-	if err != nil {
-		s.c.log.Error("cannot keep the inventory of a host; it is asked for again", "host", s.host, "err", err)
-		return nil
-	}
-	s.allocate(protocol.StreamControl, question)
-	s.mu.Lock()
-	s.beatHeld = h.AsOf
-	if len(question) > 0 {
-		s.askedFor = inv.Host.Policy.Digest
-	}
-	s.mu.Unlock()
-	if len(question) > 0 {
-		s.pump()
-	}
-	s.c.base.Wake.Fire(core.EventsKey{}) // it may have told of another policy
-	s.c.base.Wake.Fire(s.host)
-	return nil
 }
 
 // uptime is the boot clock as a duration, for resends.

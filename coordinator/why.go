@@ -138,12 +138,12 @@ func (c *Coordinator) approvers(n core.Need, given []string) []string {
 // presence returns whether a host is there, and when it was last heard.
 func (c *Coordinator) presence(host protocol.HostID) (Connectivity, int64) {
 	c.mu.Lock()
-	s := c.sessions[host]
+	l := c.links[host]
 	c.mu.Unlock()
-	if s == nil {
+	if l == nil {
 		return Unknown, 0
 	}
-	return s.connectivity(c.cfg.Boot())
+	return l.presence.connectivity(c.cfg.Boot())
 }
 
 // roughly is a time in milliseconds in its largest unit.
@@ -196,8 +196,8 @@ func (c *Coordinator) askWhy(ctx context.Context, a core.Action) *Waiting {
 	if t := c.heardOf(a); t != nil {
 		return c.worded(t)
 	}
-	s := c.session(a.Host)
-	pause, ok := s.askWhyIn()
+	l := c.link(a.Host)
+	pause, ok := l.agenda.whyIn(c.cfg.Boot(), askPatience)
 	if !ok {
 		return nil // many others ask already
 	}
@@ -219,7 +219,7 @@ func (c *Coordinator) askWhy(ctx context.Context, a core.Action) *Waiting {
 		given = nil
 		controls, err := tx.Streams.Get(a.Host, protocol.StreamControl)
 		// Nobody who only looks fills the window of what the host must hear.
-		if err != nil || controls.Pos.N-max(controls.Freed.N, s.ackedTo(protocol.StreamControl)) >= stream.Window/2 {
+		if err != nil || controls.Pos.N-max(controls.Freed.N, l.out.acked(protocol.StreamControl)) >= stream.Window/2 {
 			return err
 		}
 		it, err := c.control(tx, a.Host, protocol.ControlItem{Verb: protocol.VerbTell, IDs: []protocol.ActionID{a.ID}})
@@ -229,8 +229,8 @@ func (c *Coordinator) askWhy(ctx context.Context, a core.Action) *Waiting {
 	if err != nil {
 		return nil // it is only not known
 	}
-	s.allocate(protocol.StreamControl, given)
-	s.pump()
+	l.out.add(protocol.StreamControl, given...)
+	l.pump()
 	timer.Reset(askPatience)
 	select {
 	case <-changed:
@@ -241,28 +241,6 @@ func (c *Coordinator) askWhy(ctx context.Context, a core.Action) *Waiting {
 		return c.worded(t)
 	}
 	return nil
-}
-
-// askEvery is how often a host is asked at the most, in milliseconds: looking
-// costs it a row of its disk.
-const askEvery = 200
-
-// askWhyIn returns when the host may be asked, one question behind the other: false
-// if that is too far off to wait for.
-func (s *session) askWhyIn() (time.Duration, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.c.cfg.Boot()
-	at := now
-	if s.whyMS != 0 {
-		at = max(now, s.whyMS+askEvery)
-	}
-	pause := time.Duration(at-now) * time.Millisecond
-	if pause > askPatience {
-		return 0, false
-	}
-	s.whyMS = at
-	return pause, true
 }
 
 // toldKey is the hub's key for "a host has told why an action waits".

@@ -1,0 +1,321 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// link is the conversation with one host since this process started. Nothing in
+// it must survive: a proven hello fills it again. Each of its parts owns its
+// state; what stands here never changes, but for the two mutexes, which keep
+// messages of one host in order on the wire: items, and state messages, which
+// never wait for the store.
+type link struct {
+	c    *Coordinator
+	host protocol.HostID
+
+	presence presence
+	inbox    inbox // what is no chunk
+	chunks   inbox // of output: they come on another connection, and wait for no transaction of inbox
+	out      outbox
+	receipts receipts
+	beats    heartbeats
+	agenda   agenda
+	output   outputSync
+
+	itemMu, stateMu sync.Mutex
+}
+
+// link returns the conversation with a host, which is made if there is none.
+func (c *Coordinator) link(h protocol.HostID) *link {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l, ok := c.links[h]
+	if !ok {
+		l = &link{c: c, host: h}
+		l.inbox.limit, l.inbox.take = maxInboxBytes, l.take
+		l.chunks.limit, l.chunks.take = maxChunkBytes, l.takeChunks
+		l.out.store = c.cfg.Store.ID()
+		l.out.reset()
+		l.receipts.reset()
+		c.links[h] = l
+	}
+	return l
+}
+
+func (c *Coordinator) allLinks() []*link {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.links))
+}
+
+// forget begins anew with a host that was readmitted.
+func (l *link) forget() {
+	l.presence.reset()
+	l.out.reset()
+	l.receipts.reset()
+}
+
+// Ingest takes a message from the broker. Leases are handled at once;
+// everything that may need the store is queued for the host's worker. It never
+// waits for the disk, so it may be called from a connection's read loop. What
+// it refuses is counted; the error is only for tests.
+func (c *Coordinator) Ingest(topic string, payload []byte) error {
+	c.stats.received.Add(1)
+	t, err := protocol.ParseTopic(topic)
+	if err == nil && t.Channel.Direction() != protocol.Up {
+		return nil // our own words come back through the broker
+	}
+	if err == nil && len(payload) > protocol.MaxSize(t.Channel) {
+		err = fmt.Errorf("%w: %d bytes", protocol.ErrSize, len(payload))
+	}
+	if err != nil {
+		return c.refuse(topic, err)
+	}
+	l, err := c.known(t, topic, payload)
+	if err != nil {
+		return c.refuse(topic, err)
+	}
+	in := inbound{t.Channel, topic, payload}
+	if t.Channel == protocol.ChannelLease && l.presence.alive() {
+		return c.refuse(topic, l.onLease(in))
+	}
+	box := &l.inbox
+	if t.Channel == protocol.ChannelOut {
+		box = &l.chunks
+	}
+	if !box.put(in, c.workers.start) {
+		c.stats.dropped.Add(1)
+	}
+	return nil
+}
+
+// refuse counts and logs an error, if it is one.
+func (c *Coordinator) refuse(topic string, err error) error {
+	if err != nil {
+		c.refusals.add(topic, c.stats.refuse(err), err)
+	}
+	return err
+}
+
+// takeChunks handles a batch of chunks.
+func (l *link) takeChunks(batch []inbound) {
+	for _, in := range batch {
+		_ = l.c.refuse(in.topic, l.onOut(in))
+	}
+	l.commitSoon()
+	l.receiptIfOwed()
+}
+
+// take handles a batch: items of all streams share one transaction.
+func (l *link) take(batch []inbound) {
+	var items []protocol.Message
+	for _, in := range batch {
+		var err error
+		switch in.channel {
+		case protocol.ChannelReport, protocol.ChannelAlert:
+			var m protocol.Message
+			if m, err = protocol.Open(in.payload, l.c.expect(in.topic, itemFresh{l})); err == nil {
+				items = append(items, m)
+			}
+		case protocol.ChannelPresence:
+			err = l.onPresence(in)
+		case protocol.ChannelLease:
+			err = l.onLease(in)
+		case protocol.ChannelAck:
+			err = l.onAck(in)
+		case protocol.ChannelHeartbeat:
+			err = l.onHeartbeat(in)
+		}
+		_ = l.c.refuse(in.topic, err)
+	}
+	if len(items) > 0 {
+		l.onItems(items)
+		l.receipts.owe()
+	}
+	l.receiptIfOwed()
+}
+
+func (l *link) receiptIfOwed() {
+	if l.receipts.isOwed() {
+		l.receipt()
+	}
+}
+
+// expect is what the coordinator knows before it looks at a message.
+func (c *Coordinator) expect(topic string, f protocol.Freshness) protocol.Expect {
+	return protocol.Expect{
+		Fleet: c.cfg.Fleet, FleetName: c.cfg.FleetName, Self: protocol.Coordinator,
+		Keys: c.cfg.Trust, Ring: c.cfg.Trust.Ring(), Topic: topic, Fresh: f,
+	}
+}
+
+// unfresh is for messages that cannot pass the earlier checks.
+type unfresh struct{}
+
+func (unfresh) Fresh(protocol.Topic, *protocol.Header) error { return protocol.ErrStale }
+func (unfresh) Term(*protocol.Header) error                  { return nil }
+
+// itemFresh judges items and chunks: their number, not their age, tells what
+// is new, but they must be of the database that the host speaks for now.
+type itemFresh struct{ l *link }
+
+func (itemFresh) Fresh(protocol.Topic, *protocol.Header) error { return nil }
+
+func (f itemFresh) Term(h *protocol.Header) error {
+	if err := f.l.c.base.MayDecide(); err != nil {
+		return fmt.Errorf("%w: %w", protocol.ErrStale, err)
+	}
+	return f.l.presence.item(h.Store)
+}
+
+// stateFresh judges state messages by the gate of their host.
+type stateFresh struct{ *presence }
+
+func (f stateFresh) Fresh(t protocol.Topic, h *protocol.Header) error { return f.state(t.Channel, h) }
+
+func (stateFresh) Term(*protocol.Header) error { return nil }
+
+// known returns the conversation with the host on whose topic a message came, if its
+// key is that host's: nobody can make one by inventing names. Otherwise
+// it returns the refusal, which Open words.
+func (c *Coordinator) known(t protocol.Topic, topic string, payload []byte) (*link, error) {
+	env, err := protocol.Split(payload)
+	if err != nil {
+		return nil, err
+	}
+	if p, ok := c.cfg.Trust.Principal(env.Key); !ok || p.Revoked || p.Host != t.Host {
+		if _, err = protocol.Open(payload, c.expect(topic, unfresh{})); err == nil {
+			err = protocol.ErrUnknownKey
+		}
+		return nil, err
+	}
+	return c.link(t.Host), nil
+}
+
+// openState opens a state message of a host and reacts to a fork.
+func (l *link) openState(in inbound) (protocol.Message, error) {
+	m, err := protocol.Open(in.payload, l.c.expect(in.topic, stateFresh{&l.presence}))
+	if errors.Is(err, protocol.ErrFork) {
+		l.c.quarantine(l.host, "two processes speak for this host: its key or its disk was copied")
+	}
+	return m, err
+}
+
+// onLease renews. Once the host has proven itself that is memory only, and
+// done in the connection's reader: no disk and no queue delays a grant.
+func (l *link) onLease(in inbound) error {
+	c := l.c
+	m, err := l.openState(in)
+	if err != nil {
+		return err
+	}
+	var lease protocol.Lease
+	if err := m.Decode(&lease); err != nil {
+		return err
+	}
+	if err := l.hear(m.Header.Seq); err != nil {
+		return err
+	}
+	if l.beats.lacks(lease.Beat) {
+		l.receipts.wantFull()
+		l.receipt()
+	}
+	if c.base.Recovery() != "" || c.isQuarantined(l.host) {
+		return nil
+	}
+	g := protocol.Grant{Header: c.header(protocol.TypeGrant, protocol.HostParty(l.host)), TTLms: leaseTTL.Milliseconds(), Held: []protocol.LeaseHeld{}}
+	g.Heard = m.Header.Seq
+	l.stateMu.Lock()
+	defer l.stateMu.Unlock()
+	g.Seq = c.nextSeq()
+	return c.publish(l.topic(protocol.ChannelGrant), g)
+}
+
+// leaseTTL is how long a host may hold on to what it was granted without
+// another grant.
+const leaseTTL = 90 * time.Second
+
+func (l *link) topic(ch protocol.Channel) protocol.Topic {
+	return protocol.HostTopic(l.c.cfg.FleetName, l.host, ch)
+}
+
+// publish seals and publishes, and counts. That the broker could not take it
+// is no refusal of what was received: it is logged and mended by repetition.
+func (c *Coordinator) publish(t protocol.Topic, body any) error {
+	if err := c.send(t, body); err != nil {
+		c.log.Debug("cannot publish", "topic", t.String(), "err", err)
+		return nil
+	}
+	c.stats.published.Add(1)
+	return nil
+}
+
+// hear notes a message that carried the current challenge. The first one after
+// a hello or a silence means that the host is there: what it claimed is looked
+// at, and what waited for it can go. That needs the store, so the first one is
+// for the worker of the inbox; see [presence.alive].
+func (l *link) hear(seq protocol.Seq) error {
+	first, err := l.presence.returns(seq)
+	if err != nil {
+		return err
+	}
+	if first {
+		if err := l.prove(); err != nil {
+			return err
+		}
+	}
+	l.presence.hear(seq, l.c.base.Boot(), l.c.base.NowMS())
+	if !first {
+		return nil
+	}
+	l.agenda.number()
+	l.agenda.ask()
+	l.c.emitHost(l.host, "host.online", "")
+	l.c.workers.start(func() {
+		l.sendWaiting(l.c.ctx)
+		l.resumeOutput()
+	})
+	return nil
+}
+
+// tick is the slow look at a host: send again what is due, number what could not
+// be sent, tell people about silence.
+func (l *link) tick(ctx context.Context) {
+	l.flush()
+	if _, _, ok := l.presence.reachable(l.c.base.Boot()); ok {
+		l.reask()
+		l.sendWaiting(ctx)
+		return
+	}
+	if l.presence.lapse(l.c.base.Boot()) {
+		l.c.emitHost(l.host, "host.offline", "silent")
+	}
+}
+
+// sendWaiting asks, numbers and sends what is due to a host that is there.
+func (l *link) sendWaiting(ctx context.Context) {
+	ask, number := l.agenda.take()
+	switch {
+	case ask && l.c.isRecovering(l.host):
+		l.c.askRecovering(l)
+	case ask:
+		l.c.askAgain(l)
+	}
+	if number {
+		l.c.numberWaiting(ctx, l)
+		l.agenda.numbered()
+	}
+	l.pump()
+}
+
+// jitter spreads resends; it decides nothing that matters.
+func jitter() float64 { return rand.Float64() }

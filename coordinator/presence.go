@@ -1,0 +1,222 @@
+package coordinator
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Silence after which a host is no longer believed to be there. It sends a
+// lease every 5 s: three may be lost before people are told, and after a
+// minute nobody expects it any more. Neither moves anything but the screen.
+const (
+	suspectAfter = 20 * time.Second
+	offlineAfter = time.Minute
+)
+
+// heardFresh is how young the newest sign of a host must be for an order to be
+// numbered: what cannot arrive now waits here and not on the wire.
+const heardFresh = time.Minute
+
+// Connectivity is what is known of a host's presence.
+type Connectivity string
+
+// The degrees of presence.
+const (
+	Online  Connectivity = "online"  // heard with the current challenge just now
+	Suspect Connectivity = "suspect" // its connection broke, or it has been silent for a while
+	Offline Connectivity = "offline" // said goodbye, or silent for long
+	Unknown Connectivity = "unknown" // not heard since this coordinator started
+)
+
+// presence is what was heard of one host and how much of it is proven. It is
+// memory only: no method waits for the store, and none reads a clock. Its
+// methods may be called from any goroutine.
+type presence struct {
+	mu      sync.Mutex
+	gate    protocol.HostGate
+	store   protocol.StoreID // the host's database as of its newest proven hello
+	heard   protocol.Seq     // newest message that carried the current challenge
+	heardAt int64            // boot clock, ms; 0 if the host was not heard yet
+	seenMS  int64            // wall clock, for people
+	proven  bool             // the current challenge came back: the host is there now
+	claims  *protocol.Hello  // the newest hello, until it is proven
+	left    bool             // the host said goodbye
+	broken  bool             // the will of its connection came
+	helloAt int64            // boot clock when hellos began to count
+	hellos  int              // hellos answered since then
+}
+
+// reset forgets the gate and with it the proof of a fork: after a person has
+// readmitted the host, that proof must not count any more.
+func (p *presence) reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gate = protocol.HostGate{}
+	p.proven, p.helloAt = false, 0
+}
+
+// connectivity judges what is known at a time of the boot clock, and tells when
+// the host was last seen.
+func (p *presence) connectivity(bootMS int64) (_ Connectivity, seenMS int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	silence := time.Duration(bootMS-p.heardAt) * time.Millisecond
+	switch {
+	case p.heardAt == 0:
+		return Unknown, 0
+	case p.left || silence > offlineAfter:
+		return Offline, p.seenMS
+	case p.broken || !p.proven || silence > suspectAfter:
+		return Suspect, p.seenMS
+	}
+	return Online, p.seenMS
+}
+
+// reachable reports whether an order given now is likely to arrive, and which
+// message of the host it answers.
+func (p *presence) reachable(bootMS int64) (heard protocol.Seq, age time.Duration, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	age = time.Duration(bootMS-p.heardAt) * time.Millisecond
+	return p.heard, age, p.proven && !p.left && !p.broken && age < heardFresh
+}
+
+// alive reports whether the host has proven itself, so that its leases need
+// memory only.
+func (p *presence) alive() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.proven && !p.broken
+}
+
+// conn returns the connection that said the newest hello, and its challenge.
+func (p *presence) conn() (protocol.Seq, protocol.Nonce) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gate.Conn()
+}
+
+// state judges a state message by the gate. A hello passes: it is judged
+// together with its instance, which is in its payload.
+func (p *presence) state(ch protocol.Channel, h *protocol.Header) error {
+	if h.IsHello() {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gate.State(ch, h.Seq, h.Chal)
+}
+
+// item judges the database that an item or a chunk comes from: it must be the
+// one for which the host speaks now. Items that overtake the proof of a hello
+// wait until they are sent again: taken in before, they would make that hello
+// look as if the host had gone back.
+func (p *presence) item(store protocol.StoreID) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case store.IsZero():
+	case store != p.store:
+		return fmt.Errorf("%w: store %s, the host's is %s", protocol.ErrStore, store, p.store)
+	case p.claims != nil:
+		return fmt.Errorf("%w: the hello is not proven yet", protocol.ErrStale)
+	}
+	return nil
+}
+
+// A host's hellos are answered once a second in the long run. A burst is
+// answered at once: a host says hello again as soon as it learns of a new term.
+const (
+	helloBurst    = 4
+	helloWindowMS = helloBurst * 1000
+)
+
+// hello takes a hello, for which a challenge was drawn. give is the challenge to
+// answer with, zero for a hello of an earlier connection. current tells that the
+// hello is the newest; early that too many were answered just now.
+func (p *presence) hello(seq protocol.Seq, h *protocol.Hello, fresh protocol.Nonce, bootMS int64) (give protocol.Nonce, current, early bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	give, current = p.gate.Hello(seq, h.Inst, fresh)
+	if p.helloAt == 0 || bootMS-p.helloAt >= helloWindowMS {
+		p.helloAt, p.hellos = bootMS, 0
+	}
+	p.hellos++
+	if current {
+		p.claims, p.proven, p.left, p.broken = h, false, false, false
+	}
+	return give, current, p.hellos > helloBurst
+}
+
+// claimed returns the newest hello while nothing has proven it, else nil.
+func (p *presence) claimed() *protocol.Hello {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.claims
+}
+
+// ignore drops what the newest hello claims: nothing of it is taken in.
+func (p *presence) ignore() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.claims = nil
+}
+
+// accept makes the database of a proven hello the one for which the host speaks.
+func (p *presence) accept(h *protocol.Hello) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.claims == h {
+		p.claims = nil
+	}
+	p.store = h.Store
+}
+
+// returns tells whether a message of a connection would be the first one after a
+// hello or a silence. A message of an earlier connection is refused.
+func (p *presence) returns(seq protocol.Seq) (first bool, _ error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if conn, _ := p.gate.Conn(); !conn.SameConn(seq) {
+		return false, fmt.Errorf("%w: a newer connection said hello meanwhile", protocol.ErrStale)
+	}
+	return !p.proven || p.broken, nil
+}
+
+// hear notes a message that carried the current challenge.
+func (p *presence) hear(seq protocol.Seq, bootMS, nowMS int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heard, p.heardAt, p.seenMS = seq, bootMS, nowMS
+	p.proven, p.left, p.broken = p.claims == nil, false, false
+}
+
+// goodbye notes that the host has ended its connection on purpose.
+func (p *presence) goodbye() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left, p.proven = true, false
+}
+
+// will notes that a connection broke: that makes a host suspect, never more.
+func (p *presence) will() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.broken = true
+}
+
+// lapse reports, once, that a host has been silent for so long that it is
+// offline.
+func (p *presence) lapse(bootMS int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	silence := time.Duration(bootMS-p.heardAt) * time.Millisecond
+	gone := p.proven && silence > offlineAfter
+	if gone {
+		p.proven = false
+	}
+	return gone
+}

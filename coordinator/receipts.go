@@ -1,0 +1,153 @@
+package coordinator
+
+import (
+	"sync"
+
+	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// maxCredits is how many streams one receipt asks for: it must not outgrow a
+// message, however much output an ended absence has left behind.
+const maxCredits = 64
+
+// receipts collects what the next receipt tells one host. Its methods may be
+// called from any goroutine, and never wait.
+type receipts struct {
+	mu      sync.Mutex
+	up      map[protocol.Stream]protocol.Position // durable here
+	credits map[creditKey]protocol.Credit         // output to ask for
+	owed    bool                                  // something that the host must learn has changed since the newest receipt
+	full    bool                                  // the next receipt asks for a full heartbeat
+	head    protocol.Position                     // head of the host's own audit log that the host is to be told, once
+	sealed  uint64                                // newest checkpoint of the audit log that this connection was told
+}
+
+// creditKey names one output stream of one attempt of an action.
+type creditKey struct {
+	action  protocol.ActionID
+	attempt int
+	fd      protocol.FD
+}
+
+// reset forgets what arrived; the next proven hello tells.
+func (r *receipts) reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.up = make(map[protocol.Stream]protocol.Position)
+	if r.credits == nil {
+		r.credits = make(map[creditKey]protocol.Credit)
+	}
+}
+
+// connected is called for each newest hello: its connection was told no
+// checkpoint yet.
+func (r *receipts) connected() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sealed = 0
+}
+
+// begin takes what a proven hello has shown, and owes a receipt.
+func (r *receipts) begin(up []protocol.Position, head protocol.Position) {
+	r.arrived(up)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.head, r.owed = head, true
+}
+
+// arrived notes how far streams are durable here.
+func (r *receipts) arrived(up []protocol.Position) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range up {
+		r.up[p.Stream] = p
+	}
+}
+
+// owe makes the present batch end with a receipt.
+func (r *receipts) owe() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.owed = true
+}
+
+func (r *receipts) isOwed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.owed
+}
+
+// wantFull asks for a full heartbeat with the next receipt.
+func (r *receipts) wantFull() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.full = true
+}
+
+// credit asks for output with the next receipt.
+func (r *receipts) credit(cr protocol.Credit) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.credits[creditKey{cr.Action, cr.Attempt, cr.FD}] = cr
+	r.owed = true
+}
+
+// asks reports whether the next receipt asks for output.
+func (r *receipts) asks() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.credits) > 0
+}
+
+// compose returns what the next receipt tells, and counts that as told. newest is
+// the newest checkpoint of the audit log, nil if there is none to tell.
+func (r *receipts) compose(newest *core.Seal) protocol.Receipt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := protocol.Receipt{Have: []protocol.Position{}, Audit: r.head}
+	for _, p := range r.up {
+		out.Have = append(out.Have, p)
+	}
+	if r.full {
+		out.Want = []string{protocol.WantFull}
+	}
+	for key, cr := range r.credits {
+		if len(out.Credit) == maxCredits {
+			break // the next receipt has the others
+		}
+		out.Credit = append(out.Credit, cr)
+		delete(r.credits, key)
+	}
+	if newest != nil && newest.N > r.sealed {
+		out.Checkpoint, r.sealed = newest.Checkpoint, newest.N
+	}
+	r.full, r.owed, r.head = false, false, protocol.Position{}
+	return out
+}
+
+// receipt tells a host what arrived, what was sent, and what is wanted. It is
+// cumulative, so one that is lost is mended by the next.
+func (l *link) receipt() {
+	conn, chal := l.presence.conn()
+	if chal.IsZero() {
+		return
+	}
+	newest := l.c.sealer.newest.Load()
+	if l.c.base.Recovery() != "" {
+		newest = nil
+	}
+	if err := l.answer(conn, chal, l.receipts.compose(newest)); err != nil {
+		l.c.log.Error("cannot send a receipt", "host", l.host, "err", err)
+	}
+}
+
+// answer seals and sends a receipt to one connection of a host.
+func (l *link) answer(to protocol.Seq, give protocol.Nonce, r protocol.Receipt) error {
+	r.Header = l.c.header(protocol.TypeReceipt, protocol.HostParty(l.host))
+	r.Answers, r.Give, r.Sent = to, give, l.out.sent()
+	l.stateMu.Lock()
+	defer l.stateMu.Unlock()
+	r.Seq = l.c.nextSeq()
+	return l.c.publish(l.topic(protocol.ChannelReceipt), r)
+}
