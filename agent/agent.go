@@ -10,8 +10,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hostler-io/hostler/agent/commands"
+	"github.com/hostler-io/hostler/agent/lease"
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -22,7 +24,9 @@ type Agent struct {
 	cfg      Config
 	loop     *loop.Loop
 	counters *counters
-	voice    *voice
+	wire     *wire.Host
+	voice    *wire.Numbers
+	lease    *lease.Lease
 	outputs  *outputs
 	inputs   *inputs
 	supplies *supplies
@@ -30,20 +34,16 @@ type Agent struct {
 	commands *commands.Active // nil if this host runs none
 
 	// What others tell the loop.
-	inbox      chan inbound    // messages from the coordinator
-	linked     chan uint64     // a connection is up; the newest alone
-	lost       chan uint64     // a connection failed
-	outgoing   chan outbound   // from the loop to the sender
-	grants     chan inbound    // from the link to the lease, past the loop
-	trusted    chan struct{}   // Trust may know more now
-	listings   chan listing    // containers as a runtime sees them
-	pokes      []chan struct{} // ask for a listing, one for each runtime
-	docs       chan inbound    // rings and revocations, for Trust
-	fetches    chan uint64     // a ring to fetch
-	leaseUntil atomic.Int64    // boot clock; written by the lease
-	leaseLow   atomic.Int64    // the least that was left when a grant came, in ms; written by the lease
-	grantAt    atomic.Int64    // boot clock of the newest grant; written by the lease
-	gen        atomic.Uint64   // counts what was seen of containers, to tell old looks
+	inbox    chan inbound    // messages from the coordinator
+	linked   chan uint64     // a connection is up; the newest alone
+	lost     chan uint64     // a connection failed
+	outgoing chan outbound   // from the loop to the sender
+	trusted  chan struct{}   // Trust may know more now
+	listings chan listing    // containers as a runtime sees them
+	pokes    []chan struct{} // ask for a listing, one for each runtime
+	docs     chan inbound    // rings and revocations, for Trust
+	fetches  chan uint64     // a ring to fetch
+	gen      atomic.Uint64   // counts what was seen of containers, to tell old looks
 
 	// Owned by the loop.
 	self    queue.Identity
@@ -61,7 +61,6 @@ type Agent struct {
 	staged  []staged                            // actions of this turn of the loop, not durable yet
 	// stagedAfter is where the stream of orders stood before those that are staged.
 	stagedAfter protocol.Position
-	degraded    string
 	managed     map[protocol.CTID]*tracked
 	foreign     map[container.Kind][]container.Info
 	unlooked    []container.Kind // runtimes whose containers were not seen yet
@@ -87,12 +86,12 @@ func New(cfg Config) (*Agent, error) {
 		cfg:      cfg,
 		loop:     loop.New(loop.Config{Boot: cfg.Boot, BootMS: cfg.BootMS, Now: cfg.Now, Rand: cfg.Rand, Log: cfg.Log}),
 		counters: newCounters(),
-		voice:    &voice{},
+		wire:     &wire.Host{ID: cfg.Host, Fleet: cfg.Fleet, FleetName: cfg.FleetName, Signer: cfg.Signer, Trust: cfg.Trust},
+		voice:    &wire.Numbers{},
 		inbox:    make(chan inbound, 1024),
 		linked:   make(chan uint64, 1),
 		lost:     make(chan uint64, 1),
 		outgoing: make(chan outbound, 512),
-		grants:   make(chan inbound, 8),
 		trusted:  make(chan struct{}, 1),
 		listings: make(chan listing),
 		docs:     make(chan inbound, 4),
@@ -108,6 +107,12 @@ func New(cfg Config) (*Agent, error) {
 	for _, r := range cfg.Runtimes {
 		a.pokes = append(a.pokes, make(chan struct{}, 1))
 		a.unlooked = append(a.unlooked, r.Kind())
+	}
+	if cfg.Link != nil {
+		a.lease = lease.New(lease.Config{
+			Host: a.wire, Numbers: a.voice, Traffic: a.counters.traffic, Boot: cfg.Boot, BootMS: cfg.BootMS,
+			Publish: cfg.Link.Publish, Lost: a.lostConn, Log: cfg.Log,
+		})
 	}
 	a.makeTimers()
 	a.outputs, a.inputs, a.supplies = newOutputs(a), newInputs(a), newSupplies(a)
@@ -141,7 +146,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.cfg.Link != nil {
 		g.Go(func() error { return a.cfg.Link.Run(running, a.open) }) // the connection
 		g.Go(func() error { return a.send(running) })                 // sealed messages → connection
-		g.Go(func() error { return a.lease(running) })                // leases ⇄ grants: no disk, no loop
+		g.Go(func() error { return a.lease.Run(running) })            // leases ⇄ grants: no disk, no loop
 		g.Go(func() error { return a.trust(running) })                // rings and revocations → Trust
 		g.Go(func() error { return a.inputs.serve(running) })         // chunks → sinks
 		g.Go(func() error { return a.inputs.hold(running) })          // the second connection, while somebody reads
@@ -197,7 +202,7 @@ func (a *Agent) remember(ctx context.Context) error {
 	if _, err := a.cfg.Rand.Read(inst[:]); err != nil {
 		return fmt.Errorf("drawing the instance: %w", err)
 	}
-	a.voice.begin(a.self.Inc, inst, a.self.Term)
+	a.voice.Begin(a.self.Inc, inst, a.self.Term)
 	a.gate = protocol.CoordinatorGate{Seen: a.self.Term, Store: a.self.Coord}
 	if err := a.loadStreams(ctx); err != nil {
 		return err

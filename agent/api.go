@@ -183,7 +183,9 @@ type Metrics struct {
 // Metrics returns a snapshot. It never waits.
 func (a *Agent) Metrics() Metrics {
 	m := a.counters.snapshot()
-	m.Lease, m.LeaseLowest = a.leaseLeft()
+	if a.lease != nil {
+		m.Lease, m.LeaseLowest = a.lease.Left()
+	}
 	m.Commits = a.cfg.Queue.Stats().Commits
 	return m
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -12,15 +13,13 @@ import (
 // counters are written by any goroutine and read by Metrics. The maps are made
 // once and only read afterwards.
 type counters struct {
-	refused        map[protocol.Code]*atomic.Uint64
-	sent, received map[protocol.Type]*atomic.Uint64
-	ended          map[protocol.State]*atomic.Uint64
-	dropped        atomic.Uint64
-	accepted       atomic.Uint64
-	unapproved     atomic.Uint64
-	starts         atomic.Uint64
-	startFailures  atomic.Uint64
-	gauges         atomic.Pointer[gauges]
+	traffic       *wire.Traffic
+	ended         map[protocol.State]*atomic.Uint64
+	accepted      atomic.Uint64
+	unapproved    atomic.Uint64
+	starts        atomic.Uint64
+	startFailures atomic.Uint64
+	gauges        atomic.Pointer[gauges]
 }
 
 // gauges are what the loop saw when it last turned.
@@ -33,12 +32,8 @@ type gauges struct {
 
 func newCounters() *counters {
 	c := &counters{
-		refused: counterMap(protocol.Codes()),
-		sent: counterMap([]protocol.Type{protocol.TypePresence, protocol.TypeHeartbeat, protocol.TypeLease,
-			protocol.TypeAck, protocol.TypeReport, protocol.TypeAlert, protocol.TypeOut}),
-		received: counterMap([]protocol.Type{protocol.TypeOrder, protocol.TypeControl, protocol.TypeGrant,
-			protocol.TypeReceipt, protocol.TypeCoordinator}),
-		ended: counterMap(slices.DeleteFunc(protocol.States(), func(s protocol.State) bool { return !s.Final() })),
+		traffic: wire.NewTraffic(),
+		ended:   counterMap(slices.DeleteFunc(protocol.States(), func(s protocol.State) bool { return !s.Final() })),
 	}
 	c.gauges.Store(&gauges{})
 	return c
@@ -62,12 +57,12 @@ func count[K comparable](m map[K]*atomic.Uint64, k K) {
 
 func (c *counters) snapshot() Metrics {
 	read := func(v *atomic.Uint64) uint64 { return v.Load() }
-	g := c.gauges.Load()
+	g, t := c.gauges.Load(), c.traffic.Counts()
 	return Metrics{
-		Refused:       project(c.refused, read),
-		Dropped:       c.dropped.Load(),
-		Sent:          project(c.sent, read),
-		Received:      project(c.received, read),
+		Refused:       t.Refused,
+		Dropped:       t.Dropped,
+		Sent:          t.Sent,
+		Received:      t.Received,
 		Accepted:      c.accepted.Load(),
 		Unapproved:    c.unapproved.Load(),
 		Ended:         project(c.ended, read),

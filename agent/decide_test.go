@@ -79,7 +79,7 @@ func TestArrivedIsBounded(t *testing.T) {
 	if n := took * size; n > maxArrived || n < protocol.MaxInputWindow {
 		t.Errorf("%d bytes wait, want %d to %d", n, protocol.MaxInputWindow, maxArrived)
 	}
-	if dropped := in.agent.counters.dropped.Load(); dropped != uint64(1000-took) {
+	if dropped := in.agent.counters.traffic.Counts().Dropped; dropped != uint64(1000-took) {
 		t.Errorf("%d were dropped, %d wait", dropped, took)
 	}
 }

@@ -68,7 +68,7 @@ func (a *Agent) sendHeartbeat() {
 	}
 	a.beat.number++
 	a.beat.at, a.beat.last, a.beat.audit = a.loop.Now(), content, head.N
-	a.voice.told(a.beat.number)
+	a.voice.SawBeat(a.beat.number)
 	pages := paginate(steady(host, nil, alerts), containers)
 	for i, page := range pages {
 		a.state(protocol.TypeHeartbeat, protocol.ChannelHeartbeat, func(h protocol.Header) any {

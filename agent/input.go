@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/agent/loop"
+	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -134,13 +135,13 @@ func (i *inputs) handle(topic string, payload []byte) {
 	n := int64(len(payload))
 	if i.waiting.Add(n) <= maxArrived {
 		select {
-		case i.arrived <- inbound{topic, payload}:
+		case i.arrived <- inbound{Topic: topic, Payload: payload}:
 			return
 		default:
 		}
 	}
 	i.waiting.Add(-n)
-	i.agent.counters.dropped.Add(1)
+	i.agent.counters.traffic.Dropped()
 }
 
 // serve opens what comes.
@@ -151,11 +152,9 @@ func (i *inputs) serve(ctx context.Context) error {
 			return context.Cause(ctx)
 		case m := <-i.arrived:
 			err := i.take(m)
-			i.waiting.Add(-int64(len(m.payload)))
+			i.waiting.Add(-int64(len(m.Payload)))
 			if err != nil {
-				if code, ok := errors.AsType[protocol.Code](err); ok {
-					count(i.agent.counters.refused, code)
-				}
+				i.agent.counters.traffic.Refused(err)
 				i.agent.cfg.Log.Debug("a chunk was refused", "error", err)
 			}
 		}
@@ -193,13 +192,13 @@ func (i *inputs) hold(ctx context.Context) error {
 // what is there is dropped, and its sender told where to go on.
 func (i *inputs) take(m inbound) error {
 	a := i.agent
-	x := a.expect(m.topic, a.cfg.Trust.Ring())
+	x := a.expect(m.Topic, a.cfg.Trust.Ring())
 	x.Fresh = chunkGate{a.voice}
-	msg, err := protocol.Open(m.payload, x)
+	msg, err := protocol.Open(m.Payload, x)
 	if err != nil {
 		return err
 	}
-	count(a.counters.received, protocol.TypeIn)
+	a.counters.traffic.Received(protocol.TypeIn)
 	h := &msg.Header
 	if h.FD == protocol.TTYInput {
 		return a.sessions.take(msg)
@@ -391,14 +390,14 @@ func (a *Agent) BulkSession() Session {
 
 // chunkGate judges chunks: their offset, not their age, tells what is new, but
 // they must be of the coordinator that the loop has made durable.
-type chunkGate struct{ voice *voice }
+type chunkGate struct{ voice *wire.Numbers }
 
 // Fresh takes every chunk.
 func (chunkGate) Fresh(protocol.Topic, *protocol.Header) error { return nil }
 
 // Term takes the term that the loop has made durable, and no other.
 func (g chunkGate) Term(h *protocol.Header) error {
-	if h.Term != g.voice.seen() {
+	if h.Term != g.voice.Term() {
 		return fmt.Errorf("%w: a chunk of term %d/%d", protocol.ErrTerm, h.Term.Ring, h.Term.Counter)
 	}
 	return nil

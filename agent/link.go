@@ -3,21 +3,18 @@ package agent
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/hostler-io/hostler/agent/loop"
+	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
 )
 
 // inbound is a message as it came.
-type inbound struct {
-	topic   string
-	payload []byte
-}
+type inbound = wire.Message
 
 // connection is the loop's side of the present connection.
 type connection struct {
@@ -75,48 +72,49 @@ func (a *Agent) handle(topic string, payload []byte) {
 	if t, err := protocol.ParseTopic(topic); err == nil {
 		switch t.Channel {
 		case protocol.ChannelGrant:
-			to = a.grants
+			if !a.lease.Take(inbound{Topic: topic, Payload: payload}) {
+				a.counters.traffic.Dropped()
+			}
+			return
 		case protocol.ChannelRing, protocol.ChannelRevoked:
 			to = a.docs
 		}
 	}
 	select {
-	case to <- inbound{topic, payload}:
+	case to <- inbound{Topic: topic, Payload: payload}:
 	default:
-		a.counters.dropped.Add(1)
+		a.counters.traffic.Dropped()
 	}
 }
 
 // topic is a topic of this host.
-func (a *Agent) topic(c protocol.Channel) string {
-	return protocol.HostTopic(a.cfg.FleetName, a.cfg.Host, c).String()
-}
+func (a *Agent) topic(c protocol.Channel) string { return a.wire.Topic(c) }
 
 // header starts a message of this host.
-func (a *Agent) header(t protocol.Type) protocol.Header {
-	return protocol.Header{Type: t, Fleet: a.cfg.Fleet, From: protocol.HostParty(a.cfg.Host), To: protocol.Coordinator, Ring: a.cfg.Trust.Ring()}
-}
+func (a *Agent) header(t protocol.Type) protocol.Header { return a.wire.Header(t) }
 
 // seal signs a message.
-func (a *Agent) seal(v any) ([]byte, error) {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	return protocol.Seal(a.cfg.Signer, body, nil)
-}
+func (a *Agent) seal(v any) ([]byte, error) { return a.wire.Seal(v) }
 
 // connected begins a conversation.
 func (a *Agent) connected(conn uint64) {
 	a.link = connection{conn: conn}
 	a.loop.Moved()
-	a.voice.connected(conn)
+	a.voice.Connected(conn)
 	a.due[dueHello].Stop()
 	a.due[dueAck].Stop()
 	for _, p := range a.streams {
 		p.resend.Connected()
 	}
 	a.hello()
+}
+
+// lostConn tells the loop of a connection that has failed, if it was not told yet.
+func (a *Agent) lostConn(conn uint64) {
+	select {
+	case a.lost <- conn:
+	default:
+	}
 }
 
 // disconnected ends it, for what it is worth: a new one begins with a hello in
@@ -127,14 +125,14 @@ func (a *Agent) disconnected(conn uint64) {
 	}
 	a.link = connection{}
 	a.loop.Moved()
-	a.voice.disconnected(conn)
+	a.voice.Disconnected(conn)
 	a.due[dueHello].Stop()
 	a.due[dueAck].Stop()
 }
 
 // hello says who is here, again and again until it is answered.
 func (a *Agent) hello() {
-	seq, ok := a.voice.hello(a.cfg.BootMS())
+	seq, ok := a.voice.Hello(a.cfg.BootMS())
 	if !ok {
 		return
 	}
@@ -148,7 +146,7 @@ func (a *Agent) hello() {
 	h := a.header(protocol.TypePresence)
 	h.Seq = seq
 	hello := protocol.Hello{
-		Proto: protocol.Proto, Inst: a.voice.inst, Boot: a.cfg.Boot, Store: a.self.Store,
+		Proto: protocol.Proto, Inst: a.voice.Inst(), Boot: a.cfg.Boot, Store: a.self.Store,
 		TermSeen: a.gate.Seen, AcceptSeq: a.self.AcceptSeq, Evidence: a.self.Evidence, Checkpoint: a.self.Checkpoint,
 		SelfFence: "none", Features: a.cfg.Features,
 	}
@@ -170,7 +168,7 @@ func (a *Agent) hello() {
 func (a *Agent) greetAgain() {
 	a.link.answered, a.link.tries, a.link.said = false, 0, protocol.Seq{}
 	a.loop.Moved()
-	a.voice.unheard()
+	a.voice.Unheard()
 	a.hello()
 }
 
@@ -181,15 +179,17 @@ const silence = time.Minute
 
 // listen says hello again when the coordinator has fallen silent.
 func (a *Agent) listen() {
-	heard := max(a.link.since, a.grantAt.Load())
-	if a.link.answered && a.cfg.BootMS()-heard > silence.Milliseconds() {
+	if !a.link.answered {
+		return
+	}
+	if heard := max(a.link.since, a.lease.GrantedMS()); a.cfg.BootMS()-heard > silence.Milliseconds() {
 		a.greetAgain()
 	}
 }
 
 // greeted takes the answer to the hello: from now on the rest may be said.
 func (a *Agent) greeted(give protocol.Nonce) {
-	a.voice.answered(a.link.conn, give)
+	a.voice.Answered(a.link.conn, give)
 	if !a.link.online {
 		a.link.online = a.state(protocol.TypePresence, protocol.ChannelPresence, func(h protocol.Header) any {
 			return protocol.Presence{Header: h, Kind: protocol.PresenceOnline}
@@ -213,7 +213,7 @@ func (a *Agent) goodbye() {
 	if a.cfg.Link == nil || !a.link.answered {
 		return
 	}
-	_, chal, ok := a.voice.next(protocol.TypePresence, a.cfg.BootMS())
+	_, chal, ok := a.voice.Next(protocol.TypePresence, a.cfg.BootMS())
 	if !ok {
 		return
 	}
@@ -255,7 +255,7 @@ func (f freshness) Fresh(t protocol.Topic, h *protocol.Header) error {
 		}
 		fallthrough // it carries an action
 	case protocol.ChannelOrder:
-		if _, ok := f.a.voice.sentAt(h.Heard); !ok {
+		if _, ok := f.a.voice.SentAt(h.Heard); !ok {
 			return fmt.Errorf("%w: %d/%d/%d", protocol.ErrHeard, h.Heard.Inc, h.Heard.Conn, h.Heard.K)
 		}
 		return nil
@@ -269,10 +269,10 @@ func (f freshness) Term(h *protocol.Header) error { return f.a.gate.Term(h) }
 // receive opens a message and acts upon it. What is refused is counted and
 // never answered.
 func (a *Agent) receive(m inbound) {
-	if bytes.Equal(m.payload, a.fleet) {
+	if bytes.Equal(m.Payload, a.fleet) {
 		return // the retained word that every connection repeats
 	}
-	msg, err := protocol.Open(m.payload, a.expect(m.topic, a.cfg.Trust.Ring()))
+	msg, err := protocol.Open(m.Payload, a.expect(m.Topic, a.cfg.Trust.Ring()))
 	if errors.Is(err, protocol.ErrRing) {
 		a.ringAhead(m, msg)
 		return
@@ -281,7 +281,7 @@ func (a *Agent) receive(m inbound) {
 		err = a.dispatch(m, msg)
 	}
 	if err != nil {
-		a.refuse(m.topic, err)
+		a.refuse(m.Topic, err)
 	}
 }
 
@@ -299,22 +299,22 @@ func (a *Agent) dispatch(m inbound, msg protocol.Message) error {
 		if a.link.conn == 0 || !r.Answers.SameConn(protocol.Seq{Inc: a.self.Inc, Conn: a.link.conn}) {
 			return fmt.Errorf("%w: the receipt answers connection %d/%d", protocol.ErrStale, r.Answers.Inc, r.Answers.Conn)
 		}
-		if !a.believe(&msg, m.payload) {
+		if !a.believe(&msg, m.Payload) {
 			return nil
 		}
 		if !a.link.said.Takes(r.Answers) {
 			return nil // the hello of its term is on its way
 		}
-		a.receipt(&r, m.payload)
+		a.receipt(&r, m.Payload)
 	case protocol.ChannelCoordinator:
 		var s protocol.CoordinatorState
 		if err := msg.Decode(&s); err != nil {
 			return err
 		}
-		if !a.believe(&msg, m.payload) {
+		if !a.believe(&msg, m.Payload) {
 			return nil
 		}
-		a.fleet = m.payload
+		a.fleet = m.Payload
 	case protocol.ChannelOrder, protocol.ChannelControl:
 		if !a.believe(&msg, nil) {
 			return nil
@@ -323,7 +323,7 @@ func (a *Agent) dispatch(m inbound, msg protocol.Message) error {
 	default:
 		return fmt.Errorf("%w: nothing comes down on %s yet", protocol.ErrTopic, msg.Topic.Channel)
 	}
-	count(a.counters.received, msg.Header.Type)
+	a.counters.traffic.Received(msg.Header.Type)
 	return nil
 }
 
@@ -348,7 +348,7 @@ func (a *Agent) believe(msg *protocol.Message, evidence []byte) bool {
 	}
 	a.gate.Accept(msg.Topic.Channel, h)
 	if newTerm {
-		a.voice.saw(h.Term)
+		a.voice.SawTerm(h.Term)
 		a.cfg.Log.Info("the coordinator speaks in a new term", "term_ring", h.Term.Ring, "term", h.Term.Counter)
 	}
 	if named {
@@ -399,9 +399,7 @@ type refusalLog struct {
 
 // refuse counts a message that was not taken, under its one code.
 func (a *Agent) refuse(topic string, err error) {
-	if code, ok := errors.AsType[protocol.Code](err); ok {
-		count(a.counters.refused, code)
-	}
+	a.counters.traffic.Refused(err)
 	now := a.loop.Now()
 	if a.refused.last != 0 && now-a.refused.last < time.Second {
 		a.refused.silent++

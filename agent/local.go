@@ -21,8 +21,11 @@ func (a *Agent) status() Status {
 	s := Status{
 		Host: a.cfg.Host, Fleet: a.cfg.Fleet, FleetName: a.cfg.FleetName, Boot: a.cfg.Boot,
 		Inc: a.self.Inc, Starts: a.self.Starts, Store: a.self.Store, Link: a.cfg.Link != nil, Connected: a.link.answered,
-		SinceMS: a.link.since, Conn: a.link.conn, LeaseUntilMS: a.leaseUntil.Load(), Term: a.gate.Seen, Waiting: a.lanes.waiting, Unsent: a.unsent(),
+		SinceMS: a.link.since, Conn: a.link.conn, Term: a.gate.Seen, Waiting: a.lanes.waiting, Unsent: a.unsent(),
 		Degraded: a.loop.Degraded(), Containers: len(a.managed), Policy: PolicyStatus{a.rights.info, a.rights.kept.FloorMS},
+	}
+	if a.lease != nil {
+		s.LeaseUntilMS = a.lease.UntilMS()
 	}
 	s.Running = len(a.jobs) - s.Waiting
 	if a.cfg.Trust != nil {

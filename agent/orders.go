@@ -118,7 +118,7 @@ func (a *Agent) judge(item *protocol.OrderItem, h *protocol.Header, refusal prot
 // which this process sent what the order answers, so no clock but ours takes
 // part.
 func (a *Agent) left(h *protocol.Header) int64 {
-	sent, ok := a.voice.sentAt(h.Heard)
+	sent, ok := a.voice.SentAt(h.Heard)
 	if !ok {
 		return 0
 	}
@@ -394,9 +394,9 @@ func (a *Agent) giveUpRing() {
 			continue
 		}
 		delete(a.ahead, s)
-		msg, err := protocol.Open(h.m.payload, a.expect(h.m.topic, h.ring))
+		msg, err := protocol.Open(h.m.Payload, a.expect(h.m.Topic, h.ring))
 		if err != nil {
-			a.refuse(h.m.topic, err)
+			a.refuse(h.m.Topic, err)
 			continue
 		}
 		if a.believe(&msg, nil) {
@@ -419,10 +419,10 @@ func (a *Agent) trust(ctx context.Context) error {
 			err = a.cfg.Trust.Fetch(fetch, ring)
 			cancel()
 		case m := <-a.docs:
-			if m.topic == protocol.FleetTopic(a.cfg.FleetName, protocol.ChannelRing).String() {
-				err = a.cfg.Trust.Advance(ctx, m.payload)
+			if m.Topic == protocol.FleetTopic(a.cfg.FleetName, protocol.ChannelRing).String() {
+				err = a.cfg.Trust.Advance(ctx, m.Payload)
 			} else {
-				err = a.cfg.Trust.Revoke(ctx, m.payload)
+				err = a.cfg.Trust.Revoke(ctx, m.Payload)
 			}
 		}
 		if err != nil && ctx.Err() == nil {

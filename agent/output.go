@@ -446,9 +446,9 @@ func (s *sender) publish(ctx context.Context, o *outStream, buf []byte, gone int
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		s.agent.counters.dropped.Add(1)
+		s.agent.counters.traffic.Dropped()
 	} else {
-		count(s.agent.counters.sent, protocol.TypeOut)
+		s.agent.counters.traffic.Sent(protocol.TypeOut)
 	}
 	return nil
 }

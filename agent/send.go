@@ -35,7 +35,7 @@ func (a *Agent) send(ctx context.Context) error {
 				loop.Newest(a.lost, m.conn)
 				continue
 			}
-			count(a.counters.sent, m.typ)
+			a.counters.traffic.Sent(m.typ)
 		}
 	}
 }
@@ -51,13 +51,13 @@ func (a *Agent) post(t protocol.Type, c protocol.Channel, v any) {
 	select {
 	case a.outgoing <- outbound{a.link.conn, t, a.topic(c), payload, c.Retained()}:
 	default:
-		a.counters.dropped.Add(1)
+		a.counters.traffic.Dropped()
 	}
 }
 
 // state sends a state message, if the coordinator has answered.
 func (a *Agent) state(t protocol.Type, c protocol.Channel, build func(protocol.Header) any) bool {
-	seq, chal, ok := a.voice.next(t, a.cfg.BootMS())
+	seq, chal, ok := a.voice.Next(t, a.cfg.BootMS())
 	if !ok {
 		return false
 	}

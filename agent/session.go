@@ -150,7 +150,7 @@ func (s *session) typed(who string, packet []byte) error {
 	case asked && len(waiting) < maxUnwritten:
 		s.unwritten[t] = append(waiting, packet)
 	case asked, known && len(s.unwritten) >= terminal.MaxPeers:
-		s.agent.counters.dropped.Add(1)
+		s.agent.counters.traffic.Dropped()
 	case !known && len(s.known)+len(s.unwritten) >= terminal.MaxPeers:
 		s.answer(terminal.Ack{Peer: p.Peer, Offset: terminal.Refused})
 		loop.Newest(s.acked, struct{}{})
@@ -166,7 +166,7 @@ func (s *session) push(packet []byte) {
 	select {
 	case s.packets <- packet:
 	default:
-		s.agent.counters.dropped.Add(1)
+		s.agent.counters.traffic.Dropped()
 	}
 }
 
@@ -328,6 +328,6 @@ func (s *session) publish(ctx context.Context, acks []byte) error {
 	if err := s.agent.cfg.Bulk.Publish(ctx, topic.String(), payload); err != nil {
 		return err
 	}
-	count(s.agent.counters.sent, protocol.TypeOut)
+	s.agent.counters.traffic.Sent(protocol.TypeOut)
 	return nil
 }

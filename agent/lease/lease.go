@@ -1,0 +1,172 @@
+// Package lease asks to keep what this host holds, which proves that the host is
+// alive, and takes the coordinator's grants, in a goroutine of its own.
+//
+// It must be in time even when a disk hangs for half a minute, so it touches
+// neither the disk nor the agent's loop: what it needs of them, numbers and the
+// term in force, is in [wire.Numbers].
+package lease
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/hostler-io/hostler/agent/wire"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// every is how often a lease is asked for: eighteen times within the time
+// to live of a grant.
+const every = 5 * time.Second
+
+// Config is what a lease is asked for with. All of it is required.
+type Config struct {
+	Host    *wire.Host
+	Numbers *wire.Numbers
+	Traffic *wire.Traffic
+	Boot    string       // names the present boot
+	BootMS  func() int64 // the boot clock
+	// Publish hands a message to the connection. It may wait for room.
+	Publish func(ctx context.Context, topic string, payload []byte, retained bool) error
+	// Lost is told of a connection that has failed. It does not wait.
+	Lost func(conn uint64)
+	Log  *slog.Logger
+}
+
+// Lease is the lease of this host. Its methods may be called by any goroutine.
+type Lease struct {
+	cfg    Config
+	grants chan wire.Message
+	until  atomic.Int64 // boot clock; 0 before the first grant
+	low    atomic.Int64 // the least that was left when a grant came, in ms
+	at     atomic.Int64 // boot clock of the newest grant
+}
+
+// New returns a lease that was not granted yet.
+func New(cfg Config) *Lease { return &Lease{cfg: cfg, grants: make(chan wire.Message, 8)} }
+
+// Take takes a grant as it came. It never waits: a grant that finds no room is
+// lost, as on any other part of the way, and Take is false.
+func (l *Lease) Take(m wire.Message) bool {
+	select {
+	case l.grants <- m:
+		return true
+	default:
+		return false
+	}
+}
+
+// Run asks for leases and takes grants until ctx ends, and returns its cause.
+// Nothing is held yet, so a grant that does not come has no consequence yet.
+func (l *Lease) Run(ctx context.Context) error {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	g := &gate{numbers: l.cfg.Numbers}
+	var number uint64
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+			number++
+			l.ask(ctx, number)
+		case m := <-l.grants:
+			if err := l.grant(g, m); err != nil {
+				l.cfg.Traffic.Refused(err)
+				l.cfg.Log.Debug("a grant was refused", "error", err)
+			}
+		}
+	}
+}
+
+// ask sends one lease, if the coordinator has answered.
+func (l *Lease) ask(ctx context.Context, number uint64) {
+	n := l.cfg.Numbers
+	seq, chal, ok := n.Next(protocol.TypeLease, l.cfg.BootMS())
+	if !ok {
+		return
+	}
+	h := l.cfg.Host.Header(protocol.TypeLease)
+	h.Seq, h.Chal = seq, chal
+	payload, err := l.cfg.Host.Seal(protocol.Lease{Header: h, Number: number, Boot: l.cfg.Boot, Inst: n.Inst(), Beat: n.Beat()})
+	if err != nil {
+		l.cfg.Log.Error("a lease cannot be signed", "error", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, every)
+	defer cancel()
+	if err := l.cfg.Publish(ctx, l.cfg.Host.Topic(protocol.ChannelLease), payload, false); err != nil {
+		l.cfg.Lost(seq.Conn)
+		return
+	}
+	l.cfg.Traffic.Sent(protocol.TypeLease)
+}
+
+// grant takes one grant: what is held may be kept for its time to live from the
+// moment at which this process sent what the grant answers.
+func (l *Lease) grant(gate *gate, m wire.Message) error {
+	gate.coordinator.Seen = l.cfg.Numbers.Term()
+	msg, err := l.cfg.Host.Open(m, l.cfg.Host.Trust.Ring(), gate)
+	if err != nil {
+		return err
+	}
+	var g protocol.Grant
+	if err := msg.Decode(&g); err != nil {
+		return err
+	}
+	gate.coordinator.Accept(protocol.ChannelGrant, &msg.Header)
+	if at, ok := l.cfg.Numbers.SentAt(g.Heard); ok {
+		now := l.cfg.BootMS()
+		if until := l.until.Load(); until > 0 {
+			l.low.Store(min(l.low.Load(), until-now))
+		} else {
+			l.low.Store(math.MaxInt64)
+		}
+		l.until.Store(at + g.TTLms)
+		l.at.Store(now)
+	}
+	l.cfg.Traffic.Received(protocol.TypeGrant)
+	return nil
+}
+
+// UntilMS is when the newest grant ends, and GrantedMS when it came, by the boot
+// clock; 0 before the first.
+func (l *Lease) UntilMS() int64   { return l.until.Load() }
+func (l *Lease) GrantedMS() int64 { return l.at.Load() }
+
+// Left returns how long the newest grant is good for, and the least that ever was
+// left; both are 0 before the first grant.
+func (l *Lease) Left() (left, lowest time.Duration) {
+	until := l.until.Load()
+	if until == 0 {
+		return 0, 0
+	}
+	ms := until - l.cfg.BootMS()
+	return time.Duration(ms) * time.Millisecond, time.Duration(min(ms, l.low.Load())) * time.Millisecond
+}
+
+// gate is what the lease has seen before. It belongs to its goroutine.
+type gate struct {
+	numbers     *wire.Numbers
+	coordinator protocol.CoordinatorGate
+}
+
+// Fresh takes grants that answer what this process has sent, in their order.
+func (g *gate) Fresh(t protocol.Topic, h *protocol.Header) error {
+	if _, ok := g.numbers.SentAt(h.Heard); !ok {
+		return fmt.Errorf("%w: %d/%d/%d", protocol.ErrHeard, h.Heard.Inc, h.Heard.Conn, h.Heard.K)
+	}
+	return g.coordinator.Fresh(t.Channel, h)
+}
+
+// Term takes the term that the loop has made durable, and no other: a newer one
+// is learnt by the answer to the next hello.
+func (g *gate) Term(h *protocol.Header) error {
+	if h.Term != g.coordinator.Seen {
+		return fmt.Errorf("%w: a grant of term %d/%d", protocol.ErrTerm, h.Term.Ring, h.Term.Counter)
+	}
+	return nil
+}
