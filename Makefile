@@ -20,10 +20,23 @@ FOR ?= 5m
 export HOSTLER_BIN := $(CURDIR)/bin
 
 TAGS := integration,heavy,hostlertest
+
+# The race detector looks at what is ours. SQLite is C turned into Go: it takes four
+# times as long under it, and shares no memory of ours between goroutines.
+RACE := -race $(addprefix -gcflags=,$(addsuffix =-race=false,modernc.org/sqlite/lib modernc.org/libc/... modernc.org/memory))
+# What has nothing to race with goes without it: packages that start no goroutine,
+# and tests of many small steps that one goroutine takes.
+SINGLE := TestOneBit TestStepsByChance
+# What holds programs to times runs alone, one test after the other.
+QUIET := TestRevocation TestKills TestHostileTransport TestNetworkChaos TestDevUp TestSessionIsHungUp
+
+# The regular expression of tests that are named.
+empty :=
+exactly = ^($(subst $(empty) $(empty),|,$(strip $(1))))$$
 PURE := hostler hostler-agent hostler-coordinator hostler-run
 BUILD := go build -trimpath -ldflags '-s -w'
 
-.PHONY: help deps build testbuild demo test check unit race integration crash clocks heavy chaos fuzz vectors bench gobench clean
+.PHONY: help deps build testbuild demo test nightly check unit race integration quiet crash clocks heavy chaos fuzz vectors bench strictbench gobench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,7 +57,12 @@ testbuild: ## Build all programs with failpoints into bin/test/
 demo: deps build ## Show the whole of it on this machine (KEEP=1 leaves it running)
 	@bash scripts/demo.sh
 
-test: deps build check race integration clocks crash ## Everything that CI runs
+test: deps build check unit race integration quiet clocks crash demo ## Everything that CI runs
+
+nightly: deps build heavy chaos ## What takes hours: heavy, chaos, 2,000 kills, fuzzing, and the targets of the bench
+	$(MAKE) crash N=2000
+	$(MAKE) fuzz T=$(call given,T,1m)
+	$(MAKE) strictbench
 
 check: ## Format, vet, staticcheck, tidiness, the rules of the tree, and a build without cgo
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt is needed for:"; echo "$$out"; exit 1; }
@@ -58,19 +76,18 @@ check: ## Format, vet, staticcheck, tidiness, the rules of the tree, and a build
 
 # Never from the cache: go test keeps a file for it that grows while a test limits
 # the size of files, which fails what has passed.
-unit: ## The tests that need no built program, fuzz seeds included
-	go test -count=1 -timeout 40m ./...
+unit: ## The tests that have nothing to race with, fuzz seeds included
+	go test -count=1 -timeout 20m $$(scripts/packages.sh pure)
+	go test -count=1 -timeout 20m -run '$(call exactly,$(SINGLE))' $$(scripts/packages.sh with $(SINGLE))
 
-# What has nothing to race with goes without the race detector, under which it takes
-# minutes: thousands of databases that one goroutine opens, and commands that ask once.
-SINGLE := ^(TestOneBit|TestStepsByChance)$$|^TestScripts$$/^(access|audit|fleet|host|key|local|login|one|policy|replace|ring|typos|usage|verify)$$
-
-race: ## The same under the race detector
-	go test -race -count=1 -timeout 40m -skip '$(SINGLE)' ./...
-	go test -count=1 -timeout 40m -run '$(SINGLE)' ./agent/queue ./cmd/hostler ./internal/sqldb
+race: ## The other tests without built programs, under the race detector
+	GORACE=atexit_sleep_ms=50 go test $(RACE) -count=1 -timeout 40m -skip '$(call exactly,$(SINGLE))' $$(scripts/packages.sh shared)
 
 integration: build ## The built programs with real LXC, broker, MQTT client and gpg
-	go test -tags integration -count=1 -parallel 6 -timeout 40m ./integration/...
+	go test -tags integration -count=1 -parallel 6 -timeout 40m -skip '$(call exactly,$(QUIET))' ./integration
+
+quiet: build ## The built programs held to times, with nothing beside them
+	go test -tags integration -count=1 -parallel 1 -timeout 20m -run '$(call exactly,$(QUIET))' ./integration -quiet
 
 # Of whoever runs make, or a default.
 given = $(if $(filter command environment,$(origin $(1))),$($(1)),$(2))
@@ -103,6 +120,10 @@ vectors: ## Write the committed test vectors of the protocol again
 bench: build ## Measure a fleet of the built programs; a table, and bench.json
 	CGO_ENABLED=0 $(BUILD) -o bin/ ./integration/cmd/bench
 	bin/bench
+
+strictbench: build ## The same, and fail if a figure misses its target
+	CGO_ENABLED=0 $(BUILD) -o bin/ ./integration/cmd/bench
+	bin/bench -strict
 
 gobench: ## Run the benchmarks of the packages
 	go test -run '^$$' -bench . -benchmem ./...

@@ -52,6 +52,9 @@ func newLab(t testing.TB, hosts string) *lab {
 	begun := time.Now()
 	out := l.dev(t, "up", "--hosts", hosts, "-o", "json").exits(t, 0).stdout
 	l.took = time.Since(begun)
+	if most := within(15*time.Second, time.Minute); l.took > most {
+		t.Errorf("dev up took %v, want %v at most", l.took, most)
+	}
 	var status struct {
 		Nodes []labNode `json:"nodes"`
 	}
@@ -149,11 +152,16 @@ func (l *lab) steady(t testing.TB, from int, but string) {
 	}
 }
 
+// TestDevUp: a fleet of three hosts is up as soon as is promised.
+func TestDevUp(t *testing.T) {
+	t.Parallel()
+	t.Logf("three hosts are online after %s", newLab(t, "3").took.Round(10*time.Millisecond))
+}
+
 // TestDev takes a development fleet through everything that can be done to it.
 func TestDev(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "3")
-	t.Logf("three hosts are online after %s", l.took.Round(10*time.Millisecond))
 	for _, h := range []string{"edge-01", "edge-02", "edge-03"} {
 		if got := strings.TrimSpace(l.must(t, "run", h, "--", "hostname")); got != h {
 			t.Errorf("the host name of %s is %q", h, got)
@@ -191,7 +199,7 @@ func TestDev(t *testing.T) {
 		if left, _ := filepath.Glob("/sys/fs/cgroup/unified/hostler-dev-" + l.name + "/edge-03"); len(left) > 0 {
 			t.Errorf("the dead host has control groups: %q", left)
 		}
-		l.dev(t, "partition", "edge-03").exits(t, 1, "it is dead")
+		l.dev(t, "partition", "edge-03").exits(t, 1, "the host is dead")
 		l.dev(t, "heal", "edge-03").exits(t, 0)
 		if got := l.ended(t, id)[id]; got != "FAILED interrupted" {
 			t.Errorf("the command that ran is %s, want FAILED interrupted: it is another boot", got)
@@ -213,7 +221,7 @@ func TestDev(t *testing.T) {
 			t.Errorf("left behind: %q", left)
 		}
 		l.dev(t, "down").exits(t, 0, "There is no fleet "+l.name)
-		l.dev(t, "kill", "edge-01").exits(t, 3, "it is not up")
+		l.dev(t, "kill", "edge-01").exits(t, 3, "the fleet is not up")
 	})
 }
 

@@ -27,7 +27,7 @@ const ticker = `echo "$0" >>"$1"; i=0; while [ ! -e "$2" ]; do i=$((i+1)); read 
 
 // longestPause is how long a ticker may be silent: the machine may be busy, but
 // what stops a command for good stops it for longer.
-const longestPause = 30.0
+func longestPause() float64 { return within(5*time.Second, 30*time.Second).Seconds() }
 
 // orders sends orders, one after the other, until it is told to stop.
 type orders struct {
@@ -54,7 +54,7 @@ func (w *world) startOrders(witness string, pace time.Duration) *orders {
 
 func (o *orders) run() {
 	defer close(o.done)
-	pace := time.NewTicker(o.pace)
+	pace := time.NewTicker(max(o.pace, time.Nanosecond))
 	defer pace.Stop()
 	for i := 1; ; i++ {
 		select {
@@ -144,7 +144,7 @@ func (w *world) unnoticed(t testing.TB, id string) {
 		}
 		last = at
 	}
-	if n < 5 || gap > longestPause {
+	if n < 5 || gap > longestPause() {
 		t.Errorf("action %s: %d ticks, the longest pause %.2f s", id, n, gap)
 	}
 }

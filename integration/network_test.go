@@ -113,8 +113,8 @@ func (l *lab) arrive(t testing.TB, o *orders, since time.Time) {
 	o.finish(t)
 	took := time.Since(since)
 	t.Logf("everything had arrived %v after the last fault", took.Round(time.Millisecond))
-	if took > settled {
-		t.Errorf("it took %v until everything had arrived, want %v at most", took, settled)
+	if took > settled() {
+		t.Errorf("it took %v until everything had arrived, want %v at most", took, settled())
 	}
 	l.trusted(t)
 }

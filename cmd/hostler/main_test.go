@@ -53,6 +53,8 @@ func TestScripts(t *testing.T) {
 func (s *site) setup(env *testscript.Env) error {
 	home := filepath.Join(env.WorkDir, "config")
 	env.Setenv("XDG_CONFIG_HOME", home)
+	// With the race detector, each command would wait a second at its end.
+	env.Setenv("GORACE", "atexit_sleep_ms=20")
 	env.Setenv("HOSTLER_SOCKET", filepath.Join(env.WorkDir, "no-agent.sock"))
 	env.Setenv("URL", s.url)
 	env.Setenv("SCRATCH", env.WorkDir)

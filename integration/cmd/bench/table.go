@@ -67,6 +67,20 @@ type report struct {
 	notes   []string // sentences for people
 }
 
+// missed is an error that names the figures which miss their target.
+func (r *report) missed() error {
+	var names []string
+	for _, f := range r.figures {
+		if !f.met() {
+			names = append(names, f.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d figures miss their targets: %s", len(names), len(r.figures), strings.Join(names, ", "))
+}
+
 // print writes the table for people.
 func (r *report) print(w io.Writer) error {
 	if len(r.figures) == 0 {

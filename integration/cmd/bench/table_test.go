@@ -136,3 +136,14 @@ func TestCPUTicks(t *testing.T) {
 		}
 	}
 }
+
+func TestMissed(t *testing.T) {
+	r := report{figures: []figure{{Name: "a", Value: 1, Unit: "ms", Target: 2}, {Name: "b", Value: 3, Unit: "ms", Target: 2}, {Name: "c", Value: 3, Unit: perSecond, Target: 4}}}
+	if err := r.missed(); err == nil || err.Error() != "2 of 3 figures miss their targets: b, c" {
+		t.Error(err)
+	}
+	r.figures = r.figures[:1]
+	if err := r.missed(); err != nil {
+		t.Error(err)
+	}
+}
