@@ -8,7 +8,7 @@
 // is a goroutine that feeds it: the link brings messages, workers bring
 // results, watchers bring changes of containers, and calls of the local API are
 // functions that the loop runs. [Agent.Run] lists them all in one place. The
-// one exception is the lease (lease.go): it must be in time even when a disk
+// one exception is the lease (package agent/lease): it must be in time even when a disk
 // hangs, so it touches neither disk nor loop and shares one small structure,
 // voice, with them.
 //
@@ -25,7 +25,7 @@
 //
 //   - lanes.go: which actions may run together; pure.
 //   - orders.go: what comes down: orders, controls, receipts.
-//   - work.go: what runs: commands (command.go) and steps of a container's life
+//   - work.go: what runs: commands (package agent/commands) and steps of a container's life
 //     (lifecycle.go).
 //   - keeper.go: containers are what users want; retry.go decides when to try
 //     again, and when to give up; pure.

@@ -194,8 +194,10 @@ func (a *Actions) Resume() {
 // Job returns an action that has not ended; nil if there is none of that id.
 func (a *Actions) Job(id protocol.ActionID) *Job { return a.jobs[id] }
 
-// Open and Waiting are how many actions have not ended, and have not begun.
-func (a *Actions) Open() int    { return len(a.jobs) }
+// Open is how many actions have not ended.
+func (a *Actions) Open() int { return len(a.jobs) }
+
+// Waiting is how many actions have not begun.
 func (a *Actions) Waiting() int { return a.lanes.waiting }
 
 // AcceptSeq is the accept_seq of the newest action.

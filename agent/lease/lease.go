@@ -132,9 +132,10 @@ func (l *Lease) grant(gate *gate, m wire.Message) error {
 	return nil
 }
 
-// UntilMS is when the newest grant ends, and GrantedMS when it came, by the boot
-// clock; 0 before the first.
-func (l *Lease) UntilMS() int64   { return l.until.Load() }
+// UntilMS is when the newest grant ends by the boot clock; 0 before the first.
+func (l *Lease) UntilMS() int64 { return l.until.Load() }
+
+// GrantedMS is when the newest grant came by the boot clock; 0 before the first.
 func (l *Lease) GrantedMS() int64 { return l.at.Load() }
 
 // Left returns how long the newest grant is good for, and the least that ever was
