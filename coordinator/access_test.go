@@ -15,11 +15,11 @@ import (
 func TestTokenLife(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
 		c, ctx := f.Coordinator(), t.Context()
-		short, _, err := c.CreateToken(ctx, f.Admin(), "bob", core.RoleOperator, time.Hour)
+		short, _, err := c.Access().CreateToken(ctx, f.Admin(), "bob", core.RoleOperator, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
-		long, tok, err := c.CreateToken(ctx, f.Admin(), "bob", core.RoleViewer, 0)
+		long, tok, err := c.Access().CreateToken(ctx, f.Admin(), "bob", core.RoleViewer, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +34,7 @@ func TestTokenLife(t *testing.T) {
 			t.Errorf("a token for ever: %v", err)
 		}
 		for range 2 { // twice does no harm
-			if err := c.RevokeToken(ctx, f.Admin(), tok.ID); err != nil {
+			if err := c.Access().RevokeToken(ctx, f.Admin(), tok.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -66,12 +66,12 @@ func TestRevokedWhileJudged(t *testing.T) {
 		store := &judgedStore{Store: f.Store()}
 		f.RestartOn(store)
 		synctest.Wait()
-		secret, token, err := f.Coordinator().CreateToken(t.Context(), f.Admin(), "bob", core.RoleOperator, 0)
+		secret, token, err := f.Coordinator().Access().CreateToken(t.Context(), f.Admin(), "bob", core.RoleOperator, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		store.read = func() {
-			if err := f.Coordinator().RevokeToken(t.Context(), f.Admin(), token.ID); err != nil {
+			if err := f.Coordinator().Access().RevokeToken(t.Context(), f.Admin(), token.ID); err != nil {
 				t.Error(err)
 			}
 		}
@@ -84,22 +84,22 @@ func TestRevokedWhileJudged(t *testing.T) {
 func TestViewerLife(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		c, ctx := f.Coordinator(), t.Context()
-		if _, err := c.CreateViewer(ctx, f.Admin(), string(h.ID)); !errors.Is(err, core.ErrConflict) {
+		if _, err := c.Access().CreateViewer(ctx, f.Admin(), string(h.ID)); !errors.Is(err, core.ErrConflict) {
 			t.Errorf("a viewer with the name of a host: %v", err)
 		}
-		if _, err := c.CreateViewer(ctx, f.Admin(), "eyes"); err != nil {
+		if _, err := c.Access().CreateViewer(ctx, f.Admin(), "eyes"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.CreateViewer(ctx, f.Admin(), "eyes"); !errors.Is(err, core.ErrExists) {
+		if _, err := c.Access().CreateViewer(ctx, f.Admin(), "eyes"); !errors.Is(err, core.ErrExists) {
 			t.Errorf("the same viewer twice: %v", err)
 		}
-		if err := c.RevokeViewer(ctx, f.Admin(), "eyes"); err != nil {
+		if err := c.Access().RevokeViewer(ctx, f.Admin(), "eyes"); err != nil {
 			t.Fatal(err)
 		}
 		if cut := f.Cut(); len(cut) != 1 || cut[0] != (protocol.SAN{Kind: protocol.SANViewer, ID: "eyes"}) {
 			t.Errorf("cut: %v", cut)
 		}
-		if _, err := c.CreateViewer(ctx, f.Admin(), "eyes"); err != nil {
+		if _, err := c.Access().CreateViewer(ctx, f.Admin(), "eyes"); err != nil {
 			t.Errorf("made again after its revocation: %v", err)
 		}
 	})

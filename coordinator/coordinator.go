@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -190,7 +191,8 @@ type Coordinator struct {
 	configured atomic.Pointer[Policies] // in force
 	payloads   *blob.Store
 	sealer     sealer
-	bearers    bearers
+
+	access *access.Room
 
 	exchanges exchanges
 
@@ -220,7 +222,6 @@ type Coordinator struct {
 
 // Names of values in the store.
 const (
-	termValue     = "term"     // the counter of starts
 	recoveryValue = "recovery" // why nothing may be decided
 )
 
@@ -238,6 +239,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		Fleet: cfg.Fleet, FleetName: cfg.FleetName, Store: cfg.Store, Now: cfg.Now, Boot: cfg.Boot, Rand: cfg.Rand, Log: cfg.Log, Ctx: c.ctx,
 	}
 	c.base.OnWritten(c.sealer.note)
+	c.access = access.New(c.base, cfg.Authority, cfg.Trust, cfg.Broker)
 	c.outputs.dir = cfg.OutputDir
 	if err := os.MkdirAll(cfg.OutputDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory for output: %w", err)
@@ -257,7 +259,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 			return err
 		}
 		closed = string(why)
-		v, err := tx.Values.Get(termValue)
+		v, err := tx.Values.Get(core.TermValue)
 		switch {
 		case errors.Is(err, core.ErrNotFound):
 			v = make([]byte, 8)
@@ -267,7 +269,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 			return fmt.Errorf("the term has %d bytes, want 8", len(v))
 		}
 		counter = binary.BigEndian.Uint64(v) + 1
-		if err := tx.Values.Put(termValue, binary.BigEndian.AppendUint64(nil, counter)); err != nil {
+		if err := tx.Values.Put(core.TermValue, binary.BigEndian.AppendUint64(nil, counter)); err != nil {
 			return err
 		}
 		ring, digest := cfg.Trust.RingInForce()
@@ -292,12 +294,8 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 // loadHosts tells Trust whom to believe.
 func (c *Coordinator) loadHosts(ctx context.Context) error {
 	return c.base.View(ctx, func(tx core.Tx) error {
-		viewers, err := tx.Access.Viewers()
-		if err != nil {
-			return err
-		}
-		for _, v := range viewers {
-			c.setViewer(v)
+		if err := c.access.Load(tx); err != nil {
+			return fmt.Errorf("the viewers: %w", err)
 		}
 		if err := c.loadRecovery(tx); err != nil {
 			return fmt.Errorf("the newest recovery: %w", err)
@@ -323,6 +321,9 @@ func (c *Coordinator) loadHosts(ctx context.Context) error {
 		}
 	})
 }
+
+// Access hands out the room of tokens and viewers.
+func (c *Coordinator) Access() *access.Room { return c.access }
 
 // Term returns the term of this process.
 func (c *Coordinator) Term() protocol.Term { return c.term }
@@ -383,7 +384,7 @@ func (c *Coordinator) tickLoop(ctx context.Context) error {
 			continue
 		case <-t.C:
 		}
-		c.bearers.expire(c.base.LifeMS())
+		c.access.Expire()
 		var looks errgroup.Group
 		looks.SetLimit(maxLooks)
 		for _, l := range c.allLinks() {
@@ -489,6 +490,6 @@ func (c *Coordinator) outlive(host protocol.HostID, t protocol.Term) {
 	}
 	c.log.Error("entering recovery until the next start", "host", host, "term_seen", t, "term", c.term)
 	c.noteRecovery(host, "a newer term was spoken in: "+t.String(), func(tx core.Tx) error {
-		return tx.Values.Put(termValue, binary.BigEndian.AppendUint64(nil, max(t.Counter, c.term.Counter)))
+		return tx.Values.Put(core.TermValue, binary.BigEndian.AppendUint64(nil, max(t.Counter, c.term.Counter)))
 	})
 }

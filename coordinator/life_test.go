@@ -23,7 +23,7 @@ func TestDateBackLengthensNoLife(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
 				code := invite(t, f)
-				secret, _, err := f.Coordinator().CreateToken(t.Context(), f.Admin(), "ci", core.RoleViewer, time.Hour)
+				secret, _, err := f.Coordinator().Access().CreateToken(t.Context(), f.Admin(), "ci", core.RoleViewer, time.Hour)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -61,7 +61,7 @@ func TestDateBackLengthensNoLife(t *testing.T) {
 // afterwards: what was made before its start is as old as it is.
 func TestDateIsPutRight(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
-		secret, _, err := f.Coordinator().CreateToken(t.Context(), f.Admin(), "ci", core.RoleViewer, 2*time.Hour)
+		secret, _, err := f.Coordinator().Access().CreateToken(t.Context(), f.Admin(), "ci", core.RoleViewer, 2*time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -144,7 +144,7 @@ func (c *Coordinator) Roster() ([]byte, error) { return c.cfg.Trust.Roster() }
 // the coordinator is in recovery, which is [core.ErrRecovery] with the way out.
 func (c *Coordinator) Ready(ctx context.Context) error {
 	err := c.base.View(ctx, func(tx core.Tx) error {
-		_, err := tx.Values.Get(termValue)
+		_, err := tx.Values.Get(core.TermValue)
 		return err
 	})
 	if err != nil && !errors.Is(err, core.ErrNotFound) {

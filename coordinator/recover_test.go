@@ -319,7 +319,7 @@ func TestAccessIsRevokedByALaterRun(t *testing.T) {
 		store := storetest.NewMem(storetest.Faults{})
 		f := coordtest.NewOn(t, store)
 		secret := f.Token(core.RoleAdmin)
-		if _, err := f.Coordinator().CreateViewer(t.Context(), f.Admin(), "eyes"); err != nil {
+		if _, err := f.Coordinator().Access().CreateViewer(t.Context(), f.Admin(), "eyes"); err != nil {
 			t.Fatal(err)
 		}
 		recoverOn(t, f, store, func(c *coordinator.RecoverConfig) {
@@ -338,7 +338,7 @@ func TestAccessIsRevokedByALaterRun(t *testing.T) {
 		if _, err := f.Authenticate(secret); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("a token of before: %v", err)
 		}
-		if all, err := f.Coordinator().Viewers(t.Context(), f.Admin()); err != nil || len(all) != 1 || all[0].RevokedMS == 0 {
+		if all, err := f.Coordinator().Access().Viewers(t.Context(), f.Admin()); err != nil || len(all) != 1 || all[0].RevokedMS == 0 {
 			t.Errorf("viewers: %+v, %v", all, err)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"os"
 
 	"github.com/hostler-io/hostler/certs"
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
 	"github.com/hostler-io/hostler/internal/clock"
@@ -87,7 +87,7 @@ func createStore(ctx context.Context, s state) (string, error) {
 	}
 	defer store.Close()
 	_, shown := os.Stat(s.shown())
-	token, err := coordinator.FirstToken(ctx, store, rand.Reader, clock.Now(), errors.Is(shown, fs.ErrNotExist))
+	token, err := access.FirstToken(ctx, store, rand.Reader, clock.Now(), errors.Is(shown, fs.ErrNotExist))
 	if errors.Is(err, core.ErrExists) {
 		return "", nil
 	}

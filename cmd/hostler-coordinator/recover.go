@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/daemon"
@@ -236,7 +237,7 @@ func (r *recoverRun) finish(ctx context.Context, mark recovery, id *certs.Identi
 	})
 	token := ""
 	if err == nil && (r.revoke || mark.NewFleet != "") {
-		token, err = coordinator.AdminToken(ctx, store, rand.Reader, clock.Now(), "recover")
+		token, err = access.AdminToken(ctx, store, rand.Reader, clock.Now(), "recover")
 	}
 	if err := errors.Join(err, store.Close()); err != nil {
 		return err

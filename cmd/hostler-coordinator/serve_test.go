@@ -91,7 +91,7 @@ func TestRevokedViewerStaysRevoked(t *testing.T) {
 	c, admin := start(), core.Actor{Name: "ada", Role: core.RoleAdmin}
 	create := func() *x509.Certificate {
 		t.Helper()
-		pass, err := c.CreateViewer(t.Context(), admin, "eyes")
+		pass, err := c.Access().CreateViewer(t.Context(), admin, "eyes")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestRevokedViewerStaysRevoked(t *testing.T) {
 	}
 	first := create()
 	revoked("created", false, first)
-	if err := c.RevokeViewer(t.Context(), admin, "eyes"); err != nil {
+	if err := c.Access().RevokeViewer(t.Context(), admin, "eyes"); err != nil {
 		t.Fatal(err)
 	}
 	revoked("revoked", true, first)
@@ -119,7 +119,7 @@ func TestRevokedViewerStaysRevoked(t *testing.T) {
 	c = start()
 	revoked("after a restart", true, first)
 	revoked("the other one after a restart", false, second)
-	if err := c.RevokeViewer(t.Context(), admin, "eyes"); err != nil {
+	if err := c.Access().RevokeViewer(t.Context(), admin, "eyes"); err != nil {
 		t.Fatal(err)
 	}
 	start()
@@ -210,7 +210,7 @@ func TestRevocationIsSaid(t *testing.T) {
 // listen connects a viewer that listens to a channel of the fleet.
 func (s *server) listen(t *testing.T, c protocol.Channel, take func([]byte)) (leave func()) {
 	t.Helper()
-	pass, err := s.coord.CreateViewer(t.Context(), core.Actor{Name: "ada", Role: core.RoleAdmin}, "eyes")
+	pass, err := s.coord.Access().CreateViewer(t.Context(), core.Actor{Name: "ada", Role: core.RoleAdmin}, "eyes")
 	if err != nil {
 		t.Fatal(err)
 	}

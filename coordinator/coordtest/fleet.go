@@ -192,7 +192,7 @@ func (f *Fleet) Admin() core.Actor {
 // Token returns the secret of a new API token.
 func (f *Fleet) Token(role core.TokenRole) string {
 	f.t.Helper()
-	secret, _, err := f.Coordinator().CreateToken(f.t.Context(), f.Admin(), string(role), role, 0)
+	secret, _, err := f.Coordinator().Access().CreateToken(f.t.Context(), f.Admin(), string(role), role, 0)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func (f *Fleet) Token(role core.TokenRole) string {
 
 // Authenticate returns who bears a token now.
 func (f *Fleet) Authenticate(secret string) (core.Actor, error) {
-	by, leave, err := f.Coordinator().Authenticate(f.t.Context(), secret, func(error) {})
+	by, leave, err := f.Coordinator().Access().Authenticate(f.t.Context(), secret, func(error) {})
 	if err == nil {
 		leave()
 	}

@@ -28,7 +28,7 @@ func (h *handlers) createToken(ctx context.Context, in *body[api.NewToken]) (*bo
 			return nil, h.fail(ctx, err)
 		}
 	}
-	secret, t, err := h.c.CreateToken(ctx, actor(ctx), in.Body.Name, core.TokenRole(in.Body.Role), life)
+	secret, t, err := h.c.Access().CreateToken(ctx, actor(ctx), in.Body.Name, core.TokenRole(in.Body.Role), life)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -38,7 +38,7 @@ func (h *handlers) createToken(ctx context.Context, in *body[api.NewToken]) (*bo
 }
 
 func (h *handlers) listTokens(ctx context.Context, _ *none) (*body[[]api.Token], error) {
-	all, err := h.c.Tokens(ctx, actor(ctx))
+	all, err := h.c.Access().Tokens(ctx, actor(ctx))
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -48,14 +48,14 @@ func (h *handlers) listTokens(ctx context.Context, _ *none) (*body[[]api.Token],
 func (h *handlers) revokeToken(ctx context.Context, in *struct {
 	ID string `path:"id" maxLength:"40" doc:"Id of the token"`
 }) (*none, error) {
-	if err := h.c.RevokeToken(ctx, actor(ctx), in.ID); err != nil {
+	if err := h.c.Access().RevokeToken(ctx, actor(ctx), in.ID); err != nil {
 		return nil, h.fail(ctx, err)
 	}
 	return nil, nil
 }
 
 func (h *handlers) createViewer(ctx context.Context, in *body[api.NewViewer]) (*body[api.Viewer], error) {
-	pass, err := h.c.CreateViewer(ctx, actor(ctx), in.Body.Name)
+	pass, err := h.c.Access().CreateViewer(ctx, actor(ctx), in.Body.Name)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -69,7 +69,7 @@ func (h *handlers) createViewer(ctx context.Context, in *body[api.NewViewer]) (*
 }
 
 func (h *handlers) listViewers(ctx context.Context, _ *none) (*body[[]api.Viewer], error) {
-	all, err := h.c.Viewers(ctx, actor(ctx))
+	all, err := h.c.Access().Viewers(ctx, actor(ctx))
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -79,7 +79,7 @@ func (h *handlers) listViewers(ctx context.Context, _ *none) (*body[[]api.Viewer
 func (h *handlers) revokeViewer(ctx context.Context, in *struct {
 	Name string `path:"name" maxLength:"63"`
 }) (*none, error) {
-	if err := h.c.RevokeViewer(ctx, actor(ctx), in.Name); err != nil {
+	if err := h.c.Access().RevokeViewer(ctx, actor(ctx), in.Name); err != nil {
 		return nil, h.fail(ctx, err)
 	}
 	return nil, nil

@@ -23,7 +23,7 @@ func TestTokensEndWhatGoesOnByThem(t *testing.T) {
 		says string
 	}{
 		"revoked": {0, func(t *testing.T, s *site, k core.Token) {
-			if err := s.f.Coordinator().RevokeToken(t.Context(), s.f.Admin(), k.ID); err != nil {
+			if err := s.f.Coordinator().Access().RevokeToken(t.Context(), s.f.Admin(), k.ID); err != nil {
 				t.Fatal(err)
 			}
 		}, "the token was revoked"},
@@ -36,7 +36,7 @@ func TestTokensEndWhatGoesOnByThem(t *testing.T) {
 }
 
 func testTokenEnds(t *testing.T, s *site, life time.Duration, end func(*testing.T, *site, core.Token), says string) {
-	secret, token, err := s.f.Coordinator().CreateToken(t.Context(), s.f.Admin(), "bob", core.RoleOperator, life)
+	secret, token, err := s.f.Coordinator().Access().CreateToken(t.Context(), s.f.Admin(), "bob", core.RoleOperator, life)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,11 +78,11 @@ func exercises(s *site) []exercise {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	_, token, err := s.f.Coordinator().CreateToken(s.t.Context(), s.f.Admin(), "bob", viewer, time.Hour)
+	_, token, err := s.f.Coordinator().Access().CreateToken(s.t.Context(), s.f.Admin(), "bob", viewer, time.Hour)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if _, err := s.f.Coordinator().CreateViewer(s.t.Context(), s.f.Admin(), "eyes"); err != nil {
+	if _, err := s.f.Coordinator().Access().CreateViewer(s.t.Context(), s.f.Admin(), "eyes"); err != nil {
 		s.t.Fatal(err)
 	}
 	first, second, third := s.waiting(1), s.waiting(2), s.waiting(3)

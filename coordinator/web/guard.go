@@ -62,7 +62,7 @@ func (h *handlers) guard(mux *http.ServeMux, openMetrics bool) http.Handler {
 			}
 			ctx, end := context.WithCancelCause(r.Context())
 			defer end(nil)
-			who, leave, err := h.c.Authenticate(ctx, secret, func(why error) { end(tokenEnded{why}) })
+			who, leave, err := h.c.Access().Authenticate(ctx, secret, func(why error) { end(tokenEnded{why}) })
 			if err != nil {
 				h.unauthenticated(w, r, err)
 				return

@@ -1,4 +1,4 @@
-package coordinator
+package access
 
 import (
 	"context"
@@ -92,16 +92,16 @@ func (b *bearers) expire(lifeMS int64) {
 // Authenticate returns who bears a token; [core.ErrDenied] if nobody does. From then on
 // until leave is called, end is called as soon as the token is revoked, and a
 // moment after it has expired; it may be called more than once, and must not wait.
-func (c *Coordinator) Authenticate(ctx context.Context, secret string, end func(why error)) (by core.Actor, leave func(), err error) {
+func (r *Room) Authenticate(ctx context.Context, secret string, end func(why error)) (by core.Actor, leave func(), err error) {
 	for {
-		count := c.bearers.count()
-		t, err := c.token(ctx, secret)
+		count := r.bearers.count()
+		t, err := r.token(ctx, secret)
 		if err != nil {
 			return core.Actor{}, nil, err
 		}
-		r := &bearer{token: t, end: end}
-		if c.bearers.add(r, count) {
-			return core.Actor{Name: t.Name, Role: t.Role}, func() { c.bearers.remove(r) }, nil
+		b := &bearer{token: t, end: end}
+		if r.bearers.add(b, count) {
+			return core.Actor{Name: t.Name, Role: t.Role}, func() { r.bearers.remove(b) }, nil
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package coordinator
+package access
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const tokenPrefix = "hst_"
 // CreateToken makes an API token and returns its secret, which is nowhere
 // stored and never shown again. life 0 is for ever. A name may have several
 // tokens.
-func (c *Coordinator) CreateToken(ctx context.Context, by core.Actor, name string, role core.TokenRole, life time.Duration) (secret string, t core.Token, err error) {
+func (r *Room) CreateToken(ctx context.Context, by core.Actor, name string, role core.TokenRole, life time.Duration) (secret string, t core.Token, err error) {
 	if err := by.May(core.RoleAdmin, "create tokens"); err != nil {
 		return "", core.Token{}, err
 	}
@@ -33,14 +33,14 @@ func (c *Coordinator) CreateToken(ctx context.Context, by core.Actor, name strin
 	if _, err := protocol.ParseHostID(name); err != nil {
 		return "", core.Token{}, fmt.Errorf("%w: the name of a token is like that of a host: %w", core.ErrInvalid, err)
 	}
-	if secret, t, err = newToken(c.cfg.Rand, c.base.LifeMS(), by.Name, name, role, life); err != nil {
+	if secret, t, err = newToken(r.base.Rand, r.base.LifeMS(), by.Name, name, role, life); err != nil {
 		return "", core.Token{}, err
 	}
-	err = c.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
+	err = r.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
 		if err := tx.Access.PutToken(t); err != nil {
 			return err
 		}
-		return c.base.Audit(tx, by, "token.create", t.ID, map[string]any{"name": name, "role": role})
+		return r.base.Audit(tx, by, "token.create", t.ID, map[string]any{"name": name, "role": role})
 	})
 	return secret, t, err
 }
@@ -73,7 +73,7 @@ func FirstToken(ctx context.Context, store core.Store, random io.Reader, now tim
 			return err
 		}
 		if len(all) > 0 {
-			_, err := tx.Values.Get(termValue)
+			_, err := tx.Values.Get(core.TermValue)
 			if !unseen || len(all) > 1 || !errors.Is(err, core.ErrNotFound) {
 				return fmt.Errorf("first token: %w", errors.Join(core.ErrExists, err))
 			}
@@ -113,15 +113,15 @@ func keepToken(tx core.Tx, t core.Token) error {
 
 // token returns the token of a secret. Any fault is [core.ErrDenied]: nothing tells a
 // guesser how near they came.
-func (c *Coordinator) token(ctx context.Context, secret string) (t core.Token, err error) {
-	err = c.base.View(ctx, func(tx core.Tx) (err error) {
+func (r *Room) token(ctx context.Context, secret string) (t core.Token, err error) {
+	err = r.base.View(ctx, func(tx core.Tx) (err error) {
 		t, err = tx.Access.TokenByHash(protocol.Sum([]byte(secret)))
 		return err
 	})
 	switch {
 	case errors.Is(err, core.ErrNotFound),
 		err == nil && t.RevokedMS != 0,
-		err == nil && t.ExpiresMS != 0 && core.Over(t.CreatedMS, t.ExpiresMS, c.base.LifeMS()):
+		err == nil && t.ExpiresMS != 0 && core.Over(t.CreatedMS, t.ExpiresMS, r.base.LifeMS()):
 		return core.Token{}, fmt.Errorf("%w: the token is unknown, revoked or expired", core.ErrDenied)
 	case err != nil:
 		return core.Token{}, err
@@ -130,11 +130,11 @@ func (c *Coordinator) token(ctx context.Context, secret string) (t core.Token, e
 }
 
 // Tokens returns all tokens, without secrets.
-func (c *Coordinator) Tokens(ctx context.Context, by core.Actor) (all []core.Token, err error) {
+func (r *Room) Tokens(ctx context.Context, by core.Actor) (all []core.Token, err error) {
 	if err := by.May(core.RoleAdmin, "list tokens"); err != nil {
 		return nil, err
 	}
-	err = c.base.View(ctx, func(tx core.Tx) error {
+	err = r.base.View(ctx, func(tx core.Tx) error {
 		all, err = tx.Access.Tokens()
 		return err
 	})
@@ -142,11 +142,11 @@ func (c *Coordinator) Tokens(ctx context.Context, by core.Actor) (all []core.Tok
 }
 
 // RevokeToken ends a token, and what is served by it.
-func (c *Coordinator) RevokeToken(ctx context.Context, by core.Actor, id string) error {
+func (r *Room) RevokeToken(ctx context.Context, by core.Actor, id string) error {
 	if err := by.May(core.RoleAdmin, "revoke tokens"); err != nil {
 		return err
 	}
-	err := c.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
+	err := r.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
 		t, err := tx.Access.Token(id)
 		if err != nil {
 			return fmt.Errorf("token %.40q: %w", id, err)
@@ -154,14 +154,14 @@ func (c *Coordinator) RevokeToken(ctx context.Context, by core.Actor, id string)
 		if t.RevokedMS != 0 {
 			return nil
 		}
-		t.RevokedMS = c.base.NowMS()
+		t.RevokedMS = r.base.NowMS()
 		if err := tx.Access.PutToken(t); err != nil {
 			return err
 		}
-		return c.base.Audit(tx, by, "token.revoke", id, nil)
+		return r.base.Audit(tx, by, "token.revoke", id, nil)
 	})
 	if err == nil {
-		c.bearers.revoked(id)
+		r.bearers.revoked(id)
 	}
 	return err
 }
@@ -174,19 +174,19 @@ type ViewerPass struct {
 
 // CreateViewer makes a certificate that may read all topics and say nothing.
 // Its key is nowhere stored. A viewer that was revoked may be made again.
-func (c *Coordinator) CreateViewer(ctx context.Context, by core.Actor, name string) (ViewerPass, error) {
+func (r *Room) CreateViewer(ctx context.Context, by core.Actor, name string) (ViewerPass, error) {
 	if err := by.May(core.RoleAdmin, "create viewers"); err != nil {
 		return ViewerPass{}, err
 	}
 	if _, err := protocol.ParseHostID(name); err != nil {
 		return ViewerPass{}, fmt.Errorf("%w: the name of a viewer is like that of a host: %w", core.ErrInvalid, err)
 	}
-	cert, key, serial, err := c.cfg.Authority.IssueViewer(name)
+	cert, key, serial, err := r.authority.IssueViewer(name)
 	if err != nil {
 		return ViewerPass{}, fmt.Errorf("issue the certificate of viewer %s: %w", name, err)
 	}
-	v := core.Viewer{Name: name, Serial: serial, CreatedMS: c.base.NowMS(), CreatedBy: by.Name}
-	err = c.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
+	v := core.Viewer{Name: name, Serial: serial, CreatedMS: r.base.NowMS(), CreatedBy: by.Name}
+	err = r.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
 		old, err := tx.Access.Viewer(name)
 		if err == nil && old.RevokedMS == 0 {
 			return fmt.Errorf("viewer %s: %w; revoke it first", name, core.ErrExists)
@@ -200,32 +200,32 @@ func (c *Coordinator) CreateViewer(ctx context.Context, by core.Actor, name stri
 		if err := tx.Access.PutViewer(v); err != nil {
 			return err
 		}
-		return c.base.Audit(tx, by, "viewer.create", name, map[string]any{"serial": serial})
+		return r.base.Audit(tx, by, "viewer.create", name, map[string]any{"serial": serial})
 	})
 	if err != nil {
 		return ViewerPass{}, err
 	}
-	c.setViewer(v)
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.cfg.Authority.CA()})
+	r.setViewer(v)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.authority.CA()})
 	return ViewerPass{Viewer: v, Certificate: cert, Key: key, CA: ca}, nil
 }
 
-// setViewer tells Trust which certificate of a viewer counts. The store keeps
+// setViewer tells the keys which certificate of a viewer counts. The store keeps
 // the newest of each alone, so those before it must end without being named.
-func (c *Coordinator) setViewer(v core.Viewer) {
+func (r *Room) setViewer(v core.Viewer) {
 	serial := v.Serial
 	if v.RevokedMS != 0 {
 		serial = ""
 	}
-	c.cfg.Trust.SetViewer(v.Name, serial)
+	r.keys.SetViewer(v.Name, serial)
 }
 
 // Viewers returns all viewers.
-func (c *Coordinator) Viewers(ctx context.Context, by core.Actor) (all []core.Viewer, err error) {
+func (r *Room) Viewers(ctx context.Context, by core.Actor) (all []core.Viewer, err error) {
 	if err := by.May(core.RoleAdmin, "list viewers"); err != nil {
 		return nil, err
 	}
-	err = c.base.View(ctx, func(tx core.Tx) error {
+	err = r.base.View(ctx, func(tx core.Tx) error {
 		all, err = tx.Access.Viewers()
 		return err
 	})
@@ -233,28 +233,28 @@ func (c *Coordinator) Viewers(ctx context.Context, by core.Actor) (all []core.Vi
 }
 
 // RevokeViewer ends a viewer's certificate and cuts its connections.
-func (c *Coordinator) RevokeViewer(ctx context.Context, by core.Actor, name string) error {
+func (r *Room) RevokeViewer(ctx context.Context, by core.Actor, name string) error {
 	if err := by.May(core.RoleAdmin, "revoke viewers"); err != nil {
 		return err
 	}
 	var v core.Viewer
-	err := c.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) (err error) {
+	err := r.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) (err error) {
 		if v, err = tx.Access.Viewer(name); err != nil {
 			return fmt.Errorf("viewer %.70q: %w", name, err)
 		}
 		if v.RevokedMS != 0 {
 			return nil
 		}
-		v.RevokedMS = c.base.NowMS()
+		v.RevokedMS = r.base.NowMS()
 		if err := tx.Access.PutViewer(v); err != nil {
 			return err
 		}
-		return c.base.Audit(tx, by, "viewer.revoke", name, map[string]any{"serial": v.Serial})
+		return r.base.Audit(tx, by, "viewer.revoke", name, map[string]any{"serial": v.Serial})
 	})
 	if err != nil {
 		return err
 	}
-	c.setViewer(v)
-	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANViewer, ID: v.Name})
+	r.setViewer(v)
+	r.broker.Disconnect(protocol.SAN{Kind: protocol.SANViewer, ID: v.Name})
 	return nil
 }
