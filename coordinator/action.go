@@ -259,7 +259,7 @@ func (c *Coordinator) Action(ctx context.Context, id protocol.ActionID) (a core.
 		return err
 	})
 	if errors.Is(err, core.ErrNotFound) {
-		err = c.forgotten(id.String())
+		err = c.journal.Forgotten(id.String())
 	}
 	return a, err
 }
@@ -285,7 +285,7 @@ func (c *Coordinator) Resolve(ctx context.Context, prefix string) (protocol.Acti
 	case err != nil:
 		return protocol.ActionID{}, err
 	case len(ids) == 0:
-		return protocol.ActionID{}, c.forgotten(prefix)
+		return protocol.ActionID{}, c.journal.Forgotten(prefix)
 	case len(ids) > 1:
 		which := make([]string, len(ids))
 		for i, id := range ids {
@@ -397,30 +397,6 @@ func (c *Coordinator) Cancel(ctx context.Context, by core.Actor, id protocol.Act
 	c.base.Wake.Fire(id, core.EventsKey{})
 	c.base.News.Ask(id)
 	return a, nil
-}
-
-// Events returns up to limit events after an id.
-func (c *Coordinator) Events(ctx context.Context, after uint64, limit int) (all []core.Event, err error) {
-	err = c.base.View(ctx, func(tx core.Tx) error {
-		all, err = tx.Events.List(after, limit)
-		return err
-	})
-	return all, err
-}
-
-// LastEvent returns the newest event id.
-func (c *Coordinator) LastEvent(ctx context.Context) (id uint64, err error) {
-	err = c.base.View(ctx, func(tx core.Tx) error {
-		id, err = tx.Events.Last()
-		return err
-	})
-	return id, err
-}
-
-// EventsChanged returns a channel that is closed when there are new events,
-// and a function to call when nobody looks at it any more.
-func (c *Coordinator) EventsChanged() (<-chan struct{}, func()) {
-	return c.base.Wake.On(core.EventsKey{})
 }
 
 // requestDetail is what the audit log says of a request beside its digest: for

@@ -313,7 +313,7 @@ func (c *crew) contest(n int) string {
 			c.t.Errorf("round %d: it is %s; who wanted %s was told %v", n, winner, what, err)
 		}
 	}
-	events, err := co.Events(ctx, 0, 1000)
+	events, err := co.Journal().Events(ctx, 0, 1000)
 	c.must(err)
 	left := 0
 	for _, e := range events {

@@ -13,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/journal"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -22,7 +23,7 @@ import (
 func exportLog(t *testing.T, f *coordtest.Fleet) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	err := f.Coordinator().ExportAudit(t.Context(), 0, func(line []byte) error {
+	err := f.Coordinator().Journal().ExportAudit(t.Context(), 0, func(line []byte) error {
 		b.Write(line)
 		b.WriteByte('\n')
 		return nil
@@ -91,7 +92,7 @@ func TestEveryTransitionIsRecorded(t *testing.T) {
 		})
 		a := propose(t, f, h)
 		want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
-		records, rest, err := f.Coordinator().Audit(t.Context(), coordinator.AuditFilter{Object: a.ID.String(), Limit: 10})
+		records, rest, err := f.Coordinator().Journal().Audit(t.Context(), journal.Filter{Object: a.ID.String(), Limit: 10})
 		if err != nil || rest != 0 {
 			t.Fatal(err, rest)
 		}
@@ -121,9 +122,9 @@ func TestAuditIsSearched(t *testing.T) {
 		after(time.Hour)
 		since := time.Now().UnixMilli()
 		recordInvites(t, f, 3)
-		search := func(filter coordinator.AuditFilter) (numbers []uint64) {
+		search := func(filter journal.Filter) (numbers []uint64) {
 			t.Helper()
-			records, _, err := f.Coordinator().Audit(t.Context(), filter)
+			records, _, err := f.Coordinator().Journal().Audit(t.Context(), filter)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,24 +134,24 @@ func TestAuditIsSearched(t *testing.T) {
 			return numbers
 		}
 		for _, c := range []struct {
-			filter coordinator.AuditFilter
+			filter journal.Filter
 			want   []uint64
 		}{
-			{coordinator.AuditFilter{Limit: 2}, []uint64{1203, 1204}},
-			{coordinator.AuditFilter{Limit: 2, Before: 3}, []uint64{1, 2}},
-			{coordinator.AuditFilter{Limit: 2, After: 700}, []uint64{701, 702}},
-			{coordinator.AuditFilter{Limit: 9, After: 700, Before: 702}, []uint64{701}},
-			{coordinator.AuditFilter{Limit: 9, SinceMS: since}, []uint64{1202, 1203, 1204}},
-			{coordinator.AuditFilter{Limit: 9, Object: a.ID.String()}, []uint64{1201}},
-			{coordinator.AuditFilter{Limit: 9, Host: h.ID, Verb: "action.request", Actor: "token:admin"}, []uint64{1201}},
-			{coordinator.AuditFilter{Limit: 9, Actor: "token:mallory"}, nil},
+			{journal.Filter{Limit: 2}, []uint64{1203, 1204}},
+			{journal.Filter{Limit: 2, Before: 3}, []uint64{1, 2}},
+			{journal.Filter{Limit: 2, After: 700}, []uint64{701, 702}},
+			{journal.Filter{Limit: 9, After: 700, Before: 702}, []uint64{701}},
+			{journal.Filter{Limit: 9, SinceMS: since}, []uint64{1202, 1203, 1204}},
+			{journal.Filter{Limit: 9, Object: a.ID.String()}, []uint64{1201}},
+			{journal.Filter{Limit: 9, Host: h.ID, Verb: "action.request", Actor: "token:admin"}, []uint64{1201}},
+			{journal.Filter{Limit: 9, Actor: "token:mallory"}, nil},
 		} {
 			if got := search(c.filter); !slices.Equal(got, c.want) {
 				t.Errorf("%+v: %v, want %v", c.filter, got, c.want)
 			}
 		}
 		var from uint64
-		err := f.Coordinator().ExportAudit(t.Context(), since, func(line []byte) error {
+		err := f.Coordinator().Journal().ExportAudit(t.Context(), since, func(line []byte) error {
 			if r, err := audit.ParseLine(line); err == nil && from == 0 {
 				from = r.N
 			}
@@ -366,7 +367,7 @@ func TestCutLogIsSealedNoFurther(t *testing.T) {
 		if r := verifyLog(t, f); len(r.Faults) > 0 && r.Newest.N > 6 {
 			t.Errorf("%+v", r)
 		}
-		events, err := f.Coordinator().Events(t.Context(), 0, 1000)
+		events, err := f.Coordinator().Journal().Events(t.Context(), 0, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}

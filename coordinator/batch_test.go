@@ -12,6 +12,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/journal"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -82,7 +83,7 @@ func TestBatchIsAudited(t *testing.T) {
 		if err != nil || len(all) != 0 {
 			t.Fatalf("%+v, %v", all, err)
 		}
-		page, _, err := f.Coordinator().Audit(t.Context(), coordinator.AuditFilter{Verb: "batch.request", Limit: 10})
+		page, _, err := f.Coordinator().Journal().Audit(t.Context(), journal.Filter{Verb: "batch.request", Limit: 10})
 		if err != nil || len(page) != 2 {
 			t.Fatalf("%+v, %v", page, err)
 		}

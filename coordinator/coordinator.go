@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/journal"
 	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/spread"
@@ -190,9 +191,9 @@ type Coordinator struct {
 	policies   policies
 	configured atomic.Pointer[Policies] // in force
 	payloads   *blob.Store
-	sealer     sealer
 
-	access *access.Room
+	access  *access.Room
+	journal *journal.Room
 
 	exchanges exchanges
 
@@ -238,14 +239,12 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c.base = &core.Base{
 		Fleet: cfg.Fleet, FleetName: cfg.FleetName, Store: cfg.Store, Now: cfg.Now, Boot: cfg.Boot, Rand: cfg.Rand, Log: cfg.Log, Ctx: c.ctx,
 	}
-	c.base.OnWritten(c.sealer.note)
 	c.access = access.New(c.base, cfg.Authority, cfg.Trust, cfg.Broker)
 	c.outputs.dir = cfg.OutputDir
 	if err := os.MkdirAll(cfg.OutputDir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory for output: %w", err)
 	}
 	spread.Children(cfg.OutputDir)
-	c.sealer.full = make(chan struct{}, 1)
 	c.refusals.init(cfg.Log, cfg.Boot)
 	var err error
 	if c.payloads, err = openPayloads(cfg.PayloadDir); err != nil {
@@ -281,6 +280,11 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		return nil, fmt.Errorf("count this start: %w", err)
 	}
 	c.term = protocol.Term{Ring: cfg.Trust.Ring(), Counter: counter}
+	c.journal = journal.New(c.base, journal.Config{
+		Signer: cfg.Signer, Ring: cfg.Trust.Ring, Term: c.term, Outputs: &c.outputs, Recovering: c.isRecovering, Sealed: c.tellSealed,
+		Records: cfg.AuditRecords, ActionAge: cfg.ActionAge, Actions: cfg.Actions,
+	})
+	c.base.OnWritten(c.journal.Written)
 	if closed != "" {
 		c.base.Gate.Close(closed)
 		c.log.Error("still in recovery", "why", closed)
@@ -322,11 +326,27 @@ func (c *Coordinator) loadHosts(ctx context.Context) error {
 	})
 }
 
+// Journal hands out the room of the audit log and of events.
+func (c *Coordinator) Journal() *journal.Room { return c.journal }
+
 // Access hands out the room of tokens and viewers.
 func (c *Coordinator) Access() *access.Room { return c.access }
 
 // Term returns the term of this process.
 func (c *Coordinator) Term() protocol.Term { return c.term }
+
+// tellSealed sends the new checkpoint to the hosts that it is about: what was
+// done with them cannot be taken back any more without their knowing.
+func (c *Coordinator) tellSealed(hosts []protocol.HostID) {
+	for _, h := range hosts {
+		c.mu.Lock()
+		l := c.links[h]
+		c.mu.Unlock()
+		if l != nil && l.presence.alive() {
+			l.receipt()
+		}
+	}
+}
 
 // tick is how often hosts are looked at: resends, silence, expiry.
 const tick = time.Second
@@ -347,7 +367,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	defer c.stop(errors.New("the coordinator ended"))
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.tickLoop(ctx) })
-	g.Go(func() error { return c.sealLoop(ctx) })
+	g.Go(func() error { return c.journal.SealLoop(ctx) })
 	g.Go(func() error { return c.keepLoop(ctx) })
 	g.Go(func() error { return c.sweepLoop(ctx) })
 	g.Go(func() error {
@@ -394,7 +414,7 @@ func (c *Coordinator) tickLoop(ctx context.Context) error {
 		if err := c.expire(ctx); err != nil {
 			c.log.ErrorContext(ctx, "cannot expire actions", "err", err)
 		}
-		if err := c.trimEvents(ctx); err != nil {
+		if err := c.journal.TrimEvents(ctx); err != nil {
 			c.log.ErrorContext(ctx, "cannot forget old events", "err", err)
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/journal"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
@@ -79,7 +79,7 @@ func TestWrongProofsBurnInvite(t *testing.T) {
 			t.Errorf("the right proof afterwards: %v", err)
 		}
 		// Whoever goes on guessing does not fill the audit log.
-		rows, _, err := f.Coordinator().Audit(t.Context(), coordinator.AuditFilter{Limit: 100})
+		rows, _, err := f.Coordinator().Journal().Audit(t.Context(), journal.Filter{Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}

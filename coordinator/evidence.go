@@ -114,7 +114,7 @@ func (c *Coordinator) provesCut(checkpoint []byte) string {
 	}
 	var newest, same core.Seal
 	err = c.base.View(c.ctx, func(tx core.Tx) (err error) {
-		if newest, err = newestSeal(tx); err != nil {
+		if newest, err = core.NewestSeal(tx); err != nil {
 			return err
 		}
 		same, err = tx.Audit.SealUpTo(p.N)

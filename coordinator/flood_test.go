@@ -19,7 +19,7 @@ func TestHellosWithoutEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		after(10 * time.Second)
 		answers := len(f.Published(h.ID, protocol.ChannelReceipt))
-		events, err := f.Coordinator().LastEvent(t.Context())
+		events, err := f.Coordinator().Journal().LastEvent(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestHellosWithoutEnd(t *testing.T) {
 			t.Errorf("%d receipts within no time", n)
 		}
 		after(time.Second)
-		now, err := f.Coordinator().LastEvent(t.Context())
+		now, err := f.Coordinator().Journal().LastEvent(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestOldEventsAreForgotten(t *testing.T) {
 		}
 		f := coordtest.NewOn(t, store)
 		after(10 * time.Second)
-		first, err := f.Coordinator().Events(t.Context(), 0, 1)
+		first, err := f.Coordinator().Journal().Events(t.Context(), 0, 1)
 		if err != nil || len(first) != 1 || first[0].ID != more+1 {
 			t.Errorf("the oldest event is %+v, %v, want number %d", first, err, more+1)
 		}

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/journal"
 )
 
 // TestRelabel changes the labels that are named and no others, also over a
@@ -34,7 +34,7 @@ func TestRelabel(t *testing.T) {
 				t.Errorf("after %v and without %v they are %v, %v", step.set, step.remove, v.Labels, err)
 			}
 		}
-		rows, _, err := f.Coordinator().Audit(t.Context(), coordinator.AuditFilter{Verb: "host.label", Limit: 10})
+		rows, _, err := f.Coordinator().Journal().Audit(t.Context(), journal.Filter{Verb: "host.label", Limit: 10})
 		if err != nil || len(rows) != 4 || rows[0].Actor != "token:admin" || rows[0].Host != h.ID {
 			t.Errorf("%d records, %+v, %v", len(rows), rows, err)
 		}

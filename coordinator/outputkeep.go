@@ -35,7 +35,6 @@ const (
 func (c *Coordinator) keepLoop(ctx context.Context) error {
 	t := time.NewTicker(keepEvery)
 	defer t.Stop()
-	var from forgetting
 	var looked time.Time
 	for {
 		// By the date alone, as the age of what is kept: one that was set moves both.
@@ -47,7 +46,7 @@ func (c *Coordinator) keepLoop(ctx context.Context) error {
 				c.log.ErrorContext(ctx, "cannot remove old output; it is tried again", "err", err)
 			}
 		}
-		if err := c.forget(ctx, &from); err != nil && ctx.Err() == nil {
+		if err := c.journal.Forget(ctx); err != nil && ctx.Err() == nil {
 			c.log.ErrorContext(ctx, "cannot forget what ended long ago; it is tried again", "err", err)
 		}
 		select {

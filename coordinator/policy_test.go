@@ -11,6 +11,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/journal"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
@@ -122,7 +123,7 @@ func TestSetPolicies(t *testing.T) {
 		want(t, c.Fleet, before.ID, protocol.StatePendingSchedule, "")
 		c.must(c.Coordinator().SetPolicies(t.Context(), core.Actor{Name: "signal", Role: core.RoleAdmin}, coordinator.Policies{}))
 		// What was in force already is no change.
-		rows, _, err := c.Coordinator().Audit(t.Context(), coordinator.AuditFilter{Verb: "policies.set", Limit: 10})
+		rows, _, err := c.Coordinator().Journal().Audit(t.Context(), journal.Filter{Verb: "policies.set", Limit: 10})
 		if err != nil || len(rows) != 1 {
 			t.Errorf("the audit log has %+v, %v, want one change", rows, err)
 		}
@@ -134,7 +135,7 @@ func TestPoliciesOfAStart(t *testing.T) {
 	withPolicy(t, onePerson, func(t *testing.T, c *crew) {
 		other := asks(t, "[[rule]]\nkinds = ['*']\napprovals = 1\nby = ['ann']\n")
 		c.tune(func(cfg *coordinator.Config) { cfg.Policies.Own = other })
-		rows, _, err := c.Coordinator().Audit(t.Context(), coordinator.AuditFilter{Verb: "coordinator.start", Limit: 10})
+		rows, _, err := c.Coordinator().Journal().Audit(t.Context(), journal.Filter{Verb: "coordinator.start", Limit: 10})
 		if err != nil || len(rows) < 2 {
 			t.Fatalf("%+v, %v", rows, err)
 		}

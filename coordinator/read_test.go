@@ -5,6 +5,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/journal"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -37,12 +38,12 @@ func TestSummary(t *testing.T) {
 func TestAuditTellsWhoDidWhat(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		a := propose(t, f, h)
-		rows, _, err := f.Coordinator().Audit(t.Context(), coordinator.AuditFilter{After: 1, Limit: 10})
+		rows, _, err := f.Coordinator().Journal().Audit(t.Context(), journal.Filter{After: 1, Limit: 10})
 		if err != nil || len(rows) != 1 || rows[0].Verb != "action.request" || rows[0].Actor != "token:admin" || rows[0].Object != a.ID.String() ||
 			rows[0].Host != h.ID || rows[0].Digest != a.Digest {
 			t.Errorf("audit: %+v, %v", rows, err)
 		}
-		if rows, _, err := f.Coordinator().Audit(t.Context(), coordinator.AuditFilter{After: rows[0].N, Limit: 10}); len(rows) != 0 || err != nil {
+		if rows, _, err := f.Coordinator().Journal().Audit(t.Context(), journal.Filter{After: rows[0].N, Limit: 10}); len(rows) != 0 || err != nil {
 			t.Errorf("after the last row: %+v, %v", rows, err)
 		}
 	})
@@ -50,15 +51,15 @@ func TestAuditTellsWhoDidWhat(t *testing.T) {
 
 func TestAlertsWakeWatchers(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
-		last, err := f.Coordinator().LastEvent(t.Context())
+		last, err := f.Coordinator().Journal().LastEvent(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		changed, done := f.Coordinator().EventsChanged()
+		changed, done := f.Coordinator().Journal().EventsChanged()
 		defer done()
 		h.Alert(protocol.Alert{AlertInfo: protocol.AlertInfo{ID: "disk/full", Severity: "warning", Text: "the disk is full", SinceMS: 1}, Raised: true})
 		<-changed
-		events, err := f.Coordinator().Events(t.Context(), last, 10)
+		events, err := f.Coordinator().Journal().Events(t.Context(), last, 10)
 		if err != nil || len(events) != 1 || events[0].Type != "alert.raised" || events[0].Object != "disk/full" {
 			t.Errorf("events: %+v, %v", events, err)
 		}

@@ -133,7 +133,7 @@ func (l *link) receipt() {
 	if chal.IsZero() {
 		return
 	}
-	newest := l.c.sealer.newest.Load()
+	newest := l.c.journal.NewestSeal()
 	if l.c.base.Recovery() != "" {
 		newest = nil
 	}

@@ -311,17 +311,8 @@ func (r *recovery) events() error {
 	if err != nil {
 		return err
 	}
-	return r.tx.Events.Restart(max(EventsBegin(last)+1<<eventBits, r.cfg.Ring<<eventBits))
+	return r.tx.Events.Restart(core.EventsRestart(last, r.cfg.Ring))
 }
-
-// eventBits are those of an event's id that count; the ones above are of the ring with
-// which the newest recovery was made. 2^53, which JSON can carry, has room for two
-// million of them.
-const eventBits = 32
-
-// EventsBegin returns the id behind which the events begin, those that are not kept any
-// more included. newest is the newest id.
-func EventsBegin(newest uint64) uint64 { return newest >> eventBits << eventBits }
 
 // access tells who may do something here. Codes that were given out may have been
 // used since, so none of them counts any more.

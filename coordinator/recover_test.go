@@ -251,7 +251,7 @@ func TestRecoveringHostGoesOnBehindWhatItFreed(t *testing.T) {
 		recoverOn(t, f, backup)
 		h.Reboot()
 		after(5 * time.Second)
-		events, err := f.Coordinator().Events(t.Context(), 0, 1000)
+		events, err := f.Coordinator().Journal().Events(t.Context(), 0, 1000)
 		raised := func(e core.Event) bool { return e.Type == "alert.raised" && e.Object == "disk" }
 		if err != nil || !slices.ContainsFunc(events, raised) {
 			t.Errorf("the alert did not arrive: %v", err)

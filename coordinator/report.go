@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -326,34 +325,6 @@ func (c *Coordinator) conflict(tx core.Tx, a *core.Action, r *protocol.Report) e
 	return c.base.Event(tx, "ACTION_CONFLICT", a.Host, a.ID.String(), map[string]any{"host_digest": r.Digest})
 }
 
-// Events are for those who watch. Who was away for longer lists anew; what was
-// done is in the audit log, which is kept.
-const (
-	keptEvents = 100_000
-	trimStep   = 10_000 // in one transaction, so that nobody waits for long
-)
-
-// trimEvents forgets the oldest events beyond keptEvents.
-func (c *Coordinator) trimEvents(ctx context.Context) error {
-	var upTo uint64
-	err := c.base.View(ctx, func(tx core.Tx) error {
-		upTo = 0
-		newest, err := tx.Events.Last()
-		if err != nil || newest <= keptEvents {
-			return err
-		}
-		oldest, err := tx.Events.List(0, 1)
-		if err == nil && len(oldest) > 0 && oldest[0].ID <= newest-keptEvents {
-			upTo = min(newest-keptEvents, oldest[0].ID+trimStep-1)
-		}
-		return err
-	})
-	if err != nil || upTo == 0 {
-		return err
-	}
-	return c.cfg.Store.Update(ctx, func(tx core.Tx) error { return tx.Events.Trim(upTo) })
-}
-
 // emitHost appends an event about a host's presence. Presence is no promise,
 // so a store that cannot take it is only logged.
 func (c *Coordinator) emitHost(host protocol.HostID, typ, why string) {
@@ -369,4 +340,19 @@ func (c *Coordinator) emitHost(host protocol.HostID, typ, why string) {
 // uptime is the boot clock as a duration, for resends.
 func (c *Coordinator) uptime() time.Duration {
 	return time.Duration(c.cfg.Boot()) * time.Millisecond
+}
+
+// wentBack compares two heads of a host's audit log, as it told them one after
+// the other. It returns why the host must have gone back in time, empty if it
+// did not. That its database is another one is for its hello to show.
+func wentBack(before, now protocol.Position) string {
+	switch {
+	case before.Store != now.Store || now.N > before.N:
+		return ""
+	case now.N < before.N:
+		return fmt.Sprintf("its audit log has %d records, it had told of %d: its disk went back", now.N, before.N)
+	case now.H != before.H:
+		return fmt.Sprintf("record %d of its audit log is another one than before: two histories", now.N)
+	}
+	return ""
 }

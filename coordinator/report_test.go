@@ -27,7 +27,7 @@ func TestReportsTakeEffectOnce(t *testing.T) {
 		h.Alert(protocol.Alert{AlertInfo: protocol.AlertInfo{ID: "disk/full", Severity: "warning", Text: "full", SinceMS: 1}, Raised: true})
 		after(time.Minute)
 		want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
-		events, err := f.Coordinator().Events(t.Context(), 0, 100)
+		events, err := f.Coordinator().Journal().Events(t.Context(), 0, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func TestConflictOfWhatHasEndedIsKeptOnce(t *testing.T) {
 		if got := want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK); got.Digest != other.Digest || string(got.Conflict) != string(a.Spec) {
 			t.Errorf("kept: spec %s, instead of %s", got.Spec, got.Conflict)
 		}
-		events, err := f.Coordinator().Events(t.Context(), 0, 100)
+		events, err := f.Coordinator().Journal().Events(t.Context(), 0, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -413,7 +413,7 @@ func TestWaitingMessagesAreBoundedInBytes(t *testing.T) {
 		held.Store(nil)
 		close(gate)
 		after(5 * time.Minute)
-		events, err := f.Coordinator().Events(t.Context(), 0, 1000)
+		events, err := f.Coordinator().Journal().Events(t.Context(), 0, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}

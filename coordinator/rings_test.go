@@ -7,9 +7,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/journal"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -60,11 +60,11 @@ func TestRingIsRecordedWhoeverWaits(t *testing.T) {
 		if err != nil || number != 2 {
 			t.Errorf("ring %d, %v", number, err)
 		}
-		rows, _, err := c.Audit(t.Context(), coordinator.AuditFilter{Verb: "ring.take", Limit: 10})
+		rows, _, err := c.Journal().Audit(t.Context(), journal.Filter{Verb: "ring.take", Limit: 10})
 		if err != nil || len(rows) != 1 {
 			t.Errorf("records %+v, %v", rows, err)
 		}
-		events, err := c.Events(t.Context(), 0, 100)
+		events, err := c.Journal().Events(t.Context(), 0, 100)
 		if err != nil || !slices.ContainsFunc(events, func(e core.Event) bool { return e.Type == "ring.taken" }) {
 			t.Errorf("events %+v, %v", events, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/journal"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/terminal"
 )
@@ -63,7 +64,7 @@ func TestWhoMayType(t *testing.T) {
 		part.Close() // once is enough
 	}
 	for _, verb := range []string{"session.attach", "session.detach"} {
-		records, _, err := f.Coordinator().Audit(t.Context(), coordinator.AuditFilter{Verb: verb, Object: session.ID.String(), Limit: 100})
+		records, _, err := f.Coordinator().Journal().Audit(t.Context(), journal.Filter{Verb: verb, Object: session.ID.String(), Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +97,7 @@ func TestStopWritesDownWhoLeft(t *testing.T) {
 	}
 	f.Restart()
 	for _, verb := range []string{"session.attach", "session.detach"} {
-		records, _, err := f.Coordinator().Audit(t.Context(), coordinator.AuditFilter{Verb: verb, Object: session.String(), Limit: 100})
+		records, _, err := f.Coordinator().Journal().Audit(t.Context(), journal.Filter{Verb: verb, Object: session.String(), Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,7 +247,7 @@ func TestRecordingIsKeptWhole(t *testing.T) {
 		if err != nil || span.Next != -1 || protocol.Sum(got) != protocol.Sum(cast) {
 			t.Errorf("%d of %d bytes are kept, go on at %d, %v", len(got), len(cast), span.Next, err)
 		}
-		records, _, err := f.Coordinator().Audit(t.Context(), coordinator.AuditFilter{Verb: "action.succeed", Object: id.String(), Limit: 10})
+		records, _, err := f.Coordinator().Journal().Audit(t.Context(), journal.Filter{Verb: "action.succeed", Object: id.String(), Limit: 10})
 		if err != nil || len(records) != 1 || records[0].Detail["recording"] != protocol.Sum(cast).String() {
 			t.Errorf("the audit log has %+v, %v", records, err)
 		}

@@ -276,7 +276,7 @@ func (s *site) untilOnline() {
 func (s *site) untilEnded(id protocol.ActionID) {
 	s.t.Helper()
 	for {
-		changed, done := s.fleet.Coordinator().EventsChanged()
+		changed, done := s.fleet.Coordinator().Journal().EventsChanged()
 		if must[core.Action](s.t)(s.fleet.Coordinator().Action(s.t.Context(), id)).State.Final() {
 			done()
 			return

@@ -10,7 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/journal"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -37,13 +37,13 @@ type auditRequest struct {
 }
 
 func (h *handlers) listAudit(ctx context.Context, in *auditRequest) (*body[api.AuditPage], error) {
-	f := coordinator.AuditFilter{
+	f := journal.Filter{
 		After: in.After, Before: in.Before, Host: protocol.HostID(in.Host), Actor: in.Actor, Verb: in.Verb, Object: in.Object, Limit: in.Limit,
 	}
 	if !in.Since.IsZero() {
 		f.SinceMS = in.Since.UnixMilli()
 	}
-	records, rest, err := h.c.Audit(ctx, f)
+	records, rest, err := h.c.Journal().Audit(ctx, f)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -51,7 +51,7 @@ func (h *handlers) listAudit(ctx context.Context, in *auditRequest) (*body[api.A
 }
 
 func (h *handlers) checkpoint(ctx context.Context, _ *none) (*rawAnswer, error) {
-	b, err := h.c.Checkpoint(ctx)
+	b, err := h.c.Journal().Checkpoint(ctx)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -75,7 +75,7 @@ func (h *handlers) exportAudit(_ context.Context, in *exportRequest) (*huma.Stre
 		defer stop()
 		w.Header().Set("Content-Type", documentType)
 		conn := http.NewResponseController(w)
-		err := h.c.ExportAudit(ctx, since, func(line []byte) error {
+		err := h.c.Journal().ExportAudit(ctx, since, func(line []byte) error {
 			if err := conn.SetWriteDeadline(time.Now().Add(exportPatience)); err != nil {
 				return err
 			}

@@ -46,7 +46,7 @@ func (h *handlers) follow(ctx context.Context, in *struct {
 	After  string `query:"after" pattern:"^[0-9]{1,19}$" doc:"Start behind the event with this id; 0 is the beginning"`
 	LastID string `header:"Last-Event-ID" pattern:"^[0-9]{1,19}$" doc:"As after, and stronger"`
 }) (*huma.StreamResponse, error) {
-	last, err := h.c.LastEvent(ctx)
+	last, err := h.c.Journal().LastEvent(ctx)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -59,7 +59,7 @@ func (h *handlers) follow(ctx context.Context, in *struct {
 			return nil, h.fail(ctx, fmt.Errorf("%w: event id: %w", core.ErrInvalid, err))
 		}
 		if after == 0 {
-			after = coordinator.EventsBegin(last)
+			after = core.EventsBegin(last)
 		}
 		if err := h.there(ctx, after, last); err != nil {
 			return nil, h.fail(ctx, err)
@@ -76,7 +76,7 @@ func (h *handlers) there(ctx context.Context, after, last uint64) error {
 	if after == last {
 		return nil
 	}
-	first, err := h.c.Events(ctx, after, 1)
+	first, err := h.c.Journal().Events(ctx, after, 1)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (f *feed) old(ctx context.Context, after uint64, buf []byte) ([]byte, uint6
 	changed := f.changed
 	f.mu.Unlock()
 	defer f.mu.Lock()
-	events, err := f.c.Events(ctx, after, 128)
+	events, err := f.c.Journal().Events(ctx, after, 128)
 	if err != nil {
 		return nil, after, nil, err
 	}
@@ -227,7 +227,7 @@ func (f *feed) extend(ctx context.Context) error {
 		f.done()
 		f.changed = nil
 	}
-	changed, done := f.c.EventsChanged()
+	changed, done := f.c.Journal().EventsChanged()
 	if err := f.load(ctx); err != nil {
 		done()
 		return err
@@ -237,17 +237,17 @@ func (f *feed) extend(ctx context.Context) error {
 }
 
 func (f *feed) load(ctx context.Context) error {
-	newest, err := f.c.LastEvent(ctx)
+	newest, err := f.c.Journal().LastEvent(ctx)
 	if err != nil {
 		return err
 	}
 	if newest > f.last+keptEvents || f.last == 0 {
 		// Nobody has read for a while; what is further back is in the store.
 		f.kept, f.bytes = nil, 0
-		f.last = newest - min(newest-coordinator.EventsBegin(newest), keptEvents)
+		f.last = newest - min(newest-core.EventsBegin(newest), keptEvents)
 	}
 	for f.last < newest {
-		events, err := f.c.Events(ctx, f.last, keptEvents)
+		events, err := f.c.Journal().Events(ctx, f.last, keptEvents)
 		if err != nil {
 			return err
 		}

@@ -113,7 +113,7 @@ func TestEventsThatAreNotThere(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
 		s.alert(1)
 		synctest.Wait()
-		last, err := s.f.Coordinator().LastEvent(t.Context())
+		last, err := s.f.Coordinator().Journal().LastEvent(t.Context())
 		if err != nil || last == 0 {
 			t.Fatal(last, err)
 		}
@@ -142,7 +142,7 @@ func TestEventsBeginAnewAfterARecovery(t *testing.T) {
 			s.alert(n)
 		}
 		synctest.Wait()
-		seen, err := s.f.Coordinator().LastEvent(t.Context())
+		seen, err := s.f.Coordinator().Journal().LastEvent(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func TestEventsBeginAnewAfterARecovery(t *testing.T) {
 		if again := s.watch("/v1/events?after=0", "").next(); again.ID != first.ID {
 			t.Errorf("the first event is %d to one who came early, %d to another", first.ID, again.ID)
 		}
-		if first.ID <= seen+1<<31 || coordinator.EventsBegin(first.ID)+1 != first.ID {
+		if first.ID <= seen+1<<31 || core.EventsBegin(first.ID)+1 != first.ID {
 			t.Errorf("the first event is %d, %d had been seen before", first.ID, seen)
 		}
 		for _, before := range []uint64{1, seen - 3, seen} {

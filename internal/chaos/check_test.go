@@ -258,7 +258,7 @@ func (w *world) checkEvents(report reporter) {
 	states := make(map[string]protocol.State)
 	alerts := make(map[protocol.HostID]uint64)
 	for after := uint64(0); ; {
-		all, err := w.center.coord.Events(w.t.Context(), after, 1000)
+		all, err := w.center.coord.Journal().Events(w.t.Context(), after, 1000)
 		if err != nil {
 			report("%v", err)
 		}

@@ -1,11 +1,9 @@
-package coordinator
+package journal
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -23,40 +21,41 @@ type forgetting struct {
 	actions, enrolments core.Ended
 }
 
-// forget goes on with the walk, for a bounded number of records.
-func (c *Coordinator) forget(ctx context.Context, from *forgetting) error {
-	if c.base.Recovery() != "" {
+// Forget goes on with the walk, for a bounded number of records. One goroutine calls it.
+func (r *Room) Forget(ctx context.Context) error {
+	from := &r.walk
+	if r.base.Recovery() != "" {
 		return nil
 	}
-	return errors.Join(c.forgetActions(ctx, &from.actions), c.forgetEnrolments(ctx, &from.enrolments), c.forgetInvites(ctx))
+	return errors.Join(r.forgetActions(ctx, &from.actions), r.forgetEnrolments(ctx, &from.enrolments), r.forgetInvites(ctx))
 }
 
 // old returns before when something must have ended to be forgotten by its age.
-func (c *Coordinator) old() int64 { return c.base.NowMS() - c.cfg.ActionAge.Milliseconds() }
+func (r *Room) old() int64 { return r.base.NowMS() - r.cfg.ActionAge.Milliseconds() }
 
 // forgetActions removes actions that ended too long ago, and of more than are
 // kept those that ended first. One that has not ended is never removed, nor one of
 // which its host may speak again; what it told is in the audit log.
-func (c *Coordinator) forgetActions(ctx context.Context, from *core.Ended) error {
-	tooMany, err := c.endedBeyond(ctx)
+func (r *Room) forgetActions(ctx context.Context, from *core.Ended) error {
+	tooMany, err := r.endedBeyond(ctx)
 	if err != nil {
 		return err
 	}
 	for range forgetSteps {
 		var page []core.Action
-		err := c.base.View(ctx, func(tx core.Tx) (err error) {
+		err := r.base.View(ctx, func(tx core.Tx) (err error) {
 			page, err = tx.Past.Actions(*from, forgetStep)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		old := c.old()
+		old := r.old()
 		n := 0
 		for n < len(page) && (page[n].EndedMS < old || n < tooMany) {
 			n++
 		}
-		removed, err := c.removeActions(ctx, page[:n])
+		removed, err := r.removeActions(ctx, page[:n])
 		if err != nil {
 			return err
 		}
@@ -71,9 +70,9 @@ func (c *Coordinator) forgetActions(ctx context.Context, from *core.Ended) error
 }
 
 // endedBeyond returns how many more actions have ended than are kept.
-func (c *Coordinator) endedBeyond(ctx context.Context) (n int, err error) {
-	err = c.base.View(ctx, func(tx core.Tx) error {
-		n = -c.cfg.Actions
+func (r *Room) endedBeyond(ctx context.Context) (n int, err error) {
+	err = r.base.View(ctx, func(tx core.Tx) error {
+		n = -r.cfg.Actions
 		all, err := tx.Actions.Count()
 		for state, some := range all {
 			if state.Final() {
@@ -88,26 +87,33 @@ func (c *Coordinator) endedBeyond(ctx context.Context) (n int, err error) {
 // removeActions removes those of some actions that may go. Their files are
 // removed after them; those that a crash leaves are nobody's, and go at a look at
 // the output that is kept.
-func (c *Coordinator) removeActions(ctx context.Context, all []core.Action) (int, error) {
+func (r *Room) removeActions(ctx context.Context, all []core.Action) (int, error) {
 	if len(all) == 0 {
 		return 0, nil
 	}
-	// Nobody begins to read their output meanwhile.
-	c.outputs.mu.Lock()
-	defer c.outputs.mu.Unlock()
-	var gone []core.Action
-	err := c.base.Update(ctx, failpoint.PastForgotten, func(tx core.Tx) error {
+	n := 0
+	err := r.cfg.Outputs.Remove(all, func(unread []core.Action) (gone []core.Action, err error) {
+		gone, err = r.forgetOf(ctx, unread)
+		n = len(gone)
+		return gone, err
+	})
+	return n, err
+}
+
+// forgetOf removes those of some actions that may go, whose output nobody reads.
+func (r *Room) forgetOf(ctx context.Context, all []core.Action) (gone []core.Action, _ error) {
+	err := r.base.Update(ctx, failpoint.PastForgotten, func(tx core.Tx) error {
 		gone = nil
 		silent := make(map[protocol.HostID]func(core.Action) bool)
 		for _, a := range all {
 			if silent[a.Host] == nil {
-				says, err := c.silentAbout(tx, a.Host)
+				says, err := r.silentAbout(tx, a.Host)
 				if err != nil {
 					return err
 				}
 				silent[a.Host] = says
 			}
-			if !silent[a.Host](a) || c.isRead(a) {
+			if !silent[a.Host](a) {
 				continue
 			}
 			// Late evidence may have come since the list was made.
@@ -125,30 +131,9 @@ func (c *Coordinator) removeActions(ctx context.Context, all []core.Action) (int
 		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("forgetting actions: %w", err)
+		return nil, fmt.Errorf("forgetting actions: %w", err)
 	}
-	for _, a := range gone {
-		for id := range c.outputs.known[a.Host] {
-			if id.action == a.ID {
-				delete(c.outputs.known[a.Host], id)
-			}
-		}
-		if err := os.RemoveAll(filepath.Join(c.outputs.dir, a.ID.String())); err != nil {
-			return len(gone), err
-		}
-	}
-	return len(gone), nil
-}
-
-// isRead reports whether somebody reads output of an action. The caller holds
-// c.outputs.mu.
-func (c *Coordinator) isRead(a core.Action) bool {
-	for id, o := range c.outputs.known[a.Host] {
-		if id.action == a.ID && o.refs > 0 {
-			return true
-		}
-	}
-	return false
+	return gone, nil
 }
 
 // silentAbout returns what tells of which actions a host has nothing to say any
@@ -157,7 +142,7 @@ func (c *Coordinator) isRead(a core.Action) bool {
 // a recovery, or of the machine before. Answers that are still on their way change
 // nothing, see applyReport. A host that is asked for all that it did, or that is
 // quarantined, may speak of anything, and one that was shut out of nothing.
-func (c *Coordinator) silentAbout(tx core.Tx, id protocol.HostID) (func(core.Action) bool, error) {
+func (r *Room) silentAbout(tx core.Tx, id protocol.HostID) (func(core.Action) bool, error) {
 	always := func(yes bool) func(core.Action) bool { return func(core.Action) bool { return yes } }
 	h, err := tx.Hosts.Standing(id)
 	switch {
@@ -165,7 +150,7 @@ func (c *Coordinator) silentAbout(tx core.Tx, id protocol.HostID) (func(core.Act
 		return always(true), nil
 	case err != nil:
 		return nil, err
-	case h.Quarantined != "" || c.isRecovering(id):
+	case h.Quarantined != "" || r.cfg.Recovering(id):
 		return always(false), nil
 	}
 	orders, err := tx.Streams.Get(id, protocol.StreamOrder)
@@ -186,10 +171,10 @@ func (c *Coordinator) silentAbout(tx core.Tx, id protocol.HostID) (func(core.Act
 
 // forgetEnrolments removes what was decided long ago, but for the enrolments of
 // the hosts that there are: with them they get their certificates.
-func (c *Coordinator) forgetEnrolments(ctx context.Context, from *core.Ended) error {
+func (r *Room) forgetEnrolments(ctx context.Context, from *core.Ended) error {
 	var gone []string
-	old, next := c.old(), core.Ended{}
-	err := c.base.View(ctx, func(tx core.Tx) error {
+	old, next := r.old(), core.Ended{}
+	err := r.base.View(ctx, func(tx core.Tx) error {
 		gone, next = nil, core.Ended{}
 		page, err := tx.Past.Enrolments(*from, forgetStep)
 		if err != nil {
@@ -216,14 +201,14 @@ func (c *Coordinator) forgetEnrolments(ctx context.Context, from *core.Ended) er
 		return err
 	}
 	*from = next
-	return c.remove(ctx, gone, core.Past.RemoveEnrolment)
+	return r.remove(ctx, gone, core.Past.RemoveEnrolment)
 }
 
 // forgetInvites removes those whose time was over long ago.
-func (c *Coordinator) forgetInvites(ctx context.Context) error {
+func (r *Room) forgetInvites(ctx context.Context) error {
 	var gone []string
-	old := c.old()
-	err := c.base.View(ctx, func(tx core.Tx) error {
+	old := r.old()
+	err := r.base.View(ctx, func(tx core.Tx) error {
 		gone = nil
 		page, err := tx.Past.Invites(core.Ended{}, forgetStep)
 		for _, v := range page {
@@ -236,15 +221,15 @@ func (c *Coordinator) forgetInvites(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.remove(ctx, gone, core.Past.RemoveInvite)
+	return r.remove(ctx, gone, core.Past.RemoveInvite)
 }
 
 // remove removes records in one transaction, if there are any.
-func (c *Coordinator) remove(ctx context.Context, ids []string, one func(core.Past, string) error) error {
+func (r *Room) remove(ctx context.Context, ids []string, one func(core.Past, string) error) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return c.base.Update(ctx, failpoint.PastForgotten, func(tx core.Tx) error {
+	return r.base.Update(ctx, failpoint.PastForgotten, func(tx core.Tx) error {
 		for _, id := range ids {
 			if err := one(tx.Past, id); err != nil {
 				return err
@@ -254,8 +239,8 @@ func (c *Coordinator) remove(ctx context.Context, ids []string, one func(core.Pa
 	})
 }
 
-// forgotten is the error for an action that is not there: it may have been.
-func (c *Coordinator) forgotten(id string) error {
+// Forgotten is the error for an action that is not there: it may have been.
+func (r *Room) Forgotten(id string) error {
 	return fmt.Errorf("action %s: %w; actions are kept for %d days after their end, and the newest %d of them (actions.days, actions.count); the audit log tells what became of older ones: hostler audit ls",
-		id, core.ErrNotFound, int(c.cfg.ActionAge.Hours()/24), c.cfg.Actions)
+		id, core.ErrNotFound, int(r.cfg.ActionAge.Hours()/24), r.cfg.Actions)
 }

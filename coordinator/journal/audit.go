@@ -1,11 +1,10 @@
-package coordinator
+package journal
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -45,31 +44,31 @@ func (s *sealer) note() {
 	}
 }
 
-// sealLoop seals after every second of activity, or as soon as there is enough
+// SealLoop seals after every second of activity, or as soon as there is enough
 // for one checkpoint, and the rest at the end.
-func (c *Coordinator) sealLoop(ctx context.Context) error {
+func (r *Room) SealLoop(ctx context.Context) error {
 	t := time.NewTicker(sealEvery)
 	defer t.Stop()
 	prune := time.NewTicker(pruneEvery)
 	defer prune.Stop()
 	for {
-		if err := c.seal(ctx); err != nil && ctx.Err() == nil {
-			c.log.ErrorContext(ctx, "cannot seal the audit log; it is tried again", "err", err)
+		if err := r.seal(ctx); err != nil && ctx.Err() == nil {
+			r.base.Log.ErrorContext(ctx, "cannot seal the audit log; it is tried again", "err", err)
 		}
 		for idle := true; idle; {
 			select {
 			case <-ctx.Done():
-				if err := c.seal(context.WithoutCancel(ctx)); err != nil {
-					c.log.Error("the last records of the audit log are sealed at the next start", "err", err)
+				if err := r.seal(context.WithoutCancel(ctx)); err != nil {
+					r.base.Log.Error("the last records of the audit log are sealed at the next start", "err", err)
 				}
 				return nil
-			case <-c.sealer.full:
+			case <-r.sealer.full:
 				idle = false
 			case <-t.C:
-				idle = c.sealer.waiting.Load() == 0
+				idle = r.sealer.waiting.Load() == 0
 			case <-prune.C:
-				if err := c.pruneAudit(ctx); err != nil {
-					c.log.ErrorContext(ctx, "cannot forget old records of the audit log", "err", err)
+				if err := r.pruneAudit(ctx); err != nil {
+					r.base.Log.ErrorContext(ctx, "cannot forget old records of the audit log", "err", err)
 				}
 			}
 		}
@@ -78,25 +77,25 @@ func (c *Coordinator) sealLoop(ctx context.Context) error {
 
 // seal seals everything that was recorded. A coordinator that went back in time
 // seals nothing: it would sign a second history.
-func (c *Coordinator) seal(ctx context.Context) error {
-	c.sealer.mu.Lock()
-	defer c.sealer.mu.Unlock()
-	for c.base.Recovery() == "" {
-		c.sealer.waiting.Store(0)
-		next, hosts, err := c.sealNext(ctx)
+func (r *Room) seal(ctx context.Context) error {
+	r.sealer.mu.Lock()
+	defer r.sealer.mu.Unlock()
+	for r.base.Recovery() == "" {
+		r.sealer.waiting.Store(0)
+		next, hosts, err := r.sealNext(ctx)
 		if errors.Is(err, errUnsealed) {
-			c.tellBroken(ctx, err)
+			r.tellBroken(ctx, err)
 			return nil
 		}
 		if err != nil {
-			c.sealer.waiting.Add(1) // the next tick tries again
+			r.sealer.waiting.Add(1) // the next tick tries again
 			return err
 		}
 		if next.N == 0 {
 			return nil
 		}
-		c.sealer.newest.Store(&next)
-		c.tellSealed(hosts)
+		r.sealer.newest.Store(&next)
+		r.cfg.Sealed(hosts)
 	}
 	return nil
 }
@@ -104,17 +103,17 @@ func (c *Coordinator) seal(ctx context.Context) error {
 // sealNext seals the next records, as many as one checkpoint takes. It returns
 // the seal, zero if there is nothing to be sealed, and the hosts that the
 // records are about.
-func (c *Coordinator) sealNext(ctx context.Context) (next core.Seal, hosts []protocol.HostID, err error) {
+func (r *Room) sealNext(ctx context.Context) (next core.Seal, hosts []protocol.HostID, err error) {
 	var last core.Seal
 	var records []core.AuditRecord
-	err = c.base.View(ctx, func(tx core.Tx) (err error) {
+	err = r.base.View(ctx, func(tx core.Tx) (err error) {
 		last, records, err = unsealed(tx)
 		return err
 	})
 	if err != nil || len(records) == 0 {
 		return core.Seal{}, nil, err
 	}
-	next = core.Seal{H: last.H, AtMS: c.base.NowMS()}
+	next = core.Seal{H: last.H, AtMS: r.base.NowMS()}
 	for _, r := range records {
 		if r.N != last.N+uint64(len(next.Leaves)/len(protocol.Digest{}))+1 {
 			return core.Seal{}, nil, fmt.Errorf("%w: record %d follows where another should", errUnsealed, r.N)
@@ -123,14 +122,14 @@ func (c *Coordinator) sealNext(ctx context.Context) (next core.Seal, hosts []pro
 		next.N, next.H, next.Leaves = r.N, audit.Fold(next.H, leaf), append(next.Leaves, leaf[:]...)
 		hosts = append(hosts, hostOf(r.Stored))
 	}
-	next.Checkpoint, err = core.SignMessage(c.cfg.Signer, protocol.Checkpoint{
-		Type: protocol.TypeCheckpoint, Fleet: c.cfg.Fleet, Log: protocol.Coordinator, Store: c.cfg.Store.ID(),
-		After: last.N, N: next.N, H: next.H, Ring: c.cfg.Trust.Ring(), Term: c.term, AtMS: next.AtMS,
+	next.Checkpoint, err = core.SignMessage(r.cfg.Signer, protocol.Checkpoint{
+		Type: protocol.TypeCheckpoint, Fleet: r.base.Fleet, Log: protocol.Coordinator, Store: r.base.Store.ID(),
+		After: last.N, N: next.N, H: next.H, Ring: r.cfg.Ring(), Term: r.cfg.Term, AtMS: next.AtMS,
 	})
 	if err != nil {
 		return core.Seal{}, nil, fmt.Errorf("sign a checkpoint: %w", err)
 	}
-	err = core.Update(ctx, c.cfg.Store, failpoint.AuditSealed, func(tx core.Tx) error { return tx.Audit.Seal(next) })
+	err = core.Update(ctx, r.base.Store, failpoint.AuditSealed, func(tx core.Tx) error { return tx.Audit.Seal(next) })
 	slices.Sort(hosts)
 	return next, slices.Compact(hosts), err
 }
@@ -140,7 +139,7 @@ func (c *Coordinator) sealNext(ctx context.Context) (next core.Seal, hosts []pro
 // would be given again.
 func unsealed(tx core.Tx) (last core.Seal, records []core.AuditRecord, err error) {
 	log := tx.Audit
-	if last, err = newestSeal(tx); err != nil {
+	if last, err = core.NewestSeal(tx); err != nil {
 		return last, nil, err
 	}
 	if last.N > 0 {
@@ -160,15 +159,6 @@ func unsealed(tx core.Tx) (last core.Seal, records []core.AuditRecord, err error
 	return last, records, err
 }
 
-// newestSeal returns the newest seal, zero before the first.
-func newestSeal(tx core.Tx) (core.Seal, error) {
-	s, err := tx.Audit.SealUpTo(math.MaxInt64)
-	if errors.Is(err, core.ErrNotFound) {
-		return core.Seal{}, nil
-	}
-	return s, err
-}
-
 // hostOf finds the host in a record. Within texts a quotation mark is escaped,
 // so the first that looks like the member is it.
 func hostOf(stored []byte) protocol.HostID {
@@ -180,48 +170,20 @@ func hostOf(stored []byte) protocol.HostID {
 	return protocol.HostID(name)
 }
 
-// wentBack compares two heads of a host's audit log, as it told them one after
-// the other. It returns why the host must have gone back in time, empty if it
-// did not. That its database is another one is for its hello to show.
-func wentBack(before, now protocol.Position) string {
-	switch {
-	case before.Store != now.Store || now.N > before.N:
-		return ""
-	case now.N < before.N:
-		return fmt.Sprintf("its audit log has %d records, it had told of %d: its disk went back", now.N, before.N)
-	case now.H != before.H:
-		return fmt.Sprintf("record %d of its audit log is another one than before: two histories", now.N)
-	}
-	return ""
-}
-
-// tellSealed sends the new checkpoint to the hosts that it is about: what was
-// done with them cannot be taken back any more without their knowing.
-func (c *Coordinator) tellSealed(hosts []protocol.HostID) {
-	for _, h := range hosts {
-		c.mu.Lock()
-		l := c.links[h]
-		c.mu.Unlock()
-		if l != nil && l.presence.alive() {
-			l.receipt()
-		}
-	}
-}
-
 // tellBroken tells people, once, that somebody was at the log.
-func (c *Coordinator) tellBroken(ctx context.Context, why error) {
-	if c.sealer.broken {
+func (r *Room) tellBroken(ctx context.Context, why error) {
+	if r.sealer.broken {
 		return
 	}
-	c.sealer.broken = true
-	c.log.ErrorContext(ctx, "the audit log is sealed no further; run hostler audit verify", "err", why)
-	err := c.cfg.Store.Update(ctx, func(tx core.Tx) error {
-		return c.base.Event(tx, "audit.broken", "", "audit", map[string]any{"detail": why.Error()})
+	r.sealer.broken = true
+	r.base.Log.ErrorContext(ctx, "the audit log is sealed no further; run hostler audit verify", "err", why)
+	err := r.base.Store.Update(ctx, func(tx core.Tx) error {
+		return r.base.Event(tx, "audit.broken", "", "audit", map[string]any{"detail": why.Error()})
 	})
 	if err != nil {
-		c.log.ErrorContext(ctx, "cannot note that the audit log is broken", "err", err)
+		r.base.Log.ErrorContext(ctx, "cannot note that the audit log is broken", "err", err)
 	}
-	c.base.Wake.Fire(core.EventsKey{})
+	r.base.Wake.Fire(core.EventsKey{})
 }
 
 // The audit log is kept by number, never by age: a clock that is set wrong must
@@ -233,14 +195,14 @@ const (
 
 // pruneAudit forgets the oldest records of too many, up to a checkpoint that
 // stays and vouches for what it was behind.
-func (c *Coordinator) pruneAudit(ctx context.Context) error {
-	if !c.sealer.pruning.TryLock() {
+func (r *Room) pruneAudit(ctx context.Context) error {
+	if !r.sealer.pruning.TryLock() {
 		return nil // somebody exports; the next time will do
 	}
-	defer c.sealer.pruning.Unlock()
-	return core.Update(ctx, c.cfg.Store, failpoint.AuditPruned, func(tx core.Tx) error {
-		newest, err := newestSeal(tx)
-		kept, step := c.cfg.AuditRecords, min(pruneStep, c.cfg.AuditRecords)
+	defer r.sealer.pruning.Unlock()
+	return core.Update(ctx, r.base.Store, failpoint.AuditPruned, func(tx core.Tx) error {
+		newest, err := core.NewestSeal(tx)
+		kept, step := r.cfg.Records, min(pruneStep, r.cfg.Records)
 		if err != nil || newest.N <= kept {
 			return err
 		}

@@ -1,4 +1,4 @@
-package coordinator
+package journal
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 // AuditFilter chooses records of the audit log; the zero value chooses the
 // newest.
-type AuditFilter struct {
+type Filter struct {
 	After   uint64 // with numbers after this one, the oldest first; 0: the newest
 	Before  uint64 // with numbers before this one; 0: any
 	SinceMS int64  // not older, by the wall clock of the time
@@ -25,7 +25,7 @@ type AuditFilter struct {
 	Limit   int
 }
 
-func (f AuditFilter) chooses(r *audit.Record) bool {
+func (f Filter) chooses(r *audit.Record) bool {
 	return r.AtMS >= f.SinceMS && (f.Host == "" || r.Host == f.Host) && (f.Actor == "" || r.Actor == f.Actor) &&
 		(f.Verb == "" || r.Verb == f.Verb) && (f.Object == "" || r.Object == f.Object)
 }
@@ -37,7 +37,7 @@ const maxSearched = 100_000
 // Audit returns records of the audit log in the order of their numbers, and the
 // number from which on, backwards or forwards, nothing was looked at; 0 if
 // everything was.
-func (c *Coordinator) Audit(ctx context.Context, f AuditFilter) (all []audit.Record, rest uint64, err error) {
+func (r *Room) Audit(ctx context.Context, f Filter) (all []audit.Record, rest uint64, err error) {
 	at := f.After
 	if f.After == 0 {
 		if at = f.Before; at == 0 {
@@ -46,7 +46,7 @@ func (c *Coordinator) Audit(ctx context.Context, f AuditFilter) (all []audit.Rec
 	}
 	for looked := 0; len(all) < f.Limit; {
 		var page []core.AuditRecord
-		err := c.base.View(ctx, func(tx core.Tx) (err error) {
+		err := r.base.View(ctx, func(tx core.Tx) (err error) {
 			if f.After == 0 {
 				page, err = tx.Audit.RecordsBefore(at, core.PageSize)
 			} else {
@@ -98,13 +98,13 @@ func decodeRecord(stored core.AuditRecord) (r audit.Record) {
 
 // Checkpoint returns the newest checkpoint of the audit log after sealing what
 // there is; nil while nothing was recorded, or in recovery.
-func (c *Coordinator) Checkpoint(ctx context.Context) ([]byte, error) {
-	if err := c.seal(ctx); err != nil {
+func (r *Room) Checkpoint(ctx context.Context) ([]byte, error) {
+	if err := r.seal(ctx); err != nil {
 		return nil, err
 	}
 	var newest core.Seal
-	err := c.base.View(ctx, func(tx core.Tx) (err error) {
-		newest, err = newestSeal(tx)
+	err := r.base.View(ctx, func(tx core.Tx) (err error) {
+		newest, err = core.NewestSeal(tx)
 		return err
 	})
 	return newest.Checkpoint, err
@@ -117,17 +117,17 @@ const exportPage = 16
 // ExportAudit writes the audit log as package audit describes it, line by line,
 // without line ends: from the beginning, or from the newest checkpoint before a
 // time.
-func (c *Coordinator) ExportAudit(ctx context.Context, sinceMS int64, write func(line []byte) error) error {
-	head, err := c.Checkpoint(ctx)
+func (r *Room) ExportAudit(ctx context.Context, sinceMS int64, write func(line []byte) error) error {
+	head, err := r.Checkpoint(ctx)
 	if err != nil || head == nil {
 		return err
 	}
-	c.sealer.pruning.RLock()
-	defer c.sealer.pruning.RUnlock()
+	r.sealer.pruning.RLock()
+	defer r.sealer.pruning.RUnlock()
 	if err := write(head); err != nil {
 		return err
 	}
-	last, err := c.exportAnchor(ctx, sinceMS)
+	last, err := r.exportAnchor(ctx, sinceMS)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (c *Coordinator) ExportAudit(ctx context.Context, sinceMS int64, write func
 	}
 	for {
 		var lines [][]byte
-		err := c.base.View(ctx, func(tx core.Tx) (err error) {
+		err := r.base.View(ctx, func(tx core.Tx) (err error) {
 			lines, last, err = exportLines(tx, last)
 			return err
 		})
@@ -187,8 +187,8 @@ func exportLines(tx core.Tx, last core.Seal) (lines [][]byte, _ core.Seal, _ err
 
 // exportAnchor returns the seal behind which an export begins, zero for the
 // beginning.
-func (c *Coordinator) exportAnchor(ctx context.Context, sinceMS int64) (anchor core.Seal, err error) {
-	err = c.base.View(ctx, func(tx core.Tx) error {
+func (r *Room) exportAnchor(ctx context.Context, sinceMS int64) (anchor core.Seal, err error) {
+	err = r.base.View(ctx, func(tx core.Tx) error {
 		anchor = core.Seal{}
 		log := tx.Audit
 		first, err := log.Records(0, 1)
@@ -202,7 +202,7 @@ func (c *Coordinator) exportAnchor(ctx context.Context, sinceMS int64) (anchor c
 		if first[0].N > oldest[0].N {
 			anchor = oldest[0] // what was before it was pruned
 		}
-		newest, err := newestSeal(tx)
+		newest, err := core.NewestSeal(tx)
 		if err != nil {
 			return err
 		}
