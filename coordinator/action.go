@@ -372,7 +372,7 @@ func (c *Coordinator) Cancel(ctx context.Context, by core.Actor, id protocol.Act
 		if err := c.base.Record(tx, by, audit.Record{Verb: "action.cancel", Host: a.Host, Object: id.String()}); err != nil {
 			return err
 		}
-		if a.N == 0 && (a.State == protocol.StatePendingSchedule || a.State == protocol.StatePendingApprove) {
+		if a.Unnumbered() && (a.State == protocol.StatePendingSchedule || a.State == protocol.StatePendingApprove) {
 			return c.base.Move(tx, &a, protocol.EventCancel)
 		}
 		if a.Cancelling && a.CancelBy != "" {

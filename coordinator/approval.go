@@ -285,10 +285,10 @@ func (c *Coordinator) approveOne(tx core.Tx, by core.Actor, doc *protocol.Approv
 	if i >= 0 && a.Approvals[i].ExpiresMS >= g.ExpiresMS && c.isApprover(a.Approvals[i]) {
 		return a, false, nil // as good as what is there
 	}
-	if a.N == formerOrder && a.State == protocol.StatePendingApprove {
+	if a.Former && a.State == protocol.StatePendingApprove {
 		return a, false, errFrozen(a.ID)
 	}
-	if a.N != 0 || a.State != protocol.StatePendingApprove && a.State != protocol.StatePendingSchedule {
+	if !a.Unnumbered() || a.State != protocol.StatePendingApprove && a.State != protocol.StatePendingSchedule {
 		return a, false, fmt.Errorf("%w: action %s is %s: what was sent or has ended needs no approval", core.ErrConflict, t.Action, a.State)
 	}
 	if g.Signed, err = protocol.ForTarget(g.Signed.Signed, all, t); err != nil {
@@ -341,7 +341,7 @@ func (c *Coordinator) noteApproval(tx core.Tx, by core.Actor, a core.Action, g c
 func (c *Coordinator) moveOn(tx core.Tx, by core.Actor, a *core.Action) (bool, error) {
 	now := c.base.LifeMS()
 	counting := c.counting(a, now)
-	if !met(a.Needs, persons(counting)) || a.N == formerOrder {
+	if !met(a.Needs, persons(counting)) || a.Former {
 		return false, nil // of before a recovery: its host is asked first
 	}
 	a.ExpiresMS = min(now+startBudget(a.Kind).Milliseconds(), heldUntil(a.Needs, counting))
@@ -382,7 +382,7 @@ func (c *Coordinator) Deny(ctx context.Context, by core.Actor, id protocol.Actio
 		if a.State != protocol.StatePendingApprove {
 			return fmt.Errorf("%w: it is %s, and only what waits for approval can be denied; to end it: hostler action cancel %s", core.ErrConflict, a.State, id)
 		}
-		if a.N == formerOrder {
+		if a.Former {
 			return errFrozen(id)
 		}
 		if len(reason) > maxDenial {
@@ -468,7 +468,7 @@ func (c *Coordinator) lookAgain(ctx context.Context, some []core.Action) error {
 			if err != nil {
 				return err
 			}
-			if a.State != protocol.StatePendingApprove || a.N != 0 { // a recovery asks its host about it first
+			if a.State != protocol.StatePendingApprove || !a.Unnumbered() { // a recovery asks its host about it first
 				continue
 			}
 			ok, err := c.moveOn(tx, core.Self(), &a)

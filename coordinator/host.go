@@ -119,9 +119,9 @@ func (c *Coordinator) loseAll(tx core.Tx, id protocol.HostID, ev protocol.Event)
 // forgotten.
 func (c *Coordinator) loseAfter(tx core.Tx, id protocol.HostID, acceptSeq, ordered uint64) error {
 	return c.eachOpen(tx, id, func(a core.Action) error {
-		known := a.N <= ordered || a.N == formerOrder
+		known := a.N <= ordered
 		if core.StreamOf(a.Kind) == protocol.StreamControl {
-			known = a.N == 0 || a.AcceptSeq > 0 || a.N == formerOrder
+			known = a.N == 0 || a.AcceptSeq > 0
 		}
 		if a.AcceptSeq <= acceptSeq && known {
 			return nil

@@ -119,7 +119,7 @@ func nextQuestion(open []core.Action, orders, controls core.StreamState) (ids []
 		if core.StreamOf(a.Kind) == protocol.StreamControl {
 			freed = controls.Freed.N
 		}
-		if a.N != 0 && a.N <= freed || a.N == 0 && a.State != protocol.StatePendingSchedule || a.N == formerOrder {
+		if a.N != 0 && a.N <= freed || a.N == 0 && a.State != protocol.StatePendingSchedule || a.Former {
 			ids = append(ids, a.ID)
 		}
 	}

@@ -80,7 +80,7 @@ func TestNextQuestion(t *testing.T) {
 		{"on its way", core.Action{Kind: protocol.KindRun, N: 6, State: protocol.StatePendingSchedule}, false},
 		{"not numbered", core.Action{Kind: protocol.KindRun, State: protocol.StatePendingSchedule}, false},
 		{"begun on the host itself", core.Action{Kind: protocol.KindRun, State: protocol.StateRunning}, true},
-		{"of before a recovery", core.Action{Kind: protocol.KindRun, N: formerOrder, State: protocol.StateNew}, true},
+		{"of before a recovery", core.Action{Kind: protocol.KindRun, Former: true, State: protocol.StateNew}, true},
 		{"a control on its way", core.Action{Kind: protocol.KindStopNow, N: 3, State: protocol.StatePendingSchedule}, false},
 		{"a control that arrived", core.Action{Kind: protocol.KindStopNow, N: 2, State: protocol.StatePendingSchedule}, true},
 	} {

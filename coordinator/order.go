@@ -305,7 +305,7 @@ func (c *Coordinator) expire(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if a.N != 0 || a.State.Final() || a.ExpiresMS >= now {
+			if !a.Unnumbered() || a.State.Final() || a.ExpiresMS >= now {
 				continue // it was numbered, has ended, or was approved meanwhile
 			}
 			a.Detail = c.whyExpired(&a)

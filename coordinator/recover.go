@@ -67,11 +67,6 @@ const (
 	hostRecoveries = "recover/"  // before the id of a host: a hostRecovery
 )
 
-// formerOrder is the number of an order that was, or may have been, given by the
-// store before a recovery. No stream comes as far. Its action is never sent, and
-// only its host can end it.
-const formerOrder = protocol.MaxInteger
-
 // hostRecovery is how far a host has told what it knows since a recovery.
 type hostRecovery struct {
 	// Since is the number of the newest action accepted that is known, or was
@@ -245,7 +240,7 @@ func (r *recovery) actions() error {
 }
 
 func (r *recovery) action(a core.Action) error {
-	a.N, a.Cancelling, a.CancelBy, a.UpdatedMS = formerOrder, false, "", r.done.AtMS
+	a.N, a.Former, a.Cancelling, a.CancelBy, a.UpdatedMS = 0, true, false, "", r.done.AtMS
 	if r.cfg.FormerFleet != "" {
 		before := a.State
 		var err error

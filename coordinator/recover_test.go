@@ -448,8 +448,8 @@ func testApprovalAfterRecovery(t *testing.T, later, ran bool) {
 	if why := c.Coordinator().Waiting(got); why == nil || !strings.Contains(why.Text, "before the coordinator was recovered") {
 		t.Errorf("it waits for %+v", why)
 	}
-	if got.N != protocol.MaxInteger {
-		t.Errorf("its number is %d before its host has spoken", got.N)
+	if !got.Former {
+		t.Error("it is as if it had never been sent, before its host has spoken")
 	}
 	c.host.Reboot()
 	m.answer(t, protocol.MaxTell)
@@ -464,7 +464,7 @@ func testApprovalAfterRecovery(t *testing.T, later, ran bool) {
 		}
 	case !later:
 		got := want(t, c.Fleet, a.ID, protocol.StatePendingApprove, "")
-		if got.N != 0 || len(got.Approvals) != 1 || m.begun[a.ID] != 0 {
+		if got.Former || got.N != 0 || len(got.Approvals) != 1 || m.begun[a.ID] != 0 {
 			t.Errorf("it waits as number %d with %d approvals, begun %d times", got.N, len(got.Approvals), m.begun[a.ID])
 		}
 		c.must(bobs(a))

@@ -172,7 +172,7 @@ func former(tx core.Tx, host protocol.HostID, before protocol.ActionID) (ids []p
 	f := core.ActionFilter{Host: host, States: openStates(), Before: before, Limit: protocol.MaxTell - 1}
 	page, err := tx.Actions.List(f)
 	for _, a := range page {
-		if a.N == formerOrder {
+		if a.Former {
 			ids = append(ids, a.ID)
 		}
 	}
@@ -239,7 +239,7 @@ func (c *Coordinator) unknownSince(tx core.Tx, a core.Action) (core.Action, erro
 	}
 	if a.State == protocol.StatePendingApprove {
 		// Nobody has sent it, so it may still be approved.
-		a.N = 0
+		a.Former = false
 		if err := tx.Actions.Put(a); err != nil {
 			return a, fmt.Errorf("action %s: %w", a.ID, err)
 		}

@@ -123,7 +123,7 @@ func (r *Replacement) end(c *Coordinator, tx core.Tx, id protocol.HostID) error 
 		case a.State == protocol.StatePendingApprove:
 			r.Unapproved++
 			a.Detail = "it waited for approval, and was never sent"
-		case a.State == protocol.StatePendingSchedule && a.N == 0:
+		case a.State == protocol.StatePendingSchedule && a.Unnumbered():
 			r.Unsent++
 			a.Detail = "it was never sent"
 		case a.State == protocol.StatePendingSchedule:

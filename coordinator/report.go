@@ -304,9 +304,9 @@ func (c *Coordinator) applyUnknown(tx core.Tx, a core.Action, r *protocol.Report
 		have = r.HaveControl
 	}
 	switch {
-	case a.N == 0 || a.State.Final():
+	case a.Unnumbered() || a.State.Final():
 		return a, nil
-	case a.N == formerOrder:
+	case a.Former:
 		return c.unknownSince(tx, a)
 	case a.N > have:
 		return a, nil

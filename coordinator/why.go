@@ -54,9 +54,9 @@ func (c *Coordinator) Waiting(a core.Action) *Waiting {
 		return w
 	}
 	switch {
-	case a.N == formerOrder && conn != Online:
+	case a.Former && conn != Online:
 		return away("it may have been sent before the coordinator was recovered; ")
-	case a.N == formerOrder:
+	case a.Former:
 		return &Waiting{For: WaitsRecovery, Text: "it may have been sent before the coordinator was recovered; its host is asked"}
 	case a.State == protocol.StatePendingApprove:
 		return &Waiting{For: WaitsApproval, Text: c.whoMayApprove(&a)}

@@ -221,6 +221,9 @@ type Action struct {
 	// N is the number of its order, 0 until one was given. From then on only
 	// the host can end the action.
 	N uint64
+	// Former tells that the store before a recovery numbered its order, or may have:
+	// the order is never sent from here, N is 0, and only the host can end the action.
+	Former bool
 	// SentMS is when the order got its number and began to be sent, ReceiptedMS
 	// when the host's receipt for it was noted, by the clock here; 0 is not yet.
 	SentMS, ReceiptedMS int64
@@ -243,6 +246,10 @@ type Action struct {
 	Needs     []Need
 	Approvals []Approval
 }
+
+// Unnumbered reports that no order of the action was ever given a number, so that it
+// can be ended here.
+func (a *Action) Unnumbered() bool { return a.N == 0 && !a.Former }
 
 // Approval is the approval of one action by one person, as its order carries it.
 type Approval struct {

@@ -165,7 +165,7 @@ func (r *Room) silentAbout(tx core.Tx, id protocol.HostID) (func(core.Action) bo
 		return always(false), nil
 	}
 	return func(a core.Action) bool {
-		return a.N > orders.Pos.N || a.N <= orders.Freed.N || core.StreamOf(a.Kind) == protocol.StreamControl
+		return a.Former || a.N > orders.Pos.N || a.N <= orders.Freed.N || core.StreamOf(a.Kind) == protocol.StreamControl
 	}, nil
 }
 

@@ -19,16 +19,16 @@ const preempting = `'` + string(protocol.KindStopNow) + `'`
 const (
 	actionColumns = `id, host, kind, target, name, digest, state, reason, detail, requester,
 		created_ms, updated_ms, ended_ms, expires_ms, n, accept_seq, attempt, cancelling, cancel_by, corrected,
-		exit, output, conflict, spec, batch, sent_ms, receipted_ms, accepted_ms, started_ms, finished_ms, needs, approvals`
+		exit, output, conflict, spec, batch, sent_ms, receipted_ms, accepted_ms, started_ms, finished_ms, needs, approvals, former`
 
 	getAction    = `SELECT ` + actionColumns + ` FROM action WHERE id = $1`
 	insertAction = `INSERT INTO action (` + actionColumns + `, asked) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-		$11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)`
+		$11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)`
 	updateAction = `UPDATE action SET host = $2, kind = $3, target = $4, name = $5, digest = $6, state = $7, reason = $8,
 		detail = $9, requester = $10, created_ms = $11, updated_ms = $12, ended_ms = $13, expires_ms = $14, n = $15,
 		accept_seq = $16, attempt = $17, cancelling = $18, cancel_by = $19, corrected = $20, exit = $21, output = $22,
 		conflict = $23, spec = $24, batch = $25, sent_ms = $26, receipted_ms = $27, accepted_ms = $28, started_ms = $29,
-		finished_ms = $30, needs = $31, approvals = $32 WHERE id = $1`
+		finished_ms = $30, needs = $31, approvals = $32, former = $33 WHERE id = $1`
 
 	findActions = `SELECT id FROM action WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3`
 
@@ -45,11 +45,11 @@ const (
 		AND ($4 = '' OR host = $4) AND ($5 = '' OR state = $5) ORDER BY id DESC LIMIT $2`
 
 	unsentActions = `SELECT ` + actionColumns + ` FROM action
-		WHERE host = $1 AND state = 'PENDING_SCHEDULE' AND n = 0 AND kind NOT IN (` + preempting + `) ORDER BY asked, id LIMIT $2`
+		WHERE host = $1 AND state = 'PENDING_SCHEDULE' AND n = 0 AND former = 0 AND kind NOT IN (` + preempting + `) ORDER BY asked, id LIMIT $2`
 	unsentControls = `SELECT ` + actionColumns + ` FROM action
-		WHERE host = $1 AND state = 'PENDING_SCHEDULE' AND n = 0 AND kind IN (` + preempting + `) ORDER BY asked, id LIMIT $2`
+		WHERE host = $1 AND state = 'PENDING_SCHEDULE' AND n = 0 AND former = 0 AND kind IN (` + preempting + `) ORDER BY asked, id LIMIT $2`
 	expiredActions = `SELECT ` + actionColumns + ` FROM action
-		WHERE n = 0 AND state IN ('PENDING_APPROVE', 'PENDING_SCHEDULE') AND expires_ms < $1
+		WHERE n = 0 AND former = 0 AND state IN ('PENDING_APPROVE', 'PENDING_SCHEDULE') AND expires_ms < $1
 		ORDER BY expires_ms, id LIMIT $2`
 )
 
@@ -62,7 +62,7 @@ func scanAction(r scanner) (a core.Action, err error) {
 		&a.Detail, &a.Requester, &a.CreatedMS, &a.UpdatedMS, &a.EndedMS, &a.ExpiresMS, &a.N, &a.AcceptSeq, &a.Attempt,
 		&a.Cancelling, &a.CancelBy, &a.Corrected, jsonInto(&a.Exit), jsonInto(&a.Output), &a.Conflict, &a.Spec,
 		textInto(&a.Batch), &a.SentMS, &a.ReceiptedMS, &a.AcceptedMS, &a.StartedMS, &a.FinishedMS,
-		jsonInto(&a.Needs), jsonInto(&a.Approvals))
+		jsonInto(&a.Needs), jsonInto(&a.Approvals), &a.Former)
 	return a, err
 }
 
@@ -71,7 +71,7 @@ func actionArgs(a core.Action) []any {
 		a.Detail, a.Requester, a.CreatedMS, a.UpdatedMS, a.EndedMS, a.ExpiresMS, a.N, a.AcceptSeq, a.Attempt,
 		bit(a.Cancelling), a.CancelBy, bit(a.Corrected), asJSON(a.Exit), asJSON(a.Output), a.Conflict, a.Spec,
 		text(a.Batch), a.SentMS, a.ReceiptedMS, a.AcceptedMS, a.StartedMS, a.FinishedMS,
-		asJSON(a.Needs), asJSON(a.Approvals)}
+		asJSON(a.Needs), asJSON(a.Approvals), bit(a.Former)}
 }
 
 func (t actions) Get(id protocol.ActionID) (core.Action, error) {

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	_ "embed"
+	"errors"
 	"testing"
 	"testing/fstest"
 
@@ -196,6 +197,62 @@ func checkVersion1(t *testing.T, s *Store, all []core.Action) {
 		got, err := tx.Actions.List(core.ActionFilter{Batch: ended.Batch})
 		if err == nil && (len(got) != 1 || got[0].SentMS != 5) {
 			t.Errorf("of the new batch there is %v", got)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOpenBeforeFormer: an action whose order had the number that stood for that of the
+// store before a recovery is marked, and is neither sent nor expired.
+func TestOpenBeforeFormer(t *testing.T) {
+	cfg := Config{Path: t.TempDir() + "/store.db"}
+	createVersion1(t, cfg)
+	const id = "01a2010f-edf4-77d3-95da-0f91d19f7a93"
+	migrations, err := schema.ReadFile("schema/0001_initial.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sqldb.Open(t.Context(), sqldb.Config{
+		Path: cfg.Path, ApplicationID: applicationID, Migrations: fstest.MapFS{"0001_initial.sql": {Data: migrations}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(t.Context(), func(tx *sqldb.Tx) error {
+		if _, err := tx.Exec("UPDATE action SET n = 0 WHERE state = 'PENDING_SCHEDULE'"); err != nil {
+			return err
+		}
+		_, err := tx.Exec("UPDATE action SET n = $2 WHERE id = $1", id, protocol.MaxInteger)
+		return err
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	err = s.View(t.Context(), func(tx core.Tx) error {
+		all, err := tx.Actions.List(core.ActionFilter{})
+		if err != nil {
+			return err
+		}
+		for _, a := range all {
+			if a.Former != (a.ID.String() == id) || a.Former && a.N != 0 {
+				t.Errorf("action %s has the number %d, of a former store: %t", a.ID, a.N, a.Former)
+			}
+		}
+		unsent, err := tx.Queue.Unsent("edge-02", protocol.StreamOrder, 10)
+		if err != nil {
+			return err
+		}
+		expired, err := tx.Queue.Expired(protocol.MaxInteger, 10)
+		if len(unsent) != 2 || len(expired) != 2 {
+			t.Errorf("%d actions are unsent and %d expired, want 2 of each", len(unsent), len(expired))
 		}
 		return err
 	})

@@ -276,14 +276,14 @@ func (t memActions) List(f core.ActionFilter) ([]core.Action, error) {
 
 func (t memActions) Unsent(host protocol.HostID, on protocol.Stream, limit int) ([]core.Action, error) {
 	return pick(t.memTx, t.actions.rows, cloneAction, limit, func(a core.Action) bool {
-		return a.Host == host && a.State == protocol.StatePendingSchedule && a.N == 0 && core.StreamOf(a.Kind) == on
+		return a.Host == host && a.State == protocol.StatePendingSchedule && a.Unnumbered() && core.StreamOf(a.Kind) == on
 	}, func(a, b core.Action) int { return cmp.Compare(t.asked.rows[a.ID], t.asked.rows[b.ID]) })
 }
 
 func (t memActions) Expired(nowMS int64, limit int) ([]core.Action, error) {
 	return pick(t.memTx, t.actions.rows, cloneAction, limit, func(a core.Action) bool {
 		waits := a.State == protocol.StatePendingApprove || a.State == protocol.StatePendingSchedule
-		return waits && a.N == 0 && a.ExpiresMS < nowMS
+		return waits && a.Unnumbered() && a.ExpiresMS < nowMS
 	}, func(a, b core.Action) int {
 		return cmp.Or(cmp.Compare(a.ExpiresMS, b.ExpiresMS), olderFirst(a, b))
 	})

@@ -17,7 +17,7 @@ func action(n int) core.Action {
 		Reason: "exit", Detail: "why", Requester: "alice", CreatedMS: 1, UpdatedMS: 2, EndedMS: 3, ExpiresMS: int64(1000 - n),
 		N: 4, AcceptSeq: 5, Attempt: 6, Cancelling: true, CancelBy: "bob", Exit: &protocol.Exit{Code: 137, Signal: 9, OOM: true, RunMS: 7},
 		Output:   []protocol.Output{{FD: protocol.Stdout, Bytes: 8, Dropped: 9, DropAt: 10}, {FD: protocol.Stderr}},
-		Conflict: []byte("other"), Corrected: true,
+		Conflict: []byte("other"), Corrected: true, Former: n%7 == 6,
 		Batch: batchID(n % 4), SentMS: 11, ReceiptedMS: 12, AcceptedMS: 13, StartedMS: 14, FinishedMS: 15,
 		Needs: []core.Need{{Persons: 2, From: []string{"ann", "bob"}, Not: "cat", Why: "rule 1"}},
 		Approvals: []core.Approval{{
@@ -155,8 +155,11 @@ func testActionsFind(t *testing.T, s core.Store) {
 func testActionsDue(t *testing.T, s core.Store) {
 	for n := range 48 {
 		a := action(n)
-		if n < 32 {
+		switch {
+		case n < 32:
 			a.N = 0
+		case n >= 40: // of the store before a recovery
+			a.N, a.Former = 0, true
 		}
 		insert(t, s, a)
 	}

@@ -145,7 +145,7 @@ func shown(a core.Action) string {
 		return "cancelling"
 	case a.State == protocol.StatePendingApprove:
 		return "waits for approval"
-	case a.State == protocol.StatePendingSchedule && a.N == 0:
+	case a.State == protocol.StatePendingSchedule && a.Unnumbered():
 		return "waits for its host"
 	case a.State == protocol.StatePendingSchedule:
 		return "undelivered"
