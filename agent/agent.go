@@ -13,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/agent/lease"
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/relay"
 	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
@@ -27,10 +28,7 @@ type Agent struct {
 	wire     *wire.Host
 	voice    *wire.Numbers
 	lease    *lease.Lease
-	outputs  *outputs
-	inputs   *inputs
-	supplies *supplies
-	sessions *sessions
+	relay    *relay.Relay
 	commands *commands.Active // nil if this host runs none
 
 	// What others tell the loop.
@@ -115,12 +113,11 @@ func New(cfg Config) (*Agent, error) {
 		})
 	}
 	a.makeTimers()
-	a.outputs, a.inputs, a.supplies = newOutputs(a), newInputs(a), newSupplies(a)
-	a.sessions = newSessions(a)
+	a.relay = a.newRelay()
 	if cfg.Commands != nil {
 		a.commands = commands.New(commands.Config{
 			Host: cfg.Host, Fleet: cfg.Fleet, Runner: cfg.Commands, RunDirs: cfg.RunDirs, Supervisor: cfg.Supervisor, Mover: cfg.Mover,
-			Unseal: cfg.Unseal, Input: a.payloadFile, RecordSessions: cfg.RecordSessions, RecordBytes: cfg.RecordBytes, RecordOrEnd: cfg.RecordOrEnd,
+			Unseal: cfg.Unseal, Input: a.relay.Payload, RecordSessions: cfg.RecordSessions, RecordBytes: cfg.RecordBytes, RecordOrEnd: cfg.RecordOrEnd,
 			BootMS: cfg.BootMS, Now: cfg.Now, Log: cfg.Log,
 		}, a.loop, runs{a})
 	}
@@ -148,8 +145,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { return a.send(running) })                 // sealed messages → connection
 		g.Go(func() error { return a.lease.Run(running) })            // leases ⇄ grants: no disk, no loop
 		g.Go(func() error { return a.trust(running) })                // rings and revocations → Trust
-		g.Go(func() error { return a.inputs.serve(running) })         // chunks → sinks
-		g.Go(func() error { return a.inputs.hold(running) })          // the second connection, while somebody reads
+		g.Go(func() error { return a.relay.Run(running) })            // chunks → payloads and terminals
 	}
 	for i, r := range a.cfg.Runtimes {
 		g.Go(func() error { return a.look(running, r, a.pokes[i]) }) // full looks at containers
@@ -165,9 +161,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return a.turn(ctx, running) // everything that decides
 	})
 	err := g.Wait()
-	a.outputs.wait()
-	a.inputs.wg.Wait()
-	a.sessions.wg.Wait()
+	a.relay.Wait()
 	if err == errStopping {
 		err = context.Cause(ctx)
 	}
@@ -225,7 +219,11 @@ func (a *Agent) remember(ctx context.Context) error {
 	for _, act := range open {
 		a.adopt(act)
 	}
-	a.sweepPayloads()
+	needed := make(map[protocol.Digest]bool)
+	for _, j := range a.jobs {
+		needed[j.spec.StdinSHA256] = true
+	}
+	a.relay.Sweep(func(d protocol.Digest) bool { return needed[d] })
 	return nil
 }
 
@@ -262,7 +260,7 @@ func (a *Agent) turn(ctx, running context.Context) error {
 			a.listed(l)
 		case <-a.trusted:
 			a.trustMoved()
-		case <-a.inputs.owed:
+		case <-a.relay.Owed():
 			a.tellCredits()
 		case <-a.loop.Wake():
 			a.loop.OnTime()

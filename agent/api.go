@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
-	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/relay"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/terminal"
 )
 
 // What callers of the local API branch on, beside [queue.ErrFull],
@@ -27,8 +27,6 @@ var (
 	ErrFull = queue.ErrFull
 	// ErrDisk: the disk is full or failing; nothing new is taken.
 	ErrDisk = queue.ErrDisk
-	// ErrGone: the output was removed, because it was old or there was too much.
-	ErrGone = commands.ErrGone
 	// ErrOffline: there is no coordinator to speak to.
 	ErrOffline = errors.New("not connected to the coordinator")
 )
@@ -130,22 +128,14 @@ func (a *Agent) CancelLocal(ctx context.Context, id protocol.ActionID) (Action, 
 	return loop.Ask(ctx, a.loop, func() (Action, error) { return a.cancelLocal(id) })
 }
 
-// OutputReader reads an output stream. It belongs to one goroutine.
-type OutputReader interface {
-	io.ReadCloser
-	// Offset is where the next byte stands in the stream that the command wrote.
-	// It grows by more than was read when bytes were left out.
-	Offset() int64
+// Output reads what a command has written: see [relay.Relay.Output].
+func (a *Agent) Output(ctx context.Context, id protocol.ActionID, fd protocol.FD, offset int64, follow, hold bool) (*relay.Reader, error) {
+	return a.relay.Output(ctx, id, fd, offset, follow, hold)
 }
 
-// Output reads what a command has written from an offset on. With follow the
-// reader waits for more until the command has ended; a Read that waits ends
-// when ctx does. Bytes that the cap has dropped are left out: never within one
-// Read, and the offset tells. An action that has no output yet is waited for
-// with follow, and empty without. A command in mode stream waits for a reader
-// that holds it.
-func (a *Agent) Output(ctx context.Context, id protocol.ActionID, fd protocol.FD, offset int64, follow, hold bool) (OutputReader, error) {
-	return a.output(ctx, id, fd, offset, follow, hold)
+// Attach attaches a user of this host to a session: see [relay.Relay.Attach].
+func (a *Agent) Attach(ctx context.Context, id protocol.ActionID, user string, peer terminal.Peer, look bool) (*relay.Attachment, error) {
+	return a.relay.Attach(ctx, id, user, peer, look)
 }
 
 // Containers returns all containers of the host, managed ones first, each by

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/relay"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/protocol"
@@ -35,7 +36,7 @@ type Config struct {
 	// Bulk carries output up and input down. Whatever keeps it connected is run
 	// by the caller, with [Agent.BulkSession], and ended after Run. Required with
 	// Link.
-	Bulk Bulk
+	Bulk relay.Bulk
 	// Signer signs as this host. Required with Link.
 	Signer protocol.Signer
 	// Unseal reads what was sealed to this host's key, with bounds of its own. It may
@@ -151,28 +152,6 @@ type Session struct {
 	// Up is called once, when all subscriptions stand, before the first Handle.
 	// It does not block.
 	Up func(publish func(topic string, payload []byte, retained bool) error)
-}
-
-// Bulk is the connection for output and input, which exists while there is any.
-// It is safe for concurrent use.
-type Bulk interface {
-	// Connect waits for the connection until ctx ends and counts as traffic, so
-	// that it is not closed for being idle.
-	Connect(ctx context.Context) error
-	// Pace waits for the connection until ctx ends and tells how it does: its
-	// number, as whatever an earlier one carried and is not there is lost; how
-	// many bytes pass it in a second, as far as is known; and how long what was
-	// published by now may be on its way.
-	Pace(ctx context.Context) (conn uint64, second int, delay time.Duration, err error)
-	// Publish waits for the connection, and for room on it, until ctx ends.
-	Publish(ctx context.Context, topic string, payload []byte) error
-}
-
-// Lender is a Bulk that tells when it needs a payload no more.
-type Lender interface {
-	// Lend is Publish of a payload that is used again: back is called, from any
-	// goroutine, when it may be changed. It may never be, if that is not certain.
-	Lend(ctx context.Context, topic string, payload []byte, back func()) error
 }
 
 // Trust is the ring that this host holds and whatever proves a newer one. It is

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -52,7 +53,7 @@ func TestOldRunsAreRemoved(t *testing.T) {
 		w.wrote(text, 2, 3)
 		w.pass(10 * time.Minute)
 		w.wantLeft("too much", 1, 3)
-		if _, err := w.agent.Output(t.Context(), actionID(2), protocol.Stdout, 0, true, false); !errors.Is(err, agent.ErrGone) {
+		if _, err := w.agent.Output(t.Context(), actionID(2), protocol.Stdout, 0, true, false); !errors.Is(err, commands.ErrGone) {
 			t.Errorf("who asks for what is gone gets %v", err)
 		}
 		if r, err := w.agent.Output(t.Context(), actionID(3), protocol.Stdout, 0, true, false); err != nil {

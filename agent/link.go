@@ -201,7 +201,7 @@ func (a *Agent) greeted(give protocol.Nonce) {
 	a.link.answered, a.link.since = true, a.cfg.BootMS()
 	a.loop.Moved()
 	a.due[dueHello].Stop()
-	a.inputs.renew()
+	a.relay.Renew()
 	a.cfg.Log.Info("the coordinator has answered", "conn", a.link.conn, "term_ring", a.gate.Seen.Ring, "term", a.gate.Seen.Counter)
 	a.beat.last = nil // whoever answers may know nothing of this host
 	a.sendHeartbeat()

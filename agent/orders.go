@@ -175,7 +175,7 @@ func (a *Agent) stage(at protocol.Position, o queue.Order, spec protocol.Spec, w
 		o.Refusal, o.Detail = code, wrong.Error()
 	} else if a.jobs[o.Action] == nil && o.BudgetMS > 0 {
 		s.entry = a.entryOf(o.Action, &spec)
-		s.entry.lacks = a.lacksPayload(&spec)
+		s.entry.lacks = a.relay.Lacks(&spec)
 		if a.loop.Degraded() == "" && !a.loop.Stopping() && a.lanes.fits(s.entry) {
 			if change, ok := a.prepare(&spec); ok {
 				o.Begin = &change
@@ -287,12 +287,10 @@ func (a *Agent) accepted(s staged, t queue.Taken) {
 	j := &job{act: act, spec: s.spec}
 	a.jobs[act.ID] = j
 	a.changed(act.ID)
-	switch {
-	case act.State == protocol.StateRunning:
+	a.relay.Keep(act.ID, &s.spec, s.entry.lacks)
+	if act.State == protocol.StateRunning {
 		a.apply(*s.arrival.Order.Begin)
 		a.begin(j)
-	case s.entry.lacks:
-		a.supplies.want(j)
 	}
 }
 

@@ -1,15 +1,13 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"strings"
 	"time"
 
 	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/relay"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -19,17 +17,9 @@ type runs struct{ a *Agent }
 
 // Began implements [commands.Actions].
 func (r runs) Began(id protocol.ActionID, run commands.Run, acks *commands.Acknowledged) {
-	a, j := r.a, r.a.jobs[id]
-	if j == nil {
-		return
-	}
-	j.run, j.acks = run, acks
-	a.changed(id)
-	if a.cfg.Link != nil {
-		a.outputs.begin(j)
-	}
-	if j.spec.Kind.Interactive() {
-		a.sessions.follow(id, run)
+	if j := r.a.jobs[id]; j != nil {
+		r.a.changed(id)
+		r.a.relay.Began(id, relay.Standing{Attempt: j.act.Attempt, Run: run, Acks: acks}, j.spec.Kind.Interactive())
 	}
 }
 
@@ -137,24 +127,8 @@ func (a *Agent) retainRuns() {
 	asked := a.link.answered && a.cfg.BootMS()-a.link.since >= askedSoon.Milliseconds()
 	all := make([]commands.Ended, 0, len(ended))
 	for _, e := range ended {
-		owed := a.cfg.Link != nil && (!e.Reported || !asked || a.outputs.senders[e.ID] != nil)
+		owed := a.cfg.Link != nil && (!e.Reported || !asked || a.relay.Sending(e.ID))
 		all = append(all, commands.Ended{ID: e.ID, AtMS: e.EndedMS, Owed: owed})
 	}
 	a.commands.Retain(all, a.cfg.OutputTotal, a.cfg.OutputAge)
-}
-
-// openEnded opens the output of an attempt of an action that has ended. It is
-// [commands.ErrGone] if there was some and it was removed, and [io.EOF] if there never was.
-func (a *Agent) openEnded(act *Action, fd protocol.FD) (commands.Output, error) {
-	f, err := a.cfg.RunDirs.Output(act.ID, act.Attempt, fd)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return f, err
-	}
-	for _, o := range act.Output {
-		if o.FD == fd && o.Bytes > 0 {
-			return nil, fmt.Errorf("%w: the output of action %s was removed, because it was old or there was too much; how long output is kept is a setting of the agent (commands.output_days, commands.output_mib)",
-				commands.ErrGone, act.ID)
-		}
-	}
-	return nil, io.EOF
 }

@@ -135,7 +135,7 @@ func (a *Agent) ack() {
 		}
 	}
 	sent := a.state(protocol.TypeAck, protocol.ChannelAck, func(h protocol.Header) any {
-		return protocol.Ack{Header: h, Have: have, Credit: a.inputs.credits()}
+		return protocol.Ack{Header: h, Have: have, Credit: a.relay.Credits()}
 	})
 	if sent {
 		a.link.toAck, a.link.lastAck = false, a.loop.Now()
@@ -161,7 +161,7 @@ func (a *Agent) receipt(r *protocol.Receipt, raw []byte) {
 		}
 	}
 	for _, c := range r.Credit {
-		a.outputs.credit(c)
+		a.relay.Credit(c)
 	}
 }
 

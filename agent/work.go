@@ -16,10 +16,6 @@ type job struct {
 	spec protocol.Spec
 	// recover tells that its attempt was begun by an earlier process.
 	recover bool
-	// run is the command's, once its supervisor was started or found.
-	run   commands.Run
-	acks  *commands.Acknowledged                 // of its output
-	asked [len(commands.Streams)]protocol.Credit // for its output, before there was a run
 	// preempted tells that a stop which may not wait ends it. halt ends its step
 	// of a container's life, and idle is closed when the step has ended.
 	preempted bool
@@ -44,7 +40,7 @@ func (a *Agent) adopt(act queue.Action) {
 	}
 	e := a.entryOf(act.ID, &j.spec)
 	e.running = j.recover
-	e.lacks = !e.running && a.lacksPayload(&j.spec)
+	e.lacks = !e.running && a.relay.Lacks(&j.spec)
 	a.jobs[act.ID] = j
 	a.lanes.add(e)
 }
@@ -62,11 +58,10 @@ func (a *Agent) entryOf(id protocol.ActionID, s *protocol.Spec) laneEntry {
 func (a *Agent) resume() {
 	// What ends at once takes itself out of the list, so it is a copy that is walked.
 	for _, e := range slices.Clone(a.lanes.entries) {
-		switch j := a.jobs[e.id]; {
-		case e.running:
+		j := a.jobs[e.id]
+		a.relay.Keep(e.id, &j.spec, e.lacks)
+		if e.running {
 			a.begin(j)
-		case e.lacks:
-			a.supplies.want(j)
 		}
 	}
 }
@@ -214,8 +209,7 @@ func (a *Agent) finished(j *job, act queue.Action) {
 	j.act = act
 	delete(a.jobs, act.ID)
 	a.lanes.remove(act.ID)
-	a.supplies.over(&j.spec, act.ID)
-	a.sessions.end(act.ID, act.Attempt)
+	a.relay.Ended(act.ID, act.Attempt)
 	a.ended(&act)
 	a.at(dueKeep, 0) // its container may be corrected now
 }
@@ -240,7 +234,7 @@ func (a *Agent) changed(id protocol.ActionID) {
 func (a *Agent) beginCommand(j *job) {
 	id, attempt, spec := j.act.ID, j.act.Attempt, j.spec
 	if spec.Kind.Interactive() {
-		a.sessions.begin(id, attempt)
+		a.relay.Expect(id, attempt)
 	}
 	within := j.act.Within
 	if within == nil && spec.Files != nil { // an earlier version let it in, which kept none
@@ -263,7 +257,6 @@ func (a *Agent) execTarget(s *protocol.Spec) commands.Target {
 
 // concluded acts upon the end of an attempt.
 func (a *Agent) concluded(j *job, o commands.Outcome) {
-	j.run = nil
 	if j.preempted {
 		o = preempted(o)
 	}

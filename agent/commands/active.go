@@ -78,6 +78,7 @@ type command struct {
 	limit      time.Duration // 0 is none
 	daemon     bool
 	run        Run // nil until its supervisor was started or found
+	acks       *Acknowledged
 	cancelling bool
 	cancelSent bool
 	// begunMS is when this process took up the attempt, and cancelMS when it asked
@@ -108,12 +109,13 @@ func (a *Active) Begin(at Attempt, cancelling bool) {
 	})
 }
 
-// Run returns the attempt of an action that runs; nil if none does.
-func (a *Active) Run(id protocol.ActionID) Run {
+// Running returns the attempt of an action that runs, and what its followers
+// acknowledge; nil if none does.
+func (a *Active) Running(id protocol.ActionID) (Run, *Acknowledged) {
 	if c := a.all[id]; c != nil {
-		return c.run
+		return c.run, c.acks
 	}
-	return nil
+	return nil, nil
 }
 
 // began takes the run of a command, which can be cancelled from now on.
@@ -121,8 +123,8 @@ func (a *Active) began(c *command, r Run) {
 	if a.all[c.id] != c {
 		return
 	}
-	c.run, c.cancelSent = r, false
 	acks := newAcknowledged(r)
+	c.run, c.acks, c.cancelSent = r, acks, false
 	a.loop.Beside(func(ctx context.Context) func() { acks.serve(ctx); return nil })
 	if c.cancelling {
 		a.cancel(c)

@@ -5,11 +5,12 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/relay"
 	"github.com/hostler-io/hostler/internal/attach"
+	"github.com/hostler-io/hostler/protocol"
 )
 
-// attach connects somebody of the host to a session.
+// attach connects a user of the host to a session.
 func (h *handlers) attach(w http.ResponseWriter, r *http.Request) error {
 	wish, err := attach.ParseWish(r.URL.Query())
 	if err != nil {
@@ -27,22 +28,26 @@ func (h *handlers) attach(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer p.Close()
-	if err := attach.Serve(r.Context(), w, r, &part{p, h, wish.Offset}); err != nil {
-		h.log.DebugContext(r.Context(), "somebody left a session", "action", act.ID.String(), "error", err)
+	if err := attach.Serve(r.Context(), w, r, &attached{p, h, act.ID, wish.Offset}); err != nil {
+		h.log.DebugContext(r.Context(), "a user left a session", "action", act.ID.String(), "error", err)
 	}
 	return nil // it was answered
 }
 
-// part is somebody's part in a session.
-type part struct {
-	*agent.SessionPart
+// attached is a user of the host in a session.
+type attached struct {
+	*relay.Attachment
 	h      *handlers
+	id     protocol.ActionID
 	offset int64
 }
 
 // Read implements [attach.Part].
-func (p *part) Read(ctx context.Context, emit func(int64, []byte) error) ([]byte, error) {
-	a, err := p.SessionPart.Read(ctx, p.offset, emit)
+func (p *attached) Read(ctx context.Context, emit func(int64, []byte) error) ([]byte, error) {
+	if err := p.Attachment.Read(ctx, p.offset, emit); err != nil {
+		return nil, err
+	}
+	a, err := p.h.agent.WaitAction(ctx, p.id)
 	if err != nil {
 		return nil, err
 	}

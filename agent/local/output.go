@@ -92,9 +92,16 @@ func (h *handlers) readOutput(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// offsetReader reads a stream of which bytes may be left out. Offset is where the
+// next byte stands.
+type offsetReader interface {
+	io.Reader
+	Offset() int64
+}
+
 // copyOutput copies until the end, which is io.EOF, or until the next byte is
 // not the one after those that were copied. It returns where to read on.
-func copyOutput(w http.ResponseWriter, out agent.OutputReader, o outputRequest) (next int64, err error) {
+func copyOutput(w http.ResponseWriter, out offsetReader, o outputRequest) (next int64, err error) {
 	conn := http.NewResponseController(w)
 	if o.follow {
 		_ = conn.Flush() // the first byte may be hours away; a client that is gone shows at the next write

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/commands"
+	"github.com/hostler-io/hostler/agent/relay"
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol"
@@ -38,12 +40,12 @@ func (h *handlers) problemOf(ctx context.Context, err error) *api.Problem {
 		code, hint string
 	}{
 		{agent.ErrUnknown, api.CodeNotFound, ""},
-		{agent.ErrGone, api.CodeGone, ""},
+		{commands.ErrGone, api.CodeGone, ""},
 		{agent.ErrExists, api.CodeExists, ""},
 		{agent.ErrFull, api.CodeUnavailable, "look why the coordinator cannot be reached: curl --unix-socket … /status"},
 		{agent.ErrDisk, api.CodeUnavailable, "free space on the file system of the agent's state_dir"},
-		{agent.ErrNoSession, api.CodeInvalid, "its output can be followed: hostler action logs ID --follow"},
 		{agent.ErrNoMember, api.CodeInvalid, "join a fleet first: hostler-agent join CODE"},
+		{relay.ErrNoSession, api.CodeInvalid, "its output can be followed: hostler action logs ID --follow"},
 		{agent.ErrOffline, api.CodeUnavailable, ""},
 		{agent.ErrStopped, api.CodeUnavailable, ""},
 	} {

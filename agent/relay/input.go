@@ -1,4 +1,4 @@
-package agent
+package relay
 
 import (
 	"context"
@@ -40,12 +40,13 @@ const (
 // opened by a goroutine of their own, as each is a signature and a digest; each
 // stream has one for its sink. The loop tells what they ask for.
 type inputs struct {
-	agent   *Agent
-	arrived chan inbound
-	waiting atomic.Int64  // bytes in arrived, with what is being opened
-	owed    chan struct{} // one place: credits wait to be told
-	held    chan struct{} // one place: there is a stream, so there must be a connection
-	wg      sync.WaitGroup
+	cfg       *Config
+	terminals *terminals
+	arrived   chan wire.Message
+	waiting   atomic.Int64  // bytes in arrived, with what is being opened
+	owed      chan struct{} // one place: credits wait to be told
+	held      chan struct{} // one place: there is a stream, so there must be a connection
+	wg        sync.WaitGroup
 
 	mu       sync.Mutex
 	streams  map[inputID]*inputStream
@@ -58,8 +59,8 @@ type inputID struct {
 	attempt int
 }
 
-func newInputs(a *Agent) *inputs {
-	return &inputs{agent: a, arrived: make(chan inbound, 256), owed: make(chan struct{}, 1), held: make(chan struct{}, 1),
+func newInputs(cfg *Config, t *terminals) *inputs {
+	return &inputs{cfg: cfg, terminals: t, arrived: make(chan wire.Message, 256), owed: make(chan struct{}, 1), held: make(chan struct{}, 1),
 		streams: make(map[inputID]*inputStream), finished: make(map[inputID]int64), again: make(map[inputID]bool)}
 }
 
@@ -95,7 +96,7 @@ var errInputOver = errors.New("the input is over")
 // again; an error ends the stream. open may be called from any goroutine; one
 // stream of an attempt at a time.
 func (i *inputs) open(id protocol.ActionID, attempt int, offset, size int64, sink io.Writer) *inputStream {
-	ctx, quit := context.WithCancel(i.agent.loop.Serving())
+	ctx, quit := context.WithCancel(i.cfg.Loop.Serving())
 	s := &inputStream{in: i, id: inputID{id, attempt}, sink: sink, size: size, quit: quit, done: make(chan struct{}), more: make(chan struct{}, 1),
 		next: offset, taken: offset, limit: offset}
 	i.mu.Lock()
@@ -135,53 +136,53 @@ func (i *inputs) handle(topic string, payload []byte) {
 	n := int64(len(payload))
 	if i.waiting.Add(n) <= maxArrived {
 		select {
-		case i.arrived <- inbound{Topic: topic, Payload: payload}:
+		case i.arrived <- wire.Message{Topic: topic, Payload: payload}:
 			return
 		default:
 		}
 	}
 	i.waiting.Add(-n)
-	i.agent.counters.traffic.Dropped()
+	i.cfg.Traffic.Dropped()
 }
 
 // serve opens what comes.
-func (i *inputs) serve(ctx context.Context) error {
+func (i *inputs) serve(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return
 		case m := <-i.arrived:
 			err := i.take(m)
 			i.waiting.Add(-int64(len(m.Payload)))
 			if err != nil {
-				i.agent.counters.traffic.Refused(err)
-				i.agent.cfg.Log.Debug("a chunk was refused", "error", err)
+				i.cfg.Traffic.Refused(err)
+				i.cfg.Log.Debug("a chunk was refused", "error", err)
 			}
 		}
 	}
 }
 
-// hold keeps the second connection open for as long as somebody reads from it.
-func (i *inputs) hold(ctx context.Context) error {
+// hold keeps the second connection open while a stream or a session needs it.
+func (i *inputs) hold(ctx context.Context) {
 	for {
 		i.mu.Lock()
 		wanted := len(i.streams) > 0
 		i.mu.Unlock()
-		wanted = wanted || i.agent.sessions.any()
+		wanted = wanted || i.terminals.any()
 		var after <-chan time.Time
 		if wanted {
-			if err := i.agent.cfg.Bulk.Connect(ctx); err != nil && ctx.Err() == nil {
-				i.agent.cfg.Log.Debug("the second connection is not held", "error", err)
+			if err := i.cfg.Bulk.Connect(ctx); err != nil && ctx.Err() == nil {
+				i.cfg.Log.Debug("the second connection is not held", "error", err)
 			}
 			pause := holdEvery
-			if i.agent.sessions.any() {
+			if i.terminals.any() {
 				pause = holdSession
 			}
 			after = time.After(pause)
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return
 		case <-after:
 		case <-i.held:
 		}
@@ -190,18 +191,15 @@ func (i *inputs) hold(ctx context.Context) error {
 
 // take opens one chunk and gives it to its stream. What does not follow upon
 // what is there is dropped, and its sender told where to go on.
-func (i *inputs) take(m inbound) error {
-	a := i.agent
-	x := a.expect(m.Topic, a.cfg.Trust.Ring())
-	x.Fresh = chunkGate{a.voice}
-	msg, err := protocol.Open(m.Payload, x)
+func (i *inputs) take(m wire.Message) error {
+	msg, err := i.cfg.Wire.Open(m, i.cfg.Wire.Trust.Ring(), chunkGate{i.cfg.Numbers})
 	if err != nil {
 		return err
 	}
-	a.counters.traffic.Received(protocol.TypeIn)
+	i.cfg.Traffic.Received(protocol.TypeIn)
 	h := &msg.Header
 	if h.FD == protocol.TTYInput {
-		return a.sessions.take(msg)
+		return i.terminals.take(msg)
 	}
 	id := inputID{h.Action, h.Attempt}
 	i.mu.Lock()
@@ -237,7 +235,7 @@ func (s *inputStream) took(data []byte) {
 
 // run brings what comes to the sink and asks for more.
 func (s *inputStream) run(ctx context.Context) error {
-	_, second, _, err := s.in.agent.cfg.Bulk.Pace(ctx)
+	_, second, _, err := s.in.cfg.Bulk.Pace(ctx)
 	if err != nil {
 		return err
 	}
@@ -370,34 +368,16 @@ func (i *inputs) renew() {
 	}
 }
 
-// tellCredits tells the coordinator what the streams ask for. What cannot be told
-// now is told with the answer to the hello.
-func (a *Agent) tellCredits() {
-	if a.link.answered {
-		a.ack()
-	}
-}
-
-// BulkSession is what the agent wants of each of its second connections. Whoever
-// keeps them asks for it.
-func (a *Agent) BulkSession() Session {
-	return Session{
-		Filters: []string{protocol.HostFilter(a.cfg.FleetName, a.cfg.Host, protocol.ChannelIn)},
-		Handle:  a.inputs.handle,
-		Up:      func(func(string, []byte, bool) error) { a.inputs.renew() },
-	}
-}
-
-// chunkGate judges chunks: their offset, not their age, tells what is new, but
-// they must be of the coordinator that the loop has made durable.
-type chunkGate struct{ voice *wire.Numbers }
+// chunkGate judges chunks: their offset, not their age, tells what is new, but they
+// must be of the term that the loop has made durable.
+type chunkGate struct{ numbers *wire.Numbers }
 
 // Fresh takes every chunk.
 func (chunkGate) Fresh(protocol.Topic, *protocol.Header) error { return nil }
 
 // Term takes the term that the loop has made durable, and no other.
 func (g chunkGate) Term(h *protocol.Header) error {
-	if h.Term != g.voice.Term() {
+	if h.Term != g.numbers.Term() {
 		return fmt.Errorf("%w: a chunk of term %d/%d", protocol.ErrTerm, h.Term.Ring, h.Term.Counter)
 	}
 	return nil

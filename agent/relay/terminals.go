@@ -1,4 +1,4 @@
-package agent
+package relay
 
 import (
 	"context"
@@ -32,24 +32,25 @@ const (
 	attachAgain = time.Second
 )
 
-// sessions carry what people type to the supervisors of their sessions, and back
+// terminals carry what people type to the supervisors of their sessions, and back
 // how far that was taken. Nothing is kept: a packet that is lost here comes again
 // from who typed it. Each session has goroutines of its own.
-type sessions struct {
-	agent *Agent
-	wg    sync.WaitGroup
+type terminals struct {
+	cfg *Config
+	wg  sync.WaitGroup
 
 	mu   sync.Mutex
-	live map[protocol.ActionID]*session
+	live map[protocol.ActionID]*typing
 }
 
-// session is one attempt of a session that runs.
-type session struct {
-	agent   *Agent
-	id      protocol.ActionID
-	attempt int
-	packets chan []byte
-	acked   chan struct{} // one place: there is something to tell
+// typing is one attempt of a session that runs.
+type typing struct {
+	cfg       *Config
+	terminals *terminals
+	id        protocol.ActionID
+	attempt   int
+	packets   chan []byte
+	acked     chan struct{} // one place: there is something to tell
 
 	mu        sync.Mutex
 	acks      map[terminal.Peer]int64  // to be told to the coordinator
@@ -65,25 +66,24 @@ type typist struct {
 	who  string
 }
 
-func newSessions(a *Agent) *sessions {
-	return &sessions{agent: a, live: make(map[protocol.ActionID]*session)}
+func newTerminals(cfg *Config) *terminals {
+	return &terminals{cfg: cfg, live: make(map[protocol.ActionID]*typing)}
 }
 
 // begin prepares for what is typed in a session that is about to begin, or was
 // found. It is called by the loop, before anybody hears of it.
-func (m *sessions) begin(id protocol.ActionID, attempt int) {
+func (m *terminals) begin(id protocol.ActionID, attempt int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	loop.Newest(m.agent.inputs.held, struct{}{})
-	m.live[id] = &session{
-		agent: m.agent, id: id, attempt: attempt, packets: make(chan []byte, maxUntyped), acked: make(chan struct{}, 1),
+	m.live[id] = &typing{
+		cfg: m.cfg, terminals: m, id: id, attempt: attempt, packets: make(chan []byte, maxUntyped), acked: make(chan struct{}, 1),
 		acks: make(map[terminal.Peer]int64), known: make(map[terminal.Peer]string), unwritten: make(map[typist][][]byte),
 		local: make(map[terminal.Peer]chan int64),
 	}
 }
 
 // end forgets a session.
-func (m *sessions) end(id protocol.ActionID, attempt int) {
+func (m *terminals) end(id protocol.ActionID, attempt int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.live[id]; s != nil && s.attempt == attempt {
@@ -91,7 +91,7 @@ func (m *sessions) end(id protocol.ActionID, attempt int) {
 	}
 }
 
-func (m *sessions) find(id protocol.ActionID) *session {
+func (m *terminals) find(id protocol.ActionID) *typing {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.live[id]
@@ -99,26 +99,26 @@ func (m *sessions) find(id protocol.ActionID) *session {
 
 // any reports whether there is a session, for which the coordinator must be able
 // to send.
-func (m *sessions) any() bool {
+func (m *terminals) any() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.live) > 0
 }
 
 // follow serves a session that runs until its end, or until ctx ends.
-func (m *sessions) follow(id protocol.ActionID, r commands.Run) {
+func (m *terminals) follow(id protocol.ActionID, r commands.Run) {
 	s := m.find(id)
 	if s == nil {
 		return
 	}
-	m.wg.Go(func() { s.serve(m.agent.loop.Serving(), r) })
-	if m.agent.cfg.Link != nil {
-		m.wg.Go(func() { s.tell(m.agent.loop.Serving(), r) })
+	m.wg.Go(func() { s.serve(m.cfg.Loop.Serving(), r) })
+	if m.cfg.Bulk != nil {
+		m.wg.Go(func() { s.tell(m.cfg.Loop.Serving(), r) })
 	}
 }
 
 // take takes what the coordinator says that somebody types.
-func (m *sessions) take(msg protocol.Message) error {
+func (m *terminals) take(msg protocol.Message) error {
 	h := &msg.Header
 	typed, err := protocol.ParseTyped(msg.Attachment)
 	if err != nil {
@@ -134,7 +134,7 @@ func (m *sessions) take(msg protocol.Message) error {
 // typed takes one packet of a peer. Nobody types before the audit log says who: of
 // who is new, packets wait for that, and what the log does not take is not typed.
 // Who types as a peer that was somebody else's is new.
-func (s *session) typed(who string, packet []byte) error {
+func (s *typing) typed(who string, packet []byte) error {
 	p, err := terminal.ParsePacket(packet)
 	if err != nil {
 		return fmt.Errorf("%w: %w", protocol.ErrPayload, err)
@@ -150,30 +150,35 @@ func (s *session) typed(who string, packet []byte) error {
 	case asked && len(waiting) < maxUnwritten:
 		s.unwritten[t] = append(waiting, packet)
 	case asked, known && len(s.unwritten) >= terminal.MaxPeers:
-		s.agent.counters.traffic.Dropped()
+		s.cfg.Traffic.Dropped()
 	case !known && len(s.known)+len(s.unwritten) >= terminal.MaxPeers:
 		s.answer(terminal.Ack{Peer: p.Peer, Offset: terminal.Refused})
 		loop.Newest(s.acked, struct{}{})
 	default:
 		s.unwritten[t] = [][]byte{packet}
-		s.agent.sessions.wg.Go(func() { s.admit(t) })
+		s.terminals.wg.Go(func() { s.admit(t) })
 	}
 	return nil
 }
 
 // push gives a packet to the supervisor, or drops it: then it comes again.
-func (s *session) push(packet []byte) {
+func (s *typing) push(packet []byte) {
 	select {
 	case s.packets <- packet:
 	default:
-		s.agent.counters.traffic.Dropped()
+		s.cfg.Traffic.Dropped()
 	}
 }
 
 // admit lets somebody type when who it is stands in the audit log.
-func (s *session) admit(t typist) {
+func (s *typing) admit(t typist) {
 	written := false
-	s.agent.loop.Tell(func() { written = s.agent.recordTyping(s.id, t) })
+	s.cfg.Loop.Tell(func() {
+		written = s.cfg.Actions.Record(audit.Record{
+			AtMS: s.cfg.Loop.WallMS(), Actor: t.who, Verb: "session.attach", Object: s.id.String(),
+			Detail: map[string]any{"peer": t.peer.String()},
+		})
+	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if written {
@@ -185,17 +190,9 @@ func (s *session) admit(t typist) {
 	delete(s.unwritten, t)
 }
 
-// recordTyping writes down who types in a session. It belongs to the loop.
-func (a *Agent) recordTyping(id protocol.ActionID, t typist) bool {
-	return a.loop.Disk(a.cfg.Queue.Record(a.loop.Steps(), audit.Record{
-		AtMS: a.cfg.Now().UnixMilli(), Actor: t.who, Verb: "session.attach", Object: id.String(),
-		Detail: map[string]any{"peer": t.peer.String()},
-	}))
-}
-
 // serve carries packets to the supervisor, over as many connections as it takes.
-func (s *session) serve(ctx context.Context, r commands.Run) {
-	defer s.agent.sessions.end(s.id, s.attempt)
+func (s *typing) serve(ctx context.Context, r commands.Run) {
+	defer s.terminals.end(s.id, s.attempt)
 	for {
 		at, err := r.Attach(ctx)
 		switch {
@@ -204,7 +201,7 @@ func (s *session) serve(ctx context.Context, r commands.Run) {
 		case ctx.Err() != nil, errors.Is(err, runner.ErrNoTerminal), errors.Is(err, runner.ErrClosed), errors.Is(err, runner.ErrDied):
 			return
 		default:
-			s.agent.cfg.Log.Warn("a session cannot be attached to", "action", s.id.String(), "error", err)
+			s.cfg.Log.Warn("a session cannot be attached to", "action", s.id.String(), "error", err)
 		}
 		timer := time.NewTimer(attachAgain)
 		select {
@@ -220,7 +217,7 @@ func (s *session) serve(ctx context.Context, r commands.Run) {
 }
 
 // carry serves one connection to the supervisor until it ends.
-func (s *session) carry(ctx context.Context, r commands.Run, at commands.Terminal) {
+func (s *typing) carry(ctx context.Context, r commands.Run, at commands.Terminal) {
 	broken := make(chan struct{})
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -246,7 +243,7 @@ func (s *session) carry(ctx context.Context, r commands.Run, at commands.Termina
 }
 
 // listen takes acknowledgements until the connection ends.
-func (s *session) listen(at io.Reader) {
+func (s *typing) listen(at io.Reader) {
 	buf := make([]byte, terminal.MaxPacket)
 	for {
 		n, err := at.Read(buf)
@@ -255,7 +252,7 @@ func (s *session) listen(at io.Reader) {
 		}
 		acks, err := terminal.ParseAcks(buf[:n])
 		if err != nil {
-			s.agent.cfg.Log.Error("a supervisor says what nobody understands", "action", s.id.String(), "error", err)
+			s.cfg.Log.Error("a supervisor says what nobody understands", "action", s.id.String(), "error", err)
 			return
 		}
 		s.mu.Lock()
@@ -269,7 +266,7 @@ func (s *session) listen(at io.Reader) {
 
 // answer keeps an acknowledgement for whoever waits for it. It is called with mu
 // held.
-func (s *session) answer(a terminal.Ack) {
+func (s *typing) answer(a terminal.Ack) {
 	if c := s.local[a.Peer]; c != nil {
 		loop.Newest(c, a.Offset)
 		return
@@ -278,7 +275,7 @@ func (s *session) answer(a terminal.Ack) {
 }
 
 // tell tells the coordinator what was acknowledged.
-func (s *session) tell(ctx context.Context, r commands.Run) {
+func (s *typing) tell(ctx context.Context, r commands.Run) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -306,28 +303,28 @@ func (s *session) tell(ctx context.Context, r commands.Run) {
 			b = terminal.AppendAck(b, terminal.Ack{Peer: peer, Offset: offset})
 		}
 		if err := s.publish(ctx, b); err != nil && ctx.Err() == nil {
-			s.agent.cfg.Log.Debug("who types is not told how far that was taken", "action", s.id.String(), "error", err)
+			s.cfg.Log.Debug("who types is not told how far that was taken", "action", s.id.String(), "error", err)
 		}
 	}
 }
 
 // publish sends acknowledgements. What is lost is asked for by sending again.
-func (s *session) publish(ctx context.Context, acks []byte) error {
-	h := s.agent.header(protocol.TypeOut)
+func (s *typing) publish(ctx context.Context, acks []byte) error {
+	h := s.cfg.Wire.Header(protocol.TypeOut)
 	h.Action, h.Attempt, h.FD = s.id, s.attempt, protocol.TTYInput
 	h.Size, h.SHA256 = int64(len(acks)), protocol.Sum(acks)
 	body, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}
-	payload, err := protocol.Seal(s.agent.cfg.Signer, body, acks)
+	payload, err := protocol.Seal(s.cfg.Wire.Signer, body, acks)
 	if err != nil {
 		return err
 	}
-	topic := protocol.Topic{Fleet: s.agent.cfg.FleetName, Channel: protocol.ChannelOut, Host: s.agent.cfg.Host, Action: s.id}
-	if err := s.agent.cfg.Bulk.Publish(ctx, topic.String(), payload); err != nil {
+	topic := protocol.Topic{Fleet: s.cfg.Wire.FleetName, Channel: protocol.ChannelOut, Host: s.cfg.Wire.ID, Action: s.id}
+	if err := s.cfg.Bulk.Publish(ctx, topic.String(), payload); err != nil {
 		return err
 	}
-	s.agent.counters.traffic.Sent(protocol.TypeOut)
+	s.cfg.Traffic.Sent(protocol.TypeOut)
 	return nil
 }

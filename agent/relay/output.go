@@ -1,4 +1,4 @@
-package agent
+package relay
 
 import (
 	"context"
@@ -29,10 +29,10 @@ const (
 	// overdue is how long what was sent may be late until asking for it once
 	// more means that it was lost.
 	overdue = time.Second
-	// maxReading is how many chunks are in memory at a time, whoever waits.
+	// maxReading is how many chunks are in memory at a time.
 	maxReading = 8
-	// maxSenders bounds how many ended actions are read back at a time. Who is
-	// not served asks again.
+	// maxSenders bounds how many ended actions are read back at a time. A reader
+	// that is not served asks again.
 	maxSenders = 64
 	// linger is how long the sender of an ended command waits for more credit,
 	// beyond the time that what it sent is on its way.
@@ -43,10 +43,12 @@ const (
 
 // outputs sends what commands write. Each action has one goroutine, which the
 // loop feeds with credit: a connection that is slow, or none, delays that alone.
-// The map belongs to the loop.
+// The maps belong to the loop.
 type outputs struct {
-	agent   *Agent
+	cfg     *Config
 	senders map[protocol.ActionID]*sender
+	// early are credits for commands that have not begun, by stream.
+	early   map[protocol.ActionID][len(commands.Streams)]protocol.Credit
 	reading chan struct{} // one place for each chunk in memory
 	buffers sync.Pool     // of *chunkBuffer, for large chunks
 	wg      sync.WaitGroup
@@ -71,43 +73,44 @@ func (o *outputs) buffer(n int64) (buf []byte, back func()) {
 	return b[:protocol.SealRoom+n], func() { o.buffers.Put(b) }
 }
 
-func newOutputs(a *Agent) *outputs {
-	return &outputs{agent: a, senders: make(map[protocol.ActionID]*sender), reading: make(chan struct{}, maxReading)}
+func newOutputs(cfg *Config) *outputs {
+	return &outputs{cfg: cfg, senders: make(map[protocol.ActionID]*sender), early: make(map[protocol.ActionID][len(commands.Streams)]protocol.Credit),
+		reading: make(chan struct{}, maxReading)}
 }
-
-func (o *outputs) wait() { o.wg.Wait() }
 
 // begin sends the beginning of each stream of a command unasked, and what was
 // asked for before it began.
-func (o *outputs) begin(j *job) {
-	o.start(&sender{agent: o.agent, id: j.act.ID, attempt: j.act.Attempt, run: j.run, acks: j.acks}, protocol.OutputKept)
-	for _, c := range j.asked {
-		if c.Attempt == j.act.Attempt && c.Window > 0 {
+func (o *outputs) begin(id protocol.ActionID, at Standing) {
+	o.start(&sender{outputs: o, id: id, attempt: at.Attempt, run: at.Run, acks: at.Acks}, protocol.OutputKept)
+	early := o.early[id]
+	delete(o.early, id)
+	for _, c := range early {
+		if c.Attempt == at.Attempt && c.Window > 0 {
 			o.credit(c)
 		}
 	}
-	j.asked = [len(commands.Streams)]protocol.Credit{}
 }
 
-// credit goes on at an offset, or begins again there when what was sent beyond
-// it was lost. What comes before its command has begun waits for that: nobody
-// would ask again before long.
+// credit goes on at an offset, or begins again there if what was sent beyond it was
+// lost. A credit that comes before its command has begun waits for that: it would
+// not be repeated for long.
 func (o *outputs) credit(c protocol.Credit) {
 	s := o.senders[c.Action]
 	if s == nil || s.attempt != c.Attempt {
-		if j := o.agent.jobs[c.Action]; j != nil && j.run == nil {
-			j.asked[commands.Index(c.FD)] = c
+		at, open := o.cfg.Actions.Standing(c.Action)
+		if open && at.Run == nil {
+			early := o.early[c.Action]
+			early[commands.Index(c.FD)] = c
+			o.early[c.Action] = early
 			return
 		}
-		if len(o.senders) >= maxSenders+o.agent.cfg.HostRuns+o.agent.cfg.Lanes || o.agent.cfg.Commands == nil {
+		if len(o.senders) >= o.cfg.Senders+maxSenders || o.cfg.RunDirs == nil {
 			return
 		}
-		s = &sender{agent: o.agent, id: c.Action, attempt: c.Attempt}
-		j := o.agent.jobs[c.Action]
-		if j != nil && j.act.Attempt == c.Attempt {
-			s.run, s.acks = j.run, j.acks
+		s = &sender{outputs: o, id: c.Action, attempt: c.Attempt, past: !open}
+		if open && at.Attempt == c.Attempt {
+			s.run, s.acks = at.Run, at.Acks
 		}
-		s.past = j == nil
 		o.start(s, 0)
 	}
 	if s.acks != nil && c.FD != protocol.Recording {
@@ -130,9 +133,9 @@ func (o *outputs) start(s *sender, unasked int64) {
 	s.quit = make(chan struct{})
 	o.senders[s.id] = s
 	o.wg.Go(func() {
-		s.serve(o.agent.loop.Serving())
+		s.serve(o.cfg.Loop.Serving())
 		s.close()
-		o.agent.loop.Tell(func() { o.ended(s) })
+		o.cfg.Loop.Tell(func() { o.ended(s) })
 	})
 }
 
@@ -154,7 +157,7 @@ func (o *outputs) ended(s *sender) {
 // sender sends the output of one action. All but the channels and what is said
 // otherwise belongs to its goroutine.
 type sender struct {
-	agent   *Agent
+	outputs *outputs
 	id      protocol.ActionID
 	attempt int
 	run     commands.Run           // nil for one that has ended
@@ -183,7 +186,7 @@ type outStream struct {
 	first int64     // offset of the first byte that it carried
 }
 
-// close closes the files; whoever sends again opens them again.
+// close closes the files. Sending again opens them again.
 func (s *sender) close() {
 	for i := range s.streams {
 		if f := s.streams[i].file; f != nil {
@@ -209,7 +212,7 @@ func (s *sender) serve(ctx context.Context) {
 		sent, err := s.sendAll(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				s.agent.cfg.Log.Debug("output is not sent any further", "action", s.id.String(), "error", err)
+				s.outputs.cfg.Log.Debug("output is not sent any further", "action", s.id.String(), "error", err)
 			}
 			return
 		}
@@ -350,7 +353,7 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 		return false, nil
 	}
 	if o.file == nil {
-		f, err := s.agent.cfg.RunDirs.Output(s.id, s.attempt, o.fd)
+		f, err := s.outputs.cfg.RunDirs.Output(s.id, s.attempt, o.fd)
 		if s.past && errors.Is(err, fs.ErrNotExist) {
 			return false, s.nothing(ctx, o)
 		}
@@ -365,19 +368,19 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 			return false, err
 		}
 	}
-	conn, second, delay, err := s.agent.cfg.Bulk.Pace(ctx)
+	conn, second, delay, err := s.outputs.cfg.Bulk.Pace(ctx)
 	if err != nil {
 		return false, err
 	}
 	s.delay = delay
 	chunk := min(max(int64(second), leastChunk), protocol.ChunkSize)
 	select {
-	case s.agent.outputs.reading <- struct{}{}:
+	case s.outputs.reading <- struct{}{}:
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
-	defer func() { <-s.agent.outputs.reading }()
-	buf, back := s.agent.outputs.buffer(min(chunk, o.limit-o.next, o.written-o.next))
+	defer func() { <-s.outputs.reading }()
+	buf, back := s.outputs.buffer(min(chunk, o.limit-o.next, o.written-o.next))
 	n, err := o.file.ReadAt(buf[protocol.SealRoom:], o.next)
 	to, dropped := commands.Dropped(err)
 	if err != nil && !dropped && !errors.Is(err, io.EOF) {
@@ -402,9 +405,9 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 	return n > 0 || dropped, nil
 }
 
-// nothing tells who asks that there is no more of a stream, and never will be: it
-// is of an action whose output was removed, or the disk has lost it. Asking
-// again is answered again.
+// nothing tells the coordinator that there is no more of a stream, and never will
+// be: the output of its action was removed, or the disk has lost it. Each time that
+// the coordinator asks, it is told again.
 func (s *sender) nothing(ctx context.Context, o *outStream) error {
 	o.limit = o.next
 	return s.publish(ctx, o, make([]byte, protocol.SealRoom), 0, nil)
@@ -425,30 +428,30 @@ func restAfter(n, chunk int64, second int) time.Duration {
 // again, if the connection can tell.
 func (s *sender) publish(ctx context.Context, o *outStream, buf []byte, gone int64, back func()) error {
 	data := buf[protocol.SealRoom:]
-	h := s.agent.header(protocol.TypeOut)
+	h := s.outputs.cfg.Wire.Header(protocol.TypeOut)
 	h.Action, h.Attempt, h.FD, h.Offset = s.id, s.attempt, o.fd, o.next
 	h.Size, h.SHA256, h.Gone = int64(len(data)), protocol.Sum(data), gone
 	body, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}
-	payload, err := protocol.SealBehind(s.agent.cfg.Signer, body, buf)
+	payload, err := protocol.SealBehind(s.outputs.cfg.Wire.Signer, body, buf)
 	if err != nil {
 		return err
 	}
-	topic := protocol.Topic{Fleet: s.agent.cfg.FleetName, Channel: protocol.ChannelOut, Host: s.agent.cfg.Host, Action: s.id}
-	if lender, ok := s.agent.cfg.Bulk.(Lender); ok && back != nil {
+	topic := protocol.Topic{Fleet: s.outputs.cfg.Wire.FleetName, Channel: protocol.ChannelOut, Host: s.outputs.cfg.Wire.ID, Action: s.id}
+	if lender, ok := s.outputs.cfg.Bulk.(Lender); ok && back != nil {
 		err = lender.Lend(ctx, topic.String(), payload, back)
 	} else {
-		err = s.agent.cfg.Bulk.Publish(ctx, topic.String(), payload)
+		err = s.outputs.cfg.Bulk.Publish(ctx, topic.String(), payload)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		s.agent.counters.traffic.Dropped()
+		s.outputs.cfg.Traffic.Dropped()
 	} else {
-		s.agent.counters.traffic.Sent(protocol.TypeOut)
+		s.outputs.cfg.Traffic.Sent(protocol.TypeOut)
 	}
 	return nil
 }
