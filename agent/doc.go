@@ -30,7 +30,7 @@
 //   - keeper.go: containers are what users want; retry.go decides when to try
 //     again, and when to give up; pure.
 //   - link.go, send.go: the conversation with the coordinator.
-//   - output.go: what commands wrote, on its way up.
+//   - package agent/relay: the bytes of actions, up and down.
 //   - api.go: what the host's own people may ask for.
 //
 // # Policy
