@@ -13,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -233,7 +234,7 @@ func talk(t *testing.T, w *world, coord *coordinator.Coordinator) {
 		t.Errorf("output %+v", act.Output)
 	}
 	total := 0
-	_, err := coord.ReadOutput(t.Context(), coordinator.Reading{Action: print, FD: protocol.Stdout, Follow: true}, func(p []byte) error {
+	_, err := coord.Relay().Output.Read(t.Context(), relay.Reading{Action: print, FD: protocol.Stdout, Follow: true}, func(p []byte) error {
 		total += len(p)
 		return nil
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -29,7 +30,7 @@ func bytesOf(n int) []byte {
 // pay asks for a command that reads a payload.
 func (f *fleetOf) pay(t *testing.T, data []byte) protocol.ActionID {
 	t.Helper()
-	p, err := f.coord.PutPayload(t.Context(), ann, protocol.Digest{}, -1, 0, bytes.NewReader(data))
+	p, err := f.coord.Relay().Payloads.Put(t.Context(), ann, protocol.Digest{}, -1, 0, bytes.NewReader(data))
 	if err != nil || p.SHA256 != protocol.Sum(data) {
 		t.Fatal(p, err)
 	}
@@ -45,7 +46,7 @@ func (f *fleetOf) pay(t *testing.T, data []byte) protocol.ActionID {
 func (f *fleetOf) read(t *testing.T, id protocol.ActionID) string {
 	t.Helper()
 	var out bytes.Buffer
-	_, err := f.coord.ReadOutput(t.Context(), coordinator.Reading{Action: id, FD: protocol.Stdout}, func(p []byte) error { out.Write(p); return nil })
+	_, err := f.coord.Relay().Output.Read(t.Context(), relay.Reading{Action: id, FD: protocol.Stdout}, func(p []byte) error { out.Write(p); return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func (l *link) onAck(in inbound) error {
 		l.c.quarantine(l.host, fmt.Sprintf("it acknowledges item %d of stream %s, which was never sent: two histories", foreign.N, foreign.Stream))
 	}
 	for _, cr := range a.Credit {
-		if err := l.onCredit(cr); err != nil {
+		if err := l.c.relay.Input.Credit(l.host, cr); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,7 @@ func (c *Coordinator) Propose(ctx context.Context, by core.Actor, r Request) (co
 	if err != nil {
 		return core.Action{}, err
 	}
-	missing := c.hasPayload(p.spec)
+	missing := c.relay.Payloads.Has(p.spec)
 	err = c.base.Update(ctx, failpoint.OrderNumbered, func(tx core.Tx) error {
 		switch err := c.enter(tx, by, p); {
 		case err != nil:

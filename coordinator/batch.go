@@ -61,7 +61,7 @@ func (c *Coordinator) ProposeMany(ctx context.Context, by core.Actor, r BatchReq
 	}
 	var missing error
 	if len(all) > 0 {
-		missing = c.hasPayload(all[0].spec) // which is that of all
+		missing = c.relay.Payloads.Has(all[0].spec) // which is that of all
 	}
 	err = c.base.Update(ctx, failpoint.OrderNumbered, func(tx core.Tx) error {
 		fresh := len(all) == 0

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,9 +16,9 @@ import (
 	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/journal"
-	"github.com/hostler-io/hostler/internal/blob"
+	"github.com/hostler-io/hostler/coordinator/relay"
+	"github.com/hostler-io/hostler/coordinator/wire"
 	"github.com/hostler-io/hostler/internal/failpoint"
-	"github.com/hostler-io/hostler/internal/spread"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
 	"github.com/hostler-io/hostler/protocol/enrol"
@@ -180,20 +179,14 @@ type Coordinator struct {
 	cfg  Config
 	base *core.Base
 	log  *slog.Logger
-	term protocol.Term
-	k    atomic.Uint64 // number of the newest state message sent
+	wire *wire.Wire
 
-	stats      Stats
-	refusals   refusalLog
-	outputs    outputs
-	inputs     inputs
-	terminals  terminals
 	policies   policies
 	configured atomic.Pointer[Policies] // in force
-	payloads   *blob.Store
 
 	access  *access.Room
 	journal *journal.Room
+	relay   *relay.Room
 
 	exchanges exchanges
 
@@ -216,7 +209,7 @@ type Coordinator struct {
 	removed     chan struct{}
 	removedOnce sync.Once
 
-	workers workers // one per host that has messages waiting
+	workers core.Workers // one per host that has messages waiting
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 }
@@ -240,19 +233,9 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		Fleet: cfg.Fleet, FleetName: cfg.FleetName, Store: cfg.Store, Now: cfg.Now, Boot: cfg.Boot, Rand: cfg.Rand, Log: cfg.Log, Ctx: c.ctx,
 	}
 	c.access = access.New(c.base, cfg.Authority, cfg.Trust, cfg.Broker)
-	c.outputs.dir = cfg.OutputDir
-	if err := os.MkdirAll(cfg.OutputDir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the directory for output: %w", err)
-	}
-	spread.Children(cfg.OutputDir)
-	c.refusals.init(cfg.Log, cfg.Boot)
-	var err error
-	if c.payloads, err = openPayloads(cfg.PayloadDir); err != nil {
-		return nil, fmt.Errorf("open the payloads: %w", err)
-	}
 	var counter uint64
 	closed := ""
-	err = core.Update(ctx, cfg.Store, failpoint.TermCounted, func(tx core.Tx) error {
+	err := core.Update(ctx, cfg.Store, failpoint.TermCounted, func(tx core.Tx) error {
 		why, err := tx.Values.Get(recoveryValue)
 		if err != nil && !errors.Is(err, core.ErrNotFound) {
 			return err
@@ -279,9 +262,16 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("count this start: %w", err)
 	}
-	c.term = protocol.Term{Ring: cfg.Trust.Ring(), Counter: counter}
+	term := protocol.Term{Ring: cfg.Trust.Ring(), Counter: counter}
+	c.wire = wire.New(c.base, cfg.Signer, cfg.Trust, cfg.Broker, term)
+	if c.relay, err = relay.New(c.base, relay.Config{
+		Wire: c.wire, Receipts: receiptsTo{c}, Action: c.Action, Start: c.workers.Start,
+		OutputDir: cfg.OutputDir, OutputTotal: cfg.OutputTotal, OutputAge: cfg.OutputAge, PayloadDir: cfg.PayloadDir, MaxPayload: cfg.MaxPayload,
+	}); err != nil {
+		return nil, err
+	}
 	c.journal = journal.New(c.base, journal.Config{
-		Signer: cfg.Signer, Ring: cfg.Trust.Ring, Term: c.term, Outputs: &c.outputs, Recovering: c.isRecovering, Sealed: c.tellSealed,
+		Signer: cfg.Signer, Ring: cfg.Trust.Ring, Term: term, Outputs: c.relay.Output, Recovering: c.isRecovering, Sealed: c.tellSealed,
 		Records: cfg.AuditRecords, ActionAge: cfg.ActionAge, Actions: cfg.Actions,
 	})
 	c.base.OnWritten(c.journal.Written)
@@ -332,8 +322,14 @@ func (c *Coordinator) Journal() *journal.Room { return c.journal }
 // Access hands out the room of tokens and viewers.
 func (c *Coordinator) Access() *access.Room { return c.access }
 
+// Relay hands out the room of output, payloads and terminals.
+func (c *Coordinator) Relay() *relay.Room { return c.relay }
+
 // Term returns the term of this process.
-func (c *Coordinator) Term() protocol.Term { return c.term }
+func (c *Coordinator) Term() protocol.Term { return c.wire.Term() }
+
+// Stats returns what was counted of messages since the start.
+func (c *Coordinator) Stats() wire.Counts { return c.wire.Counts() }
 
 // tellSealed sends the new checkpoint to the hosts that it is about: what was
 // done with them cannot be taken back any more without their knowing.
@@ -363,21 +359,21 @@ const maxLooks = 64
 // Run serves until ctx ends: it resends what no receipt covers, expires what
 // nobody began, and marks silent hosts. It returns the cause of the end.
 func (c *Coordinator) Run(ctx context.Context) error {
-	defer c.workers.close()
+	defer c.workers.Close()
 	defer c.stop(errors.New("the coordinator ended"))
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.tickLoop(ctx) })
 	g.Go(func() error { return c.journal.SealLoop(ctx) })
 	g.Go(func() error { return c.keepLoop(ctx) })
-	g.Go(func() error { return c.sweepLoop(ctx) })
+	g.Go(func() error { return c.relay.Payloads.SweepLoop(ctx) })
 	g.Go(func() error {
 		select {
 		case <-ctx.Done():
 		case <-c.removed:
-			c.terminals.end()
+			c.relay.Terminals.End()
 			return fmt.Errorf("ring %d: %w", c.cfg.Trust.Ring(), core.ErrRemoved)
 		}
-		c.terminals.end()
+		c.relay.Terminals.End()
 		c.stop(context.Cause(ctx))
 		return nil
 	})
@@ -420,41 +416,42 @@ func (c *Coordinator) tickLoop(ctx context.Context) error {
 	}
 }
 
+// keepEvery is how often it is looked whether there is something to remove.
+const keepEvery = time.Minute
+
+// keepLoop removes the output of ended actions that is too old, or too much, and
+// then what is remembered of them: one after the other, for neither expects the
+// other to take away what it looks at.
+func (c *Coordinator) keepLoop(ctx context.Context) error {
+	t := time.NewTicker(keepEvery)
+	defer t.Stop()
+	for {
+		if err := c.relay.Output.Tidy(ctx); err != nil && ctx.Err() == nil {
+			c.log.ErrorContext(ctx, "cannot remove old output; it is tried again", "err", err)
+		}
+		if err := c.journal.Forget(ctx); err != nil && ctx.Err() == nil {
+			c.log.ErrorContext(ctx, "cannot forget what ended long ago; it is tried again", "err", err)
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
 // SayState publishes the retained word of the coordinator to its fleet. It is
 // called after the broker was restarted.
 func (c *Coordinator) SayState() { c.sayState(true) }
 
 func (c *Coordinator) sayState(online bool) {
 	t := protocol.FleetTopic(c.cfg.FleetName, protocol.ChannelCoordinator)
-	m := protocol.CoordinatorState{Header: c.header(protocol.TypeCoordinator, protocol.Everybody), Online: online}
-	m.Seq = c.nextSeq()
-	if err := c.send(t, m); err != nil {
-		// Whoever runs the broker calls SayState when it is up.
-		c.log.Debug("cannot publish the coordinator's state", "err", err)
+	m := protocol.CoordinatorState{Header: c.wire.Header(protocol.TypeCoordinator, protocol.Everybody), Online: online}
+	m.Seq = c.wire.NextSeq()
+	// Whoever runs the broker calls SayState when it is up.
+	if err := c.wire.Publish(t, m); err != nil {
+		c.log.Error("cannot sign the coordinator's state", "err", err)
 	}
-}
-
-// header starts a message of this coordinator.
-func (c *Coordinator) header(t protocol.Type, to protocol.Party) protocol.Header {
-	return protocol.Header{
-		Type: t, Fleet: c.cfg.Fleet, From: protocol.Coordinator, To: to,
-		Ring: c.cfg.Trust.Ring(), Term: c.term, Revoked: c.cfg.Trust.Revoked(),
-	}
-}
-
-// nextSeq numbers a state message. The coordinator speaks over one connection
-// for all it knows: its process starts are counted by the term.
-func (c *Coordinator) nextSeq() protocol.Seq {
-	return protocol.Seq{Inc: c.term.Counter, Conn: 1, K: c.k.Add(1)}
-}
-
-// send seals and publishes one message.
-func (c *Coordinator) send(t protocol.Topic, body any) error {
-	raw, err := core.SignMessage(c.cfg.Signer, body)
-	if err != nil {
-		return err
-	}
-	return c.cfg.Broker.Publish(t.String(), raw, t.Channel.Retained())
 }
 
 // Recovery says why the coordinator decides nothing, empty if it does.
@@ -505,11 +502,11 @@ const outliveText = "host %s has heard a coordinator of term %s, this one begins
 // what is missing here; a term alone shows that a copy of this store, which was
 // put away since, was started more often.
 func (c *Coordinator) outlive(host protocol.HostID, t protocol.Term) {
-	if !c.base.Gate.CloseUntilRestart(fmt.Sprintf(outliveText, host, t, c.term)) {
+	if !c.base.Gate.CloseUntilRestart(fmt.Sprintf(outliveText, host, t, c.wire.Term())) {
 		return
 	}
-	c.log.Error("entering recovery until the next start", "host", host, "term_seen", t, "term", c.term)
+	c.log.Error("entering recovery until the next start", "host", host, "term_seen", t, "term", c.wire.Term())
 	c.noteRecovery(host, "a newer term was spoken in: "+t.String(), func(tx core.Tx) error {
-		return tx.Values.Put(core.TermValue, binary.BigEndian.AppendUint64(nil, max(t.Counter, c.term.Counter)))
+		return tx.Values.Put(core.TermValue, binary.BigEndian.AppendUint64(nil, max(t.Counter, c.wire.Term().Counter)))
 	})
 }

@@ -77,9 +77,9 @@ func (l *link) onHello(seq protocol.Seq, h *protocol.Hello) error {
 	// that has seen a newer term than ours takes no challenge from us.
 	if why := cmp.Or(c.provesOlder(h.Evidence), c.provesCut(h.Checkpoint)); why != "" {
 		c.enterRecovery(l.host, why)
-	} else if t := c.provenTerm(h); t.Compare(c.term) > 0 {
+	} else if t := c.provenTerm(h); t.Compare(c.wire.Term()) > 0 {
 		c.outlive(l.host, t)
-	} else if h.TermSeen.Compare(c.term) > 0 {
+	} else if h.TermSeen.Compare(c.wire.Term()) > 0 {
 		// Without bytes that a coordinator signed this is a mere claim.
 		c.quarantine(l.host, fmt.Sprintf("it claims term %d/%d, which no coordinator reached", h.TermSeen.Ring, h.TermSeen.Counter))
 	}
@@ -140,7 +140,7 @@ type notes struct {
 // here, and makes its database the one in force.
 func (l *link) compareNotes(h *protocol.Hello) (notes, error) {
 	var n notes
-	adopted, sealed := l.c.nextSeq(), l.c.sealedBefore(h.Checkpoint)
+	adopted, sealed := l.c.wire.NextSeq(), l.c.sealedBefore(h.Checkpoint)
 	err := l.c.base.Update(l.c.ctx, failpoint.NotesCompared, func(tx core.Tx) error {
 		host, err := tx.Hosts.Get(l.host)
 		if err != nil {

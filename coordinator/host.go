@@ -101,7 +101,7 @@ func (c *Coordinator) Revoke(ctx context.Context, by core.Actor, id protocol.Hos
 	}
 	c.shutOut(id, h.Key)
 	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
-	c.loseOutput(id)
+	c.relay.Output.Lose(id)
 	c.setRecovering(id, false)
 	c.base.Wake.Fire(core.EventsKey{}, id)
 	c.base.News.AskAll()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -89,7 +90,7 @@ func killedAt(t *testing.T, when string, n int64) (killed bool) {
 			t.Errorf("killed %s commit %d: it ran %d times", when, n, got)
 		}
 		var out []byte
-		span, err := f.Coordinator().ReadOutput(t.Context(), coordinator.Reading{Action: request.ID, FD: protocol.Stdout, Follow: true}, func(b []byte) error {
+		span, err := f.Coordinator().Relay().Output.Read(t.Context(), relay.Reading{Action: request.ID, FD: protocol.Stdout, Follow: true}, func(b []byte) error {
 			out = append(out, b...)
 			return nil
 		})

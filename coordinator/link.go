@@ -29,7 +29,6 @@ type link struct {
 	receipts receipts
 	beats    heartbeats
 	agenda   agenda
-	output   outputSync
 
 	itemMu, stateMu sync.Mutex
 }
@@ -69,7 +68,7 @@ func (l *link) forget() {
 // waits for the disk, so it may be called from a connection's read loop. What
 // it refuses is counted; the error is only for tests.
 func (c *Coordinator) Ingest(topic string, payload []byte) error {
-	c.stats.received.Add(1)
+	c.wire.Received()
 	t, err := protocol.ParseTopic(topic)
 	if err == nil && t.Channel.Direction() != protocol.Up {
 		return nil // our own words come back through the broker
@@ -78,41 +77,45 @@ func (c *Coordinator) Ingest(topic string, payload []byte) error {
 		err = fmt.Errorf("%w: %d bytes", protocol.ErrSize, len(payload))
 	}
 	if err != nil {
-		return c.refuse(topic, err)
+		return c.wire.Refuse(topic, err)
 	}
 	l, err := c.known(t, topic, payload)
 	if err != nil {
-		return c.refuse(topic, err)
+		return c.wire.Refuse(topic, err)
 	}
 	in := inbound{t.Channel, topic, payload}
 	if t.Channel == protocol.ChannelLease && l.presence.alive() {
-		return c.refuse(topic, l.onLease(in))
+		return c.wire.Refuse(topic, l.onLease(in))
 	}
 	box := &l.inbox
 	if t.Channel == protocol.ChannelOut {
 		box = &l.chunks
 	}
-	if !box.put(in, c.workers.start) {
-		c.stats.dropped.Add(1)
+	if !box.put(in, c.workers.Start) {
+		c.wire.Dropped()
 	}
 	return nil
-}
-
-// refuse counts and logs an error, if it is one.
-func (c *Coordinator) refuse(topic string, err error) error {
-	if err != nil {
-		c.refusals.add(topic, c.stats.refuse(err), err)
-	}
-	return err
 }
 
 // takeChunks handles a batch of chunks.
 func (l *link) takeChunks(batch []inbound) {
 	for _, in := range batch {
-		_ = l.c.refuse(in.topic, l.onOut(in))
+		_ = l.c.wire.Refuse(in.topic, l.onChunk(in))
 	}
-	l.commitSoon()
+	l.c.relay.Output.Flush(l.host)
 	l.receiptIfOwed()
+}
+
+// onChunk takes a chunk of output, or what a session has taken of what was typed.
+func (l *link) onChunk(in inbound) error {
+	m, err := protocol.Open(in.payload, l.c.expect(in.topic, itemFresh{l}))
+	if err != nil {
+		return err
+	}
+	if m.Header.FD == protocol.TTYInput {
+		return l.c.relay.Terminals.Acked(l.host, m.Header.Action, m.Attachment)
+	}
+	return l.c.relay.Output.Take(l.host, m)
 }
 
 // take handles a batch: items of all streams share one transaction.
@@ -135,7 +138,7 @@ func (l *link) take(batch []inbound) {
 		case protocol.ChannelHeartbeat:
 			err = l.onHeartbeat(in)
 		}
-		_ = l.c.refuse(in.topic, err)
+		_ = l.c.wire.Refuse(in.topic, err)
 	}
 	if len(items) > 0 {
 		l.onItems(items)
@@ -232,32 +235,17 @@ func (l *link) onLease(in inbound) error {
 	if c.base.Recovery() != "" || c.isQuarantined(l.host) {
 		return nil
 	}
-	g := protocol.Grant{Header: c.header(protocol.TypeGrant, protocol.HostParty(l.host)), TTLms: leaseTTL.Milliseconds(), Held: []protocol.LeaseHeld{}}
+	g := protocol.Grant{Header: c.wire.Header(protocol.TypeGrant, protocol.HostParty(l.host)), TTLms: leaseTTL.Milliseconds(), Held: []protocol.LeaseHeld{}}
 	g.Heard = m.Header.Seq
 	l.stateMu.Lock()
 	defer l.stateMu.Unlock()
-	g.Seq = c.nextSeq()
-	return c.publish(l.topic(protocol.ChannelGrant), g)
+	g.Seq = c.wire.NextSeq()
+	return c.wire.Publish(c.wire.HostTopic(l.host, protocol.ChannelGrant), g)
 }
 
 // leaseTTL is how long a host may hold on to what it was granted without
 // another grant.
 const leaseTTL = 90 * time.Second
-
-func (l *link) topic(ch protocol.Channel) protocol.Topic {
-	return protocol.HostTopic(l.c.cfg.FleetName, l.host, ch)
-}
-
-// publish seals and publishes, and counts. That the broker could not take it
-// is no refusal of what was received: it is logged and mended by repetition.
-func (c *Coordinator) publish(t protocol.Topic, body any) error {
-	if err := c.send(t, body); err != nil {
-		c.log.Debug("cannot publish", "topic", t.String(), "err", err)
-		return nil
-	}
-	c.stats.published.Add(1)
-	return nil
-}
 
 // hear notes a message that carried the current challenge. The first one after
 // a hello or a silence means that the host is there: what it claimed is looked
@@ -280,11 +268,19 @@ func (l *link) hear(seq protocol.Seq) error {
 	l.agenda.number()
 	l.agenda.ask()
 	l.c.emitHost(l.host, "host.online", "")
-	l.c.workers.start(func() {
+	l.c.workers.Start(func() {
 		l.sendWaiting(l.c.ctx)
-		l.resumeOutput()
+		l.c.relay.Output.Resume(l.host)
+		l.askOutput()
 	})
 	return nil
+}
+
+// askOutput sends a receipt if output is to be asked for.
+func (l *link) askOutput() {
+	if l.receipts.asks() {
+		l.receipt()
+	}
 }
 
 // tick is the slow look at a host: send again what is due, number what could not
@@ -292,7 +288,8 @@ func (l *link) hear(seq protocol.Seq) error {
 func (l *link) tick(ctx context.Context) {
 	l.flush()
 	if _, _, ok := l.presence.reachable(l.c.base.Boot()); ok {
-		l.reask()
+		l.c.relay.Output.Reask(l.host)
+		l.askOutput()
 		l.sendWaiting(ctx)
 		return
 	}

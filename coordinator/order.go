@@ -180,14 +180,14 @@ func (l *link) sendItem(name protocol.Stream, n uint64, heard protocol.Seq, age 
 			heard = protocol.Seq{} // it has no start budget, so it does not matter when it arrives
 		}
 	}
-	h := l.c.header(typ, protocol.HostParty(l.host))
+	h := l.c.wire.Header(typ, protocol.HostParty(l.host))
 	h.Store, h.Stream, h.N, h.Item, h.Heard = l.c.cfg.Store.ID(), name, n, it.Item, heard
 	if !it.Action.IsZero() {
 		if h.LeftMS, err = l.budget(it, age); err != nil {
 			return err
 		}
 	}
-	return l.c.publish(l.topic(ch), h)
+	return l.c.wire.Publish(l.c.wire.HostTopic(l.host, ch), h)
 }
 
 // item returns an item from memory, or from the store if this process did not

@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -22,7 +22,7 @@ import (
 func read(t *testing.T, f *coordtest.Fleet, id protocol.ActionID, offset int64, follow bool) (string, int64) {
 	t.Helper()
 	var b bytes.Buffer
-	span, err := f.Coordinator().ReadOutput(t.Context(), coordinator.Reading{Action: id, FD: protocol.Stdout, Offset: offset, Follow: follow, Hold: follow}, func(p []byte) error {
+	span, err := f.Coordinator().Relay().Output.Read(t.Context(), relay.Reading{Action: id, FD: protocol.Stdout, Offset: offset, Follow: follow, Hold: follow}, func(p []byte) error {
 		b.Write(p)
 		return nil
 	})
@@ -448,7 +448,7 @@ func TestOutputWaitsForNoReport(t *testing.T) {
 		got := make(chan string, 1)
 		var reading sync.WaitGroup
 		reading.Go(func() {
-			_, _ = f.Coordinator().ReadOutput(ctx, coordinator.Reading{Action: a.ID, FD: protocol.Stdout, Follow: true}, func(p []byte) error {
+			_, _ = f.Coordinator().Relay().Output.Read(ctx, relay.Reading{Action: a.ID, FD: protocol.Stdout, Follow: true}, func(p []byte) error {
 				got <- string(p)
 				return nil
 			})

@@ -17,6 +17,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -24,12 +25,12 @@ import (
 // returns what is said.
 func wantGone(t *testing.T, f *coordtest.Fleet, id protocol.ActionID) (said string) {
 	t.Helper()
-	what := coordinator.Reading{Action: id, FD: protocol.Stdout, Follow: true}
-	_, err := f.Coordinator().ReadOutput(t.Context(), what, func([]byte) error { return nil })
+	what := relay.Reading{Action: id, FD: protocol.Stdout, Follow: true}
+	_, err := f.Coordinator().Relay().Output.Read(t.Context(), what, func([]byte) error { return nil })
 	if !errors.Is(err, core.ErrGone) {
 		t.Errorf("reading gives %v", err)
 	}
-	if _, err := f.Coordinator().Extent(t.Context(), core.Actor{}, what); !errors.Is(err, core.ErrGone) {
+	if _, err := f.Coordinator().Relay().Output.Extent(t.Context(), core.Actor{}, what); !errors.Is(err, core.ErrGone) {
 		t.Errorf("asking how much there is gives %v", err)
 	}
 	return fmt.Sprint(err)
@@ -126,7 +127,7 @@ func TestCommandWaitsForWhoHolds(t *testing.T) {
 		var got bytes.Buffer
 		var mu sync.Mutex
 		readers.Go(func() {
-			_, _ = f.Coordinator().ReadOutput(ctx, coordinator.Reading{Action: a.ID, FD: protocol.Stdout, Follow: true, Hold: true}, func(p []byte) error {
+			_, _ = f.Coordinator().Relay().Output.Read(ctx, relay.Reading{Action: a.ID, FD: protocol.Stdout, Follow: true, Hold: true}, func(p []byte) error {
 				select {
 				case <-slow:
 				case <-ctx.Done():
@@ -138,7 +139,7 @@ func TestCommandWaitsForWhoHolds(t *testing.T) {
 			})
 		})
 		readers.Go(func() {
-			_, _ = f.Coordinator().ReadOutput(ctx, coordinator.Reading{Action: a.ID, FD: protocol.Stdout, Follow: true}, fast.take)
+			_, _ = f.Coordinator().Relay().Output.Read(ctx, relay.Reading{Action: a.ID, FD: protocol.Stdout, Follow: true}, fast.take)
 		})
 		after(time.Minute)
 		const ahead = 16 << 20
@@ -197,8 +198,8 @@ func TestHoldingTakesARole(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		id := talked(t, f, h, "hello")
 		for role, may := range map[core.TokenRole]bool{core.RoleViewer: false, core.RoleOperator: true} {
-			what := coordinator.Reading{Action: id, FD: protocol.Stdout, Follow: true, Hold: true}
-			e, err := f.Coordinator().Extent(t.Context(), core.Actor{Name: "ann", Role: role}, what)
+			what := relay.Reading{Action: id, FD: protocol.Stdout, Follow: true, Hold: true}
+			e, err := f.Coordinator().Relay().Output.Extent(t.Context(), core.Actor{Name: "ann", Role: role}, what)
 			if may != (err == nil) || !may && !errors.Is(err, core.ErrDenied) || may && (e.To != 5 || e.Total != 5) {
 				t.Errorf("%s: %+v, %v", role, e, err)
 			}
@@ -217,10 +218,10 @@ func TestHostTellsWhatIsGone(t *testing.T) {
 		a := propose(t, f, h)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		var span coordinator.Span
+		var span relay.Span
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			span, _ = f.Coordinator().ReadOutput(ctx, coordinator.Reading{Action: a.ID, FD: protocol.Stdout, Follow: true}, func([]byte) error { return nil })
+			span, _ = f.Coordinator().Relay().Output.Read(ctx, relay.Reading{Action: a.ID, FD: protocol.Stdout, Follow: true}, func([]byte) error { return nil })
 		})
 		after(time.Second)
 		h.Gone(a.ID, 1, protocol.Stdout, 4, 1000)

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -55,8 +55,8 @@ func TestStoredIsProduced(t *testing.T) {
 // same follows a stream, with a pause after each part, and compares it.
 func same(t *testing.T, f *coordtest.Fleet, id protocol.ActionID, whole []byte, pause time.Duration) error {
 	at := 0
-	what := coordinator.Reading{Action: id, FD: protocol.Stdout, Follow: true}
-	span, err := f.Coordinator().ReadOutput(t.Context(), what, func(p []byte) error {
+	what := relay.Reading{Action: id, FD: protocol.Stdout, Follow: true}
+	span, err := f.Coordinator().Relay().Output.Read(t.Context(), what, func(p []byte) error {
 		if at+len(p) > len(whole) || !bytes.Equal(p, whole[at:at+len(p)]) {
 			return fmt.Errorf("%d bytes at %d are others", len(p), at)
 		}

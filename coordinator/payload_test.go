@@ -13,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -23,10 +24,10 @@ func TestUploadGoesOn(t *testing.T) {
 	by := core.Actor{Name: "ann", Role: core.RoleOperator}
 	data := bytes.Repeat([]byte("0123456789"), 100_000)
 	d, size := protocol.Sum(data), int64(len(data))
-	put := func(offset int64, r io.Reader) (coordinator.Payload, error) {
-		return f.Coordinator().PutPayload(t.Context(), by, d, size, offset, r)
+	put := func(offset int64, r io.Reader) (relay.Payload, error) {
+		return f.Coordinator().Relay().Payloads.Put(t.Context(), by, d, size, offset, r)
 	}
-	if _, err := f.Coordinator().Payload(by, d); !errors.Is(err, core.ErrNotFound) {
+	if _, err := f.Coordinator().Relay().Payloads.Get(by, d); !errors.Is(err, core.ErrNotFound) {
 		t.Fatalf("%v, want %v", err, core.ErrNotFound)
 	}
 	broken := io.MultiReader(bytes.NewReader(data[:300_000]), iotest.ErrReader(errors.New("the line broke")))
@@ -39,7 +40,7 @@ func TestUploadGoesOn(t *testing.T) {
 		t.Errorf("an action with a payload that is not here: %v", err)
 	}
 	f.Restart()
-	p, err := f.Coordinator().Payload(by, d)
+	p, err := f.Coordinator().Relay().Payloads.Get(by, d)
 	if err != nil || p.Have != 300_000 || p.Bytes != 0 {
 		t.Fatal(p, err)
 	}
@@ -49,7 +50,7 @@ func TestUploadGoesOn(t *testing.T) {
 	if _, err := put(p.Have, bytes.NewReader(append(data[p.Have:], '!'))); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("with a byte too many: %v", err)
 	}
-	p, err = f.Coordinator().Payload(by, d)
+	p, err = f.Coordinator().Relay().Payloads.Get(by, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,14 +64,14 @@ func TestUploadGoesOn(t *testing.T) {
 	if _, err := f.Coordinator().Propose(t.Context(), by, coordinator.Request{Host: h.ID, Spec: spec}); err != nil {
 		t.Error(err)
 	}
-	if _, err := f.Coordinator().PutPayload(t.Context(), by, protocol.Sum([]byte("x")), 1, 0, bytes.NewReader([]byte("y"))); !errors.Is(err, core.ErrInvalid) {
+	if _, err := f.Coordinator().Relay().Payloads.Put(t.Context(), by, protocol.Sum([]byte("x")), 1, 0, bytes.NewReader([]byte("y"))); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("bytes of another digest: %v", err)
 	}
-	if _, err := f.Coordinator().PutPayload(t.Context(), by, d, 1<<40, 0, bytes.NewReader(nil)); !errors.Is(err, core.ErrInvalid) {
+	if _, err := f.Coordinator().Relay().Payloads.Put(t.Context(), by, d, 1<<40, 0, bytes.NewReader(nil)); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("a tebibyte: %v", err)
 	}
 	viewer := core.Actor{Name: "vic", Role: core.RoleViewer}
-	if _, err := f.Coordinator().PutPayload(context.Background(), viewer, d, size, 0, bytes.NewReader(data)); !errors.Is(err, core.ErrDenied) {
+	if _, err := f.Coordinator().Relay().Payloads.Put(context.Background(), viewer, d, size, 0, bytes.NewReader(data)); !errors.Is(err, core.ErrDenied) {
 		t.Errorf("a viewer: %v", err)
 	}
 }
@@ -109,7 +110,7 @@ func TestPayloadIsOfItsHost(t *testing.T) {
 		other.Connect()
 		after(10 * time.Second)
 		by := core.Actor{Name: "ann", Role: core.RoleOperator}
-		p, err := f.Coordinator().PutPayload(t.Context(), by, protocol.Digest{}, -1, 0, bytes.NewReader([]byte("a secret")))
+		p, err := f.Coordinator().Relay().Payloads.Put(t.Context(), by, protocol.Digest{}, -1, 0, bytes.NewReader([]byte("a secret")))
 		if err != nil {
 			t.Fatal(err)
 		}

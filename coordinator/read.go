@@ -31,7 +31,7 @@ type Summary struct {
 // Summary counts hosts, what waits, and what has not ended.
 func (c *Coordinator) Summary(ctx context.Context) (Summary, error) {
 	s := Summary{
-		Fleet: c.cfg.FleetName, FleetID: c.cfg.Fleet, Term: c.term, Ring: c.cfg.Trust.Ring(),
+		Fleet: c.cfg.FleetName, FleetID: c.cfg.Fleet, Term: c.wire.Term(), Ring: c.cfg.Trust.Ring(),
 		Recovery: c.base.Recovery(), Brokers: c.cfg.BrokerAddresses,
 	}
 	err := c.base.View(ctx, func(tx core.Tx) error {

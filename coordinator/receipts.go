@@ -144,10 +144,19 @@ func (l *link) receipt() {
 
 // answer seals and sends a receipt to one connection of a host.
 func (l *link) answer(to protocol.Seq, give protocol.Nonce, r protocol.Receipt) error {
-	r.Header = l.c.header(protocol.TypeReceipt, protocol.HostParty(l.host))
+	r.Header = l.c.wire.Header(protocol.TypeReceipt, protocol.HostParty(l.host))
 	r.Answers, r.Give, r.Sent = to, give, l.out.sent()
 	l.stateMu.Lock()
 	defer l.stateMu.Unlock()
-	r.Seq = l.c.nextSeq()
-	return l.c.publish(l.topic(protocol.ChannelReceipt), r)
+	r.Seq = l.c.wire.NextSeq()
+	return l.c.wire.Publish(l.c.wire.HostTopic(l.host, protocol.ChannelReceipt), r)
 }
+
+// receiptsTo is how the relay asks hosts for output.
+type receiptsTo struct{ c *Coordinator }
+
+func (r receiptsTo) Credit(host protocol.HostID, cr protocol.Credit) {
+	r.c.link(host).receipts.credit(cr)
+}
+func (r receiptsTo) Send(host protocol.HostID)     { r.c.link(host).receipt() }
+func (r receiptsTo) SendOwed(host protocol.HostID) { r.c.link(host).receiptIfOwed() }

@@ -227,7 +227,7 @@ func (l *link) recoveryMoved() {
 	if !left || rec.Marker.IsZero() {
 		l.agenda.ask()
 	}
-	c.workers.start(func() { l.sendWaiting(c.ctx) })
+	c.workers.Start(func() { l.sendWaiting(c.ctx) })
 }
 
 // unknownSince judges the answer that a host does not know an action which had

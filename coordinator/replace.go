@@ -168,7 +168,7 @@ func (c *Coordinator) endInvite(tx core.Tx, id protocol.HostID, invite string) e
 
 // forgetMachine forgets what is in memory of the machine of a host.
 func (c *Coordinator) forgetMachine(id protocol.HostID) {
-	c.loseOutput(id)
+	c.relay.Output.Lose(id)
 	c.setRecovering(id, false)
 	c.mu.Lock()
 	l := c.links[id]

@@ -74,7 +74,7 @@ func (l *link) onItems(items []protocol.Message) {
 	for _, a := range changed {
 		c.base.Wake.Fire(a.ID)
 		c.base.News.Tell(a)
-		c.settleOutput(a)
+		c.relay.Output.Settle(a)
 	}
 	if len(positions) > 0 {
 		c.base.Wake.Fire(core.EventsKey{}, l.host) // alerts and rejected items are events too
@@ -111,7 +111,7 @@ func (c *Coordinator) deliver(tx core.Tx, host protocol.HostID, m protocol.Messa
 
 // reject keeps a broken item's code.
 func (c *Coordinator) reject(tx core.Tx, host protocol.HostID, m protocol.Message, why error) error {
-	code := c.stats.refuse(why)
+	code := c.wire.Count(why)
 	return c.base.Event(tx, "item.rejected", host, string(m.Header.Stream), map[string]any{
 		"n": m.Header.N, "code": code, "detail": why.Error(),
 	})

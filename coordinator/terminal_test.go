@@ -13,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/journal"
+	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/terminal"
 )
@@ -47,7 +48,7 @@ func TestWhoMayType(t *testing.T) {
 		"at what is no shell": {ann, command.ID, true, core.ErrInvalid},
 		"at nothing":          {ann, protocol.ActionID{15: 1}, true, core.ErrNotFound},
 	} {
-		part, err := f.Coordinator().Attach(t.Context(), c.by, c.id, terminal.Peer{1}, c.look)
+		part, err := f.Coordinator().Relay().Terminals.Attach(t.Context(), c.by, c.id, terminal.Peer{1}, c.look)
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
@@ -85,14 +86,14 @@ func TestStopWritesDownWhoLeft(t *testing.T) {
 	h := f.AddHost("edge-07")
 	session, first := attach(t, f, h.ID, terminal.Peer{1})
 	before := f.Coordinator()
-	second, err := before.Attach(t.Context(), f.Admin(), session, terminal.Peer{2}, true)
+	second, err := before.Relay().Terminals.Attach(t.Context(), f.Admin(), session, terminal.Peer{2}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.Stop()
 	first.Close() // as their connections end
 	second.Close()
-	if _, err := before.Attach(t.Context(), f.Admin(), session, terminal.Peer{3}, false); err == nil {
+	if _, err := before.Relay().Terminals.Attach(t.Context(), f.Admin(), session, terminal.Peer{3}, false); err == nil {
 		t.Error("somebody was let in behind the end")
 	}
 	f.Restart()
@@ -117,7 +118,7 @@ func TestTypeBeforeItRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	part, err := f.Coordinator().Attach(t.Context(), f.Admin(), session.ID, terminal.Peer{1}, false)
+	part, err := f.Coordinator().Relay().Terminals.Attach(t.Context(), f.Admin(), session.ID, terminal.Peer{1}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,14 +137,14 @@ func TestTypeBeforeItRuns(t *testing.T) {
 }
 
 // attach proposes a session and takes part in it.
-func attach(t *testing.T, f *coordtest.Fleet, host protocol.HostID, peer terminal.Peer) (protocol.ActionID, *coordinator.Attached) {
+func attach(t *testing.T, f *coordtest.Fleet, host protocol.HostID, peer terminal.Peer) (protocol.ActionID, *relay.Attached) {
 	t.Helper()
 	tty := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}})
 	a, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: host, Spec: tty})
 	if err != nil {
 		t.Fatal(err)
 	}
-	part, err := f.Coordinator().Attach(t.Context(), f.Admin(), a.ID, peer, false)
+	part, err := f.Coordinator().Relay().Terminals.Attach(t.Context(), f.Admin(), a.ID, peer, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func attach(t *testing.T, f *coordtest.Fleet, host protocol.HostID, peer termina
 }
 
 // heard is what a part was told of its stream; -1 is nothing.
-func heard(part *coordinator.Attached) int64 {
+func heard(part *relay.Attached) int64 {
 	synctest.Wait()
 	select {
 	case offset := <-part.Acks():
@@ -195,10 +196,10 @@ func TestOthersTakeNoPart(t *testing.T) {
 func TestManyAttached(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		id, _ := attach(t, f, h.ID, terminal.Peer{1})
-		look := func(n int) (*coordinator.Attached, error) {
-			return f.Coordinator().Attach(t.Context(), f.Admin(), id, terminal.Peer{2, byte(n)}, true)
+		look := func(n int) (*relay.Attached, error) {
+			return f.Coordinator().Relay().Terminals.Attach(t.Context(), f.Admin(), id, terminal.Peer{2, byte(n)}, true)
 		}
-		var parts []*coordinator.Attached
+		var parts []*relay.Attached
 		for n := range 63 {
 			p, err := look(n)
 			if err != nil {
@@ -242,8 +243,8 @@ func TestRecordingIsKeptWhole(t *testing.T) {
 		h.Auto(nil)
 		h.Forget(id) // what is not here by now is lost
 		var got []byte
-		what := coordinator.Reading{Action: id, FD: protocol.Recording}
-		span, err := f.Coordinator().ReadOutput(t.Context(), what, func(b []byte) error { got = append(got, b...); return nil })
+		what := relay.Reading{Action: id, FD: protocol.Recording}
+		span, err := f.Coordinator().Relay().Output.Read(t.Context(), what, func(b []byte) error { got = append(got, b...); return nil })
 		if err != nil || span.Next != -1 || protocol.Sum(got) != protocol.Sum(cast) {
 			t.Errorf("%d of %d bytes are kept, go on at %d, %v", len(got), len(cast), span.Next, err)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/internal/attach"
 )
 
@@ -44,7 +44,7 @@ func (h *handlers) attach(ctx context.Context, in *attachRequest) (*huma.StreamR
 			writeProblem(w, h.asProblemOf(ctx, fmt.Errorf("%w: a session is attached to over a websocket", core.ErrInvalid)))
 			return
 		}
-		t, err := h.c.Attach(ctx, by, id, wish.Peer, wish.ReadOnly)
+		t, err := h.c.Relay().Terminals.Attach(ctx, by, id, wish.Peer, wish.ReadOnly)
 		if err != nil {
 			writeProblem(w, h.asProblemOf(ctx, fmt.Errorf("action %s: %w", id, err)))
 			return
@@ -60,7 +60,7 @@ func (h *handlers) attach(ctx context.Context, in *attachRequest) (*huma.StreamR
 
 // part is a person's part in a session.
 type part struct {
-	*coordinator.Attached
+	*relay.Attached
 	h      *handlers
 	offset int64
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -243,7 +244,7 @@ func (s *batchStream) copy(ctx context.Context, id protocol.ActionID, fd protoco
 		}
 	}
 	for follow := true; ; {
-		span, err := s.c.ReadOutput(ctx, coordinator.Reading{Action: id, FD: fd, Offset: offset, Follow: follow}, emit)
+		span, err := s.c.Relay().Output.Read(ctx, relay.Reading{Action: id, FD: fd, Offset: offset, Follow: follow}, emit)
 		switch {
 		case err != nil && errors.Is(context.Cause(ctx), errNoMore):
 			ctx, follow = s.ctx, false // the rest of what is here

@@ -94,7 +94,7 @@ func exercises(s *site) []exercise {
 	forOne := api.NewApproval{Approval: s.f.Approval(s.f.Trust.AddPerson("bob", "bob"), first.Spec, time.Hour, nil, both[0])}
 	welcome, unwelcome := s.f.Join("edge-10"), s.f.Join("edge-11")
 	text := strings.Repeat("what a command reads\n", 10_000) // more than other bodies may have
-	paid, err := s.f.Coordinator().PutPayload(s.t.Context(), s.f.Admin(), protocol.Digest{}, -1, 0, strings.NewReader("read me"))
+	paid, err := s.f.Coordinator().Relay().Payloads.Put(s.t.Context(), s.f.Admin(), protocol.Digest{}, -1, 0, strings.NewReader("read me"))
 	if err != nil {
 		s.t.Fatal(err)
 	}

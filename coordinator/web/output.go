@@ -14,8 +14,8 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -45,12 +45,12 @@ func (h *handlers) readOutput(ctx context.Context, in *outputRequest) (*huma.Str
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	what := coordinator.Reading{Action: id, FD: protocol.FD(in.Stream), Offset: in.Offset, Follow: in.Follow, Hold: in.Hold}
+	what := relay.Reading{Action: id, FD: protocol.FD(in.Stream), Offset: in.Offset, Follow: in.Follow, Hold: in.Hold}
 	part, err := parseRange(in, &what)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	e, err := h.c.Extent(ctx, actor(ctx), what)
+	e, err := h.c.Relay().Output.Extent(ctx, actor(ctx), what)
 	if err != nil {
 		return nil, h.fail(ctx, fmt.Errorf("output of action %s: %w", id, err))
 	}
@@ -74,7 +74,7 @@ type byteRange struct {
 
 // parseRange takes a single range with a first byte. Others may be ignored by
 // RFC 9110, and are.
-func parseRange(in *outputRequest, what *coordinator.Reading) (*byteRange, error) {
+func parseRange(in *outputRequest, what *relay.Reading) (*byteRange, error) {
 	text, ok := strings.CutPrefix(in.Range, "bytes=")
 	first, last, one := strings.Cut(text, "-")
 	from, err := strconv.ParseInt(first, 10, 64)
@@ -99,7 +99,7 @@ var errPart = errors.New("the part was read")
 
 // copyOutput writes output as it comes. A failure in the middle breaks the
 // connection: the trailers would otherwise claim that all is well.
-func (h *handlers) copyOutput(w http.ResponseWriter, r *http.Request, what coordinator.Reading, part *byteRange) {
+func (h *handlers) copyOutput(w http.ResponseWriter, r *http.Request, what relay.Reading, part *byteRange) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if part != nil {
 		part.head(w.Header(), what.Offset)
@@ -116,7 +116,7 @@ func (h *handlers) copyOutput(w http.ResponseWriter, r *http.Request, what coord
 	if what.Follow {
 		_ = conn.Flush() // the first byte may be hours away; a client that is gone shows at the next write
 	}
-	span, err := h.c.ReadOutput(ctx, what, func(b []byte) error {
+	span, err := h.c.Relay().Output.Read(ctx, what, func(b []byte) error {
 		if part != nil {
 			b = b[:min(int64(len(b)), part.last+1-offset)]
 		}

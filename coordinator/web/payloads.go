@@ -16,8 +16,8 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -52,7 +52,7 @@ func payloadDigest(s string) (d protocol.Digest, err error) {
 	return d, err
 }
 
-func payloadOf(p coordinator.Payload) api.Payload {
+func payloadOf(p relay.Payload) api.Payload {
 	return api.Payload{SHA256: p.SHA256.String(), Bytes: p.Bytes, Have: p.Have, Complete: p.Bytes > 0}
 }
 
@@ -63,7 +63,7 @@ func (h *handlers) getPayload(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	p, err := h.c.Payload(actor(ctx), d)
+	p, err := h.c.Relay().Payloads.Get(actor(ctx), d)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -92,7 +92,7 @@ func (h *handlers) takeUpload(status int, d protocol.Digest, size, offset int64)
 		r, w := humago.Unwrap(hc)
 		ctx, stop := untilDrained(r.Context())
 		defer stop()
-		p, err := h.c.PutPayload(ctx, actor(ctx), d, size, offset, r.Body)
+		p, err := h.c.Relay().Payloads.Put(ctx, actor(ctx), d, size, offset, r.Body)
 		if err == nil {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(status)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
 	"github.com/hostler-io/hostler/runner"
@@ -238,7 +239,7 @@ func (w *world) checkOutput(a asked, want []byte, report reporter) {
 	var got []byte
 	for offset := int64(0); offset >= 0; {
 		before := len(got)
-		span, err := w.center.coord.ReadOutput(w.t.Context(), coordinator.Reading{Action: a.id, FD: protocol.Stdout, Offset: offset}, func(p []byte) error {
+		span, err := w.center.coord.Relay().Output.Read(w.t.Context(), relay.Reading{Action: a.id, FD: protocol.Stdout, Offset: offset}, func(p []byte) error {
 			got = append(got, p...)
 			return nil
 		})

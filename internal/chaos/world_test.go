@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -369,7 +370,7 @@ func (w *world) want(a asked, cancel bool, patience time.Duration) {
 func (a *asked) follow(ctx context.Context, c *coordinator.Coordinator, w *world) error {
 	ctx, stop := context.WithTimeout(ctx, 10*time.Second) // the coordinator may be gone
 	defer stop()
-	span, err := c.ReadOutput(ctx, coordinator.Reading{Action: a.id, FD: protocol.Stdout, Offset: int64(len(*a.followed)), Follow: true, Hold: true}, func(p []byte) error {
+	span, err := c.Relay().Output.Read(ctx, relay.Reading{Action: a.id, FD: protocol.Stdout, Offset: int64(len(*a.followed)), Follow: true, Hold: true}, func(p []byte) error {
 		*a.followed = append(*a.followed, p...)
 		return nil
 	})

@@ -1,4 +1,4 @@
-package coordinator
+package relay
 
 import (
 	"context"
@@ -41,21 +41,21 @@ type Extent struct {
 // Extent tells what can be read, and whether it may be read that way: a hold
 // takes the role operator, for it makes a command wait. It fails with ErrGone for
 // output that was removed because it was old.
-func (c *Coordinator) Extent(ctx context.Context, by core.Actor, what Reading) (Extent, error) {
+func (m *Outputs) Extent(ctx context.Context, by core.Actor, what Reading) (Extent, error) {
 	if what.Hold {
 		if err := by.May(core.RoleOperator, "make a command wait for its reader"); err != nil {
 			return Extent{}, err
 		}
 	}
-	a, err := c.Action(ctx, what.Action)
+	a, err := m.cfg.Action(ctx, what.Action)
 	if err != nil {
 		return Extent{}, err
 	}
-	o, err := c.output(ctx, a, outputID{a.ID, max(1, a.Attempt), what.FD})
+	o, err := m.use(ctx, a, outputID{a.ID, max(1, a.Attempt), what.FD})
 	if err != nil {
 		return Extent{}, err
 	}
-	defer c.release(o)
+	defer m.release(o)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.settle(a)
@@ -76,12 +76,12 @@ func gone(o core.OutputState) error {
 		core.ErrGone, o.Action, time.UnixMilli(o.RemovedMS).UTC().Format(time.RFC3339))
 }
 
-// ReadOutput hands the bytes of an output stream on to emit, in order and without
+// Read hands the bytes of an output stream on to emit, in order and without
 // a hole. It returns at the first hole, be it that more was written than is kept,
 // or that the host has lost what it kept, and tells where to go on. It fails with
 // ErrGone for output that was removed because it was old.
-func (c *Coordinator) ReadOutput(ctx context.Context, what Reading, emit func([]byte) error) (Span, error) {
-	r := &reader{c: c, id: what.Action, fd: what.FD, offset: what.Offset, follow: what.Follow, hold: what.Follow && what.Hold}
+func (m *Outputs) Read(ctx context.Context, what Reading, emit func([]byte) error) (Span, error) {
+	r := &reader{m: m, id: what.Action, fd: what.FD, offset: what.Offset, follow: what.Follow, hold: what.Follow && what.Hold}
 	defer r.leave()
 	for {
 		more, span, err := r.step(ctx, emit)
@@ -93,7 +93,7 @@ func (c *Coordinator) ReadOutput(ctx context.Context, what Reading, emit func([]
 
 // reader is one reading of an output stream.
 type reader struct {
-	c      *Coordinator
+	m      *Outputs
 	id     protocol.ActionID
 	fd     protocol.FD
 	offset int64
@@ -115,8 +115,8 @@ func (r *reader) look(ctx context.Context) error {
 		}
 		r.done()
 	}
-	r.news, r.done = r.c.base.Wake.On(r.id)
-	a, err := r.c.Action(ctx, r.id)
+	r.news, r.done = r.m.base.Wake.On(r.id)
+	a, err := r.m.cfg.Action(ctx, r.id)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (r *reader) step(ctx context.Context, emit func([]byte) error) (more bool, 
 	if err := r.look(ctx); err != nil {
 		return false, Span{}, err
 	}
-	changed, done := r.c.base.Wake.On(r.o.id)
+	changed, done := r.m.base.Wake.On(r.o.id)
 	defer done()
 	r.o.mu.Lock()
 	r.o.settle(r.a)
@@ -165,8 +165,8 @@ func (r *reader) step(ctx context.Context, emit func([]byte) error) (more bool, 
 
 // pass hands on one span of what is held before until.
 func (r *reader) pass(until int64, emit func([]byte) error) error {
-	buf := r.c.outputs.span()
-	defer r.c.outputs.spans.Put(buf)
+	buf := r.m.span()
+	defer r.m.spans.Put(buf)
 	n, err := r.read(buf[:min(int64(len(buf)), until-r.offset)])
 	if err != nil || n == 0 {
 		return err
@@ -199,8 +199,8 @@ func (r *reader) advance() {
 	r.o.mu.Lock()
 	r.o.followers[r] = r.offset
 	r.o.mu.Unlock()
-	if l := r.c.link(r.a.Host); l.goOn(r.o) {
-		l.receipt()
+	if r.m.goOn(r.o) {
+		r.m.cfg.Receipts.Send(r.a.Host)
 	}
 }
 
@@ -231,7 +231,7 @@ func (r *reader) attach(ctx context.Context, a core.Action) error {
 		return nil
 	}
 	r.detach()
-	o, err := r.c.output(ctx, a, id)
+	o, err := r.m.use(ctx, a, id)
 	if err != nil {
 		return err
 	}
@@ -253,6 +253,6 @@ func (r *reader) detach() {
 	r.o.mu.Lock()
 	delete(r.o.followers, r)
 	r.o.mu.Unlock()
-	r.c.release(r.o)
+	r.m.release(r.o)
 	r.o = nil
 }

@@ -1,8 +1,7 @@
-package coordinator
+package relay
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,10 +17,14 @@ import (
 // maxAttached is how many people may look at one session at a time.
 const maxAttached = 64
 
-// terminals are the sessions that people of this coordinator are attached to. It
+// Terminals are the sessions that people of this coordinator are attached to. It
 // keeps nothing of what they type: whoever types does, until the host has
 // acknowledged it, so a coordinator may end and another take its place.
-type terminals struct {
+type Terminals struct {
+	base    *core.Base
+	cfg     Config
+	outputs *Outputs
+
 	mu    sync.Mutex
 	live  map[protocol.ActionID]map[*Attached]bool
 	ended bool // nobody comes any more
@@ -30,7 +33,7 @@ type terminals struct {
 // Attached is somebody's part in a session. Its methods may be called from any
 // goroutine.
 type Attached struct {
-	c    *Coordinator
+	m    *Terminals
 	by   core.Actor
 	host protocol.HostID
 	id   protocol.ActionID
@@ -46,8 +49,8 @@ type Attached struct {
 // it. Everybody who may read output may watch; only the requester of a session and
 // admins may type in it, as what was approved was approved for the requester. It
 // fails with [core.ErrInvalid] for an action that is no session. Close must follow.
-func (c *Coordinator) Attach(ctx context.Context, by core.Actor, id protocol.ActionID, peer terminal.Peer, look bool) (*Attached, error) {
-	a, err := c.Action(ctx, id)
+func (m *Terminals) Attach(ctx context.Context, by core.Actor, id protocol.ActionID, peer terminal.Peer, look bool) (*Attached, error) {
+	a, err := m.cfg.Action(ctx, id)
 	switch {
 	case err != nil:
 		return nil, err
@@ -62,21 +65,21 @@ func (c *Coordinator) Attach(ctx context.Context, by core.Actor, id protocol.Act
 			return nil, fmt.Errorf("%w: session %s is %s's: others may look at it (--read-only), only admins may type in it", core.ErrDenied, id, a.Requester)
 		}
 	}
-	t := &Attached{c: c, by: by, host: a.Host, id: id, peer: peer, look: look, acks: make(chan int64, 1)}
+	t := &Attached{m: m, by: by, host: a.Host, id: id, peer: peer, look: look, acks: make(chan int64, 1)}
 	t.writing.Lock()
 	defer t.writing.Unlock()
-	if err := c.terminals.add(t); err != nil {
+	if err := m.add(t); err != nil {
 		return nil, err
 	}
 	if err := t.record(ctx, "session.attach"); err != nil {
-		c.terminals.remove(t)
+		m.remove(t)
 		t.gone = true
 		return nil, err
 	}
 	return t, nil
 }
 
-func (m *terminals) add(t *Attached) error {
+func (m *Terminals) add(t *Attached) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ended {
@@ -95,7 +98,7 @@ func (m *terminals) add(t *Attached) error {
 	return nil
 }
 
-func (m *terminals) remove(t *Attached) {
+func (m *Terminals) remove(t *Attached) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if delete(m.live[t.id], t); len(m.live[t.id]) == 0 {
@@ -109,8 +112,8 @@ func (t *Attached) record(ctx context.Context, verb string) error {
 	if t.look {
 		detail["read_only"] = true
 	}
-	return t.c.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
-		return t.c.base.Record(tx, t.by, audit.Record{Verb: verb, Host: t.host, Object: t.id.String(), Detail: detail})
+	return t.m.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
+		return t.m.base.Record(tx, t.by, audit.Record{Verb: verb, Host: t.host, Object: t.id.String(), Detail: detail})
 	})
 }
 
@@ -122,15 +125,15 @@ func (t *Attached) Close() {
 		return
 	}
 	t.gone = true
-	t.c.terminals.remove(t)
-	if err := t.record(t.c.ctx, "session.detach"); err != nil {
-		t.c.log.Error("cannot record that somebody has left a session", "action", t.id, "err", err)
+	t.m.remove(t)
+	if err := t.record(t.m.base.Ctx, "session.detach"); err != nil {
+		t.m.base.Log.Error("cannot record that somebody has left a session", "action", t.id, "err", err)
 	}
 }
 
-// end writes down that everybody has left, who may come back to the next
+// End writes down that everybody has left, who may come back to the next
 // coordinator, and lets nobody in any more.
-func (m *terminals) end() {
+func (m *Terminals) End() {
 	m.mu.Lock()
 	m.ended = true
 	var live []*Attached
@@ -162,29 +165,18 @@ func (t *Attached) Type(ctx context.Context, packet []byte) error {
 		Who:    t.by.LogName() + " from " + t.by.From,
 		Packet: packet,
 	})
-	h := t.c.header(protocol.TypeIn, protocol.HostParty(t.host))
+	h := t.m.cfg.Wire.Header(protocol.TypeIn, protocol.HostParty(t.host))
 	h.Action, h.Attempt, h.FD = t.id, a.Attempt, protocol.TTYInput
 	h.Size, h.SHA256 = int64(len(attachment)), protocol.Sum(attachment)
-	body, err := json.Marshal(h)
-	if err != nil {
-		return err
-	}
-	payload, err := protocol.Seal(t.c.cfg.Signer, body, attachment)
-	if err != nil {
-		return err
-	}
-	topic := protocol.Topic{Fleet: t.c.cfg.FleetName, Channel: protocol.ChannelIn, Host: t.host, Action: t.id}
-	if err := t.c.cfg.Broker.Publish(topic.String(), payload, false); err != nil {
-		t.c.log.Debug("what was typed is lost on its way, and comes again", "action", t.id, "err", err)
-	}
-	return nil
+	topic := protocol.Topic{Fleet: t.m.base.FleetName, Channel: protocol.ChannelIn, Host: t.host, Action: t.id}
+	return t.m.cfg.Wire.PublishWith(topic, h, attachment)
 }
 
 // running waits until the session runs, or has ended.
 func (t *Attached) running(ctx context.Context) (core.Action, error) {
 	for {
-		changed, done := t.c.base.Wake.On(t.id)
-		a, err := t.c.Action(ctx, t.id)
+		changed, done := t.m.base.Wake.On(t.id)
+		a, err := t.m.cfg.Action(ctx, t.id)
 		if err != nil || a.State.Final() || a.State == protocol.StateRunning && a.Attempt > 0 {
 			done()
 			return a, err
@@ -208,7 +200,7 @@ func (t *Attached) Acks() <-chan int64 { return t.acks }
 // coordinator has kept asks for what follows all the same.
 func (t *Attached) Read(ctx context.Context, offset int64, emit func(offset int64, b []byte) error) (core.Action, error) {
 	if offset < 0 {
-		end, err := t.c.outputEnd(ctx, t.id)
+		end, err := t.m.outputs.end(ctx, t.id)
 		if err != nil {
 			return core.Action{}, err
 		}
@@ -216,7 +208,7 @@ func (t *Attached) Read(ctx context.Context, offset int64, emit func(offset int6
 	}
 	for {
 		what := Reading{Action: t.id, FD: protocol.Stdout, Offset: offset, Follow: true}
-		span, err := t.c.ReadOutput(ctx, what, func(b []byte) error {
+		span, err := t.m.outputs.Read(ctx, what, func(b []byte) error {
 			at := offset
 			offset += int64(len(b))
 			return emit(at, b)
@@ -225,21 +217,21 @@ func (t *Attached) Read(ctx context.Context, offset int64, emit func(offset int6
 		case err != nil:
 			return core.Action{}, err
 		case span.Next < 0:
-			return t.c.Action(ctx, t.id)
+			return t.m.cfg.Action(ctx, t.id)
 		}
 		offset = max(offset, span.Next) // what lies between is kept nowhere
 	}
 }
 
-// acked takes the acknowledgements of a session's host.
-func (c *Coordinator) acked(host protocol.HostID, id protocol.ActionID, b []byte) error {
+// Acked takes the acknowledgements of a session's host.
+func (m *Terminals) Acked(host protocol.HostID, id protocol.ActionID, b []byte) error {
 	acks, err := terminal.ParseAcks(b)
 	if err != nil {
 		return fmt.Errorf("%w: %w", protocol.ErrPayload, err)
 	}
-	c.terminals.mu.Lock()
-	defer c.terminals.mu.Unlock()
-	for t := range c.terminals.live[id] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for t := range m.live[id] {
 		for _, a := range acks {
 			if a.Peer == t.peer && t.host == host {
 				t.hear(a.Offset)
@@ -265,17 +257,17 @@ func (t *Attached) hear(offset int64) {
 	}
 }
 
-// outputEnd is how much of what a session printed has come up to now.
-func (c *Coordinator) outputEnd(ctx context.Context, id protocol.ActionID) (int64, error) {
-	a, err := c.Action(ctx, id)
+// end is how much of what a session printed has come up to now.
+func (m *Outputs) end(ctx context.Context, id protocol.ActionID) (int64, error) {
+	a, err := m.cfg.Action(ctx, id)
 	if err != nil {
 		return 0, err
 	}
-	o, err := c.output(ctx, a, outputID{id, max(1, a.Attempt), protocol.Stdout})
+	o, err := m.use(ctx, a, outputID{id, max(1, a.Attempt), protocol.Stdout})
 	if err != nil {
 		return 0, err
 	}
-	defer c.release(o)
+	defer m.release(o)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return max(o.next.Have, o.next.TailTo), nil

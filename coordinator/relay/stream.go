@@ -1,4 +1,4 @@
-package coordinator
+package relay
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
@@ -21,19 +22,22 @@ type outputID struct {
 	fd      protocol.FD
 }
 
-// outputs are the output streams that are being received or read, and those
+// Outputs are the output streams that are being received or read, and those
 // that a host was asked for.
-type outputs struct {
-	dir   string
-	mu    sync.Mutex
-	known map[protocol.HostID]map[outputID]*output
-	spans sync.Pool    // of buffers for those who read: who waits needs none
-	fresh atomic.Int64 // bytes that came since all that is kept was looked at
+type Outputs struct {
+	base   *core.Base
+	cfg    Config
+	mu     sync.Mutex
+	known  map[protocol.HostID]map[outputID]*output
+	syncs  map[protocol.HostID]*syncing
+	spans  sync.Pool    // of buffers for those who read: who waits needs none
+	fresh  atomic.Int64 // bytes that came since all that is kept was looked at
+	tidied time.Time    // when that was; of the goroutine that calls Tidy
 }
 
 // span returns a buffer for one span.
-func (o *outputs) span() *[spanBuffer]byte {
-	if b, ok := o.spans.Get().(*[spanBuffer]byte); ok {
+func (m *Outputs) span() *[spanBuffer]byte {
+	if b, ok := m.spans.Get().(*[spanBuffer]byte); ok {
 		return b
 	}
 	return new([spanBuffer]byte)
@@ -59,7 +63,7 @@ type output struct {
 	tailFrom  int64             // where a tail was asked to begin; 0 for none
 	followers map[*reader]int64 // those who follow, and where they are
 	waits     bool              // the command waits for those who follow
-	refs      int               // uses of this object, guarded by outputs.mu
+	refs      int               // uses of this object, guarded by Outputs.mu
 	begun     bool              // the attempt, as far as is known here
 	totals    *protocol.Output  // of the final report
 	gone      bool              // the host has no more of what is missing
@@ -96,57 +100,57 @@ const (
 	reaskMaxMS = 64_000
 )
 
-func (o *outputs) path(id outputID) string {
-	return filepath.Join(o.dir, id.action.String(), strconv.Itoa(id.attempt)+"."+string(id.fd))
+func (m *Outputs) path(id outputID) string {
+	return filepath.Join(m.cfg.OutputDir, id.action.String(), strconv.Itoa(id.attempt)+"."+string(id.fd))
 }
 
 // isKnown reports whether a stream of a host is received, read or asked for.
-func (o *outputs) isKnown(host protocol.HostID, id outputID) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.known[host][id] != nil
+func (m *Outputs) isKnown(host protocol.HostID, id outputID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.known[host][id] != nil
 }
 
-// output returns an output stream of an action of a host, opened or made. Each
+// use returns an output stream of an action of a host, opened or made. Each
 // call needs one of release. It fails with ErrUnavailable when too many of the
 // host are known.
-func (c *Coordinator) output(ctx context.Context, a core.Action, id outputID) (*output, error) {
-	c.outputs.mu.Lock()
-	defer c.outputs.mu.Unlock()
-	o := c.outputs.known[a.Host][id]
+func (m *Outputs) use(ctx context.Context, a core.Action, id outputID) (*output, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o := m.known[a.Host][id]
 	if o == nil {
-		if len(c.outputs.known[a.Host]) >= maxOutputs {
+		if len(m.known[a.Host]) >= maxOutputs {
 			return nil, fmt.Errorf("%w: too many outputs of host %s are on their way", core.ErrUnavailable, a.Host)
 		}
 		var err error
-		if o, err = c.loadOutput(ctx, a, id); err != nil {
+		if o, err = m.load(ctx, a, id); err != nil {
 			return nil, err
 		}
 	}
 	if o.refs == 0 && !o.held.Removed() {
-		if err := o.open(c.outputs.path(id)); err != nil {
+		if err := o.open(m.path(id)); err != nil {
 			return nil, fmt.Errorf("keep output: %w", err)
 		}
 	}
 	o.refs++
-	if c.outputs.known == nil {
-		c.outputs.known = make(map[protocol.HostID]map[outputID]*output)
+	if m.known == nil {
+		m.known = make(map[protocol.HostID]map[outputID]*output)
 	}
-	if c.outputs.known[a.Host] == nil {
-		c.outputs.known[a.Host] = make(map[outputID]*output)
+	if m.known[a.Host] == nil {
+		m.known[a.Host] = make(map[outputID]*output)
 	}
-	c.outputs.known[a.Host][id] = o
+	m.known[a.Host][id] = o
 	return o, nil
 }
 
-// loadOutput makes an output stream from what the store knows of it.
-func (c *Coordinator) loadOutput(ctx context.Context, a core.Action, id outputID) (*output, error) {
+// load makes an output stream from what the store knows of it.
+func (m *Outputs) load(ctx context.Context, a core.Action, id outputID) (*output, error) {
 	o := &output{id: id, host: a.Host, limit: protocol.OutputKept, asked: -1, followers: make(map[*reader]int64)}
 	if spec, err := protocol.DecodeSpec(a.Spec); err == nil {
 		o.waits = spec.Output == protocol.OutputStream
 	}
 	o.held = core.OutputState{Action: id.action, Attempt: id.attempt, FD: id.fd}
-	err := c.base.View(ctx, func(tx core.Tx) error {
+	err := m.base.View(ctx, func(tx core.Tx) error {
 		held, err := tx.Outputs.Get(id.action, id.attempt, id.fd)
 		if err != nil {
 			return err
@@ -197,9 +201,9 @@ func (o *output) open(path string) error {
 
 // release ends one use. The file of a stream that nobody uses is closed,
 // whatever its host still owes; what nothing is expected of is forgotten.
-func (c *Coordinator) release(o *output) {
-	c.outputs.mu.Lock()
-	defer c.outputs.mu.Unlock()
+func (m *Outputs) release(o *output) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if o.refs--; o.refs > 0 {
 		return
 	}
@@ -211,8 +215,8 @@ func (c *Coordinator) release(o *output) {
 	if _, window := o.wants(); window > 0 {
 		return
 	}
-	if delete(c.outputs.known[o.host], o.id); len(c.outputs.known[o.host]) == 0 {
-		delete(c.outputs.known, o.host)
+	if delete(m.known[o.host], o.id); len(m.known[o.host]) == 0 {
+		delete(m.known, o.host)
 	}
 }
 

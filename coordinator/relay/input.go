@@ -1,8 +1,7 @@
-package coordinator
+package relay
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -12,10 +11,14 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// inputs are the streams of bytes that go down to actions. A host asks for what
+// Inputs are the streams of bytes that go down to actions. A host asks for what
 // it wants by credit, and nothing is sent that it has not asked for: it knows
 // its line, so its window is the pace.
-type inputs struct {
+type Inputs struct {
+	base     *core.Base
+	cfg      Config
+	payloads *Payloads
+
 	mu    sync.Mutex
 	known map[inputID]*input
 	hosts map[protocol.HostID]int // how many are known of each
@@ -42,7 +45,7 @@ const (
 // input is one stream on its way down, served by a goroutine that ends by
 // itself.
 type input struct {
-	c       *Coordinator
+	m       *Inputs
 	id      inputID
 	host    protocol.HostID
 	changed chan struct{} // one place: there is something to look at
@@ -65,39 +68,39 @@ type input struct {
 	trip     time.Duration // from sending to credit, the newest that was measured
 }
 
-// withInput runs use with the stream of an attempt of an action of a host, which
+// with runs use with the stream of an attempt of an action of a host, which
 // is made if it is not known. It is not forgotten before use has returned.
-func (c *Coordinator) withInput(ctx context.Context, host protocol.HostID, id inputID, use func(*input) error) error {
-	c.inputs.mu.Lock()
-	defer c.inputs.mu.Unlock()
-	if i := c.inputs.known[id]; i != nil {
+func (m *Inputs) with(ctx context.Context, host protocol.HostID, id inputID, use func(*input) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i := m.known[id]; i != nil {
 		if i.host != host {
 			return fmt.Errorf("%w: action %s is not of host %s", protocol.ErrAction, id.action, host)
 		}
 		return use(i)
 	}
-	if c.inputs.hosts[host] >= maxInputs {
+	if m.hosts[host] >= maxInputs {
 		return fmt.Errorf("%w: too many inputs of host %s are on their way", core.ErrUnavailable, host)
 	}
-	src, err := c.openInput(ctx, host, id.action)
+	src, err := m.open(ctx, host, id.action)
 	if err != nil {
 		return err
 	}
-	if c.inputs.known == nil {
-		c.inputs.known, c.inputs.hosts = make(map[inputID]*input), make(map[protocol.HostID]int)
+	if m.known == nil {
+		m.known, m.hosts = make(map[inputID]*input), make(map[protocol.HostID]int)
 	}
-	i := &input{c: c, id: id, host: host, changed: make(chan struct{}, 1), src: src, creditAt: time.Now()}
-	c.inputs.known[id] = i
-	c.inputs.hosts[host]++
+	i := &input{m: m, id: id, host: host, changed: make(chan struct{}, 1), src: src, creditAt: time.Now()}
+	m.known[id] = i
+	m.hosts[host]++
 	return use(i)
 }
 
-// onCredit takes what a host asks for.
-func (l *link) onCredit(cr protocol.Credit) error {
-	if err := l.c.base.MayDecide(); err != nil {
+// Credit takes what a host asks for.
+func (m *Inputs) Credit(host protocol.HostID, cr protocol.Credit) error {
+	if err := m.base.MayDecide(); err != nil {
 		return fmt.Errorf("%w: %w", protocol.ErrStale, err)
 	}
-	err := l.c.withInput(l.c.ctx, l.host, inputID{cr.Action, cr.Attempt}, func(i *input) error {
+	err := m.with(m.base.Ctx, host, inputID{cr.Action, cr.Attempt}, func(i *input) error {
 		i.allow(cr.Offset, cr.Window, time.Now())
 		i.serve()
 		return nil
@@ -108,9 +111,9 @@ func (l *link) onCredit(cr protocol.Credit) error {
 	return err
 }
 
-// openInput finds where the bytes come from that an action reads.
-func (c *Coordinator) openInput(ctx context.Context, host protocol.HostID, id protocol.ActionID) (*payloadSource, error) {
-	a, err := c.Action(ctx, id)
+// open finds where the bytes come from that an action reads.
+func (m *Inputs) open(ctx context.Context, host protocol.HostID, id protocol.ActionID) (*payloadSource, error) {
+	a, err := m.cfg.Action(ctx, id)
 	if err == nil && a.Host != host {
 		err = core.ErrNotFound
 	}
@@ -124,7 +127,7 @@ func (c *Coordinator) openInput(ctx context.Context, host protocol.HostID, id pr
 	if !spec.HasPayload() {
 		return nil, core.ErrNotFound
 	}
-	return c.openPayload(spec.StdinSHA256, spec.StdinBytes)
+	return m.payloads.open(spec.StdinSHA256, spec.StdinBytes)
 }
 
 // allow takes a credit: everything before offset is of no interest any more, and
@@ -163,7 +166,7 @@ func (i *input) serve() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if !i.serving {
-		i.serving = i.c.workers.start(i.run)
+		i.serving = i.m.cfg.Start(i.run)
 	}
 }
 
@@ -174,7 +177,7 @@ func (i *input) run() {
 	for {
 		sent, err := i.send()
 		if err != nil {
-			i.c.log.Error("cannot send what an action reads", "host", i.host, "action", i.id.action, "err", err)
+			i.m.base.Log.Error("cannot send what an action reads", "host", i.host, "action", i.id.action, "err", err)
 		}
 		if sent {
 			continue
@@ -188,7 +191,7 @@ func (i *input) run() {
 		case <-i.changed:
 		case <-timer.C:
 			i.again(time.Now())
-		case <-i.c.ctx.Done():
+		case <-i.m.base.Ctx.Done():
 			i.mu.Lock()
 			i.src.close()
 			i.mu.Unlock()
@@ -229,8 +232,8 @@ func (i *input) again(now time.Time) {
 
 // forget ends the stream unless something has come meanwhile.
 func (i *input) forget() bool {
-	i.c.inputs.mu.Lock()
-	defer i.c.inputs.mu.Unlock()
+	i.m.mu.Lock()
+	defer i.m.mu.Unlock()
 	select {
 	case <-i.changed:
 		return false
@@ -239,9 +242,9 @@ func (i *input) forget() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.src.close()
-	delete(i.c.inputs.known, i.id)
-	if i.c.inputs.hosts[i.host]--; i.c.inputs.hosts[i.host] == 0 {
-		delete(i.c.inputs.hosts, i.host)
+	delete(i.m.known, i.id)
+	if i.m.hosts[i.host]--; i.m.hosts[i.host] == 0 {
+		delete(i.m.hosts, i.host)
 	}
 	return true
 }
@@ -264,8 +267,8 @@ func (i *input) send() (bool, error) {
 		i.broken = err
 		return false, err
 	}
-	if err := i.c.sendChunk(i.host, i.id, i.next, data); err != nil {
-		i.c.log.Debug("cannot publish", "action", i.id.action, "err", err) // it is sent again
+	if err := i.m.send(i.host, i.id, i.next, data); err != nil {
+		i.m.base.Log.Debug("cannot publish", "action", i.id.action, "err", err) // it is sent again
 	}
 	now := time.Now()
 	if i.next == i.have {
@@ -280,24 +283,12 @@ func (i *input) send() (bool, error) {
 	return true, nil
 }
 
-// sendChunk signs and publishes one chunk.
-func (c *Coordinator) sendChunk(host protocol.HostID, id inputID, offset int64, data []byte) error {
-	h := c.header(protocol.TypeIn, protocol.HostParty(host))
+// send signs and publishes one chunk.
+func (m *Inputs) send(host protocol.HostID, id inputID, offset int64, data []byte) error {
+	h := m.cfg.Wire.Header(protocol.TypeIn, protocol.HostParty(host))
 	h.Action, h.Attempt, h.FD, h.Offset = id.action, id.attempt, protocol.Stdin, offset
 	h.Size, h.SHA256 = int64(len(data)), protocol.Sum(data)
-	body, err := json.Marshal(h)
-	if err != nil {
-		return err
-	}
-	raw, err := protocol.Seal(c.cfg.Signer, body, data)
-	if err != nil {
-		return err
-	}
-	t := protocol.HostTopic(c.cfg.FleetName, host, protocol.ChannelIn)
+	t := protocol.HostTopic(m.base.FleetName, host, protocol.ChannelIn)
 	t.Action = id.action
-	if err := c.cfg.Broker.Publish(t.String(), raw, false); err != nil {
-		return err
-	}
-	c.stats.published.Add(1)
-	return nil
+	return m.cfg.Wire.PublishWith(t, h, data)
 }

@@ -1,4 +1,4 @@
-package coordinator
+package wire
 
 import (
 	"errors"
@@ -10,11 +10,12 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// Stats counts what happened since the start. It is safe for concurrent use.
+// Stats counts messages since the start. It is safe for concurrent use.
 type Stats struct {
 	received  atomic.Uint64
 	published atomic.Uint64
 	dropped   atomic.Uint64
+	log       refusalLog
 	mu        sync.Mutex
 	refused   map[protocol.Code]uint64
 }
@@ -27,9 +28,8 @@ type Counts struct {
 	Refused   map[protocol.Code]uint64 // messages refused, by reason; every code is present
 }
 
-// Stats returns what was counted since the start.
-func (c *Coordinator) Stats() Counts {
-	s := &c.stats
+// Counts returns what was counted since the start.
+func (s *Stats) Counts() Counts {
 	n := Counts{
 		Received: s.received.Load(), Published: s.published.Load(), Dropped: s.dropped.Load(),
 		Refused: make(map[protocol.Code]uint64),
@@ -42,8 +42,23 @@ func (c *Coordinator) Stats() Counts {
 	return n
 }
 
-// refuse counts a refused message under its code.
-func (s *Stats) refuse(err error) protocol.Code {
+// Received counts a message that came in.
+func (s *Stats) Received() { s.received.Add(1) }
+
+// Dropped counts a message that was dropped because a host's queue was full.
+func (s *Stats) Dropped() { s.dropped.Add(1) }
+
+// Refuse counts and logs a message of a topic that was refused. It returns err,
+// which may be nil.
+func (s *Stats) Refuse(topic string, err error) error {
+	if err != nil {
+		s.log.add(topic, s.Count(err), err)
+	}
+	return err
+}
+
+// Count counts a refusal under its code.
+func (s *Stats) Count(err error) protocol.Code {
 	code, ok := errors.AsType[protocol.Code](err)
 	if !ok {
 		code = protocol.ErrPayload
@@ -67,8 +82,6 @@ type refusalLog struct {
 	held uint64
 }
 
-func (r *refusalLog) init(log *slog.Logger, boot func() int64) { r.log, r.boot = log, boot }
-
 func (r *refusalLog) add(topic string, code protocol.Code, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,31 +93,4 @@ func (r *refusalLog) add(topic string, code protocol.Code, err error) {
 	}
 	r.log.Warn("message refused", "topic", fmt.Sprintf("%.100q", topic), "code", string(code), "more", r.held, "err", err)
 	r.held = 0
-}
-
-// workers are goroutines that end by themselves and that the Coordinator waits
-// for in the end. The zero value is ready.
-type workers struct {
-	mu     sync.Mutex
-	closed bool
-	all    sync.WaitGroup
-}
-
-// start runs fn on a goroutine of its own. It reports false once close was
-// called: nothing begins any more.
-func (w *workers) start(fn func()) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.closed {
-		w.all.Go(fn)
-	}
-	return !w.closed
-}
-
-// close lets nothing begin any more and waits for what runs.
-func (w *workers) close() {
-	w.mu.Lock()
-	w.closed = true
-	w.mu.Unlock()
-	w.all.Wait()
 }

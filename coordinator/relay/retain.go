@@ -1,4 +1,4 @@
-package coordinator
+package relay
 
 import (
 	"cmp"
@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	// keepEvery is how often it is looked whether there is something to remove.
-	keepEvery = time.Minute
 	// lookEvery is how often all kept output is looked at although little of it is
 	// new: that takes a look at each of its files. lookShare is which share of what
 	// may be kept is much.
@@ -29,32 +27,21 @@ const (
 	lookShare = 32
 )
 
-// keepLoop removes the output of ended actions that is too old, or too much, and
-// then what is remembered of them: one after the other, for neither expects the
-// other to take away what it looks at.
-func (c *Coordinator) keepLoop(ctx context.Context) error {
-	t := time.NewTicker(keepEvery)
-	defer t.Stop()
-	var looked time.Time
-	for {
-		// By the date alone, as the age of what is kept: one that was set moves both.
-		if now := c.cfg.Now().Round(0); now.Sub(looked).Abs() >= lookEvery || c.outputs.fresh.Load() >= c.cfg.OutputTotal/lookShare {
-			c.outputs.fresh.Store(0)
-			looked = now
-			if err := c.RemoveOutput(ctx); err != nil && ctx.Err() == nil {
-				looked = time.Time{} // at the next turn
-				c.log.ErrorContext(ctx, "cannot remove old output; it is tried again", "err", err)
-			}
-		}
-		if err := c.journal.Forget(ctx); err != nil && ctx.Err() == nil {
-			c.log.ErrorContext(ctx, "cannot forget what ended long ago; it is tried again", "err", err)
-		}
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return nil
-		}
+// Tidy removes the output of ended actions that is too old, or too much, if it is
+// time to look, or if much has come since the last look. It is called once a
+// minute, by one goroutine.
+func (m *Outputs) Tidy(ctx context.Context) error {
+	// By the date alone, as the age of what is kept: one that was set moves both.
+	now := m.base.Now().Round(0)
+	if now.Sub(m.tidied).Abs() < lookEvery && m.fresh.Load() < m.cfg.OutputTotal/lookShare {
+		return nil
 	}
+	m.fresh.Store(0)
+	err := m.RemoveOld(ctx)
+	if m.tidied = now; err != nil {
+		m.tidied = time.Time{} // at the next turn
+	}
+	return err
 }
 
 // keptOutput is the output of one action.
@@ -65,12 +52,12 @@ type keptOutput struct {
 	ended   int64 // Unix milliseconds
 }
 
-// RemoveOutput removes the output of ended actions that is older than is kept,
+// RemoveOld removes the output of ended actions that is older than is kept,
 // and then that of those which ended first, until no more is left than is kept.
 // That of an action that has not ended, or that somebody reads, is never removed.
 // Whoever asks for it later is told that it was there.
-func (c *Coordinator) RemoveOutput(ctx context.Context) error {
-	all, err := c.keptOutputs(ctx)
+func (m *Outputs) RemoveOld(ctx context.Context) error {
+	all, err := m.keptOutputs(ctx)
 	if err != nil {
 		return err
 	}
@@ -79,10 +66,10 @@ func (c *Coordinator) RemoveOutput(ctx context.Context) error {
 	for _, k := range all {
 		total += k.bytes
 	}
-	oldest := c.base.NowMS() - c.cfg.OutputAge.Milliseconds()
+	oldest := m.base.NowMS() - m.cfg.OutputAge.Milliseconds()
 	for _, k := range all {
-		if k.ended > 0 && (k.ended < oldest || total > c.cfg.OutputTotal) {
-			removed, err := c.removeOutput(ctx, k)
+		if k.ended > 0 && (k.ended < oldest || total > m.cfg.OutputTotal) {
+			removed, err := m.remove(ctx, k)
 			if err != nil {
 				return err
 			}
@@ -96,8 +83,8 @@ func (c *Coordinator) RemoveOutput(ctx context.Context) error {
 
 // keptOutputs lists what is on the disk. What belongs to no action that is known
 // is removed at once; it is nobody's.
-func (c *Coordinator) keptOutputs(ctx context.Context) (all []keptOutput, err error) {
-	dirs, err := os.ReadDir(c.outputs.dir)
+func (m *Outputs) keptOutputs(ctx context.Context) (all []keptOutput, err error) {
+	dirs, err := os.ReadDir(m.cfg.OutputDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // nothing was ever kept
 	}
@@ -109,13 +96,13 @@ func (c *Coordinator) keptOutputs(ctx context.Context) (all []keptOutput, err er
 		if k.id, err = protocol.ParseActionID(d.Name()); err != nil {
 			continue // not ours
 		}
-		if err := k.measure(filepath.Join(c.outputs.dir, d.Name())); err != nil {
+		if err := k.measure(filepath.Join(m.cfg.OutputDir, d.Name())); err != nil {
 			return nil, err
 		}
-		a, err := c.Action(ctx, k.id)
+		a, err := m.cfg.Action(ctx, k.id)
 		switch {
 		case errors.Is(err, core.ErrNotFound):
-			if err := os.RemoveAll(filepath.Join(c.outputs.dir, d.Name())); err != nil {
+			if err := os.RemoveAll(filepath.Join(m.cfg.OutputDir, d.Name())); err != nil {
 				return nil, err
 			}
 			continue
@@ -151,22 +138,22 @@ func (k *keptOutput) measure(dir string) error {
 	return nil
 }
 
-// removeOutput makes durable that the output of an action is gone, and then
+// remove makes durable that the output of an action is gone, and then
 // removes it. It reports whether it did: what somebody reads stays.
-func (c *Coordinator) removeOutput(ctx context.Context, k keptOutput) (bool, error) {
-	a, err := c.Action(ctx, k.id)
+func (m *Outputs) remove(ctx context.Context, k keptOutput) (bool, error) {
+	a, err := m.cfg.Action(ctx, k.id)
 	if err != nil {
 		return false, err
 	}
 	// Nobody begins to read it meanwhile.
-	c.outputs.mu.Lock()
-	defer c.outputs.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, id := range k.streams {
-		if o := c.outputs.known[a.Host][id]; o != nil && o.refs > 0 {
+		if o := m.known[a.Host][id]; o != nil && o.refs > 0 {
 			return false, nil
 		}
 	}
-	if err := c.base.Update(ctx, failpoint.OutputRemoved, func(tx core.Tx) error {
+	if err := m.base.Update(ctx, failpoint.OutputRemoved, func(tx core.Tx) error {
 		for _, id := range k.streams {
 			held, err := tx.Outputs.Get(id.action, id.attempt, id.fd)
 			if err != nil {
@@ -175,7 +162,7 @@ func (c *Coordinator) removeOutput(ctx context.Context, k keptOutput) (bool, err
 			if held.Removed() {
 				continue
 			}
-			held.Action, held.Attempt, held.FD, held.RemovedMS = id.action, id.attempt, id.fd, c.base.NowMS()
+			held.Action, held.Attempt, held.FD, held.RemovedMS = id.action, id.attempt, id.fd, m.base.NowMS()
 			if err := tx.Outputs.Put(held); err != nil {
 				return err
 			}
@@ -185,7 +172,41 @@ func (c *Coordinator) removeOutput(ctx context.Context, k keptOutput) (bool, err
 		return false, fmt.Errorf("removing the output of action %s: %w", k.id, err)
 	}
 	for _, id := range k.streams {
-		delete(c.outputs.known[a.Host], id)
+		delete(m.known[a.Host], id)
 	}
-	return true, os.RemoveAll(filepath.Join(c.outputs.dir, k.id.String()))
+	return true, os.RemoveAll(filepath.Join(m.cfg.OutputDir, k.id.String()))
+}
+
+// Remove calls forget with those of some actions whose output nobody reads, and
+// lets nobody begin to read it meanwhile. Then it removes the output of those that
+// forget returns.
+func (m *Outputs) Remove(all []core.Action, forget func(unread []core.Action) ([]core.Action, error)) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	gone, err := forget(slices.DeleteFunc(slices.Clone(all), m.isRead))
+	if err != nil {
+		return err
+	}
+	for _, a := range gone {
+		for id := range m.known[a.Host] {
+			if id.action == a.ID {
+				delete(m.known[a.Host], id)
+			}
+		}
+		if err := os.RemoveAll(filepath.Join(m.cfg.OutputDir, a.ID.String())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isRead reports whether somebody reads output of an action. It is called with mu
+// held.
+func (m *Outputs) isRead(a core.Action) bool {
+	for id, o := range m.known[a.Host] {
+		if id.action == a.ID && o.refs > 0 {
+			return true
+		}
+	}
+	return false
 }

@@ -1,4 +1,4 @@
-package coordinator
+package relay
 
 import (
 	"context"
@@ -34,47 +34,47 @@ type Payload struct {
 	Have int64
 }
 
-// Payload tells how much of a payload is there. One of which there is nothing is
+// Get tells how much of a payload is there. One of which there is nothing is
 // [core.ErrNotFound].
-func (c *Coordinator) Payload(by core.Actor, d protocol.Digest) (Payload, error) {
+func (p *Payloads) Get(by core.Actor, d protocol.Digest) (Payload, error) {
 	if err := by.May(core.RoleOperator, "look for payloads"); err != nil {
 		return Payload{}, err
 	}
-	size, _, err := c.payloads.Size(d)
+	size, _, err := p.blobs.Size(d)
 	switch {
 	case err == nil:
-		return Payload{SHA256: d, Bytes: size, Have: size}, c.payloads.Use(d, time.Now())
+		return Payload{SHA256: d, Bytes: size, Have: size}, p.blobs.Use(d, time.Now())
 	case !errors.Is(err, fs.ErrNotExist):
 		return Payload{}, err
 	}
-	if have := c.payloads.Partial(d); have > 0 {
+	if have := p.blobs.Partial(d); have > 0 {
 		return Payload{SHA256: d, Have: have}, nil
 	}
 	return Payload{}, fmt.Errorf("payload %s: %w", d, core.ErrNotFound)
 }
 
-// PutPayload takes bytes of a payload from r. With a digest and a size it goes
-// on at offset, which must be what [Coordinator.Payload] tells, and keeps what
+// Put takes bytes of a payload from r. With a digest and a size it goes
+// on at offset, which must be what [Payloads.Get] tells, and keeps what
 // came when r ends early, so that the next call can go on. Without a digest it
 // takes all of r, up to the largest payload, and tells what it was. A payload
 // that is whole is durable. What is wrong with the bytes is [core.ErrInvalid], another
 // offset or another who is at it [core.ErrConflict], a full disk [core.ErrUnavailable].
-func (c *Coordinator) PutPayload(ctx context.Context, by core.Actor, d protocol.Digest, size, offset int64, r io.Reader) (Payload, error) {
+func (p *Payloads) Put(ctx context.Context, by core.Actor, d protocol.Digest, size, offset int64, r io.Reader) (Payload, error) {
 	if err := by.May(core.RoleOperator, "send payloads"); err != nil {
 		return Payload{}, err
 	}
-	if size > c.cfg.MaxPayload {
-		return Payload{}, fmt.Errorf("%w: a payload may have %d bytes here, this one has %d: split it, or raise max_payload_mib in the configuration of the coordinator", core.ErrInvalid, c.cfg.MaxPayload, size)
+	if size > p.cfg.MaxPayload {
+		return Payload{}, fmt.Errorf("%w: a payload may have %d bytes here, this one has %d: split it, or raise max_payload_mib in the configuration of the coordinator", core.ErrInvalid, p.cfg.MaxPayload, size)
 	}
 	var f *blob.File
 	var err error
 	if d.IsZero() {
-		f, err = c.payloads.FillNew(c.cfg.MaxPayload)
+		f, err = p.blobs.FillNew(p.cfg.MaxPayload)
 	} else {
-		if have, _, err := c.payloads.Size(d); err == nil && have == size {
-			return Payload{SHA256: d, Bytes: size, Have: size}, c.payloads.Use(d, time.Now())
+		if have, _, err := p.blobs.Size(d); err == nil && have == size {
+			return Payload{SHA256: d, Bytes: size, Have: size}, p.blobs.Use(d, time.Now())
 		}
-		f, err = c.payloads.Fill(d, size)
+		f, err = p.blobs.Fill(d, size)
 	}
 	if err != nil {
 		return Payload{}, payloadError(err)
@@ -83,10 +83,10 @@ func (c *Coordinator) PutPayload(ctx context.Context, by core.Actor, d protocol.
 	if f.Offset() != offset {
 		return Payload{}, fmt.Errorf("%w: %d bytes of payload %s are here: go on from there", core.ErrConflict, f.Offset(), d)
 	}
-	return c.takePayload(ctx, f, d, r)
+	return p.take(ctx, f, d, r)
 }
 
-func (c *Coordinator) takePayload(ctx context.Context, f *blob.File, d protocol.Digest, r io.Reader) (Payload, error) {
+func (p *Payloads) take(ctx context.Context, f *blob.File, d protocol.Digest, r io.Reader) (Payload, error) {
 	buf := make([]byte, spanBuffer)
 	for ctx.Err() == nil {
 		n, err := r.Read(buf)
@@ -134,12 +134,12 @@ func payloadError(err error) error {
 	return err
 }
 
-// hasPayload refuses a spec whose payload is not here, and notes its use.
-func (c *Coordinator) hasPayload(s *protocol.Spec) error {
+// Has refuses a spec whose payload is not here, and notes its use.
+func (p *Payloads) Has(s *protocol.Spec) error {
 	if !s.HasPayload() {
 		return nil
 	}
-	size, _, err := c.payloads.Size(s.StdinSHA256)
+	size, _, err := p.blobs.Size(s.StdinSHA256)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: payload %s is not here: send it first, by PUT /v1/payloads/{sha256}", core.ErrInvalid, s.StdinSHA256)
@@ -148,16 +148,16 @@ func (c *Coordinator) hasPayload(s *protocol.Spec) error {
 	case size != s.StdinBytes:
 		return fmt.Errorf("%w: payload %s has %d bytes, not %d", core.ErrInvalid, s.StdinSHA256, size, s.StdinBytes)
 	}
-	return c.payloads.Use(s.StdinSHA256, time.Now())
+	return p.blobs.Use(s.StdinSHA256, time.Now())
 }
 
-// sweepLoop removes payloads that nobody needs any more.
-func (c *Coordinator) sweepLoop(ctx context.Context) error {
+// SweepLoop removes payloads that nobody needs any more.
+func (p *Payloads) SweepLoop(ctx context.Context) error {
 	t := time.NewTicker(payloadSweep)
 	defer t.Stop()
 	for {
-		if err := c.sweepPayloads(ctx, time.Now().Add(-payloadKept)); err != nil && ctx.Err() == nil {
-			c.log.Error("cannot remove old payloads", "err", err)
+		if err := p.sweep(ctx, time.Now().Add(-payloadKept)); err != nil && ctx.Err() == nil {
+			p.base.Log.Error("cannot remove old payloads", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -167,11 +167,11 @@ func (c *Coordinator) sweepLoop(ctx context.Context) error {
 	}
 }
 
-// sweepPayloads removes those that were last used before a time, unless an
+// sweep removes those that were last used before a time, unless an
 // action that has not ended names them.
-func (c *Coordinator) sweepPayloads(ctx context.Context, before time.Time) error {
+func (p *Payloads) sweep(ctx context.Context, before time.Time) error {
 	needed := make(map[protocol.Digest]bool)
-	err := c.base.View(ctx, func(tx core.Tx) error {
+	err := p.base.View(ctx, func(tx core.Tx) error {
 		f := core.ActionFilter{Limit: core.PageSize, States: []protocol.State{
 			protocol.StatePendingApprove, protocol.StatePendingSchedule, protocol.StateNew, protocol.StateRunning, protocol.StateLost}}
 		clear(needed)
@@ -191,7 +191,7 @@ func (c *Coordinator) sweepPayloads(ctx context.Context, before time.Time) error
 	if err != nil {
 		return err
 	}
-	_, err = c.payloads.Sweep(before, func(d protocol.Digest) bool { return needed[d] })
+	_, err = p.blobs.Sweep(before, func(d protocol.Digest) bool { return needed[d] })
 	return err
 }
 
@@ -202,12 +202,12 @@ type payloadSource struct {
 	size int64
 }
 
-// openPayload opens a payload for a host. One that is not here has nothing to
+// open opens a payload for a host. One that is not here has nothing to
 // read: that tells the host.
-func (c *Coordinator) openPayload(d protocol.Digest, size int64) (*payloadSource, error) {
-	f, err := c.payloads.Open(d)
+func (p *Payloads) open(d protocol.Digest, size int64) (*payloadSource, error) {
+	f, err := p.blobs.Open(d)
 	if errors.Is(err, fs.ErrNotExist) {
-		c.log.Error("a payload is missing", "sha256", d.String())
+		p.base.Log.Error("a payload is missing", "sha256", d.String())
 		return &payloadSource{size: size}, nil
 	}
 	if err != nil {
@@ -218,24 +218,32 @@ func (c *Coordinator) openPayload(d protocol.Digest, size int64) (*payloadSource
 
 // read returns up to n bytes from an offset within the payload on, none if it is
 // not here.
-func (p *payloadSource) read(offset int64, n int) ([]byte, error) {
-	if p.f == nil {
+func (s *payloadSource) read(offset int64, n int) ([]byte, error) {
+	if s.f == nil {
 		return nil, nil
 	}
-	buf := make([]byte, min(int64(n), p.size-offset))
-	if n, err := p.f.ReadAt(buf, offset); err != nil {
+	buf := make([]byte, min(int64(n), s.size-offset))
+	if n, err := s.f.ReadAt(buf, offset); err != nil {
 		return nil, fmt.Errorf("payload: %d of %d bytes at %d: %w", n, len(buf), offset, err)
 	}
 	return buf, nil
 }
 
-func (p *payloadSource) close() {
-	if p.f != nil {
-		_ = p.f.Close() // it was only read
+func (s *payloadSource) close() {
+	if s.f != nil {
+		_ = s.f.Close() // it was only read
 	}
 }
 
+// Payloads are the bytes that actions read, each under its digest.
+type Payloads struct {
+	base  *core.Base
+	cfg   Config
+	blobs *blob.Store
+}
+
 // openPayloads opens the store of payloads.
-func openPayloads(dir string) (*blob.Store, error) {
-	return blob.Open(dir, failpoint.PayloadPlaced, payloadReserve)
+func openPayloads(base *core.Base, cfg Config) (*Payloads, error) {
+	blobs, err := blob.Open(cfg.PayloadDir, failpoint.PayloadPlaced, payloadReserve)
+	return &Payloads{base: base, cfg: cfg, blobs: blobs}, err
 }

@@ -1,10 +1,9 @@
-package coordinator
+package relay
 
 import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"syscall"
 
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -12,33 +11,26 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// loseOutput ends what is awaited of a host that will never send again.
-func (c *Coordinator) loseOutput(host protocol.HostID) {
-	c.outputs.mu.Lock()
-	defer c.outputs.mu.Unlock()
-	for id, o := range c.outputs.known[host] {
+// Lose ends what is awaited of a host that will never send again.
+func (m *Outputs) Lose(host protocol.HostID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, o := range m.known[host] {
 		if o.refs == 0 { // nobody would forget it
-			delete(c.outputs.known[host], id)
+			delete(m.known[host], id)
 			continue
 		}
 		o.mu.Lock()
 		o.gone = true
 		o.mu.Unlock()
-		c.base.Wake.Fire(id)
+		m.base.Wake.Fire(id)
 	}
 }
 
-// onOut takes a chunk of output.
-func (l *link) onOut(in inbound) error {
-	m, err := protocol.Open(in.payload, l.c.expect(in.topic, itemFresh{l}))
-	if err != nil {
-		return err
-	}
-	h := m.Header
-	if h.FD == protocol.TTYInput {
-		return l.c.acked(l.host, h.Action, m.Attachment)
-	}
-	o, err := l.outputOf(h)
+// Take takes a chunk of output of a host. Flush must follow.
+func (m *Outputs) Take(host protocol.HostID, chunk protocol.Message) error {
+	h := chunk.Header
+	o, err := m.outputOf(host, h)
 	if err != nil {
 		return err
 	}
@@ -47,50 +39,50 @@ func (l *link) onOut(in inbound) error {
 		o.jump(h.Offset, h.Gone)
 	case h.Size == 0:
 		o.lose(h.Offset)
-		l.c.base.Wake.Fire(o.id)
-		l.c.release(o)
+		m.base.Wake.Fire(o.id)
+		m.release(o)
 		return nil
 	default:
-		err = o.write(h.Offset, m.Attachment)
-		l.c.outputs.fresh.Add(h.Size)
+		err = o.write(h.Offset, chunk.Attachment)
+		m.fresh.Add(h.Size)
 	}
 	if err != nil {
-		l.c.release(o)
+		m.release(o)
 		return fmt.Errorf("keep output: %w", err)
 	}
 	// Who follows needs no disk: what is lost here is asked for again, and is
 	// the same then.
-	l.c.base.Wake.Fire(o.id)
-	l.output.written = append(l.output.written, o)
+	m.base.Wake.Fire(o.id)
+	m.written(o)
 	return nil
 }
 
 // outputOf returns the stream of a chunk, if somebody asked for it.
-func (l *link) outputOf(h protocol.Header) (*output, error) {
+func (m *Outputs) outputOf(host protocol.HostID, h protocol.Header) (*output, error) {
 	id := outputID{h.Action, h.Attempt, h.FD}
-	if o := l.c.knownOutput(l.host, id); o != nil {
+	if o := m.inUse(host, id); o != nil {
 		return o, nil
 	}
-	a, err := l.c.Action(l.c.ctx, h.Action)
+	a, err := m.cfg.Action(m.base.Ctx, h.Action)
 	switch {
-	case errors.Is(err, core.ErrNotFound) || err == nil && a.Host != l.host:
+	case errors.Is(err, core.ErrNotFound) || err == nil && a.Host != host:
 		return nil, fmt.Errorf("%w: no action %s of this host has output", protocol.ErrAction, h.Action)
 	case err != nil:
 		return nil, err
 	}
 	// The beginning of an attempt comes unasked, perhaps before the report of
 	// its start. A host cannot make files of attempts that it invents.
-	if (h.Attempt < a.Attempt || h.Attempt > a.Attempt+1) && !l.c.outputs.isKnown(l.host, id) {
+	if (h.Attempt < a.Attempt || h.Attempt > a.Attempt+1) && !m.isKnown(host, id) {
 		return nil, fmt.Errorf("%w: nobody asked for attempt %d of action %s", protocol.ErrAction, h.Attempt, h.Action)
 	}
-	return l.c.output(l.c.ctx, a, id)
+	return m.use(m.base.Ctx, a, id)
 }
 
-// knownOutput returns a stream that is in use, as of each chunk but the first.
-func (c *Coordinator) knownOutput(host protocol.HostID, id outputID) *output {
-	c.outputs.mu.Lock()
-	defer c.outputs.mu.Unlock()
-	o := c.outputs.known[host][id]
+// inUse returns a stream that is in use, as of each chunk but the first.
+func (m *Outputs) inUse(host protocol.HostID, id outputID) *output {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o := m.known[host][id]
 	if o == nil || o.refs == 0 {
 		return nil
 	}
@@ -98,58 +90,73 @@ func (c *Coordinator) knownOutput(host protocol.HostID, id outputID) *output {
 	return o
 }
 
-// outputSync is the output of one host that was written and is not durable yet.
-type outputSync struct {
-	written []*output // by the present batch of chunks; its worker's own
-
-	mu       sync.Mutex
-	unsynced []*output // of earlier batches
-	syncing  bool      // a goroutine is at it
+// syncing is the output of one host that was written and is not durable yet.
+// Outputs.mu guards it.
+type syncing struct {
+	written []*output // by the present batch of chunks
+	ready   []*output // of earlier batches
+	running bool      // a goroutine is at it
 }
 
-// push ends a batch of chunks. It reports true if nothing makes output durable at
-// present: the caller has to.
-func (b *outputSync) push() (begin bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.unsynced, b.written = append(b.unsynced, b.written...), nil
-	begin, b.syncing = !b.syncing, true
-	return begin
+func (m *Outputs) written(o *output) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.syncs == nil {
+		m.syncs = make(map[protocol.HostID]*syncing)
+	}
+	s := m.syncs[o.host]
+	if s == nil {
+		s = &syncing{}
+		m.syncs[o.host] = s
+	}
+	s.written = append(s.written, o)
 }
 
-// pull returns what is to be made durable, nothing at the end.
-func (b *outputSync) pull() []*output {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	written := b.unsynced
-	b.unsynced, b.syncing = nil, len(written) > 0
-	return written
-}
-
-// commitSoon gives what the worker's batch has written to the goroutine that
+// Flush gives what a batch of chunks of a host has written to the goroutine that
 // makes it durable, so that the next chunks are taken meanwhile.
-func (l *link) commitSoon() {
-	if len(l.output.written) > 0 && l.output.push() && !l.c.workers.start(l.syncOutput) {
-		l.syncOutput() // it is the end: what can be kept is kept
+func (m *Outputs) Flush(host protocol.HostID) {
+	m.mu.Lock()
+	s := m.syncs[host]
+	begin := s != nil && len(s.written) > 0 && !s.running
+	if s != nil {
+		s.ready, s.written = append(s.ready, s.written...), nil
+		s.running = s.running || begin
+	}
+	m.mu.Unlock()
+	if begin && !m.cfg.Start(func() { m.sync(host) }) {
+		m.sync(host) // it is the end: what can be kept is kept
 	}
 }
 
-// syncOutput makes durable what was written until nothing is left.
-func (l *link) syncOutput() {
+// ready returns what is to be made durable, nothing at the end.
+func (m *Outputs) ready(host protocol.HostID) []*output {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.syncs[host]
+	ready := s.ready
+	s.ready, s.running = nil, len(ready) > 0
+	if len(ready)+len(s.written) == 0 {
+		delete(m.syncs, host)
+	}
+	return ready
+}
+
+// sync makes durable what was written until nothing is left.
+func (m *Outputs) sync(host protocol.HostID) {
 	for {
-		written := l.output.pull()
+		written := m.ready(host)
 		if len(written) == 0 {
 			return
 		}
-		held := l.commitOutput(written)
-		l.receiptIfOwed()
+		held := m.commit(host, written)
+		m.cfg.Receipts.SendOwed(host)
 		for _, h := range held {
 			if err := punch(h.output.file, h.now, h.before); err != nil {
-				l.c.log.Warn("cannot give back the space of output that is not kept", "action", h.output.id.action, "err", err)
+				m.base.Log.Warn("cannot give back the space of output that is not kept", "action", h.output.id.action, "err", err)
 			}
 		}
 		for _, o := range written {
-			l.c.release(o)
+			m.release(o)
 		}
 	}
 }
@@ -160,10 +167,10 @@ type heldOutput struct {
 	now, before []core.Range
 }
 
-// commitOutput makes what was written durable, and only then asks for more: the
+// commit makes what was written durable, and only then asks for more: the
 // host may forget what it is not asked for any more. What is not kept may be
 // dropped after that.
-func (l *link) commitOutput(written []*output) (held []heldOutput) {
+func (m *Outputs) commit(host protocol.HostID, written []*output) (held []heldOutput) {
 	var states []core.OutputState
 	var done []*output
 	for _, o := range written {
@@ -175,7 +182,7 @@ func (l *link) commitOutput(written []*output) (held []heldOutput) {
 			continue
 		}
 		if st == nil {
-			l.c.log.Error("cannot sync output; it will come again", "action", o.id.action)
+			m.base.Log.Error("cannot sync output; it will come again", "action", o.id.action)
 			continue
 		}
 		states, done = append(states, *st), append(done, o)
@@ -183,25 +190,25 @@ func (l *link) commitOutput(written []*output) (held []heldOutput) {
 	if len(done) == 0 {
 		return nil
 	}
-	err := l.c.keepOffsets(states)
+	err := m.keepOffsets(states)
 	for i, o := range done {
 		o.mu.Lock()
 		if err != nil {
 			// It is asked for again in its turn: asking at once would send the
 			// same chunk round and round for as long as the disk is full.
-			o.next, o.askedAt = o.held, l.c.cfg.Boot()
+			o.next, o.askedAt = o.held, m.base.Boot()
 		} else {
 			held = append(held, heldOutput{o, states[i].Gone, o.held.Gone})
-			o.held, o.patience, o.askedAt = states[i], 0, l.c.cfg.Boot()
+			o.held, o.patience, o.askedAt = states[i], 0, m.base.Boot()
 		}
 		o.mu.Unlock()
 		if err == nil {
-			l.c.base.Wake.Fire(o.id)
-			l.goOn(o)
+			m.base.Wake.Fire(o.id)
+			m.goOn(o)
 		}
 	}
 	if err != nil {
-		l.c.log.Error("cannot keep the offsets of output; it will come again", "host", l.host, "err", err)
+		m.base.Log.Error("cannot keep the offsets of output; it will come again", "host", host, "err", err)
 	}
 	return held
 }
@@ -226,8 +233,8 @@ func (o *output) sync() (state *core.OutputState, dirty bool) {
 }
 
 // keepOffsets makes durable how much of each stream is held.
-func (c *Coordinator) keepOffsets(states []core.OutputState) error {
-	return c.base.Update(c.ctx, failpoint.OutputKept, func(tx core.Tx) error {
+func (m *Outputs) keepOffsets(states []core.OutputState) error {
+	return m.base.Update(m.base.Ctx, failpoint.OutputKept, func(tx core.Tx) error {
 		for _, st := range states {
 			if err := tx.Outputs.Put(st); err != nil {
 				return err
@@ -239,7 +246,7 @@ func (c *Coordinator) keepOffsets(states []core.OutputState) error {
 
 // goOn asks for what is wanted of a stream unless that was asked for and may be
 // on its way. It reports whether it did.
-func (l *link) goOn(o *output) bool {
+func (m *Outputs) goOn(o *output) bool {
 	o.mu.Lock()
 	offset, window := o.wants()
 	asked := o.asked >= 0 && offset >= o.asked && offset < o.askedTo && offset+window-o.askedTo < renewed
@@ -247,16 +254,16 @@ func (l *link) goOn(o *output) bool {
 	if window == 0 || asked {
 		return false
 	}
-	l.ask(o)
+	m.ask(o)
 	return true
 }
 
 // ask puts what is wanted of a stream into the next receipt. When that is
 // nothing, the host still hears that somebody follows.
-func (l *link) ask(o *output) {
+func (m *Outputs) ask(o *output) {
 	o.mu.Lock()
 	offset, window := o.wants()
-	now := l.c.cfg.Boot()
+	now := m.base.Boot()
 	o.creditAt = now
 	if window > 0 {
 		o.limit = max(o.limit, offset+window)
@@ -270,51 +277,49 @@ func (l *link) ask(o *output) {
 	if window == 0 && !follow {
 		return
 	}
-	l.receipts.credit(protocol.Credit{Action: o.id.action, Attempt: o.id.attempt, FD: o.id.fd, Offset: offset, Window: window})
+	m.cfg.Receipts.Credit(o.host, protocol.Credit{Action: o.id.action, Attempt: o.id.attempt, FD: o.id.fd, Offset: offset, Window: window})
 }
 
-// settleOutput reacts to a report: the final one tells how much there is.
-func (c *Coordinator) settleOutput(a core.Action) {
+// Settle reacts to a report: the final one tells how much there is.
+func (m *Outputs) Settle(a core.Action) {
 	if !a.State.Final() || a.Attempt == 0 {
 		return
 	}
-	l := c.link(a.Host)
 	for _, t := range a.Output {
 		if t.Bytes == 0 {
 			continue
 		}
-		o, err := c.output(c.ctx, a, outputID{a.ID, a.Attempt, t.FD})
+		o, err := m.use(m.base.Ctx, a, outputID{a.ID, a.Attempt, t.FD})
 		if errors.Is(err, core.ErrUnavailable) {
 			return // it is asked for when the host comes back
 		}
 		if err != nil {
-			c.log.Error("cannot keep output", "action", a.ID, "err", err)
+			m.base.Log.Error("cannot keep output", "action", a.ID, "err", err)
 			return
 		}
 		o.mu.Lock()
 		o.settle(a)
 		o.mu.Unlock()
-		l.ask(o)
-		c.release(o)
+		m.ask(o)
+		m.release(o)
 	}
 	for _, fd := range []protocol.FD{protocol.Stdout, protocol.Stderr, protocol.Recording} {
-		c.base.Wake.Fire(outputID{a.ID, a.Attempt, fd})
+		m.base.Wake.Fire(outputID{a.ID, a.Attempt, fd})
 	}
 }
 
-// reask asks again for what did not come: a credit or a chunk was lost.
-func (l *link) reask() {
-	l.c.outputs.mu.Lock()
+// Reask asks again for what did not come: a credit or a chunk was lost.
+func (m *Outputs) Reask(host protocol.HostID) {
+	m.mu.Lock()
 	var mine []*output
-	for _, o := range l.c.outputs.known[l.host] {
+	for _, o := range m.known[host] {
 		mine = append(mine, o)
 	}
-	l.c.outputs.mu.Unlock()
-	asked := l.receipts.asks()
+	m.mu.Unlock()
 	for _, o := range mine {
 		o.mu.Lock()
 		_, window := o.wants()
-		now := l.c.cfg.Boot()
+		now := m.base.Boot()
 		due := window > 0 && now-o.askedAt >= max(o.patience, reaskMS)
 		if due {
 			o.patience = min(2*max(o.patience, reaskMS), reaskMaxMS)
@@ -322,12 +327,8 @@ func (l *link) reask() {
 		due = due || o.begun && o.waits && o.totals == nil && len(o.followers) > 0 && now-o.creditAt >= followMS
 		o.mu.Unlock()
 		if due {
-			l.ask(o)
-			asked = true
+			m.ask(o)
 		}
-	}
-	if asked {
-		l.receipt()
 	}
 }
 
@@ -337,21 +338,21 @@ func (l *link) reask() {
 // another order.
 const resumeActions = 128
 
-// resumeOutput asks a host that came back for output of ended actions that
+// Resume asks a host that came back for output of ended actions that
 // should be here and is not.
-func (l *link) resumeOutput() {
-	l.c.outputs.mu.Lock()
-	for _, o := range l.c.outputs.known[l.host] {
+func (m *Outputs) Resume(host protocol.HostID) {
+	m.mu.Lock()
+	for _, o := range m.known[host] {
 		o.mu.Lock()
 		o.patience, o.asked = 0, -1 // what was on its way is lost
 		o.mu.Unlock()
 	}
-	l.c.outputs.mu.Unlock()
+	m.mu.Unlock()
 	var missing []core.Action
-	err := l.c.base.View(l.c.ctx, func(tx core.Tx) error {
+	err := m.base.View(m.base.Ctx, func(tx core.Tx) error {
 		missing = nil
 		ended, err := tx.Actions.List(core.ActionFilter{
-			Host: l.host, States: []protocol.State{protocol.StateDone, protocol.StateFailed, protocol.StateCancelled}, Limit: resumeActions,
+			Host: host, States: []protocol.State{protocol.StateDone, protocol.StateFailed, protocol.StateCancelled}, Limit: resumeActions,
 		})
 		if err != nil {
 			return err
@@ -372,12 +373,9 @@ func (l *link) resumeOutput() {
 		return nil
 	})
 	if err != nil {
-		l.c.log.Error("cannot see which output is missing", "host", l.host, "err", err)
+		m.base.Log.Error("cannot see which output is missing", "host", host, "err", err)
 	}
 	for _, a := range missing {
-		l.c.settleOutput(a)
-	}
-	if len(missing) > 0 {
-		l.receipt()
+		m.Settle(a)
 	}
 }
