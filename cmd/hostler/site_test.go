@@ -515,7 +515,7 @@ func (s *site) command(ts *testscript.TestScript, _ bool, args []string) {
 	case "lacks":
 		b, err := os.ReadFile(ts.MkAbs(args[1]))
 		ts.Check(err)
-		if p, err := s.fleet.Coordinator().Payload(core.Actor{Name: "test", Role: core.RoleAdmin}, protocol.Sum(b)); !errors.Is(err, core.ErrNotFound) {
+		if p, err := s.fleet.Coordinator().Relay().Payloads.Get(core.Actor{Name: "test", Role: core.RoleAdmin}, protocol.Sum(b)); !errors.Is(err, core.ErrNotFound) {
 			ts.Fatalf("the coordinator has %d bytes of it: %v", p.Have, err)
 		}
 	case "agent":
