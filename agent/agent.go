@@ -9,11 +9,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/lease"
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/relay"
+	"github.com/hostler-io/hostler/agent/rights"
+	"github.com/hostler-io/hostler/agent/uplink"
 	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
@@ -26,49 +29,26 @@ type Agent struct {
 	loop     *loop.Loop
 	counters *counters
 	wire     *wire.Host
-	voice    *wire.Numbers
-	lease    *lease.Lease
+	numbers  *wire.Numbers
+
+	// The rooms. Each owns its state; rooms.go says what each may ask of another.
+	uplink   *uplink.Uplink
+	lease    *lease.Lease // nil without a coordinator
+	actions  *actions.Actions
+	rights   *rights.Rights
 	relay    *relay.Relay
 	commands *commands.Active // nil if this host runs none
 
-	// What others tell the loop.
-	inbox    chan inbound    // messages from the coordinator
-	linked   chan uint64     // a connection is up; the newest alone
-	lost     chan uint64     // a connection failed
-	outgoing chan outbound   // from the loop to the sender
-	trusted  chan struct{}   // Trust may know more now
 	listings chan listing    // containers as a runtime sees them
 	pokes    []chan struct{} // ask for a listing, one for each runtime
-	docs     chan inbound    // rings and revocations, for Trust
-	fetches  chan uint64     // a ring to fetch
 	gen      atomic.Uint64   // counts what was seen of containers, to tell old looks
 
 	// Owned by the loop.
-	self    queue.Identity
-	streams map[protocol.Stream]*place
-	gate    protocol.CoordinatorGate
-	fleet   []byte // the newest word of the coordinator to its fleet, as it came
-	link    connection
-	ahead   map[protocol.Stream]*held // orders and controls that wait for a ring
-	due     [deadlines]*loop.Timer
-	jobs    map[protocol.ActionID]*job
-	lanes   lanes
-	changes map[protocol.ActionID]chan struct{} // closed at the next change of an action
-	ends    []unsaved                           // of this turn of the loop, not durable yet
-	unsaved []unsaved                           // ends that the disk did not take
-	staged  []staged                            // actions of this turn of the loop, not durable yet
-	// stagedAfter is where the stream of orders stood before those that are staged.
-	stagedAfter protocol.Position
-	managed     map[protocol.CTID]*tracked
-	foreign     map[container.Kind][]container.Info
-	unlooked    []container.Kind // runtimes whose containers were not seen yet
-	alerts      map[string]protocol.AlertInfo
-	beat        heartbeat
-	rights      rights
-	ring        uint64              // number of the newest ring that was recorded
-	kept        protocol.Checkpoint // as self has it, once it was read
-	keptRing    uint64              // the ring that it was judged by
-	refused     refusalLog
+	self                                       queue.Identity
+	managed                                    map[protocol.CTID]*tracked
+	foreign                                    map[container.Kind][]container.Info
+	unlooked                                   []container.Kind // runtimes whose containers were not seen yet
+	keepSoon, lookSoon, forgetSoon, retainSoon *loop.Timer
 }
 
 // errStopping is the cause with which workers are ended.
@@ -85,42 +65,19 @@ func New(cfg Config) (*Agent, error) {
 		loop:     loop.New(loop.Config{Boot: cfg.Boot, BootMS: cfg.BootMS, Now: cfg.Now, Rand: cfg.Rand, Log: cfg.Log}),
 		counters: newCounters(),
 		wire:     &wire.Host{ID: cfg.Host, Fleet: cfg.Fleet, FleetName: cfg.FleetName, Signer: cfg.Signer, Trust: cfg.Trust},
-		voice:    &wire.Numbers{},
-		inbox:    make(chan inbound, 1024),
-		linked:   make(chan uint64, 1),
-		lost:     make(chan uint64, 1),
-		outgoing: make(chan outbound, 512),
-		trusted:  make(chan struct{}, 1),
+		numbers:  &wire.Numbers{},
 		listings: make(chan listing),
-		docs:     make(chan inbound, 4),
-		fetches:  make(chan uint64, 1),
-		ahead:    make(map[protocol.Stream]*held),
-		jobs:     make(map[protocol.ActionID]*job),
-		lanes:    lanes{limit: cfg.Lanes, hostRuns: cfg.HostRuns, sessions: cfg.Sessions},
-		changes:  make(map[protocol.ActionID]chan struct{}),
 		managed:  make(map[protocol.CTID]*tracked),
 		foreign:  make(map[container.Kind][]container.Info),
-		alerts:   make(map[string]protocol.AlertInfo),
 	}
 	for _, r := range cfg.Runtimes {
 		a.pokes = append(a.pokes, make(chan struct{}, 1))
 		a.unlooked = append(a.unlooked, r.Kind())
 	}
-	if cfg.Link != nil {
-		a.lease = lease.New(lease.Config{
-			Host: a.wire, Numbers: a.voice, Traffic: a.counters.traffic, Boot: cfg.Boot, BootMS: cfg.BootMS,
-			Publish: cfg.Link.Publish, Lost: a.lostConn, Log: cfg.Log,
-		})
-	}
-	a.makeTimers()
-	a.relay = a.newRelay()
-	if cfg.Commands != nil {
-		a.commands = commands.New(commands.Config{
-			Host: cfg.Host, Fleet: cfg.Fleet, Runner: cfg.Commands, RunDirs: cfg.RunDirs, Supervisor: cfg.Supervisor, Mover: cfg.Mover,
-			Unseal: cfg.Unseal, Input: a.relay.Payload, RecordSessions: cfg.RecordSessions, RecordBytes: cfg.RecordBytes, RecordOrEnd: cfg.RecordOrEnd,
-			BootMS: cfg.BootMS, Now: cfg.Now, Log: cfg.Log,
-		}, a.loop, runs{a})
-	}
+	a.furnish()
+	a.keepSoon, a.lookSoon = a.loop.Timer(a.correct), a.loop.Timer(a.lookAround)
+	a.forgetSoon, a.retainSoon = a.loop.Timer(a.forget), a.loop.Timer(a.retain)
+	a.loop.OnDisk(a.tryDisk)
 	return a, nil
 }
 
@@ -141,11 +98,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		return fmt.Errorf("recovering: %w", err)
 	}
 	if a.cfg.Link != nil {
-		g.Go(func() error { return a.cfg.Link.Run(running, a.open) }) // the connection
-		g.Go(func() error { return a.send(running) })                 // sealed messages → connection
-		g.Go(func() error { return a.lease.Run(running) })            // leases ⇄ grants: no disk, no loop
-		g.Go(func() error { return a.trust(running) })                // rings and revocations → Trust
-		g.Go(func() error { return a.relay.Run(running) })            // chunks → payloads and terminals
+		g.Go(func() error { return a.uplink.Run(running) }) // the connection, what goes up, and Trust
+		g.Go(func() error { return a.lease.Run(running) })  // leases ⇄ grants: no disk, no loop
+		g.Go(func() error { return a.relay.Run(running) })  // chunks → payloads and terminals
 	}
 	for i, r := range a.cfg.Runtimes {
 		g.Go(func() error { return a.look(running, r, a.pokes[i]) }) // full looks at containers
@@ -196,33 +151,25 @@ func (a *Agent) remember(ctx context.Context) error {
 	if _, err := a.cfg.Rand.Read(inst[:]); err != nil {
 		return fmt.Errorf("drawing the instance: %w", err)
 	}
-	a.voice.Begin(a.self.Inc, inst, a.self.Term)
-	a.gate = protocol.CoordinatorGate{Seen: a.self.Term, Store: a.self.Coord}
-	if err := a.loadStreams(ctx); err != nil {
+	alerts, err := a.cfg.Queue.Alerts(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.uplink.Load(ctx, a.self, inst, alerts); err != nil {
 		return err
 	}
 	if err := a.loadContainers(ctx); err != nil {
 		return err
 	}
-	if a.cfg.Trust != nil {
-		a.ring = a.cfg.Trust.Ring()
-	}
-	if err := a.loadPolicy(); err != nil {
+	if err := a.rights.Load(a.self.Store); err != nil {
 		return err
 	}
 	open, err := a.cfg.Queue.Unfinished(ctx)
 	if err != nil {
 		return err
 	}
-	clear(a.jobs)
-	a.lanes.entries = nil
-	for _, act := range open {
-		a.adopt(act)
-	}
-	needed := make(map[protocol.Digest]bool)
-	for _, j := range a.jobs {
-		needed[j.spec.StdinSHA256] = true
-	}
+	a.actions.Load(open, a.self.AcceptSeq)
+	needed := a.actions.Needed()
 	a.relay.Sweep(func(d protocol.Digest) bool { return needed[d] })
 	return nil
 }
@@ -233,35 +180,27 @@ func (a *Agent) remember(ctx context.Context) error {
 // together.
 func (a *Agent) turn(ctx, running context.Context) error {
 	defer a.loop.End()
-	a.at(dueLook, 0)
-	a.at(dueForget, forgetEvery)
-	if a.cfg.Commands != nil {
-		a.at(dueRuns, forgetEvery)
+	a.lookSoon.In(0)
+	a.forgetSoon.In(forgetEvery)
+	if a.commands != nil {
+		a.retainSoon.In(forgetEvery)
 	}
 	a.spare()
-	a.resume()
+	a.actions.Resume()
 	for a.loop.Fatal() == nil {
-		a.takeOrders()
-		a.takeEnds()
-		a.startWork()
-		a.pump()
+		a.actions.Flush()
+		a.actions.StartWork()
+		a.uplink.Pump()
 		a.publishGauges()
 		select {
 		case call := <-a.loop.Calls():
 			a.loop.Call(call)
-		case m := <-a.inbox:
-			a.receive(m)
-			a.drain()
-		case conn := <-a.linked:
-			a.connected(conn)
-		case conn := <-a.lost:
-			a.disconnected(conn)
+		case <-a.uplink.News():
+			a.uplink.Take()
 		case l := <-a.listings:
 			a.listed(l)
-		case <-a.trusted:
-			a.trustMoved()
 		case <-a.relay.Owed():
-			a.tellCredits()
+			a.uplink.TellCredits()
 		case <-a.loop.Wake():
 			a.loop.OnTime()
 		case <-ctx.Done():
@@ -276,95 +215,30 @@ func (a *Agent) turn(ctx, running context.Context) error {
 	return a.loop.Fatal()
 }
 
-// drain takes what else has come, up to a bound, so that what belongs together
-// is answered together.
-func (a *Agent) drain() {
-	for range 64 {
-		select {
-		case m := <-a.inbox:
-			a.receive(m)
-		default:
-			return
-		}
-	}
-}
-
 // shutdown ends the work that can be ended without harm: commands and
 // containers go on, operations on containers get some time and are taken up by
 // the next process otherwise.
 func (a *Agent) shutdown() {
-	a.loop.Shutdown(a.cfg.Drain, a.takeEnds)
-	a.pump()
-	a.goodbye()
+	a.loop.Shutdown(a.cfg.Drain, a.actions.Flush)
+	a.uplink.Pump()
+	a.uplink.Goodbye()
 }
-
-// deadline is something that is due at a time.
-type deadline int
-
-// The deadlines of the loop.
-const (
-	dueHello     deadline = iota // hello again, until it is answered
-	dueAck                       // a receipt for what came down
-	dueReport                    // reports without a receipt
-	dueAlert                     // alerts without a receipt
-	dueHeartbeat                 // the host has changed
-	dueFlush                     // what was receipted is still on the disk
-	dueKeep                      // a container is due for its next start
-	dueRing                      // give up waiting for a ring
-	dueExpire                    // start budgets of actions that wait
-	dueLook                      // full look at all containers
-	dueForget                    // forget old actions
-	dueSteps                     // say which operations on containers take long
-	dueRuns                      // remove what old actions have left
-	deadlines
-)
 
 // Pauses of the loop.
 const (
-	expireEvery = time.Second
 	forgetEvery = time.Minute
 	forgetNext  = time.Second // while there is more
 )
 
-// makeTimers says what is done at each deadline. Those of reports and alerts only
-// wake the loop: the pump, which follows every turn, looks by itself.
-func (a *Agent) makeTimers() {
-	for d, do := range [deadlines]func(){
-		dueHello:     a.hello,
-		dueAck:       a.ack,
-		dueReport:    func() {},
-		dueAlert:     func() {},
-		dueHeartbeat: a.sendHeartbeat,
-		dueFlush:     a.flush,
-		dueKeep:      a.correct,
-		dueRing:      a.giveUpRing,
-		dueExpire:    a.expire,
-		dueLook:      a.lookAround,
-		dueForget:    a.forget,
-		dueSteps:     a.lookAtSteps,
-		dueRuns: func() {
-			a.at(dueRuns, forgetEvery)
-			a.retainRuns()
-		},
-	} {
-		a.due[d] = a.loop.Timer(do)
-	}
-	a.loop.OnDisk(a.tryDisk)
-}
-
-// at makes something due after a pause, unless it is due earlier already.
-func (a *Agent) at(d deadline, pause time.Duration) { a.due[d].In(pause) }
-
-// lookAround is the full look at everything, the safety net under whoever tells of
-// changes.
+// lookAround is the full look at everything, the safety net under the watchers.
 func (a *Agent) lookAround() {
-	a.at(dueLook, a.cfg.CheckEvery)
+	a.lookSoon.In(a.cfg.CheckEvery)
 	a.lookAll()
 	if a.commands != nil {
 		a.commands.Look()
 	}
-	a.listen()
-	a.noteChange()
+	a.uplink.Listen()
+	a.hostChanged()
 }
 
 // spare sees to it that ends of actions have space set aside, before anything new
@@ -378,25 +252,49 @@ func (a *Agent) spare() {
 // tryDisk looks whether the disk works again, by writing what could not be
 // written.
 func (a *Agent) tryDisk() {
-	for len(a.unsaved) > 0 {
-		u := a.unsaved[0]
-		a.unsaved = a.unsaved[1:]
-		if !a.save(u) {
-			return // it is in the list again
-		}
-	}
-	if a.loop.Disk(a.cfg.Queue.Probe(a.loop.Steps())) && a.loop.Mended() {
-		a.noteChange()
+	if a.actions.Retry() && a.loop.Disk(a.cfg.Queue.Probe(a.loop.Steps())) && a.loop.Mended() {
+		a.hostChanged()
 	}
 }
 
 // forget removes old actions and what they have left.
 func (a *Agent) forget() {
-	a.at(dueForget, forgetEvery)
+	a.forgetSoon.In(forgetEvery)
 	gone, err := a.cfg.Queue.Forget(a.loop.Steps(), a.loop.When())
 	if !a.loop.Disk(err) || len(gone) == 0 || a.cfg.Commands == nil {
 		return
 	}
-	a.at(dueForget, forgetNext)
+	a.forgetSoon.In(forgetNext)
 	a.commands.Forget(gone)
+}
+
+// askedSoon is how long after a connection was made the coordinator has asked for
+// all output that it misses.
+const askedSoon = 2 * time.Minute
+
+// retain removes what is too old or too much of what ended commands have left.
+func (a *Agent) retain() {
+	a.retainSoon.In(forgetEvery)
+	ended, err := a.cfg.Queue.Ended(a.loop.Steps())
+	if !a.loop.Disk(err) || len(ended) == 0 {
+		return
+	}
+	line := a.uplink.Standing()
+	asked := line.Connected && a.loop.BootMS()-line.SinceMS >= askedSoon.Milliseconds()
+	all := make([]commands.Ended, 0, len(ended))
+	for _, e := range ended {
+		owed := a.cfg.Link != nil && (!e.Reported || !asked || a.relay.Sending(e.ID))
+		all = append(all, commands.Ended{ID: e.ID, AtMS: e.EndedMS, Owed: owed})
+	}
+	a.commands.Retain(all, a.cfg.OutputTotal, a.cfg.OutputAge)
+}
+
+// BulkSession is what the agent wants of each of its second connections. The owner
+// of the connection asks for it.
+func (a *Agent) BulkSession() uplink.Session {
+	return uplink.Session{
+		Filters: []string{protocol.HostFilter(a.cfg.FleetName, a.cfg.Host, protocol.ChannelIn)},
+		Handle:  a.relay.Handle,
+		Up:      func(func(string, []byte, bool) error) { a.relay.Renew() },
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/relay"
+	"github.com/hostler-io/hostler/agent/rights"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/terminal"
@@ -88,7 +89,10 @@ func (a *Agent) Trigger(ctx context.Context) error {
 // HeartbeatNow sends a full heartbeat. It returns [ErrOffline] when nobody
 // listens.
 func (a *Agent) HeartbeatNow(ctx context.Context) error {
-	_, err := loop.Ask(ctx, a.loop, func() (struct{}, error) { return struct{}{}, a.heartbeatNow() })
+	sent, err := loop.Ask(ctx, a.loop, func() (bool, error) { return a.uplink.HeartbeatNow(), nil })
+	if err == nil && !sent {
+		return ErrOffline
+	}
 	return err
 }
 
@@ -173,9 +177,21 @@ type Metrics struct {
 // Metrics returns a snapshot. It never waits.
 func (a *Agent) Metrics() Metrics {
 	m := a.counters.snapshot()
+	m.Accepted, m.Ended, m.Unapproved = a.actions.Counters.Accepted.Load(), a.actions.Counters.Ended(), a.rights.Unapproved.Load()
 	if a.lease != nil {
 		m.Lease, m.LeaseLowest = a.lease.Left()
 	}
 	m.Commits = a.cfg.Queue.Stats().Commits
 	return m
+}
+
+// LocalRoot is the requester of what root asks for on the host itself.
+const LocalRoot = rights.LocalRoot
+
+// PolicyStatus is the policy in force.
+type PolicyStatus struct {
+	protocol.PolicyInfo
+	// FloorMS is the newest date at which an approver or owner is known to have
+	// signed.
+	FloorMS int64
 }

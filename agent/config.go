@@ -15,6 +15,8 @@ import (
 	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/relay"
+	"github.com/hostler-io/hostler/agent/rights"
+	"github.com/hostler-io/hostler/agent/uplink"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/protocol"
@@ -32,7 +34,7 @@ type Config struct {
 
 	// Link is the way to the coordinator. Without one the agent works for its
 	// host alone, and Signer, Trust and Bulk are not needed.
-	Link Link
+	Link uplink.Link
 	// Bulk carries output up and input down. Whatever keeps it connected is run
 	// by the caller, with [Agent.BulkSession], and ended after Run. Required with
 	// Link.
@@ -47,7 +49,7 @@ type Config struct {
 
 	// Policies are what says who may do what here. Default: the built-in one, and
 	// no other can come into force.
-	Policies Policies
+	Policies rights.Policies
 
 	// Runtimes are the container technologies of this host, at most one of each
 	// kind. The caller closes them after Run. Default: none.
@@ -122,36 +124,6 @@ type Config struct {
 	// Drain is how long a shutdown waits for steps of containers' lives that
 	// are under way; commands are never waited for. Default 10 s.
 	Drain time.Duration
-}
-
-// Link is the connection to the broker. Messages may be lost, repeated, delayed
-// and reordered; what must arrive is repeated by the agent until it was
-// receipted. It is safe for concurrent use.
-type Link interface {
-	// Run keeps one connection until ctx ends and returns the cause of that, or
-	// the error of open, which it calls before each attempt with the attempt's
-	// number in this process, from 1.
-	Run(ctx context.Context, open func(conn uint64) (Session, error)) error
-	// Publish hands a message over. It may wait for room, and fails at once when
-	// there is no connection. nil does not mean that anybody has the message.
-	Publish(ctx context.Context, topic string, payload []byte, retained bool) error
-}
-
-// Session is what the agent wants of one connection.
-type Session struct {
-	// WillTopic, Will and WillRetained are what the broker publishes when the
-	// connection ends without a goodbye.
-	WillTopic    string
-	Will         []byte
-	WillRetained bool
-	// Filters to subscribe to.
-	Filters []string
-	// Handle takes each message in order of arrival, keeps the payload and does
-	// not block.
-	Handle func(topic string, payload []byte)
-	// Up is called once, when all subscriptions stand, before the first Handle.
-	// It does not block.
-	Up func(publish func(topic string, payload []byte, retained bool) error)
 }
 
 // Trust is the ring that this host holds and whatever proves a newer one. It is

@@ -9,22 +9,6 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// TestMaxOpen: what stops a container at once has room beyond all others, and no more
-// than a host has containers.
-func TestMaxOpen(t *testing.T) {
-	a := &Agent{cfg: Config{MaxOpen: 3}}
-	for _, k := range protocol.Kinds() {
-		info, _ := protocol.KindOf(k)
-		want := 3
-		if info.Lane == protocol.LanePreempt {
-			want = 1003
-		}
-		if got := a.maxOpen(&protocol.Spec{Kind: k}); got != want {
-			t.Errorf("%s is taken while there are less than %d, want %d", k, got, want)
-		}
-	}
-}
-
 func TestJudge(t *testing.T) {
 	const now = time.Hour
 	states := []container.State{container.StateStopped, container.StateStarting, container.StateRunning,
@@ -67,23 +51,5 @@ func TestMayRun(t *testing.T) {
 		if (why == "") != may || may && got != e {
 			t.Errorf("%s: epoch %v, %q", class, got, why)
 		}
-	}
-}
-
-func TestPages(t *testing.T) {
-	var all []protocol.Container
-	for range 500 {
-		all = append(all, protocol.Container{CTID: ct(1), Name: "a-name", Runtime: "lxc", State: "running", Labels: []string{"site=lab", "tier=db"}})
-	}
-	pages := paginate(make([]byte, 10<<10), all)
-	total := 0
-	for _, p := range pages {
-		total += len(p)
-	}
-	if total != 500 || len(pages) < 4 {
-		t.Errorf("%d containers in %d pages", total, len(pages))
-	}
-	if pages := paginate(nil, nil); len(pages) != 1 {
-		t.Errorf("%d pages of nothing, want 1: the host is told in it", len(pages))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
@@ -56,13 +57,6 @@ func (a *Agent) loadContainers(ctx context.Context) error {
 	clear(a.managed)
 	for _, rec := range all {
 		a.managed[rec.CTID] = &tracked{rec: rec, tries: attempts{failures: rec.Failures}}
-	}
-	alerts, err := a.cfg.Queue.Alerts(ctx)
-	if err != nil {
-		return err
-	}
-	for _, alert := range alerts {
-		a.alerts[alert.ID] = alert
 	}
 	return nil
 }
@@ -128,7 +122,7 @@ func (a *Agent) listed(l listing) {
 	a.unlooked = slices.DeleteFunc(a.unlooked, func(k container.Kind) bool { return k == l.kind })
 	if l.err != nil {
 		a.cfg.Log.Warn("containers cannot be listed", "runtime", l.kind.String(), "error", l.err)
-		a.noteChange()
+		a.hostChanged()
 		return
 	}
 	there := make(map[protocol.CTID]bool)
@@ -149,13 +143,13 @@ func (a *Agent) listed(l listing) {
 		}
 	}
 	a.foreign[l.kind] = foreign
-	a.noteChange()
+	a.hostChanged()
 	a.correct()
 }
 
 // saw takes what a look that began at gen has seen of a container.
 func (a *Agent) saw(t *tracked, info container.Info, gen uint64) {
-	if t.busy || t.gen > gen || !a.lanes.free(t.rec.CTID.String()) {
+	if t.busy || t.gen > gen || !a.actions.Idle(t.rec.CTID) {
 		return // something is being done to it: the end of that will tell
 	}
 	a.take(t, info)
@@ -174,7 +168,7 @@ func (a *Agent) observed(id protocol.CTID, info container.Info) {
 	} else {
 		a.lookAll()
 	}
-	a.noteChange()
+	a.hostChanged()
 }
 
 func (a *Agent) take(t *tracked, info container.Info) {
@@ -233,12 +227,12 @@ func (a *Agent) correct() {
 	now := a.loop.Now()
 	for _, t := range a.sorted() {
 		what := judge(&t.rec, t.seen, t.info.State, t.tries, now)
-		if t.busy || !a.lanes.free(t.rec.CTID.String()) {
+		if t.busy || !a.actions.Idle(t.rec.CTID) {
 			continue // asked again at the end of that
 		}
 		switch what {
 		case correctLater:
-			a.at(dueKeep, t.tries.notBefore-now)
+			a.keepSoon.In(t.tries.notBefore - now)
 		case correctStart, correctStop:
 			if busy < maxCorrections {
 				busy++
@@ -266,8 +260,7 @@ func (a *Agent) beginCorrection(t *tracked, what correction) {
 		return
 	}
 	t.busy = true
-	hold := laneEntry{id: protocol.ActionID(t.rec.CTID), lane: protocol.LaneContainer, keys: []string{t.rec.CTID.String()}, running: true}
-	a.lanes.add(hold)
+	a.actions.Hold(t.rec.CTID)
 	rec := t.rec
 	work, halt := context.WithCancelCause(a.loop.Work())
 	idle := make(chan struct{})
@@ -283,13 +276,13 @@ func (a *Agent) beginCorrection(t *tracked, what correction) {
 		} else {
 			seen, err = r.Stop(ctx, string(rec.Name), defaultGrace)
 		}
-		preempted := context.Cause(work) == errPreempted
+		preempted := context.Cause(work) == actions.ErrPreempted
 		close(idle)
 		if seen.Name == "" {
 			seen = inspect(a.loop.Work(), r, string(rec.Name))
 		}
 		return func() {
-			a.lanes.remove(hold.id)
+			a.actions.Release(rec.CTID)
 			if t := a.managed[rec.CTID]; t != nil {
 				t.busy, t.halt, t.idle = false, nil, nil
 				if preempted {
@@ -306,7 +299,7 @@ func (a *Agent) corrected(t *tracked, what correction, seen container.Info, err 
 	if a.loop.Work().Err() != nil {
 		return // the agent stops: whatever it was, it was not the container's fault
 	}
-	a.at(dueKeep, 0)
+	a.keepSoon.In(0)
 	switch {
 	case what == correctStop && err != nil:
 		a.cfg.Log.Warn("a container that should be stopped does not stop", "container", string(t.rec.Name), "error", err)
@@ -351,10 +344,7 @@ func (a *Agent) startFailed(t *tracked, why error) {
 // remake makes a container's record durable. A disk that does not take it keeps
 // the old one: the container is tried once more then.
 func (a *Agent) remake(rec queue.Container, alerts []protocol.Alert) {
-	c := queue.Change{Put: []queue.Container{rec}, Alerts: alerts}
-	if a.loop.Disk(a.cfg.Queue.Apply(a.loop.Steps(), c, a.loop.When())) {
-		a.apply(c)
-	}
+	_ = a.apply(queue.Change{Put: []queue.Container{rec}, Alerts: alerts}) // the loop knows of the disk
 }
 
 func brokenAlert(rec *queue.Container) string { return "container.broken/" + rec.CTID.String() }

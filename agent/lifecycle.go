@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hostler-io/hostler/agent/commands"
+	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
@@ -52,7 +52,7 @@ func (a *Agent) creator() (container.Runtime, container.Creator, error) {
 			return r, c, nil
 		}
 	}
-	return nil, nil, fmt.Errorf("%w: no runtime of this host makes containers", codeUnsupported)
+	return nil, nil, fmt.Errorf("%w: no runtime of this host makes containers", actions.CodeUnsupported)
 }
 
 // prepare says what the start of an action makes durable of its container: what
@@ -129,8 +129,8 @@ func (a *Agent) unprepared(s *protocol.Spec) queue.Step {
 	return queue.Step{Event: protocol.EventTargetGone}
 }
 
-// apply follows a change that is durable.
-func (a *Agent) apply(c queue.Change) {
+// applyToContainers follows a change that is durable.
+func (a *Agent) applyToContainers(c queue.Change) {
 	for _, id := range c.Delete {
 		delete(a.managed, id)
 	}
@@ -141,75 +141,72 @@ func (a *Agent) apply(c queue.Change) {
 			a.managed[rec.CTID] = &tracked{rec: rec}
 		}
 	}
-	for _, alert := range c.Alerts {
-		if alert.Raised {
-			a.alerts[alert.ID] = alert.AlertInfo
-		} else {
-			delete(a.alerts, alert.ID)
-		}
-	}
-	if len(c.Alerts) > 0 {
-		a.reread()
-	}
-	if len(c.Delete)+len(c.Put)+len(c.Alerts) > 0 {
-		a.noteChange()
-	}
 }
 
-// beginStep starts a step of a container's life beside the loop.
-func (a *Agent) beginStep(j *job) {
-	t := a.managed[j.spec.Target]
+// verbs carries out what is done to containers, as [actions.Handler].
+type verbs struct{ a *Agent }
+
+// Admit implements [actions.Handler].
+func (v verbs) Admit(s *protocol.Spec) error {
+	if s.Kind != protocol.KindCreate {
+		return nil
+	}
+	_, _, err := v.a.creator()
+	return err
+}
+
+// Prepare implements [actions.Handler].
+func (v verbs) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
+	c, ok := v.a.prepare(s)
+	if !ok {
+		end := v.a.unprepared(s)
+		return queue.Change{}, &end
+	}
+	return c, nil
+}
+
+// Begin implements [actions.Handler].
+func (v verbs) Begin(j *actions.Job) {
+	a, spec := v.a, j.Spec()
+	t := a.managed[spec.Target]
 	if t == nil {
-		a.finish(j, queue.Step{Event: protocol.EventTargetGone})
+		j.Finish(queue.Step{Event: protocol.EventTargetGone})
 		return
 	}
-	if j.spec.Kind == protocol.KindStart || j.spec.Kind == protocol.KindReset {
+	if spec.Kind == protocol.KindStart || spec.Kind == protocol.KindReset {
 		t.tries = attempts{} // a user's own start forgives what was before
 	}
-	info, _ := protocol.KindOf(j.spec.Kind)
-	l := lifeStep{agent: a, id: j.act.ID, spec: j.spec, rec: t.rec, runtime: a.runtime(t.rec.Runtime), last: j.act.Attempt >= info.Attempts}
-	if info.Lane == protocol.LanePreempt {
-		l.victims = a.halted(j)
-	}
-	id := j.act.ID
-	work, halt := context.WithCancelCause(a.loop.Work())
-	idle := make(chan struct{})
-	j.halt, j.idle = halt, idle
-	a.at(dueSteps, slowStep)
-	a.loop.Worker(func() func() {
-		defer halt(nil)
-		ctx, cancel := context.WithTimeoutCause(work, l.spec.Timeout(), errTimeLimit)
-		defer cancel()
-		step := l.do(ctx)
-		close(idle)
-		if a.loop.Work().Err() != nil {
-			return nil // it is taken up by the next process
-		}
-		seen := l.seen
-		if seen.Name == "" {
-			seen = inspect(a.loop.Work(), l.runtime, string(l.rec.Name))
-		}
-		return func() {
-			a.observed(l.rec.CTID, seen)
-			if j := a.jobs[id]; j != nil {
-				a.stepped(j, l.rec.CTID, step)
-			}
-		}
-	})
-}
-
-// stepped takes the end of a step of a container's life, or begins the next
-// attempt at it.
-func (a *Agent) stepped(j *job, id protocol.CTID, step queue.Step) {
-	if j.preempted {
-		step = preempted(commands.Outcome{Step: step}).Step
-	}
-	if step.Event == protocol.EventRetry {
-		a.again(j)
+	l := &lifeStep{agent: a, spec: *spec, rec: t.rec, runtime: a.runtime(t.rec.Runtime)}
+	if l.runtime == nil {
+		j.Finish(queue.Step{Event: protocol.EventFail, Detail: fmt.Sprintf("this host has no %s any more", l.rec.Runtime), Container: a.became(t.rec.CTID, queue.Change{})})
 		return
 	}
-	step.Container = a.became(id, step.Change)
-	a.finish(j, step)
+	if info, _ := protocol.KindOf(spec.Kind); info.Lane == protocol.LanePreempt {
+		l.victims = j.Preempted()
+		if t.halt != nil {
+			t.halt(actions.ErrPreempted)
+			l.victims = append(l.victims, t.idle)
+		}
+	}
+	s := l.saga()
+	s.Ended = func(ctx context.Context) func(*queue.Step) {
+		seen := l.seen
+		if seen.Name == "" {
+			seen = inspect(ctx, l.runtime, string(l.rec.Name))
+		}
+		return func(end *queue.Step) {
+			a.observed(l.rec.CTID, seen)
+			end.Container = a.became(l.rec.CTID, end.Change)
+		}
+	}
+	s.Slow = func() string {
+		t := a.managed[l.rec.CTID]
+		if busy, ok := l.runtime.(container.Busy); ok && t != nil {
+			return underWay(busy.Operations(), t.rec)
+		}
+		return ""
+	}
+	j.Run(s)
 }
 
 // became is a container as it will be when a change is made; nil if it will be
@@ -229,58 +226,53 @@ func (a *Agent) became(id protocol.CTID, c queue.Change) *protocol.Container {
 	return &shown
 }
 
-var errTimeLimit = errors.New("time limit")
-
 // lifeStep is a step of a container's life, done by a worker.
 type lifeStep struct {
 	agent   *Agent
-	id      protocol.ActionID
 	spec    protocol.Spec
 	rec     queue.Container
 	runtime container.Runtime
-	last    bool // no attempt follows, should this one be interrupted
 	// victims are closed when what it has preempted has let go of the container.
 	victims []<-chan struct{}
 	// seen is the container after the step, if the runtime has told.
 	seen container.Info
 }
 
-// do makes the step. All of them may be made again after an interruption.
-func (l *lifeStep) do(ctx context.Context) queue.Step {
-	if l.runtime == nil {
-		return queue.Step{Event: protocol.EventFail, Detail: fmt.Sprintf("this host has no %s any more", l.rec.Runtime)}
-	}
-	var err error
-	var change queue.Change
+// saga is what is done. All steps may be made again after an interruption.
+func (l *lifeStep) saga() actions.Saga {
 	switch l.spec.Kind {
 	case protocol.KindCreate:
-		change, err = l.create(ctx)
-	case protocol.KindStart:
-		err = l.start(ctx)
-	case protocol.KindStop:
-		l.seen, err = l.runtime.Stop(ctx, string(l.rec.Name), l.grace())
-	case protocol.KindStopNow:
-		err = l.stopNow(ctx)
-	case protocol.KindRename:
-		change, err = l.rename(ctx)
-	case protocol.KindDestroy:
-		change, err = l.destroy(ctx)
-	case protocol.KindReset:
-		if l.rec.Intended == queue.Running {
-			err = l.start(ctx)
+		s := actions.Saga{Steps: []actions.Step{{Do: marked(l.create), Commit: true}}, Undo: l.uncreate}
+		if l.spec.Start {
+			s.Steps = append(s.Steps, actions.Step{Do: marked(l.startCreated)})
 		}
+		return s
+	case protocol.KindRename:
+		return actions.One(marked(l.rename))
+	case protocol.KindDestroy:
+		return actions.One(marked(l.destroy))
 	}
+	do := l.start
 	switch {
-	case err == nil:
-		return queue.Step{Event: protocol.EventSucceed, Change: change}
-	case context.Cause(ctx) == errTimeLimit:
-		return queue.Step{Event: protocol.EventTimeout, Detail: err.Error(), Change: change}
-	case errors.Is(err, container.ErrInterrupted) && !l.last:
-		return queue.Step{Event: protocol.EventRetry}
-	case errors.Is(err, container.ErrInterrupted):
-		return queue.Step{Event: protocol.EventInterrupt, Detail: err.Error(), Change: change}
+	case l.spec.Kind == protocol.KindStop:
+		do = l.stop
+	case l.spec.Kind == protocol.KindStopNow:
+		do = l.stopNow
+	case l.spec.Kind == protocol.KindReset && l.rec.Intended != queue.Running:
+		do = func(context.Context) error { return nil }
 	}
-	return queue.Step{Event: protocol.EventFail, Detail: err.Error(), Change: change}
+	return actions.One(marked(func(ctx context.Context) (queue.Change, error) { return queue.Change{}, do(ctx) }))
+}
+
+// marked marks the errors of a step that tell of an interruption.
+func marked(do func(context.Context) (queue.Change, error)) func(context.Context) (queue.Change, error) {
+	return func(ctx context.Context) (queue.Change, error) {
+		c, err := do(ctx)
+		if errors.Is(err, container.ErrInterrupted) {
+			err = actions.Interrupted(err)
+		}
+		return c, err
+	}
 }
 
 func (l *lifeStep) grace() time.Duration {
@@ -292,6 +284,11 @@ func (l *lifeStep) grace() time.Duration {
 
 func (l *lifeStep) start(ctx context.Context) (err error) {
 	l.seen, err = l.agent.startContainer(ctx, &l.rec, l.runtime)
+	return err
+}
+
+func (l *lifeStep) stop(ctx context.Context) (err error) {
+	l.seen, err = l.runtime.Stop(ctx, string(l.rec.Name), l.grace())
 	return err
 }
 
@@ -308,36 +305,38 @@ func (a *Agent) startContainer(ctx context.Context, rec *queue.Container, r cont
 	return r.Start(ctx, string(rec.Name))
 }
 
-// create makes the container and, if asked for, starts it. What it returns is to
-// be changed with the end of the action: a container that could not be made is
-// forgotten, unless something of it is left that its user has to destroy.
+// create makes the container, and says what it is to be from then on.
 func (l *lifeStep) create(ctx context.Context) (queue.Change, error) {
 	if err := l.make(ctx); err != nil {
-		if l.rec.Made {
-			return queue.Change{}, err // by an order before this one
-		}
-		if errors.Is(err, container.ErrInterrupted) && !l.last {
-			return queue.Change{}, err // the next attempt goes on with what is there
-		}
-		if left := l.unmake(err); left != nil {
-			return queue.Change{}, fmt.Errorf("%w; what it left cannot be removed: %w", err, left)
-		}
-		return queue.Change{Delete: []protocol.CTID{l.rec.CTID}}, err
+		return queue.Change{}, err
 	}
-	l.rec.Made = true
-	made := queue.Change{Put: []queue.Container{l.rec}}
-	if !l.spec.Start {
-		return made, nil
+	made := l.rec
+	made.Made = true
+	if l.spec.Start {
+		made.Intended = queue.Running
 	}
-	l.rec.Intended = queue.Running
-	made.Put[0] = l.rec
-	if err := l.record(ctx, made); err != nil {
-		return made, err
-	}
+	l.rec.Intended = made.Intended
+	return queue.Change{Put: []queue.Container{made}}, nil
+}
+
+// startCreated starts a container that was created.
+func (l *lifeStep) startCreated(ctx context.Context) (queue.Change, error) {
 	if err := l.start(ctx); err != nil {
 		return queue.Change{}, fmt.Errorf("it was created and does not start: %w", err)
 	}
 	return queue.Change{}, nil
+}
+
+// uncreate forgets a container that could not be made, unless something of it is
+// left that its user has to destroy.
+func (l *lifeStep) uncreate(_ context.Context, why error) (queue.Change, error) {
+	if l.rec.Made {
+		return queue.Change{}, why // by an order before this one
+	}
+	if left := l.unmake(why); left != nil {
+		return queue.Change{}, fmt.Errorf("%w; what it left cannot be removed: %w", why, left)
+	}
+	return queue.Change{Delete: []protocol.CTID{l.rec.CTID}}, why
 }
 
 // make makes the container, or goes on with what an earlier attempt has made.
@@ -373,21 +372,6 @@ func (l *lifeStep) unmake(why error) error {
 	if errors.Is(err, container.ErrNotFound) {
 		return nil
 	}
-	return err
-}
-
-// record makes a change durable in the middle of a step.
-func (l *lifeStep) record(ctx context.Context, c queue.Change) error {
-	_, err := loop.Ask(ctx, l.agent.loop, func() (struct{}, error) {
-		if j := l.agent.jobs[l.id]; j != nil && j.preempted {
-			return struct{}{}, errPreempted
-		}
-		err := l.agent.cfg.Queue.Apply(l.agent.loop.Steps(), c, l.agent.loop.When())
-		if l.agent.loop.Disk(err) {
-			l.agent.apply(c)
-		}
-		return struct{}{}, err
-	})
 	return err
 }
 
@@ -433,10 +417,9 @@ func (a *Agent) assign(rec *queue.Container, network netip.Prefix) (netip.Prefix
 	next := *rec
 	next.Address = address.String()
 	c := queue.Change{Put: []queue.Container{next}}
-	if err := a.cfg.Queue.Apply(a.loop.Steps(), c, a.loop.When()); !a.loop.Disk(err) {
+	if err := a.apply(c); err != nil {
 		return netip.Prefix{}, err
 	}
-	a.apply(c)
 	*rec = next // the worker waits for this call
 	return address, nil
 }
@@ -479,6 +462,11 @@ func (l *lifeStep) rename(ctx context.Context) (queue.Change, error) {
 	return queue.Change{Put: []queue.Container{next}}, nil
 }
 
+// preemptPatience is how long a stop that may not wait waits for the operations
+// that it has ended to be gone: killing a helper process takes no time, unless the
+// kernel is stuck with it.
+const preemptPatience = 5 * time.Second
+
 // stopNow stops the container as soon as what was preempted has let go of it,
 // and tries all the same if that takes too long.
 func (l *lifeStep) stopNow(ctx context.Context) error {
@@ -516,4 +504,19 @@ func inspect(ctx context.Context, r container.Runtime, name string) container.In
 		return container.Info{}
 	}
 	return info
+}
+
+// slow is how long an operation on a container takes until it is told what it does.
+// Most take a fraction of that; the first creation from a template takes more.
+const slow = 5 * time.Second
+
+// underWay tells of the operation on a container that takes long; empty is none.
+func underWay(all []container.Operation, rec queue.Container) string {
+	for _, o := range all {
+		if o.Name == string(rec.Name) && time.Since(o.Since) >= slow {
+			return fmt.Sprintf("%s%s %s of %s, process %d, since %s; it is killed unless it has ended at %s",
+				actions.UnderWay, rec.Runtime, o.Verb, o.Name, o.PID, o.Since.UTC().Format(time.RFC3339), o.Until.UTC().Format(time.RFC3339))
+		}
+	}
+	return ""
 }

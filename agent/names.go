@@ -8,6 +8,10 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
+// codeWrongName refuses a request that calls its container by the name of another,
+// or by a name that it never had.
+const codeWrongName protocol.Code = "wrong_name"
+
 // maxFormer is how many former names of a container are remembered: whoever asked
 // by an older one has waited for longer than anybody renames.
 const maxFormer = 16
@@ -30,7 +34,7 @@ func called(c queue.Container, name protocol.ContainerName) queue.Container {
 // called, or will be when what was accepted before is done. Whoever approves is
 // shown the name, and it is the id that counts: one who calls the database
 // "scratch" would have it destroyed by people who read what they sign.
-func (a *Agent) misnamed(s *protocol.Spec) error {
+func (a *Agent) misnamed(s *protocol.Spec, pending []*protocol.Spec) error {
 	if s.Name == "" || s.Target.IsZero() || s.Kind == protocol.KindCreate {
 		return nil
 	}
@@ -50,13 +54,8 @@ func (a *Agent) misnamed(s *protocol.Spec) error {
 			names = append(names, o.NewName)
 		}
 	}
-	for _, j := range a.jobs {
-		given(&j.spec)
-	}
-	for _, o := range a.staged {
-		if o.laned {
-			given(&o.spec)
-		}
+	for _, o := range pending {
+		given(o)
 	}
 	if len(names) == 0 || slices.Contains(names, s.Name) {
 		return nil // what is not there at all says so when its turn comes

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/rights"
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
@@ -32,7 +33,7 @@ type realm struct {
 	rings       [][]byte
 
 	mu   sync.Mutex
-	kept agent.PolicyRecord
+	kept rights.Record
 	fail error // of the next keeping
 }
 
@@ -94,7 +95,7 @@ func (r *realm) Fetch(_ context.Context, n uint64) error {
 	return err
 }
 
-func (r *realm) keep(p agent.PolicyRecord) error {
+func (r *realm) keep(p rights.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.fail != nil {
@@ -110,7 +111,7 @@ func (r *realm) tune(local *policy.Policy) func(c *agent.Config) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		c.Trust = r
-		c.Policies = agent.Policies{Local: local, Kept: r.kept, Keep: r.keep}
+		c.Policies = rights.Policies{Local: local, Kept: r.kept, Keep: r.keep}
 	}
 }
 
@@ -129,7 +130,7 @@ by = ["alice", "bob", "carol"]
 
 // guarded is a host on which strict is in force, by a document.
 func (r *realm) guarded(number uint64) {
-	r.kept = agent.PolicyRecord{Number: number, Text: []byte(strict), FloorMS: 1}
+	r.kept = rights.Record{Number: number, Text: []byte(strict), FloorMS: 1}
 }
 
 // inRealm runs a test on a guarded host.
@@ -558,7 +559,7 @@ func TestApproverOfANewerRing(t *testing.T) {
 func TestFilesStayWhereThePolicySays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRealm(t)
-		r.kept = agent.PolicyRecord{Number: 1, Text: []byte("version = 1\n[[rule]]\nkinds = ['host.pull']\npaths = ['/srv/drop']\n"), FloorMS: 1}
+		r.kept = rights.Record{Number: 1, Text: []byte("version = 1\n[[rule]]\nkinds = ['host.pull']\npaths = ['/srv/drop']\n"), FloorMS: 1}
 		tune := r.tune(nil)
 		w := newWorld(t, func(c *agent.Config) {
 			tune(c)
@@ -594,7 +595,7 @@ func TestPlacesAreThoseOfItsPolicy(t *testing.T) {
 	)
 	synctest.Test(t, func(t *testing.T) {
 		r := newRealm(t)
-		r.kept = agent.PolicyRecord{Number: 1, Text: []byte(loose), FloorMS: 1}
+		r.kept = rights.Record{Number: 1, Text: []byte(loose), FloorMS: 1}
 		tune := r.tune(nil)
 		w := newWorld(t, func(c *agent.Config) {
 			tune(c)

@@ -18,6 +18,8 @@ import (
 
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/rights"
+	"github.com/hostler-io/hostler/agent/uplink"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/container/containertest"
 	"github.com/hostler-io/hostler/protocol"
@@ -97,7 +99,7 @@ func (r *ring) Fetch(_ context.Context, n uint64) error {
 type line struct {
 	mu      sync.Mutex
 	coord   *peer
-	session *agent.Session
+	session *uplink.Session
 	cut     chan struct{}
 	down    bool // no connection can be made
 	chaos   *rand.Rand
@@ -106,7 +108,7 @@ type line struct {
 	held    []func() // what has come down on it
 }
 
-func (l *line) Run(ctx context.Context, open func(uint64) (agent.Session, error)) error {
+func (l *line) Run(ctx context.Context, open func(uint64) (uplink.Session, error)) error {
 	for conn := uint64(1); ; conn++ {
 		s, err := open(conn)
 		if err != nil {
@@ -278,7 +280,7 @@ func newWorld(t *testing.T, tune func(*agent.Config)) *world {
 func (w *world) run(q *queue.Queue) {
 	w.t.Helper()
 	cfg := agent.Config{
-		Host: host, Fleet: fleet, FleetName: fleetName, Queue: q, Link: w.line, Bulk: bulk{w.line}, Signer: hostKey, Trust: w.ring, Policies: agent.Policies{Keep: func(agent.PolicyRecord) error { return nil }},
+		Host: host, Fleet: fleet, FleetName: fleetName, Queue: q, Link: w.line, Bulk: bulk{w.line}, Signer: hostKey, Trust: w.ring, Policies: rights.Policies{Keep: func(rights.Record) error { return nil }},
 		Runtimes: []container.Runtime{w.lxc}, Commands: w.cmds, RunDirs: w.cmds, Supervisor: []string{"/usr/lib/hostler/hostler-run"}, Boot: w.boot,
 		BootMS: func() int64 { return time.Since(w.begun).Milliseconds() },
 		Log:    slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),

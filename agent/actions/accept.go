@@ -238,12 +238,10 @@ func (a *Actions) accepted(n staged, t queue.Taken) {
 	j := &Job{actions: a, act: act, spec: n.spec}
 	a.jobs[act.ID] = j
 	a.Changed(act.ID)
-	switch {
-	case act.State == protocol.StateRunning:
+	a.cfg.Inputs.Keep(act.ID, &j.spec, n.entry.lacks)
+	if act.State == protocol.StateRunning {
 		a.cfg.Rooms.Applied(*n.arrival.Order.Begin)
 		j.begin()
-	case n.entry.lacks:
-		a.cfg.Inputs.Want(act.ID, &j.spec)
 	}
 }
 

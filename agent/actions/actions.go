@@ -73,9 +73,9 @@ type Policy interface {
 type Inputs interface {
 	// Lacks reports whether an action cannot begin because its input is not here.
 	Lacks(s *protocol.Spec) bool
-	// Want has the input of an action fetched: [Actions.Supplied] or [Actions.Fail]
-	// follows.
-	Want(id protocol.ActionID, s *protocol.Spec)
+	// Keep keeps the input of an action, or has it fetched if the action lacks it,
+	// until the action has ended: [Actions.Supplied] or its end follows.
+	Keep(id protocol.ActionID, s *protocol.Spec, lacks bool)
 }
 
 // Config is what actions are kept with. All of it is required.
@@ -182,11 +182,10 @@ func (a *Actions) entryOf(id protocol.ActionID, s *protocol.Spec) laneEntry {
 func (a *Actions) Resume() {
 	// What ends at once takes itself out of the list, so it is a copy that is walked.
 	for _, e := range slices.Clone(a.lanes.entries) {
-		switch j := a.jobs[e.id]; {
-		case e.running:
+		j := a.jobs[e.id]
+		a.cfg.Inputs.Keep(e.id, &j.spec, e.lacks)
+		if e.running {
 			j.begin()
-		case e.lacks:
-			a.cfg.Inputs.Want(e.id, &j.spec)
 		}
 	}
 }
@@ -210,21 +209,6 @@ func (a *Actions) Needed() map[protocol.Digest]bool {
 		needed[j.spec.StdinSHA256] = true
 	}
 	return needed
-}
-
-// Readers are the actions that read an input, in the order of acceptance, and among
-// them those that cannot begin without it.
-func (a *Actions) Readers(d protocol.Digest) (all, lacking []*Job) {
-	for _, e := range a.lanes.entries {
-		j := a.jobs[e.id]
-		if j == nil || j.spec.StdinSHA256 != d {
-			continue
-		}
-		if all = append(all, j); e.lacks {
-			lacking = append(lacking, j)
-		}
-	}
-	return all, lacking
 }
 
 // Supplied notes that what an action reads is here.

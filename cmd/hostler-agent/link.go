@@ -4,16 +4,16 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/uplink"
 	"github.com/hostler-io/hostler/mqtt"
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// link lets an MQTT client be the agent's [agent.Link].
+// link lets an MQTT client be the agent's [uplink.Link].
 type link struct{ *mqtt.Client }
 
 // Run shadows the client's: the two kinds of session are one.
-func (l link) Run(ctx context.Context, open func(conn uint64) (agent.Session, error)) error {
+func (l link) Run(ctx context.Context, open func(conn uint64) (uplink.Session, error)) error {
 	return l.Client.Run(ctx, func(conn uint64) (mqtt.Session, error) {
 		s, err := open(conn)
 		return mqtt.Session(s), err

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/rights"
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -94,16 +94,16 @@ func checkOwner(path string) error {
 // loadPolicies reads what is kept of a fleet's policies. A file that is damaged
 // lets nobody do anything until root has decided: to take it for none would do
 // away with the policy.
-func (s state) loadPolicies(fleet protocol.FleetID, p *agent.Policies) {
+func (s state) loadPolicies(fleet protocol.FleetID, p *rights.Policies) {
 	kept, err := s.policyRecord(fleet)
 	if err != nil && p.Local == nil {
 		p.Local, p.Broken = policy.Closed(err), err
 	}
-	p.Kept, p.Keep = kept, func(r agent.PolicyRecord) error { return s.keepPolicy(fleet, r) }
+	p.Kept, p.Keep = kept, func(r rights.Record) error { return s.keepPolicy(fleet, r) }
 }
 
-func (s state) policyRecord(fleet protocol.FleetID) (agent.PolicyRecord, error) {
-	var r agent.PolicyRecord
+func (s state) policyRecord(fleet protocol.FleetID) (rights.Record, error) {
+	var r rights.Record
 	b, err := durable.ReadFile(s.policy(fleet), maxPolicyRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
@@ -115,12 +115,12 @@ func (s state) policyRecord(fleet protocol.FleetID) (agent.PolicyRecord, error) 
 		err = json.Unmarshal(b, &r)
 	}
 	if err != nil {
-		return agent.PolicyRecord{}, fmt.Errorf("%s is damaged: %w\nRestore it, or write a policy into the policy file, or remove it so that the host takes the built-in policy", s.policy(fleet), err)
+		return rights.Record{}, fmt.Errorf("%s is damaged: %w\nRestore it, or write a policy into the policy file, or remove it so that the host takes the built-in policy", s.policy(fleet), err)
 	}
 	return r, nil
 }
 
-func (s state) keepPolicy(fleet protocol.FleetID, r agent.PolicyRecord) error {
+func (s state) keepPolicy(fleet protocol.FleetID, r rights.Record) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encode the policy: %w", err)
@@ -197,7 +197,7 @@ func showPolicy(w io.Writer, c config) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	var kept agent.PolicyRecord
+	var kept rights.Record
 	if record.Member() {
 		chain, err := record.Chain()
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/agent/join"
+	"github.com/hostler-io/hostler/agent/rights"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -94,19 +94,19 @@ func TestOwnFilesAreVital(t *testing.T) {
 func TestPolicyOutlivesLeave(t *testing.T) {
 	s := state(t.TempDir())
 	ours, others := protocol.FleetID{1}, protocol.FleetID{2}
-	want := agent.PolicyRecord{Number: 7, Text: []byte(closedFile), FloorMS: 1234, SinceMS: 5, Store: protocol.StoreID{1}}
+	want := rights.Record{Number: 7, Text: []byte(closedFile), FloorMS: 1234, SinceMS: 5, Store: protocol.StoreID{1}}
 	if err := errors.Join(s.keep(join.Record{Host: "edge-01"}), s.keepPolicy(ours, want), s.forget()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.record(); err == nil {
 		t.Fatal("it is a member still")
 	}
-	var p agent.Policies
+	var p rights.Policies
 	s.loadPolicies(ours, &p)
 	if p.Kept.Number != 7 || p.Kept.FloorMS != 1234 || !bytes.Equal(p.Kept.Text, want.Text) || p.Local != nil || p.Kept.Store != want.Store {
 		t.Errorf("kept is %+v", p.Kept)
 	}
-	var q agent.Policies
+	var q rights.Policies
 	s.loadPolicies(others, &q)
 	if q.Kept.Number != 0 || q.Local != nil {
 		t.Errorf("another fleet has %+v", q.Kept)
@@ -118,7 +118,7 @@ func TestPolicyOutlivesLeave(t *testing.T) {
 func TestDamagedPolicyIsNotNone(t *testing.T) {
 	s := state(t.TempDir())
 	fleet := protocol.FleetID{1}
-	if err := s.keepPolicy(fleet, agent.PolicyRecord{Number: 7, Text: []byte(closedFile), FloorMS: 1}); err != nil {
+	if err := s.keepPolicy(fleet, rights.Record{Number: 7, Text: []byte(closedFile), FloorMS: 1}); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := os.ReadFile(s.policy(fleet))
@@ -130,7 +130,7 @@ func TestDamagedPolicyIsNotNone(t *testing.T) {
 		if err := os.WriteFile(s.policy(fleet), raw, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var p agent.Policies
+		var p rights.Policies
 		s.loadPolicies(fleet, &p)
 		if p.Local == nil || p.Broken == nil || !runs(p.Local).Refused {
 			t.Fatalf("bit %d turned: %+v", bit, p)

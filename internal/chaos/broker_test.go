@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/uplink"
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -35,7 +35,7 @@ type message struct {
 // conn is the connection of a host.
 type conn struct {
 	host    protocol.HostID
-	session agent.Session
+	session uplink.Session
 	half    bool          // nothing passes any more, and nobody has noticed
 	cut     chan struct{} // closed at its end
 }
@@ -244,7 +244,7 @@ func (b *broker) keeps(r *rand.Rand, topic string) (message, bool) {
 }
 
 // attach connects a host, or returns nil.
-func (b *broker) attach(host protocol.HostID, s agent.Session) *conn {
+func (b *broker) attach(host protocol.HostID, s uplink.Session) *conn {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.down {
@@ -378,8 +378,8 @@ type link struct {
 	dead bool   // the process is: whatever it still says goes nowhere
 }
 
-// Run implements [agent.Link].
-func (l *link) Run(ctx context.Context, open func(uint64) (agent.Session, error)) error {
+// Run implements [uplink.Link].
+func (l *link) Run(ctx context.Context, open func(uint64) (uplink.Session, error)) error {
 	for n := uint64(1); ; n++ {
 		s, err := open(n)
 		if err != nil {
@@ -403,7 +403,7 @@ func (l *link) Run(ctx context.Context, open func(uint64) (agent.Session, error)
 	}
 }
 
-func (l *link) connect(s agent.Session) *conn {
+func (l *link) connect(s uplink.Session) *conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conn = nil
@@ -422,7 +422,7 @@ func (l *link) kill() {
 	l.b.cut(l.host)
 }
 
-// Publish implements [agent.Link]. On a slow line nothing here may take longer
+// Publish implements [uplink.Link]. On a slow line nothing here may take longer
 // than leases can wait.
 func (l *link) Publish(_ context.Context, topic string, payload []byte, retained bool) error {
 	if t, err := protocol.ParseTopic(topic); err != nil || t.Channel == protocol.ChannelOut || len(payload) > protocol.MaxMessage {

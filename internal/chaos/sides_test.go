@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/rights"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/container/containertest"
 	"github.com/hostler-io/hostler/coordinator"
@@ -182,7 +183,7 @@ func (h *host) start() {
 	h.link = &link{b: h.w.broker, host: h.id, r: rand.New(rand.NewPCG(h.w.seed, 5))}
 	h.agent, err = agent.New(agent.Config{
 		Host: h.id, Fleet: fleet, FleetName: fleetName, Queue: h.queue, Link: h.link, Bulk: bulk{h.link}, Signer: key(h.id), Trust: h.w.ring,
-		Policies: agent.Policies{Keep: func(agent.PolicyRecord) error { return nil }},
+		Policies: rights.Policies{Keep: func(rights.Record) error { return nil }},
 		Runtimes: []container.Runtime{h.lxc}, Commands: h.machine, RunDirs: h.machine, Supervisor: []string{"/usr/lib/hostler/hostler-run"},
 		Boot: h.boot(), BootMS: h.bootMS, Rand: h.w.dice, Drain: time.Second, Log: h.w.log.With("process", h.id),
 	})

@@ -1,0 +1,275 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hostler-io/hostler/agent/actions"
+	"github.com/hostler-io/hostler/agent/commands"
+	"github.com/hostler-io/hostler/agent/lease"
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/relay"
+	"github.com/hostler-io/hostler/agent/rights"
+	"github.com/hostler-io/hostler/agent/uplink"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
+)
+
+// furnish makes the rooms and tells each which others it may ask.
+func (a *Agent) furnish() {
+	cfg := &a.cfg
+	a.rights = rights.New(rights.Config{
+		Host: cfg.Host, Fleet: cfg.Fleet, FleetName: cfg.FleetName, Policies: cfg.Policies, Trust: cfg.Trust,
+		Loop: a.loop, UsedMS: cfg.Queue.UsedMS, Changed: a.hostChanged, Log: cfg.Log,
+	})
+	r := relay.Config{
+		Wire: a.wire, Numbers: a.numbers, Traffic: a.counters.traffic, RunDirs: cfg.RunDirs, Payloads: cfg.Payloads, Senders: cfg.HostRuns + cfg.Lanes,
+		Loop: a.loop, Actions: bytesOf{a}, Log: cfg.Log,
+	}
+	if cfg.Link != nil {
+		r.Bulk = cfg.Bulk
+	}
+	a.relay = relay.New(r)
+	if cfg.Commands != nil {
+		a.commands = commands.New(commands.Config{
+			Host: cfg.Host, Fleet: cfg.Fleet, Runner: cfg.Commands, RunDirs: cfg.RunDirs, Supervisor: cfg.Supervisor, Mover: cfg.Mover,
+			Unseal: cfg.Unseal, Input: a.relay.Payload, RecordSessions: cfg.RecordSessions, RecordBytes: cfg.RecordBytes, RecordOrEnd: cfg.RecordOrEnd,
+			BootMS: cfg.BootMS, Now: cfg.Now, Log: cfg.Log,
+		}, a.loop, runs{a})
+	}
+	a.actions = actions.New(actions.Config{
+		Host: cfg.Host, Boot: cfg.Boot, Loop: a.loop, Store: cfg.Queue, Rooms: roomsOf{a}, Policy: a.rights, Inputs: a.relay, Handlers: a.handlers(),
+		Random: a.random, Lanes: cfg.Lanes, HostRuns: cfg.HostRuns, Sessions: cfg.Sessions, MaxOpen: cfg.MaxOpen, Log: cfg.Log,
+	})
+	u := uplink.Config{
+		Host: a.wire, Numbers: a.numbers, Traffic: a.counters.traffic, Link: cfg.Link, Trust: cfg.Trust, Loop: a.loop,
+		Streams: cfg.Queue, Answers: cfg.Queue, AuditLog: cfg.Queue, Actions: a.actions, Bytes: a.relay,
+		Report: a.report, Policy: a.rights.Told, Raise: a.raise, Boot: cfg.Boot, Features: cfg.Features, QuietEvery: cfg.CheckEvery, Log: cfg.Log,
+	}
+	if cfg.Link != nil {
+		a.lease = lease.New(lease.Config{
+			Host: a.wire, Numbers: a.numbers, Traffic: a.counters.traffic, Boot: cfg.Boot, BootMS: cfg.BootMS,
+			Publish: cfg.Link.Publish, Lost: func(conn uint64) { a.uplink.Lost(conn) }, Log: cfg.Log,
+		})
+		u.Grants = a.lease
+	}
+	a.uplink = uplink.New(u)
+}
+
+// handlers says how actions of each kind are carried out.
+func (a *Agent) handlers() map[protocol.Kind]actions.Handler {
+	all := make(map[protocol.Kind]actions.Handler)
+	for _, k := range protocol.Kinds() {
+		switch info, _ := protocol.KindOf(k); {
+		case k == protocol.KindPing:
+			all[k] = actions.Ping{}
+		case k == protocol.KindPolicySet:
+			all[k] = a.rights
+		case info.Command:
+			all[k] = commandVerbs{a}
+		default:
+			all[k] = verbs{a}
+		}
+	}
+	return all
+}
+
+func (a *Agent) random() (random [10]byte, err error) {
+	_, err = a.cfg.Rand.Read(random[:])
+	return random, err
+}
+
+// hostChanged follows a change of what the host tells of itself.
+func (a *Agent) hostChanged() { a.uplink.Changed() }
+
+// report is what the host tells of itself; false until all its containers were
+// seen.
+func (a *Agent) report() (uplink.Report, bool) {
+	if len(a.unlooked) > 0 {
+		return uplink.Report{}, false
+	}
+	h, policy := a.cfg.HostInfo(), a.rights.Info()
+	h.Policy = &policy
+	h.Boot, h.ClockMS, h.QueueDepth = a.cfg.Boot, a.loop.WallMS(), a.actions.Open()
+	return uplink.Report{Host: h, Containers: a.inventory()}, true
+}
+
+// raise makes a change of an alert durable.
+func (a *Agent) raise(alert protocol.Alert) {
+	a.apply(queue.Change{Alerts: []protocol.Alert{alert}})
+}
+
+// apply makes a change durable by itself, and reports whether the disk took it.
+func (a *Agent) apply(c queue.Change) error {
+	err := a.cfg.Queue.Apply(a.loop.Steps(), c, a.loop.When())
+	if a.loop.Disk(err) {
+		roomsOf{a}.Applied(c)
+	}
+	return err
+}
+
+// roomsOf answers the room of actions about the other rooms, as [actions.Host].
+type roomsOf struct{ a *Agent }
+
+// ContainerName implements [actions.Host].
+func (r roomsOf) ContainerName(id protocol.CTID) protocol.ContainerName {
+	if t := r.a.managed[id]; t != nil {
+		return t.rec.Name
+	}
+	return ""
+}
+
+// Misnamed implements [actions.Host].
+func (r roomsOf) Misnamed(s *protocol.Spec, pending []*protocol.Spec) error {
+	return r.a.misnamed(s, pending)
+}
+
+// Applied implements [actions.Host].
+func (r roomsOf) Applied(c queue.Change) {
+	a := r.a
+	a.applyToContainers(c)
+	a.uplink.Alerted(c.Alerts)
+	if len(c.Delete)+len(c.Put)+len(c.Alerts) > 0 {
+		a.hostChanged()
+	}
+}
+
+// Reported implements [actions.Host].
+func (r roomsOf) Reported(n uint64) { r.a.uplink.Reported(n) }
+
+// Moved implements [actions.Host].
+func (r roomsOf) Moved() { r.a.uplink.ActionMoved() }
+
+// Ended implements [actions.Host].
+func (r roomsOf) Ended(act *queue.Action, _ *protocol.Spec) {
+	r.a.relay.Ended(act.ID, act.Attempt)
+	r.a.keepSoon.In(0) // its container may be corrected now
+}
+
+// Spare implements [actions.Host].
+func (r roomsOf) Spare() { r.a.spare() }
+
+// runs hears of commands, as [commands.Actions].
+type runs struct{ a *Agent }
+
+// Began implements [commands.Actions].
+func (r runs) Began(id protocol.ActionID, run commands.Run, acks *commands.Acknowledged) {
+	if j := r.a.actions.Job(id); j != nil {
+		r.a.actions.Changed(id)
+		r.a.relay.Began(id, relay.Standing{Attempt: j.Action().Attempt, Run: run, Acks: acks}, j.Spec().Kind.Interactive())
+	}
+}
+
+// Started implements [commands.Actions].
+func (r runs) Started(id protocol.ActionID) { r.a.actions.LeaveLane(id) }
+
+// Concluded implements [commands.Actions].
+func (r runs) Concluded(id protocol.ActionID, o commands.Outcome) {
+	if j := r.a.actions.Job(id); j != nil {
+		j.Conclude(actions.Outcome(o))
+	}
+}
+
+// NotCancelled implements [commands.Actions].
+func (r runs) NotCancelled(id protocol.ActionID, why error) { r.a.actions.NotCancelled(id, why) }
+
+// Remark implements [commands.Actions].
+func (r runs) Remark(id protocol.ActionID, text string) { r.a.actions.Remark(id, text) }
+
+// bytesOf tells the relay about actions, as [relay.Actions].
+type bytesOf struct{ a *Agent }
+
+// Standing implements [relay.Actions].
+func (b bytesOf) Standing(id protocol.ActionID) (relay.Standing, bool) {
+	j := b.a.actions.Job(id)
+	if j == nil {
+		return relay.Standing{}, false
+	}
+	at := relay.Standing{Attempt: j.Action().Attempt}
+	if b.a.commands != nil {
+		at.Run, at.Acks = b.a.commands.Running(id)
+	}
+	return at, true
+}
+
+// News implements [relay.Actions].
+func (b bytesOf) News(id protocol.ActionID) <-chan struct{} { return b.a.actions.News(id) }
+
+// Supplied implements [relay.Actions].
+func (b bytesOf) Supplied(id protocol.ActionID) { b.a.actions.Supplied(id) }
+
+// Unsupplied implements [relay.Actions].
+func (b bytesOf) Unsupplied(id protocol.ActionID, why error) {
+	if j := b.a.actions.Job(id); j != nil {
+		j.Finish(queue.Step{Event: protocol.EventFail, Detail: "its input did not arrive: " + why.Error()})
+	}
+}
+
+// Record implements [relay.Actions].
+func (b bytesOf) Record(r audit.Record) bool {
+	return b.a.loop.Disk(b.a.cfg.Queue.Record(b.a.loop.Steps(), r))
+}
+
+// Action implements [relay.Actions].
+func (b bytesOf) Action(ctx context.Context, id protocol.ActionID) (Action, error) {
+	return b.a.Action(ctx, id)
+}
+
+// commandVerbs carries out actions that run a command, as [actions.Handler].
+type commandVerbs struct{ a *Agent }
+
+// Admit implements [actions.Handler].
+func (v commandVerbs) Admit(s *protocol.Spec) error {
+	cfg := &v.a.cfg
+	info, _ := protocol.KindOf(s.Kind)
+	switch {
+	case s.HasPayload() && (cfg.Payloads == nil || cfg.Link == nil):
+		return fmt.Errorf("%w: input cannot be fetched here", actions.CodeUnsupported)
+	case s.SecretEnv != nil && cfg.Unseal == nil:
+		return fmt.Errorf("%w: secret values cannot be read here", actions.CodeUnsupported)
+	case info.Files && cfg.Mover == nil:
+		return fmt.Errorf("%w: files cannot be moved here", actions.CodeUnsupported)
+	case cfg.Commands == nil:
+		return fmt.Errorf("%w: commands cannot be run here", actions.CodeUnsupported)
+	}
+	return nil
+}
+
+// Prepare implements [actions.Handler].
+func (v commandVerbs) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
+	if info, _ := protocol.KindOf(s.Kind); info.Target && v.a.managed[s.Target] == nil {
+		return queue.Change{}, &queue.Step{Event: protocol.EventTargetGone}
+	}
+	return queue.Change{}, nil
+}
+
+// Begin implements [actions.Handler].
+func (v commandVerbs) Begin(j *actions.Job) {
+	a, act, spec := v.a, j.Action(), j.Spec()
+	if spec.Kind.Interactive() {
+		a.relay.Expect(act.ID, act.Attempt)
+	}
+	within := act.Within
+	if within == nil && spec.Files != nil { // an earlier version let it in, which kept none
+		within = a.rights.Within(spec, act.Requester)
+	}
+	a.commands.Begin(commands.Attempt{ID: act.ID, Number: act.Attempt, Spec: *spec, Target: a.execTarget(spec), Within: within, Found: j.Recovered()}, act.Cancelling)
+}
+
+// Recover implements [actions.Recoverer]: what became of an attempt is found out.
+func (v commandVerbs) Recover(j *actions.Job) { v.Begin(j) }
+
+// Cancel implements [actions.Canceller].
+func (v commandVerbs) Cancel(j *actions.Job) { v.a.commands.Cancel(j.Action().ID) }
+
+// execTarget is the container in which a command runs.
+func (a *Agent) execTarget(s *protocol.Spec) commands.Target {
+	if info, _ := protocol.KindOf(s.Kind); !info.Target {
+		return commands.Target{}
+	}
+	t := a.managed[s.Target]
+	if t == nil {
+		return commands.Target{}
+	}
+	return commands.Target{Name: string(t.rec.Name), Runtime: a.runtime(t.rec.Runtime)}
+}

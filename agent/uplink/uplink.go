@@ -1,0 +1,322 @@
+// Package uplink is the conversation with the coordinator: it says hello, hands up
+// what waits for a receipt, takes what comes down, and tells how the host is.
+//
+//	conversation.go  connections, hellos and their answers, goodbyes
+//	receive.go       messages that come down, in their order; orders in batches
+//	streams.go       where each stream stands, and what is to be sent once more
+//	receipt.go       receipts, both ways
+//	ring.go          messages that wait for a ring, and feeding Trust
+//	heartbeat.go     what the host tells of itself
+//	audit.go         the seals on both audit logs
+//	send.go          sealed messages on their way to the connection
+//
+// An [Uplink] belongs to the agent's loop. It decides nothing about actions: it
+// hands orders over, and says that it has them when they are durable.
+package uplink
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hostler-io/hostler/agent/actions"
+	"github.com/hostler-io/hostler/agent/loop"
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/wire"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
+	"github.com/hostler-io/hostler/protocol/stream"
+)
+
+// Link is the connection to the broker. Messages may be lost, repeated, delayed
+// and reordered; what must arrive is repeated by the agent until it was
+// receipted. It is safe for concurrent use.
+type Link interface {
+	// Run keeps one connection until ctx ends and returns the cause of that, or
+	// the error of open, which it calls before each attempt with the attempt's
+	// number in this process, from 1.
+	Run(ctx context.Context, open func(conn uint64) (Session, error)) error
+	// Publish hands a message over. It may wait for room, and fails at once when
+	// there is no connection. nil does not mean that the message was delivered.
+	Publish(ctx context.Context, topic string, payload []byte, retained bool) error
+}
+
+// Session is what the agent wants of one connection.
+type Session struct {
+	// WillTopic, Will and WillRetained are what the broker publishes when the
+	// connection ends without a goodbye.
+	WillTopic    string
+	Will         []byte
+	WillRetained bool
+	// Filters to subscribe to.
+	Filters []string
+	// Handle takes each message in order of arrival, keeps the payload and does
+	// not block.
+	Handle func(topic string, payload []byte)
+	// Up is called once, when all subscriptions stand, before the first Handle.
+	// It does not block.
+	Up func(publish func(topic string, payload []byte, retained bool) error)
+}
+
+// Trust is the ring that this host holds and what proves a newer one. It is safe
+// for concurrent use, makes durable what it takes before it returns, and believes
+// nothing but signatures.
+type Trust interface {
+	Keyring() protocol.Keyring
+	Ring() uint64
+	// Advance takes a chain of rings as the broker retains it, and Revoke a list
+	// of revocations.
+	Advance(ctx context.Context, chain []byte) error
+	Revoke(ctx context.Context, list []byte) error
+	// Fetch asks the coordinator for rings up to at least number.
+	Fetch(ctx context.Context, number uint64) error
+}
+
+// Streams is the memory of what was said. Its errors are those of the queue.
+type Streams interface {
+	Positions(ctx context.Context) (queue.Positions, error)
+	Outbox(ctx context.Context, s protocol.Stream, first, last uint64) ([]queue.Row, error)
+	Freed(ctx context.Context, have protocol.Position, evidence []byte) (stream.Covers, error)
+	Flush(ctx context.Context) error
+	// SawTerm makes a newer term durable, with the store that it names.
+	SawTerm(ctx context.Context, t protocol.Term, store protocol.StoreID, evidence []byte) error
+}
+
+// Answers makes answers durable that go up as reports, together with the place of
+// what they answer.
+type Answers interface {
+	Reject(ctx context.Context, at protocol.Position, code protocol.Code, now queue.Now) error
+	Tell(ctx context.Context, at protocol.Position, ids []protocol.ActionID, since *uint64, waits map[protocol.ActionID]protocol.Waits, now queue.Now) error
+	TellPolicy(ctx context.Context, at protocol.Position, text []byte, now queue.Now) error
+}
+
+// AuditLog is the host's own.
+type AuditLog interface {
+	AuditHead(ctx context.Context) (protocol.Position, error)
+	AuditAt(ctx context.Context, n uint64) (at protocol.Position, ok bool, err error)
+	Record(ctx context.Context, r audit.Record) error
+	// KeepCheckpoint keeps a seal on the coordinator's log, with the next step.
+	KeepCheckpoint(envelope []byte)
+}
+
+// Actions are what most items are about. They belong to the loop.
+type Actions interface {
+	// Take takes orders in and returns how many, from the first, are durable.
+	Take(orders []actions.Order) int
+	// TakeNow takes an order in that came as a control.
+	TakeNow(order actions.Order) error
+	Cancel(at protocol.Position, id protocol.ActionID) (queue.Action, error)
+	// Waits tells why actions have not begun; ring is what orders wait for.
+	Waits(ids []protocol.ActionID, ring uint64) map[protocol.ActionID]protocol.Waits
+	// AcceptSeq is the number of the newest action.
+	AcceptSeq() uint64
+}
+
+// Bytes are the streams of output and input. Their credits travel with receipts.
+type Bytes interface {
+	// Credits are what the streams down ask for, each once. Credit takes one for
+	// a stream up, and Renew has all asked for again.
+	Credits() []protocol.Credit
+	Credit(c protocol.Credit)
+	Renew()
+}
+
+// Report is what the host tells of itself in a heartbeat.
+type Report struct {
+	Host       protocol.HostInfo
+	Containers []protocol.Container
+}
+
+// Config is what the conversation is led with. Link, Trust and Grants are nil on a
+// host without a coordinator; all else is required.
+type Config struct {
+	Host     *wire.Host
+	Numbers  *wire.Numbers
+	Traffic  *wire.Traffic
+	Link     Link
+	Trust    Trust
+	Grants   Grants
+	Loop     *loop.Loop
+	Streams  Streams
+	Answers  Answers
+	AuditLog AuditLog
+	Actions  Actions
+	Bytes    Bytes
+	// Report tells how the host is; false if that is not known yet.
+	Report func() (Report, bool)
+	// Policy is the text of the policy in force, to be told; nil if it is too long.
+	Policy func() []byte
+	// Raise makes a change of an alert durable.
+	Raise    func(protocol.Alert)
+	Boot     string
+	Features []string
+	// QuietEvery is how far heartbeats are apart at least that tell of nothing but
+	// new records in the audit log.
+	QuietEvery time.Duration
+	Log        *slog.Logger
+}
+
+// Grants is the lease, which has a goroutine of its own.
+type Grants interface {
+	// Take takes a grant as it came, and never waits. It is false if it has no room.
+	Take(m wire.Message) bool
+	// GrantedMS is when the newest grant came, by the boot clock.
+	GrantedMS() int64
+}
+
+// Uplink is the conversation. Run and Open may be called by any goroutine;
+// everything else belongs to the loop.
+type Uplink struct {
+	cfg  Config
+	loop *loop.Loop
+
+	// What comes from other goroutines; News tells of all of it.
+	news   chan struct{}
+	inbox  chan wire.Message
+	linked chan uint64 // a connection is up; the newest alone
+	lost   chan uint64 // a connection failed
+	out    sender
+	feed   feed
+
+	self    queue.Identity
+	streams streams
+	gate    protocol.CoordinatorGate
+	fleet   []byte // the newest word of the coordinator to its fleet, as it came
+	link    connection
+	ahead   map[protocol.Stream]*held // orders and controls that wait for a ring
+	beat    heartbeat
+	alerts  map[string]protocol.AlertInfo // raised ones
+	seals   seals
+	refused refusalLog
+
+	helloAgain, ackSoon, beatSoon, flushSoon, ringLate *loop.Timer
+}
+
+// New returns a conversation that has not begun.
+func New(cfg Config) *Uplink {
+	u := &Uplink{
+		cfg: cfg, loop: cfg.Loop,
+		news:   make(chan struct{}, 1),
+		inbox:  make(chan wire.Message, 1024),
+		linked: make(chan uint64, 1),
+		lost:   make(chan uint64, 1),
+		ahead:  make(map[protocol.Stream]*held),
+		alerts: make(map[string]protocol.AlertInfo),
+	}
+	u.out = sender{cfg: &u.cfg, lost: u.Lost, queue: make(chan outbound, 512)}
+	u.feed = feed{cfg: &u.cfg, docs: make(chan wire.Message, 4), fetches: make(chan uint64, 1), moved: make(chan struct{}, 1), news: u.news}
+	u.seals = seals{cfg: &u.cfg}
+	u.helloAgain, u.ackSoon = cfg.Loop.Timer(u.hello), cfg.Loop.Timer(u.ack)
+	u.streams = streams{cfg: &u.cfg, wake: map[protocol.Stream]*loop.Timer{
+		// They only wake the loop: the pump, which follows every turn, looks by itself.
+		protocol.StreamReport: cfg.Loop.Timer(func() {}),
+		protocol.StreamAlert:  cfg.Loop.Timer(func() {}),
+	}}
+	u.beatSoon, u.flushSoon, u.ringLate = cfg.Loop.Timer(u.sendHeartbeat), cfg.Loop.Timer(u.flush), cfg.Loop.Timer(u.giveUpRing)
+	return u
+}
+
+// Load takes up where an earlier process has left off.
+func (u *Uplink) Load(ctx context.Context, self queue.Identity, inst protocol.Nonce, alerts []protocol.AlertInfo) error {
+	u.self = self
+	u.cfg.Numbers.Begin(self.Inc, inst, self.Term)
+	u.gate = protocol.CoordinatorGate{Seen: self.Term, Store: self.Coord}
+	for _, alert := range alerts {
+		u.alerts[alert.ID] = alert
+	}
+	if u.cfg.Trust != nil {
+		u.seals.ring = u.cfg.Trust.Ring()
+	}
+	return u.streams.load(ctx)
+}
+
+// Run keeps the connection, hands messages to it, and feeds Trust, until ctx ends,
+// and returns its cause.
+func (u *Uplink) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return u.cfg.Link.Run(ctx, u.open) }) // the connection
+	g.Go(func() error { return u.out.run(ctx) })              // sealed messages → connection
+	g.Go(func() error { return u.feed.run(ctx) })             // rings and revocations → Trust
+	return g.Wait()
+}
+
+// News receives when there is something for [Uplink.Take].
+func (u *Uplink) News() <-chan struct{} { return u.news }
+
+// maxBatch is how many messages are taken in one turn of the loop, so that what
+// belongs together is answered together.
+const maxBatch = 64
+
+// Take takes what has come.
+func (u *Uplink) Take() {
+	select {
+	case conn := <-u.linked:
+		u.connected(conn)
+	default:
+	}
+	select {
+	case conn := <-u.lost:
+		u.disconnected(conn)
+	default:
+	}
+	select {
+	case <-u.feed.moved:
+		u.trustMoved()
+	default:
+	}
+	b := batch{Uplink: u}
+	defer b.take()
+	for range maxBatch {
+		select {
+		case m := <-u.inbox:
+			b.receive(m)
+		default:
+			return
+		}
+	}
+	loop.Newest(u.news, struct{}{}) // there may be more
+}
+
+// Standing is how the conversation stands.
+type Standing struct {
+	// Connected tells that the coordinator has answered on the present connection,
+	// since SinceMS (boot clock).
+	Connected bool
+	SinceMS   int64
+	Conn      uint64
+	Term      protocol.Term
+	Unsent    uint64 // reports and alerts without a receipt
+}
+
+// Standing returns how the conversation stands.
+func (u *Uplink) Standing() Standing {
+	return Standing{Connected: u.link.answered, SinceMS: u.link.since, Conn: u.link.conn, Term: u.gate.Seen, Unsent: u.streams.unsent()}
+}
+
+// Reported tells that reports up to a number are durable.
+func (u *Uplink) Reported(n uint64) { u.streams.wrote(n) }
+
+// Alerted follows a change of alerts that is durable.
+func (u *Uplink) Alerted(alerts []protocol.Alert) {
+	for _, alert := range alerts {
+		if alert.Raised {
+			u.alerts[alert.ID] = alert.AlertInfo
+		} else {
+			delete(u.alerts, alert.ID)
+		}
+	}
+	if len(alerts) > 0 {
+		u.streams.reread()
+	}
+}
+
+// Trigger begins the conversation anew: its answer tells what is missing on either
+// side, and what waits for a receipt is sent once more.
+func (u *Uplink) Trigger() {
+	if u.link.conn != 0 {
+		u.greetAgain()
+	}
+	u.streams.connected()
+}
