@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -22,7 +23,7 @@ func actionNoun() noun[api.Action] {
 			{"host", inTable, func(a api.Action) any { return a.Host }},
 			{"kind", inTable, func(a api.Action) any { return a.Kind }},
 			{"name", inTable, func(a api.Action) any { return a.Name }},
-			{"state", inTable, func(a api.Action) any { return words{a.State, firstOf(a.Shown, a.State)} }},
+			{"state", inTable, func(a api.Action) any { return words{a.State, cmp.Or(a.Shown, a.State)} }},
 			{"reason", inTable, func(a api.Action) any { return a.Reason }},
 			{"exit", inTable, func(a api.Action) any { return exitWord(a.Exit) }},
 			{"created_at", inTable, func(a api.Action) any { return a.CreatedAt }},
@@ -228,7 +229,7 @@ func (l *logs) print(ctx context.Context, id string) error {
 		return cannot("show action "+id, err)
 	}
 	if !l.follow && slices.Contains([]protocol.State{protocol.StatePendingApprove, protocol.StatePendingSchedule, protocol.StateNew}, protocol.State(act.State)) {
-		a.say("hostler: it has not begun: %s; to wait for what it writes: hostler action logs %s --follow", printable(firstOf(act.Shown, act.State)), act.ID)
+		a.say("hostler: it has not begun: %s; to wait for what it writes: hostler action logs %s --follow", printable(cmp.Or(act.Shown, act.State)), act.ID)
 	}
 	f := &follower{app: a, remote: r, label: act.ID, stdout: a.out, stderr: a.err}
 	if l.follow && l.only == "" {

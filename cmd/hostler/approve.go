@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,8 +68,7 @@ of --valid (at most 7d), and is good once.`,
 		if err != nil && len(given) == 0 {
 			return cannot("approve", err)
 		}
-		t := &table[api.Approved]{app: a, noun: approvedNoun(), view: view}
-		if err := errors.Join(t.print(a.out, given), cannot("approve what is not shown here", err)); err != nil {
+		if err := errors.Join(printAll(a, view, approvedNoun(), given), cannot("approve what is not shown here", err)); err != nil {
 			return err
 		}
 		return refusedOf(given)
@@ -82,7 +82,7 @@ func approvedNoun() noun[api.Approved] {
 		columns: []column[api.Approved]{
 			{"action", inTable, func(g api.Approved) any { return g.Action }},
 			{"host", inTable, func(g api.Approved) any { return g.Host }},
-			{"state", inTable, func(g api.Approved) any { return words{g.State, firstOf(g.Shown, g.State)} }},
+			{"state", inTable, func(g api.Approved) any { return words{g.State, cmp.Or(g.Shown, g.State)} }},
 			{"missing", inTable, func(g api.Approved) any { return g.Missing }},
 			{"detail", inTable, func(g api.Approved) any { return g.Detail }},
 		},
@@ -96,7 +96,7 @@ func refusedOf(given []api.Approved) error {
 	for _, g := range given {
 		if g.Code != "" {
 			failed++
-			why = firstOf(why, g.Detail)
+			why = cmp.Or(why, g.Detail)
 		}
 	}
 	if failed == 0 {
@@ -125,14 +125,14 @@ func (a *app) approve(ctx context.Context, r *remote, c *approving, ids []string
 	if life > protocol.MaxApprovalLife {
 		return nil, usage("the same with --valid 7d", "an approval holds for 7d at most, --valid is %s", life)
 	}
-	bundles, err := r.bundles(ctx, ids)
+	bundles, err := findBundles(ctx, r, ids)
 	if err != nil {
 		return nil, err
 	}
 	if err := anyOpen(bundles); err != nil {
 		return nil, err
 	}
-	if err := r.callContainers(ctx, bundles); err != nil {
+	if err := callContainers(ctx, r, bundles); err != nil {
 		return nil, err
 	}
 	f, chain, err := a.fetchRings(ctx, r, "")
@@ -169,10 +169,10 @@ func (a *app) approve(ctx context.Context, r *remote, c *approving, ids []string
 	return given, nil
 }
 
-// bundles fetches actions and puts those together that do the same, as many as
+// findBundles fetches actions and puts those together that do the same, as many as
 // one signature may name. What they do is read from the bytes that will be signed
 // for, and from nothing else.
-func (r *remote) bundles(ctx context.Context, ids []string) ([]bundle, error) {
+func findBundles(ctx context.Context, r *remote, ids []string) ([]bundle, error) {
 	var all []bundle
 	seen := map[string]bool{}
 	for _, id := range ids {
@@ -217,7 +217,7 @@ func anyOpen(bundles []bundle) error {
 	}
 	return &failure{
 		code: exitFailed, what: "there is nothing to approve", next: "hostler action ls --pending",
-		why: fmt.Sprintf("action %s has ended: %s", last.ID, firstOf(last.Shown, last.State)),
+		why: fmt.Sprintf("action %s has ended: %s", last.ID, cmp.Or(last.Shown, last.State)),
 	}
 }
 
@@ -232,8 +232,8 @@ func (a *app) showBundle(b bundle) {
 	a.say("%s", s.Kind)
 	line("command", quotedWords(s.Argv))
 	if len(s.Argv) > 0 || s.TTY != nil {
-		line("user", firstOf(s.User, "root"))
-		line("directory", firstOf(s.Cwd, "/"))
+		line("user", cmp.Or(s.User, "root"))
+		line("directory", cmp.Or(s.Cwd, "/"))
 		line("variables", quotedWords(s.Env))
 	}
 	switch {
@@ -279,7 +279,7 @@ func quotedWords(words []string) string {
 
 // callContainers finds out what the containers are called that actions are about:
 // what their requests call them is the word of who asks.
-func (r *remote) callContainers(ctx context.Context, bundles []bundle) error {
+func callContainers(ctx context.Context, r *remote, bundles []bundle) error {
 	known := map[string][]api.Container{}
 	for i := range bundles {
 		b := &bundles[i]
@@ -457,7 +457,7 @@ a minute, and as soon as something happens; nudging changes nothing else.`,
 		Example: "  hostler action nudge 0199f3", ValidArgsFunction: a.completingAll(openIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.eachAction(cmd.Context(), args, "nudge", nil, func(act api.Action) {
-				fmt.Fprintf(a.out, "%s %s\n", printable(act.ID), printable(firstOf(act.Shown, act.State)))
+				fmt.Fprintf(a.out, "%s %s\n", printable(act.ID), printable(cmp.Or(act.Shown, act.State)))
 			})
 		},
 	}
@@ -489,7 +489,7 @@ func (a *app) eachAction(ctx context.Context, ids []string, verb string, ask any
 // pendingIDs are those of actions that wait for approval.
 func pendingIDs(ctx context.Context, r *remote) ([]string, error) {
 	all, err := r.actionsIn(ctx, actionQuery{states: []string{string(protocol.StatePendingApprove)}, limit: completionLimit})
-	return names(all, actionNoun().name), err
+	return names(all, func(a api.Action) string { return a.ID }), err
 }
 
 // approvalsWord tells in a few words what an action waits for, or who has
@@ -527,7 +527,7 @@ func (a *app) sayWaits(act api.Action) {
 }
 
 // needsOf asks the coordinator which approvals an action would need.
-func (r *remote) needsOf(ctx context.Context, host protocol.HostID, spec []byte) (string, error) {
+func needsOf(ctx context.Context, r *remote, host protocol.HostID, spec []byte) (string, error) {
 	if r.local {
 		return "as the policy of this host says", nil
 	}
@@ -539,5 +539,5 @@ func (r *remote) needsOf(ctx context.Context, host protocol.HostID, spec []byte)
 	if err != nil {
 		return "", err
 	}
-	return firstOf(approvalsWord(act), "none"), nil
+	return cmp.Or(approvalsWord(act), "none"), nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -267,7 +268,7 @@ func (a *app) sessionOn(ctx context.Context, r *remote, c *command, s *sessionFl
 	if err != nil {
 		return err
 	}
-	return a.session(ctx, r, c, s, host, firstOf(string(host), "this host"), spec)
+	return a.session(ctx, r, c, s, host, cmp.Or(string(host), "this host"), spec)
 }
 
 // sessionIn begins a session in a container.

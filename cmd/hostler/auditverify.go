@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -132,7 +133,7 @@ It exits with 1 if something is wrong.`,
 			return cannot("verify the audit log", err)
 		}
 		if result.Records == 0 && result.Checkpoints == 0 && !bytes.HasPrefix(first.line, []byte(`{"v":`)) {
-			return &failure{code: exitFailed, what: "cannot verify " + firstOf(strings.Join(args, ""), "the audit log"),
+			return &failure{code: exitFailed, what: "cannot verify " + cmp.Or(strings.Join(args, ""), "the audit log"),
 				why: "it is no audit log: there is no record in it, nor the checkpoint that stands first", next: "hostler audit export FILE"}
 		}
 		verdict, note := verdictOf(result), ""
@@ -143,8 +144,7 @@ It exits with 1 if something is wrong.`,
 			}
 			note = verdict.lostByRecovery(recovered)
 		}
-		t := &table[auditVerdict]{app: a, noun: auditVerdictNoun(), view: v}
-		if err := t.print(a.out, []auditVerdict{verdict}); err != nil {
+		if err := printAll(a, v, auditVerdictNoun(), []auditVerdict{verdict}); err != nil {
 			return err
 		}
 		if note != "" {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -246,7 +247,7 @@ func (k *knownPlaces) goOn(ctx context.Context, r *remote, id protocol.BatchID) 
 // plan makes the spec of one operation, and notes what it makes or removes for
 // those behind it. What is copied is in dir.
 func (k *knownPlaces) plan(ctx context.Context, op batchfile.Operation, id protocol.BatchID, i int, dir string) (place, *move, error) {
-	p := place{label: firstOf(op.Name, string(op.Verb)+" "+op.Where)}
+	p := place{label: cmp.Or(op.Name, string(op.Verb)+" "+op.Where)}
 	host, name, _ := strings.Cut(op.Where, "/")
 	var err error
 	if p.host, err = parseHost(host); err != nil {
@@ -331,7 +332,7 @@ func (b *fileRun) dryRun(ctx context.Context) error {
 	}
 	v := *b.o.view
 	v.one = false
-	return (&table[plan]{app: b.app, noun: planNoun(), view: &v}).print(b.app.out, plans)
+	return printAll(b.app, &v, planNoun(), plans)
 }
 
 // do begins the operations in their order, as many at a time as may be, and waits
@@ -420,7 +421,7 @@ func (b *fileRun) begin(ctx context.Context, i int) error {
 		return err
 	}
 	if p.refused == nil {
-		b.app.say("%s: %s", printable(p.label), firstOf(p.act.Shown, p.act.State))
+		b.app.say("%s: %s", printable(p.label), cmp.Or(p.act.Shown, p.act.State))
 	}
 	return nil
 }
@@ -453,7 +454,7 @@ func (b *fileRun) await(ctx context.Context, i int) (api.Action, error) {
 		return act, errWaited
 	}
 	if err == nil {
-		b.app.say("%s: %s after %s", printable(p.label), firstOf(strings.ToLower(act.State), act.Reason), b.app.now().Sub(begin).Round(time.Millisecond))
+		b.app.say("%s: %s after %s", printable(p.label), cmp.Or(strings.ToLower(act.State), act.Reason), b.app.now().Sub(begin).Round(time.Millisecond))
 	}
 	return act, err
 }

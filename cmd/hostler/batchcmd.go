@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -49,7 +50,7 @@ func (a *app) openBatch(ctx context.Context, text string) (*remote, protocol.Bat
 	if err != nil {
 		return nil, id, nil, err
 	}
-	b, err := r.batch(ctx, text)
+	b, err := findBatch(ctx, r, text)
 	return r, id, b.Actions, cannot("show batch "+text, err)
 }
 
@@ -86,7 +87,7 @@ func (a *app) batchCancelCommand() *cobra.Command {
 		if err := r.Post(cmd.Context(), "/v1/batches/"+url.PathEscape(id.String())+"/cancel", nil, nil, &b); err != nil {
 			return cannot("cancel batch "+id.String(), err)
 		}
-		fmt.Fprintf(a.out, "%d actions were open: %s\n", len(b.Actions), firstOf(countsText(b.States), "none"))
+		fmt.Fprintf(a.out, "%d actions were open: %s\n", len(b.Actions), cmp.Or(countsText(b.States), "none"))
 		return nil
 	}
 	return cmd

@@ -75,7 +75,7 @@ func (m *move) send(ctx context.Context, b *fileRun, i int) error {
 	if m == nil {
 		return nil
 	}
-	if p := b.run.parts[i]; b.run.remote.refuses(ctx, m.payload, p.host, p.spec) != nil {
+	if p := b.run.parts[i]; refused(ctx, b.run.remote, m.payload, p.host, p.spec) != nil {
 		return nil // that is told when it is asked for
 	}
 	return m.payload.send(ctx, b.app, b.run.remote, "push to "+m.there.String())

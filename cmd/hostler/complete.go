@@ -137,10 +137,10 @@ func containerNames(ctx context.Context, r *remote) ([]string, error) {
 
 func openIDs(ctx context.Context, r *remote) ([]string, error) {
 	all, err := r.actions(ctx, "", true, completionLimit)
-	return names(all, actionNoun().name), err
+	return names(all, func(a api.Action) string { return a.ID }), err
 }
 
 func actionIDs(ctx context.Context, r *remote) ([]string, error) {
 	all, err := r.actions(ctx, "", false, completionLimit)
-	return names(all, actionNoun().name), err
+	return names(all, func(a api.Action) string { return a.ID }), err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -115,10 +116,10 @@ func (a *app) target() (target, error) {
 	if err != nil {
 		return target{}, err
 	}
-	name := firstOf(a.contextName, a.env("HOSTLER_CONTEXT"))
-	address := firstOf(a.address, a.env("HOSTLER_ADDRESS"))
+	name := cmp.Or(a.contextName, a.env("HOSTLER_CONTEXT"))
+	address := cmp.Or(a.address, a.env("HOSTLER_ADDRESS"))
 	var t target
-	if known, ok := c.Contexts[firstOf(name, c.Current)]; ok {
+	if known, ok := c.Contexts[cmp.Or(name, c.Current)]; ok {
 		t = *known
 	} else if name != "" {
 		return target{}, &failure{
@@ -130,7 +131,7 @@ func (a *app) target() (target, error) {
 		// A token goes to the coordinator that it was given for, and to no other.
 		t.Address, t.Token = address, ""
 	}
-	t.Token = firstOf(a.env("HOSTLER_TOKEN"), t.Token)
+	t.Token = cmp.Or(a.env("HOSTLER_TOKEN"), t.Token)
 	if a.tokenFile != "" {
 		if t.Token, err = readToken(a.tokenFile); err != nil {
 			return target{}, err
@@ -144,15 +145,6 @@ func (a *app) target() (target, error) {
 		t.CA = string(b)
 	}
 	return t, nil
-}
-
-func firstOf(all ...string) string {
-	for _, s := range all {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
 }
 
 func readToken(path string) (string, error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -71,7 +72,7 @@ func (a *app) coordinator() (*remote, error) {
 // agentSocket returns the agent's socket, and whether it is the one to speak
 // to: by option, or because there is no coordinator to speak to.
 func (a *app) agentSocket(t target) (path string, local bool) {
-	path = firstOf(a.socket, a.env("HOSTLER_SOCKET"), defaultSocket)
+	path = cmp.Or(a.socket, a.env("HOSTLER_SOCKET"), defaultSocket)
 	if a.local || a.socket != "" {
 		return path, true
 	}

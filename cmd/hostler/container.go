@@ -173,8 +173,7 @@ func (a *app) do(ctx context.Context, r *remote, c *change, name ref, what, done
 	}
 	a.say("%s is %s.", name, done)
 	if word := c.view.format.word; word != "table" && word != "wide" {
-		t := &table[api.Action]{app: a, noun: actionNoun(), view: c.view}
-		return t.print(a.out, []api.Action{final})
+		return printAll(a, c.view, actionNoun(), []api.Action{final})
 	}
 	return nil
 }

@@ -132,11 +132,9 @@ func (a *app) printDev(v *view, s dev.Status) error {
 	if word := v.format.word; word == "json" || word == "yaml" || word == "template" {
 		whole := *v
 		whole.one = true
-		t := &table[dev.Status]{app: a, noun: noun[dev.Status]{name: func(s dev.Status) string { return s.Name }}, view: &whole}
-		return t.print(a.out, []dev.Status{s})
+		return printAll(a, &whole, noun[dev.Status]{name: func(s dev.Status) string { return s.Name }}, []dev.Status{s})
 	}
-	t := &table[dev.Node]{app: a, noun: devNoun(), view: v}
-	return t.print(a.out, s.Nodes)
+	return printAll(a, v, devNoun(), s.Nodes)
 }
 
 func (a *app) devDownCommand(name *string) *cobra.Command {

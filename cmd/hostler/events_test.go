@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
-	"path/filepath"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -33,9 +33,12 @@ func TestEventsOverARecovery(t *testing.T) {
 			fmt.Fprint(w, `{"status":410,"code":"gone","detail":"the events behind it are not kept"}`)
 		}
 	})
-	socket := filepath.Join(t.TempDir(), "s")
-	serveUnix(t, socket, mux)
-	c := must[*client.Client](t)(client.New(client.Config{Address: "unix://" + socket}))
+	server := httptest.NewTLSServer(mux)
+	defer server.Close()
+	c, err := client.New(client.Config{Address: server.URL, CA: server.Certificate().Raw})
+	if err != nil {
+		t.Fatal(err)
+	}
 	follow := func(from uint64) (out, said string, err error) {
 		var o, e bytes.Buffer
 		a := &app{out: &o, err: &e, now: time.Now}

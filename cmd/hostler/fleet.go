@@ -157,8 +157,7 @@ func (a *app) fleetShowCommand() *cobra.Command {
 		if _, err := os.Lstat(f.ownerKey()); err == nil {
 			info.OwnerKey = f.ownerKey()
 		}
-		t := &table[fleetInfo]{app: a, noun: fleetNoun(), view: v}
-		return t.print(a.out, []fleetInfo{info})
+		return printAll(a, v, fleetNoun(), []fleetInfo{info})
 	}
 	return cmd
 }
@@ -226,8 +225,7 @@ func (a *app) ringListCommand() *cobra.Command {
 			}
 			all = append(all, info)
 		}
-		t := &table[ringInfo]{app: a, noun: ringNoun(), view: v}
-		return t.print(a.out, all)
+		return printAll(a, v, ringNoun(), all)
 	}
 	return cmd
 }
@@ -254,8 +252,7 @@ func (a *app) ringShowCommand() *cobra.Command {
 				return cannot("read the rings", err)
 			}
 			if fmt.Sprint(r.Number) == number {
-				t := &table[certs.Ring]{app: a, noun: wholeRingNoun(), view: v}
-				return t.print(a.out, []certs.Ring{r})
+				return printAll(a, v, wholeRingNoun(), []certs.Ring{r})
 			}
 		}
 		return &failure{code: exitNotFound, what: fmt.Sprintf("this machine keeps no ring %q of fleet %s", number, f.name), next: "hostler fleet ring ls"}

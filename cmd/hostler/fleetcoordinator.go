@@ -30,7 +30,7 @@ func (a *app) initCoordinator(ctx context.Context, f fleetFiles, chain *certs.Ch
 	if request == "" || token == "" {
 		return &failure{code: exitFailed, what: "cannot make the coordinator", why: coordinatorProgram + " printed no request and token"}
 	}
-	raw, err := f.signNext(chain, addCoordinator(request))
+	raw, err := signNext(f, chain, addCoordinator(request))
 	if err == nil {
 		chain, err = chain.Advance(raw)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -191,7 +192,7 @@ func (f fleetFiles) owner() (*certs.Identity, error) {
 
 // signNext makes the next ring and signs it with the owner's key of this
 // machine.
-func (f fleetFiles) signNext(chain *certs.Chain, change ringChange) ([]byte, error) {
+func signNext(f fleetFiles, chain *certs.Chain, change ringChange) ([]byte, error) {
 	ring := chain.Next()
 	if err := change(&ring); err != nil {
 		return nil, err
@@ -205,7 +206,7 @@ func (f fleetFiles) signNext(chain *certs.Chain, change ringChange) ([]byte, err
 
 // changeRing signs the next ring and hands it on.
 func (a *app) changeRing(f fleetFiles, chain *certs.Chain, out string, change ringChange) error {
-	raw, err := f.signNext(chain, change)
+	raw, err := signNext(f, chain, change)
 	if err != nil {
 		return err
 	}
@@ -274,7 +275,7 @@ that has enough signatures already is only taken in.`,
 			a.say("Ring %d of fleet %s is in force; there is nothing to sign.", chain.Ring().Number, f.name)
 			return cannot("keep the ring", f.save(chain))
 		}
-		return cannot("sign the ring", a.signPending(f, chain, raw, firstOf(out, args[0]), yes))
+		return cannot("sign the ring", a.signPending(f, chain, raw, cmp.Or(out, args[0]), yes))
 	}
 	return cmd
 }
@@ -295,7 +296,7 @@ func (a *app) openPending(fleet string, parts [][]byte) (f fleetFiles, chain *ce
 	}
 	last := len(parts) - 1
 	if chain, err = f.load(); errors.Is(err, fs.ErrNotExist) {
-		chain, err = f.begin(parts[:last])
+		chain, err = beginRings(f, parts[:last])
 	} else if err == nil {
 		chain, err = chain.AdvanceAll(parts[:last])
 	}
@@ -309,8 +310,8 @@ func (a *app) openPending(fleet string, parts [][]byte) (f fleetFiles, chain *ce
 	return f, whole, nil, err
 }
 
-// begin opens rings on a machine that has the fleet code alone.
-func (f fleetFiles) begin(parts [][]byte) (*certs.Chain, error) {
+// beginRings opens rings on a machine that has the fleet code alone.
+func beginRings(f fleetFiles, parts [][]byte) (*certs.Chain, error) {
 	b, err := readSmall(f.code())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &failure{code: exitNotFound, what: fmt.Sprintf("this machine knows no fleet %q", f.name), next: "hostler fleet request-owner CODE"}
@@ -414,7 +415,7 @@ ends then.`,
 		if err != nil {
 			return err
 		}
-		number, err := r.publish(cmd.Context(), chain)
+		number, err := publish(cmd.Context(), r, chain)
 		if err != nil {
 			return cannot("publish the rings", err)
 		}
@@ -426,7 +427,7 @@ ends then.`,
 
 // publish sends the rings that a coordinator lacks and returns the number of the
 // one that it holds then.
-func (r *remote) publish(ctx context.Context, chain *certs.Chain) (uint64, error) {
+func publish(ctx context.Context, r *remote, chain *certs.Chain) (uint64, error) {
 	var s api.Status
 	if err := r.Get(ctx, "/v1/status", nil, &s); err != nil {
 		return 0, err

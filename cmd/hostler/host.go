@@ -169,8 +169,7 @@ for as long as --ttl says. The host then waits until it is approved.`,
 			return cannot("make an invite", err)
 		}
 		if v.format.word != "table" && v.format.word != "wide" {
-			t := &table[api.Invite]{app: a, noun: inviteNoun(), view: v}
-			return t.print(a.out, []api.Invite{made})
+			return printAll(a, v, inviteNoun(), []api.Invite{made})
 		}
 		fmt.Fprintf(a.out, "hostler-agent join %s\n", printable(made.Code))
 		a.say("Type that on the new host, as root. It is good for %s. Then: hostler host pending", roughly(made.ExpiresAt.Sub(a.now()).Round(time.Minute)))
@@ -245,9 +244,9 @@ func pendingNames(ctx context.Context, r *remote) ([]string, error) {
 	return found, err
 }
 
-// pending returns the one enrolment that waits and is named: by the id of its
+// pendingEnrolment returns the one enrolment that waits and is named: by the id of its
 // host, or by the beginning of its own.
-func (r *remote) pending(ctx context.Context, name string) (api.Enrolment, error) {
+func pendingEnrolment(ctx context.Context, r *remote, name string) (api.Enrolment, error) {
 	all, err := r.enrolments(ctx)
 	if err != nil {
 		return api.Enrolment{}, err
@@ -298,7 +297,7 @@ looked.`,
 			return err
 		}
 		what := "approve host " + args[0]
-		e, err := r.pending(cmd.Context(), args[0])
+		e, err := pendingEnrolment(cmd.Context(), r, args[0])
 		if err != nil {
 			return cannot(what, err)
 		}
@@ -338,7 +337,7 @@ func (a *app) hostDenyCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		e, err := r.pending(cmd.Context(), args[0])
+		e, err := pendingEnrolment(cmd.Context(), r, args[0])
 		if err == nil {
 			err = r.Post(cmd.Context(), "/v1/enrolments/"+url.PathEscape(e.ID)+"/deny", nil, api.Decision{Reason: reason}, nil)
 		}

@@ -53,8 +53,7 @@ Again, while no machine was let in: another code, and the one before ends.`,
 			return cannot("replace host "+args[0], err)
 		}
 		if v.format.word != "table" && v.format.word != "wide" {
-			t := &table[api.Replacement]{app: a, noun: replacementNoun(), view: v}
-			return t.print(a.out, []api.Replacement{done})
+			return printAll(a, v, replacementNoun(), []api.Replacement{done})
 		}
 		fmt.Fprintf(a.out, "hostler-agent join --host %s %s\n", done.Host, printable(done.Code))
 		a.tellReplaced(done)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -41,7 +42,7 @@ file, or in HOSTLER_TOKEN, it cannot.`,
 		if err != nil {
 			return cannot("log in at "+t.Address, err)
 		}
-		name := firstOf(a.contextName, a.env("HOSTLER_CONTEXT"), t.Fleet)
+		name := cmp.Or(a.contextName, a.env("HOSTLER_CONTEXT"), t.Fleet)
 		if err := contextWord(name); err != nil {
 			return err
 		}
@@ -62,7 +63,7 @@ file, or in HOSTLER_TOKEN, it cannot.`,
 // loginTarget is what the command line says; an older context has no part in
 // it, lest its token go to another coordinator.
 func (a *app) loginTarget(token string) (target, error) {
-	t := target{Address: a.address, Token: firstOf(token, a.env("HOSTLER_TOKEN"))}
+	t := target{Address: a.address, Token: cmp.Or(token, a.env("HOSTLER_TOKEN"))}
 	if a.tokenFile != "" {
 		if token != "" {
 			return t, usage("", "there are two tokens: --token and --token-file")
@@ -193,8 +194,7 @@ func (a *app) contextListCommand() *cobra.Command {
 			t := c.Contexts[name]
 			all = append(all, contextInfo{Name: name, Current: name == c.Current, Address: t.Address, Fleet: t.Fleet, Token: t.Token != ""})
 		}
-		t := &table[contextInfo]{app: a, noun: contextNoun(), view: v}
-		return t.print(a.out, all)
+		return printAll(a, v, contextNoun(), all)
 	}
 	return cmd
 }
@@ -259,7 +259,7 @@ func (a *app) contextSetCommand() *cobra.Command {
 				given.CA = string(b)
 			}
 			return a.changeContext(args[0], func(_ *config, t *target) {
-				t.Address, t.Token, t.CA = firstOf(given.Address, t.Address), firstOf(given.Token, t.Token), firstOf(given.CA, t.CA)
+				t.Address, t.Token, t.CA = cmp.Or(given.Address, t.Address), cmp.Or(given.Token, t.Token), cmp.Or(given.CA, t.CA)
 			})
 		},
 	}

@@ -100,10 +100,10 @@ func (p *payload) close() {
 	}
 }
 
-// refuses asks what would become of an action, before much is sent for it: the
+// refused asks what would become of an action, before much is sent for it: the
 // coordinator knows what it lets nobody have, and what its hosts do. Whatever else is
 // wrong shows when it is asked for, and the host judges in any case.
-func (r *remote) refuses(ctx context.Context, p *payload, host protocol.HostID, spec []byte) error {
+func refused(ctx context.Context, r *remote, p *payload, host protocol.HostID, spec []byte) error {
 	if p == nil || p.size == 0 || r.local {
 		return nil
 	}

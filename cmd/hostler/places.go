@@ -130,5 +130,5 @@ func (a *app) dryRunMany(ctx context.Context, r *remote, v *view, places []place
 		}
 		plans = append(plans, plan)
 	}
-	return (&table[plan]{app: a, noun: planNoun(), view: v}).print(a.out, plans)
+	return printAll(a, v, planNoun(), plans)
 }

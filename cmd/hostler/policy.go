@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -294,7 +295,7 @@ several hosts the exit code is 1 if it did not come into force on any one of the
 			return err
 		}
 		if sel.single(len(hosts), c.view) || r.local || len(hosts) == 1 && (c.noWait || c.dryRun) {
-			return a.do(ctx, r, c, ref{host: hosts[0]}, "set the policy of "+firstOf(string(hosts[0]), "this host"), "under the new policy", s)
+			return a.do(ctx, r, c, ref{host: hosts[0]}, "set the policy of "+cmp.Or(string(hosts[0]), "this host"), "under the new policy", s)
 		}
 		spec, err := encodeSpec(s)
 		if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ type remotePath struct {
 	into      bool   // it ended in a slash: it is a directory
 }
 
-func (p remotePath) String() string { return firstOf(p.container, string(p.host)) + ":" + p.path }
+func (p remotePath) String() string { return cmp.Or(p.container, string(p.host)) + ":" + p.path }
 
 func parseRemotePath(s string) (p remotePath, err error) {
 	where, at, ok := strings.Cut(s, ":/")
@@ -143,7 +144,7 @@ func (a *app) push(ctx context.Context, t *transfer, from []string, to remotePat
 		return a.dryRun(ctx, r, t.view, []protocol.HostID{to.host}, s.Kind, spec)
 	}
 	what := "push to " + to.String()
-	if err := r.refuses(ctx, p, to.host, spec); err != nil {
+	if err := refused(ctx, r, p, to.host, spec); err != nil {
 		return cannot(what, err)
 	}
 	if err := p.send(ctx, a, r, what); err != nil {

@@ -224,7 +224,7 @@ func (a *app) runHosts(cmd *cobra.Command, c *command, args []string, sel *selec
 	}
 	// An id, or a daemon, is printed in any form by itself.
 	if sel.single(len(targets), c.view) || r.local || len(targets) == 1 && (c.noWait || c.daemon) {
-		return a.runOne(ctx, r, c, targets[0], firstOf(string(targets[0]), "this host"), spec)
+		return a.runOne(ctx, r, c, targets[0], cmp.Or(string(targets[0]), "this host"), spec)
 	}
 	sel.many.own = len(where) == 1
 	return a.runMany(ctx, r, c, sel, places)
@@ -236,7 +236,7 @@ const maxAsked = 64
 // sendInput sends what a command reads, unless it is refused for every place: then
 // nothing is sent in vain, and who asks in earnest is told why.
 func (a *app) sendInput(ctx context.Context, r *remote, c *command, places []place) error {
-	refused := func(p place) bool { return r.refuses(ctx, c.input, p.host, p.spec) != nil }
+	refused := func(p place) bool { return refused(ctx, r, c.input, p.host, p.spec) != nil }
 	if len(places) <= maxAsked && !slices.ContainsFunc(places, func(p place) bool { return !refused(p) }) {
 		return nil
 	}
@@ -296,12 +296,11 @@ func (a *app) dryRun(ctx context.Context, r *remote, v *view, hosts []protocol.H
 	for _, h := range hosts {
 		p, err := planOf(ctx, r, h, kind, spec)
 		if err != nil {
-			return cannot("tell what would be done on "+firstOf(string(h), "this host"), err)
+			return cannot("tell what would be done on "+cmp.Or(string(h), "this host"), err)
 		}
 		plans = append(plans, p)
 	}
-	t := &table[plan]{app: a, noun: planNoun(), view: v}
-	return t.print(a.out, plans)
+	return printAll(a, v, planNoun(), plans)
 }
 
 // runOne runs a command in one place and becomes it.
@@ -390,8 +389,7 @@ func (a *app) printID(v *view, act api.Action) error {
 		fmt.Fprintln(a.out, printable(act.ID))
 		return nil
 	}
-	t := &table[api.Action]{app: a, noun: actionNoun(), view: v}
-	return t.print(a.out, []api.Action{act})
+	return printAll(a, v, actionNoun(), []api.Action{act})
 }
 
 // commandEnded turns the end of a command into the exit code.

@@ -17,10 +17,6 @@ import (
 const (
 	// hostsAtOnce is how many hosts one request may name.
 	hostsAtOnce = 500
-	// maxLine is the longest line of output that is held back, in bytes.
-	maxLine = 64 << 10
-	// keptOutput is how much of a stream -o json shows, in bytes.
-	keptOutput = 64 << 10
 	// namedFailures is how many hosts are named one by one when it went wrong.
 	namedFailures = 20
 )
@@ -404,8 +400,8 @@ func (b *batchRun) write(o api.BatchOutput) error {
 	return err
 }
 
-// batch returns a batch.
-func (r *remote) batch(ctx context.Context, id string) (api.Batch, error) {
+// findBatch returns a batch.
+func findBatch(ctx context.Context, r *remote, id string) (api.Batch, error) {
 	var b api.Batch
 	err := r.Get(ctx, "/v1/batches/"+url.PathEscape(id), nil, &b)
 	return b, err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,7 +78,7 @@ func (p *part) word() string {
 
 // shown is the state of a part that has not ended; nobody has told of it yet when
 // it was just asked for.
-func (p *part) shown() string { return firstOf(p.act.Shown, p.act.State, "asked") }
+func (p *part) shown() string { return cmp.Or(p.act.Shown, p.act.State, "asked") }
 
 func countsText(counts map[string]int) string {
 	var all []string
@@ -123,7 +124,7 @@ func (b *batchRun) summary(ctx context.Context, err error) error {
 		case e != nil && e.Code != 0:
 			b.app.say("hostler: %s: exit code %d", p.label, e.Code)
 		default:
-			b.app.say("hostler: %s: %s: %s", p.label, strings.ToLower(p.act.State), printable(firstOf(p.act.Detail, p.act.Reason)))
+			b.app.say("hostler: %s: %s: %s", p.label, strings.ToLower(p.act.State), printable(cmp.Or(p.act.Detail, p.act.Reason)))
 		}
 		named++
 	}
@@ -247,6 +248,5 @@ func (b *batchRun) print() error {
 	}
 	v := *b.m.view
 	v.one = false
-	t := &table[result]{app: b.app, noun: resultNoun(), view: &v}
-	return t.print(b.app.out, results)
+	return printAll(b.app, &v, resultNoun(), results)
 }

@@ -8,6 +8,13 @@ import (
 	"time"
 )
 
+const (
+	// maxLine is the longest line of output that is held back, in bytes.
+	maxLine = 64 << 10
+	// keptOutput is how much of a stream -o json shows, in bytes.
+	keptOutput = 64 << 10
+)
+
 // lines writes whole lines with a prefix, so that those of several hosts do
 // not run into one another.
 type lines struct {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -155,7 +156,7 @@ type ref struct {
 
 func (r ref) String() string {
 	if r.name == "" { // the host alone
-		return firstOf(string(r.host), "this host")
+		return cmp.Or(string(r.host), "this host")
 	}
 	s := r.name
 	if r.runtime != "" {

@@ -113,8 +113,7 @@ was heard before, only its receiver knows. It exits with 1 if one is bad.`,
 		if len(verdicts) > 1 {
 			v.one = false
 		}
-		t := &table[verdict]{app: a, noun: verdictNoun(), view: v}
-		if err := t.print(a.out, verdicts); err != nil {
+		if err := printAll(a, v, verdictNoun(), verdicts); err != nil {
 			return err
 		}
 		if bad > 0 {

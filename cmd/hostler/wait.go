@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,15 +23,9 @@ const (
 	waitStep = 30 * time.Second
 	// lookStep is that where more may happen than the end.
 	lookStep = 2 * time.Second
-	// patience is how long nobody may answer before waiting is given up. What
-	// was asked for goes on meanwhile, so this is about the user's time alone.
-	patience = 2 * time.Minute
 	// restartTime is how long nobody may be there at all: a coordinator that is
 	// started again is back by then.
 	restartTime = 10 * time.Second
-	// firstRetry and lastRetry bound the pauses between tries, which double.
-	firstRetry = 100 * time.Millisecond
-	lastRetry  = 3 * time.Second
 	// submitTries is how often an action is asked for when no answer comes. It
 	// has its id by then, so asking again does it no second time.
 	submitTries = 4
@@ -39,6 +34,15 @@ const (
 	// a part takes longer. It is looked at as often, so giving up takes up to
 	// twice of it.
 	tail = 30 * time.Second
+)
+
+const (
+	// patience is how long nobody may answer before waiting is given up. What
+	// was asked for goes on meanwhile, so this is about the user's time alone.
+	patience = 2 * time.Minute
+	// firstRetry and lastRetry bound the pauses between tries, which double.
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 3 * time.Second
 )
 
 // retry pauses between tries, for longer each time.
@@ -241,7 +245,7 @@ func (f *follower) await(ctx context.Context, act api.Action) (api.Action, error
 				f.app.say("hostler: %s: %s; to look: hostler why %s", printable(f.label), printable(act.Waits.Text), act.ID)
 			}
 		}
-		if word := firstOf(act.Shown, act.State); word != shown && f.app.errTTY && f.stdout == nil {
+		if word := cmp.Or(act.Shown, act.State); word != shown && f.app.errTTY && f.stdout == nil {
 			f.app.say("%s: %s", printable(f.label), printable(word))
 			shown = word
 		}
@@ -349,7 +353,7 @@ func ended(what string, act api.Action) error {
 	if act.State == string(protocol.StateDone) {
 		return nil
 	}
-	f := &failure{code: exitFailed, what: "cannot " + what, why: firstOf(act.Detail, reasonText(act), act.Reason, act.State), next: "hostler action show " + act.ID}
+	f := &failure{code: exitFailed, what: "cannot " + what, why: cmp.Or(act.Detail, reasonText(act), act.Reason, act.State), next: "hostler action show " + act.ID}
 	if act.State == string(protocol.StateLost) {
 		f.why = "nobody knows what became of it: " + f.why
 	}
@@ -419,9 +423,9 @@ func planNoun() noun[plan] {
 
 // planOf tells what would be asked of a host, and what it would need.
 func planOf(ctx context.Context, r *remote, host protocol.HostID, kind protocol.Kind, spec []byte) (plan, error) {
-	p := plan{Host: firstOf(string(host), "this host"), Kind: string(kind), Digest: protocol.Sum(spec).String(), text: string(spec)}
+	p := plan{Host: cmp.Or(string(host), "this host"), Kind: string(kind), Digest: protocol.Sum(spec).String(), text: string(spec)}
 	var err error
-	if p.Approvals, err = r.needsOf(ctx, host, spec); err != nil {
+	if p.Approvals, err = needsOf(ctx, r, host, spec); err != nil {
 		return p, err
 	}
 	return p, protocol.DecodeJSON(spec, &p.Spec, true)

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"path/filepath"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -53,9 +53,12 @@ func TestMissingOutputIsWaitedFor(t *testing.T) {
 	mux.HandleFunc("GET /v1/hosts/edge-01", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"id":"edge-01","state":"approved","connectivity":%q}`, connectivity)
 	})
-	socket := filepath.Join(t.TempDir(), "s")
-	serveUnix(t, socket, mux)
-	c := must[*client.Client](t)(client.New(client.Config{Address: "unix://" + socket}))
+	server := httptest.NewTLSServer(mux)
+	defer server.Close()
+	c, err := client.New(client.Config{Address: server.URL, CA: server.Certificate().Raw})
+	if err != nil {
+		t.Fatal(err)
+	}
 	act := api.Action{ID: "0199", Host: "edge-01", State: "DONE", Output: []api.Output{{FD: "stdout", Bytes: 1000, Dropped: 100}, {FD: "stderr", Bytes: 50}}}
 	for _, tt := range []struct {
 		connectivity string

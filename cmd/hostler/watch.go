@@ -9,6 +9,11 @@ import (
 	"github.com/hostler-io/hostler/client"
 )
 
+// printAll prints things of one noun.
+func printAll[T any](a *app, v *view, n noun[T], items []T) error {
+	return (&table[T]{app: a, noun: n, view: v}).print(a.out, items)
+}
+
 // show prints what fetch returns, and with --watch goes on to print what
 // changes until the user ends it.
 func show[T any](ctx context.Context, a *app, v *view, n noun[T], fetch func(context.Context) ([]T, error)) error {

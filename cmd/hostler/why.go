@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,7 +85,7 @@ func (a *app) explain(ctx context.Context, r *remote, object string) (explanatio
 }
 
 func (a *app) explainAction(act api.Action) explanation {
-	e := explanation{Object: "action " + act.ID, State: firstOf(act.Shown, act.State), Action: &act}
+	e := explanation{Object: "action " + act.ID, State: cmp.Or(act.Shown, act.State), Action: &act}
 	add := func(format string, args ...any) { e.Why = append(e.Why, fmt.Sprintf(format, args...)) }
 	if w := act.Waits; w != nil {
 		add("%s", waitsWord(w))
@@ -96,7 +97,7 @@ func (a *app) explainAction(act api.Action) explanation {
 	case !final && act.Detail != "":
 		add("%s", printable(act.Detail))
 	case final:
-		add("it has ended: %s", firstOf(act.Detail, act.Reason))
+		add("it has ended: %s", cmp.Or(act.Detail, act.Reason))
 		if act.Exit != nil {
 			e.Next = append(e.Next, "hostler action logs "+act.ID)
 		}
@@ -132,7 +133,7 @@ func (a *app) explainHost(ctx context.Context, r *remote, h hostView) (explanati
 	case h.InventoryAt != nil:
 		add("it is %s: it has not been seen since the coordinator started, and told of itself %s", h.Connectivity, ago(*h.InventoryAt, a.now()))
 	default:
-		add("it is %s", firstOf(h.Connectivity, h.State))
+		add("it is %s", cmp.Or(h.Connectivity, h.State))
 	}
 	for _, alert := range h.ActiveAlerts {
 		add("%s: %s", alert.Severity, alert.Text)
@@ -159,7 +160,7 @@ func (a *app) addOpen(e *explanation, host string, all []api.Action) {
 			e.Why = append(e.Why, fmt.Sprintf("and %d others: %s", len(all)-i, ls))
 			break
 		}
-		e.Why = append(e.Why, fmt.Sprintf("%s %s: %s", strings.TrimSpace(act.Kind+" "+act.Name), act.ID, firstOf(act.Shown, act.State)))
+		e.Why = append(e.Why, fmt.Sprintf("%s %s: %s", strings.TrimSpace(act.Kind+" "+act.Name), act.ID, cmp.Or(act.Shown, act.State)))
 	}
 	if len(all) > 0 {
 		e.Next = append(e.Next, "hostler why "+all[len(all)-1].ID)
