@@ -9,16 +9,17 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/hostler-io/hostler/coordinator/core"
-	"github.com/hostler-io/hostler/terminal"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
+	"github.com/hostler-io/hostler/internal/cli/term"
 )
 
 // desk is the program as it is on a terminal: what is typed and what is
 // shown. Its methods are safe for concurrent use.
 type desk struct {
-	app *app
+	app *dispatch.Dispatcher
 	ca  string
 	mu  sync.Mutex
 	all strings.Builder
@@ -70,21 +71,22 @@ func newTerminal(t *testing.T, s *site, tty bool, typed string) *desk {
 	env := map[string]string{"XDG_CONFIG_HOME": home, "HOSTLER_SOCKET": home + "/no-agent.sock", "HOSTLER_ADDRESS": "https://127.0.0.1:1"}
 	if s != nil {
 		env["HOSTLER_ADDRESS"], env["HOSTLER_TOKEN"] = s.url, s.tokens[core.RoleAdmin]
-		if err := replaceFile(home+"/ca.crt", []byte(encodeCA(s.authority.Certificate())), 0o600); err != nil {
+		if err := conn.ReplaceFile(home+"/ca.crt", []byte(conn.EncodeCA(s.authority.Certificate())), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.app = &app{
-		in: strings.NewReader(typed), out: c, err: c, inTTY: tty, outTTY: tty, errTTY: tty,
-		env: func(k string) string { return env[k] }, now: time.Now, every: 5 * time.Millisecond, look: daemonLook, tail: tail,
-		random: func(b []byte) { _, _ = rand.Read(b) },
+	ui := &term.UI{
+		In: strings.NewReader(typed), Out: c, Err: c, InTTY: tty, OutTTY: tty, ErrTTY: tty,
+		Getenv: func(k string) string { return env[k] }, Environ: os.Environ, Now: time.Now, Every: 5 * time.Millisecond,
+		Random: func(b []byte) { _, _ = rand.Read(b) },
 	}
+	c.app = newDispatcher(ui)
 	c.ca = home + "/ca.crt"
 	return c
 }
 
 func (c *desk) run(ctx context.Context, args ...string) int {
-	return c.app.main(ctx, append([]string{"--ca", c.ca}, args...))
+	return c.app.Run(ctx, root(c.app), append([]string{"--ca", c.ca}, args...))
 }
 
 func TestAskOnTerminal(t *testing.T) {
@@ -94,9 +96,9 @@ func TestAskOnTerminal(t *testing.T) {
 		code  int
 		want  string
 	}{
-		{"n\n", exitRefused, "the answer was no"},
-		{"\n", exitRefused, "the answer was no"},
-		{"", exitRefused, "the answer was no"}, // the end of input is no yes
+		{"n\n", term.ExitRefused, "the answer was no"},
+		{"\n", term.ExitRefused, "the answer was no"},
+		{"", term.ExitRefused, "the answer was no"}, // the end of input is no yes
 		{"y\n", 0, "edge-01/web is gone"},
 	} {
 		c := newTerminal(t, s, true, x.typed)
@@ -115,13 +117,13 @@ func TestInterruptedQuestion(t *testing.T) {
 	s := newSite(t)
 	c := newTerminal(t, s, true, "")
 	in, typed := io.Pipe()
-	c.app.in = in
+	c.app.In = in
 	ctx, cancel := context.WithCancel(t.Context())
 	code := make(chan int)
 	go func() { code <- c.run(ctx, "ct", "rm", "edge-01/web") }()
 	c.until(t, "[y/N]")
 	cancel()
-	if got := <-code; got != exitInterrupted {
+	if got := <-code; got != term.ExitInterrupted {
 		t.Errorf("code %d, shown %q", got, c.shown())
 	}
 	if err := typed.Close(); err != nil { // the reader that is left behind ends
@@ -133,7 +135,7 @@ func TestInterruptedQuestion(t *testing.T) {
 func TestDaemonThatEndsAtOnce(t *testing.T) {
 	s := newSite(t)
 	c := newTerminal(t, s, false, "")
-	c.app.look = time.Minute // it ends a hang
+	c.app.Look = time.Minute // it ends a hang
 	if got := c.run(t.Context(), "run", "edge-01", "--daemon", "--", "exit7"); got != 7 {
 		t.Errorf("code %d, shown %q", got, c.shown())
 	}
@@ -143,7 +145,7 @@ func TestDaemonThatEndsAtOnce(t *testing.T) {
 func TestDaemonIsLeftWhenItHasBegun(t *testing.T) {
 	s := newSite(t)
 	c := newTerminal(t, s, false, "")
-	c.app.look = time.Nanosecond
+	c.app.Look = time.Nanosecond
 	code := make(chan int, 1)
 	go func() { code <- c.run(t.Context(), "run", "edge-01", "--daemon", "-o", "json", "--", "idle") }()
 	o := <-s.orders
@@ -158,11 +160,11 @@ func TestDaemonIsLeftWhenItHasBegun(t *testing.T) {
 func TestAwayIsWaitedFor(t *testing.T) {
 	s := newSite(t)
 	c := newTerminal(t, s, false, "")
-	c.app.tail = time.Millisecond
-	if got := c.run(t.Context(), "run", "-A", "--wait", "1s", "--", "hello"); got != exitTimeout {
+	c.app.Tail = time.Millisecond
+	if got := c.run(t.Context(), "run", "-A", "--wait", "1s", "--", "hello"); got != term.ExitTimeout {
 		t.Errorf("code %d, shown %q", got, c.shown())
 	}
-	if got := c.run(t.Context(), "run", "-A", "--no-wait-offline", "--", "hello"); got != exitUnreachable {
+	if got := c.run(t.Context(), "run", "-A", "--no-wait-offline", "--", "hello"); got != term.ExitUnreachable {
 		t.Errorf("not waited for: code %d, shown %q", got, c.shown())
 	}
 }
@@ -171,9 +173,9 @@ func TestAwayIsWaitedFor(t *testing.T) {
 func TestPullKeepsWhatCame(t *testing.T) {
 	s := newSite(t)
 	c := newTerminal(t, s, false, "")
-	c.app.tail = 100 * time.Millisecond
+	c.app.Tail = 100 * time.Millisecond
 	to := t.TempDir()
-	if got := c.run(t.Context(), "pull", "edge-01:/stalls", to); got != exitUnreachable || !strings.Contains(c.shown(), "1.1KiB have come; to go on behind them") {
+	if got := c.run(t.Context(), "pull", "edge-01:/stalls", to); got != term.ExitUnreachable || !strings.Contains(c.shown(), "1.1KiB have come; to go on behind them") {
 		t.Errorf("code %d, shown %q", got, c.shown())
 	}
 	s.host.Connect()
@@ -188,7 +190,7 @@ func TestPullKeepsWhatCame(t *testing.T) {
 func TestApproveOnTerminal(t *testing.T) {
 	s := newSite(t)
 	c := newTerminal(t, s, true, "no\n")
-	if got := c.run(t.Context(), "host", "approve", "edge-03"); got != exitRefused || !strings.Contains(c.shown(), "words: ") {
+	if got := c.run(t.Context(), "host", "approve", "edge-03"); got != term.ExitRefused || !strings.Contains(c.shown(), "words: ") {
 		t.Fatalf("code %d, shown %q", got, c.shown())
 	}
 	c = newTerminal(t, s, true, "yes\n")
@@ -204,8 +206,8 @@ func TestTerminalShowsStatesAndColour(t *testing.T) {
 		t.Errorf("code %d, shown %q", got, c.shown())
 	}
 	c = newTerminal(t, s, true, "")
-	env := c.app.env
-	c.app.env = func(k string) string {
+	env := c.app.Getenv
+	c.app.Getenv = func(k string) string {
 		if k == "NO_COLOR" {
 			return "1"
 		}
@@ -225,8 +227,8 @@ func TestDumbTerminal(t *testing.T) {
 	s := newSite(t)
 	for _, args := range [][]string{{"host", "ls"}, {"exec", "-A", "--", "hello"}, {"ct", "ls"}} {
 		c := newTerminal(t, s, true, "")
-		env := c.app.env
-		c.app.env = func(k string) string {
+		env := c.app.Getenv
+		c.app.Getenv = func(k string) string {
 			if k == "TERM" {
 				return "dumb"
 			}
@@ -235,26 +237,6 @@ func TestDumbTerminal(t *testing.T) {
 		if c.run(t.Context(), args...); strings.Contains(c.shown(), "\x1b") {
 			t.Errorf("%v: shown %q", args, c.shown())
 		}
-	}
-}
-
-// narrow is a console of a few columns.
-type narrow struct{ console }
-
-func (narrow) size() (terminal.Size, error) { return terminal.Size{Rows: 24, Cols: 20}, nil }
-
-func TestNarrowTerminal(t *testing.T) {
-	a := &app{}
-	long := strings.Repeat("ä", 100)
-	if got := a.fit(long); utf8.RuneCountInString(got) != screenWidth {
-		t.Errorf("%d columns of a terminal whose size nobody knows", utf8.RuneCountInString(got))
-	}
-	a.console = narrow{}
-	if got := a.fit(long); got != strings.Repeat("ä", 18)+"…" {
-		t.Errorf("%q", got)
-	}
-	if got := a.fit("short"); got != "short" {
-		t.Errorf("%q", got)
 	}
 }
 
@@ -287,8 +269,8 @@ func TestWatch(t *testing.T) {
 			}
 		}
 		cancel()
-		if got := <-code; got != exitInterrupted {
-			t.Errorf("%q: code %d, want %d", args, got, exitInterrupted)
+		if got := <-code; got != term.ExitInterrupted {
+			t.Errorf("%q: code %d, want %d", args, got, term.ExitInterrupted)
 		}
 	}
 }
@@ -317,8 +299,8 @@ func TestWatchOnTerminal(t *testing.T) {
 		<-changed
 	}
 	cancel()
-	if got := <-code; got != exitInterrupted {
-		t.Errorf("code %d, want %d", got, exitInterrupted)
+	if got := <-code; got != term.ExitInterrupted {
+		t.Errorf("code %d, want %d", got, term.ExitInterrupted)
 	}
 }
 

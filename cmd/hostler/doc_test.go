@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/term"
 )
 
 const referencePath = "../../doc/cli.md"
@@ -22,13 +23,13 @@ func TestReference(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString("# hostler, the operator's program\n\n")
 	b.WriteString("Every command, as `--help` shows it. Written by `go test ./cmd/hostler -run TestReference -update`.\n")
-	a := &app{env: func(string) string { return "" }}
-	describe(t, &b, a.root())
+	cmd := root(newDispatcher(&term.UI{Getenv: func(string) string { return "" }}))
+	describe(t, &b, cmd)
 	b.WriteString("\n## Codes of refused requests\n\n")
 	b.WriteString("The API answers a request that it refuses with a problem (RFC 9457) whose `code` is one of these; `hostler` ends with the exit code beside it.\n\n")
 	b.WriteString("| code | status | exit code | meaning |\n|---|---|---|---|\n")
 	for _, c := range api.Codes() {
-		fmt.Fprintf(&b, "| `%s` | %d | %d | %s |\n", c.Name, c.Status, exitOf(c.Name), c.Meaning)
+		fmt.Fprintf(&b, "| `%s` | %d | %d | %s |\n", c.Name, c.Status, term.ExitOf(c.Name), c.Meaning)
 	}
 	if *update {
 		if err := os.WriteFile(referencePath, b.Bytes(), 0o644); err != nil {
@@ -58,7 +59,7 @@ func describe(t *testing.T, b *bytes.Buffer, cmd *cobra.Command) {
 	if cmd.Example != "" {
 		fmt.Fprintf(b, "\n```sh\n%s\n```\n", unindent(cmd.Example))
 	}
-	if flags := strings.TrimRight(cmd.LocalFlags().FlagUsagesWrapped(helpWidth), "\n"); flags != "" {
+	if flags := strings.TrimRight(cmd.LocalFlags().FlagUsagesWrapped(term.HelpWidth), "\n"); flags != "" {
 		fmt.Fprintf(b, "\n```\n%s\n```\n", flags)
 	}
 	if !cmd.HasSubCommands() && cmd.Example == "" {
@@ -81,7 +82,7 @@ func unindent(s string) string {
 
 // TestHelpFits holds the help of every command to the width of a window.
 func TestHelpFits(t *testing.T) {
-	a := &app{env: func(string) string { return "" }}
+	cmd := root(newDispatcher(&term.UI{Getenv: func(string) string { return "" }}))
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		var b bytes.Buffer
@@ -90,7 +91,7 @@ func TestHelpFits(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range strings.SplitSeq(b.String(), "\n") {
-			if n := utf8.RuneCountInString(line); n > helpWidth {
+			if n := utf8.RuneCountInString(line); n > term.HelpWidth {
 				t.Errorf("%s --help has a line of %d columns: %s", cmd.CommandPath(), n, line)
 			}
 		}
@@ -98,5 +99,5 @@ func TestHelpFits(t *testing.T) {
 			walk(c)
 		}
 	}
-	walk(a.root())
+	walk(cmd)
 }

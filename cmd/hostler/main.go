@@ -4,27 +4,41 @@
 // unix socket.
 //
 // Data goes to standard output, everything else to standard error. The exit
-// codes are those of [exitFailed] and its neighbours; run and exec pass on the
+// codes are those of [term.ExitFailed] and its neighbours; run and exec pass on the
 // code of the command that they ran.
 package main
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
-	"golang.org/x/term"
+	"github.com/spf13/cobra"
 
-	"github.com/hostler-io/hostler/internal/clock"
+	"github.com/hostler-io/hostler/internal/buildinfo"
+	"github.com/hostler-io/hostler/internal/cli/access"
+	"github.com/hostler-io/hostler/internal/cli/actions"
+	"github.com/hostler-io/hostler/internal/cli/auditlog"
+	"github.com/hostler-io/hostler/internal/cli/batch"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/containers"
+	"github.com/hostler-io/hostler/internal/cli/devfleet"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
+	"github.com/hostler-io/hostler/internal/cli/fleet"
+	"github.com/hostler-io/hostler/internal/cli/hosts"
+	"github.com/hostler-io/hostler/internal/cli/keyring"
+	"github.com/hostler-io/hostler/internal/cli/policies"
+	"github.com/hostler-io/hostler/internal/cli/run"
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/internal/cli/transfer"
 )
 
-func main() { os.Exit(run()) }
+func main() { os.Exit(untilSignal()) }
 
-func run() int {
+// untilSignal runs the command line, which a signal ends.
+func untilSignal() int {
 	terminated, stopTerm := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stopTerm()
 	ctx, stopInt := signal.NotifyContext(terminated, os.Interrupt)
@@ -34,41 +48,61 @@ func run() int {
 		stopInt()
 		stopTerm()
 	})
-	a := &app{
-		in:    os.Stdin,
-		out:   os.Stdout,
-		err:   &lockedWriter{w: os.Stderr},
-		inTTY: term.IsTerminal(int(os.Stdin.Fd())), outTTY: term.IsTerminal(int(os.Stdout.Fd())), errTTY: term.IsTerminal(int(os.Stderr.Fd())),
-		env:    os.Getenv,
-		now:    clock.Now,
-		random: func(b []byte) { _, _ = rand.Read(b) }, // it never fails
-		every:  2 * time.Second,
-		look:   daemonLook,
-		tail:   tail,
-		secret: readSecret,
-	}
-	if a.inTTY {
-		a.console = tty{os.Stdin}
-	}
-	code := a.main(ctx, os.Args[1:])
+	ui := term.OfProcess(os.Getenv, os.Environ)
+	code := ui.Run(ctx, root(newDispatcher(ui)), os.Args[1:])
 	// stopTerm ends it too, with another cause than a signal.
-	if code == exitInterrupted && terminated.Err() != nil && context.Cause(terminated) != context.Canceled {
-		return exitTerminated
+	if code == term.ExitInterrupted && terminated.Err() != nil && context.Cause(terminated) != context.Canceled {
+		return term.ExitTerminated
 	}
 	return code
 }
 
-// readSecret reads a line of the terminal, which shows again what is typed
-// afterwards, however it ends.
-func readSecret(done <-chan struct{}) ([]byte, error) {
-	fd := int(os.Stdin.Fd())
-	before, err := term.GetState(fd)
-	if err != nil {
-		return nil, err
+func newDispatcher(ui *term.UI) *dispatch.Dispatcher {
+	return dispatch.New(&conn.Env{UI: ui})
+}
+
+// root returns the tree of all commands.
+func root(d *dispatch.Dispatcher) *cobra.Command {
+	keys := keyring.New(d.Env)
+	files := transfer.New(d)
+	many := batch.New(d, files)
+	root := term.Group("hostler", "Run hosts and containers, from anywhere, and know what became of it",
+		fleet.Command(d.Env, keys), keys.Command(), policies.Command(many, keys), containers.Command(many), many.Command(),
+		files.Push(), files.Pull(), actions.Command(d, keys, run.OfActions(many)...), actions.Why(d), version())
+	for _, more := range [][]*cobra.Command{access.Commands(d.Env), hosts.Commands(d.Env), run.Commands(many), auditlog.Commands(d.Env), devfleet.Commands(d.UI)} {
+		root.AddCommand(more...)
 	}
-	line, err := answered(done, func() ([]byte, error) { return term.ReadPassword(fd) })
-	if errors.Is(err, errInterrupted) {
-		err = errors.Join(err, term.Restore(fd, before))
+	root.Long = `Hostler runs commands and containers on hosts behind any network.
+
+A HOST is named by its id, a container by HOST/NAME, an action by its id or the
+first characters of it (at least 4). On a host, with --local or when there is
+only the agent's socket, the HOST part is left out.
+
+Data goes to standard output, everything else to standard error.
+Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 refused, 5 timeout,
+6 unreachable. run, exec and attach pass on the code of the command (128 and the number
+for a signal) and use 125 for whatever else goes wrong.
+
+The environment: HOSTLER_CONTEXT, HOSTLER_ADDRESS, HOSTLER_TOKEN and
+HOSTLER_SOCKET stand for the options, which override them. NO_COLOR=1 turns
+colours off. The configuration is $XDG_CONFIG_HOME/hostler/config.toml.`
+	root.Example = `  hostler fleet init demo
+  hostler login https://coordinator:8443 --token-file token
+  hostler host ls
+  hostler run edge-01 -- uname -a
+  hostler ct create edge-01/web --template busybox`
+	d.Options(root)
+	d.Prepare(root)
+	return root
+}
+
+func version() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: term.NoArgs,
+		Example: "  hostler version",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			fmt.Fprintln(cmd.OutOrStdout(), "hostler", buildinfo.String())
+			return nil
+		},
 	}
-	return line, err
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/internal/cli/conn"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
@@ -61,7 +62,7 @@ func (s *site) setup(env *testscript.Env) error {
 	for role, token := range s.tokens {
 		env.Setenv(strings.ToUpper(string(role))+"_TOKEN", token)
 	}
-	if err := os.WriteFile(filepath.Join(env.WorkDir, "ca.crt"), []byte(encodeCA(s.authority.Certificate())), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(env.WorkDir, "ca.crt"), []byte(conn.EncodeCA(s.authority.Certificate())), 0o600); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(env.WorkDir, "token"), []byte(s.tokens[core.RoleAdmin]+"\n"), 0o600); err != nil {
@@ -71,11 +72,11 @@ func (s *site) setup(env *testscript.Env) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(env.WorkDir, "other.crt"), []byte(encodeCA(other.Certificate())), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(env.WorkDir, "other.crt"), []byte(conn.EncodeCA(other.Certificate())), 0o600); err != nil {
 		return err
 	}
-	config := fmt.Sprintf("current = 'lab'\n[contexts.lab]\naddress = '%s'\ntoken = '%s'\nfleet = 'lab'\nca = '''\n%s'''\n", s.url, s.tokens[core.RoleAdmin], encodeCA(s.authority.Certificate()))
-	return replaceFile(filepath.Join(home, "hostler", "config.toml"), []byte(config), 0o600)
+	config := fmt.Sprintf("current = 'lab'\n[contexts.lab]\naddress = '%s'\ntoken = '%s'\nfleet = 'lab'\nca = '''\n%s'''\n", s.url, s.tokens[core.RoleAdmin], conn.EncodeCA(s.authority.Certificate()))
+	return conn.ReplaceFile(filepath.Join(home, "hostler", "config.toml"), []byte(config), 0o600)
 }
 
 // code N COMMAND… runs a command and checks its exit code, which exec does not.

@@ -29,6 +29,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/web"
+	"github.com/hostler-io/hostler/internal/cli/keyring"
 	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
@@ -532,7 +533,7 @@ func (s *site) command(ts *testscript.TestScript, _ bool, args []string) {
 // letIn puts a ring into force that has the certificate in a file as that of an
 // approver.
 func (s *site) letIn(ts *testscript.TestScript, person, file string) {
-	k, err := readCertificate(file)
+	k, err := keyring.ReadCertificate(file)
 	ts.Check(err)
 	next := s.chain.Next()
 	ts.Check(next.AddPersonKey(person, k))

@@ -1,0 +1,220 @@
+package access
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+)
+
+func tokenNoun() show.Noun[api.Token] {
+	return show.Noun[api.Token]{
+		Name: func(t api.Token) string { return t.ID },
+		Columns: []show.Column[api.Token]{
+			show.Col("id", func(t api.Token) any { return t.ID }),
+			show.Col("name", func(t api.Token) any { return t.Name }),
+			show.Col("role", func(t api.Token) any { return t.Role }),
+			show.Detail("token", func(t api.Token) any { return t.Secret }),
+			show.Col("created_at", func(t api.Token) any { return t.CreatedAt }),
+			show.Wide("created_by", func(t api.Token) any { return t.CreatedBy }),
+			show.Col("expires_at", func(t api.Token) any { return t.ExpiresAt }),
+			show.Col("revoked_at", func(t api.Token) any { return t.RevokedAt }),
+		},
+	}
+}
+
+func (a *commands) tokenCommand() *cobra.Command {
+	return term.Group("token", "Who may use the API", a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
+}
+
+func (a *commands) tokenCreateCommand() *cobra.Command {
+	var role string
+	var ttl term.DurationFlag
+	cmd := &cobra.Command{
+		Use: "create NAME", Short: "Make an API token; it is shown once", Args: term.Exactly(1),
+		Long:    "Makes a token for a person or a program. The roles are viewer, operator, approver and admin; each may do what the ones before it may.",
+		Example: "  hostler token create alice --role operator --ttl 90d\n  hostler token create ci --role operator -o template={{.secret}}",
+	}
+	v := show.FormatFlags(cmd)
+	cmd.Flags().StringVar(&role, "role", "viewer", "viewer, operator, approver or admin")
+	cmd.Flags().Var(&ttl, "ttl", "how long it is good (default: until it is revoked)")
+	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"viewer", "operator", "approver", "admin"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := a.Coordinator()
+		if err != nil {
+			return err
+		}
+		ask := api.NewToken{Name: args[0], Role: role}
+		if ttl.Value > 0 {
+			ask.TTL = ttl.Value.String()
+		}
+		return show.Item(cmd.Context(), a.UI, v, tokenNoun(), func(ctx context.Context) (t api.Token, err error) {
+			err = r.Post(ctx, "/v1/tokens", nil, ask, &t)
+			return t, term.Cannot("make a token for "+args[0], err)
+		})
+	}
+	return cmd
+}
+
+func (a *commands) tokenListCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "ls", Short: "List the tokens, without their secrets", Args: term.NoArgs, Example: "  hostler token ls"}
+	v := show.ListFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		r, err := a.Coordinator()
+		if err != nil {
+			return err
+		}
+		return show.Items(cmd.Context(), a.UI, v, tokenNoun(), func(ctx context.Context) (all []api.Token, err error) {
+			err = r.Get(ctx, "/v1/tokens", nil, &all)
+			return all, term.Cannot("list the tokens", err)
+		})
+	}
+	return cmd
+}
+
+func (a *commands) tokenRevokeCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "revoke ID", Short: "End a token and what goes on by it", Args: term.Exactly(1), Example: "  hostler token revoke 3f0c11aa90bd --yes",
+		ValidArgsFunction: a.Completing(func(ctx context.Context, r *conn.Remote) ([]string, error) {
+			var all []api.Token
+			err := r.Get(ctx, "/v1/tokens", nil, &all)
+			return conn.NamesOf(all, tokenNoun().Name), err
+		}),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.Confirm(yes, "End token "+args[0]+" for ever?"); err != nil {
+				return err
+			}
+			r, err := a.Coordinator()
+			if err != nil {
+				return err
+			}
+			if err := r.Delete(cmd.Context(), "/v1/tokens/"+url.PathEscape(args[0]), nil); err != nil {
+				return term.Cannot("revoke token "+args[0], err)
+			}
+			a.Say("Token %s is revoked.", args[0])
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+func viewerNoun() show.Noun[api.Viewer] {
+	return show.Noun[api.Viewer]{
+		Name: func(v api.Viewer) string { return v.Name },
+		Columns: []show.Column[api.Viewer]{
+			show.Col("name", func(v api.Viewer) any { return v.Name }),
+			show.Col("serial", func(v api.Viewer) any { return v.Serial }),
+			show.Col("created_at", func(v api.Viewer) any { return v.CreatedAt }),
+			show.Wide("created_by", func(v api.Viewer) any { return v.CreatedBy }),
+			show.Col("revoked_at", func(v api.Viewer) any { return v.RevokedAt }),
+			show.Detail("brokers", func(v api.Viewer) any { return v.Brokers }),
+		},
+	}
+}
+
+func (a *commands) viewerCommand() *cobra.Command {
+	return term.Group("viewer", "Certificates that read everything on the broker and say nothing",
+		a.viewerCreateCommand(), a.viewerListCommand(), a.viewerRevokeCommand())
+}
+
+func (a *commands) viewerCreateCommand() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use: "create NAME", Short: "Make a certificate for a program that reads the topics", Args: term.Exactly(1),
+		Long: `Makes a certificate with which any MQTT client may read all topics of the fleet
+and publish none. It writes ca.crt, viewer.crt and viewer.key into --out.`,
+		Example: `  hostler viewer create recorder --out viewer
+  mosquitto_sub --cafile viewer/ca.crt --cert viewer/viewer.crt \
+    --key viewer/viewer.key -h HOST -p 8883 -t 'hostler/v1/#' -v`,
+	}
+	v := show.FormatFlags(cmd)
+	cmd.Flags().StringVar(&out, "out", "", "write the files into this directory")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if out == "" {
+			return term.Usage("the same with --out DIR", "the key is shown once, and nobody would keep it: --out is missing")
+		}
+		r, err := a.Coordinator()
+		if err != nil {
+			return err
+		}
+		return show.Item(cmd.Context(), a.UI, v, viewerNoun(), func(ctx context.Context) (made api.Viewer, err error) {
+			if err = r.Post(ctx, "/v1/viewers", nil, api.NewViewer{Name: args[0]}, &made); err == nil {
+				err = writeViewer(out, made)
+			}
+			if err == nil {
+				a.Say("Its ca.crt, viewer.crt and viewer.key are in %s; hostler viewer create --help shows how to use them.", out)
+			}
+			made.Key = "" // it is in the file, and nowhere else
+			return made, term.Cannot("make viewer "+args[0], err)
+		})
+	}
+	return cmd
+}
+
+func writeViewer(dir string, v api.Viewer) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name, text string
+		mode       os.FileMode
+	}{{"ca.crt", v.CA, 0o644}, {"viewer.crt", v.Certificate, 0o644}, {"viewer.key", v.Key, 0o600}} {
+		if err := conn.ReplaceFile(filepath.Join(dir, f.name), []byte(f.text), f.mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *commands) viewerListCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "ls", Short: "List the viewers", Args: term.NoArgs, Example: "  hostler viewer ls"}
+	v := show.ListFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		r, err := a.Coordinator()
+		if err != nil {
+			return err
+		}
+		return show.Items(cmd.Context(), a.UI, v, viewerNoun(), func(ctx context.Context) (all []api.Viewer, err error) {
+			err = r.Get(ctx, "/v1/viewers", nil, &all)
+			return all, term.Cannot("list the viewers", err)
+		})
+	}
+	return cmd
+}
+
+func (a *commands) viewerRevokeCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "revoke NAME", Short: "End a viewer and cut its connections", Args: term.Exactly(1), Example: "  hostler viewer revoke recorder --yes",
+		ValidArgsFunction: a.Completing(func(ctx context.Context, r *conn.Remote) ([]string, error) {
+			var all []api.Viewer
+			err := r.Get(ctx, "/v1/viewers", nil, &all)
+			return conn.NamesOf(all, viewerNoun().Name), err
+		}),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.Confirm(yes, "End viewer "+args[0]+"?"); err != nil {
+				return err
+			}
+			r, err := a.Coordinator()
+			if err != nil {
+				return err
+			}
+			if err := r.Delete(cmd.Context(), "/v1/viewers/"+url.PathEscape(args[0]), nil); err != nil {
+				return term.Cannot("revoke viewer "+args[0], err)
+			}
+			a.Say("Viewer %s is revoked.", args[0])
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}

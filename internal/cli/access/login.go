@@ -1,0 +1,268 @@
+package access
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/client"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+)
+
+func (a *commands) loginCommand() *cobra.Command {
+	var token string
+	cmd := &cobra.Command{
+		Use: "login ADDRESS", Short: "Keep a token, and use a coordinator from now on", Args: term.Exactly(1),
+		Long: `Tries a token at a coordinator, keeps both as a context of the configuration,
+and makes it the one in use. The context is called as the fleet, or as --context
+says.
+
+Whom to trust: the authority of --ca (the coordinator's ca.crt), else those that
+the fleet's ring names, if this machine keeps the ring. Nothing is trusted that
+merely answers.
+
+A token on the command line can be seen by other users of this machine; in a
+file, or in HOSTLER_TOKEN, it cannot.`,
+		Example: `  hostler login https://coordinator:8443 --token-file token
+  hostler login https://coordinator:8443 --token-file token --ca ca.crt`,
+	}
+	cmd.Flags().StringVar(&token, "token", "", "the API token")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		a.Address = strings.TrimSuffix(args[0], "/")
+		t, err := a.loginTarget(token)
+		if err != nil {
+			return err
+		}
+		s, err := a.tryLogin(cmd.Context(), &t)
+		if err != nil {
+			return term.Cannot("log in at "+t.Address, err)
+		}
+		name := cmp.Or(a.ContextName, a.Getenv("HOSTLER_CONTEXT"), t.Fleet)
+		if err := conn.ContextWord(name); err != nil {
+			return err
+		}
+		c, err := a.LoadConfig()
+		if err != nil {
+			return err
+		}
+		c.Contexts[name], c.Current = &t, name
+		if err := a.SaveConfig(c); err != nil {
+			return err
+		}
+		a.Say("Logged in to fleet %s, as context %s. It has %d host(s).", s.Fleet, name, term.Total(s.Hosts))
+		return nil
+	}
+	return cmd
+}
+
+// loginTarget is what the command line says; an older context has no part in
+// it, lest its token go to another coordinator.
+func (a *commands) loginTarget(token string) (conn.Target, error) {
+	t := conn.Target{Address: a.Address, Token: cmp.Or(token, a.Getenv("HOSTLER_TOKEN"))}
+	if a.TokenFile != "" {
+		if token != "" {
+			return t, term.Usage("", "there are two tokens: --token and --token-file")
+		}
+		var err error
+		if t.Token, err = conn.ReadToken(a.TokenFile); err != nil {
+			return t, err
+		}
+	}
+	if t.Token == "" {
+		return t, term.Usage("hostler login "+a.Address+" --token-file FILE", "there is no token to log in with")
+	}
+	if a.CAFile != "" {
+		b, err := conn.ReadSmall(a.CAFile)
+		if err != nil {
+			return t, term.Cannot("read the certificate", err)
+		}
+		t.CA = string(b)
+	}
+	return t, nil
+}
+
+// tryLogin asks the coordinator with each authority that may be trusted, and
+// takes in its rings. What did work is written into t.
+func (a *commands) tryLogin(ctx context.Context, t *conn.Target) (api.Status, error) {
+	var trusted [][]byte
+	if t.CA != "" {
+		der, err := conn.DecodeCA(t.CA)
+		if err != nil {
+			return api.Status{}, err
+		}
+		trusted = [][]byte{der}
+	} else {
+		known, err := a.KnownFleets()
+		if err != nil {
+			return api.Status{}, err
+		}
+		for _, f := range known {
+			all, err := a.RingAuthorities(f)
+			if err != nil {
+				return api.Status{}, err
+			}
+			trusted = append(trusted, all...)
+		}
+	}
+	if len(trusted) == 0 {
+		return api.Status{}, &term.Failure{
+			Code: term.ExitRefused, What: "cannot tell whom to trust at " + t.Address,
+			Why:  "no authority is given, and no ring of this machine names a coordinator",
+			Next: "the same with --ca FILE, the ca.crt of the coordinator",
+		}
+	}
+	var s api.Status
+	var err error
+	for _, ca := range trusted {
+		var c *client.Client
+		if c, err = client.New(client.Config{Address: t.Address, Token: t.Token, CA: ca}); err != nil {
+			return s, term.Usage("hostler login https://HOST:PORT --token-file FILE", "%s", err)
+		}
+		if err = c.Get(ctx, "/v1/status", nil, &s); err != nil {
+			if conn.Untrusted(err) {
+				continue
+			}
+			return s, err
+		}
+		f, _, err := a.FetchRings(ctx, &conn.Remote{Client: c}, s.Fleet)
+		if err != nil {
+			return s, err
+		}
+		t.CA, t.Fleet = conn.EncodeCA(ca), string(f.Name)
+		return s, nil
+	}
+	return s, err
+}
+
+// contextInfo is a context without its secret.
+type contextInfo struct {
+	Name    string `json:"name"`
+	Current bool   `json:"current"`
+	Address string `json:"address"`
+	Fleet   string `json:"fleet,omitempty"`
+	Token   bool   `json:"token"` // whether there is one
+}
+
+func contextNoun() show.Noun[contextInfo] {
+	mark := func(b bool) string {
+		if b {
+			return "yes"
+		}
+		return ""
+	}
+	return show.Noun[contextInfo]{
+		Name: func(c contextInfo) string { return c.Name },
+		Columns: []show.Column[contextInfo]{
+			show.Col("name", func(c contextInfo) any { return c.Name }),
+			show.Col("current", func(c contextInfo) any { return mark(c.Current) }),
+			show.Col("address", func(c contextInfo) any { return c.Address }),
+			show.Col("fleet", func(c contextInfo) any { return c.Fleet }),
+			show.Wide("token", func(c contextInfo) any { return mark(c.Token) }),
+		},
+	}
+}
+
+func (a *commands) contextCommand() *cobra.Command {
+	return term.Group("context", "The coordinators that this program knows",
+		a.contextListCommand(), a.contextUseCommand(), a.contextSetCommand(), a.contextRemoveCommand())
+}
+
+func (a *commands) contextListCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "ls", Short: "List the contexts", Args: term.NoArgs, Example: "  hostler context ls"}
+	v := show.FormatFlags(cmd)
+	v.One = false
+	cmd.RunE = func(*cobra.Command, []string) error {
+		c, err := a.LoadConfig()
+		if err != nil {
+			return err
+		}
+		var all []contextInfo
+		for _, name := range slices.Sorted(maps.Keys(c.Contexts)) {
+			t := c.Contexts[name]
+			all = append(all, contextInfo{Name: name, Current: name == c.Current, Address: t.Address, Fleet: t.Fleet, Token: t.Token != ""})
+		}
+		return show.Print(a.UI, v, contextNoun(), all)
+	}
+	return cmd
+}
+
+// changeContext changes a context that is there.
+func (a *commands) changeContext(name string, change func(*conn.Config, *conn.Target)) error {
+	c, err := a.LoadConfig()
+	if err != nil {
+		return err
+	}
+	t, ok := c.Contexts[name]
+	if !ok {
+		return &term.Failure{Code: term.ExitNotFound, What: fmt.Sprintf("there is no context %q", name), Next: "hostler context ls"}
+	}
+	change(c, t)
+	return a.SaveConfig(c)
+}
+
+func (a *commands) contextUseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "use NAME", Short: "Use a context from now on", Args: term.Exactly(1),
+		Example: "  hostler context use lab", ValidArgsFunction: a.CompleteContexts,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.changeContext(args[0], func(c *conn.Config, _ *conn.Target) { c.Current = args[0] })
+		},
+	}
+}
+
+func (a *commands) contextSetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "set NAME", Short: "Change address, token or authority of a context", Args: term.Exactly(1),
+		Long:              "Changes what --address, --token-file and --ca name, without asking the coordinator.",
+		Example:           "  hostler context set lab --token-file new-token",
+		ValidArgsFunction: a.CompleteContexts,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if a.Address == "" && a.TokenFile == "" && a.CAFile == "" {
+				return term.Usage("hostler context set --help", "there is nothing to set: want --address, --token-file or --ca")
+			}
+			given := conn.Target{Address: a.Address}
+			if a.TokenFile != "" {
+				var err error
+				if given.Token, err = conn.ReadToken(a.TokenFile); err != nil {
+					return err
+				}
+			}
+			if a.CAFile != "" {
+				b, err := conn.ReadSmall(a.CAFile)
+				if err != nil {
+					return term.Cannot("read the certificate", err)
+				}
+				if _, err := conn.DecodeCA(string(b)); err != nil {
+					return err
+				}
+				given.CA = string(b)
+			}
+			return a.changeContext(args[0], func(_ *conn.Config, t *conn.Target) {
+				t.Address, t.Token, t.CA = cmp.Or(given.Address, t.Address), cmp.Or(given.Token, t.Token), cmp.Or(given.CA, t.CA)
+			})
+		},
+	}
+}
+
+func (a *commands) contextRemoveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm NAME", Short: "Forget a context and its token", Args: term.Exactly(1),
+		Example: "  hostler context rm lab", ValidArgsFunction: a.CompleteContexts,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.changeContext(args[0], func(c *conn.Config, _ *conn.Target) {
+				delete(c.Contexts, args[0])
+				if c.Current == args[0] {
+					c.Current = ""
+				}
+			})
+		},
+	}
+}

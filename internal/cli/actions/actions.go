@@ -1,0 +1,276 @@
+package actions
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+func (a *commands) actionCommand() *cobra.Command {
+	return term.Group("action", "What was asked for, and what became of it",
+		a.actionListCommand(), a.actionShowCommand(), a.actionLogsCommand(), a.approveCommand(), a.denyCommand(), a.actionCancelCommand(), a.actionReissueCommand(), a.nudgeCommand())
+}
+
+func (a *commands) actionListCommand() *cobra.Command {
+	var open, pending bool
+	var batch string
+	cmd := &cobra.Command{
+		Use: "ls [HOST]", Short: "List actions, the newest first", Args: term.AtMost(1),
+		Example: "  hostler action ls\n  hostler action ls edge-01 --open --watch\n  hostler action ls --pending -o wide", ValidArgsFunction: a.Completing(conn.HostNames),
+	}
+	v := show.LimitedFlags(cmd, 50)
+	cmd.Flags().BoolVar(&open, "open", false, "only those that have not ended")
+	cmd.Flags().BoolVar(&pending, "pending", false, "only those that wait for approval")
+	cmd.Flags().StringVar(&batch, "batch", "", "only those of this batch")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := a.Connect()
+		if err != nil {
+			return err
+		}
+		host := strings.Join(args, "")
+		if host != "" {
+			if _, err := conn.ParseHost(host); err != nil {
+				return term.Usage("hostler host ls", "%s", err)
+			}
+		}
+		return show.Items(cmd.Context(), a.UI, v, dispatch.ActionNoun(), func(ctx context.Context) ([]api.Action, error) {
+			var states []string
+			switch {
+			case pending:
+				states = []string{string(protocol.StatePendingApprove)}
+			case open:
+				states = conn.OpenStates()
+			}
+			all, err := r.ActionsIn(ctx, conn.ActionQuery{Host: host, Batch: batch, States: states, Limit: v.Limit})
+			if err == nil && len(all) == 0 && host != "" && !r.Local {
+				_, err = r.Member(ctx, protocol.HostID(host)) // none, or no such host?
+			}
+			return all, term.Cannot("list the actions", err)
+		})
+	}
+	return cmd
+}
+
+func (a *commands) actionShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show ID", Short: "Show an action", Args: term.Exactly(1),
+		Long:    "Shows an action. Of the id the first characters are enough (at least 4), if no other begins with them.",
+		Example: "  hostler action show 0199f3\n  hostler action show 0199f3 -o json | jq .state", ValidArgsFunction: a.Completing(conn.ActionIDs),
+	}
+	v := show.ShowFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := a.Connect()
+		if err != nil {
+			return err
+		}
+		return show.Item(cmd.Context(), a.UI, v, dispatch.ActionNoun(), func(ctx context.Context) (api.Action, error) {
+			act, err := r.ActionWhy(ctx, args[0])
+			return act, term.Cannot("show action "+args[0], err)
+		})
+	}
+	return cmd
+}
+
+func (a *commands) actionLogsCommand() *cobra.Command {
+	l := &logs{app: a}
+	cmd := &cobra.Command{
+		Use: "logs ID", Short: "Print the output of a command", Args: term.Exactly(1),
+		Long: `Prints what a command has written: its standard output and error, each to that of
+this program. With --offset it begins at that byte of one stream, as one that
+broke off there goes on. A command does not wait for those who only look on: who
+is too slow is told what was left out.`,
+		Example: "  hostler action logs 0199f3\n  hostler action logs 0199f3 --follow\n  hostler action logs 0199f3 -f --stderr --offset 4096", ValidArgsFunction: a.Completing(conn.ActionIDs),
+	}
+	cmd.Flags().BoolVarP(&l.follow, "follow", "f", false, "go on until the command ends")
+	cmd.Flags().StringVar(&l.only, "stream", "", "only stdout or stderr, to standard output")
+	cmd.Flags().BoolVar(&l.stderr, "stderr", false, "the same as --stream stderr")
+	cmd.Flags().Int64Var(&l.offset, "offset", 0, "begin at this byte of the stream (default stream: stdout)")
+	_ = cmd.RegisterFlagCompletionFunc("stream", cobra.FixedCompletions([]string{"stdout", "stderr"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case l.stderr && l.only == string(protocol.Stdout):
+			return term.Usage("", "--stderr and --stream stdout exclude each other")
+		case l.stderr:
+			l.only = string(protocol.Stderr)
+		case l.only == "" && cmd.Flags().Changed("offset"):
+			l.only = string(protocol.Stdout)
+		}
+		if l.only != "" && l.only != string(protocol.Stdout) && l.only != string(protocol.Stderr) {
+			return term.Usage("", "%q is no stream: want stdout or stderr", l.only)
+		}
+		if l.offset < 0 {
+			return term.Usage("", "--offset %d: want a number of bytes", l.offset)
+		}
+		return l.print(cmd.Context(), args[0])
+	}
+	return cmd
+}
+
+// logs prints the output of a command.
+type logs struct {
+	app            *commands
+	follow, stderr bool
+	only           string // one stream
+	offset         int64
+}
+
+func (l *logs) print(ctx context.Context, id string) error {
+	a := l.app
+	r, err := a.Connect()
+	if err != nil {
+		return err
+	}
+	act, err := r.Action(ctx, id, 0)
+	if err != nil {
+		return term.Cannot("show action "+id, err)
+	}
+	if !l.follow && slices.Contains([]protocol.State{protocol.StatePendingApprove, protocol.StatePendingSchedule, protocol.StateNew}, protocol.State(act.State)) {
+		a.Say("hostler: it has not begun: %s; to wait for what it writes: hostler action logs %s --follow", term.Printable(cmp.Or(act.Shown, act.State)), act.ID)
+	}
+	f := &dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: act.ID, Stdout: a.Out, Stderr: a.Err}
+	if l.follow && l.only == "" {
+		final, err := f.Wait(ctx, act)
+		if err != nil && ctx.Err() != nil && !protocol.State(final.State).Final() {
+			a.Leave(act.ID)
+		}
+		return term.Cannot("follow action "+act.ID, err)
+	}
+	for _, s := range []*dispatch.Stream{{Fd: protocol.Stdout, W: a.Out}, {Fd: protocol.Stderr, W: a.Err}} {
+		if l.only == string(s.Fd) {
+			s.W, s.From = a.Out, l.offset
+		}
+		if l.only != "" && l.only != string(s.Fd) {
+			continue
+		}
+		if err := f.Copy(ctx, act.ID, s, l.follow, new(atomic.Int64)); err != nil {
+			return term.Cannot("read the output of action "+act.ID, err)
+		}
+		if l.follow { // it has ended meanwhile
+			if act, err = r.Action(ctx, act.ID, 0); err != nil {
+				return term.Cannot("show action "+id, err)
+			}
+		}
+		a.sayMissing(act, s)
+	}
+	a.SayCutShort(act)
+	return nil
+}
+
+// sayMissing tells of output that an ended command has written and that is not
+// here: its host sends it yet, or is away.
+func (a *commands) sayMissing(act api.Action, s *dispatch.Stream) {
+	for _, o := range act.Output {
+		switch {
+		case o.FD != string(s.Fd):
+		case s.From > o.Bytes:
+			a.Say("hostler: %s has %d bytes, none of them behind %d", s.Fd, o.Bytes, s.From)
+		case s.End < o.Bytes:
+			a.Say("hostler: the last %d bytes of %s are not here yet; to wait for them: hostler action logs %s --follow", o.Bytes-s.End, s.Fd, act.ID)
+		}
+	}
+}
+
+func (a *commands) actionReissueCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "reissue ID", Short: "Ask anew for what a conflict kept from being done", Args: term.Exactly(1),
+		Long: `A host that has another action of the same id keeps its own, and the coordinator
+shows both: spec is the host's, intent is what was asked for here. This asks for
+the intent under a new id.`,
+		Example: "  hostler action show 0199f3 -o json | jq .conflict\n  hostler action reissue 0199f3", ValidArgsFunction: a.Completing(conn.ActionIDs),
+	}
+	c := dispatch.ChangeFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := a.Connect()
+		if err != nil {
+			return err
+		}
+		ctx, what := cmd.Context(), "issue action "+args[0]+" again"
+		old, err := r.Action(ctx, args[0], 0)
+		switch {
+		case err != nil:
+			return term.Cannot(what, err)
+		case !old.Conflict:
+			return &term.Failure{Code: term.ExitFailed, What: "cannot " + what, Why: "its host has no other action of that id", Next: "hostler action show " + old.ID}
+		}
+		if c.DryRun {
+			spec, err := protocol.DecodeSpec(old.Intent)
+			if err != nil {
+				return term.Cannot(what, err)
+			}
+			return a.DryRun(ctx, r, c.View, []protocol.HostID{protocol.HostID(old.Host)}, spec.Kind, old.Intent)
+		}
+		var act api.Action
+		if err := r.Post(ctx, "/v1/actions/"+url.PathEscape(old.ID)+"/reissue", nil, api.Reissue{ID: a.NewActionID().String()}, &act); err != nil {
+			return term.Cannot(what, err)
+		}
+		if c.NoWait {
+			return a.PrintID(c.View, act)
+		}
+		a.Say("action %s", term.Printable(act.ID))
+		final, err := (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: act.ID}).Await(ctx, act)
+		if err != nil {
+			a.Leave(act.ID)
+			return term.Cannot(what, err)
+		}
+		return dispatch.Ended(what, final)
+	}
+	return cmd
+}
+
+// goesOn reports whether the host has said that it cannot cancel the action.
+func goesOn(act api.Action) bool {
+	return !protocol.State(act.State).Final() && !act.Cancelling && strings.HasPrefix(act.Detail, protocol.NotCancelled)
+}
+
+func (a *commands) actionCancelCommand() *cobra.Command {
+	var noWait, wait bool
+	cmd := &cobra.Command{
+		Use: "cancel ID", Short: "End an action", Args: term.Exactly(1),
+		Long: `Ends an action: one that has not begun never does, and a command is terminated.
+It is cancelled when nothing of it is left. An action that ended before stays as
+it ended.`,
+		Example: "  hostler action cancel 0199f3", ValidArgsFunction: a.Completing(conn.OpenIDs),
+	}
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait until it has ended")
+	cmd.Flags().BoolVar(&wait, "wait", true, "wait until it has ended")
+	cmd.MarkFlagsMutuallyExclusive("wait", "no-wait")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := a.Connect()
+		if err != nil {
+			return err
+		}
+		ctx, what := cmd.Context(), "cancel action "+args[0]
+		var act api.Action
+		if err := r.Post(ctx, "/v1/actions/"+url.PathEscape(args[0])+"/cancel", nil, nil, &act); err != nil {
+			return term.Cannot(what, err)
+		}
+		a.Say("%s", term.Printable(act.ID))
+		if noWait || !wait {
+			return nil
+		}
+		act, err = (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: act.ID, Enough: goesOn}).Await(ctx, act)
+		switch {
+		case err != nil:
+			return term.Cannot(what, err)
+		case goesOn(act):
+			return &term.Failure{Code: term.ExitFailed, What: "cannot " + what, Why: act.Detail + "; it goes on", Next: "hostler action show " + act.ID}
+		case act.State != string(protocol.StateCancelled):
+			return &term.Failure{Code: term.ExitFailed, What: "cannot " + what, Why: "it ended before: " + strings.TrimSpace(act.State+" "+act.Reason), Next: "hostler action show " + act.ID}
+		}
+		a.Say("Action %s is cancelled.", act.ID)
+		return nil
+	}
+	return cmd
+}

@@ -1,0 +1,214 @@
+package actions
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// explanation is why something stands where it stands.
+type explanation struct {
+	Object string   `json:"object"`
+	State  string   `json:"state"`
+	Why    []string `json:"why"` // sentences, the first is the nearest
+	Next   []string `json:"next,omitempty"`
+	// Action is the action that is explained, or the open ones of what is.
+	Action  *api.Action  `json:"action,omitempty"`
+	Actions []api.Action `json:"actions,omitempty"`
+}
+
+func explanationNoun() show.Noun[explanation] {
+	return show.Noun[explanation]{
+		Name: func(e explanation) string { return e.Object },
+		Columns: []show.Column[explanation]{
+			show.Col("object", func(e explanation) any { return e.Object }),
+			show.Col("state", func(e explanation) any { return e.State }),
+			show.Col("why", func(e explanation) any { return show.Sentences(e.Why) }),
+			show.Col("next", func(e explanation) any { return show.Sentences(e.Next) }),
+		},
+	}
+}
+
+func (a *commands) whyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "why {ACTION | HOST | HOST/NAME}", Short: "Explain why something stands where it stands", Args: term.Exactly(1),
+		Long: `Explains what an action waits for, what a host has to do, or what is going on
+with a container. Where only the host can know, it is asked, and answers within a
+second or not at all.`,
+		Example: "  hostler why 0199f3\n  hostler why edge-01\n  hostler why edge-01/web --watch", ValidArgsFunction: a.Completing(conn.AnyOf(conn.HostNames, conn.ContainerNames, conn.OpenIDs)),
+	}
+	v := show.ShowFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := a.Connect()
+		if err != nil {
+			return err
+		}
+		return show.Item(cmd.Context(), a.UI, v, explanationNoun(), func(ctx context.Context) (explanation, error) {
+			e, err := a.explain(ctx, r, args[0])
+			return e, term.Cannot("explain "+args[0], err)
+		})
+	}
+	return cmd
+}
+
+// explain finds out what is meant, and explains it.
+func (a *commands) explain(ctx context.Context, r *conn.Remote, object string) (explanation, error) {
+	if strings.Contains(object, "/") {
+		return a.explainContainer(ctx, r, object)
+	}
+	if !r.Local {
+		if id, err := protocol.ParseHostID(object); err == nil {
+			h, err := r.Host(ctx, id)
+			if err == nil {
+				return a.explainHost(ctx, r, h)
+			}
+			if !term.IsNotFound(err) {
+				return explanation{}, err
+			}
+		}
+	}
+	act, err := r.ActionWhy(ctx, object)
+	if p, ok := errors.AsType[*api.Problem](err); ok && (p.Code == api.CodeNotFound || p.Code == api.CodeBadReference) {
+		return explanation{}, &term.Failure{Code: term.ExitNotFound, What: "there is no host and no action " + object, Next: "hostler action ls"}
+	}
+	if err != nil {
+		return explanation{}, err
+	}
+	return a.explainAction(act), nil
+}
+
+func (a *commands) explainAction(act api.Action) explanation {
+	e := explanation{Object: "action " + act.ID, State: cmp.Or(act.Shown, act.State), Action: &act}
+	add := func(format string, args ...any) { e.Why = append(e.Why, fmt.Sprintf(format, args...)) }
+	if w := act.Waits; w != nil {
+		add("%s", dispatch.WaitsWord(w))
+		if w.Action != "" {
+			e.Next = append(e.Next, "hostler why "+w.Action)
+		}
+	}
+	switch final := protocol.State(act.State).Final(); {
+	case !final && act.Detail != "":
+		add("%s", term.Printable(act.Detail))
+	case final:
+		add("it has ended: %s", cmp.Or(act.Detail, act.Reason))
+		if act.Exit != nil {
+			e.Next = append(e.Next, "hostler action logs "+act.ID)
+		}
+		return e
+	}
+	if act.HostStartedAt == nil && act.ExpiresAt != nil && protocol.State(act.State) != protocol.StateRunning {
+		left := act.ExpiresAt.Sub(a.Now())
+		if left > 0 {
+			add("it never begins if it has not in %s", term.Roughly(left))
+		} else {
+			add("its time to begin is over; its host says so when it has heard of it")
+		}
+	}
+	add("asked for by %s %s", act.Requester, term.Ago(act.CreatedAt, a.Now()))
+	if protocol.State(act.State) == protocol.StatePendingApprove {
+		e.Next = append(e.Next, "hostler action approve "+act.ID)
+	}
+	e.Next = append(e.Next, "hostler action cancel "+act.ID)
+	return e
+}
+
+func (a *commands) explainHost(ctx context.Context, r *conn.Remote, h conn.HostView) (explanation, error) {
+	e := explanation{Object: "host " + h.ID, State: h.State}
+	add := func(format string, args ...any) { e.Why = append(e.Why, fmt.Sprintf(format, args...)) }
+	switch {
+	case h.Quarantined != "":
+		add("it is quarantined: %s", h.Quarantined)
+		e.Next = append(e.Next, "hostler host readmit "+h.ID)
+	case h.Connectivity == "online":
+		add("it is online")
+	case h.SeenAt != nil:
+		add("it is %s: last seen %s", h.Connectivity, term.Ago(*h.SeenAt, a.Now()))
+	case h.InventoryAt != nil:
+		add("it is %s: it has not been seen since the coordinator started, and told of itself %s", h.Connectivity, term.Ago(*h.InventoryAt, a.Now()))
+	default:
+		add("it is %s", cmp.Or(h.Connectivity, h.State))
+	}
+	for _, alert := range h.ActiveAlerts {
+		add("%s: %s", alert.Severity, alert.Text)
+	}
+	all, err := r.Actions(ctx, h.ID, true, 0)
+	if term.IsNotFound(err) {
+		err = nil
+	}
+	a.addOpen(&e, h.ID, all)
+	return e, err
+}
+
+// namedActions is how many open actions are named one by one.
+const namedActions = 3
+
+func (a *commands) addOpen(e *explanation, host string, all []api.Action) {
+	e.Actions = all
+	for i, act := range all {
+		if i == namedActions {
+			ls := "hostler action ls --open"
+			if host != "" {
+				ls = "hostler action ls " + host + " --open"
+			}
+			e.Why = append(e.Why, fmt.Sprintf("and %d others: %s", len(all)-i, ls))
+			break
+		}
+		e.Why = append(e.Why, fmt.Sprintf("%s %s: %s", strings.TrimSpace(act.Kind+" "+act.Name), act.ID, cmp.Or(act.Shown, act.State)))
+	}
+	if len(all) > 0 {
+		e.Next = append(e.Next, "hostler why "+all[len(all)-1].ID)
+	}
+}
+
+func (a *commands) explainContainer(ctx context.Context, r *conn.Remote, object string) (explanation, error) {
+	name, err := conn.ParseRef(object, r.Local)
+	if err != nil {
+		return explanation{}, term.Usage("hostler ct ls", "%s", err)
+	}
+	c, err := r.Container(ctx, name)
+	if err != nil {
+		return explanation{}, err
+	}
+	e := explanation{Object: "container " + name.String(), State: c.State}
+	add := func(format string, args ...any) { e.Why = append(e.Why, fmt.Sprintf(format, args...)) }
+	switch {
+	case c.CTID == "":
+		add("it is foreign: Hostler did not make it, and leaves it alone")
+	case c.Broken != "":
+		add("it is broken: %s", c.Broken)
+		e.Next = append(e.Next, "hostler ct reset "+name.String())
+	case c.Intended != "" && c.Intended != c.State:
+		add("it is meant to be %s", c.Intended)
+		if c.Failures > 0 {
+			add("%d starts have failed in a row", c.Failures)
+		}
+	default:
+		add("it is as it is meant to be")
+	}
+	if c.CTID == "" {
+		return e, nil
+	}
+	all, err := r.Actions(ctx, string(name.Host), true, 0)
+	if err != nil {
+		return e, err
+	}
+	var here []api.Action
+	for _, act := range all {
+		if act.Target == c.CTID {
+			here = append(here, act)
+		}
+	}
+	a.addOpen(&e, string(name.Host), here)
+	return e, nil
+}

@@ -1,0 +1,202 @@
+package auditlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+)
+
+func auditNoun() show.Noun[api.AuditRecord] {
+	return show.Noun[api.AuditRecord]{
+		Name: func(r api.AuditRecord) string { return strconv.FormatUint(r.N, 10) },
+		Columns: []show.Column[api.AuditRecord]{
+			show.Col("n", func(r api.AuditRecord) any { return r.N }),
+			show.Col("at", func(r api.AuditRecord) any { return r.At }),
+			show.Col("actor", func(r api.AuditRecord) any { return r.Actor }),
+			show.Wide("from", func(r api.AuditRecord) any { return r.From }),
+			show.Col("verb", func(r api.AuditRecord) any { return r.Verb }),
+			show.Col("host", func(r api.AuditRecord) any { return r.Host }),
+			show.Col("object", func(r api.AuditRecord) any { return r.Object }),
+			show.Wide("digest", func(r api.AuditRecord) any { return r.Digest }),
+			show.Col("detail", func(r api.AuditRecord) any {
+				if len(r.Detail) == 0 {
+					return ""
+				}
+				b, err := show.Encode(r.Detail, false)
+				if err != nil {
+					return err.Error()
+				}
+				return string(b[:len(b)-1])
+			}),
+		},
+	}
+}
+
+func (a *commands) auditCommand() *cobra.Command {
+	return term.Group("audit", "Who did what, and proof that nobody changed it", a.auditListCommand(), a.auditVerifyCommand(), a.auditExportCommand())
+}
+
+// auditPage is how many records one request asks for.
+const auditPage = 1000
+
+func (a *commands) auditListCommand() *cobra.Command {
+	var since term.DurationFlag
+	var after uint64
+	query := make(map[string]*string)
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List what was done and decided, the newest last", Args: term.NoArgs,
+		Long: `Lists the newest records of the coordinator's audit log: each says who did what,
+from where, about which host and object, and the digest of the bytes that it was
+decided over. Whether they are as they were written, hostler audit verify tells.`,
+		Example: "  hostler audit ls --since 2h\n  hostler audit ls --host edge-07 --verb action.request -o json\n  hostler audit ls --watch",
+	}
+	v := show.LimitedFlags(cmd, 100)
+	cmd.Flags().Var(&since, "since", "only what happened no longer ago than this")
+	cmd.Flags().Uint64Var(&after, "after", 0, "begin behind the record with this number")
+	for name, usage := range map[string]string{
+		"host": "only what is about this host", "actor": "only what this one did: token:NAME, host:HOST or coordinator",
+		"verb": "only records with this verb, such as host.approve", "object": "only what is about the object of this id",
+	} {
+		query[name] = cmd.Flags().String(name, "", usage)
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		r, err := a.Coordinator()
+		if err != nil {
+			return err
+		}
+		return show.Items(cmd.Context(), a.UI, v, auditNoun(), func(ctx context.Context) ([]api.AuditRecord, error) {
+			q := url.Values{}
+			for name, value := range query {
+				if *value != "" {
+					q.Set(name, *value)
+				}
+			}
+			if since.Value > 0 {
+				q.Set("since", a.Now().Add(-since.Value).UTC().Format(time.RFC3339))
+			}
+			all, err := searchAudit(ctx, r, q, after, v.Limit)
+			return all, term.Cannot("list the audit log", err)
+		})
+	}
+	return cmd
+}
+
+// searchAudit asks until there are enough records, or no more.
+func searchAudit(ctx context.Context, r *conn.Remote, q url.Values, after uint64, limit int) ([]api.AuditRecord, error) {
+	var all []api.AuditRecord
+	before := uint64(0)
+	for limit == 0 || len(all) < limit {
+		want := auditPage
+		if limit > 0 {
+			want = min(want, limit-len(all))
+		}
+		q.Set("limit", strconv.Itoa(want))
+		if after > 0 {
+			q.Set("after", strconv.FormatUint(after, 10))
+		} else if before > 0 {
+			q.Set("before", strconv.FormatUint(before, 10))
+		}
+		var page api.AuditPage
+		if err := r.Get(ctx, "/v1/audit", q, &page); err != nil {
+			return nil, err
+		}
+		rest := page.Rest
+		switch n := len(page.Records); {
+		case after > 0:
+			all = append(all, page.Records...)
+			if rest == 0 && n == want {
+				rest = page.Records[n-1].N
+			}
+			after = rest
+		default:
+			all = append(page.Records, all...)
+			if rest == 0 && n == want {
+				rest = page.Records[0].N
+			}
+			before = rest
+		}
+		if rest == 0 {
+			break
+		}
+	}
+	return all, nil
+}
+
+func (a *commands) auditExportCommand() *cobra.Command {
+	var since term.DurationFlag
+	cmd := &cobra.Command{
+		Use: "export [FILE]", Short: "Write the audit log with its checkpoints, to be kept and verified", Args: term.AtMost(1),
+		Long: `Writes the coordinator's audit log to a file, or to standard output: records as
+they were written and checkpoints as they were signed, one to a line. Such a file
+can be verified anywhere, by hostler audit verify or with sha256sum and gpg; the
+protocol's documentation tells how.`,
+		Example: "  hostler audit export audit.jsonl\n  hostler audit export --since 30d | zstd > audit.jsonl.zst",
+	}
+	cmd.Flags().Var(&since, "since", "begin with the checkpoint before what happened this long ago")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := a.Coordinator()
+		if err != nil {
+			return err
+		}
+		q := url.Values{}
+		if since.Value > 0 {
+			q.Set("since", a.Now().Add(-since.Value).UTC().Format(time.RFC3339))
+		}
+		if len(args) == 0 || args[0] == "-" {
+			return term.Cannot("export the audit log", r.Lines(cmd.Context(), "/v1/audit/export", q, a.Out))
+		}
+		return term.Cannot("export the audit log to "+args[0], exportTo(cmd.Context(), r, q, args[0]))
+	}
+	return cmd
+}
+
+// exportTo writes an export to a file that is whole or not there.
+func exportTo(ctx context.Context, r *conn.Remote, q url.Values, path string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".audit-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, f.Close())
+		if err == nil {
+			err = os.Rename(f.Name(), path)
+		}
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	if err := r.Lines(ctx, "/v1/audit/export", q, f); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// firstLine copies what is read on and keeps its first line.
+type firstLine struct {
+	r    io.Reader
+	line []byte
+	done bool
+}
+
+func (f *firstLine) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	if !f.done {
+		line, _, found := bytes.Cut(p[:n], []byte("\n"))
+		f.line = append(f.line, line...)
+		f.done = found || len(f.line) > conn.MaxFile
+	}
+	return n, err
+}

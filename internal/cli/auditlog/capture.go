@@ -1,0 +1,300 @@
+package auditlog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// verdict is what was found out about one message.
+type verdict struct {
+	OK       bool   `json:"ok"`
+	Code     string `json:"code,omitempty"` // why it is bad, as an agent would refuse it
+	Detail   string `json:"detail,omitempty"`
+	Key      string `json:"key,omitempty"`
+	Signer   string `json:"signer,omitempty"`
+	Topic    string `json:"topic,omitempty"`
+	Type     string `json:"type,omitempty"`
+	From     string `json:"from,omitempty"`
+	To       string `json:"to,omitempty"`
+	Ring     uint64 `json:"ring,omitempty"`
+	Term     string `json:"term,omitempty"`
+	Seq      string `json:"seq,omitempty"` // of a state message: start.connection.message
+	Stream   string `json:"stream,omitempty"`
+	N        uint64 `json:"n,omitempty"` // of an item
+	Action   string `json:"action,omitempty"`
+	Body     any    `json:"body,omitempty"`
+	Item     any    `json:"item,omitempty"` // as it was signed within the body
+	bodyText string
+	itemText string
+}
+
+func verdictNoun() show.Noun[verdict] {
+	return show.Noun[verdict]{
+		Name: func(v verdict) string { return v.Key },
+		Columns: []show.Column[verdict]{
+			show.Col("signature", func(v verdict) any {
+				if v.OK {
+					return "good"
+				}
+				return "BAD: " + v.Detail
+			}),
+			show.Col("key", func(v verdict) any { return v.Key }),
+			show.Col("signer", func(v verdict) any { return v.Signer }),
+			show.Col("topic", func(v verdict) any { return v.Topic }),
+			show.Col("type", func(v verdict) any { return v.Type }),
+			show.Col("from", func(v verdict) any { return v.From }),
+			show.Col("to", func(v verdict) any { return v.To }),
+			show.Detail("ring", func(v verdict) any { return blank(v.Ring) }),
+			show.Detail("term", func(v verdict) any { return v.Term }),
+			show.Detail("seq", func(v verdict) any { return v.Seq }),
+			show.Detail("stream", func(v verdict) any { return v.Stream }),
+			show.Detail("n", func(v verdict) any { return blank(v.N) }),
+			show.Detail("action", func(v verdict) any { return v.Action }),
+			show.Detail("item", func(v verdict) any { return v.itemText }),
+			show.Detail("body", func(v verdict) any { return v.bodyText }),
+		},
+	}
+}
+
+// blank shows no zero.
+func blank(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+func (a *commands) verifyCommand() *cobra.Command {
+	var roster string
+	cmd := &cobra.Command{
+		Use: "verify [FILE]", Short: "Verify messages that were captured from a topic", Args: term.AtMost(1),
+		Long: `Verifies messages, as captured from the broker, from a file or from standard
+input: one envelope, or lines "TOPIC ENVELOPE" as mosquitto_sub -F '%t %p' prints
+them. It says who signed each, by the rings that this machine keeps and the list
+of hosts that the coordinator signs, and what stands in its header.
+
+Everything is checked that an agent checks, but for freshness: whether a message
+was heard before, only its receiver knows. It exits with 1 if one is bad.`,
+		Example: `  hostler verify order
+  mosquitto_sub … -t 'hostler/v1/#' -C 1 -F '%t %p' | hostler verify
+  hostler verify order --roster roster -o json`,
+	}
+	fleet, v := a.FleetFlag(cmd), show.FormatFlags(cmd)
+	cmd.Flags().StringVar(&roster, "roster", "", "the signed list of hosts, from a file instead of the coordinator")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		raw, err := a.readInput(args)
+		if err != nil {
+			return term.Cannot("read the messages", err)
+		}
+		captured := splitCapture(raw)
+		if len(captured) == 0 {
+			return term.Usage("", "there is nothing to verify")
+		}
+		keys, err := a.VerifyKeys(cmd.Context(), *fleet, roster)
+		if err != nil {
+			return term.Cannot("find the keys to verify with", err)
+		}
+		var verdicts []verdict
+		bad := 0
+		for _, c := range captured {
+			d := c.judge(keys)
+			if verdicts = append(verdicts, d); !d.OK {
+				bad++
+			}
+		}
+		if len(verdicts) > 1 {
+			v.One = false
+		}
+		if err := show.Print(a.UI, v, verdictNoun(), verdicts); err != nil {
+			return err
+		}
+		if bad > 0 {
+			a.Say("hostler: %d of %d message(s) are bad", bad, len(verdicts))
+			return term.Exit(term.ExitFailed)
+		}
+		return nil
+	}
+	return cmd
+}
+
+func (a *commands) readInput(args []string) ([]byte, error) {
+	if len(args) == 1 && args[0] != "-" {
+		return conn.ReadSmall(args[0])
+	}
+	return conn.ReadAll(a.In, "standard input")
+}
+
+// captured is one message as it was found.
+type captured struct {
+	topic string // empty if it was not captured along
+	raw   []byte
+}
+
+// splitCapture cuts what was captured into messages.
+func splitCapture(b []byte) []captured {
+	b = bytes.TrimRight(b, "\r\n")
+	if len(b) == 0 {
+		return nil
+	}
+	lines := bytes.Split(b, []byte("\n"))
+	var all []captured
+	for _, line := range lines {
+		line = bytes.TrimRight(line, "\r")
+		topic, rest, ok := bytes.Cut(line, []byte(" "))
+		if _, err := protocol.ParseTopic(string(topic)); ok && err == nil {
+			all = append(all, captured{string(topic), rest})
+			continue
+		}
+		if _, err := protocol.Split(line); err != nil && len(lines) > 1 {
+			// What follows a line end belongs to the envelope before.
+			return []captured{{"", b}}
+		}
+		all = append(all, captured{"", line})
+	}
+	return all
+}
+
+// judge opens a message as its receiver would.
+func (c captured) judge(keys *certs.Keys) verdict {
+	v := verdict{Topic: c.topic}
+	env, err := protocol.Split(c.raw)
+	if err != nil {
+		return v.bad(err)
+	}
+	v.Key, v.Signer = env.Key.String(), signer(keys, env.Key)
+	// The header is shown whether or not it can be believed: somebody wants to
+	// know what was claimed.
+	var h protocol.Header
+	if err := protocol.DecodeJSON(env.Body, &h, true); err != nil {
+		return v.bad(err)
+	}
+	v.header(&h, env.Body)
+	ring := keys.Chain().Ring()
+	if v.Topic == "" {
+		v.Topic = topicOf(ring.Name, &h)
+	}
+	topic, typ := v.Topic, h.Type
+	if t, err := protocol.ParseTopic(topic); err == nil && t.Fleet == ring.Name {
+		// A document is opened without its topic, which only says what it is.
+		switch t.Channel {
+		case protocol.ChannelRing:
+			topic, typ = "", protocol.TypeRing
+		case protocol.ChannelRevoked:
+			topic, typ = "", protocol.TypeRevoked
+		}
+	}
+	x := protocol.Expect{
+		Fleet: ring.Fleet, FleetName: ring.Name, Keys: keys, Ring: ring.Number,
+		Topic: topic, Type: typ, Self: receiver(topic), Fresh: anyTime{},
+	}
+	if _, err := protocol.Open(c.raw, x); err != nil {
+		return v.bad(err)
+	}
+	v.OK = true
+	return v
+}
+
+func (v verdict) bad(err error) verdict {
+	v.OK, v.Detail = false, err.Error()
+	if code, ok := errors.AsType[protocol.Code](err); ok {
+		v.Code = string(code)
+	}
+	return v
+}
+
+func (v *verdict) header(h *protocol.Header, body []byte) {
+	v.Type, v.From, v.To, v.Ring = string(h.Type), string(h.From), string(h.To), h.Ring
+	v.Stream, v.N = string(h.Stream), h.N
+	v.bodyText, v.itemText = string(body), string(h.Item)
+	if (h.Term != protocol.Term{}) {
+		v.Term = fmt.Sprintf("%d.%d", h.Term.Ring, h.Term.Counter)
+	}
+	if (h.Seq != protocol.Seq{}) {
+		v.Seq = fmt.Sprintf("%d.%d.%d", h.Seq.Inc, h.Seq.Conn, h.Seq.K)
+	}
+	if !h.Action.IsZero() {
+		v.Action = h.Action.String()
+	}
+	_ = protocol.DecodeJSON(body, &v.Body, true) // it was decoded before
+	if len(h.Item) > 0 && protocol.DecodeJSON(h.Item, &v.Item, true) != nil {
+		v.Item = string(h.Item)
+	}
+}
+
+// signer says whose a key is.
+func signer(keys *certs.Keys, id protocol.KeyID) string {
+	p, ok := keys.Principal(id)
+	if !ok {
+		return "nobody that is known"
+	}
+	var who []string
+	for _, role := range p.Roles {
+		s := string(role)
+		if role == protocol.RoleHost {
+			s += " " + string(p.Host)
+		} else if p.Person != "" {
+			s += " " + p.Person
+		}
+		who = append(who, s)
+	}
+	if p.Revoked {
+		who = append(who, "revoked")
+	}
+	return strings.Join(who, ", ")
+}
+
+// topicOf returns the topic on which a message of that header travels, empty
+// for a document.
+func topicOf(fleet protocol.FleetName, h *protocol.Header) string {
+	host, ok := h.From.Host()
+	if !ok {
+		host, _ = h.To.Host()
+	}
+	for _, c := range []protocol.Channel{
+		protocol.ChannelPresence, protocol.ChannelHeartbeat, protocol.ChannelLease, protocol.ChannelReport, protocol.ChannelAlert,
+		protocol.ChannelAck, protocol.ChannelOut, protocol.ChannelOrder, protocol.ChannelControl, protocol.ChannelGrant,
+		protocol.ChannelReceipt, protocol.ChannelIn, protocol.ChannelCoordinator,
+	} {
+		if t, ok := protocol.TypeOf(c); !ok || t != h.Type {
+			continue
+		}
+		if c.Direction() == protocol.Fleet {
+			return protocol.FleetTopic(fleet, c).String()
+		}
+		t := protocol.HostTopic(fleet, host, c)
+		if c == protocol.ChannelOut || c == protocol.ChannelIn {
+			t.Action = h.Action
+		}
+		return t.String()
+	}
+	return ""
+}
+
+// receiver is who hears a topic.
+func receiver(topic string) protocol.Party {
+	t, err := protocol.ParseTopic(topic)
+	switch {
+	case err != nil || t.Channel.Direction() == protocol.Up:
+		return protocol.Coordinator
+	case t.Host != "":
+		return protocol.HostParty(t.Host)
+	}
+	return protocol.Everybody
+}
+
+// anyTime judges no freshness.
+type anyTime struct{}
+
+func (anyTime) Fresh(protocol.Topic, *protocol.Header) error { return nil }
+
+func (anyTime) Term(*protocol.Header) error { return nil }

@@ -1,0 +1,286 @@
+package auditlog
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
+)
+
+// auditVerdict is what was found out about an audit log.
+type auditVerdict struct {
+	OK          bool         `json:"ok"`
+	Log         string       `json:"log,omitempty"`
+	From        uint64       `json:"from,omitempty"` // number of the first record that was verified
+	To          uint64       `json:"to,omitempty"`
+	Records     int          `json:"records"`
+	Checkpoints int          `json:"checkpoints"`
+	SealedAt    *time.Time   `json:"sealed_at,omitempty"`
+	Key         string       `json:"key,omitempty"` // that signed the newest checkpoint
+	Ring        uint64       `json:"ring,omitempty"`
+	Term        string       `json:"term,omitempty"`
+	Known       int          `json:"known"` // checkpoints from elsewhere that it leads to
+	RecoveredAt *time.Time   `json:"recovered_at,omitempty"`
+	Faults      []auditFault `json:"faults"`
+}
+
+// auditFault is one thing that is wrong with it.
+type auditFault struct {
+	Kind   string `json:"kind"`
+	From   uint64 `json:"from,omitempty"`
+	To     uint64 `json:"to,omitempty"`
+	Line   int    `json:"line,omitempty"`
+	Detail string `json:"detail"`
+}
+
+func auditVerdictNoun() show.Noun[auditVerdict] {
+	return show.Noun[auditVerdict]{
+		Name: func(v auditVerdict) string { return v.Log },
+		Columns: []show.Column[auditVerdict]{
+			show.Col("log", func(v auditVerdict) any { return v.Log }),
+			show.Col("whole", func(v auditVerdict) any {
+				if v.OK {
+					return "yes"
+				}
+				return "NO"
+			}),
+			show.Col("from", func(v auditVerdict) any { return v.From }),
+			show.Col("to", func(v auditVerdict) any { return v.To }),
+			show.Col("records", func(v auditVerdict) any { return v.Records }),
+			show.Col("checkpoints", func(v auditVerdict) any { return v.Checkpoints }),
+			show.Col("known", func(v auditVerdict) any { return v.Known }),
+			show.Col("sealed_at", func(v auditVerdict) any { return v.SealedAt }),
+			show.Col("key", func(v auditVerdict) any { return v.Key }),
+			show.Col("ring", func(v auditVerdict) any { return blank(v.Ring) }),
+			show.Col("term", func(v auditVerdict) any { return v.Term }),
+			show.Col("recovered_at", func(v auditVerdict) any { return v.RecoveredAt }),
+			show.Col("faults", func(v auditVerdict) any {
+				var all show.Sentences
+				for _, f := range v.Faults {
+					all = append(all, f.Detail)
+				}
+				return all
+			}),
+		},
+	}
+}
+
+func verdictOf(r audit.Result) auditVerdict {
+	v := auditVerdict{
+		OK: len(r.Faults) == 0, Log: string(r.Log), To: r.Newest.N, Records: r.Records, Checkpoints: r.Checkpoints, Known: r.Known,
+		Faults: []auditFault{},
+	}
+	if r.Newest.N > 0 {
+		at := time.UnixMilli(r.Newest.AtMS).UTC()
+		v.From, v.SealedAt, v.Key, v.Ring = r.After+1, &at, r.Key.String(), r.Newest.Ring
+		if r.Log == protocol.Coordinator {
+			v.Term = r.Newest.Term.String()
+		}
+	}
+	for _, f := range r.Faults {
+		v.Faults = append(v.Faults, auditFault{string(f.Kind), f.From, f.To, f.Line, f.Detail})
+	}
+	return v
+}
+
+func (a *commands) auditVerifyCommand() *cobra.Command {
+	var roster string
+	var known []string
+	cmd := &cobra.Command{
+		Use: "verify [FILE]", Short: "Prove that the audit log is whole, or name what is wrong with it", Args: term.AtMost(1),
+		Long: `Verifies the coordinator's audit log, or an exported one from a file or (-) from
+standard input, with nothing but the fleet's rings: that no record was removed,
+changed or moved, and that each checkpoint was signed by who might.
+
+That its end was not cut off, or all of it rolled back, only a checkpoint from
+elsewhere tells: this machine keeps the newest one that it has verified, hosts
+bring theirs to every hello, and more can be given with --checkpoint, as files
+that hold them in any form: exports, receipts or hellos that were captured. Of a
+coordinator that was recovered from a backup its hosts tell how far its log went;
+an exported one does not show that.
+
+It exits with 1 if something is wrong.`,
+		Example: `  hostler audit verify
+  hostler audit verify audit.jsonl --fleet lab
+  hostler audit verify audit.jsonl --checkpoint captured-hello -o json`,
+	}
+	fleet, v := a.FleetFlag(cmd), show.FormatFlags(cmd)
+	cmd.Flags().StringArrayVar(&known, "checkpoint", nil, "a file with checkpoints of the log from elsewhere (repeatable)")
+	cmd.Flags().StringVar(&roster, "roster", "", "the signed list of hosts, to verify the log of a host")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f, keys, log, err := a.openAudit(cmd.Context(), *fleet, roster, args)
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		witnesses, err := a.witnesses(f, keys, known)
+		if err != nil {
+			return term.Cannot("read the known checkpoints", err)
+		}
+		first := &firstLine{r: log}
+		result, err := audit.Verify(first, audit.Config{Fleet: keys.Chain().Ring().Fleet, Keys: keys.Past(), Known: witnesses})
+		if err != nil {
+			return term.Cannot("verify the audit log", err)
+		}
+		if result.Records == 0 && result.Checkpoints == 0 && !bytes.HasPrefix(first.line, []byte(`{"v":`)) {
+			return &term.Failure{Code: term.ExitFailed, What: "cannot verify " + cmp.Or(strings.Join(args, ""), "the audit log"),
+				Why: "it is no audit log: there is no record in it, nor the checkpoint that stands first", Next: "hostler audit export FILE"}
+		}
+		verdict, note := verdictOf(result), ""
+		if len(args) == 0 {
+			recovered, err := a.askRecovered(cmd.Context())
+			if err != nil {
+				return term.Cannot("ask whether records were lost", err)
+			}
+			note = verdict.lostByRecovery(recovered)
+		}
+		if err := show.Print(a.UI, v, auditVerdictNoun(), []auditVerdict{verdict}); err != nil {
+			return err
+		}
+		if note != "" {
+			a.Say("%s", note)
+		}
+		if !verdict.OK {
+			a.Say("hostler: %d fault(s) in the audit log", len(verdict.Faults))
+			return term.Exit(term.ExitFailed)
+		}
+		if result.Log == protocol.Coordinator && newerThan(result.Newest, f, keys) {
+			return term.Cannot("keep the newest checkpoint", f.KeepCheckpoint(first.line))
+		}
+		return nil
+	}
+	return cmd
+}
+
+// newerThan reports whether a checkpoint goes beyond the one that is kept.
+func newerThan(c protocol.Checkpoint, f conn.FleetFiles, keys *certs.Keys) bool {
+	b, err := f.KeptCheckpoint()
+	if err != nil {
+		return false
+	}
+	kept, _, err := protocol.OpenCheckpoint(b, c.Fleet, keys.Past())
+	return err != nil || kept.Store != c.Store || c.N > kept.N
+}
+
+// openAudit opens the log that is meant and finds the keys to verify it with: of
+// a file those that this machine keeps, so that no network is needed.
+func (a *commands) openAudit(ctx context.Context, fleet, roster string, args []string) (conn.FleetFiles, *certs.Keys, io.ReadCloser, error) {
+	if len(args) == 0 {
+		r, err := a.Coordinator()
+		if err != nil {
+			return conn.FleetFiles{}, nil, nil, err
+		}
+		f, chain, err := a.FetchRings(ctx, r, fleet)
+		if err != nil {
+			return f, nil, nil, term.Cannot("fetch the rings", err)
+		}
+		return f, certs.NewKeys(chain), export(ctx, r), nil
+	}
+	f, chain, err := a.ChooseFleet(fleet)
+	if err != nil {
+		return f, nil, nil, err
+	}
+	keys := certs.NewKeys(chain)
+	if roster != "" {
+		if keys, err = a.VerifyKeys(ctx, fleet, roster); err != nil {
+			return f, nil, nil, term.Cannot("find the keys to verify with", err)
+		}
+	}
+	if args[0] == "-" {
+		return f, keys, io.NopCloser(a.In), nil
+	}
+	file, err := os.Open(args[0])
+	return f, keys, file, term.Cannot("open the audit log", err)
+}
+
+// export reads the coordinator's log as it comes.
+func export(ctx context.Context, r *conn.Remote) io.ReadCloser {
+	ctx, stop := context.WithCancelCause(ctx)
+	pr, pw := io.Pipe()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		pw.CloseWithError(r.Lines(ctx, "/v1/audit/export", nil, pw))
+	}()
+	return &exporting{pr, func() { stop(errors.New("the log was read")); <-ended }}
+}
+
+// exporting is an export that ends when nobody reads on.
+type exporting struct {
+	*io.PipeReader
+	stop func()
+}
+
+func (e *exporting) Close() error {
+	err := e.PipeReader.Close()
+	e.stop()
+	return err
+}
+
+// witnesses are the checkpoints that the log is held against: the one that this
+// machine keeps, and those of the files.
+func (a *commands) witnesses(f conn.FleetFiles, keys *certs.Keys, files []string) ([]protocol.Checkpoint, error) {
+	kept, err := f.KeptCheckpoint()
+	if err != nil {
+		return nil, err
+	}
+	all := findCheckpoints(kept, keys)
+	for _, path := range files {
+		b, err := conn.ReadSmall(path)
+		if err != nil {
+			return nil, err
+		}
+		found := findCheckpoints(b, keys)
+		if len(found) == 0 {
+			return nil, term.Usage("", "there is no checkpoint in %s that this fleet has signed", path)
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// findCheckpoints returns every checkpoint in what was captured: by itself, or
+// carried by a receipt or a hello. Whoever brings one, its signature counts.
+func findCheckpoints(b []byte, keys *certs.Keys) []protocol.Checkpoint {
+	fleet := keys.Chain().Ring().Fleet
+	var all []protocol.Checkpoint
+	for line := range bytes.Lines(b) {
+		line = bytes.TrimRight(line, "\r\n")
+		if topic, rest, ok := bytes.Cut(line, []byte(" ")); ok {
+			if _, err := protocol.ParseTopic(string(topic)); err == nil {
+				line = rest
+			}
+		}
+		envelope := line
+		if env, err := protocol.Split(line); err == nil {
+			var carrier struct {
+				Checkpoint []byte `json:"checkpoint"`
+				Hello      struct {
+					Checkpoint []byte `json:"checkpoint"`
+				} `json:"hello"`
+			}
+			if protocol.DecodeJSON(env.Body, &carrier, true) == nil {
+				if inner := append(carrier.Checkpoint, carrier.Hello.Checkpoint...); len(inner) > 0 {
+					envelope = inner
+				}
+			}
+		}
+		if c, _, err := protocol.OpenCheckpoint(envelope, fleet, keys.Past()); err == nil {
+			all = append(all, c)
+		}
+	}
+	return all
+}

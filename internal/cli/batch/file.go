@@ -1,0 +1,507 @@
+package batch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/batchfile"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// batchOptions is how a file of operations is done.
+type batchOptions struct {
+	file     string
+	goOn     bool
+	parallel int
+	dryRun   bool
+	resume   string
+	view     *show.View
+}
+
+func (a *Batcher) batchCommand() *cobra.Command {
+	o := &batchOptions{}
+	cmd := &cobra.Command{
+		Use: "batch -f FILE", Short: "Do the operations of a file, one after another",
+		Long: `Does the operations of a file in their order, and stops at the first that fails
+unless --continue says otherwise. The file is YAML or JSON: a list of operations,
+each an object with one of ping, run, push, pull, exec, create, start, stop, reset and
+rm, whose value is where it is done.
+
+  - name: look          # for people
+    run: edge-01
+    argv: [systemctl, is-active, nginx]
+    timeout: 30s        # as, cwd, env and exclusive go with run and exec, too
+    wait: 5m            # for its end, its host being away included
+  - {stop: edge-01/web, grace: 1m}
+  - {create: edge-01/new, template: busybox, labels: [app=web], started: true}
+  - {push: edge-01/new, from: site.conf, to: /etc/site.conf}  # or a directory
+  - {pull: edge-01, from: /var/log/syslog, to: logs/, timeout: 10m}
+
+Paths of this machine are relative to the directory of the file. The whole of it is
+checked, and what is pushed is read and sent to the coordinator, before the first
+operation begins; that a pull is done means that what it brought is here. The exit code is 0 if
+all were done, 1 if one failed. With --resume and the id that was printed, what was
+done before is not done again; what pulls brought is taken once more, as it was then.`,
+		Example: "  hostler batch -f sunday.yaml\n  hostler batch -f sunday.yaml --dry-run\n  generate | hostler batch -f - --continue --parallel 4 -o json",
+		Args:    cobra.ArbitraryArgs,
+	}
+	f := cmd.Flags()
+	f.StringVarP(&o.file, "file", "f", "", "file of operations, or - for standard input")
+	f.BoolVar(&o.goOn, "continue", false, "go on when an operation fails")
+	f.IntVar(&o.parallel, "parallel", 1, "do up to this many at a time; those of one container keep their order")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be asked, and ask nothing")
+	f.StringVar(&o.resume, "resume", "", "go on with this batch")
+	o.view = show.FormatFlags(cmd)
+	cmd.AddCommand(a.batchFollowCommand(), a.batchShowCommand(), a.batchCancelCommand())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) > 0:
+			return term.Usage("hostler batch -f "+args[0], "batch takes a file by -f; %q is no command of it", args[0])
+		case o.file == "":
+			return term.Usage("hostler batch -f FILE", "no file of operations is named")
+		case o.parallel < 1:
+			return term.Usage("", "--parallel %d: want at least 1", o.parallel)
+		}
+		return a.doFile(cmd.Context(), o)
+	}
+	return cmd
+}
+
+// doFile does the operations of a file.
+func (a *Batcher) doFile(ctx context.Context, o *batchOptions) error {
+	raw, err := a.readFile(o.file)
+	if err != nil {
+		return err
+	}
+	all, err := batchfile.Parse(raw)
+	if err != nil {
+		lines := strings.Split(err.Error(), "\n")
+		return &term.Failure{Code: term.ExitUsage, What: "cannot read " + o.file, Why: lines[0], More: lines[1:], Next: "hostler batch --help"}
+	}
+	r, err := a.Coordinator()
+	if err != nil {
+		return err
+	}
+	id := a.newBatchID()
+	if o.resume != "" {
+		if id, err = protocol.ParseBatchID(o.resume); err != nil {
+			return term.Usage("hostler action ls -o wide", "%q is no id of a batch: %s", o.resume, err)
+		}
+	}
+	b, err := a.planFile(ctx, r, o, id, all)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	if o.dryRun {
+		return b.dryRun(ctx)
+	}
+	for i, m := range b.moves {
+		if err := m.send(ctx, b, i); err != nil {
+			return err
+		}
+	}
+	note := api.NewBatch{ID: id.String(), Digest: protocol.Sum(raw).String(), Operations: len(all)}
+	if err := b.run.post(ctx, "/v1/batches", note, new(api.Batch)); err != nil {
+		return err
+	}
+	a.Say("batch %s", id)
+	return b.do(ctx)
+}
+
+func (a *Batcher) readFile(path string) ([]byte, error) {
+	in := a.In
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, term.Cannot("read "+path, err)
+		}
+		defer f.Close()
+		in = f
+	}
+	raw, err := io.ReadAll(io.LimitReader(in, batchfile.MaxBytes+1))
+	return raw, term.Cannot("read "+path, err)
+}
+
+// fileRun does a file. Its parts are those of a batchRun, in the order of the file.
+type fileRun struct {
+	Batcher *Batcher
+	o       *batchOptions
+	run     *batchRun
+	ops     []batchfile.Operation
+	// moves has what an operation copies, nil where it copies nothing.
+	moves []*move
+}
+
+func (b *fileRun) close() {
+	for _, m := range b.moves {
+		if m != nil {
+			m.payload.Close()
+		}
+	}
+}
+
+// planFile checks everything that can be known before the first operation
+// begins, and makes all specs.
+func (a *Batcher) planFile(ctx context.Context, r *conn.Remote, o *batchOptions, id protocol.BatchID, all []batchfile.Operation) (*fileRun, error) {
+	known, err := a.knownPlaces(ctx, r)
+	if err == nil && o.resume != "" {
+		err = known.goOn(ctx, r, id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Dir(o.file) // of - it is the one that we are in
+	b := &fileRun{Batcher: a, o: o, ops: all}
+	var places []Place
+	var wrong []string
+	for i, op := range all {
+		p, m, err := known.plan(ctx, op, id, i, dir)
+		b.moves = append(b.moves, m)
+		if err != nil {
+			wrong = append(wrong, fmt.Sprintf("line %d: %s", op.Line, err))
+		}
+		places = append(places, p)
+	}
+	if len(wrong) > 0 {
+		b.close()
+		return nil, &term.Failure{Code: term.ExitUsage, What: "cannot do " + o.file, Why: wrong[0], More: wrong[1:min(len(wrong), namedFailures)], Next: "hostler ct ls"}
+	}
+	m := &many{View: o.view, Verb: "do it"}
+	b.run = a.newBatchRun(r, m, id, places)
+	clear(b.run.by)
+	b.run.screen.live = false // each operation says how it goes
+	for i, p := range b.run.parts {
+		p.action = id.Action(fmt.Sprint(i)).String()
+		p.stdout.w, p.stderr.w = b.run.screen.err(), b.run.screen.err() // stdout is for the results
+		b.run.by[p.action] = p
+	}
+	return b, nil
+}
+
+// knownPlaces are the hosts and containers that are there, and that operations
+// will make.
+type knownPlaces struct {
+	hosts      map[string]bool
+	containers map[string]protocol.CTID
+	// asked has the containers that operations were about which were asked for before,
+	// by the id of the action.
+	asked map[string]protocol.CTID
+}
+
+func (a *Batcher) knownPlaces(ctx context.Context, r *conn.Remote) (*knownPlaces, error) {
+	k := &knownPlaces{hosts: make(map[string]bool), containers: make(map[string]protocol.CTID)}
+	hosts, err := r.Hosts(ctx)
+	if err != nil {
+		return nil, term.Cannot("list the hosts", err)
+	}
+	for _, h := range hosts {
+		k.hosts[h.ID] = h.State == conn.EnrolmentApproved
+	}
+	all, err := r.Containers(ctx, "")
+	if err != nil {
+		return nil, term.Cannot("list the containers", err)
+	}
+	for _, c := range all {
+		if c.CTID == "" {
+			continue
+		}
+		if k.containers[c.Host+"/"+c.Name], err = protocol.ParseCTID(c.CTID); err != nil {
+			return nil, fmt.Errorf("id of %s/%s: %w", c.Host, c.Name, err)
+		}
+	}
+	return k, nil
+}
+
+// goOn finds what was asked for before of a batch: since then a container may have
+// been made or removed by it, which is no reason to refuse the file now.
+func (k *knownPlaces) goOn(ctx context.Context, r *conn.Remote, id protocol.BatchID) error {
+	all, err := r.ActionsIn(ctx, conn.ActionQuery{Batch: id.String()})
+	if err != nil {
+		return term.Cannot("list the actions of batch "+id.String(), err)
+	}
+	k.asked = make(map[string]protocol.CTID)
+	for _, act := range all {
+		if act.Target == "" || act.Conflict {
+			continue
+		}
+		if k.asked[act.ID], err = protocol.ParseCTID(act.Target); err != nil {
+			return fmt.Errorf("container of action %s: %w", act.ID, err)
+		}
+	}
+	return nil
+}
+
+// plan makes the spec of one operation, and notes what it makes or removes for
+// those behind it. What is copied is in dir.
+func (k *knownPlaces) plan(ctx context.Context, op batchfile.Operation, id protocol.BatchID, i int, dir string) (Place, *move, error) {
+	p := Place{Label: cmp.Or(op.Name, string(op.Verb)+" "+op.Where)}
+	host, name, _ := strings.Cut(op.Where, "/")
+	var err error
+	if p.Host, err = conn.ParseHost(host); err != nil {
+		return p, nil, err
+	}
+	if !k.hosts[host] {
+		return p, nil, fmt.Errorf("there is no approved host %s", host)
+	}
+	s := protocol.Spec{
+		Name: protocol.ContainerName(name), Argv: op.Argv, User: op.User, Cwd: op.Cwd, Env: op.Env, TimeoutMS: op.Timeout.Milliseconds(),
+		Exclusive: op.Exclusive, Template: op.Template, Class: op.Class, Labels: op.Labels, Start: op.Started, GraceMS: op.Grace.Milliseconds(),
+	}
+	if op.NoTimeout {
+		s.TimeoutMS = protocol.NoTimeout
+	}
+	s.Kind = map[batchfile.Verb]protocol.Kind{
+		batchfile.Ping: protocol.KindPing, batchfile.Run: protocol.KindRun, batchfile.Push: protocol.KindHostPush, batchfile.Pull: protocol.KindHostPull,
+		batchfile.Exec: protocol.KindExec, batchfile.Create: protocol.KindCreate,
+		batchfile.Start: protocol.KindStart, batchfile.Stop: protocol.KindStop, batchfile.Reset: protocol.KindReset, batchfile.Remove: protocol.KindDestroy,
+	}[op.Verb]
+	if name != "" {
+		if err := k.container(&s, op, id, i); err != nil {
+			return p, nil, err
+		}
+	}
+	var m *move
+	if op.Verb == batchfile.Push || op.Verb == batchfile.Pull {
+		if m, err = planMove(ctx, op, p.Host, dir); err != nil {
+			return p, nil, err
+		}
+		m.describe(&s)
+	}
+	p.Spec, err = dispatch.EncodeSpec(s)
+	return p, m, err
+}
+
+// container finds the container of an operation. The id of a new one follows from
+// the batch, so that going on with the batch is about the same one.
+func (k *knownPlaces) container(s *protocol.Spec, op batchfile.Operation, id protocol.BatchID, i int) error {
+	if _, err := protocol.ParseContainerName(string(s.Name)); err != nil {
+		return err
+	}
+	if before, asked := k.asked[id.Action(fmt.Sprint(i)).String()]; asked {
+		k.containers[op.Where] = before
+	}
+	ct, ok := k.containers[op.Where]
+	made := protocol.CTID(id.Action(fmt.Sprintf("container %d", i)))
+	switch {
+	case op.Verb == batchfile.Create && ok && ct != made:
+		return fmt.Errorf("there is a container %s already", op.Where)
+	case op.Verb == batchfile.Create:
+		ct = made
+	case !ok:
+		return fmt.Errorf("there is no container %s", op.Where)
+	}
+	switch op.Verb {
+	case batchfile.Push:
+		s.Kind = protocol.KindContainerPush
+	case batchfile.Pull:
+		s.Kind = protocol.KindContainerPull
+	}
+	s.Target = ct
+	k.containers[op.Where] = ct
+	if op.Verb == batchfile.Remove {
+		delete(k.containers, op.Where)
+	}
+	return nil
+}
+
+func (b *fileRun) dryRun(ctx context.Context) error {
+	var plans []dispatch.Plan
+	for _, p := range b.run.parts {
+		spec, err := protocol.DecodeSpec(p.Spec)
+		if err != nil {
+			return err
+		}
+		one, err := dispatch.PlanOf(ctx, b.run.remote, p.Host, spec.Kind, p.Spec)
+		if err != nil {
+			return err
+		}
+		plans = append(plans, one)
+	}
+	v := *b.o.view
+	v.One = false
+	return show.Print(b.Batcher.UI, &v, dispatch.PlanNoun(), plans)
+}
+
+// do begins the operations in their order, as many at a time as may be, and waits
+// for those that began.
+func (b *fileRun) do(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	turns := make(chan struct{}, b.o.parallel)
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	failed := false
+	var broken error
+	ended := make([]chan struct{}, len(b.run.parts))
+	for i, p := range b.run.parts {
+		ended[i] = make(chan struct{})
+		turns <- struct{}{}
+		b.letPass(ctx, i, ended)
+		mu.Lock()
+		end := ctx.Err() != nil || broken != nil || failed && !b.o.goOn
+		mu.Unlock()
+		if end {
+			break
+		}
+		err := b.begin(ctx, i)
+		if err != nil {
+			mu.Lock()
+			broken = err
+			mu.Unlock()
+			break
+		}
+		m := b.moves[i]
+		if p.refused != nil || p.final && (m == nil || m.pull == nil) {
+			_ = m.settle(p, nil) // which is no error
+			mu.Lock()
+			failed = failed || p.word() != "done"
+			mu.Unlock()
+			close(ended[i])
+			<-turns
+			continue
+		}
+		group.Go(func() {
+			defer func() { close(ended[i]); <-turns }()
+			act, err := b.await(ctx, i)
+			mu.Lock()
+			defer mu.Unlock()
+			p.act, p.final = act, protocol.State(act.State).Final()
+			err = m.settle(p, err)
+			failed = failed || p.word() != "done"
+			if err != nil && !errors.Is(err, errWaited) {
+				broken = err
+			}
+		})
+	}
+	group.Wait()
+	return b.end(ctx, broken)
+}
+
+// letPass waits for the operations on the same container that an operation may not
+// overtake. Its host sees to that, but for a pull: that changes nothing, and so runs
+// beside whatever else there is.
+func (b *fileRun) letPass(ctx context.Context, i int, ended []chan struct{}) {
+	op := b.ops[i]
+	if !strings.Contains(op.Where, "/") {
+		return
+	}
+	for j, before := range b.ops[:i] {
+		if before.Where != op.Where || before.Verb != batchfile.Pull && op.Verb != batchfile.Pull {
+			continue
+		}
+		select {
+		case <-ended[j]:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// begin asks for an operation, once. What is pushed was sent before, but the
+// coordinator keeps what nobody names for a day only.
+func (b *fileRun) begin(ctx context.Context, i int) error {
+	p := b.run.parts[i]
+	if err := b.moves[i].send(ctx, b, i); err != nil {
+		return err
+	}
+	if err := b.run.askEach(ctx, []*part{p}); err != nil {
+		return err
+	}
+	if p.refused == nil {
+		b.Batcher.Say("%s: %s", term.Printable(p.Label), cmp.Or(p.act.Shown, p.act.State))
+	}
+	return nil
+}
+
+// await waits for the end of an operation, with its output, for as long as the
+// file says.
+func (b *fileRun) await(ctx context.Context, i int) (api.Action, error) {
+	p := b.run.parts[i]
+	if w := b.ops[i].Wait; w > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, w, errWaited)
+		defer cancel()
+	}
+	f := &dispatch.Follower{Dispatcher: b.Batcher.Dispatcher, Remote: b.run.remote, Label: p.Label, Hold: true}
+	if slices.Contains([]batchfile.Verb{batchfile.Run, batchfile.Exec, batchfile.Push}, b.ops[i].Verb) {
+		f.Stdout, f.Stderr = b.writer(p.stdout), b.writer(p.stderr)
+	}
+	begin := b.Batcher.Now()
+	var act api.Action
+	var err error
+	if m := b.moves[i]; m != nil && m.pull != nil {
+		act, err = m.collect(ctx, b, i)
+	} else {
+		act, err = f.Wait(ctx, p.act)
+	}
+	p.stdout.flush()
+	p.stderr.flush()
+	if err != nil && errors.Is(context.Cause(ctx), errWaited) {
+		b.Batcher.Say("%s: it has not ended in %s, and goes on", term.Printable(p.Label), b.ops[i].Wait)
+		return act, errWaited
+	}
+	if err == nil {
+		b.Batcher.Say("%s: %s after %s", term.Printable(p.Label), cmp.Or(strings.ToLower(act.State), act.Reason), b.Batcher.Now().Sub(begin).Round(time.Millisecond))
+	}
+	return act, err
+}
+
+// writer takes the output of a command: printed, or kept for what is printed in
+// the end.
+func (b *fileRun) writer(l *lines) io.Writer {
+	if b.o.view.Format.Word == "table" {
+		return l
+	}
+	return keeper{l}
+}
+
+// keeper keeps the beginning of what is written.
+type keeper struct{ l *lines }
+
+func (k keeper) Write(b []byte) (int, error) { k.l.keep(b); return len(b), nil }
+
+// end prints what became of all operations, in their order.
+func (b *fileRun) end(ctx context.Context, broken error) error {
+	if err := b.run.print(); err != nil {
+		return err
+	}
+	b.run.sayRefused()
+	unkept := false
+	for _, p := range b.run.parts {
+		if p.unkept != nil {
+			unkept = true
+			b.Batcher.Say("hostler: %s: %s", p.Label, term.Printable(p.unkept.Error()))
+		}
+	}
+	if unkept || !b.run.allFinal() {
+		b.Batcher.Say("hostler: %d operations: %s", len(b.run.parts), countsText(b.run.counts()))
+		b.Batcher.Say("To go on with it: hostler batch -f %s --resume %s", b.o.file, b.run.id)
+	}
+	switch {
+	case ctx.Err() != nil || errors.Is(broken, term.ErrInterrupted):
+		b.run.sayLeft()
+		return term.ErrInterrupted
+	case broken != nil:
+		return broken
+	case slices.ContainsFunc(b.run.parts, func(p *part) bool { return p.word() != "done" }):
+		return term.Exit(term.ExitFailed)
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package batch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Selection is where something is done that may be done in many places.
+type Selection struct {
+	labels conn.Selector
+	all    bool
+	Many   many
+	wait   term.DurationFlag
+}
+
+// SelectionFlags adds -l and -A, and how to wait for many. what is what is
+// selected.
+func SelectionFlags(cmd *cobra.Command, what string) *Selection {
+	s := &Selection{}
+	f := cmd.Flags()
+	f.VarP(&s.labels, "selector", "l", "on all "+what+" with these labels")
+	f.BoolVarP(&s.all, "all", "A", false, "on all "+what)
+	f.IntVar(&s.Many.parallel, "parallel", 0, "do at most this many at a time (default all)")
+	f.Var(&s.wait, "wait", "wait no longer than this; what was begun goes on")
+	f.BoolVar(&s.Many.leaveOffline, "no-wait-offline", false, "do not wait for hosts that are away: it is done there when they are back")
+	return s
+}
+
+// Given reports whether places are selected rather than named.
+func (s *Selection) Given() bool { return s.all || len(s.labels.Terms) > 0 }
+
+// Check looks at the options together with what was named.
+func (s *Selection) Check(named int) error {
+	switch {
+	case s.Given() && named > 0 || s.all && len(s.labels.Terms) > 0:
+		return term.Usage("", "there are places by name, by -l or by -A, and not by two of them")
+	case s.Many.parallel < 0:
+		return term.Usage("", "--parallel %d: want a number of places, or 0 for all", s.Many.parallel)
+	}
+	s.Many.wait = s.wait.Value
+	return nil
+}
+
+// Single reports whether one place is dealt with as if it were the only one that
+// there could be: what was selected, or is to be printed, is told as that of many.
+func (s *Selection) Single(n int, v *show.View) bool {
+	return n == 1 && !s.Bounded() && (v.Format.Word == "table" || v.Format.Word == "wide")
+}
+
+// Bounded reports whether there is a bound to the waiting.
+func (s *Selection) Bounded() bool { return s.wait.Value > 0 || s.Many.leaveOffline }
+
+// Fits refuses what the host itself, or a session, cannot have.
+func (s *Selection) Fits(local, tty bool) error {
+	switch {
+	case local && s.Bounded():
+		return term.Usage("", "--wait and --no-wait-offline are about hosts that may be away, and this is the host itself")
+	case tty && s.Bounded():
+		return term.Usage("", "-t and --wait or --no-wait-offline do not go together: a session begins within a minute, or not at all")
+	}
+	return nil
+}
+
+// containers returns the containers that are selected. Foreign ones are left
+// alone.
+func (a *Batcher) SelectContainers(ctx context.Context, s *Selection) (*conn.Remote, []conn.Ref, []api.Container, error) {
+	r, err := a.Connect()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if err := s.Check(0); err != nil {
+		return nil, nil, nil, err
+	}
+	if s.all && len(s.labels.Terms) == 0 && !r.Local {
+		a.Say("hostler: this is about all containers of all hosts")
+	}
+	found, err := r.Containers(ctx, "")
+	if err != nil {
+		return nil, nil, nil, term.Cannot("list the containers", err)
+	}
+	var names []conn.Ref
+	var all []api.Container
+	for _, c := range found {
+		if c.CTID != "" && s.labels.Match(c.Labels) {
+			name := conn.Ref{Host: protocol.HostID(c.Host), Name: c.Name}
+			if r.Local {
+				name.Host = ""
+			}
+			names, all = append(names, name), append(all, c)
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil, nil, &term.Failure{Code: term.ExitNotFound, What: "no container is selected", Next: "hostler ct ls"}
+	}
+	if r.Local && len(all) > 1 {
+		return nil, nil, nil, term.Usage("hostler ct ls --local", "%d containers are selected: on the host itself they are named one by one", len(all))
+	}
+	return r, names, all, nil
+}
+
+// OnContainers makes the places of containers, each with its own spec.
+func OnContainers(names []conn.Ref, all []api.Container, spec func(protocol.CTID, protocol.ContainerName) ([]byte, error)) ([]Place, error) {
+	var places []Place
+	for i, c := range all {
+		id, err := protocol.ParseCTID(c.CTID)
+		if err != nil {
+			return nil, fmt.Errorf("id of %s: %w", names[i], err)
+		}
+		b, err := spec(id, protocol.ContainerName(c.Name))
+		if err != nil {
+			return nil, err
+		}
+		places = append(places, Place{Label: names[i].String(), Host: names[i].Host, Spec: b})
+	}
+	return places, nil
+}
+
+// DryRunMany prints what would be asked in many places.
+func (a *Batcher) DryRunMany(ctx context.Context, r *conn.Remote, v *show.View, places []Place, kind protocol.Kind) error {
+	var plans []dispatch.Plan
+	for _, p := range places {
+		plan, err := dispatch.PlanOf(ctx, r, p.Host, kind, p.Spec)
+		if err != nil {
+			return term.Cannot("tell what would be done on "+p.Label, err)
+		}
+		plans = append(plans, plan)
+	}
+	return show.Print(a.UI, v, dispatch.PlanNoun(), plans)
+}
+
+// ChooseHosts returns the hosts that are meant; on the host itself that is one
+// without a name.
+func (a *Batcher) ChooseHosts(ctx context.Context, r *conn.Remote, where []string, sel *Selection, sayAway bool) ([]protocol.HostID, error) {
+	many := sel.Given()
+	switch {
+	case r.Local && (many || len(where) > 0):
+		return nil, term.Usage("hostler run -- COMMAND", "no host can be named: this is about the host itself")
+	case r.Local:
+		return []protocol.HostID{""}, nil
+	case !many && len(where) == 0:
+		return nil, term.Usage("hostler run HOST -- COMMAND", "no host is named")
+	}
+	var ids []protocol.HostID
+	for _, s := range where {
+		id, err := conn.ParseHost(s)
+		if err != nil {
+			next := "hostler host ls"
+			if _, e := conn.ParseRef(s, false); e == nil {
+				next = "hostler exec " + s + " -- COMMAND"
+			}
+			return nil, term.Usage(next, "%s", err)
+		}
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	if !many {
+		return ids, nil
+	}
+	found, err := r.Hosts(ctx)
+	if err != nil {
+		return nil, term.Cannot("list the hosts", err)
+	}
+	for _, h := range found {
+		if h.State == conn.EnrolmentApproved && sel.labels.Match(h.Labels) {
+			ids = append(ids, protocol.HostID(h.ID))
+			if h.Connectivity != "online" && sayAway {
+				a.Say("hostler: %s is %s: its command waits until it is back", term.Printable(h.ID), term.Printable(h.Connectivity))
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return nil, &term.Failure{Code: term.ExitNotFound, What: "no host is selected", Next: "hostler host ls"}
+	}
+	return ids, nil
+}

@@ -1,0 +1,151 @@
+package conn
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// ParseOneHost reads the host that may be named, unless all are meant anyway.
+func ParseOneHost(args []string, all bool) (protocol.HostID, error) {
+	if len(args) == 0 {
+		return "", nil
+	}
+	if all {
+		return "", term.Usage("the same without "+args[0], "one host is named where all are meant, or where this is the only one")
+	}
+	id, err := ParseHost(args[0])
+	if err != nil {
+		return "", term.Usage("hostler host ls", "%s", err)
+	}
+	return id, nil
+}
+
+// Selector selects by labels: "site=lab,tier!=db". All terms must hold.
+type Selector struct{ Terms []labelTerm }
+
+type labelTerm struct {
+	key, value string
+	not        bool
+}
+
+func (s *Selector) String() string {
+	var all []string
+	for _, t := range s.Terms {
+		op := "="
+		if t.not {
+			op = "!="
+		}
+		all = append(all, t.key+op+t.value)
+	}
+	return strings.Join(all, ",")
+}
+
+// Type implements [pflag.Value].
+func (s *Selector) Type() string { return "k=v,k!=v" }
+
+// Set implements [pflag.Value].
+func (s *Selector) Set(text string) error {
+	for _, part := range strings.Split(text, ",") {
+		k, v, ok := strings.Cut(part, "=")
+		k, not := strings.CutSuffix(k, "!")
+		if !ok || k == "" {
+			return fmt.Errorf("%q selects nothing: want k=v or k!=v, joined by commas", part)
+		}
+		s.Terms = append(s.Terms, labelTerm{k, v, not})
+	}
+	return nil
+}
+
+// Match reports whether labels, each "k=v", are selected.
+func (s *Selector) Match(labels []string) bool {
+	return !slices.ContainsFunc(s.Terms, func(t labelTerm) bool {
+		return slices.Contains(labels, t.key+"="+t.value) == t.not
+	})
+}
+
+// Ref names a container: HOST/NAME, HOST/podman:NAME, or on a host NAME alone.
+type Ref struct {
+	Host    protocol.HostID // empty on the host itself
+	Runtime string          // empty: whichever has it
+	Name    string
+}
+
+func (r Ref) String() string {
+	if r.Name == "" { // the host alone
+		return cmp.Or(string(r.Host), "this host")
+	}
+	s := r.Name
+	if r.Runtime != "" {
+		s = r.Runtime + ":" + s
+	}
+	if r.Host != "" {
+		s = string(r.Host) + "/" + s
+	}
+	return s
+}
+
+// ParseRef reads the name of a container.
+func ParseRef(s string, local bool) (Ref, error) {
+	host, name, ok := strings.Cut(s, "/")
+	switch {
+	case local && ok:
+		return Ref{}, fmt.Errorf("%q names a host: on the host itself a container is named by NAME alone", s)
+	case local:
+		host, name = "", s
+	case !ok:
+		return Ref{}, fmt.Errorf("%q is no container: want HOST/NAME", s)
+	}
+	r := Ref{Name: name}
+	if rt, n, ok := strings.Cut(name, ":"); ok {
+		if rt != "lxc" && rt != "podman" {
+			return Ref{}, fmt.Errorf("%q is no container: %q is no runtime, want lxc or podman", s, rt)
+		}
+		r.Runtime, r.Name = rt, n
+	}
+	if !local {
+		var err error
+		if r.Host, err = ParseHost(host); err != nil {
+			return Ref{}, err
+		}
+	}
+	if r.Name == "" {
+		return Ref{}, fmt.Errorf("%q is no container: its name is missing", s)
+	}
+	return r, nil
+}
+
+// ParseHost reads the id of a host.
+func ParseHost(s string) (protocol.HostID, error) {
+	h, err := protocol.ParseHostID(s)
+	switch {
+	case err == nil:
+		return h, nil
+	case strings.Contains(s, "/"):
+		return "", fmt.Errorf("%q is no host, but may be a container of one", s)
+	}
+	return "", fmt.Errorf("%q is no host: its id has 1 to 63 of a-z, 0-9 and inner hyphens", s)
+}
+
+// ParseName reads what a container is to be called.
+func ParseName(s string) (protocol.ContainerName, error) {
+	n, err := protocol.ParseContainerName(s)
+	if err != nil {
+		return "", term.Usage("", "%q is no name for a container: want 1 to 63 of a-z, 0-9 and inner hyphens", s)
+	}
+	return n, nil
+}
+
+// CheckPairs accepts K=V with a K.
+func CheckPairs(flag string, pairs []string) error {
+	for _, p := range pairs {
+		if strings.IndexByte(p, '=') < 1 {
+			return fmt.Errorf("--%s %q: want NAME=VALUE", flag, p)
+		}
+	}
+	return nil
+}

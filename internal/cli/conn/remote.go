@@ -1,0 +1,253 @@
+package conn
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/client"
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// defaultSocket is where the agent of a host listens.
+const defaultSocket = "/run/hostler/agent.sock"
+
+// Remote is the other end: a coordinator, or the agent of this host. It has
+// the requests whose path or form is needed more than once.
+type Remote struct {
+	*client.Client
+	Local bool
+}
+
+// Connect prepares to speak to the other end. It does not connect yet.
+func (a *Env) Connect() (*Remote, error) {
+	t, err := a.target()
+	if err != nil {
+		return nil, err
+	}
+	socket, local := a.agentSocket(t)
+	if local {
+		c, err := client.New(client.Config{Address: "unix://" + socket})
+		return &Remote{c, true}, term.Cannot("speak to the agent", err)
+	}
+	if t.Address == "" {
+		return nil, &term.Failure{
+			Code: term.ExitUsage, What: "there is nobody to speak to",
+			Why:  "no context is in use, no address is given, and this host has no agent at " + socket,
+			Next: "hostler login ADDRESS --token-file FILE",
+		}
+	}
+	if u, err := url.Parse(t.Address); err != nil || u.Scheme != "https" || u.Host == "" {
+		return nil, term.Usage("hostler login https://HOST:PORT --token-file FILE", "%q is no address of a coordinator: want https://HOST:PORT", t.Address)
+	}
+	ca, err := a.authority(t)
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(client.Config{Address: t.Address, Token: t.Token, CA: ca})
+	if err != nil {
+		return nil, term.Usage("hostler login https://HOST:PORT --token-file FILE", "%s", err)
+	}
+	return &Remote{c, false}, nil
+}
+
+// Coordinator is connect for what only a coordinator knows.
+func (a *Env) Coordinator() (*Remote, error) {
+	r, err := a.Connect()
+	if err == nil && r.Local {
+		return nil, term.Usage("hostler login ADDRESS --token-file FILE", "the agent of a host does not know that: it takes a coordinator")
+	}
+	return r, err
+}
+
+// agentSocket returns the agent's socket, and whether it is the one to speak
+// to: by option, or because there is no coordinator to speak to.
+func (a *Env) agentSocket(t Target) (path string, local bool) {
+	path = cmp.Or(a.socket, a.Getenv("HOSTLER_SOCKET"), defaultSocket)
+	if a.local || a.socket != "" {
+		return path, true
+	}
+	if t.Address != "" {
+		return path, false
+	}
+	info, err := os.Stat(path)
+	return path, err == nil && info.Mode().Type() == os.ModeSocket
+}
+
+// authority returns the authority of a target's certificates: the one that was
+// given, else that of the fleet's ring.
+func (a *Env) authority(t Target) ([]byte, error) {
+	if t.CA != "" {
+		return DecodeCA(t.CA)
+	}
+	all, err := a.RingAuthorities(t.Fleet)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) != 1 {
+		return nil, &term.Failure{
+			Code: term.ExitRefused, What: "cannot tell whom to trust at " + t.Address,
+			Why:  "no authority is given, and no ring of this machine names exactly one coordinator",
+			Next: "the same with --ca FILE, the ca.crt of the coordinator",
+		}
+	}
+	return all[0], nil
+}
+
+// Containers returns those of one host, or of all.
+func (r *Remote) Containers(ctx context.Context, host protocol.HostID) ([]api.Container, error) {
+	if host == "" && !r.Local {
+		return pages(ctx, r, "/v1/containers", func(c api.Container) string { return c.Host })
+	}
+	path := "/v1/containers"
+	if host != "" {
+		path = "/v1/hosts/" + url.PathEscape(string(host)) + "/containers"
+	}
+	var all []api.Container
+	err := r.Get(ctx, path, nil, &all)
+	return all, err
+}
+
+// pageSize is how many elements of a list are asked for at once.
+const pageSize = 1000
+
+// pages returns all of a list by host; host tells of which one an element is. A
+// page that is not full is the last.
+func pages[T any](ctx context.Context, r *Remote, path string, host func(T) string) ([]T, error) {
+	q := url.Values{"limit": {strconv.Itoa(pageSize)}}
+	var all []T
+	for {
+		var page []T
+		if err := r.Get(ctx, path, q, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if len(page) < pageSize {
+			return all, nil
+		}
+		q.Set("after", host(page[len(page)-1]))
+	}
+}
+
+// Container finds the container that a reference means.
+func (r *Remote) Container(ctx context.Context, name Ref) (api.Container, error) {
+	all, err := r.Containers(ctx, name.Host)
+	if err != nil {
+		return api.Container{}, err
+	}
+	all = slices.DeleteFunc(all, func(c api.Container) bool {
+		return c.Name != name.Name || name.Runtime != "" && c.Runtime != name.Runtime
+	})
+	switch len(all) {
+	case 0:
+		next := "hostler ct ls"
+		if name.Host != "" {
+			next += " " + string(name.Host)
+		}
+		return api.Container{}, &term.Failure{Code: term.ExitNotFound, What: fmt.Sprintf("there is no container %s", name), Next: next}
+	case 1:
+		return all[0], nil
+	}
+	var both []string
+	for _, c := range all {
+		both = append(both, Ref{Host: name.Host, Runtime: c.Runtime, Name: c.Name}.String())
+	}
+	return api.Container{}, term.Usage("", "%s is ambiguous: want one of %q", name, both)
+}
+
+// Action returns an action by its id or the beginning of it; wait is how long
+// the other end may wait for its end.
+func (r *Remote) Action(ctx context.Context, id string, wait time.Duration) (api.Action, error) {
+	var q url.Values
+	if wait > 0 {
+		q = url.Values{"wait": {wait.String()}}
+	}
+	var act api.Action
+	err := r.Get(ctx, "/v1/actions/"+url.PathEscape(id), q, &act)
+	return act, err
+}
+
+// ActionWhy is action, with what it waits for as its host says.
+func (r *Remote) ActionWhy(ctx context.Context, id string) (api.Action, error) {
+	var q url.Values
+	if !r.Local {
+		q = url.Values{"why": {"true"}}
+	}
+	var act api.Action
+	err := r.Get(ctx, "/v1/actions/"+url.PathEscape(id), q, &act)
+	return act, err
+}
+
+// ActionQuery chooses actions; the zero value is all.
+type ActionQuery struct {
+	Host, Batch string
+	States      []string
+	Limit       int // 0: all
+}
+
+// Actions returns up to limit actions (0: all), the newest first.
+func (r *Remote) Actions(ctx context.Context, host string, open bool, limit int) ([]api.Action, error) {
+	f := ActionQuery{Host: host, Limit: limit}
+	if open {
+		f.States = OpenStates()
+	}
+	return r.ActionsIn(ctx, f)
+}
+
+// ActionsIn returns actions, the newest first.
+func (r *Remote) ActionsIn(ctx context.Context, f ActionQuery) ([]api.Action, error) {
+	q := url.Values{}
+	if f.Batch != "" {
+		q.Set("batch", f.Batch)
+	}
+	if f.Host != "" {
+		q.Set("host", f.Host)
+	}
+	if len(f.States) > 0 {
+		q.Set("state", strings.Join(f.States, ","))
+	}
+	var all []api.Action
+	for {
+		n := pageSize
+		if f.Limit > 0 {
+			n = min(n, f.Limit-len(all))
+		}
+		q.Set("limit", strconv.Itoa(n))
+		var page []api.Action
+		if err := r.Get(ctx, "/v1/actions", q, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if len(page) < n || len(all) == f.Limit {
+			return all, nil
+		}
+		q.Set("before", page[len(page)-1].ID)
+	}
+}
+
+// OpenStates are those of actions that have not ended.
+func OpenStates() []string {
+	var open []string
+	for _, s := range protocol.States() {
+		if !s.Final() && s != protocol.StateNone {
+			open = append(open, string(s))
+		}
+	}
+	return open
+}
+
+// Untrusted reports whether the other end has a certificate of somebody else.
+func Untrusted(err error) bool {
+	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
+	return ok
+}

@@ -1,0 +1,353 @@
+package containers
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/batch"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// containerView is a container with the one address that people ask for.
+type containerView struct {
+	api.Container
+	Address string `json:"address,omitempty"` // the first, without its prefix length
+}
+
+func viewOf(c api.Container) containerView {
+	v := containerView{Container: c}
+	if len(c.Addresses) > 0 {
+		v.Address, _, _ = strings.Cut(c.Addresses[0], "/")
+	}
+	return v
+}
+
+// containerNoun names a container as commands take it: on the host itself
+// without the host.
+func containerNoun(local bool) show.Noun[containerView] {
+	return show.Noun[containerView]{
+		Name: func(c containerView) string {
+			r := conn.Ref{Host: protocol.HostID(c.Host), Name: c.Name}
+			if local {
+				r.Host = ""
+			}
+			if c.CTID == "" {
+				r.Runtime = c.Runtime
+			}
+			return r.String()
+		},
+		Columns: []show.Column[containerView]{
+			show.Col("host", func(c containerView) any { return c.Host }),
+			show.Col("name", func(c containerView) any { return c.Name }),
+			show.Col("state", func(c containerView) any { return c.State }),
+			show.Col("intended", func(c containerView) any { return c.Intended }),
+			show.Col("address", func(c containerView) any { return c.Address }),
+			show.Col("labels", func(c containerView) any { return c.Labels }),
+			show.Wide("runtime", func(c containerView) any { return c.Runtime }),
+			show.Wide("class", func(c containerView) any { return c.Class }),
+			show.Wide("offline", func(c containerView) any { return c.Offline }),
+			show.Wide("failures", func(c containerView) any { return c.Failures }),
+			show.Wide("ctid", func(c containerView) any { return c.CTID }),
+			show.Detail("addresses", func(c containerView) any { return c.Addresses }),
+			show.Col("broken", func(c containerView) any { return c.Broken }),
+		},
+	}
+}
+
+func (a *commands) containerCommand() *cobra.Command {
+	return term.Group("ct", "Containers", a.ctListCommand(), a.ctShowCommand(), a.ctCreateCommand(),
+		a.ctStartCommand(), a.ctStopCommand(), a.ctRenameCommand(), a.ctResetCommand(), a.ctRemoveCommand())
+}
+
+func (a *commands) ctListCommand() *cobra.Command {
+	var labels conn.Selector
+	var all bool
+	cmd := &cobra.Command{
+		Use: "ls [HOST]", Short: "List containers, of one host or of all", Args: term.AtMost(1),
+		Long:    "Lists containers as their hosts last told. Those without an intended state are foreign: Hostler sees them and leaves them alone.",
+		Example: "  hostler ct ls\n  hostler ct ls edge-01 -o wide\n  hostler ct ls -l app=web", ValidArgsFunction: a.Completing(conn.HostNames),
+	}
+	v := show.ListFlags(cmd)
+	cmd.Flags().VarP(&labels, "selector", "l", "only containers with these labels")
+	cmd.Flags().BoolVarP(&all, "all", "A", false, "of all hosts, which is the default")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := a.Connect()
+		if err != nil {
+			return err
+		}
+		host, err := conn.ParseOneHost(args, all || r.Local)
+		if err != nil {
+			return err
+		}
+		return show.Items(cmd.Context(), a.UI, v, containerNoun(r.Local), func(ctx context.Context) ([]containerView, error) {
+			found, err := r.Containers(ctx, host)
+			var views []containerView
+			for _, c := range found {
+				if labels.Match(c.Labels) {
+					views = append(views, viewOf(c))
+				}
+			}
+			return views, term.Cannot("list the containers", err)
+		})
+	}
+	return cmd
+}
+
+func (a *commands) ctShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show HOST/NAME", Short: "Show a container", Args: term.Exactly(1),
+		Example: "  hostler ct show edge-01/web\n  hostler ct show edge-01/web -o json | jq -r .address", ValidArgsFunction: a.Completing(conn.ContainerNames),
+	}
+	v := show.ShowFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := a.Connect()
+		if err != nil {
+			return err
+		}
+		name, err := conn.ParseRef(args[0], r.Local)
+		if err != nil {
+			return term.Usage("hostler ct ls", "%s", err)
+		}
+		return show.Item(cmd.Context(), a.UI, v, containerNoun(r.Local), func(ctx context.Context) (containerView, error) {
+			c, err := r.Container(ctx, name)
+			return viewOf(c), term.Cannot("show container "+args[0], err)
+		})
+	}
+	return cmd
+}
+
+func (a *commands) ctCreateCommand() *cobra.Command {
+	var template, class string
+	var labels []string
+	var start bool
+	cmd := &cobra.Command{
+		Use: "create HOST/NAME --template TEMPLATE", Short: "Make a container from a template", Args: term.Exactly(1),
+		Long: `Makes a container from a template of the host. It is stopped, unless --start
+says otherwise, and stays as it is intended to be from then on: a container that
+was started is started again after a reboot, one that was stopped is not.`,
+		Example: "  hostler ct create edge-01/web --template busybox\n  hostler ct create edge-01/web --template busybox --start --label app=web", ValidArgsFunction: a.CompletingNew,
+	}
+	c := dispatch.ChangeFlags(cmd)
+	cmd.Flags().StringVar(&template, "template", "", "template to make it from")
+	cmd.Flags().StringVar(&class, "class", "", "pinned: it belongs to this host; cloned: there may be others of it (default pinned)")
+	cmd.Flags().StringArrayVar(&labels, "label", nil, "label, k=v; may be repeated")
+	cmd.Flags().BoolVar(&start, "start", false, "start it, too")
+	_ = cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions([]string{"pinned", "cloned"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if template == "" {
+			return term.Usage(cmd.CommandPath()+" "+args[0]+" --template busybox", "it has to be made from something: --template is missing")
+		}
+		if err := conn.CheckPairs("label", labels); err != nil {
+			return term.Usage("", "%s", err)
+		}
+		r, err := a.Connect()
+		if err != nil {
+			return err
+		}
+		name, err := conn.ParseRef(args[0], r.Local)
+		if err != nil {
+			return term.Usage("hostler host ls", "%s", err)
+		}
+		if name.Runtime != "" {
+			return term.Usage("", "%s: a new container is named without its runtime", args[0])
+		}
+		called, err := conn.ParseName(name.Name)
+		if err != nil {
+			return err
+		}
+		var random [10]byte
+		a.Random(random[:])
+		return a.Do(cmd.Context(), r, c, name, "create "+name.String(), "there", protocol.Spec{
+			Kind: protocol.KindCreate, Target: protocol.NewCTID(a.Now().UnixMilli(), random), Name: called,
+			Template: template, Class: class, Labels: labels, Start: start,
+		})
+	}
+	return cmd
+}
+
+// onContainer is a verb that changes a container which is there.
+func (a *commands) onContainer(cmd *cobra.Command, verb, done string, spec func(name string) (protocol.Spec, error)) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = term.Exactly(1), a.Completing(conn.ContainerNames)
+	c := dispatch.ChangeFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.changeOne(cmd, c, args[0], verb, done, spec)
+	}
+	return cmd
+}
+
+// onManyContainers is onContainer for a verb that may be about many.
+func (a *commands) onManyContainers(cmd *cobra.Command, verb, done string, spec func(name string) (protocol.Spec, error)) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = term.AtMost(1), a.Completing(conn.ContainerNames)
+	c := dispatch.ChangeFlags(cmd)
+	sel := batch.SelectionFlags(cmd, "containers of Hostler")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := sel.Check(len(args)); err != nil {
+			return err
+		}
+		if !sel.Given() {
+			if err := term.Exactly(1)(cmd, args); err != nil {
+				return err
+			}
+			if sel.Bounded() {
+				return a.changeBounded(cmd, c, sel, args[0], verb, spec)
+			}
+			return a.changeOne(cmd, c, args[0], verb, done, spec)
+		}
+		ctx := cmd.Context()
+		r, names, all, err := a.SelectContainers(ctx, sel)
+		if err != nil {
+			return err
+		}
+		var kind protocol.Kind
+		places, err := batch.OnContainers(names, all, func(ct protocol.CTID, name protocol.ContainerName) ([]byte, error) {
+			s, err := spec(string(name))
+			if err != nil {
+				return nil, err
+			}
+			kind, s.Target, s.Name = s.Kind, ct, name
+			return dispatch.EncodeSpec(s)
+		})
+		if err != nil {
+			return err
+		}
+		if c.DryRun {
+			return a.DryRunMany(ctx, r, c.View, places, kind)
+		}
+		m := sel.Many
+		m.View, m.NoWait, m.Verb = c.View, c.NoWait, verb+" it"
+		return a.DoMany(ctx, r, &m, places)
+	}
+	return cmd
+}
+
+// changeBounded changes the container that is named, and waits for it as for many.
+func (a *commands) changeBounded(cmd *cobra.Command, c *dispatch.Change, sel *batch.Selection, where, verb string, spec func(name string) (protocol.Spec, error)) error {
+	ctx, what := cmd.Context(), verb+" "+where
+	r, name, id, err := a.FindContainer(ctx, where)
+	if err == nil {
+		err = sel.Fits(r.Local, false)
+	}
+	if err != nil {
+		return term.Cannot(what, err)
+	}
+	s, err := spec(name.String())
+	if err != nil {
+		return err
+	}
+	s.Target, s.Name = id, protocol.ContainerName(name.Name)
+	b, err := dispatch.EncodeSpec(s)
+	if err != nil {
+		return err
+	}
+	if c.DryRun {
+		return a.DryRun(ctx, r, c.View, []protocol.HostID{name.Host}, s.Kind, b)
+	}
+	m := sel.Many
+	m.View, m.NoWait, m.Verb = c.View, c.NoWait, verb+" it"
+	return a.DoMany(ctx, r, &m, []batch.Place{{Label: name.String(), Host: name.Host, Spec: b}})
+}
+
+// changeOne changes the container that is named.
+func (a *commands) changeOne(cmd *cobra.Command, c *dispatch.Change, where, verb, done string, spec func(name string) (protocol.Spec, error)) error {
+	ctx, what := cmd.Context(), verb+" "+where
+	r, name, id, err := a.FindContainer(ctx, where)
+	if err != nil {
+		return term.Cannot(what, err)
+	}
+	s, err := spec(name.String())
+	if err != nil {
+		return err
+	}
+	s.Target, s.Name = id, protocol.ContainerName(name.Name)
+	return a.Do(ctx, r, c, name, what, done, s)
+}
+
+func (a *commands) ctStartCommand() *cobra.Command {
+	return a.onManyContainers(&cobra.Command{
+		Use: "start {HOST/NAME | -l SELECTOR}", Short: "Start a container, and keep it running",
+		Example: "  hostler ct start edge-01/web\n  hostler ct start -l app=web --parallel 5",
+	}, "start", "started", func(string) (protocol.Spec, error) {
+		return protocol.Spec{Kind: protocol.KindStart}, nil
+	})
+}
+
+func (a *commands) ctStopCommand() *cobra.Command {
+	var grace term.DurationFlag
+	var now bool
+	cmd := &cobra.Command{
+		Use: "stop {HOST/NAME | -l SELECTOR}", Short: "Stop a container, and keep it stopped",
+		Long: `Asks a container to shut down and kills it when --grace has passed. It stays stopped until it is started.
+
+A stop has its turn after what was asked of the container before. With --now it
+waits for nothing: what runs on the container ends as preempted, commands in it
+with it, what waits to start it never does, and without --grace it is killed at
+once. Anything else that waits keeps its place.`,
+		Example: "  hostler ct stop edge-01/web\n  hostler ct stop edge-01/db --grace 2m\n  hostler ct stop edge-01/db --now\n  hostler ct stop -l app=web",
+	}
+	cmd.Flags().Var(&grace, "grace", "how long it may take before it is killed (default 10s, with --now none)")
+	cmd.Flags().BoolVar(&now, "now", false, "wait for nothing, and end what runs on the container")
+	return a.onManyContainers(cmd, "stop", "stopped", func(string) (protocol.Spec, error) {
+		kind := protocol.KindStop
+		if now {
+			kind = protocol.KindStopNow
+		}
+		return protocol.Spec{Kind: kind, GraceMS: grace.Value.Milliseconds()}, nil
+	})
+}
+
+func (a *commands) ctRenameCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "rename HOST/NAME NEW-NAME", Short: "Give a stopped container another name",
+		Long: `Gives a container that is stopped another name, which is its host name from then
+on, too. Its address, its data and what was asked of it stay its own: actions that
+wait for the container go with it.`,
+		Example: "  hostler ct stop edge-01/web\n  hostler ct rename edge-01/web web-old",
+		Args:    term.Exactly(2), ValidArgsFunction: a.Completing(conn.ContainerNames),
+	}
+	c := dispatch.ChangeFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		to, err := conn.ParseName(args[1])
+		if err != nil {
+			return err
+		}
+		ctx, what := cmd.Context(), "rename "+args[0]
+		r, name, id, err := a.FindContainer(ctx, args[0])
+		if err != nil {
+			return term.Cannot(what, err)
+		}
+		return a.Do(ctx, r, c, name, what, "renamed to "+args[1], protocol.Spec{
+			Kind: protocol.KindRename, Target: id, Name: protocol.ContainerName(name.Name), NewName: to,
+		})
+	}
+	return cmd
+}
+
+func (a *commands) ctResetCommand() *cobra.Command {
+	return a.onContainer(&cobra.Command{
+		Use: "reset HOST/NAME", Short: "Try a broken container again",
+		Long:    "A container that could not be started several times in a row is broken and left alone. This forgets the failures and tries again.",
+		Example: "  hostler ct reset edge-01/web",
+	}, "reset", "reset", func(string) (protocol.Spec, error) {
+		return protocol.Spec{Kind: protocol.KindReset}, nil
+	})
+}
+
+func (a *commands) ctRemoveCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "rm HOST/NAME", Short: "Destroy a container with everything in it",
+		Long: "Stops a container and destroys it with its file system. There is no way back.", Example: "  hostler ct rm edge-01/web --yes",
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return a.onContainer(cmd, "destroy", "gone", func(name string) (protocol.Spec, error) {
+		dry, _ := cmd.Flags().GetBool("dry-run") // the flag is there
+		return protocol.Spec{Kind: protocol.KindDestroy}, a.Confirm(yes || dry, "Destroy "+name+" with everything in it?")
+	})
+}

@@ -1,0 +1,234 @@
+package dispatch
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/terminal"
+)
+
+// ActionNoun prints actions.
+func ActionNoun() show.Noun[api.Action] {
+	return show.Noun[api.Action]{
+		Name: func(a api.Action) string { return a.ID },
+		Columns: []show.Column[api.Action]{
+			show.Col("id", func(a api.Action) any { return a.ID }),
+			show.Col("host", func(a api.Action) any { return a.Host }),
+			show.Col("kind", func(a api.Action) any { return a.Kind }),
+			show.Col("name", func(a api.Action) any { return a.Name }),
+			show.Col("state", func(a api.Action) any { return show.Words{Machine: a.State, People: cmp.Or(a.Shown, a.State)} }),
+			show.Col("reason", func(a api.Action) any { return a.Reason }),
+			show.Col("exit", func(a api.Action) any { return ExitWord(a.Exit) }),
+			show.Col("created_at", func(a api.Action) any { return a.CreatedAt }),
+			show.Wide("requester", func(a api.Action) any { return a.Requester }),
+			show.Wide("command", func(a api.Action) any { return ShellWords(a.Argv) }),
+			show.Wide("ended_at", func(a api.Action) any { return a.EndedAt }),
+			show.Wide("needs", func(a api.Action) any { return approvalsWord(a) }),
+			show.Detail("approvals", func(a api.Action) any { return listed(conn.NamesOf(a.Approvals, approvedWord)) }),
+			show.Detail("detail", func(a api.Action) any { return a.Detail }),
+			show.Detail("target", func(a api.Action) any { return a.Target }),
+			show.Detail("attempt", func(a api.Action) any { return a.Attempt }),
+			show.Detail("ran", func(a api.Action) any {
+				if a.Exit == nil {
+					return ""
+				}
+				return a.Exit.Run
+			}),
+			show.Detail("error", func(a api.Action) any {
+				if a.Exit == nil {
+					return ""
+				}
+				return a.Exit.Error
+			}),
+			show.Detail("output", func(a api.Action) any { return listed(conn.NamesOf(a.Output, outputWord)) }),
+			show.Detail("waits", func(a api.Action) any { return WaitsWord(a.Waits) }),
+			show.Detail("batch", func(a api.Action) any { return a.Batch }),
+			show.Detail("sent_at", func(a api.Action) any { return a.SentAt }),
+			show.Detail("receipted_at", func(a api.Action) any { return a.ReceiptedAt }),
+			show.Detail("host_accepted_at", func(a api.Action) any { return a.HostAcceptedAt }),
+			show.Detail("host_started_at", func(a api.Action) any { return a.HostStartedAt }),
+			show.Detail("host_ended_at", func(a api.Action) any { return a.HostEndedAt }),
+			show.Detail("expires_at", func(a api.Action) any { return a.ExpiresAt }),
+			show.Detail("spec", func(a api.Action) any { return string(a.Spec) }),
+			show.Detail("conflict", func(a api.Action) any {
+				if !a.Conflict {
+					return ""
+				}
+				return "its host has another action of this id, which is the one shown; to ask for the intent anew: hostler action reissue " + a.ID
+			}),
+			show.Detail("intent", func(a api.Action) any { return string(a.Intent) }),
+			show.Detail("digest", func(a api.Action) any { return a.Digest }),
+		},
+	}
+}
+
+// WaitsWord is why an action waits, and whether its host said so.
+func WaitsWord(w *api.Waits) string {
+	switch {
+	case w == nil:
+		return ""
+	case w.HostAt != nil:
+		return w.Text + " (so its host said)"
+	}
+	return w.Text
+}
+
+// ExitWord says in a word or two how a command ended.
+func ExitWord(e *api.Exit) string {
+	switch {
+	case e == nil:
+		return ""
+	case e.OOM:
+		return fmt.Sprintf("%d (oom)", e.Code)
+	case e.TimedOut:
+		return fmt.Sprintf("%d (timeout)", e.Code)
+	case e.Unrecorded:
+		return fmt.Sprintf("%d (not recorded any more)", e.Code)
+	case e.HungUp:
+		return fmt.Sprintf("%d (hung up)", e.Code)
+	}
+	return fmt.Sprint(e.Code)
+}
+
+// listed writes texts that may hold commas.
+func listed(all []string) string { return strings.Join(all, "; ") }
+
+func outputWord(o api.Output) string {
+	s := fmt.Sprintf("%s %d bytes", o.FD, o.Bytes)
+	if o.Dropped > 0 {
+		s += fmt.Sprintf(", %d left out", o.Dropped)
+	}
+	if o.Ended != "" {
+		s += ", ended early: " + o.Ended
+	}
+	return s
+}
+
+// approvalsWord tells in a few words what an action waits for, or who has
+// approved it.
+func approvalsWord(a api.Action) string {
+	var parts []string
+	for _, n := range a.Needs {
+		word := fmt.Sprintf("%d of %d", n.Persons-n.Missing, n.Persons)
+		if len(n.From) > 0 {
+			word += " by " + strings.Join(n.From, ", ")
+		}
+		if n.Not != "" {
+			word += ", not " + n.Not
+		}
+		parts = append(parts, word+" ("+n.Why+")")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func approvedWord(g api.Approval) string {
+	word := g.Person + " until " + g.ExpiresAt.UTC().Format(time.RFC3339)
+	if !g.Counts {
+		word += " (does not count now)"
+	}
+	return word
+}
+
+// sayWaits tells whoever asked for an action that people must approve it first.
+func (a *Dispatcher) sayWaits(act api.Action) {
+	if act.State != string(protocol.StatePendingApprove) {
+		return
+	}
+	a.Say("hostler: action %s waits for approval: %s", act.ID, term.Printable(approvalsWord(act)))
+	a.Say("hostler: a person of the ring gives it: hostler action approve %s", act.ID)
+}
+
+// SayExit tells what an exit code does not.
+func (a *Dispatcher) SayExit(e *api.Exit) {
+	switch {
+	case e.Error != "":
+		a.Say("hostler: the command could not begin: %s", term.Printable(e.Error))
+	case e.TimedOut:
+		a.Say("hostler: the command was ended after %s, its time limit", term.Printable(e.Run))
+	case e.OOM:
+		a.Say("hostler: the command was killed because memory was short")
+	case e.Cancelled:
+		a.Say("hostler: the command was cancelled")
+	case e.Unrecorded:
+		a.Say("hostler: the session was ended, because its recording could not go on (sessions.unrecorded of its host)")
+	case e.HungUp:
+		a.Say("hostler: the session was hung up: nobody was attached for %s", terminal.HangUpAfter)
+	}
+}
+
+// ShellWords writes a command as it could be typed.
+func ShellWords(argv []string) string {
+	words := make([]string, len(argv))
+	for i, w := range argv {
+		words[i] = w
+		if w == "" || strings.Trim(w, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=,@%+-") != "" {
+			words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// SayCutShort tells of a command that nobody saw to its end: what it wrote last may
+// have been in nobody's hands.
+func (a *Dispatcher) SayCutShort(act api.Action) {
+	if protocol.Reason(act.Reason) == protocol.ReasonInterrupted && len(act.Output) > 0 {
+		a.Say("hostler: %s was interrupted; the last bytes of its output may be missing", act.ID)
+	}
+}
+
+// Ended turns the end of an action into the error that tells it.
+func Ended(what string, act api.Action) error {
+	if act.State == string(protocol.StateDone) {
+		return nil
+	}
+	f := &term.Failure{Code: term.ExitFailed, What: "cannot " + what, Why: cmp.Or(act.Detail, reasonText(act), act.Reason, act.State), Next: "hostler action show " + act.ID}
+	if act.State == string(protocol.StateLost) {
+		f.Why = "nobody knows what became of it: " + f.Why
+	}
+	switch protocol.Reason(act.Reason) {
+	case protocol.ReasonTimeout, protocol.ReasonExpired:
+		f.Code = term.ExitTimeout
+	case protocol.ReasonDisapproved, protocol.ReasonFenced, protocol.ReasonRemoved:
+		f.Code = term.ExitRefused
+	case protocol.Reason(protocol.ErrNotApproved):
+		f.Code, f.Next = term.ExitRefused, "hostler policy show "+act.Host+"    # is this policy known by now? Then the same request waits for its approvals"
+	case protocol.Reason(protocol.ErrTooManySessions):
+		f.Next = "hostler action ls " + act.Host + " --open    # end one: hostler action cancel ID"
+	case protocol.ReasonTargetGone:
+		f.Code = term.ExitNotFound
+	}
+	return f
+}
+
+// reasonText is the reason of an action's end in words, where its host or the
+// coordinator has given none; empty if the word itself has to do.
+func reasonText(act api.Action) string {
+	switch protocol.Reason(act.Reason) {
+	case protocol.ReasonExit:
+		if act.Exit != nil {
+			return fmt.Sprintf("it ended with exit code %d", act.Exit.Code)
+		}
+	case protocol.ReasonTargetGone:
+		return "the container is gone"
+	case protocol.ReasonTimeout:
+		return "it took longer than it may"
+	case protocol.ReasonExpired:
+		return "its host did not begin it in time"
+	case protocol.ReasonInterrupted:
+		return "it was interrupted: its host, or who looked after it there, ended meanwhile"
+	case protocol.ReasonPreempted:
+		return "a stop that waits for nothing ended it"
+	case protocol.ReasonCancelled:
+		return "it was cancelled"
+	case protocol.ReasonUnknown:
+		return "its host knows nothing of it"
+	}
+	return ""
+}

@@ -1,0 +1,132 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/client"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+)
+
+func eventNoun() show.Noun[api.Event] {
+	return show.Noun[api.Event]{
+		Name: func(e api.Event) string { return fmt.Sprint(e.ID) },
+		Columns: []show.Column[api.Event]{
+			show.Col("id", func(e api.Event) any { return e.ID }),
+			show.Col("at", func(e api.Event) any { return e.At }),
+			show.Col("type", func(e api.Event) any { return e.Type }),
+			show.Col("host", func(e api.Event) any { return e.Host }),
+			show.Col("object", func(e api.Event) any { return e.Object }),
+			show.Col("data", func(e api.Event) any {
+				if len(e.Data) == 0 {
+					return ""
+				}
+				b, err := show.Encode(e.Data, false)
+				if err != nil {
+					return err.Error()
+				}
+				return string(b[:len(b)-1])
+			}),
+		},
+	}
+}
+
+// errEnough ends a stream of events that has given what was asked for.
+var errEnough = errors.New("enough")
+
+func (a *commands) eventsCommand() *cobra.Command {
+	var since term.DurationFlag
+	var after uint64
+	cmd := &cobra.Command{
+		Use: "events", Short: "Follow what happens in the fleet", Args: term.NoArgs,
+		Long: `Prints each event as it happens, until it is ended by Ctrl-C or --limit. It begins
+now, unless --since or --after say otherwise. After a loss of the connection it
+goes on where it stopped: no event is left out. A recovery of the coordinator
+begins the events anew; it says so, and goes on with the first of them.`,
+		Example: "  hostler events\n  hostler events --since 2h\n  hostler events --after 1700 --limit 100 -o json",
+	}
+	v := show.FormatFlags(cmd)
+	v.One, v.Watch = false, true
+	cmd.Flags().Var(&since, "since", "begin with what happened this long ago")
+	cmd.Flags().Uint64Var(&after, "after", 0, "begin behind the event with this number")
+	cmd.Flags().Var(term.Count(&v.Limit), "limit", "end after this many (0: never)")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if since.Value > 0 && cmd.Flags().Changed("after") {
+			return term.Usage("hostler events --help", "the events begin at --since or at --after, and not at both")
+		}
+		r, err := a.Coordinator()
+		if err != nil {
+			return err
+		}
+		from := uint64(client.FromNow)
+		if cmd.Flags().Changed("after") {
+			from = after
+		}
+		var begin time.Time
+		if since.Value > 0 {
+			from, begin = 0, a.Now().Add(-since.Value)
+		}
+		return term.Cannot("follow the events", a.followEvents(cmd.Context(), r, v, from, begin))
+	}
+	return cmd
+}
+
+// followEvents prints events until there are enough or the user ends it.
+func (a *commands) followEvents(ctx context.Context, r *conn.Remote, v *show.View, from uint64, begin time.Time) error {
+	limit := v.Limit
+	one := *v
+	one.Limit = 0
+	t := &show.Table[api.Event]{UI: a.UI, Noun: eventNoun(), View: &one, Widths: []int{6, 20, 20, 12, 36, 0}}
+	printed := 0
+	followed := false // from is an id that the coordinator gave
+	handle := func(e api.Event) error {
+		from, followed = e.ID, true
+		if e.At.Before(begin) {
+			return nil
+		}
+		if err := t.Print(a.Out, []api.Event{e}); err != nil {
+			return err
+		}
+		if printed++; printed == limit {
+			return errEnough
+		}
+		return nil
+	}
+	var again conn.Retry
+	for try := 1; ; try++ {
+		begun := a.Now()
+		err := r.Events(ctx, from, handle)
+		switch {
+		case errors.Is(err, errEnough):
+			return nil
+		case ctx.Err() != nil:
+			return term.ErrInterrupted
+		case err == nil:
+			err = fmt.Errorf("%w: the events ended", client.ErrUnreachable)
+		}
+		if try == 1 && term.NeverAsked(err) {
+			return err // there is nobody, rather than a line that breaks
+		}
+		if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeGone && followed {
+			a.Say("hostler: what came behind event %d is not there any more, as after a recovery of the coordinator; going on with the first that is", from)
+			from, followed = 0, false
+			continue
+		}
+		if a.Now().Sub(begun) > conn.LastRetry {
+			again = conn.Retry{} // it worked for a while
+		}
+		if again.Since.IsZero() && errors.Is(err, client.ErrUnreachable) && !conn.Untrusted(err) {
+			a.Say("hostler: the events broke off, trying again")
+		}
+		if err := again.Wait(ctx, a.Now(), err); err != nil {
+			return err
+		}
+	}
+}

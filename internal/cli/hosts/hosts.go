@@ -1,0 +1,425 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+)
+
+func hostNoun() show.Noun[conn.HostView] {
+	bytesOf := func(n int64) string {
+		if n == 0 {
+			return ""
+		}
+		return term.Size(n)
+	}
+	return show.Noun[conn.HostView]{
+		Name: func(h conn.HostView) string { return h.ID },
+		Columns: []show.Column[conn.HostView]{
+			show.Col("host", func(h conn.HostView) any { return h.ID }),
+			show.Col("state", func(h conn.HostView) any { return h.State }),
+			show.Col("seen_at", func(h conn.HostView) any { return h.SeenAt }),
+			show.Col("containers", func(h conn.HostView) any { return fmt.Sprintf("%d/%d", h.Running, h.Containers) }),
+			show.Col("alerts", func(h conn.HostView) any { return len(h.ActiveAlerts) }),
+			show.Col("labels", func(h conn.HostView) any { return h.Labels }),
+			show.Wide("version", func(h conn.HostView) any { return h.Version }),
+			show.Wide("arch", func(h conn.HostView) any { return h.Arch }),
+			show.Wide("kernel", func(h conn.HostView) any { return h.Kernel }),
+			show.Wide("uptime", func(h conn.HostView) any { return h.Uptime }),
+			show.Wide("load1", func(h conn.HostView) any { return h.Load1 }),
+			show.Wide("queue", func(h conn.HostView) any { return h.QueueDepth }),
+			show.Wide("cpus", func(h conn.HostView) any { return h.CPUs }),
+			show.Wide("memory", func(h conn.HostView) any { return bytesOf(h.MemoryBytes) }),
+			show.Wide("memory_free", func(h conn.HostView) any { return bytesOf(h.MemoryFree) }),
+			show.Wide("disk_free", func(h conn.HostView) any { return bytesOf(h.DiskFree) }),
+			show.Detail("hostname", func(h conn.HostView) any { return h.Hostname }),
+			show.Detail("key", func(h conn.HostView) any { return h.Key }),
+			show.Detail("disk", func(h conn.HostView) any { return bytesOf(h.DiskBytes) }),
+			show.Detail("interfaces", func(h conn.HostView) any { return interfaces(h.Interfaces) }),
+			show.Detail("unsupported", func(h conn.HostView) any { return h.Unsupported }),
+			show.Detail("quarantined", func(h conn.HostView) any { return h.Quarantined }),
+			show.Detail("raised", func(h conn.HostView) any {
+				return conn.NamesOf(h.ActiveAlerts, func(a api.Alert) string { return a.Text })
+			}),
+			show.Detail("told_at", func(h conn.HostView) any { return h.InventoryAt }),
+			show.Detail("approved_at", func(h conn.HostView) any { return h.ApprovedAt }),
+			show.Detail("approved_by", func(h conn.HostView) any { return h.ApprovedBy }),
+			show.Detail("revoked_at", func(h conn.HostView) any { return h.RevokedAt }),
+			show.Detail("reason", func(h conn.HostView) any { return h.Reason }),
+		},
+	}
+}
+
+func interfaces(all []api.Interface) []string {
+	var texts []string
+	for _, i := range all {
+		texts = append(texts, strings.TrimSpace(i.Name+" "+strings.Join(i.Addresses, " ")))
+	}
+	return texts
+}
+
+func (a *commands) hostCommand() *cobra.Command {
+	return term.Group("host", "Hosts: let them in, look at them, shut them out",
+		a.hostListCommand(), a.hostShowCommand(), a.hostInviteCommand(), a.hostPendingCommand(),
+		a.hostApproveCommand(), a.hostDenyCommand(), a.hostSetCommand(), a.hostRevokeCommand(), a.hostReplaceCommand(), a.hostReadmitCommand())
+}
+
+func (a *commands) hostListCommand() *cobra.Command {
+	var labels conn.Selector
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List the hosts", Args: term.NoArgs,
+		Long:    "Lists the approved, the revoked, and those that wait for another machine (replacing). CONTAINERS are those that run and all there are. Hosts that wait for approval: hostler host pending.",
+		Example: "  hostler host ls\n  hostler host ls -l site=lab,tier!=db -o wide\n  hostler host ls --watch",
+	}
+	v := show.ListFlags(cmd)
+	cmd.Flags().VarP(&labels, "selector", "l", "only those with these labels")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		r, err := a.Coordinator()
+		if err != nil {
+			return err
+		}
+		return show.Items(cmd.Context(), a.UI, v, hostNoun(), func(ctx context.Context) ([]conn.HostView, error) {
+			all, err := r.Hosts(ctx)
+			var found []conn.HostView
+			for _, h := range all {
+				if labels.Match(h.Labels) {
+					found = append(found, conn.HostView{Host: h, State: conn.ShownState(h)})
+				}
+			}
+			return found, term.Cannot("list the hosts", err)
+		})
+	}
+	return cmd
+}
+
+func (a *commands) hostShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show HOST", Short: "Show a host, or one that waits for approval", Args: term.Exactly(1),
+		Example: "  hostler host show edge-01\n  hostler host show edge-01 -o json | jq .state", ValidArgsFunction: a.Completing(conn.HostNames),
+	}
+	v := show.ShowFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		id, err := conn.ParseHost(args[0])
+		if err != nil {
+			return term.Usage("hostler host ls", "%s", err)
+		}
+		r, err := a.Coordinator()
+		if err != nil {
+			return err
+		}
+		return show.Item(cmd.Context(), a.UI, v, hostNoun(), func(ctx context.Context) (conn.HostView, error) {
+			h, err := r.Host(ctx, id)
+			return h, term.Cannot("show host "+args[0], err)
+		})
+	}
+	return cmd
+}
+
+func (a *commands) hostInviteCommand() *cobra.Command {
+	ttl := term.DurationFlag{}
+	var labels []string
+	cmd := &cobra.Command{
+		Use: "invite", Short: "Make a join code for a new host", Args: term.NoArgs,
+		Long: `Prints the one line to type on the new host. The code is good for one host, and
+for as long as --ttl says. The host then waits until it is approved.`,
+		Example: "  hostler host invite\n  hostler host invite --ttl 8h --label site=lab",
+	}
+	v := show.FormatFlags(cmd)
+	cmd.Flags().Var(&ttl, "ttl", "how long the code is good (default 1h)")
+	cmd.Flags().StringArrayVar(&labels, "label", nil, "label that the host gets, k=v; may be repeated")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := conn.CheckPairs("label", labels); err != nil {
+			return term.Usage("", "%s", err)
+		}
+		r, err := a.Coordinator()
+		if err != nil {
+			return err
+		}
+		ask := api.NewInvite{TTL: "1h", Labels: labels}
+		if ttl.Value > 0 {
+			ask.TTL = ttl.Value.String()
+		}
+		var made api.Invite
+		if err := r.Post(cmd.Context(), "/v1/invites", nil, ask, &made); err != nil {
+			return term.Cannot("make an invite", err)
+		}
+		if v.Format.Word != "table" && v.Format.Word != "wide" {
+			return show.Print(a.UI, v, inviteNoun(), []api.Invite{made})
+		}
+		fmt.Fprintf(a.Out, "hostler-agent join %s\n", term.Printable(made.Code))
+		a.Say("Type that on the new host, as root. It is good for %s. Then: hostler host pending", term.Roughly(made.ExpiresAt.Sub(a.Now()).Round(time.Minute)))
+		return nil
+	}
+	return cmd
+}
+
+func inviteNoun() show.Noun[api.Invite] {
+	return show.Noun[api.Invite]{
+		Name: func(i api.Invite) string { return i.ID },
+		Columns: []show.Column[api.Invite]{
+			show.Col("id", func(i api.Invite) any { return i.ID }),
+			show.Col("code", func(i api.Invite) any { return i.Code }),
+			show.Col("labels", func(i api.Invite) any { return i.Labels }),
+			show.Col("expires_at", func(i api.Invite) any { return i.ExpiresAt }),
+		},
+	}
+}
+
+func enrolmentNoun() show.Noun[api.Enrolment] {
+	return show.Noun[api.Enrolment]{
+		Name: func(e api.Enrolment) string { return e.ID },
+		Columns: []show.Column[api.Enrolment]{
+			show.Col("id", func(e api.Enrolment) any { return e.ID }),
+			show.Col("host", func(e api.Enrolment) any { return e.Host }),
+			show.Col("words", func(e api.Enrolment) any { return e.Words }),
+			show.Col("state", func(e api.Enrolment) any { return e.State }),
+			show.Col("created_at", func(e api.Enrolment) any { return e.CreatedAt }),
+			show.Col("labels", func(e api.Enrolment) any { return e.Labels }),
+			show.Wide("hostname", func(e api.Enrolment) any { return e.Hostname }),
+			show.Wide("arch", func(e api.Enrolment) any { return e.Arch }),
+			show.Wide("version", func(e api.Enrolment) any { return e.Version }),
+			show.Wide("key", func(e api.Enrolment) any { return e.Key }),
+			show.Wide("decided_at", func(e api.Enrolment) any { return e.DecidedAt }),
+			show.Wide("decided_by", func(e api.Enrolment) any { return e.DecidedBy }),
+			show.Wide("reason", func(e api.Enrolment) any { return e.Reason }),
+		},
+	}
+}
+
+func (a *commands) hostPendingCommand() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use: "pending", Short: "List the hosts that wait for approval", Args: term.NoArgs,
+		Long:    "Lists the hosts that wait, with the four words that must be the same on the host's own screen.",
+		Example: "  hostler host pending\n  hostler host pending --all",
+	}
+	v := show.ListFlags(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "list those that were decided about, too")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		r, err := a.Coordinator()
+		if err != nil {
+			return err
+		}
+		return show.Items(cmd.Context(), a.UI, v, enrolmentNoun(), func(ctx context.Context) ([]api.Enrolment, error) {
+			found, err := r.Enrolments(ctx)
+			return slices.DeleteFunc(found, func(e api.Enrolment) bool { return !all && e.State != conn.EnrolmentPending }), term.Cannot("list the enrolments", err)
+		})
+	}
+	return cmd
+}
+
+func pendingNames(ctx context.Context, r *conn.Remote) ([]string, error) {
+	all, err := r.Enrolments(ctx)
+	var found []string
+	for _, e := range all {
+		if e.State == conn.EnrolmentPending {
+			found = append(found, e.Host)
+		}
+	}
+	return found, err
+}
+
+// pendingEnrolment returns the one enrolment that waits and is named: by the id of its
+// host, or by the beginning of its own.
+func pendingEnrolment(ctx context.Context, r *conn.Remote, name string) (api.Enrolment, error) {
+	all, err := r.Enrolments(ctx)
+	if err != nil {
+		return api.Enrolment{}, err
+	}
+	var found, decided []api.Enrolment
+	for _, e := range all {
+		if e.Host != name && e.ID != name && (len(name) < 4 || !strings.HasPrefix(e.ID, name)) {
+			continue
+		}
+		if e.State == conn.EnrolmentPending {
+			found = append(found, e)
+		} else {
+			decided = append(decided, e)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return api.Enrolment{}, term.Usage("hostler host pending", "%q is ambiguous: want one of the ids %q", name, conn.NamesOf(found, enrolmentNoun().Name))
+	case len(decided) > 0:
+		e := decided[len(decided)-1]
+		return api.Enrolment{}, &term.Failure{
+			Code: term.ExitFailed, What: fmt.Sprintf("host %s does not wait", e.Host),
+			Why: "it was " + e.State + " already by " + e.DecidedBy, Next: "hostler host show " + e.Host,
+		}
+	}
+	return api.Enrolment{}, &term.Failure{Code: term.ExitNotFound, What: fmt.Sprintf("no host %q waits for approval", name), Next: "hostler host pending"}
+}
+
+func (a *commands) hostApproveCommand() *cobra.Command {
+	var yes bool
+	var words string
+	cmd := &cobra.Command{
+		Use: "approve HOST|ID", Short: "Let a host in that waits", Args: term.Exactly(1),
+		Long: `Lets a host in. Its four words must be the same as on its own screen: if they
+are not, somebody stands between. On a terminal the words are shown and asked
+about; elsewhere --words says what the host shows, or --yes that somebody has
+looked.`,
+		Example:           `  hostler host approve edge-01` + "\n" + `  hostler host approve edge-01 --words "able brick canoe dwarf"`,
+		ValidArgsFunction: a.Completing(pendingNames),
+	}
+	cmd.Flags().StringVar(&words, "words", "", "the four words that the host shows")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask: the words were compared")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := a.Coordinator()
+		if err != nil {
+			return err
+		}
+		what := "approve host " + args[0]
+		e, err := pendingEnrolment(cmd.Context(), r, args[0])
+		if err != nil {
+			return term.Cannot(what, err)
+		}
+		if cmd.Flags().Changed("words") {
+			if given := strings.Join(strings.Fields(words), " "); given != e.Words {
+				return &term.Failure{Code: term.ExitRefused, What: "cannot " + what, Why: fmt.Sprintf("its words are not %q: another host, or somebody stands between", term.Printable(given)), Next: "hostler host deny " + e.ID}
+			}
+			yes = true
+		}
+		a.Say("host:  %s\nkey:   %s\nwords: %s", term.Printable(e.Host), term.Printable(e.Key), term.Printable(e.Words))
+		if err := a.Confirm(yes, "Does the screen of "+e.Host+" show the same four words?"); err != nil {
+			if f, ok := errors.AsType[*term.Failure](err); ok {
+				f.Next = `the same with --words "…", the four words on its screen`
+			}
+			return err
+		}
+		// The words go along, so that no other enrolment is approved than the
+		// one that was looked at.
+		err = r.Post(cmd.Context(), "/v1/enrolments/"+url.PathEscape(e.ID)+"/approve", nil, api.Decision{Words: e.Words}, nil)
+		if err == nil {
+			a.Say("Host %s is approved.", e.Host)
+		}
+		return term.Cannot(what, err)
+	}
+	return cmd
+}
+
+func (a *commands) hostDenyCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "deny HOST|ID", Short: "Refuse a host that waits", Args: term.Exactly(1),
+		Example: `  hostler host deny edge-01 --reason "unknown machine"`, ValidArgsFunction: a.Completing(pendingNames),
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "what the host is told")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := a.Coordinator()
+		if err != nil {
+			return err
+		}
+		e, err := pendingEnrolment(cmd.Context(), r, args[0])
+		if err == nil {
+			err = r.Post(cmd.Context(), "/v1/enrolments/"+url.PathEscape(e.ID)+"/deny", nil, api.Decision{Reason: reason}, nil)
+		}
+		if err == nil {
+			a.Say("Host %s is denied.", e.Host)
+		}
+		return term.Cannot("deny host "+args[0], err)
+	}
+	return cmd
+}
+
+func (a *commands) hostRevokeCommand() *cobra.Command {
+	var reason string
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "revoke HOST", Short: "Shut a host out for ever", Args: term.Exactly(1),
+		Long:    "Revokes the key of a host and cuts its connections. What runs there goes on: the host is shut out, not stopped.",
+		Example: `  hostler host revoke edge-01 --reason stolen --yes`, ValidArgsFunction: a.Completing(conn.HostNames),
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the audit log and the host")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := a.Confirm(yes, "Shut host "+args[0]+" out for ever?"); err != nil {
+			return err
+		}
+		return a.changeHost(cmd.Context(), args[0], "revoke", "revoked", api.Reason{Reason: reason})
+	}
+	return cmd
+}
+
+func (a *commands) hostReadmitCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "readmit HOST", Short: "Trust a quarantined host again", Args: term.Exactly(1),
+		Long: `Ends the quarantine of a host. A host is quarantined when two machines speak
+with its key, or when it comes back from before what it had confirmed. Look first
+which of the two is the one.`,
+		Example: "  hostler host readmit edge-01", ValidArgsFunction: a.Completing(conn.HostNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.changeHost(cmd.Context(), args[0], "readmit", "readmitted", nil)
+		},
+	}
+}
+
+func (a *commands) hostSetCommand() *cobra.Command {
+	var labels []string
+	cmd := &cobra.Command{
+		Use: "set HOST --label k=v|k-", Short: "Change the labels of a host", Args: term.Exactly(1),
+		Long: `Gives a host labels, or takes them away again: k=v sets one, k- removes it. Those
+that are not named stay. What -l selects is decided when it is asked for, so nothing
+that was asked before is changed.`,
+		Example: "  hostler host set edge-01 --label site=lab --label tier=web\n  hostler host set edge-01 --label tier-", ValidArgsFunction: a.Completing(conn.HostNames),
+	}
+	cmd.Flags().StringArrayVar(&labels, "label", nil, "label to set, k=v, or to remove, k-; may be repeated")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ask, err := parseRelabel(labels)
+		if err != nil {
+			return err
+		}
+		return a.changeHost(cmd.Context(), args[0], "label", "labelled", ask)
+	}
+	return cmd
+}
+
+// parseRelabel reads k=v and k-.
+func parseRelabel(labels []string) (api.Relabel, error) {
+	var ask api.Relabel
+	for _, l := range labels {
+		name, removed := strings.CutSuffix(l, "-")
+		switch {
+		case strings.IndexByte(l, '=') > 0:
+			ask.Set = append(ask.Set, l)
+		case removed && name != "" && !strings.Contains(name, "="):
+			ask.Remove = append(ask.Remove, name)
+		default:
+			return ask, term.Usage("", "--label %q: want k=v to set a label, or k- to remove it", l)
+		}
+	}
+	if len(labels) == 0 {
+		return ask, term.Usage("hostler host set HOST --label k=v", "no label is named")
+	}
+	return ask, nil
+}
+
+// changeHost decides about a host.
+func (a *commands) changeHost(ctx context.Context, name, verb, done string, body any) error {
+	id, err := conn.ParseHost(name)
+	if err != nil {
+		return term.Usage("hostler host ls", "%s", err)
+	}
+	r, err := a.Coordinator()
+	if err != nil {
+		return err
+	}
+	if err := r.Post(ctx, "/v1/hosts/"+url.PathEscape(string(id))+"/"+verb, nil, body, nil); err != nil {
+		return term.Cannot(verb+" host "+name, err)
+	}
+	a.Say("Host %s is %s.", name, done)
+	return nil
+}

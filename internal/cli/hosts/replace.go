@@ -1,0 +1,98 @@
+package hosts
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+)
+
+func (a *commands) hostReplaceCommand() *cobra.Command {
+	ttl := term.DurationFlag{}
+	var reason string
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "replace HOST", Short: "Put another machine in the place of a lost one", Args: term.Exactly(1),
+		Long: `For a host whose machine is lost, or was installed anew: shuts that machine out
+for ever, and prints the one line to type on the machine that takes its place, which
+then waits until it is approved. Name and labels go over. What was asked of the lost
+machine and has not ended is LOST (host_replaced), and is not done again by itself:
+hostler action show says of each what is known. Whether its containers still run,
+nobody knows; nothing here starts them elsewhere. Make sure that it is off.
+
+Again, while no machine was let in: another code, and the one before ends.`,
+		Example:           "  hostler host replace edge-01 --reason \"disk died\"\n  hostler host replace edge-01 --ttl 8h --yes",
+		ValidArgsFunction: a.Completing(conn.HostNames),
+	}
+	v := show.FormatFlags(cmd)
+	cmd.Flags().Var(&ttl, "ttl", "how long the code is good (default 1h)")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the audit log and the lost machine")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		id, err := conn.ParseHost(args[0])
+		if err != nil {
+			return term.Usage("hostler host ls", "%s", err)
+		}
+		if err := a.Confirm(yes, "Shut the machine of host "+args[0]+" out for ever, and give up what it was asked?"); err != nil {
+			return err
+		}
+		r, err := a.Coordinator()
+		if err != nil {
+			return err
+		}
+		ask := api.Replace{TTL: "1h", Reason: reason}
+		if ttl.Value > 0 {
+			ask.TTL = ttl.Value.String()
+		}
+		var done api.Replacement
+		if err := r.Post(cmd.Context(), "/v1/hosts/"+url.PathEscape(string(id))+"/replace", nil, ask, &done); err != nil {
+			return term.Cannot("replace host "+args[0], err)
+		}
+		if v.Format.Word != "table" && v.Format.Word != "wide" {
+			return show.Print(a.UI, v, replacementNoun(), []api.Replacement{done})
+		}
+		fmt.Fprintf(a.Out, "hostler-agent join --host %s %s\n", done.Host, term.Printable(done.Code))
+		a.tellReplaced(done)
+		return nil
+	}
+	return cmd
+}
+
+// tellReplaced says what became of a machine that was shut out, and what nobody knows.
+func (a *commands) tellReplaced(r api.Replacement) {
+	a.Say("The machine of host %s is shut out. Type that on the one that takes its place, as root. It is good for %s. Then: hostler host pending",
+		r.Host, term.Roughly(r.ExpiresAt.Sub(a.Now()).Round(time.Minute)))
+	if r.Unknown > 0 {
+		a.Say("%d action(s) are LOST that may have run, or still run, on the lost machine: hostler action ls %s", r.Unknown, r.Host)
+	}
+	if n := r.Unsent + r.Unapproved; n > 0 {
+		a.Say("%d action(s) had not been sent, and will not be: ask again when the new machine is there.", n)
+	}
+	if len(r.Containers) > 0 {
+		a.Say("Containers that it told of last: %s. Whether they still run there is not known.", term.Printable(strings.Join(r.Containers, " ")))
+	}
+	a.Say("Make sure that the lost machine is off: what runs there goes on.")
+}
+
+func replacementNoun() show.Noun[api.Replacement] {
+	return show.Noun[api.Replacement]{
+		Name: func(r api.Replacement) string { return r.Host },
+		Columns: []show.Column[api.Replacement]{
+			show.Col("host", func(r api.Replacement) any { return r.Host }),
+			show.Col("code", func(r api.Replacement) any { return r.Code }),
+			show.Col("labels", func(r api.Replacement) any { return r.Labels }),
+			show.Col("expires_at", func(r api.Replacement) any { return r.ExpiresAt }),
+			show.Col("unsent", func(r api.Replacement) any { return r.Unsent }),
+			show.Col("unknown", func(r api.Replacement) any { return r.Unknown }),
+			show.Col("unapproved", func(r api.Replacement) any { return r.Unapproved }),
+			show.Col("containers", func(r api.Replacement) any { return r.Containers }),
+		},
+	}
+}

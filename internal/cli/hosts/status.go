@@ -1,0 +1,106 @@
+package hosts
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+func statusNoun() show.Noun[api.Status] {
+	return show.Noun[api.Status]{
+		Name: func(s api.Status) string { return s.Fleet },
+		Columns: []show.Column[api.Status]{
+			show.Col("fleet", func(s api.Status) any { return s.Fleet }),
+			show.Col("recovery", func(s api.Status) any { return s.Recovery }),
+			show.Col("recovered", func(s api.Status) any { return recovered(s.Recovered) }),
+			show.Col("hosts", func(s api.Status) any { return counts(s.Hosts) }),
+			show.Col("pending", func(s api.Status) any { return s.Pending }),
+			show.Col("containers", func(s api.Status) any { return counts(s.Containers) }),
+			show.Col("actions", func(s api.Status) any { return counts(inWords(s.Actions)) }),
+			show.Col("ring", func(s api.Status) any { return s.Ring }),
+			show.Col("term", func(s api.Status) any { return s.Term }),
+			show.Col("version", func(s api.Status) any { return s.Version }),
+			show.Col("brokers", func(s api.Status) any { return s.Brokers }),
+			show.Col("id", func(s api.Status) any { return s.FleetID }),
+		},
+	}
+}
+
+// recovered writes how far a recovery is.
+func recovered(r *api.Recovered) string {
+	if r == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%d of %d hosts have answered", r.Answered, r.Hosts)
+	if r.LostTo > 0 {
+		text += fmt.Sprintf("; records %d to %d of the audit log are missing", r.LostFrom, r.LostTo)
+	}
+	return text
+}
+
+// inWords names the states of open actions as their list does.
+func inWords(states map[string]int) map[string]int {
+	m := make(map[string]int)
+	for state, n := range states {
+		switch protocol.State(state) {
+		case protocol.StatePendingApprove:
+			state = "waiting for approval"
+		case protocol.StatePendingSchedule:
+			state = "undelivered"
+		case protocol.StateNew:
+			state = "queued"
+		}
+		m[strings.ToLower(state)] += n
+	}
+	return m
+}
+
+// counts writes "12 (10 online, 2 offline)".
+func counts(m map[string]int) string {
+	var parts []string
+	for _, word := range slices.Sorted(maps.Keys(m)) {
+		if m[word] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", m[word], word))
+		}
+	}
+	if len(parts) == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d (%s)", term.Total(m), strings.Join(parts, ", "))
+}
+
+func (a *commands) statusCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "status", Short: "The fleet on one screen", Args: term.NoArgs,
+		Long:    "Shows how many hosts, containers and open actions there are, and what waits for a person.",
+		Example: "  hostler status\n  hostler status --watch",
+	}
+	v := show.ShowFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		r, err := a.Coordinator()
+		if err != nil {
+			return err
+		}
+		err = show.Item(cmd.Context(), a.UI, v, statusNoun(), func(ctx context.Context) (s api.Status, err error) {
+			err = r.Get(ctx, "/v1/status", nil, &s)
+			if err == nil && s.Pending > 0 && !v.Watch {
+				a.Say("%d host(s) wait for approval: hostler host pending", s.Pending)
+			}
+			if n := s.Actions[string(protocol.StatePendingApprove)]; err == nil && n > 0 && !v.Watch {
+				a.Say("%d action(s) wait for approval: hostler action ls --pending", n)
+			}
+			return s, term.Cannot("show the status", err)
+		})
+		return err
+	}
+	return cmd
+}

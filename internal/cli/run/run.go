@@ -1,0 +1,449 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/batch"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// command is what run and exec have in common: how to run, apart from where.
+type command struct {
+	user, cwd string
+	env       []string
+	secretEnv []string
+	timeout   term.DurationFlag
+	exclusive bool
+	daemon    bool
+	noWait    bool
+	many      bool // on many hosts, whose output is not all followed at once
+	tty       bool
+	session   sessionFlags
+	record    bool // the session
+	dryRun    bool
+	view      *show.View
+	stdin     dispatch.StdinFlags
+	input     *dispatch.Payload // of stdin, once it was opened
+}
+
+func (a *commands) commandFlags(cmd *cobra.Command) *command {
+	c := &command{timeout: term.LimitFlag(), view: show.FormatFlags(cmd)}
+	f := cmd.Flags()
+	f.StringVar(&c.user, "as", "", "user to run as, a name or UID[:GID] (default root)")
+	f.StringVar(&c.cwd, "cwd", "", "directory to run in, absolute (default /)")
+	f.StringArrayVar(&c.env, "env", nil, "variable of the environment, NAME=VALUE; may be repeated")
+	f.StringArrayVar(&c.secretEnv, "secret-env", nil, "variable that only the host can read, NAME=VALUE, or NAME to take it from here; may be repeated")
+	f.Var(&c.timeout, "timeout", "end the command after this time, or none (default 60s)")
+	c.stdin.Add(cmd)
+	f.BoolVar(&c.exclusive, "exclusive", false, "wait until no action on a container of the host runs, and keep those that come behind waiting")
+	f.BoolVar(&c.daemon, "daemon", false, "leave when the command has begun, with several hosts at once; it runs, without a limit of its own, until nothing of it is left")
+	f.BoolVarP(&c.tty, "tty", "t", false, "run it as a session on this terminal, without a time limit of its own")
+	c.session.add(cmd)
+	recordFlag(cmd, c)
+	f.BoolVar(&c.noWait, "no-wait", false, "print the action's id and leave")
+	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be asked, and ask nothing")
+	// Everything that goes wrong before a command has run has one code, so that
+	// it is never taken for the command's own.
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if !slices.Contains(a.Args, "--") { // the option is most likely one of the command to run
+			return asHostler(noDash(cmd))
+		}
+		return asHostler(term.FlagError(cmd, err))
+	})
+	return c
+}
+
+// asHostler gives an error of ours the code that no command is taken to have.
+func asHostler(err error) error {
+	if f, ok := errors.AsType[*term.Failure](err); ok {
+		g := *f
+		g.Code = term.ExitHostler
+		return &g
+	}
+	if _, ok := errors.AsType[term.Exit](err); ok || err == nil || errors.Is(err, term.ErrInterrupted) {
+		return err
+	}
+	return &term.Failure{Code: term.ExitHostler, What: err.Error()}
+}
+
+// spec returns what is to be done.
+func (c *command) spec(kind protocol.Kind, target protocol.CTID, name protocol.ContainerName, argv []string) ([]byte, error) {
+	s := protocol.Spec{Kind: kind, Target: target, Name: name, Argv: argv, Exclusive: c.exclusive, Daemon: c.daemon}
+	if !c.noWait && !c.many && !c.daemon {
+		s.Output = protocol.OutputStream // we follow all of it
+	}
+	return c.encode(s)
+}
+
+// encode fills in how to run.
+func (c *command) encode(s protocol.Spec) ([]byte, error) {
+	if err := conn.CheckPairs("env", c.env); err != nil {
+		return nil, term.Usage("", "%s", err)
+	}
+	if c.record && !c.tty && s.TTY == nil {
+		return nil, term.Usage("", "--record is for sessions: it goes with -t")
+	}
+	s.User, s.Cwd, s.Env = c.user, c.cwd, c.env
+	switch {
+	case c.timeout.None:
+		s.TimeoutMS = protocol.NoTimeout
+	case c.timeout.Value > 0:
+		s.TimeoutMS = max(c.timeout.Value.Milliseconds(), 1)
+	}
+	c.input.Describe(&s)
+	return dispatch.EncodeSpec(s)
+}
+
+// sessionFits refuses options that a session cannot have.
+func (c *command) sessionFits() error {
+	switch {
+	case c.exclusive:
+		return term.Usage("", "-t and --exclusive do not go together: a session excludes nothing")
+	case c.noWait:
+		return term.Usage("", "-t and --no-wait do not go together: a session is with who waits")
+	case c.daemon:
+		return term.Usage("", "-t and --daemon do not go together: a session is with who is there")
+	case c.stdin.Path != "":
+		return term.Usage("", "-t and --stdin do not go together: a session reads the keyboard")
+	}
+	c.stdin.Interactive = false // as -it is said elsewhere
+	return nil
+}
+
+// splitArgs cuts the arguments at the "--" that must stand before a command:
+// without it nobody could tell whose options are whose.
+func splitArgs(cmd *cobra.Command, args []string) (where, argv []string, err error) {
+	at := cmd.ArgsLenAtDash()
+	if at < 0 {
+		return nil, nil, noDash(cmd)
+	}
+	if at == len(args) {
+		return nil, nil, term.Usage(cmd.UseLine(), "there is no command after the --")
+	}
+	return args[:at], args[at:], nil
+}
+
+func noDash(cmd *cobra.Command) error {
+	return term.Usage(cmd.UseLine(), "a -- must stand before the command to run")
+}
+
+const commandHelp = `
+
+The command is no shell: it gets its arguments as they are. It reads nothing,
+or with --stdin a file, or with -i the standard input of this program: that is
+read to its end and sent whole before the command begins. Its standard output and error come out
+here, byte for byte, while it runs, and its exit code becomes that of this program
+(128 and the number for a signal); 125 means that Hostler itself failed. Ctrl-C
+leaves the command running and says how to follow or cancel it.`
+
+func (a *commands) runCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "run {HOST… | -l SELECTOR | -A} [flags] -- COMMAND [ARG…]", Short: "Run a command on a host, or on many",
+		Long: `Runs a command on a host, and passes its output and exit code on.` + commandHelp + `
+
+On several hosts it runs on all at once, and each line of output begins with the
+host's name. Hosts that are away are waited for, unless --no-wait-offline or
+--wait says otherwise: the command runs there when they are back. The exit code
+is 1 if it failed anywhere, 5 if the time to wait was over before, 6 if only
+hosts that are away are left. With -o json and the like, on one host too, it
+prints what became of the command on each, with its output, when all is over.`,
+		Example: `  hostler run edge-01 -- uname -a
+  hostler run edge-01 --as nobody --timeout 5m -- sh -c 'echo $HOME; id'
+  hostler run -l site=lab,tier!=db -- systemctl is-system-running
+  hostler run -A --parallel 20 --no-wait-offline -o json -- uname -r
+  id=$(hostler run edge-01 --no-wait -- apt-get update)
+  hostler action logs $id --follow`,
+		DisableFlagsInUseLine: true, ValidArgsFunction: a.CompletingAll(conn.HostNames),
+	}
+	c := a.commandFlags(cmd)
+	s := batch.SelectionFlags(cmd, "approved hosts")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return asHostler(a.runHosts(cmd, c, args, s))
+	}
+	return cmd
+}
+
+func (a *commands) runHosts(cmd *cobra.Command, c *command, args []string, sel *batch.Selection) error {
+	where, argv, err := splitArgs(cmd, args)
+	if err != nil {
+		return err
+	}
+	if c.tty {
+		if err := errors.Join(c.sessionFits(), a.needTerminal(false)); err != nil {
+			return err
+		}
+	}
+	if c.input, err = c.stdin.Open(a.Dispatcher); err != nil {
+		return err
+	}
+	defer c.input.Close()
+	c.many = sel.Given() || len(where) > 1 || !sel.Single(1, c.view)
+	spec, err := c.spec(protocol.KindRun, protocol.CTID{}, "", argv)
+	if err != nil {
+		return err
+	}
+	r, err := a.Connect()
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	if err := sel.Check(len(where)); err != nil {
+		return err
+	}
+	if err := sel.Fits(r.Local, c.tty); err != nil {
+		return err
+	}
+	targets, err := a.ChooseHosts(ctx, r, where, sel, c.noWait)
+	if err != nil {
+		return err
+	}
+	if c.tty && len(targets) > 1 {
+		return term.Usage("hostler run -t HOST -- COMMAND", "a session is with one host, here are %d", len(targets))
+	}
+	if c.tty {
+		return a.sessionOn(ctx, r, c, &c.session, targets[0], argv)
+	}
+	if c.dryRun {
+		return a.DryRun(ctx, r, c.view, targets, protocol.KindRun, spec)
+	}
+	places := make([]batch.Place, len(targets))
+	for i, host := range targets {
+		places[i] = batch.Place{Label: string(host), Host: host, Spec: spec}
+	}
+	if err := a.sendInput(ctx, r, c, places); err != nil {
+		return err
+	}
+	// An id, or a daemon, is printed in any form by itself.
+	if sel.Single(len(targets), c.view) || r.Local || len(targets) == 1 && (c.noWait || c.daemon) {
+		return a.runOne(ctx, r, c, targets[0], cmp.Or(string(targets[0]), "this host"), spec)
+	}
+	sel.Many.Own = len(where) == 1
+	return a.runMany(ctx, r, c, sel, places)
+}
+
+// maxAsked is how many places are asked one by one whether they refuse a command.
+const maxAsked = 64
+
+// sendInput sends what a command reads, unless it is refused for every place: then
+// nothing is sent in vain, and who asks in earnest is told why.
+func (a *commands) sendInput(ctx context.Context, r *conn.Remote, c *command, places []batch.Place) error {
+	refused := func(p batch.Place) bool { return dispatch.Refused(ctx, r, c.input, p.Host, p.Spec) != nil }
+	if len(places) <= maxAsked && !slices.ContainsFunc(places, func(p batch.Place) bool { return !refused(p) }) {
+		return nil
+	}
+	return c.input.Send(ctx, a.Dispatcher, r, "send what the command reads")
+}
+
+// runOne runs a command in one place and becomes it.
+func (a *commands) runOne(ctx context.Context, r *conn.Remote, c *command, host protocol.HostID, label string, spec []byte) error {
+	what := "run the command on " + label
+	id := a.NewActionID()
+	spec, err := a.sealEnv(ctx, r, c, host, id, spec)
+	if err != nil {
+		return term.Cannot(what, err)
+	}
+	act, err := a.SubmitAs(ctx, r, id, host, spec)
+	if err != nil {
+		return term.Cannot(what, err)
+	}
+	if c.noWait {
+		return a.PrintID(c.view, act)
+	}
+	if c.daemon {
+		return a.leaveDaemon(ctx, r, c, label, act, what)
+	}
+	if a.ErrTTY {
+		a.Say("action %s", act.ID)
+	}
+	f := &dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: label, Stdout: a.Out, Stderr: a.Err, Hold: true}
+	final, err := f.Wait(ctx, act)
+	switch {
+	case err == nil:
+		return a.commandEnded(what, final)
+	case protocol.State(final.State).Final():
+		return a.outputFailed(label, final, err, a.commandEnded(what, final))
+	case ctx.Err() != nil:
+		a.Leave(act.ID)
+		return term.ErrInterrupted
+	}
+	a.Leave(act.ID)
+	return term.Cannot(what, err)
+}
+
+// outputFailed tells of a command that has ended while its output could not be read.
+// end is how it ended, which goes before, unless all was well with that.
+func (a *commands) outputFailed(label string, act api.Action, err, end error) error {
+	what, next := "the output of the command on "+label+" could not be read to its end", "hostler action logs "+act.ID
+	f, known := errors.AsType[*term.Failure](term.Cannot("read it", err))
+	if end == nil && known {
+		return &term.Failure{Code: f.Code, What: "the command has ended with exit code 0; " + what, Why: f.Why, Next: next, More: f.More, Err: err}
+	}
+	a.Say("hostler: the command has ended; %s: %s; later: %s", what, term.Printable(err.Error()), next)
+	return cmp.Or(end, term.ErrInterrupted)
+}
+
+// leaveDaemon tells how a daemon has ended that ended at once, and leaves it alone
+// otherwise, when it has begun.
+func (a *commands) leaveDaemon(ctx context.Context, r *conn.Remote, c *command, label string, act api.Action, what string) error {
+	now, err := r.Action(ctx, act.ID, a.Look)
+	if err == nil && !begun(now) {
+		f := &dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: label, Enough: begun}
+		if now, err = f.Await(ctx, now); err == nil && !protocol.State(now.State).Final() {
+			now, err = r.Action(ctx, act.ID, a.Look)
+		}
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		a.Leave(act.ID)
+		return term.ErrInterrupted
+	case err != nil:
+		a.Leave(act.ID)
+		return term.Cannot(what, err)
+	case protocol.State(now.State).Final():
+		return a.commandEnded(what, now)
+	}
+	return a.PrintID(c.view, now)
+}
+
+// begun reports whether the host has begun with the action, or never will.
+func begun(act api.Action) bool {
+	return act.State == string(protocol.StateRunning) || protocol.State(act.State).Final()
+}
+
+// commandEnded turns the end of a command into the exit code.
+func (a *commands) commandEnded(what string, act api.Action) error {
+	e := act.Exit
+	if e == nil {
+		if err := dispatch.Ended(what, act); err != nil {
+			return err
+		}
+		return nil
+	}
+	a.SayExit(e)
+	if e.Code == 0 && act.State != string(protocol.StateDone) {
+		return dispatch.Ended(what, act)
+	}
+	if e.Code != 0 {
+		return term.Exit(e.Code)
+	}
+	return nil
+}
+
+func (a *commands) execCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "exec {HOST/NAME | -l SELECTOR} [flags] -- COMMAND [ARG…]", Short: "Run a command in a container, or in many",
+		Long: `Runs a command in a container that runs, and passes its output and exit code on.` + commandHelp + `
+
+In several containers, selected by their labels, it goes as with run.`,
+		Example: `  hostler exec edge-01/web -- ps
+  hostler exec edge-01/web --env DEBUG=1 -- sh -c 'echo $DEBUG'
+  hostler exec -l app=web -- nginx -t
+  hostler exec --local web -- ps`,
+		DisableFlagsInUseLine: true, ValidArgsFunction: a.Completing(conn.ContainerNames),
+	}
+	c := a.commandFlags(cmd)
+	s := batch.SelectionFlags(cmd, "containers of Hostler")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		where, argv, err := splitArgs(cmd, args)
+		if err == nil && s.Given() && len(where) == 0 {
+			return asHostler(a.execMany(cmd.Context(), c, s, argv))
+		}
+		if err == nil {
+			err = s.Check(len(where))
+		}
+		if err == nil && len(where) != 1 {
+			err = term.Usage(cmd.UseLine(), "exec takes one container, here are %d", len(where))
+		}
+		if err != nil {
+			return asHostler(err)
+		}
+		return asHostler(a.execOne(cmd.Context(), c, s, where[0], argv))
+	}
+	return cmd
+}
+
+func (a *commands) execOne(ctx context.Context, c *command, sel *batch.Selection, where string, argv []string) error {
+	if c.tty {
+		if err := errors.Join(c.sessionFits(), sel.Fits(false, true)); err != nil {
+			return err
+		}
+		return a.sessionIn(ctx, c, &c.session, where, argv)
+	}
+	r, name, ct, err := a.FindContainer(ctx, where)
+	if err != nil {
+		return term.Cannot("find container "+where, err)
+	}
+	if err := sel.Fits(r.Local, false); err != nil {
+		return err
+	}
+	if c.input, err = c.stdin.Open(a.Dispatcher); err != nil {
+		return err
+	}
+	defer c.input.Close()
+	c.many = !sel.Single(1, c.view)
+	spec, err := c.spec(protocol.KindExec, ct, protocol.ContainerName(name.Name), argv)
+	if err != nil {
+		return err
+	}
+	if c.dryRun {
+		return a.DryRun(ctx, r, c.view, []protocol.HostID{name.Host}, protocol.KindExec, spec)
+	}
+	places := []batch.Place{{Label: name.String(), Host: name.Host, Spec: spec}}
+	if err := a.sendInput(ctx, r, c, places); err != nil {
+		return err
+	}
+	if sel.Single(1, c.view) || r.Local || c.noWait || c.daemon {
+		return a.runOne(ctx, r, c, name.Host, name.String(), spec)
+	}
+	sel.Many.Own = true
+	return a.runMany(ctx, r, c, sel, places)
+}
+
+// execMany runs a command in the containers that are selected.
+func (a *commands) execMany(ctx context.Context, c *command, s *batch.Selection, argv []string) error {
+	r, names, all, err := a.SelectContainers(ctx, s)
+	if err != nil {
+		return err
+	}
+	if c.input, err = c.stdin.Open(a.Dispatcher); err != nil {
+		return err
+	}
+	defer c.input.Close()
+	c.many = true
+	places, err := batch.OnContainers(names, all, func(ct protocol.CTID, name protocol.ContainerName) ([]byte, error) {
+		return c.spec(protocol.KindExec, ct, name, argv)
+	})
+	if err != nil {
+		return err
+	}
+	if c.dryRun {
+		return a.DryRunMany(ctx, r, c.view, places, protocol.KindExec)
+	}
+	if err := a.sendInput(ctx, r, c, places); err != nil {
+		return err
+	}
+	if s.Single(len(places), c.view) || r.Local {
+		return a.runOne(ctx, r, c, places[0].Host, places[0].Label, places[0].Spec)
+	}
+	return a.runMany(ctx, r, c, s, places)
+}
+
+// runMany runs a command in many places.
+func (a *commands) runMany(ctx context.Context, r *conn.Remote, c *command, s *batch.Selection, places []batch.Place) error {
+	if len(c.secretEnv) > 0 {
+		return term.Usage("hostler run HOST --secret-env NAME -- COMMAND", "--secret-env is sealed to one host, and here are many")
+	}
+	m := s.Many
+	m.Output, m.View, m.NoWait, m.Verb = true, c.view, c.noWait || c.daemon, "run the command"
+	return a.DoMany(ctx, r, &m, places)
+}

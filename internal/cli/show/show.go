@@ -1,0 +1,389 @@
+package show
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hostler-io/hostler/internal/cli/term"
+)
+
+// level says from which form of output on a column is there.
+type level int
+
+const (
+	inTable level = iota // always
+	inWide               // -o wide, -o csv and show
+	inShow               // show and -o csv of one object
+)
+
+// Column is one column of a noun. Its name is stable: scripts read it. A cell
+// is a text, a number, or a time, which is relative on a terminal.
+type Column[T any] struct {
+	name string
+	at   level
+	cell func(T) any
+}
+
+// Col returns a column that is always there.
+func Col[T any](name string, cell func(T) any) Column[T] { return Column[T]{name, inTable, cell} }
+
+// Wide returns a column of -o wide, -o csv and a show.
+func Wide[T any](name string, cell func(T) any) Column[T] { return Column[T]{name, inWide, cell} }
+
+// Detail returns a column of a show, and of -o csv of one thing.
+func Detail[T any](name string, cell func(T) any) Column[T] { return Column[T]{name, inShow, cell} }
+
+// Noun is how things of one type are printed.
+type Noun[T any] struct {
+	Columns []Column[T]
+	Name    func(T) string // for -o name, and to tell things apart
+}
+
+// Format is the value of -o.
+type Format struct {
+	Word string // table, wide, json, yaml, csv, name, template
+	tmpl *template.Template
+}
+
+// formats are the forms as errors name them.
+const formats = "table|wide|json|yaml|csv|name|template=…"
+
+func (f *Format) String() string { return f.Word }
+
+// Type implements [pflag.Value].
+func (f *Format) Type() string { return "FORMAT" }
+
+// Set implements [pflag.Value].
+func (f *Format) Set(s string) error {
+	if text, ok := strings.CutPrefix(s, "template="); ok {
+		t, err := template.New("-o").Option("missingkey=error").Parse(text)
+		if err != nil {
+			return err
+		}
+		f.Word, f.tmpl = "template", t
+		return nil
+	}
+	if !slices.Contains([]string{"table", "wide", "json", "yaml", "csv", "name"}, s) {
+		return fmt.Errorf("%q is no form of output: want %s", s, formats)
+	}
+	f.Word = s
+	return nil
+}
+
+// View is how the user wants to see something: the options of every list and
+// show.
+type View struct {
+	Format    Format
+	noHeaders bool
+	Watch     bool
+	Limit     int
+	One       bool // a show: one object and no list
+}
+
+func completeFormats(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return []string{"table", "wide", "json", "yaml", "csv", "name", "template="}, cobra.ShellCompDirectiveNoFileComp
+}
+
+// FormatFlags adds the options of a command that prints one thing once.
+func FormatFlags(cmd *cobra.Command) *View {
+	v := &View{Format: Format{Word: "table"}, One: true}
+	cmd.Flags().VarP(&v.Format, "output", "o", "form of the output: table, wide, json, yaml, csv, name, or template=… (Go's, over the JSON members)")
+	cmd.Flags().BoolVar(&v.noHeaders, "no-headers", false, "leave the line of column names out")
+	_ = cmd.RegisterFlagCompletionFunc("output", completeFormats) // it fails for unknown flags alone
+	return v
+}
+
+// ShowFlags adds the options of a show.
+func ShowFlags(cmd *cobra.Command) *View {
+	v := FormatFlags(cmd)
+	cmd.Flags().BoolVarP(&v.Watch, "watch", "w", false, "go on and print every change")
+	return v
+}
+
+// ListFlags adds the options of a list.
+func ListFlags(cmd *cobra.Command) *View { return LimitedFlags(cmd, 0) }
+
+// LimitedFlags adds those of a list that is too long to be printed whole.
+func LimitedFlags(cmd *cobra.Command, limit int) *View {
+	v := ShowFlags(cmd)
+	v.One = false
+	v.Limit = limit
+	cmd.Flags().Var(term.Count(&v.Limit), "limit", "print at most this many (0: all)")
+	return v
+}
+
+// Table prints things of one noun in the form that a view asks for.
+type Table[T any] struct {
+	UI   *term.UI
+	Noun Noun[T]
+	View *View
+	// Widths are those of the columns so far, for lines that follow later.
+	Widths []int
+	headed bool
+}
+
+// Print prints what there is.
+func (t *Table[T]) Print(w io.Writer, items []T) error {
+	if t.View.Limit > 0 && len(items) > t.View.Limit {
+		items = items[:t.View.Limit]
+	}
+	switch t.View.Format.Word {
+	case "json", "yaml":
+		return t.printTree(w, items)
+	case "csv":
+		return t.printCSV(w, items)
+	case "name":
+		for _, it := range items {
+			fmt.Fprintln(w, term.Printable(t.Noun.Name(it)))
+		}
+		return nil
+	case "template":
+		return t.printTemplate(w, items)
+	}
+	if t.View.One {
+		for _, it := range items {
+			t.printFields(w, it)
+		}
+		return nil
+	}
+	t.printRows(w, items)
+	return nil
+}
+
+func (t *Table[T]) columns() []Column[T] {
+	upTo := inTable
+	switch {
+	case t.View.One:
+		upTo = inShow
+	case t.View.Format.Word == "wide" || t.View.Format.Word == "csv":
+		upTo = inWide
+	}
+	return slices.DeleteFunc(slices.Clone(t.Noun.Columns), func(c Column[T]) bool { return c.at > upTo })
+}
+
+func (t *Table[T]) row(it T, machine bool) []string {
+	columns := t.columns()
+	row := make([]string, len(columns))
+	for i, c := range columns {
+		row[i] = cell(t.UI, c.cell(it), machine)
+	}
+	return row
+}
+
+// cell writes a value for people, or for programs.
+func cell(a *term.UI, v any, machine bool) string {
+	switch v := v.(type) {
+	case *time.Time:
+		if v == nil {
+			return ""
+		}
+		return cell(a, *v, machine)
+	case time.Time:
+		switch {
+		case v.IsZero():
+			return ""
+		case machine || !a.OutTTY:
+			return v.UTC().Format(time.RFC3339)
+		}
+		return term.Ago(v, a.Now())
+	case Words:
+		if machine {
+			return v.Machine
+		}
+		return term.Printable(v.People)
+	case []string:
+		return term.Printable(strings.Join(v, ","))
+	case Sentences:
+		if machine {
+			return term.Printable(strings.Join(v, "; "))
+		}
+		var all []string
+		for _, s := range v {
+			all = append(all, term.Printable(s))
+		}
+		return strings.Join(all, "\n")
+	}
+	return term.Printable(fmt.Sprint(v))
+}
+
+// Words are a state by its name, and as people read it.
+type Words struct{ Machine, People string }
+
+// Sentences stand one below the other where one thing is shown.
+type Sentences []string
+
+// gap stands between columns.
+const gap = "   "
+
+func (t *Table[T]) printRows(w io.Writer, items []T) {
+	columns := t.columns()
+	rows := make([][]string, 0, len(items)+1)
+	if !t.View.noHeaders && !t.headed {
+		head := make([]string, len(columns))
+		for i, c := range columns {
+			head[i] = strings.ToUpper(c.name)
+		}
+		rows = append(rows, head)
+	}
+	first := len(rows)
+	for _, it := range items {
+		rows = append(rows, t.row(it, false))
+	}
+	if t.Widths == nil {
+		t.Widths = make([]int, len(columns))
+	}
+	for _, row := range rows {
+		for i, s := range row {
+			t.Widths[i] = max(t.Widths[i], utf8.RuneCountInString(s))
+		}
+	}
+	t.headed = true
+	for n, row := range rows {
+		var line strings.Builder
+		for i, s := range row {
+			pad := strings.Repeat(" ", t.Widths[i]-utf8.RuneCountInString(s))
+			if n >= first && columns[i].name == "state" {
+				s = t.UI.Colour(s)
+			}
+			line.WriteString(s + pad + gap)
+		}
+		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
+	}
+}
+
+// printFields prints one thing, a field per line, and what it holds of sentences one
+// below the other. Empty fields are left out.
+func (t *Table[T]) printFields(w io.Writer, it T) {
+	columns, row := t.columns(), t.row(it, false)
+	for i, s := range row {
+		if columns[i].name == "state" {
+			s = t.UI.Colour(s)
+		}
+		if s != "" {
+			head := columns[i].name + ": "
+			fmt.Fprintf(w, "%s%s\n", head, strings.ReplaceAll(s, "\n", "\n"+strings.Repeat(" ", len(head))))
+		}
+	}
+}
+
+func (t *Table[T]) printCSV(w io.Writer, items []T) error {
+	out := csv.NewWriter(w)
+	if !t.View.noHeaders && !t.headed {
+		var head []string
+		for _, c := range t.columns() {
+			head = append(head, c.name)
+		}
+		if err := out.Write(head); err != nil {
+			return err
+		}
+	}
+	t.headed = true
+	for _, it := range items {
+		if err := out.Write(t.row(it, true)); err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// printTree prints JSON or YAML: an array for a list, an object for a show, an
+// object per line while watching.
+func (t *Table[T]) printTree(w io.Writer, items []T) error {
+	var documents []any
+	switch {
+	case t.View.One || t.View.Watch:
+		for _, it := range items {
+			documents = append(documents, it)
+		}
+	case items == nil:
+		documents = []any{[]T{}}
+	default:
+		documents = []any{items}
+	}
+	for _, d := range documents {
+		b, err := Encode(d, t.View.Format.Word == "json" && !t.View.Watch)
+		if err == nil && t.View.Format.Word == "yaml" {
+			b, err = toYAML(b, t.View.Watch)
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Encode writes JSON with a line end, and without the escapes that are made
+// for web pages.
+func Encode(v any, indent bool) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if indent {
+		e.SetIndent("", "  ")
+	}
+	err := e.Encode(v)
+	return b.Bytes(), err
+}
+
+// toYAML turns JSON into YAML with the members in the same order.
+func toYAML(b []byte, separate bool) ([]byte, error) {
+	var n yaml.Node
+	if err := yaml.Unmarshal(b, &n); err != nil {
+		return nil, err
+	}
+	plain(&n)
+	out, err := yaml.Marshal(&n)
+	if separate {
+		out = append([]byte("---\n"), out...)
+	}
+	return out, err
+}
+
+// plain drops the brackets that came from JSON, and the quotes of names. Values
+// keep theirs: so no reader takes a text like "no" or "12" for something else.
+func plain(n *yaml.Node) {
+	if n.Kind != yaml.ScalarNode && len(n.Content) > 0 {
+		n.Style = 0
+	}
+	for i, c := range n.Content {
+		if plain(c); n.Kind == yaml.MappingNode && i%2 == 0 {
+			c.Style = 0
+		}
+	}
+}
+
+func (t *Table[T]) printTemplate(w io.Writer, items []T) error {
+	for _, it := range items {
+		b, err := Encode(it, false)
+		if err != nil {
+			return err
+		}
+		d := json.NewDecoder(bytes.NewReader(b))
+		d.UseNumber()
+		var tree any
+		if err := d.Decode(&tree); err != nil {
+			return err
+		}
+		var line bytes.Buffer
+		if err := t.View.Format.tmpl.Execute(&line, tree); err != nil {
+			return term.Usage("-o json shows what there is", "the template does not fit: %s", err)
+		}
+		fmt.Fprintln(w, line.String())
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+package term
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// HelpWidth is how wide help may be: it is read in windows of 80 columns, beside
+// what is typed after it.
+const HelpWidth = 80
+
+// fitHelp breaks the paragraphs of a command's help, and of those below it, that are
+// wider than they may be; those that are indented stay as they are.
+func fitHelp(cmd *cobra.Command) {
+	paragraphs := strings.Split(cmd.Long, "\n\n")
+	for i, p := range paragraphs {
+		lines := strings.Split(p, "\n")
+		if strings.HasPrefix(p, " ") {
+			continue
+		}
+		if slices.ContainsFunc(lines, func(l string) bool { return utf8.RuneCountInString(l) > HelpWidth }) {
+			paragraphs[i] = fill(p, HelpWidth)
+		}
+	}
+	cmd.Long = strings.Join(paragraphs, "\n\n")
+	for _, c := range cmd.Commands() {
+		fitHelp(c)
+	}
+}
+
+// fill breaks a text into lines of at most width characters, between words.
+func fill(text string, width int) string {
+	var b strings.Builder
+	at := 0
+	for word := range strings.FieldsSeq(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case at == 0:
+		case at+1+n > width:
+			b.WriteByte('\n')
+			at = 0
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	return b.String()
+}
+
+// Group returns a command that only has others below it.
+func Group(use, short string, below ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: onlyBelow,
+	}
+	cmd.AddCommand(below...)
+	return cmd
+}
+
+// onlyBelow runs a command that only has others below it.
+func onlyBelow(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	next := cmd.CommandPath() + " --help"
+	for cmd.SuggestionsMinimumDistance = 1; cmd.SuggestionsMinimumDistance <= 2; cmd.SuggestionsMinimumDistance++ { // the nearest first
+		if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
+			next = cmd.CommandPath() + " " + s[0]
+			break
+		}
+	}
+	return Usage(next, "%s has no command %q", cmd.CommandPath(), args[0])
+}
+
+// help prints the help of a command, if there is one.
+func help(cmd *cobra.Command, args []string) error {
+	found, rest, err := cmd.Root().Find(args)
+	if err != nil {
+		return Usage("hostler --help", "%s", err)
+	}
+	if len(rest) > 0 {
+		return onlyBelow(found, rest)
+	}
+	found.InitDefaultHelpFlag() // it says how it is asked for
+	return found.Help()
+}
+
+// FlagError says what is wrong with an option.
+func FlagError(cmd *cobra.Command, err error) error {
+	text := err.Error()
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		text = bad.Unwrap().Error()
+		if num, ok := errors.AsType[*strconv.NumError](bad); ok {
+			text = fmt.Sprintf("%q is %s", bad.GetValue(), flagWant(bad.GetFlag().Value.Type(), num))
+		}
+		text = "--" + bad.GetFlag().Name + ": " + text
+	}
+	return Usage(cmd.CommandPath()+" --help", "%s: %s", cmd.CommandPath(), text)
+}
+
+// flagWant says what the value of an option of some type is not.
+func flagWant(kind string, err *strconv.NumError) string {
+	switch {
+	case kind == "bool":
+		return "neither true nor false"
+	case errors.Is(err, strconv.ErrRange):
+		return "no number that there could be"
+	case strings.HasPrefix(kind, "uint"):
+		return "no number from 0 on"
+	}
+	return "no whole number"
+}
+
+// noneEmpty refuses arguments that hold nothing: such come from variables that
+// were never set.
+func noneEmpty(cmd *cobra.Command, args []string) error {
+	if slices.Contains(args, "") {
+		return Usage(cmd.CommandPath()+" --help", "an argument of %s is empty: want %s", cmd.CommandPath(), cmd.UseLine())
+	}
+	return nil
+}
+
+// NoArgs refuses arguments.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Usage(cmd.CommandPath()+" --help", "%s takes no arguments, here are %q", cmd.CommandPath(), args)
+	}
+	return nil
+}
+
+// AtLeast asks for n arguments or more.
+func AtLeast(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < n {
+			return Usage(cmd.CommandPath()+" --help", "%s takes at least %d argument(s), here are %d: want %s", cmd.CommandPath(), n, len(args), cmd.UseLine())
+		}
+		return noneEmpty(cmd, args)
+	}
+}
+
+// Exactly asks for as many arguments as the use line names.
+func Exactly(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return Usage(cmd.CommandPath()+" --help", "%s takes %d argument(s), here are %d: want %s", cmd.CommandPath(), n, len(args), cmd.UseLine())
+		}
+		return noneEmpty(cmd, args)
+	}
+}
+
+// AtMost allows up to n arguments.
+func AtMost(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > n {
+			return Usage(cmd.CommandPath()+" --help", "%s takes at most %d argument(s), here are %d: want %s", cmd.CommandPath(), n, len(args), cmd.UseLine())
+		}
+		return noneEmpty(cmd, args)
+	}
+}
+
+// Prepare gives the root of a tree of commands the manners that all of it has: how
+// errors are told, how wide help is, and what completion and help refuse.
+func (a *UI) Prepare(root *cobra.Command) {
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		// An unknown command has unknown options too: the command is named first.
+		if _, rest, _ := root.Find(a.Args); cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+			return onlyBelow(cmd, rest)
+		}
+		return FlagError(cmd, err)
+	})
+	root.CompletionOptions.HiddenDefaultCmd = false
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", HelpWidth)))
+	root.InitDefaultCompletionCmd() // cobra's own prints its help, and 0, whatever shell is named
+	root.InitDefaultHelpCmd()       // cobra's own prints the help of something else, and 0
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "completion":
+			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, onlyBelow
+		case "help":
+			cmd.Run, cmd.RunE = nil, help
+		}
+	}
+	fitHelp(root)
+}

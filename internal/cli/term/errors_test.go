@@ -1,0 +1,47 @@
+package term
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/hostler-io/hostler/api"
+)
+
+// A certificate for another name has another remedy than one of another fleet.
+func TestCertificateHints(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"another name", x509.HostnameError{Certificate: &x509.Certificate{DNSNames: []string{"vm"}}, Host: "localhost"}, "http.addresses"},
+		{"another fleet", x509.UnknownAuthorityError{}, "hostler context ls"},
+	} {
+		var b strings.Builder
+		code := report(&b, Cannot("list the hosts", &tls.CertificateVerificationError{Err: c.err}))
+		if code != ExitUnreachable {
+			t.Errorf("%s: exit code %d, want %d", c.name, code, ExitUnreachable)
+		}
+		if !strings.Contains(b.String(), "try: ") || !strings.Contains(b.String(), c.want) {
+			t.Errorf("%s: the text has no hint %q:\n%s", c.name, c.want, b.String())
+		}
+	}
+}
+
+// A reason of several lines is told line by line, whoever has given it.
+func TestReasonOfSeveralLines(t *testing.T) {
+	for _, err := range []error{errors.New("one\ntwo"), &api.Problem{Code: api.CodeInternal, Detail: "one\ntwo"}} {
+		var b strings.Builder
+		told := Cannot("do it", err)
+		report(&b, told)
+		if want := "hostler: cannot do it\n    why: one\n         two\n"; b.String() != want {
+			t.Errorf("%T: it says %q, want %q", err, b.String(), want)
+		}
+		if want := "cannot do it: one; two"; told.Error() != want {
+			t.Errorf("%T: in one line it is %q, want %q", err, told.Error(), want)
+		}
+	}
+}
