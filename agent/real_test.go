@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/builttest"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
@@ -40,11 +40,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	dir := t.TempDir()
-	r := &rig{t: t, dir: dir, supervisor: filepath.Join(dir, "hostler-run")}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", r.supervisor, "github.com/hostler-io/hostler/cmd/hostler-run")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the supervisor: %v\n%s", err, out)
-	}
+	r := &rig{t: t, dir: dir, supervisor: builttest.Program(t, "hostler-run")}
 	var err error
 	if r.boot, err = runner.Boot(); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/hostler-io/hostler/container"
@@ -28,15 +27,8 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == watcherArg {
 		os.Exit(watchForEver(os.Args[2]))
 	}
-	code := runnertest.Main(m, os.Args)
-	if dir, err := buildDir(); err == nil {
-		os.RemoveAll(dir)
-	}
-	os.Exit(code)
+	os.Exit(runnertest.Main(m, os.Args))
 }
-
-// buildDir is where programs are built, once, for all tests.
-var buildDir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "hostler-lxc-") })
 
 // testLog writes to the test's own output.
 func testLog(t *testing.T) *slog.Logger {

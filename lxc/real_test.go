@@ -27,6 +27,7 @@ import (
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/container/containertest"
+	"github.com/hostler-io/hostler/internal/builttest"
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/lxc/internal/wire"
 	"github.com/hostler-io/hostler/network"
@@ -40,20 +41,6 @@ var (
 	testNetwork = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 208 + byte(os.Getpid()>>8)&15, byte(os.Getpid()), 0}), 24)
 )
 
-// helperProgram builds hostler-lxc once.
-var helperProgram = sync.OnceValues(func() (string, error) {
-	dir, err := buildDir()
-	if err != nil {
-		return "", err
-	}
-	program := filepath.Join(dir, "hostler-lxc")
-	out, err := exec.Command("go", "build", "-o", program, "github.com/hostler-io/hostler/cmd/hostler-lxc").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("building hostler-lxc: %w: %s", err, out)
-	}
-	return program, nil
-})
-
 // machine is LXC on this machine with a directory of its own.
 type machine struct {
 	*lxc.Runtime
@@ -64,10 +51,7 @@ type machine struct {
 
 func newMachine(t *testing.T, change func(*lxc.Config)) *machine {
 	t.Helper()
-	helper, err := helperProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
+	helper := builttest.Program(t, "hostler-lxc")
 	// Not t.TempDir: its length would not fit into liblxc's socket names.
 	dir, err := os.MkdirTemp("", "hlt")
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostler-io/hostler/internal/builttest"
 	"github.com/hostler-io/hostler/runner"
 	"github.com/hostler-io/hostler/runner/rundir"
 	"github.com/hostler-io/hostler/runner/runnertest"
@@ -20,17 +21,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(runnertest.Main(m, os.Args)) }
 
-// build makes hostler-run, as it is shipped.
-func build(tb testing.TB) string {
-	tb.Helper()
-	program := filepath.Join(tb.TempDir(), "hostler-run")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "github.com/hostler-io/hostler/cmd/hostler-run")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		tb.Fatalf("%v\n%s", err, out)
-	}
-	return program
-}
+// build returns hostler-run, as it is shipped.
+func build(tb testing.TB) string { tb.Helper(); return builttest.Program(tb, "hostler-run") }
 
 func TestConformance(t *testing.T) {
 	runnertest.Run(t, runnertest.Harness{Supervisor: []string{build(t)}})

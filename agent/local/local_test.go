@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -26,6 +25,7 @@ import (
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/client"
+	"github.com/hostler-io/hostler/internal/builttest"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
 )
@@ -36,29 +36,6 @@ type world struct {
 	socket string
 	agent  *agent.Agent
 	stop   func()
-}
-
-// supervisor builds hostler-run, as it is shipped.
-var supervisor = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "hostler-run-")
-	if err != nil {
-		return "", err
-	}
-	program := filepath.Join(dir, "hostler-run")
-	build := exec.Command("go", "build", "-o", program, "github.com/hostler-io/hostler/cmd/hostler-run")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", errors.Join(err, errors.New(string(out)))
-	}
-	return program, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if program, err := supervisor(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(program)) // a temporary directory
-	}
-	os.Exit(code)
 }
 
 func must[T any](t testing.TB) func(T, error) T {
@@ -81,7 +58,7 @@ func newWorld(t *testing.T) *world {
 	supervisors := commands.NewSupervisors(r, boot)
 	a := must[*agent.Agent](t)(agent.New(agent.Config{
 		Host: "edge-01", Fleet: protocol.FleetID{1}, FleetName: "lab", Queue: q, Boot: boot, Log: log,
-		Commands: supervisors, RunDirs: supervisors, Supervisor: []string{must[string](t)(supervisor())},
+		Commands: supervisors, RunDirs: supervisors, Supervisor: []string{builttest.Program(t, "hostler-run")},
 	}))
 	w := &world{socket: filepath.Join(dir, "agent.sock"), agent: a}
 	h := must[http.Handler](t)(local.New(local.Config{Agent: a, Host: "edge-01", Version: "1.2.3", Log: log}))

@@ -23,33 +23,18 @@ import (
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/client"
+	"github.com/hostler-io/hostler/internal/builttest"
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
-// programs are hostler-agent and hostler-run as they are shipped, in one
-// directory.
-var programs = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "hostler-agent-")
-	if err != nil {
-		return "", err
-	}
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir+"/", ".", "../hostler-run")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", errors.Join(err, errors.New(string(out)))
-	}
-	return dir, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, err := programs(); err == nil {
-		_ = os.RemoveAll(dir) // a temporary directory
-	}
-	os.Exit(code)
+// programs is the directory of hostler-agent and hostler-run, as they are shipped.
+func programs(t testing.TB) string {
+	t.Helper()
+	builttest.Program(t, "hostler-run")
+	return filepath.Dir(builttest.Program(t, "hostler-agent"))
 }
 
 func must[T any](t testing.TB) func(T, error) T {
@@ -66,7 +51,7 @@ func must[T any](t testing.TB) func(T, error) T {
 const maxSize = 18 << 20
 
 func TestSize(t *testing.T) {
-	info := must[fs.FileInfo](t)(os.Stat(filepath.Join(must[string](t)(programs()), "hostler-agent")))
+	info := must[fs.FileInfo](t)(os.Stat(filepath.Join(programs(t), "hostler-agent")))
 	if info.Size() > maxSize {
 		t.Errorf("hostler-agent has %d bytes, at most %d are allowed", info.Size(), maxSize)
 	}
@@ -80,7 +65,7 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{dir: t.TempDir(), bin: must[string](t)(programs())}
+	s := &site{dir: t.TempDir(), bin: programs(t)}
 	s.configure(t, "")
 	s.Client = must[*client.Client](t)(client.New(client.Config{Address: "unix://" + filepath.Join(s.dir, "agent.sock")}))
 	return s

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
+	"github.com/hostler-io/hostler/internal/builttest"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -80,12 +80,7 @@ func watchMemory(pid int) (peak func() float64) {
 // by the built program, and tells how long each takes, in seconds, and how much memory,
 // in MB.
 func BenchmarkLargeStore(b *testing.B) {
-	bin := filepath.Join(b.TempDir(), "hostler-coordinator")
-	build := exec.Command("go", "build", "-trimpath", "-o", bin, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
-	}
+	bin := builttest.Program(b, "hostler-coordinator")
 	p, _ := started(b, 1)
 	fillLarge(b, p.state.store())
 	info, err := os.Stat(p.state.store())

@@ -13,20 +13,12 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/builttest"
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/runner/runnertest"
 )
 
 func TestMain(m *testing.M) { os.Exit(runnertest.Main(m, os.Args)) }
-
-func build(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "hostler-lxc")
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return program
-}
 
 // guest makes a running container without a network, in which the user nobody
 // is known.
@@ -77,7 +69,7 @@ func guest(t *testing.T, program string) (*lxc.Runtime, string) {
 // TestSuperviseConformance holds the supervisor of commands in containers to
 // what every supervisor promises.
 func TestSuperviseConformance(t *testing.T) {
-	r, name := guest(t, build(t))
+	r, name := guest(t, builttest.Program(t, "hostler-lxc"))
 	s, err := r.Exec(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +83,7 @@ func TestSuperviseConformance(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	program := build(t)
+	program := builttest.Program(t, "hostler-lxc")
 	for _, args := range [][]string{{}, {"--help"}, {"start", "web"}, {"supervise"}, {"supervise", "a", "b"}} {
 		out, err := exec.Command(program, args...).CombinedOutput()
 		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 || !strings.Contains(string(out), "usage:") {

@@ -8,24 +8,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hostler-io/hostler/internal/builttest"
 )
 
 // maxSize is what the program may weigh: one lives beside every command.
 const maxSize = 2_000_000
 
-func build(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "hostler-run")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, ".")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return program
-}
-
 func TestIsSmallAndStatic(t *testing.T) {
-	program := build(t)
+	program := builttest.Program(t, "hostler-run")
 	info, err := os.Stat(program)
 	if err != nil {
 		t.Fatal(err)

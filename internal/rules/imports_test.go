@@ -92,6 +92,7 @@ var allowed = []allowance{
 
 	// Support for tests.
 	{"broker/brokertest", []string{"broker", "certs", "protocol", "github.com/mochi-mqtt/server/v2/..."}, nil, "the real broker on an in-memory listener"},
+	{"internal/builttest", nil, nil, "the programs that tests run, built once; it runs the go command"},
 	{"container/containertest", []string{"container"}, nil, "what each runtime must pass"},
 	{"coordinator/coordtest", []string{"coordinator", "coordinator/core", "coordinator/storetest", "protocol/...", "terminal"}, nil, "a whole fleet in memory, with hosts that speak the real protocol"},
 	{"coordinator/storetest", []string{"coordinator/core", "protocol/..."}, nil, "what each Store must pass"},

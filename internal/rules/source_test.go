@@ -124,7 +124,7 @@ var forPrograms = []string{
 }
 
 func checkPrograms(c *check) {
-	if c.pkg.program() {
+	if c.pkg.program() || c.pkg.support() {
 		return
 	}
 	for _, f := range c.shipped() {

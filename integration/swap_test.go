@@ -1,0 +1,137 @@
+//go:build integration
+
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// before are the commits whose programs are replaced by those of today: the one that
+// hosts run until this release, to be raised with each release, and the last one.
+var before = map[string]string{
+	"release": "bcda26a",
+	"commit":  "HEAD~1",
+}
+
+// TestSwap replaces the programs of a host and of its coordinator by those of today,
+// while commands of the old ones run. No command stops or begins again, and its output
+// arrives whole.
+//
+// It builds the programs of commits before this one, so it needs git and the history
+// (a shallow clone has none: git fetch --unshallow).
+func TestSwap(t *testing.T) {
+	t.Parallel()
+	for name, commit := range before {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			swap(t, commit)
+		})
+	}
+}
+
+func swap(t *testing.T, commit string) {
+	bin := filepath.Join(t.TempDir(), "bin")
+	buildAt(t, commit, t.TempDir(), bin)
+	w := newWorld(t, func(w *world) { w.bin = bin })
+	h := w.addHost(t, "edge-01", true)
+	w.must(t, "ct", "create", "edge-01/web", "--template", "busybox", "--start")
+	w.container(t, "edge-01/web", "runs", func(c ct) bool { return c.State == "running" })
+
+	witness, stop := w.path("tickers"), w.path("enough")
+	begin := func(where, name, witness, stop string) string {
+		return strings.TrimSpace(w.must(t, where, name, "--timeout", "10m", "--no-wait", "--", "sh", "-c", ticker, "begun", witness, stop))
+	}
+	tickers := []string{begin("run", "edge-01", witness, stop), begin("run", "edge-01", witness, stop), begin("exec", "edge-01/web", "/tickers", "/enough")}
+	for _, id := range tickers {
+		w.state(t, id, "RUNNING")
+	}
+	const script = `while [ ! -e "$1" ]; do head -c 10000 /dev/urandom | tee -a "$0"; sleep 0.1; done`
+	writer := w.start(t, "hostler", "run", "edge-01", "--timeout", "10m", "--", "sh", "-c", script, w.path("copy"), stop)
+	more := func() {
+		t.Helper()
+		from := len(writer.out.String())
+		until(t, &writer.out.change, "more output arrives", func() bool { return len(writer.out.String()) >= from+100_000 || writer.ended() })
+	}
+	o := w.startOrders(w.path("witness"), 0)
+	goOn := func() { t.Helper(); o.more(t, 3); more() }
+	goOn()
+
+	replace(t, bin, "hostler-agent", "hostler-run", "hostler-lxc")
+	h.restart(t, term)
+	goOn()
+	replace(t, bin, "hostler-coordinator")
+	w.coordinator.end(t, term)
+	w.startCoordinator(t)
+	goOn()
+	replace(t, bin, "hostler")
+	goOn()
+
+	for _, id := range tickers {
+		if act := w.action(t, id); act.State != "RUNNING" {
+			t.Errorf("action %s is %s %s after the swap", id, act.State, act.Reason)
+		}
+	}
+	write(t, stop, "")
+	write(t, h.path("lxc/web/rootfs/enough"), "")
+	o.finish(t)
+	r := writer.finish(t).exits(t, 0)
+	if want := read(t, w.path("copy")); r.stdout != want {
+		t.Errorf("%d bytes of output arrived of %d, or they are others", len(r.stdout), len(want))
+	}
+	for _, id := range tickers {
+		w.unnoticed(t, id)
+	}
+	for file, times := range map[string]int{witness: 2, h.path("lxc/web/rootfs/tickers"): 1} {
+		if got := read(t, file); got != strings.Repeat("begun\n", times) {
+			t.Errorf("the commands have begun: %q, want %d", got, times)
+		}
+	}
+	w.quiet(t)
+	h.unlocked(t)
+}
+
+// buildAt builds the programs of a commit from a copy of its files.
+func buildAt(t testing.TB, commit, source, bin string) {
+	t.Helper()
+	mkdir(t, bin)
+	tar := filepath.Join(source, "source.tar")
+	if b, err := exec.Command("git", "-C", "..", "archive", "--output", tar, commit).CombinedOutput(); err != nil {
+		t.Fatalf("the files of commit %s are needed, from a clone with its history (git fetch --unshallow): %v: %s", commit, err, b)
+	}
+	for _, argv := range [][]string{
+		{"tar", "-xf", tar},
+		{"env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin + "/", "./cmd/hostler", "./cmd/hostler-agent", "./cmd/hostler-coordinator", "./cmd/hostler-run"},
+		{"env", "CGO_ENABLED=1", "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin + "/", "./cmd/hostler-lxc"},
+	} {
+		cmd := exec.Command(argv[0], argv[1:]...)
+		cmd.Dir = source
+		if b, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("building commit %s: %s: %v: %s", commit, strings.Join(argv, " "), err, b)
+		}
+	}
+}
+
+// replace puts the programs of today where the old ones are, as a package manager
+// does: those that run go on with the old file.
+func replace(t testing.TB, bin string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		b, err := os.ReadFile(filepath.Join(programs(t), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(bin, name)
+		fresh := path + "." + strconv.Itoa(os.Getpid())
+		if err := os.WriteFile(fresh, b, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(fresh, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

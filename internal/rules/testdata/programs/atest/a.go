@@ -1,0 +1,5 @@
+package atest
+
+import "os"
+
+func bin() string { return os.Getenv("BIN") }
