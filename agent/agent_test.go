@@ -363,7 +363,7 @@ func TestAllThatRanIsTakenUpAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := queue.Order{Action: actionID(byte(i + 1)), Spec: b, Requester: "root", BudgetMS: 60_000, Begin: &queue.Change{}}
-			if _, _, err := q.AcceptOrder(context.Background(), protocol.Position{}, o, now); err != nil {
+			if _, err := q.AcceptOrders(context.Background(), []queue.Arrival{{Order: o}}, now); err != nil {
 				t.Fatal(err)
 			}
 		}

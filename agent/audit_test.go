@@ -121,7 +121,7 @@ func TestTakenRingIsRecorded(t *testing.T) {
 		w.coord.order(actionID(1), protocol.Spec{Kind: protocol.KindPing})
 		w.pass(5 * time.Second)
 		found := 0
-		_, _, err := w.queue.AuditExport(t.Context(), func(line []byte) error {
+		_, _, err := w.queue.Audit().Export(t.Context(), func(line []byte) error {
 			if strings.Contains(string(line), `"verb":"ring.take"`) && strings.Contains(string(line), `"ring":2`) {
 				found++
 			}

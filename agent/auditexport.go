@@ -22,7 +22,7 @@ func (a *Agent) ExportAudit(ctx context.Context, write func(line []byte) error) 
 		return fmt.Errorf("exporting the audit log: %w", ErrNoMember)
 	}
 	// The newest checkpoint stands first, so the head has to be known before.
-	base, head, err := a.cfg.Queue.AuditExport(ctx, func([]byte) error { return nil })
+	base, head, err := a.cfg.Queue.Audit().Export(ctx, func([]byte) error { return nil })
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func (a *Agent) ExportAudit(ctx context.Context, write func(line []byte) error) 
 	if err != nil {
 		return fmt.Errorf("exporting the audit log: %w", err)
 	}
-	again, _, err := a.cfg.Queue.AuditExport(ctx, out.Record)
+	again, _, err := a.cfg.Queue.Audit().Export(ctx, out.Record)
 	switch {
 	case err != nil:
 		return err

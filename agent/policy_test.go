@@ -259,7 +259,7 @@ func TestPolicyHoldsHere(t *testing.T) {
 func records(t *testing.T, w *world) string {
 	t.Helper()
 	var all []string
-	_, _, err := w.queue.AuditExport(t.Context(), func(line []byte) error {
+	_, _, err := w.queue.Audit().Export(t.Context(), func(line []byte) error {
 		all = append(all, string(line))
 		return nil
 	})

@@ -43,7 +43,7 @@ func (a *Agent) furnish() {
 	})
 	u := uplink.Config{
 		Host: a.wire, Numbers: a.numbers, Traffic: a.counters.traffic, Link: cfg.Link, Trust: cfg.Trust, Loop: a.loop,
-		Streams: cfg.Queue, Answers: cfg.Queue, AuditLog: cfg.Queue, Actions: a.actions, Bytes: a.relay,
+		Streams: cfg.Queue, Answers: cfg.Queue, AuditLog: cfg.Queue.Audit(), Actions: a.actions, Bytes: a.relay,
 		Report: a.report, Policy: a.rights.Told, Raise: a.raise, Boot: cfg.Boot, Features: cfg.Features, QuietEvery: cfg.CheckEvery, Log: cfg.Log,
 	}
 	if cfg.Link != nil {
@@ -207,7 +207,7 @@ func (b bytesOf) Unsupplied(id protocol.ActionID, why error) {
 
 // Record implements [relay.Actions].
 func (b bytesOf) Record(r audit.Record) bool {
-	return b.a.loop.Disk(b.a.cfg.Queue.Record(b.a.loop.Steps(), r))
+	return b.a.loop.Disk(b.a.cfg.Queue.Audit().Record(b.a.loop.Steps(), r))
 }
 
 // Action implements [relay.Actions].

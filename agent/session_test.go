@@ -71,7 +71,7 @@ func (w *world) wroteDown(id protocol.ActionID, who string) bool {
 // written is what the host's audit log has of an action.
 func (w *world) written(id protocol.ActionID, verb string) (all []audit.Record) {
 	w.t.Helper()
-	_, _, err := w.queue.AuditExport(context.Background(), func(line []byte) error {
+	_, _, err := w.queue.Audit().Export(context.Background(), func(line []byte) error {
 		r, err := audit.ParseLine(line)
 		if r.Verb == verb && r.Object == id.String() {
 			all = append(all, r)

@@ -13,15 +13,6 @@ import (
 	"github.com/hostler-io/hostler/protocol/audit"
 )
 
-// AcceptOrder takes one order in; see [Queue.AcceptOrders].
-func (q *Queue) AcceptOrder(ctx context.Context, at protocol.Position, o Order, now Now) (act Action, fresh bool, err error) {
-	all, err := q.AcceptOrders(ctx, []Arrival{{at, o}}, now)
-	if err != nil {
-		return Action{}, false, err
-	}
-	return all[0].Action, all[0].Fresh, nil
-}
-
 // AcceptOrders takes orders in: their effects, the position of their stream and
 // their reports, in one transaction. An id that is known, or was, is never
 // accepted again, whatever its spec is now; the record that is here is reported,

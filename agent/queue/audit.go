@@ -24,7 +24,13 @@ const (
 	auditForget = 5000
 )
 
-// aside is what is written with the next step that is written anyhow.
+// Audit returns the host's own audit log.
+func (q *Queue) Audit() *Log { return &Log{q} }
+
+// Log is the host's own audit log. Its methods may be called from any goroutine.
+type Log struct{ queue *Queue }
+
+// beside is what is written with the next step that is written anyhow.
 type beside struct {
 	mu         sync.Mutex
 	checkpoint []byte            // newest of the coordinator; nil: it is on the disk
@@ -35,23 +41,23 @@ type beside struct {
 // KeepCheckpoint keeps the newest checkpoint of the coordinator's audit log with
 // the next step that is written, or with [Queue.Flush]: what is lost before
 // comes again.
-func (q *Queue) KeepCheckpoint(envelope []byte) {
+func (l *Log) KeepCheckpoint(envelope []byte) {
+	q := l.queue
 	q.beside.mu.Lock()
 	defer q.beside.mu.Unlock()
 	q.beside.checkpoint = envelope
 }
 
-// waitsForStep reports whether a checkpoint waits to be written.
-func (q *Queue) waitsForStep() bool {
-	q.beside.mu.Lock()
-	defer q.beside.mu.Unlock()
-	return q.beside.checkpoint != nil
+// waits reports whether a checkpoint waits to be written.
+func (b *beside) waits() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.checkpoint != nil
 }
 
-// besides returns what the next step is to write, nil for nothing, and what to
-// call once it is written.
-func (q *Queue) besides() (write func(*sqldb.Tx) error, written func()) {
-	b := &q.beside
+// next returns what the next step is to write, nil for nothing, and what to call
+// once it is written.
+func (b *beside) next() (write func(*sqldb.Tx) error, written func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	checkpoint, head := b.checkpoint, b.head
@@ -134,14 +140,15 @@ func moved(tx *sqldb.Tx, a *Action, became *protocol.Container, now Now) error {
 
 // Record writes a record of its own into the host's audit log, for what moves no
 // action and no container.
-func (q *Queue) Record(ctx context.Context, r audit.Record) error {
-	return q.update(ctx, "recording "+r.Verb, func(tx *sqldb.Tx) error { return note(tx, r) })
+func (l *Log) Record(ctx context.Context, r audit.Record) error {
+	return l.queue.update(ctx, "recording "+r.Verb, func(tx *sqldb.Tx) error { return note(tx, r) })
 }
 
-// AuditHead returns the newest record of the host's audit log, as a position
+// Head returns the newest record of the host's audit log, as a position
 // whose digest is the end of the chain. What it has followed once it does not
 // read again.
-func (q *Queue) AuditHead(ctx context.Context) (protocol.Position, error) {
+func (l *Log) Head(ctx context.Context) (protocol.Position, error) {
+	q := l.queue
 	q.beside.mu.Lock()
 	head := q.beside.head
 	q.beside.mu.Unlock()
@@ -175,9 +182,10 @@ func (q *Queue) AuditHead(ctx context.Context) (protocol.Position, error) {
 	return head, nil
 }
 
-// AuditAt returns the place in the log at which record n is the newest. It
+// At returns the place in the log at which record n is the newest. It
 // reports false if there is no such record, or if it was forgotten.
-func (q *Queue) AuditAt(ctx context.Context, n uint64) (at protocol.Position, ok bool, err error) {
+func (l *Log) At(ctx context.Context, n uint64) (at protocol.Position, ok bool, err error) {
+	q := l.queue
 	err = q.view(ctx, "looking up the audit log", func(tx *sqldb.Tx) error {
 		_, base, err := place(tx, protocol.StreamAudit)
 		if err != nil {
@@ -197,9 +205,10 @@ func (q *Queue) AuditAt(ctx context.Context, n uint64) (at protocol.Position, ok
 	return at, ok, err
 }
 
-// AuditExport calls write with each record of the log, as a line, and returns
+// Export calls write with each record of the log, as a line, and returns
 // the place before the first: zero, unless records were forgotten.
-func (q *Queue) AuditExport(ctx context.Context, write func(line []byte) error) (base, head protocol.Position, err error) {
+func (l *Log) Export(ctx context.Context, write func(line []byte) error) (base, head protocol.Position, err error) {
+	q := l.queue
 	err = q.view(ctx, "exporting the audit log", func(tx *sqldb.Tx) error {
 		if _, base, err = place(tx, protocol.StreamAudit); err != nil {
 			return err

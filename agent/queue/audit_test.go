@@ -14,7 +14,7 @@ import (
 // exported returns the lines of the log and the digest that they lead to.
 func exported(t *testing.T, q *queue.Queue) (lines []string, base, head protocol.Position) {
 	t.Helper()
-	base, head, err := q.AuditExport(t.Context(), func(line []byte) error {
+	base, head, err := q.Audit().Export(t.Context(), func(line []byte) error {
 		lines = append(lines, string(line))
 		return nil
 	})
@@ -36,10 +36,10 @@ func TestEachStepIsRecorded(t *testing.T) {
 	}
 	before := q.Stats().Commits
 	o := order(1)
-	if _, _, err := q.AcceptOrder(t.Context(), protocol.Position{}, o, now); err != nil {
+	if _, _, err := acceptOrder(t.Context(), q, protocol.Position{}, o, now); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := q.AcceptOrder(t.Context(), protocol.Position{}, o, now); err != nil { // it is known
+	if _, _, err := acceptOrder(t.Context(), q, protocol.Position{}, o, now); err != nil { // it is known
 		t.Fatal(err)
 	}
 	if _, err := q.Start(t.Context(), o.Action, queue.Change{Put: []queue.Container{{CTID: ctid(1), Name: "web"}}}, now); err != nil {
@@ -71,16 +71,16 @@ func TestEachStepIsRecorded(t *testing.T) {
 		t.Errorf("recorded %q, want %q", verbs, want)
 	}
 	// The chain leads to the same, in whatever steps it is followed.
-	if got, err := q.AuditHead(t.Context()); err != nil || got != head || got.N != 6 {
+	if got, err := q.Audit().Head(t.Context()); err != nil || got != head || got.N != 6 {
 		t.Errorf("head %+v, %v, want %+v", got, err, head)
 	}
 	for n := range head.N {
-		at, ok, err := q.AuditAt(t.Context(), n+1)
+		at, ok, err := q.Audit().At(t.Context(), n+1)
 		if err != nil || !ok || at.N != n+1 {
 			t.Errorf("record %d: %+v, %v, %v", n+1, at, ok, err)
 		}
 	}
-	if at, ok, err := q.AuditAt(t.Context(), 7); ok || err != nil {
+	if at, ok, err := q.Audit().At(t.Context(), 7); ok || err != nil {
 		t.Errorf("a record that is not there: %+v, %v", at, err)
 	}
 	if err := q.Close(); err != nil {
@@ -90,7 +90,7 @@ func TestEachStepIsRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer q.Close()
-	if got, err := q.AuditHead(t.Context()); err != nil || got != head {
+	if got, err := q.Audit().Head(t.Context()); err != nil || got != head {
 		t.Errorf("after a restart %+v, %v, want %+v", got, err, head)
 	}
 }
@@ -104,7 +104,7 @@ func TestCheckpointWaitsForAStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := q.Stats().Commits
-	q.KeepCheckpoint([]byte("one"))
+	q.Audit().KeepCheckpoint([]byte("one"))
 	if id, err := q.Begin(t.Context(), now); err != nil || string(id.Checkpoint) != "one" {
 		t.Errorf("%q, %v", id.Checkpoint, err)
 	}
@@ -114,7 +114,7 @@ func TestCheckpointWaitsForAStep(t *testing.T) {
 	if n := q.Stats().Commits - before; n != 1 {
 		t.Errorf("%d commits for one step", n)
 	}
-	q.KeepCheckpoint([]byte("two"))
+	q.Audit().KeepCheckpoint([]byte("two"))
 	if err := q.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestOldRecordsAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%40 == 0 {
-			if _, err := q.AuditHead(t.Context()); err != nil {
+			if _, err := q.Audit().Head(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -161,13 +161,13 @@ func TestOldRecordsAreForgotten(t *testing.T) {
 	if len(lines) < queue.MaxAudit || len(lines) >= len(all) || base.N == 0 || after.N != head.N || after.H != head.H {
 		t.Errorf("%d of %d records, behind %d, to %+v, want %+v", len(lines), len(all), base.N, after, head)
 	}
-	if got, err := q.AuditHead(t.Context()); err != nil || got.H != head.H {
+	if got, err := q.Audit().Head(t.Context()); err != nil || got.H != head.H {
 		t.Errorf("head %+v, %v", got, err)
 	}
 	if !strings.HasPrefix(lines[0], `{"n":`) || lines[0] != all[base.N] {
 		t.Errorf("the first is %s", lines[0])
 	}
-	if _, ok, err := q.AuditAt(t.Context(), base.N-1); ok || err != nil {
+	if _, ok, err := q.Audit().At(t.Context(), base.N-1); ok || err != nil {
 		t.Errorf("a forgotten record is found, %v", err)
 	}
 }

@@ -67,7 +67,7 @@ func child(path string) error {
 			return err
 		}
 		at = stream.Next(at, item)
-		act, fresh, err := q.AcceptOrder(context.Background(), at, o, now)
+		act, fresh, err := acceptOrder(context.Background(), q, at, o, now)
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func TestStepsByChance(t *testing.T) {
 			"order": func(rt *rapid.T) {
 				at := down(t, q, protocol.StreamOrder)
 				o := draw(rt)
-				_, fresh, err := q.AcceptOrder(t.Context(), at, o, now)
+				_, fresh, err := acceptOrder(t.Context(), q, at, o, now)
 				if _, known := was[o.Action]; err != nil || fresh == known {
 					rt.Fatalf("known: %t, taken as new: %t, %v", known, fresh, err)
 				}
@@ -63,7 +63,7 @@ func TestStepsByChance(t *testing.T) {
 					return
 				}
 				before := len(reports(t, q))
-				_, fresh, err := q.AcceptOrder(t.Context(), rapid.SampledFrom(taken).Draw(rt, "position"), draw(rt), now)
+				_, fresh, err := acceptOrder(t.Context(), q, rapid.SampledFrom(taken).Draw(rt, "position"), draw(rt), now)
 				if err == nil || fresh || len(reports(t, q)) != before {
 					rt.Fatalf("an item that came again was taken: %t, %v", fresh, err)
 				}

@@ -72,7 +72,7 @@ func Create(ctx context.Context, cfg Config, store protocol.StoreID) (*Queue, er
 		return nil, fmt.Errorf("creating the agent's queue: %w", err)
 	}
 	q := &Queue{db: db, store: store, reserve: reserve(cfg.Path + "-reserve")}
-	if err := errors.Join(q.found(ctx), q.reserve.fill()); err != nil {
+	if err := errors.Join(found(ctx, q), q.reserve.fill()); err != nil {
 		return nil, errors.Join(fmt.Errorf("creating the agent's queue: %w", err), db.Close())
 	}
 	return q, nil
@@ -90,7 +90,7 @@ func Open(ctx context.Context, cfg Config) (*Queue, error) {
 		return nil, fmt.Errorf("opening the agent's queue: %w", err)
 	}
 	q := &Queue{db: db, reserve: reserve(cfg.Path + "-reserve")}
-	if err := q.load(ctx); err != nil {
+	if err := identify(ctx, q); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the agent's queue: %w", err), db.Close())
 	}
 	q.lacking.Store(!q.reserve.whole())
@@ -127,7 +127,7 @@ func (q *Queue) update(ctx context.Context, what string, fn func(*sqldb.Tx) erro
 	if len(freed) > 0 {
 		failpoint.Before(failpoint.OutboxFreed)
 	}
-	beside, written := q.besides()
+	beside, written := q.beside.next()
 	err := q.db.Update(ctx, func(tx *sqldb.Tx) error {
 		for _, r := range freed {
 			if err := free(tx, r); err != nil {
@@ -177,7 +177,7 @@ func wrap(what string, err error) error {
 }
 
 // found writes the first rows of a new queue.
-func (q *Queue) found(ctx context.Context) error {
+func found(ctx context.Context, q *Queue) error {
 	return q.update(ctx, "writing the first rows", func(tx *sqldb.Tx) error {
 		_, err := tx.Exec(`INSERT INTO self (one, store, inc, boot, term_ring, term_counter, coordinator, named, accept_seq, buried, evidence, checkpoint)
 			VALUES (1, $1, $2, '', 0, 0, '', 0, 0, 0, $3, $3)`, q.store.String(), firstStart(q.store), []byte{})
@@ -212,9 +212,9 @@ func starts(store protocol.StoreID, number uint64) uint64 {
 	return number
 }
 
-// load reads what never changes. A database without its first rows was being
+// identify reads what never changes. A database without its first rows was being
 // made when the power went: there is nothing in it to lose.
-func (q *Queue) load(ctx context.Context) error {
+func identify(ctx context.Context, q *Queue) error {
 	var text string
 	err := q.view(ctx, "reading who this is", func(tx *sqldb.Tx) error {
 		return tx.QueryRow(`SELECT store FROM self`).Scan(&text)

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -101,7 +102,7 @@ func told(t *testing.T, q *queue.Queue) []string {
 
 func accept(t *testing.T, q *queue.Queue, o queue.Order) (queue.Action, bool) {
 	t.Helper()
-	act, fresh, err := q.AcceptOrder(t.Context(), down(t, q, protocol.StreamOrder), o, now)
+	act, fresh, err := acceptOrder(t.Context(), q, down(t, q, protocol.StreamOrder), o, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,10 +234,10 @@ func TestKnownIDIsNeverAcceptedAgain(t *testing.T) {
 	if len(all) != 2 || all[1].Digest != first.Digest || all[1].State != protocol.StateNew {
 		t.Errorf("reports %+v", all)
 	}
-	if _, _, err := q.AcceptOrder(t.Context(), protocol.Position{}, other, now); !errors.Is(err, queue.ErrExists) {
+	if _, _, err := acceptOrder(t.Context(), q, protocol.Position{}, other, now); !errors.Is(err, queue.ErrExists) {
 		t.Errorf("local, other spec: %v, want ErrExists", err)
 	}
-	if act, fresh, err := q.AcceptOrder(t.Context(), protocol.Position{}, order(1), now); err != nil || fresh || act.ID != first.ID {
+	if act, fresh, err := acceptOrder(t.Context(), q, protocol.Position{}, order(1), now); err != nil || fresh || act.ID != first.ID {
 		t.Errorf("local, same spec: fresh %v, %v", fresh, err)
 	}
 	if len(reports(t, q)) != 2 {
@@ -248,7 +249,7 @@ func TestItemsOutOfTurnChangeNothing(t *testing.T) {
 	q := create(t)
 	at := down(t, q, protocol.StreamOrder)
 	at.N++
-	if _, _, err := q.AcceptOrder(t.Context(), at, order(1), now); err == nil {
+	if _, _, err := acceptOrder(t.Context(), q, at, order(1), now); err == nil {
 		t.Fatal("item 2 was taken before item 1")
 	}
 	if _, err := q.Action(t.Context(), action(1)); !errors.Is(err, queue.ErrUnknown) {
@@ -395,7 +396,7 @@ func TestTellAfter(t *testing.T) {
 
 func TestLocalActionsCarryTheirSpec(t *testing.T) {
 	q := create(t)
-	act, fresh, err := q.AcceptOrder(t.Context(), protocol.Position{}, order(1), now)
+	act, fresh, err := acceptOrder(t.Context(), q, protocol.Position{}, order(1), now)
 	if err != nil || !fresh || !act.Local {
 		t.Fatalf("%+v, %v", act, err)
 	}
@@ -624,7 +625,7 @@ func TestQueueFull(t *testing.T) {
 	if act.State != protocol.StateFailed || act.Reason != protocol.Reason(queue.CodeQueueFull) {
 		t.Errorf("an order beyond the bound: %s %s", act.State, act.Reason)
 	}
-	if _, _, err := q.AcceptOrder(t.Context(), protocol.Position{}, order(3), now); !errors.Is(err, queue.ErrFull) {
+	if _, _, err := acceptOrder(t.Context(), q, protocol.Position{}, order(3), now); !errors.Is(err, queue.ErrFull) {
 		t.Errorf("a local action beyond the bound: %v, want ErrFull", err)
 	}
 	if _, err := q.Start(t.Context(), action(1), queue.Change{}, now); err != nil {
@@ -700,4 +701,13 @@ func TestEndsThatComeTogetherShareACommit(t *testing.T) {
 	if n := q.Stats().Commits - before; n > 2 {
 		t.Errorf("%d commits for 3 ends", n)
 	}
+}
+
+// acceptOrder takes one order in.
+func acceptOrder(ctx context.Context, q *queue.Queue, at protocol.Position, o queue.Order, now queue.Now) (act queue.Action, fresh bool, err error) {
+	all, err := q.AcceptOrders(ctx, []queue.Arrival{{At: at, Order: o}}, now)
+	if err != nil {
+		return queue.Action{}, false, err
+	}
+	return all[0].Action, all[0].Fresh, nil
 }

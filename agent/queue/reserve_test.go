@@ -53,7 +53,7 @@ func TestFullDisk(t *testing.T) {
 
 	allow(1)
 	defer allow(limit.Cur)
-	if _, _, err := q.AcceptOrder(t.Context(), protocol.Position{}, order(2), now); !errors.Is(err, queue.ErrDisk) {
+	if _, _, err := acceptOrder(t.Context(), q, protocol.Position{}, order(2), now); !errors.Is(err, queue.ErrDisk) {
 		t.Errorf("accepting: %v, want ErrDisk", err)
 	}
 	if aside() != 1<<20 {

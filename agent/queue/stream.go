@@ -229,7 +229,7 @@ func (q *Queue) Freed(ctx context.Context, have protocol.Position, evidence []by
 
 // Flush writes what receipts have freed, and brought, since the last step.
 func (q *Queue) Flush(ctx context.Context) error {
-	if len(q.freed.all()) == 0 && !q.waitsForStep() {
+	if len(q.freed.all()) == 0 && !q.beside.waits() {
 		return nil
 	}
 	return q.commit(ctx, failpoint.OutboxFreed, "freeing what was receipted", func(*sqldb.Tx) error { return nil })

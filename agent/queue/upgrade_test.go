@@ -48,7 +48,7 @@ func TestOpenVersion1(t *testing.T) {
 	if err != nil || len(cts) != 1 || cts[0].Name != "web" || len(cts[0].Former) != 0 {
 		t.Errorf("containers are %v: %v", cts, err)
 	}
-	head, err := q.AuditHead(t.Context())
+	head, err := q.Audit().Head(t.Context())
 	if err != nil || head.N != 17 {
 		t.Errorf("the audit log ends at %v: %v", head, err)
 	}

@@ -54,14 +54,14 @@ func (s *seals) read(kept []byte) protocol.Checkpoint {
 // name. It is false if that cannot be told.
 func (s *seals) judge(told protocol.Position) (why string, ok bool) {
 	log, ctx, disk := s.cfg.AuditLog, s.cfg.Loop.Steps(), s.cfg.Loop.Disk
-	head, err := log.AuditHead(ctx)
+	head, err := log.Head(ctx)
 	if !disk(err) {
 		return "", false
 	}
 	if told.N > head.N {
 		return fmt.Sprintf("the coordinator was told of %d records of the audit log, %d are here", told.N, head.N), true
 	}
-	at, ok, err := log.AuditAt(ctx, told.N)
+	at, ok, err := log.At(ctx, told.N)
 	if !disk(err) || !ok {
 		return "", false // it was forgotten, as old records are
 	}
@@ -73,7 +73,7 @@ func (s *seals) judge(told protocol.Position) (why string, ok bool) {
 
 // head is the head of the host's own log, zero if it cannot be read.
 func (s *seals) head() protocol.Position {
-	head, err := s.cfg.AuditLog.AuditHead(s.cfg.Loop.Steps())
+	head, err := s.cfg.AuditLog.Head(s.cfg.Loop.Steps())
 	if !s.cfg.Loop.Disk(err) {
 		return protocol.Position{}
 	}

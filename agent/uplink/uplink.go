@@ -94,8 +94,8 @@ type Answers interface {
 
 // AuditLog is the host's own.
 type AuditLog interface {
-	AuditHead(ctx context.Context) (protocol.Position, error)
-	AuditAt(ctx context.Context, n uint64) (at protocol.Position, ok bool, err error)
+	Head(ctx context.Context) (protocol.Position, error)
+	At(ctx context.Context, n uint64) (at protocol.Position, ok bool, err error)
 	Record(ctx context.Context, r audit.Record) error
 	// KeepCheckpoint keeps a seal on the coordinator's log, with the next step.
 	KeepCheckpoint(envelope []byte)
