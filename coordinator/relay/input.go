@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/window"
 )
 
 // Inputs are the streams of bytes that go down to actions. A host asks for what
@@ -33,14 +34,9 @@ type inputID struct {
 // may run commands, and few enough that none can fill the memory.
 const maxInputs = 64
 
-// What is not covered by a credit in time is sent again.
-const (
-	inputPatience = 2 * time.Second // at the least; on a slow line what was measured decides
-	inputLastTry  = time.Minute     // at the most, between two tries
-	// inputIdle is how long a stream is known of which no credit comes. A host
-	// that wants more of one asks at least once a minute.
-	inputIdle = 3 * time.Minute
-)
+// inputIdle is how long a stream is known of which no credit comes. A host that
+// wants more of one asks at least once a minute.
+const inputIdle = 3 * time.Minute
 
 // input is one stream on its way down, served by a goroutine that ends by
 // itself.
@@ -53,19 +49,11 @@ type input struct {
 	mu      sync.Mutex
 	src     *payloadSource
 	serving bool
-	started bool  // a credit has come
-	have    int64 // the newest credit
-	limit   int64 // where permission ends
-	window  int64
-	next    int64 // offset of the next chunk
-	broken  error // why nothing goes down any more
+	started bool            // a credit has come
+	next    window.Resender // what may be sent
+	broken  error           // why nothing goes down any more
 
-	creditAt time.Time     // of the newest credit
-	movedAt  time.Time     // of the newest progress, or of sending again
-	tries    int           // in a row without progress
-	probe    int64         // offset whose passing is timed; 0 is none
-	probeAt  time.Time     // when it was sent
-	trip     time.Duration // from sending to credit, the newest that was measured
+	creditAt time.Time // of the newest credit
 }
 
 // with runs use with the stream of an attempt of an action of a host, which
@@ -135,21 +123,8 @@ func (m *Inputs) open(ctx context.Context, host protocol.HostID, id protocol.Act
 func (i *input) allow(offset, window int64, now time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	moved := offset > i.have || !i.started
-	late := i.next > offset && now.Sub(i.movedAt) > max(2*i.trip, inputPatience/2)
-	switch {
-	case !i.started, offset < i.have, offset > i.next:
-		i.next = offset // the host begins, or goes on where its process before had come
-	case offset == i.have && late:
-		i.next = offset // it asks again for what should have come
-	}
-	if moved {
-		i.tries, i.movedAt = 0, now
-	}
-	if i.probe > 0 && offset >= i.probe {
-		i.trip, i.probe = now.Sub(i.probeAt), 0
-	}
-	i.started, i.have, i.limit, i.window, i.creditAt = true, offset, offset+window, window, now
+	i.next.Allow(offset, window, now)
+	i.started, i.creditAt = true, now
 	i.look()
 }
 
@@ -206,28 +181,20 @@ func (i *input) pause(now time.Time) (_ time.Duration, over bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	idle := inputIdle - now.Sub(i.creditAt)
-	if i.broken != nil || i.started && i.have >= i.src.size || idle <= 0 {
+	if i.broken != nil || i.started && i.next.Have() >= i.src.size || idle <= 0 {
 		return time.Second, true
 	}
-	if i.next > i.have {
-		return min(idle, max(time.Millisecond, i.patience()-now.Sub(i.movedAt))), false
+	if left, waits := i.next.Overdue(now); waits {
+		idle = min(idle, max(time.Millisecond, left))
 	}
 	return idle, false
-}
-
-// patience is how long what was sent may be on its way, with its credit.
-func (i *input) patience() time.Duration {
-	return min(inputLastTry, (2*i.trip+inputPatience)<<min(i.tries, 5))
 }
 
 // again sends once more what no credit has covered in time.
 func (i *input) again(now time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.next > i.have && now.Sub(i.movedAt) >= i.patience() {
-		i.next, i.movedAt, i.probe = i.have, now, 0
-		i.tries++
-	}
+	i.next.Again(now)
 }
 
 // forget ends the stream unless something has come meanwhile.
@@ -249,37 +216,26 @@ func (i *input) forget() bool {
 	return true
 }
 
-// chunkOf is the most that one chunk carries within a window: half of it, so
-// that the next is on its way while one arrives.
-func chunkOf(window int64) int64 {
-	return min(max(window/2, protocol.LeastChunk), protocol.ChunkSize)
-}
-
 // send sends the next chunk, if there is one and it may be sent.
 func (i *input) send() (bool, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if !i.started || i.broken != nil || i.next >= min(i.limit, i.src.size) {
+	offset, n := i.next.Next(), i.next.Chunk()
+	if !i.started || i.broken != nil || n == 0 || offset >= i.src.size {
 		return false, nil
 	}
-	data, err := i.src.read(i.next, int(min(chunkOf(i.window), i.limit-i.next)))
+	data, err := i.src.read(offset, int(n))
 	if err != nil {
 		i.broken = err
 		return false, err
 	}
-	if err := i.m.send(i.host, i.id, i.next, data); err != nil {
+	if err := i.m.send(i.host, i.id, offset, data); err != nil {
 		i.m.base.Log.Debug("cannot publish", "action", i.id.action, "err", err) // it is sent again
 	}
-	now := time.Now()
-	if i.next == i.have {
-		i.movedAt = now
+	if n = int64(len(data)); n == 0 {
+		n = i.src.size - offset // there is nothing more to say
 	}
-	if i.next += int64(len(data)); len(data) == 0 {
-		i.next = i.src.size // there is nothing more to say
-	}
-	if i.probe == 0 && i.tries == 0 {
-		i.probe, i.probeAt = i.next, now
-	}
+	i.next.Sent(n, time.Now())
 	return true, nil
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/window"
 )
 
 // Span is where reading of output stopped.
@@ -59,21 +60,21 @@ func (m *Outputs) Extent(ctx context.Context, by core.Actor, what Reading) (Exte
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.settle(a)
-	if o.held.Removed() {
-		return Extent{}, gone(o.held)
+	if o.removedMS != 0 {
+		return Extent{}, o.removed()
 	}
 	e := Extent{Total: -1}
-	if o.totals != nil {
-		e.Total = o.totals.Bytes
+	if t := o.col.Total(); t != nil {
+		e.Total = t.Bytes
 	}
-	e.To, _ = o.next.Readable(what.Offset)
+	e.To, _ = o.col.Arrived().Readable(what.Offset)
 	return e, nil
 }
 
-// gone says why output is not there.
-func gone(o core.OutputState) error {
+// removed says why output is not there.
+func (o *output) removed() error {
 	return fmt.Errorf("%w: the output of action %s was removed at %s, because it was old or there was too much; how long output is kept is a setting of the coordinator (output.days, output.total_mib)",
-		core.ErrGone, o.Action, time.UnixMilli(o.RemovedMS).UTC().Format(time.RFC3339))
+		core.ErrGone, o.id.action, time.UnixMilli(o.removedMS).UTC().Format(time.RFC3339))
 }
 
 // Read hands the bytes of an output stream on to emit, in order and without
@@ -137,10 +138,10 @@ func (r *reader) step(ctx context.Context, emit func([]byte) error) (more bool, 
 	if r.follow {
 		r.o.followers[r] = r.offset
 	}
-	held, totals, lost := r.o.next, r.o.totals, r.o.gone
+	held, total, lost, removed := r.o.col.Arrived(), r.o.col.Total(), r.o.col.Lost(), r.o.removedMS != 0
 	r.o.mu.Unlock()
-	if held.Removed() {
-		return false, Span{}, gone(held)
+	if removed {
+		return false, Span{}, r.o.removed()
 	}
 	until, next := held.Readable(r.offset)
 	if r.offset < until {
@@ -150,7 +151,7 @@ func (r *reader) step(ctx context.Context, emit func([]byte) error) (more bool, 
 	if next > r.offset {
 		return false, Span{Next: next}, nil
 	}
-	if next, ended := r.ended(held, totals, lost); ended {
+	if next, ended := r.ended(held, total, lost); ended {
 		return false, Span{Next: next}, nil
 	}
 	r.advance()
@@ -186,7 +187,7 @@ func (r *reader) read(p []byte) (int, error) {
 		return 0, fmt.Errorf("read output: %w", err)
 	}
 	r.o.mu.Lock()
-	until, _ := r.o.next.Readable(r.offset)
+	until, _ := r.o.col.Arrived().Readable(r.offset)
 	r.o.mu.Unlock()
 	return int(max(0, min(int64(n), until-r.offset))), nil
 }
@@ -206,8 +207,8 @@ func (r *reader) advance() {
 
 // ended judges a reader that has read all that is held from its offset on. lost
 // tells that the host has no more of it.
-func (r *reader) ended(held core.OutputState, t *protocol.Output, lost bool) (next int64, ended bool) {
-	_, to, gone := dropped(t, r.offset)
+func (r *reader) ended(held window.Held, t *protocol.Output, lost bool) (next int64, ended bool) {
+	_, to, gone := window.Dropped(t, r.offset)
 	switch {
 	case t != nil && r.offset >= t.Bytes:
 		return -1, true

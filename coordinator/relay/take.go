@@ -9,6 +9,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/window"
 )
 
 // Lose ends what is awaited of a host that will never send again.
@@ -21,7 +22,7 @@ func (m *Outputs) Lose(host protocol.HostID) {
 			continue
 		}
 		o.mu.Lock()
-		o.gone = true
+		o.col.Lose()
 		o.mu.Unlock()
 		m.base.Wake.Fire(id)
 	}
@@ -164,7 +165,7 @@ func (m *Outputs) sync(host protocol.HostID) {
 // heldOutput is a stream of which more is durable, and what is not kept of it.
 type heldOutput struct {
 	output      *output
-	now, before []core.Range
+	now, before []window.Range
 }
 
 // commit makes what was written durable, and only then asks for more: the
@@ -177,7 +178,7 @@ func (m *Outputs) commit(host protocol.HostID, written []*output) (held []heldOu
 		if slices.Contains(done, o) {
 			continue // another of its chunks; what comes meanwhile is the next batch's
 		}
-		st, dirty := o.sync()
+		st, dirty := m.syncFile(o)
 		if !dirty {
 			continue
 		}
@@ -194,12 +195,10 @@ func (m *Outputs) commit(host protocol.HostID, written []*output) (held []heldOu
 	for i, o := range done {
 		o.mu.Lock()
 		if err != nil {
-			// It is asked for again in its turn: asking at once would send the
-			// same chunk round and round for as long as the disk is full.
-			o.next, o.askedAt = o.held, m.base.Boot()
+			o.col.Undo(m.now())
 		} else {
-			held = append(held, heldOutput{o, states[i].Gone, o.held.Gone})
-			o.held, o.patience, o.askedAt = states[i], 0, m.base.Boot()
+			held = append(held, heldOutput{o, states[i].Gone, o.col.Held().Gone})
+			o.col.Commit(states[i].Held, m.now())
 		}
 		o.mu.Unlock()
 		if err == nil {
@@ -213,11 +212,11 @@ func (m *Outputs) commit(host protocol.HostID, written []*output) (held []heldOu
 	return held
 }
 
-// sync makes the file durable up to the state that it returns; nil if that
+// syncFile makes the file durable up to the state that it returns; nil if that
 // failed. More may be written meanwhile.
-func (o *output) sync() (state *core.OutputState, dirty bool) {
+func (m *Outputs) syncFile(o *output) (state *core.OutputState, dirty bool) {
 	o.mu.Lock()
-	st := o.next
+	st := core.OutputState{Action: o.id.action, Attempt: o.id.attempt, FD: o.id.fd, Held: o.col.Arrived(), RemovedMS: o.removedMS}
 	dirty, o.dirty = o.dirty, false
 	o.mu.Unlock()
 	if !dirty {
@@ -225,8 +224,8 @@ func (o *output) sync() (state *core.OutputState, dirty bool) {
 	}
 	if err := syscall.Fdatasync(int(o.file.Fd())); err != nil {
 		o.mu.Lock()
-		o.next = o.held
-		o.mu.Unlock()
+		defer o.mu.Unlock()
+		o.col.Undo(m.now())
 		return nil, true
 	}
 	return &st, true
@@ -248,36 +247,27 @@ func (m *Outputs) keepOffsets(states []core.OutputState) error {
 // on its way. It reports whether it did.
 func (m *Outputs) goOn(o *output) bool {
 	o.mu.Lock()
-	offset, window := o.wants()
-	asked := o.asked >= 0 && offset >= o.asked && offset < o.askedTo && offset+window-o.askedTo < renewed
+	asked := !o.wants() || o.col.Asked(o.ahead())
 	o.mu.Unlock()
-	if window == 0 || asked {
-		return false
+	if !asked {
+		m.ask(o)
 	}
-	m.ask(o)
-	return true
+	return !asked
 }
 
 // ask puts what is wanted of a stream into the next receipt. When that is
 // nothing, the host still hears that somebody follows.
 func (m *Outputs) ask(o *output) {
 	o.mu.Lock()
-	offset, window := o.wants()
-	now := m.base.Boot()
-	o.creditAt = now
-	if window > 0 {
-		o.limit = max(o.limit, offset+window)
-		o.asked, o.askedTo, o.askedAt = offset, offset+window, now
-		if offset > o.next.Have && o.next.TailTo == o.next.TailFrom {
-			o.tailFrom = offset
-		}
-	}
-	follow := o.begun && o.totals == nil && len(o.followers) > 0
-	o.mu.Unlock()
-	if window == 0 && !follow {
+	if o.removedMS != 0 {
+		o.mu.Unlock()
 		return
 	}
-	m.cfg.Receipts.Credit(o.host, protocol.Credit{Action: o.id.action, Attempt: o.id.attempt, FD: o.id.fd, Offset: offset, Window: window})
+	offset, window, ok := o.col.Ask(o.ahead(), m.now())
+	o.mu.Unlock()
+	if ok {
+		m.cfg.Receipts.Credit(o.host, protocol.Credit{Action: o.id.action, Attempt: o.id.attempt, FD: o.id.fd, Offset: offset, Window: window})
+	}
 }
 
 // Settle reacts to a report: the final one tells how much there is.
@@ -318,13 +308,7 @@ func (m *Outputs) Reask(host protocol.HostID) {
 	m.mu.Unlock()
 	for _, o := range mine {
 		o.mu.Lock()
-		_, window := o.wants()
-		now := m.base.Boot()
-		due := window > 0 && now-o.askedAt >= max(o.patience, reaskMS)
-		if due {
-			o.patience = min(2*max(o.patience, reaskMS), reaskMaxMS)
-		}
-		due = due || o.begun && o.waits && o.totals == nil && len(o.followers) > 0 && now-o.creditAt >= followMS
+		due := o.removedMS == 0 && o.col.Overdue(o.ahead(), o.waits, m.now())
 		o.mu.Unlock()
 		if due {
 			m.ask(o)
@@ -344,7 +328,7 @@ func (m *Outputs) Resume(host protocol.HostID) {
 	m.mu.Lock()
 	for _, o := range m.known[host] {
 		o.mu.Lock()
-		o.patience, o.asked = 0, -1 // what was on its way is lost
+		o.col.Reconnected()
 		o.mu.Unlock()
 	}
 	m.mu.Unlock()
@@ -363,8 +347,10 @@ func (m *Outputs) Resume(host protocol.HostID) {
 				if err != nil {
 					return err
 				}
-				o := output{id: outputID{a.ID, a.Attempt, t.FD}, held: held, begun: true, totals: &t}
-				if _, window := o.wants(); window > 0 && !held.Removed() {
+				col := window.NewCollector(held.Held, t.FD == protocol.Recording)
+				col.Begin()
+				col.End(&t)
+				if _, wanted := col.Wants(0); wanted > 0 && !held.Removed() {
 					missing = append(missing, a)
 					break
 				}

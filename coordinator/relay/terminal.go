@@ -270,5 +270,6 @@ func (m *Outputs) end(ctx context.Context, id protocol.ActionID) (int64, error) 
 	defer m.release(o)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return max(o.next.Have, o.next.TailTo), nil
+	held := o.col.Arrived()
+	return max(held.Have, held.TailTo), nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/window"
 )
 
 func testPast(t *testing.T, s core.Store) {
@@ -19,7 +20,7 @@ func testPast(t *testing.T, s core.Store) {
 	insert(t, s, all...)
 	update(t, s, func(tx core.Tx) error {
 		for _, a := range all {
-			if err := tx.Outputs.Put(core.OutputState{Action: a.ID, Attempt: 1, FD: protocol.Stdout, Have: 5}); err != nil {
+			if err := tx.Outputs.Put(core.OutputState{Action: a.ID, Attempt: 1, FD: protocol.Stdout, Held: window.Held{Have: 5}}); err != nil {
 				return err
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/window"
 )
 
 // host returns a host with every field set.
@@ -280,7 +281,7 @@ func testOutput(t *testing.T, s core.Store) {
 	}
 	equal(t, "output of which nothing is held", get(1, protocol.Stdout), core.OutputState{})
 	for have := range int64(2) {
-		want := core.OutputState{Action: actionID(1), Attempt: 1, FD: protocol.Stdout, Have: have, TailFrom: 1 << 40, TailTo: 1<<40 + have, Gone: []core.Range{{From: 1, To: have}}, RemovedMS: have}
+		want := core.OutputState{Action: actionID(1), Attempt: 1, FD: protocol.Stdout, Held: window.Held{Have: have, TailFrom: 1 << 40, TailTo: 1<<40 + have, Gone: []window.Range{{From: 1, To: have}}}, RemovedMS: have}
 		update(t, s, func(tx core.Tx) error { return tx.Outputs.Put(want) })
 		equal(t, "output", get(1, protocol.Stdout), want)
 	}
