@@ -24,7 +24,7 @@ func TestTimers(t *testing.T) {
 		l, began := newLoop(), time.Now()
 		var done []string
 		note := func(what string) func() {
-			return func() { done = append(done, fmt.Sprint(what, " ", time.Since(began))) }
+			return func() { done = append(done, fmt.Sprint(what, " ", time.Since(began).Round(time.Millisecond))) }
 		}
 		a, b, c := l.Timer(note("a")), l.Timer(note("b")), l.Timer(note("c"))
 		a.In(3 * time.Second)
@@ -34,7 +34,7 @@ func TestTimers(t *testing.T) {
 		c.In(time.Second)
 		c.Stop()
 		c.At(l.Now() + 4*time.Second)
-		for range 3 {
+		for len(done) < 3 {
 			<-l.Wake()
 			l.OnTime()
 		}
