@@ -217,6 +217,47 @@ func TestExecIsConfined(t *testing.T) {
 	}
 }
 
+// TestExecKeepsNoWayOut: no descriptor of the supervisor is open when the command's
+// directory and program are looked up, so /proc/self/fd leads nowhere. Each would be
+// a way onto the host's file systems (the pattern of CVE-2024-21626).
+func TestExecKeepsNoWayOut(t *testing.T) {
+	m, info, supervisor := running(t)
+	c := newCommands(t, supervisor)
+	rootfs := filepath.Join(m.cfg.LXCPath, info.Name, "rootfs")
+	busybox, err := os.ReadFile(filepath.Join(rootfs, "bin/busybox"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := filepath.Join(t.TempDir(), "true") // is nowhere in the container
+	if err := os.WriteFile(host, busybox, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for fd := 3; fd < 32; fd++ {
+		dir := "/proc/self/fd/" + strconv.Itoa(fd)
+		link := "way" + strconv.Itoa(fd)
+		if err := os.Symlink(dir, filepath.Join(rootfs, link)); err != nil {
+			t.Fatal(err)
+		}
+		for _, cwd := range []string{dir, dir + "/..", "/" + link} {
+			c.attempt++
+			run, err := c.runner.Start(t.Context(), runner.Spec{
+				Spec:       rundir.Spec{Action: action(), Attempt: c.attempt, Argv: []string{"/bin/true"}, Dir: cwd, Target: supervisor.Target, GraceMS: -1},
+				Supervisor: supervisor.Argv,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if exit, err := run.Wait(t.Context()); err != nil || exit.Reason != rundir.ReasonDirectory {
+				t.Errorf("in directory %s: %+v, %v; want %s", cwd, exit, err, rundir.ReasonDirectory)
+			}
+		}
+		program := dir + strings.Repeat("/..", 12) + host
+		if exit, _ := c.do(t, "", program); exit.Reason != rundir.ReasonNotFound {
+			t.Errorf("program %s: %+v, want %s", program, exit, rundir.ReasonNotFound)
+		}
+	}
+}
+
 // TestExecKeepsFileLimit: the Go runtime raises its own soft limit on open
 // files; neither containers nor commands may see that.
 func TestExecKeepsFileLimit(t *testing.T) {

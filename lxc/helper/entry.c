@@ -78,31 +78,58 @@ static void exec_in_path(const struct entry *e) {
 	errno = failure;
 }
 
-// enter runs in the container as the command's user.
-static int enter(void *payload) {
-	const struct entry *e = payload;
-	sigset_t none;
-	struct sigaction def;
+// close_from closes every descriptor from first on.
+static void close_from(int first) {
+	struct rlimit open_files;
+
+#ifdef SYS_close_range
+	if (syscall(SYS_close_range, (unsigned)first, ~0u, 0u) == 0)
+		return;
+#endif
+	// A lowered limit closes nothing that is above it: the hard one comes closest.
+	if (getrlimit(RLIMIT_NOFILE, &open_files) != 0 || open_files.rlim_max > 1 << 20)
+		open_files.rlim_max = 1 << 20;
+	for (int fd = first; fd < (int)open_files.rlim_max; fd++)
+		close(fd);
+}
+
+// keep_files leaves the command its three files, and a place for the report. All
+// others go before the command's directory and program are looked up: through
+// /proc/self/fd, any open directory of the host would be a way out of the container.
+static void keep_files(struct entry *e) {
+	enum { REPORT = 3 };
 
 	for (int fd = 0; fd < 3; fd++)
 		if (dup2(e->files[fd], fd) != fd)
 			fail(e, STEP_FILES);
-	if (chdir(e->dir) != 0)
-		fail(e, STEP_DIR);
+	if (e->report != REPORT && dup3(e->report, REPORT, O_CLOEXEC) != REPORT)
+		fail(e, STEP_FILES);
+	e->report = REPORT;
+	close_from(REPORT + 1);
+}
+
+// enter runs in the container as the command's user.
+static int enter(void *payload) {
+	struct entry e = *(const struct entry *)payload;
+	char at[PATH_MAX];
+	sigset_t none;
+	struct sigaction def;
+
+	keep_files(&e);
+	// A directory outside of the container's root has no path in it.
+	if (chdir(e.dir) != 0 || !getcwd(at, sizeof at))
+		fail(&e, STEP_DIR);
 	setsid(); // fails only if liblxc has done it for a terminal
 	if (isatty(0) && ioctl(0, TIOCSCTTY, 0) != 0)
-		fail(e, STEP_TERMINAL);
+		fail(&e, STEP_TERMINAL);
 	memset(&def, 0, sizeof def);
 	def.sa_handler = SIG_DFL;
 	for (int s = 1; s < NSIG; s++)
 		sigaction(s, &def, NULL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-#ifdef SYS_close_range
-	syscall(SYS_close_range, 3u, ~0u, 4u); // CLOSE_RANGE_CLOEXEC
-#endif
-	exec_in_path(e);
-	return fail(e, STEP_EXEC);
+	exec_in_path(&e);
+	return fail(&e, STEP_EXEC);
 }
 
 // read_all reads exactly n bytes.
@@ -191,6 +218,7 @@ static struct answer attach(const struct order *o, char *body, const int fds[MAX
 			if (join(*joins) != 0)
 				return (struct answer){ STEM_JOIN, errno, 0 };
 		options.attach_flags &= ~LXC_ATTACH_MOVE_TO_CGROUP;
+		close(fds[FILE_LEAF]); // liblxc's process in the container must not have it
 	}
 	options.attach_flags |= LXC_ATTACH_SETGROUPS;
 	options.env_policy = LXC_ATTACH_CLEAR_ENV;
