@@ -19,6 +19,7 @@ import (
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 func main() {
@@ -60,6 +61,9 @@ func rootCommand() *cobra.Command {
 				c, from, err := configured()
 				if err != nil {
 					return err
+				}
+				if err := rundir.SealFiles(); err != nil {
+					return fmt.Errorf("closing inherited files: %w", err)
 				}
 				return run(cmd.Context(), c, from, logger(cmd))
 			},

@@ -31,6 +31,9 @@ import (
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
+	if err := rundir.SealFiles(); err != nil {
+		return report(err)
+	}
 	switch {
 	case len(args) == 1 && args[0] == "version":
 		fmt.Println(helper.Version())

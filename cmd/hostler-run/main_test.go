@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/hostler-io/hostler/internal/builttest"
+	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 // maxSize is what the program may weigh: one lives beside every command.
@@ -61,5 +62,39 @@ func TestUsage(t *testing.T) {
 	}
 	if code := run([]string{filepath.Join(t.TempDir(), "absent")}); code != 1 {
 		t.Errorf("absent directory: exit code %d, want 1", code)
+	}
+}
+
+// TestInheritsNothing: a descriptor that the supervisor was started with does not
+// reach its command.
+func TestInheritsNothing(t *testing.T) {
+	program := build(t)
+	for _, later := range []bool{false, true} {
+		dir := rundir.Dir(filepath.Join(t.TempDir(), "run"))
+		if err := os.Mkdir(string(dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		spec := rundir.Spec{Action: "files", Attempt: 1, Argv: []string{"/bin/ls", "/proc/self/fd"}, GraceMS: -1}
+		if err := dir.CreateSpec(&spec); err != nil {
+			t.Fatal(err)
+		}
+		host, err := os.Open("/") // any directory of the host
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer host.Close()
+		cmd := exec.Command(program, string(dir))
+		if later {
+			cmd = exec.Command(program, rundir.Later)
+			cmd.Stdin = strings.NewReader(string(dir))
+		}
+		cmd.ExtraFiles = []*os.File{host, host, host}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		out, err := os.ReadFile(dir.Path("stdout"))
+		if err != nil || string(out) != "0\n1\n2\n3\n" { // 3 is the directory that ls reads
+			t.Errorf("later %v: the command has %q, %v", later, out, err)
+		}
 	}
 }

@@ -51,6 +51,9 @@ func Run(cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = bootClock{}
 	}
+	if err := rundir.SealFiles(); err != nil {
+		return wrap("closing inherited files", err)
+	}
 	lock, err := take(cfg.Dir)
 	if err != nil {
 		return err
