@@ -68,7 +68,7 @@ func TestUsage(t *testing.T) {
 // TestInheritsNothing: a descriptor that the supervisor was started with does not
 // reach its command.
 func TestInheritsNothing(t *testing.T) {
-	program := build(t)
+	program := builttest.Program(t, "hostler-run")
 	for _, later := range []bool{false, true} {
 		dir := rundir.Dir(filepath.Join(t.TempDir(), "run"))
 		if err := os.Mkdir(string(dir), 0o700); err != nil {
