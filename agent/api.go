@@ -28,7 +28,7 @@ var (
 	ErrFull = queue.ErrFull
 	// ErrDisk: the disk is full or failing; nothing new is taken.
 	ErrDisk = queue.ErrDisk
-	// ErrOffline: there is no coordinator to speak to.
+	// ErrOffline: no coordinator has answered.
 	ErrOffline = errors.New("not connected to the coordinator")
 )
 
@@ -86,8 +86,8 @@ func (a *Agent) Trigger(ctx context.Context) error {
 	return err
 }
 
-// HeartbeatNow sends a full heartbeat. It returns [ErrOffline] when nobody
-// listens.
+// HeartbeatNow sends a full heartbeat. It returns [ErrOffline] when no coordinator
+// has answered.
 func (a *Agent) HeartbeatNow(ctx context.Context) error {
 	sent, err := loop.Ask(ctx, a.loop, func() (bool, error) { return a.uplink.HeartbeatNow(), nil })
 	if err == nil && !sent {

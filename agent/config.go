@@ -109,7 +109,7 @@ type Config struct {
 	// memory for helper processes allows.
 	Lanes int
 	// MaxOpen is how many actions may be here that have not ended: each costs
-	// memory, and whoever asks for more has made a mistake in a loop. What comes
+	// memory, and a client that asks for more has made a mistake in a loop. What comes
 	// beyond is refused as queue_full, but for 1000 that stop a container at once.
 	// Default 10,000.
 	MaxOpen int

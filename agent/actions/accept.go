@@ -166,7 +166,7 @@ func (s *staging) pending() []*protocol.Spec {
 // one has.
 const maxPreempts = 1000
 
-// maxOpen is how many actions may not have ended for such a one to be taken.
+// maxOpen is the number of open actions at which an action like this is refused.
 func (a *Actions) maxOpen(s *protocol.Spec) int {
 	if info, _ := protocol.KindOf(s.Kind); info.Lane == protocol.LanePreempt {
 		return a.cfg.MaxOpen + maxPreempts
@@ -174,8 +174,8 @@ func (a *Actions) maxOpen(s *protocol.Spec) int {
 	return a.cfg.MaxOpen
 }
 
-// roomForSession refuses a session that could not begin for all that are open:
-// somebody sits before it, and would see nothing happen.
+// roomForSession refuses a session that could not begin because too many are open:
+// a person waits for it, and would see nothing happen.
 func (a *Actions) roomForSession(id protocol.ActionID, spec *protocol.Spec) error {
 	if !spec.Kind.Interactive() || a.lanes.fits(a.entryOf(id, spec)) {
 		return nil

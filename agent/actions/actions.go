@@ -28,7 +28,7 @@ import (
 )
 
 // Store is the memory of actions. Each call is one durable step, or none of it:
-// then the error is that of the queue, [queue.ErrDisk] if it may be tried again.
+// then the error is the queue's, [queue.ErrDisk] if it may be tried again.
 type Store interface {
 	AcceptOrders(ctx context.Context, all []queue.Arrival, now queue.Now) ([]queue.Taken, error)
 	Start(ctx context.Context, id protocol.ActionID, c queue.Change, now queue.Now) (queue.Action, error)
@@ -59,7 +59,7 @@ type Host interface {
 	Spare()
 }
 
-// Policy says who may do what here. It is asked by the loop.
+// Policy says who may do what on this host. The loop asks it.
 type Policy interface {
 	// Allowed holds an order against the policy in force. An error is a final
 	// refusal, or [queue.ErrDisk] if what was learnt could not be kept: then the
@@ -244,7 +244,7 @@ func (a *Actions) News(id protocol.ActionID) <-chan struct{} {
 	return c
 }
 
-// Changed wakes those who wait for news of an action.
+// Changed wakes the callers that wait for news of an action.
 func (a *Actions) Changed(id protocol.ActionID) {
 	if c := a.changes[id]; c != nil {
 		close(c)

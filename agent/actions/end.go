@@ -100,7 +100,7 @@ func (j *Job) finished(act queue.Action) {
 	a.ended(&act)
 }
 
-// ended tells everybody that an action is over.
+// ended counts the end of an action, and tells those who wait for it.
 func (a *Actions) ended(act *queue.Action) {
 	if n := a.Counters.ended[act.State]; n != nil {
 		n.Add(1)
@@ -144,8 +144,8 @@ func (a *Actions) NotCancelled(id protocol.ActionID, why error) {
 	}
 }
 
-// What is said of an action that has not ended begins with one of them, so that it
-// is known again.
+// Remarks about an action that has not ended begin with one of these words, by which
+// they are known again.
 const (
 	Stuck      = "stuck: "
 	Cancelling = "cancelling: "

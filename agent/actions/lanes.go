@@ -18,12 +18,13 @@ import (
 //     all after it wait for it.
 //   - Commands of the host are in no lane: they run beside everything, no more
 //     than hostRuns at a time, in their own order.
-//   - What preempts waits for nobody; those behind it wait for it, as for any
-//     action on its container. What it runs beside, it ends: see preempt.
-//   - Sessions neither, no more than sessions at a time, in their own order.
-//   - What excludes nothing never waits.
-//   - What lacks its input waits beside the lanes: it enters them when its input
-//     is here, at the place that its acceptance gave it.
+//   - A stop that preempts never waits; later actions on its container wait for
+//     it. It ends the actions that it runs beside: see preempt.
+//   - Interactive sessions are in no lane either: no more than sessions run at a
+//     time, in their own order.
+//   - An action that excludes no other never waits.
+//   - An action that lacks its input waits beside the lanes. It enters them when its
+//     input is here, at the place that its acceptance gave it.
 //   - A daemon leaves its lane when it has begun.
 //
 // It is pure: it knows no clock and starts nothing. The zero value has limits
@@ -81,7 +82,7 @@ func nameKey(n protocol.ContainerName) string { return nameKeys + string(n) }
 const nameKeys = "name "
 
 // naming adds the names that the container of an action has, or may have when it
-// begins, if the action frees them: whoever is to be called so comes after it.
+// begins, if the action frees them: an action that gives such a name comes after it.
 func (l *lanes) naming(e laneEntry, s *protocol.Spec, name protocol.ContainerName) laneEntry {
 	if s.Kind != protocol.KindDestroy && s.Kind != protocol.KindRename {
 		return e
@@ -153,8 +154,8 @@ func (l *lanes) fits(e laneEntry) bool {
 	return slices.Contains(with.ready(), e.id)
 }
 
-// free reports whether nobody holds, or waits for, any of the keys, and the
-// host is not held alone.
+// free reports whether no action holds, or waits for, any of the keys, and none
+// holds the host alone.
 func (l *lanes) free(keys ...string) bool {
 	return !slices.ContainsFunc(l.entries, func(e laneEntry) bool {
 		return !e.lacks && e.lane == protocol.LaneExclusive ||
@@ -183,9 +184,9 @@ type walk struct {
 	places   int  // left for actions on containers
 	hostRuns int  // left for commands of the host
 	sessions int  // left for interactive sessions
-	shared   bool // somebody runs, or waits, in a container lane
-	alone    bool // somebody runs, or waits, exclusively
-	full     bool // somebody waits for a place
+	shared   bool // an action runs, or waits, in a container lane
+	alone    bool // an action runs, or waits, exclusively
+	full     bool // an action waits for a place
 	held     map[string]bool
 }
 

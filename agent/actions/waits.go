@@ -41,8 +41,8 @@ func (a *Actions) Waits(ids []protocol.ActionID, ring uint64) map[protocol.Actio
 }
 
 // behind returns what keeps a waiting action from beginning, and false if it is
-// not there, runs, or has nothing in front of it. Where several do, it is the
-// one that was accepted first, and that which runs before that which waits.
+// not there, runs, or has nothing in front of it. Of several it is the one that was
+// accepted first, and one that runs comes before one that waits.
 func (l *lanes) behind(id protocol.ActionID) (protocol.Waits, bool) {
 	at := slices.IndexFunc(l.entries, func(e laneEntry) bool { return e.id == id })
 	if at < 0 || l.entries[at].running {
@@ -52,7 +52,7 @@ func (l *lanes) behind(id protocol.ActionID) (protocol.Waits, bool) {
 	if e.lacks {
 		return protocol.Waits{For: protocol.WaitsInput}, true
 	}
-	var before []*laneEntry // whoever runs, then whoever waits for longer
+	var before []*laneEntry // actions that run, then those that have waited for longer
 	for i := range l.entries {
 		if o := &l.entries[i]; o.running {
 			before = append(before, o)

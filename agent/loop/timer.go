@@ -63,7 +63,7 @@ func (l *Loop) OnTime() {
 	}
 }
 
-// Newest puts v into a channel of one place, in stead of what waits there. It
+// Newest puts v into a channel of one place, instead of the value that waits there. It
 // never waits.
 func Newest[T any](ch chan T, v T) {
 	for {

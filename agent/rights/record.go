@@ -6,12 +6,12 @@ import (
 )
 
 // LocalRoot is the requester of what root asks for on the host itself. Root
-// could do it without the agent, and may change the policy, so it needs nobody's
-// approval; everybody else who may use the socket does.
+// could do it without the agent, and may change the policy, so it needs no
+// approval. All other users of the socket do.
 const LocalRoot = "uid:0"
 
 // Record is what must outlive everything, a leave of the fleet included:
-// or whoever makes a host join again would rid it of its policy.
+// or making a host join again would rid it of its policy.
 type Record struct {
 	// Number, Text and Signed are the newest signed policy that was taken; zero
 	// before the first.
@@ -31,8 +31,8 @@ type Record struct {
 }
 
 // Taken tells how a policy has come into force. It is kept with the policy,
-// and recorded with the end of the action that brought it: once, whoever is killed
-// in between.
+// and recorded with the end of the action that brought it: once, whenever the
+// agent is killed.
 type Taken struct {
 	Action   protocol.ActionID `json:"action"`
 	Before   uint64            `json:"before"` // number of the policy that was in force, from Source

@@ -2,7 +2,7 @@
 //
 // What takes whose approval is said by the policy in force (package policy): root's
 // own file, else the newest signed one that was taken, else the built-in one, by
-// which what operators and admins ask for takes nobody's. Each order is held against
+// which requests of operators and admins need no approval. Each order is held against
 // it by the keys of the host's own ring, and by nothing that the coordinator says,
 // before the order is taken in; what is refused is refused for good.
 package rights
@@ -118,7 +118,7 @@ func (r *Rights) Load(store protocol.StoreID) error {
 	return r.keep(next)
 }
 
-// enforce puts a policy into force, loudly if it can be bypassed or lets nobody.
+// enforce puts a policy into force, loudly if it can be bypassed or allows nothing.
 func (r *Rights) enforce(p *policy.Policy, info protocol.PolicyInfo) {
 	info.Number, info.Digest, info.Bypass = 0, p.Digest(), p.Bypass()
 	if info.Source == policyDocument {
@@ -128,7 +128,7 @@ func (r *Rights) enforce(p *policy.Policy, info protocol.PolicyInfo) {
 	log := r.cfg.Log.With("source", info.Source, "number", info.Number, "digest", info.Digest.String())
 	switch {
 	case info.Broken != "":
-		log.Error("the policy cannot be used; nobody but root on this host may do anything until it is mended", "error", info.Broken)
+		log.Error("the policy cannot be used; only root on this host may do anything until it is mended", "error", info.Broken)
 	case info.Bypass:
 		log.Warn("the policy in force can be bypassed: allow_bypass = true", "holes", len(p.Holes(r.cfg.Host)))
 	default:
@@ -193,7 +193,7 @@ func within(spec *protocol.Spec, need policy.Need) []string {
 }
 
 // AllowedHere holds a request of the host's own people against the policy: root
-// needs nobody, and nobody else has approvals to show.
+// needs no approval, and other users have none to show.
 func (r *Rights) AllowedHere(spec *protocol.Spec, o *queue.Order) error {
 	if spec.Kind == protocol.KindPolicySet {
 		_, err := r.admitPolicy(spec)
@@ -214,17 +214,18 @@ func (r *Rights) request(spec *protocol.Spec, requester string) policy.Request {
 
 // documents is what approvals and policies are opened with.
 func (r *Rights) documents() protocol.Expect {
-	x := protocol.Expect{Fleet: r.cfg.Fleet, FleetName: r.cfg.FleetName, Keys: nobody{}}
+	x := protocol.Expect{Fleet: r.cfg.Fleet, FleetName: r.cfg.FleetName, Keys: noKeys{}}
 	if r.cfg.Trust != nil {
 		x.Keys, x.Ring = r.cfg.Trust.Keyring(), r.cfg.Trust.Ring()
 	}
 	return x
 }
 
-// nobody is the ring of a host without a fleet.
-type nobody struct{}
+// noKeys is the ring of a host without a fleet.
+type noKeys struct{}
 
-func (nobody) Principal(protocol.KeyID) (protocol.Principal, bool) {
+// Principal knows no key.
+func (noKeys) Principal(protocol.KeyID) (protocol.Principal, bool) {
 	return protocol.Principal{}, false
 }
 

@@ -33,8 +33,8 @@ const (
 	lastHello  = time.Minute
 )
 
-// open prepares a connection: the will must be of it alone, so it is signed
-// anew. It runs on the link's goroutine.
+// open prepares a connection: its will names this connection alone, so a new one is
+// signed. It runs on the link's goroutine.
 func (u *Uplink) open(conn uint64) (Session, error) {
 	host := u.cfg.Host
 	h := host.Header(protocol.TypePresence)
@@ -58,7 +58,7 @@ func (u *Uplink) open(conn uint64) (Session, error) {
 	}, nil
 }
 
-// handle sorts messages by who takes them. It runs on the link's goroutine and
+// handle sorts messages by their receivers. It runs on the link's goroutine and
 // never waits: what finds no room is lost, as on any other part of the way.
 func (u *Uplink) handle(topic string, payload []byte) {
 	m, to := wire.Message{Topic: topic, Payload: payload}, u.inbox
@@ -99,8 +99,7 @@ func (u *Uplink) connected(conn uint64) {
 	u.hello()
 }
 
-// disconnected ends it, for what it is worth: a new one begins with a hello in
-// any case.
+// disconnected ends the conversation. The next one begins with a hello in any case.
 func (u *Uplink) disconnected(conn uint64) {
 	if u.link.conn == conn {
 		u.begin(connection{})
@@ -115,7 +114,7 @@ func (u *Uplink) begin(c connection) {
 	u.loop.Moved()
 }
 
-// hello says who is here, again and again until it is answered.
+// hello says which process speaks, again and again until it is answered.
 func (u *Uplink) hello() {
 	seq, ok := u.cfg.Numbers.Hello(u.loop.BootMS())
 	if !ok {
@@ -148,8 +147,8 @@ func (u *Uplink) greetAgain() {
 }
 
 // silence is how long nothing may be granted before the hello is said again: a
-// coordinator that was started anew, and whose word about it was lost, takes
-// nothing else.
+// coordinator that was restarted, and whose announcement was lost, takes nothing
+// else.
 const silence = time.Minute
 
 // Listen says hello again when the coordinator has fallen silent.

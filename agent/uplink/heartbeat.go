@@ -95,15 +95,15 @@ func steady(host protocol.HostInfo, containers []protocol.Container, alerts []pr
 	return b
 }
 
-// paginate splits containers into pages, of which the first has something else
-// in it too; there is at least one.
+// paginate splits containers into pages. There is at least one, and the first has
+// room for what else it carries.
 func paginate(first []byte, all []protocol.Container) [][]protocol.Container {
 	pages := [][]protocol.Container{nil}
 	size := len(first)
 	for _, c := range all {
 		b, err := json.Marshal(c)
 		if err != nil {
-			continue // a name of somebody else's that is no text
+			continue // a foreign container whose name is no text
 		}
 		if size += len(b) + 1; size > pageSize {
 			pages, size = append(pages, nil), len(b)

@@ -77,7 +77,7 @@ func (s *streams) reread() {
 	}
 }
 
-// renamed begins the streams down anew that were of another store.
+// renamed sets the streams down to their beginning that were of another store.
 func (s *streams) renamed(store protocol.StoreID) {
 	for _, p := range s.all {
 		if !p.up && p.at.Store != store {

@@ -47,7 +47,7 @@ func (n *Numbers) Disconnected(conn uint64) {
 }
 
 // Unheard makes a hello come first again on the same connection, whose numbers go
-// on: the coordinator has begun anew.
+// on: the coordinator was restarted.
 func (n *Numbers) Unheard() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
