@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/commands"
+	"github.com/hostler-io/hostler/agent/containers"
 	"github.com/hostler-io/hostler/agent/lease"
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
@@ -18,7 +18,6 @@ import (
 	"github.com/hostler-io/hostler/agent/rights"
 	"github.com/hostler-io/hostler/agent/uplink"
 	"github.com/hostler-io/hostler/agent/wire"
-	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -32,23 +31,17 @@ type Agent struct {
 	numbers  *wire.Numbers
 
 	// The rooms. Each owns its state; rooms.go says what each may ask of another.
-	uplink   *uplink.Uplink
-	lease    *lease.Lease // nil without a coordinator
-	actions  *actions.Actions
-	rights   *rights.Rights
-	relay    *relay.Relay
-	commands *commands.Active // nil if this host runs none
-
-	listings chan listing    // containers as a runtime sees them
-	pokes    []chan struct{} // ask for a listing, one for each runtime
-	gen      atomic.Uint64   // counts what was seen of containers, to tell old looks
+	uplink     *uplink.Uplink
+	lease      *lease.Lease // nil without a coordinator
+	actions    *actions.Actions
+	rights     *rights.Rights
+	relay      *relay.Relay
+	commands   *commands.Active // nil if this host runs none
+	containers *containers.Containers
 
 	// Owned by the loop.
-	self                                       queue.Identity
-	managed                                    map[protocol.CTID]*tracked
-	foreign                                    map[container.Kind][]container.Info
-	unlooked                                   []container.Kind // runtimes whose containers were not seen yet
-	keepSoon, lookSoon, forgetSoon, retainSoon *loop.Timer
+	self                             queue.Identity
+	lookSoon, forgetSoon, retainSoon *loop.Timer
 }
 
 // errStopping is the cause with which workers are ended.
@@ -66,16 +59,9 @@ func New(cfg Config) (*Agent, error) {
 		counters: newCounters(),
 		wire:     &wire.Host{ID: cfg.Host, Fleet: cfg.Fleet, FleetName: cfg.FleetName, Signer: cfg.Signer, Trust: cfg.Trust},
 		numbers:  &wire.Numbers{},
-		listings: make(chan listing),
-		managed:  make(map[protocol.CTID]*tracked),
-		foreign:  make(map[container.Kind][]container.Info),
-	}
-	for _, r := range cfg.Runtimes {
-		a.pokes = append(a.pokes, make(chan struct{}, 1))
-		a.unlooked = append(a.unlooked, r.Kind())
 	}
 	a.furnish()
-	a.keepSoon, a.lookSoon = a.loop.Timer(a.correct), a.loop.Timer(a.lookAround)
+	a.lookSoon = a.loop.Timer(a.lookAround)
 	a.forgetSoon, a.retainSoon = a.loop.Timer(a.forget), a.loop.Timer(a.retain)
 	a.loop.OnDisk(a.tryDisk)
 	return a, nil
@@ -102,12 +88,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { return a.lease.Run(running) })  // leases ⇄ grants: no disk, no loop
 		g.Go(func() error { return a.relay.Run(running) })  // chunks → payloads and terminals
 	}
-	for i, r := range a.cfg.Runtimes {
-		g.Go(func() error { return a.look(running, r, a.pokes[i]) }) // full looks at containers
-		if w, ok := r.(container.Watcher); ok {
-			g.Go(func() error { return a.watch(running, r.Kind(), w, a.pokes[i]) }) // changes of containers
-		}
-	}
+	g.Go(func() error { a.containers.Run(running); return nil }) // full looks at containers, and their changes
 	if a.cfg.Commands != nil {
 		g.Go(func() error { a.commands.Sweep(running, a.cfg.Queue.Has); return nil }) // runs of unknown actions
 	}
@@ -158,9 +139,11 @@ func (a *Agent) remember(ctx context.Context) error {
 	if err := a.uplink.Load(ctx, a.self, inst, alerts); err != nil {
 		return err
 	}
-	if err := a.loadContainers(ctx); err != nil {
+	kept, err := a.cfg.Queue.Containers(ctx)
+	if err != nil {
 		return err
 	}
+	a.containers.Load(kept)
 	if err := a.rights.Load(a.self.Store); err != nil {
 		return err
 	}
@@ -197,8 +180,6 @@ func (a *Agent) turn(ctx, running context.Context) error {
 			a.loop.Call(call)
 		case <-a.uplink.News():
 			a.uplink.Take()
-		case l := <-a.listings:
-			a.listed(l)
 		case <-a.relay.Owed():
 			a.uplink.TellCredits()
 		case <-a.loop.Wake():
@@ -233,7 +214,7 @@ const (
 // lookAround is the full look at everything, the safety net under the watchers.
 func (a *Agent) lookAround() {
 	a.lookSoon.In(a.cfg.CheckEvery)
-	a.lookAll()
+	a.containers.Look()
 	if a.commands != nil {
 		a.commands.Look()
 	}

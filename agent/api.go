@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/containers"
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/relay"
@@ -66,12 +67,7 @@ type Status struct {
 }
 
 // Container is a container as the agent knows and sees it.
-type Container struct {
-	protocol.Container
-	Template string
-	MAC      string
-	Foreign  bool
-}
+type Container = containers.Container
 
 // Status returns the present state.
 func (a *Agent) Status(ctx context.Context) (Status, error) {
@@ -145,7 +141,7 @@ func (a *Agent) Attach(ctx context.Context, id protocol.ActionID, user string, p
 // Containers returns all containers of the host, managed ones first, each by
 // name.
 func (a *Agent) Containers(ctx context.Context) ([]Container, error) {
-	return loop.Ask(ctx, a.loop, func() ([]Container, error) { return a.containers(), nil })
+	return loop.Ask(ctx, a.loop, func() ([]Container, error) { return a.containers.All(), nil })
 }
 
 // Metrics are counters since New and the newest gauges.
@@ -181,6 +177,7 @@ func (a *Agent) Metrics() Metrics {
 	if a.lease != nil {
 		m.Lease, m.LeaseLowest = a.lease.Left()
 	}
+	m.Starts, m.StartFailures = a.containers.Counters.Starts.Load(), a.containers.Counters.StartFailures.Load()
 	m.Commits = a.cfg.Queue.Stats().Commits
 	return m
 }

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/hostler-io/hostler/agent/commands"
+	"github.com/hostler-io/hostler/agent/containers"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/relay"
 	"github.com/hostler-io/hostler/agent/rights"
@@ -55,7 +55,7 @@ type Config struct {
 	// kind. The caller closes them after Run. Default: none.
 	Runtimes []container.Runtime
 	// Network gives new containers their interface. Default: none but loopback.
-	Network Network
+	Network containers.Network
 	// Commands runs commands, and RunDirs keep what they leave. Without them commands
 	// are refused as unsupported; one requires the other.
 	Commands commands.Runner
@@ -143,14 +143,6 @@ type Trust interface {
 	Revoke(ctx context.Context, list []byte) error
 	// Fetch asks the coordinator for rings up to at least number.
 	Fetch(ctx context.Context, number uint64) error
-}
-
-// Network is what containers of this host are attached to. It is safe for
-// concurrent use.
-type Network interface {
-	// Ensure brings the bridge up if it is not, and returns its name and its
-	// network. The gateway is [container.Gateway] of the network.
-	Ensure(ctx context.Context) (bridge string, network netip.Prefix, err error)
 }
 
 func (c Config) withDefaults() Config {

@@ -10,10 +10,8 @@ import (
 
 // counters are written by any goroutine and read by Metrics.
 type counters struct {
-	traffic       *wire.Traffic
-	starts        atomic.Uint64
-	startFailures atomic.Uint64
-	gauges        atomic.Pointer[gauges]
+	traffic *wire.Traffic
+	gauges  atomic.Pointer[gauges]
 }
 
 // gauges are what the loop saw when it last turned.
@@ -33,17 +31,15 @@ func newCounters() *counters {
 func (c *counters) snapshot() Metrics {
 	g, t := c.gauges.Load(), c.traffic.Counts()
 	return Metrics{
-		Refused:       t.Refused,
-		Dropped:       t.Dropped,
-		Sent:          t.Sent,
-		Received:      t.Received,
-		Starts:        c.starts.Load(),
-		StartFailures: c.startFailures.Load(),
-		Connected:     g.connected,
-		Degraded:      g.degraded,
-		Waiting:       g.waiting,
-		Running:       g.running,
-		Unsent:        g.unsent,
-		Containers:    maps.Clone(g.containers),
+		Refused:    t.Refused,
+		Dropped:    t.Dropped,
+		Sent:       t.Sent,
+		Received:   t.Received,
+		Connected:  g.connected,
+		Degraded:   g.degraded,
+		Waiting:    g.waiting,
+		Running:    g.running,
+		Unsent:     g.unsent,
+		Containers: maps.Clone(g.containers),
 	}
 }

@@ -15,12 +15,10 @@
 //     handler per kind says what it does.
 //   - agent/rights: what takes whose approval, by the policy in force.
 //   - agent/commands: commands under their supervisors.
+//   - agent/containers: containers as their users want them.
 //   - agent/relay: the bytes of actions: output up, input down, terminals.
 //   - agent/wire: how the host signs, numbers and judges messages.
 //   - agent/queue: the memory of all of them.
-//
-// keeper.go and lifecycle.go keep containers as their users want them; retry.go
-// decides when to try again, and when to give up; it is pure.
 //
 // # One owner
 //

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/hostler-io/hostler/agent/loop"
-	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -15,7 +14,7 @@ func (a *Agent) status() Status {
 		Host: a.cfg.Host, Fleet: a.cfg.Fleet, FleetName: a.cfg.FleetName, Boot: a.cfg.Boot,
 		Inc: a.self.Inc, Starts: a.self.Starts, Store: a.self.Store, Link: a.cfg.Link != nil, Connected: line.Connected,
 		SinceMS: line.SinceMS, Conn: line.Conn, Term: line.Term, Waiting: a.actions.Waiting(), Unsent: line.Unsent,
-		Degraded: a.loop.Degraded(), Containers: len(a.managed), Policy: PolicyStatus{a.rights.Info(), a.rights.FloorMS()},
+		Degraded: a.loop.Degraded(), Policy: PolicyStatus{a.rights.Info(), a.rights.FloorMS()},
 	}
 	if a.lease != nil {
 		s.LeaseUntilMS = a.lease.UntilMS()
@@ -24,10 +23,10 @@ func (a *Agent) status() Status {
 	if a.cfg.Trust != nil {
 		s.Ring = a.cfg.Trust.Ring()
 	}
-	for _, t := range a.managed {
-		if t.rec.Broken != "" {
-			s.Broken++
-		}
+	states, broken := a.containers.Count()
+	s.Broken = broken
+	for _, n := range states {
+		s.Containers += n
 	}
 	return s
 }
@@ -38,23 +37,17 @@ func (a *Agent) publishGauges() {
 		return
 	}
 	line := a.uplink.Standing()
-	g := gauges{connected: line.Connected, degraded: a.loop.Degraded() != "", waiting: a.actions.Waiting(), unsent: line.Unsent, containers: make(map[container.State]int)}
+	g := gauges{connected: line.Connected, degraded: a.loop.Degraded() != "", waiting: a.actions.Waiting(), unsent: line.Unsent}
 	g.running = a.actions.Open() - g.waiting
-	for _, t := range a.managed {
-		state := container.StateUnknown
-		if t.seen {
-			state = t.info.State
-		}
-		g.containers[state]++
-	}
+	g.containers, _ = a.containers.Count()
 	a.counters.gauges.Store(&g)
 }
 
 // trigger looks at everything now.
 func (a *Agent) trigger() {
 	a.uplink.Trigger()
-	a.lookAll()
-	a.keepSoon.In(0)
+	a.containers.Look()
+	a.containers.Settled()
 }
 
 // propose accepts an action of the host's own people.

@@ -2,15 +2,17 @@ package agent
 
 import (
 	"context"
-	"fmt"
+	"maps"
 
 	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/commands"
+	"github.com/hostler-io/hostler/agent/containers"
 	"github.com/hostler-io/hostler/agent/lease"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/relay"
 	"github.com/hostler-io/hostler/agent/rights"
 	"github.com/hostler-io/hostler/agent/uplink"
+	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
 )
@@ -37,10 +39,15 @@ func (a *Agent) furnish() {
 			BootMS: cfg.BootMS, Now: cfg.Now, Log: cfg.Log,
 		}, a.loop, runs{a})
 	}
+	handlers := make(map[protocol.Kind]actions.Handler)
 	a.actions = actions.New(actions.Config{
-		Host: cfg.Host, Boot: cfg.Boot, Loop: a.loop, Store: cfg.Queue, Rooms: roomsOf{a}, Policy: a.rights, Inputs: a.relay, Handlers: a.handlers(),
+		Host: cfg.Host, Boot: cfg.Boot, Loop: a.loop, Store: cfg.Queue, Rooms: roomsOf{a}, Policy: a.rights, Inputs: a.relay, Handlers: handlers,
 		Random: a.random, Lanes: cfg.Lanes, HostRuns: cfg.HostRuns, Sessions: cfg.Sessions, MaxOpen: cfg.MaxOpen, Log: cfg.Log,
 	})
+	a.containers = containers.New(containers.Config{
+		Runtimes: cfg.Runtimes, Network: cfg.Network, Loop: a.loop, Lanes: a.actions, Rooms: roomsOf{a}, Log: cfg.Log,
+	})
+	maps.Copy(handlers, a.handlers())
 	u := uplink.Config{
 		Host: a.wire, Numbers: a.numbers, Traffic: a.counters.traffic, Link: cfg.Link, Trust: cfg.Trust, Loop: a.loop,
 		Streams: cfg.Queue, Answers: cfg.Queue, AuditLog: cfg.Queue.Audit(), Actions: a.actions, Bytes: a.relay,
@@ -58,19 +65,17 @@ func (a *Agent) furnish() {
 
 // handlers says how actions of each kind are carried out.
 func (a *Agent) handlers() map[protocol.Kind]actions.Handler {
-	all := make(map[protocol.Kind]actions.Handler)
+	cfg := &a.cfg
+	commands := commands.Handler{
+		Active: a.commands, Rooms: needs{a}, Fetches: cfg.Payloads != nil && cfg.Link != nil, Unseals: cfg.Unseal != nil, Moves: cfg.Mover != nil,
+	}
+	all := a.containers.Handlers()
 	for _, k := range protocol.Kinds() {
-		switch info, _ := protocol.KindOf(k); {
-		case k == protocol.KindPing:
-			all[k] = actions.Ping{}
-		case k == protocol.KindPolicySet:
-			all[k] = a.rights
-		case info.Command:
-			all[k] = commandVerbs{a}
-		default:
-			all[k] = verbs{a}
+		if info, _ := protocol.KindOf(k); info.Command {
+			all[k] = commands
 		}
 	}
+	all[protocol.KindPing], all[protocol.KindPolicySet] = actions.Ping{}, a.rights
 	return all
 }
 
@@ -85,13 +90,17 @@ func (a *Agent) hostChanged() { a.uplink.Changed() }
 // report is what the host tells of itself; false until all its containers were
 // seen.
 func (a *Agent) report() (uplink.Report, bool) {
-	if len(a.unlooked) > 0 {
+	if !a.containers.Looked() {
 		return uplink.Report{}, false
 	}
 	h, policy := a.cfg.HostInfo(), a.rights.Info()
 	h.Policy = &policy
 	h.Boot, h.ClockMS, h.QueueDepth = a.cfg.Boot, a.loop.WallMS(), a.actions.Open()
-	return uplink.Report{Host: h, Containers: a.inventory()}, true
+	var inventory []protocol.Container
+	for _, c := range a.containers.All() {
+		inventory = append(inventory, c.Container)
+	}
+	return uplink.Report{Host: h, Containers: inventory}, true
 }
 
 // raise makes a change of an alert durable.
@@ -108,26 +117,24 @@ func (a *Agent) apply(c queue.Change) error {
 	return err
 }
 
-// roomsOf answers the room of actions about the other rooms, as [actions.Host].
+// roomsOf answers the room of actions about the other rooms, as [actions.Host] and [containers.Rooms].
 type roomsOf struct{ a *Agent }
 
 // ContainerName implements [actions.Host].
 func (r roomsOf) ContainerName(id protocol.CTID) protocol.ContainerName {
-	if t := r.a.managed[id]; t != nil {
-		return t.rec.Name
-	}
-	return ""
+	name, _, _ := r.a.containers.Find(id)
+	return name
 }
 
 // Misnamed implements [actions.Host].
 func (r roomsOf) Misnamed(s *protocol.Spec, pending []*protocol.Spec) error {
-	return r.a.misnamed(s, pending)
+	return r.a.containers.Misnamed(s, pending)
 }
 
 // Applied implements [actions.Host].
 func (r roomsOf) Applied(c queue.Change) {
 	a := r.a
-	a.applyToContainers(c)
+	a.containers.Applied(c)
 	a.uplink.Alerted(c.Alerts)
 	if len(c.Delete)+len(c.Put)+len(c.Alerts) > 0 {
 		a.hostChanged()
@@ -143,11 +150,33 @@ func (r roomsOf) Moved() { r.a.uplink.ActionMoved() }
 // Ended implements [actions.Host].
 func (r roomsOf) Ended(act *queue.Action, _ *protocol.Spec) {
 	r.a.relay.Ended(act.ID, act.Attempt)
-	r.a.keepSoon.In(0) // its container may be corrected now
+	r.a.containers.Settled()
 }
 
 // Spare implements [actions.Host].
 func (r roomsOf) Spare() { r.a.spare() }
+
+// Apply implements [containers.Rooms].
+func (r roomsOf) Apply(c queue.Change) error { return r.a.apply(c) }
+
+// Seen implements [containers.Rooms].
+func (r roomsOf) Seen() { r.a.hostChanged() }
+
+// needs is what commands need as they begin, as [commands.Rooms].
+type needs struct{ a *Agent }
+
+// Find implements [commands.Rooms].
+func (n needs) Find(id protocol.CTID) (protocol.ContainerName, container.Runtime, bool) {
+	return n.a.containers.Find(id)
+}
+
+// Within implements [commands.Rooms].
+func (n needs) Within(s *protocol.Spec, requester string) []string {
+	return n.a.rights.Within(s, requester)
+}
+
+// Expect implements [commands.Rooms].
+func (n needs) Expect(id protocol.ActionID, attempt int) { n.a.relay.Expect(id, attempt) }
 
 // runs hears of commands, as [commands.Actions].
 type runs struct{ a *Agent }
@@ -164,9 +193,9 @@ func (r runs) Began(id protocol.ActionID, run commands.Run, acks *commands.Ackno
 func (r runs) Started(id protocol.ActionID) { r.a.actions.LeaveLane(id) }
 
 // Concluded implements [commands.Actions].
-func (r runs) Concluded(id protocol.ActionID, o commands.Outcome) {
+func (r runs) Concluded(id protocol.ActionID, o actions.Outcome) {
 	if j := r.a.actions.Job(id); j != nil {
-		j.Conclude(actions.Outcome(o))
+		j.Conclude(o)
 	}
 }
 
@@ -213,63 +242,4 @@ func (b bytesOf) Record(r audit.Record) bool {
 // Action implements [relay.Actions].
 func (b bytesOf) Action(ctx context.Context, id protocol.ActionID) (Action, error) {
 	return b.a.Action(ctx, id)
-}
-
-// commandVerbs carries out actions that run a command, as [actions.Handler].
-type commandVerbs struct{ a *Agent }
-
-// Admit implements [actions.Handler].
-func (v commandVerbs) Admit(s *protocol.Spec) error {
-	cfg := &v.a.cfg
-	info, _ := protocol.KindOf(s.Kind)
-	switch {
-	case s.HasPayload() && (cfg.Payloads == nil || cfg.Link == nil):
-		return fmt.Errorf("%w: input cannot be fetched here", actions.CodeUnsupported)
-	case s.SecretEnv != nil && cfg.Unseal == nil:
-		return fmt.Errorf("%w: secret values cannot be read here", actions.CodeUnsupported)
-	case info.Files && cfg.Mover == nil:
-		return fmt.Errorf("%w: files cannot be moved here", actions.CodeUnsupported)
-	case cfg.Commands == nil:
-		return fmt.Errorf("%w: commands cannot be run here", actions.CodeUnsupported)
-	}
-	return nil
-}
-
-// Prepare implements [actions.Handler].
-func (v commandVerbs) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
-	if info, _ := protocol.KindOf(s.Kind); info.Target && v.a.managed[s.Target] == nil {
-		return queue.Change{}, &queue.Step{Event: protocol.EventTargetGone}
-	}
-	return queue.Change{}, nil
-}
-
-// Begin implements [actions.Handler].
-func (v commandVerbs) Begin(j *actions.Job) {
-	a, act, spec := v.a, j.Action(), j.Spec()
-	if spec.Kind.Interactive() {
-		a.relay.Expect(act.ID, act.Attempt)
-	}
-	within := act.Within
-	if within == nil && spec.Files != nil { // an earlier version let it in, which kept none
-		within = a.rights.Within(spec, act.Requester)
-	}
-	a.commands.Begin(commands.Attempt{ID: act.ID, Number: act.Attempt, Spec: *spec, Target: a.execTarget(spec), Within: within, Found: j.Recovered()}, act.Cancelling)
-}
-
-// Recover implements [actions.Recoverer]: what became of an attempt is found out.
-func (v commandVerbs) Recover(j *actions.Job) { v.Begin(j) }
-
-// Cancel implements [actions.Canceller].
-func (v commandVerbs) Cancel(j *actions.Job) { v.a.commands.Cancel(j.Action().ID) }
-
-// execTarget is the container in which a command runs.
-func (a *Agent) execTarget(s *protocol.Spec) commands.Target {
-	if info, _ := protocol.KindOf(s.Kind); !info.Target {
-		return commands.Target{}
-	}
-	t := a.managed[s.Target]
-	if t == nil {
-		return commands.Target{}
-	}
-	return commands.Target{Name: string(t.rec.Name), Runtime: a.runtime(t.rec.Runtime)}
 }

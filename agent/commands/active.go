@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
 )
@@ -55,7 +56,7 @@ type Actions interface {
 	// action.
 	Started(id protocol.ActionID)
 	// Concluded tells what the attempt came to.
-	Concluded(id protocol.ActionID, o Outcome)
+	Concluded(id protocol.ActionID, o actions.Outcome)
 	// NotCancelled tells that a command goes on although its end was asked for.
 	NotCancelled(id protocol.ActionID, why error)
 	// Remark tells what keeps a command from its end; empty is nothing.
@@ -155,7 +156,7 @@ func (a *Active) awaitStart(ctx context.Context, c *command, r Run) func() {
 }
 
 // concluded takes the end of an attempt.
-func (a *Active) concluded(c *command, o Outcome) {
+func (a *Active) concluded(c *command, o actions.Outcome) {
 	if a.all[c.id] != c {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
@@ -43,7 +44,7 @@ type worker struct {
 
 // follow starts the attempt, or finds what became of it, and stays until its
 // end. nil means that ctx ended first.
-func (c *worker) follow(ctx context.Context) *Outcome {
+func (c *worker) follow(ctx context.Context) *actions.Outcome {
 	found := c.Found
 	for {
 		var run Run
@@ -57,7 +58,7 @@ func (c *worker) follow(ctx context.Context) *Outcome {
 			}
 			run = f.Run
 		} else {
-			var bad *Outcome
+			var bad *actions.Outcome
 			run, bad = c.start(ctx)
 			switch {
 			case bad != nil && ctx.Err() != nil:
@@ -72,7 +73,7 @@ func (c *worker) follow(ctx context.Context) *Outcome {
 		end, err := run.Wait(ctx)
 		switch {
 		case err == nil && c.mayRepeat(end.Exit):
-			return &Outcome{Again: true, Step: conclude(end), Gone: end.Emptied}
+			return &actions.Outcome{Again: true, Step: conclude(end), Gone: end.Emptied}
 		case err == nil:
 			return c.noted(ends(conclude(end)))
 		case ctx.Err() != nil, errors.Is(err, runner.ErrClosed):
@@ -125,7 +126,7 @@ func (c *worker) unseal() (protocol.Secret, error) {
 }
 
 // start starts the supervisor. The start of the attempt is durable.
-func (c *worker) start(ctx context.Context) (Run, *Outcome) {
+func (c *worker) start(ctx context.Context) (Run, *actions.Outcome) {
 	cmd := Command{
 		Action: c.ID, Attempt: c.Number, Supervisor: c.Supervisor,
 		Argv: c.Spec.Argv, Env: c.Spec.Env, Dir: c.Spec.Cwd, User: c.Spec.User, TimeoutMS: c.Spec.Timeout().Milliseconds(), Daemon: c.Spec.Daemon,

@@ -4,6 +4,6 @@
 //
 // [Active] belongs to the agent's loop; what takes time is done beside it by one
 // follower for each attempt (attempt.go). What an attempt came to is decided by
-// pure code (outcome.go, stuck.go) and comes back to the loop as an [Outcome]:
+// pure code (outcome.go, stuck.go) and comes back to the loop as an [actions.Outcome]:
 // package commands stores nothing.
 package commands

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -31,7 +32,7 @@ type Move struct {
 
 // mover makes the command that moves files. It runs under a supervisor, as any
 // command, so that it outlives the agent, ends in time, and can be cancelled.
-func (c *worker) mover(ctx context.Context, cmd *Command) *Outcome {
+func (c *worker) mover(ctx context.Context, cmd *Command) *actions.Outcome {
 	m := Move{Place: files.Place{Root: "/"}, Files: *c.Spec.Files, Temp: ".hostler-" + c.ID.String()}
 	m.Allowed = c.Within
 	info, _ := protocol.KindOf(c.Spec.Kind)
@@ -59,7 +60,7 @@ func (c *worker) pulls() bool {
 
 // noted adds what a pull has left of its archive to the end of its action. Without
 // it whoever pulled takes nothing, so what cannot be read is not passed over.
-func (c *worker) noted(o *Outcome) *Outcome {
+func (c *worker) noted(o *actions.Outcome) *actions.Outcome {
 	if !c.pulls() || o.Step.Exit == nil || len(o.Step.Output) == 0 {
 		return o
 	}
@@ -85,7 +86,7 @@ func (c *worker) noted(o *Outcome) *Outcome {
 }
 
 // containerFiles finds where the files of the container are.
-func (c *worker) containerFiles(ctx context.Context, p *files.Place) *Outcome {
+func (c *worker) containerFiles(ctx context.Context, p *files.Place) *actions.Outcome {
 	if c.Target.Runtime == nil {
 		return ends(queue.Step{Event: protocol.EventTargetGone})
 	}

@@ -3,6 +3,7 @@ package commands
 import (
 	"fmt"
 
+	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
@@ -12,18 +13,10 @@ import (
 // agent was killed in between.
 const maxUnbegun = 10
 
-// Outcome is what an attempt came to: the end of its action, or another attempt,
-// unless its end was asked for.
-type Outcome struct {
-	Again bool
-	Step  queue.Step // with Again: the end of the action if no attempt may follow
-	Gone  bool       // no process of it is left for certain
-}
-
-func ends(s queue.Step) *Outcome { return &Outcome{Step: s} }
+func ends(s queue.Step) *actions.Outcome { return &actions.Outcome{Step: s} }
 
 // noStart is the end of a command that could not begin.
-func noStart(format string, args ...any) *Outcome {
+func noStart(format string, args ...any) *actions.Outcome {
 	return ends(queue.Step{Event: protocol.EventNoStart, Detail: fmt.Sprintf(format, args...)})
 }
 
@@ -38,19 +31,19 @@ func noStart(format string, args ...any) *Outcome {
 //
 // The next attempt of what never began is no second time. Two of one action never
 // live at a time: what does no harm twice may do so beside itself.
-func recovered(s *protocol.Spec, attempt int, f Found) *Outcome {
+func recovered(s *protocol.Spec, attempt int, f Found) *actions.Outcome {
 	info, _ := protocol.KindOf(s.Kind)
 	switch f.Verdict {
 	case runner.Exited:
 		return ends(conclude(f.End))
 	case runner.NeverBegan:
 		if attempt < maxUnbegun {
-			return &Outcome{Again: true, Gone: true}
+			return &actions.Outcome{Again: true, Gone: true}
 		}
 		return noStart("it never began in %d attempts", attempt)
 	}
 	if attempt < info.Attempts && f.Emptied {
-		return &Outcome{Again: true, Gone: true}
+		return &actions.Outcome{Again: true, Gone: true}
 	}
 	detail := "the host was restarted under it"
 	if f.Verdict != runner.Rebooted {
@@ -60,7 +53,7 @@ func recovered(s *protocol.Spec, attempt int, f Found) *Outcome {
 		}
 	}
 	detail += "; the last bytes of its output may be missing"
-	return &Outcome{Step: queue.Step{Event: protocol.EventInterrupt, Detail: detail, Output: f.End.Output}, Gone: f.Emptied}
+	return &actions.Outcome{Step: queue.Step{Event: protocol.EventInterrupt, Detail: detail, Output: f.End.Output}, Gone: f.Emptied}
 }
 
 // conclude translates the end of a command into the end of its action. A

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/runner"
 )
 
@@ -71,13 +72,6 @@ func (a *Active) abandon(c *command, s runner.Sight) {
 	})
 }
 
-// The remarks about a command begin with one of these, by which they are known
-// again.
-const (
-	RemarkCancelling = "cancelling: "
-	RemarkStuck      = "stuck: "
-)
-
 // moment is a time by the clock that measures and by the wall clock.
 type moment struct{ at, date time.Time }
 
@@ -126,9 +120,9 @@ func stuck(s runner.Sight, late, cancelling bool, blocked []string) string {
 		return ""
 	}
 	if cancelling {
-		return RemarkCancelling + strings.Join(all, "; ")
+		return actions.Cancelling + strings.Join(all, "; ")
 	}
-	return RemarkStuck + strings.Join(all, "; ")
+	return actions.Stuck + strings.Join(all, "; ")
 }
 
 // alive names processes as ps does.

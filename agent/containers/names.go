@@ -1,4 +1,4 @@
-package agent
+package containers
 
 import (
 	"fmt"
@@ -8,12 +8,12 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// codeWrongName refuses a request that calls its container by the name of another,
-// or by a name that it never had.
+// codeWrongName refuses a request that calls its container by the name of another
+// one, or by a name that it never had.
 const codeWrongName protocol.Code = "wrong_name"
 
-// maxFormer is how many former names of a container are remembered: whoever asked
-// by an older one has waited for longer than anybody renames.
+// maxFormer is how many former names of a container are remembered: a request by an
+// older name has waited for longer than containers are renamed.
 const maxFormer = 16
 
 // called is a container by another name. The name that it had stays good for what
@@ -30,22 +30,22 @@ func called(c queue.Container, name protocol.ContainerName) queue.Container {
 	return c
 }
 
-// misnamed refuses what calls its container otherwise than it is called, was
-// called, or will be when what was accepted before is done. Whoever approves is
-// shown the name, and it is the id that counts: one who calls the database
-// "scratch" would have it destroyed by people who read what they sign.
-func (a *Agent) misnamed(s *protocol.Spec, pending []*protocol.Spec) error {
+// Misnamed refuses a request that calls its container otherwise than it is called, was
+// called, or will be called when what was accepted before is done: pending. The people
+// who approve are shown the name, but the id decides: a request that calls the
+// database "scratch" would have it destroyed by people who read what they sign.
+func (c *Containers) Misnamed(s *protocol.Spec, pending []*protocol.Spec) error {
 	if s.Name == "" || s.Target.IsZero() || s.Kind == protocol.KindCreate {
 		return nil
 	}
 	var names []protocol.ContainerName // the present one first
-	if t := a.managed[s.Target]; t != nil {
-		names = slices.Concat([]protocol.ContainerName{t.rec.Name}, t.rec.Former)
+	if m := c.managed[s.Target]; m != nil {
+		names = slices.Concat([]protocol.ContainerName{m.rec.Name}, m.rec.Former)
 	}
 	if slices.Contains(names, s.Name) {
 		return nil
 	}
-	given := func(o *protocol.Spec) {
+	for _, o := range pending {
 		switch {
 		case o.Target != s.Target:
 		case o.Kind == protocol.KindCreate:
@@ -54,11 +54,8 @@ func (a *Agent) misnamed(s *protocol.Spec, pending []*protocol.Spec) error {
 			names = append(names, o.NewName)
 		}
 	}
-	for _, o := range pending {
-		given(o)
-	}
 	if len(names) == 0 || slices.Contains(names, s.Name) {
-		return nil // what is not there at all says so when its turn comes
+		return nil // a container that is not there at all is told when its turn comes
 	}
 	return fmt.Errorf("%w: container %s is called %q here and never was %q; find out which one is meant, and ask again: hostler ct ls", codeWrongName, s.Target, names[0], s.Name)
 }

@@ -1,0 +1,183 @@
+package containers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+
+	"github.com/hostler-io/hostler/agent/actions"
+	"github.com/hostler-io/hostler/agent/loop"
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Network is what containers of this host are attached to. It is safe for
+// concurrent use.
+type Network interface {
+	// Ensure brings the bridge up if it is not, and returns its name and its
+	// network. The gateway is [container.Gateway] of the network.
+	Ensure(ctx context.Context) (bridge string, network netip.Prefix, err error)
+}
+
+// Lanes are the lanes of containers, which actions and corrections share. They are
+// called in the loop.
+type Lanes interface {
+	// Idle reports whether no action is about a container, nor waits to be.
+	Idle(protocol.CTID) bool
+	// Hold holds the lane of a container for a correction, until Release.
+	Hold(protocol.CTID)
+	Release(protocol.CTID)
+}
+
+// Rooms are the other parts of the agent. They are called in the loop.
+type Rooms interface {
+	// Apply makes a change durable outside of any action and has all parts of the
+	// agent follow it, [Containers.Applied] among them. An error is that of the
+	// queue: nothing has changed.
+	Apply(queue.Change) error
+	// Seen tells that something about the containers has changed, or that a
+	// runtime was looked at.
+	Seen()
+}
+
+// Config is what containers are kept with. Network is optional.
+type Config struct {
+	Runtimes []container.Runtime // at most one of each kind
+	Network  Network
+	Loop     *loop.Loop
+	Lanes    Lanes
+	Rooms    Rooms
+	Log      *slog.Logger
+}
+
+// Containers are the containers of a host. All of it belongs to the loop, but for
+// Counters and Run.
+type Containers struct {
+	Counters Counters
+
+	cfg      Config
+	managed  map[protocol.CTID]*managed
+	foreign  map[container.Kind][]container.Info
+	unlooked []container.Kind // runtimes whose containers were not seen yet
+	pokes    []chan struct{}  // ask for a look, one for each runtime
+	looks    atomic.Uint64    // counts what was seen of containers, to tell old looks
+	again    *loop.Timer      // for corrections
+}
+
+// Counters count since New. They may be read by any goroutine.
+type Counters struct {
+	Starts        atomic.Uint64 // by corrections
+	StartFailures atomic.Uint64
+}
+
+// managed is a container that the agent keeps.
+type managed struct {
+	rec   queue.Container
+	info  container.Info // as it was last seen
+	seen  bool
+	tries attempts
+	look  uint64 // looks that began before this one may tell the past
+	// halt ends the correction that is under way, and idle is closed when it has
+	// ended. Both are nil if none is.
+	halt context.CancelCauseFunc
+	idle <-chan struct{}
+}
+
+// New returns the containers of a host, of which nothing is known.
+func New(cfg Config) *Containers {
+	c := &Containers{cfg: cfg, managed: make(map[protocol.CTID]*managed), foreign: make(map[container.Kind][]container.Info)}
+	for _, r := range cfg.Runtimes {
+		c.pokes = append(c.pokes, make(chan struct{}, 1))
+		c.unlooked = append(c.unlooked, r.Kind())
+	}
+	c.again = cfg.Loop.Timer(c.Correct)
+	return c
+}
+
+// Load takes what is remembered. Nothing is known of the state of containers yet.
+func (c *Containers) Load(all []queue.Container) {
+	clear(c.managed)
+	for _, rec := range all {
+		c.managed[rec.CTID] = &managed{rec: rec, tries: attempts{failures: rec.Failures}}
+	}
+}
+
+// Applied follows a change that is durable.
+func (c *Containers) Applied(change queue.Change) {
+	for _, id := range change.Delete {
+		delete(c.managed, id)
+	}
+	for _, rec := range change.Put {
+		if m := c.managed[rec.CTID]; m != nil {
+			m.rec = rec
+		} else {
+			c.managed[rec.CTID] = &managed{rec: rec}
+		}
+	}
+}
+
+// Settled has containers corrected now: an action about one has ended.
+func (c *Containers) Settled() { c.again.In(0) }
+
+// Looked reports whether the containers of all runtimes were looked at.
+func (c *Containers) Looked() bool { return len(c.unlooked) == 0 }
+
+// Find returns the name of a container and its runtime, which is nil if the host has
+// none of its kind any more. ok is false for a container that is not managed.
+func (c *Containers) Find(id protocol.CTID) (name protocol.ContainerName, r container.Runtime, ok bool) {
+	m := c.managed[id]
+	if m == nil {
+		return "", nil, false
+	}
+	return m.rec.Name, c.runtime(m.rec.Runtime), true
+}
+
+// runtime returns the runtime of that name; nil if the host has none.
+func (c *Containers) runtime(kind string) container.Runtime {
+	for _, r := range c.cfg.Runtimes {
+		if r.Kind().String() == kind {
+			return r
+		}
+	}
+	return nil
+}
+
+// creator returns the runtime that makes new containers.
+func (c *Containers) creator() (container.Runtime, error) {
+	for _, r := range c.cfg.Runtimes {
+		if _, ok := r.(container.Creator); ok {
+			return r, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: no runtime of this host makes containers", actions.CodeUnsupported)
+}
+
+// used reports whether a name is that of any container of the host.
+func (c *Containers) used(name protocol.ContainerName) bool {
+	for _, m := range c.managed {
+		if m.rec.Name == name {
+			return true
+		}
+	}
+	for _, infos := range c.foreign {
+		if slices.ContainsFunc(infos, func(i container.Info) bool { return i.Name == string(name) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// sorted returns the managed containers by name.
+func (c *Containers) sorted() []*managed {
+	all := make([]*managed, 0, len(c.managed))
+	for _, m := range c.managed {
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(x, y *managed) int { return cmp.Compare(x.rec.Name, y.rec.Name) })
+	return all
+}

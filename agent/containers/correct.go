@@ -1,0 +1,185 @@
+package containers
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/hostler-io/hostler/agent/actions"
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Numbers of corrections.
+const (
+	// maxCorrections is how many containers are corrected at a time: after a
+	// reboot all that ran come back, and a host should stay usable meanwhile.
+	maxCorrections = 8
+	// correctTimeout bounds one correction.
+	correctTimeout = 5 * time.Minute
+)
+
+// correction is what a container needs to be as its user wants it.
+type correction int
+
+// The corrections.
+const (
+	correctNothing correction = iota
+	correctLater              // at attempts.notBefore
+	correctStart
+	correctStop
+)
+
+// judge is the decision about one container. It is pure.
+func judge(rec *queue.Container, seen bool, state container.State, tries attempts, now time.Duration) (what correction) {
+	switch {
+	case !rec.Made || !seen || rec.Broken != "":
+		return correctNothing
+	case rec.Intended == queue.Running && state == container.StateStopped:
+		what = correctStart
+	case rec.Intended == queue.Stopped && (state == container.StateRunning || state == container.StateFrozen):
+		what = correctStop
+	default:
+		return correctNothing
+	}
+	if now < tries.notBefore {
+		return correctLater
+	}
+	return what
+}
+
+// Correct brings containers to what their users want, if no action is at work on
+// them. What users want is durable, so a full disk does not prevent it.
+func (c *Containers) Correct() {
+	if c.cfg.Loop.Stopping() {
+		return
+	}
+	busy := 0
+	for _, m := range c.managed {
+		if m.halt != nil {
+			busy++
+		}
+	}
+	now := c.cfg.Loop.Now()
+	for _, m := range c.sorted() {
+		what := judge(&m.rec, m.seen, m.info.State, m.tries, now)
+		if m.halt != nil || !c.cfg.Lanes.Idle(m.rec.CTID) {
+			continue // asked again at the end of that
+		}
+		switch what {
+		case correctLater:
+			c.again.In(m.tries.notBefore - now)
+		case correctStart, correctStop:
+			if busy < maxCorrections {
+				busy++
+				c.beginCorrection(m, what)
+			}
+		}
+	}
+}
+
+// beginCorrection starts or stops a container beside the loop. It holds the
+// container's lane meanwhile, as an action does.
+func (c *Containers) beginCorrection(m *managed, what correction) {
+	r := c.runtime(m.rec.Runtime)
+	if r == nil {
+		return
+	}
+	c.cfg.Lanes.Hold(m.rec.CTID)
+	o := &operation{cfg: &c.cfg, rec: m.rec, runtime: r}
+	work, halt := context.WithCancelCause(c.cfg.Loop.Work())
+	idle := make(chan struct{})
+	m.halt, m.idle = halt, idle
+	c.cfg.Loop.Worker(func() func() {
+		defer halt(nil)
+		ctx, cancel := context.WithTimeout(work, correctTimeout)
+		defer cancel()
+		err := o.correct(ctx, what)
+		preempted := context.Cause(work) == actions.ErrPreempted
+		close(idle)
+		o.look(c.cfg.Loop.Work())
+		return func() {
+			c.cfg.Lanes.Release(o.rec.CTID)
+			if m := c.managed[o.rec.CTID]; m != nil {
+				m.halt, m.idle = nil, nil
+				if preempted {
+					return // its stop looks at it
+				}
+				c.corrected(m, what, o.seen, err)
+			}
+		}
+	})
+}
+
+// correct makes a correction, in a worker.
+func (o *operation) correct(ctx context.Context, what correction) (err error) {
+	if what == correctStart {
+		return o.start(ctx)
+	}
+	o.seen, err = o.runtime.Stop(ctx, string(o.rec.Name), defaultGrace)
+	return err
+}
+
+// corrected takes the end of a correction.
+func (c *Containers) corrected(m *managed, what correction, seen container.Info, err error) {
+	if c.cfg.Loop.Work().Err() != nil {
+		return // the agent stops: whatever it was, it was not the container's fault
+	}
+	c.again.In(0)
+	switch {
+	case what == correctStop && err != nil:
+		c.cfg.Log.Warn("a container that should be stopped does not stop", "container", string(m.rec.Name), "error", err)
+		m.tries = m.tries.unstopped(c.cfg.Loop.Now(), c.cfg.Loop.Jitter())
+		m.seen = false // looked at again, and only then tried again
+	case what == correctStop:
+		c.cfg.Log.Info("a container was stopped as it should be", "container", string(m.rec.Name))
+	case err != nil:
+		c.startFailed(m, err)
+	default:
+		c.Counters.Starts.Add(1)
+		c.cfg.Log.Info("a container was started as it should be", "container", string(m.rec.Name))
+		m.tries = m.tries.up(c.cfg.Loop.Now())
+		if m.rec.Failures > 0 {
+			rec := m.rec
+			rec.Failures = 0
+			c.remake(rec, nil)
+		}
+	}
+	c.observed(m.rec.CTID, seen)
+}
+
+// startFailed counts a failed start, durable, and gives up after too many.
+func (c *Containers) startFailed(m *managed, why error) {
+	c.Counters.StartFailures.Add(1)
+	var broken bool
+	m.tries, broken = m.tries.failed(c.cfg.Loop.Now(), c.cfg.Loop.Jitter())
+	rec := m.rec
+	rec.Failures = m.tries.failures
+	var alerts []protocol.Alert
+	if broken {
+		rec.Broken = strings.ReplaceAll(strings.ToValidUTF8(why.Error(), "\uFFFD"), "\x00", "\uFFFD")
+		alerts = []protocol.Alert{{AlertInfo: protocol.AlertInfo{
+			ID: brokenAlert(&rec), Severity: "critical", SinceMS: c.cfg.Loop.WallMS(),
+			Text: "container " + string(rec.Name) + " does not start and is left alone until it is reset: " + rec.Broken,
+		}, Raised: true}}
+	}
+	c.cfg.Log.Warn("a container does not start", "container", string(rec.Name), "failures", rec.Failures, "broken", broken, "error", why)
+	c.remake(rec, alerts)
+}
+
+// remake makes a container's record durable. If the disk does not take it, the old
+// one stays, and the container is tried once more.
+func (c *Containers) remake(rec queue.Container, alerts []protocol.Alert) {
+	_ = c.cfg.Rooms.Apply(queue.Change{Put: []queue.Container{rec}, Alerts: alerts})
+}
+
+func brokenAlert(rec *queue.Container) string { return "container.broken/" + rec.CTID.String() }
+
+// mended clears the alert of a container that was broken.
+func mended(rec *queue.Container, wallMS int64) []protocol.Alert {
+	if rec.Broken == "" {
+		return nil
+	}
+	return []protocol.Alert{{AlertInfo: protocol.AlertInfo{ID: brokenAlert(rec), Severity: "critical", SinceMS: wallMS, Text: "container " + string(rec.Name) + " is tried again"}}}
+}

@@ -1,0 +1,167 @@
+package containers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/hostler-io/hostler/agent/actions"
+	"github.com/hostler-io/hostler/agent/loop"
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// create makes a container and, if asked for, starts it. Its commit point is the
+// container that is made: before it an interruption removes what is there, after it
+// the container stays, whether or not it starts.
+type create struct{ verb }
+
+// Admit implements [actions.Handler].
+func (h create) Admit(*protocol.Spec) error {
+	_, err := h.c.creator()
+	return err
+}
+
+// Prepare implements [actions.Handler]. A container that is remembered by that id and
+// name was made by an earlier attempt.
+func (h create) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
+	if m := h.c.managed[s.Target]; m != nil && m.rec.Name == s.Name {
+		return queue.Change{}, nil
+	}
+	r, err := h.c.creator()
+	if err != nil || h.c.managed[s.Target] != nil || h.c.used(s.Name) {
+		return queue.Change{}, &queue.Step{Event: protocol.EventFail, Detail: fmt.Sprintf("a container %q exists on this host, or its id does", s.Name)}
+	}
+	return keep(queue.Container{
+		CTID: s.Target, Name: s.Name, Runtime: r.Kind().String(), Class: cmp.Or(s.Class, classPinned), Intended: queue.Stopped,
+		Offline: cmp.Or(s.Offline, "keep"), Labels: slices.Sorted(slices.Values(s.Labels)), Template: s.Template,
+		MAC: container.MAC(container.CTID(s.Target.String())),
+	}), nil
+}
+
+// Begin implements [actions.Handler].
+func (h create) Begin(j *actions.Job) {
+	o := h.operation(j)
+	if o == nil {
+		return
+	}
+	s := actions.Saga{
+		Steps: []actions.Step{{Do: func(ctx context.Context) (queue.Change, error) { return h.make(ctx, o) }, Commit: true}},
+		Undo:  o.unmake,
+	}
+	if o.spec.Start {
+		s.Steps = append(s.Steps, actions.Step{Do: func(ctx context.Context) (queue.Change, error) {
+			if err := o.start(ctx); err != nil {
+				return queue.Change{}, fmt.Errorf("it was created and does not start: %w", err)
+			}
+			return queue.Change{}, nil
+		}})
+	}
+	h.run(j, o, s)
+}
+
+// make makes the container, or goes on with what an earlier attempt has made.
+func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
+	network, err := h.network(ctx, o)
+	if err == nil {
+		err = o.runtime.(container.Creator).Create(ctx, container.CreateSpec{
+			Name: string(o.rec.Name), CTID: container.CTID(o.rec.CTID.String()), Template: o.rec.Template, Network: network,
+		})
+	}
+	if err != nil {
+		return queue.Change{}, err
+	}
+	o.rec.Made = true
+	if o.spec.Start {
+		o.rec.Intended = queue.Running
+	}
+	return keep(o.rec), nil
+}
+
+// unmake forgets a container that could not be made, unless its user has to destroy
+// what is left of it.
+func (o *operation) unmake(ctx context.Context, why error) (queue.Change, error) {
+	if o.rec.Made {
+		return queue.Change{}, why // by an action before this one
+	}
+	if left := o.remove(ctx, why); left != nil {
+		return queue.Change{}, fmt.Errorf("%w; what it left cannot be removed: %w", why, left)
+	}
+	return queue.Change{Delete: []protocol.CTID{o.rec.CTID}}, why
+}
+
+// remove removes what a creation has left that was cut short. A container of that
+// name which has another id is not touched.
+func (o *operation) remove(ctx context.Context, why error) error {
+	if errors.Is(why, container.ErrExists) || errors.Is(why, container.ErrUnsupported) {
+		return nil // nothing was made
+	}
+	ctx, cancel := context.WithTimeout(ctx, correctTimeout)
+	defer cancel()
+	name := string(o.rec.Name)
+	info, err := o.runtime.Inspect(ctx, name)
+	switch {
+	case err == nil && string(info.CTID) != o.rec.CTID.String():
+		return nil
+	case err != nil && !errors.Is(err, container.ErrNotFound):
+		return err
+	}
+	// A container that is half made is not found, and yet destroyed.
+	err = o.runtime.(container.Creator).Destroy(ctx, name)
+	if errors.Is(err, container.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// network gives the container an address, durable before it is used and the same at
+// every attempt.
+func (h create) network(ctx context.Context, o *operation) (container.Network, error) {
+	if o.cfg.Network == nil {
+		return container.Network{}, nil
+	}
+	bridge, prefix, err := o.cfg.Network.Ensure(ctx)
+	if err != nil {
+		return container.Network{}, fmt.Errorf("preparing the network: %w", err)
+	}
+	address, err := loop.Ask(ctx, o.cfg.Loop, func() (netip.Prefix, error) { return h.c.assign(&o.rec, prefix) })
+	if err != nil {
+		return container.Network{}, err
+	}
+	return container.Network{Bridge: bridge, Address: address, Gateway: container.Gateway(prefix).Addr(), MAC: o.rec.MAC}, nil
+}
+
+// assign gives a container an address of the network, or the one that it has.
+func (c *Containers) assign(rec *queue.Container, network netip.Prefix) (netip.Prefix, error) {
+	if p, err := netip.ParsePrefix(rec.Address); err == nil && network.Contains(p.Addr()) {
+		return p, nil
+	}
+	var used []netip.Addr
+	for _, m := range c.managed {
+		if p, err := netip.ParsePrefix(m.rec.Address); err == nil {
+			used = append(used, p.Addr())
+		}
+		used = append(used, m.info.Addresses...)
+	}
+	for _, infos := range c.foreign {
+		for _, i := range infos {
+			used = append(used, i.Addresses...)
+		}
+	}
+	free, err := container.Allocate(network, used)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	address := netip.PrefixFrom(free, network.Bits())
+	next := *rec
+	next.Address = address.String()
+	if err := c.cfg.Rooms.Apply(keep(next)); err != nil {
+		return netip.Prefix{}, err
+	}
+	*rec = next // the worker waits for this call
+	return address, nil
+}

@@ -1,0 +1,39 @@
+package containers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hostler-io/hostler/agent/actions"
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// destroy removes a container, running or not. A container that is not there any more
+// is destroyed.
+type destroy struct{ verb }
+
+// Prepare implements [actions.Handler].
+func (h destroy) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
+	return h.intend(s, queue.Stopped)
+}
+
+// Begin implements [actions.Handler].
+func (h destroy) Begin(j *actions.Job) { h.one(j, (*operation).destroy) }
+
+func (o *operation) destroy(ctx context.Context) (queue.Change, error) {
+	name := string(o.rec.Name)
+	if _, err := o.runtime.Stop(ctx, name, o.grace()); err != nil && !errors.Is(err, container.ErrNotFound) {
+		return queue.Change{}, err
+	}
+	c, ok := o.runtime.(container.Creator)
+	if !ok {
+		return queue.Change{}, fmt.Errorf("%w: %s does not destroy containers here", container.ErrUnsupported, o.rec.Runtime)
+	}
+	if err := c.Destroy(ctx, name); err != nil && !errors.Is(err, container.ErrNotFound) {
+		return queue.Change{}, err
+	}
+	return queue.Change{Delete: []protocol.CTID{o.rec.CTID}, Alerts: mended(&o.rec, o.cfg.Loop.WallMS())}, nil
+}

@@ -1,0 +1,157 @@
+package containers
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// A look takes at most lookTimeout, and lookPause is between two: many changes in a
+// short time are seen in a few looks.
+const (
+	lookTimeout = time.Minute
+	lookPause   = 200 * time.Millisecond
+)
+
+// Run looks at the containers when [Containers.Look] or a runtime asks for it, until
+// ctx ends. It may be called from any goroutine, once.
+func (c *Containers) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for i, r := range c.cfg.Runtimes {
+		wg.Go(func() { c.look(ctx, r, c.pokes[i]) })
+		if w, ok := r.(container.Watcher); ok {
+			wg.Go(func() { c.watch(ctx, r.Kind(), w, c.pokes[i]) })
+		}
+	}
+	wg.Wait()
+}
+
+// Look asks for a full look at all containers.
+func (c *Containers) Look() {
+	for _, poke := range c.pokes {
+		select {
+		case poke <- struct{}{}:
+		default: // it is asked for already
+		}
+	}
+}
+
+// listing is a full look at the containers of one runtime.
+type listing struct {
+	kind  container.Kind
+	look  uint64 // when it began
+	infos []container.Info
+	err   error
+}
+
+// look lists the containers of a runtime whenever it is asked to.
+func (c *Containers) look(ctx context.Context, r container.Runtime, poke <-chan struct{}) {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-poke:
+		}
+		l := listing{kind: r.Kind(), look: c.looks.Load()}
+		limited, cancel := context.WithTimeout(ctx, lookTimeout)
+		l.infos, l.err = r.List(limited)
+		cancel()
+		if !c.cfg.Loop.Tell(func() { c.listed(l) }) {
+			return
+		}
+		pause.Reset(lookPause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-pause.C:
+		}
+	}
+}
+
+// watch asks for a look at every change, whoever caused it. A runtime that
+// cannot be watched is looked at every Config.CheckEvery all the same.
+func (c *Containers) watch(ctx context.Context, kind container.Kind, w container.Watcher, poke chan<- struct{}) {
+	look := func() {
+		select {
+		case poke <- struct{}{}:
+		default:
+		}
+	}
+	err := w.Watch(ctx, look, func(container.Event) { look() })
+	if ctx.Err() == nil {
+		c.cfg.Log.Warn("containers cannot be watched; they are looked at from time to time", "runtime", kind.String(), "error", err)
+	}
+}
+
+// listed takes a full look: what is there, what has changed, what is foreign.
+func (c *Containers) listed(l listing) {
+	c.unlooked = slices.DeleteFunc(c.unlooked, func(k container.Kind) bool { return k == l.kind })
+	if l.err != nil {
+		c.cfg.Log.Warn("containers cannot be listed", "runtime", l.kind.String(), "error", l.err)
+		c.cfg.Rooms.Seen()
+		return
+	}
+	there := make(map[protocol.CTID]bool)
+	foreign := []container.Info{}
+	for _, info := range l.infos {
+		id, err := protocol.ParseCTID(string(info.CTID))
+		if m := c.managed[id]; err == nil && m != nil {
+			there[id] = true
+			c.saw(m, info, l.look)
+			continue
+		}
+		foreign = append(foreign, info)
+	}
+	for id, m := range c.managed {
+		if m.rec.Runtime == l.kind.String() && !there[id] {
+			// It cannot run if it is not there: starting it will say so.
+			c.saw(m, container.Info{Name: string(m.rec.Name), Kind: l.kind, State: container.StateStopped}, l.look)
+		}
+	}
+	c.foreign[l.kind] = foreign
+	c.cfg.Rooms.Seen()
+	c.Correct()
+}
+
+// saw takes what a look that began at look has seen of a container.
+func (c *Containers) saw(m *managed, info container.Info, look uint64) {
+	if m.halt != nil || m.look > look || !c.cfg.Lanes.Idle(m.rec.CTID) {
+		return // something is being done to it: the end of that will tell
+	}
+	c.take(m, info)
+}
+
+// observed takes what was seen right after a step of a container's life; zero if
+// it did not answer.
+func (c *Containers) observed(id protocol.CTID, info container.Info) {
+	m := c.managed[id]
+	if m == nil {
+		return
+	}
+	m.look = c.looks.Add(1)
+	if info.Name != "" {
+		c.take(m, info)
+	} else {
+		c.Look()
+	}
+	c.cfg.Rooms.Seen()
+}
+
+func (c *Containers) take(m *managed, info container.Info) {
+	m.info, m.seen = info, true
+	switch {
+	case info.State == container.StateRunning:
+		m.tries = m.tries.up(c.cfg.Loop.Now())
+	case info.State == container.StateStopped && m.rec.Intended == queue.Running:
+		m.tries = m.tries.down(c.cfg.Loop.Now(), c.cfg.Loop.Jitter())
+	case info.State == container.StateStopped:
+		m.tries = attempts{failures: m.tries.failures}
+	}
+}

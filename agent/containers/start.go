@@ -1,0 +1,62 @@
+package containers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hostler-io/hostler/agent/actions"
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// The classes of containers.
+const (
+	classPinned = "pinned"
+	classUnique = "unique"
+)
+
+// mayRun is asked on every path that starts a container. It returns the epoch under
+// which the container runs, or why it must not run. A unique container needs a lease,
+// and leases are not granted yet.
+func mayRun(c *queue.Container) (e protocol.Epoch, why string) {
+	if c.Class == classUnique {
+		return e, "a unique container needs a lease, which this version does not support"
+	}
+	return c.Epoch, ""
+}
+
+// start is the one way in which a container is started.
+func (o *operation) start(ctx context.Context) (err error) {
+	if _, why := mayRun(&o.rec); why != "" {
+		return errors.New(why)
+	}
+	if o.rec.Address != "" && o.cfg.Network != nil {
+		if _, _, err := o.cfg.Network.Ensure(ctx); err != nil {
+			return fmt.Errorf("preparing the network: %w", err)
+		}
+	}
+	o.seen, err = o.runtime.Start(ctx, string(o.rec.Name))
+	return err
+}
+
+// start starts a container, which is to run from now on.
+type start struct{ verb }
+
+// Prepare implements [actions.Handler].
+func (h start) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
+	return h.forgive(h.intend(s, queue.Running))
+}
+
+// Begin implements [actions.Handler]. A user's own start forgets the failures before.
+func (h start) Begin(j *actions.Job) {
+	h.forget(j)
+	h.one(j, func(o *operation, ctx context.Context) (queue.Change, error) { return queue.Change{}, o.start(ctx) })
+}
+
+// forget forgets earlier tries to start the container of an action.
+func (v verb) forget(j *actions.Job) {
+	if m := v.c.managed[j.Spec().Target]; m != nil {
+		m.tries = attempts{}
+	}
+}

@@ -1,0 +1,195 @@
+package containers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hostler-io/hostler/agent/actions"
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// defaultGrace is how long a container's init is asked before it is killed.
+const defaultGrace = 10 * time.Second
+
+// Handlers are the handlers of all kinds of actions on containers. A new kind is a
+// file with its handler, and a line here.
+func (c *Containers) Handlers() map[protocol.Kind]actions.Handler {
+	v := verb{c}
+	return map[protocol.Kind]actions.Handler{
+		protocol.KindCreate:  create{v},
+		protocol.KindStart:   start{v},
+		protocol.KindStop:    stop{v},
+		protocol.KindStopNow: stopNow{v},
+		protocol.KindRename:  rename{v},
+		protocol.KindDestroy: destroy{v},
+		protocol.KindReset:   reset{v},
+	}
+}
+
+// verb is what all handlers share: the container has to be there, and nothing else.
+type verb struct{ c *Containers }
+
+// Admit takes every request.
+func (verb) Admit(*protocol.Spec) error { return nil }
+
+// Prepare changes nothing.
+func (v verb) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
+	_, end := v.record(s)
+	return queue.Change{}, end
+}
+
+// record returns what is remembered of the container of an action, or how the action
+// ends without it.
+func (v verb) record(s *protocol.Spec) (queue.Container, *queue.Step) {
+	m := v.c.managed[s.Target]
+	if m == nil {
+		return queue.Container{}, &queue.Step{Event: protocol.EventTargetGone}
+	}
+	return m.rec, nil
+}
+
+// keep is the change that only keeps a record.
+func keep(rec queue.Container) queue.Change { return queue.Change{Put: []queue.Container{rec}} }
+
+// intend prepares an action whose user wants the container to be running or stopped
+// from now on.
+func (v verb) intend(s *protocol.Spec, intended string) (queue.Change, *queue.Step) {
+	rec, end := v.record(s)
+	rec.Intended = intended
+	return keep(rec), end
+}
+
+// forgive clears what failed starts have left in the record of a change.
+func (v verb) forgive(c queue.Change, end *queue.Step) (queue.Change, *queue.Step) {
+	if end != nil {
+		return c, end
+	}
+	rec := &c.Put[0]
+	c.Alerts = mended(rec, v.c.cfg.Loop.WallMS())
+	rec.Broken, rec.Failures = "", 0
+	return c, nil
+}
+
+// operation is what a worker does to one container.
+type operation struct {
+	cfg     *Config
+	spec    *protocol.Spec // nil of a correction
+	rec     queue.Container
+	runtime container.Runtime // nil if the host has none of that kind any more
+	// seen is the container afterwards, if the runtime has told.
+	seen container.Info
+}
+
+// operation returns that of an action; nil if its container is gone, and the action
+// has ended with that.
+func (v verb) operation(j *actions.Job) *operation {
+	s := *j.Spec()
+	rec, end := v.record(&s)
+	if end != nil {
+		j.Finish(*end)
+		return nil
+	}
+	return &operation{cfg: &v.c.cfg, spec: &s, rec: rec, runtime: v.c.runtime(rec.Runtime)}
+}
+
+// one makes an operation of one step.
+func (v verb) one(j *actions.Job, do func(*operation, context.Context) (queue.Change, error)) {
+	if o := v.operation(j); o != nil {
+		v.run(j, o, actions.One(func(ctx context.Context) (queue.Change, error) { return do(o, ctx) }))
+	}
+}
+
+// run makes an operation in the steps of a saga, and looks at the container then. A
+// step that the runtime calls interrupted may be made again.
+func (v verb) run(j *actions.Job, o *operation, s actions.Saga) {
+	if o.runtime == nil {
+		s = actions.One(func(context.Context) (queue.Change, error) {
+			return queue.Change{}, fmt.Errorf("this host has no %s any more", o.rec.Runtime)
+		})
+	}
+	for i, step := range s.Steps {
+		s.Steps[i].Do = func(ctx context.Context) (queue.Change, error) {
+			c, err := step.Do(ctx)
+			return c, marked(err)
+		}
+	}
+	if undo := s.Undo; undo != nil {
+		s.Undo = func(ctx context.Context, why error) (queue.Change, error) {
+			c, err := undo(ctx, why)
+			return c, marked(err)
+		}
+	}
+	s.Ended = func(ctx context.Context) func(*queue.Step) {
+		o.look(ctx)
+		return func(end *queue.Step) {
+			v.c.observed(o.rec.CTID, o.seen)
+			end.Container = v.c.became(o.rec.CTID, end.Change)
+		}
+	}
+	s.Slow = func() string { return v.c.slow(o) }
+	j.Run(s)
+}
+
+// marked marks what a runtime calls an interruption.
+func marked(err error) error {
+	if errors.Is(err, container.ErrInterrupted) {
+		return actions.Interrupted(err)
+	}
+	return err
+}
+
+// slowAfter is how long an operation of a runtime takes until it is told. Most take a
+// fraction of that; the first creation from a template takes more.
+const slowAfter = 5 * time.Second
+
+// slow tells of an operation of the runtime that takes long; empty is none.
+func (c *Containers) slow(o *operation) string {
+	m := c.managed[o.rec.CTID]
+	busy, ok := o.runtime.(container.Busy)
+	if m == nil || !ok {
+		return ""
+	}
+	for _, b := range busy.Operations() {
+		if b.Name == string(m.rec.Name) && time.Since(b.Since) >= slowAfter {
+			return fmt.Sprintf("%s%s %s of %s, process %d, since %s; it is killed unless it has ended at %s",
+				actions.UnderWay, m.rec.Runtime, b.Verb, b.Name, b.PID, b.Since.UTC().Format(time.RFC3339), b.Until.UTC().Format(time.RFC3339))
+		}
+	}
+	return ""
+}
+
+// grace is how long the init of the container is asked before it is killed.
+func (o *operation) grace() time.Duration {
+	if o.spec.GraceMS > 0 {
+		return time.Duration(o.spec.GraceMS) * time.Millisecond
+	}
+	return defaultGrace
+}
+
+// lookAfter bounds the look at a container after an operation.
+const lookAfter = 10 * time.Second
+
+// look looks at the container, if the runtime has not told yet how it is.
+func (o *operation) look(ctx context.Context) {
+	if o.seen.Name == "" {
+		o.seen = o.inspect(ctx, string(o.rec.Name))
+	}
+}
+
+// inspect looks at one container; zero if the runtime did not answer.
+func (o *operation) inspect(ctx context.Context, name string) container.Info {
+	if o.runtime == nil {
+		return container.Info{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookAfter)
+	defer cancel()
+	info, err := o.runtime.Inspect(ctx, name)
+	if err != nil {
+		return container.Info{}
+	}
+	return info
+}

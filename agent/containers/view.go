@@ -1,0 +1,92 @@
+package containers
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Container is a container as the agent knows and sees it.
+type Container struct {
+	protocol.Container
+	Template string
+	MAC      string
+	Foreign  bool
+}
+
+// All returns every container of the host, managed ones first, each by name.
+func (c *Containers) All() []Container {
+	var all []Container
+	for _, m := range c.sorted() {
+		all = append(all, Container{Container: m.show(), Template: m.rec.Template, MAC: m.rec.MAC})
+	}
+	for _, kind := range slices.Sorted(maps.Keys(c.foreign)) {
+		for _, info := range c.foreign[kind] {
+			f := Container{Foreign: true, MAC: info.MAC, Template: info.Template}
+			f.Name, f.Runtime, f.State, f.Addresses = info.Name, kind.String(), info.State.String(), addresses(info)
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// Count returns how many containers are managed, by state, and how many of them are
+// broken.
+func (c *Containers) Count() (states map[container.State]int, broken int) {
+	states = make(map[container.State]int)
+	for _, m := range c.managed {
+		state := container.StateUnknown
+		if m.seen {
+			state = m.info.State
+		}
+		states[state]++
+		if m.rec.Broken != "" {
+			broken++
+		}
+	}
+	return states, broken
+}
+
+// became is a container as it will be when a change is made; nil if it will be gone.
+func (c *Containers) became(id protocol.CTID, change queue.Change) *protocol.Container {
+	m := c.managed[id]
+	if m == nil || slices.Contains(change.Delete, id) {
+		return nil
+	}
+	next := *m
+	for _, rec := range change.Put {
+		if rec.CTID == id {
+			next.rec = rec
+		}
+	}
+	shown := next.show()
+	return &shown
+}
+
+// show is a managed container as people see it.
+func (m *managed) show() protocol.Container {
+	state := container.StateUnknown
+	if m.seen {
+		state = m.info.State
+	}
+	c := protocol.Container{
+		CTID: m.rec.CTID, Name: string(m.rec.Name), Runtime: m.rec.Runtime, State: state.String(),
+		Intended: m.rec.Intended, Class: m.rec.Class, Offline: m.rec.Offline, Labels: m.rec.Labels,
+		Broken: m.rec.Broken, Failures: m.rec.Failures, Addresses: addresses(m.info),
+	}
+	if len(c.Addresses) == 0 && m.rec.Address != "" {
+		c.Addresses = []string{m.rec.Address}
+	}
+	return c
+}
+
+func addresses(info container.Info) []string {
+	var all []string
+	for _, ip := range info.Addresses {
+		all = append(all, ip.String())
+	}
+	return all
+}
