@@ -496,3 +496,54 @@ func (c *Coordinator) lookAgain(ctx context.Context, some []core.Action) error {
 
 // Members returns the keys of the ring in force: who may approve, among others.
 func (c *Coordinator) Members() []protocol.Member { return c.cfg.Trust.Members() }
+
+// maxApprovers is how many of those who may approve are named.
+const maxApprovers = 20
+
+// WhoMayApprove names the persons whose approval an action waits for: those who
+// count, are in the ring and have not approved.
+func (c *Coordinator) WhoMayApprove(a core.Action) string {
+	given := persons(c.Counting(a))
+	var all []string
+	for _, n := range c.lacking(&a) {
+		may := c.approvers(n, given)
+		by := fmt.Sprintf("%d of", n.Persons)
+		switch {
+		case n.Persons >= len(may):
+			by = "all of"
+		case n.Persons == 1:
+			by = "one of"
+		}
+		text := fmt.Sprintf("it waits for approval by %s: %s", by, strings.Join(may[:min(len(may), maxApprovers)], ", "))
+		if more := len(may) - maxApprovers; more > 0 {
+			text += fmt.Sprintf(" and %d others", more)
+		}
+		switch lack := n.Persons - len(may); {
+		case len(may) == 0:
+			text = "it waits for an approval that nobody of the ring can give; an owner lets a person in: hostler fleet ring add-approver"
+		case lack > 0:
+			text += fmt.Sprintf(", and %d that nobody else of the ring can give", lack)
+		}
+		all = append(all, text+" ("+n.Why+")")
+	}
+	if len(all) == 0 {
+		return "it has the approvals that it needs, and is about to go on"
+	}
+	if len(given) > 0 {
+		all = append(all, "approved by "+strings.Join(given, ", "))
+	}
+	return strings.Join(all, "; ")
+}
+
+// approvers are the persons of the ring who can meet a need and are not among
+// those given, sorted.
+func (c *Coordinator) approvers(n core.Need, given []string) []string {
+	var may []string
+	for _, m := range c.Members() {
+		if !m.Revoked && slices.Contains(m.Roles, protocol.RolePerson) && n.Counts(m.Person) && !slices.Contains(given, m.Person) {
+			may = append(may, m.Person)
+		}
+	}
+	slices.Sort(may)
+	return slices.Compact(may)
+}

@@ -15,7 +15,9 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/explain"
 	"github.com/hostler-io/hostler/coordinator/journal"
+	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/coordinator/wire"
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -184,9 +186,11 @@ type Coordinator struct {
 	policies   policies
 	configured atomic.Pointer[Policies] // in force
 
-	access  *access.Room
-	journal *journal.Room
-	relay   *relay.Room
+	access   *access.Room
+	journal  *journal.Room
+	relay    *relay.Room
+	explain  *explain.Room
+	recovery *recovery.Room
 
 	exchanges exchanges
 
@@ -194,17 +198,12 @@ type Coordinator struct {
 	links map[protocol.HostID]*link
 	// quarantined tells why a host gets nothing; it is a copy of the store's.
 	quarantined map[protocol.HostID]string
-	whys        map[protocol.ActionID]toldWhy // what hosts told of actions just now; see askWhy
 	// judging has room for the one who quarantines or readmits a host, from the
 	// store to the copy, so that neither decision undoes half of the other.
 	judging chan struct{}
 	// trusting has room for the one who takes into force what was decided about the
 	// keys of a host.
 	trusting chan struct{}
-	// recovering are the hosts that have not told yet what they did before the
-	// newest recovery, which is recovered.
-	recovering map[protocol.HostID]bool
-	recovered  Recovered // as of the start
 	// removed is closed when a ring came into force that does not name us.
 	removed     chan struct{}
 	removedOnce sync.Once
@@ -214,11 +213,6 @@ type Coordinator struct {
 	stop    context.CancelCauseFunc
 }
 
-// Names of values in the store.
-const (
-	recoveryValue = "recovery" // why nothing may be decided
-)
-
 // New counts the start, so that everything said from now on is of a newer term
 // than what was said before, and loads the hosts. It says nothing yet: Run
 // does.
@@ -226,7 +220,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Coordinator{cfg: cfg, log: cfg.Log, links: make(map[protocol.HostID]*link), quarantined: make(map[protocol.HostID]string), recovering: make(map[protocol.HostID]bool), judging: make(chan struct{}, 1), trusting: make(chan struct{}, 1), removed: make(chan struct{})}
+	c := &Coordinator{cfg: cfg, log: cfg.Log, links: make(map[protocol.HostID]*link), quarantined: make(map[protocol.HostID]string), judging: make(chan struct{}, 1), trusting: make(chan struct{}, 1), removed: make(chan struct{})}
 	c.configured.Store(&cfg.Policies)
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	c.base = &core.Base{
@@ -234,13 +228,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	}
 	c.access = access.New(c.base, cfg.Authority, cfg.Trust, cfg.Broker)
 	var counter uint64
-	closed := ""
 	err := core.Update(ctx, cfg.Store, failpoint.TermCounted, func(tx core.Tx) error {
-		why, err := tx.Values.Get(recoveryValue)
-		if err != nil && !errors.Is(err, core.ErrNotFound) {
-			return err
-		}
-		closed = string(why)
 		v, err := tx.Values.Get(core.TermValue)
 		switch {
 		case errors.Is(err, core.ErrNotFound):
@@ -270,15 +258,13 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	}); err != nil {
 		return nil, err
 	}
+	c.recovery = recovery.New(c.base, cfg.Trust, cfg.Signer.Key(), term)
 	c.journal = journal.New(c.base, journal.Config{
-		Signer: cfg.Signer, Ring: cfg.Trust.Ring, Term: term, Outputs: c.relay.Output, Recovering: c.isRecovering, Sealed: c.tellSealed,
+		Signer: cfg.Signer, Ring: cfg.Trust.Ring, Term: term, Outputs: c.relay.Output, Recovering: c.recovery.IsRecovering, Sealed: c.tellSealed,
 		Records: cfg.AuditRecords, ActionAge: cfg.ActionAge, Actions: cfg.Actions,
 	})
 	c.base.OnWritten(c.journal.Written)
-	if closed != "" {
-		c.base.Gate.Close(closed)
-		c.log.Error("still in recovery", "why", closed)
-	}
+	c.explain = explain.New(c.base, hostsOf{c}, c)
 	if err := c.loadHosts(ctx); err != nil {
 		return nil, fmt.Errorf("load the hosts: %w", err)
 	}
@@ -291,7 +277,7 @@ func (c *Coordinator) loadHosts(ctx context.Context) error {
 		if err := c.access.Load(tx); err != nil {
 			return fmt.Errorf("the viewers: %w", err)
 		}
-		if err := c.loadRecovery(tx); err != nil {
+		if err := c.recovery.Load(tx); err != nil {
 			return fmt.Errorf("the newest recovery: %w", err)
 		}
 		after := protocol.HostID("")
@@ -307,7 +293,7 @@ func (c *Coordinator) loadHosts(ctx context.Context) error {
 				if h.Quarantined != "" {
 					c.quarantined[h.ID] = h.Quarantined
 				}
-				if err := c.loadRecovering(tx, h); err != nil {
+				if err := c.recovery.LoadHost(tx, h); err != nil {
 					return err
 				}
 				after = h.ID
@@ -318,6 +304,12 @@ func (c *Coordinator) loadHosts(ctx context.Context) error {
 
 // Journal hands out the room of the audit log and of events.
 func (c *Coordinator) Journal() *journal.Room { return c.journal }
+
+// Explain hands out the room that says why actions wait.
+func (c *Coordinator) Explain() *explain.Room { return c.explain }
+
+// Recoveries hands out the room that recovers what a restored store lacks.
+func (c *Coordinator) Recoveries() *recovery.Room { return c.recovery }
 
 // Access hands out the room of tokens and viewers.
 func (c *Coordinator) Access() *access.Room { return c.access }
@@ -342,6 +334,17 @@ func (c *Coordinator) tellSealed(hosts []protocol.HostID) {
 			l.receipt()
 		}
 	}
+}
+
+// presence returns whether a host is there, and when it was last heard.
+func (c *Coordinator) presence(host protocol.HostID) (core.Connectivity, int64) {
+	c.mu.Lock()
+	l := c.links[host]
+	c.mu.Unlock()
+	if l == nil {
+		return core.Unknown, 0
+	}
+	return l.presence.connectivity(c.cfg.Boot())
 }
 
 // tick is how often hosts are looked at: resends, silence, expiry.
@@ -456,57 +459,3 @@ func (c *Coordinator) sayState(online bool) {
 
 // Recovery says why the coordinator decides nothing, empty if it does.
 func (c *Coordinator) Recovery() string { return c.base.Recovery() }
-
-// recoveryText is what people read and hosts' operators act upon.
-const recoveryText = "this coordinator is older than what host %s has seen of it (%s): it was restored from a backup, or its disk went back. " +
-	"It answers reads and hellos only: what it knows of hosts and actions is out of date. " +
-	"Stop it, put the newest copy of its state directory in place and start it again. " +
-	"If there is no newer one, run hostler-coordinator recover"
-
-// enterRecovery stops deciding, for as long as this store is used: a restart
-// makes nothing known that was forgotten. Only bytes that a coordinator signed
-// lead here, so no stolen host key can stop the fleet.
-func (c *Coordinator) enterRecovery(host protocol.HostID, why string) {
-	text := fmt.Sprintf(recoveryText, host, why)
-	if !c.base.Gate.Close(text) {
-		return
-	}
-	c.log.Error("entering recovery", "host", host, "why", why)
-	c.noteRecovery(host, why, func(tx core.Tx) error { return tx.Values.Put(recoveryValue, []byte(text)) })
-}
-
-// noteRecovery stores a recovery, with what put keeps of it.
-func (c *Coordinator) noteRecovery(host protocol.HostID, why string, put func(core.Tx) error) {
-	err := c.base.Update(c.ctx, failpoint.QuarantineNoted, func(tx core.Tx) error {
-		if err := put(tx); err != nil {
-			return err
-		}
-		if err := c.base.Audit(tx, core.Actor{Name: "coordinator"}, "coordinator.recovery", string(host), map[string]any{"reason": why}); err != nil {
-			return err
-		}
-		return c.base.Event(tx, "coordinator.recovery", "", string(host), map[string]any{"reason": why})
-	})
-	if err != nil {
-		c.log.Error("cannot store the recovery; it holds in memory", "err", err)
-	}
-	c.base.Wake.Fire(core.EventsKey{})
-}
-
-// outliveText is for a coordinator that lacks nothing but starts.
-const outliveText = "host %s has heard a coordinator of term %s, this one begins term %s: an older copy of its state directory was started meanwhile. " +
-	"Nothing that the host has seen is missing here. If this is the newest copy of its state directory, start it again: its next term is newer than all. " +
-	"If it is not, stop it, put the newest copy of its state directory in place and start that"
-
-// outlive stops deciding until the next start, whose term is newer than one
-// that was proven to have been spoken in. Positions and checkpoints would show
-// what is missing here; a term alone shows that a copy of this store, which was
-// put away since, was started more often.
-func (c *Coordinator) outlive(host protocol.HostID, t protocol.Term) {
-	if !c.base.Gate.CloseUntilRestart(fmt.Sprintf(outliveText, host, t, c.wire.Term())) {
-		return
-	}
-	c.log.Error("entering recovery until the next start", "host", host, "term_seen", t, "term", c.wire.Term())
-	c.noteRecovery(host, "a newer term was spoken in: "+t.String(), func(tx core.Tx) error {
-		return tx.Values.Put(core.TermValue, binary.BigEndian.AppendUint64(nil, max(t.Counter, c.wire.Term().Counter)))
-	})
-}

@@ -175,7 +175,7 @@ func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) 
 			return err
 		}
 		now, expires := c.base.LifeMS(), i.ExpiresMS
-		if core.Over(i.CreatedMS, expires, now) || i.CreatedMS <= c.recovered.AtMS {
+		if core.Over(i.CreatedMS, expires, now) || i.CreatedMS <= c.recovery.MadeMS() {
 			expires = now
 		}
 		judged, refusal := enrol.Invite{

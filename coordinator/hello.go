@@ -1,11 +1,11 @@
 package coordinator
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
@@ -48,9 +48,7 @@ func (l *link) ringAhead(m protocol.Message) {
 	if m.Decode(&p) != nil || p.Kind != protocol.PresenceHello {
 		return
 	}
-	if why := l.c.provesOlder(p.Hello.Evidence); why != "" {
-		l.c.enterRecovery(l.host, why)
-	}
+	l.c.recovery.HearNewerRing(l.host, p.Hello)
 }
 
 // onHello answers with the challenge: only the answer lets the host speak. What
@@ -75,13 +73,8 @@ func (l *link) onHello(seq protocol.Seq, h *protocol.Hello) error {
 	}
 	// What a coordinator signed is true however old the hello is, and a host
 	// that has seen a newer term than ours takes no challenge from us.
-	if why := cmp.Or(c.provesOlder(h.Evidence), c.provesCut(h.Checkpoint)); why != "" {
-		c.enterRecovery(l.host, why)
-	} else if t := c.provenTerm(h); t.Compare(c.wire.Term()) > 0 {
-		c.outlive(l.host, t)
-	} else if h.TermSeen.Compare(c.wire.Term()) > 0 {
-		// Without bytes that a coordinator signed this is a mere claim.
-		c.quarantine(l.host, fmt.Sprintf("it claims term %d/%d, which no coordinator reached", h.TermSeen.Ring, h.TermSeen.Counter))
+	if claim := c.recovery.HearHello(l.host, h); claim != "" {
+		c.quarantine(l.host, claim)
 	}
 	l.receipt()
 	return nil
@@ -111,7 +104,7 @@ func (l *link) prove() error {
 	l.receipts.begin(found.up, found.audit)
 	l.presence.accept(h)
 	if found.ask {
-		c.setRecovering(l.host, true)
+		c.recovery.Begin(l.host)
 	}
 	if found.rolledBack != "" {
 		c.quarantine(l.host, found.rolledBack)
@@ -140,14 +133,17 @@ type notes struct {
 // here, and makes its database the one in force.
 func (l *link) compareNotes(h *protocol.Hello) (notes, error) {
 	var n notes
-	adopted, sealed := l.c.wire.NextSeq(), l.c.sealedBefore(h.Checkpoint)
+	adopted, sealed := l.c.wire.NextSeq(), l.c.recovery.SealedBefore(h.Checkpoint)
 	err := l.c.base.Update(l.c.ctx, failpoint.NotesCompared, func(tx core.Tx) error {
 		host, err := tx.Hosts.Get(l.host)
 		if err != nil {
 			return err
 		}
 		n = notes{down: make(map[protocol.Stream]core.StreamState), audit: host.Inventory.Audit, adopt: host.Store.IsZero()}
-		if err := errors.Join(n.meet(tx, &host, h), noteSealed(tx, sealed)); err != nil {
+		if n.ask, err = l.c.recovery.Meet(tx, &host, h); err != nil {
+			return err
+		}
+		if err := recovery.NoteSealed(tx, sealed); err != nil {
 			return err
 		}
 		if err := n.compareUp(tx, &host, h); err != nil {
@@ -286,4 +282,21 @@ func freeDown(tx core.Tx, st *core.StreamState, store protocol.StoreID, have pro
 		return verdict, err
 	}
 	return verdict, tx.Streams.Put(*st)
+}
+
+// loseAfter ends what a host that was rolled back can no longer know: it was
+// accepted, or ordered, after the state to which it went back. An order that
+// was never acknowledged is lost as well, for it may have been carried out and
+// forgotten.
+func (c *Coordinator) loseAfter(tx core.Tx, id protocol.HostID, acceptSeq, ordered uint64) error {
+	return core.EachOpen(tx, id, func(a core.Action) error {
+		known := a.N <= ordered
+		if core.StreamOf(a.Kind) == protocol.StreamControl {
+			known = a.N == 0 || a.AcceptSeq > 0
+		}
+		if a.AcceptSeq <= acceptSeq && known {
+			return nil
+		}
+		return c.base.Move(tx, &a, protocol.EventHostBack)
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -15,7 +16,7 @@ import (
 // HostView is a host with what is known of its presence.
 type HostView struct {
 	core.Host
-	Connectivity Connectivity
+	Connectivity core.Connectivity
 	SeenMS       int64 // when it was last heard, Unix milliseconds; 0 if not since the start
 }
 
@@ -102,49 +103,10 @@ func (c *Coordinator) Revoke(ctx context.Context, by core.Actor, id protocol.Hos
 	c.shutOut(id, h.Key)
 	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
 	c.relay.Output.Lose(id)
-	c.setRecovering(id, false)
+	c.recovery.End(id)
 	c.base.Wake.Fire(core.EventsKey{}, id)
 	c.base.News.AskAll()
 	return nil
-}
-
-// loseAll ends every open action of a host by one event.
-func (c *Coordinator) loseAll(tx core.Tx, id protocol.HostID, ev protocol.Event) error {
-	return c.eachOpen(tx, id, func(a core.Action) error { return c.base.Move(tx, &a, ev) })
-}
-
-// loseAfter ends what a host that was rolled back can no longer know: it was
-// accepted, or ordered, after the state to which it went back. An order that
-// was never acknowledged is lost as well, for it may have been carried out and
-// forgotten.
-func (c *Coordinator) loseAfter(tx core.Tx, id protocol.HostID, acceptSeq, ordered uint64) error {
-	return c.eachOpen(tx, id, func(a core.Action) error {
-		known := a.N <= ordered
-		if core.StreamOf(a.Kind) == protocol.StreamControl {
-			known = a.N == 0 || a.AcceptSeq > 0
-		}
-		if a.AcceptSeq <= acceptSeq && known {
-			return nil
-		}
-		return c.base.Move(tx, &a, protocol.EventHostBack)
-	})
-}
-
-// eachOpen calls fn for every action of a host that has not ended.
-func (c *Coordinator) eachOpen(tx core.Tx, id protocol.HostID, fn func(core.Action) error) error {
-	f := core.ActionFilter{Host: id, Limit: core.PageSize, States: openStates()}
-	for {
-		open, err := tx.Actions.List(f)
-		if err != nil || len(open) == 0 {
-			return err
-		}
-		for _, a := range open {
-			if err := fn(a); err != nil {
-				return err
-			}
-			f.Before = a.ID
-		}
-	}
 }
 
 // quarantine stops all orders and grants to a host until a person readmits it.
@@ -215,7 +177,7 @@ func (c *Coordinator) Readmit(ctx context.Context, by core.Actor, id protocol.Ho
 		if err := tx.Hosts.Put(h); err != nil {
 			return err
 		}
-		if err := askAnew(tx, id); err != nil {
+		if err := recovery.AskAnew(tx, id); err != nil {
 			return err
 		}
 		if err := c.base.Audit(tx, by, "host.readmit", string(id), nil); err != nil {
@@ -313,4 +275,9 @@ func (c *Coordinator) Container(ctx context.Context, id protocol.HostID, name pr
 		}
 	}
 	return protocol.Container{}, fmt.Errorf("container %s/%s: %w", id, name, core.ErrNotFound)
+}
+
+// loseAll ends every open action of a host by one event.
+func (c *Coordinator) loseAll(tx core.Tx, id protocol.HostID, ev protocol.Event) error {
+	return core.EachOpen(tx, id, func(a core.Action) error { return c.base.Move(tx, &a, ev) })
 }

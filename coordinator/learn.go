@@ -1,9 +1,6 @@
 package coordinator
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -25,22 +22,13 @@ type learnt struct {
 
 // loadLearnt reports whether anything is known of a host's policy.
 func loadLearnt(tx core.Tx, host protocol.HostID) (l learnt, ok bool, err error) {
-	b, err := tx.Values.Get(hostPolicies + string(host))
-	if errors.Is(err, core.ErrNotFound) || err == nil && len(b) == 0 {
-		return l, false, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(b, &l)
-	}
-	if err != nil {
-		return l, false, fmt.Errorf("the policy of host %s: %w", host, err)
-	}
-	return l, true, nil
+	ok, err = core.GetJSON(tx, hostPolicies+string(host), &l)
+	return l, ok, err
 }
 
 // putLearnt keeps what is known, and tells watchers.
 func (c *Coordinator) putLearnt(tx core.Tx, host protocol.HostID, l learnt) error {
-	if err := putJSON(tx, hostPolicies+string(host), l); err != nil {
+	if err := core.PutJSON(tx, hostPolicies+string(host), l); err != nil {
 		return err
 	}
 	return c.base.Event(tx, "host.policy", host, string(host), map[string]any{"digest": l.Digest, "known": l.Digest.IsZero() || l.Text != nil})

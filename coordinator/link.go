@@ -302,7 +302,7 @@ func (l *link) tick(ctx context.Context) {
 func (l *link) sendWaiting(ctx context.Context) {
 	ask, number := l.agenda.take()
 	switch {
-	case ask && l.c.isRecovering(l.host):
+	case ask && l.c.recovery.IsRecovering(l.host):
 		l.c.askRecovering(l)
 	case ask:
 		l.c.askAgain(l)

@@ -11,6 +11,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/explain"
 	"github.com/hostler-io/hostler/coordinator/journal"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/policy"
@@ -185,7 +186,7 @@ func TestWhyNamesApprovers(t *testing.T) {
 	withPolicy(t, "[groups]\ndba = ['bob', 'cat', 'gone']\n[[rule]]\nkinds = ['host.ping']\napprovals = 3\nby = ['@dba']\n[[rule]]\nkinds = ['*']\napprovals = 2\n", func(t *testing.T, c *crew) {
 		expect := func(a core.Action, want string) {
 			t.Helper()
-			if w := why(t, c.Fleet, a.ID); w == nil || w.For != coordinator.WaitsApproval || w.Text != want {
+			if w := why(t, c.Fleet, a.ID); w == nil || w.For != explain.WaitsApproval || w.Text != want {
 				t.Errorf("it waits for %+v, want %q", w, want)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -19,17 +20,6 @@ const (
 // heardFresh is how young the newest sign of a host must be for an order to be
 // numbered: what cannot arrive now waits here and not on the wire.
 const heardFresh = time.Minute
-
-// Connectivity is what is known of a host's presence.
-type Connectivity string
-
-// The degrees of presence.
-const (
-	Online  Connectivity = "online"  // heard with the current challenge just now
-	Suspect Connectivity = "suspect" // its connection broke, or it has been silent for a while
-	Offline Connectivity = "offline" // said goodbye, or silent for long
-	Unknown Connectivity = "unknown" // not heard since this coordinator started
-)
 
 // presence is what was heard of one host and how much of it is proven. It is
 // memory only: no method waits for the store, and none reads a clock. Its
@@ -60,19 +50,19 @@ func (p *presence) reset() {
 
 // connectivity judges what is known at a time of the boot clock, and tells when
 // the host was last seen.
-func (p *presence) connectivity(bootMS int64) (_ Connectivity, seenMS int64) {
+func (p *presence) connectivity(bootMS int64) (_ core.Connectivity, seenMS int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	silence := time.Duration(bootMS-p.heardAt) * time.Millisecond
 	switch {
 	case p.heardAt == 0:
-		return Unknown, 0
+		return core.Unknown, 0
 	case p.left || silence > offlineAfter:
-		return Offline, p.seenMS
+		return core.Offline, p.seenMS
 	case p.broken || !p.proven || silence > suspectAfter:
-		return Suspect, p.seenMS
+		return core.Suspect, p.seenMS
 	}
-	return Online, p.seenMS
+	return core.Online, p.seenMS
 }
 
 // reachable reports whether an order given now is likely to arrive, and which

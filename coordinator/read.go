@@ -18,11 +18,11 @@ type Summary struct {
 	FleetID    protocol.FleetID
 	Term       protocol.Term
 	Ring       uint64
-	Recovery   string               // see Recovery
-	Hosts      map[Connectivity]int // approved ones
-	Revoked    int                  // hosts
-	Replacing  int                  // hosts that wait for another machine
-	Pending    int                  // enrolments that wait for a person
+	Recovery   string                    // see Recovery
+	Hosts      map[core.Connectivity]int // approved ones
+	Revoked    int                       // hosts
+	Replacing  int                       // hosts that wait for another machine
+	Pending    int                       // enrolments that wait for a person
 	Actions    map[protocol.State]int
 	Containers map[string]int // by the state that their hosts last told
 	Brokers    []string
@@ -51,22 +51,17 @@ func (c *Coordinator) Summary(ctx context.Context) (Summary, error) {
 	return s, nil
 }
 
-// openStates are those of actions that have not ended.
-func openStates() []protocol.State {
-	return []protocol.State{protocol.StatePendingApprove, protocol.StatePendingSchedule, protocol.StateNew, protocol.StateRunning}
-}
-
 func countOpen(tx core.Tx) (map[protocol.State]int, error) {
 	all, err := tx.Actions.Count()
 	open := make(map[protocol.State]int)
-	for _, state := range openStates() {
+	for _, state := range core.OpenStates() {
 		open[state] = all[state]
 	}
 	return open, err
 }
 
 func (c *Coordinator) countHosts(tx core.Tx, s *Summary) error {
-	s.Hosts = map[Connectivity]int{Online: 0, Suspect: 0, Offline: 0, Unknown: 0}
+	s.Hosts = map[core.Connectivity]int{core.Online: 0, core.Suspect: 0, core.Offline: 0, core.Unknown: 0}
 	s.Containers = map[string]int{"stopped": 0, "starting": 0, "running": 0, "stopping": 0, "frozen": 0}
 	told, err := tx.Hosts.Containers()
 	if err != nil {

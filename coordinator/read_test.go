@@ -3,8 +3,8 @@ package coordinator_test
 import (
 	"testing"
 
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/journal"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -23,7 +23,7 @@ func TestSummary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Hosts[coordinator.Online] != 1 || s.Hosts[coordinator.Unknown] != 1 || s.Revoked != 1 {
+		if s.Hosts[core.Online] != 1 || s.Hosts[core.Unknown] != 1 || s.Revoked != 1 {
 			t.Errorf("hosts %v and %d revoked, want 1 online, 1 unknown, 1 revoked", s.Hosts, s.Revoked)
 		}
 		if n, ok := s.Actions[protocol.StateRunning]; s.Actions[protocol.StatePendingSchedule] != 1 || n != 0 || !ok {

@@ -13,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
@@ -90,15 +91,15 @@ func (m *memory) tell(q protocol.ControlItem, part int) {
 }
 
 // recoverOn recovers a store and starts a coordinator of the next ring on it.
-func recoverOn(t *testing.T, f *coordtest.Fleet, store core.Store, change ...func(*coordinator.RecoverConfig)) coordinator.Recovered {
+func recoverOn(t *testing.T, f *coordtest.Fleet, store core.Store, change ...func(*recovery.Config)) recovery.Recovered {
 	t.Helper()
 	f.Stop()
 	f.Trust.SetRing(f.Trust.Ring() + 1)
-	cfg := coordinator.RecoverConfig{Key: coordtest.NewKey("coordinator").Key(), Ring: f.Trust.Ring(), Now: time.Now(), Rand: rand.Reader}
+	cfg := recovery.Config{Key: coordtest.NewKey("coordinator").Key(), Ring: f.Trust.Ring(), Now: time.Now(), Rand: rand.Reader}
 	for _, c := range change {
 		c(&cfg)
 	}
-	done, err := coordinator.Recover(t.Context(), store, cfg)
+	done, err := recovery.Recover(t.Context(), store, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,7 @@ func recoverOn(t *testing.T, f *coordtest.Fleet, store core.Store, change ...fun
 func left(t *testing.T, f *coordtest.Fleet) int {
 	t.Helper()
 	synctest.Wait()
-	r, err := f.Coordinator().Recovering(t.Context())
+	r, err := f.Coordinator().Recoveries().Progress(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +202,7 @@ func testRecovered(t *testing.T, part int) {
 	if asked := m.answer(t, part); len(asked) > 0 || left(t, f) != 0 {
 		t.Errorf("asked again: %+v", asked)
 	}
-	r, err := f.Coordinator().Recovering(t.Context())
+	r, err := f.Coordinator().Recoveries().Progress(t.Context())
 	if err != nil || r.AuditSeen <= r.AuditN {
 		t.Errorf("the audit log went to %d, the host has seen %d: %v", r.AuditN, r.AuditSeen, err)
 	}
@@ -221,11 +222,11 @@ func TestRecoverTwice(t *testing.T) {
 		propose(t, f, h)
 		first := recoverOn(t, f, store)
 		id := store.ID()
-		again, err := coordinator.Recover(t.Context(), store, coordinator.RecoverConfig{Key: first.Key, Ring: 9, Now: time.Now(), Rand: rand.Reader})
+		again, err := recovery.Recover(t.Context(), store, recovery.Config{Key: first.Key, Ring: 9, Now: time.Now(), Rand: rand.Reader})
 		if err != nil || again.Ring != first.Ring || store.ID() != id {
 			t.Errorf("again: %+v, %v", again, err)
 		}
-		if other := recoverOn(t, f, store, func(c *coordinator.RecoverConfig) { c.Key = protocol.KeyID{1} }); other.FormerStore != id {
+		if other := recoverOn(t, f, store, func(c *recovery.Config) { c.Key = protocol.KeyID{1} }); other.FormerStore != id {
 			t.Errorf("for another key: %+v", other)
 		}
 	})
@@ -322,14 +323,14 @@ func TestAccessIsRevokedByALaterRun(t *testing.T) {
 		if _, err := f.Coordinator().Access().CreateViewer(t.Context(), f.Admin(), "eyes"); err != nil {
 			t.Fatal(err)
 		}
-		recoverOn(t, f, store, func(c *coordinator.RecoverConfig) {
-			first, err := coordinator.Recover(t.Context(), store, *c)
+		recoverOn(t, f, store, func(c *recovery.Config) {
+			first, err := recovery.Recover(t.Context(), store, *c)
 			if err != nil || len(first.Tokens) != 1 || len(first.Viewers) != 1 {
 				t.Fatalf("%+v, %v", first, err)
 			}
 			c.RevokeAccess = true
 			for range 2 {
-				again, err := coordinator.Recover(t.Context(), store, *c)
+				again, err := recovery.Recover(t.Context(), store, *c)
 				if err != nil || len(again.Tokens)+len(again.Viewers) > 0 || again.FormerStore != first.FormerStore || again.AuditN != first.AuditN {
 					t.Errorf("%+v, %v; the first one was %+v", again, err, first)
 				}
@@ -356,7 +357,7 @@ func TestCopyForAnotherFleet(t *testing.T) {
 		synctest.Wait()
 		a := propose(t, f, h)
 		secret := f.Token(core.RoleOperator)
-		recoverOn(t, f, store, func(c *coordinator.RecoverConfig) { c.FormerFleet = "lab" })
+		recoverOn(t, f, store, func(c *recovery.Config) { c.FormerFleet = "lab" })
 		h.Reboot()
 		after(5 * time.Second)
 		want(t, f, a.ID, protocol.StateLost, protocol.ReasonRemoved)
@@ -367,7 +368,7 @@ func TestCopyForAnotherFleet(t *testing.T) {
 		if _, err := f.Authenticate(secret); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("a token of the fleet: %v", err)
 		}
-		if v, err := f.Coordinator().Host(t.Context(), h.ID); err != nil || v.State != core.HostRevoked || v.Connectivity == coordinator.Online {
+		if v, err := f.Coordinator().Host(t.Context(), h.ID); err != nil || v.State != core.HostRevoked || v.Connectivity == core.Online {
 			t.Errorf("the host is %s, %s: %v", v.State, v.Connectivity, err)
 		}
 	})
@@ -445,7 +446,7 @@ func testApprovalAfterRecovery(t *testing.T, later, ran bool) {
 		t.Error(err)
 	}
 	got := want(t, c.Fleet, a.ID, protocol.StatePendingApprove, "")
-	if why := c.Coordinator().Waiting(got); why == nil || !strings.Contains(why.Text, "before the coordinator was recovered") {
+	if why := c.Coordinator().Explain().Waiting(got); why == nil || !strings.Contains(why.Text, "before the coordinator was recovered") {
 		t.Errorf("it waits for %+v", why)
 	}
 	if !got.Former {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -112,13 +113,13 @@ func beginStreams(tx core.Tx, id protocol.HostID) error {
 			return err
 		}
 	}
-	return errors.Join(tx.Values.Put(hostRecoveries+string(id), nil), tx.Values.Put(hostPolicies+string(id), nil))
+	return errors.Join(recovery.Forget(tx, id), tx.Values.Put(hostPolicies+string(id), nil))
 }
 
 // end ends what was asked of a machine and has not ended. Of each action it says what
 // is known of it.
 func (r *Replacement) end(c *Coordinator, tx core.Tx, id protocol.HostID) error {
-	return c.eachOpen(tx, id, func(a core.Action) error {
+	return core.EachOpen(tx, id, func(a core.Action) error {
 		switch {
 		case a.State == protocol.StatePendingApprove:
 			r.Unapproved++
@@ -169,7 +170,7 @@ func (c *Coordinator) endInvite(tx core.Tx, id protocol.HostID, invite string) e
 // forgetMachine forgets what is in memory of the machine of a host.
 func (c *Coordinator) forgetMachine(id protocol.HostID) {
 	c.relay.Output.Lose(id)
-	c.setRecovering(id, false)
+	c.recovery.End(id)
 	c.mu.Lock()
 	l := c.links[id]
 	delete(c.links, id)

@@ -70,7 +70,7 @@ func (l *link) onItems(items []protocol.Message) {
 	}
 	l.receipts.arrived(positions)
 	l.out.forgetReceipts(noted)
-	c.heardWhy(l.host, told)
+	c.explain.Heard(l.host, told)
 	for _, a := range changed {
 		c.base.Wake.Fire(a.ID)
 		c.base.News.Tell(a)
@@ -78,7 +78,7 @@ func (l *link) onItems(items []protocol.Message) {
 	}
 	if len(positions) > 0 {
 		c.base.Wake.Fire(core.EventsKey{}, l.host) // alerts and rejected items are events too
-		if c.isRecovering(l.host) {
+		if c.recovery.IsRecovering(l.host) {
 			l.recoveryMoved()
 		}
 	}
@@ -158,8 +158,8 @@ func (c *Coordinator) applyReport(tx core.Tx, host protocol.HostID, m protocol.M
 	local := errors.Is(err, core.ErrNotFound)
 	switch {
 	case local && r.State == protocol.StateNone:
-		return core.Action{}, c.told(tx, host, r) // neither side knows it
-	case local && r.Event == protocol.EventTell && !c.isRecovering(host):
+		return core.Action{}, c.recovery.Told(tx, host, r) // neither side knows it
+	case local && r.Event == protocol.EventTell && !c.recovery.IsRecovering(host):
 		// The answer to a question about what was forgotten here meanwhile. What
 		// began on the host is told without being asked.
 		return core.Action{}, nil
@@ -307,7 +307,7 @@ func (c *Coordinator) applyUnknown(tx core.Tx, a core.Action, r *protocol.Report
 	case a.Unnumbered() || a.State.Final():
 		return a, nil
 	case a.Former:
-		return c.unknownSince(tx, a)
+		return c.recovery.UnknownSince(tx, a)
 	case a.N > have:
 		return a, nil
 	}

@@ -355,7 +355,7 @@ func TestRevokedHost(t *testing.T) {
 
 func TestConnectivity(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
-		is := func(want coordinator.Connectivity) {
+		is := func(want core.Connectivity) {
 			t.Helper()
 			synctest.Wait()
 			v, err := f.Coordinator().Host(t.Context(), h.ID)
@@ -363,22 +363,22 @@ func TestConnectivity(t *testing.T) {
 				t.Errorf("host is %s, %v, want %s", v.Connectivity, err, want)
 			}
 		}
-		is(coordinator.Online)
+		is(core.Online)
 		h.Break()
-		is(coordinator.Suspect)
+		is(core.Suspect)
 		h.Connect()
-		is(coordinator.Online)
+		is(core.Online)
 		h.Goodbye()
-		is(coordinator.Offline)
+		is(core.Offline)
 		h.Connect()
-		is(coordinator.Online)
+		is(core.Online)
 		h.Silence()
 		after(25 * time.Second)
-		is(coordinator.Suspect)
+		is(core.Suspect)
 		after(time.Minute)
-		is(coordinator.Offline)
+		is(core.Offline)
 		f.Restart()
-		is(coordinator.Unknown)
+		is(core.Unknown)
 	})
 }
 

@@ -6,18 +6,18 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
+	"github.com/hostler-io/hostler/coordinator/explain"
 	"github.com/hostler-io/hostler/protocol"
 )
 
-func why(t *testing.T, f *coordtest.Fleet, id protocol.ActionID) *coordinator.Waiting {
+func why(t *testing.T, f *coordtest.Fleet, id protocol.ActionID) *explain.Waiting {
 	t.Helper()
 	a, err := f.Coordinator().Action(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := f.Coordinator().Why(t.Context(), a)
+	w, err := f.Coordinator().Explain().Why(t.Context(), a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,17 +36,17 @@ func TestWhy(t *testing.T) {
 		h.Goodbye()
 		after(3 * time.Hour)
 		a := propose(t, f, h)
-		expect(a.ID, coordinator.WaitsHost, "last seen 3 h ago")
+		expect(a.ID, explain.WaitsHost, "last seen 3 h ago")
 		h.Connect()
 		o := order(t, h)
-		expect(a.ID, coordinator.WaitsReceipt, "its order was sent")
+		expect(a.ID, explain.WaitsReceipt, "its order was sent")
 		<-h.Controls() // the question that nobody answers
 		r := o.Started(h)
 		r.Event, r.State, r.Attempt = protocol.EventAccept, protocol.StateNew, 0
 		h.Report(r)
 		synctest.Wait()
 		begin := time.Now()
-		expect(a.ID, coordinator.WaitsUnknown, "has not told why")
+		expect(a.ID, explain.WaitsUnknown, "has not told why")
 		if d := time.Since(begin); d != time.Second {
 			t.Errorf("a host that says nothing is waited for %s", d)
 		}
@@ -55,7 +55,7 @@ func TestWhy(t *testing.T) {
 		r.Attempt = 1
 		h.Report(r)
 		synctest.Wait()
-		expect(a.ID, coordinator.WaitsEnd, "it runs")
+		expect(a.ID, explain.WaitsEnd, "it runs")
 		h.Report(o.Done())
 		synctest.Wait()
 		if w := why(t, f, a.ID); w != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// recovery is the file that says that a state directory must not be used as it
+// recoveryMark is the file that says that a state directory must not be used as it
 // is, and how far it is on the way to be. Where there is none, it may be.
-type recovery struct {
+type recoveryMark struct {
 	Stage    stage          `json:"stage"`
 	BackupMS int64          `json:"backup_ms,omitzero"` // when the backup was made
 	Former   protocol.KeyID `json:"former"`             // the coordinator's key until now
@@ -37,7 +37,7 @@ const (
 // errNotUsable tells that a state directory waits for a step of a person.
 var errNotUsable = errors.New("this state directory cannot be used yet")
 
-func (s state) recovery() (r recovery, ok bool, err error) {
+func (s state) recovery() (r recoveryMark, ok bool, err error) {
 	b, err := durable.ReadFile(s.marker(), maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, false, nil
@@ -54,7 +54,7 @@ func (s state) recovery() (r recovery, ok bool, err error) {
 	return r, true, nil
 }
 
-func (s state) putRecovery(r recovery) error {
+func (s state) putRecovery(r recoveryMark) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err

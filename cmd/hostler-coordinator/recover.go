@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hostler-io/hostler/certs"
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/access"
+	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/daemon"
@@ -114,7 +114,7 @@ func (r *recoverRun) run(ctx context.Context) error {
 }
 
 // begin finds out whether there is something to recover from, and notes it.
-func (r *recoverRun) begin(ctx context.Context) (recovery, error) {
+func (r *recoverRun) begin(ctx context.Context) (recoveryMark, error) {
 	mark, waits, err := r.state.recovery()
 	switch {
 	case err != nil:
@@ -157,7 +157,7 @@ func (r *recoverRun) begin(ctx context.Context) (recovery, error) {
 }
 
 // outdated judges a state directory that was used until now.
-func (r *recoverRun) outdated(ctx context.Context) (mark recovery, err error) {
+func (r *recoverRun) outdated(ctx context.Context) (mark recoveryMark, err error) {
 	id, err := certs.LoadIdentity(r.state.identity())
 	if errors.Is(err, fs.ErrNotExist) {
 		return mark, r.nothing()
@@ -169,7 +169,7 @@ func (r *recoverRun) outdated(ctx context.Context) (mark recovery, err error) {
 	if err != nil {
 		return mark, err
 	}
-	why, err := coordinator.NeedsRecovery(ctx, store)
+	why, err := recovery.Needed(ctx, store)
 	if err := errors.Join(err, store.Close()); err != nil {
 		return mark, err
 	}
@@ -177,7 +177,7 @@ func (r *recoverRun) outdated(ctx context.Context) (mark recovery, err error) {
 		return mark, fmt.Errorf("nothing speaks against this state directory: %s is no restored backup, and no host has shown newer messages\n"+
 			"Run: hostler-coordinator run\nIf you know better: hostler-coordinator recover --force", r.state)
 	}
-	return recovery{Former: id.Key()}, nil
+	return recoveryMark{Former: id.Key()}, nil
 }
 
 func (r *recoverRun) open(ctx context.Context) (*sqlstore.Store, error) {
@@ -190,7 +190,7 @@ func (r *recoverRun) open(ctx context.Context) (*sqlstore.Store, error) {
 
 // identity makes the key that the coordinator is to have, or loads it, and the
 // authority beside it: that of before, if it is there and the fleet stays.
-func (r *recoverRun) identity(mark recovery) (*certs.Identity, *certs.Authority, enrol.FleetCode, error) {
+func (r *recoverRun) identity(mark recoveryMark) (*certs.Identity, *certs.Authority, enrol.FleetCode, error) {
 	code, err := r.state.code()
 	authority := r.state.authority()
 	if err == nil && mark.NewFleet != "" {
@@ -217,7 +217,7 @@ func (r *recoverRun) identity(mark recovery) (*certs.Identity, *certs.Authority,
 
 // finish makes the coordinator the one that the ring names. Each step can be done
 // again: what says that the directory waits is removed last.
-func (r *recoverRun) finish(ctx context.Context, mark recovery, id *certs.Identity, ca *certs.Authority, code enrol.FleetCode) error {
+func (r *recoverRun) finish(ctx context.Context, mark recoveryMark, id *certs.Identity, ca *certs.Authority, code enrol.FleetCode) error {
 	chain, err := r.rings(mark, code, id)
 	if err != nil {
 		return err
@@ -231,7 +231,7 @@ func (r *recoverRun) finish(ctx context.Context, mark recovery, id *certs.Identi
 	if err != nil {
 		return err
 	}
-	done, err := coordinator.Recover(ctx, store, coordinator.RecoverConfig{
+	done, err := recovery.Recover(ctx, store, recovery.Config{
 		Key: id.Key(), Ring: chain.Ring().Number, BackupMS: mark.BackupMS, FormerFleet: mark.FormerFleet,
 		RevokeAccess: r.revoke, Now: clock.Now(), Rand: rand.Reader,
 	})
@@ -264,7 +264,7 @@ func (r *recoverRun) finish(ctx context.Context, mark recovery, id *certs.Identi
 
 // rings opens the rings of a file, the newest of which has to let the new key in
 // and the old one not any more.
-func (r *recoverRun) rings(mark recovery, code enrol.FleetCode, id *certs.Identity) (*certs.Chain, error) {
+func (r *recoverRun) rings(mark recoveryMark, code enrol.FleetCode, id *certs.Identity) (*certs.Chain, error) {
 	b, err := durable.ReadFile(r.ring, maxFile)
 	if err != nil {
 		return nil, err
@@ -294,7 +294,7 @@ func (r *recoverRun) rings(mark recovery, code enrol.FleetCode, id *certs.Identi
 }
 
 // replace puts the new key, and what else belongs to another fleet, in place.
-func (r *recoverRun) replace(mark recovery, chain *certs.Chain, code enrol.FleetCode) error {
+func (r *recoverRun) replace(mark recoveryMark, chain *certs.Chain, code enrol.FleetCode) error {
 	files := [][2]string{{r.state.nextIdentity(), r.state.identity()}}
 	if mark.NewFleet != "" {
 		if err := errors.Join(os.RemoveAll(r.state.path("rings")), durable.WriteFile(r.state.fleet(), []byte(code.Encode()+"\n"), 0o600)); err != nil {
@@ -328,7 +328,7 @@ func remove(path string) error {
 }
 
 // reportOf says what a recovery did, and what it cannot know.
-func reportOf(d coordinator.Recovered, chain *certs.Chain) string {
+func reportOf(d recovery.Recovered, chain *certs.Chain) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("recovered: %s", date(d.AtMS))

@@ -282,7 +282,7 @@ func TestRestoreRefuses(t *testing.T) {
 	// A restore that was interrupted is done again.
 	p.do(0, "restore", file, "--state", target)
 	s := state(target)
-	if err := errors.Join(s.putRecovery(recovery{Stage: restoring, Former: p.key()}), os.Remove(s.identity())); err != nil {
+	if err := errors.Join(s.putRecovery(recoveryMark{Stage: restoring, Former: p.key()}), os.Remove(s.identity())); err != nil {
 		t.Fatal(err)
 	}
 	p.write(p.config, strings.Replace(readText(t, p.config), string(p.state), target, 1))

@@ -87,7 +87,7 @@ func (s state) take(ctx context.Context, file string, m archive.Manifest) error 
 		return err
 	}
 	defer held.Close()
-	r := recovery{Stage: restoring, BackupMS: m.AtMS, Former: m.Key}
+	r := recoveryMark{Stage: restoring, BackupMS: m.AtMS, Former: m.Key}
 	failpoint.Before(failpoint.RestoreDeclared)
 	if err := s.putRecovery(r); err != nil {
 		return err

@@ -43,7 +43,7 @@ func (s state) output() string { return s.path("output") }
 
 // payloads is where what commands read waits for its hosts.
 func (s state) payloads() string      { return s.path("payloads") }
-func (s state) marker() string        { return s.path("recover.json") }   // see recovery
+func (s state) marker() string        { return s.path("recover.json") }   // see recoveryMark
 func (s state) nextIdentity() string  { return s.path("recover.pgp") }    // our key after a recovery
 func (s state) nextAuthority() string { return s.path("recover-ca.pem") } // and the authority, of another fleet
 func (s state) report() string        { return s.path("recovery-report.txt") }

@@ -260,7 +260,7 @@ func (s *site) untilOnline() {
 	defer func() { done() }()
 	for {
 		h := must[coordinator.HostView](s.t)(s.fleet.Coordinator().Host(s.t.Context(), "edge-01"))
-		if h.Connectivity == coordinator.Online && len(h.Inventory.Containers) > 0 {
+		if h.Connectivity == core.Online && len(h.Inventory.Containers) > 0 {
 			return
 		}
 		select {

@@ -104,9 +104,9 @@ func (h *handlers) getAction(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, h.fail(ctx, fmt.Errorf("action %s: %w", id, err))
 	}
-	waits := h.c.Waiting(a)
+	waits := h.c.Explain().Waiting(a)
 	if in.Why {
-		if waits, err = h.c.Why(ctx, a); err != nil {
+		if waits, err = h.c.Explain().Why(ctx, a); err != nil {
 			return nil, h.fail(ctx, fmt.Errorf("action %s: %w", id, err))
 		}
 	}

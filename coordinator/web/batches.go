@@ -96,7 +96,7 @@ func (h *handlers) batchOf(id protocol.BatchID, all []core.Action) api.Batch {
 	b := api.Batch{ID: id.String(), Actions: list(all, actionOf), States: make(map[string]int)}
 	for i, a := range all {
 		b.States[string(a.State)]++
-		b.Actions[i].Waits = waitsOf(h.c.Waiting(a))
+		b.Actions[i].Waits = waitsOf(h.c.Explain().Waiting(a))
 	}
 	return b
 }
@@ -177,6 +177,6 @@ func sse(event string, v any) ([]byte, error) {
 func batchEvent(c *coordinator.Coordinator, a core.Action) ([]byte, error) {
 	a.Spec = nil // nor the argv that would be read from it
 	out := actionOf(a)
-	out.Waits = waitsOf(c.Waiting(a))
+	out.Waits = waitsOf(c.Explain().Waiting(a))
 	return sse("action", out)
 }

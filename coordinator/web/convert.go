@@ -11,6 +11,7 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/explain"
 	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -101,7 +102,7 @@ func actionOf(a core.Action) api.Action {
 	return out
 }
 
-func waitsOf(w *coordinator.Waiting) *api.Waits {
+func waitsOf(w *explain.Waiting) *api.Waits {
 	if w == nil {
 		return nil
 	}

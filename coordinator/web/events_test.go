@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/coordinator/web"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -149,7 +149,7 @@ func TestEventsBeginAnewAfterARecovery(t *testing.T) {
 		s.f.Stop()
 		s.f.Trust.SetRing(s.f.Trust.Ring() + 1)
 		store := s.f.Store()
-		if _, err := coordinator.Recover(t.Context(), store, coordinator.RecoverConfig{
+		if _, err := recovery.Recover(t.Context(), store, recovery.Config{
 			Key: coordtest.NewKey("coordinator").Key(), Ring: s.f.Trust.Ring(), Now: time.Now(), Rand: rand.Reader,
 		}); err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/internal/prom"
 	"github.com/hostler-io/hostler/internal/webapi"
 )
@@ -39,7 +40,7 @@ func (h *handlers) status(ctx context.Context, _ *none) (*body[api.Status], erro
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	recovered, err := h.c.Recovering(ctx)
+	recovered, err := h.c.Recoveries().Progress(ctx)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -61,7 +62,7 @@ func hostWords(s coordinator.Summary) map[string]int {
 }
 
 // recoveredOf tells of a recovery, if there was one that hosts are asked after.
-func recoveredOf(r coordinator.Recovering) *api.Recovered {
+func recoveredOf(r recovery.Progress) *api.Recovered {
 	if r.AtMS == 0 || r.FormerFleet != "" {
 		return nil
 	}

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/protocol"
@@ -118,7 +117,7 @@ type reporter func(format string, args ...any)
 func (w *world) checkHost(h *host, report reporter) {
 	ctx, c := w.t.Context(), w.center.coord
 	view, err := c.Host(ctx, h.id)
-	if err != nil || view.Quarantined != "" || view.Connectivity != coordinator.Online {
+	if err != nil || view.Quarantined != "" || view.Connectivity != core.Online {
 		report("%s is %s, quarantined: %q, %v", h.id, view.Connectivity, view.Quarantined, err)
 	}
 	s, err := h.agent.Status(ctx)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -44,7 +45,7 @@ func (w *world) lose() {
 	}
 	ring := w.ring.number.Add(1)
 	c.store, c.dir, c.recovered = c.backup, w.t.TempDir(), true
-	if _, err := coordinator.Recover(context.Background(), c.store, coordinator.RecoverConfig{Key: coordinatorKey.Key(), Ring: ring, Now: time.Now(), Rand: w.dice}); err != nil {
+	if _, err := recovery.Recover(context.Background(), c.store, recovery.Config{Key: coordinatorKey.Key(), Ring: ring, Now: time.Now(), Rand: w.dice}); err != nil {
 		w.t.Errorf("the coordinator is not recovered: %v", err)
 	}
 	c.start()
@@ -56,7 +57,7 @@ func (w *world) unlessForgotten(ctx context.Context, c *coordinator.Coordinator,
 	if !errors.Is(err, core.ErrNotFound) {
 		return err
 	}
-	r, failed := c.Recovering(ctx)
+	r, failed := c.Recoveries().Progress(ctx)
 	switch {
 	case failed != nil || r.Left > 0:
 		return errEnd

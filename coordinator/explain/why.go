@@ -1,14 +1,11 @@
-package coordinator
+package explain
 
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
-	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
 )
@@ -40,110 +37,66 @@ const (
 
 // Waiting says why an action stands where it stands as far as that is known here,
 // without asking anybody; nil if it has ended. It is cheap.
-func (c *Coordinator) Waiting(a core.Action) *Waiting {
+func (r *Room) Waiting(a core.Action) *Waiting {
 	if a.State.Final() {
 		return nil
 	}
-	now := c.base.NowMS()
-	conn, seen := c.presence(a.Host)
+	f := facts{nowMS: r.base.NowMS(), recovering: r.base.Recovery() != "", quarantined: r.hosts.Quarantined(a.Host)}
+	f.presence, f.seenMS = r.hosts.Presence(a.Host)
+	if a.State == protocol.StatePendingApprove && !a.Former {
+		f.approval = r.approvals.WhoMayApprove(a)
+	}
+	return waits(a, f)
+}
+
+// facts is what is known here of an action that has not ended, beside the action.
+type facts struct {
+	nowMS       int64
+	presence    core.Connectivity // of its host
+	seenMS      int64             // when that was last heard; 0 if not since the start
+	recovering  bool              // this coordinator decides nothing
+	quarantined bool              // its host is
+	approval    string            // for whose approval it waits, if it does
+}
+
+// waits says why an action that has not ended stands where it stands.
+func waits(a core.Action, f facts) *Waiting {
+	here := f.presence == core.Online
 	away := func(what string) *Waiting {
-		w := &Waiting{For: WaitsHost, SinceMS: seen, Text: what + fmt.Sprintf("its host was last seen %s ago", roughly(now-seen))}
-		if seen == 0 {
-			w.Text = what + "its host has not been seen since the coordinator started"
+		if f.seenMS == 0 {
+			return &Waiting{For: WaitsHost, Text: what + "its host has not been seen since the coordinator started"}
 		}
-		return w
+		return &Waiting{For: WaitsHost, SinceMS: f.seenMS, Text: what + fmt.Sprintf("its host was last seen %s ago", roughly(f.nowMS-f.seenMS))}
 	}
 	switch {
-	case a.Former && conn != Online:
+	case a.Former && !here:
 		return away("it may have been sent before the coordinator was recovered; ")
 	case a.Former:
 		return &Waiting{For: WaitsRecovery, Text: "it may have been sent before the coordinator was recovered; its host is asked"}
 	case a.State == protocol.StatePendingApprove:
-		return &Waiting{For: WaitsApproval, Text: c.whoMayApprove(&a)}
-	case c.base.Recovery() != "":
+		return &Waiting{For: WaitsApproval, Text: f.approval}
+	case f.recovering:
 		return &Waiting{For: WaitsRecovery, Text: "the coordinator is in recovery and sends nothing"}
-	case c.isQuarantined(a.Host):
+	case f.quarantined:
 		return &Waiting{For: WaitsQuarantine, Text: "its host is quarantined"}
-	case a.State == protocol.StatePendingSchedule && a.N == 0 && conn != Online:
+	case a.State == protocol.StatePendingSchedule && a.N == 0 && !here:
 		return away("")
 	case a.State == protocol.StatePendingSchedule && a.N == 0:
 		return &Waiting{For: WaitsTurn, Text: fmt.Sprintf("%d orders for its host have no receipt yet", stream.Window)}
-	case a.State == protocol.StatePendingSchedule && conn != Online:
+	case a.State == protocol.StatePendingSchedule && !here:
 		return away("its order was sent and may have arrived; ")
 	case a.State == protocol.StatePendingSchedule:
-		return &Waiting{For: WaitsReceipt, Text: "its order was sent " + roughly(now-a.SentMS) + " ago, and the host has not told of it"}
-	case a.State == protocol.StateNew && conn != Online:
+		return &Waiting{For: WaitsReceipt, Text: "its order was sent " + roughly(f.nowMS-a.SentMS) + " ago, and the host has not told of it"}
+	case a.State == protocol.StateNew && !here:
 		return away("its host has accepted it; ")
 	case a.State == protocol.StateNew:
 		return &Waiting{For: WaitsUnknown, Text: "its host has accepted it, and has not told why it waits"}
-	case conn != Online:
+	case !here:
 		return away("it ran when that was last heard; ")
 	case a.Cancelling:
 		return &Waiting{For: WaitsEnd, Text: "it is being cancelled: it ends when nothing of it is left"}
 	}
 	return &Waiting{For: WaitsEnd, Text: "it runs"}
-}
-
-// maxApprovers is how many of those who may approve are named.
-const maxApprovers = 20
-
-// whoMayApprove names the persons whose approval an action waits for: those who
-// count, are in the ring and have not approved.
-func (c *Coordinator) whoMayApprove(a *core.Action) string {
-	given := persons(c.Counting(*a))
-	var all []string
-	for _, n := range c.lacking(a) {
-		may := c.approvers(n, given)
-		by := fmt.Sprintf("%d of", n.Persons)
-		switch {
-		case n.Persons >= len(may):
-			by = "all of"
-		case n.Persons == 1:
-			by = "one of"
-		}
-		text := fmt.Sprintf("it waits for approval by %s: %s", by, strings.Join(may[:min(len(may), maxApprovers)], ", "))
-		if more := len(may) - maxApprovers; more > 0 {
-			text += fmt.Sprintf(" and %d others", more)
-		}
-		switch lack := n.Persons - len(may); {
-		case len(may) == 0:
-			text = "it waits for an approval that nobody of the ring can give; an owner lets a person in: hostler fleet ring add-approver"
-		case lack > 0:
-			text += fmt.Sprintf(", and %d that nobody else of the ring can give", lack)
-		}
-		all = append(all, text+" ("+n.Why+")")
-	}
-	if len(all) == 0 {
-		return "it has the approvals that it needs, and is about to go on"
-	}
-	if len(given) > 0 {
-		all = append(all, "approved by "+strings.Join(given, ", "))
-	}
-	return strings.Join(all, "; ")
-}
-
-// approvers are the persons of the ring who can meet a need and are not among
-// those given, sorted.
-func (c *Coordinator) approvers(n core.Need, given []string) []string {
-	var may []string
-	for _, m := range c.Members() {
-		if !m.Revoked && slices.Contains(m.Roles, protocol.RolePerson) && n.Counts(m.Person) && !slices.Contains(given, m.Person) {
-			may = append(may, m.Person)
-		}
-	}
-	slices.Sort(may)
-	return slices.Compact(may)
-}
-
-// presence returns whether a host is there, and when it was last heard.
-func (c *Coordinator) presence(host protocol.HostID) (Connectivity, int64) {
-	c.mu.Lock()
-	l := c.links[host]
-	c.mu.Unlock()
-	if l == nil {
-		return Unknown, 0
-	}
-	return l.presence.connectivity(c.cfg.Boot())
 }
 
 // roughly is a time in milliseconds in its largest unit.
@@ -166,22 +119,26 @@ const askPatience = time.Second
 
 // Why is Waiting, but it asks the host when only that can know, and looks into
 // the store for when a host was seen.
-func (c *Coordinator) Why(ctx context.Context, a core.Action) (*Waiting, error) {
-	w := c.Waiting(a)
+func (r *Room) Why(ctx context.Context, a core.Action) (*Waiting, error) {
+	w := r.Waiting(a)
 	switch {
 	case w == nil:
 		return nil, nil
 	case w.For == WaitsHost && w.SinceMS == 0:
-		h, err := c.Host(ctx, a.Host)
+		var h core.Host
+		err := r.base.View(ctx, func(tx core.Tx) (err error) {
+			h, err = tx.Hosts.Get(a.Host)
+			return err
+		})
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("host %q: %w", a.Host, err)
 		}
 		if at := h.Inventory.AtMS; at != 0 {
 			w.SinceMS = at
-			w.Text = fmt.Sprintf("its host was last seen %s ago, before the coordinator started", roughly(c.base.NowMS()-at))
+			w.Text = fmt.Sprintf("its host was last seen %s ago, before the coordinator started", roughly(r.base.NowMS()-at))
 		}
 	case w.For == WaitsUnknown || w.For == WaitsReceipt:
-		if told := c.askWhy(ctx, a); told != nil {
+		if told := r.askWhy(ctx, a); told != nil {
 			return told, nil
 		}
 	}
@@ -190,14 +147,13 @@ func (c *Coordinator) Why(ctx context.Context, a core.Action) (*Waiting, error) 
 
 // askWhy asks the host of an action why it waits, and waits for the answer a
 // moment; nil if none came.
-func (c *Coordinator) askWhy(ctx context.Context, a core.Action) *Waiting {
-	changed, done := c.base.Wake.On(toldKey{a.ID})
+func (r *Room) askWhy(ctx context.Context, a core.Action) *Waiting {
+	changed, done := r.base.Wake.On(toldKey{a.ID})
 	defer done()
-	if t := c.heardOf(a); t != nil {
-		return c.worded(t)
+	if t := r.heardOf(a); t != nil {
+		return r.worded(t)
 	}
-	l := c.link(a.Host)
-	pause, ok := l.agenda.whyIn(c.cfg.Boot(), askPatience)
+	pause, ok := r.hosts.AskIn(a.Host, askPatience)
 	if !ok {
 		return nil // many others ask already
 	}
@@ -205,40 +161,26 @@ func (c *Coordinator) askWhy(ctx context.Context, a core.Action) *Waiting {
 	defer timer.Stop()
 	select {
 	case <-changed: // whoever asked about the same
-		if t := c.heardOf(a); t != nil {
-			return c.worded(t)
+		if t := r.heardOf(a); t != nil {
+			return r.worded(t)
 		}
 	case <-timer.C:
 	case <-ctx.Done():
 		return nil
 	}
-	changed, again := c.base.Wake.On(toldKey{a.ID})
+	changed, again := r.base.Wake.On(toldKey{a.ID})
 	defer again()
-	var given []core.Item
-	err := c.base.Update(ctx, failpoint.QuestionAsked, func(tx core.Tx) error {
-		given = nil
-		controls, err := tx.Streams.Get(a.Host, protocol.StreamControl)
-		// Nobody who only looks fills the window of what the host must hear.
-		if err != nil || controls.Pos.N-max(controls.Freed.N, l.out.acked(protocol.StreamControl)) >= stream.Window/2 {
-			return err
-		}
-		it, err := c.control(tx, a.Host, protocol.ControlItem{Verb: protocol.VerbTell, IDs: []protocol.ActionID{a.ID}})
-		given = append(given, it)
-		return err
-	})
-	if err != nil {
+	if err := r.hosts.Ask(ctx, a.Host, a.ID); err != nil {
 		return nil // it is only not known
 	}
-	l.out.add(protocol.StreamControl, given...)
-	l.pump()
 	timer.Reset(askPatience)
 	select {
 	case <-changed:
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	if t := c.heardOf(a); t != nil {
-		return c.worded(t)
+	if t := r.heardOf(a); t != nil {
+		return r.worded(t)
 	}
 	return nil
 }
@@ -257,43 +199,43 @@ type toldWhy struct {
 const maxTold = 1024
 
 // heardWhy keeps answers that came with reports.
-func (c *Coordinator) heardWhy(host protocol.HostID, all []protocol.Report) {
+func (r *Room) Heard(host protocol.HostID, all []protocol.Report) {
 	if len(all) == 0 {
 		return
 	}
-	c.mu.Lock()
-	for _, r := range all {
-		if c.whys == nil || len(c.whys) >= maxTold {
-			c.whys = make(map[protocol.ActionID]toldWhy)
+	r.mu.Lock()
+	for _, told := range all {
+		if r.whys == nil || len(r.whys) >= maxTold {
+			r.whys = make(map[protocol.ActionID]toldWhy)
 		}
-		c.whys[r.Action] = toldWhy{host, r, c.cfg.Boot()}
+		r.whys[told.Action] = toldWhy{host, told, r.base.Boot()}
 	}
-	c.mu.Unlock()
-	for _, r := range all {
-		c.base.Wake.Fire(toldKey{r.Action})
+	r.mu.Unlock()
+	for _, told := range all {
+		r.base.Wake.Fire(toldKey{told.Action})
 	}
 }
 
 // heardOf returns an answer that is young enough, and of the host that was asked.
-func (c *Coordinator) heardOf(a core.Action) *protocol.Report {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t, ok := c.whys[a.ID]
-	if !ok || t.host != a.Host || time.Duration(c.cfg.Boot()-t.bootMS)*time.Millisecond > askPatience {
+func (r *Room) heardOf(a core.Action) *protocol.Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t, ok := r.whys[a.ID]
+	if !ok || t.host != a.Host || time.Duration(r.base.Boot()-t.bootMS)*time.Millisecond > askPatience {
 		return nil
 	}
 	return &t.report
 }
 
 // worded words an answer of a host.
-func (c *Coordinator) worded(r *protocol.Report) *Waiting {
-	if r.Waits == nil {
-		if r.State != protocol.StateNew {
+func (r *Room) worded(told *protocol.Report) *Waiting {
+	if told.Waits == nil {
+		if told.State != protocol.StateNew {
 			return nil // it has begun meanwhile, or never arrived
 		}
-		return &Waiting{For: WaitsTurn, Text: "it is about to begin", ToldMS: r.AtMS}
+		return &Waiting{For: WaitsTurn, Text: "it is about to begin", ToldMS: told.AtMS}
 	}
-	w := &Waiting{For: r.Waits.For, Action: r.Waits.Action, ToldMS: r.AtMS}
+	w := &Waiting{For: told.Waits.For, Action: told.Waits.Action, ToldMS: told.AtMS}
 	front := "another action"
 	if !w.Action.IsZero() {
 		front = "action " + w.Action.String()
@@ -306,11 +248,11 @@ func (c *Coordinator) worded(r *protocol.Report) *Waiting {
 	case protocol.WaitsShared:
 		w.Text = "it takes the host alone, and " + front + " comes first"
 	case protocol.WaitsPlaces:
-		w.Text = fmt.Sprintf("%d actions on containers run already, which is as many as may", r.Waits.Count)
+		w.Text = fmt.Sprintf("%d actions on containers run already, which is as many as may", told.Waits.Count)
 	case protocol.WaitsRuns:
-		w.Text = fmt.Sprintf("%d commands of the host run already, which is as many as may", r.Waits.Count)
+		w.Text = fmt.Sprintf("%d commands of the host run already, which is as many as may", told.Waits.Count)
 	case protocol.WaitsSessions:
-		w.Text = fmt.Sprintf("%d sessions are open on its host already, which is as many as may (sessions.parallel)", r.Waits.Count)
+		w.Text = fmt.Sprintf("%d sessions are open on its host already, which is as many as may (sessions.parallel)", told.Waits.Count)
 	case protocol.WaitsDisk:
 		w.Text = "the disk of its host is full or failing: nothing begins there"
 	case protocol.WaitsStop:
@@ -318,7 +260,7 @@ func (c *Coordinator) worded(r *protocol.Report) *Waiting {
 	case protocol.WaitsInput:
 		w.Text = "what it reads is on its way to its host"
 	case protocol.WaitsRing:
-		w.Text = fmt.Sprintf("the order waits until its host has ring %d", r.Waits.Count)
+		w.Text = fmt.Sprintf("the order waits until its host has ring %d", told.Waits.Count)
 	default:
 		w.Text = fmt.Sprintf("its host says %q, for which this coordinator has no words", w.For)
 	}

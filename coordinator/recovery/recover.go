@@ -1,4 +1,4 @@
-package coordinator
+package recovery
 
 import (
 	"context"
@@ -25,8 +25,8 @@ import (
 // waits for its host, which is asked for everything that it knows: what it did is
 // taken over, what it does not know is LOST.
 
-// RecoverConfig says what becomes of a restored store.
-type RecoverConfig struct {
+// Config says what becomes of a restored store.
+type Config struct {
 	// Key is the coordinator's from now on, and Ring the number of a ring that
 	// names it and not the one before.
 	Key  protocol.KeyID
@@ -83,29 +83,12 @@ type hostRecovery struct {
 }
 
 func loadHostRecovery(tx core.Tx, host protocol.HostID) (r hostRecovery, ok bool, err error) {
-	b, err := tx.Values.Get(hostRecoveries + string(host))
-	if errors.Is(err, core.ErrNotFound) || err == nil && len(b) == 0 {
-		return r, false, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(b, &r)
-	}
-	if err != nil {
-		err = fmt.Errorf("recovery of host %s: %w", host, err)
-	}
-	return r, err == nil, err
+	ok, err = core.GetJSON(tx, hostRecoveries+string(host), &r)
+	return r, ok, err
 }
 
 func putHostRecovery(tx core.Tx, host protocol.HostID, r hostRecovery) error {
-	return putJSON(tx, hostRecoveries+string(host), r)
-}
-
-func putJSON(tx core.Tx, name string, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encode %s: %w", name, err)
-	}
-	return tx.Values.Put(name, b)
+	return core.PutJSON(tx, hostRecoveries+string(host), r)
 }
 
 // recovered returns the newest recovery, or [core.ErrNotFound].
@@ -118,9 +101,9 @@ func recovered(tx core.Tx) (r Recovered, err error) {
 	return r, err
 }
 
-// NeedsRecovery returns why a store must not be used before Recover, empty if
+// Needed returns why a store must not be used before Recover, empty if
 // nothing is known that speaks against it.
-func NeedsRecovery(ctx context.Context, s core.Store) (why string, err error) {
+func Needed(ctx context.Context, s core.Store) (why string, err error) {
 	err = s.View(ctx, func(tx core.Tx) error {
 		b, err := tx.Values.Get(recoveryValue)
 		if errors.Is(err, core.ErrNotFound) {
@@ -135,7 +118,7 @@ func NeedsRecovery(ctx context.Context, s core.Store) (why string, err error) {
 // Recover makes a store whose coordinator went back in time usable again. It is
 // one transaction; called again for the same key it returns what it did, and changes
 // nothing, but that it revokes what it is to revoke by then.
-func Recover(ctx context.Context, store core.Store, cfg RecoverConfig) (done Recovered, err error) {
+func Recover(ctx context.Context, store core.Store, cfg Config) (done Recovered, err error) {
 	var id protocol.StoreID
 	if _, err := io.ReadFull(cfg.Rand, id[:]); err != nil {
 		return done, fmt.Errorf("draw the store's id: %w", err)
@@ -146,14 +129,14 @@ func Recover(ctx context.Context, store core.Store, cfg RecoverConfig) (done Rec
 			if !cfg.RevokeAccess {
 				return nil
 			}
-			r := recovery{tx: tx, cfg: cfg, done: done}
+			r := run{tx: tx, cfg: cfg, done: done}
 			err = r.revokeNow(former)
 			done = r.done
 			return err
 		} else if err != nil && !errors.Is(err, core.ErrNotFound) {
 			return err
 		}
-		r := recovery{tx: tx, cfg: cfg, done: Recovered{
+		r := run{tx: tx, cfg: cfg, done: Recovered{
 			AtMS: cfg.Now.UnixMilli(), BackupMS: cfg.BackupMS, Key: cfg.Key, Ring: cfg.Ring, FormerStore: former, FormerFleet: cfg.FormerFleet,
 			Tokens: []string{}, Viewers: []string{},
 		}}
@@ -166,14 +149,14 @@ func Recover(ctx context.Context, store core.Store, cfg RecoverConfig) (done Rec
 	return done, err
 }
 
-// recovery is one run of Recover.
-type recovery struct {
+// run is one run of Recover.
+type run struct {
 	tx   core.Tx
-	cfg  RecoverConfig
+	cfg  Config
 	done Recovered
 }
 
-func (r *recovery) run(id protocol.StoreID) error {
+func (r *run) run(id protocol.StoreID) error {
 	newest, err := r.tx.Audit.RecordsBefore(math.MaxInt64, 1)
 	if err != nil {
 		return err
@@ -185,7 +168,7 @@ func (r *recovery) run(id protocol.StoreID) error {
 		func() error { return r.tx.Values.SetStore(id) },
 		func() error { return r.tx.Values.Put(recoveryValue, nil) },
 		r.actions, r.hosts, r.access, r.events,
-		func() error { return putJSON(r.tx, recoveredValue, r.done) },
+		func() error { return core.PutJSON(r.tx, recoveredValue, r.done) },
 	} {
 		if err := step(); err != nil {
 			return err
@@ -197,7 +180,7 @@ func (r *recovery) run(id protocol.StoreID) error {
 	})
 }
 
-func (r *recovery) record(atMS int64, store string, detail map[string]any) error {
+func (r *run) record(atMS int64, store string, detail map[string]any) error {
 	record, err := audit.Record{AtMS: atMS, Actor: "recover", Verb: "coordinator.recover", Object: store, Detail: detail}.Encode()
 	if err != nil {
 		return err
@@ -207,20 +190,20 @@ func (r *recovery) record(atMS int64, store string, detail map[string]any) error
 
 // revokeNow ends all access to a store that was recovered without that, by a run that
 // did not come to its end.
-func (r *recovery) revokeNow(store protocol.StoreID) error {
+func (r *run) revokeNow(store protocol.StoreID) error {
 	r.done.Tokens, r.done.Viewers = []string{}, []string{}
 	if err := r.access(); err != nil {
 		return err
 	}
-	if err := putJSON(r.tx, recoveredValue, r.done); err != nil {
+	if err := core.PutJSON(r.tx, recoveredValue, r.done); err != nil {
 		return err
 	}
 	return r.record(r.cfg.Now.UnixMilli(), store.String(), map[string]any{"key": r.done.Key.String(), "revoke_access": true})
 }
 
 // actions lets nothing that may have been sent be sent again.
-func (r *recovery) actions() error {
-	f := core.ActionFilter{Limit: core.PageSize, States: openStates()}
+func (r *run) actions() error {
+	f := core.ActionFilter{Limit: core.PageSize, States: core.OpenStates()}
 	for {
 		page, err := r.tx.Actions.List(f)
 		if err != nil || len(page) == 0 {
@@ -239,7 +222,7 @@ func (r *recovery) actions() error {
 	}
 }
 
-func (r *recovery) action(a core.Action) error {
+func (r *run) action(a core.Action) error {
 	a.N, a.Former, a.Cancelling, a.CancelBy, a.UpdatedMS = 0, true, false, "", r.done.AtMS
 	if r.cfg.FormerFleet != "" {
 		before := a.State
@@ -261,7 +244,7 @@ func (r *recovery) action(a core.Action) error {
 }
 
 // hosts begins their streams downwards anew, and has them asked.
-func (r *recovery) hosts() error {
+func (r *run) hosts() error {
 	after := protocol.HostID("")
 	for {
 		page, err := r.tx.Hosts.List(after, core.PageSize)
@@ -277,7 +260,7 @@ func (r *recovery) hosts() error {
 	}
 }
 
-func (r *recovery) host(h core.Host) error {
+func (r *run) host(h core.Host) error {
 	for _, name := range []protocol.Stream{protocol.StreamOrder, protocol.StreamControl} {
 		if err := r.tx.Streams.Free(h.ID, name, math.MaxInt64); err != nil {
 			return err
@@ -301,7 +284,7 @@ func (r *recovery) host(h core.Host) error {
 // would get now: whoever follows with one of them would miss what happened here, or take
 // it for what he has. Ids count from the number of the ring that the recovery needs, so
 // none comes twice, and who follows with one of before is told to begin anew.
-func (r *recovery) events() error {
+func (r *run) events() error {
 	last, err := r.tx.Events.Last()
 	if err != nil {
 		return err
@@ -311,7 +294,7 @@ func (r *recovery) events() error {
 
 // access tells who may do something here. Codes that were given out may have been
 // used since, so none of them counts any more.
-func (r *recovery) access() error {
+func (r *run) access() error {
 	revoke := r.cfg.RevokeAccess || r.cfg.FormerFleet != ""
 	tokens, err := r.tx.Access.Tokens()
 	if err != nil {
