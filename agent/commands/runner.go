@@ -19,8 +19,8 @@ type Runner interface {
 	// error means that nothing of the command began and nothing will.
 	Start(ctx context.Context, c Command) (Run, error)
 	// Recover tells what became of an attempt whose start is durable, and makes
-	// sure of it: what it calls never begun never will, and of what died it has
-	// ended all that can be found.
+	// sure of it: an attempt that it calls never begun will never begin, and of an
+	// attempt that died it has ended all processes that can be found.
 	Recover(ctx context.Context, action protocol.ActionID, attempt int) (Found, error)
 	// Look tells what an attempt that is under way looks like, whether or not its
 	// supervisor answers.
@@ -69,7 +69,7 @@ type Command struct {
 	SecretEnv []string
 	// Daemon lets the main process end before the others that it has made.
 	Daemon bool
-	// WaitMS is for how long the command waits for those who follow it before the
+	// WaitMS is for how long the command waits for its followers before the
 	// middle of its output is dropped; 0 never waits.
 	WaitMS int64
 	// Terminal is that of a session; nil is none.
@@ -90,9 +90,8 @@ type Run interface {
 	// host cannot end a command as a whole, and has done nothing.
 	Cancel(ctx context.Context) error
 	// Credit tells the supervisor that all before these offsets is safe elsewhere,
-	// and that somebody follows: a command that waits goes on. [rundir.NotTaken]:
-	// nobody follows that stream. An error means that it was not heard, and may be
-	// told again.
+	// and that the command is followed: if it waits, it goes on. [rundir.NotTaken]:
+	// that stream is not followed. After an error the supervisor may be told again.
 	Credit(ctx context.Context, stdout, stderr int64) error
 	// Attach opens the way to the command's terminal, waiting until its supervisor
 	// listens. [runner.ErrNoTerminal]: it has none, or has ended.
@@ -120,7 +119,7 @@ type Found struct {
 	Verdict runner.Verdict
 	End     End // of what exited; of what died, Output alone
 	Run     Run // of what was adopted
-	// Emptied tells that no process of it is left for certain.
+	// Emptied tells that certainly no process of it is left.
 	Emptied bool
 }
 

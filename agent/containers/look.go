@@ -75,7 +75,7 @@ func (c *Containers) look(ctx context.Context, r container.Runtime, poke <-chan 
 	}
 }
 
-// watch asks for a look at every change, whoever caused it. A runtime that
+// watch asks for a look at every change, whatever caused it. A runtime that
 // cannot be watched is looked at every Config.CheckEvery all the same.
 func (c *Containers) watch(ctx context.Context, kind container.Kind, w container.Watcher, poke chan<- struct{}) {
 	look := func() {

@@ -57,8 +57,8 @@ func (a attempts) up(now time.Duration) attempts {
 	return a
 }
 
-// down is a container that should run and was seen stopped. Only one that was
-// up before has crashed: others wait for their first start.
+// down is a container that should run and was seen stopped. It has crashed only if it
+// was up before; otherwise it waits for its first start.
 func (a attempts) down(now time.Duration, jitter float64) attempts {
 	if a.upSince == 0 {
 		return a

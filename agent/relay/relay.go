@@ -122,7 +122,7 @@ func (r *Relay) Wait() {
 }
 
 // Expect prepares for what is typed in a session that is about to begin, or was
-// found. It belongs to the loop, and comes before anybody hears of the session.
+// found. It belongs to the loop, and comes before the session is reported.
 func (r *Relay) Expect(id protocol.ActionID, attempt int) {
 	r.terminals.begin(id, attempt)
 	loop.Newest(r.inputs.held, struct{}{})

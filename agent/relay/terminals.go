@@ -20,21 +20,22 @@ import (
 
 // Numbers of sessions.
 const (
-	// maxUntyped is how many packets of one session wait for its supervisor. What
-	// comes beyond is dropped, and comes again.
+	// maxUntyped is how many packets of one session wait for its supervisor. Further
+	// packets are dropped; their senders repeat them.
 	maxUntyped = 64
-	// maxUnwritten is the same of one peer while it is written down.
-	maxUnwritten = 16
-	// ackSoon is how long an acknowledgement waits for company: whoever types
-	// is a window ahead and does not wait for it.
+	// maxUnrecorded is how many packets of one peer wait until the audit log names
+	// its user.
+	maxUnrecorded = 16
+	// ackSoon is how long an acknowledgement waits for others: a user may type a
+	// window ahead of it.
 	ackSoon = 30 * time.Millisecond
 	// attachAgain is the pause after a supervisor did not let us attach.
 	attachAgain = time.Second
 )
 
-// terminals carry what people type to the supervisors of their sessions, and back
-// how far that was taken. Nothing is kept: a packet that is lost here comes again
-// from who typed it. Each session has goroutines of its own.
+// terminals carry what users type to the supervisors of their sessions, and back the
+// acknowledgements. Nothing is kept: the sender repeats a packet that is lost here.
+// Each session has goroutines of its own.
 type terminals struct {
 	cfg *Config
 	wg  sync.WaitGroup
@@ -52,18 +53,18 @@ type typing struct {
 	packets   chan []byte
 	acked     chan struct{} // one place: there is something to tell
 
-	mu        sync.Mutex
-	acks      map[terminal.Peer]int64  // to be told to the coordinator
-	known     map[terminal.Peer]string // who was recorded, as the newest of the peer
-	unwritten map[typist][][]byte      // what came of who is being recorded
-	local     map[terminal.Peer]chan int64
+	mu         sync.Mutex
+	acks       map[terminal.Peer]int64      // to be told to the coordinator
+	recorded   map[terminal.Peer]string     // the user of each peer, as the audit log has it
+	unrecorded map[typist][][]byte          // packets that wait for the audit log
+	local      map[terminal.Peer]chan int64 // acknowledgements for peers on this host
 }
 
-// typist is who types as a peer. Peers are chosen by those who type, so one may be
-// another's.
+// typist is a user who types as a peer. Users choose their peers, so two users may
+// choose the same.
 type typist struct {
 	peer terminal.Peer
-	who  string
+	user string
 }
 
 func newTerminals(cfg *Config) *terminals {
@@ -71,13 +72,13 @@ func newTerminals(cfg *Config) *terminals {
 }
 
 // begin prepares for what is typed in a session that is about to begin, or was
-// found. It is called by the loop, before anybody hears of it.
+// found. The loop calls it before the session is reported.
 func (m *terminals) begin(id protocol.ActionID, attempt int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.live[id] = &typing{
 		cfg: m.cfg, terminals: m, id: id, attempt: attempt, packets: make(chan []byte, maxUntyped), acked: make(chan struct{}, 1),
-		acks: make(map[terminal.Peer]int64), known: make(map[terminal.Peer]string), unwritten: make(map[typist][][]byte),
+		acks: make(map[terminal.Peer]int64), recorded: make(map[terminal.Peer]string), unrecorded: make(map[typist][][]byte),
 		local: make(map[terminal.Peer]chan int64),
 	}
 }
@@ -117,7 +118,7 @@ func (m *terminals) follow(id protocol.ActionID, r commands.Run) {
 	}
 }
 
-// take takes what the coordinator says that somebody types.
+// take takes a packet that came by way of the coordinator.
 func (m *terminals) take(msg protocol.Message) error {
 	h := &msg.Header
 	typed, err := protocol.ParseTyped(msg.Attachment)
@@ -131,37 +132,37 @@ func (m *terminals) take(msg protocol.Message) error {
 	return s.typed(typed.Who, typed.Packet)
 }
 
-// typed takes one packet of a peer. Nobody types before the audit log says who: of
-// who is new, packets wait for that, and what the log does not take is not typed.
-// Who types as a peer that was somebody else's is new.
-func (s *typing) typed(who string, packet []byte) error {
+// typed takes one packet of a peer. No user types before the audit log names the user:
+// packets of a new user wait for that, and are dropped if the log cannot be written. A
+// user who types as the peer of another one is new.
+func (s *typing) typed(user string, packet []byte) error {
 	p, err := terminal.ParsePacket(packet)
 	if err != nil {
 		return fmt.Errorf("%w: %w", protocol.ErrPayload, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := typist{p.Peer, who}
-	waiting, asked := s.unwritten[t]
-	last, known := s.known[p.Peer]
+	t := typist{p.Peer, user}
+	waiting, asked := s.unrecorded[t]
+	last, known := s.recorded[p.Peer]
 	switch {
-	case known && last == who:
+	case known && last == user:
 		s.push(packet)
-	case asked && len(waiting) < maxUnwritten:
-		s.unwritten[t] = append(waiting, packet)
-	case asked, known && len(s.unwritten) >= terminal.MaxPeers:
+	case asked && len(waiting) < maxUnrecorded:
+		s.unrecorded[t] = append(waiting, packet)
+	case asked, known && len(s.unrecorded) >= terminal.MaxPeers:
 		s.cfg.Traffic.Dropped()
-	case !known && len(s.known)+len(s.unwritten) >= terminal.MaxPeers:
+	case !known && len(s.recorded)+len(s.unrecorded) >= terminal.MaxPeers:
 		s.answer(terminal.Ack{Peer: p.Peer, Offset: terminal.Refused})
 		loop.Newest(s.acked, struct{}{})
 	default:
-		s.unwritten[t] = [][]byte{packet}
+		s.unrecorded[t] = [][]byte{packet}
 		s.terminals.wg.Go(func() { s.admit(t) })
 	}
 	return nil
 }
 
-// push gives a packet to the supervisor, or drops it: then it comes again.
+// push gives a packet to the supervisor, or drops it: then its sender repeats it.
 func (s *typing) push(packet []byte) {
 	select {
 	case s.packets <- packet:
@@ -170,24 +171,24 @@ func (s *typing) push(packet []byte) {
 	}
 }
 
-// admit lets somebody type when who it is stands in the audit log.
+// admit lets a user type when the audit log names the user.
 func (s *typing) admit(t typist) {
 	written := false
 	s.cfg.Loop.Tell(func() {
 		written = s.cfg.Actions.Record(audit.Record{
-			AtMS: s.cfg.Loop.WallMS(), Actor: t.who, Verb: "session.attach", Object: s.id.String(),
+			AtMS: s.cfg.Loop.WallMS(), Actor: t.user, Verb: "session.attach", Object: s.id.String(),
 			Detail: map[string]any{"peer": t.peer.String()},
 		})
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if written {
-		s.known[t.peer] = t.who
-		for _, packet := range s.unwritten[t] {
+		s.recorded[t.peer] = t.user
+		for _, packet := range s.unrecorded[t] {
 			s.push(packet)
 		}
 	}
-	delete(s.unwritten, t)
+	delete(s.unrecorded, t)
 }
 
 // serve carries packets to the supervisor, over as many connections as it takes.
@@ -264,8 +265,7 @@ func (s *typing) listen(at io.Reader) {
 	}
 }
 
-// answer keeps an acknowledgement for whoever waits for it. It is called with mu
-// held.
+// answer keeps an acknowledgement for its peer. It is called with mu held.
 func (s *typing) answer(a terminal.Ack) {
 	if c := s.local[a.Peer]; c != nil {
 		loop.Newest(c, a.Offset)
