@@ -77,11 +77,11 @@ check: ## Format, vet, staticcheck, tidiness, the rules of the tree, and a build
 # Never from the cache: go test keeps a file for it that grows while a test limits
 # the size of files, which fails what has passed.
 unit: build ## The tests that have nothing to race with, fuzz seeds included
-	go test -count=1 -timeout 20m $$(scripts/packages.sh pure)
+	go test -count=1 -parallel 6 -timeout 20m $$(scripts/packages.sh pure)
 	go test -count=1 -timeout 20m -run '$(call exactly,$(SINGLE))' $$(scripts/packages.sh with $(SINGLE))
 
 race: build ## The other tests without built programs, under the race detector
-	GORACE=atexit_sleep_ms=50 go test $(RACE) -count=1 -timeout 40m -skip '$(call exactly,$(SINGLE))' $$(scripts/packages.sh shared)
+	GORACE=atexit_sleep_ms=50 go test $(RACE) -count=1 -parallel 6 -timeout 40m -skip '$(call exactly,$(SINGLE))' $$(scripts/packages.sh shared)
 
 integration: build ## The built programs with real LXC, broker, MQTT client and gpg
 	go test -tags integration -count=1 -parallel 6 -timeout 40m -skip '$(call exactly,$(QUIET))' ./integration

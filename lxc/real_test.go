@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -34,12 +35,17 @@ import (
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
-// The bridge of these tests, with a name and a network that nobody else has:
-// not even the same tests in another process.
-var (
-	testBridge  = fmt.Sprintf("hlt-lxc%d", os.Getpid())
-	testNetwork = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 208 + byte(os.Getpid()>>8)&15, byte(os.Getpid()), 0}), 24)
-)
+// machines counts the machines of this process.
+var machines atomic.Uint32
+
+// ownNetwork returns the number of a machine of this process, and the name of a
+// bridge and a network that nobody else has: not even the same tests in another
+// process. Sixteen machines may exist at the same time.
+func ownNetwork() (n uint32, bridge string, prefix netip.Prefix) {
+	n, pid := machines.Add(1), os.Getpid()
+	base := netip.AddrFrom4([4]byte{10, 208 + byte(pid>>8)&15, byte(pid), byte(n&15) << 4})
+	return n, fmt.Sprintf("hlt%d-%d", pid, n&15), netip.PrefixFrom(base, 28)
+}
 
 // machine is LXC on this machine with a directory of its own.
 type machine struct {
@@ -102,11 +108,12 @@ func (m *machine) remove(t *testing.T, dir string) {
 // prefix and a number, and the cgroups are named after them.
 func specSource(t *testing.T, prefix string) func() container.CreateSpec {
 	t.Helper()
-	if err := network.EnsureBridge(network.BridgeConfig{Name: testBridge, Address: container.Gateway(testNetwork)}); err != nil {
+	machine, bridge, subnet := ownNetwork()
+	if err := network.EnsureBridge(network.BridgeConfig{Name: bridge, Address: container.Gateway(subnet)}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := network.RemoveBridge(testBridge); err != nil {
+		if err := network.RemoveBridge(bridge); err != nil {
 			t.Error(err)
 		}
 	})
@@ -115,17 +122,17 @@ func specSource(t *testing.T, prefix string) func() container.CreateSpec {
 	return func() container.CreateSpec {
 		mu.Lock()
 		defer mu.Unlock()
-		a, err := container.Allocate(testNetwork, used)
+		a, err := container.Allocate(subnet, used)
 		if err != nil {
 			t.Error(err)
 		}
 		used = append(used, a)
-		id := container.CTID(fmt.Sprintf("00000000-0000-4000-8000-%06x%06x", os.Getpid(), len(used)))
+		id := container.CTID(fmt.Sprintf("00000000-0000-4000-8000-%06x%03x%03x", os.Getpid(), machine, len(used)))
 		return container.CreateSpec{
 			Name: fmt.Sprintf("%s-%d", prefix, len(used)), CTID: id, Template: "busybox",
 			Network: container.Network{
-				Bridge: testBridge, Address: netip.PrefixFrom(a, testNetwork.Bits()),
-				Gateway: container.Gateway(testNetwork).Addr(), MAC: container.MAC(id),
+				Bridge: bridge, Address: netip.PrefixFrom(a, subnet.Bits()),
+				Gateway: container.Gateway(subnet).Addr(), MAC: container.MAC(id),
 			},
 		}
 	}

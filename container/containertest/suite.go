@@ -30,7 +30,7 @@ type Subject struct {
 }
 
 // Run holds the subject to the contract of package container. open is called
-// for each test and cleans up through t.
+// for each test, of several at the same time, and cleans up through t.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
 	for name, test := range map[string]func(*testing.T, *fixture){
 		"Lifecycle":         testLifecycle,
@@ -49,7 +49,10 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		"Watch":             testWatch,
 		"StopGraceIsEnough": testStopGrace,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, newFixture(t, open(t))) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newFixture(t, open(t)))
+		})
 	}
 }
 

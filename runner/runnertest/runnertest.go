@@ -50,6 +50,9 @@ type Harness struct {
 // its first line, on a machine with much else to do either.
 const sometime = 2000
 
+// surrounding is in the environment of whoever starts supervisors.
+const surrounding = "leaked"
+
 // A Case is one promise.
 type Case struct {
 	Name string
@@ -79,9 +82,13 @@ func Run(t *testing.T, h Harness) {
 			t.Fatalf("Without names the unknown case %q", name)
 		}
 	}
+	t.Setenv("HOSTLER_SECRET", surrounding)
 	for _, c := range cases() {
 		if !slices.Contains(h.Without, c.Name) {
-			t.Run(c.Name, func(t *testing.T) { c.run(t, newEnv(t, h)) })
+			t.Run(c.Name, func(t *testing.T) {
+				t.Parallel() // each has a root and control groups of its own
+				c.run(t, newEnv(t, h))
+			})
 		}
 	}
 }
