@@ -272,8 +272,8 @@ func (a *Agent) retain() {
 
 // BulkSession is what the agent wants of each of its second connections. The owner
 // of the connection asks for it.
-func (a *Agent) BulkSession() uplink.Session {
-	return uplink.Session{
+func (a *Agent) BulkSession() uplink.Opening {
+	return uplink.Opening{
 		Filters: []string{protocol.HostFilter(a.cfg.FleetName, a.cfg.Host, protocol.ChannelIn)},
 		Handle:  a.relay.Handle,
 		Up:      func(func(string, []byte, bool) error) { a.relay.Renew() },

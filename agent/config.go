@@ -2,7 +2,6 @@ package agent
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -126,23 +125,12 @@ type Config struct {
 	Drain time.Duration
 }
 
-// Trust is the ring that this host holds and whatever proves a newer one. It is
-// safe for concurrent use, makes durable what it takes before it returns, and
-// believes nothing but signatures.
+// Trust is the ring that this host holds and what proves a newer one: see
+// [uplink.Trust].
 type Trust interface {
-	// Keyring knows the keys of the ring in force.
-	Keyring() protocol.Keyring
-	// Ring is the number of the ring in force, Owners how many of its owners it
-	// takes to sign.
-	Ring() uint64
+	uplink.Trust
+	// Owners is how many owners of the ring in force it takes to sign.
 	Owners() int
-	// Advance takes a chain of rings as the broker retains it and walks as far
-	// as it proves. A chain that proves nothing newer is nil.
-	Advance(ctx context.Context, chain []byte) error
-	// Revoke takes a revocation list as the broker retains it.
-	Revoke(ctx context.Context, list []byte) error
-	// Fetch asks the coordinator for rings up to at least number.
-	Fetch(ctx context.Context, number uint64) error
 }
 
 func (c Config) withDefaults() Config {

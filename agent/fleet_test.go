@@ -43,9 +43,9 @@ func (f fleetTrust) RingInForce() (uint64, protocol.Digest) {
 type broker struct {
 	mu       sync.Mutex
 	coord    *coordinator.Coordinator
-	session  *uplink.Session
+	session  *uplink.Opening
 	retained map[string][]byte
-	bulk     func() uplink.Session
+	bulk     func() uplink.Opening
 	// carry is what the line does to a message; nil is nothing.
 	carry func(topic string, arrive func()) []func()
 }
@@ -80,7 +80,7 @@ func (b *broker) Disconnect(protocol.SAN) {}
 // wire is the agent's side of the broker.
 type wire struct{ *broker }
 
-func (w wire) Run(ctx context.Context, open func(uint64) (uplink.Session, error)) error {
+func (w wire) Run(ctx context.Context, open func(uint64) (uplink.Opening, error)) error {
 	s, err := open(1)
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func withFleet(t *testing.T, test func(t *testing.T, w *world, f *fleetOf)) {
 		}
 	}
 	in(t, tune, func(t *testing.T, w *world) {
-		b.bulk = func() uplink.Session { return w.agent.BulkSession() }
+		b.bulk = func() uplink.Opening { return w.agent.BulkSession() }
 		f := &fleetOf{broker: b, dir: t.TempDir()}
 		// This agent has spoken to the peer of the other tests: a new one follows
 		// that knows nobody.

@@ -99,7 +99,7 @@ func (r *ring) Fetch(_ context.Context, n uint64) error {
 type line struct {
 	mu      sync.Mutex
 	coord   *peer
-	session *uplink.Session
+	session *uplink.Opening
 	cut     chan struct{}
 	down    bool // no connection can be made
 	chaos   *rand.Rand
@@ -108,7 +108,7 @@ type line struct {
 	held    []func() // what has come down on it
 }
 
-func (l *line) Run(ctx context.Context, open func(uint64) (uplink.Session, error)) error {
+func (l *line) Run(ctx context.Context, open func(uint64) (uplink.Opening, error)) error {
 	for conn := uint64(1); ; conn++ {
 		s, err := open(conn)
 		if err != nil {

@@ -52,18 +52,7 @@ func (l *lanes) behind(id protocol.ActionID) (protocol.Waits, bool) {
 	if e.lacks {
 		return protocol.Waits{For: protocol.WaitsInput}, true
 	}
-	var before []*laneEntry // actions that run, then those that have waited for longer
-	for i := range l.entries {
-		if o := &l.entries[i]; o.running {
-			before = append(before, o)
-		}
-	}
-	running := len(before)
-	for i := range l.entries[:at] {
-		if o := &l.entries[i]; !o.running && !o.lacks {
-			before = append(before, o)
-		}
-	}
+	before, running := l.before(at)
 	switch e.lane {
 	case protocol.LaneHost:
 		return behindCount(before[:running], protocol.LaneHost, protocol.WaitsRuns)
@@ -87,6 +76,23 @@ func (l *lanes) behind(id protocol.ActionID) (protocol.Waits, bool) {
 		return behindCount(before[:running], protocol.LaneContainer, protocol.WaitsPlaces)
 	}
 	return protocol.Waits{}, false
+}
+
+// before returns the actions that may keep the one at a place from beginning: first
+// those that run, and how many these are, then those that have waited for longer.
+func (l *lanes) before(at int) (all []*laneEntry, running int) {
+	for i := range l.entries {
+		if o := &l.entries[i]; o.running {
+			all = append(all, o)
+		}
+	}
+	running = len(all)
+	for i := range l.entries[:at] {
+		if o := &l.entries[i]; !o.running && !o.lacks {
+			all = append(all, o)
+		}
+	}
+	return all, running
 }
 
 // behindCount is for what waits until fewer of its lane run.

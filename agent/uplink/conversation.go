@@ -35,19 +35,19 @@ const (
 
 // open prepares a connection: its will names this connection alone, so a new one is
 // signed. It runs on the link's goroutine.
-func (u *Uplink) open(conn uint64) (Session, error) {
+func (u *Uplink) open(conn uint64) (Opening, error) {
 	host := u.cfg.Host
 	h := host.Header(protocol.TypePresence)
 	h.Seq = protocol.Seq{Inc: u.self.Inc, Conn: conn, K: protocol.KWill}
 	will, err := host.Seal(protocol.Presence{Header: h, Kind: protocol.PresenceWill})
 	if err != nil {
-		return Session{}, fmt.Errorf("making the will: %w", err)
+		return Opening{}, fmt.Errorf("making the will: %w", err)
 	}
 	filters := []string{protocol.FleetFilter(host.FleetName)}
 	for _, c := range []protocol.Channel{protocol.ChannelOrder, protocol.ChannelControl, protocol.ChannelGrant, protocol.ChannelReceipt} {
 		filters = append(filters, protocol.HostFilter(host.FleetName, host.ID, c))
 	}
-	return Session{
+	return Opening{
 		WillTopic: host.Topic(protocol.ChannelPresence), Will: will, WillRetained: true,
 		Filters: filters,
 		Handle:  u.handle,

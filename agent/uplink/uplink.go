@@ -37,14 +37,14 @@ type Link interface {
 	// Run keeps one connection until ctx ends and returns the cause of that, or
 	// the error of open, which it calls before each attempt with the attempt's
 	// number in this process, from 1.
-	Run(ctx context.Context, open func(conn uint64) (Session, error)) error
+	Run(ctx context.Context, open func(conn uint64) (Opening, error)) error
 	// Publish hands a message over. It may wait for room, and fails at once when
 	// there is no connection. nil does not mean that the message was delivered.
 	Publish(ctx context.Context, topic string, payload []byte, retained bool) error
 }
 
-// Session is what the agent wants of one connection.
-type Session struct {
+// Opening is what the agent wants of one connection.
+type Opening struct {
 	// WillTopic, Will and WillRetained are what the broker publishes when the
 	// connection ends without a goodbye.
 	WillTopic    string
@@ -64,11 +64,11 @@ type Session struct {
 // for concurrent use, makes durable what it takes before it returns, and believes
 // nothing but signatures.
 type Trust interface {
-	Keyring() protocol.Keyring
-	Ring() uint64
-	// Advance takes a chain of rings as the broker retains it, and Revoke a list
-	// of revocations.
+	wire.Trust
+	// Advance takes a chain of rings as the broker retains it and walks as far
+	// as it proves. A chain that proves nothing newer is nil.
 	Advance(ctx context.Context, chain []byte) error
+	// Revoke takes a list of revocations as the broker retains it.
 	Revoke(ctx context.Context, list []byte) error
 	// Fetch asks the coordinator for rings up to at least number.
 	Fetch(ctx context.Context, number uint64) error

@@ -13,7 +13,7 @@ import (
 type link struct{ *mqtt.Client }
 
 // Run shadows the client's: the two kinds of session are one.
-func (l link) Run(ctx context.Context, open func(conn uint64) (uplink.Session, error)) error {
+func (l link) Run(ctx context.Context, open func(conn uint64) (uplink.Opening, error)) error {
 	return l.Client.Run(ctx, func(conn uint64) (mqtt.Session, error) {
 		s, err := open(conn)
 		return mqtt.Session(s), err

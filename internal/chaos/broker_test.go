@@ -35,7 +35,7 @@ type message struct {
 // conn is the connection of a host.
 type conn struct {
 	host    protocol.HostID
-	session uplink.Session
+	session uplink.Opening
 	half    bool          // nothing passes any more, and nobody has noticed
 	cut     chan struct{} // closed at its end
 }
@@ -244,7 +244,7 @@ func (b *broker) keeps(r *rand.Rand, topic string) (message, bool) {
 }
 
 // attach connects a host, or returns nil.
-func (b *broker) attach(host protocol.HostID, s uplink.Session) *conn {
+func (b *broker) attach(host protocol.HostID, s uplink.Opening) *conn {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.down {
@@ -379,7 +379,7 @@ type link struct {
 }
 
 // Run implements [uplink.Link].
-func (l *link) Run(ctx context.Context, open func(uint64) (uplink.Session, error)) error {
+func (l *link) Run(ctx context.Context, open func(uint64) (uplink.Opening, error)) error {
 	for n := uint64(1); ; n++ {
 		s, err := open(n)
 		if err != nil {
@@ -403,7 +403,7 @@ func (l *link) Run(ctx context.Context, open func(uint64) (uplink.Session, error
 	}
 }
 
-func (l *link) connect(s uplink.Session) *conn {
+func (l *link) connect(s uplink.Opening) *conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.conn = nil
