@@ -48,12 +48,17 @@ func (l *link) free(tx core.Tx, all []protocol.Position) (freed map[protocol.Str
 		if err != nil {
 			return nil, err
 		}
-		verdict, err := freeDown(tx, &st, l.c.cfg.Store.ID(), have)
+		there, err := readItemAt(tx, st, have.N)
 		if err != nil {
 			return nil, err
 		}
-		if verdict == stream.Differs || verdict == stream.Ahead {
+		switch free(&st, l.c.cfg.Store.ID(), have, there) {
+		case stream.Differs, stream.Ahead:
 			return nil, fmt.Errorf("%w: item %d of stream %s is another one there", errHistory, have.N, have.Stream)
+		case stream.Frees:
+			if err := errors.Join(tx.Streams.Free(l.host, have.Stream, have.N), tx.Streams.Put(st)); err != nil {
+				return nil, err
+			}
 		}
 		freed[have.Stream] = st.Freed.N
 	}
@@ -88,7 +93,9 @@ func (l *link) flush() {
 	})
 	l.freed(all, freed, err)
 	if err == nil {
-		l.out.forgetReceipts(receipted)
+		for id := range receipted {
+			l.out.forgetReceipt(id)
+		}
 	}
 	if err != nil && !errors.Is(err, errHistory) {
 		l.c.log.Error("cannot free acknowledged items; it is tried again", "host", l.host, "err", err)

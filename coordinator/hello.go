@@ -8,7 +8,6 @@ import (
 	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
-	"github.com/hostler-io/hostler/protocol/stream"
 )
 
 // onPresence takes a hello, the word that a host is online, its goodbye, or
@@ -103,7 +102,7 @@ func (l *link) prove() error {
 	}
 	l.receipts.begin(found.up, found.audit)
 	l.presence.accept(h)
-	if found.ask {
+	if found.asks {
 		c.recovery.Begin(l.host)
 	}
 	if found.rolledBack != "" {
@@ -113,175 +112,76 @@ func (l *link) prove() error {
 	return nil
 }
 
-// notes is what is known about a host's streams after a hello.
-type notes struct {
-	up         []protocol.Position
-	down       map[protocol.Stream]core.StreamState
-	audit      protocol.Position // newest head of the host's own audit log that it told of
-	rolledBack string            // why the host must have gone back in time; empty if it did not
-	// adopt tells that a person readmitted the host since its last hello: what
-	// it lacks is not held against it, and its streams go on where it stands.
-	adopt bool
-	// behind tells that it lacks something all the same: what it was asked after
-	// that is lost.
-	behind bool
-	// ask tells that it knows of actions which are not known here.
-	ask bool
-}
-
 // compareNotes holds what the host says it sent and has against what is known
 // here, and makes its database the one in force.
-func (l *link) compareNotes(h *protocol.Hello) (notes, error) {
-	var n notes
-	adopted, sealed := l.c.wire.NextSeq(), l.c.recovery.SealedBefore(h.Checkpoint)
-	err := l.c.base.Update(l.c.ctx, failpoint.NotesCompared, func(tx core.Tx) error {
-		host, err := tx.Hosts.Get(l.host)
-		if err != nil {
+func (l *link) compareNotes(h *protocol.Hello) (found comparison, _ error) {
+	k := known{store: l.c.cfg.Store.ID(), adopted: l.c.wire.NextSeq()}
+	sealed := l.c.recovery.SealedBefore(h.Checkpoint)
+	err := l.c.base.Update(l.c.ctx, failpoint.NotesCompared, func(tx core.Tx) (err error) {
+		if k.host, err = tx.Hosts.Get(l.host); err != nil {
 			return err
 		}
-		n = notes{down: make(map[protocol.Stream]core.StreamState), audit: host.Inventory.Audit, adopt: host.Store.IsZero()}
-		if n.ask, err = l.c.recovery.Meet(tx, &host, h); err != nil {
+		if k.asks, err = l.c.recovery.Meet(tx, &k.host, h); err != nil {
 			return err
 		}
-		if err := recovery.NoteSealed(tx, sealed); err != nil {
+		if err := errors.Join(k.read(tx, h), recovery.NoteSealed(tx, sealed)); err != nil {
 			return err
 		}
-		if err := n.compareUp(tx, &host, h); err != nil {
-			return err
-		}
-		ordered, err := n.compareDown(tx, l.c.cfg.Store.ID(), host.ID, h)
-		if err != nil {
-			return err
-		}
-		if n.rolledBack != "" || n.behind {
-			if err := l.c.loseAfter(tx, host.ID, h.AcceptSeq, ordered); err != nil {
-				return err
-			}
-		}
-		if host.Store == h.Store && host.AcceptSeq == h.AcceptSeq {
-			return nil
-		}
-		if n.adopt {
-			host.Adopted = adopted
-		}
-		host.Store, host.AcceptSeq = h.Store, h.AcceptSeq
-		return tx.Hosts.Put(host)
+		found = compare(k, h)
+		return l.c.keepComparison(tx, &k, &found)
 	})
-	return n, err
+	return found, err
 }
 
-func (n *notes) compareUp(tx core.Tx, host *core.Host, h *protocol.Hello) error {
-	fresh := host.Store != h.Store
-	switch {
-	case fresh && !host.Store.IsZero():
-		n.rolledBack = "its database is another one than before: its state was lost or replaced"
-	case !fresh && h.AcceptSeq < host.AcceptSeq:
-		n.rolledBack = fmt.Sprintf("it has accepted %d actions, %d were known: its disk went back", h.AcceptSeq, host.AcceptSeq)
-	}
-	for _, name := range []protocol.Stream{protocol.StreamReport, protocol.StreamAlert} {
-		st, err := tx.Streams.Get(host.ID, name)
-		if err != nil {
+// read reads what the store knows of the streams of the host.
+func (k *known) read(tx core.Tx, h *protocol.Hello) (err error) {
+	k.streams, k.there = make(map[protocol.Stream]core.StreamState), make(map[protocol.Stream]itemAt)
+	for _, name := range []protocol.Stream{protocol.StreamReport, protocol.StreamAlert, protocol.StreamOrder, protocol.StreamControl} {
+		if k.streams[name], err = tx.Streams.Get(k.host.ID, name); err != nil {
 			return err
 		}
-		if st.Pos.Store != h.Store {
-			st = core.StreamState{Host: host.ID, Pos: protocol.Position{Store: h.Store, Stream: name}, Freed: protocol.Position{Stream: name}}
-			if err := tx.Streams.Put(st); err != nil {
-				return err
-			}
+	}
+	for _, name := range down {
+		if k.there[name], err = readItemAt(tx, k.streams[name], haveOf(h, name, k.store).N); err != nil {
+			return err
 		}
-		sent := stream.Find(h.Sent, name)
-		freed := stream.Find(h.Freed, name)
-		sent.Store, sent.Stream, freed.Store, freed.Stream = h.Store, name, h.Store, name
-		switch {
-		case freed.N > st.Pos.N && (n.ask || n.adopt):
-			// The coordinator before us had them, and the host has them no more.
-			st.Pos = freed
-			if err := tx.Streams.Put(st); err != nil {
-				return err
-			}
-		case freed.N > st.Pos.N && n.rolledBack == "":
-			n.rolledBack = fmt.Sprintf("it says that %d items of stream %s were receipted, %d arrived: two histories", freed.N, name, st.Pos.N)
-		case sent.N >= st.Pos.N:
-		case n.adopt:
-			st.Pos, n.behind = sent, true
-			if err := tx.Streams.Put(st); err != nil {
-				return err
-			}
-		default:
-			n.rolledBack = fmt.Sprintf("it has sent %d items of stream %s, %d arrived: its disk went back", sent.N, name, st.Pos.N)
-		}
-		n.up = append(n.up, st.Pos)
 	}
 	return nil
 }
 
-// compareDown returns how many orders the host has.
-func (n *notes) compareDown(tx core.Tx, store protocol.StoreID, host protocol.HostID, h *protocol.Hello) (ordered uint64, _ error) {
-	for _, name := range []protocol.Stream{protocol.StreamOrder, protocol.StreamControl} {
-		st, err := tx.Streams.Get(host, name)
-		if err != nil {
-			return 0, err
-		}
-		have := stream.Find(h.Have, name)
-		if have.Store != store {
-			have = protocol.Position{Store: store, Stream: name}
-		}
-		if name == protocol.StreamOrder {
-			ordered = have.N
-		}
-		verdict, err := freeDown(tx, &st, store, have)
-		freed := st.Freed
-		freed.Store = store
-		back, foreign := stream.Behind(freed, have), verdict == stream.Ahead || verdict == stream.Differs
-		switch {
-		case err != nil:
-			return 0, err
-		case (back || foreign) && n.adopt:
-			n.behind = true
-			if err := adoptDown(tx, &st, have); err != nil {
-				return 0, err
-			}
-		case back:
-			n.rolledBack = fmt.Sprintf("it has %d items of stream %s, it had acknowledged %d: its disk went back", have.N, name, st.Freed.N)
-		case foreign:
-			n.rolledBack = fmt.Sprintf("its item %d of stream %s is not ours: two histories", have.N, name)
-		}
-		n.down[name] = st
+// readItemAt reads the digest of an item that was not freed yet.
+func readItemAt(tx core.Tx, st core.StreamState, n uint64) (at itemAt, _ error) {
+	if n <= st.Freed.N || n > st.Pos.N {
+		return at, nil
 	}
-	return ordered, nil
+	items, err := tx.Streams.Items(st.Host, st.Pos.Stream, n, n)
+	if err == nil && len(items) > 0 {
+		at = itemAt{items[0].H, true}
+	}
+	return at, err
 }
 
-// adoptDown lets a stream go on where the host stands. The actions of what is
-// dropped were made LOST when the host was found to have gone back.
-func adoptDown(tx core.Tx, st *core.StreamState, have protocol.Position) error {
-	if err := tx.Streams.Free(st.Host, have.Stream, max(st.Pos.N, have.N)); err != nil {
-		return err
-	}
-	st.Pos, st.Freed = have, have
-	return tx.Streams.Put(*st)
-}
-
-// freeDown frees what have covers of a stream downwards.
-func freeDown(tx core.Tx, st *core.StreamState, store protocol.StoreID, have protocol.Position) (stream.Covers, error) {
-	sent, freed := st.Pos, st.Freed
-	sent.Store, freed.Store = store, store
-	var failed error
-	verdict := stream.Receipt(sent, freed, have, func(n uint64) (protocol.Digest, bool) {
-		items, err := tx.Streams.Items(st.Host, sent.Stream, n, n)
-		if err != nil || len(items) == 0 {
-			failed = err
-			return protocol.Digest{}, false
+// keepComparison writes what follows from a hello.
+func (c *Coordinator) keepComparison(tx core.Tx, k *known, found *comparison) error {
+	for name, n := range found.freed {
+		if err := tx.Streams.Free(k.host.ID, name, n); err != nil {
+			return err
 		}
-		return items[0].H, true
-	})
-	if failed != nil || verdict != stream.Frees {
-		return verdict, failed
 	}
-	st.Pos.Store, st.Freed = store, have
-	if err := tx.Streams.Free(st.Host, sent.Stream, have.N); err != nil {
-		return verdict, err
+	for _, st := range found.changed {
+		if err := tx.Streams.Put(st); err != nil {
+			return err
+		}
 	}
-	return verdict, tx.Streams.Put(*st)
+	if found.rolledBack != "" || found.behind {
+		if err := c.loseAfter(tx, k.host.ID, found.host.AcceptSeq, found.ordered); err != nil {
+			return err
+		}
+	}
+	if k.host.Store == found.host.Store && k.host.AcceptSeq == found.host.AcceptSeq {
+		return nil
+	}
+	return tx.Hosts.Put(found.host)
 }
 
 // loseAfter ends what a host that was rolled back can no longer know: it was

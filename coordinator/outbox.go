@@ -233,11 +233,9 @@ func (b *outbox) receipts() map[protocol.ActionID]int64 {
 	return maps.Clone(b.receipted)
 }
 
-// forgetReceipts is for orders whose time of receipt is durable.
-func (b *outbox) forgetReceipts(noted map[protocol.ActionID]int64) {
+// forgetReceipt is for an order whose time of receipt is durable.
+func (b *outbox) forgetReceipt(id protocol.ActionID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for id := range noted {
-		delete(b.receipted, id)
-	}
+	delete(b.receipted, id)
 }

@@ -52,24 +52,29 @@ func (s *Stats) Dropped() { s.dropped.Add(1) }
 // which may be nil.
 func (s *Stats) Refuse(topic string, err error) error {
 	if err != nil {
-		s.log.add(topic, s.Count(err), err)
+		s.Count(err)
+		s.log.add(topic, CodeOf(err), err)
 	}
 	return err
 }
 
-// Count counts a refusal under its code.
-func (s *Stats) Count(err error) protocol.Code {
-	code, ok := errors.AsType[protocol.Code](err)
-	if !ok {
-		code = protocol.ErrPayload
+// CodeOf is the code under which a refusal is counted.
+func CodeOf(err error) protocol.Code {
+	if code, ok := errors.AsType[protocol.Code](err); ok {
+		return code
 	}
+	return protocol.ErrPayload
+}
+
+// Count counts a refusal under its code.
+func (s *Stats) Count(err error) {
+	code := CodeOf(err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refused == nil {
 		s.refused = make(map[protocol.Code]uint64)
 	}
 	s.refused[code]++
-	return code
 }
 
 // refusalLog writes at most one line a second about refused messages, so that
