@@ -56,7 +56,7 @@ type Client struct {
 func New(cfg Config) (*Client, error) {
 	u, err := url.Parse(cfg.Address)
 	if err != nil {
-		return nil, fmt.Errorf("address %q: %w", cfg.Address, err)
+		return nil, fmt.Errorf("address %q: use https://HOST:PORT or unix:///PATH", cfg.Address)
 	}
 	c := &Client{token: cfg.Token, timeout: cfg.Timeout, base: strings.TrimSuffix(cfg.Address, "/")}
 	if c.timeout == 0 {
@@ -83,7 +83,7 @@ func New(cfg Config) (*Client, error) {
 		pool.AddCert(ca)
 		t.TLSClientConfig = fleetTLS(pool, u.Hostname())
 	default:
-		return nil, fmt.Errorf("address %q: want https://HOST:PORT or unix:///PATH", cfg.Address)
+		return nil, fmt.Errorf("address %q: use https://HOST:PORT or unix:///PATH", cfg.Address)
 	}
 	// A request is bounded by its context: some wait for hours.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -104,7 +104,7 @@ func TestApprovals(t *testing.T) {
 	denied := j.mark(t, "denied")
 	j.approve(t, denied, "ann").exits(t, 0)
 	j.must(t, "action", "deny", denied, "--reason", "not today")
-	j.approve(t, denied, "bob").exits(t, 1, "there is nothing to approve", "has ended: cancelled")
+	j.approve(t, denied, "bob").exits(t, 1, "nothing waits for approval", "has ended: cancelled")
 	if a := j.action(t, denied); a.Reason != "disapproved" || !strings.Contains(a.Detail, "not today") {
 		t.Errorf("denied, it is %s %s: %s", a.State, a.Reason, a.Detail)
 	}

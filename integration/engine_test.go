@@ -36,7 +36,7 @@ func TestSecretEnv(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	w.cli(t, "run", "edge-01", "--secret-env", "NO_SUCH_VARIABLE_HERE", "--", "true").exits(t, 125, "there is no such variable")
+	w.cli(t, "run", "edge-01", "--secret-env", "NO_SUCH_VARIABLE_HERE", "--", "true").exits(t, 125, "this variable is not set here")
 }
 
 // TestDaemon: it outlives its main process and the agent, others begin beside it, and a

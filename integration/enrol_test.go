@@ -35,7 +35,7 @@ func TestEnrolment(t *testing.T) {
 			t.Errorf("it is shown as %s", s)
 		}
 		w.cli(t, "host", "approve", "edge-01").exits(t, 4, "--yes")
-		w.cli(t, "host", "approve", "edge-01", "--words", "not these four words").exits(t, 4, "somebody stands between")
+		w.cli(t, "host", "approve", "edge-01", "--words", "not these four words").exits(t, 4, "someone is intercepting the connection")
 		w.must(t, "host", "approve", "edge-01", "--words", words)
 		p.finish(t).exits(t, 0)
 	})
@@ -96,7 +96,7 @@ func TestEnrolment(t *testing.T) {
 			p, _ := w.newHost(t, "unknown", false).join(t, w.invite(t))
 			w.must(t, "host", "deny", "unknown", "--reason", "nobody knows this machine")
 			p.finish(t).exits(t, 4, "denied", "nobody knows this machine")
-			w.cli(t, "host", "approve", "unknown", "--yes").exits(t, 1, "host unknown does not wait", "denied already")
+			w.cli(t, "host", "approve", "unknown", "--yes").exits(t, 1, "host unknown does not wait for approval", "denied already")
 			w.cli(t, "run", "unknown", "--", "true").exits(t, 125, "unknown")
 		})
 		t.Run("a viewer that is called like a host", func(t *testing.T) {

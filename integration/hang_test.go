@@ -46,7 +46,7 @@ func TestHookHangs(t *testing.T) {
 			t.Errorf("hostler %s says\n%s", verb, out)
 		}
 	}
-	w.cli(t, "action", "cancel", id).exits(t, 1, "not cancelled: container.start cannot be, once it runs; it goes on")
+	w.cli(t, "action", "cancel", id).exits(t, 1, "not cancelled: container.start cannot be, once it runs; it continues")
 	w.must(t, "ct", "stop", "edge-01/web", "--now")
 	if got := w.ended(t, id)[id]; got != "FAILED preempted" {
 		t.Errorf("its start is %s", got)

@@ -60,7 +60,7 @@ func TestRecordings(t *testing.T) {
 		t.Error("a session that nobody records says that it is recorded")
 	}
 	w.cli(t, "action", "replay", w.newestAction(t)).exits(t, 3, "it was not recorded")
-	w.cli(t, "run", "--record", "edge-01", "--", "true").exits(t, 125, "goes with -t")
+	w.cli(t, "run", "--record", "edge-01", "--", "true").exits(t, 125, "--record is for sessions: add -t")
 
 	// A host that demands it, of which somebody of its own asks.
 	h.agent.end(t, syscall.SIGTERM)
@@ -76,7 +76,7 @@ func TestRecordings(t *testing.T) {
 	full := w.sit(t, "run", "-t", "edge-01", "--", "sh", "-c", "head -c 4000000 /dev/zero | tr '\\000' x; echo; exec sleep 98765")
 	full.sees("the recording of this session has ended: it has come to its limit")
 	full.exits(129)
-	full.sees("because its recording could not go on")
+	full.sees("because it could not be recorded any longer (sessions.unrecorded of its host)")
 	long := w.newestAction(t)
 	if account := w.recordingOf(t, long); account.Bytes < 900_000 || account.Bytes > 1<<20 || !strings.Contains(account.Ended, "limit") {
 		t.Errorf("the recording is %+v", account)
@@ -93,7 +93,7 @@ func TestRecordings(t *testing.T) {
 	if raw := w.must(t, "action", "replay", id, "--raw"); !strings.HasPrefix(raw, `{"version":2,"width":80,"height":24,`) || int64(len(raw)) != account.Bytes {
 		t.Errorf("the recording is %q", raw)
 	}
-	if n := len(w.cli(t, "action", "replay", long, "--speed", "1000").exits(t, 0, "has ended before the session").stdout); n < 900_000 {
+	if n := len(w.cli(t, "action", "replay", long, "--speed", "1000").exits(t, 0, "the recording ended before the session:").stdout); n < 900_000 {
 		t.Errorf("of the long one %d bytes are played", n)
 	}
 }

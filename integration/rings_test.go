@@ -141,7 +141,7 @@ func TestNewRings(t *testing.T) {
 	bob(t, "fleet", "ring", "remove-owner", "owner", "--out", w.path("ring-6")).exits(t, 0)
 	w.must(t, "fleet", "ring", "sign", w.path("ring-6"))
 	w.must(t, "fleet", "ring", "publish")
-	w.cli(t, "fleet", "ring", "set-threshold", "1", "--out", w.path("ring-7")).exits(t, 4, "is of no owner in ring 6")
+	w.cli(t, "fleet", "ring", "set-threshold", "1", "--out", w.path("ring-7")).exits(t, 4, "belongs to no owner in ring 6")
 	w.must(t, "run", "edge-01", "--", "true")
 	if n := here.ring(t); n != 6 {
 		t.Errorf("the host holds ring %d", n)

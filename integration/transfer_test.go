@@ -264,7 +264,7 @@ func TestPullGoesOn(t *testing.T) {
 		if all := entries(t, back); len(all) != 1 {
 			t.Errorf("in the directory are %q", all)
 		}
-		if !strings.Contains(said, "going on behind ") {
+		if !strings.Contains(said, "continuing after") {
 			t.Errorf("it says %q", said)
 		}
 		if err := os.Remove(back + "/large"); err != nil {
@@ -299,14 +299,14 @@ func TestPullToAFullDisk(t *testing.T) {
 	}
 
 	w.tool(t, "fallocate", "-l", "16M", ballast)
-	pull(1, "cannot keep what comes", "no space left on device", "what has come is kept")
+	pull(1, "cannot store the received data", "no space left on device", "repair that and run the pull again: the received data is kept")
 	if stagedBytes(t, d.dir) < 1<<20 {
 		t.Errorf("%d bytes are kept", stagedBytes(t, d.dir))
 	}
 	if err := os.Truncate(ballast, 8<<20); err != nil {
 		t.Fatal(err)
 	}
-	pull(1, "going on behind ", "cannot unpack it", "no space left on device")
+	pull(1, "continuing after", "cannot unpack it", "no space left on device")
 	if all := entries(t, d.dir); len(all) != 2 || stagedBytes(t, d.dir) < 9<<20 {
 		t.Errorf("in the directory are %q, %d bytes of it kept", all, stagedBytes(t, d.dir))
 	}

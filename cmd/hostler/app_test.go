@@ -96,9 +96,9 @@ func TestAskOnTerminal(t *testing.T) {
 		code  int
 		want  string
 	}{
-		{"n\n", term.ExitRefused, "the answer was no"},
-		{"\n", term.ExitRefused, "the answer was no"},
-		{"", term.ExitRefused, "the answer was no"}, // the end of input is no yes
+		{"n\n", term.ExitRefused, "you answered no"},
+		{"\n", term.ExitRefused, "you answered no"},
+		{"", term.ExitRefused, "you answered no"}, // the end of input is no yes
 		{"y\n", 0, "edge-01/web is gone"},
 	} {
 		c := newTerminal(t, s, true, x.typed)
@@ -175,11 +175,11 @@ func TestPullKeepsWhatCame(t *testing.T) {
 	c := newTerminal(t, s, false, "")
 	c.app.Tail = 100 * time.Millisecond
 	to := t.TempDir()
-	if got := c.run(t.Context(), "pull", "edge-01:/stalls", to); got != term.ExitUnreachable || !strings.Contains(c.shown(), "1.1KiB have come; to go on behind them") {
+	if got := c.run(t.Context(), "pull", "edge-01:/stalls", to); got != term.ExitUnreachable || !strings.Contains(c.shown(), "1.1KiB have arrived; to continue") {
 		t.Errorf("code %d, shown %q", got, c.shown())
 	}
 	s.host.Connect()
-	if got := c.run(t.Context(), "pull", "edge-01:/stalls", to); got != 0 || !strings.Contains(c.shown(), "going on behind 1.1KiB") {
+	if got := c.run(t.Context(), "pull", "edge-01:/stalls", to); got != 0 || !strings.Contains(c.shown(), "continuing after 1.1KiB") {
 		t.Errorf("again: code %d, shown %q", got, c.shown())
 	}
 	if b, err := os.ReadFile(to + "/stalls/b"); err != nil || string(b) != "alpha" {

@@ -31,11 +31,11 @@ func TestAttachWaits(t *testing.T) {
 	go func() { code <- c.run(ctx, "attach", "edge-02") }()
 	c.until(t, "waiting for edge-02 to begin the session: its host has not been seen since the coordinator started\n")
 	s.setDown(true)
-	c.until(t, "nobody answers, trying again")
+	c.until(t, "hostler: no answer, trying again")
 	s.setDown(false)
 	c.until(t, "connected again")
 	cancel()
-	if got := <-code; got != term.ExitInterrupted || !strings.Contains(c.shown(), "it has not begun; to end it: hostler action cancel ") {
+	if got := <-code; got != term.ExitInterrupted || !strings.Contains(c.shown(), "it has not started; to end it: hostler action cancel ") {
 		t.Errorf("code %d", got)
 	}
 	if strings.Contains(c.shown(), "is lost") || strings.Count(c.shown(), "again") != 2 {

@@ -27,9 +27,9 @@ func TestReplay(t *testing.T) {
 		say     []string
 	}{
 		"whole":                        {cast, whole, 0, []string{"hello there"}},
-		"another one than was told of": {cast, other, term.ExitFailed, []string{"its digest is another one than the audit logs have"}},
-		"ended early":                  {cast, short, 0, []string{"hello there", "has ended before the session: the disk was full"}},
-		"unreadable there":             {cast, unread, term.ExitFailed, []string{"its host tells no digest of it: it cannot be read on its host"}},
+		"another one than was told of": {cast, other, term.ExitFailed, []string{"its digest differs from the one in the audit logs: it is not what the host recorded"}},
+		"ended early":                  {cast, short, 0, []string{"hello there", "ended before the session: the disk was full"}},
+		"unreadable there":             {cast, unread, term.ExitFailed, []string{"its host reports no digest: it cannot be read on its host"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80, Record: true}})

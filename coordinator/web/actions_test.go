@@ -23,7 +23,7 @@ func TestActionIsTheOperation(t *testing.T) {
 			t.Errorf("answered %+v at %q", a, r.Header.Get("Location"))
 		}
 		synctest.Wait()
-		if got := as[api.Action](t, s.call(core.RoleViewer, http.MethodGet, "/v1/actions/"+a.ID[:13], nil), http.StatusOK); got.Shown != "undelivered" {
+		if got := as[api.Action](t, s.call(core.RoleViewer, http.MethodGet, "/v1/actions/"+a.ID[:13], nil), http.StatusOK); got.Shown != "being sent" {
 			t.Errorf("an order under way is shown as %q", got.Shown)
 		}
 		coordtest.Succeed("hello\n")(s.host, <-s.host.Orders())

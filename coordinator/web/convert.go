@@ -149,7 +149,7 @@ func shown(a core.Action) string {
 	case a.State == protocol.StatePendingSchedule && a.Unnumbered():
 		return "waits for its host"
 	case a.State == protocol.StatePendingSchedule:
-		return "undelivered"
+		return "being sent"
 	case a.State == protocol.StateNew:
 		return "queued"
 	}

@@ -259,7 +259,7 @@ func (p *parser) operation(n *yaml.Node) Operation {
 		}
 	}
 	if o.Verb == "" {
-		p.fail(n, "it says not what to do: want one of %s", verbWords())
+		p.fail(n, "no operation: use one of %s", verbWords())
 		return o
 	}
 	for key, value := range p.members(&yaml.Node{Content: n.Content}) {

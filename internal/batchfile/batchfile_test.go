@@ -75,7 +75,7 @@ func TestParseRefuses(t *testing.T) {
 		"- run: e\n  agrv: [a]":              `line 2: run takes no "agrv"`,
 		"- run: e\n  argv: [a]\n  argv: [b]": `line 3: "argv" is listed twice`,
 		"- run: e\n  argv: [a]\n  stop: e/w": "line 3: one operation cannot run and stop",
-		"- name: x":                          "it says not what to do",
+		"- name: x":                          "no operation",
 		`- {ping: ""}`:                       "says not where",
 		"- run: e":                           "needs argv",
 		"- run: e\n  argv: ls -l":            "line 2: want a list of texts",

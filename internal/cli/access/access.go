@@ -44,7 +44,7 @@ func (a *commands) tokenCreateCommand() *cobra.Command {
 	}
 	v := show.FormatFlags(cmd)
 	cmd.Flags().StringVar(&role, "role", "viewer", "viewer, operator, approver or admin")
-	cmd.Flags().Var(&ttl, "ttl", "how long it is good (default: until it is revoked)")
+	cmd.Flags().Var(&ttl, "ttl", "how long it is valid (default: until it is revoked)")
 	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"viewer", "operator", "approver", "admin"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := a.Coordinator()
@@ -82,14 +82,14 @@ func (a *commands) tokenListCommand() *cobra.Command {
 func (a *commands) tokenRevokeCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "revoke ID", Short: "End a token and what goes on by it", Args: term.Exactly(1), Example: "  hostler token revoke 3f0c11aa90bd --yes",
+		Use: "revoke ID", Short: "Revoke a token and end its requests", Args: term.Exactly(1), Example: "  hostler token revoke 3f0c11aa90bd --yes",
 		ValidArgsFunction: a.Completing(func(ctx context.Context, r *conn.Remote) ([]string, error) {
 			var all []api.Token
 			err := r.Get(ctx, "/v1/tokens", nil, &all)
 			return conn.NamesOf(all, tokenNoun().Name), err
 		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.Confirm(yes, "End token "+args[0]+" for ever?"); err != nil {
+			if err := a.Confirm(yes, "End token "+args[0]+" for good?"); err != nil {
 				return err
 			}
 			r, err := a.Coordinator()
@@ -122,7 +122,7 @@ func viewerNoun() show.Noun[api.Viewer] {
 }
 
 func (a *commands) viewerCommand() *cobra.Command {
-	return term.Group("viewer", "Certificates that read everything on the broker and say nothing",
+	return term.Group("viewer", "Certificates with which programs read all topics of the broker",
 		a.viewerCreateCommand(), a.viewerListCommand(), a.viewerRevokeCommand())
 }
 
@@ -140,7 +140,7 @@ and publish none. It writes ca.crt, viewer.crt and viewer.key into --out.`,
 	cmd.Flags().StringVar(&out, "out", "", "write the files into this directory")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if out == "" {
-			return term.Usage("the same with --out DIR", "the key is shown once, and nobody would keep it: --out is missing")
+			return term.Usage("add --out DIR", "--out is missing: the key is given out only once")
 		}
 		r, err := a.Coordinator()
 		if err != nil {

@@ -20,14 +20,13 @@ import (
 func (a *commands) loginCommand() *cobra.Command {
 	var token string
 	cmd := &cobra.Command{
-		Use: "login ADDRESS", Short: "Keep a token, and use a coordinator from now on", Args: term.Exactly(1),
+		Use: "login ADDRESS", Short: "Store a token, and use its coordinator", Args: term.Exactly(1),
 		Long: `Tries a token at a coordinator, keeps both as a context of the configuration,
 and makes it the one in use. The context is called as the fleet, or as --context
 says.
 
-Whom to trust: the authority of --ca (the coordinator's ca.crt), else those that
-the fleet's ring names, if this machine keeps the ring. Nothing is trusted that
-merely answers.
+The coordinator is verified with --ca (its ca.crt), or with the ring of the fleet,
+if this machine keeps it. A certificate that neither confirms is refused.
 
 A token on the command line can be seen by other users of this machine; in a
 file, or in HOSTLER_TOKEN, it cannot.`,
@@ -69,7 +68,7 @@ func (a *commands) loginTarget(token string) (conn.Target, error) {
 	t := conn.Target{Address: a.Address, Token: cmp.Or(token, a.Getenv("HOSTLER_TOKEN"))}
 	if a.TokenFile != "" {
 		if token != "" {
-			return t, term.Usage("", "there are two tokens: --token and --token-file")
+			return t, term.Usage("", "--token and --token-file cannot be combined")
 		}
 		var err error
 		if t.Token, err = conn.ReadToken(a.TokenFile); err != nil {
@@ -77,7 +76,7 @@ func (a *commands) loginTarget(token string) (conn.Target, error) {
 		}
 	}
 	if t.Token == "" {
-		return t, term.Usage("hostler login "+a.Address+" --token-file FILE", "there is no token to log in with")
+		return t, term.Usage("hostler login "+a.Address+" --token-file FILE", "no token is given")
 	}
 	if a.CAFile != "" {
 		b, err := conn.ReadSmall(a.CAFile)
@@ -114,9 +113,9 @@ func (a *commands) tryLogin(ctx context.Context, t *conn.Target) (api.Status, er
 	}
 	if len(trusted) == 0 {
 		return api.Status{}, &term.Failure{
-			Code: term.ExitRefused, What: "cannot tell whom to trust at " + t.Address,
-			Why:  "no authority is given, and no ring of this machine names a coordinator",
-			Next: "the same with --ca FILE, the ca.crt of the coordinator",
+			Code: term.ExitRefused, What: "cannot verify the coordinator at " + t.Address,
+			Why:  "no CA certificate is given, and no ring on this machine names a coordinator",
+			Next: "add --ca FILE, with the ca.crt of the coordinator",
 		}
 	}
 	var s api.Status
@@ -226,7 +225,7 @@ func (a *commands) contextSetCommand() *cobra.Command {
 		ValidArgsFunction: a.CompleteContexts,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if a.Address == "" && a.TokenFile == "" && a.CAFile == "" {
-				return term.Usage("hostler context set --help", "there is nothing to set: want --address, --token-file or --ca")
+				return term.Usage("hostler context set --help", "nothing to set: use --address, --token-file or --ca")
 			}
 			given := conn.Target{Address: a.Address}
 			if a.TokenFile != "" {

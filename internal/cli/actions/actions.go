@@ -19,7 +19,7 @@ import (
 )
 
 func (a *commands) actionCommand() *cobra.Command {
-	return term.Group("action", "What was asked for, and what became of it",
+	return term.Group("action", "Actions: requests to hosts, and their results",
 		a.actionListCommand(), a.actionShowCommand(), a.actionLogsCommand(), a.approveCommand(), a.denyCommand(), a.actionCancelCommand(), a.actionReissueCommand(), a.nudgeCommand())
 }
 
@@ -66,7 +66,7 @@ func (a *commands) actionListCommand() *cobra.Command {
 func (a *commands) actionShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show an action", Args: term.Exactly(1),
-		Long:    "Shows an action. Of the id the first characters are enough (at least 4), if no other begins with them.",
+		Long:    "Shows an action. At least 4 first characters of its id are enough, if they are unique.",
 		Example: "  hostler action show 0199f3\n  hostler action show 0199f3 -o json | jq .state", ValidArgsFunction: a.Completing(conn.ActionIDs),
 	}
 	v := show.ShowFlags(cmd)
@@ -88,12 +88,12 @@ func (a *commands) actionLogsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "logs ID", Short: "Print the output of a command", Args: term.Exactly(1),
 		Long: `Prints what a command has written: its standard output and error, each to that of
-this program. With --offset it begins at that byte of one stream, as one that
-broke off there goes on. A command does not wait for those who only look on: who
-is too slow is told what was left out.`,
+this program. With --offset it begins at that byte of one stream, to continue an
+interrupted read. A command does not wait for slow readers: they are told how much
+was left out.`,
 		Example: "  hostler action logs 0199f3\n  hostler action logs 0199f3 --follow\n  hostler action logs 0199f3 -f --stderr --offset 4096", ValidArgsFunction: a.Completing(conn.ActionIDs),
 	}
-	cmd.Flags().BoolVarP(&l.follow, "follow", "f", false, "go on until the command ends")
+	cmd.Flags().BoolVarP(&l.follow, "follow", "f", false, "follow the output until the command ends")
 	cmd.Flags().StringVar(&l.only, "stream", "", "only stdout or stderr, to standard output")
 	cmd.Flags().BoolVar(&l.stderr, "stderr", false, "the same as --stream stderr")
 	cmd.Flags().Int64Var(&l.offset, "offset", 0, "begin at this byte of the stream (default stream: stdout)")
@@ -101,17 +101,17 @@ is too slow is told what was left out.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case l.stderr && l.only == string(protocol.Stdout):
-			return term.Usage("", "--stderr and --stream stdout exclude each other")
+			return term.Usage("", "--stderr and --stream stdout cannot be combined")
 		case l.stderr:
 			l.only = string(protocol.Stderr)
 		case l.only == "" && cmd.Flags().Changed("offset"):
 			l.only = string(protocol.Stdout)
 		}
 		if l.only != "" && l.only != string(protocol.Stdout) && l.only != string(protocol.Stderr) {
-			return term.Usage("", "%q is no stream: want stdout or stderr", l.only)
+			return term.Usage("", "%q is not a stream: use stdout or stderr", l.only)
 		}
 		if l.offset < 0 {
-			return term.Usage("", "--offset %d: want a number of bytes", l.offset)
+			return term.Usage("", "--offset %d: use a number of bytes from 0", l.offset)
 		}
 		return l.print(cmd.Context(), args[0])
 	}
@@ -137,7 +137,7 @@ func (l *logs) print(ctx context.Context, id string) error {
 		return term.Cannot("show action "+id, err)
 	}
 	if !l.follow && slices.Contains([]protocol.State{protocol.StatePendingApprove, protocol.StatePendingSchedule, protocol.StateNew}, protocol.State(act.State)) {
-		a.Say("hostler: it has not begun: %s; to wait for what it writes: hostler action logs %s --follow", term.Printable(cmp.Or(act.Shown, act.State)), act.ID)
+		a.Say("hostler: it has not started: %s; to wait for its output: hostler action logs %s --follow", term.Printable(cmp.Or(act.Shown, act.State)), act.ID)
 	}
 	f := &dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: act.ID, Stdout: a.Out, Stderr: a.Err}
 	if l.follow && l.only == "" {
@@ -175,7 +175,7 @@ func (a *commands) sayMissing(act api.Action, s *dispatch.Stream) {
 		switch {
 		case o.FD != string(s.Fd):
 		case s.From > o.Bytes:
-			a.Say("hostler: %s has %d bytes, none of them behind %d", s.Fd, o.Bytes, s.From)
+			a.Say("hostler: %s has %d bytes, none after byte %d", s.Fd, o.Bytes, s.From)
 		case s.End < o.Bytes:
 			a.Say("hostler: the last %d bytes of %s are not here yet; to wait for them: hostler action logs %s --follow", o.Bytes-s.End, s.Fd, act.ID)
 		}
@@ -184,10 +184,10 @@ func (a *commands) sayMissing(act api.Action, s *dispatch.Stream) {
 
 func (a *commands) actionReissueCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "reissue ID", Short: "Ask anew for what a conflict kept from being done", Args: term.Exactly(1),
-		Long: `A host that has another action of the same id keeps its own, and the coordinator
-shows both: spec is the host's, intent is what was asked for here. This asks for
-the intent under a new id.`,
+		Use: "reissue ID", Short: "Request again what a conflict prevented", Args: term.Exactly(1),
+		Long: `A host that has a different action under the same id keeps its own, and the
+coordinator shows both: spec is the host's, intent is the original request. This
+requests the intent under a new id.`,
 		Example: "  hostler action show 0199f3 -o json | jq .conflict\n  hostler action reissue 0199f3", ValidArgsFunction: a.Completing(conn.ActionIDs),
 	}
 	c := dispatch.ChangeFlags(cmd)
@@ -202,7 +202,7 @@ the intent under a new id.`,
 		case err != nil:
 			return term.Cannot(what, err)
 		case !old.Conflict:
-			return &term.Failure{Code: term.ExitFailed, What: "cannot " + what, Why: "its host has no other action of that id", Next: "hostler action show " + old.ID}
+			return &term.Failure{Code: term.ExitFailed, What: "cannot " + what, Why: "its host has no different action under that id", Next: "hostler action show " + old.ID}
 		}
 		if c.DryRun {
 			spec, err := protocol.DecodeSpec(old.Intent)
@@ -238,9 +238,9 @@ func (a *commands) actionCancelCommand() *cobra.Command {
 	var noWait, wait bool
 	cmd := &cobra.Command{
 		Use: "cancel ID", Short: "End an action", Args: term.Exactly(1),
-		Long: `Ends an action: one that has not begun never does, and a command is terminated.
-It is cancelled when nothing of it is left. An action that ended before stays as
-it ended.`,
+		Long: `Ends an action: an action that has not started never does, and a command is
+terminated. It counts as cancelled when all its processes have ended. An action that
+ended before does not change.`,
 		Example: "  hostler action cancel 0199f3", ValidArgsFunction: a.Completing(conn.OpenIDs),
 	}
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait until it has ended")
@@ -265,7 +265,7 @@ it ended.`,
 		case err != nil:
 			return term.Cannot(what, err)
 		case goesOn(act):
-			return &term.Failure{Code: term.ExitFailed, What: "cannot " + what, Why: act.Detail + "; it goes on", Next: "hostler action show " + act.ID}
+			return &term.Failure{Code: term.ExitFailed, What: "cannot " + what, Why: act.Detail + "; it continues", Next: "hostler action show " + act.ID}
 		case act.State != string(protocol.StateCancelled):
 			return &term.Failure{Code: term.ExitFailed, What: "cannot " + what, Why: "it ended before: " + strings.TrimSpace(act.State+" "+act.Reason), Next: "hostler action show " + act.ID}
 		}

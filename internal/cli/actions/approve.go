@@ -38,15 +38,15 @@ func (a *commands) approveCommand() *cobra.Command {
 	c := &approving{}
 	var view *show.View
 	cmd := &cobra.Command{
-		Use: "approve ID…", Short: "Sign that actions may be done", Args: term.AtLeast(1),
+		Use: "approve ID…", Short: "Approve actions with your signature", Args: term.AtLeast(1),
 		Long: `Shows exactly what the actions do, and signs it with your key: this program reads
-the bytes that the host will read, and the signature is over their digest. The
-host verifies it; the coordinator only carries it. Actions that do the same are
-signed for together, up to 500 of them by one signature.
+the bytes that the host will read, and signs their digest. The host verifies the
+signature; the coordinator only carries it. Actions that do the same are signed
+together, up to 500 with one signature.
 
-The key is the one of this machine that the ring has as an approver's, or the one
-that --key or --gpg names. Every approval names its actions, holds for the time
-of --valid (at most 7d), and is good once.`,
+The key is the one on this machine that the ring lists for an approver, or the one
+that --key or --gpg names. Every approval names its actions, is valid for the time
+of --valid (at most 7d), and can be used once.`,
 		Example: `  hostler action approve 0199f3
   hostler action approve 0199f3 019a02 --key work --valid 2h
   hostler action approve $(hostler action ls --pending -o name) --gpg alice`,
@@ -54,15 +54,15 @@ of --valid (at most 7d), and is good once.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.key, "key", "", "a key of this machine, or a file with one")
-	f.StringVar(&c.gpg, "gpg", "", "a user of your own gpg, which signs")
-	f.Var(&c.valid, "valid", "how long the approval holds (default 8h)")
+	f.StringVar(&c.gpg, "gpg", "", "sign with gpg, as this user")
+	f.Var(&c.valid, "valid", "how long the approval is valid (default 8h)")
 	f.BoolVar(&c.yes, "yes", false, "do not ask")
 	_ = cmd.RegisterFlagCompletionFunc("key", a.keys.CompleteKeys)
 	view = show.FormatFlags(cmd)
 	view.One = false
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if c.key != "" && c.gpg != "" {
-			return term.Usage("", "there are two keys to sign with: --key and --gpg")
+			return term.Usage("", "--key and --gpg cannot be combined")
 		}
 		r, err := a.Coordinator()
 		if err != nil {
@@ -127,7 +127,7 @@ func (a *commands) approve(ctx context.Context, r *conn.Remote, c *approving, id
 		life = c.valid.Value
 	}
 	if life > protocol.MaxApprovalLife {
-		return nil, term.Usage("the same with --valid 7d", "an approval holds for 7d at most, --valid is %s", life)
+		return nil, term.Usage("use --valid 7d", "an approval is valid for 7d at most, --valid is %s", life)
 	}
 	bundles, err := findBundles(ctx, r, ids)
 	if err != nil {
@@ -191,8 +191,8 @@ func findBundles(ctx context.Context, r *conn.Remote, ids []string) ([]bundle, e
 		spec, err := protocol.DecodeSpec(act.Spec)
 		if err != nil {
 			return nil, &term.Failure{
-				Code: term.ExitRefused, What: "cannot tell what action " + act.ID + " does", Why: err.Error(),
-				Next: "a newer hostler: nobody should sign what they cannot read",
+				Code: term.ExitRefused, What: "cannot show what action " + act.ID + " does", Why: err.Error(),
+				Next: "use a newer hostler: sign only what it can show",
 			}
 		}
 		i := slices.IndexFunc(all, func(b bundle) bool {
@@ -220,7 +220,7 @@ func anyOpen(bundles []bundle) error {
 		}
 	}
 	return &term.Failure{
-		Code: term.ExitFailed, What: "there is nothing to approve", Next: "hostler action ls --pending",
+		Code: term.ExitFailed, What: "nothing waits for approval", Next: "hostler action ls --pending",
 		Why: fmt.Sprintf("action %s has ended: %s", last.ID, cmp.Or(last.Shown, last.State)),
 	}
 }
@@ -243,12 +243,12 @@ func (a *commands) showBundle(b bundle) {
 	switch {
 	case s.SecretEnv == nil:
 	case s.SecretEnv.Named():
-		line("secret", quotedWords(s.SecretEnv.Names)+", whose values nobody here can read")
+		line("secret", quotedWords(s.SecretEnv.Names)+", whose values only the host can read")
 	default:
-		line("secret", "variables whose names and values nobody here can read: they can make anything of the command")
+		line("secret", "variables that only the host can read: they can change the command completely")
 	}
 	if s.HasPayload() {
-		line("stdin", fmt.Sprintf("%d bytes, SHA-256 %s, which nobody here can read", s.StdinBytes, s.StdinSHA256))
+		line("stdin", fmt.Sprintf("%d bytes, SHA-256 %s, which cannot be shown here", s.StdinBytes, s.StdinSHA256))
 	}
 	for _, c := range b.containers() {
 		line("container", c)
@@ -326,12 +326,12 @@ func (b *bundle) containers() []string {
 		text := name + " " + s.Target.String()
 		switch {
 		case !ok:
-			text = s.Target.String() + ", of which host " + act.Host + " has told nothing"
+			text = s.Target.String() + ", of which host " + act.Host + " has reported nothing"
 			if s.Name != "" {
-				text += fmt.Sprintf("; who asks calls it %q, which nobody has verified", s.Name)
+				text += fmt.Sprintf("; the requester calls it %q, which is not verified", s.Name)
 			}
 		case s.Name != "" && name != string(s.Name):
-			text += fmt.Sprintf(" on host %s; NOT %q, as who asks calls it", act.Host, s.Name)
+			text += fmt.Sprintf(" on host %s; NOT %q, as the requester calls it", act.Host, s.Name)
 		}
 		if !slices.Contains(all, text) {
 			all = append(all, text)
@@ -359,7 +359,7 @@ func (a *commands) approver(f conn.FleetFiles, chain *certs.Chain, c *approving)
 	case len(known) == 1:
 		return known[0], people[known[0].Public.Key()], nil
 	case len(known) > 1:
-		return keyring.PersonKey{}, "", term.Usage("the same with --key "+known[0].Name, "several keys of this machine are approvers': %q", conn.NamesOf(known, func(k keyring.PersonKey) string { return k.Name }))
+		return keyring.PersonKey{}, "", term.Usage("use --key "+known[0].Name, "several keys on this machine belong to approvers: %q", conn.NamesOf(known, func(k keyring.PersonKey) string { return k.Name }))
 	case len(candidates) == 0:
 		return keyring.PersonKey{}, "", &term.Failure{
 			Code: term.ExitRefused, What: "this machine has no key to sign with", Why: "a token alone approves nothing",
@@ -368,7 +368,7 @@ func (a *commands) approver(f conn.FleetFiles, chain *certs.Chain, c *approving)
 	}
 	return keyring.PersonKey{}, "", &term.Failure{
 		Code: term.ExitRefused, What: fmt.Sprintf("no approver of ring %d has key %s", chain.Ring().Number, candidates[0].Public.Key()),
-		Why:  "no owner of fleet " + string(f.Name) + " has let it in, or it was taken out",
+		Why:  "no owner of fleet " + string(f.Name) + " has added it, or it was removed",
 		Next: "hostler key export, and on the machine of an owner: hostler fleet ring add-approver PERSON FILE --out RING",
 	}
 }
@@ -422,7 +422,7 @@ func (a *commands) approveBundle(ctx context.Context, r *conn.Remote, chain *cer
 	x := protocol.Expect{Fleet: chain.Ring().Fleet, FleetName: chain.Ring().Name, Keys: keys}
 	if _, _, err := protocol.OpenApproval(ask.Approval, x); err != nil {
 		return nil, &term.Failure{
-			Code: term.ExitRefused, What: "nobody would take the signature", Why: err.Error(),
+			Code: term.ExitRefused, What: "the hosts would refuse the signature", Why: err.Error(),
 			Next: "hostler fleet ring add-approver PERSON FILE    # with the key as it is now", Err: err,
 		}
 	}
@@ -435,15 +435,15 @@ func (a *commands) denyCommand() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use: "deny ID…", Short: "End actions that wait for approval", Args: term.AtLeast(1),
-		Long: `Ends actions that wait for approval: one person who says no is enough, whatever
-others have signed. What was approved already is ended by hostler action cancel.`,
+		Long: `Ends actions that wait for approval: one denial is enough, whatever others have
+signed. To end an approved action, use hostler action cancel.`,
 		Example: "  hostler action deny 0199f3 --reason 'not during the day'", ValidArgsFunction: a.CompletingAll(pendingIDs),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for whoever asked")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, for the requester")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.eachAction(cmd.Context(), args, "deny", api.Reason{Reason: reason}, func(act api.Action) {
 			if reason != "" && !strings.HasSuffix(act.Detail, fmt.Sprintf(": %q", reason)) {
-				a.Say("Action %s was denied before, and that stays: %s", act.ID, term.Printable(act.Detail))
+				a.Say("Action %s was denied before, with another reason: %s", act.ID, term.Printable(act.Detail))
 				return
 			}
 			a.Say("Action %s is denied.", act.ID)
@@ -454,10 +454,10 @@ others have signed. What was approved already is ended by hostler action cancel.
 
 func (a *commands) nudgeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "nudge ID…", Short: "Let the coordinator look at actions again", Args: term.AtLeast(1),
-		Long: `Has the coordinator look again at actions that wait: whether they have the
-approvals that they need, and whether they can be sent. It does so by itself once
-a minute, and as soon as something happens; nudging changes nothing else.`,
+		Use: "nudge ID…", Short: "Make the coordinator check waiting actions now", Args: term.AtLeast(1),
+		Long: `Makes the coordinator check waiting actions again: whether they have the needed
+approvals, and whether they can be sent. It does so by itself once a minute, and
+as soon as something happens.`,
 		Example: "  hostler action nudge 0199f3", ValidArgsFunction: a.CompletingAll(conn.OpenIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.eachAction(cmd.Context(), args, "nudge", nil, func(act api.Action) {

@@ -59,8 +59,8 @@ func TestApproverSeesWhichContainer(t *testing.T) {
 	}{
 		{"edge-01", protocol.Spec{Kind: protocol.KindDestroy, Target: web, Name: "web"}, "container: web " + web.String() + "\n"},
 		{"edge-01", protocol.Spec{Kind: protocol.KindDestroy, Target: web}, "container: web " + web.String() + "\n"},
-		{"edge-01", protocol.Spec{Kind: protocol.KindDestroy, Target: web, Name: "scratch"}, "container: web " + web.String() + ` on host edge-01; NOT "scratch", as who asks calls it`},
-		{"edge-02", protocol.Spec{Kind: protocol.KindDestroy, Target: web, Name: "scratch"}, "container: " + web.String() + `, of which host edge-02 has told nothing; who asks calls it "scratch", which nobody has verified`},
+		{"edge-01", protocol.Spec{Kind: protocol.KindDestroy, Target: web, Name: "scratch"}, "container: web " + web.String() + ` on host edge-01; NOT "scratch", as the requester calls it`},
+		{"edge-02", protocol.Spec{Kind: protocol.KindDestroy, Target: web, Name: "scratch"}, "container: " + web.String() + `, of which host edge-02 has reported nothing; the requester calls it "scratch", which is not verified`},
 		{"edge-02", protocol.Spec{Kind: protocol.KindCreate, Target: web, Name: "scratch", Template: "busybox"}, "container: a new one, scratch " + web.String() + "\n"},
 	} {
 		if got := shownOf(t, x.spec, x.host); !strings.Contains(got, x.want) {
@@ -86,9 +86,9 @@ func TestApproverSeesWhatMakesTheCommand(t *testing.T) {
 	}{
 		{run, []string{
 			`command:   sh -c "true\nrm /x"`, `variables: A=b 'BASH_ENV=/tmp/it is' "C=\u202ed"`,
-			"secret:    LD_PRELOAD TOKEN, whose values nobody here can read", "stdin:     12 bytes, SHA-256 ab00", "which nobody here can read",
+			"secret:    LD_PRELOAD TOKEN, whose values only the host can read", "stdin:     12 bytes, SHA-256 ab00", ", which cannot be shown here",
 		}},
-		{nameless, []string{"secret:    variables whose names and values nobody here can read"}},
+		{nameless, []string{"secret:    variables that only the host can read"}},
 		{session, []string{"user:      1000:1000", "variables: ENV=/tmp/x"}},
 	} {
 		got := shownOf(t, x.spec, "edge-01")

@@ -42,10 +42,9 @@ func explanationNoun() show.Noun[explanation] {
 
 func (a *commands) whyCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "why {ACTION | HOST | HOST/NAME}", Short: "Explain why something stands where it stands", Args: term.Exactly(1),
-		Long: `Explains what an action waits for, what a host has to do, or what is going on
-with a container. Where only the host can know, it is asked, and answers within a
-second or not at all.`,
+		Use: "why {ACTION | HOST | HOST/NAME}", Short: "Explain the state of an action, a host or a container", Args: term.Exactly(1),
+		Long: `Explains what an action waits for, what a host has to do, or the state of a
+container. Where only the host can know, it is asked, and has one second to answer.`,
 		Example: "  hostler why 0199f3\n  hostler why edge-01\n  hostler why edge-01/web --watch", ValidArgsFunction: a.Completing(conn.AnyOf(conn.HostNames, conn.ContainerNames, conn.OpenIDs)),
 	}
 	v := show.ShowFlags(cmd)
@@ -110,12 +109,12 @@ func (a *commands) explainAction(act api.Action) explanation {
 	if act.HostStartedAt == nil && act.ExpiresAt != nil && protocol.State(act.State) != protocol.StateRunning {
 		left := act.ExpiresAt.Sub(a.Now())
 		if left > 0 {
-			add("it never begins if it has not in %s", term.Roughly(left))
+			add("it expires in %s", term.Roughly(left))
 		} else {
-			add("its time to begin is over; its host says so when it has heard of it")
+			add("it has expired; its host confirms that when it is connected")
 		}
 	}
-	add("asked for by %s %s", act.Requester, term.Ago(act.CreatedAt, a.Now()))
+	add("requested by %s %s", act.Requester, term.Ago(act.CreatedAt, a.Now()))
 	if protocol.State(act.State) == protocol.StatePendingApprove {
 		e.Next = append(e.Next, "hostler action approve "+act.ID)
 	}
@@ -135,7 +134,7 @@ func (a *commands) explainHost(ctx context.Context, r *conn.Remote, h conn.HostV
 	case h.SeenAt != nil:
 		add("it is %s: last seen %s", h.Connectivity, term.Ago(*h.SeenAt, a.Now()))
 	case h.InventoryAt != nil:
-		add("it is %s: it has not been seen since the coordinator started, and told of itself %s", h.Connectivity, term.Ago(*h.InventoryAt, a.Now()))
+		add("it is %s: it has not connected since the coordinator started; its last report is from %s", h.Connectivity, term.Ago(*h.InventoryAt, a.Now()))
 	default:
 		add("it is %s", cmp.Or(h.Connectivity, h.State))
 	}
@@ -184,17 +183,17 @@ func (a *commands) explainContainer(ctx context.Context, r *conn.Remote, object 
 	add := func(format string, args ...any) { e.Why = append(e.Why, fmt.Sprintf(format, args...)) }
 	switch {
 	case c.CTID == "":
-		add("it is foreign: Hostler did not make it, and leaves it alone")
+		add("it is foreign: it was not made by Hostler, and leaves it alone")
 	case c.Broken != "":
 		add("it is broken: %s", c.Broken)
 		e.Next = append(e.Next, "hostler ct reset "+name.String())
 	case c.Intended != "" && c.Intended != c.State:
-		add("it is meant to be %s", c.Intended)
+		add("it should be %s", c.Intended)
 		if c.Failures > 0 {
-			add("%d starts have failed in a row", c.Failures)
+			add("the last %d starts have failed", c.Failures)
 		}
 	default:
-		add("it is as it is meant to be")
+		add("it is as it should be")
 	}
 	if c.CTID == "" {
 		return e, nil

@@ -46,7 +46,7 @@ func auditNoun() show.Noun[api.AuditRecord] {
 }
 
 func (a *commands) auditCommand() *cobra.Command {
-	return term.Group("audit", "Who did what, and proof that nobody changed it", a.auditListCommand(), a.auditVerifyCommand(), a.auditExportCommand())
+	return term.Group("audit", "Who did what, and proof that the log is unchanged", a.auditListCommand(), a.auditVerifyCommand(), a.auditExportCommand())
 }
 
 // auditPage is how many records one request asks for.

@@ -235,7 +235,7 @@ func (v *verdict) header(h *protocol.Header, body []byte) {
 func signer(keys *certs.Keys, id protocol.KeyID) string {
 	p, ok := keys.Principal(id)
 	if !ok {
-		return "nobody that is known"
+		return "an unknown key"
 	}
 	var who []string
 	for _, role := range p.Roles {

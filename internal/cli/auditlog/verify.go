@@ -103,7 +103,7 @@ func (a *commands) auditVerifyCommand() *cobra.Command {
 		Use: "verify [FILE]", Short: "Prove that the audit log is whole, or name what is wrong with it", Args: term.AtMost(1),
 		Long: `Verifies the coordinator's audit log, or an exported one from a file or (-) from
 standard input, with nothing but the fleet's rings: that no record was removed,
-changed or moved, and that each checkpoint was signed by who might.
+changed or moved, and that each checkpoint was signed by a key that may.
 
 That its end was not cut off, or all of it rolled back, only a checkpoint from
 elsewhere tells: this machine keeps the newest one that it has verified, hosts
@@ -137,7 +137,7 @@ It exits with 1 if something is wrong.`,
 		}
 		if result.Records == 0 && result.Checkpoints == 0 && !bytes.HasPrefix(first.line, []byte(`{"v":`)) {
 			return &term.Failure{Code: term.ExitFailed, What: "cannot verify " + cmp.Or(strings.Join(args, ""), "the audit log"),
-				Why: "it is no audit log: there is no record in it, nor the checkpoint that stands first", Next: "hostler audit export FILE"}
+				Why: "it is not an audit log: it has no record and no first checkpoint", Next: "hostler audit export FILE"}
 		}
 		verdict, note := verdictOf(result), ""
 		if len(args) == 0 {

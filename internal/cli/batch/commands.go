@@ -19,15 +19,15 @@ import (
 func (a *Batcher) batchFollowCommand() *cobra.Command {
 	var output bool
 	cmd := &cobra.Command{
-		Use: "follow ID", Short: "Follow what was asked for together until all of it has ended", Args: term.Exactly(1),
-		Long:    "Follows a batch from its beginning: the output of its commands, and what became of them. The exit code is that of run on many hosts.",
+		Use: "follow ID", Short: "Follow a batch until all of it has ended", Args: term.Exactly(1),
+		Long:    "Follows a batch from its beginning: the output of its commands, and their results. The exit code is that of run on many hosts.",
 		Example: "  hostler batch follow 0199f3c2-1b7e-7c11-9a33-4d2f0a1b2c3d",
 	}
 	s := &Selection{}
 	f := cmd.Flags()
-	f.Var(&s.wait, "wait", "wait no longer than this; what was begun goes on")
-	f.BoolVar(&s.Many.leaveOffline, "no-wait-offline", false, "do not wait for hosts that are away")
-	f.BoolVar(&output, "logs", true, "print the output of commands, too")
+	f.Var(&s.wait, "wait", "wait no longer than this; running actions continue")
+	f.BoolVar(&s.Many.leaveOffline, "no-wait-offline", false, "do not wait for offline hosts")
+	f.BoolVar(&output, "logs", true, "also print the output of commands")
 	v := show.FormatFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.Check(0); err != nil {
@@ -48,7 +48,7 @@ func (a *Batcher) batchFollowCommand() *cobra.Command {
 func (a *Batcher) openBatch(ctx context.Context, text string) (*conn.Remote, protocol.BatchID, []api.Action, error) {
 	id, err := protocol.ParseBatchID(text)
 	if err != nil {
-		return nil, id, nil, term.Usage("hostler action ls -o wide", "%q is no id of a batch: %s", text, err)
+		return nil, id, nil, term.Usage("hostler action ls -o wide", "%q is not the id of a batch: %s", text, err)
 	}
 	r, err := a.Coordinator()
 	if err != nil {
@@ -78,8 +78,8 @@ func (a *Batcher) batchShowCommand() *cobra.Command {
 
 func (a *Batcher) batchCancelCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "cancel ID", Short: "End everything of a batch that has not ended", Args: term.Exactly(1),
-		Long:    "Cancels every action of a batch that has not ended: what has not begun never does, commands are terminated.",
+		Use: "cancel ID", Short: "Cancel everything in a batch that has not ended", Args: term.Exactly(1),
+		Long:    "Cancels every action of a batch that has not ended: actions that have not started never do, commands are terminated.",
 		Example: "  hostler batch cancel 0199f3c2-1b7e-7c11-9a33-4d2f0a1b2c3d",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

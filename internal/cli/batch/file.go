@@ -41,7 +41,7 @@ func (a *Batcher) batchCommand() *cobra.Command {
 		Long: `Does the operations of a file in their order, and stops at the first that fails
 unless --continue says otherwise. The file is YAML or JSON: a list of operations,
 each an object with one of ping, run, push, pull, exec, create, start, stop, reset and
-rm, whose value is where it is done.
+rm, whose value is the host or container.
 
   - name: look          # for people
     run: edge-01
@@ -55,26 +55,26 @@ rm, whose value is where it is done.
 
 Paths of this machine are relative to the directory of the file. The whole of it is
 checked, and what is pushed is read and sent to the coordinator, before the first
-operation begins; that a pull is done means that what it brought is here. The exit code is 0 if
-all were done, 1 if one failed. With --resume and the id that was printed, what was
-done before is not done again; what pulls brought is taken once more, as it was then.`,
+operation begins. A pull is done when its files have arrived here. The exit code is 0
+if all were done, 1 if one failed. With --resume and the printed id, finished
+operations are not done again; files of pulls are fetched once more, as they were then.`,
 		Example: "  hostler batch -f sunday.yaml\n  hostler batch -f sunday.yaml --dry-run\n  generate | hostler batch -f - --continue --parallel 4 -o json",
 		Args:    cobra.ArbitraryArgs,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&o.file, "file", "f", "", "file of operations, or - for standard input")
-	f.BoolVar(&o.goOn, "continue", false, "go on when an operation fails")
-	f.IntVar(&o.parallel, "parallel", 1, "do up to this many at a time; those of one container keep their order")
-	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be asked, and ask nothing")
-	f.StringVar(&o.resume, "resume", "", "go on with this batch")
+	f.BoolVar(&o.goOn, "continue", false, "continue when an operation fails")
+	f.IntVar(&o.parallel, "parallel", 1, "do up to this many at a time; operations on one container keep their order")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be requested, and request nothing")
+	f.StringVar(&o.resume, "resume", "", "continue this batch")
 	o.view = show.FormatFlags(cmd)
 	cmd.AddCommand(a.batchFollowCommand(), a.batchShowCommand(), a.batchCancelCommand())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) > 0:
-			return term.Usage("hostler batch -f "+args[0], "batch takes a file by -f; %q is no command of it", args[0])
+			return term.Usage("hostler batch -f "+args[0], "batch has no command %q; a file is named with -f", args[0])
 		case o.file == "":
-			return term.Usage("hostler batch -f FILE", "no file of operations is named")
+			return term.Usage("hostler batch -f FILE", "no file is named: use -f FILE")
 		case o.parallel < 1:
 			return term.Usage("", "--parallel %d: want at least 1", o.parallel)
 		}
@@ -101,7 +101,7 @@ func (a *Batcher) doFile(ctx context.Context, o *batchOptions) error {
 	id := a.newBatchID()
 	if o.resume != "" {
 		if id, err = protocol.ParseBatchID(o.resume); err != nil {
-			return term.Usage("hostler action ls -o wide", "%q is no id of a batch: %s", o.resume, err)
+			return term.Usage("hostler action ls -o wide", "%q is not the id of a batch: %s", o.resume, err)
 		}
 	}
 	b, err := a.planFile(ctx, r, o, id, all)
@@ -454,7 +454,7 @@ func (b *fileRun) await(ctx context.Context, i int) (api.Action, error) {
 	p.stdout.flush()
 	p.stderr.flush()
 	if err != nil && errors.Is(context.Cause(ctx), errWaited) {
-		b.Batcher.Say("%s: it has not ended in %s, and goes on", term.Printable(p.Label), b.ops[i].Wait)
+		b.Batcher.Say("%s: it has not ended within %s, and continues", term.Printable(p.Label), b.ops[i].Wait)
 		return act, errWaited
 	}
 	if err == nil {
@@ -492,7 +492,7 @@ func (b *fileRun) end(ctx context.Context, broken error) error {
 	}
 	if unkept || !b.run.allFinal() {
 		b.Batcher.Say("hostler: %d operations: %s", len(b.run.parts), countsText(b.run.counts()))
-		b.Batcher.Say("To go on with it: hostler batch -f %s --resume %s", b.o.file, b.run.id)
+		b.Batcher.Say("To continue it: hostler batch -f %s --resume %s", b.o.file, b.run.id)
 	}
 	switch {
 	case ctx.Err() != nil || errors.Is(broken, term.ErrInterrupted):

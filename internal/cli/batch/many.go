@@ -71,9 +71,9 @@ type batchRun struct {
 
 // What ends the waiting before everything has ended.
 var (
-	errWaited   = errors.New("the time to wait is over")
-	errLeftAway = errors.New("only hosts that are away are left")
-	errNoOutput = errors.New("the rest of the output does not come")
+	errWaited   = errors.New("the time to wait has passed")
+	errLeftAway = errors.New("only offline hosts are left")
+	errNoOutput = errors.New("the rest of the output did not arrive")
 )
 
 // DoMany does something in many places and tells how it went.
@@ -208,7 +208,7 @@ func (b *batchRun) follow(ctx context.Context) error {
 			return context.Cause(ctx)
 		default:
 			if again.Since.IsZero() && errors.Is(err, client.ErrUnreachable) {
-				b.screen.say("hostler: no answer; the commands go on, trying again")
+				b.screen.say("hostler: no answer from the coordinator, trying again; the commands continue")
 			}
 			if err := again.Wait(ctx, b.Batcher.Now(), err); err != nil {
 				return term.Cannot("follow batch "+b.id.String(), err)

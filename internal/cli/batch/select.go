@@ -28,11 +28,11 @@ type Selection struct {
 func SelectionFlags(cmd *cobra.Command, what string) *Selection {
 	s := &Selection{}
 	f := cmd.Flags()
-	f.VarP(&s.labels, "selector", "l", "on all "+what+" with these labels")
+	f.VarP(&s.labels, "selector", "l", "on all "+what+" selected by labels")
 	f.BoolVarP(&s.all, "all", "A", false, "on all "+what)
 	f.IntVar(&s.Many.parallel, "parallel", 0, "do at most this many at a time (default all)")
-	f.Var(&s.wait, "wait", "wait no longer than this; what was begun goes on")
-	f.BoolVar(&s.Many.leaveOffline, "no-wait-offline", false, "do not wait for hosts that are away: it is done there when they are back")
+	f.Var(&s.wait, "wait", "wait no longer than this; running actions continue")
+	f.BoolVar(&s.Many.leaveOffline, "no-wait-offline", false, "do not wait for offline hosts: they do it when they are back")
 	return s
 }
 
@@ -43,9 +43,9 @@ func (s *Selection) Given() bool { return s.all || len(s.labels.Terms) > 0 }
 func (s *Selection) Check(named int) error {
 	switch {
 	case s.Given() && named > 0 || s.all && len(s.labels.Terms) > 0:
-		return term.Usage("", "there are places by name, by -l or by -A, and not by two of them")
+		return term.Usage("", "use host names, -l or -A; they cannot be combined")
 	case s.Many.parallel < 0:
-		return term.Usage("", "--parallel %d: want a number of places, or 0 for all", s.Many.parallel)
+		return term.Usage("", "--parallel %d: use a number from 1, or 0 for all", s.Many.parallel)
 	}
 	s.Many.wait = s.wait.Value
 	return nil
@@ -64,9 +64,9 @@ func (s *Selection) Bounded() bool { return s.wait.Value > 0 || s.Many.leaveOffl
 func (s *Selection) Fits(local, tty bool) error {
 	switch {
 	case local && s.Bounded():
-		return term.Usage("", "--wait and --no-wait-offline are about hosts that may be away, and this is the host itself")
+		return term.Usage("", "--wait and --no-wait-offline do not work on the host itself")
 	case tty && s.Bounded():
-		return term.Usage("", "-t and --wait or --no-wait-offline do not go together: a session begins within a minute, or not at all")
+		return term.Usage("", "-t cannot be combined with --wait or --no-wait-offline: a session begins within a minute, or not at all")
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (a *Batcher) SelectContainers(ctx context.Context, s *Selection) (*conn.Rem
 		return nil, nil, nil, err
 	}
 	if s.all && len(s.labels.Terms) == 0 && !r.Local {
-		a.Say("hostler: this is about all containers of all hosts")
+		a.Say("hostler: this selects all containers of all hosts")
 	}
 	found, err := r.Containers(ctx, "")
 	if err != nil {
@@ -103,7 +103,7 @@ func (a *Batcher) SelectContainers(ctx context.Context, s *Selection) (*conn.Rem
 		return nil, nil, nil, &term.Failure{Code: term.ExitNotFound, What: "no container is selected", Next: "hostler ct ls"}
 	}
 	if r.Local && len(all) > 1 {
-		return nil, nil, nil, term.Usage("hostler ct ls --local", "%d containers are selected: on the host itself they are named one by one", len(all))
+		return nil, nil, nil, term.Usage("hostler ct ls --local", "%d containers are selected: on the host itself name one", len(all))
 	}
 	return r, names, all, nil
 }
@@ -144,7 +144,7 @@ func (a *Batcher) ChooseHosts(ctx context.Context, r *conn.Remote, where []strin
 	many := sel.Given()
 	switch {
 	case r.Local && (many || len(where) > 0):
-		return nil, term.Usage("hostler run -- COMMAND", "no host can be named: this is about the host itself")
+		return nil, term.Usage("hostler run -- COMMAND", "no host can be named on the host itself")
 	case r.Local:
 		return []protocol.HostID{""}, nil
 	case !many && len(where) == 0:
@@ -175,7 +175,7 @@ func (a *Batcher) ChooseHosts(ctx context.Context, r *conn.Remote, where []strin
 		if h.State == conn.EnrolmentApproved && sel.labels.Match(h.Labels) {
 			ids = append(ids, protocol.HostID(h.ID))
 			if h.Connectivity != "online" && sayAway {
-				a.Say("hostler: %s is %s: its command waits until it is back", term.Printable(h.ID), term.Printable(h.Connectivity))
+				a.Say("hostler: %s is %s: its command waits for it", term.Printable(h.ID), term.Printable(h.Connectivity))
 			}
 		}
 	}

@@ -137,7 +137,7 @@ func (b *batchRun) summary(ctx context.Context, err error) error {
 		}
 	}
 	if errors.Is(err, errNoOutput) {
-		b.Batcher.Say("hostler: nothing of the rest of the output has come for %v; later: hostler action logs ID --follow", b.Batcher.Tail)
+		b.Batcher.Say("hostler: no more output has arrived for %v; later: hostler action logs ID --follow", b.Batcher.Tail)
 	}
 	if len(b.parts) > 1 || !b.allFinal() || !b.m.Output {
 		places := "places"
@@ -162,10 +162,10 @@ func (b *batchRun) sayLeft() {
 	}
 	for _, p := range b.parts {
 		if p.isAway() && !p.final {
-			b.Batcher.Say("hostler: %s: %s; it runs there as soon as it is back", p.Label, term.Printable(p.act.Waits.Text))
+			b.Batcher.Say("hostler: %s: %s; it runs there when the host is back", p.Label, term.Printable(p.act.Waits.Text))
 		}
 	}
-	b.Batcher.Say("What was begun goes on. To follow it: hostler batch follow %s\nTo cancel it: hostler batch cancel %s", b.id, b.id)
+	b.Batcher.Say("The batch continues. To follow it: hostler batch follow %s\nTo cancel it: hostler batch cancel %s", b.id, b.id)
 }
 
 // code is 0 if all went well, 1 if anything failed, 5 if the time to wait was over

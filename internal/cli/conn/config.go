@@ -73,6 +73,9 @@ func (a *Env) LoadConfig() (*Config, error) {
 		if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok {
 			line, _ := strict.Errors[0].Position()
 			why = fmt.Sprintf("line %d: unknown setting: %s", line, strings.Join(strict.Errors[0].Key(), "."))
+		} else if bad, ok := errors.AsType[*toml.DecodeError](err); ok && len(bad.Key()) > 0 { // its text names types of this program
+			line, _ := bad.Position()
+			why = fmt.Sprintf("line %d: %s has a value of the wrong type", line, strings.Join(bad.Key(), "."))
 		}
 		return nil, &term.Failure{Code: term.ExitUsage, What: "cannot read the configuration " + path, Why: why}
 	}
@@ -127,7 +130,7 @@ func (a *Env) target() (Target, error) {
 		t = *known
 	} else if name != "" {
 		return Target{}, &term.Failure{
-			Code: term.ExitNotFound, What: fmt.Sprintf("there is no context %q", name), Why: "no login has made it",
+			Code: term.ExitNotFound, What: fmt.Sprintf("there is no context %q", name), Why: "contexts are made by hostler login",
 			Next: "hostler context ls",
 		}
 	}
@@ -159,7 +162,7 @@ func ReadToken(path string) (string, error) {
 	}
 	token := strings.TrimSpace(string(b))
 	if token == "" || strings.ContainsAny(token, " \t\r\n") {
-		return "", term.Usage("", "%s holds no token: want one word", path)
+		return "", term.Usage("", "%s does not hold a token: a token is one word", path)
 	}
 	return token, nil
 }
@@ -168,10 +171,10 @@ func ReadToken(path string) (string, error) {
 func DecodeCA(text string) ([]byte, error) {
 	block, _ := pem.Decode([]byte(text))
 	if block == nil || block.Type != "CERTIFICATE" {
-		return nil, term.Usage("", "the authority is no certificate in PEM")
+		return nil, term.Usage("", "the certificate of the authority is not PEM")
 	}
 	if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-		return nil, term.Usage("", "the authority is no certificate: %s", err)
+		return nil, term.Usage("", "the certificate of the authority cannot be read: %s", err)
 	}
 	return block.Bytes, nil
 }
@@ -184,7 +187,7 @@ func EncodeCA(der []byte) string {
 // ContextWord is what a context may be called: what a fleet may be.
 func ContextWord(s string) error {
 	if _, err := protocol.ParseFleetName(s); err != nil {
-		return term.Usage("", "%q is no name for a context: %s", s, err)
+		return term.Usage("", "%q is not a valid context name: %s", s, err)
 	}
 	return nil
 }

@@ -20,14 +20,14 @@ type Env struct {
 // Options adds the options of all commands to the root.
 func (a *Env) Options(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.StringVar(&a.ContextName, "context", "", "use this context of the configuration")
-	f.StringVar(&a.Address, "address", "", "speak to this coordinator, https://HOST:PORT")
+	f.StringVar(&a.ContextName, "context", "", "use this context")
+	f.StringVar(&a.Address, "address", "", "use this coordinator, https://HOST:PORT")
 	f.StringVar(&a.TokenFile, "token-file", "", "read the API token from this file")
 	f.StringVar(&a.CAFile, "ca", "", "certificate of the fleet's authority, PEM")
 	_ = root.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return a.CompleteContexts(nil, nil, "")
 	})
-	f.BoolVar(&a.local, "local", false, "speak to the agent of this host")
+	f.BoolVar(&a.local, "local", false, "use the agent of this host")
 	f.StringVar(&a.socket, "socket", "", "the agent's socket (default "+defaultSocket+")")
-	f.BoolVarP(&a.Quiet, "quiet", "q", false, "print data and errors, and nothing else")
+	f.BoolVarP(&a.Quiet, "quiet", "q", false, "print only data and errors")
 }

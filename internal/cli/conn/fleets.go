@@ -50,7 +50,7 @@ func (a *Env) FleetFlag(cmd *cobra.Command) *string {
 func (f FleetFiles) Owner() (*certs.Identity, error) {
 	owner, err := certs.LoadIdentity(f.OwnerKey())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &term.Failure{Code: term.ExitRefused, What: "cannot sign a ring", Why: "this machine has no owner's key of fleet " + string(f.Name), Next: "the same on the machine of an owner"}
+		return nil, &term.Failure{Code: term.ExitRefused, What: "cannot sign a ring", Why: "this machine has no owner's key of fleet " + string(f.Name), Next: "run this on the machine of an owner"}
 	}
 	return owner, err
 }
@@ -70,7 +70,7 @@ func (a *Env) FleetFiles(name string) (FleetFiles, error) {
 	}
 	n, err := protocol.ParseFleetName(name)
 	if err != nil {
-		return FleetFiles{}, term.Usage("", "%q is no name for a fleet: %s", name, err)
+		return FleetFiles{}, term.Usage("", "%q is not a valid fleet name: %s", name, err)
 	}
 	return FleetFiles{Name: n, Dir: filepath.Join(home, "fleets", name)}, nil
 }
@@ -174,7 +174,7 @@ func (a *Env) ChooseFleet(name string) (FleetFiles, *certs.Chain, error) {
 		case 1:
 			name = known[0]
 		default:
-			return FleetFiles{}, nil, term.Usage("the same with --fleet NAME", "this machine knows several fleets: %q", known)
+			return FleetFiles{}, nil, term.Usage("add --fleet NAME", "this machine knows several fleets: %q", known)
 		}
 	}
 	f, err := a.FleetFiles(name)
@@ -300,7 +300,7 @@ func (a *Env) askRoster(ctx context.Context, f FleetFiles, chain *certs.Chain) (
 		return nil, nil, err
 	}
 	if t.Address == "" || t.Fleet != string(f.Name) || a.local {
-		a.Say("hostler: no coordinator of fleet %s to ask: messages of hosts cannot be verified", f.Name)
+		a.Say("hostler: no coordinator of fleet %s is configured: messages of hosts cannot be verified", f.Name)
 		return nil, chain, nil
 	}
 	r, err := a.Connect()

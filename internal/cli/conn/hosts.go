@@ -55,7 +55,7 @@ func (r *Remote) Enrolments(ctx context.Context) ([]api.Enrolment, error) {
 
 const (
 	// EnrolmentPending waits for a decision.
-	EnrolmentPending  = "pending"
+	EnrolmentPending = "pending"
 	// EnrolmentApproved belongs to the fleet.
 	EnrolmentApproved = "approved"
 )

@@ -16,7 +16,7 @@ func ParseOneHost(args []string, all bool) (protocol.HostID, error) {
 		return "", nil
 	}
 	if all {
-		return "", term.Usage("the same without "+args[0], "one host is named where all are meant, or where this is the only one")
+		return "", term.Usage("leave out "+args[0], "a host cannot be named together with -A, or on the host itself")
 	}
 	id, err := ParseHost(args[0])
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Selector) Set(text string) error {
 		k, v, ok := strings.Cut(part, "=")
 		k, not := strings.CutSuffix(k, "!")
 		if !ok || k == "" {
-			return fmt.Errorf("%q selects nothing: want k=v or k!=v, joined by commas", part)
+			return fmt.Errorf("%q is not a selector: use k=v or k!=v, joined by commas", part)
 		}
 		s.Terms = append(s.Terms, labelTerm{k, v, not})
 	}
@@ -94,16 +94,16 @@ func ParseRef(s string, local bool) (Ref, error) {
 	host, name, ok := strings.Cut(s, "/")
 	switch {
 	case local && ok:
-		return Ref{}, fmt.Errorf("%q names a host: on the host itself a container is named by NAME alone", s)
+		return Ref{}, fmt.Errorf("%q names a host: on the host itself use the container name alone", s)
 	case local:
 		host, name = "", s
 	case !ok:
-		return Ref{}, fmt.Errorf("%q is no container: want HOST/NAME", s)
+		return Ref{}, fmt.Errorf("%q is not a container: use HOST/NAME", s)
 	}
 	r := Ref{Name: name}
 	if rt, n, ok := strings.Cut(name, ":"); ok {
 		if rt != "lxc" && rt != "podman" {
-			return Ref{}, fmt.Errorf("%q is no container: %q is no runtime, want lxc or podman", s, rt)
+			return Ref{}, fmt.Errorf("%q is not a container: the runtime %q is unknown, use lxc or podman", s, rt)
 		}
 		r.Runtime, r.Name = rt, n
 	}
@@ -114,7 +114,7 @@ func ParseRef(s string, local bool) (Ref, error) {
 		}
 	}
 	if r.Name == "" {
-		return Ref{}, fmt.Errorf("%q is no container: its name is missing", s)
+		return Ref{}, fmt.Errorf("%q is not a container: the name is missing", s)
 	}
 	return r, nil
 }
@@ -126,16 +126,16 @@ func ParseHost(s string) (protocol.HostID, error) {
 	case err == nil:
 		return h, nil
 	case strings.Contains(s, "/"):
-		return "", fmt.Errorf("%q is no host, but may be a container of one", s)
+		return "", fmt.Errorf("%q is not a host; it may be a container", s)
 	}
-	return "", fmt.Errorf("%q is no host: its id has 1 to 63 of a-z, 0-9 and inner hyphens", s)
+	return "", fmt.Errorf("%q is not a host id: use 1 to 63 of a-z, 0-9 and inner hyphens", s)
 }
 
 // ParseName reads what a container is to be called.
 func ParseName(s string) (protocol.ContainerName, error) {
 	n, err := protocol.ParseContainerName(s)
 	if err != nil {
-		return "", term.Usage("", "%q is no name for a container: want 1 to 63 of a-z, 0-9 and inner hyphens", s)
+		return "", term.Usage("", "%q is not a valid container name: use 1 to 63 of a-z, 0-9 and inner hyphens", s)
 	}
 	return n, nil
 }
@@ -144,7 +144,7 @@ func ParseName(s string) (protocol.ContainerName, error) {
 func CheckPairs(flag string, pairs []string) error {
 	for _, p := range pairs {
 		if strings.IndexByte(p, '=') < 1 {
-			return fmt.Errorf("--%s %q: want NAME=VALUE", flag, p)
+			return fmt.Errorf("--%s %q: use NAME=VALUE", flag, p)
 		}
 	}
 	return nil

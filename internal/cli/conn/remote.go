@@ -42,13 +42,13 @@ func (a *Env) Connect() (*Remote, error) {
 	}
 	if t.Address == "" {
 		return nil, &term.Failure{
-			Code: term.ExitUsage, What: "there is nobody to speak to",
+			Code: term.ExitUsage, What: "no coordinator is configured",
 			Why:  "no context is in use, no address is given, and this host has no agent at " + socket,
 			Next: "hostler login ADDRESS --token-file FILE",
 		}
 	}
 	if u, err := url.Parse(t.Address); err != nil || u.Scheme != "https" || u.Host == "" {
-		return nil, term.Usage("hostler login https://HOST:PORT --token-file FILE", "%q is no address of a coordinator: want https://HOST:PORT", t.Address)
+		return nil, term.Usage("hostler login https://HOST:PORT --token-file FILE", "%q is not the address of a coordinator: use https://HOST:PORT", t.Address)
 	}
 	ca, err := a.authority(t)
 	if err != nil {
@@ -65,7 +65,7 @@ func (a *Env) Connect() (*Remote, error) {
 func (a *Env) Coordinator() (*Remote, error) {
 	r, err := a.Connect()
 	if err == nil && r.Local {
-		return nil, term.Usage("hostler login ADDRESS --token-file FILE", "the agent of a host does not know that: it takes a coordinator")
+		return nil, term.Usage("hostler login ADDRESS --token-file FILE", "this needs a coordinator; the agent of a host cannot answer it")
 	}
 	return r, err
 }
@@ -96,9 +96,9 @@ func (a *Env) authority(t Target) ([]byte, error) {
 	}
 	if len(all) != 1 {
 		return nil, &term.Failure{
-			Code: term.ExitRefused, What: "cannot tell whom to trust at " + t.Address,
-			Why:  "no authority is given, and no ring of this machine names exactly one coordinator",
-			Next: "the same with --ca FILE, the ca.crt of the coordinator",
+			Code: term.ExitRefused, What: "cannot verify the coordinator at " + t.Address,
+			Why:  "no CA certificate is given, and the rings on this machine do not name exactly one coordinator",
+			Next: "add --ca FILE, with the ca.crt of the coordinator",
 		}
 	}
 	return all[0], nil
@@ -162,7 +162,7 @@ func (r *Remote) Container(ctx context.Context, name Ref) (api.Container, error)
 	for _, c := range all {
 		both = append(both, Ref{Host: name.Host, Runtime: c.Runtime, Name: c.Name}.String())
 	}
-	return api.Container{}, term.Usage("", "%s is ambiguous: want one of %q", name, both)
+	return api.Container{}, term.Usage("", "%s is ambiguous: use one of %q", name, both)
 }
 
 // Action returns an action by its id or the beginning of it; wait is how long

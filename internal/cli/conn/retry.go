@@ -16,7 +16,7 @@ const (
 	// FirstRetry and lastRetry bound the pauses between tries, which double.
 	FirstRetry = 100 * time.Millisecond
 	// LastRetry is the longest pause.
-	LastRetry  = 3 * time.Second
+	LastRetry = 3 * time.Second
 )
 
 // Retry pauses between tries, for longer each time.

@@ -71,12 +71,12 @@ func (a *commands) ctListCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "ls [HOST]", Short: "List containers, of one host or of all", Args: term.AtMost(1),
-		Long:    "Lists containers as their hosts last told. Those without an intended state are foreign: Hostler sees them and leaves them alone.",
+		Long:    "Lists containers as their hosts last reported them. Those without an intended state are foreign: Hostler shows them and leaves them alone.",
 		Example: "  hostler ct ls\n  hostler ct ls edge-01 -o wide\n  hostler ct ls -l app=web", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	v := show.ListFlags(cmd)
-	cmd.Flags().VarP(&labels, "selector", "l", "only containers with these labels")
-	cmd.Flags().BoolVarP(&all, "all", "A", false, "of all hosts, which is the default")
+	cmd.Flags().VarP(&labels, "selector", "l", "only containers selected by labels")
+	cmd.Flags().BoolVarP(&all, "all", "A", false, "of all hosts (the default)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := a.Connect()
 		if err != nil {
@@ -130,19 +130,19 @@ func (a *commands) ctCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "create HOST/NAME --template TEMPLATE", Short: "Make a container from a template", Args: term.Exactly(1),
 		Long: `Makes a container from a template of the host. It is stopped, unless --start
-says otherwise, and stays as it is intended to be from then on: a container that
-was started is started again after a reboot, one that was stopped is not.`,
+is given, and keeps its intended state: a started container is started again after
+a reboot, a stopped one is not.`,
 		Example: "  hostler ct create edge-01/web --template busybox\n  hostler ct create edge-01/web --template busybox --start --label app=web", ValidArgsFunction: a.CompletingNew,
 	}
 	c := dispatch.ChangeFlags(cmd)
 	cmd.Flags().StringVar(&template, "template", "", "template to make it from")
 	cmd.Flags().StringVar(&class, "class", "", "pinned: it belongs to this host; cloned: there may be others of it (default pinned)")
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "label, k=v; may be repeated")
-	cmd.Flags().BoolVar(&start, "start", false, "start it, too")
+	cmd.Flags().BoolVar(&start, "start", false, "also start it")
 	_ = cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions([]string{"pinned", "cloned"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if template == "" {
-			return term.Usage(cmd.CommandPath()+" "+args[0]+" --template busybox", "it has to be made from something: --template is missing")
+			return term.Usage(cmd.CommandPath()+" "+args[0]+" --template busybox", "--template is missing")
 		}
 		if err := conn.CheckPairs("label", labels); err != nil {
 			return term.Usage("", "%s", err)
@@ -156,7 +156,7 @@ was started is started again after a reboot, one that was stopped is not.`,
 			return term.Usage("hostler host ls", "%s", err)
 		}
 		if name.Runtime != "" {
-			return term.Usage("", "%s: a new container is named without its runtime", args[0])
+			return term.Usage("", "%s: name a new container without its runtime", args[0])
 		}
 		called, err := conn.ParseName(name.Name)
 		if err != nil {
@@ -285,14 +285,14 @@ func (a *commands) ctStopCommand() *cobra.Command {
 		Use: "stop {HOST/NAME | -l SELECTOR}", Short: "Stop a container, and keep it stopped",
 		Long: `Asks a container to shut down and kills it when --grace has passed. It stays stopped until it is started.
 
-A stop has its turn after what was asked of the container before. With --now it
-waits for nothing: what runs on the container ends as preempted, commands in it
-with it, what waits to start it never does, and without --grace it is killed at
-once. Anything else that waits keeps its place.`,
+A stop waits for earlier actions of the container. With --now it waits for nothing:
+the running action and commands in the container end as preempted, waiting starts
+are dropped, and without --grace the container is killed at once. Other waiting
+actions keep their place.`,
 		Example: "  hostler ct stop edge-01/web\n  hostler ct stop edge-01/db --grace 2m\n  hostler ct stop edge-01/db --now\n  hostler ct stop -l app=web",
 	}
 	cmd.Flags().Var(&grace, "grace", "how long it may take before it is killed (default 10s, with --now none)")
-	cmd.Flags().BoolVar(&now, "now", false, "wait for nothing, and end what runs on the container")
+	cmd.Flags().BoolVar(&now, "now", false, "do not wait, and end what runs in the container")
 	return a.onManyContainers(cmd, "stop", "stopped", func(string) (protocol.Spec, error) {
 		kind := protocol.KindStop
 		if now {
@@ -305,9 +305,8 @@ once. Anything else that waits keeps its place.`,
 func (a *commands) ctRenameCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rename HOST/NAME NEW-NAME", Short: "Give a stopped container another name",
-		Long: `Gives a container that is stopped another name, which is its host name from then
-on, too. Its address, its data and what was asked of it stay its own: actions that
-wait for the container go with it.`,
+		Long: `Renames a stopped container, and its host name too. Its address, its data and its
+waiting actions stay.`,
 		Example: "  hostler ct stop edge-01/web\n  hostler ct rename edge-01/web web-old",
 		Args:    term.Exactly(2), ValidArgsFunction: a.Completing(conn.ContainerNames),
 	}
@@ -332,7 +331,7 @@ wait for the container go with it.`,
 func (a *commands) ctResetCommand() *cobra.Command {
 	return a.onContainer(&cobra.Command{
 		Use: "reset HOST/NAME", Short: "Try a broken container again",
-		Long:    "A container that could not be started several times in a row is broken and left alone. This forgets the failures and tries again.",
+		Long:    "A container whose start failed several times in a row is broken and left alone. This forgets the failures and tries again.",
 		Example: "  hostler ct reset edge-01/web",
 	}, "reset", "reset", func(string) (protocol.Spec, error) {
 		return protocol.Spec{Kind: protocol.KindReset}, nil
@@ -343,7 +342,7 @@ func (a *commands) ctRemoveCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "rm HOST/NAME", Short: "Destroy a container with everything in it",
-		Long: "Stops a container and destroys it with its file system. There is no way back.", Example: "  hostler ct rm edge-01/web --yes",
+		Long: "Stops a container and destroys it with its file system. This cannot be undone.", Example: "  hostler ct rm edge-01/web --yes",
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return a.onContainer(cmd, "destroy", "gone", func(name string) (protocol.Spec, error) {

@@ -63,17 +63,17 @@ func devError(ctx context.Context, what, name string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, dev.ErrRoot):
-		f.Code, f.Next = term.ExitRefused, "the same as root: sudo hostler dev …"
+		f.Code, f.Next = term.ExitRefused, "run it as root: sudo hostler dev …"
 	case errors.Is(err, dev.ErrUp):
 		f.Next = "hostler dev down" + flag + ", or another with --name"
 	case errors.Is(err, dev.ErrNotUp):
 		f.Code, f.Next = term.ExitNotFound, "hostler dev up"+flag
 	case errors.Is(err, dev.ErrBusy):
-		f.Next = "the same once it has ended; Ctrl-C ends it"
+		f.Next = "try again when it has ended; Ctrl-C ends it"
 	case errors.Is(err, dev.ErrNoNode):
 		f.Code, f.Next = term.ExitNotFound, "hostler host ls --context "+name
 	case errors.Is(err, dev.ErrTaken):
-		f.Next = "the same with --name NAME"
+		f.Next = "add --name NAME"
 	case ctx.Err() != nil:
 		return term.ErrInterrupted
 	}
@@ -176,8 +176,8 @@ until hostler dev heal. The word coordinator stands for the coordinator's host.`
 func (a *commands) devPartitionCommand(name *string) *cobra.Command {
 	return a.devVerb(name, &cobra.Command{
 		Use: "partition HOST", Short: "Cut a host off from the others",
-		Long: `Takes the host's cable out. What is sent over it is lost, and nobody is told:
-connections stay open until somebody's patience ends.`,
+		Long: `Takes the host's cable out. Data sent over it is lost without an error:
+connections stay open until they time out.`,
 		Example: "  sudo hostler dev partition edge-01",
 	}, "cut off", "%s is cut off. To connect it: hostler dev heal%[2]s %[1]s", (*dev.Fleet).Partition)
 }

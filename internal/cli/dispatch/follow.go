@@ -117,13 +117,13 @@ func (f *Follower) Comes(ctx context.Context, act api.Action, moved int64) bool 
 	}
 	if !f.told {
 		f.told = true
-		f.Dispatcher.Say("hostler: %s has ended; waiting for %d bytes of its output, which its host, %s, has still to send", f.Label, missing, act.Host)
+		f.Dispatcher.Say("hostler: %s has ended; waiting for %d bytes of its output, which its host, %s, has not sent yet", f.Label, missing, act.Host)
 	}
 	return true
 }
 
 // ErrTail tells that output which was promised did not come.
-var ErrTail = errors.New("the rest of the output does not come")
+var ErrTail = errors.New("the rest of the output did not arrive")
 
 // streamsEnded says what is not there of the output.
 func (f *Follower) streamsEnded(act api.Action, streams []Stream) error {
@@ -131,10 +131,10 @@ func (f *Follower) streamsEnded(act api.Action, streams []Stream) error {
 	for _, s := range streams {
 		if s.Err != nil && !term.IsNotFound(s.Err) {
 			if errors.Is(s.Err, ErrTail) && f.Whole && s.Fd == protocol.Stdout {
-				return &term.Failure{Code: term.ExitUnreachable, What: fmt.Sprintf("nothing of the rest has come for %v", f.Dispatcher.Tail), Next: "hostler host ls"}
+				return &term.Failure{Code: term.ExitUnreachable, What: fmt.Sprintf("no more output has arrived for %v", f.Dispatcher.Tail), Next: "hostler host ls"}
 			}
 			if errors.Is(s.Err, ErrTail) {
-				f.Dispatcher.Say("hostler: %s of %s: nothing of the rest has come for %v; later: hostler action logs %s --follow", s.Fd, f.Label, f.Dispatcher.Tail, act.ID)
+				f.Dispatcher.Say("hostler: %s of %s: no more output has arrived for %v; later: hostler action logs %s --follow", s.Fd, f.Label, f.Dispatcher.Tail, act.ID)
 				continue
 			}
 			return s.Err
@@ -153,6 +153,7 @@ func (f *Follower) streamsEnded(act api.Action, streams []Stream) error {
 func (f *Follower) Await(ctx context.Context, act api.Action) (api.Action, error) {
 	var again conn.Retry
 	shown, away := "", false
+	begun := f.Dispatcher.Now()
 	step := lookStep // a host that is away is told of soon
 	for ; ; step = waitStep {
 		if now := act.Waits != nil && act.Waits.For == "host"; now != away {
@@ -160,7 +161,9 @@ func (f *Follower) Await(ctx context.Context, act api.Action) (api.Action, error
 				f.Dispatcher.Say("hostler: %s: %s; to look: hostler why %s", term.Printable(f.Label), term.Printable(act.Waits.Text), act.ID)
 			}
 		}
-		if word := cmp.Or(act.Shown, act.State); word != shown && f.Dispatcher.ErrTTY && f.Stdout == nil {
+		// That an action is being sent is worth a word only when it takes long.
+		fresh := protocol.State(act.State) == protocol.StatePendingSchedule && f.Dispatcher.Now().Sub(begun) < lookStep
+		if word := cmp.Or(act.Shown, act.State); word != shown && !fresh && f.Dispatcher.ErrTTY && f.Stdout == nil {
 			f.Dispatcher.Say("%s: %s", term.Printable(f.Label), term.Printable(word))
 			shown = word
 		}
@@ -174,7 +177,7 @@ func (f *Follower) Await(ctx context.Context, act api.Action) (api.Action, error
 		next, err := f.Remote.Action(ctx, act.ID, step)
 		if err != nil {
 			if again.Since.IsZero() && ctx.Err() == nil && errors.Is(err, client.ErrUnreachable) {
-				f.Dispatcher.Say("hostler: no answer; %s goes on, trying again", act.ID)
+				f.Dispatcher.Say("hostler: no answer from the coordinator, trying again; %s continues", act.ID)
 			}
 			if err := again.Wait(ctx, f.Dispatcher.Now(), err); err != nil {
 				return act, err
@@ -229,7 +232,7 @@ func (f *Follower) Copy(ctx context.Context, id string, s *Stream, follow bool, 
 		case next < 0:
 			return nil
 		case next > end && f.Whole && s.Fd == protocol.Stdout:
-			return fmt.Errorf("%d bytes were left out, for they were not taken in time", next-end)
+			return fmt.Errorf("%d bytes were left out, because they were not read in time", next-end)
 		case next > end:
 			s.gap = true
 			f.Dispatcher.Say("hostler: %d bytes of %s of %s were left out here", next-end, s.Fd, f.Label)

@@ -77,7 +77,7 @@ func TestMissingOutputIsWaitedFor(t *testing.T) {
 		if got != tt.want || again != tt.want {
 			t.Errorf("%s, %d bytes came: %t, %t", tt.connectivity, tt.moved, got, again)
 		}
-		text := fmt.Sprintf("waiting for %d bytes of its output, which its host, edge-01, has still to send\n", 950-tt.moved)
+		text := fmt.Sprintf("waiting for %d bytes of its output, which its host, edge-01, has not sent yet\n", 950-tt.moved)
 		if n := strings.Count(said.String(), text); n != map[bool]int{true: 1}[tt.want] {
 			t.Errorf("%s, %d bytes came: it said %q", tt.connectivity, tt.moved, said.String())
 		}

@@ -44,7 +44,7 @@ func (s *StdinFlags) Add(cmd *cobra.Command) {
 func (s *StdinFlags) Open(a *Dispatcher) (*Payload, error) {
 	switch {
 	case s.Interactive && s.Path != "" && s.Path != "-":
-		return nil, term.Usage("", "the command reads a file or the standard input, and not both")
+		return nil, term.Usage("", "use --stdin FILE or -i, not both")
 	case s.Interactive, s.Path == "-":
 		f, err := spool(a.In)
 		if err != nil {
@@ -127,7 +127,7 @@ func (p *Payload) Send(ctx context.Context, a *Dispatcher, r *conn.Remote, what 
 	case p == nil || p.Size == 0:
 		return nil
 	case r.Local:
-		return term.Usage("hostler --context NAME …", "the agent of this host takes no input by its socket: ask the coordinator")
+		return term.Usage("hostler --context NAME …", "the agent of this host takes no input through its socket: use the coordinator")
 	}
 	bar := a.Progress("sending", p.Size)
 	defer bar.End()
@@ -140,7 +140,7 @@ func (p *Payload) Send(ctx context.Context, a *Dispatcher, r *conn.Remote, what 
 		}
 		if ctx.Err() != nil {
 			bar.End()
-			a.Say("\nNothing was asked. The same again goes on where this has come to.")
+			a.Say("\nNothing was requested. Run it again to continue where it stopped.")
 			return term.ErrInterrupted
 		}
 		if bar.Moved() {

@@ -24,8 +24,8 @@ type Change struct {
 // ChangeFlags adds the options of a command that changes something.
 func ChangeFlags(cmd *cobra.Command) *Change {
 	c := &Change{View: show.FormatFlags(cmd)}
-	cmd.Flags().BoolVar(&c.NoWait, "no-wait", false, "print the action's id and leave")
-	cmd.Flags().BoolVar(&c.DryRun, "dry-run", false, "print what would be asked, and ask nothing")
+	cmd.Flags().BoolVar(&c.NoWait, "no-wait", false, "print the action's id and do not wait")
+	cmd.Flags().BoolVar(&c.DryRun, "dry-run", false, "print what would be requested, and request nothing")
 	return c
 }
 
@@ -86,7 +86,7 @@ func (a *Dispatcher) FindContainer(ctx context.Context, where string) (*conn.Rem
 		return r, name, protocol.CTID{}, err
 	}
 	if ct.CTID == "" {
-		return r, name, protocol.CTID{}, &term.Failure{Code: term.ExitRefused, What: fmt.Sprintf("nothing can be done with %s", name), Why: "it is foreign: Hostler did not make it"}
+		return r, name, protocol.CTID{}, &term.Failure{Code: term.ExitRefused, What: fmt.Sprintf("%s cannot be changed", name), Why: "it is foreign: it was not made by Hostler"}
 	}
 	id, err := protocol.ParseCTID(ct.CTID)
 	if err != nil {
@@ -132,7 +132,7 @@ func (a *Dispatcher) SubmitAs(ctx context.Context, r *conn.Remote, id protocol.A
 		case ctx.Err() != nil:
 			a.Leave(ask.ID)
 		case errors.Is(err, client.ErrUnreachable) && !conn.Untrusted(err):
-			a.Say("hostler: nobody knows whether it was taken; later: hostler action show %s", ask.ID)
+			a.Say("hostler: whether it was accepted is unknown; to see: hostler action show %s", ask.ID)
 		}
 		return act, err
 	}
@@ -140,5 +140,5 @@ func (a *Dispatcher) SubmitAs(ctx context.Context, r *conn.Remote, id protocol.A
 
 // Leave tells how to go on after the user has had enough of waiting.
 func (a *Dispatcher) Leave(id string) {
-	a.Say("\nThe action goes on. To follow it: hostler action logs %s --follow\nTo cancel it: hostler action cancel %s", id, id)
+	a.Say("\nThe action continues. To follow it: hostler action logs %s --follow\nTo cancel it: hostler action cancel %s", id, id)
 }

@@ -61,7 +61,7 @@ func ActionNoun() show.Noun[api.Action] {
 				if !a.Conflict {
 					return ""
 				}
-				return "its host has another action of this id, which is the one shown; to ask for the intent anew: hostler action reissue " + a.ID
+				return "its host has a different action under this id, which is shown here; to request the original again: hostler action reissue " + a.ID
 			}),
 			show.Detail("intent", func(a api.Action) any { return string(a.Intent) }),
 			show.Detail("digest", func(a api.Action) any { return a.Digest }),
@@ -142,7 +142,7 @@ func (a *Dispatcher) sayWaits(act api.Action) {
 		return
 	}
 	a.Say("hostler: action %s waits for approval: %s", act.ID, term.Printable(approvalsWord(act)))
-	a.Say("hostler: a person of the ring gives it: hostler action approve %s", act.ID)
+	a.Say("hostler: to approve it, a person of the ring runs: hostler action approve %s", act.ID)
 }
 
 // SayExit tells what an exit code does not.
@@ -153,13 +153,13 @@ func (a *Dispatcher) SayExit(e *api.Exit) {
 	case e.TimedOut:
 		a.Say("hostler: the command was ended after %s, its time limit", term.Printable(e.Run))
 	case e.OOM:
-		a.Say("hostler: the command was killed because memory was short")
+		a.Say("hostler: the command was killed: out of memory")
 	case e.Cancelled:
 		a.Say("hostler: the command was cancelled")
 	case e.Unrecorded:
-		a.Say("hostler: the session was ended, because its recording could not go on (sessions.unrecorded of its host)")
+		a.Say("hostler: the session was ended, because it could not be recorded any longer (sessions.unrecorded of its host)")
 	case e.HungUp:
-		a.Say("hostler: the session was hung up: nobody was attached for %s", terminal.HangUpAfter)
+		a.Say("hostler: the session was hung up: no terminal was attached for %s", terminal.HangUpAfter)
 	}
 }
 
@@ -190,7 +190,7 @@ func Ended(what string, act api.Action) error {
 	}
 	f := &term.Failure{Code: term.ExitFailed, What: "cannot " + what, Why: cmp.Or(act.Detail, reasonText(act), act.Reason, act.State), Next: "hostler action show " + act.ID}
 	if act.State == string(protocol.StateLost) {
-		f.Why = "nobody knows what became of it: " + f.Why
+		f.Why = "its outcome is unknown: " + f.Why
 	}
 	switch protocol.Reason(act.Reason) {
 	case protocol.ReasonTimeout, protocol.ReasonExpired:
@@ -198,7 +198,7 @@ func Ended(what string, act api.Action) error {
 	case protocol.ReasonDisapproved, protocol.ReasonFenced, protocol.ReasonRemoved:
 		f.Code = term.ExitRefused
 	case protocol.Reason(protocol.ErrNotApproved):
-		f.Code, f.Next = term.ExitRefused, "hostler policy show "+act.Host+"    # is this policy known by now? Then the same request waits for its approvals"
+		f.Code, f.Next = term.ExitRefused, "hostler policy show "+act.Host+"    # once this policy is known, the same request waits for its approvals"
 	case protocol.Reason(protocol.ErrTooManySessions):
 		f.Next = "hostler action ls " + act.Host + " --open    # end one: hostler action cancel ID"
 	case protocol.ReasonTargetGone:
@@ -218,17 +218,17 @@ func reasonText(act api.Action) string {
 	case protocol.ReasonTargetGone:
 		return "the container is gone"
 	case protocol.ReasonTimeout:
-		return "it took longer than it may"
+		return "it took longer than its time limit"
 	case protocol.ReasonExpired:
-		return "its host did not begin it in time"
+		return "its host did not start it in time"
 	case protocol.ReasonInterrupted:
-		return "it was interrupted: its host, or who looked after it there, ended meanwhile"
+		return "it was interrupted: its host, or the supervisor of the command, ended meanwhile"
 	case protocol.ReasonPreempted:
-		return "a stop that waits for nothing ended it"
+		return "ct stop --now ended it"
 	case protocol.ReasonCancelled:
 		return "it was cancelled"
 	case protocol.ReasonUnknown:
-		return "its host knows nothing of it"
+		return "its host does not know it"
 	}
 	return ""
 }

@@ -14,11 +14,11 @@ import (
 
 func (a *commands) addApproverCommand() *cobra.Command {
 	return a.ringPeopleCommand(&cobra.Command{
-		Use: "add-approver PERSON KEY…", Short: "Sign a ring with one more approver, or more keys of one",
+		Use: "add-approver PERSON KEY…", Short: "Add an approver, or keys of one, to the ring",
 		Long: `Lets a person sign approvals with keys. KEY is a file with a certificate (binary,
 or text as hostler key export and gpg --armor --export write it), or the name of
-a key of this machine. A key that the person has already is replaced by its new
-form. Where several persons must approve, the keys of one person count as one.`,
+a key of this machine. A known key is replaced by its new form. Where several people must approve, the
+keys of one person count as one.`,
 		Example: "  hostler fleet ring add-approver alice alice.asc --out ring-4\n  hostler fleet ring publish",
 	}, term.AtLeast(2), func(args []string) (ringChange, error) {
 		var keys []*certs.PublicKey
@@ -42,7 +42,7 @@ form. Where several persons must approve, the keys of one person count as one.`,
 
 func (a *commands) removeApproverCommand() *cobra.Command {
 	return a.ringPeopleCommand(&cobra.Command{
-		Use: "remove-approver PERSON [KEY…]", Short: "Sign a ring without an approver, or without keys of one",
+		Use: "remove-approver PERSON [KEY…]", Short: "Remove an approver, or keys of one, from the ring",
 		Long: `Takes the right to approve from a person, or from keys of one, named by their
 fingerprints. As soon as a host has the ring, approvals by those keys count for
 nothing any more, also those that were signed before.`,
@@ -51,7 +51,7 @@ nothing any more, also those that were signed before.`,
 		keys := make([]protocol.KeyID, len(args)-1)
 		for i, arg := range args[1:] {
 			if err := keys[i].UnmarshalText([]byte(arg)); err != nil {
-				return nil, term.Usage("hostler fleet ring show", "%.80q is no fingerprint of a key: %s", arg, err)
+				return nil, term.Usage("hostler fleet ring show", "%.80q is not the fingerprint of a key: %s", arg, err)
 			}
 		}
 		return func(r *certs.Ring) error { return r.RemovePerson(args[0], keys...) }, nil
@@ -68,7 +68,7 @@ func (a *commands) ringPeopleCommand(cmd *cobra.Command, count cobra.PositionalA
 	cmd.Flags().StringVar(&out, "out", "", "write the rings to this file")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if out == "" {
-			return term.Usage("the same with --out FILE", "nobody would get the ring: --out is missing")
+			return term.Usage("add --out FILE", "--out is missing: the ring must be written to a file")
 		}
 		c, err := change(args)
 		if err != nil {

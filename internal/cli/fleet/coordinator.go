@@ -30,7 +30,7 @@ func (a *commands) initCoordinator(ctx context.Context, f conn.FleetFiles, chain
 	}
 	request, token := fieldOf(printed, "request"), fieldOf(printed, "token")
 	if request == "" || token == "" {
-		return &term.Failure{Code: term.ExitFailed, What: "cannot make the coordinator", Why: coordinatorProgram + " printed no request and token"}
+		return &term.Failure{Code: term.ExitFailed, What: "cannot make the coordinator", Why: coordinatorProgram + " did not print a request and a token"}
 	}
 	raw, err := signNext(f, chain, addCoordinator(request))
 	if err == nil {

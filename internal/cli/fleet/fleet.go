@@ -31,8 +31,8 @@ func (a *commands) fleetInitCommand() *cobra.Command {
 		Use: "init NAME", Short: "Make a fleet: an owner's key and the first ring", Args: term.Exactly(1),
 		Long: `Makes the key of an owner beside the configuration of this program, signs the
 first ring with it, and prints the fleet code that hostler-coordinator init takes.
-Keep the key: whoever has it decides who may do what, and nobody can make it
-again.
+Keep the key safe: its holder decides who may do what, and a lost key cannot be
+made again.
 
 With --coordinator DIR it also makes a coordinator on this machine, with its
 state in DIR, by running hostler-coordinator, and prints the first API token.`,
@@ -57,8 +57,8 @@ state in DIR, by running hostler-coordinator, and prints the first API token.`,
 			return a.initCoordinator(cmd.Context(), f, chain, coordinator)
 		},
 	}
-	cmd.Flags().StringVar(&person, "person", "owner", "name of the owner, which stands in every ring")
-	cmd.Flags().StringVar(&coordinator, "coordinator", "", "make a coordinator too, with its state in this directory")
+	cmd.Flags().StringVar(&person, "person", "owner", "name of the owner, as shown in the ring")
+	cmd.Flags().StringVar(&coordinator, "coordinator", "", "also make a coordinator, with its state in this directory")
 	return cmd
 }
 
@@ -66,7 +66,7 @@ state in DIR, by running hostler-coordinator, and prints the first API token.`,
 // never touched.
 func (a *commands) newFleet(f conn.FleetFiles, person string) (*certs.Chain, error) {
 	if _, err := os.Lstat(f.Rings()); err == nil {
-		return nil, &term.Failure{Code: term.ExitFailed, What: fmt.Sprintf("there is a fleet %q already", f.Name), Next: "hostler fleet show --fleet " + string(f.Name)}
+		return nil, &term.Failure{Code: term.ExitFailed, What: fmt.Sprintf("fleet %q exists already", f.Name), Next: "hostler fleet show --fleet " + string(f.Name)}
 	}
 	owner, err := certs.CreateIdentity(f.OwnerKey(), "hostler fleet "+string(f.Name)+" owner "+person)
 	if errors.Is(err, fs.ErrExist) {
@@ -129,8 +129,8 @@ func fleetNoun() show.Noun[fleetInfo] {
 
 func (a *commands) fleetShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "show", Short: "Show a fleet as its ring says", Args: term.NoArgs,
-		Long:    "Shows what the newest ring says that this machine keeps. Nothing is asked of the coordinator.",
+		Use: "show", Short: "Show a fleet", Args: term.NoArgs,
+		Long:    "Shows the newest ring that this machine keeps, without asking the coordinator.",
 		Example: "  hostler fleet show\n  hostler fleet show -o template={{.code}}",
 	}
 	fleet, v := a.FleetFlag(cmd), show.FormatFlags(cmd)
@@ -193,7 +193,7 @@ func ringNoun() show.Noun[ringInfo] {
 
 func (a *commands) ringListCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List the rings that this machine keeps", Args: term.NoArgs,
+		Use: "ls", Short: "List the rings on this machine", Args: term.NoArgs,
 		Example: "  hostler fleet ring ls",
 	}
 	fleet, v := a.FleetFlag(cmd), show.FormatFlags(cmd)

@@ -40,8 +40,8 @@ func (a *commands) ringChangeCommand(cmd *cobra.Command, change func(arg string)
 
 func (a *commands) addCoordinatorCommand() *cobra.Command {
 	return a.ringChangeCommand(&cobra.Command{
-		Use: "add-coordinator REQUEST", Short: "Sign a ring with one more coordinator",
-		Long:    "Lets the coordinator in that printed REQUEST.",
+		Use: "add-coordinator REQUEST", Short: "Add a coordinator to the ring",
+		Long:    "Adds the coordinator that printed REQUEST.",
 		Example: "  hostler fleet ring add-coordinator hc1_… --out ring-2\n  hostler-coordinator init --ring ring-2",
 	}, addCoordinator)
 }
@@ -59,11 +59,11 @@ func addCoordinator(request string) ringChange {
 func (a *commands) replaceCoordinatorCommand() *cobra.Command {
 	var old string
 	cmd := a.ringChangeCommand(&cobra.Command{
-		Use: "replace-coordinator REQUEST", Short: "Sign a ring with one coordinator in place of another",
-		Long: `Lets the coordinator in that printed REQUEST, and takes the one out whose place it
-takes: one that was restored from a backup (hostler-coordinator recover prints the
-request), or one whose disk was lost. As soon as a host has the ring, it obeys the
-old one no more. --old is needed if there are several.`,
+		Use: "replace-coordinator REQUEST", Short: "Replace a coordinator in the ring",
+		Long: `Adds the coordinator that printed REQUEST, and removes the one that it replaces:
+after a restore from a backup (hostler-coordinator recover prints the request), or
+after the loss of a disk. A host that has the ring no longer obeys the old
+coordinator. --old is needed if there are several.`,
 		Example: "  hostler fleet ring replace-coordinator hc1_… --out ring-7\n  hostler-coordinator recover --ring ring-7",
 	}, func(request string) ringChange {
 		return func(r *certs.Ring) error {
@@ -80,7 +80,7 @@ old one no more. --old is needed if there are several.`,
 			return r.RemoveCoordinator(key)
 		}
 	})
-	cmd.Flags().StringVar(&old, "old", "", "fingerprint of the key of the coordinator to take out")
+	cmd.Flags().StringVar(&old, "old", "", "fingerprint of the key of the coordinator to remove")
 	return cmd
 }
 
@@ -102,11 +102,11 @@ func asksForItself(request string, old protocol.KeyID) error {
 // or the only one.
 func replacedKey(r *certs.Ring, named string) (key protocol.KeyID, err error) {
 	if len(r.Coordinators) == 0 {
-		return key, term.Usage("hostler fleet ring add-coordinator REQUEST", "ring %d has no coordinator whose place another could take", r.Number-1)
+		return key, term.Usage("hostler fleet ring add-coordinator REQUEST", "ring %d has no coordinator to replace", r.Number-1)
 	}
 	if named == "" {
 		if len(r.Coordinators) != 1 {
-			return key, term.Usage("hostler fleet show, then the same with --old KEY", "ring %d has %d coordinators, and --old does not say which", r.Number-1, len(r.Coordinators))
+			return key, term.Usage("hostler fleet show, then the same with --old KEY", "ring %d has %d coordinators: choose one with --old", r.Number-1, len(r.Coordinators))
 		}
 		k, err := certs.ParsePublicKey(r.Coordinators[0].Key)
 		if err != nil {
@@ -115,22 +115,22 @@ func replacedKey(r *certs.Ring, named string) (key protocol.KeyID, err error) {
 		return k.Key(), nil
 	}
 	if err := key.UnmarshalText([]byte(named)); err != nil {
-		return key, term.Usage("hostler fleet show", "--old: %.80q is no fingerprint of a key: %s", named, err)
+		return key, term.Usage("hostler fleet show", "--old: %.80q is not the fingerprint of a key: %s", named, err)
 	}
 	return key, nil
 }
 
 func (a *commands) removeCoordinatorCommand() *cobra.Command {
 	return a.ringChangeCommand(&cobra.Command{
-		Use: "remove-coordinator KEY", Short: "Sign a ring without a coordinator",
-		Long: `Takes all rights from a coordinator: as soon as a host has the ring, it obeys
-that coordinator no more. KEY is its fingerprint, as hostler fleet show tells.`,
+		Use: "remove-coordinator KEY", Short: "Remove a coordinator from the ring",
+		Long: `Takes all rights from a coordinator: a host that has the ring no longer obeys it.
+KEY is its fingerprint, as shown by hostler fleet show.`,
 		Example: "  hostler fleet ring remove-coordinator 7C1F…0A44 --out ring-3\n  hostler fleet ring publish",
 	}, func(arg string) ringChange {
 		return func(r *certs.Ring) error {
 			var key protocol.KeyID
 			if err := key.UnmarshalText([]byte(arg)); err != nil {
-				return term.Usage("hostler fleet show", "%.80q is no fingerprint of a key: %s", arg, err)
+				return term.Usage("hostler fleet show", "%.80q is not the fingerprint of a key: %s", arg, err)
 			}
 			return r.RemoveCoordinator(key)
 		}
@@ -139,8 +139,8 @@ that coordinator no more. KEY is its fingerprint, as hostler fleet show tells.`,
 
 func (a *commands) addOwnerCommand() *cobra.Command {
 	return a.ringChangeCommand(&cobra.Command{
-		Use: "add-owner REQUEST", Short: "Sign a ring with one more owner",
-		Long:    "Lets the person sign rings who printed REQUEST. How many must sign, set-threshold says.",
+		Use: "add-owner REQUEST", Short: "Add an owner to the ring",
+		Long:    "Adds the owner who printed REQUEST. set-threshold says how many owners must sign.",
 		Example: "  hostler fleet ring add-owner ho1_… --out ring-3",
 	}, func(arg string) ringChange {
 		return func(r *certs.Ring) error {
@@ -155,7 +155,7 @@ func (a *commands) addOwnerCommand() *cobra.Command {
 
 func (a *commands) removeOwnerCommand() *cobra.Command {
 	return a.ringChangeCommand(&cobra.Command{
-		Use: "remove-owner PERSON", Short: "Sign a ring without an owner",
+		Use: "remove-owner PERSON", Short: "Remove an owner from the ring",
 		Long: `Takes an owner out, whose key was lost or stolen for example. Those who remain
 must be as many as the threshold asks for, and as many owners as it asks for must
 sign: a fleet whose owners have lost so many keys that the threshold cannot be
@@ -169,14 +169,14 @@ one; to change it, make a new fleet and let the hosts leave and join.`,
 
 func (a *commands) setThresholdCommand() *cobra.Command {
 	return a.ringChangeCommand(&cobra.Command{
-		Use: "set-threshold N", Short: "Sign a ring that says how many owners sign the next",
+		Use: "set-threshold N", Short: "Set how many owners must sign a ring",
 		Long:    "From the ring after this one on, N different owners must sign.",
 		Example: "  hostler fleet ring set-threshold 2 --out ring-4",
 	}, func(arg string) ringChange {
 		return func(r *certs.Ring) error {
 			n, err := strconv.Atoi(arg)
 			if err != nil {
-				return term.Usage("hostler fleet ring set-threshold 2", "%q is no number", arg)
+				return term.Usage("hostler fleet ring set-threshold 2", "%q is not a number", arg)
 			}
 			return r.SetThreshold(n)
 		}
@@ -212,7 +212,7 @@ func (a *commands) handOn(f conn.FleetFiles, chain *certs.Chain, raw []byte, out
 	p, err := chain.Pending(raw)
 	if errors.Is(err, protocol.ErrUnknownKey) || errors.Is(err, protocol.ErrRole) {
 		return &term.Failure{Code: term.ExitRefused, What: "cannot sign ring " + fmt.Sprint(chain.Ring().Number+1),
-			Why: fmt.Sprintf("the key %s is of no owner in ring %d", f.OwnerKey(), chain.Ring().Number), Next: "the same on the machine of an owner"}
+			Why: fmt.Sprintf("the key %s belongs to no owner in ring %d", f.OwnerKey(), chain.Ring().Number), Next: "run this on the machine of an owner"}
 	}
 	if err != nil {
 		return err
@@ -243,9 +243,9 @@ func (a *commands) ringSignCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use: "sign FILE", Short: "Add this owner's signature to a ring", Args: term.Exactly(1),
-		Long: `Shows what the ring in FILE changes, signs it with the owner's key of this
+		Long: `Shows the changes of the ring in FILE, signs it with the owner's key on this
 machine and writes it back, for the next owner or for the coordinator. A ring
-that has enough signatures already is only taken in.`,
+with enough signatures is only stored.`,
 		Example: "  hostler fleet ring sign ring-4\n  hostler fleet ring sign ring-4 --yes --out ring-4-signed",
 	}
 	fleet := a.FleetFlag(cmd)
@@ -392,10 +392,10 @@ const publishSize = 40 << 10
 
 func (a *commands) ringPublishCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "publish", Short: "Hand the rings of this machine to the coordinator", Args: term.NoArgs,
-		Long: `Gives the coordinator the rings that it lacks. It takes them into force at once
-and tells its hosts. A coordinator that the newest ring does not name any more
-ends then.`,
+		Use: "publish", Short: "Send the rings of this machine to the coordinator", Args: term.NoArgs,
+		Long: `Sends the coordinator the rings that it lacks. They are in force at once, and the
+coordinator sends them to its hosts. A coordinator that the newest ring no longer
+names then ends.`,
 		Example: "  hostler fleet ring publish",
 	}
 	fleet := a.FleetFlag(cmd)
@@ -459,17 +459,17 @@ func publish(ctx context.Context, r *conn.Remote, chain *certs.Chain) (uint64, e
 func (a *commands) requestOwnerCommand() *cobra.Command {
 	var person string
 	cmd := &cobra.Command{
-		Use: "request-owner CODE", Short: "Make the key of one more owner, and ask to be let in", Args: term.Exactly(1),
+		Use: "request-owner CODE", Short: "Make the key of a new owner, and a request to be added", Args: term.Exactly(1),
 		Long: `Makes the key of an owner of the fleet of that code on this machine, and prints
 the request that hostler fleet ring add-owner takes on the machine of an owner.
 CODE is what hostler fleet show prints there. Run again it prints the same
 request.`,
 		Example: "  hostler fleet request-owner hf1_… --person bob",
 	}
-	cmd.Flags().StringVar(&person, "person", "", "name of the owner, which stands in every ring")
+	cmd.Flags().StringVar(&person, "person", "", "name of the owner, as shown in the ring")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if person == "" {
-			return term.Usage("the same with --person NAME", "nobody would know who that is: --person is missing")
+			return term.Usage("add --person NAME", "--person is missing")
 		}
 		code, err := enrol.ParseFleetCode(args[0])
 		if err != nil {

@@ -46,20 +46,20 @@ func (a *commands) eventsCommand() *cobra.Command {
 	var after uint64
 	cmd := &cobra.Command{
 		Use: "events", Short: "Follow what happens in the fleet", Args: term.NoArgs,
-		Long: `Prints each event as it happens, until it is ended by Ctrl-C or --limit. It begins
-now, unless --since or --after say otherwise. After a loss of the connection it
-goes on where it stopped: no event is left out. A recovery of the coordinator
-begins the events anew; it says so, and goes on with the first of them.`,
+		Long: `Prints each event as it happens, until Ctrl-C or --limit. It begins now, unless
+--since or --after say otherwise. After a lost connection it continues where it
+stopped: no event is left out. After a recovery of the coordinator the events are
+numbered anew; it says so, and continues with the first of them.`,
 		Example: "  hostler events\n  hostler events --since 2h\n  hostler events --after 1700 --limit 100 -o json",
 	}
 	v := show.FormatFlags(cmd)
 	v.One, v.Watch = false, true
-	cmd.Flags().Var(&since, "since", "begin with what happened this long ago")
-	cmd.Flags().Uint64Var(&after, "after", 0, "begin behind the event with this number")
+	cmd.Flags().Var(&since, "since", "begin with events of this long ago")
+	cmd.Flags().Uint64Var(&after, "after", 0, "begin after the event with this number")
 	cmd.Flags().Var(term.Count(&v.Limit), "limit", "end after this many (0: never)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if since.Value > 0 && cmd.Flags().Changed("after") {
-			return term.Usage("hostler events --help", "the events begin at --since or at --after, and not at both")
+			return term.Usage("hostler events --help", "--since and --after cannot be combined")
 		}
 		r, err := a.Coordinator()
 		if err != nil {
@@ -115,7 +115,7 @@ func (a *commands) followEvents(ctx context.Context, r *conn.Remote, v *show.Vie
 			return err // there is nobody, rather than a line that breaks
 		}
 		if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeGone && followed {
-			a.Say("hostler: what came behind event %d is not there any more, as after a recovery of the coordinator; going on with the first that is", from)
+			a.Say("hostler: the events after %d are no longer stored, perhaps because of a recovery of the coordinator; continuing with the oldest one", from)
 			from, followed = 0, false
 			continue
 		}
@@ -123,7 +123,7 @@ func (a *commands) followEvents(ctx context.Context, r *conn.Remote, v *show.Vie
 			again = conn.Retry{} // it worked for a while
 		}
 		if again.Since.IsZero() && errors.Is(err, client.ErrUnreachable) && !conn.Untrusted(err) {
-			a.Say("hostler: the events broke off, trying again")
+			a.Say("hostler: the connection was lost, trying again")
 		}
 		if err := again.Wait(ctx, a.Now(), err); err != nil {
 			return err

@@ -52,7 +52,7 @@ func TestEventsOverARecovery(t *testing.T) {
 	if err != nil || !strings.Contains(out, `"id": 5,`) || !strings.Contains(out, fmt.Sprintf(`"id": %d,`, begins+1)) {
 		t.Errorf("printed %q, %v", out, err)
 	}
-	if !strings.Contains(said, "behind event 5 is not there any more") {
+	if !strings.Contains(said, "the events after 5 are no longer stored") {
 		t.Errorf("said %q", said)
 	}
 	if out, _, err := follow(3); err == nil || out != "" {

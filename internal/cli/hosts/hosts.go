@@ -70,7 +70,7 @@ func interfaces(all []api.Interface) []string {
 }
 
 func (a *commands) hostCommand() *cobra.Command {
-	return term.Group("host", "Hosts: let them in, look at them, shut them out",
+	return term.Group("host", "Hosts: admit them, look at them, revoke them",
 		a.hostListCommand(), a.hostShowCommand(), a.hostInviteCommand(), a.hostPendingCommand(),
 		a.hostApproveCommand(), a.hostDenyCommand(), a.hostSetCommand(), a.hostRevokeCommand(), a.hostReplaceCommand(), a.hostReadmitCommand())
 }
@@ -79,11 +79,11 @@ func (a *commands) hostListCommand() *cobra.Command {
 	var labels conn.Selector
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the hosts", Args: term.NoArgs,
-		Long:    "Lists the approved, the revoked, and those that wait for another machine (replacing). CONTAINERS are those that run and all there are. Hosts that wait for approval: hostler host pending.",
+		Long:    "Lists approved and revoked hosts, and hosts that wait for a replacement machine (replacing). CONTAINERS are running/all. For hosts that wait for approval see hostler host pending.",
 		Example: "  hostler host ls\n  hostler host ls -l site=lab,tier!=db -o wide\n  hostler host ls --watch",
 	}
 	v := show.ListFlags(cmd)
-	cmd.Flags().VarP(&labels, "selector", "l", "only those with these labels")
+	cmd.Flags().VarP(&labels, "selector", "l", "only those selected by labels")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		r, err := a.Coordinator()
 		if err != nil {
@@ -105,7 +105,7 @@ func (a *commands) hostListCommand() *cobra.Command {
 
 func (a *commands) hostShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "show HOST", Short: "Show a host, or one that waits for approval", Args: term.Exactly(1),
+		Use: "show HOST", Short: "Show a host, also if it waits for approval", Args: term.Exactly(1),
 		Example: "  hostler host show edge-01\n  hostler host show edge-01 -o json | jq .state", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	v := show.ShowFlags(cmd)
@@ -131,12 +131,12 @@ func (a *commands) hostInviteCommand() *cobra.Command {
 	var labels []string
 	cmd := &cobra.Command{
 		Use: "invite", Short: "Make a join code for a new host", Args: term.NoArgs,
-		Long: `Prints the one line to type on the new host. The code is good for one host, and
-for as long as --ttl says. The host then waits until it is approved.`,
+		Long: `Prints the command to run on the new host. The code works for one host and for
+the time of --ttl. The host then waits until it is approved.`,
 		Example: "  hostler host invite\n  hostler host invite --ttl 8h --label site=lab",
 	}
 	v := show.FormatFlags(cmd)
-	cmd.Flags().Var(&ttl, "ttl", "how long the code is good (default 1h)")
+	cmd.Flags().Var(&ttl, "ttl", "how long the code is valid (default 1h)")
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "label that the host gets, k=v; may be repeated")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := conn.CheckPairs("label", labels); err != nil {
@@ -158,7 +158,7 @@ for as long as --ttl says. The host then waits until it is approved.`,
 			return show.Print(a.UI, v, inviteNoun(), []api.Invite{made})
 		}
 		fmt.Fprintf(a.Out, "hostler-agent join %s\n", term.Printable(made.Code))
-		a.Say("Type that on the new host, as root. It is good for %s. Then: hostler host pending", term.Roughly(made.ExpiresAt.Sub(a.Now()).Round(time.Minute)))
+		a.Say("Run that on the new host, as root. It is valid for %s. Then: hostler host pending", term.Roughly(made.ExpiresAt.Sub(a.Now()).Round(time.Minute)))
 		return nil
 	}
 	return cmd
@@ -201,11 +201,11 @@ func (a *commands) hostPendingCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "pending", Short: "List the hosts that wait for approval", Args: term.NoArgs,
-		Long:    "Lists the hosts that wait, with the four words that must be the same on the host's own screen.",
+		Long:    "Lists the hosts that wait for approval, with the four words that the screen of each must show too.",
 		Example: "  hostler host pending\n  hostler host pending --all",
 	}
 	v := show.ListFlags(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "list those that were decided about, too")
+	cmd.Flags().BoolVar(&all, "all", false, "also list decided ones")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		r, err := a.Coordinator()
 		if err != nil {
@@ -252,11 +252,11 @@ func pendingEnrolment(ctx context.Context, r *conn.Remote, name string) (api.Enr
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
-		return api.Enrolment{}, term.Usage("hostler host pending", "%q is ambiguous: want one of the ids %q", name, conn.NamesOf(found, enrolmentNoun().Name))
+		return api.Enrolment{}, term.Usage("hostler host pending", "%q is ambiguous: use one of the ids %q", name, conn.NamesOf(found, enrolmentNoun().Name))
 	case len(decided) > 0:
 		e := decided[len(decided)-1]
 		return api.Enrolment{}, &term.Failure{
-			Code: term.ExitFailed, What: fmt.Sprintf("host %s does not wait", e.Host),
+			Code: term.ExitFailed, What: fmt.Sprintf("host %s does not wait for approval", e.Host),
 			Why: "it was " + e.State + " already by " + e.DecidedBy, Next: "hostler host show " + e.Host,
 		}
 	}
@@ -267,11 +267,11 @@ func (a *commands) hostApproveCommand() *cobra.Command {
 	var yes bool
 	var words string
 	cmd := &cobra.Command{
-		Use: "approve HOST|ID", Short: "Let a host in that waits", Args: term.Exactly(1),
-		Long: `Lets a host in. Its four words must be the same as on its own screen: if they
-are not, somebody stands between. On a terminal the words are shown and asked
-about; elsewhere --words says what the host shows, or --yes that somebody has
-looked.`,
+		Use: "approve HOST|ID", Short: "Admit a host that waits for approval", Args: term.Exactly(1),
+		Long: `Admits a host to the fleet. Its four words must be the same as on its own screen:
+if they differ, someone is intercepting the connection. On a terminal it shows the
+words and asks; elsewhere give the words of the host with --words, or --yes if you
+have compared them.`,
 		Example:           `  hostler host approve edge-01` + "\n" + `  hostler host approve edge-01 --words "able brick canoe dwarf"`,
 		ValidArgsFunction: a.Completing(pendingNames),
 	}
@@ -289,14 +289,14 @@ looked.`,
 		}
 		if cmd.Flags().Changed("words") {
 			if given := strings.Join(strings.Fields(words), " "); given != e.Words {
-				return &term.Failure{Code: term.ExitRefused, What: "cannot " + what, Why: fmt.Sprintf("its words are not %q: another host, or somebody stands between", term.Printable(given)), Next: "hostler host deny " + e.ID}
+				return &term.Failure{Code: term.ExitRefused, What: "cannot " + what, Why: fmt.Sprintf("its words are not %q: it is another host, or someone is intercepting the connection", term.Printable(given)), Next: "hostler host deny " + e.ID}
 			}
 			yes = true
 		}
 		a.Say("host:  %s\nkey:   %s\nwords: %s", term.Printable(e.Host), term.Printable(e.Key), term.Printable(e.Words))
 		if err := a.Confirm(yes, "Does the screen of "+e.Host+" show the same four words?"); err != nil {
 			if f, ok := errors.AsType[*term.Failure](err); ok {
-				f.Next = `the same with --words "…", the four words on its screen`
+				f.Next = `add --words "…", the four words on its screen`
 			}
 			return err
 		}
@@ -314,10 +314,10 @@ looked.`,
 func (a *commands) hostDenyCommand() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use: "deny HOST|ID", Short: "Refuse a host that waits", Args: term.Exactly(1),
+		Use: "deny HOST|ID", Short: "Refuse a host that waits for approval", Args: term.Exactly(1),
 		Example: `  hostler host deny edge-01 --reason "unknown machine"`, ValidArgsFunction: a.Completing(pendingNames),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "what the host is told")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, which the host shows")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := a.Coordinator()
 		if err != nil {
@@ -339,14 +339,14 @@ func (a *commands) hostRevokeCommand() *cobra.Command {
 	var reason string
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "revoke HOST", Short: "Shut a host out for ever", Args: term.Exactly(1),
-		Long:    "Revokes the key of a host and cuts its connections. What runs there goes on: the host is shut out, not stopped.",
+		Use: "revoke HOST", Short: "Revoke a host for good", Args: term.Exactly(1),
+		Long:    "Revokes the key of a host and cuts its connections. Programs and containers on it keep running.",
 		Example: `  hostler host revoke edge-01 --reason stolen --yes`, ValidArgsFunction: a.Completing(conn.HostNames),
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the audit log and the host")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, for the audit log and the host")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := a.Confirm(yes, "Shut host "+args[0]+" out for ever?"); err != nil {
+		if err := a.Confirm(yes, "Shut host "+args[0]+" out for good?"); err != nil {
 			return err
 		}
 		return a.changeHost(cmd.Context(), args[0], "revoke", "revoked", api.Reason{Reason: reason})
@@ -357,9 +357,9 @@ func (a *commands) hostRevokeCommand() *cobra.Command {
 func (a *commands) hostReadmitCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "readmit HOST", Short: "Trust a quarantined host again", Args: term.Exactly(1),
-		Long: `Ends the quarantine of a host. A host is quarantined when two machines speak
-with its key, or when it comes back from before what it had confirmed. Look first
-which of the two is the one.`,
+		Long: `Ends the quarantine of a host. A host is quarantined when two machines use its
+key, or when it returns with an older state than it had confirmed. Find out first
+which of the two it is.`,
 		Example: "  hostler host readmit edge-01", ValidArgsFunction: a.Completing(conn.HostNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.changeHost(cmd.Context(), args[0], "readmit", "readmitted", nil)
@@ -371,9 +371,8 @@ func (a *commands) hostSetCommand() *cobra.Command {
 	var labels []string
 	cmd := &cobra.Command{
 		Use: "set HOST --label k=v|k-", Short: "Change the labels of a host", Args: term.Exactly(1),
-		Long: `Gives a host labels, or takes them away again: k=v sets one, k- removes it. Those
-that are not named stay. What -l selects is decided when it is asked for, so nothing
-that was asked before is changed.`,
+		Long: `Sets labels of a host with k=v, and removes them with k-. Other labels stay. -l
+selects hosts when an action is requested, so earlier requests do not change.`,
 		Example: "  hostler host set edge-01 --label site=lab --label tier=web\n  hostler host set edge-01 --label tier-", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "label to set, k=v, or to remove, k-; may be repeated")
@@ -398,7 +397,7 @@ func parseRelabel(labels []string) (api.Relabel, error) {
 		case removed && name != "" && !strings.Contains(name, "="):
 			ask.Remove = append(ask.Remove, name)
 		default:
-			return ask, term.Usage("", "--label %q: want k=v to set a label, or k- to remove it", l)
+			return ask, term.Usage("", "--label %q: use k=v to set a label, or k- to remove it", l)
 		}
 	}
 	if len(labels) == 0 {

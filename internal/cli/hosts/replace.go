@@ -19,28 +19,28 @@ func (a *commands) hostReplaceCommand() *cobra.Command {
 	var reason string
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "replace HOST", Short: "Put another machine in the place of a lost one", Args: term.Exactly(1),
-		Long: `For a host whose machine is lost, or was installed anew: shuts that machine out
-for ever, and prints the one line to type on the machine that takes its place, which
-then waits until it is approved. Name and labels go over. What was asked of the lost
-machine and has not ended is LOST (host_replaced), and is not done again by itself:
-hostler action show says of each what is known. Whether its containers still run,
-nobody knows; nothing here starts them elsewhere. Make sure that it is off.
+		Use: "replace HOST", Short: "Replace a lost machine by another", Args: term.Exactly(1),
+		Long: `For a host whose machine is lost, or was installed anew: revokes that machine for
+good, and prints the command to run on its replacement, which then waits until it is
+approved. It keeps the name and the labels. Actions of the lost machine that have
+not ended are LOST (host_replaced) and are not done again by themselves; see hostler
+action show. Whether its containers still run is unknown, and they are not started
+elsewhere. Make sure that it is off.
 
-Again, while no machine was let in: another code, and the one before ends.`,
+Run again before a machine was admitted, it prints a new code and ends the old one.`,
 		Example:           "  hostler host replace edge-01 --reason \"disk died\"\n  hostler host replace edge-01 --ttl 8h --yes",
 		ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	v := show.FormatFlags(cmd)
-	cmd.Flags().Var(&ttl, "ttl", "how long the code is good (default 1h)")
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the audit log and the lost machine")
+	cmd.Flags().Var(&ttl, "ttl", "how long the code is valid (default 1h)")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason, for the audit log and the lost machine")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		id, err := conn.ParseHost(args[0])
 		if err != nil {
 			return term.Usage("hostler host ls", "%s", err)
 		}
-		if err := a.Confirm(yes, "Shut the machine of host "+args[0]+" out for ever, and give up what it was asked?"); err != nil {
+		if err := a.Confirm(yes, "Shut the machine of host "+args[0]+" out for good, and give up its open actions?"); err != nil {
 			return err
 		}
 		r, err := a.Coordinator()
@@ -67,18 +67,18 @@ Again, while no machine was let in: another code, and the one before ends.`,
 
 // tellReplaced says what became of a machine that was shut out, and what nobody knows.
 func (a *commands) tellReplaced(r api.Replacement) {
-	a.Say("The machine of host %s is shut out. Type that on the one that takes its place, as root. It is good for %s. Then: hostler host pending",
+	a.Say("The machine of host %s is revoked. Run that on its replacement, as root. It is valid for %s. Then: hostler host pending",
 		r.Host, term.Roughly(r.ExpiresAt.Sub(a.Now()).Round(time.Minute)))
 	if r.Unknown > 0 {
-		a.Say("%d action(s) are LOST that may have run, or still run, on the lost machine: hostler action ls %s", r.Unknown, r.Host)
+		a.Say("%d action(s) are LOST; they may have run, or still run, on the lost machine: hostler action ls %s", r.Unknown, r.Host)
 	}
 	if n := r.Unsent + r.Unapproved; n > 0 {
-		a.Say("%d action(s) had not been sent, and will not be: ask again when the new machine is there.", n)
+		a.Say("%d action(s) had not been sent, and will not be: request them again when the new machine is there.", n)
 	}
 	if len(r.Containers) > 0 {
-		a.Say("Containers that it told of last: %s. Whether they still run there is not known.", term.Printable(strings.Join(r.Containers, " ")))
+		a.Say("Containers in its last report: %s. Whether they still run is unknown.", term.Printable(strings.Join(r.Containers, " ")))
 	}
-	a.Say("Make sure that the lost machine is off: what runs there goes on.")
+	a.Say("Make sure that the lost machine is off: its programs keep running.")
 }
 
 func replacementNoun() show.Noun[api.Replacement] {

@@ -55,7 +55,7 @@ func inWords(states map[string]int) map[string]int {
 		case protocol.StatePendingApprove:
 			state = "waiting for approval"
 		case protocol.StatePendingSchedule:
-			state = "undelivered"
+			state = "being sent"
 		case protocol.StateNew:
 			state = "queued"
 		}

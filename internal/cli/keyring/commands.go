@@ -42,7 +42,7 @@ func keyNoun() show.Noun[keyView] {
 }
 
 func (a *Store) keyCommand() *cobra.Command {
-	return term.Group("key", "The keys of this machine that sign approvals",
+	return term.Group("key", "Keys on this machine that sign approvals",
 		a.keyGenerateCommand(), a.keyImportCommand(), a.keyExportCommand(), a.keyListCommand(), a.keyRemoveCommand())
 }
 
@@ -61,16 +61,16 @@ func (a *Store) keyGenerateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "generate [NAME]", Short: "Make a key that signs approvals", Args: term.AtMost(1),
 		Long: `Makes an OpenPGP key beside the configuration of this program (EdDSA on
-Curve25519). On a terminal it asks for a passphrase, of which an empty one is
-none; elsewhere HOSTLER_PASSPHRASE_FILE names a file with one, or
---no-passphrase says that there is none. Nobody can make the key again: keep a
+Curve25519). On a terminal it asks for a passphrase; an empty one means none.
+Elsewhere HOSTLER_PASSPHRASE_FILE names a file with the passphrase, or
+--no-passphrase says that there is none. A lost key cannot be made again: keep a
 copy of the file, or have two keys.
 
-The key can approve nothing until an owner has let it in: hostler fleet ring
-add-approver. To use a key of your own gpg instead: hostler key import --gpg.`,
+The key can approve nothing until an owner adds it to the ring: hostler fleet
+ring add-approver. To use a key of your own gpg instead: hostler key import --gpg.`,
 		Example: "  hostler key generate\n  hostler key generate work --no-passphrase\n  hostler key export >alice.asc    # for the owner",
 	}
-	cmd.Flags().BoolVar(&open, "no-passphrase", false, "protect the key by its file's mode alone")
+	cmd.Flags().BoolVar(&open, "no-passphrase", false, "store the key without a passphrase")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		name := nameOf(args)
 		path, err := a.freeKey(name, secretKey)
@@ -114,22 +114,22 @@ func (a *Store) freeKey(name, form string) (string, error) {
 }
 
 func keyTaken(name string) error {
-	return &term.Failure{Code: term.ExitFailed, What: fmt.Sprintf("there is a key %q already", name), Next: "hostler key generate OTHER-NAME, or hostler key rm " + name}
+	return &term.Failure{Code: term.ExitFailed, What: fmt.Sprintf("a key %q exists already", name), Next: "hostler key generate OTHER-NAME, or hostler key rm " + name}
 }
 
 // newPassphrase asks twice.
 func (a *Store) newPassphrase() ([]byte, error) {
 	if a.Getenv(passphraseFile) == "" && (!a.InTTY || !a.ErrTTY) {
 		return nil, &term.Failure{
-			Code: term.ExitRefused, What: "nobody was asked for a passphrase", Why: "this is no terminal",
-			Next: "the same with --no-passphrase, or with " + passphraseFile + "=FILE",
+			Code: term.ExitRefused, What: "a passphrase is needed", Why: "stdin is not a terminal",
+			Next: "add --no-passphrase, or set " + passphraseFile + "=FILE",
 		}
 	}
 	first, err := a.askSecret("Passphrase for the new key (empty for none): ")
 	if err != nil || a.Getenv(passphraseFile) != "" || len(first) == 0 {
 		return first, err
 	}
-	again, err := a.askSecret("The same again: ")
+	again, err := a.askSecret("Passphrase again: ")
 	if err == nil && !slices.Equal(first, again) {
 		err = &term.Failure{Code: term.ExitRefused, What: "no key was made", Why: "the two passphrases differ"}
 	}
@@ -151,12 +151,12 @@ passphrase or the card. Subkeys that may sign are welcome.`,
 		file := ""
 		if user == "" {
 			if len(args) == 0 {
-				return term.Usage(cmd.UseLine(), "there is no key to import: neither a file nor --gpg USER")
+				return term.Usage(cmd.UseLine(), "no key is named: use a file or --gpg USER")
 			}
 			file, args = args[len(args)-1], args[:len(args)-1]
 		}
 		if len(args) > 1 {
-			return term.Usage(cmd.UseLine(), "there are two keys to import: one in %s and one by --gpg", args[1])
+			return term.Usage(cmd.UseLine(), "two keys are named, the file %s and --gpg: use one", args[1])
 		}
 		name := nameOf(args)
 		path, err := a.freeKey(name, publicKey)
@@ -300,7 +300,7 @@ fleet ring remove-approver.`,
 		}
 		question := fmt.Sprintf("Forget key %s of gpg?", k.Public.Key())
 		if k.secret != nil {
-			question = fmt.Sprintf("Remove key %s for ever?", k.Public.Key())
+			question = fmt.Sprintf("Remove key %s for good?", k.Public.Key())
 		}
 		if err := a.Confirm(yes, question); err != nil {
 			return err

@@ -49,7 +49,7 @@ func (a *Store) gpgExport(user string) (*certs.PublicKey, error) {
 	}
 	k, err := certs.ReadCertificate(out)
 	if err != nil {
-		return nil, &term.Failure{Code: term.ExitFailed, What: fmt.Sprintf("the key %q of gpg is of no use", user), Why: err.Error(), Next: "gpg --list-secret-keys    # and name one by its fingerprint", Err: err}
+		return nil, &term.Failure{Code: term.ExitFailed, What: fmt.Sprintf("the key %q of gpg cannot be used", user), Why: err.Error(), Next: "gpg --list-secret-keys    # and name one by its fingerprint", Err: err}
 	}
 	return k, nil
 }
@@ -66,10 +66,10 @@ func (g *gpgSigner) Sign(body []byte) ([]byte, error) {
 		return nil, g.unsigned(err)
 	}
 	if err := g.Public.CheckForm(sig); err != nil {
-		return nil, fmt.Errorf("gpg made a signature that nobody takes: %w", err)
+		return nil, fmt.Errorf("gpg made a signature in an unknown form: %w", err)
 	}
 	if err := g.Public.Verify(sig, body); err != nil {
-		return nil, fmt.Errorf("gpg made a signature that does not hold: %w", err)
+		return nil, fmt.Errorf("gpg made a signature that does not verify: %w", err)
 	}
 	return sig, nil
 }
@@ -144,10 +144,10 @@ func (g *gpgSigner) unsigned(err error) error {
 	if !ok {
 		return err
 	}
-	f := &term.Failure{Code: term.ExitFailed, What: "nothing was signed", Next: "the same command once more", Err: err}
+	f := &term.Failure{Code: term.ExitFailed, What: "the signature failed", Next: "run the command again", Err: err}
 	switch e.code {
 	case gpgCancelled, gpgFullyCancelled:
-		f.Why = "gpg asked for the passphrase of key " + g.user + ", and that was cancelled"
+		f.Why = "gpg asked for the passphrase of key " + g.user + ", which was cancelled"
 	case gpgBadPassphrase:
 		f.Why = "the passphrase that gpg was given is not that of key " + g.user
 	default:

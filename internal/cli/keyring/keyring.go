@@ -52,7 +52,7 @@ func keyWord(s string) error {
 	letter := func(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 	ok := len(s) >= 1 && len(s) <= 64 && letter(s[0]) && letter(s[len(s)-1]) && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789._@+-") == ""
 	if !ok {
-		return term.Usage("", "%.80q is no name for a key: want 1 to 64 of a-z, 0-9 and inner . _ @ + -", s)
+		return term.Usage("", "%.80q is not a valid key name: use 1 to 64 of a-z, 0-9 and inner . _ @ + -", s)
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func (a *Store) FindKey(nameOrFile string) (PersonKey, error) {
 	public, e := ReadCertificate(nameOrFile)
 	if errors.Is(e, fs.ErrNotExist) {
 		return PersonKey{}, &term.Failure{
-			Code: term.ExitNotFound, What: fmt.Sprintf("there is no key %q", nameOrFile), Why: "neither a key of this machine nor a file is called so",
+			Code: term.ExitNotFound, What: fmt.Sprintf("there is no key %q", nameOrFile), Why: "no key on this machine and no file has this name",
 			Next: "hostler key ls",
 		}
 	}
@@ -202,8 +202,8 @@ func (a *Store) askSecret(question string) ([]byte, error) {
 	}
 	if !a.InTTY || !a.ErrTTY {
 		return nil, &term.Failure{
-			Code: term.ExitRefused, What: "nobody was asked for the passphrase", Why: "this is no terminal",
-			Next: "the same with " + passphraseFile + "=FILE",
+			Code: term.ExitRefused, What: "the passphrase is needed", Why: "stdin is not a terminal",
+			Next: "set " + passphraseFile + "=FILE",
 		}
 	}
 	fmt.Fprint(a.Err, question)

@@ -25,7 +25,7 @@ import (
 )
 
 func (a *commands) policyCommand() *cobra.Command {
-	return term.Group("policy", "What needs whose approval on hosts", a.policyCheckCommand(), a.policySignCommand(), a.policySetCommand(), a.policyShowCommand())
+	return term.Group("policy", "Which actions need approvals on hosts", a.policyCheckCommand(), a.policySignCommand(), a.policySetCommand(), a.policyShowCommand())
 }
 
 // signaturesOf is where the signatures of a policy are kept: beside it.
@@ -39,7 +39,7 @@ func readPolicy(file string, hosts ...protocol.HostID) (*policy.Policy, []byte, 
 	}
 	p, err := policy.Parse(file, text)
 	if named, ok := strings.CutSuffix(file, signaturesOf("")); ok && err != nil {
-		return nil, nil, term.Usage("", "%s holds the signatures of a policy; they are read beside it: name %s", file, named)
+		return nil, nil, term.Usage("", "%s holds the signatures of a policy: name the policy itself, %s", file, named)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -51,9 +51,9 @@ func (a *commands) policyCheckCommand() *cobra.Command {
 	var host string
 	cmd := &cobra.Command{
 		Use: "check FILE", Short: "Read a policy and list the ways around it", Args: term.Exactly(1),
-		Long: `Reads a policy as a host does. A policy that asks for approvals of one thing, and
-for fewer of another by which the first could be had, is refused with the list of
-these ways, unless it says allow_bypass = true. Nothing is asked of anybody.`,
+		Long: `Reads a policy as a host does. A policy is refused if an action that needs
+approvals can be replaced by one that needs fewer; the ways around are listed. With
+allow_bypass = true they are only warnings. No coordinator is asked.`,
 		Example: "  hostler policy check policy.toml\n  hostler policy check policy.toml --host db-1",
 		RunE: func(_ *cobra.Command, args []string) error {
 			var hosts []protocol.HostID
@@ -73,7 +73,7 @@ these ways, unless it says allow_bypass = true. Nothing is asked of anybody.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&host, "host", "", "only as it is on this host (default: on every host that there could be)")
+	cmd.Flags().StringVar(&host, "host", "", "check it for this host (default: for all hosts)")
 	return cmd
 }
 
@@ -101,11 +101,11 @@ type signing struct {
 func (a *commands) policySignCommand() *cobra.Command {
 	c := &signing{}
 	cmd := &cobra.Command{
-		Use: "sign FILE --number N", Short: "Sign a policy, or add a signature to it", Args: term.Exactly(1),
-		Long: `Signs the policy in FILE and keeps the signature in FILE.signed, beside those that
-are there. Hosts take a policy that as many owners have signed as sign a ring, or
-those whom the policy in force demands for policy.set. N is higher than that of
-every policy before; without --host it is for all hosts of the fleet.
+		Use: "sign FILE --number N", Short: "Sign a policy, or add a signature", Args: term.Exactly(1),
+		Long: `Signs the policy in FILE and adds the signature to FILE.signed. Either set of
+signatures is enough for a host: (a) of as many owners as sign a ring, or (b) of
+the people that the policy in force names for policy.set. N must be higher than the
+number of every policy before; without --host it is for all hosts of the fleet.
 
 It signs with the owner's key of this machine, or with the key that --key or
 --gpg names.`,
@@ -113,15 +113,15 @@ It signs with the owner's key of this machine, or with the key that --key or
 	}
 	c.fleet = a.FleetFlag(cmd)
 	f := cmd.Flags()
-	f.Uint64Var(&c.number, "number", 0, "number of the policy; the second signer need not say it")
-	f.StringSliceVar(&c.hosts, "host", nil, "hosts that it is for (default: all)")
+	f.Uint64Var(&c.number, "number", 0, "number of the policy; only the first signer gives it")
+	f.StringSliceVar(&c.hosts, "host", nil, "hosts of the policy (default: all)")
 	f.StringVar(&c.key, "key", "", "a key of this machine, or a file with one")
-	f.StringVar(&c.gpg, "gpg", "", "a user of your own gpg, which signs")
+	f.StringVar(&c.gpg, "gpg", "", "sign with gpg, as this user")
 	f.BoolVar(&c.yes, "yes", false, "do not ask")
 	_ = cmd.RegisterFlagCompletionFunc("key", a.keys.CompleteKeys)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if c.key != "" && c.gpg != "" {
-			return term.Usage("", "there are two keys to sign with: --key and --gpg")
+			return term.Usage("", "--key and --gpg cannot be combined")
 		}
 		return term.Cannot("sign the policy "+args[0], a.signPolicy(c, args[0]))
 	}
@@ -138,7 +138,7 @@ func (a *commands) signPolicy(c *signing, file string) error {
 		return err
 	}
 	if len(text) > protocol.MaxPolicy {
-		return fmt.Errorf("it has %d bytes, at most %d travel: put it into /etc/hostler/policy.toml of each host instead", len(text), protocol.MaxPolicy)
+		return fmt.Errorf("it has %d bytes, at most %d can be sent: put it into /etc/hostler/policy.toml of each host instead", len(text), protocol.MaxPolicy)
 	}
 	signed, d, err := a.pendingPolicy(c, chain, file, text)
 	if err != nil {
@@ -179,7 +179,7 @@ func (a *commands) signPolicy(c *signing, file string) error {
 			owners++
 		}
 	}
-	a.Say("Signed by %s: %d of the %d owners that put any policy into force.", strings.Join(personsOf(who), ", "), owners, chain.Ring().Threshold)
+	a.Say("Signed by %s: %d of the %d owners who can put any policy into force.", strings.Join(personsOf(who), ", "), owners, chain.Ring().Threshold)
 	a.Say("Next: hostler policy set %s HOST…, or hostler policy sign %s by another", file, file)
 	return nil
 }
@@ -200,7 +200,7 @@ func (a *commands) pendingPolicy(c *signing, chain *certs.Chain, file string, te
 		return nil, d, fmt.Errorf("%s: %w", signaturesOf(file), err)
 	case d.Policy != protocol.Sum(text) || c.number > d.Number: // that of an older text
 		if c.number <= d.Number {
-			return nil, d, term.Usage("", "%s has signatures for another text, of number %d: sign this one with a higher --number", signaturesOf(file), d.Number)
+			return nil, d, term.Usage("", "%s has signatures of another text, number %d: sign this one with a higher --number", signaturesOf(file), d.Number)
 		}
 		return newPolicy(c, chain, text, a.Now().UnixMilli())
 	case c.number != 0 && c.number != d.Number || c.hosts != nil:
@@ -277,7 +277,7 @@ host, /etc/hostler/policy.toml, is in force over every signed policy.
 Hosts that are away are waited for, unless --no-wait-offline or --wait says
 otherwise, and keep it from no other: they take it when they are back. With
 several hosts the exit code is 1 if it did not come into force on any one of them,
-5 if the time to wait was over before, 6 if only hosts that are away are left.`,
+5 if the time to wait was over before, 6 if only offline hosts are left.`,
 		Example: "  hostler policy set policy.toml edge-01 edge-02\n  hostler policy set policy.toml -A",
 	}
 	c := dispatch.ChangeFlags(cmd)
@@ -327,7 +327,7 @@ func policySpec(file string) (protocol.Spec, error) {
 	}
 	signed, err := readSignatures(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return protocol.Spec{}, &term.Failure{Code: term.ExitRefused, What: "nobody has signed " + file, Next: "hostler policy sign " + file + " --number N", Err: err}
+		return protocol.Spec{}, &term.Failure{Code: term.ExitRefused, What: "there is no signature of " + file, Next: "hostler policy sign " + file + " --number N", Err: err}
 	}
 	return protocol.Spec{Kind: protocol.KindPolicySet, Policy: text, Signed: signed}, err
 }
@@ -355,7 +355,7 @@ func policyNoun() show.Noun[policyView] {
 func (a *commands) policyShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show [HOST]", Short: "Show which policy is in force on hosts", Args: term.AtMost(1),
-		Long:    "Shows what hosts last told of the policy in force there. Its text is on the host: hostler-agent policy show.",
+		Long:    "Shows the last reports of hosts on their policy in force. For the text, run on the host: hostler-agent policy show.",
 		Example: "  hostler policy show\n  hostler policy show edge-01 -o json", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	v := show.ListFlags(cmd)
@@ -377,7 +377,7 @@ func (a *commands) policyShowCommand() *cobra.Command {
 				}
 			}
 			if err == nil && one != "" && len(views) == 0 {
-				err = &term.Failure{Code: term.ExitNotFound, What: "nothing is known of the policy of host " + string(one), Next: "hostler host ls"}
+				err = &term.Failure{Code: term.ExitNotFound, What: "no report on the policy of host " + string(one), Next: "hostler host ls"}
 			}
 			return views, term.Cannot("list the policies", err)
 		})

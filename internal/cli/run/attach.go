@@ -49,7 +49,7 @@ func (k *keys) Set(s string) error {
 		c, isCtrl := strings.CutPrefix(key, "ctrl-")
 		switch {
 		case len(c) != 1:
-			return fmt.Errorf("%q is no key: want a character or ctrl- and one of a-z @ [ \\ ] ^ _", key)
+			return fmt.Errorf("%q is not a key: use a character, or ctrl- and one of a-z @ [ \\ ] ^ _", key)
 		case !isCtrl:
 			k.bytes = append(k.bytes, c[0])
 		case c[0] >= 'a' && c[0] <= 'z':
@@ -57,7 +57,7 @@ func (k *keys) Set(s string) error {
 		case strings.Contains(`@[\]^_`, c):
 			k.bytes = append(k.bytes, c[0]-'@')
 		default:
-			return fmt.Errorf("%q is no key: want a character or ctrl- and one of a-z @ [ \\ ] ^ _", key)
+			return fmt.Errorf("%q is not a key: use a character, or ctrl- and one of a-z @ [ \\ ] ^ _", key)
 		}
 	}
 	return nil
@@ -106,14 +106,14 @@ func (s *sessionFlags) add(cmd *cobra.Command) {
 
 // recordFlag is the option of whatever begins a session.
 func recordFlag(cmd *cobra.Command, c *command) {
-	cmd.Flags().BoolVar(&c.record, "record", false, "record the session: what is printed, not what is typed; see hostler action replay")
+	cmd.Flags().BoolVar(&c.record, "record", false, "record the output of the session, not the input; see hostler action replay")
 }
 
 const sessionHelp = `
 
-The keys ctrl-p ctrl-q leave the session, which ends 30 s later unless somebody
-comes back: hostler action attach ID. A connection that is lost is made again
-within that time, and nothing that was typed or printed is lost by it. The exit
+The keys ctrl-p ctrl-q leave the session, which ends 30 s later unless a terminal
+attaches again: hostler action attach ID. A lost connection is made again within
+that time, and no input or output is lost. The exit
 code is that of the command; 125 means that Hostler itself failed.`
 
 func (a *commands) attachCommand() *cobra.Command {
@@ -124,8 +124,8 @@ func (a *commands) attachCommand() *cobra.Command {
 		Use: "attach {HOST | HOST/NAME | ACTION-ID}", Short: "Open a shell on a host or in a container", Args: term.AtMost(1),
 		Long: `Opens a login shell on a host or in a container and connects this terminal to it.
 The shell gets the type and the language of this terminal (TERM, COLORTERM, LANG, LC_*, LS_COLORS),
-and beside that what every login shell of its user has. With the full id of a
-session that is under way it takes part in that one.` + sessionHelp,
+and otherwise the environment of a login shell of its user. With the full id of
+a running session it joins that session.` + sessionHelp,
 		Example: `  hostler attach edge-01
   hostler attach edge-01 --as nobody
   hostler attach edge-01/web --regular
@@ -134,13 +134,13 @@ session that is under way it takes part in that one.` + sessionHelp,
 	}
 	f := cmd.Flags()
 	recordFlag(cmd, c)
-	f.StringVar(&c.user, "as", "", "user to be, a name or UID[:GID] (default root)")
-	f.StringVar(&c.cwd, "cwd", "", "directory to begin in, absolute (default the user's home)")
+	f.StringVar(&c.user, "as", "", "user to run as, a name or UID[:GID] (default root)")
+	f.StringVar(&c.cwd, "cwd", "", "directory to start in, absolute (default the user's home)")
 	f.StringArrayVar(&c.env, "env", nil, "variable of the environment, NAME=VALUE; may be repeated")
 	f.Var(&c.timeout, "timeout", "end the session after this time (default none)")
-	f.BoolVarP(&clear, "clear", "c", false, "pass nothing of this terminal's environment on but TERM")
+	f.BoolVarP(&clear, "clear", "c", false, "pass on nothing of this terminal's environment but TERM")
 	f.BoolVarP(&regular, "regular", "r", false, "be the regular user, 1000:1000")
-	f.BoolVar(&s.readOnly, "read-only", false, "look at a session that is under way, and type nothing")
+	f.BoolVar(&s.readOnly, "read-only", false, "watch a running session without typing")
 	s.add(cmd)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return asHostler(term.Usage(cmd.CommandPath()+" --help", "%s: %s", cmd.CommandPath(), err))
@@ -149,15 +149,15 @@ session that is under way it takes part in that one.` + sessionHelp,
 		where := strings.Join(args, "")
 		if _, err := protocol.ParseActionID(where); err == nil {
 			if c.record {
-				return asHostler(term.Usage(cmd.CommandPath()+" --help", "--record is for a session that begins; this one is under way"))
+				return asHostler(term.Usage(cmd.CommandPath()+" --help", "--record is for a new session; this one runs already"))
 			}
 			return asHostler(a.attachAgain(cmd.Context(), s, where))
 		}
 		if s.readOnly {
-			return asHostler(term.Usage("hostler action attach ID --read-only", "--read-only is for a session that is under way, named by its id"))
+			return asHostler(term.Usage("hostler action attach ID --read-only", "--read-only is for a running session, named by its id"))
 		}
 		if regular && c.user != "" {
-			return asHostler(term.Usage(cmd.CommandPath()+" --help", "--as and --regular both say who to be"))
+			return asHostler(term.Usage(cmd.CommandPath()+" --help", "--as and --regular cannot be combined"))
 		}
 		if regular {
 			c.user = "1000:1000"
@@ -186,11 +186,11 @@ func (a *commands) language() []string {
 func (a *commands) actionAttachCommand() *cobra.Command {
 	s := new(sessionFlags)
 	cmd := &cobra.Command{
-		Use: "attach ID", Short: "Take part in an interactive session that is under way", Args: term.Exactly(1),
-		Long:    "Takes part in an interactive session that is under way, with everybody who does." + sessionHelp,
+		Use: "attach ID", Short: "Join a running interactive session", Args: term.Exactly(1),
+		Long:    "Joins a running interactive session, together with all who are attached to it." + sessionHelp,
 		Example: "  hostler action attach 0199f3\n  hostler action attach 0199f3 --read-only", ValidArgsFunction: a.Completing(conn.OpenIDs),
 	}
-	cmd.Flags().BoolVar(&s.readOnly, "read-only", false, "look, and type nothing")
+	cmd.Flags().BoolVar(&s.readOnly, "read-only", false, "watch without typing")
 	s.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return asHostler(a.attachAgain(cmd.Context(), s, args[0]))
@@ -267,7 +267,7 @@ func (a *commands) needTerminal(readOnly bool) error {
 	if a.Console != nil && (a.InTTY && a.OutTTY || readOnly) {
 		return nil
 	}
-	return term.Usage("hostler run HOST -- COMMAND, or hostler exec HOST/NAME -- COMMAND", "a session needs a terminal, and this is none")
+	return term.Usage("hostler run HOST -- COMMAND, or hostler exec HOST/NAME -- COMMAND", "a session needs a terminal, and stdin or stdout is none")
 }
 
 func (a *commands) sessionSpec(c *command, kind protocol.Kind, target protocol.CTID, name protocol.ContainerName, argv []string) ([]byte, error) {
@@ -378,7 +378,7 @@ func (p *player) lost() {
 		defer p.mu.Unlock()
 		if p.away == away {
 			p.told = true
-			p.app.Say("hostler: nobody answers, trying again")
+			p.app.Say("hostler: no answer, trying again")
 		}
 	})
 	p.away = away
@@ -480,14 +480,14 @@ func (p *player) ended(final api.Action, err error, interrupted bool) error {
 	case p.flags.readOnly && (interrupted || errors.Is(err, client.ErrDetached)):
 		return nil // nobody misses who only looked
 	case errors.Is(err, client.ErrDetached):
-		a.Say("\nhostler: detached; the session ends in %s unless somebody is attached", terminal.HangUpAfter)
+		a.Say("\nhostler: detached; the session ends in %s unless a terminal attaches", terminal.HangUpAfter)
 		a.Say("to come back: hostler action attach %s\nto end it:    hostler action cancel %s", p.id, p.id)
 		return nil
 	case interrupted && began:
 		a.Say("hostler: interrupted; the session ends in %s", terminal.HangUpAfter)
 		return term.ErrInterrupted
 	case interrupted:
-		a.Say("hostler: it has not begun; to end it: hostler action cancel %s", p.id)
+		a.Say("hostler: it has not started; to end it: hostler action cancel %s", p.id)
 		return term.ErrInterrupted
 	case errors.Is(err, client.ErrUnreachable):
 		return &term.Failure{Code: term.ExitHostler, What: "the session with " + p.label + " is lost", Why: err.Error(),

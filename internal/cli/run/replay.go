@@ -29,22 +29,20 @@ func (a *commands) replayCommand() *cobra.Command {
 	var raw bool
 	cmd := &cobra.Command{
 		Use: "replay ID", Short: "Play the recording of a session", Args: term.Exactly(1),
-		Long: `Plays what the terminal of a session has printed, as it came: one that was begun
-with --record, or that its host records without being asked (sessions.record of
-its agent). What was typed is not recorded; what was typed and shown is a part of
-what was printed.
+		Long: `Plays the output of a recorded session, as it came. A session is recorded with
+--record, or because its host records all (sessions.record of its agent). Input is
+not recorded, except where the terminal shows it.
 
-Nothing is played that does not have the digest which the host has written down
-at the end of the session, and which stands in both audit logs. With --raw the
-recording itself is printed: an asciicast of version 2, which other programs play
-too.`,
+A recording is played only if it has the digest that the host wrote into both
+audit logs at the end of the session. With --raw the recording itself is printed:
+an asciicast of version 2, which other programs play too.`,
 		Example: "  hostler action replay 0199f3 --speed 4\n  hostler action replay 0199f3 --raw > session.cast", ValidArgsFunction: a.Completing(conn.ActionIDs),
 	}
-	cmd.Flags().Float64Var(&speed, "speed", 1, "play that many times as fast")
+	cmd.Flags().Float64Var(&speed, "speed", 1, "speed of the playback")
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the recording and play nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !(speed >= minSpeed && speed <= maxSpeed) {
-			return term.Usage("", "--speed %v: want %v to %v", speed, minSpeed, maxSpeed)
+			return term.Usage("", "--speed %v: use %v to %v", speed, minSpeed, maxSpeed)
 		}
 		r, err := a.Connect()
 		if err != nil {
@@ -81,7 +79,7 @@ func (a *commands) replay(ctx context.Context, r *conn.Remote, act api.Action, s
 		return term.Cannot(what, err)
 	}
 	if account.Ended != "" {
-		a.Say("hostler: the recording has ended before the session: %s", term.Printable(account.Ended))
+		a.Say("hostler: the recording ended before the session: %s", term.Printable(account.Ended))
 	}
 	return nil
 }
@@ -95,7 +93,7 @@ func recordingOf(act api.Action) (api.Output, error) {
 	}
 	f := &term.Failure{Code: term.ExitNotFound, What: "cannot replay action " + act.ID, Why: "it was not recorded", Next: "hostler attach HOST --record"}
 	if !protocol.State(act.State).Final() {
-		f.Code, f.Why, f.Next = term.ExitFailed, "it has not ended, and a recording comes at the end of its session", "hostler action attach "+act.ID+" --read-only"
+		f.Code, f.Why, f.Next = term.ExitFailed, "the session has not ended; its recording arrives at the end", "hostler action attach "+act.ID+" --read-only"
 	}
 	return api.Output{}, f
 }
@@ -120,13 +118,13 @@ func (a *commands) fetchRecording(ctx context.Context, r *conn.Remote, act api.A
 	switch sum := sha256.Sum256(b.Bytes()); {
 	case errors.Is(s.Err, dispatch.ErrTail):
 		return nil, &term.Failure{Code: term.ExitUnreachable, What: "cannot replay action " + act.ID,
-			Why: fmt.Sprintf("its host has sent %d of %d bytes of the recording, and nothing more comes", b.Len(), account.Bytes), Next: "hostler host ls"}
+			Why: fmt.Sprintf("its host has sent %d of %d bytes of the recording, and no more arrives", b.Len(), account.Bytes), Next: "hostler host ls"}
 	case s.Err != nil:
 		return nil, s.Err
 	case account.SHA256 == "":
-		return nil, fmt.Errorf("its host tells no digest of it: %s", account.Ended)
+		return nil, fmt.Errorf("its host reports no digest: %s", account.Ended)
 	case int64(b.Len()) != account.Bytes || hex.EncodeToString(sum[:]) != account.SHA256:
-		return nil, errors.New("what is kept is not what the host has recorded: its digest is another one than the audit logs have")
+		return nil, errors.New("its digest differs from the one in the audit logs: it is not what the host recorded")
 	}
 	return b.Bytes(), nil
 }
@@ -139,13 +137,13 @@ type limited struct {
 
 func (l *limited) Write(p []byte) (int, error) {
 	if l.left -= int64(len(p)); l.left < 0 {
-		return 0, errors.New("more comes than the host has recorded")
+		return 0, errors.New("more arrived than the host recorded")
 	}
 	return l.w.Write(p)
 }
 
 // errCast is a recording that cannot be played.
-var errCast = errors.New("it is no asciicast of version 2")
+var errCast = errors.New("it is not an asciicast of version 2")
 
 // longestPause is as long as anything between two events is waited for.
 const longestPause = 24 * time.Hour

@@ -42,16 +42,16 @@ func (a *commands) commandFlags(cmd *cobra.Command) *command {
 	f.StringVar(&c.user, "as", "", "user to run as, a name or UID[:GID] (default root)")
 	f.StringVar(&c.cwd, "cwd", "", "directory to run in, absolute (default /)")
 	f.StringArrayVar(&c.env, "env", nil, "variable of the environment, NAME=VALUE; may be repeated")
-	f.StringArrayVar(&c.secretEnv, "secret-env", nil, "variable that only the host can read, NAME=VALUE, or NAME to take it from here; may be repeated")
-	f.Var(&c.timeout, "timeout", "end the command after this time, or none (default 60s)")
+	f.StringArrayVar(&c.secretEnv, "secret-env", nil, "variable encrypted for the host, NAME=VALUE, or NAME to take it from this environment; may be repeated")
+	f.Var(&c.timeout, "timeout", "time limit of the command, or none (default 60s)")
 	c.stdin.Add(cmd)
-	f.BoolVar(&c.exclusive, "exclusive", false, "wait until no action on a container of the host runs, and keep those that come behind waiting")
-	f.BoolVar(&c.daemon, "daemon", false, "leave when the command has begun, with several hosts at once; it runs, without a limit of its own, until nothing of it is left")
-	f.BoolVarP(&c.tty, "tty", "t", false, "run it as a session on this terminal, without a time limit of its own")
+	f.BoolVar(&c.exclusive, "exclusive", false, "run alone: wait for the actions on containers of the host, and hold back later ones")
+	f.BoolVar(&c.daemon, "daemon", false, "do not wait for the end; the command runs, without a default time limit, until all its processes have ended")
+	f.BoolVarP(&c.tty, "tty", "t", false, "run it as a session on this terminal, without a default time limit")
 	c.session.add(cmd)
 	recordFlag(cmd, c)
-	f.BoolVar(&c.noWait, "no-wait", false, "print the action's id and leave")
-	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be asked, and ask nothing")
+	f.BoolVar(&c.noWait, "no-wait", false, "print the action's id and do not wait")
+	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be requested, and request nothing")
 	// Everything that goes wrong before a command has run has one code, so that
 	// it is never taken for the command's own.
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -91,7 +91,7 @@ func (c *command) encode(s protocol.Spec) ([]byte, error) {
 		return nil, term.Usage("", "%s", err)
 	}
 	if c.record && !c.tty && s.TTY == nil {
-		return nil, term.Usage("", "--record is for sessions: it goes with -t")
+		return nil, term.Usage("", "--record is for sessions: add -t")
 	}
 	s.User, s.Cwd, s.Env = c.user, c.cwd, c.env
 	switch {
@@ -108,13 +108,13 @@ func (c *command) encode(s protocol.Spec) ([]byte, error) {
 func (c *command) sessionFits() error {
 	switch {
 	case c.exclusive:
-		return term.Usage("", "-t and --exclusive do not go together: a session excludes nothing")
+		return term.Usage("", "-t and --exclusive cannot be combined")
 	case c.noWait:
-		return term.Usage("", "-t and --no-wait do not go together: a session is with who waits")
+		return term.Usage("", "-t and --no-wait cannot be combined")
 	case c.daemon:
-		return term.Usage("", "-t and --daemon do not go together: a session is with who is there")
+		return term.Usage("", "-t and --daemon cannot be combined")
 	case c.stdin.Path != "":
-		return term.Usage("", "-t and --stdin do not go together: a session reads the keyboard")
+		return term.Usage("", "-t and --stdin cannot be combined: a session reads the keyboard")
 	}
 	c.stdin.Interactive = false // as -it is said elsewhere
 	return nil
@@ -128,35 +128,35 @@ func splitArgs(cmd *cobra.Command, args []string) (where, argv []string, err err
 		return nil, nil, noDash(cmd)
 	}
 	if at == len(args) {
-		return nil, nil, term.Usage(cmd.UseLine(), "there is no command after the --")
+		return nil, nil, term.Usage(cmd.UseLine(), "no command follows the --")
 	}
 	return args[:at], args[at:], nil
 }
 
 func noDash(cmd *cobra.Command) error {
-	return term.Usage(cmd.UseLine(), "a -- must stand before the command to run")
+	return term.Usage(cmd.UseLine(), "put a -- before the command to run")
 }
 
 const commandHelp = `
 
-The command is no shell: it gets its arguments as they are. It reads nothing,
-or with --stdin a file, or with -i the standard input of this program: that is
-read to its end and sent whole before the command begins. Its standard output and error come out
-here, byte for byte, while it runs, and its exit code becomes that of this program
-(128 and the number for a signal); 125 means that Hostler itself failed. Ctrl-C
-leaves the command running and says how to follow or cancel it.`
+The command does not run in a shell: it gets its arguments unchanged. Its input is
+empty, or with --stdin a file, or with -i the standard input of this program, which
+is read to its end and sent before the command begins. Its output and errors are
+printed here while it runs, byte for byte, and its exit code becomes the one of this
+program (128 plus the number for a signal); 125 means that Hostler itself failed.
+Ctrl-C leaves the command running and says how to follow or cancel it.`
 
 func (a *commands) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "run {HOST… | -l SELECTOR | -A} [flags] -- COMMAND [ARG…]", Short: "Run a command on a host, or on many",
 		Long: `Runs a command on a host, and passes its output and exit code on.` + commandHelp + `
 
-On several hosts it runs on all at once, and each line of output begins with the
-host's name. Hosts that are away are waited for, unless --no-wait-offline or
---wait says otherwise: the command runs there when they are back. The exit code
-is 1 if it failed anywhere, 5 if the time to wait was over before, 6 if only
-hosts that are away are left. With -o json and the like, on one host too, it
-prints what became of the command on each, with its output, when all is over.`,
+With several hosts it runs on all at once, and each line of output begins with the
+host's name. It waits for offline hosts, unless --no-wait-offline or --wait says
+otherwise; the command runs there when they are back. The exit code is 1 if it
+failed anywhere, 5 if the time to wait has passed, 6 if only offline hosts are
+left. With -o json and the like, on one host too, it prints the result and the
+output of each host at the end.`,
 		Example: `  hostler run edge-01 -- uname -a
   hostler run edge-01 --as nobody --timeout 5m -- sh -c 'echo $HOME; id'
   hostler run -l site=lab,tier!=db -- systemctl is-system-running
@@ -208,7 +208,7 @@ func (a *commands) runHosts(cmd *cobra.Command, c *command, args []string, sel *
 		return err
 	}
 	if c.tty && len(targets) > 1 {
-		return term.Usage("hostler run -t HOST -- COMMAND", "a session is with one host, here are %d", len(targets))
+		return term.Usage("hostler run -t HOST -- COMMAND", "a session needs exactly one host, got %d", len(targets))
 	}
 	if c.tty {
 		return a.sessionOn(ctx, r, c, &c.session, targets[0], argv)
@@ -283,7 +283,7 @@ func (a *commands) runOne(ctx context.Context, r *conn.Remote, c *command, host 
 // outputFailed tells of a command that has ended while its output could not be read.
 // end is how it ended, which goes before, unless all was well with that.
 func (a *commands) outputFailed(label string, act api.Action, err, end error) error {
-	what, next := "the output of the command on "+label+" could not be read to its end", "hostler action logs "+act.ID
+	what, next := "the output of the command on "+label+" could not be read completely", "hostler action logs "+act.ID
 	f, known := errors.AsType[*term.Failure](term.Cannot("read it", err))
 	if end == nil && known {
 		return &term.Failure{Code: f.Code, What: "the command has ended with exit code 0; " + what, Why: f.Why, Next: next, More: f.More, Err: err}
@@ -344,7 +344,7 @@ func (a *commands) execCommand() *cobra.Command {
 		Use: "exec {HOST/NAME | -l SELECTOR} [flags] -- COMMAND [ARG…]", Short: "Run a command in a container, or in many",
 		Long: `Runs a command in a container that runs, and passes its output and exit code on.` + commandHelp + `
 
-In several containers, selected by their labels, it goes as with run.`,
+For several containers, selected by their labels, see hostler run.`,
 		Example: `  hostler exec edge-01/web -- ps
   hostler exec edge-01/web --env DEBUG=1 -- sh -c 'echo $DEBUG'
   hostler exec -l app=web -- nginx -t
@@ -362,7 +362,7 @@ In several containers, selected by their labels, it goes as with run.`,
 			err = s.Check(len(where))
 		}
 		if err == nil && len(where) != 1 {
-			err = term.Usage(cmd.UseLine(), "exec takes one container, here are %d", len(where))
+			err = term.Usage(cmd.UseLine(), "exec takes one container, got %d", len(where))
 		}
 		if err != nil {
 			return asHostler(err)
@@ -441,7 +441,7 @@ func (a *commands) execMany(ctx context.Context, c *command, s *batch.Selection,
 // runMany runs a command in many places.
 func (a *commands) runMany(ctx context.Context, r *conn.Remote, c *command, s *batch.Selection, places []batch.Place) error {
 	if len(c.secretEnv) > 0 {
-		return term.Usage("hostler run HOST --secret-env NAME -- COMMAND", "--secret-env is sealed to one host, and here are many")
+		return term.Usage("hostler run HOST --secret-env NAME -- COMMAND", "--secret-env is encrypted for one host; use one host")
 	}
 	m := s.Many
 	m.Output, m.View, m.NoWait, m.Verb = true, c.view, c.noWait || c.daemon, "run the command"

@@ -21,7 +21,7 @@ func (a *commands) sealEnv(ctx context.Context, r *conn.Remote, c *command, host
 		return spec, nil
 	}
 	if r.Local {
-		return nil, term.Usage("the same with --env", "--secret-env is for what travels, and nothing does here")
+		return nil, term.Usage("use --env", "--secret-env is not needed on the host itself")
 	}
 	env, err := a.secrets(c.secretEnv)
 	if err != nil {
@@ -60,7 +60,7 @@ func (a *commands) secrets(given []string) ([]string, error) {
 		if !ok {
 			v := a.Getenv(name)
 			if v == "" {
-				return nil, term.Usage("", "--secret-env %s: there is no such variable here, or it is empty", name)
+				return nil, term.Usage("", "--secret-env %s: this variable is not set here, or empty", name)
 			}
 			s += "=" + v
 		}

@@ -75,7 +75,7 @@ func (f *Format) Set(s string) error {
 		return nil
 	}
 	if !slices.Contains([]string{"table", "wide", "json", "yaml", "csv", "name"}, s) {
-		return fmt.Errorf("%q is no form of output: want %s", s, formats)
+		return fmt.Errorf("%q is not an output format: use %s", s, formats)
 	}
 	f.Word = s
 	return nil
@@ -98,8 +98,8 @@ func completeFormats(*cobra.Command, []string, string) ([]string, cobra.ShellCom
 // FormatFlags adds the options of a command that prints one thing once.
 func FormatFlags(cmd *cobra.Command) *View {
 	v := &View{Format: Format{Word: "table"}, One: true}
-	cmd.Flags().VarP(&v.Format, "output", "o", "form of the output: table, wide, json, yaml, csv, name, or template=… (Go's, over the JSON members)")
-	cmd.Flags().BoolVar(&v.noHeaders, "no-headers", false, "leave the line of column names out")
+	cmd.Flags().VarP(&v.Format, "output", "o", "output format: table, wide, json, yaml, csv, name, or template=… (a Go template over the JSON members)")
+	cmd.Flags().BoolVar(&v.noHeaders, "no-headers", false, "print no line of column names")
 	_ = cmd.RegisterFlagCompletionFunc("output", completeFormats) // it fails for unknown flags alone
 	return v
 }
@@ -107,7 +107,7 @@ func FormatFlags(cmd *cobra.Command) *View {
 // ShowFlags adds the options of a show.
 func ShowFlags(cmd *cobra.Command) *View {
 	v := FormatFlags(cmd)
-	cmd.Flags().BoolVarP(&v.Watch, "watch", "w", false, "go on and print every change")
+	cmd.Flags().BoolVarP(&v.Watch, "watch", "w", false, "keep running and print every change")
 	return v
 }
 
@@ -381,7 +381,7 @@ func (t *Table[T]) printTemplate(w io.Writer, items []T) error {
 		}
 		var line bytes.Buffer
 		if err := t.View.Format.tmpl.Execute(&line, tree); err != nil {
-			return term.Usage("-o json shows what there is", "the template does not fit: %s", err)
+			return term.Usage("-o json shows what there is", "the template does not fit the output: %s", err)
 		}
 		fmt.Fprintln(w, line.String())
 	}

@@ -110,20 +110,20 @@ func FlagError(cmd *cobra.Command, err error) error {
 func flagWant(kind string, err *strconv.NumError) string {
 	switch {
 	case kind == "bool":
-		return "neither true nor false"
+		return "not true or false"
 	case errors.Is(err, strconv.ErrRange):
-		return "no number that there could be"
+		return "out of range"
 	case strings.HasPrefix(kind, "uint"):
-		return "no number from 0 on"
+		return "not a whole number of 0 or more"
 	}
-	return "no whole number"
+	return "not a whole number"
 }
 
 // noneEmpty refuses arguments that hold nothing: such come from variables that
 // were never set.
 func noneEmpty(cmd *cobra.Command, args []string) error {
 	if slices.Contains(args, "") {
-		return Usage(cmd.CommandPath()+" --help", "an argument of %s is empty: want %s", cmd.CommandPath(), cmd.UseLine())
+		return Usage(cmd.CommandPath()+" --help", "an argument of %s is empty; usage: %s", cmd.CommandPath(), cmd.UseLine())
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func noneEmpty(cmd *cobra.Command, args []string) error {
 // NoArgs refuses arguments.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return Usage(cmd.CommandPath()+" --help", "%s takes no arguments, here are %q", cmd.CommandPath(), args)
+		return Usage(cmd.CommandPath()+" --help", "%s takes no arguments, got %q", cmd.CommandPath(), args)
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 func AtLeast(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < n {
-			return Usage(cmd.CommandPath()+" --help", "%s takes at least %d argument(s), here are %d: want %s", cmd.CommandPath(), n, len(args), cmd.UseLine())
+			return Usage(cmd.CommandPath()+" --help", "%s takes at least %d argument(s), got %d; usage: %s", cmd.CommandPath(), n, len(args), cmd.UseLine())
 		}
 		return noneEmpty(cmd, args)
 	}
@@ -150,7 +150,7 @@ func AtLeast(n int) cobra.PositionalArgs {
 func Exactly(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return Usage(cmd.CommandPath()+" --help", "%s takes %d argument(s), here are %d: want %s", cmd.CommandPath(), n, len(args), cmd.UseLine())
+			return Usage(cmd.CommandPath()+" --help", "%s takes %d argument(s), got %d; usage: %s", cmd.CommandPath(), n, len(args), cmd.UseLine())
 		}
 		return noneEmpty(cmd, args)
 	}
@@ -160,7 +160,7 @@ func Exactly(n int) cobra.PositionalArgs {
 func AtMost(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > n {
-			return Usage(cmd.CommandPath()+" --help", "%s takes at most %d argument(s), here are %d: want %s", cmd.CommandPath(), n, len(args), cmd.UseLine())
+			return Usage(cmd.CommandPath()+" --help", "%s takes at most %d argument(s), got %d; usage: %s", cmd.CommandPath(), n, len(args), cmd.UseLine())
 		}
 		return noneEmpty(cmd, args)
 	}

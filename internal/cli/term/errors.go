@@ -94,10 +94,10 @@ func Cannot(what string, err error) error {
 		return f
 	}
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		f.Code, f.Why = ExitUnreachable, "whoever answers has no certificate of this fleet: "+bad.Err.Error()
+		f.Code, f.Why = ExitUnreachable, "the certificate of the server is not from this fleet: "+bad.Err.Error()
 		f.Next = "hostler context ls    # is the address that of this fleet?"
 		if _, ok := errors.AsType[x509.HostnameError](bad.Err); ok {
-			f.Next = "an address that the coordinator prints when it starts, or name this one in its http.addresses"
+			f.Next = "use an address that the coordinator prints when it starts, or add this one to its http.addresses"
 		}
 		return f
 	}

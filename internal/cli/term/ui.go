@@ -112,7 +112,7 @@ func (d *data) judge(command string, err error) error {
 	if d.err == nil {
 		return err
 	}
-	f := &Failure{Code: ExitFailed, What: "not everything could be written to the standard output", Why: d.err.Error(), Err: d.err}
+	f := &Failure{Code: ExitFailed, What: "standard output could not be written completely", Why: d.err.Error(), Err: d.err}
 	if slices.Contains([]string{"run", "exec", "attach"}, command) {
 		f.Code = ExitHostler
 	}
@@ -133,17 +133,18 @@ func (a *UI) Confirm(yes bool, question string) error {
 		return nil
 	}
 	if !a.InTTY || !a.ErrTTY {
-		return &Failure{
-			Code: ExitRefused, What: "nobody was asked: " + question,
-			Why: "this is no terminal, and --yes was not given", Next: "the same with --yes",
+		stream := "stdin"
+		if a.InTTY {
+			stream = "stderr"
 		}
+		return &Failure{Code: ExitRefused, What: "confirmation needed, but " + stream + " is not a terminal", Why: question, Next: "rerun with --yes"}
 	}
 	answer, err := a.ask(question + " [y/N] ")
 	if err != nil {
 		return err
 	}
 	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
-		return &Failure{Code: ExitRefused, What: "nothing was done", Why: "the answer was no"}
+		return &Failure{Code: ExitRefused, What: "nothing was done", Why: "you answered no"}
 	}
 	return nil
 }
@@ -220,7 +221,7 @@ func (a *UI) Colour(s string) string {
 	switch s {
 	case "online", "running", "done", "approved":
 		code = "32"
-	case "suspect", "pending", "starting", "stopping", "queued", "undelivered", "cancelling", "waits for its host", "waits for approval":
+	case "suspect", "pending", "starting", "stopping", "queued", "being sent", "cancelling", "waits for its host", "waits for approval":
 		code = "33"
 	case "offline", "revoked", "denied", "failed", "lost":
 		code = "31"

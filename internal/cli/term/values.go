@@ -22,7 +22,7 @@ func Total(m map[string]int) int {
 }
 
 // durationForms are the forms that are accepted, for errors and help.
-const durationForms = "want a number with a unit, as in 90s, 5m, 8h or 7d"
+const durationForms = "use a number with a unit, as in 90s, 5m, 8h or 7d"
 
 // parseDuration reads "90s", "1h30m" or "7d". A number without a unit is an
 // error: whoever guesses, guesses wrong some day.
@@ -30,13 +30,13 @@ func parseDuration(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 32)
 		if err != nil || n > math.MaxInt64/uint64(24*time.Hour) {
-			return 0, fmt.Errorf("%q is no duration: %s", s, durationForms)
+			return 0, fmt.Errorf("%q is not a duration: %s", s, durationForms)
 		}
 		return time.Duration(n) * 24 * time.Hour, nil
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 || s == "0" {
-		return 0, fmt.Errorf("%q is no duration: %s", s, durationForms)
+		return 0, fmt.Errorf("%q is not a duration: %s", s, durationForms)
 	}
 	return d, nil
 }
@@ -70,10 +70,10 @@ func (f *DurationFlag) Set(s string) error {
 	}
 	d, err := parseDuration(s)
 	if err == nil && d == 0 {
-		err = fmt.Errorf("%q is nothing: %s", s, durationForms)
+		err = fmt.Errorf("%q is too short: %s", s, durationForms)
 	}
 	if err == nil && (d < f.least || f.most > 0 && d > f.most) {
-		err = fmt.Errorf("%q is out of bounds: want %s to %s", s, shortDuration(f.least), shortDuration(f.most))
+		err = fmt.Errorf("%q is out of range: use %s to %s", s, shortDuration(f.least), shortDuration(f.most))
 	}
 	if err != nil {
 		if f.noneOK {
@@ -112,7 +112,7 @@ func (f countFlag) String() string {
 func (f countFlag) Set(s string) error {
 	n, err := strconv.ParseUint(s, 10, 31)
 	if err != nil {
-		return fmt.Errorf("%q is no number of things: want 0 or more", s)
+		return fmt.Errorf("%q is not a count: use a whole number of 0 or more", s)
 	}
 	*f.n = int(n)
 	return nil

@@ -27,15 +27,15 @@ func (a *Files) pullCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "pull HOST[/NAME]:PATH… DIR|NAME", Short: "Copy files from a host, or out of a container",
 		Long: `Copies files, and directories with everything in them, from hosts, or out of containers
-that run or are stopped, into a directory that is here. One file or directory may
-also be given the name of a file, or a name that does not exist yet, which it gets.
-A file appears whole or not at all, with its mode but no set-user-id, and nothing before all of it has
-come and has the digest that the host tells. Nothing is written anywhere else,
-whatever the host sends: links that lead out of what is copied are left out, and so
-are devices, pipes and sockets.
+that run or are stopped, into a local directory. One file or directory may
+also be copied to a new name, or over a file.
+A file appears whole or not at all, with its mode but no set-user-id, and only after all of it has
+arrived with the digest that the host reports. Nothing is written anywhere else,
+whatever the host sends: links that lead out of the copied directory are left out,
+and so are devices, pipes and sockets.
 
-What was broken off goes on where it was when the same is pulled again, unless
-it has changed meanwhile: until then a file .hostler-pull-… keeps what has come.`,
+An interrupted pull continues where it stopped when it is run again, unless the
+source has changed: until then a file .hostler-pull-… keeps what has arrived.`,
 		Example: `  hostler pull edge-01:/var/log/syslog .
   hostler pull edge-01:/etc/hosts hosts-of-edge-01
   hostler pull edge-01/web:/etc/nginx edge-01/web:/srv/site backup/`,
@@ -99,13 +99,13 @@ func FindDestination(to string, one bool) (destination, error) {
 	case err == nil && i.IsDir():
 		return destination{dir: to}, nil
 	case !one || os.IsPathSeparator(to[len(to)-1]) || err != nil && !errors.Is(err, fs.ErrNotExist):
-		return destination{}, &term.Failure{Code: term.ExitNotFound, What: "cannot pull into " + to, Why: "it is no directory that is there", Next: "mkdir " + to}
+		return destination{}, &term.Failure{Code: term.ExitNotFound, What: "cannot pull into " + to, Why: "it is not an existing directory", Next: "mkdir " + to}
 	case err == nil && !i.Mode().IsRegular():
 		return destination{}, &term.Failure{Code: term.ExitFailed, What: "cannot pull to " + to, Why: files.ErrSpecial.Error()}
 	}
 	d := destination{filepath.Dir(to), filepath.Base(to)}
 	if i, err := os.Stat(d.dir); err != nil || !i.IsDir() {
-		return destination{}, &term.Failure{Code: term.ExitNotFound, What: "cannot pull to " + to, Why: d.dir + " is no directory that is there", Next: "mkdir " + d.dir}
+		return destination{}, &term.Failure{Code: term.ExitNotFound, What: "cannot pull to " + to, Why: d.dir + " is not an existing directory", Next: "mkdir " + d.dir}
 	}
 	return d, nil
 }
@@ -139,7 +139,7 @@ func (p *Pulling) Collect(ctx context.Context, act api.Action) (final api.Action
 	final = act
 	err = p.staged(func(root *os.Root) error {
 		if err := p.stage.Restart(); err != nil {
-			return p.keptError("cannot keep what comes", err)
+			return p.keptError("cannot store the received data", err)
 		}
 		var err error
 		final, err = p.receive(ctx, act)
@@ -160,7 +160,7 @@ func (p *Pulling) staged(do func(root *os.Root) error) error {
 	}
 	defer root.Close()
 	if err := files.SweepStages(root, p.Files.Now().Add(-stageLife)); err != nil {
-		p.Files.Say("hostler: what was left in %s by a pull that was broken off stays: %s", p.To.dir, term.Printable(err.Error()))
+		p.Files.Say("hostler: the data that an interrupted pull left in %s stays: %s", p.To.dir, term.Printable(err.Error()))
 	}
 	if p.stage, err = files.OpenStage(root, p.From.String()+"\x00"+p.To.as+p.Key); err != nil {
 		return term.Cannot(p.what(), err)
@@ -176,7 +176,7 @@ func (p *Pulling) fetch(ctx context.Context, root *os.Root) error {
 		p.spec.Files.Have, p.spec.Files.HaveSHA256 = have, protocol.Digest{}
 		if have > 0 {
 			p.spec.Files.HaveSHA256 = p.stage.Sum()
-			p.Files.Say("%s: going on behind %s", p.From, term.Size(have))
+			p.Files.Say("%s: continuing after %s", p.From, term.Size(have))
 		}
 		spec, err := dispatch.EncodeSpec(p.spec)
 		if err != nil {
@@ -191,7 +191,7 @@ func (p *Pulling) fetch(ctx context.Context, root *os.Root) error {
 		case err != nil:
 			return err
 		case have > 0 && final.Exit != nil && final.Exit.Code == protocol.ExitChanged:
-			p.Files.Say("%s: it has changed since, so it is copied from its beginning", p.From)
+			p.Files.Say("%s: it has changed since, so it is copied from the beginning", p.From)
 			if err := p.stage.Restart(); err != nil {
 				return term.Cannot(p.what(), err)
 			}
@@ -220,10 +220,10 @@ func (p *Pulling) receive(ctx context.Context, act api.Action) (api.Action, erro
 		p.end(ctx, act)
 	}
 	if kept.err != nil {
-		return final, p.keptError("cannot keep what comes", kept.err)
+		return final, p.keptError("cannot store the received data", kept.err)
 	}
 	if p.stage.Size() > 0 && !p.Stays {
-		p.Files.Say("hostler: %s have come; to go on behind them, pull it again", term.Size(p.stage.Size()))
+		p.Files.Say("hostler: %s have arrived; to continue, run the pull again", term.Size(p.stage.Size()))
 	}
 	return final, term.Cannot(p.what(), err)
 }
@@ -242,7 +242,7 @@ const leaveTime = 3 * time.Second
 // keptError tells of a disk of this machine that did not take something.
 func (p *Pulling) keptError(what string, err error) error {
 	return &term.Failure{Code: term.ExitFailed, What: fmt.Sprintf("cannot %s: %s in %s", p.what(), what, p.To.dir), Why: err.Error(),
-		Next: "pull it again when that is mended: what has come is kept"}
+		Next: "repair that and run the pull again: the received data is kept"}
 }
 
 // keeping keeps what comes, and has it end if it cannot.
@@ -271,13 +271,13 @@ func (p *Pulling) take(ctx context.Context, root *os.Root, final api.Action) err
 	case told == nil && failed != nil:
 		return failed // it could not read it, and has said so
 	case told == nil:
-		return errors.Join(&term.Failure{Code: term.ExitFailed, What: "cannot " + p.what(), Why: "the host tells no digest of what it has sent", Next: "hostler action show " + final.ID}, p.stage.Restart())
+		return errors.Join(&term.Failure{Code: term.ExitFailed, What: "cannot " + p.what(), Why: "the host reports no digest of the data that it sent", Next: "hostler action show " + final.ID}, p.stage.Restart())
 	case told.SHA256 != protocol.Digest(p.stage.Sum()).String():
-		return errors.Join(&term.Failure{Code: term.ExitFailed, What: "cannot " + p.what(), Next: "pull it again, from its beginning",
-			Why: fmt.Sprintf("what came has the digest %s, and the host has sent %s", protocol.Digest(p.stage.Sum()), told.SHA256)}, p.stage.Restart())
+		return errors.Join(&term.Failure{Code: term.ExitFailed, What: "cannot " + p.what(), Next: "run the pull again, from the beginning",
+			Why: fmt.Sprintf("the received data has the digest %s, the host sent %s", protocol.Digest(p.stage.Sum()), told.SHA256)}, p.stage.Restart())
 	}
 	if err := p.stage.Complete(); err != nil {
-		return p.keptError("cannot keep what comes", err)
+		return p.keptError("cannot store the received data", err)
 	}
 	same, err := root.OpenRoot(".")
 	if err != nil {
@@ -290,7 +290,7 @@ func (p *Pulling) take(ctx context.Context, root *os.Root, final api.Action) err
 		case ctx.Err() != nil:
 			return term.Cannot(p.what(), ctx.Err())
 		case files.Hostile(err):
-			return errors.Join(&term.Failure{Code: term.ExitFailed, What: "cannot " + p.what(), Why: "what came is not taken: " + err.Error(), Next: "hostler action show " + final.ID}, p.stage.Restart())
+			return errors.Join(&term.Failure{Code: term.ExitFailed, What: "cannot " + p.what(), Why: "the received data is refused: " + err.Error(), Next: "hostler action show " + final.ID}, p.stage.Restart())
 		}
 		return p.keptError("cannot unpack it", err)
 	}

@@ -44,7 +44,7 @@ func (p RemotePath) String() string { return cmp.Or(p.Container, string(p.Host))
 func parseRemotePath(s string) (p RemotePath, err error) {
 	where, at, ok := strings.Cut(s, ":/")
 	if !ok {
-		return p, fmt.Errorf("%q is no place on a host: want HOST:/PATH or HOST/NAME:/PATH", s)
+		return p, fmt.Errorf("%q is not a path on a host: use HOST:/PATH or HOST/NAME:/PATH", s)
 	}
 	p.At("/" + at)
 	if strings.Contains(where, "/") {
@@ -66,7 +66,7 @@ type transfer struct {
 func transferFlags(cmd *cobra.Command) *transfer {
 	t := &transfer{timeout: term.LimitFlag(), view: show.FormatFlags(cmd)}
 	cmd.Flags().Var(&t.timeout, "timeout", "give up after this time on the host, or none (default 1h)")
-	cmd.Flags().BoolVar(&t.dryRun, "dry-run", false, "print what would be asked, and ask nothing")
+	cmd.Flags().BoolVar(&t.dryRun, "dry-run", false, "print what would be requested, and request nothing")
 	return t
 }
 
@@ -93,7 +93,7 @@ func (a *Files) fileSpec(ctx context.Context, r *conn.Remote, t *transfer, where
 // filesAreRemote refuses to move files by the socket of this host's agent.
 func filesAreRemote(r *conn.Remote) error {
 	if r.Local {
-		return term.Usage("cp", "files of this host need no agent to be copied")
+		return term.Usage("cp", "push and pull do not work on the host itself: use cp")
 	}
 	return nil
 }
@@ -104,9 +104,9 @@ func (a *Files) pushCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "push FILE… HOST[/NAME]:PATH", Short: "Copy files to a host, or into a container",
 		Long: `Copies files to a host, or into a container that runs or is stopped. A file appears
-whole or not at all, with its mode and its owner by number; a link at its place is
+whole or not at all, with its mode and its owner by number; a link at PATH is
 replaced and not followed. If PATH is a directory, or there are several files, they
-go into it. What was sent once is not sent again, also after a line that broke.`,
+go into it. Data that was sent once is not sent again, also after a broken connection.`,
 		Example: `  hostler push motd edge-01:/etc/motd
   hostler push app.conf edge-01/web:/etc/app/ --owner app --mode 640
   hostler push -r site edge-01/web:/srv`,
@@ -115,9 +115,9 @@ go into it. What was sent once is not sent again, also after a line that broke.`
 	t := transferFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&mode, "mode", "", "mode in octal, for one file (default: that of the file)")
-	f.StringVar(&owner, "owner", "", "owner there, for one file: a name, or UID:GID (default: the numbers of the file)")
+	f.StringVar(&owner, "owner", "", "owner on the host, for one file: a name, or UID:GID (default: the numbers of the file)")
 	f.BoolVarP(&recursive, "recursive", "r", false, "copy directories with everything in them")
-	f.BoolVar(&t.noWait, "no-wait", false, "print the action's id and leave")
+	f.BoolVar(&t.noWait, "no-wait", false, "print the action's id and do not wait")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		to, err := parseRemotePath(args[len(args)-1])
 		if err != nil {
@@ -179,7 +179,7 @@ func (a *Files) push(ctx context.Context, t *transfer, from []string, to RemoteP
 		return term.Cannot(what, err)
 	}
 	said.End()
-	a.Say("hostler: what %s said could not be read to its end: %s; later: hostler action logs %s", to, term.Printable(err.Error()), act.ID)
+	a.Say("hostler: the messages of %s could not be read completely: %s; later: hostler action logs %s", to, term.Printable(err.Error()), act.ID)
 	return dispatch.Ended(what, final)
 }
 
@@ -247,7 +247,7 @@ func PreparePush(ctx context.Context, from []string, to RemotePath, f *protocol.
 		return pushOne(from[0], first, to, f)
 	}
 	if f.Mode != "" || f.Owner != "" {
-		return nil, term.Usage("", "--mode and --owner are for one file; of several each keeps its own")
+		return nil, term.Usage("", "--mode and --owner are for one file; with several, each keeps its own")
 	}
 	f.Archive = true
 	out, err := os.CreateTemp("", "hostler-push-")
@@ -264,7 +264,7 @@ func PreparePush(ctx context.Context, from []string, to RemotePath, f *protocol.
 	}
 	err = errors.Join(err, p.Close(), os.Remove(out.Name()))
 	if err == nil && len(left) > 0 {
-		err = &term.Failure{Code: term.ExitFailed, What: "cannot push everything, so nothing is pushed", Why: strings.Join(left, "; "), Next: "leave them out, or copy what they lead to"}
+		err = &term.Failure{Code: term.ExitFailed, What: "cannot push everything, so nothing is pushed", Why: strings.Join(left, "; "), Next: "leave them out, or copy the files that they point to"}
 	}
 	if err != nil {
 		_ = out.Close() // nobody can find it any more
