@@ -313,7 +313,7 @@ func TestPullToAFullDisk(t *testing.T) {
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	pull(0, "going on behind 9.0MiB")
+	pull(0, "continuing after 9.0MiB")
 	if all := entries(t, d.dir); len(all) != 1 || sumOf(t, filepath.Join(d.dir, "large")) != sumOf(t, large) {
 		t.Errorf("in the directory are %q, or it is another", all)
 	}
