@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,11 +25,12 @@ import (
 // Agent is the engine of one host. Its exported methods may be called from any
 // goroutine.
 type Agent struct {
-	cfg      Config
-	loop     *loop.Loop
-	counters *counters
-	wire     *wire.Host
-	numbers  *wire.Numbers
+	cfg     Config
+	loop    *loop.Loop
+	traffic *wire.Traffic
+	gauges  atomic.Pointer[Metrics] // what the loop saw when it last turned
+	wire    *wire.Host
+	numbers *wire.Numbers
 
 	// The rooms. Each owns its state; rooms.go says what each may ask of another.
 	uplink     *uplink.Uplink
@@ -54,12 +56,13 @@ func New(cfg Config) (*Agent, error) {
 	}
 	cfg = cfg.withDefaults()
 	a := &Agent{
-		cfg:      cfg,
-		loop:     loop.New(loop.Config{Boot: cfg.Boot, BootMS: cfg.BootMS, Now: cfg.Now, Rand: cfg.Rand, Log: cfg.Log}),
-		counters: newCounters(),
-		wire:     &wire.Host{ID: cfg.Host, Fleet: cfg.Fleet, FleetName: cfg.FleetName, Signer: cfg.Signer, Trust: cfg.Trust},
-		numbers:  &wire.Numbers{},
+		cfg:     cfg,
+		loop:    loop.New(loop.Config{Boot: cfg.Boot, BootMS: cfg.BootMS, Now: cfg.Now, Rand: cfg.Rand, Log: cfg.Log}),
+		traffic: wire.NewTraffic(),
+		wire:    &wire.Host{ID: cfg.Host, Fleet: cfg.Fleet, FleetName: cfg.FleetName, Signer: cfg.Signer, Trust: cfg.Trust},
+		numbers: &wire.Numbers{},
 	}
+	a.gauges.Store(&Metrics{})
 	a.furnish()
 	a.lookSoon = a.loop.Timer(a.lookAround)
 	a.forgetSoon, a.retainSoon = a.loop.Timer(a.forget), a.loop.Timer(a.retain)

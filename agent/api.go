@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/hostler-io/hostler/agent/containers"
@@ -11,6 +12,7 @@ import (
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/relay"
 	"github.com/hostler-io/hostler/agent/rights"
+	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/terminal"
@@ -74,11 +76,40 @@ func (a *Agent) Status(ctx context.Context) (Status, error) {
 	return loop.Ask(ctx, a.loop, func() (Status, error) { return a.status(), nil })
 }
 
+// status is the present state.
+func (a *Agent) status() Status {
+	line := a.uplink.Standing()
+	s := Status{
+		Host: a.cfg.Host, Fleet: a.cfg.Fleet, FleetName: a.cfg.FleetName, Boot: a.cfg.Boot,
+		Inc: a.self.Inc, Starts: a.self.Starts, Store: a.self.Store, Link: a.cfg.Link != nil, Connected: line.Connected,
+		SinceMS: line.SinceMS, Conn: line.Conn, Term: line.Term, Waiting: a.actions.Waiting(), Unsent: line.Unsent,
+		Degraded: a.loop.Degraded(), Policy: PolicyStatus{a.rights.Info(), a.rights.FloorMS()},
+	}
+	if a.lease != nil {
+		s.LeaseUntilMS = a.lease.UntilMS()
+	}
+	s.Running = a.actions.Open() - s.Waiting
+	if a.cfg.Trust != nil {
+		s.Ring = a.cfg.Trust.Ring()
+	}
+	states, broken := a.containers.Count()
+	s.Broken = broken
+	for _, n := range states {
+		s.Containers += n
+	}
+	return s
+}
+
 // Trigger makes the agent look at everything now: it says hello again if the
 // coordinator has not answered, resends what waits for a receipt, and corrects
 // containers.
 func (a *Agent) Trigger(ctx context.Context) error {
-	_, err := loop.Ask(ctx, a.loop, func() (struct{}, error) { a.trigger(); return struct{}{}, nil })
+	_, err := loop.Ask(ctx, a.loop, func() (struct{}, error) {
+		a.uplink.Trigger()
+		a.containers.Look()
+		a.containers.Settled()
+		return struct{}{}, nil
+	})
 	return err
 }
 
@@ -98,7 +129,12 @@ func (a *Agent) HeartbeatNow(ctx context.Context) error {
 // policy does not let the requester do [protocol.ErrNotApproved]; neither is
 // kept. On nil the action is durable.
 func (a *Agent) Propose(ctx context.Context, id protocol.ActionID, spec []byte, requester string) (Action, error) {
-	return loop.Ask(ctx, a.loop, func() (Action, error) { return a.propose(id, spec, requester) })
+	return loop.Ask(ctx, a.loop, func() (Action, error) {
+		if a.loop.Stopping() {
+			return Action{}, ErrStopped
+		}
+		return a.actions.Propose(id, spec, requester)
+	})
 }
 
 // Action returns an action, or [ErrUnknown].
@@ -119,13 +155,36 @@ func (a *Agent) Actions(ctx context.Context, before uint64, limit int) ([]Action
 // WaitAction waits until an action is in a final state and returns it; when
 // ctx ends first, its present state and the cause.
 func (a *Agent) WaitAction(ctx context.Context, id protocol.ActionID) (Action, error) {
-	return a.waitAction(ctx, id)
+	for {
+		news, err := loop.Ask(ctx, a.loop, func() (<-chan struct{}, error) { return a.actions.News(id), nil })
+		if err != nil {
+			return Action{}, err
+		}
+		act, err := a.Action(ctx, id)
+		if err != nil || act.State.Final() {
+			return act, err
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return act, context.Cause(ctx)
+		case <-a.loop.Stopped():
+			return act, ErrStopped
+		}
+	}
 }
 
 // CancelLocal asks for the end of an action. It returns as soon as the request
 // is durable: CANCELLED is reached when nothing of the action is left.
 func (a *Agent) CancelLocal(ctx context.Context, id protocol.ActionID) (Action, error) {
-	return loop.Ask(ctx, a.loop, func() (Action, error) { return a.cancelLocal(id) })
+	return loop.Ask(ctx, a.loop, func() (Action, error) {
+		if a.loop.Stopping() {
+			return Action{}, ErrStopped
+		}
+		act, err := a.actions.Cancel(protocol.Position{}, id)
+		a.loop.Disk(err)
+		return act, err
+	})
 }
 
 // Output reads what a command has written: see [relay.Relay.Output].
@@ -146,12 +205,7 @@ func (a *Agent) Containers(ctx context.Context) ([]Container, error) {
 
 // Metrics are counters since New and the newest gauges.
 type Metrics struct {
-	// Refused counts messages by the check that refused them.
-	Refused map[protocol.Code]uint64
-	// Dropped counts messages that came faster than they could be handled.
-	Dropped uint64
-	// Sent counts messages by type, Received those that passed all checks.
-	Sent, Received map[protocol.Type]uint64
+	wire.Counts
 	// Accepted and Ended count actions, the latter by final state.
 	// Unapproved counts what the policy did not allow.
 	Accepted, Unapproved uint64
@@ -172,7 +226,9 @@ type Metrics struct {
 
 // Metrics returns a snapshot. It never waits.
 func (a *Agent) Metrics() Metrics {
-	m := a.counters.snapshot()
+	m := *a.gauges.Load()
+	m.Containers = maps.Clone(m.Containers)
+	m.Counts = a.traffic.Counts()
 	m.Accepted, m.Ended, m.Unapproved = a.actions.Counters.Accepted.Load(), a.actions.Counters.Ended(), a.rights.Unapproved.Load()
 	if a.lease != nil {
 		m.Lease, m.LeaseLowest = a.lease.Left()
@@ -180,6 +236,18 @@ func (a *Agent) Metrics() Metrics {
 	m.Starts, m.StartFailures = a.containers.Counters.Starts.Load(), a.containers.Counters.StartFailures.Load()
 	m.Commits = a.cfg.Queue.Stats().Commits
 	return m
+}
+
+// publishGauges tells the metrics what has changed in this turn of the loop.
+func (a *Agent) publishGauges() {
+	if !a.loop.TakeMoved() {
+		return
+	}
+	line := a.uplink.Standing()
+	m := Metrics{Connected: line.Connected, Degraded: a.loop.Degraded() != "", Waiting: a.actions.Waiting(), Unsent: line.Unsent}
+	m.Running = a.actions.Open() - m.Waiting
+	m.Containers, _ = a.containers.Count()
+	a.gauges.Store(&m)
 }
 
 // LocalRoot is the requester of what root asks for on the host itself.

@@ -25,7 +25,7 @@ func (a *Agent) furnish() {
 		Loop: a.loop, UsedMS: cfg.Queue.UsedMS, Changed: a.hostChanged, Log: cfg.Log,
 	})
 	r := relay.Config{
-		Wire: a.wire, Numbers: a.numbers, Traffic: a.counters.traffic, RunDirs: cfg.RunDirs, Payloads: cfg.Payloads, Senders: cfg.HostRuns + cfg.Lanes,
+		Wire: a.wire, Numbers: a.numbers, Traffic: a.traffic, RunDirs: cfg.RunDirs, Payloads: cfg.Payloads, Senders: cfg.HostRuns + cfg.Lanes,
 		Loop: a.loop, Actions: bytesOf{a}, Log: cfg.Log,
 	}
 	if cfg.Link != nil {
@@ -49,13 +49,13 @@ func (a *Agent) furnish() {
 	})
 	maps.Copy(handlers, a.handlers())
 	u := uplink.Config{
-		Host: a.wire, Numbers: a.numbers, Traffic: a.counters.traffic, Link: cfg.Link, Trust: cfg.Trust, Loop: a.loop,
+		Host: a.wire, Numbers: a.numbers, Traffic: a.traffic, Link: cfg.Link, Trust: cfg.Trust, Loop: a.loop,
 		Streams: cfg.Queue, Answers: cfg.Queue, AuditLog: cfg.Queue.Audit(), Actions: a.actions, Bytes: a.relay,
 		Report: a.report, Policy: a.rights.Told, Raise: a.raise, Boot: cfg.Boot, Features: cfg.Features, QuietEvery: cfg.CheckEvery, Log: cfg.Log,
 	}
 	if cfg.Link != nil {
 		a.lease = lease.New(lease.Config{
-			Host: a.wire, Numbers: a.numbers, Traffic: a.counters.traffic, Boot: cfg.Boot, BootMS: cfg.BootMS,
+			Host: a.wire, Numbers: a.numbers, Traffic: a.traffic, Boot: cfg.Boot, BootMS: cfg.BootMS,
 			Publish: cfg.Link.Publish, Lost: func(conn uint64) { a.uplink.Lost(conn) }, Log: cfg.Log,
 		})
 		u.Grants = a.lease

@@ -58,9 +58,12 @@ func (t *Traffic) Dropped() { t.dropped.Add(1) }
 
 // Counts are the counters at one moment.
 type Counts struct {
-	Refused        map[protocol.Code]uint64
+	// Refused counts messages by the check that refused them.
+	Refused map[protocol.Code]uint64
+	// Sent counts messages by type, Received those that passed all checks.
 	Sent, Received map[protocol.Type]uint64
-	Dropped        uint64
+	// Dropped counts messages that came faster than they could be handled.
+	Dropped uint64
 }
 
 // Counts reads the counters.
