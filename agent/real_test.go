@@ -348,7 +348,7 @@ func TestSpentReserveIsDegraded(t *testing.T) {
 }
 
 // TestRebootOnFullDisk: a host that comes back with a full disk has its containers
-// back.
+// back, and has recorded that it came.
 func TestRebootOnFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=8m"); err != nil {
@@ -386,6 +386,14 @@ func TestRebootOnFullDisk(t *testing.T) {
 		defer cancel()
 		if s, err := w.agent.Status(ctx); err != nil || s.Degraded == "" {
 			t.Errorf("status %+v, %v", s, err)
+		}
+		// The record of it took the space that is set aside.
+		var last string
+		if _, _, err := w.queue.Audit().Export(t.Context(), func(line []byte) error { last = string(line); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(last, `"agent.start"`) || !strings.Contains(last, `"boot-2"`) {
+			t.Errorf("the newest record is %s, want the start after the reboot", last)
 		}
 	})
 }
