@@ -431,12 +431,12 @@ func about(a *Action, event protocol.Event, now Now) protocol.Report {
 // report writes a report into the outbox.
 func report(tx *sqldb.Tx, a *Action, r protocol.Report) error {
 	if r.Event == protocol.EventTell {
-		control, _, err := place(tx, protocol.StreamControl)
+		control, _, err := position(tx, protocol.StreamControl)
 		if err != nil {
 			return err
 		}
 		r.HaveControl = control.N
-		at, _, err := place(tx, protocol.StreamOrder)
+		at, _, err := position(tx, protocol.StreamOrder)
 		if err != nil {
 			return err
 		}

@@ -155,7 +155,7 @@ func (l *Log) Head(ctx context.Context) (protocol.Position, error) {
 	err := q.view(ctx, "following the audit log", func(tx *sqldb.Tx) error {
 		at := head
 		if at.N == 0 {
-			linked, _, err := place(tx, protocol.StreamAudit)
+			linked, _, err := position(tx, protocol.StreamAudit)
 			if err != nil {
 				return err
 			}
@@ -187,7 +187,7 @@ func (l *Log) Head(ctx context.Context) (protocol.Position, error) {
 func (l *Log) At(ctx context.Context, n uint64) (at protocol.Position, ok bool, err error) {
 	q := l.queue
 	err = q.view(ctx, "looking up the audit log", func(tx *sqldb.Tx) error {
-		_, base, err := place(tx, protocol.StreamAudit)
+		_, base, err := position(tx, protocol.StreamAudit)
 		if err != nil {
 			return err
 		}
@@ -210,7 +210,7 @@ func (l *Log) At(ctx context.Context, n uint64) (at protocol.Position, ok bool, 
 func (l *Log) Export(ctx context.Context, write func(line []byte) error) (base, head protocol.Position, err error) {
 	q := l.queue
 	err = q.view(ctx, "exporting the audit log", func(tx *sqldb.Tx) error {
-		if _, base, err = place(tx, protocol.StreamAudit); err != nil {
+		if _, base, err = position(tx, protocol.StreamAudit); err != nil {
 			return err
 		}
 		for head = base; ; {
@@ -250,7 +250,7 @@ func follow(tx *sqldb.Tx, at protocol.Position, limit uint64, see func(line []by
 // forgetAudit forgets the oldest records of too many. What is left of them is
 // the digest that the chain goes on from.
 func forgetAudit(tx *sqldb.Tx) error {
-	_, base, err := place(tx, protocol.StreamAudit)
+	_, base, err := position(tx, protocol.StreamAudit)
 	if err != nil {
 		return err
 	}

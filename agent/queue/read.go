@@ -83,7 +83,7 @@ type Ended struct {
 func (q *Queue) Ended(ctx context.Context) (all []Ended, err error) {
 	err = q.view(ctx, "listing ended actions", func(tx *sqldb.Tx) error {
 		all = nil
-		_, freed, err := place(tx, protocol.StreamReport)
+		_, freed, err := position(tx, protocol.StreamReport)
 		if err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func (q *Queue) Forget(ctx context.Context, now Now) (gone []protocol.ActionID, 
 }
 
 func forgettable(tx *sqldb.Tx, now Now) ([]Action, error) {
-	_, freed, err := place(tx, protocol.StreamReport)
+	_, freed, err := position(tx, protocol.StreamReport)
 	if err != nil {
 		return nil, err
 	}

@@ -71,7 +71,7 @@ func (q *Queue) Positions(ctx context.Context) (Positions, error) {
 			}
 		}
 		for _, s := range streams() {
-			at, freed, err := place(tx, s)
+			at, freed, err := position(tx, s)
 			if err != nil {
 				return err
 			}
@@ -88,8 +88,8 @@ func (q *Queue) Positions(ctx context.Context) (Positions, error) {
 	return p, err
 }
 
-// place reads the newest and the freed position of a stream, without store.
-func place(tx *sqldb.Tx, s protocol.Stream) (at, freed protocol.Position, err error) {
+// position reads the newest and the freed position of a stream, without store.
+func position(tx *sqldb.Tx, s protocol.Stream) (at, freed protocol.Position, err error) {
 	at.Stream, freed.Stream = s, s
 	var h, freedH string
 	err = tx.QueryRow(`SELECT n, h, freed_n, freed_h FROM streams WHERE stream = $1`, string(s)).Scan(&at.N, &h, &freed.N, &freedH)
@@ -164,7 +164,7 @@ func push(tx *sqldb.Tx, s protocol.Stream, v any) (n uint64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("item of stream %s: %w", s, err)
 	}
-	at, _, err := place(tx, s)
+	at, _, err := position(tx, s)
 	if err != nil {
 		return 0, err
 	}
@@ -206,7 +206,7 @@ func (q *Queue) Freed(ctx context.Context, have protocol.Position, evidence []by
 	}
 	var verdict stream.Covers
 	err := q.view(ctx, "judging a receipt", func(tx *sqldb.Tx) error {
-		sent, freed, err := place(tx, have.Stream)
+		sent, freed, err := position(tx, have.Stream)
 		if err != nil {
 			return err
 		}
@@ -312,6 +312,6 @@ func chain(tx *sqldb.Tx, s protocol.Stream, n uint64) (h protocol.Digest, ok boo
 
 // waiting is how many items of a stream wait for a receipt.
 func waiting(tx *sqldb.Tx, s protocol.Stream) (uint64, error) {
-	at, freed, err := place(tx, s)
+	at, freed, err := position(tx, s)
 	return at.N - freed.N, err
 }

@@ -15,8 +15,8 @@ const codeRingMissing protocol.Code = "ring_missing"
 // ringPatience is how long an order waits for the ring that it names.
 const ringPatience = time.Minute
 
-// held is an item that waits at the head of its stream for a ring.
-type held struct {
+// waiting is an item that is kept at the head of its stream for a ring.
+type waiting struct {
 	m     wire.Message
 	ring  uint64
 	until time.Duration
@@ -31,7 +31,7 @@ func (u *Uplink) ringAhead(m wire.Message, msg protocol.Message) {
 	if s == "" || u.ahead[s] != nil {
 		return
 	}
-	u.ahead[s] = &held{m: m, ring: ring, until: u.loop.Now() + ringPatience}
+	u.ahead[s] = &waiting{m: m, ring: ring, until: u.loop.Now() + ringPatience}
 	u.ringLate.In(ringPatience)
 }
 

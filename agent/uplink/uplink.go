@@ -185,7 +185,7 @@ type Uplink struct {
 	gate    protocol.CoordinatorGate
 	fleet   []byte // the newest word of the coordinator to its fleet, as it came
 	link    connection
-	ahead   map[protocol.Stream]*held // orders and controls that wait for a ring
+	ahead   map[protocol.Stream]*waiting // orders and controls that wait for a ring
 	beat    heartbeat
 	alerts  map[string]protocol.AlertInfo // raised ones
 	seals   seals
@@ -202,7 +202,7 @@ func New(cfg Config) *Uplink {
 		inbox:  make(chan wire.Message, 1024),
 		linked: make(chan uint64, 1),
 		lost:   make(chan uint64, 1),
-		ahead:  make(map[protocol.Stream]*held),
+		ahead:  make(map[protocol.Stream]*waiting),
 		alerts: make(map[string]protocol.AlertInfo),
 	}
 	u.out = sender{cfg: &u.cfg, lost: u.Lost, queue: make(chan outbound, 512)}
