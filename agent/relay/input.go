@@ -12,16 +12,11 @@ import (
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/window"
 )
 
 // Numbers of what comes down.
 const (
-	// firstAsk and lastAsk are the pauses until what did not come is asked for
-	// again: 2 s, doubling to 60 s.
-	firstAsk = 2 * time.Second
-	lastAsk  = time.Minute
-	// soon is how long a credit waits for company when little has come.
-	soon = 50 * time.Millisecond
 	// holdEvery is how often the connection is held open while somebody reads
 	// from it: more often than it would be closed for being idle.
 	holdEvery = 10 * time.Second
@@ -75,15 +70,11 @@ type inputStream struct {
 	more  chan struct{} // one place: there is something in the queue
 	err   error         // why it ended; read after done
 	queue [][]byte
-	next  int64 // offset of what may come next
-	gone  bool  // and nothing does: its sender does not have it
-	taken int64 // the sink has all before it
-	due   bool  // its credit is to be told
-	limit int64 // how far the newest credit allowed
-	asked int64 // its offset
-	tries int   // in a row without anything new
-	sized bool  // the window is known
+	gone  bool // nothing more comes: its sender does not have it
+	due   bool // its credit is to be told
+	sized bool // the window is known
 	pacer pacer
+	window.Receiver
 }
 
 // errInputOver is the end of a stream that has come to it.
@@ -98,7 +89,7 @@ var errInputOver = errors.New("the input is over")
 func (i *inputs) open(id protocol.ActionID, attempt int, offset, size int64, sink io.Writer) *inputStream {
 	ctx, quit := context.WithCancel(i.cfg.Loop.Serving())
 	s := &inputStream{in: i, id: inputID{id, attempt}, sink: sink, size: size, quit: quit, done: make(chan struct{}), more: make(chan struct{}, 1),
-		next: offset, taken: offset, limit: offset}
+		Receiver: window.NewReceiver(offset)}
 	i.mu.Lock()
 	i.streams[s.id] = s
 	delete(i.finished, s.id)
@@ -117,7 +108,7 @@ func (i *inputs) open(id protocol.ActionID, attempt int, offset, size int64, sin
 			if len(i.finished) >= maxFinished {
 				clear(i.finished)
 			}
-			i.finished[s.id], i.again[s.id] = s.next, true
+			i.finished[s.id], i.again[s.id] = s.Next(), true
 			loop.Newest(i.owed, struct{}{})
 		}
 		quit()
@@ -211,8 +202,8 @@ func (i *inputs) take(m wire.Message) error {
 			i.again[id] = true
 			loop.Newest(i.owed, struct{}{})
 		}
-	case h.Offset != s.next || s.gone || h.Offset+h.Size > s.limit:
-		s.due = s.due || h.Offset < s.next // its sender knows less than it should
+	case s.gone || s.Judge(h.Offset, h.Size) != window.Follows:
+		s.due = s.due || h.Offset < s.Next() // its sender knows less than it should
 		loop.Newest(i.owed, struct{}{})
 	default:
 		s.took(msg.Attachment)
@@ -222,13 +213,12 @@ func (i *inputs) take(m wire.Message) error {
 
 // took puts what came into the queue. It is called with mu held.
 func (s *inputStream) took(data []byte) {
-	s.tries = 0
+	s.Arrived(int64(len(data)))
 	if len(data) == 0 {
 		s.gone = true
 	} else {
 		s.queue = append(s.queue, data)
-		s.next += int64(len(data))
-		s.pacer.arrived(s.next, time.Now())
+		s.pacer.arrived(s.Next(), time.Now())
 	}
 	loop.Newest(s.more, struct{}{})
 }
@@ -244,7 +234,7 @@ func (s *inputStream) run(ctx context.Context) error {
 	s.sized = true
 	s.in.mu.Unlock()
 	s.ask()
-	timer := time.NewTimer(firstAsk)
+	timer := time.NewTimer(s.patience())
 	defer timer.Stop()
 	for {
 		timer.Reset(s.patience())
@@ -267,17 +257,12 @@ func (s *inputStream) run(ctx context.Context) error {
 func (s *inputStream) patience() time.Duration {
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
-	if s.taken > s.asked {
-		return soon
-	}
-	return min(lastAsk, firstAsk<<min(s.tries, 5))
+	return s.Patience()
 }
 
 func (s *inputStream) askAgain() {
 	s.in.mu.Lock()
-	if s.taken == s.asked {
-		s.tries++
-	}
+	s.Again()
 	s.in.mu.Unlock()
 	s.ask()
 }
@@ -307,12 +292,11 @@ func (s *inputStream) drain() error {
 			return nil
 		}
 		if n, err := s.sink.Write(data); err != nil {
-			return fmt.Errorf("after %d bytes: %w", s.taken+int64(n), err)
+			return fmt.Errorf("after %d bytes: %w", s.Have()+int64(n), err)
 		}
 		s.in.mu.Lock()
-		s.taken += int64(len(data))
-		over := s.taken >= s.size
-		late := s.taken+s.window()-s.limit >= s.window()/4
+		late := s.Taken(int64(len(data)), s.window())
+		over := s.Have() >= s.size
 		s.in.mu.Unlock()
 		switch {
 		case over:
@@ -336,9 +320,10 @@ func (i *inputs) credits() (all []protocol.Credit) {
 		if !s.due || !s.sized || len(all) == maxCredits {
 			continue
 		}
-		c := protocol.Credit{Action: id.action, Attempt: id.attempt, FD: protocol.Stdin, Offset: s.taken, Window: s.window()}
-		s.pacer.told(s.next, s.limit, time.Now())
-		s.due, s.asked, s.limit = false, s.taken, max(s.limit, s.taken+c.Window)
+		c := protocol.Credit{Action: id.action, Attempt: id.attempt, FD: protocol.Stdin, Offset: s.Have(), Window: s.window()}
+		s.pacer.told(s.Next(), s.Limit(), time.Now())
+		s.Ask(c.Window)
+		s.due = false
 		all = append(all, c)
 	}
 	for id := range i.again {

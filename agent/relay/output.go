@@ -12,6 +12,7 @@ import (
 	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/window"
 )
 
 // Numbers of output on its way up.
@@ -124,7 +125,7 @@ func (o *outputs) start(s *sender, unasked int64) {
 		s.credits[i] = make(chan protocol.Credit, 1)
 		s.streams[i] = outStream{fd: fd}
 		if fd != protocol.Recording {
-			s.streams[i].limit = unasked
+			s.streams[i].Sender = window.NewSender(unasked)
 		}
 	}
 	if before := o.senders[s.id]; before != nil {
@@ -173,17 +174,11 @@ type sender struct {
 
 // outStream is one stream of one action.
 type outStream struct {
-	fd    protocol.FD
-	next  int64 // offset of the next chunk
-	limit int64 // where permission ends
-	file  commands.Output
+	window.Sender
+	fd   protocol.FD
+	file commands.Output
 	// written is how much there is at least. Asking costs as much as reading.
 	written int64
-
-	have  int64     // all before it has arrived: the newest credit
-	since time.Time // from when on the byte at have is on its way; zero if it is not
-	conn  uint64    // the newest connection that carried something
-	first int64     // offset of the first byte that it carried
 }
 
 // close closes the files. Sending again opens them again.
@@ -292,12 +287,12 @@ func (s *sender) glance(ctx context.Context) bool {
 
 // allow takes a credit.
 func (s *sender) allow(c protocol.Credit) {
-	s.streams[commands.Index(c.FD)].allow(c.Offset, c.Window, s.delay+overdue)
+	s.streams[commands.Index(c.FD)].Allow(c.Offset, c.Window, s.delay+overdue, time.Now())
 }
 
 // silent reports that a command has ended without a word, as most do.
 func (s *sender) silent() bool {
-	return s.run != nil && s.streams[0].next == 0 && s.streams[1].next == 0 && s.streams[2].next == 0
+	return s.run != nil && s.streams[0].Next() == 0 && s.streams[1].Next() == 0 && s.streams[2].Next() == 0
 }
 
 // pace waits until the newest chunk is long enough ago.
@@ -316,40 +311,10 @@ func (s *sender) pace(ctx context.Context) bool {
 	}
 }
 
-// allow takes a credit: everything before offset has arrived, and what follows
-// is wanted. What is on its way is not sent once more, or a slow line would
-// carry nothing else: only what an earlier connection took with it, or what is
-// still asked for after it should have arrived. Without a window it asks
-// for nothing.
-func (o *outStream) allow(offset, window int64, patience time.Duration) {
-	moved := offset > o.have && offset <= o.next
-	same := offset == o.have && offset < o.next
-	switch {
-	case same && window == 0:
-	case offset < o.first, !moved && !same, same && !o.since.IsZero() && time.Since(o.since) > patience:
-		o.next, o.first, o.since = offset, offset, time.Time{}
-	case moved && offset < o.next:
-		o.since = time.Now()
-	case moved:
-		o.since = time.Time{}
-	}
-	o.have, o.limit = offset, offset+window
-}
-
-// sent notes that a connection has taken that many bytes of the stream.
-func (o *outStream) sent(conn uint64, n int64) {
-	if o.conn != conn {
-		o.conn, o.first = conn, o.next
-	}
-	if o.next == o.have {
-		o.since = time.Now()
-	}
-	o.next += n
-}
-
 // send sends the next chunk of a stream, if there is one and it may be sent.
 func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
-	if o.next >= o.limit {
+	next, room := o.Next(), o.Room()
+	if room == 0 {
 		return false, nil
 	}
 	if o.file == nil {
@@ -362,9 +327,9 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 		}
 		o.file = f
 	}
-	if o.written < o.next+protocol.ChunkSize {
+	if o.written < next+protocol.ChunkSize {
 		var err error
-		if o.written, err = o.file.Size(); err != nil || o.written <= o.next {
+		if o.written, err = o.file.Size(); err != nil || o.written <= next {
 			return false, err
 		}
 	}
@@ -380,8 +345,8 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 		return false, context.Cause(ctx)
 	}
 	defer func() { <-s.outputs.reading }()
-	buf, back := s.outputs.buffer(min(chunk, o.limit-o.next, o.written-o.next))
-	n, err := o.file.ReadAt(buf[protocol.SealRoom:], o.next)
+	buf, back := s.outputs.buffer(min(chunk, room, o.written-next))
+	n, err := o.file.ReadAt(buf[protocol.SealRoom:], next)
 	to, dropped := commands.Dropped(err)
 	if err != nil && !dropped && !errors.Is(err, io.EOF) {
 		return false, err
@@ -393,14 +358,14 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 		if err := s.publish(ctx, o, buf[:protocol.SealRoom+n], 0, back); err != nil {
 			return false, err
 		}
-		o.sent(conn, int64(n))
 		s.last, s.rest = time.Now(), restAfter(int64(n), chunk, second)
+		o.Sent(conn, int64(n), s.last)
 	}
 	if n == 0 && dropped {
 		if err := s.publish(ctx, o, buf[:protocol.SealRoom], to, nil); err != nil {
 			return false, err
 		}
-		o.sent(conn, to-o.next)
+		o.Sent(conn, to-next, time.Now())
 	}
 	return n > 0 || dropped, nil
 }
@@ -409,7 +374,7 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 // be: the output of its action was removed, or the disk has lost it. Each time that
 // the coordinator asks, it is told again.
 func (s *sender) nothing(ctx context.Context, o *outStream) error {
-	o.limit = o.next
+	o.Stop()
 	return s.publish(ctx, o, make([]byte, protocol.SealRoom), 0, nil)
 }
 
@@ -429,7 +394,7 @@ func restAfter(n, chunk int64, second int) time.Duration {
 func (s *sender) publish(ctx context.Context, o *outStream, buf []byte, gone int64, back func()) error {
 	data := buf[protocol.SealRoom:]
 	h := s.outputs.cfg.Wire.Header(protocol.TypeOut)
-	h.Action, h.Attempt, h.FD, h.Offset = s.id, s.attempt, o.fd, o.next
+	h.Action, h.Attempt, h.FD, h.Offset = s.id, s.attempt, o.fd, o.Next()
 	h.Size, h.SHA256, h.Gone = int64(len(data)), protocol.Sum(data), gone
 	body, err := json.Marshal(h)
 	if err != nil {
