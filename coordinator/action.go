@@ -114,9 +114,9 @@ type proposal struct {
 	want    core.Action // as it is asked for
 	spec    *protocol.Spec
 	a       core.Action // as it stands in the store
-	given   numbered
-	old     bool  // it was entered before
-	refused error // what is wrong with this one; nothing of it was entered
+	send    func()      // sends what got its number
+	old     bool        // it was entered before
+	refused error       // what is wrong with this one; nothing of it was entered
 
 	misnamed error // why it would be refused if it were new
 }
@@ -148,7 +148,7 @@ func (c *Coordinator) misnamed(ctx context.Context, id protocol.HostID, spec *pr
 // left in refused; an error is that of the store.
 func (c *Coordinator) enter(tx core.Tx, by core.Actor, p *proposal) (err error) {
 	a := p.want
-	p.given, p.old, p.refused = numbered{}, false, nil
+	p.send, p.old, p.refused = nil, false, nil
 	known, err := c.welcome(tx, &a)
 	if err == nil && known == nil {
 		err = c.judge(tx, by, &a, p)
@@ -167,15 +167,14 @@ func (c *Coordinator) enter(tx core.Tx, by core.Actor, p *proposal) (err error) 
 		p.a = a
 		return c.insert(tx, a, by)
 	}
-	l := c.link(a.Host) // of a host that exists: nobody can invent one
-	if p.given, err = c.numberFirst(tx, l, &a); err != nil {
+	if p.send, err = c.hosts.NumberNew(tx, &a); err != nil {
 		return err
 	}
 	p.a = a
-	if err := c.insert(tx, a, by); err != nil || len(p.given.orders) > 0 {
+	if err := c.insert(tx, a, by); err != nil || p.send != nil {
 		return err
 	}
-	p.given, err = c.number(tx, l)
+	p.send, err = c.hosts.Number(tx, a.Host)
 	return err
 }
 
@@ -184,9 +183,9 @@ func (c *Coordinator) entered(p *proposal) {
 	if p.old || p.refused != nil {
 		return
 	}
-	l := c.link(p.a.Host)
-	l.numbered(p.given)
-	l.pump()
+	if p.send != nil {
+		p.send()
+	}
 	c.base.Wake.Fire(core.EventsKey{})
 }
 
@@ -363,9 +362,9 @@ func (c *Coordinator) Cancel(ctx context.Context, by core.Actor, id protocol.Act
 		return core.Action{}, err
 	}
 	var a core.Action
-	var given []core.Item
+	var send func()
 	err := c.base.Update(ctx, failpoint.CancelNumbered, func(tx core.Tx) (err error) {
-		given = nil
+		send = nil
 		if a, err = tx.Actions.Get(id); err != nil || a.State.Final() {
 			return err
 		}
@@ -382,17 +381,14 @@ func (c *Coordinator) Cancel(ctx context.Context, by core.Actor, id protocol.Act
 		if err := tx.Actions.Put(a); err != nil {
 			return err
 		}
-		it, err := c.control(tx, a.Host, protocol.ControlItem{Verb: protocol.VerbCancel, Action: id})
-		given = append(given, it)
+		send, err = c.hosts.Control(tx, a.Host, protocol.ControlItem{Verb: protocol.VerbCancel, Action: id})
 		return err
 	})
 	if err != nil {
 		return core.Action{}, err
 	}
-	if len(given) > 0 {
-		l := c.link(a.Host)
-		l.out.add(protocol.StreamControl, given...)
-		l.pump()
+	if send != nil {
+		send()
 	}
 	c.base.Wake.Fire(id, core.EventsKey{})
 	c.base.News.Ask(id)

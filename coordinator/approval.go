@@ -130,15 +130,6 @@ func sentence(needs []core.Need) string {
 	return strings.Join(all, ", and ")
 }
 
-// orderItem returns what an order says of an action.
-func orderItem(a *core.Action) protocol.OrderItem {
-	it := protocol.OrderItem{Action: a.ID, Spec: a.Spec, Requester: a.Requester, CreatedMS: a.CreatedMS}
-	for _, g := range a.Approvals {
-		it.Approvals = append(it.Approvals, g.Signed)
-	}
-	return it
-}
-
 // Given is what became of an approval for one target.
 type Given struct {
 	Target protocol.Target
@@ -222,9 +213,9 @@ func keyOf(signed []byte) protocol.KeyID {
 // approveSome is one transaction of Approve.
 func (c *Coordinator) approveSome(ctx context.Context, by core.Actor, doc *protocol.Approval, g core.Approval, all protocol.Targets, some []protocol.Target) ([]Given, error) {
 	var given []Given
-	var sent map[protocol.HostID]numbered
+	var sent map[protocol.HostID]func()
 	err := c.base.Update(ctx, failpoint.ApprovalKept, func(tx core.Tx) error {
-		given, sent = nil, map[protocol.HostID]numbered{}
+		given, sent = nil, map[protocol.HostID]func(){}
 		for _, t := range some {
 			g.GivenMS = c.base.NowMS()
 			a, released, err := c.approveOne(tx, by, doc, g, all, t)
@@ -233,25 +224,23 @@ func (c *Coordinator) approveSome(ctx context.Context, by core.Actor, doc *proto
 			}
 			given = append(given, Given{t, a, err})
 			if released {
-				sent[a.Host] = numbered{}
+				sent[a.Host] = nil
 			}
 		}
 		for host := range sent {
-			numbered, err := c.number(tx, c.link(host))
+			send, err := c.hosts.Number(tx, host)
 			if err != nil {
 				return err
 			}
-			sent[host] = numbered
+			sent[host] = send
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	for host, numbered := range sent {
-		l := c.link(host)
-		l.numbered(numbered)
-		l.pump()
+	for _, send := range sent {
+		send()
 	}
 	c.base.Wake.Fire(core.EventsKey{})
 	for _, one := range given {
@@ -317,7 +306,7 @@ func fits(a *core.Action) error {
 	if len(a.Approvals) > maxApprovals {
 		return fmt.Errorf("it has %d approvals already, which is all that an order carries", maxApprovals)
 	}
-	order := orderItem(a)
+	order := core.OrderItem(a)
 	return order.Fits()
 }
 
@@ -425,9 +414,7 @@ func (c *Coordinator) Nudge(ctx context.Context, by core.Actor, id protocol.Acti
 		if err := c.expire(ctx); err != nil {
 			return core.Action{}, err
 		}
-		l := c.link(a.Host)
-		c.numberWaiting(ctx, l)
-		l.pump()
+		c.hosts.Offer(ctx, a.Host)
 	}
 	return c.Action(ctx, id)
 }
@@ -485,9 +472,7 @@ func (c *Coordinator) lookAgain(ctx context.Context, some []core.Action) error {
 		return err
 	}
 	for _, a := range released {
-		l := c.link(a.Host)
-		c.numberWaiting(ctx, l)
-		l.pump()
+		c.hosts.Offer(ctx, a.Host)
 		c.base.Wake.Fire(a.ID, core.EventsKey{})
 		c.base.News.Ask(a.ID)
 	}

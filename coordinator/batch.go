@@ -142,7 +142,7 @@ func (c *Coordinator) CancelBatch(ctx context.Context, by core.Actor, id protoco
 		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(maxLooks) // they share commits
+	g.SetLimit(64) // they share commits
 	for i := range open {
 		g.Go(func() (err error) {
 			open[i], err = c.Cancel(ctx, by, open[i].ID)

@@ -16,6 +16,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/explain"
+	"github.com/hostler-io/hostler/coordinator/hostlink"
 	"github.com/hostler-io/hostler/coordinator/journal"
 	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/coordinator/relay"
@@ -191,11 +192,11 @@ type Coordinator struct {
 	relay    *relay.Room
 	explain  *explain.Room
 	recovery *recovery.Room
+	hosts    *hostlink.Conversations
 
 	exchanges exchanges
 
-	mu    sync.Mutex
-	links map[protocol.HostID]*link
+	mu sync.Mutex
 	// quarantined tells why a host gets nothing; it is a copy of the store's.
 	quarantined map[protocol.HostID]string
 	// judging has room for the one who quarantines or readmits a host, from the
@@ -220,7 +221,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Coordinator{cfg: cfg, log: cfg.Log, links: make(map[protocol.HostID]*link), quarantined: make(map[protocol.HostID]string), judging: make(chan struct{}, 1), trusting: make(chan struct{}, 1), removed: make(chan struct{})}
+	c := &Coordinator{cfg: cfg, log: cfg.Log, quarantined: make(map[protocol.HostID]string), judging: make(chan struct{}, 1), trusting: make(chan struct{}, 1), removed: make(chan struct{})}
 	c.configured.Store(&cfg.Policies)
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	c.base = &core.Base{
@@ -252,19 +253,25 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	}
 	term := protocol.Term{Ring: cfg.Trust.Ring(), Counter: counter}
 	c.wire = wire.New(c.base, cfg.Signer, cfg.Trust, cfg.Broker, term)
+	c.hosts = hostlink.New(c.base, c.wire)
 	if c.relay, err = relay.New(c.base, relay.Config{
-		Wire: c.wire, Receipts: receiptsTo{c}, Action: c.Action, Start: c.workers.Start,
+		Wire: c.wire, Receipts: c.hosts, Action: c.Action, Start: c.workers.Start,
 		OutputDir: cfg.OutputDir, OutputTotal: cfg.OutputTotal, OutputAge: cfg.OutputAge, PayloadDir: cfg.PayloadDir, MaxPayload: cfg.MaxPayload,
 	}); err != nil {
 		return nil, err
 	}
 	c.recovery = recovery.New(c.base, cfg.Trust, cfg.Signer.Key(), term)
 	c.journal = journal.New(c.base, journal.Config{
-		Signer: cfg.Signer, Ring: cfg.Trust.Ring, Term: term, Outputs: c.relay.Output, Recovering: c.recovery.IsRecovering, Sealed: c.tellSealed,
+		Signer: cfg.Signer, Ring: cfg.Trust.Ring, Term: term, Outputs: c.relay.Output, Recovering: c.recovery.IsRecovering, Sealed: c.hosts.Sealed,
 		Records: cfg.AuditRecords, ActionAge: cfg.ActionAge, Actions: cfg.Actions,
 	})
 	c.base.OnWritten(c.journal.Written)
-	c.explain = explain.New(c.base, hostsOf{c}, c)
+	c.explain = explain.New(c.base, c.hosts, c)
+	c.hosts.Join(hostlink.Config{
+		Keys: cfg.Trust, Standing: standingOf{c}, Output: c.relay.Output, Evidence: c.recovery, Questions: c.recovery,
+		Approvals: approvalsOf{c}, Policies: policiesOf{c}, Acked: c.relay.Terminals.Acked, Input: c.relay.Input.Credit,
+		Told: c.explain.Heard, NewestSeal: c.journal.NewestSeal, Start: c.workers.Start,
+	})
 	if err := c.loadHosts(ctx); err != nil {
 		return nil, fmt.Errorf("load the hosts: %w", err)
 	}
@@ -323,28 +330,9 @@ func (c *Coordinator) Term() protocol.Term { return c.wire.Term() }
 // Stats returns what was counted of messages since the start.
 func (c *Coordinator) Stats() wire.Counts { return c.wire.Counts() }
 
-// tellSealed sends the new checkpoint to the hosts that it is about: what was
-// done with them cannot be taken back any more without their knowing.
-func (c *Coordinator) tellSealed(hosts []protocol.HostID) {
-	for _, h := range hosts {
-		c.mu.Lock()
-		l := c.links[h]
-		c.mu.Unlock()
-		if l != nil && l.presence.alive() {
-			l.receipt()
-		}
-	}
-}
-
-// presence returns whether a host is there, and when it was last heard.
-func (c *Coordinator) presence(host protocol.HostID) (core.Connectivity, int64) {
-	c.mu.Lock()
-	l := c.links[host]
-	c.mu.Unlock()
-	if l == nil {
-		return core.Unknown, 0
-	}
-	return l.presence.connectivity(c.cfg.Boot())
+// Ingest takes a message from the broker. It never waits for the disk.
+func (c *Coordinator) Ingest(topic string, payload []byte) error {
+	return c.hosts.Ingest(topic, payload)
 }
 
 // tick is how often hosts are looked at: resends, silence, expiry.
@@ -354,10 +342,6 @@ const tick = time.Second
 // happened: what looks only when something happens is stuck by one event that
 // gets lost.
 const slowTick = time.Minute
-
-// maxLooks is how many hosts are looked at at a time: what they write shares
-// commits, so that a fleet whose receipts all came at once waits for a few.
-const maxLooks = 64
 
 // Run serves until ctx ends: it resends what no receipt covers, expires what
 // nobody began, and marks silent hosts. It returns the cause of the end.
@@ -404,12 +388,7 @@ func (c *Coordinator) tickLoop(ctx context.Context) error {
 		case <-t.C:
 		}
 		c.access.Expire()
-		var looks errgroup.Group
-		looks.SetLimit(maxLooks)
-		for _, l := range c.allLinks() {
-			looks.Go(func() error { l.tick(ctx); return nil })
-		}
-		_ = looks.Wait() // none fails
+		c.hosts.Tick(ctx)
 		if err := c.expire(ctx); err != nil {
 			c.log.ErrorContext(ctx, "cannot expire actions", "err", err)
 		}

@@ -57,7 +57,7 @@ func (c *Coordinator) Hosts(ctx context.Context, after protocol.HostID, limit in
 
 func (c *Coordinator) view(h core.Host) HostView {
 	v := HostView{Host: h}
-	v.Connectivity, v.SeenMS = c.presence(h.ID)
+	v.Connectivity, v.SeenMS = c.hosts.Presence(h.ID)
 	return v
 }
 
@@ -191,7 +191,7 @@ func (c *Coordinator) Readmit(ctx context.Context, by core.Actor, id protocol.Ho
 	c.mu.Lock()
 	delete(c.quarantined, id)
 	c.mu.Unlock()
-	c.link(id).forget()
+	c.hosts.Readmitted(id)
 	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
 	c.base.Wake.Fire(core.EventsKey{}, id)
 	return nil

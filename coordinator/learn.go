@@ -65,30 +65,26 @@ func (c *Coordinator) setPolicy(tx core.Tx, a core.Action) error {
 // hearPolicy takes what a heartbeat says of the policy in force, and asks for its
 // text if that is not known. asked is the digest for which the host was asked
 // already by this process; what is returned is the question, if there is one.
-func (c *Coordinator) hearPolicy(tx core.Tx, host protocol.HostID, info *protocol.PolicyInfo, asked protocol.Digest) ([]core.Item, error) {
+func (c *Coordinator) hearPolicy(tx core.Tx, host protocol.HostID, info *protocol.PolicyInfo, asked protocol.Digest) (ask bool, _ error) {
 	if info == nil {
-		return nil, nil // of a version that tells nothing
+		return false, nil // of a version that tells nothing
 	}
 	l, ok, err := loadLearnt(tx, host)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
 	if !ok || l.Digest != info.Digest {
 		l = learnt{Digest: info.Digest, Text: c.policies.text(info.Digest)}
 		if err := c.putLearnt(tx, host, l); err != nil {
-			return nil, err
+			return false, err
 		}
 	}
 	if l.Digest.IsZero() || l.Text != nil || l.Digest == asked || c.base.Recovery() != "" {
-		return nil, nil
+		return false, nil
 	}
 	controls, err := tx.Streams.Get(host, protocol.StreamControl)
 	// A host that takes no controls is not asked more and more.
-	if err != nil || controls.Pos.N-controls.Freed.N >= stream.Window/2 {
-		return nil, err
-	}
-	it, err := c.control(tx, host, protocol.ControlItem{Verb: protocol.VerbPolicy})
-	return []core.Item{it}, err
+	return err == nil && controls.Pos.N-controls.Freed.N < stream.Window/2, err
 }
 
 // toldPolicy takes the text of a policy that was asked for. One that is not what

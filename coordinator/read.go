@@ -79,7 +79,7 @@ func (c *Coordinator) countHosts(tx core.Tx, s *Summary) error {
 	s.Revoked, s.Replacing = len(revoked), len(replacing)
 	approved, err := tx.Hosts.Names(core.HostApproved)
 	for _, id := range approved {
-		connectivity, _ := c.presence(id)
+		connectivity, _ := c.hosts.Presence(id)
 		s.Hosts[connectivity]++
 	}
 	return err

@@ -172,13 +172,9 @@ func (c *Coordinator) forgetMachine(id protocol.HostID) {
 	c.relay.Output.Lose(id)
 	c.recovery.End(id)
 	c.mu.Lock()
-	l := c.links[id]
-	delete(c.links, id)
 	delete(c.quarantined, id)
 	c.mu.Unlock()
-	if l != nil {
-		l.forget()
-	}
+	c.hosts.Drop(id)
 }
 
 // mayTake reports why an enrolment cannot have the name of a host that there is.

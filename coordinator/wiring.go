@@ -1,50 +1,26 @@
 package coordinator
 
 import (
-	"context"
-	"time"
-
 	"github.com/hostler-io/hostler/coordinator/core"
-	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
-	"github.com/hostler-io/hostler/protocol/stream"
 )
 
-// hostsOf is what the rooms are given of the conversations with hosts.
-type hostsOf struct{ c *Coordinator }
+// standingOf, approvalsOf and policiesOf are what the conversations with hosts are
+// given.
+type (
+	standingOf  struct{ c *Coordinator }
+	approvalsOf struct{ c *Coordinator }
+	policiesOf  struct{ c *Coordinator }
+)
 
-// Presence implements [explain.Hosts].
-func (h hostsOf) Presence(host protocol.HostID) (core.Connectivity, int64) {
-	return h.c.presence(host)
+func (s standingOf) Quarantined(host protocol.HostID) bool         { return s.c.isQuarantined(host) }
+func (s standingOf) Quarantine(host protocol.HostID, why string)   { s.c.quarantine(host, why) }
+func (a approvalsOf) Approved(of *core.Action, lifeMS int64) bool  { return a.c.approved(of, lifeMS) }
+func (a approvalsOf) WhyExpired(of *core.Action) string            { return a.c.whyExpired(of) }
+func (p policiesOf) PutIntoForce(tx core.Tx, by core.Action) error { return p.c.setPolicy(tx, by) }
+func (p policiesOf) Told(tx core.Tx, host protocol.HostID, text []byte) error {
+	return p.c.toldPolicy(tx, host, text)
 }
-
-// Quarantined implements [explain.Hosts].
-func (h hostsOf) Quarantined(host protocol.HostID) bool { return h.c.isQuarantined(host) }
-
-// AskIn implements [explain.Hosts].
-func (h hostsOf) AskIn(host protocol.HostID, patience time.Duration) (time.Duration, bool) {
-	return h.c.link(host).agenda.whyIn(h.c.cfg.Boot(), patience)
-}
-
-// Ask implements [explain.Hosts].
-func (h hostsOf) Ask(ctx context.Context, host protocol.HostID, action protocol.ActionID) error {
-	c, l := h.c, h.c.link(host)
-	var given []core.Item
-	err := c.base.Update(ctx, failpoint.QuestionAsked, func(tx core.Tx) error {
-		given = nil
-		controls, err := tx.Streams.Get(host, protocol.StreamControl)
-		// Nobody who only looks fills the window of what the host must hear.
-		if err != nil || controls.Pos.N-max(controls.Freed.N, l.out.acked(protocol.StreamControl)) >= stream.Window/2 {
-			return err
-		}
-		it, err := c.control(tx, host, protocol.ControlItem{Verb: protocol.VerbTell, IDs: []protocol.ActionID{action}})
-		given = append(given, it)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	l.out.add(protocol.StreamControl, given...)
-	l.pump()
-	return nil
+func (p policiesOf) Hear(tx core.Tx, host protocol.HostID, info *protocol.PolicyInfo, asked protocol.Digest) (bool, error) {
+	return p.c.hearPolicy(tx, host, info, asked)
 }

@@ -106,16 +106,16 @@ func (r *Room) SealedBefore(checkpoint []byte) uint64 {
 }
 
 // NoteSealed keeps how far the audit log of the former store went.
-func NoteSealed(tx core.Tx, n uint64) error {
+func (r *Room) NoteSealed(tx core.Tx, n uint64) error {
 	if n == 0 {
 		return nil
 	}
-	r, err := recovered(tx)
-	if err != nil || n <= r.AuditSeen {
+	made, err := recovered(tx)
+	if err != nil || n <= made.AuditSeen {
 		return err
 	}
-	r.AuditSeen = n
-	return core.PutJSON(tx, recoveredValue, r)
+	made.AuditSeen = n
+	return core.PutJSON(tx, recoveredValue, made)
 }
 
 // AskAnew begins with the questions to a host anew: what it has answered may have

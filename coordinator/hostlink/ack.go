@@ -1,4 +1,4 @@
-package coordinator
+package hostlink
 
 import (
 	"errors"
@@ -28,14 +28,14 @@ func (l *link) onAck(in inbound) error {
 	foreign := l.out.ack(a.Have, l.c.uptime(), l.c.base.NowMS())
 	if foreign.N > 0 {
 		// Nothing is on the wire before its number is known here.
-		l.c.quarantine(l.host, fmt.Sprintf("it acknowledges item %d of stream %s, which was never sent: two histories", foreign.N, foreign.Stream))
+		l.c.cfg.Standing.Quarantine(l.host, fmt.Sprintf("it acknowledges item %d of stream %s, which was never sent: two histories", foreign.N, foreign.Stream))
 	}
 	for _, cr := range a.Credit {
-		if err := l.c.relay.Input.Credit(l.host, cr); err != nil {
+		if err := l.c.cfg.Input(l.host, cr); err != nil {
 			return err
 		}
 	}
-	l.sendWaiting(l.c.ctx)
+	l.sendWaiting(l.c.base.Ctx)
 	return nil
 }
 
@@ -52,7 +52,7 @@ func (l *link) free(tx core.Tx, all []protocol.Position) (freed map[protocol.Str
 		if err != nil {
 			return nil, err
 		}
-		switch free(&st, l.c.cfg.Store.ID(), have, there) {
+		switch free(&st, l.c.base.Store.ID(), have, there) {
 		case stream.Differs, stream.Ahead:
 			return nil, fmt.Errorf("%w: item %d of stream %s is another one there", errHistory, have.N, have.Stream)
 		case stream.Frees:
@@ -75,7 +75,7 @@ func (l *link) flush() {
 		return
 	}
 	var freed map[protocol.Stream]uint64
-	err := l.c.base.Update(l.c.ctx, failpoint.AcksFreed, func(tx core.Tx) (err error) {
+	err := l.c.base.Update(l.c.base.Ctx, failpoint.AcksFreed, func(tx core.Tx) (err error) {
 		if freed, err = l.free(tx, all); err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func (l *link) flush() {
 		}
 	}
 	if err != nil && !errors.Is(err, errHistory) {
-		l.c.log.Error("cannot free acknowledged items; it is tried again", "host", l.host, "err", err)
+		l.c.base.Log.Error("cannot free acknowledged items; it is tried again", "host", l.host, "err", err)
 	}
 }
 
@@ -106,7 +106,7 @@ func (l *link) flush() {
 // acknowledged for the next one: nobody acknowledges it again.
 func (l *link) freed(acked []protocol.Position, freed map[protocol.Stream]uint64, err error) {
 	if errors.Is(err, errHistory) {
-		l.c.quarantine(l.host, err.Error())
+		l.c.cfg.Standing.Quarantine(l.host, err.Error())
 		return
 	}
 	if err != nil {

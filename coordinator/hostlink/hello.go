@@ -1,11 +1,10 @@
-package coordinator
+package hostlink
 
 import (
 	"errors"
 	"fmt"
 
 	"github.com/hostler-io/hostler/coordinator/core"
-	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -47,7 +46,7 @@ func (l *link) ringAhead(m protocol.Message) {
 	if m.Decode(&p) != nil || p.Kind != protocol.PresenceHello {
 		return
 	}
-	l.c.recovery.HearNewerRing(l.host, p.Hello)
+	l.c.cfg.Evidence.HearNewerRing(l.host, p.Hello)
 }
 
 // onHello answers with the challenge: only the answer lets the host speak. What
@@ -57,7 +56,7 @@ func (l *link) ringAhead(m protocol.Message) {
 // look as if its disk had gone back.
 func (l *link) onHello(seq protocol.Seq, h *protocol.Hello) error {
 	c := l.c
-	give, current, early := l.presence.hello(seq, h, c.base.Nonce(), c.cfg.Boot())
+	give, current, early := l.presence.hello(seq, h, c.base.Nonce(), c.base.Boot())
 	if current {
 		l.beats.connected()
 		l.receipts.connected()
@@ -72,8 +71,8 @@ func (l *link) onHello(seq protocol.Seq, h *protocol.Hello) error {
 	}
 	// What a coordinator signed is true however old the hello is, and a host
 	// that has seen a newer term than ours takes no challenge from us.
-	if claim := c.recovery.HearHello(l.host, h); claim != "" {
-		c.quarantine(l.host, claim)
+	if claim := c.cfg.Evidence.HearHello(l.host, h); claim != "" {
+		c.cfg.Standing.Quarantine(l.host, claim)
 	}
 	l.receipt()
 	return nil
@@ -103,10 +102,10 @@ func (l *link) prove() error {
 	l.receipts.begin(found.up, found.audit)
 	l.presence.accept(h)
 	if found.asks {
-		c.recovery.Begin(l.host)
+		c.cfg.Questions.Begin(l.host)
 	}
 	if found.rolledBack != "" {
-		c.quarantine(l.host, found.rolledBack)
+		c.cfg.Standing.Quarantine(l.host, found.rolledBack)
 		c.base.News.AskAll()
 	}
 	return nil
@@ -115,16 +114,16 @@ func (l *link) prove() error {
 // compareNotes holds what the host says it sent and has against what is known
 // here, and makes its database the one in force.
 func (l *link) compareNotes(h *protocol.Hello) (found comparison, _ error) {
-	k := known{store: l.c.cfg.Store.ID(), adopted: l.c.wire.NextSeq()}
-	sealed := l.c.recovery.SealedBefore(h.Checkpoint)
-	err := l.c.base.Update(l.c.ctx, failpoint.NotesCompared, func(tx core.Tx) (err error) {
+	k := known{store: l.c.base.Store.ID(), adopted: l.c.wire.NextSeq()}
+	sealed := l.c.cfg.Evidence.SealedBefore(h.Checkpoint)
+	err := l.c.base.Update(l.c.base.Ctx, failpoint.NotesCompared, func(tx core.Tx) (err error) {
 		if k.host, err = tx.Hosts.Get(l.host); err != nil {
 			return err
 		}
-		if k.asks, err = l.c.recovery.Meet(tx, &k.host, h); err != nil {
+		if k.asks, err = l.c.cfg.Questions.Meet(tx, &k.host, h); err != nil {
 			return err
 		}
-		if err := errors.Join(k.read(tx, h), recovery.NoteSealed(tx, sealed)); err != nil {
+		if err := errors.Join(k.read(tx, h), l.c.cfg.Evidence.NoteSealed(tx, sealed)); err != nil {
 			return err
 		}
 		found = compare(k, h)
@@ -162,7 +161,7 @@ func readItemAt(tx core.Tx, st core.StreamState, n uint64) (at itemAt, _ error) 
 }
 
 // keepComparison writes what follows from a hello.
-func (c *Coordinator) keepComparison(tx core.Tx, k *known, found *comparison) error {
+func (c *Conversations) keepComparison(tx core.Tx, k *known, found *comparison) error {
 	for name, n := range found.freed {
 		if err := tx.Streams.Free(k.host.ID, name, n); err != nil {
 			return err
@@ -188,7 +187,7 @@ func (c *Coordinator) keepComparison(tx core.Tx, k *known, found *comparison) er
 // accepted, or ordered, after the state to which it went back. An order that
 // was never acknowledged is lost as well, for it may have been carried out and
 // forgotten.
-func (c *Coordinator) loseAfter(tx core.Tx, id protocol.HostID, acceptSeq, ordered uint64) error {
+func (c *Conversations) loseAfter(tx core.Tx, id protocol.HostID, acceptSeq, ordered uint64) error {
 	return core.EachOpen(tx, id, func(a core.Action) error {
 		known := a.N <= ordered
 		if core.StreamOf(a.Kind) == protocol.StreamControl {

@@ -1,4 +1,4 @@
-package coordinator
+package hostlink
 
 import (
 	"fmt"
@@ -125,7 +125,7 @@ func (l *link) keepInventory(inv core.Inventory, asOf uint64) {
 	c, asked := l.c, l.beats.asked()
 	var back string
 	var question []core.Item
-	err := c.base.Update(c.ctx, failpoint.InventoryKept, func(tx core.Tx) error {
+	err := c.base.Update(c.base.Ctx, failpoint.InventoryKept, func(tx core.Tx) error {
 		host, err := tx.Hosts.Get(l.host)
 		if err != nil {
 			return err
@@ -135,16 +135,22 @@ func (l *link) keepInventory(inv core.Inventory, asOf uint64) {
 			kept.Audit = host.Inventory.Audit // what was told before is the proof
 		}
 		host.Inventory = kept
-		if question, err = c.hearPolicy(tx, l.host, kept.Host.Policy, asked); err != nil {
+		question = nil
+		ask, err := c.cfg.Policies.Hear(tx, l.host, kept.Host.Policy, asked)
+		if err == nil && ask {
+			it, failed := c.control(tx, l.host, protocol.ControlItem{Verb: protocol.VerbPolicy})
+			question, err = []core.Item{it}, failed
+		}
+		if err != nil {
 			return err
 		}
 		return tx.Hosts.Put(host)
 	})
 	if err == nil && back != "" {
-		c.quarantine(l.host, back)
+		c.cfg.Standing.Quarantine(l.host, back)
 	}
 	if err != nil {
-		c.log.Error("cannot keep the inventory of a host; it is asked for again", "host", l.host, "err", err)
+		c.base.Log.Error("cannot keep the inventory of a host; it is asked for again", "host", l.host, "err", err)
 		return
 	}
 	l.out.add(protocol.StreamControl, question...)

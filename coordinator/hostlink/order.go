@@ -1,4 +1,4 @@
-package coordinator
+package hostlink
 
 import (
 	"context"
@@ -16,14 +16,14 @@ import (
 // numberWaiting gives numbers to what waits for a host, as far as its window
 // goes. Nothing is numbered for a host that is not there: orders wait here and
 // not on the wire, so that a cancel or an expiry still finds them.
-func (c *Coordinator) numberWaiting(ctx context.Context, l *link) {
+func (c *Conversations) numberWaiting(ctx context.Context, l *link) {
 	var given numbered
 	err := c.base.Update(ctx, failpoint.OrderNumbered, func(tx core.Tx) (err error) {
 		given, err = c.number(tx, l)
 		return err
 	})
 	if err != nil {
-		c.log.ErrorContext(ctx, "cannot number orders; it is tried again", "host", l.host, "err", err)
+		c.base.Log.ErrorContext(ctx, "cannot number orders; it is tried again", "host", l.host, "err", err)
 		given = numbered{more: true}
 	}
 	l.numbered(given)
@@ -42,11 +42,11 @@ func (l *link) numbered(given numbered) {
 }
 
 // times is the present moment.
-func (c *Coordinator) times() times { return times{now: c.base.NowMS(), life: c.base.LifeMS()} }
+func (c *Conversations) times() times { return times{now: c.base.NowMS(), life: c.base.LifeMS()} }
 
 // number gives the next numbers of their streams to unsent actions of a host,
 // within the caller's transaction.
-func (c *Coordinator) number(tx core.Tx, l *link) (all numbered, _ error) {
+func (c *Conversations) number(tx core.Tx, l *link) (all numbered, _ error) {
 	if c.base.Recovery() != "" {
 		return numbered{}, nil
 	}
@@ -65,7 +65,7 @@ func (c *Coordinator) number(tx core.Tx, l *link) (all numbered, _ error) {
 }
 
 // numberOn does it for one stream.
-func (c *Coordinator) numberOn(tx core.Tx, l *link, on protocol.Stream, all *numbered) error {
+func (c *Conversations) numberOn(tx core.Tx, l *link, on protocol.Stream, all *numbered) error {
 	st, err := tx.Streams.Get(l.host, on)
 	if err != nil {
 		return err
@@ -82,11 +82,11 @@ func (c *Coordinator) numberOn(tx core.Tx, l *link, on protocol.Stream, all *num
 	at := c.times()
 	waiting := make([]candidate, len(unsent))
 	for i, a := range unsent {
-		if waiting[i] = (candidate{action: a, approved: c.approved(&a, at.life)}); !waiting[i].approved {
-			waiting[i].lapsed = c.whyExpired(&a)
+		if waiting[i] = (candidate{action: a, approved: c.cfg.Approvals.Approved(&a, at.life)}); !waiting[i].approved {
+			waiting[i].lapsed = c.cfg.Approvals.WhyExpired(&a)
 		}
 	}
-	d, err := decideNumbers(st, c.cfg.Store.ID(), waiting, at)
+	d, err := decideNumbers(st, c.base.Store.ID(), waiting, at)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (c *Coordinator) numberOn(tx core.Tx, l *link, on protocol.Stream, all *num
 
 // numberFirst gives a new action its number before it is written, if nothing can
 // be waiting in front of it and its host is there. Any other is for number.
-func (c *Coordinator) numberFirst(tx core.Tx, l *link, a *core.Action) (given numbered, _ error) {
+func (c *Conversations) numberFirst(tx core.Tx, l *link, a *core.Action) (given numbered, _ error) {
 	on := core.StreamOf(a.Kind)
 	_, _, there := l.presence.reachable(l.c.base.Boot())
 	if c.base.Recovery() != "" || !there || on == protocol.StreamOrder && !l.agenda.empty() {
@@ -117,7 +117,7 @@ func (c *Coordinator) numberFirst(tx core.Tx, l *link, a *core.Action) (given nu
 	if err != nil || room(st, l.out.acked(on)) <= 0 {
 		return given, err
 	}
-	o, err := decideOrder(&st, c.cfg.Store.ID(), a, c.times())
+	o, err := decideOrder(&st, c.base.Store.ID(), a, c.times())
 	if err == nil {
 		err = tx.Streams.Append(l.host, on, o.Item)
 	}
@@ -129,7 +129,7 @@ func (c *Coordinator) numberFirst(tx core.Tx, l *link, a *core.Action) (given nu
 }
 
 // control gives a control item its number within the caller's transaction.
-func (c *Coordinator) control(tx core.Tx, host protocol.HostID, item protocol.ControlItem) (core.Item, error) {
+func (c *Conversations) control(tx core.Tx, host protocol.HostID, item protocol.ControlItem) (core.Item, error) {
 	b, err := json.Marshal(item)
 	if err != nil {
 		return core.Item{}, fmt.Errorf("encode control: %w", err)
@@ -138,7 +138,7 @@ func (c *Coordinator) control(tx core.Tx, host protocol.HostID, item protocol.Co
 	if err != nil {
 		return core.Item{}, err
 	}
-	it := nextItem(&st, c.cfg.Store.ID(), b, protocol.ActionID{})
+	it := nextItem(&st, c.base.Store.ID(), b, protocol.ActionID{})
 	if err := tx.Streams.Append(host, protocol.StreamControl, it); err != nil {
 		return core.Item{}, err
 	}
@@ -153,13 +153,13 @@ func (l *link) pump() {
 	defer l.out.clearExpiry()
 	for _, name := range down {
 		heard, age, ok := l.presence.reachable(l.c.base.Boot())
-		if !ok || l.c.isQuarantined(l.host) && name == protocol.StreamOrder {
+		if !ok || l.c.cfg.Standing.Quarantined(l.host) && name == protocol.StreamOrder {
 			continue
 		}
 		first, last := l.out.due(name, l.c.uptime())
 		for n := first; n <= last; n++ {
 			if err := l.sendItem(name, n, heard, age); err != nil {
-				l.c.log.Error("cannot send an item; it will be sent again", "host", l.host, "stream", name, "n", n, "err", err)
+				l.c.base.Log.Error("cannot send an item; it will be sent again", "host", l.host, "stream", name, "n", n, "err", err)
 				break
 			}
 		}
@@ -181,7 +181,7 @@ func (l *link) sendItem(name protocol.Stream, n uint64, heard protocol.Seq, age 
 		}
 	}
 	h := l.c.wire.Header(typ, protocol.HostParty(l.host))
-	h.Store, h.Stream, h.N, h.Item, h.Heard = l.c.cfg.Store.ID(), name, n, it.Item, heard
+	h.Store, h.Stream, h.N, h.Item, h.Heard = l.c.base.Store.ID(), name, n, it.Item, heard
 	if !it.Action.IsZero() {
 		if h.LeftMS, err = l.budget(it, age); err != nil {
 			return err
@@ -197,7 +197,7 @@ func (l *link) item(name protocol.Stream, n uint64) (it core.Item, err error) {
 	if ok {
 		return it, nil
 	}
-	err = l.c.base.View(l.c.ctx, func(tx core.Tx) error {
+	err = l.c.base.View(l.c.base.Ctx, func(tx core.Tx) error {
 		items, err := tx.Streams.Items(l.host, name, n, n)
 		if err != nil {
 			return err
@@ -224,7 +224,7 @@ func (l *link) budget(it core.Item, age time.Duration) (int64, error) {
 		return max(0, expires-c.base.LifeMS()+age.Milliseconds()), nil
 	}
 	var a core.Action
-	err := c.base.View(c.ctx, func(tx core.Tx) (err error) {
+	err := c.base.View(c.base.Ctx, func(tx core.Tx) (err error) {
 		a, err = tx.Actions.Get(it.Action)
 		return err
 	})
@@ -239,13 +239,13 @@ func (l *link) budget(it core.Item, age time.Duration) (int64, error) {
 
 // askAgain asks a host that came back about what it should know and never told
 // the end of: after a restart of either side nothing stays RUNNING by mistake.
-func (c *Coordinator) askAgain(l *link) {
+func (c *Conversations) askAgain(l *link) {
 	if c.base.Recovery() != "" {
 		return
 	}
 	var given []core.Item
 	var later bool
-	err := c.base.Update(c.ctx, failpoint.QuestionAsked, func(tx core.Tx) error {
+	err := c.base.Update(c.base.Ctx, failpoint.QuestionAsked, func(tx core.Tx) error {
 		given, later = nil, false
 		controls, err := tx.Streams.Get(l.host, protocol.StreamControl)
 		if err != nil {
@@ -276,52 +276,11 @@ func (c *Coordinator) askAgain(l *link) {
 		return err
 	})
 	if err != nil {
-		c.log.Error("cannot ask a host about its actions; it is tried again", "host", l.host, "err", err)
+		c.base.Log.Error("cannot ask a host about its actions; it is tried again", "host", l.host, "err", err)
 		given, later = nil, true
 	}
 	l.out.add(protocol.StreamControl, given...)
 	if later {
 		l.agenda.ask()
 	}
-}
-
-// expire ends what was never numbered and whose start budget is used up.
-func (c *Coordinator) expire(ctx context.Context) error {
-	if c.base.Recovery() != "" {
-		return nil
-	}
-	var due []core.Action
-	now := c.base.LifeMS()
-	err := c.base.View(ctx, func(tx core.Tx) (err error) {
-		due, err = tx.Queue.Expired(now, core.PageSize)
-		return err
-	})
-	if err != nil || len(due) == 0 {
-		return err
-	}
-	err = c.base.Update(ctx, failpoint.ActionsExpired, func(tx core.Tx) error {
-		for _, d := range due {
-			a, err := tx.Actions.Get(d.ID)
-			if err != nil {
-				return err
-			}
-			if !a.Unnumbered() || a.State.Final() || a.ExpiresMS >= now {
-				continue // it was numbered, has ended, or was approved meanwhile
-			}
-			a.Detail = c.whyExpired(&a)
-			if err := c.base.Move(tx, &a, protocol.EventExpire); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	c.base.Wake.Fire(core.EventsKey{})
-	for _, a := range due {
-		c.base.Wake.Fire(a.ID)
-		c.base.News.Ask(a.ID)
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package coordinator
+package hostlink
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 // messages of one host in order on the wire: items, and state messages, which
 // never wait for the store.
 type link struct {
-	c    *Coordinator
+	c    *Conversations
 	host protocol.HostID
 
 	presence presence
@@ -34,7 +34,7 @@ type link struct {
 }
 
 // link returns the conversation with a host, which is made if there is none.
-func (c *Coordinator) link(h protocol.HostID) *link {
+func (c *Conversations) link(h protocol.HostID) *link {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l, ok := c.links[h]
@@ -42,7 +42,7 @@ func (c *Coordinator) link(h protocol.HostID) *link {
 		l = &link{c: c, host: h}
 		l.inbox.limit, l.inbox.take = maxInboxBytes, l.take
 		l.chunks.limit, l.chunks.take = maxChunkBytes, l.takeChunks
-		l.out.store = c.cfg.Store.ID()
+		l.out.store = c.base.Store.ID()
 		l.out.reset()
 		l.receipts.reset()
 		c.links[h] = l
@@ -50,7 +50,7 @@ func (c *Coordinator) link(h protocol.HostID) *link {
 	return l
 }
 
-func (c *Coordinator) allLinks() []*link {
+func (c *Conversations) allLinks() []*link {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Collect(maps.Values(c.links))
@@ -67,7 +67,7 @@ func (l *link) forget() {
 // everything that may need the store is queued for the host's worker. It never
 // waits for the disk, so it may be called from a connection's read loop. What
 // it refuses is counted; the error is only for tests.
-func (c *Coordinator) Ingest(topic string, payload []byte) error {
+func (c *Conversations) Ingest(topic string, payload []byte) error {
 	c.wire.Received()
 	t, err := protocol.ParseTopic(topic)
 	if err == nil && t.Channel.Direction() != protocol.Up {
@@ -91,7 +91,7 @@ func (c *Coordinator) Ingest(topic string, payload []byte) error {
 	if t.Channel == protocol.ChannelOut {
 		box = &l.chunks
 	}
-	if !box.put(in, c.workers.Start) {
+	if !box.put(in, c.cfg.Start) {
 		c.wire.Dropped()
 	}
 	return nil
@@ -102,7 +102,7 @@ func (l *link) takeChunks(batch []inbound) {
 	for _, in := range batch {
 		_ = l.c.wire.Refuse(in.topic, l.onChunk(in))
 	}
-	l.c.relay.Output.Flush(l.host)
+	l.c.cfg.Output.Flush(l.host)
 	l.receiptIfOwed()
 }
 
@@ -113,9 +113,9 @@ func (l *link) onChunk(in inbound) error {
 		return err
 	}
 	if m.Header.FD == protocol.TTYInput {
-		return l.c.relay.Terminals.Acked(l.host, m.Header.Action, m.Attachment)
+		return l.c.cfg.Acked(l.host, m.Header.Action, m.Attachment)
 	}
-	return l.c.relay.Output.Take(l.host, m)
+	return l.c.cfg.Output.Take(l.host, m)
 }
 
 // take handles a batch: items of all streams share one transaction.
@@ -154,10 +154,10 @@ func (l *link) receiptIfOwed() {
 }
 
 // expect is what the coordinator knows before it looks at a message.
-func (c *Coordinator) expect(topic string, f protocol.Freshness) protocol.Expect {
+func (c *Conversations) expect(topic string, f protocol.Freshness) protocol.Expect {
 	return protocol.Expect{
-		Fleet: c.cfg.Fleet, FleetName: c.cfg.FleetName, Self: protocol.Coordinator,
-		Keys: c.cfg.Trust, Ring: c.cfg.Trust.Ring(), Topic: topic, Fresh: f,
+		Fleet: c.base.Fleet, FleetName: c.base.FleetName, Self: protocol.Coordinator,
+		Keys: c.cfg.Keys, Ring: c.cfg.Keys.Ring(), Topic: topic, Fresh: f,
 	}
 }
 
@@ -190,12 +190,12 @@ func (stateFresh) Term(*protocol.Header) error { return nil }
 // known returns the conversation with the host on whose topic a message came, if its
 // key is that host's: nobody can make one by inventing names. Otherwise
 // it returns the refusal, which Open words.
-func (c *Coordinator) known(t protocol.Topic, topic string, payload []byte) (*link, error) {
+func (c *Conversations) known(t protocol.Topic, topic string, payload []byte) (*link, error) {
 	env, err := protocol.Split(payload)
 	if err != nil {
 		return nil, err
 	}
-	if p, ok := c.cfg.Trust.Principal(env.Key); !ok || p.Revoked || p.Host != t.Host {
+	if p, ok := c.cfg.Keys.Principal(env.Key); !ok || p.Revoked || p.Host != t.Host {
 		if _, err = protocol.Open(payload, c.expect(topic, unfresh{})); err == nil {
 			err = protocol.ErrUnknownKey
 		}
@@ -208,7 +208,7 @@ func (c *Coordinator) known(t protocol.Topic, topic string, payload []byte) (*li
 func (l *link) openState(in inbound) (protocol.Message, error) {
 	m, err := protocol.Open(in.payload, l.c.expect(in.topic, stateFresh{&l.presence}))
 	if errors.Is(err, protocol.ErrFork) {
-		l.c.quarantine(l.host, "two processes speak for this host: its key or its disk was copied")
+		l.c.cfg.Standing.Quarantine(l.host, "two processes speak for this host: its key or its disk was copied")
 	}
 	return m, err
 }
@@ -232,7 +232,7 @@ func (l *link) onLease(in inbound) error {
 		l.receipts.wantFull()
 		l.receipt()
 	}
-	if c.base.Recovery() != "" || c.isQuarantined(l.host) {
+	if c.base.Recovery() != "" || c.cfg.Standing.Quarantined(l.host) {
 		return nil
 	}
 	g := protocol.Grant{Header: c.wire.Header(protocol.TypeGrant, protocol.HostParty(l.host)), TTLms: leaseTTL.Milliseconds(), Held: []protocol.LeaseHeld{}}
@@ -268,9 +268,9 @@ func (l *link) hear(seq protocol.Seq) error {
 	l.agenda.number()
 	l.agenda.ask()
 	l.c.emitHost(l.host, "host.online", "")
-	l.c.workers.Start(func() {
-		l.sendWaiting(l.c.ctx)
-		l.c.relay.Output.Resume(l.host)
+	l.c.cfg.Start(func() {
+		l.sendWaiting(l.c.base.Ctx)
+		l.c.cfg.Output.Resume(l.host)
 		l.askOutput()
 	})
 	return nil
@@ -288,7 +288,7 @@ func (l *link) askOutput() {
 func (l *link) tick(ctx context.Context) {
 	l.flush()
 	if _, _, ok := l.presence.reachable(l.c.base.Boot()); ok {
-		l.c.relay.Output.Reask(l.host)
+		l.c.cfg.Output.Reask(l.host)
 		l.askOutput()
 		l.sendWaiting(ctx)
 		return
@@ -302,7 +302,7 @@ func (l *link) tick(ctx context.Context) {
 func (l *link) sendWaiting(ctx context.Context) {
 	ask, number := l.agenda.take()
 	switch {
-	case ask && l.c.recovery.IsRecovering(l.host):
+	case ask && l.c.cfg.Questions.IsRecovering(l.host):
 		l.c.askRecovering(l)
 	case ask:
 		l.c.askAgain(l)

@@ -1,4 +1,4 @@
-package coordinator
+package hostlink
 
 import (
 	"sync"
@@ -133,12 +133,12 @@ func (l *link) receipt() {
 	if chal.IsZero() {
 		return
 	}
-	newest := l.c.journal.NewestSeal()
+	newest := l.c.cfg.NewestSeal()
 	if l.c.base.Recovery() != "" {
 		newest = nil
 	}
 	if err := l.answer(conn, chal, l.receipts.compose(newest)); err != nil {
-		l.c.log.Error("cannot send a receipt", "host", l.host, "err", err)
+		l.c.base.Log.Error("cannot send a receipt", "host", l.host, "err", err)
 	}
 }
 
@@ -151,12 +151,3 @@ func (l *link) answer(to protocol.Seq, give protocol.Nonce, r protocol.Receipt) 
 	r.Seq = l.c.wire.NextSeq()
 	return l.c.wire.Publish(l.c.wire.HostTopic(l.host, protocol.ChannelReceipt), r)
 }
-
-// receiptsTo is how the relay asks hosts for output.
-type receiptsTo struct{ c *Coordinator }
-
-func (r receiptsTo) Credit(host protocol.HostID, cr protocol.Credit) {
-	r.c.link(host).receipts.credit(cr)
-}
-func (r receiptsTo) Send(host protocol.HostID)     { r.c.link(host).receipt() }
-func (r receiptsTo) SendOwed(host protocol.HostID) { r.c.link(host).receiptIfOwed() }

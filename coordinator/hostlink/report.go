@@ -1,4 +1,4 @@
-package coordinator
+package hostlink
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ func (l *link) onItems(items []protocol.Message) {
 	var all []delivered
 	var positions []protocol.Position
 	var freed map[protocol.Stream]uint64
-	err := c.base.Update(c.ctx, failpoint.ReportsTaken, func(tx core.Tx) (err error) {
+	err := c.base.Update(c.base.Ctx, failpoint.ReportsTaken, func(tx core.Tx) (err error) {
 		all, positions = nil, nil
 		if freed, err = l.free(tx, acked); err != nil {
 			return err
@@ -55,7 +55,7 @@ func (l *link) onItems(items []protocol.Message) {
 	l.freed(acked, freed, err)
 	if err != nil {
 		if !errors.Is(err, errHistory) {
-			c.log.Error("cannot store what a host reported; it will come again", "host", l.host, "err", err)
+			c.base.Log.Error("cannot store what a host reported; it will come again", "host", l.host, "err", err)
 		}
 		return
 	}
@@ -63,7 +63,7 @@ func (l *link) onItems(items []protocol.Message) {
 	l.taken(all)
 	if len(positions) > 0 {
 		c.base.Wake.Fire(core.EventsKey{}, l.host) // alerts and rejected items are events too
-		if c.recovery.IsRecovering(l.host) {
+		if c.cfg.Questions.IsRecovering(l.host) {
 			l.recoveryMoved()
 		}
 	}
@@ -81,13 +81,13 @@ func (l *link) taken(all []delivered) {
 			told = append(told, *d.report)
 		}
 	}
-	c.explain.Heard(l.host, told)
+	c.cfg.Told(l.host, told)
 	for _, d := range all {
 		if a := d.changed; !a.ID.IsZero() {
 			l.out.forgetReceipt(a.ID)
 			c.base.Wake.Fire(a.ID)
 			c.base.News.Tell(a)
-			c.relay.Output.Settle(a)
+			c.cfg.Output.Settle(a)
 		}
 	}
 }
@@ -102,7 +102,7 @@ type delivered struct {
 // deliver makes the effect of one item. An item that is broken is kept as
 // rejected with its code, so that nothing behind it waits; only a failing
 // store is an error.
-func (c *Coordinator) deliver(tx core.Tx, host protocol.HostID, m protocol.Message, receipted map[protocol.ActionID]int64) (delivered, error) {
+func (c *Conversations) deliver(tx core.Tx, host protocol.HostID, m protocol.Message, receipted map[protocol.ActionID]int64) (delivered, error) {
 	if m.Header.Stream != protocol.StreamReport {
 		var a protocol.Alert
 		if err := m.DecodeItem(&a); err != nil {
@@ -115,7 +115,7 @@ func (c *Coordinator) deliver(tx core.Tx, host protocol.HostID, m protocol.Messa
 		return c.reject(tx, host, m, err)
 	}
 	if r.Policy != nil {
-		return delivered{}, c.toldPolicy(tx, host, r.Policy)
+		return delivered{}, c.cfg.Policies.Told(tx, host, r.Policy)
 	}
 	d, err := c.applyReport(tx, host, m, &r, receipted[r.Action])
 	d.report = &r
@@ -123,14 +123,14 @@ func (c *Coordinator) deliver(tx core.Tx, host protocol.HostID, m protocol.Messa
 }
 
 // reject keeps a broken item's code.
-func (c *Coordinator) reject(tx core.Tx, host protocol.HostID, m protocol.Message, why error) (delivered, error) {
+func (c *Conversations) reject(tx core.Tx, host protocol.HostID, m protocol.Message, why error) (delivered, error) {
 	return delivered{refused: why}, c.base.Event(tx, "item.rejected", host, string(m.Header.Stream), map[string]any{
 		"n": m.Header.N, "code": wire.CodeOf(why), "detail": why.Error(),
 	})
 }
 
 // applyAlert keeps the list of raised alerts of a host and tells watchers.
-func (c *Coordinator) applyAlert(tx core.Tx, host protocol.HostID, a *protocol.Alert) error {
+func (c *Conversations) applyAlert(tx core.Tx, host protocol.HostID, a *protocol.Alert) error {
 	h, err := tx.Hosts.Get(host)
 	if err != nil {
 		return err
@@ -144,8 +144,8 @@ func (c *Coordinator) applyAlert(tx core.Tx, host protocol.HostID, a *protocol.A
 }
 
 // applyReport writes what a report changes.
-func (c *Coordinator) applyReport(tx core.Tx, host protocol.HostID, m protocol.Message, r *protocol.Report, receipted int64) (_ delivered, err error) {
-	k := reported{host: host, recovering: c.recovery.IsRecovering(host), receiptedMS: receipted}
+func (c *Conversations) applyReport(tx core.Tx, host protocol.HostID, m protocol.Message, r *protocol.Report, receipted int64) (_ delivered, err error) {
+	k := reported{host: host, recovering: c.cfg.Questions.IsRecovering(host), receiptedMS: receipted}
 	k.action, err = tx.Actions.Get(r.Action)
 	if k.found = err == nil; err != nil && !errors.Is(err, core.ErrNotFound) {
 		return delivered{}, err
@@ -156,13 +156,13 @@ func (c *Coordinator) applyReport(tx core.Tx, host protocol.HostID, m protocol.M
 	case nothingNew:
 		return delivered{}, nil
 	case knownNowhere:
-		return delivered{}, c.recovery.Told(tx, host, r)
+		return delivered{}, c.cfg.Questions.Told(tx, host, r)
 	case ofAnotherHost:
 		return c.reject(tx, host, m, fmt.Errorf("%w: action %s is of host %s", protocol.ErrWrongHost, a.ID, a.Host))
 	case lookAgain:
 		return delivered{changed: a}, nil
 	case formerLost:
-		a, err = c.recovery.UnknownSince(tx, a)
+		a, err = c.cfg.Questions.UnknownSince(tx, a)
 		return delivered{changed: a}, err
 	case lost:
 		err = c.base.Move(tx, &a, protocol.EventHostUnknown)
@@ -172,7 +172,7 @@ func (c *Coordinator) applyReport(tx core.Tx, host protocol.HostID, m protocol.M
 }
 
 // keepReport writes an action that a report has changed.
-func (c *Coordinator) keepReport(tx core.Tx, d *observed, before protocol.State, m protocol.Message, r *protocol.Report) error {
+func (c *Conversations) keepReport(tx core.Tx, d *observed, before protocol.State, m protocol.Message, r *protocol.Report) error {
 	a, put := d.action, tx.Actions.Put
 	if d.effect == insert {
 		put = tx.Actions.Insert
@@ -197,7 +197,7 @@ func (c *Coordinator) keepReport(tx core.Tx, d *observed, before protocol.State,
 
 // keepFollowed writes what an action has made of its host, of its container or of
 // its policy.
-func (c *Coordinator) keepFollowed(tx core.Tx, a *core.Action, r *protocol.Report) error {
+func (c *Conversations) keepFollowed(tx core.Tx, a *core.Action, r *protocol.Report) error {
 	done := a.State == protocol.StateDone
 	policySet := done && a.Kind == protocol.KindPolicySet
 	if r.Container == nil && !policySet && !(done && a.Kind == protocol.KindDestroy) {
@@ -208,7 +208,7 @@ func (c *Coordinator) keepFollowed(tx core.Tx, a *core.Action, r *protocol.Repor
 		return err
 	}
 	if policySet {
-		return c.setPolicy(tx, *a)
+		return c.cfg.Policies.PutIntoForce(tx, *a)
 	}
 	var changed bool
 	if h.Inventory, changed = follow(h.Inventory, a, r); !changed {
@@ -219,19 +219,19 @@ func (c *Coordinator) keepFollowed(tx core.Tx, a *core.Action, r *protocol.Repor
 
 // emitHost appends an event about a host's presence. Presence is no promise,
 // so a store that cannot take it is only logged.
-func (c *Coordinator) emitHost(host protocol.HostID, typ, why string) {
-	err := c.cfg.Store.Update(c.ctx, func(tx core.Tx) error {
+func (c *Conversations) emitHost(host protocol.HostID, typ, why string) {
+	err := c.base.Store.Update(c.base.Ctx, func(tx core.Tx) error {
 		return c.base.Event(tx, typ, host, string(host), map[string]any{"reason": why})
 	})
 	if err != nil {
-		c.log.Error("cannot note a change of presence", "host", host, "event", typ, "err", err)
+		c.base.Log.Error("cannot note a change of presence", "host", host, "event", typ, "err", err)
 	}
 	c.base.Wake.Fire(core.EventsKey{}, host)
 }
 
 // uptime is the boot clock as a duration, for resends.
-func (c *Coordinator) uptime() time.Duration {
-	return time.Duration(c.cfg.Boot()) * time.Millisecond
+func (c *Conversations) uptime() time.Duration {
+	return time.Duration(c.base.Boot()) * time.Millisecond
 }
 
 // wentBack compares two heads of a host's audit log, as it told them one after

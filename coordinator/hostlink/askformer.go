@@ -1,4 +1,4 @@
-package coordinator
+package hostlink
 
 import (
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -7,12 +7,12 @@ import (
 )
 
 // askRecovering asks a host the next question about what it did before a recovery.
-func (c *Coordinator) askRecovering(l *link) {
+func (c *Conversations) askRecovering(l *link) {
 	marker := c.base.NewActionID(c.base.NowMS())
 	var given []core.Item
-	err := c.base.Update(c.ctx, failpoint.QuestionAsked, func(tx core.Tx) error {
+	err := c.base.Update(c.base.Ctx, failpoint.QuestionAsked, func(tx core.Tx) error {
 		given = nil
-		q, err := c.recovery.NextQuestion(tx, l.host, marker)
+		q, err := c.cfg.Questions.NextQuestion(tx, l.host, marker)
 		if err != nil || q == nil {
 			return err
 		}
@@ -21,7 +21,7 @@ func (c *Coordinator) askRecovering(l *link) {
 		return err
 	})
 	if err != nil {
-		c.log.Error("cannot ask a host what it did before the recovery; it is tried again", "host", l.host, "err", err)
+		c.base.Log.Error("cannot ask a host what it did before the recovery; it is tried again", "host", l.host, "err", err)
 		l.agenda.ask()
 		return
 	}
@@ -31,8 +31,8 @@ func (c *Coordinator) askRecovering(l *link) {
 // recoveryMoved looks whether the next question is due, after reports of a host were
 // taken. When the host has told everything, it is asked about its open actions.
 func (l *link) recoveryMoved() {
-	if l.c.recovery.ToldMore(l.c.ctx, l.host) {
+	if l.c.cfg.Questions.ToldMore(l.c.base.Ctx, l.host) {
 		l.agenda.ask()
 	}
-	l.c.workers.Start(func() { l.sendWaiting(l.c.ctx) })
+	l.c.cfg.Start(func() { l.sendWaiting(l.c.base.Ctx) })
 }

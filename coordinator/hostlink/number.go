@@ -1,4 +1,4 @@
-package coordinator
+package hostlink
 
 import (
 	"encoding/json"
@@ -82,7 +82,7 @@ func decideNumbers(st core.StreamState, store protocol.StoreID, waiting []candid
 
 // decideOrder gives one action the next number of a stream.
 func decideOrder(st *core.StreamState, store protocol.StoreID, a *core.Action, at times) (order, error) {
-	content := orderItem(a)
+	content := core.OrderItem(a)
 	var v any = content
 	if st.Pos.Stream == protocol.StreamControl {
 		v = protocol.ControlItem{Verb: protocol.VerbPreempt, Order: &content}
