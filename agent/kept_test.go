@@ -114,3 +114,24 @@ func TestRunsAreKeptForTheCoordinator(t *testing.T) {
 		w.wantLeft("its end was not receipted", 5)
 	})
 }
+
+// TestNoCommandsAnyMore: an action of a host that ran commands when it was accepted
+// ends when the host does not run them any more, and harms nothing.
+func TestNoCommandsAnyMore(t *testing.T) {
+	none := false
+	in(t, func(c *agent.Config) {
+		if none {
+			c.Commands, c.RunDirs = nil, nil
+		}
+		c.HostRuns = 1
+	}, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), command("hang"))
+		w.coord.order(actionID(2), command("true"))
+		w.pass(time.Second)
+		none = true
+		w.restart()
+		w.pass(2 * time.Second)
+		w.expect(actionID(1), "start RUNNING", "interrupt FAILED interrupted")
+		w.expect(actionID(2), "accept NEW", "fail FAILED error")
+	})
+}

@@ -32,18 +32,18 @@ func (a *Agent) furnish() {
 		r.Bulk = cfg.Bulk
 	}
 	a.relay = relay.New(r)
-	if cfg.Commands != nil {
-		a.commands = commands.New(commands.Config{
-			Host: cfg.Host, Fleet: cfg.Fleet, Runner: cfg.Commands, RunDirs: cfg.RunDirs, Supervisor: cfg.Supervisor, Mover: cfg.Mover,
-			Unseal: cfg.Unseal, Input: a.relay.Payload, RecordSessions: cfg.RecordSessions, RecordBytes: cfg.RecordBytes, RecordOrEnd: cfg.RecordOrEnd,
-			BootMS: cfg.BootMS, Now: cfg.Now, Log: cfg.Log,
-		}, a.loop, runs{a})
-	}
 	handlers := make(map[protocol.Kind]actions.Handler)
 	a.actions = actions.New(actions.Config{
 		Host: cfg.Host, Boot: cfg.Boot, Loop: a.loop, Store: cfg.Queue, Rooms: roomsOf{a}, Policy: a.rights, Inputs: a.relay, Handlers: handlers,
 		Random: a.random, Lanes: cfg.Lanes, HostRuns: cfg.HostRuns, Sessions: cfg.Sessions, MaxOpen: cfg.MaxOpen, Log: cfg.Log,
 	})
+	if cfg.Commands != nil {
+		a.commands = commands.New(commands.Config{
+			Host: cfg.Host, Fleet: cfg.Fleet, Runner: cfg.Commands, RunDirs: cfg.RunDirs, Supervisor: cfg.Supervisor, Mover: cfg.Mover,
+			Unseal: cfg.Unseal, Input: a.relay.Payload, RecordSessions: cfg.RecordSessions, RecordBytes: cfg.RecordBytes, RecordOrEnd: cfg.RecordOrEnd,
+			BootMS: cfg.BootMS, Now: cfg.Now, Log: cfg.Log,
+		}, a.loop, a.actions, needs{a})
+	}
 	a.containers = containers.New(containers.Config{
 		Runtimes: cfg.Runtimes, Network: cfg.Network, Loop: a.loop, Lanes: a.actions, Rooms: roomsOf{a}, Log: cfg.Log,
 	})
@@ -67,7 +67,7 @@ func (a *Agent) furnish() {
 func (a *Agent) handlers() map[protocol.Kind]actions.Handler {
 	cfg := &a.cfg
 	commands := commands.Handler{
-		Active: a.commands, Rooms: needs{a}, Fetches: cfg.Payloads != nil && cfg.Link != nil, Unseals: cfg.Unseal != nil, Moves: cfg.Mover != nil,
+		Active: a.commands, Fetches: cfg.Payloads != nil && cfg.Link != nil, Unseals: cfg.Unseal != nil, Moves: cfg.Mover != nil,
 	}
 	all := a.containers.Handlers()
 	for _, k := range protocol.Kinds() {
@@ -162,7 +162,7 @@ func (r roomsOf) Apply(c queue.Change) error { return r.a.apply(c) }
 // Seen implements [containers.Rooms].
 func (r roomsOf) Seen() { r.a.hostChanged() }
 
-// needs is what commands need as they begin, as [commands.Rooms].
+// needs is what commands need of the other rooms, as [commands.Rooms].
 type needs struct{ a *Agent }
 
 // Find implements [commands.Rooms].
@@ -178,32 +178,11 @@ func (n needs) Within(s *protocol.Spec, requester string) []string {
 // Expect implements [commands.Rooms].
 func (n needs) Expect(id protocol.ActionID, attempt int) { n.a.relay.Expect(id, attempt) }
 
-// runs hears of commands, as [commands.Actions].
-type runs struct{ a *Agent }
-
-// Began implements [commands.Actions].
-func (r runs) Began(id protocol.ActionID, run commands.Run, acks *commands.Acknowledged) {
-	if j := r.a.actions.Job(id); j != nil {
-		r.a.actions.Changed(id)
-		r.a.relay.Began(id, relay.Standing{Attempt: j.Action().Attempt, Run: run, Acks: acks}, j.Spec().Kind.Interactive())
-	}
+// Began implements [commands.Rooms].
+func (n needs) Began(j *actions.Job, run commands.Run, acks *commands.Acknowledged) {
+	act := j.Action()
+	n.a.relay.Began(act.ID, relay.Standing{Attempt: act.Attempt, Run: run, Acks: acks}, j.Spec().Kind.Interactive())
 }
-
-// Started implements [commands.Actions].
-func (r runs) Started(id protocol.ActionID) { r.a.actions.LeaveLane(id) }
-
-// Concluded implements [commands.Actions].
-func (r runs) Concluded(id protocol.ActionID, o actions.Outcome) {
-	if j := r.a.actions.Job(id); j != nil {
-		j.Conclude(o)
-	}
-}
-
-// NotCancelled implements [commands.Actions].
-func (r runs) NotCancelled(id protocol.ActionID, why error) { r.a.actions.NotCancelled(id, why) }
-
-// Remark implements [commands.Actions].
-func (r runs) Remark(id protocol.ActionID, text string) { r.a.actions.Remark(id, text) }
 
 // bytesOf tells the relay about actions, as [relay.Actions].
 type bytesOf struct{ a *Agent }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/agent/actions"
+	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
 )
@@ -47,20 +48,34 @@ type Loop interface {
 	Tell(call func()) bool
 }
 
-// Actions hears of the commands of its actions. Its methods are called in the loop,
-// and may call those of [Active].
+// Actions are the actions that commands belong to. Its methods are called in the loop.
 type Actions interface {
-	// Began tells that an attempt runs, and where its followers acknowledge.
-	Began(id protocol.ActionID, run Run, acks *Acknowledged)
-	// Started tells that a daemon has started: from now on it excludes no other
-	// action.
-	Started(id protocol.ActionID)
-	// Concluded tells what the attempt came to.
-	Concluded(id protocol.ActionID, o actions.Outcome)
+	// Job returns an action that has not ended; nil if there is none of that id.
+	Job(protocol.ActionID) *actions.Job
+	// Changed wakes those who wait for news of an action.
+	Changed(protocol.ActionID)
+	// LeaveLane lets others begin that an action excludes, although it goes on: a
+	// daemon that has started.
+	LeaveLane(protocol.ActionID)
 	// NotCancelled tells that a command goes on although its end was asked for.
 	NotCancelled(id protocol.ActionID, why error)
 	// Remark tells what keeps a command from its end; empty is nothing.
 	Remark(id protocol.ActionID, text string)
+}
+
+// Rooms are the other parts of the agent, as commands need them. They are called in
+// the loop.
+type Rooms interface {
+	// Find returns the name of a container and its runtime, which is nil if the host
+	// has none of its kind any more. ok is false for a container that is not managed.
+	Find(protocol.CTID) (name protocol.ContainerName, r container.Runtime, ok bool)
+	// Within returns the directories to which the policy in force holds the files of
+	// a request: empty holds it to none.
+	Within(s *protocol.Spec, requester string) []string
+	// Expect tells that a session is about to begin, or was found.
+	Expect(id protocol.ActionID, attempt int)
+	// Began tells that an attempt runs, and where its followers acknowledge.
+	Began(j *actions.Job, run Run, acks *Acknowledged)
 }
 
 // Active are the commands that run. It belongs to the loop: every method is called
@@ -69,6 +84,7 @@ type Active struct {
 	cfg     Config
 	loop    Loop
 	actions Actions
+	rooms   Rooms
 	all     map[protocol.ActionID]*command
 }
 
@@ -91,8 +107,8 @@ type command struct {
 }
 
 // New returns the commands of a host. None runs.
-func New(cfg Config, loop Loop, actions Actions) *Active {
-	return &Active{cfg: cfg, loop: loop, actions: actions, all: make(map[protocol.ActionID]*command)}
+func New(cfg Config, loop Loop, a Actions, rooms Rooms) *Active {
+	return &Active{cfg: cfg, loop: loop, actions: a, rooms: rooms, all: make(map[protocol.ActionID]*command)}
 }
 
 // Begin starts, or finds again, the command of an action. cancelling tells that its
@@ -133,7 +149,10 @@ func (a *Active) began(c *command, r Run) {
 	if c.daemon {
 		a.loop.Beside(func(ctx context.Context) func() { return a.awaitStart(ctx, c, r) })
 	}
-	a.actions.Began(c.id, r, acks)
+	if j := a.actions.Job(c.id); j != nil {
+		a.actions.Changed(c.id)
+		a.rooms.Began(j, r, acks)
+	}
 }
 
 // awaitStart waits until a daemon has started.
@@ -150,7 +169,7 @@ func (a *Active) awaitStart(ctx context.Context, c *command, r Run) func() {
 	}
 	return func() {
 		if a.all[c.id] == c && c.run == r {
-			a.actions.Started(c.id)
+			a.actions.LeaveLane(c.id)
 		}
 	}
 }
@@ -164,7 +183,9 @@ func (a *Active) concluded(c *command, o actions.Outcome) {
 	if c.abandoned != "" && o.Step.Event == protocol.EventInterrupt {
 		o.Step.Detail = c.abandoned + "; " + o.Step.Detail
 	}
-	a.actions.Concluded(c.id, o)
+	if j := a.actions.Job(c.id); j != nil {
+		j.Conclude(o)
+	}
 }
 
 // Cancel ends the command of an action. How it ended is told by its record alone.
