@@ -20,6 +20,7 @@ import (
 	"github.com/hostler-io/hostler/agent/uplink"
 	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
 )
 
 // Agent is the engine of one host. Its exported methods may be called from any
@@ -43,6 +44,7 @@ type Agent struct {
 
 	// Owned by the loop.
 	self                             queue.Identity
+	unrecorded                       []audit.Record // that the disk has not taken yet
 	lookSoon, forgetSoon, retainSoon *loop.Timer
 }
 
@@ -236,9 +238,29 @@ func (a *Agent) spare() {
 // tryDisk looks whether the disk works again, by writing what could not be
 // written.
 func (a *Agent) tryDisk() {
-	if a.actions.Retry() && a.loop.Disk(a.cfg.Queue.Probe(a.loop.Steps())) && a.loop.Mended() {
+	if a.actions.Retry() && a.writeRecords() && a.loop.Disk(a.cfg.Queue.Probe(a.loop.Steps())) && a.loop.Mended() {
 		a.hostChanged()
 	}
+}
+
+// maxUnrecorded is how many records wait in memory for a disk that takes nothing,
+// the reserve included. Beyond that the oldest go: they are about containers that
+// keep failing, and the log of the process has them.
+const maxUnrecorded = 1000
+
+// writeRecords writes the records that wait, and reports whether none is left. As
+// long as one waits, the agent is degraded and accepts nothing new.
+func (a *Agent) writeRecords() bool {
+	if len(a.unrecorded) == 0 {
+		return true
+	}
+	if !a.loop.Disk(a.cfg.Queue.Audit().RecordDone(a.loop.Steps(), a.unrecorded)) {
+		a.unrecorded = a.unrecorded[max(0, len(a.unrecorded)-maxUnrecorded):]
+		return false
+	}
+	a.unrecorded = nil
+	a.spare()
+	return true
 }
 
 // forget removes old actions and what they have left.

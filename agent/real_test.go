@@ -387,13 +387,27 @@ func TestRebootOnFullDisk(t *testing.T) {
 		if s, err := w.agent.Status(ctx); err != nil || s.Degraded == "" {
 			t.Errorf("status %+v, %v", s, err)
 		}
-		// The record of it took the space that is set aside.
-		var last string
-		if _, _, err := w.queue.Audit().Export(t.Context(), func(line []byte) error { last = string(line); return nil }); err != nil {
+		// The starts of agent and container stand in the audit log: they took the space
+		// that is set aside. No order is accepted, because its record has no place.
+		var log strings.Builder
+		if _, _, err := w.queue.Audit().Export(t.Context(), func(line []byte) error { log.Write(line); return nil }); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(last, `"agent.start"`) || !strings.Contains(last, `"boot-2"`) {
-			t.Errorf("the newest record is %s, want the start after the reboot", last)
+		for _, want := range []string{`"boot":"boot-2"`, `"verb":"container.correct-start"`} {
+			if strings.Count(log.String(), want) != 1 {
+				t.Errorf("want one record with %s in\n%s", want, log.String())
+			}
 		}
+		w.line.breaks(false)
+		w.coord.order(actionID(2), protocol.Spec{Kind: protocol.KindPing})
+		w.pass(10 * time.Second)
+		if _, err := w.queue.Action(t.Context(), actionID(2)); !errors.Is(err, queue.ErrUnknown) {
+			t.Errorf("an order was accepted without its record: %v", err)
+		}
+		if err := os.Remove(f.Name()); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Minute)
+		w.expect(actionID(2), "succeed DONE ok")
 	})
 }

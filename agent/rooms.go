@@ -159,6 +159,12 @@ func (r roomsOf) Spare() { r.a.spare() }
 // Apply implements [containers.Rooms].
 func (r roomsOf) Apply(c queue.Change) error { return r.a.apply(c) }
 
+// Record implements [containers.Rooms].
+func (r roomsOf) Record(records []audit.Record) {
+	r.a.unrecorded = append(r.a.unrecorded, records...)
+	r.a.writeRecords()
+}
+
 // Seen implements [containers.Rooms].
 func (r roomsOf) Seen() { r.a.hostChanged() }
 

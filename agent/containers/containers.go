@@ -14,6 +14,7 @@ import (
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
 )
 
 // Network is what containers of this host are attached to. It is safe for
@@ -40,6 +41,10 @@ type Rooms interface {
 	// agent follow it, [Containers.Applied] among them. An error is that of the
 	// queue: nothing has changed.
 	Apply(queue.Change) error
+	// Record writes what is about to be done without an action into the host's audit
+	// log: on a full disk into the space that is set aside, and else as soon as the
+	// disk takes it. It never fails: no record keeps a container from its state.
+	Record([]audit.Record)
 	// Seen tells that something about the containers has changed, or that a
 	// runtime was looked at.
 	Seen()

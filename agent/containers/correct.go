@@ -9,6 +9,7 @@ import (
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
 )
 
 // Numbers of corrections.
@@ -62,6 +63,8 @@ func (c *Containers) Correct() {
 		}
 	}
 	now := c.cfg.Loop.Now()
+	begin := make(map[*managed]correction)
+	var records []audit.Record
 	for _, m := range c.sorted() {
 		what := judge(&m.rec, m.seen, m.info.State, m.tries, now)
 		if m.halt != nil || !c.cfg.Lanes.Idle(m.rec.CTID) {
@@ -71,23 +74,40 @@ func (c *Containers) Correct() {
 		case correctLater:
 			c.again.In(m.tries.notBefore - now)
 		case correctStart, correctStop:
-			if busy < maxCorrections {
+			if busy < maxCorrections && c.runtime(m.rec.Runtime) != nil {
 				busy++
-				c.beginCorrection(m, what)
+				begin[m] = what
+				records = append(records, c.correctionRecord(m, what))
 			}
 		}
+	}
+	if len(begin) == 0 {
+		return
+	}
+	c.cfg.Rooms.Record(records)
+	for m, what := range begin {
+		c.beginCorrection(m, what)
+	}
+}
+
+// correctionRecord says in the host's audit log what is about to be done without
+// an action.
+func (c *Containers) correctionRecord(m *managed, what correction) audit.Record {
+	verb := "container.correct-start"
+	if what == correctStop {
+		verb = "container.correct-stop"
+	}
+	return audit.Record{
+		AtMS: c.cfg.Loop.WallMS(), Actor: "host", Verb: verb, Object: m.rec.CTID.String(),
+		Detail: map[string]any{"name": string(m.rec.Name), "runtime": m.rec.Runtime, "failures": m.rec.Failures},
 	}
 }
 
 // beginCorrection starts or stops a container beside the loop. It holds the
 // container's lane meanwhile, as an action does.
 func (c *Containers) beginCorrection(m *managed, what correction) {
-	r := c.runtime(m.rec.Runtime)
-	if r == nil {
-		return
-	}
 	c.cfg.Lanes.Hold(m.rec.CTID)
-	o := &operation{cfg: &c.cfg, rec: m.rec, runtime: r}
+	o := &operation{cfg: &c.cfg, rec: m.rec, runtime: c.runtime(m.rec.Runtime)}
 	work, halt := context.WithCancelCause(c.cfg.Loop.Work())
 	idle := make(chan struct{})
 	m.halt, m.idle = halt, idle

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -142,6 +143,26 @@ func moved(tx *sqldb.Tx, a *Action, became *protocol.Container, now Now) error {
 // action and no container.
 func (l *Log) Record(ctx context.Context, r audit.Record) error {
 	return l.queue.update(ctx, "recording "+r.Verb, func(tx *sqldb.Tx) error { return note(tx, r) })
+}
+
+// RecordDone writes records of what is done whether they are written or not. On a
+// disk that is full it uses the space that was set aside, as [Queue.Finish] does.
+func (l *Log) RecordDone(ctx context.Context, all []audit.Record) error {
+	write := func() error {
+		return l.queue.update(ctx, "recording what is done", func(tx *sqldb.Tx) error {
+			for _, r := range all {
+				if err := note(tx, r); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	err := write()
+	if errors.Is(err, ErrDisk) && l.queue.spend() {
+		err = write()
+	}
+	return err
 }
 
 // Head returns the newest record of the host's audit log, as a position

@@ -6,11 +6,15 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
 )
 
 // TestFullDisk limits the size of files, as a full disk does for what grows.
@@ -85,4 +89,52 @@ func TestFullDisk(t *testing.T) {
 	if _, err := q.Action(t.Context(), action(2)); !errors.Is(err, queue.ErrUnknown) {
 		t.Errorf("what was not accepted is known: %v", err)
 	}
+}
+
+// TestRecordsOnFullDisk: records of what is done anyhow take the space that is set
+// aside; those of what may be refused do not.
+func TestRecordsOnFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	q, err := queue.Create(t.Context(), queue.Config{Path: filepath.Join(dir, "queue.db")}, store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	f, err := os.Create(filepath.Join(dir, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	f.Close()
+	r := audit.Record{Actor: "host", Verb: "container.correct-start", Detail: map[string]any{"name": strings.Repeat("x", 1000)}}
+	if err := q.Audit().Record(t.Context(), r); !errors.Is(err, queue.ErrDisk) || !q.Reserved() {
+		t.Errorf("a record that may be refused: %v, reserved %v", err, q.Reserved())
+	}
+	n := records(t, q)
+	for q.Reserved() { // the log of the database has some room left at first
+		if err := q.Audit().RecordDone(t.Context(), []audit.Record{r, r}); err != nil {
+			t.Fatal(err)
+		}
+		if n += 2; n > 10_000 {
+			t.Fatal("a full disk takes everything")
+		}
+	}
+	if got := records(t, q); got != n {
+		t.Errorf("%d records, want %d", got, n)
+	}
+}
+
+// records counts the records of the audit log.
+func records(t *testing.T, q *queue.Queue) (n int) {
+	t.Helper()
+	if _, _, err := q.Audit().Export(t.Context(), func([]byte) error { n++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

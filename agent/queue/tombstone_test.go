@@ -218,18 +218,25 @@ func (a *aging) number(n int) {
 	if err := a.q.Close(); err != nil {
 		a.t.Fatal(err)
 	}
-	db, err := sqldb.Open(a.t.Context(), sqldb.Config{Path: a.path, ApplicationID: 0x48737441, Migrations: os.DirFS("schema")})
-	if err != nil {
+	execute(a.t, a.path, `UPDATE self SET buried = $1`, n)
+	var err error
+	if a.q, err = queue.Open(a.t.Context(), queue.Config{Path: a.path}); err != nil {
 		a.t.Fatal(err)
 	}
-	err = db.Update(a.t.Context(), func(tx *sqldb.Tx) error {
-		_, err := tx.Exec(`UPDATE self SET buried = $1`, n)
+}
+
+// execute changes the database of a queue that is closed.
+func execute(t *testing.T, path, statement string, args ...any) {
+	t.Helper()
+	db, err := sqldb.Open(t.Context(), sqldb.Config{Path: path, ApplicationID: 0x48737441, Migrations: os.DirFS("schema")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(t.Context(), func(tx *sqldb.Tx) error {
+		_, err := tx.Exec(statement, args...)
 		return err
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
-		a.t.Fatal(err)
-	}
-	if a.q, err = queue.Open(a.t.Context(), queue.Config{Path: a.path}); err != nil {
-		a.t.Fatal(err)
+		t.Fatal(err)
 	}
 }

@@ -2,12 +2,10 @@ package queue_test
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/hostler-io/hostler/agent/queue"
-	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -26,17 +24,8 @@ func TestNothingBeginsUnrecorded(t *testing.T) {
 		if err := q.Close(); err != nil {
 			t.Fatal(err)
 		}
-		db, err := sqldb.Open(t.Context(), sqldb.Config{Path: path, ApplicationID: 0x48737441, Migrations: os.DirFS("schema")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = db.Update(t.Context(), func(tx *sqldb.Tx) error {
-			_, err := tx.Exec(statement)
-			return err
-		})
-		if err := errors.Join(err, db.Close()); err != nil {
-			t.Fatal(err)
-		}
+		execute(t, path, statement)
+		var err error
 		if q, err = queue.Open(t.Context(), queue.Config{Path: path}); err != nil {
 			t.Fatal(err)
 		}
