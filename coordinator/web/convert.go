@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -181,18 +180,11 @@ func auditRecordOf(r audit.Record) api.AuditRecord {
 	return out
 }
 
-// parseDuration reads what people type: "90s", "5m", "8h", "7d".
+// parseDuration reads the duration in a member of a request.
 func parseDuration(what, s string) (time.Duration, error) {
-	d, err := time.ParseDuration(s)
-	if n, ok := strings.CutSuffix(s, "d"); ok {
-		var days int64
-		if days, err = strconv.ParseInt(n, 10, 64); err == nil && (days < 0 || days > 36_500) {
-			err = strconv.ErrRange
-		}
-		d = time.Duration(days) * 24 * time.Hour
-	}
-	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%w: %s %.30q is no duration: want one like 90s, 5m, 8h or 7d", core.ErrInvalid, what, s)
+	d, err := api.ParseDuration(s)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %s: %w", core.ErrInvalid, what, err)
 	}
 	return d, nil
 }

@@ -46,11 +46,7 @@ func (a *commands) tokenCreateCommand() *cobra.Command {
 	cmd.Flags().StringVar(&role, "role", "viewer", "viewer, operator, approver or admin")
 	cmd.Flags().Var(&ttl, "ttl", "how long it is valid (default: until it is revoked)")
 	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"viewer", "operator", "approver", "admin"}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := a.Coordinator()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		ask := api.NewToken{Name: args[0], Role: role}
 		if ttl.Value > 0 {
 			ask.TTL = ttl.Value.String()
@@ -59,23 +55,19 @@ func (a *commands) tokenCreateCommand() *cobra.Command {
 			err = r.Post(ctx, "/v1/tokens", nil, ask, &t)
 			return t, term.Cannot("make a token for "+args[0], err)
 		})
-	}
+	})
 	return cmd
 }
 
 func (a *commands) tokenListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "List the tokens, without their secrets", Args: term.NoArgs, Example: "  hostler token ls"}
 	v := show.ListFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		r, err := a.Coordinator()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, _ []string, r *conn.Remote) error {
 		return show.Items(cmd.Context(), a.UI, v, tokenNoun(), func(ctx context.Context) (all []api.Token, err error) {
 			err = r.Get(ctx, "/v1/tokens", nil, &all)
 			return all, term.Cannot("list the tokens", err)
 		})
-	}
+	})
 	return cmd
 }
 
@@ -178,16 +170,12 @@ func writeViewer(dir string, v api.Viewer) error {
 func (a *commands) viewerListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "List the viewers", Args: term.NoArgs, Example: "  hostler viewer ls"}
 	v := show.ListFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		r, err := a.Coordinator()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, _ []string, r *conn.Remote) error {
 		return show.Items(cmd.Context(), a.UI, v, viewerNoun(), func(ctx context.Context) (all []api.Viewer, err error) {
 			err = r.Get(ctx, "/v1/viewers", nil, &all)
 			return all, term.Cannot("list the viewers", err)
 		})
-	}
+	})
 	return cmd
 }
 

@@ -34,11 +34,7 @@ func (a *commands) actionListCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&open, "open", false, "only those that have not ended")
 	cmd.Flags().BoolVar(&pending, "pending", false, "only those that wait for approval")
 	cmd.Flags().StringVar(&batch, "batch", "", "only those of this batch")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := a.Connect()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		host := strings.Join(args, "")
 		if host != "" {
 			if _, err := conn.ParseHost(host); err != nil {
@@ -59,7 +55,7 @@ func (a *commands) actionListCommand() *cobra.Command {
 			}
 			return all, term.Cannot("list the actions", err)
 		})
-	}
+	})
 	return cmd
 }
 
@@ -70,16 +66,12 @@ func (a *commands) actionShowCommand() *cobra.Command {
 		Example: "  hostler action show 0199f3\n  hostler action show 0199f3 -o json | jq .state", ValidArgsFunction: a.Completing(conn.ActionIDs),
 	}
 	v := show.ShowFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := a.Connect()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		return show.Item(cmd.Context(), a.UI, v, dispatch.ActionNoun(), func(ctx context.Context) (api.Action, error) {
 			act, err := r.ActionWhy(ctx, args[0])
 			return act, term.Cannot("show action "+args[0], err)
 		})
-	}
+	})
 	return cmd
 }
 
@@ -191,11 +183,7 @@ requests the intent under a new id.`,
 		Example: "  hostler action show 0199f3 -o json | jq .conflict\n  hostler action reissue 0199f3", ValidArgsFunction: a.Completing(conn.ActionIDs),
 	}
 	c := dispatch.ChangeFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := a.Connect()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		ctx, what := cmd.Context(), "issue action "+args[0]+" again"
 		old, err := r.Action(ctx, args[0], 0)
 		switch {
@@ -225,7 +213,7 @@ requests the intent under a new id.`,
 			return term.Cannot(what, err)
 		}
 		return dispatch.Ended(what, final)
-	}
+	})
 	return cmd
 }
 

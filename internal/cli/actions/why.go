@@ -48,16 +48,12 @@ container. Where only the host can know, it is asked, and has one second to answ
 		Example: "  hostler why 0199f3\n  hostler why edge-01\n  hostler why edge-01/web --watch", ValidArgsFunction: a.Completing(conn.AnyOf(conn.HostNames, conn.ContainerNames, conn.OpenIDs)),
 	}
 	v := show.ShowFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := a.Connect()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		return show.Item(cmd.Context(), a.UI, v, explanationNoun(), func(ctx context.Context) (explanation, error) {
 			e, err := a.explain(ctx, r, args[0])
 			return e, term.Cannot("explain "+args[0], err)
 		})
-	}
+	})
 	return cmd
 }
 

@@ -72,11 +72,7 @@ decided over. Whether they are as they were written, hostler audit verify tells.
 	} {
 		query[name] = cmd.Flags().String(name, "", usage)
 	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		r, err := a.Coordinator()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, _ []string, r *conn.Remote) error {
 		return show.Items(cmd.Context(), a.UI, v, auditNoun(), func(ctx context.Context) ([]api.AuditRecord, error) {
 			q := url.Values{}
 			for name, value := range query {
@@ -90,7 +86,7 @@ decided over. Whether they are as they were written, hostler audit verify tells.
 			all, err := searchAudit(ctx, r, q, after, v.Limit)
 			return all, term.Cannot("list the audit log", err)
 		})
-	}
+	})
 	return cmd
 }
 
@@ -146,11 +142,7 @@ protocol's documentation tells how.`,
 		Example: "  hostler audit export audit.jsonl\n  hostler audit export --since 30d | zstd > audit.jsonl.zst",
 	}
 	cmd.Flags().Var(&since, "since", "begin with the checkpoint before what happened this long ago")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := a.Coordinator()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		q := url.Values{}
 		if since.Value > 0 {
 			q.Set("since", a.Now().Add(-since.Value).UTC().Format(time.RFC3339))
@@ -159,7 +151,7 @@ protocol's documentation tells how.`,
 			return term.Cannot("export the audit log", r.Lines(cmd.Context(), "/v1/audit/export", q, a.Out))
 		}
 		return term.Cannot("export the audit log to "+args[0], exportTo(cmd.Context(), r, q, args[0]))
-	}
+	})
 	return cmd
 }
 

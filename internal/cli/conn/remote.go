@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/client"
 	"github.com/hostler-io/hostler/internal/cli/term"
@@ -65,7 +67,7 @@ func (a *Env) Connect() (*Remote, error) {
 func (a *Env) Coordinator() (*Remote, error) {
 	r, err := a.Connect()
 	if err == nil && r.Local {
-		return nil, term.Usage("hostler login ADDRESS --token-file FILE", "this needs a coordinator; the agent of a host cannot answer it")
+		return nil, errLocal()
 	}
 	return r, err
 }
@@ -250,4 +252,29 @@ func OpenStates() []string {
 func Untrusted(err error) bool {
 	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	return ok
+}
+
+// OnRemote returns what a command runs that needs the other end, whichever it is.
+func (a *Env) OnRemote(run func(cmd *cobra.Command, args []string, r *Remote) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		r, err := a.Connect()
+		if err != nil {
+			return err
+		}
+		return run(cmd, args, r)
+	}
+}
+
+// OnCoordinator is OnRemote for what only a coordinator knows.
+func (a *Env) OnCoordinator(run func(cmd *cobra.Command, args []string, r *Remote) error) func(*cobra.Command, []string) error {
+	return a.OnRemote(func(cmd *cobra.Command, args []string, r *Remote) error {
+		if r.Local {
+			return errLocal()
+		}
+		return run(cmd, args, r)
+	})
+}
+
+func errLocal() error {
+	return term.Usage("hostler login ADDRESS --token-file FILE", "this needs a coordinator; the agent of a host cannot answer it")
 }

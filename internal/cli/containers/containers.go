@@ -77,11 +77,7 @@ func (a *commands) ctListCommand() *cobra.Command {
 	v := show.ListFlags(cmd)
 	cmd.Flags().VarP(&labels, "selector", "l", "only containers selected by labels")
 	cmd.Flags().BoolVarP(&all, "all", "A", false, "of all hosts (the default)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := a.Connect()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		host, err := conn.ParseOneHost(args, all || r.Local)
 		if err != nil {
 			return err
@@ -96,7 +92,7 @@ func (a *commands) ctListCommand() *cobra.Command {
 			}
 			return views, term.Cannot("list the containers", err)
 		})
-	}
+	})
 	return cmd
 }
 
@@ -106,11 +102,7 @@ func (a *commands) ctShowCommand() *cobra.Command {
 		Example: "  hostler ct show edge-01/web\n  hostler ct show edge-01/web -o json | jq -r .address", ValidArgsFunction: a.Completing(conn.ContainerNames),
 	}
 	v := show.ShowFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := a.Connect()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		name, err := conn.ParseRef(args[0], r.Local)
 		if err != nil {
 			return term.Usage("hostler ct ls", "%s", err)
@@ -119,7 +111,7 @@ func (a *commands) ctShowCommand() *cobra.Command {
 			c, err := r.Container(ctx, name)
 			return viewOf(c), term.Cannot("show container "+args[0], err)
 		})
-	}
+	})
 	return cmd
 }
 

@@ -84,11 +84,7 @@ func (a *commands) hostListCommand() *cobra.Command {
 	}
 	v := show.ListFlags(cmd)
 	cmd.Flags().VarP(&labels, "selector", "l", "only those selected by labels")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		r, err := a.Coordinator()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, _ []string, r *conn.Remote) error {
 		return show.Items(cmd.Context(), a.UI, v, hostNoun(), func(ctx context.Context) ([]conn.HostView, error) {
 			all, err := r.Hosts(ctx)
 			var found []conn.HostView
@@ -99,7 +95,7 @@ func (a *commands) hostListCommand() *cobra.Command {
 			}
 			return found, term.Cannot("list the hosts", err)
 		})
-	}
+	})
 	return cmd
 }
 
@@ -206,16 +202,12 @@ func (a *commands) hostPendingCommand() *cobra.Command {
 	}
 	v := show.ListFlags(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "also list decided ones")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		r, err := a.Coordinator()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, _ []string, r *conn.Remote) error {
 		return show.Items(cmd.Context(), a.UI, v, enrolmentNoun(), func(ctx context.Context) ([]api.Enrolment, error) {
 			found, err := r.Enrolments(ctx)
 			return slices.DeleteFunc(found, func(e api.Enrolment) bool { return !all && e.State != conn.EnrolmentPending }), term.Cannot("list the enrolments", err)
 		})
-	}
+	})
 	return cmd
 }
 
@@ -277,11 +269,7 @@ have compared them.`,
 	}
 	cmd.Flags().StringVar(&words, "words", "", "the four words that the host shows")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask: the words were compared")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := a.Coordinator()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		what := "approve host " + args[0]
 		e, err := pendingEnrolment(cmd.Context(), r, args[0])
 		if err != nil {
@@ -307,7 +295,7 @@ have compared them.`,
 			a.Say("Host %s is approved.", e.Host)
 		}
 		return term.Cannot(what, err)
-	}
+	})
 	return cmd
 }
 
@@ -318,11 +306,7 @@ func (a *commands) hostDenyCommand() *cobra.Command {
 		Example: `  hostler host deny edge-01 --reason "unknown machine"`, ValidArgsFunction: a.Completing(pendingNames),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "reason, which the host shows")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := a.Coordinator()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		e, err := pendingEnrolment(cmd.Context(), r, args[0])
 		if err == nil {
 			err = r.Post(cmd.Context(), "/v1/enrolments/"+url.PathEscape(e.ID)+"/deny", nil, api.Decision{Reason: reason}, nil)
@@ -331,7 +315,7 @@ func (a *commands) hostDenyCommand() *cobra.Command {
 			a.Say("Host %s is denied.", e.Host)
 		}
 		return term.Cannot("deny host "+args[0], err)
-	}
+	})
 	return cmd
 }
 

@@ -359,11 +359,7 @@ func (a *commands) policyShowCommand() *cobra.Command {
 		Example: "  hostler policy show\n  hostler policy show edge-01 -o json", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	v := show.ListFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		r, err := a.Coordinator()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		one, err := conn.ParseOneHost(args, false)
 		if err != nil {
 			return err
@@ -381,6 +377,6 @@ func (a *commands) policyShowCommand() *cobra.Command {
 			}
 			return views, term.Cannot("list the policies", err)
 		})
-	}
+	})
 	return cmd
 }

@@ -4,11 +4,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -19,26 +19,6 @@ func Total(m map[string]int) int {
 		n += v
 	}
 	return n
-}
-
-// durationForms are the forms that are accepted, for errors and help.
-const durationForms = "use a number with a unit, as in 90s, 5m, 8h or 7d"
-
-// parseDuration reads "90s", "1h30m" or "7d". A number without a unit is an
-// error: whoever guesses, guesses wrong some day.
-func parseDuration(s string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 32)
-		if err != nil || n > math.MaxInt64/uint64(24*time.Hour) {
-			return 0, fmt.Errorf("%q is not a duration: %s", s, durationForms)
-		}
-		return time.Duration(n) * 24 * time.Hour, nil
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 || s == "0" {
-		return 0, fmt.Errorf("%q is not a duration: %s", s, durationForms)
-	}
-	return d, nil
 }
 
 // DurationFlag is a duration on the command line; "none" is allowed where
@@ -68,9 +48,9 @@ func (f *DurationFlag) Set(s string) error {
 		f.Value, f.None, f.text = 0, true, s
 		return nil
 	}
-	d, err := parseDuration(s)
+	d, err := api.ParseDuration(s)
 	if err == nil && d == 0 {
-		err = fmt.Errorf("%q is too short: %s", s, durationForms)
+		err = fmt.Errorf("%q is too short", s)
 	}
 	if err == nil && (d < f.least || f.most > 0 && d > f.most) {
 		err = fmt.Errorf("%q is out of range: use %s to %s", s, shortDuration(f.least), shortDuration(f.most))
