@@ -140,6 +140,24 @@ func TestCreateThatIsCutShortLeavesNothing(t *testing.T) {
 	})
 }
 
+// TestCreationThatIsInterruptedTooOften: when the agent was ended under each attempt,
+// what they have left is removed, and the name is free.
+func TestCreationThatIsInterruptedTooOften(t *testing.T) {
+	in(t, func(c *agent.Config) { c.Drain = time.Second }, func(t *testing.T, w *world) {
+		w.lxc.Hang(containertest.OpCreate)
+		w.coord.order(actionID(1), creation(1, true))
+		for range 3 {
+			w.pass(time.Second)
+			w.restart()
+		}
+		w.pass(10 * time.Second)
+		w.expect(actionID(1), "start RUNNING", "retry RUNNING", "retry RUNNING", "interrupt FAILED interrupted")
+		if all, err := w.agent.Containers(t.Context()); err != nil || len(all) != 0 {
+			t.Errorf("it is still there: %+v, %v", all, err)
+		}
+	})
+}
+
 // TestKilledHelper: who works on a container may be killed at any moment, by the
 // machine's lack of memory say. The step is made again, but not for ever.
 func TestKilledHelper(t *testing.T) {

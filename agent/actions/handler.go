@@ -7,7 +7,7 @@ import (
 
 // Handler carries out the actions of a kind. Its methods are called by the loop and
 // do not wait. What else a handler can do is said by the optional interfaces
-// [Recoverer], [Canceller] and [Instant].
+// [Recoverer], [Settler], [Canceller] and [Instant].
 type Handler interface {
 	// Admit says whether this host can do such a thing at all. An error is a refusal
 	// for good, with its [protocol.Code].
@@ -28,6 +28,15 @@ type Recoverer interface {
 	// Recover takes up an attempt that an earlier process began. It ends as Begin
 	// does.
 	Recover(j *Job)
+}
+
+// Settler is a Handler whose attempts leave something behind when they are cut short:
+// one that makes sagas with a commit point.
+type Settler interface {
+	// Settle takes up the last attempt of an action, which an earlier process began.
+	// It ends as Begin does, by [Job.Run] of the same saga: that undoes what was done,
+	// or, behind the commit point, makes the steps once more.
+	Settle(j *Job)
 }
 
 // Canceller is a Handler whose attempts can be ended before their time. Any other

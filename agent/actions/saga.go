@@ -3,6 +3,7 @@ package actions
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
@@ -18,6 +19,8 @@ import (
 type Saga struct {
 	// Steps are made in order. A verb of one step has one.
 	Steps []Step
+	// Committed tells that an earlier attempt has passed the commit point.
+	Committed bool
 	// Undo takes back what the steps before the commit point have done, because of
 	// the error of one of them, unless the next attempt goes on with it. It returns
 	// what is to be changed with the end of the action, and the error that the
@@ -62,6 +65,7 @@ var errTimeLimit = errors.New("time limit")
 // Run makes a saga beside the loop, and takes its end.
 func (j *Job) Run(s Saga) {
 	a, id, attempt, last, timeout := j.actions, j.act.ID, j.act.Attempt, j.last(), j.spec.Timeout()
+	settle := j.recovered && last
 	work, halt := context.WithCancelCause(a.loop.Work())
 	idle := make(chan struct{})
 	j.halt, j.idle, j.slow = halt, idle, s.Slow
@@ -70,7 +74,12 @@ func (j *Job) Run(s Saga) {
 		defer halt(nil)
 		ctx, cancel := context.WithTimeoutCause(work, timeout, errTimeLimit)
 		defer cancel()
-		end := s.perform(ctx, a, id, last)
+		var end queue.Step
+		if settle && !s.Committed {
+			end = s.undo(ctx, a)
+		} else {
+			end = s.perform(ctx, a, id, last)
+		}
 		close(idle)
 		if a.loop.Work().Err() != nil {
 			return nil // it is taken up by the next process
@@ -103,10 +112,7 @@ func (j *Job) Run(s Saga) {
 
 // perform makes the steps of a saga, in a worker, and returns what that came to.
 func (s Saga) perform(ctx context.Context, a *Actions, id protocol.ActionID, last bool) queue.Step {
-	committed := true
-	for _, step := range s.Steps {
-		committed = committed && !step.Commit // false: the commit point is still to come
-	}
+	committed := s.Committed || !slices.ContainsFunc(s.Steps, func(s Step) bool { return s.Commit })
 	for i, step := range s.Steps {
 		change, err := step.Do(ctx)
 		if err != nil && !committed && s.Undo != nil && (last || !isInterrupted(err)) {
@@ -121,6 +127,18 @@ func (s Saga) perform(ctx context.Context, a *Actions, id protocol.ActionID, las
 		}
 	}
 	return queue.Step{Event: protocol.EventSucceed}
+}
+
+// errTooOften ends an action whose attempts were all interrupted.
+var errTooOften = errors.New("it was interrupted too often")
+
+// undo takes back what attempts have done that were interrupted, in a worker.
+func (s Saga) undo(ctx context.Context, a *Actions) queue.Step {
+	change, err := queue.Change{}, Interrupted(errTooOften)
+	if s.Undo != nil {
+		change, err = s.Undo(a.loop.Work(), err)
+	}
+	return endOf(ctx, change, err, true)
 }
 
 // endOf is the end of an action whose saga ended so.

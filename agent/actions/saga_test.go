@@ -181,3 +181,45 @@ func TestEndedAddsToTheEnd(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestSettledSaga: when the last attempt was interrupted with its process, what was done
+// before the commit point is undone, and the rest behind it is done.
+func TestSettledSaga(t *testing.T) {
+	for name, c := range map[string]struct {
+		committed bool
+		want      []string
+	}{
+		"before the commit point": {false, []string{"undo", "deleted", "ended FAILED it was interrupted too often"}},
+		"behind it":               {true, []string{"a", "stored a", "ended DONE "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := live(t, func(h *house) {
+				j := h.jobs[id(1)]
+				<-j.idle // whatever it made, its process is gone
+				h.happened = nil
+				for !j.last() {
+					act, err := h.q.Start(h.loop.Steps(), j.act.ID, queue.Change{}, h.loop.When())
+					if err != nil {
+						t.Fatal(err)
+					}
+					j.act = act
+				}
+				j.recovered = true
+				settler{h}.Settle(j)
+			}, func(h *house, j *Job) Saga {
+				return Saga{Steps: []Step{h.do("a", true, nil)}, Committed: c.committed && j.last(), Undo: func(_ context.Context, why error) (queue.Change, error) {
+					h.note("undo")
+					return queue.Change{Delete: []protocol.CTID{ct(1)}}, why
+				}}
+			})
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// settler is a house whose sagas have a commit point.
+type settler struct{ *house }
+
+func (s settler) Settle(j *Job) { s.Begin(j) }

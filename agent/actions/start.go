@@ -85,9 +85,12 @@ func (j *Job) begin() {
 		r.Recover(j)
 		return
 	}
+	settler, settles := h.(Settler)
 	switch {
+	case j.recovered && j.last() && settles:
+		settler.Settle(j)
 	case j.recovered && j.last():
-		j.Finish(queue.Step{Event: protocol.EventInterrupt, Detail: "it was interrupted too often"})
+		j.Finish(queue.Step{Event: protocol.EventInterrupt, Detail: errTooOften.Error()})
 	case j.recovered:
 		j.again()
 	default:

@@ -52,6 +52,8 @@ func (h create) Begin(j *actions.Job) {
 	s := actions.Saga{
 		Steps: []actions.Step{{Do: func(ctx context.Context) (queue.Change, error) { return h.make(ctx, o) }, Commit: true}},
 		Undo:  o.unmake,
+
+		Committed: o.rec.Made,
 	}
 	if o.spec.Start {
 		s.Steps = append(s.Steps, actions.Step{Do: func(ctx context.Context) (queue.Change, error) {
@@ -63,6 +65,10 @@ func (h create) Begin(j *actions.Job) {
 	}
 	h.run(j, o, s)
 }
+
+// Settle implements [actions.Settler]: a container that could never be made is removed,
+// one that was made is started if that was asked for.
+func (h create) Settle(j *actions.Job) { h.Begin(j) }
 
 // make makes the container, or goes on with what an earlier attempt has made.
 func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
