@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"iter"
 	"maps"
 
 	"github.com/hostler-io/hostler/agent/actions"
@@ -127,7 +128,7 @@ func (r roomsOf) ContainerName(id protocol.CTID) protocol.ContainerName {
 }
 
 // Misnamed implements [actions.Host].
-func (r roomsOf) Misnamed(s *protocol.Spec, pending []*protocol.Spec) error {
+func (r roomsOf) Misnamed(s *protocol.Spec, pending iter.Seq[*protocol.Spec]) error {
 	return r.a.containers.Misnamed(s, pending)
 }
 

@@ -122,7 +122,7 @@ func (s *staging) add(at protocol.Position, o queue.Order, spec protocol.Spec, w
 		wrong = fmt.Errorf("%w: %d actions have not ended here; cancel some, or ask again when they have", queue.CodeQueueFull, a.cfg.MaxOpen)
 	}
 	if wrong == nil && a.jobs[o.Action] == nil {
-		wrong = cmp.Or(a.cfg.Rooms.Misnamed(&spec, s.pending()), a.roomForSession(o.Action, &spec))
+		wrong = cmp.Or(a.cfg.Rooms.Misnamed(&spec, s.pending), a.roomForSession(o.Action, &spec))
 	}
 	if code, ok := errors.AsType[protocol.Code](wrong); ok {
 		o.Refusal, o.Detail = code, wrong.Error()
@@ -148,17 +148,18 @@ func (s *staging) add(at protocol.Position, o queue.Order, spec protocol.Spec, w
 }
 
 // pending are the specs of what is accepted and has not ended, or is about to be.
-func (s *staging) pending() []*protocol.Spec {
-	var all []*protocol.Spec
+// They are walked only for a name that is not known: there may be 10,000.
+func (s *staging) pending(yield func(*protocol.Spec) bool) {
 	for _, j := range s.actions.jobs {
-		all = append(all, &j.spec)
-	}
-	for i := range s.all {
-		if s.all[i].laned {
-			all = append(all, &s.all[i].spec)
+		if !yield(&j.spec) {
+			return
 		}
 	}
-	return all
+	for i := range s.all {
+		if s.all[i].laned && !yield(&s.all[i].spec) {
+			return
+		}
+	}
 }
 
 // maxPreempts is how many actions that preempt may be here beyond those that may
@@ -264,7 +265,7 @@ func (a *Actions) Propose(id protocol.ActionID, b []byte, requester string) (que
 	}
 	s := staging{actions: a}
 	if err == nil && a.jobs[id] == nil {
-		err = cmp.Or(a.cfg.Rooms.Misnamed(&spec, s.pending()), a.roomForSession(id, &spec))
+		err = cmp.Or(a.cfg.Rooms.Misnamed(&spec, s.pending), a.roomForSession(id, &spec))
 	}
 	if err != nil {
 		if errors.Is(err, queue.ErrDisk) {

@@ -18,6 +18,7 @@ package actions
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -46,7 +47,7 @@ type Host interface {
 	ContainerName(id protocol.CTID) protocol.ContainerName
 	// Misnamed refuses what calls its container by a name that it never had, and
 	// will not have when what was accepted before is done: pending.
-	Misnamed(s *protocol.Spec, pending []*protocol.Spec) error
+	Misnamed(s *protocol.Spec, pending iter.Seq[*protocol.Spec]) error
 	// Applied follows a change that is durable.
 	Applied(c queue.Change)
 	// Reported tells that reports up to a number are durable.

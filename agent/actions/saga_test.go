@@ -3,6 +3,7 @@ package actions
 import (
 	"context"
 	"errors"
+	"iter"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -33,7 +34,7 @@ func (h *house) note(format string, args ...any) {
 }
 
 func (h *house) ContainerName(protocol.CTID) protocol.ContainerName { return "" }
-func (h *house) Misnamed(*protocol.Spec, []*protocol.Spec) error    { return nil }
+func (h *house) Misnamed(*protocol.Spec, iter.Seq[*protocol.Spec]) error    { return nil }
 func (h *house) Reported(uint64)                                    {}
 func (h *house) Moved()                                             {}
 func (h *house) Spare()                                             {}

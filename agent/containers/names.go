@@ -2,6 +2,7 @@ package containers
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/hostler-io/hostler/agent/queue"
@@ -34,7 +35,7 @@ func called(c queue.Container, name protocol.ContainerName) queue.Container {
 // called, or will be called when what was accepted before is done: pending. The people
 // who approve are shown the name, but the id decides: a request that calls the
 // database "scratch" would have it destroyed by people who read what they sign.
-func (c *Containers) Misnamed(s *protocol.Spec, pending []*protocol.Spec) error {
+func (c *Containers) Misnamed(s *protocol.Spec, pending iter.Seq[*protocol.Spec]) error {
 	if s.Name == "" || s.Target.IsZero() || s.Kind == protocol.KindCreate {
 		return nil
 	}
@@ -45,7 +46,7 @@ func (c *Containers) Misnamed(s *protocol.Spec, pending []*protocol.Spec) error 
 	if slices.Contains(names, s.Name) {
 		return nil
 	}
-	for _, o := range pending {
+	for o := range pending {
 		switch {
 		case o.Target != s.Target:
 		case o.Kind == protocol.KindCreate:
