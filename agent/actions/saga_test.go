@@ -3,8 +3,8 @@ package actions
 import (
 	"context"
 	"errors"
-	"iter"
 	"fmt"
+	"iter"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -33,11 +33,11 @@ func (h *house) note(format string, args ...any) {
 	h.happened = append(h.happened, fmt.Sprintf(format, args...))
 }
 
-func (h *house) ContainerName(protocol.CTID) protocol.ContainerName { return "" }
-func (h *house) Misnamed(*protocol.Spec, iter.Seq[*protocol.Spec]) error    { return nil }
-func (h *house) Reported(uint64)                                    {}
-func (h *house) Moved()                                             {}
-func (h *house) Spare()                                             {}
+func (h *house) ContainerName(protocol.CTID) protocol.ContainerName      { return "" }
+func (h *house) Misnamed(*protocol.Spec, iter.Seq[*protocol.Spec]) error { return nil }
+func (h *house) Reported(uint64)                                         {}
+func (h *house) Moved()                                                  {}
+func (h *house) Spare()                                                  {}
 
 func (h *house) Applied(c queue.Change) {
 	for _, rec := range c.Put {
