@@ -220,21 +220,10 @@ func (u *Uplink) state(t protocol.Type, c protocol.Channel, build func(protocol.
 	return true
 }
 
-// refusalLog keeps what is refused from filling the log: one line a second,
-// with the number of those that were left out.
-type refusalLog struct {
-	last   time.Duration
-	silent int
-}
-
 // refuse counts a message that was not taken, under its one code.
 func (u *Uplink) refuse(topic string, err error) {
 	u.cfg.Traffic.Refused(err)
-	now := u.loop.Now()
-	if u.refused.last != 0 && now-u.refused.last < time.Second {
-		u.refused.silent++
-		return
+	if skipped, ok := u.refused.Pass(u.loop.Now()); ok {
+		u.cfg.Log.Warn("a message was refused", "topic", topic, "error", err, "more", skipped)
 	}
-	u.cfg.Log.Warn("a message was refused", "topic", topic, "error", err, "more", u.refused.silent)
-	u.refused = refusalLog{last: now}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/wire"
+	"github.com/hostler-io/hostler/internal/throttle"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
 	"github.com/hostler-io/hostler/protocol/stream"
@@ -189,7 +190,7 @@ type Uplink struct {
 	beat    heartbeat
 	alerts  map[string]protocol.AlertInfo // raised ones
 	seals   seals
-	refused refusalLog
+	refused throttle.Lines
 
 	helloAgain, ackSoon, beatSoon, flushSoon, ringLate *loop.Timer
 }

@@ -6,7 +6,9 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/hostler-io/hostler/internal/throttle"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -15,7 +17,9 @@ type Stats struct {
 	received  atomic.Uint64
 	published atomic.Uint64
 	dropped   atomic.Uint64
-	log       refusalLog
+	log       *slog.Logger
+	boot      func() int64   // milliseconds on the boot clock
+	refusals  throttle.Lines // so that a flood of forgeries cannot fill a disk
 	mu        sync.Mutex
 	refused   map[protocol.Code]uint64
 }
@@ -51,9 +55,12 @@ func (s *Stats) Dropped() { s.dropped.Add(1) }
 // Refuse counts and logs a message of a topic that was refused. It returns err,
 // which may be nil.
 func (s *Stats) Refuse(topic string, err error) error {
-	if err != nil {
-		s.Count(err)
-		s.log.add(topic, CodeOf(err), err)
+	if err == nil {
+		return nil
+	}
+	s.Count(err)
+	if skipped, ok := s.refusals.Pass(time.Duration(s.boot()) * time.Millisecond); ok {
+		s.log.Warn("message refused", "topic", fmt.Sprintf("%.100q", topic), "code", string(CodeOf(err)), "more", skipped, "err", err)
 	}
 	return err
 }
@@ -75,27 +82,4 @@ func (s *Stats) Count(err error) {
 		s.refused = make(map[protocol.Code]uint64)
 	}
 	s.refused[code]++
-}
-
-// refusalLog writes at most one line a second about refused messages, so that
-// a flood of forgeries cannot fill a disk.
-type refusalLog struct {
-	log  *slog.Logger
-	boot func() int64
-	mu   sync.Mutex
-	next int64
-	held uint64
-}
-
-func (r *refusalLog) add(topic string, code protocol.Code, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if now := r.boot(); now < r.next {
-		r.held++
-		return
-	} else {
-		r.next = now + 1000
-	}
-	r.log.Warn("message refused", "topic", fmt.Sprintf("%.100q", topic), "code", string(code), "more", r.held, "err", err)
-	r.held = 0
 }

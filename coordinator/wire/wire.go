@@ -40,7 +40,7 @@ type Wire struct {
 
 // New returns a wire that has said nothing yet. The term is that of the process.
 func New(base *core.Base, signer protocol.Signer, numbers Numbers, broker Broker, term protocol.Term) *Wire {
-	return &Wire{Stats: Stats{log: refusalLog{log: base.Log, boot: base.Boot}}, base: base, signer: signer, numbers: numbers, broker: broker, term: term}
+	return &Wire{Stats: Stats{log: base.Log, boot: base.Boot}, base: base, signer: signer, numbers: numbers, broker: broker, term: term}
 }
 
 // Term returns the term of the process.
