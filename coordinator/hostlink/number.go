@@ -16,7 +16,7 @@ import (
 // times are one moment on two clocks, in milliseconds.
 type times struct {
 	now  int64 // the date
-	life int64 // the clock of what ends by itself; see [lives]
+	life int64 // the clock of what ends by itself; see [core.Base.LifeMS]
 }
 
 // order is the item of an action that was given its number just now.
