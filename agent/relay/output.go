@@ -313,59 +313,68 @@ func (s *sender) pace(ctx context.Context) bool {
 
 // send sends the next chunk of a stream, if there is one and it may be sent.
 func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
-	next, room := o.Next(), o.Room()
-	if room == 0 {
+	if o.Room() == 0 {
 		return false, nil
 	}
-	if o.file == nil {
-		f, err := s.outputs.cfg.RunDirs.Output(s.id, s.attempt, o.fd)
-		if s.past && errors.Is(err, fs.ErrNotExist) {
-			return false, s.nothing(ctx, o)
-		}
-		if err != nil {
-			return false, err
-		}
-		o.file = f
+	more, err := s.look(o)
+	if s.past && errors.Is(err, fs.ErrNotExist) {
+		return false, s.nothing(ctx, o)
 	}
-	if o.written < next+protocol.ChunkSize {
-		var err error
-		if o.written, err = o.file.Size(); err != nil || o.written <= next {
-			return false, err
-		}
+	if err != nil || !more {
+		return false, err
 	}
 	conn, second, delay, err := s.outputs.cfg.Bulk.Pace(ctx)
 	if err != nil {
 		return false, err
 	}
 	s.delay = delay
-	chunk := min(max(int64(second), leastChunk), protocol.ChunkSize)
 	select {
 	case s.outputs.reading <- struct{}{}:
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
 	defer func() { <-s.outputs.reading }()
-	buf, back := s.outputs.buffer(min(chunk, room, o.written-next))
+	return s.sendNext(ctx, o, conn, second)
+}
+
+// look opens a stream, and reports whether there is more of it than was sent.
+func (s *sender) look(o *outStream) (more bool, err error) {
+	if o.file == nil {
+		if o.file, err = s.outputs.cfg.RunDirs.Output(s.id, s.attempt, o.fd); err != nil {
+			o.file = nil
+			return false, err
+		}
+	}
+	if o.written < o.Next()+protocol.ChunkSize {
+		if o.written, err = o.file.Size(); err != nil {
+			return false, err
+		}
+	}
+	return o.written > o.Next(), nil
+}
+
+// sendNext sends the next chunk on a connection that carries so many bytes a second.
+func (s *sender) sendNext(ctx context.Context, o *outStream, conn uint64, second int) (bool, error) {
+	next, chunk := o.Next(), min(max(int64(second), leastChunk), protocol.ChunkSize)
+	buf, back := s.outputs.buffer(min(chunk, o.Room(), o.written-next))
 	n, err := o.file.ReadAt(buf[protocol.SealRoom:], next)
 	to, dropped := commands.Dropped(err)
-	if err != nil && !dropped && !errors.Is(err, io.EOF) {
+	switch {
+	case err != nil && !dropped && !errors.Is(err, io.EOF):
 		return false, err
-	}
-	if n == 0 && !dropped && s.past {
-		return false, s.nothing(ctx, o)
-	}
-	if n > 0 {
+	case n > 0:
 		if err := s.publish(ctx, o, buf[:protocol.SealRoom+n], 0, back); err != nil {
 			return false, err
 		}
 		s.last, s.rest = time.Now(), restAfter(int64(n), chunk, second)
 		o.Sent(conn, int64(n), s.last)
-	}
-	if n == 0 && dropped {
+	case dropped:
 		if err := s.publish(ctx, o, buf[:protocol.SealRoom], to, nil); err != nil {
 			return false, err
 		}
 		o.Sent(conn, to-next, time.Now())
+	case s.past:
+		return false, s.nothing(ctx, o)
 	}
 	return n > 0 || dropped, nil
 }

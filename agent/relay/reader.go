@@ -67,13 +67,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	if r.hold && r.acks != nil {
-		if r.follower == nil {
-			r.follower = r.acks.Follow(r.fd, r.offset)
-		} else {
-			r.follower.At(r.offset)
-		}
-	}
+	r.acknowledge()
 	for {
 		var changed <-chan struct{}
 		ended := r.run == nil || !r.follow
@@ -102,6 +96,17 @@ func (r *Reader) Read(p []byte) (int, error) {
 		if err := r.cfg.wait(r.ctx, changed); err != nil {
 			return 0, err
 		}
+	}
+}
+
+// acknowledge tells the command how far a reader that holds it has come.
+func (r *Reader) acknowledge() {
+	switch {
+	case !r.hold || r.acks == nil:
+	case r.follower == nil:
+		r.follower = r.acks.Follow(r.fd, r.offset)
+	default:
+		r.follower.At(r.offset)
 	}
 }
 
