@@ -45,6 +45,33 @@ func TestNamedTests(t *testing.T) {
 	}
 }
 
+// TestNamedFiles holds the pages to the files of code that they name with a folder.
+func TestNamedFiles(t *testing.T) {
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := []string{"ARCHITECTURE.md", "CONTRIBUTING.md", "README.md"}
+	more, err := filepath.Glob(filepath.Join(root, "doc", "*.md"))
+	if err != nil || len(more) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	for _, path := range more {
+		pages = append(pages, filepath.Join("doc", filepath.Base(path)))
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range regexp.MustCompile(`\b[a-z][\w-]*(?:/[\w-]+)*/[\w-]+\.go\b`).FindAllString(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(root, name)); err != nil {
+				t.Errorf("%s names %s, which does not exist", page, name)
+			}
+		}
+	}
+}
+
 // TestNamedCommits holds the track record to the commits that it names by their
 // subjects. It needs the whole history, as a clone has it.
 func TestNamedCommits(t *testing.T) {
