@@ -33,7 +33,7 @@ type actionAnswer struct {
 	Body     api.Action
 }
 
-func (h *handlers) actions(doc huma.API) {
+func (h actionHandlers) actions(doc huma.API) {
 	huma.Register(doc, operation(doc, "list-actions", http.MethodGet, "/v1/actions", "List actions, the newest first, without their specs", http.StatusOK), h.listActions)
 	huma.Register(doc, operation(doc, "get-action", http.MethodGet, "/v1/actions/{id}", "Show an action", http.StatusOK), h.getAction)
 	huma.Register(doc, accepted(doc, "create-action", "/v1/actions", "Ask for an action"), h.createAction)
@@ -51,7 +51,7 @@ func accepted(doc huma.API, id, path, summary string) huma.Operation {
 	return op
 }
 
-func (h *handlers) listActions(ctx context.Context, in *struct {
+func (h actionHandlers) listActions(ctx context.Context, in *struct {
 	Host   string   `query:"host" maxLength:"63"`
 	Batch  string   `query:"batch" maxLength:"36" doc:"Only actions of this batch"`
 	State  []string `query:"state" maxItems:"8" doc:"Only actions in one of these states, separated by commas"`
@@ -86,7 +86,7 @@ func (h *handlers) listActions(ctx context.Context, in *struct {
 	return &body[[]api.Action]{list(all, h.actionOf)}, nil
 }
 
-func (h *handlers) getAction(ctx context.Context, in *struct {
+func (h actionHandlers) getAction(ctx context.Context, in *struct {
 	ID   string `path:"id" maxLength:"36" doc:"Action id, or a prefix of at least 4 characters that no other has"`
 	Wait string `query:"wait" maxLength:"30" doc:"Answer when the action has ended, at the latest after this time (30s, at most 10m)"`
 	Why  bool   `query:"why" doc:"Ask its host why it waits, if only that can know; it may take a second"`
@@ -115,7 +115,7 @@ func (h *handlers) getAction(ctx context.Context, in *struct {
 	return &body[api.Action]{out}, nil
 }
 
-func (h *handlers) createAction(ctx context.Context, in *struct {
+func (h actionHandlers) createAction(ctx context.Context, in *struct {
 	Wait   string `query:"wait" maxLength:"30" doc:"Answer when the action has ended, at the latest after this time (30s, at most 10m)"`
 	DryRun bool   `query:"dry_run" doc:"Only tell what would become of it, and which approvals it would need"`
 	Body   api.NewAction
@@ -153,7 +153,7 @@ func (h *handlers) createAction(ctx context.Context, in *struct {
 	return h.answer(ctx, following, a, in.Wait)
 }
 
-func (h *handlers) reissueAction(ctx context.Context, in *struct {
+func (h actionHandlers) reissueAction(ctx context.Context, in *struct {
 	ID   string `path:"id" maxLength:"36" doc:"Action id, or a prefix of at least 4 characters that no other has"`
 	Wait string `query:"wait" maxLength:"30" doc:"Answer when the new action has ended, at the latest after this time (30s, at most 10m)"`
 	Body api.Reissue
@@ -180,7 +180,7 @@ func (h *handlers) reissueAction(ctx context.Context, in *struct {
 	return h.answer(ctx, following, a, in.Wait)
 }
 
-func (h *handlers) cancelAction(ctx context.Context, in *actionRef) (*actionAnswer, error) {
+func (h actionHandlers) cancelAction(ctx context.Context, in *actionRef) (*actionAnswer, error) {
 	if _, err := parseWait(in.Wait); err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -198,7 +198,7 @@ func (h *handlers) cancelAction(ctx context.Context, in *actionRef) (*actionAnsw
 }
 
 // answer waits if that was asked for, and tells how far the action has come.
-func (h *handlers) answer(ctx context.Context, f *coordinator.Following, a core.Action, wait string) (*actionAnswer, error) {
+func (h actionHandlers) answer(ctx context.Context, f *coordinator.Following, a core.Action, wait string) (*actionAnswer, error) {
 	a, err := h.wait(ctx, f, a, wait)
 	if err != nil {
 		return nil, h.fail(ctx, err)
@@ -210,7 +210,7 @@ func (h *handlers) answer(ctx context.Context, f *coordinator.Following, a core.
 	return out, nil
 }
 
-func (h *handlers) wait(ctx context.Context, f *coordinator.Following, a core.Action, wait string) (core.Action, error) {
+func (h actionHandlers) wait(ctx context.Context, f *coordinator.Following, a core.Action, wait string) (core.Action, error) {
 	d, err := parseWait(wait)
 	if err != nil || d == 0 || a.State.Final() {
 		return a, err

@@ -14,7 +14,7 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-func (h *handlers) approvals(doc huma.API) {
+func (h actionHandlers) approvals(doc huma.API) {
 	post := func(id, path, summary string) huma.Operation {
 		return operation(doc, id, http.MethodPost, path, summary, http.StatusOK)
 	}
@@ -31,7 +31,7 @@ type approvalRef struct {
 	Body api.NewApproval
 }
 
-func (h *handlers) giveApproval(ctx context.Context, in *body[api.NewApproval]) (*body[[]api.Approved], error) {
+func (h actionHandlers) giveApproval(ctx context.Context, in *body[api.NewApproval]) (*body[[]api.Approved], error) {
 	given, err := h.give(ctx, in.Body, nil)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (h *handlers) giveApproval(ctx context.Context, in *body[api.NewApproval]) 
 }
 
 // give hands an approval over. Without targets it is for one action alone.
-func (h *handlers) give(ctx context.Context, in api.NewApproval, one *core.Action) ([]coordinator.Given, error) {
+func (h actionHandlers) give(ctx context.Context, in api.NewApproval, one *core.Action) ([]coordinator.Given, error) {
 	var targets []protocol.Target
 	if len(in.Targets) == 0 && one != nil {
 		targets = []protocol.Target{{Host: one.Host, Action: one.ID}}
@@ -66,7 +66,7 @@ func (h *handlers) give(ctx context.Context, in api.NewApproval, one *core.Actio
 	return given, nil
 }
 
-func (h *handlers) approvedOf(g coordinator.Given) api.Approved {
+func (h actionHandlers) approvedOf(g coordinator.Given) api.Approved {
 	out := api.Approved{Target: api.Target{Host: string(g.Target.Host), Action: g.Target.Action.String()}}
 	if !g.Action.ID.IsZero() {
 		out.State, out.Shown = string(g.Action.State), shown(g.Action)
@@ -81,7 +81,7 @@ func (h *handlers) approvedOf(g coordinator.Given) api.Approved {
 	return out
 }
 
-func (h *handlers) approveAction(ctx context.Context, in *approvalRef) (*body[api.Action], error) {
+func (h actionHandlers) approveAction(ctx context.Context, in *approvalRef) (*body[api.Action], error) {
 	id, err := h.c.Resolve(ctx, in.ID)
 	if err != nil {
 		return nil, h.fail(ctx, err)
@@ -105,7 +105,7 @@ func (h *handlers) approveAction(ctx context.Context, in *approvalRef) (*body[ap
 	return nil, h.fail(ctx, fmt.Errorf("%w: the approval does not name action %s", core.ErrInvalid, id))
 }
 
-func (h *handlers) denyAction(ctx context.Context, in *struct {
+func (h actionHandlers) denyAction(ctx context.Context, in *struct {
 	ID   string `path:"id" maxLength:"36" doc:"Action id, or a prefix of at least 4 characters that no other has"`
 	Body *api.Reason
 }) (*body[api.Action], error) {
@@ -118,14 +118,14 @@ func (h *handlers) denyAction(ctx context.Context, in *struct {
 	})
 }
 
-func (h *handlers) nudgeAction(ctx context.Context, in *struct {
+func (h actionHandlers) nudgeAction(ctx context.Context, in *struct {
 	ID string `path:"id" maxLength:"36" doc:"Action id, or a prefix of at least 4 characters that no other has"`
 }) (*body[api.Action], error) {
 	return h.decided(ctx, in.ID, func(id protocol.ActionID) (core.Action, error) { return h.c.Nudge(ctx, actor(ctx), id) })
 }
 
 // decided does something with an action and shows it.
-func (h *handlers) decided(ctx context.Context, ref string, do func(protocol.ActionID) (core.Action, error)) (*body[api.Action], error) {
+func (h actionHandlers) decided(ctx context.Context, ref string, do func(protocol.ActionID) (core.Action, error)) (*body[api.Action], error) {
 	id, err := h.c.Resolve(ctx, ref)
 	if err != nil {
 		return nil, h.fail(ctx, err)
@@ -137,7 +137,7 @@ func (h *handlers) decided(ctx context.Context, ref string, do func(protocol.Act
 	return &body[api.Action]{h.wholeAction(a)}, nil
 }
 
-func (h *handlers) listKeys(context.Context, *none) (*body[[]api.Key], error) {
+func (h actionHandlers) listKeys(context.Context, *none) (*body[[]api.Key], error) {
 	return &body[[]api.Key]{list(h.c.Members(), func(m protocol.Member) api.Key {
 		k := api.Key{Key: m.Key.String(), Roles: []string{}, Person: m.Person, Revoked: m.Revoked}
 		for _, r := range m.Roles {

@@ -14,7 +14,7 @@ import (
 	"github.com/hostler-io/hostler/internal/attach"
 )
 
-func (h *handlers) sessions(doc huma.API) {
+func (h actionHandlers) sessions(doc huma.API) {
 	op := operation(doc, "attach-action", http.MethodGet, "/v1/actions/{id}/attach", "Take part in an interactive session, over a websocket", http.StatusSwitchingProtocols)
 	op.Responses["101"] = &huma.Response{Description: "A websocket of the subprotocol " + attach.Protocol + "."}
 	huma.Register(doc, op, h.attach)
@@ -27,7 +27,7 @@ type attachRequest struct {
 	ReadOnly bool   `query:"read_only" doc:"Look, and type nothing"`
 }
 
-func (h *handlers) attach(ctx context.Context, in *attachRequest) (*huma.StreamResponse, error) {
+func (h actionHandlers) attach(ctx context.Context, in *attachRequest) (*huma.StreamResponse, error) {
 	id, err := h.c.Resolve(ctx, in.ID)
 	if err != nil {
 		return nil, h.fail(ctx, err)
@@ -52,7 +52,7 @@ func (h *handlers) attach(ctx context.Context, in *attachRequest) (*huma.StreamR
 		defer t.Close()
 		drained, stop := untilDrained(r.Context())
 		defer stop()
-		if err := attach.Serve(drained, w, r, &part{t, h, wish.Offset}); err != nil {
+		if err := attach.Serve(drained, w, r, &part{t, h.handlers, wish.Offset}); err != nil {
 			h.log.DebugContext(ctx, "somebody left a session", "action", id, "actor", by.Name, "err", err)
 		}
 	}}, nil

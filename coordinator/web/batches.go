@@ -35,7 +35,7 @@ type batchAnswer struct {
 	Body     api.Batch
 }
 
-func (h *handlers) batches(doc huma.API) {
+func (h actionHandlers) batches(doc huma.API) {
 	huma.Register(doc, operation(doc, "create-batch", http.MethodPost, "/v1/batches", "Ask for the same action on many hosts", http.StatusAccepted), h.createBatch)
 	huma.Register(doc, operation(doc, "get-batch", http.MethodGet, "/v1/batches/{id}", "Show a batch and its actions, without their specs", http.StatusOK), h.getBatch)
 	huma.Register(doc, operation(doc, "cancel-batch", http.MethodPost, "/v1/batches/{id}/cancel", "Cancel every action of a batch that has not ended", http.StatusAccepted), h.cancelBatch)
@@ -45,7 +45,7 @@ func (h *handlers) batches(doc huma.API) {
 	huma.Register(doc, op, h.followBatch)
 }
 
-func (h *handlers) createBatch(ctx context.Context, in *body[api.NewBatch]) (*batchAnswer, error) {
+func (h actionHandlers) createBatch(ctx context.Context, in *body[api.NewBatch]) (*batchAnswer, error) {
 	r, err := batchRequest(&in.Body)
 	if err != nil {
 		return nil, h.fail(ctx, fmt.Errorf("%w: %w", core.ErrInvalid, err))
@@ -92,7 +92,7 @@ func batchRequest(n *api.NewBatch) (r coordinator.BatchRequest, err error) {
 	return r, nil
 }
 
-func (h *handlers) batchOf(id protocol.BatchID, all []core.Action) api.Batch {
+func (h actionHandlers) batchOf(id protocol.BatchID, all []core.Action) api.Batch {
 	b := api.Batch{ID: id.String(), Actions: list(all, actionOf), States: make(map[string]int)}
 	for i, a := range all {
 		b.States[string(a.State)]++
@@ -101,7 +101,7 @@ func (h *handlers) batchOf(id protocol.BatchID, all []core.Action) api.Batch {
 	return b
 }
 
-func (h *handlers) getBatch(ctx context.Context, in *batchRef) (*body[api.Batch], error) {
+func (h actionHandlers) getBatch(ctx context.Context, in *batchRef) (*body[api.Batch], error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, h.fail(ctx, err)
@@ -113,7 +113,7 @@ func (h *handlers) getBatch(ctx context.Context, in *batchRef) (*body[api.Batch]
 	return &body[api.Batch]{h.batchOf(id, all)}, nil
 }
 
-func (h *handlers) cancelBatch(ctx context.Context, in *batchRef) (*batchAnswer, error) {
+func (h actionHandlers) cancelBatch(ctx context.Context, in *batchRef) (*batchAnswer, error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, h.fail(ctx, err)
@@ -125,7 +125,7 @@ func (h *handlers) cancelBatch(ctx context.Context, in *batchRef) (*batchAnswer,
 	return &batchAnswer{Location: "/v1/batches/" + id.String(), Body: h.batchOf(id, open)}, nil
 }
 
-func (h *handlers) followBatch(ctx context.Context, in *struct {
+func (h actionHandlers) followBatch(ctx context.Context, in *struct {
 	ID     string `path:"id" minLength:"36" maxLength:"36" doc:"Batch id"`
 	Output bool   `query:"output" doc:"Send the output of commands too"`
 }) (*huma.StreamResponse, error) {
@@ -148,7 +148,7 @@ func (h *handlers) followBatch(ctx context.Context, in *struct {
 
 // streamBatch writes what happens to the actions of a batch until all have
 // ended, the reader goes or is too slow, or the server shuts down.
-func (h *handlers) streamBatch(w http.ResponseWriter, r *http.Request, f *coordinator.BatchFollowing, first []core.Action, output bool) {
+func (h actionHandlers) streamBatch(w http.ResponseWriter, r *http.Request, f *coordinator.BatchFollowing, first []core.Action, output bool) {
 	h.feed.readers.Add(1)
 	defer h.feed.readers.Add(-1)
 	ctx, stop := untilDrained(r.Context())

@@ -23,14 +23,14 @@ import (
 )
 
 // enrolments are the operations of people about hosts that want to join.
-func (h *handlers) enrolments(doc huma.API) {
+func (h hostHandlers) enrolments(doc huma.API) {
 	huma.Register(doc, operation(doc, "create-invite", http.MethodPost, "/v1/invites", "Invite a host; the code is shown once", http.StatusCreated), h.invite)
 	huma.Register(doc, operation(doc, "list-enrolments", http.MethodGet, "/v1/enrolments", "List hosts that wait, or waited, for approval, the oldest first", http.StatusOK), h.listEnrolments)
 	huma.Register(doc, operation(doc, "approve-enrolment", http.MethodPost, "/v1/enrolments/{id}/approve", "Make a host a member", http.StatusOK), h.approve)
 	huma.Register(doc, operation(doc, "deny-enrolment", http.MethodPost, "/v1/enrolments/{id}/deny", "Refuse a host, with a reason that it is told", http.StatusOK), h.deny)
 }
 
-func (h *handlers) invite(ctx context.Context, in *body[api.NewInvite]) (*body[api.Invite], error) {
+func (h hostHandlers) invite(ctx context.Context, in *body[api.NewInvite]) (*body[api.Invite], error) {
 	ttl, err := parseDuration("ttl", in.Body.TTL)
 	if err != nil {
 		return nil, h.fail(ctx, err)
@@ -42,7 +42,7 @@ func (h *handlers) invite(ctx context.Context, in *body[api.NewInvite]) (*body[a
 	return &body[api.Invite]{api.Invite{ID: i.ID, Code: code, Labels: webapi.Texts(i.Labels), ExpiresAt: webapi.At(i.ExpiresMS)}}, nil
 }
 
-func (h *handlers) listEnrolments(ctx context.Context, in *struct {
+func (h hostHandlers) listEnrolments(ctx context.Context, in *struct {
 	State string `query:"state" enum:"pending,approved,denied" doc:"Only those in this state"`
 }) (*body[[]api.Enrolment], error) {
 	all, err := h.c.Enrolments(ctx, core.EnrolmentState(in.State))
@@ -65,7 +65,7 @@ func (d *decision) of() api.Decision {
 	return *d.Body
 }
 
-func (h *handlers) approve(ctx context.Context, in *decision) (*body[api.Enrolment], error) {
+func (h hostHandlers) approve(ctx context.Context, in *decision) (*body[api.Enrolment], error) {
 	e, err := h.c.ApproveEnrolment(ctx, actor(ctx), in.ID, in.of().Words)
 	if err != nil {
 		return nil, h.fail(ctx, err)
@@ -73,7 +73,7 @@ func (h *handlers) approve(ctx context.Context, in *decision) (*body[api.Enrolme
 	return &body[api.Enrolment]{enrolmentOf(e)}, nil
 }
 
-func (h *handlers) deny(ctx context.Context, in *decision) (*body[api.Enrolment], error) {
+func (h hostHandlers) deny(ctx context.Context, in *decision) (*body[api.Enrolment], error) {
 	e, err := h.c.DenyEnrolment(ctx, actor(ctx), in.ID, in.of().Reason)
 	if err != nil {
 		return nil, h.fail(ctx, err)
@@ -94,7 +94,7 @@ func enrolmentOf(e core.Enrolment) api.Enrolment {
 
 // enrolment is what hosts ask before they are members. Its words are those of
 // package enrol, not of this API: both sides sign and hash them.
-func (h *handlers) enrolment(mux *http.ServeMux) {
+func (h hostHandlers) enrolment(mux *http.ServeMux) {
 	var limits limits
 	handle := func(pattern string, serve func(w http.ResponseWriter, r *http.Request) error) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {

@@ -26,7 +26,7 @@ type rawAnswer struct {
 	Body        []byte
 }
 
-func (h *handlers) fleet(doc huma.API) {
+func (h hostHandlers) fleet(doc huma.API) {
 	huma.Register(doc, operation(doc, "get-status", http.MethodGet, "/v1/status", "The fleet in a few numbers", http.StatusOK), h.status)
 	rings := raw(doc, "get-rings", "/v1/rings", "The chain of rings, which authenticates itself", documentType, "Signed rings, one to a line.")
 	rings.Security = nil
@@ -35,7 +35,7 @@ func (h *handlers) fleet(doc huma.API) {
 	huma.Register(doc, raw(doc, "get-roster", "/v1/roster", "The signed list of hosts and their keys", documentType, "One signed document."), h.roster)
 }
 
-func (h *handlers) status(ctx context.Context, _ *none) (*body[api.Status], error) {
+func (h hostHandlers) status(ctx context.Context, _ *none) (*body[api.Status], error) {
 	s, err := h.c.Summary(ctx)
 	if err != nil {
 		return nil, h.fail(ctx, err)
@@ -82,11 +82,11 @@ func words[K ~string](m map[K]int) map[string]int {
 	return out
 }
 
-func (h *handlers) rings(context.Context, *none) (*rawAnswer, error) {
+func (h hostHandlers) rings(context.Context, *none) (*rawAnswer, error) {
 	return &rawAnswer{documentType, h.c.Rings(0)}, nil
 }
 
-func (h *handlers) takeRings(ctx context.Context, in *body[api.Rings]) (*body[api.Ring], error) {
+func (h hostHandlers) takeRings(ctx context.Context, in *body[api.Rings]) (*body[api.Ring], error) {
 	number, err := h.c.TakeRings(ctx, actor(ctx), in.Body.Rings)
 	if err != nil {
 		return nil, h.fail(ctx, err)
@@ -94,7 +94,7 @@ func (h *handlers) takeRings(ctx context.Context, in *body[api.Rings]) (*body[ap
 	return &body[api.Ring]{api.Ring{Number: number}}, nil
 }
 
-func (h *handlers) roster(ctx context.Context, _ *none) (*rawAnswer, error) {
+func (h hostHandlers) roster(ctx context.Context, _ *none) (*rawAnswer, error) {
 	b, err := h.c.Roster()
 	if err != nil {
 		return nil, h.fail(ctx, err)
@@ -104,7 +104,7 @@ func (h *handlers) roster(ctx context.Context, _ *none) (*rawAnswer, error) {
 
 // health answers whoever looks after the process: it is up; it can answer
 // requests.
-func (h *handlers) health(mux *http.ServeMux) {
+func (h hostHandlers) health(mux *http.ServeMux) {
 	plain := func(w http.ResponseWriter, status int, text string) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
@@ -127,7 +127,7 @@ func (h *handlers) health(mux *http.ServeMux) {
 }
 
 // metrics writes one snapshot for Prometheus.
-func (h *handlers) metrics(ctx context.Context, s *prom.Scrape) error {
+func (h hostHandlers) metrics(ctx context.Context, s *prom.Scrape) error {
 	sum, err := h.c.Summary(ctx)
 	if err != nil {
 		return err

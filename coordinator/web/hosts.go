@@ -22,7 +22,7 @@ type hostRef struct {
 	Host string `path:"host" maxLength:"63" doc:"Host id"`
 }
 
-func (h *handlers) hosts(doc huma.API) {
+func (h hostHandlers) hosts(doc huma.API) {
 	huma.Register(doc, operation(doc, "list-hosts", http.MethodGet, "/v1/hosts", "List hosts, by id", http.StatusOK), h.listHosts)
 	huma.Register(doc, operation(doc, "get-host", http.MethodGet, "/v1/hosts/{host}", "Show a host", http.StatusOK), h.getHost)
 	huma.Register(doc, operation(doc, "revoke-host", http.MethodPost, "/v1/hosts/{host}/revoke", "Take all rights from a host", http.StatusOK), h.revokeHost)
@@ -33,7 +33,7 @@ func (h *handlers) hosts(doc huma.API) {
 	huma.Register(doc, operation(doc, "list-containers", http.MethodGet, "/v1/containers", "List the containers of all hosts, by host; a page ends with a whole host, so it may hold a few more than its limit", http.StatusOK), h.listContainers)
 }
 
-func (h *handlers) listHosts(ctx context.Context, in *page) (*body[[]api.Host], error) {
+func (h hostHandlers) listHosts(ctx context.Context, in *page) (*body[[]api.Host], error) {
 	views, err := h.c.Hosts(ctx, protocol.HostID(in.After), in.Limit)
 	if err != nil {
 		return nil, h.fail(ctx, err)
@@ -41,7 +41,7 @@ func (h *handlers) listHosts(ctx context.Context, in *page) (*body[[]api.Host], 
 	return &body[[]api.Host]{list(views, hostOf)}, nil
 }
 
-func (h *handlers) getHost(ctx context.Context, in *hostRef) (*body[api.Host], error) {
+func (h hostHandlers) getHost(ctx context.Context, in *hostRef) (*body[api.Host], error) {
 	v, err := h.c.Host(ctx, protocol.HostID(in.Host))
 	if err != nil {
 		return nil, h.fail(ctx, err)
@@ -49,7 +49,7 @@ func (h *handlers) getHost(ctx context.Context, in *hostRef) (*body[api.Host], e
 	return &body[api.Host]{hostOf(v)}, nil
 }
 
-func (h *handlers) revokeHost(ctx context.Context, in *struct {
+func (h hostHandlers) revokeHost(ctx context.Context, in *struct {
 	Host string `path:"host" maxLength:"63" doc:"Host id"`
 	Body *api.Reason
 }) (*body[api.Host], error) {
@@ -63,7 +63,7 @@ func (h *handlers) revokeHost(ctx context.Context, in *struct {
 	return h.getHost(ctx, &hostRef{in.Host})
 }
 
-func (h *handlers) replaceHost(ctx context.Context, in *struct {
+func (h hostHandlers) replaceHost(ctx context.Context, in *struct {
 	Host string `path:"host" maxLength:"63" doc:"Host id"`
 	Body api.Replace
 }) (*body[api.Replacement], error) {
@@ -85,14 +85,14 @@ func (h *handlers) replaceHost(ctx context.Context, in *struct {
 	return &body[api.Replacement]{done}, nil
 }
 
-func (h *handlers) readmitHost(ctx context.Context, in *hostRef) (*body[api.Host], error) {
+func (h hostHandlers) readmitHost(ctx context.Context, in *hostRef) (*body[api.Host], error) {
 	if err := h.c.Readmit(ctx, actor(ctx), protocol.HostID(in.Host)); err != nil {
 		return nil, h.fail(ctx, err)
 	}
 	return h.getHost(ctx, in)
 }
 
-func (h *handlers) labelHost(ctx context.Context, in *struct {
+func (h hostHandlers) labelHost(ctx context.Context, in *struct {
 	Host string `path:"host" maxLength:"63" doc:"Host id"`
 	Body api.Relabel
 }) (*body[api.Host], error) {
@@ -102,7 +102,7 @@ func (h *handlers) labelHost(ctx context.Context, in *struct {
 	return h.getHost(ctx, &hostRef{in.Host})
 }
 
-func (h *handlers) hostContainers(ctx context.Context, in *hostRef) (*body[[]api.Container], error) {
+func (h hostHandlers) hostContainers(ctx context.Context, in *hostRef) (*body[[]api.Container], error) {
 	v, err := h.c.Host(ctx, protocol.HostID(in.Host))
 	if err != nil {
 		return nil, h.fail(ctx, err)
@@ -110,7 +110,7 @@ func (h *handlers) hostContainers(ctx context.Context, in *hostRef) (*body[[]api
 	return &body[[]api.Container]{containersOf(v)}, nil
 }
 
-func (h *handlers) listContainers(ctx context.Context, in *page) (*body[[]api.Container], error) {
+func (h hostHandlers) listContainers(ctx context.Context, in *page) (*body[[]api.Container], error) {
 	all := []api.Container{}
 	for after := protocol.HostID(in.After); ; {
 		views, err := h.c.Hosts(ctx, after, containerStep)

@@ -23,7 +23,7 @@ import (
 // slow one holds the command back by design, but one that is gone must not.
 const outputPatience = time.Minute
 
-func (h *handlers) output(doc huma.API) {
+func (h actionHandlers) output(doc huma.API) {
 	op := raw(doc, "get-action-output", "/v1/actions/{id}/output", "Read or follow the output of a command", "application/octet-stream",
 		"The bytes from the offset on, without a hole. The trailer "+api.HeaderNext+" tells from where to read on: −1 if everything was read, "+
 			"an offset behind the last byte if what lies between is not held here or was left out.")
@@ -40,7 +40,7 @@ type outputRequest struct {
 	Range  string `header:"Range" maxLength:"64" doc:"bytes=FIRST-[LAST], of what is held now; not with follow"`
 }
 
-func (h *handlers) readOutput(ctx context.Context, in *outputRequest) (*huma.StreamResponse, error) {
+func (h actionHandlers) readOutput(ctx context.Context, in *outputRequest) (*huma.StreamResponse, error) {
 	id, err := h.c.Resolve(ctx, in.ID)
 	if err != nil {
 		return nil, h.fail(ctx, err)
@@ -99,7 +99,7 @@ var errPart = errors.New("the part was read")
 
 // copyOutput writes output as it comes. A failure in the middle breaks the
 // connection: the trailers would otherwise claim that all is well.
-func (h *handlers) copyOutput(w http.ResponseWriter, r *http.Request, what relay.Reading, part *byteRange) {
+func (h actionHandlers) copyOutput(w http.ResponseWriter, r *http.Request, what relay.Reading, part *byteRange) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if part != nil {
 		part.head(w.Header(), what.Offset)
@@ -155,7 +155,7 @@ func (p *byteRange) head(header http.Header, first int64) {
 }
 
 // emit writes a part of a stream, which who follows gets at once.
-func (h *handlers) emit(w http.ResponseWriter, conn *http.ResponseController, b []byte, follow bool) error {
+func (h actionHandlers) emit(w http.ResponseWriter, conn *http.ResponseController, b []byte, follow bool) error {
 	if follow {
 		return deliver(w, conn, b, outputPatience)
 	}

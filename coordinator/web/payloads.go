@@ -24,7 +24,7 @@ import (
 // payloadsPath is where bodies may be large.
 const payloadsPath = "/v1/payloads"
 
-func (h *handlers) payloads(doc huma.API) {
+func (h actionHandlers) payloads(doc huma.API) {
 	huma.Register(doc, operation(doc, "get-payload", http.MethodGet, payloadsPath+"/{sha256}", "Tell how much of a payload is here", http.StatusOK), h.getPayload)
 	huma.Register(doc, upload(doc, "put-payload", http.MethodPut, payloadsPath+"/{sha256}", "Send a payload, or go on sending it", http.StatusOK), h.putPayload)
 	huma.Register(doc, upload(doc, "create-payload", http.MethodPost, payloadsPath, "Send a payload whose digest is not known yet", http.StatusCreated), h.createPayload)
@@ -56,7 +56,7 @@ func payloadOf(p relay.Payload) api.Payload {
 	return api.Payload{SHA256: p.SHA256.String(), Bytes: p.Bytes, Have: p.Have, Complete: p.Bytes > 0}
 }
 
-func (h *handlers) getPayload(ctx context.Context, in *struct {
+func (h actionHandlers) getPayload(ctx context.Context, in *struct {
 	SHA256 string `path:"sha256" minLength:"64" maxLength:"64" doc:"SHA-256 of the whole payload, in hexadecimal"`
 }) (*body[api.Payload], error) {
 	d, err := payloadDigest(in.SHA256)
@@ -70,7 +70,7 @@ func (h *handlers) getPayload(ctx context.Context, in *struct {
 	return &body[api.Payload]{payloadOf(p)}, nil
 }
 
-func (h *handlers) putPayload(ctx context.Context, in *struct {
+func (h actionHandlers) putPayload(ctx context.Context, in *struct {
 	SHA256 string `path:"sha256" minLength:"64" maxLength:"64" doc:"SHA-256 of the whole payload, in hexadecimal"`
 	Bytes  int64  `query:"bytes" required:"true" minimum:"1" doc:"Size of the whole payload"`
 	Offset int64  `query:"offset" minimum:"0" default:"0" doc:"Where the body belongs: what is here already"`
@@ -82,12 +82,12 @@ func (h *handlers) putPayload(ctx context.Context, in *struct {
 	return h.takeUpload(http.StatusOK, d, in.Bytes, in.Offset), nil
 }
 
-func (h *handlers) createPayload(context.Context, *struct{}) (*huma.StreamResponse, error) {
+func (h actionHandlers) createPayload(context.Context, *struct{}) (*huma.StreamResponse, error) {
 	return h.takeUpload(http.StatusCreated, protocol.Digest{}, -1, 0), nil
 }
 
 // takeUpload reads the body of a request as it comes.
-func (h *handlers) takeUpload(status int, d protocol.Digest, size, offset int64) *huma.StreamResponse {
+func (h actionHandlers) takeUpload(status int, d protocol.Digest, size, offset int64) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		r, w := humago.Unwrap(hc)
 		ctx, stop := untilDrained(r.Context())

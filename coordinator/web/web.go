@@ -73,6 +73,13 @@ type handlers struct {
 	feed    feed
 }
 
+// actionHandlers answer about actions: what is asked for, approved and ordered, and
+// the bytes that commands read and write.
+type actionHandlers struct{ *handlers }
+
+// hostHandlers answer about hosts, how they join, and the fleet that they are in.
+type hostHandlers struct{ *handlers }
+
 // New returns the handler of all routes. It is meant for [NewServer], which
 // ends its long answers at shutdown.
 func New(cfg Config) (http.Handler, error) {
@@ -89,24 +96,24 @@ func New(cfg Config) (http.Handler, error) {
 	mux := http.NewServeMux()
 	doc := humago.New(mux, documentConfig(cfg.Version))
 	doc.UseMiddleware(oneStatusForBadRequests)
-	h.hosts(doc)
-	h.actions(doc)
-	h.batches(doc)
-	h.approvals(doc)
-	h.output(doc)
-	h.payloads(doc)
-	h.sessions(doc)
+	hostHandlers{h}.hosts(doc)
+	actionHandlers{h}.actions(doc)
+	actionHandlers{h}.batches(doc)
+	actionHandlers{h}.approvals(doc)
+	actionHandlers{h}.output(doc)
+	actionHandlers{h}.payloads(doc)
+	actionHandlers{h}.sessions(doc)
 	h.access(doc)
-	h.enrolments(doc)
-	h.fleet(doc)
+	hostHandlers{h}.enrolments(doc)
+	hostHandlers{h}.fleet(doc)
 	h.events(doc)
 	h.auditLog(doc)
 	if err := serveDocument(mux, doc.OpenAPI()); err != nil {
 		return nil, err
 	}
-	h.health(mux)
-	mux.Handle("GET /metrics", prom.Handler("hostler_coordinator_", h.metrics))
-	h.enrolment(mux)
+	hostHandlers{h}.health(mux)
+	mux.Handle("GET /metrics", prom.Handler("hostler_coordinator_", hostHandlers{h}.metrics))
+	hostHandlers{h}.enrolment(mux)
 	return h.guard(mux, cfg.OpenMetrics), nil
 }
 
