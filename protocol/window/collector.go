@@ -162,7 +162,7 @@ func (c *Collector) Ask(ahead int64, now time.Duration) (offset, window int64, o
 // the command waits for its followers, it is time to say that there are some.
 func (c *Collector) Overdue(ahead int64, waits bool, now time.Duration) bool {
 	_, window := c.Wants(ahead)
-	if window > 0 && now-c.askedAt >= Backoff(reaskFirst, reaskLast, c.tries) {
+	if window > 0 && now-c.askedAt >= backoff(reaskFirst, reaskLast, c.tries) {
 		c.tries++
 		return true
 	}

@@ -41,9 +41,9 @@ type Range struct {
 	To   int64 `json:"to"`
 }
 
-// Backoff is how long to wait before the next of several tries that had no
+// backoff is how long to wait before the next of several tries that had no
 // answer: first, then twice as long after each, up to last.
-func Backoff(first, last time.Duration, tries int) time.Duration {
+func backoff(first, last time.Duration, tries int) time.Duration {
 	return min(last, first<<min(tries, 5))
 }
 

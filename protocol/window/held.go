@@ -12,13 +12,13 @@ type Held struct {
 	// Bytes TailFrom to TailTo are held as well; equal if there is no tail.
 	TailFrom, TailTo int64
 	// Gone are the bytes below Have that are not held any more, or never were
-	// because their sender had dropped them: in order, apart, at most MaxGone.
+	// because their sender had dropped them: in order, apart, at most maxGone.
 	Gone []Range
 }
 
-// MaxGone is how many gaps one stream is told to have. Of more, what lies between
+// maxGone is how many gaps one stream is told to have. Of more, what lies between
 // the first two is given up.
-const MaxGone = 8
+const maxGone = 8
 
 // Readable returns up to where bytes can be read from an offset on: the offset
 // itself if it is not held. gone is then where the gap ends that the offset is in,
@@ -78,7 +78,7 @@ func withGone(gone []Range, more Range) []Range {
 		}
 		last.To = max(last.To, r.To)
 	}
-	for len(apart) > MaxGone {
+	for len(apart) > maxGone {
 		apart[1].From = apart[0].From
 		apart = apart[1:]
 	}

@@ -86,7 +86,7 @@ func (r *Receiver) Patience() time.Duration {
 	if r.behind() {
 		return askSoon
 	}
-	return Backoff(askFirst, askLast, r.tries)
+	return backoff(askFirst, askLast, r.tries)
 }
 
 // Again notes that Patience has passed, and the receiver asks once more.

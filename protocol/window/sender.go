@@ -97,11 +97,11 @@ func (r *Resender) Allow(offset, window int64, now time.Time) {
 // Chunk is how many bytes the next chunk may carry, at most: half of the window,
 // so that the next is on its way while one arrives. None if nothing may be sent.
 func (r *Resender) Chunk() int64 {
-	return min(ChunkOf(r.limit-r.have), r.Room())
+	return min(chunkOf(r.limit-r.have), r.Room())
 }
 
-// ChunkOf is the largest chunk for a window.
-func ChunkOf(window int64) int64 {
+// chunkOf is the largest chunk for a window.
+func chunkOf(window int64) int64 {
 	return min(max(window/2, protocol.LeastChunk), protocol.ChunkSize)
 }
 
@@ -119,7 +119,7 @@ func (r *Resender) Overdue(now time.Time) (time.Duration, bool) {
 	if r.next <= r.have {
 		return 0, false
 	}
-	return Backoff(2*r.trip+resendFirst, resendLast, r.tries) - now.Sub(r.since), true
+	return backoff(2*r.trip+resendFirst, resendLast, r.tries) - now.Sub(r.since), true
 }
 
 // Again goes back to the newest credit if what was sent is overdue.

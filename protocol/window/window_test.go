@@ -115,10 +115,12 @@ func TestResender(t *testing.T) {
 	}
 }
 
-func TestChunkOf(t *testing.T) {
-	for _, test := range [][2]int64{{0, protocol.LeastChunk}, {10_000, 5000}, {protocol.MaxInputWindow, protocol.ChunkSize}} {
-		if n := window.ChunkOf(test[0]); n != test[1] {
-			t.Errorf("chunks of %d in a window of %d, want %d", n, test[0], test[1])
+// TestChunks: half of the window, within the bounds of a chunk.
+func TestChunks(t *testing.T) {
+	for _, test := range [][2]int64{{100, 100}, {1500, protocol.LeastChunk}, {10_000, 5000}, {protocol.MaxInputWindow, protocol.ChunkSize}} {
+		var r window.Resender
+		if r.Allow(0, test[0], time.Unix(1, 0)); r.Chunk() != test[1] {
+			t.Errorf("chunks of %d in a window of %d, want %d", r.Chunk(), test[0], test[1])
 		}
 	}
 }
@@ -204,12 +206,13 @@ func TestManyGaps(t *testing.T) {
 	c := window.NewCollector(window.Held{}, false)
 	c.Begin()
 	c.Ask(1000, 0)
-	for n := range int64(window.MaxGone + 1) {
+	const most = 8
+	for n := range int64(most + 1) {
 		then, _, _ := c.Judge(10*n, 5)
 		c.Put(then)
 		c.Jump(10*n+5, 10*n+10)
 	}
-	if gone := c.Arrived().Gone; len(gone) != window.MaxGone || gone[0] != (window.Range{From: 5, To: 20}) {
+	if gone := c.Arrived().Gone; len(gone) != most || gone[0] != (window.Range{From: 5, To: 20}) {
 		t.Errorf("%v", gone)
 	}
 }
