@@ -34,7 +34,7 @@ func TestEnrolment(t *testing.T) {
 		if s := show[api.Host](t, w, "host", "show", "edge-01").State; s != "pending" {
 			t.Errorf("it is shown as %s", s)
 		}
-		w.cli(t, "host", "approve", "edge-01").exits(t, 4, "--yes")
+		w.cli(t, "host", "approve", "edge-01").exits(t, 4, "not a terminal")
 		w.cli(t, "host", "approve", "edge-01", "--words", "not these four words").exits(t, 4, "someone is intercepting the connection")
 		w.must(t, "host", "approve", "edge-01", "--words", words)
 		p.finish(t).exits(t, 0)

@@ -40,7 +40,7 @@ func TestRecordings(t *testing.T) {
 	p.sees(told)
 	p.shell()
 	id := w.session(t)
-	w.cli(t, "action", "replay", id).exits(t, 1, "it has not ended")
+	w.cli(t, "action", "replay", id).exits(t, 1, "has not ended")
 	p.types("echo spo''ken; read secret\r")
 	p.sees("spoken\r\n")
 	p.types("sesame\rexit 3\r") // without echo

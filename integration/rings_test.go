@@ -219,6 +219,6 @@ func TestReplacedCoordinator(t *testing.T) {
 	w.copyTo(t, was, w.path("coordinator"))
 	w.startCoordinator(t)
 	p := w.newHost(t, "edge-02", false).spawn(t, "edge-02-join", "join", invite)
-	p.finish(t).exits(t, 4, "whoever answers is not of the fleet")
+	p.finish(t).exits(t, 4, "the answering server is not of the fleet")
 	edge.agent.says(t, edge.agent.talk, "refused TLS peer")
 }

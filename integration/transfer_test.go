@@ -193,12 +193,12 @@ func TestPushAndPull(t *testing.T) {
 		}
 		back := w.path("back-special")
 		mkdir(t, back)
-		w.cli(t, "pull", "edge-01:"+there+"/pipe", back).exits(t, 1, "neither a file nor a directory")
+		w.cli(t, "pull", "edge-01:"+there+"/pipe", back).exits(t, 1, "not a file or a directory")
 		w.cli(t, "pull", "edge-01:"+there, back).exits(t, 1, "left out")
 		if sumOf(t, back+"/there/copy") != sumOf(t, large) {
 			t.Error("the rest did not come")
 		}
-		w.cli(t, "push", large, "edge-01:"+there+"/pipe").exits(t, 1, "neither a file nor a directory")
+		w.cli(t, "push", large, "edge-01:"+there+"/pipe").exits(t, 1, "not a file or a directory")
 		w.cli(t, "pull", "edge-01:/nosuch", back).exits(t, 3, "why: no such file: /nosuch")
 	})
 
