@@ -13,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/agent/uplink"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/coordinator/storetest"
@@ -201,7 +202,7 @@ func talk(t *testing.T, w *world, coord *coordinator.Coordinator) {
 	ann := core.Actor{Name: "ann", Role: core.RoleAdmin}
 	ask := func(spec string) protocol.ActionID {
 		t.Helper()
-		act, err := coord.Propose(t.Context(), ann, coordinator.Request{Host: host, Spec: []byte(spec)})
+		act, err := coord.Actions().Propose(t.Context(), ann, actions.Request{Host: host, Spec: []byte(spec)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +210,7 @@ func talk(t *testing.T, w *world, coord *coordinator.Coordinator) {
 	}
 	expect := func(id protocol.ActionID, state protocol.State, reason protocol.Reason) core.Action {
 		t.Helper()
-		act, err := coord.Action(t.Context(), id)
+		act, err := coord.Actions().Get(t.Context(), id)
 		if err != nil || act.State != state || act.Reason != reason {
 			t.Errorf("%s %s (%s), %v, want %s %s", act.State, act.Reason, act.Detail, err, state, reason)
 		}
@@ -228,7 +229,7 @@ func talk(t *testing.T, w *world, coord *coordinator.Coordinator) {
 	expect(create, protocol.StateDone, protocol.ReasonOK)
 	expect(gone, protocol.StateFailed, protocol.ReasonTargetGone)
 	expect(hang, protocol.StateRunning, "")
-	if _, err := coord.Cancel(t.Context(), ann, hang); err != nil {
+	if _, err := coord.Actions().Cancel(t.Context(), ann, hang); err != nil {
 		t.Error(err)
 	}
 	if act := expect(print, protocol.StateDone, protocol.ReasonOK); len(act.Output) != 2 || act.Output[0].Bytes != 3<<20 {

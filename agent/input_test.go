@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/protocol"
@@ -34,7 +34,7 @@ func (f *fleetOf) pay(t *testing.T, data []byte) protocol.ActionID {
 	if err != nil || p.SHA256 != protocol.Sum(data) {
 		t.Fatal(p, err)
 	}
-	act, err := f.coord.Propose(t.Context(), ann, coordinator.Request{Host: host,
+	act, err := f.coord.Actions().Propose(t.Context(), ann, actions.Request{Host: host,
 		Spec: fmt.Appendf(nil, `{"kind":"host.run","argv":["sum"],"stdin_sha256":"%s","stdin_bytes":%d}`, p.SHA256, len(data))})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func (f *fleetOf) read(t *testing.T, id protocol.ActionID) string {
 
 func (f *fleetOf) state(t *testing.T, id protocol.ActionID) core.Action {
 	t.Helper()
-	act, err := f.coord.Action(t.Context(), id)
+	act, err := f.coord.Actions().Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestCreditOfAnotherAction(t *testing.T) {
 // TestCreditOfActionWithoutPayload refuses to be asked for what does not exist.
 func TestCreditOfActionWithoutPayload(t *testing.T) {
 	withFleet(t, func(t *testing.T, w *world, f *fleetOf) {
-		act, err := f.coord.Propose(t.Context(), ann, coordinator.Request{Host: host, Spec: []byte(`{"kind":"host.run","argv":["hang"],"timeout_ms":-1}`)})
+		act, err := f.coord.Actions().Propose(t.Context(), ann, actions.Request{Host: host, Spec: []byte(`{"kind":"host.run","argv":["hang"],"timeout_ms":-1}`)})
 		if err != nil {
 			t.Fatal(err)
 		}

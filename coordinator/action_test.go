@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
@@ -40,7 +40,7 @@ func after(d time.Duration) {
 
 func propose(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) core.Action {
 	t.Helper()
-	a, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
+	a, err := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), actions.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func noOrder(t *testing.T, h *coordtest.Host) {
 func want(t *testing.T, f *coordtest.Fleet, id protocol.ActionID, s protocol.State, r protocol.Reason) core.Action {
 	t.Helper()
 	synctest.Wait()
-	a, err := f.Coordinator().Action(t.Context(), id)
+	a, err := f.Coordinator().Actions().Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}

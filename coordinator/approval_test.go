@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
@@ -89,7 +90,7 @@ func (c *crew) approve(a core.Action, person string) error {
 func (c *crew) give(a core.Action, k *coordtest.Key, life time.Duration, change func(*protocol.Approval)) error {
 	c.t.Helper()
 	signed := c.Approval(k, a.Spec, life, change, target(a))
-	given, err := c.Coordinator().Approve(c.t.Context(), boss(), signed, []protocol.Target{target(a)})
+	given, err := c.Coordinator().Actions().Approve(c.t.Context(), boss(), signed, []protocol.Target{target(a)})
 	synctest.Wait()
 	if err == nil {
 		err = given[0].Err
@@ -116,7 +117,7 @@ func (c *crew) idle() {
 // detail returns what is said of an action.
 func (c *crew) detail(id protocol.ActionID) string {
 	c.t.Helper()
-	a, err := c.Coordinator().Action(c.t.Context(), id)
+	a, err := c.Coordinator().Actions().Get(c.t.Context(), id)
 	c.must(err)
 	return a.Detail
 }
@@ -135,7 +136,7 @@ func TestTwoPersonsApprove(t *testing.T) {
 		c.idle()
 		bobs := c.Approval(c.keys["bob"], a.Spec, time.Hour, nil, target(a))
 		give := func() error {
-			given, err := c.Coordinator().Approve(t.Context(), boss(), bobs, []protocol.Target{target(a)})
+			given, err := c.Coordinator().Actions().Approve(t.Context(), boss(), bobs, []protocol.Target{target(a)})
 			c.must(err)
 			return given[0].Err
 		}
@@ -173,7 +174,7 @@ func TestApprovalIsRecorded(t *testing.T) {
 		c.must(c.approve(a, "ann"))
 		c.must(c.approve(a, "bob"))
 		b := c.request()
-		if _, err := c.Coordinator().Deny(t.Context(), boss(), b.ID, "not today"); err != nil {
+		if _, err := c.Coordinator().Actions().Deny(t.Context(), boss(), b.ID, "not today"); err != nil {
 			t.Fatal(err)
 		}
 		var lines []string
@@ -214,7 +215,7 @@ func TestOneDenialVetoes(t *testing.T) {
 		a := c.request()
 		c.must(c.approve(a, "ann"))
 		deny := func() error {
-			_, err := c.Coordinator().Deny(t.Context(), boss(), a.ID, "no")
+			_, err := c.Coordinator().Actions().Deny(t.Context(), boss(), a.ID, "no")
 			return err
 		}
 		c.must(deny())
@@ -228,7 +229,7 @@ func TestOneDenialVetoes(t *testing.T) {
 		b := c.request()
 		c.must(c.approve(b, "ann"))
 		c.must(c.approve(b, "bob"))
-		if _, err := c.Coordinator().Deny(t.Context(), boss(), b.ID, ""); !errors.Is(err, core.ErrConflict) {
+		if _, err := c.Coordinator().Actions().Deny(t.Context(), boss(), b.ID, ""); !errors.Is(err, core.ErrConflict) {
 			t.Errorf("denied when it was approved: %v", err)
 		}
 	})
@@ -258,25 +259,25 @@ func (c *crew) contest(n int) string {
 	var approved, denied error
 	all := []func(){
 		func() {
-			given, err := co.Approve(ctx, boss(), signed, []protocol.Target{target(a)})
+			given, err := co.Actions().Approve(ctx, boss(), signed, []protocol.Target{target(a)})
 			if approved = err; err == nil {
 				approved = given[0].Err
 			}
 		},
-		func() { _, denied = co.Deny(ctx, boss(), a.ID, "") },
+		func() { _, denied = co.Actions().Deny(ctx, boss(), a.ID, "") },
 		func() {
-			if got, err := co.Cancel(ctx, c.Admin(), a.ID); err != nil || !got.State.Final() && !got.Cancelling {
+			if got, err := co.Actions().Cancel(ctx, c.Admin(), a.ID); err != nil || !got.State.Final() && !got.Cancelling {
 				c.t.Errorf("round %d: cancelled, it is %s: %v", n, got.State, err)
 			}
 		},
 		func() {
 			c.SetDate(life + time.Minute)
-			if _, err := co.Nudge(ctx, c.Admin(), a.ID); err != nil {
+			if _, err := co.Actions().Nudge(ctx, c.Admin(), a.ID); err != nil {
 				c.t.Errorf("round %d: nudged when it was due: %v", n, err)
 			}
 		},
 		func() {
-			if _, err := co.Nudge(ctx, c.Admin(), a.ID); err != nil {
+			if _, err := co.Actions().Nudge(ctx, c.Admin(), a.ID); err != nil {
 				c.t.Errorf("round %d: nudged: %v", n, err)
 			}
 		},
@@ -291,7 +292,7 @@ func (c *crew) contest(n int) string {
 	close(start)
 	done.Wait()
 	synctest.Wait()
-	got, err := co.Action(ctx, a.ID)
+	got, err := co.Actions().Get(ctx, a.ID)
 	c.must(err)
 	winner := fmt.Sprint(got.State, " ", got.Reason)
 	orders, controls := 0, 0
@@ -342,7 +343,7 @@ func TestUnapprovedDelaysNobody(t *testing.T) {
 			c.must(c.approve(a, "ann"))
 			revoked = append(revoked, a)
 		}
-		a, err := c.Coordinator().Propose(t.Context(), c.Admin(), coordinator.Request{Host: c.host.ID, Spec: ping})
+		a, err := c.Coordinator().Actions().Propose(t.Context(), c.Admin(), actions.Request{Host: c.host.ID, Spec: ping})
 		c.must(err)
 		c.Trust.DropKey(c.keys["ann"].Key())
 		c.host.Connect()
@@ -418,7 +419,7 @@ func TestApprovalInTheFuture(t *testing.T) {
 		c.must(c.give(a, c.keys["ann"], 3*time.Hour, func(d *protocol.Approval) { d.NotBeforeMS += 10_000 }))
 		after(11 * time.Second)
 		for range 2 {
-			got, err := c.Coordinator().Nudge(t.Context(), c.Admin(), a.ID)
+			got, err := c.Coordinator().Actions().Nudge(t.Context(), c.Admin(), a.ID)
 			if err != nil || got.State != protocol.StatePendingSchedule {
 				t.Errorf("nudged, it is %s: %v", got.State, err)
 			}
@@ -486,31 +487,31 @@ func TestApprovalsThatCountForNothing(t *testing.T) {
 			}},
 			"other targets": {core.ErrInvalid, func() error {
 				signed := c.Approval(ann, a.Spec, time.Hour, nil, target(b))
-				_, err := c.Coordinator().Approve(t.Context(), boss(), signed, []protocol.Target{target(a)})
+				_, err := c.Coordinator().Actions().Approve(t.Context(), boss(), signed, []protocol.Target{target(a)})
 				return err
 			}},
 			"a target too many": {core.ErrInvalid, func() error {
 				signed := c.Approval(ann, a.Spec, time.Hour, nil, target(b))
-				_, err := c.Coordinator().Approve(t.Context(), boss(), signed, []protocol.Target{target(a), target(b)})
+				_, err := c.Coordinator().Actions().Approve(t.Context(), boss(), signed, []protocol.Target{target(a), target(b)})
 				return err
 			}},
 			"no targets": {core.ErrInvalid, func() error {
-				_, err := c.Coordinator().Approve(t.Context(), boss(), c.Approval(ann, a.Spec, time.Hour, nil, target(a)), nil)
+				_, err := c.Coordinator().Actions().Approve(t.Context(), boss(), c.Approval(ann, a.Spec, time.Hour, nil, target(a)), nil)
 				return err
 			}},
 			"a changed byte": {core.ErrDenied, func() error {
 				signed := c.Approval(ann, a.Spec, time.Hour, nil, target(a))
 				signed = []byte(strings.Replace(string(signed), `"count":1`, `"count":2`, 1))
-				_, err := c.Coordinator().Approve(t.Context(), boss(), signed, []protocol.Target{target(a)})
+				_, err := c.Coordinator().Actions().Approve(t.Context(), boss(), signed, []protocol.Target{target(a)})
 				return err
 			}},
 			"garbage": {core.ErrInvalid, func() error {
-				_, err := c.Coordinator().Approve(t.Context(), boss(), []byte("yes"), []protocol.Target{target(a)})
+				_, err := c.Coordinator().Actions().Approve(t.Context(), boss(), []byte("yes"), []protocol.Target{target(a)})
 				return err
 			}},
 			"an operator's token": {core.ErrDenied, func() error {
 				by := core.Actor{Name: "op", Role: core.RoleOperator}
-				_, err := c.Coordinator().Approve(t.Context(), by, c.Approval(ann, a.Spec, time.Hour, nil, target(a)), []protocol.Target{target(a)})
+				_, err := c.Coordinator().Actions().Approve(t.Context(), by, c.Approval(ann, a.Spec, time.Hour, nil, target(a)), []protocol.Target{target(a)})
 				return err
 			}},
 		} {
@@ -538,14 +539,14 @@ func TestOneSignatureForManyHosts(t *testing.T) {
 			if i == 7 {
 				id = c.host.ID // the one that is there
 			}
-			a, err := c.Coordinator().Propose(t.Context(), c.Admin(), coordinator.Request{Host: id, Spec: coordtest.RunSpec("true")})
+			a, err := c.Coordinator().Actions().Propose(t.Context(), c.Admin(), actions.Request{Host: id, Spec: coordtest.RunSpec("true")})
 			c.must(err)
 			targets = append(targets, target(a))
 		}
-		_, err := c.Coordinator().Deny(t.Context(), boss(), targets[3].Action, "not this one")
+		_, err := c.Coordinator().Actions().Deny(t.Context(), boss(), targets[3].Action, "not this one")
 		c.must(err)
 		signed := c.Approval(c.keys["ann"], coordtest.RunSpec("true"), time.Hour, nil, targets...)
-		given, err := c.Coordinator().Approve(t.Context(), boss(), signed, targets)
+		given, err := c.Coordinator().Actions().Approve(t.Context(), boss(), signed, targets)
 		c.must(err)
 		synctest.Wait()
 		if len(given) != len(targets) {
@@ -578,7 +579,7 @@ func TestApprovalsByChance(t *testing.T) {
 				m.do(c, a, deed)
 				after(time.Second)
 				m.pass(time.Now())
-				got, err := c.Coordinator().Action(t.Context(), a.ID)
+				got, err := c.Coordinator().Actions().Get(t.Context(), a.ID)
 				c.must(err)
 				if got.State != m.state() {
 					t.Fatalf("after %q of %q it is %s (%s), want %s", deed, deeds, got.State, got.Detail, m.state())
@@ -615,17 +616,17 @@ func (m *model) do(c *crew, a core.Action, deed string) {
 			m.ends[person] = time.Now().Add(life)
 		}
 	case "deny":
-		_, err := c.Coordinator().Deny(c.t.Context(), boss(), a.ID, "")
+		_, err := c.Coordinator().Actions().Deny(c.t.Context(), boss(), a.ID, "")
 		if may := open && !m.approved || m.denied; may != (err == nil) {
 			c.t.Fatalf("denied: %v", err)
 		}
 		m.denied = m.denied || err == nil
 	case "cancel":
-		_, err := c.Coordinator().Cancel(c.t.Context(), c.Admin(), a.ID)
+		_, err := c.Coordinator().Actions().Cancel(c.t.Context(), c.Admin(), a.ID)
 		c.must(err)
 		m.cancelled = m.cancelled || open
 	case "nudge":
-		_, err := c.Coordinator().Nudge(c.t.Context(), c.Admin(), a.ID)
+		_, err := c.Coordinator().Actions().Nudge(c.t.Context(), c.Admin(), a.ID)
 		c.must(err)
 	case "minutes":
 		after(10 * time.Minute)
@@ -708,7 +709,7 @@ func killedApproving(t *testing.T, when string, n int64) (killed bool) {
 		a := core.Action{ID: protocol.NewActionID(1, [10]byte{7}), Host: c.host.ID, Spec: coordtest.RunSpec("true")}
 		steps := []func() error{
 			func() error {
-				_, err := c.Coordinator().Propose(t.Context(), c.Admin(), coordinator.Request{ID: a.ID, Host: a.Host, Spec: a.Spec})
+				_, err := c.Coordinator().Actions().Propose(t.Context(), c.Admin(), actions.Request{ID: a.ID, Host: a.Host, Spec: a.Spec})
 				return err
 			},
 			func() error { return c.approve(a, "ann") },
@@ -759,7 +760,7 @@ func TestPolicyOfTheFuture(t *testing.T) {
 			t.Fatal(err)
 		}
 		spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindPolicySet, Policy: text, Signed: [][]byte{signed}})
-		_, err = f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: spec})
+		_, err = f.Coordinator().Actions().Propose(t.Context(), f.Admin(), actions.Request{Host: h.ID, Spec: spec})
 		if !errors.Is(err, want) || want != nil && !strings.Contains(err.Error(), "set the clock") {
 			t.Errorf("signed %s ahead: %v", ahead, err)
 		}
@@ -775,7 +776,7 @@ func TestSecretThatNobodyCouldApprove(t *testing.T) {
 			if kind == protocol.KindExec {
 				s.Target = protocol.NewCTID(1, [10]byte{1})
 			}
-			return c.Coordinator().Propose(t.Context(), c.Admin(), coordinator.Request{Host: c.host.ID, Spec: coordtest.Spec(s)})
+			return c.Coordinator().Actions().Propose(t.Context(), c.Admin(), actions.Request{Host: c.host.ID, Spec: coordtest.Spec(s)})
 		}
 		if _, err := ask(protocol.KindRun); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("it waits for people: %v", err)

@@ -9,19 +9,19 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/journal"
 	"github.com/hostler-io/hostler/protocol"
 )
 
-func proposeMany(t *testing.T, f *coordtest.Fleet, r coordinator.BatchRequest) (protocol.BatchID, []coordinator.Proposed) {
+func proposeMany(t *testing.T, f *coordtest.Fleet, r actions.BatchRequest) (protocol.BatchID, []actions.Proposed) {
 	t.Helper()
 	if r.Spec == nil {
 		r.Spec = coordtest.RunSpec("true")
 	}
-	id, all, err := f.Coordinator().ProposeMany(t.Context(), f.Admin(), r)
+	id, all, err := f.Coordinator().Actions().ProposeMany(t.Context(), f.Admin(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,11 +45,11 @@ func TestBatchAsksEachHostOnce(t *testing.T) {
 		key := coordtest.NewKey("bad")
 		f.Put(core.Host{ID: "bad", State: core.HostApproved, Key: key.Key(), PublicKey: key.Certificate(), Quarantined: "two processes"})
 		hosts = append(hosts, "bad", "nobody")
-		id, first := proposeMany(t, f, coordinator.BatchRequest{Hosts: hosts})
-		_, second := proposeMany(t, f, coordinator.BatchRequest{ID: id, Hosts: hosts})
+		id, first := proposeMany(t, f, actions.BatchRequest{Hosts: hosts})
+		_, second := proposeMany(t, f, actions.BatchRequest{ID: id, Hosts: hosts})
 		f.Restart()
 		after(0)
-		_, third := proposeMany(t, f, coordinator.BatchRequest{ID: id, Hosts: hosts})
+		_, third := proposeMany(t, f, actions.BatchRequest{ID: id, Hosts: hosts})
 		for i, host := range hosts {
 			switch {
 			case host == "bad" && !errors.Is(first[i].Refused, core.ErrDenied), host == "nobody" && !errors.Is(first[i].Refused, core.ErrNotFound):
@@ -65,7 +65,7 @@ func TestBatchAsksEachHostOnce(t *testing.T) {
 		if n := len(h.Orders()); n > 0 {
 			t.Errorf("edge-07 has %d orders more", n)
 		}
-		all, err := f.Coordinator().Batch(t.Context(), id)
+		all, err := f.Coordinator().Actions().Batch(t.Context(), id)
 		if err != nil || len(all) != 21 {
 			t.Errorf("%d actions in the batch, %v", len(all), err)
 		}
@@ -76,10 +76,10 @@ func TestBatchAsksEachHostOnce(t *testing.T) {
 // TestBatchIsAudited: one record tells of the batch, and asking again adds none.
 func TestBatchIsAudited(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
-		id, _ := proposeMany(t, f, coordinator.BatchRequest{Hosts: []protocol.HostID{h.ID}})
-		proposeMany(t, f, coordinator.BatchRequest{ID: id, Hosts: []protocol.HostID{h.ID}})
+		id, _ := proposeMany(t, f, actions.BatchRequest{Hosts: []protocol.HostID{h.ID}})
+		proposeMany(t, f, actions.BatchRequest{ID: id, Hosts: []protocol.HostID{h.ID}})
 		file := protocol.Sum([]byte("operations"))
-		noted, all, err := f.Coordinator().ProposeMany(t.Context(), f.Admin(), coordinator.BatchRequest{Digest: file, Operations: 3})
+		noted, all, err := f.Coordinator().Actions().ProposeMany(t.Context(), f.Admin(), actions.BatchRequest{Digest: file, Operations: 3})
 		if err != nil || len(all) != 0 {
 			t.Fatalf("%+v, %v", all, err)
 		}
@@ -99,12 +99,12 @@ func TestBatchIsAudited(t *testing.T) {
 func TestBatchNeedsARole(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		viewer := core.Actor{Name: "eve", Role: core.RoleViewer}
-		_, _, err := f.Coordinator().ProposeMany(t.Context(), viewer, coordinator.BatchRequest{Hosts: []protocol.HostID{h.ID}, Spec: coordtest.RunSpec("true")})
+		_, _, err := f.Coordinator().Actions().ProposeMany(t.Context(), viewer, actions.BatchRequest{Hosts: []protocol.HostID{h.ID}, Spec: coordtest.RunSpec("true")})
 		if !errors.Is(err, core.ErrDenied) {
 			t.Errorf("a viewer asks: %v", err)
 		}
-		id, _ := proposeMany(t, f, coordinator.BatchRequest{Hosts: []protocol.HostID{h.ID}})
-		if _, err := f.Coordinator().CancelBatch(t.Context(), viewer, id); !errors.Is(err, core.ErrDenied) {
+		id, _ := proposeMany(t, f, actions.BatchRequest{Hosts: []protocol.HostID{h.ID}})
+		if _, err := f.Coordinator().Actions().CancelBatch(t.Context(), viewer, id); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("a viewer cancels: %v", err)
 		}
 	})
@@ -119,13 +119,13 @@ func TestCancelBatch(t *testing.T) {
 		h.Auto(coordtest.Succeed(""))
 		runs.Auto(func(h *coordtest.Host, o coordtest.Order) { h.Report(o.Started(h)) })
 		synctest.Wait()
-		id, _ := proposeMany(t, f, coordinator.BatchRequest{Hosts: []protocol.HostID{h.ID, runs.ID, away.ID}})
-		open, err := f.Coordinator().CancelBatch(t.Context(), f.Admin(), id)
+		id, _ := proposeMany(t, f, actions.BatchRequest{Hosts: []protocol.HostID{h.ID, runs.ID, away.ID}})
+		open, err := f.Coordinator().Actions().CancelBatch(t.Context(), f.Admin(), id)
 		if err != nil || len(open) != 2 {
 			t.Fatalf("%+v, %v", open, err)
 		}
 		want := map[protocol.HostID]protocol.State{h.ID: protocol.StateDone, runs.ID: protocol.StateRunning, away.ID: protocol.StateCancelled}
-		all, err := f.Coordinator().Batch(t.Context(), id)
+		all, err := f.Coordinator().Actions().Batch(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func TestStepsAreDated(t *testing.T) {
 		a := propose(t, f, h)
 		o := order(t, h)
 		after(2e9) // the receipt came alone: the tick notes it
-		got, err := f.Coordinator().Action(t.Context(), a.ID)
+		got, err := f.Coordinator().Actions().Get(t.Context(), a.ID)
 		if err != nil || got.SentMS == 0 || got.ReceiptedMS < got.SentMS || got.AcceptedMS != 0 {
 			t.Errorf("after the receipt: %+v, %v", got, err)
 		}
@@ -155,14 +155,14 @@ func TestStepsAreDated(t *testing.T) {
 		h.Report(d)
 		synctest.Wait()
 		sent, receipted := got.SentMS, got.ReceiptedMS
-		got, err = f.Coordinator().Action(t.Context(), a.ID)
+		got, err = f.Coordinator().Actions().Get(t.Context(), a.ID)
 		if err != nil || got.SentMS != sent || got.ReceiptedMS != receipted || got.AcceptedMS != 5 || got.StartedMS != 6 || got.FinishedMS != 7 || got.EndedMS < receipted {
 			t.Errorf("after the end: %+v, %v", got, err)
 		}
 		// A report that comes with the receipt dates it as well.
 		h.Auto(coordtest.Succeed(""))
 		b := propose(t, f, h)
-		if got, err = f.Coordinator().Action(t.Context(), b.ID); err != nil || got.ReceiptedMS == 0 {
+		if got, err = f.Coordinator().Actions().Get(t.Context(), b.ID); err != nil || got.ReceiptedMS == 0 {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})
@@ -179,7 +179,7 @@ func TestOrderOfWhatWasAskedFor(t *testing.T) {
 		for i := range 6 {
 			part := id.Action(fmt.Sprint(i))
 			want = append(want, part)
-			if _, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{ID: part, Host: h.ID, Spec: coordtest.RunSpec("true"), Batch: id}); err != nil {
+			if _, err := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), actions.Request{ID: part, Host: h.ID, Spec: coordtest.RunSpec("true"), Batch: id}); err != nil {
 				t.Fatal(err)
 			}
 		}

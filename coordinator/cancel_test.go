@@ -12,7 +12,7 @@ import (
 
 func cancel(t *testing.T, f *coordtest.Fleet, id protocol.ActionID) core.Action {
 	t.Helper()
-	a, err := f.Coordinator().Cancel(t.Context(), f.Admin(), id)
+	a, err := f.Coordinator().Actions().Cancel(t.Context(), f.Admin(), id)
 	if err != nil {
 		t.Fatal(err)
 	}

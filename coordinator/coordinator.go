@@ -8,16 +8,17 @@ import (
 	"io"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hostler-io/hostler/coordinator/access"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/explain"
 	"github.com/hostler-io/hostler/coordinator/hostlink"
 	"github.com/hostler-io/hostler/coordinator/journal"
+	"github.com/hostler-io/hostler/coordinator/policies"
 	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/coordinator/wire"
@@ -120,7 +121,7 @@ type Config struct {
 	BrokerAddresses []string
 	// Policies are in force from the start. Default: nobody is asked, and hosts say
 	// for themselves.
-	Policies Policies
+	Policies policies.Policies
 	// AuditRecords is how many records of the audit log are kept. Default
 	// 1,000,000: four months of one action every 40 s, or some 300 MB.
 	AuditRecords uint64
@@ -184,15 +185,15 @@ type Coordinator struct {
 	log  *slog.Logger
 	wire *wire.Wire
 
-	policies   policies
-	configured atomic.Pointer[Policies] // in force
-
-	access   *access.Room
-	journal  *journal.Room
-	relay    *relay.Room
-	explain  *explain.Room
-	recovery *recovery.Room
-	hosts    *hostlink.Conversations
+	access    *access.Room
+	actions   *actions.Room
+	rules     *policies.Room
+	approvals *actions.Approvals
+	journal   *journal.Room
+	relay     *relay.Room
+	explain   *explain.Room
+	recovery  *recovery.Room
+	hosts     *hostlink.Conversations
 
 	exchanges exchanges
 
@@ -222,7 +223,6 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		return nil, err
 	}
 	c := &Coordinator{cfg: cfg, log: cfg.Log, quarantined: make(map[protocol.HostID]string), judging: make(chan struct{}, 1), trusting: make(chan struct{}, 1), removed: make(chan struct{})}
-	c.configured.Store(&cfg.Policies)
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	c.base = &core.Base{
 		Fleet: cfg.Fleet, FleetName: cfg.FleetName, Store: cfg.Store, Now: cfg.Now, Boot: cfg.Boot, Rand: cfg.Rand, Log: cfg.Log, Ctx: c.ctx,
@@ -244,7 +244,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 			return err
 		}
 		ring, digest := cfg.Trust.RingInForce()
-		what := cfg.Policies.record() // they may have changed while nobody ran
+		what := cfg.Policies.Record() // they may have changed while nobody ran
 		what["ring"] = ring
 		return c.base.Record(tx, core.Self(), audit.Record{Verb: "coordinator.start", Object: fmt.Sprint(counter), Digest: digest, Detail: what})
 	})
@@ -255,7 +255,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c.wire = wire.New(c.base, cfg.Signer, cfg.Trust, cfg.Broker, term)
 	c.hosts = hostlink.New(c.base, c.wire)
 	if c.relay, err = relay.New(c.base, relay.Config{
-		Wire: c.wire, Receipts: c.hosts, Action: c.Action, Start: c.workers.Start,
+		Wire: c.wire, Receipts: c.hosts, Action: func(ctx context.Context, id protocol.ActionID) (core.Action, error) { return c.actions.Get(ctx, id) }, Start: c.workers.Start,
 		OutputDir: cfg.OutputDir, OutputTotal: cfg.OutputTotal, OutputAge: cfg.OutputAge, PayloadDir: cfg.PayloadDir, MaxPayload: cfg.MaxPayload,
 	}); err != nil {
 		return nil, err
@@ -266,10 +266,15 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		Records: cfg.AuditRecords, ActionAge: cfg.ActionAge, Actions: cfg.Actions,
 	})
 	c.base.OnWritten(c.journal.Written)
-	c.explain = explain.New(c.base, c.hosts, c)
+	c.approvals = actions.NewApprovals(c.base, cfg.Trust)
+	c.rules = policies.New(c.base, cfg.Trust, cfg.Policies)
+	c.actions = actions.New(c.base, actions.Config{
+		Keys: cfg.Trust, Approvals: c.approvals, Dispatch: c.hosts, Payloads: c.relay.Payloads, Policies: c.rules, Forgotten: c.journal.Forgotten,
+	})
+	c.explain = explain.New(c.base, c.hosts, c.approvals)
 	c.hosts.Join(hostlink.Config{
 		Keys: cfg.Trust, Standing: standingOf{c}, Output: c.relay.Output, Evidence: c.recovery, Questions: c.recovery,
-		Approvals: approvalsOf{c}, Policies: policiesOf{c}, Acked: c.relay.Terminals.Acked, Input: c.relay.Input.Credit,
+		Approvals: c.approvals, Policies: c.rules, Acked: c.relay.Terminals.Acked, Input: c.relay.Input.Credit,
 		Told: c.explain.Heard, NewestSeal: c.journal.NewestSeal, Start: c.workers.Start,
 	})
 	if err := c.loadHosts(ctx); err != nil {
@@ -317,6 +322,15 @@ func (c *Coordinator) Explain() *explain.Room { return c.explain }
 
 // Recoveries hands out the room that recovers what a restored store lacks.
 func (c *Coordinator) Recoveries() *recovery.Room { return c.recovery }
+
+// Policies hands out the room of policies.
+func (c *Coordinator) Policies() *policies.Room { return c.rules }
+
+// Approvals hands out who judges approvals.
+func (c *Coordinator) Approvals() *actions.Approvals { return c.approvals }
+
+// Actions hands out the room of what people ask for.
+func (c *Coordinator) Actions() *actions.Room { return c.actions }
 
 // Access hands out the room of tokens and viewers.
 func (c *Coordinator) Access() *access.Room { return c.access }
@@ -377,19 +391,19 @@ func (c *Coordinator) tickLoop(ctx context.Context) error {
 	slow := time.NewTicker(slowTick)
 	defer slow.Stop()
 	c.sayState(true)
-	c.lookAtWaiting(ctx) // policies and rings may have changed while nobody ran
+	c.actions.LookAtWaiting(ctx) // policies and rings may have changed while nobody ran
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-slow.C:
-			c.lookAtWaiting(ctx)
+			c.actions.LookAtWaiting(ctx)
 			continue
 		case <-t.C:
 		}
 		c.access.Expire()
 		c.hosts.Tick(ctx)
-		if err := c.expire(ctx); err != nil {
+		if err := c.actions.Expire(ctx); err != nil {
 			c.log.ErrorContext(ctx, "cannot expire actions", "err", err)
 		}
 		if err := c.journal.TrimEvents(ctx); err != nil {
@@ -438,3 +452,6 @@ func (c *Coordinator) sayState(online bool) {
 
 // Recovery says why the coordinator decides nothing, empty if it does.
 func (c *Coordinator) Recovery() string { return c.base.Recovery() }
+
+// Members returns the keys of the ring in force: who may approve, among others.
+func (c *Coordinator) Members() []protocol.Member { return c.cfg.Trust.Members() }

@@ -17,7 +17,7 @@ import (
 func there(t *testing.T, f *coordtest.Fleet, ids ...protocol.ActionID) (known []bool) {
 	t.Helper()
 	for _, id := range ids {
-		_, err := f.Coordinator().Action(t.Context(), id)
+		_, err := f.Coordinator().Actions().Get(t.Context(), id)
 		if err != nil && !errors.Is(err, core.ErrNotFound) {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func TestForgotten(t *testing.T) {
 			t.Errorf("of 4 of which 2 that ended are kept there are %v", known)
 		}
 		for _, ref := range []string{first.String(), first.String()[:30]} {
-			if _, err := f.Coordinator().Resolve(t.Context(), ref); !errors.Is(err, core.ErrNotFound) || !strings.Contains(err.Error(), "kept for 90 days") {
+			if _, err := f.Coordinator().Actions().Resolve(t.Context(), ref); !errors.Is(err, core.ErrNotFound) || !strings.Contains(err.Error(), "kept for 90 days") {
 				t.Errorf("who asks for %s is told %v", ref, err)
 			}
 		}
@@ -83,7 +83,7 @@ func TestSpokenOfIsKept(t *testing.T) {
 				runs := propose(t, f, h)
 				after(time.Minute)
 				h.Break()
-				if _, err := f.Coordinator().Cancel(t.Context(), f.Admin(), runs.ID); err != nil {
+				if _, err := f.Coordinator().Actions().Cancel(t.Context(), f.Admin(), runs.ID); err != nil {
 					t.Fatal(err)
 				}
 			},

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
@@ -38,7 +38,7 @@ func TestContainersAreKnownWhenTheirActionEnds(t *testing.T) {
 				done.Exit, done.Container, done.AtMS = nil, becomes, at.UnixMilli()
 				h.Report(done)
 			})
-			a, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: b})
+			a, err := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), actions.Request{Host: h.ID, Spec: b})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,13 +118,13 @@ func TestNameOfAnotherContainer(t *testing.T) {
 		h.Containers = []protocol.Container{{CTID: ct(1), Name: "db", Runtime: "lxc", State: "stopped"}, {CTID: ct(2), Name: "scratch", Runtime: "lxc", State: "stopped"}}
 		h.Heartbeat()
 		after(0)
-		ask := func(name protocol.ContainerName, n byte) (coordinator.Request, []error) {
+		ask := func(name protocol.ContainerName, n byte) (actions.Request, []error) {
 			t.Helper()
 			spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindDestroy, Target: ct(n), Name: name})
-			r := coordinator.Request{ID: f.Coordinator().NewActionID(), Host: h.ID, Spec: spec}
-			_, planned := f.Coordinator().Plan(t.Context(), f.Admin(), r)
-			_, proposed := f.Coordinator().Propose(t.Context(), f.Admin(), r)
-			_, many, err := f.Coordinator().ProposeMany(t.Context(), f.Admin(), coordinator.BatchRequest{Hosts: []protocol.HostID{h.ID}, Spec: spec})
+			r := actions.Request{ID: f.Coordinator().Actions().NewActionID(), Host: h.ID, Spec: spec}
+			_, planned := f.Coordinator().Actions().Plan(t.Context(), f.Admin(), r)
+			_, proposed := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), r)
+			_, many, err := f.Coordinator().Actions().ProposeMany(t.Context(), f.Admin(), actions.BatchRequest{Hosts: []protocol.HostID{h.ID}, Spec: spec})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -146,7 +146,7 @@ func TestNameOfAnotherContainer(t *testing.T) {
 		h.Containers[0].Name = "db-old"
 		h.Heartbeat()
 		after(0)
-		if a, err := f.Coordinator().Propose(t.Context(), f.Admin(), r); err != nil || a.ID != r.ID {
+		if a, err := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), r); err != nil || a.ID != r.ID {
 			t.Errorf("%v, %v", a.ID, err)
 		}
 	})

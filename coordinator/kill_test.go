@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/coordinator/storetest"
@@ -72,16 +72,16 @@ func killedAt(t *testing.T, when string, n int64) (killed bool) {
 		h.Connect()
 		after(10 * time.Second)
 
-		request := coordinator.Request{ID: protocol.NewActionID(1, [10]byte{7}), Host: h.ID, Spec: coordtest.RunSpec("true")}
+		request := actions.Request{ID: protocol.NewActionID(1, [10]byte{7}), Host: h.ID, Spec: coordtest.RunSpec("true")}
 		r.n.Store(n)
-		_, _ = f.Coordinator().Propose(t.Context(), f.Admin(), request)
+		_, _ = f.Coordinator().Actions().Propose(t.Context(), f.Admin(), request)
 		after(10 * time.Second)
 		killed = r.dead.Load()
 		r.n.Store(-1 << 40)
 		r.dead.Store(false)
 		f.Restart()
 		after(10 * time.Second)
-		if _, err := f.Coordinator().Propose(t.Context(), f.Admin(), request); err != nil {
+		if _, err := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), request); err != nil {
 			t.Fatalf("killed %s commit %d: asked again: %v", when, n, err)
 		}
 		after(20 * time.Second)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -74,7 +74,7 @@ func TestPolicyIsLearntWhenItIsSet(t *testing.T) {
 			h.Report(done)
 		})
 		spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindPolicySet, Policy: []byte(hostsOnePerson), Signed: [][]byte{{'x'}}})
-		a, err := c.Coordinator().Propose(t.Context(), c.Admin(), coordinator.Request{Host: c.host.ID, Spec: spec})
+		a, err := c.Coordinator().Actions().Propose(t.Context(), c.Admin(), actions.Request{Host: c.host.ID, Spec: spec})
 		c.must(err)
 		want(t, c.Fleet, a.ID, protocol.StateDone, protocol.ReasonOK)
 		c.host.Auto(nil)
@@ -124,7 +124,7 @@ func TestUnknownPolicyIsAskedFor(t *testing.T) {
 		other.Info.Policy = told("file", hostsTwo)
 		other.Connect()
 		synctest.Wait()
-		a, err := c.Coordinator().Propose(t.Context(), c.Admin(), coordinator.Request{Host: other.ID, Spec: coordtest.RunSpec("true")})
+		a, err := c.Coordinator().Actions().Propose(t.Context(), c.Admin(), actions.Request{Host: other.ID, Spec: coordtest.RunSpec("true")})
 		c.must(err)
 		if a.State != protocol.StatePendingApprove || len(other.Controls()) != 0 {
 			t.Errorf("on a host of the same policy it is %s, after %d questions", a.State, len(other.Controls()))
@@ -137,7 +137,7 @@ func TestUnknownPolicyIsAskedFor(t *testing.T) {
 func TestLatePolicyReport(t *testing.T) {
 	withPolicy(t, "", func(t *testing.T, c *crew) {
 		spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindPolicySet, Policy: []byte(hostsOnePerson), Signed: [][]byte{{'x'}}})
-		a, err := c.Coordinator().Propose(t.Context(), c.Admin(), coordinator.Request{Host: c.host.ID, Spec: spec})
+		a, err := c.Coordinator().Actions().Propose(t.Context(), c.Admin(), actions.Request{Host: c.host.ID, Spec: spec})
 		c.must(err)
 		o := order(t, c.host)
 		c.host.Report(o.Started(c.host))

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
@@ -70,7 +70,7 @@ func TestLostIsProven(t *testing.T) {
 			synctest.Wait()
 			states := func() (lost int) {
 				for _, o := range append(append([]coordtest.Order{}, kept...), forgotten...) {
-					a, err := f.Coordinator().Action(t.Context(), o.Item.Action)
+					a, err := f.Coordinator().Actions().Get(t.Context(), o.Item.Action)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -94,13 +94,13 @@ func TestLostIsProven(t *testing.T) {
 			synctest.Wait()
 			after(90e9) // what went lost on the way is sent again
 			for _, o := range kept {
-				a, err := f.Coordinator().Action(t.Context(), o.Item.Action)
+				a, err := f.Coordinator().Actions().Get(t.Context(), o.Item.Action)
 				if err != nil || a.State == protocol.StateLost || a.State == protocol.StatePendingSchedule {
 					t.Errorf("%d records retained: what the host has is %s, %v", retained, a.State, err)
 				}
 			}
 			for _, o := range forgotten {
-				a, err := f.Coordinator().Action(t.Context(), o.Item.Action)
+				a, err := f.Coordinator().Actions().Get(t.Context(), o.Item.Action)
 				if err != nil || a.State != protocol.StateLost || a.Reason != protocol.ReasonUnknown {
 					t.Errorf("%d records retained: what the host does not know is %s %s, %v", retained, a.State, a.Reason, err)
 				}
@@ -110,7 +110,7 @@ func TestLostIsProven(t *testing.T) {
 			h.Report(forgotten[0].Done())
 			h.Report(forgotten[0].Cancelled())
 			synctest.Wait()
-			if a, err := f.Coordinator().Action(t.Context(), forgotten[0].Item.Action); err != nil || a.State != protocol.StateDone || !a.Corrected {
+			if a, err := f.Coordinator().Actions().Get(t.Context(), forgotten[0].Item.Action); err != nil || a.State != protocol.StateDone || !a.Corrected {
 				t.Errorf("late evidence makes it %s, corrected %v, %v", a.State, a.Corrected, err)
 			}
 			believed(t, h)
@@ -156,7 +156,7 @@ func TestReportsInAnyOrder(t *testing.T) {
 			for _, r := range all {
 				h.Report(r)
 				synctest.Wait()
-				now, err := f.Coordinator().Action(t.Context(), a.ID)
+				now, err := f.Coordinator().Actions().Get(t.Context(), a.ID)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -185,14 +185,14 @@ func BenchmarkBatch(b *testing.B) {
 	}
 	c := f.Coordinator()
 	for b.Loop() {
-		id := protocol.BatchID(c.NewActionID())
+		id := protocol.BatchID(c.Actions().NewActionID())
 		for i := range 2 {
-			_, _, err := c.ProposeMany(b.Context(), f.Admin(), coordinator.BatchRequest{ID: id, Hosts: hosts[i*500 : i*500+500], Spec: coordtest.RunSpec("true")})
+			_, _, err := c.Actions().ProposeMany(b.Context(), f.Admin(), actions.BatchRequest{ID: id, Hosts: hosts[i*500 : i*500+500], Spec: coordtest.RunSpec("true")})
 			if err != nil {
 				b.Fatal(err)
 			}
 		}
-		following := c.FollowBatch(id)
+		following := c.Actions().FollowBatch(id)
 		done := map[protocol.ActionID]bool{}
 		for len(done) < len(hosts) {
 			all, err := following.Next(b.Context())

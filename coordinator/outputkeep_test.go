@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/relay"
@@ -115,7 +116,7 @@ func TestCommandWaitsForWhoHolds(t *testing.T) {
 			h.Report(o.Started(h))
 			h.Write(o.Item.Action, 1, protocol.Stdout, []byte(whole))
 		})
-		a, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: spec})
+		a, err := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), actions.Request{Host: h.ID, Spec: spec})
 		if err != nil {
 			t.Fatal(err)
 		}

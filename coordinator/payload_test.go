@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/relay"
@@ -36,7 +36,7 @@ func TestUploadGoesOn(t *testing.T) {
 	}
 	spec := fmt.Appendf(nil, `{"kind":"host.run","argv":["cat"],"stdin_sha256":"%s","stdin_bytes":%d}`, d, size)
 	h := f.AddHost("edge-07")
-	if _, err := f.Coordinator().Propose(t.Context(), by, coordinator.Request{Host: h.ID, Spec: spec}); !errors.Is(err, core.ErrInvalid) {
+	if _, err := f.Coordinator().Actions().Propose(t.Context(), by, actions.Request{Host: h.ID, Spec: spec}); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("an action with a payload that is not here: %v", err)
 	}
 	f.Restart()
@@ -58,10 +58,10 @@ func TestUploadGoesOn(t *testing.T) {
 		t.Fatal(p, err)
 	}
 	wrong := fmt.Appendf(nil, `{"kind":"host.run","argv":["cat"],"stdin_sha256":"%s","stdin_bytes":%d}`, d, size+1)
-	if _, err := f.Coordinator().Propose(t.Context(), by, coordinator.Request{Host: h.ID, Spec: wrong}); !errors.Is(err, core.ErrInvalid) {
+	if _, err := f.Coordinator().Actions().Propose(t.Context(), by, actions.Request{Host: h.ID, Spec: wrong}); !errors.Is(err, core.ErrInvalid) {
 		t.Errorf("an action with another size: %v", err)
 	}
-	if _, err := f.Coordinator().Propose(t.Context(), by, coordinator.Request{Host: h.ID, Spec: spec}); err != nil {
+	if _, err := f.Coordinator().Actions().Propose(t.Context(), by, actions.Request{Host: h.ID, Spec: spec}); err != nil {
 		t.Error(err)
 	}
 	if _, err := f.Coordinator().Relay().Payloads.Put(t.Context(), by, protocol.Sum([]byte("x")), 1, 0, bytes.NewReader([]byte("y"))); !errors.Is(err, core.ErrInvalid) {
@@ -82,11 +82,11 @@ func TestPayloadIsAskedForLast(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		c := f.Coordinator()
 		spec := fmt.Appendf(nil, `{"kind":"host.run","argv":["cat"],"stdin_sha256":"%s","stdin_bytes":5}`, protocol.Sum([]byte("never")))
-		if _, err := c.Propose(t.Context(), f.Admin(), coordinator.Request{Host: "nobody", Spec: spec}); !errors.Is(err, core.ErrNotFound) {
+		if _, err := c.Actions().Propose(t.Context(), f.Admin(), actions.Request{Host: "nobody", Spec: spec}); !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("for no host: %v", err)
 		}
-		ask := func(hosts ...protocol.HostID) ([]coordinator.Proposed, error) {
-			_, all, err := c.ProposeMany(t.Context(), f.Admin(), coordinator.BatchRequest{Hosts: hosts, Spec: spec})
+		ask := func(hosts ...protocol.HostID) ([]actions.Proposed, error) {
+			_, all, err := c.Actions().ProposeMany(t.Context(), f.Admin(), actions.BatchRequest{Hosts: hosts, Spec: spec})
 			return all, err
 		}
 		all, err := ask("nobody", "nowhere")
@@ -96,7 +96,7 @@ func TestPayloadIsAskedForLast(t *testing.T) {
 		if all, err := ask("nobody", h.ID); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("for one host of two: %+v, %v", all, err)
 		}
-		open, err := c.Actions(t.Context(), core.ActionFilter{Limit: 10})
+		open, err := c.Actions().List(t.Context(), core.ActionFilter{Limit: 10})
 		if err != nil || len(open) != 0 {
 			t.Errorf("%+v, %v, want no action", open, err)
 		}
@@ -114,7 +114,7 @@ func TestPayloadIsOfItsHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := f.Coordinator().Propose(t.Context(), by, coordinator.Request{Host: h.ID,
+		a, err := f.Coordinator().Actions().Propose(t.Context(), by, actions.Request{Host: h.ID,
 			Spec: fmt.Appendf(nil, `{"kind":"host.run","argv":["cat"],"stdin_sha256":"%s","stdin_bytes":%d}`, p.SHA256, p.Bytes)})
 		if err != nil {
 			t.Fatal(err)

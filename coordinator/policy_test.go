@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/explain"
 	"github.com/hostler-io/hostler/coordinator/journal"
+	"github.com/hostler-io/hostler/coordinator/policies"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
@@ -62,7 +64,7 @@ approvals = 1
 			"by label":               {operator, "prod-1", ping, "2 of [ann bob cat]"},
 			"no rule":                {operator, "edge-07", ping, ""},
 		} {
-			a, err := c.Coordinator().Plan(t.Context(), core.Actor{Name: "eve", Role: x.role}, coordinator.Request{Host: x.host, Spec: x.spec})
+			a, err := c.Coordinator().Actions().Plan(t.Context(), core.Actor{Name: "eve", Role: x.role}, actions.Request{Host: x.host, Spec: x.spec})
 			got := ""
 			switch {
 			case err != nil:
@@ -80,7 +82,7 @@ approvals = 1
 				t.Errorf("%s: it would be %s", name, a.State)
 			}
 		}
-		if all, err := c.Coordinator().Actions(t.Context(), core.ActionFilter{}); err != nil || len(all) != 0 {
+		if all, err := c.Coordinator().Actions().List(t.Context(), core.ActionFilter{}); err != nil || len(all) != 0 {
 			t.Errorf("a plan has made %d actions, %v", len(all), err)
 		}
 	})
@@ -97,12 +99,12 @@ func (c *crew) tune(change func(*coordinator.Config)) {
 func TestFourEyes(t *testing.T) {
 	withPolicy(t, onePerson, func(t *testing.T, c *crew) {
 		c.tune(func(cfg *coordinator.Config) { cfg.Policies.Own, cfg.Policies.FourEyes = asks(t, onePerson), true })
-		a, err := c.Coordinator().Propose(t.Context(), core.Actor{Name: "ann", Role: core.RoleOperator}, coordinator.Request{Host: c.host.ID, Spec: coordtest.RunSpec("true")})
+		a, err := c.Coordinator().Actions().Propose(t.Context(), core.Actor{Name: "ann", Role: core.RoleOperator}, actions.Request{Host: c.host.ID, Spec: coordtest.RunSpec("true")})
 		c.must(err)
 		c.must(c.approve(a, "ann"))
 		got := want(t, c.Fleet, a.ID, protocol.StatePendingApprove, "")
-		if n := got.Needs[0]; c.Coordinator().Missing(got, n) != 1 || n.Not != "ann" {
-			t.Errorf("%d of %+v are missing", c.Coordinator().Missing(got, n), n)
+		if n := got.Needs[0]; c.Coordinator().Approvals().Missing(got, n) != 1 || n.Not != "ann" {
+			t.Errorf("%d of %+v are missing", c.Coordinator().Approvals().Missing(got, n), n)
 		}
 		c.must(c.approve(a, "bob"))
 		want(t, c.Fleet, a.ID, protocol.StatePendingSchedule, "")
@@ -114,15 +116,15 @@ func TestFourEyes(t *testing.T) {
 func TestSetPolicies(t *testing.T) {
 	withPolicy(t, onePerson, func(t *testing.T, c *crew) {
 		before := c.request()
-		if err := c.Coordinator().SetPolicies(t.Context(), core.Actor{Name: "ann", Role: core.RoleOperator}, coordinator.Policies{}); !errors.Is(err, core.ErrDenied) {
+		if err := c.Coordinator().Policies().Set(t.Context(), core.Actor{Name: "ann", Role: core.RoleOperator}, policies.Policies{}); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("an operator sets them: %v", err)
 		}
-		c.must(c.Coordinator().SetPolicies(t.Context(), core.Actor{Name: "signal", Role: core.RoleAdmin}, coordinator.Policies{}))
+		c.must(c.Coordinator().Policies().Set(t.Context(), core.Actor{Name: "signal", Role: core.RoleAdmin}, policies.Policies{}))
 		want(t, c.Fleet, c.request().ID, protocol.StatePendingSchedule, "")
 		want(t, c.Fleet, before.ID, protocol.StatePendingApprove, "")
 		c.must(c.approve(before, "ann"))
 		want(t, c.Fleet, before.ID, protocol.StatePendingSchedule, "")
-		c.must(c.Coordinator().SetPolicies(t.Context(), core.Actor{Name: "signal", Role: core.RoleAdmin}, coordinator.Policies{}))
+		c.must(c.Coordinator().Policies().Set(t.Context(), core.Actor{Name: "signal", Role: core.RoleAdmin}, policies.Policies{}))
 		// What was in force already is no change.
 		rows, _, err := c.Coordinator().Journal().Audit(t.Context(), journal.Filter{Verb: "policies.set", Limit: 10})
 		if err != nil || len(rows) != 1 {
@@ -198,7 +200,7 @@ func TestWhyNamesApprovers(t *testing.T) {
 		expect(a, "it waits for approval by all of: cat (the policy of the coordinator); approved by bob")
 		c.Trust.DropKey(c.keys["cat"].Key())
 		expect(a, "it waits for an approval that nobody of the ring can give; an owner lets a person in: hostler fleet ring add-approver (the policy of the coordinator); approved by bob")
-		b, err := c.Coordinator().Propose(t.Context(), c.Admin(), coordinator.Request{Host: c.host.ID, Spec: coordtest.Spec(protocol.Spec{Kind: protocol.KindPing})})
+		b, err := c.Coordinator().Actions().Propose(t.Context(), c.Admin(), actions.Request{Host: c.host.ID, Spec: coordtest.Spec(protocol.Spec{Kind: protocol.KindPing})})
 		c.must(err)
 		expect(b, "it waits for approval by all of: bob, and 2 that nobody else of the ring can give (the policy of the coordinator)")
 	})

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
@@ -20,7 +20,7 @@ func stopNow(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) core.Action {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: spec})
+	a, err := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), actions.Request{Host: h.ID, Spec: spec})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +108,8 @@ func TestReissue(t *testing.T) {
 		c := f.Coordinator()
 		a := propose(t, f, h)
 		order(t, h)
-		as := c.NewActionID()
-		if _, err := c.Reissue(t.Context(), f.Admin(), a.ID, as); !errors.Is(err, core.ErrConflict) {
+		as := c.Actions().NewActionID()
+		if _, err := c.Actions().Reissue(t.Context(), f.Admin(), a.ID, as); !errors.Is(err, core.ErrConflict) {
 			t.Errorf("without a conflict: %v", err)
 		}
 		theirs := coordtest.RunSpec("false")
@@ -120,11 +120,11 @@ func TestReissue(t *testing.T) {
 		if string(got.Spec) != string(theirs) || string(got.Conflict) != string(a.Spec) {
 			t.Errorf("here: %s, instead of %s", got.Spec, got.Conflict)
 		}
-		if _, err := c.Reissue(t.Context(), f.Admin(), a.ID, a.ID); !errors.Is(err, core.ErrInvalid) {
+		if _, err := c.Actions().Reissue(t.Context(), f.Admin(), a.ID, a.ID); !errors.Is(err, core.ErrInvalid) {
 			t.Errorf("as itself: %v", err)
 		}
 		for range 2 {
-			again, err := c.Reissue(t.Context(), f.Admin(), a.ID, as)
+			again, err := c.Actions().Reissue(t.Context(), f.Admin(), a.ID, as)
 			if err != nil || again.ID != as || string(again.Spec) != string(a.Spec) || again.Conflict != nil {
 				t.Errorf("again: %+v, %v", again, err)
 			}

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
@@ -47,7 +47,7 @@ func TestCopiedHostIsQuarantined(t *testing.T) {
 		if why := quarantined(t, f, h); !strings.Contains(why, "two processes") {
 			t.Fatalf("quarantined because of %q", why)
 		}
-		_, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
+		_, err := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), actions.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
 		if !errors.Is(err, core.ErrDenied) {
 			t.Errorf("an action for it: %v, want ErrDenied", err)
 		}
@@ -174,7 +174,7 @@ func TestRestoredCoordinatorRecovers(t *testing.T) {
 		if why := f.Coordinator().Recovery(); !strings.Contains(why, "put the newest copy of its state directory in place") {
 			t.Fatalf("recovery: %q", why)
 		}
-		_, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
+		_, err := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), actions.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
 		if !errors.Is(err, core.ErrRecovery) {
 			t.Errorf("an action in recovery: %v", err)
 		}

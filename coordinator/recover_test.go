@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/recovery"
@@ -149,7 +149,7 @@ func testRecovered(t *testing.T, part int) {
 
 	// The coordinator goes on: it cancels one before it is sent, sends the other,
 	// and gives two more.
-	if _, err := f.Coordinator().Cancel(t.Context(), f.Admin(), never.ID); err != nil {
+	if _, err := f.Coordinator().Actions().Cancel(t.Context(), f.Admin(), never.ID); err != nil {
 		t.Fatal(err)
 	}
 	end = true
@@ -361,7 +361,7 @@ func TestCopyForAnotherFleet(t *testing.T) {
 		h.Reboot()
 		after(5 * time.Second)
 		want(t, f, a.ID, protocol.StateLost, protocol.ReasonRemoved)
-		_, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
+		_, err := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), actions.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
 		if !errors.Is(err, core.ErrDenied) {
 			t.Errorf("an action for a stranger: %v", err)
 		}
@@ -436,13 +436,13 @@ func testApprovalAfterRecovery(t *testing.T, later, ran bool) {
 		t.Errorf("recovered %+v", done)
 	}
 	after(3 * time.Minute) // nothing moves it on before its host has spoken
-	if _, err := c.Coordinator().Deny(t.Context(), boss(), a.ID, ""); !errors.Is(err, core.ErrConflict) {
+	if _, err := c.Coordinator().Actions().Deny(t.Context(), boss(), a.ID, ""); !errors.Is(err, core.ErrConflict) {
 		t.Errorf("denied before its host has spoken: %v", err)
 	}
 	if err := c.approve(a, "cat"); !errors.Is(err, core.ErrConflict) || !strings.Contains(err.Error(), "its host is asked") {
 		t.Errorf("approved before its host has spoken: %v", err)
 	}
-	if _, err := c.Coordinator().Nudge(t.Context(), c.Admin(), a.ID); err != nil {
+	if _, err := c.Coordinator().Actions().Nudge(t.Context(), c.Admin(), a.ID); err != nil {
 		t.Error(err)
 	}
 	got := want(t, c.Fleet, a.ID, protocol.StatePendingApprove, "")
@@ -486,7 +486,7 @@ func TestCancelWhileRecovering(t *testing.T) {
 		h := f.AddHost("edge-07")
 		a := propose(t, f, h)
 		recoverOn(t, f, store)
-		got, err := f.Coordinator().Cancel(t.Context(), f.Admin(), a.ID)
+		got, err := f.Coordinator().Actions().Cancel(t.Context(), f.Admin(), a.ID)
 		if err != nil || got.State != protocol.StatePendingSchedule || !got.Cancelling {
 			t.Errorf("it is %s, cancelling %t: %v", got.State, got.Cancelling, err)
 		}

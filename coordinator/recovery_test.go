@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
@@ -52,7 +52,7 @@ func inRecovery(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 	if why := quarantined(t, f, h); why != "" {
 		t.Errorf("the host is quarantined: %s", why)
 	}
-	if _, err := c.Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")}); !errors.Is(err, core.ErrRecovery) {
+	if _, err := c.Actions().Propose(t.Context(), f.Admin(), actions.Request{Host: h.ID, Spec: coordtest.RunSpec("true")}); !errors.Is(err, core.ErrRecovery) {
 		t.Errorf("an action in recovery: %v", err)
 	}
 	grants := len(f.Published(h.ID, protocol.ChannelGrant))
@@ -301,7 +301,7 @@ func TestQuarantineWhileReadmitting(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		_, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
+		_, err := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), actions.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
 		if why := quarantined(t, f, h); why == "" || !errors.Is(err, core.ErrDenied) {
 			t.Errorf("stored is the quarantine %q, in force is %v", why, err)
 		}

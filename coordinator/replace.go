@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/policies"
 	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
@@ -113,7 +114,7 @@ func beginStreams(tx core.Tx, id protocol.HostID) error {
 			return err
 		}
 	}
-	return errors.Join(recovery.Forget(tx, id), tx.Values.Put(hostPolicies+string(id), nil))
+	return errors.Join(recovery.Forget(tx, id), policies.Forget(tx, id))
 }
 
 // end ends what was asked of a machine and has not ended. Of each action it says what

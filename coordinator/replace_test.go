@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
@@ -76,7 +77,7 @@ func TestReplacedHost(t *testing.T) {
 			}
 		}
 		want(t, f, done.ID, protocol.StateDone, protocol.ReasonOK)
-		if _, err := c.Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")}); !errors.Is(err, core.ErrDenied) {
+		if _, err := c.Actions().Propose(t.Context(), f.Admin(), actions.Request{Host: h.ID, Spec: coordtest.RunSpec("true")}); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("an action while nobody bears the name: %v", err)
 		}
 		h.Connect() // it was not lost after all
@@ -131,7 +132,7 @@ func TestOutputOfTheNextMachine(t *testing.T) {
 		after(time.Minute)
 		for _, at := range []int64{time.Now().UnixMilli(), 5_000} {
 			spec := coordtest.RunSpec("x")
-			id := f.Coordinator().NewActionID()
+			id := f.Coordinator().Actions().NewActionID()
 			next.Write(id, 1, protocol.Stdout, data)
 			next.Report(protocol.Report{
 				Action: id, Digest: protocol.Sum(spec), Spec: spec, Requester: "uid:0", Event: protocol.EventSucceed, State: protocol.StateDone, Reason: protocol.ReasonOK,

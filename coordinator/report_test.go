@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
@@ -325,7 +325,7 @@ func TestRevokedHost(t *testing.T) {
 		o := order(t, h)
 		h.Report(o.Started(h))
 		synctest.Wait()
-		following := f.Coordinator().Follow(a.ID)
+		following := f.Coordinator().Actions().Follow(a.ID)
 		defer following.Close()
 		if err := f.Coordinator().Revoke(t.Context(), f.Admin(), h.ID, "stolen"); err != nil {
 			t.Fatal(err)
@@ -340,7 +340,7 @@ func TestRevokedHost(t *testing.T) {
 		if cut := f.Cut(); len(cut) != 1 || cut[0] != (protocol.SAN{Kind: protocol.SANHost, ID: "edge-07"}) {
 			t.Errorf("cut: %v", cut)
 		}
-		_, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
+		_, err := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), actions.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
 		if !errors.Is(err, core.ErrDenied) {
 			t.Errorf("an action for a revoked host: %v", err)
 		}

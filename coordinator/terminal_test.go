@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/journal"
@@ -25,11 +25,11 @@ func TestWhoMayType(t *testing.T) {
 	h := f.AddHost("edge-07")
 	ann := core.Actor{Name: "ann", Role: core.RoleOperator, From: "192.0.2.7"}
 	tty := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}})
-	session, err := f.Coordinator().Propose(t.Context(), ann, coordinator.Request{Host: h.ID, Spec: tty})
+	session, err := f.Coordinator().Actions().Propose(t.Context(), ann, actions.Request{Host: h.ID, Spec: tty})
 	if err != nil {
 		t.Fatal(err)
 	}
-	command, err := f.Coordinator().Propose(t.Context(), ann, coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
+	command, err := f.Coordinator().Actions().Propose(t.Context(), ann, actions.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestTypeBeforeItRuns(t *testing.T) {
 	f := coordtest.New(t)
 	h := f.AddHost("edge-07")
 	tty := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}})
-	session, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: h.ID, Spec: tty})
+	session, err := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), actions.Request{Host: h.ID, Spec: tty})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestTypeBeforeItRuns(t *testing.T) {
 func attach(t *testing.T, f *coordtest.Fleet, host protocol.HostID, peer terminal.Peer) (protocol.ActionID, *relay.Attached) {
 	t.Helper()
 	tty := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}})
-	a, err := f.Coordinator().Propose(t.Context(), f.Admin(), coordinator.Request{Host: host, Spec: tty})
+	a, err := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), actions.Request{Host: host, Spec: tty})
 	if err != nil {
 		t.Fatal(err)
 	}

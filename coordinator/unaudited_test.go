@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
@@ -44,11 +44,11 @@ func TestNothingBeginsUnrecorded(t *testing.T) {
 		h := f.AddHost("edge-07")
 		before := propose(t, f, h)
 		store.down.Store(true)
-		request := coordinator.Request{Host: h.ID, Spec: coordtest.RunSpec("true")}
-		if _, err := f.Coordinator().Propose(t.Context(), f.Admin(), request); !errors.Is(err, errAuditDown) {
+		request := actions.Request{Host: h.ID, Spec: coordtest.RunSpec("true")}
+		if _, err := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), request); !errors.Is(err, errAuditDown) {
 			t.Errorf("an action: %v", err)
 		}
-		if _, err := f.Coordinator().Cancel(t.Context(), f.Admin(), before.ID); !errors.Is(err, errAuditDown) {
+		if _, err := f.Coordinator().Actions().Cancel(t.Context(), f.Admin(), before.ID); !errors.Is(err, errAuditDown) {
 			t.Errorf("a cancel: %v", err)
 		}
 		h.Connect()
@@ -61,7 +61,7 @@ func TestNothingBeginsUnrecorded(t *testing.T) {
 		if after := propose(t, f, h); order(t, h).Item.Action != after.ID {
 			t.Error("the next order is another")
 		}
-		all, err := f.Coordinator().Actions(t.Context(), core.ActionFilter{})
+		all, err := f.Coordinator().Actions().List(t.Context(), core.ActionFilter{})
 		if err != nil || len(all) != 2 {
 			t.Errorf("%d actions are known, %v, want those that were recorded", len(all), err)
 		}

@@ -13,7 +13,7 @@ import (
 
 func why(t *testing.T, f *coordtest.Fleet, id protocol.ActionID) *explain.Waiting {
 	t.Helper()
-	a, err := f.Coordinator().Action(t.Context(), id)
+	a, err := f.Coordinator().Actions().Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/policies"
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
 	"github.com/hostler-io/hostler/coordinator/web"
 	"github.com/hostler-io/hostler/internal/buildinfo"
@@ -160,7 +161,7 @@ func (s *server) reread(ctx context.Context) {
 	}
 	c, _, err := s.again()
 	if err == nil {
-		err = s.coord.SetPolicies(ctx, by, s.policies(ctx, &c))
+		err = s.coord.Policies().Set(ctx, by, s.policies(ctx, &c))
 	}
 	if err != nil {
 		s.log.ErrorContext(ctx, "cannot take the policies; those of before stay in force", "err", err)
@@ -170,13 +171,13 @@ func (s *server) reread(ctx context.Context) {
 }
 
 // policies are those of a configuration.
-func (s *server) policies(ctx context.Context, c *config) coordinator.Policies {
+func (s *server) policies(ctx context.Context, c *config) policies.Policies {
 	for path, p := range map[string]*policy.Policy{c.Policy.File: c.own, c.Policy.HostsFile: c.hosts} {
 		if p != nil && p.Bypass() {
 			s.log.WarnContext(ctx, "the policy can be bypassed, and accepts that: allow_bypass = true", "file", path)
 		}
 	}
-	return coordinator.Policies{Own: c.own, Hosts: c.hosts, FourEyes: c.Policy.FourEyes}
+	return policies.Policies{Own: c.own, Hosts: c.hosts, FourEyes: c.Policy.FourEyes}
 }
 
 func (s *server) newCoordinator(ctx context.Context, store core.Store) (*coordinator.Coordinator, error) {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
@@ -33,7 +33,7 @@ func TestReplay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80, Record: true}})
-			act, err := s.fleet.Coordinator().Propose(t.Context(), s.fleet.Admin(), coordinator.Request{Host: "edge-01", Spec: spec})
+			act, err := s.fleet.Coordinator().Actions().Propose(t.Context(), s.fleet.Admin(), actions.Request{Host: "edge-01", Spec: spec})
 			if err != nil {
 				t.Fatal(err)
 			}

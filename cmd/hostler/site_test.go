@@ -278,7 +278,7 @@ func (s *site) untilEnded(id protocol.ActionID) {
 	s.t.Helper()
 	for {
 		changed, done := s.fleet.Coordinator().Journal().EventsChanged()
-		if must[core.Action](s.t)(s.fleet.Coordinator().Action(s.t.Context(), id)).State.Final() {
+		if must[core.Action](s.t)(s.fleet.Coordinator().Actions().Get(s.t.Context(), id)).State.Final() {
 			done()
 			return
 		}

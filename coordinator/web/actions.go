@@ -10,7 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -73,13 +73,13 @@ func (h actionHandlers) listActions(ctx context.Context, in *struct {
 		f.Batch = id
 	}
 	if in.Before != "" {
-		id, err := h.c.Resolve(ctx, in.Before)
+		id, err := h.c.Actions().Resolve(ctx, in.Before)
 		if err != nil {
 			return nil, h.fail(ctx, err)
 		}
 		f.Before = id
 	}
-	all, err := h.c.Actions(ctx, f)
+	all, err := h.c.Actions().List(ctx, f)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -91,13 +91,13 @@ func (h actionHandlers) getAction(ctx context.Context, in *struct {
 	Wait string `query:"wait" maxLength:"30" doc:"Answer when the action has ended, at the latest after this time (30s, at most 10m)"`
 	Why  bool   `query:"why" doc:"Ask its host why it waits, if only that can know; it may take a second"`
 }) (*body[api.Action], error) {
-	id, err := h.c.Resolve(ctx, in.ID)
+	id, err := h.c.Actions().Resolve(ctx, in.ID)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	following := h.c.Follow(id)
+	following := h.c.Actions().Follow(id)
 	defer following.Close()
-	a, err := h.c.Action(ctx, id)
+	a, err := h.c.Actions().Get(ctx, id)
 	if err == nil && in.Wait != "" {
 		a, err = h.wait(ctx, following, a, in.Wait)
 	}
@@ -120,7 +120,7 @@ func (h actionHandlers) createAction(ctx context.Context, in *struct {
 	DryRun bool   `query:"dry_run" doc:"Only tell what would become of it, and which approvals it would need"`
 	Body   api.NewAction
 }) (*actionAnswer, error) {
-	r := coordinator.Request{Spec: in.Body.Spec}
+	r := actions.Request{Spec: in.Body.Spec}
 	var err error
 	if r.Host, err = protocol.ParseHostID(in.Body.Host); err == nil && in.Body.ID != "" {
 		r.ID, err = protocol.ParseActionID(in.Body.ID)
@@ -135,18 +135,18 @@ func (h actionHandlers) createAction(ctx context.Context, in *struct {
 		return nil, h.fail(ctx, err) // before anything has happened
 	}
 	if in.DryRun {
-		a, err := h.c.Plan(ctx, actor(ctx), r)
+		a, err := h.c.Actions().Plan(ctx, actor(ctx), r)
 		if err != nil {
 			return nil, h.fail(ctx, err)
 		}
 		return &actionAnswer{Status: http.StatusOK, Body: h.wholeAction(a)}, nil
 	}
 	if r.ID.IsZero() {
-		r.ID = h.c.NewActionID()
+		r.ID = h.c.Actions().NewActionID()
 	}
-	following := h.c.Follow(r.ID) // before it exists, so that nothing is missed and nothing read again
+	following := h.c.Actions().Follow(r.ID) // before it exists, so that nothing is missed and nothing read again
 	defer following.Close()
-	a, err := h.c.Propose(ctx, actor(ctx), r)
+	a, err := h.c.Actions().Propose(ctx, actor(ctx), r)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -161,8 +161,8 @@ func (h actionHandlers) reissueAction(ctx context.Context, in *struct {
 	if _, err := parseWait(in.Wait); err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	id, err := h.c.Resolve(ctx, in.ID)
-	as := h.c.NewActionID()
+	id, err := h.c.Actions().Resolve(ctx, in.ID)
+	as := h.c.Actions().NewActionID()
 	if err == nil && in.Body.ID != "" {
 		if as, err = protocol.ParseActionID(in.Body.ID); err != nil {
 			err = fmt.Errorf("%w: %w", core.ErrInvalid, err)
@@ -171,9 +171,9 @@ func (h actionHandlers) reissueAction(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	following := h.c.Follow(as)
+	following := h.c.Actions().Follow(as)
 	defer following.Close()
-	a, err := h.c.Reissue(ctx, actor(ctx), id, as)
+	a, err := h.c.Actions().Reissue(ctx, actor(ctx), id, as)
 	if err != nil {
 		return nil, h.fail(ctx, fmt.Errorf("action %s: %w", id, err))
 	}
@@ -184,13 +184,13 @@ func (h actionHandlers) cancelAction(ctx context.Context, in *actionRef) (*actio
 	if _, err := parseWait(in.Wait); err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	id, err := h.c.Resolve(ctx, in.ID)
+	id, err := h.c.Actions().Resolve(ctx, in.ID)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	following := h.c.Follow(id)
+	following := h.c.Actions().Follow(id)
 	defer following.Close()
-	a, err := h.c.Cancel(ctx, actor(ctx), id)
+	a, err := h.c.Actions().Cancel(ctx, actor(ctx), id)
 	if err != nil {
 		return nil, h.fail(ctx, fmt.Errorf("action %s: %w", id, err))
 	}
@@ -198,7 +198,7 @@ func (h actionHandlers) cancelAction(ctx context.Context, in *actionRef) (*actio
 }
 
 // answer waits if that was asked for, and tells how far the action has come.
-func (h actionHandlers) answer(ctx context.Context, f *coordinator.Following, a core.Action, wait string) (*actionAnswer, error) {
+func (h actionHandlers) answer(ctx context.Context, f *actions.Following, a core.Action, wait string) (*actionAnswer, error) {
 	a, err := h.wait(ctx, f, a, wait)
 	if err != nil {
 		return nil, h.fail(ctx, err)
@@ -210,7 +210,7 @@ func (h actionHandlers) answer(ctx context.Context, f *coordinator.Following, a 
 	return out, nil
 }
 
-func (h actionHandlers) wait(ctx context.Context, f *coordinator.Following, a core.Action, wait string) (core.Action, error) {
+func (h actionHandlers) wait(ctx context.Context, f *actions.Following, a core.Action, wait string) (core.Action, error) {
 	d, err := parseWait(wait)
 	if err != nil || d == 0 || a.State.Final() {
 		return a, err

@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -40,7 +40,7 @@ func (h actionHandlers) giveApproval(ctx context.Context, in *body[api.NewApprov
 }
 
 // give hands an approval over. Without targets it is for one action alone.
-func (h actionHandlers) give(ctx context.Context, in api.NewApproval, one *core.Action) ([]coordinator.Given, error) {
+func (h actionHandlers) give(ctx context.Context, in api.NewApproval, one *core.Action) ([]actions.Given, error) {
 	var targets []protocol.Target
 	if len(in.Targets) == 0 && one != nil {
 		targets = []protocol.Target{{Host: one.Host, Action: one.ID}}
@@ -59,19 +59,19 @@ func (h actionHandlers) give(ctx context.Context, in api.NewApproval, one *core.
 		}
 		targets = append(targets, protocol.Target{Host: host, Action: id})
 	}
-	given, err := h.c.Approve(ctx, actor(ctx), in.Approval, targets)
+	given, err := h.c.Actions().Approve(ctx, actor(ctx), in.Approval, targets)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
 	return given, nil
 }
 
-func (h actionHandlers) approvedOf(g coordinator.Given) api.Approved {
+func (h actionHandlers) approvedOf(g actions.Given) api.Approved {
 	out := api.Approved{Target: api.Target{Host: string(g.Target.Host), Action: g.Target.Action.String()}}
 	if !g.Action.ID.IsZero() {
 		out.State, out.Shown = string(g.Action.State), shown(g.Action)
 		for _, n := range g.Action.Needs {
-			out.Missing = max(out.Missing, h.c.Missing(g.Action, n))
+			out.Missing = max(out.Missing, h.c.Approvals().Missing(g.Action, n))
 		}
 	}
 	if g.Err != nil {
@@ -82,11 +82,11 @@ func (h actionHandlers) approvedOf(g coordinator.Given) api.Approved {
 }
 
 func (h actionHandlers) approveAction(ctx context.Context, in *approvalRef) (*body[api.Action], error) {
-	id, err := h.c.Resolve(ctx, in.ID)
+	id, err := h.c.Actions().Resolve(ctx, in.ID)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	a, err := h.c.Action(ctx, id)
+	a, err := h.c.Actions().Get(ctx, id)
 	if err != nil {
 		return nil, h.fail(ctx, fmt.Errorf("action %s: %w", id, err))
 	}
@@ -114,19 +114,19 @@ func (h actionHandlers) denyAction(ctx context.Context, in *struct {
 		reason = in.Body.Reason
 	}
 	return h.decided(ctx, in.ID, func(id protocol.ActionID) (core.Action, error) {
-		return h.c.Deny(ctx, actor(ctx), id, reason)
+		return h.c.Actions().Deny(ctx, actor(ctx), id, reason)
 	})
 }
 
 func (h actionHandlers) nudgeAction(ctx context.Context, in *struct {
 	ID string `path:"id" maxLength:"36" doc:"Action id, or a prefix of at least 4 characters that no other has"`
 }) (*body[api.Action], error) {
-	return h.decided(ctx, in.ID, func(id protocol.ActionID) (core.Action, error) { return h.c.Nudge(ctx, actor(ctx), id) })
+	return h.decided(ctx, in.ID, func(id protocol.ActionID) (core.Action, error) { return h.c.Actions().Nudge(ctx, actor(ctx), id) })
 }
 
 // decided does something with an action and shows it.
 func (h actionHandlers) decided(ctx context.Context, ref string, do func(protocol.ActionID) (core.Action, error)) (*body[api.Action], error) {
-	id, err := h.c.Resolve(ctx, ref)
+	id, err := h.c.Actions().Resolve(ctx, ref)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}

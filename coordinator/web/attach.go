@@ -28,7 +28,7 @@ type attachRequest struct {
 }
 
 func (h actionHandlers) attach(ctx context.Context, in *attachRequest) (*huma.StreamResponse, error) {
-	id, err := h.c.Resolve(ctx, in.ID)
+	id, err := h.c.Actions().Resolve(ctx, in.ID)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -50,7 +51,7 @@ func (h actionHandlers) createBatch(ctx context.Context, in *body[api.NewBatch])
 	if err != nil {
 		return nil, h.fail(ctx, fmt.Errorf("%w: %w", core.ErrInvalid, err))
 	}
-	id, all, err := h.c.ProposeMany(ctx, actor(ctx), r)
+	id, all, err := h.c.Actions().ProposeMany(ctx, actor(ctx), r)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -70,8 +71,8 @@ func (h actionHandlers) createBatch(ctx context.Context, in *body[api.NewBatch])
 	return out, nil
 }
 
-func batchRequest(n *api.NewBatch) (r coordinator.BatchRequest, err error) {
-	r = coordinator.BatchRequest{Spec: n.Spec, Operations: n.Operations}
+func batchRequest(n *api.NewBatch) (r actions.BatchRequest, err error) {
+	r = actions.BatchRequest{Spec: n.Spec, Operations: n.Operations}
 	if n.ID != "" {
 		if r.ID, err = protocol.ParseBatchID(n.ID); err != nil {
 			return r, err
@@ -106,7 +107,7 @@ func (h actionHandlers) getBatch(ctx context.Context, in *batchRef) (*body[api.B
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	all, err := h.c.Batch(ctx, id)
+	all, err := h.c.Actions().Batch(ctx, id)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -118,7 +119,7 @@ func (h actionHandlers) cancelBatch(ctx context.Context, in *batchRef) (*batchAn
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	open, err := h.c.CancelBatch(ctx, actor(ctx), id)
+	open, err := h.c.Actions().CancelBatch(ctx, actor(ctx), id)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -133,7 +134,7 @@ func (h actionHandlers) followBatch(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	f := h.c.FollowBatch(id)
+	f := h.c.Actions().FollowBatch(id)
 	first, err := f.Next(ctx)
 	if err != nil {
 		f.Close()
@@ -148,7 +149,7 @@ func (h actionHandlers) followBatch(ctx context.Context, in *struct {
 
 // streamBatch writes what happens to the actions of a batch until all have
 // ended, the reader goes or is too slow, or the server shuts down.
-func (h actionHandlers) streamBatch(w http.ResponseWriter, r *http.Request, f *coordinator.BatchFollowing, first []core.Action, output bool) {
+func (h actionHandlers) streamBatch(w http.ResponseWriter, r *http.Request, f *actions.BatchFollowing, first []core.Action, output bool) {
 	h.feed.readers.Add(1)
 	defer h.feed.readers.Add(-1)
 	ctx, stop := untilDrained(r.Context())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/protocol"
@@ -30,7 +31,7 @@ const liveAfter = 250 * time.Millisecond
 // goroutine; the readers of output, which it waits for, hand their pieces to it.
 type batchStream struct {
 	c      *coordinator.Coordinator
-	f      *coordinator.BatchFollowing
+	f      *actions.BatchFollowing
 	output bool
 
 	ctx     context.Context
@@ -64,7 +65,7 @@ type batchPart struct {
 // errNoMore ends a reader that waits for output whose end nobody will tell.
 var errNoMore = errors.New("the action has ended without telling what it wrote")
 
-func newBatchStream(ctx context.Context, c *coordinator.Coordinator, f *coordinator.BatchFollowing, output bool) *batchStream {
+func newBatchStream(ctx context.Context, c *coordinator.Coordinator, f *actions.BatchFollowing, output bool) *batchStream {
 	s := &batchStream{
 		c: c, f: f, output: output,
 		pieces: make(chan []byte), changes: make(chan changes), done: make(chan struct{}),

@@ -116,7 +116,7 @@ func waitsOf(w *explain.Waiting) *api.Waits {
 func (h *handlers) wholeAction(a core.Action) api.Action {
 	out := h.actionOf(a)
 	out.Spec, out.Intent = a.Spec, a.Conflict
-	counting := h.c.Counting(a)
+	counting := h.c.Approvals().Counting(a)
 	for _, g := range a.Approvals {
 		counts := slices.ContainsFunc(counting, func(o core.Approval) bool { return o.Person == g.Person })
 		out.Approvals = append(out.Approvals, api.Approval{
@@ -132,7 +132,7 @@ func (h *handlers) actionOf(a core.Action) api.Action {
 	out := actionOf(a)
 	for _, n := range a.Needs {
 		out.Needs = append(out.Needs, api.Need{
-			Persons: n.Persons, Missing: h.c.Missing(a, n), From: webapi.Texts(n.From), Not: n.Not, Why: n.Why,
+			Persons: n.Persons, Missing: h.c.Approvals().Missing(a, n), From: webapi.Texts(n.From), Not: n.Not, Why: n.Why,
 		})
 	}
 	return out

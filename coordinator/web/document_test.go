@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/attach"
@@ -47,32 +47,32 @@ func exercises(s *site) []exercise {
 	s.f.Put(core.Host{ID: "edge-08", State: core.HostApproved, Key: key.Key(), PublicKey: key.Certificate(), Quarantined: "two processes speak for it"})
 	s.f.AddHost("edge-09")
 	whole, open := protocol.NewBatchID(1, [10]byte{1}), protocol.NewBatchID(1, [10]byte{2})
-	for _, r := range []coordinator.BatchRequest{{ID: whole, Hosts: []protocol.HostID{"edge-07", "nobody"}}, {ID: open, Hosts: []protocol.HostID{"edge-07"}}} {
+	for _, r := range []actions.BatchRequest{{ID: whole, Hosts: []protocol.HostID{"edge-07", "nobody"}}, {ID: open, Hosts: []protocol.HostID{"edge-07"}}} {
 		if r.ID == whole {
 			s.host.Auto(coordtest.Succeed("hello\n"))
 		} else {
 			s.host.Auto(func(h *coordtest.Host, o coordtest.Order) { h.Report(o.Started(h)) })
 		}
 		r.Spec = coordtest.RunSpec("true")
-		if _, _, err := s.f.Coordinator().ProposeMany(s.t.Context(), s.f.Admin(), r); err != nil {
+		if _, _, err := s.f.Coordinator().Actions().ProposeMany(s.t.Context(), s.f.Admin(), r); err != nil {
 			s.t.Fatal(err)
 		}
 		synctest.Wait()
 	}
 	done := s.ended("hello\n")
 	s.host.Auto(func(h *coordtest.Host, o coordtest.Order) { h.Report(o.Started(h)) })
-	a, err := s.f.Coordinator().Propose(s.t.Context(), s.f.Admin(), coordinator.Request{Host: "edge-07", Spec: coordtest.RunSpec("sleep", "9")})
+	a, err := s.f.Coordinator().Actions().Propose(s.t.Context(), s.f.Admin(), actions.Request{Host: "edge-07", Spec: coordtest.RunSpec("sleep", "9")})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	torn, err := s.f.Coordinator().Propose(s.t.Context(), s.f.Admin(), coordinator.Request{Host: "edge-07", Spec: coordtest.RunSpec("sleep", "8")})
+	torn, err := s.f.Coordinator().Actions().Propose(s.t.Context(), s.f.Admin(), actions.Request{Host: "edge-07", Spec: coordtest.RunSpec("sleep", "8")})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	synctest.Wait()
 	theirs := coordtest.RunSpec("sleep", "7")
 	s.host.Report(protocol.Report{Action: torn.ID, Digest: protocol.Sum(theirs), Spec: theirs, Event: protocol.EventRetry, State: protocol.StateRunning, Attempt: 2})
-	shell, err := s.f.Coordinator().Propose(s.t.Context(), s.f.Admin(), coordinator.Request{
+	shell, err := s.f.Coordinator().Actions().Propose(s.t.Context(), s.f.Admin(), actions.Request{
 		Host: "edge-07", Spec: coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}}),
 	})
 	if err != nil {
@@ -223,7 +223,7 @@ func upgrade(req *http.Request) {
 func TestPagesOfOthers(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
 		spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}})
-		a, err := s.f.Coordinator().Propose(t.Context(), s.f.Admin(), coordinator.Request{Host: "edge-07", Spec: spec})
+		a, err := s.f.Coordinator().Actions().Propose(t.Context(), s.f.Admin(), actions.Request{Host: "edge-07", Spec: spec})
 		if err != nil {
 			t.Fatal(err)
 		}

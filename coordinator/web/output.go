@@ -41,7 +41,7 @@ type outputRequest struct {
 }
 
 func (h actionHandlers) readOutput(ctx context.Context, in *outputRequest) (*huma.StreamResponse, error) {
-	id, err := h.c.Resolve(ctx, in.ID)
+	id, err := h.c.Actions().Resolve(ctx, in.ID)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}

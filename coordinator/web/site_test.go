@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/web"
@@ -205,7 +205,7 @@ func run(argv ...string) api.NewAction {
 func (s *site) ended(stdout string) string {
 	s.t.Helper()
 	s.host.Auto(coordtest.Succeed(stdout))
-	a, err := s.f.Coordinator().Propose(s.t.Context(), s.f.Admin(), coordinator.Request{Host: "edge-07", Spec: coordtest.RunSpec("echo")})
+	a, err := s.f.Coordinator().Actions().Propose(s.t.Context(), s.f.Admin(), actions.Request{Host: "edge-07", Spec: coordtest.RunSpec("echo")})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/attach"
@@ -19,7 +19,7 @@ import (
 func (s *site) session(name string, role core.TokenRole) string {
 	s.t.Helper()
 	tty := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}})
-	a, err := s.f.Coordinator().Propose(s.t.Context(), core.Actor{Name: name, Role: role}, coordinator.Request{Host: "edge-07", Spec: tty})
+	a, err := s.f.Coordinator().Actions().Propose(s.t.Context(), core.Actor{Name: name, Role: role}, actions.Request{Host: "edge-07", Spec: tty})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -179,7 +179,7 @@ func (w *world) checkHost(h *host, report reporter) {
 func (w *world) checkAction(a asked, report reporter) {
 	ctx := w.t.Context()
 	text := string(encode(a.spec))
-	view, err := w.center.coord.Action(ctx, a.id)
+	view, err := w.center.coord.Actions().Get(ctx, a.id)
 	if err != nil || !view.State.Final() || view.Reason == "" || view.State == protocol.StateLost || view.Cancelling || view.Conflict != nil {
 		report("%s %s is %s %s with number %d, cancelling: %v, %v", a.host.id, text, view.State, view.Reason, view.N, view.Cancelling, err)
 		return

@@ -81,7 +81,7 @@ func (w *world) cancelAgain() {
 		}
 		w.work.Go(func() {
 			w.insist(func(ctx context.Context, c *coordinator.Coordinator) error {
-				_, err := c.Cancel(ctx, ann, a.id)
+				_, err := c.Actions().Cancel(ctx, ann, a.id)
 				return w.unlessForgotten(ctx, c, err)
 			})
 		})
@@ -95,7 +95,7 @@ func (w *world) cancelAgain() {
 func (w *world) checkRecovered(a asked, report reporter) {
 	ctx := w.t.Context()
 	text := string(encode(a.spec))
-	view, err := w.center.coord.Action(ctx, a.id)
+	view, err := w.center.coord.Actions().Get(ctx, a.id)
 	own, unknown := a.host.agent.Action(ctx, a.id)
 	did := a.host.machine.did(a.id)
 	if did.begun > 1 {

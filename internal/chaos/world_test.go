@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/coordinator/storetest"
@@ -348,13 +349,13 @@ func (w *world) want(a asked, cancel bool, patience time.Duration) {
 	w.mu.Unlock()
 	w.work.Go(func() {
 		w.insist(func(ctx context.Context, c *coordinator.Coordinator) error {
-			_, err := c.Propose(ctx, ann, coordinator.Request{ID: a.id, Host: a.host.id, Spec: encode(a.spec)})
+			_, err := c.Actions().Propose(ctx, ann, actions.Request{ID: a.id, Host: a.host.id, Spec: encode(a.spec)})
 			return err
 		})
 		if cancel {
 			<-past(patience)
 			w.insist(func(ctx context.Context, c *coordinator.Coordinator) error {
-				_, err := c.Cancel(ctx, ann, a.id)
+				_, err := c.Actions().Cancel(ctx, ann, a.id)
 				return w.unlessForgotten(ctx, c, err)
 			})
 		}

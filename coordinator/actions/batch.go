@@ -1,4 +1,4 @@
-package coordinator
+package actions
 
 import (
 	"context"
@@ -43,30 +43,30 @@ type Proposed struct {
 // ProposeMany writes an action down for each host, all in one transaction, and
 // sends those on their way whose hosts are there. What is wrong with one host
 // keeps nothing from the others. Its answer is in the order of the hosts.
-func (c *Coordinator) ProposeMany(ctx context.Context, by core.Actor, r BatchRequest) (protocol.BatchID, []Proposed, error) {
-	if err := c.mayPropose(by); err != nil {
-		return r.ID, nil, err
+func (r *Room) ProposeMany(ctx context.Context, by core.Actor, req BatchRequest) (protocol.BatchID, []Proposed, error) {
+	if err := r.mayPropose(by); err != nil {
+		return req.ID, nil, err
 	}
-	if len(r.Hosts) > MaxBatch {
-		return r.ID, nil, fmt.Errorf("%w: %d hosts, at most %d fit into one request; more of them go into further requests for the same batch", core.ErrInvalid, len(r.Hosts), MaxBatch)
+	if len(req.Hosts) > MaxBatch {
+		return req.ID, nil, fmt.Errorf("%w: %d hosts, at most %d fit into one request; more of them go into further requests for the same batch", core.ErrInvalid, len(req.Hosts), MaxBatch)
 	}
-	if r.ID.IsZero() {
+	if req.ID.IsZero() {
 		var random [10]byte
-		c.base.Random(random[:])
-		r.ID = protocol.NewBatchID(c.base.NowMS(), random)
+		r.base.Random(random[:])
+		req.ID = protocol.NewBatchID(r.base.NowMS(), random)
 	}
-	all, err := c.proposals(ctx, by, &r)
+	all, err := r.proposals(ctx, by, &req)
 	if err != nil {
-		return r.ID, nil, err
+		return req.ID, nil, err
 	}
 	var missing error
 	if len(all) > 0 {
-		missing = c.relay.Payloads.Has(all[0].spec) // which is that of all
+		missing = r.cfg.Payloads.Has(all[0].spec) // which is that of all
 	}
-	err = c.base.Update(ctx, failpoint.OrderNumbered, func(tx core.Tx) error {
+	err = r.base.Update(ctx, failpoint.OrderNumbered, func(tx core.Tx) error {
 		fresh := len(all) == 0
 		for _, p := range all {
-			if err := c.enter(tx, by, p); err != nil {
+			if err := r.enter(tx, by, p); err != nil {
 				return err
 			}
 			fresh = fresh || !p.old && p.refused == nil
@@ -77,47 +77,47 @@ func (c *Coordinator) ProposeMany(ctx context.Context, by core.Actor, r BatchReq
 		if missing != nil {
 			return missing
 		}
-		return c.base.Record(tx, by, audit.Record{Verb: "batch.request", Object: r.ID.String(), Digest: r.Digest, Detail: map[string]any{"operations": r.Operations}})
+		return r.base.Record(tx, by, audit.Record{Verb: "batch.request", Object: req.ID.String(), Digest: req.Digest, Detail: map[string]any{"operations": req.Operations}})
 	})
 	if err != nil {
-		return r.ID, nil, err
+		return req.ID, nil, err
 	}
 	var sends errgroup.Group
 	sends.SetLimit(runtime.GOMAXPROCS(0))
 	out := make([]Proposed, len(all))
 	for i, p := range all {
-		sends.Go(func() error { c.entered(p); return nil })
+		sends.Go(func() error { r.entered(p); return nil })
 		out[i] = Proposed{Host: p.want.Host, Action: p.a, Refused: p.refused}
 	}
 	_ = sends.Wait() // none fails
-	return r.ID, out, nil
+	return req.ID, out, nil
 }
 
 // proposals drafts the actions of a batch, and completes what the request tells
 // of it.
-func (c *Coordinator) proposals(ctx context.Context, by core.Actor, r *BatchRequest) ([]*proposal, error) {
-	if len(r.Hosts) == 0 {
-		if len(r.Spec) > 0 || r.Operations < 1 {
+func (r *Room) proposals(ctx context.Context, by core.Actor, req *BatchRequest) ([]*proposal, error) {
+	if len(req.Hosts) == 0 {
+		if len(req.Spec) > 0 || req.Operations < 1 {
 			return nil, fmt.Errorf("%w: a batch names hosts and what to do on them, or how many operations will follow", core.ErrInvalid)
 		}
 		return nil, nil
 	}
-	draft, spec, err := c.draft(by, r.Spec)
+	draft, spec, err := r.draft(by, req.Spec)
 	if err != nil {
 		return nil, err
 	}
-	r.Digest, r.Operations = draft.Digest, len(r.Hosts)
-	all := make([]*proposal, 0, len(r.Hosts))
-	seen := make(map[protocol.HostID]bool, len(r.Hosts))
-	for _, host := range r.Hosts {
+	req.Digest, req.Operations = draft.Digest, len(req.Hosts)
+	all := make([]*proposal, 0, len(req.Hosts))
+	seen := make(map[protocol.HostID]bool, len(req.Hosts))
+	for _, host := range req.Hosts {
 		if seen[host] {
 			return nil, fmt.Errorf("%w: host %s is named twice", core.ErrInvalid, host)
 		}
 		seen[host] = true
 		a := draft
-		a.Host, a.Batch, a.ID = host, r.ID, r.ID.Action(string(host))
+		a.Host, a.Batch, a.ID = host, req.ID, req.ID.Action(string(host))
 		p := &proposal{want: a, spec: spec}
-		if p.misnamed, err = c.misnamed(ctx, host, spec); err != nil {
+		if p.misnamed, err = r.misnamed(ctx, host, spec); err != nil {
 			return nil, err
 		}
 		all = append(all, p)
@@ -125,13 +125,16 @@ func (c *Coordinator) proposals(ctx context.Context, by core.Actor, r *BatchRequ
 	return all, nil
 }
 
+// maxCancels is how many actions of a batch are cancelled at a time: they share commits.
+const maxCancels = 64
+
 // CancelBatch asks for the end of every action of a batch that has not ended. It
 // returns those that were open, as they stand then.
-func (c *Coordinator) CancelBatch(ctx context.Context, by core.Actor, id protocol.BatchID) ([]core.Action, error) {
+func (r *Room) CancelBatch(ctx context.Context, by core.Actor, id protocol.BatchID) ([]core.Action, error) {
 	if err := by.May(core.RoleOperator, "cancel actions"); err != nil {
 		return nil, err
 	}
-	all, err := c.Batch(ctx, id)
+	all, err := r.Batch(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -142,10 +145,10 @@ func (c *Coordinator) CancelBatch(ctx context.Context, by core.Actor, id protoco
 		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(64) // they share commits
+	g.SetLimit(maxCancels)
 	for i := range open {
 		g.Go(func() (err error) {
-			open[i], err = c.Cancel(ctx, by, open[i].ID)
+			open[i], err = r.Cancel(ctx, by, open[i].ID)
 			return err
 		})
 	}
@@ -154,13 +157,13 @@ func (c *Coordinator) CancelBatch(ctx context.Context, by core.Actor, id protoco
 
 // Batch returns all actions of a batch, the newest first; [core.ErrNotFound] if it has
 // none.
-func (c *Coordinator) Batch(ctx context.Context, id protocol.BatchID) (all []core.Action, err error) {
+func (r *Room) Batch(ctx context.Context, id protocol.BatchID) (all []core.Action, err error) {
 	if id.IsZero() {
 		return nil, fmt.Errorf("%w: a batch has an id", core.ErrInvalid)
 	}
 	f := core.ActionFilter{Batch: id, Limit: core.PageSize}
 	for {
-		page, err := c.Actions(ctx, f)
+		page, err := r.List(ctx, f)
 		if err != nil {
 			return nil, err
 		}
@@ -179,15 +182,15 @@ func (c *Coordinator) Batch(ctx context.Context, id protocol.BatchID) (all []cor
 // BatchFollowing tells of the actions of a batch as they change. It belongs to
 // one goroutine.
 type BatchFollowing struct {
-	c     *Coordinator
+	r     *Room
 	id    protocol.BatchID
 	begun bool
 	news  *core.BatchNews
 }
 
 // FollowBatch begins to follow a batch.
-func (c *Coordinator) FollowBatch(id protocol.BatchID) *BatchFollowing {
-	return &BatchFollowing{c: c, id: id, news: c.base.News.FollowBatch(id)}
+func (r *Room) FollowBatch(id protocol.BatchID) *BatchFollowing {
+	return &BatchFollowing{r: r, id: id, news: r.base.News.FollowBatch(id)}
 }
 
 // Close ends it.
@@ -199,20 +202,20 @@ func (f *BatchFollowing) Close() { f.news.Close() }
 func (f *BatchFollowing) Next(ctx context.Context) ([]core.Action, error) {
 	if !f.begun {
 		f.begun = true
-		return f.c.Batch(ctx, f.id)
+		return f.r.Batch(ctx, f.id)
 	}
 	changed, all, err := f.news.Next(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if all {
-		return f.c.Batch(ctx, f.id)
+		return f.r.Batch(ctx, f.id)
 	}
 	var now []core.Action
 	for id, a := range changed {
 		if a.ID.IsZero() {
 			var err error
-			if a, err = f.c.Action(ctx, id); errors.Is(err, core.ErrNotFound) {
+			if a, err = f.r.Get(ctx, id); errors.Is(err, core.ErrNotFound) {
 				continue // pruned
 			} else if err != nil {
 				return nil, err

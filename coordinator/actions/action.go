@@ -1,4 +1,4 @@
-package coordinator
+package actions
 
 import (
 	"cmp"
@@ -26,17 +26,17 @@ type Request struct {
 // The same request under the same id again is answered with what it became;
 // another one under that id is [core.ErrConflict]. What the action reads must be here, unless
 // it is refused in any case: so nobody sends it in vain to learn that.
-func (c *Coordinator) Propose(ctx context.Context, by core.Actor, r Request) (core.Action, error) {
-	if err := c.mayPropose(by); err != nil {
+func (r *Room) Propose(ctx context.Context, by core.Actor, req Request) (core.Action, error) {
+	if err := r.mayPropose(by); err != nil {
 		return core.Action{}, err
 	}
-	p, err := c.proposal(ctx, by, r)
+	p, err := r.proposal(ctx, by, req)
 	if err != nil {
 		return core.Action{}, err
 	}
-	missing := c.relay.Payloads.Has(p.spec)
-	err = c.base.Update(ctx, failpoint.OrderNumbered, func(tx core.Tx) error {
-		switch err := c.enter(tx, by, p); {
+	missing := r.cfg.Payloads.Has(p.spec)
+	err = r.base.Update(ctx, failpoint.OrderNumbered, func(tx core.Tx) error {
+		switch err := r.enter(tx, by, p); {
 		case err != nil:
 			return err
 		case p.refused != nil:
@@ -49,14 +49,14 @@ func (c *Coordinator) Propose(ctx context.Context, by core.Actor, r Request) (co
 	if err != nil {
 		return core.Action{}, err
 	}
-	c.entered(p)
+	r.entered(p)
 	return p.a, nil
 }
 
 // Reissue asks anew, under a new id, for what an action was to do whose host had
 // another one of its id. Given the same new id again it is the same action.
-func (c *Coordinator) Reissue(ctx context.Context, by core.Actor, id, as protocol.ActionID) (core.Action, error) {
-	a, err := c.Action(ctx, id)
+func (r *Room) Reissue(ctx context.Context, by core.Actor, id, as protocol.ActionID) (core.Action, error) {
+	a, err := r.Get(ctx, id)
 	switch {
 	case err != nil:
 		return core.Action{}, err
@@ -65,29 +65,29 @@ func (c *Coordinator) Reissue(ctx context.Context, by core.Actor, id, as protoco
 	case as == id:
 		return core.Action{}, fmt.Errorf("%w: action %s cannot be issued again as itself", core.ErrInvalid, id)
 	}
-	return c.Propose(ctx, by, Request{ID: as, Host: a.Host, Spec: a.Conflict})
+	return r.Propose(ctx, by, Request{ID: as, Host: a.Host, Spec: a.Conflict})
 }
 
-func (c *Coordinator) mayPropose(by core.Actor) error {
+func (r *Room) mayPropose(by core.Actor) error {
 	if err := by.May(core.RoleOperator, "request actions"); err != nil {
 		return err
 	}
-	return c.base.MayDecide()
+	return r.base.MayDecide()
 }
 
 // draft makes the part of an action that does not depend on its host. It is in
 // no state yet.
-func (c *Coordinator) draft(by core.Actor, spec []byte) (core.Action, *protocol.Spec, error) {
+func (r *Room) draft(by core.Actor, spec []byte) (core.Action, *protocol.Spec, error) {
 	s, err := protocol.DecodeRequest(spec)
 	if err != nil {
 		return core.Action{}, nil, fmt.Errorf("%w: %w", core.ErrInvalid, err)
 	}
 	if s.Kind == protocol.KindPolicySet {
-		if err := c.policyDate(&s); err != nil {
+		if err := r.cfg.Policies.CheckDate(&s); err != nil {
 			return core.Action{}, nil, err
 		}
 	}
-	now := c.base.NowMS()
+	now := r.base.NowMS()
 	return core.Action{
 		Kind: s.Kind, Target: s.Target, Name: s.Name,
 		Spec: spec, Digest: protocol.Sum(spec), Requester: by.Name, CreatedMS: now, UpdatedMS: now,
@@ -95,17 +95,17 @@ func (c *Coordinator) draft(by core.Actor, spec []byte) (core.Action, *protocol.
 }
 
 // proposal drafts the one action that is asked for.
-func (c *Coordinator) proposal(ctx context.Context, by core.Actor, r Request) (*proposal, error) {
-	a, spec, err := c.draft(by, r.Spec)
+func (r *Room) proposal(ctx context.Context, by core.Actor, req Request) (*proposal, error) {
+	a, spec, err := r.draft(by, req.Spec)
 	if err != nil {
 		return nil, err
 	}
-	a.ID, a.Host, a.Batch = r.ID, r.Host, r.Batch
+	a.ID, a.Host, a.Batch = req.ID, req.Host, req.Batch
 	if a.ID.IsZero() {
-		a.ID = c.base.NewActionID(a.CreatedMS)
+		a.ID = r.base.NewActionID(a.CreatedMS)
 	}
 	p := &proposal{want: a, spec: spec}
-	p.misnamed, err = c.misnamed(ctx, a.Host, spec)
+	p.misnamed, err = r.misnamed(ctx, a.Host, spec)
 	return p, err
 }
 
@@ -114,7 +114,7 @@ type proposal struct {
 	want    core.Action // as it is asked for
 	spec    *protocol.Spec
 	a       core.Action // as it stands in the store
-	send    func()      // sends what got its number
+	send    func()      // sends what was numbered, once that is durable; nil if nothing was
 	old     bool        // it was entered before
 	refused error       // what is wrong with this one; nothing of it was entered
 
@@ -124,11 +124,15 @@ type proposal struct {
 // misnamed returns what speaks against the name of a spec: the host has told that
 // its container is called otherwise. It is the id that counts there, and people
 // read the name. What the host has not told of it judges itself.
-func (c *Coordinator) misnamed(ctx context.Context, id protocol.HostID, spec *protocol.Spec) (wrong, err error) {
+func (r *Room) misnamed(ctx context.Context, id protocol.HostID, spec *protocol.Spec) (wrong, err error) {
 	if spec.Name == "" || spec.Target.IsZero() || spec.Kind == protocol.KindCreate {
 		return nil, nil
 	}
-	h, err := c.Host(ctx, id)
+	var h core.Host
+	err = r.base.View(ctx, func(tx core.Tx) (err error) {
+		h, err = tx.Hosts.Get(id)
+		return err
+	})
 	if err != nil {
 		if errors.Is(err, core.ErrNotFound) {
 			return nil, nil // which is said of the host
@@ -146,12 +150,12 @@ func (c *Coordinator) misnamed(ctx context.Context, id protocol.HostID, spec *pr
 // enter adds an action within a transaction, which may run more than once, and
 // gives it its number if its host is there. What is wrong with the request is
 // left in refused; an error is that of the store.
-func (c *Coordinator) enter(tx core.Tx, by core.Actor, p *proposal) (err error) {
+func (r *Room) enter(tx core.Tx, by core.Actor, p *proposal) (err error) {
 	a := p.want
 	p.send, p.old, p.refused = nil, false, nil
-	known, err := c.welcome(tx, &a)
+	known, err := r.welcome(tx, &a)
 	if err == nil && known == nil {
-		err = c.judge(tx, by, &a, p)
+		err = r.judge(tx, by, &a, p)
 	}
 	switch {
 	case errors.Is(err, core.ErrNotFound) || errors.Is(err, core.ErrDenied) || errors.Is(err, core.ErrConflict):
@@ -165,57 +169,57 @@ func (c *Coordinator) enter(tx core.Tx, by core.Actor, p *proposal) (err error) 
 	}
 	if a.State == protocol.StatePendingApprove {
 		p.a = a
-		return c.insert(tx, a, by)
+		return r.insert(tx, a, by)
 	}
-	if p.send, err = c.hosts.NumberNew(tx, &a); err != nil {
+	if p.send, err = r.cfg.Dispatch.NumberNew(tx, &a); err != nil {
 		return err
 	}
 	p.a = a
-	if err := c.insert(tx, a, by); err != nil || p.send != nil {
+	if err := r.insert(tx, a, by); err != nil || p.send != nil {
 		return err
 	}
-	p.send, err = c.hosts.Number(tx, a.Host)
+	p.send, err = r.cfg.Dispatch.Number(tx, a.Host)
 	return err
 }
 
 // entered sends what became durable on its way.
-func (c *Coordinator) entered(p *proposal) {
+func (r *Room) entered(p *proposal) {
 	if p.old || p.refused != nil {
 		return
 	}
 	if p.send != nil {
 		p.send()
 	}
-	c.base.Wake.Fire(core.EventsKey{})
+	r.base.Wake.Fire(core.EventsKey{})
 }
 
-// Plan tells what [Coordinator.Propose] would make of a request, and does
+// Plan tells what [Room.Propose] would make of a request, and does
 // nothing.
-func (c *Coordinator) Plan(ctx context.Context, by core.Actor, r Request) (a core.Action, err error) {
+func (r *Room) Plan(ctx context.Context, by core.Actor, req Request) (a core.Action, err error) {
 	if err := by.May(core.RoleOperator, "request actions"); err != nil {
 		return core.Action{}, err
 	}
-	p, err := c.proposal(ctx, by, r)
+	p, err := r.proposal(ctx, by, req)
 	if err != nil {
 		return core.Action{}, err
 	}
-	err = c.base.View(ctx, func(tx core.Tx) error {
+	err = r.base.View(ctx, func(tx core.Tx) error {
 		a = p.want
-		known, err := c.welcome(tx, &a)
+		known, err := r.welcome(tx, &a)
 		if known != nil {
 			a = *known
 		}
 		if err != nil || known != nil {
 			return err
 		}
-		return c.judge(tx, by, &a, p)
+		return r.judge(tx, by, &a, p)
 	})
 	return a, err
 }
 
 // welcome judges a new action within a transaction. It returns the one that is
 // there if the same was asked for before.
-func (c *Coordinator) welcome(tx core.Tx, a *core.Action) (*core.Action, error) {
+func (r *Room) welcome(tx core.Tx, a *core.Action) (*core.Action, error) {
 	h, err := tx.Hosts.Standing(a.Host)
 	switch {
 	case errors.Is(err, core.ErrNotFound):
@@ -240,25 +244,25 @@ func (c *Coordinator) welcome(tx core.Tx, a *core.Action) (*core.Action, error) 
 }
 
 // insert adds a new action within a transaction.
-func (c *Coordinator) insert(tx core.Tx, a core.Action, by core.Actor) error {
+func (r *Room) insert(tx core.Tx, a core.Action, by core.Actor) error {
 	if err := tx.Actions.Insert(a); err != nil {
 		return err
 	}
-	r := audit.Record{Verb: "action.request", Host: a.Host, Object: a.ID.String(), Digest: a.Digest, Detail: requestDetail(a)}
-	if err := c.base.Record(tx, by, r); err != nil {
+	record := audit.Record{Verb: "action.request", Host: a.Host, Object: a.ID.String(), Digest: a.Digest, Detail: requestDetail(a)}
+	if err := r.base.Record(tx, by, record); err != nil {
 		return err
 	}
-	return c.base.ActionEvent(tx, a, protocol.StateNone)
+	return r.base.ActionEvent(tx, a, protocol.StateNone)
 }
 
 // Action returns an action.
-func (c *Coordinator) Action(ctx context.Context, id protocol.ActionID) (a core.Action, err error) {
-	err = c.base.View(ctx, func(tx core.Tx) error {
+func (r *Room) Get(ctx context.Context, id protocol.ActionID) (a core.Action, err error) {
+	err = r.base.View(ctx, func(tx core.Tx) error {
 		a, err = tx.Actions.Get(id)
 		return err
 	})
 	if errors.Is(err, core.ErrNotFound) {
-		err = c.journal.Forgotten(id.String())
+		err = r.cfg.Forgotten(id.String())
 	}
 	return a, err
 }
@@ -269,14 +273,14 @@ const candidates = 5
 
 // Resolve returns the one action whose id starts with prefix, which has at
 // least four characters. Several are [core.ErrAmbiguous], with the candidates.
-func (c *Coordinator) Resolve(ctx context.Context, prefix string) (protocol.ActionID, error) {
+func (r *Room) Resolve(ctx context.Context, prefix string) (protocol.ActionID, error) {
 	if id, err := protocol.ParseActionID(prefix); err == nil {
 		prefix = id.String()
 	} else if len(prefix) < 4 || strings.Trim(prefix, "0123456789abcdef-") != "" {
 		return protocol.ActionID{}, fmt.Errorf("%w: %.40q is not an action id: give at least its first 4 characters", core.ErrBadReference, prefix)
 	}
 	var ids []protocol.ActionID
-	err := c.base.View(ctx, func(tx core.Tx) (err error) {
+	err := r.base.View(ctx, func(tx core.Tx) (err error) {
 		ids, err = tx.Actions.Find(prefix, candidates+1)
 		return err
 	})
@@ -284,7 +288,7 @@ func (c *Coordinator) Resolve(ctx context.Context, prefix string) (protocol.Acti
 	case err != nil:
 		return protocol.ActionID{}, err
 	case len(ids) == 0:
-		return protocol.ActionID{}, c.journal.Forgotten(prefix)
+		return protocol.ActionID{}, r.cfg.Forgotten(prefix)
 	case len(ids) > 1:
 		which := make([]string, len(ids))
 		for i, id := range ids {
@@ -299,8 +303,8 @@ func (c *Coordinator) Resolve(ctx context.Context, prefix string) (protocol.Acti
 }
 
 // Actions returns actions, the newest first.
-func (c *Coordinator) Actions(ctx context.Context, f core.ActionFilter) (all []core.Action, err error) {
-	err = c.base.View(ctx, func(tx core.Tx) error {
+func (r *Room) List(ctx context.Context, f core.ActionFilter) (all []core.Action, err error) {
+	err = r.base.View(ctx, func(tx core.Tx) error {
 		all, err = tx.Actions.List(f)
 		return err
 	})
@@ -309,20 +313,20 @@ func (c *Coordinator) Actions(ctx context.Context, f core.ActionFilter) (all []c
 
 // NewActionID makes an id, for whoever wants to follow an action before it is
 // proposed.
-func (c *Coordinator) NewActionID() protocol.ActionID { return c.base.NewActionID(c.base.NowMS()) }
+func (r *Room) NewActionID() protocol.ActionID { return r.base.NewActionID(r.base.NowMS()) }
 
 // Following waits for the end of one action. It belongs to one goroutine.
 type Following struct {
-	c     *Coordinator
+	r     *Room
 	id    protocol.ActionID
 	news  <-chan core.Action
 	close func()
 }
 
 // Follow begins to follow an action, which may not exist yet.
-func (c *Coordinator) Follow(id protocol.ActionID) *Following {
-	news, stop := c.base.News.Follow(id)
-	return &Following{c, id, news, stop}
+func (r *Room) Follow(id protocol.ActionID) *Following {
+	news, stop := r.base.News.Follow(id)
+	return &Following{r, id, news, stop}
 }
 
 // Close ends it.
@@ -340,7 +344,7 @@ func (f *Following) Wait(ctx context.Context, a core.Action, d time.Duration) (c
 				continue
 			}
 			var err error
-			if a, err = f.c.Action(ctx, f.id); err != nil {
+			if a, err = f.r.Get(ctx, f.id); err != nil {
 				return a, err
 			}
 		case <-timer.C:
@@ -354,34 +358,34 @@ func (f *Following) Wait(ctx context.Context, a core.Action, d time.Duration) (c
 
 // Cancel ends an action. One that was never numbered ends at once; of any
 // other the host decides, and the answer is the action as it stands.
-func (c *Coordinator) Cancel(ctx context.Context, by core.Actor, id protocol.ActionID) (core.Action, error) {
+func (r *Room) Cancel(ctx context.Context, by core.Actor, id protocol.ActionID) (core.Action, error) {
 	if err := by.May(core.RoleOperator, "cancel actions"); err != nil {
 		return core.Action{}, err
 	}
-	if err := c.base.MayDecide(); err != nil {
+	if err := r.base.MayDecide(); err != nil {
 		return core.Action{}, err
 	}
 	var a core.Action
 	var send func()
-	err := c.base.Update(ctx, failpoint.CancelNumbered, func(tx core.Tx) (err error) {
+	err := r.base.Update(ctx, failpoint.CancelNumbered, func(tx core.Tx) (err error) {
 		send = nil
 		if a, err = tx.Actions.Get(id); err != nil || a.State.Final() {
 			return err
 		}
-		if err := c.base.Record(tx, by, audit.Record{Verb: "action.cancel", Host: a.Host, Object: id.String()}); err != nil {
+		if err := r.base.Record(tx, by, audit.Record{Verb: "action.cancel", Host: a.Host, Object: id.String()}); err != nil {
 			return err
 		}
 		if a.Unnumbered() && (a.State == protocol.StatePendingSchedule || a.State == protocol.StatePendingApprove) {
-			return c.base.Move(tx, &a, protocol.EventCancel)
+			return r.base.Move(tx, &a, protocol.EventCancel)
 		}
 		if a.Cancelling && a.CancelBy != "" {
 			return nil // the control is under way
 		}
-		a.Cancelling, a.CancelBy, a.UpdatedMS = true, by.Name, c.base.NowMS()
+		a.Cancelling, a.CancelBy, a.UpdatedMS = true, by.Name, r.base.NowMS()
 		if err := tx.Actions.Put(a); err != nil {
 			return err
 		}
-		send, err = c.hosts.Control(tx, a.Host, protocol.ControlItem{Verb: protocol.VerbCancel, Action: id})
+		send, err = r.cfg.Dispatch.Control(tx, a.Host, protocol.ControlItem{Verb: protocol.VerbCancel, Action: id})
 		return err
 	})
 	if err != nil {
@@ -390,8 +394,8 @@ func (c *Coordinator) Cancel(ctx context.Context, by core.Actor, id protocol.Act
 	if send != nil {
 		send()
 	}
-	c.base.Wake.Fire(id, core.EventsKey{})
-	c.base.News.Ask(id)
+	r.base.Wake.Fire(id, core.EventsKey{})
+	r.base.News.Ask(id)
 	return a, nil
 }
 
