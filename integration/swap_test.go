@@ -121,14 +121,12 @@ func buildAt(t testing.TB, commit, source, bin string) {
 func replace(t testing.TB, bin string, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		b, err := os.ReadFile(filepath.Join(programs(t), name))
-		if err != nil {
-			t.Fatal(err)
-		}
 		path := filepath.Join(bin, name)
 		fresh := path + "." + strconv.Itoa(os.Getpid())
-		if err := os.WriteFile(fresh, b, 0o755); err != nil {
-			t.Fatal(err)
+		// A process of its own writes: a file that this one has open for writing may be
+		// open in a program that it starts meanwhile, and could not be run then.
+		if b, err := exec.Command("cp", filepath.Join(programs(t), name), fresh).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, b)
 		}
 		if err := os.Rename(fresh, path); err != nil {
 			t.Fatal(err)
