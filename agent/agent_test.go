@@ -305,7 +305,7 @@ func TestPushIsNotRepeatedBesideItself(t *testing.T) {
 			in(t, func(c *agent.Config) { c.Mover = []string{"hang"} }, func(t *testing.T, w *world) {
 				w.cmds.deaf, w.cmds.loose = true, true
 				id := actionID(1)
-				w.coord.order(id, protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/srv/new"}, Mode: "0644"}})
+				w.coord.order(id, protocol.Spec{Kind: protocol.KindHostPush, Args: &protocol.PushArgs{Files: &protocol.FileArgs{Paths: []string{"/srv/new"}, Mode: "0644"}}})
 				w.pass(time.Second)
 				if c.cancel {
 					w.coord.cancel(id)

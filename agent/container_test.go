@@ -74,7 +74,7 @@ func TestOldActionsMissNewContainers(t *testing.T) {
 			w.expect(actionID(n+1), "start RUNNING", "succeed DONE ok")
 		}
 		exec := on(protocol.KindExec, 1)
-		exec.Argv = []string{"true"}
+		exec.Args = protocol.Command("true")
 		for n, s := range []protocol.Spec{on(protocol.KindDestroy, 1), on(protocol.KindStop, 1), on(protocol.KindReset, 1), exec} {
 			id := actionID(byte(n) + 4)
 			w.coord.order(id, named(s))

@@ -23,9 +23,9 @@ func TestNameOfAnother(t *testing.T) {
 		w.coord.order(actionID(2), creation(2, false))
 		w.pass(time.Second)
 		rename := named(protocol.KindRename, "ct-2")
-		rename.NewName = "scratch"
+		rename.Args = &protocol.RenameArgs{NewName: "scratch"}
 		exec := named(protocol.KindExec, "ct-2")
-		exec.Argv = []string{"true"}
+		exec.Args = protocol.Command("true")
 		for i, s := range []protocol.Spec{named(protocol.KindDestroy, "ct-2"), named(protocol.KindStop, "scratch"), named(protocol.KindStopNow, "ct-2"), rename, exec} {
 			id := actionID(10 + byte(i))
 			if s.Kind == protocol.KindStopNow {
@@ -60,7 +60,7 @@ func TestFormerNames(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		renamed := func(to protocol.ContainerName) protocol.Spec {
 			s := on(protocol.KindRename, 1)
-			s.NewName = to
+			s.Args = &protocol.RenameArgs{NewName: to}
 			return s
 		}
 		stop := func(id byte, name protocol.ContainerName) {
@@ -78,7 +78,7 @@ func TestFormerNames(t *testing.T) {
 			}
 		}
 		alone := command("hang")
-		alone.Exclusive = true
+		alone.Args.(*protocol.CommandArgs).Exclusive = true
 		w.coord.order(actionID(40), alone)
 		w.coord.order(actionID(41), creation(2, false))
 		w.pass(time.Second)

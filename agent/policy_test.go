@@ -200,11 +200,11 @@ func (r *realm) policySpec(number uint64, text string, keys ...string) []byte {
 }
 
 func (r *realm) policySpecOf(d protocol.PolicyDocument, text string, keys ...string) []byte {
-	s := protocol.Spec{Kind: protocol.KindPolicySet, Policy: []byte(text)}
+	args := protocol.PolicyArgs{Policy: []byte(text)}
 	for _, k := range keys {
-		s.Signed = append(s.Signed, must(d.Seal(r.signer(k))))
+		args.Signed = append(args.Signed, must(d.Seal(r.signer(k))))
 	}
-	return specOf(s)
+	return specOf(protocol.Spec{Kind: protocol.KindPolicySet, Args: &args})
 }
 
 // open lets everybody do everything.
@@ -217,7 +217,7 @@ func TestPolicyHoldsHere(t *testing.T) {
 	inRealm(t, nil, func(t *testing.T, w *world, r *realm) {
 		w.coord.order(actionID(1), protocol.Spec{Kind: protocol.KindPing})
 		nobody := command("true")
-		nobody.User = "65534:65534"
+		nobody.SetProcess(protocol.Process{Argv: []string{"true"}, User: "65534:65534"})
 		w.coord.order(actionID(2), nobody)
 		w.coord.orderApproved(actionID(3), run, nil)
 		w.coord.orderApproved(actionID(4), run, r.approve(actionID(4), run, nil, "alice", "bob"))
@@ -570,7 +570,7 @@ func TestFilesStayWhereThePolicySays(t *testing.T) {
 		w.line.breaks(false)
 		w.pass(3 * time.Second)
 		for i, at := range []string{"/srv/drop/a", "/etc/motd"} {
-			w.coord.order(actionID(byte(i+1)), protocol.Spec{Kind: protocol.KindHostPull, Files: &protocol.FileArgs{Paths: []string{at}}})
+			w.coord.order(actionID(byte(i+1)), protocol.Spec{Kind: protocol.KindHostPull, Args: &protocol.PullArgs{Files: &protocol.FileArgs{Paths: []string{at}}}})
 		}
 		w.pass(time.Second)
 		for i, want := range []bool{true, false} {
@@ -607,7 +607,7 @@ func TestPlacesAreThoseOfItsPolicy(t *testing.T) {
 		w.line.breaks(false)
 		w.pass(3 * time.Second)
 		w.coord.order(actionID(1), command("sleep", "60"))
-		w.coord.order(actionID(2), protocol.Spec{Kind: protocol.KindHostPull, Files: &protocol.FileArgs{Paths: []string{"/srv/drop/a"}}})
+		w.coord.order(actionID(2), protocol.Spec{Kind: protocol.KindHostPull, Args: &protocol.PullArgs{Files: &protocol.FileArgs{Paths: []string{"/srv/drop/a"}}}})
 		if _, err := w.agent.Propose(t.Context(), actionID(4), []byte(`{"kind":"host.pull","files":{"paths":["/srv/drop/b"]}}`), "uid:1000"); err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 
 func hang(n byte) protocol.Spec {
 	s := on(protocol.KindExec, n)
-	s.Argv, s.TimeoutMS = []string{"hang"}, protocol.NoTimeout
+	s.Args = &protocol.CommandArgs{Process: protocol.Process{Argv: []string{"hang"}}, TimeLimit: protocol.TimeLimit{TimeoutMS: protocol.NoTimeout}}
 	return s
 }
 
@@ -169,7 +169,7 @@ func TestRename(t *testing.T) {
 		w.coord.order(actionID(2), creation(2, false))
 		w.pass(time.Second)
 		rename := on(protocol.KindRename, 1)
-		rename.NewName = "db"
+		rename.Args = &protocol.RenameArgs{NewName: "db"}
 		start := on(protocol.KindStart, 1)
 		again := creation(3, false)
 		again.Name = "ct-1"
@@ -193,10 +193,10 @@ func TestRename(t *testing.T) {
 			t.Errorf("%+v, %v", all, err)
 		}
 		// One that runs stays as it is, and so does one whose new name is taken.
-		rename.NewName = "web"
+		rename.Args = &protocol.RenameArgs{NewName: "web"}
 		w.coord.order(actionID(6), rename)
 		taken := on(protocol.KindRename, 2)
-		taken.NewName = "db"
+		taken.Args = &protocol.RenameArgs{NewName: "db"}
 		w.coord.order(actionID(7), taken)
 		w.pass(time.Second)
 		w.expect(actionID(6), "start RUNNING", "fail FAILED error")
@@ -219,7 +219,7 @@ func TestRenameThatWasCutShort(t *testing.T) {
 			return true, nil
 		})
 		rename := on(protocol.KindRename, 1)
-		rename.NewName = "db"
+		rename.Args = &protocol.RenameArgs{NewName: "db"}
 		w.coord.order(actionID(2), rename)
 		w.coord.order(actionID(3), on(protocol.KindStart, 1))
 		w.pass(time.Second)
@@ -259,7 +259,7 @@ func TestDaemonThatNeverBeganKeepsItsLane(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.cmds.lose = true
 		daemon := command("hang")
-		daemon.Daemon, daemon.TimeoutMS, daemon.Exclusive = true, 0, true
+		daemon.Args = &protocol.CommandArgs{Process: daemon.Process(), Daemon: true, Exclusive: true}
 		w.coord.order(actionID(1), daemon)
 		w.pass(time.Second)
 		w.coord.order(actionID(2), creation(1, true))
@@ -278,10 +278,10 @@ func TestDaemonLeavesItsLane(t *testing.T) {
 		w.coord.order(actionID(1), creation(1, true))
 		w.pass(time.Second)
 		daemon := hang(1)
-		daemon.Daemon, daemon.TimeoutMS = true, 0
+		daemon.Args = &protocol.CommandArgs{Process: daemon.Process(), Daemon: true}
 		w.coord.order(actionID(2), daemon)
 		after := on(protocol.KindExec, 1)
-		after.Argv = []string{"true"}
+		after.Args = protocol.Command("true")
 		w.coord.order(actionID(3), after)
 		w.pass(10 * time.Minute)
 		w.expect(actionID(2), "start RUNNING")

@@ -93,7 +93,7 @@ func (r *rig) restart() {
 
 func (r *rig) propose(argv ...string) protocol.ActionID {
 	r.t.Helper()
-	b, err := json.Marshal(protocol.Spec{Kind: protocol.KindRun, Argv: argv})
+	b, err := json.Marshal(protocol.Spec{Kind: protocol.KindRun, Args: protocol.Command(argv...)})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func TestSecretEnv(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := command("hang")
-			s.SecretEnv = &protocol.Sealed{Sealed: append([]byte(key), rot(plain)...)}
+			s.SetSecret(&protocol.Sealed{Sealed: append([]byte(key), rot(plain)...)})
 			return s
 		}
 		w.coord.order(actionID(1), seal("K", fleet, host, actionID(1)))
@@ -39,7 +39,7 @@ func TestSecretEnv(t *testing.T) {
 		w.coord.order(actionID(4), seal("K", fleet, "edge-08", actionID(4)))
 		w.coord.order(actionID(5), seal("K", fleet, host, actionID(1)))
 		lies, says := seal("K", fleet, host, actionID(6)), seal("K", fleet, host, actionID(7))
-		lies.SecretEnv.Names, says.SecretEnv.Names = []string{"HARMLESS"}, []string{"TOKEN"}
+		lies.Secret().Names, says.Secret().Names = []string{"HARMLESS"}, []string{"TOKEN"}
 		w.coord.order(actionID(6), lies)
 		w.coord.order(actionID(7), says)
 		w.pass(time.Second)
@@ -68,7 +68,7 @@ func TestSecretEnv(t *testing.T) {
 	})
 	in(t, nil, func(t *testing.T, w *world) {
 		s := command("true")
-		s.SecretEnv = &protocol.Sealed{Sealed: []byte("K")}
+		s.SetSecret(&protocol.Sealed{Sealed: []byte("K")})
 		w.coord.order(actionID(1), s)
 		w.pass(time.Second)
 		w.expect(actionID(1), "refuse FAILED unsupported")
@@ -92,13 +92,14 @@ func TestSecretThatNobodyCouldApprove(t *testing.T) {
 			w.coord.orderApproved(actionID(n), specOf(s), r.approve(actionID(n), specOf(s), nil, "alice", "bob"))
 			w.pass(time.Second)
 		}
-		s.SecretEnv = &protocol.Sealed{Sealed: []byte("K")}
+		s.SetSecret(&protocol.Sealed{Sealed: []byte("K")})
 		order(1)
 		w.expect(actionID(1), "refuse FAILED not_approved")
-		s.SecretEnv.Names = []string{"TOKEN"}
+		s.Secret().Names = []string{"TOKEN"}
 		order(2)
 		w.expect(actionID(2), "start RUNNING", "no_start FAILED no_start") // it is sealed to nobody
-		s.SecretEnv.Names, s.User = nil, "65534:65534"
+		s.Secret().Names = nil
+		s.SetProcess(protocol.Process{Argv: s.Process().Argv, User: "65534:65534"})
 		w.coord.order(actionID(3), s)
 		w.pass(time.Second)
 		w.expect(actionID(3), "start RUNNING", "no_start FAILED no_start")

@@ -20,7 +20,7 @@ import (
 )
 
 func session() protocol.Spec {
-	return protocol.Spec{Kind: protocol.KindAttach, Argv: []string{"hang"}, TTY: &protocol.TTY{Rows: 24, Cols: 80}}
+	return protocol.Spec{Kind: protocol.KindAttach, Args: &protocol.SessionArgs{Process: protocol.Process{Argv: []string{"hang"}}, TTY: &protocol.TTY{Rows: 24, Cols: 80}}}
 }
 
 // keyboard is the way to the terminal of a command of the fake.
@@ -205,7 +205,7 @@ func TestTooManyTypists(t *testing.T) {
 // without being asked. Its digest stands in the host's audit log.
 func TestSessionsAreRecorded(t *testing.T) {
 	asked := session()
-	asked.TTY.Record = true
+	asked.Args.(*protocol.SessionArgs).TTY.Record = true
 	for name, c := range map[string]struct {
 		tune func(*agent.Config)
 		spec protocol.Spec

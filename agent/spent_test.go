@@ -182,11 +182,11 @@ func TestOnlyTheRingInForceCounts(t *testing.T) {
 		ringed := func(n uint64) func(*protocol.Approval) { return func(a *protocol.Approval) { a.Ring = n } }
 		policyOf := func(ring, number uint64, by ...protocol.Signer) []byte {
 			d := protocol.PolicyDocument{Type: protocol.TypePolicy, Fleet: fleet, Number: number, Policy: protocol.Sum([]byte(open)), IssuedMS: time.Now().UnixMilli(), Ring: ring}
-			s := protocol.Spec{Kind: protocol.KindPolicySet, Policy: []byte(open)}
+			args := protocol.PolicyArgs{Policy: []byte(open)}
 			for _, k := range by {
-				s.Signed = append(s.Signed, must(d.Seal(k)))
+				args.Signed = append(args.Signed, must(d.Seal(k)))
 			}
-			return specOf(s)
+			return specOf(protocol.Spec{Kind: protocol.KindPolicySet, Args: &args})
 		}
 		refused := func(how string, id protocol.ActionID, spec []byte, approvals []protocol.OrderApproval) {
 			t.Helper()

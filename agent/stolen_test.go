@@ -30,22 +30,22 @@ by = ["alice", "bob", "carol"]
 func wishes(t *testing.T, r *realm) map[protocol.Kind]protocol.Spec {
 	all := map[protocol.Kind]protocol.Spec{
 		protocol.KindRun:    command("true"),
-		protocol.KindExec:   {Kind: protocol.KindExec, Target: ctid(1), Argv: []string{"true"}},
+		protocol.KindExec:   {Kind: protocol.KindExec, Target: ctid(1), Args: protocol.Command("true")},
 		protocol.KindCreate: creation(2, true),
 		protocol.KindStart:  on(protocol.KindStart, 1),
 
-		protocol.KindHostPush:      {Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/etc/hostler/policy.toml"}, Mode: "0644"}},
-		protocol.KindHostPull:      {Kind: protocol.KindHostPull, Files: &protocol.FileArgs{Paths: []string{"/etc/shadow"}}},
-		protocol.KindContainerPush: {Kind: protocol.KindContainerPush, Target: ctid(1), Files: &protocol.FileArgs{Paths: []string{"/etc/passwd"}, Mode: "0644"}},
-		protocol.KindContainerPull: {Kind: protocol.KindContainerPull, Target: ctid(1), Files: &protocol.FileArgs{Paths: []string{"/etc/shadow"}}},
+		protocol.KindHostPush:      {Kind: protocol.KindHostPush, Args: &protocol.PushArgs{Files: &protocol.FileArgs{Paths: []string{"/etc/hostler/policy.toml"}, Mode: "0644"}}},
+		protocol.KindHostPull:      {Kind: protocol.KindHostPull, Args: &protocol.PullArgs{Files: &protocol.FileArgs{Paths: []string{"/etc/shadow"}}}},
+		protocol.KindContainerPush: {Kind: protocol.KindContainerPush, Target: ctid(1), Args: &protocol.PushArgs{Files: &protocol.FileArgs{Paths: []string{"/etc/passwd"}, Mode: "0644"}}},
+		protocol.KindContainerPull: {Kind: protocol.KindContainerPull, Target: ctid(1), Args: &protocol.PullArgs{Files: &protocol.FileArgs{Paths: []string{"/etc/shadow"}}}},
 		protocol.KindStop:          on(protocol.KindStop, 1),
 		protocol.KindDestroy:       on(protocol.KindDestroy, 1),
 		protocol.KindReset:         on(protocol.KindReset, 1),
-		protocol.KindRename:        {Kind: protocol.KindRename, Target: ctid(1), NewName: "stolen"},
+		protocol.KindRename:        {Kind: protocol.KindRename, Target: ctid(1), Args: &protocol.RenameArgs{NewName: "stolen"}},
 		protocol.KindStopNow:       on(protocol.KindStopNow, 1),
 
-		protocol.KindAttach:          {Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}},
-		protocol.KindContainerAttach: {Kind: protocol.KindContainerAttach, Target: ctid(1), TTY: &protocol.TTY{Rows: 24, Cols: 80}},
+		protocol.KindAttach:          {Kind: protocol.KindAttach, Args: &protocol.SessionArgs{TTY: &protocol.TTY{Rows: 24, Cols: 80}}},
+		protocol.KindContainerAttach: {Kind: protocol.KindContainerAttach, Target: ctid(1), Args: &protocol.SessionArgs{TTY: &protocol.TTY{Rows: 24, Cols: 80}}},
 	}
 	if err := json.Unmarshal(r.policySpec(9, open, "coordinator"), new(protocol.Spec)); err != nil {
 		t.Fatal(err)
@@ -270,7 +270,7 @@ func (h *thief) forgePolicies() {
 		"another of that number":     r.policySpec(4, open, "olga", "oscar"),
 		"that of other hosts":        r.policySpecOf(forHost(9, "edge-08"), open, "olga", "oscar"),
 		"signatures for another":     bytes.Replace(otherText, must(json.Marshal([]byte(reserved))), must(json.Marshal([]byte(open))), 1),
-		"approvals for signatures":   must(json.Marshal(protocol.Spec{Kind: protocol.KindPolicySet, Policy: []byte(open), Signed: [][]byte{r.approve(actionID(3), specOf(command("true")), nil, "alice")[0].Signed}})),
+		"approvals for signatures":   must(json.Marshal(protocol.Spec{Kind: protocol.KindPolicySet, Args: &protocol.PolicyArgs{Policy: []byte(open), Signed: [][]byte{r.approve(actionID(3), specOf(command("true")), nil, "alice")[0].Signed}}})),
 	} {
 		id := h.id()
 		h.order("policy by "+how, id, spec, r.approve(id, spec, nil, "alice"))

@@ -52,7 +52,7 @@ func TestStuckSupervisorIsSeen(t *testing.T) {
 func TestLimitOutlivesTheSupervisor(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		limited := command("hang")
-		limited.TimeoutMS = time.Minute.Milliseconds()
+		limited.SetTimeLimit(time.Minute.Milliseconds())
 		w.cmds.seen(stoppedSupervisor())
 		w.coord.order(actionID(1), limited)
 		w.pass(95 * time.Second)
@@ -131,7 +131,7 @@ func TestUnkillableIsSeen(t *testing.T) {
 func TestBlockedIsSeen(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		forEver := command("hang")
-		forEver.TimeoutMS = protocol.NoTimeout
+		forEver.SetTimeLimit(protocol.NoTimeout)
 		w.coord.order(actionID(1), forEver)
 		w.pass(time.Second)
 		see := func(all ...runner.Process) {

@@ -361,13 +361,13 @@ func actionID(n byte) protocol.ActionID { return protocol.NewActionID(int64(n), 
 func ctid(n byte) protocol.CTID         { return protocol.NewCTID(int64(n), [10]byte{n}) }
 
 func command(argv ...string) protocol.Spec {
-	return protocol.Spec{Kind: protocol.KindRun, Argv: argv, TimeoutMS: protocol.NoTimeout}
+	return protocol.Spec{Kind: protocol.KindRun, Args: &protocol.CommandArgs{Process: protocol.Process{Argv: argv}, TimeLimit: protocol.TimeLimit{TimeoutMS: protocol.NoTimeout}}}
 }
 
 func on(kind protocol.Kind, n byte) protocol.Spec { return protocol.Spec{Kind: kind, Target: ctid(n)} }
 
 func creation(n byte, start bool) protocol.Spec {
-	return protocol.Spec{Kind: protocol.KindCreate, Target: ctid(n), Name: protocol.ContainerName(fmt.Sprintf("ct-%d", n)), Template: "busybox", Start: start}
+	return protocol.Spec{Kind: protocol.KindCreate, Target: ctid(n), Name: protocol.ContainerName(fmt.Sprintf("ct-%d", n)), Args: &protocol.CreateArgs{Template: "busybox", Start: start}}
 }
 
 // state is the state of a container as its runtime has it.

@@ -759,7 +759,7 @@ func TestPolicyOfTheFuture(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindPolicySet, Policy: text, Signed: [][]byte{signed}})
+		spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindPolicySet, Args: &protocol.PolicyArgs{Policy: text, Signed: [][]byte{signed}}})
 		_, err = f.Coordinator().Actions().Propose(t.Context(), f.Admin(), actions.Request{Host: h.ID, Spec: spec})
 		if !errors.Is(err, want) || want != nil && !strings.Contains(err.Error(), "set the clock") {
 			t.Errorf("signed %s ahead: %v", ahead, err)
@@ -772,7 +772,7 @@ func TestPolicyOfTheFuture(t *testing.T) {
 func TestSecretThatNobodyCouldApprove(t *testing.T) {
 	withPolicy(t, forCommands, func(t *testing.T, c *crew) {
 		ask := func(kind protocol.Kind, names ...string) (core.Action, error) {
-			s := protocol.Spec{Kind: kind, Argv: []string{"true"}, SecretEnv: &protocol.Sealed{Sealed: []byte("x"), Names: names}}
+			s := protocol.Spec{Kind: kind, Args: &protocol.CommandArgs{Process: protocol.Process{Argv: []string{"true"}}, Secrets: protocol.Secrets{SecretEnv: &protocol.Sealed{Sealed: []byte("x"), Names: names}}}}
 			if kind == protocol.KindExec {
 				s.Target = protocol.NewCTID(1, [10]byte{1})
 			}

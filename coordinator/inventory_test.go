@@ -26,7 +26,7 @@ func TestContainersAreKnownWhenTheirActionEnds(t *testing.T) {
 			t.Helper()
 			s := protocol.Spec{Kind: kind, Target: id, Name: "web"}
 			if kind == protocol.KindCreate {
-				s.Template = "busybox"
+				s.Args = &protocol.CreateArgs{Template: "busybox"}
 			}
 			b, err := json.Marshal(s)
 			if err != nil {

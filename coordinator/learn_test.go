@@ -73,7 +73,7 @@ func TestPolicyIsLearntWhenItIsSet(t *testing.T) {
 			done.Exit = nil
 			h.Report(done)
 		})
-		spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindPolicySet, Policy: []byte(hostsOnePerson), Signed: [][]byte{{'x'}}})
+		spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindPolicySet, Args: &protocol.PolicyArgs{Policy: []byte(hostsOnePerson), Signed: [][]byte{{'x'}}}})
 		a, err := c.Coordinator().Actions().Propose(t.Context(), c.Admin(), actions.Request{Host: c.host.ID, Spec: spec})
 		c.must(err)
 		want(t, c.Fleet, a.ID, protocol.StateDone, protocol.ReasonOK)
@@ -136,7 +136,7 @@ func TestUnknownPolicyIsAskedFor(t *testing.T) {
 // heartbeat has told.
 func TestLatePolicyReport(t *testing.T) {
 	withPolicy(t, "", func(t *testing.T, c *crew) {
-		spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindPolicySet, Policy: []byte(hostsOnePerson), Signed: [][]byte{{'x'}}})
+		spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindPolicySet, Args: &protocol.PolicyArgs{Policy: []byte(hostsOnePerson), Signed: [][]byte{{'x'}}}})
 		a, err := c.Coordinator().Actions().Propose(t.Context(), c.Admin(), actions.Request{Host: c.host.ID, Spec: spec})
 		c.must(err)
 		o := order(t, c.host)

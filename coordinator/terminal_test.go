@@ -24,7 +24,7 @@ func TestWhoMayType(t *testing.T) {
 	f := coordtest.New(t)
 	h := f.AddHost("edge-07")
 	ann := core.Actor{Name: "ann", Role: core.RoleOperator, From: "192.0.2.7"}
-	tty := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}})
+	tty := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, Args: &protocol.SessionArgs{TTY: &protocol.TTY{Rows: 24, Cols: 80}}})
 	session, err := f.Coordinator().Actions().Propose(t.Context(), ann, actions.Request{Host: h.ID, Spec: tty})
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestStopWritesDownWhoLeft(t *testing.T) {
 func TestTypeBeforeItRuns(t *testing.T) {
 	f := coordtest.New(t)
 	h := f.AddHost("edge-07")
-	tty := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}})
+	tty := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, Args: &protocol.SessionArgs{TTY: &protocol.TTY{Rows: 24, Cols: 80}}})
 	session, err := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), actions.Request{Host: h.ID, Spec: tty})
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestTypeBeforeItRuns(t *testing.T) {
 // attach proposes a session and takes part in it.
 func attach(t *testing.T, f *coordtest.Fleet, host protocol.HostID, peer terminal.Peer) (protocol.ActionID, *relay.Attached) {
 	t.Helper()
-	tty := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}})
+	tty := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, Args: &protocol.SessionArgs{TTY: &protocol.TTY{Rows: 24, Cols: 80}}})
 	a, err := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), actions.Request{Host: host, Spec: tty})
 	if err != nil {
 		t.Fatal(err)

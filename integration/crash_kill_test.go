@@ -289,7 +289,7 @@ func (f *fray) cycle(t testing.TB, l *limb, name string) {
 		f.end(t, l, f.step(t, l, s))
 	}
 	for { // what is left must be destroyed in the end
-		got := f.end(t, l, f.step(t, l, protocol.Spec{Kind: protocol.KindDestroy, Target: id, GraceMS: 100}))
+		got := f.end(t, l, f.step(t, l, protocol.Spec{Kind: protocol.KindDestroy, Target: id, Args: &protocol.StopArgs{GraceMS: 100}}))
 		if got.State == protocol.StateDone || got.Reason == protocol.ReasonTargetGone {
 			return
 		}

@@ -274,13 +274,13 @@ func (c *wreck) cycle(t testing.TB, l *limb, name string) {
 // life is that of a container.
 func life(id protocol.CTID, name string) []protocol.Spec {
 	return []protocol.Spec{
-		{Kind: protocol.KindCreate, Target: id, Name: protocol.ContainerName(name), Template: "busybox", Start: true},
-		{Kind: protocol.KindExec, Target: id, Argv: []string{"true"}},
-		{Kind: protocol.KindStop, Target: id, GraceMS: 100},
-		{Kind: protocol.KindRename, Target: id, NewName: protocol.ContainerName(name + "-b")},
+		{Kind: protocol.KindCreate, Target: id, Name: protocol.ContainerName(name), Args: &protocol.CreateArgs{Template: "busybox", Start: true}},
+		{Kind: protocol.KindExec, Target: id, Args: protocol.Command("true")},
+		{Kind: protocol.KindStop, Target: id, Args: &protocol.StopArgs{GraceMS: 100}},
+		{Kind: protocol.KindRename, Target: id, Args: &protocol.RenameArgs{NewName: protocol.ContainerName(name + "-b")}},
 		{Kind: protocol.KindStart, Target: id},
 		{Kind: protocol.KindStopNow, Target: id},
-		{Kind: protocol.KindDestroy, Target: id, GraceMS: 100},
+		{Kind: protocol.KindDestroy, Target: id, Args: &protocol.StopArgs{GraceMS: 100}},
 	}
 }
 
@@ -345,7 +345,7 @@ func budgetPoints(t *testing.T, c *wreck) {
 			t.Parallel()
 			writes := func(script string) protocol.ActionID {
 				id := c.newAction(t, l, protocol.KindRun, false)
-				c.order(t, l, id, protocol.Spec{Kind: protocol.KindRun, Argv: []string{"sh", "-c", script}})
+				c.order(t, l, id, protocol.Spec{Kind: protocol.KindRun, Args: protocol.Command("sh", "-c", script)})
 				return id
 			}
 			runs := writes("head -c 2000000 /dev/zero; sleep 600")

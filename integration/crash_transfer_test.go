@@ -48,8 +48,10 @@ func (c *wreck) pushed(t testing.TB, l *limb, text string) {
 		}
 		return err
 	})
-	s := protocol.Spec{Kind: protocol.KindHostPush, StdinSHA256: d, StdinBytes: int64(len(text)), TimeoutMS: time.Minute.Milliseconds(),
-		Files: &protocol.FileArgs{Paths: []string{there}, Mode: "0600"}}
+	s := protocol.Spec{
+		Kind: protocol.KindHostPush,
+		Args: &protocol.PushArgs{Input: protocol.Input{StdinSHA256: d, StdinBytes: int64(len(text))}, TimeLimit: protocol.TimeLimit{TimeoutMS: time.Minute.Milliseconds()}, Files: &protocol.FileArgs{Paths: []string{there}, Mode: "0600"}},
+	}
 	id := c.newAction(t, l, protocol.KindHostPush, false)
 	c.order(t, l, id, s)
 	if got := c.end(t, l, id); got.State != protocol.StateDone {

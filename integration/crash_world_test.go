@@ -341,7 +341,7 @@ func (c *wreck) insist(t testing.TB, what string, try func(context.Context) erro
 // lasts as long as sleep takes.
 func (l *limb) command(id protocol.ActionID, seconds string) protocol.Spec {
 	const script = `echo b $0 >>"$1"; echo out; echo err >&2; [ "$2" = 0 ] || sleep "$2"; echo e $0 >>"$1"`
-	return protocol.Spec{Kind: protocol.KindRun, Argv: []string{"sh", "-c", script, id.String(), l.witness, seconds}}
+	return protocol.Spec{Kind: protocol.KindRun, Args: protocol.Command("sh", "-c", script, id.String(), l.witness, seconds)}
 }
 
 // runs asks for a command that lasts so many seconds.

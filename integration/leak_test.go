@@ -82,10 +82,12 @@ func (l *leaks) prepare(t *testing.T) {
 		l.mix = append(l.mix, leakKind{b, ends == protocol.StateCancelled, ends})
 	}
 	with := func(s protocol.Spec) protocol.Spec {
-		s.StdinSHA256, s.StdinBytes = sum, int64(len(leakPayload))
+		s.SetInput(sum, int64(len(leakPayload)))
 		return s
 	}
-	run := func(argv ...string) protocol.Spec { return protocol.Spec{Kind: protocol.KindRun, Argv: argv} }
+	run := func(argv ...string) protocol.Spec {
+		return protocol.Spec{Kind: protocol.KindRun, Args: protocol.Command(argv...)}
+	}
 	file := func(mode string, paths ...string) *protocol.FileArgs {
 		return &protocol.FileArgs{Paths: paths, Mode: mode}
 	}
@@ -95,15 +97,15 @@ func (l *leaks) prepare(t *testing.T) {
 	add(run("/bin/false"), protocol.StateFailed)
 	add(run("/nosuch"), protocol.StateFailed)
 	add(run("/bin/sleep", "1000"), protocol.StateCancelled)
-	add(protocol.Spec{Kind: protocol.KindExec, Target: ct, Argv: []string{"true"}}, protocol.StateDone)
-	add(protocol.Spec{Kind: protocol.KindExec, Target: ct, Argv: []string{"false"}}, protocol.StateFailed)
+	add(protocol.Spec{Kind: protocol.KindExec, Target: ct, Args: protocol.Command("true")}, protocol.StateDone)
+	add(protocol.Spec{Kind: protocol.KindExec, Target: ct, Args: protocol.Command("false")}, protocol.StateFailed)
 	add(with(run("/bin/cat")), protocol.StateDone)
-	add(with(protocol.Spec{Kind: protocol.KindExec, Target: ct, Argv: []string{"cat"}}), protocol.StateDone)
-	add(with(protocol.Spec{Kind: protocol.KindHostPush, Files: file("0644", l.drop+"/pushed")}), protocol.StateDone)
-	add(with(protocol.Spec{Kind: protocol.KindHostPush, Files: file("0644", l.drop+"/nosuch/pushed")}), protocol.StateFailed)
-	add(with(protocol.Spec{Kind: protocol.KindContainerPush, Target: ct, Files: file("0644", "/etc/pushed")}), protocol.StateDone)
-	add(protocol.Spec{Kind: protocol.KindHostPull, Files: file("", "/etc/hostname")}, protocol.StateDone)
-	add(protocol.Spec{Kind: protocol.KindContainerPull, Target: ct, Files: file("", "/etc/passwd")}, protocol.StateDone)
+	add(with(protocol.Spec{Kind: protocol.KindExec, Target: ct, Args: protocol.Command("cat")}), protocol.StateDone)
+	add(with(protocol.Spec{Kind: protocol.KindHostPush, Args: &protocol.PushArgs{Files: file("0644", l.drop+"/pushed")}}), protocol.StateDone)
+	add(with(protocol.Spec{Kind: protocol.KindHostPush, Args: &protocol.PushArgs{Files: file("0644", l.drop+"/nosuch/pushed")}}), protocol.StateFailed)
+	add(with(protocol.Spec{Kind: protocol.KindContainerPush, Target: ct, Args: &protocol.PushArgs{Files: file("0644", "/etc/pushed")}}), protocol.StateDone)
+	add(protocol.Spec{Kind: protocol.KindHostPull, Args: &protocol.PullArgs{Files: file("", "/etc/hostname")}}, protocol.StateDone)
+	add(protocol.Spec{Kind: protocol.KindContainerPull, Target: ct, Args: &protocol.PullArgs{Files: file("", "/etc/passwd")}}, protocol.StateDone)
 }
 
 // orders has n actions done.

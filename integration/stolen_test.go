@@ -266,7 +266,7 @@ func (x *heist) self(id protocol.ActionID) protocol.Target {
 func (x *heist) forge(t *testing.T) {
 	v := x.v
 	run := func(argv ...string) []byte {
-		return encoded(t, protocol.Spec{Kind: protocol.KindRun, Argv: argv})
+		return encoded(t, protocol.Spec{Kind: protocol.KindRun, Args: protocol.Command(argv...)})
 	}
 	_, argv := v.witness()
 	spec := run(argv...)
@@ -305,7 +305,7 @@ func (x *heist) forge(t *testing.T) {
 		return x.approve(t, x.self(id), run("/usr/bin/true"), nil, v.ann, v.bob)
 	})
 	try("for another user", func(id protocol.ActionID) []protocol.OrderApproval {
-		return x.approve(t, x.self(id), encoded(t, protocol.Spec{Kind: protocol.KindRun, Argv: argv, User: "65534:65534"}), nil, v.ann, v.bob)
+		return x.approve(t, x.self(id), encoded(t, protocol.Spec{Kind: protocol.KindRun, Args: &protocol.CommandArgs{Process: protocol.Process{Argv: argv, User: "65534:65534"}}}), nil, v.ann, v.bob)
 	})
 	try("changed after it was signed", func(id protocol.ActionID) []protocol.OrderApproval {
 		all := x.approve(t, x.self(x.fresh()), spec, nil, v.ann, v.bob)
@@ -329,36 +329,36 @@ func (x *heist) everyKind(t *testing.T, ct protocol.CTID) {
 	v := x.v
 	payload := []byte("a payload")
 	with := func(s protocol.Spec) protocol.Spec {
-		s.StdinSHA256, s.StdinBytes = protocol.Sum(payload), int64(len(payload))
+		s.SetInput(protocol.Sum(payload), int64(len(payload)))
 		return s
 	}
 	push := func(path, name, mode string) protocol.Spec {
-		return with(protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{path}, Name: name, Mode: mode}})
+		return with(protocol.Spec{Kind: protocol.KindHostPush, Args: &protocol.PushArgs{Files: &protocol.FileArgs{Paths: []string{path}, Name: name, Mode: mode}}})
 	}
 	file, argv := v.witness()
 	for how, c := range map[string]struct {
 		code string
 		spec protocol.Spec
 	}{
-		"a command as root":         {"not_approved", protocol.Spec{Kind: protocol.KindRun, Argv: argv}},
-		"a command as another":      {"not_approved", protocol.Spec{Kind: protocol.KindRun, Argv: argv, User: "65534:65534"}},
-		"the command as root":       {"not_approved", protocol.Spec{Kind: protocol.KindRun, Argv: []string{"/usr/bin/id"}, User: "0"}},
-		"the command as nobody":     {"not_approved", protocol.Spec{Kind: protocol.KindRun, Argv: []string{"/usr/bin/id"}, User: "nobody"}},
-		"a container's command":     {"not_approved", protocol.Spec{Kind: protocol.KindExec, Target: ct, Argv: []string{"true"}}},
-		"a terminal":                {"not_approved", protocol.Spec{Kind: protocol.KindAttach, Argv: argv, TTY: &protocol.TTY{Rows: 24, Cols: 80}}},
-		"a terminal in a container": {"not_approved", protocol.Spec{Kind: protocol.KindContainerAttach, Target: ct, TTY: &protocol.TTY{Rows: 24, Cols: 80}}},
+		"a command as root":         {"not_approved", protocol.Spec{Kind: protocol.KindRun, Args: protocol.Command(argv...)}},
+		"a command as another":      {"not_approved", protocol.Spec{Kind: protocol.KindRun, Args: &protocol.CommandArgs{Process: protocol.Process{Argv: argv, User: "65534:65534"}}}},
+		"the command as root":       {"not_approved", protocol.Spec{Kind: protocol.KindRun, Args: &protocol.CommandArgs{Process: protocol.Process{Argv: []string{"/usr/bin/id"}, User: "0"}}}},
+		"the command as nobody":     {"not_approved", protocol.Spec{Kind: protocol.KindRun, Args: &protocol.CommandArgs{Process: protocol.Process{Argv: []string{"/usr/bin/id"}, User: "nobody"}}}},
+		"a container's command":     {"not_approved", protocol.Spec{Kind: protocol.KindExec, Target: ct, Args: protocol.Command("true")}},
+		"a terminal":                {"not_approved", protocol.Spec{Kind: protocol.KindAttach, Args: &protocol.SessionArgs{Process: protocol.Process{Argv: argv}, TTY: &protocol.TTY{Rows: 24, Cols: 80}}}},
+		"a terminal in a container": {"not_approved", protocol.Spec{Kind: protocol.KindContainerAttach, Target: ct, Args: &protocol.SessionArgs{TTY: &protocol.TTY{Rows: 24, Cols: 80}}}},
 		"a file elsewhere":          {"not_approved", push(v.path("escaped"), "", "0644")},
 		"a file beside":             {"not_approved", push(v.drop+"-beside", "", "0644")},
 		"a file upwards":            {"bad_spec", push(v.drop+"/../escaped", "", "0644")},
 		"a name that leads upwards": {"bad_spec", push(v.drop, "../escaped", "0644")},
 		"a file with more rights":   {"not_approved", push(v.drop+"/tool", "", "4755")},
-		"an archive":                {"not_approved", with(protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{v.drop}, Archive: true}})},
-		"files of the host":         {"not_approved", protocol.Spec{Kind: protocol.KindHostPull, Files: &protocol.FileArgs{Paths: []string{"/etc/shadow"}}}},
-		"files of a container":      {"not_approved", protocol.Spec{Kind: protocol.KindContainerPull, Target: ct, Files: &protocol.FileArgs{Paths: []string{"/etc/shadow"}}}},
+		"an archive":                {"not_approved", with(protocol.Spec{Kind: protocol.KindHostPush, Args: &protocol.PushArgs{Files: &protocol.FileArgs{Paths: []string{v.drop}, Archive: true}}})},
+		"files of the host":         {"not_approved", protocol.Spec{Kind: protocol.KindHostPull, Args: &protocol.PullArgs{Files: &protocol.FileArgs{Paths: []string{"/etc/shadow"}}}}},
+		"files of a container":      {"not_approved", protocol.Spec{Kind: protocol.KindContainerPull, Target: ct, Args: &protocol.PullArgs{Files: &protocol.FileArgs{Paths: []string{"/etc/shadow"}}}}},
 		"a stop":                    {"not_approved", protocol.Spec{Kind: protocol.KindStop, Target: ct}},
 		"an end":                    {"not_approved", protocol.Spec{Kind: protocol.KindDestroy, Target: ct}},
-		"another name":              {"not_approved", protocol.Spec{Kind: protocol.KindRename, Target: ct, NewName: "stolen"}},
-		"another container":         {"not_approved", protocol.Spec{Kind: protocol.KindCreate, Target: protocol.NewCTID(1, [10]byte{1}), Name: "trojan", Template: "busybox"}},
+		"another name":              {"not_approved", protocol.Spec{Kind: protocol.KindRename, Target: ct, Args: &protocol.RenameArgs{NewName: "stolen"}}},
+		"another container":         {"not_approved", protocol.Spec{Kind: protocol.KindCreate, Target: protocol.NewCTID(1, [10]byte{1}), Name: "trojan", Args: &protocol.CreateArgs{Template: "busybox"}}},
 	} {
 		x.refused(t, how, c.code, x.fresh(), encoded(t, c.spec), nil)
 		id := x.fresh()
@@ -388,7 +388,7 @@ func (x *heist) everyKind(t *testing.T, ct protocol.CTID) {
 func (x *heist) spend(t *testing.T) {
 	v := x.v
 	file := v.path("spent-" + string(x.id))
-	spec, id := encoded(t, protocol.Spec{Kind: protocol.KindRun, Argv: []string{"/bin/sh", "-c", "echo done >>" + file}}), x.fresh()
+	spec, id := encoded(t, protocol.Spec{Kind: protocol.KindRun, Args: protocol.Command("/bin/sh", "-c", "echo done >>"+file)}), x.fresh()
 	approvals := x.approve(t, x.self(id), spec, nil, v.ann, v.bob)
 	again := func() {
 		t.Helper()
@@ -416,7 +416,7 @@ func (x *heist) swap(t *testing.T) {
 	good := []byte(": " + strings.Repeat("x", len(bad)-3) + "\n") // of the same length
 	lie := func(s protocol.Spec, approved bool) {
 		t.Helper()
-		s.StdinSHA256, s.StdinBytes = protocol.Sum(good), int64(len(good))
+		s.SetInput(protocol.Sum(good), int64(len(good)))
 		spec, id := encoded(t, s), x.fresh()
 		var approvals []protocol.OrderApproval
 		if approved {
@@ -433,8 +433,8 @@ func (x *heist) swap(t *testing.T) {
 			t.Error("with another payload it has begun")
 		}
 	}
-	lie(protocol.Spec{Kind: protocol.KindRun, Argv: []string{"/bin/sh"}}, true)
-	lie(protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{v.drop + "/swapped"}, Mode: "0644"}}, false)
+	lie(protocol.Spec{Kind: protocol.KindRun, Args: protocol.Command("/bin/sh")}, true)
+	lie(protocol.Spec{Kind: protocol.KindHostPush, Args: &protocol.PushArgs{Files: &protocol.FileArgs{Paths: []string{v.drop + "/swapped"}, Mode: "0644"}}}, false)
 	for id := range x.spent {
 		x.chunk(x.id, id, 1, 0, bad) // nobody reads what comes unasked
 	}
@@ -448,15 +448,15 @@ func (x *heist) policies(t *testing.T, code string) {
 	const loose = "version = 1\n"
 	forged := protocol.PolicyDocument{Type: protocol.TypePolicy, Fleet: x.fleet, Number: 9, Policy: protocol.Sum([]byte(loose)), IssuedMS: time.Now().UnixMilli(), Ring: x.ring}
 	for how, by := range map[string][]protocol.Signer{"itself": {x.key}, "one approver": {x.v.ann}, "an approver and itself": {x.v.ann, x.key}} {
-		s := protocol.Spec{Kind: protocol.KindPolicySet, Policy: []byte(loose)}
+		args := protocol.PolicyArgs{Policy: []byte(loose)}
 		for _, k := range by {
 			signed, err := forged.Seal(k)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.Signed = append(s.Signed, signed)
+			args.Signed = append(args.Signed, signed)
 		}
-		x.refused(t, "a policy by "+how, code, x.fresh(), encoded(t, s), nil)
+		x.refused(t, "a policy by "+how, code, x.fresh(), encoded(t, protocol.Spec{Kind: protocol.KindPolicySet, Args: &args}), nil)
 	}
 }
 
@@ -495,7 +495,7 @@ func (x *heist) rings(t *testing.T) {
 		x.publish(protocol.FleetTopic(protocol.FleetName(v.fleet), protocol.ChannelRing), bytes.Join(append(parts, ring), []byte("\n")), true)
 	}
 	_, argv := v.witness()
-	spec, id := encoded(t, protocol.Spec{Kind: protocol.KindRun, Argv: argv}), x.fresh()
+	spec, id := encoded(t, protocol.Spec{Kind: protocol.KindRun, Args: protocol.Command(argv...)}), x.fresh()
 	x.refused(t, "by approvers of its own", "not_approved", id, spec, x.approve(t, x.self(id), spec, nil, mallory, eve))
 	if n := x.host.ring(t); n != held {
 		t.Errorf("%s holds ring %d, %d before", x.id, n, held)

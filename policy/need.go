@@ -116,11 +116,11 @@ func (f *file) labelled(labels []string, h protocol.HostID) bool {
 // conditions reports whether a spec fits what a rule says of commands and
 // files.
 func (r *rule) conditions(q Request) bool {
-	s := q.Spec
+	s, command := q.Spec, q.Spec.Process()
 	switch {
-	case r.Users != nil && !slices.Contains(r.Users, s.User):
+	case r.Users != nil && !slices.Contains(r.Users, command.User):
 		return false
-	case r.Commands != nil && (len(s.Argv) == 0 || !slices.Contains(r.Commands, s.Argv[0])):
+	case r.Commands != nil && (len(command.Argv) == 0 || !slices.Contains(r.Commands, command.Argv[0])):
 		return false
 	case r.Paths != nil && !within(r.Paths, s):
 		return false
@@ -136,7 +136,7 @@ func (r *rule) unconditional() bool { return r.Users == nil && r.Commands == nil
 // Archives and modes beyond 0777 do not fit: they could bring programs that run
 // as their owner.
 func within(directories []string, s *protocol.Spec) bool {
-	f := s.Files
+	f := s.Files()
 	if f == nil || len(f.Paths) == 0 || f.Archive || len(f.Mode) == 4 && f.Mode[0] != '0' {
 		return false
 	}

@@ -56,23 +56,23 @@ func TestNeeds(t *testing.T) {
 		{"destroy", protocol.Spec{Kind: protocol.KindDestroy}, "the approvals of 2 different persons of alice, bob, carol"},
 		{"start", protocol.Spec{Kind: protocol.KindStart}, "no approval"},
 		{"stop at once, as stop", protocol.Spec{Kind: protocol.KindStopNow}, "no approval"},
-		{"nobody's uptime", protocol.Spec{Kind: protocol.KindRun, User: "65534:65534", Argv: []string{"/usr/bin/uptime", "-p"}}, "no approval"},
-		{"root's uptime", protocol.Spec{Kind: protocol.KindRun, Argv: []string{"/usr/bin/uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
-		{"uid 0", protocol.Spec{Kind: protocol.KindRun, User: "0", Argv: []string{"/usr/bin/uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
-		{"a name", protocol.Spec{Kind: protocol.KindExec, User: "nobody", Argv: []string{"/usr/bin/uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
-		{"another group", protocol.Spec{Kind: protocol.KindExec, User: "65534:0", Argv: []string{"/usr/bin/uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
-		{"another spelling", protocol.Spec{Kind: protocol.KindExec, User: "065534:65534", Argv: []string{"/usr/bin/uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
-		{"another command", protocol.Spec{Kind: protocol.KindRun, User: "65534:65534", Argv: []string{"uptime"}}, "the approvals of 2 different persons of alice, bob, carol"},
-		{"a file below", protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/srv/drop/a/b"}, Mode: "0644"}}, "no approval"},
-		{"the directory itself", protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/srv/drop"}}}, "the approvals of 2 different persons of alice, bob, carol"},
-		{"a name in the directory", protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/srv/drop"}, Name: "a"}}, "no approval"},
-		{"beside it", protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/srv/dropped"}}}, "the approvals of 2 different persons of alice, bob, carol"},
-		{"out of it", protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/srv/drop/../etc/shadow"}}}, "the approvals of 2 different persons of alice, bob, carol"},
-		{"a program that runs as root", protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/srv/drop/a"}, Mode: "4755"}}, "the approvals of 2 different persons of alice, bob, carol"},
-		{"an archive", protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{Paths: []string{"/srv/drop/a"}, Archive: true}}, "the approvals of 2 different persons of alice, bob, carol"},
-		{"one of two", protocol.Spec{Kind: protocol.KindHostPull, Files: &protocol.FileArgs{Paths: []string{"/srv/drop/a", "/etc/shadow"}}}, "the approvals of 2 different persons of alice, bob, carol"},
-		{"the whole directory", protocol.Spec{Kind: protocol.KindHostPull, Files: &protocol.FileArgs{Paths: []string{"/srv/drop"}}}, "no approval"},
-		{"nothing", protocol.Spec{Kind: protocol.KindHostPush, Files: &protocol.FileArgs{}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"nobody's uptime", protocol.Spec{Kind: protocol.KindRun, Args: &protocol.CommandArgs{Process: protocol.Process{User: "65534:65534", Argv: []string{"/usr/bin/uptime", "-p"}}}}, "no approval"},
+		{"root's uptime", protocol.Spec{Kind: protocol.KindRun, Args: protocol.Command("/usr/bin/uptime")}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"uid 0", protocol.Spec{Kind: protocol.KindRun, Args: &protocol.CommandArgs{Process: protocol.Process{User: "0", Argv: []string{"/usr/bin/uptime"}}}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"a name", protocol.Spec{Kind: protocol.KindExec, Args: &protocol.CommandArgs{Process: protocol.Process{User: "nobody", Argv: []string{"/usr/bin/uptime"}}}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"another group", protocol.Spec{Kind: protocol.KindExec, Args: &protocol.CommandArgs{Process: protocol.Process{User: "65534:0", Argv: []string{"/usr/bin/uptime"}}}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"another spelling", protocol.Spec{Kind: protocol.KindExec, Args: &protocol.CommandArgs{Process: protocol.Process{User: "065534:65534", Argv: []string{"/usr/bin/uptime"}}}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"another command", protocol.Spec{Kind: protocol.KindRun, Args: &protocol.CommandArgs{Process: protocol.Process{User: "65534:65534", Argv: []string{"uptime"}}}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"a file below", protocol.Spec{Kind: protocol.KindHostPush, Args: &protocol.PushArgs{Files: &protocol.FileArgs{Paths: []string{"/srv/drop/a/b"}, Mode: "0644"}}}, "no approval"},
+		{"the directory itself", protocol.Spec{Kind: protocol.KindHostPush, Args: &protocol.PushArgs{Files: &protocol.FileArgs{Paths: []string{"/srv/drop"}}}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"a name in the directory", protocol.Spec{Kind: protocol.KindHostPush, Args: &protocol.PushArgs{Files: &protocol.FileArgs{Paths: []string{"/srv/drop"}, Name: "a"}}}, "no approval"},
+		{"beside it", protocol.Spec{Kind: protocol.KindHostPush, Args: &protocol.PushArgs{Files: &protocol.FileArgs{Paths: []string{"/srv/dropped"}}}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"out of it", protocol.Spec{Kind: protocol.KindHostPush, Args: &protocol.PushArgs{Files: &protocol.FileArgs{Paths: []string{"/srv/drop/../etc/shadow"}}}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"a program that runs as root", protocol.Spec{Kind: protocol.KindHostPush, Args: &protocol.PushArgs{Files: &protocol.FileArgs{Paths: []string{"/srv/drop/a"}, Mode: "4755"}}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"an archive", protocol.Spec{Kind: protocol.KindHostPush, Args: &protocol.PushArgs{Files: &protocol.FileArgs{Paths: []string{"/srv/drop/a"}, Archive: true}}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"one of two", protocol.Spec{Kind: protocol.KindHostPull, Args: &protocol.PullArgs{Files: &protocol.FileArgs{Paths: []string{"/srv/drop/a", "/etc/shadow"}}}}, "the approvals of 2 different persons of alice, bob, carol"},
+		{"the whole directory", protocol.Spec{Kind: protocol.KindHostPull, Args: &protocol.PullArgs{Files: &protocol.FileArgs{Paths: []string{"/srv/drop"}}}}, "no approval"},
+		{"nothing", protocol.Spec{Kind: protocol.KindHostPush, Args: &protocol.PushArgs{Files: &protocol.FileArgs{}}}, "the approvals of 2 different persons of alice, bob, carol"},
 		{"no files", protocol.Spec{Kind: protocol.KindHostPush}, "the approvals of 2 different persons of alice, bob, carol"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestNeeds(t *testing.T) {
 func TestLabels(t *testing.T) {
 	p := parse(t, "version = 1\n[labels]\nprod = ['db-1', 'edge-*']\n[[rule]]\nkinds = ['*']\nlabels = ['prod']\napprovals = 1\n")
 	for host, reserved := range map[protocol.HostID]bool{"db-1": true, "db-10": false, "edge-7": true, "edge": false, "lab-1": false} {
-		n := p.Needs(policy.Request{Host: host, Spec: &protocol.Spec{Kind: protocol.KindRun, Argv: []string{"a"}}})
+		n := p.Needs(policy.Request{Host: host, Spec: &protocol.Spec{Kind: protocol.KindRun, Args: protocol.Command("a")}})
 		if n.None() == reserved {
 			t.Errorf("%s: %s", host, n)
 		}
@@ -336,7 +336,7 @@ func TestClosureHolds(t *testing.T) {
 		}
 		host := rapid.SampledFrom([]protocol.HostID{"a", "b-1", "c"}).Draw(t, "host")
 		spec := func(k protocol.Kind, user, command string) policy.Request {
-			return policy.Request{Host: host, Spec: &protocol.Spec{Kind: k, User: user, Argv: []string{command}}}
+			return policy.Request{Host: host, Spec: &protocol.Spec{Kind: k, Args: &protocol.CommandArgs{Process: protocol.Process{User: user, Argv: []string{command}}}}}
 		}
 		have := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d"}), 0, 4).Draw(t, "persons")
 		met := func(n policy.Need) bool { return !n.Refused && n.Missing(have...) == 0 }
@@ -401,7 +401,7 @@ func FuzzParse(f *testing.F) {
 		if err == nil && !p.Bypass() {
 			// What is taken lets nobody become root who could not have everything.
 			for _, h := range []protocol.HostID{"a", "db-1"} {
-				run := p.Needs(policy.Request{Host: h, Spec: &protocol.Spec{Kind: protocol.KindRun, User: "0", Argv: []string{"/a"}}})
+				run := p.Needs(policy.Request{Host: h, Spec: &protocol.Spec{Kind: protocol.KindRun, Args: &protocol.CommandArgs{Process: protocol.Process{User: "0", Argv: []string{"/a"}}}}})
 				for _, k := range protocol.Kinds() {
 					n := p.Needs(policy.Request{Host: h, Spec: &protocol.Spec{Kind: k}})
 					if !run.Refused && run.Approvals == 0 && !n.None() && len(p.Requests()) == 0 {

@@ -13,24 +13,17 @@ import (
 // What is pushed is the payload of the spec: the bytes of one file, of which none
 // are an empty file, or an archive. A pull writes an archive to its stdout.
 type FileArgs struct {
-	// Paths are absolute and in their shortest form. A push has one, a pull 1 to
-	// MaxPaths.
-	Paths []string `json:"paths"`
-	// Name is that of the pushed file if the path is a directory that is there.
-	Name string `json:"name,omitzero"`
-	// Archive tells that the payload is a tar archive, to be unpacked in the
-	// directory Paths[0]. Modes and owners are then its own.
-	Archive bool `json:"archive,omitzero"`
-	// Mode is that of a pushed file, in octal: "0644".
-	Mode string `json:"mode,omitzero"`
-	// Owner is to whom a pushed file will belong: a user's name, or UID:GID. Empty
-	// is root, and for an archive what it says itself.
-	Owner string `json:"owner,omitzero"`
-	// Have is how many bytes of the archive whoever asks for a pull has already, and
+	Paths   []string `json:"paths" doc:"Absolute paths in their shortest form: one of a push, 1 to 64 of a pull."`
+	Name    string   `json:"name,omitzero" doc:"The name of the pushed file, if the path is a directory that exists."`
+	Archive bool     `json:"archive,omitzero" doc:"The payload is a tar archive, to be unpacked in the directory of the path. Modes and owners are its own."`
+	Mode    string   `json:"mode,omitzero" doc:"The mode of a pushed file, in octal, as 0644."`
+	Owner   string   `json:"owner,omitzero" doc:"The owner of a pushed file, a user's name or UID:GID. Empty is root, and for an archive its own."`
+	// Have is how many bytes of the archive the requester of a pull has already, and
 	// HaveSHA256 the digest of these. They are made again and left out, if they are
 	// still the same; else the pull ends with [ExitChanged] and writes nothing.
-	Have       int64  `json:"have,omitzero"`
-	HaveSHA256 Digest `json:"have_sha256,omitzero"`
+	Have       int64    `json:"have,omitzero" doc:"How many bytes of the archive a pull leaves out, because the requester has them."`
+	HaveSHA256 Digest   `json:"have_sha256,omitzero" doc:"The SHA-256 of these bytes."`
+	_          struct{} `required:"paths"`
 }
 
 // ExitChanged is the exit code of a pull whose archive does not begin with what
@@ -109,43 +102,22 @@ func (f *FileArgs) FileMode() (uint32, error) {
 	return uint32(m), nil
 }
 
-func (s *Spec) validateFiles() error {
-	f, push := s.Files, s.Kind == KindHostPush || s.Kind == KindContainerPush
-	switch {
-	case f == nil:
-		return fmt.Errorf("files: they are missing")
-	case s.Argv != nil || s.User != "" || s.Cwd != "" || s.Env != nil || s.Exclusive || s.Daemon || s.SecretEnv != nil:
-		return fmt.Errorf("argv, user, cwd, env, secret_env, exclusive and daemon belong to other commands")
-	case len(f.Paths) == 0 || len(f.Paths) > MaxPaths || push && len(f.Paths) != 1:
-		return fmt.Errorf("paths: %d, where a push has 1 and a pull 1 to %d", len(f.Paths), MaxPaths)
-	case push && (f.Have != 0 || !f.HaveSHA256.IsZero()), f.Have < 0 || f.Have > MaxPayload || (f.Have == 0) != f.HaveSHA256.IsZero():
-		return fmt.Errorf("have: %d bytes; only a pull has some, 1 to %d with their digest", f.Have, int64(MaxPayload))
-	case !push && (s.HasPayload() || f.Name != "" || f.Archive || f.Mode != "" || f.Owner != ""):
-		return fmt.Errorf("stdin, name, archive, mode and owner belong to a push")
-	case f.Archive && (f.Name != "" || f.Mode != "" || f.Owner != ""):
-		return fmt.Errorf("name, mode and owner belong to a push of one file")
-	case f.Archive && !s.HasPayload():
-		return fmt.Errorf("stdin: the archive is missing")
-	case push && s.Output != "", s.Output != "" && s.Output != OutputKeep && s.Output != OutputStream:
-		return fmt.Errorf("output: %.40q is not for this kind", s.Output)
-	case f.Name != "" && (len(f.Name) > maxName || f.Name == "." || f.Name == ".." || strings.ContainsAny(f.Name, "/\x00")):
+func (f *FileArgs) check() error {
+	if f.Name != "" && (len(f.Name) > maxName || f.Name == "." || f.Name == ".." || strings.ContainsAny(f.Name, "/\x00")) {
 		return fmt.Errorf("name: %.100q is not that of a file", f.Name)
 	}
 	for _, p := range f.Paths {
 		if !path.IsAbs(p) || path.Clean(p) != p || len(p) > maxPath {
 			return fmt.Errorf("paths: %.100q is no absolute path in its shortest form", p)
 		}
-		if err := checkText(p); err != nil {
-			return fmt.Errorf("paths: %w", err)
-		}
 	}
-	if push && !f.Archive {
-		if _, err := f.FileMode(); err != nil {
-			return err
-		}
+	return nil
+}
+
+// Files returns which files the spec moves; nil if its kind moves none.
+func (s *Spec) Files() *FileArgs {
+	if f, ok := s.Args.(interface{ files() *FileArgs }); ok {
+		return f.files()
 	}
-	if err := checkText(f.Owner + f.Name); err != nil {
-		return err
-	}
-	return s.checkStart()
+	return nil
 }

@@ -195,7 +195,7 @@ func FuzzDecodeSpec(f *testing.F) {
 			}
 			return
 		}
-		if info, ok := protocol.KindOf(s.Kind); !ok || info.Command && !info.Files && len(s.Argv) == 0 || info.Target == s.Target.IsZero() {
+		if info, ok := protocol.KindOf(s.Kind); !ok || info.Command && !info.Files() && !s.Kind.Interactive() && len(s.Process().Argv) == 0 || info.OnContainer() == s.Target.IsZero() {
 			t.Errorf("DecodeSpec takes %q", b)
 		}
 		// Written again it is at most as long as it may be, unless white space

@@ -5,16 +5,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Sealed is a secret value: an OpenPGP message that only the host of the action
 // can read. Everybody else, coordinator included, sees that there is one, and which
 // variables it sets: LD_PRELOAD makes another command of the one that is approved.
 type Sealed struct {
-	Sealed []byte `json:"sealed"`
+	Sealed []byte `json:"sealed" doc:"The OpenPGP message."`
 	// Names are those of the variables, sorted. None is what was sealed before names
 	// were told: nobody can approve that.
-	Names []string `json:"names,omitempty"`
+	Names []string `json:"names,omitempty" doc:"The names of the variables, sorted."`
 }
 
 // Named reports whether it says what it sets.
@@ -117,9 +118,17 @@ func (s *Secret) check() error {
 		return fmt.Errorf("it is empty")
 	}
 	for _, e := range s.Env {
-		if err := checkPair(e); err != nil {
+		if strings.IndexByte(e, '=') < 1 || checkText(e) != nil {
 			return fmt.Errorf("a variable is not of the form NAME=VALUE")
 		}
+	}
+	return nil
+}
+
+// checkText accepts what may become an argument of a process.
+func checkText(s string) error {
+	if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
+		return fmt.Errorf("%.60q is not UTF-8 without NUL", s)
 	}
 	return nil
 }

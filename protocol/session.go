@@ -1,38 +1,5 @@
 package protocol
 
-import (
-	"fmt"
-	"strings"
-)
-
-// TTY is the terminal of an interactive session, as it is at the start. Later
-// sizes come with what is typed.
-type TTY struct {
-	Rows int    `json:"rows"` // of the window, in characters
-	Cols int    `json:"cols"`
-	Term string `json:"term,omitzero"` // the value of TERM; empty is "dumb"
-	// Record keeps a recording of what the terminal prints. A host may record without
-	// being asked.
-	Record bool `json:"record,omitzero"`
-}
-
-// maxWindow is the largest size of a window, in characters.
-const maxWindow = 1<<16 - 1
-
-func (t *TTY) validate() error {
-	if t.Rows < 1 || t.Rows > maxWindow || t.Cols < 1 || t.Cols > maxWindow {
-		return fmt.Errorf("tty: a window of %d by %d characters is not between 1 by 1 and %d by %d", t.Rows, t.Cols, maxWindow, maxWindow)
-	}
-	const allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-"
-	if len(t.Term) > maxWord || strings.Trim(t.Term, allowed) != "" {
-		return fmt.Errorf("tty: %.70q is no type of a terminal", t.Term)
-	}
-	return nil
-}
-
-// Interactive reports whether the action is a session that people type in.
-func (k Kind) Interactive() bool { return k == KindAttach || k == KindContainerAttach }
-
 // MaxWho is how long the name of who types may be, in bytes.
 const MaxWho = 255
 

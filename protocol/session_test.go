@@ -51,10 +51,10 @@ func TestSessionSpecs(t *testing.T) {
 		"too many columns":  {`{"kind":"host.attach","tty":{"rows":24,"cols":65536}}`, "window"},
 		"a strange type":    {`{"kind":"host.attach","tty":{"rows":24,"cols":80,"term":"x;rm"}}`, "terminal"},
 		"an empty program":  {`{"kind":"host.attach","argv":[""],"tty":{"rows":24,"cols":80}}`, "argv"},
-		"a daemon":          {`{"kind":"host.attach","daemon":true,"tty":{"rows":24,"cols":80}}`, "session"},
-		"with input":        {`{"kind":"host.attach","stdin_bytes":5,"stdin_sha256":"` + protocol.Sum(nil).String() + `","tty":{"rows":24,"cols":80}}`, "session"},
-		"alone":             {`{"kind":"host.attach","exclusive":true,"tty":{"rows":24,"cols":80}}`, "session"},
-		"a mode of output":  {`{"kind":"host.attach","output":"stream","tty":{"rows":24,"cols":80}}`, "session"},
+		"a daemon":          {`{"kind":"host.attach","daemon":true,"tty":{"rows":24,"cols":80}}`, "daemon"},
+		"with input":        {`{"kind":"host.attach","stdin_bytes":5,"stdin_sha256":"` + protocol.Sum(nil).String() + `","tty":{"rows":24,"cols":80}}`, "stdin"},
+		"alone":             {`{"kind":"host.attach","exclusive":true,"tty":{"rows":24,"cols":80}}`, "exclusive"},
+		"a mode of output":  {`{"kind":"host.attach","output":"stream","tty":{"rows":24,"cols":80}}`, "output"},
 		"without container": {`{"kind":"container.attach","tty":{"rows":24,"cols":80}}`, "target"},
 	} {
 		_, err := protocol.DecodeSpec([]byte(c.spec))

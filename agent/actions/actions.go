@@ -207,7 +207,7 @@ func (a *Actions) AcceptSeq() uint64 { return a.newest }
 func (a *Actions) Needed() map[protocol.Digest]bool {
 	needed := make(map[protocol.Digest]bool)
 	for _, j := range a.jobs {
-		needed[j.spec.StdinSHA256] = true
+		needed[j.spec.Input().StdinSHA256] = true
 	}
 	return needed
 }

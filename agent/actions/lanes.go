@@ -51,18 +51,15 @@ type laneEntry struct {
 func laneOf(id protocol.ActionID, s *protocol.Spec) laneEntry {
 	info, _ := protocol.KindOf(s.Kind)
 	e := laneEntry{id: id, lane: info.Lane}
-	if s.Exclusive {
+	if protocol.ArgsOf[protocol.CommandArgs](s).Exclusive {
 		e.lane = protocol.LaneExclusive
 	}
 	if e.lane != protocol.LaneContainer && e.lane != protocol.LanePreempt {
 		return e
 	}
 	e.keys = []string{s.Target.String()}
-	switch s.Kind {
-	case protocol.KindCreate:
-		e.keys = append(e.keys, nameKey(s.Name))
-	case protocol.KindRename:
-		e.keys = append(e.keys, nameKey(s.NewName))
+	if name := s.Renames(); name != "" {
+		e.keys = append(e.keys, nameKey(name))
 	}
 	return e
 }
@@ -84,7 +81,7 @@ const nameKeys = "name "
 // naming adds the names that the container of an action has, or may have when it
 // begins, if the action frees them: an action that gives such a name comes after it.
 func (l *lanes) naming(e laneEntry, s *protocol.Spec, name protocol.ContainerName) laneEntry {
-	if s.Kind != protocol.KindDestroy && s.Kind != protocol.KindRename {
+	if info, _ := protocol.KindOf(s.Kind); info.Creates || !info.Removes && s.Renames() == "" {
 		return e
 	}
 	add := func(k string) {

@@ -32,14 +32,14 @@ func parseLane(t *testing.T, l *lanes, n int, s string) laneEntry {
 	case 'n':
 		spec = protocol.Spec{Kind: protocol.KindCreate, Target: ct(s[1]), Name: protocol.ContainerName(s[3:])}
 	case 'r':
-		spec = protocol.Spec{Kind: protocol.KindRename, Target: ct(s[1]), NewName: protocol.ContainerName(s[3:])}
+		spec = protocol.Spec{Kind: protocol.KindRename, Target: ct(s[1]), Args: &protocol.RenameArgs{NewName: protocol.ContainerName(s[3:])}}
 	case 'd':
 		spec = protocol.Spec{Kind: protocol.KindDestroy, Target: ct(s[1])}
 		name = protocol.ContainerName(s[3:])
 	case 's':
 		spec = protocol.Spec{Kind: protocol.KindStopNow, Target: ct(s[1])}
 	case 'x':
-		spec = protocol.Spec{Kind: protocol.KindRun, Exclusive: true}
+		spec = protocol.Spec{Kind: protocol.KindRun, Args: &protocol.CommandArgs{Exclusive: true}}
 	case 'h':
 		spec = protocol.Spec{Kind: protocol.KindRun}
 	case 't':

@@ -114,7 +114,7 @@ func New(cfg Config, loop Loop, a Actions, rooms Rooms) *Active {
 // Begin starts, or finds again, the command of an action. cancelling tells that its
 // end was asked for.
 func (a *Active) Begin(at Attempt, cancelling bool) {
-	c := &command{id: at.ID, attempt: at.Number, limit: at.Spec.Timeout(), daemon: at.Spec.Daemon, cancelling: cancelling, begunMS: a.cfg.BootMS()}
+	c := &command{id: at.ID, attempt: at.Number, limit: at.Spec.Timeout(), daemon: protocol.ArgsOf[protocol.CommandArgs](&at.Spec).Daemon, cancelling: cancelling, begunMS: a.cfg.BootMS()}
 	a.all[at.ID] = c
 	f := worker{Config: &a.cfg, Attempt: at, began: func(r Run) bool { return a.loop.Tell(func() { a.began(c, r) }) }}
 	a.loop.Beside(func(ctx context.Context) func() {

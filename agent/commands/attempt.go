@@ -118,33 +118,35 @@ func (c *worker) find(ctx context.Context) (Found, bool) {
 // them.
 func (c *worker) unseal() (protocol.Secret, error) {
 	cfg := c.Config
-	b, err := cfg.Unseal(c.Spec.SecretEnv.Sealed)
+	b, err := cfg.Unseal(c.Spec.Secret().Sealed)
 	if err != nil {
 		return protocol.Secret{}, errors.New("secret_env: it was not sealed to this host's key, or is damaged; ask again, so that it is sealed anew")
 	}
-	return protocol.OpenSecret(b, c.Spec.SecretEnv.Names, cfg.Fleet, cfg.Host, c.ID)
+	return protocol.OpenSecret(b, c.Spec.Secret().Names, cfg.Fleet, cfg.Host, c.ID)
 }
 
 // start starts the supervisor. The start of the attempt is durable.
 func (c *worker) start(ctx context.Context) (Run, *actions.Outcome) {
+	p := c.Spec.Process()
 	cmd := Command{
 		Action: c.ID, Attempt: c.Number, Supervisor: c.Supervisor,
-		Argv: c.Spec.Argv, Env: c.Spec.Env, Dir: c.Spec.Cwd, User: c.Spec.User, TimeoutMS: c.Spec.Timeout().Milliseconds(), Daemon: c.Spec.Daemon,
+		Argv: p.Argv, Env: p.Env, Dir: p.Cwd, User: p.User, TimeoutMS: c.Spec.Timeout().Milliseconds(),
+		Daemon: protocol.ArgsOf[protocol.CommandArgs](&c.Spec).Daemon,
 		WaitMS: waitOf(c.Spec),
 	}
-	if c.Spec.Files != nil {
+	if c.Spec.Files() != nil {
 		if bad := c.mover(ctx, &cmd); bad != nil {
 			return nil, bad
 		}
 	}
-	if c.Spec.SecretEnv != nil {
+	if c.Spec.Secret() != nil {
 		secret, err := c.unseal()
 		if err != nil {
 			return nil, noStart("%s", err)
 		}
 		cmd.SecretEnv = secret.Env
 	}
-	if tty := c.Spec.TTY; tty != nil {
+	if tty := protocol.ArgsOf[protocol.SessionArgs](&c.Spec).TTY; tty != nil {
 		cmd.Env = append([]string{"TERM=" + cmp.Or(tty.Term, "dumb")}, cmd.Env...)
 		cmd.Terminal = &rundir.Terminal{Rows: tty.Rows, Cols: tty.Cols, HangUpMS: terminal.HangUpAfter.Milliseconds()}
 		if cfg := c.Config; tty.Record || cfg.RecordSessions {
@@ -179,7 +181,7 @@ func (c *worker) start(ctx context.Context) (Run, *actions.Outcome) {
 
 // waitOf is for how long a command waits for those who follow it.
 func waitOf(s protocol.Spec) int64 {
-	if s.Output != protocol.OutputStream {
+	if s.OutputMode() != protocol.OutputStream {
 		return 0
 	}
 	return protocol.OutputPatience.Milliseconds()

@@ -23,9 +23,9 @@ func (h Handler) Admit(s *protocol.Spec) error {
 	switch {
 	case s.HasPayload() && !h.Fetches:
 		return fmt.Errorf("%w: input cannot be fetched here", actions.CodeUnsupported)
-	case s.SecretEnv != nil && !h.Unseals:
+	case s.Secret() != nil && !h.Unseals:
 		return fmt.Errorf("%w: secret values cannot be read here", actions.CodeUnsupported)
-	case info.Files && !h.Moves:
+	case info.Files() && !h.Moves:
 		return fmt.Errorf("%w: files cannot be moved here", actions.CodeUnsupported)
 	case h.Active == nil:
 		return fmt.Errorf("%w: commands cannot be run here", actions.CodeUnsupported)
@@ -38,7 +38,7 @@ func (h Handler) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	if h.Active == nil {
 		return queue.Change{}, &queue.Step{Event: protocol.EventFail, Detail: "this host runs no commands any more"}
 	}
-	if info, _ := protocol.KindOf(s.Kind); info.Target {
+	if info, _ := protocol.KindOf(s.Kind); info.OnContainer() {
 		if _, _, ok := h.Active.rooms.Find(s.Target); !ok {
 			return queue.Change{}, &queue.Step{Event: protocol.EventTargetGone}
 		}
@@ -53,11 +53,11 @@ func (h Handler) Begin(j *actions.Job) {
 		h.Active.rooms.Expect(act.ID, act.Attempt)
 	}
 	within := act.Within
-	if within == nil && s.Files != nil { // an earlier version let it in, which kept none
+	if within == nil && s.Files() != nil { // an earlier version let it in, which kept none
 		within = h.Active.rooms.Within(s, act.Requester)
 	}
 	at := Attempt{ID: act.ID, Number: act.Attempt, Spec: *s, Within: within, Found: j.Recovered()}
-	if info, _ := protocol.KindOf(s.Kind); info.Target {
+	if info, _ := protocol.KindOf(s.Kind); info.OnContainer() {
 		name, r, _ := h.Active.rooms.Find(s.Target)
 		at.Target = Target{Name: string(name), Runtime: r}
 	}

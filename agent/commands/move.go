@@ -33,10 +33,10 @@ type Move struct {
 // mover makes the command that moves files. It runs under a supervisor, as any
 // command, so that it outlives the agent, ends in time, and can be cancelled.
 func (c *worker) mover(ctx context.Context, cmd *Command) *actions.Outcome {
-	m := Move{Place: files.Place{Root: "/"}, Files: *c.Spec.Files, Temp: ".hostler-" + c.ID.String()}
+	m := Move{Place: files.Place{Root: "/"}, Files: *c.Spec.Files(), Temp: ".hostler-" + c.ID.String()}
 	m.Allowed = c.Within
 	info, _ := protocol.KindOf(c.Spec.Kind)
-	if info.Target {
+	if info.OnContainer() {
 		if bad := c.containerFiles(ctx, &m.Place); bad != nil {
 			return bad
 		}

@@ -36,9 +36,10 @@ func (h create) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	if err != nil || h.c.managed[s.Target] != nil || h.c.used(s.Name) {
 		return queue.Change{}, &queue.Step{Event: protocol.EventFail, Detail: fmt.Sprintf("a container %q exists on this host, or its id does", s.Name)}
 	}
+	args := protocol.ArgsOf[protocol.CreateArgs](s)
 	return keep(queue.Container{
-		CTID: s.Target, Name: s.Name, Runtime: r.Kind().String(), Class: cmp.Or(s.Class, classPinned), Intended: queue.Stopped,
-		Offline: cmp.Or(s.Offline, "keep"), Labels: slices.Sorted(slices.Values(s.Labels)), Template: s.Template,
+		CTID: s.Target, Name: s.Name, Runtime: r.Kind().String(), Class: cmp.Or(args.Class, classPinned), Intended: queue.Stopped,
+		Offline: cmp.Or(args.Offline, "keep"), Labels: slices.Sorted(slices.Values(args.Labels)), Template: args.Template,
 		MAC: container.MAC(container.CTID(s.Target.String())),
 	}), nil
 }
@@ -55,7 +56,7 @@ func (h create) Begin(j *actions.Job) {
 
 		Committed: o.rec.Made,
 	}
-	if o.spec.Start {
+	if protocol.ArgsOf[protocol.CreateArgs](o.spec).Start {
 		s.Steps = append(s.Steps, actions.Step{Do: func(ctx context.Context) (queue.Change, error) {
 			if err := o.start(ctx); err != nil {
 				return queue.Change{}, fmt.Errorf("it was created and does not start: %w", err)
@@ -82,7 +83,7 @@ func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 		return queue.Change{}, err
 	}
 	o.rec.Made = true
-	if o.spec.Start {
+	if protocol.ArgsOf[protocol.CreateArgs](o.spec).Start {
 		o.rec.Intended = queue.Running
 	}
 	return keep(o.rec), nil

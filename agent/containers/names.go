@@ -52,7 +52,7 @@ func (c *Containers) Misnamed(s *protocol.Spec, pending iter.Seq[*protocol.Spec]
 		case o.Kind == protocol.KindCreate:
 			names = append(names, o.Name)
 		case o.Kind == protocol.KindRename:
-			names = append(names, o.NewName)
+			names = append(names, o.Renames())
 		}
 	}
 	if len(names) == 0 || slices.Contains(names, s.Name) {

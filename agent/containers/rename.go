@@ -18,8 +18,8 @@ type rename struct{ verb }
 // renamed by an attempt that was interrupted after that.
 func (h rename) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	rec, end := h.record(s)
-	if end == nil && rec.Name != s.NewName && h.c.used(s.NewName) {
-		end = &queue.Step{Event: protocol.EventFail, Detail: fmt.Sprintf("a container %q exists on this host; choose another name, or remove it first", s.NewName)}
+	if end == nil && rec.Name != s.Renames() && h.c.used(s.Renames()) {
+		end = &queue.Step{Event: protocol.EventFail, Detail: fmt.Sprintf("a container %q exists on this host; choose another name, or remove it first", s.Renames())}
 	}
 	return queue.Change{}, end
 }
@@ -32,14 +32,14 @@ func (o *operation) rename(ctx context.Context) (queue.Change, error) {
 	if !ok {
 		return queue.Change{}, fmt.Errorf("%w: %s renames no containers here", container.ErrUnsupported, o.rec.Runtime)
 	}
-	id, name := container.CTID(o.rec.CTID.String()), string(o.spec.NewName)
+	id, name := container.CTID(o.rec.CTID.String()), string(o.spec.Renames())
 	if err := r.Rename(ctx, string(o.rec.Name), name, id); err != nil {
 		// Cut short, it may have its new name all the same: what is there decides.
 		if there := o.inspect(o.cfg.Loop.Work(), name); there.CTID != id {
 			return queue.Change{}, err
 		}
 	}
-	next := called(o.rec, o.spec.NewName)
+	next := called(o.rec, o.spec.Renames())
 	o.rec.Name = next.Name // for the look at it
 	return keep(next), nil
 }

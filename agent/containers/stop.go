@@ -54,7 +54,7 @@ func (h stopNow) Begin(j *actions.Job) {
 			return queue.Change{}, err
 		}
 		var err error
-		o.seen, err = o.runtime.Stop(ctx, string(o.rec.Name), time.Duration(o.spec.GraceMS)*time.Millisecond)
+		o.seen, err = o.runtime.Stop(ctx, string(o.rec.Name), o.asked())
 		if errors.Is(err, container.ErrNotFound) {
 			return queue.Change{}, nil // its creation or destruction was preempted: nothing of it runs
 		}

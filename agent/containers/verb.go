@@ -1,6 +1,7 @@
 package containers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -162,12 +163,14 @@ func (c *Containers) slow(o *operation) string {
 	return ""
 }
 
+// asked is the grace that the request names; zero if it names none.
+func (o *operation) asked() time.Duration {
+	return time.Duration(protocol.ArgsOf[protocol.StopArgs](o.spec).GraceMS) * time.Millisecond
+}
+
 // grace is how long the init of the container is asked before it is killed.
 func (o *operation) grace() time.Duration {
-	if o.spec.GraceMS > 0 {
-		return time.Duration(o.spec.GraceMS) * time.Millisecond
-	}
-	return defaultGrace
+	return cmp.Or(o.asked(), defaultGrace)
 }
 
 // lookAfter bounds the look at a container after an operation.

@@ -80,7 +80,7 @@ func newWorld(t *testing.T) *world {
 
 func runSpec(t testing.TB, argv ...string) []byte {
 	t.Helper()
-	return must[[]byte](t)(json.Marshal(protocol.Spec{Kind: protocol.KindRun, Argv: argv}))
+	return must[[]byte](t)(json.Marshal(protocol.Spec{Kind: protocol.KindRun, Args: protocol.Command(argv...)}))
 }
 
 // run asks for a command and waits for its end.

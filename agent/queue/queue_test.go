@@ -27,7 +27,7 @@ func action(n byte) protocol.ActionID { return protocol.NewActionID(int64(n), [1
 func ctid(n byte) protocol.CTID       { return protocol.NewCTID(int64(n), [10]byte{n}) }
 
 func spec(argv ...string) []byte {
-	b, err := json.Marshal(protocol.Spec{Kind: protocol.KindRun, Argv: argv})
+	b, err := json.Marshal(protocol.Spec{Kind: protocol.KindRun, Args: protocol.Command(argv...)})
 	if err != nil {
 		panic(err)
 	}

@@ -55,8 +55,8 @@ func (r *Relay) Lacks(s *protocol.Spec) bool {
 	if !s.HasPayload() {
 		return false
 	}
-	size, _, err := r.cfg.Payloads.Size(s.StdinSHA256)
-	return err != nil || size != s.StdinBytes
+	size, _, err := r.cfg.Payloads.Size(s.Input().StdinSHA256)
+	return err != nil || size != s.Input().StdinBytes
 }
 
 // Keep keeps the payload of an action, or fetches it if the action lacks it, until
@@ -67,7 +67,7 @@ func (r *Relay) Keep(id protocol.ActionID, s *protocol.Spec, lacks bool) {
 	}
 	p := r.payloads
 	p.kept++
-	p.needs[id] = need{digest: s.StdinSHA256, size: s.StdinBytes, order: p.kept, lacks: lacks}
+	p.needs[id] = need{digest: s.Input().StdinSHA256, size: s.Input().StdinBytes, order: p.kept, lacks: lacks}
 	if lacks {
 		p.want(id)
 	}
@@ -81,9 +81,9 @@ func (r *Relay) Payload(s *protocol.Spec) (string, error) {
 		return "", nil
 	}
 	if r.Lacks(s) {
-		return "", fmt.Errorf("its input %s: %w", s.StdinSHA256, fs.ErrNotExist)
+		return "", fmt.Errorf("its input %s: %w", s.Input().StdinSHA256, fs.ErrNotExist)
 	}
-	return r.cfg.Payloads.Path(s.StdinSHA256), nil
+	return r.cfg.Payloads.Path(s.Input().StdinSHA256), nil
 }
 
 // Sweep removes payloads that are not needed, of actions that ended while the disk or

@@ -157,7 +157,7 @@ func (r *Rights) Allowed(id protocol.ActionID, spec *protocol.Spec, o *queue.Ord
 	}
 	need := r.policy.Needs(r.request(spec, o.Requester))
 	o.Within = within(spec, need)
-	if spec.SecretEnv != nil && !spec.SecretEnv.Named() && need.Approvals > 0 {
+	if spec.Secret() != nil && !spec.Secret().Named() && need.Approvals > 0 {
 		r.Unapproved.Add(1)
 		return fmt.Errorf("%w: secret_env does not say which variables it sets, so nobody knows what was approved; ask with a newer hostler", protocol.ErrNotApproved)
 	}
@@ -186,7 +186,7 @@ func (r *Rights) Allowed(id protocol.ActionID, spec *protocol.Spec, o *queue.Ord
 // within are the directories to which a policy holds what it lets in: nil where
 // nothing is moved.
 func within(spec *protocol.Spec, need policy.Need) []string {
-	if spec.Files == nil {
+	if spec.Files() == nil {
 		return nil
 	}
 	return append([]string{}, need.Within...)

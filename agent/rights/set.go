@@ -20,8 +20,8 @@ func (r *Rights) admitPolicy(spec *protocol.Spec) (*policy.Policy, error) {
 	if r.cfg.Policies.Keep == nil {
 		return nil, fmt.Errorf("%w: this host is of no fleet, so nobody can sign for it; write the policy into its file", actions.CodeUnsupported)
 	}
-	x := r.documents()
-	d, signers, err := protocol.OpenPolicy(spec.Signed, x)
+	x, args := r.documents(), protocol.ArgsOf[protocol.PolicyArgs](spec)
+	d, signers, err := protocol.OpenPolicy(args.Signed, x)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", protocol.ErrNotApproved, err)
@@ -32,7 +32,7 @@ func (r *Rights) admitPolicy(spec *protocol.Spec) (*policy.Policy, error) {
 		Policy: r.policy, Number: r.kept.Number, Digest: protocol.Sum(r.kept.Text), Owners: r.cfg.Trust.Owners(), Host: r.cfg.Host,
 		Own: r.cfg.Policies.Own,
 	}
-	p, err := standing.Admit(d, signers, spec.Policy)
+	p, err := standing.Admit(d, signers, args.Policy)
 	if errors.Is(err, policy.ErrSame) {
 		return nil, nil
 	}
@@ -75,13 +75,13 @@ func (r *Rights) Begin(j *actions.Job) {
 
 // take keeps a policy and puts it into force.
 func (r *Rights) take(p *policy.Policy, j *actions.Job) error {
-	spec := j.Spec()
-	d, signers, err := protocol.OpenPolicy(spec.Signed, r.documents())
+	args := protocol.ArgsOf[protocol.PolicyArgs](j.Spec())
+	d, signers, err := protocol.OpenPolicy(args.Signed, r.documents())
 	if err != nil {
 		return err
 	}
 	next := r.kept
-	next.Number, next.Text, next.Signed = d.Number, spec.Policy, spec.Signed
+	next.Number, next.Text, next.Signed = d.Number, args.Policy, args.Signed
 	next.Taken = Taken{Action: j.Action().ID, Before: r.info.Number, Source: r.info.Source, Bypass: p.Bypass()}
 	for _, s := range signers {
 		next.Taken.SignedBy = append(next.Taken.SignedBy, s.Person)

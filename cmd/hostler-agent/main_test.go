@@ -118,7 +118,7 @@ func (s *site) start(t *testing.T) *exec.Cmd {
 // propose asks for a command and does not wait.
 func (s *site) propose(t testing.TB, argv ...string) api.Action {
 	t.Helper()
-	spec := must[[]byte](t)(json.Marshal(protocol.Spec{Kind: protocol.KindRun, Argv: argv, TimeoutMS: 60_000}))
+	spec := must[[]byte](t)(json.Marshal(protocol.Spec{Kind: protocol.KindRun, Args: &protocol.CommandArgs{Process: protocol.Process{Argv: argv}, TimeLimit: protocol.TimeLimit{TimeoutMS: 60_000}}}))
 	var a api.Action
 	if err := s.Post(t.Context(), "/v1/actions", nil, api.NewAction{Spec: spec}, &a); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 const closedFile = "version = 1\n[[rule]]\nkinds = ['*']\napprovals = 1\n"
 
 func runs(p *policy.Policy) policy.Need {
-	return p.Needs(policy.Request{Host: "edge-01", Spec: &protocol.Spec{Kind: protocol.KindRun, Argv: []string{"a"}}})
+	return p.Needs(policy.Request{Host: "edge-01", Spec: &protocol.Spec{Kind: protocol.KindRun, Args: protocol.Command("a")}})
 }
 
 // TestLocalPolicy reads root's file, and lets nobody do anything if it cannot be

@@ -32,7 +32,7 @@ func TestReplay(t *testing.T) {
 		"unreadable there":             {cast, unread, term.ExitFailed, []string{"its host reports no digest: it cannot be read on its host"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80, Record: true}})
+			spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, Args: &protocol.SessionArgs{TTY: &protocol.TTY{Rows: 24, Cols: 80, Record: true}}})
 			act, err := s.fleet.Coordinator().Actions().Propose(t.Context(), s.fleet.Admin(), actions.Request{Host: "edge-01", Spec: spec})
 			if err != nil {
 				t.Fatal(err)

@@ -309,8 +309,8 @@ func (s *site) obey(h *coordtest.Host, o coordtest.Order) {
 		return
 	}
 	word := string(spec.Kind)
-	if len(spec.Argv) > 0 {
-		word = spec.Argv[0]
+	if argv := spec.Process().Argv; len(argv) > 0 {
+		word = argv[0]
 	}
 	if word == "idle" || spec.Kind == protocol.KindAttach { // whoever asked for it plays its host
 		s.orders <- o
@@ -347,7 +347,7 @@ func (s *site) obey(h *coordtest.Host, o coordtest.Order) {
 		s.write(h, o, protocol.Stdout, []byte("begun\n"))
 		s.orders <- o
 	case string(protocol.KindHostPush):
-		switch spec.Files.Paths[0] {
+		switch spec.Files().Paths[0] {
 		case "/nodir/x":
 		case "/loud/x": // what controls a terminal is none of its words
 			words := []byte("a \x1b]0;b\x07\x1b[2J\nc")
@@ -364,7 +364,7 @@ func (s *site) obey(h *coordtest.Host, o coordtest.Order) {
 		r.Output = []protocol.Output{{FD: protocol.Stderr, Bytes: int64(len(words))}}
 		h.Report(r)
 	case string(protocol.KindHostPull), string(protocol.KindContainerPull):
-		s.pulled(h, o, spec.Files)
+		s.pulled(h, o, spec.Files())
 	case string(protocol.KindReset):
 		r := failed(o, protocol.EventFail, protocol.ReasonError, nil)
 		r.Detail = "the container does not start"

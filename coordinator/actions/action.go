@@ -125,7 +125,7 @@ type proposal struct {
 // its container is called otherwise. It is the id that counts there, and people
 // read the name. What the host has not told of it judges itself.
 func (r *Room) misnamed(ctx context.Context, id protocol.HostID, spec *protocol.Spec) (wrong, err error) {
-	if spec.Name == "" || spec.Target.IsZero() || spec.Kind == protocol.KindCreate {
+	if info, _ := protocol.KindOf(spec.Kind); spec.Name == "" || spec.Target.IsZero() || info.Creates {
 		return nil, nil
 	}
 	var h core.Host
@@ -407,11 +407,11 @@ func requestDetail(a core.Action) map[string]any {
 	if err != nil {
 		return d // an older kind; the digest says it all
 	}
-	if s.Files != nil {
-		d["paths"] = s.Files.Paths
+	if f := s.Files(); f != nil {
+		d["paths"] = f.Paths
 	}
 	if s.HasPayload() {
-		d["stdin_sha256"], d["stdin_bytes"] = s.StdinSHA256.String(), s.StdinBytes
+		d["stdin_sha256"], d["stdin_bytes"] = s.Input().StdinSHA256.String(), s.Input().StdinBytes
 	}
 	return d
 }

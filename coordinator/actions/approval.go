@@ -26,7 +26,7 @@ func (r *Room) judge(tx core.Tx, by core.Actor, a *core.Action, p *proposal) (er
 	if a.Needs, err = r.cfg.Policies.Needs(tx, by, a.Host, p.spec); err != nil {
 		return err
 	}
-	switch secret := p.spec.SecretEnv; {
+	switch secret := p.spec.Secret(); {
 	case p.misnamed != nil:
 		return p.misnamed
 	case secret != nil && !secret.Named() && len(a.Needs) > 0:

@@ -371,7 +371,9 @@ func (f *Fleet) Approval(k *Key, spec []byte, life time.Duration, change func(*p
 }
 
 // RunSpec returns the spec of a command on a host.
-func RunSpec(argv ...string) []byte { return Spec(protocol.Spec{Kind: protocol.KindRun, Argv: argv}) }
+func RunSpec(argv ...string) []byte {
+	return Spec(protocol.Spec{Kind: protocol.KindRun, Args: protocol.Command(argv...)})
+}
 
 // Spec returns the bytes of a spec.
 func Spec(s protocol.Spec) []byte {

@@ -59,7 +59,8 @@ func (r *Room) PutIntoForce(tx core.Tx, a core.Action) error {
 	if err != nil {
 		return nil // its host has another record under this id; heartbeats tell what is in force
 	}
-	return r.putLearnt(tx, a.Host, learnt{protocol.Sum(spec.Policy), spec.Policy})
+	text := protocol.ArgsOf[protocol.PolicyArgs](&spec).Policy
+	return r.putLearnt(tx, a.Host, learnt{protocol.Sum(text), text})
 }
 
 // Hear takes what a heartbeat says of the policy in force, and asks for its

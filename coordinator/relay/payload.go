@@ -139,16 +139,16 @@ func (p *Payloads) Has(s *protocol.Spec) error {
 	if !s.HasPayload() {
 		return nil
 	}
-	size, _, err := p.blobs.Size(s.StdinSHA256)
+	size, _, err := p.blobs.Size(s.Input().StdinSHA256)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: payload %s is not here: send it first, by PUT /v1/payloads/{sha256}", core.ErrInvalid, s.StdinSHA256)
+		return fmt.Errorf("%w: payload %s is not here: send it first, by PUT /v1/payloads/{sha256}", core.ErrInvalid, s.Input().StdinSHA256)
 	case err != nil:
 		return err
-	case size != s.StdinBytes:
-		return fmt.Errorf("%w: payload %s has %d bytes, not %d", core.ErrInvalid, s.StdinSHA256, size, s.StdinBytes)
+	case size != s.Input().StdinBytes:
+		return fmt.Errorf("%w: payload %s has %d bytes, not %d", core.ErrInvalid, s.Input().StdinSHA256, size, s.Input().StdinBytes)
 	}
-	return p.blobs.Use(s.StdinSHA256, time.Now())
+	return p.blobs.Use(s.Input().StdinSHA256, time.Now())
 }
 
 // SweepLoop removes payloads that nobody needs any more.
@@ -183,7 +183,7 @@ func (p *Payloads) sweep(ctx context.Context, before time.Time) error {
 			for _, a := range page {
 				f.Before = a.ID
 				if s, err := protocol.DecodeSpec(a.Spec); err == nil && s.HasPayload() {
-					needed[s.StdinSHA256] = true
+					needed[s.Input().StdinSHA256] = true
 				}
 			}
 		}

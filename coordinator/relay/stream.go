@@ -120,7 +120,7 @@ func (m *Outputs) use(ctx context.Context, a core.Action, id outputID) (*output,
 func (m *Outputs) load(ctx context.Context, a core.Action, id outputID) (*output, error) {
 	o := &output{id: id, host: a.Host, followers: make(map[*reader]int64)}
 	if spec, err := protocol.DecodeSpec(a.Spec); err == nil {
-		o.waits = spec.Output == protocol.OutputStream
+		o.waits = spec.OutputMode() == protocol.OutputStream
 	}
 	err := m.base.View(ctx, func(tx core.Tx) error {
 		held, err := tx.Outputs.Get(id.action, id.attempt, id.fd)

@@ -73,7 +73,7 @@ func exercises(s *site) []exercise {
 	theirs := coordtest.RunSpec("sleep", "7")
 	s.host.Report(protocol.Report{Action: torn.ID, Digest: protocol.Sum(theirs), Spec: theirs, Event: protocol.EventRetry, State: protocol.StateRunning, Attempt: 2})
 	shell, err := s.f.Coordinator().Actions().Propose(s.t.Context(), s.f.Admin(), actions.Request{
-		Host: "edge-07", Spec: coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}}),
+		Host: "edge-07", Spec: coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, Args: &protocol.SessionArgs{TTY: &protocol.TTY{Rows: 24, Cols: 80}}}),
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -222,7 +222,7 @@ func upgrade(req *http.Request) {
 // TestPagesOfOthers cannot type in anybody's session, nor can what is no websocket.
 func TestPagesOfOthers(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
-		spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}})
+		spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, Args: &protocol.SessionArgs{TTY: &protocol.TTY{Rows: 24, Cols: 80}}})
 		a, err := s.f.Coordinator().Actions().Propose(t.Context(), s.f.Admin(), actions.Request{Host: "edge-07", Spec: spec})
 		if err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 // session proposes a session in somebody's name.
 func (s *site) session(name string, role core.TokenRole) string {
 	s.t.Helper()
-	tty := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, TTY: &protocol.TTY{Rows: 24, Cols: 80}})
+	tty := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, Args: &protocol.SessionArgs{TTY: &protocol.TTY{Rows: 24, Cols: 80}}})
 	a, err := s.f.Coordinator().Actions().Propose(s.t.Context(), core.Actor{Name: name, Role: role}, actions.Request{Host: "edge-07", Spec: tty})
 	if err != nil {
 		s.t.Fatal(err)

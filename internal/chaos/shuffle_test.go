@@ -67,7 +67,7 @@ func (w *world) everything() {
 		r := rand.New(rand.NewPCG(w.r.Uint64(), w.r.Uint64()))
 		ask := func(s protocol.Spec) asked { return asked{id: actionID(r), host: h, spec: s} }
 		run := func(argv ...string) asked {
-			return ask(protocol.Spec{Kind: protocol.KindRun, Argv: argv, TimeoutMS: protocol.NoTimeout})
+			return ask(protocol.Spec{Kind: protocol.KindRun, Args: &protocol.CommandArgs{Process: protocol.Process{Argv: argv}, TimeLimit: protocol.TimeLimit{TimeoutMS: protocol.NoTimeout}}})
 		}
 		for _, patience := range []time.Duration{0, time.Millisecond, time.Second, 10 * time.Second} {
 			w.want(run("hang"), true, patience)
@@ -79,13 +79,13 @@ func (w *world) everything() {
 		read.followed = new([]byte)
 		w.want(read, false, 0)
 		ct := protocol.NewCTID(1, [10]byte{h.id[len(h.id)-1], byte(r.IntN(200))})
-		w.want(ask(protocol.Spec{Kind: protocol.KindCreate, Target: ct, Name: "ct-1", Template: "busybox", Start: true}), false, 0)
+		w.want(ask(protocol.Spec{Kind: protocol.KindCreate, Target: ct, Name: "ct-1", Args: &protocol.CreateArgs{Template: "busybox", Start: true}}), false, 0)
 		for _, k := range []protocol.Kind{protocol.KindStop, protocol.KindStart, protocol.KindStopNow, protocol.KindReset, protocol.KindStopNow, protocol.KindDestroy} {
 			w.want(ask(protocol.Spec{Kind: k, Target: ct}), false, 0)
 		}
 	}
 	for range stream.Window / 4 {
-		w.want(asked{id: actionID(w.r), host: w.hosts[0], spec: protocol.Spec{Kind: protocol.KindRun, Argv: []string{"true"}, TimeoutMS: protocol.NoTimeout}}, false, 0)
+		w.want(asked{id: actionID(w.r), host: w.hosts[0], spec: protocol.Spec{Kind: protocol.KindRun, Args: &protocol.CommandArgs{Process: protocol.Process{Argv: []string{"true"}}, TimeLimit: protocol.TimeLimit{TimeoutMS: protocol.NoTimeout}}}}, false, 0)
 	}
 }
 

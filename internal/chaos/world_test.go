@@ -330,10 +330,10 @@ var ann = core.Actor{Name: "ann", Role: core.RoleAdmin}
 // and tools do; some change their minds.
 func (w *world) ask(r *rand.Rand, h *host) {
 	a := asked{id: actionID(r), host: h, spec: w.spec(r, h)}
-	cancel := a.spec.Kind == protocol.KindRun && (a.spec.Argv[0] == "hang" || r.IntN(4) == 0)
-	follow := a.spec.Kind == protocol.KindRun && a.spec.Argv[0] == "print" && r.IntN(2) == 0
+	cancel := a.spec.Kind == protocol.KindRun && (a.spec.Process().Argv[0] == "hang" || r.IntN(4) == 0)
+	follow := a.spec.Kind == protocol.KindRun && a.spec.Process().Argv[0] == "print" && r.IntN(2) == 0
 	if follow {
-		a.spec.Argv[1] += "0" // only who follows gets all of so much
+		a.spec.Process().Argv[1] += "0" // only who follows gets all of so much
 		a.followed = new([]byte)
 	}
 	patience := time.Duration(r.IntN(30_000)) * time.Millisecond
@@ -413,8 +413,8 @@ func (w *world) local(r *rand.Rand, h *host) {
 		return
 	}
 	a := asked{id: actionID(r), host: h, spec: w.spec(r, h)}
-	if a.spec.Kind != protocol.KindRun || a.spec.Argv[0] == "hang" {
-		a.spec = protocol.Spec{Kind: protocol.KindRun, Argv: []string{"true"}}
+	if a.spec.Kind != protocol.KindRun || a.spec.Process().Argv[0] == "hang" {
+		a.spec = protocol.Spec{Kind: protocol.KindRun, Args: protocol.Command("true")}
 	}
 	if _, err := h.agent.Propose(context.Background(), a.id, encode(a.spec), "root"); err != nil {
 		w.t.Errorf("a local request was refused: %v", err)
@@ -436,7 +436,7 @@ func actionID(r *rand.Rand) protocol.ActionID {
 // spec draws something to do.
 func (w *world) spec(r *rand.Rand, h *host) protocol.Spec {
 	run := func(argv ...string) protocol.Spec {
-		return protocol.Spec{Kind: protocol.KindRun, Argv: argv, TimeoutMS: protocol.NoTimeout}
+		return protocol.Spec{Kind: protocol.KindRun, Args: &protocol.CommandArgs{Process: protocol.Process{Argv: argv}, TimeLimit: protocol.TimeLimit{TimeoutMS: protocol.NoTimeout}}}
 	}
 	ct := 1 + r.IntN(2)
 	target := protocol.NewCTID(int64(ct), [10]byte{h.id[len(h.id)-1], byte(r.IntN(2))})
@@ -452,7 +452,7 @@ func (w *world) spec(r *rand.Rand, h *host) protocol.Spec {
 	case 6:
 		return protocol.Spec{Kind: protocol.KindPing}
 	case 7:
-		return protocol.Spec{Kind: protocol.KindCreate, Target: target, Name: protocol.ContainerName(fmt.Sprint("ct-", ct)), Template: "busybox", Start: r.IntN(2) == 0}
+		return protocol.Spec{Kind: protocol.KindCreate, Target: target, Name: protocol.ContainerName(fmt.Sprint("ct-", ct)), Args: &protocol.CreateArgs{Template: "busybox", Start: r.IntN(2) == 0}}
 	case 8, 9, 10:
 		kinds := []protocol.Kind{protocol.KindStart, protocol.KindStop, protocol.KindDestroy, protocol.KindReset, protocol.KindReset}
 		return protocol.Spec{Kind: kinds[r.IntN(len(kinds))], Target: target}

@@ -140,7 +140,7 @@ func (b *bench) idleMemory(ctx context.Context) (float64, error) {
 
 // runTrue and ping are the requests of most figures.
 func runTrue() ([]byte, error) {
-	return request(protocol.Spec{Kind: protocol.KindRun, Argv: []string{"/bin/true"}})
+	return request(protocol.Spec{Kind: protocol.KindRun, Args: protocol.Command("/bin/true")})
 }
 
 func ping() ([]byte, error) { return request(protocol.Spec{Kind: protocol.KindPing}) }
@@ -345,8 +345,8 @@ func (b *bench) containerOrders(ctx context.Context) (start, stop, command []byt
 	id := all[0].CTID
 	specs := []protocol.Spec{
 		{Kind: protocol.KindStart, Target: id, Name: container},
-		{Kind: protocol.KindStop, Target: id, Name: container, GraceMS: 1},
-		{Kind: protocol.KindExec, Target: id, Name: container, Argv: []string{"true"}},
+		{Kind: protocol.KindStop, Target: id, Name: container, Args: &protocol.StopArgs{GraceMS: 1}},
+		{Kind: protocol.KindExec, Target: id, Name: container, Args: protocol.Command("true")},
 	}
 	requests := make([][]byte, len(specs))
 	for i, s := range specs {

@@ -40,7 +40,7 @@ func (b *bench) outputs(ctx context.Context) error {
 
 // say is a command whose output is followed from its request on.
 func (b *bench) say(ctx context.Context, argv ...string) (id string, err error) {
-	body, err := request(protocol.Spec{Kind: protocol.KindRun, Argv: argv, Output: protocol.OutputStream, TimeoutMS: protocol.NoTimeout})
+	body, err := request(protocol.Spec{Kind: protocol.KindRun, Args: &protocol.CommandArgs{Process: protocol.Process{Argv: argv}, OutputOption: protocol.OutputOption{Output: protocol.OutputStream}, TimeLimit: protocol.TimeLimit{TimeoutMS: protocol.NoTimeout}}})
 	if err != nil {
 		return "", err
 	}

@@ -26,11 +26,12 @@ func (b *bench) stdin(ctx context.Context) error {
 		if err := b.probe.upload(ctx, sum, data); err != nil {
 			return nil, err
 		}
-		s := protocol.Spec{Kind: protocol.KindRun, Argv: []string{"wc", "-c"}, StdinBytes: int64(len(data)), TimeoutMS: protocol.NoTimeout}
-		if err := s.StdinSHA256.UnmarshalText([]byte(sum)); err != nil {
+		command := protocol.Command("wc", "-c")
+		command.StdinBytes, command.TimeoutMS = int64(len(data)), protocol.NoTimeout
+		if err := command.StdinSHA256.UnmarshalText([]byte(sum)); err != nil {
 			return nil, err
 		}
-		body, err := request(s)
+		body, err := request(protocol.Spec{Kind: protocol.KindRun, Args: command})
 		if err != nil {
 			return nil, err
 		}

@@ -232,23 +232,23 @@ func (a *commands) showBundle(b bundle) {
 			a.Say("  %-10s %s", name+":", term.Printable(value))
 		}
 	}
-	s := b.decoded
+	s, p := &b.decoded, b.decoded.Process()
 	a.Say("%s", s.Kind)
-	line("command", quotedWords(s.Argv))
-	if len(s.Argv) > 0 || s.TTY != nil {
-		line("user", cmp.Or(s.User, "root"))
-		line("directory", cmp.Or(s.Cwd, "/"))
-		line("variables", quotedWords(s.Env))
+	line("command", quotedWords(p.Argv))
+	if len(p.Argv) > 0 || s.Kind.Interactive() {
+		line("user", cmp.Or(p.User, "root"))
+		line("directory", cmp.Or(p.Cwd, "/"))
+		line("variables", quotedWords(p.Env))
 	}
-	switch {
-	case s.SecretEnv == nil:
-	case s.SecretEnv.Named():
-		line("secret", quotedWords(s.SecretEnv.Names)+", whose values only the host can read")
+	switch secret := s.Secret(); {
+	case secret == nil:
+	case secret.Named():
+		line("secret", quotedWords(secret.Names)+", whose values only the host can read")
 	default:
 		line("secret", "variables that only the host can read: they can change the command completely")
 	}
-	if s.HasPayload() {
-		line("stdin", fmt.Sprintf("%d bytes, SHA-256 %s, which cannot be shown here", s.StdinBytes, s.StdinSHA256))
+	if in := s.Input(); s.HasPayload() {
+		line("stdin", fmt.Sprintf("%d bytes, SHA-256 %s, which cannot be shown here", in.StdinBytes, in.StdinSHA256))
 	}
 	for _, c := range b.containers() {
 		line("container", c)

@@ -61,7 +61,7 @@ func TestApproverSeesWhichContainer(t *testing.T) {
 		{"edge-01", protocol.Spec{Kind: protocol.KindDestroy, Target: web}, "container: web " + web.String() + "\n"},
 		{"edge-01", protocol.Spec{Kind: protocol.KindDestroy, Target: web, Name: "scratch"}, "container: web " + web.String() + ` on host edge-01; NOT "scratch", as the requester calls it`},
 		{"edge-02", protocol.Spec{Kind: protocol.KindDestroy, Target: web, Name: "scratch"}, "container: " + web.String() + `, of which host edge-02 has reported nothing; the requester calls it "scratch", which is not verified`},
-		{"edge-02", protocol.Spec{Kind: protocol.KindCreate, Target: web, Name: "scratch", Template: "busybox"}, "container: a new one, scratch " + web.String() + "\n"},
+		{"edge-02", protocol.Spec{Kind: protocol.KindCreate, Target: web, Name: "scratch", Args: &protocol.CreateArgs{Template: "busybox"}}, "container: a new one, scratch " + web.String() + "\n"},
 	} {
 		if got := shownOf(t, x.spec, x.host); !strings.Contains(got, x.want) {
 			t.Errorf("%s of %q on %s is shown as\n%s\nwant %q", x.spec.Kind, x.spec.Name, x.host, got, x.want)
@@ -72,23 +72,23 @@ func TestApproverSeesWhichContainer(t *testing.T) {
 // TestApproverSeesWhatMakesTheCommand: the same command is another one with other
 // variables, so who signs sees their values, or that nobody can.
 func TestApproverSeesWhatMakesTheCommand(t *testing.T) {
-	run := protocol.Spec{
-		Kind: protocol.KindRun, Argv: []string{"sh", "-c", "true\nrm /x"}, Env: []string{"A=b", "BASH_ENV=/tmp/it is", "C=\u202ed"},
-		StdinBytes: 12, StdinSHA256: protocol.Digest{0xab},
-		SecretEnv: &protocol.Sealed{Sealed: []byte("x"), Names: []string{"LD_PRELOAD", "TOKEN"}},
+	sealed := func(names ...string) protocol.Spec {
+		return protocol.Spec{Kind: protocol.KindRun, Args: &protocol.CommandArgs{
+			Process: protocol.Process{Argv: []string{"sh", "-c", "true\nrm /x"}, Env: []string{"A=b", "BASH_ENV=/tmp/it is", "C=\u202ed"}},
+			Input:   protocol.Input{StdinBytes: 12, StdinSHA256: protocol.Digest{0xab}},
+			Secrets: protocol.Secrets{SecretEnv: &protocol.Sealed{Sealed: []byte("x"), Names: names}},
+		}}
 	}
-	nameless := run
-	nameless.SecretEnv = &protocol.Sealed{Sealed: []byte("x")}
-	session := protocol.Spec{Kind: protocol.KindAttach, User: "1000:1000", Env: []string{"ENV=/tmp/x"}, TTY: &protocol.TTY{Rows: 24, Cols: 80}}
+	session := protocol.Spec{Kind: protocol.KindAttach, Args: &protocol.SessionArgs{Process: protocol.Process{User: "1000:1000", Env: []string{"ENV=/tmp/x"}}, TTY: &protocol.TTY{Rows: 24, Cols: 80}}}
 	for _, x := range []struct {
 		spec protocol.Spec
 		want []string
 	}{
-		{run, []string{
+		{sealed("LD_PRELOAD", "TOKEN"), []string{
 			`command:   sh -c "true\nrm /x"`, `variables: A=b 'BASH_ENV=/tmp/it is' "C=\u202ed"`,
 			"secret:    LD_PRELOAD TOKEN, whose values only the host can read", "stdin:     12 bytes, SHA-256 ab00", ", which cannot be shown here",
 		}},
-		{nameless, []string{"secret:    variables that only the host can read"}},
+		{sealed(), []string{"secret:    variables that only the host can read"}},
 		{session, []string{"user:      1000:1000", "variables: ENV=/tmp/x"}},
 	} {
 		got := shownOf(t, x.spec, "edge-01")

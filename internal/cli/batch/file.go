@@ -260,12 +260,11 @@ func (k *knownPlaces) plan(ctx context.Context, op batchfile.Operation, id proto
 	if !k.hosts[host] {
 		return p, nil, fmt.Errorf("there is no approved host %s", host)
 	}
-	s := protocol.Spec{
-		Name: protocol.ContainerName(name), Argv: op.Argv, User: op.User, Cwd: op.Cwd, Env: op.Env, TimeoutMS: op.Timeout.Milliseconds(),
-		Exclusive: op.Exclusive, Template: op.Template, Class: op.Class, Labels: op.Labels, Start: op.Started, GraceMS: op.Grace.Milliseconds(),
-	}
+	s := protocol.Spec{Name: protocol.ContainerName(name), Args: argsOf(op)}
 	if op.NoTimeout {
-		s.TimeoutMS = protocol.NoTimeout
+		s.SetTimeLimit(protocol.NoTimeout)
+	} else {
+		s.SetTimeLimit(op.Timeout.Milliseconds())
 	}
 	s.Kind = map[batchfile.Verb]protocol.Kind{
 		batchfile.Ping: protocol.KindPing, batchfile.Run: protocol.KindRun, batchfile.Push: protocol.KindHostPush, batchfile.Pull: protocol.KindHostPull,
@@ -286,6 +285,24 @@ func (k *knownPlaces) plan(ctx context.Context, op batchfile.Operation, id proto
 	}
 	p.Spec, err = dispatch.EncodeSpec(s)
 	return p, m, err
+}
+
+// argsOf are the arguments of an operation. What its verb does not take is not in
+// it, for the reader of the file has refused that.
+func argsOf(op batchfile.Operation) protocol.Args {
+	switch op.Verb {
+	case batchfile.Run, batchfile.Exec:
+		return &protocol.CommandArgs{Process: protocol.Process{Argv: op.Argv, User: op.User, Cwd: op.Cwd, Env: op.Env}, Exclusive: op.Exclusive}
+	case batchfile.Create:
+		return &protocol.CreateArgs{Template: op.Template, Class: op.Class, Labels: op.Labels, Start: op.Started}
+	case batchfile.Stop, batchfile.Remove:
+		return &protocol.StopArgs{GraceMS: op.Grace.Milliseconds()}
+	case batchfile.Push:
+		return &protocol.PushArgs{Files: new(protocol.FileArgs)}
+	case batchfile.Pull:
+		return &protocol.PullArgs{Files: new(protocol.FileArgs), OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}
+	}
+	return nil
 }
 
 // container finds the container of an operation. The id of a new one follows from

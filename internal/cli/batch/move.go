@@ -59,10 +59,7 @@ func localPath(dir, name string) string {
 
 // describe puts the copy into a spec.
 func (m *move) describe(s *protocol.Spec) {
-	s.Files = &m.files
-	if m.pull != nil {
-		s.Output = protocol.OutputStream
-	}
+	*s.Files() = m.files
 	m.payload.Describe(s)
 }
 

@@ -158,7 +158,7 @@ a reboot, a stopped one is not.`,
 		a.Random(random[:])
 		return a.Do(cmd.Context(), r, c, name, "create "+name.String(), "there", protocol.Spec{
 			Kind: protocol.KindCreate, Target: protocol.NewCTID(a.Now().UnixMilli(), random), Name: called,
-			Template: template, Class: class, Labels: labels, Start: start,
+			Args: &protocol.CreateArgs{Template: template, Class: class, Labels: labels, Start: start},
 		})
 	}
 	return cmd
@@ -290,7 +290,7 @@ actions keep their place.`,
 		if now {
 			kind = protocol.KindStopNow
 		}
-		return protocol.Spec{Kind: kind, GraceMS: grace.Value.Milliseconds()}, nil
+		return protocol.Spec{Kind: kind, Args: &protocol.StopArgs{GraceMS: grace.Value.Milliseconds()}}, nil
 	})
 }
 
@@ -314,7 +314,8 @@ waiting actions stay.`,
 			return term.Cannot(what, err)
 		}
 		return a.Do(ctx, r, c, name, what, "renamed to "+args[1], protocol.Spec{
-			Kind: protocol.KindRename, Target: id, Name: protocol.ContainerName(name.Name), NewName: to,
+			Kind: protocol.KindRename, Target: id, Name: protocol.ContainerName(name.Name),
+			Args: &protocol.RenameArgs{NewName: to},
 		})
 	}
 	return cmd

@@ -93,7 +93,7 @@ func NewPayload(f *os.File, name string) (*Payload, error) {
 // Describe names the payload in a spec.
 func (p *Payload) Describe(s *protocol.Spec) {
 	if p != nil && p.Size > 0 {
-		s.StdinSHA256, s.StdinBytes = p.digest, p.Size
+		s.SetInput(p.digest, p.Size)
 	}
 }
 

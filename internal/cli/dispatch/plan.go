@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -103,11 +102,7 @@ func EncodeSpec(s protocol.Spec) ([]byte, error) {
 // checkUTF8 refuses what JSON cannot carry. Its encoder would put something else
 // in the place of such bytes, and another command would run than was asked for.
 func checkUTF8(s protocol.Spec) error {
-	texts := slices.Concat([]string{s.User, s.Cwd, s.Template}, s.Argv, s.Env, s.Labels)
-	if s.Files != nil {
-		texts = slices.Concat(texts, []string{s.Files.Name, s.Files.Owner}, s.Files.Paths)
-	}
-	for _, t := range texts {
+	for _, t := range s.Texts() {
 		if !utf8.ValidString(t) {
 			return &term.Failure{
 				Code: term.ExitUsage, What: fmt.Sprintf("%.60q is not UTF-8", t),

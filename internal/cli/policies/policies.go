@@ -329,7 +329,7 @@ func policySpec(file string) (protocol.Spec, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return protocol.Spec{}, &term.Failure{Code: term.ExitRefused, What: "there is no signature of " + file, Next: "hostler policy sign " + file + " --number N", Err: err}
 	}
-	return protocol.Spec{Kind: protocol.KindPolicySet, Policy: text, Signed: signed}, err
+	return protocol.Spec{Kind: protocol.KindPolicySet, Args: &protocol.PolicyArgs{Policy: text, Signed: signed}}, err
 }
 
 // policyView is the policy of a host.

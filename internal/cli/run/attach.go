@@ -276,7 +276,7 @@ func (a *commands) sessionSpec(c *command, kind protocol.Kind, target protocol.C
 		return nil, fmt.Errorf("the size of the terminal: %w", err)
 	}
 	t := &protocol.TTY{Rows: max(1, int(size.Rows)), Cols: max(1, int(size.Cols)), Term: a.Getenv("TERM"), Record: c.record}
-	return c.encode(protocol.Spec{Kind: kind, Target: target, Name: name, Argv: argv, TTY: t})
+	return c.encode(protocol.Spec{Kind: kind, Target: target, Name: name, Args: &protocol.SessionArgs{Process: protocol.Process{Argv: argv}, TTY: t}})
 }
 
 // session begins a session and takes part in it.

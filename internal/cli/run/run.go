@@ -78,11 +78,12 @@ func asHostler(err error) error {
 
 // spec returns what is to be done.
 func (c *command) spec(kind protocol.Kind, target protocol.CTID, name protocol.ContainerName, argv []string) ([]byte, error) {
-	s := protocol.Spec{Kind: kind, Target: target, Name: name, Argv: argv, Exclusive: c.exclusive, Daemon: c.daemon}
+	args := protocol.Command(argv...)
+	args.Exclusive, args.Daemon = c.exclusive, c.daemon
 	if !c.noWait && !c.many && !c.daemon {
-		s.Output = protocol.OutputStream // we follow all of it
+		args.Output = protocol.OutputStream // we follow all of it
 	}
-	return c.encode(s)
+	return c.encode(protocol.Spec{Kind: kind, Target: target, Name: name, Args: args})
 }
 
 // encode fills in how to run.
@@ -90,15 +91,15 @@ func (c *command) encode(s protocol.Spec) ([]byte, error) {
 	if err := conn.CheckPairs("env", c.env); err != nil {
 		return nil, term.Usage("", "%s", err)
 	}
-	if c.record && !c.tty && s.TTY == nil {
+	if c.record && !c.tty && !s.Kind.Interactive() {
 		return nil, term.Usage("", "--record is for sessions: add -t")
 	}
-	s.User, s.Cwd, s.Env = c.user, c.cwd, c.env
+	s.SetProcess(protocol.Process{Argv: s.Process().Argv, User: c.user, Cwd: c.cwd, Env: c.env})
 	switch {
 	case c.timeout.None:
-		s.TimeoutMS = protocol.NoTimeout
+		s.SetTimeLimit(protocol.NoTimeout)
 	case c.timeout.Value > 0:
-		s.TimeoutMS = max(c.timeout.Value.Milliseconds(), 1)
+		s.SetTimeLimit(max(c.timeout.Value.Milliseconds(), 1))
 	}
 	c.input.Describe(&s)
 	return dispatch.EncodeSpec(s)

@@ -48,7 +48,7 @@ func (a *commands) sealEnv(ctx context.Context, r *conn.Remote, c *command, host
 	if err != nil {
 		return nil, err
 	}
-	s.SecretEnv = &protocol.Sealed{Sealed: sealed, Names: secret.Names()}
+	s.SetSecret(&protocol.Sealed{Sealed: sealed, Names: secret.Names()})
 	return dispatch.EncodeSpec(s)
 }
 

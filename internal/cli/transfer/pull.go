@@ -69,7 +69,7 @@ func (a *Files) pull(ctx context.Context, t *transfer, from []RemotePath, to str
 		return err
 	}
 	for _, p := range from {
-		s := protocol.Spec{Files: &protocol.FileArgs{Paths: []string{p.Path}}, Output: protocol.OutputStream}
+		s := protocol.Spec{Args: &protocol.PullArgs{Files: &protocol.FileArgs{Paths: []string{p.Path}}, OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}}
 		if s, err = a.fileSpec(ctx, r, t, p, protocol.KindHostPull, protocol.KindContainerPull, s); err != nil {
 			return err
 		}
@@ -173,9 +173,10 @@ func (p *Pulling) staged(do func(root *os.Root) error) error {
 func (p *Pulling) fetch(ctx context.Context, root *os.Root) error {
 	for {
 		have := p.stage.Size()
-		p.spec.Files.Have, p.spec.Files.HaveSHA256 = have, protocol.Digest{}
+		f := p.spec.Files()
+		f.Have, f.HaveSHA256 = have, protocol.Digest{}
 		if have > 0 {
-			p.spec.Files.HaveSHA256 = p.stage.Sum()
+			f.HaveSHA256 = p.stage.Sum()
 			p.Files.Say("%s: continuing after %s", p.From, term.Size(have))
 		}
 		spec, err := dispatch.EncodeSpec(p.spec)

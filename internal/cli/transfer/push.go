@@ -74,9 +74,9 @@ func transferFlags(cmd *cobra.Command) *transfer {
 func (a *Files) fileSpec(ctx context.Context, r *conn.Remote, t *transfer, where RemotePath, onHost, inContainer protocol.Kind, s protocol.Spec) (protocol.Spec, error) {
 	switch {
 	case t.timeout.None:
-		s.TimeoutMS = protocol.NoTimeout
+		s.SetTimeLimit(protocol.NoTimeout)
 	case t.timeout.Value > 0:
-		s.TimeoutMS = max(t.timeout.Value.Milliseconds(), 1)
+		s.SetTimeLimit(max(t.timeout.Value.Milliseconds(), 1))
 	}
 	s.Kind = onHost
 	if where.Container == "" {
@@ -141,7 +141,7 @@ func (a *Files) push(ctx context.Context, t *transfer, from []string, to RemoteP
 	if err != nil {
 		return err
 	}
-	s := protocol.Spec{Files: &f}
+	s := protocol.Spec{Args: &protocol.PushArgs{Files: &f}}
 	p.Describe(&s)
 	if s, err = a.fileSpec(ctx, r, t, to, protocol.KindHostPush, protocol.KindContainerPush, s); err != nil {
 		return err

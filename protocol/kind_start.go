@@ -1,0 +1,8 @@
+package protocol
+
+// KindStart starts a container and keeps it running.
+const KindStart Kind = "container.start"
+
+func kindStart() KindInfo {
+	return lifecycle(KindStart, "Start a container and keep it running.", new(NoArgs))
+}
