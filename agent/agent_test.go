@@ -14,6 +14,7 @@ import (
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/fresh"
 )
 
 func TestHelloPrecedesEverything(t *testing.T) {
@@ -577,7 +578,7 @@ func TestCoordinatorRestartIsGreeted(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.coord.see(func() {
 			w.coord.term.Counter = 5
-			w.coord.gate = protocol.HostGate{}
+			w.coord.gate = fresh.HostGate{}
 			w.coord.presences = nil
 			s := protocol.CoordinatorState{Header: w.coord.header(protocol.TypeCoordinator), Online: true}
 			s.To, s.Seq = protocol.Everybody, w.coord.next()
@@ -603,7 +604,7 @@ func TestSilentCoordinatorIsGreetedAgain(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.coord.see(func() { // it was started anew, and nobody heard of it
 			w.coord.term.Counter = 5
-			w.coord.gate, w.coord.heard = protocol.HostGate{}, protocol.Seq{}
+			w.coord.gate, w.coord.heard = fresh.HostGate{}, protocol.Seq{}
 		})
 		w.coord.order(actionID(1), command("true"))
 		w.pass(30 * time.Second)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/fresh"
 	"github.com/hostler-io/hostler/protocol/stream"
 	"github.com/hostler-io/hostler/terminal"
 )
@@ -22,7 +23,7 @@ type peer struct {
 	store protocol.StoreID
 	term  protocol.Term
 	k     uint64
-	gate  protocol.HostGate
+	gate  fresh.HostGate
 	heard protocol.Seq
 	hello *protocol.Hello
 	sent  map[protocol.Stream]protocol.Position

@@ -20,6 +20,7 @@ import (
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
+	"github.com/hostler-io/hostler/protocol/fresh"
 )
 
 // realm is a fleet with real keys, and a host's trust in it. The host's own key
@@ -331,7 +332,7 @@ func TestForgottenActionsAreNotApprovedAgain(t *testing.T) {
 			w.coord.term.Counter++
 			w.coord.store = protocol.StoreID{8}
 			w.coord.reset()
-			w.coord.gate, w.coord.heard = protocol.HostGate{}, protocol.Seq{}
+			w.coord.gate, w.coord.heard = fresh.HostGate{}, protocol.Seq{}
 			w.coord.reports, w.coord.have = nil, make(map[protocol.Stream]protocol.Position)
 		})
 		w.run(must(queue.Create(context.Background(), queue.Config{Path: w.path}, protocol.StoreID{2})))

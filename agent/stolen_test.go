@@ -14,6 +14,7 @@ import (
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/fresh"
 )
 
 // reserved lets nobody do anything but ping without two of three persons.
@@ -360,7 +361,7 @@ func (h *thief) beginAnew(run []byte, used []protocol.OrderApproval) {
 			h.w.coord.store = protocol.StoreID{store}
 			h.w.coord.reset()
 			if memory {
-				h.w.coord.gate, h.w.coord.heard = protocol.HostGate{}, protocol.Seq{}
+				h.w.coord.gate, h.w.coord.heard = fresh.HostGate{}, protocol.Seq{}
 				h.w.coord.have = make(map[protocol.Stream]protocol.Position)
 			}
 		})

@@ -110,3 +110,9 @@ func (h *Header) noItem() bool {
 func (h *Header) noChunk() bool {
 	return h.Action.IsZero() && h.Attempt == 0 && h.FD == "" && h.Offset == 0 && h.Gone == 0 && h.Size == 0 && h.SHA256.IsZero()
 }
+
+// IsHello reports whether the header of a presence is that of a hello: the
+// only message of a host, beside the will, that carries no challenge.
+func (h *Header) IsHello() bool {
+	return h.Type == TypePresence && h.Chal.IsZero() && h.Seq.K < KWill
+}

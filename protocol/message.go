@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -73,10 +74,10 @@ func (t Term) String() string { return fmt.Sprintf("%d.%d", t.Ring, t.Counter) }
 
 // Compare returns −1, 0 or +1 as t is older than, equal to or newer than u.
 func (t Term) Compare(u Term) int {
-	if c := compare(t.Ring, u.Ring); c != 0 {
+	if c := cmp.Compare(t.Ring, u.Ring); c != 0 {
 		return c
 	}
-	return compare(t.Counter, u.Counter)
+	return cmp.Compare(t.Counter, u.Counter)
 }
 
 // Seq orders the state messages of one sender: process starts, connections of
@@ -96,13 +97,13 @@ const (
 
 // Compare returns −1, 0 or +1 as s comes before, is, or comes after t.
 func (s Seq) Compare(t Seq) int {
-	if c := compare(s.Inc, t.Inc); c != 0 {
+	if c := cmp.Compare(s.Inc, t.Inc); c != 0 {
 		return c
 	}
-	if c := compare(s.Conn, t.Conn); c != 0 {
+	if c := cmp.Compare(s.Conn, t.Conn); c != 0 {
 		return c
 	}
-	return compare(s.K, t.K)
+	return cmp.Compare(s.K, t.K)
 }
 
 // SameConn reports whether s and t are of one connection. A host takes a
@@ -110,16 +111,6 @@ func (s Seq) Compare(t Seq) int {
 // the connection it has: the answer to a hello of another process proves the
 // fork of two, and must not be used by the one that is in force.
 func (s Seq) SameConn(t Seq) bool { return s.Inc == t.Inc && s.Conn == t.Conn }
-
-func compare(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
 
 // Takes is what a host asks of a receipt before it takes the challenge. s is
 // the first hello of its connection that it has sent since it saw the

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/fresh"
 )
 
 //go:generate go test -count=1 -run ^(TestVectors|TestLifecycle|TestDocument)$DOLLAR -update .
@@ -45,9 +46,9 @@ func (v *vector) raw() []byte {
 type world struct {
 	keys   ring
 	self   protocol.Party
-	gate   protocol.HostGate
-	down   protocol.CoordinatorGate
-	sent   protocol.SentWindow
+	gate   fresh.HostGate
+	down   fresh.CoordinatorGate
+	sent   fresh.SentWindow
 	offers byte
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/fresh"
 )
 
 // every is how often a lease is asked for: eighteen times within the time
@@ -152,7 +153,7 @@ func (l *Lease) Left() (left, lowest time.Duration) {
 // gate is what the lease has seen before. It belongs to its goroutine.
 type gate struct {
 	numbers     *wire.Numbers
-	coordinator protocol.CoordinatorGate
+	coordinator fresh.CoordinatorGate
 }
 
 // Fresh takes grants that answer what this process has sent, in their order.

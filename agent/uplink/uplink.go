@@ -28,6 +28,7 @@ import (
 	"github.com/hostler-io/hostler/internal/throttle"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
+	"github.com/hostler-io/hostler/protocol/fresh"
 	"github.com/hostler-io/hostler/protocol/stream"
 )
 
@@ -183,7 +184,7 @@ type Uplink struct {
 
 	self    queue.Identity
 	streams streams
-	gate    protocol.CoordinatorGate
+	gate    fresh.CoordinatorGate
 	fleet   []byte // the newest word of the coordinator to its fleet, as it came
 	link    connection
 	ahead   map[protocol.Stream]*waiting // orders and controls that wait for a ring
@@ -223,7 +224,7 @@ func New(cfg Config) *Uplink {
 func (u *Uplink) Load(ctx context.Context, self queue.Identity, inst protocol.Nonce, alerts []protocol.AlertInfo) error {
 	u.self = self
 	u.cfg.Numbers.Begin(self.Inc, inst, self.Term)
-	u.gate = protocol.CoordinatorGate{Seen: self.Term, Store: self.Coord}
+	u.gate = fresh.CoordinatorGate{Seen: self.Term, Store: self.Coord}
 	for _, alert := range alerts {
 		u.alerts[alert.ID] = alert
 	}

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/fresh"
 )
 
 // Numbers are the numbers of this process's state messages, with what proves that
@@ -20,7 +21,7 @@ type Numbers struct {
 	chal protocol.Nonce // zero until the hello of conn was answered
 	term protocol.Term  // newest that is durable
 	beat uint64         // the newest heartbeat's number
-	sent protocol.SentWindow
+	sent fresh.SentWindow
 }
 
 // Begin begins the numbers of a process.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/fresh"
 	"github.com/hostler-io/hostler/protocol/stream"
 	"github.com/hostler-io/hostler/terminal"
 )
@@ -77,8 +78,8 @@ type Host struct {
 	answered bool         // the hello of this connection was answered
 	quiet    bool
 	chal     protocol.Nonce
-	gate     protocol.CoordinatorGate
-	window   protocol.SentWindow
+	gate     fresh.CoordinatorGate
+	window   fresh.SentWindow
 	auto     func(*Host, Order)
 	lie      func(*protocol.Hello)
 	deaf     func(protocol.Channel) bool
@@ -127,8 +128,8 @@ func (h *Host) boot() {
 	h.disk.inc++
 	_, _ = rand.Read(h.inst[:])
 	h.conn, h.k, h.number, h.beat, h.linked, h.answered = 0, 0, 0, 0, false, false
-	h.gate = protocol.CoordinatorGate{Seen: h.gate.Seen, Store: h.gate.Store}
-	h.window = protocol.SentWindow{}
+	h.gate = fresh.CoordinatorGate{Seen: h.gate.Seen, Store: h.gate.Store}
+	h.window = fresh.SentWindow{}
 }
 
 func (h *Host) end() {
@@ -258,7 +259,7 @@ func (h *Host) Copy() *Host {
 	h.mu.Unlock()
 	other := newHost(h.f, h.ID, h.key)
 	other.mu.Lock()
-	other.disk, other.gate = disk, protocol.CoordinatorGate{Seen: gate.Seen, Store: gate.Store}
+	other.disk, other.gate = disk, fresh.CoordinatorGate{Seen: gate.Seen, Store: gate.Store}
 	other.boot()
 	other.mu.Unlock()
 	return h.f.attach(other)

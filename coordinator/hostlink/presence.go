@@ -7,6 +7,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/fresh"
 )
 
 // Silence after which a host is no longer believed to be there. It sends a
@@ -26,7 +27,7 @@ const heardFresh = time.Minute
 // methods may be called from any goroutine.
 type presence struct {
 	mu      sync.Mutex
-	gate    protocol.HostGate
+	gate    fresh.HostGate
 	store   protocol.StoreID // the host's database as of its newest proven hello
 	heard   protocol.Seq     // newest message that carried the current challenge
 	heardAt int64            // boot clock, ms; 0 if the host was not heard yet
@@ -44,7 +45,7 @@ type presence struct {
 func (p *presence) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.gate = protocol.HostGate{}
+	p.gate = fresh.HostGate{}
 	p.proven, p.helloAt = false, 0
 }
 

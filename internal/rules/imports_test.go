@@ -31,6 +31,7 @@ var allowed = []allowance{
 	{"protocol", nil, effects, "both sides and every tool build on it; it is data and rules, and time is an argument"},
 	{"protocol/enrol", []string{"protocol"}, effects, "what both sides of an enrolment say and compute, over any transport"},
 	{"protocol/audit", []string{"protocol"}, effects, "a log is verified by whoever doubts it, on any machine and without the fleet"},
+	{"protocol/fresh", []string{"protocol"}, effects, "what was heard before is memory of one conversation, which both ends have and no message needs"},
 	{"protocol/stream", []string{"protocol"}, effects, "delivery is decided by pure code, so that every interleaving can be tested"},
 	{"protocol/window", []string{"protocol"}, effects, "credit and what is sent again are decided by pure code, for output and input on both sides alike"},
 	{"policy", []string{"internal/settings", "protocol"}, effects, "what takes whose approval, for hosts, coordinators and people alike; settings reads its TOML, and time and keys are arguments"},

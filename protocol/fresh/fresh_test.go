@@ -1,4 +1,4 @@
-package protocol_test
+package fresh_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/fresh"
 )
 
 // chooser picks one of n ways to go on: a seeded generator, or a script that
@@ -35,8 +36,8 @@ type process struct {
 	chal   protocol.Nonce
 	era    int
 	said   protocol.Seq // the first hello since the newest term was seen
-	gate   protocol.CoordinatorGate
-	sent   protocol.SentWindow
+	gate   fresh.CoordinatorGate
+	sent   fresh.SentWindow
 	online bool // its newest evidence was taken
 }
 
@@ -47,7 +48,7 @@ type process struct {
 type fleet struct {
 	choose chooser
 	hosts  []*process
-	gate   protocol.HostGate
+	gate   fresh.HostGate
 	term   protocol.Term
 	era    int
 	k      uint64
@@ -111,7 +112,7 @@ func (f *fleet) evidence(p *process, c protocol.Channel) {
 }
 
 func (f *fleet) send(p *process, c protocol.Channel, s protocol.Seq, chal protocol.Nonce) {
-	h := up(protocol.TypePresence, 0)
+	h := up(protocol.TypePresence)
 	h.Seq, h.Chal = s, chal
 	p.sent.Sent(s, int64(len(f.up)))
 	f.up = append(f.up, upMessage{c, h, p.inst, p.era, p.seen})
@@ -121,7 +122,7 @@ func (f *fleet) send(p *process, c protocol.Channel, s protocol.Seq, chal protoc
 // the retained word of it reaches the hosts sooner or later.
 func (f *fleet) restart() {
 	f.log("coordinator restarts")
-	f.gate, f.k = protocol.HostGate{}, 0
+	f.gate, f.k = fresh.HostGate{}, 0
 	f.term.Counter++
 	f.era++
 }
@@ -129,7 +130,7 @@ func (f *fleet) restart() {
 // announce is the retained word of the coordinator: a new term makes a host
 // say hello.
 func (f *fleet) announce(p *process) {
-	h := down(protocol.TypeCoordinator, 0)
+	h := down(protocol.TypeCoordinator)
 	f.k++
 	h.Term, h.Seq = f.term, protocol.Seq{Inc: f.term.Counter, Conn: 1, K: f.k}
 	f.obey(p, protocol.ChannelCoordinator, &h)
@@ -182,7 +183,7 @@ func (f *fleet) takeUp(i int) error {
 }
 
 func (f *fleet) answer(s protocol.Seq, give protocol.Nonce) {
-	h := down(protocol.TypeReceipt, 0)
+	h := down(protocol.TypeReceipt)
 	f.k++
 	h.Term, h.Seq = f.term, protocol.Seq{Inc: f.term.Counter, Conn: 1, K: f.k}
 	f.down = append(f.down, protocol.Receipt{Header: h, Answers: s, Give: give})
@@ -387,7 +388,7 @@ func TestHello(t *testing.T) {
 		{"copy that wins", at(5, 1, 1), nonce(51), 9, true},
 		{"copy that loses", at(5, 9, 9), nonce(49), 9, false},
 	} {
-		var g protocol.HostGate
+		var g fresh.HostGate
 		if give, current := g.Hello(at(5, 3, 1), nonce(50), nonce(1)); give != nonce(1) || !current {
 			t.Fatalf("first hello: %v, %t", give, current)
 		}
@@ -413,7 +414,7 @@ func TestHello(t *testing.T) {
 // TestStoreOfNewTerm takes a state message of a newer term first: it names no
 // store, and the term's own store must be believed all the same.
 func TestStoreOfNewTerm(t *testing.T) {
-	var g protocol.CoordinatorGate
+	var g fresh.CoordinatorGate
 	item := func(counter uint64, store protocol.StoreID) *protocol.Header {
 		return &protocol.Header{Term: protocol.Term{Ring: 1, Counter: counter}, Store: store}
 	}
@@ -442,7 +443,7 @@ func TestStoreOfNewTerm(t *testing.T) {
 
 // TestSentWindow keeps the newest 256 and nothing that was not sent.
 func TestSentWindow(t *testing.T) {
-	var w protocol.SentWindow
+	var w fresh.SentWindow
 	if _, ok := w.At(protocol.Seq{}); ok {
 		t.Error("nothing was sent")
 	}
@@ -456,3 +457,20 @@ func TestSentWindow(t *testing.T) {
 		}
 	}
 }
+
+var (
+	theFleet  = protocol.FleetID{0x11}
+	hostStore = protocol.StoreID{0x0a}
+	coStore   = protocol.StoreID{0x0c}
+)
+
+// up and down are the headers of what a host and the coordinator say.
+func up(t protocol.Type) protocol.Header {
+	return protocol.Header{Type: t, Fleet: theFleet, From: "host:edge-07", To: "coordinator", Ring: 7}
+}
+
+func down(t protocol.Type) protocol.Header {
+	return protocol.Header{Type: t, Fleet: theFleet, From: "coordinator", To: "host:edge-07", Ring: 7, Term: protocol.Term{Ring: 5, Counter: 9}, Revoked: 2}
+}
+
+func nonce(n byte) protocol.Nonce { return protocol.Nonce{0xc0, 7: n} }
