@@ -36,7 +36,7 @@ func called(c queue.Container, name protocol.ContainerName) queue.Container {
 // who approve are shown the name, but the id decides: a request that calls the
 // database "scratch" would have it destroyed by people who read what they sign.
 func (c *Containers) Misnamed(s *protocol.Spec, pending iter.Seq[*protocol.Spec]) error {
-	if s.Name == "" || s.Target.IsZero() || s.Kind == protocol.KindCreate {
+	if info, _ := protocol.KindOf(s.Kind); s.Name == "" || s.Target.IsZero() || info.Creates {
 		return nil
 	}
 	var names []protocol.ContainerName // the present one first
@@ -47,12 +47,8 @@ func (c *Containers) Misnamed(s *protocol.Spec, pending iter.Seq[*protocol.Spec]
 		return nil
 	}
 	for o := range pending {
-		switch {
-		case o.Target != s.Target:
-		case o.Kind == protocol.KindCreate:
-			names = append(names, o.Name)
-		case o.Kind == protocol.KindRename:
-			names = append(names, o.Renames())
+		if name := o.Renames(); o.Target == s.Target && name != "" {
+			names = append(names, name)
 		}
 	}
 	if len(names) == 0 || slices.Contains(names, s.Name) {

@@ -13,9 +13,6 @@ type actions tx
 // actionCounter is the name of the counter of actions that were ever asked for.
 const actionCounter = "action"
 
-// preempting are the kinds that travel as controls.
-const preempting = `'` + string(protocol.KindStopNow) + `'`
-
 const (
 	actionColumns = `id, host, kind, target, name, digest, state, reason, detail, requester,
 		created_ms, updated_ms, ended_ms, expires_ms, n, accept_seq, attempt, cancelling, cancel_by, corrected,
@@ -44,13 +41,27 @@ const (
 	listActionsOfTarget = `SELECT ` + actionColumns + ` FROM action WHERE id < $1 AND target = $3 AND target <> ''
 		AND ($4 = '' OR host = $4) AND ($5 = '' OR state = $5) ORDER BY id DESC LIMIT $2`
 
-	unsentActions = `SELECT ` + actionColumns + ` FROM action
-		WHERE host = $1 AND state = 'PENDING_SCHEDULE' AND n = 0 AND former = 0 AND kind NOT IN (` + preempting + `) ORDER BY asked, id LIMIT $2`
-	unsentControls = `SELECT ` + actionColumns + ` FROM action
-		WHERE host = $1 AND state = 'PENDING_SCHEDULE' AND n = 0 AND former = 0 AND kind IN (` + preempting + `) ORDER BY asked, id LIMIT $2`
 	expiredActions = `SELECT ` + actionColumns + ` FROM action
 		WHERE n = 0 AND former = 0 AND state IN ('PENDING_APPROVE', 'PENDING_SCHEDULE') AND expires_ms < $1
 		ORDER BY expires_ms, id LIMIT $2`
+)
+
+// controls lists the kinds that travel as controls.
+var controls = func() string {
+	var all []string
+	for _, k := range protocol.Kinds() {
+		if core.StreamOf(k) == protocol.StreamControl {
+			all = append(all, "'"+string(k)+"'")
+		}
+	}
+	return strings.Join(all, ", ")
+}()
+
+var (
+	unsentActions = `SELECT ` + actionColumns + ` FROM action
+		WHERE host = $1 AND state = 'PENDING_SCHEDULE' AND n = 0 AND former = 0 AND kind NOT IN (` + controls + `) ORDER BY asked, id LIMIT $2`
+	unsentControls = `SELECT ` + actionColumns + ` FROM action
+		WHERE host = $1 AND state = 'PENDING_SCHEDULE' AND n = 0 AND former = 0 AND kind IN (` + controls + `) ORDER BY asked, id LIMIT $2`
 )
 
 // afterAllIDs is greater than the text of any id, and appended to the beginning of
