@@ -22,7 +22,6 @@ type output struct {
 	ended   bool
 	conn    uint64
 	allowed int64 // end of the newest credit that the sender has, or what it may send unasked
-	overdue bool  // what is on its way may be given up at once
 
 	to    window.Collector
 	file  []window.Range // what was written to the file, joined and in order

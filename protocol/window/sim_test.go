@@ -18,7 +18,6 @@ type packet struct {
 	offset int64
 	n      int64 // bytes of the chunk, or the window of the credit
 	gone   int64 // up to where the sender has dropped bytes
-	none   bool  // the sender has nothing
 }
 
 // link carries packets on a clock of its own. While it is faulty it loses,
