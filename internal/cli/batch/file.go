@@ -21,6 +21,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/dispatch"
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/internal/cli/transfer"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -203,10 +204,12 @@ type knownPlaces struct {
 	// asked has the containers that operations were about which were asked for before,
 	// by the id of the action.
 	asked map[string]protocol.CTID
+	// arrivals has what the operations before pull.
+	arrivals transfer.Arrivals
 }
 
 func (a *Batcher) knownPlaces(ctx context.Context, r *conn.Remote) (*knownPlaces, error) {
-	k := &knownPlaces{hosts: make(map[string]bool), containers: make(map[string]protocol.CTID)}
+	k := &knownPlaces{hosts: make(map[string]bool), containers: make(map[string]protocol.CTID), arrivals: make(transfer.Arrivals)}
 	hosts, err := r.Hosts(ctx)
 	if err != nil {
 		return nil, term.Cannot("list the hosts", err)
@@ -280,6 +283,11 @@ func (k *knownPlaces) plan(ctx context.Context, op batchfile.Operation, id proto
 	if op.Verb == batchfile.Push || op.Verb == batchfile.Pull {
 		if m, err = planMove(ctx, op, p.Host, dir); err != nil {
 			return p, nil, err
+		}
+		if m.pull != nil {
+			if err = k.arrivals.Add(m.there, m.pull.To); err != nil {
+				return p, nil, err
+			}
 		}
 		m.describe(&s)
 	}

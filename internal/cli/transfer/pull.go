@@ -1,12 +1,14 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"time"
 
@@ -28,7 +30,8 @@ func (a *Files) pullCommand() *cobra.Command {
 		Use: "pull HOST[/NAME]:PATH… DIR|NAME", Short: "Copy files from a host, or out of a container",
 		Long: `Copies files, and directories with everything in them, from hosts, or out of containers
 that run or are stopped, into a local directory. One file or directory may
-also be copied to a new name, or over a file.
+also be copied to a new name, or over a file. Several that have one name are
+refused: the last one would replace the others.
 A file appears whole or not at all, with its mode but no set-user-id, and only after all of it has
 arrived with the digest that the host reports. Nothing is written anywhere else,
 whatever the host sends: links that lead out of the copied directory are left out,
@@ -60,6 +63,12 @@ func (a *Files) pull(ctx context.Context, t *transfer, from []RemotePath, to str
 	into, err := FindDestination(to, len(from) == 1)
 	if err != nil {
 		return err
+	}
+	arrivals := make(Arrivals)
+	for _, p := range from {
+		if err := arrivals.Add(p, into); err != nil {
+			return err
+		}
 	}
 	r, err := a.Connect()
 	if err == nil {
@@ -108,6 +117,28 @@ func FindDestination(to string, one bool) (destination, error) {
 		return destination{}, &term.Failure{Code: term.ExitNotFound, What: "cannot pull to " + to, Why: d.dir + " is not an existing directory", Next: "mkdir " + d.dir}
 	}
 	return d, nil
+}
+
+// Arrivals are the things that are to be pulled, by the paths that they get here.
+type Arrivals map[string]RemotePath
+
+// Add notes a thing, and refuses it if it would replace another one. The same thing
+// may come twice.
+func (a Arrivals) Add(p RemotePath, to destination) error {
+	dir, err := filepath.EvalSymlinks(to.dir)
+	if err == nil {
+		dir, err = filepath.Abs(dir)
+	}
+	if err != nil {
+		return term.Cannot("pull "+p.String(), err)
+	}
+	name := cmp.Or(to.as, path.Base(p.Path))
+	at := filepath.Join(dir, name)
+	if other, ok := a[at]; ok && other.String() != p.String() {
+		return term.Usage("pull each into a directory of its own", "%s and %s would both become %s", other, p, filepath.Join(to.dir, name))
+	}
+	a[at] = p
+	return nil
 }
 
 // Pulling is one thing that is pulled.

@@ -249,6 +249,9 @@ func PreparePush(ctx context.Context, from []string, to RemotePath, f *protocol.
 	if f.Mode != "" || f.Owner != "" {
 		return nil, term.Usage("", "--mode and --owner are for one file; with several, each keeps its own")
 	}
+	if err := leaveApart(from); err != nil {
+		return nil, err
+	}
 	f.Archive = true
 	out, err := os.CreateTemp("", "hostler-push-")
 	if err != nil {
@@ -294,6 +297,23 @@ func pushOne(name string, i fs.FileInfo, to RemotePath, f *protocol.FileArgs) (*
 		return nil, &term.Failure{Code: term.ExitFailed, What: "cannot read " + name, Why: err.Error()}
 	}
 	return dispatch.NewPayload(file, name)
+}
+
+// leaveApart refuses files of which one would replace another in the archive.
+func leaveApart(from []string) error {
+	first := make(map[string]string)
+	for _, name := range from {
+		abs, err := filepath.Abs(name)
+		if err != nil {
+			return err
+		}
+		base := filepath.Base(abs)
+		if other, ok := first[base]; ok {
+			return term.Usage("push each into a directory of its own", "%s and %s would both become %s", other, name, base)
+		}
+		first[base] = name
+	}
+	return nil
 }
 
 // packLocal adds a file or a directory of this machine.
