@@ -253,7 +253,7 @@ func talk(t *testing.T, w *world, coord *coordinator.Coordinator) {
 	}
 	w.pass(10 * time.Second)
 	expect(local.ID, protocol.StateDone, protocol.ReasonOK)
-	view, err := coord.Host(t.Context(), host)
+	view, err := coord.Members().Host(t.Context(), host)
 	if err != nil || len(view.Inventory.Containers) != 1 || view.Inventory.Containers[0].State != "running" {
 		t.Errorf("%+v, %v", view, err)
 	}

@@ -109,7 +109,7 @@ func TestActionGoesRound(t *testing.T) {
 
 func TestHostOnlineAfterGreeting(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
-		v, err := f.Coordinator().Host(t.Context(), h.ID)
+		v, err := f.Coordinator().Members().Host(t.Context(), h.ID)
 		if err != nil || v.Connectivity != core.Online || v.Inventory.Host.Hostname != "edge-07.example" {
 			t.Errorf("host is %+v, %v", v, err)
 		}

@@ -78,7 +78,7 @@ func brought(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) protocol.Check
 func recordInvites(t *testing.T, f *coordtest.Fleet, n int) {
 	t.Helper()
 	for range n {
-		if _, _, err := f.Coordinator().Invite(t.Context(), f.Admin(), time.Hour, nil); err != nil {
+		if _, _, err := f.Coordinator().Members().Invite(t.Context(), f.Admin(), time.Hour, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -182,7 +182,7 @@ func TestSealerKilled(t *testing.T) {
 			r.n.Store(n)
 			made := 2
 			for range 3 {
-				if _, _, err := f.Coordinator().Invite(t.Context(), f.Admin(), time.Hour, nil); err == nil {
+				if _, _, err := f.Coordinator().Members().Invite(t.Context(), f.Admin(), time.Hour, nil); err == nil {
 					made++
 				}
 				after(1500 * time.Millisecond)
@@ -401,7 +401,7 @@ func TestRecordsCostNoCommit(t *testing.T) {
 		after(1100 * time.Millisecond)
 		before := commits
 		for i := range 50 {
-			if _, _, err := f.Coordinator().Invite(t.Context(), f.Admin(), time.Hour, []string{fmt.Sprintf("n=%d", i)}); err != nil {
+			if _, _, err := f.Coordinator().Members().Invite(t.Context(), f.Admin(), time.Hour, []string{fmt.Sprintf("n=%d", i)}); err != nil {
 				t.Fatal(err)
 			}
 		}

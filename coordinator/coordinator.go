@@ -18,6 +18,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/explain"
 	"github.com/hostler-io/hostler/coordinator/hostlink"
 	"github.com/hostler-io/hostler/coordinator/journal"
+	"github.com/hostler-io/hostler/coordinator/members"
 	"github.com/hostler-io/hostler/coordinator/policies"
 	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/coordinator/relay"
@@ -72,7 +73,7 @@ type Trust interface {
 	AddHost(id protocol.HostID, certificate []byte) error
 	RevokeHost(id protocol.HostID, key protocol.KeyID)
 	PinHost(id protocol.HostID, csr []byte) error
-	// Members returns the keys of the ring in force, by key.
+	// Keys returns the keys of the ring in force, by key.
 	Members() []protocol.Member
 	// SetViewer makes the certificate of that serial number the only one of a
 	// viewer; with an empty one the viewer has none. It is called for every
@@ -194,18 +195,8 @@ type Coordinator struct {
 	explain   *explain.Room
 	recovery  *recovery.Room
 	hosts     *hostlink.Conversations
+	members   *members.Room
 
-	exchanges exchanges
-
-	mu sync.Mutex
-	// quarantined tells why a host gets nothing; it is a copy of the store's.
-	quarantined map[protocol.HostID]string
-	// judging has room for the one who quarantines or readmits a host, from the
-	// store to the copy, so that neither decision undoes half of the other.
-	judging chan struct{}
-	// trusting has room for the one who takes into force what was decided about the
-	// keys of a host.
-	trusting chan struct{}
 	// removed is closed when a ring came into force that does not name us.
 	removed     chan struct{}
 	removedOnce sync.Once
@@ -222,7 +213,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	c := &Coordinator{cfg: cfg, log: cfg.Log, quarantined: make(map[protocol.HostID]string), judging: make(chan struct{}, 1), trusting: make(chan struct{}, 1), removed: make(chan struct{})}
+	c := &Coordinator{cfg: cfg, log: cfg.Log, removed: make(chan struct{})}
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	c.base = &core.Base{
 		Fleet: cfg.Fleet, FleetName: cfg.FleetName, Store: cfg.Store, Now: cfg.Now, Boot: cfg.Boot, Rand: cfg.Rand, Log: cfg.Log, Ctx: c.ctx,
@@ -272,8 +263,12 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		Keys: cfg.Trust, Approvals: c.approvals, Dispatch: c.hosts, Payloads: c.relay.Payloads, Policies: c.rules, Forgotten: c.journal.Forgotten,
 	})
 	c.explain = explain.New(c.base, c.hosts, c.approvals)
+	c.members = members.New(c.base, members.Config{
+		Keys: cfg.Trust, HostKeys: cfg.Trust, Authority: cfg.Authority, Broker: cfg.Broker, Links: c.hosts, Others: othersOf{c},
+		Addresses: cfg.Addresses, BrokerAddresses: cfg.BrokerAddresses,
+	})
 	c.hosts.Join(hostlink.Config{
-		Keys: cfg.Trust, Standing: standingOf{c}, Output: c.relay.Output, Evidence: c.recovery, Questions: c.recovery,
+		Keys: cfg.Trust, Standing: c.members, Output: c.relay.Output, Evidence: c.recovery, Questions: c.recovery,
 		Approvals: c.approvals, Policies: c.rules, Acked: c.relay.Terminals.Acked, Input: c.relay.Input.Credit,
 		Told: c.explain.Heard, NewestSeal: c.journal.NewestSeal, Start: c.workers.Start,
 	})
@@ -299,11 +294,8 @@ func (c *Coordinator) loadHosts(ctx context.Context) error {
 				return err
 			}
 			for _, h := range hosts {
-				if err := c.trustHost(h); err != nil {
+				if err := c.members.LoadHost(h); err != nil {
 					return err
-				}
-				if h.Quarantined != "" {
-					c.quarantined[h.ID] = h.Quarantined
 				}
 				if err := c.recovery.LoadHost(tx, h); err != nil {
 					return err
@@ -331,6 +323,9 @@ func (c *Coordinator) Approvals() *actions.Approvals { return c.approvals }
 
 // Actions hands out the room of what people ask for.
 func (c *Coordinator) Actions() *actions.Room { return c.actions }
+
+// Members hands out the room of hosts and of those that want to be some.
+func (c *Coordinator) Members() *members.Room { return c.members }
 
 // Access hands out the room of tokens and viewers.
 func (c *Coordinator) Access() *access.Room { return c.access }
@@ -453,5 +448,5 @@ func (c *Coordinator) sayState(online bool) {
 // Recovery says why the coordinator decides nothing, empty if it does.
 func (c *Coordinator) Recovery() string { return c.base.Recovery() }
 
-// Members returns the keys of the ring in force: who may approve, among others.
-func (c *Coordinator) Members() []protocol.Member { return c.cfg.Trust.Members() }
+// Keys returns the keys of the ring in force: who may approve, among others.
+func (c *Coordinator) Keys() []protocol.Member { return c.cfg.Trust.Members() }

@@ -22,7 +22,7 @@ func offer(t *testing.T, f *coordtest.Fleet, id protocol.HostID, code string, sp
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := f.Coordinator().BeginEnrolment(t.Context(), begin)
+	answer, err := f.Coordinator().Members().BeginEnrolment(t.Context(), begin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,13 +35,13 @@ func offer(t *testing.T, f *coordtest.Fleet, id protocol.HostID, code string, sp
 	if spoil != nil {
 		spoil(&r)
 	}
-	_, err = f.Coordinator().OfferEnrolment(t.Context(), r)
+	_, err = f.Coordinator().Members().OfferEnrolment(t.Context(), r)
 	return err
 }
 
 func invite(t *testing.T, f *coordtest.Fleet) string {
 	t.Helper()
-	_, code, err := f.Coordinator().Invite(t.Context(), f.Admin(), time.Hour, nil)
+	_, code, err := f.Coordinator().Members().Invite(t.Context(), f.Admin(), time.Hour, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestInviteIsForOneHost(t *testing.T) {
 		if err := offer(t, f, "edge-21", code, nil); !errors.Is(err, core.ErrDenied) || !errors.Is(err, enrol.ErrUsed) {
 			t.Errorf("a second host with the same code: %v", err)
 		}
-		pending, err := f.Coordinator().Enrolments(t.Context(), core.EnrolmentPending)
+		pending, err := f.Coordinator().Members().Enrolments(t.Context(), core.EnrolmentPending)
 		if err != nil || len(pending) != 1 {
 			t.Errorf("%d hosts wait, %v, want 1", len(pending), err)
 		}
@@ -105,10 +105,10 @@ func TestApprovalByNameInALargeFleet(t *testing.T) {
 		if err := offer(t, f, "edge-20", invite(t, f), nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.Coordinator().ApproveEnrolment(t.Context(), f.Admin(), "edge-20", ""); err != nil {
+		if _, err := f.Coordinator().Members().ApproveEnrolment(t.Context(), f.Admin(), "edge-20", ""); err != nil {
 			t.Error(err)
 		}
-		_, err := f.Coordinator().ApproveEnrolment(t.Context(), f.Admin(), "edge-20", "")
+		_, err := f.Coordinator().Members().ApproveEnrolment(t.Context(), f.Admin(), "edge-20", "")
 		if !errors.Is(err, core.ErrConflict) && !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("approved twice: %v", err)
 		}
@@ -138,14 +138,14 @@ func TestApprovalNeedsTheWordsOfTheScreen(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		e := f.Join("edge-20")
 		c, ctx := f.Coordinator(), t.Context()
-		if _, err := c.ApproveEnrolment(ctx, f.Admin(), "edge-20", "abandon ability able about"); !errors.Is(err, core.ErrConflict) {
+		if _, err := c.Members().ApproveEnrolment(ctx, f.Admin(), "edge-20", "abandon ability able about"); !errors.Is(err, core.ErrConflict) {
 			t.Errorf("other words: %v", err)
 		}
-		got, err := c.ApproveEnrolment(ctx, f.Admin(), "edge-20", e.Words)
+		got, err := c.Members().ApproveEnrolment(ctx, f.Admin(), "edge-20", e.Words)
 		if err != nil || got.State != core.EnrolmentApproved || got.DecidedBy != "admin" {
 			t.Fatalf("approved: %+v, %v", got, err)
 		}
-		if _, err := c.ApproveEnrolment(ctx, f.Admin(), e.ID, ""); !errors.Is(err, core.ErrConflict) {
+		if _, err := c.Members().ApproveEnrolment(ctx, f.Admin(), e.ID, ""); !errors.Is(err, core.ErrConflict) {
 			t.Errorf("approved twice: %v", err)
 		}
 		if p, ok := f.Trust.Principal(e.Key); !ok || p.Host != "edge-20" {
@@ -161,10 +161,10 @@ func TestApprovalNeedsTheWordsOfTheScreen(t *testing.T) {
 func TestDenialIsTold(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
 		e := f.Join("edge-20")
-		if _, err := f.Coordinator().DenyEnrolment(t.Context(), f.Admin(), e.ID, "not ours"); err != nil {
+		if _, err := f.Coordinator().Members().DenyEnrolment(t.Context(), f.Admin(), e.ID, "not ours"); err != nil {
 			t.Fatal(err)
 		}
-		got, err := f.Coordinator().FindEnrolment(t.Context(), "edge-20")
+		got, err := f.Coordinator().Members().FindEnrolment(t.Context(), "edge-20")
 		if err != nil || got.State != core.EnrolmentDenied || got.Reason != "not ours" {
 			t.Errorf("denied: %+v, %v", got, err)
 		}
@@ -178,7 +178,7 @@ func TestNamesBelongToKeys(t *testing.T) {
 		f := coordtest.New(t)
 		f.AddHost("edge-07")
 		c := f.Coordinator()
-		_, code, err := c.Invite(t.Context(), f.Admin(), time.Hour, nil)
+		_, code, err := c.Members().Invite(t.Context(), f.Admin(), time.Hour, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +186,7 @@ func TestNamesBelongToKeys(t *testing.T) {
 			t.Errorf("the name of a member, with another key: %v", err)
 		}
 		for _, key := range []string{"one", "other"} {
-			_, code, err := c.Invite(t.Context(), f.Admin(), time.Hour, nil)
+			_, code, err := c.Members().Invite(t.Context(), f.Admin(), time.Hour, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -194,17 +194,17 @@ func TestNamesBelongToKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		waiting, err := c.Enrolments(t.Context(), core.EnrolmentPending)
+		waiting, err := c.Members().Enrolments(t.Context(), core.EnrolmentPending)
 		if err != nil || len(waiting) != 2 {
 			t.Fatalf("%d wait, %v", len(waiting), err)
 		}
-		if _, err := c.ApproveEnrolment(t.Context(), f.Admin(), waiting[0].ID, ""); err != nil {
+		if _, err := c.Members().ApproveEnrolment(t.Context(), f.Admin(), waiting[0].ID, ""); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.ApproveEnrolment(t.Context(), f.Admin(), waiting[1].ID, ""); !errors.Is(err, core.ErrExists) {
+		if _, err := c.Members().ApproveEnrolment(t.Context(), f.Admin(), waiting[1].ID, ""); !errors.Is(err, core.ErrExists) {
 			t.Errorf("the second of one name: %v", err)
 		}
-		if h, err := c.Host(t.Context(), "edge-08"); err != nil || h.Key != waiting[0].Key {
+		if h, err := c.Members().Host(t.Context(), "edge-08"); err != nil || h.Key != waiting[0].Key {
 			t.Errorf("the host has key %s, %v", h.Key, err)
 		}
 	})
@@ -226,7 +226,7 @@ func claim(t *testing.T, f *coordtest.Fleet, id, key protocol.HostID, code strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := f.Coordinator().BeginEnrolment(t.Context(), begin)
+	answer, err := f.Coordinator().Members().BeginEnrolment(t.Context(), begin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,5 +236,5 @@ func claim(t *testing.T, f *coordtest.Fleet, id, key protocol.HostID, code strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f.Coordinator().OfferEnrolment(t.Context(), r)
+	return f.Coordinator().Members().OfferEnrolment(t.Context(), r)
 }

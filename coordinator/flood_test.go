@@ -55,7 +55,7 @@ func TestAlertsWithoutEnd(t *testing.T) {
 			}
 		}
 		after(10 * time.Second)
-		v, err := f.Coordinator().Host(t.Context(), h.ID)
+		v, err := f.Coordinator().Members().Host(t.Context(), h.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,13 +102,13 @@ func TestAThousandWait(t *testing.T) {
 		if err := offer(t, f, "late", code, nil); !errors.Is(err, core.ErrUnavailable) {
 			t.Errorf("one more than are kept: %v", err)
 		}
-		if _, err := f.Coordinator().DenyEnrolment(t.Context(), f.Admin(), "new-7", "not ours"); err != nil {
+		if _, err := f.Coordinator().Members().DenyEnrolment(t.Context(), f.Admin(), "new-7", "not ours"); err != nil {
 			t.Fatal(err)
 		}
 		if err := offer(t, f, "late", code, nil); err != nil {
 			t.Errorf("when there is room: %v", err)
 		}
-		pending, err := f.Coordinator().Enrolments(t.Context(), core.EnrolmentPending)
+		pending, err := f.Coordinator().Members().Enrolments(t.Context(), core.EnrolmentPending)
 		if err != nil || len(pending) != 1000 {
 			t.Errorf("%d hosts wait, %v, want 1000", len(pending), err)
 		}

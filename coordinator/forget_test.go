@@ -158,7 +158,7 @@ func quarantine(t *testing.T, f *coordtest.Fleet, h *coordtest.Host, why string)
 func TestOldEnrolmentsAreForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		member := f.Join("edge-99")
-		if _, err := f.Coordinator().ApproveEnrolment(t.Context(), f.Admin(), member.ID, ""); err != nil {
+		if _, err := f.Coordinator().Members().ApproveEnrolment(t.Context(), f.Admin(), member.ID, ""); err != nil {
 			t.Fatal(err)
 		}
 		gone := func(id string, state core.EnrolmentState, decided time.Time) {
@@ -174,7 +174,7 @@ func TestOldEnrolmentsAreForgotten(t *testing.T) {
 		gone("waits", core.EnrolmentPending, time.Time{})
 		f.SetDate(91 * 24 * time.Hour)
 		after(2 * time.Minute)
-		all, err := f.Coordinator().Enrolments(t.Context(), "")
+		all, err := f.Coordinator().Members().Enrolments(t.Context(), "")
 		if err != nil || len(all) != 2 || all[0].ID != "waits" || all[1].ID != member.ID {
 			t.Errorf("left are %+v, %v", all, err)
 		}

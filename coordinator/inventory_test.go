@@ -46,7 +46,7 @@ func TestContainersAreKnownWhenTheirActionEnds(t *testing.T) {
 		}
 		state := func() string {
 			t.Helper()
-			ct, err := f.Coordinator().Container(t.Context(), h.ID, "web")
+			ct, err := f.Coordinator().Members().Container(t.Context(), h.ID, "web")
 			if errors.Is(err, core.ErrNotFound) {
 				return "gone"
 			}
@@ -89,7 +89,7 @@ func TestLostHeartbeatIsAskedFor(t *testing.T) {
 		h.Containers = []protocol.Container{{Name: "web", Runtime: "lxc", State: "running"}}
 		h.Heartbeat()
 		after(4 * time.Minute)
-		if _, err := f.Coordinator().Container(t.Context(), h.ID, "web"); !errors.Is(err, core.ErrNotFound) {
+		if _, err := f.Coordinator().Members().Container(t.Context(), h.ID, "web"); !errors.Is(err, core.ErrNotFound) {
 			t.Fatalf("nothing was lost: %v", err)
 		}
 		asked := 0
@@ -103,7 +103,7 @@ func TestLostHeartbeatIsAskedFor(t *testing.T) {
 		}
 		f.Delay(func(string, []byte) bool { return false })
 		after(time.Minute + 10*time.Second)
-		if _, err := f.Coordinator().Container(t.Context(), h.ID, "web"); err != nil {
+		if _, err := f.Coordinator().Members().Container(t.Context(), h.ID, "web"); err != nil {
 			t.Errorf("the inventory stays as it was: %v", err)
 		}
 	})

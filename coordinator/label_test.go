@@ -16,7 +16,7 @@ import (
 func TestRelabel(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		label := func(set, remove []string) error {
-			return f.Coordinator().Relabel(t.Context(), f.Admin(), h.ID, set, remove)
+			return f.Coordinator().Members().Relabel(t.Context(), f.Admin(), h.ID, set, remove)
 		}
 		for _, step := range []struct{ set, remove, want []string }{
 			{[]string{"tier=web", "site=lab"}, nil, []string{"site=lab", "tier=web"}},
@@ -29,7 +29,7 @@ func TestRelabel(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.Restart()
-			v, err := f.Coordinator().Host(t.Context(), h.ID)
+			v, err := f.Coordinator().Members().Host(t.Context(), h.ID)
 			if err != nil || !slices.Equal(v.Labels, step.want) {
 				t.Errorf("after %v and without %v they are %v, %v", step.set, step.remove, v.Labels, err)
 			}
@@ -47,7 +47,7 @@ func TestRelabel(t *testing.T) {
 				t.Errorf("%.40v: %v", bad, err)
 			}
 		}
-		if err := f.Coordinator().Relabel(t.Context(), f.Admin(), "nosuch", []string{"a=b"}, nil); !errors.Is(err, core.ErrNotFound) {
+		if err := f.Coordinator().Members().Relabel(t.Context(), f.Admin(), "nosuch", []string{"a=b"}, nil); !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("a host that is not there: %v", err)
 		}
 	})

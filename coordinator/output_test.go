@@ -322,7 +322,7 @@ func TestOutputOfARevokedHostIsAHole(t *testing.T) {
 		id := talked(t, f, h, whole)
 		h.Silence()
 		time.AfterFunc(time.Hour, func() {
-			if err := f.Coordinator().Revoke(t.Context(), f.Admin(), h.ID, "stolen"); err != nil {
+			if err := f.Coordinator().Members().Revoke(t.Context(), f.Admin(), h.ID, "stolen"); err != nil {
 				t.Error(err)
 			}
 		})

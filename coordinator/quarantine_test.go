@@ -19,7 +19,7 @@ import (
 func quarantined(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) string {
 	t.Helper()
 	synctest.Wait()
-	v, err := f.Coordinator().Host(t.Context(), h.ID)
+	v, err := f.Coordinator().Members().Host(t.Context(), h.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func quarantined(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) string {
 
 func readmit(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 	t.Helper()
-	if err := f.Coordinator().Readmit(t.Context(), f.Admin(), h.ID); err != nil {
+	if err := f.Coordinator().Members().Readmit(t.Context(), f.Admin(), h.ID); err != nil {
 		t.Fatal(err)
 	}
 	after(2 * time.Second) // hellos are answered once a second

@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/members"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -35,7 +36,7 @@ func (c *Coordinator) Summary(ctx context.Context) (Summary, error) {
 		Recovery: c.base.Recovery(), Brokers: c.cfg.BrokerAddresses,
 	}
 	err := c.base.View(ctx, func(tx core.Tx) error {
-		waiting, err := tx.Enrolments.List(core.EnrolmentPending, maxPending)
+		waiting, err := tx.Enrolments.List(core.EnrolmentPending, members.MaxPending)
 		if err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ func TestSummary(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		f.AddHost("edge-08")
 		gone := f.AddHost("edge-09")
-		if err := f.Coordinator().Revoke(t.Context(), f.Admin(), gone.ID, "stolen"); err != nil {
+		if err := f.Coordinator().Members().Revoke(t.Context(), f.Admin(), gone.ID, "stolen"); err != nil {
 			t.Fatal(err)
 		}
 		h.Containers = []protocol.Container{{Name: "web", Runtime: "lxc", State: "running"}, {Name: "db", Runtime: "lxc", State: "running"}}

@@ -368,7 +368,7 @@ func TestCopyForAnotherFleet(t *testing.T) {
 		if _, err := f.Authenticate(secret); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("a token of the fleet: %v", err)
 		}
-		if v, err := f.Coordinator().Host(t.Context(), h.ID); err != nil || v.State != core.HostRevoked || v.Connectivity == core.Online {
+		if v, err := f.Coordinator().Members().Host(t.Context(), h.ID); err != nil || v.State != core.HostRevoked || v.Connectivity == core.Online {
 			t.Errorf("the host is %s, %s: %v", v.State, v.Connectivity, err)
 		}
 	})

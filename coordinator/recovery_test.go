@@ -297,7 +297,7 @@ func TestQuarantineWhileReadmitting(t *testing.T) {
 			h.Connect() // says once more that there are two
 			synctest.Wait()
 		}
-		if err := f.Coordinator().Readmit(t.Context(), f.Admin(), h.ID); err != nil {
+		if err := f.Coordinator().Members().Readmit(t.Context(), f.Admin(), h.ID); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

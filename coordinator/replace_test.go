@@ -14,13 +14,14 @@ import (
 	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/members"
 	"github.com/hostler-io/hostler/protocol"
 )
 
 // replace gives a host up, and returns what became of it.
-func replace(t *testing.T, f *coordtest.Fleet, id protocol.HostID) coordinator.Replacement {
+func replace(t *testing.T, f *coordtest.Fleet, id protocol.HostID) members.Replacement {
 	t.Helper()
-	r, err := f.Coordinator().Replace(t.Context(), f.Admin(), id, time.Hour, "it burned")
+	r, err := f.Coordinator().Members().Replace(t.Context(), f.Admin(), id, time.Hour, "it burned")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,7 @@ func succeed(t *testing.T, f *coordtest.Fleet, id, key protocol.HostID, code str
 	if _, err := claim(t, f, id, key, code); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Coordinator().ApproveEnrolment(t.Context(), f.Admin(), string(id), ""); err != nil {
+	if _, err := f.Coordinator().Members().ApproveEnrolment(t.Context(), f.Admin(), string(id), ""); err != nil {
 		t.Fatal(err)
 	}
 	return f.Machine(id, key)
@@ -45,7 +46,7 @@ func succeed(t *testing.T, f *coordtest.Fleet, id, key protocol.HostID, code str
 func TestReplacedHost(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		c := f.Coordinator()
-		if err := c.Relabel(t.Context(), f.Admin(), h.ID, []string{"site=lab"}, nil); err != nil {
+		if err := c.Members().Relabel(t.Context(), f.Admin(), h.ID, []string{"site=lab"}, nil); err != nil {
 			t.Fatal(err)
 		}
 		h.Containers = []protocol.Container{{CTID: protocol.NewCTID(1, [10]byte{1}), Name: "web", Runtime: "lxc", State: "running"}}
@@ -82,7 +83,7 @@ func TestReplacedHost(t *testing.T) {
 		}
 		h.Connect() // it was not lost after all
 		after(5 * time.Second)
-		if v, err := c.Host(t.Context(), h.ID); err != nil || v.State != core.HostReplacing || !v.Store.IsZero() || len(v.Inventory.Containers) != 0 {
+		if v, err := c.Members().Host(t.Context(), h.ID); err != nil || v.State != core.HostReplacing || !v.Store.IsZero() || len(v.Inventory.Containers) != 0 {
 			t.Errorf("it is %+v, %v", v, err)
 		}
 
@@ -104,7 +105,7 @@ func TestReplacedHost(t *testing.T) {
 		if !slices.Equal(ordered, []protocol.ActionID{first.ID, second.ID}) {
 			t.Errorf("the new machine was ordered %v, want %v", ordered, []protocol.ActionID{first.ID, second.ID})
 		}
-		v, err := f.Coordinator().Host(t.Context(), h.ID)
+		v, err := f.Coordinator().Members().Host(t.Context(), h.ID)
 		if err != nil || v.State != core.HostApproved || v.Quarantined != "" || !slices.Equal(v.Labels, []string{"site=lab"}) || v.Reason != "" || len(v.Former) != 1 {
 			t.Errorf("the new machine is %+v, %v", v.Host, err)
 		}
@@ -176,7 +177,7 @@ func TestRevokedWhileLetIn(t *testing.T) {
 		revoked := make(chan error, 1)
 		f.Tune(func(c *coordinator.Config) {
 			c.Trust = overtaken{f.Trust, func() {
-				go func() { revoked <- f.Coordinator().Revoke(t.Context(), f.Admin(), h.ID, "") }()
+				go func() { revoked <- f.Coordinator().Members().Revoke(t.Context(), f.Admin(), h.ID, "") }()
 				<-time.After(time.Second) // of the bubble: it can go no further
 			}, func(what string) {
 				mu.Lock()
@@ -201,10 +202,10 @@ func TestWhoMayTakeAName(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		c := f.Coordinator()
 		operator := core.Actor{Name: "eve", Role: core.RoleApprover}
-		if _, err := c.Replace(t.Context(), operator, h.ID, time.Hour, ""); !errors.Is(err, core.ErrDenied) {
+		if _, err := c.Members().Replace(t.Context(), operator, h.ID, time.Hour, ""); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("replaced by an approver: %v", err)
 		}
-		if _, err := c.Replace(t.Context(), f.Admin(), "nobody", time.Hour, ""); !errors.Is(err, core.ErrNotFound) {
+		if _, err := c.Members().Replace(t.Context(), f.Admin(), "nobody", time.Hour, ""); !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("a host that is not there: %v", err)
 		}
 		if _, err := claim(t, f, h.ID, "stranger", invite(t, f)); !errors.Is(err, core.ErrExists) {
@@ -228,7 +229,7 @@ func TestWhoMayTakeAName(t *testing.T) {
 		}
 		// The code went to the wrong hands: another one is made.
 		second := replace(t, f, h.ID)
-		if _, err := c.ApproveEnrolment(t.Context(), f.Admin(), string(h.ID), ""); !errors.Is(err, core.ErrConflict) {
+		if _, err := c.Members().ApproveEnrolment(t.Context(), f.Admin(), string(h.ID), ""); !errors.Is(err, core.ErrConflict) {
 			t.Errorf("who waited by the first code: %v", err)
 		}
 		if _, err := claim(t, f, h.ID, "stranger", first.Code); !errors.Is(err, core.ErrExists) {
@@ -239,7 +240,7 @@ func TestWhoMayTakeAName(t *testing.T) {
 		next.Connect()
 		want(t, f, propose(t, f, next).ID, protocol.StateDone, protocol.ReasonOK)
 		// A machine whose place was taken comes back no more, a revoked one can be replaced.
-		if err := c.Revoke(t.Context(), f.Admin(), h.ID, "stolen"); err != nil {
+		if err := c.Members().Revoke(t.Context(), f.Admin(), h.ID, "stolen"); err != nil {
 			t.Fatal(err)
 		}
 		third := succeed(t, f, h.ID, "third-machine", replace(t, f, h.ID).Code)
@@ -251,7 +252,7 @@ func TestWhoMayTakeAName(t *testing.T) {
 				t.Errorf("the key of %s is believed", key)
 			}
 		}
-		v, err := c.Host(t.Context(), h.ID)
+		v, err := c.Members().Host(t.Context(), h.ID)
 		if err != nil || len(v.Former) != 2 {
 			t.Errorf("%d machines had the name before, %v", len(v.Former), err)
 		}

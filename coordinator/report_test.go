@@ -327,7 +327,7 @@ func TestRevokedHost(t *testing.T) {
 		synctest.Wait()
 		following := f.Coordinator().Actions().Follow(a.ID)
 		defer following.Close()
-		if err := f.Coordinator().Revoke(t.Context(), f.Admin(), h.ID, "stolen"); err != nil {
+		if err := f.Coordinator().Members().Revoke(t.Context(), f.Admin(), h.ID, "stolen"); err != nil {
 			t.Fatal(err)
 		}
 		begin := time.Now()
@@ -358,7 +358,7 @@ func TestConnectivity(t *testing.T) {
 		is := func(want core.Connectivity) {
 			t.Helper()
 			synctest.Wait()
-			v, err := f.Coordinator().Host(t.Context(), h.ID)
+			v, err := f.Coordinator().Members().Host(t.Context(), h.ID)
 			if err != nil || v.Connectivity != want {
 				t.Errorf("host is %s, %v, want %s", v.Connectivity, err, want)
 			}

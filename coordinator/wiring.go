@@ -1,12 +1,30 @@
 package coordinator
 
-import "github.com/hostler-io/hostler/protocol"
+import (
+	"errors"
 
-// standingOf is what the conversations with hosts are given of the quarantine.
-type standingOf struct{ c *Coordinator }
+	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/policies"
+	"github.com/hostler-io/hostler/coordinator/recovery"
+	"github.com/hostler-io/hostler/protocol"
+)
 
-// Quarantined implements [hostlink.Standing].
-func (s standingOf) Quarantined(host protocol.HostID) bool { return s.c.isQuarantined(host) }
+// othersOf is what the room of hosts is given of the rooms that keep something of a host.
+type othersOf struct{ c *Coordinator }
 
-// Quarantine implements [hostlink.Standing].
-func (s standingOf) Quarantine(host protocol.HostID, why string) { s.c.quarantine(host, why) }
+// Lost implements [members.Others].
+func (o othersOf) Lost(host protocol.HostID) {
+	o.c.relay.Output.Lose(host)
+	o.c.recovery.End(host)
+}
+
+// Forget implements [members.Others].
+func (othersOf) Forget(tx core.Tx, host protocol.HostID) error {
+	return errors.Join(recovery.Forget(tx, host), policies.Forget(tx, host))
+}
+
+// AskAnew implements [members.Others].
+func (othersOf) AskAnew(tx core.Tx, host protocol.HostID) error { return recovery.AskAnew(tx, host) }
+
+// RecoveredMS implements [members.Others].
+func (o othersOf) RecoveredMS() int64 { return o.c.recovery.MadeMS() }

@@ -56,7 +56,7 @@ func (g *running) wait(t testing.TB) (join.Record, error) {
 func (d *desk) pending(t testing.TB, h *host) string {
 	t.Helper()
 	words := <-h.words
-	e, err := d.coord.FindEnrolment(t.Context(), "edge-01")
+	e, err := d.coord.Members().FindEnrolment(t.Context(), "edge-01")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestJoin(t *testing.T) {
 		h := newHost(t, n)
 		g := h.run(t, begin(t, d.invite(t, time.Hour)))
 		words := d.pending(t, h)
-		succeed(t)(d.coord.ApproveEnrolment(t.Context(), admin(), "edge-01", words))
+		succeed(t)(d.coord.Members().ApproveEnrolment(t.Context(), admin(), "edge-01", words))
 		approved := time.Now()
 		r, err := g.wait(t)
 		if err != nil || !r.Member() {
@@ -118,7 +118,7 @@ func TestInterrupted(t *testing.T) {
 				record = reread(t, h.newest())
 			}
 		}
-		succeed(t)(d.coord.ApproveEnrolment(t.Context(), admin(), "edge-01", ""))
+		succeed(t)(d.coord.Members().ApproveEnrolment(t.Context(), admin(), "edge-01", ""))
 		h := newHostOf(t, n, id, key)
 		if r, err := h.run(t, record).wait(t); err != nil || !r.Member() {
 			t.Errorf("state %q: %v", r.State, err)
@@ -207,11 +207,11 @@ func TestDecisionsThatEndIt(t *testing.T) {
 		text   string
 	}{
 		{"denied", func(t *testing.T, d *desk) {
-			succeed(t)(d.coord.DenyEnrolment(t.Context(), admin(), "edge-01", "not ours"))
+			succeed(t)(d.coord.Members().DenyEnrolment(t.Context(), admin(), "edge-01", "not ours"))
 		}, join.ErrDenied, "the host was denied: not ours"},
 		{"revoked", func(t *testing.T, d *desk) {
-			succeed(t)(d.coord.ApproveEnrolment(t.Context(), admin(), "edge-01", ""))
-			if err := d.coord.Revoke(t.Context(), admin(), "edge-01", "stolen"); err != nil {
+			succeed(t)(d.coord.Members().ApproveEnrolment(t.Context(), admin(), "edge-01", ""))
+			if err := d.coord.Members().Revoke(t.Context(), admin(), "edge-01", "stolen"); err != nil {
 				t.Fatal(err)
 			}
 		}, join.ErrRevoked, "the host was revoked: stolen"},
@@ -305,14 +305,14 @@ func prove(t testing.TB, d *desk, n *network, code enrol.JoinCode) {
 		Hostname: "x", Host: "x", Key: id.Public(), CSR: must[[]byte](t)(key.Request()), Architecture: "amd64", Version: "1", Boot: "b",
 	}.Encode())
 	a := enrol.Attempt{Fleet: d.Chain().Ring().Fleet, Secret: code.Secret, Offer: offer, Signer: id, HostKey: id.PublicKey().PrimaryDigest()}
-	begun := must[enrol.BeginResponse](t)(d.coord.BeginEnrolment(t.Context(), must[enrol.BeginRequest](t)(a.Begin())))
+	begun := must[enrol.BeginResponse](t)(d.coord.Members().BeginEnrolment(t.Context(), must[enrol.BeginRequest](t)(a.Begin())))
 	_, ring := d.RingInForce()
 	a.Secret[0] ^= 1
 	q, _, err := a.Reveal(begun, ring, d.key.PublicKey().PrimaryDigest())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.coord.OfferEnrolment(t.Context(), q); !strings.Contains(err.Error(), enrol.ErrProof.Error()) {
+	if _, err := d.coord.Members().OfferEnrolment(t.Context(), q); !strings.Contains(err.Error(), enrol.ErrProof.Error()) {
 		t.Fatalf("a wrong proof gives %v", err)
 	}
 }
@@ -325,7 +325,7 @@ func TestNameTaken(t *testing.T) {
 		h := newHost(t, n)
 		g := h.run(t, begin(t, d.invite(t, time.Hour)))
 		d.pending(t, h)
-		succeed(t)(d.coord.ApproveEnrolment(t.Context(), admin(), "edge-01", ""))
+		succeed(t)(d.coord.Members().ApproveEnrolment(t.Context(), admin(), "edge-01", ""))
 		must[join.Record](t)(g.wait(t))
 		_, err := newHost(t, n).run(t, begin(t, d.invite(t, time.Hour))).wait(t)
 		if p, ok := errors.AsType[*api.Problem](err); !errors.Is(err, join.ErrRefused) || !ok || p.Code != api.CodeExists {
@@ -437,7 +437,7 @@ func TestMiddle(t *testing.T) {
 				if !errors.Is(err, join.ErrRefused) || !strings.Contains(err.Error(), c.want.Error()) {
 					t.Errorf("got %v, want %v", err, c.want)
 				}
-				if all := must[[]core.Enrolment](t)(d.coord.Enrolments(t.Context(), "")); len(all) != 0 {
+				if all := must[[]core.Enrolment](t)(d.coord.Members().Enrolments(t.Context(), "")); len(all) != 0 {
 					t.Errorf("%d hosts wait for approval", len(all))
 				}
 			})
@@ -473,7 +473,7 @@ func TestNewAuthority(t *testing.T) {
 		stop()
 		d.nextRing(t, must[*certs.Authority](t)(certs.NewAuthority("lab again")))
 		n.serve(t, first, d.tls(t), api)
-		succeed(t)(d.coord.ApproveEnrolment(t.Context(), admin(), "edge-01", ""))
+		succeed(t)(d.coord.Members().ApproveEnrolment(t.Context(), admin(), "edge-01", ""))
 		r := must[join.Record](t)(g.wait(t))
 		if chain := must[*certs.Chain](t)(r.Chain()); chain.Ring().Number != 3 {
 			t.Errorf("the record leads to ring %d", chain.Ring().Number)
@@ -504,7 +504,7 @@ func TestManyRings(t *testing.T) {
 		more()
 		d.nextRing(t, must[*certs.Authority](t)(certs.NewAuthority("lab again")))
 		n.serve(t, first, d.tls(t), api)
-		succeed(t)(d.coord.ApproveEnrolment(t.Context(), admin(), "edge-01", ""))
+		succeed(t)(d.coord.Members().ApproveEnrolment(t.Context(), admin(), "edge-01", ""))
 		r := must[join.Record](t)(g.wait(t))
 		if got, want := must[*certs.Chain](t)(r.Chain()).Ring().Number, d.Ring(); got != want {
 			t.Errorf("the record leads to ring %d, want %d", got, want)
@@ -524,7 +524,7 @@ func TestAwayForLong(t *testing.T) {
 		d.pending(t, h)
 		stop()
 		time.Sleep(24 * time.Hour)
-		succeed(t)(d.coord.ApproveEnrolment(t.Context(), admin(), "edge-01", ""))
+		succeed(t)(d.coord.Members().ApproveEnrolment(t.Context(), admin(), "edge-01", ""))
 		asked := 0
 		n.serve(t, first, d.tls(t), around{api, func(w http.ResponseWriter, path string) bool {
 			asked++
@@ -551,7 +551,7 @@ func TestRenew(t *testing.T) {
 		h := newHost(t, n)
 		g := h.run(t, begin(t, d.invite(t, time.Hour)))
 		d.pending(t, h)
-		succeed(t)(d.coord.ApproveEnrolment(t.Context(), admin(), "edge-01", ""))
+		succeed(t)(d.coord.Members().ApproveEnrolment(t.Context(), admin(), "edge-01", ""))
 		r := must[join.Record](t)(g.wait(t))
 		same := must[join.Record](t)(h.client.Ask(t.Context(), r))
 		if diff := cmp.Diff(r, same); diff != "" {

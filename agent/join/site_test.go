@@ -189,7 +189,7 @@ func admin() core.Actor {
 
 func (d *desk) invite(t testing.TB, ttl time.Duration) string {
 	t.Helper()
-	_, code, err := d.coord.Invite(t.Context(), admin(), ttl, []string{"site=lab"})
+	_, code, err := d.coord.Members().Invite(t.Context(), admin(), ttl, []string{"site=lab"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/members"
 	"github.com/hostler-io/hostler/coordinator/web"
 	"github.com/hostler-io/hostler/internal/cli/keyring"
 	"github.com/hostler-io/hostler/internal/webapi"
@@ -256,10 +257,10 @@ func (s *site) asAgent(path string) {
 // it has.
 func (s *site) untilOnline() {
 	s.t.Helper()
-	changed, done := s.fleet.Coordinator().HostChanged("edge-01")
+	changed, done := s.fleet.Coordinator().Members().HostChanged("edge-01")
 	defer func() { done() }()
 	for {
-		h := must[coordinator.HostView](s.t)(s.fleet.Coordinator().Host(s.t.Context(), "edge-01"))
+		h := must[members.HostView](s.t)(s.fleet.Coordinator().Members().Host(s.t.Context(), "edge-01"))
 		if h.Connectivity == core.Online && len(h.Inventory.Containers) > 0 {
 			return
 		}
@@ -269,7 +270,7 @@ func (s *site) untilOnline() {
 			s.t.Fatal("edge-01 does not come online")
 		}
 		done()
-		changed, done = s.fleet.Coordinator().HostChanged("edge-01")
+		changed, done = s.fleet.Coordinator().Members().HostChanged("edge-01")
 	}
 }
 

@@ -34,7 +34,7 @@ func (f *Fleet) Attempt(id protocol.HostID, code string) enrol.Attempt {
 func (f *Fleet) Join(id protocol.HostID) core.Enrolment {
 	f.t.Helper()
 	c, ctx := f.Coordinator(), f.t.Context()
-	_, code, err := c.Invite(ctx, f.Admin(), time.Hour, []string{"site=lab"})
+	_, code, err := c.Members().Invite(ctx, f.Admin(), time.Hour, []string{"site=lab"})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func (f *Fleet) Join(id protocol.HostID) core.Enrolment {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	answer, err := c.BeginEnrolment(ctx, begin)
+	answer, err := c.Members().BeginEnrolment(ctx, begin)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -53,10 +53,10 @@ func (f *Fleet) Join(id protocol.HostID) core.Enrolment {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if _, err := c.OfferEnrolment(ctx, offer); err != nil {
+	if _, err := c.Members().OfferEnrolment(ctx, offer); err != nil {
 		f.t.Fatal(err)
 	}
-	e, err := c.FindEnrolment(ctx, offer.Session.String())
+	e, err := c.Members().FindEnrolment(ctx, offer.Session.String())
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -138,7 +138,7 @@ func (h actionHandlers) decided(ctx context.Context, ref string, do func(protoco
 }
 
 func (h actionHandlers) listKeys(context.Context, *none) (*body[[]api.Key], error) {
-	return &body[[]api.Key]{list(h.c.Members(), func(m protocol.Member) api.Key {
+	return &body[[]api.Key]{list(h.c.Keys(), func(m protocol.Member) api.Key {
 		k := api.Key{Key: m.Key.String(), Roles: []string{}, Person: m.Person, Revoked: m.Revoked}
 		for _, r := range m.Roles {
 			k.Roles = append(k.Roles, string(r))

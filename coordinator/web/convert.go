@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
-	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/explain"
+	"github.com/hostler-io/hostler/coordinator/members"
 	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -34,7 +34,7 @@ func object(b []byte) (m map[string]any) {
 	return m
 }
 
-func hostOf(v coordinator.HostView) api.Host {
+func hostOf(v members.HostView) api.Host {
 	i := v.Inventory
 	h := api.Host{
 		ID: string(v.ID), State: string(v.State), Connectivity: string(v.Connectivity), Quarantined: v.Quarantined,
@@ -71,7 +71,7 @@ func interfaceOf(i protocol.Interface) api.Interface {
 	return api.Interface{Name: i.Name, MAC: i.MAC, Up: i.Up, Addresses: webapi.Texts(i.Addresses)}
 }
 
-func containersOf(v coordinator.HostView) []api.Container {
+func containersOf(v members.HostView) []api.Container {
 	return list(v.Inventory.Containers, func(c protocol.Container) api.Container {
 		return webapi.Container(v.ID, c)
 	})

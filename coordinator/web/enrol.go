@@ -35,7 +35,7 @@ func (h hostHandlers) invite(ctx context.Context, in *body[api.NewInvite]) (*bod
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	i, code, err := h.c.Invite(ctx, actor(ctx), ttl, in.Body.Labels)
+	i, code, err := h.c.Members().Invite(ctx, actor(ctx), ttl, in.Body.Labels)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -45,7 +45,7 @@ func (h hostHandlers) invite(ctx context.Context, in *body[api.NewInvite]) (*bod
 func (h hostHandlers) listEnrolments(ctx context.Context, in *struct {
 	State string `query:"state" enum:"pending,approved,denied" doc:"Only those in this state"`
 }) (*body[[]api.Enrolment], error) {
-	all, err := h.c.Enrolments(ctx, core.EnrolmentState(in.State))
+	all, err := h.c.Members().Enrolments(ctx, core.EnrolmentState(in.State))
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -66,7 +66,7 @@ func (d *decision) of() api.Decision {
 }
 
 func (h hostHandlers) approve(ctx context.Context, in *decision) (*body[api.Enrolment], error) {
-	e, err := h.c.ApproveEnrolment(ctx, actor(ctx), in.ID, in.of().Words)
+	e, err := h.c.Members().ApproveEnrolment(ctx, actor(ctx), in.ID, in.of().Words)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -74,7 +74,7 @@ func (h hostHandlers) approve(ctx context.Context, in *decision) (*body[api.Enro
 }
 
 func (h hostHandlers) deny(ctx context.Context, in *decision) (*body[api.Enrolment], error) {
-	e, err := h.c.DenyEnrolment(ctx, actor(ctx), in.ID, in.of().Reason)
+	e, err := h.c.Members().DenyEnrolment(ctx, actor(ctx), in.ID, in.of().Reason)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -117,9 +117,9 @@ func (h hostHandlers) enrolment(mux *http.ServeMux) {
 		_, _ = w.Write(h.c.Rings(from)) // a client that is gone needs no answer
 		return nil
 	})
-	handle("POST "+enrol.Path+"begin", exchange(h.c.BeginEnrolment))
-	handle("POST "+enrol.Path+"offer", exchange(h.c.OfferEnrolment))
-	handle("POST "+enrol.Path+"state", exchange(h.c.EnrolmentState))
+	handle("POST "+enrol.Path+"begin", exchange(h.c.Members().BeginEnrolment))
+	handle("POST "+enrol.Path+"offer", exchange(h.c.Members().OfferEnrolment))
+	handle("POST "+enrol.Path+"state", exchange(h.c.Members().EnrolmentState))
 }
 
 // exchange reads a request of an enrolment strictly and writes the answer.

@@ -34,7 +34,7 @@ func (h hostHandlers) hosts(doc huma.API) {
 }
 
 func (h hostHandlers) listHosts(ctx context.Context, in *page) (*body[[]api.Host], error) {
-	views, err := h.c.Hosts(ctx, protocol.HostID(in.After), in.Limit)
+	views, err := h.c.Members().Hosts(ctx, protocol.HostID(in.After), in.Limit)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -42,7 +42,7 @@ func (h hostHandlers) listHosts(ctx context.Context, in *page) (*body[[]api.Host
 }
 
 func (h hostHandlers) getHost(ctx context.Context, in *hostRef) (*body[api.Host], error) {
-	v, err := h.c.Host(ctx, protocol.HostID(in.Host))
+	v, err := h.c.Members().Host(ctx, protocol.HostID(in.Host))
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -57,7 +57,7 @@ func (h hostHandlers) revokeHost(ctx context.Context, in *struct {
 	if in.Body != nil {
 		reason = in.Body.Reason
 	}
-	if err := h.c.Revoke(ctx, actor(ctx), protocol.HostID(in.Host), reason); err != nil {
+	if err := h.c.Members().Revoke(ctx, actor(ctx), protocol.HostID(in.Host), reason); err != nil {
 		return nil, h.fail(ctx, err)
 	}
 	return h.getHost(ctx, &hostRef{in.Host})
@@ -71,7 +71,7 @@ func (h hostHandlers) replaceHost(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
-	r, err := h.c.Replace(ctx, actor(ctx), protocol.HostID(in.Host), ttl, in.Body.Reason)
+	r, err := h.c.Members().Replace(ctx, actor(ctx), protocol.HostID(in.Host), ttl, in.Body.Reason)
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -86,7 +86,7 @@ func (h hostHandlers) replaceHost(ctx context.Context, in *struct {
 }
 
 func (h hostHandlers) readmitHost(ctx context.Context, in *hostRef) (*body[api.Host], error) {
-	if err := h.c.Readmit(ctx, actor(ctx), protocol.HostID(in.Host)); err != nil {
+	if err := h.c.Members().Readmit(ctx, actor(ctx), protocol.HostID(in.Host)); err != nil {
 		return nil, h.fail(ctx, err)
 	}
 	return h.getHost(ctx, in)
@@ -96,14 +96,14 @@ func (h hostHandlers) labelHost(ctx context.Context, in *struct {
 	Host string `path:"host" maxLength:"63" doc:"Host id"`
 	Body api.Relabel
 }) (*body[api.Host], error) {
-	if err := h.c.Relabel(ctx, actor(ctx), protocol.HostID(in.Host), in.Body.Set, in.Body.Remove); err != nil {
+	if err := h.c.Members().Relabel(ctx, actor(ctx), protocol.HostID(in.Host), in.Body.Set, in.Body.Remove); err != nil {
 		return nil, h.fail(ctx, err)
 	}
 	return h.getHost(ctx, &hostRef{in.Host})
 }
 
 func (h hostHandlers) hostContainers(ctx context.Context, in *hostRef) (*body[[]api.Container], error) {
-	v, err := h.c.Host(ctx, protocol.HostID(in.Host))
+	v, err := h.c.Members().Host(ctx, protocol.HostID(in.Host))
 	if err != nil {
 		return nil, h.fail(ctx, err)
 	}
@@ -113,7 +113,7 @@ func (h hostHandlers) hostContainers(ctx context.Context, in *hostRef) (*body[[]
 func (h hostHandlers) listContainers(ctx context.Context, in *page) (*body[[]api.Container], error) {
 	all := []api.Container{}
 	for after := protocol.HostID(in.After); ; {
-		views, err := h.c.Hosts(ctx, after, containerStep)
+		views, err := h.c.Members().Hosts(ctx, after, containerStep)
 		if err != nil {
 			return nil, h.fail(ctx, err)
 		}

@@ -116,7 +116,7 @@ type reporter func(format string, args ...any)
 
 func (w *world) checkHost(h *host, report reporter) {
 	ctx, c := w.t.Context(), w.center.coord
-	view, err := c.Host(ctx, h.id)
+	view, err := c.Members().Host(ctx, h.id)
 	if err != nil || view.Quarantined != "" || view.Connectivity != core.Online {
 		report("%s is %s, quarantined: %q, %v", h.id, view.Connectivity, view.Quarantined, err)
 	}

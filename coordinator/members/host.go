@@ -1,4 +1,4 @@
-package coordinator
+package members
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/hostler-io/hostler/coordinator/core"
-	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -29,103 +28,102 @@ func ofHost(id protocol.HostID, err error) error {
 }
 
 // Host returns one host.
-func (c *Coordinator) Host(ctx context.Context, id protocol.HostID) (HostView, error) {
+func (r *Room) Host(ctx context.Context, id protocol.HostID) (HostView, error) {
 	var h core.Host
-	err := c.base.View(ctx, func(tx core.Tx) (err error) {
+	err := r.base.View(ctx, func(tx core.Tx) (err error) {
 		h, err = tx.Hosts.Get(id)
 		return err
 	})
 	if err != nil {
 		return HostView{}, ofHost(id, err)
 	}
-	return c.view(h), nil
+	return r.view(h), nil
 }
 
 // Hosts returns up to limit hosts with ids after the given one.
-func (c *Coordinator) Hosts(ctx context.Context, after protocol.HostID, limit int) ([]HostView, error) {
+func (r *Room) Hosts(ctx context.Context, after protocol.HostID, limit int) ([]HostView, error) {
 	var hosts []core.Host
-	err := c.base.View(ctx, func(tx core.Tx) (err error) {
+	err := r.base.View(ctx, func(tx core.Tx) (err error) {
 		hosts, err = tx.Hosts.List(after, limit)
 		return err
 	})
 	views := make([]HostView, 0, len(hosts))
 	for _, h := range hosts {
-		views = append(views, c.view(h))
+		views = append(views, r.view(h))
 	}
 	return views, err
 }
 
-func (c *Coordinator) view(h core.Host) HostView {
+func (r *Room) view(h core.Host) HostView {
 	v := HostView{Host: h}
-	v.Connectivity, v.SeenMS = c.hosts.Presence(h.ID)
+	v.Connectivity, v.SeenMS = r.cfg.Links.Presence(h.ID)
 	return v
 }
 
 // HostChanged returns a channel that is closed when a host's presence or
 // inventory changes, and a function to call when nobody looks at it any more.
-func (c *Coordinator) HostChanged(id protocol.HostID) (<-chan struct{}, func()) {
-	return c.base.Wake.On(id)
+func (r *Room) HostChanged(id protocol.HostID) (<-chan struct{}, func()) {
+	return r.base.Wake.On(id)
 }
 
 // Revoke takes all rights from a host: its key and certificates are revoked
 // and its connections cut at once; what it was asked and has not ended is
 // LOST.
-func (c *Coordinator) Revoke(ctx context.Context, by core.Actor, id protocol.HostID, reason string) error {
+func (r *Room) Revoke(ctx context.Context, by core.Actor, id protocol.HostID, reason string) error {
 	if err := by.May(core.RoleAdmin, "revoke hosts"); err != nil {
 		return err
 	}
-	if err := c.base.MayDecide(); err != nil {
+	if err := r.base.MayDecide(); err != nil {
 		return err
 	}
 	var h core.Host
-	err := c.base.Update(ctx, failpoint.HostDecided, func(tx core.Tx) (err error) {
+	err := r.base.Update(ctx, failpoint.HostDecided, func(tx core.Tx) (err error) {
 		if h, err = tx.Hosts.Get(id); err != nil {
 			return ofHost(id, err)
 		}
 		if h.State == core.HostRevoked {
 			return nil
 		}
-		h.State, h.RevokedMS, h.Reason = core.HostRevoked, c.base.NowMS(), reason
+		h.State, h.RevokedMS, h.Reason = core.HostRevoked, r.base.NowMS(), reason
 		if err := tx.Hosts.Put(h); err != nil {
 			return err
 		}
-		if err := c.loseAll(tx, id, protocol.EventHostRemoved); err != nil {
+		if err := r.loseAll(tx, id, protocol.EventHostRemoved); err != nil {
 			return err
 		}
-		if err := c.base.Audit(tx, by, "host.revoke", string(id), map[string]any{"reason": reason}); err != nil {
+		if err := r.base.Audit(tx, by, "host.revoke", string(id), map[string]any{"reason": reason}); err != nil {
 			return err
 		}
-		return c.base.Event(tx, "host.revoked", id, string(id), map[string]any{"reason": reason})
+		return r.base.Event(tx, "host.revoked", id, string(id), map[string]any{"reason": reason})
 	})
 	if err != nil {
 		return err
 	}
-	c.shutOut(id, h.Key)
-	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
-	c.relay.Output.Lose(id)
-	c.recovery.End(id)
-	c.base.Wake.Fire(core.EventsKey{}, id)
-	c.base.News.AskAll()
+	r.shutOut(id, h.Key)
+	r.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
+	r.cfg.Others.Lost(id)
+	r.base.Wake.Fire(core.EventsKey{}, id)
+	r.base.News.AskAll()
 	return nil
 }
 
-// quarantine stops all orders and grants to a host until a person readmits it.
+// Quarantine stops all orders and grants to a host until a person readmits it.
 // A coordinator that is itself the one that went back judges nobody.
-func (c *Coordinator) quarantine(id protocol.HostID, why string) {
-	if c.base.Recovery() != "" {
+func (r *Room) Quarantine(id protocol.HostID, why string) {
+	if r.base.Recovery() != "" {
 		return
 	}
-	c.judging <- struct{}{}
-	defer func() { <-c.judging }()
-	c.mu.Lock()
-	_, already := c.quarantined[id]
-	c.quarantined[id] = why
-	c.mu.Unlock()
+	r.judging <- struct{}{}
+	defer func() { <-r.judging }()
+	r.mu.Lock()
+	_, already := r.quarantined[id]
+	r.quarantined[id] = why
+	r.mu.Unlock()
 	if already {
 		return
 	}
-	c.log.Error("host quarantined", "host", id, "why", why)
-	err := c.base.Update(c.ctx, failpoint.QuarantineNoted, func(tx core.Tx) error {
+	r.base.Log.Error("host quarantined", "host", id, "why", why)
+	err := r.base.Update(r.base.Ctx, failpoint.QuarantineNoted, func(tx core.Tx) error {
 		h, err := tx.Hosts.Get(id)
 		if err != nil || h.Quarantined != "" {
 			return err
@@ -134,37 +132,39 @@ func (c *Coordinator) quarantine(id protocol.HostID, why string) {
 		if err := tx.Hosts.Put(h); err != nil {
 			return err
 		}
-		if err := c.base.Audit(tx, core.Self(), "host.quarantine", string(id), map[string]any{"reason": why}); err != nil {
+		if err := r.base.Audit(tx, core.Self(), "host.quarantine", string(id), map[string]any{"reason": why}); err != nil {
 			return err
 		}
-		return c.base.Event(tx, "host.quarantined", id, string(id), map[string]any{"reason": why})
+		return r.base.Event(tx, "host.quarantined", id, string(id), map[string]any{"reason": why})
 	})
 	if err != nil {
-		c.log.Error("cannot store a quarantine; it holds in memory", "host", id, "err", err)
+		r.base.Log.Error("cannot store a quarantine; it holds in memory", "host", id, "err", err)
 	}
-	c.base.Wake.Fire(core.EventsKey{}, id)
+	r.base.Wake.Fire(core.EventsKey{}, id)
 }
 
-func (c *Coordinator) isQuarantined(id protocol.HostID) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, ok := c.quarantined[id]
+// Quarantined reports whether a host gets no orders and no grants until a person
+// readmits it.
+func (r *Room) Quarantined(id protocol.HostID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.quarantined[id]
 	return ok
 }
 
 // Readmit ends the quarantine of a host: what it says of itself at its next
 // hello is taken as it is, and its streams go on from there. Its connections
 // are cut, because nothing else makes it say hello.
-func (c *Coordinator) Readmit(ctx context.Context, by core.Actor, id protocol.HostID) error {
+func (r *Room) Readmit(ctx context.Context, by core.Actor, id protocol.HostID) error {
 	if err := by.May(core.RoleAdmin, "readmit hosts"); err != nil {
 		return err
 	}
-	if err := c.base.MayDecide(); err != nil {
+	if err := r.base.MayDecide(); err != nil {
 		return err
 	}
-	c.judging <- struct{}{}
-	defer func() { <-c.judging }()
-	err := c.base.Update(ctx, failpoint.HostDecided, func(tx core.Tx) error {
+	r.judging <- struct{}{}
+	defer func() { <-r.judging }()
+	err := r.base.Update(ctx, failpoint.HostDecided, func(tx core.Tx) error {
 		h, err := tx.Hosts.Get(id)
 		if err != nil {
 			return ofHost(id, err)
@@ -177,23 +177,23 @@ func (c *Coordinator) Readmit(ctx context.Context, by core.Actor, id protocol.Ho
 		if err := tx.Hosts.Put(h); err != nil {
 			return err
 		}
-		if err := recovery.AskAnew(tx, id); err != nil {
+		if err := r.cfg.Others.AskAnew(tx, id); err != nil {
 			return err
 		}
-		if err := c.base.Audit(tx, by, "host.readmit", string(id), nil); err != nil {
+		if err := r.base.Audit(tx, by, "host.readmit", string(id), nil); err != nil {
 			return err
 		}
-		return c.base.Event(tx, "host.readmitted", id, string(id), nil)
+		return r.base.Event(tx, "host.readmitted", id, string(id), nil)
 	})
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	delete(c.quarantined, id)
-	c.mu.Unlock()
-	c.hosts.Readmitted(id)
-	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
-	c.base.Wake.Fire(core.EventsKey{}, id)
+	r.mu.Lock()
+	delete(r.quarantined, id)
+	r.mu.Unlock()
+	r.cfg.Links.Readmitted(id)
+	r.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
+	r.base.Wake.Fire(core.EventsKey{}, id)
 	return nil
 }
 
@@ -203,11 +203,11 @@ const maxHostLabels = 64
 // Relabel gives a host labels, K=V each, and takes those away whose names are in
 // remove. The others stay. What was asked of hosts by their labels before is not
 // changed by it.
-func (c *Coordinator) Relabel(ctx context.Context, by core.Actor, id protocol.HostID, set, remove []string) error {
+func (r *Room) Relabel(ctx context.Context, by core.Actor, id protocol.HostID, set, remove []string) error {
 	if err := by.May(core.RoleApprover, "label hosts"); err != nil {
 		return err
 	}
-	if err := c.base.MayDecide(); err != nil {
+	if err := r.base.MayDecide(); err != nil {
 		return err
 	}
 	if err := checkLabels(set); err != nil {
@@ -216,7 +216,7 @@ func (c *Coordinator) Relabel(ctx context.Context, by core.Actor, id protocol.Ho
 	if len(set)+len(remove) == 0 {
 		return fmt.Errorf("%w: no label is named", core.ErrInvalid)
 	}
-	err := c.base.Update(ctx, failpoint.HostDecided, func(tx core.Tx) error {
+	err := r.base.Update(ctx, failpoint.HostDecided, func(tx core.Tx) error {
 		h, err := tx.Hosts.Get(id)
 		if err != nil {
 			return ofHost(id, err)
@@ -232,12 +232,12 @@ func (c *Coordinator) Relabel(ctx context.Context, by core.Actor, id protocol.Ho
 		if err := tx.Hosts.Put(h); err != nil {
 			return err
 		}
-		if err := c.base.Audit(tx, by, "host.label", string(id), map[string]any{"labels": texts(h.Labels), "before": texts(before)}); err != nil {
+		if err := r.base.Audit(tx, by, "host.label", string(id), map[string]any{"labels": texts(h.Labels), "before": texts(before)}); err != nil {
 			return err
 		}
-		return c.base.Event(tx, "host.labelled", id, string(id), map[string]any{"labels": texts(h.Labels)})
+		return r.base.Event(tx, "host.labelled", id, string(id), map[string]any{"labels": texts(h.Labels)})
 	})
-	c.base.Wake.Fire(core.EventsKey{}, id)
+	r.base.Wake.Fire(core.EventsKey{}, id)
 	return err
 }
 
@@ -264,8 +264,8 @@ func nameOf(label string) string {
 }
 
 // Container finds a container of a host by name in its newest inventory.
-func (c *Coordinator) Container(ctx context.Context, id protocol.HostID, name protocol.ContainerName) (protocol.Container, error) {
-	h, err := c.Host(ctx, id)
+func (r *Room) Container(ctx context.Context, id protocol.HostID, name protocol.ContainerName) (protocol.Container, error) {
+	h, err := r.Host(ctx, id)
 	if err != nil {
 		return protocol.Container{}, err
 	}
@@ -278,6 +278,6 @@ func (c *Coordinator) Container(ctx context.Context, id protocol.HostID, name pr
 }
 
 // loseAll ends every open action of a host by one event.
-func (c *Coordinator) loseAll(tx core.Tx, id protocol.HostID, ev protocol.Event) error {
-	return core.EachOpen(tx, id, func(a core.Action) error { return c.base.Move(tx, &a, ev) })
+func (r *Room) loseAll(tx core.Tx, id protocol.HostID, ev protocol.Event) error {
+	return core.EachOpen(tx, id, func(a core.Action) error { return r.base.Move(tx, &a, ev) })
 }

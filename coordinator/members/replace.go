@@ -1,4 +1,4 @@
-package coordinator
+package members
 
 import (
 	"context"
@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
-	"github.com/hostler-io/hostler/coordinator/policies"
-	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -36,65 +34,65 @@ type Replacement struct {
 // Replace shuts the machine of a host out for ever, ends what was asked of it and has
 // not ended, and makes the code by which another machine may ask for its name. Called
 // again while none was let in it makes another code, and the one before ends.
-func (c *Coordinator) Replace(ctx context.Context, by core.Actor, id protocol.HostID, ttl time.Duration, reason string) (Replacement, error) {
+func (r *Room) Replace(ctx context.Context, by core.Actor, id protocol.HostID, ttl time.Duration, reason string) (Replacement, error) {
 	if err := by.May(core.RoleAdmin, "replace hosts"); err != nil {
 		return Replacement{}, err
 	}
-	if err := c.base.MayDecide(); err != nil {
+	if err := r.base.MayDecide(); err != nil {
 		return Replacement{}, err
 	}
 	if ttl < time.Second || ttl > maxInviteTTL {
 		return Replacement{}, fmt.Errorf("%w: a code lives between 1s and 30d, not %s", core.ErrInvalid, ttl)
 	}
-	invite, code, err := c.newInvite(by, ttl, nil)
+	invite, code, err := r.newInvite(by, ttl, nil)
 	if err != nil {
 		return Replacement{}, err
 	}
 	invite.Host = id
 	var done Replacement
-	err = c.base.Update(ctx, failpoint.HostReplaced, func(tx core.Tx) error {
+	err = r.base.Update(ctx, failpoint.HostReplaced, func(tx core.Tx) error {
 		h, err := tx.Hosts.Get(id)
 		if err != nil {
 			return ofHost(id, err)
 		}
 		done = Replacement{Invite: invite, Code: code, Containers: h.Inventory.Containers}
 		if h.Awaits != "" {
-			if err := c.endInvite(tx, id, h.Awaits); err != nil {
+			if err := r.endInvite(tx, id, h.Awaits); err != nil {
 				return err
 			}
 		}
-		if err := done.end(c, tx, id); err != nil {
+		if err := done.end(r.base, tx, id); err != nil {
 			return err
 		}
 		if !slices.Contains(h.Former, h.Key) {
 			h.Former = append(h.Former, h.Key)
 		}
-		h.State, h.RevokedMS, h.Reason, h.Awaits = core.HostReplacing, c.base.NowMS(), "another machine takes its place", invite.ID
+		h.State, h.RevokedMS, h.Reason, h.Awaits = core.HostReplacing, r.base.NowMS(), "another machine takes its place", invite.ID
 		if reason != "" {
 			h.Reason += ": " + reason
 		}
 		beginAnew(&h)
 		done.Host = h
-		if err := errors.Join(tx.Enrolments.PutInvite(invite), tx.Hosts.Put(h), beginStreams(tx, id)); err != nil {
+		if err := errors.Join(tx.Enrolments.PutInvite(invite), tx.Hosts.Put(h), r.beginStreams(tx, id)); err != nil {
 			return err
 		}
 		detail := map[string]any{
 			"reason": reason, "key": h.Key, "invite": invite.ID, "unsent": done.Unsent, "unknown": done.Unknown, "unapproved": done.Unapproved,
 			"containers": len(done.Containers),
 		}
-		if err := c.base.Audit(tx, by, "host.replace", string(id), detail); err != nil {
+		if err := r.base.Audit(tx, by, "host.replace", string(id), detail); err != nil {
 			return err
 		}
-		return c.base.Event(tx, "host.replacing", id, string(id), detail)
+		return r.base.Event(tx, "host.replacing", id, string(id), detail)
 	})
 	if err != nil {
 		return Replacement{}, err
 	}
-	c.shutOut(id, done.Host.Former...)
-	c.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
-	c.forgetMachine(id)
-	c.base.Wake.Fire(core.EventsKey{}, id)
-	c.base.News.AskAll()
+	r.shutOut(id, done.Host.Former...)
+	r.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
+	r.forgetMachine(id)
+	r.base.Wake.Fire(core.EventsKey{}, id)
+	r.base.News.AskAll()
 	return done, nil
 }
 
@@ -105,7 +103,7 @@ func beginAnew(h *core.Host) {
 
 // beginStreams begins all streams of a host anew. Nobody asks the machine before what
 // it did, nor does its policy say what another one will agree to.
-func beginStreams(tx core.Tx, id protocol.HostID) error {
+func (r *Room) beginStreams(tx core.Tx, id protocol.HostID) error {
 	for _, name := range []protocol.Stream{protocol.StreamOrder, protocol.StreamControl, protocol.StreamReport, protocol.StreamAlert} {
 		if err := tx.Streams.Free(id, name, math.MaxInt64); err != nil {
 			return err
@@ -114,12 +112,12 @@ func beginStreams(tx core.Tx, id protocol.HostID) error {
 			return err
 		}
 	}
-	return errors.Join(recovery.Forget(tx, id), policies.Forget(tx, id))
+	return r.cfg.Others.Forget(tx, id)
 }
 
 // end ends what was asked of a machine and has not ended. Of each action it says what
 // is known of it.
-func (r *Replacement) end(c *Coordinator, tx core.Tx, id protocol.HostID) error {
+func (r *Replacement) end(base *core.Base, tx core.Tx, id protocol.HostID) error {
 	return core.EachOpen(tx, id, func(a core.Action) error {
 		switch {
 		case a.State == protocol.StatePendingApprove:
@@ -138,30 +136,30 @@ func (r *Replacement) end(c *Coordinator, tx core.Tx, id protocol.HostID) error 
 			r.Unknown++
 			a.Detail = "it ran on the machine before; how it ended is not known, nor that it did"
 		}
-		return c.base.Move(tx, &a, protocol.EventHostReplace)
+		return base.Move(tx, &a, protocol.EventHostReplace)
 	})
 }
 
 // endInvite ends the code for the new machine of a host, and refuses who waits by it.
-func (c *Coordinator) endInvite(tx core.Tx, id protocol.HostID, invite string) error {
+func (r *Room) endInvite(tx core.Tx, id protocol.HostID, invite string) error {
 	i, err := tx.Enrolments.Invite(invite)
 	switch {
 	case errors.Is(err, core.ErrNotFound): // forgotten, long after its end
 	case err != nil:
 		return err
 	default:
-		i.ExpiresMS = min(i.ExpiresMS, c.base.LifeMS())
+		i.ExpiresMS = min(i.ExpiresMS, r.base.LifeMS())
 		if err := tx.Enrolments.PutInvite(i); err != nil {
 			return err
 		}
 	}
-	waiting, err := tx.Enrolments.List(core.EnrolmentPending, maxPending)
+	waiting, err := tx.Enrolments.List(core.EnrolmentPending, MaxPending)
 	for _, e := range waiting {
 		if e.Invite != invite || e.Host != id {
 			continue
 		}
-		e.State, e.Reason, e.DecidedMS = core.EnrolmentDenied, "another code was made for the new machine of this host", c.base.NowMS()
-		if err := errors.Join(tx.Enrolments.Put(e), c.base.Event(tx, "host.denied", id, e.ID, map[string]any{"reason": e.Reason})); err != nil {
+		e.State, e.Reason, e.DecidedMS = core.EnrolmentDenied, "another code was made for the new machine of this host", r.base.NowMS()
+		if err := errors.Join(tx.Enrolments.Put(e), r.base.Event(tx, "host.denied", id, e.ID, map[string]any{"reason": e.Reason})); err != nil {
 			return err
 		}
 	}
@@ -169,13 +167,12 @@ func (c *Coordinator) endInvite(tx core.Tx, id protocol.HostID, invite string) e
 }
 
 // forgetMachine forgets what is in memory of the machine of a host.
-func (c *Coordinator) forgetMachine(id protocol.HostID) {
-	c.relay.Output.Lose(id)
-	c.recovery.End(id)
-	c.mu.Lock()
-	delete(c.quarantined, id)
-	c.mu.Unlock()
-	c.hosts.Drop(id)
+func (r *Room) forgetMachine(id protocol.HostID) {
+	r.cfg.Others.Lost(id)
+	r.mu.Lock()
+	delete(r.quarantined, id)
+	r.mu.Unlock()
+	r.cfg.Links.Drop(id)
 }
 
 // mayTake reports why an enrolment cannot have the name of a host that there is.
@@ -202,46 +199,46 @@ func isFor(i core.Invite, id protocol.HostID, revoked bool) error {
 }
 
 // wasRevoked reports whether the key of somebody who wants to join was revoked.
-func (c *Coordinator) wasRevoked(key protocol.KeyID) bool {
-	p, ok := c.cfg.Trust.Principal(key)
+func (r *Room) wasRevoked(key protocol.KeyID) bool {
+	p, ok := r.cfg.Keys.Principal(key)
 	return ok && p.Revoked
 }
 
 // believe takes into force what the store has about the keys of a host. Who decides
 // something else meanwhile does so behind it.
-func (c *Coordinator) believe(ctx context.Context, id protocol.HostID) error {
-	c.trusting <- struct{}{}
-	defer func() { <-c.trusting }()
-	h, err := c.Host(context.WithoutCancel(ctx), id) // what was decided holds, whoever waits for it
+func (r *Room) believe(ctx context.Context, id protocol.HostID) error {
+	r.trusting <- struct{}{}
+	defer func() { <-r.trusting }()
+	h, err := r.Host(context.WithoutCancel(ctx), id) // what was decided holds, whoever waits for it
 	if err != nil {
 		return err
 	}
-	return c.trustHost(h.Host)
+	return r.trustHost(h.Host)
 }
 
 // shutOut takes into force that keys of a host are revoked, which the store has.
-func (c *Coordinator) shutOut(id protocol.HostID, keys ...protocol.KeyID) {
-	c.trusting <- struct{}{}
-	defer func() { <-c.trusting }()
+func (r *Room) shutOut(id protocol.HostID, keys ...protocol.KeyID) {
+	r.trusting <- struct{}{}
+	defer func() { <-r.trusting }()
 	for _, key := range keys {
-		c.cfg.Trust.RevokeHost(id, key)
+		r.cfg.HostKeys.RevokeHost(id, key)
 	}
 }
 
 // trustHost makes the key of a host and, of one that took the place of another machine,
 // its certificates known.
-func (c *Coordinator) trustHost(h core.Host) error {
-	if err := c.cfg.Trust.AddHost(h.ID, h.PublicKey); err != nil {
+func (r *Room) trustHost(h core.Host) error {
+	if err := r.cfg.HostKeys.AddHost(h.ID, h.PublicKey); err != nil {
 		return fmt.Errorf("host %s: %w", h.ID, err)
 	}
 	for _, key := range h.Former {
-		c.cfg.Trust.RevokeHost(h.ID, key)
+		r.cfg.HostKeys.RevokeHost(h.ID, key)
 	}
 	switch {
 	case h.State != core.HostApproved:
-		c.cfg.Trust.RevokeHost(h.ID, h.Key)
+		r.cfg.HostKeys.RevokeHost(h.ID, h.Key)
 	case len(h.CSR) > 0:
-		if err := c.cfg.Trust.PinHost(h.ID, h.CSR); err != nil {
+		if err := r.cfg.HostKeys.PinHost(h.ID, h.CSR); err != nil {
 			return fmt.Errorf("certificate of host %s: %w", h.ID, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package coordinator
+package members
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 
 // Bounds of what strangers can make the coordinator hold.
 const (
-	maxPending   = 1000            // enrolments that wait for a person
-	maxExchanges = 1024            // exchanges between begin and offer
+	MaxPending   = 1000            // enrolments that wait for a person
+	maxexchanges = 1024            // exchanges between begin and offer
 	exchangeLife = 2 * time.Minute // of such an exchange
 	// maxAnswerRings is how many bytes of rings go into an answer: a third more
 	// as base64, which leaves half of enrol.MaxBody to the rest.
@@ -44,7 +44,7 @@ func (e *exchanges) put(id enrol.SessionID, x exchange, now int64) error {
 			delete(e.open, old)
 		}
 	}
-	if len(e.open) >= maxExchanges {
+	if len(e.open) >= maxexchanges {
 		return fmt.Errorf("%w: too many enrolments are under way; try again in a minute", core.ErrUnavailable)
 	}
 	if e.open == nil {
@@ -65,11 +65,11 @@ func (e *exchanges) take(id enrol.SessionID, now int64) (exchange, bool) {
 
 // Invite makes permission for one host to ask for enrolment, and the code that
 // carries it. The code is not shown again.
-func (c *Coordinator) Invite(ctx context.Context, by core.Actor, ttl time.Duration, labels []string) (core.Invite, string, error) {
+func (r *Room) Invite(ctx context.Context, by core.Actor, ttl time.Duration, labels []string) (core.Invite, string, error) {
 	if err := by.May(core.RoleApprover, "invite hosts"); err != nil {
 		return core.Invite{}, "", err
 	}
-	if err := c.base.MayDecide(); err != nil {
+	if err := r.base.MayDecide(); err != nil {
 		return core.Invite{}, "", err
 	}
 	if ttl < time.Second || ttl > maxInviteTTL {
@@ -78,29 +78,29 @@ func (c *Coordinator) Invite(ctx context.Context, by core.Actor, ttl time.Durati
 	if err := checkLabels(labels); err != nil {
 		return core.Invite{}, "", err
 	}
-	i, code, err := c.newInvite(by, ttl, labels)
+	i, code, err := r.newInvite(by, ttl, labels)
 	if err != nil {
 		return core.Invite{}, "", err
 	}
-	err = c.base.Update(ctx, failpoint.InviteMade, func(tx core.Tx) error {
+	err = r.base.Update(ctx, failpoint.InviteMade, func(tx core.Tx) error {
 		if err := tx.Enrolments.PutInvite(i); err != nil {
 			return err
 		}
-		return c.base.Audit(tx, by, "host.invite", i.ID, map[string]any{"ttl": ttl.String(), "labels": labels})
+		return r.base.Audit(tx, by, "host.invite", i.ID, map[string]any{"ttl": ttl.String(), "labels": labels})
 	})
 	return i, code, err
 }
 
 // newInvite makes a code, and the invite that is behind it.
-func (c *Coordinator) newInvite(by core.Actor, ttl time.Duration, labels []string) (core.Invite, string, error) {
+func (r *Room) newInvite(by core.Actor, ttl time.Duration, labels []string) (core.Invite, string, error) {
 	var secret enrol.Secret
-	c.base.Random(secret[:])
-	number, digest := c.cfg.Trust.RingInForce()
-	code, err := enrol.JoinCode{Addresses: c.cfg.Addresses, Pin: enrol.PinOf(number, digest), Secret: secret}.Encode()
+	r.base.Random(secret[:])
+	number, digest := r.cfg.Keys.RingInForce()
+	code, err := enrol.JoinCode{Addresses: r.cfg.Addresses, Pin: enrol.PinOf(number, digest), Secret: secret}.Encode()
 	if err != nil {
 		return core.Invite{}, "", fmt.Errorf("make the join code: %w", err)
 	}
-	now := c.base.LifeMS()
+	now := r.base.LifeMS()
 	return core.Invite{
 		ID: secret.ID().String(), Secret: secret[:], Labels: labels, CreatedMS: now, CreatedBy: by.Name, ExpiresMS: now + ttl.Milliseconds(),
 	}, code, nil
@@ -121,27 +121,27 @@ func checkLabels(labels []string) error {
 
 // BeginEnrolment answers the first request of a host: from here on it is bound
 // to the offer that it committed to.
-func (c *Coordinator) BeginEnrolment(_ context.Context, r enrol.BeginRequest) (enrol.BeginResponse, error) {
-	if err := c.base.MayDecide(); err != nil {
+func (r *Room) BeginEnrolment(_ context.Context, req enrol.BeginRequest) (enrol.BeginResponse, error) {
+	if err := r.base.MayDecide(); err != nil {
 		return enrol.BeginResponse{}, err
 	}
-	key, err := c.cfg.Trust.ParseHostKey(r.HostKey)
+	key, err := r.cfg.HostKeys.ParseHostKey(req.HostKey)
 	if err != nil {
 		return enrol.BeginResponse{}, fmt.Errorf("%w: the host's key: %w", core.ErrInvalid, err)
 	}
-	raw, primary := c.cfg.Trust.Own()
-	number, digest := c.cfg.Trust.RingInForce()
+	raw, primary := r.cfg.Keys.Own()
+	number, digest := r.cfg.Keys.RingInForce()
 	x := exchange{
 		Session: enrol.Session{
-			Fleet: c.cfg.Fleet, Invite: r.Invite, Commit: r.Commit, HostKey: key, HostKeyRaw: r.HostKey,
+			Fleet: r.base.Fleet, Invite: req.Invite, Commit: req.Commit, HostKey: key, HostKeyRaw: req.HostKey,
 			Ring: digest, Coordinator: primary,
 		},
-		until: c.cfg.Boot() + exchangeLife.Milliseconds(),
+		until: r.base.Boot() + exchangeLife.Milliseconds(),
 	}
 	var id enrol.SessionID
-	c.base.Random(id[:])
-	c.base.Random(x.NonceC[:])
-	if err := c.exchanges.put(id, x, c.cfg.Boot()); err != nil {
+	r.base.Random(id[:])
+	r.base.Random(x.NonceC[:])
+	if err := r.exchanges.put(id, x, r.base.Boot()); err != nil {
 		return enrol.BeginResponse{}, err
 	}
 	return enrol.BeginResponse{Session: id, NonceC: x.NonceC[:], CoordinatorKey: raw, Ring: number}, nil
@@ -149,22 +149,22 @@ func (c *Coordinator) BeginEnrolment(_ context.Context, r enrol.BeginRequest) (e
 
 // OfferEnrolment takes the offer and the proof of the code's secret. A proof
 // that fails is counted durably before it is answered.
-func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) (enrol.StateResponse, error) {
-	x, ok := c.exchanges.take(r.Session, c.cfg.Boot())
+func (r *Room) OfferEnrolment(ctx context.Context, req enrol.OfferRequest) (enrol.StateResponse, error) {
+	x, ok := r.exchanges.take(req.Session, r.base.Boot())
 	if !ok {
 		return enrol.StateResponse{}, fmt.Errorf("%w: this enrolment was interrupted; begin again", core.ErrGone)
 	}
-	offer, transcript, err := x.Reveal(r)
+	offer, transcript, err := x.Reveal(req)
 	if err != nil {
 		return enrol.StateResponse{}, fmt.Errorf("%w: %w", core.ErrInvalid, err)
 	}
 	words := enrol.Words(transcript)
 	e := core.Enrolment{
-		ID: r.Session.String(), Invite: x.Invite.String(), Host: offer.Host, Key: x.HostKey.Key(), PublicKey: x.HostKeyRaw,
-		CSR: offer.CSR, Offer: r.Offer, Words: strings.Join(words[:], " "), State: core.EnrolmentPending, CreatedMS: c.base.NowMS(),
+		ID: req.Session.String(), Invite: x.Invite.String(), Host: offer.Host, Key: x.HostKey.Key(), PublicKey: x.HostKeyRaw,
+		CSR: offer.CSR, Offer: req.Offer, Words: strings.Join(words[:], " "), State: core.EnrolmentPending, CreatedMS: r.base.NowMS(),
 	}
 	var refused error
-	err = c.base.Update(ctx, failpoint.ProofJudged, func(tx core.Tx) (err error) {
+	err = r.base.Update(ctx, failpoint.ProofJudged, func(tx core.Tx) (err error) {
 		refused = nil
 		i, err := tx.Enrolments.Invite(e.Invite)
 		if errors.Is(err, core.ErrNotFound) {
@@ -174,13 +174,13 @@ func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) 
 		if err != nil {
 			return err
 		}
-		now, expires := c.base.LifeMS(), i.ExpiresMS
-		if core.Over(i.CreatedMS, expires, now) || i.CreatedMS <= c.recovery.MadeMS() {
+		now, expires := r.base.LifeMS(), i.ExpiresMS
+		if core.Over(i.CreatedMS, expires, now) || i.CreatedMS <= r.cfg.Others.RecoveredMS() {
 			expires = now
 		}
 		judged, refusal := enrol.Invite{
 			Secret: enrol.Secret(i.Secret), Expires: expires, Bound: i.BoundKey, Wrong: i.Wrong,
-		}.Judge(now, e.Key, transcript, r.Proof)
+		}.Judge(now, e.Key, transcript, req.Proof)
 		if refusal != nil {
 			refused = refusal
 			if judged.Wrong == i.Wrong && !errors.Is(refusal, enrol.ErrUsed) {
@@ -190,9 +190,9 @@ func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) 
 			if err := tx.Enrolments.PutInvite(i); err != nil {
 				return err
 			}
-			return c.base.Audit(tx, core.Actor{Name: "host:" + string(e.Host)}, "host.proof_refused", i.ID, map[string]any{"reason": refusal.Error(), "wrong": i.Wrong})
+			return r.base.Audit(tx, core.Actor{Name: "host:" + string(e.Host)}, "host.proof_refused", i.ID, map[string]any{"reason": refusal.Error(), "wrong": i.Wrong})
 		}
-		if refused = isFor(i, e.Host, c.wasRevoked(e.Key)); refused != nil {
+		if refused = isFor(i, e.Host, r.wasRevoked(e.Key)); refused != nil {
 			return nil // who joins anew, and rightly, can still use it
 		}
 		i.BoundKey = judged.Bound
@@ -200,7 +200,7 @@ func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) 
 			return err
 		}
 		e.Labels = i.Labels
-		return c.admit(tx, &e)
+		return r.admit(tx, &e)
 	})
 	switch {
 	case err != nil:
@@ -209,21 +209,21 @@ func (c *Coordinator) OfferEnrolment(ctx context.Context, r enrol.OfferRequest) 
 		return enrol.StateResponse{}, fmt.Errorf("%w: %w", core.ErrDenied, refused)
 	}
 	if e.State == core.EnrolmentApproved {
-		if err := c.believe(ctx, e.Host); err != nil {
+		if err := r.believe(ctx, e.Host); err != nil {
 			return enrol.StateResponse{}, err
 		}
 	}
-	c.base.Wake.Fire(core.EventsKey{})
-	return c.enrolmentAnswer(ctx, e)
+	r.base.Wake.Fire(core.EventsKey{})
+	return r.enrolmentAnswer(ctx, e)
 }
 
 // admit adds a proven enrolment. A host that comes back with the key under
 // which it was approved needs nobody's word again.
-func (c *Coordinator) admit(tx core.Tx, e *core.Enrolment) error {
+func (r *Room) admit(tx core.Tx, e *core.Enrolment) error {
 	h, err := tx.Hosts.Get(e.Host)
 	switch {
 	case err == nil && h.Key == e.Key && h.State == core.HostApproved:
-		e.State, e.DecidedMS, e.DecidedBy = core.EnrolmentApproved, c.base.NowMS(), h.ApprovedBy
+		e.State, e.DecidedMS, e.DecidedBy = core.EnrolmentApproved, r.base.NowMS(), h.ApprovedBy
 		if len(h.CSR) > 0 {
 			h.CSR = e.CSR
 			if err := tx.Hosts.Put(h); err != nil {
@@ -242,54 +242,54 @@ func (c *Coordinator) admit(tx core.Tx, e *core.Enrolment) error {
 	old, err := tx.Enrolments.ByKey(e.Key)
 	switch {
 	case err == nil && old.State == core.EnrolmentPending:
-		old.State, old.Reason, old.DecidedMS = core.EnrolmentDenied, "the host asked again", c.base.NowMS()
+		old.State, old.Reason, old.DecidedMS = core.EnrolmentDenied, "the host asked again", r.base.NowMS()
 		if err := tx.Enrolments.Put(old); err != nil {
 			return err
 		}
 	case err != nil && !errors.Is(err, core.ErrNotFound):
 		return err
 	}
-	waiting, err := tx.Enrolments.List(core.EnrolmentPending, maxPending)
+	waiting, err := tx.Enrolments.List(core.EnrolmentPending, MaxPending)
 	if err != nil {
 		return err
 	}
-	if len(waiting) >= maxPending {
+	if len(waiting) >= MaxPending {
 		return fmt.Errorf("%w: %d hosts wait for approval already", core.ErrUnavailable, len(waiting))
 	}
 	if err := tx.Enrolments.Put(*e); err != nil {
 		return err
 	}
-	return c.base.Event(tx, "host.pending", e.Host, e.ID, map[string]any{"words": e.Words})
+	return r.base.Event(tx, "host.pending", e.Host, e.ID, map[string]any{"words": e.Words})
 }
 
 // EnrolmentState answers a host that asks what became of its enrolment.
-func (c *Coordinator) EnrolmentState(ctx context.Context, r enrol.StateRequest) (enrol.StateResponse, error) {
+func (r *Room) EnrolmentState(ctx context.Context, req enrol.StateRequest) (enrol.StateResponse, error) {
 	var e core.Enrolment
-	err := c.base.View(ctx, func(tx core.Tx) (err error) {
-		e, err = tx.Enrolments.Get(r.Session.String())
+	err := r.base.View(ctx, func(tx core.Tx) (err error) {
+		e, err = tx.Enrolments.Get(req.Session.String())
 		return err
 	})
 	if err != nil {
 		return enrol.StateResponse{}, fmt.Errorf("enrolment: %w; begin again", err)
 	}
-	key, err := c.cfg.Trust.ParseHostKey(e.PublicKey)
+	key, err := r.cfg.HostKeys.ParseHostKey(e.PublicKey)
 	if err != nil {
 		return enrol.StateResponse{}, fmt.Errorf("key of enrolment %s: %w", e.ID, err)
 	}
-	if err := enrol.CheckSigned(key, r.Sig, enrol.StateStatement(c.cfg.Fleet, r.Session)); err != nil {
+	if err := enrol.CheckSigned(key, req.Sig, enrol.StateStatement(r.base.Fleet, req.Session)); err != nil {
 		return enrol.StateResponse{}, fmt.Errorf("%w: %w", core.ErrDenied, err)
 	}
-	return c.enrolmentAnswer(ctx, e)
+	return r.enrolmentAnswer(ctx, e)
 }
 
 // enrolmentAnswer tells a host where its enrolment stands. An approved one
 // gets its certificate, anew when the old one ages.
-func (c *Coordinator) enrolmentAnswer(ctx context.Context, e core.Enrolment) (enrol.StateResponse, error) {
+func (r *Room) enrolmentAnswer(ctx context.Context, e core.Enrolment) (enrol.StateResponse, error) {
 	a := enrol.StateResponse{State: enrol.State(e.State), Reason: e.Reason, Host: e.Host}
 	if e.State != core.EnrolmentApproved {
 		return a, nil
 	}
-	h, err := c.Host(ctx, e.Host)
+	h, err := r.Host(ctx, e.Host)
 	if err != nil {
 		return a, err
 	}
@@ -301,29 +301,29 @@ func (c *Coordinator) enrolmentAnswer(ctx context.Context, e core.Enrolment) (en
 		a.State, a.Reason = enrol.Revoked, h.Reason
 		return a, nil
 	}
-	if !c.cfg.Authority.Current(e.Certificate) {
-		cert, err := c.cfg.Authority.IssueHost(e.Host, e.CSR)
+	if !r.cfg.Authority.Current(e.Certificate) {
+		cert, err := r.cfg.Authority.IssueHost(e.Host, e.CSR)
 		if err != nil {
 			return a, fmt.Errorf("certificate of host %s: %w", e.Host, err)
 		}
 		e.Certificate = cert
-		if err := c.base.Update(ctx, failpoint.HostDecided, func(tx core.Tx) error { return tx.Enrolments.Put(e) }); err != nil {
+		if err := r.base.Update(ctx, failpoint.HostDecided, func(tx core.Tx) error { return tx.Enrolments.Put(e) }); err != nil {
 			return a, err
 		}
 	}
-	a.Fleet, a.FleetName, a.Certificate, a.CA = c.cfg.Fleet, c.cfg.FleetName, e.Certificate, c.cfg.Authority.CA()
-	a.Brokers = c.cfg.BrokerAddresses
+	a.Fleet, a.FleetName, a.Certificate, a.CA = r.base.Fleet, r.base.FleetName, e.Certificate, r.cfg.Authority.CA()
+	a.Brokers = r.cfg.BrokerAddresses
 	// A host that lacks one of many rings fetches it when something needs it.
-	if rings := c.cfg.Trust.Rings(0); len(rings) <= maxAnswerRings {
+	if rings := r.cfg.Keys.Rings(0); len(rings) <= maxAnswerRings {
 		a.Rings = rings
 	}
 	return a, nil
 }
 
 // Enrolments returns enrolments in a state, all if empty, the oldest first.
-func (c *Coordinator) Enrolments(ctx context.Context, state core.EnrolmentState) (all []core.Enrolment, err error) {
-	err = c.base.View(ctx, func(tx core.Tx) error {
-		all, err = tx.Enrolments.List(state, maxPending)
+func (r *Room) Enrolments(ctx context.Context, state core.EnrolmentState) (all []core.Enrolment, err error) {
+	err = r.base.View(ctx, func(tx core.Tx) error {
+		all, err = tx.Enrolments.List(state, MaxPending)
 		return err
 	})
 	return all, err
@@ -332,9 +332,9 @@ func (c *Coordinator) Enrolments(ctx context.Context, state core.EnrolmentState)
 // FindEnrolment returns the pending enrolment of a host by its id, or any by
 // its own id. Two that want one name are [core.ErrConflict]: the caller must look at
 // them.
-func (c *Coordinator) FindEnrolment(ctx context.Context, ref string) (core.Enrolment, error) {
+func (r *Room) FindEnrolment(ctx context.Context, ref string) (core.Enrolment, error) {
 	var found []core.Enrolment
-	err := c.base.View(ctx, func(tx core.Tx) error {
+	err := r.base.View(ctx, func(tx core.Tx) error {
 		found = nil
 		e, err := tx.Enrolments.Get(ref)
 		if err == nil {
@@ -347,7 +347,7 @@ func (c *Coordinator) FindEnrolment(ctx context.Context, ref string) (core.Enrol
 		// What waits hides what was decided before, of which there may be any
 		// number.
 		for _, state := range []core.EnrolmentState{core.EnrolmentPending, ""} {
-			all, err := tx.Enrolments.List(state, maxPending)
+			all, err := tx.Enrolments.List(state, MaxPending)
 			if err != nil {
 				return err
 			}
@@ -379,34 +379,34 @@ func (c *Coordinator) FindEnrolment(ctx context.Context, ref string) (core.Enrol
 
 // ApproveEnrolment makes a host a member of the fleet. words, if given, must be
 // those of the enrolment.
-func (c *Coordinator) ApproveEnrolment(ctx context.Context, by core.Actor, ref, words string) (core.Enrolment, error) {
+func (r *Room) ApproveEnrolment(ctx context.Context, by core.Actor, ref, words string) (core.Enrolment, error) {
 	if err := by.May(core.RoleApprover, "approve hosts"); err != nil {
 		return core.Enrolment{}, err
 	}
-	if err := c.base.MayDecide(); err != nil {
+	if err := r.base.MayDecide(); err != nil {
 		return core.Enrolment{}, err
 	}
-	e, err := c.FindEnrolment(ctx, ref)
+	e, err := r.FindEnrolment(ctx, ref)
 	if err != nil {
 		return core.Enrolment{}, err
 	}
 	if words != "" && strings.Join(strings.Fields(words), " ") != e.Words {
 		return core.Enrolment{}, fmt.Errorf("%w: the words of this enrolment are %q: look at the host's screen again, somebody may stand between", core.ErrConflict, e.Words)
 	}
-	cert, err := c.cfg.Authority.IssueHost(e.Host, e.CSR)
+	cert, err := r.cfg.Authority.IssueHost(e.Host, e.CSR)
 	if err != nil {
 		return core.Enrolment{}, fmt.Errorf("%w: the certificate request of host %s: %w", core.ErrInvalid, e.Host, err)
 	}
 	var h core.Host
-	err = c.base.Update(ctx, failpoint.HostDecided, func(tx core.Tx) (err error) {
+	err = r.base.Update(ctx, failpoint.HostDecided, func(tx core.Tx) (err error) {
 		if e, err = tx.Enrolments.Get(e.ID); err != nil {
 			return err
 		}
 		if e.State != core.EnrolmentPending {
 			return fmt.Errorf("%w: the enrolment of host %s is %s; let the host join again", core.ErrConflict, e.Host, e.State)
 		}
-		now := c.base.NowMS()
-		if h, err = c.welcomed(tx, &e); err != nil {
+		now := r.base.NowMS()
+		if h, err = r.welcomed(tx, &e); err != nil {
 			return err
 		}
 		h.State, h.Key, h.PublicKey, h.ApprovedMS, h.ApprovedBy = core.HostApproved, e.Key, e.PublicKey, now, by.Name
@@ -421,25 +421,25 @@ func (c *Coordinator) ApproveEnrolment(ctx context.Context, by core.Actor, ref, 
 		if len(h.Former) > 0 {
 			detail["replaced"] = h.Former[len(h.Former)-1]
 		}
-		if err := c.base.Audit(tx, by, "host.approve", string(e.Host), detail); err != nil {
+		if err := r.base.Audit(tx, by, "host.approve", string(e.Host), detail); err != nil {
 			return err
 		}
-		return c.base.Event(tx, "host.approved", e.Host, e.ID, nil)
+		return r.base.Event(tx, "host.approved", e.Host, e.ID, nil)
 	})
 	if err != nil {
 		return core.Enrolment{}, err
 	}
-	c.forgetMachine(e.Host) // of one that was there before; of others nothing is known
-	if err := c.believe(ctx, e.Host); err != nil {
+	r.forgetMachine(e.Host) // of one that was there before; of others nothing is known
+	if err := r.believe(ctx, e.Host); err != nil {
 		return core.Enrolment{}, err
 	}
-	c.base.Wake.Fire(core.EventsKey{}, e.Host)
+	r.base.Wake.Fire(core.EventsKey{}, e.Host)
 	return e, nil
 }
 
 // welcomed returns the host as which an enrolment is let in: a new one, or, of one
 // whose machine was replaced, what does not belong to the machine.
-func (c *Coordinator) welcomed(tx core.Tx, e *core.Enrolment) (core.Host, error) {
+func (r *Room) welcomed(tx core.Tx, e *core.Enrolment) (core.Host, error) {
 	h, err := tx.Hosts.Get(e.Host)
 	switch {
 	case errors.Is(err, core.ErrNotFound):
@@ -451,34 +451,34 @@ func (c *Coordinator) welcomed(tx core.Tx, e *core.Enrolment) (core.Host, error)
 	}
 	beginAnew(&h)
 	h.RevokedMS, h.Reason, h.Awaits, h.CSR = 0, "", "", e.CSR
-	return h, beginStreams(tx, h.ID)
+	return h, r.beginStreams(tx, h.ID)
 }
 
 // DenyEnrolment refuses a host, with a reason that it is told.
-func (c *Coordinator) DenyEnrolment(ctx context.Context, by core.Actor, ref, reason string) (core.Enrolment, error) {
+func (r *Room) DenyEnrolment(ctx context.Context, by core.Actor, ref, reason string) (core.Enrolment, error) {
 	if err := by.May(core.RoleApprover, "deny hosts"); err != nil {
 		return core.Enrolment{}, err
 	}
-	e, err := c.FindEnrolment(ctx, ref)
+	e, err := r.FindEnrolment(ctx, ref)
 	if err != nil {
 		return core.Enrolment{}, err
 	}
-	err = c.base.Update(ctx, failpoint.HostDecided, func(tx core.Tx) (err error) {
+	err = r.base.Update(ctx, failpoint.HostDecided, func(tx core.Tx) (err error) {
 		if e, err = tx.Enrolments.Get(e.ID); err != nil {
 			return err
 		}
 		if e.State != core.EnrolmentPending {
 			return fmt.Errorf("%w: the enrolment of host %s is %s", core.ErrConflict, e.Host, e.State)
 		}
-		e.State, e.Reason, e.DecidedMS, e.DecidedBy = core.EnrolmentDenied, reason, c.base.NowMS(), by.Name
+		e.State, e.Reason, e.DecidedMS, e.DecidedBy = core.EnrolmentDenied, reason, r.base.NowMS(), by.Name
 		if err := tx.Enrolments.Put(e); err != nil {
 			return err
 		}
-		if err := c.base.Audit(tx, by, "host.deny", string(e.Host), map[string]any{"enrolment": e.ID, "reason": reason}); err != nil {
+		if err := r.base.Audit(tx, by, "host.deny", string(e.Host), map[string]any{"enrolment": e.ID, "reason": reason}); err != nil {
 			return err
 		}
-		return c.base.Event(tx, "host.denied", e.Host, e.ID, nil)
+		return r.base.Event(tx, "host.denied", e.Host, e.ID, nil)
 	})
-	c.base.Wake.Fire(core.EventsKey{})
+	r.base.Wake.Fire(core.EventsKey{})
 	return e, err
 }

@@ -1,0 +1,126 @@
+// Package members decides which hosts belong to the fleet: it invites and enrols them,
+// labels, quarantines, readmits, replaces and revokes them.
+package members
+
+import (
+	"sync"
+
+	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/enrol"
+)
+
+// Keys knows the ring in force and who speaks. It is safe for concurrent use.
+type Keys interface {
+	protocol.Keyring
+	// RingInForce returns number and digest of the newest ring, and Rings the rings from
+	// a number on, or the newest for 0, as many as are served at once.
+	RingInForce() (number uint64, digest protocol.Digest)
+	Rings(from uint64) []byte
+	// Own returns the coordinator's own OpenPGP certificate and the digest of its primary
+	// key.
+	Own() (certificate []byte, primary protocol.Digest)
+}
+
+// HostKeys holds the keys of hosts. It is safe for concurrent use.
+type HostKeys interface {
+	// ParseHostKey reads the OpenPGP certificate of a host that asks to join.
+	ParseHostKey(certificate []byte) (enrol.HostKey, error)
+	// AddHost makes the key of an approved host known; RevokeHost marks a key of it and
+	// all certificates of the host as revoked; PinHost makes the certificates of one key
+	// good again, that of a certificate request: of a machine that took the place of
+	// another, whose key was revoked.
+	AddHost(id protocol.HostID, certificate []byte) error
+	RevokeHost(id protocol.HostID, key protocol.KeyID)
+	PinHost(id protocol.HostID, csr []byte) error
+}
+
+// Authority issues TLS certificates. It is safe for concurrent use.
+type Authority interface {
+	// CA returns the certificate of the fleet's authority, DER.
+	CA() []byte
+	// IssueHost signs the request of a host; both are DER. Nothing of the request but its
+	// key is used.
+	IssueHost(id protocol.HostID, csr []byte) (certificate []byte, err error)
+	// Current reports whether a certificate is of this authority and has most of its life
+	// before it.
+	Current(certificate []byte) bool
+}
+
+// Broker cuts connections.
+type Broker interface {
+	// Disconnect ends at once the connections of the holder of a certificate, and of
+	// everybody whose certificate was revoked.
+	Disconnect(name protocol.SAN)
+}
+
+// Links are the conversations with hosts. It is safe for concurrent use.
+type Links interface {
+	// Presence returns whether a host is there, and when it was last heard, Unix
+	// milliseconds; 0 if not since the start.
+	Presence(protocol.HostID) (core.Connectivity, int64)
+	// Readmitted begins anew with a host that was readmitted, and Drop forgets a machine.
+	Readmitted(protocol.HostID)
+	Drop(protocol.HostID)
+}
+
+// Others is what other rooms keep of a host. It is safe for concurrent use.
+type Others interface {
+	// Lost tells that a machine is shut out: nothing more comes of it.
+	Lost(protocol.HostID)
+	// Forget drops what is stored of a machine, because another one has its name.
+	Forget(core.Tx, protocol.HostID) error
+	// AskAnew begins anew with what a host is asked since a recovery.
+	AskAnew(core.Tx, protocol.HostID) error
+	// RecoveredMS is when the newest recovery was made, 0 if there was none.
+	RecoveredMS() int64
+}
+
+// Config is what a Room is made of. All but the addresses is needed.
+type Config struct {
+	Keys      Keys
+	HostKeys  HostKeys
+	Authority Authority
+	Broker    Broker
+	Links     Links
+	Others    Others
+	// Addresses are those that join codes name, "host:port" of the HTTPS API, and
+	// BrokerAddresses those that hosts connect to.
+	Addresses       []string
+	BrokerAddresses []string
+}
+
+// Room holds the hosts of the fleet. All methods are safe for concurrent use once
+// LoadHost was called for each host.
+type Room struct {
+	base *core.Base
+	cfg  Config
+
+	exchanges exchanges
+
+	mu sync.Mutex
+	// quarantined tells why a host gets nothing; it is a copy of the store's.
+	quarantined map[protocol.HostID]string
+	// judging has room for the one who quarantines or readmits a host, from the
+	// store to the copy, so that neither decision undoes half of the other.
+	judging chan struct{}
+	// trusting has room for the one who takes into force what was decided about the
+	// keys of a host.
+	trusting chan struct{}
+}
+
+// New returns a room that knows no host yet.
+func New(base *core.Base, cfg Config) *Room {
+	return &Room{
+		base: base, cfg: cfg, quarantined: make(map[protocol.HostID]string), judging: make(chan struct{}, 1), trusting: make(chan struct{}, 1),
+	}
+}
+
+// LoadHost takes into force what the store has of a host. It is called for each host at
+// the start.
+func (r *Room) LoadHost(h core.Host) error {
+	if h.Quarantined != "" {
+		r.quarantined[h.ID] = h.Quarantined
+	}
+	return r.trustHost(h)
+}
