@@ -16,7 +16,7 @@ import (
 	"github.com/hostler-io/hostler/internal/durable"
 )
 
-// maxFile bounds every file that is read here, in bytes.
+// maxFile bounds every file that is read or written here, in bytes.
 const maxFile = 64 << 10
 
 // ErrFileMode tells that a secret can be read by others than its owner.
@@ -114,9 +114,9 @@ func replaceSecret(path string, b []byte) error {
 	return putSecret(path, b, durable.WriteFile)
 }
 
-func putSecret(path string, b []byte, put func(string, []byte, fs.FileMode) error) error {
+func putSecret(path string, b []byte, put func(string, []byte, fs.FileMode, int64) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return put(path, b, 0o600)
+	return put(path, b, 0o600, maxFile)
 }

@@ -109,9 +109,12 @@ func (f *Fleet) bridge() string             { return "hd-" + f.cfg.Name }
 func (f *Fleet) cables() string             { return f.bridge() + "." }
 func (f *Fleet) program(name string) string { return filepath.Join(f.cfg.Bin, name) }
 
+// maxFile bounds the record of a fleet, in bytes.
+const maxFile = 64 << 10
+
 func (f *Fleet) load() (record, error) {
 	var r record
-	b, err := durable.ReadFile(f.path("fleet.json"), 64<<10)
+	b, err := durable.ReadFile(f.path("fleet.json"), maxFile)
 	if err == nil {
 		err = json.Unmarshal(b, &r)
 	}
@@ -126,7 +129,7 @@ func (f *Fleet) save(r record) error {
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(f.path("fleet.json"), b, 0o600)
+	return durable.WriteFile(f.path("fleet.json"), b, 0o600, maxFile)
 }
 
 // lock keeps every other Up, Down, Kill, Partition and Heal out. It needs the

@@ -376,7 +376,7 @@ func TestLeaveInterrupted(t *testing.T) {
 		if err := errors.Join(q.Close(), s.keep(join.Record{Host: "edge-01", State: enrol.Approved})); err != nil {
 			t.Fatal(err)
 		}
-		if err := durable.WriteFile(s.leaving(), nil, 0o600); err != nil {
+		if err := durable.WriteFile(s.leaving(), nil, 0o600, 0); err != nil {
 			t.Fatal(err)
 		}
 		if done {

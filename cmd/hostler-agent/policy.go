@@ -126,7 +126,7 @@ func (s state) keepPolicy(fleet protocol.FleetID, r rights.Record) error {
 		return fmt.Errorf("encode the policy: %w", err)
 	}
 	failpoint.Before(failpoint.PolicyKept)
-	if err := durable.WriteFile(s.policy(fleet), rundir.AppendSum(b), 0o600); err != nil {
+	if err := durable.WriteFile(s.policy(fleet), rundir.AppendSum(b), 0o600, maxPolicyRecord); err != nil {
 		return fmt.Errorf("keep the policy: %w", err)
 	}
 	failpoint.After(failpoint.PolicyKept)

@@ -159,7 +159,7 @@ func (s state) openQueue(ctx context.Context, log *slog.Logger) (*queue.Queue, e
 
 // noteQueue makes durable that there is a queue.
 func (s state) noteQueue(q *queue.Queue) (*queue.Queue, error) {
-	if err := durable.WriteFile(s.queueMade(), nil, 0o600); err != nil {
+	if err := durable.WriteFile(s.queueMade(), nil, 0o600, 0); err != nil {
 		return nil, fmt.Errorf("note that the queue was made: %w", errors.Join(err, q.Close()))
 	}
 	return q, nil
@@ -199,7 +199,7 @@ func keepRecord(path string, r join.Record) error {
 		return fmt.Errorf("encode the enrolment: %w", err)
 	}
 	failpoint.Before(failpoint.MembershipKept)
-	if err := durable.WriteFile(path, rundir.AppendSum(b), 0o600); err != nil {
+	if err := durable.WriteFile(path, rundir.AppendSum(b), 0o600, maxRecord); err != nil {
 		return fmt.Errorf("keep the enrolment: %w", err)
 	}
 	failpoint.After(failpoint.MembershipKept)
@@ -210,7 +210,7 @@ func keepRecord(path string, r join.Record) error {
 // memory. What runs goes on, as do containers, which are nobody's from now on.
 func (s state) forget() error {
 	failpoint.Before(failpoint.LeavingNoted)
-	if err := durable.WriteFile(s.leaving(), nil, 0o600); err != nil {
+	if err := durable.WriteFile(s.leaving(), nil, 0o600, 0); err != nil {
 		return fmt.Errorf("begin to leave: %w", err)
 	}
 	failpoint.After(failpoint.LeavingNoted)

@@ -34,7 +34,7 @@ func initialize(ctx context.Context, s state, code string, out io.Writer) error 
 	case err == nil && old.Fleet != fleet.Fleet:
 		return fmt.Errorf("%s belongs to fleet %s (%s) already; name another state_dir for fleet %s", s, old.Name, old.Fleet, fleet.Name)
 	case errors.Is(err, fs.ErrNotExist):
-		if err := durable.WriteFile(s.fleet(), []byte(fleet.Encode()+"\n"), 0o600); err != nil {
+		if err := durable.WriteFile(s.fleet(), []byte(fleet.Encode()+"\n"), 0o600, maxFile); err != nil {
 			return fmt.Errorf("keep the fleet code: %w", err)
 		}
 	case err != nil:
@@ -67,7 +67,7 @@ func initialize(ctx context.Context, s state, code string, out io.Writer) error 
 	if _, err := fmt.Fprintf(out, "token: %s\n", token); err != nil {
 		return fmt.Errorf("show the first token: %w\nRun the same again", err)
 	}
-	if err := durable.WriteFile(s.shown(), nil, 0o600); err != nil {
+	if err := durable.WriteFile(s.shown(), nil, 0o600, maxFile); err != nil {
 		return fmt.Errorf("note that the first token was shown: %w", err)
 	}
 	return nil

@@ -59,7 +59,7 @@ func (s state) putRecovery(r recoveryMark) error {
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(s.marker(), append(b, '\n'), 0o600)
+	return durable.WriteFile(s.marker(), append(b, '\n'), 0o600, maxFile)
 }
 
 // usable refuses a directory that waits for something, and says for what.

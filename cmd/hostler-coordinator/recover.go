@@ -246,7 +246,7 @@ func (r *recoverRun) finish(ctx context.Context, mark recoveryMark, id *certs.Id
 		return err
 	}
 	report := reportOf(done, chain)
-	if err := durable.WriteFile(r.state.report(), []byte(report), 0o600); err != nil {
+	if err := durable.WriteFile(r.state.report(), []byte(report), 0o600, maxFile); err != nil {
 		return err
 	}
 	fmt.Fprint(r.out, report)
@@ -297,7 +297,7 @@ func (r *recoverRun) rings(mark recoveryMark, code enrol.FleetCode, id *certs.Id
 func (r *recoverRun) replace(mark recoveryMark, chain *certs.Chain, code enrol.FleetCode) error {
 	files := [][2]string{{r.state.nextIdentity(), r.state.identity()}}
 	if mark.NewFleet != "" {
-		if err := errors.Join(os.RemoveAll(r.state.path("rings")), durable.WriteFile(r.state.fleet(), []byte(code.Encode()+"\n"), 0o600)); err != nil {
+		if err := errors.Join(os.RemoveAll(r.state.path("rings")), durable.WriteFile(r.state.fleet(), []byte(code.Encode()+"\n"), 0o600, maxFile)); err != nil {
 			return err
 		}
 		if err := r.state.keep(chain); err != nil {
@@ -309,7 +309,7 @@ func (r *recoverRun) replace(mark recoveryMark, chain *certs.Chain, code enrol.F
 	for _, f := range files {
 		b, err := durable.ReadFile(f[0], maxFile)
 		if err == nil {
-			err = durable.WriteFile(f[1], b, 0o600)
+			err = durable.WriteFile(f[1], b, 0o600, maxFile)
 		}
 		if err != nil {
 			return err

@@ -133,7 +133,7 @@ func (s state) keep(chain *certs.Chain) error {
 	}
 	for i, ring := range chain.Rings() {
 		failpoint.Before(failpoint.RingsKept)
-		if err := durable.WriteFile(s.ring(code.Pin.Ring+uint64(i)), ring, 0o600); err != nil {
+		if err := durable.WriteFile(s.ring(code.Pin.Ring+uint64(i)), ring, 0o600, maxFile); err != nil {
 			return err
 		}
 		failpoint.After(failpoint.RingsKept)
@@ -166,7 +166,7 @@ func (s state) certificate(ca *certs.Authority, addresses []string, now time.Tim
 		path string
 		der  []byte
 	}{{s.caFile(), ca.Certificate()}, {s.tlsCert(), der}} {
-		if err := durable.WriteFile(f.path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.der}), 0o644); err != nil {
+		if err := durable.WriteFile(f.path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.der}), 0o644, maxFile); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -2,6 +2,8 @@
 // that it wrote is there whole after a crash, with the new content or with what
 // stood there before, and what it said to have written is on the disk.
 //
+// A file has one limit for writing and reading: what was written can be read.
+//
 // It makes no directories and takes no locks: what one process writes, another
 // may replace.
 package durable
@@ -17,22 +19,35 @@ import (
 	"github.com/hostler-io/hostler/internal/failpoint"
 )
 
+// ErrTooLarge tells that a file is larger than its reader takes. A write that
+// fails with it has changed nothing.
+var ErrTooLarge = errors.New("the file is too large")
+
+func tooLarge(path string, most int64) error {
+	return fmt.Errorf("%s: %w: more than %d bytes", path, ErrTooLarge, most)
+}
+
 // WriteFile puts b at path with that mode, whatever the umask, and replaces a
-// file that is there.
-func WriteFile(path string, b []byte, mode fs.FileMode) error {
-	return put(path, b, mode, os.Rename)
+// file that is there. More than most bytes, the limit that the file is read
+// with, are [ErrTooLarge].
+func WriteFile(path string, b []byte, mode fs.FileMode, most int64) error {
+	return put(path, b, mode, most, os.Rename)
 }
 
 // CreateFile puts b at path with that mode, whatever the umask. A file that is
-// there is never touched: the error is [fs.ErrExist].
-func CreateFile(path string, b []byte, mode fs.FileMode) error {
-	return put(path, b, mode, os.Link)
+// there is never touched: the error is [fs.ErrExist]. More than most bytes, the
+// limit that the file is read with, are [ErrTooLarge].
+func CreateFile(path string, b []byte, mode fs.FileMode, most int64) error {
+	return put(path, b, mode, most, os.Link)
 }
 
 // put writes b beside path and then puts it in place by one system call: rename
 // replaces a file that exists, link fails on it. Until then nobody but the
 // owner may read it.
-func put(path string, b []byte, mode fs.FileMode, place func(from, to string) error) error {
+func put(path string, b []byte, mode fs.FileMode, most int64, place func(from, to string) error) error {
+	if int64(len(b)) > most {
+		return tooLarge(path, most)
+	}
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".")
 	if err != nil {
@@ -66,8 +81,8 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// ReadFile reads a file of at most that many bytes; a larger one is an error,
-// and no more of it is read than shows that.
+// ReadFile reads a file of at most that many bytes; a larger one is
+// [ErrTooLarge], and no more of it is read than shows that.
 func ReadFile(path string, most int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -79,7 +94,7 @@ func ReadFile(path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(len(b)) > most {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, most)
+		return nil, tooLarge(path, most)
 	}
 	return b, nil
 }

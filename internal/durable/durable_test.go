@@ -44,7 +44,7 @@ func TestWriteFile(t *testing.T) {
 		text string
 		mode fs.FileMode
 	}{{"old", 0o600}, {"", 0o666}, {"new", 0o644}} {
-		if err := WriteFile(path, []byte(c.text), c.mode); err != nil {
+		if err := WriteFile(path, []byte(c.text), c.mode, 100); err != nil {
 			t.Fatal(err)
 		}
 		want(t, path, c.text, c.mode)
@@ -57,7 +57,7 @@ func TestWriteFile(t *testing.T) {
 // TestWriteFileIsNew: whoever has the old file open keeps what it was.
 func TestWriteFileIsNew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "record")
-	if err := WriteFile(path, []byte("old"), 0o600); err != nil {
+	if err := WriteFile(path, []byte("old"), 0o600, 100); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.Open(path)
@@ -65,7 +65,7 @@ func TestWriteFileIsNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := WriteFile(path, []byte("new"), 0o600); err != nil {
+	if err := WriteFile(path, []byte("new"), 0o600, 100); err != nil {
 		t.Fatal(err)
 	}
 	b := make([]byte, 4)
@@ -78,10 +78,10 @@ func TestWriteFileIsNew(t *testing.T) {
 func TestCreateFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "key")
-	if err := CreateFile(path, []byte("first"), 0o600); err != nil {
+	if err := CreateFile(path, []byte("first"), 0o600, 100); err != nil {
 		t.Fatal(err)
 	}
-	if err := CreateFile(path, []byte("second"), 0o644); !errors.Is(err, fs.ErrExist) {
+	if err := CreateFile(path, []byte("second"), 0o644, 100); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("over a file that is there: %v, want %v", err, fs.ErrExist)
 	}
 	want(t, path, "first", 0o600)
@@ -97,13 +97,13 @@ func TestFailure(t *testing.T) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteFile(path, []byte("x"), 0o600); err == nil {
+	if err := WriteFile(path, []byte("x"), 0o600, 100); err == nil {
 		t.Error("a directory was replaced by a file")
 	}
 	if got := names(t, dir); !slices.Equal(got, []string{"record"}) {
 		t.Errorf("left behind: %v", got)
 	}
-	if err := WriteFile(filepath.Join(dir, "none", "record"), nil, 0o600); !errors.Is(err, fs.ErrNotExist) {
+	if err := WriteFile(filepath.Join(dir, "none", "record"), nil, 0o600, 100); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("in no directory: %v, want %v", err, fs.ErrNotExist)
 	}
 }
@@ -114,7 +114,7 @@ func TestReadFile(t *testing.T) {
 		t.Errorf("a missing file: %v, want %v", err, fs.ErrNotExist)
 	}
 	for text, fits := range map[string]bool{"": true, "four": true, "fives": false} {
-		if err := WriteFile(path, []byte(text), 0o600); err != nil {
+		if err := WriteFile(path, []byte(text), 0o600, 100); err != nil {
 			t.Fatal(err)
 		}
 		b, err := ReadFile(path, 4)
@@ -131,6 +131,39 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
+// TestOneLimit: what is written can be read, and what could not be is not
+// written.
+func TestOneLimit(t *testing.T) {
+	const most = 4
+	for name, put := range map[string]func(string, []byte, fs.FileMode, int64) error{"write": WriteFile, "create": CreateFile} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "record")
+		if err := put(path, []byte("fives"), 0o600, most); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%s of too much: %v, want %v", name, err, ErrTooLarge)
+		}
+		if got := names(t, dir); len(got) != 0 {
+			t.Errorf("%s of too much leaves behind: %v", name, got)
+		}
+		if err := put(path, []byte("four"), 0o600, most); err != nil {
+			t.Errorf("%s of as much as may be: %v", name, err)
+		}
+		if b, err := ReadFile(path, most); err != nil || string(b) != "four" {
+			t.Errorf("after a %s: %q, %v", name, b, err)
+		}
+		if err := put(path, []byte("fives"), 0o600, most); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%s of too much over a file: %v, want %v", name, err, ErrTooLarge)
+		}
+		want(t, path, "four", 0o600)
+	}
+	path := filepath.Join(t.TempDir(), "record")
+	if err := WriteFile(path, []byte("fives"), 0o600, most+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadFile(path, most); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a file beyond the limit: %v, want %v", err, ErrTooLarge)
+	}
+}
+
 func TestLoadOr(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	load := func(path string) (string, error) {
@@ -138,10 +171,10 @@ func TestLoadOr(t *testing.T) {
 		return string(b), err
 	}
 	create := func(text string) func() (string, error) {
-		return func() (string, error) { return text, CreateFile(path, []byte(text), 0o600) }
+		return func() (string, error) { return text, CreateFile(path, []byte(text), 0o600, 100) }
 	}
 	overtaken := func() (string, error) {
-		if err := CreateFile(path, []byte("theirs"), 0o600); err != nil {
+		if err := CreateFile(path, []byte("theirs"), 0o600, 100); err != nil {
 			t.Fatal(err)
 		}
 		return create("ours")()

@@ -34,7 +34,7 @@ type Target struct {
 	Fleet   string `toml:"fleet,omitempty"`        // its name, where the rings are kept
 }
 
-// MaxFile bounds every file that is read, in bytes.
+// MaxFile bounds every file that is read or written, in bytes.
 const MaxFile = 1 << 20
 
 // Home is the directory of the configuration.
@@ -95,13 +95,13 @@ func (a *Env) SaveConfig(c *Config) error {
 	return term.Cannot("write the configuration", ReplaceFile(filepath.Join(dir, "config.toml"), b, 0o600))
 }
 
-// ReplaceFile writes a file in one step: it is the old one or the new one. Its
-// directory is made if need be.
+// ReplaceFile writes a file of at most [MaxFile] bytes in one step: it is the old
+// one or the new one. Its directory is made if need be.
 func ReplaceFile(path string, b []byte, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return durable.WriteFile(path, b, mode)
+	return durable.WriteFile(path, b, mode, MaxFile)
 }
 
 // ReadSmall reads a file that may not be large.

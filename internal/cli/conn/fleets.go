@@ -33,7 +33,7 @@ func (f FleetFiles) KeptCheckpoint() ([]byte, error) {
 
 // KeepCheckpoint keeps a checkpoint as the newest that was verified.
 func (f FleetFiles) KeepCheckpoint(envelope []byte) error {
-	return durable.WriteFile(f.lastCheckpoint(), append(bytes.Clone(envelope), '\n'), 0o600)
+	return durable.WriteFile(f.lastCheckpoint(), append(bytes.Clone(envelope), '\n'), 0o600, MaxFile)
 }
 
 // FleetFlag adds the option that names a fleet of this machine.

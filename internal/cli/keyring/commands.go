@@ -212,7 +212,7 @@ and for gpg --import. The secret half never leaves its file.`,
 			fmt.Fprint(a.Out, text)
 			return nil
 		}
-		return term.Cannot("write the key", durable.WriteFile(out, []byte(text), 0o644))
+		return term.Cannot("write the key", durable.WriteFile(out, []byte(text), 0o644, conn.MaxFile))
 	}
 	return cmd
 }
