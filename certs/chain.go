@@ -238,6 +238,14 @@ func (c *Chain) Newest() []byte {
 	return bytes.Join(c.Rings()[start:], []byte("\n"))
 }
 
+// Named reports whether a ring of the chain names a key, in whatever role.
+func (c *Chain) Named(k protocol.KeyID) bool {
+	return slices.ContainsFunc(c.links, func(l link) bool {
+		_, ok := l.members.principals[k]
+		return ok
+	})
+}
+
 func (c *Chain) top() *link { return &c.links[len(c.links)-1] }
 
 // Coordinator returns the key of a coordinator of the ring in force.

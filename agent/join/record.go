@@ -43,8 +43,9 @@ type Record struct {
 	Certificate []byte   `json:"certificate,omitzero"`
 	CA          []byte   `json:"ca,omitzero"`
 	Brokers     []string `json:"brokers,omitzero"` // host:port, tried in order
-	// Revoked are the keys that the host has heard to be revoked, and the number
-	// of the newest list that said so. They stay, whatever later rings say.
+	// Revoked are the keys that the host has heard to be revoked and that one of
+	// its rings names, and the number of the newest list that said so. They stay,
+	// whatever later rings say.
 	RevokedNumber uint64           `json:"revoked_number,omitzero"`
 	Revoked       []protocol.KeyID `json:"revoked,omitzero"`
 }

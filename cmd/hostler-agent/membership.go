@@ -36,23 +36,56 @@ type membership struct {
 
 	mu     sync.Mutex
 	record join.Record // as it was kept last
+	// heard is the list of revocations that was heard last. It may name keys of
+	// rings that are not here yet. It is not kept: every connection brings it
+	// again.
+	heard []protocol.KeyID
 }
 
 // newMembership takes up what a record holds. The certificate is not judged by
-// any date: a wrong clock must stop nothing.
+// any date: a wrong clock must stop nothing. Revoked keys that no ring names are
+// dropped: agents of before kept them without a bound.
 func newMembership(r join.Record, key *certs.TLSKey, client *join.Client, keep func(join.Record) error, log *slog.Logger) (*membership, error) {
 	chain, err := r.Chain()
 	if err != nil {
 		return nil, fmt.Errorf("the rings of the fleet: %w", err)
 	}
 	m := &membership{keys: certs.NewKeys(chain), tls: key, client: client, keep: keep, log: log, record: r, stranger: make(chan struct{}, 1), refused: make(chan struct{}, 1)}
-	m.keys.Revoke(r.RevokedNumber, r.Revoked...)
+	m.trim()
+	m.keys.Revoke(m.record.RevokedNumber, m.record.Revoked...)
 	cert, err := key.Certificate(r.Certificate)
 	if err != nil {
 		return nil, fmt.Errorf("the host's certificate: %w", err)
 	}
 	m.cert.Store(cert)
 	return m, nil
+}
+
+// trim drops from the record the revoked keys that no ring names. If that
+// cannot be kept now, the next record that is kept is as small.
+func (m *membership) trim() {
+	r := m.record
+	if r.Revoked = named(m.keys.Chain(), r.Revoked); len(r.Revoked) == len(m.record.Revoked) {
+		return
+	}
+	m.log.Info("revoked keys that no ring names are dropped", "keys", len(m.record.Revoked)-len(r.Revoked))
+	m.record = r
+	if err := m.keep(r); err != nil {
+		m.log.Warn("the smaller enrolment could not be kept", "error", err)
+	}
+}
+
+// named returns those of some keys that a ring of the chain names. An agent
+// obeys no other key, so it needs to know of no other that it was revoked: what
+// it keeps is bounded by its rings, which the owners have signed.
+func named(chain *certs.Chain, keys []protocol.KeyID) []protocol.KeyID {
+	var all []protocol.KeyID
+	for _, k := range keys {
+		if chain.Named(k) {
+			all = append(all, k)
+		}
+	}
+	return all
 }
 
 // Keyring implements [agent.Trust].
@@ -77,12 +110,21 @@ func (m *membership) Advance(_ context.Context, b []byte) error {
 	}
 	r := m.record
 	r.Rings = chain.Rings()
+	fresh := m.fresh(chain)
+	r.Revoked = append(slices.Clone(r.Revoked), fresh...)
 	if err := m.keep(r); err != nil {
 		return err
 	}
 	m.record = r
+	m.keys.Revoke(r.RevokedNumber, fresh...) // before a ring gives them rights
 	_, err = m.keys.Advance(b)
 	return err
+}
+
+// fresh returns the keys of the list heard last that a ring of the chain names,
+// and that are not revoked yet.
+func (m *membership) fresh(chain *certs.Chain) []protocol.KeyID {
+	return slices.DeleteFunc(named(chain, m.heard), m.keys.Revoked)
 }
 
 // Revoke implements [agent.Trust].
@@ -93,7 +135,8 @@ func (m *membership) Revoke(_ context.Context, list []byte) error {
 	if err != nil {
 		return err
 	}
-	fresh := slices.DeleteFunc(slices.Clone(said.Keys), m.keys.Revoked)
+	m.heard = said.Keys
+	fresh := m.fresh(m.keys.Chain())
 	if len(fresh) == 0 && said.Number <= m.record.RevokedNumber {
 		return nil
 	}
@@ -104,7 +147,7 @@ func (m *membership) Revoke(_ context.Context, list []byte) error {
 		return err
 	}
 	m.record = r
-	m.keys.Revoke(said.Number, said.Keys...)
+	m.keys.Revoke(said.Number, fresh...)
 	return nil
 }
 

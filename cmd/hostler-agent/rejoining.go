@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/hostler-io/hostler/agent/join"
@@ -48,7 +47,7 @@ func joinAgain(ctx context.Context, c config, old join.Record, code, host string
 	}
 	r.Ring, r.Pin, r.Rings = old.Ring, old.Pin, chain.Rings()
 	// What was revoked stays so, though a coordinator that lost its disk cannot know it.
-	r.RevokedNumber, r.Revoked = old.RevokedNumber, slices.Clone(old.Revoked)
+	r.RevokedNumber, r.Revoked = old.RevokedNumber, named(chain, old.Revoked)
 	if err := s.keep(r); err != nil {
 		return err
 	}

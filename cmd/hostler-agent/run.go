@@ -168,6 +168,7 @@ func (n *node) join(cfg *agent.Config) error {
 	if n.member, err = newMembership(n.record, key, client, n.state.keep, n.log); err != nil {
 		return err
 	}
+	n.record.Revoked = nil // the member has those that count, and the others may be many
 	ring := n.member.keys.Chain().Ring()
 	cfg.Fleet, cfg.FleetName, cfg.Signer, cfg.Trust = ring.Fleet, ring.Name, id, n.member
 	cfg.Unseal = id.Decrypt

@@ -165,15 +165,20 @@ func (s state) noteQueue(q *queue.Queue) (*queue.Queue, error) {
 	return q, nil
 }
 
-// maxRecord bounds the enrolment, in bytes: rings of years fit.
-const maxRecord = 16 << 20
+// maxRecord bounds the enrolment, in bytes: rings of years fit. Agents of before
+// wrote larger ones, of revoked keys that no ring names; up to maxGrownRecord
+// these are read, and [newMembership] makes them small.
+const (
+	maxRecord      = 16 << 20
+	maxGrownRecord = 256 << 20
+)
 
 // record reads the enrolment; fs.ErrNotExist if the host never joined.
 func (s state) record() (join.Record, error) { return readRecord(s.membership()) }
 
 func readRecord(path string) (join.Record, error) {
 	var r join.Record
-	b, err := durable.ReadFile(path, maxRecord)
+	b, err := durable.ReadFile(path, maxGrownRecord)
 	if err != nil {
 		return r, fmt.Errorf("read the enrolment: %w", err)
 	}
