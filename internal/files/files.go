@@ -138,7 +138,7 @@ func (t *Tree) Mkdir(name string, mode fs.FileMode, o Owner) error {
 		return err
 	}
 	// A link to a directory is none: what is in it is somebody else's.
-	d, err := t.root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	d, err := openDir(t.root, name)
 	if err != nil {
 		return err
 	}

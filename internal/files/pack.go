@@ -105,8 +105,12 @@ func small(ctx context.Context, f *os.File, size int64) ([]byte, error) {
 
 // Dir packs a directory and everything below it under a name.
 func (p *Packer) Dir(ctx context.Context, name string, root *os.Root) error {
-	return fs.WalkDir(root.FS(), ".", func(at string, _ fs.DirEntry, err error) error {
+	return fs.WalkDir(walked{root}, ".", func(at string, _ fs.DirEntry, err error) error {
 		as := path.Join(name, at)
+		if errors.Is(err, syscall.ENOTDIR) {
+			p.Skipped(as, ErrChanged) // it was a directory before
+			return nil
+		}
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -146,10 +150,8 @@ func (p *Packer) entry(ctx context.Context, name, at string, root *os.Root) erro
 		p.Skipped(as, ErrSpecial)
 		return nil
 	}
-	// What it is now is judged by the open file: it may have been replaced, and a
-	// pipe must not be waited for.
-	f, err := root.OpenFile(at, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if errors.Is(err, syscall.ELOOP) {
+	f, err := openRegular(root, at)
+	if errors.Is(err, ErrChanged) {
 		p.Skipped(as, ErrChanged)
 		return nil
 	}

@@ -122,7 +122,7 @@ func (t *Tree) settle() error {
 // sync makes the names durable that were given.
 func (t *Tree) sync() error {
 	for dir := range t.unsynced {
-		d, err := t.root.Open(dir)
+		d, err := t.root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY, 0) // it may be a pipe by now
 		if err != nil {
 			return err
 		}

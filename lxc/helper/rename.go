@@ -5,6 +5,7 @@ package helper
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 // rename gives one of our stopped containers another name. liblxc would copy all
@@ -127,17 +129,24 @@ func syncFile(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// rehost replaces the name of the host in a container that goes by its old one.
+// maxHostname bounds the file with the name of a container, in bytes.
+const maxHostname = 256
+
+// rehost replaces the name of the host in a container that goes by its old one. The
+// file is the container's own: what is no short file that says the old name, or cannot
+// be opened, is left as it is.
 func rehost(rootfs, before, name string) error {
-	root, err := os.OpenRoot(rootfs)
+	f, err := rundir.OpenRegular(rootfs, "etc/hostname", unix.O_RDWR)
 	if err != nil {
-		return err
+		return nil
 	}
-	defer root.Close()
-	const file = "etc/hostname"
-	raw, err := root.ReadFile(file)
-	if err != nil || before == "" || strings.TrimSpace(string(raw)) != before {
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxHostname+1))
+	if err != nil || len(raw) > maxHostname || before == "" || strings.TrimSpace(string(raw)) != before {
 		return nil // it is none of ours
 	}
-	return root.WriteFile(file, []byte(name+"\n"), 0o644)
+	if _, err := f.WriteAt([]byte(name+"\n"), 0); err != nil {
+		return err
+	}
+	return f.Truncate(int64(len(name) + 1))
 }

@@ -3,11 +3,14 @@
 package helper
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/container"
 )
@@ -52,6 +55,49 @@ func TestInterruptedRename(t *testing.T) {
 			}
 			if _, err := os.Stat(h.dir("web")); !os.IsNotExist(err) {
 				t.Errorf("its old directory: %v", err)
+			}
+		})
+	}
+}
+
+// TestRehostHostile: the file with a container's name is the container's own. What is
+// no file with a name is left as it is, is never waited for, and is no reason to fail.
+func TestRehostHostile(t *testing.T) {
+	for name, plant := range map[string]func(path string) error{
+		"FIFO":   func(p string) error { return unix.Mkfifo(p, 0o644) },
+		"device": func(p string) error { return unix.Mknod(p, unix.S_IFCHR|0o644, int(unix.Mkdev(1, 5))) },
+		"link to FIFO": func(p string) error {
+			return errors.Join(unix.Mkfifo(p+".pipe", 0o644), os.Symlink("hostname.pipe", p))
+		},
+		"way out": func(p string) error { return os.Symlink("../../out", p) },
+		"huge": func(p string) error {
+			return errors.Join(os.WriteFile(p, []byte("web\n"), 0o644), os.Truncate(p, 1<<40))
+		},
+		"longer than a name": func(p string) error { return os.WriteFile(p, []byte("web\n"+strings.Repeat("\n", 300)), 0o644) },
+		"nothing":            func(string) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			rootfs := filepath.Join(dir, "rootfs")
+			must(t, os.MkdirAll(filepath.Join(rootfs, "etc"), 0o755))
+			must(t, os.WriteFile(filepath.Join(dir, "out"), []byte("web\n"), 0o644))
+			path := filepath.Join(rootfs, "etc/hostname")
+			if err := plant(path); errors.Is(err, unix.EPERM) {
+				return // root alone makes devices; a FIFO shows the same
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() { done <- rehost(rootfs, "web", "db") }()
+			select {
+			case err := <-done:
+				must(t, err)
+			case <-time.After(10 * time.Second):
+				t.Fatal("it hangs")
+			}
+			out, err := os.ReadFile(filepath.Join(dir, "out"))
+			if must(t, err); string(out) != "web\n" {
+				t.Errorf("a file outside of the container says %q", out)
 			}
 		})
 	}

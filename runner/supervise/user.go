@@ -143,39 +143,21 @@ func findGroups(group []byte, name string, primary uint32) []uint32 {
 	return groups
 }
 
-// readInRoot reads a file below root, whose owner may be hostile: links stay
-// inside, and nothing but a regular file of a bounded size is read. One that is
-// missing is empty: a container may be a program and nothing else.
+// readInRoot reads a file below root, whose owner may be hostile: nothing but a
+// regular file of a bounded size is opened and read. One that is missing is empty: a
+// container may be a program and nothing else.
 func readInRoot(root, name string) ([]byte, error) {
-	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: root, Err: err}
-	}
-	defer unix.Close(dir)
-	how := unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK,
-		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
-	}
-	path := strings.TrimSuffix(root, "/") + "/" + name
-	fd, err := unix.Openat2(dir, name, &how)
+	f, err := rundir.OpenRegular(root, name, unix.O_RDONLY)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, &os.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
-	}
 	b, err := io.ReadAll(io.LimitReader(f, maxUserFile+1))
 	if err == nil && len(b) > maxUserFile {
-		err = &os.PathError{Op: "read", Path: path, Err: rundir.ErrTooLarge}
+		err = &os.PathError{Op: "read", Path: f.Name(), Err: rundir.ErrTooLarge}
 	}
 	return b, err
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/runner/rundir"
 )
@@ -142,6 +143,52 @@ func TestLookupUserInHostileRoot(t *testing.T) {
 				t.Errorf("got %+v, want an error", u)
 			}
 		})
+	}
+}
+
+// TestLookupUserOpensNoDevice: opening a device may have effects, such as a watchdog
+// that restarts the host, so what a container has put in the place of its files is
+// looked at and not opened.
+func TestLookupUserOpensNoDevice(t *testing.T) {
+	for name, mode := range map[string]uint32{"device": unix.S_IFCHR | 0o644, "FIFO": unix.S_IFIFO | 0o644} {
+		t.Run(name, func(t *testing.T) {
+			for _, file := range []string{"passwd", "group"} {
+				root := testRoot(t)
+				at := filepath.Join(root, "etc", file)
+				if err := errors.Join(os.Remove(at), unix.Mknod(at, mode, int(unix.Mkdev(1, 3)))); errors.Is(err, unix.EPERM) {
+					return // root alone makes devices; a FIFO shows the same
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				opened := watchOpens(t, at)
+				if u, err := LookupUser(root, "web"); err == nil {
+					t.Errorf("%s: got %+v, want an error", file, u)
+				}
+				if opened() {
+					t.Errorf("%s: the %s was opened", file, name)
+				}
+			}
+		})
+	}
+}
+
+// watchOpens returns a function that reports whether a file was opened meanwhile.
+func watchOpens(t *testing.T, path string) func() bool {
+	t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if _, err := unix.InotifyAddWatch(fd, path, unix.IN_OPEN); err != nil {
+		t.Fatal(err)
+	}
+	return func() bool {
+		n, err := unix.Read(fd, make([]byte, 4096))
+		if err != nil && err != unix.EAGAIN {
+			t.Fatal(err)
+		}
+		return n > 0
 	}
 }
 
