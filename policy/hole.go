@@ -165,6 +165,14 @@ type grant struct {
 	rule int // from 1; 0 is none
 	need Need
 	root bool // what it takes gives root
+	rest bool // it takes whatever of the kind the rules before it have left
+}
+
+// holds reports whether a way to root costs enough beside what another grant
+// reserves. Kinds that are refused are judged apart: they are there for nobody, so
+// that a way to root cannot need as much, but it must need somebody's approval.
+func (g grant) holds(r grant) bool {
+	return g.need.covers(r.need) || r.rest && r.need.Refused && g.need.Approvals > 0
 }
 
 // Holes lists the ways around the approvals of a policy: kinds that give root,
@@ -215,26 +223,32 @@ func (p *Policy) holesOn(h protocol.HostID) []Hole {
 	for _, g := range grants {
 		for _, r := range grants {
 			gives := ""
-			if slices.Contains(same[r.kind], g.kind) {
+			if slices.Contains(same[r.kind], g.kind) && !g.need.covers(r.need) {
 				gives = "what " + string(r.kind) + " does"
 			}
-			if g.root {
+			if g.root && !g.holds(r) {
 				gives = gave(g.kind)
 			}
-			if gives != "" && !g.need.covers(r.need) {
+			if gives != "" {
 				holes = append(holes, Hole{Kind: g.kind, Gives: gives, Needs: g.need, Reserved: r.kind, Wants: r.need, Rule: g.rule})
 				break
 			}
 		}
 	}
 	for _, g := range grants {
+		if g.root || g.rule == 0 || narrows[g.kind] != byUser {
+			continue
+		}
 		for run, session := range typed {
-			if g.kind != session || g.root || g.rule == 0 {
+			if g.kind != session {
 				continue
 			}
 			if want, ok := p.dearer(h, run, g); ok {
 				holes = append(holes, Hole{Kind: g.kind, Gives: "what " + string(run) + " does as the same user", Needs: g.need, Reserved: run, Wants: want, Rule: g.rule})
 			}
+		}
+		if with, ok := p.cheaper(h, g); ok {
+			holes = append(holes, Hole{Kind: g.kind, Gives: "the same command with more variables", Needs: with.need, Reserved: g.kind, Wants: g.need, Rule: with.rule})
 		}
 	}
 	return holes
@@ -248,14 +262,16 @@ func (p *Policy) dearer(h protocol.HostID, run protocol.Kind, session grant) (Ne
 	if commands == nil {
 		commands = []string{""}
 	}
-	for _, user := range r.Users {
-		for _, command := range commands {
-			if !slices.ContainsFunc(p.reached(h, session.kind, user, command), func(g grant) bool { return g.rule == session.rule }) {
-				continue // rules before it have taken all of that
-			}
-			for _, g := range p.reached(h, run, user, command) {
-				if !session.need.covers(g.need) {
-					return g.need, true
+	for _, names := range p.settings(r) {
+		for _, user := range r.Users {
+			for _, command := range commands {
+				if !slices.ContainsFunc(p.reached(h, session.kind, user, command, names), func(g grant) bool { return g.rule == session.rule }) {
+					continue // rules before it have taken all of that
+				}
+				for _, g := range p.reached(h, run, user, command, names) {
+					if !session.need.covers(g.need) {
+						return g.need, true
+					}
 				}
 			}
 		}
@@ -263,9 +279,9 @@ func (p *Policy) dearer(h protocol.HostID, run protocol.Kind, session grant) (Ne
 	return Need{}, false
 }
 
-// reached are the grants that commands of a user can come to: one command, or, if it
-// is empty, some.
-func (p *Policy) reached(h protocol.HostID, k protocol.Kind, user, command string) []grant {
+// reached are the grants that commands of a user can come to with the variables that
+// are named: one command, or, if it is empty, some.
+func (p *Policy) reached(h protocol.HostID, k protocol.Kind, user, command string, names []string) []grant {
 	var all []grant
 	for i := range p.file.Rules {
 		r := &p.file.Rules[i]
@@ -274,7 +290,7 @@ func (p *Policy) reached(h protocol.HostID, k protocol.Kind, user, command strin
 			continue
 		case r.Users != nil && !slices.Contains(r.Users, user):
 			continue
-		case r.Commands != nil && command != "" && !slices.Contains(r.Commands, command):
+		case r.Commands != nil && command != "" && !slices.Contains(r.Commands, command), !r.admits(names):
 			continue
 		}
 		all = append(all, grant{kind: k, rule: i + 1, need: r.need})
@@ -302,12 +318,13 @@ func (p *Policy) grants(h protocol.HostID, k protocol.Kind) []grant {
 		if !fitsAny(r.Kinds, k) || !p.file.labelled(r.Labels, h) {
 			continue
 		}
-		all = append(all, grant{k, i + 1, r.need, narrows[k] != 0 && !p.narrowed(r, k)})
-		if r.unconditional() {
+		rest := r.unconditional()
+		all = append(all, grant{k, i + 1, r.need, narrows[k] != 0 && !p.narrowed(r, k), rest})
+		if rest {
 			return all
 		}
 	}
-	return append(all, grant{k, 0, Need{}, narrows[k] != 0})
+	return append(all, grant{k, 0, Need{}, narrows[k] != 0, true})
 }
 
 // narrowed reports whether the conditions of a rule keep a kind from giving

@@ -239,6 +239,11 @@ func TestAdmit(t *testing.T) {
 		{"two owners", nil, []string{"olga", "oscar"}, nil},
 		{"an owner is also an approver", nil, []string{"olga", "owner alice"}, nil},
 		{"one owner", nil, []string{"olga"}, protocol.ErrNotApproved},
+		{"one owner where one signs a ring", func(s *policy.Standing, _ *protocol.PolicyDocument, _ *[]byte) { s.Owners = 1 }, []string{"olga"}, nil},
+		{"one owner where one signs a ring, and nobody may", func(s *policy.Standing, _ *protocol.PolicyDocument, _ *[]byte) {
+			s.Owners, s.Policy = 1, parse(t, another)
+		}, []string{"olga"}, nil},
+		{"two owners where three sign a ring", func(s *policy.Standing, _ *protocol.PolicyDocument, _ *[]byte) { s.Owners = 3 }, []string{"olga", "oscar"}, protocol.ErrNotApproved},
 		{"an owner by two keys", nil, []string{"olga", "olga's other"}, protocol.ErrNotApproved},
 		{"two approvers", nil, []string{"alice", "bob"}, nil},
 		{"an approver by two keys", nil, []string{"alice", "alice's other"}, protocol.ErrNotApproved},

@@ -122,6 +122,8 @@ func (r *rule) conditions(q Request) bool {
 		return false
 	case r.Commands != nil && (len(command.Argv) == 0 || !slices.Contains(r.Commands, command.Argv[0])):
 		return false
+	case !r.admits(variables(s)):
+		return false
 	case r.Paths != nil && !within(r.Paths, s):
 		return false
 	}

@@ -46,6 +46,7 @@ type rule struct {
 	Labels   []string `toml:"labels"`   // of this policy
 	Users    []string `toml:"users"`    // uid or uid:gid, of commands
 	Commands []string `toml:"commands"` // argv[0], of commands
+	Env      []string `toml:"env"`      // names of the variables that those may set; without it they set none
 	Paths    []string `toml:"paths"`    // directories, of files that are brought or fetched
 
 	// Approvals is how many different persons must have signed, By who they may
@@ -231,6 +232,12 @@ func (r *rule) check(f *file) error {
 	}
 	if err := checkOptional("commands", r.Commands, checkPath); err != nil {
 		return err
+	}
+	if err := checkOptional("env", r.Env, checkVariable); err != nil {
+		return err
+	}
+	if r.Env != nil && r.Commands == nil {
+		return fmt.Errorf("env belongs to a rule with commands: without commands, variables are free as well")
 	}
 	if err := checkOptional("paths", r.Paths, checkPath); err != nil {
 		return err

@@ -57,6 +57,11 @@ func TestNeeds(t *testing.T) {
 		{"start", protocol.Spec{Kind: protocol.KindStart}, "no approval"},
 		{"stop at once, as stop", protocol.Spec{Kind: protocol.KindStopNow}, "no approval"},
 		{"nobody's uptime", protocol.Spec{Kind: protocol.KindRun, Args: &protocol.CommandArgs{Process: protocol.Process{User: "65534:65534", Argv: []string{"/usr/bin/uptime", "-p"}}}}, "no approval"},
+		{"with a variable", nobodys(protocol.KindRun, nil, "LANG=C"), "the approvals of 2 different persons of alice, bob, carol"},
+		{"with a library", nobodys(protocol.KindRun, nil, "LD_PRELOAD=/srv/drop/a.so"), "the approvals of 2 different persons of alice, bob, carol"},
+		{"with a function of a shell", nobodys(protocol.KindExec, nil, "BASH_FUNC_echo%%=() { id; }"), "the approvals of 2 different persons of alice, bob, carol"},
+		{"with a sealed variable", nobodys(protocol.KindRun, &protocol.Sealed{Sealed: []byte("x"), Names: []string{"BASH_ENV"}}), "the approvals of 2 different persons of alice, bob, carol"},
+		{"with sealed variables without names", nobodys(protocol.KindRun, &protocol.Sealed{Sealed: []byte("x")}), "the approvals of 2 different persons of alice, bob, carol"},
 		{"root's uptime", protocol.Spec{Kind: protocol.KindRun, Args: protocol.Command("/usr/bin/uptime")}, "the approvals of 2 different persons of alice, bob, carol"},
 		{"uid 0", protocol.Spec{Kind: protocol.KindRun, Args: &protocol.CommandArgs{Process: protocol.Process{User: "0", Argv: []string{"/usr/bin/uptime"}}}}, "the approvals of 2 different persons of alice, bob, carol"},
 		{"a name", protocol.Spec{Kind: protocol.KindExec, Args: &protocol.CommandArgs{Process: protocol.Process{User: "nobody", Argv: []string{"/usr/bin/uptime"}}}}, "the approvals of 2 different persons of alice, bob, carol"},
@@ -80,6 +85,43 @@ func TestNeeds(t *testing.T) {
 				t.Errorf("needs %s, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// nobodys is uptime as nobody, with variables.
+func nobodys(k protocol.Kind, sealed *protocol.Sealed, env ...string) protocol.Spec {
+	return protocol.Spec{Kind: k, Args: &protocol.CommandArgs{
+		Process: protocol.Process{User: "65534:65534", Argv: []string{"/usr/bin/uptime"}, Env: env}, Secrets: protocol.Secrets{SecretEnv: sealed},
+	}}
+}
+
+// TestVariables: a rule for commands fits requests that set the variables that it
+// names, and no others.
+func TestVariables(t *testing.T) {
+	p := parse(t, "version = 1\n[[rule]]\nkinds = ['host.run']\nusers = ['65534:65534']\ncommands = ['/usr/bin/uptime']\nenv = ['LANG', 'TOKEN']\n[[rule]]\nkinds = ['*']\napprovals = 1")
+	if err := p.Check(); err != nil {
+		t.Fatal(err)
+	}
+	sealed := func(names ...string) *protocol.Sealed {
+		return &protocol.Sealed{Sealed: []byte("x"), Names: names}
+	}
+	for _, c := range []struct {
+		name string
+		spec protocol.Spec
+		free bool
+	}{
+		{"none", nobodys(protocol.KindRun, nil), true},
+		{"a named one", nobodys(protocol.KindRun, nil, "LANG=C"), true},
+		{"one whose value has a sign", nobodys(protocol.KindRun, nil, "LANG=a=b"), true},
+		{"both, one of them sealed", nobodys(protocol.KindRun, sealed("TOKEN"), "LANG=C"), true},
+		{"one more", nobodys(protocol.KindRun, nil, "LANG=C", "LANGUAGE=x"), false},
+		{"another case", nobodys(protocol.KindRun, nil, "lang=C"), false},
+		{"one more, sealed", nobodys(protocol.KindRun, sealed("LD_PRELOAD", "TOKEN"), "LANG=C"), false},
+		{"sealed ones without names", nobodys(protocol.KindRun, sealed()), false},
+	} {
+		if n := p.Needs(policy.Request{Host: "db-1", Spec: &c.spec}); n.None() != c.free {
+			t.Errorf("%s: %s", c.name, n)
+		}
 	}
 }
 
@@ -137,6 +179,15 @@ func TestParseRefuses(t *testing.T) {
 		"users of all":         rule + "kinds = ['*']\nusers = ['1']",
 		"commands of a push":   rule + "kinds = ['host.push']\ncommands = ['/bin/a']",
 		"command by name":      rule + "kinds = ['host.run']\ncommands = ['uptime']",
+		"variables of a push":  rule + "kinds = ['host.push']\nenv = ['LANG']",
+		"variables alone":      rule + "kinds = ['host.run']\nusers = ['1:1']\nenv = ['LANG']",
+		"no variables":         rule + "kinds = ['host.run']\ncommands = ['/bin/a']\nenv = []",
+		"variable twice":       rule + "kinds = ['host.run']\ncommands = ['/bin/a']\nenv = ['A', 'A']",
+		"variable and value":   rule + "kinds = ['host.run']\ncommands = ['/bin/a']\nenv = ['LANG=C']",
+		"many variables":       rule + "kinds = ['host.run']\ncommands = ['/bin/a']\nenv = ['LC_*']",
+		"variable of a loader": rule + "kinds = ['host.run']\ncommands = ['/bin/a']\nenv = ['LD_PRELOAD']",
+		"variable of a shell":  rule + "kinds = ['host.run']\ncommands = ['/bin/a']\nenv = ['LANG', 'BASH_ENV']",
+		"function of a shell":  rule + "kinds = ['host.run']\ncommands = ['/bin/a']\nenv = ['BASH_FUNC_ls%%']",
 		"paths of a run":       rule + "kinds = ['host.run']\npaths = ['/srv']",
 		"relative path":        rule + "kinds = ['host.push']\npaths = ['srv']",
 		"path with dots":       rule + "kinds = ['host.push']\npaths = ['/srv/../etc']",
@@ -208,6 +259,15 @@ func TestEveryHoleIsRefused(t *testing.T) {
 		"typing what is run":            {"kinds = ['host.attach']\nusers = ['1000:1000']", "host.attach"},
 		"typing what is executed":       {"kinds = ['container.attach']\nusers = ['1000:1000']\ncommands = ['/bin/sh']", "container.attach"},
 		"typing another command":        {"kinds = ['host.run']\nusers = ['1000:1000']\ncommands = ['/bin/true']\n[[rule]]\nkinds = ['host.attach']\nusers = ['1000:1000']", "host.attach"},
+		"a command with variables":      {"kinds = ['host.run']\nusers = ['1:1']\ncommands = ['/bin/a']\napprovals = 1\n[[rule]]\nkinds = ['host.run']\nusers = ['1:1']", "host.run"},
+		"a refused one with variables":  {"kinds = ['host.run']\nusers = ['1:1']\ncommands = ['/bin/a']\nrefuse = true", "host.run"},
+		"a command with one more":       {"kinds = ['container.exec']\nusers = ['1:1']\ncommands = ['/bin/a']\nenv = ['A']\napprovals = 1\n[[rule]]\nkinds = ['container.exec']\nusers = ['1:1']\ncommands = ['/bin/a']\nenv = ['A', 'B']", "container.exec"},
+		"a session with variables":      {"kinds = ['host.attach']\nusers = ['1:1']\ncommands = ['/bin/a']\napprovals = 1\n[[rule]]\nkinds = ['host.run', 'host.attach']\nusers = ['1:1']", "host.attach"},
+		"typing with more variables":    {"kinds = ['host.run']\nusers = ['1:1']\ncommands = ['/bin/a']\n[[rule]]\nkinds = ['host.attach']\nusers = ['1:1']\ncommands = ['/bin/a']\nenv = ['TERM']", "host.attach"},
+		"typing with other variables":   {"kinds = ['host.run']\nusers = ['1:1']\ncommands = ['/bin/a']\nenv = ['LANG']\n[[rule]]\nkinds = ['host.attach']\nusers = ['1:1']\ncommands = ['/bin/a']\nenv = ['LANG', 'TERM']", "host.attach"},
+		"root beside what is refused":   {"kinds = ['container.create']\nrefuse = true\n[[rule]]\nkinds = ['host.run']", "host.run"},
+		"stop, refused, by destroy":     {"kinds = ['container.stop']\nrefuse = true", "container.destroy"},
+		"typing what is refused":        {"kinds = ['host.run']\nusers = ['1:1']\nrefuse = true\n[[rule]]\nkinds = ['host.attach']\nusers = ['1:1']\napprovals = 1", "host.attach"},
 		"start by reset":                {"kinds = ['container.reset']", "container.reset"},
 		"push below an ostree":          {"kinds = ['host.push']\npaths = ['/sysroot']", "host.push"},
 		"push into its deployments":     {"kinds = ['host.push']\npaths = ['/ostree/deploy']", "host.push"},
@@ -261,10 +321,16 @@ func TestNoHoles(t *testing.T) {
 		"typed as the same":  "version = 1\n[[rule]]\nkinds = ['host.run', 'host.attach']\nusers = ['1000:1000']\ncommands = ['/bin/top']\n[[rule]]\nkinds = ['*']\nfour_eyes = true",
 		"typed by as many":   "version = 1\n[[rule]]\nkinds = ['host.attach']\nusers = ['1000:1000']\napprovals = 2\n[[rule]]\nkinds = ['*']\napprovals = 2",
 		"a session of one who has sessions before": "version = 1\n[[rule]]\nkinds = ['host.run']\nusers = ['7:7']\n[[rule]]\nkinds = ['host.attach']\nusers = ['1:1']\napprovals = 2\n[[rule]]\nkinds = ['host.attach']\nusers = ['1:1', '7:7']\n[[rule]]\nkinds = ['*']\napprovals = 2",
-		"narrowed":         "version = 1\n[[rule]]\nkinds = ['container.exec']\nusers = ['1000:1000']\n[[rule]]\nkinds = ['*']\nfour_eyes = true",
-		"drop box":         "version = 1\n[[rule]]\nkinds = ['host.push', 'host.pull']\npaths = ['/srv/drop']\n[[rule]]\nkinds = ['*']\nrefuse = true",
-		"on some hosts":    "version = 1\n[labels]\nprod = ['db-*']\n[[rule]]\nkinds = ['*']\nlabels = ['prod']\napprovals = 1",
-		"others cost more": "version = 1\n[[rule]]\nkinds = ['container.destroy']\napprovals = 1\n[[rule]]\nkinds = ['host.ping', 'container.start', 'container.stop', 'container.reset']\n[[rule]]\nkinds = ['*']\napprovals = 2",
+		"no sessions":                                   "version = 1\n[[rule]]\nkinds = ['host.attach', 'container.attach']\nrefuse = true\n[[rule]]\nkinds = ['*']\napprovals = 2",
+		"no sessions, and one for ping":                 "version = 1\n[[rule]]\nkinds = ['host.ping']\n[[rule]]\nkinds = ['host.run']\nusers = ['1:1']\ncommands = ['/bin/a']\n[[rule]]\nkinds = ['host.attach', 'container.attach']\nrefuse = true\n[[rule]]\nkinds = ['*']\napprovals = 1\nby = ['a', 'b']",
+		"no sessions anywhere, and approvals somewhere": "version = 1\n[labels]\nprod = ['db-*']\n[[rule]]\nkinds = ['host.attach', 'container.attach']\nlabels = ['prod']\nrefuse = true\n[[rule]]\nkinds = ['*']\nlabels = ['prod']\napprovals = 1",
+		"variables for both":                            "version = 1\n[[rule]]\nkinds = ['host.run', 'host.attach']\nusers = ['1:1']\ncommands = ['/bin/a']\nenv = ['TERM', 'LANG']\n[[rule]]\nkinds = ['*']\napprovals = 2",
+		"fewer variables typed":                         "version = 1\n[[rule]]\nkinds = ['host.run']\nusers = ['1:1']\ncommands = ['/bin/a']\nenv = ['TERM', 'LANG']\n[[rule]]\nkinds = ['host.attach']\nusers = ['1:1']\ncommands = ['/bin/a']\nenv = ['TERM']\n[[rule]]\nkinds = ['*']\napprovals = 2",
+		"dearer with variables":                         "version = 1\n[[rule]]\nkinds = ['host.run']\nusers = ['1:1']\ncommands = ['/bin/a']\n[[rule]]\nkinds = ['host.run']\nusers = ['1:1']\ncommands = ['/bin/a']\nenv = ['A']\napprovals = 1\n[[rule]]\nkinds = ['*']\napprovals = 2",
+		"narrowed":                                      "version = 1\n[[rule]]\nkinds = ['container.exec']\nusers = ['1000:1000']\n[[rule]]\nkinds = ['*']\nfour_eyes = true",
+		"drop box":                                      "version = 1\n[[rule]]\nkinds = ['host.push', 'host.pull']\npaths = ['/srv/drop']\n[[rule]]\nkinds = ['*']\nrefuse = true",
+		"on some hosts":                                 "version = 1\n[labels]\nprod = ['db-*']\n[[rule]]\nkinds = ['*']\nlabels = ['prod']\napprovals = 1",
+		"others cost more":                              "version = 1\n[[rule]]\nkinds = ['container.destroy']\napprovals = 1\n[[rule]]\nkinds = ['host.ping', 'container.start', 'container.stop', 'container.reset']\n[[rule]]\nkinds = ['*']\napprovals = 2",
 	} {
 		if err := parse(t, text).Check(); err != nil {
 			t.Errorf("%s: %s", name, err)
@@ -323,7 +389,7 @@ func TestClosureHolds(t *testing.T) {
 				text += "labels = ['x']\n"
 			}
 			if k == "host.run" || k == "host.attach" || k == "container.exec" {
-				text += rapid.SampledFrom([]string{"", "users = ['0']\n", "users = ['7']\n", "users = ['7:7']\n", "commands = ['/c']\n", "users = ['7:7', '8:8']\ncommands = ['/c', '/d']\n", "users = ['8:8']\ncommands = ['/d']\n"}).Draw(t, "condition")
+				text += rapid.SampledFrom([]string{"", "users = ['0']\n", "users = ['7']\n", "users = ['7:7']\n", "commands = ['/c']\n", "users = ['7:7', '8:8']\ncommands = ['/c', '/d']\n", "users = ['8:8']\ncommands = ['/d']\n", "users = ['7:7']\ncommands = ['/c']\nenv = ['A']\n", "users = ['7:7', '8:8']\ncommands = ['/c', '/d']\nenv = ['B', 'A']\n"}).Draw(t, "condition")
 			}
 			text += rapid.SampledFrom([]string{"", "approvals = 1\n", "approvals = 2\n", "approvals = 1\nby = ['a', 'b']\n", "approvals = 2\nby = ['a', 'b', 'c']\n", "refuse = true\n"}).Draw(t, "need")
 		}
@@ -335,8 +401,8 @@ func TestClosureHolds(t *testing.T) {
 			return
 		}
 		host := rapid.SampledFrom([]protocol.HostID{"a", "b-1", "c"}).Draw(t, "host")
-		spec := func(k protocol.Kind, user, command string) policy.Request {
-			return policy.Request{Host: host, Spec: &protocol.Spec{Kind: k, Args: &protocol.CommandArgs{Process: protocol.Process{User: user, Argv: []string{command}}}}}
+		spec := func(k protocol.Kind, user, command string, env ...string) policy.Request {
+			return policy.Request{Host: host, Spec: &protocol.Spec{Kind: k, Args: &protocol.CommandArgs{Process: protocol.Process{User: user, Argv: []string{command}, Env: env}}}}
 		}
 		have := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d"}), 0, 4).Draw(t, "persons")
 		met := func(n policy.Need) bool { return !n.Refused && n.Missing(have...) == 0 }
@@ -344,15 +410,24 @@ func TestClosureHolds(t *testing.T) {
 			rapid.SampledFrom([]string{"", "0", "root", "0:0", "app"}).Draw(t, "user"), rapid.SampledFrom([]string{"/c", "/d", "/e"}).Draw(t, "command"))
 		user := rapid.SampledFrom([]string{"7:7", "8:8", "9:9"}).Draw(t, "user of a session")
 		for _, command := range []string{"/c", "/d", "/e"} {
-			if run, typed := p.Needs(spec(protocol.KindRun, user, command)), p.Needs(spec(protocol.KindAttach, user, command)); met(typed) && !met(run) {
-				t.Fatalf("%v may type what %s runs as %s on %s, and not run it:\n%s", have, command, user, host, text)
+			env := rapid.SampledFrom([][]string{nil, {"A="}, {"B="}, {"A=", "B="}, {"C="}, {"A=", "C="}}).Draw(t, "env")
+			run := p.Needs(spec(protocol.KindRun, user, command, env...))
+			if typed := p.Needs(spec(protocol.KindAttach, user, command, env...)); met(typed) && !met(run) {
+				t.Fatalf("%v may type what %s runs as %s with %v on %s, and not run it:\n%s", have, command, user, env, host, text)
+			}
+			for _, more := range []string{"A=", "B=", "C="} {
+				if with := p.Needs(spec(protocol.KindRun, user, command, append(slices.Clone(env), more)...)); met(with) && !met(run) {
+					t.Fatalf("%v may run %s as %s with %v and %s on %s, and not without that:\n%s", have, command, user, env, more, host, text)
+				}
 			}
 		}
-		if !met(p.Needs(root)) {
+		way := p.Needs(root)
+		if !met(way) {
 			return
 		}
 		for _, k := range protocol.Kinds() {
-			if n := p.Needs(spec(k, "0", "/x")); !met(n) {
+			// What is refused costs whoever becomes root an approval, at least.
+			if n := p.Needs(spec(k, "0", "/x")); !met(n) && !(n.Refused && way.Approvals > 0) {
 				t.Fatalf("%v get %s on %s, and with it %s, which needs %s:\n%s", have, root.Spec.Kind, host, k, n, text)
 			}
 		}
@@ -385,6 +460,7 @@ func TestClosed(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(tight))
 	f.Add([]byte("version = 1\n[[rule]]\nkinds = ['container.*']\nrefuse = true\n[[request]]\nkinds = ['*']\nroles = ['admin']"))
+	f.Add([]byte("version = 1\n[[rule]]\nkinds = ['host.run', 'host.attach']\nusers = ['1:1']\ncommands = ['/a']\nenv = ['TERM', 'LANG']\n[[rule]]\nkinds = ['container.attach']\nrefuse = true\n[[rule]]\nkinds = ['*']\napprovals = 1"))
 	f.Add([]byte("version = 1\nallow_bypass = true\n[labels]\nx = ['*', 'a-*']\n[[rule]]\nkinds = ['host.push']\npaths = ['/']"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if len(text) > 8<<10 {
