@@ -87,7 +87,13 @@ func (r *realm) Advance(_ context.Context, b []byte) error {
 	_, err := r.keys.Advance(b)
 	return err
 }
-func (r *realm) Revoke(_ context.Context, list []byte) error { return r.keys.TakeRevocations(list) }
+func (r *realm) Revoke(_ context.Context, list []byte) error {
+	said, err := r.keys.OpenRevocations(list)
+	if err == nil {
+		r.keys.Revoke(said.Number, said.Keys...)
+	}
+	return err
+}
 func (r *realm) Fetch(_ context.Context, n uint64) error {
 	_, err := r.keys.Advance(bytes.Join(r.rings, []byte("\n")))
 	if err == nil && r.Ring() < n {

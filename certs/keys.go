@@ -100,23 +100,11 @@ func (k *Keys) SetHost(host protocol.HostID, key *PublicKey) error {
 	if _, ok := k.chain.top().members.principals[key.id]; ok {
 		return fmt.Errorf("key %s of host %q: %w: the ring names it", key.id, host, ErrKeyTaken)
 	}
-	k.dropHost(host)
-	k.hosts[host], k.owners[key.id] = key, host
-	return nil
-}
-
-// DropHost forgets a host that left.
-func (k *Keys) DropHost(host protocol.HostID) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.dropHost(host)
-}
-
-func (k *Keys) dropHost(host protocol.HostID) {
 	if old, ok := k.hosts[host]; ok {
 		delete(k.owners, old.id)
-		delete(k.hosts, host)
 	}
+	k.hosts[host], k.owners[key.id] = key, host
+	return nil
 }
 
 // HostKey returns the key of a host.
@@ -307,24 +295,13 @@ func ascending[T any](s []T, compare func(a, b T) int) bool {
 }
 
 // OpenRevocations verifies a revocation list against the ring in force. What
-// it says is in force after [Keys.TakeRevocations].
+// it says is in force after [Keys.Revoke].
 func (k *Keys) OpenRevocations(raw []byte) (Revocations, error) {
 	var r Revocations
 	if err := k.openDocument(raw, protocol.TypeRevoked, &r); err != nil {
 		return Revocations{}, err
 	}
 	return r, r.check()
-}
-
-// TakeRevocations verifies a revocation list and takes the rights away that it
-// names.
-func (k *Keys) TakeRevocations(raw []byte) error {
-	r, err := k.OpenRevocations(raw)
-	if err != nil {
-		return err
-	}
-	k.Revoke(r.Number, r.Keys...)
-	return nil
 }
 
 // OpenRoster verifies a part of a roster against the ring in force.
