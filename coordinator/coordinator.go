@@ -26,7 +26,6 @@ import (
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
-	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
 // Broker carries messages. Delivery is proven by receipts alone, so an error
@@ -40,45 +39,41 @@ type Broker interface {
 	Disconnect(name protocol.SAN)
 }
 
-// Trust holds the keys: the ring in force, the hosts that this coordinator
-// approved, and what was revoked. It is safe for concurrent use.
+// Trust knows the keys: those of the ring in force, of the hosts that this
+// coordinator approved, and what was revoked. It is safe for concurrent use.
 type Trust interface {
 	protocol.Keyring
 	// Ring returns the number of the ring in force, and Revoked that of the
 	// revocation list.
 	Ring() uint64
 	Revoked() uint64
+	// RingInForce returns number and digest of the newest ring.
+	RingInForce() (number uint64, digest protocol.Digest)
+	// Members returns the keys of the ring in force, by key.
+	Members() []protocol.Member
+	// Own returns the coordinator's own OpenPGP certificate and the digest of
+	// its primary key.
+	Own() (certificate []byte, primary protocol.Digest)
+	// Former also knows the coordinators of earlier rings.
+	Former() protocol.Keyring
+}
+
+// RingStore keeps the chain of rings. It is safe for concurrent use.
+type RingStore interface {
 	// Rings returns rings from a number on, or the newest for 0, as many as are
 	// served at once. Roster returns the signed list of hosts.
 	Rings(from uint64) []byte
 	Roster() ([]byte, error)
-	// RingInForce returns number and digest of the newest ring.
-	RingInForce() (number uint64, digest protocol.Digest)
 	// TakeRings makes newer rings durable and puts them into force. It reports
 	// false when there are none that are newer. Rings that do not follow the one
 	// in force, or that too few have signed, are an error that changes nothing.
 	TakeRings(rings []byte) (newer bool, err error)
-	// Own returns the coordinator's own OpenPGP certificate and the digest of
-	// its primary key.
-	Own() (certificate []byte, primary protocol.Digest)
-	// Former knows, beside those whom Principal knows, who was a coordinator in
-	// an earlier ring.
-	Former() protocol.Keyring
-	// ParseHostKey reads the OpenPGP certificate of a host that asks to join.
-	ParseHostKey(certificate []byte) (enrol.HostKey, error)
-	// AddHost makes the key of an approved host known; RevokeHost marks a key of
-	// it and all certificates of the host as revoked; PinHost makes those good again
-	// that are of the key of a certificate request, for a machine that took the
-	// place of the one whose key was revoked.
-	AddHost(id protocol.HostID, certificate []byte) error
-	RevokeHost(id protocol.HostID, key protocol.KeyID)
-	PinHost(id protocol.HostID, csr []byte) error
-	// Keys returns the keys of the ring in force, by key.
-	Members() []protocol.Member
-	// SetViewer makes the certificate of that serial number the only one of a
-	// viewer; with an empty one the viewer has none. It is called for every
-	// viewer at the start.
-	SetViewer(name, serial string)
+}
+
+// allKeys are the keys and the rings, as [members.Keys].
+type allKeys struct {
+	Trust
+	RingStore
 }
 
 // Authority issues TLS certificates. It is safe for concurrent use.
@@ -102,6 +97,9 @@ type Config struct {
 	FleetName protocol.FleetName
 	Signer    protocol.Signer
 	Trust     Trust
+	Rings     RingStore
+	HostKeys  members.HostKeys
+	Viewers   access.Keys
 	Authority Authority
 	Broker    Broker
 	// OutputDir is where output of commands is kept, one directory per action.
@@ -143,8 +141,8 @@ type Config struct {
 
 func (c *Config) validate() error {
 	switch {
-	case c.Store == nil, c.Signer == nil, c.Trust == nil, c.Authority == nil, c.Broker == nil:
-		return errors.New("coordinator: store, signer, trust, authority and broker are needed")
+	case c.Store == nil, c.Signer == nil, c.Trust == nil, c.Rings == nil, c.HostKeys == nil, c.Viewers == nil, c.Authority == nil, c.Broker == nil:
+		return errors.New("coordinator: store, signer, keys, authority and broker are needed")
 	case c.Fleet.IsZero() || c.FleetName == "":
 		return errors.New("coordinator: the fleet's id and name are needed")
 	case c.OutputDir == "" || c.PayloadDir == "":
@@ -218,7 +216,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c.base = &core.Base{
 		Fleet: cfg.Fleet, FleetName: cfg.FleetName, Store: cfg.Store, Now: cfg.Now, Boot: cfg.Boot, Rand: cfg.Rand, Log: cfg.Log, Ctx: c.ctx,
 	}
-	c.access = access.New(c.base, cfg.Authority, cfg.Trust, cfg.Broker)
+	c.access = access.New(c.base, cfg.Authority, cfg.Viewers, cfg.Broker)
 	var counter uint64
 	err := core.Update(ctx, cfg.Store, failpoint.TermCounted, func(tx core.Tx) error {
 		v, err := tx.Values.Get(core.TermValue)
@@ -264,7 +262,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	})
 	c.explain = explain.New(c.base, c.hosts, c.approvals)
 	c.members = members.New(c.base, members.Config{
-		Keys: cfg.Trust, HostKeys: cfg.Trust, Authority: cfg.Authority, Broker: cfg.Broker, Links: c.hosts, Others: othersOf{c},
+		Keys: allKeys{cfg.Trust, cfg.Rings}, HostKeys: cfg.HostKeys, Authority: cfg.Authority, Broker: cfg.Broker, Links: c.hosts, Others: othersOf{c},
 		Addresses: cfg.Addresses, BrokerAddresses: cfg.BrokerAddresses,
 	})
 	c.hosts.Join(hostlink.Config{

@@ -86,9 +86,9 @@ func (c *Coordinator) countHosts(tx core.Tx, s *Summary) error {
 	return err
 }
 
-// Rings returns rings as they are served, as [Trust] does. They authenticate
+// Rings returns rings as they are served, as [RingStore] does. They authenticate
 // themselves.
-func (c *Coordinator) Rings(from uint64) []byte { return c.cfg.Trust.Rings(from) }
+func (c *Coordinator) Rings(from uint64) []byte { return c.cfg.Rings.Rings(from) }
 
 // TakeRings puts newer rings into force and tells the hosts. It returns the
 // number of the ring in force. The term stays that of the start: which keys may
@@ -97,7 +97,7 @@ func (c *Coordinator) TakeRings(ctx context.Context, by core.Actor, rings []byte
 	if err := by.May(core.RoleAdmin, "take rings"); err != nil {
 		return 0, err
 	}
-	newer, err := c.cfg.Trust.TakeRings(rings)
+	newer, err := c.cfg.Rings.TakeRings(rings)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", core.ErrInvalid, err)
 	}
@@ -126,7 +126,7 @@ func (c *Coordinator) TakeRings(ctx context.Context, by core.Actor, rings []byte
 // which names the newest.
 func (c *Coordinator) sayRings() {
 	t := protocol.FleetTopic(c.cfg.FleetName, protocol.ChannelRing)
-	if err := c.cfg.Broker.Publish(t.String(), c.cfg.Trust.Rings(0), true); err != nil {
+	if err := c.cfg.Broker.Publish(t.String(), c.cfg.Rings.Rings(0), true); err != nil {
 		// Whoever runs the broker publishes them when it is up.
 		c.log.Debug("cannot publish the rings", "err", err)
 	}
@@ -134,7 +134,7 @@ func (c *Coordinator) sayRings() {
 }
 
 // Roster returns the signed list of hosts and their keys.
-func (c *Coordinator) Roster() ([]byte, error) { return c.cfg.Trust.Roster() }
+func (c *Coordinator) Roster() ([]byte, error) { return c.cfg.Rings.Roster() }
 
 // Ready reports why requests cannot be served: the store does not answer, or
 // the coordinator is in recovery, which is [core.ErrRecovery] with the way out.

@@ -176,7 +176,7 @@ func TestRevokedWhileLetIn(t *testing.T) {
 		var last string
 		revoked := make(chan error, 1)
 		f.Tune(func(c *coordinator.Config) {
-			c.Trust = overtaken{f.Trust, func() {
+			c.HostKeys = overtaken{f.Trust, func() {
 				go func() { revoked <- f.Coordinator().Members().Revoke(t.Context(), f.Admin(), h.ID, "") }()
 				<-time.After(time.Second) // of the bubble: it can go no further
 			}, func(what string) {

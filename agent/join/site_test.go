@@ -163,7 +163,7 @@ func (d *desk) nextRing(t testing.TB, ca *certs.Authority) {
 func (d *desk) start(t *testing.T) http.Handler {
 	t.Helper()
 	cfg := coordinator.Config{
-		Store: d.store, Fleet: d.Chain().Ring().Fleet, FleetName: d.Chain().Ring().Name, Signer: d.key, Trust: d, Authority: authority{d},
+		Store: d.store, Fleet: d.Chain().Ring().Fleet, FleetName: d.Chain().Ring().Name, Signer: d.key, Trust: d, Rings: d, HostKeys: d, Viewers: d, Authority: authority{d},
 		Broker: silence{}, OutputDir: t.TempDir(), PayloadDir: t.TempDir(), Addresses: []string{first, second}, BrokerAddresses: []string{"a.example:8883"},
 		Now: time.Now, Boot: time.Now().UnixMilli, Rand: rand.Reader,
 	}

@@ -91,7 +91,7 @@ func (f *Fleet) close() {
 func (f *Fleet) start() {
 	f.t.Helper()
 	cfg := coordinator.Config{
-		Store: f.store, Fleet: f.ID, FleetName: FleetName, Signer: f.Trust.self, Trust: f.Trust,
+		Store: f.store, Fleet: f.ID, FleetName: FleetName, Signer: f.Trust.self, Trust: f.Trust, Rings: f.Trust, HostKeys: f.Trust, Viewers: f.Trust,
 		Authority: authority{}, Broker: wire{f}, OutputDir: f.dir, PayloadDir: filepath.Join(f.dir, "payloads"),
 		Addresses: []string{"coordinator.example:8443"}, BrokerAddresses: []string{"coordinator.example:8883"},
 		Now: f.now, Boot: f.boot, Rand: rand.Reader, Log: slog.New(slog.NewTextHandler(f.t.Output(), nil)),

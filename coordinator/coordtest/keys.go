@@ -83,7 +83,7 @@ func (p publicKey) Verify(sig, body []byte) error {
 	return nil
 }
 
-// Trust is a [coordinator.Trust] with one ring and keys of this package.
+// Trust is all keys of a coordinator, with one ring and keys of this package.
 type Trust struct {
 	fleet protocol.FleetID
 	self  *Key

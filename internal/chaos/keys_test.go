@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/access"
+	"github.com/hostler-io/hostler/coordinator/members"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -77,6 +79,9 @@ func (ring) Fetch(context.Context, uint64) error   { return errors.New("there is
 // for.
 type trust struct {
 	coordinator.Trust
+	coordinator.RingStore
+	members.HostKeys
+	access.Keys
 	ring
 }
 

@@ -109,7 +109,7 @@ func (c *center) start() {
 	c.disk = &disk{Store: c.store, r: rand.New(rand.NewPCG(c.w.seed, 11))}
 	wire := &wire{b: c.w.broker}
 	coord, err := coordinator.New(context.Background(), coordinator.Config{
-		Store: c.disk, Fleet: fleet, FleetName: fleetName, Signer: coordinatorKey, Trust: trust{ring: c.w.ring},
+		Store: c.disk, Fleet: fleet, FleetName: fleetName, Signer: coordinatorKey, Trust: trust{ring: c.w.ring}, Rings: trust{ring: c.w.ring}, HostKeys: trust{ring: c.w.ring}, Viewers: trust{ring: c.w.ring},
 		Authority: struct{ coordinator.Authority }{}, Broker: wire, OutputDir: c.dir, PayloadDir: filepath.Join(c.dir, "payloads"),
 		Now: time.Now, Boot: func() int64 { return time.Since(c.w.begun).Milliseconds() }, Rand: c.w.dice,
 		Log: c.w.log.With("process", "coordinator"),

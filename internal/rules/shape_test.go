@@ -33,9 +33,7 @@ type exemption struct{ rule, name, why string }
 
 // pending are the exemptions. The list may only shrink, and an entry that is no
 // longer needed fails.
-var pending = []exemption{
-	{"interface", "coordinator.Trust", "coordinator is being split"},
-}
+var pending = []exemption{}
 
 // excess reports that something is larger than it may be, unless it is pending.
 func (c *check) excess(n ast.Node, name, format string, args ...any) {
