@@ -12,6 +12,49 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
+// TestContainerRestart: a container that runs gets another init, one that is stopped
+// is started, and an agent that dies between the two leaves none stopped.
+func TestContainerRestart(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		running := func() (init int) {
+			t.Helper()
+			info, err := w.lxc.Inspect(t.Context(), "ct-1")
+			if err != nil || info.State != container.StateRunning {
+				t.Fatalf("%+v, %v", info, err)
+			}
+			return info.InitPID
+		}
+		w.coord.order(actionID(1), creation(1, true))
+		w.pass(time.Second)
+		before := running()
+		w.coord.order(actionID(2), on(protocol.KindRestart, 1))
+		w.pass(time.Second)
+		if running() == before {
+			t.Error("its init is the same")
+		}
+		w.coord.order(actionID(3), on(protocol.KindStop, 1))
+		w.pass(time.Second)
+		w.coord.order(actionID(4), on(protocol.KindRestart, 1))
+		w.pass(time.Second)
+		before = running()
+		for n := byte(1); n <= 4; n++ {
+			w.expect(actionID(n), "start RUNNING", "succeed DONE ok")
+		}
+		w.lxc.Hang(containertest.OpStart)
+		w.coord.order(actionID(5), on(protocol.KindRestart, 1))
+		w.pass(time.Second)
+		w.restart()
+		w.lxc.Hang("")
+		w.pass(time.Minute)
+		if running() == before {
+			t.Error("its init is the same after an attempt that was cut short")
+		}
+		if got := w.coord.told(actionID(5)); got[len(got)-1] != "succeed DONE ok" {
+			t.Errorf("it ended: %q", got)
+		}
+	})
+}
+
 func TestContainerLife(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.lxc.Put(container.Info{Name: "theirs", State: container.StateRunning})

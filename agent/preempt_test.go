@@ -29,6 +29,7 @@ func TestStopNowWaitsForNobody(t *testing.T) {
 		w.coord.order(actionID(6), hang(1))
 		w.coord.order(actionID(7), on(protocol.KindDestroy, 1))
 		w.coord.order(actionID(8), hang(2))
+		w.coord.order(actionID(10), on(protocol.KindRestart, 1))
 		w.pass(time.Second)
 		w.expect(actionID(7), "accept NEW")
 		w.stopped(actionID(3), 1)
@@ -38,6 +39,7 @@ func TestStopNowWaitsForNobody(t *testing.T) {
 		w.expect(actionID(3), "start RUNNING", "preempt FAILED preempted")
 		w.expect(actionID(4), "accept NEW", "preempt FAILED preempted")
 		w.expect(actionID(5), "accept NEW", "preempt FAILED preempted")
+		w.expect(actionID(10), "accept NEW", "preempt FAILED preempted")
 		w.expect(actionID(6), "accept NEW", "start RUNNING", "no_start FAILED no_start") // it is stopped
 		w.expect(actionID(7), "accept NEW", "start RUNNING", "succeed DONE ok")
 		w.expect(actionID(8), "start RUNNING")

@@ -41,6 +41,7 @@ func wishes(t *testing.T, r *realm) map[protocol.Kind]protocol.Spec {
 		protocol.KindContainerPull: {Kind: protocol.KindContainerPull, Target: ctid(1), Args: &protocol.PullArgs{Files: &protocol.FileArgs{Paths: []string{"/etc/shadow"}}}},
 		protocol.KindStop:          on(protocol.KindStop, 1),
 		protocol.KindDestroy:       on(protocol.KindDestroy, 1),
+		protocol.KindRestart:       on(protocol.KindRestart, 1),
 		protocol.KindReset:         on(protocol.KindReset, 1),
 		protocol.KindRename:        {Kind: protocol.KindRename, Target: ctid(1), Args: &protocol.RenameArgs{NewName: "stolen"}},
 		protocol.KindStopNow:       on(protocol.KindStopNow, 1),

@@ -18,7 +18,6 @@ const (
 	kindConfig          protocol.Kind = "container.config"
 	kindSet             protocol.Kind = "container.set"
 	kindClone           protocol.Kind = "container.clone"
-	kindRestart         protocol.Kind = "container.restart"
 	kindFreeze          protocol.Kind = "container.freeze"
 	kindFence           protocol.Kind = "container.fence"
 	kindImport          protocol.Kind = "template.import"
@@ -66,8 +65,8 @@ var powers = []power{
 
 // same lists for a kind those that do the same to a container, and more.
 var same = map[protocol.Kind][]protocol.Kind{
-	protocol.KindStop:  {protocol.KindDestroy, kindRestart, kindFreeze, kindFence},
-	protocol.KindStart: {protocol.KindReset, kindRestart},
+	protocol.KindStop:  {protocol.KindDestroy, protocol.KindRestart, kindFreeze, kindFence},
+	protocol.KindStart: {protocol.KindReset, protocol.KindRestart},
 }
 
 // typed lists for a kind that runs commands the one in which they can be typed, as
@@ -88,7 +87,7 @@ var narrows = func() map[protocol.Kind]narrowing {
 
 // Kinds lists every kind that a rule may name, those to come included, sorted.
 func Kinds() []protocol.Kind {
-	all := append(protocol.Kinds(), kindRestart, kindFreeze, kindFence)
+	all := append(protocol.Kinds(), kindFreeze, kindFence)
 	all = slices.AppendSeq(all, maps.Keys(narrows))
 	slices.Sort(all)
 	return slices.Compact(all)

@@ -136,14 +136,17 @@ func kindRows() string {
 	var b strings.Builder
 	b.WriteString("| kind | attempts | time limit | start within | lane | can be cancelled | gives root |\n|---|---|---|---|---|---|---|\n")
 	yes := map[bool]string{true: "yes", false: ""}
-	for _, k := range []protocol.Kind{protocol.KindPing, protocol.KindRun, protocol.KindExec, protocol.KindCreate, protocol.KindStart,
-		protocol.KindStop, protocol.KindDestroy, protocol.KindReset, protocol.KindRename, protocol.KindStopNow} {
+	for _, k := range protocol.Kinds() {
 		i, _ := protocol.KindOf(k)
 		limit := "none"
 		if i.RunTimeout > 0 {
 			limit = fmt.Sprintf("%.0f s", i.RunTimeout.Seconds())
 		}
-		fmt.Fprintf(&b, "| `%s` | %d | %s | %.0f h | %s | %s | %s |\n", k, i.Attempts, limit, i.StartTTL.Hours(), i.Lane, yes[i.Cancellable], yes[i.RootEquivalent])
+		within := fmt.Sprintf("%.0f h", i.StartTTL.Hours())
+		if i.StartTTL < time.Hour {
+			within = fmt.Sprintf("%.0f s", i.StartTTL.Seconds())
+		}
+		fmt.Fprintf(&b, "| `%s` | %d | %s | %s | %s | %s | %s |\n", k, i.Attempts, limit, within, i.Lane, yes[i.Cancellable], yes[i.RootEquivalent])
 	}
 	return b.String()
 }

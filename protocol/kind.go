@@ -72,6 +72,9 @@ type KindInfo struct {
 	// Creates tells that the target does not exist before: Name is then the name of
 	// the new container. Removes tells that it does not exist afterwards.
 	Creates, Removes bool
+	// Starts tells that the container runs afterwards: a stop that preempts drops
+	// such actions while they wait.
+	Starts bool
 
 	form *form // of its arguments
 }
@@ -105,7 +108,7 @@ const (
 var kinds = tableOf(
 	kindPing(), kindRun(), kindAttach(), kindHostPush(), kindHostPull(), kindPolicySet(),
 	kindExec(), kindContainerAttach(), kindContainerPush(), kindContainerPull(),
-	kindCreate(), kindStart(), kindStop(), kindStopNow(), kindReset(), kindRename(), kindDestroy(),
+	kindCreate(), kindStart(), kindStop(), kindStopNow(), kindRestart(), kindReset(), kindRename(), kindDestroy(),
 )
 
 func tableOf(rows ...KindInfo) map[Kind]KindInfo {

@@ -4,5 +4,7 @@ package protocol
 const KindReset Kind = "container.reset"
 
 func kindReset() KindInfo {
-	return lifecycle(KindReset, "Try a broken container again.", new(NoArgs))
+	i := lifecycle(KindReset, "Try a broken container again.", new(NoArgs))
+	i.Starts = true
+	return i
 }

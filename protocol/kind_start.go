@@ -4,5 +4,7 @@ package protocol
 const KindStart Kind = "container.start"
 
 func kindStart() KindInfo {
-	return lifecycle(KindStart, "Start a container and keep it running.", new(NoArgs))
+	i := lifecycle(KindStart, "Start a container and keep it running.", new(NoArgs))
+	i.Starts = true
+	return i
 }

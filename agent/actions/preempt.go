@@ -28,7 +28,7 @@ func (j *Job) preempt() {
 			if o.halt != nil {
 				o.halt(ErrPreempted)
 			}
-		case o.spec.Kind == protocol.KindStart || o.spec.Kind == protocol.KindReset:
+		case o.kind().Starts:
 			o.Finish(queue.Step{Event: protocol.EventPreempt, Detail: "action " + j.act.ID.String() + " stopped the container"})
 		}
 	}

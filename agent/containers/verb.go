@@ -27,6 +27,7 @@ func (c *Containers) Handlers() map[protocol.Kind]actions.Handler {
 		protocol.KindStopNow: stopNow{v},
 		protocol.KindRename:  rename{v},
 		protocol.KindDestroy: destroy{v},
+		protocol.KindRestart: restart{v},
 		protocol.KindReset:   reset{v},
 	}
 }

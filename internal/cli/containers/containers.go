@@ -63,7 +63,7 @@ func containerNoun(local bool) show.Noun[containerView] {
 
 func (a *commands) containerCommand() *cobra.Command {
 	return term.Group("ct", "Containers", a.ctListCommand(), a.ctShowCommand(), a.ctCreateCommand(),
-		a.ctStartCommand(), a.ctStopCommand(), a.ctRenameCommand(), a.ctResetCommand(), a.ctRemoveCommand())
+		a.ctStartCommand(), a.ctStopCommand(), a.ctRestartCommand(), a.ctRenameCommand(), a.ctResetCommand(), a.ctRemoveCommand())
 }
 
 func (a *commands) ctListCommand() *cobra.Command {
@@ -291,6 +291,19 @@ actions keep their place.`,
 			kind = protocol.KindStopNow
 		}
 		return protocol.Spec{Kind: kind, Args: &protocol.StopArgs{GraceMS: grace.Value.Milliseconds()}}, nil
+	})
+}
+
+func (a *commands) ctRestartCommand() *cobra.Command {
+	var grace term.DurationFlag
+	cmd := &cobra.Command{
+		Use: "restart {HOST/NAME | -l SELECTOR}", Short: "Stop a container, and start it again",
+		Long:    "Asks a container to shut down, kills it when --grace has passed, and starts it. A container that is stopped is started.",
+		Example: "  hostler ct restart edge-01/web\n  hostler ct restart -l app=web --parallel 5",
+	}
+	cmd.Flags().Var(&grace, "grace", "how long it may take before it is killed (default 10s)")
+	return a.onManyContainers(cmd, "restart", "restarted", func(string) (protocol.Spec, error) {
+		return protocol.Spec{Kind: protocol.KindRestart, Args: &protocol.StopArgs{GraceMS: grace.Value.Milliseconds()}}, nil
 	})
 }
 
