@@ -288,6 +288,23 @@ type FileSum struct {
 	SHA256 string `json:"sha256"`
 }
 
+// Kind is a kind of action.
+type Kind struct {
+	Kind           string         `json:"kind"`
+	Doc            string         `json:"doc"`
+	Target         string         `json:"target"` // host, container, placed (the coordinator chooses the host)
+	Lane           string         `json:"lane"`   // what it excludes: none, host, container, exclusive, session, preempt
+	Attempts       int            `json:"attempts"`
+	RunTimeout     string         `json:"run_timeout,omitempty"` // if the spec names none
+	StartTTL       string         `json:"start_ttl"`
+	Needs          string         `json:"needs,omitempty"` // ability of the host: containers
+	RootEquivalent bool           `json:"root_equivalent,omitempty"`
+	Cancellable    bool           `json:"cancellable,omitempty"`
+	Progress       bool           `json:"progress,omitempty"`
+	Preempts       bool           `json:"preempts,omitempty"`
+	Schema         map[string]any `json:"schema"` // JSON Schema of its specs
+}
+
 // NewAction asks for an action. Spec holds the bytes of a spec as they are to
 // be signed for and hashed: base64 of the JSON that doc/protocol.md describes.
 type NewAction struct {

@@ -29,12 +29,12 @@ type Argument struct {
 	Doc      string
 	Required bool
 	Enum     []string // the words that are allowed; nil is any
-	Min, Max *int64   // the bounds of a number; nil is none
+	Min, Max *int64   // the bounds of a number; both are nil, or none is
 	typ      reflect.Type
 }
 
 // Type is the type of the member in JSON Schema.
-func (a *Argument) Type() string { return schemaOf(a.typ).Type }
+func (a *Argument) Type() string { return schemaOf(a.typ)["type"].(string) }
 
 // form is how the specs of a kind are written: the members of head and those of
 // its arguments, in one flat object. It is never written to.
@@ -198,67 +198,62 @@ func (f *form) check(a Args) error {
 	return nil
 }
 
-// Schema is the part of JSON Schema in which specs are described.
-type Schema struct {
-	Type                 string             `json:"type"`
-	Description          string             `json:"description,omitempty"`
-	Enum                 []string           `json:"enum,omitempty"`
-	Minimum              *int64             `json:"minimum,omitempty"`
-	Maximum              *int64             `json:"maximum,omitempty"`
-	ContentEncoding      string             `json:"contentEncoding,omitempty"`
-	Items                *Schema            `json:"items,omitempty"`
-	Properties           map[string]*Schema `json:"properties,omitempty"`
-	Required             []string           `json:"required,omitempty"`
-	AdditionalProperties *bool              `json:"additionalProperties,omitempty"`
-}
-
-// Schema describes the specs of the kind.
-func (i *KindInfo) Schema() *Schema {
-	s := object(i.form.members)
-	s.Description = i.Doc
-	s.Properties["kind"].Enum = []string{string(i.Kind)}
-	s.Required = append([]string{"kind"}, s.Required...)
-	if !i.OnContainer() {
-		delete(s.Properties, "target")
-		return s
+// Schema describes the specs of the kind in JSON Schema.
+func (i *KindInfo) Schema() map[string]any {
+	required := []string{"kind"}
+	members := slices.Clone(i.form.members)
+	members[0].Enum = []string{string(i.Kind)}
+	if i.OnContainer() {
+		required = append(required, "target")
+	} else {
+		members = slices.Delete(members, 1, 2)
 	}
-	s.Required = append(s.Required, "target")
 	if i.Creates {
-		s.Required = append(s.Required, "name")
+		required = append(required, "name")
 	}
+	s := object(members, required...)
+	s["description"] = i.Doc
 	return s
 }
 
-func object(members []Argument) *Schema {
-	s := &Schema{Type: "object", Properties: map[string]*Schema{}, AdditionalProperties: new(bool)}
+func object(members []Argument, required ...string) map[string]any {
+	properties := map[string]any{}
 	for _, m := range members {
 		p := schemaOf(m.typ)
-		p.Description, p.Enum, p.Minimum, p.Maximum = m.Doc, m.Enum, m.Min, m.Max
-		s.Properties[m.Name] = p
-		if m.Required {
-			s.Required = append(s.Required, m.Name)
+		p["description"] = m.Doc
+		if m.Enum != nil {
+			p["enum"] = m.Enum
 		}
+		if m.Min != nil {
+			p["minimum"], p["maximum"] = *m.Min, *m.Max
+		}
+		properties[m.Name] = p
+		if m.Required {
+			required = append(required, m.Name)
+		}
+	}
+	s := map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
+	if required != nil {
+		s["required"] = required
 	}
 	return s
 }
 
 // schemaOf describes a type of Go as it is encoded.
-func schemaOf(t reflect.Type) *Schema {
+func schemaOf(t reflect.Type) map[string]any {
 	switch {
 	case t.Kind() == reflect.Pointer:
 		return schemaOf(t.Elem())
-	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
-		return &Schema{Type: "string"}
+	case t.Kind() == reflect.String, reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
+		return map[string]any{"type": "string"}
 	case t == reflect.TypeFor[[]byte]():
-		return &Schema{Type: "string", ContentEncoding: "base64"}
+		return map[string]any{"type": "string", "contentEncoding": "base64"}
 	case t.Kind() == reflect.Slice:
-		return &Schema{Type: "array", Items: schemaOf(t.Elem())}
+		return map[string]any{"type": "array", "items": schemaOf(t.Elem())}
 	case t.Kind() == reflect.Struct:
 		return object(membersOf(t))
 	case t.Kind() == reflect.Bool:
-		return &Schema{Type: "boolean"}
-	case t.Kind() == reflect.String:
-		return &Schema{Type: "string"}
+		return map[string]any{"type": "boolean"}
 	}
-	return &Schema{Type: "integer"}
+	return map[string]any{"type": "integer"}
 }

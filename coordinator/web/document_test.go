@@ -111,6 +111,7 @@ func exercises(s *site) []exercise {
 		{"label-host", approver, post, "/v1/hosts/edge-07/label", api.Relabel{Set: []string{"site=lab"}}, 200},
 		{"list-host-containers", viewer, get, "/v1/hosts/edge-07/containers", nil, 200},
 		{"list-containers", viewer, get, "/v1/containers", nil, 200},
+		{"list-kinds", viewer, get, "/v1/kinds", nil, 200},
 		{"list-actions", viewer, get, "/v1/actions?host=edge-07&state=DONE,RUNNING&limit=5", nil, 200},
 		{"get-action", viewer, get, "/v1/actions/" + done, nil, 200},
 		{"create-action", operator, post, "/v1/actions", run("true"), 202},
@@ -385,6 +386,9 @@ func (d *document) validate(s schema, v any, at string) (wrong []string) {
 			return []string{at + ": " + ref + " does not exist"}
 		}
 		return d.validate(target, v, at)
+	}
+	if len(s) == 0 {
+		return nil // it takes anything
 	}
 	if !hasType(s, v) {
 		return []string{fmt.Sprintf("%s: %v is not of type %v", at, v, s["type"])}

@@ -97,6 +97,7 @@ func New(cfg Config) (http.Handler, error) {
 	doc := humago.New(mux, documentConfig(cfg.Version))
 	doc.UseMiddleware(oneStatusForBadRequests)
 	hostHandlers{h}.hosts(doc)
+	actionHandlers{h}.kinds(doc)
 	actionHandlers{h}.actions(doc)
 	actionHandlers{h}.batches(doc)
 	actionHandlers{h}.approvals(doc)
@@ -194,6 +195,7 @@ func serveDocument(mux *http.ServeMux, doc *huma.OpenAPI) error {
 	delete(doc.Components.Schemas.Map(), "ErrorModel")
 	delete(doc.Components.Schemas.Map(), "ErrorDetail")
 	describeCodes(doc.Components.Schemas.Map()["Problem"])
+	describeSpecs(doc)
 	b, err := json.Marshal(doc)
 	if err != nil {
 		return fmt.Errorf("describe the API: %w", err)
