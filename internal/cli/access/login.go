@@ -227,7 +227,12 @@ func (a *commands) contextSetCommand() *cobra.Command {
 			if a.Address == "" && a.TokenFile == "" && a.CAFile == "" {
 				return term.Usage("hostler context set --help", "nothing to set: use --address, --token-file or --ca")
 			}
-			given := conn.Target{Address: a.Address}
+			given := conn.Target{Address: strings.TrimSuffix(a.Address, "/")}
+			if given.Address != "" {
+				if err := conn.CheckAddress(given.Address); err != nil {
+					return err
+				}
+			}
 			if a.TokenFile != "" {
 				var err error
 				if given.Token, err = conn.ReadToken(a.TokenFile); err != nil {

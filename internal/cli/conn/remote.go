@@ -49,8 +49,8 @@ func (a *Env) Connect() (*Remote, error) {
 			Next: "hostler login ADDRESS --token-file FILE",
 		}
 	}
-	if u, err := url.Parse(t.Address); err != nil || u.Scheme != "https" || u.Host == "" {
-		return nil, term.Usage("hostler login https://HOST:PORT --token-file FILE", "%q is not the address of a coordinator: use https://HOST:PORT", t.Address)
+	if err := CheckAddress(t.Address); err != nil {
+		return nil, err
 	}
 	ca, err := a.authority(t)
 	if err != nil {
@@ -61,6 +61,14 @@ func (a *Env) Connect() (*Remote, error) {
 		return nil, term.Usage("hostler login https://HOST:PORT --token-file FILE", "%s", err)
 	}
 	return &Remote{c, false}, nil
+}
+
+// CheckAddress accepts the address of a coordinator.
+func CheckAddress(address string) error {
+	if u, err := url.Parse(address); err != nil || u.Scheme != "https" || u.Hostname() == "" {
+		return term.Usage("hostler login https://HOST:PORT --token-file FILE", "%q is not the address of a coordinator: use https://HOST:PORT", address)
+	}
+	return nil
 }
 
 // Coordinator is connect for what only a coordinator knows.
