@@ -88,7 +88,7 @@ func newSite(t *testing.T) *site {
 	}
 	// The command /reserved waits for two persons, and nobody may push to /forbidden.
 	s.fleet.Tune(func(cfg *coordinator.Config) {
-		cfg.Policies.Own = must[*policy.Policy](t)(policy.Parse("site", []byte("version = 1\n[[rule]]\nkinds = ['host.run']\ncommands = ['/reserved']\napprovals = 2\n[[rule]]\nkinds = ['host.push']\npaths = ['/forbidden']\nrefuse = true\n")))
+		cfg.Policies.Own = must[*policy.Policy](t)(policy.Parse("site", []byte("version = 1\n[[rule]]\nkinds = ['host.run']\ncommands = ['/reserved']\nenv = ['A']\napprovals = 2\n[[rule]]\nkinds = ['host.push']\npaths = ['/forbidden']\nrefuse = true\n")))
 	})
 	s.fleet.Restart()
 	for _, role := range []core.TokenRole{core.RoleViewer, core.RoleOperator, core.RoleApprover, core.RoleAdmin} {
