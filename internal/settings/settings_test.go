@@ -121,7 +121,7 @@ func TestWrong(t *testing.T) {
 		"no table":        {"http = true\n", []string{"line 1: http: want a table ([NAME] above its settings), not a boolean"}},
 		"tables":          {"[[http]]\nport = 1\n", []string{"line 1: http: want a table ([NAME] above its settings), not a list of tables"}},
 		"no TOML":         {"name\n", []string{"expected"}},
-		"too large":       {strings.Repeat("\n", maxFile) + "name = \"x\"", []string{"larger"}},
+		"too large":       {strings.Repeat("\n", maxFile) + "name = \"x\"", []string{"too large"}},
 	} {
 		write(t, path, c.text)
 		var got config
