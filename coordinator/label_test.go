@@ -42,7 +42,7 @@ func TestRelabel(t *testing.T) {
 		for i := range 65 {
 			many = append(many, fmt.Sprintf("k%d=v", i))
 		}
-		for _, bad := range [][]string{nil, many, {"a"}, {"=a"}, {"a=b", "a=c"}} {
+		for _, bad := range [][]string{nil, many, {"a"}, {"=a"}, {"a=b", "a=c"}, {"a=b,c=d"}, {"a=b\nc"}, {"a,b=c"}} {
 			if err := label(bad, nil); !errors.Is(err, core.ErrInvalid) {
 				t.Errorf("%.40v: %v", bad, err)
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 )
 
 // ErrID tells that a text is not a well-formed identifier of the wanted type.
@@ -300,4 +301,11 @@ func unhex(what string, dst, b []byte, a byte) error {
 	}
 	_, err := hex.Decode(dst, b)
 	return err
+}
+
+// Selectable reports whether a selector can name a label: commas part the terms of
+// a selector, and it is one line. Labels that were accepted before this was asked
+// stay as they are.
+func Selectable(label string) bool {
+	return !strings.ContainsFunc(label, func(r rune) bool { return r == ',' || unicode.IsControl(r) })
 }

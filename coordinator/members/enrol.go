@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
@@ -106,13 +107,16 @@ func (r *Room) newInvite(by core.Actor, ttl time.Duration, labels []string) (cor
 	}, code, nil
 }
 
-// checkLabels accepts K=V, each K once.
+// checkLabels accepts K=V, each K once, and nothing that a selector cannot name.
 func checkLabels(labels []string) error {
 	seen := make(map[string]bool)
 	for _, l := range labels {
 		k, _, ok := strings.Cut(l, "=")
 		if !ok || k == "" || len(l) > 256 || seen[k] {
 			return fmt.Errorf("%w: label %.60q: want NAME=VALUE, each name once", core.ErrInvalid, l)
+		}
+		if !protocol.Selectable(l) {
+			return fmt.Errorf("%w: label %.60q: a label holds no comma and no line break", core.ErrInvalid, l)
 		}
 		seen[k] = true
 	}

@@ -263,6 +263,9 @@ func (k *knownPlaces) plan(ctx context.Context, op batchfile.Operation, id proto
 	if !k.hosts[host] {
 		return p, nil, fmt.Errorf("there is no approved host %s", host)
 	}
+	if err = conn.CheckLabels(op.Labels); err != nil {
+		return p, nil, err
+	}
 	s := protocol.Spec{Name: protocol.ContainerName(name), Args: argsOf(op)}
 	if op.NoTimeout {
 		s.SetTimeLimit(protocol.NoTimeout)

@@ -140,6 +140,17 @@ func ParseName(s string) (protocol.ContainerName, error) {
 	return n, nil
 }
 
+// CheckLabels accepts K=V with a K, and nothing that a selector cannot name.
+func CheckLabels(labels []string) error {
+	if err := CheckPairs("label", labels); err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(labels, func(l string) bool { return !protocol.Selectable(l) }); i >= 0 {
+		return fmt.Errorf("label %q: a label holds no comma and no line break", labels[i])
+	}
+	return nil
+}
+
 // CheckPairs accepts K=V with a K.
 func CheckPairs(flag string, pairs []string) error {
 	for _, p := range pairs {

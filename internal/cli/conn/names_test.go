@@ -22,6 +22,17 @@ func TestSelector(t *testing.T) {
 	}
 }
 
+func TestCheckLabels(t *testing.T) {
+	if err := CheckLabels([]string{"site=lab", "empty=", "text=two words"}); err != nil {
+		t.Error(err)
+	}
+	for _, l := range []string{"a", "=a", "a=b,c=d", "a,b=c", "a=b\nc=d", "a=\x1b[2J"} {
+		if CheckLabels([]string{l}) == nil {
+			t.Errorf("%q is a label", l)
+		}
+	}
+}
+
 func TestParseRef(t *testing.T) {
 	for text, want := range map[string]Ref{
 		"edge-01/web":        {Host: "edge-01", Name: "web"},

@@ -136,7 +136,7 @@ a reboot, a stopped one is not.`,
 		if template == "" {
 			return term.Usage(cmd.CommandPath()+" "+args[0]+" --template busybox", "--template is missing")
 		}
-		if err := conn.CheckPairs("label", labels); err != nil {
+		if err := conn.CheckLabels(labels); err != nil {
 			return term.Usage("", "%s", err)
 		}
 		r, err := a.Connect()

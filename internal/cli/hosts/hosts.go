@@ -135,7 +135,7 @@ the time of --ttl. The host then waits until it is approved.`,
 	cmd.Flags().Var(&ttl, "ttl", "how long the code is valid (default 1h)")
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "label that the host gets, k=v; may be repeated")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := conn.CheckPairs("label", labels); err != nil {
+		if err := conn.CheckLabels(labels); err != nil {
 			return term.Usage("", "%s", err)
 		}
 		r, err := a.Coordinator()
@@ -383,6 +383,9 @@ func parseRelabel(labels []string) (api.Relabel, error) {
 		default:
 			return ask, term.Usage("", "--label %q: use k=v to set a label, or k- to remove it", l)
 		}
+	}
+	if err := conn.CheckLabels(ask.Set); err != nil {
+		return ask, term.Usage("", "%s", err)
 	}
 	if len(labels) == 0 {
 		return ask, term.Usage("hostler host set HOST --label k=v", "no label is named")
