@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -22,9 +21,8 @@ import (
 const tokenPrefix = "hst_"
 
 // CreateToken makes an API token and returns its secret, which is nowhere
-// stored and never shown again. life 0 is for ever. Records tell of people by the
-// names of their tokens, so a name has one token that is valid: for a second one it
-// returns [core.ErrExists].
+// stored and never shown again. life 0 is for ever. A name may have several
+// tokens.
 func (r *Room) CreateToken(ctx context.Context, by core.Actor, name string, role core.TokenRole, life time.Duration) (secret string, t core.Token, err error) {
 	if err := by.May(core.RoleAdmin, "create tokens"); err != nil {
 		return "", core.Token{}, err
@@ -39,36 +37,12 @@ func (r *Room) CreateToken(ctx context.Context, by core.Actor, name string, role
 		return "", core.Token{}, err
 	}
 	err = r.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
-		old, err := tokensOf(tx, name)
-		if err != nil {
-			return err
-		}
-		for _, old := range old {
-			if !ended(old, r.base.LifeMS()) {
-				return fmt.Errorf("token %s of %s: %w; revoke it first, or choose another name", old.ID, name, core.ErrExists)
-			}
-			old.RevokedMS = r.base.NowMS() // it has expired by a date that may yet be put right
-			if err := tx.Access.PutToken(old); err != nil {
-				return err
-			}
-		}
 		if err := tx.Access.PutToken(t); err != nil {
 			return err
 		}
 		return r.base.Audit(tx, by, "token.create", t.ID, map[string]any{"name": name, "role": role})
 	})
 	return secret, t, err
-}
-
-// tokensOf returns the tokens of a name that were not revoked.
-func tokensOf(tx core.Tx, name string) ([]core.Token, error) {
-	all, err := tx.Access.Tokens()
-	return slices.DeleteFunc(all, func(t core.Token) bool { return t.Name != name || t.RevokedMS != 0 }), err
-}
-
-// ended reports whether a token was revoked or has expired.
-func ended(t core.Token, lifeMS int64) bool {
-	return t.RevokedMS != 0 || t.ExpiresMS != 0 && core.Over(t.CreatedMS, t.ExpiresMS, lifeMS)
 }
 
 // newToken draws a token. The secret has 160 bits.
@@ -114,25 +88,13 @@ func FirstToken(ctx context.Context, store core.Store, random io.Reader, now tim
 }
 
 // AdminToken makes an admin token in a store that no coordinator uses. by is who
-// asks for it, and its name: tokens that it had before are revoked.
+// asks for it, and its name.
 func AdminToken(ctx context.Context, store core.Store, random io.Reader, now time.Time, by string) (string, error) {
 	secret, t, err := newToken(random, now.UnixMilli(), by, by, core.RoleAdmin, 0)
 	if err != nil {
 		return "", err
 	}
-	return secret, core.Update(ctx, store, failpoint.AccessKept, func(tx core.Tx) error {
-		all, err := tokensOf(tx, by)
-		if err != nil {
-			return err
-		}
-		for _, old := range all {
-			old.RevokedMS = now.UnixMilli()
-			if err := errors.Join(tx.Access.PutToken(old), record(tx, now, by, "token.revoke", old.ID, nil)); err != nil {
-				return err
-			}
-		}
-		return keepToken(tx, t)
-	})
+	return secret, core.Update(ctx, store, failpoint.AccessKept, func(tx core.Tx) error { return keepToken(tx, t) })
 }
 
 // keepToken puts a token into a store that no coordinator uses.
@@ -140,12 +102,9 @@ func keepToken(tx core.Tx, t core.Token) error {
 	if err := tx.Access.PutToken(t); err != nil {
 		return err
 	}
-	return record(tx, time.UnixMilli(t.CreatedMS), t.CreatedBy, "token.create", t.ID, map[string]any{"name": t.Name, "role": string(t.Role)})
-}
-
-// record appends to the audit log of a store that no coordinator uses.
-func record(tx core.Tx, at time.Time, by, verb, object string, detail map[string]any) error {
-	record, err := audit.Record{AtMS: at.UnixMilli(), Actor: by, Verb: verb, Object: object, Detail: detail}.Encode()
+	record, err := audit.Record{
+		AtMS: t.CreatedMS, Actor: t.CreatedBy, Verb: "token.create", Object: t.ID, Detail: map[string]any{"name": t.Name, "role": string(t.Role)},
+	}.Encode()
 	if err != nil {
 		return err
 	}
@@ -160,7 +119,9 @@ func (r *Room) token(ctx context.Context, secret string) (t core.Token, err erro
 		return err
 	})
 	switch {
-	case errors.Is(err, core.ErrNotFound), err == nil && ended(t, r.base.LifeMS()):
+	case errors.Is(err, core.ErrNotFound),
+		err == nil && t.RevokedMS != 0,
+		err == nil && t.ExpiresMS != 0 && core.Over(t.CreatedMS, t.ExpiresMS, r.base.LifeMS()):
 		return core.Token{}, fmt.Errorf("%w: the token is unknown, revoked or expired", core.ErrDenied)
 	case err != nil:
 		return core.Token{}, err

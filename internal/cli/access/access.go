@@ -39,8 +39,7 @@ func (a *commands) tokenCreateCommand() *cobra.Command {
 	var ttl term.DurationFlag
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Make an API token; it is shown once", Args: term.Exactly(1),
-		Long: "Makes a token for a person or a program. The roles are viewer, operator, approver and admin; each may do what the ones before it may. " +
-			"A name has one token that is valid: revoke it to make another, or choose a name for each person and each program.",
+		Long:    "Makes a token for a person or a program. The roles are viewer, operator, approver and admin; each may do what the ones before it may.",
 		Example: "  hostler token create alice --role operator --ttl 90d\n  hostler token create ci --role operator -o template={{.secret}}",
 	}
 	v := show.FormatFlags(cmd)
