@@ -127,14 +127,19 @@ func (s *Stage) Close() error {
 	if s.size == 0 {
 		return s.Remove()
 	}
-	err := s.f.Close()
-	s.f = nil
-	return err
+	return s.release()
 }
 
 // Remove removes the stage, which is closed then.
 func (s *Stage) Remove() error {
-	err := errors.Join(s.root.Remove(s.name), s.f.Close()) // in this order: what is locked is ours
+	err := s.root.Remove(s.name) // first: the name is ours while the lock is
+	return errors.Join(err, s.release())
+}
+
+// release gives the lock back and closes the file. A mere Close would leave the lock
+// with a process that is being forked at this moment and has not come to its exec.
+func (s *Stage) release() error {
+	err := errors.Join(syscall.Flock(int(s.f.Fd()), syscall.LOCK_UN), s.f.Close())
 	s.f = nil
 	return err
 }

@@ -35,6 +35,12 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
+// unlockFile gives the lock back. A mere Close would leave it with a process that
+// is being forked at this moment and has not come to its exec yet.
+func unlockFile(f *os.File) error {
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+}
+
 // exists tells a database that is not there from one that was lost.
 func exists(path string) error {
 	_, err := os.Stat(path)

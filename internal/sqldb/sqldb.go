@@ -127,7 +127,7 @@ func Create(ctx context.Context, cfg Config) (*DB, error) {
 		return nil, fmt.Errorf("creating database %q: %w", cfg.Path, err)
 	}
 	if err := create(ctx, cfg); err != nil {
-		return nil, fmt.Errorf("creating database %q: %w", cfg.Path, errors.Join(err, lock.Close()))
+		return nil, fmt.Errorf("creating database %q: %w", cfg.Path, errors.Join(err, unlockFile(lock)))
 	}
 	return open(ctx, cfg, lock)
 }
@@ -157,7 +157,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 func open(ctx context.Context, cfg Config, lock *os.File) (*DB, error) {
 	w, err := openChecked(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("opening database %q: %w", cfg.Path, errors.Join(err, lock.Close()))
+		return nil, fmt.Errorf("opening database %q: %w", cfg.Path, errors.Join(err, unlockFile(lock)))
 	}
 	db := &DB{
 		cfg:    cfg,
@@ -201,7 +201,7 @@ func (db *DB) close() error {
 	// Readers go first: SQLite moves the log into the database and removes it when
 	// the last connection closes, and a read-only one cannot do that.
 	db.writer.drain()
-	if err := errors.Join(db.views.close(), db.writer.close(), db.lock.Close()); err != nil {
+	if err := errors.Join(db.views.close(), db.writer.close(), unlockFile(db.lock)); err != nil {
 		return fmt.Errorf("closing database %q: %w", db.cfg.Path, err)
 	}
 	return nil

@@ -226,7 +226,7 @@ func testLockHeld(t *testing.T, e *env) {
 	if err := e.runner.Remove(e.action); err == nil {
 		t.Error("removed although the lock is held")
 	}
-	lock.Close()
+	rundir.Unlock(lock)
 	if code := e.supervise(t); code != 0 {
 		t.Errorf("supervisor ended with %d", code)
 	}

@@ -241,7 +241,7 @@ func (e *env) awaitUnlocked(t *testing.T, attempt int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() // and with it the lock
+	defer rundir.Unlock(f)
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH); err != nil {
 		t.Fatal(err)
 	}
