@@ -213,13 +213,34 @@ func clean(name string) (string, error) {
 }
 
 // within reports whether a symbolic link at a name of an archive leads to
-// somewhere in it.
+// somewhere in it. ".." stands at the beginning of its target alone: behind the name
+// of another link it would lead up from wherever that one leads to, and that one may
+// be made later.
 func within(name, target string) bool {
 	if target == "" || strings.HasPrefix(target, "/") {
 		return false
 	}
-	c := path.Join(path.Dir(name), target)
-	return c != ".." && !strings.HasPrefix(c, "../")
+	up, down := 0, false
+	for part := range strings.SplitSeq(target, "/") {
+		switch part {
+		case "", ".":
+		case "..":
+			if up++; down {
+				return false
+			}
+		default:
+			down = true
+		}
+	}
+	return up <= strings.Count(name, "/")
+}
+
+// split takes a name of an archive apart: what was copied, and the name below it.
+func split(name string) (top, below string) {
+	if top, below, ok := strings.Cut(name, "/"); ok {
+		return top, below
+	}
+	return ".", name
 }
 
 // Unpack puts what an archive holds into the tree. Names that lead out of it, and
@@ -278,7 +299,7 @@ func (t *Tree) unpack(ctx context.Context, h *tar.Header, r io.Reader) error {
 		}
 		return t.Mkdir(name, mode, owner)
 	case tar.TypeSymlink:
-		if !within(name, h.Linkname) {
+		if _, below := split(name); !within(below, h.Linkname) {
 			return fmt.Errorf("link %.200q to %.200q: %w", h.Name, h.Linkname, ErrName)
 		}
 		if err := t.show(); err != nil {
@@ -302,9 +323,28 @@ func (t *Tree) link(name, target string) error {
 		return t.named(name, err)
 	}
 	t.made[temp] = true
+	if err := t.resolve(temp); err != nil {
+		return fmt.Errorf("link %.200q to %.200q: %w", name, target, err)
+	}
 	if err := t.root.Rename(temp, name); err != nil {
 		return t.named(name, err)
 	}
 	delete(t.made, temp)
 	return t.renamed(name)
+}
+
+// resolve follows a new link. Its name alone does not tell where it leads: the
+// directory that it is in may have been reached through another link.
+func (t *Tree) resolve(name string) error {
+	top, below := split(name)
+	root, err := t.root.OpenRoot(top)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	_, err = root.Stat(below)
+	if _, number := errors.AsType[syscall.Errno](err); err != nil && !number {
+		return ErrName // os.Root refuses it; what the system refuses leads nowhere
+	}
+	return nil
 }

@@ -157,6 +157,7 @@ func hostile() map[string][]tar.Header {
 	link := func(name, to string) tar.Header {
 		return tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to, Mode: 0o777}
 	}
+	dir := func(name string) tar.Header { return tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755} }
 	return map[string][]tar.Header{
 		"upwards":                      {file("../secret")},
 		"upwards later":                {file("a/../../secret")},
@@ -170,6 +171,10 @@ func hostile() map[string][]tar.Header {
 		"pipe":                         {{Typeflag: tar.TypeFifo, Name: "a"}},
 		"file through a file":          {file("a"), file("a/b")},
 		"directory in stead of a link": {link("a", "b"), {Typeflag: tar.TypeDir, Name: "a", Mode: 0o777}},
+		"link by way of another":       {dir("top"), link("top/s", "."), link("top/a", "s/s/s/../../../secret")},
+		"link that another leads out":  {dir("top"), link("top/a", "s/s/s/../../../secret"), link("top/s", ".")},
+		"link in another's directory":  {dir("top"), link("top/s", "."), link("top/s/s/s/a", "../../../secret")},
+		"link beside the transfer":     {dir("top"), link("top/a", "../.bashrc")},
 	}
 }
 
@@ -177,9 +182,13 @@ func hostile() map[string][]tar.Header {
 func TestHostileArchive(t *testing.T) {
 	for name, headers := range hostile() {
 		t.Run(name, func(t *testing.T) {
-			tr, _ := tree(t)
-			if err := tr.Unpack(t.Context(), bytes.NewReader(archive(t, headers...))); err == nil {
+			tr, dir := tree(t)
+			err := tr.Unpack(t.Context(), bytes.NewReader(archive(t, headers...)))
+			if err == nil {
 				t.Error("it was taken")
+			}
+			if to, err := os.Readlink(filepath.Join(dir, "top/a")); err == nil {
+				t.Errorf("a link to %q is left", to)
 			}
 		})
 	}
