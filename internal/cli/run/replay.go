@@ -34,7 +34,9 @@ func (a *commands) replayCommand() *cobra.Command {
 not recorded, except where the terminal shows it.
 
 A recording is played only if it has the digest that the host wrote into both
-audit logs at the end of the session. With --raw the recording itself is printed:
+audit logs at the end of the session. Control sequences that a terminal answers, or
+that make it report the mouse, are left out: your shell would read the answers as
+typed. With --raw the recording itself is printed:
 an asciicast of version 2, which other programs play too.`,
 		Example: "  hostler action replay 0199f3 --speed 4\n  hostler action replay 0199f3 --raw > session.cast", ValidArgsFunction: a.Completing(conn.ActionIDs),
 	}
@@ -150,6 +152,7 @@ const longestPause = 24 * time.Hour
 
 // play prints what a recording has printed, at the times at which it did.
 func play(ctx context.Context, cast io.Reader, out io.Writer, speed float64) error {
+	screen := unasked{w: out}
 	lines := bufio.NewScanner(cast)
 	lines.Buffer(make([]byte, 64<<10), terminal.MaxCastLine)
 	if !lines.Scan() {
@@ -173,7 +176,7 @@ func play(ctx context.Context, cast io.Reader, out io.Writer, speed float64) err
 		if kind != "o" {
 			continue
 		}
-		if _, err := io.WriteString(out, text); err != nil {
+		if err := screen.WriteString(text); err != nil {
 			return err
 		}
 	}
