@@ -15,13 +15,17 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// maxWait is how long one request may wait for an action. Whoever wants to
-// wait longer asks again.
+// maxWait is the longest time that one request may wait for an action. A client that
+// wants to wait longer asks again.
 const maxWait = 10 * time.Minute
 
-// actionRef names an action, and how long to wait for its end.
-type actionRef struct {
-	ID   string `path:"id" maxLength:"36" doc:"Action id, or a prefix of at least 4 characters that no other has"`
+// ActionRef names an action.
+type ActionRef struct {
+	ID string `path:"id" maxLength:"36" doc:"Action id, or a prefix of at least 4 characters that no other has"`
+}
+
+// Waiting says how long a request waits for the end of an action.
+type Waiting struct {
 	Wait string `query:"wait" maxLength:"30" doc:"Answer when the action has ended, at the latest after this time (30s, at most 10m)"`
 }
 
@@ -33,17 +37,17 @@ type actionAnswer struct {
 	Body     api.Action
 }
 
-func (h actionHandlers) actions(doc huma.API) {
-	huma.Register(doc, operation(doc, "list-actions", http.MethodGet, "/v1/actions", "List actions, the newest first, without their specs", http.StatusOK), h.listActions)
-	huma.Register(doc, operation(doc, "get-action", http.MethodGet, "/v1/actions/{id}", "Show an action", http.StatusOK), h.getAction)
-	huma.Register(doc, accepted(doc, "create-action", "/v1/actions", "Ask for an action"), h.createAction)
-	huma.Register(doc, accepted(doc, "reissue-action", "/v1/actions/{id}/reissue", "Ask under a new id for what a conflict kept from being done"), h.reissueAction)
-	huma.Register(doc, accepted(doc, "cancel-action", "/v1/actions/{id}/cancel", "Cancel an action"), h.cancelAction)
+func (h actionHandlers) actions() {
+	serve(h.handlers, h.get("list-actions", "/v1/actions", "List actions, the newest first, without their specs"), h.listActions)
+	serve(h.handlers, h.get("get-action", "/v1/actions/{id}", "Show an action"), h.getAction)
+	register(h.handlers, h.accepted("create-action", "/v1/actions", "Ask for an action"), h.createAction)
+	register(h.handlers, h.accepted("reissue-action", "/v1/actions/{id}/reissue", "Ask under a new id for what a conflict kept from being done"), h.reissueAction)
+	register(h.handlers, h.accepted("cancel-action", "/v1/actions/{id}/cancel", "Cancel an action"), h.cancelAction)
 }
 
 // accepted declares an operation that starts something.
-func accepted(doc huma.API, id, path, summary string) huma.Operation {
-	op := operation(doc, id, http.MethodPost, path, summary, http.StatusAccepted)
+func (h *handlers) accepted(id, path, summary string) huma.Operation {
+	op := h.operation(id, http.MethodPost, path, summary, http.StatusAccepted)
 	op.Responses["200"] = &huma.Response{
 		Description: "The action has ended, or it was a dry run.",
 		Content:     map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Ref: schemaPrefix + "Action"}}},
@@ -57,67 +61,64 @@ func (h actionHandlers) listActions(ctx context.Context, in *struct {
 	State  []string `query:"state" maxItems:"8" doc:"Only actions in one of these states, separated by commas"`
 	Before string   `query:"before" maxLength:"36" doc:"Only actions older than this one"`
 	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100"`
-}) (*body[[]api.Action], error) {
+}) (_ []api.Action, err error) {
 	f := core.ActionFilter{Host: protocol.HostID(in.Host), Limit: in.Limit}
 	for _, s := range in.State {
 		if !slices.Contains(protocol.States(), protocol.State(s)) {
-			return nil, h.fail(ctx, fmt.Errorf("%w: %.40q is no state: want %v", core.ErrInvalid, s, protocol.States()))
+			return nil, fmt.Errorf("%w: %.40q is no state: want %v", core.ErrInvalid, s, protocol.States())
 		}
 		f.States = append(f.States, protocol.State(s))
 	}
 	if in.Batch != "" {
-		id, err := protocol.ParseBatchID(in.Batch)
-		if err != nil {
-			return nil, h.fail(ctx, fmt.Errorf("%w: %w", core.ErrInvalid, err))
+		if f.Batch, err = protocol.ParseBatchID(in.Batch); err != nil {
+			return nil, invalid(err)
 		}
-		f.Batch = id
 	}
 	if in.Before != "" {
-		id, err := h.c.Actions().Resolve(ctx, in.Before)
-		if err != nil {
-			return nil, h.fail(ctx, err)
+		if f.Before, err = h.c.Actions().Resolve(ctx, in.Before); err != nil {
+			return nil, err
 		}
-		f.Before = id
 	}
 	all, err := h.c.Actions().List(ctx, f)
-	if err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	return &body[[]api.Action]{list(all, h.actionOf)}, nil
+	return list(all, h.actionOf), err
 }
 
 func (h actionHandlers) getAction(ctx context.Context, in *struct {
-	ID   string `path:"id" maxLength:"36" doc:"Action id, or a prefix of at least 4 characters that no other has"`
-	Wait string `query:"wait" maxLength:"30" doc:"Answer when the action has ended, at the latest after this time (30s, at most 10m)"`
-	Why  bool   `query:"why" doc:"Ask its host why it waits, if only that can know; it may take a second"`
-}) (*body[api.Action], error) {
+	ActionRef
+	Waiting
+	Why bool `query:"why" doc:"Ask its host why it waits, if only that can know; it may take a second"`
+}) (out api.Action, err error) {
+	wait, err := parseWait(in.Wait)
+	if err != nil {
+		return out, err
+	}
 	id, err := h.c.Actions().Resolve(ctx, in.ID)
 	if err != nil {
-		return nil, h.fail(ctx, err)
+		return out, err
 	}
 	following := h.c.Actions().Follow(id)
 	defer following.Close()
 	a, err := h.c.Actions().Get(ctx, id)
-	if err == nil && in.Wait != "" {
-		a, err = h.wait(ctx, following, a, in.Wait)
+	if err == nil {
+		a, err = h.wait(ctx, following, a, wait)
 	}
 	if err != nil {
-		return nil, h.fail(ctx, fmt.Errorf("action %s: %w", id, err))
+		return out, ofAction(id, err)
 	}
 	waits := h.c.Explain().Waiting(a)
 	if in.Why {
 		if waits, err = h.c.Explain().Why(ctx, a); err != nil {
-			return nil, h.fail(ctx, fmt.Errorf("action %s: %w", id, err))
+			return out, ofAction(id, err)
 		}
 	}
-	out := h.wholeAction(a)
+	out = h.wholeAction(a)
 	out.Waits = waitsOf(waits)
-	return &body[api.Action]{out}, nil
+	return out, nil
 }
 
 func (h actionHandlers) createAction(ctx context.Context, in *struct {
-	Wait   string `query:"wait" maxLength:"30" doc:"Answer when the action has ended, at the latest after this time (30s, at most 10m)"`
-	DryRun bool   `query:"dry_run" doc:"Only tell what would become of it, and which approvals it would need"`
+	Waiting
+	DryRun bool `query:"dry_run" doc:"Only tell what would become of it, and which approvals it would need"`
 	Body   api.NewAction
 }) (*actionAnswer, error) {
 	r := actions.Request{Spec: in.Body.Spec}
@@ -129,79 +130,72 @@ func (h actionHandlers) createAction(ctx context.Context, in *struct {
 		r.Batch, err = protocol.ParseBatchID(in.Body.Batch)
 	}
 	if err != nil {
-		return nil, h.fail(ctx, fmt.Errorf("%w: %w", core.ErrInvalid, err))
-	}
-	if _, err := parseWait(in.Wait); err != nil {
-		return nil, h.fail(ctx, err) // before anything has happened
+		return nil, invalid(err)
 	}
 	if in.DryRun {
 		a, err := h.c.Actions().Plan(ctx, actor(ctx), r)
 		if err != nil {
-			return nil, h.fail(ctx, err)
+			return nil, err
 		}
 		return &actionAnswer{Status: http.StatusOK, Body: h.wholeAction(a)}, nil
 	}
 	if r.ID.IsZero() {
 		r.ID = h.c.Actions().NewActionID()
 	}
-	following := h.c.Actions().Follow(r.ID) // before it exists, so that nothing is missed and nothing read again
-	defer following.Close()
-	a, err := h.c.Actions().Propose(ctx, actor(ctx), r)
-	if err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	return h.answer(ctx, following, a, in.Wait)
+	return h.answer(ctx, r.ID, in.Wait, func() (core.Action, error) { return h.c.Actions().Propose(ctx, actor(ctx), r) })
 }
 
 func (h actionHandlers) reissueAction(ctx context.Context, in *struct {
-	ID   string `path:"id" maxLength:"36" doc:"Action id, or a prefix of at least 4 characters that no other has"`
+	ActionRef
 	Wait string `query:"wait" maxLength:"30" doc:"Answer when the new action has ended, at the latest after this time (30s, at most 10m)"`
 	Body api.Reissue
 }) (*actionAnswer, error) {
-	if _, err := parseWait(in.Wait); err != nil {
-		return nil, h.fail(ctx, err)
-	}
 	id, err := h.c.Actions().Resolve(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
 	as := h.c.Actions().NewActionID()
-	if err == nil && in.Body.ID != "" {
+	if in.Body.ID != "" {
 		if as, err = protocol.ParseActionID(in.Body.ID); err != nil {
-			err = fmt.Errorf("%w: %w", core.ErrInvalid, err)
+			return nil, invalid(err)
 		}
 	}
-	if err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	following := h.c.Actions().Follow(as)
-	defer following.Close()
-	a, err := h.c.Actions().Reissue(ctx, actor(ctx), id, as)
-	if err != nil {
-		return nil, h.fail(ctx, fmt.Errorf("action %s: %w", id, err))
-	}
-	return h.answer(ctx, following, a, in.Wait)
+	return h.answer(ctx, as, in.Wait, func() (core.Action, error) {
+		a, err := h.c.Actions().Reissue(ctx, actor(ctx), id, as)
+		return a, ofAction(id, err)
+	})
 }
 
-func (h actionHandlers) cancelAction(ctx context.Context, in *actionRef) (*actionAnswer, error) {
-	if _, err := parseWait(in.Wait); err != nil {
-		return nil, h.fail(ctx, err)
-	}
+func (h actionHandlers) cancelAction(ctx context.Context, in *struct {
+	ActionRef
+	Waiting
+}) (*actionAnswer, error) {
 	id, err := h.c.Actions().Resolve(ctx, in.ID)
 	if err != nil {
-		return nil, h.fail(ctx, err)
+		return nil, err
+	}
+	return h.answer(ctx, id, in.Wait, func() (core.Action, error) {
+		a, err := h.c.Actions().Cancel(ctx, actor(ctx), id)
+		return a, ofAction(id, err)
+	})
+}
+
+// answer does something with an action, waits for its end if that was asked for, and
+// tells how far the action has come. The action is followed before it exists, so that
+// no change is missed and nothing is read again.
+func (h actionHandlers) answer(ctx context.Context, id protocol.ActionID, wait string, do func() (core.Action, error)) (*actionAnswer, error) {
+	d, err := parseWait(wait)
+	if err != nil {
+		return nil, err
 	}
 	following := h.c.Actions().Follow(id)
 	defer following.Close()
-	a, err := h.c.Actions().Cancel(ctx, actor(ctx), id)
-	if err != nil {
-		return nil, h.fail(ctx, fmt.Errorf("action %s: %w", id, err))
+	a, err := do()
+	if err == nil {
+		a, err = h.wait(ctx, following, a, d)
 	}
-	return h.answer(ctx, following, a, in.Wait)
-}
-
-// answer waits if that was asked for, and tells how far the action has come.
-func (h actionHandlers) answer(ctx context.Context, f *actions.Following, a core.Action, wait string) (*actionAnswer, error) {
-	a, err := h.wait(ctx, f, a, wait)
 	if err != nil {
-		return nil, h.fail(ctx, err)
+		return nil, err
 	}
 	out := &actionAnswer{Status: http.StatusAccepted, Location: "/v1/actions/" + a.ID.String(), Body: h.wholeAction(a)}
 	if a.State.Final() {
@@ -210,17 +204,16 @@ func (h actionHandlers) answer(ctx context.Context, f *actions.Following, a core
 	return out, nil
 }
 
-func (h actionHandlers) wait(ctx context.Context, f *actions.Following, a core.Action, wait string) (core.Action, error) {
-	d, err := parseWait(wait)
-	if err != nil || d == 0 || a.State.Final() {
-		return a, err
+func (h actionHandlers) wait(ctx context.Context, f *actions.Following, a core.Action, d time.Duration) (core.Action, error) {
+	if d == 0 || a.State.Final() {
+		return a, nil
 	}
 	ctx, stop := untilDrained(ctx)
 	defer stop()
 	return f.Wait(ctx, a, d)
 }
 
-// parseWait reads the wish to wait; none is none.
+// parseWait reads how long to wait; an empty text is 0.
 func parseWait(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
@@ -230,4 +223,12 @@ func parseWait(s string) (time.Duration, error) {
 		err = fmt.Errorf("%w: wait %s is longer than %s; ask again when it has passed", core.ErrInvalid, s, maxWait)
 	}
 	return d, err
+}
+
+// ofAction names the action that an error is about.
+func ofAction(id protocol.ActionID, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("action %s: %w", id, err)
 }

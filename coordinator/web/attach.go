@@ -14,14 +14,14 @@ import (
 	"github.com/hostler-io/hostler/internal/attach"
 )
 
-func (h actionHandlers) sessions(doc huma.API) {
-	op := operation(doc, "attach-action", http.MethodGet, "/v1/actions/{id}/attach", "Take part in an interactive session, over a websocket", http.StatusSwitchingProtocols)
+func (h actionHandlers) sessions() {
+	op := h.operation("attach-action", http.MethodGet, "/v1/actions/{id}/attach", "Take part in an interactive session, over a websocket", http.StatusSwitchingProtocols)
 	op.Responses["101"] = &huma.Response{Description: "A websocket of the subprotocol " + attach.Protocol + "."}
-	huma.Register(doc, op, h.attach)
+	register(h.handlers, op, h.attach)
 }
 
 type attachRequest struct {
-	ID       string `path:"id" maxLength:"36" doc:"Action id, or a prefix of at least 4 characters that no other has"`
+	ActionRef
 	Peer     string `query:"peer" required:"true" maxLength:"16" doc:"Who takes part: 16 hexadecimal digits, drawn at random, and the same when coming back"`
 	Offset   int64  `query:"offset" default:"0" doc:"Where to begin in what the terminal printed; negative: that many bytes before its present end"`
 	ReadOnly bool   `query:"read_only" doc:"Look, and type nothing"`
@@ -30,14 +30,14 @@ type attachRequest struct {
 func (h actionHandlers) attach(ctx context.Context, in *attachRequest) (*huma.StreamResponse, error) {
 	id, err := h.c.Actions().Resolve(ctx, in.ID)
 	if err != nil {
-		return nil, h.fail(ctx, err)
+		return nil, err
 	}
 	by := actor(ctx)
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		r, w := humago.Unwrap(hc)
 		wish, err := attach.ParseWish(r.URL.Query())
 		if err != nil {
-			writeProblem(w, h.asProblemOf(ctx, fmt.Errorf("%w: %w", core.ErrInvalid, err)))
+			writeProblem(w, h.asProblemOf(ctx, invalid(err)))
 			return
 		}
 		if r.Header.Get("Upgrade") == "" {
@@ -46,7 +46,7 @@ func (h actionHandlers) attach(ctx context.Context, in *attachRequest) (*huma.St
 		}
 		t, err := h.c.Relay().Terminals.Attach(ctx, by, id, wish.Peer, wish.ReadOnly)
 		if err != nil {
-			writeProblem(w, h.asProblemOf(ctx, fmt.Errorf("action %s: %w", id, err)))
+			writeProblem(w, h.asProblemOf(ctx, ofAction(id, err)))
 			return
 		}
 		defer t.Close()

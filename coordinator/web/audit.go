@@ -17,11 +17,11 @@ import (
 // exportPatience is how long a reader of an export may take for one line of it.
 const exportPatience = time.Minute
 
-func (h *handlers) auditLog(doc huma.API) {
-	huma.Register(doc, operation(doc, "list-audit", http.MethodGet, "/v1/audit", "Search the audit log", http.StatusOK), h.listAudit)
-	huma.Register(doc, raw(doc, "export-audit", "/v1/audit/export", "Read the audit log with its checkpoints, to be verified", documentType,
+func (h *handlers) auditLog() {
+	serve(h, h.get("list-audit", "/v1/audit", "Search the audit log"), h.listAudit)
+	register(h, h.raw("export-audit", "/v1/audit/export", "Read the audit log with its checkpoints, to be verified", documentType,
 		"Records, leaves and signed checkpoints, one to a line, as they were hashed and signed."), h.exportAudit)
-	huma.Register(doc, raw(doc, "get-checkpoint", "/v1/audit/checkpoint", "Seal the audit log and read its newest checkpoint", documentType,
+	register(h, h.raw("get-checkpoint", "/v1/audit/checkpoint", "Seal the audit log and read its newest checkpoint", documentType,
 		"One signed document; nothing while the log is empty."), h.checkpoint)
 }
 
@@ -36,7 +36,7 @@ type auditRequest struct {
 	Limit  int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 }
 
-func (h *handlers) listAudit(ctx context.Context, in *auditRequest) (*body[api.AuditPage], error) {
+func (h *handlers) listAudit(ctx context.Context, in *auditRequest) (api.AuditPage, error) {
 	f := journal.Filter{
 		After: in.After, Before: in.Before, Host: protocol.HostID(in.Host), Actor: in.Actor, Verb: in.Verb, Object: in.Object, Limit: in.Limit,
 	}
@@ -44,18 +44,12 @@ func (h *handlers) listAudit(ctx context.Context, in *auditRequest) (*body[api.A
 		f.SinceMS = in.Since.UnixMilli()
 	}
 	records, rest, err := h.c.Journal().Audit(ctx, f)
-	if err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	return &body[api.AuditPage]{api.AuditPage{Records: list(records, auditRecordOf), Rest: rest}}, nil
+	return api.AuditPage{Records: list(records, auditRecordOf), Rest: rest}, err
 }
 
 func (h *handlers) checkpoint(ctx context.Context, _ *none) (*rawAnswer, error) {
 	b, err := h.c.Journal().Checkpoint(ctx)
-	if err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	return &rawAnswer{documentType, b}, nil
+	return &rawAnswer{documentType, b}, err
 }
 
 type exportRequest struct {

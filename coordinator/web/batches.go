@@ -17,17 +17,14 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// batchRef names a batch.
-type batchRef struct {
+// BatchRef names a batch.
+type BatchRef struct {
 	ID string `path:"id" minLength:"36" maxLength:"36" doc:"Batch id"`
 }
 
-func (r *batchRef) id() (protocol.BatchID, error) {
+func (r BatchRef) id() (protocol.BatchID, error) {
 	id, err := protocol.ParseBatchID(r.ID)
-	if err != nil {
-		err = fmt.Errorf("%w: %w", core.ErrInvalid, err)
-	}
-	return id, err
+	return id, invalid(err)
 }
 
 // batchAnswer is a batch and where to look for it.
@@ -36,24 +33,24 @@ type batchAnswer struct {
 	Body     api.Batch
 }
 
-func (h actionHandlers) batches(doc huma.API) {
-	huma.Register(doc, operation(doc, "create-batch", http.MethodPost, "/v1/batches", "Ask for the same action on many hosts", http.StatusAccepted), h.createBatch)
-	huma.Register(doc, operation(doc, "get-batch", http.MethodGet, "/v1/batches/{id}", "Show a batch and its actions, without their specs", http.StatusOK), h.getBatch)
-	huma.Register(doc, operation(doc, "cancel-batch", http.MethodPost, "/v1/batches/{id}/cancel", "Cancel every action of a batch that has not ended", http.StatusAccepted), h.cancelBatch)
-	op := raw(doc, "follow-batch", "/v1/batches/{id}/events", "Follow all actions of a batch until they have ended", "text/event-stream",
+func (h actionHandlers) batches() {
+	register(h.handlers, h.operation("create-batch", http.MethodPost, "/v1/batches", "Ask for the same action on many hosts", http.StatusAccepted), h.createBatch)
+	serve(h.handlers, h.get("get-batch", "/v1/batches/{id}", "Show a batch and its actions, without their specs"), h.getBatch)
+	register(h.handlers, h.operation("cancel-batch", http.MethodPost, "/v1/batches/{id}/cancel", "Cancel every action of a batch that has not ended", http.StatusAccepted), h.cancelBatch)
+	op := h.raw("follow-batch", "/v1/batches/{id}/events", "Follow all actions of a batch until they have ended", "text/event-stream",
 		"Server-sent events: `action` with an action, without its spec, as it stands at first and after each change; `output` with a piece of output, if that is asked for; "+
 			"`end` when all have ended and all of their output was sent. Whoever asks again is told everything again.")
-	huma.Register(doc, op, h.followBatch)
+	register(h.handlers, op, h.followBatch)
 }
 
 func (h actionHandlers) createBatch(ctx context.Context, in *body[api.NewBatch]) (*batchAnswer, error) {
 	r, err := batchRequest(&in.Body)
 	if err != nil {
-		return nil, h.fail(ctx, fmt.Errorf("%w: %w", core.ErrInvalid, err))
+		return nil, invalid(err)
 	}
 	id, all, err := h.c.Actions().ProposeMany(ctx, actor(ctx), r)
 	if err != nil {
-		return nil, h.fail(ctx, err)
+		return nil, err
 	}
 	out := &batchAnswer{Location: "/v1/batches/" + id.String()}
 	var actions []core.Action
@@ -102,43 +99,40 @@ func (h actionHandlers) batchOf(id protocol.BatchID, all []core.Action) api.Batc
 	return b
 }
 
-func (h actionHandlers) getBatch(ctx context.Context, in *batchRef) (*body[api.Batch], error) {
+func (h actionHandlers) getBatch(ctx context.Context, in *BatchRef) (api.Batch, error) {
 	id, err := in.id()
 	if err != nil {
-		return nil, h.fail(ctx, err)
+		return api.Batch{}, err
 	}
 	all, err := h.c.Actions().Batch(ctx, id)
-	if err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	return &body[api.Batch]{h.batchOf(id, all)}, nil
+	return h.batchOf(id, all), err
 }
 
-func (h actionHandlers) cancelBatch(ctx context.Context, in *batchRef) (*batchAnswer, error) {
+func (h actionHandlers) cancelBatch(ctx context.Context, in *BatchRef) (*batchAnswer, error) {
 	id, err := in.id()
 	if err != nil {
-		return nil, h.fail(ctx, err)
+		return nil, err
 	}
 	open, err := h.c.Actions().CancelBatch(ctx, actor(ctx), id)
 	if err != nil {
-		return nil, h.fail(ctx, err)
+		return nil, err
 	}
 	return &batchAnswer{Location: "/v1/batches/" + id.String(), Body: h.batchOf(id, open)}, nil
 }
 
 func (h actionHandlers) followBatch(ctx context.Context, in *struct {
-	ID     string `path:"id" minLength:"36" maxLength:"36" doc:"Batch id"`
-	Output bool   `query:"output" doc:"Send the output of commands too"`
+	BatchRef
+	Output bool `query:"output" doc:"Send the output of commands too"`
 }) (*huma.StreamResponse, error) {
-	id, err := (&batchRef{in.ID}).id()
+	id, err := in.id()
 	if err != nil {
-		return nil, h.fail(ctx, err)
+		return nil, err
 	}
 	f := h.c.Actions().FollowBatch(id)
 	first, err := f.Next(ctx)
 	if err != nil {
 		f.Close()
-		return nil, h.fail(ctx, err)
+		return nil, err
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		defer f.Close()

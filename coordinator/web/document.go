@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -33,8 +34,32 @@ func documentConfig(version string) huma.Config {
 	return c
 }
 
+// register serves an operation, and answers what goes wrong with a problem.
+func register[I, O any](h *handlers, op huma.Operation, answer func(context.Context, *I) (*O, error)) {
+	huma.Register(h.doc, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := answer(ctx, in)
+		if err != nil {
+			return nil, h.asProblemOf(ctx, err)
+		}
+		return out, nil
+	})
+}
+
+// serve is register for an operation that answers with a JSON body and no headers.
+func serve[I, O any](h *handlers, op huma.Operation, answer func(context.Context, *I) (O, error)) {
+	register(h, op, func(ctx context.Context, in *I) (*body[O], error) {
+		out, err := answer(ctx, in)
+		return &body[O]{out}, err
+	})
+}
+
+// get declares an operation that reads.
+func (h *handlers) get(id, path, summary string) huma.Operation {
+	return h.operation(id, http.MethodGet, path, summary, http.StatusOK)
+}
+
 // operation declares one operation. Its failures are problems.
-func operation(doc huma.API, id, method, path, summary string, status int) huma.Operation {
+func (h *handlers) operation(id, method, path, summary string, status int) huma.Operation {
 	return huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary, DefaultStatus: status,
 		MaxBodyBytes: maxBody,
@@ -42,15 +67,15 @@ func operation(doc huma.API, id, method, path, summary string, status int) huma.
 		Responses: map[string]*huma.Response{"default": {
 			Description: "The request failed.",
 			Content: map[string]*huma.MediaType{api.ContentProblem: {
-				Schema: doc.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Problem](), true, "Problem"),
+				Schema: h.doc.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Problem](), true, "Problem"),
 			}},
 		}},
 	}
 }
 
 // raw declares an operation whose answer is not JSON.
-func raw(doc huma.API, id, path, summary, mediaType, description string) huma.Operation {
-	op := operation(doc, id, http.MethodGet, path, summary, http.StatusOK)
+func (h *handlers) raw(id, path, summary, mediaType, description string) huma.Operation {
+	op := h.get(id, path, summary)
 	op.Responses[strconv.Itoa(http.StatusOK)] = &huma.Response{
 		Description: description,
 		Content:     map[string]*huma.MediaType{mediaType: {Schema: &huma.Schema{Type: huma.TypeString}}},
@@ -76,6 +101,14 @@ type body[T any] struct{ Body T }
 
 // none is a request or an answer without anything in it.
 type none struct{}
+
+// orZero is a body that may be left out.
+func orZero[T any](body *T) (v T) {
+	if body != nil {
+		v = *body
+	}
+	return v
+}
 
 // oneStatusForBadRequests gives everything that breaks the form of a request
 // the one status that goes with the code "invalid".

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"golang.org/x/time/rate"
 
 	"github.com/hostler-io/hostler/api"
@@ -23,33 +22,27 @@ import (
 )
 
 // enrolments are the operations of people about hosts that want to join.
-func (h hostHandlers) enrolments(doc huma.API) {
-	huma.Register(doc, operation(doc, "create-invite", http.MethodPost, "/v1/invites", "Invite a host; the code is shown once", http.StatusCreated), h.invite)
-	huma.Register(doc, operation(doc, "list-enrolments", http.MethodGet, "/v1/enrolments", "List hosts that wait, or waited, for approval, the oldest first", http.StatusOK), h.listEnrolments)
-	huma.Register(doc, operation(doc, "approve-enrolment", http.MethodPost, "/v1/enrolments/{id}/approve", "Make a host a member", http.StatusOK), h.approve)
-	huma.Register(doc, operation(doc, "deny-enrolment", http.MethodPost, "/v1/enrolments/{id}/deny", "Refuse a host, with a reason that it is told", http.StatusOK), h.deny)
+func (h hostHandlers) enrolments() {
+	serve(h.handlers, h.operation("create-invite", http.MethodPost, "/v1/invites", "Invite a host; the code is shown once", http.StatusCreated), h.invite)
+	serve(h.handlers, h.get("list-enrolments", "/v1/enrolments", "List hosts that wait, or waited, for approval, the oldest first"), h.listEnrolments)
+	serve(h.handlers, h.operation("approve-enrolment", http.MethodPost, "/v1/enrolments/{id}/approve", "Make a host a member", http.StatusOK), h.approve)
+	serve(h.handlers, h.operation("deny-enrolment", http.MethodPost, "/v1/enrolments/{id}/deny", "Refuse a host, with a reason that it is told", http.StatusOK), h.deny)
 }
 
-func (h hostHandlers) invite(ctx context.Context, in *body[api.NewInvite]) (*body[api.Invite], error) {
+func (h hostHandlers) invite(ctx context.Context, in *body[api.NewInvite]) (api.Invite, error) {
 	ttl, err := parseDuration("ttl", in.Body.TTL)
 	if err != nil {
-		return nil, h.fail(ctx, err)
+		return api.Invite{}, err
 	}
 	i, code, err := h.c.Members().Invite(ctx, actor(ctx), ttl, in.Body.Labels)
-	if err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	return &body[api.Invite]{api.Invite{ID: i.ID, Code: code, Labels: webapi.Texts(i.Labels), ExpiresAt: webapi.At(i.ExpiresMS)}}, nil
+	return api.Invite{ID: i.ID, Code: code, Labels: webapi.Texts(i.Labels), ExpiresAt: webapi.At(i.ExpiresMS)}, err
 }
 
 func (h hostHandlers) listEnrolments(ctx context.Context, in *struct {
 	State string `query:"state" enum:"pending,approved,denied" doc:"Only those in this state"`
-}) (*body[[]api.Enrolment], error) {
+}) ([]api.Enrolment, error) {
 	all, err := h.c.Members().Enrolments(ctx, core.EnrolmentState(in.State))
-	if err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	return &body[[]api.Enrolment]{list(all, enrolmentOf)}, nil
+	return list(all, enrolmentOf), err
 }
 
 // decision names an enrolment by its id or by the host id that it wants.
@@ -58,27 +51,14 @@ type decision struct {
 	Body *api.Decision
 }
 
-func (d *decision) of() api.Decision {
-	if d.Body == nil {
-		return api.Decision{}
-	}
-	return *d.Body
+func (h hostHandlers) approve(ctx context.Context, in *decision) (api.Enrolment, error) {
+	e, err := h.c.Members().ApproveEnrolment(ctx, actor(ctx), in.ID, orZero(in.Body).Words)
+	return enrolmentOf(e), err
 }
 
-func (h hostHandlers) approve(ctx context.Context, in *decision) (*body[api.Enrolment], error) {
-	e, err := h.c.Members().ApproveEnrolment(ctx, actor(ctx), in.ID, in.of().Words)
-	if err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	return &body[api.Enrolment]{enrolmentOf(e)}, nil
-}
-
-func (h hostHandlers) deny(ctx context.Context, in *decision) (*body[api.Enrolment], error) {
-	e, err := h.c.Members().DenyEnrolment(ctx, actor(ctx), in.ID, in.of().Reason)
-	if err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	return &body[api.Enrolment]{enrolmentOf(e)}, nil
+func (h hostHandlers) deny(ctx context.Context, in *decision) (api.Enrolment, error) {
+	e, err := h.c.Members().DenyEnrolment(ctx, actor(ctx), in.ID, orZero(in.Body).Reason)
+	return enrolmentOf(e), err
 }
 
 func enrolmentOf(e core.Enrolment) api.Enrolment {
@@ -134,7 +114,7 @@ func exchange[Q, A any](ask func(context.Context, Q) (A, error)) func(http.Respo
 		}
 		var q Q
 		if err := enrol.Decode(b, &q); err != nil {
-			return fmt.Errorf("%w: %w", core.ErrInvalid, err)
+			return invalid(err)
 		}
 		a, err := ask(r.Context(), q)
 		if err != nil {

@@ -35,10 +35,10 @@ const (
 	keptBytes  = 1 << 20
 )
 
-func (h *handlers) events(doc huma.API) {
-	op := raw(doc, "follow-events", "/v1/events", "Follow what happens in the fleet", "text/event-stream",
+func (h *handlers) events() {
+	op := h.raw("follow-events", "/v1/events", "Follow what happens in the fleet", "text/event-stream",
 		"Server-sent events. The id of each is the number in its data and goes up by one. After a recovery of the coordinator ids begin anew far above; who comes with one of before is told that it is gone. Comments every 15 s show that the stream lives.")
-	huma.Register(doc, op, h.follow)
+	register(h, op, h.follow)
 }
 
 // follow starts at the present if nobody says where to start.
@@ -48,7 +48,7 @@ func (h *handlers) follow(ctx context.Context, in *struct {
 }) (*huma.StreamResponse, error) {
 	last, err := h.c.Journal().LastEvent(ctx)
 	if err != nil {
-		return nil, h.fail(ctx, err)
+		return nil, err
 	}
 	after := last
 	if from := in.After; from != "" || in.LastID != "" {
@@ -56,13 +56,13 @@ func (h *handlers) follow(ctx context.Context, in *struct {
 			from = in.LastID
 		}
 		if after, err = strconv.ParseUint(from, 10, 63); err != nil {
-			return nil, h.fail(ctx, fmt.Errorf("%w: event id: %w", core.ErrInvalid, err))
+			return nil, fmt.Errorf("%w: event id: %w", core.ErrInvalid, err)
 		}
 		if after == 0 {
 			after = core.EventsBegin(last)
 		}
 		if err := h.there(ctx, after, last); err != nil {
-			return nil, h.fail(ctx, err)
+			return nil, err
 		}
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {

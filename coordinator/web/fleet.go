@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -26,30 +24,27 @@ type rawAnswer struct {
 	Body        []byte
 }
 
-func (h hostHandlers) fleet(doc huma.API) {
-	huma.Register(doc, operation(doc, "get-status", http.MethodGet, "/v1/status", "The fleet in a few numbers", http.StatusOK), h.status)
-	rings := raw(doc, "get-rings", "/v1/rings", "The chain of rings, which authenticates itself", documentType, "Signed rings, one to a line.")
+func (h hostHandlers) fleet() {
+	serve(h.handlers, h.get("get-status", "/v1/status", "The fleet in a few numbers"), h.status)
+	rings := h.raw("get-rings", "/v1/rings", "The chain of rings, which authenticates itself", documentType, "Signed rings, one to a line.")
 	rings.Security = nil
-	huma.Register(doc, rings, h.rings)
-	huma.Register(doc, operation(doc, "put-rings", http.MethodPost, "/v1/rings", "Take newer rings into force; they authenticate themselves", http.StatusOK), h.takeRings)
-	huma.Register(doc, raw(doc, "get-roster", "/v1/roster", "The signed list of hosts and their keys", documentType, "One signed document."), h.roster)
+	register(h.handlers, rings, h.rings)
+	serve(h.handlers, h.operation("put-rings", http.MethodPost, "/v1/rings", "Take newer rings into force; they authenticate themselves", http.StatusOK), h.takeRings)
+	register(h.handlers, h.raw("get-roster", "/v1/roster", "The signed list of hosts and their keys", documentType, "One signed document."), h.roster)
 }
 
-func (h hostHandlers) status(ctx context.Context, _ *none) (*body[api.Status], error) {
+func (h hostHandlers) status(ctx context.Context, _ *none) (api.Status, error) {
 	s, err := h.c.Summary(ctx)
 	if err != nil {
-		return nil, h.fail(ctx, err)
+		return api.Status{}, err
 	}
 	recovered, err := h.c.Recoveries().Progress(ctx)
-	if err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	return &body[api.Status]{api.Status{
+	return api.Status{
 		Recovered: recoveredOf(recovered),
 		Fleet:     string(s.Fleet), FleetID: s.FleetID.String(), Version: h.version,
 		Term: s.Term.String(), Ring: s.Ring, Recovery: s.Recovery,
 		Hosts: hostWords(s), Pending: s.Pending, Actions: words(s.Actions), Containers: s.Containers, Brokers: webapi.Texts(s.Brokers),
-	}}, nil
+	}, err
 }
 
 // hostWords counts the hosts that are of the fleet by their one word, as lists show it.
@@ -86,20 +81,14 @@ func (h hostHandlers) rings(context.Context, *none) (*rawAnswer, error) {
 	return &rawAnswer{documentType, h.c.Rings(0)}, nil
 }
 
-func (h hostHandlers) takeRings(ctx context.Context, in *body[api.Rings]) (*body[api.Ring], error) {
+func (h hostHandlers) takeRings(ctx context.Context, in *body[api.Rings]) (api.Ring, error) {
 	number, err := h.c.TakeRings(ctx, actor(ctx), in.Body.Rings)
-	if err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	return &body[api.Ring]{api.Ring{Number: number}}, nil
+	return api.Ring{Number: number}, err
 }
 
-func (h hostHandlers) roster(ctx context.Context, _ *none) (*rawAnswer, error) {
+func (h hostHandlers) roster(context.Context, *none) (*rawAnswer, error) {
 	b, err := h.c.Roster()
-	if err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	return &rawAnswer{documentType, b}, nil
+	return &rawAnswer{documentType, b}, err
 }
 
 // health answers whoever looks after the process: it is up; it can answer

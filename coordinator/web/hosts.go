@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol"
@@ -17,118 +15,97 @@ type page struct {
 	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"1000"`
 }
 
-// hostRef names a host.
-type hostRef struct {
+// HostRef names a host.
+type HostRef struct {
 	Host string `path:"host" maxLength:"63" doc:"Host id"`
 }
 
-func (h hostHandlers) hosts(doc huma.API) {
-	huma.Register(doc, operation(doc, "list-hosts", http.MethodGet, "/v1/hosts", "List hosts, by id", http.StatusOK), h.listHosts)
-	huma.Register(doc, operation(doc, "get-host", http.MethodGet, "/v1/hosts/{host}", "Show a host", http.StatusOK), h.getHost)
-	huma.Register(doc, operation(doc, "revoke-host", http.MethodPost, "/v1/hosts/{host}/revoke", "Take all rights from a host", http.StatusOK), h.revokeHost)
-	huma.Register(doc, operation(doc, "replace-host", http.MethodPost, "/v1/hosts/{host}/replace", "Shut the machine of a host out and invite another in its place; the code is shown once", http.StatusOK), h.replaceHost)
-	huma.Register(doc, operation(doc, "readmit-host", http.MethodPost, "/v1/hosts/{host}/readmit", "End the quarantine of a host", http.StatusOK), h.readmitHost)
-	huma.Register(doc, operation(doc, "label-host", http.MethodPost, "/v1/hosts/{host}/label", "Change the labels of a host", http.StatusOK), h.labelHost)
-	huma.Register(doc, operation(doc, "list-host-containers", http.MethodGet, "/v1/hosts/{host}/containers", "List the containers of a host", http.StatusOK), h.hostContainers)
-	huma.Register(doc, operation(doc, "list-containers", http.MethodGet, "/v1/containers", "List the containers of all hosts, by host; a page ends with a whole host, so it may hold a few more than its limit", http.StatusOK), h.listContainers)
+func (r HostRef) id() protocol.HostID { return protocol.HostID(r.Host) }
+
+func (h hostHandlers) hosts() {
+	serve(h.handlers, h.get("list-hosts", "/v1/hosts", "List hosts, by id"), h.listHosts)
+	serve(h.handlers, h.get("get-host", "/v1/hosts/{host}", "Show a host"), h.getHost)
+	serve(h.handlers, h.operation("revoke-host", http.MethodPost, "/v1/hosts/{host}/revoke", "Take all rights from a host", http.StatusOK), h.revokeHost)
+	serve(h.handlers, h.operation("replace-host", http.MethodPost, "/v1/hosts/{host}/replace", "Shut the machine of a host out and invite another in its place; the code is shown once", http.StatusOK), h.replaceHost)
+	serve(h.handlers, h.operation("readmit-host", http.MethodPost, "/v1/hosts/{host}/readmit", "End the quarantine of a host", http.StatusOK), h.readmitHost)
+	serve(h.handlers, h.operation("label-host", http.MethodPost, "/v1/hosts/{host}/label", "Change the labels of a host", http.StatusOK), h.labelHost)
+	serve(h.handlers, h.get("list-host-containers", "/v1/hosts/{host}/containers", "List the containers of a host"), h.hostContainers)
+	serve(h.handlers, h.get("list-containers", "/v1/containers", "List the containers of all hosts, by host; a page ends with a whole host, so it may hold a few more than its limit"), h.listContainers)
 }
 
-func (h hostHandlers) listHosts(ctx context.Context, in *page) (*body[[]api.Host], error) {
+func (h hostHandlers) listHosts(ctx context.Context, in *page) ([]api.Host, error) {
 	views, err := h.c.Members().Hosts(ctx, protocol.HostID(in.After), in.Limit)
-	if err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	return &body[[]api.Host]{list(views, hostOf)}, nil
+	return list(views, hostOf), err
 }
 
-func (h hostHandlers) getHost(ctx context.Context, in *hostRef) (*body[api.Host], error) {
-	v, err := h.c.Members().Host(ctx, protocol.HostID(in.Host))
+func (h hostHandlers) getHost(ctx context.Context, in *HostRef) (api.Host, error) {
+	v, err := h.c.Members().Host(ctx, in.id())
+	return hostOf(v), err
+}
+
+// changed shows a host after a change, unless the change failed.
+func (h hostHandlers) changed(ctx context.Context, host HostRef, err error) (api.Host, error) {
 	if err != nil {
-		return nil, h.fail(ctx, err)
+		return api.Host{}, err
 	}
-	return &body[api.Host]{hostOf(v)}, nil
+	return h.getHost(ctx, &host)
 }
 
 func (h hostHandlers) revokeHost(ctx context.Context, in *struct {
-	Host string `path:"host" maxLength:"63" doc:"Host id"`
+	HostRef
 	Body *api.Reason
-}) (*body[api.Host], error) {
-	reason := ""
-	if in.Body != nil {
-		reason = in.Body.Reason
-	}
-	if err := h.c.Members().Revoke(ctx, actor(ctx), protocol.HostID(in.Host), reason); err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	return h.getHost(ctx, &hostRef{in.Host})
+}) (api.Host, error) {
+	return h.changed(ctx, in.HostRef, h.c.Members().Revoke(ctx, actor(ctx), in.id(), orZero(in.Body).Reason))
 }
 
 func (h hostHandlers) replaceHost(ctx context.Context, in *struct {
-	Host string `path:"host" maxLength:"63" doc:"Host id"`
+	HostRef
 	Body api.Replace
-}) (*body[api.Replacement], error) {
+}) (api.Replacement, error) {
 	ttl, err := parseDuration("ttl", in.Body.TTL)
 	if err != nil {
-		return nil, h.fail(ctx, err)
+		return api.Replacement{}, err
 	}
-	r, err := h.c.Members().Replace(ctx, actor(ctx), protocol.HostID(in.Host), ttl, in.Body.Reason)
-	if err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	done := api.Replacement{
+	r, err := h.c.Members().Replace(ctx, actor(ctx), in.id(), ttl, in.Body.Reason)
+	return api.Replacement{
 		Host: in.Host, Code: r.Code, ExpiresAt: webapi.At(r.Invite.ExpiresMS), Labels: webapi.Texts(r.Host.Labels),
-		Unsent: r.Unsent, Unknown: r.Unknown, Unapproved: r.Unapproved, Containers: []string{},
-	}
-	for _, ct := range r.Containers {
-		done.Containers = append(done.Containers, ct.Name)
-	}
-	return &body[api.Replacement]{done}, nil
+		Unsent: r.Unsent, Unknown: r.Unknown, Unapproved: r.Unapproved,
+		Containers: list(r.Containers, func(ct protocol.Container) string { return ct.Name }),
+	}, err
 }
 
-func (h hostHandlers) readmitHost(ctx context.Context, in *hostRef) (*body[api.Host], error) {
-	if err := h.c.Members().Readmit(ctx, actor(ctx), protocol.HostID(in.Host)); err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	return h.getHost(ctx, in)
+func (h hostHandlers) readmitHost(ctx context.Context, in *HostRef) (api.Host, error) {
+	return h.changed(ctx, *in, h.c.Members().Readmit(ctx, actor(ctx), in.id()))
 }
 
 func (h hostHandlers) labelHost(ctx context.Context, in *struct {
-	Host string `path:"host" maxLength:"63" doc:"Host id"`
+	HostRef
 	Body api.Relabel
-}) (*body[api.Host], error) {
-	if err := h.c.Members().Relabel(ctx, actor(ctx), protocol.HostID(in.Host), in.Body.Set, in.Body.Remove); err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	return h.getHost(ctx, &hostRef{in.Host})
+}) (api.Host, error) {
+	return h.changed(ctx, in.HostRef, h.c.Members().Relabel(ctx, actor(ctx), in.id(), in.Body.Set, in.Body.Remove))
 }
 
-func (h hostHandlers) hostContainers(ctx context.Context, in *hostRef) (*body[[]api.Container], error) {
-	v, err := h.c.Members().Host(ctx, protocol.HostID(in.Host))
-	if err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	return &body[[]api.Container]{containersOf(v)}, nil
+func (h hostHandlers) hostContainers(ctx context.Context, in *HostRef) ([]api.Container, error) {
+	v, err := h.c.Members().Host(ctx, in.id())
+	return containersOf(v), err
 }
 
-func (h hostHandlers) listContainers(ctx context.Context, in *page) (*body[[]api.Container], error) {
+func (h hostHandlers) listContainers(ctx context.Context, in *page) ([]api.Container, error) {
 	all := []api.Container{}
 	for after := protocol.HostID(in.After); ; {
 		views, err := h.c.Members().Hosts(ctx, after, containerStep)
-		if err != nil {
-			return nil, h.fail(ctx, err)
-		}
 		for _, v := range views {
 			if all = append(all, containersOf(v)...); len(all) >= in.Limit {
-				return &body[[]api.Container]{all}, nil
+				return all, nil
 			}
 			after = v.ID
 		}
-		if len(views) < containerStep {
-			return &body[[]api.Container]{all}, nil
+		if err != nil || len(views) < containerStep {
+			return all, err
 		}
 	}
 }
 
-// containerStep is how many hosts are read at a time for their containers: what is
-// held in memory is their inventories.
+// containerStep is how many hosts are read at a time for their containers: their
+// inventories are held in memory.
 const containerStep = 100

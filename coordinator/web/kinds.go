@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -10,20 +9,14 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-func (h actionHandlers) kinds(doc huma.API) {
-	huma.Register(doc, operation(doc, "list-kinds", http.MethodGet, "/v1/kinds", "List the kinds of actions: what each promises, and the form of its specs", http.StatusOK),
-		func(context.Context, *none) (*body[[]api.Kind], error) {
-			all := make([]api.Kind, 0, len(protocol.Kinds()))
-			for _, k := range protocol.Kinds() {
-				i, _ := protocol.KindOf(k)
-				all = append(all, kindOf(&i))
-			}
-			return &body[[]api.Kind]{all}, nil
-		})
+func (h actionHandlers) kinds() {
+	serve(h.handlers, h.get("list-kinds", "/v1/kinds", "List the kinds of actions: what each promises, and the form of its specs"),
+		func(context.Context, *none) ([]api.Kind, error) { return list(protocol.Kinds(), kindOf), nil })
 }
 
 // kindOf is a row of the table of kinds as the API shows it.
-func kindOf(i *protocol.KindInfo) api.Kind {
+func kindOf(kind protocol.Kind) api.Kind {
+	i, _ := protocol.KindOf(kind)
 	k := api.Kind{
 		Kind: string(i.Kind), Doc: i.Doc, Target: string(i.Target), Lane: string(i.Lane), Attempts: i.Attempts, StartTTL: i.StartTTL.String(),
 		Needs: string(i.Needs), RootEquivalent: i.RootEquivalent, Cancellable: i.Cancellable, Progress: i.Progress, Preempts: i.Preempts(), Schema: i.Schema(),

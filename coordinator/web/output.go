@@ -23,16 +23,16 @@ import (
 // slow one holds the command back by design, but one that is gone must not.
 const outputPatience = time.Minute
 
-func (h actionHandlers) output(doc huma.API) {
-	op := raw(doc, "get-action-output", "/v1/actions/{id}/output", "Read or follow the output of a command", "application/octet-stream",
+func (h actionHandlers) output() {
+	op := h.raw("get-action-output", "/v1/actions/{id}/output", "Read or follow the output of a command", "application/octet-stream",
 		"The bytes from the offset on, without a hole. The trailer "+api.HeaderNext+" tells from where to read on: −1 if everything was read, "+
 			"an offset behind the last byte if what lies between is not held here or was left out.")
 	op.Responses["200"].Headers = map[string]*huma.Param{api.HeaderNext: {Schema: &huma.Schema{Type: huma.TypeInteger}, Description: "A trailer."}}
-	huma.Register(doc, op, h.readOutput)
+	register(h.handlers, op, h.readOutput)
 }
 
 type outputRequest struct {
-	ID     string `path:"id" maxLength:"36" doc:"Action id, or a prefix of at least 4 characters that no other has"`
+	ActionRef
 	Stream string `query:"stream" enum:"stdout,stderr,recording" default:"stdout"`
 	Offset int64  `query:"offset" minimum:"0" default:"0"`
 	Follow bool   `query:"follow" doc:"Wait for more until the command has ended"`
@@ -43,16 +43,16 @@ type outputRequest struct {
 func (h actionHandlers) readOutput(ctx context.Context, in *outputRequest) (*huma.StreamResponse, error) {
 	id, err := h.c.Actions().Resolve(ctx, in.ID)
 	if err != nil {
-		return nil, h.fail(ctx, err)
+		return nil, err
 	}
 	what := relay.Reading{Action: id, FD: protocol.FD(in.Stream), Offset: in.Offset, Follow: in.Follow, Hold: in.Hold}
 	part, err := parseRange(in, &what)
 	if err != nil {
-		return nil, h.fail(ctx, err)
+		return nil, err
 	}
 	e, err := h.c.Relay().Output.Extent(ctx, actor(ctx), what)
 	if err != nil {
-		return nil, h.fail(ctx, fmt.Errorf("output of action %s: %w", id, err))
+		return nil, fmt.Errorf("output of action %s: %w", id, err)
 	}
 	if part != nil {
 		if part.last = min(part.last, e.To-1); part.last < what.Offset {

@@ -24,60 +24,53 @@ import (
 // payloadsPath is where bodies may be large.
 const payloadsPath = "/v1/payloads"
 
-func (h actionHandlers) payloads(doc huma.API) {
-	huma.Register(doc, operation(doc, "get-payload", http.MethodGet, payloadsPath+"/{sha256}", "Tell how much of a payload is here", http.StatusOK), h.getPayload)
-	huma.Register(doc, upload(doc, "put-payload", http.MethodPut, payloadsPath+"/{sha256}", "Send a payload, or go on sending it", http.StatusOK), h.putPayload)
-	huma.Register(doc, upload(doc, "create-payload", http.MethodPost, payloadsPath, "Send a payload whose digest is not known yet", http.StatusCreated), h.createPayload)
+func (h actionHandlers) payloads() {
+	serve(h.handlers, h.get("get-payload", payloadsPath+"/{sha256}", "Tell how much of a payload is here"), h.getPayload)
+	register(h.handlers, h.upload("put-payload", http.MethodPut, payloadsPath+"/{sha256}", "Send a payload, or go on sending it", http.StatusOK), h.putPayload)
+	register(h.handlers, h.upload("create-payload", http.MethodPost, payloadsPath, "Send a payload whose digest is not known yet", http.StatusCreated), h.createPayload)
 }
 
 // upload declares an operation whose request is bytes.
-func upload(doc huma.API, id, method, path, summary string, status int) huma.Operation {
-	op := operation(doc, id, method, path, summary, status)
+func (h *handlers) upload(id, method, path, summary string, status int) huma.Operation {
+	op := h.operation(id, method, path, summary, status)
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
 	}}
 	op.Responses[fmt.Sprint(status)] = &huma.Response{
 		Description: "How much of it is here.",
 		Content: map[string]*huma.MediaType{"application/json": {
-			Schema: doc.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Payload](), true, "Payload"),
+			Schema: h.doc.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[api.Payload](), true, "Payload"),
 		}},
 	}
 	return op
-}
-
-func payloadDigest(s string) (d protocol.Digest, err error) {
-	if err = d.UnmarshalText([]byte(s)); err != nil {
-		err = fmt.Errorf("%w: %w", core.ErrInvalid, err)
-	}
-	return d, err
 }
 
 func payloadOf(p relay.Payload) api.Payload {
 	return api.Payload{SHA256: p.SHA256.String(), Bytes: p.Bytes, Have: p.Have, Complete: p.Bytes > 0}
 }
 
-func (h actionHandlers) getPayload(ctx context.Context, in *struct {
+// PayloadRef names a payload.
+type PayloadRef struct {
 	SHA256 string `path:"sha256" minLength:"64" maxLength:"64" doc:"SHA-256 of the whole payload, in hexadecimal"`
-}) (*body[api.Payload], error) {
-	d, err := payloadDigest(in.SHA256)
-	if err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	p, err := h.c.Relay().Payloads.Get(actor(ctx), d)
-	if err != nil {
-		return nil, h.fail(ctx, err)
-	}
-	return &body[api.Payload]{payloadOf(p)}, nil
 }
 
-func (h actionHandlers) putPayload(ctx context.Context, in *struct {
-	SHA256 string `path:"sha256" minLength:"64" maxLength:"64" doc:"SHA-256 of the whole payload, in hexadecimal"`
-	Bytes  int64  `query:"bytes" required:"true" minimum:"1" doc:"Size of the whole payload"`
-	Offset int64  `query:"offset" minimum:"0" default:"0" doc:"Where the body belongs: what is here already"`
-}) (*huma.StreamResponse, error) {
-	d, err := payloadDigest(in.SHA256)
+func (h actionHandlers) getPayload(ctx context.Context, in *PayloadRef) (api.Payload, error) {
+	d, err := protocol.ParseDigest(in.SHA256)
 	if err != nil {
-		return nil, h.fail(ctx, err)
+		return api.Payload{}, invalid(err)
+	}
+	p, err := h.c.Relay().Payloads.Get(actor(ctx), d)
+	return payloadOf(p), err
+}
+
+func (h actionHandlers) putPayload(_ context.Context, in *struct {
+	PayloadRef
+	Bytes  int64 `query:"bytes" required:"true" minimum:"1" doc:"Size of the whole payload"`
+	Offset int64 `query:"offset" minimum:"0" default:"0" doc:"Where the body belongs: what is here already"`
+}) (*huma.StreamResponse, error) {
+	d, err := protocol.ParseDigest(in.SHA256)
+	if err != nil {
+		return nil, invalid(err)
 	}
 	return h.takeUpload(http.StatusOK, d, in.Bytes, in.Offset), nil
 }

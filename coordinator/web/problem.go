@@ -3,7 +3,9 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -43,28 +45,13 @@ func newProblem(code, detail string) problem {
 // codeOf returns the code for a status that the HTTP layer chose by itself.
 func codeOf(status int) string {
 	switch status {
-	case http.StatusUnauthorized:
-		return api.CodeUnauthentic
-	case http.StatusForbidden:
-		return api.CodeDenied
-	case http.StatusNotFound:
-		return api.CodeNotFound
-	case http.StatusMethodNotAllowed:
-		return api.CodeMethod
-	case http.StatusConflict:
-		return api.CodeConflict
-	case http.StatusGone:
-		return api.CodeGone
-	case http.StatusRequestEntityTooLarge:
-		return api.CodeTooLarge
-	case http.StatusRequestedRangeNotSatisfiable:
-		return api.CodeRange
-	case http.StatusTooManyRequests:
-		return api.CodeRateLimit
 	case http.StatusServiceUnavailable:
 		return api.CodeUnavailable
-	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
+	case http.StatusRequestTimeout:
 		return api.CodeTimeout
+	}
+	if i := slices.IndexFunc(api.Codes(), func(c api.Code) bool { return c.Status == status }); i >= 0 {
+		return api.Codes()[i].Name // the first of several is the general one
 	}
 	if status >= http.StatusInternalServerError {
 		return api.CodeInternal
@@ -75,9 +62,13 @@ func codeOf(status int) string {
 // internalDetail is all that a client learns of a failure inside.
 const internalDetail = "the coordinator failed to answer this request"
 
-// fail turns an error of the Coordinator into a problem. Errors that are none
-// of its sentinels are a failure inside: they are logged and not shown.
-func (h *handlers) fail(ctx context.Context, err error) error {
+// asProblemOf returns the problem that an error is, or turns an error of the
+// Coordinator into one. Errors that are none of its sentinels are a failure inside:
+// they are logged and not shown.
+func (h *handlers) asProblemOf(ctx context.Context, err error) problem {
+	if p, ok := errors.AsType[problem](err); ok {
+		return p
+	}
 	for _, known := range []struct {
 		err  error
 		code string
@@ -136,11 +127,10 @@ func asProblem(_ huma.Context, _ string, v any) (any, error) {
 // writeProblem answers with a problem where huma does not.
 func writeProblem(w http.ResponseWriter, p problem) { webapi.WriteProblem(w, p.Problem) }
 
-// asProblemOf returns the problem that an error is.
-func (h *handlers) asProblemOf(ctx context.Context, err error) problem {
-	p, ok := errors.AsType[problem](err)
-	if !ok {
-		p, _ = errors.AsType[problem](h.fail(ctx, err))
+// invalid tells that a text of a request cannot be read; nil stays nil.
+func invalid(err error) error {
+	if err == nil {
+		return nil
 	}
-	return p
+	return fmt.Errorf("%w: %w", core.ErrInvalid, err)
 }

@@ -71,6 +71,7 @@ type handlers struct {
 	commits func() uint64
 	log     *slog.Logger
 	feed    feed
+	doc     huma.API // to which the operations are added
 }
 
 // actionHandlers answer about actions: what is asked for, approved and ordered, and
@@ -94,22 +95,22 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	h := &handlers{c: cfg.Coordinator, version: cfg.Version, parts: cfg.Metrics, commits: cfg.Commits, log: cfg.Log, feed: feed{c: cfg.Coordinator}}
 	mux := http.NewServeMux()
-	doc := humago.New(mux, documentConfig(cfg.Version))
-	doc.UseMiddleware(oneStatusForBadRequests)
-	hostHandlers{h}.hosts(doc)
-	actionHandlers{h}.kinds(doc)
-	actionHandlers{h}.actions(doc)
-	actionHandlers{h}.batches(doc)
-	actionHandlers{h}.approvals(doc)
-	actionHandlers{h}.output(doc)
-	actionHandlers{h}.payloads(doc)
-	actionHandlers{h}.sessions(doc)
-	h.access(doc)
-	hostHandlers{h}.enrolments(doc)
-	hostHandlers{h}.fleet(doc)
-	h.events(doc)
-	h.auditLog(doc)
-	if err := serveDocument(mux, doc.OpenAPI()); err != nil {
+	h.doc = humago.New(mux, documentConfig(cfg.Version))
+	h.doc.UseMiddleware(oneStatusForBadRequests)
+	hostHandlers{h}.hosts()
+	actionHandlers{h}.kinds()
+	actionHandlers{h}.actions()
+	actionHandlers{h}.batches()
+	actionHandlers{h}.approvals()
+	actionHandlers{h}.output()
+	actionHandlers{h}.payloads()
+	actionHandlers{h}.sessions()
+	h.access()
+	hostHandlers{h}.enrolments()
+	hostHandlers{h}.fleet()
+	h.events()
+	h.auditLog()
+	if err := serveDocument(mux, h.doc.OpenAPI()); err != nil {
 		return nil, err
 	}
 	hostHandlers{h}.health(mux)
