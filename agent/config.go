@@ -67,6 +67,11 @@ type Config struct {
 	// files; see [commands.Move]. Without it such kinds are refused as unsupported.
 	Mover []string
 
+	// Exporter is the program, by absolute path with its arguments, that prints the
+	// audit log as [Agent.ExportAudit] writes it. Without it that kind is refused as
+	// unsupported.
+	Exporter []string
+
 	// Payloads keeps what commands read until they have ended. Without it specs
 	// with a payload are refused as unsupported.
 	Payloads *blob.Store

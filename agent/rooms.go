@@ -40,7 +40,7 @@ func (a *Agent) furnish() {
 	})
 	if cfg.Commands != nil {
 		a.commands = commands.New(commands.Config{
-			Host: cfg.Host, Fleet: cfg.Fleet, Runner: cfg.Commands, RunDirs: cfg.RunDirs, Supervisor: cfg.Supervisor, Mover: cfg.Mover,
+			Host: cfg.Host, Fleet: cfg.Fleet, Runner: cfg.Commands, RunDirs: cfg.RunDirs, Supervisor: cfg.Supervisor, Mover: cfg.Mover, Exporter: cfg.Exporter,
 			Unseal: cfg.Unseal, Input: a.relay.Payload, RecordSessions: cfg.RecordSessions, RecordBytes: cfg.RecordBytes, RecordOrEnd: cfg.RecordOrEnd,
 			BootMS: cfg.BootMS, Now: cfg.Now, Log: cfg.Log,
 		}, a.loop, a.actions, needs{a})
@@ -68,7 +68,7 @@ func (a *Agent) furnish() {
 func (a *Agent) handlers() map[protocol.Kind]actions.Handler {
 	cfg := &a.cfg
 	commands := commands.Handler{
-		Active: a.commands, Fetches: cfg.Payloads != nil && cfg.Link != nil, Unseals: cfg.Unseal != nil, Moves: cfg.Mover != nil,
+		Active: a.commands, Fetches: cfg.Payloads != nil && cfg.Link != nil, Unseals: cfg.Unseal != nil, Moves: cfg.Mover != nil, Exports: cfg.Exporter != nil,
 	}
 	all := a.containers.Handlers()
 	for _, k := range protocol.Kinds() {

@@ -17,6 +17,7 @@ import (
 // auditVerdict is what hostler audit verify finds.
 type auditVerdict struct {
 	OK      bool   `json:"ok"`
+	Log     string `json:"log"`
 	To      uint64 `json:"to"`
 	Records int    `json:"records"`
 	Faults  []struct {
@@ -90,6 +91,30 @@ func TestAuditIsTamperedWith(t *testing.T) {
 		t.Errorf("a log whose end was cut off: %+v", got.Faults)
 	}
 	w.event(t, 0, "the host proves it", func(e api.Event) bool { return e.Type == "coordinator.recovery" })
+}
+
+// TestHostsAuditIsVerified exports a host's log through the coordinator: it verifies
+// with the fleet's list of hosts, and one changed byte is found where it is.
+func TestHostsAuditIsVerified(t *testing.T) {
+	w := newWorld(t)
+	w.addHost(t, "edge-01", false)
+	w.done(t, w.submit(t, "edge-01", "true"))
+	log := w.path("edge-01.jsonl")
+	w.must(t, "audit", "export", "--host", "edge-01", log)
+	v := show[auditVerdict](t, w, "audit", "verify", log)
+	if !v.OK || v.Log != "host:edge-01" || v.Records < 2 {
+		t.Fatalf("an honest log: %+v", v)
+	}
+	honest, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after, _ := strings.Cut(string(honest), `"verb":"action.`)
+	write(t, log, before+`"verb":"bction.`+after)
+	got := decode[auditVerdict](t, w.cli(t, "audit", "verify", log, "-o", "json").exits(t, 1).stdout)
+	if n := strings.Count(before, "\n"); !got.names("changed", uint64(n)) { // a checkpoint stands first
+		t.Errorf("a changed record: %+v", got.Faults)
+	}
 }
 
 // decode reads what a program has printed.

@@ -106,7 +106,7 @@ const (
 // kinds is the one table. It is never written. Each row stands in the file of its
 // kind.
 var kinds = tableOf(
-	kindPing(), kindRun(), kindAttach(), kindHostPush(), kindHostPull(), kindPolicySet(),
+	kindPing(), kindRun(), kindAttach(), kindHostPush(), kindHostPull(), kindHostAudit(), kindPolicySet(),
 	kindExec(), kindContainerAttach(), kindContainerPush(), kindContainerPull(),
 	kindCreate(), kindStart(), kindStop(), kindStopNow(), kindRestart(), kindReset(), kindRename(), kindDestroy(),
 )

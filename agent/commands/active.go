@@ -12,7 +12,7 @@ import (
 	"github.com/hostler-io/hostler/runner"
 )
 
-// Config is what commands are run with. All but Mover and Unseal is required.
+// Config is what commands are run with. All but Mover, Exporter and Unseal is required.
 type Config struct {
 	Host  protocol.HostID
 	Fleet protocol.FleetID
@@ -20,9 +20,9 @@ type Config struct {
 	Runner  Runner
 	RunDirs RunDirs
 	// Supervisor is the program, by absolute path with leading arguments, that
-	// supervises commands of the host, and Mover the program that moves files:
-	// see [Move].
-	Supervisor, Mover []string
+	// supervises commands of the host, Mover the program that moves files (see
+	// [Move]), and Exporter the one that prints the audit log.
+	Supervisor, Mover, Exporter []string
 	// Unseal reads what was sealed to this host's key.
 	Unseal func(sealed []byte) ([]byte, error)
 	// Input returns the path of the file that a command reads; empty is none.

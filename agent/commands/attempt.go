@@ -134,6 +134,9 @@ func (c *worker) start(ctx context.Context) (Run, *actions.Outcome) {
 		Daemon: protocol.ArgsOf[protocol.CommandArgs](&c.Spec).Daemon,
 		WaitMS: waitOf(c.Spec),
 	}
+	if c.Spec.Kind == protocol.KindHostAudit {
+		cmd.Argv = c.Exporter
+	}
 	if c.Spec.Files() != nil {
 		if bad := c.mover(ctx, &cmd); bad != nil {
 			return nil, bad

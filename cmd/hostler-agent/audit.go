@@ -10,18 +10,22 @@ import (
 )
 
 func auditCommand(configured loader) *cobra.Command {
-	return daemon.Group("audit", "The audit log of this host", "audit needs export", &cobra.Command{
+	var socket string
+	cmd := &cobra.Command{
 		Use: "export", Short: "Print this host's audit log, signed with the host's key",
 		Long: "Print the records of this host's audit log with checkpoints that the host signs. The agent must run.\n" +
 			"The output can be verified anywhere with the fleet's list of hosts:\n" +
 			"hostler audit verify FILE --roster ROSTER",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, _, err := configured()
-			if err != nil {
-				return err
+			if socket == "" {
+				c, _, err := configured()
+				if err != nil {
+					return err
+				}
+				socket = c.Socket
 			}
-			agent, err := client.New(client.Config{Address: "unix://" + c.Socket})
+			agent, err := client.New(client.Config{Address: "unix://" + socket})
 			if err != nil {
 				return err
 			}
@@ -30,5 +34,7 @@ func auditCommand(configured loader) *cobra.Command {
 			}
 			return nil
 		},
-	})
+	}
+	cmd.Flags().StringVar(&socket, "socket", "", "the agent's socket (default: as configured)")
+	return daemon.Group("audit", "The audit log of this host", "audit needs export", cmd)
 }

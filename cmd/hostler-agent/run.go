@@ -121,7 +121,8 @@ func once(ctx context.Context, s state, c config, from settings.Origin, log *slo
 			return fmt.Errorf("find this program: %w", err)
 		}
 		// After an upgrade the path is that of the new one, which is as good.
-		cfg.Mover = []string{strings.TrimSuffix(self, " (deleted)"), "files"}
+		self = strings.TrimSuffix(self, " (deleted)")
+		cfg.Mover, cfg.Exporter = []string{self, "files"}, []string{self, "audit", "export", "--socket", c.Socket}
 	} else {
 		unsupported = append(unsupported, "commands: "+err.Error())
 		log.Warn("commands are not supported", "error", err)

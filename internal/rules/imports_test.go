@@ -129,7 +129,7 @@ var allowed = []allowance{
 	{"internal/cli/fleet", []string{"api", "certs", "internal/cli/conn", "internal/cli/keyring", "internal/cli/show", "internal/cli/term", "protocol/...", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "makes and changes rings, which the owners sign"},
 	{"internal/cli/policies", []string{"api", "certs", "internal/cli/batch", "internal/cli/conn", "internal/cli/dispatch", "internal/cli/keyring", "internal/cli/show", "internal/cli/term", "internal/durable", "policy", "protocol", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "policies are signed here and set on many hosts"},
 	{"internal/cli/access", []string{"api", "client", "internal/cli/conn", "internal/cli/show", "internal/cli/term", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "tokens, viewers and contexts"},
-	{"internal/cli/auditlog", []string{"api", "certs", "internal/cli/conn", "internal/cli/show", "internal/cli/term", "protocol/...", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "verifies what was signed, with the keys that this machine has"},
+	{"internal/cli/auditlog", []string{"api", "certs", "internal/cli/conn", "internal/cli/dispatch", "internal/cli/show", "internal/cli/term", "protocol/...", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "verifies what was signed, with the keys that this machine has"},
 	{"internal/cli/devfleet", []string{"dev", "internal/cli/conn", "internal/cli/show", "internal/cli/term", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "the commands of a fleet on one machine"},
 
 	// Programs: they wire, and nothing imports them.

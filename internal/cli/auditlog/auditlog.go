@@ -1,7 +1,6 @@
 package auditlog
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -15,8 +14,10 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
 )
 
 func auditNoun() show.Noun[api.AuditRecord] {
@@ -133,30 +134,63 @@ func searchAudit(ctx context.Context, r *conn.Remote, q url.Values, after uint64
 
 func (a *commands) auditExportCommand() *cobra.Command {
 	var since term.DurationFlag
+	var host string
 	cmd := &cobra.Command{
 		Use: "export [FILE]", Short: "Write the audit log with its checkpoints, to be kept and verified", Args: term.AtMost(1),
 		Long: `Writes the coordinator's audit log to a file, or to standard output: records as
 they were written and checkpoints as they were signed, one to a line. Such a file
 can be verified anywhere, by hostler audit verify or with sha256sum and gpg; the
-protocol's documentation tells how.`,
-		Example: "  hostler audit export audit.jsonl\n  hostler audit export --since 30d | zstd > audit.jsonl.zst",
+protocol's documentation tells how.
+
+With --host it is the host's own log, which the host signs when it is asked.`,
+		Example: "  hostler audit export audit.jsonl\n  hostler audit export --since 30d | zstd > audit.jsonl.zst\n  hostler audit export --host edge-07 edge-07.jsonl",
 	}
 	cmd.Flags().Var(&since, "since", "begin with the checkpoint before what happened this long ago")
+	cmd.Flags().StringVar(&host, "host", "", "the log of this host")
 	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
-		q := url.Values{}
-		if since.Value > 0 {
-			q.Set("since", a.Now().Add(-since.Value).UTC().Format(time.RFC3339))
+		if host != "" && since.Value > 0 {
+			return term.Usage("", "--host and --since cannot be combined: a host exports all of its log")
+		}
+		export := func(ctx context.Context, w io.Writer) error {
+			q := url.Values{}
+			if since.Value > 0 {
+				q.Set("since", a.Now().Add(-since.Value).UTC().Format(time.RFC3339))
+			}
+			return r.Lines(ctx, "/v1/audit/export", q, w)
+		}
+		what := "export the audit log"
+		if host != "" {
+			what += " of " + host
+			export = func(ctx context.Context, w io.Writer) error { return a.exportHost(ctx, r, host, what, w) }
 		}
 		if len(args) == 0 || args[0] == "-" {
-			return term.Cannot("export the audit log", r.Lines(cmd.Context(), "/v1/audit/export", q, a.Out))
+			return term.Cannot(what, export(cmd.Context(), a.Out))
 		}
-		return term.Cannot("export the audit log to "+args[0], exportTo(cmd.Context(), r, q, args[0]))
+		return term.Cannot(what+" to "+args[0], exportTo(cmd.Context(), args[0], export))
 	})
 	return cmd
 }
 
+// exportHost asks a host for its log, and passes it on.
+func (a *commands) exportHost(ctx context.Context, r *conn.Remote, host, what string, w io.Writer) error {
+	spec, err := dispatch.EncodeSpec(protocol.Spec{Kind: protocol.KindHostAudit, Args: &protocol.ExportArgs{OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}})
+	if err != nil {
+		return err
+	}
+	act, err := a.Submit(ctx, r, protocol.HostID(host), spec)
+	if err != nil {
+		return err
+	}
+	final, err := (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: host, Stdout: w, Stderr: a.Err, Hold: true, Whole: true}).Wait(ctx, act)
+	if err != nil {
+		a.Leave(act.ID)
+		return err
+	}
+	return dispatch.Ended(what, final)
+}
+
 // exportTo writes an export to a file that is whole or not there.
-func exportTo(ctx context.Context, r *conn.Remote, q url.Values, path string) (err error) {
+func exportTo(ctx context.Context, path string, export func(context.Context, io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".audit-*")
 	if err != nil {
 		return err
@@ -170,25 +204,8 @@ func exportTo(ctx context.Context, r *conn.Remote, q url.Values, path string) (e
 			err = errors.Join(err, os.Remove(f.Name()))
 		}
 	}()
-	if err := r.Lines(ctx, "/v1/audit/export", q, f); err != nil {
+	if err := export(ctx, f); err != nil {
 		return err
 	}
 	return f.Sync()
-}
-
-// firstLine copies what is read on and keeps its first line.
-type firstLine struct {
-	r    io.Reader
-	line []byte
-	done bool
-}
-
-func (f *firstLine) Read(p []byte) (int, error) {
-	n, err := f.r.Read(p)
-	if !f.done {
-		line, _, found := bytes.Cut(p[:n], []byte("\n"))
-		f.line = append(f.line, line...)
-		f.done = found || len(f.line) > conn.MaxFile
-	}
-	return n, err
 }

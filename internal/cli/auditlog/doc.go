@@ -5,13 +5,13 @@ package auditlog
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
 )
 
-type commands struct{ *conn.Env }
+type commands struct{ *dispatch.Dispatcher }
 
 // Commands returns hostler audit and verify.
-func Commands(e *conn.Env) []*cobra.Command {
-	a := &commands{e}
+func Commands(d *dispatch.Dispatcher) []*cobra.Command {
+	a := &commands{d}
 	return []*cobra.Command{a.auditCommand(), a.verifyCommand()}
 }

@@ -1,6 +1,7 @@
 package auditlog
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -103,7 +104,9 @@ func (a *commands) auditVerifyCommand() *cobra.Command {
 		Use: "verify [FILE]", Short: "Prove that the audit log is whole, or name what is wrong with it", Args: term.AtMost(1),
 		Long: `Verifies the coordinator's audit log, or an exported one from a file or (-) from
 standard input, with nothing but the fleet's rings: that no record was removed,
-changed or moved, and that each checkpoint was signed by a key that may.
+changed or moved, and that each checkpoint was signed by a key that may. For the
+log of a host it needs the signed list of hosts too, which it gets from the
+coordinator unless --roster names a file.
 
 That its end was not cut off, or all of it rolled back, only a checkpoint from
 elsewhere tells: this machine keeps the newest one that it has verified, hosts
@@ -115,27 +118,39 @@ an exported one does not show that.
 It exits with 1 if something is wrong.`,
 		Example: `  hostler audit verify
   hostler audit verify audit.jsonl --fleet lab
+  hostler audit export --host edge-07 | hostler audit verify -
   hostler audit verify audit.jsonl --checkpoint captured-hello -o json`,
 	}
 	fleet, v := a.FleetFlag(cmd), show.FormatFlags(cmd)
 	cmd.Flags().StringArrayVar(&known, "checkpoint", nil, "a file with checkpoints of the log from elsewhere (repeatable)")
-	cmd.Flags().StringVar(&roster, "roster", "", "the signed list of hosts, to verify the log of a host")
+	cmd.Flags().StringVar(&roster, "roster", "", "the signed list of hosts, from a file instead of the coordinator")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		f, keys, log, err := a.openAudit(cmd.Context(), *fleet, roster, args)
+		f, chain, log, err := a.openAudit(cmd.Context(), *fleet, args)
 		if err != nil {
 			return err
 		}
 		defer log.Close()
+		lines := bufio.NewReaderSize(log, conn.MaxFile)
+		first, err := lines.ReadSlice('\n')
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
+			return term.Cannot("read the audit log", err)
+		}
+		first = bytes.Clone(first)
+		keys := certs.NewKeys(chain)
+		if roster != "" || ofHost(first) {
+			if keys, err = a.VerifyKeys(cmd.Context(), *fleet, roster); err != nil {
+				return term.Cannot("find the keys to verify with", err)
+			}
+		}
 		witnesses, err := a.witnesses(f, keys, known)
 		if err != nil {
 			return term.Cannot("read the known checkpoints", err)
 		}
-		first := &firstLine{r: log}
-		result, err := audit.Verify(first, audit.Config{Fleet: keys.Chain().Ring().Fleet, Keys: keys.Past(), Known: witnesses})
+		result, err := audit.Verify(io.MultiReader(bytes.NewReader(first), lines), audit.Config{Fleet: keys.Chain().Ring().Fleet, Keys: keys.Past(), Known: witnesses})
 		if err != nil {
 			return term.Cannot("verify the audit log", err)
 		}
-		if result.Records == 0 && result.Checkpoints == 0 && !bytes.HasPrefix(first.line, []byte(`{"v":`)) {
+		if result.Records == 0 && result.Checkpoints == 0 && !bytes.HasPrefix(first, []byte(`{"v":`)) {
 			return &term.Failure{Code: term.ExitFailed, What: "cannot verify " + cmp.Or(strings.Join(args, ""), "the audit log"),
 				Why: "it is not an audit log: it has no record and no first checkpoint", Next: "hostler audit export FILE"}
 		}
@@ -158,7 +173,7 @@ It exits with 1 if something is wrong.`,
 			return term.Exit(term.ExitFailed)
 		}
 		if result.Log == protocol.Coordinator && newerThan(result.Newest, f, keys) {
-			return term.Cannot("keep the newest checkpoint", f.KeepCheckpoint(first.line))
+			return term.Cannot("keep the newest checkpoint", f.KeepCheckpoint(bytes.TrimRight(first, "\r\n")))
 		}
 		return nil
 	}
@@ -175,9 +190,21 @@ func newerThan(c protocol.Checkpoint, f conn.FleetFiles, keys *certs.Keys) bool 
 	return err != nil || kept.Store != c.Store || c.N > kept.N
 }
 
-// openAudit opens the log that is meant and finds the keys to verify it with: of
+// ofHost reports whether a log says that it is a host's. Nothing is verified here:
+// it only tells which keys to look for.
+func ofHost(first []byte) bool {
+	var c protocol.Checkpoint
+	env, err := protocol.Split(bytes.TrimRight(first, "\r\n"))
+	if err != nil || protocol.DecodeJSON(env.Body, &c, true) != nil {
+		return false
+	}
+	_, host := c.Log.Host()
+	return host
+}
+
+// openAudit opens the log that is meant and finds the rings to verify it with: of
 // a file those that this machine keeps, so that no network is needed.
-func (a *commands) openAudit(ctx context.Context, fleet, roster string, args []string) (conn.FleetFiles, *certs.Keys, io.ReadCloser, error) {
+func (a *commands) openAudit(ctx context.Context, fleet string, args []string) (conn.FleetFiles, *certs.Chain, io.ReadCloser, error) {
 	if len(args) == 0 {
 		r, err := a.Coordinator()
 		if err != nil {
@@ -187,23 +214,17 @@ func (a *commands) openAudit(ctx context.Context, fleet, roster string, args []s
 		if err != nil {
 			return f, nil, nil, term.Cannot("fetch the rings", err)
 		}
-		return f, certs.NewKeys(chain), export(ctx, r), nil
+		return f, chain, export(ctx, r), nil
 	}
 	f, chain, err := a.ChooseFleet(fleet)
 	if err != nil {
 		return f, nil, nil, err
 	}
-	keys := certs.NewKeys(chain)
-	if roster != "" {
-		if keys, err = a.VerifyKeys(ctx, fleet, roster); err != nil {
-			return f, nil, nil, term.Cannot("find the keys to verify with", err)
-		}
-	}
 	if args[0] == "-" {
-		return f, keys, io.NopCloser(a.In), nil
+		return f, chain, io.NopCloser(a.In), nil
 	}
 	file, err := os.Open(args[0])
-	return f, keys, file, term.Cannot("open the audit log", err)
+	return f, chain, file, term.Cannot("open the audit log", err)
 }
 
 // export reads the coordinator's log as it comes.
