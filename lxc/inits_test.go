@@ -61,6 +61,8 @@ type onlyInit struct{ asked int }
 
 func (h *onlyInit) operations() []container.Operation { return nil }
 
+func (h *onlyInit) file() (string, error) { return "/helper", nil }
+
 func (h *onlyInit) call(context.Context, string, wire.Request) (wire.Answer, error) {
 	h.asked++
 	return wire.Answer{Infos: []container.Info{{Name: "web", State: container.StateRunning, InitPID: os.Getppid()}}}, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/lxc/internal/wire"
+	"github.com/hostler-io/hostler/runner"
 )
 
 // Config says where things are and how long they may take.
@@ -88,6 +89,8 @@ type helper interface {
 	// call returns the answer of one operation, whatever its code. It ends
 	// when ctx does, and nothing of the operation is left running then.
 	call(ctx context.Context, op string, req wire.Request) (wire.Answer, error)
+	// file is the program as it is to be executed, by absolute path.
+	file() (string, error)
 	// operations are those under way that change a container.
 	operations() []container.Operation
 }
@@ -113,7 +116,7 @@ func New(cfg Config) (*Runtime, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	return &Runtime{cfg: cfg, helper: &process{path: cfg.Helper}}, nil
+	return &Runtime{cfg: cfg, helper: &process{program: runner.Sealed{Path: cfg.Helper}}}, nil
 }
 
 // Probe tells whether LXC can be used on this host. An error that matches
@@ -223,8 +226,12 @@ func (r *Runtime) Exec(ctx context.Context, name string) (container.Supervisor, 
 		pid = info.InitPID
 		r.inits.learn(name, pid, asked)
 	}
+	program, err := r.helper.file()
+	if err != nil {
+		return container.Supervisor{}, fmt.Errorf("lxc exec %q: %w", name, err)
+	}
 	return container.Supervisor{
-		Argv:   []string{r.cfg.Helper, wire.OpSupervise},
+		Argv:   []string{program, wire.OpSupervise},
 		Target: wire.Target{LXCPath: r.cfg.LXCPath, Name: name, InitPID: pid}.Map(),
 	}, nil
 }

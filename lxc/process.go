@@ -21,11 +21,12 @@ import (
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/lxc/internal/wire"
+	"github.com/hostler-io/hostler/runner"
 )
 
 // process is the helper as it is in production: one process per call.
 type process struct {
-	path string
+	program runner.Sealed
 
 	mu  sync.Mutex
 	ops map[int]container.Operation // by the number of their process
@@ -72,7 +73,12 @@ func (p *process) call(ctx context.Context, op string, req wire.Request) (wire.A
 	}
 	var stdout = capped{limit: wire.MaxSize}
 	var stderr = tail{limit: maxStderr}
-	cmd := exec.CommandContext(ctx, p.path, op)
+	file, err := p.file()
+	if err != nil {
+		return wire.Answer{}, err
+	}
+	cmd := exec.CommandContext(ctx, file, op)
+	cmd.Args[0] = p.program.Path
 	// Templates are shell scripts: they need a PATH and must inherit nothing else.
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 	cmd.Env = append(append(cmd.Env, failpoint.Environ()...), clock.Environ()...)
@@ -84,23 +90,32 @@ func (p *process) call(ctx context.Context, op string, req wire.Request) (wire.A
 	cmd.WaitDelay = pipeGrace
 
 	runErr := p.run(cmd, op, req)
-	if err := unusable(p.path, runErr, stderr.String()); err != nil {
+	if err := unusable(p.program.Path, runErr, stderr.String()); err != nil {
 		return wire.Answer{}, err
 	}
 	if stdout.full {
-		return wire.Answer{}, fmt.Errorf("running %s: its answer exceeds %d bytes", p.path, wire.MaxSize)
+		return wire.Answer{}, fmt.Errorf("running %s: its answer exceeds %d bytes", p.program.Path, wire.MaxSize)
 	}
 	if killed(runErr) {
-		return wire.Answer{}, fmt.Errorf("%w: running %s: %w%s", container.ErrInterrupted, p.path, runErr, said(stderr.String()))
+		return wire.Answer{}, fmt.Errorf("%w: running %s: %w%s", container.ErrInterrupted, p.program.Path, runErr, said(stderr.String()))
 	}
 	if runErr != nil {
-		return wire.Answer{}, fmt.Errorf("running %s: %w%s", p.path, runErr, said(stderr.String()))
+		return wire.Answer{}, fmt.Errorf("running %s: %w%s", p.program.Path, runErr, said(stderr.String()))
 	}
 	a, err := wire.DecodeAnswer(stdout.buf.Bytes())
 	if err != nil {
 		return wire.Answer{}, fmt.Errorf("%w%s", err, said(stderr.String()))
 	}
 	return a, nil
+}
+
+// file is what is executed.
+func (p *process) file() (string, error) {
+	file, err := p.program.File()
+	if e := unusable(p.program.Path, err, ""); e != nil {
+		return "", e
+	}
+	return file, err
 }
 
 // run runs a helper, which can be looked at meanwhile if it changes a container.

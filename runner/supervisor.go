@@ -37,6 +37,7 @@ const oneProcessor = "GOMAXPROCS=1"
 func launch(argv []string, dir string, stdin, stderr *os.File) (*supervisor, error) {
 	pidfd := -1
 	cmd := exec.Command(argv[0], append(argv[1:len(argv):len(argv)], dir)...)
+	cmd.Args[0] = Title(argv[0])
 	cmd.Env = append(append([]string{oneProcessor}, failpoint.Environ()...), clock.Environ()...)
 	cmd.Dir = "/"
 	if stdin != nil { // a nil *os.File would be no nil Reader

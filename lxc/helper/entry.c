@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -288,6 +289,7 @@ __attribute__((constructor)) static void begin(int argc, char **argv) {
 	pid_t pid;
 
 	files_known = getrlimit(RLIMIT_NOFILE, &files) == 0;
+	prctl(PR_SET_NAME, "hostler-lxc"); // it was executed by the number of a descriptor
 	if (argc != 3 || strcmp(argv[1], "supervise") != 0)
 		return;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
