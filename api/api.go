@@ -314,11 +314,16 @@ type NewAction struct {
 	Batch string `json:"batch,omitempty"` // what it is asked for together with
 }
 
-// Invite is permission to ask for enrolment. Code is shown once.
+// Invite is permission for one host to ask for enrolment.
 type Invite struct {
 	ID        string    `json:"id"`
-	Code      string    `json:"code"`
+	Code      string    `json:"code,omitempty"` // shown once
+	Host      string    `json:"host,omitempty"` // whose new machine it is for; empty: for any host
 	Labels    []string  `json:"labels"`
+	UsedBy    string    `json:"used_by,omitempty"` // the key of the host that has used it
+	Wrong     int       `json:"wrong,omitempty"`   // attempts with a wrong code
+	CreatedAt time.Time `json:"created_at"`
+	CreatedBy string    `json:"created_by"`
 	ExpiresAt time.Time `json:"expires_at"`
 }
 

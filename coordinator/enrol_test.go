@@ -125,6 +125,34 @@ func TestInviteExpires(t *testing.T) {
 	})
 }
 
+func TestInviteEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
+		m, ctx := f.Coordinator().Members(), t.Context()
+		first, code, err := m.Invite(ctx, f.Admin(), time.Hour, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		invite(t, f)
+		if all, err := m.Invites(ctx); err != nil || len(all) != 2 {
+			t.Fatalf("%d invites are valid, %v, want 2", len(all), err)
+		}
+		for range 2 { // a client that lost the answer asks again
+			if err := m.EndInvite(ctx, f.Admin(), first.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if all, err := m.Invites(ctx); err != nil || len(all) != 1 || all[0].ID == first.ID {
+			t.Errorf("after one has ended: %+v, %v", all, err)
+		}
+		if err := offer(t, f, "edge-20", code, nil); !errors.Is(err, enrol.ErrExpired) {
+			t.Errorf("a code that was ended: %v", err)
+		}
+		if err := m.EndInvite(ctx, f.Admin(), "nosuch"); !errors.Is(err, core.ErrNotFound) {
+			t.Errorf("ending what does not exist: %v", err)
+		}
+	})
+}
+
 func TestChangedOfferIsRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
 		err := offer(t, f, "edge-20", invite(t, f), func(r *enrol.OfferRequest) { r.Offer[len(r.Offer)-2] ^= 1 })

@@ -82,6 +82,10 @@ func exercises(s *site) []exercise {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	invite, _, err := s.f.Coordinator().Members().Invite(s.t.Context(), s.f.Admin(), time.Hour, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	if _, err := s.f.Coordinator().Access().CreateViewer(s.t.Context(), s.f.Admin(), "eyes"); err != nil {
 		s.t.Fatal(err)
 	}
@@ -136,6 +140,8 @@ func exercises(s *site) []exercise {
 		{"list-viewers", admin, get, "/v1/viewers", nil, 200},
 		{"revoke-viewer", admin, del, "/v1/viewers/eyes", nil, 204},
 		{"create-invite", approver, post, "/v1/invites", api.NewInvite{TTL: "1h", Labels: []string{"site=lab"}}, 201},
+		{"list-invites", viewer, get, "/v1/invites", nil, 200},
+		{"end-invite", approver, del, "/v1/invites/" + invite.ID, nil, 204},
 		{"list-enrolments", viewer, get, "/v1/enrolments?state=pending", nil, 200},
 		{"approve-enrolment", approver, post, "/v1/enrolments/edge-10/approve", api.Decision{Words: welcome.Words}, 200},
 		{"deny-enrolment", approver, post, "/v1/enrolments/" + unwelcome.ID + "/deny", api.Decision{Reason: "not ours"}, 200},

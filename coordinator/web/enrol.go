@@ -18,12 +18,15 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/webapi"
+	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
 // enrolments are the operations of people about hosts that want to join.
 func (h hostHandlers) enrolments() {
 	serve(h.handlers, h.operation("create-invite", http.MethodPost, "/v1/invites", "Invite a host; the code is shown once", http.StatusCreated), h.invite)
+	serve(h.handlers, h.get("list-invites", "/v1/invites", "List the invites that are valid, without their codes"), h.listInvites)
+	register(h.handlers, h.operation("end-invite", http.MethodDelete, "/v1/invites/{id}", "End an invite", http.StatusNoContent), h.endInvite)
 	serve(h.handlers, h.get("list-enrolments", "/v1/enrolments", "List hosts that wait, or waited, for approval, the oldest first"), h.listEnrolments)
 	serve(h.handlers, h.operation("approve-enrolment", http.MethodPost, "/v1/enrolments/{id}/approve", "Make a host a member", http.StatusOK), h.approve)
 	serve(h.handlers, h.operation("deny-enrolment", http.MethodPost, "/v1/enrolments/{id}/deny", "Refuse a host, with a reason that it is told", http.StatusOK), h.deny)
@@ -35,7 +38,31 @@ func (h hostHandlers) invite(ctx context.Context, in *body[api.NewInvite]) (api.
 		return api.Invite{}, err
 	}
 	i, code, err := h.c.Members().Invite(ctx, actor(ctx), ttl, in.Body.Labels)
-	return api.Invite{ID: i.ID, Code: code, Labels: webapi.Texts(i.Labels), ExpiresAt: webapi.At(i.ExpiresMS)}, err
+	made := inviteOf(i)
+	made.Code = code
+	return made, err
+}
+
+func inviteOf(i core.Invite) api.Invite {
+	v := api.Invite{
+		ID: i.ID, Host: string(i.Host), Labels: webapi.Texts(i.Labels), Wrong: i.Wrong,
+		CreatedAt: webapi.At(i.CreatedMS), CreatedBy: i.CreatedBy, ExpiresAt: webapi.At(i.ExpiresMS),
+	}
+	if i.BoundKey != (protocol.KeyID{}) {
+		v.UsedBy = i.BoundKey.String()
+	}
+	return v
+}
+
+func (h hostHandlers) listInvites(ctx context.Context, _ *none) ([]api.Invite, error) {
+	all, err := h.c.Members().Invites(ctx)
+	return list(all, inviteOf), err
+}
+
+func (h hostHandlers) endInvite(ctx context.Context, in *struct {
+	ID string `path:"id" maxLength:"40" doc:"Id of the invite"`
+}) (*none, error) {
+	return nil, h.c.Members().EndInvite(ctx, actor(ctx), in.ID)
 }
 
 func (h hostHandlers) listEnrolments(ctx context.Context, in *struct {

@@ -2,9 +2,11 @@ package access
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -63,8 +65,8 @@ func (a *commands) tokenListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "List the tokens, without their secrets", Args: term.NoArgs, Example: "  hostler token ls"}
 	v := show.ListFlags(cmd)
 	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, _ []string, r *conn.Remote) error {
-		return show.Items(cmd.Context(), a.UI, v, tokenNoun(), func(ctx context.Context) (all []api.Token, err error) {
-			err = r.Get(ctx, "/v1/tokens", nil, &all)
+		return show.Items(cmd.Context(), a.UI, v, tokenNoun(), func(ctx context.Context) ([]api.Token, error) {
+			all, err := tokens(ctx, r)
 			return all, term.Cannot("list the tokens", err)
 		})
 	})
@@ -74,29 +76,63 @@ func (a *commands) tokenListCommand() *cobra.Command {
 func (a *commands) tokenRevokeCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "revoke ID", Short: "Revoke a token and end its requests", Args: term.Exactly(1), Example: "  hostler token revoke 3f0c11aa90bd --yes",
+		Use: "revoke NAME|ID", Short: "Revoke a token and end its requests", Args: term.Exactly(1), Example: "  hostler token revoke ci --yes\n  hostler token revoke 3f0c11aa90bd --yes",
+		Long: "Revokes the token of a name. If several tokens of the name are valid, name the one to revoke by its id.",
 		ValidArgsFunction: a.Completing(func(ctx context.Context, r *conn.Remote) ([]string, error) {
-			var all []api.Token
-			err := r.Get(ctx, "/v1/tokens", nil, &all)
-			return conn.NamesOf(all, tokenNoun().Name), err
+			all, err := tokens(ctx, r)
+			return slices.Concat(conn.NamesOf(all, func(t api.Token) string { return t.Name }), conn.NamesOf(all, tokenNoun().Name)), err
 		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.Confirm(yes, "End token "+args[0]+" for good?"); err != nil {
-				return err
-			}
 			r, err := a.Coordinator()
 			if err != nil {
 				return err
 			}
-			if err := r.Delete(cmd.Context(), "/v1/tokens/"+url.PathEscape(args[0]), nil); err != nil {
+			all, err := tokens(cmd.Context(), r)
+			if err != nil {
 				return term.Cannot("revoke token "+args[0], err)
 			}
-			a.Say("Token %s is revoked.", args[0])
+			t, err := validToken(all, args[0])
+			if err != nil {
+				return err
+			}
+			if err := a.Confirm(yes, fmt.Sprintf("End token %s (%s, %s) for good?", t.ID, t.Name, t.Role)); err != nil {
+				return err
+			}
+			if err := r.Delete(cmd.Context(), "/v1/tokens/"+url.PathEscape(t.ID), nil); err != nil {
+				return term.Cannot("revoke token "+args[0], err)
+			}
+			a.Say("Token %s (%s) is revoked.", t.ID, t.Name)
 			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
+}
+
+func tokens(ctx context.Context, r *conn.Remote) (all []api.Token, err error) {
+	err = r.Get(ctx, "/v1/tokens", nil, &all)
+	return all, err
+}
+
+// validToken finds a token by its id, or the one valid token of a name.
+func validToken(all []api.Token, name string) (api.Token, error) {
+	var found []api.Token
+	for _, t := range all {
+		if t.ID == name {
+			return t, nil
+		}
+		if t.Name == name && t.RevokedAt == nil {
+			found = append(found, t)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return api.Token{}, &term.Failure{Code: term.ExitNotFound, What: "cannot revoke token " + name, Why: "no valid token has this name or id", Next: "hostler token ls"}
+	}
+	return api.Token{}, &term.Failure{Code: term.ExitUsage, What: "cannot revoke token " + name,
+		Why: fmt.Sprintf("%d valid tokens have this name: name one by its id, such as %s", len(found), found[0].ID), Next: "hostler token ls"}
 }
 
 func viewerNoun() show.Noun[api.Viewer] {

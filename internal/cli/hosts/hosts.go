@@ -71,7 +71,7 @@ func interfaces(all []api.Interface) []string {
 
 func (a *commands) hostCommand() *cobra.Command {
 	return term.Group("host", "Hosts: admit them, look at them, revoke them",
-		a.hostListCommand(), a.hostShowCommand(), a.hostInviteCommand(), a.hostPendingCommand(),
+		a.hostListCommand(), a.hostShowCommand(), a.hostInviteCommand(), a.invitesCommand(), a.hostPendingCommand(),
 		a.hostApproveCommand(), a.hostDenyCommand(), a.hostSetCommand(), a.hostRevokeCommand(), a.hostReplaceCommand(), a.hostReadmitCommand())
 }
 
@@ -160,14 +160,64 @@ the time of --ttl. The host then waits until it is approved.`,
 	return cmd
 }
 
+func (a *commands) invitesCommand() *cobra.Command {
+	list := &cobra.Command{
+		Use: "ls", Short: "List the join codes that are valid, without the codes", Args: term.NoArgs,
+		Long:    "Lists the invites whose codes are valid. A code works for one host; USED_BY is the key of the host that has used it.",
+		Example: "  hostler host invites ls",
+	}
+	v := show.ListFlags(list)
+	list.RunE = a.OnCoordinator(func(cmd *cobra.Command, _ []string, r *conn.Remote) error {
+		return show.Items(cmd.Context(), a.UI, v, inviteNoun(), func(ctx context.Context) ([]api.Invite, error) {
+			all, err := invites(ctx, r)
+			return all, term.Cannot("list the invites", err)
+		})
+	})
+	var yes bool
+	end := &cobra.Command{
+		Use: "rm ID", Short: "End a join code", Args: term.Exactly(1), Example: "  hostler host invites rm 6f3e0b9ac4d15e72 --yes",
+		Long: "Ends a join code: it admits no host any more. A host that waits for approval goes on waiting; see hostler host deny.",
+		ValidArgsFunction: a.Completing(func(ctx context.Context, r *conn.Remote) ([]string, error) {
+			all, err := invites(ctx, r)
+			return conn.NamesOf(all, inviteNoun().Name), err
+		}),
+	}
+	end.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	end.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := a.Confirm(yes, "End invite "+args[0]+"?"); err != nil {
+			return err
+		}
+		r, err := a.Coordinator()
+		if err != nil {
+			return err
+		}
+		if err := r.Delete(cmd.Context(), "/v1/invites/"+url.PathEscape(args[0]), nil); err != nil {
+			return term.Cannot("end invite "+args[0], err)
+		}
+		a.Say("Invite %s has ended: its code admits no host.", args[0])
+		return nil
+	}
+	return term.Group("invites", "Join codes that are valid: list and end them", list, end)
+}
+
+func invites(ctx context.Context, r *conn.Remote) (all []api.Invite, err error) {
+	err = r.Get(ctx, "/v1/invites", nil, &all)
+	return all, err
+}
+
 func inviteNoun() show.Noun[api.Invite] {
 	return show.Noun[api.Invite]{
 		Name: func(i api.Invite) string { return i.ID },
 		Columns: []show.Column[api.Invite]{
 			show.Col("id", func(i api.Invite) any { return i.ID }),
-			show.Col("code", func(i api.Invite) any { return i.Code }),
+			show.Detail("code", func(i api.Invite) any { return i.Code }),
+			show.Col("host", func(i api.Invite) any { return i.Host }),
 			show.Col("labels", func(i api.Invite) any { return i.Labels }),
+			show.Col("created_by", func(i api.Invite) any { return i.CreatedBy }),
+			show.Wide("created_at", func(i api.Invite) any { return i.CreatedAt }),
 			show.Col("expires_at", func(i api.Invite) any { return i.ExpiresAt }),
+			show.Col("used_by", func(i api.Invite) any { return i.UsedBy }),
+			show.Wide("wrong", func(i api.Invite) any { return i.Wrong }),
 		},
 	}
 }
