@@ -17,19 +17,7 @@ import (
 )
 
 func tokenNoun() show.Noun[api.Token] {
-	return show.Noun[api.Token]{
-		Name: func(t api.Token) string { return t.ID },
-		Columns: []show.Column[api.Token]{
-			show.Col("id", func(t api.Token) any { return t.ID }),
-			show.Col("name", func(t api.Token) any { return t.Name }),
-			show.Col("role", func(t api.Token) any { return t.Role }),
-			show.Detail("token", func(t api.Token) any { return t.Secret }),
-			show.Col("created_at", func(t api.Token) any { return t.CreatedAt }),
-			show.Wide("created_by", func(t api.Token) any { return t.CreatedBy }),
-			show.Col("expires_at", func(t api.Token) any { return t.ExpiresAt }),
-			show.Col("revoked_at", func(t api.Token) any { return t.RevokedAt }),
-		},
-	}
+	return show.NounOf[api.Token]("id", "id name role token:secret++ created_at created_by+ expires_at revoked_at", nil)
 }
 
 func (a *commands) tokenCommand() *cobra.Command {
@@ -136,17 +124,7 @@ func validToken(all []api.Token, name string) (api.Token, error) {
 }
 
 func viewerNoun() show.Noun[api.Viewer] {
-	return show.Noun[api.Viewer]{
-		Name: func(v api.Viewer) string { return v.Name },
-		Columns: []show.Column[api.Viewer]{
-			show.Col("name", func(v api.Viewer) any { return v.Name }),
-			show.Col("serial", func(v api.Viewer) any { return v.Serial }),
-			show.Col("created_at", func(v api.Viewer) any { return v.CreatedAt }),
-			show.Wide("created_by", func(v api.Viewer) any { return v.CreatedBy }),
-			show.Col("revoked_at", func(v api.Viewer) any { return v.RevokedAt }),
-			show.Detail("brokers", func(v api.Viewer) any { return v.Brokers }),
-		},
-	}
+	return show.NounOf[api.Viewer]("name", "name serial created_at created_by+ revoked_at brokers++", nil)
 }
 
 func (a *commands) viewerCommand() *cobra.Command {

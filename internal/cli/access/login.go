@@ -157,16 +157,10 @@ func contextNoun() show.Noun[contextInfo] {
 		}
 		return ""
 	}
-	return show.Noun[contextInfo]{
-		Name: func(c contextInfo) string { return c.Name },
-		Columns: []show.Column[contextInfo]{
-			show.Col("name", func(c contextInfo) any { return c.Name }),
-			show.Col("current", func(c contextInfo) any { return mark(c.Current) }),
-			show.Col("address", func(c contextInfo) any { return c.Address }),
-			show.Col("fleet", func(c contextInfo) any { return c.Fleet }),
-			show.Wide("token", func(c contextInfo) any { return mark(c.Token) }),
-		},
-	}
+	return show.NounOf("name", "name current address fleet token+", show.Cells[contextInfo]{
+		"current": func(c contextInfo) any { return mark(c.Current) },
+		"token":   func(c contextInfo) any { return mark(c.Token) },
+	})
 }
 
 func (a *commands) contextCommand() *cobra.Command {

@@ -81,16 +81,9 @@ of --valid (at most 7d), and can be used once.`,
 }
 
 func approvedNoun() show.Noun[api.Approved] {
-	return show.Noun[api.Approved]{
-		Name: func(g api.Approved) string { return g.Action },
-		Columns: []show.Column[api.Approved]{
-			show.Col("action", func(g api.Approved) any { return g.Action }),
-			show.Col("host", func(g api.Approved) any { return g.Host }),
-			show.Col("state", func(g api.Approved) any { return show.Words{Machine: g.State, People: cmp.Or(g.Shown, g.State)} }),
-			show.Col("missing", func(g api.Approved) any { return g.Missing }),
-			show.Col("detail", func(g api.Approved) any { return g.Detail }),
-		},
-	}
+	return show.NounOf("action", "action host state missing detail", show.Cells[api.Approved]{
+		"state": func(g api.Approved) any { return show.Words{Machine: g.State, People: cmp.Or(g.Shown, g.State)} },
+	})
 }
 
 // refusedOf tells that some of the actions could not be approved.

@@ -19,25 +19,17 @@ import (
 
 // explanation is why something stands where it stands.
 type explanation struct {
-	Object string   `json:"object"`
-	State  string   `json:"state"`
-	Why    []string `json:"why"` // sentences, the first is the nearest
-	Next   []string `json:"next,omitempty"`
+	Object string         `json:"object"`
+	State  string         `json:"state"`
+	Why    show.Sentences `json:"why"` // sentences, the first is the nearest
+	Next   show.Sentences `json:"next,omitempty"`
 	// Action is the action that is explained, or the open ones of what is.
 	Action  *api.Action  `json:"action,omitempty"`
 	Actions []api.Action `json:"actions,omitempty"`
 }
 
 func explanationNoun() show.Noun[explanation] {
-	return show.Noun[explanation]{
-		Name: func(e explanation) string { return e.Object },
-		Columns: []show.Column[explanation]{
-			show.Col("object", func(e explanation) any { return e.Object }),
-			show.Col("state", func(e explanation) any { return e.State }),
-			show.Col("why", func(e explanation) any { return show.Sentences(e.Why) }),
-			show.Col("next", func(e explanation) any { return show.Sentences(e.Next) }),
-		},
-	}
+	return show.NounOf[explanation]("object", "object state why next", nil)
 }
 
 func (a *commands) whyCommand() *cobra.Command {

@@ -21,29 +21,7 @@ import (
 )
 
 func auditNoun() show.Noun[api.AuditRecord] {
-	return show.Noun[api.AuditRecord]{
-		Name: func(r api.AuditRecord) string { return strconv.FormatUint(r.N, 10) },
-		Columns: []show.Column[api.AuditRecord]{
-			show.Col("n", func(r api.AuditRecord) any { return r.N }),
-			show.Col("at", func(r api.AuditRecord) any { return r.At }),
-			show.Col("actor", func(r api.AuditRecord) any { return r.Actor }),
-			show.Wide("from", func(r api.AuditRecord) any { return r.From }),
-			show.Col("verb", func(r api.AuditRecord) any { return r.Verb }),
-			show.Col("host", func(r api.AuditRecord) any { return r.Host }),
-			show.Col("object", func(r api.AuditRecord) any { return r.Object }),
-			show.Wide("digest", func(r api.AuditRecord) any { return r.Digest }),
-			show.Col("detail", func(r api.AuditRecord) any {
-				if len(r.Detail) == 0 {
-					return ""
-				}
-				b, err := show.Encode(r.Detail, false)
-				if err != nil {
-					return err.Error()
-				}
-				return string(b[:len(b)-1])
-			}),
-		},
-	}
+	return show.NounOf[api.AuditRecord]("n", "n at actor from+ verb host object digest+ detail", nil)
 }
 
 func (a *commands) auditCommand() *cobra.Command {

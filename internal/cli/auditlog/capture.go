@@ -39,31 +39,18 @@ type verdict struct {
 }
 
 func verdictNoun() show.Noun[verdict] {
-	return show.Noun[verdict]{
-		Name: func(v verdict) string { return v.Key },
-		Columns: []show.Column[verdict]{
-			show.Col("signature", func(v verdict) any {
-				if v.OK {
-					return "good"
-				}
-				return "BAD: " + v.Detail
-			}),
-			show.Col("key", func(v verdict) any { return v.Key }),
-			show.Col("signer", func(v verdict) any { return v.Signer }),
-			show.Col("topic", func(v verdict) any { return v.Topic }),
-			show.Col("type", func(v verdict) any { return v.Type }),
-			show.Col("from", func(v verdict) any { return v.From }),
-			show.Col("to", func(v verdict) any { return v.To }),
-			show.Detail("ring", func(v verdict) any { return blank(v.Ring) }),
-			show.Detail("term", func(v verdict) any { return v.Term }),
-			show.Detail("seq", func(v verdict) any { return v.Seq }),
-			show.Detail("stream", func(v verdict) any { return v.Stream }),
-			show.Detail("n", func(v verdict) any { return blank(v.N) }),
-			show.Detail("action", func(v verdict) any { return v.Action }),
-			show.Detail("item", func(v verdict) any { return v.itemText }),
-			show.Detail("body", func(v verdict) any { return v.bodyText }),
+	return show.NounOf("key", "signature key signer topic type from to ring++ term++ seq++ stream++ n++ action++ item++ body++", show.Cells[verdict]{
+		"signature": func(v verdict) any {
+			if v.OK {
+				return "good"
+			}
+			return "BAD: " + v.Detail
 		},
-	}
+		"ring": func(v verdict) any { return blank(v.Ring) },
+		"n":    func(v verdict) any { return blank(v.N) },
+		"item": func(v verdict) any { return v.itemText },
+		"body": func(v verdict) any { return v.bodyText },
+	})
 }
 
 // blank shows no zero.

@@ -48,35 +48,22 @@ type auditFault struct {
 }
 
 func auditVerdictNoun() show.Noun[auditVerdict] {
-	return show.Noun[auditVerdict]{
-		Name: func(v auditVerdict) string { return v.Log },
-		Columns: []show.Column[auditVerdict]{
-			show.Col("log", func(v auditVerdict) any { return v.Log }),
-			show.Col("whole", func(v auditVerdict) any {
-				if v.OK {
-					return "yes"
-				}
-				return "NO"
-			}),
-			show.Col("from", func(v auditVerdict) any { return v.From }),
-			show.Col("to", func(v auditVerdict) any { return v.To }),
-			show.Col("records", func(v auditVerdict) any { return v.Records }),
-			show.Col("checkpoints", func(v auditVerdict) any { return v.Checkpoints }),
-			show.Col("known", func(v auditVerdict) any { return v.Known }),
-			show.Col("sealed_at", func(v auditVerdict) any { return v.SealedAt }),
-			show.Col("key", func(v auditVerdict) any { return v.Key }),
-			show.Col("ring", func(v auditVerdict) any { return blank(v.Ring) }),
-			show.Col("term", func(v auditVerdict) any { return v.Term }),
-			show.Col("recovered_at", func(v auditVerdict) any { return v.RecoveredAt }),
-			show.Col("faults", func(v auditVerdict) any {
-				var all show.Sentences
-				for _, f := range v.Faults {
-					all = append(all, f.Detail)
-				}
-				return all
-			}),
+	return show.NounOf("log", "log whole from to records checkpoints known sealed_at key ring term recovered_at faults", show.Cells[auditVerdict]{
+		"whole": func(v auditVerdict) any {
+			if v.OK {
+				return "yes"
+			}
+			return "NO"
 		},
-	}
+		"ring": func(v auditVerdict) any { return blank(v.Ring) },
+		"faults": func(v auditVerdict) any {
+			var all show.Sentences
+			for _, f := range v.Faults {
+				all = append(all, f.Detail)
+			}
+			return all
+		},
+	})
 }
 
 func verdictOf(r audit.Result) auditVerdict {

@@ -208,18 +208,10 @@ type result struct {
 }
 
 func resultNoun() show.Noun[result] {
-	return show.Noun[result]{
-		Name: func(r result) string { return r.Action },
-		Columns: []show.Column[result]{
-			show.Col("target", func(r result) any { return r.Target }),
-			show.Col("state", func(r result) any { return r.State }),
-			show.Col("reason", func(r result) any { return r.Reason }),
-			show.Col("exit", func(r result) any { return dispatch.ExitWord(r.Exit) }),
-			show.Col("bytes", func(r result) any { return bytesWord(r.Bytes) }),
-			show.Col("action", func(r result) any { return r.Action }),
-			show.Col("detail", func(r result) any { return r.Detail }),
-		},
-	}
+	return show.NounOf("action", "target state reason exit bytes action detail", show.Cells[result]{
+		"exit":  func(r result) any { return dispatch.ExitWord(r.Exit) },
+		"bytes": func(r result) any { return bytesWord(r.Bytes) },
+	})
 }
 
 func bytesWord(n *int64) string {

@@ -32,33 +32,18 @@ func viewOf(c api.Container) containerView {
 // containerNoun names a container as commands take it: on the host itself
 // without the host.
 func containerNoun(local bool) show.Noun[containerView] {
-	return show.Noun[containerView]{
-		Name: func(c containerView) string {
-			r := conn.Ref{Host: protocol.HostID(c.Host), Name: c.Name}
-			if local {
-				r.Host = ""
-			}
-			if c.CTID == "" {
-				r.Runtime = c.Runtime
-			}
-			return r.String()
-		},
-		Columns: []show.Column[containerView]{
-			show.Col("host", func(c containerView) any { return c.Host }),
-			show.Col("name", func(c containerView) any { return c.Name }),
-			show.Col("state", func(c containerView) any { return c.State }),
-			show.Col("intended", func(c containerView) any { return c.Intended }),
-			show.Col("address", func(c containerView) any { return c.Address }),
-			show.Col("labels", func(c containerView) any { return c.Labels }),
-			show.Wide("runtime", func(c containerView) any { return c.Runtime }),
-			show.Wide("class", func(c containerView) any { return c.Class }),
-			show.Wide("offline", func(c containerView) any { return c.Offline }),
-			show.Wide("failures", func(c containerView) any { return c.Failures }),
-			show.Wide("ctid", func(c containerView) any { return c.CTID }),
-			show.Detail("addresses", func(c containerView) any { return c.Addresses }),
-			show.Col("broken", func(c containerView) any { return c.Broken }),
-		},
+	n := show.NounOf[containerView]("name", "host name state intended address labels runtime+ class+ offline+ failures+ ctid+ addresses++ broken", nil)
+	n.Name = func(c containerView) string {
+		r := conn.Ref{Host: protocol.HostID(c.Host), Name: c.Name}
+		if local {
+			r.Host = ""
+		}
+		if c.CTID == "" {
+			r.Runtime = c.Runtime
+		}
+		return r.String()
 	}
+	return n
 }
 
 func (a *commands) containerCommand() *cobra.Command {

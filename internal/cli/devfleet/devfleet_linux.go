@@ -82,18 +82,7 @@ func devError(ctx context.Context, what, name string, err error) error {
 }
 
 func devNoun() show.Noun[dev.Node] {
-	return show.Noun[dev.Node]{
-		Name: func(n dev.Node) string { return n.Name },
-		Columns: []show.Column[dev.Node]{
-			show.Col("host", func(n dev.Node) any { return n.Name }),
-			show.Col("state", func(n dev.Node) any { return n.State }),
-			show.Col("address", func(n dev.Node) any { return n.Address }),
-			show.Col("pid", func(n dev.Node) any { return n.PID }),
-			show.Col("log", func(n dev.Node) any { return n.Log }),
-			show.Wide("socket", func(n dev.Node) any { return n.Socket }),
-			show.Wide("cable", func(n dev.Node) any { return n.Cable }),
-		},
-	}
+	return show.NounOf[dev.Node]("name", "host:name state address pid log socket+ cable+", nil)
 }
 
 func (a *commands) devUpCommand(name *string) *cobra.Command {

@@ -58,16 +58,9 @@ type Plan struct {
 
 // PlanNoun prints plans.
 func PlanNoun() show.Noun[Plan] {
-	return show.Noun[Plan]{
-		Name: func(p Plan) string { return p.Digest },
-		Columns: []show.Column[Plan]{
-			show.Col("host", func(p Plan) any { return p.Host }),
-			show.Col("kind", func(p Plan) any { return p.Kind }),
-			show.Col("spec", func(p Plan) any { return p.text }),
-			show.Col("digest", func(p Plan) any { return p.Digest }),
-			show.Col("approvals", func(p Plan) any { return p.Approvals }),
-		},
-	}
+	return show.NounOf("digest", "host kind spec digest approvals", show.Cells[Plan]{
+		"spec": func(p Plan) any { return p.text },
+	})
 }
 
 // PlanOf tells what would be asked of a host, and what it would need.

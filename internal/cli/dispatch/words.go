@@ -16,57 +16,35 @@ import (
 
 // ActionNoun prints actions.
 func ActionNoun() show.Noun[api.Action] {
-	return show.Noun[api.Action]{
-		Name: func(a api.Action) string { return a.ID },
-		Columns: []show.Column[api.Action]{
-			show.Col("id", func(a api.Action) any { return a.ID }),
-			show.Col("host", func(a api.Action) any { return a.Host }),
-			show.Col("kind", func(a api.Action) any { return a.Kind }),
-			show.Col("name", func(a api.Action) any { return a.Name }),
-			show.Col("state", func(a api.Action) any { return show.Words{Machine: a.State, People: cmp.Or(a.Shown, a.State)} }),
-			show.Col("reason", func(a api.Action) any { return a.Reason }),
-			show.Col("exit", func(a api.Action) any { return ExitWord(a.Exit) }),
-			show.Col("created_at", func(a api.Action) any { return a.CreatedAt }),
-			show.Wide("requester", func(a api.Action) any { return a.Requester }),
-			show.Wide("command", func(a api.Action) any { return ShellWords(a.Argv) }),
-			show.Wide("ended_at", func(a api.Action) any { return a.EndedAt }),
-			show.Wide("needs", func(a api.Action) any { return approvalsWord(a) }),
-			show.Detail("approvals", func(a api.Action) any { return listed(conn.NamesOf(a.Approvals, approvedWord)) }),
-			show.Detail("detail", func(a api.Action) any { return a.Detail }),
-			show.Detail("target", func(a api.Action) any { return a.Target }),
-			show.Detail("attempt", func(a api.Action) any { return a.Attempt }),
-			show.Detail("ran", func(a api.Action) any {
-				if a.Exit == nil {
-					return ""
-				}
-				return a.Exit.Run
-			}),
-			show.Detail("error", func(a api.Action) any {
-				if a.Exit == nil {
-					return ""
-				}
-				return a.Exit.Error
-			}),
-			show.Detail("output", func(a api.Action) any { return listed(conn.NamesOf(a.Output, outputWord)) }),
-			show.Detail("waits", func(a api.Action) any { return WaitsWord(a.Waits) }),
-			show.Detail("batch", func(a api.Action) any { return a.Batch }),
-			show.Detail("sent_at", func(a api.Action) any { return a.SentAt }),
-			show.Detail("receipted_at", func(a api.Action) any { return a.ReceiptedAt }),
-			show.Detail("host_accepted_at", func(a api.Action) any { return a.HostAcceptedAt }),
-			show.Detail("host_started_at", func(a api.Action) any { return a.HostStartedAt }),
-			show.Detail("host_ended_at", func(a api.Action) any { return a.HostEndedAt }),
-			show.Detail("expires_at", func(a api.Action) any { return a.ExpiresAt }),
-			show.Detail("spec", func(a api.Action) any { return string(a.Spec) }),
-			show.Detail("conflict", func(a api.Action) any {
-				if !a.Conflict {
-					return ""
-				}
-				return "its host has a different action under this id, which is shown here; to request the original again: hostler action reissue " + a.ID
-			}),
-			show.Detail("intent", func(a api.Action) any { return string(a.Intent) }),
-			show.Detail("digest", func(a api.Action) any { return a.Digest }),
+	return show.NounOf("id", "id host kind name state reason exit created_at requester+ command+ ended_at+ needs+ approvals++ detail++ target++ attempt++ "+
+		"ran++ error++ output++ waits++ batch++ sent_at++ receipted_at++ host_accepted_at++ host_started_at++ host_ended_at++ "+
+		"expires_at++ spec++ conflict++ intent++ digest++", show.Cells[api.Action]{
+		"state":     func(a api.Action) any { return show.Words{Machine: a.State, People: cmp.Or(a.Shown, a.State)} },
+		"exit":      func(a api.Action) any { return ExitWord(a.Exit) },
+		"command":   func(a api.Action) any { return ShellWords(a.Argv) },
+		"needs":     func(a api.Action) any { return approvalsWord(a) },
+		"approvals": func(a api.Action) any { return listed(conn.NamesOf(a.Approvals, approvedWord)) },
+		"ran": func(a api.Action) any {
+			if a.Exit == nil {
+				return ""
+			}
+			return a.Exit.Run
 		},
-	}
+		"error": func(a api.Action) any {
+			if a.Exit == nil {
+				return ""
+			}
+			return a.Exit.Error
+		},
+		"output": func(a api.Action) any { return listed(conn.NamesOf(a.Output, outputWord)) },
+		"waits":  func(a api.Action) any { return WaitsWord(a.Waits) },
+		"conflict": func(a api.Action) any {
+			if !a.Conflict {
+				return ""
+			}
+			return "its host has a different action under this id, which is shown here; to request the original again: hostler action reissue " + a.ID
+		},
+	})
 }
 
 // WaitsWord is why an action waits, and whether its host said so.

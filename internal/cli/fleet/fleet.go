@@ -111,20 +111,7 @@ type fleetInfo struct {
 }
 
 func fleetNoun() show.Noun[fleetInfo] {
-	return show.Noun[fleetInfo]{
-		Name: func(f fleetInfo) string { return f.Name },
-		Columns: []show.Column[fleetInfo]{
-			show.Col("name", func(f fleetInfo) any { return f.Name }),
-			show.Col("id", func(f fleetInfo) any { return f.ID }),
-			show.Col("ring", func(f fleetInfo) any { return f.Ring }),
-			show.Col("owners", func(f fleetInfo) any { return f.Owners }),
-			show.Col("threshold", func(f fleetInfo) any { return f.Threshold }),
-			show.Col("coordinators", func(f fleetInfo) any { return f.Coordinators }),
-			show.Col("people", func(f fleetInfo) any { return f.People }),
-			show.Col("code", func(f fleetInfo) any { return f.Code }),
-			show.Detail("owner_key", func(f fleetInfo) any { return f.OwnerKey }),
-		},
-	}
+	return show.NounOf[fleetInfo]("name", "name id ring owners threshold coordinators people code owner_key++", nil)
 }
 
 func (a *commands) fleetShowCommand() *cobra.Command {
@@ -177,18 +164,9 @@ type ringInfo struct {
 }
 
 func ringNoun() show.Noun[ringInfo] {
-	return show.Noun[ringInfo]{
-		Name: func(r ringInfo) string { return fmt.Sprint(r.Number) },
-		Columns: []show.Column[ringInfo]{
-			show.Col("number", func(r ringInfo) any { return r.Number }),
-			show.Col("owners", func(r ringInfo) any { return r.Owners }),
-			show.Col("threshold", func(r ringInfo) any { return r.Threshold }),
-			show.Col("coordinators", func(r ringInfo) any { return len(r.Coordinators) }),
-			show.Col("people", func(r ringInfo) any { return r.People }),
-			show.Col("signed_by", func(r ringInfo) any { return r.SignedBy }),
-			show.Wide("digest", func(r ringInfo) any { return r.Digest }),
-		},
-	}
+	return show.NounOf("number", "number owners threshold coordinators people signed_by digest+", show.Cells[ringInfo]{
+		"coordinators": func(r ringInfo) any { return len(r.Coordinators) },
+	})
 }
 
 func (a *commands) ringListCommand() *cobra.Command {
@@ -261,31 +239,23 @@ func wholeRingNoun() show.Noun[certs.Ring] {
 		}
 		return strings.TrimSpace(person + " " + k.Key().String())
 	}
-	return show.Noun[certs.Ring]{
-		Name: func(r certs.Ring) string { return fmt.Sprint(r.Number) },
-		Columns: []show.Column[certs.Ring]{
-			show.Col("number", func(r certs.Ring) any { return r.Number }),
-			show.Col("fleet", func(r certs.Ring) any { return r.Name }),
-			show.Col("id", func(r certs.Ring) any { return r.Fleet }),
-			show.Col("prev", func(r certs.Ring) any { return r.Prev }),
-			show.Col("threshold", func(r certs.Ring) any { return r.Threshold }),
-			show.Col("owners", func(r certs.Ring) any {
-				var all []string
-				for _, o := range r.Owners {
-					all = append(all, keyed(o.Person, o.Key))
-				}
-				return all
-			}),
-			show.Col("coordinators", func(r certs.Ring) any { return coordinatorKeys(r) }),
-			show.Col("people", func(r certs.Ring) any {
-				var all []string
-				for _, p := range r.People {
-					for _, k := range p.Keys {
-						all = append(all, keyed(p.Person, k))
-					}
-				}
-				return all
-			}),
+	return show.NounOf("number", "number fleet:name id:fleet prev threshold owners coordinators people", show.Cells[certs.Ring]{
+		"owners": func(r certs.Ring) any {
+			var all []string
+			for _, o := range r.Owners {
+				all = append(all, keyed(o.Person, o.Key))
+			}
+			return all
 		},
-	}
+		"coordinators": func(r certs.Ring) any { return coordinatorKeys(r) },
+		"people": func(r certs.Ring) any {
+			var all []string
+			for _, p := range r.People {
+				for _, k := range p.Keys {
+					all = append(all, keyed(p.Person, k))
+				}
+			}
+			return all
+		},
+	})
 }

@@ -16,26 +16,7 @@ import (
 )
 
 func eventNoun() show.Noun[api.Event] {
-	return show.Noun[api.Event]{
-		Name: func(e api.Event) string { return fmt.Sprint(e.ID) },
-		Columns: []show.Column[api.Event]{
-			show.Col("id", func(e api.Event) any { return e.ID }),
-			show.Col("at", func(e api.Event) any { return e.At }),
-			show.Col("type", func(e api.Event) any { return e.Type }),
-			show.Col("host", func(e api.Event) any { return e.Host }),
-			show.Col("object", func(e api.Event) any { return e.Object }),
-			show.Col("data", func(e api.Event) any {
-				if len(e.Data) == 0 {
-					return ""
-				}
-				b, err := show.Encode(e.Data, false)
-				if err != nil {
-					return err.Error()
-				}
-				return string(b[:len(b)-1])
-			}),
-		},
-	}
+	return show.NounOf[api.Event]("id", "id at type host object data", nil)
 }
 
 // errEnough ends a stream of events that has given what was asked for.

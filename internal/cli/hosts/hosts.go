@@ -24,41 +24,20 @@ func hostNoun() show.Noun[conn.HostView] {
 		}
 		return term.Size(n)
 	}
-	return show.Noun[conn.HostView]{
-		Name: func(h conn.HostView) string { return h.ID },
-		Columns: []show.Column[conn.HostView]{
-			show.Col("host", func(h conn.HostView) any { return h.ID }),
-			show.Col("state", func(h conn.HostView) any { return h.State }),
-			show.Col("seen_at", func(h conn.HostView) any { return h.SeenAt }),
-			show.Col("containers", func(h conn.HostView) any { return fmt.Sprintf("%d/%d", h.Running, h.Containers) }),
-			show.Col("alerts", func(h conn.HostView) any { return len(h.ActiveAlerts) }),
-			show.Col("labels", func(h conn.HostView) any { return h.Labels }),
-			show.Wide("version", func(h conn.HostView) any { return h.Version }),
-			show.Wide("arch", func(h conn.HostView) any { return h.Arch }),
-			show.Wide("kernel", func(h conn.HostView) any { return h.Kernel }),
-			show.Wide("uptime", func(h conn.HostView) any { return h.Uptime }),
-			show.Wide("load1", func(h conn.HostView) any { return h.Load1 }),
-			show.Wide("queue", func(h conn.HostView) any { return h.QueueDepth }),
-			show.Wide("cpus", func(h conn.HostView) any { return h.CPUs }),
-			show.Wide("memory", func(h conn.HostView) any { return bytesOf(h.MemoryBytes) }),
-			show.Wide("memory_free", func(h conn.HostView) any { return bytesOf(h.MemoryFree) }),
-			show.Wide("disk_free", func(h conn.HostView) any { return bytesOf(h.DiskFree) }),
-			show.Detail("hostname", func(h conn.HostView) any { return h.Hostname }),
-			show.Detail("key", func(h conn.HostView) any { return h.Key }),
-			show.Detail("disk", func(h conn.HostView) any { return bytesOf(h.DiskBytes) }),
-			show.Detail("interfaces", func(h conn.HostView) any { return interfaces(h.Interfaces) }),
-			show.Detail("unsupported", func(h conn.HostView) any { return h.Unsupported }),
-			show.Detail("quarantined", func(h conn.HostView) any { return h.Quarantined }),
-			show.Detail("raised", func(h conn.HostView) any {
-				return conn.NamesOf(h.ActiveAlerts, func(a api.Alert) string { return a.Text })
-			}),
-			show.Detail("told_at", func(h conn.HostView) any { return h.InventoryAt }),
-			show.Detail("approved_at", func(h conn.HostView) any { return h.ApprovedAt }),
-			show.Detail("approved_by", func(h conn.HostView) any { return h.ApprovedBy }),
-			show.Detail("revoked_at", func(h conn.HostView) any { return h.RevokedAt }),
-			show.Detail("reason", func(h conn.HostView) any { return h.Reason }),
+	return show.NounOf("id", "host:id state seen_at containers alerts labels version+ arch+ kernel+ uptime+ load1+ queue:queue_depth+ cpus+ memory+ "+
+		"memory_free+ disk_free+ hostname++ key++ disk++ interfaces++ unsupported++ quarantined++ raised++ told_at:inventory_at++ "+
+		"approved_at++ approved_by++ revoked_at++ reason++", show.Cells[conn.HostView]{
+		"containers":  func(h conn.HostView) any { return fmt.Sprintf("%d/%d", h.Running, h.Containers) },
+		"alerts":      func(h conn.HostView) any { return len(h.ActiveAlerts) },
+		"memory":      func(h conn.HostView) any { return bytesOf(h.MemoryBytes) },
+		"memory_free": func(h conn.HostView) any { return bytesOf(h.MemoryFree) },
+		"disk_free":   func(h conn.HostView) any { return bytesOf(h.DiskFree) },
+		"disk":        func(h conn.HostView) any { return bytesOf(h.DiskBytes) },
+		"interfaces":  func(h conn.HostView) any { return interfaces(h.Interfaces) },
+		"raised": func(h conn.HostView) any {
+			return conn.NamesOf(h.ActiveAlerts, func(a api.Alert) string { return a.Text })
 		},
-	}
+	})
 }
 
 func interfaces(all []api.Interface) []string {
@@ -206,41 +185,11 @@ func invites(ctx context.Context, r *conn.Remote) (all []api.Invite, err error) 
 }
 
 func inviteNoun() show.Noun[api.Invite] {
-	return show.Noun[api.Invite]{
-		Name: func(i api.Invite) string { return i.ID },
-		Columns: []show.Column[api.Invite]{
-			show.Col("id", func(i api.Invite) any { return i.ID }),
-			show.Detail("code", func(i api.Invite) any { return i.Code }),
-			show.Col("host", func(i api.Invite) any { return i.Host }),
-			show.Col("labels", func(i api.Invite) any { return i.Labels }),
-			show.Col("created_by", func(i api.Invite) any { return i.CreatedBy }),
-			show.Wide("created_at", func(i api.Invite) any { return i.CreatedAt }),
-			show.Col("expires_at", func(i api.Invite) any { return i.ExpiresAt }),
-			show.Col("used_by", func(i api.Invite) any { return i.UsedBy }),
-			show.Wide("wrong", func(i api.Invite) any { return i.Wrong }),
-		},
-	}
+	return show.NounOf[api.Invite]("id", "id code++ host labels created_by created_at+ expires_at used_by wrong+", nil)
 }
 
 func enrolmentNoun() show.Noun[api.Enrolment] {
-	return show.Noun[api.Enrolment]{
-		Name: func(e api.Enrolment) string { return e.ID },
-		Columns: []show.Column[api.Enrolment]{
-			show.Col("id", func(e api.Enrolment) any { return e.ID }),
-			show.Col("host", func(e api.Enrolment) any { return e.Host }),
-			show.Col("words", func(e api.Enrolment) any { return e.Words }),
-			show.Col("state", func(e api.Enrolment) any { return e.State }),
-			show.Col("created_at", func(e api.Enrolment) any { return e.CreatedAt }),
-			show.Col("labels", func(e api.Enrolment) any { return e.Labels }),
-			show.Wide("hostname", func(e api.Enrolment) any { return e.Hostname }),
-			show.Wide("arch", func(e api.Enrolment) any { return e.Arch }),
-			show.Wide("version", func(e api.Enrolment) any { return e.Version }),
-			show.Wide("key", func(e api.Enrolment) any { return e.Key }),
-			show.Wide("decided_at", func(e api.Enrolment) any { return e.DecidedAt }),
-			show.Wide("decided_by", func(e api.Enrolment) any { return e.DecidedBy }),
-			show.Wide("reason", func(e api.Enrolment) any { return e.Reason }),
-		},
-	}
+	return show.NounOf[api.Enrolment]("id", "id host words state created_at labels hostname+ arch+ version+ key+ decided_at+ decided_by+ reason+", nil)
 }
 
 func (a *commands) hostPendingCommand() *cobra.Command {

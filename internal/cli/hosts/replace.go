@@ -82,17 +82,5 @@ func (a *commands) tellReplaced(r api.Replacement) {
 }
 
 func replacementNoun() show.Noun[api.Replacement] {
-	return show.Noun[api.Replacement]{
-		Name: func(r api.Replacement) string { return r.Host },
-		Columns: []show.Column[api.Replacement]{
-			show.Col("host", func(r api.Replacement) any { return r.Host }),
-			show.Col("code", func(r api.Replacement) any { return r.Code }),
-			show.Col("labels", func(r api.Replacement) any { return r.Labels }),
-			show.Col("expires_at", func(r api.Replacement) any { return r.ExpiresAt }),
-			show.Col("unsent", func(r api.Replacement) any { return r.Unsent }),
-			show.Col("unknown", func(r api.Replacement) any { return r.Unknown }),
-			show.Col("unapproved", func(r api.Replacement) any { return r.Unapproved }),
-			show.Col("containers", func(r api.Replacement) any { return r.Containers }),
-		},
-	}
+	return show.NounOf[api.Replacement]("host", "host code labels expires_at unsent unknown unapproved containers", nil)
 }

@@ -16,23 +16,12 @@ import (
 )
 
 func statusNoun() show.Noun[api.Status] {
-	return show.Noun[api.Status]{
-		Name: func(s api.Status) string { return s.Fleet },
-		Columns: []show.Column[api.Status]{
-			show.Col("fleet", func(s api.Status) any { return s.Fleet }),
-			show.Col("recovery", func(s api.Status) any { return s.Recovery }),
-			show.Col("recovered", func(s api.Status) any { return recovered(s.Recovered) }),
-			show.Col("hosts", func(s api.Status) any { return counts(s.Hosts) }),
-			show.Col("pending", func(s api.Status) any { return s.Pending }),
-			show.Col("containers", func(s api.Status) any { return counts(s.Containers) }),
-			show.Col("actions", func(s api.Status) any { return counts(inWords(s.Actions)) }),
-			show.Col("ring", func(s api.Status) any { return s.Ring }),
-			show.Col("term", func(s api.Status) any { return s.Term }),
-			show.Col("version", func(s api.Status) any { return s.Version }),
-			show.Col("brokers", func(s api.Status) any { return s.Brokers }),
-			show.Col("id", func(s api.Status) any { return s.FleetID }),
-		},
-	}
+	return show.NounOf("fleet", "fleet recovery recovered hosts pending containers actions ring term version brokers id:fleet_id", show.Cells[api.Status]{
+		"recovered":  func(s api.Status) any { return recovered(s.Recovered) },
+		"hosts":      func(s api.Status) any { return counts(s.Hosts) },
+		"containers": func(s api.Status) any { return counts(s.Containers) },
+		"actions":    func(s api.Status) any { return counts(inWords(s.Actions)) },
+	})
 }
 
 // recovered writes how far a recovery is.

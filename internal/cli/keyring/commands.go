@@ -29,16 +29,7 @@ type keyView struct {
 }
 
 func keyNoun() show.Noun[keyView] {
-	return show.Noun[keyView]{
-		Name: func(k keyView) string { return k.Name },
-		Columns: []show.Column[keyView]{
-			show.Col("name", func(k keyView) any { return k.Name }),
-			show.Col("key", func(k keyView) any { return k.Key }),
-			show.Col("kept", func(k keyView) any { return k.Kept }),
-			show.Col("people", func(k keyView) any { return k.People }),
-			show.Wide("path", func(k keyView) any { return k.Path }),
-		},
-	}
+	return show.NounOf[keyView]("name", "name key kept people path+", nil)
 }
 
 func (a *Store) keyCommand() *cobra.Command {

@@ -339,17 +339,7 @@ type policyView struct {
 }
 
 func policyNoun() show.Noun[policyView] {
-	return show.Noun[policyView]{
-		Name: func(p policyView) string { return p.Host },
-		Columns: []show.Column[policyView]{
-			show.Col("host", func(p policyView) any { return p.Host }),
-			show.Col("source", func(p policyView) any { return p.Source }),
-			show.Col("number", func(p policyView) any { return p.Number }),
-			show.Col("bypass", func(p policyView) any { return p.Bypass }),
-			show.Col("digest", func(p policyView) any { return p.Digest }),
-			show.Col("broken", func(p policyView) any { return p.Broken }),
-		},
-	}
+	return show.NounOf[policyView]("host", "host source number bypass digest broken", nil)
 }
 
 func (a *commands) policyShowCommand() *cobra.Command {

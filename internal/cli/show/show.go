@@ -2,10 +2,12 @@ package show
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"text/template"
@@ -23,8 +25,8 @@ type level int
 
 const (
 	inTable level = iota // always
-	inWide               // -o wide, -o csv and show
-	inShow               // show and -o csv of one object
+	inWide               // +: -o wide, -o csv and show
+	inShow               // ++: show and -o csv of one object
 )
 
 // Column is one column of a noun. Its name is stable: scripts read it. A cell
@@ -35,19 +37,41 @@ type Column[T any] struct {
 	cell func(T) any
 }
 
-// Col returns a column that is always there.
-func Col[T any](name string, cell func(T) any) Column[T] { return Column[T]{name, inTable, cell} }
-
-// Wide returns a column of -o wide, -o csv and a show.
-func Wide[T any](name string, cell func(T) any) Column[T] { return Column[T]{name, inWide, cell} }
-
-// Detail returns a column of a show, and of -o csv of one thing.
-func Detail[T any](name string, cell func(T) any) Column[T] { return Column[T]{name, inShow, cell} }
-
 // Noun is how things of one type are printed.
 type Noun[T any] struct {
 	Columns []Column[T]
 	Name    func(T) string // for -o name, and to tell things apart
+}
+
+// Cells are what stands in columns that are no member of a thing, by their names.
+type Cells[T any] map[string]func(T) any
+
+// NounOf returns the noun of things that are printed as JSON, too. name is the member
+// that names a thing. columns are in order, with spaces between: each is the JSON
+// member of its name, or another one behind a colon, unless cells has it. One with a
+// + is left out of narrow tables, one with ++ is there where one thing is shown.
+func NounOf[T any](name, columns string, cells Cells[T]) Noun[T] {
+	n := Noun[T]{Name: func(it T) string { return fmt.Sprint(member[T](name)(it)) }}
+	for word := range strings.FieldsSeq(columns) {
+		plain := strings.TrimRight(word, "+")
+		column, from, _ := strings.Cut(plain, ":")
+		cell, ok := cells[column]
+		if !ok {
+			cell = member[T](cmp.Or(from, column))
+		}
+		n.Columns = append(n.Columns, Column[T]{column, level(len(word) - len(plain)), cell})
+	}
+	return n
+}
+
+// member returns what reads a JSON member of a thing.
+func member[T any](name string) func(T) any {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[T]()) {
+		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name {
+			return func(it T) any { return reflect.ValueOf(it).FieldByIndex(f.Index).Interface() }
+		}
+	}
+	panic(fmt.Sprintf("%s has no member %q", reflect.TypeFor[T](), name)) // a constant of ours
 }
 
 // Format is the value of -o.
@@ -204,6 +228,17 @@ func cell(a *term.UI, v any, machine bool) string {
 		return term.Printable(v.People)
 	case []string:
 		return term.Printable(strings.Join(v, ","))
+	case map[string]any:
+		if len(v) == 0 {
+			return ""
+		}
+		b, err := Encode(v, false)
+		if err != nil {
+			return term.Printable(err.Error())
+		}
+		return term.Printable(string(b[:len(b)-1]))
+	case []byte:
+		return term.Printable(string(v))
 	case Sentences:
 		if machine {
 			return term.Printable(strings.Join(v, "; "))
