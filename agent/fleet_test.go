@@ -13,10 +13,8 @@ import (
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/agent/uplink"
 	"github.com/hostler-io/hostler/coordinator"
-	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/core"
-	"github.com/hostler-io/hostler/coordinator/members"
 	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/internal/blob"
@@ -27,10 +25,10 @@ import (
 // fleetTrust is what the coordinator knows: one ring and one host. The rest of
 // its interface is never asked for.
 type fleetTrust struct {
-	coordinator.Trust
-	coordinator.RingStore
-	members.HostKeys
-	access.Keys
+	core.Keys
+	core.RingStore
+	core.HostKeys
+	core.ViewerKeys
 	*ring
 }
 
@@ -174,7 +172,7 @@ func withFleet(t *testing.T, test func(t *testing.T, w *world, f *fleetOf)) {
 		f.start = func() {
 			coord, err := coordinator.New(t.Context(), coordinator.Config{
 				Store: store, Fleet: fleet, FleetName: fleetName, Signer: coordinatorKey, Trust: fleetTrust{ring: w.ring}, Rings: fleetTrust{ring: w.ring}, HostKeys: fleetTrust{ring: w.ring}, Viewers: fleetTrust{ring: w.ring},
-				Authority: struct{ coordinator.Authority }{}, Broker: b, OutputDir: output, PayloadDir: f.dir,
+				Authority: struct{ core.Authority }{}, Broker: b, OutputDir: output, PayloadDir: f.dir,
 				Now: time.Now, Boot: func() int64 { return time.Since(w.begun).Milliseconds() }, Rand: rand.Reader,
 				Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 			})

@@ -28,80 +28,18 @@ import (
 	"github.com/hostler-io/hostler/protocol/audit"
 )
 
-// Broker carries messages. Delivery is proven by receipts alone, so an error
-// only means that trying again later is as good.
-type Broker interface {
-	// Publish hands a message over and returns without waiting for receivers.
-	// It is safe for concurrent use.
-	Publish(topic string, payload []byte, retained bool) error
-	// Disconnect ends at once the connections of the holder of a certificate,
-	// and of everybody whose certificate was revoked.
-	Disconnect(name protocol.SAN)
-}
-
-// Trust knows the keys: those of the ring in force, of the hosts that this
-// coordinator approved, and what was revoked. It is safe for concurrent use.
-type Trust interface {
-	protocol.Keyring
-	// Ring returns the number of the ring in force, and Revoked that of the
-	// revocation list.
-	Ring() uint64
-	Revoked() uint64
-	// RingInForce returns number and digest of the newest ring.
-	RingInForce() (number uint64, digest protocol.Digest)
-	// Members returns the keys of the ring in force, by key.
-	Members() []protocol.Member
-	// Own returns the coordinator's own OpenPGP certificate and the digest of
-	// its primary key.
-	Own() (certificate []byte, primary protocol.Digest)
-	// Former also knows the coordinators of earlier rings.
-	Former() protocol.Keyring
-}
-
-// RingStore keeps the chain of rings. It is safe for concurrent use.
-type RingStore interface {
-	// Rings returns rings from a number on, or the newest for 0, as many as are
-	// served at once. Roster returns the signed list of hosts.
-	Rings(from uint64) []byte
-	Roster() ([]byte, error)
-	// TakeRings makes newer rings durable and puts them into force. It reports
-	// false when there are none that are newer. Rings that do not follow the one
-	// in force, or that too few have signed, are an error that changes nothing.
-	TakeRings(rings []byte) (newer bool, err error)
-}
-
-// allKeys are the keys and the rings, as [members.Keys].
-type allKeys struct {
-	Trust
-	RingStore
-}
-
-// Authority issues TLS certificates. It is safe for concurrent use.
-type Authority interface {
-	// CA returns the certificate of the fleet's authority, DER.
-	CA() []byte
-	// IssueHost signs the request of a host; both are DER. Nothing of the
-	// request but its key is used.
-	IssueHost(id protocol.HostID, csr []byte) (certificate []byte, err error)
-	// Current reports whether a certificate is of this authority and has most
-	// of its life before it.
-	Current(certificate []byte) bool
-	// IssueViewer makes a key and a certificate, PEM, that may read all topics.
-	IssueViewer(name string) (certificate, key []byte, serial string, err error)
-}
-
 // Config is what a Coordinator is made of.
 type Config struct {
 	Store     core.Store
 	Fleet     protocol.FleetID
 	FleetName protocol.FleetName
 	Signer    protocol.Signer
-	Trust     Trust
-	Rings     RingStore
-	HostKeys  members.HostKeys
-	Viewers   access.Keys
-	Authority Authority
-	Broker    Broker
+	Trust     core.Keys
+	Rings     core.RingStore
+	HostKeys  core.HostKeys
+	Viewers   core.ViewerKeys
+	Authority core.Authority
+	Broker    core.Broker
 	// OutputDir is where output of commands is kept, one directory per action.
 	OutputDir string
 	// OutputTotal is how much of it is kept of actions that have ended, in bytes
@@ -214,9 +152,9 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c := &Coordinator{cfg: cfg, log: cfg.Log, removed: make(chan struct{})}
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	c.base = &core.Base{
-		Fleet: cfg.Fleet, FleetName: cfg.FleetName, Store: cfg.Store, Now: cfg.Now, Boot: cfg.Boot, Rand: cfg.Rand, Log: cfg.Log, Ctx: c.ctx,
+		Fleet: cfg.Fleet, FleetName: cfg.FleetName, Store: cfg.Store, Keys: cfg.Trust, Broker: cfg.Broker, Now: cfg.Now, Boot: cfg.Boot, Rand: cfg.Rand, Log: cfg.Log, Ctx: c.ctx,
 	}
-	c.access = access.New(c.base, cfg.Authority, cfg.Viewers, cfg.Broker)
+	c.access = access.New(c.base, cfg.Authority, cfg.Viewers)
 	var counter uint64
 	err := core.Update(ctx, cfg.Store, failpoint.TermCounted, func(tx core.Tx) error {
 		v, err := tx.Values.Get(core.TermValue)
@@ -241,7 +179,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		return nil, fmt.Errorf("count this start: %w", err)
 	}
 	term := protocol.Term{Ring: cfg.Trust.Ring(), Counter: counter}
-	c.wire = wire.New(c.base, cfg.Signer, cfg.Trust, cfg.Broker, term)
+	c.wire = wire.New(c.base, cfg.Signer, term)
 	c.hosts = hostlink.New(c.base, c.wire)
 	if c.relay, err = relay.New(c.base, relay.Config{
 		Wire: c.wire, Receipts: c.hosts, Action: func(ctx context.Context, id protocol.ActionID) (core.Action, error) { return c.actions.Get(ctx, id) }, Start: c.workers.Start,
@@ -249,24 +187,24 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	}); err != nil {
 		return nil, err
 	}
-	c.recovery = recovery.New(c.base, cfg.Trust, cfg.Signer.Key(), term)
+	c.recovery = recovery.New(c.base, cfg.Signer.Key(), term)
 	c.journal = journal.New(c.base, journal.Config{
-		Signer: cfg.Signer, Ring: cfg.Trust.Ring, Term: term, Outputs: c.relay.Output, Recovering: c.recovery.IsRecovering, Sealed: c.hosts.Sealed,
+		Signer: cfg.Signer, Term: term, Outputs: c.relay.Output, Recovering: c.recovery.IsRecovering, Sealed: c.hosts.Sealed,
 		Records: cfg.AuditRecords, ActionAge: cfg.ActionAge, Actions: cfg.Actions,
 	})
 	c.base.OnWritten(c.journal.Written)
-	c.approvals = actions.NewApprovals(c.base, cfg.Trust)
-	c.rules = policies.New(c.base, cfg.Trust, cfg.Policies)
+	c.approvals = actions.NewApprovals(c.base)
+	c.rules = policies.New(c.base, cfg.Policies)
 	c.actions = actions.New(c.base, actions.Config{
-		Keys: cfg.Trust, Approvals: c.approvals, Dispatch: c.hosts, Payloads: c.relay.Payloads, Policies: c.rules, Forgotten: c.journal.Forgotten,
+		Approvals: c.approvals, Dispatch: c.hosts, Payloads: c.relay.Payloads, Policies: c.rules, Forgotten: c.journal.Forgotten,
 	})
 	c.explain = explain.New(c.base, c.hosts, c.approvals)
 	c.members = members.New(c.base, members.Config{
-		Keys: allKeys{cfg.Trust, cfg.Rings}, HostKeys: cfg.HostKeys, Authority: cfg.Authority, Broker: cfg.Broker, Links: c.hosts, Others: othersOf{c},
+		Rings: cfg.Rings.Rings, HostKeys: cfg.HostKeys, Authority: cfg.Authority, Links: c.hosts, Others: othersOf{c},
 		Addresses: cfg.Addresses, BrokerAddresses: cfg.BrokerAddresses,
 	})
 	c.hosts.Join(hostlink.Config{
-		Keys: cfg.Trust, Standing: c.members, Output: c.relay.Output, Evidence: c.recovery, Questions: c.recovery,
+		Standing: c.members, Output: c.relay.Output, Evidence: c.recovery, Questions: c.recovery,
 		Approvals: c.approvals, Policies: c.rules, Acked: c.relay.Terminals.Acked, Input: c.relay.Input.Credit,
 		Told: c.explain.Heard, NewestSeal: c.journal.NewestSeal, Start: c.workers.Start,
 	})
@@ -285,22 +223,12 @@ func (c *Coordinator) loadHosts(ctx context.Context) error {
 		if err := c.recovery.Load(tx); err != nil {
 			return fmt.Errorf("the newest recovery: %w", err)
 		}
-		after := protocol.HostID("")
-		for {
-			hosts, err := tx.Hosts.List(after, core.PageSize)
-			if err != nil || len(hosts) == 0 {
+		return core.EachHost(tx, func(h core.Host) error {
+			if err := c.members.LoadHost(h); err != nil {
 				return err
 			}
-			for _, h := range hosts {
-				if err := c.members.LoadHost(h); err != nil {
-					return err
-				}
-				if err := c.recovery.LoadHost(tx, h); err != nil {
-					return err
-				}
-				after = h.ID
-			}
-		}
+			return c.recovery.LoadHost(tx, h)
+		})
 	})
 }
 

@@ -110,7 +110,7 @@ type desk struct {
 	stop  func()
 }
 
-// TakeRings implements [coordinator.Trust]: here rings change by other means.
+// TakeRings implements [core.Keys]: here rings change by other means.
 func (*desk) TakeRings([]byte) (bool, error) { return false, errors.New("no rings are taken") }
 
 func must[T any](t testing.TB) func(T, error) T {
@@ -201,7 +201,7 @@ func (d *desk) Revoked() uint64         { return d.RevokedNumber() }
 func (d *desk) Roster() ([]byte, error) { return d.Keys.Roster(1)[0].Seal(d.key) }
 func (d *desk) SetViewer(_, _ string)   {}
 
-// Former implements [coordinator.Trust].
+// Former implements [core.Keys].
 func (d *desk) Former() protocol.Keyring { return d.Past() }
 
 func (d *desk) Rings(from uint64) []byte {

@@ -257,7 +257,7 @@ func (s *site) asAgent(path string) {
 // it has.
 func (s *site) untilOnline() {
 	s.t.Helper()
-	changed, done := s.fleet.Coordinator().Members().HostChanged("edge-01")
+	changed, done := s.fleet.Coordinator().Journal().EventsChanged()
 	defer func() { done() }()
 	for {
 		h := must[members.HostView](s.t)(s.fleet.Coordinator().Members().Host(s.t.Context(), "edge-01"))
@@ -270,7 +270,7 @@ func (s *site) untilOnline() {
 			s.t.Fatal("edge-01 does not come online")
 		}
 		done()
-		changed, done = s.fleet.Coordinator().Members().HostChanged("edge-01")
+		changed, done = s.fleet.Coordinator().Journal().EventsChanged()
 	}
 }
 

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"encoding/base32"
 	"encoding/hex"
@@ -37,10 +38,7 @@ func (r *Room) CreateToken(ctx context.Context, by core.Actor, name string, role
 		return "", core.Token{}, err
 	}
 	err = r.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
-		if err := tx.Access.PutToken(t); err != nil {
-			return err
-		}
-		return r.base.Audit(tx, by, "token.create", t.ID, map[string]any{"name": name, "role": role})
+		return cmp.Or(tx.Access.PutToken(t), r.base.Audit(tx, by, "token.create", t.ID, map[string]any{"name": name, "role": role}))
 	})
 	return secret, t, err
 }
@@ -130,15 +128,11 @@ func (r *Room) token(ctx context.Context, secret string) (t core.Token, err erro
 }
 
 // Tokens returns all tokens, without secrets.
-func (r *Room) Tokens(ctx context.Context, by core.Actor) (all []core.Token, err error) {
+func (r *Room) Tokens(ctx context.Context, by core.Actor) ([]core.Token, error) {
 	if err := by.May(core.RoleAdmin, "list tokens"); err != nil {
 		return nil, err
 	}
-	err = r.base.View(ctx, func(tx core.Tx) error {
-		all, err = tx.Access.Tokens()
-		return err
-	})
-	return all, err
+	return core.Read(ctx, r.base, func(tx core.Tx) ([]core.Token, error) { return tx.Access.Tokens() })
 }
 
 // RevokeToken ends a token, and what is served by it.
@@ -155,10 +149,7 @@ func (r *Room) RevokeToken(ctx context.Context, by core.Actor, id string) error 
 			return nil
 		}
 		t.RevokedMS = r.base.NowMS()
-		if err := tx.Access.PutToken(t); err != nil {
-			return err
-		}
-		return r.base.Audit(tx, by, "token.revoke", id, nil)
+		return cmp.Or(tx.Access.PutToken(t), r.base.Audit(tx, by, "token.revoke", id, nil))
 	})
 	if err == nil {
 		r.bearers.revoked(id)
@@ -197,10 +188,7 @@ func (r *Room) CreateViewer(ctx context.Context, by core.Actor, name string) (Vi
 		if _, err := tx.Hosts.Get(protocol.HostID(name)); err == nil {
 			return fmt.Errorf("%w: a host is named %s; a viewer of that name would confuse people", core.ErrConflict, name)
 		}
-		if err := tx.Access.PutViewer(v); err != nil {
-			return err
-		}
-		return r.base.Audit(tx, by, "viewer.create", name, map[string]any{"serial": serial})
+		return cmp.Or(tx.Access.PutViewer(v), r.base.Audit(tx, by, "viewer.create", name, map[string]any{"serial": serial}))
 	})
 	if err != nil {
 		return ViewerPass{}, err
@@ -221,15 +209,11 @@ func (r *Room) setViewer(v core.Viewer) {
 }
 
 // Viewers returns all viewers.
-func (r *Room) Viewers(ctx context.Context, by core.Actor) (all []core.Viewer, err error) {
+func (r *Room) Viewers(ctx context.Context, by core.Actor) ([]core.Viewer, error) {
 	if err := by.May(core.RoleAdmin, "list viewers"); err != nil {
 		return nil, err
 	}
-	err = r.base.View(ctx, func(tx core.Tx) error {
-		all, err = tx.Access.Viewers()
-		return err
-	})
-	return all, err
+	return core.Read(ctx, r.base, func(tx core.Tx) ([]core.Viewer, error) { return tx.Access.Viewers() })
 }
 
 // RevokeViewer ends a viewer's certificate and cuts its connections.
@@ -246,15 +230,12 @@ func (r *Room) RevokeViewer(ctx context.Context, by core.Actor, name string) err
 			return nil
 		}
 		v.RevokedMS = r.base.NowMS()
-		if err := tx.Access.PutViewer(v); err != nil {
-			return err
-		}
-		return r.base.Audit(tx, by, "viewer.revoke", name, map[string]any{"serial": v.Serial})
+		return cmp.Or(tx.Access.PutViewer(v), r.base.Audit(tx, by, "viewer.revoke", name, map[string]any{"serial": v.Serial}))
 	})
 	if err != nil {
 		return err
 	}
 	r.setViewer(v)
-	r.broker.Disconnect(protocol.SAN{Kind: protocol.SANViewer, ID: v.Name})
+	r.base.Broker.Disconnect(protocol.SAN{Kind: protocol.SANViewer, ID: v.Name})
 	return nil
 }

@@ -2,46 +2,19 @@
 // and what goes on by them, and the certificates of those who only read topics.
 package access
 
-import (
-	"github.com/hostler-io/hostler/coordinator/core"
-	"github.com/hostler-io/hostler/protocol"
-)
-
-// Authority issues certificates of viewers. It is safe for concurrent use.
-type Authority interface {
-	// CA returns the certificate of the fleet's authority, DER.
-	CA() []byte
-	// IssueViewer makes a key and a certificate, PEM, that may read all topics.
-	IssueViewer(name string) (certificate, key []byte, serial string, err error)
-}
-
-// Keys knows which certificates of viewers count. It is safe for concurrent use.
-type Keys interface {
-	// SetViewer makes the certificate of that serial number the only one of a
-	// viewer; with an empty one the viewer has none. It is called for every
-	// viewer at the start.
-	SetViewer(name, serial string)
-}
-
-// Broker cuts connections.
-type Broker interface {
-	// Disconnect ends at once the connections of the holder of a certificate,
-	// and of everybody whose certificate was revoked.
-	Disconnect(name protocol.SAN)
-}
+import "github.com/hostler-io/hostler/coordinator/core"
 
 // Room gives access to people and tools. All methods are safe for concurrent use.
 type Room struct {
 	base      *core.Base
-	authority Authority
-	keys      Keys
-	broker    Broker
+	authority core.Authority
+	keys      core.ViewerKeys
 	bearers   bearers
 }
 
 // New returns a room without anybody in it.
-func New(base *core.Base, authority Authority, keys Keys, broker Broker) *Room {
-	return &Room{base: base, authority: authority, keys: keys, broker: broker}
+func New(base *core.Base, authority core.Authority, keys core.ViewerKeys) *Room {
+	return &Room{base: base, authority: authority, keys: keys}
 }
 
 // Load tells the keys which certificates of viewers count. It is called at the start.

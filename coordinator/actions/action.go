@@ -128,11 +128,7 @@ func (r *Room) misnamed(ctx context.Context, id protocol.HostID, spec *protocol.
 	if info, _ := protocol.KindOf(spec.Kind); spec.Name == "" || spec.Target.IsZero() || info.Creates {
 		return nil, nil
 	}
-	var h core.Host
-	err = r.base.View(ctx, func(tx core.Tx) (err error) {
-		h, err = tx.Hosts.Get(id)
-		return err
-	})
+	h, err := core.Read(ctx, r.base, func(tx core.Tx) (core.Host, error) { return tx.Hosts.Get(id) })
 	if err != nil {
 		if errors.Is(err, core.ErrNotFound) {
 			return nil, nil // which is said of the host
@@ -249,10 +245,7 @@ func (r *Room) insert(tx core.Tx, a core.Action, by core.Actor) error {
 		return err
 	}
 	record := audit.Record{Verb: "action.request", Host: a.Host, Object: a.ID.String(), Digest: a.Digest, Detail: requestDetail(a)}
-	if err := r.base.Record(tx, by, record); err != nil {
-		return err
-	}
-	return r.base.ActionEvent(tx, a, protocol.StateNone)
+	return cmp.Or(r.base.Record(tx, by, record), r.base.ActionEvent(tx, a, protocol.StateNone))
 }
 
 // Action returns an action.
@@ -279,11 +272,7 @@ func (r *Room) Resolve(ctx context.Context, prefix string) (protocol.ActionID, e
 	} else if len(prefix) < 4 || strings.Trim(prefix, "0123456789abcdef-") != "" {
 		return protocol.ActionID{}, fmt.Errorf("%w: %.40q is not an action id: give at least its first 4 characters", core.ErrBadReference, prefix)
 	}
-	var ids []protocol.ActionID
-	err := r.base.View(ctx, func(tx core.Tx) (err error) {
-		ids, err = tx.Actions.Find(prefix, candidates+1)
-		return err
-	})
+	ids, err := core.Read(ctx, r.base, func(tx core.Tx) ([]protocol.ActionID, error) { return tx.Actions.Find(prefix, candidates+1) })
 	switch {
 	case err != nil:
 		return protocol.ActionID{}, err
@@ -303,12 +292,8 @@ func (r *Room) Resolve(ctx context.Context, prefix string) (protocol.ActionID, e
 }
 
 // Actions returns actions, the newest first.
-func (r *Room) List(ctx context.Context, f core.ActionFilter) (all []core.Action, err error) {
-	err = r.base.View(ctx, func(tx core.Tx) error {
-		all, err = tx.Actions.List(f)
-		return err
-	})
-	return all, err
+func (r *Room) List(ctx context.Context, f core.ActionFilter) ([]core.Action, error) {
+	return core.Read(ctx, r.base, func(tx core.Tx) ([]core.Action, error) { return tx.Actions.List(f) })
 }
 
 // NewActionID makes an id, for whoever wants to follow an action before it is
@@ -359,10 +344,7 @@ func (f *Following) Wait(ctx context.Context, a core.Action, d time.Duration) (c
 // Cancel ends an action. One that was never numbered ends at once; of any
 // other the host decides, and the answer is the action as it stands.
 func (r *Room) Cancel(ctx context.Context, by core.Actor, id protocol.ActionID) (core.Action, error) {
-	if err := by.May(core.RoleOperator, "cancel actions"); err != nil {
-		return core.Action{}, err
-	}
-	if err := r.base.MayDecide(); err != nil {
+	if err := r.base.Allow(by, core.RoleOperator, "cancel actions"); err != nil {
 		return core.Action{}, err
 	}
 	var a core.Action

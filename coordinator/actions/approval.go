@@ -63,10 +63,7 @@ const approveStep = 50
 // cannot be used for is told, and keeps the others from nothing. list is all
 // that was signed for, in its order. The same approval again changes nothing.
 func (r *Room) Approve(ctx context.Context, by core.Actor, signed []byte, list []protocol.Target) ([]Given, error) {
-	if err := by.May(core.RoleApprover, "approve actions"); err != nil {
-		return nil, err
-	}
-	if err := r.base.MayDecide(); err != nil {
+	if err := r.base.Allow(by, core.RoleApprover, "approve actions"); err != nil {
 		return nil, err
 	}
 	doc, g, err := r.openApproval(by, signed)
@@ -96,10 +93,10 @@ func (r *Room) openApproval(by core.Actor, signed []byte) (protocol.Approval, co
 	refuse := func(kind error, format string, args ...any) (protocol.Approval, core.Approval, error) {
 		return protocol.Approval{}, core.Approval{}, fmt.Errorf("%w: the approval: %w", kind, fmt.Errorf(format, args...))
 	}
-	doc, who, err := protocol.OpenApproval(signed, protocol.Expect{Fleet: r.base.Fleet, FleetName: r.base.FleetName, Keys: r.cfg.Keys})
+	doc, who, err := protocol.OpenApproval(signed, protocol.Expect{Fleet: r.base.Fleet, FleetName: r.base.FleetName, Keys: r.base.Keys})
 	switch {
 	case errors.Is(err, protocol.ErrUnknownKey) || errors.Is(err, protocol.ErrRole):
-		return refuse(core.ErrDenied, "%w: ring %d has no approver with it; an owner lets one in: hostler fleet ring add-approver", err, r.cfg.Keys.Ring())
+		return refuse(core.ErrDenied, "%w: ring %d has no approver with it; an owner lets one in: hostler fleet ring add-approver", err, r.base.Keys.Ring())
 	case errors.Is(err, protocol.ErrRevokedKey), errors.Is(err, protocol.ErrSignature), errors.Is(err, protocol.ErrFleet):
 		return refuse(core.ErrDenied, "%w", err)
 	case err != nil:
@@ -108,8 +105,8 @@ func (r *Room) openApproval(by core.Actor, signed []byte) (protocol.Approval, co
 	now := r.base.LifeMS()
 	early := core.SignedToday(doc.IssuedMS, now)
 	switch {
-	case doc.Ring > r.cfg.Keys.Ring():
-		return refuse(core.ErrConflict, "it is of ring %d, ring %d is in force here; first: hostler fleet ring publish", doc.Ring, r.cfg.Keys.Ring())
+	case doc.Ring > r.base.Keys.Ring():
+		return refuse(core.ErrConflict, "it is of ring %d, ring %d is in force here; first: hostler fleet ring publish", doc.Ring, r.base.Keys.Ring())
 	case early != nil:
 		return refuse(core.ErrInvalid, "%w", early)
 	case doc.ExpiresMS <= now:
@@ -271,10 +268,7 @@ const maxDenial = 1000
 // Denying it again is nothing, and the first reason stays; any other state is
 // [core.ErrConflict].
 func (r *Room) Deny(ctx context.Context, by core.Actor, id protocol.ActionID, reason string) (core.Action, error) {
-	if err := by.May(core.RoleApprover, "deny actions"); err != nil {
-		return core.Action{}, err
-	}
-	if err := r.base.MayDecide(); err != nil {
+	if err := r.base.Allow(by, core.RoleApprover, "deny actions"); err != nil {
 		return core.Action{}, err
 	}
 	var a core.Action
@@ -312,10 +306,7 @@ func (r *Room) Deny(ctx context.Context, by core.Actor, id protocol.ActionID, re
 // has the approvals that it needs, and whether its order can be sent. It may be
 // called at any time, and changes nothing that would not change by itself.
 func (r *Room) Nudge(ctx context.Context, by core.Actor, id protocol.ActionID) (core.Action, error) {
-	if err := by.May(core.RoleOperator, "nudge actions"); err != nil {
-		return core.Action{}, err
-	}
-	if err := r.base.MayDecide(); err != nil {
+	if err := r.base.Allow(by, core.RoleOperator, "nudge actions"); err != nil {
 		return core.Action{}, err
 	}
 	a, err := r.Get(ctx, id)

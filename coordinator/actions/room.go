@@ -43,7 +43,6 @@ type Policies interface {
 
 // Config is what a Room is made of. All of it is needed.
 type Config struct {
-	Keys      Keys
 	Approvals *Approvals
 	Dispatch  Dispatch
 	Payloads  Payloads

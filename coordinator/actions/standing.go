@@ -10,23 +10,12 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// Keys knows whose word counts. It is safe for concurrent use.
-type Keys interface {
-	protocol.Keyring
-	// Ring returns the number of the ring in force, and Members its keys, by key.
-	Ring() uint64
-	Members() []protocol.Member
-}
-
 // Approvals judges what was approved, by the ring in force and the clock of what ends by
 // itself. All methods are safe for concurrent use.
-type Approvals struct {
-	base *core.Base
-	keys Keys
-}
+type Approvals struct{ base *core.Base }
 
-// NewApprovals judges by these keys.
-func NewApprovals(base *core.Base, keys Keys) *Approvals { return &Approvals{base: base, keys: keys} }
+// NewApprovals judges by the keys of the base.
+func NewApprovals(base *core.Base) *Approvals { return &Approvals{base: base} }
 
 // counting returns the approvals of an action that count at a time: those of
 // keys that are still in the ring, within their dates. One from a clock that is
@@ -40,7 +29,7 @@ func (p *Approvals) counting(a *core.Action, lifeMS int64) []core.Approval {
 // isApprover reports whether the ring in force has the key of an approval as
 // that of its person.
 func (p *Approvals) isApprover(g core.Approval) bool {
-	who, ok := p.keys.Principal(g.Key)
+	who, ok := p.base.Keys.Principal(g.Key)
 	return ok && !who.Revoked && who.Can(protocol.RolePerson) && who.Person == g.Person
 }
 
@@ -149,7 +138,7 @@ func (p *Approvals) WhoMayApprove(a core.Action) string {
 // those given, sorted.
 func (p *Approvals) approvers(n core.Need, given []string) []string {
 	var may []string
-	for _, m := range p.keys.Members() {
+	for _, m := range p.base.Keys.Members() {
 		if !m.Revoked && slices.Contains(m.Roles, protocol.RolePerson) && n.Counts(m.Person) && !slices.Contains(given, m.Person) {
 			may = append(may, m.Person)
 		}

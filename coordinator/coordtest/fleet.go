@@ -316,7 +316,7 @@ type wire struct{ f *Fleet }
 // maxPublished bounds what a long test remembers.
 const maxPublished = 10_000
 
-// Publish implements [coordinator.Broker].
+// Publish implements [core.Broker].
 func (w wire) Publish(topic string, payload []byte, retained bool) error {
 	t, err := protocol.ParseTopic(topic)
 	if err != nil {
@@ -336,7 +336,7 @@ func (w wire) Publish(topic string, payload []byte, retained bool) error {
 	return nil
 }
 
-// Disconnect implements [coordinator.Broker].
+// Disconnect implements [core.Broker].
 func (w wire) Disconnect(name protocol.SAN) {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()

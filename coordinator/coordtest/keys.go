@@ -111,7 +111,7 @@ func (t *Trust) Principal(k protocol.KeyID) (protocol.Principal, bool) {
 	return p, ok
 }
 
-// Ring implements [coordinator.Trust].
+// Ring implements [core.Keys].
 func (t *Trust) Ring() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,24 +132,24 @@ func (t *Trust) WasCoordinator(ring uint64, k protocol.KeyID) bool {
 	return ring <= t.Ring() && k == t.self.Key()
 }
 
-// Former implements [coordinator.Trust]: there is one coordinator.
+// Former implements [core.Keys]: there is one coordinator.
 func (t *Trust) Former() protocol.Keyring { return t }
 
-// Revoked implements [coordinator.Trust].
+// Revoked implements [core.Keys].
 func (t *Trust) Revoked() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.revoked
 }
 
-// Rings implements [coordinator.Trust].
+// Rings implements [core.RingStore].
 func (t *Trust) Rings(uint64) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.rings
 }
 
-// TakeRings implements [coordinator.Trust]: a ring of the tests is the word of an
+// TakeRings implements [core.RingStore]: a ring of the tests is the word of an
 // owner with its number, which names the coordinator or does not.
 func (t *Trust) TakeRings(b []byte) (bool, error) {
 	env, err := protocol.Split(b)
@@ -189,13 +189,13 @@ func (t *Trust) NextRing(with bool) []byte {
 	return ring
 }
 
-// RingInForce implements [coordinator.Trust].
+// RingInForce implements [core.Keys].
 func (t *Trust) RingInForce() (uint64, protocol.Digest) { return t.Ring(), protocol.Sum(t.Rings(0)) }
 
-// Own implements [coordinator.Trust].
+// Own implements [core.Keys].
 func (t *Trust) Own() ([]byte, protocol.Digest) { return t.self.Certificate(), t.self.PrimaryDigest() }
 
-// Roster implements [coordinator.Trust].
+// Roster implements [core.RingStore].
 func (t *Trust) Roster() ([]byte, error) {
 	t.mu.Lock()
 	keys := maps.Clone(t.keys)
@@ -203,7 +203,7 @@ func (t *Trust) Roster() ([]byte, error) {
 	return protocol.Seal(t.self, fmt.Appendf(nil, `{"hostler":"roster/1","fleet":"%s","number":%d}`, t.fleet, len(keys)), nil)
 }
 
-// ParseHostKey implements [coordinator.Trust].
+// ParseHostKey implements [core.Keys].
 func (t *Trust) ParseHostKey(certificate []byte) (enrol.HostKey, error) {
 	if len(certificate) != len(certMagic)+ed25519.PublicKeySize || string(certificate[:len(certMagic)]) != certMagic {
 		return nil, errors.New("not a certificate of the tests")
@@ -211,7 +211,7 @@ func (t *Trust) ParseHostKey(certificate []byte) (enrol.HostKey, error) {
 	return publicKey(certificate[len(certMagic):]), nil
 }
 
-// AddHost implements [coordinator.Trust].
+// AddHost implements [core.Keys].
 func (t *Trust) AddHost(id protocol.HostID, certificate []byte) error {
 	key, err := t.ParseHostKey(certificate)
 	if err != nil {
@@ -244,7 +244,7 @@ func (t *Trust) DropKey(k protocol.KeyID) {
 	delete(t.keys, k)
 }
 
-// Members implements [coordinator.Trust].
+// Members implements [core.Keys].
 func (t *Trust) Members() []protocol.Member {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -258,7 +258,7 @@ func (t *Trust) Members() []protocol.Member {
 	return all
 }
 
-// RevokeHost implements [coordinator.Trust].
+// RevokeHost implements [core.Keys].
 func (t *Trust) RevokeHost(_ protocol.HostID, key protocol.KeyID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -268,10 +268,10 @@ func (t *Trust) RevokeHost(_ protocol.HostID, key protocol.KeyID) {
 	t.revoked++
 }
 
-// PinHost implements [coordinator.Trust]: there is no TLS to refuse anybody.
+// PinHost implements [core.Keys]: there is no TLS to refuse anybody.
 func (t *Trust) PinHost(protocol.HostID, []byte) error { return nil }
 
-// SetViewer implements [coordinator.Trust]: there is no TLS to refuse anybody.
+// SetViewer implements [core.Keys]: there is no TLS to refuse anybody.
 func (t *Trust) SetViewer(_, _ string) {}
 
 // authority is a [coordinator.Authority] whose certificates are plain words.

@@ -17,6 +17,8 @@ type Base struct {
 	Fleet     protocol.FleetID
 	FleetName protocol.FleetName
 	Store     Store
+	Keys      Keys
+	Broker    Broker
 	// Now is the wall clock, and Boot one that no one can set, in milliseconds.
 	Now  func() time.Time
 	Boot func() int64
@@ -59,6 +61,15 @@ func (b *Base) LifeMS() int64 { return b.lives.now(b.NowMS(), b.Boot()) }
 
 // MayDecide refuses what must wait until the coordinator has recovered.
 func (b *Base) MayDecide() error { return b.Gate.open() }
+
+// Allow refuses what the role of an actor does not cover, and what must wait until the
+// coordinator has recovered.
+func (b *Base) Allow(by Actor, need TokenRole, what string) error {
+	if err := by.May(need, what); err != nil {
+		return err
+	}
+	return b.MayDecide()
+}
 
 // Recovery says why the coordinator decides nothing, empty if it does.
 func (b *Base) Recovery() string { return b.Gate.Why() }

@@ -29,6 +29,15 @@ func Update(ctx context.Context, store Store, step failpoint.Step, fn func(Tx) e
 	return err
 }
 
+// Read returns what fn reads of one consistent state of the store.
+func Read[T any](ctx context.Context, b *Base, fn func(Tx) (T, error)) (v T, err error) {
+	err = b.View(ctx, func(tx Tx) (err error) {
+		v, err = fn(tx)
+		return err
+	})
+	return v, err
+}
+
 // SignMessage encodes a message and signs the bytes that are sent.
 func SignMessage(s protocol.Signer, body any) ([]byte, error) {
 	b, err := json.Marshal(body)

@@ -9,17 +9,39 @@ func OpenStates() []protocol.State {
 
 // EachOpen calls fn for every action of a host that has not ended.
 func EachOpen(tx Tx, id protocol.HostID, fn func(Action) error) error {
-	f := ActionFilter{Host: id, Limit: PageSize, States: OpenStates()}
+	return EachAction(tx, ActionFilter{Host: id, States: OpenStates()}, fn)
+}
+
+// EachAction calls fn for every action that a filter chooses, the newest first.
+func EachAction(tx Tx, f ActionFilter, fn func(Action) error) error {
+	f.Limit = PageSize
 	for {
-		open, err := tx.Actions.List(f)
-		if err != nil || len(open) == 0 {
+		page, err := tx.Actions.List(f)
+		if err != nil || len(page) == 0 {
 			return err
 		}
-		for _, a := range open {
+		for _, a := range page {
 			if err := fn(a); err != nil {
 				return err
 			}
 			f.Before = a.ID
+		}
+	}
+}
+
+// EachHost calls fn for every host, by id.
+func EachHost(tx Tx, fn func(Host) error) error {
+	after := protocol.HostID("")
+	for {
+		page, err := tx.Hosts.List(after, PageSize)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, h := range page {
+			if err := fn(h); err != nil {
+				return err
+			}
+			after = h.ID
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -75,13 +76,7 @@ func (b *Base) MoveBy(tx Tx, by Actor, a *Action, ev protocol.Event) error {
 	if err := a.Next(ev, b.NowMS()); err != nil {
 		return err
 	}
-	if err := tx.Actions.Put(*a); err != nil {
-		return err
-	}
-	if err := b.Transition(tx, by, *a, before, ev, a.Digest); err != nil {
-		return err
-	}
-	return b.ActionEvent(tx, *a, before)
+	return cmp.Or(tx.Actions.Put(*a), b.Transition(tx, by, *a, before, ev, a.Digest), b.ActionEvent(tx, *a, before))
 }
 
 // Event appends to the journal that watchers read.

@@ -125,11 +125,7 @@ func (r *Room) Why(ctx context.Context, a core.Action) (*Waiting, error) {
 	case w == nil:
 		return nil, nil
 	case w.For == WaitsHost && w.SinceMS == 0:
-		var h core.Host
-		err := r.base.View(ctx, func(tx core.Tx) (err error) {
-			h, err = tx.Hosts.Get(a.Host)
-			return err
-		})
+		h, err := core.Read(ctx, r.base, func(tx core.Tx) (core.Host, error) { return tx.Hosts.Get(a.Host) })
 		if err != nil {
 			return nil, fmt.Errorf("host %q: %w", a.Host, err)
 		}

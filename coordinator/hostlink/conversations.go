@@ -18,13 +18,6 @@ import (
 	"github.com/hostler-io/hostler/protocol/stream"
 )
 
-// Keys knows whose word counts. It is safe for concurrent use.
-type Keys interface {
-	protocol.Keyring
-	// Ring returns the number of the ring in force.
-	Ring() uint64
-}
-
 // Standing knows which hosts are kept from orders and grants. It is safe for
 // concurrent use.
 type Standing interface {
@@ -101,7 +94,6 @@ type Policies interface {
 
 // Config is what Conversations are made of. All of it is needed.
 type Config struct {
-	Keys      Keys
 	Standing  Standing
 	Output    Output
 	Evidence  Evidence

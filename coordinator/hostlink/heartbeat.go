@@ -163,5 +163,4 @@ func (l *link) keepInventory(inv core.Inventory, asOf uint64) {
 		l.pump()
 	}
 	c.base.Wake.Fire(core.EventsKey{}) // it may have told of another policy
-	c.base.Wake.Fire(l.host)
 }

@@ -157,7 +157,7 @@ func (l *link) receiptIfOwed() {
 func (c *Conversations) expect(topic string, f protocol.Freshness) protocol.Expect {
 	return protocol.Expect{
 		Fleet: c.base.Fleet, FleetName: c.base.FleetName, Self: protocol.Coordinator,
-		Keys: c.cfg.Keys, Ring: c.cfg.Keys.Ring(), Topic: topic, Fresh: f,
+		Keys: c.base.Keys, Ring: c.base.Keys.Ring(), Topic: topic, Fresh: f,
 	}
 }
 
@@ -195,7 +195,7 @@ func (c *Conversations) known(t protocol.Topic, topic string, payload []byte) (*
 	if err != nil {
 		return nil, err
 	}
-	if p, ok := c.cfg.Keys.Principal(env.Key); !ok || p.Revoked || p.Host != t.Host {
+	if p, ok := c.base.Keys.Principal(env.Key); !ok || p.Revoked || p.Host != t.Host {
 		if _, err = protocol.Open(payload, c.expect(topic, unfresh{})); err == nil {
 			err = protocol.ErrUnknownKey
 		}

@@ -223,11 +223,7 @@ func (l *link) budget(it core.Item, age time.Duration) (int64, error) {
 	if fresh { // its number was given just now, so only its host can have ended it
 		return max(0, expires-c.base.LifeMS()+age.Milliseconds()), nil
 	}
-	var a core.Action
-	err := c.base.View(c.base.Ctx, func(tx core.Tx) (err error) {
-		a, err = tx.Actions.Get(it.Action)
-		return err
-	})
+	a, err := core.Read(c.base.Ctx, c.base, func(tx core.Tx) (core.Action, error) { return tx.Actions.Get(it.Action) })
 	if errors.Is(err, core.ErrNotFound) || err == nil && a.State.Final() {
 		return 0, nil
 	}

@@ -1,6 +1,7 @@
 package hostlink
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -62,7 +63,7 @@ func (l *link) onItems(items []protocol.Message) {
 	l.receipts.arrived(positions)
 	l.taken(all)
 	if len(positions) > 0 {
-		c.base.Wake.Fire(core.EventsKey{}, l.host) // alerts and rejected items are events too
+		c.base.Wake.Fire(core.EventsKey{}) // alerts and rejected items are events too
 		if c.cfg.Questions.IsRecovering(l.host) {
 			l.recoveryMoved()
 		}
@@ -137,10 +138,7 @@ func (c *Conversations) applyAlert(tx core.Tx, host protocol.HostID, a *protocol
 	}
 	var event string
 	h.Inventory, event = noteAlert(h.Inventory, a)
-	if err := tx.Hosts.Put(h); err != nil {
-		return err
-	}
-	return c.base.Event(tx, event, host, a.ID, map[string]any{"severity": a.Severity, "text": a.Text})
+	return cmp.Or(tx.Hosts.Put(h), c.base.Event(tx, event, host, a.ID, map[string]any{"severity": a.Severity, "text": a.Text}))
 }
 
 // applyReport writes what a report changes.
@@ -189,10 +187,7 @@ func (c *Conversations) keepReport(tx core.Tx, d *observed, before protocol.Stat
 		return err
 	}
 	by := core.Actor{Name: string(protocol.HostParty(a.Host))}
-	if err := c.base.Transition(tx, by, a, before, r.Event, protocol.Sum(m.Header.Item)); err != nil {
-		return err
-	}
-	return c.base.ActionEvent(tx, a, before)
+	return cmp.Or(c.base.Transition(tx, by, a, before, r.Event, protocol.Sum(m.Header.Item)), c.base.ActionEvent(tx, a, before))
 }
 
 // keepFollowed writes what an action has made of its host, of its container or of
@@ -226,7 +221,7 @@ func (c *Conversations) emitHost(host protocol.HostID, typ, why string) {
 	if err != nil {
 		c.base.Log.Error("cannot note a change of presence", "host", host, "event", typ, "err", err)
 	}
-	c.base.Wake.Fire(core.EventsKey{}, host)
+	c.base.Wake.Fire(core.EventsKey{})
 }
 
 // uptime is the boot clock as a duration, for resends.

@@ -124,7 +124,7 @@ func (r *Room) sealNext(ctx context.Context) (next core.Seal, hosts []protocol.H
 	}
 	next.Checkpoint, err = core.SignMessage(r.cfg.Signer, protocol.Checkpoint{
 		Type: protocol.TypeCheckpoint, Fleet: r.base.Fleet, Log: protocol.Coordinator, Store: r.base.Store.ID(),
-		After: last.N, N: next.N, H: next.H, Ring: r.cfg.Ring(), Term: r.cfg.Term, AtMS: next.AtMS,
+		After: last.N, N: next.N, H: next.H, Ring: r.base.Keys.Ring(), Term: r.cfg.Term, AtMS: next.AtMS,
 	})
 	if err != nil {
 		return core.Seal{}, nil, fmt.Errorf("sign a checkpoint: %w", err)

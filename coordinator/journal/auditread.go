@@ -102,11 +102,7 @@ func (r *Room) Checkpoint(ctx context.Context) ([]byte, error) {
 	if err := r.seal(ctx); err != nil {
 		return nil, err
 	}
-	var newest core.Seal
-	err := r.base.View(ctx, func(tx core.Tx) (err error) {
-		newest, err = core.NewestSeal(tx)
-		return err
-	})
+	newest, err := core.Read(ctx, r.base, func(tx core.Tx) (core.Seal, error) { return core.NewestSeal(tx) })
 	return newest.Checkpoint, err
 }
 

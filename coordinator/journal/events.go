@@ -7,21 +7,13 @@ import (
 )
 
 // Events returns up to limit events after an id.
-func (r *Room) Events(ctx context.Context, after uint64, limit int) (all []core.Event, err error) {
-	err = r.base.View(ctx, func(tx core.Tx) error {
-		all, err = tx.Events.List(after, limit)
-		return err
-	})
-	return all, err
+func (r *Room) Events(ctx context.Context, after uint64, limit int) ([]core.Event, error) {
+	return core.Read(ctx, r.base, func(tx core.Tx) ([]core.Event, error) { return tx.Events.List(after, limit) })
 }
 
 // LastEvent returns the newest event id.
-func (r *Room) LastEvent(ctx context.Context) (id uint64, err error) {
-	err = r.base.View(ctx, func(tx core.Tx) error {
-		id, err = tx.Events.Last()
-		return err
-	})
-	return id, err
+func (r *Room) LastEvent(ctx context.Context) (uint64, error) {
+	return core.Read(ctx, r.base, func(tx core.Tx) (uint64, error) { return tx.Events.Last() })
 }
 
 // EventsChanged returns a channel that is closed when there are new events,

@@ -42,11 +42,7 @@ func (r *Room) forgetActions(ctx context.Context, from *core.Ended) error {
 		return err
 	}
 	for range forgetSteps {
-		var page []core.Action
-		err := r.base.View(ctx, func(tx core.Tx) (err error) {
-			page, err = tx.Past.Actions(*from, forgetStep)
-			return err
-		})
+		page, err := core.Read(ctx, r.base, func(tx core.Tx) ([]core.Action, error) { return tx.Past.Actions(*from, forgetStep) })
 		if err != nil {
 			return err
 		}

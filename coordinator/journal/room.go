@@ -21,7 +21,6 @@ type Outputs interface {
 // Config is what a Room is made of. All of it is needed.
 type Config struct {
 	Signer  protocol.Signer // of checkpoints
-	Ring    func() uint64   // number of the ring in force
 	Term    protocol.Term   // of this process
 	Outputs Outputs
 	// Recovering tells whether a host has still to tell what it did before a recovery.

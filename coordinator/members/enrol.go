@@ -1,6 +1,7 @@
 package members
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,10 +68,7 @@ func (e *exchanges) take(id enrol.SessionID, now int64) (exchange, bool) {
 // Invite makes permission for one host to ask for enrolment, and the code that
 // carries it. The code is not shown again.
 func (r *Room) Invite(ctx context.Context, by core.Actor, ttl time.Duration, labels []string) (core.Invite, string, error) {
-	if err := by.May(core.RoleApprover, "invite hosts"); err != nil {
-		return core.Invite{}, "", err
-	}
-	if err := r.base.MayDecide(); err != nil {
+	if err := r.base.Allow(by, core.RoleApprover, "invite hosts"); err != nil {
 		return core.Invite{}, "", err
 	}
 	if ttl < time.Second || ttl > maxInviteTTL {
@@ -84,10 +82,10 @@ func (r *Room) Invite(ctx context.Context, by core.Actor, ttl time.Duration, lab
 		return core.Invite{}, "", err
 	}
 	err = r.base.Update(ctx, failpoint.InviteMade, func(tx core.Tx) error {
-		if err := tx.Enrolments.PutInvite(i); err != nil {
-			return err
-		}
-		return r.base.Audit(tx, by, "host.invite", i.ID, map[string]any{"ttl": ttl.String(), "labels": labels})
+		return cmp.Or(
+			tx.Enrolments.PutInvite(i),
+			r.base.Audit(tx, by, "host.invite", i.ID, map[string]any{"ttl": ttl.String(), "labels": labels}),
+		)
 	})
 	return i, code, err
 }
@@ -96,7 +94,7 @@ func (r *Room) Invite(ctx context.Context, by core.Actor, ttl time.Duration, lab
 func (r *Room) newInvite(by core.Actor, ttl time.Duration, labels []string) (core.Invite, string, error) {
 	var secret enrol.Secret
 	r.base.Random(secret[:])
-	number, digest := r.cfg.Keys.RingInForce()
+	number, digest := r.base.Keys.RingInForce()
 	code, err := enrol.JoinCode{Addresses: r.cfg.Addresses, Pin: enrol.PinOf(number, digest), Secret: secret}.Encode()
 	if err != nil {
 		return core.Invite{}, "", fmt.Errorf("make the join code: %w", err)
@@ -133,8 +131,8 @@ func (r *Room) BeginEnrolment(_ context.Context, req enrol.BeginRequest) (enrol.
 	if err != nil {
 		return enrol.BeginResponse{}, fmt.Errorf("%w: the host's key: %w", core.ErrInvalid, err)
 	}
-	raw, primary := r.cfg.Keys.Own()
-	number, digest := r.cfg.Keys.RingInForce()
+	raw, primary := r.base.Keys.Own()
+	number, digest := r.base.Keys.RingInForce()
 	x := exchange{
 		Session: enrol.Session{
 			Fleet: r.base.Fleet, Invite: req.Invite, Commit: req.Commit, HostKey: key, HostKeyRaw: req.HostKey,
@@ -191,10 +189,10 @@ func (r *Room) OfferEnrolment(ctx context.Context, req enrol.OfferRequest) (enro
 				return nil // who goes on guessing fills no disk
 			}
 			i.Wrong = judged.Wrong
-			if err := tx.Enrolments.PutInvite(i); err != nil {
-				return err
-			}
-			return r.base.Audit(tx, core.Actor{Name: "host:" + string(e.Host)}, "host.proof_refused", i.ID, map[string]any{"reason": refusal.Error(), "wrong": i.Wrong})
+			return cmp.Or(
+				tx.Enrolments.PutInvite(i),
+				r.base.Audit(tx, core.Actor{Name: "host:" + string(e.Host)}, "host.proof_refused", i.ID, map[string]any{"reason": refusal.Error(), "wrong": i.Wrong}),
+			)
 		}
 		if refused = isFor(i, e.Host, r.wasRevoked(e.Key)); refused != nil {
 			return nil // who joins anew, and rightly, can still use it
@@ -260,19 +258,12 @@ func (r *Room) admit(tx core.Tx, e *core.Enrolment) error {
 	if len(waiting) >= MaxPending {
 		return fmt.Errorf("%w: %d hosts wait for approval already", core.ErrUnavailable, len(waiting))
 	}
-	if err := tx.Enrolments.Put(*e); err != nil {
-		return err
-	}
-	return r.base.Event(tx, "host.pending", e.Host, e.ID, map[string]any{"words": e.Words})
+	return cmp.Or(tx.Enrolments.Put(*e), r.base.Event(tx, "host.pending", e.Host, e.ID, map[string]any{"words": e.Words}))
 }
 
 // EnrolmentState answers a host that asks what became of its enrolment.
 func (r *Room) EnrolmentState(ctx context.Context, req enrol.StateRequest) (enrol.StateResponse, error) {
-	var e core.Enrolment
-	err := r.base.View(ctx, func(tx core.Tx) (err error) {
-		e, err = tx.Enrolments.Get(req.Session.String())
-		return err
-	})
+	e, err := core.Read(ctx, r.base, func(tx core.Tx) (core.Enrolment, error) { return tx.Enrolments.Get(req.Session.String()) })
 	if err != nil {
 		return enrol.StateResponse{}, fmt.Errorf("enrolment: %w; begin again", err)
 	}
@@ -318,19 +309,15 @@ func (r *Room) enrolmentAnswer(ctx context.Context, e core.Enrolment) (enrol.Sta
 	a.Fleet, a.FleetName, a.Certificate, a.CA = r.base.Fleet, r.base.FleetName, e.Certificate, r.cfg.Authority.CA()
 	a.Brokers = r.cfg.BrokerAddresses
 	// A host that lacks one of many rings fetches it when something needs it.
-	if rings := r.cfg.Keys.Rings(0); len(rings) <= maxAnswerRings {
+	if rings := r.cfg.Rings(0); len(rings) <= maxAnswerRings {
 		a.Rings = rings
 	}
 	return a, nil
 }
 
 // Enrolments returns enrolments in a state, all if empty, the oldest first.
-func (r *Room) Enrolments(ctx context.Context, state core.EnrolmentState) (all []core.Enrolment, err error) {
-	err = r.base.View(ctx, func(tx core.Tx) error {
-		all, err = tx.Enrolments.List(state, MaxPending)
-		return err
-	})
-	return all, err
+func (r *Room) Enrolments(ctx context.Context, state core.EnrolmentState) ([]core.Enrolment, error) {
+	return core.Read(ctx, r.base, func(tx core.Tx) ([]core.Enrolment, error) { return tx.Enrolments.List(state, MaxPending) })
 }
 
 // FindEnrolment returns the pending enrolment of a host by its id, or any by
@@ -384,10 +371,7 @@ func (r *Room) FindEnrolment(ctx context.Context, ref string) (core.Enrolment, e
 // ApproveEnrolment makes a host a member of the fleet. words, if given, must be
 // those of the enrolment.
 func (r *Room) ApproveEnrolment(ctx context.Context, by core.Actor, ref, words string) (core.Enrolment, error) {
-	if err := by.May(core.RoleApprover, "approve hosts"); err != nil {
-		return core.Enrolment{}, err
-	}
-	if err := r.base.MayDecide(); err != nil {
+	if err := r.base.Allow(by, core.RoleApprover, "approve hosts"); err != nil {
 		return core.Enrolment{}, err
 	}
 	e, err := r.FindEnrolment(ctx, ref)
@@ -425,10 +409,10 @@ func (r *Room) ApproveEnrolment(ctx context.Context, by core.Actor, ref, words s
 		if len(h.Former) > 0 {
 			detail["replaced"] = h.Former[len(h.Former)-1]
 		}
-		if err := r.base.Audit(tx, by, "host.approve", string(e.Host), detail); err != nil {
-			return err
-		}
-		return r.base.Event(tx, "host.approved", e.Host, e.ID, nil)
+		return cmp.Or(
+			r.base.Audit(tx, by, "host.approve", string(e.Host), detail),
+			r.base.Event(tx, "host.approved", e.Host, e.ID, nil),
+		)
 	})
 	if err != nil {
 		return core.Enrolment{}, err
@@ -437,7 +421,7 @@ func (r *Room) ApproveEnrolment(ctx context.Context, by core.Actor, ref, words s
 	if err := r.believe(ctx, e.Host); err != nil {
 		return core.Enrolment{}, err
 	}
-	r.base.Wake.Fire(core.EventsKey{}, e.Host)
+	r.base.Wake.Fire(core.EventsKey{})
 	return e, nil
 }
 
@@ -475,13 +459,11 @@ func (r *Room) DenyEnrolment(ctx context.Context, by core.Actor, ref, reason str
 			return fmt.Errorf("%w: the enrolment of host %s is %s", core.ErrConflict, e.Host, e.State)
 		}
 		e.State, e.Reason, e.DecidedMS, e.DecidedBy = core.EnrolmentDenied, reason, r.base.NowMS(), by.Name
-		if err := tx.Enrolments.Put(e); err != nil {
-			return err
-		}
-		if err := r.base.Audit(tx, by, "host.deny", string(e.Host), map[string]any{"enrolment": e.ID, "reason": reason}); err != nil {
-			return err
-		}
-		return r.base.Event(tx, "host.denied", e.Host, e.ID, nil)
+		return cmp.Or(
+			tx.Enrolments.Put(e),
+			r.base.Audit(tx, by, "host.deny", string(e.Host), map[string]any{"enrolment": e.ID, "reason": reason}),
+			r.base.Event(tx, "host.denied", e.Host, e.ID, nil),
+		)
 	})
 	r.base.Wake.Fire(core.EventsKey{})
 	return e, err

@@ -1,6 +1,7 @@
 package members
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,11 +30,7 @@ func ofHost(id protocol.HostID, err error) error {
 
 // Host returns one host.
 func (r *Room) Host(ctx context.Context, id protocol.HostID) (HostView, error) {
-	var h core.Host
-	err := r.base.View(ctx, func(tx core.Tx) (err error) {
-		h, err = tx.Hosts.Get(id)
-		return err
-	})
+	h, err := core.Read(ctx, r.base, func(tx core.Tx) (core.Host, error) { return tx.Hosts.Get(id) })
 	if err != nil {
 		return HostView{}, ofHost(id, err)
 	}
@@ -42,11 +39,7 @@ func (r *Room) Host(ctx context.Context, id protocol.HostID) (HostView, error) {
 
 // Hosts returns up to limit hosts with ids after the given one.
 func (r *Room) Hosts(ctx context.Context, after protocol.HostID, limit int) ([]HostView, error) {
-	var hosts []core.Host
-	err := r.base.View(ctx, func(tx core.Tx) (err error) {
-		hosts, err = tx.Hosts.List(after, limit)
-		return err
-	})
+	hosts, err := core.Read(ctx, r.base, func(tx core.Tx) ([]core.Host, error) { return tx.Hosts.List(after, limit) })
 	views := make([]HostView, 0, len(hosts))
 	for _, h := range hosts {
 		views = append(views, r.view(h))
@@ -60,20 +53,11 @@ func (r *Room) view(h core.Host) HostView {
 	return v
 }
 
-// HostChanged returns a channel that is closed when a host's presence or
-// inventory changes, and a function to call when nobody looks at it any more.
-func (r *Room) HostChanged(id protocol.HostID) (<-chan struct{}, func()) {
-	return r.base.Wake.On(id)
-}
-
 // Revoke takes all rights from a host: its key and certificates are revoked
 // and its connections cut at once; what it was asked and has not ended is
 // LOST.
 func (r *Room) Revoke(ctx context.Context, by core.Actor, id protocol.HostID, reason string) error {
-	if err := by.May(core.RoleAdmin, "revoke hosts"); err != nil {
-		return err
-	}
-	if err := r.base.MayDecide(); err != nil {
+	if err := r.base.Allow(by, core.RoleAdmin, "revoke hosts"); err != nil {
 		return err
 	}
 	var h core.Host
@@ -91,18 +75,18 @@ func (r *Room) Revoke(ctx context.Context, by core.Actor, id protocol.HostID, re
 		if err := r.loseAll(tx, id, protocol.EventHostRemoved); err != nil {
 			return err
 		}
-		if err := r.base.Audit(tx, by, "host.revoke", string(id), map[string]any{"reason": reason}); err != nil {
-			return err
-		}
-		return r.base.Event(tx, "host.revoked", id, string(id), map[string]any{"reason": reason})
+		return cmp.Or(
+			r.base.Audit(tx, by, "host.revoke", string(id), map[string]any{"reason": reason}),
+			r.base.Event(tx, "host.revoked", id, string(id), map[string]any{"reason": reason}),
+		)
 	})
 	if err != nil {
 		return err
 	}
 	r.shutOut(id, h.Key)
-	r.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
+	r.base.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
 	r.cfg.Others.Lost(id)
-	r.base.Wake.Fire(core.EventsKey{}, id)
+	r.base.Wake.Fire(core.EventsKey{})
 	r.base.News.AskAll()
 	return nil
 }
@@ -129,18 +113,16 @@ func (r *Room) Quarantine(id protocol.HostID, why string) {
 			return err
 		}
 		h.Quarantined = why
-		if err := tx.Hosts.Put(h); err != nil {
-			return err
-		}
-		if err := r.base.Audit(tx, core.Self(), "host.quarantine", string(id), map[string]any{"reason": why}); err != nil {
-			return err
-		}
-		return r.base.Event(tx, "host.quarantined", id, string(id), map[string]any{"reason": why})
+		return cmp.Or(
+			tx.Hosts.Put(h),
+			r.base.Audit(tx, core.Self(), "host.quarantine", string(id), map[string]any{"reason": why}),
+			r.base.Event(tx, "host.quarantined", id, string(id), map[string]any{"reason": why}),
+		)
 	})
 	if err != nil {
 		r.base.Log.Error("cannot store a quarantine; it holds in memory", "host", id, "err", err)
 	}
-	r.base.Wake.Fire(core.EventsKey{}, id)
+	r.base.Wake.Fire(core.EventsKey{})
 }
 
 // Quarantined reports whether a host gets no orders and no grants until a person
@@ -156,10 +138,7 @@ func (r *Room) Quarantined(id protocol.HostID) bool {
 // hello is taken as it is, and its streams go on from there. Its connections
 // are cut, because nothing else makes it say hello.
 func (r *Room) Readmit(ctx context.Context, by core.Actor, id protocol.HostID) error {
-	if err := by.May(core.RoleAdmin, "readmit hosts"); err != nil {
-		return err
-	}
-	if err := r.base.MayDecide(); err != nil {
+	if err := r.base.Allow(by, core.RoleAdmin, "readmit hosts"); err != nil {
 		return err
 	}
 	r.judging <- struct{}{}
@@ -180,10 +159,7 @@ func (r *Room) Readmit(ctx context.Context, by core.Actor, id protocol.HostID) e
 		if err := r.cfg.Others.AskAnew(tx, id); err != nil {
 			return err
 		}
-		if err := r.base.Audit(tx, by, "host.readmit", string(id), nil); err != nil {
-			return err
-		}
-		return r.base.Event(tx, "host.readmitted", id, string(id), nil)
+		return cmp.Or(r.base.Audit(tx, by, "host.readmit", string(id), nil), r.base.Event(tx, "host.readmitted", id, string(id), nil))
 	})
 	if err != nil {
 		return err
@@ -192,8 +168,8 @@ func (r *Room) Readmit(ctx context.Context, by core.Actor, id protocol.HostID) e
 	delete(r.quarantined, id)
 	r.mu.Unlock()
 	r.cfg.Links.Readmitted(id)
-	r.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
-	r.base.Wake.Fire(core.EventsKey{}, id)
+	r.base.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
+	r.base.Wake.Fire(core.EventsKey{})
 	return nil
 }
 
@@ -204,10 +180,7 @@ const maxHostLabels = 64
 // remove. The others stay. What was asked of hosts by their labels before is not
 // changed by it.
 func (r *Room) Relabel(ctx context.Context, by core.Actor, id protocol.HostID, set, remove []string) error {
-	if err := by.May(core.RoleApprover, "label hosts"); err != nil {
-		return err
-	}
-	if err := r.base.MayDecide(); err != nil {
+	if err := r.base.Allow(by, core.RoleApprover, "label hosts"); err != nil {
 		return err
 	}
 	if err := checkLabels(set); err != nil {
@@ -229,15 +202,13 @@ func (r *Room) Relabel(ctx context.Context, by core.Actor, id protocol.HostID, s
 		if slices.Equal(before, h.Labels) {
 			return nil
 		}
-		if err := tx.Hosts.Put(h); err != nil {
-			return err
-		}
-		if err := r.base.Audit(tx, by, "host.label", string(id), map[string]any{"labels": texts(h.Labels), "before": texts(before)}); err != nil {
-			return err
-		}
-		return r.base.Event(tx, "host.labelled", id, string(id), map[string]any{"labels": texts(h.Labels)})
+		return cmp.Or(
+			tx.Hosts.Put(h),
+			r.base.Audit(tx, by, "host.label", string(id), map[string]any{"labels": texts(h.Labels), "before": texts(before)}),
+			r.base.Event(tx, "host.labelled", id, string(id), map[string]any{"labels": texts(h.Labels)}),
+		)
 	})
-	r.base.Wake.Fire(core.EventsKey{}, id)
+	r.base.Wake.Fire(core.EventsKey{})
 	return err
 }
 
@@ -261,20 +232,6 @@ func relabelled(labels, set, remove []string) []string {
 func nameOf(label string) string {
 	k, _, _ := strings.Cut(label, "=")
 	return k
-}
-
-// Container finds a container of a host by name in its newest inventory.
-func (r *Room) Container(ctx context.Context, id protocol.HostID, name protocol.ContainerName) (protocol.Container, error) {
-	h, err := r.Host(ctx, id)
-	if err != nil {
-		return protocol.Container{}, err
-	}
-	for _, ct := range h.Inventory.Containers {
-		if ct.Name == string(name) {
-			return ct, nil
-		}
-	}
-	return protocol.Container{}, fmt.Errorf("container %s/%s: %w", id, name, core.ErrNotFound)
 }
 
 // loseAll ends every open action of a host by one event.

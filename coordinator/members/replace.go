@@ -1,6 +1,7 @@
 package members
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,10 +36,7 @@ type Replacement struct {
 // not ended, and makes the code by which another machine may ask for its name. Called
 // again while none was let in it makes another code, and the one before ends.
 func (r *Room) Replace(ctx context.Context, by core.Actor, id protocol.HostID, ttl time.Duration, reason string) (Replacement, error) {
-	if err := by.May(core.RoleAdmin, "replace hosts"); err != nil {
-		return Replacement{}, err
-	}
-	if err := r.base.MayDecide(); err != nil {
+	if err := r.base.Allow(by, core.RoleAdmin, "replace hosts"); err != nil {
 		return Replacement{}, err
 	}
 	if ttl < time.Second || ttl > maxInviteTTL {
@@ -80,18 +78,18 @@ func (r *Room) Replace(ctx context.Context, by core.Actor, id protocol.HostID, t
 			"reason": reason, "key": h.Key, "invite": invite.ID, "unsent": done.Unsent, "unknown": done.Unknown, "unapproved": done.Unapproved,
 			"containers": len(done.Containers),
 		}
-		if err := r.base.Audit(tx, by, "host.replace", string(id), detail); err != nil {
-			return err
-		}
-		return r.base.Event(tx, "host.replacing", id, string(id), detail)
+		return cmp.Or(
+			r.base.Audit(tx, by, "host.replace", string(id), detail),
+			r.base.Event(tx, "host.replacing", id, string(id), detail),
+		)
 	})
 	if err != nil {
 		return Replacement{}, err
 	}
 	r.shutOut(id, done.Host.Former...)
-	r.cfg.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
+	r.base.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
 	r.forgetMachine(id)
-	r.base.Wake.Fire(core.EventsKey{}, id)
+	r.base.Wake.Fire(core.EventsKey{})
 	r.base.News.AskAll()
 	return done, nil
 }
@@ -200,7 +198,7 @@ func isFor(i core.Invite, id protocol.HostID, revoked bool) error {
 
 // wasRevoked reports whether the key of somebody who wants to join was revoked.
 func (r *Room) wasRevoked(key protocol.KeyID) bool {
-	p, ok := r.cfg.Keys.Principal(key)
+	p, ok := r.base.Keys.Principal(key)
 	return ok && p.Revoked
 }
 

@@ -7,52 +7,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
-	"github.com/hostler-io/hostler/protocol/enrol"
 )
-
-// Keys knows the ring in force and who speaks. It is safe for concurrent use.
-type Keys interface {
-	protocol.Keyring
-	// RingInForce returns number and digest of the newest ring, and Rings the rings from
-	// a number on, or the newest for 0, as many as are served at once.
-	RingInForce() (number uint64, digest protocol.Digest)
-	Rings(from uint64) []byte
-	// Own returns the coordinator's own OpenPGP certificate and the digest of its primary
-	// key.
-	Own() (certificate []byte, primary protocol.Digest)
-}
-
-// HostKeys holds the keys of hosts. It is safe for concurrent use.
-type HostKeys interface {
-	// ParseHostKey reads the OpenPGP certificate of a host that asks to join.
-	ParseHostKey(certificate []byte) (enrol.HostKey, error)
-	// AddHost makes the key of an approved host known; RevokeHost marks a key of it and
-	// all certificates of the host as revoked; PinHost makes the certificates of one key
-	// good again, that of a certificate request: of a machine that took the place of
-	// another, whose key was revoked.
-	AddHost(id protocol.HostID, certificate []byte) error
-	RevokeHost(id protocol.HostID, key protocol.KeyID)
-	PinHost(id protocol.HostID, csr []byte) error
-}
-
-// Authority issues TLS certificates. It is safe for concurrent use.
-type Authority interface {
-	// CA returns the certificate of the fleet's authority, DER.
-	CA() []byte
-	// IssueHost signs the request of a host; both are DER. Nothing of the request but its
-	// key is used.
-	IssueHost(id protocol.HostID, csr []byte) (certificate []byte, err error)
-	// Current reports whether a certificate is of this authority and has most of its life
-	// before it.
-	Current(certificate []byte) bool
-}
-
-// Broker cuts connections.
-type Broker interface {
-	// Disconnect ends at once the connections of the holder of a certificate, and of
-	// everybody whose certificate was revoked.
-	Disconnect(name protocol.SAN)
-}
 
 // Links are the conversations with hosts. It is safe for concurrent use.
 type Links interface {
@@ -78,10 +33,11 @@ type Others interface {
 
 // Config is what a Room is made of. All but the addresses is needed.
 type Config struct {
-	Keys      Keys
-	HostKeys  HostKeys
-	Authority Authority
-	Broker    Broker
+	// Rings returns rings from a number on, or the newest for 0, as many as are
+	// served at once.
+	Rings     func(from uint64) []byte
+	HostKeys  core.HostKeys
+	Authority core.Authority
 	Links     Links
 	Others    Others
 	// Addresses are those that join codes name, "host:port" of the HTTPS API, and

@@ -99,7 +99,7 @@ func (r *Room) Needs(tx core.Tx, by core.Actor, host protocol.HostID, spec *prot
 // CheckDate refuses a policy that was signed in the future, see [core.SignedToday]. Whatever
 // else is wrong with it is its host's to say.
 func (r *Room) CheckDate(spec *protocol.Spec) error {
-	d, _, err := protocol.OpenPolicy(protocol.ArgsOf[protocol.PolicyArgs](spec).Signed, protocol.Expect{Fleet: r.base.Fleet, FleetName: r.base.FleetName, Keys: r.keys})
+	d, _, err := protocol.OpenPolicy(protocol.ArgsOf[protocol.PolicyArgs](spec).Signed, protocol.Expect{Fleet: r.base.Fleet, FleetName: r.base.FleetName, Keys: r.base.Keys})
 	if err != nil {
 		return nil
 	}

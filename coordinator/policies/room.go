@@ -6,20 +6,18 @@ import (
 	"sync/atomic"
 
 	"github.com/hostler-io/hostler/coordinator/core"
-	"github.com/hostler-io/hostler/protocol"
 )
 
 // Room holds policies. All methods are safe for concurrent use.
 type Room struct {
 	base       *core.Base
-	keys       protocol.Keyring
 	configured atomic.Pointer[Policies] // in force
 	known      texts
 }
 
 // New returns a room with the policies that are in force from the start.
-func New(base *core.Base, keys protocol.Keyring, configured Policies) *Room {
-	r := &Room{base: base, keys: keys}
+func New(base *core.Base, configured Policies) *Room {
+	r := &Room{base: base}
 	r.configured.Store(&configured)
 	return r
 }

@@ -19,9 +19,9 @@ func (r *Room) provesOlder(evidence []byte) string {
 		if !ok || said.Term.Ring < r.recovered.Ring {
 			continue // it says of the former store what the recovery is for
 		}
-		if key == r.own && said.Ring > r.keys.Ring() {
+		if key == r.own && said.Ring > r.base.Keys.Ring() {
 			// Another coordinator may have taken a ring before us; we may not.
-			return fmt.Sprintf("a message of ring %d, ring %d is known here", said.Ring, r.keys.Ring())
+			return fmt.Sprintf("a message of ring %d, ring %d is known here", said.Ring, r.base.Keys.Ring())
 		}
 		if why := r.positionsProveOlder(&said); why != "" {
 			return why
@@ -38,7 +38,7 @@ func (r *Room) provenTerm(h *protocol.Hello) (newest protocol.Term) {
 			newest = said.Term
 		}
 	}
-	p, _, err := protocol.OpenCheckpoint(h.Checkpoint, r.base.Fleet, r.keys)
+	p, _, err := protocol.OpenCheckpoint(h.Checkpoint, r.base.Fleet, r.base.Keys)
 	if err == nil && p.Log == protocol.Coordinator && p.Term.Compare(newest) > 0 {
 		newest = p.Term
 	}
@@ -52,7 +52,7 @@ func (r *Room) genuine(raw []byte) (said protocol.Receipt, key protocol.KeyID, o
 	if err != nil {
 		return said, key, false
 	}
-	p, ok := r.keys.Principal(env.Key)
+	p, ok := r.base.Keys.Principal(env.Key)
 	if !ok || p.Revoked || !p.Can(protocol.RoleCoordinator) || p.Key.CheckForm(env.Sig) != nil || p.Key.Verify(env.Sig, env.Body) != nil {
 		return said, key, false
 	}
@@ -108,7 +108,7 @@ func (r *Room) provesCut(checkpoint []byte) string {
 	if len(checkpoint) == 0 {
 		return ""
 	}
-	p, _, err := protocol.OpenCheckpoint(checkpoint, r.base.Fleet, r.keys)
+	p, _, err := protocol.OpenCheckpoint(checkpoint, r.base.Fleet, r.base.Keys)
 	if err != nil || p.Log != protocol.Coordinator {
 		return ""
 	}
@@ -182,13 +182,11 @@ func (r *Room) enterRecovery(host protocol.HostID, why string) {
 // noteRecovery stores a recovery, with what put keeps of it.
 func (r *Room) noteRecovery(host protocol.HostID, why string, put func(core.Tx) error) {
 	err := r.base.Update(r.base.Ctx, failpoint.QuarantineNoted, func(tx core.Tx) error {
-		if err := put(tx); err != nil {
-			return err
-		}
-		if err := r.base.Audit(tx, core.Actor{Name: "coordinator"}, "coordinator.recovery", string(host), map[string]any{"reason": why}); err != nil {
-			return err
-		}
-		return r.base.Event(tx, "coordinator.recovery", "", string(host), map[string]any{"reason": why})
+		return cmp.Or(
+			put(tx),
+			r.base.Audit(tx, core.Actor{Name: "coordinator"}, "coordinator.recovery", string(host), map[string]any{"reason": why}),
+			r.base.Event(tx, "coordinator.recovery", "", string(host), map[string]any{"reason": why}),
+		)
 	})
 	if err != nil {
 		r.base.Log.Error("cannot store the recovery; it holds in memory", "err", err)

@@ -203,23 +203,13 @@ func (r *run) revokeNow(store protocol.StoreID) error {
 
 // actions lets nothing that may have been sent be sent again.
 func (r *run) actions() error {
-	f := core.ActionFilter{Limit: core.PageSize, States: core.OpenStates()}
-	for {
-		page, err := r.tx.Actions.List(f)
-		if err != nil || len(page) == 0 {
-			return err
+	return core.EachAction(r.tx, core.ActionFilter{States: core.OpenStates()}, func(a core.Action) error {
+		r.done.Actions++
+		if a.State == protocol.StatePendingApprove {
+			r.done.Waiting++
 		}
-		for _, a := range page {
-			f.Before = a.ID
-			r.done.Actions++
-			if a.State == protocol.StatePendingApprove {
-				r.done.Waiting++
-			}
-			if err := r.action(a); err != nil {
-				return err
-			}
-		}
-	}
+		return r.action(a)
+	})
 }
 
 func (r *run) action(a core.Action) error {
@@ -245,19 +235,12 @@ func (r *run) action(a core.Action) error {
 
 // hosts begins their streams downwards anew, and has them asked.
 func (r *run) hosts() error {
-	after := protocol.HostID("")
-	for {
-		page, err := r.tx.Hosts.List(after, core.PageSize)
-		if err != nil || len(page) == 0 {
-			return err
+	return core.EachHost(r.tx, func(h core.Host) error {
+		if err := r.host(h); err != nil {
+			return fmt.Errorf("host %s: %w", h.ID, err)
 		}
-		for _, h := range page {
-			after = h.ID
-			if err := r.host(h); err != nil {
-				return fmt.Errorf("host %s: %w", h.ID, err)
-			}
-		}
-	}
+		return nil
+	})
 }
 
 func (r *run) host(h core.Host) error {

@@ -98,7 +98,7 @@ func (r *Room) SealedBefore(checkpoint []byte) uint64 {
 	if len(checkpoint) == 0 || r.recovered.FormerStore.IsZero() {
 		return 0
 	}
-	p, _, err := protocol.OpenCheckpoint(checkpoint, r.base.Fleet, r.keys.Former())
+	p, _, err := protocol.OpenCheckpoint(checkpoint, r.base.Fleet, r.base.Keys.Former())
 	if err != nil || p.Log != protocol.Coordinator || p.Store != r.recovered.FormerStore {
 		return 0
 	}

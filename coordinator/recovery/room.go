@@ -10,21 +10,10 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// Keys knows whose word counts. It is safe for concurrent use.
-type Keys interface {
-	protocol.Keyring
-	// Ring returns the number of the ring in force.
-	Ring() uint64
-	// Former knows, beside those whom Principal knows, who was a coordinator in an
-	// earlier ring.
-	Former() protocol.Keyring
-}
-
 // Room is the recovery of one coordinator. All methods are safe for concurrent use once
 // Load and LoadHost have returned.
 type Room struct {
 	base *core.Base
-	keys Keys
 	own  protocol.KeyID // of the coordinator
 	term protocol.Term  // of this process
 
@@ -37,6 +26,6 @@ type Room struct {
 }
 
 // New returns a room that has loaded nothing yet.
-func New(base *core.Base, keys Keys, own protocol.KeyID, term protocol.Term) *Room {
-	return &Room{base: base, keys: keys, own: own, term: term, recovering: make(map[protocol.HostID]bool)}
+func New(base *core.Base, own protocol.KeyID, term protocol.Term) *Room {
+	return &Room{base: base, own: own, term: term, recovering: make(map[protocol.HostID]bool)}
 }

@@ -172,21 +172,13 @@ func (p *Payloads) SweepLoop(ctx context.Context) error {
 func (p *Payloads) sweep(ctx context.Context, before time.Time) error {
 	needed := make(map[protocol.Digest]bool)
 	err := p.base.View(ctx, func(tx core.Tx) error {
-		f := core.ActionFilter{Limit: core.PageSize, States: []protocol.State{
-			protocol.StatePendingApprove, protocol.StatePendingSchedule, protocol.StateNew, protocol.StateRunning, protocol.StateLost}}
 		clear(needed)
-		for {
-			page, err := tx.Actions.List(f)
-			if err != nil || len(page) == 0 {
-				return err
+		return core.EachAction(tx, core.ActionFilter{States: append(core.OpenStates(), protocol.StateLost)}, func(a core.Action) error {
+			if s, err := protocol.DecodeSpec(a.Spec); err == nil && s.HasPayload() {
+				needed[s.Input().StdinSHA256] = true
 			}
-			for _, a := range page {
-				f.Before = a.ID
-				if s, err := protocol.DecodeSpec(a.Spec); err == nil && s.HasPayload() {
-					needed[s.Input().StdinSHA256] = true
-				}
-			}
-		}
+			return nil
+		})
 	})
 	if err != nil {
 		return err

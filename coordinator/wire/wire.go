@@ -12,35 +12,19 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// Broker carries messages. Delivery is proven by receipts alone, so an error
-// only means that trying again later is as good.
-type Broker interface {
-	// Publish hands a message over and returns without waiting for receivers.
-	// It is safe for concurrent use.
-	Publish(topic string, payload []byte, retained bool) error
-}
-
-// Numbers tells which ring and which revocation list are in force.
-type Numbers interface {
-	Ring() uint64
-	Revoked() uint64
-}
-
 // Wire speaks for one process of a coordinator. All methods are safe for
 // concurrent use.
 type Wire struct {
 	Stats
-	base    *core.Base
-	signer  protocol.Signer
-	numbers Numbers
-	broker  Broker
-	term    protocol.Term
-	k       atomic.Uint64 // number of the newest state message
+	base   *core.Base
+	signer protocol.Signer
+	term   protocol.Term
+	k      atomic.Uint64 // number of the newest state message
 }
 
 // New returns a wire that has said nothing yet. The term is that of the process.
-func New(base *core.Base, signer protocol.Signer, numbers Numbers, broker Broker, term protocol.Term) *Wire {
-	return &Wire{Stats: Stats{log: base.Log, boot: base.Boot}, base: base, signer: signer, numbers: numbers, broker: broker, term: term}
+func New(base *core.Base, signer protocol.Signer, term protocol.Term) *Wire {
+	return &Wire{Stats: Stats{log: base.Log, boot: base.Boot}, base: base, signer: signer, term: term}
 }
 
 // Term returns the term of the process.
@@ -50,7 +34,7 @@ func (w *Wire) Term() protocol.Term { return w.term }
 func (w *Wire) Header(t protocol.Type, to protocol.Party) protocol.Header {
 	return protocol.Header{
 		Type: t, Fleet: w.base.Fleet, From: protocol.Coordinator, To: to,
-		Ring: w.numbers.Ring(), Term: w.term, Revoked: w.numbers.Revoked(),
+		Ring: w.base.Keys.Ring(), Term: w.term, Revoked: w.base.Keys.Revoked(),
 	}
 }
 
@@ -80,7 +64,7 @@ func (w *Wire) PublishWith(t protocol.Topic, body any, attachment []byte) error 
 	if err != nil {
 		return err
 	}
-	if err := w.broker.Publish(t.String(), raw, t.Channel.Retained()); err != nil {
+	if err := w.base.Broker.Publish(t.String(), raw, t.Channel.Retained()); err != nil {
 		w.base.Log.Log(w.base.Ctx, slog.LevelDebug, "cannot publish", "topic", t.String(), "err", err)
 		return nil
 	}

@@ -9,9 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/hostler-io/hostler/coordinator"
-	"github.com/hostler-io/hostler/coordinator/access"
-	"github.com/hostler-io/hostler/coordinator/members"
+	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -78,10 +76,10 @@ func (ring) Fetch(context.Context, uint64) error   { return errors.New("there is
 // trust is that of the coordinator. The rest of its interface is never asked
 // for.
 type trust struct {
-	coordinator.Trust
-	coordinator.RingStore
-	members.HostKeys
-	access.Keys
+	core.Keys
+	core.RingStore
+	core.HostKeys
+	core.ViewerKeys
 	ring
 }
 

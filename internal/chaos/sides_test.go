@@ -90,7 +90,7 @@ type wire struct {
 	dead atomic.Bool
 }
 
-// Publish implements [coordinator.Broker].
+// Publish implements [core.Broker].
 func (w *wire) Publish(topic string, payload []byte, retained bool) error {
 	if w.dead.Load() {
 		return errOffline
@@ -98,7 +98,7 @@ func (w *wire) Publish(topic string, payload []byte, retained bool) error {
 	return w.b.publish(topic, payload, retained)
 }
 
-// Disconnect implements [coordinator.Broker].
+// Disconnect implements [core.Broker].
 func (w *wire) Disconnect(name protocol.SAN) {
 	if !w.dead.Load() && name.Kind == protocol.SANHost {
 		w.b.cut(protocol.HostID(name.ID))
@@ -110,7 +110,7 @@ func (c *center) start() {
 	wire := &wire{b: c.w.broker}
 	coord, err := coordinator.New(context.Background(), coordinator.Config{
 		Store: c.disk, Fleet: fleet, FleetName: fleetName, Signer: coordinatorKey, Trust: trust{ring: c.w.ring}, Rings: trust{ring: c.w.ring}, HostKeys: trust{ring: c.w.ring}, Viewers: trust{ring: c.w.ring},
-		Authority: struct{ coordinator.Authority }{}, Broker: wire, OutputDir: c.dir, PayloadDir: filepath.Join(c.dir, "payloads"),
+		Authority: struct{ core.Authority }{}, Broker: wire, OutputDir: c.dir, PayloadDir: filepath.Join(c.dir, "payloads"),
 		Now: time.Now, Boot: func() int64 { return time.Since(c.w.begun).Milliseconds() }, Rand: c.w.dice,
 		Log: c.w.log.With("process", "coordinator"),
 	})
