@@ -1,3 +1,5 @@
+// Package access says who may speak to a coordinator, and which one this user speaks
+// to: hostler login, context, token and viewer.
 package access
 
 import (
@@ -16,6 +18,14 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
 )
+
+type commands struct{ *conn.Env }
+
+// Commands returns hostler login, context, token and viewer.
+func Commands(e *conn.Env) []*cobra.Command {
+	a := &commands{e}
+	return []*cobra.Command{a.loginCommand(), a.contextCommand(), a.tokenCommand(), a.viewerCommand()}
+}
 
 func (a *commands) loginCommand() *cobra.Command {
 	var token string

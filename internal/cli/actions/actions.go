@@ -1,3 +1,4 @@
+// Package actions looks at actions and decides on them: hostler action and why.
 package actions
 
 import (
@@ -13,14 +14,24 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/cli/conn"
 	"github.com/hostler-io/hostler/internal/cli/dispatch"
+	"github.com/hostler-io/hostler/internal/cli/keyring"
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
 )
 
-func (a *commands) actionCommand() *cobra.Command {
-	return term.Group("action", "Actions: requests to hosts, and their results",
+type commands struct {
+	*dispatch.Dispatcher
+	keys *keyring.Store
+}
+
+// Command returns hostler action; more are commands of it from other areas.
+func Command(d *dispatch.Dispatcher, keys *keyring.Store, more ...*cobra.Command) *cobra.Command {
+	a := &commands{d, keys}
+	cmd := term.Group("action", "Actions: requests to hosts, and their results",
 		a.actionListCommand(), a.actionShowCommand(), a.actionLogsCommand(), a.approveCommand(), a.denyCommand(), a.actionCancelCommand(), a.actionReissueCommand(), a.nudgeCommand())
+	cmd.AddCommand(more...)
+	return cmd
 }
 
 func (a *commands) actionListCommand() *cobra.Command {

@@ -32,7 +32,9 @@ func explanationNoun() show.Noun[explanation] {
 	return show.NounOf[explanation]("object", "object state why next", nil)
 }
 
-func (a *commands) whyCommand() *cobra.Command {
+// Why returns hostler why.
+func Why(d *dispatch.Dispatcher) *cobra.Command {
+	a := &commands{Dispatcher: d}
 	cmd := &cobra.Command{
 		Use: "why {ACTION | HOST | HOST/NAME}", Short: "Explain the state of an action, a host or a container", Args: term.Exactly(1),
 		Long: `Explains what an action waits for, what a host has to do, or the state of a

@@ -1,3 +1,5 @@
+// Package auditlog verifies what was signed: hostler audit, the log of a fleet, and
+// hostler verify, single messages.
 package auditlog
 
 import (
@@ -19,6 +21,14 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
 )
+
+type commands struct{ *dispatch.Dispatcher }
+
+// Commands returns hostler audit and verify.
+func Commands(d *dispatch.Dispatcher) []*cobra.Command {
+	a := &commands{d}
+	return []*cobra.Command{a.auditCommand(), a.verifyCommand()}
+}
 
 func auditNoun() show.Noun[api.AuditRecord] {
 	return show.NounOf[api.AuditRecord]("n", "n at actor from+ verb host object digest+ detail", nil)

@@ -1,3 +1,6 @@
+// Package batch does one thing in many places, or many things from a file: it
+// selects the places, asks in turns, follows all, and tells what became of each. It
+// has the commands of hostler batch.
 package batch
 
 import (
@@ -13,8 +16,18 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/dispatch"
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/internal/cli/transfer"
 	"github.com/hostler-io/hostler/protocol"
 )
+
+// Batcher does things in many places.
+type Batcher struct {
+	*dispatch.Dispatcher
+	files *transfer.Files
+}
+
+// New returns a Batcher; files moves what a file of operations pushes and pulls.
+func New(d *dispatch.Dispatcher, files *transfer.Files) *Batcher { return &Batcher{d, files} }
 
 func (a *Batcher) batchFollowCommand() *cobra.Command {
 	var output bool

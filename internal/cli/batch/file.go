@@ -35,7 +35,8 @@ type batchOptions struct {
 	view     *show.View
 }
 
-func (a *Batcher) batchCommand() *cobra.Command {
+// Command returns hostler batch.
+func (a *Batcher) Command() *cobra.Command {
 	o := &batchOptions{}
 	cmd := &cobra.Command{
 		Use: "batch -f FILE", Short: "Do the operations of a file, one after another",

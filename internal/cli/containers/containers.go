@@ -1,3 +1,4 @@
+// Package containers has the commands of hostler ct.
 package containers
 
 import (
@@ -14,6 +15,15 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
 )
+
+type commands struct{ *batch.Batcher }
+
+// Command returns hostler ct.
+func Command(b *batch.Batcher) *cobra.Command {
+	a := &commands{b}
+	return term.Group("ct", "Containers", a.ctListCommand(), a.ctShowCommand(), a.ctCreateCommand(),
+		a.ctStartCommand(), a.ctStopCommand(), a.ctRestartCommand(), a.ctRenameCommand(), a.ctResetCommand(), a.ctRemoveCommand())
+}
 
 // containerView is a container with the one address that people ask for.
 type containerView struct {
@@ -44,11 +54,6 @@ func containerNoun(local bool) show.Noun[containerView] {
 		return r.String()
 	}
 	return n
-}
-
-func (a *commands) containerCommand() *cobra.Command {
-	return term.Group("ct", "Containers", a.ctListCommand(), a.ctShowCommand(), a.ctCreateCommand(),
-		a.ctStartCommand(), a.ctStopCommand(), a.ctRestartCommand(), a.ctRenameCommand(), a.ctResetCommand(), a.ctRemoveCommand())
 }
 
 func (a *commands) ctListCommand() *cobra.Command {

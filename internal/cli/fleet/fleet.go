@@ -1,3 +1,4 @@
+// Package fleet makes fleets and changes their rings: hostler fleet.
 package fleet
 
 import (
@@ -12,13 +13,21 @@ import (
 
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/keyring"
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
-func (a *commands) fleetCommand() *cobra.Command {
+type commands struct {
+	*conn.Env
+	keys *keyring.Store
+}
+
+// Command returns hostler fleet.
+func Command(e *conn.Env, keys *keyring.Store) *cobra.Command {
+	a := &commands{e, keys}
 	ring := term.Group("ring", "The document that says who may do what",
 		a.ringListCommand(), a.ringShowCommand(), a.addCoordinatorCommand(), a.replaceCoordinatorCommand(), a.removeCoordinatorCommand(),
 		a.addOwnerCommand(), a.removeOwnerCommand(), a.addApproverCommand(), a.removeApproverCommand(), a.setThresholdCommand(), a.ringSignCommand(), a.ringPublishCommand())

@@ -1,3 +1,5 @@
+// Package hosts looks at hosts and decides which belong to the fleet: hostler host,
+// status and events.
 package hosts
 
 import (
@@ -16,6 +18,14 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
 )
+
+type commands struct{ *conn.Env }
+
+// Commands returns hostler status, host and events.
+func Commands(e *conn.Env) []*cobra.Command {
+	a := &commands{e}
+	return []*cobra.Command{a.statusCommand(), a.hostCommand(), a.eventsCommand()}
+}
 
 func hostNoun() show.Noun[conn.HostView] {
 	bytesOf := func(n int64) string {

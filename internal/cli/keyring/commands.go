@@ -32,7 +32,8 @@ func keyNoun() show.Noun[keyView] {
 	return show.NounOf[keyView]("name", "name key kept people path+", nil)
 }
 
-func (a *Store) keyCommand() *cobra.Command {
+// Command returns hostler key.
+func (a *Store) Command() *cobra.Command {
 	return term.Group("key", "Keys on this machine that sign approvals",
 		a.keyGenerateCommand(), a.keyImportCommand(), a.keyExportCommand(), a.keyListCommand(), a.keyRemoveCommand())
 }

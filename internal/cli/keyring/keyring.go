@@ -1,3 +1,5 @@
+// Package keyring keeps the keys with which people sign, and signs with them: in
+// files, under a passphrase, or with gpg. It has the commands of hostler key.
 package keyring
 
 import (
@@ -14,6 +16,12 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
 )
+
+// Store is the keys of this user.
+type Store struct{ *conn.Env }
+
+// New returns the keys of the user of e.
+func New(e *conn.Env) *Store { return &Store{e} }
 
 // PersonKey is a key that this machine can sign approvals with: a secret key in
 // a file of its own, or the certificate of one that gpg keeps.

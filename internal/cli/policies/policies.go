@@ -1,3 +1,4 @@
+// Package policies checks, signs and sets the policies of hosts: hostler policy.
 package policies
 
 import (
@@ -17,6 +18,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/batch"
 	"github.com/hostler-io/hostler/internal/cli/conn"
 	"github.com/hostler-io/hostler/internal/cli/dispatch"
+	"github.com/hostler-io/hostler/internal/cli/keyring"
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/internal/durable"
@@ -24,7 +26,14 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-func (a *commands) policyCommand() *cobra.Command {
+type commands struct {
+	*batch.Batcher
+	keys *keyring.Store
+}
+
+// Command returns hostler policy.
+func Command(b *batch.Batcher, keys *keyring.Store) *cobra.Command {
+	a := &commands{b, keys}
 	return term.Group("policy", "Which actions need approvals on hosts", a.policyCheckCommand(), a.policySignCommand(), a.policySetCommand(), a.policyShowCommand())
 }
 

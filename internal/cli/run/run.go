@@ -1,3 +1,5 @@
+// Package run runs commands on hosts and in containers, as sessions on this terminal
+// or without one: hostler run, exec and attach, and the replay of recorded sessions.
 package run
 
 import (
@@ -16,6 +18,21 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
 )
+
+type commands struct{ *batch.Batcher }
+
+// Commands returns hostler run, exec and attach.
+func Commands(b *batch.Batcher) []*cobra.Command {
+	a := &commands{b}
+	return []*cobra.Command{a.runCommand(), a.execCommand(), a.attachCommand()}
+}
+
+// OfActions returns the commands of hostler action that are about sessions: attach
+// and replay.
+func OfActions(b *batch.Batcher) []*cobra.Command {
+	a := &commands{b}
+	return []*cobra.Command{a.actionAttachCommand(), a.replayCommand()}
+}
 
 // command is what run and exec have in common: how to run, apart from where.
 type command struct {

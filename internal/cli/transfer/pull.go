@@ -25,7 +25,8 @@ import (
 // stageLife is for how long what a pull that was broken off has left is kept.
 const stageLife = 7 * 24 * time.Hour
 
-func (a *Files) pullCommand() *cobra.Command {
+// Pull returns hostler pull.
+func (a *Files) Pull() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "pull HOST[/NAME]:PATH… DIR|NAME", Short: "Copy files from a host, or out of a container",
 		Long: `Copies files, and directories with everything in them, from hosts, or out of containers

@@ -1,3 +1,5 @@
+// Package transfer moves files to and from hosts and containers: hostler push and
+// hostler pull, and the operations of that kind in a batch.
 package transfer
 
 import (
@@ -24,6 +26,12 @@ import (
 	"github.com/hostler-io/hostler/internal/files"
 	"github.com/hostler-io/hostler/protocol"
 )
+
+// Files moves files.
+type Files struct{ *dispatch.Dispatcher }
+
+// New returns Files that asks d for what it needs.
+func New(d *dispatch.Dispatcher) *Files { return &Files{d} }
 
 // At sets the path, which is absolute.
 func (p *RemotePath) At(s string) {
@@ -98,7 +106,8 @@ func filesAreRemote(r *conn.Remote) error {
 	return nil
 }
 
-func (a *Files) pushCommand() *cobra.Command {
+// Push returns hostler push.
+func (a *Files) Push() *cobra.Command {
 	var mode, owner string
 	var recursive bool
 	cmd := &cobra.Command{
