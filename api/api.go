@@ -386,12 +386,14 @@ type Reason struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Token is an API token. Secret is shown once.
+// Token is an API token. Secret and Login, the code that holds it with the address of
+// the coordinator and its ring, are shown once.
 type Token struct {
 	ID        string     `json:"id"`
 	Name      string     `json:"name"`
 	Role      string     `json:"role"`
 	Secret    string     `json:"secret,omitempty"`
+	Login     string     `json:"login,omitempty"`
 	CreatedAt time.Time  `json:"created_at"`
 	CreatedBy string     `json:"created_by"`
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`

@@ -10,6 +10,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/members"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
 // Summary is the whole fleet in a few numbers. Every word of ours that can be
@@ -27,6 +28,17 @@ type Summary struct {
 	Actions    map[protocol.State]int
 	Containers map[string]int // by the state that their hosts last told
 	Brokers    []string
+}
+
+// LoginCode is the code with which the bearer of a token logs in: it names the
+// addresses of the API and the ring in force.
+func (c *Coordinator) LoginCode(token string) (string, error) {
+	ring, digest := c.cfg.Trust.RingInForce()
+	code, err := enrol.LoginCode{Addresses: c.cfg.Addresses, Pin: enrol.PinOf(ring, digest), Token: token}.Encode()
+	if err != nil {
+		return "", fmt.Errorf("make the login code: %w", err)
+	}
+	return code, nil
 }
 
 // Summary counts hosts, what waits, and what has not ended.

@@ -48,6 +48,7 @@ type site struct {
 	host      *coordtest.Host
 	authority *certs.Authority
 	tokens    map[core.TokenRole]string
+	listener  net.Listener
 	url       string
 	handler   http.Handler
 
@@ -87,7 +88,9 @@ func newSite(t *testing.T) *site {
 		read: map[string]bool{}, asked: make(chan struct{}),
 	}
 	// The command /reserved waits for two persons, and nobody may push to /forbidden.
+	s.listener = must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	s.fleet.Tune(func(cfg *coordinator.Config) {
+		cfg.Addresses = []string{s.listener.Addr().String()}
 		cfg.Policies.Own = must[*policy.Policy](t)(policy.Parse("site", []byte("version = 1\n[[rule]]\nkinds = ['host.run']\ncommands = ['/reserved']\nenv = ['A']\napprovals = 2\n[[rule]]\nkinds = ['host.push']\npaths = ['/forbidden']\nrefuse = true\n")))
 	})
 	s.fleet.Restart()
@@ -135,7 +138,8 @@ func (s *site) makeRings() {
 	}
 	chain = must[*certs.Chain](t)(chain.Advance(must[[]byte](t)(certs.SignRing(next, s.owner))))
 	s.chain, s.rings = chain, chain.From(1)
-	s.fleet.Trust.SetRing(2)
+	digest, _ := chain.Digest(2)
+	s.fleet.Trust.SetPin(2, digest)
 	keys := certs.NewKeys(chain)
 	if err := keys.SetHost("edge-01", s.edge.PublicKey()); err != nil {
 		t.Fatal(err)
@@ -179,7 +183,6 @@ func (s *site) serve() {
 		Name: protocol.SAN{Kind: protocol.SANCoordinator}, Server: true, Addresses: []string{"127.0.0.1"}, Now: time.Now(),
 	}))
 	pair := must[*tls.Certificate](t)(key.Certificate(leaf))
-	l := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	server := web.NewServer(mux, &tls.Config{Certificates: []tls.Certificate{*pair}, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"}})
 	server.ConnState = func(c net.Conn, state http.ConnState) {
 		if state == http.StateNew {
@@ -189,8 +192,8 @@ func (s *site) serve() {
 		}
 	}
 	s.handler = mux
-	s.url = "https://" + l.Addr().String()
-	serving(t, server, func() error { return server.ServeTLS(l, "", "") })
+	s.url = "https://" + s.listener.Addr().String()
+	serving(t, server, func() error { return server.ServeTLS(s.listener, "", "") })
 }
 
 // serving has a server serve until the test ends, and waits for all that it has

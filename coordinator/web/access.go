@@ -27,8 +27,12 @@ func (h *handlers) createToken(ctx context.Context, in *body[api.NewToken]) (api
 		}
 	}
 	secret, t, err := h.c.Access().CreateToken(ctx, actor(ctx), in.Body.Name, core.TokenRole(in.Body.Role), life)
+	if err != nil {
+		return api.Token{}, err
+	}
 	out := tokenOf(t)
 	out.Secret = secret
+	out.Login, err = h.c.LoginCode(secret)
 	return out, err
 }
 

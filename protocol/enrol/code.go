@@ -32,6 +32,7 @@ const (
 	fleetPrefix   = "hf1_"
 	requestPrefix = "hc1_"
 	ownerPrefix   = "ho1_"
+	loginPrefix   = "hl1_"
 )
 
 func codeName(prefix string) string {
@@ -44,6 +45,8 @@ func codeName(prefix string) string {
 		return "a coordinator's request (of hostler-coordinator init)"
 	case ownerPrefix:
 		return "an owner's request (of hostler fleet request-owner)"
+	case loginPrefix:
+		return "a login code (of hostler token create)"
 	}
 	return ""
 }
@@ -125,7 +128,7 @@ func (Secret) String() string { return "(secret)" }
 // MarshalText writes what String says.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Limits of a join code.
+// Limits of the addresses in a code.
 const (
 	// MaxAddresses is how many addresses of the coordinator a code may hold.
 	MaxAddresses = 8
@@ -142,16 +145,9 @@ type JoinCode struct {
 // Encode returns the code's one line: about 85 characters for one IPv4
 // address, more for a name. It fails on addresses that are none.
 func (c JoinCode) Encode() (string, error) {
-	if len(c.Addresses) < 1 || len(c.Addresses) > MaxAddresses {
-		return "", fmt.Errorf("%w: it has %d addresses, want 1 to %d", ErrCode, len(c.Addresses), MaxAddresses)
-	}
-	b := appendPin(nil, c.Pin)
-	b = append(b, c.Secret[:]...)
-	for _, a := range c.Addresses {
-		var err error
-		if b, err = appendAddress(b, a); err != nil {
-			return "", err
-		}
+	b, err := appendAddresses(append(appendPin(nil, c.Pin), c.Secret[:]...), c.Addresses)
+	if err != nil {
+		return "", err
 	}
 	return encodeCode(joinPrefix, b), nil
 }
@@ -163,13 +159,52 @@ func ParseJoinCode(text string) (JoinCode, error) {
 		return JoinCode{}, err
 	}
 	r := reader{b: b}
-	c := JoinCode{Pin: r.pin(), Secret: Secret(r.take(16))}
-	for len(r.b) > 0 && !r.bad && len(c.Addresses) < MaxAddresses {
-		c.Addresses = append(c.Addresses, r.address())
-	}
-	// Whoever made the checksum may be anybody: only what Encode writes is read.
+	c := JoinCode{Pin: r.pin(), Secret: Secret(r.take(16)), Addresses: r.addresses()}
+	// Anybody can compute the checksum: only what Encode writes is read.
 	if again, err := c.Encode(); r.bad || err != nil || again != encodeCode(joinPrefix, b) {
 		return JoinCode{}, fmt.Errorf("%w: it was made by another version of Hostler", ErrCode)
+	}
+	return c, nil
+}
+
+// LoginCode is what "hostler token create" prints and "hostler login" takes.
+type LoginCode struct {
+	Addresses []string // host:port of the coordinator's HTTPS, tried in order
+	Pin       Pin      // the ring in force when it was made: it names the authorities of the coordinator
+	Token     string   // an API token
+}
+
+// Encode returns the code's one line: about 140 characters for one IPv4 address.
+func (c LoginCode) Encode() (string, error) {
+	if c.Token == "" || len(c.Token) > maxToken {
+		return "", fmt.Errorf("%w: a token of %d characters, want 1 to %d", ErrCode, len(c.Token), maxToken)
+	}
+	b := binary.BigEndian.AppendUint16(appendPin(nil, c.Pin), uint16(len(c.Token)))
+	b, err := appendAddresses(append(b, c.Token...), c.Addresses)
+	if err != nil {
+		return "", err
+	}
+	return encodeCode(loginPrefix, b), nil
+}
+
+// maxToken bounds the token in a login code, in bytes.
+const maxToken = 128
+
+// IsLoginCode reports whether a text means to be a login code.
+func IsLoginCode(text string) bool {
+	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(text)), loginPrefix)
+}
+
+// ParseLoginCode reads a login code.
+func ParseLoginCode(text string) (LoginCode, error) {
+	b, err := decodeCode(loginPrefix, text, 4<<10)
+	if err != nil {
+		return LoginCode{}, err
+	}
+	r := reader{b: b}
+	c := LoginCode{Pin: r.pin(), Token: string(r.part()), Addresses: r.addresses()}
+	if again, err := c.Encode(); r.bad || err != nil || again != encodeCode(loginPrefix, b) {
+		return LoginCode{}, fmt.Errorf("%w: it was made by another version of Hostler", ErrCode)
 	}
 	return c, nil
 }
@@ -289,6 +324,19 @@ const (
 	kindIPv6 = 254
 )
 
+func appendAddresses(b []byte, all []string) ([]byte, error) {
+	if len(all) < 1 || len(all) > MaxAddresses {
+		return nil, fmt.Errorf("%w: it has %d addresses, want 1 to %d", ErrCode, len(all), MaxAddresses)
+	}
+	for _, a := range all {
+		var err error
+		if b, err = appendAddress(b, a); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
 func appendAddress(b []byte, address string) ([]byte, error) {
 	bad := fmt.Errorf("%w: address %.300q: want host:port", ErrCode, address)
 	if ap, err := netip.ParseAddrPort(address); err == nil {
@@ -355,6 +403,13 @@ func (r *reader) pin() Pin {
 	}
 	r.b = r.b[size:]
 	return Pin{Ring: n, Digest: [20]byte(r.take(20))}
+}
+
+func (r *reader) addresses() (all []string) {
+	for len(r.b) > 0 && !r.bad && len(all) < MaxAddresses {
+		all = append(all, r.address())
+	}
+	return all
 }
 
 func (r *reader) address() string {

@@ -2,6 +2,7 @@ package enrol
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/hostler-io/hostler/protocol"
@@ -36,6 +37,36 @@ func FuzzJoinCode(f *testing.F) {
 				t.Fatalf("what was read cannot be written: %v", err)
 			}
 			if second, err := ParseJoinCode(again); err != nil || second.Pin != c.Pin || second.Secret != c.Secret {
+				t.Errorf("read again it is %+v, %v", second, err)
+			}
+		}
+	})
+}
+
+func FuzzLoginCode(f *testing.F) {
+	s, err := LoginCode{Addresses: []string{"192.0.2.17:8443", "example.org:1"}, Pin: Pin{Ring: 300}, Token: "hst_secret"}.Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	payload, err := decodeCode(loginPrefix, s, 1<<10)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(s, payload)
+	f.Fuzz(func(t *testing.T, text string, payload []byte) {
+		for _, s := range []string{text, encodeCode(loginPrefix, payload)} {
+			c, err := ParseLoginCode(s)
+			if err != nil {
+				if !errors.Is(err, ErrCode) {
+					t.Errorf("%v is no ErrCode", err)
+				}
+				continue
+			}
+			again, err := c.Encode()
+			if err != nil {
+				t.Fatalf("what was read cannot be written: %v", err)
+			}
+			if second, err := ParseLoginCode(again); err != nil || !reflect.DeepEqual(second, c) {
 				t.Errorf("read again it is %+v, %v", second, err)
 			}
 		}

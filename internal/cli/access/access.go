@@ -17,7 +17,7 @@ import (
 )
 
 func tokenNoun() show.Noun[api.Token] {
-	return show.NounOf[api.Token]("id", "id name role token:secret++ created_at created_by+ expires_at revoked_at", nil)
+	return show.NounOf[api.Token]("id", "id name role token:secret++ login++ created_at created_by+ expires_at revoked_at", nil)
 }
 
 func (a *commands) tokenCommand() *cobra.Command {
@@ -29,7 +29,10 @@ func (a *commands) tokenCreateCommand() *cobra.Command {
 	var ttl term.DurationFlag
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Make an API token; it is shown once", Args: term.Exactly(1),
-		Long:    "Makes a token for a person or a program. The roles are viewer, operator, approver and admin; each may do what the ones before it may.",
+		Long: `Makes a token for a person or a program. The roles are viewer, operator, approver
+and admin; each may do what the ones before it may. A program uses the token.
+A person types hostler login with the login code, which holds the token: keep
+both secret.`,
 		Example: "  hostler token create alice --role operator --ttl 90d\n  hostler token create ci --role operator -o template={{.secret}}",
 	}
 	v := show.FormatFlags(cmd)

@@ -5,18 +5,24 @@ package access
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/client"
 	"github.com/hostler-io/hostler/internal/cli/conn"
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
 type commands struct{ *conn.Env }
@@ -30,29 +36,29 @@ func Commands(e *conn.Env) []*cobra.Command {
 func (a *commands) loginCommand() *cobra.Command {
 	var token string
 	cmd := &cobra.Command{
-		Use: "login ADDRESS", Short: "Store a token, and use its coordinator", Args: term.Exactly(1),
+		Use: "login CODE|ADDRESS", Short: "Store a token, and use its coordinator", Args: term.Exactly(1),
 		Long: `Tries a token at a coordinator, keeps both as a context of the configuration,
 and makes it the one in use. The context is called as the fleet, or as --context
 says.
 
-The coordinator is verified with --ca (its ca.crt), or with the ring of the fleet,
+A login code of hostler token create holds the token, the addresses of the
+coordinator and the fleet's ring, by which the coordinator is verified. Give -
+to read it from standard input.
+
+With an address, the coordinator is verified with --ca (its ca.crt), or with the ring of the fleet,
 if this machine keeps it. A certificate that neither confirms is refused.
 
 A token on the command line can be seen by other users of this machine; in a
 file, or in HOSTLER_TOKEN, it cannot.`,
-		Example: `  hostler login https://coordinator:8443 --token-file token
+		Example: `  hostler login hl1_…
+  hostler login https://coordinator:8443 --token-file token
   hostler login https://coordinator:8443 --token-file token --ca ca.crt`,
 	}
 	cmd.Flags().StringVar(&token, "token", "", "the API token")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		a.Address = strings.TrimSuffix(args[0], "/")
-		t, err := a.loginTarget(token)
+		s, t, err := a.login(cmd.Context(), args[0], token)
 		if err != nil {
 			return err
-		}
-		s, err := a.tryLogin(cmd.Context(), &t)
-		if err != nil {
-			return term.Cannot("log in at "+t.Address, err)
 		}
 		name := cmp.Or(a.ContextName, a.Getenv("HOSTLER_CONTEXT"), t.Fleet)
 		if err := conn.ContextWord(name); err != nil {
@@ -70,6 +76,90 @@ file, or in HOSTLER_TOKEN, it cannot.`,
 		return nil
 	}
 	return cmd
+}
+
+func (a *commands) login(ctx context.Context, to, token string) (api.Status, conn.Target, error) {
+	if to == "-" {
+		b, err := io.ReadAll(io.LimitReader(a.In, maxCode))
+		if err != nil {
+			return api.Status{}, conn.Target{}, term.Cannot("read the login code", err)
+		}
+		to = string(b)
+	}
+	if enrol.IsLoginCode(to) {
+		if token != "" || a.TokenFile != "" || a.CAFile != "" {
+			return api.Status{}, conn.Target{}, term.Usage("hostler login CODE", "a login code cannot be combined with --token, --token-file and --ca")
+		}
+		return a.loginByCode(ctx, to)
+	}
+	a.Address = strings.TrimSuffix(to, "/")
+	t, err := a.loginTarget(token)
+	if err != nil {
+		return api.Status{}, t, err
+	}
+	trusted, err := a.authorities(t)
+	if err != nil {
+		return api.Status{}, t, err
+	}
+	s, err := a.tryLogin(ctx, &t, trusted)
+	return s, t, term.Cannot("log in at "+t.Address, err)
+}
+
+// maxCode bounds a login code on standard input, in bytes.
+const maxCode = 16 << 10
+
+// maxRings bounds the rings of a fleet that are fetched, in bytes.
+const maxRings = 16 << 20
+
+// loginByCode logs in at the first address of a code that answers.
+func (a *commands) loginByCode(ctx context.Context, text string) (api.Status, conn.Target, error) {
+	code, err := enrol.ParseLoginCode(text)
+	if err != nil {
+		return api.Status{}, conn.Target{}, term.Usage("hostler token create NAME, for another code", "%s", err)
+	}
+	var problems []error
+	for _, address := range code.Addresses {
+		t := conn.Target{Address: "https://" + address, Token: code.Token}
+		trusted, err := a.pinned(ctx, address, code.Pin)
+		var s api.Status
+		if err == nil {
+			s, err = a.tryLogin(ctx, &t, trusted)
+		}
+		if err == nil {
+			return s, t, nil
+		}
+		problems = append(problems, term.Cannot("log in at "+t.Address, err))
+	}
+	return api.Status{}, conn.Target{}, errors.Join(problems...)
+}
+
+// pinned fetches the rings, and returns the authorities that the newest one since that
+// of the pin names. Until then the server is unknown: nothing secret is sent to it.
+func (a *commands) pinned(ctx context.Context, address string, pin enrol.Pin) ([][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/v1/rings", nil)
+	if err != nil {
+		return nil, err
+	}
+	t := &http.Transport{TLSClientConfig: certs.StrangerTLS(), DisableKeepAlives: true}
+	resp, err := t.RoundTrip(req)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", client.ErrUnreachable, err)
+	}
+	defer resp.Body.Close()
+	served, err := io.ReadAll(io.LimitReader(resp.Body, maxRings+1))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", client.ErrUnreachable, err)
+	}
+	if resp.StatusCode != http.StatusOK || len(served) > maxRings {
+		return nil, fmt.Errorf("status %d, %d bytes: this is no answer of a coordinator", resp.StatusCode, len(served))
+	}
+	chain, err := certs.OpenChain(pin, served)
+	if err != nil {
+		return nil, fmt.Errorf("the server at %s is not the coordinator that the code names: %w", address, err)
+	}
+	return conn.Authorities(chain), nil
 }
 
 // loginTarget is what the command line says; an older context has no part in
@@ -98,36 +188,36 @@ func (a *commands) loginTarget(token string) (conn.Target, error) {
 	return t, nil
 }
 
-// tryLogin asks the coordinator with each authority that may be trusted, and
-// takes in its rings. What did work is written into t.
-func (a *commands) tryLogin(ctx context.Context, t *conn.Target) (api.Status, error) {
-	var trusted [][]byte
+// authorities are those that may have signed the coordinator's certificate.
+func (a *commands) authorities(t conn.Target) (trusted [][]byte, err error) {
 	if t.CA != "" {
 		der, err := conn.DecodeCA(t.CA)
+		return [][]byte{der}, term.Cannot("log in at "+t.Address, err)
+	}
+	known, err := a.KnownFleets()
+	if err != nil {
+		return nil, term.Cannot("log in at "+t.Address, err)
+	}
+	for _, f := range known {
+		all, err := a.RingAuthorities(f)
 		if err != nil {
-			return api.Status{}, err
+			return nil, err
 		}
-		trusted = [][]byte{der}
-	} else {
-		known, err := a.KnownFleets()
-		if err != nil {
-			return api.Status{}, err
-		}
-		for _, f := range known {
-			all, err := a.RingAuthorities(f)
-			if err != nil {
-				return api.Status{}, err
-			}
-			trusted = append(trusted, all...)
-		}
+		trusted = append(trusted, all...)
 	}
 	if len(trusted) == 0 {
-		return api.Status{}, &term.Failure{
+		return nil, &term.Failure{
 			Code: term.ExitRefused, What: "cannot verify the coordinator at " + t.Address,
 			Why:  "no CA certificate is given, and no ring on this machine names a coordinator",
-			Next: "add --ca FILE, with the ca.crt of the coordinator",
+			Next: "add --ca FILE, with the ca.crt of the coordinator, or use a login code of hostler token create",
 		}
 	}
+	return trusted, nil
+}
+
+// tryLogin asks the coordinator with each authority that may be trusted, and
+// takes in its rings. What did work is written into t.
+func (a *commands) tryLogin(ctx context.Context, t *conn.Target, trusted [][]byte) (api.Status, error) {
 	var s api.Status
 	var err error
 	for _, ca := range trusted {

@@ -209,11 +209,16 @@ func (a *Env) RingAuthorities(name string) ([][]byte, error) {
 	if err != nil {
 		return nil, term.Cannot("read the rings of fleet "+name, err)
 	}
-	var all [][]byte
+	return Authorities(chain), nil
+}
+
+// Authorities returns the authorities of the coordinators that the newest ring of a
+// chain names, DER.
+func Authorities(chain *certs.Chain) (all [][]byte) {
 	for _, c := range chain.Ring().Coordinators {
 		all = append(all, c.TLSCA)
 	}
-	return all, nil
+	return all
 }
 
 // FetchRings brings the chain of a fleet up to what the coordinator serves. A
