@@ -88,7 +88,7 @@ func TestContainerLife(t *testing.T) {
 		w.coord.order(actionID(4), on(protocol.KindDestroy, 1))
 		w.coord.order(actionID(5), on(protocol.KindStart, 1)) // waits, and finds nothing
 		w.pass(time.Second)
-		if got := w.state(1); got != 0 {
+		if got := w.state(1); got != "" {
 			t.Errorf("destroyed: %v", got)
 		}
 		for n := range byte(4) {
@@ -162,7 +162,7 @@ func TestCreateThatIsCutShortLeavesNothing(t *testing.T) {
 		w.coord.order(actionID(1), creation(1, false))
 		w.pass(time.Second)
 		w.expect(actionID(1), "start RUNNING", "fail FAILED error")
-		if got := w.state(1); got != 0 {
+		if got := w.state(1); got != "" {
 			t.Errorf("it is %v", got)
 		}
 		stuck = true

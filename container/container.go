@@ -2,11 +2,9 @@ package container
 
 import (
 	"context"
-	"encoding"
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 )
 
@@ -137,7 +135,7 @@ type Event struct {
 	// Name of the container; empty if changes may have been missed, so that
 	// only a fresh List tells the truth.
 	Name string
-	// State that was entered; invalid (zero) when Name is empty.
+	// State that was entered; empty when Name is.
 	State State
 }
 
@@ -169,12 +167,8 @@ type CreateSpec struct {
 	// Template names what it is made from: for LXC a template of the
 	// installation, such as "busybox".
 	Template string
-	// TemplateArgs are handed to the template as they are.
-	TemplateArgs []string
 	// Network is the one interface it gets; zero means none but loopback.
 	Network Network
-	// Limits on resources; zero means unlimited.
-	Limits Limits
 }
 
 // Network is a container's interface on a bridge of the host.
@@ -192,17 +186,6 @@ type Network struct {
 // IsZero reports whether n asks for no interface.
 func (n Network) IsZero() bool { return n == Network{} }
 
-// Limits bound a container's resources. Zero fields are unlimited.
-type Limits struct {
-	// MemoryBytes is the ceiling of memory, page cache included.
-	MemoryBytes int64
-	// CPUMillis is processor time per second of real time, in thousandths of
-	// one core: 500 is half a core.
-	CPUMillis int64
-	// Processes is the number of tasks that may exist at a time.
-	Processes int64
-}
-
 // Check reports what is wrong with the specification, if anything.
 func (s CreateSpec) Check() error {
 	if err := CheckName(s.Name); err != nil {
@@ -214,26 +197,8 @@ func (s CreateSpec) Check() error {
 	if !isTemplate(s.Template) {
 		return fmt.Errorf("template %q: want letters, digits, '-' or '_'", s.Template)
 	}
-	if len(s.TemplateArgs) > maxTemplateArgs {
-		return fmt.Errorf("%d template arguments exceed %d", len(s.TemplateArgs), maxTemplateArgs)
-	}
-	for _, arg := range s.TemplateArgs {
-		if len(arg) > maxTemplateArg || slices.Contains([]byte(arg), 0) {
-			return fmt.Errorf("template argument %.40q: longer than %d bytes or with NUL", arg, maxTemplateArg)
-		}
-	}
-	if l := s.Limits; l.MemoryBytes < 0 || l.CPUMillis < 0 || l.Processes < 0 {
-		return errors.New("negative limit")
-	}
 	return s.Network.check()
 }
-
-// Bounds of what a specification may carry; far above any use, they only keep
-// one specification from growing without end.
-const (
-	maxTemplateArgs = 64
-	maxTemplateArg  = 4096
-)
 
 func (n Network) check() error {
 	if n.IsZero() {
@@ -263,87 +228,33 @@ type Supervisor struct {
 	Target map[string]string
 }
 
-// Kind is a container technology.
-type Kind int
+// Kind is a container technology, in the word that stands in messages and on the
+// command line.
+type Kind string
 
-// The kinds; the zero value is none.
-const (
-	KindLXC Kind = iota + 1
-	KindPodman
-)
+// KindLXC is the one kind that is supported.
+const KindLXC Kind = "lxc"
 
-var kindNames = names[Kind]{what: "container kind", texts: []string{"", "lxc", "podman"}}
-
-// String returns the word that also stands in messages and on the command line.
-func (k Kind) String() string { return kindNames.text(k) }
-
-// MarshalText refuses the zero value.
-func (k Kind) MarshalText() ([]byte, error) { return kindNames.marshal(k) }
-
-// UnmarshalText accepts exactly what MarshalText writes.
-func (k *Kind) UnmarshalText(text []byte) error { return kindNames.unmarshal(k, text) }
-
-// State is where a container is in its life.
+// State is where a container is in its life, in the word that stands in messages
+// and on the command line.
 //
 //	stopped → starting → running ⇄ frozen
 //	   ↑                    ↓        ↓
 //	   └────────────── stopping ←────┘
-type State int
+type State string
 
-// The states; the zero value is none.
+// The states.
 const (
-	StateStopped State = iota + 1
-	StateStarting
-	StateRunning
-	StateStopping
-	StateFrozen
+	StateStopped  State = "stopped"
+	StateStarting State = "starting"
+	StateRunning  State = "running"
+	StateStopping State = "stopping"
+	StateFrozen   State = "frozen"
 	// StateUnknown says that the runtime did not answer in time.
-	StateUnknown
+	StateUnknown State = "unknown"
 )
 
-var stateNames = names[State]{what: "container state", texts: []string{"", "stopped", "starting", "running", "stopping", "frozen", "unknown"}}
-
-// String returns the word that also stands in messages and on the command line.
-func (s State) String() string { return stateNames.text(s) }
-
-// MarshalText refuses the zero value.
-func (s State) MarshalText() ([]byte, error) { return stateNames.marshal(s) }
-
-// UnmarshalText accepts exactly what MarshalText writes.
-func (s *State) UnmarshalText(text []byte) error { return stateNames.unmarshal(s, text) }
-
-var (
-	_ encoding.TextMarshaler   = KindLXC
-	_ encoding.TextUnmarshaler = new(Kind)
-	_ encoding.TextMarshaler   = StateStopped
-	_ encoding.TextUnmarshaler = new(State)
-)
-
-// names gives an enumeration its words; index 0 is the invalid zero value.
-type names[T ~int] struct {
-	what  string
-	texts []string
-}
-
-func (n names[T]) text(v T) string {
-	if v <= 0 || int(v) >= len(n.texts) {
-		return fmt.Sprintf("invalid(%d)", int(v))
-	}
-	return n.texts[v]
-}
-
-func (n names[T]) marshal(v T) ([]byte, error) {
-	if v <= 0 || int(v) >= len(n.texts) {
-		return nil, fmt.Errorf("%s %d is not valid", n.what, int(v))
-	}
-	return []byte(n.texts[v]), nil
-}
-
-func (n names[T]) unmarshal(v *T, text []byte) error {
-	i := slices.Index(n.texts, string(text))
-	if i <= 0 {
-		return fmt.Errorf("unknown %s %.40q", n.what, text)
-	}
-	*v = T(i)
-	return nil
+// States are all states.
+func States() []State {
+	return []State{StateStopped, StateStarting, StateRunning, StateStopping, StateFrozen, StateUnknown}
 }

@@ -271,11 +271,11 @@ func (e *eventReader) Write(p []byte) (int, error) {
 func parseEvent(line string) (name string, state container.State, ok bool) {
 	rest, ok := strings.CutPrefix(line, "'")
 	if !ok {
-		return "", 0, false
+		return "", "", false
 	}
 	name, word, ok := strings.Cut(rest, "' changed state to [")
 	if !ok || name == "" {
-		return "", 0, false
+		return "", "", false
 	}
 	switch word {
 	case "STOPPED]":
@@ -289,5 +289,5 @@ func parseEvent(line string) (name string, state container.State, ok bool) {
 	case "FROZEN]":
 		return name, container.StateFrozen, true
 	}
-	return "", 0, false
+	return "", "", false
 }

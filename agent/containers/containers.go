@@ -145,7 +145,7 @@ func (c *Containers) Find(id protocol.CTID) (name protocol.ContainerName, r cont
 // runtime returns the runtime of that name; nil if the host has none.
 func (c *Containers) runtime(kind string) container.Runtime {
 	for _, r := range c.cfg.Runtimes {
-		if r.Kind().String() == kind {
+		if string(r.Kind()) == kind {
 			return r
 		}
 	}

@@ -38,7 +38,7 @@ func (h create) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	}
 	args := protocol.ArgsOf[protocol.CreateArgs](s)
 	return keep(queue.Container{
-		CTID: s.Target, Name: s.Name, Runtime: r.Kind().String(), Class: cmp.Or(args.Class, classPinned), Intended: queue.Stopped,
+		CTID: s.Target, Name: s.Name, Runtime: string(r.Kind()), Class: cmp.Or(args.Class, classPinned), Intended: queue.Stopped,
 		Offline: cmp.Or(args.Offline, "keep"), Labels: slices.Sorted(slices.Values(args.Labels)), Template: args.Template,
 		MAC: container.MAC(container.CTID(s.Target.String())),
 	}), nil

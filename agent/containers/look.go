@@ -86,7 +86,7 @@ func (c *Containers) watch(ctx context.Context, kind container.Kind, w container
 	}
 	err := w.Watch(ctx, look, func(container.Event) { look() })
 	if ctx.Err() == nil {
-		c.cfg.Log.Warn("containers cannot be watched; they are looked at from time to time", "runtime", kind.String(), "error", err)
+		c.cfg.Log.Warn("containers cannot be watched; they are looked at from time to time", "runtime", string(kind), "error", err)
 	}
 }
 
@@ -94,7 +94,7 @@ func (c *Containers) watch(ctx context.Context, kind container.Kind, w container
 func (c *Containers) listed(l listing) {
 	c.unlooked = slices.DeleteFunc(c.unlooked, func(k container.Kind) bool { return k == l.kind })
 	if l.err != nil {
-		c.cfg.Log.Warn("containers cannot be listed", "runtime", l.kind.String(), "error", l.err)
+		c.cfg.Log.Warn("containers cannot be listed", "runtime", string(l.kind), "error", l.err)
 		c.cfg.Rooms.Seen()
 		return
 	}
@@ -110,7 +110,7 @@ func (c *Containers) listed(l listing) {
 		foreign = append(foreign, info)
 	}
 	for id, m := range c.managed {
-		if m.rec.Runtime == l.kind.String() && !there[id] {
+		if m.rec.Runtime == string(l.kind) && !there[id] {
 			// It cannot run if it is not there: starting it will say so.
 			c.saw(m, container.Info{Name: string(m.rec.Name), Kind: l.kind, State: container.StateStopped}, l.look)
 		}

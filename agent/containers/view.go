@@ -26,7 +26,7 @@ func (c *Containers) All() []Container {
 	for _, kind := range slices.Sorted(maps.Keys(c.foreign)) {
 		for _, info := range c.foreign[kind] {
 			f := Container{Foreign: true, MAC: info.MAC, Template: info.Template}
-			f.Name, f.Runtime, f.State, f.Addresses = info.Name, kind.String(), info.State.String(), addresses(info)
+			f.Name, f.Runtime, f.State, f.Addresses = info.Name, string(kind), string(info.State), addresses(info)
 			all = append(all, f)
 		}
 	}
@@ -73,7 +73,7 @@ func (m *managed) show() protocol.Container {
 		state = m.info.State
 	}
 	c := protocol.Container{
-		CTID: m.rec.CTID, Name: string(m.rec.Name), Runtime: m.rec.Runtime, State: state.String(),
+		CTID: m.rec.CTID, Name: string(m.rec.Name), Runtime: m.rec.Runtime, State: string(state),
 		Intended: m.rec.Intended, Class: m.rec.Class, Offline: m.rec.Offline, Labels: m.rec.Labels,
 		Broken: m.rec.Broken, Failures: m.rec.Failures, Addresses: addresses(m.info),
 	}

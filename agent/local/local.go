@@ -224,8 +224,8 @@ func (h *handlers) metrics(_ context.Context, s *prom.Scrape) error {
 	s.Counter("container_starts_total", "Containers started by the agent itself.", float64(m.Starts))
 	s.Counter("container_start_failures_total", "Failures among these starts.", float64(m.StartFailures))
 	states := make(map[string]float64)
-	for state := container.StateStopped; state <= container.StateUnknown; state++ {
-		states[state.String()] = float64(m.Containers[state])
+	for _, state := range container.States() {
+		states[string(state)] = float64(m.Containers[state])
 	}
 	s.GaugeBy("containers", "Managed containers, by state.", "state", states)
 	s.Gauge("connected", "1 while the coordinator answers.", truth(m.Connected))

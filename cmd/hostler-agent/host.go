@@ -103,7 +103,7 @@ func (m *machine) describe(ctx context.Context, boot string, runtimes []containe
 		}
 		o.Total += len(all)
 		for _, c := range all[:min(len(all), enrol.MaxContainers-len(o.Containers))] {
-			o.Containers = append(o.Containers, enrol.Container{Name: c.Name, Runtime: r.Kind().String(), Running: c.State == container.StateRunning})
+			o.Containers = append(o.Containers, enrol.Container{Name: c.Name, Runtime: string(r.Kind()), Running: c.State == container.StateRunning})
 		}
 	}
 	return o
@@ -126,7 +126,7 @@ func instanceType() string {
 func features(runtimes []container.Runtime) []string {
 	var words []string
 	for _, r := range runtimes {
-		words = append(words, r.Kind().String())
+		words = append(words, string(r.Kind()))
 	}
 	for line := range strings.Lines(text("/proc/mounts")) {
 		if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {

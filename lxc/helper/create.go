@@ -124,7 +124,7 @@ func (h *host) build(spec container.CreateSpec, template string) error {
 		return err
 	}
 	c.SetVerbosity(golxc.Verbose) // the template's words end in our standard error
-	if err := c.Create(golxc.TemplateOptions{Template: template, Backend: golxc.Directory, ExtraArgs: spec.TemplateArgs}); err != nil {
+	if err := c.Create(golxc.TemplateOptions{Template: template, Backend: golxc.Directory}); err != nil {
 		return fmt.Errorf("template %s: %w", spec.Template, err)
 	}
 	if err := h.amend(spec.Name); err != nil {
@@ -152,10 +152,7 @@ func configure(c *golxc.Container, spec container.CreateSpec) error {
 			return fmt.Errorf("clearing lxc.net: %w", err)
 		}
 	}
-	settings := []setting{{"lxc.uts.name", spec.Name}}
-	settings = append(settings, networkSettings(spec.Network)...)
-	settings = append(settings, limitSettings(spec.Limits)...)
-	return apply(c, settings)
+	return apply(c, append(networkSettings(spec.Network), setting{"lxc.uts.name", spec.Name}))
 }
 
 func apply(c *golxc.Container, settings []setting) error {
@@ -185,30 +182,6 @@ func networkSettings(n container.Network) []setting {
 	}
 	if n.Gateway.IsValid() {
 		out = append(out, setting{family + "gateway", n.Gateway.String()})
-	}
-	return out
-}
-
-// cpuPeriod is the kernel's default, in microseconds.
-const cpuPeriod = 100_000
-
-// limitSettings writes every limit for both cgroup families: liblxc ignores
-// the one that the machine does not have, and a container may move to another.
-func limitSettings(l container.Limits) []setting {
-	var out []setting
-	if l.MemoryBytes > 0 {
-		bytes := fmt.Sprint(l.MemoryBytes)
-		out = append(out, setting{"lxc.cgroup.memory.limit_in_bytes", bytes}, setting{"lxc.cgroup2.memory.max", bytes})
-	}
-	if l.CPUMillis > 0 {
-		quota := l.CPUMillis * cpuPeriod / 1000
-		out = append(out,
-			setting{"lxc.cgroup.cpu.cfs_period_us", fmt.Sprint(cpuPeriod)},
-			setting{"lxc.cgroup.cpu.cfs_quota_us", fmt.Sprint(quota)},
-			setting{"lxc.cgroup2.cpu.max", fmt.Sprintf("%d %d", quota, cpuPeriod)})
-	}
-	if l.Processes > 0 {
-		out = append(out, setting{"lxc.cgroup.pids.max", fmt.Sprint(l.Processes)}, setting{"lxc.cgroup2.pids.max", fmt.Sprint(l.Processes)})
 	}
 	return out
 }

@@ -145,25 +145,6 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-func TestLimitsInBothFamilies(t *testing.T) {
-	settings := limitSettings(container.Limits{MemoryBytes: 1 << 20, CPUMillis: 1500, Processes: 9})
-	got := map[string]string{}
-	for _, s := range settings {
-		got[s.key] = s.value
-	}
-	want := map[string]string{
-		"lxc.cgroup.memory.limit_in_bytes": "1048576", "lxc.cgroup2.memory.max": "1048576",
-		"lxc.cgroup.cpu.cfs_period_us": "100000", "lxc.cgroup.cpu.cfs_quota_us": "150000", "lxc.cgroup2.cpu.max": "150000 100000",
-		"lxc.cgroup.pids.max": "9", "lxc.cgroup2.pids.max": "9",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if none := limitSettings(container.Limits{}); len(none) != 0 {
-		t.Errorf("no limits gave %v", none)
-	}
-}
-
 func TestRunRefuses(t *testing.T) {
 	for name, raw := range map[string]string{
 		"no request": ``,

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/hostler-io/hostler/container"
@@ -168,7 +169,7 @@ func DecodeAnswer(raw []byte) (Answer, error) {
 		return Answer{}, fmt.Errorf("decoding answer: unknown code %.40q", a.Code)
 	}
 	for _, i := range a.Infos {
-		if i.Kind == 0 || i.State == 0 {
+		if i.Kind == "" || !slices.Contains(container.States(), i.State) {
 			return Answer{}, fmt.Errorf("decoding answer: container %.40q without a kind or a state", i.Name)
 		}
 	}

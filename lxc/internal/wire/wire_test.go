@@ -20,9 +20,8 @@ func TestRequestRoundTrip(t *testing.T) {
 	want := wire.Request{
 		Version: wire.Version, LXCPath: "/var/lib/lxc", LockDir: "/run/ct", Timeout: time.Minute, Grace: 1500 * time.Millisecond,
 		Create: &container.CreateSpec{
-			Name: "web", CTID: "0192f0c1-2b3c-7d4e-8f50-0123456789ab", Template: "busybox", TemplateArgs: []string{"-x"},
+			Name: "web", CTID: "0192f0c1-2b3c-7d4e-8f50-0123456789ab", Template: "busybox",
 			Network: container.Network{Bridge: "br0", Address: netip.MustParsePrefix("10.70.0.2/24"), Gateway: netip.MustParseAddr("10.70.0.1"), MAC: "02:00:00:00:00:01"},
-			Limits:  container.Limits{MemoryBytes: 1 << 20},
 		},
 	}
 	raw, err := json.Marshal(want)
