@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"time"
 
@@ -139,11 +138,7 @@ func (a *Agent) Propose(ctx context.Context, id protocol.ActionID, spec []byte, 
 
 // Action returns an action, or [ErrUnknown].
 func (a *Agent) Action(ctx context.Context, id protocol.ActionID) (Action, error) {
-	act, err := a.cfg.Queue.Action(ctx, id)
-	if err != nil {
-		return Action{}, fmt.Errorf("action %s: %w", id, err)
-	}
-	return act, nil
+	return a.cfg.Queue.Action(ctx, id)
 }
 
 // Actions returns up to limit actions, newest first, that were accepted before

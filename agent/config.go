@@ -44,7 +44,7 @@ type Config struct {
 	// be called from any goroutine. Default: sealed values are refused.
 	Unseal func(sealed []byte) ([]byte, error)
 	// Trust knows whom to believe. Required with Link.
-	Trust Trust
+	Trust uplink.Trust
 
 	// Policies are what says who may do what here. Default: the built-in one, and
 	// no other can come into force.
@@ -128,14 +128,6 @@ type Config struct {
 	// Drain is how long a shutdown waits for steps of containers' lives that
 	// are under way; commands are never waited for. Default 10 s.
 	Drain time.Duration
-}
-
-// Trust is the ring that this host holds and what proves a newer one: see
-// [uplink.Trust].
-type Trust interface {
-	uplink.Trust
-	// Owners is how many owners of the ring in force it takes to sign.
-	Owners() int
 }
 
 func (c Config) withDefaults() Config {

@@ -231,7 +231,7 @@ func TestKilledHelper(t *testing.T) {
 		w.coord.order(actionID(5), creation(2, false))
 		w.pass(time.Second)
 		w.expect(actionID(5), "start RUNNING", "retry RUNNING", "retry RUNNING", "interrupt FAILED interrupted")
-		if got := w.state(2); got != 0 {
+		if got := w.state(2); got != "" {
 			t.Errorf("what was never finished is %v", got)
 		}
 		w.coord.order(actionID(6), creation(2, false))

@@ -43,12 +43,12 @@ func TestNameOfAnother(t *testing.T) {
 				t.Errorf("%s of %q is accepted on the host itself: %+v", s.Kind, s.Name, act)
 			}
 		}
-		if w.state(1) == 0 {
+		if w.state(1) == "" {
 			t.Error("the container is gone")
 		}
 		w.coord.order(actionID(30), named(protocol.KindDestroy, "ct-1"))
 		w.pass(time.Second)
-		if w.state(1) != 0 {
+		if w.state(1) != "" {
 			t.Error("by its own name it is not destroyed")
 		}
 	})

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"iter"
 	"maps"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/hostler-io/hostler/agent/relay"
 	"github.com/hostler-io/hostler/agent/rights"
 	"github.com/hostler-io/hostler/agent/uplink"
-	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
 )
@@ -25,43 +23,44 @@ func (a *Agent) furnish() {
 		Host: cfg.Host, Fleet: cfg.Fleet, FleetName: cfg.FleetName, Policies: cfg.Policies, Trust: cfg.Trust,
 		Loop: a.loop, UsedMS: cfg.Queue.UsedMS, Changed: a.hostChanged, Log: cfg.Log,
 	})
+	handlers := make(map[protocol.Kind]actions.Handler)
+	a.actions = actions.New(actions.Config{
+		Host: cfg.Host, Boot: cfg.Boot, Loop: a.loop, Store: cfg.Queue, Rooms: rooms{a}, Policy: a.rights, Inputs: rooms{a}, Handlers: handlers,
+		Random: a.random, Lanes: cfg.Lanes, HostRuns: cfg.HostRuns, Sessions: cfg.Sessions, MaxOpen: cfg.MaxOpen, Log: cfg.Log,
+	})
 	r := relay.Config{
 		Wire: a.wire, Numbers: a.numbers, Traffic: a.traffic, RunDirs: cfg.RunDirs, Payloads: cfg.Payloads, Senders: cfg.HostRuns + cfg.Lanes,
-		Loop: a.loop, Actions: bytesOf{a}, Log: cfg.Log,
+		Loop: a.loop, Queue: cfg.Queue, Actions: a.actions, Running: a.running, Log: cfg.Log,
 	}
 	if cfg.Link != nil {
 		r.Bulk = cfg.Bulk
 	}
 	a.relay = relay.New(r)
-	handlers := make(map[protocol.Kind]actions.Handler)
-	a.actions = actions.New(actions.Config{
-		Host: cfg.Host, Boot: cfg.Boot, Loop: a.loop, Store: cfg.Queue, Rooms: roomsOf{a}, Policy: a.rights, Inputs: a.relay, Handlers: handlers,
-		Random: a.random, Lanes: cfg.Lanes, HostRuns: cfg.HostRuns, Sessions: cfg.Sessions, MaxOpen: cfg.MaxOpen, Log: cfg.Log,
+	a.containers = containers.New(containers.Config{
+		Runtimes: cfg.Runtimes, Network: cfg.Network, Loop: a.loop, Actions: a.actions,
+		Apply: a.apply, Record: a.record, Seen: a.hostChanged, Log: cfg.Log,
 	})
 	if cfg.Commands != nil {
 		a.commands = commands.New(commands.Config{
-			Host: cfg.Host, Fleet: cfg.Fleet, Runner: cfg.Commands, RunDirs: cfg.RunDirs, Supervisor: cfg.Supervisor, Mover: cfg.Mover, Exporter: cfg.Exporter,
-			Unseal: cfg.Unseal, Input: a.relay.Payload, RecordSessions: cfg.RecordSessions, RecordBytes: cfg.RecordBytes, RecordOrEnd: cfg.RecordOrEnd,
+			Host: cfg.Host, Fleet: cfg.Fleet, Loop: a.loop, Actions: a.actions,
+			Runner: cfg.Commands, RunDirs: cfg.RunDirs, Supervisor: cfg.Supervisor, Mover: cfg.Mover, Exporter: cfg.Exporter, Unseal: cfg.Unseal,
+			Input: a.relay.Payload, RecordSessions: cfg.RecordSessions, RecordBytes: cfg.RecordBytes, RecordOrEnd: cfg.RecordOrEnd,
+			Find: a.containers.Find, Within: a.rights.Within, Expect: a.relay.Expect, Began: a.began,
 			BootMS: cfg.BootMS, Now: cfg.Now, Log: cfg.Log,
-		}, a.loop, a.actions, needs{a})
+		})
 	}
-	a.containers = containers.New(containers.Config{
-		Runtimes: cfg.Runtimes, Network: cfg.Network, Loop: a.loop, Lanes: a.actions, Rooms: roomsOf{a}, Log: cfg.Log,
-	})
 	maps.Copy(handlers, a.handlers())
-	u := uplink.Config{
-		Host: a.wire, Numbers: a.numbers, Traffic: a.traffic, Link: cfg.Link, Trust: cfg.Trust, Loop: a.loop,
-		Streams: cfg.Queue, Answers: cfg.Queue, AuditLog: cfg.Queue.Audit(), Actions: a.actions, Bytes: a.relay,
-		Report: a.report, Policy: a.rights.Told, Raise: a.raise, Boot: cfg.Boot, Features: cfg.Features, QuietEvery: cfg.CheckEvery, Log: cfg.Log,
-	}
 	if cfg.Link != nil {
 		a.lease = lease.New(lease.Config{
 			Host: a.wire, Numbers: a.numbers, Traffic: a.traffic, Boot: cfg.Boot, BootMS: cfg.BootMS,
 			Publish: cfg.Link.Publish, Lost: func(conn uint64) { a.uplink.Lost(conn) }, Log: cfg.Log,
 		})
-		u.Grants = a.lease
 	}
-	a.uplink = uplink.New(u)
+	a.uplink = uplink.New(uplink.Config{
+		Host: a.wire, Numbers: a.numbers, Traffic: a.traffic, Link: cfg.Link, Trust: cfg.Trust, Lease: a.lease, Loop: a.loop,
+		Queue: cfg.Queue, Actions: a.actions, Relay: a.relay, Report: a.report, Policy: a.rights.Told, Raise: a.raise,
+		Boot: cfg.Boot, Features: cfg.Features, QuietEvery: cfg.CheckEvery, Log: cfg.Log,
+	})
 }
 
 // handlers says how actions of each kind are carried out.
@@ -88,6 +87,26 @@ func (a *Agent) random() (random [10]byte, err error) {
 // hostChanged follows a change of what the host tells of itself.
 func (a *Agent) hostChanged() { a.uplink.Changed() }
 
+// running is the command of an action, and what its followers acknowledge.
+func (a *Agent) running(id protocol.ActionID) (commands.Run, *commands.Acknowledged) {
+	if a.commands == nil {
+		return nil, nil
+	}
+	return a.commands.Running(id)
+}
+
+// began has the bytes of a command carried.
+func (a *Agent) began(j *actions.Job, run commands.Run, acks *commands.Acknowledged) {
+	act := j.Action()
+	a.relay.Began(act.ID, relay.Standing{Attempt: act.Attempt, Run: run, Acks: acks}, j.Spec().Kind.Interactive())
+}
+
+// record writes records, or keeps them until the disk takes them.
+func (a *Agent) record(records []audit.Record) {
+	a.unrecorded = append(a.unrecorded, records...)
+	a.writeRecords()
+}
+
 // report is what the host tells of itself; false until all its containers were
 // seen.
 func (a *Agent) report() (uplink.Report, bool) {
@@ -113,119 +132,41 @@ func (a *Agent) raise(alert protocol.Alert) {
 func (a *Agent) apply(c queue.Change) error {
 	err := a.cfg.Queue.Apply(a.loop.Steps(), c, a.loop.When())
 	if a.loop.Disk(err) {
-		roomsOf{a}.Applied(c)
+		rooms{a}.Applied(c)
 	}
 	return err
 }
 
-// roomsOf answers the room of actions about the other rooms, as [actions.Host] and [containers.Rooms].
-type roomsOf struct{ a *Agent }
+// rooms is what the room of actions asks of the others, as [actions.Host] and
+// [actions.Inputs].
+type rooms struct{ a *Agent }
 
-// ContainerName implements [actions.Host].
-func (r roomsOf) ContainerName(id protocol.CTID) protocol.ContainerName {
+func (r rooms) ContainerName(id protocol.CTID) protocol.ContainerName {
 	name, _, _ := r.a.containers.Find(id)
 	return name
 }
 
-// Misnamed implements [actions.Host].
-func (r roomsOf) Misnamed(s *protocol.Spec, pending iter.Seq[*protocol.Spec]) error {
+func (r rooms) Misnamed(s *protocol.Spec, pending iter.Seq[*protocol.Spec]) error {
 	return r.a.containers.Misnamed(s, pending)
 }
 
-// Applied implements [actions.Host].
-func (r roomsOf) Applied(c queue.Change) {
-	a := r.a
-	a.containers.Applied(c)
-	a.uplink.Alerted(c.Alerts)
+func (r rooms) Applied(c queue.Change) {
+	r.a.containers.Applied(c)
+	r.a.uplink.Alerted(c.Alerts)
 	if len(c.Delete)+len(c.Put)+len(c.Alerts) > 0 {
-		a.hostChanged()
+		r.a.uplink.Changed()
 	}
 }
 
-// Reported implements [actions.Host].
-func (r roomsOf) Reported(n uint64) { r.a.uplink.Reported(n) }
-
-// Moved implements [actions.Host].
-func (r roomsOf) Moved() { r.a.uplink.ActionMoved() }
-
-// Ended implements [actions.Host].
-func (r roomsOf) Ended(act *queue.Action, _ *protocol.Spec) {
+func (r rooms) Ended(act *queue.Action, _ *protocol.Spec) {
 	r.a.relay.Ended(act.ID, act.Attempt)
 	r.a.containers.Settled()
 }
 
-// Spare implements [actions.Host].
-func (r roomsOf) Spare() { r.a.spare() }
-
-// Apply implements [containers.Rooms].
-func (r roomsOf) Apply(c queue.Change) error { return r.a.apply(c) }
-
-// Record implements [containers.Rooms].
-func (r roomsOf) Record(records []audit.Record) {
-	r.a.unrecorded = append(r.a.unrecorded, records...)
-	r.a.writeRecords()
-}
-
-// Seen implements [containers.Rooms].
-func (r roomsOf) Seen() { r.a.hostChanged() }
-
-// needs is what commands need of the other rooms, as [commands.Rooms].
-type needs struct{ a *Agent }
-
-// Find implements [commands.Rooms].
-func (n needs) Find(id protocol.CTID) (protocol.ContainerName, container.Runtime, bool) {
-	return n.a.containers.Find(id)
-}
-
-// Within implements [commands.Rooms].
-func (n needs) Within(s *protocol.Spec, requester string) []string {
-	return n.a.rights.Within(s, requester)
-}
-
-// Expect implements [commands.Rooms].
-func (n needs) Expect(id protocol.ActionID, attempt int) { n.a.relay.Expect(id, attempt) }
-
-// Began implements [commands.Rooms].
-func (n needs) Began(j *actions.Job, run commands.Run, acks *commands.Acknowledged) {
-	act := j.Action()
-	n.a.relay.Began(act.ID, relay.Standing{Attempt: act.Attempt, Run: run, Acks: acks}, j.Spec().Kind.Interactive())
-}
-
-// bytesOf tells the relay about actions, as [relay.Actions].
-type bytesOf struct{ a *Agent }
-
-// Standing implements [relay.Actions].
-func (b bytesOf) Standing(id protocol.ActionID) (relay.Standing, bool) {
-	j := b.a.actions.Job(id)
-	if j == nil {
-		return relay.Standing{}, false
-	}
-	at := relay.Standing{Attempt: j.Action().Attempt}
-	if b.a.commands != nil {
-		at.Run, at.Acks = b.a.commands.Running(id)
-	}
-	return at, true
-}
-
-// News implements [relay.Actions].
-func (b bytesOf) News(id protocol.ActionID) <-chan struct{} { return b.a.actions.News(id) }
-
-// Supplied implements [relay.Actions].
-func (b bytesOf) Supplied(id protocol.ActionID) { b.a.actions.Supplied(id) }
-
-// Unsupplied implements [relay.Actions].
-func (b bytesOf) Unsupplied(id protocol.ActionID, why error) {
-	if j := b.a.actions.Job(id); j != nil {
-		j.Finish(queue.Step{Event: protocol.EventFail, Detail: "its input did not arrive: " + why.Error()})
-	}
-}
-
-// Record implements [relay.Actions].
-func (b bytesOf) Record(r audit.Record) bool {
-	return b.a.loop.Disk(b.a.cfg.Queue.Audit().Record(b.a.loop.Steps(), r))
-}
-
-// Action implements [relay.Actions].
-func (b bytesOf) Action(ctx context.Context, id protocol.ActionID) (Action, error) {
-	return b.a.Action(ctx, id)
+func (r rooms) Reported(n uint64)           { r.a.uplink.Reported(n) }
+func (r rooms) Moved()                      { r.a.uplink.ActionMoved() }
+func (r rooms) Spare()                      { r.a.spare() }
+func (r rooms) Lacks(s *protocol.Spec) bool { return r.a.relay.Lacks(s) }
+func (r rooms) Keep(id protocol.ActionID, s *protocol.Spec, lacks bool) {
+	r.a.relay.Keep(id, s, lacks)
 }

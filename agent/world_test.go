@@ -375,7 +375,7 @@ func (w *world) state(n byte) container.State {
 	w.t.Helper()
 	info, err := w.lxc.Inspect(context.Background(), fmt.Sprintf("ct-%d", n))
 	if errors.Is(err, container.ErrNotFound) {
-		return 0
+		return ""
 	}
 	if err != nil {
 		w.t.Fatal(err)

@@ -17,7 +17,6 @@
 package actions
 
 import (
-	"context"
 	"iter"
 	"log/slog"
 	"slices"
@@ -27,18 +26,6 @@ import (
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
 )
-
-// Store is the memory of actions. Each call is one durable step, or none of it:
-// then the error is the queue's, [queue.ErrDisk] if it may be tried again.
-type Store interface {
-	AcceptOrders(ctx context.Context, all []queue.Arrival, now queue.Now) ([]queue.Taken, error)
-	Start(ctx context.Context, id protocol.ActionID, c queue.Change, now queue.Now) (queue.Action, error)
-	FinishAll(ctx context.Context, ends []queue.Ending, now queue.Now) ([]queue.Action, error)
-	Cancel(ctx context.Context, at protocol.Position, id protocol.ActionID, now queue.Now) (queue.Action, error)
-	NotCancelled(ctx context.Context, id protocol.ActionID, detail string, now queue.Now) (queue.Action, error)
-	Remark(ctx context.Context, id protocol.ActionID, detail string, now queue.Now) (queue.Action, error)
-	Apply(ctx context.Context, c queue.Change, now queue.Now) error
-}
 
 // Host is what the other rooms of the agent answer, and hear, about actions. All of
 // it is called by the loop.
@@ -84,7 +71,7 @@ type Config struct {
 	Host     protocol.HostID
 	Boot     string
 	Loop     *loop.Loop
-	Store    Store
+	Store    *queue.Queue
 	Rooms    Host
 	Policy   Policy
 	Inputs   Inputs

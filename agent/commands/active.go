@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/agent/actions"
+	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
@@ -14,8 +15,10 @@ import (
 
 // Config is what commands are run with. All but Mover, Exporter and Unseal is required.
 type Config struct {
-	Host  protocol.HostID
-	Fleet protocol.FleetID
+	Host    protocol.HostID
+	Fleet   protocol.FleetID
+	Loop    *loop.Loop
+	Actions *actions.Actions
 	// Runner runs commands, RunDirs keep what they leave.
 	Runner  Runner
 	RunDirs RunDirs
@@ -32,59 +35,29 @@ type Config struct {
 	RecordSessions bool
 	RecordBytes    int64
 	RecordOrEnd    bool
+	// Find returns the name of a container and its runtime, which is nil if the host
+	// has none of its kind any more. ok is false for a container that is not managed.
+	// The loop calls it, and the next three.
+	Find func(protocol.CTID) (name protocol.ContainerName, r container.Runtime, ok bool)
+	// Within returns the directories to which the policy in force holds the files of
+	// a request: empty holds it to none.
+	Within func(s *protocol.Spec, requester string) []string
+	// Expect tells that a session is about to begin, or was found.
+	Expect func(id protocol.ActionID, attempt int)
+	// Began tells that an attempt runs, and where its followers acknowledge.
+	Began func(j *actions.Job, run Run, acks *Acknowledged)
 	// BootMS reads the boot clock, Now the wall clock.
 	BootMS func() int64
 	Now    func() time.Time
 	Log    *slog.Logger
 }
 
-// Loop is the goroutine that decides on this host.
-type Loop interface {
-	// Beside runs do on a goroutine of its own, and what do returns in the loop,
-	// if the loop still runs. ctx ends when the agent stops.
-	Beside(do func(ctx context.Context) (then func()))
-	// Tell runs call in the loop and waits for it. It reports false when the loop
-	// has ended.
-	Tell(call func()) bool
-}
-
-// Actions are the actions that commands belong to. Its methods are called in the loop.
-type Actions interface {
-	// Job returns an action that has not ended; nil if there is none of that id.
-	Job(protocol.ActionID) *actions.Job
-	// Changed wakes those who wait for news of an action.
-	Changed(protocol.ActionID)
-	// LeaveLane lets others begin that an action excludes, although it goes on: a
-	// daemon that has started.
-	LeaveLane(protocol.ActionID)
-	// NotCancelled tells that a command goes on although its end was asked for.
-	NotCancelled(id protocol.ActionID, why error)
-	// Remark tells what keeps a command from its end; empty is nothing.
-	Remark(id protocol.ActionID, text string)
-}
-
-// Rooms are the other parts of the agent, as commands need them. They are called in
-// the loop.
-type Rooms interface {
-	// Find returns the name of a container and its runtime, which is nil if the host
-	// has none of its kind any more. ok is false for a container that is not managed.
-	Find(protocol.CTID) (name protocol.ContainerName, r container.Runtime, ok bool)
-	// Within returns the directories to which the policy in force holds the files of
-	// a request: empty holds it to none.
-	Within(s *protocol.Spec, requester string) []string
-	// Expect tells that a session is about to begin, or was found.
-	Expect(id protocol.ActionID, attempt int)
-	// Began tells that an attempt runs, and where its followers acknowledge.
-	Began(j *actions.Job, run Run, acks *Acknowledged)
-}
-
 // Active are the commands that run. It belongs to the loop: every method is called
 // there, but for Sweep.
 type Active struct {
 	cfg     Config
-	loop    Loop
-	actions Actions
-	rooms   Rooms
+	loop    *loop.Loop
+	actions *actions.Actions
 	all     map[protocol.ActionID]*command
 }
 
@@ -107,8 +80,8 @@ type command struct {
 }
 
 // New returns the commands of a host. None runs.
-func New(cfg Config, loop Loop, a Actions, rooms Rooms) *Active {
-	return &Active{cfg: cfg, loop: loop, actions: a, rooms: rooms, all: make(map[protocol.ActionID]*command)}
+func New(cfg Config) *Active {
+	return &Active{cfg: cfg, loop: cfg.Loop, actions: cfg.Actions, all: make(map[protocol.ActionID]*command)}
 }
 
 // Begin starts, or finds again, the command of an action. cancelling tells that its
@@ -151,7 +124,7 @@ func (a *Active) began(c *command, r Run) {
 	}
 	if j := a.actions.Job(c.id); j != nil {
 		a.actions.Changed(c.id)
-		a.rooms.Began(j, r, acks)
+		a.cfg.Began(j, r, acks)
 	}
 }
 

@@ -41,7 +41,7 @@ func (h Handler) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 		return queue.Change{}, &queue.Step{Event: protocol.EventFail, Detail: "this host runs no commands any more"}
 	}
 	if info, _ := protocol.KindOf(s.Kind); info.OnContainer() {
-		if _, _, ok := h.Active.rooms.Find(s.Target); !ok {
+		if _, _, ok := h.Active.cfg.Find(s.Target); !ok {
 			return queue.Change{}, &queue.Step{Event: protocol.EventTargetGone}
 		}
 	}
@@ -52,15 +52,15 @@ func (h Handler) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 func (h Handler) Begin(j *actions.Job) {
 	act, s := j.Action(), j.Spec()
 	if s.Kind.Interactive() {
-		h.Active.rooms.Expect(act.ID, act.Attempt)
+		h.Active.cfg.Expect(act.ID, act.Attempt)
 	}
 	within := act.Within
 	if within == nil && s.Files() != nil { // an earlier version let it in, which kept none
-		within = h.Active.rooms.Within(s, act.Requester)
+		within = h.Active.cfg.Within(s, act.Requester)
 	}
 	at := Attempt{ID: act.ID, Number: act.Attempt, Spec: *s, Within: within, Found: j.Recovered()}
 	if info, _ := protocol.KindOf(s.Kind); info.OnContainer() {
-		name, r, _ := h.Active.rooms.Find(s.Target)
+		name, r, _ := h.Active.cfg.Find(s.Target)
 		at.Target = Target{Name: string(name), Runtime: r}
 	}
 	h.Active.Begin(at, act.Cancelling)

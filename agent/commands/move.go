@@ -34,7 +34,7 @@ type Move struct {
 // command, so that it outlives the agent, ends in time, and can be cancelled.
 func (c *worker) mover(ctx context.Context, cmd *Command) *actions.Outcome {
 	m := Move{Place: files.Place{Root: "/"}, Files: *c.Spec.Files(), Temp: ".hostler-" + c.ID.String()}
-	m.Allowed = c.Within
+	m.Allowed = c.Attempt.Within
 	info, _ := protocol.KindOf(c.Spec.Kind)
 	if info.OnContainer() {
 		if bad := c.containerFiles(ctx, &m.Place); bad != nil {

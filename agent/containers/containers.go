@@ -25,39 +25,23 @@ type Network interface {
 	Ensure(ctx context.Context) (bridge string, network netip.Prefix, err error)
 }
 
-// Lanes are the lanes of containers, which actions and corrections share. They are
-// called in the loop.
-type Lanes interface {
-	// Idle reports whether no action is about a container, nor waits to be.
-	Idle(protocol.CTID) bool
-	// Hold holds the lane of a container for a correction, until Release.
-	Hold(protocol.CTID)
-	Release(protocol.CTID)
-}
-
-// Rooms are the other parts of the agent. They are called in the loop.
-type Rooms interface {
-	// Apply makes a change durable outside of any action and has all parts of the
-	// agent follow it, [Containers.Applied] among them. An error is that of the
-	// queue: nothing has changed.
-	Apply(queue.Change) error
-	// Record writes what is about to be done without an action into the host's audit
-	// log: on a full disk into the space that is set aside, and else as soon as the
-	// disk takes it. It never fails: no record keeps a container from its state.
-	Record([]audit.Record)
-	// Seen tells that something about the containers has changed, or that a
-	// runtime was looked at.
-	Seen()
-}
-
 // Config is what containers are kept with. Network is optional.
 type Config struct {
 	Runtimes []container.Runtime // at most one of each kind
 	Network  Network
 	Loop     *loop.Loop
-	Lanes    Lanes
-	Rooms    Rooms
-	Log      *slog.Logger
+	Actions  *actions.Actions // whose lanes corrections share
+	// Apply makes a change durable outside of any action and has all parts of the
+	// agent follow it, [Containers.Applied] among them. An error is that of the
+	// queue: nothing has changed. The loop calls it, and the next two.
+	Apply func(queue.Change) error
+	// Record writes what is about to be done without an action into the host's audit
+	// log: on a full disk into the space that is set aside, and else as soon as the
+	// disk takes it. It never fails: no record keeps a container from its state.
+	Record func([]audit.Record)
+	// Seen tells that containers have changed, or that a runtime was looked at.
+	Seen func()
+	Log  *slog.Logger
 }
 
 // Containers are the containers of a host. All of it belongs to the loop, but for

@@ -67,7 +67,7 @@ func (c *Containers) Correct() {
 	var records []audit.Record
 	for _, m := range c.sorted() {
 		what := judge(&m.rec, m.seen, m.info.State, m.tries, now)
-		if m.halt != nil || !c.cfg.Lanes.Idle(m.rec.CTID) {
+		if m.halt != nil || !c.cfg.Actions.Idle(m.rec.CTID) {
 			continue // asked again at the end of that
 		}
 		switch what {
@@ -84,7 +84,7 @@ func (c *Containers) Correct() {
 	if len(begin) == 0 {
 		return
 	}
-	c.cfg.Rooms.Record(records)
+	c.cfg.Record(records)
 	for m, what := range begin {
 		c.beginCorrection(m, what)
 	}
@@ -106,7 +106,7 @@ func (c *Containers) correctionRecord(m *managed, what correction) audit.Record 
 // beginCorrection starts or stops a container beside the loop. It holds the
 // container's lane meanwhile, as an action does.
 func (c *Containers) beginCorrection(m *managed, what correction) {
-	c.cfg.Lanes.Hold(m.rec.CTID)
+	c.cfg.Actions.Hold(m.rec.CTID)
 	o := &operation{cfg: &c.cfg, rec: m.rec, runtime: c.runtime(m.rec.Runtime)}
 	work, halt := context.WithCancelCause(c.cfg.Loop.Work())
 	idle := make(chan struct{})
@@ -120,7 +120,7 @@ func (c *Containers) beginCorrection(m *managed, what correction) {
 		close(idle)
 		o.look(c.cfg.Loop.Work())
 		return func() {
-			c.cfg.Lanes.Release(o.rec.CTID)
+			c.cfg.Actions.Release(o.rec.CTID)
 			if m := c.managed[o.rec.CTID]; m != nil {
 				m.halt, m.idle = nil, nil
 				if preempted {
@@ -191,7 +191,7 @@ func (c *Containers) startFailed(m *managed, why error) {
 // remake makes a container's record durable. If the disk does not take it, the old
 // one stays, and the container is tried once more.
 func (c *Containers) remake(rec queue.Container, alerts []protocol.Alert) {
-	_ = c.cfg.Rooms.Apply(queue.Change{Put: []queue.Container{rec}, Alerts: alerts})
+	_ = c.cfg.Apply(queue.Change{Put: []queue.Container{rec}, Alerts: alerts})
 }
 
 func brokenAlert(rec *queue.Container) string { return "container.broken/" + rec.CTID.String() }

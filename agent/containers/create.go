@@ -166,7 +166,7 @@ func (c *Containers) assign(rec *queue.Container, network netip.Prefix) (netip.P
 	address := netip.PrefixFrom(free, network.Bits())
 	next := *rec
 	next.Address = address.String()
-	if err := c.cfg.Rooms.Apply(keep(next)); err != nil {
+	if err := c.cfg.Apply(keep(next)); err != nil {
 		return netip.Prefix{}, err
 	}
 	*rec = next // the worker waits for this call

@@ -95,7 +95,7 @@ func (c *Containers) listed(l listing) {
 	c.unlooked = slices.DeleteFunc(c.unlooked, func(k container.Kind) bool { return k == l.kind })
 	if l.err != nil {
 		c.cfg.Log.Warn("containers cannot be listed", "runtime", string(l.kind), "error", l.err)
-		c.cfg.Rooms.Seen()
+		c.cfg.Seen()
 		return
 	}
 	there := make(map[protocol.CTID]bool)
@@ -116,13 +116,13 @@ func (c *Containers) listed(l listing) {
 		}
 	}
 	c.foreign[l.kind] = foreign
-	c.cfg.Rooms.Seen()
+	c.cfg.Seen()
 	c.Correct()
 }
 
 // saw takes what a look that began at look has seen of a container.
 func (c *Containers) saw(m *managed, info container.Info, look uint64) {
-	if m.halt != nil || m.look > look || !c.cfg.Lanes.Idle(m.rec.CTID) {
+	if m.halt != nil || m.look > look || !c.cfg.Actions.Idle(m.rec.CTID) {
 		return // something is being done to it: the end of that will tell
 	}
 	c.take(m, info)
@@ -141,7 +141,7 @@ func (c *Containers) observed(id protocol.CTID, info container.Info) {
 	} else {
 		c.Look()
 	}
-	c.cfg.Rooms.Seen()
+	c.cfg.Seen()
 }
 
 func (c *Containers) take(m *managed, info container.Info) {

@@ -28,7 +28,7 @@ type Attachment struct {
 // to watch it. It fails with [queue.ErrUnknown] and [ErrNoSession]. Close must
 // follow.
 func (r *Relay) Attach(ctx context.Context, id protocol.ActionID, user string, peer terminal.Peer, look bool) (*Attachment, error) {
-	act, err := r.cfg.Actions.Action(ctx, id)
+	act, err := r.cfg.Queue.Action(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -98,7 +98,7 @@ func (o *outputs) begin(id protocol.ActionID, at Standing) {
 func (o *outputs) credit(c protocol.Credit) {
 	s := o.senders[c.Action]
 	if s == nil || s.attempt != c.Attempt {
-		at, open := o.cfg.Actions.Standing(c.Action)
+		at, open := o.cfg.find(c.Action)
 		if open && at.Run == nil {
 			early := o.early[c.Action]
 			early[commands.Index(c.FD)] = c

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -143,7 +144,9 @@ func (p *payloads) ended(w *fetch, err error) {
 				p.want(id) // the action that it was fetched for has ended, and another needs it too
 			}
 		default:
-			p.cfg.Actions.Unsupplied(id, err)
+			if j := p.cfg.Actions.Job(id); j != nil {
+				j.Finish(queue.Step{Event: protocol.EventFail, Detail: "its input did not arrive: " + err.Error()})
+			}
 		}
 	}
 	p.next()

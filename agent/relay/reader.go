@@ -24,7 +24,7 @@ func (r *Relay) Output(ctx context.Context, id protocol.ActionID, fd protocol.FD
 	if r.cfg.RunDirs == nil || !slices.Contains(commands.Streams[:], fd) || offset < 0 {
 		return nil, fmt.Errorf("output of action %s: %w", id, queue.ErrUnknown)
 	}
-	act, err := r.cfg.Actions.Action(ctx, id)
+	act, err := r.cfg.Queue.Action(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (r *Reader) open() error {
 			return err
 		}
 		if news == nil { // it has ended
-			act, err := r.cfg.Actions.Action(r.ctx, r.id)
+			act, err := r.cfg.Queue.Action(r.ctx, r.id)
 			if err != nil {
 				return err
 			}
@@ -162,7 +162,7 @@ func (r *Reader) Close() error {
 func (c *Config) standing(ctx context.Context, id protocol.ActionID) (Standing, <-chan struct{}, error) {
 	var news <-chan struct{}
 	at, err := loop.Ask(ctx, c.Loop, func() (Standing, error) {
-		at, open := c.Actions.Standing(id)
+		at, open := c.find(id)
 		if open {
 			news = c.Actions.News(id)
 		}

@@ -6,13 +6,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/protocol"
-	"github.com/hostler-io/hostler/protocol/audit"
 )
 
 // Config is what the relay of a host is made from. Bulk, RunDirs and Payloads are
@@ -33,7 +33,11 @@ type Config struct {
 	Senders int
 
 	Loop    *loop.Loop
-	Actions Actions
+	Queue   *queue.Queue
+	Actions *actions.Actions
+	// Running is the command of an action and what its followers acknowledge; nil if
+	// none runs. The loop calls it.
+	Running func(protocol.ActionID) (commands.Run, *commands.Acknowledged)
 	Log     *slog.Logger
 }
 
@@ -59,30 +63,23 @@ type Lender interface {
 	Lend(ctx context.Context, topic string, payload []byte, back func()) error
 }
 
-// Actions tells the relay about the actions that its bytes belong to. Action and
-// WaitAction may be called by any goroutine, the others are called in the loop.
-type Actions interface {
-	// Standing returns how an action stands, and false for one that has ended or is
-	// unknown.
-	Standing(protocol.ActionID) (Standing, bool)
-	// News is closed at the next change of an action that has not ended.
-	News(protocol.ActionID) <-chan struct{}
-	// Supplied tells that the payload of an action is here, and Unsupplied why it
-	// does not come.
-	Supplied(protocol.ActionID)
-	Unsupplied(id protocol.ActionID, why error)
-	// Record writes to the audit log. It reports false if the disk did not take it.
-	Record(audit.Record) bool
-	// Action returns an action, or [queue.ErrUnknown].
-	Action(context.Context, protocol.ActionID) (queue.Action, error)
-}
-
 // Standing is how an action that has not ended stands.
 type Standing struct {
 	Attempt int
 	// Run is its command, if that runs, and Acks what its followers acknowledge.
 	Run  commands.Run
 	Acks *commands.Acknowledged
+}
+
+// find returns how an action stands, and false for one that has ended or is unknown.
+// It belongs to the loop.
+func (c *Config) find(id protocol.ActionID) (Standing, bool) {
+	j := c.Actions.Job(id)
+	if j == nil {
+		return Standing{}, false
+	}
+	run, acks := c.Running(id)
+	return Standing{Attempt: j.Action().Attempt, Run: run, Acks: acks}, true
 }
 
 // Relay carries the bytes of actions.

@@ -175,10 +175,10 @@ func (s *typing) push(packet []byte) {
 func (s *typing) admit(t typist) {
 	written := false
 	s.cfg.Loop.Tell(func() {
-		written = s.cfg.Actions.Record(audit.Record{
+		written = s.cfg.Loop.Disk(s.cfg.Queue.Audit().Record(s.cfg.Loop.Steps(), audit.Record{
 			AtMS: s.cfg.Loop.WallMS(), Actor: t.user, Verb: "session.attach", Object: s.id.String(),
 			Detail: map[string]any{"peer": t.peer.String()},
-		})
+		}))
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,18 +16,10 @@ import (
 
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
 )
-
-// Trust is the ring that this host holds. It is safe for concurrent use.
-type Trust interface {
-	// Keyring knows the keys of the ring in force, Ring is its number, and Owners
-	// how many of its owners it takes to sign.
-	Keyring() protocol.Keyring
-	Ring() uint64
-	Owners() int
-}
 
 // Config is what rights are judged with. Trust is nil on a host without a fleet;
 // all else is required.
@@ -36,7 +28,7 @@ type Config struct {
 	Fleet     protocol.FleetID
 	FleetName protocol.FleetName
 	Policies  Policies
-	Trust     Trust
+	Trust     wire.Trust
 	Loop      *loop.Loop
 	// UsedMS is the newest date of an approval that a forgotten action may have
 	// used, in Unix milliseconds.

@@ -35,7 +35,7 @@ func (s *seals) keep(kept, envelope []byte) (bool, error) {
 		return false, fmt.Errorf("%w: it seals record %d of an audit log whose record %d was sealed before", protocol.ErrStale, next.N, before.N)
 	}
 	s.newest = next
-	s.cfg.AuditLog.KeepCheckpoint(envelope)
+	s.cfg.Queue.Audit().KeepCheckpoint(envelope)
 	return true, nil
 }
 
@@ -53,7 +53,7 @@ func (s *seals) read(kept []byte) protocol.Checkpoint {
 // nothing if it is: the disk of this host went back, or another host speaks in its
 // name. It is false if that cannot be told.
 func (s *seals) judge(told protocol.Position) (why string, ok bool) {
-	log, ctx, disk := s.cfg.AuditLog, s.cfg.Loop.Steps(), s.cfg.Loop.Disk
+	log, ctx, disk := s.cfg.Queue.Audit(), s.cfg.Loop.Steps(), s.cfg.Loop.Disk
 	head, err := log.Head(ctx)
 	if !disk(err) {
 		return "", false
@@ -73,7 +73,7 @@ func (s *seals) judge(told protocol.Position) (why string, ok bool) {
 
 // head is the head of the host's own log, zero if it cannot be read.
 func (s *seals) head() protocol.Position {
-	head, err := s.cfg.AuditLog.Head(s.cfg.Loop.Steps())
+	head, err := s.cfg.Queue.Audit().Head(s.cfg.Loop.Steps())
 	if !s.cfg.Loop.Disk(err) {
 		return protocol.Position{}
 	}
@@ -87,7 +87,7 @@ func (s *seals) recordRing() {
 		return
 	}
 	r := audit.Record{AtMS: s.cfg.Loop.WallMS(), Actor: "host", Verb: "ring.take", Detail: map[string]any{"ring": ring, "before": s.ring}}
-	if s.cfg.Loop.Disk(s.cfg.AuditLog.Record(s.cfg.Loop.Steps(), r)) {
+	if s.cfg.Loop.Disk(s.cfg.Queue.Audit().Record(s.cfg.Loop.Steps(), r)) {
 		s.ring = ring
 	}
 }

@@ -65,7 +65,7 @@ func (u *Uplink) handle(topic string, payload []byte) {
 	if t, err := protocol.ParseTopic(topic); err == nil {
 		switch t.Channel {
 		case protocol.ChannelGrant:
-			if !u.cfg.Grants.Take(m) {
+			if !u.cfg.Lease.Take(m) {
 				u.cfg.Traffic.Dropped()
 			}
 			return
@@ -156,7 +156,7 @@ func (u *Uplink) Listen() {
 	if !u.link.answered {
 		return
 	}
-	if heard := max(u.link.since, u.cfg.Grants.GrantedMS()); u.loop.BootMS()-heard > silence.Milliseconds() {
+	if heard := max(u.link.since, u.cfg.Lease.GrantedMS()); u.loop.BootMS()-heard > silence.Milliseconds() {
 		u.greetAgain()
 	}
 }
@@ -175,7 +175,7 @@ func (u *Uplink) greeted(give protocol.Nonce) {
 	u.link.answered, u.link.since = true, u.loop.BootMS()
 	u.loop.Moved()
 	u.helloAgain.Stop()
-	u.cfg.Bytes.Renew()
+	u.cfg.Relay.Renew()
 	u.cfg.Log.Info("the coordinator has answered", "conn", u.link.conn, "term_ring", u.gate.Seen.Ring, "term", u.gate.Seen.Counter)
 	u.beat.last = nil // the coordinator may know nothing of this host
 	u.sendHeartbeat()

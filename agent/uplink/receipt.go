@@ -33,7 +33,7 @@ func (u *Uplink) pumpStream(s protocol.Stream, t protocol.Type, c protocol.Chann
 	p := u.streams.all[s]
 	first, last := p.resend.Due(p.at.N, u.loop.Now(), u.loop.Jitter())
 	if first <= last {
-		rows, err := u.cfg.Streams.Outbox(u.loop.Steps(), s, first, last)
+		rows, err := u.cfg.Queue.Outbox(u.loop.Steps(), s, first, last)
 		if !u.loop.Disk(err) {
 			return // the next turn of the resend finds them
 		}
@@ -55,7 +55,7 @@ func (u *Uplink) pumpStream(s protocol.Stream, t protocol.Type, c protocol.Chann
 func (u *Uplink) ack() {
 	u.ackSoon.Stop()
 	sent := u.state(protocol.TypeAck, protocol.ChannelAck, func(h protocol.Header) any {
-		return protocol.Ack{Header: h, Have: u.streams.have(), Credit: u.cfg.Bytes.Credits()}
+		return protocol.Ack{Header: h, Have: u.streams.have(), Credit: u.cfg.Relay.Credits()}
 	})
 	if sent {
 		u.link.toAck, u.link.lastAck = false, u.loop.Now()
@@ -87,7 +87,7 @@ func (u *Uplink) receipt(r *protocol.Receipt, raw []byte) {
 		}
 	}
 	for _, c := range r.Credit {
-		u.cfg.Bytes.Credit(c)
+		u.cfg.Relay.Credit(c)
 	}
 }
 
@@ -97,7 +97,7 @@ const flushAfter = time.Second
 
 // flush removes what was receipted from the disk.
 func (u *Uplink) flush() {
-	if !u.loop.Disk(u.cfg.Streams.Flush(u.loop.Steps())) {
+	if !u.loop.Disk(u.cfg.Queue.Flush(u.loop.Steps())) {
 		u.flushSoon.In(loop.RetryDisk)
 	}
 }
@@ -108,7 +108,7 @@ func (u *Uplink) freed(p *position, have protocol.Position, raw []byte) {
 		return // nothing new, as most receipts
 	}
 	strongest := protocol.Strengthen(u.self.Evidence, raw)
-	verdict, err := u.cfg.Streams.Freed(u.loop.Steps(), have, strongest)
+	verdict, err := u.cfg.Queue.Freed(u.loop.Steps(), have, strongest)
 	if !u.loop.Disk(err) {
 		return
 	}

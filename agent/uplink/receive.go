@@ -165,7 +165,7 @@ func (b *batch) reject(at protocol.Position, why error) error {
 		code = protocol.ErrPayload
 	}
 	b.refuse(string(at.Stream), fmt.Errorf("item %d: %w", at.N, why))
-	return b.cfg.Answers.Reject(b.loop.Steps(), at, code, b.loop.When())
+	return b.cfg.Queue.Reject(b.loop.Steps(), at, code, b.loop.When())
 }
 
 // control acts upon a control. By itself none of them starts anything. A
@@ -175,7 +175,7 @@ func (b *batch) control(at protocol.Position, msg protocol.Message, refusal prot
 	if err := msg.DecodeItem(&item); err != nil {
 		return b.reject(at, err)
 	}
-	answers, ctx, now := b.cfg.Answers, b.loop.Steps(), b.loop.When()
+	answers, ctx, now := b.cfg.Queue, b.loop.Steps(), b.loop.When()
 	var err error
 	switch {
 	case item.Verb == protocol.VerbPreempt && item.Order != nil:
@@ -239,7 +239,7 @@ func (b *batch) believe(msg *protocol.Message, evidence []byte) bool {
 		if evidence != nil {
 			strongest = protocol.Strengthen(strongest, evidence)
 		}
-		if !b.loop.Disk(b.cfg.Streams.SawTerm(b.loop.Steps(), h.Term, h.Store, strongest)) {
+		if !b.loop.Disk(b.cfg.Queue.SawTerm(b.loop.Steps(), h.Term, h.Store, strongest)) {
 			return false
 		}
 		b.self.Evidence = strongest

@@ -25,7 +25,7 @@ type streams struct {
 
 // load reads where the streams stand.
 func (s *streams) load(ctx context.Context) error {
-	p, err := s.cfg.Streams.Positions(ctx)
+	p, err := s.cfg.Queue.Positions(ctx)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (s *streams) wrote(n uint64) {
 // reread looks up where the streams up stand after a step that may have written
 // any number of items.
 func (s *streams) reread() {
-	p, err := s.cfg.Streams.Positions(s.cfg.Loop.Steps())
+	p, err := s.cfg.Queue.Positions(s.cfg.Loop.Steps())
 	if !s.cfg.Loop.Disk(err) {
 		return
 	}

@@ -22,14 +22,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hostler-io/hostler/agent/actions"
+	"github.com/hostler-io/hostler/agent/lease"
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/relay"
 	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/internal/throttle"
 	"github.com/hostler-io/hostler/protocol"
-	"github.com/hostler-io/hostler/protocol/audit"
 	"github.com/hostler-io/hostler/protocol/fresh"
-	"github.com/hostler-io/hostler/protocol/stream"
 )
 
 // Link is the connection to the broker. Messages may be lost, repeated, delayed
@@ -76,76 +76,25 @@ type Trust interface {
 	Fetch(ctx context.Context, number uint64) error
 }
 
-// Streams is the memory of what was said. Its errors are those of the queue.
-type Streams interface {
-	Positions(ctx context.Context) (queue.Positions, error)
-	Outbox(ctx context.Context, s protocol.Stream, first, last uint64) ([]queue.Row, error)
-	Freed(ctx context.Context, have protocol.Position, evidence []byte) (stream.Covers, error)
-	Flush(ctx context.Context) error
-	// SawTerm makes a newer term durable, with the store that it names.
-	SawTerm(ctx context.Context, t protocol.Term, store protocol.StoreID, evidence []byte) error
-}
-
-// Answers makes answers durable that go up as reports, together with the place of
-// what they answer.
-type Answers interface {
-	Reject(ctx context.Context, at protocol.Position, code protocol.Code, now queue.Now) error
-	Tell(ctx context.Context, at protocol.Position, ids []protocol.ActionID, since *uint64, waits map[protocol.ActionID]protocol.Waits, now queue.Now) error
-	TellPolicy(ctx context.Context, at protocol.Position, text []byte, now queue.Now) error
-}
-
-// AuditLog is the host's own.
-type AuditLog interface {
-	Head(ctx context.Context) (protocol.Position, error)
-	At(ctx context.Context, n uint64) (at protocol.Position, ok bool, err error)
-	Record(ctx context.Context, r audit.Record) error
-	// KeepCheckpoint keeps a seal on the coordinator's log, with the next step.
-	KeepCheckpoint(envelope []byte)
-}
-
-// Actions are what most items are about. They belong to the loop.
-type Actions interface {
-	// Take takes orders in and returns how many, from the first, are durable.
-	Take(orders []actions.Order) int
-	// TakeNow takes an order in that came as a control.
-	TakeNow(order actions.Order) error
-	Cancel(at protocol.Position, id protocol.ActionID) (queue.Action, error)
-	// Waits tells why actions have not begun; ring is what orders wait for.
-	Waits(ids []protocol.ActionID, ring uint64) map[protocol.ActionID]protocol.Waits
-	// AcceptSeq is the number of the newest action.
-	AcceptSeq() uint64
-}
-
-// Bytes are the streams of output and input. Their credits travel with receipts.
-type Bytes interface {
-	// Credits are what the streams down ask for, each once. Credit takes one for
-	// a stream up, and Renew has all asked for again.
-	Credits() []protocol.Credit
-	Credit(c protocol.Credit)
-	Renew()
-}
-
 // Report is what the host tells of itself in a heartbeat.
 type Report struct {
 	Host       protocol.HostInfo
 	Containers []protocol.Container
 }
 
-// Config is what the conversation is led with. Link, Trust and Grants are nil on a
+// Config is what the conversation is led with. Link, Trust and Lease are nil on a
 // host without a coordinator; all else is required.
 type Config struct {
-	Host     *wire.Host
-	Numbers  *wire.Numbers
-	Traffic  *wire.Traffic
-	Link     Link
-	Trust    Trust
-	Grants   Grants
-	Loop     *loop.Loop
-	Streams  Streams
-	Answers  Answers
-	AuditLog AuditLog
-	Actions  Actions
-	Bytes    Bytes
+	Host    *wire.Host
+	Numbers *wire.Numbers
+	Traffic *wire.Traffic
+	Link    Link
+	Trust   Trust
+	Lease   *lease.Lease
+	Loop    *loop.Loop
+	Queue   *queue.Queue
+	Actions *actions.Actions
+	Relay   *relay.Relay // whose credits travel with receipts
 	// Report tells how the host is; false if that is not known yet.
 	Report func() (Report, bool)
 	// Policy is the text of the policy in force, to be told; nil if it is too long.
@@ -158,14 +107,6 @@ type Config struct {
 	// new records in the audit log.
 	QuietEvery time.Duration
 	Log        *slog.Logger
-}
-
-// Grants is the lease, which has a goroutine of its own.
-type Grants interface {
-	// Take takes a grant as it came, and never waits. It is false if it has no room.
-	Take(m wire.Message) bool
-	// GrantedMS is when the newest grant came, by the boot clock.
-	GrantedMS() int64
 }
 
 // Uplink is the conversation. Run and Open may be called by any goroutine;

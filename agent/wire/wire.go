@@ -12,9 +12,11 @@ import (
 
 // Trust is the ring that this host holds. It is safe for concurrent use.
 type Trust interface {
-	// Keyring knows the keys of the ring in force, and Ring is its number.
+	// Keyring knows the keys of the ring in force, Ring is its number, and Owners
+	// how many of its owners it takes to sign.
 	Keyring() protocol.Keyring
 	Ring() uint64
+	Owners() int
 }
 
 // Host is this host as its messages name it. It does not change, and is safe for
