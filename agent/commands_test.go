@@ -34,7 +34,7 @@ type shell struct {
 }
 
 type run struct {
-	cmd     commands.Command
+	cmd     runner.Spec
 	mu      sync.Mutex
 	changed chan struct{}
 	done    chan struct{}
@@ -59,10 +59,10 @@ func newCommands() *shell {
 	return &shell{runs: make(map[protocol.ActionID]map[int]*run)}
 }
 
-func (c *shell) Start(_ context.Context, cmd commands.Command) (commands.Run, error) {
+func (c *shell) Start(_ context.Context, id protocol.ActionID, attempt int, cmd runner.Spec) (commands.Run, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.runs[cmd.Action][cmd.Attempt] != nil {
+	if c.runs[id][attempt] != nil {
 		return nil, errors.New("the attempt exists")
 	}
 	if cmd.Argv[0] == "cannot-start" {
@@ -72,10 +72,10 @@ func (c *shell) Start(_ context.Context, cmd commands.Command) (commands.Run, er
 	if cmd.Terminal != nil {
 		r.keys = newKeyboard()
 	}
-	if c.runs[cmd.Action] == nil {
-		c.runs[cmd.Action] = make(map[int]*run)
+	if c.runs[id] == nil {
+		c.runs[id] = make(map[int]*run)
 	}
-	c.runs[cmd.Action][cmd.Attempt] = r
+	c.runs[id][attempt] = r
 	if !c.lose {
 		c.begun++
 		go r.live() // ends with its command, which each test ends
@@ -101,7 +101,7 @@ func (r *run) live() {
 		n, _ := strconv.Atoi(argv[1])
 		r.write(string(bytes.Repeat([]byte("0123456789abcdef"), n/16)))
 	case "sum":
-		b, err := os.ReadFile(r.cmd.Stdin)
+		b, err := os.ReadFile(r.cmd.StdinFile)
 		if err != nil {
 			end.Exit.Code = 1
 		}

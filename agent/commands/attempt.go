@@ -128,11 +128,11 @@ func (c *worker) unseal() (protocol.Secret, error) {
 // start starts the supervisor. The start of the attempt is durable.
 func (c *worker) start(ctx context.Context) (Run, *actions.Outcome) {
 	p := c.Spec.Process()
-	cmd := Command{
-		Action: c.ID, Attempt: c.Number, Supervisor: c.Supervisor,
-		Argv: p.Argv, Env: p.Env, Dir: p.Cwd, User: p.User, TimeoutMS: c.Spec.Timeout().Milliseconds(),
-		Daemon: protocol.ArgsOf[protocol.CommandArgs](&c.Spec).Daemon,
-		WaitMS: waitOf(c.Spec),
+	cmd := runner.Spec{Supervisor: c.Supervisor}
+	cmd.Argv, cmd.Env, cmd.Dir, cmd.User, cmd.TimeoutMS = p.Argv, p.Env, p.Cwd, p.User, c.Spec.Timeout().Milliseconds()
+	cmd.Daemon = protocol.ArgsOf[protocol.CommandArgs](&c.Spec).Daemon
+	if c.Spec.OutputMode() == protocol.OutputStream {
+		cmd.WaitMS = protocol.OutputPatience.Milliseconds()
 	}
 	if c.Spec.Kind == protocol.KindHostAudit {
 		cmd.Argv = c.Exporter
@@ -170,22 +170,13 @@ func (c *worker) start(ctx context.Context) (Run, *actions.Outcome) {
 		}
 		cmd.Supervisor, cmd.Target = s.Argv, s.Target
 	}
-	input, err := c.Input(&c.Spec)
-	if err != nil {
+	var err error
+	if cmd.StdinFile, err = c.Input(&c.Spec); err != nil {
 		return nil, noStart("%s", err)
 	}
-	cmd.Stdin = input
-	run, err := c.Runner.Start(ctx, cmd)
+	run, err := c.Runner.Start(ctx, c.ID, c.Number, cmd)
 	if err != nil {
 		return nil, noStart("%s", err)
 	}
 	return run, nil
-}
-
-// waitOf is for how long a command waits for those who follow it.
-func waitOf(s protocol.Spec) int64 {
-	if s.OutputMode() != protocol.OutputStream {
-		return 0
-	}
-	return protocol.OutputPatience.Milliseconds()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/files"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/runner"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
@@ -32,7 +33,7 @@ type Move struct {
 
 // mover makes the command that moves files. It runs under a supervisor, as any
 // command, so that it outlives the agent, ends in time, and can be cancelled.
-func (c *worker) mover(ctx context.Context, cmd *Command) *actions.Outcome {
+func (c *worker) mover(ctx context.Context, cmd *runner.Spec) *actions.Outcome {
 	m := Move{Place: files.Place{Root: "/"}, Files: *c.Spec.Files(), Temp: ".hostler-" + c.ID.String()}
 	m.Allowed = c.Attempt.Within
 	info, _ := protocol.KindOf(c.Spec.Kind)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
-	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 // Runner runs commands under supervisors that outlive the agent: each attempt has
@@ -15,9 +14,10 @@ import (
 // makes it of a [runner.Runner]. It is safe for concurrent use, but calls about
 // one action do not overlap.
 type Runner interface {
-	// Start writes the directory of an attempt and starts its supervisor. An
-	// error means that nothing of the command began and nothing will.
-	Start(ctx context.Context, c Command) (Run, error)
+	// Start writes the directory of an attempt, from 1, and starts its supervisor,
+	// with the contract's own grace. An error means that nothing of the command
+	// began and nothing will.
+	Start(ctx context.Context, action protocol.ActionID, attempt int, spec runner.Spec) (Run, error)
 	// Recover tells what became of an attempt whose start is durable, and makes
 	// sure of it: an attempt that it calls never begun will never begin, and of an
 	// attempt that died it has ended all processes that can be found.
@@ -47,37 +47,6 @@ type RunDirs interface {
 	// Remove removes all directories of an action of which nothing lives; none
 	// is no error.
 	Remove(action protocol.ActionID) error
-}
-
-// Command is one attempt of a command.
-type Command struct {
-	Action  protocol.ActionID
-	Attempt int // from 1
-	// Supervisor is its program by absolute path, with leading arguments.
-	Supervisor []string
-	// Target means something to the supervisor alone.
-	Target map[string]string
-	Argv   []string
-	Env    []string // K=V
-	Dir    string   // absolute; empty is /
-	User   string   // name or uid[:gid]; empty is root
-	// TimeoutMS is the limit on the boot clock; 0 is none.
-	TimeoutMS int64
-	// Stdin is the file that it reads, by absolute path; empty is none.
-	Stdin string
-	// SecretEnv are more variables, which are written to no file.
-	SecretEnv []string
-	// Daemon lets the main process end before the others that it has made.
-	Daemon bool
-	// WaitMS is for how long the command waits for its followers before the
-	// middle of its output is dropped; 0 never waits.
-	WaitMS int64
-	// Terminal is that of a session; nil is none.
-	Terminal *rundir.Terminal
-	// Login runs the login shell of User. Argv is empty then.
-	Login bool
-	// Note lets the command leave a note of what it did.
-	Note bool
 }
 
 // Run is an attempt that lives. It is safe for concurrent use.

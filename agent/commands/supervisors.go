@@ -28,20 +28,13 @@ var (
 func NewSupervisors(r *runner.Runner, boot string) *Supervisors { return &Supervisors{r, boot} }
 
 // Start implements [Runner].
-func (c *Supervisors) Start(ctx context.Context, cmd Command) (Run, error) {
-	s := runner.Spec{Supervisor: cmd.Supervisor}
-	s.Action, s.Attempt, s.Target = cmd.Action.String(), cmd.Attempt, cmd.Target
-	s.StdinFile = cmd.Stdin
-	s.Argv, s.Env, s.Dir, s.User = cmd.Argv, cmd.Env, cmd.Dir, cmd.User
-	s.TimeoutMS, s.GraceMS = cmd.TimeoutMS, -1 // the contract's own grace
-	s.Daemon, s.SecretEnv = cmd.Daemon, cmd.SecretEnv
-	s.WaitMS = cmd.WaitMS
-	s.Terminal, s.Login, s.Note = cmd.Terminal, cmd.Login, cmd.Note
-	run, err := c.runner.Start(ctx, s)
+func (c *Supervisors) Start(ctx context.Context, action protocol.ActionID, attempt int, spec runner.Spec) (Run, error) {
+	spec.Action, spec.Attempt, spec.GraceMS = action.String(), attempt, -1
+	run, err := c.runner.Start(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	return supervised{run, c, cmd.Action, cmd.Attempt}, nil
+	return supervised{run, c, action, attempt}, nil
 }
 
 // Recover implements [Runner].

@@ -53,9 +53,9 @@ func newMachine(seed uint64) *machine {
 
 // Start implements [commands.Runner]. The supervisor takes its time; an agent
 // that ends meanwhile does not know how far it came.
-func (m *machine) Start(ctx context.Context, c commands.Command) (commands.Run, error) {
+func (m *machine) Start(ctx context.Context, id protocol.ActionID, n int, c runner.Spec) (commands.Run, error) {
 	m.mu.Lock()
-	at := attempt{c.Action, c.Attempt}
+	at := attempt{id, n}
 	if m.runs[at] != nil {
 		m.mu.Unlock()
 		return nil, errors.New("the attempt exists")
