@@ -40,7 +40,7 @@ func (a *Actions) finish(ends []ending) ([]queue.Action, error) {
 	for i, e := range ends {
 		all[i] = queue.Ending{Action: e.id, Step: e.step}
 	}
-	return a.cfg.Store.FinishAll(a.loop.Steps(), all, a.loop.When())
+	return a.cfg.Store.Finish(a.loop.Steps(), all, a.loop.When())
 }
 
 // Retry writes what the disk did not take. It is false when the disk still takes
@@ -138,7 +138,7 @@ func (a *Actions) NotCancelled(id protocol.ActionID, why error) {
 	if j == nil {
 		return
 	}
-	act, err := a.cfg.Store.NotCancelled(a.loop.Steps(), id, protocol.NotCancelled+why.Error(), a.loop.When())
+	act, err := a.cfg.Store.Remark(a.loop.Steps(), id, protocol.NotCancelled+why.Error(), true, a.loop.When())
 	if a.loop.Disk(err) {
 		j.moved(act)
 	}
@@ -162,7 +162,7 @@ func (a *Actions) Remark(id protocol.ActionID, text string) {
 	if j == nil || text == j.act.Detail || text == "" && !remarked(j.act.Detail) {
 		return
 	}
-	act, err := a.cfg.Store.Remark(a.loop.Steps(), id, text, a.loop.When())
+	act, err := a.cfg.Store.Remark(a.loop.Steps(), id, text, false, a.loop.When())
 	if a.loop.Disk(err) {
 		j.moved(act)
 	}

@@ -141,22 +141,12 @@ func (q *Queue) Start(ctx context.Context, id protocol.ActionID, c Change, now N
 	return act, err
 }
 
-// Finish ends an action: its state, its final report and what it changed of
-// containers, in one transaction. On a disk that is full it uses the space that
-// was set aside for ends; [Queue.Reserved] tells, and [Queue.Probe] sets it aside
-// again.
-func (q *Queue) Finish(ctx context.Context, id protocol.ActionID, s Step, now Now) (Action, error) {
-	all, err := q.FinishAll(ctx, []Ending{{id, s}}, now)
-	if err != nil {
-		return Action{}, err
-	}
-	return all[0], nil
-}
-
-// FinishAll ends actions as Finish does, all in one transaction.
-func (q *Queue) FinishAll(ctx context.Context, ends []Ending, now Now) ([]Action, error) {
+// Finish ends actions: their states, their final reports and what they changed of
+// containers, in one transaction. On a disk that is full it uses the space that was
+// set aside for ends.
+func (q *Queue) Finish(ctx context.Context, ends []Ending, now Now) ([]Action, error) {
 	acts := make([]Action, len(ends))
-	finish := func() error {
+	err := q.pressed(func() error {
 		return q.commit(ctx, failpoint.OutcomeKept, "finishing actions from "+ends[0].Action.String(), func(tx *sqldb.Tx) error {
 			for i, e := range ends {
 				var err error
@@ -166,11 +156,7 @@ func (q *Queue) FinishAll(ctx context.Context, ends []Ending, now Now) ([]Action
 			}
 			return nil
 		})
-	}
-	err := finish()
-	if errors.Is(err, ErrDisk) && q.spend() {
-		err = finish()
-	}
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +242,7 @@ func cancel(tx *sqldb.Tx, act *Action, now Now) error {
 		err = moved(tx, act, nil, now)
 	} else {
 		err = errors.Join(note(tx, audit.Record{AtMS: now.WallMS, Actor: string(protocol.Coordinator), Verb: "action.cancel", Object: act.ID.String(),
-			Detail: map[string]any{"state": string(act.State), "cancelling": act.Cancelling}}), tell(tx, act, event, aside{}, now))
+			Detail: map[string]any{"state": string(act.State), "cancelling": act.Cancelling}}), tell(tx, act, protocol.Report{Event: event}, now))
 	}
 	if err != nil {
 		return err
@@ -267,31 +253,16 @@ func cancel(tx *sqldb.Tx, act *Action, now Now) error {
 	return save(tx, act)
 }
 
-// NotCancelled takes a request for an end back that turned out to be impossible,
-// and says why.
-func (q *Queue) NotCancelled(ctx context.Context, id protocol.ActionID, detail string, now Now) (act Action, err error) {
-	err = q.commit(ctx, failpoint.CancelTaken, "answering the cancel of action "+id.String(), func(tx *sqldb.Tx) error {
-		if act, err = load(tx, id); err != nil {
-			return err
-		}
-		act.Cancelling, act.Detail = false, clean(detail)
-		if err := tell(tx, &act, protocol.EventTell, aside{}, now); err != nil {
-			return err
-		}
-		return save(tx, &act)
-	})
-	return act, err
-}
-
 // Remark makes durable, and tells, what keeps an action from its end; empty is
-// nothing any more.
-func (q *Queue) Remark(ctx context.Context, id protocol.ActionID, detail string, now Now) (act Action, err error) {
+// nothing any more. With goesOn the request for its end is taken back, which turned
+// out to be impossible.
+func (q *Queue) Remark(ctx context.Context, id protocol.ActionID, detail string, goesOn bool, now Now) (act Action, err error) {
 	err = q.commit(ctx, failpoint.CancelTaken, "remarking on action "+id.String(), func(tx *sqldb.Tx) error {
 		if act, err = load(tx, id); err != nil {
 			return err
 		}
-		act.Detail = clean(detail)
-		if err := tell(tx, &act, protocol.EventTell, aside{}, now); err != nil {
+		act.Cancelling, act.Detail = act.Cancelling && !goesOn, clean(detail)
+		if err := tell(tx, &act, protocol.Report{Event: protocol.EventTell}, now); err != nil {
 			return err
 		}
 		return save(tx, &act)
@@ -323,11 +294,11 @@ func (q *Queue) Tell(ctx context.Context, at protocol.Position, ids []protocol.A
 			} else if err != nil {
 				return err
 			}
-			var b aside
+			r := protocol.Report{Event: protocol.EventTell}
 			if w, ok := waits[id]; ok && (act.State == protocol.StateNone || act.State == protocol.StateNew) {
-				b.waits = &w
+				r.Waits = &w
 			}
-			if err := tell(tx, &act, protocol.EventTell, b, now); err != nil {
+			if err := tell(tx, &act, r, now); err != nil {
 				return err
 			}
 		}
@@ -350,17 +321,10 @@ func (q *Queue) TellPolicy(ctx context.Context, at protocol.Position, text []byt
 // tellAfter tells of what was accepted after a number, forgotten actions
 // included, and returns the number up to which everything is told then.
 func tellAfter(tx *sqldb.Tx, since uint64, now Now) (told uint64, err error) {
-	var ids []protocol.ActionID
-	for r, err := range tx.Query(`SELECT id, accept_seq FROM actions WHERE accept_seq > $1
-		UNION ALL SELECT id, accept_seq FROM tombstones WHERE accept_seq > $1 ORDER BY 2 LIMIT $2`, since, protocol.MaxTell) {
-		if err != nil {
-			return 0, err
-		}
-		id, err := scanID(r)
-		if err != nil {
-			return 0, err
-		}
-		ids = append(ids, id)
+	ids, err := sqldb.All(tx, scanID, `SELECT id, accept_seq FROM actions WHERE accept_seq > $1
+		UNION ALL SELECT id, accept_seq FROM tombstones WHERE accept_seq > $1 ORDER BY 2 LIMIT $2`, since, protocol.MaxTell)
+	if err != nil {
+		return 0, err
 	}
 	for _, id := range ids {
 		act, err := remember(tx, id)
@@ -368,7 +332,7 @@ func tellAfter(tx *sqldb.Tx, since uint64, now Now) (told uint64, err error) {
 			return 0, err
 		}
 		told = act.AcceptSeq
-		if err := tellAll(tx, &act, now); err != nil {
+		if err := tell(tx, &act, act.whole(protocol.EventTell), now); err != nil {
 			return 0, err
 		}
 	}
@@ -389,58 +353,35 @@ func again(tx *sqldb.Tx, act *Action, spec []byte, now Now) error {
 		event = protocol.EventRetry
 	}
 	if act.Digest == protocol.Sum(spec) {
-		return tell(tx, act, event, aside{}, now)
+		return tell(tx, act, protocol.Report{Event: event}, now)
 	}
-	r := about(act, event, now)
-	r.Spec, r.Requester = act.Spec, act.Requester
-	return report(tx, act, r)
+	return tell(tx, act, act.whole(event), now)
 }
 
-// aside is what a report tells that is not of the action's record.
-type aside struct {
-	became *protocol.Container // what its container has become, if that is known
-	waits  *protocol.Waits     // why it has not begun
+// whole is a report to a coordinator that may know nothing of the action.
+func (a *Action) whole(event protocol.Event) protocol.Report {
+	return protocol.Report{Event: event, Spec: a.Spec, Requester: a.Requester}
 }
 
-// tell writes a report about an action into the outbox.
-func tell(tx *sqldb.Tx, a *Action, event protocol.Event, b aside, now Now) error {
-	r := about(a, event, now)
-	r.Container, r.Waits = b.became, b.waits
+// tell writes a report about an action into the outbox. What it says beside the record
+// of the action is in r.
+func tell(tx *sqldb.Tx, a *Action, r protocol.Report, now Now) error {
 	if a.Local && a.ReportN == 0 {
 		r.Spec, r.Requester = a.Spec, a.Requester
 	}
-	return report(tx, a, r)
-}
-
-// tellAll tells of an action to whoever may know nothing of it.
-func tellAll(tx *sqldb.Tx, a *Action, now Now) error {
-	r := about(a, protocol.EventTell, now)
-	r.Spec, r.Requester = a.Spec, a.Requester
-	return report(tx, a, r)
-}
-
-// about is what a report says of an action.
-func about(a *Action, event protocol.Event, now Now) protocol.Report {
-	return protocol.Report{
-		Action: a.ID, Digest: a.Digest, Event: event, State: a.State, Reason: a.Reason, Detail: a.Detail,
-		AcceptSeq: a.AcceptSeq, Attempt: a.Attempt, AtMS: now.WallMS, AcceptedMS: a.AcceptedMS, StartedMS: a.StartedMS, EndedMS: a.EndedMS,
-		Cancel: a.Cancelling, Exit: a.Exit, Output: a.Output,
-	}
-}
-
-// report writes a report into the outbox.
-func report(tx *sqldb.Tx, a *Action, r protocol.Report) error {
+	r.Action, r.Digest, r.State, r.Reason, r.Detail = a.ID, a.Digest, a.State, a.Reason, a.Detail
+	r.AcceptSeq, r.Attempt, r.Cancel, r.Exit, r.Output = a.AcceptSeq, a.Attempt, a.Cancelling, a.Exit, a.Output
+	r.AtMS, r.AcceptedMS, r.StartedMS, r.EndedMS = now.WallMS, a.AcceptedMS, a.StartedMS, a.EndedMS
 	if r.Event == protocol.EventTell {
 		control, _, err := position(tx, protocol.StreamControl)
 		if err != nil {
 			return err
 		}
-		r.HaveControl = control.N
-		at, _, err := position(tx, protocol.StreamOrder)
+		order, _, err := position(tx, protocol.StreamOrder)
 		if err != nil {
 			return err
 		}
-		r.HaveOrder = at.N
+		r.HaveControl, r.HaveOrder = control.N, order.N
 	}
 	n, err := push(tx, protocol.StreamReport, r)
 	a.ReportN = n

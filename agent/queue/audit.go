@@ -2,8 +2,8 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/hostler-io/hostler/internal/sqldb"
@@ -136,7 +136,7 @@ func moved(tx *sqldb.Tx, a *Action, became *protocol.Container, now Now) error {
 	if err := note(tx, r); err != nil {
 		return err
 	}
-	return tell(tx, a, a.Event, aside{became: became}, now)
+	return tell(tx, a, protocol.Report{Event: a.Event, Container: became}, now)
 }
 
 // Record writes a record of its own into the host's audit log, for what moves no
@@ -146,9 +146,9 @@ func (l *Log) Record(ctx context.Context, r audit.Record) error {
 }
 
 // RecordDone writes records of what is done whether they are written or not. On a
-// disk that is full it uses the space that was set aside, as [Queue.Finish] does.
+// disk that is full it uses the space that was set aside.
 func (l *Log) RecordDone(ctx context.Context, all []audit.Record) error {
-	write := func() error {
+	return l.queue.pressed(func() error {
 		return l.queue.update(ctx, "recording what is done", func(tx *sqldb.Tx) error {
 			for _, r := range all {
 				if err := note(tx, r); err != nil {
@@ -157,12 +157,7 @@ func (l *Log) RecordDone(ctx context.Context, all []audit.Record) error {
 			}
 			return nil
 		})
-	}
-	err := write()
-	if errors.Is(err, ErrDisk) && l.queue.spend() {
-		err = write()
-	}
-	return err
+	})
 }
 
 // Head returns the newest record of the host's audit log, as a position
@@ -173,23 +168,14 @@ func (l *Log) Head(ctx context.Context) (protocol.Position, error) {
 	q.beside.mu.Lock()
 	head := q.beside.head
 	q.beside.mu.Unlock()
-	err := q.view(ctx, "following the audit log", func(tx *sqldb.Tx) error {
+	head, err := view(ctx, q, "following the audit log", func(tx *sqldb.Tx) (_ protocol.Position, err error) {
 		at := head
 		if at.N == 0 {
-			linked, _, err := position(tx, protocol.StreamAudit)
-			if err != nil {
-				return err
+			if at, _, err = position(tx, protocol.StreamAudit); err != nil {
+				return at, err
 			}
-			at = linked
 		}
-		for {
-			next, err := follow(tx, at, auditPage, nil)
-			if err != nil || next == at {
-				head = at
-				return err
-			}
-			at = next
-		}
+		return follow(tx, at, math.MaxInt64, nil)
 	})
 	if err != nil {
 		return protocol.Position{}, err
@@ -206,43 +192,27 @@ func (l *Log) Head(ctx context.Context) (protocol.Position, error) {
 // At returns the place in the log at which record n is the newest. It
 // reports false if there is no such record, or if it was forgotten.
 func (l *Log) At(ctx context.Context, n uint64) (at protocol.Position, ok bool, err error) {
-	q := l.queue
-	err = q.view(ctx, "looking up the audit log", func(tx *sqldb.Tx) error {
+	at, err = view(ctx, l.queue, "looking up the audit log", func(tx *sqldb.Tx) (protocol.Position, error) {
 		_, base, err := position(tx, protocol.StreamAudit)
-		if err != nil {
-			return err
+		if err != nil || base.N >= n {
+			return base, err
 		}
-		for at = base; at.N < n; {
-			next, err := follow(tx, at, min(auditPage, n-at.N), nil)
-			if err != nil || next == at {
-				return err
-			}
-			at = next
-		}
-		ok = at.N == n && n > 0
-		return nil
+		return follow(tx, base, n-base.N, nil)
 	})
-	at.Store, at.Stream = q.store, protocol.StreamAudit
-	return at, ok, err
+	at.Store, at.Stream = l.queue.store, protocol.StreamAudit
+	return at, at.N == n && n > 0, err
 }
 
 // Export calls write with each record of the log, as a line, and returns
 // the place before the first: zero, unless records were forgotten.
 func (l *Log) Export(ctx context.Context, write func(line []byte) error) (base, head protocol.Position, err error) {
-	q := l.queue
-	err = q.view(ctx, "exporting the audit log", func(tx *sqldb.Tx) error {
+	head, err = view(ctx, l.queue, "exporting the audit log", func(tx *sqldb.Tx) (protocol.Position, error) {
 		if _, base, err = position(tx, protocol.StreamAudit); err != nil {
-			return err
+			return base, err
 		}
-		for head = base; ; {
-			next, err := follow(tx, head, auditPage, write)
-			if err != nil || next == head {
-				return err
-			}
-			head = next
-		}
+		return follow(tx, base, math.MaxInt64, write)
 	})
-	base.Store, head.Store = q.store, q.store
+	base.Store, head.Store = l.queue.store, l.queue.store
 	return base, head, err
 }
 

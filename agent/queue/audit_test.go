@@ -45,10 +45,10 @@ func TestEachStepIsRecorded(t *testing.T) {
 	if _, err := q.Start(t.Context(), o.Action, queue.Change{Put: []queue.Container{{CTID: ctid(1), Name: "web"}}}, now); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := q.Finish(t.Context(), o.Action, queue.Step{Event: protocol.EventAccept}, now); err == nil {
+	if _, err := finish(q, t.Context(), o.Action, queue.Step{Event: protocol.EventAccept}, now); err == nil {
 		t.Fatal("a step that is none was made")
 	}
-	if _, err := q.Finish(t.Context(), o.Action, queue.Step{Event: protocol.EventSucceed}, now); err != nil {
+	if _, err := finish(q, t.Context(), o.Action, queue.Step{Event: protocol.EventSucceed}, now); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := q.Cancel(t.Context(), protocol.Position{}, o.Action, now); err != nil {

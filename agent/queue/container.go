@@ -72,7 +72,7 @@ func put(tx *sqldb.Tx, c *Container) error {
 		offline, labels, template, address, mac, made, failures, broken, former)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 		ON CONFLICT (ctid) DO UPDATE SET name = excluded.name, runtime = excluded.runtime, class = excluded.class,
-		template = excluded.template, offline = excluded.offline, epoch_ring = excluded.epoch_ring, epoch_term = excluded.epoch_term,
+		template = excluded.template, epoch_ring = excluded.epoch_ring, epoch_term = excluded.epoch_term,
 		epoch_counter = excluded.epoch_counter, intended = excluded.intended, offline = excluded.offline, labels = excluded.labels,
 		address = excluded.address, mac = excluded.mac, made = excluded.made, failures = excluded.failures, broken = excluded.broken,
 		former = excluded.former`,
@@ -86,53 +86,35 @@ func put(tx *sqldb.Tx, c *Container) error {
 
 // Containers returns what is remembered of all containers, by name.
 func (q *Queue) Containers(ctx context.Context) ([]Container, error) {
-	var all []Container
-	err := q.view(ctx, "reading containers", func(tx *sqldb.Tx) error {
-		for r, err := range tx.Query(`SELECT ctid, name, runtime, class, epoch_ring, epoch_term, epoch_counter, intended,
-			offline, labels, template, address, mac, made, failures, broken, former FROM containers ORDER BY name`) {
-			if err != nil {
-				return err
-			}
-			var c Container
-			var ctid, labels, former string
-			err := r.Scan(&ctid, (*string)(&c.Name), &c.Runtime, &c.Class, &c.Epoch.Term.Ring, &c.Epoch.Term.Counter, &c.Epoch.Counter,
-				&c.Intended, &c.Offline, &labels, &c.Template, &c.Address, &c.MAC, &c.Made, &c.Failures, &c.Broken, &former)
-			if err != nil {
-				return err
-			}
-			if c.CTID, err = protocol.ParseCTID(ctid); err != nil {
-				return err
-			}
-			if err := json.Unmarshal([]byte(labels), &c.Labels); err != nil {
-				return fmt.Errorf("labels of container %q: %w", c.Name, err)
-			}
-			if err := json.Unmarshal([]byte(former), &c.Former); err != nil {
-				return fmt.Errorf("former names of container %q: %w", c.Name, err)
-			}
-			all = append(all, c)
-		}
-		return nil
+	return view(ctx, q, "reading containers", func(tx *sqldb.Tx) ([]Container, error) {
+		return sqldb.All(tx, scanContainer, `SELECT ctid, name, runtime, class, epoch_ring, epoch_term, epoch_counter, intended,
+			offline, labels, template, address, mac, made, failures, broken, former FROM containers ORDER BY name`)
 	})
-	return all, err
+}
+
+func scanContainer(r sqldb.Row) (c Container, err error) {
+	var ctid, labels, former string
+	err = r.Scan(&ctid, (*string)(&c.Name), &c.Runtime, &c.Class, &c.Epoch.Term.Ring, &c.Epoch.Term.Counter, &c.Epoch.Counter,
+		&c.Intended, &c.Offline, &labels, &c.Template, &c.Address, &c.MAC, &c.Made, &c.Failures, &c.Broken, &former)
+	if err != nil {
+		return c, err
+	}
+	if c.CTID, err = protocol.ParseCTID(ctid); err != nil {
+		return c, err
+	}
+	if err := errors.Join(json.Unmarshal([]byte(labels), &c.Labels), json.Unmarshal([]byte(former), &c.Former)); err != nil {
+		return c, fmt.Errorf("labels or former names of container %q: %w", c.Name, err)
+	}
+	return c, nil
 }
 
 // Alerts returns those that are raised, by id.
 func (q *Queue) Alerts(ctx context.Context) ([]protocol.AlertInfo, error) {
-	var all []protocol.AlertInfo
-	err := q.view(ctx, "reading alerts", func(tx *sqldb.Tx) error {
-		for r, err := range tx.Query(`SELECT id, severity, text, since_ms FROM alerts WHERE raised = 1 ORDER BY id`) {
-			if err != nil {
-				return err
-			}
-			var a protocol.AlertInfo
-			if err := r.Scan(&a.ID, &a.Severity, &a.Text, &a.SinceMS); err != nil {
-				return err
-			}
-			all = append(all, a)
-		}
-		return nil
+	return view(ctx, q, "reading alerts", func(tx *sqldb.Tx) ([]protocol.AlertInfo, error) {
+		return sqldb.All(tx, func(r sqldb.Row) (a protocol.AlertInfo, err error) {
+			return a, r.Scan(&a.ID, &a.Severity, &a.Text, &a.SinceMS)
+		}, `SELECT id, severity, text, since_ms FROM alerts WHERE raised = 1 ORDER BY id`)
 	})
-	return all, err
 }
 
 // alert makes a change of an alert durable and puts it into the outbox, or lets
@@ -161,16 +143,11 @@ func pushWaiting(tx *sqldb.Tx) error {
 	if err != nil || full >= MaxAlerts {
 		return err
 	}
-	var due []protocol.Alert
-	for r, err := range tx.Query(`SELECT id, severity, text, since_ms, raised FROM alerts WHERE waits = 1 ORDER BY since_ms, id LIMIT $1`, MaxAlerts-full) {
-		if err != nil {
-			return err
-		}
-		var a protocol.Alert
-		if err := r.Scan(&a.ID, &a.Severity, &a.Text, &a.SinceMS, &a.Raised); err != nil {
-			return err
-		}
-		due = append(due, a)
+	due, err := sqldb.All(tx, func(r sqldb.Row) (a protocol.Alert, err error) {
+		return a, r.Scan(&a.ID, &a.Severity, &a.Text, &a.SinceMS, &a.Raised)
+	}, `SELECT id, severity, text, since_ms, raised FROM alerts WHERE waits = 1 ORDER BY since_ms, id LIMIT $1`, MaxAlerts-full)
+	if err != nil {
+		return err
 	}
 	for _, a := range due {
 		if _, err := push(tx, protocol.StreamAlert, a); err != nil {

@@ -95,7 +95,7 @@ func drive(q *queue.Queue, act queue.Action) (err error) {
 		fmt.Println("started", act.AcceptSeq)
 	}
 	if act.State == protocol.StateRunning {
-		if _, err = q.Finish(context.Background(), act.ID, queue.Step{Event: protocol.EventSucceed}, now); err != nil {
+		if _, err = finish(q, context.Background(), act.ID, queue.Step{Event: protocol.EventSucceed}, now); err != nil {
 			return err
 		}
 		fmt.Println("finished", act.AcceptSeq)

@@ -79,7 +79,7 @@ func TestStepsByChance(t *testing.T) {
 				id, e := id(rt), rapid.SampledFrom(ends).Draw(rt, "event")
 				a, known := was[id]
 				_, _, edge := a.State.Next(e, protocol.OwnerAgent, "")
-				if _, err := q.Finish(t.Context(), id, queue.Step{Event: e}, now); (err == nil) != (known && edge == nil) {
+				if _, err := finish(q, t.Context(), id, queue.Step{Event: e}, now); (err == nil) != (known && edge == nil) {
 					rt.Fatalf("%s of what is %s: %v", e, a.State, err)
 				}
 			},

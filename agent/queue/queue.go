@@ -161,8 +161,23 @@ func (q *Queue) commit(ctx context.Context, step failpoint.Step, what string, fn
 	return err
 }
 
-func (q *Queue) view(ctx context.Context, what string, fn func(*sqldb.Tx) error) error {
-	return wrap(what, q.db.View(ctx, fn))
+// pressed makes a step that may not fail for want of space: on a disk that is full it
+// uses what was set aside. [Queue.Reserved] tells, and [Queue.Probe] sets it aside again.
+func (q *Queue) pressed(step func() error) error {
+	err := step()
+	if errors.Is(err, ErrDisk) && q.spend() {
+		err = step()
+	}
+	return err
+}
+
+// view returns what fn reads.
+func view[T any](ctx context.Context, q *Queue, what string, fn func(*sqldb.Tx) (T, error)) (v T, err error) {
+	err = q.db.View(ctx, func(tx *sqldb.Tx) error {
+		v, err = fn(tx)
+		return err
+	})
+	return v, wrap(what, err)
 }
 
 // wrap gives the errors that a caller branches on their names here.
@@ -215,9 +230,8 @@ func starts(store protocol.StoreID, number uint64) uint64 {
 // identify reads what never changes. A database without its first rows was being
 // made when the power went: there is nothing in it to lose.
 func identify(ctx context.Context, q *Queue) error {
-	var text string
-	err := q.view(ctx, "reading who this is", func(tx *sqldb.Tx) error {
-		return tx.QueryRow(`SELECT store FROM self`).Scan(&text)
+	text, err := view(ctx, q, "reading who this is", func(tx *sqldb.Tx) (text string, err error) {
+		return text, tx.QueryRow(`SELECT store FROM self`).Scan(&text)
 	})
 	if errors.Is(err, sqldb.ErrNoRows) {
 		return fmt.Errorf("%w: %w", ErrUnfinished, err)

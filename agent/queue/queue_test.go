@@ -167,7 +167,7 @@ func TestAcceptStartFinish(t *testing.T) {
 	}
 	end := queue.Step{Event: protocol.EventExit, Detail: "bad \xff\x00 end", Exit: &protocol.Exit{Code: 3},
 		Output: []protocol.Output{{FD: protocol.Stdout, Bytes: 7}}}
-	if act, err = q.Finish(t.Context(), act.ID, end, now); err != nil {
+	if act, err = finish(q, t.Context(), act.ID, end, now); err != nil {
 		t.Fatal(err)
 	}
 	kept, err := q.Action(t.Context(), act.ID)
@@ -180,7 +180,7 @@ func TestAcceptStartFinish(t *testing.T) {
 	if last.Exit.Code != 3 || last.Output[0].Bytes != 7 || last.Attempt != 2 || last.Digest != protocol.Sum(spec("true")) {
 		t.Errorf("final report %+v", last)
 	}
-	if _, err := q.Finish(t.Context(), act.ID, queue.Step{Event: protocol.EventSucceed}, now); !errors.Is(err, protocol.ErrTransition) {
+	if _, err := finish(q, t.Context(), act.ID, queue.Step{Event: protocol.EventSucceed}, now); !errors.Is(err, protocol.ErrTransition) {
 		t.Errorf("a second end: %v, want ErrTransition", err)
 	}
 }
@@ -278,7 +278,7 @@ func TestCancel(t *testing.T) {
 	if act := cancel(2); act.State != protocol.StateRunning || !act.Cancelling {
 		t.Errorf("what runs is marked: %+v", act)
 	}
-	if _, err := q.Finish(ctx, action(2), queue.Step{Event: protocol.EventSucceed}, now); err != nil {
+	if _, err := finish(q, ctx, action(2), queue.Step{Event: protocol.EventSucceed}, now); err != nil {
 		t.Fatal(err)
 	}
 	if act := cancel(2); act.State != protocol.StateDone || act.Cancelling {
@@ -352,7 +352,7 @@ func TestTell(t *testing.T) {
 	if _, err := q.Start(t.Context(), action(1), queue.Change{}, now); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := q.Finish(t.Context(), action(1), queue.Step{Event: protocol.EventSucceed}, now); err != nil {
+	if _, err := finish(q, t.Context(), action(1), queue.Step{Event: protocol.EventSucceed}, now); err != nil {
 		t.Fatal(err)
 	}
 	if err := q.Tell(t.Context(), down(t, q, protocol.StreamControl), ids[:1], nil, waits, now); err != nil {
@@ -686,10 +686,10 @@ func TestEndsThatComeTogetherShareACommit(t *testing.T) {
 		ends = append(ends, queue.Ending{Action: o.Action, Step: queue.Step{Event: protocol.EventSucceed}})
 	}
 	before := q.Stats().Commits
-	if _, err := q.FinishAll(t.Context(), append(ends, queue.Ending{Action: action(9)}), now); !errors.Is(err, queue.ErrUnknown) {
+	if _, err := q.Finish(t.Context(), append(ends, queue.Ending{Action: action(9)}), now); !errors.Is(err, queue.ErrUnknown) {
 		t.Errorf("an unknown one among them: %v, want unknown", err)
 	}
-	acts, err := q.FinishAll(t.Context(), ends, now)
+	acts, err := q.Finish(t.Context(), ends, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -710,4 +710,13 @@ func acceptOrder(ctx context.Context, q *queue.Queue, at protocol.Position, o qu
 		return queue.Action{}, false, err
 	}
 	return all[0].Action, all[0].Fresh, nil
+}
+
+// finish ends one action.
+func finish(q *queue.Queue, ctx context.Context, id protocol.ActionID, s queue.Step, now queue.Now) (queue.Action, error) {
+	all, err := q.Finish(ctx, []queue.Ending{{Action: id, Step: s}}, now)
+	if err != nil {
+		return queue.Action{}, err
+	}
+	return all[0], nil
 }

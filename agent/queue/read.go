@@ -11,12 +11,8 @@ import (
 
 // Action returns one action, or what its tombstone still tells, or
 // [ErrUnknown].
-func (q *Queue) Action(ctx context.Context, id protocol.ActionID) (act Action, err error) {
-	err = q.view(ctx, "reading action "+id.String(), func(tx *sqldb.Tx) error {
-		act, err = remember(tx, id)
-		return err
-	})
-	return act, err
+func (q *Queue) Action(ctx context.Context, id protocol.ActionID) (Action, error) {
+	return view(ctx, q, "reading action "+id.String(), func(tx *sqldb.Tx) (Action, error) { return remember(tx, id) })
 }
 
 // Actions returns up to limit actions, newest first, accepted before the one of
@@ -36,39 +32,24 @@ func (q *Queue) Unfinished(ctx context.Context) ([]Action, error) {
 }
 
 func (q *Queue) list(ctx context.Context, query string, args ...any) ([]Action, error) {
-	var all []Action
-	err := q.view(ctx, "listing actions", func(tx *sqldb.Tx) error {
-		for r, err := range tx.Query(query, args...) {
-			if err != nil {
-				return err
-			}
-			act, err := scan(r)
-			if err != nil {
-				return err
-			}
-			all = append(all, act)
-		}
-		return nil
-	})
-	return all, err
+	return view(ctx, q, "listing actions", func(tx *sqldb.Tx) ([]Action, error) { return sqldb.All(tx, scan, query, args...) })
 }
 
 // Has returns which of the ids have an action here, tombstones not counted.
 func (q *Queue) Has(ctx context.Context, ids []protocol.ActionID) (map[protocol.ActionID]bool, error) {
-	has := make(map[protocol.ActionID]bool)
-	err := q.view(ctx, "looking up actions", func(tx *sqldb.Tx) error {
+	return view(ctx, q, "looking up actions", func(tx *sqldb.Tx) (map[protocol.ActionID]bool, error) {
+		has := make(map[protocol.ActionID]bool)
 		for _, id := range ids {
 			var found bool
 			if err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM actions WHERE id = $1)`, id.String()).Scan(&found); err != nil {
-				return err
+				return nil, err
 			}
 			if found {
 				has[id] = true
 			}
 		}
-		return nil
+		return has, nil
 	})
-	return has, err
 }
 
 // Ended is one action that has ended.
@@ -80,33 +61,24 @@ type Ended struct {
 
 // Ended returns all actions that have ended and are kept, in the order in which
 // they did.
-func (q *Queue) Ended(ctx context.Context) (all []Ended, err error) {
-	err = q.view(ctx, "listing ended actions", func(tx *sqldb.Tx) error {
-		all = nil
+func (q *Queue) Ended(ctx context.Context) ([]Ended, error) {
+	return view(ctx, q, "listing ended actions", func(tx *sqldb.Tx) ([]Ended, error) {
 		_, freed, err := position(tx, protocol.StreamReport)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		for r, err := range tx.Query(`SELECT id, ended_ms, report_n FROM actions WHERE state NOT IN ($1, $2) ORDER BY ended_ms, accept_seq`,
-			string(protocol.StateNew), string(protocol.StateRunning)) {
-			if err != nil {
-				return err
-			}
-			var e Ended
+		return sqldb.All(tx, func(r sqldb.Row) (e Ended, err error) {
 			var id string
 			var reported uint64
 			if err := r.Scan(&id, &e.EndedMS, &reported); err != nil {
-				return err
-			}
-			if e.ID, err = protocol.ParseActionID(id); err != nil {
-				return err
+				return e, err
 			}
 			e.Reported = reported <= freed.N
-			all = append(all, e)
-		}
-		return nil
+			e.ID, err = protocol.ParseActionID(id)
+			return e, err
+		}, `SELECT id, ended_ms, report_n FROM actions WHERE state NOT IN ($1, $2) ORDER BY ended_ms, accept_seq`,
+			string(protocol.StateNew), string(protocol.StateRunning))
 	})
-	return all, err
 }
 
 // forgetBatch bounds one transaction of Forget.
@@ -152,20 +124,9 @@ func forgettable(tx *sqldb.Tx, now Now) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	var old []Action
-	for r, err := range tx.Query(`SELECT `+columns+` FROM actions WHERE state NOT IN ($1, $2) AND report_n <= $3
+	return sqldb.All(tx, scan, `SELECT `+columns+` FROM actions WHERE state NOT IN ($1, $2) AND report_n <= $3
 		AND (accept_seq < $4 OR ended_ms < $5) ORDER BY accept_seq LIMIT $6`,
-		string(protocol.StateNew), string(protocol.StateRunning), freed.N, newest, now.WallMS-KeepMS, forgetBatch) {
-		if err != nil {
-			return nil, err
-		}
-		act, err := scan(r)
-		if err != nil {
-			return nil, err
-		}
-		old = append(old, act)
-	}
-	return old, nil
+		string(protocol.StateNew), string(protocol.StateRunning), freed.N, newest, now.WallMS-KeepMS, forgetBatch)
 }
 
 // Reserved reports whether space is set aside for the ends of actions. Without it

@@ -63,7 +63,7 @@ func TestFullDisk(t *testing.T) {
 	if aside() != 1<<20 {
 		t.Errorf("%d bytes are set aside: they are for ends alone", aside())
 	}
-	if _, err := q.Finish(t.Context(), o.Action, queue.Step{Event: protocol.EventSucceed}, now); !errors.Is(err, queue.ErrDisk) {
+	if _, err := finish(q, t.Context(), o.Action, queue.Step{Event: protocol.EventSucceed}, now); !errors.Is(err, queue.ErrDisk) {
 		t.Errorf("finishing: %v, want ErrDisk", err)
 	}
 	if aside() != 0 {
@@ -73,7 +73,7 @@ func TestFullDisk(t *testing.T) {
 		t.Error("nobody is told that nothing is set aside")
 	}
 	allow(1 << 19) // the database has room, the reserve has not
-	if _, err := q.Finish(t.Context(), o.Action, queue.Step{Event: protocol.EventSucceed}, now); err != nil {
+	if _, err := finish(q, t.Context(), o.Action, queue.Step{Event: protocol.EventSucceed}, now); err != nil {
 		t.Errorf("finishing with some room: %v", err)
 	}
 	if err := q.Probe(t.Context()); !errors.Is(err, queue.ErrDisk) || aside() != 0 {

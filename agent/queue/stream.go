@@ -18,11 +18,11 @@ import (
 // Begin counts a process start, before its first message. It returns who the
 // process is. On a disk that is full it uses the space that was set aside: the
 // workloads of a host that was restarted wait for it.
-func (q *Queue) Begin(ctx context.Context, now Now) (Identity, error) {
-	id, err := q.begin(ctx, now)
-	if errors.Is(err, ErrDisk) && q.spend() {
+func (q *Queue) Begin(ctx context.Context, now Now) (id Identity, err error) {
+	err = q.pressed(func() error {
 		id, err = q.begin(ctx, now)
-	}
+		return err
+	})
 	return id, err
 }
 
@@ -58,22 +58,21 @@ func (q *Queue) begin(ctx context.Context, now Now) (Identity, error) {
 
 // Positions returns the places in all streams.
 func (q *Queue) Positions(ctx context.Context) (Positions, error) {
-	var p Positions
-	err := q.view(ctx, "reading stream positions", func(tx *sqldb.Tx) error {
+	return view(ctx, q, "reading stream positions", func(tx *sqldb.Tx) (p Positions, err error) {
 		var coordinator string
 		if err := tx.QueryRow(`SELECT coordinator FROM self`).Scan(&coordinator); err != nil {
-			return err
+			return p, err
 		}
 		var theirs protocol.StoreID
 		if coordinator != "" {
 			if err := theirs.UnmarshalText([]byte(coordinator)); err != nil {
-				return err
+				return p, err
 			}
 		}
 		for _, s := range streams() {
 			at, freed, err := position(tx, s)
 			if err != nil {
-				return err
+				return p, err
 			}
 			if s == protocol.StreamOrder || s == protocol.StreamControl {
 				at.Store = theirs
@@ -83,9 +82,8 @@ func (q *Queue) Positions(ctx context.Context) (Positions, error) {
 			at.Store, freed.Store = q.store, q.store
 			p.Sent, p.Freed = append(p.Sent, at), append(p.Freed, freed)
 		}
-		return nil
+		return p, nil
 	})
-	return p, err
 }
 
 // position reads the newest and the freed position of a stream, without store.
@@ -179,21 +177,10 @@ func push(tx *sqldb.Tx, s protocol.Stream, v any) (n uint64, err error) {
 
 // Outbox returns the rows first to last of a stream that wait for a receipt.
 func (q *Queue) Outbox(ctx context.Context, s protocol.Stream, first, last uint64) ([]Row, error) {
-	var rows []Row
-	err := q.view(ctx, "reading the outbox", func(tx *sqldb.Tx) error {
-		for r, err := range tx.Query(`SELECT n, item FROM outbox WHERE stream = $1 AND n BETWEEN $2 AND $3 ORDER BY n`, string(s), first, last) {
-			if err != nil {
-				return err
-			}
-			var row Row
-			if err := r.Scan(&row.N, &row.Item); err != nil {
-				return err
-			}
-			rows = append(rows, row)
-		}
-		return nil
+	return view(ctx, q, "reading the outbox", func(tx *sqldb.Tx) ([]Row, error) {
+		return sqldb.All(tx, func(r sqldb.Row) (row Row, err error) { return row, r.Scan(&row.N, &row.Item) },
+			`SELECT n, item FROM outbox WHERE stream = $1 AND n BETWEEN $2 AND $3 ORDER BY n`, string(s), first, last)
 	})
-	return rows, err
 }
 
 // Freed takes a receipt for a stream up, and tells by the verdict what it says;
@@ -204,22 +191,20 @@ func (q *Queue) Freed(ctx context.Context, have protocol.Position, evidence []by
 	if evidence == nil {
 		return 0, errors.New("freeing what was receipted: the receipt's bytes are missing")
 	}
-	var verdict stream.Covers
-	err := q.view(ctx, "judging a receipt", func(tx *sqldb.Tx) error {
+	verdict, err := view(ctx, q, "judging a receipt", func(tx *sqldb.Tx) (stream.Covers, error) {
 		sent, freed, err := position(tx, have.Stream)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if r, ok := q.freed.get(have.Stream); ok && r.have.N > freed.N {
 			freed = r.have
 		}
 		sent.Store, freed.Store = q.store, q.store
-		var broken error
-		verdict = stream.Receipt(sent, freed, have, func(n uint64) (h protocol.Digest, ok bool) {
-			h, ok, broken = chain(tx, have.Stream, n)
+		verdict := stream.Receipt(sent, freed, have, func(n uint64) (h protocol.Digest, ok bool) {
+			h, ok, err = chain(tx, have.Stream, n)
 			return h, ok
 		})
-		return broken
+		return verdict, err
 	})
 	if err == nil && verdict == stream.Frees {
 		q.freed.put(receipt{have, evidence})

@@ -47,11 +47,10 @@ func drop(tx *sqldb.Tx, which string, args ...any) error {
 
 // UsedMS is a date: approvals that were given until then may have been used by an
 // action that is not remembered any more. 0 is no such date.
-func (q *Queue) UsedMS(ctx context.Context) (ms int64, err error) {
-	err = q.view(ctx, "reading which approvals may have been used", func(tx *sqldb.Tx) error {
-		return tx.QueryRow(`SELECT used_ms FROM self`).Scan(&ms)
+func (q *Queue) UsedMS(ctx context.Context) (int64, error) {
+	return view(ctx, q, "reading which approvals may have been used", func(tx *sqldb.Tx) (ms int64, err error) {
+		return ms, tx.QueryRow(`SELECT used_ms FROM self`).Scan(&ms)
 	})
-	return ms, err
 }
 
 // uptime notes how long this host has been up since the queue was made, as far as

@@ -53,7 +53,7 @@ func TestOpenVersion1(t *testing.T) {
 		t.Errorf("the audit log ends at %v: %v", head, err)
 	}
 	end := queue.Step{Event: protocol.EventSucceed, Exit: &protocol.Exit{}}
-	if act, err := q.Finish(t.Context(), open[0].ID, end, now); err != nil || act.State != protocol.StateDone {
+	if act, err := finish(q, t.Context(), open[0].ID, end, now); err != nil || act.State != protocol.StateDone {
 		t.Errorf("what ran ends as %v: %v", act.State, err)
 	}
 }

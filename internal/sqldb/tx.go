@@ -73,6 +73,22 @@ func (tx *Tx) query(yield func(Row, error) bool, query string, args []any) (err 
 	return rows.Err()
 }
 
+// All returns what scan makes of each row of a query.
+func All[T any](tx *Tx, scan func(Row) (T, error), query string, args ...any) ([]T, error) {
+	var all []T
+	for r, err := range tx.Query(query, args...) {
+		if err != nil {
+			return nil, err
+		}
+		v, err := scan(r)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
 // QueryRow runs one statement and returns its first row. An error, ErrNoRows
 // among them, is returned by its Scan.
 func (tx *Tx) QueryRow(query string, args ...any) Single {
