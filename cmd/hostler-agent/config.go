@@ -121,7 +121,7 @@ func load(path string, environ []string) (config, settings.Origin, error) {
 	if err != nil {
 		return c, nil, err
 	}
-	from, err := settings.Load(settings.Source{Path: path, Default: defaultConfigPath, Environ: environ}, &c, c.settings())
+	from, err := settings.Load(settings.Source{Path: path, Default: defaultConfigPath, Environ: environ}, &c)
 	if err != nil {
 		return c, nil, err
 	}
@@ -133,35 +133,13 @@ func load(path string, environ []string) (config, settings.Origin, error) {
 	return c, from, c.check()
 }
 
-func (c *config) settings() []settings.Setting {
-	return []settings.Setting{
-		settings.Text("host", &c.Host),
-		settings.Text("state_dir", &c.StateDir),
-		settings.Text("socket", &c.Socket),
-		settings.Text("policy", &c.Policy),
-		settings.Text("commands.supervisor", &c.Commands.Supervisor),
-		settings.Number("commands.parallel", &c.Commands.Parallel),
-		settings.Number("commands.lanes", &c.Commands.Lanes),
-		settings.Number("commands.output_mib", &c.Commands.OutputMiB),
-		settings.Number("commands.output_days", &c.Commands.OutputDays),
-		settings.Number("sessions.parallel", &c.Sessions.Parallel),
-		settings.Flag("sessions.record", &c.Sessions.Record),
-		settings.Number("sessions.record_mib", &c.Sessions.RecordMiB),
-		settings.Text("sessions.unrecorded", &c.Sessions.Unrecorded),
-		settings.Text("lxc.path", &c.LXC.Path),
-		settings.Text("lxc.helper", &c.LXC.Helper),
-		settings.Text("network.bridge", &c.Network.Bridge),
-		settings.Text("network.subnet", &c.Network.Subnet),
-	}
-}
-
 func (c *config) check() error {
-	for _, s := range c.settings() {
-		switch s.Name {
-		case "state_dir", "socket", "policy", "commands.supervisor", "lxc.path", "lxc.helper":
-			if !filepath.IsAbs(s.Get()) {
-				return fmt.Errorf("%s: %q is not an absolute path", s.Name, s.Get())
-			}
+	for _, s := range [][2]string{
+		{"state_dir", c.StateDir}, {"socket", c.Socket}, {"policy", c.Policy},
+		{"commands.supervisor", c.Commands.Supervisor}, {"lxc.path", c.LXC.Path}, {"lxc.helper", c.LXC.Helper},
+	} {
+		if !filepath.IsAbs(s[1]) {
+			return fmt.Errorf("%s: %q is not an absolute path", s[0], s[1])
 		}
 	}
 	if _, err := protocol.ParseHostID(c.Host); err != nil {

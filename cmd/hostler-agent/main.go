@@ -37,14 +37,8 @@ func program(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 		daemon.Exit{Err: errAbsent, Code: protocol.ExitAbsent})
 }
 
-// loader returns the configuration when a command needs it: others work where
-// it is broken.
-type loader func() (config, settings.Origin, error)
-
-func (l loader) settings() ([]settings.Setting, settings.Origin, error) {
-	c, from, err := l()
-	return c.settings(), from, err
-}
+// loader reads the configuration.
+type loader = daemon.Loader[config]
 
 func rootCommand() *cobra.Command {
 	var (
@@ -56,7 +50,7 @@ func rootCommand() *cobra.Command {
 		return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: &level}))
 	}
 	root := daemon.Command("hostler-agent", "Look after this host: its commands and its containers",
-		filesCommand(), joinCommand(configured, logger), leaveCommand(configured), daemon.Config(configured.settings), policyCommand(configured), auditCommand(configured), &cobra.Command{
+		filesCommand(), joinCommand(configured, logger), leaveCommand(configured), daemon.Config(configured), policyCommand(configured), auditCommand(configured), &cobra.Command{
 			Use: "run", Short: "Serve until a signal ends it; commands and containers go on", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				c, from, err := configured()

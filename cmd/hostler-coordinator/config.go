@@ -17,16 +17,16 @@ import (
 type config struct {
 	// StateDir holds keys, database and output. Only the coordinator may read
 	// it.
-	StateDir string        `toml:"state_dir"`
-	HTTP     httpConfig    `toml:"http"`
-	MQTT     mqttConfig    `toml:"mqtt"`
-	Output   outputConfig  `toml:"output"`
-	Actions  actionsConfig `toml:"actions"`
-	Policy   policyConfig  `toml:"policy"`
+	StateDir string `toml:"state_dir"`
 	// MaxPayload is the largest that a file may be which a command reads or that
 	// is pushed, in MiB. Files take the room of the state directory, and leave
 	// 1 GiB of it free.
-	MaxPayload int `toml:"max_payload_mib"`
+	MaxPayload int           `toml:"max_payload_mib"`
+	HTTP       httpConfig    `toml:"http"`
+	Output     outputConfig  `toml:"output"`
+	Actions    actionsConfig `toml:"actions"`
+	MQTT       mqttConfig    `toml:"mqtt"`
+	Policy     policyConfig  `toml:"policy"`
 
 	own, hosts *policy.Policy // what the files of Policy say
 }
@@ -102,30 +102,11 @@ const defaultConfigPath = "/etc/hostler/coordinator.toml"
 // from.
 func load(path string, environ []string) (config, settings.Origin, error) {
 	c := defaults()
-	from, err := settings.Load(settings.Source{Path: path, Default: defaultConfigPath, Environ: environ}, &c, c.settings())
+	from, err := settings.Load(settings.Source{Path: path, Default: defaultConfigPath, Environ: environ}, &c)
 	if err != nil {
 		return c, nil, err
 	}
 	return c, from, c.complete()
-}
-
-func (c *config) settings() []settings.Setting {
-	return []settings.Setting{
-		settings.Text("state_dir", &c.StateDir),
-		settings.Number("max_payload_mib", &c.MaxPayload),
-		settings.Text("http.listen", &c.HTTP.Listen),
-		settings.List("http.addresses", &c.HTTP.Addresses),
-		settings.Flag("http.open_metrics", &c.HTTP.OpenMetrics),
-		settings.Number("output.total_mib", &c.Output.TotalMiB),
-		settings.Number("output.days", &c.Output.Days),
-		settings.Number("actions.days", &c.Actions.Days),
-		settings.Number("actions.count", &c.Actions.Count),
-		settings.Text("mqtt.listen", &c.MQTT.Listen),
-		settings.List("mqtt.addresses", &c.MQTT.Addresses),
-		settings.Text("policy.file", &c.Policy.File),
-		settings.Text("policy.hosts_file", &c.Policy.HostsFile),
-		settings.Flag("policy.four_eyes", &c.Policy.FourEyes),
-	}
 }
 
 // complete checks the settings and fills in what follows from others.

@@ -30,20 +30,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return daemon.Run(ctx, rootCommand(), args, os.Stdin, stdout, stderr)
 }
 
-// loader returns the configuration when a command needs it: others work where
-// it is broken.
-type loader func() (config, settings.Origin, error)
-
-func (l loader) settings() ([]settings.Setting, settings.Origin, error) {
-	c, from, err := l()
-	return c.settings(), from, err
-}
+// loader reads the configuration.
+type loader = daemon.Loader[config]
 
 func rootCommand() *cobra.Command {
 	var configPath string
 	configured := loader(func() (config, settings.Origin, error) { return load(configPath, os.Environ()) })
 	root := daemon.Command("hostler-coordinator", "Track hosts, approvals and actions; serve the API and the broker",
-		initCommand(configured), runCommand(configured), backupCommand(configured), restoreCommand(configured), recoverCommand(configured), daemon.Config(configured.settings))
+		initCommand(configured), runCommand(configured), backupCommand(configured), restoreCommand(configured), recoverCommand(configured), daemon.Config(configured))
 	root.PersistentFlags().StringVar(&configPath, "config", "", "configuration file (default "+defaultConfigPath+")")
 	return root
 }

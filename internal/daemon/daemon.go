@@ -85,18 +85,22 @@ func help(cmd *cobra.Command, args []string) error {
 	return found.Help()
 }
 
-// Config returns the commands that look at a configuration, which load reads.
-func Config(load func() ([]settings.Setting, settings.Origin, error)) *cobra.Command {
+// Loader returns the configuration that is in force, and where each setting came from.
+// A command calls it when it needs it: others work where the configuration is broken.
+type Loader[C any] func() (C, settings.Origin, error)
+
+// Config returns the commands that look at a configuration.
+func Config[C any](load Loader[C]) *cobra.Command {
 	var withOrigin bool
 	show := &cobra.Command{Use: "show", Short: "Print every setting in force", Args: Args(cobra.NoArgs), RunE: func(cmd *cobra.Command, _ []string) error {
-		all, from, err := load()
+		c, from, err := load()
 		if err != nil {
 			return err
 		}
 		if !withOrigin {
 			from = nil
 		}
-		return settings.Show(cmd.OutOrStdout(), all, from)
+		return settings.Show(cmd.OutOrStdout(), &c, from)
 	}}
 	show.Flags().BoolVar(&withOrigin, "origin", false, "say where each setting comes from")
 	check := &cobra.Command{Use: "check", Short: "Read the configuration and say what is wrong with it", Args: Args(cobra.NoArgs), RunE: func(*cobra.Command, []string) error {

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"path/filepath"
+	"reflect"
 	"testing"
 )
 
@@ -15,14 +16,14 @@ func FuzzLoad(f *testing.F) {
 		path := filepath.Join(t.TempDir(), "a.toml")
 		write(t, path, string(raw))
 		var c config
-		o, err := Load(Source{Path: path, Environ: []string{"HOSTLER_HTTP_PORT=" + value}}, &c, c.settings())
+		o, err := Load(Source{Path: path, Environ: []string{"HOSTLER_HTTP_PORT=" + value}}, &c)
 		if err != nil {
 			return
 		}
 		known := make(map[string]bool)
-		for _, s := range c.settings() {
-			known[s.Name] = true
-			_ = s.Get()
+		for _, s := range settingsOf("", reflect.ValueOf(&c).Elem()) {
+			known[s.name] = true
+			_ = s.get()
 		}
 		for name := range o {
 			if !known[name] {

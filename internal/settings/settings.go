@@ -6,10 +6,10 @@
 //	HOSTLER_<SECTION>_<KEY> of the environment
 //
 // A program keeps its configuration in a struct with the tags of
-// [github.com/pelletier/go-toml/v2], filled with the defaults, and lists the
-// settings in it by name. [Load] brings the layers into the struct and tells of
-// each setting where it came from; what the values mean, and which of them go
-// together, is checked by the program afterwards.
+// [github.com/pelletier/go-toml/v2], filled with the defaults: texts, numbers, flags
+// and lists of texts, and structs of them as sections. [Load] brings the layers into
+// the struct and tells of each setting where it came from; what the values mean, and
+// which of them go together, is checked by the program afterwards.
 package settings
 
 import (
@@ -33,46 +33,64 @@ import (
 // maxFile bounds each file, in bytes.
 const maxFile = 1 << 20
 
-// A Setting is one setting by name, and where its value is kept.
-type Setting struct {
-	// Name is the key in a file, after the name of its section and a dot if it
-	// is in one.
-	Name string
-	// Get returns the value as it is shown.
-	Get func() string
-	// Set takes the value from a text.
-	Set func(string) error
+// setting is one setting by name, and where its value is kept.
+type setting struct {
+	name  string // the key in a file, after the name of its section and a dot if it is in one
+	value any    // *string, *int, *bool or *[]string
+}
+
+// settingsOf lists the settings in a struct: its fields with the tag toml, and those
+// of the structs in it, in their order.
+func settingsOf(prefix string, v reflect.Value) []setting {
+	var all []setting
+	for f, value := range v.Fields() {
+		name := prefix + f.Tag.Get("toml")
+		switch {
+		case name == prefix: // no setting
+		case f.Type.Kind() == reflect.Struct:
+			all = append(all, settingsOf(name+".", value)...)
+		default:
+			all = append(all, setting{name, value.Addr().Interface()})
+		}
+	}
+	return all
 }
 
 // variable is the setting's name in the environment.
-func (s Setting) variable() string {
-	return "HOSTLER_" + strings.ToUpper(strings.ReplaceAll(s.Name, ".", "_"))
+func (s setting) variable() string {
+	return "HOSTLER_" + strings.ToUpper(strings.ReplaceAll(s.name, ".", "_"))
 }
 
-// Text is a setting whose value is taken as it stands.
-func Text(name string, p *string) Setting {
-	return Setting{name, func() string { return *p }, func(s string) error { *p = s; return nil }}
+// get returns the value as it is shown.
+func (s setting) get() string {
+	switch p := s.value.(type) {
+	case *int:
+		return strconv.Itoa(*p)
+	case *bool:
+		return strconv.FormatBool(*p)
+	case *[]string:
+		return strings.Join(*p, ",")
+	}
+	return *s.value.(*string)
 }
 
-// Number is a whole number.
-func Number(name string, p *int) Setting {
-	return Setting{name, func() string { return strconv.Itoa(*p) }, func(s string) (err error) {
-		*p, err = strconv.Atoi(s)
-		return err
-	}}
-}
-
-// Flag is true or false.
-func Flag(name string, p *bool) Setting {
-	return Setting{name, func() string { return strconv.FormatBool(*p) }, func(s string) (err error) {
-		*p, err = strconv.ParseBool(s)
-		return err
-	}}
-}
-
-// List is a list of texts, as a text with commas between them.
-func List(name string, p *[]string) Setting {
-	return Setting{name, func() string { return strings.Join(*p, ",") }, func(s string) error { *p = strings.Split(s, ","); return nil }}
+// set takes the value from a text: of a list it has commas between the elements.
+func (s setting) set(text string) (err error) {
+	switch p := s.value.(type) {
+	case *int:
+		if *p, err = strconv.Atoi(text); err != nil {
+			return fmt.Errorf("%q is not a whole number", text)
+		}
+	case *bool:
+		if *p, err = strconv.ParseBool(text); err != nil {
+			return fmt.Errorf("%q is not true or false", text)
+		}
+	case *[]string:
+		*p = strings.Split(text, ",")
+	case *string:
+		*p = text
+	}
+	return nil
 }
 
 // Origin tells where settings came from, by their names: the path of a file, or
@@ -89,9 +107,9 @@ type Source struct {
 	Environ []string
 }
 
-// Load brings what a source has into target, a pointer to a struct, whose
-// settings are all. A key of a file that target does not have is an error.
-func Load(from Source, target any, all []Setting) (Origin, error) {
+// Load brings what a source has into target, a pointer to a struct. A key of a file
+// that target does not have is an error.
+func Load(from Source, target any) (Origin, error) {
 	path, named := from.Path, from.Path != ""
 	if !named {
 		path = from.Default
@@ -103,27 +121,28 @@ func Load(from Source, target any, all []Setting) (Origin, error) {
 	slices.Sort(more)
 	o := Origin{}
 	for _, f := range append([]string{path}, more...) {
-		if err := o.file(f, target, all); err != nil && (named || !errors.Is(err, fs.ErrNotExist)) {
+		if err := o.file(f, target); err != nil && (named || !errors.Is(err, fs.ErrNotExist)) {
 			return nil, err
 		}
 	}
-	return o, o.environment(from.Environ, all)
+	return o, o.environment(from.Environ, target)
 }
 
 // file takes what one file says.
-func (o Origin) file(path string, target any, all []Setting) error {
+func (o Origin) file(path string, target any) error {
+	known := fields("", reflect.TypeOf(target).Elem())
 	b, err := durable.ReadFile(path, maxFile)
 	if err != nil {
 		return fmt.Errorf("read configuration: %w", err)
 	}
-	if err := decode(path, b, target, names(all)); err != nil {
+	if err := decode(path, b, target, known); err != nil {
 		return err
 	}
 	var set map[string]any
 	if err := toml.Unmarshal(b, &set); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return o.note("", set, path, names(all))
+	return o.note("", set, path, known)
 }
 
 // decode reads TOML into target, which has a place for everything in it.
@@ -226,15 +245,17 @@ func Strict(name string, text []byte, target any) error {
 func fields(prefix string, t reflect.Type) []string {
 	var all []string
 	for f := range t.Fields() {
-		if tag := f.Tag.Get("toml"); tag == "" || tag == "-" {
-			continue // no setting
-		}
 		name, inner := prefix+f.Tag.Get("toml"), f.Type
-		if inner.Kind() == reflect.Slice && inner.Elem().Kind() == reflect.Struct {
-			all = append(all, fields(name+".", inner.Elem())...)
-			continue
+		if inner.Kind() == reflect.Slice {
+			inner = inner.Elem()
 		}
-		all = append(all, name)
+		switch {
+		case name == prefix: // no setting
+		case inner.Kind() == reflect.Struct:
+			all = append(all, fields(name+".", inner)...)
+		default:
+			all = append(all, name)
+		}
 	}
 	return all
 }
@@ -292,36 +313,28 @@ func (o Origin) note(prefix string, set map[string]any, path string, known []str
 }
 
 // environment takes what variables say.
-func (o Origin) environment(environ []string, all []Setting) error {
-	for _, s := range all {
+func (o Origin) environment(environ []string, target any) error {
+	for _, s := range settingsOf("", reflect.ValueOf(target).Elem()) {
 		for _, kv := range environ {
 			v, ok := strings.CutPrefix(kv, s.variable()+"=")
 			if !ok {
 				continue
 			}
-			if err := s.Set(v); err != nil {
+			if err := s.set(v); err != nil {
 				return fmt.Errorf("$%s: %w", s.variable(), err)
 			}
-			o[s.Name] = "$" + s.variable()
+			o[s.name] = "$" + s.variable()
 		}
 	}
 	return nil
 }
 
-func names(all []Setting) []string {
-	var out []string
-	for _, s := range all {
-		out = append(out, s.Name)
-	}
-	return out
-}
-
-// Show writes every setting on a line of its own, and after it where it came
-// from unless the origin is nil.
-func Show(w io.Writer, all []Setting, from Origin) error {
-	for _, s := range all {
-		line := s.Name + " = " + s.Get()
-		if where := from[s.Name]; where != "" {
+// Show writes every setting of a struct, a pointer to which it takes, on a line of its
+// own, and after it where it came from unless the origin is nil.
+func Show(w io.Writer, target any, from Origin) error {
+	for _, s := range settingsOf("", reflect.ValueOf(target).Elem()) {
+		line := s.name + " = " + s.get()
+		if where := from[s.name]; where != "" {
 			line += "   # " + where
 		} else if from != nil {
 			line += "   # default"

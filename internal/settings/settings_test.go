@@ -21,12 +21,6 @@ type config struct {
 	} `toml:"http"`
 }
 
-func (c *config) settings() []Setting {
-	return []Setting{
-		Text("name", &c.Name), Number("http.port", &c.HTTP.Port), Flag("http.open", &c.HTTP.Open), List("http.addresses", &c.HTTP.Addresses),
-	}
-}
-
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -49,7 +43,7 @@ func TestLayers(t *testing.T) {
 	environ := []string{"HOSTLER_NAME=early", "NAME=no", "HOSTLER_NAMES=no", "HOSTLER_NAME=late=st"}
 	for _, from := range []Source{{Path: file, Default: "/none", Environ: environ}, {Default: file, Environ: environ}} {
 		c := config{Name: "default"}
-		o, err := Load(from, &c, c.settings())
+		o, err := Load(from, &c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +56,7 @@ func TestLayers(t *testing.T) {
 			t.Errorf("%+v:\n%s", from, diff)
 		}
 		var out strings.Builder
-		if err := Show(&out, c.settings(), o); err != nil {
+		if err := Show(&out, &c, o); err != nil {
 			t.Fatal(err)
 		}
 		lines := "name = late=st   # $HOSTLER_NAME\nhttp.port = 3   # " + second + "\nhttp.open = false   # default\nhttp.addresses = y,z   # " + first + "\n"
@@ -76,11 +70,11 @@ func TestEnvironment(t *testing.T) {
 	var c config
 	if _, err := Load(Source{Default: filepath.Join(t.TempDir(), "none.toml"), Environ: []string{
 		"HOSTLER_NAME=", "HOSTLER_HTTP_PORT=-1", "HOSTLER_HTTP_OPEN=true", "HOSTLER_HTTP_ADDRESSES=a:1,b:2",
-	}}, &c, c.settings()); err != nil {
+	}}, &c); err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := Show(&out, c.settings(), nil); err != nil {
+	if err := Show(&out, &c, nil); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff("name = \nhttp.port = -1\nhttp.open = true\nhttp.addresses = a:1,b:2\n", out.String()); diff != "" {
@@ -88,7 +82,7 @@ func TestEnvironment(t *testing.T) {
 	}
 	for _, bad := range []string{"HOSTLER_HTTP_PORT=many", "HOSTLER_HTTP_OPEN=perhaps"} {
 		name, _, _ := strings.Cut(bad, "=")
-		if _, err := Load(Source{Default: "/none", Environ: []string{bad}}, &c, c.settings()); err == nil || !strings.Contains(err.Error(), "$"+name) {
+		if _, err := Load(Source{Default: "/none", Environ: []string{bad}}, &c); err == nil || !strings.Contains(err.Error(), "$"+name) {
 			t.Errorf("%s gives %v", bad, err)
 		}
 	}
@@ -97,10 +91,10 @@ func TestEnvironment(t *testing.T) {
 func TestMissing(t *testing.T) {
 	var c config
 	none := filepath.Join(t.TempDir(), "none.toml")
-	if _, err := Load(Source{Path: none}, &c, c.settings()); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Load(Source{Path: none}, &c); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that was named and is missing gives %v", err)
 	}
-	if o, err := Load(Source{Default: none}, &c, c.settings()); err != nil || len(o) != 0 {
+	if o, err := Load(Source{Default: none}, &c); err != nil || len(o) != 0 {
 		t.Errorf("a default that is missing gives %v, %v", o, err)
 	}
 }
@@ -125,7 +119,7 @@ func TestWrong(t *testing.T) {
 	} {
 		write(t, path, c.text)
 		var got config
-		_, err := Load(Source{Path: path}, &got, got.settings())
+		_, err := Load(Source{Path: path}, &got)
 		if err == nil {
 			t.Errorf("%s is taken", name)
 			continue
