@@ -58,8 +58,10 @@ rm, whose value is the host or container.
 Paths of this machine are relative to the directory of the file. The whole of it is
 checked, and what is pushed is read and sent to the coordinator, before the first
 operation begins. A pull is done when its files have arrived here. The exit code is 0
-if all were done, 1 if one failed. With --resume and the printed id, finished
-operations are not done again; files of pulls are fetched once more, as they were then.`,
+if all were done, 1 if one failed. With --resume and the printed id, a batch goes on where it ended: operations that were
+done are not done again, and those that failed are tried once more, in the form that
+the file has now. An operation that is LOST may have run, and is not repeated. Files of
+pulls are fetched once more, as they were then.`,
 		Example: "  hostler batch -f sunday.yaml\n  hostler batch -f sunday.yaml --dry-run\n  generate | hostler batch -f - --continue --parallel 4 -o json",
 		Args:    cobra.ArbitraryArgs,
 	}
@@ -172,14 +174,18 @@ func (a *Batcher) planFile(ctx context.Context, r *conn.Remote, o *batchOptions,
 	dir := filepath.Dir(o.file) // of - it is the one that we are in
 	b := &fileRun{Batcher: a, o: o, ops: all}
 	var places []Place
-	var wrong []string
+	var actions, wrong []string
 	for i, op := range all {
-		p, m, err := known.plan(ctx, op, id, i, dir)
+		action, before := known.attempt(id, i)
+		p, m, err := known.plan(ctx, op, id, i, before, dir)
 		b.moves = append(b.moves, m)
+		if err == nil && before.ID != "" && before.Digest != protocol.Sum(p.Spec).String() {
+			err = fmt.Errorf("the operation %s in another form; put changes to it into another file", wasOrIs(before))
+		}
 		if err != nil {
 			wrong = append(wrong, fmt.Sprintf("line %d: %s", op.Line, err))
 		}
-		places = append(places, p)
+		places, actions = append(places, p), append(actions, action.String())
 	}
 	if len(wrong) > 0 {
 		b.close()
@@ -190,7 +196,7 @@ func (a *Batcher) planFile(ctx context.Context, r *conn.Remote, o *batchOptions,
 	clear(b.run.by)
 	b.run.screen.live = false // each operation says how it goes
 	for i, p := range b.run.parts {
-		p.action = id.Action(fmt.Sprint(i)).String()
+		p.action = actions[i]
 		p.stdout.w, p.stderr.w = b.run.screen.err(), b.run.screen.err() // stdout is for the results
 		b.run.by[p.action] = p
 	}
@@ -202,9 +208,8 @@ func (a *Batcher) planFile(ctx context.Context, r *conn.Remote, o *batchOptions,
 type knownPlaces struct {
 	hosts      map[string]bool
 	containers map[string]protocol.CTID
-	// asked has the containers that operations were about which were asked for before,
-	// by the id of the action.
-	asked map[string]protocol.CTID
+	// asked has the actions that were asked for before, by their ids.
+	asked map[string]api.Action
 	// arrivals has what the operations before pull.
 	arrivals transfer.Arrivals
 }
@@ -240,21 +245,40 @@ func (k *knownPlaces) goOn(ctx context.Context, r *conn.Remote, id protocol.Batc
 	if err != nil {
 		return term.Cannot("list the actions of batch "+id.String(), err)
 	}
-	k.asked = make(map[string]protocol.CTID)
+	k.asked = make(map[string]api.Action)
 	for _, act := range all {
-		if act.Target == "" || act.Conflict {
-			continue
-		}
-		if k.asked[act.ID], err = protocol.ParseCTID(act.Target); err != nil {
-			return fmt.Errorf("container of action %s: %w", act.ID, err)
+		if !act.Conflict {
+			k.asked[act.ID] = act
 		}
 	}
 	return nil
 }
 
+// attempt returns the id of the action that does an operation, and the action if it was
+// asked for before and is not repeated. One that failed or was cancelled is: the next
+// attempt is another action.
+func (k *knownPlaces) attempt(id protocol.BatchID, i int) (protocol.ActionID, api.Action) {
+	part := fmt.Sprint(i)
+	for n := 2; ; n++ {
+		action := id.Action(part)
+		act, asked := k.asked[action.String()]
+		if s := protocol.State(act.State); !asked || s != protocol.StateFailed && s != protocol.StateCancelled {
+			return action, act
+		}
+		part = fmt.Sprintf("%d attempt %d", i, n)
+	}
+}
+
+func wasOrIs(act api.Action) string {
+	if protocol.State(act.State).Final() {
+		return "was done"
+	}
+	return "is under way"
+}
+
 // plan makes the spec of one operation, and notes what it makes or removes for
-// those behind it. What is copied is in dir.
-func (k *knownPlaces) plan(ctx context.Context, op batchfile.Operation, id protocol.BatchID, i int, dir string) (Place, *move, error) {
+// those behind it. before is its action, if it was asked for. What is copied is in dir.
+func (k *knownPlaces) plan(ctx context.Context, op batchfile.Operation, id protocol.BatchID, i int, before api.Action, dir string) (Place, *move, error) {
 	p := Place{Label: cmp.Or(op.Name, string(op.Verb)+" "+op.Where)}
 	host, name, _ := strings.Cut(op.Where, "/")
 	var err error
@@ -279,7 +303,7 @@ func (k *knownPlaces) plan(ctx context.Context, op batchfile.Operation, id proto
 		batchfile.Start: protocol.KindStart, batchfile.Stop: protocol.KindStop, batchfile.Reset: protocol.KindReset, batchfile.Remove: protocol.KindDestroy,
 	}[op.Verb]
 	if name != "" {
-		if err := k.container(&s, op, id, i); err != nil {
+		if err := k.container(&s, op, id, i, before); err != nil {
 			return p, nil, err
 		}
 	}
@@ -319,12 +343,16 @@ func argsOf(op batchfile.Operation) protocol.Args {
 
 // container finds the container of an operation. The id of a new one follows from
 // the batch, so that going on with the batch is about the same one.
-func (k *knownPlaces) container(s *protocol.Spec, op batchfile.Operation, id protocol.BatchID, i int) error {
+func (k *knownPlaces) container(s *protocol.Spec, op batchfile.Operation, id protocol.BatchID, i int, before api.Action) error {
 	if _, err := protocol.ParseContainerName(string(s.Name)); err != nil {
 		return err
 	}
-	if before, asked := k.asked[id.Action(fmt.Sprint(i)).String()]; asked {
-		k.containers[op.Where] = before
+	if before.Target != "" {
+		ct, err := protocol.ParseCTID(before.Target)
+		if err != nil {
+			return fmt.Errorf("container of action %s: %w", before.ID, err)
+		}
+		k.containers[op.Where] = ct
 	}
 	ct, ok := k.containers[op.Where]
 	made := protocol.CTID(id.Action(fmt.Sprintf("container %d", i)))
@@ -519,7 +547,8 @@ func (b *fileRun) end(ctx context.Context, broken error) error {
 			b.Batcher.Say("hostler: %s: %s", p.Label, term.Printable(p.unkept.Error()))
 		}
 	}
-	if unkept || !b.run.allFinal() {
+	failed := slices.ContainsFunc(b.run.parts, func(p *part) bool { return p.word() != "done" })
+	if unkept || failed {
 		b.Batcher.Say("hostler: %d operations: %s", len(b.run.parts), countsText(b.run.counts()))
 		b.Batcher.Say("To continue it: hostler batch -f %s --resume %s", b.o.file, b.run.id)
 	}
@@ -529,7 +558,7 @@ func (b *fileRun) end(ctx context.Context, broken error) error {
 		return term.ErrInterrupted
 	case broken != nil:
 		return broken
-	case slices.ContainsFunc(b.run.parts, func(p *part) bool { return p.word() != "done" }):
+	case failed:
 		return term.Exit(term.ExitFailed)
 	}
 	return nil
