@@ -3,6 +3,7 @@
 package lxc_test
 
 import (
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -15,9 +16,10 @@ import (
 // promises. Only a reboot cannot be played: another boot is there a PID namespace
 // of its own, in which the container's processes are not.
 func TestExecConformance(t *testing.T) {
-	_, _, supervisor := running(t)
+	m, info, supervisor := running(t)
 	runnertest.Run(t, runnertest.Harness{
 		Supervisor: supervisor.Argv, Target: supervisor.Target, Without: []string{"reboot"},
+		Root: filepath.Join(m.cfg.LXCPath, info.Name, "rootfs"),
 	})
 }
 

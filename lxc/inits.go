@@ -26,11 +26,11 @@ const tick = 10 * time.Millisecond
 
 // learn notes that pid was the init of a container, as somebody said who was
 // asked at that time since boot. A process that is younger may be another one that
-// was given the pid meanwhile, so it is not noted.
-func (m *inits) learn(name string, pid int, asked time.Duration) {
+// was given the pid meanwhile, so it is not noted, and its start is not told.
+func (m *inits) learn(name string, pid int, asked time.Duration) initProcess {
 	ticks, err := rundir.StartTicks(pid)
 	if err != nil || time.Duration(ticks+1)*tick > asked {
-		return
+		return initProcess{pid: pid}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -38,19 +38,19 @@ func (m *inits) learn(name string, pid int, asked time.Duration) {
 		m.known = make(map[string]initProcess)
 	}
 	m.known[name] = initProcess{pid, ticks}
+	return m.known[name]
 }
 
 // alive returns the init of a container if it is known and lives.
-func (m *inits) alive(name string) (pid int, ok bool) {
+func (m *inits) alive(name string) (p initProcess, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p, ok := m.known[name]
-	if !ok {
-		return 0, false
+	if p, ok = m.known[name]; !ok {
+		return p, false
 	}
 	if ticks, err := rundir.StartTicks(p.pid); err != nil || ticks != p.ticks {
 		delete(m.known, name)
-		return 0, false
+		return initProcess{}, false
 	}
-	return p.pid, true
+	return p, true
 }

@@ -33,8 +33,8 @@ func TestInits(t *testing.T) {
 	}
 	later := (time.Duration(ticks) + 2) * tick
 	m.learn("web", pid, later)
-	if got, ok := m.alive("web"); !ok || got != pid {
-		t.Errorf("alive = %d, %t; want %d", got, ok, pid)
+	if got, ok := m.alive("web"); !ok || got.pid != pid || got.ticks != ticks {
+		t.Errorf("alive = %v, %t; want %d", got, ok, pid)
 	}
 	if _, ok := m.alive("db"); ok {
 		t.Error("another container has the same init")

@@ -213,7 +213,7 @@ func (r *Runtime) Rename(ctx context.Context, name, to string, id container.CTID
 // whose init is known and lives is not asked again: that would double the
 // price of a command.
 func (r *Runtime) Exec(ctx context.Context, name string) (container.Supervisor, error) {
-	pid, ok := r.inits.alive(name)
+	first, ok := r.inits.alive(name)
 	if !ok {
 		asked := clock.Boot()
 		info, err := r.Inspect(ctx, name)
@@ -223,8 +223,7 @@ func (r *Runtime) Exec(ctx context.Context, name string) (container.Supervisor, 
 		if info.State != container.StateRunning || info.InitPID == 0 {
 			return container.Supervisor{}, fmt.Errorf("lxc exec %q: %w: it is %s", name, container.ErrNotRunning, info.State)
 		}
-		pid = info.InitPID
-		r.inits.learn(name, pid, asked)
+		first = r.inits.learn(name, info.InitPID, asked)
 	}
 	program, err := r.helper.file()
 	if err != nil {
@@ -232,7 +231,7 @@ func (r *Runtime) Exec(ctx context.Context, name string) (container.Supervisor, 
 	}
 	return container.Supervisor{
 		Argv:   []string{program, wire.OpSupervise},
-		Target: wire.Target{LXCPath: r.cfg.LXCPath, Name: name, InitPID: pid}.Map(),
+		Target: wire.Target{LXCPath: r.cfg.LXCPath, Name: name, InitPID: first.pid, InitTicks: first.ticks}.Map(),
 	}, nil
 }
 

@@ -400,6 +400,12 @@ func TestExecIsForOneIncarnation(t *testing.T) {
 	if err != nil || maps.Equal(again.Target, supervisor.Target) {
 		t.Errorf("Exec after the restart = %v, %v; want another target", again.Target, err)
 	}
+	other := maps.Clone(again.Target)
+	other["init_ticks"] = "1" // the number is another process's by now
+	c.supervisor.Target = other
+	if exit, _ := c.do(t, "", "/bin/true"); exit.Reason != rundir.ReasonTarget || !strings.Contains(exit.Detail, "another one") {
+		t.Errorf("for a process that has the number of another: %+v, want %s", exit, rundir.ReasonTarget)
+	}
 	broken := maps.Clone(supervisor.Target)
 	broken["name"] = "../" + info.Name
 	c.supervisor.Target = broken

@@ -84,18 +84,34 @@ func (r *Runner) look(ctx context.Context, dir rundir.Dir) (s Sight, err error) 
 	case 'T', 't':
 		s.Silent = true
 	default:
-		s.Silent = r.silent(ctx, dir)
+		s.Silent = r.silent(ctx, dir, start != nil)
 	}
 	return s, nil
 }
 
 // silent asks the supervisor for something that it refuses, so that nothing comes
-// of it.
-func (r *Runner) silent(ctx context.Context, dir rundir.Dir) bool {
+// of it. One that has not declared the start may not listen yet, but not for long: what
+// it looks at may lie where nobody answers.
+func (r *Runner) silent(ctx context.Context, dir rundir.Dir, started bool) bool {
 	limited, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	_, err := (&Run{dir: dir, runner: r}).request(limited, rundir.Request{Op: rundir.OpNone})
-	return errors.Is(err, unix.EAGAIN) || err != nil && limited.Err() != nil && ctx.Err() == nil
+	retry := time.NewTicker(retryCancel)
+	defer retry.Stop()
+	for {
+		_, err := (&Run{dir: dir, runner: r}).request(limited, rundir.Request{Op: rundir.OpNone})
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return false
+		case limited.Err() != nil || errors.Is(err, unix.EAGAIN):
+			return true
+		case started || !errors.Is(err, fs.ErrNotExist) || dir.Has(rundir.ExitFile):
+			return false
+		}
+		select {
+		case <-retry.C:
+		case <-limited.Done():
+		}
+	}
 }
 
 // Abandon kills the supervisor of a run. What is left of the command is for Recover,

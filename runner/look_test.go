@@ -80,3 +80,33 @@ func TestLook(t *testing.T) {
 		t.Errorf("again: %v", err)
 	}
 }
+
+// TestLookBeforeTheStart: a supervisor that hangs before it has declared the start, and
+// so before it listens, is silent.
+func TestLookBeforeTheStart(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "runs")
+	r, err := runner.New(runner.Config{Root: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	dir := rundir.Dir(filepath.Join(root, "hangs", "1"))
+	if err := os.MkdirAll(string(dir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := dir.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rundir.Unlock(lock)
+	ticks, err := rundir.StartTicks(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rundir.WriteHolder(lock, &rundir.Holder{PID: os.Getpid(), StartTicks: ticks}); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := r.Look(t.Context(), "hangs", 1); err != nil || !s.Silent || s.Supervisor.PID != os.Getpid() {
+		t.Errorf("%+v, %v; want it silent", s, err)
+	}
+}

@@ -21,14 +21,14 @@ import (
 func TestMain(m *testing.M) { os.Exit(runnertest.Main(m, os.Args)) }
 
 // guest makes a running container without a network, in which the user nobody
-// is known.
-func guest(t *testing.T, program string) (*lxc.Runtime, string) {
+// is known, and tells its name and its root directory.
+func guest(t *testing.T, program string) (r *lxc.Runtime, name, root string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hlt") // short enough for liblxc's socket names
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := lxc.New(lxc.Config{Helper: program, LXCPath: filepath.Join(dir, "lxc"), LockDir: filepath.Join(dir, "ct")})
+	r, err = lxc.New(lxc.Config{Helper: program, LXCPath: filepath.Join(dir, "lxc"), LockDir: filepath.Join(dir, "ct")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,8 @@ func guest(t *testing.T, program string) (*lxc.Runtime, string) {
 	if err := r.Create(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
-	passwd, err := os.OpenFile(filepath.Join(dir, "lxc", spec.Name, "rootfs/etc/passwd"), os.O_APPEND|os.O_WRONLY, 0)
+	root = filepath.Join(dir, "lxc", spec.Name, "rootfs")
+	passwd, err := os.OpenFile(filepath.Join(root, "etc/passwd"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,19 +64,19 @@ func guest(t *testing.T, program string) (*lxc.Runtime, string) {
 	if _, err := r.Start(t.Context(), spec.Name); err != nil {
 		t.Fatal(err)
 	}
-	return r, spec.Name
+	return r, spec.Name, root
 }
 
 // TestSuperviseConformance holds the supervisor of commands in containers to
 // what every supervisor promises.
 func TestSuperviseConformance(t *testing.T) {
-	r, name := guest(t, builttest.Program(t, "hostler-lxc"))
+	r, name, root := guest(t, builttest.Program(t, "hostler-lxc"))
 	s, err := r.Exec(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	runnertest.Run(t, runnertest.Harness{
-		Supervisor: s.Argv, Target: s.Target,
+		Supervisor: s.Argv, Target: s.Target, Root: root,
 		// It plays a reboot by a PID namespace, in which nobody can enter a
 		// container of the machine.
 		Without: []string{"reboot"},

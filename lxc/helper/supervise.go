@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
+	"time"
 
 	golxc "github.com/lxc/go-lxc"
 	"golang.org/x/sys/unix"
@@ -37,6 +39,8 @@ func Supervise(dir rundir.Dir, self *supervise.Self) error {
 type launcher struct {
 	stem   *stem
 	target wire.Target
+	init   int    // pidfd of the container's first process: its number may become another's
+	inside string // the PID namespace of that process
 	user   *supervise.User
 }
 
@@ -44,6 +48,9 @@ type launcher struct {
 // own files, and the container's place in the cgroup2 tree.
 func (l *launcher) Prepare(spec *rundir.Spec) (parent string, err error) {
 	if l.target, err = wire.ParseTarget(spec.Target); err != nil {
+		return "", supervise.Refuse(rundir.ReasonTarget, err)
+	}
+	if err := l.hold(); err != nil {
 		return "", supervise.Refuse(rundir.ReasonTarget, err)
 	}
 	if err := l.running(); err != nil {
@@ -58,7 +65,28 @@ func (l *launcher) Prepare(spec *rundir.Spec) (parent string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return payload(dir), nil
+	l.inside = namespace(strconv.Itoa(l.target.InitPID))
+	return payload(dir), l.alive()
+}
+
+// hold opens the container's first process, if it is the one that was meant.
+func (l *launcher) hold() (err error) {
+	if l.init, err = unix.PidfdOpen(l.target.InitPID, 0); err != nil {
+		return fmt.Errorf("%s was stopped or restarted: its init %d has ended", l.target.Name, l.target.InitPID)
+	}
+	if ticks, err := rundir.StartTicks(l.target.InitPID); l.target.InitTicks != 0 && (err != nil || ticks != l.target.InitTicks) {
+		return fmt.Errorf("%s was restarted: process %d is another one now", l.target.Name, l.target.InitPID)
+	}
+	return nil
+}
+
+// alive refuses if the container's first process has ended. If it lives, all that was
+// found by its number is its own.
+func (l *launcher) alive() error {
+	if pollUntil(l.init, time.Now().Add(time.Nanosecond)) {
+		return supervise.Refuse(rundir.ReasonTarget, fmt.Errorf("%s was stopped or restarted: its init %d has ended", l.target.Name, l.target.InitPID))
+	}
+	return nil
 }
 
 // running tells whether the container runs, and its first process is the one
@@ -118,9 +146,22 @@ func (l *launcher) Fork(c supervise.Child) (int, error) {
 	if score, err := os.ReadFile("/proc/self/oom_score_adj"); err == nil {
 		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", l.stem.pid), score, 0)
 	}
+	if err := errors.Join(l.alive(), c.Commit()); err != nil {
+		return 0, err
+	}
 	pid, err := l.stem.attach(cmd)
 	if entry, ok := errors.AsType[*entryError](err); ok {
 		return 0, refuse(c.Spec.Argv[0], entry)
+	}
+	if err == nil && namespace(strconv.Itoa(pid)) != l.inside {
+		// liblxc goes by the container's name, and another one may have it by now.
+		if err := errors.Join(unix.Kill(pid, unix.SIGKILL), reap(pid)); err != nil {
+			return 0, err
+		}
+		if c.Leaf != nil {
+			err = rundir.Leaf(c.Leaf.Name()).EndFully()
+		}
+		return 0, supervise.Refuse(rundir.ReasonTarget, errors.Join(fmt.Errorf("%s was restarted meanwhile", l.target.Name), err))
 	}
 	return pid, err
 }

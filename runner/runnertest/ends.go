@@ -6,11 +6,14 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/runner/rundir"
 )
@@ -40,6 +43,8 @@ func endCases() []Case {
 		{"cancel after the end", testCancelLate},
 		{"cancel given up", testCancelGivenUp},
 		{"cancel is answered when it is over", testCancelAnswer},
+		{"time limit while the program cannot be opened", testHungLimit},
+		{"cancel while the program cannot be opened", testHungCancel},
 		{"file modes", testModes},
 		{"started before its run", testLater},
 		{"started for nothing", testNeverNeeded},
@@ -375,4 +380,54 @@ func testModes(t *testing.T, e *env) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// hung makes a program of which opening hangs, as if its file system did not answer,
+// and returns its path where commands run.
+func (e *env) hung(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if e.Root != "" {
+		dir = filepath.Join(e.Root, e.mark())
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name := filepath.Join(dir, "hung")
+	if err := os.WriteFile(name, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	// The kernel waits 45 seconds for the holder of a lease, who does not hear it.
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimPrefix(name, e.Root)
+}
+
+func testHungLimit(t *testing.T, e *env) {
+	spec := e.spec("")
+	spec.Argv, spec.TimeoutMS, spec.GraceMS = []string{e.hung(t)}, 300, 100
+	if exit := e.do(t, spec); !exit.TimedOut || exit.Signal != 9 || exit.Code != 137 || !exit.Emptied {
+		t.Errorf("%+v", exit)
+	}
+	e.wantNothingLeft(t)
+}
+
+func testHungCancel(t *testing.T, e *env) {
+	spec := e.spec("")
+	spec.Argv, spec.GraceMS = []string{e.hung(t)}, 100
+	run := e.start(t, spec)
+	<-run.Started()
+	if err := run.Cancel(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if exit := wait(t, run); !exit.Cancelled || exit.Signal != 9 || !exit.Emptied {
+		t.Errorf("%+v", exit)
+	}
+	e.wantNothingLeft(t)
 }

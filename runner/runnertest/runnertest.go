@@ -41,6 +41,9 @@ type Harness struct {
 	// Default nobody, 65534.
 	User string
 	UID  int
+	// Root is the directory of this machine that is the root of where the commands
+	// run. Default /.
+	Root string
 	// Without names the cases that the supervisor's kind cannot have; they are
 	// not registered.
 	Without []string

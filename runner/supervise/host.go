@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -19,19 +20,13 @@ type Host struct {
 	user *User
 }
 
-// Prepare finds the user, the directory and the supervisor's own cgroup.
+// Prepare finds the user and the supervisor's own cgroup. It looks at nothing that
+// may lie on a file system that does not answer.
 func (h *Host) Prepare(spec *rundir.Spec) (parent string, err error) {
 	if h.user, err = LookupUser("/", spec.User); err != nil {
 		return "", err
 	}
 	Login(spec, "/", h.user)
-	dir := cmp.Or(spec.Dir, "/")
-	if mode, err := rundir.Mode(dir); err != nil || !rundir.IsDir(mode) {
-		if err == nil {
-			err = &os.PathError{Op: "chdir", Path: dir, Err: unix.ENOTDIR}
-		}
-		return "", Refuse(rundir.ReasonDirectory, err)
-	}
 	return FindCgroup2(os.Getpid())
 }
 
@@ -46,13 +41,13 @@ func (h *Host) OpenTerminal() (master, slave *os.File, err error) {
 
 // Fork executes the program, inside the leaf from its first instruction on.
 func (h *Host) Fork(c Child) (int, error) {
-	env := Environ(c.Spec, h.user)
+	env, dir := Environ(c.Spec, h.user), cmp.Or(c.Spec.Dir, "/")
 	program, err := findProgram(c.Spec.Argv[0], env)
 	if err != nil {
-		return 0, refuseExec(c.Spec.Argv[0], err)
+		return 0, refuse(dir, c.Spec.Argv[0], err)
 	}
 	attr := &syscall.ProcAttr{
-		Dir:   cmp.Or(c.Spec.Dir, "/"),
+		Dir:   dir,
 		Env:   env,
 		Files: []uintptr{c.Stdin.Fd(), c.Stdout.Fd(), c.Stderr.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: c.Spec.Terminal != nil, Ctty: 0},
@@ -63,11 +58,29 @@ func (h *Host) Fork(c Child) (int, error) {
 	if c.Leaf != nil {
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(c.Leaf.Fd())
 	}
+	if err := c.Commit(); err != nil {
+		return 0, err
+	}
+	// Until the child has executed the program, no other goroutine runs on this
+	// one's processor, not even the one that would kill the child.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
 	pid, err := syscall.ForkExec(program, c.Spec.Argv, attr)
 	if err != nil {
-		return 0, refuseExec(program, err)
+		return 0, refuse(dir, program, err)
 	}
 	return pid, nil
+}
+
+// refuse tells a bad directory from a program that cannot be executed.
+func refuse(dir, program string, err error) error {
+	mode, e := rundir.Mode(dir)
+	if e == nil && !rundir.IsDir(mode) {
+		e = &os.PathError{Op: "chdir", Path: dir, Err: unix.ENOTDIR}
+	}
+	if e != nil {
+		return Refuse(rundir.ReasonDirectory, e)
+	}
+	return refuseExec(program, err)
 }
 
 // refuseExec tells the two answers of every shell apart: there is no such

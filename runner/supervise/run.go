@@ -65,10 +65,8 @@ func Run(cfg Config) error {
 		return err // nothing began, and another attempt can
 	} else if err != nil {
 		r.giveUp(err)
-	} else if pid, err := r.fork(); err != nil {
-		r.giveUp(err)
 	} else {
-		r.watch(pid)
+		r.watch()
 	}
 	return r.finish()
 }
@@ -104,6 +102,7 @@ type run struct {
 	tty     *session  // nil without a terminal
 	rec     *recorder // nil unless the terminal is recorded
 	exit    rundir.Exit
+	gate    gate
 }
 
 // begin does everything before the fork. When it fails, no process was made.
@@ -281,7 +280,7 @@ func (r *run) fork() (pid int, err error) {
 
 // files makes the command's ends of its standard files: of pipes, or of a terminal.
 func (r *run) files() (c Child, err error) {
-	c = Child{Spec: r.spec, Stdin: r.stdin, Leaf: r.leafDir}
+	c = Child{Spec: r.spec, Stdin: r.stdin, Leaf: r.leafDir, Commit: r.gate.commit}
 	if r.spec.Terminal == nil {
 		if c.Stdout, err = r.out[0].pipe(); err == nil {
 			c.Stderr, err = r.out[1].pipe()

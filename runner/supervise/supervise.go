@@ -20,7 +20,7 @@
 //  6. Drains the pipes into stdout and stderr, whoever looks or does not; or the
 //     terminal into stdout, and types in it what comes over ctl.sock.
 //  7. On the time limit or on a cancel request: TERM to the leaf, the grace,
-//     KILL by cgroup.kill. When nobody was at the terminal for as long as the spec
+//     KILL by cgroup.kill, also while Fork has not returned. When nobody was at the terminal for as long as the spec
 //     says: HUP, the grace, KILL.
 //  8. When the main process has ended: kills the rest of the leaf, waits until
 //     it is empty, drains the pipes for at most two seconds more.
@@ -49,8 +49,8 @@ import (
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
-// A Launcher starts the command where it belongs. Its methods are called from
-// one goroutine, each once, Prepare first.
+// A Launcher starts the command where it belongs. Its methods are called one after
+// the other, each once, Prepare first.
 type Launcher interface {
 	// Prepare checks everything that can be checked before a process exists
 	// and returns the directory of the cgroup2 tree (absolute path) below
@@ -74,7 +74,9 @@ type Launcher interface {
 	// not close the files. A program that cannot be executed is a *Refusal
 	// (Refuse(rundir.ReasonNotFound, …)), or a process that ends with code 126
 	// or 127 when it is found out too late. After an error there must be no
-	// process.
+	// process. It may take for ever, where a directory or a program lies on a file
+	// system that does not answer: the time limit and a cancel then kill what is in
+	// the leaf and every child of this process, by which it must return.
 	Fork(c Child) (pid int, err error)
 }
 
@@ -89,6 +91,9 @@ type Child struct {
 	// when there is none. Its Name is the absolute path, where writing a pid
 	// to the file cgroup.procs moves a process.
 	Leaf *os.File
+	// Commit must be called right before the first process is made. After an error
+	// none may be made: the command is not wanted any more.
+	Commit func() error
 }
 
 // A Refusal is an error of a Launcher with a reason of its own.

@@ -1,6 +1,11 @@
 package supervise
 
 import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -8,23 +13,29 @@ import (
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
-// watch keeps the command's limits until nothing of it is left.
-func (r *run) watch(pid int) {
-	oom := newOOMCounter(pid, r.leaf)
-	ended := r.await(pid)
+// watch starts the command and keeps its limits until nothing of it is left.
+func (r *run) watch() {
 	var limit <-chan struct{}
-	cancel := r.ctl.cancel
 	if r.spec.TimeoutMS > 0 {
 		alarm, stop, err := r.Clock.After(time.Duration(r.spec.TimeoutMS) * time.Millisecond)
 		if err != nil {
 			// A limit that nobody keeps is worse than a command that failed.
-			r.detail(wrap("setting the time limit", err))
-			r.kill(pid)
-		} else {
-			defer stop()
-			limit = alarm
+			r.giveUp(wrap("setting the time limit", err))
+			return
 		}
+		defer stop()
+		limit = alarm
 	}
+	forked := make(chan forking, 1)
+	go func() { // it may outlive this function, which is then the last of this process
+		pid, err := r.fork()
+		forked <- forking{pid, err}
+	}()
+	cancel := r.ctl.cancel
+	var pid int // 0 until it was forked
+	var oom oomCounter
+	var ended <-chan waited
+	var first []unix.Signal // for a command that was not forked yet when it was to end
 	var stopping bool
 	var grace <-chan struct{}
 	var killAt time.Time
@@ -42,7 +53,10 @@ func (r *run) watch(pid int) {
 		killAt = time.Now().Add(after)
 		grace = soon(after)
 		if after > 0 {
-			r.signal(pid, append(signals, unix.SIGCONT)...) // a stopped process cannot heed TERM
+			first = append(signals, unix.SIGCONT) // a stopped process cannot heed TERM
+		}
+		if pid != 0 {
+			r.signal(pid, first...)
 		}
 	}
 	end := []unix.Signal{unix.SIGTERM}
@@ -58,6 +72,13 @@ func (r *run) watch(pid int) {
 	var emptied <-chan struct{}
 	for {
 		select {
+		case f := <-forked:
+			if f.err != nil {
+				r.unforked(f.err, stopping)
+				return
+			}
+			pid, oom, ended = f.pid, newOOMCounter(f.pid, r.leaf), r.await(f.pid)
+			r.signal(pid, first...)
 		case status := <-ended:
 			r.mainEnded(pid, status)
 			if r.spec.Daemon && !stopping {
@@ -82,10 +103,60 @@ func (r *run) watch(pid int) {
 			r.exit.Unrecorded = true
 			terminate(unix.SIGHUP)
 		case <-grace:
+			if pid == 0 && r.gate.abandon() {
+				r.unforked(errAbandoned, true)
+				return
+			}
 			r.kill(pid)
 			grace = soon(killAgain)
 		}
 	}
+}
+
+// forking is what has become of the fork.
+type forking struct {
+	pid int
+	err error
+}
+
+// unforked records a command that was not forked. One that was to end meanwhile was
+// killed, unless it was refused.
+func (r *run) unforked(err error, stopping bool) {
+	r.giveUp(err)
+	if _, refused := errors.AsType[*Refusal](err); !stopping || refused {
+		return
+	}
+	r.exit.NeverBegan, r.exit.Reason = false, ""
+	r.exit.Signal = int(unix.SIGKILL)
+	r.exit.Code, r.exit.WaitStatus = 128+r.exit.Signal, uint32(unix.SIGKILL)
+	r.sweep(false, time.Time{})
+}
+
+// A gate is passed by a fork, or shut before it by the end of what it was for.
+type gate struct {
+	mu           sync.Mutex
+	passed, shut bool
+}
+
+var errAbandoned = errors.New("it was to end before it had begun")
+
+// commit passes the gate: from now on there may be a process.
+func (g *gate) commit() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut {
+		return errAbandoned
+	}
+	g.passed = true
+	return nil
+}
+
+// abandon shuts the gate. It reports false if the fork has passed it.
+func (g *gate) abandon() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = !g.passed
+	return g.shut
 }
 
 // soon returns what is closed after a while. Channels of times would bring along how
@@ -145,6 +216,9 @@ func (r *run) sweep(stopping bool, killAt time.Time) {
 // signal sends signals to the leaf; without one, to the process group of the main
 // process, which a daemon will have left. The main process is not reaped yet.
 func (r *run) signal(pid int, signals ...unix.Signal) {
+	if len(signals) == 0 {
+		return
+	}
 	if r.leaf != "" {
 		r.detail(wrap("signalling the leaf", r.leaf.Signal(signals...)))
 		return
@@ -156,12 +230,48 @@ func (r *run) signal(pid int, signals ...unix.Signal) {
 	}
 }
 
+// kill kills the command. While it is being forked, pid is 0, and what forks it is
+// killed, too.
 func (r *run) kill(pid int) {
-	if r.leaf == "" {
+	if pid == 0 {
+		killChildren()
+	} else if r.leaf == "" {
 		r.signal(pid, unix.SIGKILL)
+	}
+	if r.leaf != "" {
+		r.detail(wrap("killing the leaf", r.leaf.Kill()))
+	}
+}
+
+// killChildren kills every child of this process. Their own children become ours by
+// that, for the next time.
+func killChildren() {
+	self := strconv.Itoa(os.Getpid())
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
 		return
 	}
-	r.detail(wrap("killing the leaf", r.leaf.Kill()))
+	for _, task := range tasks {
+		b, err := rundir.ReadCapped("/proc/self/task/"+task.Name()+"/children", rundir.MaxRecord)
+		if err != nil {
+			continue
+		}
+		for child := range strings.FieldsSeq(string(b)) {
+			pid, err := strconv.Atoi(child)
+			if err != nil {
+				continue
+			}
+			pidfd, err := unix.PidfdOpen(pid, 0)
+			if err != nil {
+				continue
+			}
+			// It may have been waited for meanwhile, and its number be another's.
+			if status, err := rundir.ReadCapped("/proc/"+child+"/status", rundir.MaxRecord); err == nil && strings.Contains(string(status), "\nPPid:\t"+self+"\n") {
+				_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) // it may have ended
+			}
+			unix.Close(pidfd)
+		}
+	}
 }
 
 func (r *run) closeStreams() {
