@@ -90,7 +90,13 @@ func (c *control) serve() {
 			return // closed
 		}
 		if failure != nil {
-			continue // the peer has gone again
+			if pause := acceptPause(failure); pause > 0 {
+				select {
+				case <-soon(pause):
+				case <-c.over:
+				}
+			}
+			continue
 		}
 		conn := os.NewFile(uintptr(fd), "peer")
 		if !c.enter(conn) {
@@ -102,6 +108,15 @@ func (c *control) serve() {
 			c.leave(conn)
 		})
 	}
+}
+
+// acceptPause is how long no connection is taken after a failure. Without a
+// descriptor for it, the next one would fail at once, and so on.
+func acceptPause(failure error) time.Duration {
+	if failure == unix.ECONNABORTED || failure == unix.EINTR {
+		return 0 // the peer has gone again
+	}
+	return 100 * time.Millisecond
 }
 
 func (c *control) enter(conn *os.File) bool {
