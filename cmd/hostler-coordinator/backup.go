@@ -284,6 +284,10 @@ func summary(m archive.Manifest) string {
 	return fmt.Sprintf("Fleet %s, ring %d, as of %s, %s", m.Name, m.Ring, time.UnixMilli(m.AtMS).UTC().Format(time.RFC3339), with)
 }
 
+// maxHeld bounds the rings of a backup, in bytes: they are held in memory before it is
+// known who made them.
+const maxHeld = 64 << 20
+
 // inspect reads a backup whole and checks all of it: its digests, the rings that
 // lead from the pin of a fleet to its coordinator, and that coordinator's
 // signature. Without a fleet code the pin is that in the backup, which then is
@@ -294,7 +298,7 @@ func inspect(ctx context.Context, path, code string) (m archive.Manifest, chain 
 		return m, nil, err
 	}
 	defer f.Close()
-	small := make(map[string][]byte)
+	small, held := make(map[string][]byte), int64(0)
 	m, sealed, err := archive.Read(heeding{ctx, f}, func(name string, size int64, r io.Reader) error {
 		if name != "fleet.code" && !strings.HasPrefix(name, "rings/") {
 			_, err := io.Copy(io.Discard, r)
@@ -302,6 +306,9 @@ func inspect(ctx context.Context, path, code string) (m archive.Manifest, chain 
 		}
 		if size > maxFile {
 			return fmt.Errorf("%w: %s has %d bytes", archive.ErrArchive, name, size)
+		}
+		if held += size; held > maxHeld {
+			return fmt.Errorf("%w: its rings have more than %d bytes", archive.ErrArchive, maxHeld)
 		}
 		small[name], err = io.ReadAll(r)
 		return err

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -257,6 +258,8 @@ func TestRestoreRefuses(t *testing.T) {
 		refused(what, "it is not a whole backup")
 	}
 	ours, theirs := p.identity(), other.identity()
+	p.write(file, grown(t, ours))
+	refused("more rings than memory", "its rings have more than")
 	for what, c := range map[string]struct {
 		key  protocol.KeyID
 		sign protocol.Signer
@@ -331,6 +334,23 @@ func resigned(t *testing.T, whole []byte, key protocol.KeyID, signer protocol.Si
 	}
 	m.Key = key
 	if err := w.Close(m, named{signer, key}); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// grown is a backup with rings that no memory may hold.
+func grown(t *testing.T, signer protocol.Signer) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := archive.NewWriter(&b)
+	ring := make([]byte, 16<<20)
+	for n := range 5 {
+		if err := w.Add("rings/"+strconv.Itoa(n+1), int64(len(ring)), bytes.NewReader(ring)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(archive.Manifest{Fleet: protocol.FleetID{1}, Name: "lab", Store: protocol.StoreID{2}, Key: signer.Key()}, signer); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
