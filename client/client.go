@@ -54,10 +54,6 @@ type Client struct {
 
 // New returns a client. It does not connect.
 func New(cfg Config) (*Client, error) {
-	u, err := url.Parse(cfg.Address)
-	if err != nil {
-		return nil, fmt.Errorf("address %q: use https://HOST:PORT or unix:///PATH", cfg.Address)
-	}
 	c := &Client{token: cfg.Token, timeout: cfg.Timeout, base: strings.TrimSuffix(cfg.Address, "/")}
 	if c.timeout == 0 {
 		c.timeout = 30 * time.Second
@@ -68,13 +64,17 @@ func New(cfg Config) (*Client, error) {
 		// fifth of what the coordinator does for output.
 		HTTP2: &http.HTTP2Config{MaxReadFrameSize: 256 << 10},
 	}
-	switch u.Scheme {
-	case "unix":
+	// A path is taken as it is: in a URL a percent sign or a question mark means more.
+	if path, ok := strings.CutPrefix(cfg.Address, "unix://"); ok {
 		c.base = "http://agent"
 		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", u.Path)
+			return new(net.Dialer).DialContext(ctx, "unix", path)
 		}
-	case "https":
+	} else {
+		u, err := url.Parse(cfg.Address)
+		if err != nil || u.Scheme != "https" {
+			return nil, fmt.Errorf("address %q: use https://HOST:PORT or unix:///PATH", cfg.Address)
+		}
 		pool := x509.NewCertPool()
 		ca, err := x509.ParseCertificate(cfg.CA)
 		if err != nil {
@@ -82,8 +82,6 @@ func New(cfg Config) (*Client, error) {
 		}
 		pool.AddCert(ca)
 		t.TLSClientConfig = fleetTLS(pool, u.Hostname())
-	default:
-		return nil, fmt.Errorf("address %q: use https://HOST:PORT or unix:///PATH", cfg.Address)
 	}
 	// A request is bounded by its context: some wait for hours.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

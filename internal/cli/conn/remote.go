@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,7 +40,11 @@ func (a *Env) Connect() (*Remote, error) {
 	}
 	socket, local := a.agentSocket(t)
 	if local {
-		c, err := client.New(client.Config{Address: "unix://" + socket})
+		path, err := filepath.Abs(socket) // as an address it has no current directory
+		if err != nil {
+			return nil, term.Cannot("speak to the agent", err)
+		}
+		c, err := client.New(client.Config{Address: "unix://" + path})
 		return &Remote{c, true}, term.Cannot("speak to the agent", err)
 	}
 	if t.Address == "" {

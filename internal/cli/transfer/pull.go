@@ -28,10 +28,11 @@ const stageLife = 7 * 24 * time.Hour
 // Pull returns hostler pull.
 func (a *Files) Pull() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "pull HOST[/NAME]:PATH… DIR|NAME", Short: "Copy files from a host, or out of a container",
+		Use: "pull HOST[/NAME]:PATH… DIR|NAME|-", Short: "Copy files from a host, or out of a container",
 		Long: `Copies files, and directories with everything in them, from hosts, or out of containers
 that run or are stopped, into a local directory. One file or directory may
-also be copied to a new name, or over a file. Several that have one name are
+also be copied to a new name, or over a file; the content of one file to standard output,
+with -. Several that have one name are
 refused: the last one would replace the others.
 A file appears whole or not at all, with its mode but no set-user-id, and only after all of it has
 arrived with the digest that the host reports. Nothing is written anywhere else,
@@ -42,6 +43,7 @@ An interrupted pull continues where it stopped when it is run again, unless the
 source has changed: until then a file .hostler-pull-… keeps what has arrived.`,
 		Example: `  hostler pull edge-01:/var/log/syslog .
   hostler pull edge-01:/etc/hosts hosts-of-edge-01
+  hostler pull edge-01:/etc/hosts - | grep web
   hostler pull edge-01/web:/etc/nginx edge-01/web:/srv/site backup/`,
 		Args: term.AtLeast(2), DisableFlagsInUseLine: true, ValidArgsFunction: a.CompletingPlaces(false),
 	}
@@ -55,9 +57,38 @@ source has changed: until then a file .hostler-pull-… keeps what has arrived.`
 			}
 			from = append(from, p)
 		}
-		return a.pull(cmd.Context(), t, from, args[len(args)-1])
+		if to := args[len(args)-1]; to != "-" {
+			return a.pull(cmd.Context(), t, from, to)
+		}
+		if len(from) > 1 {
+			return term.Usage("", "standard output takes one file: %d are named", len(from))
+		}
+		return a.pullToOutput(cmd.Context(), t, from[0])
 	}
 	return cmd
+}
+
+// pullToOutput writes the content of a file to standard output, after all of it has
+// arrived with the digest that the host reports.
+func (a *Files) pullToOutput(ctx context.Context, t *transfer, from RemotePath) error {
+	dir, err := os.MkdirTemp("", "hostler-pull-")
+	if err != nil {
+		return term.Cannot("pull "+from.String(), err)
+	}
+	defer os.RemoveAll(dir)
+	if err := a.pull(ctx, t, []RemotePath{from}, filepath.Join(dir, "content")); err != nil || t.dryRun {
+		return err
+	}
+	f, err := os.Open(filepath.Join(dir, "content"))
+	if err != nil {
+		return term.Cannot("pull "+from.String(), err)
+	}
+	defer f.Close()
+	if i, err := f.Stat(); err == nil && !i.Mode().IsRegular() {
+		return &term.Failure{Code: term.ExitUsage, What: "cannot pull " + from.String() + " to standard output", Why: "it is not a file", Next: "hostler pull " + from.String() + " DIR"}
+	}
+	_, err = io.Copy(a.Out, f)
+	return term.Cannot("write "+from.String()+" to standard output", err)
 }
 
 func (a *Files) pull(ctx context.Context, t *transfer, from []RemotePath, to string) error {

@@ -181,7 +181,7 @@ func (a *Files) push(ctx context.Context, t *transfer, from []string, to RemoteP
 	beside.End()
 	switch {
 	case err == nil:
-		return said.reason(final, dispatch.Ended(what, final))
+		return errors.Join(a.printEnd(t.view, final), said.reason(final, dispatch.Ended(what, final)))
 	case !protocol.State(final.State).Final():
 		said.End()
 		a.Leave(act.ID)
@@ -190,6 +190,14 @@ func (a *Files) push(ctx context.Context, t *transfer, from []string, to RemoteP
 	said.End()
 	a.Say("hostler: the messages of %s could not be read completely: %s; later: hostler action logs %s", to, term.Printable(err.Error()), act.ID)
 	return dispatch.Ended(what, final)
+}
+
+// printEnd prints an action that has ended, if a form for programs was asked for.
+func (a *Files) printEnd(v *show.View, final api.Action) error {
+	if v.Format.Word == "table" || v.Format.Word == "wide" {
+		return nil
+	}
+	return show.Print(a.UI, v, dispatch.ActionNoun(), []api.Action{final})
 }
 
 // moveWords are what the program that moves files on the host says. They are passed
