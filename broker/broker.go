@@ -24,6 +24,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -99,32 +100,17 @@ const (
 
 func (cfg Config) withDefaults() Config {
 	usual := Limit{Messages: 8000, Bytes: 32 << 20, Burst: 2 * time.Second, Flood: 10 * time.Second}
-	if cfg.Limit == (Limit{}) {
-		cfg.Limit = usual
-	}
-	if cfg.BulkLimit == (Limit{}) {
-		cfg.BulkLimit = usual
-		cfg.BulkLimit.Bytes = 1 << 30
-	}
-	cfg.MaxConnections = or(cfg.MaxConnections, 25000)
-	cfg.MaxPerViewer = or(cfg.MaxPerViewer, 64)
-	cfg.HandshakeTimeout = or(cfg.HandshakeTimeout, 30*time.Second)
+	cfg.Limit = cmp.Or(cfg.Limit, usual)
+	usual.Bytes = 1 << 30
+	cfg.BulkLimit = cmp.Or(cfg.BulkLimit, usual)
+	cfg.MaxConnections = cmp.Or(cfg.MaxConnections, 25000)
+	cfg.MaxPerViewer = cmp.Or(cfg.MaxPerViewer, 64)
+	cfg.HandshakeTimeout = cmp.Or(cfg.HandshakeTimeout, 30*time.Second)
 	if cfg.Revoked == nil {
 		cfg.Revoked = func(*x509.Certificate) bool { return false }
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return cfg
-}
-
-// or returns v, or def where v is zero.
-func or[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
 }
 
 func (cfg Config) validate() error {

@@ -70,98 +70,94 @@ func NewFleet(id protocol.FleetID, name protocol.FleetName, person string, owner
 	return r, err
 }
 
-// AddCoordinator adds the coordinator that printed the request, or gives a
-// coordinator whose key is there already its new authority.
-func (r *Ring) AddCoordinator(q enrol.CoordinatorRequest) error {
-	if q.Fleet != r.Fleet {
-		return fmt.Errorf("adding a coordinator: %w: its request is for fleet %s, this is %s", ErrRing, q.Fleet, r.Fleet)
-	}
+// change puts a change into effect if the ring holds together with it. The slices of
+// next are its own.
+func (r *Ring) change(doing string, do func(next *Ring) error) error {
 	next := *r
-	next.Coordinators = slices.Clone(r.Coordinators)
-	c := Coordinator{Key: q.Key, TLSCA: q.TLSCA}
-	if i := slices.IndexFunc(next.Coordinators, func(old Coordinator) bool { return bytes.Equal(old.Key, c.Key) }); i >= 0 {
-		next.Coordinators[i] = c
-	} else {
-		next.Coordinators = append(next.Coordinators, c)
+	next.Owners, next.Coordinators, next.People = slices.Clone(r.Owners), slices.Clone(r.Coordinators), slices.Clone(r.People)
+	err := do(&next)
+	if err == nil {
+		_, err = next.check()
 	}
-	if _, err := next.check(); err != nil {
-		return fmt.Errorf("adding a coordinator: %w", err)
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
 	}
 	*r = next
 	return nil
+}
+
+// AddCoordinator adds the coordinator that printed the request, or gives a
+// coordinator whose key is there already its new authority.
+func (r *Ring) AddCoordinator(q enrol.CoordinatorRequest) error {
+	return r.change("adding a coordinator", func(next *Ring) error {
+		if q.Fleet != r.Fleet {
+			return fmt.Errorf("%w: its request is for fleet %s, this is %s", ErrRing, q.Fleet, r.Fleet)
+		}
+		c := Coordinator{Key: q.Key, TLSCA: q.TLSCA}
+		if i := slices.IndexFunc(next.Coordinators, func(old Coordinator) bool { return bytes.Equal(old.Key, c.Key) }); i >= 0 {
+			next.Coordinators[i] = c
+		} else {
+			next.Coordinators = append(next.Coordinators, c)
+		}
+		return nil
+	})
 }
 
 // RemoveCoordinator takes the coordinator of that key out, and its authority with
 // it.
 func (r *Ring) RemoveCoordinator(key protocol.KeyID) error {
-	next := *r
-	next.Coordinators = slices.DeleteFunc(slices.Clone(r.Coordinators), func(c Coordinator) bool {
-		k, err := ParsePublicKey(c.Key)
-		return err == nil && k.Key() == key
+	return r.change("removing a coordinator", func(next *Ring) error {
+		next.Coordinators = slices.DeleteFunc(next.Coordinators, func(c Coordinator) bool { return isKey(key)(c.Key) })
+		if len(next.Coordinators) == len(r.Coordinators) {
+			return fmt.Errorf("%w: ring %d has no coordinator with key %s", ErrRing, r.Number-1, key)
+		}
+		return nil
 	})
-	if len(next.Coordinators) == len(r.Coordinators) {
-		return fmt.Errorf("removing a coordinator: %w: ring %d has no coordinator with key %s", ErrRing, r.Number-1, key)
-	}
-	*r = next
-	return nil
 }
 
 // AddOwner lets the person who printed the request sign rings.
 func (r *Ring) AddOwner(q enrol.OwnerRequest) error {
-	if q.Fleet != r.Fleet {
-		return fmt.Errorf("adding an owner: %w: the request is for fleet %s, this is %s", ErrRing, q.Fleet, r.Fleet)
-	}
-	next := *r
-	next.Owners = append(slices.Clone(r.Owners), Owner{Person: q.Person, Key: q.Key})
-	if _, err := next.check(); err != nil {
-		return fmt.Errorf("adding an owner: %w", err)
-	}
-	*r = next
-	return nil
+	return r.change("adding an owner", func(next *Ring) error {
+		if q.Fleet != r.Fleet {
+			return fmt.Errorf("%w: the request is for fleet %s, this is %s", ErrRing, q.Fleet, r.Fleet)
+		}
+		next.Owners = append(next.Owners, Owner{Person: q.Person, Key: q.Key})
+		return nil
+	})
 }
 
 // RemoveOwner takes all keys of an owner out. The threshold must be met by those
 // who remain.
 func (r *Ring) RemoveOwner(person string) error {
-	next := *r
-	next.Owners = slices.DeleteFunc(slices.Clone(r.Owners), func(o Owner) bool { return o.Person == person })
-	if len(next.Owners) == len(r.Owners) {
-		return fmt.Errorf("removing an owner: %w: ring %d has no owner %.70q", ErrRing, r.Number-1, person)
-	}
-	if _, err := next.check(); err != nil {
-		return fmt.Errorf("removing an owner: %w", err)
-	}
-	*r = next
-	return nil
+	return r.change("removing an owner", func(next *Ring) error {
+		next.Owners = slices.DeleteFunc(next.Owners, func(o Owner) bool { return o.Person == person })
+		if len(next.Owners) == len(r.Owners) {
+			return fmt.Errorf("%w: ring %d has no owner %.70q", ErrRing, r.Number-1, person)
+		}
+		return nil
+	})
 }
 
 // SetThreshold says how many owners sign the rings after this one.
 func (r *Ring) SetThreshold(n int) error {
-	next := *r
-	next.Threshold = n
-	if _, err := next.check(); err != nil {
-		return fmt.Errorf("setting the threshold: %w", err)
-	}
-	*r = next
-	return nil
+	return r.change("setting the threshold", func(next *Ring) error {
+		next.Threshold = n
+		return nil
+	})
 }
 
 // AddPersonKey lets a person sign approvals with one more key. One that the person
 // has already is replaced by its new form, with other subkeys for example.
 func (r *Ring) AddPersonKey(person string, key *PublicKey) error {
-	next := *r
-	next.People = slices.Clone(r.People)
-	i := slices.IndexFunc(next.People, func(p Person) bool { return p.Person == person })
-	if i < 0 {
-		next.People = append(next.People, Person{Person: person})
-		i = len(next.People) - 1
-	}
-	next.People[i].Keys = append(slices.DeleteFunc(slices.Clone(next.People[i].Keys), isKey(key.id)), key.Bytes())
-	if _, err := next.check(); err != nil {
-		return fmt.Errorf("adding a key of %q: %w", person, err)
-	}
-	*r = next
-	return nil
+	return r.change(fmt.Sprintf("adding a key of %q", person), func(next *Ring) error {
+		i := slices.IndexFunc(next.People, func(p Person) bool { return p.Person == person })
+		if i < 0 {
+			next.People = append(next.People, Person{Person: person})
+			i = len(next.People) - 1
+		}
+		next.People[i].Keys = append(slices.DeleteFunc(slices.Clone(next.People[i].Keys), isKey(key.id)), key.Bytes())
+		return nil
+	})
 }
 
 // isKey finds a certificate by the fingerprint of its primary key.
@@ -173,29 +169,25 @@ func isKey(id protocol.KeyID) func(raw []byte) bool {
 }
 
 // RemovePerson takes keys of a person out, or the person with all of them if none
-// is named. Who has no key left is no approver any more.
+// is named. A person without a key is no approver any more.
 func (r *Ring) RemovePerson(person string, keys ...protocol.KeyID) error {
-	next := *r
-	next.People = slices.Clone(r.People)
-	i := slices.IndexFunc(next.People, func(p Person) bool { return p.Person == person })
-	if i < 0 {
-		return fmt.Errorf("removing an approver: %w: ring %d has no approver %.70q", ErrRing, r.Number-1, person)
-	}
-	for _, id := range keys {
-		left := slices.DeleteFunc(slices.Clone(next.People[i].Keys), isKey(id))
-		if len(left) == len(next.People[i].Keys) {
-			return fmt.Errorf("removing an approver: %w: %.70q has no key %s in ring %d", ErrRing, person, id, r.Number-1)
+	return r.change("removing an approver", func(next *Ring) error {
+		i := slices.IndexFunc(next.People, func(p Person) bool { return p.Person == person })
+		if i < 0 {
+			return fmt.Errorf("%w: ring %d has no approver %.70q", ErrRing, r.Number-1, person)
 		}
-		next.People[i].Keys = left
-	}
-	if len(keys) == 0 || len(next.People[i].Keys) == 0 {
-		next.People = slices.Delete(next.People, i, i+1)
-	}
-	if _, err := next.check(); err != nil {
-		return fmt.Errorf("removing an approver: %w", err)
-	}
-	*r = next
-	return nil
+		for _, id := range keys {
+			left := slices.DeleteFunc(slices.Clone(next.People[i].Keys), isKey(id))
+			if len(left) == len(next.People[i].Keys) {
+				return fmt.Errorf("%w: %.70q has no key %s in ring %d", ErrRing, person, id, r.Number-1)
+			}
+			next.People[i].Keys = left
+		}
+		if len(keys) == 0 || len(next.People[i].Keys) == 0 {
+			next.People = slices.Delete(next.People, i, i+1)
+		}
+		return nil
+	})
 }
 
 // Body returns the bytes that are signed and hashed, on one line.

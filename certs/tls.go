@@ -31,9 +31,6 @@ type ServerTLS struct {
 	// Tickets lets sessions be resumed over a restart. Optional: without it
 	// they last as long as the process.
 	Tickets *TicketKeys
-	// PostQuantum offers X25519MLKEM768 too, which is then used with all who
-	// know it. It costs a fifth more CPU for each handshake. Default: off.
-	PostQuantum bool
 }
 
 // Mutual returns the configuration of the broker's listener: the client must
@@ -62,7 +59,7 @@ func (s ServerTLS) Plain() *tls.Config {
 	c := &tls.Config{
 		Time:             clock.Now, // for the life of sessions; no certificate is judged by it
 		MinVersion:       tls.VersionTLS13,
-		CurvePreferences: curves(s.PostQuantum),
+		CurvePreferences: curves(),
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if cert := s.Certificate(); cert != nil {
 				return cert, nil
@@ -76,15 +73,9 @@ func (s ServerTLS) Plain() *tls.Config {
 	return c
 }
 
-// curves are the key exchanges that are offered. The library chooses among
-// them in an order of its own, the post-quantum one first, so that one is left
-// out unless it is wanted.
-func curves(postQuantum bool) []tls.CurveID {
-	if postQuantum {
-		return []tls.CurveID{tls.X25519MLKEM768, tls.X25519, tls.CurveP256}
-	}
-	return []tls.CurveID{tls.X25519, tls.CurveP256}
-}
+// curves are the key exchanges that are offered: not the post-quantum one, which the
+// library would choose first, and which costs a fifth more CPU for each handshake.
+func curves() []tls.CurveID { return []tls.CurveID{tls.X25519, tls.CurveP256} }
 
 // ClientTLS makes the configuration of connections into the fleet.
 type ClientTLS struct {
@@ -98,8 +89,6 @@ type ClientTLS struct {
 	// not looked at: whoever the fleet's authority certified as its coordinator
 	// is that, wherever it listens. Default: coordinator and broker.
 	Servers []protocol.SANKind
-	// PostQuantum is as in ServerTLS.
-	PostQuantum bool
 }
 
 // Config returns the configuration. It keeps the sessions of the last few
@@ -112,7 +101,7 @@ func (c ClientTLS) Config() *tls.Config {
 	return &tls.Config{
 		Time:               clock.Now,
 		MinVersion:         tls.VersionTLS13,
-		CurvePreferences:   curves(c.PostQuantum),
+		CurvePreferences:   curves(),
 		ClientSessionCache: tls.NewLRUClientSessionCache(8),
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			if c.Certificate != nil {
@@ -139,7 +128,7 @@ func (c ClientTLS) Config() *tls.Config {
 // any authority is known: fetching the rings, which authenticate themselves.
 // Anybody may answer it, and nothing secret may be sent over it.
 func StrangerTLS() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS13, CurvePreferences: curves(false), InsecureSkipVerify: true}
+	return &tls.Config{MinVersion: tls.VersionTLS13, CurvePreferences: curves(), InsecureSkipVerify: true}
 }
 
 // verifyPeer checks that the peer's certificate chains to the authorities and

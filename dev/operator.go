@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/hostler-io/hostler/internal/durable"
 )
 
 // operator is where the operator's program keeps what it knows.
@@ -106,7 +108,7 @@ func (f *Fleet) forgetOperator(ctx context.Context) error {
 		}
 	}
 	if r.Operator.Fresh && len(all) <= 1 {
-		if err := os.Remove(filepath.Join(r.Operator.dir(), "config.toml")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := durable.Remove(filepath.Join(r.Operator.dir(), "config.toml")); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package mqtt
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -32,17 +33,17 @@ func NewBulk(cfg Config) (*Bulk, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("mqtt bulk client: %w", err)
 	}
-	cfg.MaxPublish = or(cfg.MaxPublish, 544<<10)
-	cfg.MaxReceive = or(cfg.MaxReceive, 544<<10)
-	cfg.SendQueue = or(cfg.SendQueue, 1)
+	cfg.MaxPublish = cmp.Or(cfg.MaxPublish, 544<<10)
+	cfg.MaxReceive = cmp.Or(cfg.MaxReceive, 544<<10)
+	cfg.SendQueue = cmp.Or(cfg.SendQueue, 1)
 	cfg.direct = true
 	// On a slow line a chunk takes minutes, and the system holds another: neither
 	// is a ping that comes back late a dead line, nor is a broker to miss one in
 	// the middle of a chunk. A dead line shows by its writes, or is idle; a slow
 	// one whose queue has just filled stands still while TCP learns about it.
-	cfg.WriteTimeout = or(cfg.WriteTimeout, 2*time.Minute)
-	cfg.KeepAlive = or(cfg.KeepAlive, 10*time.Minute)
-	cfg.PingTimeout = or(cfg.PingTimeout, 5*time.Minute)
+	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, 2*time.Minute)
+	cfg.KeepAlive = cmp.Or(cfg.KeepAlive, 10*time.Minute)
+	cfg.PingTimeout = cmp.Or(cfg.PingTimeout, 5*time.Minute)
 	return &Bulk{
 		cfg:      cfg.withDefaults(),
 		clientID: cfg.ClientID + BulkSuffix,

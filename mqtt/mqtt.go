@@ -22,6 +22,7 @@
 package mqtt
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -123,22 +124,20 @@ type Config struct {
 }
 
 func (cfg Config) withDefaults() Config {
-	cfg.KeepAlive = or(cfg.KeepAlive, 30*time.Second)
-	cfg.PingTimeout = or(cfg.PingTimeout, 10*time.Second)
-	cfg.ConnectTimeout = or(cfg.ConnectTimeout, 20*time.Second)
-	cfg.WriteTimeout = or(cfg.WriteTimeout, 30*time.Second)
-	cfg.MaxPublish = or(cfg.MaxPublish, 32<<10)
-	cfg.MaxReceive = or(cfg.MaxReceive, 256<<10)
-	cfg.SendQueue = or(cfg.SendQueue, 64)
-	cfg.ReceiveQueue = or(cfg.ReceiveQueue, 1024)
-	cfg.ReceiveBytes = or(cfg.ReceiveBytes, 4<<20)
-	cfg.BackoffBase = or(cfg.BackoffBase, time.Second)
-	cfg.BackoffCap = or(cfg.BackoffCap, 30*time.Second)
-	cfg.StableAfter = or(cfg.StableAfter, 30*time.Second)
-	cfg.Idle = or(cfg.Idle, 30*time.Second)
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.KeepAlive = cmp.Or(cfg.KeepAlive, 30*time.Second)
+	cfg.PingTimeout = cmp.Or(cfg.PingTimeout, 10*time.Second)
+	cfg.ConnectTimeout = cmp.Or(cfg.ConnectTimeout, 20*time.Second)
+	cfg.WriteTimeout = cmp.Or(cfg.WriteTimeout, 30*time.Second)
+	cfg.MaxPublish = cmp.Or(cfg.MaxPublish, 32<<10)
+	cfg.MaxReceive = cmp.Or(cfg.MaxReceive, 256<<10)
+	cfg.SendQueue = cmp.Or(cfg.SendQueue, 64)
+	cfg.ReceiveQueue = cmp.Or(cfg.ReceiveQueue, 1024)
+	cfg.ReceiveBytes = cmp.Or(cfg.ReceiveBytes, 4<<20)
+	cfg.BackoffBase = cmp.Or(cfg.BackoffBase, time.Second)
+	cfg.BackoffCap = cmp.Or(cfg.BackoffCap, 30*time.Second)
+	cfg.StableAfter = cmp.Or(cfg.StableAfter, 30*time.Second)
+	cfg.Idle = cmp.Or(cfg.Idle, 30*time.Second)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Dial == nil {
 		dialer := &tls.Dialer{NetDialer: Dialer(), Config: cfg.TLS}
 		cfg.Dial = func(ctx context.Context, address string) (net.Conn, error) {
@@ -176,13 +175,4 @@ func (cfg Config) validate() error {
 		}
 	}
 	return nil
-}
-
-// or returns v, or def where v is zero.
-func or[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/internal/daemon"
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
 	"github.com/hostler-io/hostler/runner"
@@ -226,7 +226,7 @@ func joinAgain(ctx context.Context, c config, old join.Record, code, host string
 	if err := s.keep(r); err != nil {
 		return err
 	}
-	if err := os.Remove(s.again()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := durable.Remove(s.again()); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "host %s is a member of fleet %s again, with all that it remembers\n", r.Host, chain.Ring().Name)

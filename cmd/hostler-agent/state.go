@@ -225,7 +225,7 @@ func (s state) forget() error {
 	}
 	gone := append([]string{s.membership(), s.again(), s.identity(), s.tlsKey()}, memory...)
 	for _, f := range append(gone, s.queueMade(), s.leaving()) {
-		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := durable.Remove(f); err != nil {
 			return fmt.Errorf("leave: %w", err)
 		}
 	}

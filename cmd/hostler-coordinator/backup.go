@@ -21,6 +21,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
 	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/clock"
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
 )
 
@@ -141,11 +142,7 @@ func (b *backup) place(ctx context.Context, to string, id *certs.Identity) (m ar
 	if err != nil {
 		return m, err
 	}
-	defer func() {
-		if e := os.Remove(f.Name()); e != nil && !errors.Is(e, fs.ErrNotExist) {
-			err = errors.Join(err, e)
-		}
-	}()
+	defer func() { err = errors.Join(err, durable.Remove(f.Name())) }()
 	m, err = b.write(ctx, f, id)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return m, err
@@ -162,7 +159,7 @@ func (b *backup) place(ctx context.Context, to string, id *certs.Identity) (m ar
 	if err := os.Link(f.Name(), to); err != nil { // never over another file
 		return m, err
 	}
-	if err := syncDir(filepath.Dir(to)); err != nil {
+	if err := durable.Sync(filepath.Dir(to)); err != nil {
 		return m, err
 	}
 	failpoint.After(failpoint.BackupPlaced)

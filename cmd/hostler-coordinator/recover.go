@@ -149,7 +149,7 @@ func (r *recoverRun) begin(ctx context.Context) (recoveryMark, error) {
 	}
 	// A recovery that was killed at its very end has left its key, which is the
 	// present one now.
-	if err := errors.Join(remove(r.state.nextIdentity()), remove(r.state.nextAuthority()), syncDir(string(r.state))); err != nil {
+	if err := errors.Join(durable.Remove(r.state.nextIdentity()), durable.Remove(r.state.nextAuthority()), durable.Sync(string(r.state))); err != nil {
 		return mark, err
 	}
 	mark.Stage = recovering
@@ -254,12 +254,12 @@ func (r *recoverRun) finish(ctx context.Context, mark recoveryMark, id *certs.Id
 		fmt.Fprintf(r.out, "token: %s\n", token)
 	}
 	failpoint.Before(failpoint.RecoveryEnded)
-	if err := errors.Join(os.Remove(r.state.marker()), syncDir(string(r.state))); err != nil {
+	if err := errors.Join(os.Remove(r.state.marker()), durable.Sync(string(r.state))); err != nil {
 		return err
 	}
 	failpoint.After(failpoint.RecoveryEnded)
 	fmt.Fprintf(r.talk, "This is kept in %s.\nNext: hostler-coordinator run, and then hostler status, which tells how many hosts have answered\n", r.state.report())
-	return errors.Join(remove(r.state.nextIdentity()), remove(r.state.nextAuthority()))
+	return errors.Join(durable.Remove(r.state.nextIdentity()), durable.Remove(r.state.nextAuthority()))
 }
 
 // rings opens the rings of a file, the newest of which has to let the new key in
@@ -317,14 +317,7 @@ func (r *recoverRun) replace(mark recoveryMark, chain *certs.Chain, code enrol.F
 	}
 	failpoint.After(failpoint.KeyReplaced)
 	// Who has the backup may have these, too; they are made anew.
-	return errors.Join(remove(r.state.tlsKey()), remove(r.state.tlsCert()), remove(r.state.tickets()))
-}
-
-func remove(path string) error {
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return errors.Join(durable.Remove(r.state.tlsKey()), durable.Remove(r.state.tlsCert()), durable.Remove(r.state.tickets()))
 }
 
 // reportOf says what a recovery did, and what it cannot know.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/archive"
 	"github.com/hostler-io/hostler/internal/daemon"
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
 )
 
@@ -153,7 +154,7 @@ func (s state) extract(ctx context.Context, file string, m archive.Manifest) err
 		if err != nil || !d.IsDir() {
 			return err
 		}
-		return syncDir(path)
+		return durable.Sync(path)
 	})
 }
 

@@ -284,12 +284,3 @@ func (s state) usable() error {
 }
 
 func date(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }
-
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}

@@ -21,6 +21,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -102,14 +103,7 @@ func (s *Store) Open(d protocol.Digest) (*os.File, error) { return os.Open(s.Pat
 // Remove removes a file, whole or not. None is no error. A file that somebody
 // fills or reads goes when he is done.
 func (s *Store) Remove(d protocol.Digest) error {
-	return errors.Join(remove(s.Path(d)), remove(s.Path(d)+partial))
-}
-
-func remove(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return errors.Join(durable.Remove(s.Path(d)), durable.Remove(s.Path(d)+partial))
 }
 
 // Sweep removes files, whole or not, that were used before a time, and that keep
@@ -129,7 +123,7 @@ func (s *Store) Sweep(before time.Time, keep func(protocol.Digest) bool) (n int,
 		case errors.Is(e2, fs.ErrNotExist) || e2 == nil && !i.ModTime().Before(before):
 			continue
 		case e2 == nil:
-			e2 = remove(filepath.Join(s.dir, e.Name()))
+			e2 = durable.Remove(filepath.Join(s.dir, e.Name()))
 		}
 		if err = errors.Join(err, e2); e2 == nil {
 			n++
@@ -279,11 +273,7 @@ func (w *File) Finish() (protocol.Digest, error) {
 		return got, err
 	}
 	w.over = true
-	d, err := os.Open(w.store.dir)
-	if err != nil {
-		return got, err
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+	if err := durable.Sync(w.store.dir); err != nil {
 		return got, err
 	}
 	failpoint.After(w.store.step)
@@ -298,7 +288,7 @@ func (w *File) Close() error {
 	}
 	err := w.f.Close()
 	if w.want.IsZero() && !w.over {
-		err = errors.Join(err, remove(w.f.Name()))
+		err = errors.Join(err, durable.Remove(w.f.Name()))
 	}
 	w.f = nil
 	if !w.want.IsZero() {

@@ -59,26 +59,31 @@ func put(path string, b []byte, mode fs.FileMode, most int64, place func(from, t
 		err = place(f.Name(), path)
 	}
 	// After a rename there is nothing left to remove.
-	if e := os.Remove(f.Name()); e != nil && !errors.Is(e, fs.ErrNotExist) {
-		err = errors.Join(err, e)
-	}
-	if err != nil {
+	if err = errors.Join(err, Remove(f.Name())); err != nil {
 		return err
 	}
-	if err := syncDir(dir); err != nil {
+	if err := Sync(dir); err != nil {
 		return err
 	}
 	failpoint.After(failpoint.FilePlaced)
 	return nil
 }
 
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
+// Sync makes the content of a file, or the names in a directory, durable.
+func Sync(path string) error {
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// Remove removes a file. No file is no error.
+func Remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // ReadFile reads a file of at most that many bytes; a larger one is

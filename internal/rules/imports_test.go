@@ -49,12 +49,12 @@ var allowed = []allowance{
 	{"internal/throttle", nil, effects, "both sides write one line a second about refused messages; it counts, and the log is the caller's"},
 	{"internal/spread", []string{"golang.org/x/sys/..."}, append([]string{"os/exec"}, small...), "one wish to the file systems of both sides: it knows directories, and nothing of what is in them"},
 	{"internal/files", []string{"internal/clock", "internal/failpoint", "runner/rundir", "runner/supervise", "golang.org/x/sys/..."}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "trees of files that somebody else may be changing: the agent's program that moves them and who fetches from a host share it"},
-	{"internal/blob", []string{"internal/failpoint", "protocol"}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "large files under their digest; both sides keep what commands read in one"},
+	{"internal/blob", []string{"internal/durable", "internal/failpoint", "protocol"}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "large files under their digest; both sides keep what commands read in one"},
 	{"internal/durable", []string{"internal/failpoint"}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "small files that survive a crash; it knows bytes, and nothing of what they say"},
 
 	// Adapters: each the one importer of its library, none knowing another.
 	{"internal/batchfile", []string{"go.yaml.in/yaml/v3"}, effects, "files of operations come from outside: reading them is pure, and fuzzed"},
-	{"internal/sqldb", []string{"internal/failpoint", "modernc.org/sqlite/...", "modernc.org/libc/..."}, nil, "owns the SQL drivers and nothing of the schema"},
+	{"internal/sqldb", []string{"internal/durable", "internal/failpoint", "modernc.org/sqlite/...", "modernc.org/libc/..."}, nil, "owns the SQL drivers and nothing of the schema"},
 	{"internal/prom", nil, []string{"os/exec", "database/sql/...", "log/..."}, "owns the format of metrics, so that an engine's counters stay plain"},
 	{"internal/settings", []string{"internal/durable", "github.com/pelletier/go-toml/v2"}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "owns the layers of what a daemon is told; the values are the program's own business"},
 	{"internal/attach", []string{"terminal", "github.com/coder/websocket"}, []string{"os/...", "database/sql/..."}, "owns websockets: both ends of the connection of one who types; it knows no session"},

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
 )
 
@@ -75,7 +76,7 @@ func create(ctx context.Context, cfg Config) error {
 
 func removeDraft(draft string) error {
 	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
-		if err := os.Remove(draft + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := durable.Remove(draft + suffix); err != nil {
 			return err
 		}
 	}
@@ -102,26 +103,18 @@ func build(ctx context.Context, cfg Config, draft string) error {
 // publish makes the finished file appear under its name, durably: contents first,
 // then the name.
 func publish(draft, path string) error {
-	if err := syncPath(draft); err != nil {
+	if err := durable.Sync(draft); err != nil {
 		return err
 	}
 	failpoint.Before(failpoint.DatabasePlaced)
 	if err := os.Rename(draft, path); err != nil {
 		return err
 	}
-	if err := syncPath(filepath.Dir(path)); err != nil {
+	if err := durable.Sync(filepath.Dir(path)); err != nil {
 		return err
 	}
 	failpoint.After(failpoint.DatabasePlaced)
 	return nil
-}
-
-func syncPath(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // checkHeader looks at the first bytes before SQLite does: SQLite takes an empty
@@ -194,7 +187,7 @@ func Copy(ctx context.Context, cfg Config, to string) error {
 	if err := Check(ctx, cfg, to); err != nil {
 		return fmt.Errorf("the copy of database %q: %w", cfg.Path, err)
 	}
-	return syncPath(to)
+	return durable.Sync(to)
 }
 
 // Check looks whether a file that nobody uses is a whole database of cfg, whose
