@@ -101,7 +101,7 @@ func (r *run) live() {
 		n, _ := strconv.Atoi(argv[1])
 		r.write(string(bytes.Repeat([]byte("0123456789abcdef"), n/16)))
 	case "sum":
-		b, err := os.ReadFile(r.cmd.StdinFile)
+		b, err := os.ReadFile(r.cmd.Stdin)
 		if err != nil {
 			end.Exit.Code = 1
 		}
@@ -201,7 +201,7 @@ func (r *run) Credit(ctx context.Context, stdout, stderr int64) error {
 	return nil
 }
 
-func (r *run) Attach(context.Context) (commands.Terminal, error) {
+func (r *run) Attach(context.Context) (io.ReadWriteCloser, error) {
 	if r.keys == nil {
 		return nil, runner.ErrNoTerminal
 	}

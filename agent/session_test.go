@@ -33,7 +33,10 @@ func newKeyboard() *keyboard {
 	return &keyboard{typed: make(chan []byte, 4096), closed: make(chan struct{})}
 }
 
-func (k *keyboard) Send(p []byte) error { k.typed <- append([]byte(nil), p...); return nil }
+func (k *keyboard) Write(p []byte) (int, error) {
+	k.typed <- append([]byte(nil), p...)
+	return len(p), nil
+}
 func (k *keyboard) Read([]byte) (int, error) {
 	<-k.closed
 	return 0, errors.New("closed")

@@ -30,7 +30,7 @@ func TestManyTerminals(t *testing.T) {
 	c := newCommands(t, supervisor)
 	for range 4 {
 		c.attempt++
-		run, err := c.runner.Start(t.Context(), runner.Spec{
+		run, err := c.runner.Start(runner.Spec{
 			Spec: rundir.Spec{
 				Action: action(), Attempt: c.attempt, Target: supervisor.Target, GraceMS: -1,
 				Argv:     []string{"/bin/sh", "-c", "echo ready; exec sleep 1000"},

@@ -43,7 +43,7 @@ func TestNobodyWritesTheHelper(t *testing.T) {
 	}
 	c := newCommands(t, supervisor)
 	c.attempt++
-	evil, err := c.runner.Start(t.Context(), runner.Spec{
+	evil, err := c.runner.Start(runner.Spec{
 		Spec: rundir.Spec{
 			Action: action(), Attempt: c.attempt, Argv: []string{"/evil"}, Target: supervisor.Target, GraceMS: -1,
 			Terminal: &rundir.Terminal{Rows: 24, Cols: 80, HangUpMS: time.Hour.Milliseconds()}, // it waits for its input

@@ -76,7 +76,7 @@ func (c *commands) dir() rundir.Dir {
 func (c *commands) start(t *testing.T, user string, argv ...string) *runner.Run {
 	t.Helper()
 	c.attempt++
-	run, err := c.runner.Start(t.Context(), runner.Spec{
+	run, err := c.runner.Start(runner.Spec{
 		Spec:       rundir.Spec{Action: action(), Attempt: c.attempt, Argv: argv, User: user, Target: c.supervisor.Target, GraceMS: -1},
 		Supervisor: c.supervisor.Argv,
 	})
@@ -240,7 +240,7 @@ func TestExecKeepsNoWayOut(t *testing.T) {
 		}
 		for _, cwd := range []string{dir, dir + "/..", "/" + link} {
 			c.attempt++
-			run, err := c.runner.Start(t.Context(), runner.Spec{
+			run, err := c.runner.Start(runner.Spec{
 				Spec:       rundir.Spec{Action: action(), Attempt: c.attempt, Argv: []string{"/bin/true"}, Dir: cwd, Target: supervisor.Target, GraceMS: -1},
 				Supervisor: supervisor.Argv,
 			})

@@ -1,13 +1,11 @@
 package runner
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -95,7 +93,7 @@ func (r *Runner) look(ctx context.Context, dir rundir.Dir) (s Sight, err error) 
 func (r *Runner) silent(ctx context.Context, dir rundir.Dir, started bool) bool {
 	limited, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	retry := time.NewTicker(retryCancel)
+	retry := time.NewTicker(askAgain)
 	defer retry.Stop()
 	for {
 		_, err := (&Run{dir: dir, runner: r}).request(limited, rundir.Request{Op: rundir.OpNone})
@@ -120,37 +118,43 @@ func (r *Runner) Abandon(action string, attempt int) error {
 	if !rundir.ValidAction(action) || attempt < 1 {
 		return fmt.Errorf("abandoning run %q/%d: no such run", action, attempt)
 	}
-	holder, err := r.dir(action, attempt).Holder()
-	if err != nil {
-		return nil
-	}
-	pidfd, err := unix.PidfdOpen(holder.PID, 0)
-	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
-		return nil
-	}
-	if err != nil {
-		return os.NewSyscallError("pidfd_open", err)
+	pidfd, err := openHolder(r.dir(action, attempt))
+	if err != nil || pidfd < 0 {
+		return err
 	}
 	defer unix.Close(pidfd)
-	// After the pidfd was opened: the pid cannot change its owner any more.
-	if ticks, err := rundir.StartTicks(holder.PID); err != nil || ticks != holder.StartTicks {
-		return nil
-	}
 	if err := unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return os.NewSyscallError("pidfd_send_signal", err)
 	}
 	return nil
 }
 
+// openHolder returns a pidfd of the supervisor that has named itself in the lock file;
+// below zero if that does not live, or has not named itself yet.
+func openHolder(dir rundir.Dir) (pidfd int, err error) {
+	holder, err := dir.Holder()
+	if err != nil {
+		return -1, nil
+	}
+	pidfd, err = unix.PidfdOpen(holder.PID, 0)
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+		return -1, nil
+	}
+	if err != nil {
+		return -1, os.NewSyscallError("pidfd_open", err)
+	}
+	// After the pidfd was opened: the pid cannot change its owner any more.
+	if ticks, err := rundir.StartTicks(holder.PID); err != nil || ticks != holder.StartTicks {
+		unix.Close(pidfd)
+		return -1, nil
+	}
+	return pidfd, nil
+}
+
 // processState is the state of a process; 0 if there is none.
 func processState(pid int) byte {
-	b, err := rundir.ReadCapped("/proc/"+strconv.Itoa(pid)+"/stat", 4096)
+	fields, err := rundir.Stat(pid)
 	if err != nil {
-		return 0
-	}
-	// The name of the program stands in parentheses and may hold anything.
-	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	if len(fields) == 0 {
 		return 0
 	}
 	return fields[0][0]

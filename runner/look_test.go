@@ -25,7 +25,7 @@ func TestLook(t *testing.T) {
 	defer r.Close()
 	action := "look-" + strconv.Itoa(os.Getpid())
 	spec := runner.Spec{Spec: rundir.Spec{Action: action, Attempt: 1, Argv: []string{"/bin/sleep", "1000"}}, Supervisor: []string{build(t)}}
-	run, err := r.Start(t.Context(), spec)
+	run, err := r.Start(spec)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/runner/rundir"
@@ -92,11 +89,9 @@ func (r *Runner) recover(ctx context.Context, dir rundir.Dir, id ID, boot string
 		if run != nil {
 			return Found{Verdict: Adopted, Run: run}, nil
 		}
-		retry := time.NewTimer(retryHolder)
 		select {
-		case <-retry.C:
+		case <-time.After(retryHolder):
 		case <-ctx.Done():
-			retry.Stop()
 			return Found{}, context.Cause(ctx)
 		}
 	}
@@ -188,25 +183,13 @@ func neverBegan(dir rundir.Dir) (Found, error) {
 // adopt watches the run whose lock is held. It returns nil when the holder is
 // not known yet, or has just ended.
 func (r *Runner) adopt(dir rundir.Dir, id ID) (*Run, error) {
-	holder, err := dir.Holder()
-	if err != nil {
-		return nil, nil // not written yet; the lock says that somebody lives
-	}
-	pidfd, err := unix.PidfdOpen(holder.PID, 0)
-	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, os.NewSyscallError("pidfd_open", err)
+	pidfd, err := openHolder(dir)
+	if err != nil || pidfd < 0 {
+		return nil, err
 	}
 	supervisor, err := newProcess(pidfd)
 	if err != nil {
 		return nil, err
-	}
-	// After the pidfd was opened: the pid cannot change its owner any more.
-	if ticks, err := rundir.StartTicks(holder.PID); err != nil || ticks != holder.StartTicks {
-		supervisor.close()
-		return nil, nil
 	}
 	run, err := r.newRun(id.Action, id.Attempt)
 	if err != nil {

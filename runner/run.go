@@ -14,9 +14,9 @@ import (
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
-// retryCancel bounds how long a cancel waits for a change in the run directory
-// before it tries to connect again: a full backlog of ctl.sock makes no event.
-const retryCancel = 100 * time.Millisecond
+// askAgain bounds how long a change in the run directory is waited for before the
+// supervisor is asked again: a full backlog of ctl.sock makes no event.
+const askAgain = 100 * time.Millisecond
 
 // A Run is one command under its supervisor, watched. Its methods may be called
 // from any goroutine.
@@ -176,6 +176,27 @@ func (run *Run) Output(fd int) (*Output, error) {
 // the cancelling goes on. ErrUnsupported: it cannot be cancelled here. ErrDied,
 // ErrClosed: as for Wait.
 func (run *Run) Cancel(ctx context.Context) error {
+	return run.ask(ctx, func() (answered bool, err error) {
+		result, err := run.request(ctx, rundir.Request{Op: rundir.OpCancel})
+		switch {
+		case ctx.Err() != nil:
+			return true, context.Cause(ctx)
+		case err != nil:
+			return false, err
+		case result == rundir.ResultEnded:
+			_, err := run.Wait(ctx)
+			return true, err
+		case result == rundir.ResultUnsupported:
+			return true, ErrUnsupported
+		}
+		return true, fmt.Errorf("cancelling run %s/%d: supervisor answered %q", run.Action, run.Attempt, result)
+	})
+}
+
+// ask asks the supervisor for something until it has answered: it may not listen yet,
+// have too many peers, or have just ended. When the run is over it gives what Wait
+// gives.
+func (run *Run) ask(ctx context.Context, try func() (answered bool, err error)) error {
 	for {
 		changed := run.Changed()
 		select {
@@ -184,29 +205,17 @@ func (run *Run) Cancel(ctx context.Context) error {
 			return err
 		default:
 		}
-		result, err := run.request(ctx, rundir.Request{Op: rundir.OpCancel})
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err == nil && result == rundir.ResultEnded:
-			_, err := run.Wait(ctx)
+		if answered, err := try(); answered {
 			return err
-		case err == nil && result == rundir.ResultUnsupported:
-			return ErrUnsupported
-		case err == nil:
-			return fmt.Errorf("cancelling run %s/%d: supervisor answered %q", run.Action, run.Attempt, result)
 		}
-		// It does not listen yet, has too many peers, or has just ended.
-		retry := time.NewTimer(retryCancel)
 		select {
 		case <-changed:
-		case <-retry.C:
+		case <-time.After(askAgain):
 		case <-ctx.Done():
+			return context.Cause(ctx)
 		case <-run.runner.closed:
-			retry.Stop()
 			return ErrClosed
 		}
-		retry.Stop()
 	}
 }
 
@@ -229,12 +238,7 @@ func (run *Run) Credit(ctx context.Context, stdout, stderr int64) error {
 
 // request sends one request to ctl.sock and returns the result of the reply.
 func (run *Run) request(ctx context.Context, r rundir.Request) (string, error) {
-	dir, err := os.OpenFile(string(run.dir), os.O_RDONLY|syscall.O_DIRECTORY, 0)
-	if err != nil {
-		return "", err
-	}
-	defer dir.Close()
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: rundir.SocketPath(dir, rundir.CtlFile), Net: "unixpacket"})
+	conn, err := run.dial()
 	if err != nil {
 		return "", err
 	}
@@ -252,6 +256,21 @@ func (run *Run) request(ctx context.Context, r rundir.Request) (string, error) {
 		}
 		_ = conn.SetDeadline(time.Unix(1, 0)) // ends Write and Read
 	})
+	return exchange(conn, r)
+}
+
+// dial connects to ctl.sock.
+func (run *Run) dial() (*net.UnixConn, error) {
+	dir, err := os.OpenFile(string(run.dir), os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: rundir.SocketPath(dir, rundir.CtlFile), Net: "unixpacket"})
+}
+
+// exchange sends one request and returns the result of the reply.
+func exchange(conn *net.UnixConn, r rundir.Request) (string, error) {
 	if _, err := conn.Write(rundir.AppendRequest(nil, r)); err != nil {
 		return "", err
 	}

@@ -8,7 +8,7 @@
 // is kept, its end is recorded, and Recover tells afterwards what became of it.
 //
 //	r, err := runner.New(runner.Config{Root: "/var/lib/hostler/runs"})
-//	run, err := r.Start(ctx, runner.Spec{…})
+//	run, err := r.Start(runner.Spec{…})
 //	exit, err := run.Wait(ctx)
 //
 // After a restart there is one call per run that was under way, and its verdict
@@ -28,10 +28,8 @@
 package runner
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -60,9 +58,6 @@ var (
 	ErrRunning = errors.New("run is not over")
 )
 
-// DefaultMaxStdin is the default of Config.MaxStdin.
-const DefaultMaxStdin = 64 << 20
-
 // trash begins the names of actions that are being removed.
 const trash = ".removed-"
 
@@ -71,9 +66,6 @@ type Config struct {
 	// Root is the directory that holds all run directories, absolute. It is
 	// made with mode 0700 if it is missing. Required.
 	Root string
-	// MaxStdin bounds what Start reads from Spec.Stdin, in bytes.
-	// Default DefaultMaxStdin.
-	MaxStdin int64
 	// Log takes what is worth knowing and belongs to no caller. Default: nothing.
 	Log *slog.Logger
 }
@@ -88,13 +80,10 @@ type Spec struct {
 	// SecretEnv are more variables, as NAME=value. They are handed over through
 	// memory and are in no file.
 	SecretEnv []string
-	// Stdin is read to its end before the command starts and given to it. The
-	// command of a nil Stdin reads /dev/null.
-	Stdin io.Reader
-	// StdinFile is given to the command instead: a file on the file system of the
-	// runs that is there as it is to be read, by its path. It gets another name
-	// and is not copied.
-	StdinFile string
+	// Stdin is given to the command: a file on the file system of the runs that is
+	// there as it is to be read, by its path. It gets another name and is not copied.
+	// Without it the command reads /dev/null.
+	Stdin string
 	// Note lets the command leave a note of what it did; see [Runner.Note].
 	Note bool
 }
@@ -114,12 +103,6 @@ type Runner struct {
 func New(cfg Config) (*Runner, error) {
 	if !filepath.IsAbs(cfg.Root) {
 		return nil, fmt.Errorf("runner: root %q is not an absolute path", cfg.Root)
-	}
-	if cfg.MaxStdin < 0 {
-		return nil, fmt.Errorf("runner: max stdin %d is negative", cfg.MaxStdin)
-	}
-	if cfg.MaxStdin == 0 {
-		cfg.MaxStdin = DefaultMaxStdin
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -172,22 +155,21 @@ func (r *Runner) dir(action string, attempt int) rundir.Dir {
 // supervisor process exists; whether the command could be executed is told by
 // the run's end. An attempt that exists gives fs.ErrExist. After any other error
 // there is no supervisor, and Recover tells what there is, NeverBegan as a rule.
-// ctx bounds the reading of stdin alone.
-func (r *Runner) Start(ctx context.Context, spec Spec) (*Run, error) {
+func (r *Runner) Start(spec Spec) (*Run, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, fmt.Errorf("starting a run: %w", err)
 	}
 	if len(spec.Supervisor) == 0 || !filepath.IsAbs(spec.Supervisor[0]) {
 		return nil, fmt.Errorf("starting run %s/%d: supervisor %q is not an absolute path", spec.Action, spec.Attempt, spec.Supervisor)
 	}
-	run, err := r.start(ctx, spec)
+	run, err := r.start(spec)
 	if err != nil {
 		return nil, fmt.Errorf("starting run %s/%d: %w", spec.Action, spec.Attempt, err)
 	}
 	return run, nil
 }
 
-func (r *Runner) start(ctx context.Context, spec Spec) (*Run, error) {
+func (r *Runner) start(spec Spec) (*Run, error) {
 	dir := r.dir(spec.Action, spec.Attempt)
 	if err := makeDir(dir); err != nil {
 		return nil, err
@@ -195,12 +177,10 @@ func (r *Runner) start(ctx context.Context, spec Spec) (*Run, error) {
 	if spec.Note {
 		spec.Env = append(slices.Clone(spec.Env), rundir.NoteVariable+"="+dir.Path(rundir.NoteFile))
 	}
-	if spec.StdinFile != "" {
-		if err := os.Link(spec.StdinFile, dir.Path(rundir.StdinFile)); err != nil {
+	if spec.Stdin != "" {
+		if err := os.Link(spec.Stdin, dir.Path(rundir.StdinFile)); err != nil {
 			return nil, fmt.Errorf("giving it its stdin: %w", err)
 		}
-	} else if err := r.saveStdin(ctx, dir, spec.Stdin); err != nil {
-		return nil, fmt.Errorf("saving stdin: %w", err)
 	}
 	secrets, err := r.handOver(&spec)
 	if err != nil {
@@ -260,34 +240,6 @@ func makeDir(dir rundir.Dir) error {
 		return err
 	}
 	return os.Mkdir(string(dir), 0o700)
-}
-
-func (r *Runner) saveStdin(ctx context.Context, dir rundir.Dir, from io.Reader) error {
-	if from == nil {
-		return nil
-	}
-	f, err := os.OpenFile(dir.Path(rundir.StdinFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	n, err := io.Copy(f, io.LimitReader(&contextReader{ctx, from}, r.cfg.MaxStdin+1))
-	if err == nil && n > r.cfg.MaxStdin {
-		err = rundir.ErrTooLarge
-	}
-	return errors.Join(err, f.Close())
-}
-
-// A contextReader ends between two reads when ctx ends.
-type contextReader struct {
-	ctx  context.Context
-	from io.Reader
-}
-
-func (r *contextReader) Read(p []byte) (int, error) {
-	if r.ctx.Err() != nil {
-		return 0, context.Cause(r.ctx)
-	}
-	return r.from.Read(p)
 }
 
 // An ID names one run.

@@ -46,7 +46,7 @@ func TestWithoutCgroup2(t *testing.T) {
 	}
 
 	line, letGo := gate(t)
-	run, err := r.Start(t.Context(), spec(1, "echo out; "+line+"exit 7"))
+	run, err := r.Start(spec(1, "echo out; "+line+"exit 7"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestWithoutCgroup2(t *testing.T) {
 
 	limited := spec(2, "trap '' TERM; sleep 1000; sleep 1000")
 	limited.TimeoutMS = 2000 // its trap is set by then
-	if run, err = r.Start(t.Context(), limited); err != nil {
+	if run, err = r.Start(limited); err != nil {
 		t.Fatal(err)
 	}
 	if exit, err = run.Wait(t.Context()); err != nil || !exit.TimedOut || exit.Signal != 9 || exit.Emptied {
@@ -69,7 +69,7 @@ func TestWithoutCgroup2(t *testing.T) {
 	}
 
 	// Who stays with the pipe in hand delays the end, but not for long.
-	if run, err = r.Start(t.Context(), spec(3, "(setsid sleep 3 &); exit 1")); err != nil {
+	if run, err = r.Start(spec(3, "(setsid sleep 3 &); exit 1")); err != nil {
 		t.Fatal(err)
 	}
 	if exit, err = run.Wait(t.Context()); err != nil || exit.Code != 1 || exit.Emptied {
@@ -139,7 +139,7 @@ func TestOOMIsTold(t *testing.T) {
 		{[]string{"/usr/bin/tail", "/dev/zero"}, true}, // looks for the end of a line
 		{[]string{"/bin/sh", "-c", "kill -9 $$"}, false},
 	} {
-		run, err := r.Start(t.Context(), runner.Spec{
+		run, err := r.Start(runner.Spec{
 			Spec:       rundir.Spec{Action: "oom-" + strconv.Itoa(os.Getpid()), Attempt: i + 1, Argv: c.argv},
 			Supervisor: []string{"/bin/sh", "-c", `echo $$ > "$1/cgroup.procs"; exec "$2" "$3"`, "sh", cgroup, program},
 		})
@@ -163,7 +163,7 @@ func TestOrphansAreTheSupervisors(t *testing.T) {
 	}
 	defer r.Close()
 	action := "orphan-" + strconv.Itoa(os.Getpid())
-	run, err := r.Start(t.Context(), runner.Spec{
+	run, err := r.Start(runner.Spec{
 		Spec: rundir.Spec{Action: action, Attempt: 1, Argv: []string{"/bin/sh", "-c",
 			"orphan=$(sleep 1000 >/dev/null & echo $!); read -r pid name state parent rest </proc/$orphan/stat; echo $parent"}},
 		Supervisor: []string{program},
@@ -206,7 +206,7 @@ func TestStartRefuses(t *testing.T) {
 	} {
 		spec := good()
 		spoil(&spec)
-		if _, err := r.Start(t.Context(), spec); err == nil {
+		if _, err := r.Start(spec); err == nil {
 			t.Errorf("%s: started", name)
 		}
 	}
@@ -224,7 +224,7 @@ func TestCloseLeavesTheCommand(t *testing.T) {
 	}
 	action := "close-" + strconv.Itoa(os.Getpid())
 	line, letGo := gate(t)
-	run, err := r.Start(t.Context(), runner.Spec{
+	run, err := r.Start(runner.Spec{
 		Spec:       rundir.Spec{Action: action, Attempt: 1, Argv: []string{"/bin/sh", "-c", "echo ready; " + line + "exit 5"}},
 		Supervisor: []string{program},
 	})
@@ -265,7 +265,7 @@ func TestRecoverWithoutDescriptors(t *testing.T) {
 	}
 	defer r.Close()
 	action := "starved-" + strconv.Itoa(os.Getpid())
-	run, err := r.Start(t.Context(), runner.Spec{
+	run, err := r.Start(runner.Spec{
 		Spec:       rundir.Spec{Action: action, Attempt: 1, Argv: []string{"/bin/sh", "-c", "exit 5"}},
 		Supervisor: []string{build(t)},
 	})
@@ -331,7 +331,7 @@ func TestCloseReleasesCancel(t *testing.T) {
 	defer r.Close()
 	action := "close-cancel-" + strconv.Itoa(os.Getpid())
 	line, letGo := gate(t)
-	run, err := r.Start(t.Context(), runner.Spec{
+	run, err := r.Start(runner.Spec{
 		Spec: rundir.Spec{
 			Action: action, Attempt: 1, GraceMS: time.Hour.Milliseconds(),
 			Argv: []string{"/bin/sh", "-c", "trap 'echo asked; asked=1' TERM; echo ready; while test -z \"$asked\"; do sleep 0.1; done; " + line},
@@ -391,7 +391,7 @@ func BenchmarkTrue(b *testing.B) {
 		n := 0
 		for b.Loop() {
 			n++
-			run, err := r.Start(context.Background(), runner.Spec{
+			run, err := r.Start(runner.Spec{
 				Spec:       rundir.Spec{Action: "bench-" + strings.Repeat("0", 8) + strconv.Itoa(n), Attempt: 1, Argv: []string{"/bin/true"}},
 				Supervisor: []string{program},
 			})

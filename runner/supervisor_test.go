@@ -121,7 +121,7 @@ func TestRunsUseSpares(t *testing.T) {
 	}
 	deadline := time.Now().Add(2 * time.Minute)
 	for n := 1; ; n++ {
-		run, err := r.Start(t.Context(), Spec{Supervisor: argv, Spec: rundir.Spec{Action: "spare", Attempt: n, Argv: []string{"x"}}})
+		run, err := r.Start(Spec{Supervisor: argv, Spec: rundir.Spec{Action: "spare", Attempt: n, Argv: []string{"x"}}})
 		if err != nil {
 			t.Fatal(err)
 		}

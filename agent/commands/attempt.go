@@ -171,7 +171,7 @@ func (c *worker) start(ctx context.Context) (Run, *actions.Outcome) {
 		cmd.Supervisor, cmd.Target = s.Argv, s.Target
 	}
 	var err error
-	if cmd.StdinFile, err = c.Input(&c.Spec); err != nil {
+	if cmd.Stdin, err = c.Input(&c.Spec); err != nil {
 		return nil, noStart("%s", err)
 	}
 	run, err := c.Runner.Start(ctx, c.ID, c.Number, cmd)

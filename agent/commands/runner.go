@@ -63,8 +63,10 @@ type Run interface {
 	// that stream is not followed. After an error the supervisor may be told again.
 	Credit(ctx context.Context, stdout, stderr int64) error
 	// Attach opens the way to the command's terminal, waiting until its supervisor
-	// listens. [runner.ErrNoTerminal]: it has none, or has ended.
-	Attach(ctx context.Context) (Terminal, error)
+	// listens: Write takes one packet of package terminal, Read waits for
+	// acknowledgements, and one goroutine may do each.
+	// [runner.ErrNoTerminal]: it has none, or has ended.
+	Attach(ctx context.Context) (io.ReadWriteCloser, error)
 	// Changed is closed at the next change of the output, and for good at the
 	// end. To miss nothing, take it before reading.
 	Changed() <-chan struct{}
@@ -73,14 +75,6 @@ type Run interface {
 	Started() <-chan struct{}
 	// Done is closed at the end.
 	Done() <-chan struct{}
-}
-
-// Terminal is a way to the terminal of a session. Send takes one packet of package
-// terminal, Read waits for acknowledgements; both may be used at the same time, each
-// by one goroutine. Close ends them, and nothing else.
-type Terminal interface {
-	Send(packet []byte) error
-	io.ReadCloser
 }
 
 // Found is what became of an attempt.

@@ -28,9 +28,9 @@ var (
 func NewSupervisors(r *runner.Runner, boot string) *Supervisors { return &Supervisors{r, boot} }
 
 // Start implements [Runner].
-func (c *Supervisors) Start(ctx context.Context, action protocol.ActionID, attempt int, spec runner.Spec) (Run, error) {
+func (c *Supervisors) Start(_ context.Context, action protocol.ActionID, attempt int, spec runner.Spec) (Run, error) {
 	spec.Action, spec.Attempt, spec.GraceMS = action.String(), attempt, -1
-	run, err := c.runner.Start(ctx, spec)
+	run, err := c.runner.Start(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -175,15 +175,6 @@ func (s supervised) Wait(ctx context.Context) (End, error) {
 		end.Output = append(end.Output, r)
 	}
 	return end, nil
-}
-
-// Attach shadows the runner's, to return an interface.
-func (s supervised) Attach(ctx context.Context) (Terminal, error) {
-	at, err := s.Run.Attach(ctx)
-	if err != nil {
-		return nil, err // and not a nil Terminal that is none
-	}
-	return at, nil
 }
 
 // endOf translates a record of the run directory.

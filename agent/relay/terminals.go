@@ -218,7 +218,7 @@ func (s *typing) serve(ctx context.Context, r commands.Run) {
 }
 
 // carry serves one connection to the supervisor until it ends.
-func (s *typing) carry(ctx context.Context, r commands.Run, at commands.Terminal) {
+func (s *typing) carry(ctx context.Context, r commands.Run, at io.ReadWriteCloser) {
 	broken := make(chan struct{})
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -236,7 +236,7 @@ func (s *typing) carry(ctx context.Context, r commands.Run, at commands.Terminal
 		case <-broken:
 			return
 		case p := <-s.packets:
-			if at.Send(p) != nil {
+			if _, err := at.Write(p); err != nil {
 				return // it comes again
 			}
 		}

@@ -194,7 +194,7 @@ func (r *run) Cancel(ctx context.Context) error {
 func (*run) Credit(context.Context, int64, int64) error { return nil }
 
 // Attach says that a command of this machine has no terminal.
-func (r *run) Attach(context.Context) (commands.Terminal, error) { return nil, runner.ErrNoTerminal }
+func (r *run) Attach(context.Context) (io.ReadWriteCloser, error) { return nil, runner.ErrNoTerminal }
 
 func (r *run) Changed() <-chan struct{} {
 	r.mu.Lock()

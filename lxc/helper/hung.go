@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 // leastPatience is how long a monitor has at the least to tell the state of its
@@ -166,13 +167,8 @@ func namespace(of string) string {
 
 // parent is that of a process; 0 if it is gone.
 func parent(pid int) int {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	fields, err := rundir.Stat(pid)
 	if err != nil {
-		return 0
-	}
-	// The name of the program stands in parentheses and may hold anything.
-	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	if len(fields) < 2 {
 		return 0
 	}
 	n, err := strconv.Atoi(string(fields[1]))

@@ -30,18 +30,27 @@ func Boot() (string, error) {
 // the machine (field 22 of /proc/PID/stat). Together with the pid it names a
 // process for ever. A process that is gone gives fs.ErrNotExist.
 func StartTicks(pid int) (int64, error) {
-	path := "/proc/" + strconv.Itoa(pid) + "/stat"
-	b, err := ReadCapped(path, 4096)
+	fields, err := Stat(pid)
 	if err != nil {
-		if errors.Is(err, unix.ESRCH) {
-			err = fs.ErrNotExist
-		}
 		return 0, err
 	}
-	// The name of the program stands in parentheses and may hold anything.
-	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-	if len(fields) < 20 {
-		return 0, &fs.PathError{Op: "read", Path: path, Err: ErrFormat}
-	}
 	return strconv.ParseInt(string(fields[19]), 10, 64)
+}
+
+// Stat returns what /proc/PID/stat tells of a process behind its name: its state, its
+// parent, and so on. A process that is gone gives fs.ErrNotExist.
+func Stat(pid int) (fields [][]byte, err error) {
+	path := "/proc/" + strconv.Itoa(pid) + "/stat"
+	b, err := ReadCapped(path, 4096)
+	if errors.Is(err, unix.ESRCH) {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, err
+	}
+	// The name of the program stands in parentheses and may hold anything.
+	if fields = bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:]); len(fields) < 20 {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: ErrFormat}
+	}
+	return fields, nil
 }

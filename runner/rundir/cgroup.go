@@ -53,34 +53,25 @@ func populated(events *os.File) (bool, error) {
 // End kills everything in the leaf and below, and returns nil when nothing lives
 // there any more, or the cause of ctx.
 func (l Leaf) End(ctx context.Context) error {
-	ended, err := l.end(ctx.Done())
-	if err == nil && !ended {
-		err = context.Cause(ctx)
-	}
-	return err
+	return l.end(func() error { return context.Cause(ctx) })
 }
 
-// EndFully is End by one who waits for as long as it takes.
-func (l Leaf) EndFully() error {
-	_, err := l.end(nil)
-	return err
-}
+// EndFully is End without a context: it takes as long as it takes.
+func (l Leaf) EndFully() error { return l.end(func() error { return nil }) }
 
-func (l Leaf) end(stop <-chan struct{}) (ended bool, err error) {
+func (l Leaf) end(stop func() error) error {
 	for {
 		if left, err := l.Populated(); err != nil || !left {
-			return err == nil, err
+			return err
 		}
 		if err := l.Kill(); err != nil {
-			return false, err
+			return err
 		}
-		if empty, err := l.wait(stop, killAgain); err != nil || empty {
-			return empty, err
+		if empty, err := l.WaitEmpty(killAgain); err != nil || empty {
+			return err
 		}
-		select {
-		case <-stop:
-			return false, nil
-		default:
+		if err := stop(); err != nil {
+			return err
 		}
 	}
 }
@@ -243,28 +234,13 @@ func eachChild(path string, depth int, do func(string) error) error {
 	return err
 }
 
-// WaitEmpty returns nil when nothing lives in the leaf any more, or the cause
-// of ctx. It sleeps in the kernel until cgroup.events changes, but for a few looks at
-// the beginning.
-func (l Leaf) WaitEmpty(ctx context.Context) error {
-	empty, err := l.wait(ctx.Done(), forEver)
-	if err == nil && !empty {
-		err = context.Cause(ctx)
-	}
-	return err
-}
-
-// WaitEmptyFor is WaitEmpty by one who knows for how long; for ever if that is below
-// zero.
-func (l Leaf) WaitEmptyFor(d time.Duration) (empty bool, err error) {
-	return l.wait(nil, max(d, forEver))
-}
-
-// forEver is for how long who waits without an end does.
+// forEver is a wait without an end.
 const forEver time.Duration = -1
 
-// wait waits until nothing lives in the leaf, until stop is closed or for a while.
-func (l Leaf) wait(stop <-chan struct{}, within time.Duration) (empty bool, err error) {
+// WaitEmpty waits until nothing lives in the leaf, for so long, or for ever if that is
+// below zero. It sleeps in the kernel until cgroup.events changes, but for a few looks
+// at the beginning.
+func (l Leaf) WaitEmpty(within time.Duration) (empty bool, err error) {
 	f, err := os.Open(string(l) + "/cgroup.events")
 	if gone(err) {
 		return true, nil
@@ -274,38 +250,14 @@ func (l Leaf) wait(stop <-chan struct{}, within time.Duration) (empty bool, err 
 	}
 	defer f.Close()
 	fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLPRI}}
-	if stop != nil {
-		var wake [2]int
-		if err := unix.Pipe2(wake[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-			return false, err
-		}
-		defer unix.Close(wake[0])
-		fds = append(fds, unix.PollFd{Fd: int32(wake[0])})
-		over, woken := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(woken)
-			select {
-			case <-stop:
-			case <-over:
-			}
-			unix.Close(wake[1])
-		}()
-		defer func() { close(over); <-woken }()
-	}
 	var look glance
-	begun := time.Now()
-	for {
+	for begun := time.Now(); ; {
 		// Reading this very file rearms the poll, so it comes first.
 		if left, err := populated(f); err != nil || !left {
 			return err == nil, err
 		}
-		select {
-		case <-stop:
-			return false, nil
-		default:
-		}
 		rest := forEver
-		if within != forEver {
+		if within >= 0 {
 			if rest = within - time.Since(begun); rest <= 0 {
 				return false, nil
 			}

@@ -65,11 +65,18 @@ func TestLeafKill(t *testing.T) {
 	if err := l.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.WaitEmpty(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	awaitEmpty(t, l)
 	if err := cmd.Wait(); !strings.Contains(err.Error(), "killed") {
 		t.Errorf("command: %v, want killed", err)
+	}
+}
+
+// awaitEmpty waits until nothing lives in a leaf.
+func awaitEmpty(t *testing.T, l Leaf) {
+	t.Helper()
+	if empty, err := l.WaitEmpty(2 * time.Minute); err != nil || !empty {
+		left, _ := processes(string(l))
+		t.Fatalf("%d processes are left: %v", len(left), err)
 	}
 }
 
@@ -86,9 +93,7 @@ func TestLeafSignalReachesChildCgroups(t *testing.T) {
 	if err := cmd.Wait(); !strings.Contains(err.Error(), "terminated") {
 		t.Errorf("command: %v, want terminated", err)
 	}
-	if err := l.WaitEmpty(t.Context()); err != nil {
-		t.Error(err)
-	}
+	awaitEmpty(t, l)
 }
 
 // TestLeafSignalMissesNobody: a process that is forked while its leaf is signalled
@@ -109,13 +114,7 @@ func TestLeafSignalMissesNobody(t *testing.T) {
 		if err := l.Signal(unix.SIGTERM, unix.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		err := l.WaitEmpty(ctx)
-		cancel()
-		if err != nil {
-			left, _ := processes(string(l))
-			t.Fatalf("%d processes are left: %v", len(left), err)
-		}
+		awaitEmpty(t, l)
 		_ = cmd.Wait() // "signal: terminated"
 	}
 }
@@ -190,26 +189,11 @@ func TestLeafEndHonoursContext(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-func TestLeafWaitEmptyHonoursContext(t *testing.T) {
-	l := testLeaf(t, "rundir-wait")
-	cmd := start(t, l, "/bin/sleep", "1000")
-	cause := errors.New("enough")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	go cancel(cause)
-	if err := l.WaitEmpty(ctx); !errors.Is(err, cause) {
-		t.Errorf("got %v, want %v", err, cause)
-	}
-	if err := l.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
-}
-
-func TestLeafWaitEmptyFor(t *testing.T) {
+func TestLeafWaitEmpty(t *testing.T) {
 	l := testLeaf(t, "rundir-wait-for")
 	cmd := start(t, l, "/bin/sleep", "1000")
 	for _, d := range []time.Duration{0, time.Millisecond} {
-		if empty, err := l.WaitEmptyFor(d); empty || err != nil {
+		if empty, err := l.WaitEmpty(d); empty || err != nil {
 			t.Errorf("for %v: %v, %v", d, empty, err)
 		}
 	}
@@ -218,13 +202,13 @@ func TestLeafWaitEmptyFor(t *testing.T) {
 		ended <- l.EndFully()
 		_ = cmd.Wait()
 	}()
-	if empty, err := l.WaitEmptyFor(-1); !empty || err != nil {
+	if empty, err := l.WaitEmpty(-1); !empty || err != nil {
 		t.Errorf("for ever: %v, %v", empty, err)
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if empty, err := l.WaitEmptyFor(0); !empty || err != nil {
+	if empty, err := l.WaitEmpty(0); !empty || err != nil {
 		t.Errorf("of an empty one: %v, %v", empty, err)
 	}
 }
@@ -235,7 +219,7 @@ func TestLeafGoneIsEmpty(t *testing.T) {
 	if left || err != nil {
 		t.Errorf("Populated = %v, %v", left, err)
 	}
-	if err := errors.Join(l.Kill(), l.Signal(unix.SIGTERM), l.WaitEmpty(t.Context()), l.End(t.Context()), l.Remove()); err != nil {
+	if err := errors.Join(l.Kill(), l.Signal(unix.SIGTERM), l.End(t.Context()), l.Remove()); err != nil {
 		t.Error(err)
 	}
 }

@@ -2,7 +2,6 @@ package runnertest
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 
@@ -66,7 +65,7 @@ func starter(root string) int {
 	if err != nil {
 		return fail(err)
 	}
-	run, err := r.Start(context.Background(), spec)
+	run, err := r.Start(spec)
 	if err != nil {
 		return fail(err)
 	}
@@ -364,7 +363,7 @@ func (e *env) wantTaken(t *testing.T) {
 func testSupervisorMissing(t *testing.T, e *env) {
 	spec := e.spec("echo ran")
 	spec.Supervisor = []string{filepath.Join(t.TempDir(), "absent")}
-	if _, err := e.runner.Start(t.Context(), spec); !errors.Is(err, os.ErrNotExist) {
+	if _, err := e.runner.Start(spec); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Start: %v, want ErrNotExist", err)
 	}
 	e.wantVerdict(t, runner.NeverBegan)
@@ -406,7 +405,7 @@ func testBadSpec(t *testing.T, e *env) {
 
 func testAttemptExists(t *testing.T, e *env) {
 	e.do(t, e.spec("echo ran"))
-	if _, err := e.runner.Start(t.Context(), e.spec("echo again")); !errors.Is(err, os.ErrExist) {
+	if _, err := e.runner.Start(e.spec("echo again")); !errors.Is(err, os.ErrExist) {
 		t.Errorf("got %v, want ErrExist", err)
 	}
 	e.wantOutput(t, rundir.Stdout, []byte("ran\n"))

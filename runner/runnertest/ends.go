@@ -355,7 +355,7 @@ func testCancelGivenUp(t *testing.T, e *env) {
 
 func testModes(t *testing.T, e *env) {
 	spec := e.spec("echo x")
-	spec.Stdin = strings.NewReader("in")
+	spec.Stdin = e.stdin(t, []byte("in"))
 	run := e.start(t, spec)
 	wait(t, run)
 	// The files of the supervisor are its own while it lives: the lock tells.

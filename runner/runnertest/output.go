@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +22,6 @@ func outputCases() []Case {
 		{"one line of 20 MiB", testLongLine},
 		{"binary data", testBinary},
 		{"stdin", testStdin},
-		{"stdin too large", testStdinTooLarge},
 		{"flood past the cap", testFlood},
 		{"endless flood", testEndlessFlood},
 		{"full disk", testFullDisk},
@@ -74,7 +72,7 @@ func noise(n int) []byte {
 func testBinary(t *testing.T, e *env) {
 	spec := e.spec("cat; cat /etc/passwd >&2")
 	data := noise(1<<20 + 17)
-	spec.Stdin = bytes.NewReader(data)
+	spec.Stdin = e.stdin(t, data)
 	e.do(t, spec)
 	e.wantOutput(t, rundir.Stdout, data)
 }
@@ -84,30 +82,13 @@ func testStdin(t *testing.T, e *env) {
 	e.wantOutput(t, rundir.Stdout, []byte("end\n"))
 }
 
-func testStdinTooLarge(t *testing.T, e *env) {
-	r, err := runner.New(runner.Config{Root: e.root, MaxStdin: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	spec := e.spec("cat")
-	spec.Stdin = strings.NewReader("eleven bytes")
-	if _, err := r.Start(t.Context(), spec); !errors.Is(err, rundir.ErrTooLarge) {
-		t.Errorf("got %v, want ErrTooLarge", err)
-	}
-	found, err := e.runner.Recover(t.Context(), e.action, 1, e.boot)
-	if err != nil || found.Verdict != runner.NeverBegan {
-		t.Errorf("%+v, %v", found, err)
-	}
-}
-
 // Of a stream above the cap the head and the tail are right to the byte, the
 // dropped middle is counted to the byte, and the disk holds no more than the cap.
 func testFlood(t *testing.T, e *env) {
 	const limit = 1 << 20
 	data := noise(5<<20 + 4321)
 	spec := e.spec("cat >&2")
-	spec.CapBytes, spec.Stdin = limit, bytes.NewReader(data)
+	spec.CapBytes, spec.Stdin = limit, e.stdin(t, data)
 	exit := e.do(t, spec)
 	s := exit.Stderr
 	if s.Bytes != int64(len(data)) || s.LostBytes != 0 || s.DroppedBytes == 0 || s.Bytes-s.DroppedBytes > limit {

@@ -153,7 +153,7 @@ func (e *env) spec(line string, args ...string) runner.Spec {
 
 func (e *env) start(t *testing.T, spec runner.Spec) *runner.Run {
 	t.Helper()
-	run, err := e.runner.Start(t.Context(), spec)
+	run, err := e.runner.Start(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,6 +196,16 @@ func (e *env) output(t *testing.T, fd int) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// stdin makes a file for a command to read.
+func (e *env) stdin(t *testing.T, data []byte) string {
+	t.Helper()
+	path := filepath.Join(e.root, ".stdin")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func (e *env) wantOutput(t *testing.T, fd int, want []byte) {

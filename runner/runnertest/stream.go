@@ -34,9 +34,9 @@ const (
 )
 
 // flow is a command that writes data and waits for that long.
-func (e *env) flow(data []byte, patience time.Duration) runner.Spec {
+func (e *env) flow(t *testing.T, data []byte, patience time.Duration) runner.Spec {
 	spec := e.spec("cat >&2; echo end")
-	spec.CapBytes, spec.WaitMS, spec.Stdin = streamCap, patience.Milliseconds(), bytes.NewReader(data)
+	spec.CapBytes, spec.WaitMS, spec.Stdin = streamCap, patience.Milliseconds(), e.stdin(t, data)
 	return spec
 }
 
@@ -131,7 +131,7 @@ func (k *taker) check(t *testing.T, data []byte, exit *rundir.Exit) {
 
 func testWaits(t *testing.T, e *env) {
 	data := noise(streamed)
-	run := e.start(t, e.flow(data, ages))
+	run := e.start(t, e.flow(t, data, ages))
 	k := e.taker(t, e.runner)
 	k.stalls(t, run)
 	k.take(t, run, 3<<20)
@@ -144,7 +144,7 @@ func testWaits(t *testing.T, e *env) {
 // The credit of an agent that was killed holds, and the next one goes on.
 func testWaitsOverRestarts(t *testing.T, e *env) {
 	data := noise(streamed)
-	run := e.start(t, e.flow(data, ages))
+	run := e.start(t, e.flow(t, data, ages))
 	k := e.taker(t, e.runner)
 	k.take(t, run, 2<<20)
 	at := k.stalls(t, run)
@@ -166,7 +166,7 @@ func testWaitsOverRestarts(t *testing.T, e *env) {
 // goes on, and its output is kept like any other.
 func testWaitsForNobody(t *testing.T, e *env) {
 	data := noise(streamed)
-	run := e.start(t, e.flow(data, 2*sometime*time.Millisecond))
+	run := e.start(t, e.flow(t, data, 2*sometime*time.Millisecond))
 	k := e.taker(t, e.runner)
 	k.take(t, run, 2<<20)
 	exit := wait(t, run)
@@ -186,7 +186,7 @@ func testWaitsForNobody(t *testing.T, e *env) {
 // Whoever follows stdout alone does not hold up what writes to stderr.
 func testWaitsForOneStream(t *testing.T, e *env) {
 	data := noise(streamed)
-	run := e.start(t, e.flow(data, 100*time.Millisecond))
+	run := e.start(t, e.flow(t, data, 100*time.Millisecond))
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -211,7 +211,7 @@ func testWaitsForOneStream(t *testing.T, e *env) {
 // The end of a command does not wait for its followers, and costs them nothing.
 func testEndsWaiting(t *testing.T, e *env) {
 	data := noise(streamed)
-	spec := e.flow(data, ages)
+	spec := e.flow(t, data, ages)
 	run := e.start(t, spec)
 	k := e.taker(t, e.runner)
 	k.take(t, run, 2<<20)

@@ -58,7 +58,7 @@ func (e *env) terminalSpec(line string, args ...string) runner.Spec {
 // A keyboard is a peer of a session. It belongs to one goroutine.
 type keyboard struct {
 	t    *testing.T
-	at   *runner.Attachment
+	at   io.ReadWriteCloser
 	out  terminal.Outbox
 	acks chan terminal.Ack
 	wg   sync.WaitGroup
@@ -120,7 +120,7 @@ func (k *keyboard) send(frames []byte) {
 func (k *keyboard) flush() {
 	k.t.Helper()
 	for p, ok := k.out.Next(terminal.Window); ok; p, ok = k.out.Next(terminal.Window) {
-		if err := k.at.Send(terminal.AppendPacket(nil, p)); err != nil {
+		if _, err := k.at.Write(terminal.AppendPacket(nil, p)); err != nil {
 			k.t.Fatal(err)
 		}
 	}
@@ -337,7 +337,7 @@ func testTerminalAlive(t *testing.T, e *env) {
 	k := newKeyboard(t, run, 1)
 	begun := time.Now()
 	for tick := time.NewTicker(100 * time.Millisecond); time.Since(begun).Milliseconds() < 5*sometime; <-tick.C {
-		if err := k.at.Send(terminal.AppendPacket(nil, k.out.Alive())); err != nil {
+		if _, err := k.at.Write(terminal.AppendPacket(nil, k.out.Alive())); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -363,7 +363,7 @@ func testTerminalReplay(t *testing.T, e *env) {
 	for {
 		select {
 		case <-tick.C:
-			_ = k.at.Send(kept) // fails at the end
+			_, _ = k.at.Write(kept) // fails at the end
 			continue
 		case <-run.Done():
 		}

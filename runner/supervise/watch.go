@@ -171,7 +171,7 @@ func soon(d time.Duration) <-chan struct{} {
 func (r *run) emptied() <-chan struct{} {
 	left := make(chan struct{})
 	go func() { // it ends with the command, and so does this process
-		_, _ = r.leaf.WaitEmptyFor(-1) // sweep asks again
+		_, _ = r.leaf.WaitEmpty(-1) // sweep asks again
 		close(left)
 	}()
 	return left
@@ -206,7 +206,7 @@ func (r *run) sweep(stopping bool, killAt time.Time) {
 	}
 	if stopping {
 		// The answer is asked for below.
-		_, _ = r.leaf.WaitEmptyFor(max(0, time.Until(killAt)))
+		_, _ = r.leaf.WaitEmpty(max(0, time.Until(killAt)))
 	}
 	err := r.leaf.EndFully()
 	r.detail(wrap("emptying the leaf", err))
