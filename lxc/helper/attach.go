@@ -22,6 +22,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/runner/supervise"
 )
 
 // restoreFileLimit undoes what the Go runtime did to the limit on open files,
@@ -174,14 +176,14 @@ func (s *stem) answer() (pid int, err error) {
 // joins returns the files by which a thread joins the control groups of the
 // container in the version 1 hierarchies, given the pid of its init.
 func joins(init int) ([]string, error) {
-	place, err := findPlace(filepath.Join("/proc", strconv.Itoa(init), "cgroup"))
+	place, err := supervise.Cgroups(strconv.Itoa(init))
 	if err != nil {
 		return nil, err
 	}
 	var files []string
-	for controllers, procs := range place {
+	for controllers, dir := range place {
 		if controllers != "" {
-			files = append(files, filepath.Join(payload(filepath.Dir(procs)), "tasks"))
+			files = append(files, filepath.Join(payload(dir), "tasks"))
 		}
 	}
 	slices.SortFunc(files, cmp.Compare)

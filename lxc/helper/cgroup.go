@@ -14,72 +14,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/runner/supervise"
 )
 
-// home is where a process stands in the cgroup hierarchies: the files to write
-// to in order to come back there, by hierarchy.
+// home is where a process stands in the cgroup hierarchies: a directory of each.
 type home map[string]string
 
 // findHome returns the present place of this process.
-func findHome() (home, error) { return findPlace("/proc/self/cgroup") }
-
-// findPlace returns the place that a file of /proc tells of.
-func findPlace(file string) (home, error) {
-	membership, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	return parseHome(string(membership), string(mounts)), nil
-}
-
-// parseHome joins the two files. A hierarchy that is not mounted, or of which
-// the mount shows another part, is left out.
-func parseHome(membership, mounts string) home {
-	h := make(home)
-	for line := range strings.Lines(membership) {
-		// 5:cpu,cpuacct:/path; no controllers for cgroup2
-		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
-		if len(fields) != 3 {
-			continue
-		}
-		for mount := range strings.Lines(mounts) {
-			if procs, ok := cgroupProcs(mount, fields[1], fields[2]); ok {
-				h[fields[1]] = procs
-				break
-			}
-		}
-	}
-	return h
-}
-
-// cgroupProcs returns the file cgroup.procs of a path, if the line of mountinfo
-// is a mount of its hierarchy.
-func cgroupProcs(mount, controllers, path string) (string, bool) {
-	// 36 35 0:30 /root /mount options optional-fields - type source super-options
-	place, kind, ok := strings.Cut(mount, " - ")
-	at, fs := strings.Fields(place), strings.Fields(kind)
-	if !ok || len(at) < 5 || len(fs) < 3 {
-		return "", false
-	}
-	if controllers == "" {
-		ok = fs[0] == "cgroup2"
-	} else {
-		super := "," + fs[2] + ","
-		ok = fs[0] == "cgroup"
-		for c := range strings.SplitSeq(controllers, ",") {
-			ok = ok && strings.Contains(super, ","+c+",")
-		}
-	}
-	below, err := filepath.Rel(at[3], path)
-	if !ok || err != nil || strings.HasPrefix(below, "..") {
-		return "", false
-	}
-	return filepath.Join(at[4], below, "cgroup.procs"), true
-}
+func findHome() (home, error) { return supervise.Cgroups("self") }
 
 // enter brings this process there, in all hierarchies in which it is elsewhere.
 func (h home) enter() error {
@@ -87,9 +30,9 @@ func (h home) enter() error {
 	if err != nil {
 		return err
 	}
-	for hierarchy, procs := range h {
-		if now[hierarchy] != procs {
-			err = errors.Join(err, os.WriteFile(procs, []byte("0"), 0))
+	for hierarchy, dir := range h {
+		if now[hierarchy] != dir {
+			err = errors.Join(err, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0))
 		}
 	}
 	return err
@@ -106,9 +49,9 @@ func (h home) comeBack() error {
 	if err := h.enter(); err != nil {
 		return err
 	}
-	for hierarchy, procs := range away {
-		if procs != h[hierarchy] {
-			_ = unix.Rmdir(filepath.Dir(procs)) // busy while the monitor lives
+	for hierarchy, dir := range away {
+		if dir != h[hierarchy] {
+			_ = unix.Rmdir(dir) // busy while the monitor lives
 		}
 	}
 	return nil
@@ -124,13 +67,13 @@ const litterAge = 10 * time.Second
 // to a thousand. It is tidying and does not fail: what is busy is not litter.
 func sweep(name string, now time.Time) {
 	// liblxc puts containers where the first process of the machine is.
-	place, err := findPlace("/proc/1/cgroup")
+	place, err := supervise.Cgroups("1")
 	if err != nil {
 		return
 	}
 	ours := litterName(name)
-	for _, procs := range place {
-		dir := strings.TrimSuffix(filepath.Dir(procs), "/init.scope")
+	for _, dir := range place {
+		dir = strings.TrimSuffix(dir, "/init.scope")
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			continue

@@ -15,29 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/hostler-io/hostler/runner/supervise"
 )
-
-func TestParseHome(t *testing.T) {
-	const hybrid = "30 29 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n" +
-		"31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n" +
-		"32 30 0:28 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd\n" +
-		"33 30 0:29 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n" +
-		"34 30 0:31 /docker/1 /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n"
-	got := parseHome("9:name=systemd:/a b:c\n5:pids:/docker/1/x\n4:cpu,cpuacct:/\n3:memory:/gone\n0::/system.slice/x\n", hybrid)
-	want := home{
-		"name=systemd": "/sys/fs/cgroup/systemd/a b:c/cgroup.procs",
-		"pids":         "/sys/fs/cgroup/pids/x/cgroup.procs",
-		"cpu,cpuacct":  "/sys/fs/cgroup/cpu,cpuacct/cgroup.procs",
-		"":             "/sys/fs/cgroup/unified/system.slice/x/cgroup.procs",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if outside := parseHome("5:pids:/elsewhere\n", hybrid); len(outside) != 0 {
-		t.Errorf("a path outside of the mount gave %v", outside)
-	}
-}
 
 // makeCgroups makes one cgroup of that name below the place in each hierarchy, and
 // removes what is left of them at the end of the test.
@@ -47,11 +26,11 @@ func makeCgroups(t *testing.T, place home, name string) home {
 		t.Fatal("no hierarchy is mounted")
 	}
 	made := make(home)
-	for hierarchy, procs := range place {
+	for hierarchy, place := range place {
 		if strings.Contains(hierarchy, "cpuset") {
 			continue // a new one there takes nobody until it was configured
 		}
-		dir := filepath.Join(filepath.Dir(procs), name)
+		dir := filepath.Join(place, name)
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -60,15 +39,15 @@ func makeCgroups(t *testing.T, place home, name string) home {
 				t.Error(err)
 			}
 		})
-		made[hierarchy] = filepath.Join(dir, "cgroup.procs")
+		made[hierarchy] = dir
 	}
 	return made
 }
 
 // present counts the cgroups that exist.
 func (h home) present() (n int) {
-	for _, procs := range h {
-		if _, err := os.Stat(procs); err == nil {
+	for _, dir := range h {
+		if _, err := os.Stat(dir); err == nil {
 			n++
 		}
 	}
@@ -92,8 +71,8 @@ func lodger(t *testing.T, places home) (out func()) {
 		}
 	})
 	t.Cleanup(out)
-	for _, procs := range places {
-		if err := os.WriteFile(procs, []byte(strconv.Itoa(cmd.Process.Pid)), 0); err != nil {
+	for _, dir := range places {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -142,7 +121,7 @@ func TestComingHome(t *testing.T) {
 // is young, in use or somebody else's stays.
 func TestSweep(t *testing.T) {
 	name := fmt.Sprintf("hlt-sweep-%d", os.Getpid())
-	first, err := findPlace("/proc/1/cgroup")
+	first, err := supervise.Cgroups("1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 // templateDir is where liblxc's packages install templates.
@@ -106,7 +107,7 @@ func (h *host) claim(spec container.CreateSpec) error {
 	if err != nil {
 		return fmt.Errorf("claiming %s: %w", h.dir(spec.Name), err)
 	}
-	if err := syncDir(h.path); err != nil {
+	if err := rundir.SyncDir(h.path); err != nil {
 		return err
 	}
 	failpoint.After(failpoint.ContainerClaimed)
@@ -343,7 +344,7 @@ func (h *host) erase(name string) error {
 	if err := os.Rename(h.dir(name), staging); err != nil {
 		return err
 	}
-	if err := syncDir(h.path); err != nil {
+	if err := rundir.SyncDir(h.path); err != nil {
 		return err
 	}
 	failpoint.After(failpoint.ContainerUnnamed)

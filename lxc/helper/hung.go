@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/runner/rundir"
+	"github.com/hostler-io/hostler/runner/supervise"
 )
 
 // leastPatience is how long a monitor has at the least to tell the state of its
@@ -104,13 +105,13 @@ func (h *host) killMonitor(name string) error {
 // groupsOf are the control groups that liblxc has made for a container of which a
 // process is the monitor, or one of its hooks.
 func groupsOf(pid int, name string) (dirs []string) {
-	place, err := findPlace(fmt.Sprintf("/proc/%d/cgroup", pid))
+	place, err := supervise.Cgroups(strconv.Itoa(pid))
 	if err != nil {
 		return nil
 	}
 	ours := litterName(name)
-	for _, procs := range place {
-		for dir := filepath.Dir(procs); len(dir) > 1; dir = filepath.Dir(dir) {
+	for _, dir := range place {
+		for ; len(dir) > 1; dir = filepath.Dir(dir) {
 			if at, base := filepath.Split(dir); ours.MatchString(base) {
 				_, of, _ := strings.Cut(strings.TrimPrefix(base, "lxc."), ".")
 				dirs = append(dirs, at+"lxc.monitor."+of, at+"lxc.payload."+of)

@@ -52,49 +52,42 @@ func lock(dir, key string, patience time.Duration) (*locked, error) {
 // for may have been removed by its last holder.
 func waitLock(path string) (*locked, error) {
 	for {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		if err := flock(f); err != nil {
-			f.Close()
-			return nil, err
-		}
-		mine, err := f.Stat()
-		if err != nil {
-			f.Close()
-			return nil, err
-		}
-		if now, err := os.Stat(path); err == nil && os.SameFile(mine, now) {
-			return &locked{f}, nil
-		}
-		f.Close()
-	}
-}
-
-func flock(f *os.File) error {
-	for {
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != unix.EINTR {
-			return err
+		l, err := lockFile(path, unix.LOCK_EX)
+		if l != nil || err != nil {
+			return l, err
 		}
 	}
 }
 
-// tryLock takes a lock that nobody holds; nil if somebody does.
+// tryLock takes a lock that is free; nil if it is not.
 func tryLock(path string) *locked {
+	l, _ := lockFile(path, unix.LOCK_EX|unix.LOCK_NB)
+	return l
+}
+
+// lockFile locks a file; nil if it has lost its name meanwhile.
+func lockFile(path string, how int) (*locked, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-		mine, err := f.Stat()
-		now, serr := os.Stat(path)
-		if err == nil && serr == nil && os.SameFile(mine, now) {
-			return &locked{f}
+	for {
+		if err = unix.Flock(int(f.Fd()), how); err != unix.EINTR {
+			break
 		}
 	}
+	var mine, now os.FileInfo
+	if err == nil {
+		mine, err = f.Stat()
+	}
+	if err == nil {
+		if now, err = os.Stat(path); err == nil && os.SameFile(mine, now) {
+			return &locked{f}, nil
+		}
+		err = nil
+	}
 	f.Close()
-	return nil
+	return nil, err
 }
 
 // release gives the lock back.

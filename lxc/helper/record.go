@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -42,33 +41,29 @@ const (
 // readRecord returns the record in a container's directory. A foreign
 // container has none: fs.ErrNotExist.
 func readRecord(dir string) (record, error) {
-	f, err := os.Open(filepath.Join(dir, recordFile))
-	if err != nil {
-		return record{}, err
-	}
-	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, maxRecord+1))
+	path := filepath.Join(dir, recordFile)
+	raw, err := rundir.ReadCapped(path, maxRecord)
 	if err != nil {
 		return record{}, err
 	}
 	var r record
 	if raw, err = rundir.CheckSum(raw); err != nil {
-		return record{}, fmt.Errorf("reading %s: %w", f.Name(), err)
+		return record{}, fmt.Errorf("reading %s: %w", path, err)
 	}
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return record{}, fmt.Errorf("reading %s: %w", f.Name(), err)
+		return record{}, fmt.Errorf("reading %s: %w", path, err)
 	}
 	if r.Version != recordVersion {
-		return record{}, fmt.Errorf("reading %s: version %d, want %d", f.Name(), r.Version, recordVersion)
+		return record{}, fmt.Errorf("reading %s: version %d, want %d", path, r.Version, recordVersion)
 	}
 	if err := container.CheckCTID(string(r.CTID)); err != nil {
-		return record{}, fmt.Errorf("reading %s: %w", f.Name(), err)
+		return record{}, fmt.Errorf("reading %s: %w", path, err)
 	}
 	switch r.State {
 	case recordCreating, recordReady, recordDestroying:
 		return r, nil
 	}
-	return record{}, fmt.Errorf("reading %s: unknown state %.40q", f.Name(), r.State)
+	return record{}, fmt.Errorf("reading %s: unknown state %.40q", path, r.State)
 }
 
 // writeRecord replaces the record in dir; it is durable when writeRecord returns.
@@ -90,15 +85,7 @@ func writeRecord(dir string, r record) error {
 	if err := os.Rename(path+".new", path); err != nil {
 		return err
 	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return rundir.SyncDir(dir)
 }
 
 // ours finds the directory whose record bears the CTID; empty if there is none.

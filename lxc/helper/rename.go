@@ -61,7 +61,7 @@ func (h *host) rename(name, to string, id container.CTID) error {
 	if err != nil {
 		return fmt.Errorf("renaming %s: %w", h.dir(name), err)
 	}
-	if err := syncDir(h.path); err != nil {
+	if err := rundir.SyncDir(h.path); err != nil {
 		return err
 	}
 	failpoint.After(failpoint.ContainerRenamed)

@@ -17,22 +17,44 @@ func FindCgroup2(pid int) (string, error) { return findCgroup(pid, "") }
 
 // findCgroup does it for the version 1 hierarchy of a controller too.
 func findCgroup(pid int, controller string) (string, error) {
+	all, err := cgroups(strconv.Itoa(pid), func(controllers string) bool { return slices.Contains(strings.Split(controllers, ","), controller) })
+	for _, dir := range all {
+		return dir, err
+	}
+	return "", err
+}
+
+// Cgroups returns the directories in which a process ("self" is this one) is in all
+// hierarchies of which we see them, by their controllers; "" is the cgroup2 tree.
+func Cgroups(pid string) (map[string]string, error) {
+	return cgroups(pid, func(string) bool { return true })
+}
+
+func cgroups(pid string, wanted func(controllers string) bool) (map[string]string, error) {
 	mounts, err := rundir.ReadCapped("/proc/self/mountinfo", 16<<20)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	b, err := rundir.ReadCapped("/proc/"+strconv.Itoa(pid)+"/cgroup", 64<<10)
+	b, err := rundir.ReadCapped("/proc/"+pid+"/cgroup", 64<<10)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	for line := range bytes.Lines(b) {
+	return parseCgroups(b, mounts, wanted), nil
+}
+
+func parseCgroups(membership, mounts []byte, wanted func(controllers string) bool) map[string]string {
+	all := map[string]string{}
+	for line := range bytes.Lines(membership) {
 		// hierarchy:controller,controller:path, and 0::path in the cgroup2 tree.
 		f := strings.SplitN(strings.TrimSuffix(string(line), "\n"), ":", 3)
-		if len(f) == 3 && slices.Contains(strings.Split(f[1], ","), controller) && (controller != "" || f[0] == "0") {
-			return cgroupPath(mounts, controller, f[2]), nil
+		if len(f) != 3 || !wanted(f[1]) {
+			continue
+		}
+		if dir := cgroupPath(mounts, f[1], f[2]); dir != "" {
+			all[f[1]] = dir
 		}
 	}
-	return "", nil
+	return all
 }
 
 // below returns p relative to root, and whether it lies there.
@@ -48,11 +70,11 @@ func below(p, root string) (string, bool) {
 }
 
 // cgroupPath finds where a directory of the cgroup2 tree, or of the version 1
-// hierarchy of a controller, is to be seen; "" if no mount shows it. Inside of a
+// hierarchy of controllers, is to be seen; "" if no mount shows it. Inside of a
 // container, or of a node of hostler dev, the list may still have mounts of the
 // machine, which show what is outside: they show the directory no more, or are
 // covered by a later mount in the same place.
-func cgroupPath(mountinfo []byte, controller, dir string) (found string) {
+func cgroupPath(mountinfo []byte, controllers, dir string) (found string) {
 	var place string
 	for line := range bytes.Lines(mountinfo) {
 		// 36 35 98:0 /root /mount options optional-fields - type source options
@@ -61,8 +83,7 @@ func cgroupPath(mountinfo []byte, controller, dir string) (found string) {
 		if len(f) < 5 || len(fs) < 3 {
 			continue
 		}
-		if controller == "" && fs[0] != "cgroup2" ||
-			controller != "" && (fs[0] != "cgroup" || !slices.Contains(strings.Split(fs[2], ","), controller)) {
+		if controllers == "" && fs[0] != "cgroup2" || controllers != "" && (fs[0] != "cgroup" || !hasAll(fs[2], controllers)) {
 			continue
 		}
 		if rest, ok := below(dir, unescape(f[3])); ok && (found == "" || f[4] == place) {
@@ -70,6 +91,16 @@ func cgroupPath(mountinfo []byte, controller, dir string) (found string) {
 		}
 	}
 	return found
+}
+
+// hasAll reports whether a list has all words of another.
+func hasAll(list, words string) bool {
+	for w := range strings.SplitSeq(words, ",") {
+		if !slices.Contains(strings.Split(list, ","), w) {
+			return false
+		}
+	}
+	return true
 }
 
 // unescape decodes the octal escapes of mountinfo (space, tab, newline, backslash).

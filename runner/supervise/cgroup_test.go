@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"maps"
 	"os"
 	"testing"
 )
@@ -50,5 +51,27 @@ func TestFindCgroup2(t *testing.T) {
 	}
 	if _, err := os.Stat(dir + "/cgroup.procs"); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestParseCgroups(t *testing.T) {
+	const hybrid = "30 29 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n" +
+		"31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n" +
+		"32 30 0:28 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd\n" +
+		"33 30 0:29 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n" +
+		"34 30 0:31 /docker/1 /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n"
+	all := func(string) bool { return true }
+	got := parseCgroups([]byte("9:name=systemd:/a b:c\n5:pids:/docker/1/x\n4:cpu,cpuacct:/\n3:memory:/gone\n0::/system.slice/x\n"), []byte(hybrid), all)
+	want := map[string]string{
+		"name=systemd": "/sys/fs/cgroup/systemd/a b:c",
+		"pids":         "/sys/fs/cgroup/pids/x",
+		"cpu,cpuacct":  "/sys/fs/cgroup/cpu,cpuacct",
+		"":             "/sys/fs/cgroup/unified/system.slice/x",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if outside := parseCgroups([]byte("5:pids:/elsewhere\n"), []byte(hybrid), all); len(outside) != 0 {
+		t.Errorf("a path outside of the mount gave %v", outside)
 	}
 }
