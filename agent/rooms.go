@@ -75,7 +75,7 @@ func (a *Agent) handlers() map[protocol.Kind]actions.Handler {
 			all[k] = commands
 		}
 	}
-	all[protocol.KindPing], all[protocol.KindPolicySet] = actions.Ping{}, a.rights
+	all[protocol.KindPing], all[protocol.KindPolicySet] = actions.Ping(), a.rights
 	return all
 }
 

@@ -142,20 +142,15 @@ func (r *Runtime) monitor(ctx context.Context, connected func(), handle func(con
 // markUntil sends the mark until it was seen. The monitor does not say when it
 // has connected to liblxc's daemon; a message that came back through it does.
 func (r *Runtime) markUntil(ctx context.Context, mark string, seen <-chan struct{}) error {
-	end := time.NewTimer(handshake)
-	defer end.Stop()
+	end := time.After(handshake)
 	for interval := firstMark; ; interval = min(2*interval, lastMark) {
-		again := time.NewTimer(interval)
 		select {
-		case <-again.C:
+		case <-time.After(interval):
 		case <-seen:
-			again.Stop()
 			return nil
 		case <-ctx.Done():
-			again.Stop()
 			return nil
-		case <-end.C:
-			again.Stop()
+		case <-end:
 			return errNoMark
 		}
 		// It fails while the daemon is not up; then the next one will do.

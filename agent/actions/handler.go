@@ -50,23 +50,16 @@ type Canceller interface {
 // Instant is a Handler whose actions end, with success, as they begin.
 type Instant interface{ EndsAtOnce() bool }
 
-// Ping is the Handler of the action that does nothing.
-type Ping struct{}
+// Ping returns the handler of the action that does nothing.
+func Ping() Handler { return ping{} }
 
-// Admit takes every ping.
-func (Ping) Admit(*protocol.Spec) error { return nil }
+type ping struct{}
 
-// Prepare has nothing to say.
-func (Ping) Prepare(*protocol.Spec) (queue.Change, *queue.Step) { return queue.Change{}, nil }
-
-// Begin ends it.
-func (Ping) Begin(j *Job) { j.Finish(queue.Step{Event: protocol.EventSucceed}) }
-
-// Recover ends it.
-func (p Ping) Recover(j *Job) { p.Begin(j) }
-
-// EndsAtOnce is true.
-func (Ping) EndsAtOnce() bool { return true }
+func (ping) Admit(*protocol.Spec) error                         { return nil }
+func (ping) Prepare(*protocol.Spec) (queue.Change, *queue.Step) { return queue.Change{}, nil }
+func (ping) Begin(j *Job)                                       { j.Finish(queue.Step{Event: protocol.EventSucceed}) }
+func (p ping) Recover(j *Job)                                   { p.Begin(j) }
+func (ping) EndsAtOnce() bool                                   { return true }
 
 // Outcome is what an attempt came to: the end of its action, or another attempt,
 // unless its end was asked for.

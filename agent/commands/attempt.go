@@ -104,11 +104,9 @@ func (c *worker) find(ctx context.Context) (Found, bool) {
 		if ctx.Err() == nil {
 			c.Log.Error("what became of a command cannot be told yet", "action", c.ID.String(), "attempt", c.Number, "error", err)
 		}
-		timer := time.NewTimer(findAgain)
 		select {
-		case <-timer.C:
+		case <-time.After(findAgain):
 		case <-ctx.Done():
-			timer.Stop()
 			return Found{}, false
 		}
 	}

@@ -18,22 +18,22 @@ import (
 // create makes a container and, if asked for, starts it. Its commit point is the
 // container that is made: before it an interruption removes what is there, after it
 // the container stays, whether or not it starts.
-type create struct{ verb }
+type create struct{ *Containers }
 
 // Admit implements [actions.Handler].
 func (h create) Admit(*protocol.Spec) error {
-	_, err := h.c.creator()
+	_, err := h.creator()
 	return err
 }
 
 // Prepare implements [actions.Handler]. A container that is remembered by that id and
 // name was made by an earlier attempt.
 func (h create) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
-	if m := h.c.managed[s.Target]; m != nil && m.rec.Name == s.Name {
+	if m := h.managed[s.Target]; m != nil && m.rec.Name == s.Name {
 		return queue.Change{}, nil
 	}
-	r, err := h.c.creator()
-	if err != nil || h.c.managed[s.Target] != nil || h.c.used(s.Name) {
+	r, err := h.creator()
+	if err != nil || h.managed[s.Target] != nil || h.used(s.Name) {
 		return queue.Change{}, &queue.Step{Event: protocol.EventFail, Detail: fmt.Sprintf("a container %q exists on this host, or its id does", s.Name)}
 	}
 	args := protocol.ArgsOf[protocol.CreateArgs](s)
@@ -135,7 +135,7 @@ func (h create) network(ctx context.Context, o *operation) (container.Network, e
 	if err != nil {
 		return container.Network{}, fmt.Errorf("preparing the network: %w", err)
 	}
-	address, err := loop.Ask(ctx, o.cfg.Loop, func() (netip.Prefix, error) { return h.c.assign(&o.rec, prefix) })
+	address, err := loop.Ask(ctx, o.cfg.Loop, func() (netip.Prefix, error) { return h.assign(&o.rec, prefix) })
 	if err != nil {
 		return container.Network{}, err
 	}

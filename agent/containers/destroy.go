@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
@@ -13,16 +12,6 @@ import (
 
 // destroy removes a container, running or not. A container that is not there any more
 // is destroyed.
-type destroy struct{ verb }
-
-// Prepare implements [actions.Handler].
-func (h destroy) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
-	return h.intend(s, queue.Stopped)
-}
-
-// Begin implements [actions.Handler].
-func (h destroy) Begin(j *actions.Job) { h.one(j, (*operation).destroy) }
-
 func (o *operation) destroy(ctx context.Context) (queue.Change, error) {
 	name := string(o.rec.Name)
 	if _, err := o.runtime.Stop(ctx, name, o.grace()); err != nil && !errors.Is(err, container.ErrNotFound) {

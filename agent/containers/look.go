@@ -51,8 +51,6 @@ type listing struct {
 
 // look lists the containers of a runtime whenever it is asked to.
 func (c *Containers) look(ctx context.Context, r container.Runtime, poke <-chan struct{}) {
-	pause := time.NewTimer(0)
-	defer pause.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -66,11 +64,10 @@ func (c *Containers) look(ctx context.Context, r container.Runtime, poke <-chan 
 		if !c.cfg.Loop.Tell(func() { c.listed(l) }) {
 			return
 		}
-		pause.Reset(lookPause)
 		select {
 		case <-ctx.Done():
 			return
-		case <-pause.C:
+		case <-time.After(lookPause):
 		}
 	}
 }

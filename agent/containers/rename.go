@@ -4,29 +4,23 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// rename gives a stopped container another name. Its id, address and hardware
-// address stay.
-type rename struct{ verb }
-
-// Prepare implements [actions.Handler]. A container that has the name already was
-// renamed by an attempt that was interrupted after that.
-func (h rename) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
-	rec, end := h.record(s)
-	if end == nil && rec.Name != s.Renames() && h.c.used(s.Renames()) {
+// toRename refuses a name that another container has. A container that has the name
+// already was renamed by an attempt that was interrupted after that.
+func (c *Containers) toRename(s *protocol.Spec) (queue.Change, *queue.Step) {
+	rec, end := c.record(s)
+	if end == nil && rec.Name != s.Renames() && c.used(s.Renames()) {
 		end = &queue.Step{Event: protocol.EventFail, Detail: fmt.Sprintf("a container %q exists on this host; choose another name, or remove it first", s.Renames())}
 	}
 	return queue.Change{}, end
 }
 
-// Begin implements [actions.Handler].
-func (h rename) Begin(j *actions.Job) { h.one(j, (*operation).rename) }
-
+// rename gives a stopped container another name. Its id, address and hardware
+// address stay.
 func (o *operation) rename(ctx context.Context) (queue.Change, error) {
 	r, ok := o.runtime.(container.Renamer)
 	if !ok {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -40,23 +39,7 @@ func (o *operation) start(ctx context.Context) (err error) {
 	return err
 }
 
-// start starts a container, which is to run from now on.
-type start struct{ verb }
-
-// Prepare implements [actions.Handler].
-func (h start) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
-	return h.forgive(h.intend(s, queue.Running))
-}
-
-// Begin implements [actions.Handler]. A user's own start forgets the failures before.
-func (h start) Begin(j *actions.Job) {
-	h.forget(j)
-	h.one(j, func(o *operation, ctx context.Context) (queue.Change, error) { return queue.Change{}, o.start(ctx) })
-}
-
-// forget forgets earlier tries to start the container of an action.
-func (v verb) forget(j *actions.Job) {
-	if m := v.c.managed[j.Spec().Target]; m != nil {
-		m.tries = attempts{}
-	}
+// startNow starts a container, which is to run from now on.
+func (o *operation) startNow(ctx context.Context) (queue.Change, error) {
+	return queue.Change{}, o.start(ctx)
 }

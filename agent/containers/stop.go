@@ -8,23 +8,12 @@ import (
 	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
-	"github.com/hostler-io/hostler/protocol"
 )
 
 // stop stops a container, which is to stay stopped.
-type stop struct{ verb }
-
-// Prepare implements [actions.Handler].
-func (h stop) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
-	return h.intend(s, queue.Stopped)
-}
-
-// Begin implements [actions.Handler].
-func (h stop) Begin(j *actions.Job) {
-	h.one(j, func(o *operation, ctx context.Context) (c queue.Change, err error) {
-		o.seen, err = o.runtime.Stop(ctx, string(o.rec.Name), o.grace())
-		return c, err
-	})
+func (o *operation) stop(ctx context.Context) (c queue.Change, err error) {
+	o.seen, err = o.runtime.Stop(ctx, string(o.rec.Name), o.grace())
+	return c, err
 }
 
 // preemptPatience is how long a stop that may not wait waits for the operations that
@@ -36,15 +25,10 @@ const preemptPatience = 5 * time.Second
 // go of it, and tries all the same if that takes too long.
 type stopNow struct{ verb }
 
-// Prepare implements [actions.Handler].
-func (h stopNow) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
-	return h.intend(s, queue.Stopped)
-}
-
-// Begin implements [actions.Handler]. It ends the correction of its container, too.
+// Begin implements [actions.Handler]: it ends the correction of its container, too.
 func (h stopNow) Begin(j *actions.Job) {
 	var victims []<-chan struct{}
-	if m := h.c.managed[j.Spec().Target]; m != nil && m.halt != nil {
+	if m := h.managed[j.Spec().Target]; m != nil && m.halt != nil {
 		m.halt(actions.ErrPreempted)
 		victims = append(victims, m.idle)
 	}

@@ -19,61 +19,77 @@ const defaultGrace = 10 * time.Second
 // Handlers are the handlers of all kinds of actions on containers. A new kind is a
 // file with its handler, and a line here.
 func (c *Containers) Handlers() map[protocol.Kind]actions.Handler {
-	v := verb{c}
+	stop := verb{Containers: c, prepare: c.toStop, do: (*operation).stop}
 	return map[protocol.Kind]actions.Handler{
-		protocol.KindCreate:  create{v},
-		protocol.KindStart:   start{v},
-		protocol.KindStop:    stop{v},
-		protocol.KindStopNow: stopNow{v},
-		protocol.KindRename:  rename{v},
-		protocol.KindDestroy: destroy{v},
-		protocol.KindRestart: restart{v},
-		protocol.KindReset:   reset{v},
+		protocol.KindCreate:  create{c},
+		protocol.KindStart:   verb{Containers: c, prepare: c.toRun, do: (*operation).startNow, forgets: true},
+		protocol.KindStop:    stop,
+		protocol.KindStopNow: stopNow{stop},
+		protocol.KindRename:  verb{Containers: c, prepare: c.toRename, do: (*operation).rename},
+		protocol.KindDestroy: verb{Containers: c, prepare: c.toStop, do: (*operation).destroy},
+		protocol.KindRestart: verb{Containers: c, prepare: c.toRun, do: (*operation).restart, forgets: true},
+		protocol.KindReset:   verb{Containers: c, prepare: c.toReset, do: (*operation).reset, forgets: true},
 	}
 }
 
-// verb is what all handlers share: the container has to be there, and nothing else.
-type verb struct{ c *Containers }
+// verb is what is done to a container in one step, as [actions.Handler].
+type verb struct {
+	*Containers
+	prepare func(*protocol.Spec) (queue.Change, *queue.Step)
+	do      func(*operation, context.Context) (queue.Change, error)
+	// forgets tells that a user's own start forgets the failures before.
+	forgets bool
+}
 
-// Admit takes every request.
 func (verb) Admit(*protocol.Spec) error { return nil }
 
-// Prepare changes nothing.
-func (v verb) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
-	_, end := v.record(s)
-	return queue.Change{}, end
+func (v verb) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) { return v.prepare(s) }
+
+func (v verb) Begin(j *actions.Job) {
+	if m := v.managed[j.Spec().Target]; m != nil && v.forgets {
+		m.tries = attempts{}
+	}
+	v.one(j, v.do)
 }
 
 // record returns what is remembered of the container of an action, or how the action
 // ends without it.
-func (v verb) record(s *protocol.Spec) (queue.Container, *queue.Step) {
-	m := v.c.managed[s.Target]
+func (c *Containers) record(s *protocol.Spec) (queue.Container, *queue.Step) {
+	m := c.managed[s.Target]
 	if m == nil {
 		return queue.Container{}, &queue.Step{Event: protocol.EventTargetGone}
 	}
 	return m.rec, nil
 }
 
+// toRun prepares an action whose user wants the container to be running from now on.
+func (c *Containers) toRun(s *protocol.Spec) (queue.Change, *queue.Step) {
+	return c.forgive(c.intend(s, queue.Running))
+}
+
+// toStop does so for one that is to be stopped.
+func (c *Containers) toStop(s *protocol.Spec) (queue.Change, *queue.Step) {
+	return c.intend(s, queue.Stopped)
+}
+
 // keep is the change that only keeps a record.
 func keep(rec queue.Container) queue.Change { return queue.Change{Put: []queue.Container{rec}} }
 
-// intend prepares an action whose user wants the container to be running or stopped
-// from now on.
-func (v verb) intend(s *protocol.Spec, intended string) (queue.Change, *queue.Step) {
-	rec, end := v.record(s)
+func (c *Containers) intend(s *protocol.Spec, intended string) (queue.Change, *queue.Step) {
+	rec, end := c.record(s)
 	rec.Intended = intended
 	return keep(rec), end
 }
 
 // forgive clears what failed starts have left in the record of a change.
-func (v verb) forgive(c queue.Change, end *queue.Step) (queue.Change, *queue.Step) {
+func (c *Containers) forgive(change queue.Change, end *queue.Step) (queue.Change, *queue.Step) {
 	if end != nil {
-		return c, end
+		return change, end
 	}
-	rec := &c.Put[0]
-	c.Alerts = mended(rec, v.c.cfg.Loop.WallMS())
+	rec := &change.Put[0]
+	change.Alerts = mended(rec, c.cfg.Loop.WallMS())
 	rec.Broken, rec.Failures = "", 0
-	return c, nil
+	return change, nil
 }
 
 // operation is what a worker does to one container.
@@ -88,26 +104,26 @@ type operation struct {
 
 // operation returns that of an action; nil if its container is gone, and the action
 // has ended with that.
-func (v verb) operation(j *actions.Job) *operation {
+func (c *Containers) operation(j *actions.Job) *operation {
 	s := *j.Spec()
-	rec, end := v.record(&s)
+	rec, end := c.record(&s)
 	if end != nil {
 		j.Finish(*end)
 		return nil
 	}
-	return &operation{cfg: &v.c.cfg, spec: &s, rec: rec, runtime: v.c.runtime(rec.Runtime)}
+	return &operation{cfg: &c.cfg, spec: &s, rec: rec, runtime: c.runtime(rec.Runtime)}
 }
 
 // one makes an operation of one step.
-func (v verb) one(j *actions.Job, do func(*operation, context.Context) (queue.Change, error)) {
-	if o := v.operation(j); o != nil {
-		v.run(j, o, actions.One(func(ctx context.Context) (queue.Change, error) { return do(o, ctx) }))
+func (c *Containers) one(j *actions.Job, do func(*operation, context.Context) (queue.Change, error)) {
+	if o := c.operation(j); o != nil {
+		c.run(j, o, actions.One(func(ctx context.Context) (queue.Change, error) { return do(o, ctx) }))
 	}
 }
 
 // run makes an operation in the steps of a saga, and looks at the container then. A
 // step that the runtime calls interrupted may be made again.
-func (v verb) run(j *actions.Job, o *operation, s actions.Saga) {
+func (c *Containers) run(j *actions.Job, o *operation, s actions.Saga) {
 	if o.runtime == nil {
 		s = actions.One(func(context.Context) (queue.Change, error) {
 			return queue.Change{}, fmt.Errorf("this host has no %s any more", o.rec.Runtime)
@@ -128,11 +144,11 @@ func (v verb) run(j *actions.Job, o *operation, s actions.Saga) {
 	s.Ended = func(ctx context.Context) func(*queue.Step) {
 		o.look(ctx)
 		return func(end *queue.Step) {
-			v.c.observed(o.rec.CTID, o.seen)
-			end.Container = v.c.became(o.rec.CTID, end.Change)
+			c.observed(o.rec.CTID, o.seen)
+			end.Container = c.became(o.rec.CTID, end.Change)
 		}
 	}
-	s.Slow = func() string { return v.c.slow(o) }
+	s.Slow = func() string { return c.slow(o) }
 	j.Run(s)
 }
 

@@ -60,20 +60,11 @@ func (c *Client) Run(ctx context.Context, r Record) (Record, error) {
 			c.cfg.Waiting(r)
 			told = true
 		}
-		if err := sleep(ctx, pause(n)); err != nil {
-			return r, err
+		select {
+		case <-time.After(pause(n)):
+		case <-ctx.Done():
+			return r, context.Cause(ctx)
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

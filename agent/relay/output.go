@@ -237,16 +237,12 @@ func (s *sender) wait(ctx context.Context, changed <-chan struct{}, sent, ended 
 	case sent && s.rest == 0:
 		return s.glance(ctx)
 	case sent:
-		timer := time.NewTimer(s.rest)
-		defer timer.Stop()
-		after, changed = timer.C, nil
+		after, changed = time.After(s.rest), nil
 	case ended && s.silent():
 		return false
 	case ended:
 		s.close() // ended commands are many, and most are never asked about again
-		timer := time.NewTimer(linger + s.delay)
-		defer timer.Stop()
-		after, changed = timer.C, nil
+		after, changed = time.After(linger+s.delay), nil
 	}
 	select {
 	case <-ctx.Done():
@@ -301,12 +297,10 @@ func (s *sender) pace(ctx context.Context) bool {
 	if rest <= 0 {
 		return true
 	}
-	timer := time.NewTimer(rest)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(rest):
 		return true
 	}
 }

@@ -204,15 +204,12 @@ func (s *typing) serve(ctx context.Context, r commands.Run) {
 		default:
 			s.cfg.Log.Warn("a session cannot be attached to", "action", s.id.String(), "error", err)
 		}
-		timer := time.NewTimer(attachAgain)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		case <-r.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(attachAgain):
 		}
 	}
 }
@@ -284,12 +281,10 @@ func (s *typing) tell(ctx context.Context, r commands.Run) {
 			return
 		case <-s.acked:
 		}
-		timer := time.NewTimer(ackSoon)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(ackSoon):
 		}
 		s.mu.Lock()
 		acks := maps.Clone(s.acks)

@@ -32,21 +32,18 @@ func (h *host) unhang(c *golxc.Container, patience time.Duration) error {
 		c.State()
 		close(told)
 	}()
-	timer := time.NewTimer(max(patience, leastPatience))
-	defer timer.Stop()
 	select {
 	case <-told:
 		return nil
-	case <-timer.C:
+	case <-time.After(max(patience, leastPatience)):
 	}
 	if err := h.killMonitor(c.Name()); err != nil {
 		return err
 	}
-	timer.Reset(h.left())
 	select {
 	case <-told:
 		return nil
-	case <-timer.C:
+	case <-time.After(h.left()):
 		return fmt.Errorf("%w: its monitor does not answer and cannot be found", container.ErrTimeout)
 	}
 }

@@ -35,15 +35,13 @@ func lock(dir, key string, patience time.Duration) (*locked, error) {
 		l, err := waitLock(path)
 		done <- result{l, err}
 	}()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
 	select {
 	case r := <-done:
 		if r.err != nil {
 			return nil, fmt.Errorf("locking %s: %w", path, r.err)
 		}
 		return r.lock, nil
-	case <-timer.C:
+	case <-time.After(patience):
 		return nil, fmt.Errorf("%w: another operation holds %s", container.ErrBusy, path)
 	}
 }

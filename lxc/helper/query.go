@@ -96,15 +96,14 @@ func (h *host) ask(names []string, limit time.Duration) func(yield func(containe
 				}
 			}()
 		}
-		timer := time.NewTimer(limit)
-		defer timer.Stop()
+		over := time.After(limit)
 		for range names {
 			select {
 			case info := <-answers:
 				if info.Name != "" && !yield(info) {
 					return
 				}
-			case <-timer.C:
+			case <-over:
 				return
 			}
 		}
