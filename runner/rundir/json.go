@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -12,77 +11,86 @@ import (
 // of strings, integers, booleans, string lists, string tables and nested
 // objects of the same. encoding/json would treble the supervisor's size.
 
-// An encoder appends one object, beginning with its version.
-type encoder struct {
-	b []byte
+// fields are the members of an object, by which it is encoded and decoded.
+type fields []field
+
+// A field is a member: value is where its value is, or the fields of an object.
+type field struct {
+	name  string
+	value any
 }
 
-func newEncoder(b []byte) *encoder {
-	e := &encoder{append(b, '{')}
-	e.b = append(e.b, `"version":`...)
-	e.b = strconv.AppendInt(e.b, Version, 10)
-	return e
-}
+// added is the value of a member that was added since the first programs. It may be
+// missing, and is written only when it says something, so that both sides of an
+// upgrade understand each other as long as nobody uses it.
+type added struct{ value any }
 
-func (e *encoder) key(k string) {
-	e.b = append(e.b, ',')
-	e.b = appendString(e.b, k)
-	e.b = append(e.b, ':')
-}
+// versionOf is the value of the member that tells the version of an object.
+type versionOf struct{}
 
-func (e *encoder) str(k, v string) { e.key(k); e.b = appendString(e.b, v) }
+func versioned(f fields) fields { return append(fields{{"version", versionOf{}}}, f...) }
 
-func (e *encoder) int(k string, v int64) { e.key(k); e.b = strconv.AppendInt(e.b, v, 10) }
+// encode appends an object of this version.
+func encode(b []byte, f fields) []byte { return appendValue(b, versioned(f)) }
 
-func (e *encoder) bool(k string, v bool) { e.key(k); e.b = strconv.AppendBool(e.b, v) }
+// seal is encode for what lies on a disk: with a sum.
+func seal(b []byte, f fields) []byte { return append(append(b, AppendSum(encode(nil, f))...), '\n') }
 
-func (e *encoder) strs(k string, v []string) {
-	e.key(k)
-	e.b = append(e.b, '[')
-	for i, s := range v {
-		if i > 0 {
-			e.b = append(e.b, ',')
-		}
-		e.b = appendString(e.b, s)
+func appendValue(b []byte, value any) []byte {
+	switch v := value.(type) {
+	case versionOf:
+		return strconv.AppendInt(b, Version, 10)
+	case added:
+		return appendValue(b, v.value)
+	case *string:
+		return appendString(b, *v)
+	case *bool:
+		return strconv.AppendBool(b, *v)
+	case *int:
+		return strconv.AppendInt(b, int64(*v), 10)
+	case *int64:
+		return strconv.AppendInt(b, *v, 10)
+	case *uint32:
+		return strconv.AppendUint(b, uint64(*v), 10)
+	case *[]string:
+		return appendAll(b, '[', ']', *v, appendString)
+	case *map[string]string:
+		return appendAll(b, '{', '}', slices.Sorted(maps.Keys(*v)), func(b []byte, name string) []byte {
+			return appendString(append(appendString(b, name), ':'), (*v)[name])
+		})
+	case fields:
+		said := slices.DeleteFunc(slices.Clone(v), func(m field) bool { return !m.says() })
+		return appendAll(b, '{', '}', said, func(b []byte, m field) []byte { return appendValue(append(appendString(b, m.name), ':'), m.value) })
 	}
-	e.b = append(e.b, ']')
+	return b
 }
 
-func (e *encoder) table(k string, v map[string]string) {
-	e.key(k)
-	e.b = append(e.b, '{')
-	for i, name := range slices.Sorted(maps.Keys(v)) {
-		if i > 0 {
-			e.b = append(e.b, ',')
-		}
-		e.b = appendString(e.b, name)
-		e.b = append(e.b, ':')
-		e.b = appendString(e.b, v[name])
+// says reports whether a member is to be written.
+func (m field) says() bool {
+	a, ok := m.value.(added)
+	if !ok {
+		return true
 	}
-	e.b = append(e.b, '}')
-}
-
-// ints appends an object of integers, in the order given.
-func (e *encoder) ints(k string, names []string, values ...int64) {
-	e.key(k)
-	e.b = append(e.b, '{')
-	for i, name := range names {
-		if i > 0 {
-			e.b = append(e.b, ',')
-		}
-		e.b = appendString(e.b, name)
-		e.b = append(e.b, ':')
-		e.b = strconv.AppendInt(e.b, values[i], 10)
+	switch v := a.value.(type) {
+	case *string:
+		return *v != ""
+	case *bool:
+		return *v
+	case *int64:
+		return *v != 0
 	}
-	e.b = append(e.b, '}')
+	return true
 }
 
-func (e *encoder) end() []byte { return append(e.b, '}', '\n') }
-
-// seal is end for what lies on a disk: with a sum.
-func (e *encoder) seal(from int) []byte {
-	sealed := AppendSum(append(e.b[from:], '}'))
-	return append(append(e.b[:from], sealed...), '\n')
+func appendAll[T any](b []byte, open, end byte, all []T, each func([]byte, T) []byte) []byte {
+	b = append(b, open)
+	for i, v := range all {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = each(b, v)
+	}
+	return append(b, end)
 }
 
 func appendString(b []byte, s string) []byte {
@@ -101,74 +109,32 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// fields are the decoders of an object, by name. All are required but those that
-// were added since the first programs: they stand here behind optional, and are
-// written only when they say something, so that both sides of an upgrade
-// understand each other as long as nobody uses them.
-type fields map[string]func(*decoder) error
-
-const optional = "?"
-
-func strField(p *string) func(*decoder) error {
-	return func(d *decoder) (err error) { *p, err = d.str(); return err }
-}
-
-func strsField(p *[]string) func(*decoder) error {
-	return func(d *decoder) (err error) { *p, err = d.strs(); return err }
-}
-
-func tableField(p *map[string]string) func(*decoder) error {
-	return func(d *decoder) (err error) { *p, err = d.table(); return err }
-}
-
-func boolField(p *bool) func(*decoder) error {
-	return func(d *decoder) (err error) { *p, err = d.bool(); return err }
-}
-
-func intField[T int | int64 | uint32](p *T) func(*decoder) error {
-	return func(d *decoder) error {
-		v, err := d.int()
-		*p = T(v)
-		if int64(*p) != v {
-			return d.fail("number out of range")
-		}
-		return err
+// unseal decodes what seal has made, of at most limit bytes.
+func unseal(b []byte, limit int, f fields) (seen map[string]bool, err error) {
+	if len(b) > limit {
+		return nil, ErrTooLarge
 	}
-}
-
-func objectField(f fields) func(*decoder) error {
-	return func(d *decoder) error { return d.object(f) }
-}
-
-// parseSealed is parse for what lay on a disk.
-func parseSealed(b []byte, f fields) error {
 	object, err := CheckSum(b)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	return parse(object, f)
 }
 
-// parse decodes one object of this version and nothing after it.
-func parse(b []byte, f fields) error {
+// parse decodes one object of this version and nothing after it, and tells which
+// members it has.
+func parse(b []byte, f fields) (seen map[string]bool, err error) {
 	if !utf8.Valid(b) {
-		return formatError("invalid UTF-8")
-	}
-	var version int64
-	f["version"] = func(d *decoder) (err error) {
-		if version, err = d.int(); err == nil && version != Version {
-			return ErrVersion
-		}
-		return err
+		return nil, formatError("invalid UTF-8")
 	}
 	d := &decoder{b: b}
-	if err := d.object(f); err != nil {
-		return err
+	if seen, err = d.object(versioned(f)); err != nil {
+		return nil, err
 	}
 	if d.space(); d.i != len(d.b) {
-		return d.fail("data after the object")
+		return nil, d.fail("data after the object")
 	}
-	return nil
+	return seen, nil
 }
 
 // A decoder reads JSON from b at i.
@@ -237,33 +203,63 @@ func (d *decoder) name() (string, error) {
 	return k, err
 }
 
-func (d *decoder) object(f fields) error {
-	seen, required := make(map[string]bool, len(f)), len(f)
-	for k := range f {
-		if k[:len(optional)] == optional {
-			required--
-		}
-	}
+func (d *decoder) object(f fields) (map[string]bool, error) {
+	seen := make(map[string]bool, len(f))
 	err := d.list('{', '}', func() error {
 		k, err := d.name()
 		if err != nil {
 			return err
 		}
-		decode, need := f[k]
-		if !need {
-			decode = f[optional+k]
-		}
-		if decode == nil || seen[k] || strings.HasPrefix(k, optional) {
+		i := slices.IndexFunc(f, func(m field) bool { return m.name == k })
+		if i < 0 || seen[k] {
 			return d.fail("unknown or repeated field " + strconv.Quote(k))
 		}
 		seen[k] = true
-		if need {
-			required--
-		}
-		return decode(d)
+		return d.value(f[i].value)
 	})
-	if err == nil && required != 0 {
-		return d.fail("missing field")
+	for _, m := range f {
+		if _, late := m.value.(added); err == nil && !late && !seen[m.name] {
+			err = d.fail("missing field")
+		}
+	}
+	return seen, err
+}
+
+// value decodes the value of a member.
+func (d *decoder) value(to any) (err error) {
+	switch v := to.(type) {
+	case versionOf:
+		var version int64
+		if version, err = d.int(); err == nil && version != Version {
+			return ErrVersion
+		}
+	case added:
+		return d.value(v.value)
+	case *string:
+		*v, err = d.str()
+	case *bool:
+		*v, err = d.bool()
+	case *int:
+		return number(d, v)
+	case *int64:
+		*v, err = d.int()
+	case *uint32:
+		return number(d, v)
+	case *[]string:
+		*v, err = d.strs()
+	case *map[string]string:
+		*v, err = d.table()
+	case fields:
+		_, err = d.object(v)
+	}
+	return err
+}
+
+func number[T int | uint32](d *decoder, to *T) error {
+	v, err := d.int()
+	*to = T(v)
+	if int64(*to) != v {
+		return d.fail("number out of range")
 	}
 	return err
 }

@@ -155,27 +155,17 @@ type Exit struct {
 // MaxDetail is the most bytes of Exit.Detail.
 const MaxDetail = 4096
 
-// AppendHolder appends the encoded h to b.
-func AppendHolder(b []byte, h *Holder) []byte {
-	e := newEncoder(b)
-	e.int("pid", int64(h.PID))
-	e.int("start_ticks", h.StartTicks)
-	e.str("leaf", h.Leaf)
-	return e.seal(len(b))
+func (h *Holder) fields() fields {
+	return fields{{"pid", &h.PID}, {"start_ticks", &h.StartTicks}, {"leaf", &h.Leaf}}
 }
+
+// AppendHolder appends the encoded h to b.
+func AppendHolder(b []byte, h *Holder) []byte { return seal(b, h.fields()) }
 
 // ParseHolder decodes the content of the lock file.
 func ParseHolder(b []byte) (*Holder, error) {
-	if len(b) > MaxRecord {
-		return nil, ErrTooLarge
-	}
 	var h Holder
-	err := parseSealed(b, fields{
-		"pid":         intField(&h.PID),
-		"start_ticks": intField(&h.StartTicks),
-		"leaf":        strField(&h.Leaf),
-	})
-	if err != nil {
+	if _, err := unseal(b, MaxRecord, h.fields()); err != nil {
 		return nil, err
 	}
 	if h.PID < 1 || h.StartTicks < 0 || !validLeaf(h.Leaf) {
@@ -184,37 +174,24 @@ func ParseHolder(b []byte) (*Holder, error) {
 	return &h, nil
 }
 
-// AppendStart appends the encoded s to b.
-func AppendStart(b []byte, s *Start) []byte {
-	e := newEncoder(b)
-	e.str("boot", s.Boot)
-	e.int("pid", int64(s.PID))
-	e.int("start_ticks", s.StartTicks)
-	e.str("leaf", s.Leaf)
-	e.int("started_ms", s.StartedMS)
-	e.ints("keep", []string{"head", "tail", "step"}, s.Keep.Head, s.Keep.Tail, s.Keep.Step)
-	return e.seal(len(b))
+func (s *Start) fields() fields {
+	return fields{
+		{"boot", &s.Boot},
+		{"pid", &s.PID},
+		{"start_ticks", &s.StartTicks},
+		{"leaf", &s.Leaf},
+		{"started_ms", &s.StartedMS},
+		{"keep", fields{{"head", &s.Keep.Head}, {"tail", &s.Keep.Tail}, {"step", &s.Keep.Step}}},
+	}
 }
+
+// AppendStart appends the encoded s to b.
+func AppendStart(b []byte, s *Start) []byte { return seal(b, s.fields()) }
 
 // ParseStart decodes the content of start.json.
 func ParseStart(b []byte) (*Start, error) {
-	if len(b) > MaxRecord {
-		return nil, ErrTooLarge
-	}
 	var s Start
-	err := parseSealed(b, fields{
-		"boot":        strField(&s.Boot),
-		"pid":         intField(&s.PID),
-		"start_ticks": intField(&s.StartTicks),
-		"leaf":        strField(&s.Leaf),
-		"started_ms":  intField(&s.StartedMS),
-		"keep": objectField(fields{
-			"head": intField(&s.Keep.Head),
-			"tail": intField(&s.Keep.Tail),
-			"step": intField(&s.Keep.Step),
-		}),
-	})
-	if err != nil {
+	if _, err := unseal(b, MaxRecord, s.fields()); err != nil {
 		return nil, err
 	}
 	if s.Boot == "" || s.PID < 1 || s.StartTicks < 0 || !validLeaf(s.Leaf) || !s.Keep.valid() {
@@ -223,75 +200,40 @@ func ParseStart(b []byte) (*Start, error) {
 	return &s, nil
 }
 
+func (x *Exit) fields() fields {
+	return fields{
+		{"wait_status", &x.WaitStatus},
+		{"code", &x.Code},
+		{"signal", &x.Signal},
+		{"oom", &x.OOM},
+		{"timed_out", &x.TimedOut},
+		{"cancelled", &x.Cancelled},
+		{"never_began", &x.NeverBegan},
+		{"emptied", &x.Emptied},
+		{"reason", &x.Reason},
+		{"detail", &x.Detail},
+		{"stdout", x.Stdout.fields()},
+		{"stderr", x.Stderr.fields()},
+		{"started_ms", &x.StartedMS},
+		{"ended_ms", &x.EndedMS},
+
+		{"hung_up", added{&x.HungUp}},
+		{"unrecorded", added{&x.Unrecorded}},
+		{"recording_ended", added{&x.RecordingEnded}},
+	}
+}
+
+func (s *Stream) fields() fields {
+	return fields{{"bytes", &s.Bytes}, {"dropped_at", &s.DroppedAt}, {"dropped", &s.DroppedBytes}, {"lost", &s.LostBytes}}
+}
+
 // AppendExit appends the encoded x to b.
-func AppendExit(b []byte, x *Exit) []byte {
-	e := newEncoder(b)
-	e.int("wait_status", int64(x.WaitStatus))
-	e.int("code", int64(x.Code))
-	e.int("signal", int64(x.Signal))
-	e.bool("oom", x.OOM)
-	e.bool("timed_out", x.TimedOut)
-	e.bool("cancelled", x.Cancelled)
-	e.bool("never_began", x.NeverBegan)
-	e.bool("emptied", x.Emptied)
-	e.str("reason", x.Reason)
-	e.str("detail", x.Detail)
-	e.stream("stdout", x.Stdout)
-	e.stream("stderr", x.Stderr)
-	e.int("started_ms", x.StartedMS)
-	e.int("ended_ms", x.EndedMS)
-	if x.HungUp {
-		e.bool("hung_up", true)
-	}
-	if x.Unrecorded {
-		e.bool("unrecorded", true)
-	}
-	if x.RecordingEnded != "" {
-		e.str("recording_ended", x.RecordingEnded)
-	}
-	return e.seal(len(b))
-}
-
-func (e *encoder) stream(k string, s Stream) {
-	e.ints(k, []string{"bytes", "dropped_at", "dropped", "lost"}, s.Bytes, s.DroppedAt, s.DroppedBytes, s.LostBytes)
-}
-
-func streamField(s *Stream) func(*decoder) error {
-	return objectField(fields{
-		"bytes":      intField(&s.Bytes),
-		"dropped_at": intField(&s.DroppedAt),
-		"dropped":    intField(&s.DroppedBytes),
-		"lost":       intField(&s.LostBytes),
-	})
-}
+func AppendExit(b []byte, x *Exit) []byte { return seal(b, x.fields()) }
 
 // ParseExit decodes the content of exit.json.
 func ParseExit(b []byte) (*Exit, error) {
-	if len(b) > MaxRecord {
-		return nil, ErrTooLarge
-	}
 	var x Exit
-	err := parseSealed(b, fields{
-		"wait_status": intField(&x.WaitStatus),
-		"code":        intField(&x.Code),
-		"signal":      intField(&x.Signal),
-		"oom":         boolField(&x.OOM),
-		"timed_out":   boolField(&x.TimedOut),
-		"cancelled":   boolField(&x.Cancelled),
-		"never_began": boolField(&x.NeverBegan),
-		"emptied":     boolField(&x.Emptied),
-		"reason":      strField(&x.Reason),
-		"detail":      strField(&x.Detail),
-		"stdout":      streamField(&x.Stdout),
-		"stderr":      streamField(&x.Stderr),
-		"started_ms":  intField(&x.StartedMS),
-		"ended_ms":    intField(&x.EndedMS),
-
-		optional + "hung_up":         boolField(&x.HungUp),
-		optional + "unrecorded":      boolField(&x.Unrecorded),
-		optional + "recording_ended": strField(&x.RecordingEnded),
-	})
-	if err != nil {
+	if _, err := unseal(b, MaxRecord, x.fields()); err != nil {
 		return nil, err
 	}
 	if x.Code < 0 || x.Code > 255 || x.Signal < 0 || x.Signal > 127 || len(x.Detail) > MaxDetail || len(x.RecordingEnded) > MaxDetail ||
@@ -362,16 +304,15 @@ const MaxPacket = 4096
 
 // AppendRequest appends the encoded r to b.
 func AppendRequest(b []byte, r Request) []byte {
-	e := newEncoder(b)
-	e.str("op", r.Op)
+	f := fields{{"op", &r.Op}}
 	if r.Op == OpCredit {
 		for i, name := range [...]string{"stdout", "stderr"} {
 			if r.Taken[i] != NotTaken {
-				e.int(name, r.Taken[i])
+				f = append(f, field{name, &r.Taken[i]})
 			}
 		}
 	}
-	return e.end()
+	return append(encode(b, f), '\n')
 }
 
 // ParseRequest decodes a Request.
@@ -380,7 +321,7 @@ func ParseRequest(b []byte) (r Request, err error) {
 		return r, ErrTooLarge
 	}
 	taken := [2]int64{NotTaken, NotTaken}
-	err = parse(b, fields{"op": strField(&r.Op), optional + "stdout": intField(&taken[0]), optional + "stderr": intField(&taken[1])})
+	_, err = parse(b, fields{{"op", &r.Op}, {"stdout", added{&taken[0]}}, {"stderr", added{&taken[1]}}})
 	switch {
 	case err != nil:
 	case min(taken[0], taken[1]) < NotTaken, r.Op != OpCredit && max(taken[0], taken[1]) > NotTaken:
@@ -393,9 +334,7 @@ func ParseRequest(b []byte) (r Request, err error) {
 
 // AppendReply appends the encoded r to b.
 func AppendReply(b []byte, r Reply) []byte {
-	e := newEncoder(b)
-	e.str("result", r.Result)
-	return e.end()
+	return append(encode(b, fields{{"result", &r.Result}}), '\n')
 }
 
 // ParseReply decodes a Reply.
@@ -403,6 +342,6 @@ func ParseReply(b []byte) (r Reply, err error) {
 	if len(b) > MaxPacket {
 		return r, ErrTooLarge
 	}
-	err = parse(b, fields{"result": strField(&r.Result)})
+	_, err = parse(b, fields{{"result", &r.Result}})
 	return r, err
 }

@@ -16,24 +16,21 @@ type Secrets struct {
 	Env     []string // NAME=value
 }
 
-// AppendSecrets appends the encoded s to b.
-func AppendSecrets(b []byte, s *Secrets) []byte {
-	e := newEncoder(b)
-	e.str("action", s.Action)
-	e.int("attempt", int64(s.Attempt))
-	e.strs("env", s.Env)
-	return e.seal(len(b))
+func (s *Secrets) fields() fields {
+	return fields{{"action", &s.Action}, {"attempt", &s.Attempt}, {"env", &s.Env}}
 }
+
+// AppendSecrets appends the encoded s to b.
+func AppendSecrets(b []byte, s *Secrets) []byte { return seal(b, s.fields()) }
 
 // ParseSecrets decodes what AppendSecrets has written. Its errors tell nothing of
 // the contents.
 func ParseSecrets(b []byte) (*Secrets, error) {
-	if len(b) > MaxSpec {
-		return nil, ErrTooLarge
-	}
 	var s Secrets
-	err := parseSealed(b, fields{"action": strField(&s.Action), "attempt": intField(&s.Attempt), "env": strsField(&s.Env)})
-	if err != nil {
+	switch _, err := unseal(b, MaxSpec, s.fields()); {
+	case err == ErrTooLarge:
+		return nil, err
+	case err != nil:
 		return nil, errors.New("the secrets cannot be read")
 	}
 	for _, v := range s.Env {

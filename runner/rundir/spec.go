@@ -174,82 +174,46 @@ func ValidAction(id string) bool {
 	return true
 }
 
-// AppendSpec appends the encoded s to b.
-func AppendSpec(b []byte, s *Spec) []byte {
-	e := newEncoder(b)
-	e.str("action", s.Action)
-	e.int("attempt", int64(s.Attempt))
-	e.strs("argv", s.Argv)
-	e.strs("env", s.Env)
-	e.str("dir", s.Dir)
-	e.str("user", s.User)
-	e.int("timeout_ms", s.TimeoutMS)
-	e.int("grace_ms", s.GraceMS)
-	e.int("cap_bytes", s.CapBytes)
-	e.table("target", s.Target)
-	if s.WaitMS != 0 {
-		e.int("wait_ms", s.WaitMS)
-	}
-	if s.Daemon {
-		e.bool("daemon", true)
-	}
-	if s.Secrets != "" {
-		e.str("secrets", s.Secrets)
+func (s *Spec) fields() fields {
+	f := fields{
+		{"action", &s.Action},
+		{"attempt", &s.Attempt},
+		{"argv", &s.Argv},
+		{"env", &s.Env},
+		{"dir", &s.Dir},
+		{"user", &s.User},
+		{"timeout_ms", &s.TimeoutMS},
+		{"grace_ms", &s.GraceMS},
+		{"cap_bytes", &s.CapBytes},
+		{"target", &s.Target},
+
+		{"wait_ms", added{&s.WaitMS}},
+		{"daemon", added{&s.Daemon}},
+		{"secrets", added{&s.Secrets}},
+		{"login", added{&s.Login}},
 	}
 	if t := s.Terminal; t != nil {
-		e.ints("terminal", []string{"rows", "cols", "hang_up_ms"}, int64(t.Rows), int64(t.Cols), t.HangUpMS)
-		if t.RecordBytes > 0 {
-			e.int("record_bytes", t.RecordBytes)
-			e.bool("record_or_end", t.RecordOrEnd)
-		}
+		f = append(f, field{"terminal", added{fields{{"rows", &t.Rows}, {"cols", &t.Cols}, {"hang_up_ms", &t.HangUpMS}}}},
+			field{"record_bytes", added{&t.RecordBytes}}, field{"record_or_end", added{&t.RecordOrEnd}})
 	}
-	if s.Login {
-		e.bool("login", true)
-	}
-	return e.seal(len(b))
+	return f
 }
+
+// AppendSpec appends the encoded s to b.
+func AppendSpec(b []byte, s *Spec) []byte { return seal(b, s.fields()) }
 
 // ParseSpec decodes and validates the contents of spec.json.
 func ParseSpec(b []byte) (*Spec, error) {
-	if len(b) > MaxSpec {
-		return nil, ErrTooLarge
-	}
-	var s Spec
-	var recording Terminal
-	err := parseSealed(b, fields{
-		"action":     strField(&s.Action),
-		"attempt":    intField(&s.Attempt),
-		"argv":       strsField(&s.Argv),
-		"env":        strsField(&s.Env),
-		"dir":        strField(&s.Dir),
-		"user":       strField(&s.User),
-		"timeout_ms": intField(&s.TimeoutMS),
-		"grace_ms":   intField(&s.GraceMS),
-		"cap_bytes":  intField(&s.CapBytes),
-		"target":     tableField(&s.Target),
-
-		optional + "wait_ms": intField(&s.WaitMS),
-		optional + "daemon":  boolField(&s.Daemon),
-		optional + "secrets": strField(&s.Secrets),
-		optional + "terminal": func(d *decoder) error {
-			s.Terminal = new(Terminal)
-			return objectField(fields{
-				"rows":       intField(&s.Terminal.Rows),
-				"cols":       intField(&s.Terminal.Cols),
-				"hang_up_ms": intField(&s.Terminal.HangUpMS),
-			})(d)
-		},
-		optional + "record_bytes":  intField(&recording.RecordBytes),
-		optional + "record_or_end": boolField(&recording.RecordOrEnd),
-		optional + "login":         boolField(&s.Login),
-	})
+	s := Spec{Terminal: new(Terminal)}
+	seen, err := unseal(b, MaxSpec, s.fields())
 	if err != nil {
 		return nil, err
 	}
-	if t := s.Terminal; t != nil {
-		t.RecordBytes, t.RecordOrEnd = recording.RecordBytes, recording.RecordOrEnd
-	} else if recording != (Terminal{}) {
-		return nil, ErrFormat
+	if !seen["terminal"] {
+		if *s.Terminal != (Terminal{}) {
+			return nil, ErrFormat
+		}
+		s.Terminal = nil
 	}
 	if err := s.Validate(); err != nil {
 		return nil, formatError(err.Error())
