@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 )
@@ -30,6 +31,36 @@ func ArgsOf[T any](s *Spec) (args T) {
 	return args
 }
 
+// part returns the part of the arguments that several kinds have in common, which is
+// embedded in them; nil if the kind does not have it.
+func part[T any](s *Spec) *T {
+	if s.Args == nil {
+		return nil
+	}
+	v := reflect.ValueOf(s.Args).Elem().FieldByName(reflect.TypeFor[T]().Name())
+	if !v.IsValid() {
+		return nil
+	}
+	return v.Addr().Interface().(*T)
+}
+
+// get returns a part; zero if the kind does not have it.
+func get[T any](s *Spec) (v T) {
+	if p := part[T](s); p != nil {
+		v = *p
+	}
+	return v
+}
+
+// set replaces a part. It reports false if the kind does not have it.
+func set[T any](s *Spec, v T) bool {
+	p := part[T](s)
+	if p != nil {
+		*p = v
+	}
+	return p != nil
+}
+
 // NoArgs are the arguments of a kind that has none.
 type NoArgs struct{}
 
@@ -43,8 +74,6 @@ type Process struct {
 	Env  []string `json:"env,omitempty" doc:"Variables, each NAME=VALUE."`
 }
 
-func (p *Process) process() *Process { return p }
-
 func (p *Process) check() error {
 	switch {
 	case len(p.Argv) > 0 && p.Argv[0] == "":
@@ -56,22 +85,11 @@ func (p *Process) check() error {
 }
 
 // Process returns the command line of the spec; zero if it has none.
-func (s *Spec) Process() Process {
-	if p, ok := s.Args.(interface{ process() *Process }); ok {
-		return *p.process()
-	}
-	return Process{}
-}
+func (s *Spec) Process() Process { return get[Process](s) }
 
 // SetProcess gives a spec another command line. It reports false if its kind has
 // none.
-func (s *Spec) SetProcess(p Process) bool {
-	at, ok := s.Args.(interface{ process() *Process })
-	if ok {
-		*at.process() = p
-	}
-	return ok
-}
+func (s *Spec) SetProcess(p Process) bool { return set(s, p) }
 
 // TimeLimit bounds how long an action runs.
 type TimeLimit struct {
@@ -89,8 +107,6 @@ const (
 	MaxTimeout = 100 * time.Hour
 )
 
-func (l *TimeLimit) timeLimit() *TimeLimit { return l }
-
 func (l *TimeLimit) check() error {
 	if l.TimeoutMS != NoTimeout && (l.TimeoutMS < 0 || l.TimeoutMS > MaxTimeout.Milliseconds()) {
 		return l.bad()
@@ -102,23 +118,9 @@ func (l *TimeLimit) bad() error {
 	return fmt.Errorf("timeout_ms: %d is neither between %d and %d nor -1 for none", l.TimeoutMS, MinTimeout.Milliseconds(), MaxTimeout.Milliseconds())
 }
 
-// limit returns the time limit of the spec; zero if it names none.
-func (s *Spec) limit() TimeLimit {
-	if l, ok := s.Args.(interface{ timeLimit() *TimeLimit }); ok {
-		return *l.timeLimit()
-	}
-	return TimeLimit{}
-}
-
 // SetTimeLimit gives a spec another time limit. It reports false if its kind has
 // none of its own.
-func (s *Spec) SetTimeLimit(ms int64) bool {
-	l, ok := s.Args.(interface{ timeLimit() *TimeLimit })
-	if ok {
-		l.timeLimit().TimeoutMS = ms
-	}
-	return ok
-}
+func (s *Spec) SetTimeLimit(ms int64) bool { return set(s, TimeLimit{ms}) }
 
 // Input names the payload that a command reads: it is on the host, whole and of
 // this digest, before the command begins. Without one the command reads nothing.
@@ -131,8 +133,6 @@ type Input struct {
 // stores and a host has room for is far less.
 const MaxPayload = 1 << 40
 
-func (p *Input) input() *Input { return p }
-
 func (p *Input) none() bool { return p.StdinSHA256.IsZero() && p.StdinBytes == 0 }
 
 func (p *Input) check() error {
@@ -143,21 +143,10 @@ func (p *Input) check() error {
 }
 
 // Input returns the payload that the spec names; zero if it names none.
-func (s *Spec) Input() Input {
-	if p, ok := s.Args.(interface{ input() *Input }); ok {
-		return *p.input()
-	}
-	return Input{}
-}
+func (s *Spec) Input() Input { return get[Input](s) }
 
 // SetInput names the payload of a spec. It reports false if its kind reads none.
-func (s *Spec) SetInput(d Digest, size int64) bool {
-	p, ok := s.Args.(interface{ input() *Input })
-	if ok {
-		*p.input() = Input{StdinSHA256: d, StdinBytes: size}
-	}
-	return ok
-}
+func (s *Spec) SetInput(d Digest, size int64) bool { return set(s, Input{d, size}) }
 
 // HasPayload reports whether the spec names a payload.
 func (s *Spec) HasPayload() bool { p := s.Input(); return !p.none() }
@@ -166,8 +155,6 @@ func (s *Spec) HasPayload() bool { p := s.Input(); return !p.none() }
 type Secrets struct {
 	SecretEnv *Sealed `json:"secret_env,omitempty" doc:"More variables, sealed to the host."`
 }
-
-func (s *Secrets) secrets() *Secrets { return s }
 
 func (s *Secrets) check() error {
 	if s.SecretEnv == nil {
@@ -178,21 +165,10 @@ func (s *Secrets) check() error {
 
 // Secret returns the sealed variables of the spec; nil if it has none. See
 // [OpenSecret].
-func (s *Spec) Secret() *Sealed {
-	if p, ok := s.Args.(interface{ secrets() *Secrets }); ok {
-		return p.secrets().SecretEnv
-	}
-	return nil
-}
+func (s *Spec) Secret() *Sealed { return get[Secrets](s).SecretEnv }
 
 // SetSecret gives a spec sealed variables. It reports false if its kind has none.
-func (s *Spec) SetSecret(sealed *Sealed) bool {
-	p, ok := s.Args.(interface{ secrets() *Secrets })
-	if ok {
-		p.secrets().SecretEnv = sealed
-	}
-	return ok
-}
+func (s *Spec) SetSecret(sealed *Sealed) bool { return set(s, Secrets{sealed}) }
 
 // OutputOption chooses the mode of the output.
 type OutputOption struct {
@@ -215,15 +191,8 @@ const (
 // to follow it.
 const OutputPatience = 30 * time.Second
 
-func (o *OutputOption) output() OutputMode { return o.Output }
-
 // OutputMode returns the mode of the spec; empty is [OutputKeep].
-func (s *Spec) OutputMode() OutputMode {
-	if o, ok := s.Args.(interface{ output() OutputMode }); ok {
-		return o.output()
-	}
-	return ""
-}
+func (s *Spec) OutputMode() OutputMode { return get[OutputOption](s).Output }
 
 // checkAll checks several parts of arguments.
 func checkAll(parts ...Args) error {

@@ -71,9 +71,9 @@ var rules = map[Type]typeRule{
 	TypePolicy:      {class: ClassDocument, roles: []Role{RoleOwner, RolePerson}, max: maxPolicyDocument},
 }
 
-// typeOf returns the type that travels on a channel. The retained chain of
+// TypeOf returns the type that travels on a channel. The retained chain of
 // rings is not an envelope but several, and is opened as documents.
-func typeOf(c Channel) (Type, bool) {
+func TypeOf(c Channel) (Type, bool) {
 	for t, r := range rules {
 		if r.channel == c && c != "" {
 			return t, true
@@ -81,9 +81,6 @@ func typeOf(c Channel) (Type, bool) {
 	}
 	return "", false
 }
-
-// TypeOf returns the type that travels on a channel.
-func TypeOf(c Channel) (Type, bool) { return typeOf(c) }
 
 // ClassOf returns the class of a type, empty for an unknown one.
 func ClassOf(t Type) Class { return rules[t].class }
@@ -93,7 +90,7 @@ func MaxSize(c Channel) int {
 	if c == ChannelRing {
 		return MaxDocument
 	}
-	t, _ := typeOf(c)
+	t, _ := TypeOf(c)
 	return rules[t].max
 }
 

@@ -2,7 +2,7 @@
 // operator's tools share: identifiers, topics, the signed envelope and its
 // checks, the messages, and the life of an action.
 //
-// It imports the standard library only, does no I/O, reads no clock and draws
+// It builds on the standard library and package ijson alone, does no I/O, reads no clock and draws
 // no randomness: time, random bytes, keys and memory of what was seen before
 // are arguments. So everything in it can be tested over all inputs, and both
 // ends of a conversation run the same code.
@@ -16,7 +16,7 @@
 // its signature holds. A refusal is exactly one [Code], which tells which
 // check failed and is safe to count and to show.
 //
-// BODY is I-JSON (see [CheckJSON]). Whatever is signed or hashed inside it (a
+// BODY is I-JSON (see package ijson). Whatever is signed or hashed inside it (a
 // spec, an approval, the item of a stream, a ring) is a JSON string of base64
 // holding the very bytes: nothing that carries a digest is ever encoded again.
 //

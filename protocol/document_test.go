@@ -78,7 +78,7 @@ func checkRows() string {
 	var b strings.Builder
 	b.WriteString("| check | code | refused because |\n|---|---|---|\n")
 	for _, c := range protocol.Codes() {
-		fmt.Fprintf(&b, "| %d | `%s` | %s |\n", c.Check(), string(c), c.Error())
+		fmt.Fprintf(&b, "| %d | `%s` | %s |\n", checkOf(c), string(c), c.Error())
 	}
 	return b.String()
 }

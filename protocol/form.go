@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/hostler-io/hostler/protocol/ijson"
 )
 
 // head are the members that all specs have in common.
@@ -20,63 +22,54 @@ type head struct {
 	Name   ContainerName `json:"name,omitzero" doc:"The name of the container, for people; of a new container its name."`
 }
 
-// headMembers is how many they are.
-const headMembers = 3
-
-// Argument describes one member of a spec.
-type Argument struct {
-	Name     string
-	Doc      string
-	Required bool
-	Enum     []string // the words that are allowed; nil is any
-	Min, Max *int64   // the bounds of a number; both are nil, or none is
-	typ      reflect.Type
+// member describes one member of a spec.
+type member struct {
+	name     string
+	doc      string
+	required bool
+	enum     []string // the words that are allowed; nil is any
+	min, max *int64   // the bounds of a number; both are nil, or none is
+	field    reflect.StructField
 }
-
-// Type is the type of the member in JSON Schema.
-func (a *Argument) Type() string { return schemaOf(a.typ)["type"].(string) }
 
 // form is how the specs of a kind are written: the members of head and those of
 // its arguments, in one flat object. It is never written to.
 type form struct {
-	args    reflect.Type          // a struct
-	fields  []reflect.StructField // of args, the embedded ones in the place of their structs
-	wire    reflect.Type          // a struct of the fields of head and args
-	members []Argument            // of wire
+	args       reflect.Type // a struct
+	head, tail []member     // of head and of args
 }
 
 // formOf derives the form from the declaration of the arguments.
 func formOf(a Args) *form {
-	f := &form{args: reflect.TypeOf(a).Elem()}
-	f.fields = members(f.args)
-	f.wire = reflect.StructOf(append(members(reflect.TypeFor[head]()), f.fields...))
-	f.members = append(membersOf(reflect.TypeFor[head]()), membersOf(f.args)...)
-	return f
+	t := reflect.TypeOf(a).Elem()
+	return &form{args: t, head: membersOf(reflect.TypeFor[head]()), tail: membersOf(t)}
 }
 
-// membersOf describes the members of a struct by their tags.
-func membersOf(t reflect.Type) (all []Argument) {
+// members are all members of a spec, in their order.
+func (f *form) members() []member { return slices.Concat(f.head, f.tail) }
+
+// membersOf describes the members of a struct by their tags; those of embedded structs
+// stand in the places of these.
+func membersOf(t reflect.Type) (all []member) {
 	var required []string
 	if blank, ok := t.FieldByName("_"); ok {
 		required = strings.Split(blank.Tag.Get("required"), ",")
 	}
-	for _, field := range members(t) {
+	for _, field := range reflect.VisibleFields(t) {
+		if field.Anonymous || !field.IsExported() {
+			continue
+		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		m := Argument{
-			Name: name, Doc: field.Tag.Get("doc"), Required: slices.Contains(required, name),
-			Min: bound(field.Tag.Get("min")), Max: bound(field.Tag.Get("max")), typ: field.Type,
+		m := member{
+			name: name, doc: field.Tag.Get("doc"), required: slices.Contains(required, name),
+			min: bound(field.Tag.Get("min")), max: bound(field.Tag.Get("max")), field: field,
 		}
 		if enum := field.Tag.Get("enum"); enum != "" {
-			m.Enum = strings.Split(enum, ",")
+			m.enum = strings.Split(enum, ",")
 		}
 		all = append(all, m)
 	}
 	return all
-}
-
-// members lists the fields of a struct that are members of its JSON.
-func members(t reflect.Type) []reflect.StructField {
-	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Anonymous || !f.IsExported() })
 }
 
 func bound(tag string) *int64 {
@@ -86,95 +79,101 @@ func bound(tag string) *int64 {
 	return nil
 }
 
-// pack returns a struct that encodes as the spec.
-func (f *form) pack(s *Spec) (any, error) {
-	args := reflect.Zero(f.args)
-	if s.Args != nil {
-		if args = reflect.ValueOf(s.Args).Elem(); args.Type() != f.args {
-			return nil, refuse(ErrSpec, "%s: its arguments are %s, not %s", s.Kind, f.args.Name(), args.Type().Name())
-		}
+// encode writes a spec.
+func (f *form) encode(s *Spec) ([]byte, error) {
+	args := s.Args
+	if args == nil {
+		args = reflect.New(f.args).Interface().(Args)
+	} else if t := reflect.TypeOf(args).Elem(); t != f.args {
+		return nil, refuse(ErrSpec, "%s: its arguments are %s, not %s", s.Kind, f.args.Name(), t.Name())
 	}
-	w := reflect.New(f.wire).Elem()
-	for i, v := range []any{s.Kind, s.Target, s.Name} {
-		w.Field(i).Set(reflect.ValueOf(v))
+	front, err := encode(head{s.Kind, s.Target, s.Name})
+	if err != nil {
+		return nil, err
 	}
-	for i, field := range f.fields {
-		w.Field(headMembers + i).Set(args.FieldByIndex(field.Index))
+	back, err := encode(args)
+	if err != nil || len(back) == len("{}") {
+		return front, err
 	}
-	return w.Interface(), nil
+	return slices.Concat(front[:len(front)-1], []byte(","), back[1:]), nil
 }
 
-// unpack reads what pack has written. Lax lets members of other kinds through.
-func (f *form) unpack(b []byte, lax bool) (Spec, error) {
-	p := reflect.New(f.wire)
-	err := strict(b, p.Interface())
-	if err != nil {
-		p.Elem().SetZero()
-		if b, err = f.without(b, lax, err); err == nil {
-			err = strict(b, p.Interface())
-		}
-	}
-	if err != nil {
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // which is for the outer encoder to decide
+	err := e.Encode(v)
+	return bytes.TrimSpace(b.Bytes()), err
+}
+
+// decode reads what encode has written. Lax lets members of other kinds through.
+func (f *form) decode(b []byte, lax bool) (Spec, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(b, &all); err != nil {
 		return Spec{}, err
 	}
-	w, args := p.Elem(), reflect.New(f.args)
-	for i, field := range f.fields {
-		args.Elem().FieldByIndex(field.Index).Set(w.Field(headMembers + i))
+	if err := f.foreign(all, lax); err != nil {
+		return Spec{}, err
 	}
-	return Spec{
-		Kind: w.Field(0).Interface().(Kind), Target: w.Field(1).Interface().(CTID), Name: w.Field(2).Interface().(ContainerName),
-		Args: args.Interface().(Args),
-	}, nil
+	var h head
+	args := reflect.New(f.args)
+	if err := errors.Join(fill(f.head, all, reflect.ValueOf(&h).Elem()), fill(f.tail, all, args.Elem())); err != nil {
+		return Spec{}, err
+	}
+	return Spec{Kind: h.Kind, Target: h.Target, Name: h.Name, Args: args.Interface().(Args)}, nil
 }
 
-// strict decodes what CheckJSON has taken.
-func strict(b []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	err := d.Decode(v)
+// fill decodes members into a struct.
+func fill(members []member, all map[string]json.RawMessage, into reflect.Value) error {
+	for _, m := range members {
+		if raw, ok := all[m.name]; ok {
+			if err := strict(m.name, raw, into.FieldByIndex(m.field.Index).Addr().Interface()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// strict decodes a member of what CheckJSON has taken.
+func strict(name string, b []byte, v any) error {
+	err := ijson.Decode(b, v, false)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("%s: it cannot be a JSON %s", strings.TrimPrefix(wrong.Field, "."), wrong.Value)
+		return fmt.Errorf("%s: it cannot be a JSON %s", strings.TrimSuffix(name+"."+wrong.Field, "."), wrong.Value)
 	}
 	return err
 }
 
-// without takes the members of other kinds out of a spec that cannot be decoded
-// because of err. Until each kind had its own arguments, all of them were members
-// of every spec: a zero value there was let through, and has to be today, because
-// such bytes have been signed and accepted. (Of a create nothing was held against
-// the others' members; lax lets those through in what was accepted then.)
-func (f *form) without(b []byte, lax bool, err error) ([]byte, error) {
-	var all map[string]json.RawMessage
-	if bad := json.Unmarshal(b, &all); bad != nil {
-		return nil, bad
-	}
-	before := len(all)
+// foreign refuses members that a kind does not have. Until each kind had its own
+// arguments, all of them were members of every spec: a zero value there was let
+// through, and has to be today, because such bytes have been signed and accepted. (Of a
+// create nothing was held against the others' members; lax lets those through in what
+// was accepted then.)
+func (f *form) foreign(all map[string]json.RawMessage, lax bool) error {
+	own := f.members()
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if slices.ContainsFunc(f.members, func(m Argument) bool { return m.Name == name }) {
+		if slices.ContainsFunc(own, func(m member) bool { return m.name == name }) {
 			continue
 		}
 		typ := memberOfAny(name)
 		if typ == nil {
-			return nil, fmt.Errorf("%.60s: there is no such member", name)
+			return fmt.Errorf("%.60s: there is no such member", name)
 		}
 		v := reflect.New(typ)
-		if bad := strict(all[name], v.Interface()); bad != nil || !v.Elem().IsZero() && !lax {
-			return nil, fmt.Errorf("%s: this kind has none", name)
+		if bad := strict(name, all[name], v.Interface()); bad != nil || !v.Elem().IsZero() && !lax {
+			return fmt.Errorf("%s: this kind has none", name)
 		}
-		delete(all, name)
 	}
-	if len(all) == before {
-		return nil, err
-	}
-	return json.Marshal(all)
+	return nil
 }
 
 // memberOfAny returns the type of a member that any kind has; nil if none has.
 func memberOfAny(name string) reflect.Type {
 	for _, k := range Kinds() {
-		for _, m := range kinds[k].form.members {
-			if m.Name == name {
-				return m.typ
+		i, _ := KindOf(k)
+		for _, m := range i.form.members() {
+			if m.name == name {
+				return m.field.Type
 			}
 		}
 	}
@@ -184,15 +183,15 @@ func memberOfAny(name string) reflect.Type {
 // check holds arguments to what their tags declare.
 func (f *form) check(a Args) error {
 	v := reflect.ValueOf(a).Elem()
-	for i, field := range f.fields {
-		m, v := f.members[headMembers+i], v.FieldByIndex(field.Index)
+	for _, m := range f.tail {
+		v := v.FieldByIndex(m.field.Index)
 		switch {
-		case m.Required && (v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0):
-			return fmt.Errorf("%s: it is missing", m.Name)
-		case m.Enum != nil && v.String() != "" && !slices.Contains(m.Enum, v.String()):
-			return fmt.Errorf("%s: %.40q is not allowed; use %s", m.Name, v.String(), strings.Join(m.Enum, " or "))
-		case m.Min != nil && v.Int() < *m.Min, m.Max != nil && v.Int() > *m.Max:
-			return fmt.Errorf("%s: %d is not between %d and %d", m.Name, v.Int(), *m.Min, *m.Max)
+		case m.required && (v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0):
+			return fmt.Errorf("%s: it is missing", m.name)
+		case m.enum != nil && v.String() != "" && !slices.Contains(m.enum, v.String()):
+			return fmt.Errorf("%s: %.40q is not allowed; use %s", m.name, v.String(), strings.Join(m.enum, " or "))
+		case m.min != nil && v.Int() < *m.min, m.max != nil && v.Int() > *m.max:
+			return fmt.Errorf("%s: %d is not between %d and %d", m.name, v.Int(), *m.min, *m.max)
 		}
 	}
 	return nil
@@ -201,8 +200,8 @@ func (f *form) check(a Args) error {
 // Schema describes the specs of the kind in JSON Schema.
 func (i *KindInfo) Schema() map[string]any {
 	required := []string{"kind"}
-	members := slices.Clone(i.form.members)
-	members[0].Enum = []string{string(i.Kind)}
+	members := i.form.members()
+	members[0].enum = []string{string(i.Kind)}
 	if i.OnContainer() {
 		required = append(required, "target")
 	} else {
@@ -216,20 +215,20 @@ func (i *KindInfo) Schema() map[string]any {
 	return s
 }
 
-func object(members []Argument, required ...string) map[string]any {
+func object(members []member, required ...string) map[string]any {
 	properties := map[string]any{}
 	for _, m := range members {
-		p := schemaOf(m.typ)
-		p["description"] = m.Doc
-		if m.Enum != nil {
-			p["enum"] = m.Enum
+		p := schemaOf(m.field.Type)
+		p["description"] = m.doc
+		if m.enum != nil {
+			p["enum"] = m.enum
 		}
-		if m.Min != nil {
-			p["minimum"], p["maximum"] = *m.Min, *m.Max
+		if m.min != nil {
+			p["minimum"], p["maximum"] = *m.min, *m.max
 		}
-		properties[m.Name] = p
-		if m.Required {
-			required = append(required, m.Name)
+		properties[m.name] = p
+		if m.required {
+			required = append(required, m.name)
 		}
 	}
 	s := map[string]any{"type": "object", "properties": properties, "additionalProperties": false}

@@ -38,29 +38,38 @@ func ParseContainerName(s string) (ContainerName, error) {
 	return ContainerName(s), checkLabel("container name", s)
 }
 
-// String returns the label itself.
-func (h HostID) String() string { return string(h) }
-
-// String returns the label itself.
-func (f FleetName) String() string { return string(f) }
-
-// String returns the label itself.
+// The texts: labels as they are, fingerprints as gpg prints them, other ids in lower-case
+// hexadecimal, and UUIDs in their usual form.
+func (h HostID) String() string        { return string(h) }
+func (f FleetName) String() string     { return string(f) }
 func (c ContainerName) String() string { return string(c) }
+func (k KeyID) String() string         { return strings.ToUpper(hex.EncodeToString(k[:])) }
+func (f FleetID) String() string       { return hex.EncodeToString(f[:]) }
+func (s StoreID) String() string       { return hex.EncodeToString(s[:]) }
+func (n Nonce) String() string         { return hex.EncodeToString(n[:]) }
+func (d Digest) String() string        { return hex.EncodeToString(d[:]) }
+func (a ActionID) String() string      { return uuidText(a) }
+func (c CTID) String() string          { return uuidText(c) }
+func (b BatchID) String() string       { return uuidText(b) }
 
-// UnmarshalText accepts what [ParseHostID] accepts.
+// UnmarshalText accepts what String returns, and nothing else.
 func (h *HostID) UnmarshalText(b []byte) (err error) { *h, err = ParseHostID(string(b)); return err }
-
-// UnmarshalText accepts what [ParseFleetName] accepts.
 func (f *FleetName) UnmarshalText(b []byte) (err error) {
 	*f, err = ParseFleetName(string(b))
 	return err
 }
-
-// UnmarshalText accepts what [ParseContainerName] accepts.
 func (c *ContainerName) UnmarshalText(b []byte) (err error) {
 	*c, err = ParseContainerName(string(b))
 	return err
 }
+func (k *KeyID) UnmarshalText(b []byte) error    { return unhex("key id", k[:], b, 'A') }
+func (f *FleetID) UnmarshalText(b []byte) error  { return unhex("fleet id", f[:], b, 'a') }
+func (s *StoreID) UnmarshalText(b []byte) error  { return unhex("store id", s[:], b, 'a') }
+func (n *Nonce) UnmarshalText(b []byte) error    { return unhex("nonce", n[:], b, 'a') }
+func (d *Digest) UnmarshalText(b []byte) error   { return unhex("digest", d[:], b, 'a') }
+func (a *ActionID) UnmarshalText(b []byte) error { return unuuid("action id", a[:], b) }
+func (c *CTID) UnmarshalText(b []byte) error     { return unuuid("container id", c[:], b) }
+func (b *BatchID) UnmarshalText(t []byte) error  { return unuuid("batch id", b[:], t) }
 
 // MaxLabel is the longest DNS label, in bytes (RFC 1035, section 2.3.4).
 const MaxLabel = 63
@@ -114,107 +123,25 @@ type BatchID [16]byte
 func Sum(b []byte) Digest { return sha256.Sum256(b) }
 
 // IsZero reports whether the id is missing.
-func (k KeyID) IsZero() bool { return k == KeyID{} }
-
-// IsZero reports whether the id is missing.
-func (f FleetID) IsZero() bool { return f == FleetID{} }
-
-// IsZero reports whether the id is missing.
-func (s StoreID) IsZero() bool { return s == StoreID{} }
-
-// IsZero reports whether the nonce is missing.
-func (n Nonce) IsZero() bool { return n == Nonce{} }
-
-// IsZero reports whether the digest is missing.
-func (d Digest) IsZero() bool { return d == Digest{} }
-
-// IsZero reports whether the id is missing.
+func (k KeyID) IsZero() bool    { return k == KeyID{} }
+func (f FleetID) IsZero() bool  { return f == FleetID{} }
+func (s StoreID) IsZero() bool  { return s == StoreID{} }
+func (n Nonce) IsZero() bool    { return n == Nonce{} }
+func (d Digest) IsZero() bool   { return d == Digest{} }
 func (a ActionID) IsZero() bool { return a == ActionID{} }
+func (c CTID) IsZero() bool     { return c == CTID{} }
+func (b BatchID) IsZero() bool  { return b == BatchID{} }
 
-// IsZero reports whether the id is missing.
-func (c CTID) IsZero() bool { return c == CTID{} }
-
-// IsZero reports whether the id is missing.
-func (b BatchID) IsZero() bool { return b == BatchID{} }
-
-// String returns the fingerprint in upper-case hexadecimal.
-func (k KeyID) String() string { return strings.ToUpper(hex.EncodeToString(k[:])) }
-
-// String returns the id in hexadecimal.
-func (f FleetID) String() string { return hex.EncodeToString(f[:]) }
-
-// String returns the id in hexadecimal.
-func (s StoreID) String() string { return hex.EncodeToString(s[:]) }
-
-// String returns the nonce in hexadecimal.
-func (n Nonce) String() string { return hex.EncodeToString(n[:]) }
-
-// String returns the digest in hexadecimal.
-func (d Digest) String() string { return hex.EncodeToString(d[:]) }
-
-// String returns the UUID in its usual form.
-func (a ActionID) String() string { return uuidText(a) }
-
-// String returns the UUID in its usual form.
-func (c CTID) String() string { return uuidText(c) }
-
-// String returns the UUID in its usual form.
-func (b BatchID) String() string { return uuidText(b) }
-
-// MarshalText refuses the zero id: it means nothing.
-func (b BatchID) MarshalText() ([]byte, error) {
-	return marshalID("batch id", b.IsZero(), b.String())
-}
-
-// MarshalText refuses the zero id: it means nothing.
-func (k KeyID) MarshalText() ([]byte, error) { return marshalID("key id", k.IsZero(), k.String()) }
-
-// MarshalText refuses the zero id: it means nothing.
-func (f FleetID) MarshalText() ([]byte, error) { return marshalID("fleet id", f.IsZero(), f.String()) }
-
-// MarshalText refuses the zero id: it means nothing.
-func (s StoreID) MarshalText() ([]byte, error) { return marshalID("store id", s.IsZero(), s.String()) }
-
-// MarshalText refuses the zero nonce: it means nothing.
-func (n Nonce) MarshalText() ([]byte, error) { return marshalID("nonce", n.IsZero(), n.String()) }
-
-// MarshalText writes any digest, the zero one included: it is the head of an
-// empty stream.
-func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
-
-// MarshalText refuses the zero id: it means nothing.
-func (a ActionID) MarshalText() ([]byte, error) {
-	return marshalID("action id", a.IsZero(), a.String())
-}
-
-// MarshalText refuses the zero id: it means nothing.
-func (c CTID) MarshalText() ([]byte, error) {
-	return marshalID("container id", c.IsZero(), c.String())
-}
-
-// UnmarshalText accepts 40 upper-case hexadecimal digits.
-func (k *KeyID) UnmarshalText(b []byte) error { return unhex("key id", k[:], b, 'A') }
-
-// UnmarshalText accepts 32 lower-case hexadecimal digits.
-func (f *FleetID) UnmarshalText(b []byte) error { return unhex("fleet id", f[:], b, 'a') }
-
-// UnmarshalText accepts 32 lower-case hexadecimal digits.
-func (s *StoreID) UnmarshalText(b []byte) error { return unhex("store id", s[:], b, 'a') }
-
-// UnmarshalText accepts 16 lower-case hexadecimal digits.
-func (n *Nonce) UnmarshalText(b []byte) error { return unhex("nonce", n[:], b, 'a') }
-
-// UnmarshalText accepts 64 lower-case hexadecimal digits.
-func (d *Digest) UnmarshalText(b []byte) error { return unhex("digest", d[:], b, 'a') }
-
-// UnmarshalText accepts a UUID of version 7 in lower case.
-func (a *ActionID) UnmarshalText(b []byte) error { return unuuid("action id", a[:], b) }
-
-// UnmarshalText accepts a UUID of version 7 in lower case.
-func (c *CTID) UnmarshalText(b []byte) error { return unuuid("container id", c[:], b) }
-
-// UnmarshalText accepts a UUID of version 7 in lower case.
-func (b *BatchID) UnmarshalText(t []byte) error { return unuuid("batch id", b[:], t) }
+// MarshalText refuses the zero id, which means nothing. Any digest is written: the zero
+// one is the head of an empty stream.
+func (b BatchID) MarshalText() ([]byte, error)  { return marshalID("batch id", b) }
+func (k KeyID) MarshalText() ([]byte, error)    { return marshalID("key id", k) }
+func (f FleetID) MarshalText() ([]byte, error)  { return marshalID("fleet id", f) }
+func (s StoreID) MarshalText() ([]byte, error)  { return marshalID("store id", s) }
+func (n Nonce) MarshalText() ([]byte, error)    { return marshalID("nonce", n) }
+func (d Digest) MarshalText() ([]byte, error)   { return []byte(d.String()), nil }
+func (a ActionID) MarshalText() ([]byte, error) { return marshalID("action id", a) }
+func (c CTID) MarshalText() ([]byte, error)     { return marshalID("container id", c) }
 
 // ParseBatchID parses the text form of a BatchID.
 func ParseBatchID(s string) (b BatchID, err error) { err = b.UnmarshalText([]byte(s)); return b, err }
@@ -282,11 +209,14 @@ func unuuid(what string, dst, b []byte) error {
 	return nil
 }
 
-func marshalID(what string, zero bool, text string) ([]byte, error) {
-	if zero {
+func marshalID[T interface {
+	IsZero() bool
+	String() string
+}](what string, id T) ([]byte, error) {
+	if id.IsZero() {
 		return nil, fmt.Errorf("%s: %w: missing", what, ErrID)
 	}
-	return []byte(text), nil
+	return []byte(id.String()), nil
 }
 
 // unhex decodes exactly len(dst) bytes whose letters have the case of a, so

@@ -87,11 +87,8 @@ func (i *KindInfo) Preempts() bool { return i.Lane == LanePreempt }
 
 // Files reports whether the kind moves files: the command is the host's own.
 func (i *KindInfo) Files() bool {
-	return slices.ContainsFunc(i.form.members, func(a Argument) bool { return a.Name == "files" })
+	return slices.ContainsFunc(i.form.tail, func(m member) bool { return m.name == "files" })
 }
-
-// Arguments describes the arguments, in the order in which they are encoded.
-func (i *KindInfo) Arguments() []Argument { return slices.Clone(i.form.members[headMembers:]) }
 
 // Limits of kinds: an exec may take 60 s, a step of a container's life 60 min,
 // and an order waits at most a day for its host (the defaults that operators

@@ -106,14 +106,15 @@ func TestKinds(t *testing.T) {
 		case (i.Creates || i.Removes || i.Preempts()) && !i.OnContainer() || i.Files() && !i.Command:
 			t.Errorf("%s: %+v", k, i)
 		}
-		for _, a := range i.Arguments() {
-			if a.Doc == "" || !strings.HasSuffix(a.Doc, ".") {
-				t.Errorf("%s: %s: %q is no sentence", k, a.Name, a.Doc)
+		for name, p := range i.Schema()["properties"].(map[string]any) {
+			doc, typ := p.(map[string]any)["description"].(string), p.(map[string]any)["type"].(string)
+			if doc == "" || !strings.HasSuffix(doc, ".") {
+				t.Errorf("%s: %s: %q is no sentence", k, name, doc)
 			}
-			if was := types[a.Name]; was != "" && was != a.Type() {
-				t.Errorf("%s: %s is %s, and of another kind %s", k, a.Name, a.Type(), was)
+			if was := types[name]; was != "" && was != typ {
+				t.Errorf("%s: %s is %s, and of another kind %s", k, name, typ, was)
 			}
-			types[a.Name] = a.Type()
+			types[name] = typ
 		}
 	}
 }

@@ -235,7 +235,7 @@ type Hello struct {
 	TermSeen  Term       `json:"term_seen"`
 	AcceptSeq uint64     `json:"accept_seq"`
 	// Evidence is what the host keeps of the coordinator's receipts and words
-	// to its fleet, see [Strengthen]: bytes signed by a coordinator, the only
+	// to its fleet, see fresh.Strengthen: bytes signed by a coordinator, the only
 	// proof that a coordinator went back in time.
 	Evidence []byte `json:"evidence,omitempty"`
 	// Checkpoint is the newest of the coordinator's audit log that the host

@@ -124,7 +124,7 @@ func (r typeRule) limit() int {
 // route is check 3: the topic belongs to this fleet and is one that this
 // receiver takes.
 func (x Expect) route(t Topic) (Type, error) {
-	typ, ok := typeOf(t.Channel)
+	typ, ok := TypeOf(t.Channel)
 	if !ok {
 		return "", refuse(ErrTopic, "channel %q carries no message", t.Channel)
 	}

@@ -1,6 +1,9 @@
 package protocol
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Code is why something was refused. It is an error by itself, so that
 // errors.Is(err, ErrStale) asks for one reason; what [Open] returns wraps
@@ -9,12 +12,7 @@ import "fmt"
 type Code string
 
 // Error returns the sentence that people read.
-func (c Code) Error() string {
-	if s := c.sentence(); s != "" {
-		return s
-	}
-	return string(c)
-}
+func (c Code) Error() string { return cmp.Or(sentences[c], string(c)) }
 
 // The refusals of Open, in the order of its checks (the number is the check).
 const (
@@ -51,40 +49,6 @@ const (
 	ErrTooManySessions Code = "too_many_sessions"
 )
 
-// Check returns the number of the check of [Open] that gives this code, 13 for
-// the payload, 0 for codes that Open never returns.
-func (c Code) Check() int {
-	switch c {
-	case ErrSize:
-		return 1
-	case ErrGrammar:
-		return 2
-	case ErrTopic:
-		return 3
-	case ErrUnknownKey, ErrRevokedKey, ErrRole, ErrWrongHost:
-		return 4
-	case ErrSignatureForm:
-		return 5
-	case ErrSignature:
-		return 6
-	case ErrJSON, ErrHeader:
-		return 7
-	case ErrType, ErrFleet, ErrFrom, ErrTo, ErrAction:
-		return 8
-	case ErrAttachment:
-		return 9
-	case ErrRing:
-		return 10
-	case ErrStale, ErrChallenge, ErrHeard, ErrFork:
-		return 11
-	case ErrTerm, ErrStore:
-		return 12
-	case ErrPayload:
-		return 13
-	}
-	return 0
-}
-
 // Codes lists every code that [Open] can return, in the order of its checks.
 // Metrics are made from it so that each is present from the start.
 func Codes() []Code {
@@ -96,70 +60,38 @@ func Codes() []Code {
 	}
 }
 
-func (c Code) sentence() string {
-	switch c {
-	case ErrSize:
-		return "the message is larger than its topic allows"
-	case ErrGrammar:
-		return "the message is not a Hostler envelope"
-	case ErrTopic:
-		return "the topic is not one that this receiver takes"
-	case ErrUnknownKey:
-		return "the message is signed by a key that nobody here vouches for"
-	case ErrRevokedKey:
-		return "the message is signed by a revoked key"
-	case ErrRole:
-		return "the key's owner may not send this type of message"
-	case ErrWrongHost:
-		return "the message is signed by one host on the topic of another"
-	case ErrSignatureForm:
-		return "the signature is not exactly one binary OpenPGP v4 signature"
-	case ErrSignature:
-		return "the signature does not fit the body"
-	case ErrJSON:
-		return "the body is not strict JSON"
-	case ErrHeader:
-		return "the header is incomplete or malformed"
-	case ErrType:
-		return "the type of the message does not belong on its topic"
-	case ErrFleet:
-		return "the message belongs to another fleet"
-	case ErrFrom:
-		return "the message names a sender other than its signer"
-	case ErrTo:
-		return "the message is meant for somebody else"
-	case ErrAction:
-		return "the message names another action than its topic"
-	case ErrAttachment:
-		return "the attachment does not have the size and digest that were signed"
-	case ErrRing:
-		return "the message names a newer ring than the one held here"
-	case ErrStale:
-		return "the message is not newer than what was already seen"
-	case ErrChallenge:
-		return "the message does not carry the current challenge"
-	case ErrHeard:
-		return "the message answers nothing that this process sent"
-	case ErrFork:
-		return "two processes speak for the same host"
-	case ErrTerm:
-		return "the message comes from a coordinator that was superseded"
-	case ErrStore:
-		return "the message belongs to another store"
-	case ErrPayload:
-		return "the payload breaks the rules of its type"
-	case ErrUnknownKind:
-		return "this host does not know that kind of action"
-	case ErrSpec:
-		return "the spec breaks the rules of its kind"
-	case ErrNotApproved:
-		return "the policy of this host does not allow it as it was approved"
-	case ErrPolicy:
-		return "the policy cannot be put into force"
-	case ErrTooManySessions:
-		return "too many sessions"
-	}
-	return ""
+// sentences are what people read. The table is never written.
+var sentences = map[Code]string{
+	ErrSize:            "the message is larger than its topic allows",
+	ErrGrammar:         "the message is not a Hostler envelope",
+	ErrTopic:           "the topic is not one that this receiver takes",
+	ErrUnknownKey:      "the message is signed by a key that nobody here vouches for",
+	ErrRevokedKey:      "the message is signed by a revoked key",
+	ErrRole:            "the key's owner may not send this type of message",
+	ErrWrongHost:       "the message is signed by one host on the topic of another",
+	ErrSignatureForm:   "the signature is not exactly one binary OpenPGP v4 signature",
+	ErrSignature:       "the signature does not fit the body",
+	ErrJSON:            "the body is not strict JSON",
+	ErrHeader:          "the header is incomplete or malformed",
+	ErrType:            "the type of the message does not belong on its topic",
+	ErrFleet:           "the message belongs to another fleet",
+	ErrFrom:            "the message names a sender other than its signer",
+	ErrTo:              "the message is meant for somebody else",
+	ErrAction:          "the message names another action than its topic",
+	ErrAttachment:      "the attachment does not have the size and digest that were signed",
+	ErrRing:            "the message names a newer ring than the one held here",
+	ErrStale:           "the message is not newer than what was already seen",
+	ErrChallenge:       "the message does not carry the current challenge",
+	ErrHeard:           "the message answers nothing that this process sent",
+	ErrFork:            "two processes speak for the same host",
+	ErrTerm:            "the message comes from a coordinator that was superseded",
+	ErrStore:           "the message belongs to another store",
+	ErrPayload:         "the payload breaks the rules of its type",
+	ErrUnknownKind:     "this host does not know that kind of action",
+	ErrSpec:            "the spec breaks the rules of its kind",
+	ErrNotApproved:     "the policy of this host does not allow it as it was approved",
+	ErrPolicy:          "the policy cannot be put into force",
+	ErrTooManySessions: "too many sessions",
 }
 
 // refuse wraps a code with what exactly was wrong. The detail may quote bytes

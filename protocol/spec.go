@@ -1,8 +1,6 @@
 package protocol
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"reflect"
 	"time"
@@ -39,15 +37,7 @@ func (s Spec) MarshalJSON() ([]byte, error) {
 	if !ok {
 		return nil, refuse(ErrUnknownKind, "%.60q", s.Kind)
 	}
-	w, err := info.form.pack(&s)
-	if err != nil {
-		return nil, err
-	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // which is for the outer encoder to decide
-	err = e.Encode(w)
-	return b.Bytes(), err
+	return info.form.encode(&s)
 }
 
 // UnmarshalJSON is [DecodeSpec].
@@ -63,7 +53,7 @@ func DecodeSpec(b []byte) (Spec, error) { return decodeSpec(b, true) }
 // those have to come to their end.
 func DecodeRequest(b []byte) (Spec, error) {
 	s, err := decodeSpec(b, false)
-	if l := s.limit(); err == nil && l.TimeoutMS > 0 && l.TimeoutMS < MinTimeout.Milliseconds() {
+	if l := get[TimeLimit](&s); err == nil && l.TimeoutMS > 0 && l.TimeoutMS < MinTimeout.Milliseconds() {
 		err = refuse(ErrSpec, "%s: %s", s.Kind, l.bad())
 	}
 	return s, err
@@ -85,7 +75,7 @@ func decodeSpec(b []byte, accepted bool) (Spec, error) {
 	if !ok {
 		return Spec{}, refuse(ErrUnknownKind, "%.60q", k.Kind)
 	}
-	s, err := info.form.unpack(b, accepted && info.Creates)
+	s, err := info.form.decode(b, accepted && info.Creates)
 	if err == nil {
 		err = s.validate(&info)
 	}
@@ -138,7 +128,7 @@ func texts(all []string, v reflect.Value) []string {
 
 // Timeout returns the time limit that applies; 0 means none.
 func (s *Spec) Timeout() time.Duration {
-	l := s.limit()
+	l := get[TimeLimit](s)
 	switch {
 	case l.TimeoutMS == NoTimeout:
 		return 0

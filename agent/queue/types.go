@@ -58,7 +58,7 @@ type Identity struct {
 	Term      protocol.Term    // newest seen
 	Coord     protocol.StoreID // the coordinator's store; zero until Term has named one
 	AcceptSeq uint64           // of the newest action
-	Evidence  []byte           // what coordinators have signed, see protocol.Strengthen
+	Evidence  []byte           // what coordinators have signed, see fresh.Strengthen
 	// Checkpoint is the newest of the coordinator's audit log, as it was signed;
 	// empty before the first.
 	Checkpoint []byte

@@ -5,6 +5,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/fresh"
 	"github.com/hostler-io/hostler/protocol/stream"
 )
 
@@ -107,7 +108,7 @@ func (u *Uplink) freed(p *position, have protocol.Position, raw []byte) {
 	if have.N == 0 || have == p.freed {
 		return // nothing new, as most receipts
 	}
-	strongest := protocol.Strengthen(u.self.Evidence, raw)
+	strongest := fresh.Strengthen(u.self.Evidence, raw)
 	verdict, err := u.cfg.Queue.Freed(u.loop.Steps(), have, strongest)
 	if !u.loop.Disk(err) {
 		return

@@ -8,6 +8,7 @@ import (
 	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/fresh"
 	"github.com/hostler-io/hostler/protocol/stream"
 )
 
@@ -237,7 +238,7 @@ func (b *batch) believe(msg *protocol.Message, evidence []byte) bool {
 	if newer || named {
 		strongest := b.self.Evidence
 		if evidence != nil {
-			strongest = protocol.Strengthen(strongest, evidence)
+			strongest = fresh.Strengthen(strongest, evidence)
 		}
 		if !b.loop.Disk(b.cfg.Queue.SawTerm(b.loop.Steps(), h.Term, h.Store, strongest)) {
 			return false

@@ -577,7 +577,7 @@ func (h *Host) take(m Message) {
 		h.disk.ring = max(h.disk.ring, msg.Header.Ring)
 		if h.gate.Accept(m.Topic.Channel, &msg.Header) {
 			if c := m.Topic.Channel; c == protocol.ChannelCoordinator || c == protocol.ChannelReceipt {
-				h.disk.evidence = protocol.Strengthen(h.disk.evidence, m.Payload)
+				h.disk.evidence = fresh.Strengthen(h.disk.evidence, m.Payload)
 			}
 			// Another coordinator, or the same after a restart: what it has
 			// answered, if anything, may be an older hello played again.
@@ -636,7 +636,7 @@ func (h *Host) onReceipt(m Message, msg protocol.Message) error {
 	if !h.said.Takes(r.Answers) {
 		return nil
 	}
-	h.disk.evidence = protocol.Strengthen(h.disk.evidence, m.Payload)
+	h.disk.evidence = fresh.Strengthen(h.disk.evidence, m.Payload)
 	if r.Checkpoint != nil {
 		h.disk.checkpoint = r.Checkpoint
 	}

@@ -9,12 +9,13 @@ import (
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/fresh"
 )
 
 // provesOlder reads what a host keeps of the coordinator's words. It returns why
 // this coordinator must have gone back in time, empty if nothing proves it.
 func (r *Room) provesOlder(evidence []byte) string {
-	for _, raw := range protocol.Evidence(evidence) {
+	for _, raw := range fresh.Evidence(evidence) {
 		said, key, ok := r.genuine(raw)
 		if !ok || said.Term.Ring < r.recovered.Ring {
 			continue // it says of the former store what the recovery is for
@@ -33,7 +34,7 @@ func (r *Room) provesOlder(evidence []byte) string {
 // provenTerm is the newest term that a coordinator has spoken in, as what a host
 // keeps shows.
 func (r *Room) provenTerm(h *protocol.Hello) (newest protocol.Term) {
-	for _, raw := range protocol.Evidence(h.Evidence) {
+	for _, raw := range fresh.Evidence(h.Evidence) {
 		if said, _, ok := r.genuine(raw); ok && said.Term.Compare(newest) > 0 {
 			newest = said.Term
 		}

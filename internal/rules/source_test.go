@@ -15,7 +15,7 @@ var pure = []string{"protocol/...", "container", "alerts"}
 
 // selfEvident are the methods whose contract the standard library states.
 var selfEvident = []string{
-	"AppendText", "As", "Error", "Format", "Is", "Len", "Less", "LogValue", "MarshalBinary", "MarshalJSON", "MarshalText", "MarshalYAML",
+	"AppendText", "As", "Error", "Format", "Is", "IsZero", "Len", "Less", "LogValue", "MarshalBinary", "MarshalJSON", "MarshalText", "MarshalYAML",
 	"Scan", "String", "Swap", "UnmarshalBinary", "UnmarshalJSON", "UnmarshalText", "UnmarshalYAML", "Unwrap", "Value",
 }
 

@@ -1,6 +1,7 @@
 // Package fresh remembers what was heard, and tells new messages from those that
 // were held back or replayed: [HostGate] for the coordinator, [CoordinatorGate] and
-// [SentWindow] for a host. It is pure: memory and time are arguments.
+// [SentWindow] for a host. What a host keeps as proof is made by [Strengthen]. The
+// package is pure: memory and time are arguments.
 package fresh
 
 import (

@@ -1,8 +1,10 @@
-package protocol
+package fresh
 
 import (
 	"bytes"
 	"slices"
+
+	"github.com/hostler-io/hostler/protocol"
 )
 
 // MaxEvidence bounds what a host keeps as evidence, in bytes: it has to fit into
@@ -43,13 +45,13 @@ func Strengthen(kept, raw []byte) []byte {
 }
 
 // positionsOf reads the positions of a receipt that was verified before.
-func positionsOf(raw []byte) ([]Position, bool) {
-	env, err := Split(raw)
+func positionsOf(raw []byte) ([]protocol.Position, bool) {
+	env, err := protocol.Split(raw)
 	if err != nil {
 		return nil, false
 	}
-	var r Receipt
-	if DecodeJSON(env.Body, &r, true) != nil || r.Type != TypeReceipt {
+	var r protocol.Receipt
+	if protocol.DecodeJSON(env.Body, &r, true) != nil || r.Type != protocol.TypeReceipt {
 		return nil, false
 	}
 	return slices.Concat(r.Sent, r.Have), true
@@ -57,9 +59,9 @@ func positionsOf(raw []byte) ([]Position, bool) {
 
 // reaches reports whether next tells of everything that far tells of. Another
 // store than before is believed only in a newer term, and begins anew.
-func reaches(next, far []Position) bool {
+func reaches(next, far []protocol.Position) bool {
 	for _, f := range far {
-		i := slices.IndexFunc(next, func(p Position) bool { return p.Stream == f.Stream })
+		i := slices.IndexFunc(next, func(p protocol.Position) bool { return p.Stream == f.Stream })
 		if f.N > 0 && (i < 0 || next[i].Store == f.Store && next[i].N < f.N) {
 			return false
 		}
