@@ -71,7 +71,7 @@ func (a *commands) tokenRevokeCommand() *cobra.Command {
 		Long: "Revokes the token of a name. If several tokens of the name are valid, name the one to revoke by its id.",
 		ValidArgsFunction: a.Completing(func(ctx context.Context, r *conn.Remote) ([]string, error) {
 			all, err := tokens(ctx, r)
-			return slices.Concat(conn.NamesOf(all, func(t api.Token) string { return t.Name }), conn.NamesOf(all, tokenNoun().Name)), err
+			return slices.Concat(conn.Each(all, func(t api.Token) string { return t.Name }), conn.Each(all, tokenNoun().Name)), err
 		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := a.Coordinator()
@@ -203,7 +203,7 @@ func (a *commands) viewerRevokeCommand() *cobra.Command {
 		ValidArgsFunction: a.Completing(func(ctx context.Context, r *conn.Remote) ([]string, error) {
 			var all []api.Viewer
 			err := r.Get(ctx, "/v1/viewers", nil, &all)
-			return conn.NamesOf(all, viewerNoun().Name), err
+			return conn.Each(all, viewerNoun().Name), err
 		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.Confirm(yes, "End viewer "+args[0]+"?"); err != nil {

@@ -204,11 +204,7 @@ requests the intent under a new id.`,
 			return &term.Failure{Code: term.ExitFailed, What: "cannot " + what, Why: "its host has no different action under that id", Next: "hostler action show " + old.ID}
 		}
 		if c.DryRun {
-			spec, err := protocol.DecodeSpec(old.Intent)
-			if err != nil {
-				return term.Cannot(what, err)
-			}
-			return a.DryRun(ctx, r, c.View, []protocol.HostID{protocol.HostID(old.Host)}, spec.Kind, old.Intent)
+			return a.DryRun(ctx, r, c.View, dispatch.OnHosts(old.Intent, protocol.HostID(old.Host))...)
 		}
 		var act api.Action
 		if err := r.Post(ctx, "/v1/actions/"+url.PathEscape(old.ID)+"/reissue", nil, api.Reissue{ID: a.NewActionID().String()}, &act); err != nil {

@@ -352,7 +352,7 @@ func (a *commands) approver(f conn.FleetFiles, chain *certs.Chain, c *approving)
 	case len(known) == 1:
 		return known[0], people[known[0].Public.Key()], nil
 	case len(known) > 1:
-		return keyring.PersonKey{}, "", term.Usage("use --key "+known[0].Name, "several keys on this machine belong to approvers: %q", conn.NamesOf(known, func(k keyring.PersonKey) string { return k.Name }))
+		return keyring.PersonKey{}, "", term.Usage("use --key "+known[0].Name, "several keys on this machine belong to approvers: %q", conn.Each(known, func(k keyring.PersonKey) string { return k.Name }))
 	case len(candidates) == 0:
 		return keyring.PersonKey{}, "", &term.Failure{
 			Code: term.ExitRefused, What: "this machine has no key to sign with", Why: "a token alone approves nothing",
@@ -486,5 +486,5 @@ func (a *commands) eachAction(ctx context.Context, ids []string, verb string, as
 // pendingIDs are those of actions that wait for approval.
 func pendingIDs(ctx context.Context, r *conn.Remote) ([]string, error) {
 	all, err := r.ActionsIn(ctx, conn.ActionQuery{States: []string{string(protocol.StatePendingApprove)}, Limit: conn.CompletionLimit})
-	return conn.NamesOf(all, func(a api.Action) string { return a.ID }), err
+	return conn.Each(all, func(a api.Action) string { return a.ID }), err
 }

@@ -173,7 +173,7 @@ func (a *Batcher) planFile(ctx context.Context, r *conn.Remote, o *batchOptions,
 	}
 	dir := filepath.Dir(o.file) // of - it is the one that we are in
 	b := &fileRun{Batcher: a, o: o, ops: all}
-	var places []Place
+	var places []dispatch.Place
 	var actions, wrong []string
 	for i, op := range all {
 		action, before := known.attempt(id, i)
@@ -278,8 +278,8 @@ func wasOrIs(act api.Action) string {
 
 // plan makes the spec of one operation, and notes what it makes or removes for
 // those behind it. before is its action, if it was asked for. What is copied is in dir.
-func (k *knownPlaces) plan(ctx context.Context, op batchfile.Operation, id protocol.BatchID, i int, before api.Action, dir string) (Place, *move, error) {
-	p := Place{Label: cmp.Or(op.Name, string(op.Verb)+" "+op.Where)}
+func (k *knownPlaces) plan(ctx context.Context, op batchfile.Operation, id protocol.BatchID, i int, before api.Action, dir string) (dispatch.Place, *move, error) {
+	p := dispatch.Place{Label: cmp.Or(op.Name, string(op.Verb)+" "+op.Where)}
 	host, name, _ := strings.Cut(op.Where, "/")
 	var err error
 	if p.Host, err = conn.ParseHost(host); err != nil {
@@ -379,21 +379,9 @@ func (k *knownPlaces) container(s *protocol.Spec, op batchfile.Operation, id pro
 }
 
 func (b *fileRun) dryRun(ctx context.Context) error {
-	var plans []dispatch.Plan
-	for _, p := range b.run.parts {
-		spec, err := protocol.DecodeSpec(p.Spec)
-		if err != nil {
-			return err
-		}
-		one, err := dispatch.PlanOf(ctx, b.run.remote, p.Host, spec.Kind, p.Spec)
-		if err != nil {
-			return err
-		}
-		plans = append(plans, one)
-	}
 	v := *b.o.view
 	v.One = false
-	return show.Print(b.Batcher.UI, &v, dispatch.PlanNoun(), plans)
+	return b.Batcher.DryRun(ctx, b.run.remote, &v, conn.Each(b.run.parts, func(p *part) dispatch.Place { return p.Place })...)
 }
 
 // do begins the operations in their order, as many at a time as may be, and waits

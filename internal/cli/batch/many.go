@@ -25,13 +25,6 @@ const (
 	namedFailures = 20
 )
 
-// Place is one of many where something is to be done.
-type Place struct {
-	Label string // HOST, or HOST/NAME
-	Host  protocol.HostID
-	Spec  []byte
-}
-
 // many is how something is done in many places.
 type many struct {
 	parallel     int           // at a time; 0 is all
@@ -46,7 +39,7 @@ type many struct {
 
 // part is what became of one target.
 type part struct {
-	Place
+	dispatch.Place
 	action         string
 	act            api.Action
 	refused        *api.Refusal
@@ -77,7 +70,7 @@ var (
 )
 
 // DoMany does something in many places and tells how it went.
-func (a *Batcher) DoMany(ctx context.Context, r *conn.Remote, m *many, targets []Place) error {
+func (a *Batcher) DoMany(ctx context.Context, r *conn.Remote, m *many, targets []dispatch.Place) error {
 	b := a.newBatchRun(r, m, a.newBatchID(), targets)
 	if m.NoWait {
 		return b.leaveAll(ctx)
@@ -87,13 +80,13 @@ func (a *Batcher) DoMany(ctx context.Context, r *conn.Remote, m *many, targets [
 
 // followMany follows what was asked for before.
 func (a *Batcher) followMany(ctx context.Context, r *conn.Remote, m *many, id protocol.BatchID, all []api.Action) error {
-	var places []Place
+	var places []dispatch.Place
 	for _, act := range all {
 		label := act.Host
 		if act.Name != "" {
 			label += "/" + act.Name
 		}
-		places = append(places, Place{Label: label, Host: protocol.HostID(act.Host)})
+		places = append(places, dispatch.Place{Label: label, Host: protocol.HostID(act.Host)})
 	}
 	b := a.newBatchRun(r, m, id, places)
 	clear(b.by)
@@ -112,7 +105,7 @@ func (a *Batcher) newBatchID() protocol.BatchID {
 	return protocol.NewBatchID(a.Now().UnixMilli(), random)
 }
 
-func (a *Batcher) newBatchRun(r *conn.Remote, m *many, id protocol.BatchID, targets []Place) *batchRun {
+func (a *Batcher) newBatchRun(r *conn.Remote, m *many, id protocol.BatchID, targets []dispatch.Place) *batchRun {
 	b := &batchRun{Batcher: a, remote: r, m: m, id: id, by: map[string]*part{}, same: true}
 	width := 0
 	for _, t := range targets {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/cli/conn"
 	"github.com/hostler-io/hostler/internal/cli/dispatch"
 	"github.com/hostler-io/hostler/internal/cli/show"
@@ -71,71 +70,70 @@ func (s *Selection) Fits(local, tty bool) error {
 	return nil
 }
 
-// containers returns the containers that are selected. Foreign ones are left
-// alone.
-func (a *Batcher) SelectContainers(ctx context.Context, s *Selection) (*conn.Remote, []conn.Ref, []api.Container, error) {
+// Found is a container in which something is done.
+type Found struct {
+	conn.Ref
+	ID protocol.CTID
+}
+
+// FindContainers returns the container that is named, or those that are selected.
+// Foreign ones are left alone.
+func (a *Batcher) FindContainers(ctx context.Context, s *Selection, where string) (*conn.Remote, []Found, error) {
+	if where != "" {
+		r, name, id, err := a.FindContainer(ctx, where)
+		if err == nil {
+			err = s.Fits(r.Local, false)
+		}
+		return r, []Found{{name, id}}, err
+	}
 	r, err := a.Connect()
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	if err := s.Check(0); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	if s.all && len(s.labels.Terms) == 0 && !r.Local {
 		a.Say("hostler: this selects all containers of all hosts")
 	}
 	found, err := r.Containers(ctx, "")
 	if err != nil {
-		return nil, nil, nil, term.Cannot("list the containers", err)
+		return nil, nil, term.Cannot("list the containers", err)
 	}
-	var names []conn.Ref
-	var all []api.Container
+	var all []Found
 	for _, c := range found {
-		if c.CTID != "" && s.labels.Match(c.Labels) {
-			name := conn.Ref{Host: protocol.HostID(c.Host), Name: c.Name}
-			if r.Local {
-				name.Host = ""
-			}
-			names, all = append(names, name), append(all, c)
+		if c.CTID == "" || !s.labels.Match(c.Labels) {
+			continue
 		}
+		f := Found{Ref: conn.Ref{Host: protocol.HostID(c.Host), Name: c.Name}}
+		if r.Local {
+			f.Host = ""
+		}
+		if f.ID, err = protocol.ParseCTID(c.CTID); err != nil {
+			return nil, nil, fmt.Errorf("id of %s: %w", f, err)
+		}
+		all = append(all, f)
 	}
-	if len(all) == 0 {
-		return nil, nil, nil, &term.Failure{Code: term.ExitNotFound, What: "no container is selected", Next: "hostler ct ls"}
+	switch {
+	case len(all) == 0:
+		return nil, nil, &term.Failure{Code: term.ExitNotFound, What: "no container is selected", Next: "hostler ct ls"}
+	case r.Local && len(all) > 1:
+		return nil, nil, term.Usage("hostler ct ls --local", "%d containers are selected: on the host itself name one", len(all))
 	}
-	if r.Local && len(all) > 1 {
-		return nil, nil, nil, term.Usage("hostler ct ls --local", "%d containers are selected: on the host itself name one", len(all))
-	}
-	return r, names, all, nil
+	return r, all, nil
 }
 
 // OnContainers makes the places of containers, each with its own spec.
-func OnContainers(names []conn.Ref, all []api.Container, spec func(protocol.CTID, protocol.ContainerName) ([]byte, error)) ([]Place, error) {
-	var places []Place
-	for i, c := range all {
-		id, err := protocol.ParseCTID(c.CTID)
-		if err != nil {
-			return nil, fmt.Errorf("id of %s: %w", names[i], err)
-		}
-		b, err := spec(id, protocol.ContainerName(c.Name))
+func OnContainers(found []Found, spec func(Found) ([]byte, error)) ([]dispatch.Place, error) {
+	var places []dispatch.Place
+	for _, f := range found {
+		b, err := spec(f)
 		if err != nil {
 			return nil, err
 		}
-		places = append(places, Place{Label: names[i].String(), Host: names[i].Host, Spec: b})
+		places = append(places, dispatch.Place{Label: f.String(), Host: f.Host, Spec: b})
 	}
 	return places, nil
-}
-
-// DryRunMany prints what would be asked in many places.
-func (a *Batcher) DryRunMany(ctx context.Context, r *conn.Remote, v *show.View, places []Place, kind protocol.Kind) error {
-	var plans []dispatch.Plan
-	for _, p := range places {
-		plan, err := dispatch.PlanOf(ctx, r, p.Host, kind, p.Spec)
-		if err != nil {
-			return term.Cannot("tell what would be done on "+p.Label, err)
-		}
-		plans = append(plans, plan)
-	}
-	return show.Print(a.UI, v, dispatch.PlanNoun(), plans)
 }
 
 // ChooseHosts returns the hosts that are meant; on the host itself that is one

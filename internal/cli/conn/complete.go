@@ -87,7 +87,7 @@ func (a *Env) CompletingNew(cmd *cobra.Command, args []string, _ string) ([]stri
 func ending(mark string, fetch fetcher) fetcher {
 	return func(ctx context.Context, r *Remote) ([]string, error) {
 		all, err := fetch(ctx, r)
-		return NamesOf(all, func(s string) string { return s + mark }), err
+		return Each(all, func(s string) string { return s + mark }), err
 	}
 }
 
@@ -104,13 +104,13 @@ func AnyOf(sorts ...fetcher) fetcher {
 	}
 }
 
-// NamesOf returns the name of each thing.
-func NamesOf[T any](all []T, name func(T) string) []string {
-	found := make([]string, len(all))
+// Each returns what of makes of each element.
+func Each[T, U any](all []T, of func(T) U) []U {
+	made := make([]U, len(all))
 	for i, it := range all {
-		found[i] = name(it)
+		made[i] = of(it)
 	}
-	return found
+	return made
 }
 
 // HostNames returns the ids of all hosts.
@@ -119,7 +119,7 @@ func HostNames(ctx context.Context, r *Remote) ([]string, error) {
 		return nil, nil
 	}
 	all, err := r.Hosts(ctx)
-	return NamesOf(all, func(h api.Host) string { return h.ID }), err
+	return Each(all, func(h api.Host) string { return h.ID }), err
 }
 
 // ContainerNames returns the references of all containers of Hostler.
@@ -142,13 +142,13 @@ func ContainerNames(ctx context.Context, r *Remote) ([]string, error) {
 // OpenIDs returns the ids of the newest actions that have not ended.
 func OpenIDs(ctx context.Context, r *Remote) ([]string, error) {
 	all, err := r.Actions(ctx, "", true, CompletionLimit)
-	return NamesOf(all, func(a api.Action) string { return a.ID }), err
+	return Each(all, func(a api.Action) string { return a.ID }), err
 }
 
 // ActionIDs returns the ids of the newest actions.
 func ActionIDs(ctx context.Context, r *Remote) ([]string, error) {
 	all, err := r.Actions(ctx, "", false, CompletionLimit)
-	return NamesOf(all, func(a api.Action) string { return a.ID }), err
+	return Each(all, func(a api.Action) string { return a.ID }), err
 }
 
 // CompleteContexts offers the contexts of the configuration.

@@ -177,63 +177,34 @@ func (a *commands) onManyContainers(cmd *cobra.Command, verb, done string, spec 
 			if err := term.Exactly(1)(cmd, args); err != nil {
 				return err
 			}
-			if sel.Bounded() {
-				return a.changeBounded(cmd, c, sel, args[0], verb, spec)
+			if !sel.Bounded() {
+				return a.changeOne(cmd, c, args[0], verb, done, spec)
 			}
-			return a.changeOne(cmd, c, args[0], verb, done, spec)
 		}
-		ctx := cmd.Context()
-		r, names, all, err := a.SelectContainers(ctx, sel)
+		ctx, where := cmd.Context(), strings.Join(args, "")
+		r, found, err := a.FindContainers(ctx, sel, where)
 		if err != nil {
-			return err
+			return term.Cannot(verb+" "+where, err)
 		}
-		var kind protocol.Kind
-		places, err := batch.OnContainers(names, all, func(ct protocol.CTID, name protocol.ContainerName) ([]byte, error) {
-			s, err := spec(string(name))
+		places, err := batch.OnContainers(found, func(f batch.Found) ([]byte, error) {
+			s, err := spec(f.String())
 			if err != nil {
 				return nil, err
 			}
-			kind, s.Target, s.Name = s.Kind, ct, name
+			s.Target, s.Name = f.ID, protocol.ContainerName(f.Name)
 			return dispatch.EncodeSpec(s)
 		})
 		if err != nil {
 			return err
 		}
 		if c.DryRun {
-			return a.DryRunMany(ctx, r, c.View, places, kind)
+			return a.DryRun(ctx, r, c.View, places...)
 		}
 		m := sel.Many
 		m.View, m.NoWait, m.Verb = c.View, c.NoWait, verb+" it"
 		return a.DoMany(ctx, r, &m, places)
 	}
 	return cmd
-}
-
-// changeBounded changes the container that is named, and waits for it as for many.
-func (a *commands) changeBounded(cmd *cobra.Command, c *dispatch.Change, sel *batch.Selection, where, verb string, spec func(name string) (protocol.Spec, error)) error {
-	ctx, what := cmd.Context(), verb+" "+where
-	r, name, id, err := a.FindContainer(ctx, where)
-	if err == nil {
-		err = sel.Fits(r.Local, false)
-	}
-	if err != nil {
-		return term.Cannot(what, err)
-	}
-	s, err := spec(name.String())
-	if err != nil {
-		return err
-	}
-	s.Target, s.Name = id, protocol.ContainerName(name.Name)
-	b, err := dispatch.EncodeSpec(s)
-	if err != nil {
-		return err
-	}
-	if c.DryRun {
-		return a.DryRun(ctx, r, c.View, []protocol.HostID{name.Host}, s.Kind, b)
-	}
-	m := sel.Many
-	m.View, m.NoWait, m.Verb = c.View, c.NoWait, verb+" it"
-	return a.DoMany(ctx, r, &m, []batch.Place{{Label: name.String(), Host: name.Host, Spec: b}})
 }
 
 // changeOne changes the container that is named.

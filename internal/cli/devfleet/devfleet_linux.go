@@ -187,7 +187,7 @@ func (a *commands) devVerb(name *string, cmd *cobra.Command, what, did string, d
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		s, _ := f.Status() // completion has nobody to tell
-		return conn.NamesOf(s.Nodes, devNoun().Name), cobra.ShellCompDirectiveNoFileComp
+		return conn.Each(s.Nodes, devNoun().Name), cobra.ShellCompDirectiveNoFileComp
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f, err := a.devFleet(*name)

@@ -33,21 +33,20 @@ func needsOf(ctx context.Context, r *conn.Remote, host protocol.HostID, spec []b
 	return cmp.Or(approvalsWord(act), "none"), nil
 }
 
-// DryRun prints what would be asked.
-func (a *Dispatcher) DryRun(ctx context.Context, r *conn.Remote, v *show.View, hosts []protocol.HostID, kind protocol.Kind, spec []byte) error {
-	var plans []Plan
-	for _, h := range hosts {
-		p, err := PlanOf(ctx, r, h, kind, spec)
-		if err != nil {
-			return term.Cannot("tell what would be done on "+cmp.Or(string(h), "this host"), err)
-		}
-		plans = append(plans, p)
-	}
-	return show.Print(a.UI, v, PlanNoun(), plans)
+// Place is somewhere that something is to be done.
+type Place struct {
+	Label string // HOST, or HOST/NAME
+	Host  protocol.HostID
+	Spec  []byte
 }
 
-// Plan is what --dry-run shows of an action.
-type Plan struct {
+// OnHosts makes the places of hosts that do the same.
+func OnHosts(spec []byte, hosts ...protocol.HostID) []Place {
+	return conn.Each(hosts, func(h protocol.HostID) Place { return Place{cmp.Or(string(h), "this host"), h, spec} })
+}
+
+// plan is what --dry-run shows of an action.
+type plan struct {
 	Host      string `json:"host"`
 	Kind      string `json:"kind"`
 	Spec      any    `json:"spec"`
@@ -56,21 +55,27 @@ type Plan struct {
 	text      string // the spec as it would be signed
 }
 
-// PlanNoun prints plans.
-func PlanNoun() show.Noun[Plan] {
-	return show.NounOf("digest", "host kind spec digest approvals", show.Cells[Plan]{
-		"spec": func(p Plan) any { return p.text },
-	})
-}
-
-// PlanOf tells what would be asked of a host, and what it would need.
-func PlanOf(ctx context.Context, r *conn.Remote, host protocol.HostID, kind protocol.Kind, spec []byte) (Plan, error) {
-	p := Plan{Host: cmp.Or(string(host), "this host"), Kind: string(kind), Digest: protocol.Sum(spec).String(), text: string(spec)}
-	var err error
-	if p.Approvals, err = needsOf(ctx, r, host, spec); err != nil {
-		return p, err
+// DryRun prints what would be asked, and what it would need.
+func (a *Dispatcher) DryRun(ctx context.Context, r *conn.Remote, v *show.View, places ...Place) error {
+	var plans []plan
+	for _, at := range places {
+		p := plan{Host: cmp.Or(string(at.Host), "this host"), Digest: protocol.Sum(at.Spec).String(), text: string(at.Spec)}
+		s, err := protocol.DecodeSpec(at.Spec)
+		if err == nil {
+			p.Kind = string(s.Kind)
+			p.Approvals, err = needsOf(ctx, r, at.Host, at.Spec)
+		}
+		if err == nil {
+			err = protocol.DecodeJSON(at.Spec, &p.Spec, true)
+		}
+		if err != nil {
+			return term.Cannot("tell what would be done on "+at.Label, err)
+		}
+		plans = append(plans, p)
 	}
-	return p, protocol.DecodeJSON(spec, &p.Spec, true)
+	return show.Print(a.UI, v, show.NounOf("digest", "host kind spec digest approvals", show.Cells[plan]{
+		"spec": func(p plan) any { return p.text },
+	}), plans)
 }
 
 // EncodeSpec writes a spec as it is going to be signed, and refuses what the

@@ -36,7 +36,7 @@ func (a *Dispatcher) Do(ctx context.Context, r *conn.Remote, c *Change, name con
 		return err
 	}
 	if c.DryRun {
-		return a.DryRun(ctx, r, c.View, []protocol.HostID{name.Host}, s.Kind, spec)
+		return a.DryRun(ctx, r, c.View, OnHosts(spec, name.Host)...)
 	}
 	act, err := a.Submit(ctx, r, name.Host, spec)
 	if err != nil {

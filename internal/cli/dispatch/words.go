@@ -23,7 +23,7 @@ func ActionNoun() show.Noun[api.Action] {
 		"exit":      func(a api.Action) any { return ExitWord(a.Exit) },
 		"command":   func(a api.Action) any { return ShellWords(a.Argv) },
 		"needs":     func(a api.Action) any { return approvalsWord(a) },
-		"approvals": func(a api.Action) any { return listed(conn.NamesOf(a.Approvals, approvedWord)) },
+		"approvals": func(a api.Action) any { return listed(conn.Each(a.Approvals, approvedWord)) },
 		"ran": func(a api.Action) any {
 			if a.Exit == nil {
 				return ""
@@ -36,7 +36,7 @@ func ActionNoun() show.Noun[api.Action] {
 			}
 			return a.Exit.Error
 		},
-		"output": func(a api.Action) any { return listed(conn.NamesOf(a.Output, outputWord)) },
+		"output": func(a api.Action) any { return listed(conn.Each(a.Output, outputWord)) },
 		"waits":  func(a api.Action) any { return WaitsWord(a.Waits) },
 		"conflict": func(a api.Action) any {
 			if !a.Conflict {

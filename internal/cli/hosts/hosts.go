@@ -45,7 +45,7 @@ func hostNoun() show.Noun[conn.HostView] {
 		"disk":        func(h conn.HostView) any { return bytesOf(h.DiskBytes) },
 		"interfaces":  func(h conn.HostView) any { return interfaces(h.Interfaces) },
 		"raised": func(h conn.HostView) any {
-			return conn.NamesOf(h.ActiveAlerts, func(a api.Alert) string { return a.Text })
+			return conn.Each(h.ActiveAlerts, func(a api.Alert) string { return a.Text })
 		},
 	})
 }
@@ -168,7 +168,7 @@ func (a *commands) invitesCommand() *cobra.Command {
 		Long: "Ends a join code: it admits no host any more. A host that waits for approval goes on waiting; see hostler host deny.",
 		ValidArgsFunction: a.Completing(func(ctx context.Context, r *conn.Remote) ([]string, error) {
 			all, err := invites(ctx, r)
-			return conn.NamesOf(all, inviteNoun().Name), err
+			return conn.Each(all, inviteNoun().Name), err
 		}),
 	}
 	end.Flags().BoolVar(&yes, "yes", false, "do not ask")
@@ -253,7 +253,7 @@ func pendingEnrolment(ctx context.Context, r *conn.Remote, name string) (api.Enr
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
-		return api.Enrolment{}, term.Usage("hostler host pending", "%q is ambiguous: use one of the ids %q", name, conn.NamesOf(found, enrolmentNoun().Name))
+		return api.Enrolment{}, term.Usage("hostler host pending", "%q is ambiguous: use one of the ids %q", name, conn.Each(found, enrolmentNoun().Name))
 	case len(decided) > 0:
 		e := decided[len(decided)-1]
 		return api.Enrolment{}, &term.Failure{

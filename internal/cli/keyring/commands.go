@@ -316,5 +316,5 @@ func (a *Store) CompleteKeys(_ *cobra.Command, args []string, _ string) ([]strin
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return conn.NamesOf(all, func(k PersonKey) string { return k.Name }), cobra.ShellCompDirectiveNoFileComp
+	return conn.Each(all, func(k PersonKey) string { return k.Name }), cobra.ShellCompDirectiveNoFileComp
 }

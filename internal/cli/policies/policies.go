@@ -316,15 +316,11 @@ several hosts the exit code is 1 if it did not come into force on any one of the
 			return err
 		}
 		if c.DryRun {
-			return a.DryRun(ctx, r, c.View, hosts, s.Kind, spec)
-		}
-		var places []batch.Place
-		for _, h := range hosts {
-			places = append(places, batch.Place{Label: string(h), Host: h, Spec: spec})
+			return a.DryRun(ctx, r, c.View, dispatch.OnHosts(spec, hosts...)...)
 		}
 		m := sel.Many
 		m.View, m.NoWait, m.Verb = c.View, c.NoWait, "set the policy"
-		return a.DoMany(ctx, r, &m, places)
+		return a.DoMany(ctx, r, &m, dispatch.OnHosts(spec, hosts...))
 	}
 	return cmd
 }

@@ -282,11 +282,7 @@ func (a *commands) sessionSpec(c *command, kind protocol.Kind, target protocol.C
 // session begins a session and takes part in it.
 func (a *commands) session(ctx context.Context, r *conn.Remote, c *command, s *sessionFlags, host protocol.HostID, label string, spec []byte) error {
 	if c.dryRun {
-		decoded, err := protocol.DecodeSpec(spec)
-		if err != nil {
-			return err
-		}
-		return a.DryRun(ctx, r, c.view, []protocol.HostID{host}, decoded.Kind, spec)
+		return a.DryRun(ctx, r, c.view, dispatch.OnHosts(spec, host)...)
 	}
 	id := a.NewActionID()
 	spec, err := a.sealEnv(ctx, r, c, host, id, spec)

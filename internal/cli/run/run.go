@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -231,22 +232,28 @@ func (a *commands) runHosts(cmd *cobra.Command, c *command, args []string, sel *
 	if c.tty {
 		return a.sessionOn(ctx, r, c, &c.session, targets[0], argv)
 	}
+	return a.runAt(ctx, r, c, sel, dispatch.OnHosts(spec, targets...), len(targets) == 1, len(where) == 1)
+}
+
+// runAt runs a command in places. alone is one that need not be told as one of many,
+// own one that was named: its output and exit code are ours.
+func (a *commands) runAt(ctx context.Context, r *conn.Remote, c *command, sel *batch.Selection, places []dispatch.Place, alone, own bool) error {
 	if c.dryRun {
-		return a.DryRun(ctx, r, c.view, targets, protocol.KindRun, spec)
-	}
-	places := make([]batch.Place, len(targets))
-	for i, host := range targets {
-		places[i] = batch.Place{Label: string(host), Host: host, Spec: spec}
+		return a.DryRun(ctx, r, c.view, places...)
 	}
 	if err := a.sendInput(ctx, r, c, places); err != nil {
 		return err
 	}
 	// An id, or a daemon, is printed in any form by itself.
-	if sel.Single(len(targets), c.view) || r.Local || len(targets) == 1 && (c.noWait || c.daemon) {
-		return a.runOne(ctx, r, c, targets[0], cmp.Or(string(targets[0]), "this host"), spec)
+	if sel.Single(len(places), c.view) || r.Local || alone && (c.noWait || c.daemon) {
+		return a.runOne(ctx, r, c, places[0].Host, places[0].Label, places[0].Spec)
 	}
-	sel.Many.Own = len(where) == 1
-	return a.runMany(ctx, r, c, sel, places)
+	if len(c.secretEnv) > 0 {
+		return term.Usage("hostler run HOST --secret-env NAME -- COMMAND", "--secret-env is encrypted for one host; use one host")
+	}
+	m := sel.Many
+	m.Output, m.View, m.NoWait, m.Verb, m.Own = true, c.view, c.noWait || c.daemon, "run the command", own
+	return a.DoMany(ctx, r, &m, places)
 }
 
 // maxAsked is how many places are asked one by one whether they refuse a command.
@@ -254,9 +261,9 @@ const maxAsked = 64
 
 // sendInput sends what a command reads, unless it is refused for every place: then
 // nothing is sent in vain, and who asks in earnest is told why.
-func (a *commands) sendInput(ctx context.Context, r *conn.Remote, c *command, places []batch.Place) error {
-	refused := func(p batch.Place) bool { return dispatch.Refused(ctx, r, c.input, p.Host, p.Spec) != nil }
-	if len(places) <= maxAsked && !slices.ContainsFunc(places, func(p batch.Place) bool { return !refused(p) }) {
+func (a *commands) sendInput(ctx context.Context, r *conn.Remote, c *command, places []dispatch.Place) error {
+	refused := func(p dispatch.Place) bool { return dispatch.Refused(ctx, r, c.input, p.Host, p.Spec) != nil }
+	if len(places) <= maxAsked && !slices.ContainsFunc(places, func(p dispatch.Place) bool { return !refused(p) }) {
 		return nil
 	}
 	return c.input.Send(ctx, a.Dispatcher, r, "send what the command reads")
@@ -373,95 +380,43 @@ For several containers, selected by their labels, see hostler run.`,
 	s := batch.SelectionFlags(cmd, "containers of Hostler")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		where, argv, err := splitArgs(cmd, args)
-		if err == nil && s.Given() && len(where) == 0 {
-			return asHostler(a.execMany(cmd.Context(), c, s, argv))
-		}
 		if err == nil {
 			err = s.Check(len(where))
 		}
-		if err == nil && len(where) != 1 {
+		if err == nil && len(where) != 1 && !s.Given() {
 			err = term.Usage(cmd.UseLine(), "exec takes one container, got %d", len(where))
 		}
-		if err != nil {
-			return asHostler(err)
+		if err == nil {
+			err = a.exec(cmd.Context(), c, s, strings.Join(where, ""), argv)
 		}
-		return asHostler(a.execOne(cmd.Context(), c, s, where[0], argv))
+		return asHostler(err)
 	}
 	return cmd
 }
 
-func (a *commands) execOne(ctx context.Context, c *command, sel *batch.Selection, where string, argv []string) error {
-	if c.tty {
+// exec runs a command in the container that is named, or in those that are selected.
+func (a *commands) exec(ctx context.Context, c *command, sel *batch.Selection, where string, argv []string) error {
+	named := where != ""
+	if named && c.tty {
 		if err := errors.Join(c.sessionFits(), sel.Fits(false, true)); err != nil {
 			return err
 		}
 		return a.sessionIn(ctx, c, &c.session, where, argv)
 	}
-	r, name, ct, err := a.FindContainer(ctx, where)
+	r, found, err := a.FindContainers(ctx, sel, where)
 	if err != nil {
 		return term.Cannot("find container "+where, err)
 	}
-	if err := sel.Fits(r.Local, false); err != nil {
-		return err
-	}
 	if c.input, err = c.stdin.Open(a.Dispatcher); err != nil {
 		return err
 	}
 	defer c.input.Close()
-	c.many = !sel.Single(1, c.view)
-	spec, err := c.spec(protocol.KindExec, ct, protocol.ContainerName(name.Name), argv)
-	if err != nil {
-		return err
-	}
-	if c.dryRun {
-		return a.DryRun(ctx, r, c.view, []protocol.HostID{name.Host}, protocol.KindExec, spec)
-	}
-	places := []batch.Place{{Label: name.String(), Host: name.Host, Spec: spec}}
-	if err := a.sendInput(ctx, r, c, places); err != nil {
-		return err
-	}
-	if sel.Single(1, c.view) || r.Local || c.noWait || c.daemon {
-		return a.runOne(ctx, r, c, name.Host, name.String(), spec)
-	}
-	sel.Many.Own = true
-	return a.runMany(ctx, r, c, sel, places)
-}
-
-// execMany runs a command in the containers that are selected.
-func (a *commands) execMany(ctx context.Context, c *command, s *batch.Selection, argv []string) error {
-	r, names, all, err := a.SelectContainers(ctx, s)
-	if err != nil {
-		return err
-	}
-	if c.input, err = c.stdin.Open(a.Dispatcher); err != nil {
-		return err
-	}
-	defer c.input.Close()
-	c.many = true
-	places, err := batch.OnContainers(names, all, func(ct protocol.CTID, name protocol.ContainerName) ([]byte, error) {
-		return c.spec(protocol.KindExec, ct, name, argv)
+	c.many = !named || !sel.Single(1, c.view)
+	places, err := batch.OnContainers(found, func(f batch.Found) ([]byte, error) {
+		return c.spec(protocol.KindExec, f.ID, protocol.ContainerName(f.Name), argv)
 	})
 	if err != nil {
 		return err
 	}
-	if c.dryRun {
-		return a.DryRunMany(ctx, r, c.view, places, protocol.KindExec)
-	}
-	if err := a.sendInput(ctx, r, c, places); err != nil {
-		return err
-	}
-	if s.Single(len(places), c.view) || r.Local {
-		return a.runOne(ctx, r, c, places[0].Host, places[0].Label, places[0].Spec)
-	}
-	return a.runMany(ctx, r, c, s, places)
-}
-
-// runMany runs a command in many places.
-func (a *commands) runMany(ctx context.Context, r *conn.Remote, c *command, s *batch.Selection, places []batch.Place) error {
-	if len(c.secretEnv) > 0 {
-		return term.Usage("hostler run HOST --secret-env NAME -- COMMAND", "--secret-env is encrypted for one host; use one host")
-	}
-	m := s.Many
-	m.Output, m.View, m.NoWait, m.Verb = true, c.view, c.noWait || c.daemon, "run the command"
-	return a.DoMany(ctx, r, &m, places)
+	return a.runAt(ctx, r, c, sel, places, named, named)
 }

@@ -117,7 +117,7 @@ func (a *Files) pull(ctx context.Context, t *transfer, from []RemotePath, to str
 		if t.dryRun {
 			var spec []byte
 			if spec, err = dispatch.EncodeSpec(s); err == nil {
-				err = a.DryRun(ctx, r, t.view, []protocol.HostID{p.Host}, s.Kind, spec)
+				err = a.DryRun(ctx, r, t.view, dispatch.OnHosts(spec, p.Host)...)
 			}
 		} else {
 			err = (&Pulling{Files: a, Remote: r, From: p, spec: s, To: into, Words: a.Err}).do(ctx)

@@ -160,7 +160,7 @@ func (a *Files) push(ctx context.Context, t *transfer, from []string, to RemoteP
 		return err
 	}
 	if t.dryRun {
-		return a.DryRun(ctx, r, t.view, []protocol.HostID{to.Host}, s.Kind, spec)
+		return a.DryRun(ctx, r, t.view, dispatch.OnHosts(spec, to.Host)...)
 	}
 	what := "push to " + to.String()
 	if err := dispatch.Refused(ctx, r, p, to.Host, spec); err != nil {
