@@ -44,7 +44,9 @@ type Agent struct {
 
 	// Owned by the loop.
 	self                             queue.Identity
-	unrecorded                       []audit.Record // that the disk has not taken yet
+	unrecorded                       []audit.Record     // that the disk has not taken yet
+	degraded                         protocol.AlertInfo // while nothing new is accepted
+	ends                             int                // of commands, since the last that were forgotten for their number
 	lookSoon, forgetSoon, retainSoon *loop.Timer
 }
 
@@ -118,13 +120,29 @@ func (a *Agent) recover(ctx context.Context) error {
 		if !errors.Is(err, queue.ErrDisk) {
 			return err
 		}
-		a.cfg.Log.Error("the queue cannot be read; trying again", "error", err)
+		a.cfg.Log.Error("the queue cannot be used; trying again", "error", err)
+		a.shrink(ctx)
 		select {
 		case <-time.After(loop.RetryDisk):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// shrink makes room on a disk that is too full to start on: by what was set aside for
+// that, and by the output of commands whose end is durable.
+func (a *Agent) shrink(ctx context.Context) {
+	a.cfg.Queue.Spend()
+	ended, err := a.cfg.Queue.Ended(ctx)
+	if err != nil || a.commands == nil {
+		return // it is tried again
+	}
+	all := make([]commands.Ended, 0, len(ended))
+	for _, e := range ended {
+		all = append(all, commands.Ended{ID: e.ID, AtMS: e.EndedMS, Owed: !e.Reported})
+	}
+	a.commands.Shrink(all, a.cfg.OutputTotal, a.cfg.OutputAge)
 }
 
 // remember fills the loop's state from the queue.
@@ -174,6 +192,7 @@ func (a *Agent) turn(ctx, running context.Context) error {
 		a.retainSoon.In(forgetEvery)
 	}
 	a.spare()
+	a.tellDegraded()
 	a.actions.Resume()
 	for a.loop.Fatal() == nil {
 		a.actions.Flush()
@@ -227,19 +246,50 @@ func (a *Agent) lookAround() {
 	a.hostChanged()
 }
 
-// spare sees to it that ends of actions have space set aside, before anything new
-// is accepted into the rest of the disk.
+// spare sees to it that ends of actions have space set aside, and commands room for
+// their directories, before anything new is accepted into the rest of the disk.
 func (a *Agent) spare() {
-	if !a.cfg.Queue.Reserved() {
+	switch {
+	case !a.cfg.Queue.Reserved():
 		a.loop.Disk(fmt.Errorf("no space is set aside for ends: %w", queue.ErrDisk))
+	case a.commands != nil:
+		a.loop.Disk(a.commands.Room())
 	}
 }
 
 // tryDisk looks whether the disk works again, by writing what could not be
-// written.
+// written, and makes room on it.
 func (a *Agent) tryDisk() {
-	if a.actions.Retry() && a.writeRecords() && a.loop.Disk(a.cfg.Queue.Probe(a.loop.Steps())) && a.loop.Mended() {
-		a.hostChanged()
+	a.tellDegraded()
+	a.retain()
+	if a.actions.Retry() && a.writeRecords() && a.loop.Disk(a.cfg.Queue.Probe(a.loop.Steps())) && a.roomy() && a.loop.Mended() {
+		a.tellDegraded()
+		a.actions.Rebegin()
+	}
+}
+
+// roomy reports whether commands have room for their directories.
+func (a *Agent) roomy() bool { return a.commands == nil || a.loop.Disk(a.commands.Room()) }
+
+// degradedAlert is raised while nothing new is accepted.
+const degradedAlert = "host.degraded"
+
+// tellDegraded tells that nothing new is accepted, or that it is again.
+func (a *Agent) tellDegraded() {
+	why := a.loop.Degraded()
+	a.hostChanged()
+	if why != "" && a.degraded.Text == "" {
+		a.degraded = protocol.AlertInfo{ID: degradedAlert, Severity: "critical", SinceMS: a.loop.WallMS(), Text: "nothing new is accepted: " + why}
+	}
+	if a.uplink.Raised(degradedAlert) != (why != "") {
+		alert := protocol.Alert{AlertInfo: a.degraded, Raised: why != ""}
+		if why == "" {
+			alert.AlertInfo = protocol.AlertInfo{ID: degradedAlert, Severity: "critical", SinceMS: a.loop.WallMS(), Text: "new actions are accepted again"}
+		}
+		a.raise(alert)
+	}
+	if why == "" {
+		a.degraded = protocol.AlertInfo{}
 	}
 }
 
@@ -281,6 +331,9 @@ const askedSoon = 2 * time.Minute
 // retain removes what is too old or too much of what ended commands have left.
 func (a *Agent) retain() {
 	a.retainSoon.In(forgetEvery)
+	if a.commands == nil {
+		return
+	}
 	ended, err := a.cfg.Queue.Ended(a.loop.Steps())
 	if !a.loop.Disk(err) || len(ended) == 0 {
 		return

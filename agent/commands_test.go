@@ -10,9 +10,11 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hostler-io/hostler/agent/commands"
+	"github.com/hostler-io/hostler/internal/space"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
 	"github.com/hostler-io/hostler/runner/rundir"
@@ -28,6 +30,8 @@ type shell struct {
 	cannot bool // cancel is unsupported
 	deaf   bool // cancel is heard by nobody
 	loose  bool // what is left of a command cannot be found
+	space  space.Space
+	full   bool // Start finds no room
 
 	sight     runner.Sight // of all of them
 	abandoned atomic.Int32
@@ -64,6 +68,9 @@ func (c *shell) Start(_ context.Context, id protocol.ActionID, attempt int, cmd 
 	defer c.mu.Unlock()
 	if c.runs[id][attempt] != nil {
 		return nil, errors.New("the attempt exists")
+	}
+	if c.full {
+		return nil, syscall.ENOSPC
 	}
 	if cmd.Argv[0] == "cannot-start" {
 		return nil, errors.New("no such supervisor")
@@ -322,6 +329,13 @@ func (c *shell) List() (map[protocol.ActionID]int, error) {
 
 // Note is what a pull leaves: nothing, for nothing is pulled here.
 func (c *shell) Note(protocol.ActionID, int) ([]byte, error) { return nil, fs.ErrNotExist }
+
+// Space is what the test says.
+func (c *shell) Space() (space.Space, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.space, nil
+}
 
 // Sizes counts what was written alone.
 func (c *shell) Sizes() (map[protocol.ActionID]int64, error) {

@@ -115,12 +115,16 @@ func (a *Agent) report() (uplink.Report, bool) {
 	}
 	h, policy := a.cfg.HostInfo(), a.rights.Info()
 	h.Policy = &policy
-	h.Boot, h.ClockMS, h.QueueDepth = a.cfg.Boot, a.loop.WallMS(), a.actions.Open()
+	h.Boot, h.ClockMS, h.QueueDepth, h.Degraded = a.cfg.Boot, a.loop.WallMS(), a.actions.Open(), a.loop.Degraded()
 	var inventory []protocol.Container
 	for _, c := range a.containers.All() {
 		inventory = append(inventory, c.Container)
 	}
-	return uplink.Report{Host: h, Containers: inventory}, true
+	r := uplink.Report{Host: h, Containers: inventory}
+	if a.degraded.ID != "" && !a.uplink.Raised(degradedAlert) { // the disk did not take it
+		r.Alerts = []protocol.AlertInfo{a.degraded}
+	}
+	return r, true
 }
 
 // raise makes a change of an alert durable.
@@ -158,9 +162,20 @@ func (r rooms) Applied(c queue.Change) {
 	}
 }
 
-func (r rooms) Ended(act *queue.Action, _ *protocol.Spec) {
-	r.a.relay.Ended(act.ID, act.Attempt)
-	r.a.containers.Settled()
+func (r rooms) Ended(act *queue.Action, s *protocol.Spec) {
+	a := r.a
+	a.relay.Ended(act.ID, act.Attempt)
+	a.containers.Settled()
+	if info, _ := protocol.KindOf(s.Kind); !info.Command || a.commands == nil {
+		return
+	}
+	if a.ends++; a.ends >= queue.KeepActions {
+		a.ends = 0
+		a.forgetSoon.In(forgetNext)
+	}
+	if a.commands.Tight() {
+		a.retainSoon.In(forgetNext)
+	}
 }
 
 func (r rooms) Reported(n uint64)           { r.a.uplink.Reported(n) }

@@ -41,7 +41,8 @@ type Host struct {
 	Interfaces   []Interface `json:"interfaces,omitempty"`
 	Unsupported  []string    `json:"unsupported,omitempty"`
 	ActiveAlerts []Alert     `json:"alerts,omitempty"`
-	Policy       *Policy     `json:"policy,omitempty"` // in force there
+	Degraded     string      `json:"degraded,omitempty"` // why it accepts nothing new
+	Policy       *Policy     `json:"policy,omitempty"`   // in force there
 }
 
 // Policy is what a host tells of the policy in force there.

@@ -24,7 +24,7 @@ import (
 type disk struct {
 	w     *world
 	dir   string
-	image string
+	image string // empty: a tmpfs
 }
 
 // newDisk mounts a small one at a directory of the world, which must not be in use.
@@ -61,6 +61,9 @@ func (d *disk) close() error {
 	_ = d.freeze(false)                     // it may run
 	_ = d.immutable(false)                  // it may be writable
 	_ = exec.Command("umount", d.dir).Run() // it may not be mounted
+	if d.image == "" {
+		return nil
+	}
 	return os.Remove(d.image)
 }
 
@@ -244,6 +247,9 @@ func TestHostDisk(t *testing.T) {
 			}
 			elapse(t, 40*time.Second) // longer than renewals are apart
 			w.stayedOnline(t, from)
+			if all := show[[]api.Host](t, w, "host", "ls"); len(all) != 1 || all[0].State != "degraded" || all[0].Degraded == "" || len(all[0].ActiveAlerts) == 0 {
+				t.Errorf("host ls shows %+v", all)
+			}
 			if _, err := os.Stat(w.path("witness")); err == nil {
 				t.Error("an order was begun that could not be written down")
 			}

@@ -185,6 +185,9 @@ func (h *HostInfo) check() error {
 	if p := h.Policy; p != nil && (!isWord(p.Source) || len(p.Broken) > maxText) {
 		return fmt.Errorf("the source of the policy is not a word, or its fault is too long")
 	}
+	if len(h.Degraded) > maxText {
+		return fmt.Errorf("why the host is degraded is too long")
+	}
 	return errors.Join(checkLength("hostname", h.Hostname, maxName), checkLength("boot", h.Boot, maxName))
 }
 

@@ -278,6 +278,7 @@ type HostInfo struct {
 	QueueDepth   int         `json:"queue_depth"` // accepted actions that have not ended
 	Interfaces   []Interface `json:"interfaces,omitempty"`
 	Unsupported  []string    `json:"unsupported,omitempty"` // "lxc: liblxc.so.1 is missing": a feature and why
+	Degraded     string      `json:"degraded,omitempty"`    // why it accepts nothing new
 	Policy       *PolicyInfo `json:"policy,omitempty"`
 }
 

@@ -42,6 +42,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/internal/space"
 	"github.com/hostler-io/hostler/internal/spread"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
@@ -320,6 +321,9 @@ func (r *Runner) Sizes() (map[string]int64, error) {
 	}
 	return sizes, nil
 }
+
+// Space looks at the file system of the runs.
+func (r *Runner) Space() (space.Space, error) { return space.Of(r.cfg.Root) }
 
 // Remove removes every attempt of an action, output included. It gives
 // ErrRunning, and removes nothing, while a supervisor or any process of a leaf

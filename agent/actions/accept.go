@@ -205,6 +205,7 @@ func (s *staging) commit() ([]queue.Taken, error) {
 		arrivals[i] = n.arrival
 	}
 	var taken []queue.Taken
+	a.cfg.Rooms.Spare()
 	err := fmt.Errorf("nothing new is accepted: %s: %w", a.loop.Degraded(), queue.ErrDisk)
 	if a.loop.Degraded() == "" {
 		taken, err = a.cfg.Store.AcceptOrders(a.loop.Steps(), arrivals, a.loop.When())

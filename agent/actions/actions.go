@@ -43,7 +43,8 @@ type Host interface {
 	Moved()
 	// Ended tells that an action has ended and left its lane.
 	Ended(act *queue.Action, s *protocol.Spec)
-	// Spare sees to it that ends of actions have space set aside.
+	// Spare sees to it that nothing begins, nor is accepted, without space for its
+	// end.
 	Spare()
 }
 

@@ -43,24 +43,14 @@ func (a *Actions) finish(ends []ending) ([]queue.Action, error) {
 	return a.cfg.Store.Finish(a.loop.Steps(), all, a.loop.When())
 }
 
-// Retry writes what the disk did not take. It is false when the disk still takes
-// nothing.
+// Retry writes the ends that the disk did not take. It is false when the disk still
+// takes nothing.
 func (a *Actions) Retry() bool {
 	for len(a.unsaved) > 0 {
 		e := a.unsaved[0]
 		a.unsaved = a.unsaved[1:]
 		if !a.save(e) {
 			return false // it is in the list again
-		}
-	}
-	for len(a.unbegun) > 0 {
-		id, left := a.unbegun[0], len(a.unbegun)
-		a.unbegun = a.unbegun[1:]
-		if j := a.jobs[id]; j != nil {
-			j.again()
-		}
-		if len(a.unbegun) == left {
-			return false
 		}
 	}
 	return true

@@ -67,4 +67,5 @@ type Outcome struct {
 	Again bool
 	Step  queue.Step // with Again: the end of the action if no attempt may follow
 	Gone  bool       // nothing of it is left for certain
+	Disk  error      // why the disk took nothing of it; the next attempt waits for the disk
 }

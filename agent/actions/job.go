@@ -2,6 +2,7 @@ package actions
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
@@ -50,6 +51,9 @@ func (j *Job) Finish(s queue.Step) { j.actions.save(ending{j.act.ID, s}) }
 func (j *Job) Conclude(o Outcome) {
 	if j.preempted {
 		o = preempted(o)
+	}
+	if o.Disk != nil {
+		j.actions.loop.Disk(fmt.Errorf("beginning a command: %w: %w", queue.ErrDisk, o.Disk))
 	}
 	wasInterrupted := o.Gone && (o.Again || o.Step.Event == protocol.EventInterrupt)
 	switch {

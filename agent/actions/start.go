@@ -17,12 +17,16 @@ func (a *Actions) StartWork() {
 		return
 	}
 	a.lanes.moved = false
-	for _, id := range a.lanes.ready() {
-		a.jobs[id].start()
+	ready := a.lanes.ready()
+	if len(ready) > 0 {
+		a.cfg.Rooms.Spare()
+	}
+	for _, id := range ready {
 		if a.loop.Degraded() != "" {
 			a.lanes.moved = true // once more, when the disk works again
 			return
 		}
+		a.jobs[id].start()
 	}
 	if a.lanes.waiting > 0 {
 		a.expiry.In(expireEvery)
@@ -50,12 +54,32 @@ func (j *Job) again() {
 	if a.loop.Stopping() {
 		return // the next process finds that this attempt never began
 	}
+	a.cfg.Rooms.Spare()
+	if a.loop.Degraded() != "" {
+		a.unbegun = append(a.unbegun, j.act.ID)
+		return
+	}
 	started, err := j.attempt()
 	if started {
 		j.recovered = false
 		j.begin()
 	} else if err != nil && !a.loop.Disk(err) {
-		a.unbegun = append(a.unbegun, j.act.ID) // tried again with the disk
+		a.unbegun = append(a.unbegun, j.act.ID)
+	}
+}
+
+// Rebegin begins the attempts that waited for the disk, which works again.
+func (a *Actions) Rebegin() {
+	all := a.unbegun
+	a.unbegun = nil
+	for _, id := range all {
+		switch j := a.jobs[id]; {
+		case j == nil:
+		case j.act.Cancelling:
+			j.Finish(queue.Step{Event: protocol.EventCancelled}) // nothing of it has begun
+		default:
+			j.again()
+		}
 	}
 }
 

@@ -53,12 +53,14 @@ type Config struct {
 }
 
 // Active are the commands that run. It belongs to the loop: every method is called
-// there, but for Sweep.
+// there, but for Sweep and Shrink.
 type Active struct {
 	cfg     Config
 	loop    *loop.Loop
 	actions *actions.Actions
 	all     map[protocol.ActionID]*command
+	// shrinking tells that a worker removes what ended commands have left.
+	shrinking bool
 }
 
 // command is one attempt under way.

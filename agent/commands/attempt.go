@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"syscall"
 	"time"
 
 	"github.com/hostler-io/hostler/agent/actions"
@@ -173,7 +174,10 @@ func (c *worker) start(ctx context.Context) (Run, *actions.Outcome) {
 		return nil, noStart("%s", err)
 	}
 	run, err := c.Runner.Start(ctx, c.ID, c.Number, cmd)
-	if err != nil {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EROFS):
+		return nil, &actions.Outcome{Again: true, Gone: true, Disk: err} // nothing of it began
+	case err != nil:
 		return nil, noStart("%s", err)
 	}
 	return run, nil

@@ -3,8 +3,10 @@ package commands
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -39,33 +41,63 @@ func outdated(all []Ended, total, most, oldest int64) (gone []protocol.ActionID)
 	return gone
 }
 
-// Retain removes what is too old or too much of what ended commands have left,
-// beside the loop. all are the actions with commands that have ended, in the order
-// of their ends. What such an action came to stays known, and a request for its
-// output is answered with [ErrGone].
+// Retain is Shrink beside the loop, unless it is under way already.
 func (a *Active) Retain(all []Ended, most int64, age time.Duration) {
-	oldest := a.cfg.Now().UnixMilli() - age.Milliseconds()
+	if a.shrinking {
+		return
+	}
+	a.shrinking = true
 	a.loop.Beside(func(context.Context) func() {
-		sizes, err := a.cfg.RunDirs.Sizes()
-		if err != nil {
-			a.cfg.Log.Warn("what runs take cannot be seen; nothing of it is removed", "error", err)
-			return nil
-		}
-		left := all[:0]
-		for _, k := range all {
-			if size, ok := sizes[k.ID]; ok {
-				k.bytes = size
-				left = append(left, k)
-				delete(sizes, k.ID)
-			}
-		}
-		var others int64
-		for _, size := range sizes {
-			others += size
-		}
-		a.remove(outdated(left, others, most, oldest))
-		return nil
+		a.Shrink(all, most, age)
+		return func() { a.shrinking = false }
 	})
+}
+
+// Shrink removes what is too old of what ended commands have left, and what is more
+// than most bytes or than the file system has room for. It needs no free space. all
+// are the actions with commands whose ends are durable, in the order of their ends.
+// What such an action came to stays known, and a request for its output is answered
+// with [ErrGone]. It may be called by any goroutine.
+func (a *Active) Shrink(all []Ended, most int64, age time.Duration) {
+	sizes, err := a.cfg.RunDirs.Sizes()
+	at, err2 := a.cfg.RunDirs.Space()
+	if err := errors.Join(err, err2); err != nil {
+		a.cfg.Log.Warn("what runs take cannot be seen; nothing of it is removed", "error", err)
+		return
+	}
+	var total int64
+	for _, size := range sizes {
+		total += size
+	}
+	most = at.Budget(total, most)
+	left := all[:0]
+	for _, k := range all {
+		if size, ok := sizes[k.ID]; ok {
+			k.bytes = size
+			total -= size
+			left = append(left, k)
+		}
+	}
+	a.remove(outdated(left, total, most, a.cfg.Now().UnixMilli()-age.Milliseconds()))
+}
+
+// Room is [queue.ErrDisk] while the file system has no room for runs.
+func (a *Active) Room() error {
+	at, err := a.cfg.RunDirs.Space()
+	if err == nil && at.Low() {
+		err = errors.New("too little is free for the directories of commands")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", queue.ErrDisk, err)
+	}
+	return nil
+}
+
+// Tight reports whether it is time to look what can be removed of what commands have
+// left.
+func (a *Active) Tight() bool {
+	at, err := a.cfg.RunDirs.Space()
+	return err == nil && at.Tight()
 }
 
 // Forget removes what the commands of forgotten actions have left, beside the loop.

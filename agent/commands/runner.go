@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/hostler-io/hostler/internal/space"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
 )
@@ -44,6 +45,8 @@ type RunDirs interface {
 	// Sizes returns how many bytes of the disk the directories of each action
 	// take.
 	Sizes() (map[protocol.ActionID]int64, error)
+	// Space tells how much of their file system is free.
+	Space() (space.Space, error)
 	// Remove removes all directories of an action of which nothing lives; none
 	// is no error.
 	Remove(action protocol.ActionID) error

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/hostler-io/hostler/internal/space"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
 	"github.com/hostler-io/hostler/runner/rundir"
@@ -152,6 +153,9 @@ func (c *Supervisors) Sizes() (map[protocol.ActionID]int64, error) {
 	}
 	return all, nil
 }
+
+// Space implements [RunDirs].
+func (c *Supervisors) Space() (space.Space, error) { return c.runner.Space() }
 
 // Remove implements [RunDirs].
 func (c *Supervisors) Remove(action protocol.ActionID) error { return c.runner.Remove(action.String()) }

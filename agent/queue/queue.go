@@ -85,11 +85,15 @@ func Open(ctx context.Context, cfg Config) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
+	r := reserve(cfg.Path + "-reserve")
 	db, err := sqldb.Open(ctx, c)
+	if (errors.Is(err, sqldb.ErrFull) || errors.Is(err, sqldb.ErrIO)) && r.spend() {
+		db, err = sqldb.Open(ctx, c)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the agent's queue: %w", err)
 	}
-	q := &Queue{db: db, reserve: reserve(cfg.Path + "-reserve")}
+	q := &Queue{db: db, reserve: r}
 	if err := identify(ctx, q); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the agent's queue: %w", err), db.Close())
 	}
@@ -165,7 +169,7 @@ func (q *Queue) commit(ctx context.Context, step failpoint.Step, what string, fn
 // uses what was set aside. [Queue.Reserved] tells, and [Queue.Probe] sets it aside again.
 func (q *Queue) pressed(step func() error) error {
 	err := step()
-	if errors.Is(err, ErrDisk) && q.spend() {
+	if errors.Is(err, ErrDisk) && q.Spend() {
 		err = step()
 	}
 	return err

@@ -133,8 +133,8 @@ func forgettable(tx *sqldb.Tx, now Now) ([]Action, error) {
 // nothing should be accepted that will have an end.
 func (q *Queue) Reserved() bool { return !q.lacking.Load() }
 
-// spend gives up what is set aside, and reports whether there was anything.
-func (q *Queue) spend() bool {
+// Spend gives up what is set aside, and reports whether there was anything.
+func (q *Queue) Spend() bool {
 	q.lacking.Store(true)
 	return q.reserve.spend()
 }

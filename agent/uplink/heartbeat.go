@@ -62,7 +62,7 @@ func (u *Uplink) sendHeartbeat() {
 	if !ok {
 		return // the first look at the containers makes it due again
 	}
-	host, containers, alerts := r.Host, r.Containers, u.raised()
+	host, containers, alerts := r.Host, r.Containers, append(r.Alerts, u.raised()...)
 	host.Interfaces = host.Interfaces[:min(len(host.Interfaces), maxInterfaces)]
 	content, head := steady(host, containers, alerts), u.seals.head()
 	// Records alone are told of when nothing else has been for a while.
@@ -124,6 +124,12 @@ const (
 func (u *Uplink) raised() []protocol.AlertInfo {
 	all := slices.SortedFunc(maps.Values(u.alerts), func(x, y protocol.AlertInfo) int { return cmp.Compare(x.ID, y.ID) })
 	return all[:min(len(all), maxAlerts)]
+}
+
+// Raised reports whether an alert is raised.
+func (u *Uplink) Raised(id string) bool {
+	_, raised := u.alerts[id]
+	return raised
 }
 
 // HeartbeatNow sends a full heartbeat. It reports false if the coordinator has not

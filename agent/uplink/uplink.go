@@ -80,6 +80,7 @@ type Trust interface {
 type Report struct {
 	Host       protocol.HostInfo
 	Containers []protocol.Container
+	Alerts     []protocol.AlertInfo // that are raised and not durable
 }
 
 // Config is what the conversation is led with. Link, Trust and Lease are nil on a

@@ -137,6 +137,14 @@ func (r *Room) Why(ctx context.Context, a core.Action) (*Waiting, error) {
 		if told := r.askWhy(ctx, a); told != nil {
 			return told, nil
 		}
+		var h core.Host
+		err := r.base.View(ctx, func(tx core.Tx) (err error) {
+			h, err = tx.Hosts.Get(a.Host)
+			return err
+		})
+		if why := h.Inventory.Host.Degraded; err == nil && why != "" {
+			return &Waiting{For: protocol.WaitsDisk, Text: "its host accepts nothing new: " + why, ToldMS: h.Inventory.AtMS}, nil
+		}
 	}
 	return w, nil
 }

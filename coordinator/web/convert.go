@@ -44,7 +44,7 @@ func hostOf(v members.HostView) api.Host {
 		MemoryBytes: i.Host.MemoryBytes, MemoryFree: i.Host.MemoryFree, DiskBytes: i.Host.DiskBytes, DiskFree: i.Host.DiskFree,
 		Load1: float64(i.Host.Load1000) / 1000, QueueDepth: i.Host.QueueDepth,
 		Containers: len(i.Containers), Unsupported: i.Host.Unsupported,
-		ActiveAlerts: list(i.Alerts, alertOf), Interfaces: list(i.Host.Interfaces, interfaceOf),
+		Degraded: i.Host.Degraded, ActiveAlerts: list(i.Alerts, alertOf), Interfaces: list(i.Host.Interfaces, interfaceOf),
 	}
 	if p := i.Host.Policy; p != nil {
 		h.Policy = &api.Policy{Source: p.Source, Number: p.Number, Bypass: p.Bypass, Broken: p.Broken}

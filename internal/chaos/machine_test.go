@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/agent/commands"
+	"github.com/hostler-io/hostler/internal/space"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
 )
@@ -291,6 +292,7 @@ func (m *machine) List() (map[protocol.ActionID]int, error) {
 func (m *machine) Note(protocol.ActionID, int) ([]byte, error) { return nil, fs.ErrNotExist }
 
 // Sizes implements [commands.RunDirs]. There is room for all of it.
+func (m *machine) Space() (space.Space, error)                 { return space.Space{}, nil }
 func (m *machine) Sizes() (map[protocol.ActionID]int64, error) { return nil, nil }
 
 // Remove implements [commands.RunDirs]. What was run stays known to the test.

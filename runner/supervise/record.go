@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/internal/space"
 	"github.com/hostler-io/hostler/runner/rundir"
 	"github.com/hostler-io/hostler/terminal"
 )
@@ -82,6 +83,10 @@ func (r *recorder) write(lines []byte) {
 	r.buf = lines[:0]
 	if r.size+int64(len(lines)) > r.limit {
 		r.fail(errRecordingFull)
+		return
+	}
+	if at, err := space.OfFile(r.file.Fd()); err == nil && !at.Spare() {
+		r.fail(errSpared)
 		return
 	}
 	if _, err := r.file.WriteAt(lines, r.size); err != nil {

@@ -61,7 +61,7 @@ func Run(cfg Config) error {
 	defer lock.Close()
 	unix.Umask(0o022)
 	r := &run{Config: cfg, lock: lock}
-	if err := r.begin(); errors.Is(err, errSecretsGone) {
+	if err := r.begin(); errors.Is(err, errSecretsGone) || noRoom(err) && !r.Dir.Has(rundir.StartFile) {
 		return err // nothing began, and another attempt can
 	} else if err != nil {
 		r.giveUp(err)
@@ -325,6 +325,9 @@ func (r *run) giveUp(err error) {
 // errSecretsGone tells that whoever started this supervisor does not live any more,
 // and that the secrets of the command have gone with it.
 var errSecretsGone = errors.New("the secrets of the command cannot be read any more")
+
+// noRoom reports whether a step failed because the disk is full.
+func noRoom(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // finish records the end and tells it to those who wait.
 func (r *run) finish() error {

@@ -9,12 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/internal/space"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 // pipeSize is how much the command may be ahead of its supervisor, in bytes,
 // and the most that one read takes.
 const pipeSize = 256 << 10
+
+// alwaysKept is how much of each stream is written however full the disk is, in
+// bytes. The rest stops before it takes the room for the ends of commands.
+const alwaysKept = 64 << 10
+
+// errSpared is why the rest of an output was not kept.
+var errSpared = wrap("the disk of the host is nearly full", unix.ENOSPC)
 
 // A stream moves what the command writes from its pipe into the file. A full disk
 // or a reached cap costs bytes of the record, and never a command that hangs in
@@ -187,6 +195,12 @@ func (s *stream) take(p []byte) {
 	}
 	if s.err = s.open(); s.err != nil {
 		return
+	}
+	if s.size >= alwaysKept {
+		if at, err := space.OfFile(s.file.Fd()); err == nil && !at.Spare() {
+			s.err = errSpared
+			return
+		}
 	}
 	if s.keep.Tail == 0 {
 		s.err = s.writeHead(p)

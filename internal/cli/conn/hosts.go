@@ -72,5 +72,8 @@ func ShownState(h api.Host) string {
 	if h.State != EnrolmentApproved {
 		return h.State
 	}
+	if h.Connectivity == "online" && h.Degraded != "" {
+		return "degraded"
+	}
 	return h.Connectivity
 }

@@ -35,7 +35,7 @@ func hostNoun() show.Noun[conn.HostView] {
 		return term.Size(n)
 	}
 	return show.NounOf("id", "host:id state seen_at containers alerts labels version+ arch+ kernel+ uptime+ load1+ queue:queue_depth+ cpus+ memory+ "+
-		"memory_free+ disk_free+ hostname++ key++ disk++ interfaces++ unsupported++ quarantined++ raised++ told_at:inventory_at++ "+
+		"memory_free+ disk_free+ hostname++ key++ disk++ interfaces++ unsupported++ degraded++ quarantined++ raised++ told_at:inventory_at++ "+
 		"approved_at++ approved_by++ revoked_at++ reason++", show.Cells[conn.HostView]{
 		"containers":  func(h conn.HostView) any { return fmt.Sprintf("%d/%d", h.Running, h.Containers) },
 		"alerts":      func(h conn.HostView) any { return len(h.ActiveAlerts) },
