@@ -18,15 +18,7 @@ const (
 		created_ms, updated_ms, ended_ms, expires_ms, n, accept_seq, attempt, cancelling, cancel_by, corrected,
 		exit, output, conflict, spec, batch, sent_ms, receipted_ms, accepted_ms, started_ms, finished_ms, needs, approvals, former`
 
-	getAction    = `SELECT ` + actionColumns + ` FROM action WHERE id = $1`
-	insertAction = `INSERT INTO action (` + actionColumns + `, asked) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-		$11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)`
-	updateAction = `UPDATE action SET host = $2, kind = $3, target = $4, name = $5, digest = $6, state = $7, reason = $8,
-		detail = $9, requester = $10, created_ms = $11, updated_ms = $12, ended_ms = $13, expires_ms = $14, n = $15,
-		accept_seq = $16, attempt = $17, cancelling = $18, cancel_by = $19, corrected = $20, exit = $21, output = $22,
-		conflict = $23, spec = $24, batch = $25, sent_ms = $26, receipted_ms = $27, accepted_ms = $28, started_ms = $29,
-		finished_ms = $30, needs = $31, approvals = $32, former = $33 WHERE id = $1`
-
+	getAction   = `SELECT ` + actionColumns + ` FROM action WHERE id = $1`
 	findActions = `SELECT id FROM action WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3`
 
 	// Lists take an exclusive upper bound of the id and a limit. There is a text for
@@ -58,6 +50,9 @@ var controls = func() string {
 }()
 
 var (
+	insertAction = insert("action", actionColumns+", asked")
+	updateAction = update("action", actionColumns)
+
 	unsentActions = `SELECT ` + actionColumns + ` FROM action
 		WHERE host = $1 AND state = 'PENDING_SCHEDULE' AND n = 0 AND former = 0 AND kind NOT IN (` + controls + `) ORDER BY asked, id LIMIT $2`
 	unsentControls = `SELECT ` + actionColumns + ` FROM action
@@ -68,38 +63,29 @@ var (
 // one greater than all that begin so.
 const afterAllIDs = "g"
 
-func scanAction(r scanner) (a core.Action, err error) {
-	err = r.Scan(textInto(&a.ID), &a.Host, &a.Kind, textInto(&a.Target), &a.Name, textInto(&a.Digest), &a.State, &a.Reason,
+func actionFields(a *core.Action) []any {
+	return []any{whole(&a.ID), &a.Host, &a.Kind, text(&a.Target), &a.Name, whole(&a.Digest), &a.State, &a.Reason,
 		&a.Detail, &a.Requester, &a.CreatedMS, &a.UpdatedMS, &a.EndedMS, &a.ExpiresMS, &a.N, &a.AcceptSeq, &a.Attempt,
-		&a.Cancelling, &a.CancelBy, &a.Corrected, jsonInto(&a.Exit), jsonInto(&a.Output), &a.Conflict, &a.Spec,
-		textInto(&a.Batch), &a.SentMS, &a.ReceiptedMS, &a.AcceptedMS, &a.StartedMS, &a.FinishedMS,
-		jsonInto(&a.Needs), jsonInto(&a.Approvals), &a.Former)
-	return a, err
-}
-
-func actionArgs(a core.Action) []any {
-	return []any{a.ID.String(), a.Host, a.Kind, text(a.Target), a.Name, a.Digest.String(), a.State, a.Reason,
-		a.Detail, a.Requester, a.CreatedMS, a.UpdatedMS, a.EndedMS, a.ExpiresMS, a.N, a.AcceptSeq, a.Attempt,
-		bit(a.Cancelling), a.CancelBy, bit(a.Corrected), asJSON(a.Exit), asJSON(a.Output), a.Conflict, a.Spec,
-		text(a.Batch), a.SentMS, a.ReceiptedMS, a.AcceptedMS, a.StartedMS, a.FinishedMS,
-		asJSON(a.Needs), asJSON(a.Approvals), bit(a.Former)}
+		&a.Cancelling, &a.CancelBy, &a.Corrected, asJSON(&a.Exit), asJSON(&a.Output), &a.Conflict, &a.Spec,
+		text(&a.Batch), &a.SentMS, &a.ReceiptedMS, &a.AcceptedMS, &a.StartedMS, &a.FinishedMS,
+		asJSON(&a.Needs), asJSON(&a.Approvals), &a.Former}
 }
 
 func (t actions) Get(id protocol.ActionID) (core.Action, error) {
-	a, err := one(t.db, scanAction, getAction, id.String())
+	a, err := one(t.db, actionFields, getAction, id.String())
 	return a, wrap(err, "action", id)
 }
 
 func (t actions) Insert(a core.Action) error {
 	asked, err := count(t.db, actionCounter)
 	if err == nil {
-		_, err = exec(t.db, insertAction, append(actionArgs(a), asked)...)
+		_, err = exec(t.db, insertAction, append(actionFields(&a), asked)...)
 	}
 	return wrap(err, "inserting action", a.ID)
 }
 
 func (t actions) Put(a core.Action) error {
-	n, err := exec(t.db, updateAction, actionArgs(a)...)
+	n, err := exec(t.db, updateAction, actionFields(&a)...)
 	if err == nil && n == 0 {
 		err = core.ErrNotFound
 	}
@@ -107,10 +93,7 @@ func (t actions) Put(a core.Action) error {
 }
 
 func (t actions) Find(prefix string, limit int) ([]protocol.ActionID, error) {
-	ids, err := list(t.db, func(r scanner) (id protocol.ActionID, err error) {
-		err = r.Scan(textInto(&id))
-		return id, err
-	}, findActions, prefix, prefix+afterAllIDs, atMost(limit))
+	ids, err := list(t.db, func(id *protocol.ActionID) []any { return []any{text(id)} }, findActions, prefix, prefix+afterAllIDs, atMost(limit))
 	return ids, wrap(err, "actions like", prefix)
 }
 
@@ -144,17 +127,17 @@ func (t actions) inState(f core.ActionFilter, state protocol.State) ([]core.Acti
 	}
 	switch {
 	case !f.Batch.IsZero():
-		return list(t.db, scanAction, listActionsOfBatch, before, f.Limit, f.Batch.String(), f.Host, state, text(f.Target))
+		return list(t.db, actionFields, listActionsOfBatch, before, f.Limit, f.Batch.String(), f.Host, state, text(&f.Target))
 	case !f.Target.IsZero():
-		return list(t.db, scanAction, listActionsOfTarget, before, f.Limit, f.Target.String(), f.Host, state)
+		return list(t.db, actionFields, listActionsOfTarget, before, f.Limit, f.Target.String(), f.Host, state)
 	case f.Host != "" && state != "":
-		return list(t.db, scanAction, listActionsOfHostState, before, f.Limit, f.Host, state)
+		return list(t.db, actionFields, listActionsOfHostState, before, f.Limit, f.Host, state)
 	case f.Host != "":
-		return list(t.db, scanAction, listActionsOfHost, before, f.Limit, f.Host)
+		return list(t.db, actionFields, listActionsOfHost, before, f.Limit, f.Host)
 	case state != "":
-		return list(t.db, scanAction, listActionsInState, before, f.Limit, state)
+		return list(t.db, actionFields, listActionsInState, before, f.Limit, state)
 	}
-	return list(t.db, scanAction, listActions, before, f.Limit)
+	return list(t.db, actionFields, listActions, before, f.Limit)
 }
 
 func (t actions) Unsent(host protocol.HostID, on protocol.Stream, limit int) ([]core.Action, error) {
@@ -162,11 +145,11 @@ func (t actions) Unsent(host protocol.HostID, on protocol.Stream, limit int) ([]
 	if on == protocol.StreamControl {
 		query = unsentControls
 	}
-	all, err := list(t.db, scanAction, query, host, atMost(limit))
+	all, err := list(t.db, actionFields, query, host, atMost(limit))
 	return all, wrap(err, "unsent actions of host", host)
 }
 
 func (t actions) Expired(nowMS int64, limit int) ([]core.Action, error) {
-	all, err := list(t.db, scanAction, expiredActions, nowMS, atMost(limit))
+	all, err := list(t.db, actionFields, expiredActions, nowMS, atMost(limit))
 	return all, wrap(err, "actions expired at", nowMS)
 }

@@ -17,20 +17,15 @@ const (
 
 	sealColumns = `n, h, at_ms, leaves, checkpoint`
 
-	insertSeal = `INSERT INTO seal (` + sealColumns + `) VALUES ($1, $2, $3, $4, $5)`
 	listSeals  = `SELECT ` + sealColumns + ` FROM seal WHERE n > $1 ORDER BY n LIMIT $2`
 	sealUpTo   = `SELECT ` + sealColumns + ` FROM seal WHERE n <= $1 ORDER BY n DESC LIMIT 1`
 	pruneSeals = `DELETE FROM seal WHERE n < $1`
 )
 
-func scanAudit(r scanner) (a core.AuditRecord, err error) {
-	err = r.Scan(&a.N, &a.Stored)
-	return a, err
-}
+func auditFields(a *core.AuditRecord) []any { return []any{&a.N, &a.Stored} }
 
-func scanSeal(r scanner) (s core.Seal, err error) {
-	err = r.Scan(&s.N, textInto(&s.H), &s.AtMS, &s.Leaves, &s.Checkpoint)
-	return s, err
+func sealFields(s *core.Seal) []any {
+	return []any{&s.N, whole(&s.H), &s.AtMS, &s.Leaves, &s.Checkpoint}
 }
 
 func (t auditLog) Append(stored []byte) error {
@@ -39,27 +34,27 @@ func (t auditLog) Append(stored []byte) error {
 }
 
 func (t auditLog) Records(after uint64, limit int) ([]core.AuditRecord, error) {
-	all, err := list(t.db, scanAudit, listAudit, upTo(after), atMost(limit))
+	all, err := list(t.db, auditFields, listAudit, upTo(after), atMost(limit))
 	return all, wrap(err, "audit records after", after)
 }
 
 func (t auditLog) RecordsBefore(n uint64, limit int) ([]core.AuditRecord, error) {
-	all, err := list(t.db, scanAudit, listAuditBefore, upTo(n), atMost(limit))
+	all, err := list(t.db, auditFields, listAuditBefore, upTo(n), atMost(limit))
 	return all, wrap(err, "audit records before", n)
 }
 
 func (t auditLog) Seal(s core.Seal) error {
-	_, err := exec(t.db, insertSeal, s.N, s.H.String(), s.AtMS, s.Leaves, s.Checkpoint)
+	_, err := exec(t.db, insert("seal", sealColumns), sealFields(&s)...)
 	return wrap(err, "sealing audit record", s.N)
 }
 
 func (t auditLog) Seals(after uint64, limit int) ([]core.Seal, error) {
-	all, err := list(t.db, scanSeal, listSeals, upTo(after), atMost(limit))
+	all, err := list(t.db, sealFields, listSeals, upTo(after), atMost(limit))
 	return all, wrap(err, "seals after", after)
 }
 
 func (t auditLog) SealUpTo(n uint64) (core.Seal, error) {
-	s, err := one(t.db, scanSeal, sealUpTo, upTo(n))
+	s, err := one(t.db, sealFields, sealUpTo, upTo(n))
 	return s, wrap(err, "seal up to", n)
 }
 

@@ -14,45 +14,42 @@ const (
 	countUp     = `UPDATE counter SET last = last + 1 WHERE name = $1 RETURNING last`
 	lastCounted = `SELECT last FROM counter WHERE name = $1`
 
-	appendEvent = `INSERT INTO event (id, at_ms, type, host, object, data) VALUES ($1, $2, $3, $4, $5, $6)`
-	listEvents  = `SELECT id, at_ms, type, host, object, data FROM event WHERE id > $1 ORDER BY id LIMIT $2`
-	trimEvents  = `DELETE FROM event WHERE id <= $1`
-	countFrom   = `UPDATE counter SET last = $2 WHERE name = $1`
+	eventColumns = `id, at_ms, type, host, object, data`
+
+	listEvents = `SELECT ` + eventColumns + ` FROM event WHERE id > $1 ORDER BY id LIMIT $2`
+	trimEvents = `DELETE FROM event WHERE id <= $1`
+	countFrom  = `UPDATE counter SET last = $2 WHERE name = $1`
 )
+
+var appendEvent = insert("event", eventColumns)
 
 // eventCounter is the name of the counter of events.
 const eventCounter = "event"
 
-func scanNumber(r scanner) (n uint64, err error) {
-	err = r.Scan(&n)
-	return n, err
-}
-
 // count gives the next number; undone transactions give theirs back.
 func count(t *sqldb.Tx, counter string) (uint64, error) {
-	return one(t, scanNumber, countUp, counter)
+	return one(t, single[uint64], countUp, counter)
 }
 
 func (t events) Append(e core.Event) (uint64, error) {
 	id, err := count(t.db, eventCounter)
-	if err == nil {
-		_, err = exec(t.db, appendEvent, id, e.AtMS, e.Type, e.Host, e.Object, e.Data)
+	if e.ID = id; err == nil {
+		_, err = exec(t.db, appendEvent, eventFields(&e)...)
 	}
 	return id, wrap(err, "appending event", e.Type)
 }
 
-func scanEvent(r scanner) (e core.Event, err error) {
-	err = r.Scan(&e.ID, &e.AtMS, &e.Type, &e.Host, &e.Object, &e.Data)
-	return e, err
+func eventFields(e *core.Event) []any {
+	return []any{&e.ID, &e.AtMS, &e.Type, &e.Host, &e.Object, &e.Data}
 }
 
 func (t events) List(after uint64, limit int) ([]core.Event, error) {
-	all, err := list(t.db, scanEvent, listEvents, upTo(after), atMost(limit))
+	all, err := list(t.db, eventFields, listEvents, upTo(after), atMost(limit))
 	return all, wrap(err, "events after", after)
 }
 
 func (t events) Last() (uint64, error) {
-	id, err := one(t.db, scanNumber, lastCounted, eventCounter)
+	id, err := one(t.db, single[uint64], lastCounted, eventCounter)
 	return id, wrap(err, "counter", eventCounter)
 }
 
@@ -77,13 +74,8 @@ const (
 	setStore = `UPDATE store SET id = $1 WHERE one = 1`
 )
 
-func scanValue(r scanner) (b []byte, err error) {
-	err = r.Scan(&b)
-	return b, err
-}
-
 func (t values) Get(name string) ([]byte, error) {
-	b, err := one(t.db, scanValue, getValue, name)
+	b, err := one(t.db, single[[]byte], getValue, name)
 	return b, wrap(err, "value", name)
 }
 

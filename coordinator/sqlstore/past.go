@@ -21,7 +21,7 @@ const (
 )
 
 func (t past) Actions(after core.Ended, limit int) ([]core.Action, error) {
-	all, err := list(t.db, scanAction, endedActions, after.AtMS, after.ID, atMost(limit))
+	all, err := list(t.db, actionFields, endedActions, after.AtMS, after.ID, atMost(limit))
 	return all, wrap(err, "actions that ended after", after.AtMS)
 }
 
@@ -34,7 +34,7 @@ func (t past) RemoveAction(id protocol.ActionID) error {
 }
 
 func (t past) Enrolments(after core.Ended, limit int) ([]core.Enrolment, error) {
-	all, err := list(t.db, scanEnrolment, decidedEnrolments, after.AtMS, after.ID, atMost(limit))
+	all, err := list(t.db, enrolmentFields, decidedEnrolments, after.AtMS, after.ID, atMost(limit))
 	return all, wrap(err, "enrolments decided after", after.AtMS)
 }
 
@@ -44,7 +44,7 @@ func (t past) RemoveEnrolment(id string) error {
 }
 
 func (t past) Invites(after core.Ended, limit int) ([]core.Invite, error) {
-	all, err := list(t.db, scanInvite, endedInvites, after.AtMS, after.ID, atMost(limit))
+	all, err := list(t.db, inviteFields, endedInvites, after.AtMS, after.ID, atMost(limit))
 	return all, wrap(err, "invites that end after", after.AtMS)
 }
 

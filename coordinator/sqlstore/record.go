@@ -1,22 +1,22 @@
 package sqlstore
 
 import (
+	"database/sql/driver"
 	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/sqldb"
 )
 
-// scanner is a row of a result.
-type scanner interface{ Scan(dest ...any) error }
-
-// one returns the only row of a query, or ErrNotFound.
-func one[T any](t *sqldb.Tx, scan func(scanner) (T, error), query string, args ...any) (T, error) {
-	v, err := scan(t.QueryRow(query, args...))
+// one returns the only row of a query, or ErrNotFound. fields are the places of the
+// columns in a record.
+func one[T any](t *sqldb.Tx, fields func(*T) []any, query string, args ...any) (v T, err error) {
+	err = t.QueryRow(query, args...).Scan(fields(&v)...)
 	if errors.Is(err, sqldb.ErrNoRows) {
 		err = core.ErrNotFound
 	}
@@ -24,13 +24,12 @@ func one[T any](t *sqldb.Tx, scan func(scanner) (T, error), query string, args .
 }
 
 // list returns all rows of a query.
-func list[T any](t *sqldb.Tx, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
-	var all []T
+func list[T any](t *sqldb.Tx, fields func(*T) []any, query string, args ...any) (all []T, _ error) {
 	for row, err := range t.Query(query, args...) {
-		if err != nil {
-			return nil, err
+		var v T
+		if err == nil {
+			err = row.Scan(fields(&v)...)
 		}
-		v, err := scan(row)
 		if err != nil {
 			return nil, err
 		}
@@ -39,19 +38,19 @@ func list[T any](t *sqldb.Tx, scan func(scanner) (T, error), query string, args 
 	return all, nil
 }
 
-// exec runs a statement that writes, and returns how many rows it changed.
+// single is the only column of a row.
+func single[T any](v *T) []any { return []any{v} }
+
+// exec runs a statement that writes, and returns how many rows it changed. Its
+// arguments are values, or the places of the columns in a record.
 func exec(t *sqldb.Tx, query string, args ...any) (int64, error) {
-	for i, arg := range args {
-		switch v := arg.(type) {
-		case uint64:
-			if v > math.MaxInt64 { // a column holds 63 bits
-				return 0, fmt.Errorf("number %d: %w", v, core.ErrInvalid)
-			}
-		case encoded:
-			if v.err != nil {
-				return 0, v.err
-			}
-			args[i] = v.text
+	for _, arg := range args {
+		n, ok := arg.(uint64)
+		if p, pointer := arg.(*uint64); pointer {
+			n, ok = *p, true
+		}
+		if ok && n > math.MaxInt64 { // a column holds 63 bits
+			return 0, fmt.Errorf("number %d: %w", n, core.ErrInvalid)
 		}
 	}
 	n, err := t.Exec(query, args...)
@@ -59,6 +58,37 @@ func exec(t *sqldb.Tx, query string, args ...any) (int64, error) {
 		err = fmt.Errorf("%w: %w", core.ErrExists, err)
 	}
 	return n, err
+}
+
+// insert is a statement that adds a record.
+func insert(table, columns string) string {
+	var places []string
+	for i := range strings.Split(columns, ",") {
+		places = append(places, fmt.Sprintf("$%d", i+1))
+	}
+	return "INSERT INTO " + table + " (" + columns + ") VALUES (" + strings.Join(places, ", ") + ")"
+}
+
+// upsert is a statement that adds a record, or replaces the one that has its key: the
+// first columns, so many.
+func upsert(table string, key int, columns string) string {
+	all := strings.Split(columns, ",")
+	var set []string
+	for _, c := range all[key:] {
+		c = strings.TrimSpace(c)
+		set = append(set, c+" = excluded."+c)
+	}
+	return insert(table, columns) + " ON CONFLICT (" + strings.Join(all[:key], ",") + ") DO UPDATE SET " + strings.Join(set, ", ")
+}
+
+// update is a statement that replaces the record whose key is the first column.
+func update(table, columns string) string {
+	key, rest, _ := strings.Cut(columns, ",")
+	var set []string
+	for i, c := range strings.Split(rest, ",") {
+		set = append(set, fmt.Sprintf("%s = $%d", strings.TrimSpace(c), i+2))
+	}
+	return "UPDATE " + table + " SET " + strings.Join(set, ", ") + " WHERE " + key + " = $1"
 }
 
 // wrap says what an operation was about.
@@ -75,24 +105,33 @@ func atMost(limit int) int { return max(limit, 0) }
 // upTo is a number for a comparison; columns hold 63 bits.
 func upTo(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
-// text is the column of an id that may be missing.
-func text[T interface {
+// id is what the ids of package protocol have in common.
+type id interface {
+	encoding.TextUnmarshaler
 	IsZero() bool
 	String() string
-}](id T) string {
-	if id.IsZero() {
-		return ""
-	}
-	return id.String()
 }
 
-// textInto scans such a column into a zero id.
-func textInto(id encoding.TextUnmarshaler) textScanner { return textScanner{id} }
+// text is the column of an id that may be missing, an empty text then; whole is that of
+// one that is written whatever it is. Both are read into a zero id.
+func text(v id) textColumn  { return textColumn{v, true} }
+func whole(v id) textColumn { return textColumn{v, false} }
 
-type textScanner struct{ into encoding.TextUnmarshaler }
+type textColumn struct {
+	id    id
+	empty bool // a zero id is an empty text
+}
+
+// Value implements [driver.Valuer].
+func (c textColumn) Value() (driver.Value, error) {
+	if c.empty && c.id.IsZero() {
+		return "", nil
+	}
+	return c.id.String(), nil
+}
 
 // Scan implements [database/sql.Scanner].
-func (s textScanner) Scan(column any) error {
+func (c textColumn) Scan(column any) error {
 	text, ok := column.(string)
 	switch {
 	case !ok:
@@ -100,38 +139,22 @@ func (s textScanner) Scan(column any) error {
 	case text == "":
 		return nil
 	}
-	return s.into.UnmarshalText([]byte(text))
+	return c.id.UnmarshalText([]byte(text))
 }
 
-// encoded is the column of a list or structure; exec unwraps it.
-type encoded struct {
-	text []byte
-	err  error
-}
+// asJSON is the column of a list or structure. It is read into a zero value.
+func asJSON(v any) jsonColumn { return jsonColumn{v} }
 
-func asJSON(v any) encoded {
-	text, err := json.Marshal(v)
-	return encoded{text, err}
-}
+type jsonColumn struct{ v any }
 
-// jsonInto scans such a column into a zero value.
-func jsonInto(v any) jsonScanner { return jsonScanner{v} }
-
-type jsonScanner struct{ into any }
+// Value implements [driver.Valuer].
+func (c jsonColumn) Value() (driver.Value, error) { return json.Marshal(c.v) }
 
 // Scan implements [database/sql.Scanner].
-func (s jsonScanner) Scan(column any) error {
+func (c jsonColumn) Scan(column any) error {
 	text, ok := column.([]byte)
 	if !ok {
 		return fmt.Errorf("column of a structure holds a %T", column)
 	}
-	return json.Unmarshal(text, s.into)
-}
-
-// bit is the column of a yes or no.
-func bit(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
+	return json.Unmarshal(text, c.v)
 }

@@ -92,7 +92,7 @@ func start(ctx context.Context, cfg Config, open func(context.Context, sqldb.Con
 	}
 	s := &Store{db: db}
 	err = db.View(ctx, func(t *sqldb.Tx) error {
-		return t.QueryRow("SELECT id FROM store").Scan(textInto(&s.id))
+		return t.QueryRow("SELECT id FROM store").Scan(text(&s.id))
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("coordinator's store: reading its id: %w", err), db.Close())

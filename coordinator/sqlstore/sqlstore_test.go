@@ -156,10 +156,7 @@ func TestQueryPlans(t *testing.T) {
 		var got []string
 		err := s.db.View(t.Context(), func(tx *sqldb.Tx) (err error) {
 			args := make([]any, strings.Count(p.query, "$"))
-			got, err = list(tx, func(r scanner) (detail string, err error) {
-				err = r.Scan(new(int), new(int), new(int), &detail)
-				return detail, err
-			}, "EXPLAIN QUERY PLAN "+p.query, args...)
+			got, err = list(tx, func(detail *string) []any { return []any{new(int), new(int), new(int), detail} }, "EXPLAIN QUERY PLAN "+p.query, args...)
 			return err
 		})
 		if err != nil {

@@ -28,10 +28,7 @@ type number struct {
 }
 
 func tally[K ~string](db *sqldb.Tx, what string) (map[K]int, error) {
-	all, err := list(db, func(r scanner) (c number, err error) {
-		err = r.Scan(&c.word, &c.n)
-		return c, err
-	}, tallied, what)
+	all, err := list(db, func(c *number) []any { return []any{&c.word, &c.n} }, tallied, what)
 	out := make(map[K]int, len(all))
 	for _, c := range all {
 		out[K(c.word)] = c.n
@@ -46,9 +43,6 @@ func (t actions) Count() (map[protocol.State]int, error) {
 func (t hosts) Containers() (map[string]int, error) { return tally[string](t.db, "container") }
 
 func (t hosts) Names(state core.HostState) ([]protocol.HostID, error) {
-	all, err := list(t.db, func(r scanner) (id protocol.HostID, err error) {
-		err = r.Scan(&id)
-		return id, err
-	}, namesOfHosts, state)
+	all, err := list(t.db, single[protocol.HostID], namesOfHosts, state)
 	return all, wrap(err, "names of hosts that are", state)
 }
