@@ -192,6 +192,7 @@ func (c *Chain) Digest(number uint64) (protocol.Digest, bool) {
 func (c *Chain) Next() Ring {
 	r := c.top().ring
 	r.Number, r.Prev = r.Number+1, c.top().digest
+	r.Reinstated = nil
 	r.Owners, r.Coordinators, r.People = slices.Clone(r.Owners), slices.Clone(r.Coordinators), slices.Clone(r.People)
 	return r
 }
@@ -238,12 +239,19 @@ func (c *Chain) Newest() []byte {
 	return bytes.Join(c.Rings()[start:], []byte("\n"))
 }
 
-// Named reports whether a ring of the chain names a key, in whatever role.
-func (c *Chain) Named(k protocol.KeyID) bool {
-	return slices.ContainsFunc(c.links, func(l link) bool {
+// Revocable reports whether a coordinator may revoke a key: a ring of the chain
+// names it, in whatever role, and none reinstates it.
+func (c *Chain) Revocable(k protocol.KeyID) bool {
+	return !c.reinstates(k) && slices.ContainsFunc(c.links, func(l link) bool {
 		_, ok := l.members.principals[k]
 		return ok
 	})
+}
+
+// reinstates reports whether a ring of the chain has made the revocations of a
+// key void.
+func (c *Chain) reinstates(k protocol.KeyID) bool {
+	return slices.ContainsFunc(c.links, func(l link) bool { return slices.Contains(l.ring.Reinstated, k) })
 }
 
 func (c *Chain) top() *link { return &c.links[len(c.links)-1] }

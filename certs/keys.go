@@ -70,6 +70,7 @@ func (k *Keys) swap(from, next *Chain, roots *x509.CertPool) bool {
 		return false
 	}
 	k.chain, k.roots = next, roots
+	maps.DeleteFunc(k.revoked, func(id protocol.KeyID, _ struct{}) bool { return next.reinstates(id) })
 	return true
 }
 
@@ -115,15 +116,18 @@ func (k *Keys) HostKey(host protocol.HostID) (*PublicKey, bool) {
 	return key, ok
 }
 
-// Revoke takes the rights of keys away, for ever: there is no way back but
-// another key. number is that of the list they stand in; a lower one than
-// before takes rights away all the same. Rings are not affected: who signs them
-// is decided by rings alone, or a coordinator could lock the owners out.
+// Revoke takes the rights of keys away. The way back is another key, or a ring
+// that reinstates the key; of such a key nothing is taken away here any more.
+// number is that of the list they stand in; a lower one than before takes rights
+// away all the same. Rings are not affected: who signs them is decided by rings
+// alone, or a coordinator could lock the owners out.
 func (k *Keys) Revoke(number uint64, keys ...protocol.KeyID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, id := range keys {
-		k.revoked[id] = struct{}{}
+		if !k.chain.reinstates(id) {
+			k.revoked[id] = struct{}{}
+		}
 	}
 	k.number = max(k.number, number)
 }
@@ -173,15 +177,14 @@ func (k *Keys) Members() []protocol.Member {
 // hostRoles is shared by all hosts' principals.
 var hostRoles = []protocol.Role{protocol.RoleHost}
 
-// RevocationList returns the document that says what was revoked, under the
-// given number, sorted.
+// RevocationList returns the document that says which keys of rings were revoked,
+// under the given number, sorted. The keys of hosts need no list, and would not
+// fit into one for ever: the roster has the hosts that are members.
 func (k *Keys) RevocationList(number uint64) Revocations {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return Revocations{
-		Type: protocol.TypeRevoked, Fleet: k.chain.Ring().Fleet, Number: number,
-		Keys: slices.SortedFunc(maps.Keys(k.revoked), compareKeys),
-	}
+	keys := slices.DeleteFunc(slices.SortedFunc(maps.Keys(k.revoked), compareKeys), func(id protocol.KeyID) bool { return !k.chain.Revocable(id) })
+	return Revocations{Type: protocol.TypeRevoked, Fleet: k.chain.Ring().Fleet, Number: number, Keys: keys}
 }
 
 func compareKeys(a, b protocol.KeyID) int { return bytes.Compare(a[:], b[:]) }
@@ -198,6 +201,8 @@ type Revocations struct {
 	Fleet  protocol.FleetID `json:"fleet"`
 	Number uint64           `json:"number"`
 	Keys   []protocol.KeyID `json:"keys"` // ascending
+	// By is the coordinator that has signed it, set by [Keys.OpenRevocations].
+	By protocol.KeyID `json:"-"`
 }
 
 // Roster is the document roster/1: which host has which key, for whoever
@@ -298,28 +303,31 @@ func ascending[T any](s []T, compare func(a, b T) int) bool {
 // it says is in force after [Keys.Revoke].
 func (k *Keys) OpenRevocations(raw []byte) (Revocations, error) {
 	var r Revocations
-	if err := k.openDocument(raw, protocol.TypeRevoked, &r); err != nil {
+	by, err := k.openDocument(raw, protocol.TypeRevoked, &r)
+	if err != nil {
 		return Revocations{}, err
 	}
+	r.By = by
 	return r, r.check()
 }
 
 // OpenRoster verifies a part of a roster against the ring in force.
 func (k *Keys) OpenRoster(raw []byte) (Roster, error) {
 	var r Roster
-	if err := k.openDocument(raw, protocol.TypeRoster, &r); err != nil {
+	if _, err := k.openDocument(raw, protocol.TypeRoster, &r); err != nil {
 		return Roster{}, err
 	}
 	return r, r.check()
 }
 
-func (k *Keys) openDocument(raw []byte, t protocol.Type, v any) error {
+// openDocument returns the key that has signed a document.
+func (k *Keys) openDocument(raw []byte, t protocol.Type, v any) (protocol.KeyID, error) {
 	ring := k.Chain().Ring()
 	m, err := protocol.Open(raw, protocol.Expect{Fleet: ring.Fleet, FleetName: ring.Name, Keys: k, Type: t})
 	if err != nil {
-		return err
+		return m.Key, err
 	}
-	return m.Decode(v)
+	return m.Key, m.Decode(v)
 }
 
 // Past is a book of keys that forgets no coordinator: what one signed while it

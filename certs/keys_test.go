@@ -94,9 +94,14 @@ func TestKeysKnowsWhoOwnsWhat(t *testing.T) {
 func TestRevocationsTravel(t *testing.T) {
 	f := newFleet(t, 1, 1)
 	coordinator, _ := f.withCoordinator()
+	bad, worse := newIdentity(t, "bad"), newIdentity(t, "worse")
+	next := f.chain.Next()
+	if err := errors.Join(next.AddPersonKey("alice", bad.PublicKey()), next.AddPersonKey("alice", worse.PublicKey())); err != nil {
+		t.Fatal(err)
+	}
+	f.advance(f.sign(next, f.owners[0]))
 	here, there := certs.NewKeys(f.chain), certs.NewKeys(f.chain)
-	bad := newIdentity(t, "bad")
-	here.Revoke(7, bad.Key(), newIdentity(t, "worse").Key())
+	here.Revoke(7, bad.Key(), worse.Key())
 	raw, err := here.RevocationList(7).Seal(coordinator)
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +132,7 @@ func TestRevocationsTravel(t *testing.T) {
 		by   *certs.Identity
 	}{
 		"by an owner":   {here.RevocationList(8), f.owners[0]},
-		"by a stranger": {here.RevocationList(8), bad},
+		"by a person":   {here.RevocationList(8), bad},
 		"another fleet": {func() certs.Revocations { r := here.RevocationList(8); r.Fleet[0]++; return r }(), coordinator},
 		"another type":  {func() certs.Revocations { r := here.RevocationList(8); r.Type = protocol.TypeRoster; return r }(), coordinator},
 	} {
@@ -149,6 +154,65 @@ func TestRevocationsTravel(t *testing.T) {
 	if newer, err := there.Advance(f.sign(f.chain.Next(), f.owners[0])); err != nil || !newer {
 		t.Errorf("a coordinator has locked the owner out: %v", err)
 	}
+}
+
+// TestListsAreOfRings: however many hosts were revoked, the list of revoked keys can
+// be signed. The roster tells which hosts are members.
+func TestListsAreOfRings(t *testing.T) {
+	f := newFleet(t, 1, 1)
+	coordinator, _ := f.withCoordinator()
+	keys := certs.NewKeys(f.chain)
+	for i := range certs.MaxRevoked + 1 {
+		keys.Revoke(uint64(i), protocol.KeyID{byte(i >> 8), byte(i)}) // of hosts
+	}
+	keys.Revoke(certs.MaxRevoked+2, f.owners[0].Key())
+	list := keys.RevocationList(keys.RevokedNumber())
+	if _, err := list.Seal(coordinator); err != nil || !slices.Equal(list.Keys, []protocol.KeyID{f.owners[0].Key()}) {
+		t.Errorf("the list has %d keys: %v", len(list.Keys), err)
+	}
+}
+
+// TestReinstated: a new ring alone brings no revoked key back. One that names the
+// key does, for ever: no coordinator takes its rights away again.
+func TestReinstated(t *testing.T) {
+	f := newFleet(t, 1, 1)
+	coordinator, _ := f.withCoordinator()
+	keys := certs.NewKeys(f.chain)
+	owner := f.owners[0].Key()
+	keys.Revoke(1, owner, coordinator.Key())
+	revoked := func(when string, want bool) {
+		t.Helper()
+		p, ok := keys.Principal(owner)
+		if !ok || p.Revoked != want || !keys.Revoked(coordinator.Key()) {
+			t.Errorf("%s: the owner is known: %v, and revoked: %v; the coordinator is revoked: %v", when, ok, p.Revoked, keys.Revoked(coordinator.Key()))
+		}
+	}
+	advance := func(ring certs.Ring) {
+		t.Helper()
+		if newer, err := keys.Advance(f.sign(ring, f.owners[0])); err != nil || !newer {
+			t.Fatalf("ring %d: newer is %v, %v", ring.Number, newer, err)
+		}
+	}
+	advance(keys.Chain().Next())
+	revoked("after a ring", true)
+	ring := keys.Chain().Next()
+	if err := ring.Reinstate(newIdentity(t, "stranger").Key()); !errors.Is(err, certs.ErrRing) {
+		t.Errorf("a key that the ring does not name: %v", err)
+	}
+	for range 2 {
+		if err := ring.Reinstate(owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	advance(ring)
+	revoked("after the ring that names it", false)
+	keys.Revoke(2, owner)
+	revoked("after another list", false)
+	if advance(keys.Chain().Next()); len(keys.Chain().Ring().Reinstated) != 0 {
+		t.Error("the next ring names it again")
+	}
+	keys.Revoke(3, owner)
+	revoked("after the next ring, and another list", false)
 }
 
 func TestRosterTravelsInParts(t *testing.T) {

@@ -39,6 +39,10 @@ type Ring struct {
 	Threshold    int                `json:"threshold"` // how many owners sign the next ring
 	Coordinators []Coordinator      `json:"coordinators"`
 	People       []Person           `json:"people"`
+	// Reinstated are keys of this ring, ascending, whose revocations by
+	// coordinators are void from now on: a stolen coordinator's key may have
+	// signed them. Only a ring without the key takes its rights away then.
+	Reinstated []protocol.KeyID `json:"reinstated,omitzero"`
 }
 
 // Owner may sign rings.
@@ -190,6 +194,17 @@ func (r *Ring) RemovePerson(person string, keys ...protocol.KeyID) error {
 	})
 }
 
+// Reinstate makes every revocation of a key of the ring void.
+func (r *Ring) Reinstate(key protocol.KeyID) error {
+	next := *r
+	next.Reinstated = slices.Compact(slices.SortedFunc(slices.Values(append(slices.Clone(r.Reinstated), key)), compareKeys))
+	if _, err := next.check(); err != nil {
+		return fmt.Errorf("reinstating a key: %w", err)
+	}
+	*r = next
+	return nil
+}
+
 // Body returns the bytes that are signed and hashed, on one line.
 func (r Ring) Body() ([]byte, error) {
 	r.Type = protocol.TypeRing
@@ -237,6 +252,14 @@ func (r *Ring) check() (members, error) {
 	}
 	for _, c := range r.Coordinators {
 		err = cmp.Or(err, m.add(c.Key, protocol.RoleCoordinator, ""), m.addAuthority(c.TLSCA))
+	}
+	for _, k := range r.Reinstated {
+		if _, ok := m.principals[k]; !ok {
+			err = cmp.Or(err, fmt.Errorf("it reinstates key %s, which it does not name", k))
+		}
+	}
+	if !ascending(r.Reinstated, compareKeys) {
+		err = cmp.Or(err, errors.New("the keys that it reinstates are not in ascending order"))
 	}
 	if err != nil {
 		return members{}, fmt.Errorf("ring %d: %w: %w", r.Number, ErrRing, err)

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -155,30 +154,19 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 		Fleet: cfg.Fleet, FleetName: cfg.FleetName, Store: cfg.Store, Keys: cfg.Trust, Broker: cfg.Broker, Now: cfg.Now, Boot: cfg.Boot, Rand: cfg.Rand, Log: cfg.Log, Ctx: c.ctx,
 	}
 	c.access = access.New(c.base, cfg.Authority, cfg.Viewers)
-	var counter uint64
-	err := core.Update(ctx, cfg.Store, failpoint.TermCounted, func(tx core.Tx) error {
-		v, err := tx.Values.Get(core.TermValue)
-		switch {
-		case errors.Is(err, core.ErrNotFound):
-			v = make([]byte, 8)
-		case err != nil:
-			return err
-		case len(v) != 8:
-			return fmt.Errorf("the term has %d bytes, want 8", len(v))
-		}
-		counter = binary.BigEndian.Uint64(v) + 1
-		if err := tx.Values.Put(core.TermValue, binary.BigEndian.AppendUint64(nil, counter)); err != nil {
-			return err
-		}
+	var term protocol.Term
+	err := core.Update(ctx, cfg.Store, failpoint.TermCounted, func(tx core.Tx) (err error) {
 		ring, digest := cfg.Trust.RingInForce()
+		if term, err = core.CountStart(tx, ring); err != nil {
+			return err
+		}
 		what := cfg.Policies.Record() // they may have changed while nobody ran
 		what["ring"] = ring
-		return c.base.Record(tx, core.Self(), audit.Record{Verb: "coordinator.start", Object: fmt.Sprint(counter), Digest: digest, Detail: what})
+		return c.base.Record(tx, core.Self(), audit.Record{Verb: "coordinator.start", Object: fmt.Sprint(term.Counter), Digest: digest, Detail: what})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("count this start: %w", err)
 	}
-	term := protocol.Term{Ring: cfg.Trust.Ring(), Counter: counter}
 	c.wire = wire.New(c.base, cfg.Signer, term)
 	c.hosts = hostlink.New(c.base, c.wire)
 	if c.relay, err = relay.New(c.base, relay.Config{

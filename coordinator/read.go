@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 
@@ -152,10 +151,10 @@ func (c *Coordinator) Roster() ([]byte, error) { return c.cfg.Rings.Roster() }
 // the coordinator is in recovery, which is [core.ErrRecovery] with the way out.
 func (c *Coordinator) Ready(ctx context.Context) error {
 	err := c.base.View(ctx, func(tx core.Tx) error {
-		_, err := tx.Values.Get(core.TermValue)
+		_, err := core.Started(tx)
 		return err
 	})
-	if err != nil && !errors.Is(err, core.ErrNotFound) {
+	if err != nil {
 		return fmt.Errorf("%w: the store does not answer: %w", core.ErrUnavailable, err)
 	}
 	return c.base.MayDecide()

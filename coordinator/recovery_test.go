@@ -146,6 +146,44 @@ func TestNewestCopyAfterAnOldOne(t *testing.T) {
 	}
 }
 
+// A term that no number of starts explains is not taken over: the counter would come
+// to its end. The way out is the owners' next ring, under which it begins anew.
+func TestMadeUpTerm(t *testing.T) {
+	aged(t, 0, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host, _ *storetest.Mem) {
+		for _, made := range []struct {
+			term  protocol.Term
+			waits string // what the coordinator says of it
+		}{
+			{protocol.Term{Ring: protocol.MaxInteger, Counter: 1}, ""}, // above the ring of its message
+			{protocol.Term{Ring: 1, Counter: 900}, "start it again"},
+			{protocol.Term{Ring: 1, Counter: protocol.MaxInteger}, "which no number of starts explains"},
+		} {
+			word, err := core.SignMessage(f.Trust.Signer(), protocol.CoordinatorState{Header: protocol.Header{
+				Type: protocol.TypeCoordinator, Fleet: f.ID, From: protocol.Coordinator, To: protocol.Everybody, Ring: 1, Term: made.term, Seq: protocol.Seq{Inc: 1, Conn: 1, K: 1},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.Lie(func(h *protocol.Hello) { h.Evidence = word })
+			h.Reboot()
+			after(10 * time.Second)
+			if why := f.Coordinator().Recovery(); !strings.Contains(why, made.waits) || (why == "") != (made.waits == "") {
+				t.Errorf("term %s: recovery is %q", made.term, why)
+			}
+			h.Lie(nil)
+			f.Restart()
+		}
+		if n := f.Coordinator().Term().Counter; n < 901 || n > 910 {
+			t.Errorf("the counter is %d", n)
+		}
+		f.Trust.SetRing(2)
+		f.Restart()
+		if term := f.Coordinator().Term(); term != (protocol.Term{Ring: 2, Counter: 1}) {
+			t.Errorf("the first term under ring 2 is %s", term)
+		}
+	})
+}
+
 // In recovery nothing is concluded from what is known, which is too old: no
 // action is LOST because its host is ahead, and no report is taken in.
 func TestRecoveryConcludesNothing(t *testing.T) {

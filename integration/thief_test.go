@@ -32,6 +32,7 @@ type thief struct {
 	fleet  protocol.FleetID
 	ring   uint64
 	term   protocol.Term
+	counts uint64 // of its term: whatever the true coordinator counts, this is more
 	server *broker.Server
 	stop   func()
 
@@ -60,7 +61,7 @@ func newThief(t *testing.T, w *world) *thief {
 	t.Helper()
 	booty := w.path("booty")
 	w.copyTo(t, w.path("coordinator"), booty)
-	h := &thief{t: t, w: w, marks: make(map[protocol.HostID]*mark)}
+	h := &thief{t: t, w: w, counts: 1 << 20, marks: make(map[protocol.HostID]*mark)}
 	var err error
 	if h.key, err = certs.LoadIdentity(filepath.Join(booty, "identity.pgp")); err != nil {
 		t.Fatal(err)
@@ -134,7 +135,7 @@ func (h *thief) take(topic string, payload []byte) {
 		}
 	}
 	h.fleet, h.ring = head.Fleet, max(h.ring, head.Ring)
-	h.term = protocol.Term{Ring: h.ring, Counter: 1 << 20} // whatever the true one counts, this is more
+	h.term = protocol.Term{Ring: h.ring, Counter: h.counts}
 	switch at.Channel {
 	case protocol.ChannelPresence:
 		var p protocol.Presence
@@ -239,6 +240,11 @@ func (h *thief) chunk(host protocol.HostID, id protocol.ActionID, attempt int, o
 }
 
 func (h *thief) down(host protocol.HostID, ch protocol.Channel, v any) {
+	h.seal(protocol.HostTopic(protocol.FleetName(h.w.fleet), host, ch), v, false)
+}
+
+// seal signs something and says it on a topic.
+func (h *thief) seal(topic protocol.Topic, v any, retained bool) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		h.t.Error(err)
@@ -249,7 +255,7 @@ func (h *thief) down(host protocol.HostID, ch protocol.Channel, v any) {
 		h.t.Error(err)
 		return
 	}
-	h.publish(protocol.HostTopic(protocol.FleetName(h.w.fleet), host, ch), payload, false)
+	h.publish(topic, payload, retained)
 }
 
 func (h *thief) publish(topic protocol.Topic, payload []byte, retained bool) {

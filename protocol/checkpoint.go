@@ -41,6 +41,8 @@ func (c *Checkpoint) check() error {
 		return fmt.Errorf("it names no ring")
 	case isHost != (c.Term == Term{}), !isHost && (c.Term.Ring == 0 || c.Term.Counter == 0):
 		return fmt.Errorf("a term belongs to a coordinator's log, and to no other")
+	case c.Term.Ring > c.Ring:
+		return fmt.Errorf("its term is of ring %d, and it names ring %d", c.Term.Ring, c.Ring)
 	case isHost && host == "":
 		return fmt.Errorf("the host is missing")
 	}

@@ -62,6 +62,8 @@ func (h *Header) check(rule typeRule) error {
 		return fmt.Errorf("it names no ring")
 	case down && (h.Term.Ring == 0 || h.Term.Counter == 0), !down && h.Term != Term{}:
 		return fmt.Errorf("a term belongs to a coordinator's message, and to no other")
+	case h.Term.Ring > h.Ring:
+		return fmt.Errorf("its term is of ring %d, and it names ring %d", h.Term.Ring, h.Ring)
 	case !down && h.Revoked != 0:
 		return fmt.Errorf("the number of the revocation list belongs to a coordinator's message")
 	case rule.heard && !h.Heard.valid(), !rule.heard && h.Heard != Seq{} && !h.carries(rule):

@@ -374,6 +374,7 @@ func freshViolations() map[string][]violation {
 			violation{"older", stale, steps(seq(9, 1, 6), after("grant"))},
 			violation{"older_connection", stale, steps(seq(8, 5, 99), after("grant"))},
 			violation{"heard_never_sent", protocol.ErrHeard, set("heard", `{"inc":3,"conn":2,"k":5}`)},
+			violation{"term_above_its_ring", protocol.ErrHeader, set("term", `{"ring":8,"counter":9}`)},
 			violation{"term_of_older_ring", protocol.ErrTerm, steps(set("term", `{"ring":4,"counter":99}`), after("grant"))},
 		),
 		"order": {

@@ -109,7 +109,9 @@ func (l *Lease) ask(ctx context.Context, number uint64) {
 // grant takes one grant: what is held may be kept for its time to live from the
 // moment at which this process sent what the grant answers.
 func (l *Lease) grant(gate *gate, m wire.Message) error {
-	gate.coordinator.Seen = l.cfg.Numbers.Term()
+	if term := l.cfg.Numbers.Term(); term != gate.coordinator.Seen {
+		gate.coordinator = fresh.CoordinatorGate{Seen: term} // numbers begin anew with a term
+	}
 	msg, err := l.cfg.Host.Open(m, l.cfg.Host.Trust.Ring(), gate)
 	if err != nil {
 		return err

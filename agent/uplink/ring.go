@@ -1,12 +1,14 @@
 package uplink
 
 import (
+	"bytes"
 	"context"
 	"time"
 
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/fresh"
 )
 
 // codeRingMissing refuses an order that names a ring which did not come in time.
@@ -46,6 +48,7 @@ func (u *Uplink) waitsForRing() uint64 {
 // trustMoved looks at what waits for a ring again.
 func (u *Uplink) trustMoved() {
 	u.seals.recordRing()
+	u.dropEvidence()
 	b := batch{Uplink: u}
 	defer b.take()
 	for s, h := range u.ahead {
@@ -54,6 +57,19 @@ func (u *Uplink) trustMoved() {
 			b.receive(h.m)
 		}
 	}
+}
+
+// dropEvidence forgets what removed coordinators have signed: nobody believes it any
+// more, and a stolen key may have filled the room for evidence with it.
+func (u *Uplink) dropEvidence() {
+	var signed [][]byte
+	for _, raw := range fresh.Evidence(u.self.Evidence) {
+		env, err := protocol.Split(raw)
+		if p, ok := u.cfg.Trust.Keyring().Principal(env.Key); err == nil && ok && !p.Revoked && p.Can(protocol.RoleCoordinator) {
+			signed = append(signed, raw)
+		}
+	}
+	u.self.Evidence = bytes.Join(signed, []byte("\n"))
 }
 
 // giveUpRing refuses the orders that have waited too long: opened as if the ring

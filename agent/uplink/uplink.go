@@ -172,6 +172,7 @@ func (u *Uplink) Load(ctx context.Context, self queue.Identity, inst protocol.No
 	}
 	if u.cfg.Trust != nil {
 		u.seals.ring = u.cfg.Trust.Ring()
+		u.dropEvidence()
 	}
 	return u.streams.load(ctx)
 }

@@ -222,7 +222,7 @@ func joinAgain(ctx context.Context, c config, old join.Record, code, host string
 	}
 	r.Ring, r.Pin, r.Rings = old.Ring, old.Pin, chain.Rings()
 	// What was revoked stays so, though a coordinator that lost its disk cannot know it.
-	r.RevokedNumber, r.Revoked = old.RevokedNumber, named(chain, old.Revoked)
+	r.RevokedNumber, r.Revoked = old.RevokedNumber, revocable(chain, old.Revoked)
 	if err := s.keep(r); err != nil {
 		return err
 	}

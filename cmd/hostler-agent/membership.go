@@ -39,7 +39,7 @@ type membership struct {
 	// heard is the list of revocations that was heard last. It may name keys of
 	// rings that are not here yet. It is not kept: every connection brings it
 	// again.
-	heard []protocol.KeyID
+	heard certs.Revocations
 }
 
 // newMembership takes up what a record holds. The certificate is not judged by
@@ -65,7 +65,7 @@ func newMembership(r join.Record, key *certs.TLSKey, client *join.Client, keep f
 // cannot be kept now, the next record that is kept is as small.
 func (m *membership) trim() {
 	r := m.record
-	if r.Revoked = named(m.keys.Chain(), r.Revoked); len(r.Revoked) == len(m.record.Revoked) {
+	if r.Revoked = revocable(m.keys.Chain(), r.Revoked); len(r.Revoked) == len(m.record.Revoked) {
 		return
 	}
 	m.log.Info("revoked keys that no ring names are dropped", "keys", len(m.record.Revoked)-len(r.Revoked))
@@ -75,13 +75,14 @@ func (m *membership) trim() {
 	}
 }
 
-// named returns those of some keys that a ring of the chain names. An agent
-// obeys no other key, so it needs to know of no other that it was revoked: what
-// it keeps is bounded by its rings, which the owners have signed.
-func named(chain *certs.Chain, keys []protocol.KeyID) []protocol.KeyID {
+// revocable returns those of some keys that a coordinator may revoke: a ring of
+// the chain names them, and none reinstates them. An agent obeys no other key, so
+// it needs to know of no other that it was revoked: what it keeps is bounded by
+// its rings, which the owners have signed.
+func revocable(chain *certs.Chain, keys []protocol.KeyID) []protocol.KeyID {
 	var all []protocol.KeyID
 	for _, k := range keys {
-		if chain.Named(k) {
+		if chain.Revocable(k) {
 			all = append(all, k)
 		}
 	}
@@ -111,7 +112,7 @@ func (m *membership) Advance(_ context.Context, b []byte) error {
 	r := m.record
 	r.Rings = chain.Rings()
 	fresh := m.fresh(chain)
-	r.Revoked = append(slices.Clone(r.Revoked), fresh...)
+	r.Revoked = revocable(chain, append(slices.Clone(r.Revoked), fresh...))
 	if err := m.keep(r); err != nil {
 		return err
 	}
@@ -121,10 +122,14 @@ func (m *membership) Advance(_ context.Context, b []byte) error {
 	return err
 }
 
-// fresh returns the keys of the list heard last that a ring of the chain names,
-// and that are not revoked yet.
+// fresh returns the keys of the list heard last that it may revoke, and that are
+// not revoked yet. Once the owners have removed the coordinator that signed it, the
+// list is void: its key may be stolen, and name the keys of the next ring.
 func (m *membership) fresh(chain *certs.Chain) []protocol.KeyID {
-	return slices.DeleteFunc(named(chain, m.heard), m.keys.Revoked)
+	if _, ok := chain.Coordinator(m.heard.By); !ok {
+		return nil
+	}
+	return slices.DeleteFunc(revocable(chain, m.heard.Keys), m.keys.Revoked)
 }
 
 // Revoke implements [agent.Trust].
@@ -135,7 +140,7 @@ func (m *membership) Revoke(_ context.Context, list []byte) error {
 	if err != nil {
 		return err
 	}
-	m.heard = said.Keys
+	m.heard = said
 	fresh := m.fresh(m.keys.Chain())
 	if len(fresh) == 0 && said.Number <= m.record.RevokedNumber {
 		return nil

@@ -143,6 +143,49 @@ func TestRevokedBeforeItsRing(t *testing.T) {
 	}
 }
 
+// TestListOfAStolenKey: what a stolen key of a coordinator has revoked is revoked
+// until the owners name the keys, and the list says nothing of the ring that removes
+// the stolen key.
+func TestListOfAStolenKey(t *testing.T) {
+	h := newHousehold(t)
+	if err := h.keep(h.first); err != nil {
+		t.Fatal(err)
+	}
+	m := h.starts(t)
+	honest := must[*certs.Identity](t)(certs.Generate("coordinator", time.Now()))
+	if err := m.Revoke(t.Context(), h.list(t, protocol.MaxInteger, h.owner.Key(), honest.Key())); err != nil {
+		t.Fatal(err)
+	}
+	advance := func(change func(*certs.Ring) error) {
+		t.Helper()
+		next := m.keys.Chain().Next()
+		if err := change(&next); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Advance(t.Context(), must[[]byte](t)(certs.SignRing(next, h.owner))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	revoked := func(when string, owner bool) {
+		t.Helper()
+		for name, m := range map[string]*membership{when: m, when + ", after a restart": h.starts(t)} {
+			if m.keys.Revoked(h.owner.Key()) != owner || m.keys.Revoked(honest.Key()) {
+				t.Errorf("%s: the owner is revoked: %v, want %v; the next coordinator is: %v", name, m.keys.Revoked(h.owner.Key()), owner, m.keys.Revoked(honest.Key()))
+			}
+		}
+	}
+	advance(func(r *certs.Ring) error {
+		r.Coordinators[0].Key = honest.PublicKey().Bytes()
+		return nil
+	})
+	revoked("without the stolen key", true)
+	advance(func(r *certs.Ring) error { return r.Reinstate(h.owner.Key()) })
+	revoked("reinstated", false)
+	if kept := must[join.Record](t)(h.record()).Revoked; len(kept) != 0 {
+		t.Errorf("%d keys are kept as revoked", len(kept))
+	}
+}
+
 // TestGrownEnrolment: an enrolment that an agent of before let grow beyond what is
 // read starts again, and is small from then on.
 func TestGrownEnrolment(t *testing.T) {

@@ -345,6 +345,9 @@ func reportOf(d recovery.Recovered, chain *certs.Chain) string {
 	line("- Records %d and later of its audit log are missing. hostler status tells up to which one hosts have seen it sealed.", d.AuditN+1)
 	line("- Hosts that were let in since are not known, and join anew. Hosts that were revoked since are members again; revoke them again: hostler host revoke HOST")
 	line("- Codes to join that were given out count no more.")
+	for _, host := range d.Readmitted {
+		line("- No longer quarantined, because it is asked anew: %s", host)
+	}
 	if len(d.Tokens)+len(d.Viewers) == 0 {
 		line("- All tokens and viewers are revoked.")
 		return b.String()

@@ -71,8 +71,8 @@ func FirstToken(ctx context.Context, store core.Store, random io.Reader, now tim
 			return err
 		}
 		if len(all) > 0 {
-			_, err := tx.Values.Get(core.TermValue)
-			if !unseen || len(all) > 1 || !errors.Is(err, core.ErrNotFound) {
+			started, err := core.Started(tx)
+			if !unseen || len(all) > 1 || started || err != nil {
 				return fmt.Errorf("first token: %w", errors.Join(core.ErrExists, err))
 			}
 			all[0].RevokedMS = now.UnixMilli()

@@ -158,6 +158,9 @@ func (t *Trust) Rings(uint64) []byte {
 	return t.rings
 }
 
+// Signer is the coordinator's key, for tests in which it was stolen.
+func (t *Trust) Signer() protocol.Signer { return t.self }
+
 // TakeRings implements [core.RingStore]: a ring of the tests is the word of an
 // owner with its number, which names the coordinator or does not.
 func (t *Trust) TakeRings(b []byte) (bool, error) {

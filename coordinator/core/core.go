@@ -15,9 +15,6 @@ import (
 // PageSize is how many records one query of a walk over a table returns.
 const PageSize = 500
 
-// TermValue names the value that counts the starts of the coordinator.
-const TermValue = "term"
-
 // Update runs one step of the crash table in a transaction of its own. Effects
 // follow after it has returned nil.
 func Update(ctx context.Context, store Store, step failpoint.Step, fn func(Tx) error) error {

@@ -2,7 +2,6 @@ package recovery
 
 import (
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -58,7 +57,7 @@ func (r *Room) genuine(raw []byte) (said protocol.Receipt, key protocol.KeyID, o
 		return said, key, false
 	}
 	// The word of a coordinator to its fleet has the same header.
-	ok = protocol.DecodeJSON(env.Body, &said, true) == nil && said.Fleet == r.base.Fleet &&
+	ok = protocol.DecodeJSON(env.Body, &said, true) == nil && said.Fleet == r.base.Fleet && said.Term.Ring <= said.Ring &&
 		(said.Type == protocol.TypeReceipt || said.Type == protocol.TypeCoordinator)
 	return said, env.Key, ok
 }
@@ -200,16 +199,30 @@ const outliveText = "host %s has heard a coordinator of term %s, this one begins
 	"Nothing that the host has seen is missing here. If this is the newest copy of its state directory, start it again: its next term is newer than all. " +
 	"If it is not, stop it, put the newest copy of its state directory in place and start that"
 
+// maxOutlived is how many starts more than were counted here are believed of a copy
+// of this store. Beyond that the term was made up, by somebody who has the key.
+const maxOutlived = 1000
+
 // outlive stops deciding until the next start, whose term is newer than one
 // that was proven to have been spoken in. Positions and checkpoints would show
 // what is missing here; a term alone shows that a copy of this store, which was
-// put away since, was started more often.
+// put away since, was started more often. It stops deciding for good if no copy
+// can have been: the counter begins anew with the owners' next ring, and with no
+// number that a stranger chose.
 func (r *Room) outlive(host protocol.HostID, t protocol.Term) {
+	counted := uint64(0)
+	if t.Ring == r.term.Ring {
+		counted = r.term.Counter
+	}
+	if t.Counter > counted+maxOutlived {
+		r.enterRecovery(host, fmt.Sprintf("a message of term %s, which no number of starts explains: its key may be in other hands", t))
+		return
+	}
 	if !r.base.Gate.CloseUntilRestart(fmt.Sprintf(outliveText, host, t, r.term)) {
 		return
 	}
 	r.base.Log.Error("entering recovery until the next start", "host", host, "term_seen", t, "term", r.term)
 	r.noteRecovery(host, "a newer term was spoken in: "+t.String(), func(tx core.Tx) error {
-		return tx.Values.Put(core.TermValue, binary.BigEndian.AppendUint64(nil, max(t.Counter, r.term.Counter)))
+		return core.PutTerm(tx, t)
 	})
 }

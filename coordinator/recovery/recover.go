@@ -57,6 +57,7 @@ type Recovered struct {
 	Actions     int              `json:"actions"`             // that had not ended
 	Waiting     int              `json:"waiting"`             // of them, that waited for approval
 	AuditN      uint64           `json:"audit_n"`             // newest record of the audit log that was kept
+	Readmitted  []string         `json:"readmitted,omitzero"` // hosts that were quarantined, as "id: reason"
 	Tokens      []string         `json:"tokens"`              // that are in force, as "name (role, id)"
 	Viewers     []string         `json:"viewers"`             // that are in force
 	AuditSeen   uint64           `json:"audit_seen,omitzero"` // newest record that a host has seen sealed
@@ -259,6 +260,15 @@ func (r *run) host(h core.Host) error {
 	if r.cfg.FormerFleet != "" {
 		h.State, h.RevokedMS, h.Reason = core.HostRevoked, r.done.AtMS, "it is a host of "+r.cfg.FormerFleet+", of which this is a copy"
 		return r.tx.Hosts.Put(h)
+	}
+	if h.Quarantined != "" {
+		// What it was quarantined for may be the work of a stolen key of the coordinator
+		// before. It is asked anew, like every host.
+		r.done.Readmitted = append(r.done.Readmitted, fmt.Sprintf("%s: %s", h.ID, h.Quarantined))
+		h.Quarantined = ""
+		if err := r.tx.Hosts.Put(h); err != nil {
+			return err
+		}
 	}
 	return putHostRecovery(r.tx, h.ID, hostRecovery{Since: h.AcceptSeq})
 }

@@ -43,10 +43,10 @@ func (w *Wire) HostTopic(host protocol.HostID, ch protocol.Channel) protocol.Top
 	return protocol.HostTopic(w.base.FleetName, host, ch)
 }
 
-// NextSeq numbers a state message. The coordinator speaks over one connection
-// for all it knows: its process starts are counted by the term.
+// NextSeq numbers a state message: by the term, which counts the starts of the
+// coordinator under each ring, and within it.
 func (w *Wire) NextSeq() protocol.Seq {
-	return protocol.Seq{Inc: w.term.Counter, Conn: 1, K: w.k.Add(1)}
+	return protocol.Seq{Inc: w.term.Ring, Conn: w.term.Counter, K: w.k.Add(1)}
 }
 
 // Publish signs and publishes a message, and counts it. That the broker could

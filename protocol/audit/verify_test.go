@@ -206,7 +206,7 @@ func TestNamed(t *testing.T) {
 	}
 	rewritten.seal()
 	removed := build(3)
-	removed.signer, removed.ring = "old", 1
+	removed.signer, removed.ring, removed.term = "old", 1, protocol.Term{Ring: 1, Counter: 1}
 	removed.record("x")
 	removed.seal()
 	stolen := build(3)

@@ -137,6 +137,25 @@ KEY is its fingerprint, as shown by hostler fleet show.`,
 	})
 }
 
+func (a *commands) reinstateCommand() *cobra.Command {
+	return a.ringChangeCommand(&cobra.Command{
+		Use: "reinstate KEY", Short: "Make revocations of a key of the ring void",
+		Long: `Gives a key of the ring its rights back after a stolen coordinator key has revoked
+it. KEY is its fingerprint, as shown by hostler fleet show. A new ring alone brings
+no revoked key back. Of this key no coordinator can take the rights away again: to
+do that, remove the key from the ring.`,
+		Example: "  hostler fleet ring reinstate 7C1F…0A44 --out ring-8\n  hostler fleet ring publish",
+	}, func(arg string) ringChange {
+		return func(r *certs.Ring) error {
+			var key protocol.KeyID
+			if err := key.UnmarshalText([]byte(arg)); err != nil {
+				return term.Usage("hostler fleet show", "%.80q is not the fingerprint of a key: %s", arg, err)
+			}
+			return r.Reinstate(key)
+		}
+	})
+}
+
 func (a *commands) addOwnerCommand() *cobra.Command {
 	return a.ringChangeCommand(&cobra.Command{
 		Use: "add-owner REQUEST", Short: "Add an owner to the ring",
@@ -347,6 +366,9 @@ func differences(old, next certs.Ring) []string {
 	var lines []string
 	if old.Threshold != next.Threshold {
 		lines = append(lines, fmt.Sprintf("threshold %d → %d", old.Threshold, next.Threshold))
+	}
+	for _, k := range next.Reinstated {
+		lines = append(lines, "revocations of key "+k.String()+" are void")
 	}
 	was, is := members(old), members(next)
 	for _, m := range was {
