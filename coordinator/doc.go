@@ -12,9 +12,10 @@
 // All state that must survive is in a [core.Store]; everything that is only true of
 // this process (which hosts are connected, their challenges, who follows
 // which output) lives in memory and is found again by the hello of each host.
-// Requests and verified messages become one transaction each. What a host's words
-// lead to, and which actions get numbers, is decided by pure functions: the shell
-// reads in the transaction, calls the decision, and writes what it returned.
+// Requests and verified messages become one transaction each. What becomes of a
+// request, what releases it, what a host's words lead to, and which actions get
+// numbers is decided by pure functions: the shell reads in the transaction, calls the
+// decision, and writes what it returned.
 // Effects (publishing, waking a waiter) follow only after the transaction is
 // durable.
 //

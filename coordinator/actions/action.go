@@ -147,20 +147,16 @@ func (r *Room) misnamed(ctx context.Context, id protocol.HostID, spec *protocol.
 // gives it its number if its host is there. What is wrong with the request is
 // left in refused; an error is that of the store.
 func (r *Room) enter(tx core.Tx, by core.Actor, p *proposal) (err error) {
-	a := p.want
 	p.send, p.old, p.refused = nil, false, nil
-	known, err := r.welcome(tx, &a)
-	if err == nil && known == nil {
-		err = r.judge(tx, by, &a, p)
-	}
-	switch {
-	case errors.Is(err, core.ErrNotFound) || errors.Is(err, core.ErrDenied) || errors.Is(err, core.ErrConflict):
-		p.refused = err
-		return nil
-	case err != nil:
+	k, err := r.look(tx, by, p)
+	if err != nil {
 		return err
-	case known != nil:
-		p.a, p.old = *known, true
+	}
+	var a core.Action
+	if a, p.old, p.refused = begin(p.want, k, r.base.LifeMS()); p.old {
+		p.a = a
+	}
+	if p.old || p.refused != nil {
 		return nil
 	}
 	if a.State == protocol.StatePendingApprove {
@@ -199,44 +195,33 @@ func (r *Room) Plan(ctx context.Context, by core.Actor, req Request) (a core.Act
 	if err != nil {
 		return core.Action{}, err
 	}
-	err = r.base.View(ctx, func(tx core.Tx) error {
-		a = p.want
-		known, err := r.welcome(tx, &a)
-		if known != nil {
-			a = *known
-		}
-		if err != nil || known != nil {
-			return err
-		}
-		return r.judge(tx, by, &a, p)
-	})
+	k, err := core.Read(ctx, r.base, func(tx core.Tx) (request, error) { return r.look(tx, by, p) })
+	if err != nil {
+		return core.Action{}, err
+	}
+	a, _, err = begin(p.want, k, r.base.LifeMS())
 	return a, err
 }
 
-// welcome judges a new action within a transaction. It returns the one that is
-// there if the same was asked for before.
-func (r *Room) welcome(tx core.Tx, a *core.Action) (*core.Action, error) {
-	h, err := tx.Hosts.Standing(a.Host)
-	switch {
-	case errors.Is(err, core.ErrNotFound):
-		return nil, fmt.Errorf("host %q: %w", a.Host, core.ErrUnknownHost)
-	case err != nil:
-		return nil, err
-	case h.State != core.HostApproved:
-		return nil, fmt.Errorf("%w: host %s is %s: %s", core.ErrDenied, h.ID, h.State, cmp.Or(h.Reason, "no reason was given"))
-	case h.Quarantined != "":
-		return nil, fmt.Errorf("%w: host %s is quarantined: %s", core.ErrDenied, h.ID, h.Quarantined)
+// look reads what is known when an action is asked for.
+func (r *Room) look(tx core.Tx, by core.Actor, p *proposal) (k request, err error) {
+	secret := p.spec.Secret()
+	k.unnamed = secret != nil && !secret.Named()
+	if h, err := tx.Hosts.Standing(p.want.Host); err == nil {
+		k.host = &h
+	} else if !errors.Is(err, core.ErrNotFound) {
+		return k, err
 	}
-	old, err := tx.Actions.Get(a.ID)
-	switch {
-	case err == nil && old.Host == a.Host && old.Digest == a.Digest:
-		return &old, nil
-	case err == nil:
-		return nil, fmt.Errorf("%w: action %s asks for something else", core.ErrConflict, a.ID)
-	case !errors.Is(err, core.ErrNotFound):
-		return nil, err
+	if old, err := tx.Actions.Get(p.want.ID); err == nil {
+		k.old = &old
+	} else if !errors.Is(err, core.ErrNotFound) {
+		return k, err
 	}
-	return nil, nil
+	if k.needs, err = r.cfg.Policies.Needs(tx, by, p.want.Host, p.spec); err != nil && !errors.Is(err, core.ErrDenied) {
+		return k, err
+	}
+	k.refused = cmp.Or(err, p.misnamed)
+	return k, nil
 }
 
 // insert adds a new action within a transaction.

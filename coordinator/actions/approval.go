@@ -13,38 +13,8 @@ import (
 	"github.com/hostler-io/hostler/protocol/audit"
 )
 
-// Times of approvals.
-const (
-	// approvalWait is how long an action waits for people.
-	approvalWait = 7 * 24 * time.Hour
-	// maxApprovals is how many an order carries.
-	maxApprovals = 16
-)
-
-// judge decides where a new action begins: waiting for approval, or for its host.
-func (r *Room) judge(tx core.Tx, by core.Actor, a *core.Action, p *proposal) (err error) {
-	if a.Needs, err = r.cfg.Policies.Needs(tx, by, a.Host, p.spec); err != nil {
-		return err
-	}
-	switch secret := p.spec.Secret(); {
-	case p.misnamed != nil:
-		return p.misnamed
-	case secret != nil && !secret.Named() && len(a.Needs) > 0:
-		return fmt.Errorf("%w: it takes approvals, and secret_env does not say which variables it sets: nobody could tell what they approve; ask with a newer hostler", core.ErrDenied)
-	}
-	ev, life := protocol.EventGrant, startBudget(a.Kind)
-	if !met(a.Needs, nil) {
-		ev, life = protocol.EventPropose, approvalWait
-	}
-	a.ExpiresMS = r.base.LifeMS() + life.Milliseconds()
-	a.State, a.Reason, err = protocol.StateNone.Next(ev, protocol.OwnerCoordinator, "")
-	return err
-}
-
-func startBudget(k protocol.Kind) time.Duration {
-	info, _ := protocol.KindOf(k)
-	return info.StartTTL
-}
+// maxApprovals is how many approvals an order carries.
+const maxApprovals = 16
 
 // Given is what became of an approval for one target.
 type Given struct {
@@ -207,7 +177,7 @@ func (r *Room) approveOne(tx core.Tx, by core.Actor, doc *protocol.Approval, g c
 	if err := r.noteApproval(tx, by, a, g); err != nil {
 		return a, false, err
 	}
-	released, err := r.moveOn(tx, by, &a)
+	released, err := r.release(tx, by, &a)
 	if err == nil && !released {
 		a.UpdatedMS = r.base.NowMS()
 		err = tx.Actions.Put(a)
@@ -238,18 +208,16 @@ func (r *Room) noteApproval(tx core.Tx, by core.Actor, a core.Action, g core.App
 	})
 }
 
-// moveOn moves an action on that has what it needs. Its start budget begins
-// then, and ends with its approvals. It reports whether the action waits for its
-// host alone.
-func (r *Room) moveOn(tx core.Tx, by core.Actor, a *core.Action) (bool, error) {
+// release writes an action that has what it needs. It reports whether the action waits
+// for its host alone.
+func (r *Room) release(tx core.Tx, by core.Actor, a *core.Action) (released bool, err error) {
 	now := r.base.LifeMS()
-	counting := r.cfg.Approvals.counting(a, now)
-	if !met(a.Needs, persons(counting)) || a.Former {
-		return false, nil // of before a recovery: its host is asked first
-	}
-	a.ExpiresMS = min(now+startBudget(a.Kind).Milliseconds(), heldUntil(a.Needs, counting))
-	if a.State == protocol.StatePendingApprove {
-		return true, r.base.MoveBy(tx, by, a, protocol.EventApprove)
+	next, ev, released := goOn(*a, r.cfg.Approvals.counting(a, now), now)
+	switch *a = next; {
+	case !released:
+		return false, nil
+	case ev != "":
+		return true, r.base.MoveBy(tx, by, a, ev)
 	}
 	a.UpdatedMS = r.base.NowMS()
 	return true, tx.Actions.Put(*a)
@@ -366,7 +334,7 @@ func (r *Room) lookAgain(ctx context.Context, some []core.Action) error {
 			if a.State != protocol.StatePendingApprove || !a.Unnumbered() { // a recovery asks its host about it first
 				continue
 			}
-			ok, err := r.moveOn(tx, core.Self(), &a)
+			ok, err := r.release(tx, core.Self(), &a)
 			if err != nil {
 				return err
 			}
