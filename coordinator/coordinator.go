@@ -22,6 +22,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/coordinator/wire"
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -46,6 +47,9 @@ type Config struct {
 	OutputTotal int64
 	// OutputAge is how long it is kept after the end. Default 30 days.
 	OutputAge time.Duration
+	// Reserve is what is set aside on the disk for the removal of output. Default:
+	// nothing.
+	Reserve durable.Reserve
 	// PayloadDir is where payloads are kept until their actions have ended, each
 	// under its digest.
 	PayloadDir string
@@ -171,7 +175,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c.hosts = hostlink.New(c.base, c.wire)
 	if c.relay, err = relay.New(c.base, relay.Config{
 		Wire: c.wire, Receipts: c.hosts, Action: func(ctx context.Context, id protocol.ActionID) (core.Action, error) { return c.actions.Get(ctx, id) }, Start: c.workers.Start,
-		OutputDir: cfg.OutputDir, OutputTotal: cfg.OutputTotal, OutputAge: cfg.OutputAge, PayloadDir: cfg.PayloadDir, MaxPayload: cfg.MaxPayload,
+		OutputDir: cfg.OutputDir, OutputTotal: cfg.OutputTotal, OutputAge: cfg.OutputAge, Reserve: cfg.Reserve, PayloadDir: cfg.PayloadDir, MaxPayload: cfg.MaxPayload,
 	}); err != nil {
 		return nil, err
 	}
@@ -321,8 +325,12 @@ func (c *Coordinator) tickLoop(ctx context.Context) error {
 	}
 }
 
-// keepEvery is how often it is looked whether there is something to remove.
-const keepEvery = time.Minute
+// keepEvery is how often it is looked whether there is something to remove, and
+// keepSoon the pause before that when the disk has no room.
+const (
+	keepEvery = time.Minute
+	keepSoon  = time.Second
+)
 
 // keepLoop removes the output of ended actions that is too old, or too much, and
 // then what is remembered of them: one after the other, for neither expects the
@@ -339,9 +347,25 @@ func (c *Coordinator) keepLoop(ctx context.Context) error {
 		}
 		select {
 		case <-t.C:
+		case <-c.relay.Output.Pressed():
+			if !pause(ctx, keepSoon) {
+				return nil
+			}
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+// pause waits. It reports false if ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -147,6 +147,14 @@ func (c *Coordinator) sayRings() {
 // Roster returns the signed list of hosts and their keys.
 func (c *Coordinator) Roster() ([]byte, error) { return c.cfg.Rings.Roster() }
 
+// Degraded says why new actions are about to be refused, empty if they are not.
+func (c *Coordinator) Degraded() string {
+	if !c.relay.Output.Low() {
+		return ""
+	}
+	return "degraded: the disk of the coordinator is nearly full, and there is no output left to remove"
+}
+
 // Ready reports why requests cannot be served: the store does not answer, or
 // the coordinator is in recovery, which is [core.ErrRecovery] with the way out.
 func (c *Coordinator) Ready(ctx context.Context) error {

@@ -32,3 +32,13 @@ func TestManySmallCommandsOnASmallDisk(t *testing.T) {
 	h.degraded(t, false)
 	w.works(t, "edge-01")
 }
+
+// TestCoordinatorFillsALargerDisk is TestCoordinatorFillsItsDisk with outputs of the
+// size up to which all of one is kept.
+func TestCoordinatorFillsALargerDisk(t *testing.T) {
+	for name, make := range fileSystems {
+		t.Run(name, func(t *testing.T) {
+			fillCoordinator(t, func(w *world) *disk { return make(w, t, "coordinator", 1<<30) }, 64<<20)
+		})
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
@@ -38,7 +39,7 @@ type Config struct {
 type Queue struct {
 	db      *sqldb.DB
 	store   protocol.StoreID
-	reserve reserve
+	reserve durable.Reserve
 	beside  beside
 	lacking atomic.Bool // the reserve is not there
 	freed   receipts    // whose rows go with the next step
@@ -71,8 +72,8 @@ func Create(ctx context.Context, cfg Config, store protocol.StoreID) (*Queue, er
 	if err != nil {
 		return nil, fmt.Errorf("creating the agent's queue: %w", err)
 	}
-	q := &Queue{db: db, store: store, reserve: reserve(cfg.Path + "-reserve")}
-	if err := errors.Join(found(ctx, q), q.reserve.fill()); err != nil {
+	q := &Queue{db: db, store: store, reserve: durable.Reserve(cfg.Path + "-reserve")}
+	if err := errors.Join(found(ctx, q), q.fillReserve()); err != nil {
 		return nil, errors.Join(fmt.Errorf("creating the agent's queue: %w", err), db.Close())
 	}
 	return q, nil
@@ -85,9 +86,9 @@ func Open(ctx context.Context, cfg Config) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := reserve(cfg.Path + "-reserve")
+	r := durable.Reserve(cfg.Path + "-reserve")
 	db, err := sqldb.Open(ctx, c)
-	if (errors.Is(err, sqldb.ErrFull) || errors.Is(err, sqldb.ErrIO)) && r.spend() {
+	if (errors.Is(err, sqldb.ErrFull) || errors.Is(err, sqldb.ErrIO)) && r.Spend() {
 		db, err = sqldb.Open(ctx, c)
 	}
 	if err != nil {
@@ -97,7 +98,7 @@ func Open(ctx context.Context, cfg Config) (*Queue, error) {
 	if err := identify(ctx, q); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the agent's queue: %w", err), db.Close())
 	}
-	q.lacking.Store(!q.reserve.whole())
+	q.lacking.Store(!q.reserve.Whole())
 	return q, nil
 }
 

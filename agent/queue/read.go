@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"math"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -136,7 +137,7 @@ func (q *Queue) Reserved() bool { return !q.lacking.Load() }
 // Spend gives up what is set aside, and reports whether there was anything.
 func (q *Queue) Spend() bool {
 	q.lacking.Store(true)
-	return q.reserve.spend()
+	return q.reserve.Spend()
 }
 
 // Probe writes something that changes nothing, to see whether the disk takes it,
@@ -150,9 +151,16 @@ func (q *Queue) Probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := q.reserve.fill(); err != nil {
+	if err := q.fillReserve(); err != nil {
 		return err
 	}
 	q.lacking.Store(false)
+	return nil
+}
+
+func (q *Queue) fillReserve() error {
+	if err := q.reserve.Fill(); err != nil {
+		return fmt.Errorf("%w: %w", ErrDisk, err)
+	}
 	return nil
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/prom"
+	"github.com/hostler-io/hostler/internal/space"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -62,6 +63,9 @@ func serve(ctx context.Context, c config, again loader, log *slog.Logger, out io
 	ca, err := certs.LoadAuthority(s.authority())
 	if err != nil {
 		return err
+	}
+	if at, err := space.Of(string(s)); err == nil && at.Low() {
+		s.reserve().Spend() // a start writes, and then removes what takes the room
 	}
 	store, err := sqlstore.Open(ctx, sqlstore.Config{Path: s.store(), Log: log})
 	if err != nil {
@@ -190,7 +194,7 @@ func (s *server) newCoordinator(ctx context.Context, store core.Store) (*coordin
 		Signer: s.trust.id, Trust: s.trust, Rings: s.trust, HostKeys: s.trust, Viewers: s.trust, Authority: s.trust, Broker: s.broker,
 		Policies:  policies,
 		OutputDir: s.state.output(), OutputTotal: int64(s.config.Output.TotalMiB) << 20, OutputAge: time.Duration(s.config.Output.Days) * 24 * time.Hour,
-		ActionAge: time.Duration(s.config.Actions.Days) * 24 * time.Hour, Actions: s.config.Actions.Count,
+		Reserve: s.state.reserve(), ActionAge: time.Duration(s.config.Actions.Days) * 24 * time.Hour, Actions: s.config.Actions.Count,
 		PayloadDir: s.state.payloads(), MaxPayload: int64(s.config.MaxPayload) << 20, Addresses: s.config.HTTP.Addresses, BrokerAddresses: s.config.MQTT.Addresses,
 		Now: clock.Now, Boot: clock.BootMS, Rand: rand.Reader, Log: s.log,
 	})

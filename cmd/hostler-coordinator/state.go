@@ -42,6 +42,9 @@ func (s state) ring(number uint64) string {
 func (s state) store() string  { return s.path("store.db") }
 func (s state) output() string { return s.path("output") }
 
+// reserve is set aside for a start on a full disk.
+func (s state) reserve() durable.Reserve { return durable.Reserve(s.path("store.db-reserve")) }
+
 // payloads is where what commands read waits for its hosts.
 func (s state) payloads() string      { return s.path("payloads") }
 func (s state) marker() string        { return s.path("recover.json") }   // see recoveryMark

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/internal/space"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -33,7 +34,7 @@ const (
 func (m *Outputs) Tidy(ctx context.Context) error {
 	// By the date alone, as the age of what is kept: one that was set moves both.
 	now := m.base.Now().Round(0)
-	if now.Sub(m.tidied).Abs() < lookEvery && m.fresh.Load() < m.cfg.OutputTotal/lookShare {
+	if at, err := space.Of(m.cfg.OutputDir); (err != nil || !at.Tight()) && now.Sub(m.tidied).Abs() < lookEvery && m.fresh.Load() < m.cfg.OutputTotal/lookShare {
 		return nil
 	}
 	m.fresh.Store(0)
@@ -42,6 +43,29 @@ func (m *Outputs) Tidy(ctx context.Context) error {
 		m.tidied = time.Time{} // at the next turn
 	}
 	return err
+}
+
+// room is an error while output would take the room that the store needs. It comes
+// again when older output was removed.
+func (m *Outputs) room() error {
+	at, err := space.Of(m.cfg.OutputDir)
+	if err != nil || at.Spare() {
+		return nil // a write tells what is wrong
+	}
+	select {
+	case m.pressed <- struct{}{}:
+	default:
+	}
+	return fmt.Errorf("%w: the disk is nearly full", core.ErrUnavailable)
+}
+
+// Pressed delivers when output found no room: then it is time for Tidy.
+func (m *Outputs) Pressed() <-chan struct{} { return m.pressed }
+
+// Low reports whether the disk has hardly any room left, of what output leaves free.
+func (m *Outputs) Low() bool {
+	at, err := space.Of(m.cfg.OutputDir)
+	return err == nil && at.Low()
 }
 
 // keptOutput is the output of one action.
@@ -53,7 +77,8 @@ type keptOutput struct {
 }
 
 // RemoveOld removes the output of ended actions that is older than is kept,
-// and then that of those which ended first, until no more is left than is kept.
+// and then that of those which ended first, until no more is left than is kept, and
+// than the disk has room for.
 // That of an action that has not ended, or that somebody reads, is never removed.
 // Whoever asks for it later is told that it was there.
 func (m *Outputs) RemoveOld(ctx context.Context) error {
@@ -66,10 +91,18 @@ func (m *Outputs) RemoveOld(ctx context.Context) error {
 	for _, k := range all {
 		total += k.bytes
 	}
+	at, err := space.Of(m.cfg.OutputDir)
+	if err != nil {
+		return err
+	}
+	most := at.Budget(total, m.cfg.OutputTotal)
 	oldest := m.base.NowMS() - m.cfg.OutputAge.Milliseconds()
 	for _, k := range all {
-		if k.ended > 0 && (k.ended < oldest || total > m.cfg.OutputTotal) {
+		if k.ended > 0 && (k.ended < oldest || total > most) {
 			removed, err := m.remove(ctx, k)
+			if errors.Is(err, core.ErrUnavailable) && m.cfg.Reserve.Spend() {
+				removed, err = m.remove(ctx, k)
+			}
 			if err != nil {
 				return err
 			}
@@ -78,7 +111,10 @@ func (m *Outputs) RemoveOld(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
+	if m.cfg.Reserve == "" || m.Low() {
+		return nil
+	}
+	return m.cfg.Reserve.Fill()
 }
 
 // keptOutputs lists what is on the disk. What belongs to no action that is known

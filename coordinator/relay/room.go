@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/spread"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -48,6 +49,8 @@ type Config struct {
 	OutputDir   string
 	OutputTotal int64
 	OutputAge   time.Duration
+	// Reserve is spent when the store has no room for the removal of output.
+	Reserve durable.Reserve
 	// PayloadDir is where payloads are kept until their actions have ended, and
 	// MaxPayload the largest that is taken, in bytes.
 	PayloadDir string
@@ -72,7 +75,7 @@ func New(base *core.Base, cfg Config) (*Room, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the payloads: %w", err)
 	}
-	outputs := &Outputs{base: base, cfg: cfg}
+	outputs := &Outputs{base: base, cfg: cfg, pressed: make(chan struct{}, 1)}
 	return &Room{
 		Output: outputs, Payloads: payloads,
 		Input:     &Inputs{base: base, cfg: cfg, payloads: payloads},

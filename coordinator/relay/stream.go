@@ -35,6 +35,8 @@ type Outputs struct {
 	spans  sync.Pool    // of buffers for those who read: who waits needs none
 	fresh  atomic.Int64 // bytes that came since all that is kept was looked at
 	tidied time.Time    // when that was; of the goroutine that calls Tidy
+	// pressed tells, with one place, that output found no room.
+	pressed chan struct{}
 }
 
 // span returns a buffer for one span.

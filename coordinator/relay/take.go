@@ -44,7 +44,9 @@ func (m *Outputs) Take(host protocol.HostID, chunk protocol.Message) error {
 		m.release(o)
 		return nil
 	default:
-		err = o.write(h.Offset, chunk.Attachment)
+		if err = m.room(); err == nil {
+			err = o.write(h.Offset, chunk.Attachment)
+		}
 		m.fresh.Add(h.Size)
 	}
 	if err != nil {

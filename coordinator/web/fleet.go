@@ -103,7 +103,9 @@ func (h hostHandlers) health(mux *http.ServeMux) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		err := h.c.Ready(r.Context())
-		switch why := h.c.Recovery(); {
+		switch why, degraded := h.c.Recovery(), h.c.Degraded(); {
+		case err == nil && degraded != "":
+			plain(w, http.StatusServiceUnavailable, degraded)
 		case err == nil:
 			plain(w, http.StatusOK, "ok")
 		case why != "":

@@ -23,6 +23,7 @@ import (
 
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/internal/space"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -57,7 +58,7 @@ type Store struct {
 
 // Open makes the directory if it is not there and removes what nobody can
 // continue. step is the moment at which a file is put in place, and reserve how
-// many bytes of the disk no file may take.
+// many bytes of the disk no file may take: never more than a quarter of it.
 func Open(dir string, step failpoint.Step, reserve int64) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -202,12 +203,16 @@ func (w *File) open(path string) (err error) {
 
 // room reports ErrSpace unless the disk takes n more bytes and keeps its reserve.
 func (s *Store) room(n int64) error {
-	var st syscall.Statfs_t
-	if err := syscall.Statfs(s.dir, &st); err != nil {
+	at, err := space.Of(s.dir)
+	if err != nil {
 		return err
 	}
-	if free := int64(st.Bavail) * int64(st.Bsize); free-s.reserve < n {
-		return fmt.Errorf("%w: %d bytes are needed; %d are free, and %d of these are reserved", ErrSpace, n, free, s.reserve)
+	reserve := s.reserve
+	if at.Total > 0 {
+		reserve = min(reserve, at.Total/4)
+	}
+	if at.Free-reserve < n {
+		return fmt.Errorf("%w: %d bytes are needed; %d are free, and %d of these are reserved", ErrSpace, n, at.Free, reserve)
 	}
 	return nil
 }
