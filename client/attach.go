@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hostler-io/hostler/api"
@@ -23,6 +24,12 @@ const (
 	lastRedial  = 2 * time.Second
 	// dialPatience is how long one try may take.
 	dialPatience = 10 * time.Second
+	// pingPatience is how long the other side may take to answer, until the line is
+	// taken for dead.
+	pingPatience = 10 * time.Second
+	// silentAfter is after how long without an acknowledgement it is said that what
+	// is typed does not arrive.
+	silentAfter = 5 * time.Second
 	// firstResend and lastResend are how long an acknowledgement may take until
 	// what it is for is sent again.
 	firstResend = time.Second
@@ -57,6 +64,10 @@ type SessionConfig struct {
 	// again. They may be nil.
 	Lost func(error)
 	Back func()
+	// Silent is called when nothing that was typed has arrived for a while, although
+	// the connection is there: it is the host, or its line, that does not answer. Back
+	// follows. It may be nil.
+	Silent func(since time.Duration)
 }
 
 // Session is somebody's part in an interactive session, over as many connections as
@@ -80,6 +91,10 @@ type Session struct {
 	resend   time.Duration
 	probe    int64 // offset whose acknowledgement is timed; 0 is none
 	probeAt  time.Time
+	heard    time.Time // when something was acknowledged, or nothing was to be
+	silent   bool      // Silent was called
+
+	printing atomic.Bool // the output takes nothing: no answer can be read meanwhile
 }
 
 // NewSession returns a part in a session. Nothing happens before Run, but what is
@@ -145,7 +160,7 @@ func (s *Session) Detach() { s.once.Do(func() { close(s.detach) }) }
 // Run takes part until the session has ended, and returns how; or until ctx ends,
 // or Detach was called. A connection that is lost is made again. It gives up with
 // ErrUnreachable when nobody could be reached for as long as a session lasts
-// without its last peer.
+// without a sign of its peers.
 func (s *Session) Run(ctx context.Context) (api.Action, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -177,7 +192,7 @@ func (s *Session) Run(ctx context.Context) (api.Action, error) {
 		if ctx.Err() != nil {
 			return api.Action{}, context.Cause(ctx)
 		}
-		if !errors.Is(err, ErrUnreachable) || time.Since(reached) > terminal.HangUpAfter {
+		if !errors.Is(err, ErrUnreachable) || time.Since(reached) > terminal.SilentAfter {
 			return api.Action{}, err
 		}
 		if !lost && s.cfg.Lost != nil {
@@ -232,6 +247,7 @@ func (s *Session) converse(ctx context.Context, conn *attach.Conn) (*api.Action,
 	s.mu.Lock()
 	s.out.Rewind()
 	s.progress, s.resend, s.probe = time.Now(), firstResend, 0
+	s.heard = s.progress
 	s.mu.Unlock()
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -239,6 +255,7 @@ func (s *Session) converse(ctx context.Context, conn *attach.Conn) (*api.Action,
 	if !s.cfg.ReadOnly {
 		wg.Go(func() { stop(s.send(inner, conn)) })
 	}
+	wg.Go(func() { stop(s.ping(inner, conn)) })
 	for {
 		m, err := conn.Receive(inner)
 		if err != nil {
@@ -253,6 +270,25 @@ func (s *Session) converse(ctx context.Context, conn *attach.Conn) (*api.Action,
 		end, err := s.message(m)
 		if end != nil || err != nil {
 			return end, err
+		}
+	}
+}
+
+// ping finds a line that is dead.
+func (s *Session) ping(ctx context.Context, conn *attach.Conn) error {
+	tick := time.NewTicker(terminal.AliveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+		patient, cancel := context.WithTimeout(ctx, pingPatience)
+		err := conn.Ping(patient)
+		cancel()
+		if err != nil && !s.printing.Load() {
+			return fmt.Errorf("no answer for %s: %w", pingPatience, err)
 		}
 	}
 }
@@ -295,7 +331,13 @@ func (s *Session) acked(offset int64) error {
 		return nil
 	}
 	now := time.Now()
-	s.progress, s.resend = now, firstResend
+	s.progress, s.resend, s.heard = now, firstResend, now
+	if s.silent {
+		s.silent = false
+		if s.cfg.Back != nil {
+			s.cfg.Back()
+		}
+	}
 	if s.probe > 0 && offset >= s.probe {
 		switch took := now.Sub(s.probeAt); {
 		case took > slow:
@@ -322,6 +364,8 @@ func (s *Session) print(m terminal.Message) error {
 	if len(b) == 0 {
 		return nil
 	}
+	s.printing.Store(true)
+	defer s.printing.Store(false)
 	if _, err := s.cfg.Output.Write(b); err != nil {
 		return fmt.Errorf("writing the terminal's output: %w", err)
 	}
@@ -374,6 +418,7 @@ func (s *Session) next() (p terminal.Packet, again time.Duration, ok bool) {
 	}
 	if s.out.Empty() {
 		s.progress = time.Now()
+		s.heard = s.progress
 		return p, time.Hour, false
 	}
 	return p, max(0, s.resend-time.Since(s.progress)), false
@@ -388,5 +433,9 @@ func (s *Session) again() {
 		s.progress, s.probe = time.Now(), 0
 		s.resend = min(2*s.resend, lastResend)
 		s.window = max(s.window/2, leastWindow)
+		if since := time.Since(s.heard); since >= silentAfter && !s.silent && s.cfg.Silent != nil {
+			s.silent = true
+			s.cfg.Silent(since)
+		}
 	}
 }

@@ -105,11 +105,11 @@ type Config struct {
 	// BackoffBase is the upper bound of the first wait after a failure. Default
 	// 1 s: one host is back at once, ten thousand come spread over a second.
 	BackoffBase time.Duration
-	// BackoffCap is the upper bound of any wait. Default 30 s, a third of the
-	// time to live of a lease: a line that healed is found before it runs out.
+	// BackoffCap is the upper bound of any wait. Default 10 s: a line that healed is
+	// found long before a lease runs out, and while the user of a session still waits.
 	BackoffCap time.Duration
 	// StableAfter is how long a connection must have been up for the next
-	// failure to count as the first. Default 30 s. Without it a broker that
+	// failure to count as the first. Default 10 s. Without it a broker that
 	// accepts and drops would be dialled at the shortest wait for ever.
 	StableAfter time.Duration
 	// Idle is how long Bulk stays connected without traffic. Default 30 s.
@@ -134,8 +134,8 @@ func (cfg Config) withDefaults() Config {
 	cfg.ReceiveQueue = cmp.Or(cfg.ReceiveQueue, 1024)
 	cfg.ReceiveBytes = cmp.Or(cfg.ReceiveBytes, 4<<20)
 	cfg.BackoffBase = cmp.Or(cfg.BackoffBase, time.Second)
-	cfg.BackoffCap = cmp.Or(cfg.BackoffCap, 30*time.Second)
-	cfg.StableAfter = cmp.Or(cfg.StableAfter, 30*time.Second)
+	cfg.BackoffCap = cmp.Or(cfg.BackoffCap, 10*time.Second)
+	cfg.StableAfter = cmp.Or(cfg.StableAfter, 10*time.Second)
 	cfg.Idle = cmp.Or(cfg.Idle, 30*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Dial == nil {

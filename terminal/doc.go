@@ -20,7 +20,10 @@
 //
 // # Presence
 //
-// A session whose last peer has left is hung up. A peer numbers its packets, those
+// A session whose last peer has left is hung up after [HangUpAfter], and so is one to
+// which none came. Whoever carries the packets says that a peer has left. Where
+// nobody says so, the peers may be cut off, by an outage of their host, of its line or
+// of the coordinator: a session lasts for [SilentAfter] without a sign of any of them. A peer numbers its packets, those
 // too that it sends again, and only a higher number proves that it is there: a packet
 // that somebody on the way has kept and plays again proves nothing. A peer that types
 // nothing, or may not for now, sends a packet without data every [AliveEvery].
@@ -43,8 +46,10 @@ const (
 	MaxData = 16 << 10
 	// AliveEvery is how often a peer that types nothing says that it is there.
 	AliveEvery = 5 * time.Second
-	// HangUpAfter is how long a session lasts without a sign of any peer.
+	// HangUpAfter is how long a session lasts after its last peer has left, and
+	// SilentAfter without a sign of a peer that has not.
 	HangUpAfter = 30 * time.Second
+	SilentAfter = 5 * time.Minute
 	// MaxPeers is how many peers a session may have had. A peer that comes back
 	// is the same one.
 	MaxPeers = 1024

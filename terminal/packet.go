@@ -55,10 +55,14 @@ const (
 // Packet is a part of a peer's stream.
 type Packet struct {
 	Peer   Peer
-	Number uint64 // of all packets of the peer; from 1
+	Number uint64 // of all packets of the peer, from 1; 0 says that the peer has left
 	Offset int64  // of the first byte of Data
 	Data   []byte // none is a sign of life
 }
+
+// Left reports whether a packet is the word that its peer has left, which is not the
+// peer's own.
+func (p *Packet) Left() bool { return p.Number == 0 }
 
 // AppendPacket appends an encoded packet to b.
 func AppendPacket(b []byte, p Packet) []byte {
@@ -77,7 +81,7 @@ func ParsePacket(b []byte) (p Packet, err error) {
 	p.Number = binary.BigEndian.Uint64(b[len(p.Peer):])
 	offset := binary.BigEndian.Uint64(b[len(p.Peer)+numberSize:])
 	p.Data = b[headSize:]
-	if p.Number == 0 || offset > Refused-1-uint64(len(p.Data)) {
+	if p.Number == 0 && (offset != 0 || len(p.Data) > 0) || offset > Refused-1-uint64(len(p.Data)) {
 		return Packet{}, ErrFormat
 	}
 	p.Offset = int64(offset)

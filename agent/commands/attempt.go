@@ -150,7 +150,7 @@ func (c *worker) start(ctx context.Context) (Run, *actions.Outcome) {
 	}
 	if tty := protocol.ArgsOf[protocol.SessionArgs](&c.Spec).TTY; tty != nil {
 		cmd.Env = append([]string{"TERM=" + cmp.Or(tty.Term, "dumb")}, cmd.Env...)
-		cmd.Terminal = &rundir.Terminal{Rows: tty.Rows, Cols: tty.Cols, HangUpMS: terminal.HangUpAfter.Milliseconds()}
+		cmd.Terminal = &rundir.Terminal{Rows: tty.Rows, Cols: tty.Cols, HangUpMS: terminal.SilentAfter.Milliseconds()}
 		if cfg := c.Config; tty.Record || cfg.RecordSessions {
 			cmd.Terminal.RecordBytes, cmd.Terminal.RecordOrEnd = cfg.RecordBytes, cfg.RecordOrEnd
 		}

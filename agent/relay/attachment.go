@@ -114,6 +114,7 @@ func (p *Attachment) Close() {
 		defer s.mu.Unlock()
 		if s.local[p.peer] == p.acks {
 			delete(s.local, p.peer)
+			s.push(terminal.AppendPacket(nil, terminal.Packet{Peer: p.peer}))
 		}
 	}
 }

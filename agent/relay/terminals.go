@@ -146,6 +146,7 @@ func (s *typing) typed(user string, packet []byte) error {
 	waiting, asked := s.unrecorded[t]
 	last, known := s.recorded[p.Peer]
 	switch {
+	case p.Left() && (!known || last != user):
 	case known && last == user:
 		s.push(packet)
 	case asked && len(waiting) < maxUnrecorded:

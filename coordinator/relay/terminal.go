@@ -98,12 +98,20 @@ func (m *Terminals) add(t *Attached) error {
 	return nil
 }
 
-func (m *Terminals) remove(t *Attached) {
+// remove removes a part. It reports whether its peer has left: it has not if it came
+// back by another connection, or if it is the coordinator that ends.
+func (m *Terminals) remove(t *Attached) (left bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if delete(m.live[t.id], t); len(m.live[t.id]) == 0 {
+	delete(m.live[t.id], t)
+	left = !m.ended
+	for o := range m.live[t.id] {
+		left = left && o.peer != t.peer
+	}
+	if len(m.live[t.id]) == 0 {
 		delete(m.live, t.id)
 	}
+	return left
 }
 
 // record writes down who came or went.
@@ -117,7 +125,8 @@ func (t *Attached) record(ctx context.Context, verb string) error {
 	})
 }
 
-// Close ends the part. The session goes on for [terminal.HangUpAfter] without it.
+// Close ends the part, and tells the host that its peer has left. The session goes on
+// for [terminal.HangUpAfter] without it.
 func (t *Attached) Close() {
 	t.writing.Lock()
 	defer t.writing.Unlock()
@@ -125,7 +134,9 @@ func (t *Attached) Close() {
 		return
 	}
 	t.gone = true
-	t.m.remove(t)
+	if t.m.remove(t) && !t.look {
+		t.tellLeft()
+	}
 	if err := t.record(t.m.base.Ctx, "session.detach"); err != nil {
 		t.m.base.Log.Error("cannot record that somebody has left a session", "action", t.id, "err", err)
 	}
@@ -161,6 +172,23 @@ func (t *Attached) Type(ctx context.Context, packet []byte) error {
 	if err != nil || a.State.Final() {
 		return err
 	}
+	return t.send(a, packet)
+}
+
+// tellLeft tells the host that the peer has left. If that is lost, the session waits
+// for longer.
+func (t *Attached) tellLeft() {
+	a, err := t.m.cfg.Action(t.m.base.Ctx, t.id)
+	if err != nil || a.State != protocol.StateRunning {
+		return
+	}
+	if err := t.send(a, terminal.AppendPacket(nil, terminal.Packet{Peer: t.peer})); err != nil {
+		t.m.base.Log.Warn("cannot tell a host that somebody has left a session", "action", t.id, "err", err)
+	}
+}
+
+// send sends a packet to the host, once.
+func (t *Attached) send(a core.Action, packet []byte) error {
 	attachment := protocol.AppendTyped(nil, protocol.Typed{
 		Who:    t.by.LogName() + " from " + t.by.From,
 		Packet: packet,

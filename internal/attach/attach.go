@@ -279,6 +279,9 @@ func (c *Conn) Send(ctx context.Context, p terminal.Packet) error {
 	return c.ws.Write(ctx, websocket.MessageBinary, terminal.AppendMessage(nil, terminal.Message{Kind: terminal.MessageTyped, Data: terminal.AppendPacket(nil, p)}))
 }
 
+// Ping waits until the other side has answered. Receive must be under way meanwhile.
+func (c *Conn) Ping(ctx context.Context) error { return c.ws.Ping(ctx) }
+
 // Receive waits for the next message.
 func (c *Conn) Receive(ctx context.Context) (terminal.Message, error) {
 	_, b, err := c.ws.Read(ctx)

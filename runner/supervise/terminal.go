@@ -84,19 +84,21 @@ func eofChar(master *os.File) []byte {
 // each byte once, and sees whether any of them is left.
 type session struct {
 	clock  Clock
-	hangUp time.Duration // 0 is never
+	hangUp time.Duration // without a sign of a peer that has not left; 0 is never
 	rec    *recorder     // nil is none
 	lost   chan struct{} // closed when nobody was there for as long
 	over   chan struct{} // closed by end
 	wake   chan struct{} // a token for typist
+	left   chan struct{} // a token for attend: the last peer has left
 	wg     sync.WaitGroup
 
 	mu     sync.Mutex
 	inbox  terminal.Inbox
 	homes  map[terminal.Peer]*os.File // where each peer's acknowledgements go
 	queue  []keystrokes
-	held   int           // bytes in queue
-	seen   time.Duration // of the clock: when a peer was there for certain
+	held   int                    // bytes in queue
+	here   map[terminal.Peer]bool // who gave a sign and has not left
+	seen   time.Duration          // of the clock: when a peer was there for certain
 	ended  bool
 	master *os.File // nil before begin
 	size   *terminal.Size
@@ -117,8 +119,8 @@ const maxHeld = 4 * terminal.Window
 func newSession(clock Clock, hangUp time.Duration, rec *recorder) *session {
 	return &session{
 		clock: clock, hangUp: hangUp, rec: rec, seen: clock.Now(),
-		lost: make(chan struct{}), over: make(chan struct{}), wake: make(chan struct{}, 1),
-		homes: map[terminal.Peer]*os.File{},
+		lost: make(chan struct{}), over: make(chan struct{}), wake: make(chan struct{}, 1), left: make(chan struct{}, 1),
+		homes: map[terminal.Peer]*os.File{}, here: map[terminal.Peer]bool{},
 	}
 }
 
@@ -150,11 +152,16 @@ func (s *session) end() {
 	s.wg.Wait()
 }
 
-// attend closes lost when no peer gave a sign for long enough.
+// attend closes lost when no peer gave a sign for long enough: peers that have not
+// left may be cut off, and come back.
 func (s *session) attend() {
 	for {
 		s.mu.Lock()
-		left := s.seen + s.hangUp - s.clock.Now()
+		patience := s.hangUp
+		if len(s.here) == 0 {
+			patience = min(patience, terminal.HangUpAfter)
+		}
+		left := s.seen + patience - s.clock.Now()
 		s.mu.Unlock()
 		if left <= 0 {
 			close(s.lost)
@@ -167,11 +174,27 @@ func (s *session) attend() {
 		}
 		select {
 		case <-alarm:
+		case <-s.left:
 		case <-s.over:
 			stop()
 			return
 		}
 		stop()
+	}
+}
+
+// leave takes the word that a peer has left. It is called with mu held.
+func (s *session) leave(peer terminal.Peer) {
+	if !s.here[peer] {
+		return
+	}
+	delete(s.here, peer)
+	if len(s.here) == 0 {
+		s.seen = s.clock.Now()
+		select {
+		case s.left <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -213,12 +236,16 @@ func (s *session) take(conn *os.File, p terminal.Packet) (ack terminal.Ack, ok b
 	if s.ended {
 		return ack, false
 	}
+	if p.Left() {
+		s.leave(p.Peer)
+		return ack, false
+	}
 	if s.held+len(p.Data) > maxHeld {
 		p.Data = nil // it is sent again
 	}
 	ack, fresh, alive := s.inbox.Take(p, func(e terminal.Event, end int64) { s.event(p.Peer, e, end) })
 	if alive {
-		s.homes[p.Peer] = conn
+		s.homes[p.Peer], s.here[p.Peer] = conn, true
 		s.seen = s.clock.Now()
 	}
 	if !fresh {

@@ -137,7 +137,7 @@ func (a *Dispatcher) SayExit(e *api.Exit) {
 	case e.Unrecorded:
 		a.Say("hostler: the session was ended, because it could not be recorded any longer (sessions.unrecorded of its host)")
 	case e.HungUp:
-		a.Say("hostler: the session was hung up: no terminal was attached for %s", terminal.HangUpAfter)
+		a.Say("hostler: the session was hung up: its last terminal had left %s before, or no sign of one came for %s", terminal.HangUpAfter, terminal.SilentAfter)
 	}
 }
 

@@ -307,6 +307,12 @@ func (a *commands) takePart(outer context.Context, r *conn.Remote, f *sessionFla
 		Begun: func() { p.begin(ctx, stop) },
 		Lost:  func(error) { p.lost() },
 		Back:  p.back,
+		Silent: func(since time.Duration) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.told = true
+			p.app.Say("\r\nhostler: the host of %s has not answered for %s; what you type waits\r", p.label, since.Round(time.Second))
+		},
 	}
 	a.Random(cfg.Peer[:])
 	p.session = r.NewSession(cfg)
@@ -365,7 +371,7 @@ func (p *player) lost() {
 	defer p.mu.Unlock()
 	if p.began {
 		p.told = true
-		p.app.Say("\r\nhostler: the connection to %s is lost, trying again\r", p.label)
+		p.app.Say("\r\nhostler: the connection to %s is lost, trying again for up to %s\r", p.label, terminal.SilentAfter)
 		return
 	}
 	var away *time.Timer
