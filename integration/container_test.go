@@ -46,6 +46,20 @@ func TestContainers(t *testing.T) {
 		}
 	})
 
+	t.Run("when what was started in advance has died", func(t *testing.T) {
+		w.must(t, "exec", "edge-01/web", "--", "true")
+		spare := h.children(t, h.agent.pid(), "supervise\x00-")
+		for _, pid := range spare {
+			for _, stem := range h.children(t, pid, "supervise") {
+				w.tool(t, "kill", "-KILL", strconv.Itoa(stem))
+			}
+		}
+		if len(spare) == 0 {
+			t.Error("nothing was started in advance")
+		}
+		w.must(t, "exec", "edge-01/web", "--", "true")
+	})
+
 	t.Run("killed behind the agent's back it is started again", func(t *testing.T) {
 		h.countBoots(t, "web")
 		before := h.initPID(t, "web")

@@ -11,9 +11,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hostler-io/hostler/api"
 )
@@ -185,4 +187,22 @@ func (h *host) dropBridge() {
 	if b, err := exec.Command("ip", "link", "delete", h.bridge).CombinedOutput(); err != nil {
 		h.w.t.Errorf("deleting bridge %s: %v: %s", h.bridge, err, b)
 	}
+}
+
+// children waits for children of a process whose command line holds a text.
+func (h *host) children(t testing.TB, pid int, text string) (found []int) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); len(found) == 0 && time.Now().Before(deadline); elapse(t, 20*time.Millisecond) {
+		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+		for _, list := range lists {
+			b, _ := os.ReadFile(list) // the thread may be gone
+			for _, child := range strings.Fields(string(b)) {
+				line, _ := os.ReadFile("/proc/" + child + "/cmdline")
+				if n, err := strconv.Atoi(child); err == nil && strings.Contains(string(line), text) {
+					found = append(found, n)
+				}
+			}
+		}
+	}
+	return found
 }

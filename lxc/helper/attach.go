@@ -90,6 +90,16 @@ func takeStem() (*stem, error) {
 	return &stem{pid, os.NewFile(uintptr(C.stem_socket()), "stem")}, nil
 }
 
+// alive is an error if the stem has died: nothing else can put a command into a
+// container. It waits for an order, so the other end is open.
+func (s *stem) alive() error {
+	poll := []unix.PollFd{{Fd: int32(s.socket.Fd()), Events: unix.POLLIN}}
+	if _, err := unix.Poll(poll, 0); err == nil && poll[0].Revents != 0 {
+		return errors.New("the stem of this supervisor has died; nothing began")
+	}
+	return nil
+}
+
 // end lets go of a stem. One that was given no order ends by that.
 func (s *stem) end() { s.socket.Close() }
 

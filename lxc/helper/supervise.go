@@ -32,6 +32,11 @@ func Supervise(dir rundir.Dir, self *supervise.Self) error {
 		return err
 	}
 	defer stem.end()
+	// One that was started in advance may have waited for days. Without a record the
+	// run never began, and gets another supervisor.
+	if err := stem.alive(); err != nil {
+		return err
+	}
 	return supervise.Run(supervise.Config{Dir: dir, Launcher: &launcher{stem: stem}, Self: self})
 }
 
