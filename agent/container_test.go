@@ -465,3 +465,24 @@ func TestFirstHeartbeatKnowsTheContainers(t *testing.T) {
 		})
 	})
 }
+
+// TestStateIsKnownWhileACommandRuns: a command in a container that outlives the agent
+// does not hide from the next one what the container is.
+func TestStateIsKnownWhileACommandRuns(t *testing.T) {
+	in(t, nil, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), creation(1, true))
+		w.pass(10 * time.Second)
+		exec := on(protocol.KindExec, 1)
+		exec.Args = protocol.Command("sleep", "1h")
+		w.coord.order(actionID(2), exec)
+		w.pass(5 * time.Second)
+		w.expect(actionID(2), "start RUNNING")
+		w.restart()
+		w.pass(5 * time.Second)
+		all := must(w.agent.Containers(t.Context()))
+		if len(all) != 1 || all[0].State != "running" {
+			t.Errorf("after the restart the host has %+v", all)
+		}
+		w.pass(time.Hour)
+	})
+}

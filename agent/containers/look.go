@@ -119,8 +119,13 @@ func (c *Containers) listed(l listing) {
 
 // saw takes what a look that began at look has seen of a container.
 func (c *Containers) saw(m *managed, info container.Info, look uint64) {
-	if m.halt != nil || m.look > look || !c.cfg.Actions.Idle(m.rec.CTID) {
+	switch {
+	case m.halt != nil, m.look > look, !c.cfg.Actions.Idle(m.rec.CTID) && m.seen:
 		return // something is being done to it: the end of that will tell
+	case !c.cfg.Actions.Idle(m.rec.CTID):
+		// This process has never seen it, and what is done to it may take days.
+		m.info, m.seen = info, true
+		return
 	}
 	c.take(m, info)
 }
