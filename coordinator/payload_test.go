@@ -10,6 +10,8 @@ import (
 	"testing/iotest"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -131,4 +133,40 @@ func TestPayloadIsOfItsHost(t *testing.T) {
 			t.Errorf("the host's own credit was refused")
 		}
 	})
+}
+
+// TestSamePayloadByMany: who sends what another is sending waits for it, and goes on
+// behind it when its line breaks.
+func TestSamePayloadByMany(t *testing.T) {
+	f := coordtest.New(t)
+	by := core.Actor{Name: "ann", Role: core.RoleOperator}
+	data := bytes.Repeat([]byte("0123456789"), 10_000)
+	d, size := protocol.Sum(data), int64(len(data))
+	put := func(r io.Reader) error {
+		p, err := f.Coordinator().Relay().Payloads.Put(t.Context(), by, d, size, 0, r)
+		if err == nil && p.Bytes != size {
+			return fmt.Errorf("%d of %d bytes are there", p.Have, size)
+		}
+		return err
+	}
+	r, w := io.Pipe()
+	first := make(chan error)
+	go func() { first <- put(r) }()
+	if _, err := w.Write(data[:30_000]); err != nil {
+		t.Fatal(err)
+	}
+	var others errgroup.Group
+	for range 4 {
+		others.Go(func() error { return put(bytes.NewReader(data)) })
+	}
+	if _, err := w.Write(data[30_000:60_000]); err != nil {
+		t.Fatal(err)
+	}
+	w.CloseWithError(errors.New("the line broke"))
+	if err := <-first; err == nil {
+		t.Error("what broke off is whole")
+	}
+	if err := others.Wait(); err != nil {
+		t.Error(err)
+	}
 }

@@ -57,8 +57,10 @@ func (p *Payloads) Get(by core.Actor, d protocol.Digest) (Payload, error) {
 // on at offset, which must be what [Payloads.Get] tells, and keeps what
 // came when r ends early, so that the next call can go on. Without a digest it
 // takes all of r, up to the largest payload, and tells what it was. A payload
-// that is whole is durable. What is wrong with the bytes is [core.ErrInvalid], another
-// offset or another who is at it [core.ErrConflict], a full disk [core.ErrUnavailable].
+// that is whole is durable. While another sends the same, it waits for the end of
+// that, or takes over what has stalled. What is wrong with the bytes is
+// [core.ErrInvalid], an offset beyond what is there [core.ErrConflict], a full disk, or
+// another that has taken over, [core.ErrUnavailable].
 func (p *Payloads) Put(ctx context.Context, by core.Actor, d protocol.Digest, size, offset int64, r io.Reader) (Payload, error) {
 	if err := by.May(core.RoleOperator, "send payloads"); err != nil {
 		return Payload{}, err
@@ -68,19 +70,32 @@ func (p *Payloads) Put(ctx context.Context, by core.Actor, d protocol.Digest, si
 	}
 	var f *blob.File
 	var err error
+	followed := false // another that sent the same
 	if d.IsZero() {
 		f, err = p.blobs.FillNew(p.cfg.MaxPayload)
 	} else {
-		if have, _, err := p.blobs.Size(d); err == nil && have == size {
-			return Payload{SHA256: d, Bytes: size, Have: size}, p.blobs.Use(d, time.Now())
+		for {
+			if have, _, err := p.blobs.Size(d); err == nil && have == size {
+				return Payload{SHA256: d, Bytes: size, Have: size}, p.blobs.Use(d, time.Now())
+			}
+			if f, err = p.blobs.Fill(d, size); !errors.Is(err, blob.ErrBusy) {
+				break
+			}
+			if err := p.blobs.Await(ctx, d); err != nil {
+				return Payload{}, err
+			}
+			followed = true
 		}
-		f, err = p.blobs.Fill(d, size)
 	}
 	if err != nil {
 		return Payload{}, payloadError(err)
 	}
 	defer f.Close()
-	if f.Offset() != offset {
+	if have := f.Offset(); followed && have > offset { // the other has sent what comes first
+		if _, err := io.CopyN(io.Discard, r, have-offset); err != nil {
+			return Payload{}, fmt.Errorf("%w: the payload broke off: %w", core.ErrInvalid, err)
+		}
+	} else if have != offset {
 		return Payload{}, fmt.Errorf("%w: %d bytes of payload %s are here: go on from there", core.ErrConflict, f.Offset(), d)
 	}
 	return p.take(ctx, f, d, r)
@@ -129,7 +144,7 @@ func payloadError(err error) error {
 	case errors.Is(err, blob.ErrSpace):
 		return fmt.Errorf("%w: %w: make room on the coordinator", core.ErrUnavailable, err)
 	case errors.Is(err, blob.ErrBusy):
-		return fmt.Errorf("%w: %w", core.ErrConflict, err)
+		return fmt.Errorf("%w: %w: send it again, to go on behind the other", core.ErrUnavailable, err)
 	}
 	return err
 }

@@ -8,6 +8,7 @@
 package blob
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -53,7 +54,7 @@ type Store struct {
 	step    failpoint.Step
 	reserve int64
 	mu      sync.Mutex
-	filling map[protocol.Digest]bool
+	filling map[protocol.Digest]*turn
 }
 
 // Open makes the directory if it is not there and removes what nobody can
@@ -70,7 +71,7 @@ func Open(dir string, step failpoint.Step, reserve int64) (*Store, error) {
 	for _, path := range left {
 		err = errors.Join(err, os.Remove(path))
 	}
-	return &Store{dir: dir, step: step, reserve: reserve, filling: make(map[protocol.Digest]bool)}, err
+	return &Store{dir: dir, step: step, reserve: reserve, filling: make(map[protocol.Digest]*turn)}, err
 }
 
 // Path is where the file of a digest is once it is whole.
@@ -136,7 +137,56 @@ func (s *Store) Sweep(before time.Time, keep func(protocol.Digest) bool) (n int,
 func (s *Store) isFilling(d protocol.Digest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.filling[d]
+	return s.filling[d] != nil
+}
+
+// stalled is after how long without a byte another may take a turn over.
+const stalled = 10 * time.Second
+
+// turn is somebody's turn to fill a file: no two do so at a time.
+type turn struct {
+	over chan struct{} // closed at its end
+
+	mu    sync.Mutex // held while the file is touched
+	moved time.Time  // when bytes came; zero while what was there is read
+	taken bool       // another has it
+}
+
+// take takes a turn over that has stalled. It reports whether it did.
+func (t *turn) take() bool {
+	if !t.mu.TryLock() {
+		return false // it moves
+	}
+	defer t.mu.Unlock()
+	if t.moved.IsZero() || time.Since(t.moved) < stalled {
+		return false
+	}
+	t.taken = true
+	return true
+}
+
+// Await waits until nobody fills the file of a digest. Who does and has stalled is
+// told so by the next Write.
+func (s *Store) Await(ctx context.Context, d protocol.Digest) error {
+	look := time.NewTicker(stalled / 10)
+	defer look.Stop()
+	for {
+		s.mu.Lock()
+		t := s.filling[d]
+		s.mu.Unlock()
+		if t == nil {
+			return nil
+		}
+		select {
+		case <-t.over:
+		case <-look.C:
+			if t.take() {
+				s.free(d, t)
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // File is a file that is being filled. It belongs to one goroutine.
@@ -148,23 +198,31 @@ type File struct {
 	offset int64
 	sum    hash.Hash
 	over   bool
+	turn   *turn // nil without a digest
 }
 
 // Fill begins to fill the file of a digest, or goes on where it was left.
-// [ErrSpace] if the disk has no room for all of it. Finish or Close must follow.
+// [ErrSpace] if the disk has no room for all of it, and [ErrBusy] while another
+// fills it: see [Store.Await]. Finish or Close must follow.
 func (s *Store) Fill(d protocol.Digest, size int64) (*File, error) {
+	t := &turn{over: make(chan struct{})}
 	s.mu.Lock()
-	busy := s.filling[d]
-	s.filling[d] = true
+	busy := s.filling[d] != nil
+	if !busy {
+		s.filling[d] = t
+	}
 	s.mu.Unlock()
 	if busy {
 		return nil, ErrBusy
 	}
-	w := &File{store: s, want: d, size: size, sum: sha256.New()}
+	w := &File{store: s, want: d, size: size, sum: sha256.New(), turn: t}
 	if err := w.open(s.Path(d) + partial); err != nil {
-		s.free(d)
+		s.free(d, t)
 		return nil, err
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.moved = time.Now()
 	return w, nil
 }
 
@@ -178,10 +236,28 @@ func (s *Store) FillNew(limit int64) (*File, error) {
 	return &File{store: s, f: f, size: -1 - limit, sum: sha256.New()}, nil
 }
 
-func (s *Store) free(d protocol.Digest) {
+func (s *Store) free(d protocol.Digest, t *turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.filling, d)
+	if s.filling[d] == t {
+		delete(s.filling, d)
+		close(t.over)
+	}
+}
+
+// hold keeps others from taking the turn over, until release. [ErrBusy] if another
+// has.
+func (w *File) hold() (release func(), err error) {
+	if w.turn == nil {
+		return func() {}, nil
+	}
+	w.turn.mu.Lock()
+	if w.turn.taken {
+		w.turn.mu.Unlock()
+		return nil, fmt.Errorf("%w, by another that went on after this one had stalled", ErrBusy)
+	}
+	w.turn.moved = time.Now()
+	return w.turn.mu.Unlock, nil
 }
 
 // open opens what is there of the file and reads it, for its digest.
@@ -238,6 +314,11 @@ func (w *File) Restart() error {
 
 // Write adds bytes. It takes none of those that are too many.
 func (w *File) Write(p []byte) (int, error) {
+	release, err := w.hold()
+	if err != nil {
+		return 0, err
+	}
+	defer release()
 	limit := w.size
 	if limit < 0 {
 		limit = -1 - w.size
@@ -263,6 +344,11 @@ func (w *File) Write(p []byte) (int, error) {
 // It is closed in any case.
 func (w *File) Finish() (protocol.Digest, error) {
 	defer w.Close()
+	release, err := w.hold()
+	if err != nil {
+		return protocol.Digest{}, err
+	}
+	defer release()
 	got := protocol.Digest(w.sum.Sum(nil))
 	switch {
 	case w.size >= 0 && w.offset < w.size:
@@ -297,7 +383,7 @@ func (w *File) Close() error {
 	}
 	w.f = nil
 	if !w.want.IsZero() {
-		w.store.free(w.want)
+		w.store.free(w.want, w.turn)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -274,4 +275,52 @@ func TestReserveIsKept(t *testing.T) {
 	if got, err := f.Finish(); err != nil || got != d {
 		t.Errorf("%s, %v", got, err)
 	}
+}
+
+// TestOthersWait: who wants to fill what is being filled waits for the end of that,
+// and takes it over when nothing comes any more. Nobody writes beside the other.
+func TestOthersWait(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, dir)
+		data := []byte("0123456789")
+		d := protocol.Sum(data)
+		first, err := s.Fill(d, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		for range 5 { // it is slow, and moves
+			time.Sleep(9 * time.Second)
+			if _, err := first.Write(data[first.Offset():][:1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		waited := make(chan error)
+		go func() { waited <- s.Await(t.Context(), d) }()
+		if err := <-waited; err != nil || time.Since(begun) < 55*time.Second || time.Since(begun) > 57*time.Second {
+			t.Fatalf("%v after %v, of which 45 s had bytes", err, time.Since(begun))
+		}
+		second, err := s.Fill(d, 10)
+		if err != nil || second.Offset() != 5 {
+			t.Fatal(second, err)
+		}
+		if _, err := first.Write(data[5:6]); !errors.Is(err, blob.ErrBusy) {
+			t.Errorf("it goes on beside the other: %v", err)
+		}
+		if err := first.Close(); err != nil {
+			t.Error(err)
+		}
+		go func() { waited <- s.Await(t.Context(), d) }()
+		synctest.Wait()
+		if _, err := second.Write(data[5:]); err != nil {
+			t.Error(err)
+		}
+		if got, err := second.Finish(); got != d || err != nil {
+			t.Errorf("%s, %v", got, err)
+		}
+		if err := <-waited; err != nil {
+			t.Error(err)
+		}
+	})
 }
