@@ -44,9 +44,9 @@ type Agent struct {
 
 	// Owned by the loop.
 	self                             queue.Identity
-	unrecorded                       []audit.Record     // that the disk has not taken yet
-	degraded                         protocol.AlertInfo // while nothing new is accepted
-	ends                             int                // of commands, since the last that were forgotten for their number
+	unrecorded                       []audit.Record // that the disk has not taken yet
+	alarm                            alarm
+	ends                             int // of commands, since the last that were forgotten for their number
 	lookSoon, forgetSoon, retainSoon *loop.Timer
 }
 
@@ -159,6 +159,7 @@ func (a *Agent) remember(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.alarm.load(alerts)
 	if err := a.uplink.Load(ctx, a.self, inst, alerts); err != nil {
 		return err
 	}
@@ -192,7 +193,7 @@ func (a *Agent) turn(ctx, running context.Context) error {
 		a.retainSoon.In(forgetEvery)
 	}
 	a.spare()
-	a.tellDegraded()
+	a.alarm.tell(a)
 	a.actions.Resume()
 	for a.loop.Fatal() == nil {
 		a.actions.Flush()
@@ -260,36 +261,11 @@ func (a *Agent) spare() {
 // tryDisk looks whether the disk works again, by writing what could not be
 // written, and makes room on it.
 func (a *Agent) tryDisk() {
-	a.tellDegraded()
+	a.alarm.tell(a)
 	a.retain()
-	if a.actions.Retry() && a.writeRecords() && a.loop.Disk(a.cfg.Queue.Probe(a.loop.Steps())) && a.roomy() && a.loop.Mended() {
-		a.tellDegraded()
+	if a.actions.Retry() && a.writeRecords() && a.loop.Disk(a.cfg.Queue.Probe(a.loop.Steps())) && (a.commands == nil || a.loop.Disk(a.commands.Room())) && a.loop.Mended() {
+		a.alarm.tell(a)
 		a.actions.Rebegin()
-	}
-}
-
-// roomy reports whether commands have room for their directories.
-func (a *Agent) roomy() bool { return a.commands == nil || a.loop.Disk(a.commands.Room()) }
-
-// degradedAlert is raised while nothing new is accepted.
-const degradedAlert = "host.degraded"
-
-// tellDegraded tells that nothing new is accepted, or that it is again.
-func (a *Agent) tellDegraded() {
-	why := a.loop.Degraded()
-	a.hostChanged()
-	if why != "" && a.degraded.Text == "" {
-		a.degraded = protocol.AlertInfo{ID: degradedAlert, Severity: "critical", SinceMS: a.loop.WallMS(), Text: "nothing new is accepted: " + why}
-	}
-	if a.uplink.Raised(degradedAlert) != (why != "") {
-		alert := protocol.Alert{AlertInfo: a.degraded, Raised: why != ""}
-		if why == "" {
-			alert.AlertInfo = protocol.AlertInfo{ID: degradedAlert, Severity: "critical", SinceMS: a.loop.WallMS(), Text: "new actions are accepted again"}
-		}
-		a.raise(alert)
-	}
-	if why == "" {
-		a.degraded = protocol.AlertInfo{}
 	}
 }
 

@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/agent/commands"
+	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -133,5 +135,35 @@ func TestNoCommandsAnyMore(t *testing.T) {
 		w.pass(2 * time.Second)
 		w.expect(actionID(1), "start RUNNING", "interrupt FAILED interrupted")
 		w.expect(actionID(2), "accept NEW", "fail FAILED error")
+	})
+}
+
+// TestLargeOutputOutlivesNewerActions: what a command has written beyond what goes to
+// the coordinator by itself stays for its time, however many actions end after it.
+func TestLargeOutputOutlivesNewerActions(t *testing.T) {
+	in(t, func(c *agent.Config) { c.OutputAge = time.Hour }, func(t *testing.T, w *world) {
+		w.coord.order(actionID(1), command("bytes", strconv.Itoa(3*protocol.OutputKept)))
+		w.pass(3 * time.Second)
+		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		w.wrote("little", 2)
+		for n := range byte(queue.KeepActions + 10) {
+			w.coord.order(actionID(100+n), protocol.Spec{Kind: protocol.KindPing})
+		}
+		w.pass(5 * time.Minute)
+		w.wantLeft("after many others", 1)
+		w.restart()
+		w.pass(5 * time.Minute)
+		r, err := w.agent.Output(t.Context(), actionID(1), protocol.Stdout, 0, true, false)
+		if err != nil {
+			t.Fatalf("after a restart: %v", err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		w.pass(time.Hour)
+		w.wantLeft("after its time")
+		if act := must(w.agent.Action(t.Context(), actionID(1))); act.ReportN != 0 {
+			t.Errorf("its action is not forgotten: %+v", act)
+		}
 	})
 }

@@ -46,7 +46,8 @@ func (a *Agent) furnish() {
 			Runner: cfg.Commands, RunDirs: cfg.RunDirs, Supervisor: cfg.Supervisor, Mover: cfg.Mover, Exporter: cfg.Exporter, Unseal: cfg.Unseal,
 			Input: a.relay.Payload, RecordSessions: cfg.RecordSessions, RecordBytes: cfg.RecordBytes, RecordOrEnd: cfg.RecordOrEnd,
 			Find: a.containers.Find, Within: a.rights.Within, Expect: a.relay.Expect, Began: a.began,
-			BootMS: cfg.BootMS, Now: cfg.Now, Log: cfg.Log,
+			Emptied: func(gone []protocol.ActionID) { a.loop.Disk(cfg.Queue.Emptied(a.loop.Steps(), gone)) },
+			BootMS:  cfg.BootMS, Now: cfg.Now, Log: cfg.Log,
 		})
 	}
 	maps.Copy(handlers, a.handlers())
@@ -121,9 +122,7 @@ func (a *Agent) report() (uplink.Report, bool) {
 		inventory = append(inventory, c.Container)
 	}
 	r := uplink.Report{Host: h, Containers: inventory}
-	if a.degraded.ID != "" && !a.uplink.Raised(degradedAlert) { // the disk did not take it
-		r.Alerts = []protocol.AlertInfo{a.degraded}
-	}
+	r.Alerts = a.alarm.untold()
 	return r, true
 }
 

@@ -22,7 +22,6 @@ import (
 	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/coordinator/wire"
-	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -40,16 +39,14 @@ type Config struct {
 	Viewers   core.ViewerKeys
 	Authority core.Authority
 	Broker    core.Broker
-	// OutputDir is where output of commands is kept, one directory per action.
+	// OutputDir is where output of commands is kept, one directory per action. The
+	// same name with "-reserve" appended is set aside for a full disk.
 	OutputDir string
 	// OutputTotal is how much of it is kept of actions that have ended, in bytes
 	// on the disk; what ended first goes first. Default 10 GiB.
 	OutputTotal int64
 	// OutputAge is how long it is kept after the end. Default 30 days.
 	OutputAge time.Duration
-	// Reserve is what is set aside on the disk for the removal of output. Default:
-	// nothing.
-	Reserve durable.Reserve
 	// PayloadDir is where payloads are kept until their actions have ended, each
 	// under its digest.
 	PayloadDir string
@@ -175,7 +172,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c.hosts = hostlink.New(c.base, c.wire)
 	if c.relay, err = relay.New(c.base, relay.Config{
 		Wire: c.wire, Receipts: c.hosts, Action: func(ctx context.Context, id protocol.ActionID) (core.Action, error) { return c.actions.Get(ctx, id) }, Start: c.workers.Start,
-		OutputDir: cfg.OutputDir, OutputTotal: cfg.OutputTotal, OutputAge: cfg.OutputAge, Reserve: cfg.Reserve, PayloadDir: cfg.PayloadDir, MaxPayload: cfg.MaxPayload,
+		OutputDir: cfg.OutputDir, OutputTotal: cfg.OutputTotal, OutputAge: cfg.OutputAge, PayloadDir: cfg.PayloadDir, MaxPayload: cfg.MaxPayload,
 	}); err != nil {
 		return nil, err
 	}

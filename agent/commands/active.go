@@ -46,6 +46,8 @@ type Config struct {
 	Expect func(id protocol.ActionID, attempt int)
 	// Began tells that an attempt runs, and where its followers acknowledge.
 	Began func(j *actions.Job, run Run, acks *Acknowledged)
+	// Emptied tells that the output of ended actions was removed. The loop calls it.
+	Emptied func(gone []protocol.ActionID)
 	// BootMS reads the boot clock, Now the wall clock.
 	BootMS func() int64
 	Now    func() time.Time

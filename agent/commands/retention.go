@@ -48,8 +48,13 @@ func (a *Active) Retain(all []Ended, most int64, age time.Duration) {
 	}
 	a.shrinking = true
 	a.loop.Beside(func(context.Context) func() {
-		a.Shrink(all, most, age)
-		return func() { a.shrinking = false }
+		gone := a.Shrink(all, most, age)
+		return func() {
+			a.shrinking = false
+			if len(gone) > 0 {
+				a.cfg.Emptied(gone)
+			}
+		}
 	})
 }
 
@@ -57,13 +62,13 @@ func (a *Active) Retain(all []Ended, most int64, age time.Duration) {
 // than most bytes or than the file system has room for. It needs no free space. all
 // are the actions with commands whose ends are durable, in the order of their ends.
 // What such an action came to stays known, and a request for its output is answered
-// with [ErrGone]. It may be called by any goroutine.
-func (a *Active) Shrink(all []Ended, most int64, age time.Duration) {
+// with [ErrGone]. It returns them, and may be called by any goroutine.
+func (a *Active) Shrink(all []Ended, most int64, age time.Duration) (gone []protocol.ActionID) {
 	sizes, err := a.cfg.RunDirs.Sizes()
 	at, err2 := a.cfg.RunDirs.Space()
 	if err := errors.Join(err, err2); err != nil {
 		a.cfg.Log.Warn("what runs take cannot be seen; nothing of it is removed", "error", err)
-		return
+		return nil
 	}
 	var total int64
 	for _, size := range sizes {
@@ -78,7 +83,9 @@ func (a *Active) Shrink(all []Ended, most int64, age time.Duration) {
 			left = append(left, k)
 		}
 	}
-	a.remove(outdated(left, total, most, a.cfg.Now().UnixMilli()-age.Milliseconds()))
+	gone = outdated(left, total, most, a.cfg.Now().UnixMilli()-age.Milliseconds())
+	a.remove(gone)
+	return gone
 }
 
 // Room is [queue.ErrDisk] while the file system has no room for runs.

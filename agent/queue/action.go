@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -422,15 +423,20 @@ func insert(tx *sqldb.Tx, a *Action) error {
 	return err
 }
 
+// large reports whether an action has more output than goes to the coordinator unasked.
+func (a *Action) large() bool {
+	return slices.ContainsFunc(a.Output, func(o protocol.Output) bool { return o.Bytes > 2*protocol.OutputKept })
+}
+
 func save(tx *sqldb.Tx, a *Action) error {
 	res, err := json.Marshal(result{a.Exit, a.Output, a.Within})
 	if err != nil {
 		return err
 	}
 	_, err = tx.Exec(`UPDATE actions SET state = $1, event = $2, reason = $3, detail = $4, attempt = $5, cancelling = $6,
-		started_ms = $7, ended_ms = $8, result = $9, report_n = $10 WHERE id = $11`,
+		started_ms = $7, ended_ms = $8, result = $9, report_n = $10, kept = $11 WHERE id = $12`,
 		string(a.State), string(a.Event), string(a.Reason), a.Detail, a.Attempt, a.Cancelling,
-		a.StartedMS, a.EndedMS, res, a.ReportN, a.ID.String())
+		a.StartedMS, a.EndedMS, res, a.ReportN, a.large(), a.ID.String())
 	return err
 }
 

@@ -86,7 +86,8 @@ func (q *Queue) Ended(ctx context.Context) ([]Ended, error) {
 const forgetBatch = 500
 
 // Forget replaces finished actions by tombstones: those whose newest report was
-// receipted and that are too many or too old. It returns their ids, up to some
+// receipted and that are too many or too old. What has output that may be on this host
+// alone goes by its age, or when that was removed. It returns their ids, up to some
 // hundreds at a time; the caller removes what they have left elsewhere. It also
 // drops tombstones that are too old.
 func (q *Queue) Forget(ctx context.Context, now Now) (gone []protocol.ActionID, err error) {
@@ -126,8 +127,21 @@ func forgettable(tx *sqldb.Tx, now Now) ([]Action, error) {
 		return nil, err
 	}
 	return sqldb.All(tx, scan, `SELECT `+columns+` FROM actions WHERE state NOT IN ($1, $2) AND report_n <= $3
-		AND (accept_seq < $4 OR ended_ms < $5) ORDER BY accept_seq LIMIT $6`,
+		AND (accept_seq < $4 AND kept = 0 OR ended_ms < $5) ORDER BY accept_seq LIMIT $6`,
 		string(protocol.StateNew), string(protocol.StateRunning), freed.N, newest, now.WallMS-KeepMS, forgetBatch)
+}
+
+// Emptied notes that the output of actions was removed: for it alone they need not be
+// kept any more.
+func (q *Queue) Emptied(ctx context.Context, gone []protocol.ActionID) error {
+	return q.update(ctx, "noting that output was removed", func(tx *sqldb.Tx) error {
+		for _, id := range gone {
+			if _, err := tx.Exec(`UPDATE actions SET kept = 0 WHERE id = $1`, id.String()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // Reserved reports whether space is set aside for the ends of actions. Without it

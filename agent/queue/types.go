@@ -37,7 +37,8 @@ const (
 	MaxTombstones    = 100_000
 	KeepTombstonesMS = 400 * 24 * 3600 * 1000
 	// KeepActions and KeepMS are how many finished actions stay, and how long,
-	// once their final report was receipted: the newest 100, for 14 days.
+	// once their final report was receipted: the newest 100, and those with output
+	// that may be on this host alone, for 14 days.
 	KeepActions = 100
 	KeepMS      = 14 * 24 * 3600 * 1000
 	// maxRejected is how many unreadable items are remembered, for people.

@@ -126,12 +126,6 @@ func (u *Uplink) raised() []protocol.AlertInfo {
 	return all[:min(len(all), maxAlerts)]
 }
 
-// Raised reports whether an alert is raised.
-func (u *Uplink) Raised(id string) bool {
-	_, raised := u.alerts[id]
-	return raised
-}
-
 // HeartbeatNow sends a full heartbeat. It reports false if the coordinator has not
 // answered.
 func (u *Uplink) HeartbeatNow() bool {

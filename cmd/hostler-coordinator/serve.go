@@ -194,7 +194,7 @@ func (s *server) newCoordinator(ctx context.Context, store core.Store) (*coordin
 		Signer: s.trust.id, Trust: s.trust, Rings: s.trust, HostKeys: s.trust, Viewers: s.trust, Authority: s.trust, Broker: s.broker,
 		Policies:  policies,
 		OutputDir: s.state.output(), OutputTotal: int64(s.config.Output.TotalMiB) << 20, OutputAge: time.Duration(s.config.Output.Days) * 24 * time.Hour,
-		Reserve: s.state.reserve(), ActionAge: time.Duration(s.config.Actions.Days) * 24 * time.Hour, Actions: s.config.Actions.Count,
+		ActionAge: time.Duration(s.config.Actions.Days) * 24 * time.Hour, Actions: s.config.Actions.Count,
 		PayloadDir: s.state.payloads(), MaxPayload: int64(s.config.MaxPayload) << 20, Addresses: s.config.HTTP.Addresses, BrokerAddresses: s.config.MQTT.Addresses,
 		Now: clock.Now, Boot: clock.BootMS, Rand: rand.Reader, Log: s.log,
 	})

@@ -43,7 +43,7 @@ func (s state) store() string  { return s.path("store.db") }
 func (s state) output() string { return s.path("output") }
 
 // reserve is set aside for a start on a full disk.
-func (s state) reserve() durable.Reserve { return durable.Reserve(s.path("store.db-reserve")) }
+func (s state) reserve() durable.Reserve { return durable.Reserve(s.output() + "-reserve") }
 
 // payloads is where what commands read waits for its hosts.
 func (s state) payloads() string      { return s.path("payloads") }

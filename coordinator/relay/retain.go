@@ -100,7 +100,7 @@ func (m *Outputs) RemoveOld(ctx context.Context) error {
 	for _, k := range all {
 		if k.ended > 0 && (k.ended < oldest || total > most) {
 			removed, err := m.remove(ctx, k)
-			if errors.Is(err, core.ErrUnavailable) && m.cfg.Reserve.Spend() {
+			if errors.Is(err, core.ErrUnavailable) && m.reserve.Spend() {
 				removed, err = m.remove(ctx, k)
 			}
 			if err != nil {
@@ -111,10 +111,10 @@ func (m *Outputs) RemoveOld(ctx context.Context) error {
 			}
 		}
 	}
-	if m.cfg.Reserve == "" || m.Low() {
+	if m.Low() {
 		return nil
 	}
-	return m.cfg.Reserve.Fill()
+	return m.reserve.Fill()
 }
 
 // keptOutputs lists what is on the disk. What belongs to no action that is known

@@ -49,8 +49,6 @@ type Config struct {
 	OutputDir   string
 	OutputTotal int64
 	OutputAge   time.Duration
-	// Reserve is spent when the store has no room for the removal of output.
-	Reserve durable.Reserve
 	// PayloadDir is where payloads are kept until their actions have ended, and
 	// MaxPayload the largest that is taken, in bytes.
 	PayloadDir string
@@ -75,7 +73,7 @@ func New(base *core.Base, cfg Config) (*Room, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the payloads: %w", err)
 	}
-	outputs := &Outputs{base: base, cfg: cfg, pressed: make(chan struct{}, 1)}
+	outputs := &Outputs{base: base, cfg: cfg, pressed: make(chan struct{}, 1), reserve: durable.Reserve(cfg.OutputDir + "-reserve")}
 	return &Room{
 		Output: outputs, Payloads: payloads,
 		Input:     &Inputs{base: base, cfg: cfg, payloads: payloads},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/window"
 )
@@ -37,6 +38,7 @@ type Outputs struct {
 	tidied time.Time    // when that was; of the goroutine that calls Tidy
 	// pressed tells, with one place, that output found no room.
 	pressed chan struct{}
+	reserve durable.Reserve // spent when the store has no room for the removal of output
 }
 
 // span returns a buffer for one span.

@@ -141,7 +141,7 @@ func (f *Follower) streamsEnded(act api.Action, streams []Stream) error {
 		}
 		for _, o := range act.Output {
 			if o.FD == string(s.Fd) && o.Dropped > 0 && !s.gap {
-				f.Dispatcher.Say("hostler: %d bytes of %s of %s were left out", o.Dropped, s.Fd, f.Label)
+				f.Dispatcher.Say("hostler: %d bytes of %s of %s were left out, from byte %d on", o.Dropped, s.Fd, f.Label, o.DropAt)
 			}
 		}
 	}

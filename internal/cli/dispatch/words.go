@@ -81,7 +81,7 @@ func listed(all []string) string { return strings.Join(all, "; ") }
 func outputWord(o api.Output) string {
 	s := fmt.Sprintf("%s %d bytes", o.FD, o.Bytes)
 	if o.Dropped > 0 {
-		s += fmt.Sprintf(", %d left out", o.Dropped)
+		s += fmt.Sprintf(", %d left out from byte %d on", o.Dropped, o.DropAt)
 	}
 	if o.Ended != "" {
 		s += ", ended early: " + o.Ended

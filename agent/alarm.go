@@ -1,0 +1,50 @@
+package agent
+
+import (
+	"slices"
+
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// degradedAlert is raised while nothing new is accepted.
+const degradedAlert = "host.degraded"
+
+// alarm is that alert. It belongs to the loop.
+type alarm struct {
+	info   protocol.AlertInfo // zero while all is well
+	raised bool               // as the queue has it: a full disk may not have taken it
+}
+
+func (m *alarm) load(all []protocol.AlertInfo) {
+	m.raised = slices.ContainsFunc(all, func(i protocol.AlertInfo) bool { return i.ID == degradedAlert })
+}
+
+// tell tells that nothing new is accepted, or that it is again.
+func (m *alarm) tell(a *Agent) {
+	why := a.loop.Degraded()
+	a.hostChanged()
+	if why != "" && m.info.ID == "" {
+		m.info = protocol.AlertInfo{ID: degradedAlert, Severity: "critical", SinceMS: a.loop.WallMS(), Text: "nothing new is accepted: " + why}
+	}
+	if m.raised != (why != "") {
+		alert := protocol.Alert{AlertInfo: m.info, Raised: why != ""}
+		if !alert.Raised {
+			alert.AlertInfo = protocol.AlertInfo{ID: degradedAlert, Severity: "critical", SinceMS: a.loop.WallMS(), Text: "new actions are accepted again"}
+		}
+		if a.apply(queue.Change{Alerts: []protocol.Alert{alert}}) == nil {
+			m.raised = alert.Raised
+		}
+	}
+	if why == "" {
+		m.info = protocol.AlertInfo{}
+	}
+}
+
+// untold is the alert while it is not durable: then the heartbeat has it alone.
+func (m *alarm) untold() []protocol.AlertInfo {
+	if m.info.ID == "" || m.raised {
+		return nil
+	}
+	return []protocol.AlertInfo{m.info}
+}
