@@ -41,6 +41,11 @@ type Config struct {
 	CA []byte
 	// Timeout bounds requests that do not wait by themselves. Default 30 s.
 	Timeout time.Duration
+	// Patience is how long a coordinator is tried that refuses connections, as one
+	// does that is being restarted: nothing was asked of it yet. Away, if set, is
+	// called when it is away, and not again before it was reached. Default: not at all.
+	Patience time.Duration
+	Away     func(error)
 }
 
 // Client speaks to one coordinator or agent. It is safe for concurrent use.
@@ -82,6 +87,7 @@ func New(cfg Config) (*Client, error) {
 		}
 		pool.AddCert(ca)
 		t.TLSClientConfig = fleetTLS(pool, u.Hostname())
+		t.DialContext = (&dialer{patience: cfg.Patience, away: cfg.Away}).dial
 	}
 	// A request is bounded by its context: some wait for hours.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -89,6 +95,9 @@ func New(cfg Config) (*Client, error) {
 	one := t.Clone()
 	one.ForceAttemptHTTP2, one.Protocols = false, new(http.Protocols)
 	one.Protocols.SetHTTP1(true)
+	if cfg.Patience > 0 {
+		one.DialContext = new(net.Dialer).DialContext // a session has pauses of its own
+	}
 	c.http1 = &http.Client{Transport: one, CheckRedirect: stay}
 	return c, nil
 }

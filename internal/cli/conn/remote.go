@@ -22,6 +22,10 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
+// RestartTime is how long a coordinator may be away that is being restarted. Every
+// command waits for it, whatever it asks for.
+const RestartTime = 10 * time.Second
+
 // defaultSocket is where the agent of a host listens.
 const defaultSocket = "/run/hostler/agent.sock"
 
@@ -61,7 +65,10 @@ func (a *Env) Connect() (*Remote, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(client.Config{Address: t.Address, Token: t.Token, CA: ca})
+	c, err := client.New(client.Config{
+		Address: t.Address, Token: t.Token, CA: ca, Patience: RestartTime,
+		Away: func(error) { a.Say("hostler: no answer, trying again") },
+	})
 	if err != nil {
 		return nil, term.Usage("hostler login https://HOST:PORT --token-file FILE", "%s", err)
 	}

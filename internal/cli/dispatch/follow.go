@@ -22,9 +22,6 @@ const (
 	waitStep = 30 * time.Second
 	// lookStep is that where more may happen than the end.
 	lookStep = 2 * time.Second
-	// restartTime is how long nobody may be there at all: a coordinator that is
-	// started again is back by then.
-	restartTime = 10 * time.Second
 	// SubmitTries is how often an action is asked for when no answer comes. It
 	// has its id by then, so asking again does it no second time.
 	SubmitTries = 4
