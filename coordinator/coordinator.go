@@ -178,7 +178,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	}
 	c.recovery = recovery.New(c.base, cfg.Signer.Key(), term)
 	c.journal = journal.New(c.base, journal.Config{
-		Signer: cfg.Signer, Term: term, Outputs: c.relay.Output, Recovering: c.recovery.IsRecovering, Sealed: c.hosts.Sealed,
+		Signer: cfg.Signer, Term: term, Outputs: c.relay.Output, Recovering: c.recovery.IsRecovering, RecoveredMS: c.recovery.MadeMS, Sealed: c.hosts.Sealed,
 		Records: cfg.AuditRecords, ActionAge: cfg.ActionAge, Actions: cfg.Actions,
 	})
 	c.base.OnWritten(c.journal.Written)

@@ -171,6 +171,9 @@ func testRecovered(t *testing.T, part int) {
 	if n := left(t, f); n != 1 {
 		t.Errorf("%d hosts are left to be asked", n)
 	}
+	if _, err := f.Coordinator().Actions().Get(t.Context(), later[0].ID); !errors.Is(err, core.ErrNotFound) || !strings.Contains(err.Error(), "was recovered from a backup on 20") {
+		t.Errorf("what was asked for after the backup: %v", err)
+	}
 	h.Reboot()
 	asked := m.answer(t, part)
 	if n := left(t, f); n != 0 {

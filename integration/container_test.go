@@ -60,6 +60,20 @@ func TestContainers(t *testing.T) {
 		w.must(t, "exec", "edge-01/web", "--", "true")
 	})
 
+	t.Run("renamed there and back it is as before", func(t *testing.T) {
+		w.must(t, "ct", "create", "edge-01/plain", "--template", "busybox")
+		config := func() int { return strings.Count(read(t, filepath.Join(h.path("lxc"), "plain", "config")), "\n") }
+		w.must(t, "ct", "rename", "edge-01/plain", "other")
+		w.must(t, "ct", "rename", "edge-01/other", "plain")
+		before := config()
+		w.must(t, "ct", "rename", "edge-01/plain", "other")
+		w.must(t, "ct", "rename", "edge-01/other", "plain")
+		if now := config(); now != before {
+			t.Errorf("its configuration had %d lines and has %d", before, now)
+		}
+		w.must(t, "ct", "rm", "edge-01/plain", "--yes")
+	})
+
 	t.Run("killed behind the agent's back it is started again", func(t *testing.T) {
 		h.countBoots(t, "web")
 		before := h.initPID(t, "web")

@@ -139,6 +139,8 @@ func (s state) openQueue(ctx context.Context, log *slog.Logger) (*queue.Queue, e
 		if err := queue.Remove(cfg); err != nil {
 			return nil, err
 		}
+	case errors.Is(err, queue.ErrUnfinished):
+		return nil, fmt.Errorf("the agent's memory is damaged: %w: what it had in %s-wal is gone\nRestore both files, or let the host leave and join again: hostler-agent leave", queue.ErrUnfinished, s.queueFile())
 	case !errors.Is(err, fs.ErrNotExist):
 		return q, err
 	case !first:

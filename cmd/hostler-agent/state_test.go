@@ -103,8 +103,8 @@ func TestOpenQueue(t *testing.T) {
 		t.Errorf("it is still not noted: %v", err)
 	}
 	unmake()
-	if _, err := reopen(); !errors.Is(err, queue.ErrUnfinished) {
-		t.Errorf("noted and empty: %v, want %v", err, queue.ErrUnfinished)
+	if _, err := reopen(); !errors.Is(err, queue.ErrUnfinished) || !strings.Contains(err.Error(), "hostler-agent leave") || strings.Contains(err.Error(), "sql:") {
+		t.Errorf("noted and empty: %v, want %v and what to do", err, queue.ErrUnfinished)
 	}
 	if err := os.Remove(s.queueMade()); err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -237,6 +238,11 @@ func (r *Room) remove(ctx context.Context, ids []string, one func(core.Past, str
 
 // Forgotten is the error for an action that is not there: it may have been.
 func (r *Room) Forgotten(id string) error {
-	return fmt.Errorf("action %s: %w; actions are kept for %d days after their end, and the newest %d of them (actions.days, actions.count); the audit log tells what became of older ones: hostler audit ls",
-		id, core.ErrNotFound, int(r.cfg.ActionAge.Hours()/24), r.cfg.Actions)
+	recovery := ""
+	if at := r.cfg.RecoveredMS(); at != 0 {
+		recovery = fmt.Sprintf("; this coordinator was recovered from a backup on %s, and what was asked for between the backup and that is known to the hosts alone: hostler --local action show, on its host",
+			time.UnixMilli(at).UTC().Format(time.RFC3339))
+	}
+	return fmt.Errorf("action %s: %w; actions are kept for %d days after their end, and the newest %d of them (actions.days, actions.count); the audit log tells what became of older ones: hostler audit ls%s",
+		id, core.ErrNotFound, int(r.cfg.ActionAge.Hours()/24), r.cfg.Actions, recovery)
 }

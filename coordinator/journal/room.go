@@ -25,6 +25,8 @@ type Config struct {
 	Outputs Outputs
 	// Recovering tells whether a host has still to tell what it did before a recovery.
 	Recovering func(protocol.HostID) bool
+	// RecoveredMS tells when the newest recovery was made, 0 if there was none.
+	RecoveredMS func() int64
 	// Sealed is called with the hosts that the newest checkpoint is about.
 	Sealed func([]protocol.HostID)
 	// Records is how many records of the audit log are kept.

@@ -105,7 +105,13 @@ func (h *host) reconfigure(name string) error {
 	defer c.Release()
 	before := strings.Join(c.ConfigItem("lxc.uts.name"), "")
 	rootfs := filepath.Join(h.dir(name), "rootfs")
-	if err := apply(c, []setting{{"lxc.rootfs.path", "dir:" + rootfs}, {"lxc.uts.name", name}}); err != nil {
+	settings := []setting{{"lxc.rootfs.path", "dir:" + rootfs}, {"lxc.uts.name", name}}
+	for _, s := range settings { // or the file keeps the lines of all names before
+		if err := c.ClearConfigItem(s.key); err != nil {
+			return fmt.Errorf("clearing %s: %w", s.key, err)
+		}
+	}
+	if err := apply(c, settings); err != nil {
 		return err
 	}
 	config := filepath.Join(h.dir(name), "config")
