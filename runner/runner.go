@@ -386,9 +386,13 @@ func lockEnded(dir rundir.Dir) (*os.File, error) {
 		rundir.Unlock(lock)
 		return nil, err
 	}
-	left, err := rundir.Leaf(start.Leaf).Populated()
-	if left {
+	leaf := rundir.Leaf(start.Leaf)
+	left, err := leaf.Populated()
+	switch {
+	case left:
 		err = ErrRunning
+	case err == nil:
+		err = leaf.Remove() // it should be gone, and nothing else knows its name
 	}
 	if err != nil {
 		rundir.Unlock(lock)

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -19,6 +22,7 @@ import (
 	"github.com/hostler-io/hostler/network"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
+	"github.com/hostler-io/hostler/runner/supervise"
 )
 
 // machine tells about this host. What does not change is read once, the table
@@ -136,6 +140,31 @@ func features(runtimes []container.Runtime) []string {
 	}
 	slices.Sort(words)
 	return words
+}
+
+// containment tells why commands cannot be held each in a cgroup of its own, below that
+// of the agent; nil if they can.
+func containment() error {
+	dir, err := supervise.FindCgroup2(os.Getpid())
+	if err != nil {
+		return err
+	}
+	return contained(dir)
+}
+
+func contained(dir string) error {
+	if dir == "" {
+		return errors.New("no cgroup2 tree is mounted that shows this process")
+	}
+	leaf := filepath.Join(dir, "hostler.probe."+strconv.Itoa(os.Getpid()))
+	if err := os.Mkdir(leaf, 0o755); err != nil {
+		return err
+	}
+	_, err := os.Stat(filepath.Join(leaf, "cgroup.kill"))
+	if err != nil {
+		err = fmt.Errorf("this kernel cannot end a cgroup as a whole (needs Linux 5.14): %w", err)
+	}
+	return errors.Join(err, os.Remove(leaf))
 }
 
 // meminfo returns a line of /proc/meminfo in bytes, 0 if there is none.

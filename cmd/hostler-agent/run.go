@@ -117,6 +117,10 @@ func once(ctx context.Context, s state, c config, from settings.Origin, log *slo
 	if _, err := os.Stat(c.Commands.Supervisor); err == nil {
 		supervisors := commands.NewSupervisors(runs, boot)
 		cfg.Commands, cfg.RunDirs, cfg.Supervisor = supervisors, supervisors, []string{c.Commands.Supervisor}
+		if err := containment(); err != nil {
+			unsupported = append(unsupported, "cgroup2: "+err.Error()+"; commands run, but what they leave behind goes on after their end, and they cannot be cancelled")
+			log.Warn("commands cannot be held in cgroups", "error", err)
+		}
 		self, err := os.Executable()
 		if err != nil {
 			return fmt.Errorf("find this program: %w", err)

@@ -62,6 +62,9 @@ func Run(cfg Config) error {
 	unix.Umask(0o022)
 	r := &run{Config: cfg, lock: lock}
 	if err := r.begin(); errors.Is(err, errSecretsGone) || noRoom(err) && !r.Dir.Has(rundir.StartFile) {
+		if r.leaf != "" {
+			err = errors.Join(err, r.leaf.Remove())
+		}
 		return err // nothing began, and another attempt can
 	} else if err != nil {
 		r.giveUp(err)
