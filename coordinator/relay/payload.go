@@ -91,7 +91,8 @@ func (p *Payloads) Put(ctx context.Context, by core.Actor, d protocol.Digest, si
 		return Payload{}, payloadError(err)
 	}
 	defer f.Close()
-	if have := f.Offset(); followed && have > offset { // the other has sent what comes first
+	// Who has all of it, or has waited, may find that another has sent what comes first.
+	if have := f.Offset(); (followed || offset == 0) && have > offset {
 		if _, err := io.CopyN(io.Discard, r, have-offset); err != nil {
 			return Payload{}, fmt.Errorf("%w: the payload broke off: %w", core.ErrInvalid, err)
 		}
