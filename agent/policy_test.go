@@ -323,6 +323,36 @@ func TestFloorOutlivesEverything(t *testing.T) {
 	})
 }
 
+// TestOwnersResetTheFloor: approvals with dates of the future, by stolen keys of
+// approvers, make those of honest people expire, until the owners sign a policy.
+func TestOwnersResetTheFloor(t *testing.T) {
+	run := specOf(command("true"))
+	inRealm(t, nil, func(t *testing.T, w *world, r *realm) {
+		late := func(a *protocol.Approval) {
+			a.IssuedMS += (365 * 24 * time.Hour).Milliseconds()
+			a.NotBeforeMS, a.ExpiresMS = a.IssuedMS, a.IssuedMS+1000
+		}
+		w.coord.orderApproved(actionID(1), run, r.approve(actionID(1), run, late, "alice", "bob"))
+		w.pass(time.Second)
+		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		honest := r.approve(actionID(2), run, nil, "alice", "carol")
+		w.coord.orderApproved(actionID(2), run, honest)
+		w.pass(time.Second)
+		w.expect(actionID(2), "refuse FAILED not_approved")
+		r.mu.Lock()
+		if ahead := r.kept.FloorMS - time.Now().UnixMilli(); ahead > protocol.MaxApprovalLife.Milliseconds() {
+			t.Errorf("the floor is %s ahead", time.Duration(ahead)*time.Millisecond)
+		}
+		r.mu.Unlock()
+		w.coord.orderApproved(actionID(3), r.policySpec(5, strict, "olga", "oscar"), nil)
+		w.pass(time.Second)
+		w.expect(actionID(3), "start RUNNING", "succeed DONE ok")
+		w.coord.orderApproved(actionID(4), run, r.approve(actionID(4), run, nil, "alice", "carol"))
+		w.pass(time.Second)
+		w.expect(actionID(4), "start RUNNING", "succeed DONE ok")
+	})
+}
+
 // TestForgottenActionsAreNotApprovedAgain: a host that begins a new memory takes
 // no approval that its old one may have used.
 func TestForgottenActionsAreNotApprovedAgain(t *testing.T) {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,8 +36,11 @@ type Order struct {
 type Verdict struct {
 	// Persons are those whose approval counts, sorted.
 	Persons []string
-	// FloorMS is the newest date that was verified, no earlier than the floor
-	// that was given. It is to be kept before anything is done.
+	// FloorMS is the newest date of what counted, if the order is approved: no
+	// earlier than the floor that was given, and at most the life of an approval
+	// ahead of what was known. So a stolen key of an approver cannot put it where
+	// all that honest people sign has expired. It is to be kept before anything is
+	// done.
 	FloorMS int64
 	// Err wraps [protocol.ErrNotApproved] if it is not enough, and says what is
 	// missing and why each of the others does not count.
@@ -55,26 +59,35 @@ func (n Need) Judge(o Order, x protocol.Expect, clock Clock) Verdict {
 	if n.None() {
 		return v
 	}
-	opened := make([]opened, len(o.Approvals))
+	opened, newest := make([]opened, len(o.Approvals)), int64(0)
 	for i, a := range o.Approvals {
-		if opened[i].Approval, opened[i].by, opened[i].err = protocol.OpenApproval(a.Signed, x); opened[i].err == nil {
-			v.FloorMS = max(v.FloorMS, opened[i].IssuedMS)
+		q := &opened[i]
+		if q.Approval, q.by, q.err = protocol.OpenApproval(a.Signed, x); q.err == nil {
+			q.err = q.fits(n, o, a, x.Ring)
+		}
+		if q.err == nil {
+			newest = max(newest, q.IssuedMS)
 		}
 	}
-	clock.FloorMS = v.FloorMS
+	bound := clock.Now() + protocol.MaxApprovalLife.Milliseconds()
+	clock.FloorMS = max(clock.FloorMS, newest)
 	var wrong []string
+	newest = 0
 	for i := range opened {
-		if why := opened[i].judge(n, o, o.Approvals[i], x.Ring, clock); why != nil {
+		if why := cmp.Or(opened[i].err, opened[i].inTime(clock)); why != nil {
 			wrong = append(wrong, fmt.Sprintf("approval %d: %s", i+1, why))
 			continue
 		}
 		v.Persons = append(v.Persons, opened[i].by.Person)
+		newest = max(newest, opened[i].IssuedMS)
 	}
 	slices.Sort(v.Persons)
 	v.Persons = slices.Compact(v.Persons)
 	if missing := n.Missing(v.Persons...); missing > 0 {
 		v.Err = refuse(protocol.ErrNotApproved, "%s", n.lacks(missing, v.Persons, wrong))
+		return v
 	}
+	v.FloorMS = max(v.FloorMS, min(newest, bound))
 	return v
 }
 
@@ -85,12 +98,9 @@ type opened struct {
 	err error
 }
 
-// judge says why an approval does not count; nil if it does.
-func (a *opened) judge(n Need, o Order, p protocol.OrderApproval, ring uint64, clock Clock) error {
-	now := clock.Now()
+// fits says why an approval is not one for this order; nil if it is.
+func (a *opened) fits(n Need, o Order, p protocol.OrderApproval, ring uint64) error {
 	switch {
-	case a.err != nil:
-		return a.err
 	case !n.May(a.by.Person):
 		return fmt.Errorf("%s is not among the people who may approve it", a.by.Person)
 	case a.Ring > ring:
@@ -99,6 +109,14 @@ func (a *opened) judge(n Need, o Order, p protocol.OrderApproval, ring uint64, c
 		return fmt.Errorf("that of %s is for another spec", a.by.Person)
 	case !a.Covers(p, o.Target):
 		return fmt.Errorf("that of %s does not name this action on this host", a.by.Person)
+	}
+	return nil
+}
+
+// inTime says why an approval does not count now; nil if it does.
+func (a *opened) inTime(clock Clock) error {
+	now := clock.Now()
+	switch {
 	case a.IssuedMS <= clock.SinceMS:
 		return fmt.Errorf("the approval of %s is older than this host's memory of actions; it may have been used already", a.by.Person)
 	case now < a.NotBeforeMS:
@@ -167,20 +185,28 @@ func (s Standing) Admit(d protocol.PolicyDocument, signers []protocol.Principal,
 	return p, nil
 }
 
-func (s Standing) signed(signers []protocol.Principal) error {
-	var owners, people []string
+// ByOwners reports whether as many owners have signed as sign a ring.
+func (s Standing) ByOwners(signers []protocol.Principal) bool {
+	owners := personsOf(signers, protocol.RoleOwner)
+	slices.Sort(owners)
+	n := len(slices.Compact(owners))
+	return n > 0 && n >= s.Owners
+}
+
+func personsOf(signers []protocol.Principal, role protocol.Role) (persons []string) {
 	for _, p := range signers {
-		if p.Can(protocol.RoleOwner) {
-			owners = append(owners, p.Person)
-		}
-		if p.Can(protocol.RolePerson) {
-			people = append(people, p.Person)
+		if p.Can(role) {
+			persons = append(persons, p.Person)
 		}
 	}
-	slices.Sort(owners)
-	if n := len(slices.Compact(owners)); n > 0 && n >= s.Owners {
+	return persons
+}
+
+func (s Standing) signed(signers []protocol.Principal) error {
+	if s.ByOwners(signers) {
 		return nil
 	}
+	people := personsOf(signers, protocol.RolePerson)
 	need := s.Policy.byRules(Request{Host: s.Host, Spec: &protocol.Spec{Kind: protocol.KindPolicySet}})
 	switch {
 	case need.Refused, need.None():

@@ -167,8 +167,12 @@ func TestNoClockMakesGoodAgain(t *testing.T) {
 		if want := floor < ends && wall < ends; (v.Err == nil) != want {
 			t.Fatalf("wall %d, floor %d, ends %d: %v", wall, floor, ends, v.Err)
 		}
-		if v.FloorMS != max(floor, signed.UnixMilli()) {
-			t.Fatalf("the floor is %d", v.FloorMS)
+		raised := floor
+		if v.Err == nil {
+			raised = max(floor, min(signed.UnixMilli(), max(wall, floor)+protocol.MaxApprovalLife.Milliseconds()))
+		}
+		if v.FloorMS != raised {
+			t.Fatalf("the floor is %d, want %d", v.FloorMS, raised)
 		}
 		if (policy.Clock{WallMS: wall, FloorMS: floor}).Now() < floor {
 			t.Fatal("time stands before the floor")
@@ -187,6 +191,30 @@ func TestForgedDatesRaiseNoFloor(t *testing.T) {
 	}}, expect(), policy.Clock{WallMS: 1, FloorMS: 5})
 	if v.FloorMS != 5 {
 		t.Errorf("the floor is %d", v.FloorMS)
+	}
+}
+
+// TestFloorOfWhatCounted: approvals of a stolen key for another spec, another host or
+// too few raise no floor, and one that counts raises it by the life of an approval.
+func TestFloorOfWhatCounted(t *testing.T) {
+	one, now := policy.Need{Approvals: 1}, signed.UnixMilli()
+	late := func(a *protocol.Approval) {
+		a.IssuedMS += 1e12
+		a.NotBeforeMS, a.ExpiresMS = a.IssuedMS, a.IssuedMS+1
+	}
+	other := func(a *protocol.Approval) { late(a); a.Spec = protocol.Sum([]byte("another spec")) }
+	judge := func(n policy.Need, approvals ...protocol.OrderApproval) policy.Verdict {
+		return n.Judge(policy.Order{Spec: spec, Target: target, Approvals: approvals}, expect(), policy.Clock{WallMS: now, FloorMS: now})
+	}
+	honest := approve("alice", nil)
+	if v := judge(one, approve("bob", other), honest); v.Err != nil || v.FloorMS != now {
+		t.Errorf("beside one for another spec: the floor is %d, %v", v.FloorMS-now, v.Err)
+	}
+	if v := judge(policy.Need{Approvals: 2}, approve("bob", late)); v.Err == nil || v.FloorMS != now {
+		t.Errorf("too few: the floor is %d, %v", v.FloorMS-now, v.Err)
+	}
+	if v := judge(one, approve("bob", late)); v.Err != nil || v.FloorMS != now+protocol.MaxApprovalLife.Milliseconds() {
+		t.Errorf("one that counts: the floor is %d, %v", v.FloorMS-now, v.Err)
 	}
 }
 

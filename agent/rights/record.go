@@ -21,7 +21,8 @@ type Record struct {
 	// Taken is what the audit log is told of it.
 	Taken Taken `json:"taken,omitzero"`
 	// FloorMS is the newest date at which an approver or owner is known to have
-	// signed, in Unix milliseconds: no approval that ended before it is good.
+	// signed what counted, in Unix milliseconds: no approval that ended before it is
+	// good. A document of the owners sets it.
 	FloorMS int64 `json:"floor_ms"`
 	// SinceMS is the floor as it was when the present memory of actions, the
 	// queue of the id Store, began: an approval signed until then may have been

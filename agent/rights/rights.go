@@ -159,7 +159,9 @@ func (r *Rights) Allowed(id protocol.ActionID, spec *protocol.Spec, o *queue.Ord
 		if err != nil {
 			return fmt.Errorf("%w: %w", queue.ErrDisk, err)
 		}
-		clock.SinceMS = max(clock.SinceMS, used)
+		if used <= clock.Now() { // one ahead is from before the owners have reset the floor
+			clock.SinceMS = max(clock.SinceMS, used)
+		}
 	}
 	v := need.Judge(policy.Order{
 		Spec: o.Spec, Target: protocol.Target{Host: r.cfg.Host, Action: id}, Approvals: approvals,
@@ -239,6 +241,19 @@ func (r *Rights) raiseFloor(ms int64) error {
 	}
 	next := r.kept
 	next.FloorMS = ms
+	return r.keep(next)
+}
+
+// resetFloor takes the date of a document of the owners for the newest one, also if
+// it is older than the floor: approvals of a stolen key may have raised that.
+func (r *Rights) resetFloor(ms int64) error {
+	next := r.kept
+	if next.FloorMS = ms; next.SinceMS > max(ms, r.cfg.Loop.WallMS()) {
+		next.SinceMS = ms
+	}
+	if next.FloorMS == r.kept.FloorMS && next.SinceMS == r.kept.SinceMS {
+		return nil
+	}
 	return r.keep(next)
 }
 

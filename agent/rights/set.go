@@ -40,7 +40,11 @@ func (r *Rights) admitPolicy(spec *protocol.Spec) (*policy.Policy, error) {
 		r.Unapproved.Add(1)
 		return nil, err
 	}
-	return p, r.raiseFloor(d.IssuedMS)
+	if standing.ByOwners(signers) {
+		return p, r.resetFloor(d.IssuedMS)
+	}
+	now := policy.Clock{WallMS: r.cfg.Loop.WallMS(), FloorMS: r.kept.FloorMS}.Now()
+	return p, r.raiseFloor(min(d.IssuedMS, now+protocol.MaxApprovalLife.Milliseconds()))
 }
 
 // Admit takes every policy: whether it may come into force is judged with its order.
