@@ -59,6 +59,9 @@ func TestContainerLife(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		w.lxc.Put(container.Info{Name: "theirs", State: container.StateRunning})
 		w.coord.order(actionID(1), creation(1, false))
+		asRoot := creation(2, false)
+		asRoot.Args.(*protocol.CreateArgs).Privileged = true
+		w.coord.order(actionID(10), asRoot)
 		w.pass(time.Second)
 		if got := w.state(1); got != container.StateStopped {
 			t.Fatalf("created: %v", got)
@@ -82,7 +85,7 @@ func TestContainerLife(t *testing.T) {
 			t.Errorf("stopped: %v", got)
 		}
 		all, err := w.agent.Containers(t.Context())
-		if err != nil || len(all) != 2 || all[0].Name != "ct-1" || all[0].Intended != "stopped" || !all[1].Foreign {
+		if err != nil || len(all) != 3 || all[0].Name != "ct-1" || all[0].Intended != "stopped" || all[0].Privileged || !all[1].Privileged || !all[2].Foreign {
 			t.Errorf("%+v, %v", all, err)
 		}
 		w.coord.order(actionID(4), on(protocol.KindDestroy, 1))

@@ -72,18 +72,20 @@ type Alert struct {
 
 // Container is a container as its host last told.
 type Container struct {
-	Host      string   `json:"host"`
-	Name      string   `json:"name"`
-	CTID      string   `json:"ctid,omitempty"` // none for a foreign one
-	Runtime   string   `json:"runtime"`
-	State     string   `json:"state"`
-	Intended  string   `json:"intended,omitempty"`
-	Class     string   `json:"class,omitempty"`
-	Offline   string   `json:"offline,omitempty"`
-	Broken    string   `json:"broken,omitempty"`
-	Failures  int      `json:"failures,omitempty"`
-	Addresses []string `json:"addresses"`
-	Labels    []string `json:"labels"`
+	Host     string `json:"host"`
+	Name     string `json:"name"`
+	CTID     string `json:"ctid,omitempty"` // none for a foreign one
+	Runtime  string `json:"runtime"`
+	State    string `json:"state"`
+	Intended string `json:"intended,omitempty"`
+	Class    string `json:"class,omitempty"`
+	Offline  string `json:"offline,omitempty"`
+	Broken   string `json:"broken,omitempty"`
+	Failures int    `json:"failures,omitempty"`
+	// Privileged tells that root in the container is root of its host.
+	Privileged bool     `json:"privileged,omitempty"`
+	Addresses  []string `json:"addresses"`
+	Labels     []string `json:"labels"`
 }
 
 // Payload is what a command is to read: sent before the action that names it.

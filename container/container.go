@@ -156,6 +156,8 @@ type Info struct {
 	MAC string
 	// Template the container was made from; empty if foreign.
 	Template string
+	// Privileged tells that root in the container is root of the host.
+	Privileged bool
 }
 
 // CreateSpec says what Create makes.
@@ -169,6 +171,17 @@ type CreateSpec struct {
 	Template string
 	// Network is the one interface it gets; zero means none but loopback.
 	Network Network
+	// Privileged makes root in the container root of the host. Else the container
+	// gets ids of the host that no other one has.
+	Privileged bool `json:",omitzero"`
+}
+
+// IDRange is a range of user ids of the host, and of group ids.
+type IDRange struct{ First, Count uint32 }
+
+// Overlaps reports whether an id is in both ranges.
+func (r IDRange) Overlaps(o IDRange) bool {
+	return uint64(r.First) < uint64(o.First)+uint64(o.Count) && uint64(o.First) < uint64(r.First)+uint64(r.Count)
 }
 
 // Network is a container's interface on a bridge of the host.

@@ -155,7 +155,7 @@ func (f *Fleet) lock() (unlock func(), err error) {
 // it and from removing it. It waits for its turn, which is short.
 func (f *Fleet) lockRoot() (unlock func(), err error) {
 	for {
-		if err := os.MkdirAll(f.cfg.Root, 0o700); err != nil {
+		if err := os.MkdirAll(f.cfg.Root, 0o711); err != nil {
 			return nil, err
 		}
 		unlock, err = lockDir(f.cfg.Root, 0)

@@ -42,7 +42,7 @@ func (f *Fleet) Up(ctx context.Context, hosts int) (Status, error) {
 		return Status{}, err
 	}
 	defer release()
-	if err := os.Mkdir(f.dir(), 0o700); errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(f.dir(), 0o711); errors.Is(err, fs.ErrExist) {
 		return Status{}, fmt.Errorf("fleet %q: %w", f.cfg.Name, ErrUp)
 	} else if err != nil {
 		return Status{}, err
@@ -212,7 +212,7 @@ func (n node) answers(ctx context.Context, url, token string) (*client.Client, e
 func (n node) join(ctx context.Context, c *client.Client) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("it does not come online; see %s", n.log()))
 	defer cancel()
-	if err := os.Mkdir(n.state(), 0o700); err != nil {
+	if err := os.Mkdir(n.state(), 0o711); err != nil {
 		return err
 	}
 	if err := os.WriteFile(n.config(), fmt.Appendf(nil,

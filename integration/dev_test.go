@@ -40,6 +40,9 @@ func newLab(t testing.TB, hosts string) *lab {
 	t.Helper()
 	w := &world{t: t, bin: programs(t), logs: t.ArtifactDir()}
 	dir, err := os.MkdirTemp("/tmp", "hl-")
+	if err == nil {
+		err = os.Chmod(dir, 0o711) // containers' own users pass through it
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

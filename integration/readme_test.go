@@ -198,6 +198,9 @@ func newStage(t *testing.T, values map[string]*value) *stage {
 	t.Helper()
 	w := &world{t: t, bin: programs(t), fleet: "demo", logs: t.ArtifactDir()}
 	dir, err := os.MkdirTemp("/tmp", "hi-")
+	if err == nil {
+		err = os.Chmod(dir, 0o711) // containers' own users pass through it
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,11 +215,11 @@ func newStage(t *testing.T, values map[string]*value) *stage {
 		}
 	})
 	bridge := "hr" + w.dir[len(w.dir)-6:]
-	w.hosts = append(w.hosts, &host{w: w, name: "edge-01", dir: w.path("edge-01"), bridge: bridge})
+	w.hosts = append(w.hosts, &host{w: w, name: "edge-01", dir: w.dir, bridge: bridge})
 	here := map[string]string{
 		"127.0.0.1:8443": freeAddress(t), "127.0.0.1:8883": freeAddress(t),
 		"hostler0": bridge, "10.133.0.": strings.TrimSuffix(freeSubnet(t).Addr().String(), "0"),
-		"/root/tour": w.dir,
+		"/root/tour": w.dir, "/srv/tour": w.path("lxc"),
 	}
 	_, port, _ := strings.Cut(here["127.0.0.1:8883"], ":")
 	here["-p 8883"] = "-p " + port

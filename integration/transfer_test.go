@@ -129,6 +129,13 @@ func TestPushAndPull(t *testing.T) {
 			t.Errorf("in the container it is %q", out)
 		}
 		w.cli(t, "push", tree, "edge-01/web:/etc").exits(t, 2, "directory")
+		// A file system that belongs to the users of the container takes no other's file.
+		w.must(t, "exec", "edge-01/web", "--", "sh", "-c", "echo app:x:1000:1000::/:/bin/sh >>/etc/passwd; mkdir -m 700 /dev/shm/own; chown 1000 /dev/shm/own")
+		w.must(t, "push", tree+"/sub/a", "edge-01/web:/dev/shm/own/a", "--owner", "app")
+		if out := w.must(t, "exec", "edge-01/web", "--", "stat", "-c", "%u:%g", "/dev/shm/own/a"); strings.TrimSpace(out) != "1000:1000" {
+			t.Errorf("in a file system of the container it belongs to %q", out)
+		}
+		w.must(t, "pull", "edge-01/web:/dev/shm/own/a", w.path("from-shm"))
 	})
 
 	t.Run("no link leads out of a container", func(t *testing.T) {

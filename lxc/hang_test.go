@@ -24,7 +24,11 @@ func TestHookThatHangs(t *testing.T) {
 			spec := m.create(t)
 			config := filepath.Join(m.cfg.LXCPath, spec.Name, "config")
 			before := read(t, config)
-			ready := filepath.Join(m.cfg.LXCPath, "ready")
+			open := filepath.Join(m.cfg.LXCPath, ".open") // to the hook that is in the container already
+			if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o777)); err != nil {
+				t.Fatal(err)
+			}
+			ready := filepath.Join(open, "ready")
 			script := filepath.Join(m.cfg.LXCPath, "hook")
 			text := fmt.Sprintf("#!/bin/sh\necho $$ >%s.new\nmv %s.new %s\nsleep 1000\n", ready, ready, ready)
 			if err := os.WriteFile(script, []byte(text), 0o755); err != nil {

@@ -25,6 +25,10 @@ type Config struct {
 	// LockDir holds one lock file per container, absolute, on a local file
 	// system. It is created when needed.
 	LockDir string
+	// IDs of the host are given to unprivileged containers, 65,536 to each. Nobody
+	// else may use them. Default: 4,096 ranges above those that LXD and Incus take by
+	// themselves, within those that systemd leaves to containers.
+	IDs container.IDRange
 	// Monitor is liblxc's program lxc-monitor, by absolute path; default
 	// /usr/bin/lxc-monitor. Only Watch needs it.
 	Monitor string
@@ -48,6 +52,9 @@ type Deadlines struct {
 	// Destroy default 5 min: removing a large tree.
 	Destroy time.Duration
 }
+
+// DefaultIDs are the ids of unprivileged containers unless somebody says otherwise.
+var DefaultIDs = container.IDRange{First: 1_400_000_000, Count: 4096 << 16}
 
 func (c *Config) setDefaults() error {
 	for name, path := range map[string]*string{"Helper": &c.Helper, "LXCPath": &c.LXCPath, "LockDir": &c.LockDir, "Monitor": &c.Monitor} {
@@ -76,6 +83,9 @@ func (c *Config) setDefaults() error {
 		if *f.value == 0 {
 			*f.value = f.byDef
 		}
+	}
+	if c.IDs.Count == 0 {
+		c.IDs = DefaultIDs
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -248,6 +258,7 @@ func (r *Runtime) call(ctx context.Context, op string, limit time.Duration, req 
 	req.Version = wire.Version
 	req.LXCPath = r.cfg.LXCPath
 	req.LockDir = r.cfg.LockDir
+	req.IDs = r.cfg.IDs
 	req.Timeout = time.Until(deadline)
 
 	a, err := r.helper.call(ctx, op, req)

@@ -79,8 +79,13 @@ func (p *process) call(ctx context.Context, op string, req wire.Request) (wire.A
 	}
 	cmd := exec.CommandContext(ctx, file, op)
 	cmd.Args[0] = p.program.Path
-	// Templates are shell scripts: they need a PATH and must inherit nothing else.
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	cmd.Env = []string{"LC_ALL=C"}
+	if op != wire.OpStart {
+		// Templates are shell scripts: they need a PATH and must inherit nothing else.
+		// At a start, liblxc would look there for newuidmap, which knows the ids of
+		// /etc/subuid alone; the shell of a hook has a PATH of its own.
+		cmd.Env = append(cmd.Env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	}
 	cmd.Env = append(append(cmd.Env, failpoint.Environ()...), clock.Environ()...)
 	cmd.Dir = "/"
 	cmd.Stdin = bytes.NewReader(input)

@@ -60,6 +60,9 @@ func newMachine(t *testing.T, change func(*lxc.Config)) *machine {
 	helper := builttest.Program(t, "hostler-lxc")
 	// Not t.TempDir: its length would not fit into liblxc's socket names.
 	dir, err := os.MkdirTemp("", "hlt")
+	if err == nil {
+		err = os.Chmod(dir, 0o711) // as of /var/lib/lxc: containers' own users pass through it
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

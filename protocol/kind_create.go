@@ -19,6 +19,8 @@ type CreateArgs struct {
 	Offline  string   `json:"offline,omitzero" enum:"keep" doc:"What it does while its host is cut off: keep (the default) goes on."`
 	Labels   []string `json:"labels,omitempty" doc:"Labels, each NAME=VALUE."`
 	Start    bool     `json:"start,omitzero" doc:"Start it too."`
+	// What was asked for before there was this field is not privileged either.
+	Privileged bool `json:"privileged,omitzero" doc:"Root in it is root of its host. Else it has users of its own."`
 }
 
 func (c *CreateArgs) check() error {

@@ -301,17 +301,19 @@ type Interface struct {
 
 // Container is a container as its host sees it.
 type Container struct {
-	CTID      CTID     `json:"ctid,omitzero"` // none for a foreign one
-	Name      string   `json:"name"`
-	Runtime   string   `json:"runtime"`  // lxc or podman
-	State     string   `json:"state"`    // stopped, starting, running, stopping, frozen
-	Intended  string   `json:"intended"` // running, stopped, or empty for a foreign one
-	Class     string   `json:"class"`    // pinned, unique, cloned; empty for a foreign one
-	Offline   string   `json:"offline"`  // keep or "stop-after 8h"; empty for a foreign one
-	Broken    string   `json:"broken,omitempty"`
-	Failures  int      `json:"failures,omitzero"` // failed starts in a row
-	Addresses []string `json:"addresses,omitempty"`
-	Labels    []string `json:"labels,omitempty"` // k=v, sorted
+	CTID     CTID   `json:"ctid,omitzero"` // none for a foreign one
+	Name     string `json:"name"`
+	Runtime  string `json:"runtime"`  // lxc or podman
+	State    string `json:"state"`    // stopped, starting, running, stopping, frozen
+	Intended string `json:"intended"` // running, stopped, or empty for a foreign one
+	Class    string `json:"class"`    // pinned, unique, cloned; empty for a foreign one
+	Offline  string `json:"offline"`  // keep or "stop-after 8h"; empty for a foreign one
+	Broken   string `json:"broken,omitempty"`
+	Failures int    `json:"failures,omitzero"` // failed starts in a row
+	// Privileged tells that root in it is root of its host.
+	Privileged bool     `json:"privileged,omitzero"`
+	Addresses  []string `json:"addresses,omitempty"`
+	Labels     []string `json:"labels,omitempty"` // k=v, sorted
 }
 
 // AlertInfo is an alert that is raised.

@@ -77,6 +77,7 @@ func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 	if err == nil {
 		err = o.runtime.(container.Creator).Create(ctx, container.CreateSpec{
 			Name: string(o.rec.Name), CTID: container.CTID(o.rec.CTID.String()), Template: o.rec.Template, Network: network,
+			Privileged: protocol.ArgsOf[protocol.CreateArgs](o.spec).Privileged,
 		})
 	}
 	if err != nil {

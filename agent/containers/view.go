@@ -26,7 +26,7 @@ func (c *Containers) All() []Container {
 	for _, kind := range slices.Sorted(maps.Keys(c.foreign)) {
 		for _, info := range c.foreign[kind] {
 			f := Container{Foreign: true, MAC: info.MAC, Template: info.Template}
-			f.Name, f.Runtime, f.State, f.Addresses = info.Name, string(kind), string(info.State), addresses(info)
+			f.Name, f.Runtime, f.State, f.Addresses, f.Privileged = info.Name, string(kind), string(info.State), addresses(info), info.Privileged
 			all = append(all, f)
 		}
 	}
@@ -76,6 +76,7 @@ func (m *managed) show() protocol.Container {
 		CTID: m.rec.CTID, Name: string(m.rec.Name), Runtime: m.rec.Runtime, State: string(state),
 		Intended: m.rec.Intended, Class: m.rec.Class, Offline: m.rec.Offline, Labels: m.rec.Labels,
 		Broken: m.rec.Broken, Failures: m.rec.Failures, Addresses: addresses(m.info),
+		Privileged: m.seen && m.info.Privileged,
 	}
 	if len(c.Addresses) == 0 && m.rec.Address != "" {
 		c.Addresses = []string{m.rec.Address}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/settings"
+	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -80,6 +81,11 @@ type lxcConfig struct {
 	Path string `toml:"path"`
 	// Helper is the program hostler-lxc. Default: the one beside this program.
 	Helper string `toml:"helper"`
+	// FirstID is the first of the users and groups of the host that belong to
+	// unprivileged containers, and IDs how many they are: 65536 for each container.
+	// Nobody else may use them.
+	FirstID uint32 `toml:"first_id"`
+	IDs     uint32 `toml:"ids"`
 }
 
 type networkConfig struct {
@@ -102,7 +108,7 @@ func defaults() (config, error) {
 		Policy:   "/etc/hostler/policy.toml",
 		Commands: commandsConfig{Supervisor: beside("hostler-run"), Parallel: 16, Lanes: 32, OutputMiB: 2 << 10, OutputDays: 14},
 		Sessions: sessionsConfig{Parallel: 16, RecordMiB: 32, Unrecorded: unrecordedContinue},
-		LXC:      lxcConfig{Path: "/var/lib/lxc", Helper: beside("hostler-lxc")},
+		LXC:      lxcConfig{Path: "/var/lib/lxc", Helper: beside("hostler-lxc"), FirstID: lxc.DefaultIDs.First, IDs: lxc.DefaultIDs.Count},
 		Network:  networkConfig{Bridge: "hostler0", Subnet: "10.133.0.0/24"},
 	}
 	if name, err := os.Hostname(); err == nil {
@@ -150,6 +156,9 @@ func (c *config) check() error {
 	}
 	if c.Commands.OutputMiB < 1 || c.Commands.OutputDays < 1 {
 		return fmt.Errorf("commands: output_mib = %d and output_days = %d: want 1 at least of each", c.Commands.OutputMiB, c.Commands.OutputDays)
+	}
+	if c.LXC.FirstID < 1<<16 || c.LXC.IDs < 1<<16 || uint64(c.LXC.FirstID)+uint64(c.LXC.IDs) >= 1<<32 {
+		return fmt.Errorf("lxc.first_id = %d and lxc.ids = %d: want 65536 ids at least, all of them above 65535", c.LXC.FirstID, c.LXC.IDs)
 	}
 	if err := c.Sessions.check(); err != nil {
 		return err

@@ -45,6 +45,9 @@ func filesCommand() *cobra.Command {
 
 // pushFiles writes what it reads.
 func pushFiles(ctx context.Context, cmd *cobra.Command, m commands.Move) (err error) {
+	if err := m.Enter(); err != nil {
+		return err
+	}
 	if m.Files.Archive {
 		dir, err := m.Dir(m.Files.Paths[0])
 		if err != nil {

@@ -318,7 +318,7 @@ func (n *node) finish(ctx context.Context) error {
 // openRuntimes returns the container technologies of this host, and of the
 // others why they are missing.
 func openRuntimes(ctx context.Context, s state, c config, log *slog.Logger) ([]container.Runtime, []string, error) {
-	r, err := lxc.New(lxc.Config{Helper: c.LXC.Helper, LXCPath: c.LXC.Path, LockDir: s.locks(), Log: log})
+	r, err := lxc.New(lxc.Config{Helper: c.LXC.Helper, LXCPath: c.LXC.Path, LockDir: s.locks(), IDs: container.IDRange{First: c.LXC.FirstID, Count: c.LXC.IDs}, Log: log})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -109,7 +109,7 @@ func newSite(t *testing.T) *site {
 		{CTID: protocol.NewCTID(1, [10]byte{1}), Name: "web", Runtime: "lxc", State: "running", Intended: "running", Class: "pinned", Offline: "keep", Addresses: []string{"10.9.0.2/24"}, Labels: []string{"app=web"}},
 		{Name: "db", Runtime: "podman", State: "stopped"},
 		{CTID: protocol.NewCTID(1, [10]byte{2}), Name: "twin", Runtime: "lxc", State: "stopped", Intended: "stopped", Class: "pinned", Offline: "keep"},
-		{Name: "twin", Runtime: "podman", State: "running"},
+		{Name: "twin", Runtime: "podman", State: "running", Privileged: true},
 	}
 	s.host.Auto(s.obey)
 	s.host.Connect()

@@ -338,7 +338,7 @@ func (f *Fake) Create(ctx context.Context, spec container.CreateSpec) error {
 				return container.ErrExists
 			}
 		}
-		info := container.Info{Name: spec.Name, CTID: spec.CTID, Kind: f.kind, State: container.StateStopped, Template: spec.Template, MAC: spec.Network.MAC}
+		info := container.Info{Name: spec.Name, CTID: spec.CTID, Kind: f.kind, State: container.StateStopped, Template: spec.Template, MAC: spec.Network.MAC, Privileged: spec.Privileged}
 		if !spec.Network.IsZero() {
 			info.Addresses = []netip.Addr{spec.Network.Address.Addr()}
 		}

@@ -163,7 +163,7 @@ func (f *fixture) wantState(t *testing.T, name string, want container.State) con
 func testLifecycle(t *testing.T, f *fixture) {
 	spec := f.create(t)
 	info := f.wantState(t, spec.Name, container.StateStopped)
-	if info.CTID != spec.CTID || info.Template != spec.Template || info.MAC != spec.Network.MAC {
+	if info.CTID != spec.CTID || info.Template != spec.Template || info.MAC != spec.Network.MAC || info.Privileged != spec.Privileged {
 		t.Errorf("created %+v, got %+v", spec, info)
 	}
 	if !spec.Network.IsZero() && !slices.Contains(info.Addresses, spec.Network.Address.Addr()) {

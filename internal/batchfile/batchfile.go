@@ -58,7 +58,7 @@ var verbs = []struct {
 	{Push, []string{"from", "to", "timeout"}},
 	{Pull, []string{"from", "to", "timeout"}},
 	{Exec, []string{"argv", "as", "cwd", "env", "timeout", "exclusive"}},
-	{Create, []string{"template", "class", "labels", "started"}},
+	{Create, []string{"template", "class", "labels", "started", "privileged"}},
 	{Start, nil},
 	{Stop, []string{"grace"}},
 	{Reset, nil},
@@ -91,6 +91,7 @@ type Operation struct {
 	Template, Class string
 	Labels          []string // k=v
 	Started         bool     // start it too
+	Privileged      bool
 	Grace           time.Duration
 }
 
@@ -324,6 +325,8 @@ func (p *parser) member(o *Operation, key string, n *yaml.Node) {
 		o.Class = p.text(n)
 	case "labels":
 		o.Labels = p.texts(n)
+	case "privileged":
+		o.Privileged = p.yes(n)
 	case "started":
 		o.Started = p.yes(n)
 	case "grace":

@@ -22,7 +22,7 @@ operations:
     timeout: 5m
     exclusive: true
     wait: 1h
-  - {create: edge-01/web, template: busybox, class: pinned, labels: [app=web], started: true}
+  - {create: edge-01/web, template: busybox, class: pinned, labels: [app=web], started: true, privileged: true}
   - exec: edge-01/web
     argv: ["true"]
     timeout: none
@@ -44,7 +44,7 @@ func TestParse(t *testing.T) {
 	want := []batchfile.Operation{
 		{Line: 3, Name: "look", Verb: "run", Where: "edge-01", Argv: []string{"sh", "-c", "uptime; echo $HOME", "07"}, User: "nobody", Cwd: "/tmp",
 			Env: []string{"A=1", "B=x y"}, Timeout: 5 * time.Minute, Exclusive: true, Wait: time.Hour},
-		{Line: 12, Verb: "create", Where: "edge-01/web", Template: "busybox", Class: "pinned", Labels: []string{"app=web"}, Started: true},
+		{Line: 12, Verb: "create", Where: "edge-01/web", Template: "busybox", Class: "pinned", Labels: []string{"app=web"}, Started: true, Privileged: true},
 		{Line: 13, Verb: "exec", Where: "edge-01/web", Argv: []string{"true"}, NoTimeout: true},
 		{Line: 16, Verb: "stop", Where: "edge-01/web", Grace: 30 * time.Second},
 		{Line: 17, Verb: "rm", Where: "edge-01/web"},

@@ -173,7 +173,7 @@ func archive(a *protocol.Archive) *api.Archive {
 func Container(host protocol.HostID, c protocol.Container) api.Container {
 	out := api.Container{
 		Host: string(host), Name: c.Name, Runtime: c.Runtime, State: c.State, Intended: c.Intended, Class: c.Class,
-		Offline: c.Offline, Broken: c.Broken, Failures: c.Failures, Addresses: Texts(c.Addresses), Labels: Texts(c.Labels),
+		Offline: c.Offline, Broken: c.Broken, Failures: c.Failures, Privileged: c.Privileged, Addresses: Texts(c.Addresses), Labels: Texts(c.Labels),
 	}
 	if !c.CTID.IsZero() {
 		out.CTID = c.CTID.String()

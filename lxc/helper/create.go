@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,17 +47,18 @@ func (h *host) create(spec container.CreateSpec) error {
 	if done, err := h.clearWay(spec); done || err != nil {
 		return err
 	}
-	if err := h.claim(spec); err != nil {
+	ids, err := h.claim(spec)
+	if err != nil {
 		return err
 	}
-	if err := h.build(spec, template); err != nil {
+	if err := h.build(spec, ids, template); err != nil {
 		return errors.Join(err, h.erase(spec.Name))
 	}
 	if err := syncFilesystem(h.path); err != nil {
 		return err
 	}
 	failpoint.Before(failpoint.ContainerReady)
-	err = writeRecord(h.dir(spec.Name), record{CTID: spec.CTID, Template: spec.Template, State: recordReady})
+	err = writeRecord(h.dir(spec.Name), record{CTID: spec.CTID, Template: spec.Template, State: recordReady, IDs: ids})
 	failpoint.After(failpoint.ContainerReady)
 	return err
 }
@@ -90,32 +92,46 @@ func (h *host) staging(id container.CTID) string {
 	return filepath.Join(h.path, stagingPrefix+string(id))
 }
 
-// claim makes the directory of the container, record included, appear at once.
-func (h *host) claim(spec container.CreateSpec) error {
+// claim makes the directory of the container, record included, appear at once, and
+// returns the ids of the container, none of a privileged one.
+func (h *host) claim(spec container.CreateSpec) (ids container.IDRange, err error) {
+	if !spec.Privileged {
+		if err := passable(h.path); err != nil {
+			return ids, err
+		}
+		l, err := lock(h.locks, idLock, h.patience)
+		if err != nil {
+			return ids, err
+		}
+		defer l.release()
+		if ids, err = h.freeIDs(); err != nil {
+			return ids, err
+		}
+	}
 	staging := h.staging(spec.CTID)
 	if err := os.Mkdir(staging, 0o770); err != nil {
-		return err
+		return ids, err
 	}
-	if err := writeRecord(staging, record{CTID: spec.CTID, Template: spec.Template, State: recordCreating}); err != nil {
-		return err
+	if err := writeRecord(staging, record{CTID: spec.CTID, Template: spec.Template, State: recordCreating, IDs: ids}); err != nil {
+		return ids, err
 	}
 	failpoint.Before(failpoint.ContainerClaimed)
-	err := unix.Renameat2(unix.AT_FDCWD, staging, unix.AT_FDCWD, h.dir(spec.Name), unix.RENAME_NOREPLACE)
+	err = unix.Renameat2(unix.AT_FDCWD, staging, unix.AT_FDCWD, h.dir(spec.Name), unix.RENAME_NOREPLACE)
 	if errors.Is(err, fs.ErrExist) {
-		return errors.Join(fmt.Errorf("%w: the name %s is taken", container.ErrExists, spec.Name), os.RemoveAll(staging))
+		return ids, errors.Join(fmt.Errorf("%w: the name %s is taken", container.ErrExists, spec.Name), os.RemoveAll(staging))
 	}
 	if err != nil {
-		return fmt.Errorf("claiming %s: %w", h.dir(spec.Name), err)
+		return ids, fmt.Errorf("claiming %s: %w", h.dir(spec.Name), err)
 	}
 	if err := rundir.SyncDir(h.path); err != nil {
-		return err
+		return ids, err
 	}
 	failpoint.After(failpoint.ContainerClaimed)
-	return nil
+	return ids, nil
 }
 
 // build runs the template and writes the configuration.
-func (h *host) build(spec container.CreateSpec, template string) error {
+func (h *host) build(spec container.CreateSpec, ids container.IDRange, template string) error {
 	c, err := h.open(spec.Name)
 	if err != nil {
 		return err
@@ -128,13 +144,15 @@ func (h *host) build(spec container.CreateSpec, template string) error {
 	if err := c.Create(golxc.TemplateOptions{Template: template, Backend: golxc.Directory}); err != nil {
 		return fmt.Errorf("template %s: %w", spec.Template, err)
 	}
-	if err := h.amend(spec.Name); err != nil {
+	if err := h.amend(spec.Name, ids); err != nil {
 		return err
 	}
 	if spec.Template == "busybox" && !spec.Network.IsZero() {
-		return keepAddress(filepath.Join(h.dir(spec.Name), "rootfs"))
+		if err := keepAddress(filepath.Join(h.dir(spec.Name), "rootfs")); err != nil {
+			return err
+		}
 	}
-	return nil
+	return shift(h.dir(spec.Name), ids)
 }
 
 // setting is one line of a container's configuration.
@@ -188,16 +206,13 @@ func networkSettings(n container.Network) []setting {
 }
 
 // amend corrects what a template has written to the configuration.
-func (h *host) amend(name string) error {
+func (h *host) amend(name string, ids container.IDRange) error {
 	c, err := h.open(name) // afresh: the template wrote to the file
 	if err != nil {
 		return err
 	}
 	defer c.Release()
-	settings := append(confinement(c), terminals(c)...)
-	if len(settings) == 0 {
-		return nil
-	}
+	settings := slices.Concat(confinement(c), terminals(c), profiles(c), unprivileged(c, ids))
 	if err := apply(c, settings); err != nil {
 		return err
 	}

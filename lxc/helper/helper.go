@@ -74,6 +74,7 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 	h := &host{
 		path:     filepath.Clean(req.LXCPath),
 		locks:    req.LockDir,
+		ids:      req.IDs,
 		start:    time.Now(),
 		patience: time.Duration(float64(req.Timeout) * lockShare),
 		timeout:  req.Timeout,
@@ -113,6 +114,7 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 type host struct {
 	path     string // directory of the containers
 	locks    string // directory of the locks
+	ids      container.IDRange
 	start    time.Time
 	patience time.Duration // for locks
 	timeout  time.Duration // of the whole operation

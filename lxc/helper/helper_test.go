@@ -55,8 +55,8 @@ func TestRecord(t *testing.T) {
 	}
 	for _, bad := range []string{
 		``, `{}`, `null`, `{"Version":2,"CTID":"` + string(testID) + `","State":"ready"}`,
-		`{"Version":1,"CTID":"../x","State":"ready"}`, `{"Version":1,"CTID":"` + string(testID) + `","State":"odd"}`,
-		`{"Version":1,"CTID":"` + string(testID) + `","State":"ready","Template":"` + strings.Repeat("x", maxRecord) + `"}`,
+		`{"Version":2,"CTID":"../x","State":"ready"}`, `{"Version":2,"CTID":"` + string(testID) + `","State":"odd"}`,
+		`{"Version":2,"CTID":"` + string(testID) + `","State":"ready","Template":"` + strings.Repeat("x", maxRecord) + `"}`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, recordFile), []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
@@ -148,8 +148,8 @@ func TestAddresses(t *testing.T) {
 func TestRunRefuses(t *testing.T) {
 	for name, raw := range map[string]string{
 		"no request": ``,
-		"no timeout": `{"Version":1,"LXCPath":"/x","LockDir":"/y"}`,
-		"a shell":    `{"Version":1,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000,"Shell":"sh"}`,
+		"no timeout": `{"Version":2,"LXCPath":"/x","LockDir":"/y"}`,
+		"a shell":    `{"Version":2,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000,"Shell":"sh"}`,
 	} {
 		var out strings.Builder
 		if err := Run(wire.OpList, strings.NewReader(raw), &out); err == nil || out.Len() > 0 {
@@ -157,10 +157,10 @@ func TestRunRefuses(t *testing.T) {
 		}
 	}
 	for op, raw := range map[string]string{
-		wire.OpStart:  `{"Version":1,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000,"Name":"../x"}`,
-		wire.OpList:   `{"Version":1,"LXCPath":"relative","LockDir":"/y","Timeout":1000000000}`,
-		wire.OpCreate: `{"Version":1,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000}`,
-		"frobnicate":  `{"Version":1,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000,"Name":"web"}`,
+		wire.OpStart:  `{"Version":2,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000,"Name":"../x"}`,
+		wire.OpList:   `{"Version":2,"LXCPath":"relative","LockDir":"/y","Timeout":1000000000}`,
+		wire.OpCreate: `{"Version":2,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000}`,
+		"frobnicate":  `{"Version":2,"LXCPath":"/x","LockDir":"/y","Timeout":1000000000,"Name":"web"}`,
 	} {
 		var out strings.Builder
 		if err := Run(op, strings.NewReader(raw), &out); err != nil {

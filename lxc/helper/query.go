@@ -66,12 +66,12 @@ func (h *host) base(name string) (container.Info, bool) {
 	if _, err := os.Stat(filepath.Join(h.dir(name), "config")); err != nil {
 		return container.Info{}, false
 	}
-	info := container.Info{Name: name, Kind: container.KindLXC, State: container.StateUnknown}
+	info := container.Info{Name: name, Kind: container.KindLXC, State: container.StateUnknown, Privileged: true}
 	r, err := readRecord(h.dir(name))
 	if err != nil {
 		return info, true // foreign, or as good as: nobody can say whose it is
 	}
-	info.CTID, info.Template = r.CTID, r.Template
+	info.CTID, info.Template, info.Privileged = r.CTID, r.Template, r.IDs.Count == 0
 	return info, r.State == recordReady
 }
 
@@ -150,6 +150,8 @@ func (h *host) describe(name string) (container.Info, error) {
 		return container.Info{}, err
 	}
 	defer c.Release()
+	ids := c.ConfigItem("lxc.idmap")
+	info.Privileged = len(ids) == 0 || ids[0] == ""
 	info.State = stateOf(c.State())
 	if mac := c.ConfigItem("lxc.net.0.hwaddr"); len(mac) > 0 {
 		info.MAC = mac[0]

@@ -28,6 +28,8 @@ type record struct {
 	// Renaming tells that the configuration may say another name than that of the
 	// directory, which is the one that counts.
 	Renaming bool `json:",omitzero"`
+	// IDs of the host that the container has alone; none of a privileged one.
+	IDs container.IDRange `json:",omitzero"`
 }
 
 type recordState string

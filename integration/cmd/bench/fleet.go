@@ -54,6 +54,9 @@ func newFleet(bin string) (*fleet, error) {
 	}
 	// A short path: it becomes a part of those of unix sockets.
 	dir, err := os.MkdirTemp("/tmp", "hb-")
+	if err == nil {
+		err = os.Chmod(dir, 0o711) // containers' own users pass through it
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +139,7 @@ func (f *fleet) configure() error {
 		return err
 	}
 	for _, d := range []string{"operator", "coordinator", hostName} {
-		if err := os.Mkdir(f.path(d), 0o700); err != nil {
+		if err := os.Mkdir(f.path(d), 0o711); err != nil {
 			return err
 		}
 	}

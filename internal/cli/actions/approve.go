@@ -311,7 +311,11 @@ func (b *bundle) containers() []string {
 	case s.Target.IsZero():
 		return nil
 	case s.Kind == protocol.KindCreate:
-		return []string{"a new one, " + string(s.Name) + " " + s.Target.String()}
+		one := "a new one, "
+		if protocol.ArgsOf[protocol.CreateArgs](s).Privileged {
+			one = "a new privileged one (root in it is root of the host), "
+		}
+		return []string{one + string(s.Name) + " " + s.Target.String()}
 	}
 	var all []string
 	for _, act := range b.actions {

@@ -62,6 +62,7 @@ func TestApproverSeesWhichContainer(t *testing.T) {
 		{"edge-01", protocol.Spec{Kind: protocol.KindDestroy, Target: web, Name: "scratch"}, "container: web " + web.String() + ` on host edge-01; NOT "scratch", as the requester calls it`},
 		{"edge-02", protocol.Spec{Kind: protocol.KindDestroy, Target: web, Name: "scratch"}, "container: " + web.String() + `, of which host edge-02 has reported nothing; the requester calls it "scratch", which is not verified`},
 		{"edge-02", protocol.Spec{Kind: protocol.KindCreate, Target: web, Name: "scratch", Args: &protocol.CreateArgs{Template: "busybox"}}, "container: a new one, scratch " + web.String() + "\n"},
+		{"edge-02", protocol.Spec{Kind: protocol.KindCreate, Target: web, Name: "scratch", Args: &protocol.CreateArgs{Template: "busybox", Privileged: true}}, "container: a new privileged one (root in it is root of the host), scratch " + web.String() + "\n"},
 	} {
 		if got := shownOf(t, x.spec, x.host); !strings.Contains(got, x.want) {
 			t.Errorf("%s of %q on %s is shown as\n%s\nwant %q", x.spec.Kind, x.spec.Name, x.host, got, x.want)

@@ -42,7 +42,12 @@ func viewOf(c api.Container) containerView {
 // containerNoun names a container as commands take it: on the host itself
 // without the host.
 func containerNoun(local bool) show.Noun[containerView] {
-	n := show.NounOf[containerView]("name", "host name state intended address labels runtime+ class+ offline+ failures+ ctid+ addresses++ broken", nil)
+	n := show.NounOf[containerView]("name", "host name state intended address labels privileged runtime+ class+ offline+ failures+ ctid+ addresses++ broken", show.Cells[containerView]{"privileged": func(c containerView) any {
+		if c.Privileged {
+			return "yes"
+		}
+		return ""
+	}})
 	n.Name = func(c containerView) string {
 		r := conn.Ref{Host: protocol.HostID(c.Host), Name: c.Name}
 		if local {
@@ -108,12 +113,17 @@ func (a *commands) ctShowCommand() *cobra.Command {
 func (a *commands) ctCreateCommand() *cobra.Command {
 	var template, class string
 	var labels []string
-	var start bool
+	var start, privileged bool
 	cmd := &cobra.Command{
 		Use: "create HOST/NAME --template TEMPLATE", Short: "Make a container from a template", Args: term.Exactly(1),
 		Long: `Makes a container from a template of the host. It is stopped, unless --start
 is given, and keeps its intended state: a started container is started again after
-a reboot, a stopped one is not.`,
+a reboot, a stopped one is not.
+
+Its users are not those of the host: root in it is a user of the host that no
+other container has and that may do nothing there. A container made with
+--privileged has the users of the host, and root in it can become root of the
+host; it is for what needs that, such as loading modules or mounting disks.`,
 		Example: "  hostler ct create edge-01/web --template busybox\n  hostler ct create edge-01/web --template busybox --start --label app=web", ValidArgsFunction: a.CompletingNew,
 	}
 	c := dispatch.ChangeFlags(cmd)
@@ -121,6 +131,7 @@ a reboot, a stopped one is not.`,
 	cmd.Flags().StringVar(&class, "class", "", "pinned: it belongs to this host; cloned: there may be others of it (default pinned)")
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "label, k=v; may be repeated")
 	cmd.Flags().BoolVar(&start, "start", false, "also start it")
+	cmd.Flags().BoolVar(&privileged, "privileged", false, "root in it is root of the host")
 	_ = cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions([]string{"pinned", "cloned"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if template == "" {
@@ -148,7 +159,7 @@ a reboot, a stopped one is not.`,
 		a.Random(random[:])
 		return a.Do(cmd.Context(), r, c, name, "create "+name.String(), "there", protocol.Spec{
 			Kind: protocol.KindCreate, Target: protocol.NewCTID(a.Now().UnixMilli(), random), Name: called,
-			Args: &protocol.CreateArgs{Template: template, Class: class, Labels: labels, Start: start},
+			Args: &protocol.CreateArgs{Template: template, Class: class, Labels: labels, Start: start, Privileged: privileged},
 		})
 	}
 	return cmd

@@ -21,7 +21,8 @@ import (
 // Version counts changes of meaning.
 //
 //	1 (2026-11): create, destroy, rename, start, stop, list, inspect, probe
-const Version = 1
+//	2 (2026-11): unprivileged containers
+const Version = 2
 
 // MaxSize bounds a request and an answer, in bytes: 10,000 containers of 400
 // bytes each.
@@ -48,6 +49,8 @@ type Request struct {
 	LXCPath string
 	// LockDir holds one lock file per container.
 	LockDir string
+	// IDs are those that unprivileged containers are made with.
+	IDs container.IDRange
 	// Timeout is how long the helper may take. It ends itself a little later,
 	// so that a hung one does not hold its lock for ever when whoever
 	// started it is gone.
