@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/hostler-io/hostler/agent/join"
@@ -66,19 +65,15 @@ const (
 var errLocked = errors.New("another hostler-agent is at work in this state directory")
 
 // lock takes a lock that ends with the process at the latest.
-func (s state) lock(name string) (*os.File, error) {
-	f, err := os.OpenFile(s.path(name), os.O_CREATE|os.O_RDWR, 0o600)
+func (s state) lock(name string) (*durable.Lock, error) {
+	l, err := durable.TryLock(s.path(name))
+	if errors.Is(err, durable.ErrLocked) {
+		return nil, fmt.Errorf("%s: %w", s, errLocked)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("lock the state directory: %w", err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%s: %w", s, errLocked)
-		}
-		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
-	}
-	return f, nil
+	return l, nil
 }
 
 // lockPatience is how long run waits for the agent that it replaces. One that
@@ -92,7 +87,7 @@ const (
 )
 
 // lockSoon takes a lock that may be held for a moment still.
-func (s state) lockSoon(ctx context.Context, name string, patience time.Duration) (*os.File, error) {
+func (s state) lockSoon(ctx context.Context, name string, patience time.Duration) (*durable.Lock, error) {
 	given, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {

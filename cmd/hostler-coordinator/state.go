@@ -6,14 +6,12 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/hostler-io/hostler/certs"
@@ -58,15 +56,12 @@ func (s state) missing() error {
 }
 
 // lock keeps another command of one kind out.
-func (s state) lock(what string) (io.Closer, error) {
-	f, err := os.OpenFile(s.path("."+what+"-lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
+func (s state) lock(what string) (*durable.Lock, error) {
+	l, err := durable.TryLock(s.path("." + what + "-lock"))
+	if errors.Is(err, durable.ErrLocked) {
+		err = fmt.Errorf("another %s of %s is running: %w", what, s, err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("another %s of %s is running: %w", what, s, err), f.Close())
-	}
-	return f, nil
+	return l, err
 }
 
 // maxFile bounds what is read of the state directory's small files, in bytes.

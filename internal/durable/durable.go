@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/hostler-io/hostler/internal/failpoint"
 )
@@ -102,6 +103,34 @@ func ReadFile(path string, most int64) ([]byte, error) {
 		return nil, tooLarge(path, most)
 	}
 	return b, nil
+}
+
+// ErrLocked tells that another process, or another part of this one, holds a lock.
+var ErrLocked = errors.New("it is in use by another process")
+
+// Lock is a lock that a process holds. It ends with the process at the latest.
+type Lock struct{ file *os.File }
+
+// TryLock takes the lock of a file, which it makes if it is not there. The file stays.
+func TryLock(path string) (*Lock, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = ErrLocked
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &Lock{f}, nil
+}
+
+// Close gives the lock back. A mere close of the file would leave it with a process
+// that is being forked at this moment and has not come to its exec yet.
+func (l *Lock) Close() error {
+	return errors.Join(syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN), l.file.Close())
 }
 
 // LoadOr loads what is at path, or creates it where nothing is. Another process

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -20,26 +19,13 @@ import (
 // database. SQLite's own locks let two writers take turns, which is harmless to
 // the file and fatal to programs that each believe to be alone. The lock is on a
 // file of its own, as closing any descriptor of the database would drop SQLite's
-// locks on it. The kernel releases it when the process dies; the file stays.
-func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path+"-lock", os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
+// locks on it.
+func lockFile(path string) (*durable.Lock, error) {
+	l, err := durable.TryLock(path + "-lock")
+	if errors.Is(err, durable.ErrLocked) {
 		err = ErrLocked
 	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-// unlockFile gives the lock back. A mere Close would leave it with a process that
-// is being forked at this moment and has not come to its exec yet.
-func unlockFile(f *os.File) error {
-	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+	return l, err
 }
 
 // exists tells a database that is not there from one that was lost.

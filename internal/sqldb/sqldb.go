@@ -38,10 +38,11 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/hostler-io/hostler/internal/durable"
 )
 
 // Config says which database to use and how.
@@ -109,7 +110,7 @@ func (c Config) validate() (Config, error) {
 // DB is an open database. Its methods may be called from any goroutine.
 type DB struct {
 	cfg    Config
-	lock   *os.File
+	lock   *durable.Lock
 	writer *writer
 	views  *readers
 	stop   func() error // closes everything, once
@@ -127,7 +128,7 @@ func Create(ctx context.Context, cfg Config) (*DB, error) {
 		return nil, fmt.Errorf("creating database %q: %w", cfg.Path, err)
 	}
 	if err := create(ctx, cfg); err != nil {
-		return nil, fmt.Errorf("creating database %q: %w", cfg.Path, errors.Join(err, unlockFile(lock)))
+		return nil, fmt.Errorf("creating database %q: %w", cfg.Path, errors.Join(err, lock.Close()))
 	}
 	return open(ctx, cfg, lock)
 }
@@ -154,10 +155,10 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 }
 
 // open takes over the lock: it is released on failure.
-func open(ctx context.Context, cfg Config, lock *os.File) (*DB, error) {
+func open(ctx context.Context, cfg Config, lock *durable.Lock) (*DB, error) {
 	w, err := openChecked(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("opening database %q: %w", cfg.Path, errors.Join(err, unlockFile(lock)))
+		return nil, fmt.Errorf("opening database %q: %w", cfg.Path, errors.Join(err, lock.Close()))
 	}
 	db := &DB{
 		cfg:    cfg,
@@ -201,7 +202,7 @@ func (db *DB) close() error {
 	// Readers go first: SQLite moves the log into the database and removes it when
 	// the last connection closes, and a read-only one cannot do that.
 	db.writer.drain()
-	if err := errors.Join(db.views.close(), db.writer.close(), unlockFile(db.lock)); err != nil {
+	if err := errors.Join(db.views.close(), db.writer.close(), db.lock.Close()); err != nil {
 		return fmt.Errorf("closing database %q: %w", db.cfg.Path, err)
 	}
 	return nil
@@ -216,7 +217,7 @@ type Stats struct {
 	MaxBatch uint64 // largest number of functions in one commit
 }
 
-// Stats returns the counters. Each is exact; together they may be a batch apart.
+// Stats returns the counters.
 func (db *DB) Stats() Stats { return db.writer.stats.snapshot() }
 
 // ErrNoRows is returned by [Row.Scan] after [Tx.QueryRow] found nothing.

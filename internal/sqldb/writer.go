@@ -339,34 +339,33 @@ func (w *writer) reset() {
 
 // counters is the live form of Stats.
 type counters struct {
-	updates, failed, commits, lostBatches, maxBatch atomic.Uint64
+	mu    sync.Mutex
+	stats Stats
 }
 
 func (c *counters) committed(batch []*update) {
-	var failed uint64
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, u := range batch {
 		if u.err != nil {
-			failed++
+			c.stats.Failed++
+		} else {
+			c.stats.Updates++
 		}
 	}
-	size := uint64(len(batch))
-	c.updates.Add(size - failed)
-	c.failed.Add(failed)
-	c.commits.Add(1)
-	c.maxBatch.Store(max(c.maxBatch.Load(), size)) // one writer
+	c.stats.Commits++
+	c.stats.MaxBatch = max(c.stats.MaxBatch, uint64(len(batch)))
 }
 
 func (c *counters) lost(batch []*update) {
-	c.failed.Add(uint64(len(batch)))
-	c.lostBatches.Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats.Failed += uint64(len(batch))
+	c.stats.Lost++
 }
 
 func (c *counters) snapshot() Stats {
-	return Stats{
-		Updates:  c.updates.Load(),
-		Failed:   c.failed.Load(),
-		Commits:  c.commits.Load(),
-		Lost:     c.lostBatches.Load(),
-		MaxBatch: c.maxBatch.Load(),
-	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
 }

@@ -60,7 +60,7 @@ func (a *commands) actionListCommand() *cobra.Command {
 			case open:
 				states = conn.OpenStates()
 			}
-			all, err := r.ActionsIn(ctx, conn.ActionQuery{Host: host, Batch: batch, States: states, Limit: v.Limit})
+			all, err := r.Actions(ctx, conn.ActionQuery{Host: host, Batch: batch, States: states, Limit: v.Limit})
 			if err == nil && len(all) == 0 && host != "" && !r.Local {
 				_, err = r.Member(ctx, protocol.HostID(host)) // none, or no such host?
 			}

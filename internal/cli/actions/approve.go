@@ -489,6 +489,6 @@ func (a *commands) eachAction(ctx context.Context, ids []string, verb string, as
 
 // pendingIDs are those of actions that wait for approval.
 func pendingIDs(ctx context.Context, r *conn.Remote) ([]string, error) {
-	all, err := r.ActionsIn(ctx, conn.ActionQuery{States: []string{string(protocol.StatePendingApprove)}, Limit: conn.CompletionLimit})
+	all, err := r.Actions(ctx, conn.ActionQuery{States: []string{string(protocol.StatePendingApprove)}, Limit: conn.CompletionLimit})
 	return conn.Each(all, func(a api.Action) string { return a.ID }), err
 }

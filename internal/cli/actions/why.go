@@ -131,7 +131,7 @@ func (a *commands) explainHost(ctx context.Context, r *conn.Remote, h conn.HostV
 	for _, alert := range h.ActiveAlerts {
 		add("%s: %s", alert.Severity, alert.Text)
 	}
-	all, err := r.Actions(ctx, h.ID, true, 0)
+	all, err := r.Actions(ctx, conn.ActionQuery{Host: h.ID, States: conn.OpenStates()})
 	if term.IsNotFound(err) {
 		err = nil
 	}
@@ -188,7 +188,7 @@ func (a *commands) explainContainer(ctx context.Context, r *conn.Remote, object 
 	if c.CTID == "" {
 		return e, nil
 	}
-	all, err := r.Actions(ctx, string(name.Host), true, 0)
+	all, err := r.Actions(ctx, conn.ActionQuery{Host: string(name.Host), States: conn.OpenStates()})
 	if err != nil {
 		return e, err
 	}

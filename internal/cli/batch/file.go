@@ -241,7 +241,7 @@ func (a *Batcher) knownPlaces(ctx context.Context, r *conn.Remote) (*knownPlaces
 // goOn finds what was asked for before of a batch: since then a container may have
 // been made or removed by it, which is no reason to refuse the file now.
 func (k *knownPlaces) goOn(ctx context.Context, r *conn.Remote, id protocol.BatchID) error {
-	all, err := r.ActionsIn(ctx, conn.ActionQuery{Batch: id.String()})
+	all, err := r.Actions(ctx, conn.ActionQuery{Batch: id.String()})
 	if err != nil {
 		return term.Cannot("list the actions of batch "+id.String(), err)
 	}

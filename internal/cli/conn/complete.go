@@ -141,13 +141,13 @@ func ContainerNames(ctx context.Context, r *Remote) ([]string, error) {
 
 // OpenIDs returns the ids of the newest actions that have not ended.
 func OpenIDs(ctx context.Context, r *Remote) ([]string, error) {
-	all, err := r.Actions(ctx, "", true, CompletionLimit)
+	all, err := r.Actions(ctx, ActionQuery{States: OpenStates(), Limit: CompletionLimit})
 	return Each(all, func(a api.Action) string { return a.ID }), err
 }
 
 // ActionIDs returns the ids of the newest actions.
 func ActionIDs(ctx context.Context, r *Remote) ([]string, error) {
-	all, err := r.Actions(ctx, "", false, CompletionLimit)
+	all, err := r.Actions(ctx, ActionQuery{Limit: CompletionLimit})
 	return Each(all, func(a api.Action) string { return a.ID }), err
 }
 

@@ -190,23 +190,22 @@ func (r *Remote) Container(ctx context.Context, name Ref) (api.Container, error)
 // Action returns an action by its id or the beginning of it; wait is how long
 // the other end may wait for its end.
 func (r *Remote) Action(ctx context.Context, id string, wait time.Duration) (api.Action, error) {
-	var q url.Values
 	if wait > 0 {
-		q = url.Values{"wait": {wait.String()}}
+		return r.action(ctx, id, url.Values{"wait": {wait.String()}})
 	}
-	var act api.Action
-	err := r.Get(ctx, "/v1/actions/"+url.PathEscape(id), q, &act)
-	return act, err
+	return r.action(ctx, id, nil)
 }
 
 // ActionWhy is action, with what it waits for as its host says.
 func (r *Remote) ActionWhy(ctx context.Context, id string) (api.Action, error) {
-	var q url.Values
-	if !r.Local {
-		q = url.Values{"why": {"true"}}
+	if r.Local {
+		return r.action(ctx, id, nil)
 	}
-	var act api.Action
-	err := r.Get(ctx, "/v1/actions/"+url.PathEscape(id), q, &act)
+	return r.action(ctx, id, url.Values{"why": {"true"}})
+}
+
+func (r *Remote) action(ctx context.Context, id string, q url.Values) (act api.Action, err error) {
+	err = r.Get(ctx, "/v1/actions/"+url.PathEscape(id), q, &act)
 	return act, err
 }
 
@@ -217,17 +216,8 @@ type ActionQuery struct {
 	Limit       int // 0: all
 }
 
-// Actions returns up to limit actions (0: all), the newest first.
-func (r *Remote) Actions(ctx context.Context, host string, open bool, limit int) ([]api.Action, error) {
-	f := ActionQuery{Host: host, Limit: limit}
-	if open {
-		f.States = OpenStates()
-	}
-	return r.ActionsIn(ctx, f)
-}
-
-// ActionsIn returns actions, the newest first.
-func (r *Remote) ActionsIn(ctx context.Context, f ActionQuery) ([]api.Action, error) {
+// Actions returns actions, the newest first.
+func (r *Remote) Actions(ctx context.Context, f ActionQuery) ([]api.Action, error) {
 	q := url.Values{}
 	if f.Batch != "" {
 		q.Set("batch", f.Batch)

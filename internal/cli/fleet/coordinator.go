@@ -32,7 +32,7 @@ func (a *commands) initCoordinator(ctx context.Context, f conn.FleetFiles, chain
 	if request == "" || token == "" {
 		return &term.Failure{Code: term.ExitFailed, What: "cannot make the coordinator", Why: coordinatorProgram + " did not print a request and a token"}
 	}
-	raw, err := signNext(f, chain, addCoordinator(request))
+	raw, err := signNext(f, chain, []string{request}, addCoordinator)
 	if err == nil {
 		chain, err = chain.Advance(raw)
 	}

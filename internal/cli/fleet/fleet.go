@@ -77,11 +77,7 @@ func (a *commands) newFleet(f conn.FleetFiles, person string) (*certs.Chain, err
 	if _, err := os.Lstat(f.Rings()); err == nil {
 		return nil, &term.Failure{Code: term.ExitFailed, What: fmt.Sprintf("fleet %q exists already", f.Name), Next: "hostler fleet show --fleet " + string(f.Name)}
 	}
-	owner, err := certs.CreateIdentity(f.OwnerKey(), "hostler fleet "+string(f.Name)+" owner "+person)
-	if errors.Is(err, fs.ErrExist) {
-		// The ring was not written: the key of the run that broke off is as good.
-		owner, err = certs.LoadIdentity(f.OwnerKey())
-	}
+	owner, err := makeOwner(f, person)
 	if err != nil {
 		return nil, err
 	}
@@ -104,6 +100,15 @@ func (a *commands) newFleet(f conn.FleetFiles, person string) (*certs.Chain, err
 		return nil, err
 	}
 	return chain, f.Save(chain)
+}
+
+// makeOwner makes the owner's key. The key of a run that broke off is as good.
+func makeOwner(f conn.FleetFiles, person string) (*certs.Identity, error) {
+	owner, err := certs.CreateIdentity(f.OwnerKey(), "hostler fleet "+string(f.Name)+" owner "+person)
+	if errors.Is(err, fs.ErrExist) {
+		return certs.LoadIdentity(f.OwnerKey())
+	}
+	return owner, err
 }
 
 // fleetInfo is a fleet as this machine knows it.

@@ -21,8 +21,9 @@ import (
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
-// ringChange makes the next ring out of one that says what the last did.
-type ringChange func(*certs.Ring) error
+// ringChange makes the next ring out of one that says what the last did. args are
+// those of the command.
+type ringChange func(r *certs.Ring, args []string) error
 
 // howRingsAreSigned ends the help of every command that changes the ring.
 const howRingsAreSigned = `
@@ -33,9 +34,28 @@ one to the next (hostler fleet ring sign) until enough have signed; then it is i
 force here. The coordinator takes it by hostler fleet ring publish while it runs,
 or by hostler-coordinator init --ring.`
 
-// ringChangeCommand is a command that signs the next ring and takes one argument.
-func (a *commands) ringChangeCommand(cmd *cobra.Command, change func(arg string) ringChange) *cobra.Command {
-	return a.ringPeopleCommand(cmd, term.Exactly(1), func(args []string) (ringChange, error) { return change(args[0]), nil })
+// ringChangeCommand is a command that signs the next ring.
+func (a *commands) ringChangeCommand(cmd *cobra.Command, count cobra.PositionalArgs, change ringChange) *cobra.Command {
+	fleet := a.FleetFlag(cmd)
+	var out string
+	cmd.Args = count
+	cmd.Long += howRingsAreSigned
+	cmd.Flags().StringVar(&out, "out", "", "write the rings to this file")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if out == "" {
+			return term.Usage("add --out FILE", "--out is missing: the ring must be written to a file")
+		}
+		f, chain, err := a.ChooseFleet(*fleet)
+		if err != nil {
+			return err
+		}
+		raw, err := signNext(f, chain, args, change)
+		if err == nil {
+			err = a.handOn(f, chain, raw, out)
+		}
+		return term.Cannot("change the ring", err)
+	}
+	return cmd
 }
 
 func (a *commands) addCoordinatorCommand() *cobra.Command {
@@ -43,17 +63,15 @@ func (a *commands) addCoordinatorCommand() *cobra.Command {
 		Use: "add-coordinator REQUEST", Short: "Add a coordinator to the ring",
 		Long:    "Adds the coordinator that printed REQUEST.",
 		Example: "  hostler fleet ring add-coordinator hc1_… --out ring-2\n  hostler-coordinator init --ring ring-2",
-	}, addCoordinator)
+	}, term.Exactly(1), addCoordinator)
 }
 
-func addCoordinator(request string) ringChange {
-	return func(r *certs.Ring) error {
-		q, err := enrol.ParseCoordinatorRequest(request)
-		if err != nil {
-			return term.Usage("hostler-coordinator init --fleet CODE prints one", "%s", err)
-		}
-		return r.AddCoordinator(q)
+func addCoordinator(r *certs.Ring, args []string) error {
+	q, err := enrol.ParseCoordinatorRequest(args[0])
+	if err != nil {
+		return term.Usage("hostler-coordinator init --fleet CODE prints one", "%s", err)
 	}
+	return r.AddCoordinator(q)
 }
 
 func (a *commands) replaceCoordinatorCommand() *cobra.Command {
@@ -65,20 +83,18 @@ after a restore from a backup (hostler-coordinator recover prints the request), 
 after the loss of a disk. A host that has the ring no longer obeys the old
 coordinator. --old is needed if there are several.`,
 		Example: "  hostler fleet ring replace-coordinator hc1_… --out ring-7\n  hostler-coordinator recover --ring ring-7",
-	}, func(request string) ringChange {
-		return func(r *certs.Ring) error {
-			key, err := replacedKey(r, old)
-			if err != nil {
-				return err
-			}
-			if err := addCoordinator(request)(r); err != nil {
-				return err
-			}
-			if err := asksForItself(request, key); err != nil {
-				return err
-			}
-			return r.RemoveCoordinator(key)
+	}, term.Exactly(1), func(r *certs.Ring, args []string) error {
+		key, err := replacedKey(r, old)
+		if err != nil {
+			return err
 		}
+		if err := addCoordinator(r, args); err != nil {
+			return err
+		}
+		if err := asksForItself(args[0], key); err != nil {
+			return err
+		}
+		return r.RemoveCoordinator(key)
 	})
 	cmd.Flags().StringVar(&old, "old", "", "fingerprint of the key of the coordinator to remove")
 	return cmd
@@ -126,14 +142,12 @@ func (a *commands) removeCoordinatorCommand() *cobra.Command {
 		Long: `Takes all rights from a coordinator: a host that has the ring no longer obeys it.
 KEY is its fingerprint, as shown by hostler fleet show.`,
 		Example: "  hostler fleet ring remove-coordinator 7C1F…0A44 --out ring-3\n  hostler fleet ring publish",
-	}, func(arg string) ringChange {
-		return func(r *certs.Ring) error {
-			var key protocol.KeyID
-			if err := key.UnmarshalText([]byte(arg)); err != nil {
-				return term.Usage("hostler fleet show", "%.80q is not the fingerprint of a key: %s", arg, err)
-			}
-			return r.RemoveCoordinator(key)
+	}, term.Exactly(1), func(r *certs.Ring, args []string) error {
+		var key protocol.KeyID
+		if err := key.UnmarshalText([]byte(args[0])); err != nil {
+			return term.Usage("hostler fleet show", "%.80q is not the fingerprint of a key: %s", args[0], err)
 		}
+		return r.RemoveCoordinator(key)
 	})
 }
 
@@ -145,14 +159,12 @@ it. KEY is its fingerprint, as shown by hostler fleet show. A new ring alone bri
 no revoked key back. Of this key no coordinator can take the rights away again: to
 do that, remove the key from the ring.`,
 		Example: "  hostler fleet ring reinstate 7C1F…0A44 --out ring-8\n  hostler fleet ring publish",
-	}, func(arg string) ringChange {
-		return func(r *certs.Ring) error {
-			var key protocol.KeyID
-			if err := key.UnmarshalText([]byte(arg)); err != nil {
-				return term.Usage("hostler fleet show", "%.80q is not the fingerprint of a key: %s", arg, err)
-			}
-			return r.Reinstate(key)
+	}, term.Exactly(1), func(r *certs.Ring, args []string) error {
+		var key protocol.KeyID
+		if err := key.UnmarshalText([]byte(args[0])); err != nil {
+			return term.Usage("hostler fleet show", "%.80q is not the fingerprint of a key: %s", args[0], err)
 		}
+		return r.Reinstate(key)
 	})
 }
 
@@ -161,14 +173,12 @@ func (a *commands) addOwnerCommand() *cobra.Command {
 		Use: "add-owner REQUEST", Short: "Add an owner to the ring",
 		Long:    "Adds the owner who printed REQUEST. set-threshold says how many owners must sign.",
 		Example: "  hostler fleet ring add-owner ho1_… --out ring-3",
-	}, func(arg string) ringChange {
-		return func(r *certs.Ring) error {
-			q, err := enrol.ParseOwnerRequest(arg)
-			if err != nil {
-				return term.Usage("hostler fleet request-owner CODE prints one", "%s", err)
-			}
-			return r.AddOwner(q)
+	}, term.Exactly(1), func(r *certs.Ring, args []string) error {
+		q, err := enrol.ParseOwnerRequest(args[0])
+		if err != nil {
+			return term.Usage("hostler fleet request-owner CODE prints one", "%s", err)
 		}
+		return r.AddOwner(q)
 	})
 }
 
@@ -181,8 +191,46 @@ sign: a fleet whose owners have lost so many keys that the threshold cannot be
 met can never change its ring again. Hosts and coordinators go on under the last
 one; to change it, make a new fleet and let the hosts leave and join.`,
 		Example: "  hostler fleet ring remove-owner bob --out ring-4",
-	}, func(arg string) ringChange {
-		return func(r *certs.Ring) error { return r.RemoveOwner(arg) }
+	}, term.Exactly(1), func(r *certs.Ring, args []string) error { return r.RemoveOwner(args[0]) })
+}
+
+func (a *commands) addApproverCommand() *cobra.Command {
+	return a.ringChangeCommand(&cobra.Command{
+		Use: "add-approver PERSON KEY…", Short: "Add an approver, or keys of one, to the ring",
+		Long: `Lets a person sign approvals with keys. KEY is a file with a certificate (binary,
+or text as hostler key export and gpg --armor --export write it), or the name of
+a key of this machine. A known key is replaced by its new form. Where several people must approve, the
+keys of one person count as one.`,
+		Example: "  hostler fleet ring add-approver alice alice.asc --out ring-4\n  hostler fleet ring publish",
+	}, term.AtLeast(2), func(r *certs.Ring, args []string) error {
+		for _, arg := range args[1:] {
+			k, err := a.keys.FindKey(arg)
+			if err != nil {
+				return term.Cannot("read key "+arg, err)
+			}
+			if err := r.AddPersonKey(args[0], k.Public); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (a *commands) removeApproverCommand() *cobra.Command {
+	return a.ringChangeCommand(&cobra.Command{
+		Use: "remove-approver PERSON [KEY…]", Short: "Remove an approver, or keys of one, from the ring",
+		Long: `Takes the right to approve from a person, or from keys of one, named by their
+fingerprints. As soon as a host has the ring, approvals by those keys count for
+nothing any more, also those that were signed before.`,
+		Example: "  hostler fleet ring remove-approver alice --out ring-5\n  hostler fleet ring remove-approver alice 7C1F…0A44 --out ring-5",
+	}, term.AtLeast(1), func(r *certs.Ring, args []string) error {
+		keys := make([]protocol.KeyID, len(args)-1)
+		for i, arg := range args[1:] {
+			if err := keys[i].UnmarshalText([]byte(arg)); err != nil {
+				return term.Usage("hostler fleet ring show", "%.80q is not the fingerprint of a key: %s", arg, err)
+			}
+		}
+		return r.RemovePerson(args[0], keys...)
 	})
 }
 
@@ -191,22 +239,20 @@ func (a *commands) setThresholdCommand() *cobra.Command {
 		Use: "set-threshold N", Short: "Set how many owners must sign a ring",
 		Long:    "From the ring after this one on, N different owners must sign.",
 		Example: "  hostler fleet ring set-threshold 2 --out ring-4",
-	}, func(arg string) ringChange {
-		return func(r *certs.Ring) error {
-			n, err := strconv.Atoi(arg)
-			if err != nil {
-				return term.Usage("hostler fleet ring set-threshold 2", "%q is not a number", arg)
-			}
-			return r.SetThreshold(n)
+	}, term.Exactly(1), func(r *certs.Ring, args []string) error {
+		n, err := strconv.Atoi(args[0])
+		if err != nil {
+			return term.Usage("hostler fleet ring set-threshold 2", "%q is not a number", args[0])
 		}
+		return r.SetThreshold(n)
 	})
 }
 
 // signNext makes the next ring and signs it with the owner's key of this
 // machine.
-func signNext(f conn.FleetFiles, chain *certs.Chain, change ringChange) ([]byte, error) {
+func signNext(f conn.FleetFiles, chain *certs.Chain, args []string, change ringChange) ([]byte, error) {
 	ring := chain.Next()
-	if err := change(&ring); err != nil {
+	if err := change(&ring, args); err != nil {
 		return nil, err
 	}
 	owner, err := f.Owner()
@@ -214,15 +260,6 @@ func signNext(f conn.FleetFiles, chain *certs.Chain, change ringChange) ([]byte,
 		return nil, err
 	}
 	return certs.SignRing(ring, owner)
-}
-
-// changeRing signs the next ring and hands it on.
-func (a *commands) changeRing(f conn.FleetFiles, chain *certs.Chain, out string, change ringChange) error {
-	raw, err := signNext(f, chain, change)
-	if err != nil {
-		return err
-	}
-	return a.handOn(f, chain, raw, out)
 }
 
 // handOn writes a ring to a file, behind those that it follows. If enough owners
@@ -516,10 +553,7 @@ func (a *commands) requestOwner(code enrol.FleetCode, person string) (string, er
 	if old, err := f.Load(); err == nil && old.Ring().Fleet != code.Fleet {
 		return "", &term.Failure{Code: term.ExitFailed, What: fmt.Sprintf("this machine knows another fleet %q", f.Name), Next: "hostler fleet show --fleet " + string(f.Name)}
 	}
-	owner, err := certs.CreateIdentity(f.OwnerKey(), "hostler fleet "+string(f.Name)+" owner "+person)
-	if errors.Is(err, fs.ErrExist) {
-		owner, err = certs.LoadIdentity(f.OwnerKey())
-	}
+	owner, err := makeOwner(f, person)
 	if err != nil {
 		return "", err
 	}

@@ -178,7 +178,10 @@ func (a *UI) Prepare(root *cobra.Command) {
 		return FlagError(cmd, err)
 	})
 	root.CompletionOptions.HiddenDefaultCmd = false
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", HelpWidth)))
+	root.SetUsageTemplate(strings.NewReplacer(
+		".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", HelpWidth),
+		" for more information about a command.", " for more about a command.",
+	).Replace(root.UsageTemplate()))
 	root.InitDefaultCompletionCmd() // cobra's own prints its help, and 0, whatever shell is named
 	root.InitDefaultHelpCmd()       // cobra's own prints the help of something else, and 0
 	for _, cmd := range root.Commands() {
