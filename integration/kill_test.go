@@ -179,8 +179,6 @@ func TestKills(t *testing.T) {
 
 	o.more(t, 3)
 	w.coordinator.signal(t, hup)
-	from := w.events.mark()
-	h.online(t, from)
 	o.more(t, 3)
 
 	h.restart(t, kill)

@@ -74,7 +74,7 @@ func TestHostileTransport(t *testing.T) {
 			w.coordinator.end(t, kill)
 			w.startCoordinator(t)
 		case 4:
-			w.coordinator.signal(t, hup) // its broker begins anew, without what it had retained
+			w.coordinator.signal(t, hup)
 		default:
 			p.invent(random)
 		}

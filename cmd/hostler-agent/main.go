@@ -51,16 +51,12 @@ func rootCommand() *cobra.Command {
 	}
 	root := daemon.Command("hostler-agent", "Look after this host: its commands and its containers",
 		filesCommand(), joinCommand(configured, logger), leaveCommand(configured), daemon.Config(configured), policyCommand(configured), auditCommand(configured), &cobra.Command{
-			Use: "run", Short: "Serve until a signal ends it; commands and containers go on", Args: noArgs,
+			Use: "run", Short: "Serve until a signal ends it, and read the configuration again on SIGHUP; commands and containers go on", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				c, from, err := configured()
-				if err != nil {
-					return err
-				}
 				if err := rundir.SealFiles(); err != nil {
 					return fmt.Errorf("closing inherited files: %w", err)
 				}
-				return run(cmd.Context(), c, from, logger(cmd))
+				return run(cmd.Context(), configured, logger(cmd))
 			},
 		})
 	root.PersistentFlags().StringVar(&configPath, "config", "", "configuration file (default "+defaultConfigPath+")")

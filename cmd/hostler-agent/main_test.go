@@ -60,6 +60,7 @@ func TestSize(t *testing.T) {
 // site is a host with a configuration of its own.
 type site struct {
 	dir, bin string
+	log      chan string // the lines of the agent that was started last
 	*client.Client
 }
 
@@ -91,14 +92,17 @@ func (s *site) start(t *testing.T) *exec.Cmd {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	serving, drained := make(chan struct{}), make(chan struct{})
+	said, drained := make(chan string, 10_000), make(chan struct{})
+	s.log = said
 	go func() {
 		defer close(drained)
+		defer close(said)
 		lines := bufio.NewScanner(log)
 		for lines.Scan() {
 			t.Log(lines.Text())
-			if strings.Contains(lines.Text(), "msg=serving") {
-				close(serving)
+			select {
+			case said <- lines.Text():
+			default: // no test waits for so many
 			}
 		}
 	}()
@@ -107,12 +111,19 @@ func (s *site) start(t *testing.T) *exec.Cmd {
 		<-drained
 		_ = cmd.Wait() // by our signal
 	})
-	select {
-	case <-serving:
-	case <-drained:
-		t.Fatal("the agent ended at once")
-	}
+	s.says(t, "msg=serving")
 	return cmd
+}
+
+// says waits until the agent has logged a text.
+func (s *site) says(t testing.TB, text string) {
+	t.Helper()
+	for line := range s.log {
+		if strings.Contains(line, text) {
+			return
+		}
+	}
+	t.Fatalf("the agent ended before it said %q", text)
 }
 
 // propose asks for a command and does not wait.
@@ -225,6 +236,65 @@ func TestTerminated(t *testing.T) {
 }
 
 // TestAlone lets no second agent at the same state.
+// TestReload changes the configuration of an agent that runs. One that cannot be used
+// changes nothing, and a command goes on through all of it.
+func TestReload(t *testing.T) {
+	s := newSite(t)
+	rules := filepath.Join(s.dir, "policy.toml")
+	const policy = "version = 1\nallow_bypass = true\n[[rule]]\nkinds = ['host.run']\nrefuse = true\n"
+	with := "[sessions]\nparallel = 3\n"
+	named := func(more string) {
+		t.Helper()
+		s.configure(t, more)
+		path := filepath.Join(s.dir, "agent.toml")
+		b := must[[]byte](t)(os.ReadFile(path))
+		if err := os.WriteFile(path, append([]byte("policy = \""+rules+"\"\n"), b...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	named("")
+	cmd := s.start(t)
+	running, end := s.ticker(t)
+	hangUp := func(says string) {
+		t.Helper()
+		if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		s.says(t, says)
+	}
+	hangUp("has not changed")
+	named("nosuch = 1\n")
+	hangUp("is refused")
+	named(with)
+	hangUp("begins anew")
+	s.says(t, "msg=serving")
+	if err := os.WriteFile(rules, []byte("version = 1\n[[rule]]\nnosuch = 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hangUp("is refused")
+	if err := os.WriteFile(rules, []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hangUp("begins anew")
+	s.says(t, "msg=serving")
+	// What passes every check, and cannot be used, is taken back.
+	b := must[[]byte](t)(os.ReadFile(filepath.Join(s.dir, "agent.toml")))
+	b = bytes.Replace(b, []byte("agent.sock"), []byte("nosuch/agent.sock"), 1)
+	if err := os.WriteFile(filepath.Join(s.dir, "nosuch"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.dir, "agent.toml"), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hangUp("is taken back")
+	s.says(t, "msg=serving")
+	end()
+	var ended api.Action
+	if err := s.Get(t.Context(), "/v1/actions/"+running.ID, url.Values{"wait": {"30s"}}, &ended); err != nil || ended.Exit == nil || ended.Exit.Code != 7 || ended.Attempt > 1 {
+		t.Errorf("the command ended as %+v: %v", ended, err)
+	}
+}
+
 func TestAlone(t *testing.T) {
 	s := newSite(t)
 	s.start(t)

@@ -25,7 +25,6 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/clock"
-	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/mqtt"
 	"github.com/hostler-io/hostler/protocol"
@@ -41,7 +40,14 @@ const group = "hostler"
 
 // run serves until ctx ends. A host that joins a fleet meanwhile goes on as its
 // member; commands and containers do not notice.
-func run(ctx context.Context, c config, from settings.Origin, log *slog.Logger) error {
+func run(ctx context.Context, again loader, log *slog.Logger) error {
+	c, from, err := again()
+	if err != nil {
+		return err
+	}
+	r := &reloading{again: again, log: log, now: setup{config: c, from: from}}
+	defer r.watch()()
+	r.now.policy, _ = policyDigest(c.Policy) // a policy that cannot be read is told by what takes it
 	s := state(c.StateDir)
 	if err := s.prepare(); err != nil {
 		return err
@@ -52,15 +58,16 @@ func run(ctx context.Context, c config, from settings.Origin, log *slog.Logger) 
 	}
 	defer held.Close()
 	for {
-		err := once(ctx, s, c, from, log)
-		if errors.Is(err, errJoined) {
+		switch err := once(ctx, s, r, log); {
+		case errors.Is(err, errJoined):
 			log.Info("the host has joined a fleet")
-			continue
-		}
-		if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		case errors.Is(err, errReload):
+			log.Info("the configuration has changed; the agent begins anew with it")
+		case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 			return nil
+		case !r.fallBack(err):
+			return err
 		}
-		return err
 	}
 }
 
@@ -68,6 +75,7 @@ func run(ctx context.Context, c config, from settings.Origin, log *slog.Logger) 
 type node struct {
 	state  state
 	config config
+	reload *reloading
 	log    *slog.Logger
 	record join.Record
 	member *membership // nil without a fleet
@@ -76,8 +84,9 @@ type node struct {
 }
 
 // once wires one agent and runs it to its end.
-func once(ctx context.Context, s state, c config, from settings.Origin, log *slog.Logger) (err error) {
-	n := &node{state: s, config: c, log: log}
+func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err error) {
+	c, from := r.now.config, r.now.from
+	n := &node{state: s, config: c, reload: r, log: log}
 	if n.record, err = s.record(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -88,6 +97,7 @@ func once(ctx context.Context, s state, c config, from settings.Origin, log *slo
 		}
 		host = n.record.Host
 	}
+	r.host = host
 	q, err := s.openQueue(ctx, log)
 	if err != nil {
 		return err
@@ -202,6 +212,7 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	g, inner := errgroup.WithContext(ctx)
 	others, beside := errgroup.WithContext(beside)
 	g.Go(func() error { return n.agent.Run(inner) })
+	g.Go(func() error { return n.reload.await(inner) })
 	others.Go(func() error { return local.Serve(beside, socket, api) })
 	if n.member != nil {
 		others.Go(func() error { return n.bulk.Run(beside, mqtt.Session(n.agent.BulkSession())) })

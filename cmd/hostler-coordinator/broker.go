@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"sync/atomic"
 	"time"
@@ -13,38 +12,21 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// errRestart ends one run of the broker so that the next can begin.
-var errRestart = errors.New("the broker is restarted")
-
-// embedded is the broker of this process. A restart makes a new server, with
-// the certificate and the rings that are in force then; what the old one had
-// retained is published again by after.
+// embedded is the broker of this process.
 type embedded struct {
 	listen  string
 	config  func() broker.Config // all but the listener
-	after   func()
-	revoked func() // says what is revoked to all who listen
-	log     *slog.Logger
+	after   func()               // publishes what the broker retains
+	revoked func()               // says what is revoked to all who listen
 
-	server  atomic.Pointer[broker.Server]
-	restart chan struct{}
+	server atomic.Pointer[broker.Server]
 }
 
-func newEmbedded(listen string, config func() broker.Config, after, revoked func(), log *slog.Logger) *embedded {
-	return &embedded{listen: listen, config: config, after: after, revoked: revoked, log: log, restart: make(chan struct{}, 1)}
+func newEmbedded(listen string, config func() broker.Config, after, revoked func()) *embedded {
+	return &embedded{listen: listen, config: config, after: after, revoked: revoked}
 }
 
-// askRestart lets the broker restart as soon as it can. It never waits: who
-// asks again before that is served by the same restart, and a broker that has
-// ended serves nobody.
-func (e *embedded) askRestart() {
-	select {
-	case e.restart <- struct{}{}:
-	default:
-	}
-}
-
-var errNoBroker = errors.New("the broker is being restarted")
+var errNoBroker = errors.New("the broker does not serve")
 
 // Publish implements coordinator.Broker.
 func (e *embedded) Publish(topic string, payload []byte, retained bool) error {
@@ -69,18 +51,8 @@ func (e *embedded) Disconnect(name protocol.SAN) {
 	}
 }
 
-// run serves until ctx ends, through any number of restarts.
+// run serves until ctx ends.
 func (e *embedded) run(ctx context.Context) error {
-	for {
-		err := e.once(ctx)
-		if !errors.Is(err, errRestart) {
-			return err
-		}
-		e.log.InfoContext(ctx, "restarting the broker")
-	}
-}
-
-func (e *embedded) once(ctx context.Context) error {
 	l, err := listen(ctx, e.listen)
 	if err != nil {
 		return fmt.Errorf("the broker cannot listen: %w", err)
@@ -91,21 +63,13 @@ func (e *embedded) once(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start the broker: %w", errors.Join(err, cfg.Listener.Close()))
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
 	// Known before it accepts: a revocation finds every connection.
 	e.server.Store(s)
 	defer e.server.Store(nil)
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
 	e.after()
-	select {
-	case err := <-done:
-		return err
-	case <-e.restart:
-		stop(errRestart)
-		return <-done
-	}
+	return <-done
 }
 
 // listenPatience is how long an address may still be taken: by the process

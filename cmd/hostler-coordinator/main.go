@@ -87,7 +87,7 @@ func initCommand(configured loader) *cobra.Command {
 func runCommand(configured loader) *cobra.Command {
 	var level slog.LevelVar
 	cmd := &cobra.Command{
-		Use: "run", Short: "Serve until a signal ends it; SIGHUP takes new rings and policies, and restarts the broker", Args: noArgs,
+		Use: "run", Short: "Serve until a signal ends it; SIGHUP takes new rings and policies, and ends no connection", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := configured()
 			if err != nil {

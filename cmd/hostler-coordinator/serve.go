@@ -102,7 +102,7 @@ func (s *server) run(ctx context.Context, store core.Store, out io.Writer) (err 
 	if err := s.renew(); err != nil {
 		return err
 	}
-	s.broker = newEmbedded(s.config.MQTT.Listen, s.brokerConfig, s.publishDocuments, s.publishRevocations, s.log)
+	s.broker = newEmbedded(s.config.MQTT.Listen, s.brokerConfig, s.publishDocuments, s.publishRevocations)
 	if s.coord, err = s.newCoordinator(ctx, store); err != nil {
 		return err
 	}
@@ -138,7 +138,6 @@ func (s *server) run(ctx context.Context, store core.Store, out io.Writer) (err 
 			select {
 			case <-hangup:
 				s.reread(ctx)
-				s.broker.askRestart()
 			case <-ctx.Done():
 				return nil
 			}
@@ -262,7 +261,7 @@ func (s *server) brokerConfig() broker.Config {
 	}
 }
 
-// metrics is what the broker counts. It begins anew at each of its restarts.
+// metrics is what the broker counts.
 func (s *server) metrics(w *prom.Scrape) {
 	var n broker.Stats
 	if b := s.broker.server.Load(); b != nil {

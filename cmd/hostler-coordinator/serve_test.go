@@ -21,18 +21,6 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-func TestRestartsAreAskedForWithoutWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := newEmbedded("", nil, nil, nil, slog.New(slog.DiscardHandler))
-		for range 3 {
-			e.askRestart() // nobody restarts: the broker is on its way out
-		}
-		if n := len(e.restart); n != 1 {
-			t.Errorf("%d restarts wait, want one for all who asked", n)
-		}
-	})
-}
-
 func TestUpkeepRenewsWhatAges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t)
@@ -73,7 +61,7 @@ func TestUpkeepRenewsWhatAges(t *testing.T) {
 
 func TestRevokedViewerStaysRevoked(t *testing.T) {
 	s := newServer(t)
-	s.broker = newEmbedded("", nil, nil, nil, s.log)
+	s.broker = newEmbedded("", nil, nil, nil)
 	store, err := sqlstore.Open(t.Context(), sqlstore.Config{Path: s.state.store()})
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +163,7 @@ func TestRevocationIsSaid(t *testing.T) {
 	}
 	defer store.Close()
 	said := make(chan struct{})
-	s.broker = newEmbedded(s.config.MQTT.Listen, s.brokerConfig, func() { s.publishDocuments(); close(said) }, s.publishRevocations, s.log)
+	s.broker = newEmbedded(s.config.MQTT.Listen, s.brokerConfig, func() { s.publishDocuments(); close(said) }, s.publishRevocations)
 	if s.coord, err = s.newCoordinator(t.Context(), store); err != nil {
 		t.Fatal(err)
 	}
