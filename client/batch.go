@@ -1,12 +1,8 @@
 package client
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 
@@ -27,52 +23,19 @@ type BatchHandler struct {
 // whoever asks again is told everything again.
 func (c *Client) FollowBatch(ctx context.Context, id string, h BatchHandler) error {
 	q := url.Values{"output": {strconv.FormatBool(h.Output != nil)}}
-	resp, err := c.request(ctx, http.MethodGet, "/v1/batches/"+url.PathEscape(id)+"/events", q, nil, http.Header{"Accept": {"text/event-stream"}})
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(nil, maxEvent)
-	event := ""
-	for lines.Scan() {
-		if name, ok := bytes.CutPrefix(lines.Bytes(), []byte("event: ")); ok {
-			event = string(name)
-			continue
-		}
-		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data:"))
-		if !ok {
-			continue
-		}
+	whole, err := c.stream(ctx, "/v1/batches/"+url.PathEscape(id)+"/events", q, func(event string, data []byte) error {
 		switch event {
 		case "action":
-			err = handle(data, h.Action)
+			return take(data, h.Action)
 		case "output":
-			err = handle(data, h.Output)
+			return take(data, h.Output)
 		case "end":
-			return nil
+			return errEnd
 		}
-		if err != nil {
-			return err
-		}
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("%w: the batch broke off: %w", ErrUnreachable, err)
-	}
-	return fmt.Errorf("%w: the batch broke off before its end", ErrUnreachable)
-}
-
-// handle decodes the data of an event for whoever takes it.
-func handle[T any](data []byte, take func(T) error) error {
-	if take == nil {
 		return nil
+	})
+	if err == nil && !whole {
+		err = fmt.Errorf("%w: the batch broke off before its end", ErrUnreachable)
 	}
-	var v T
-	if err := json.Unmarshal(data, &v); err != nil {
-		return fmt.Errorf("this version cannot read an event: %w", err)
-	}
-	return take(v)
+	return err
 }

@@ -195,6 +195,12 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	return c.send(req)
+}
+
+// send sends a request with the token. An answer that is no success is an
+// *api.Problem.
+func (c *Client) send(req *http.Request) (*http.Response, error) {
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
@@ -219,17 +225,11 @@ func (c *Client) Upload(ctx context.Context, sha256 string, size, offset int64, 
 	}
 	req.ContentLength = size - offset
 	req.Header.Set("Content-Type", "application/octet-stream")
-	if c.token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.token)
-	}
-	resp, err := c.http.Do(req)
+	resp, err := c.send(req)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+		return err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode/100 != 2 {
-		return problem(resp)
-	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxProblem)).Decode(v); err != nil {
 		return fmt.Errorf("%w: the answer broke off: %w", ErrUnreachable, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -24,36 +25,61 @@ const FromNow = math.MaxUint64
 // the server ends the stream, handle fails, or ctx ends. Whoever wants to go on
 // asks again after the last id that was handled: nothing is skipped.
 func (c *Client) Events(ctx context.Context, after uint64, handle func(api.Event) error) error {
-	h := http.Header{"Accept": {"text/event-stream"}}
 	q := url.Values{}
 	if after != FromNow {
 		q.Set("after", strconv.FormatUint(after, 10))
 	}
-	resp, err := c.request(ctx, http.MethodGet, "/v1/events", q, nil, h)
+	_, err := c.stream(ctx, "/v1/events", q, func(_ string, data []byte) error { return take(data, handle) })
+	return err
+}
+
+// errEnd ends a stream that has said that it is whole.
+var errEnd = errors.New("the stream has ended")
+
+// stream hands the events of a stream to handle, by name. It reports whether the server
+// said that the stream is whole, by an event for which handle returned errEnd.
+func (c *Client) stream(ctx context.Context, path string, q url.Values, handle func(event string, data []byte) error) (whole bool, _ error) {
+	resp, err := c.request(ctx, http.MethodGet, path, q, nil, http.Header{"Accept": {"text/event-stream"}})
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, maxEvent)
+	event := ""
 	for lines.Scan() {
+		if name, ok := bytes.CutPrefix(lines.Bytes(), []byte("event: ")); ok {
+			event = string(name)
+		}
 		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data:"))
 		if !ok {
-			continue // id and event stand in the data as well; the rest are comments
+			continue // ids stand in the data as well; the rest are comments
 		}
-		var e api.Event
-		if err := json.Unmarshal(data, &e); err != nil {
-			return fmt.Errorf("this version cannot read an event: %w", err)
-		}
-		if err := handle(e); err != nil {
-			return err
+		if err := handle(event, data); err != nil {
+			whole = errors.Is(err, errEnd)
+			if whole {
+				err = nil
+			}
+			return whole, err
 		}
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return false, context.Cause(ctx)
 	}
 	if err := lines.Err(); err != nil {
-		return fmt.Errorf("%w: the events broke off: %w", ErrUnreachable, err)
+		return false, fmt.Errorf("%w: the events broke off: %w", ErrUnreachable, err)
 	}
-	return nil
+	return false, nil
+}
+
+// take decodes the data of an event for handle.
+func take[T any](data []byte, handle func(T) error) error {
+	if handle == nil {
+		return nil
+	}
+	var v T
+	if err := json.Unmarshal(data, &v); err != nil {
+		return fmt.Errorf("this version cannot read an event: %w", err)
+	}
+	return handle(v)
 }

@@ -330,8 +330,8 @@ const (
 )
 
 // keepLoop removes the output of ended actions that is too old, or too much, and
-// then what is remembered of them: one after the other, for neither expects the
-// other to take away what it looks at.
+// then the records of actions: one after the other, because neither expects the other
+// to take away what it looks at.
 func (c *Coordinator) keepLoop(ctx context.Context) error {
 	t := time.NewTicker(keepEvery)
 	defer t.Stop()

@@ -1,6 +1,27 @@
 package core
 
-import "sync"
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Every calls a step now and at each interval until ctx ends. A step that fails is tried
+// again at the next one.
+func (b *Base) Every(ctx context.Context, interval time.Duration, failed string, step func(context.Context) error) error {
+	t := time.NewTicker(interval)
+	defer t.Stop()
+	for {
+		if err := step(ctx); err != nil && ctx.Err() == nil {
+			b.Log.ErrorContext(ctx, failed, "err", err)
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
 
 // Workers are goroutines that end by themselves and that their owner waits for in
 // the end. The zero value is ready.

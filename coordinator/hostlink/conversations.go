@@ -13,7 +13,6 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/wire"
-	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
 )
@@ -251,22 +250,16 @@ func (c *Conversations) AskIn(host protocol.HostID, patience time.Duration) (tim
 // questions, is no error.
 func (c *Conversations) Ask(ctx context.Context, host protocol.HostID, action protocol.ActionID) error {
 	l := c.link(host)
-	var given []core.Item
-	err := c.base.Update(ctx, failpoint.QuestionAsked, func(tx core.Tx) error {
-		given = nil
+	err := l.ask(ctx, func(tx core.Tx) (*protocol.ControlItem, error) {
 		controls, err := tx.Streams.Get(host, protocol.StreamControl)
-		// Nobody who only looks fills the window of what the host must hear.
+		// A person who only looks does not fill the window of what the host must hear.
 		if err != nil || controls.Pos.N-max(controls.Freed.N, l.out.acked(protocol.StreamControl)) >= stream.Window/2 {
-			return err
+			return nil, err
 		}
-		it, err := c.control(tx, host, protocol.ControlItem{Verb: protocol.VerbTell, IDs: []protocol.ActionID{action}})
-		given = append(given, it)
-		return err
+		return &protocol.ControlItem{Verb: protocol.VerbTell, IDs: []protocol.ActionID{action}}, nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		l.pump()
 	}
-	l.out.add(protocol.StreamControl, given...)
-	l.pump()
-	return nil
+	return err
 }

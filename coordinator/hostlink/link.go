@@ -303,9 +303,9 @@ func (l *link) sendWaiting(ctx context.Context) {
 	ask, number := l.agenda.take()
 	switch {
 	case ask && l.c.cfg.Questions.IsRecovering(l.host):
-		l.c.askRecovering(l)
+		l.askRecovering()
 	case ask:
-		l.c.askAgain(l)
+		l.askAgain()
 	}
 	if number {
 		l.c.numberWaiting(ctx, l)

@@ -10,7 +10,6 @@ import (
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
-	"github.com/hostler-io/hostler/protocol/stream"
 )
 
 // numberWaiting gives numbers to what waits for a host, as far as its window
@@ -231,52 +230,4 @@ func (l *link) budget(it core.Item, age time.Duration) (int64, error) {
 		return 0, err
 	}
 	return max(0, ends(&a, c.base.LifeMS())-c.base.LifeMS()+age.Milliseconds()), nil
-}
-
-// askAgain asks a host that came back about what it should know and never told
-// the end of: after a restart of either side nothing stays RUNNING by mistake.
-func (c *Conversations) askAgain(l *link) {
-	if c.base.Recovery() != "" {
-		return
-	}
-	var given []core.Item
-	var later bool
-	err := c.base.Update(c.base.Ctx, failpoint.QuestionAsked, func(tx core.Tx) error {
-		given, later = nil, false
-		controls, err := tx.Streams.Get(l.host, protocol.StreamControl)
-		if err != nil {
-			return err
-		}
-		// A host that takes no controls, however often it comes back, makes
-		// no more than a window of questions.
-		if controls.Pos.N-controls.Freed.N >= stream.Window {
-			later = true
-			return nil
-		}
-		st, err := tx.Streams.Get(l.host, protocol.StreamOrder)
-		if err != nil {
-			return err
-		}
-		open, err := tx.Actions.List(core.ActionFilter{
-			Host: l.host, States: []protocol.State{protocol.StatePendingSchedule, protocol.StateNew, protocol.StateRunning}, Limit: protocol.MaxTell,
-		})
-		if err != nil {
-			return err
-		}
-		ids := nextQuestion(open, st, controls)
-		if len(ids) == 0 {
-			return nil
-		}
-		it, err := c.control(tx, l.host, protocol.ControlItem{Verb: protocol.VerbTell, IDs: ids})
-		given = append(given, it)
-		return err
-	})
-	if err != nil {
-		c.base.Log.Error("cannot ask a host about its actions; it is tried again", "host", l.host, "err", err)
-		given, later = nil, true
-	}
-	l.out.add(protocol.StreamControl, given...)
-	if later {
-		l.agenda.ask()
-	}
 }

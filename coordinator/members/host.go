@@ -69,15 +69,9 @@ func (r *Room) Revoke(ctx context.Context, by core.Actor, id protocol.HostID, re
 			return nil
 		}
 		h.State, h.RevokedMS, h.Reason = core.HostRevoked, r.base.NowMS(), reason
-		if err := tx.Hosts.Put(h); err != nil {
-			return err
-		}
-		if err := r.loseAll(tx, id, protocol.EventHostRemoved); err != nil {
-			return err
-		}
 		return cmp.Or(
-			r.base.Audit(tx, by, "host.revoke", string(id), map[string]any{"reason": reason}),
-			r.base.Event(tx, "host.revoked", id, string(id), map[string]any{"reason": reason}),
+			core.EachOpen(tx, id, func(a core.Action) error { return r.base.Move(tx, &a, protocol.EventHostRemoved) }),
+			r.keep(tx, by, h, "host.revoke", "host.revoked", map[string]any{"reason": reason}),
 		)
 	})
 	if err != nil {
@@ -89,6 +83,13 @@ func (r *Room) Revoke(ctx context.Context, by core.Actor, id protocol.HostID, re
 	r.base.Wake.Fire(core.EventsKey{})
 	r.base.News.AskAll()
 	return nil
+}
+
+// keep writes a host, and what was decided about it for the audit log and for watchers.
+func (r *Room) keep(tx core.Tx, by core.Actor, h core.Host, verb, event string, detail map[string]any) error {
+	return cmp.Or(
+		tx.Hosts.Put(h), r.base.Audit(tx, by, verb, string(h.ID), detail), r.base.Event(tx, event, h.ID, string(h.ID), detail),
+	)
 }
 
 // Quarantine stops all orders and grants to a host until a person readmits it.
@@ -113,11 +114,7 @@ func (r *Room) Quarantine(id protocol.HostID, why string) {
 			return err
 		}
 		h.Quarantined = why
-		return cmp.Or(
-			tx.Hosts.Put(h),
-			r.base.Audit(tx, core.Self(), "host.quarantine", string(id), map[string]any{"reason": why}),
-			r.base.Event(tx, "host.quarantined", id, string(id), map[string]any{"reason": why}),
-		)
+		return r.keep(tx, core.Self(), h, "host.quarantine", "host.quarantined", map[string]any{"reason": why})
 	})
 	if err != nil {
 		r.base.Log.Error("cannot store a quarantine; it holds in memory", "host", id, "err", err)
@@ -153,13 +150,7 @@ func (r *Room) Readmit(ctx context.Context, by core.Actor, id protocol.HostID) e
 		}
 		// Without a known database there is nothing that it went back from.
 		h.Quarantined, h.Store, h.AcceptSeq, h.Inventory.Audit = "", protocol.StoreID{}, 0, protocol.Position{}
-		if err := tx.Hosts.Put(h); err != nil {
-			return err
-		}
-		if err := r.cfg.Others.AskAnew(tx, id); err != nil {
-			return err
-		}
-		return cmp.Or(r.base.Audit(tx, by, "host.readmit", string(id), nil), r.base.Event(tx, "host.readmitted", id, string(id), nil))
+		return cmp.Or(r.cfg.Others.AskAnew(tx, id), r.keep(tx, by, h, "host.readmit", "host.readmitted", nil))
 	})
 	if err != nil {
 		return err
@@ -232,9 +223,4 @@ func relabelled(labels, set, remove []string) []string {
 func nameOf(label string) string {
 	k, _, _ := strings.Cut(label, "=")
 	return k
-}
-
-// loseAll ends every open action of a host by one event.
-func (r *Room) loseAll(tx core.Tx, id protocol.HostID, ev protocol.Event) error {
-	return core.EachOpen(tx, id, func(a core.Action) error { return r.base.Move(tx, &a, ev) })
 }

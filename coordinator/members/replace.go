@@ -71,16 +71,13 @@ func (r *Room) Replace(ctx context.Context, by core.Actor, id protocol.HostID, t
 		}
 		beginAnew(&h)
 		done.Host = h
-		if err := errors.Join(tx.Enrolments.PutInvite(invite), tx.Hosts.Put(h), r.beginStreams(tx, id)); err != nil {
-			return err
-		}
-		detail := map[string]any{
-			"reason": reason, "key": h.Key, "invite": invite.ID, "unsent": done.Unsent, "unknown": done.Unknown, "unapproved": done.Unapproved,
-			"containers": len(done.Containers),
-		}
 		return cmp.Or(
-			r.base.Audit(tx, by, "host.replace", string(id), detail),
-			r.base.Event(tx, "host.replacing", id, string(id), detail),
+			tx.Enrolments.PutInvite(invite),
+			r.beginStreams(tx, id),
+			r.keep(tx, by, h, "host.replace", "host.replacing", map[string]any{
+				"reason": reason, "key": h.Key, "invite": invite.ID, "unsent": done.Unsent, "unknown": done.Unknown, "unapproved": done.Unapproved,
+				"containers": len(done.Containers),
+			}),
 		)
 	})
 	if err != nil {

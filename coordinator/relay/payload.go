@@ -167,20 +167,11 @@ func (p *Payloads) Has(s *protocol.Spec) error {
 	return p.blobs.Use(s.Input().StdinSHA256, time.Now())
 }
 
-// SweepLoop removes payloads that nobody needs any more.
+// SweepLoop removes payloads that no action needs any more.
 func (p *Payloads) SweepLoop(ctx context.Context) error {
-	t := time.NewTicker(payloadSweep)
-	defer t.Stop()
-	for {
-		if err := p.sweep(ctx, time.Now().Add(-payloadKept)); err != nil && ctx.Err() == nil {
-			p.base.Log.Error("cannot remove old payloads", "err", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-t.C:
-		}
-	}
+	return p.base.Every(ctx, payloadSweep, "cannot remove old payloads; it is tried again", func(ctx context.Context) error {
+		return p.sweep(ctx, time.Now().Add(-payloadKept))
+	})
 }
 
 // sweep removes those that were last used before a time, unless an
