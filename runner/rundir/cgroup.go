@@ -222,7 +222,7 @@ func eachChild(path string, depth int, do func(string) error) error {
 	if depth == 0 {
 		return nil
 	}
-	entries, err := names(path)
+	entries, err := Names(path)
 	if gone(err) {
 		return nil
 	}

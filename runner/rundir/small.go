@@ -33,8 +33,8 @@ func Rename(from, to string) error {
 	return nil
 }
 
-// names returns what is in a directory.
-func names(path string) (all []string, err error) {
+// Names returns what is in a directory.
+func Names(path string) (all []string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

@@ -60,12 +60,12 @@ func TestNames(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := names(dir)
+	got, err := Names(dir)
 	slices.Sort(got)
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%d of %d names, %v", len(got), len(want), err)
 	}
-	if _, err := names(filepath.Join(dir, "absent")); !gone(err) {
+	if _, err := Names(filepath.Join(dir, "absent")); !gone(err) {
 		t.Errorf("of nothing: %v", err)
 	}
 }

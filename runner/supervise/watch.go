@@ -247,12 +247,12 @@ func (r *run) kill(pid int) {
 // that, for the next time.
 func killChildren() {
 	self := strconv.Itoa(os.Getpid())
-	tasks, err := os.ReadDir("/proc/self/task")
+	tasks, err := rundir.Names("/proc/self/task")
 	if err != nil {
 		return
 	}
 	for _, task := range tasks {
-		b, err := rundir.ReadCapped("/proc/self/task/"+task.Name()+"/children", rundir.MaxRecord)
+		b, err := rundir.ReadCapped("/proc/self/task/"+task+"/children", rundir.MaxRecord)
 		if err != nil {
 			continue
 		}
