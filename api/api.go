@@ -479,6 +479,7 @@ type Status struct {
 	Version    string         `json:"version"`
 	Term       string         `json:"term"` // ring.counter
 	Ring       uint64         `json:"ring"`
+	Key        string         `json:"key"`                // fingerprint of this coordinator's key
 	Recovery   string         `json:"recovery,omitempty"` // why nothing may be decided
 	Recovered  *Recovered     `json:"recovered,omitempty"`
 	Hosts      map[string]int `json:"hosts"`      // by connectivity, and those that wait for another machine (replacing)

@@ -19,6 +19,7 @@ type Summary struct {
 	FleetID    protocol.FleetID
 	Term       protocol.Term
 	Ring       uint64
+	Key        protocol.KeyID            // of this coordinator
 	Recovery   string                    // see Recovery
 	Hosts      map[core.Connectivity]int // approved ones
 	Revoked    int                       // hosts
@@ -43,7 +44,7 @@ func (c *Coordinator) LoginCode(token string) (string, error) {
 // Summary counts hosts, what waits, and what has not ended.
 func (c *Coordinator) Summary(ctx context.Context) (Summary, error) {
 	s := Summary{
-		Fleet: c.cfg.FleetName, FleetID: c.cfg.Fleet, Term: c.wire.Term(), Ring: c.cfg.Trust.Ring(),
+		Fleet: c.cfg.FleetName, FleetID: c.cfg.Fleet, Term: c.wire.Term(), Ring: c.cfg.Trust.Ring(), Key: c.cfg.Signer.Key(),
 		Recovery: c.base.Recovery(), Brokers: c.cfg.BrokerAddresses,
 	}
 	err := c.base.View(ctx, func(tx core.Tx) error {

@@ -171,7 +171,7 @@ func TestReplacedCoordinator(t *testing.T) {
 	w.mustRun(t, "hostler-coordinator", "--config", w.path("second.toml"), "init", "--ring", w.path("ring-4"))
 
 	// The first is told while it runs, and ends.
-	w.must(t, "fleet", "ring", "publish")
+	w.must(t, "fleet", "ring", "publish", "--yes")
 	if code := w.coordinator.code(t); code != 1 {
 		t.Errorf("it ended with exit code %d", code)
 	}

@@ -24,8 +24,13 @@ const (
 	maxWait      = 10 * time.Minute
 )
 
-// minPrefix is how many characters of an action's id name it at least.
-const minPrefix = 4
+const (
+	// minPart is how many characters of an action's id name it at least.
+	minPart = 4
+	// candidates is how many actions are named when a part of an id is that of more
+	// than one.
+	candidates = 5
+)
 
 func (h *handlers) listActions(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
@@ -85,32 +90,35 @@ func (h *handlers) actions(ctx context.Context, before uint64) func(yield func(a
 	}
 }
 
-// resolve finds an action by its id or by a prefix that no other has.
+// resolve finds an action by its id, or by a part with which no other begins or ends.
 func (h *handlers) resolve(ctx context.Context, ref string) (agent.Action, error) {
 	if id, err := protocol.ParseActionID(ref); err == nil {
 		return h.agent.Action(ctx, id)
 	}
-	if len(ref) < minPrefix || len(ref) > 36 {
-		return agent.Action{}, newProblem(api.CodeBadReference, fmt.Sprintf("%.40q is not an action id: give at least its first %d characters", ref, minPrefix))
+	if len(ref) < minPart || len(ref) > 36 {
+		return agent.Action{}, newProblem(api.CodeBadReference, fmt.Sprintf("%.40q is not an action id: give at least its first or last %d characters", ref, minPart))
 	}
 	var found []agent.Action
+	var ids []string
+	part := strings.ToLower(ref)
 	for act, err := range h.actions(ctx, 0) {
 		if err != nil {
 			return agent.Action{}, err
 		}
-		if strings.HasPrefix(act.ID.String(), strings.ToLower(ref)) {
-			found = append(found, act)
+		if id := act.ID.String(); strings.HasPrefix(id, part) || strings.HasSuffix(id, part) {
+			found, ids = append(found, act), append(ids, id)
 		}
 	}
 	switch len(found) {
 	case 0:
-		return agent.Action{}, newProblem(api.CodeNotFound, "no action of this host begins with "+ref)
+		return agent.Action{}, newProblem(api.CodeNotFound, "no action of this host has an id that begins or ends with "+ref)
 	case 1:
 		return found[0], nil
 	}
-	p := newProblem(api.CodeAmbiguous, ref+" is ambiguous: "+strconv.Itoa(len(found))+" actions begin with it")
-	p.Hint = "name more of it: " + found[0].ID.String() + ", " + found[1].ID.String()
-	return agent.Action{}, p
+	if len(ids) > candidates {
+		ids = append(ids[:candidates], "and others")
+	}
+	return agent.Action{}, newProblem(api.CodeAmbiguous, fmt.Sprintf("%s begins or ends the ids %s", ref, strings.Join(ids, ", ")))
 }
 
 func (h *handlers) getAction(w http.ResponseWriter, r *http.Request) error {

@@ -75,8 +75,9 @@ func root(d *dispatch.Dispatcher) *cobra.Command {
 	root.Long = `Hostler runs commands and containers on hosts behind any network.
 
 A HOST is named by its id, a container by HOST/NAME, an action by its id or the
-first characters of it (at least 4). On a host, with --local or when there is
-only the agent's socket, the HOST part is left out.
+first or last characters of it (at least 4). On a host, with --local or when
+there is only the agent's socket, the HOST part is left out. Every ls may be
+written list.
 
 Data goes to standard output, everything else to standard error.
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found, 4 refused, 5 timeout,

@@ -241,6 +241,9 @@ func (s *site) asAgent(path string) {
 	serveUnix(s.t, path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("Authorization", "Bearer "+s.tokens[core.RoleAdmin])
 		switch {
+		case r.URL.Path == "/status":
+			must[int](s.t)(w.Write(must[[]byte](s.t)(json.Marshal(api.AgentStatus{Host: "edge-01", Connection: "online", Policy: api.Policy{Source: "builtin"}}))))
+			return
 		case r.URL.Path == "/v1/containers":
 			r.URL.Path = "/v1/hosts/edge-01/containers"
 		case r.Method == http.MethodPost && r.URL.Path == "/v1/actions":

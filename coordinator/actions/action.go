@@ -245,24 +245,26 @@ func (r *Room) Get(ctx context.Context, id protocol.ActionID) (a core.Action, er
 	return a, err
 }
 
-// candidates is how many actions are named when the beginning of an id is that of
-// more than one.
+// candidates is how many actions are named when a part of an id is that of more than
+// one.
 const candidates = 5
 
-// Resolve returns the one action whose id starts with prefix, which has at
+// Resolve returns the one action whose id begins or ends with part, which has at
 // least four characters. Several are [core.ErrAmbiguous], with the candidates.
-func (r *Room) Resolve(ctx context.Context, prefix string) (protocol.ActionID, error) {
-	if id, err := protocol.ParseActionID(prefix); err == nil {
-		prefix = id.String()
-	} else if len(prefix) < 4 || strings.Trim(prefix, "0123456789abcdef-") != "" {
-		return protocol.ActionID{}, fmt.Errorf("%w: %.40q is not an action id: give at least its first 4 characters", core.ErrBadReference, prefix)
+func (r *Room) Resolve(ctx context.Context, part string) (protocol.ActionID, error) {
+	if id, err := protocol.ParseActionID(part); err == nil {
+		_, err := r.Get(ctx, id)
+		return id, err
 	}
-	ids, err := core.Read(ctx, r.base, func(tx core.Tx) ([]protocol.ActionID, error) { return tx.Actions.Find(prefix, candidates+1) })
+	if len(part) < 4 || len(part) > 36 || strings.Trim(part, "0123456789abcdef-") != "" {
+		return protocol.ActionID{}, fmt.Errorf("%w: %.40q is not an action id: give at least its first or last 4 characters", core.ErrBadReference, part)
+	}
+	ids, err := core.Read(ctx, r.base, func(tx core.Tx) ([]protocol.ActionID, error) { return tx.Actions.Find(part, candidates+1) })
 	switch {
 	case err != nil:
 		return protocol.ActionID{}, err
 	case len(ids) == 0:
-		return protocol.ActionID{}, r.cfg.Forgotten(prefix)
+		return protocol.ActionID{}, r.cfg.Forgotten(part)
 	case len(ids) > 1:
 		which := make([]string, len(ids))
 		for i, id := range ids {
@@ -271,7 +273,7 @@ func (r *Room) Resolve(ctx context.Context, prefix string) (protocol.ActionID, e
 		if len(ids) == candidates+1 {
 			which[candidates] = "and others"
 		}
-		return protocol.ActionID{}, fmt.Errorf("%w: %s begins the ids %s", core.ErrAmbiguous, prefix, strings.Join(which, ", "))
+		return protocol.ActionID{}, fmt.Errorf("%w: %s begins or ends the ids %s", core.ErrAmbiguous, part, strings.Join(which, ", "))
 	}
 	return ids[0], nil
 }

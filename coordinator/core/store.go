@@ -280,9 +280,9 @@ type Actions interface {
 	Insert(Action) error
 	// Put replaces an action that is there.
 	Put(Action) error
-	// Find returns up to limit ids that start with a text of hexadecimal
-	// digits and hyphens, in order.
-	Find(prefix string, limit int) ([]protocol.ActionID, error)
+	// Find returns up to limit ids that begin or end with a text of hexadecimal
+	// digits and hyphens, in order. It reads all ids.
+	Find(part string, limit int) ([]protocol.ActionID, error)
 	// List returns actions, the newest first.
 	List(ActionFilter) ([]Action, error)
 	// Count returns how many actions are in each state; one that is missing has none.

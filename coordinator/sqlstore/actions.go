@@ -19,7 +19,7 @@ const (
 		exit, output, conflict, spec, batch, sent_ms, receipted_ms, accepted_ms, started_ms, finished_ms, needs, approvals, former`
 
 	getAction   = `SELECT ` + actionColumns + ` FROM action WHERE id = $1`
-	findActions = `SELECT id FROM action WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3`
+	findActions = `SELECT id FROM action WHERE id >= $1 AND id < $2 OR substr(id, 37 - length($1)) = $1 ORDER BY id LIMIT $3`
 
 	// Lists take an exclusive upper bound of the id and a limit. There is a text for
 	// each index. Those of a target and of a batch say what else is wanted in a way
@@ -92,9 +92,9 @@ func (t actions) Put(a core.Action) error {
 	return wrap(err, "putting action", a.ID)
 }
 
-func (t actions) Find(prefix string, limit int) ([]protocol.ActionID, error) {
-	ids, err := list(t.db, func(id *protocol.ActionID) []any { return []any{text(id)} }, findActions, prefix, prefix+afterAllIDs, atMost(limit))
-	return ids, wrap(err, "actions like", prefix)
+func (t actions) Find(part string, limit int) ([]protocol.ActionID, error) {
+	ids, err := list(t.db, func(id *protocol.ActionID) []any { return []any{text(id)} }, findActions, part, part+afterAllIDs, atMost(limit))
+	return ids, wrap(err, "actions like", part)
 }
 
 func (t actions) List(f core.ActionFilter) ([]core.Action, error) {

@@ -109,7 +109,7 @@ func TestQueryPlans(t *testing.T) {
 		{listEnrolmentsIn, "SEARCH enrolment USING INDEX enrolment_by_state (state=?)"},
 		{getAction, "SEARCH action USING INDEX sqlite_autoindex_action_1 (id=?)"},
 		{updateAction, "SEARCH action USING INDEX sqlite_autoindex_action_1 (id=?)"},
-		{findActions, "SEARCH action USING COVERING INDEX sqlite_autoindex_action_1 (id>? AND id<?)"},
+		{findActions, "SCAN action USING COVERING INDEX sqlite_autoindex_action_1"},
 		{listActions, "SEARCH action USING INDEX sqlite_autoindex_action_1 (id<?)"},
 		{listActionsOfHost, "SEARCH action USING INDEX action_by_host (host=? AND id<?)"},
 		{listActionsOfHostState, "SEARCH action USING INDEX action_by_host_state (host=? AND state=? AND id<?)"},

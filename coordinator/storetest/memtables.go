@@ -251,9 +251,11 @@ func (t memActions) keep(a core.Action) error {
 	return nil
 }
 
-func (t memActions) Find(prefix string, limit int) ([]protocol.ActionID, error) {
+func (t memActions) Find(part string, limit int) ([]protocol.ActionID, error) {
 	found, err := pick(t.memTx, t.actions.rows, same[core.Action], limit,
-		func(a core.Action) bool { return strings.HasPrefix(a.ID.String(), prefix) }, olderFirst)
+		func(a core.Action) bool {
+			return strings.HasPrefix(a.ID.String(), part) || strings.HasSuffix(a.ID.String(), part)
+		}, olderFirst)
 	var ids []protocol.ActionID
 	for _, a := range found {
 		ids = append(ids, a.ID)

@@ -128,9 +128,9 @@ func testActionsFind(t *testing.T, s core.Store) {
 	all := []protocol.ActionID{actionID(1), actionID(2), actionID(3), actionID(256)}
 	one := actionID(2).String()
 	for _, c := range []struct {
-		prefix string
-		limit  int
-		want   []protocol.ActionID
+		part  string
+		limit int
+		want  []protocol.ActionID
 	}{
 		{"", 10, all},
 		{one[:8], 10, all},
@@ -139,16 +139,19 @@ func testActionsFind(t *testing.T, s core.Store) {
 		{one[:14], 10, all[1:2]},
 		{one, 10, all[1:2]},
 		{one + "0", 10, nil},
-		{"f", 10, nil},
+		{one[len(one)-12:], 10, all[1:2]},
+		{one[len(one)-30:], 10, all[1:2]},
+		{one[1:20], 10, nil},
+		{"fff", 10, nil},
 		{"%", 10, nil},
 		{"", 0, nil},
 		{"", -1, nil},
 	} {
 		var got []protocol.ActionID
 		view(t, s, func(tx core.Tx) error {
-			return values(func() ([]protocol.ActionID, error) { return tx.Actions.Find(c.prefix, c.limit) }, &got)
+			return values(func() ([]protocol.ActionID, error) { return tx.Actions.Find(c.part, c.limit) }, &got)
 		})
-		equal(t, fmt.Sprintf("find %q, limit %d", c.prefix, c.limit), got, c.want)
+		equal(t, fmt.Sprintf("find %q, limit %d", c.part, c.limit), got, c.want)
 	}
 }
 

@@ -21,7 +21,7 @@ const maxWait = 10 * time.Minute
 
 // ActionRef names an action.
 type ActionRef struct {
-	ID string `path:"id" maxLength:"36" doc:"Action id, or a prefix of at least 4 characters that no other has"`
+	ID string `path:"id" maxLength:"36" doc:"Action id, or at least 4 characters with which no other begins or ends"`
 }
 
 // Waiting says how long a request waits for the end of an action.

@@ -42,7 +42,7 @@ func (h hostHandlers) status(ctx context.Context, _ *none) (api.Status, error) {
 	return api.Status{
 		Recovered: recoveredOf(recovered),
 		Fleet:     string(s.Fleet), FleetID: s.FleetID.String(), Version: h.version,
-		Term: s.Term.String(), Ring: s.Ring, Recovery: s.Recovery,
+		Term: s.Term.String(), Ring: s.Ring, Key: s.Key.String(), Recovery: s.Recovery,
 		Hosts: hostWords(s), Pending: s.Pending, Actions: words(s.Actions), Containers: s.Containers, Brokers: webapi.Texts(s.Brokers),
 	}, err
 }

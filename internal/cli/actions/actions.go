@@ -73,7 +73,7 @@ func (a *commands) actionListCommand() *cobra.Command {
 func (a *commands) actionShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show ID", Short: "Show an action", Args: term.Exactly(1),
-		Long:    "Shows an action. At least 4 first characters of its id are enough, if they are unique.",
+		Long:    "Shows an action. The first or the last characters of its id are enough, if they are at least 4 and those of no other.",
 		Example: "  hostler action show 0199f3\n  hostler action show 0199f3 -o json | jq .state", ValidArgsFunction: a.Completing(conn.ActionIDs),
 	}
 	v := show.ShowFlags(cmd)

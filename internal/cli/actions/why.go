@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -36,7 +37,7 @@ func explanationNoun() show.Noun[explanation] {
 func Why(d *dispatch.Dispatcher) *cobra.Command {
 	a := &commands{Dispatcher: d}
 	cmd := &cobra.Command{
-		Use: "why {ACTION | HOST | HOST/NAME}", Short: "Explain the state of an action, a host or a container", Args: term.Exactly(1),
+		Use: "why {ACTION | HOST | [HOST/]NAME}", Short: "Explain the state of an action, a host or a container", Args: term.Exactly(1),
 		Long: `Explains what an action waits for, what a host has to do, or the state of a
 container. Where only the host can know, it is asked, and has one second to answer.`,
 		Example: "  hostler why 0199f3\n  hostler why edge-01\n  hostler why edge-01/web --watch", ValidArgsFunction: a.Completing(conn.AnyOf(conn.HostNames, conn.ContainerNames, conn.OpenIDs)),
@@ -56,20 +57,31 @@ func (a *commands) explain(ctx context.Context, r *conn.Remote, object string) (
 	if strings.Contains(object, "/") {
 		return a.explainContainer(ctx, r, object)
 	}
-	if !r.Local {
-		if id, err := protocol.ParseHostID(object); err == nil {
-			h, err := r.Host(ctx, id)
-			if err == nil {
-				return a.explainHost(ctx, r, h)
-			}
-			if !term.IsNotFound(err) {
-				return explanation{}, err
+	if r.Local {
+		if _, err := protocol.ParseActionID(object); err != nil {
+			if e, err := a.explainContainer(ctx, r, object); !term.IsNotFound(err) {
+				return e, err
 			}
 		}
+		return a.explainNamed(ctx, r, object, "container")
 	}
+	if id, err := protocol.ParseHostID(object); err == nil {
+		h, err := r.Host(ctx, id)
+		if err == nil {
+			return a.explainHost(ctx, r, h)
+		}
+		if !term.IsNotFound(err) {
+			return explanation{}, err
+		}
+	}
+	return a.explainNamed(ctx, r, object, "host")
+}
+
+// explainNamed explains an action, when the object is nothing else that has a name.
+func (a *commands) explainNamed(ctx context.Context, r *conn.Remote, object, other string) (explanation, error) {
 	act, err := r.ActionWhy(ctx, object)
 	if p, ok := errors.AsType[*api.Problem](err); ok && (p.Code == api.CodeNotFound || p.Code == api.CodeBadReference) {
-		return explanation{}, &term.Failure{Code: term.ExitNotFound, What: "there is no host and no action " + object, Next: "hostler action ls"}
+		return explanation{}, &term.Failure{Code: term.ExitNotFound, What: fmt.Sprintf("there is no %s and no action %s", other, object), Next: "hostler action ls"}
 	}
 	if err != nil {
 		return explanation{}, err
@@ -116,6 +128,18 @@ func (a *commands) explainHost(ctx context.Context, r *conn.Remote, h conn.HostV
 	e := explanation{Object: "host " + h.ID, State: h.State}
 	add := func(format string, args ...any) { e.Why = append(e.Why, fmt.Sprintf(format, args...)) }
 	switch {
+	case h.State == "revoked":
+		add("it was revoked %s", strings.TrimSuffix(whenOf(h.RevokedAt, a.Now())+": "+h.Reason, ": "))
+		e.Next = append(e.Next, "hostler host replace "+h.ID)
+	case h.State == "replacing":
+		add("its machine was revoked %s; it waits for a new machine", strings.TrimSuffix(whenOf(h.RevokedAt, a.Now())+": "+h.Reason, ": "))
+		e.Next = append(e.Next, "hostler host replace "+h.ID+", for another join code")
+	case h.State == conn.EnrolmentPending:
+		add("it waits for approval")
+		e.Next = append(e.Next, "hostler host approve "+h.ID, "hostler host deny "+h.ID)
+	case h.State == "denied":
+		add("%s", strings.TrimSuffix("it was denied: "+h.Reason, ": "))
+		e.Next = append(e.Next, "hostler host invite, for another try")
 	case h.Quarantined != "":
 		add("it is quarantined: %s", h.Quarantined)
 		e.Next = append(e.Next, "hostler host readmit "+h.ID)
@@ -137,6 +161,14 @@ func (a *commands) explainHost(ctx context.Context, r *conn.Remote, h conn.HostV
 	}
 	a.addOpen(&e, h.ID, all)
 	return e, err
+}
+
+// whenOf says how long ago something was; nothing if it is unknown.
+func whenOf(at *time.Time, now time.Time) string {
+	if at == nil {
+		return ""
+	}
+	return term.Ago(*at, now)
 }
 
 // namedActions is how many open actions are named one by one.

@@ -19,6 +19,7 @@ func ActionNoun() show.Noun[api.Action] {
 	return show.NounOf("id", "id host kind name state reason exit created_at requester+ command+ ended_at+ needs+ approvals++ detail++ target++ attempt++ "+
 		"ran++ error++ output++ waits++ batch++ sent_at++ receipted_at++ host_accepted_at++ host_started_at++ host_ended_at++ "+
 		"expires_at++ spec++ conflict++ intent++ digest++", show.Cells[api.Action]{
+		"id":        func(a api.Action) any { return show.ID(a.ID) },
 		"state":     func(a api.Action) any { return show.Words{Machine: a.State, People: cmp.Or(a.Shown, a.State)} },
 		"exit":      func(a api.Action) any { return ExitWord(a.Exit) },
 		"command":   func(a api.Action) any { return ShellWords(a.Argv) },

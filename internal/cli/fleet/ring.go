@@ -454,9 +454,11 @@ func (a *commands) ringPublishCommand() *cobra.Command {
 		Use: "publish", Short: "Send the rings of this machine to the coordinator", Args: term.NoArgs,
 		Long: `Sends the coordinator the rings that it lacks. They are in force at once, and the
 coordinator sends them to its hosts. A coordinator that the newest ring no longer
-names then ends.`,
+names then ends, so this command asks before it sends it such a ring.`,
 		Example: "  hostler fleet ring publish",
 	}
+	var yes bool
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	fleet := a.FleetFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f, chain, err := a.ChooseFleet(*fleet)
@@ -467,7 +469,16 @@ names then ends.`,
 		if err != nil {
 			return err
 		}
-		number, err := publish(cmd.Context(), r, chain)
+		var s api.Status
+		if err := r.Get(cmd.Context(), "/v1/status", nil, &s); err != nil {
+			return term.Cannot("publish the rings", err)
+		}
+		if next := chain.Ring(); next.Number > s.Ring && !slices.Contains(coordinatorKeys(next), s.Key) {
+			if err := a.Confirm(yes, fmt.Sprintf("Ring %d does not name the coordinator that is to take it: it will end. Publish?", next.Number)); err != nil {
+				return err
+			}
+		}
+		number, err := publish(cmd.Context(), r, chain, s.Ring)
 		if err != nil {
 			return term.Cannot("publish the rings", err)
 		}
@@ -477,14 +488,9 @@ names then ends.`,
 	return cmd
 }
 
-// publish sends the rings that a coordinator lacks and returns the number of the
-// one that it holds then.
-func publish(ctx context.Context, r *conn.Remote, chain *certs.Chain) (uint64, error) {
-	var s api.Status
-	if err := r.Get(ctx, "/v1/status", nil, &s); err != nil {
-		return 0, err
-	}
-	number := s.Ring
+// publish sends a coordinator the rings after the one that it holds, and returns the
+// number of the one that it holds then.
+func publish(ctx context.Context, r *conn.Remote, chain *certs.Chain, number uint64) (uint64, error) {
 	for {
 		var batch [][]byte
 		size := 0

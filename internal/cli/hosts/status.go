@@ -10,13 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/conn"
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
 )
 
 func statusNoun() show.Noun[api.Status] {
-	return show.NounOf("fleet", "fleet recovery recovered hosts pending containers actions ring term version brokers id:fleet_id", show.Cells[api.Status]{
+	return show.NounOf("fleet", "fleet recovery recovered hosts pending containers actions ring term version brokers id:fleet_id key", show.Cells[api.Status]{
 		"recovered":  func(s api.Status) any { return recovered(s.Recovered) },
 		"hosts":      func(s api.Status) any { return counts(s.Hosts) },
 		"containers": func(s api.Status) any { return counts(s.Containers) },
@@ -67,19 +68,41 @@ func counts(m map[string]int) string {
 	return fmt.Sprintf("%d (%s)", term.Total(m), strings.Join(parts, ", "))
 }
 
+func agentNoun() show.Noun[api.AgentStatus] {
+	return show.NounOf("host", "host connection degraded fleet ring term containers broken waiting running unsent policy version starts+ id:fleet_id+", show.Cells[api.AgentStatus]{
+		"policy": func(s api.AgentStatus) any { return policyWord(s.Policy) },
+	})
+}
+
+// policyWord says where the policy in force comes from, and what is wrong with it.
+func policyWord(p api.Policy) string {
+	text := p.Source
+	if p.Number > 0 {
+		text += fmt.Sprintf(" %d", p.Number)
+	}
+	if p.Broken != "" {
+		text += ", broken: " + p.Broken
+	}
+	return text
+}
+
 func (a *commands) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "status", Short: "The fleet on one screen", Args: term.NoArgs,
-		Long:    "Shows how many hosts, containers and open actions there are, and what waits for a person.",
-		Example: "  hostler status\n  hostler status --watch",
+		Use: "status", Short: "The fleet, or with --local this host, on one screen", Args: term.NoArgs,
+		Long: `Shows how many hosts, containers and open actions there are, and what waits for a
+person. On a host, with --local, it shows the state of the agent: its connection, its
+containers, and how many actions wait or run.`,
+		Example: "  hostler status\n  hostler status --watch\n  hostler --local status",
 	}
 	v := show.ShowFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		r, err := a.Coordinator()
-		if err != nil {
-			return err
+	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, _ []string, r *conn.Remote) error {
+		if r.Local {
+			return show.Item(cmd.Context(), a.UI, v, agentNoun(), func(ctx context.Context) (s api.AgentStatus, err error) {
+				err = r.Get(ctx, "/status", nil, &s)
+				return s, term.Cannot("show the status", err)
+			})
 		}
-		err = show.Item(cmd.Context(), a.UI, v, statusNoun(), func(ctx context.Context) (s api.Status, err error) {
+		return show.Item(cmd.Context(), a.UI, v, statusNoun(), func(ctx context.Context) (s api.Status, err error) {
 			err = r.Get(ctx, "/v1/status", nil, &s)
 			if err == nil && s.Pending > 0 && !v.Watch {
 				a.Say("%d host(s) wait for approval: hostler host pending", s.Pending)
@@ -89,7 +112,6 @@ func (a *commands) statusCommand() *cobra.Command {
 			}
 			return s, term.Cannot("show the status", err)
 		})
-		return err
-	}
+	})
 	return cmd
 }

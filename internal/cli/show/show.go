@@ -206,7 +206,11 @@ func (t *Table[T]) row(it T, machine bool) []string {
 	columns := t.columns()
 	row := make([]string, len(columns))
 	for i, c := range columns {
-		row[i] = cell(t.UI, c.cell(it), machine)
+		v := c.cell(it)
+		if id, ok := v.(ID); ok && !machine && !t.View.One && t.View.Format.Word == "table" {
+			v = id.short()
+		}
+		row[i] = cell(t.UI, v, machine)
 	}
 	return row
 }
@@ -257,6 +261,13 @@ func cell(a *term.UI, v any, machine bool) string {
 	}
 	return term.Printable(fmt.Sprint(v))
 }
+
+// ID is the id of a thing, of which a list for people shows the last group: ids of
+// one hour all begin alike.
+type ID string
+
+// short is the last group of the id.
+func (id ID) short() string { return string(id[strings.LastIndexByte(string(id), '-')+1:]) }
 
 // Words are a state by its name, and as people read it.
 type Words struct{ Machine, People string }

@@ -193,4 +193,15 @@ func (a *UI) Prepare(root *cobra.Command) {
 		}
 	}
 	fitHelp(root)
+	alias(root)
+}
+
+// alias lets every list of a tree be asked for by both of its usual names.
+func alias(cmd *cobra.Command) {
+	if cmd.Name() == "ls" {
+		cmd.Aliases = append(cmd.Aliases, "list")
+	}
+	for _, c := range cmd.Commands() {
+		alias(c)
+	}
 }

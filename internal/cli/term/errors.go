@@ -165,7 +165,8 @@ func hintOf(code string) string {
 // IsNotFound reports whether the thing that was asked for does not exist.
 func IsNotFound(err error) bool {
 	p, ok := errors.AsType[*api.Problem](err)
-	return ok && p.Status == http.StatusNotFound
+	f, ours := errors.AsType[*Failure](err)
+	return ok && p.Status == http.StatusNotFound || ours && f.Code == ExitNotFound
 }
 
 // report prints an error and returns the exit code that goes with it.
