@@ -7,498 +7,504 @@
 // what is signed may change without the API, and the other way round.
 package api
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Host is an approved or revoked host.
 type Host struct {
-	ID           string     `json:"id"`
-	State        string     `json:"state"`        // approved, revoked
-	Connectivity string     `json:"connectivity"` // online, suspect, offline, unknown
-	Quarantined  string     `json:"quarantined,omitempty"`
-	Key          string     `json:"key"` // fingerprint
-	Labels       []string   `json:"labels"`
-	SeenAt       *time.Time `json:"seen_at,omitempty"`
-	ApprovedAt   time.Time  `json:"approved_at"`
-	ApprovedBy   string     `json:"approved_by"`
-	RevokedAt    *time.Time `json:"revoked_at,omitempty"`
-	Reason       string     `json:"reason,omitempty"`
+	ID           string     `json:"id" example:"edge-07" doc:"The name of the host"`
+	State        string     `json:"state" enum:"approved,revoked,replacing" doc:"Whether the host is a member"`
+	Connectivity string     `json:"connectivity" enum:"online,suspect,offline,unknown" doc:"Whether the host was heard of just now"`
+	Quarantined  string     `json:"quarantined,omitempty" doc:"Why nothing is sent to the host although it is approved; left out if it is not"`
+	Key          string     `json:"key" doc:"The fingerprint of the host's OpenPGP key"`
+	Labels       []string   `json:"labels" example:"[\"site=lab\"]" doc:"Labels, each NAME=VALUE, sorted"`
+	SeenAt       *time.Time `json:"seen_at,omitempty" doc:"When the host was last heard of"`
+	ApprovedAt   time.Time  `json:"approved_at" doc:"When the host was approved"`
+	ApprovedBy   string     `json:"approved_by" doc:"The person who approved it"`
+	RevokedAt    *time.Time `json:"revoked_at,omitempty" doc:"When the host was revoked"`
+	Reason       string     `json:"reason,omitempty" doc:"Why it was revoked"`
 
-	InventoryAt  *time.Time  `json:"inventory_at,omitempty"` // when it last told in full
-	Hostname     string      `json:"hostname,omitempty"`
-	Arch         string      `json:"arch,omitempty"`
-	Version      string      `json:"version,omitempty"`
-	Kernel       string      `json:"kernel,omitempty"`
-	Uptime       string      `json:"uptime,omitempty"`
-	CPUs         int         `json:"cpus,omitempty"`
-	MemoryBytes  int64       `json:"memory_bytes,omitempty"`
-	MemoryFree   int64       `json:"memory_free_bytes,omitempty"`
-	DiskBytes    int64       `json:"disk_bytes,omitempty"`
-	DiskFree     int64       `json:"disk_free_bytes,omitempty"`
-	Load1        float64     `json:"load1,omitempty"`
-	QueueDepth   int         `json:"queue_depth"`
-	Containers   int         `json:"containers"` // how many it has
-	Running      int         `json:"running"`    // how many of them run
-	Interfaces   []Interface `json:"interfaces,omitempty"`
-	Unsupported  []string    `json:"unsupported,omitempty"`
-	ActiveAlerts []Alert     `json:"alerts,omitempty"`
-	Degraded     string      `json:"degraded,omitempty"` // why it accepts nothing new
-	Policy       *Policy     `json:"policy,omitempty"`   // in force there
+	InventoryAt  *time.Time  `json:"inventory_at,omitempty" doc:"When the host last told its inventory, from which the members below are"`
+	Hostname     string      `json:"hostname,omitempty" doc:"The name that the machine has for itself"`
+	Arch         string      `json:"arch,omitempty" example:"amd64" doc:"The architecture of the machine"`
+	Version      string      `json:"version,omitempty" doc:"The version of the agent"`
+	Kernel       string      `json:"kernel,omitempty" doc:"The version of the kernel"`
+	Uptime       string      `json:"uptime,omitempty" example:"26h3m0s" doc:"How long the machine has run"`
+	CPUs         int         `json:"cpus,omitempty" doc:"How many processors the machine has"`
+	MemoryBytes  int64       `json:"memory_bytes,omitempty" doc:"The memory of the machine"`
+	MemoryFree   int64       `json:"memory_free_bytes,omitempty" doc:"How much of the memory is available"`
+	DiskBytes    int64       `json:"disk_bytes,omitempty" doc:"The size of the disk of the state directory"`
+	DiskFree     int64       `json:"disk_free_bytes,omitempty" doc:"How much of that disk is free"`
+	Load1        float64     `json:"load1,omitempty" doc:"The load average over one minute"`
+	QueueDepth   int         `json:"queue_depth" doc:"How many actions wait on the host"`
+	Containers   int         `json:"containers" doc:"How many containers the host has"`
+	Running      int         `json:"running" doc:"How many of them run"`
+	Interfaces   []Interface `json:"interfaces,omitempty" doc:"The network interfaces of the machine"`
+	Unsupported  []string    `json:"unsupported,omitempty" doc:"What the host cannot do, see doc/hosts.md"`
+	ActiveAlerts []Alert     `json:"alerts,omitempty" doc:"The alerts that are raised on the host"`
+	Degraded     string      `json:"degraded,omitempty" doc:"Why the host accepts nothing new; left out if it does"`
+	Policy       *Policy     `json:"policy,omitempty" doc:"The policy in force on the host"`
 }
 
 // Policy is what a host tells of the policy in force there.
 type Policy struct {
-	Source string `json:"source"`           // builtin, file (of the host's root), document (signed)
-	Number uint64 `json:"number,omitempty"` // of a document
-	Digest string `json:"digest,omitempty"` // SHA-256 of its text
-	Bypass bool   `json:"bypass,omitempty"` // it accepts that it can be bypassed
-	Broken string `json:"broken,omitempty"` // why it cannot be used: nobody but root may do anything
+	Source string `json:"source" enum:"builtin,file,document" doc:"Where it is from: built in, a file of the host's root, a signed document"`
+	Number uint64 `json:"number,omitempty" doc:"The number of a signed document"`
+	Digest string `json:"digest,omitempty" doc:"The SHA-256 of its text"`
+	Bypass bool   `json:"bypass,omitempty" doc:"It accepts that it can be bypassed"`
+	Broken string `json:"broken,omitempty" doc:"Why it cannot be used: nobody but root may do anything"`
 }
 
 // Interface is a network interface of a host.
 type Interface struct {
-	Name      string   `json:"name"`
-	MAC       string   `json:"mac"`
-	Up        bool     `json:"up"`
-	Addresses []string `json:"addresses"`
+	Name      string   `json:"name" example:"eth0" doc:"The name of the interface"`
+	MAC       string   `json:"mac" doc:"Its hardware address"`
+	Up        bool     `json:"up" doc:"It is in use"`
+	Addresses []string `json:"addresses" doc:"Its addresses, each with the length of its prefix"`
 }
 
 // Alert is an alert that is raised.
 type Alert struct {
-	ID       string    `json:"id"`
-	Severity string    `json:"severity"`
-	Text     string    `json:"text"`
-	Since    time.Time `json:"since"`
+	ID       string    `json:"id" example:"disk.low/root" doc:"The name of the alert, which is the same as long as its cause"`
+	Severity string    `json:"severity" example:"warning" doc:"How bad it is"`
+	Text     string    `json:"text" doc:"What is wrong, for people"`
+	Since    time.Time `json:"since" doc:"Since when"`
 }
 
 // Container is a container as its host last told.
 type Container struct {
-	Host     string `json:"host"`
-	Name     string `json:"name"`
-	CTID     string `json:"ctid,omitempty"` // none for a foreign one
-	Runtime  string `json:"runtime"`
-	State    string `json:"state"`
-	Intended string `json:"intended,omitempty"`
-	Class    string `json:"class,omitempty"`
-	Offline  string `json:"offline,omitempty"`
-	Broken   string `json:"broken,omitempty"`
-	Failures int    `json:"failures,omitempty"`
-	// Privileged tells that root in the container is root of its host.
-	Privileged bool     `json:"privileged,omitempty"`
-	Addresses  []string `json:"addresses"`
-	Labels     []string `json:"labels"`
+	Host       string   `json:"host" doc:"The host that it is on"`
+	Name       string   `json:"name" example:"web" doc:"Its name, which no other on its host has"`
+	CTID       string   `json:"ctid,omitempty" doc:"Its id, which stays when it is renamed; left out for a foreign container"`
+	Runtime    string   `json:"runtime" example:"lxc" doc:"What runs it"`
+	State      string   `json:"state" doc:"Where it is in its life"`
+	Intended   string   `json:"intended,omitempty" enum:"running,stopped" doc:"What it is meant to be; left out for a foreign container"`
+	Class      string   `json:"class,omitempty" enum:"pinned,unique,cloned" doc:"How many of it there may be: pinned belongs to its host, unique is once in the fleet, cloned is interchangeable"`
+	Offline    string   `json:"offline,omitempty" example:"keep" doc:"What it does while its host is cut off: keep, or stop-after and a duration"`
+	Broken     string   `json:"broken,omitempty" doc:"Why the host does not try to start it any more"`
+	Failures   int      `json:"failures,omitempty" doc:"How often it has failed to start since it last ran"`
+	Privileged bool     `json:"privileged,omitempty" doc:"Root in the container is root of its host"`
+	Addresses  []string `json:"addresses" doc:"Its addresses"`
+	Labels     []string `json:"labels" doc:"Labels, each NAME=VALUE"`
 }
 
 // Payload is what a command is to read: sent before the action that names it.
 type Payload struct {
-	SHA256   string `json:"sha256"`
-	Bytes    int64  `json:"bytes,omitempty" doc:"Size of the whole payload, once all of it is here"`
+	SHA256   string `json:"sha256" doc:"The SHA-256 of the whole payload"`
+	Bytes    int64  `json:"bytes,omitempty" doc:"The size of the whole payload, once all of it is here"`
 	Have     int64  `json:"have" doc:"How much of it is here: sending goes on from there"`
-	Complete bool   `json:"complete"`
+	Complete bool   `json:"complete" doc:"All of it is here"`
 }
 
 // Action is an action, which is also the long-running operation of the API.
 type Action struct {
-	ID         string     `json:"id"`
-	Host       string     `json:"host"`
-	Kind       string     `json:"kind"`
-	Target     string     `json:"target,omitempty"` // ctid
-	Name       string     `json:"name,omitempty"`   // of the container, for people
-	State      string     `json:"state"`
-	Reason     string     `json:"reason,omitempty"`
-	Detail     string     `json:"detail,omitempty"`
-	Shown      string     `json:"shown"` // the state as people read it: "undelivered", "cancelling" …
-	Requester  string     `json:"requester"`
-	Spec       []byte     `json:"spec,omitempty"` // the signed bytes, base64
-	Digest     string     `json:"digest"`
-	Argv       []string   `json:"argv,omitempty"`
-	Attempt    int        `json:"attempt,omitempty"`
-	AcceptSeq  uint64     `json:"accept_seq,omitempty"`
-	Batch      string     `json:"batch,omitempty"` // what it was asked for together with
-	Cancelling bool       `json:"cancelling,omitempty"`
-	Exit       *Exit      `json:"exit,omitempty"`
-	Output     []Output   `json:"output,omitempty"`
-	Conflict   bool       `json:"conflict,omitempty"` // its host has another action of this id: Spec is the host's
-	Intent     []byte     `json:"intent,omitempty"`   // what was asked for here instead, base64; reissue asks for it anew
-	Corrected  bool       `json:"corrected,omitempty"`
-	CreatedAt  time.Time  `json:"created_at"`
-	UpdatedAt  time.Time  `json:"updated_at"`
-	EndedAt    *time.Time `json:"ended_at,omitempty"`
-	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
-	// Needs is what it needs before it is sent, with what is still missing, and
-	// Approvals who has approved.
-	Needs     []Need     `json:"needs,omitempty"`
-	Approvals []Approval `json:"approvals,omitempty"`
-	// When its order was sent and when the host's receipt for it came, by the
-	// coordinator's clock.
-	SentAt      *time.Time `json:"sent_at,omitempty"`
-	ReceiptedAt *time.Time `json:"receipted_at,omitempty"`
-	// When the host accepted it, began it and ended it, by the host's own clock.
-	HostAcceptedAt *time.Time `json:"host_accepted_at,omitempty"`
-	HostStartedAt  *time.Time `json:"host_started_at,omitempty"`
-	HostEndedAt    *time.Time `json:"host_ended_at,omitempty"`
-	// Waits is why it has not begun, or not ended; none once it has ended.
-	Waits *Waits `json:"waits,omitempty"`
+	ID             string     `json:"id" example:"01890a5d-ac96-774b-bcce-b302099a8057" doc:"The id of the action, a UUIDv7"`
+	Host           string     `json:"host" example:"edge-07" doc:"The host that does it"`
+	Kind           string     `json:"kind" doc:"What it does"`
+	Target         string     `json:"target,omitempty" doc:"The id of its container"`
+	Name           string     `json:"name,omitempty" doc:"The name of its container, for people"`
+	State          string     `json:"state" doc:"Where it stands"`
+	Reason         string     `json:"reason,omitempty" doc:"Why it stands there; every final state has one"`
+	Detail         string     `json:"detail,omitempty" doc:"A sentence for people: why, and what to do"`
+	Shown          string     `json:"shown" example:"waits for its host" doc:"The state as people read it"`
+	Requester      string     `json:"requester" doc:"The token that asked for it"`
+	Spec           []byte     `json:"spec,omitempty" doc:"The bytes of the spec, which approvals sign, in base64"`
+	Digest         string     `json:"digest" doc:"The SHA-256 of those bytes"`
+	Argv           []string   `json:"argv,omitempty" doc:"The command line, if the kind has one"`
+	Attempt        int        `json:"attempt,omitempty" doc:"How often it has begun"`
+	AcceptSeq      uint64     `json:"accept_seq,omitempty" doc:"Its number in the order in which its host accepted actions"`
+	Batch          string     `json:"batch,omitempty" doc:"The batch that it was asked for with"`
+	Cancelling     bool       `json:"cancelling,omitempty" doc:"A person has asked to cancel it"`
+	Exit           *Exit      `json:"exit,omitempty" doc:"How its command ended"`
+	Output         []Output   `json:"output,omitempty" doc:"How much its command wrote"`
+	Conflict       bool       `json:"conflict,omitempty" doc:"Its host has another action of this id: the spec is the host's"`
+	Intent         []byte     `json:"intent,omitempty" doc:"What was asked for here instead, in base64; reissue asks for it anew"`
+	Corrected      bool       `json:"corrected,omitempty" doc:"It was LOST, and a late report told what became of it"`
+	CreatedAt      time.Time  `json:"created_at" doc:"When it was asked for"`
+	UpdatedAt      time.Time  `json:"updated_at" doc:"When anything of it last changed"`
+	EndedAt        *time.Time `json:"ended_at,omitempty" doc:"When it ended"`
+	ExpiresAt      *time.Time `json:"expires_at,omitempty" doc:"Until when it may begin"`
+	Needs          []Need     `json:"needs,omitempty" doc:"What must be there before it is sent, with what is still missing"`
+	Approvals      []Approval `json:"approvals,omitempty" doc:"Who has approved it"`
+	SentAt         *time.Time `json:"sent_at,omitempty" doc:"When its order was sent, by the clock of the coordinator"`
+	ReceiptedAt    *time.Time `json:"receipted_at,omitempty" doc:"When the receipt of its host for the order came, by the clock of the coordinator"`
+	HostAcceptedAt *time.Time `json:"host_accepted_at,omitempty" doc:"When its host accepted it, by the host's clock"`
+	HostStartedAt  *time.Time `json:"host_started_at,omitempty" doc:"When its host began it, by the host's clock"`
+	HostEndedAt    *time.Time `json:"host_ended_at,omitempty" doc:"When its host ended it, by the host's clock"`
+	Waits          *Waits     `json:"waits,omitempty" doc:"Why it has not begun, or not ended; left out once it has ended"`
 }
 
 // Need is one thing that must be there before an action is sent.
 type Need struct {
-	Persons int      `json:"persons"`       // how many different persons must approve
-	Missing int      `json:"missing"`       // how many of them have not
-	From    []string `json:"from"`          // who counts; none: every person of the ring
-	Not     string   `json:"not,omitempty"` // whose approval does not count
-	Why     string   `json:"why"`           // what asks for it
+	Persons int      `json:"persons" doc:"How many different persons must approve"`
+	Missing int      `json:"missing" doc:"How many of them have not"`
+	From    []string `json:"from" doc:"The persons who count; none: every person of the ring"`
+	Not     string   `json:"not,omitempty" doc:"The person whose approval does not count"`
+	Why     string   `json:"why" doc:"What asks for it"`
 }
 
 // Approval is the approval of an action by a person.
 type Approval struct {
-	Person    string    `json:"person"`
-	Key       string    `json:"key"`
-	IssuedAt  time.Time `json:"issued_at"` // by the clock of the person
-	NotBefore time.Time `json:"not_before"`
-	ExpiresAt time.Time `json:"expires_at"`
-	Counts    bool      `json:"counts"` // it holds now, by a key of the ring
-	Signed    []byte    `json:"signed"` // the envelope
+	Person    string    `json:"person" doc:"The person who approved"`
+	Key       string    `json:"key" doc:"The fingerprint of the key that signed"`
+	IssuedAt  time.Time `json:"issued_at" doc:"When it was signed, by the clock of the person"`
+	NotBefore time.Time `json:"not_before" doc:"From when on it counts"`
+	ExpiresAt time.Time `json:"expires_at" doc:"Until when it counts"`
+	Counts    bool      `json:"counts" doc:"It counts now, by a key of the ring"`
+	Signed    []byte    `json:"signed" doc:"The signed envelope"`
 }
 
 // NewApproval gives the approval of a person. Approval is the envelope that was
 // signed, Targets what it names, all of it.
 type NewApproval struct {
-	Approval []byte   `json:"approval"`
-	Targets  []Target `json:"targets,omitempty"` // none: the one action of the request's path
+	Approval []byte   `json:"approval" doc:"The signed envelope"`
+	Targets  []Target `json:"targets,omitempty" doc:"What it names, all of it; none: the one action of the request's path"`
 }
 
 // Target is an action on a host.
 type Target struct {
-	Host   string `json:"host"`
-	Action string `json:"action"`
+	Host   string `json:"host" example:"edge-07" doc:"The host"`
+	Action string `json:"action" doc:"The id of the action"`
 }
 
 // Approved is what became of an approval for one target.
 type Approved struct {
 	Target
-	State string `json:"state,omitempty"` // of the action, as it stands
-	Shown string `json:"shown,omitempty"`
-	// Missing is how many approvals the action still waits for.
-	Missing int    `json:"missing"`
-	Code    string `json:"code,omitempty"` // of a problem: why it is of no use for this target
-	Detail  string `json:"detail,omitempty"`
+	State   string `json:"state,omitempty" doc:"The state of the action now"`
+	Shown   string `json:"shown,omitempty" doc:"The state as people read it"`
+	Missing int    `json:"missing" doc:"How many approvals the action still waits for"`
+	Code    string `json:"code,omitempty" doc:"Why the approval is of no use for this target: the code of a problem"`
+	Detail  string `json:"detail,omitempty" doc:"The same, for people"`
 }
 
 // Key is a key of the ring in force.
 type Key struct {
-	Key     string   `json:"key"`
-	Roles   []string `json:"roles"`            // owner, person, coordinator
-	Person  string   `json:"person,omitempty"` // none for a coordinator
-	Revoked bool     `json:"revoked,omitempty"`
+	Key     string   `json:"key" doc:"The fingerprint"`
+	Roles   []string `json:"roles" doc:"What it may sign for: owner, person, coordinator"`
+	Person  string   `json:"person,omitempty" doc:"The person whose key it is; left out for a coordinator"`
+	Revoked bool     `json:"revoked,omitempty" doc:"It counts no more"`
 }
 
 // Reissue asks anew for what a conflict kept from being done.
 type Reissue struct {
-	ID string `json:"id,omitempty"` // of the new action, UUIDv7; asking again with it changes nothing
+	ID string `json:"id,omitempty" doc:"The id of the new action, a UUIDv7; asking again with it changes nothing"`
 }
 
 // Waits is why an action has not ended.
 type Waits struct {
-	// For is one word: approval, host, quarantine, recovery, turn, receipt, unknown,
-	// end; or what its host told: lane, exclusive, shared, places, runs, disk, stop,
-	// ring.
-	For    string `json:"for"`
-	Text   string `json:"text"`
-	Action string `json:"action,omitempty"` // the one in front of it
-	// LastSeen is when the host was last seen, if that is what it waits for.
-	LastSeen *time.Time `json:"last_seen,omitempty"`
-	// HostAt is when the host told, by its own clock; none if it was not asked.
-	HostAt *time.Time `json:"host_at,omitempty"`
+	For      string     `json:"for" doc:"What it waits for, in one word"`
+	Text     string     `json:"text" doc:"The same, for people"`
+	Action   string     `json:"action,omitempty" doc:"The action in front of it"`
+	LastSeen *time.Time `json:"last_seen,omitempty" doc:"When the host was last seen, if that is what it waits for"`
+	HostAt   *time.Time `json:"host_at,omitempty" doc:"When the host told it, by the host's clock; left out if it was not asked"`
 }
 
 // NewBatch asks for the same action on many hosts, at most 500 in one request;
 // more of them go into further requests with the same id. Without hosts it notes
 // that a batch begins whose operations are asked for one by one.
 type NewBatch struct {
-	ID    string   `json:"id,omitempty"` // UUIDv7; asking again with it changes nothing
-	Hosts []string `json:"hosts,omitempty"`
-	Spec  []byte   `json:"spec,omitempty"`
-	// Digest is the SHA-256 of the file that the operations are from, and
-	// Operations how many they are.
-	Digest     string `json:"digest,omitempty"`
-	Operations int    `json:"operations,omitempty"`
+	ID         string          `json:"id,omitempty" doc:"The id of the batch, a UUIDv7; asking again with it changes nothing"`
+	Hosts      []string        `json:"hosts,omitempty" example:"[\"edge-07\",\"edge-08\"]" doc:"The hosts, at most 500; more of them go into further requests with the same id"`
+	Kind       string          `json:"kind,omitempty" example:"host.run" doc:"What each host is to do; a kind whose target is the host"`
+	Args       json.RawMessage `json:"args,omitempty" doc:"The arguments of the kind"`
+	Spec       []byte          `json:"spec,omitempty" doc:"The bytes of a spec as they are signed and hashed, in base64, in place of kind and args"`
+	Digest     string          `json:"digest,omitempty" doc:"The SHA-256 of the file that the operations are from"`
+	Operations int             `json:"operations,omitempty" doc:"How many operations the file has"`
 }
 
 // Batch is what was asked for together.
 type Batch struct {
-	ID      string         `json:"id"`
-	Actions []Action       `json:"actions"`           // without their specs
-	Refused []Refusal      `json:"refused,omitempty"` // hosts for which there is none
-	States  map[string]int `json:"states"`            // how many actions are in each state
+	ID      string         `json:"id" doc:"The id of the batch"`
+	Actions []Action       `json:"actions" doc:"Its actions, without their specs"`
+	Refused []Refusal      `json:"refused,omitempty" doc:"The hosts for which there is no action"`
+	States  map[string]int `json:"states" doc:"How many of the actions are in each state"`
 }
 
 // Refusal is why nothing was asked of a host.
 type Refusal struct {
-	Host   string `json:"host"`
-	Code   string `json:"code"` // as of a problem
-	Detail string `json:"detail"`
+	Host   string `json:"host" doc:"The host"`
+	Code   string `json:"code" doc:"Why nothing was asked of it: the code of a problem"`
+	Detail string `json:"detail" doc:"The same, for people"`
 }
 
 // BatchOutput is a piece of what a command of a batch has written.
 type BatchOutput struct {
-	Action string `json:"action"`
-	FD     string `json:"fd"`
-	Offset int64  `json:"offset"`
-	Data   []byte `json:"data"`
+	Action string `json:"action" doc:"The id of the action"`
+	FD     string `json:"fd" doc:"The stream: stdout or stderr"`
+	Offset int64  `json:"offset" doc:"Where in the stream the piece belongs"`
+	Data   []byte `json:"data" doc:"The piece"`
 }
 
 // Exit is how a command ended.
 type Exit struct {
-	Code      int  `json:"code"`
-	Signal    int  `json:"signal,omitempty"`
-	OOM       bool `json:"oom,omitempty"`
-	TimedOut  bool `json:"timed_out,omitempty"`
-	Cancelled bool `json:"cancelled,omitempty"`
-	HungUp    bool `json:"hung_up,omitempty"` // a session that everybody had left
-	// Unrecorded: a session that was hung up because its recording could not go on.
-	Unrecorded bool   `json:"unrecorded,omitempty"`
-	Error      string `json:"error,omitempty"`
-	Run        string `json:"run"` // how long it ran
+	Code       int    `json:"code" doc:"The exit code, or 128 and the number of the signal"`
+	Signal     int    `json:"signal,omitempty" doc:"The signal that ended it"`
+	OOM        bool   `json:"oom,omitempty" doc:"It was ended because it took too much memory"`
+	TimedOut   bool   `json:"timed_out,omitempty" doc:"Its time limit ended it"`
+	Cancelled  bool   `json:"cancelled,omitempty" doc:"A cancel ended it"`
+	HungUp     bool   `json:"hung_up,omitempty" doc:"It was a session that everybody had left"`
+	Unrecorded bool   `json:"unrecorded,omitempty" doc:"It was a session that was hung up because its recording could not go on"`
+	Error      string `json:"error,omitempty" doc:"Why the command could not begin"`
+	Run        string `json:"run" example:"1.204s" doc:"How long it ran"`
 }
 
 // Output is the final size of one output stream.
 type Output struct {
-	FD      string `json:"fd"`
-	Bytes   int64  `json:"bytes"`
-	Dropped int64  `json:"dropped,omitempty"`
-	DropAt  int64  `json:"drop_at,omitempty"`
-	// Archive is what a pull has copied.
-	Archive *Archive `json:"archive,omitempty"`
-	// SHA256 is that of a recording, and Ended why it has ended before its session.
-	SHA256 string `json:"sha256,omitempty"`
-	Ended  string `json:"ended,omitempty"`
+	FD      string   `json:"fd" doc:"The stream: stdout, stderr or recording"`
+	Bytes   int64    `json:"bytes" doc:"How much the command wrote"`
+	Dropped int64    `json:"dropped,omitempty" doc:"How much of it was left out because it is more than is kept"`
+	DropAt  int64    `json:"drop_at,omitempty" doc:"Where in the stream that was left out"`
+	Archive *Archive `json:"archive,omitempty" doc:"What a pull has copied"`
+	SHA256  string   `json:"sha256,omitempty" doc:"The SHA-256 of a recording"`
+	Ended   string   `json:"ended,omitempty" doc:"Why a recording ended before its session"`
 }
 
 // Archive is what the archive of a pull holds. List is the digest of a line for
 // each file, as sha256sum prints it; Sums has the first of them.
 type Archive struct {
-	SHA256 string    `json:"sha256"`
-	Files  int64     `json:"files"`
-	Bytes  int64     `json:"bytes"`
-	List   string    `json:"list"`
-	Sums   []FileSum `json:"sums,omitempty"`
+	SHA256 string    `json:"sha256" doc:"The SHA-256 of the archive"`
+	Files  int64     `json:"files" doc:"How many files it holds"`
+	Bytes  int64     `json:"bytes" doc:"The size of the files"`
+	List   string    `json:"list" doc:"The digest of a line for each file, as sha256sum prints it"`
+	Sums   []FileSum `json:"sums,omitempty" doc:"The first of those lines"`
 }
 
 // FileSum is the digest of one file.
 type FileSum struct {
-	Name   string `json:"name"`
-	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256"`
+	Name   string `json:"name" doc:"The name of the file"`
+	Bytes  int64  `json:"bytes" doc:"Its size"`
+	SHA256 string `json:"sha256" doc:"Its SHA-256"`
 }
 
 // Kind is a kind of action.
 type Kind struct {
-	Kind           string         `json:"kind"`
-	Doc            string         `json:"doc"`
-	Target         string         `json:"target"` // host, container, placed (the coordinator chooses the host)
-	Lane           string         `json:"lane"`   // what it excludes: none, host, container, exclusive, session, preempt
-	Attempts       int            `json:"attempts"`
-	RunTimeout     string         `json:"run_timeout,omitempty"` // if the spec names none
-	StartTTL       string         `json:"start_ttl"`
-	Needs          string         `json:"needs,omitempty"` // ability of the host: containers
-	RootEquivalent bool           `json:"root_equivalent,omitempty"`
-	Cancellable    bool           `json:"cancellable,omitempty"`
-	Progress       bool           `json:"progress,omitempty"`
-	Preempts       bool           `json:"preempts,omitempty"`
-	Schema         map[string]any `json:"schema"` // JSON Schema of its specs
+	Kind           string         `json:"kind" doc:"The word for it"`
+	Doc            string         `json:"doc" doc:"What it does, in a sentence"`
+	Target         string         `json:"target" enum:"host,container,placed" doc:"What it is done to: the host itself, a container, or a workload for which the coordinator chooses the host"`
+	Lane           string         `json:"lane" enum:"none,host,container,exclusive,session,preempt" doc:"What it excludes while it runs"`
+	Attempts       int            `json:"attempts" doc:"How often it may begin; more than once: doing it again does no harm"`
+	RunTimeout     string         `json:"run_timeout,omitempty" example:"1m0s" doc:"The time limit if the arguments name none; left out: none"`
+	StartTTL       string         `json:"start_ttl" example:"24h0m0s" doc:"How long after the request it may still begin"`
+	Needs          string         `json:"needs,omitempty" doc:"The ability that the host must have: containers"`
+	RootEquivalent bool           `json:"root_equivalent,omitempty" doc:"A person who may ask for it can become root on the host"`
+	Cancellable    bool           `json:"cancellable,omitempty" doc:"It can be cancelled while it runs"`
+	Progress       bool           `json:"progress,omitempty" doc:"It tells how far it has come"`
+	Preempts       bool           `json:"preempts,omitempty" doc:"It goes past actions that wait"`
+	Schema         map[string]any `json:"schema" doc:"The JSON Schema of its specs"`
+	Args           map[string]any `json:"args" doc:"The JSON Schema of its arguments"`
+	Example        map[string]any `json:"example" doc:"Arguments that it takes"`
 }
 
-// NewAction asks for an action. Spec holds the bytes of a spec as they are to
-// be signed for and hashed: base64 of the JSON that doc/protocol.md describes.
+// Capabilities is what this coordinator takes.
+type Capabilities struct {
+	Version  string   `json:"version" doc:"The version of the coordinator"`
+	Role     string   `json:"role" enum:"viewer,operator,approver,admin" doc:"The role of the token that asks"`
+	Features []string `json:"features" doc:"What the API has learnt since its first release; a word is never taken back"`
+	Kinds    []string `json:"kinds" doc:"The kinds of actions that it takes; /v1/kinds describes them"`
+	Limits   Limits   `json:"limits" doc:"What is too much"`
+}
+
+// Limits are the bounds of requests.
+type Limits struct {
+	BodyBytes  int64  `json:"body_bytes" doc:"The longest body of a request, but for payloads"`
+	SpecBytes  int64  `json:"spec_bytes" doc:"The longest spec"`
+	BatchHosts int    `json:"batch_hosts" doc:"How many hosts one request may name for a batch or an approval"`
+	Wait       string `json:"wait" doc:"The longest time that one request waits for the end of an action"`
+}
+
+// NewAction asks for an action: by its kind and arguments, of which the coordinator
+// makes the bytes of the spec, or by those bytes, as who signs them needs it.
 type NewAction struct {
-	ID    string `json:"id,omitempty"` // UUIDv7; asking again with it changes nothing
-	Host  string `json:"host"`
-	Spec  []byte `json:"spec"`
-	Batch string `json:"batch,omitempty"` // what it is asked for together with
+	ID     string          `json:"id,omitempty" doc:"The id of the action, a UUIDv7; asking again with it changes nothing"`
+	Host   string          `json:"host" example:"edge-07" doc:"The host that is to do it"`
+	Kind   string          `json:"kind,omitempty" example:"host.run" doc:"What it is to do"`
+	Target string          `json:"target,omitempty" doc:"The id of the container; left out: that of the container with this name now, and of a new one the id of the action"`
+	Name   string          `json:"name,omitempty" example:"web" doc:"The name of the container; of a new one the name that it gets"`
+	Args   json.RawMessage `json:"args,omitempty" doc:"The arguments of the kind"`
+	Spec   []byte          `json:"spec,omitempty" doc:"The bytes of a spec as they are signed and hashed, in base64, in place of kind, target, name and args"`
+	Batch  string          `json:"batch,omitempty" doc:"The batch that it is asked for with"`
 }
 
 // Invite is permission for one host to ask for enrolment.
 type Invite struct {
-	ID        string    `json:"id"`
-	Code      string    `json:"code,omitempty"` // shown once
-	Host      string    `json:"host,omitempty"` // whose new machine it is for; empty: for any host
-	Labels    []string  `json:"labels"`
-	UsedBy    string    `json:"used_by,omitempty"` // the key of the host that has used it
-	Wrong     int       `json:"wrong,omitempty"`   // attempts with a wrong code
-	CreatedAt time.Time `json:"created_at"`
-	CreatedBy string    `json:"created_by"`
-	ExpiresAt time.Time `json:"expires_at"`
+	ID        string    `json:"id" doc:"The id of the invite"`
+	Code      string    `json:"code,omitempty" doc:"The code that a host joins with; shown once"`
+	Host      string    `json:"host,omitempty" doc:"The host whose new machine it is for; left out: any host"`
+	Labels    []string  `json:"labels" doc:"Labels that the host gets, each NAME=VALUE"`
+	UsedBy    string    `json:"used_by,omitempty" doc:"The key of the host that has used it"`
+	Wrong     int       `json:"wrong,omitempty" doc:"How often a wrong code was tried"`
+	CreatedAt time.Time `json:"created_at" doc:"When it was made"`
+	CreatedBy string    `json:"created_by" doc:"The token that made it"`
+	ExpiresAt time.Time `json:"expires_at" doc:"Until when it can be used"`
 }
 
 // NewInvite asks for an invite.
 type NewInvite struct {
-	TTL    string   `json:"ttl"` // "1h"
-	Labels []string `json:"labels,omitempty"`
+	TTL    string   `json:"ttl" example:"1h" doc:"How long it can be used, at most 30d"`
+	Labels []string `json:"labels,omitempty" example:"[\"site=lab\"]" doc:"Labels that the host gets, each NAME=VALUE"`
 }
 
 // Replace asks for another machine in the place of a host's.
 type Replace struct {
-	TTL    string `json:"ttl"` // of the code for the new machine, "1h"
-	Reason string `json:"reason,omitempty"`
+	TTL    string `json:"ttl" example:"1h" doc:"How long the code for the new machine can be used"`
+	Reason string `json:"reason,omitempty" doc:"Why, for the audit log"`
 }
 
 // Replacement is a host whose machine was shut out, and the code for the next one.
 type Replacement struct {
-	Host       string    `json:"host"`
-	Code       string    `json:"code"`
-	ExpiresAt  time.Time `json:"expires_at"`
-	Labels     []string  `json:"labels"`
-	Unsent     int       `json:"unsent"`     // actions that ended without having been sent
-	Unknown    int       `json:"unknown"`    // that may have run, or run yet
-	Unapproved int       `json:"unapproved"` // that waited for approval
-	Containers []string  `json:"containers"` // that the machine told of last
+	Host       string    `json:"host" doc:"The host"`
+	Code       string    `json:"code" doc:"The code that the new machine joins with; shown once"`
+	ExpiresAt  time.Time `json:"expires_at" doc:"Until when the code can be used"`
+	Labels     []string  `json:"labels" doc:"The labels that the host keeps"`
+	Unsent     int       `json:"unsent" doc:"How many actions ended without having been sent"`
+	Unknown    int       `json:"unknown" doc:"How many actions may have run, or may run yet"`
+	Unapproved int       `json:"unapproved" doc:"How many actions waited for approval"`
+	Containers []string  `json:"containers" doc:"The containers that the machine told of last"`
 }
 
 // Relabel changes the labels of a host; those that are not named stay.
 type Relabel struct {
-	Set    []string `json:"set,omitempty"`    // k=v
-	Remove []string `json:"remove,omitempty"` // names
+	Set    []string `json:"set,omitempty" example:"[\"site=lab\"]" doc:"Labels to set, each NAME=VALUE"`
+	Remove []string `json:"remove,omitempty" doc:"Names of labels to remove"`
 }
 
 // Enrolment is a host that waits, or waited, for approval.
 type Enrolment struct {
-	ID        string     `json:"id"`
-	Host      string     `json:"host"`
-	Hostname  string     `json:"hostname"`
-	Key       string     `json:"key"`
-	Words     string     `json:"words"` // the same four on the host's screen
-	State     string     `json:"state"` // pending, approved, denied
-	Reason    string     `json:"reason,omitempty"`
-	Arch      string     `json:"arch"`
-	Version   string     `json:"version"`
-	Labels    []string   `json:"labels"`
-	CreatedAt time.Time  `json:"created_at"`
-	DecidedAt *time.Time `json:"decided_at,omitempty"`
-	DecidedBy string     `json:"decided_by,omitempty"`
+	ID        string     `json:"id" doc:"The id of the enrolment"`
+	Host      string     `json:"host" doc:"The name that the host wants"`
+	Hostname  string     `json:"hostname" doc:"The name that the machine has for itself"`
+	Key       string     `json:"key" doc:"The fingerprint of the host's key"`
+	Words     string     `json:"words" doc:"The four words that are on the host's screen too"`
+	State     string     `json:"state" enum:"pending,approved,denied" doc:"Where it stands"`
+	Reason    string     `json:"reason,omitempty" doc:"Why it was denied"`
+	Arch      string     `json:"arch" doc:"The architecture of the machine"`
+	Version   string     `json:"version" doc:"The version of the agent"`
+	Labels    []string   `json:"labels" doc:"The labels of the invite"`
+	CreatedAt time.Time  `json:"created_at" doc:"When the host asked"`
+	DecidedAt *time.Time `json:"decided_at,omitempty" doc:"When a person decided"`
+	DecidedBy string     `json:"decided_by,omitempty" doc:"The person who decided"`
 }
 
 // Decision approves or denies an enrolment. Words, if given, must be those of
 // the enrolment: so nobody approves another host than the one they look at.
 type Decision struct {
-	Words  string `json:"words,omitempty"`
-	Reason string `json:"reason,omitempty"`
+	Words  string `json:"words,omitempty" doc:"The words on the host's screen: if they are given and wrong, nothing is decided"`
+	Reason string `json:"reason,omitempty" doc:"Why, for the host and the audit log"`
 }
 
 // Reason goes with a revocation.
 type Reason struct {
-	Reason string `json:"reason,omitempty"`
+	Reason string `json:"reason,omitempty" example:"stolen" doc:"Why, for the audit log"`
 }
 
 // Token is an API token. Secret and Login, the code that holds it with the address of
 // the coordinator and its ring, are shown once.
 type Token struct {
-	ID        string     `json:"id"`
-	Name      string     `json:"name"`
-	Role      string     `json:"role"`
-	Secret    string     `json:"secret,omitempty"`
-	Login     string     `json:"login,omitempty"`
-	CreatedAt time.Time  `json:"created_at"`
-	CreatedBy string     `json:"created_by"`
-	ExpiresAt *time.Time `json:"expires_at,omitempty"`
-	RevokedAt *time.Time `json:"revoked_at,omitempty"`
+	ID        string     `json:"id" doc:"The id of the token"`
+	Name      string     `json:"name" doc:"The name that actions and the audit log show"`
+	Role      string     `json:"role" enum:"viewer,operator,approver,admin" doc:"What it may do: look; ask for actions and cancel them; approve hosts and actions; everything"`
+	Secret    string     `json:"secret,omitempty" doc:"The token itself; shown once"`
+	Login     string     `json:"login,omitempty" doc:"The code for hostler login, which holds the secret, the address and the ring; shown once"`
+	CreatedAt time.Time  `json:"created_at" doc:"When it was made"`
+	CreatedBy string     `json:"created_by" doc:"The token that made it"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty" doc:"Until when it is valid; left out: for ever"`
+	RevokedAt *time.Time `json:"revoked_at,omitempty" doc:"When it was revoked"`
 }
 
 // NewToken asks for a token.
 type NewToken struct {
-	Name string `json:"name"`
-	Role string `json:"role"`
-	TTL  string `json:"ttl,omitempty"` // none: for ever
+	Name string `json:"name" example:"alice" doc:"The name that actions and the audit log show"`
+	Role string `json:"role" enum:"viewer,operator,approver,admin" example:"operator" doc:"What it may do"`
+	TTL  string `json:"ttl,omitempty" example:"7d" doc:"How long it is valid; left out: for ever"`
 }
 
 // Viewer is a certificate that reads all topics. The PEM members are shown
 // once.
 type Viewer struct {
-	Name        string     `json:"name"`
-	Serial      string     `json:"serial"`
-	CreatedAt   time.Time  `json:"created_at"`
-	CreatedBy   string     `json:"created_by"`
-	RevokedAt   *time.Time `json:"revoked_at,omitempty"`
-	Certificate string     `json:"certificate,omitempty"`
-	Key         string     `json:"key,omitempty"`
-	CA          string     `json:"ca,omitempty"`
-	Brokers     []string   `json:"brokers,omitempty"`
+	Name        string     `json:"name" doc:"The name of the viewer"`
+	Serial      string     `json:"serial" doc:"The serial number of its certificate"`
+	CreatedAt   time.Time  `json:"created_at" doc:"When it was made"`
+	CreatedBy   string     `json:"created_by" doc:"The token that made it"`
+	RevokedAt   *time.Time `json:"revoked_at,omitempty" doc:"When it was revoked"`
+	Certificate string     `json:"certificate,omitempty" doc:"Its certificate, PEM; shown once"`
+	Key         string     `json:"key,omitempty" doc:"Its private key, PEM; shown once"`
+	CA          string     `json:"ca,omitempty" doc:"The certificate of the fleet's authority, PEM; shown once"`
+	Brokers     []string   `json:"brokers,omitempty" doc:"The addresses of the brokers"`
 }
 
 // NewViewer asks for a viewer.
 type NewViewer struct {
-	Name string `json:"name"`
+	Name string `json:"name" example:"screen" doc:"The name of the viewer"`
 }
 
 // Event is something that happened. Its number is the id of its SSE message.
 type Event struct {
-	ID     uint64         `json:"id"`
-	At     time.Time      `json:"at"`
-	Type   string         `json:"type"`
-	Host   string         `json:"host,omitempty"`
-	Object string         `json:"object,omitempty"`
-	Data   map[string]any `json:"data,omitempty"`
+	ID     uint64         `json:"id" doc:"Its number, which goes up by one"`
+	At     time.Time      `json:"at" doc:"When it happened"`
+	Type   string         `json:"type" example:"action.changed" doc:"What happened, in a word"`
+	Host   string         `json:"host,omitempty" doc:"The host that it is about"`
+	Object string         `json:"object,omitempty" doc:"The id of what it is about"`
+	Data   map[string]any `json:"data,omitempty" doc:"More, which depends on the type"`
 }
 
 // AuditRecord is a record of the audit log: who did what, from where, over which
 // bytes.
 type AuditRecord struct {
-	N      uint64         `json:"n"`
-	At     time.Time      `json:"at"`
-	Actor  string         `json:"actor"` // "token:alice", "host:edge-07", "coordinator"
-	From   string         `json:"from,omitempty"`
-	Verb   string         `json:"verb"`
-	Host   string         `json:"host,omitempty"`
-	Object string         `json:"object,omitempty"`
-	Digest string         `json:"digest,omitempty"` // SHA-256 of what was decided over
-	Detail map[string]any `json:"detail,omitempty"`
+	N      uint64         `json:"n" doc:"Its number, which goes up by one"`
+	At     time.Time      `json:"at" doc:"When it was recorded"`
+	Actor  string         `json:"actor" example:"token:alice" doc:"The one who did it: token:NAME, host:ID or coordinator"`
+	From   string         `json:"from,omitempty" doc:"The address that the request came from"`
+	Verb   string         `json:"verb" example:"host.approve" doc:"What was done"`
+	Host   string         `json:"host,omitempty" doc:"The host that it is about"`
+	Object string         `json:"object,omitempty" doc:"The id of what it is about"`
+	Digest string         `json:"digest,omitempty" doc:"The SHA-256 of the bytes that were decided over"`
+	Detail map[string]any `json:"detail,omitempty" doc:"More, which depends on the verb"`
 }
 
 // AuditPage is what a search of the audit log has found, in the order of the
 // numbers.
 type AuditPage struct {
-	Records []AuditRecord `json:"records"`
-	// Rest is the number before which (with after: behind which) nothing was
-	// looked at yet; left out if everything was, or enough was found.
-	Rest uint64 `json:"rest,omitempty"`
+	Records []AuditRecord `json:"records" doc:"What was found, in the order of the numbers"`
+	Rest    uint64        `json:"rest,omitempty" doc:"The number before which (with after: behind which) nothing was looked at yet; left out if everything was, or enough was found"`
 }
 
 // Rings are rings of the fleet as they were signed, joined by LF.
 type Rings struct {
-	Rings []byte `json:"rings"`
+	Rings []byte `json:"rings" doc:"Rings as they were signed, joined by LF, in base64"`
 }
 
 // Ring names the ring in force.
 type Ring struct {
-	Number uint64 `json:"number"`
+	Number uint64 `json:"number" doc:"The number of the ring in force"`
 }
 
 // Status is one screen about the fleet.
 type Status struct {
-	Fleet      string         `json:"fleet"`
-	FleetID    string         `json:"fleet_id"`
-	Version    string         `json:"version"`
-	Term       string         `json:"term"` // ring.counter
-	Ring       uint64         `json:"ring"`
-	Key        string         `json:"key"`                // fingerprint of this coordinator's key
-	Recovery   string         `json:"recovery,omitempty"` // why nothing may be decided
-	Recovered  *Recovered     `json:"recovered,omitempty"`
-	Hosts      map[string]int `json:"hosts"`      // by connectivity, and those that wait for another machine (replacing)
-	Pending    int            `json:"pending"`    // enrolments that wait
-	Actions    map[string]int `json:"actions"`    // open ones, by state
-	Containers map[string]int `json:"containers"` // by state
-	Brokers    []string       `json:"brokers"`
+	Fleet      string         `json:"fleet" doc:"The name of the fleet"`
+	FleetID    string         `json:"fleet_id" doc:"The id of the fleet"`
+	Version    string         `json:"version" doc:"The version of the coordinator"`
+	Term       string         `json:"term" example:"1.4" doc:"The term of the coordinator: the number of the ring and a counter"`
+	Ring       uint64         `json:"ring" doc:"The number of the ring in force"`
+	Key        string         `json:"key" doc:"The fingerprint of this coordinator's key"`
+	Recovery   string         `json:"recovery,omitempty" doc:"Why nothing may be decided; left out if it may"`
+	Recovered  *Recovered     `json:"recovered,omitempty" doc:"The newest recovery, while hosts are asked what they did since"`
+	Hosts      map[string]int `json:"hosts" doc:"How many hosts there are by connectivity, and how many wait for another machine (replacing)"`
+	Pending    int            `json:"pending" doc:"How many enrolments wait"`
+	Actions    map[string]int `json:"actions" doc:"How many actions have not ended, by state"`
+	Containers map[string]int `json:"containers" doc:"How many containers there are, by state"`
+	Brokers    []string       `json:"brokers" doc:"The addresses of the brokers that hosts are told"`
 }
 
 // Recovered tells of the newest recovery of the coordinator.
 type Recovered struct {
-	At       time.Time  `json:"at"`
-	BackupAt *time.Time `json:"backup_at,omitempty"` // of the backup that was restored
-	Hosts    int        `json:"hosts"`               // that are asked what they did since
-	Answered int        `json:"answered"`            // of them
-	// Records of the audit log from LostFrom to LostTo were sealed by the
-	// coordinator before and are not here; left out while no host has shown any.
-	LostFrom uint64 `json:"lost_from,omitempty"`
-	LostTo   uint64 `json:"lost_to,omitempty"`
+	At       time.Time  `json:"at" doc:"When the coordinator was recovered"`
+	BackupAt *time.Time `json:"backup_at,omitempty" doc:"When the backup was made that was restored"`
+	Hosts    int        `json:"hosts" doc:"How many hosts are asked what they did since"`
+	Answered int        `json:"answered" doc:"How many of them have answered"`
+	LostFrom uint64     `json:"lost_from,omitempty" doc:"The first record of the audit log that was sealed before and is not here; left out while no host has shown any"`
+	LostTo   uint64     `json:"lost_to,omitempty" doc:"The last of them"`
 }
 
 // Headers of an answer with output. The body is raw bytes without a hole; where

@@ -6,12 +6,12 @@ const ContentProblem = "application/problem+json"
 // Problem says why a request failed. Programs decide by Code, which is stable
 // and one of [Codes]. Detail and Hint are sentences for people, and may change.
 type Problem struct {
-	Type   string `json:"type"` // "about:blank"
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Code   string `json:"code"`
-	Detail string `json:"detail"`
-	Hint   string `json:"hint,omitempty"` // what to do next
+	Type   string `json:"type" doc:"Always about:blank: the code tells what went wrong"`
+	Title  string `json:"title" doc:"The status in words"`
+	Status int    `json:"status" doc:"The status of the answer"`
+	Code   string `json:"code" doc:"What went wrong, for programs"`
+	Detail string `json:"detail" doc:"What went wrong, for people"`
+	Hint   string `json:"hint,omitempty" doc:"What to do next"`
 }
 
 // Error returns the detail.

@@ -16,6 +16,7 @@ import (
 //	doc       the meaning, for people
 //	enum      the words that are allowed, with commas between
 //	min, max  the bounds of a number
+//	example   a value that might be given, as JSON
 //
 // A field _ with the tag "required" names the members that must be there. Decoding,
 // checks, help and JSON Schema are made of that; check adds what tags cannot say.
@@ -68,7 +69,7 @@ func (*NoArgs) check() error { return nil }
 
 // Process is a command line and its environment.
 type Process struct {
-	Argv []string `json:"argv,omitempty" doc:"The program and its arguments. No shell reads them."`
+	Argv []string `json:"argv,omitempty" example:"[\"uname\",\"-a\"]" doc:"The program and its arguments. No shell reads them."`
 	User string   `json:"user,omitzero" doc:"The user's name, or UID[:GID]. Empty is root."`
 	Cwd  string   `json:"cwd,omitzero" doc:"The absolute working directory. Empty is /."`
 	Env  []string `json:"env,omitempty" doc:"Variables, each NAME=VALUE."`

@@ -29,6 +29,7 @@ type member struct {
 	required bool
 	enum     []string // the words that are allowed; nil is any
 	min, max *int64   // the bounds of a number; both are nil, or none is
+	example  string   // JSON; empty is none
 	field    reflect.StructField
 }
 
@@ -62,7 +63,7 @@ func membersOf(t reflect.Type) (all []member) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		m := member{
 			name: name, doc: field.Tag.Get("doc"), required: slices.Contains(required, name),
-			min: bound(field.Tag.Get("min")), max: bound(field.Tag.Get("max")), field: field,
+			min: bound(field.Tag.Get("min")), max: bound(field.Tag.Get("max")), example: field.Tag.Get("example"), field: field,
 		}
 		if enum := field.Tag.Get("enum"); enum != "" {
 			m.enum = strings.Split(enum, ",")
@@ -215,6 +216,24 @@ func (i *KindInfo) Schema() map[string]any {
 	return s
 }
 
+// ArgsSchema describes the arguments of the kind in JSON Schema.
+func (i *KindInfo) ArgsSchema() map[string]any {
+	s := object(i.form.tail)
+	s["description"] = fmt.Sprintf("The arguments of %s. %s", i.Kind, i.Doc)
+	return s
+}
+
+// ExampleArgs returns arguments that the kind takes: those that must be there.
+func (i *KindInfo) ExampleArgs() map[string]any {
+	all := map[string]any{}
+	for _, m := range i.form.tail {
+		if m.required {
+			all[m.name] = json.RawMessage(m.example)
+		}
+	}
+	return all
+}
+
 func object(members []member, required ...string) map[string]any {
 	properties := map[string]any{}
 	for _, m := range members {
@@ -225,6 +244,9 @@ func object(members []member, required ...string) map[string]any {
 		}
 		if m.min != nil {
 			p["minimum"], p["maximum"] = *m.min, *m.max
+		}
+		if m.example != "" {
+			p["examples"] = []json.RawMessage{json.RawMessage(m.example)}
 		}
 		properties[m.name] = p
 		if m.required {

@@ -24,7 +24,7 @@ type SessionArgs struct {
 	Process
 	TimeLimit
 	Secrets
-	TTY *TTY `json:"tty,omitempty" doc:"The terminal."`
+	TTY *TTY `json:"tty,omitempty" example:"{\"rows\":24,\"cols\":80,\"term\":\"xterm-256color\"}" doc:"The terminal."`
 }
 
 func (s *SessionArgs) check() error {

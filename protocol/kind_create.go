@@ -14,7 +14,7 @@ func kindCreate() KindInfo {
 // CreateArgs are the arguments of a create.
 type CreateArgs struct {
 	_        struct{} `required:"template"`
-	Template string   `json:"template,omitzero" doc:"The template."`
+	Template string   `json:"template,omitzero" example:"\"debian\"" doc:"The template."`
 	Class    string   `json:"class,omitzero" enum:"pinned,cloned" doc:"pinned (the default) or cloned."`
 	Offline  string   `json:"offline,omitzero" enum:"keep" doc:"What it does while its host is cut off: keep (the default) goes on."`
 	Labels   []string `json:"labels,omitempty" doc:"Labels, each NAME=VALUE."`

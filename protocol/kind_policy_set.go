@@ -15,8 +15,8 @@ func kindPolicySet() KindInfo {
 
 // PolicyArgs are the arguments of a policy.set; see [PolicyDocument].
 type PolicyArgs struct {
-	Policy []byte   `json:"policy,omitempty" doc:"The text of the policy."`
-	Signed [][]byte `json:"signed,omitempty" doc:"The envelopes that sign it, one for each signer."`
+	Policy []byte   `json:"policy,omitempty" example:"\"dmVyc2lvbiA9IDEK\"" doc:"The text of the policy."`
+	Signed [][]byte `json:"signed,omitempty" example:"[\"LS0tLS1CRUdJTg==\"]" doc:"The envelopes that sign it, one for each signer."`
 	_      struct{} `required:"policy,signed"`
 }
 

@@ -17,7 +17,7 @@ func kindHostPull() KindInfo {
 type PullArgs struct {
 	_ struct{} `required:"files"`
 	TimeLimit
-	Files *FileArgs `json:"files,omitempty" doc:"Which files are fetched."`
+	Files *FileArgs `json:"files,omitempty" example:"{\"paths\":[\"/var/log\"]}" doc:"Which files are fetched."`
 	OutputOption
 }
 

@@ -19,7 +19,7 @@ type PushArgs struct {
 	_ struct{} `required:"files"`
 	TimeLimit
 	Input
-	Files *FileArgs `json:"files,omitempty" doc:"Where the files belong."`
+	Files *FileArgs `json:"files,omitempty" example:"{\"paths\":[\"/etc/motd\"],\"mode\":\"0644\"}" doc:"Where the files belong."`
 }
 
 func (p *PushArgs) files() *FileArgs { return p.Files }

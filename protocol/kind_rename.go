@@ -11,7 +11,7 @@ func kindRename() KindInfo {
 // RenameArgs are the arguments of a rename.
 type RenameArgs struct {
 	_       struct{}      `required:"new_name"`
-	NewName ContainerName `json:"new_name,omitzero" doc:"The next name of the container."`
+	NewName ContainerName `json:"new_name,omitzero" example:"\"shop\"" doc:"The next name of the container."`
 }
 
 func (*RenameArgs) check() error { return nil }

@@ -228,3 +228,51 @@ func mapWithout(m map[string]any, name string) map[string]any {
 	}
 	return all
 }
+
+// TestExamples: what the API shows as an example of a kind is taken, and no kind is
+// without.
+func TestExamples(t *testing.T) {
+	for _, k := range protocol.Kinds() {
+		info, _ := protocol.KindOf(k)
+		args, err := json.Marshal(info.ExampleArgs())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var target protocol.CTID
+		if info.OnContainer() {
+			target = protocol.NewCTID(1, [10]byte{7})
+		}
+		name := protocol.ContainerName("")
+		if info.OnContainer() || info.Creates {
+			name = "web"
+		}
+		b, err := protocol.ComposeSpec(k, target, name, args)
+		if err != nil {
+			t.Errorf("%s with %s: %v", k, args, err)
+			continue
+		}
+		if s, err := protocol.DecodeRequest(b); err != nil || s.Kind != k || s.Target != target || s.Name != name {
+			t.Errorf("%s is %+v, %v", b, s, err)
+		}
+	}
+}
+
+// TestWordsHaveMeanings: no state and no reason of the table is without a sentence.
+func TestWordsHaveMeanings(t *testing.T) {
+	for _, s := range protocol.States() {
+		if s.Meaning() == "" {
+			t.Errorf("state %s has none", s)
+		}
+	}
+	for _, from := range append(protocol.States(), protocol.StateNone) {
+		for _, e := range []protocol.Event{protocol.EventSucceed, protocol.EventFail, protocol.EventExit, protocol.EventSignal, protocol.EventTimeout, protocol.EventInterrupt, protocol.EventNoStart,
+			protocol.EventTargetGone, protocol.EventPreempt, protocol.EventCancelled, protocol.EventExpire, protocol.EventDeny, protocol.EventCancel, protocol.EventHostUnknown,
+			protocol.EventHostRemoved, protocol.EventHostReplace, protocol.EventHostFenced, protocol.EventHostBack, protocol.EventRestored} {
+			for _, o := range []protocol.Owner{protocol.OwnerAgent, protocol.OwnerCoordinator} {
+				if _, reason, err := from.Next(e, o, ""); err == nil && reason != "" && protocol.Reasons()[reason] == "" {
+					t.Errorf("reason %s has none", reason)
+				}
+			}
+		}
+	}
+}

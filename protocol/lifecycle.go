@@ -46,6 +46,20 @@ func States() []State {
 		StateDone, StateFailed, StateCancelled, StateLost}
 }
 
+// Meaning says in one sentence where an action in this state stands.
+func (s State) Meaning() string {
+	return map[State]string{
+		StatePendingApprove:  "It waits for a person's approval.",
+		StatePendingSchedule: "It is allowed, and may be on its way to the host.",
+		StateNew:             "The host has it, and has not begun.",
+		StateRunning:         "The host has begun, or is about to.",
+		StateDone:            "It ended as wanted.",
+		StateFailed:          "It ended otherwise; the reason tells why.",
+		StateCancelled:       "It never began, or nothing of it is left.",
+		StateLost:            "The host cannot tell what became of it.",
+	}[s]
+}
+
 // Final reports whether an action in this state has ended.
 func (s State) Final() bool {
 	return s == StateDone || s == StateFailed || s == StateCancelled || s == StateLost
@@ -120,6 +134,30 @@ const (
 	ReasonRolledBack  Reason = "host_rolled_back"
 	ReasonRestored    Reason = "coordinator_restored"
 )
+
+// Reasons says in one sentence what each reason of the table means.
+func Reasons() map[Reason]string {
+	return map[Reason]string{
+		ReasonOK:          "It ended as wanted.",
+		ReasonError:       "The operation ended with an error; the detail tells it.",
+		ReasonExit:        "The command ended with a code other than 0.",
+		ReasonSignal:      "A signal ended the command, and it was not the agent's.",
+		ReasonTimeout:     "The time limit ended it.",
+		ReasonInterrupted: "The host or the supervisor died under it.",
+		ReasonNoStart:     "The command could not begin.",
+		ReasonTargetGone:  "Its container was destroyed while it waited.",
+		ReasonPreempted:   "A stop that may not wait ended it.",
+		ReasonCancelled:   "A person cancelled it.",
+		ReasonExpired:     "It had not begun in time, and never will.",
+		ReasonDisapproved: "A person denied it.",
+		ReasonUnknown:     "The host answered that it does not know it.",
+		ReasonRemoved:     "Its host was revoked or removed.",
+		ReasonReplaced:    "Another machine took the place of its host.",
+		ReasonFenced:      "Its host was fenced.",
+		ReasonRolledBack:  "Its host was rolled back to before it.",
+		ReasonRestored:    "The coordinator was restored from a backup.",
+	}
+}
 
 // ErrTransition tells that an action cannot move that way.
 const ErrTransition Code = "transition"

@@ -537,6 +537,11 @@ const (
 	WaitsInput     WaitsFor = "input"     // what it reads is on its way to the host
 )
 
+// WaitsOfHosts lists them.
+func WaitsOfHosts() []WaitsFor {
+	return []WaitsFor{WaitsLane, WaitsExclusive, WaitsShared, WaitsPlaces, WaitsRuns, WaitsSessions, WaitsDisk, WaitsStop, WaitsRing, WaitsInput}
+}
+
 // Waits is why an action has not begun.
 type Waits struct {
 	For    WaitsFor `json:"for"`

@@ -3,6 +3,8 @@ package protocol
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // Code is why something was refused. It is an error by itself, so that
@@ -93,6 +95,9 @@ var sentences = map[Code]string{
 	ErrPolicy:          "the policy cannot be put into force",
 	ErrTooManySessions: "too many sessions",
 }
+
+// Refusals lists every code, sorted.
+func Refusals() []Code { return slices.Sorted(maps.Keys(sentences)) }
 
 // refuse wraps a code with what exactly was wrong. The detail may quote bytes
 // from outside only through %q with a width.

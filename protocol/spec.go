@@ -59,6 +59,35 @@ func DecodeRequest(b []byte) (Spec, error) {
 	return s, err
 }
 
+// ComposeSpec makes the bytes of a new spec from its arguments as a JSON object, of
+// which empty is none. It fails as [DecodeRequest] does.
+func ComposeSpec(k Kind, target CTID, name ContainerName, args []byte) ([]byte, error) {
+	info, ok := kinds[k]
+	if !ok {
+		return nil, refuse(ErrUnknownKind, "%.60q", k)
+	}
+	if len(args) == 0 {
+		args = []byte("{}")
+	}
+	if err := CheckJSON(args); err != nil {
+		return nil, refuse(ErrSpec, "%s: args: %s", k, err)
+	}
+	s, err := info.form.decode(args, false)
+	if err != nil {
+		return nil, refuse(ErrSpec, "%s: args: %s", k, err)
+	}
+	if s.Kind != "" || !s.Target.IsZero() || s.Name != "" {
+		return nil, refuse(ErrSpec, "%s: args: kind, target and name are no arguments", k)
+	}
+	s.Kind, s.Target, s.Name = k, target, name
+	b, err := s.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	_, err = DecodeRequest(b)
+	return b, err
+}
+
 func decodeSpec(b []byte, accepted bool) (Spec, error) {
 	if len(b) > MaxSpec {
 		return Spec{}, refuse(ErrSpec, "it has %d bytes, at most %d are allowed; push larger input as a file", len(b), MaxSpec)

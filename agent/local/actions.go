@@ -154,7 +154,11 @@ func (h *handlers) createAction(w http.ResponseWriter, r *http.Request) error {
 			return invalid("id: %s", err)
 		}
 	}
-	act, err := h.agent.Propose(r.Context(), id, n.Spec, requester(r.Context()))
+	spec, err := webapi.Spec(&n, id, func() ([]protocol.Container, error) { return h.told(r.Context()) })
+	if err != nil {
+		return invalid("%s", err)
+	}
+	act, err := h.agent.Propose(r.Context(), id, spec, requester(r.Context()))
 	if err != nil {
 		return err
 	}
@@ -206,6 +210,16 @@ func (h *handlers) wait(ctx context.Context, act agent.Action, d time.Duration) 
 		return act, nil
 	}
 	return newer, err
+}
+
+// told returns the containers as messages name them.
+func (h *handlers) told(ctx context.Context) ([]protocol.Container, error) {
+	all, err := h.agent.Containers(ctx)
+	out := make([]protocol.Container, 0, len(all))
+	for _, c := range all {
+		out = append(out, c.Container)
+	}
+	return out, err
 }
 
 func (h *handlers) containers(w http.ResponseWriter, r *http.Request) error {

@@ -35,6 +35,12 @@ const (
 	WaitsEnd        protocol.WaitsFor = "end"        // it runs
 )
 
+// Words lists what an action may wait for, here and on its host.
+func Words() []protocol.WaitsFor {
+	here := []protocol.WaitsFor{WaitsApproval, WaitsHost, WaitsQuarantine, WaitsRecovery, WaitsTurn, WaitsReceipt, WaitsUnknown, WaitsEnd}
+	return append(here, protocol.WaitsOfHosts()...)
+}
+
 // Waiting says why an action stands where it stands as far as that is known here,
 // without asking anybody; nil if it has ended. It is cheap.
 func (r *Room) Waiting(a core.Action) *Waiting {

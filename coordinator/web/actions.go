@@ -121,7 +121,7 @@ func (h actionHandlers) createAction(ctx context.Context, in *struct {
 	DryRun bool `query:"dry_run" doc:"Only tell what would become of it, and which approvals it would need"`
 	Body   api.NewAction
 }) (*actionAnswer, error) {
-	r := actions.Request{Spec: in.Body.Spec}
+	var r actions.Request
 	var err error
 	if r.Host, err = protocol.ParseHostID(in.Body.Host); err == nil && in.Body.ID != "" {
 		r.ID, err = protocol.ParseActionID(in.Body.ID)
@@ -132,15 +132,18 @@ func (h actionHandlers) createAction(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, invalid(err)
 	}
+	if r.ID.IsZero() {
+		r.ID = h.c.Actions().NewActionID()
+	}
+	if r.Spec, err = h.spec(ctx, &in.Body, r.ID); err != nil {
+		return nil, err
+	}
 	if in.DryRun {
 		a, err := h.c.Actions().Plan(ctx, actor(ctx), r)
 		if err != nil {
 			return nil, err
 		}
 		return &actionAnswer{Status: http.StatusOK, Body: h.wholeAction(a)}, nil
-	}
-	if r.ID.IsZero() {
-		r.ID = h.c.Actions().NewActionID()
 	}
 	return h.answer(ctx, r.ID, in.Wait, func() (core.Action, error) { return h.c.Actions().Propose(ctx, actor(ctx), r) })
 }

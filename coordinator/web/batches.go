@@ -14,6 +14,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator"
 	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -69,7 +70,15 @@ func (h actionHandlers) createBatch(ctx context.Context, in *body[api.NewBatch])
 }
 
 func batchRequest(n *api.NewBatch) (r actions.BatchRequest, err error) {
-	r = actions.BatchRequest{Spec: n.Spec, Operations: n.Operations}
+	r.Operations = n.Operations
+	if n.Kind != "" || len(n.Spec) > 0 {
+		if kind, _ := protocol.KindOf(protocol.Kind(n.Kind)); kind.OnContainer() {
+			return r, fmt.Errorf("kind: %s is about one container of one host; ask each host for an action", n.Kind)
+		}
+		if r.Spec, err = webapi.Spec(&api.NewAction{Kind: n.Kind, Args: n.Args, Spec: n.Spec}, protocol.ActionID{}, nil); err != nil {
+			return r, err
+		}
+	}
 	if n.ID != "" {
 		if r.ID, err = protocol.ParseBatchID(n.ID); err != nil {
 			return r, err

@@ -2,11 +2,9 @@ package web
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"reflect"
 	"strconv"
-	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -81,19 +79,6 @@ func (h *handlers) raw(id, path, summary, mediaType, description string) huma.Op
 		Content:     map[string]*huma.MediaType{mediaType: {Schema: &huma.Schema{Type: huma.TypeString}}},
 	}
 	return op
-}
-
-// describeCodes lists the codes of problems, and what each means, in the schema
-// of a problem.
-func describeCodes(schema *huma.Schema) {
-	code := schema.Properties["code"]
-	var text strings.Builder
-	text.WriteString("What went wrong, for programs:")
-	for _, c := range api.Codes() {
-		code.Enum = append(code.Enum, c.Name)
-		fmt.Fprintf(&text, "\n- `%s` (%d): %s", c.Name, c.Status, c.Meaning)
-	}
-	code.Description = text.String()
 }
 
 // body is an answer.

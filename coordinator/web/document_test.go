@@ -115,6 +115,11 @@ func exercises(s *site) []exercise {
 		{"label-host", approver, post, "/v1/hosts/edge-07/label", api.Relabel{Set: []string{"site=lab"}}, 200},
 		{"list-host-containers", viewer, get, "/v1/hosts/edge-07/containers", nil, 200},
 		{"list-containers", viewer, get, "/v1/containers", nil, 200},
+		{"get-capabilities", viewer, get, "/v1/capabilities", nil, 200},
+		{"get-document", none, get, "/v1/openapi.json", nil, 200},
+		{"get-health", none, get, "/healthz", nil, 200},
+		{"get-readiness", none, get, "/readyz", nil, 200},
+		{"get-metrics", viewer, get, "/metrics", nil, 200},
 		{"list-kinds", viewer, get, "/v1/kinds", nil, 200},
 		{"list-actions", viewer, get, "/v1/actions?host=edge-07&state=DONE,RUNNING&limit=5", nil, 200},
 		{"get-action", viewer, get, "/v1/actions/" + done, nil, 200},
@@ -469,28 +474,49 @@ func hasType(s schema, v any) bool {
 	})
 }
 
-// TestDocumentListsCodes holds the document to the table of the codes.
-func TestDocumentListsCodes(t *testing.T) {
+// TestWordsAreExplained holds the document to the tables: each member is described,
+// and each word that has a meaning says it.
+func TestWordsAreExplained(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
-		r := s.call(core.RoleViewer, http.MethodGet, "/v1/openapi.json", nil)
 		var doc struct {
 			Components struct {
 				Schemas map[string]struct {
 					Properties map[string]struct {
 						Enum        []string
 						Description string
+						Ref         string `json:"$ref"`
 					}
 				}
 			}
 		}
-		if err := json.Unmarshal(r.body, &doc); err != nil {
+		if err := json.Unmarshal(s.call("", http.MethodGet, "/v1/openapi.json", nil).body, &doc); err != nil {
 			t.Fatal(err)
 		}
-		code := doc.Components.Schemas["Problem"].Properties["code"]
-		for i, c := range api.Codes() {
-			if i >= len(code.Enum) || code.Enum[i] != c.Name || !strings.Contains(code.Description, c.Meaning) {
-				t.Errorf("code %s is not in the document: %q", c.Name, code.Enum)
+		for name, schema := range doc.Components.Schemas {
+			for member, p := range schema.Properties {
+				if p.Description == "" && p.Ref == "" {
+					t.Errorf("%s.%s is not described", name, member)
+				}
 			}
+		}
+		holds := func(schema, member, word, meaning string) {
+			p := doc.Components.Schemas[schema].Properties[member]
+			if !slices.Contains(p.Enum, word) || !strings.Contains(p.Description, "`"+word+"`") || !strings.Contains(p.Description, meaning) {
+				t.Errorf("%s.%s does not explain %s: %q, %s", schema, member, word, p.Enum, p.Description)
+			}
+		}
+		for _, c := range api.Codes() {
+			holds("Problem", "code", c.Name, c.Meaning)
+		}
+		for _, state := range protocol.States() {
+			holds("Action", "state", string(state), state.Meaning())
+		}
+		for reason, meaning := range protocol.Reasons() {
+			holds("Action", "reason", string(reason), meaning)
+		}
+		for _, k := range protocol.Kinds() {
+			i, _ := protocol.KindOf(k)
+			holds("NewAction", "kind", string(k), i.Doc)
 		}
 	})
 }

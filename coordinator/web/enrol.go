@@ -101,7 +101,7 @@ func enrolmentOf(e core.Enrolment) api.Enrolment {
 
 // enrolment is what hosts ask before they are members. Its words are those of
 // package enrol, not of this API: both sides sign and hash them.
-func (h hostHandlers) enrolment(mux *http.ServeMux) {
+func (h hostHandlers) enrolment(mux routes) {
 	var limits limits
 	handle := func(pattern string, serve func(w http.ResponseWriter, r *http.Request) error) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {

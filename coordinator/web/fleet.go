@@ -93,7 +93,7 @@ func (h hostHandlers) roster(context.Context, *none) (*rawAnswer, error) {
 
 // health answers whoever looks after the process: it is up; it can answer
 // requests.
-func (h hostHandlers) health(mux *http.ServeMux) {
+func (h hostHandlers) health(mux routes) {
 	plain := func(w http.ResponseWriter, status int, text string) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))

@@ -97,10 +97,11 @@ func (b *timedBody) Read(p []byte) (int, error) {
 }
 
 // isOpen reports whether a request needs no token: everything outside of /v1
-// but the metrics, and of /v1 reading the rings, which authenticate themselves.
+// but the metrics, and of /v1 reading the rings, which authenticate themselves, and
+// the document, which holds nothing of the fleet.
 func isOpen(r *http.Request, openMetrics bool) bool {
 	switch {
-	case r.URL.Path == "/v1/rings":
+	case r.URL.Path == "/v1/rings" || r.URL.Path == documentPath:
 		return r.Method == http.MethodGet || r.Method == http.MethodHead
 	case r.URL.Path == "/metrics":
 		from, err := netip.ParseAddrPort(r.RemoteAddr)

@@ -2,16 +2,25 @@ package web
 
 import (
 	"context"
-
-	"github.com/danielgtaylor/huma/v2"
+	"errors"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol"
 )
 
 func (h actionHandlers) kinds() {
-	serve(h.handlers, h.get("list-kinds", "/v1/kinds", "List the kinds of actions: what each promises, and the form of its specs"),
+	serve(h.handlers, h.get("list-kinds", "/v1/kinds", "List the kinds of actions: what each promises, the form of its arguments, and an example of them"),
 		func(context.Context, *none) ([]api.Kind, error) { return list(protocol.Kinds(), kindOf), nil })
+	serve(h.handlers, h.get("get-capabilities", "/v1/capabilities", "Tell what this coordinator takes, so that nobody has to guess by its version"), h.capabilities)
+}
+
+func (h actionHandlers) capabilities(ctx context.Context, _ *none) (api.Capabilities, error) {
+	return api.Capabilities{
+		Version: h.version, Role: string(actor(ctx).Role), Features: features().words, Kinds: kindWords().words,
+		Limits: api.Limits{BodyBytes: maxBody, SpecBytes: protocol.MaxSpec, BatchHosts: protocol.MaxTargets, Wait: maxWait.String()},
+	}, nil
 }
 
 // kindOf is a row of the table of kinds as the API shows it.
@@ -19,7 +28,8 @@ func kindOf(kind protocol.Kind) api.Kind {
 	i, _ := protocol.KindOf(kind)
 	k := api.Kind{
 		Kind: string(i.Kind), Doc: i.Doc, Target: string(i.Target), Lane: string(i.Lane), Attempts: i.Attempts, StartTTL: i.StartTTL.String(),
-		Needs: string(i.Needs), RootEquivalent: i.RootEquivalent, Cancellable: i.Cancellable, Progress: i.Progress, Preempts: i.Preempts(), Schema: i.Schema(),
+		Needs: string(i.Needs), RootEquivalent: i.RootEquivalent, Cancellable: i.Cancellable, Progress: i.Progress, Preempts: i.Preempts(),
+		Schema: i.Schema(), Args: i.ArgsSchema(), Example: i.ExampleArgs(),
 	}
 	if i.RunTimeout > 0 {
 		k.RunTimeout = i.RunTimeout.String()
@@ -27,20 +37,14 @@ func kindOf(kind protocol.Kind) api.Kind {
 	return k
 }
 
-// describeSpecs says in the document what the bytes of a spec are: one of the forms
-// that the table of kinds has.
-func describeSpecs(doc *huma.OpenAPI) {
-	schemas := doc.Components.Schemas.Map()
-	var forms []map[string]string
-	for _, k := range protocol.Kinds() {
-		i, _ := protocol.KindOf(k)
-		name := "spec." + string(k)
-		schemas[name] = &huma.Schema{Extensions: i.Schema()}
-		forms = append(forms, map[string]string{"$ref": schemaPrefix + name})
+// spec returns the bytes of the spec that a request is for.
+func (h actionHandlers) spec(ctx context.Context, n *api.NewAction, id protocol.ActionID) ([]byte, error) {
+	b, err := webapi.Spec(n, id, func() ([]protocol.Container, error) {
+		v, err := h.c.Members().Host(ctx, protocol.HostID(n.Host))
+		return v.Inventory.Containers, err
+	})
+	if errors.Is(err, core.ErrNotFound) {
+		return nil, err // the host
 	}
-	for _, request := range []string{"NewAction", "NewBatch"} {
-		schemas[request].Properties["spec"].Extensions = map[string]any{
-			"contentMediaType": "application/json", "contentSchema": map[string]any{"oneOf": forms},
-		}
-	}
+	return b, invalid(err)
 }

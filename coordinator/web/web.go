@@ -26,9 +26,7 @@ package web
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -95,7 +93,18 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	h := &handlers{c: cfg.Coordinator, version: cfg.Version, parts: cfg.Metrics, commits: cfg.Commits, log: cfg.Log, feed: feed{c: cfg.Coordinator}}
 	mux := http.NewServeMux()
-	h.doc = humago.New(mux, documentConfig(cfg.Version))
+	if err := h.routes(mux); err != nil {
+		return nil, err
+	}
+	return h.guard(mux, cfg.OpenMetrics), nil
+}
+
+// routes is where operations are added.
+type routes = humago.Mux
+
+// routes adds all of them.
+func (h *handlers) routes(mux routes) error {
+	h.doc = humago.New(mux, documentConfig(h.version))
 	h.doc.UseMiddleware(oneStatusForBadRequests)
 	hostHandlers{h}.hosts()
 	actionHandlers{h}.kinds()
@@ -110,13 +119,10 @@ func New(cfg Config) (http.Handler, error) {
 	hostHandlers{h}.fleet()
 	h.events()
 	h.auditLog()
-	if err := serveDocument(mux, h.doc.OpenAPI()); err != nil {
-		return nil, err
-	}
 	hostHandlers{h}.health(mux)
-	mux.Handle("GET /metrics", prom.Handler("hostler_coordinator_", hostHandlers{h}.metrics))
+	mux.HandleFunc("GET /metrics", prom.Handler("hostler_coordinator_", hostHandlers{h}.metrics).ServeHTTP)
 	hostHandlers{h}.enrolment(mux)
-	return h.guard(mux, cfg.OpenMetrics), nil
+	return serveDocument(mux, h.doc.OpenAPI())
 }
 
 // Limits of the server. There is no limit on a whole request or answer: some
@@ -189,21 +195,3 @@ func untilDrained(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // errDrained ends what would otherwise hold up the shutdown.
 var errDrained = errors.New("the server is shutting down")
-
-// serveDocument serves the API's description as it stands now.
-func serveDocument(mux *http.ServeMux, doc *huma.OpenAPI) error {
-	// The library registers its own error form, which is never sent.
-	delete(doc.Components.Schemas.Map(), "ErrorModel")
-	delete(doc.Components.Schemas.Map(), "ErrorDetail")
-	describeCodes(doc.Components.Schemas.Map()["Problem"])
-	describeSpecs(doc)
-	b, err := json.Marshal(doc)
-	if err != nil {
-		return fmt.Errorf("describe the API: %w", err)
-	}
-	mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(b) // a client that is gone needs no answer
-	})
-	return nil
-}

@@ -1,0 +1,186 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/coordinator/explain"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// documentPath is where the description of the API is.
+const documentPath = "/v1/openapi.json"
+
+// describe finishes the document with what its Go types cannot say: the words of the
+// tables of the engines, and the arguments of each kind.
+func describe(doc *huma.OpenAPI) {
+	schemas := doc.Components.Schemas.Map()
+	// The library registers its own error form, which is never sent.
+	delete(schemas, "ErrorModel")
+	delete(schemas, "ErrorDetail")
+	for path, words := range map[string]meanings{
+		"Problem.code": codes(), "Refusal.code": codes(), "Approved.code": codes(),
+		"Action.state": states(), "Approved.state": states(),
+		"Action.reason": reasons(),
+		"Action.kind":   kindWords(), "Kind.kind": kindWords(), "NewAction.kind": kindWords(), "NewBatch.kind": kindWords(),
+		"Container.state": only(container.States()), "Waits.for": only(explain.Words()),
+	} {
+		schema, property, _ := strings.Cut(path, ".")
+		words.limit(schemas[schema].Properties[property])
+	}
+	features().limit(schemas["Capabilities"].Properties["features"].Items)
+	var args, specs []map[string]string
+	for _, k := range protocol.Kinds() {
+		i, _ := protocol.KindOf(k)
+		for name, form := range map[string]map[string]any{"args.": i.ArgsSchema(), "spec.": i.Schema()} {
+			schemas[name+string(k)] = &huma.Schema{Extensions: form}
+		}
+		args = append(args, map[string]string{"$ref": schemaPrefix + "args." + string(k)})
+		specs = append(specs, map[string]string{"$ref": schemaPrefix + "spec." + string(k)})
+	}
+	for _, request := range []string{"NewAction", "NewBatch"} {
+		// Those of several kinds are alike, so more than one may fit.
+		schemas[request].Properties["args"].Extensions = map[string]any{"anyOf": args}
+		schemas[request].Properties["spec"].Extensions = map[string]any{
+			"contentMediaType": "application/json", "contentSchema": map[string]any{"oneOf": specs},
+		}
+	}
+	doc.Paths["/v1/actions"].Post.RequestBody.Content["application/json"].Examples = exampleActions()
+	describeOthers(doc)
+}
+
+// exampleActions asks for an action of each kind.
+func exampleActions() map[string]*huma.Example {
+	all := make(map[string]*huma.Example)
+	for _, k := range protocol.Kinds() {
+		i, _ := protocol.KindOf(k)
+		ask := map[string]any{"kind": k, "host": "edge-07", "args": i.ExampleArgs()}
+		if i.OnContainer() || i.Creates {
+			ask["name"] = "web"
+		}
+		all[string(k)] = &huma.Example{Summary: i.Doc, Value: ask}
+	}
+	return all
+}
+
+// describeOthers adds what is served beside the operations: the document itself, and
+// what supervisors of the process ask.
+func describeOthers(doc *huma.OpenAPI) {
+	for path, o := range map[string]struct {
+		id, summary, media string
+		token              bool
+	}{
+		documentPath: {"get-document", "This document", "application/json", false},
+		"/healthz":   {"get-health", "Tell that the process is up", "text/plain; charset=utf-8", false},
+		"/readyz":    {"get-readiness", "Tell whether requests can be answered; 503 with the reason if not", "text/plain; charset=utf-8", false},
+		"/metrics":   {"get-metrics", "Read the metrics of the coordinator, for Prometheus", "text/plain; version=0.0.4; charset=utf-8", true},
+	} {
+		content := map[string]*huma.MediaType{o.media: {Schema: &huma.Schema{Type: huma.TypeString}}}
+		if o.media == "application/json" {
+			content[o.media].Schema = &huma.Schema{} // another standard says what it holds
+		}
+		op := &huma.Operation{
+			OperationID: o.id, Method: http.MethodGet, Path: path, Summary: o.summary,
+			Responses: map[string]*huma.Response{strconv.Itoa(http.StatusOK): {Description: "It is.", Content: content}},
+		}
+		if o.token {
+			op.Security = []map[string][]string{{bearer: {}}}
+			op.Responses["default"] = doc.Paths["/v1/status"].Get.Responses["default"]
+		}
+		doc.AddOperation(op)
+	}
+}
+
+// meanings are words and what each means; those without a meaning speak for
+// themselves.
+type meanings struct {
+	words []string
+	means map[string]string
+}
+
+// limit allows a member these words alone, and says in the document what they mean.
+func (m meanings) limit(s *huma.Schema) {
+	var text strings.Builder
+	text.WriteString(s.Description)
+	for _, w := range m.words {
+		s.Enum = append(s.Enum, w)
+		if means := m.means[w]; means != "" {
+			fmt.Fprintf(&text, "\n- `%s`: %s", w, means)
+		}
+	}
+	s.Description = text.String()
+	s.PrecomputeMessages()
+}
+
+func only[W ~string](words []W) meanings {
+	return meanings{words: list(words, func(w W) string { return string(w) })}
+}
+
+func explained[W ~string](words []W, means func(W) string) meanings {
+	m := only(words)
+	m.means = make(map[string]string)
+	for _, w := range words {
+		m.means[string(w)] = means(w)
+	}
+	return m
+}
+
+func states() meanings { return explained(protocol.States(), protocol.State.Meaning) }
+
+// features are what the API has learnt since its first release.
+func features() meanings {
+	const byKind = "actions_by_kind"
+	return meanings{[]string{byKind}, map[string]string{byKind: "Actions and batches are asked for by kind and args; the bytes of the spec are made here."}}
+}
+
+func kindWords() meanings {
+	return explained(protocol.Kinds(), func(k protocol.Kind) string {
+		i, _ := protocol.KindOf(k)
+		return i.Doc
+	})
+}
+
+// reasons are those of the table, and the codes with which a host refuses.
+func reasons() meanings {
+	sentences := make(map[string]string)
+	for r, means := range protocol.Reasons() {
+		sentences[string(r)] = means
+	}
+	for _, c := range protocol.Refusals() {
+		sentences[string(c)] = "Its host refused it: " + c.Error() + "."
+	}
+	return explained(slices.Sorted(maps.Keys(sentences)), func(w string) string { return sentences[w] })
+}
+
+// codes are those of problems.
+func codes() meanings {
+	sentences := make(map[string]string)
+	words := list(api.Codes(), func(c api.Code) string {
+		sentences[c.Name] = fmt.Sprintf("(%d) %s", c.Status, c.Meaning)
+		return c.Name
+	})
+	return meanings{words, sentences}
+}
+
+// serveDocument serves the API's description as it stands now.
+func serveDocument(mux routes, doc *huma.OpenAPI) error {
+	describe(doc)
+	b, err := json.Marshal(doc)
+	if err != nil {
+		return fmt.Errorf("describe the API: %w", err)
+	}
+	mux.HandleFunc("GET "+documentPath, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(b) // a client that is gone needs no answer
+	})
+	return nil
+}
