@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/policy"
@@ -30,12 +31,25 @@ type setup struct {
 // the configuration once more. One that cannot be used changes nothing. It belongs to
 // the goroutine that wires agents, and to the one of await while an agent runs.
 type reloading struct {
-	again  loader
-	hangup chan os.Signal
-	log    *slog.Logger
-	host   protocol.HostID // of the agent that runs
-	now    setup
-	before *setup // of now, until an agent serves with now
+	again   loader
+	hangup  chan os.Signal
+	log     *slog.Logger
+	service daemon.Service
+	host    protocol.HostID // of the agent that runs
+	now     setup
+	before  *setup // of now, until an agent serves with now
+}
+
+// ready tells the manager of services that the agent serves with the configuration
+// that it has now.
+func (r *reloading) ready() { r.tell(r.service.Ready("serves as host " + string(r.host))) }
+
+// tell logs what kept the manager of services from being told. The agent serves
+// without it.
+func (r *reloading) tell(err error) {
+	if err != nil {
+		r.log.Warn("systemd does not hear", "error", err)
+	}
 }
 
 // watch begins to take signals, until stop is called.
@@ -54,12 +68,15 @@ func (r *reloading) await(ctx context.Context) error {
 			return nil
 		case <-r.hangup:
 		}
+		r.tell(r.service.Reloading())
 		next, err := r.read()
 		switch {
 		case err != nil:
 			r.log.ErrorContext(ctx, "the new configuration is refused; the one in force goes on", "error", err)
+			r.ready()
 		case next.config == r.now.config && next.policy == r.now.policy:
 			r.log.InfoContext(ctx, "the configuration has not changed")
+			r.ready()
 		default:
 			r.now, r.before = next, new(r.now)
 			return errReload

@@ -25,6 +25,7 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/clock"
+	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/mqtt"
 	"github.com/hostler-io/hostler/protocol"
@@ -45,8 +46,9 @@ func run(ctx context.Context, again loader, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	r := &reloading{again: again, log: log, now: setup{config: c, from: from}}
+	r := &reloading{again: again, log: log, service: daemon.ServiceOf(os.Environ(), os.Getpid()), now: setup{config: c, from: from}}
 	defer r.watch()()
+	defer context.AfterFunc(ctx, func() { r.tell(r.service.Stopping()) })()
 	r.now.policy, _ = policyDigest(c.Policy) // a policy that cannot be read is told by what takes it
 	s := state(c.StateDir)
 	if err := s.prepare(); err != nil {
@@ -230,7 +232,11 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 			return nil
 		}
 	})
+	g.Go(func() error {
+		return n.reload.service.Watch(inner, func(ctx context.Context) { _, _ = n.agent.Status(ctx) })
+	})
 	n.log.Info("serving", "host", string(host), "version", buildinfo.Version, "socket", n.config.Socket, "fleet", n.member != nil)
+	n.reload.ready()
 	err = g.Wait()
 	end(err)
 	if failed := others.Wait(); !errors.Is(failed, err) {
