@@ -50,7 +50,7 @@ left out unless --with-outputs is given; hosts that keep output send it again.`,
 				return err
 			}
 			b.state, b.out, b.talk = state(c.StateDir), cmd.OutOrStdout(), cmd.ErrOrStderr()
-			return b.run(cmd.Context(), args[0])
+			return b.state.handingOver(func() error { return b.run(cmd.Context(), args[0]) })
 		},
 	}
 	cmd.Flags().BoolVar(&b.withoutKeys, "without-keys", false, "leave the coordinator's keys out")

@@ -5,6 +5,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/settings"
@@ -68,8 +70,9 @@ type httpConfig struct {
 	// Listen is where the API and enrolment are served, with TLS.
 	Listen string `toml:"listen"`
 	// Addresses are how hosts and people reach Listen, as host:port. Join codes
-	// carry them and the certificate names them. Default: the host name with
-	// the port of Listen, or Listen itself if it names an address.
+	// carry them and the certificate names them. Default: the addresses from which
+	// this machine speaks to other networks and its name, with the port of Listen, or
+	// Listen itself if it names an address.
 	Addresses []string `toml:"addresses"`
 	// OpenMetrics answers /metrics to clients on this machine without a token.
 	// It must stay off behind a reverse proxy on the same machine, for which
@@ -170,10 +173,32 @@ func addresses(section, listen string, given []string) ([]string, error) {
 	if len(given) > 0 {
 		return given, nil
 	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		if host, err = os.Hostname(); err != nil {
-			return nil, fmt.Errorf("%s.addresses is not set, and this machine has no name: %w", section, err)
+	if ip := net.ParseIP(host); host != "" && (ip == nil || !ip.IsUnspecified()) {
+		return []string{listen}, nil
+	}
+	var all []string
+	for _, name := range ownNames() {
+		all = append(all, net.JoinHostPort(name, port))
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s.addresses is not set, and this machine has neither an address nor a name", section)
+	}
+	return all, nil
+}
+
+// ownNames are how others most likely reach this machine: at the address from which
+// it speaks to other networks, which needs no name service, or else by its name, which
+// outlives a change of the address.
+func ownNames() (names []string) {
+	for network, elsewhere := range map[string]string{"udp4": "192.0.2.1:9", "udp6": "[2001:db8::1]:9"} {
+		if conn, err := net.Dial(network, elsewhere); err == nil { // it sends nothing
+			names = append(names, conn.LocalAddr().(*net.UDPAddr).IP.String())
+			conn.Close()
 		}
 	}
-	return []string{net.JoinHostPort(host, port)}, nil
+	slices.SortFunc(names, func(a, b string) int { return strings.Count(a, ":") - strings.Count(b, ":") }) // IPv4 first
+	if name, err := os.Hostname(); err == nil && name != "" && name != "localhost" {
+		names = append(names, name)
+	}
+	return names
 }

@@ -62,21 +62,23 @@ func initCommand(configured loader) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := state(c.StateDir).usable(); err != nil {
+			s := state(c.StateDir)
+			if err := s.usable(); err != nil {
 				return err
 			}
-			switch {
-			case (fleet == "") == (ring == ""):
+			if (fleet == "") == (ring == "") {
 				return fmt.Errorf("%w: init needs either --fleet or --ring", daemon.ErrUsage)
-			case fleet != "":
-				return initialize(cmd.Context(), state(c.StateDir), fleet, cmd.OutOrStdout())
 			}
-			chain, err := takeRings(state(c.StateDir), ring)
-			if err != nil {
+			return s.handingOver(func() error {
+				if fleet != "" {
+					return initialize(cmd.Context(), s, fleet, cmd.OutOrStdout())
+				}
+				chain, err := takeRings(s, ring)
+				if err == nil {
+					fmt.Fprintf(cmd.OutOrStdout(), "ring: %d of fleet %s\n", chain.Ring().Number, chain.Ring().Name)
+				}
 				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "ring: %d of fleet %s\n", chain.Ring().Number, chain.Ring().Name)
-			return nil
+			})
 		},
 	}
 	cmd.Flags().StringVar(&fleet, "fleet", "", "fleet code")
@@ -88,13 +90,18 @@ func runCommand(configured loader) *cobra.Command {
 	var level slog.LevelVar
 	cmd := &cobra.Command{
 		Use: "run", Short: "Serve until a signal ends it; SIGHUP takes new rings and policies, and ends no connection", Args: noArgs,
+		Long: "Serve the API and the broker until a signal ends it. Without a fleet it waits for one, answers\n" +
+			"/healthz, and says which command to type; owners' keys never come here. On SIGHUP it takes new\n" +
+			"rings and policies, and ends no connection.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, _, err := configured()
 			if err != nil {
 				return err
 			}
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: &level}))
-			return serve(cmd.Context(), c, configured, log, cmd.OutOrStdout())
+			return state(c.StateDir).handingOver(func() error {
+				return serve(cmd.Context(), c, configured, log, cmd.OutOrStdout())
+			})
 		},
 	}
 	cmd.Flags().TextVar(&level, "log-level", &level, "debug, info, warn or error")

@@ -54,7 +54,7 @@ it is one to them: neither believes a word of the other.`,
 			if asNewFleet != (r.fleet != "") {
 				return fmt.Errorf("%w: --as-new-fleet and --fleet CODE belong together; hostler fleet init NAME makes a fleet and prints its code", daemon.ErrUsage)
 			}
-			return r.run(cmd.Context())
+			return r.state.handingOver(func() error { return r.run(cmd.Context()) })
 		},
 	}
 	cmd.Flags().StringVar(&r.ring, "ring", "", "file with the rings of the fleet, of which the newest names the new key")

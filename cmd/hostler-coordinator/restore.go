@@ -46,7 +46,7 @@ only who had a coordinator's key can have made it.`,
 			if !filepath.IsAbs(dir) {
 				return fmt.Errorf("%w: --state: %q is not an absolute path", daemon.ErrUsage, dir)
 			}
-			if err := restore(cmd.Context(), state(dir), args[0], code, cmd.ErrOrStderr()); err != nil {
+			if err := state(dir).handingOver(func() error { return restore(cmd.Context(), state(dir), args[0], code, cmd.ErrOrStderr()) }); err != nil {
 				return fmt.Errorf("restore %s: %w", args[0], err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "state: %s\n", dir)

@@ -30,6 +30,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/web"
 	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/clock"
+	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/prom"
 	"github.com/hostler-io/hostler/internal/space"
 	"github.com/hostler-io/hostler/policy"
@@ -49,12 +50,13 @@ func serve(ctx context.Context, c config, again loader, log *slog.Logger, out io
 	if err := s.usable(); err != nil {
 		return err
 	}
-	chain, err := s.chain()
+	service := daemon.ServiceOf(os.Environ(), os.Getpid())
+	defer context.AfterFunc(ctx, func() { tell(log, service.Stopping()) })()
+	chain, id, err := awaitFleet(ctx, c, service, log)
 	if err != nil {
-		return fmt.Errorf("this coordinator is not part of a fleet yet: %w\nRun: hostler-coordinator init --fleet CODE, then init --ring FILE", err)
-	}
-	id, err := certs.LoadIdentity(s.identity())
-	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	if _, ok := chain.Coordinator(id.Key()); !ok {
@@ -76,7 +78,7 @@ func serve(ctx context.Context, c config, again loader, log *slog.Logger, out io
 			log.Error("cannot close the database", "err", err)
 		}
 	}()
-	server := &server{config: c, again: again, state: s, log: log, trust: newTrust(chain, id, ca, s.keep), commits: func() uint64 { return store.Stats().Commits }}
+	server := &server{config: c, again: again, state: s, service: service, log: log, trust: newTrust(chain, id, ca, s.keep), commits: func() uint64 { return store.Stats().Commits }}
 	return server.run(ctx, store, out)
 }
 
@@ -85,6 +87,7 @@ type server struct {
 	config  config
 	again   loader // reads the configuration once more
 	state   state
+	service daemon.Service
 	log     *slog.Logger
 	trust   *trust
 	tickets *certs.TicketKeys
@@ -125,6 +128,9 @@ func (s *server) run(ctx context.Context, store core.Store, out io.Writer) (err 
 	g.Go(func() error { return s.upkeep(ctx) })
 	g.Go(func() error { return pace(ctx) })
 	g.Go(func() error {
+		return s.service.Watch(ctx, func(ctx context.Context) { _ = s.coord.Ready(ctx) })
+	})
+	g.Go(func() error {
 		<-ctx.Done()
 		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownPatience)
 		defer cancel()
@@ -137,7 +143,9 @@ func (s *server) run(ctx context.Context, store core.Store, out io.Writer) (err 
 		for {
 			select {
 			case <-hangup:
+				tell(s.log, s.service.Reloading())
 				s.reread(ctx)
+				s.ready()
 			case <-ctx.Done():
 				return nil
 			}
@@ -145,11 +153,25 @@ func (s *server) run(ctx context.Context, store core.Store, out io.Writer) (err 
 	})
 	fmt.Fprintf(out, "fleet %s: API on https://%s, broker on %s\n", s.trust.Chain().Ring().Name, s.config.HTTP.Addresses[0], s.config.MQTT.Addresses[0])
 	s.log.InfoContext(ctx, "serving", "fleet", s.trust.Chain().Ring().Name, "term", s.coord.Term(), "http", s.config.HTTP.Listen, "mqtt", s.config.MQTT.Listen)
+	s.ready()
 	err = g.Wait()
 	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, context.Canceled) {
 		return nil
 	}
 	return err
+}
+
+// ready tells the manager of services that the coordinator serves.
+func (s *server) ready() {
+	tell(s.log, s.service.Ready("serves fleet "+string(s.trust.Chain().Ring().Name)))
+}
+
+// tell logs what kept the manager of services from being told. The coordinator serves
+// without it.
+func tell(log *slog.Logger, err error) {
+	if err != nil {
+		log.Warn("systemd does not hear", "err", err)
+	}
 }
 
 // reread takes the rings into force that init --ring has put beside those that

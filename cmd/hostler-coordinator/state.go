@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/hostler-io/hostler/certs"
@@ -53,6 +54,39 @@ func (s state) report() string        { return s.path("recovery-report.txt") }
 // missing tells that no coordinator was made in the directory.
 func (s state) missing() error {
 	return fmt.Errorf("%s holds no coordinator\nName another directory with --config FILE or HOSTLER_STATE_DIR", s)
+}
+
+// handingOver runs do, and gives what root has made meanwhile in a directory of
+// another user to that user, who runs the service. The rings come last: they are what
+// a coordinator without a fleet waits for.
+func (s state) handingOver(do func() error) (err error) {
+	defer func() {
+		info, missing := os.Stat(string(s))
+		if missing != nil || os.Geteuid() != 0 {
+			return
+		}
+		owner := info.Sys().(*syscall.Stat_t)
+		if owner.Uid == 0 {
+			return
+		}
+		give := func(path string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			return os.Lchown(path, int(owner.Uid), int(owner.Gid))
+		}
+		rings := s.path("rings")
+		err = errors.Join(err, filepath.WalkDir(string(s), func(path string, e fs.DirEntry, err error) error {
+			if path == rings {
+				return fs.SkipDir
+			}
+			return give(path, e, err)
+		}))
+		if _, missing := os.Stat(rings); missing == nil {
+			err = errors.Join(err, filepath.WalkDir(rings, give))
+		}
+	}()
+	return do()
 }
 
 // lock keeps another command of one kind out.

@@ -91,15 +91,17 @@ func (h hostHandlers) roster(context.Context, *none) (*rawAnswer, error) {
 	return &rawAnswer{documentType, b}, err
 }
 
+// plain answers with one text.
+func plain(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintln(w, text) // a client that is gone needs no answer
+}
+
 // health answers whoever looks after the process: it is up; it can answer
 // requests.
 func (h hostHandlers) health(mux routes) {
-	plain := func(w http.ResponseWriter, status int, text string) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
-		w.WriteHeader(status)
-		_, _ = fmt.Fprintln(w, text) // a client that is gone needs no answer
-	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		err := h.c.Ready(r.Context())

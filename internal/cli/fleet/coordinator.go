@@ -17,6 +17,9 @@ import (
 // coordinatorProgram is the program that makes and runs coordinators.
 const coordinatorProgram = "hostler-coordinator"
 
+// packagedState is where the service of the package has its state.
+const packagedState = "/var/lib/hostler/coordinator"
+
 // initCoordinator makes a coordinator on this machine: its keys, the ring that
 // names it, and the ring into its hands.
 func (a *commands) initCoordinator(ctx context.Context, f conn.FleetFiles, chain *certs.Chain, dir string) error {
@@ -53,7 +56,11 @@ func (a *commands) initCoordinator(ctx context.Context, f conn.FleetFiles, chain
 		return term.Cannot("remove the copy of the ring", err)
 	}
 	fmt.Fprintf(a.Out, "token: %s\n", token)
-	a.Say("Next: HOSTLER_STATE_DIR=%s %s run", dir, coordinatorProgram)
+	if dir == packagedState {
+		a.Say("The service %s serves it now, if it runs: systemctl status %[1]s", coordinatorProgram)
+	} else {
+		a.Say("Next: HOSTLER_STATE_DIR=%s %s run", dir, coordinatorProgram)
+	}
 	a.Say("Then: hostler login https://HOST:8443 --token TOKEN")
 	return nil
 }
