@@ -17,19 +17,10 @@ import (
 // config is the configuration file, /etc/hostler/agent.toml. Everything has a
 // default; a key that is not listed here is an error.
 type config struct {
-	// Host is the id that the host asks for when it joins, and goes by as long
-	// as it is no member of a fleet. Afterwards it cannot be changed. Default:
-	// the short host name.
-	Host string `toml:"host"`
-	// StateDir holds keys, memory and the output of commands. Only the agent may
-	// read it.
-	StateDir string `toml:"state_dir"`
-	// Socket is where the people of the host speak to the agent: root, and the
-	// group hostler if there is one.
-	Socket string `toml:"socket"`
-	// Policy is root's own file of what needs whose approval on this host. If it
-	// is there, it is in force over every policy that is signed.
-	Policy   string         `toml:"policy"`
+	Host     string         `toml:"host" takes:"reload" default:"the short host name" does:"The id that the host asks for when it joins a fleet, and has while it is in none. A member keeps its id."`
+	StateDir string         `toml:"state_dir" takes:"restart" does:"The directory of keys, of the agent's memory, and of the output of commands. Only the agent may read it."`
+	Socket   string         `toml:"socket" takes:"reload" does:"Where the people of the host speak to the agent: root, and the group hostler if there is one."`
+	Policy   string         `toml:"policy" takes:"reload" does:"Root's own file of which action needs whose approval on this host. If it is there, it is in force over every policy that is signed."`
 	Commands commandsConfig `toml:"commands"`
 	Sessions sessionsConfig `toml:"sessions"`
 	LXC      lxcConfig      `toml:"lxc"`
@@ -39,20 +30,11 @@ type config struct {
 }
 
 type commandsConfig struct {
-	// Supervisor is the program hostler-run. Default: the one beside this
-	// program.
-	Supervisor string `toml:"supervisor"`
-	// Parallel is how many commands of the host run at a time.
-	Parallel int `toml:"parallel"`
-	// Lanes is how many actions on containers run at a time; 1 makes one queue of
-	// all actions, commands of the host among them: one after the other, in the
-	// order in which they were accepted.
-	Lanes int `toml:"lanes"`
-	// OutputMiB is how much of the disk all that commands have left may take, in
-	// MiB. What ended first goes first, and nothing of what runs.
-	OutputMiB int `toml:"output_mib"`
-	// OutputDays is for how long what a command has left is kept after its end.
-	OutputDays int `toml:"output_days"`
+	Supervisor string `toml:"supervisor" takes:"reload" default:"hostler-run beside hostler-agent, or in /usr/libexec/hostler if that is in /usr/bin" does:"The program that supervises one command."`
+	Parallel   int    `toml:"parallel" takes:"reload" does:"How many commands of the host run at a time."`
+	Lanes      int    `toml:"lanes" takes:"reload" does:"How many actions on containers run at a time. 1 makes one queue of all actions, commands of the host among them: one after the other, in the order in which they were accepted."`
+	OutputMiB  int    `toml:"output_mib" takes:"reload" unit:"MiB" does:"How much of the disk the output of all commands may take. What ended first goes first, and nothing of what runs."`
+	OutputDays int    `toml:"output_days" takes:"reload" unit:"days" does:"For how long the output of a command is kept after its end."`
 }
 
 // The values of sessions.unrecorded.
@@ -62,38 +44,22 @@ const (
 )
 
 type sessionsConfig struct {
-	// Parallel is how many interactive sessions there are at a time, on the host
-	// and in its containers. Another is refused.
-	Parallel int `toml:"parallel"`
-	// Record records every session, and not only those whose people ask for it. They
-	// are told when it begins. What is printed is recorded, and not what is typed:
-	// passwords are typed unseen.
-	Record bool `toml:"record"`
-	// RecordMiB is how long a recording may become, in MiB.
-	RecordMiB int `toml:"record_mib"`
-	// Unrecorded is what becomes of a session whose recording cannot go on, because
-	// the disk is full or the recording as long as it may be: continue, or end.
-	Unrecorded string `toml:"unrecorded"`
+	Parallel   int    `toml:"parallel" takes:"reload" does:"How many interactive sessions there are at a time, on the host and in its containers. Another is refused."`
+	Record     bool   `toml:"record" takes:"reload" does:"Record every session, and not only those whose people ask for it. They are told when it begins. What is printed is recorded, and not what is typed: passwords are typed unseen."`
+	RecordMiB  int    `toml:"record_mib" takes:"reload" unit:"MiB" does:"How long a recording may become, 64 at most."`
+	Unrecorded string `toml:"unrecorded" takes:"reload" does:"What becomes of a session whose recording cannot go on, because the disk is full or the recording as long as it may be: continue, or end."`
 }
 
 type lxcConfig struct {
-	// Path is the directory of the containers.
-	Path string `toml:"path"`
-	// Helper is the program hostler-lxc. Default: the one beside this program.
-	Helper string `toml:"helper"`
-	// FirstID is the first of the users and groups of the host that belong to
-	// unprivileged containers, and IDs how many they are: 65536 for each container.
-	// Nobody else may use them.
-	FirstID uint32 `toml:"first_id"`
-	IDs     uint32 `toml:"ids"`
+	Path    string `toml:"path" takes:"reload" does:"The directory of the containers."`
+	Helper  string `toml:"helper" takes:"reload" default:"hostler-lxc beside hostler-agent, or in /usr/libexec/hostler if that is in /usr/bin" does:"The program that does one operation of LXC."`
+	FirstID uint32 `toml:"first_id" takes:"reload" does:"The first of the users and groups of the host that belong to unprivileged containers. Nothing else may use them."`
+	IDs     uint32 `toml:"ids" takes:"reload" does:"How many users and groups belong to unprivileged containers: 65536 for each of them."`
 }
 
 type networkConfig struct {
-	// Bridge is the device that new containers are attached to. It is made when
-	// the first of them needs it. Empty: containers get no network.
-	Bridge string `toml:"bridge"`
-	// Subnet is the IPv4 network of the bridge; the host has its first address.
-	Subnet string `toml:"subnet"`
+	Bridge string `toml:"bridge" takes:"reload" does:"The device that new containers are attached to. It is made when the first of them needs it. Empty: containers get no network."`
+	Subnet string `toml:"subnet" takes:"reload" does:"The IPv4 network of the bridge. The host has its first address."`
 }
 
 func defaults() (config, error) {
@@ -101,7 +67,11 @@ func defaults() (config, error) {
 	if err != nil {
 		return config{}, fmt.Errorf("find the programs beside this one: %w", err)
 	}
-	beside := func(name string) string { return filepath.Join(filepath.Dir(self), name) }
+	helpers := filepath.Dir(self)
+	if helpers == "/usr/bin" {
+		helpers = "/usr/libexec/hostler" // as packages have it: nobody types their names
+	}
+	beside := func(name string) string { return filepath.Join(helpers, name) }
 	c := config{
 		StateDir: "/var/lib/hostler/agent",
 		Socket:   "/run/hostler/agent.sock",

@@ -17,13 +17,8 @@ import (
 // config is the configuration file, /etc/hostler/coordinator.toml. Everything
 // has a default; a key that is not listed here is an error.
 type config struct {
-	// StateDir holds keys, database and output. Only the coordinator may read
-	// it.
-	StateDir string `toml:"state_dir"`
-	// MaxPayload is the largest that a file may be which a command reads or that
-	// is pushed, in MiB. Files take the room of the state directory, and leave
-	// 1 GiB of it free.
-	MaxPayload int           `toml:"max_payload_mib"`
+	StateDir   string        `toml:"state_dir" takes:"restart" does:"The directory of keys, database and output. Only the coordinator may read it."`
+	MaxPayload int           `toml:"max_payload_mib" takes:"restart" unit:"MiB" does:"How large a file may be that a command reads or that is pushed. Files take the room of the state directory, and leave 1 GiB of it free."`
 	HTTP       httpConfig    `toml:"http"`
 	Output     outputConfig  `toml:"output"`
 	Actions    actionsConfig `toml:"actions"`
@@ -34,57 +29,32 @@ type config struct {
 }
 
 type policyConfig struct {
-	// File says who may request what, and what waits for approvals before it is
-	// sent, in the language of the policies of hosts. Default: operators and
-	// admins may request everything, and need nobody.
-	File string `toml:"file"`
-	// HostsFile is a copy of the policy in force on hosts that have not told theirs.
-	// What a policy asks for is collected before an order is sent; the host refuses
-	// what is not approved as it wants, whatever is known here.
-	HostsFile string `toml:"hosts_file"`
-	// FourEyes counts no approval of the person who made the request, if the token
-	// that made it is called as the person.
-	FourEyes bool `toml:"four_eyes"`
+	File      string `toml:"file" takes:"reload" does:"A file that says who may request what, and what waits for approvals before it is sent, in the language of the policies of hosts. Empty: operators and admins may request everything, and need no approval."`
+	HostsFile string `toml:"hosts_file" takes:"reload" does:"A copy of the policy in force on hosts that have not told theirs. The approvals that a policy asks for are collected before an order is sent; the host refuses what is not approved as it wants, whatever is known here."`
+	FourEyes  bool   `toml:"four_eyes" takes:"reload" does:"Count no approval of the person who made the request, if the token that made it has the name of that person."`
 }
 
-// outputConfig is how much output of commands is kept after their end.
 type outputConfig struct {
-	// TotalMiB is how much is kept of all together, in MiB. What ended first goes
-	// first.
-	TotalMiB int `toml:"total_mib"`
-	// Days is how long it is kept.
-	Days int `toml:"days"`
+	TotalMiB int `toml:"total_mib" takes:"restart" unit:"MiB" does:"How much output of commands that have ended is kept, of all together. What ended first goes first."`
+	Days     int `toml:"days" takes:"restart" unit:"days" does:"For how long the output of a command is kept after its end."`
 }
 
 // actionsConfig is how long what has ended is remembered. The audit log is not
 // part of it.
 type actionsConfig struct {
-	// Days is how long actions are kept after their end, and enrolments and invites.
-	Days int `toml:"days"`
-	// Count is how many actions that have ended are kept. What ended first goes
-	// first.
-	Count int `toml:"count"`
+	Days  int `toml:"days" takes:"restart" unit:"days" does:"For how long actions are kept after their end, and decided enrolments and ended invites. The audit log is kept by number, and no setting shortens it."`
+	Count int `toml:"count" takes:"restart" does:"How many actions that have ended are kept. What ended first goes first."`
 }
 
 type httpConfig struct {
-	// Listen is where the API and enrolment are served, with TLS.
-	Listen string `toml:"listen"`
-	// Addresses are how hosts and people reach Listen, as host:port. Join codes
-	// carry them and the certificate names them. Default: the addresses from which
-	// this machine speaks to other networks and its name, with the port of Listen, or
-	// Listen itself if it names an address.
-	Addresses []string `toml:"addresses"`
-	// OpenMetrics answers /metrics to clients on this machine without a token.
-	// It must stay off behind a reverse proxy on the same machine, for which
-	// everybody comes from here.
-	OpenMetrics bool `toml:"open_metrics"`
+	Listen      string   `toml:"listen" takes:"restart" does:"Where the API and enrolment are served, with TLS."`
+	Addresses   []string `toml:"addresses" takes:"restart" default:"the addresses from which this machine speaks to other networks and its name, with the port of http.listen, or http.listen itself if it names an address" does:"How hosts and people reach http.listen, as host:port. Join codes carry them, and the certificate names them."`
+	OpenMetrics bool     `toml:"open_metrics" takes:"restart" does:"Answer /metrics to clients on this machine without a token. It must stay off behind a reverse proxy on the same machine, for which every client is on this machine."`
 }
 
 type mqttConfig struct {
-	// Listen is where the embedded broker is served, with TLS.
-	Listen string `toml:"listen"`
-	// Addresses are how hosts reach Listen. Default: as with http.
-	Addresses []string `toml:"addresses"`
+	Listen    string   `toml:"listen" takes:"restart" does:"Where the embedded broker is served, with TLS."`
+	Addresses []string `toml:"addresses" takes:"restart" default:"as with http.addresses" does:"How hosts reach mqtt.listen, as host:port."`
 }
 
 func defaults() config {

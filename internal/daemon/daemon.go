@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -89,8 +90,9 @@ func help(cmd *cobra.Command, args []string) error {
 // A command calls it when it needs it: others work where the configuration is broken.
 type Loader[C any] func() (C, settings.Origin, error)
 
-// Config returns the commands that look at a configuration.
-func Config[C any](load Loader[C]) *cobra.Command {
+// Config returns the commands that look at a configuration. file is where it is read
+// from, and defaults returns it as it is without any.
+func Config[C any](file string, load Loader[C], defaults func() (C, error)) *cobra.Command {
 	var withOrigin bool
 	show := &cobra.Command{Use: "show", Short: "Print every setting in force", Args: Args(cobra.NoArgs), RunE: func(cmd *cobra.Command, _ []string) error {
 		c, from, err := load()
@@ -107,7 +109,36 @@ func Config[C any](load Loader[C]) *cobra.Command {
 		_, _, err := load()
 		return err
 	}}
-	return Group("config", "Look at the configuration", "config needs check or show", show, check)
+	var table bool
+	example := &cobra.Command{
+		Use: "example", Short: "Print a configuration file with every setting, its meaning and its default",
+		Long: "Print a file for " + file + " that has every setting with its meaning and its default, each in a\n" +
+			"comment. With --table, print them as a table in Markdown.",
+		Args: Args(cobra.NoArgs), RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := defaults()
+			if err != nil {
+				return err
+			}
+			all, err := settings.Describe(&c)
+			if err != nil {
+				return err
+			}
+			if table {
+				return settings.Reference(cmd.OutOrStdout(), all)
+			}
+			return settings.Example(cmd.OutOrStdout(), configHead(cmd.Root().Name(), file), all)
+		},
+	}
+	example.Flags().BoolVar(&table, "table", false, "print a table in Markdown")
+	return Group("config", "Look at the configuration", "config needs check, example or show", show, check, example)
+}
+
+// configHead says how a configuration works.
+func configHead(program, file string) string {
+	return "The configuration of " + program + ". Every setting has a default: each stands here in a comment, with its meaning. " +
+		"After this file, each file of " + strings.TrimSuffix(file, ".toml") + ".d/*.toml is read, in the order of their names; the last one that has a setting sets it. " +
+		"A variable overrides all files: HOSTLER_HTTP_LISTEN is listen of the section http.\n" +
+		program + " config check says what is wrong, config show --origin where each setting comes from. systemctl reload " + program + " takes what a reload can take."
 }
 
 // Exit is an exit code of a program's own.

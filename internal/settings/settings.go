@@ -7,7 +7,8 @@
 //
 // A program keeps its configuration in a struct with the tags of
 // [github.com/pelletier/go-toml/v2], filled with the defaults: texts, numbers, flags
-// and lists of texts, and structs of them as sections. [Load] brings the layers into
+// and lists of texts, and structs of them as sections. Beside toml, each setting has the
+// tags of [Describe]. [Load] brings the layers into
 // the struct and tells of each setting where it came from; what the values mean, and
 // which of them go together, is checked by the program afterwards.
 package settings
@@ -18,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -36,7 +38,8 @@ const maxFile = 1 << 20
 // setting is one setting by name, and where its value is kept.
 type setting struct {
 	name  string // the key in a file, after the name of its section and a dot if it is in one
-	value any    // *string, *int, *bool or *[]string
+	value any    // *string, *int, *uint32, *bool or *[]string
+	tag   reflect.StructTag
 }
 
 // settingsOf lists the settings in a struct: its fields with the tag toml, and those
@@ -50,7 +53,7 @@ func settingsOf(prefix string, v reflect.Value) []setting {
 		case f.Type.Kind() == reflect.Struct:
 			all = append(all, settingsOf(name+".", value)...)
 		default:
-			all = append(all, setting{name, value.Addr().Interface()})
+			all = append(all, setting{name, value.Addr().Interface(), f.Tag})
 		}
 	}
 	return all
@@ -66,6 +69,8 @@ func (s setting) get() string {
 	switch p := s.value.(type) {
 	case *int:
 		return strconv.Itoa(*p)
+	case *uint32:
+		return strconv.FormatUint(uint64(*p), 10)
 	case *bool:
 		return strconv.FormatBool(*p)
 	case *[]string:
@@ -81,6 +86,12 @@ func (s setting) set(text string) (err error) {
 		if *p, err = strconv.Atoi(text); err != nil {
 			return fmt.Errorf("%q is not a whole number", text)
 		}
+	case *uint32:
+		n, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return fmt.Errorf("%q is not a whole number from 0 to %d", text, uint32(math.MaxUint32))
+		}
+		*p = uint32(n)
 	case *bool:
 		if *p, err = strconv.ParseBool(text); err != nil {
 			return fmt.Errorf("%q is not true or false", text)

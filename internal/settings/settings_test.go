@@ -13,11 +13,12 @@ import (
 
 // config has a setting of every kind.
 type config struct {
-	Name string `toml:"name"`
+	Name string `toml:"name" does:"The name." takes:"reload" default:"the host name"`
 	HTTP struct {
-		Port      int      `toml:"port"`
-		Open      bool     `toml:"open"`
-		Addresses []string `toml:"addresses"`
+		Port      int      `toml:"port" does:"The port." takes:"restart"`
+		Open      bool     `toml:"open" does:"Whether it is open." takes:"restart"`
+		Addresses []string `toml:"addresses" does:"Where it is found." takes:"restart"`
+		Size      uint32   `toml:"size" does:"How large a page may be, and what else has to be said about that, which is more than fits on a line." unit:"KiB" takes:"reload"`
 	} `toml:"http"`
 }
 
@@ -59,7 +60,7 @@ func TestLayers(t *testing.T) {
 		if err := Show(&out, &c, o); err != nil {
 			t.Fatal(err)
 		}
-		lines := "name = late=st   # $HOSTLER_NAME\nhttp.port = 3   # " + second + "\nhttp.open = false   # default\nhttp.addresses = y,z   # " + first + "\n"
+		lines := "name = late=st   # $HOSTLER_NAME\nhttp.port = 3   # " + second + "\nhttp.open = false   # default\nhttp.addresses = y,z   # " + first + "\nhttp.size = 0   # default\n"
 		if diff := cmp.Diff(lines, out.String()); diff != "" {
 			t.Errorf("shown with origin:\n%s", diff)
 		}
@@ -69,7 +70,7 @@ func TestLayers(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	var c config
 	if _, err := Load(Source{Default: filepath.Join(t.TempDir(), "none.toml"), Environ: []string{
-		"HOSTLER_NAME=", "HOSTLER_HTTP_PORT=-1", "HOSTLER_HTTP_OPEN=true", "HOSTLER_HTTP_ADDRESSES=a:1,b:2",
+		"HOSTLER_NAME=", "HOSTLER_HTTP_PORT=-1", "HOSTLER_HTTP_OPEN=true", "HOSTLER_HTTP_ADDRESSES=a:1,b:2", "HOSTLER_HTTP_SIZE=4294967295",
 	}}, &c); err != nil {
 		t.Fatal(err)
 	}
@@ -77,10 +78,10 @@ func TestEnvironment(t *testing.T) {
 	if err := Show(&out, &c, nil); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff("name = \nhttp.port = -1\nhttp.open = true\nhttp.addresses = a:1,b:2\n", out.String()); diff != "" {
+	if diff := cmp.Diff("name = \nhttp.port = -1\nhttp.open = true\nhttp.addresses = a:1,b:2\nhttp.size = 4294967295\n", out.String()); diff != "" {
 		t.Error(diff)
 	}
-	for _, bad := range []string{"HOSTLER_HTTP_PORT=many", "HOSTLER_HTTP_OPEN=perhaps"} {
+	for _, bad := range []string{"HOSTLER_HTTP_PORT=many", "HOSTLER_HTTP_OPEN=perhaps", "HOSTLER_HTTP_SIZE=4294967296", "HOSTLER_HTTP_SIZE=-1"} {
 		name, _, _ := strings.Cut(bad, "=")
 		if _, err := Load(Source{Default: "/none", Environ: []string{bad}}, &c); err == nil || !strings.Contains(err.Error(), "$"+name) {
 			t.Errorf("%s gives %v", bad, err)
@@ -106,7 +107,7 @@ func TestWrong(t *testing.T) {
 		text string
 		say  []string
 	}{
-		"unknown setting": {"nmae = \"x\"\n", []string{"nmae", "known are: name, http.port, http.open, http.addresses"}},
+		"unknown setting": {"nmae = \"x\"\n", []string{"nmae", "known are: name, http.port, http.open, http.addresses, http.size"}},
 		"unknown section": {"[htpt]\nport = 1\n", []string{"htpt", "known are: name, http.port"}},
 		"wrong type":      {"name = 7\n", []string{"name: want a text (\"…\"), not a whole number"}},
 		"no flag":         {"[http]\nopen = 'yes'\n", []string{"line 2: http.open: want true or false, not a text"}},
