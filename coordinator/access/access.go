@@ -43,6 +43,9 @@ func (r *Room) CreateToken(ctx context.Context, by core.Actor, name string, role
 	return secret, t, err
 }
 
+// LifeMS is the clock by which tokens expire.
+func (r *Room) LifeMS() int64 { return r.base.LifeMS() }
+
 // newToken draws a token. The secret has 160 bits.
 func newToken(random io.Reader, nowMS int64, by, name string, role core.TokenRole, life time.Duration) (string, core.Token, error) {
 	var raw [26]byte

@@ -11,10 +11,10 @@ import (
 
 func (h *handlers) access() {
 	serve(h, h.operation("create-token", http.MethodPost, "/v1/tokens", "Create an API token; its secret is shown once", http.StatusCreated), h.createToken)
-	serve(h, h.get("list-tokens", "/v1/tokens", "List API tokens"), h.listTokens)
+	register(h, h.get("list-tokens", "/v1/tokens", "List API tokens"), h.listTokens)
 	register(h, h.operation("revoke-token", http.MethodDelete, "/v1/tokens/{id}", "Revoke an API token", http.StatusNoContent), h.revokeToken)
 	serve(h, h.operation("create-viewer", http.MethodPost, "/v1/viewers", "Create a certificate that reads all topics; its key is shown once", http.StatusCreated), h.createViewer)
-	serve(h, h.get("list-viewers", "/v1/viewers", "List viewers"), h.listViewers)
+	register(h, h.get("list-viewers", "/v1/viewers", "List viewers"), h.listViewers)
 	register(h, h.operation("revoke-viewer", http.MethodDelete, "/v1/viewers/{name}", "Revoke a viewer", http.StatusNoContent), h.revokeViewer)
 }
 
@@ -36,9 +36,16 @@ func (h *handlers) createToken(ctx context.Context, in *body[api.NewToken]) (api
 	return out, err
 }
 
-func (h *handlers) listTokens(ctx context.Context, _ *none) ([]api.Token, error) {
-	all, err := h.c.Access().Tokens(ctx, actor(ctx))
-	return list(all, tokenOf), err
+func (h *handlers) listTokens(ctx context.Context, in *struct {
+	Listing
+	Limit1000
+}) (*listed[api.Token], error) {
+	tokens := source[core.Token, api.Token]{
+		show: tokenOf, words: standings(), at: func(t core.Token) int64 { return t.CreatedMS },
+		states: func(t core.Token) []string { return standing(t.RevokedMS, t.ExpiresMS, h.c.Access().LifeMS()) },
+	}
+	all := tokens.small(func(t core.Token) string { return t.ID }, func(ctx context.Context) ([]core.Token, error) { return h.c.Access().Tokens(ctx, actor(ctx)) })
+	return all.page(ctx, &in.Listing, in.Limit)
 }
 
 func (h *handlers) revokeToken(ctx context.Context, in *struct {
@@ -58,9 +65,16 @@ func (h *handlers) createViewer(ctx context.Context, in *body[api.NewViewer]) (a
 	return out, err
 }
 
-func (h *handlers) listViewers(ctx context.Context, _ *none) ([]api.Viewer, error) {
-	all, err := h.c.Access().Viewers(ctx, actor(ctx))
-	return list(all, viewerOf), err
+func (h *handlers) listViewers(ctx context.Context, in *struct {
+	Listing
+	Limit1000
+}) (*listed[api.Viewer], error) {
+	viewers := source[core.Viewer, api.Viewer]{
+		show: viewerOf, words: standings(), at: func(v core.Viewer) int64 { return v.CreatedMS },
+		states: func(v core.Viewer) []string { return standing(v.RevokedMS, 0, 0) },
+	}
+	all := viewers.small(func(v core.Viewer) string { return v.Serial }, func(ctx context.Context) ([]core.Viewer, error) { return h.c.Access().Viewers(ctx, actor(ctx)) })
+	return all.page(ctx, &in.Listing, in.Limit)
 }
 
 func (h *handlers) revokeViewer(ctx context.Context, in *struct {

@@ -1,10 +1,10 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -38,7 +38,7 @@ type actionAnswer struct {
 }
 
 func (h actionHandlers) actions() {
-	serve(h.handlers, h.get("list-actions", "/v1/actions", "List actions, the newest first, without their specs"), h.listActions)
+	register(h.handlers, h.get("list-actions", "/v1/actions", "List actions, the newest first, without their specs"), h.listActions)
 	serve(h.handlers, h.get("get-action", "/v1/actions/{id}", "Show an action"), h.getAction)
 	register(h.handlers, h.accepted("create-action", "/v1/actions", "Ask for an action"), h.createAction)
 	register(h.handlers, h.accepted("reissue-action", "/v1/actions/{id}/reissue", "Ask under a new id for what a conflict kept from being done"), h.reissueAction)
@@ -56,17 +56,14 @@ func (h *handlers) accepted(id, path, summary string) huma.Operation {
 }
 
 func (h actionHandlers) listActions(ctx context.Context, in *struct {
-	Host   string   `query:"host" maxLength:"63"`
-	Batch  string   `query:"batch" maxLength:"36" doc:"Only actions of this batch"`
-	State  []string `query:"state" maxItems:"8" doc:"Only actions in one of these states, separated by commas"`
-	Before string   `query:"before" maxLength:"36" doc:"Only actions older than this one"`
-	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100"`
-}) (_ []api.Action, err error) {
-	f := core.ActionFilter{Host: protocol.HostID(in.Host), Limit: in.Limit}
+	Listing
+	Host   string `query:"host" maxLength:"63" doc:"Only actions of this host"`
+	Batch  string `query:"batch" maxLength:"36" doc:"Only actions of this batch"`
+	Before string `query:"before" maxLength:"36" deprecated:"true" doc:"Only actions older than this one; use cursor"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The most that one page holds"`
+}) (_ *listed[api.Action], err error) {
+	f := core.ActionFilter{Host: protocol.HostID(in.Host)}
 	for _, s := range in.State {
-		if !slices.Contains(protocol.States(), protocol.State(s)) {
-			return nil, fmt.Errorf("%w: %.40q is no state: want %v", core.ErrInvalid, s, protocol.States())
-		}
 		f.States = append(f.States, protocol.State(s))
 	}
 	if in.Batch != "" {
@@ -75,12 +72,50 @@ func (h actionHandlers) listActions(ctx context.Context, in *struct {
 		}
 	}
 	if in.Before != "" {
-		if f.Before, err = h.c.Actions().Resolve(ctx, in.Before); err != nil {
+		before, err := h.c.Actions().Resolve(ctx, in.Before)
+		if err != nil {
+			return nil, err
+		}
+		in.Cursor = cmp.Or(in.Cursor, before.String())
+	}
+	labels := make(map[protocol.HostID][]string)
+	if in.Label != "" {
+		if labels, err = h.hostLabels(ctx); err != nil {
 			return nil, err
 		}
 	}
-	all, err := h.c.Actions().List(ctx, f)
-	return list(all, h.actionOf), err
+	all := source[core.Action, api.Action]{
+		read: func(ctx context.Context, cursor string, n int) ([]core.Action, error) {
+			f.Limit = n
+			if cursor != "" {
+				if f.Before, err = protocol.ParseActionID(cursor); err != nil {
+					return nil, fmt.Errorf("%w: cursor: it is none of this list", core.ErrInvalid)
+				}
+			}
+			return h.c.Actions().List(ctx, f)
+		},
+		cursor: func(a core.Action) string { return a.ID.String() },
+		show:   h.actionOf,
+		labels: func(a core.Action) []string { return labels[a.Host] },
+		states: func(a core.Action) []string { return []string{string(a.State)} },
+		words:  only(protocol.States()).words,
+		at:     func(a core.Action) int64 { return a.CreatedMS },
+	}
+	return all.page(ctx, &in.Listing, in.Limit)
+}
+
+// hostLabels returns the labels of all hosts.
+func (h actionHandlers) hostLabels(ctx context.Context) (map[protocol.HostID][]string, error) {
+	all := make(map[protocol.HostID][]string)
+	for after := protocol.HostID(""); ; {
+		views, err := h.c.Members().Hosts(ctx, after, containerStep)
+		for _, v := range views {
+			all[v.ID], after = v.Labels, v.ID
+		}
+		if err != nil || len(views) < containerStep {
+			return all, err
+		}
+	}
 }
 
 func (h actionHandlers) getAction(ctx context.Context, in *struct {

@@ -2,8 +2,11 @@ package web
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -18,7 +21,7 @@ import (
 const exportPatience = time.Minute
 
 func (h *handlers) auditLog() {
-	serve(h, h.get("list-audit", "/v1/audit", "Search the audit log"), h.listAudit)
+	register(h, h.get("list-audit", "/v1/audit", "Search the audit log"), h.listAudit)
 	register(h, h.raw("export-audit", "/v1/audit/export", "Read the audit log with its checkpoints, to be verified", documentType,
 		"Records, leaves and signed checkpoints, one to a line, as they were hashed and signed."), h.exportAudit)
 	register(h, h.raw("get-checkpoint", "/v1/audit/checkpoint", "Seal the audit log and read its newest checkpoint", documentType,
@@ -26,6 +29,7 @@ func (h *handlers) auditLog() {
 }
 
 type auditRequest struct {
+	Cursor string    `query:"cursor" pattern:"^[<>][0-9]{1,16}$" maxLength:"17" doc:"Only what comes behind the page that was answered with this Hostler-Next-Cursor"`
 	After  uint64    `query:"after" maximum:"9007199254740991" doc:"Only records with numbers after this one, the oldest first; without it, the newest"`
 	Before uint64    `query:"before" maximum:"9007199254740991" doc:"Only records with numbers before this one"`
 	Since  time.Time `query:"since" doc:"Only records that are not older, by the clock of the time"`
@@ -36,15 +40,44 @@ type auditRequest struct {
 	Limit  int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 }
 
-func (h *handlers) listAudit(ctx context.Context, in *auditRequest) (api.AuditPage, error) {
+// auditAnswer is a page of the audit log.
+type auditAnswer struct {
+	Next string `header:"Hostler-Next-Cursor" doc:"Where the next page begins; left out: there is nothing more"`
+	Body api.AuditPage
+}
+
+func (h *handlers) listAudit(ctx context.Context, in *auditRequest) (*auditAnswer, error) {
 	f := journal.Filter{
 		After: in.After, Before: in.Before, Host: protocol.HostID(in.Host), Actor: in.Actor, Verb: in.Verb, Object: in.Object, Limit: in.Limit,
 	}
 	if !in.Since.IsZero() {
 		f.SinceMS = in.Since.UnixMilli()
 	}
+	if in.Cursor != "" {
+		n, err := strconv.ParseUint(in.Cursor[1:], 10, 64)
+		if err != nil {
+			return nil, invalid(err)
+		}
+		if in.Cursor[0] == '>' {
+			f.After = n
+		} else {
+			f.Before = n
+		}
+	}
 	records, rest, err := h.c.Journal().Audit(ctx, f)
-	return api.AuditPage{Records: list(records, auditRecordOf), Rest: rest}, err
+	out := &auditAnswer{Body: api.AuditPage{Records: list(records, auditRecordOf), Rest: rest}}
+	up := in.After > 0 || strings.HasPrefix(in.Cursor, ">")
+	switch {
+	case rest > 0 && up:
+		out.Next = fmt.Sprintf(">%d", rest)
+	case rest > 0:
+		out.Next = fmt.Sprintf("<%d", rest)
+	case len(records) == in.Limit && up:
+		out.Next = fmt.Sprintf(">%d", records[len(records)-1].N)
+	case len(records) == in.Limit && records[0].N > 1:
+		out.Next = fmt.Sprintf("<%d", records[0].N)
+	}
+	return out, err
 }
 
 func (h *handlers) checkpoint(ctx context.Context, _ *none) (*rawAnswer, error) {

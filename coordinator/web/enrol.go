@@ -25,9 +25,9 @@ import (
 // enrolments are the operations of people about hosts that want to join.
 func (h hostHandlers) enrolments() {
 	serve(h.handlers, h.operation("create-invite", http.MethodPost, "/v1/invites", "Invite a host; the code is shown once", http.StatusCreated), h.invite)
-	serve(h.handlers, h.get("list-invites", "/v1/invites", "List the invites that are valid, without their codes"), h.listInvites)
+	register(h.handlers, h.get("list-invites", "/v1/invites", "List the invites that are valid, without their codes"), h.listInvites)
 	register(h.handlers, h.operation("end-invite", http.MethodDelete, "/v1/invites/{id}", "End an invite", http.StatusNoContent), h.endInvite)
-	serve(h.handlers, h.get("list-enrolments", "/v1/enrolments", "List hosts that wait, or waited, for approval, the oldest first"), h.listEnrolments)
+	register(h.handlers, h.get("list-enrolments", "/v1/enrolments", "List hosts that wait, or waited, for approval, the oldest first"), h.listEnrolments)
 	serve(h.handlers, h.operation("approve-enrolment", http.MethodPost, "/v1/enrolments/{id}/approve", "Make a host a member", http.StatusOK), h.approve)
 	serve(h.handlers, h.operation("deny-enrolment", http.MethodPost, "/v1/enrolments/{id}/deny", "Refuse a host, with a reason that it is told", http.StatusOK), h.deny)
 }
@@ -54,9 +54,21 @@ func inviteOf(i core.Invite) api.Invite {
 	return v
 }
 
-func (h hostHandlers) listInvites(ctx context.Context, _ *none) ([]api.Invite, error) {
-	all, err := h.c.Members().Invites(ctx)
-	return list(all, inviteOf), err
+func (h hostHandlers) listInvites(ctx context.Context, in *struct {
+	Listing
+	Limit1000
+}) (*listed[api.Invite], error) {
+	invites := source[core.Invite, api.Invite]{
+		show: inviteOf, words: []string{"unused", "used"}, at: func(i core.Invite) int64 { return i.CreatedMS },
+		labels: func(i core.Invite) []string { return i.Labels },
+		states: func(i core.Invite) []string {
+			if i.BoundKey == (protocol.KeyID{}) {
+				return []string{"unused"}
+			}
+			return []string{"used"}
+		},
+	}
+	return invites.small(func(i core.Invite) string { return i.ID }, h.c.Members().Invites).page(ctx, &in.Listing, in.Limit)
 }
 
 func (h hostHandlers) endInvite(ctx context.Context, in *struct {
@@ -66,10 +78,21 @@ func (h hostHandlers) endInvite(ctx context.Context, in *struct {
 }
 
 func (h hostHandlers) listEnrolments(ctx context.Context, in *struct {
-	State string `query:"state" enum:"pending,approved,denied" doc:"Only those in this state"`
-}) ([]api.Enrolment, error) {
-	all, err := h.c.Members().Enrolments(ctx, core.EnrolmentState(in.State))
-	return list(all, enrolmentOf), err
+	Listing
+	Limit1000
+}) (*listed[api.Enrolment], error) {
+	enrolments := source[core.Enrolment, api.Enrolment]{
+		show: enrolmentOf, at: func(e core.Enrolment) int64 { return e.CreatedMS },
+		words:  []string{string(core.EnrolmentPending), string(core.EnrolmentApproved), string(core.EnrolmentDenied)},
+		labels: func(e core.Enrolment) []string { return e.Labels },
+		states: func(e core.Enrolment) []string { return []string{string(e.State)} },
+	}
+	state := core.EnrolmentState("")
+	if len(in.State) == 1 {
+		state = core.EnrolmentState(in.State[0])
+	}
+	all := enrolments.small(func(e core.Enrolment) string { return e.ID }, func(ctx context.Context) ([]core.Enrolment, error) { return h.c.Members().Enrolments(ctx, state) })
+	return all.page(ctx, &in.Listing, in.Limit)
 }
 
 // decision names an enrolment by its id or by the host id that it wants.

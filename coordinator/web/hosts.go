@@ -1,18 +1,29 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/members"
 	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// page is a part of a list by host.
-type page struct {
-	After string `query:"after" maxLength:"63" doc:"Only what comes after this host; for the next page, the last host of this one"`
-	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"1000"`
+// byHost is a part of a list by host.
+type byHost struct {
+	Listing
+	Limit1000
+	After string `query:"after" maxLength:"63" deprecated:"true" doc:"Only what comes after this host; use cursor"`
+}
+
+// at is the place where the part begins.
+func (p *byHost) at() *Listing {
+	p.Cursor = cmp.Or(p.Cursor, p.After)
+	return &p.Listing
 }
 
 // HostRef names a host.
@@ -23,19 +34,32 @@ type HostRef struct {
 func (r HostRef) id() protocol.HostID { return protocol.HostID(r.Host) }
 
 func (h hostHandlers) hosts() {
-	serve(h.handlers, h.get("list-hosts", "/v1/hosts", "List hosts, by id"), h.listHosts)
+	register(h.handlers, h.get("list-hosts", "/v1/hosts", "List hosts, by id"), h.listHosts)
 	serve(h.handlers, h.get("get-host", "/v1/hosts/{host}", "Show a host"), h.getHost)
 	serve(h.handlers, h.operation("revoke-host", http.MethodPost, "/v1/hosts/{host}/revoke", "Take all rights from a host", http.StatusOK), h.revokeHost)
 	serve(h.handlers, h.operation("replace-host", http.MethodPost, "/v1/hosts/{host}/replace", "Shut the machine of a host out and invite another in its place; the code is shown once", http.StatusOK), h.replaceHost)
 	serve(h.handlers, h.operation("readmit-host", http.MethodPost, "/v1/hosts/{host}/readmit", "End the quarantine of a host", http.StatusOK), h.readmitHost)
 	serve(h.handlers, h.operation("label-host", http.MethodPost, "/v1/hosts/{host}/label", "Change the labels of a host", http.StatusOK), h.labelHost)
 	serve(h.handlers, h.get("list-host-containers", "/v1/hosts/{host}/containers", "List the containers of a host"), h.hostContainers)
-	serve(h.handlers, h.get("list-containers", "/v1/containers", "List the containers of all hosts, by host; a page ends with a whole host, so it may hold a few more than its limit"), h.listContainers)
+	register(h.handlers, h.get("list-containers", "/v1/containers", "List the containers of all hosts, by host; a page ends with a whole host, so it may hold a few more than its limit"), h.listContainers)
 }
 
-func (h hostHandlers) listHosts(ctx context.Context, in *page) ([]api.Host, error) {
-	views, err := h.c.Members().Hosts(ctx, protocol.HostID(in.After), in.Limit)
-	return list(views, hostOf), err
+func (h hostHandlers) listHosts(ctx context.Context, in *byHost) (*listed[api.Host], error) {
+	hosts := source[members.HostView, api.Host]{
+		read: func(ctx context.Context, after string, n int) ([]members.HostView, error) {
+			return h.c.Members().Hosts(ctx, protocol.HostID(after), n)
+		},
+		cursor: func(v members.HostView) string { return string(v.ID) },
+		show:   hostOf,
+		labels: func(v members.HostView) []string { return v.Labels },
+		states: func(v members.HostView) []string { return []string{string(v.State), string(v.Connectivity)} },
+		words: []string{
+			string(core.HostApproved), string(core.HostRevoked), string(core.HostReplacing),
+			string(core.Online), string(core.Suspect), string(core.Offline), string(core.Unknown),
+		},
+		at: func(v members.HostView) int64 { return v.SeenMS },
+	}
+	return hosts.page(ctx, in.at(), in.Limit)
 }
 
 func (h hostHandlers) getHost(ctx context.Context, in *HostRef) (api.Host, error) {
@@ -90,18 +114,36 @@ func (h hostHandlers) hostContainers(ctx context.Context, in *HostRef) ([]api.Co
 	return containersOf(v), err
 }
 
-func (h hostHandlers) listContainers(ctx context.Context, in *page) ([]api.Container, error) {
-	all := []api.Container{}
-	for after := protocol.HostID(in.After); ; {
-		views, err := h.c.Members().Hosts(ctx, after, containerStep)
+func (h hostHandlers) listContainers(ctx context.Context, in *byHost) (*listed[api.Container], error) {
+	containers := source[protocol.Container, api.Container]{
+		labels: func(c protocol.Container) []string { return c.Labels },
+		states: func(c protocol.Container) []string { return []string{c.State} },
+		words:  only(container.States()).words,
+	}
+	passes, err := containers.filter(&Listing{Label: in.Label, State: in.State})
+	if err != nil {
+		return nil, err
+	}
+	out := &listed[api.Container]{Body: []api.Container{}}
+	for after := in.at().Cursor; ; {
+		views, err := h.c.Members().Hosts(ctx, protocol.HostID(after), containerStep)
 		for _, v := range views {
-			if all = append(all, containersOf(v)...); len(all) >= in.Limit {
-				return all, nil
+			after = string(v.ID)
+			if !in.Since.IsZero() && v.Inventory.AtMS < in.Since.UnixMilli() || !in.Until.IsZero() && v.Inventory.AtMS >= in.Until.UnixMilli() {
+				continue
 			}
-			after = v.ID
+			for _, c := range v.Inventory.Containers {
+				if passes(c) {
+					out.Body = append(out.Body, webapi.Container(v.ID, c))
+				}
+			}
+			if len(out.Body) >= in.Limit {
+				out.Next = after
+				return out, nil
+			}
 		}
 		if err != nil || len(views) < containerStep {
-			return all, err
+			return out, err
 		}
 	}
 }
