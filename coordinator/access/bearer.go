@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/protocol"
 )
 
 // Why a request that goes on for long ends with its token.
@@ -19,11 +20,16 @@ var (
 // waiters.
 type bearers struct {
 	mu sync.Mutex
-	// ended counts the tokens that were revoked. Who read a token before one of
-	// them was, reads it again.
-	ended  uint64
-	served map[string]map[*bearer]struct{} // by the id of the token
+	// changes counts what has happened to the rows of tokens: a token that was read
+	// before is read again.
+	changes uint64
+	served  map[string]map[*bearer]struct{} // by the id of the token
+	// known are tokens by the digests of their secrets, as their rows are.
+	known map[protocol.Digest]core.Token
 }
+
+// maxKnown bounds the tokens that are known. A fleet has some dozens.
+const maxKnown = 1000
 
 // bearer is one request.
 type bearer struct {
@@ -31,20 +37,32 @@ type bearer struct {
 	end   func(why error)
 }
 
-// count returns how many tokens were revoked until now.
+// count returns how often rows of tokens have changed until now.
 func (b *bearers) count() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.ended
+	return b.changes
 }
 
-// add takes a request in, unless a token was revoked since the count.
+// recall returns the token of a secret if its row is known.
+func (b *bearers) recall(secret protocol.Digest) (core.Token, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t, ok := b.known[secret]
+	return t, ok
+}
+
+// add takes a request in, unless a token has changed since the count.
 func (b *bearers) add(r *bearer, count uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.ended != count {
+	if b.changes != count {
 		return false
 	}
+	if b.known == nil || len(b.known) >= maxKnown {
+		b.known = make(map[protocol.Digest]core.Token)
+	}
+	b.known[r.token.Hash] = r.token
 	if b.served == nil {
 		b.served = make(map[string]map[*bearer]struct{})
 	}
@@ -66,11 +84,18 @@ func (b *bearers) remove(r *bearer) {
 	}
 }
 
+// changed is called when rows of tokens have changed, or may have.
+func (b *bearers) changed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.changes++
+	b.known = nil
+}
+
 // revoked ends what is served by a token.
 func (b *bearers) revoked(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ended++
 	for r := range b.served[id] {
 		r.end(ErrTokenRevoked)
 	}

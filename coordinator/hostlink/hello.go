@@ -153,6 +153,9 @@ func readItemAt(tx core.Tx, st core.StreamState, n uint64) (at itemAt, _ error) 
 	if n <= st.Freed.N || n > st.Pos.N {
 		return at, nil
 	}
+	if n == st.Pos.N {
+		return itemAt{st.Pos.H, true}, nil
+	}
 	items, err := tx.Streams.Items(st.Host, st.Pos.Stream, n, n)
 	if err == nil && len(items) > 0 {
 		at = itemAt{items[0].H, true}

@@ -10,8 +10,14 @@ import (
 
 type actions tx
 
-// actionCounter is the name of the counter of actions that were ever asked for.
-const actionCounter = "action"
+const (
+	// actionCounter is the name of the counter of actions that were ever asked for, and
+	// of the numbers that are set aside for others: they need only be in order.
+	actionCounter = "action"
+	aside         = 1000
+
+	setAside = `UPDATE counter SET last = last + $2 WHERE name = $1 RETURNING last`
+)
 
 const (
 	actionColumns = `id, host, kind, target, name, digest, state, reason, detail, requester,
@@ -76,8 +82,22 @@ func (t actions) Get(id protocol.ActionID) (core.Action, error) {
 	return a, wrap(err, "action", id)
 }
 
+// asked returns the next number of what is asked for.
+func (t actions) asked() (uint64, error) {
+	m := t.memory
+	if m == nil || m.asked.next > m.asked.last {
+		last, err := one(t.db, single[uint64], setAside, actionCounter, aside)
+		if err != nil || m == nil {
+			return last, err
+		}
+		m.asked = numbers{next: last - aside + 1, last: last}
+	}
+	m.asked.next++
+	return m.asked.next - 1, nil
+}
+
 func (t actions) Insert(a core.Action) error {
-	asked, err := count(t.db, actionCounter)
+	asked, err := t.asked()
 	if err == nil {
 		_, err = exec(t.db, insertAction, append(actionFields(&a), asked)...)
 	}

@@ -10,7 +10,6 @@ type auditLog tx
 // there is, and takes it back with an undone transaction, so they are dense. The
 // newest row is never removed.
 const (
-	appendAudit     = `INSERT INTO audit (record) VALUES ($1)`
 	listAudit       = `SELECT n, record FROM audit WHERE n > $1 ORDER BY n LIMIT $2`
 	listAuditBefore = `SELECT n, record FROM audit WHERE n < $1 ORDER BY n DESC LIMIT $2`
 	pruneAudit      = `DELETE FROM audit WHERE n <= $1`
@@ -22,24 +21,31 @@ const (
 	pruneSeals = `DELETE FROM seal WHERE n < $1`
 )
 
+var appendAudit = several(insert("audit", "record"))
+
 func auditFields(a *core.AuditRecord) []any { return []any{&a.N, &a.Stored} }
 
 func sealFields(s *core.Seal) []any {
 	return []any{&s.N, whole(&s.H), &s.AtMS, &s.Leaves, &s.Checkpoint}
 }
 
+// Append adds the record at the end of the Update, with others.
 func (t auditLog) Append(stored []byte) error {
-	_, err := exec(t.db, appendAudit, stored)
-	return wrap(err, "appending to the", "audit log")
+	if t.memory == nil {
+		_, err := exec(t.db, appendAudit[0], stored)
+		return wrap(err, "appending to the", "audit log")
+	}
+	t.memory.records = append(t.memory.records, stored)
+	return nil
 }
 
 func (t auditLog) Records(after uint64, limit int) ([]core.AuditRecord, error) {
-	all, err := list(t.db, auditFields, listAudit, upTo(after), atMost(limit))
+	all, err := settled(tx(t), auditFields, listAudit, upTo(after), atMost(limit))
 	return all, wrap(err, "audit records after", after)
 }
 
 func (t auditLog) RecordsBefore(n uint64, limit int) ([]core.AuditRecord, error) {
-	all, err := list(t.db, auditFields, listAuditBefore, upTo(n), atMost(limit))
+	all, err := settled(tx(t), auditFields, listAuditBefore, upTo(n), atMost(limit))
 	return all, wrap(err, "audit records before", n)
 }
 
@@ -59,7 +65,10 @@ func (t auditLog) SealUpTo(n uint64) (core.Seal, error) {
 }
 
 func (t auditLog) Prune(n uint64) error {
-	_, err := exec(t.db, pruneAudit, upTo(n))
+	err := tx(t).settle()
+	if err == nil {
+		_, err = exec(t.db, pruneAudit, upTo(n))
+	}
 	if err == nil {
 		_, err = exec(t.db, pruneSeals, upTo(n))
 	}

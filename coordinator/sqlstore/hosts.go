@@ -34,11 +34,16 @@ func (t hosts) Get(id protocol.HostID) (core.Host, error) {
 }
 
 func (t hosts) Standing(id protocol.HostID) (core.Host, error) {
-	h, err := one(t.db, standingFields, standing, id)
+	h, err := recall(tx(t), func(m *memory) *map[protocol.HostID]core.Host { return &m.hosts }, id, func() (core.Host, error) {
+		return one(t.db, standingFields, standing, id)
+	})
 	return h, wrap(err, "host", id)
 }
 
 func (t hosts) Put(h core.Host) error {
+	if t.memory != nil {
+		delete(t.memory.hosts, h.ID)
+	}
 	_, err := exec(t.db, putHost, append(hostFields(&h), told(h.Inventory))...)
 	return wrap(err, "putting host", h.ID)
 }

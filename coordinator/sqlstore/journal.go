@@ -1,18 +1,21 @@
 package sqlstore
 
 import (
+	"bytes"
+	"database/sql"
+	"errors"
 	"math"
 
 	"github.com/hostler-io/hostler/coordinator/core"
-	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
 )
 
 type events tx
 
 const (
-	countUp     = `UPDATE counter SET last = last + 1 WHERE name = $1 RETURNING last`
-	lastCounted = `SELECT last FROM counter WHERE name = $1`
+	// lastEvents are the newest event, if one is left, and what was the newest of those
+	// that are gone.
+	lastEvents = `SELECT max(id) FROM event UNION ALL SELECT last FROM counter WHERE name = $1`
 
 	eventColumns = `id, at_ms, type, host, object, data`
 
@@ -21,22 +24,23 @@ const (
 	countFrom  = `UPDATE counter SET last = $2 WHERE name = $1`
 )
 
-var appendEvent = insert("event", eventColumns)
+var appendEvent = several(insert("event", eventColumns))
 
-// eventCounter is the name of the counter of events.
-const eventCounter = "event"
+// eventsBefore is the name of the counter behind which events go on when none is left.
+const eventsBefore = "events before"
 
-// count gives the next number; undone transactions give theirs back.
-func count(t *sqldb.Tx, counter string) (uint64, error) {
-	return one(t, single[uint64], countUp, counter)
-}
-
+// Append adds the event at the end of the Update, with others.
 func (t events) Append(e core.Event) (uint64, error) {
-	id, err := count(t.db, eventCounter)
-	if e.ID = id; err == nil {
-		_, err = exec(t.db, appendEvent, eventFields(&e)...)
+	last, err := t.Last()
+	if err != nil {
+		return 0, err
 	}
-	return id, wrap(err, "appending event", e.Type)
+	e.ID = last + 1
+	if m := t.memory; m != nil {
+		m.events, m.event = append(m.events, e), &e.ID
+		return e.ID, nil
+	}
+	return e.ID, insertAll(t.db, appendEvent, []core.Event{e}, eventFields)
 }
 
 func eventFields(e *core.Event) []any {
@@ -44,26 +48,49 @@ func eventFields(e *core.Event) []any {
 }
 
 func (t events) List(after uint64, limit int) ([]core.Event, error) {
-	all, err := list(t.db, eventFields, listEvents, upTo(after), atMost(limit))
+	all, err := settled(tx(t), eventFields, listEvents, upTo(after), atMost(limit))
 	return all, wrap(err, "events after", after)
 }
 
-func (t events) Last() (uint64, error) {
-	id, err := one(t.db, single[uint64], lastCounted, eventCounter)
-	return id, wrap(err, "counter", eventCounter)
+func (t events) Last() (last uint64, err error) {
+	if m := t.memory; m != nil && m.event != nil {
+		return *m.event, nil
+	}
+	ids, err := list(t.db, single[sql.Null[uint64]], lastEvents, eventsBefore)
+	for _, id := range ids {
+		last = max(last, id.V)
+	}
+	if err == nil && t.memory != nil {
+		t.memory.event = &last
+	}
+	return last, wrap(err, "newest", "event")
 }
 
 func (t events) Trim(id uint64) error {
-	_, err := exec(t.db, trimEvents, upTo(id))
+	last, err := t.Last()
+	if err == nil {
+		err = t.goOn(id, last)
+	}
 	return wrap(err, "trimming events to", id)
 }
 
 func (t events) Restart(n uint64) error {
-	_, err := exec(t.db, trimEvents, upTo(math.MaxUint64))
+	return wrap(t.goOn(math.MaxUint64, n), "restarting events behind", n)
+}
+
+// goOn removes events up to an id. If none is left the next follows upon last.
+func (t events) goOn(id, last uint64) error {
+	err := tx(t).settle()
 	if err == nil {
-		_, err = exec(t.db, countFrom, eventCounter, n)
+		_, err = exec(t.db, trimEvents, upTo(id))
 	}
-	return wrap(err, "restarting events behind", n)
+	if err == nil {
+		_, err = exec(t.db, countFrom, eventsBefore, last)
+	}
+	if t.memory != nil {
+		t.memory.event = nil
+	}
+	return err
 }
 
 type values tx
@@ -75,11 +102,26 @@ const (
 )
 
 func (t values) Get(name string) ([]byte, error) {
-	b, err := one(t.db, single[[]byte], getValue, name)
-	return b, wrap(err, "value", name)
+	v, err := recall(tx(t), func(m *memory) *map[string]value { return &m.values }, name, func() (v value, err error) {
+		v.b, err = one(t.db, single[[]byte], getValue, name)
+		if v.missing = errors.Is(err, core.ErrNotFound); v.missing {
+			err = nil
+		}
+		return v, err
+	})
+	if t.memory != nil && len(v.b) > maxValue {
+		delete(t.memory.values, name)
+	}
+	if err == nil && v.missing {
+		err = core.ErrNotFound
+	}
+	return bytes.Clone(v.b), wrap(err, "value", name)
 }
 
 func (t values) Put(name string, value []byte) error {
+	if t.memory != nil {
+		delete(t.memory.values, name)
+	}
 	_, err := exec(t.db, putValue, name, value)
 	return wrap(err, "putting value", name)
 }

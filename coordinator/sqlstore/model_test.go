@@ -54,8 +54,9 @@ func TestSameAsMem(t *testing.T) {
 // empty makes the store as good as new; that is quicker than a new one.
 func empty(t *testing.T, s *Store) {
 	err := s.db.Update(t.Context(), func(tx *sqldb.Tx) error {
+		s.memory.forget()
 		for _, query := range []string{"DELETE FROM host", "DELETE FROM enrolment", "DELETE FROM action", "DELETE FROM item",
-			"DELETE FROM token", "DELETE FROM event", "UPDATE counter SET last = 0"} {
+			"DELETE FROM token", "DELETE FROM event", "DELETE FROM stream", "DELETE FROM value", "DELETE FROM audit", "UPDATE counter SET last = 0"} {
 			if _, err := tx.Exec(query); err != nil {
 				return err
 			}
@@ -110,6 +111,7 @@ func drawStep(rt *rapid.T) step {
 	}
 	enrolment := core.Enrolment{ID: fmt.Sprint(a), Key: protocol.KeyID{byte(b)}, CreatedMS: int64(b), State: core.EnrolmentPending}
 	item := core.Item{N: uint64(a), Item: []byte{byte(b)}}
+	stream := core.StreamState{Host: hostID(a % 2), Pos: protocol.Position{Stream: protocol.StreamOrder, N: uint64(b)}, Freed: protocol.Position{Stream: protocol.StreamOrder, N: uint64(a)}}
 	token := core.Token{ID: fmt.Sprint(a), Hash: protocol.Digest{byte(b)}}
 	done := func(err error) (any, error) { return nil, err }
 	steps := []step{
@@ -138,6 +140,18 @@ func drawStep(rt *rapid.T) step {
 		}},
 		{"put token", func(tx core.Tx) (any, error) { return done(tx.Access.PutToken(token)) }},
 		{"token by hash", func(tx core.Tx) (any, error) { return tx.Access.TokenByHash(token.Hash) }},
+		{"put stream", func(tx core.Tx) (any, error) { return done(tx.Streams.Put(stream)) }},
+		{"get stream", func(tx core.Tx) (any, error) { return tx.Streams.Get(stream.Host, stream.Pos.Stream) }},
+		{"put value", func(tx core.Tx) (any, error) { return done(tx.Values.Put(token.ID, []byte{byte(b)})) }},
+		{"get value", func(tx core.Tx) (any, error) { return tx.Values.Get(token.ID) }},
+		{"append records", func(tx core.Tx) (any, error) {
+			var errs []error
+			for n := range 5 * a {
+				errs = append(errs, tx.Audit.Append([]byte{byte(n)}))
+			}
+			return done(errors.Join(errs...))
+		}},
+		{"records", func(tx core.Tx) (any, error) { return tx.Audit.Records(uint64(a), 20*b) }},
 		{"append event", func(tx core.Tx) (any, error) { return tx.Events.Append(core.Event{Type: "t"}) }},
 		{"trim events", func(tx core.Tx) (any, error) { return done(tx.Events.Trim(uint64(a))) }},
 		{"restart events", func(tx core.Tx) (any, error) { return done(tx.Events.Restart(uint64(10 * a))) }},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -62,11 +63,45 @@ func exec(t *sqldb.Tx, query string, args ...any) (int64, error) {
 
 // insert is a statement that adds a record.
 func insert(table, columns string) string {
-	var places []string
-	for i := range strings.Split(columns, ",") {
-		places = append(places, fmt.Sprintf("$%d", i+1))
+	return "INSERT INTO " + table + " (" + columns + ") VALUES (" + places(0, strings.Count(columns, ",")+1) + ")"
+}
+
+// places are those of so many arguments, behind the first ones.
+func places(behind, n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("$%d", behind+i+1)
 	}
-	return "INSERT INTO " + table + " (" + columns + ") VALUES (" + strings.Join(places, ", ") + ")"
+	return strings.Join(all, ", ")
+}
+
+// atOnce is how many records one statement adds at most: statements are kept prepared.
+const atOnce = 8
+
+// several makes of a statement that adds a record those that add one, two and more.
+func several(one string) (texts [atOnce]string) {
+	n := strings.Count(one, "$")
+	last := fmt.Sprintf("$%d)", n)
+	for i := range texts {
+		texts[i] = one
+		one = strings.Replace(one, last, fmt.Sprintf("%s, (%s)", last, places((i+1)*n, n)), 1)
+		last = fmt.Sprintf("$%d)", (i+2)*n)
+	}
+	return texts
+}
+
+// insertAll adds records with the statements of several.
+func insertAll[T any](t *sqldb.Tx, texts [atOnce]string, all []T, fields func(*T) []any) error {
+	for some := range slices.Chunk(all, atOnce) {
+		var args []any
+		for i := range some {
+			args = append(args, fields(&some[i])...)
+		}
+		if _, err := exec(t, texts[len(some)-1], args...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // upsert is a statement that adds a record, or replaces the one that has its key: the

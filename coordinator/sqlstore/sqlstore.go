@@ -40,8 +40,9 @@ type Config struct {
 
 // Store is a [core.Store].
 type Store struct {
-	db *sqldb.DB
-	id protocol.StoreID
+	db     *sqldb.DB
+	id     protocol.StoreID
+	memory memory
 }
 
 var _ core.Store = (*Store)(nil)
@@ -80,22 +81,23 @@ func start(ctx context.Context, cfg Config, open func(context.Context, sqldb.Con
 	if err != nil {
 		return nil, err
 	}
-	db, err := open(ctx, sqldb.Config{
+	s := &Store{}
+	s.db, err = open(ctx, sqldb.Config{
 		Path:          cfg.Path,
 		ApplicationID: applicationID,
 		Migrations:    migrations,
 		Log:           cfg.Log,
 		Readers:       cfg.Readers,
+		Undone:        s.memory.forget,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("coordinator's store: %w", err)
 	}
-	s := &Store{db: db}
-	err = db.View(ctx, func(t *sqldb.Tx) error {
+	err = s.db.View(ctx, func(t *sqldb.Tx) error {
 		return t.QueryRow("SELECT id FROM store").Scan(text(&s.id))
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("coordinator's store: reading its id: %w", err), db.Close())
+		return nil, errors.Join(fmt.Errorf("coordinator's store: reading its id: %w", err), s.db.Close())
 	}
 	return s, nil
 }
@@ -105,12 +107,18 @@ func (s *Store) ID() protocol.StoreID { return s.id }
 
 // Update implements [core.Store].
 func (s *Store) Update(ctx context.Context, fn func(core.Tx) error) error {
-	return available(s.db.Update(ctx, func(t *sqldb.Tx) error { return fn(tables(t)) }))
+	return available(s.db.Update(ctx, func(db *sqldb.Tx) error {
+		t := tx{db, &s.memory}
+		if err := fn(t.tables()); err != nil {
+			return err
+		}
+		return t.settle()
+	}))
 }
 
 // View implements [core.Store].
 func (s *Store) View(ctx context.Context, fn func(core.Tx) error) error {
-	return available(s.db.View(ctx, func(t *sqldb.Tx) error { return fn(tables(t)) }))
+	return available(s.db.View(ctx, func(db *sqldb.Tx) error { return fn(tx{db: db}.tables()) }))
 }
 
 // available marks what may go away by itself, or with a restart: callers are to
@@ -127,15 +135,20 @@ func available(err error) error {
 // Stats returns what the database's writer did.
 func (s *Store) Stats() sqldb.Stats { return s.db.Stats() }
 
+// Statements returns how many statements the database was asked, see [sqldb.DB.Statements].
+func (s *Store) Statements() uint64 { return s.db.Statements() }
+
 // Close implements [core.Store].
 func (s *Store) Close() error { return s.db.Close() }
 
 // tx is a transaction of the database; so are the tables, under names of their own.
-type tx struct{ db *sqldb.Tx }
+type tx struct {
+	db     *sqldb.Tx
+	memory *memory // nil in a View
+}
 
 // tables are the tables as a transaction sees them.
-func tables(db *sqldb.Tx) core.Tx {
-	t := tx{db}
+func (t tx) tables() core.Tx {
 	return core.Tx{
 		Hosts: hosts(t), Enrolments: enrolments(t), Actions: actions(t), Queue: actions(t), Streams: streams(t), Outputs: outputs(t),
 		Access: access(t), Events: events(t), Audit: auditLog(t), Past: past(t), Values: values(t),

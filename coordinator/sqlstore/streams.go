@@ -26,7 +26,7 @@ const (
 )
 
 var (
-	putStream = upsert("stream", 2, streamColumns)
+	putStream = several(upsert("stream", 2, streamColumns))
 	putOutput = upsert("output", 3, outputColumns)
 )
 
@@ -41,17 +41,36 @@ func outputFields(o *core.OutputState) []any {
 }
 
 func (t streams) Get(host protocol.HostID, stream protocol.Stream) (core.StreamState, error) {
-	s, err := one(t.db, streamFields, getStream, host, stream)
-	if errors.Is(err, core.ErrNotFound) {
-		s, err = core.StreamState{}, nil
+	key := streamKey{host, stream}
+	if m := t.memory; m != nil {
+		if s, ok := m.moved[key]; ok {
+			return s, nil
+		}
 	}
-	s.Host, s.Pos.Stream, s.Freed.Stream = host, stream, stream
+	s, err := recall(tx(t), func(m *memory) *map[streamKey]core.StreamState { return &m.streams }, key, func() (core.StreamState, error) {
+		s, err := one(t.db, streamFields, getStream, host, stream)
+		if errors.Is(err, core.ErrNotFound) {
+			s, err = core.StreamState{}, nil
+		}
+		s.Host, s.Pos.Stream, s.Freed.Stream = host, stream, stream
+		return s, err
+	})
 	return s, wrap(err, "stream of host", host)
 }
 
+// Put is written at the end of the Update: a stream may move more than once.
 func (t streams) Put(s core.StreamState) error {
-	_, err := exec(t.db, putStream, streamFields(&s)...)
-	return wrap(err, "putting stream of host", s.Host)
+	m := t.memory
+	if m == nil {
+		return insertAll(t.db, putStream, []core.StreamState{s}, streamFields)
+	}
+	key := streamKey{s.Host, s.Pos.Stream}
+	if m.moved == nil {
+		m.moved = make(map[streamKey]core.StreamState)
+	}
+	m.moved[key] = s
+	remember(&m.streams, key, s)
+	return nil
 }
 
 func (t streams) Append(host protocol.HostID, stream protocol.Stream, it core.Item) error {

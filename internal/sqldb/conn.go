@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"sync/atomic"
 
 	"modernc.org/sqlite"
 )
@@ -29,6 +30,7 @@ type conn struct {
 	sql  *sql.Conn
 	idle map[string][]*sql.Stmt // by text; several while the same text is nested
 	kept int
+	used *atomic.Uint64 // statements that were taken, of all connections together
 }
 
 // connect opens the file, which must exist.
@@ -45,7 +47,7 @@ func connect(ctx context.Context, path string, m mode, cacheKiB int) (*conn, err
 	if err != nil {
 		return nil, errors.Join(err, pool.Close())
 	}
-	c := &conn{pool: pool, sql: sc, idle: make(map[string][]*sql.Stmt)}
+	c := &conn{pool: pool, sql: sc, idle: make(map[string][]*sql.Stmt), used: new(atomic.Uint64)}
 	// SQLite opens the file at the first read and refuses modes in silence.
 	var journal string
 	err = sc.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&journal)
@@ -102,6 +104,7 @@ func (c *conn) exec(ctx context.Context, query string) (sql.Result, error) {
 // take returns a prepared statement that nobody else is using, so that a query
 // may be nested in the iteration of one with the same text.
 func (c *conn) take(query string) (*sql.Stmt, error) {
+	c.used.Add(1)
 	if stmts := c.idle[query]; len(stmts) > 0 {
 		last := len(stmts) - 1
 		s := stmts[last]

@@ -40,6 +40,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hostler-io/hostler/internal/durable"
@@ -65,6 +66,11 @@ type Config struct {
 	// Log takes the rare events (schema migrated, connection replaced).
 	// Default: discarded.
 	Log *slog.Logger
+
+	// Undone is called on the writer's goroutine, before the next function of an
+	// Update, when one was undone: what its caller remembers of rows may be of it.
+	// Default: nothing.
+	Undone func()
 
 	// MaxBatch is the largest number of functions in one commit. Default 256.
 	MaxBatch int
@@ -99,6 +105,9 @@ func (c Config) validate() (Config, error) {
 		return c, fmt.Errorf("sqldb: path %q: %w", c.Path, err)
 	}
 	c.Path = path
+	if c.Undone == nil {
+		c.Undone = func() {}
+	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.MaxBatch = cmp.Or(c.MaxBatch, 256)
 	c.BatchWindow = cmp.Or(c.BatchWindow, 2*time.Millisecond)
@@ -113,7 +122,8 @@ type DB struct {
 	lock   *durable.Lock
 	writer *writer
 	views  *readers
-	stop   func() error // closes everything, once
+	used   *atomic.Uint64 // statements
+	stop   func() error   // closes everything, once
 }
 
 // Create makes the database with its whole schema and opens it. It fails with
@@ -160,11 +170,13 @@ func open(ctx context.Context, cfg Config, lock *durable.Lock) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening database %q: %w", cfg.Path, errors.Join(err, lock.Close()))
 	}
+	used := new(atomic.Uint64)
 	db := &DB{
 		cfg:    cfg,
 		lock:   lock,
-		writer: newWriter(cfg, w),
-		views:  newReaders(cfg),
+		writer: newWriter(cfg, w, used),
+		views:  newReaders(cfg, used),
+		used:   used,
 	}
 	db.stop = sync.OnceValue(db.close)
 	go db.writer.run() // ended and waited for by close
@@ -219,6 +231,10 @@ type Stats struct {
 
 // Stats returns the counters.
 func (db *DB) Stats() Stats { return db.writer.stats.snapshot() }
+
+// Statements returns how many were run since Open, by Views too. Those that begin and end
+// transactions count.
+func (db *DB) Statements() uint64 { return db.used.Load() }
 
 // ErrNoRows is returned by [Row.Scan] after [Tx.QueryRow] found nothing.
 var ErrNoRows = sql.ErrNoRows

@@ -126,6 +126,30 @@ func TestFailedUpdateIsUndoneAlone(t *testing.T) {
 	})
 }
 
+// TestUndoneIsTold: whoever remembers what functions of a batch wrote learns of each
+// that was undone before the next one runs, and of the whole batch.
+func TestUndoneIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := batching(t)
+		cfg.Migrations = migrations(schema1, `CREATE TABLE late (item TEXT REFERENCES item (id) DEFERRABLE INITIALLY DEFERRED) STRICT;`)
+		var said []string
+		cfg.Undone = func() { said = append(said, "undone") }
+		db := create(t, cfg)
+		says := func(id string, err error) func(*sqldb.Tx) error {
+			return func(tx *sqldb.Tx) error { said = append(said, id); return errors.Join(put(id)(tx), err) }
+		}
+		together(t, db, says("a", nil), says("b", errors.New("mine")), says("c", nil))
+		if got := strings.Join(said, " "); got != "a b undone c" {
+			t.Errorf("one of three was undone: %s", got)
+		}
+		said = nil
+		together(t, db, says("d", nil), func(tx *sqldb.Tx) error { _, err := tx.Exec("INSERT INTO late (item) VALUES ('none')"); return err })
+		if got := strings.Join(said, " "); got != "d undone" {
+			t.Errorf("the commit failed: %s", got)
+		}
+	})
+}
+
 // TestFirstOfABatchIsUndoneAlone: the first is undone in a way of its own.
 func TestFirstOfABatchIsUndoneAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // View runs fn in a transaction that only reads: all its statements see the
@@ -35,16 +36,17 @@ func (db *DB) View(ctx context.Context, fn func(*Tx) error) error {
 type readers struct {
 	path  string
 	cache int
-	slots chan struct{} // one token for each View that runs
-	done  chan struct{} // closed by close
+	used  *atomic.Uint64 // statements
+	slots chan struct{}  // one token for each View that runs
+	done  chan struct{}  // closed by close
 
 	mu     sync.Mutex
 	idle   []*conn
 	closed bool
 }
 
-func newReaders(cfg Config) *readers {
-	return &readers{path: cfg.Path, cache: cfg.CacheKiB, slots: make(chan struct{}, cfg.Readers), done: make(chan struct{})}
+func newReaders(cfg Config, used *atomic.Uint64) *readers {
+	return &readers{path: cfg.Path, cache: cfg.CacheKiB, used: used, slots: make(chan struct{}, cfg.Readers), done: make(chan struct{})}
 }
 
 func (r *readers) acquire(ctx context.Context) (*conn, error) {
@@ -81,6 +83,7 @@ func (r *readers) pick(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a reading connection: %w", classify(err))
 	}
+	c.used = r.used
 	return c, nil
 }
 

@@ -144,20 +144,25 @@ type writer struct {
 
 	path   string
 	cache  int
+	used   *atomic.Uint64 // statements
 	log    *slog.Logger
+	undone func()
 	max    int
 	window time.Duration
 	conn   *conn     // nil after a failed batch until the next one opens it again
 	batch  []*update // ran in the open transaction, not yet answered
 }
 
-func newWriter(cfg Config, c *conn) *writer {
+func newWriter(cfg Config, c *conn, used *atomic.Uint64) *writer {
+	c.used = used
 	return &writer{
 		queue:   queue{wake: make(chan struct{}, 1)},
 		stopped: make(chan struct{}),
 		path:    cfg.Path,
 		cache:   cfg.CacheKiB,
+		used:    used,
 		log:     cfg.Log,
+		undone:  cfg.Undone,
 		max:     cfg.MaxBatch,
 		window:  cfg.BatchWindow,
 		conn:    c,
@@ -256,6 +261,7 @@ func (w *writer) begin() error {
 		if err != nil {
 			return fmt.Errorf("reopening the database: %w", classify(err))
 		}
+		c.used = w.used
 		w.conn = c
 		w.log.Warn("database connection replaced after a failed commit", "path", w.path)
 	}
@@ -280,6 +286,9 @@ func (w *writer) step(u *update) error {
 	u.err = u.call(tx)
 	if tx.lost != nil {
 		return fmt.Errorf("an update of the batch: %w", tx.lost)
+	}
+	if u.err != nil {
+		w.undone()
 	}
 	var after []string
 	switch {
@@ -325,6 +334,7 @@ func (w *writer) fail(err error) {
 		err = errors.Join(err, w.conn.close())
 		w.conn = nil
 	}
+	w.undone()
 	w.stats.lost(w.batch)
 	for _, u := range w.batch {
 		u.answer(err)
