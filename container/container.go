@@ -25,6 +25,9 @@ var (
 	// ErrBusy: another operation holds the container, or it is in a state
 	// (running, for Destroy) that must be left first. Trying again may help.
 	ErrBusy = errors.New("container busy")
+	// ErrUnavailable: the runtime's service does not answer. Nothing was done; it may
+	// be back at any time.
+	ErrUnavailable = errors.New("unavailable")
 	// ErrInterrupted: who did the operation was killed under it, by no doing of
 	// the caller. How far it came is unknown; asking again goes on from there.
 	ErrInterrupted = errors.New("operation interrupted")
@@ -167,7 +170,8 @@ type CreateSpec struct {
 	// CTID is its lasting identity.
 	CTID CTID
 	// Template names what it is made from: for LXC a template of the
-	// installation, such as "busybox".
+	// installation, such as "busybox"; for podman an image, such as
+	// "registry.example/debian:12".
 	Template string
 	// Network is the one interface it gets; zero means none but loopback.
 	Network Network
@@ -207,8 +211,8 @@ func (s CreateSpec) Check() error {
 	if err := CheckCTID(string(s.CTID)); err != nil {
 		return err
 	}
-	if !isTemplate(s.Template) {
-		return fmt.Errorf("template %q: want letters, digits, '-' or '_'", s.Template)
+	if err := CheckTemplate(s.Template); err != nil {
+		return err
 	}
 	return s.Network.check()
 }
@@ -245,8 +249,11 @@ type Supervisor struct {
 // command line.
 type Kind string
 
-// KindLXC is the one kind that is supported.
-const KindLXC Kind = "lxc"
+// The kinds.
+const (
+	KindLXC    Kind = "lxc"
+	KindPodman Kind = "podman"
+)
 
 // State is where a container is in its life, in the word that stands in messages
 // and on the command line.

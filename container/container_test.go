@@ -52,6 +52,22 @@ func TestCheckCTID(t *testing.T) {
 	}
 }
 
+func TestCheckTemplate(t *testing.T) {
+	for template, word := range map[string]bool{
+		"busybox": true, "Debian_12-x": true, "debian:12": false, "registry.example:5000/a/b": false,
+		"localhost/x@sha256:" + strings.Repeat("0", 64): false,
+	} {
+		if err := container.CheckTemplate(template); err != nil || container.IsWord(template) != word {
+			t.Errorf("CheckTemplate(%q) = %v; a word: %t", template, err, !word)
+		}
+	}
+	for _, bad := range []string{"", "/bin/true", "-x", "--help", "../x", "a/../b", "a//b", "a b", "a\x00", "a\n", "a?b", strings.Repeat("x", 256)} {
+		if err := container.CheckTemplate(bad); err == nil {
+			t.Errorf("CheckTemplate(%q) = nil, want an error", bad)
+		}
+	}
+}
+
 func validSpec() container.CreateSpec {
 	return container.CreateSpec{
 		Name: "web", CTID: ctid, Template: "busybox",

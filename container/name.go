@@ -98,17 +98,28 @@ func checkMAC(s string) error {
 	return nil
 }
 
-func isTemplate(s string) bool {
-	if s == "" || len(s) > maxName {
-		return false
+// maxTemplate is the length of a reference to an image with a digest.
+const maxTemplate = 255
+
+// CheckTemplate reports whether s can name what a container is made from: a word, or
+// a reference to an image (registry.example:5000/debian:12, …@sha256:…). No such name
+// is an option of a program or leads out of a directory.
+func CheckTemplate(s string) error {
+	if s == "" || len(s) > maxTemplate || strings.Contains(s, "..") || strings.Contains(s, "//") {
+		return fmt.Errorf("template %.80q: want a word, or an image such as registry.example/debian:12", s)
 	}
 	for i := range len(s) {
-		if c := s[i]; !isLower(c) && !isUpper(c) && !isDigit(c) && (i == 0 || c != '-' && c != '_') {
-			return false
+		c := s[i]
+		if isLower(c) || isUpper(c) || isDigit(c) || i > 0 && strings.ContainsRune("-_.:/@", rune(c)) {
+			continue
 		}
+		return fmt.Errorf("template %q: character %d is not allowed; want letters, digits and, not at the beginning, any of -_.:/@", s, i)
 	}
-	return true
+	return nil
 }
+
+// IsWord reports whether a template is a word: it names no image.
+func IsWord(template string) bool { return !strings.ContainsAny(template, ".:/@") }
 
 func isLower(c byte) bool { return 'a' <= c && c <= 'z' }
 func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }

@@ -66,6 +66,7 @@ var allowed = []allowance{
 	{"broker", []string{"protocol", "github.com/mochi-mqtt/server/v2/...", "golang.org/x/sync/...", "golang.org/x/time/..."}, []string{"database/sql/..."}, "knows topics for its access list and nothing else of the protocol"},
 	{"network", []string{"github.com/vishvananda/netlink/...", "golang.org/x/sys/..."}, []string{"os/exec", "net/http/...", "database/sql/..."}, "owns netlink: links and addresses are made by calls, not by running ip"},
 	{"lxc", []string{"internal/clock", "internal/failpoint", "container", "lxc/internal/wire", "runner/...", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "a runtime that runs the helper program; liblxc is never in its address space"},
+	{"podman", []string{"container", "network", "runner/rundir", "runner/supervise", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "a runtime behind a socket, and the supervisor of its commands"},
 	{"lxc/internal/wire", []string{"container"}, []string{"os/...", "net/http/...", "database/sql/..."}, "what lxc and its helper say to each other"},
 	{"lxc/helper", []string{"internal/failpoint", "container", "lxc/internal/wire", "runner/...", "github.com/lxc/go-lxc", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "the cgo side: it lives for one operation"},
 
@@ -104,6 +105,7 @@ var allowed = []allowance{
 
 	// Support for tests.
 	{"broker/brokertest", []string{"broker", "certs", "protocol", "github.com/mochi-mqtt/server/v2/..."}, nil, "the real broker on an in-memory listener"},
+	{"internal/podmantest", nil, []string{"database/sql/..."}, "podman's service for tests, with a store of its own"},
 	{"internal/builttest", nil, nil, "the programs that tests run, built once; it runs the go command"},
 	{"container/containertest", []string{"container"}, nil, "what each runtime must pass"},
 	{"coordinator/coordtest", []string{"coordinator", "coordinator/core", "coordinator/storetest", "protocol/...", "terminal"}, nil, "a whole fleet in memory, with hosts that speak the real protocol"},
@@ -136,7 +138,7 @@ var allowed = []allowance{
 
 	// Programs: they wire, and nothing imports them.
 	{"cmd/hostler", []string{"internal/buildinfo", "internal/cli/...", "github.com/spf13/cobra"}, []string{"database/sql/...", "net/..."}, "signs, and speaks HTTP: the areas are in internal/cli"},
-	{"cmd/hostler-agent", []string{"internal/blob", "client", "internal/files", "internal/clock", "internal/failpoint", "agent/...", "api", "internal/buildinfo", "internal/daemon", "certs", "container", "internal/durable", "internal/prom", "internal/settings", "lxc", "mqtt", "network", "policy", "protocol/...", "runner/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "hosts carry the client of the broker, not the broker"},
+	{"cmd/hostler-agent", []string{"internal/blob", "client", "internal/files", "internal/clock", "internal/failpoint", "agent/...", "api", "internal/buildinfo", "internal/daemon", "certs", "container", "internal/durable", "internal/prom", "internal/settings", "lxc", "mqtt", "network", "podman", "policy", "protocol/...", "runner/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "hosts carry the client of the broker, not the broker"},
 	{"cmd/hostler-coordinator", []string{"internal/clock", "internal/failpoint", "broker", "certs", "coordinator/...", "internal/buildinfo", "internal/daemon", "internal/durable", "internal/prom", "internal/settings", "internal/space", "mqtt", "policy", "protocol/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, nil, "the one program with a broker in it"},
 	{"cmd/hostler-run", []string{"runner/...", "golang.org/x/sys/..."}, small, "one process per running command: it must stay small"},
 	{"cmd/hostler-lxc", []string{"lxc/helper", "runner/...", "golang.org/x/sys/..."}, nil, "the one program with cgo"},
@@ -170,7 +172,7 @@ var owners = []struct {
 	{"modernc.org/sqlite", []string{"internal/sqldb"}, "pragmas and retries are set in one place"},
 	{"modernc.org/libc", []string{"internal/sqldb"}, "the layer below SQLite is given C memory"},
 	{"golang.org/x/sync", []string{"agent/...", "broker", "cmd/...", "coordinator/...", "dev", "integration/cmd/bench", "lxc", "mqtt"}, "above the floor alone"},
-	{"golang.org/x/sys", []string{"agent/...", "cmd/...", "dev", "internal/clock", "internal/files", "internal/space", "internal/spread", "lxc/...", "mqtt", "network", "runner/..."}, "system calls stay in the packages that are about the system"},
+	{"golang.org/x/sys", []string{"agent/...", "cmd/...", "dev", "internal/clock", "internal/files", "internal/space", "internal/spread", "lxc/...", "mqtt", "network", "podman", "runner/..."}, "system calls stay in the packages that are about the system"},
 	{"golang.org/x/term", []string{"internal/cli/term"}, "only the CLI has a terminal"},
 	{"golang.org/x/time", []string{"broker", "coordinator/web"}, "limits stand where strangers come in"},
 	{"github.com/anishathalye/porcupine", nil, "tests alone"},

@@ -29,6 +29,9 @@ func (h *host) create(spec container.CreateSpec) error {
 	if err := spec.Check(); err != nil {
 		return err
 	}
+	if !container.IsWord(spec.Template) {
+		return fmt.Errorf("%w: LXC makes containers from templates, and %s is an image: choose podman for it", container.ErrUnsupported, spec.Template)
+	}
 	template := filepath.Join(templateDir, "lxc-"+spec.Template)
 	if unix.Access(template, unix.X_OK) != nil {
 		return fmt.Errorf("%w: template %s is not installed", container.ErrUnsupported, template)

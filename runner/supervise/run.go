@@ -294,11 +294,15 @@ func (r *run) files() (c Child, err error) {
 	if err != nil {
 		return c, wrap("making a terminal", err)
 	}
-	r.out[0].read = master
 	if r.rec != nil {
 		r.out[0].tap = r.rec.output
 		r.out[0].take([]byte(r.rec.greeting()))
 	}
+	if master == nil {
+		c.Stdin, c.Took = nil, func(made *os.File) { r.out[0].read = made }
+		return c, nil
+	}
+	r.out[0].read = master
 	if err := resize(master, r.spec.Terminal.Rows, r.spec.Terminal.Cols); err != nil {
 		return c, wrap("making a terminal", err)
 	}

@@ -62,7 +62,9 @@ type Launcher interface {
 	// OpenTerminal makes a pseudoterminal where the command will run, so that
 	// the command finds it by its name, and gives its end to the command's user.
 	// It is called for specs that ask for one, between Prepare and Fork. Neither
-	// end may become the terminal of this process. Run closes both.
+	// end may become the terminal of this process. Run closes both. Where only what
+	// forks the command can make it, it returns neither, and Fork hands over the
+	// master by Child.Took.
 	OpenTerminal() (master, slave *os.File, err error)
 
 	// Fork starts the command and returns the pid of its main process, which
@@ -85,8 +87,12 @@ type Child struct {
 	Spec *rundir.Spec
 	// Stdin, Stdout and Stderr become fds 0, 1 and 2. If the spec asks for a
 	// terminal they are all its slave's end, and it must become the controlling
-	// terminal of the command's session.
+	// terminal of the command's session. They are nil if OpenTerminal made none.
 	Stdin, Stdout, Stderr *os.File
+	// Took is called by Fork, before it returns, with the master of a terminal that
+	// OpenTerminal did not make: non-blocking, of the size that the spec asks for. It
+	// is nil in all other cases.
+	Took func(master *os.File)
 	// Leaf is the open directory of the leaf, fit for CLONE_INTO_CGROUP; nil
 	// when there is none. Its Name is the absolute path, where writing a pid
 	// to the file cgroup.procs moves a process.

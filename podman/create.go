@@ -1,0 +1,216 @@
+package podman
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/network"
+)
+
+// How long operations may take that move files.
+const (
+	createTime  = 30 * time.Minute
+	destroyTime = 5 * time.Minute
+)
+
+// idsEach is how many ids an unprivileged container gets: all that programs use.
+const idsEach = 1 << 16
+
+// Create implements container.Creator. The template is an image that podman has.
+func (r *Runtime) Create(ctx context.Context, spec container.CreateSpec) error {
+	if err := spec.Check(); err != nil {
+		return fmt.Errorf("podman create: %w", err)
+	}
+	return r.change(ctx, "create", spec.Name, createTime, func(ctx context.Context) error {
+		r.making.Lock()
+		defer r.making.Unlock()
+		if there, err := r.known(ctx, spec.Name, spec.CTID); err != nil || there {
+			return err
+		}
+		body, err := r.body(ctx, spec)
+		if err != nil {
+			return err
+		}
+		return r.api.call(ctx, http.MethodPost, "/containers/create", nil, body, nil)
+	})
+}
+
+// known reports whether the container is there already, and refuses if its name or its
+// CTID is another's.
+func (r *Runtime) known(ctx context.Context, name string, id container.CTID) (bool, error) {
+	twin, err := r.byCTID(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	if twin != nil {
+		if twin.name() != name {
+			return false, fmt.Errorf("%w: %s is called %s", container.ErrExists, id, twin.name())
+		}
+		return true, nil
+	}
+	_, err = r.inspect(ctx, name)
+	switch {
+	case err == nil:
+		return false, fmt.Errorf("%w: the name %s is taken", container.ErrExists, name)
+	case errors.Is(err, container.ErrNotFound):
+		return false, nil
+	}
+	return false, err
+}
+
+// byCTID returns the container of that id; nil if there is none.
+func (r *Runtime) byCTID(ctx context.Context, id container.CTID) (*listed, error) {
+	all, err := r.list(ctx, map[string][]string{"label": {labelCTID + "=" + string(id)}})
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return &all[0], nil
+}
+
+// specification is what podman makes a container of.
+type specification struct {
+	Name     string            `json:"name"`
+	Image    string            `json:"image"`
+	Hostname string            `json:"hostname"`
+	Labels   map[string]string `json:"labels"`
+	// Stdin stays open: so the shell of an image that has nothing else to run waits.
+	Stdin      bool       `json:"stdin"`
+	NetNS      namespace  `json:"netns"`
+	UserNS     *namespace `json:"userns,omitempty"`
+	IDMappings *idMaps    `json:"idmappings,omitempty"`
+}
+
+type namespace struct {
+	Mode string `json:"nsmode"`
+}
+
+type idMaps struct {
+	UIDMap []idMap
+	GIDMap []idMap
+}
+
+type idMap struct {
+	Inside uint32 `json:"container_id"`
+	Host   uint32 `json:"host_id"`
+	Size   uint32 `json:"size"`
+}
+
+// body describes a container to podman.
+func (r *Runtime) body(ctx context.Context, spec container.CreateSpec) (specification, error) {
+	b := specification{
+		Name: spec.Name, Image: spec.Template, Hostname: spec.Name, Stdin: true, NetNS: namespace{"none"},
+		Labels: map[string]string{labelCTID: string(spec.CTID), labelTemplate: spec.Template},
+	}
+	if !spec.Network.IsZero() {
+		n, err := json.Marshal(spec.Network)
+		if err != nil {
+			return b, err
+		}
+		b.Labels[labelNetwork] = string(n)
+	}
+	if spec.Privileged {
+		return b, nil
+	}
+	first, err := r.freeIDs(ctx)
+	if err != nil {
+		return b, err
+	}
+	b.Labels[labelIDs] = strconv.FormatUint(uint64(first), 10)
+	m := []idMap{{0, first, idsEach}}
+	b.UserNS, b.IDMappings = &namespace{"private"}, &idMaps{m, m}
+	return b, nil
+}
+
+// freeIDs finds ids that no container has. The labels are the allocator: a container
+// appears with them, so nothing is given twice, and nothing is lost with a creation
+// that was cut short.
+func (r *Runtime) freeIDs(ctx context.Context) (uint32, error) {
+	all, err := r.list(ctx, map[string][]string{"label": {labelIDs}})
+	if err != nil {
+		return 0, err
+	}
+	used := make(map[uint64]bool)
+	for _, l := range all {
+		if first, err := strconv.ParseUint(l.Labels[labelIDs], 10, 32); err == nil {
+			used[first] = true
+		}
+	}
+	for n := uint64(0); n+idsEach <= uint64(r.cfg.IDs.Count); n += idsEach {
+		if first := uint64(r.cfg.IDs.First) + n; !used[first] {
+			return uint32(first), nil
+		}
+	}
+	return 0, fmt.Errorf("all %d ids from %d on belong to containers; give podman.ids more", r.cfg.IDs.Count, r.cfg.IDs.First)
+}
+
+// Destroy implements container.Creator.
+func (r *Runtime) Destroy(ctx context.Context, name string) error {
+	return r.change(ctx, "destroy", name, destroyTime, func(ctx context.Context) error {
+		d, err := r.stopped(ctx, name)
+		if err != nil {
+			return err
+		}
+		return r.api.call(ctx, http.MethodDelete, "/containers/"+d.ID, url.Values{"v": {"true"}}, nil, nil)
+	})
+}
+
+// stopped returns a container of ours, which must not run.
+func (r *Runtime) stopped(ctx context.Context, name string) (details, error) {
+	d, err := r.inspect(ctx, name)
+	switch {
+	case err != nil:
+		return d, err
+	case d.ctid() == "":
+		return d, fmt.Errorf("%w: %s was not made by Hostler", container.ErrUnsupported, name)
+	case d.info().State != container.StateStopped:
+		return d, fmt.Errorf("%w: it is %s", container.ErrBusy, d.info().State)
+	}
+	return d, nil
+}
+
+// Rename implements container.Renamer.
+func (r *Runtime) Rename(ctx context.Context, name, to string, id container.CTID) error {
+	if err := container.CheckName(to); err != nil {
+		return fmt.Errorf("podman rename %q: %w", name, err)
+	}
+	return r.change(ctx, "rename", name, r.cfg.Query, func(ctx context.Context) error {
+		r.making.Lock()
+		defer r.making.Unlock()
+		switch l, err := r.byCTID(ctx, id); {
+		case err != nil:
+			return err
+		case l != nil && l.name() == to:
+			return nil
+		}
+		d, err := r.stopped(ctx, name)
+		switch {
+		case err != nil:
+			return err
+		case d.ctid() != id:
+			return container.ErrNotFound
+		}
+		switch _, err := r.inspect(ctx, to); {
+		case err == nil:
+			return fmt.Errorf("%w: the name %s is taken", container.ErrExists, to)
+		case !errors.Is(err, container.ErrNotFound):
+			return err
+		}
+		return r.post(ctx, d.ID, "rename", url.Values{"name": {to}})
+	})
+}
+
+// connect gives a container its interface, once its namespace is there.
+func connect(id container.CTID, n container.Network, pid int) error {
+	sum := sha256.Sum256([]byte("hostler-cable-1\x00" + id))
+	return network.Connect(
+		network.Cable{Name: fmt.Sprintf("hp%x", sum[:6]), Bridge: n.Bridge, Peer: "eth0", PID: pid},
+		network.End{MAC: n.MAC, Address: n.Address, Gateway: n.Gateway})
+}

@@ -1,0 +1,227 @@
+package podman
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/hostler-io/hostler/container"
+)
+
+// The labels of a container of ours.
+const (
+	labelCTID     = "hostler.ctid"
+	labelTemplate = "hostler.template"
+	labelNetwork  = "hostler.network" // container.Network in JSON; none without an interface
+	labelIDs      = "hostler.ids"     // the first of its ids of the host; none of a privileged one
+)
+
+// Words of podman for the states of a container.
+const (
+	statusInitialized = "initialized" // its namespaces are there, and nothing of it runs
+)
+
+// stateOf translates podman's word.
+func stateOf(status string) container.State {
+	switch status {
+	case "created", "configured", "stopped", "exited":
+		return container.StateStopped
+	case statusInitialized:
+		return container.StateStarting
+	case "running":
+		return container.StateRunning
+	case "paused":
+		return container.StateFrozen
+	case "stopping", "removing":
+		return container.StateStopping
+	}
+	return container.StateUnknown
+}
+
+// listed is a container as the list has it.
+type listed struct {
+	ID     string `json:"Id"`
+	Names  []string
+	State  string
+	PID    int `json:"Pid"`
+	Labels map[string]string
+}
+
+func (l listed) name() string {
+	if len(l.Names) == 0 {
+		return ""
+	}
+	return l.Names[0]
+}
+
+// info is what a container of ours is; it has labels for all that the list lacks.
+func (l listed) info() container.Info {
+	return infoOf(l.name(), l.State, l.PID, l.Labels)
+}
+
+// infoOf is what the labels tell of a container.
+func infoOf(name, status string, pid int, labels map[string]string) container.Info {
+	i := container.Info{
+		Name: name, Kind: container.KindPodman, CTID: container.CTID(labels[labelCTID]), State: stateOf(status),
+		Template: labels[labelTemplate], Privileged: labels[labelIDs] == "",
+	}
+	if i.State == container.StateRunning || i.State == container.StateFrozen {
+		i.InitPID = pid
+	}
+	n := networkOf(labels)
+	i.MAC = n.MAC
+	if n.Address.IsValid() {
+		i.Addresses = []netip.Addr{n.Address.Addr()}
+	}
+	return i
+}
+
+func networkOf(labels map[string]string) (n container.Network) {
+	if err := json.Unmarshal([]byte(labels[labelNetwork]), &n); err != nil {
+		return container.Network{}
+	}
+	return n
+}
+
+// details is a container as podman has it on request.
+type details struct {
+	ID            string `json:"Id"`
+	Name          string
+	Image         string
+	ImageName     string
+	OCIConfigPath string
+	OCIRuntime    string
+	State         struct {
+		Status   string
+		PID      int `json:"Pid"`
+		ExitCode int
+	}
+	Config struct {
+		Labels map[string]string
+		Env    []string
+	}
+	HostConfig struct {
+		IDMappings *struct {
+			UIDMap []string `json:"UidMap"`
+		}
+	}
+	NetworkSettings struct {
+		address
+		Networks map[string]address
+	}
+}
+
+// address is that of an interface which podman has made.
+type address struct {
+	IPAddress         string
+	GlobalIPv6Address string
+	MacAddress        string
+}
+
+func (d details) ctid() container.CTID { return container.CTID(d.Config.Labels[labelCTID]) }
+
+func (d details) network() container.Network { return networkOf(d.Config.Labels) }
+
+func (d details) info() container.Info {
+	i := infoOf(d.Name, d.State.Status, d.State.PID, d.Config.Labels)
+	if i.CTID != "" {
+		return i
+	}
+	// Of a foreign container, our labels mean nothing.
+	i.Template, i.MAC, i.Addresses = d.ImageName, "", nil
+	i.Privileged = d.HostConfig.IDMappings == nil || len(d.HostConfig.IDMappings.UIDMap) == 0
+	all := []address{d.NetworkSettings.address}
+	for _, a := range d.NetworkSettings.Networks {
+		all = append(all, a)
+	}
+	for _, a := range all {
+		if i.MAC == "" {
+			i.MAC = a.MacAddress
+		}
+		for _, s := range []string{a.IPAddress, a.GlobalIPv6Address} {
+			if ip, err := netip.ParseAddr(s); err == nil && !contains(i.Addresses, ip) {
+				i.Addresses = append(i.Addresses, ip)
+			}
+		}
+	}
+	return i
+}
+
+func contains(all []netip.Addr, ip netip.Addr) bool {
+	for _, a := range all {
+		if a == ip {
+			return true
+		}
+	}
+	return false
+}
+
+// list returns the containers that match the filters of podman.
+func (r *Runtime) list(ctx context.Context, filters map[string][]string) (all []listed, err error) {
+	query := url.Values{"all": {"true"}}
+	if filters != nil {
+		b, err := json.Marshal(filters)
+		if err != nil {
+			return nil, err
+		}
+		query.Set("filters", string(b))
+	}
+	err = r.api.call(ctx, http.MethodGet, "/containers/json", query, nil, &all)
+	return all, err
+}
+
+// inspect returns one container, by its name or whole id. Podman takes the beginning of
+// an id for it, too.
+func (r *Runtime) inspect(ctx context.Context, name string) (d details, err error) {
+	err = r.api.call(ctx, http.MethodGet, "/containers/"+url.PathEscape(name)+"/json", nil, nil, &d)
+	if err == nil && d.Name != name && d.ID != name {
+		err = container.ErrNotFound
+	}
+	if errors.Is(err, container.ErrNotFound) {
+		return details{}, container.ErrNotFound
+	}
+	return d, err
+}
+
+// What is told of a container's last words.
+const (
+	lastLines = "10"
+	maxWords  = 4 << 10
+)
+
+// lastWords are the last lines of a container's log, for an error message.
+func (r *Runtime) lastWords(ctx context.Context, id string) string {
+	query := url.Values{"stdout": {"true"}, "stderr": {"true"}, "tail": {lastLines}}
+	body, err := r.api.open(ctx, http.MethodGet, "/containers/"+id+"/logs", query, nil)
+	if err != nil {
+		return "; its log cannot be read: " + err.Error()
+	}
+	defer body.Close()
+	words := strings.ToValidUTF8(strings.TrimSpace(string(frames(io.LimitReader(body, maxProblem)))), "\uFFFD")
+	if words == "" {
+		return "; its log is empty"
+	}
+	return fmt.Sprintf("; its last words: %s", words[max(0, len(words)-maxWords):])
+}
+
+// frames takes apart what podman sends of several streams in one: 8 bytes, the last
+// four of which are the length of what follows.
+func frames(from io.Reader) (text []byte) {
+	var head [8]byte
+	for {
+		if _, err := io.ReadFull(from, head[:]); err != nil {
+			return text
+		}
+		b, err := io.ReadAll(io.LimitReader(from, int64(binary.BigEndian.Uint32(head[4:]))))
+		if text = append(text, b...); err != nil {
+			return text
+		}
+	}
+}
