@@ -3,10 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/settings"
@@ -48,7 +45,7 @@ type actionsConfig struct {
 
 type httpConfig struct {
 	Listen      string   `toml:"listen" takes:"restart" does:"Where the API and enrolment are served, with TLS."`
-	Addresses   []string `toml:"addresses" takes:"restart" default:"the addresses from which this machine speaks to other networks and its name, with the port of http.listen, or http.listen itself if it names an address" does:"How hosts and people reach http.listen, as host:port. Join codes carry them, and the certificate names them."`
+	Addresses   []string `toml:"addresses" takes:"restart" default:"the address from which this machine speaks to other networks and its name, if that stands for it there too, with the port of http.listen, or http.listen itself if it names an address" does:"How hosts and people reach http.listen, as host:port. Join codes carry them, and the certificate names them."`
 	OpenMetrics bool     `toml:"open_metrics" takes:"restart" does:"Answer /metrics to clients on this machine without a token. It must stay off behind a reverse proxy on the same machine, for which every client is on this machine."`
 }
 
@@ -143,32 +140,15 @@ func addresses(section, listen string, given []string) ([]string, error) {
 	if len(given) > 0 {
 		return given, nil
 	}
-	if ip := net.ParseIP(host); host != "" && (ip == nil || !ip.IsUnspecified()) {
-		return []string{listen}, nil
-	}
-	var all []string
-	for _, name := range ownNames() {
-		all = append(all, net.JoinHostPort(name, port))
-	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("%s.addresses is not set, and this machine has neither an address nor a name", section)
-	}
-	return all, nil
-}
-
-// ownNames are how others most likely reach this machine: at the address from which
-// it speaks to other networks, which needs no name service, or else by its name, which
-// outlives a change of the address.
-func ownNames() (names []string) {
-	for network, elsewhere := range map[string]string{"udp4": "192.0.2.1:9", "udp6": "[2001:db8::1]:9"} {
-		if conn, err := net.Dial(network, elsewhere); err == nil { // it sends nothing
-			names = append(names, conn.LocalAddr().(*net.UDPAddr).IP.String())
-			conn.Close()
+	hosts := []string{host}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		if hosts = thisMachine().hosts(); len(hosts) == 0 {
+			return nil, fmt.Errorf("%s.addresses is not set, and this machine has neither an address nor a name", section)
 		}
 	}
-	slices.SortFunc(names, func(a, b string) int { return strings.Count(a, ":") - strings.Count(b, ":") }) // IPv4 first
-	if name, err := os.Hostname(); err == nil && name != "" && name != "localhost" {
-		names = append(names, name)
+	var all []string
+	for _, h := range hosts {
+		all = append(all, net.JoinHostPort(h, port))
 	}
-	return names
+	return all, nil
 }

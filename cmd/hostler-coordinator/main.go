@@ -52,7 +52,8 @@ func initCommand(configured loader) *cobra.Command {
 		Short: "Make this coordinator's key and database, or let it into the fleet",
 		Long: "With --fleet CODE (printed by hostler fleet init): make the key, the TLS authority and the\n" +
 			"database, and print a request for hostler fleet ring add-coordinator and the first API token,\n" +
-			"which is not shown again.\n" +
+			"which is not shown again. The addresses that hosts will be told are tried, and it says which\n" +
+			"do not lead here.\n" +
 			"With --ring FILE (written by hostler fleet ring add-coordinator): take the ring that lets this\n" +
 			"coordinator in, or a newer one. A coordinator that runs takes it on SIGHUP, or at once by\n" +
 			"hostler fleet ring publish.",
@@ -71,7 +72,12 @@ func initCommand(configured loader) *cobra.Command {
 			}
 			return s.handingOver(func() error {
 				if fleet != "" {
-					return initialize(cmd.Context(), s, fleet, cmd.OutOrStdout())
+					if err := initialize(cmd.Context(), s, fleet, cmd.OutOrStdout()); err != nil {
+						return err
+					}
+					tryAddresses(cmd.Context(), "http", c.HTTP.Listen, c.HTTP.Addresses, cmd.ErrOrStderr())
+					tryAddresses(cmd.Context(), "mqtt", c.MQTT.Listen, c.MQTT.Addresses, cmd.ErrOrStderr())
+					return nil
 				}
 				chain, err := takeRings(s, ring)
 				if err == nil {
