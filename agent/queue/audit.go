@@ -111,6 +111,9 @@ func moved(tx *sqldb.Tx, a *Action, became *protocol.Container, now Now) error {
 		r.Actor = string(protocol.Coordinator)
 		if a.Local {
 			r.Actor = "local"
+			if spec, err := protocol.DecodeSpec(a.Spec); err == nil { // of the others the coordinator's log tells
+				audit.Asked(r.Detail, spec.Process().Argv)
+			}
 		}
 		r.Detail["requester"] = a.Requester
 	}

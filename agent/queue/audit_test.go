@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -65,6 +66,9 @@ func TestEachStepIsRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 		verbs = append(verbs, r.Verb)
+		if r.Verb == "action.accept" && (r.Actor != "local" || fmt.Sprint(r.Detail["argv"]) != "[true]") {
+			t.Errorf("a request on the host is recorded as %+v", r)
+		}
 	}
 	want := []string{"agent.start", "action.accept", "container.keep", "action.start", "action.succeed", "action.cancel"}
 	if !slices.Equal(verbs, want) {

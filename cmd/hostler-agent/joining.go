@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"os"
 	"strings"
 	"time"
 
@@ -31,6 +32,9 @@ const listTimeout = 10 * time.Second
 // begun if there is none.
 func joinFleet(ctx context.Context, c config, code, host string, labels []string, log *slog.Logger, out io.Writer) error {
 	s := state(c.StateDir)
+	if err := s.joinable(c, code, host, labels); err != nil {
+		return err
+	}
 	if err := s.prepare(); err != nil {
 		return err
 	}
@@ -57,6 +61,37 @@ func joinFleet(ctx context.Context, c config, code, host string, labels []string
 	return nil
 }
 
+// errNoEnrolment tells that there is nothing to go on with.
+var errNoEnrolment = fmt.Errorf("%w: no enrolment is under way; give the code that hostler host invite prints", daemon.ErrUsage)
+
+// joinable refuses a join of which nothing can come before it leaves a trace.
+func (s state) joinable(c config, code, host string, labels []string) error {
+	if _, err := s.record(); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if code == "" {
+		return errNoEnrolment
+	}
+	_, err := fresh(c, code, host, labels)
+	return err
+}
+
+// fresh is an enrolment that nothing was done for yet.
+func fresh(c config, code, host string, labels []string) (join.Record, error) {
+	if host == "" {
+		host = c.Host
+	}
+	id, err := protocol.ParseHostID(host)
+	if err != nil {
+		return join.Record{}, fmt.Errorf("%w: --host %.70q: %w", daemon.ErrUsage, host, err)
+	}
+	r, err := join.Begin(strings.TrimSpace(code), id, labels)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", daemon.ErrUsage, err)
+	}
+	return r, err
+}
+
 func sayWords(out io.Writer) func(join.Record) {
 	return func(r join.Record) {
 		fmt.Fprintf(out, "words: %s\nhost %s waits for approval. The operator sees the same four words in: hostler host pending\n", r.Words, r.Host)
@@ -71,7 +106,7 @@ func begin(s state, c config, code, host string, labels []string) (join.Record, 
 		return old, err
 	case code != "":
 	case err != nil:
-		return old, fmt.Errorf("%w: no enrolment is under way; give the code that hostler host invite prints", daemon.ErrUsage)
+		return old, errNoEnrolment
 	case old.State == enrol.Denied || old.State == enrol.Revoked:
 		return old, fmt.Errorf("%w: host %s was %s; it needs a new code: hostler host invite", errRefused, old.Host, old.State)
 	case old.Code == "" && old.Session == (enrol.SessionID{}):
@@ -79,16 +114,9 @@ func begin(s state, c config, code, host string, labels []string) (join.Record, 
 	default:
 		return old, nil
 	}
-	if host == "" {
-		host = c.Host
-	}
-	id, err := protocol.ParseHostID(host)
+	r, err := fresh(c, code, host, labels)
 	if err != nil {
-		return old, fmt.Errorf("%w: --host %.70q: %w", daemon.ErrUsage, host, err)
-	}
-	r, err := join.Begin(strings.TrimSpace(code), id, labels)
-	if err != nil {
-		return old, fmt.Errorf("%w: %w", daemon.ErrUsage, err)
+		return old, err
 	}
 	return r, s.keep(r)
 }
@@ -152,9 +180,15 @@ func explain(r join.Record, err error) error {
 	return err
 }
 
+// errNoFleet tells that there is nothing to leave.
+var errNoFleet = fmt.Errorf("%w: this host has joined no fleet", daemon.ErrUsage)
+
 // leaveFleet makes the host nobody's. It asks on in unless it is sure.
 func leaveFleet(ctx context.Context, c config, sure bool, in io.Reader, out io.Writer) error {
 	s := state(c.StateDir)
+	if _, err := os.Stat(string(s)); errors.Is(err, fs.ErrNotExist) {
+		return errNoFleet
+	}
 	if err := s.prepare(); err != nil {
 		return err
 	}
@@ -167,7 +201,7 @@ func leaveFleet(ctx context.Context, c config, sure bool, in io.Reader, out io.W
 	}
 	r, err := s.record()
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: this host has joined no fleet", daemon.ErrUsage)
+		return errNoFleet
 	}
 	host := string(r.Host)
 	if err != nil {

@@ -340,6 +340,9 @@ func resident(t *testing.T, pid int) int {
 
 func TestCommandLine(t *testing.T) {
 	s := newSite(t)
+	if err := os.WriteFile(filepath.Join(s.dir, "none.toml"), fmt.Appendf(nil, "host = \"edge-01\"\nstate_dir = %q\n", filepath.Join(s.dir, "none")), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	code := must[string](t)(enrol.JoinCode{Addresses: []string{"192.0.2.1:1"}, Secret: enrol.Secret{1}}.Encode())
 	for _, c := range []struct {
 		args []string
@@ -363,9 +366,12 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"version"}, 0, "hostler-agent 0."},
 	} {
 		var out bytes.Buffer
-		args := append([]string{"--config", filepath.Join(s.dir, "agent.toml")}, c.args...)
+		args := append([]string{"--config", filepath.Join(s.dir, "none.toml")}, c.args...)
 		if exit := program(t.Context(), args, strings.NewReader(""), &out, &out); exit != c.exit || !strings.Contains(out.String(), c.text) {
 			t.Errorf("%q exits with %d: %s", c.args, exit, out.String())
+		}
+		if _, err := os.Stat(filepath.Join(s.dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("%q leaves a state directory behind: %v", c.args, err)
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
 func backupCommand(configured loader) *cobra.Command {
@@ -204,7 +205,8 @@ func (b *backup) write(ctx context.Context, w io.Writer, id *certs.Identity) (m 
 			told = now
 		}
 	}
-	return m, a.Close(m, id)
+	err = a.Close(&m, id)
+	return m, err
 }
 
 // progressEvery is how often long work tells how far it is.
@@ -267,16 +269,18 @@ func (b *backup) files() ([]string, error) {
 
 // summary says what a backup is.
 func summary(m archive.Manifest) string {
-	size := int64(0)
-	for _, f := range m.Files {
-		size += f.Size
-	}
 	with := "without keys"
 	if m.Keys {
 		with = "with keys"
 	}
 	if m.Outputs {
-		with += " and outputs"
+		n, size := 0, int64(0)
+		for _, f := range m.Files {
+			if strings.HasPrefix(f.Name, "output/") || strings.HasPrefix(f.Name, "payloads/") {
+				n, size = n+1, size+f.Size
+			}
+		}
+		with += fmt.Sprintf(", with %d files of outputs and payloads (%d bytes)", n, size)
 	}
 	return fmt.Sprintf("Fleet %s, ring %d, as of %s, %s", m.Name, m.Ring, time.UnixMilli(m.AtMS).UTC().Format(time.RFC3339), with)
 }
@@ -315,6 +319,8 @@ func inspect(ctx context.Context, path, code string) (m archive.Manifest, chain 
 	}
 	if code == "" {
 		code = string(bytes.TrimSpace(small["fleet.code"]))
+	} else if want, err := enrol.ParseFleetCode(code); err == nil && want.Fleet != m.Fleet {
+		return m, nil, fmt.Errorf("%s: it is of fleet %s (%s), and --fleet names fleet %s (%s)", path, m.Name, m.Fleet, want.Name, want.Fleet)
 	}
 	if chain, err = chainOf(code, small); err != nil {
 		return m, nil, fmt.Errorf("%s: %w: %w", path, archive.ErrArchive, err)

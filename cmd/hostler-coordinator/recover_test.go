@@ -103,6 +103,9 @@ func TestBackupIsRestoredAndRecovered(t *testing.T) {
 			if secret := strings.Contains(talk, "keep it as secret"); secret == (len(flags) == 1 && flags[0] == "--without-keys") {
 				t.Errorf("it says %s", talk)
 			}
+			if held := strings.Contains(talk, "with 2 files of outputs and payloads (11 bytes)"); held != (len(flags) == 1 && flags[0] == "--with-outputs") {
+				t.Errorf("it says of outputs %q", talk)
+			}
 			if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
 				t.Errorf("beside it: %v, %v", left, err)
 			}
@@ -247,7 +250,10 @@ func TestRestoreRefuses(t *testing.T) {
 			t.Errorf("%s: the state directory was made: %v", what, err)
 		}
 	}
-	refused("another fleet", "it is not a whole backup", "--fleet", other.code())
+	refused("another fleet", "and --fleet names fleet demo ("+other.ring.Fleet.String()+")", "--fleet", other.code())
+	if _, talk := p.do(daemon.ExitUsage, "restore", file, "--fleet", "hf1_nonsense"); !strings.Contains(talk, "--fleet: ") || !strings.Contains(talk, "hostler fleet show prints the code") {
+		t.Errorf("a bad code: %q", talk)
+	}
 	for what, b := range map[string][]byte{
 		"cut":     whole[:len(whole)/2],
 		"flipped": append(bytes.Clone(whole[:len(whole)/3]), append([]byte{whole[len(whole)/3] ^ 1}, whole[len(whole)/3+1:]...)...),
@@ -333,7 +339,7 @@ func resigned(t *testing.T, whole []byte, key protocol.KeyID, signer protocol.Si
 		t.Fatal(err)
 	}
 	m.Key = key
-	if err := w.Close(m, named{signer, key}); err != nil {
+	if err := w.Close(&m, named{signer, key}); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -350,7 +356,7 @@ func grown(t *testing.T, signer protocol.Signer) string {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(archive.Manifest{Fleet: protocol.FleetID{1}, Name: "lab", Store: protocol.StoreID{2}, Key: signer.Key()}, signer); err != nil {
+	if err := w.Close(&archive.Manifest{Fleet: protocol.FleetID{1}, Name: "lab", Store: protocol.StoreID{2}, Key: signer.Key()}, signer); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()

@@ -18,6 +18,7 @@ import (
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
 func restoreCommand(configured loader) *cobra.Command {
@@ -45,6 +46,11 @@ only who had a coordinator's key can have made it.`,
 			}
 			if !filepath.IsAbs(dir) {
 				return fmt.Errorf("%w: --state: %q is not an absolute path", daemon.ErrUsage, dir)
+			}
+			if code != "" {
+				if _, err := enrol.ParseFleetCode(code); err != nil {
+					return fmt.Errorf("%w: --fleet: %w; hostler fleet show prints the code", daemon.ErrUsage, err)
+				}
 			}
 			if err := state(dir).handingOver(func() error { return restore(cmd.Context(), state(dir), args[0], code, cmd.ErrOrStderr()) }); err != nil {
 				return fmt.Errorf("restore %s: %w", args[0], err)

@@ -368,14 +368,15 @@ func (r *Room) Cancel(ctx context.Context, by core.Actor, id protocol.ActionID) 
 	return a, nil
 }
 
-// requestDetail is what the audit log says of a request beside its digest: for
-// files also which, and what they are.
+// requestDetail is what the audit log says of a request beside its digest: its command
+// line, and for files which, and what they are.
 func requestDetail(a core.Action) map[string]any {
 	d := map[string]any{"kind": string(a.Kind)}
 	s, err := protocol.DecodeSpec(a.Spec)
 	if err != nil {
 		return d // an older kind; the digest says it all
 	}
+	audit.Asked(d, s.Process().Argv)
 	if f := s.Files(); f != nil {
 		d["paths"] = f.Paths
 	}

@@ -109,7 +109,7 @@ func header(name string, size int64) *tar.Header {
 }
 
 // Close ends the backup with the manifest, whose list of files it fills in.
-func (w *Writer) Close(m Manifest, signer protocol.Signer) error {
+func (w *Writer) Close(m *Manifest, signer protocol.Signer) error {
 	m.Type, m.Files = Type, w.files
 	body, err := json.Marshal(m)
 	if err != nil {

@@ -39,7 +39,7 @@ func pack(t testing.TB, files map[string]string) []byte {
 		}
 	}
 	m := Manifest{Fleet: protocol.FleetID{1}, Name: "lab", Store: protocol.StoreID{2}, Key: key.Key(), Ring: 2, AtMS: 1780000000000, Version: "test", Keys: true}
-	if err := w.Close(m, key); err != nil {
+	if err := w.Close(&m, key); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()

@@ -153,6 +153,27 @@ func Copied(detail map[string]any, output []protocol.Output) {
 	}
 }
 
+// maxArgv is how much of a record a command line may take.
+const maxArgv = 4 << 10
+
+// Asked adds to the detail of a request the command line that it runs, as far as there
+// is room. Variables and input are left out: they may be secret.
+func Asked(detail map[string]any, argv []string) {
+	if len(argv) == 0 {
+		return
+	}
+	all := make([]string, 0, len(argv))
+	room := maxArgv
+	for i, word := range argv {
+		if room -= 6*min(len(word), maxText) + 3; room < 0 { // at the most, as JSON has it
+			all = append(all, fmt.Sprintf("… and %d more", len(argv)-i))
+			break
+		}
+		all = append(all, word)
+	}
+	detail["argv"] = all
+}
+
 // clean makes a text fit for a record: valid, without NUL, and short.
 func clean(s string) string {
 	if len(s) > maxText {

@@ -1,6 +1,8 @@
 package audit_test
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,6 +60,33 @@ func TestParseLineRefuses(t *testing.T) {
 		`{"n":1,"verb":"x","n":2}`, `{"n":1,"verb":null}`, `{"n":1,"verb":"` + strings.Repeat("x", audit.MaxRecord) + `"}`, "{\"n\":1,\n\"verb\":\"x\"}"} {
 		if r, err := audit.ParseLine([]byte(line)); err == nil {
 			t.Errorf("%.60q is read as %+v", line, r)
+		}
+	}
+}
+
+// TestAsked: a command line stands in a record as far as there is room, whatever is in
+// it, and never costs the record the rest of its detail.
+func TestAsked(t *testing.T) {
+	for _, c := range []struct {
+		argv []string
+		want string
+	}{
+		{nil, `null`},
+		{[]string{"echo", "a b"}, `["echo","a b"]`},
+		{append([]string{"echo"}, slices.Repeat([]string{strings.Repeat("\x01", 500)}, 5)...), `["echo","` + strings.Repeat(`\u0001`, 500) + `","… and 4 more"]`},
+	} {
+		d := map[string]any{"kind": "host.run"}
+		audit.Asked(d, c.argv)
+		b, err := audit.Record{Verb: "action.request", Detail: d}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := audit.ParseLine(audit.Line(1, b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := json.Marshal(r.Detail["argv"]); r.Detail["kind"] != "host.run" || string(got) != c.want {
+			t.Errorf("of %d words it says %s", len(c.argv), got)
 		}
 	}
 }

@@ -179,11 +179,10 @@ func (a *commands) loginTarget(token string) (conn.Target, error) {
 		return t, term.Usage("hostler login "+a.Address+" --token-file FILE", "no token is given")
 	}
 	if a.CAFile != "" {
-		b, err := conn.ReadSmall(a.CAFile)
-		if err != nil {
-			return t, term.Cannot("read the certificate", err)
+		var err error
+		if t.CA, err = conn.ReadCA(a.CAFile); err != nil {
+			return t, err
 		}
-		t.CA = string(b)
 	}
 	return t, nil
 }
@@ -334,14 +333,10 @@ func (a *commands) contextSetCommand() *cobra.Command {
 				}
 			}
 			if a.CAFile != "" {
-				b, err := conn.ReadSmall(a.CAFile)
-				if err != nil {
-					return term.Cannot("read the certificate", err)
-				}
-				if _, err := conn.DecodeCA(string(b)); err != nil {
+				var err error
+				if given.CA, err = conn.ReadCA(a.CAFile); err != nil {
 					return err
 				}
-				given.CA = string(b)
 			}
 			return a.changeContext(args[0], func(_ *conn.Config, t *conn.Target) {
 				t.Address, t.Token, t.CA = cmp.Or(given.Address, t.Address), cmp.Or(given.Token, t.Token), cmp.Or(given.CA, t.CA)

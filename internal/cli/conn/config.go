@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/x509"
 	"encoding/pem"
@@ -145,13 +146,24 @@ func (a *Env) target() (Target, error) {
 		}
 	}
 	if a.CAFile != "" {
-		b, err := ReadSmall(a.CAFile)
-		if err != nil {
-			return Target{}, term.Cannot("read the certificate", err)
+		if t.CA, err = ReadCA(a.CAFile); err != nil {
+			return Target{}, err
 		}
-		t.CA = string(b)
 	}
 	return t, nil
+}
+
+// ReadCA reads a file that holds the certificate of a fleet's authority, PEM.
+func ReadCA(path string) (string, error) {
+	b, err := ReadSmall(path)
+	if err != nil {
+		return "", term.Cannot("read the certificate", err)
+	}
+	if len(bytes.TrimSpace(b)) == 0 {
+		return "", term.Usage("", "%s is empty: --ca wants the ca.crt of the coordinator", path)
+	}
+	_, err = DecodeCA(string(b))
+	return string(b), err
 }
 
 // ReadToken reads a file that holds one token.
