@@ -51,7 +51,7 @@ type Code struct {
 func Codes() []Code {
 	return []Code{
 		{CodeInvalid, 400, "The request breaks a rule; the detail names it."},
-		{CodeBadReference, 400, "The name of an action is neither an id nor at least the first 4 characters of one."},
+		{CodeBadReference, 400, "The name of an action is neither an id nor at least the first or last 4 characters of one."},
 		{CodeUnauthentic, 401, "The request has no valid token."},
 		{CodeDenied, 403, "A rule, or the state of the host, does not permit the request."},
 		{CodeRole, 403, "The role of the token does not permit the request; the detail names the role that does."},
@@ -60,7 +60,7 @@ func Codes() []Code {
 		{CodeMethod, 405, "The path does not take this method."},
 		{CodeConflict, 409, "The state of the thing does not permit the change."},
 		{CodeExists, 409, "A thing of this name or id exists already."},
-		{CodeAmbiguous, 409, "More than one action has an id that begins as given; the detail lists some."},
+		{CodeAmbiguous, 409, "More than one action has an id that begins or ends as given; the detail lists some."},
 		{CodeGone, 410, "The data existed and is no longer stored."},
 		{CodeTooLarge, 413, "The body is larger than the limit."},
 		{CodeRange, 416, "The bytes of this range are not stored."},
