@@ -312,6 +312,8 @@ type Limits struct {
 	SpecBytes  int64  `json:"spec_bytes" doc:"The longest spec"`
 	BatchHosts int    `json:"batch_hosts" doc:"How many hosts one request may name for a batch or an approval"`
 	Wait       string `json:"wait" doc:"The longest time that one request waits for the end of an action"`
+	Rate       int    `json:"requests_per_second" doc:"How many requests may come with tokens of one name, on average; more are answered with 429 and Retry-After"`
+	Burst      int    `json:"burst" doc:"How many of them may come at once"`
 }
 
 // NewAction asks for an action: by its kind and arguments, of which the coordinator
@@ -368,6 +370,11 @@ type Replacement struct {
 type Relabel struct {
 	Set    []string `json:"set,omitempty" example:"[\"site=lab\"]" doc:"Labels to set, each NAME=VALUE"`
 	Remove []string `json:"remove,omitempty" doc:"Names of labels to remove"`
+}
+
+// Labels are all labels of a host.
+type Labels struct {
+	Labels []string `json:"labels" example:"[\"site=lab\"]" doc:"Labels, each NAME=VALUE"`
 }
 
 // Enrolment is a host that waits, or waited, for approval.

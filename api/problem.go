@@ -29,6 +29,7 @@ const (
 	CodeMethod       = "wrong_method"
 	CodeConflict     = "conflict"
 	CodeExists       = "exists"
+	CodeChanged      = "changed"
 	CodeAmbiguous    = "ambiguous"
 	CodeGone         = "gone"
 	CodeTooLarge     = "too_large"
@@ -61,6 +62,7 @@ func Codes() []Code {
 		{CodeConflict, 409, "The state of the thing does not permit the change."},
 		{CodeExists, 409, "A thing of this name or id exists already."},
 		{CodeAmbiguous, 409, "More than one action has an id that begins or ends as given; the detail lists some."},
+		{CodeChanged, 412, "The thing is not as If-Match says: read it again, and decide anew."},
 		{CodeGone, 410, "The data existed and is no longer stored."},
 		{CodeTooLarge, 413, "The body is larger than the limit."},
 		{CodeRange, 416, "The bytes of this range are not stored."},

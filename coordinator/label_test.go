@@ -16,7 +16,7 @@ import (
 func TestRelabel(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		label := func(set, remove []string) error {
-			return f.Coordinator().Members().Relabel(t.Context(), f.Admin(), h.ID, set, remove)
+			return f.Coordinator().Members().Relabel(t.Context(), f.Admin(), h.ID, set, remove, "")
 		}
 		for _, step := range []struct{ set, remove, want []string }{
 			{[]string{"tier=web", "site=lab"}, nil, []string{"site=lab", "tier=web"}},
@@ -47,7 +47,7 @@ func TestRelabel(t *testing.T) {
 				t.Errorf("%.40v: %v", bad, err)
 			}
 		}
-		if err := f.Coordinator().Members().Relabel(t.Context(), f.Admin(), "nosuch", []string{"a=b"}, nil); !errors.Is(err, core.ErrNotFound) {
+		if err := f.Coordinator().Members().Relabel(t.Context(), f.Admin(), "nosuch", []string{"a=b"}, nil, ""); !errors.Is(err, core.ErrNotFound) {
 			t.Errorf("a host that is not there: %v", err)
 		}
 	})

@@ -46,7 +46,7 @@ func succeed(t *testing.T, f *coordtest.Fleet, id, key protocol.HostID, code str
 func TestReplacedHost(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
 		c := f.Coordinator()
-		if err := c.Members().Relabel(t.Context(), f.Admin(), h.ID, []string{"site=lab"}, nil); err != nil {
+		if err := c.Members().Relabel(t.Context(), f.Admin(), h.ID, []string{"site=lab"}, nil, ""); err != nil {
 			t.Fatal(err)
 		}
 		h.Containers = []protocol.Container{{CTID: protocol.NewCTID(1, [10]byte{1}), Name: "web", Runtime: "lxc", State: "running"}}

@@ -27,6 +27,7 @@ var (
 	// Special cases of the errors above, with a code of their own in the API.
 	ErrRole         = fmt.Errorf("%w", ErrDenied)   // the role of the actor is too low
 	ErrUnknownHost  = fmt.Errorf("%w", ErrNotFound) // the host does not exist
+	ErrChanged      = fmt.Errorf("%w", ErrConflict) // it is not as the requester read it
 	ErrBadReference = fmt.Errorf("%w", ErrInvalid)  // the text cannot name an action
 )
 

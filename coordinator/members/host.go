@@ -3,6 +3,7 @@ package members
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -167,18 +168,36 @@ func (r *Room) Readmit(ctx context.Context, by core.Actor, id protocol.HostID) e
 // maxHostLabels bounds what a host may be called.
 const maxHostLabels = 64
 
-// Relabel gives a host labels, K=V each, and takes those away whose names are in
-// remove. The others stay. What was asked of hosts by their labels before is not
-// changed by it.
-func (r *Room) Relabel(ctx context.Context, by core.Actor, id protocol.HostID, set, remove []string) error {
-	if err := r.base.Allow(by, core.RoleApprover, "label hosts"); err != nil {
-		return err
-	}
+// Relabel sets and removes labels of a host; those that are not named stay. as is the
+// [LabelTag] of the labels that the requester has seen; of empty any will do. What was
+// asked of hosts by their labels before is not changed by it.
+func (r *Room) Relabel(ctx context.Context, by core.Actor, id protocol.HostID, set, remove []string, as string) error {
 	if err := checkLabels(set); err != nil {
 		return err
 	}
 	if len(set)+len(remove) == 0 {
 		return fmt.Errorf("%w: no label is named", core.ErrInvalid)
+	}
+	return r.relabel(ctx, by, id, as, func(before []string) []string { return relabelled(before, set, remove) })
+}
+
+// SetLabels gives a host these labels and no other.
+func (r *Room) SetLabels(ctx context.Context, by core.Actor, id protocol.HostID, labels []string, as string) error {
+	if err := checkLabels(labels); err != nil {
+		return err
+	}
+	return r.relabel(ctx, by, id, as, func([]string) []string { return slices.Sorted(slices.Values(labels)) })
+}
+
+// LabelTag names labels as they are, in an ETag.
+func LabelTag(labels []string) string {
+	sum := protocol.Sum([]byte(strings.Join(labels, "\n")))
+	return hex.EncodeToString(sum[:8])
+}
+
+func (r *Room) relabel(ctx context.Context, by core.Actor, id protocol.HostID, as string, change func([]string) []string) error {
+	if err := r.base.Allow(by, core.RoleApprover, "label hosts"); err != nil {
+		return err
 	}
 	err := r.base.Update(ctx, failpoint.HostDecided, func(tx core.Tx) error {
 		h, err := tx.Hosts.Get(id)
@@ -186,7 +205,10 @@ func (r *Room) Relabel(ctx context.Context, by core.Actor, id protocol.HostID, s
 			return ofHost(id, err)
 		}
 		before := h.Labels
-		h.Labels = relabelled(before, set, remove)
+		if as != "" && as != LabelTag(before) {
+			return fmt.Errorf("%w: the labels of host %s are %s now", core.ErrChanged, id, strings.Join(texts(before), ","))
+		}
+		h.Labels = change(before)
 		if len(h.Labels) > maxHostLabels {
 			return fmt.Errorf("%w: host %s would have %d labels, at most %d are taken", core.ErrInvalid, id, len(h.Labels), maxHostLabels)
 		}

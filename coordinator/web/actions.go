@@ -168,7 +168,7 @@ func (h actionHandlers) createAction(ctx context.Context, in *struct {
 		return nil, invalid(err)
 	}
 	if r.ID.IsZero() {
-		r.ID = h.c.Actions().NewActionID()
+		r.ID = h.newActionID(ctx)
 	}
 	if r.Spec, err = h.spec(ctx, &in.Body, r.ID); err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (h actionHandlers) reissueAction(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	as := h.c.Actions().NewActionID()
+	as := h.newActionID(ctx)
 	if in.Body.ID != "" {
 		if as, err = protocol.ParseActionID(in.Body.ID); err != nil {
 			return nil, invalid(err)

@@ -49,6 +49,9 @@ func (h actionHandlers) createBatch(ctx context.Context, in *body[api.NewBatch])
 	if err != nil {
 		return nil, invalid(err)
 	}
+	if r.ID.IsZero() {
+		r.ID = protocol.BatchID(h.newActionID(ctx))
+	}
 	id, all, err := h.c.Actions().ProposeMany(ctx, actor(ctx), r)
 	if err != nil {
 		return nil, err

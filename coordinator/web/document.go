@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -58,7 +59,12 @@ func (h *handlers) get(id, path, summary string) huma.Operation {
 
 // operation declares one operation. Its failures are problems.
 func (h *handlers) operation(id, method, path, summary string, status int) huma.Operation {
+	var params []*huma.Param
+	if mayChange(method) && !strings.HasPrefix(path, payloadsPath) { // the digest of a payload is its key
+		params = []*huma.Param{onceParam()}
+	}
 	return huma.Operation{
+		Parameters:  params,
 		OperationID: id, Method: method, Path: path, Summary: summary, DefaultStatus: status,
 		MaxBodyBytes: maxBody,
 		Security:     []map[string][]string{{bearer: {}}},

@@ -113,6 +113,8 @@ func exercises(s *site) []exercise {
 		{"replace-host", admin, post, "/v1/hosts/edge-09/replace", api.Replace{TTL: "1h", Reason: "it burned"}, 200},
 		{"readmit-host", admin, post, "/v1/hosts/edge-08/readmit", nil, 200},
 		{"label-host", approver, post, "/v1/hosts/edge-07/label", api.Relabel{Set: []string{"site=lab"}}, 200},
+		{"get-labels", viewer, get, "/v1/hosts/edge-07/labels", nil, 200},
+		{"set-labels", approver, put, "/v1/hosts/edge-07/labels", api.Labels{Labels: []string{"site=lab"}}, 200},
 		{"list-host-containers", viewer, get, "/v1/hosts/edge-07/containers", nil, 200},
 		{"list-containers", viewer, get, "/v1/containers", nil, 200},
 		{"get-capabilities", viewer, get, "/v1/capabilities", nil, 200},

@@ -10,10 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
-	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -125,12 +122,11 @@ func enrolmentOf(e core.Enrolment) api.Enrolment {
 // enrolment is what hosts ask before they are members. Its words are those of
 // package enrol, not of this API: both sides sign and hash them.
 func (h hostHandlers) enrolment(mux routes) {
-	var limits limits
+	limits := limits[netip.Prefix]{rate: enrolRate, burst: enrolBurst}
 	handle := func(pattern string, serve func(w http.ResponseWriter, r *http.Request) error) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if !limits.allow(r.RemoteAddr, time.Now()) {
-				w.Header().Set("Retry-After", "5")
-				writeProblem(w, newProblem(api.CodeRateLimit, "too many enrolment requests come from your address"))
+			if wait := limits.allow(origin(r.RemoteAddr), time.Now()); wait > 0 {
+				tooMany(w, max(wait, 5*time.Second), "too many enrolment requests come from your address")
 				return
 			}
 			if err := serve(w, r); err != nil {
@@ -177,75 +173,4 @@ func exchange[Q, A any](ask func(context.Context, Q) (A, error)) func(http.Respo
 		_, _ = w.Write(b) // a client that is gone needs no answer
 		return nil
 	}
-}
-
-// Limits of enrolment requests, which come from strangers. One address may be
-// a whole site behind a router whose hosts are installed in one go: three
-// requests each, and a question every five seconds at first.
-const (
-	enrolRate  = 10  // requests per second and address
-	enrolBurst = 100 // at once
-	// maxAddresses bounds what is remembered. Beyond it strangers share one
-	// limit, so that inventing addresses buys nothing.
-	maxAddresses = 4096
-	forgetAfter  = time.Minute // enrolBurst is full again long before
-)
-
-// limits are the rates of all addresses. The zero value is ready.
-type limits struct {
-	mu     sync.Mutex
-	by     map[netip.Prefix]*limit
-	swept  time.Time
-	shared *rate.Limiter
-}
-
-type limit struct {
-	*rate.Limiter
-	seen time.Time
-}
-
-// allow takes one request of an address into account.
-func (l *limits) allow(remote string, now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.by == nil {
-		l.by, l.shared = make(map[netip.Prefix]*limit), rate.NewLimiter(enrolRate, enrolBurst)
-	}
-	if now.Sub(l.swept) > forgetAfter {
-		l.swept = now
-		for from, b := range l.by {
-			if now.Sub(b.seen) > forgetAfter {
-				delete(l.by, from)
-			}
-		}
-	}
-	from := origin(remote)
-	b, ok := l.by[from]
-	switch {
-	case !ok && len(l.by) >= maxAddresses:
-		return l.shared.AllowN(now, 1)
-	case !ok:
-		b = &limit{Limiter: rate.NewLimiter(enrolRate, enrolBurst)}
-		l.by[from] = b
-	}
-	b.seen = now
-	return b.AllowN(now, 1)
-}
-
-// origin returns what one stranger has: an IPv4 address, or an IPv6 network of
-// 64 bits. What has no address shares one.
-func origin(remote string) netip.Prefix {
-	a, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	addr, bits := a.Addr().Unmap().WithZone(""), 64
-	if addr.Is4() {
-		bits = 32
-	}
-	p, err := addr.Prefix(bits)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return p
 }

@@ -72,12 +72,20 @@ func (h *handlers) guard(mux *http.ServeMux, openMetrics bool) http.Handler {
 				who.From = from.Addr().Unmap().String()
 			}
 			r = r.WithContext(context.WithValue(ctx, actorKey{}, who))
+			if wait := h.tokens.allow(who.Name, time.Now()); wait > 0 {
+				tooMany(w, wait, fmt.Sprintf("more than %d requests per second come with tokens of %s", tokenRate, who.Name))
+				return
+			}
 		}
-		if _, pattern := mux.Handler(r); pattern == "" {
+		_, pattern := mux.Handler(r)
+		switch key := r.Header.Get(onceHeader); {
+		case pattern == "":
 			noRoute(w, r, mux)
-			return
+		case key != "" && mayChange(r.Method) && !isUpload(r) && strings.HasPrefix(r.URL.Path, "/v1/") && !r.URL.Query().Has("dry_run"):
+			h.serveOnce(w, r, pattern, key, mux)
+		default:
+			mux.ServeHTTP(w, r)
 		}
-		mux.ServeHTTP(w, r)
 	})
 }
 

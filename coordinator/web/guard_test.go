@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +53,7 @@ func TestErrorsBecomeProblems(t *testing.T) {
 		core.ErrConflict: api.CodeConflict, core.ErrDenied: api.CodeDenied, core.ErrGone: api.CodeGone,
 		core.ErrRecovery: api.CodeRecovery, core.ErrUnavailable: api.CodeUnavailable,
 		core.ErrRole: api.CodeRole, core.ErrUnknownHost: api.CodeUnknownHost,
-		core.ErrBadReference: api.CodeBadReference, core.ErrAmbiguous: api.CodeAmbiguous,
+		core.ErrBadReference: api.CodeBadReference, core.ErrChanged: api.CodeChanged, core.ErrAmbiguous: api.CodeAmbiguous,
 	} {
 		p := h.asProblemOf(t.Context(), fmt.Errorf("host edge-07: %w", err))
 		if p.Code != code || !strings.HasPrefix(p.Detail, "host edge-07") || p.Status < 400 {
@@ -84,19 +85,23 @@ func TestMetricsMayBeOpenOnLoopback(t *testing.T) {
 }
 
 func TestLimitsAreBounded(t *testing.T) {
-	var l limits
+	l := limits[netip.Prefix]{rate: enrolRate, burst: enrolBurst}
 	now := time.Unix(1e9, 0)
-	for i := range 2 * maxAddresses {
-		l.allow(fmt.Sprintf("10.%d.%d.%d:9", i>>16, i>>8&255, i&255), now)
+	for i := range 2 * maxOrigins {
+		l.allow(origin(fmt.Sprintf("10.%d.%d.%d:9", i>>16, i>>8&255, i&255)), now)
 	}
-	if len(l.by) > maxAddresses {
-		t.Errorf("%d addresses are remembered, at most %d may be", len(l.by), maxAddresses)
+	if len(l.by) > maxOrigins {
+		t.Errorf("%d addresses are remembered, at most %d may be", len(l.by), maxOrigins)
 	}
-	if l.allow("192.0.2.1:9", now) {
+	wait := l.allow(origin("192.0.2.1:9"), now)
+	if wait <= 0 {
 		t.Error("strangers beyond the bound share no limit")
 	}
+	if l.allow(origin("192.0.2.1:9"), now.Add(wait-time.Millisecond)) <= 0 || l.allow(origin("192.0.2.1:9"), now.Add(wait+time.Millisecond)) > 0 {
+		t.Errorf("after %s, and not before, one more is taken", wait)
+	}
 	now = now.Add(2 * forgetAfter)
-	if !l.allow("192.0.2.1:9", now) || len(l.by) != 1 {
+	if l.allow(origin("192.0.2.1:9"), now) > 0 || len(l.by) != 1 {
 		t.Errorf("%d addresses are remembered after all were silent", len(l.by))
 	}
 	if origin("[2001:db8::1]:9") != origin("[2001:db8::2:3]:9") || origin("192.0.2.1:9") == origin("192.0.2.2:9") {

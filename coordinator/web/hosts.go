@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/hostler-io/hostler/api"
@@ -40,6 +41,8 @@ func (h hostHandlers) hosts() {
 	serve(h.handlers, h.operation("replace-host", http.MethodPost, "/v1/hosts/{host}/replace", "Shut the machine of a host out and invite another in its place; the code is shown once", http.StatusOK), h.replaceHost)
 	serve(h.handlers, h.operation("readmit-host", http.MethodPost, "/v1/hosts/{host}/readmit", "End the quarantine of a host", http.StatusOK), h.readmitHost)
 	serve(h.handlers, h.operation("label-host", http.MethodPost, "/v1/hosts/{host}/label", "Change the labels of a host", http.StatusOK), h.labelHost)
+	register(h.handlers, h.get("get-labels", "/v1/hosts/{host}/labels", "Show the labels of a host"), h.getLabels)
+	register(h.handlers, h.operation("set-labels", http.MethodPut, "/v1/hosts/{host}/labels", "Give a host these labels and no other", http.StatusOK), h.setLabels)
 	serve(h.handlers, h.get("list-host-containers", "/v1/hosts/{host}/containers", "List the containers of a host"), h.hostContainers)
 	register(h.handlers, h.get("list-containers", "/v1/containers", "List the containers of all hosts, by host; a page ends with a whole host, so it may hold a few more than its limit"), h.listContainers)
 }
@@ -102,11 +105,58 @@ func (h hostHandlers) readmitHost(ctx context.Context, in *HostRef) (api.Host, e
 	return h.changed(ctx, *in, h.c.Members().Readmit(ctx, actor(ctx), in.id()))
 }
 
+// IfMatch makes a change depend on what the requester has read.
+type IfMatch struct {
+	IfMatch string `header:"If-Match" maxLength:"64" doc:"The ETag of the labels as they were read: if they are others by now, nothing is changed and the answer is 412"`
+}
+
+// tag returns the one that is wanted; empty is any.
+func (m IfMatch) tag() (string, error) {
+	if m.IfMatch == "" || m.IfMatch == "*" {
+		return "", nil
+	}
+	if len(m.IfMatch) < 3 || m.IfMatch[0] != '"' || m.IfMatch[len(m.IfMatch)-1] != '"' {
+		return "", fmt.Errorf("%w: If-Match: want one ETag in quotes, as it was answered", core.ErrInvalid)
+	}
+	return m.IfMatch[1 : len(m.IfMatch)-1], nil
+}
+
 func (h hostHandlers) labelHost(ctx context.Context, in *struct {
 	HostRef
+	IfMatch
 	Body api.Relabel
 }) (api.Host, error) {
-	return h.changed(ctx, in.HostRef, h.c.Members().Relabel(ctx, actor(ctx), in.id(), in.Body.Set, in.Body.Remove))
+	as, err := in.tag()
+	if err == nil {
+		err = h.c.Members().Relabel(ctx, actor(ctx), in.id(), in.Body.Set, in.Body.Remove, as)
+	}
+	return h.changed(ctx, in.HostRef, err)
+}
+
+// labelsAnswer are the labels of a host, and how they are named.
+type labelsAnswer struct {
+	ETag string `header:"ETag" doc:"Names the labels as they are, for If-Match"`
+	Body api.Labels
+}
+
+func (h hostHandlers) getLabels(ctx context.Context, in *HostRef) (*labelsAnswer, error) {
+	v, err := h.c.Members().Host(ctx, in.id())
+	return &labelsAnswer{`"` + members.LabelTag(v.Labels) + `"`, api.Labels{Labels: webapi.Texts(v.Labels)}}, err
+}
+
+func (h hostHandlers) setLabels(ctx context.Context, in *struct {
+	HostRef
+	IfMatch
+	Body api.Labels
+}) (*labelsAnswer, error) {
+	as, err := in.tag()
+	if err == nil {
+		err = h.c.Members().SetLabels(ctx, actor(ctx), in.id(), in.Body.Labels, as)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return h.getLabels(ctx, &in.HostRef)
 }
 
 func (h hostHandlers) hostContainers(ctx context.Context, in *HostRef) ([]api.Container, error) {

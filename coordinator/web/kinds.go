@@ -19,7 +19,7 @@ func (h actionHandlers) kinds() {
 func (h actionHandlers) capabilities(ctx context.Context, _ *none) (api.Capabilities, error) {
 	return api.Capabilities{
 		Version: h.version, Role: string(actor(ctx).Role), Features: features().words, Kinds: kindWords().words,
-		Limits: api.Limits{BodyBytes: maxBody, SpecBytes: protocol.MaxSpec, BatchHosts: protocol.MaxTargets, Wait: maxWait.String()},
+		Limits: api.Limits{BodyBytes: maxBody, SpecBytes: protocol.MaxSpec, BatchHosts: protocol.MaxTargets, Wait: maxWait.String(), Rate: tokenRate, Burst: tokenBurst},
 	}, nil
 }
 

@@ -47,7 +47,7 @@ func TestListsAreAlike(t *testing.T) {
 			h.Connect()
 			h.Containers = []protocol.Container{{Name: fmt.Sprintf("web-%d", i), Runtime: "lxc", State: "running", Labels: []string{fmt.Sprintf("n=%d", i)}}}
 			h.Heartbeat()
-			if err := s.f.Coordinator().Members().Relabel(t.Context(), s.f.Admin(), host, []string{"site=lab", fmt.Sprintf("n=%d", i%2)}, nil); err != nil {
+			if err := s.f.Coordinator().Members().Relabel(t.Context(), s.f.Admin(), host, []string{"site=lab", fmt.Sprintf("n=%d", i%2)}, nil, ""); err != nil {
 				t.Fatal(err)
 			}
 			if _, _, err := s.f.Coordinator().Access().CreateToken(t.Context(), s.f.Admin(), fmt.Sprintf("bob-%d", i), core.RoleViewer, time.Duration(i+1)*time.Hour); err != nil {
@@ -113,7 +113,7 @@ func TestListsAreAlike(t *testing.T) {
 func TestAuditPages(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
 		for i := range 7 {
-			if err := s.f.Coordinator().Members().Relabel(t.Context(), s.f.Admin(), "edge-07", []string{fmt.Sprintf("n=%d", i)}, nil); err != nil {
+			if err := s.f.Coordinator().Members().Relabel(t.Context(), s.f.Admin(), "edge-07", []string{fmt.Sprintf("n=%d", i)}, nil, ""); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -74,6 +74,7 @@ func (h *handlers) asProblemOf(ctx context.Context, err error) problem {
 		code string
 	}{
 		{core.ErrRole, api.CodeRole}, // the special cases first
+		{core.ErrChanged, api.CodeChanged},
 		{core.ErrUnknownHost, api.CodeUnknownHost},
 		{core.ErrBadReference, api.CodeBadReference},
 		{core.ErrInvalid, api.CodeInvalid},

@@ -69,7 +69,8 @@ type handlers struct {
 	commits func() uint64
 	log     *slog.Logger
 	feed    feed
-	doc     huma.API // to which the operations are added
+	tokens  limits[string] // by the name of the token
+	doc     huma.API       // to which the operations are added
 }
 
 // actionHandlers answer about actions: what is asked for, approved and ordered, and
@@ -91,7 +92,7 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Metrics == nil {
 		cfg.Metrics = func(*prom.Scrape) {}
 	}
-	h := &handlers{c: cfg.Coordinator, version: cfg.Version, parts: cfg.Metrics, commits: cfg.Commits, log: cfg.Log, feed: feed{c: cfg.Coordinator}}
+	h := &handlers{c: cfg.Coordinator, version: cfg.Version, parts: cfg.Metrics, commits: cfg.Commits, log: cfg.Log, feed: feed{c: cfg.Coordinator}, tokens: limits[string]{rate: tokenRate, burst: tokenBurst}}
 	mux := http.NewServeMux()
 	if err := h.routes(mux); err != nil {
 		return nil, err

@@ -138,8 +138,13 @@ func states() meanings { return explained(protocol.States(), protocol.State.Mean
 
 // features are what the API has learnt since its first release.
 func features() meanings {
-	const byKind = "actions_by_kind"
-	return meanings{[]string{byKind}, map[string]string{byKind: "Actions and batches are asked for by kind and args; the bytes of the spec are made here."}}
+	means := map[string]string{
+		"actions_by_kind":  "Actions and batches are asked for by kind and args; the bytes of the spec are made here.",
+		"cursors":          "Every list takes cursor, limit, label, state, since and until.",
+		"idempotency_keys": "Requests with an Idempotency-Key take effect once.",
+		"label_etags":      "The labels of a host have an ETag, and changes of them take If-Match.",
+	}
+	return meanings{slices.Sorted(maps.Keys(means)), means}
 }
 
 func kindWords() meanings {

@@ -71,7 +71,7 @@ const (
 	ProofJudged     Step = "C6"  // an invite is bound, or a wrong proof counted
 	HostDecided     Step = "C7"  // a host is approved, denied, revoked, readmitted or labelled, or has a new certificate
 	RingsKept       Step = "C8"  // the files of the ring chain
-	AccessKept      Step = "C9"  // a token or a viewer is made or revoked, rings are taken, or somebody came to or left a session
+	AccessKept      Step = "C9"  // a token or a viewer is made or revoked, rings are taken, a request with a key is noted, or somebody came to or left a session
 	InviteMade      Step = "C10" // an invite
 	NotesCompared   Step = "C11" // a hello's streams
 	QuestionAsked   Step = "C12" // what a host is asked after its hello

@@ -23,7 +23,7 @@ import (
 func TestProblem(t *testing.T) {
 	for code, status := range map[string]int{
 		api.CodeInvalid: 400, api.CodeUnauthentic: 401, api.CodeDenied: 403, api.CodeNotFound: 404, api.CodeMethod: 405,
-		api.CodeConflict: 409, api.CodeExists: 409, api.CodeGone: 410, api.CodeTooLarge: 413, api.CodeRange: 416, api.CodeRateLimit: 429,
+		api.CodeConflict: 409, api.CodeExists: 409, api.CodeGone: 410, api.CodeChanged: 412, api.CodeTooLarge: 413, api.CodeRange: 416, api.CodeRateLimit: 429,
 		api.CodeInternal: 500, api.CodeRecovery: 503, api.CodeUnavailable: 503, api.CodeTimeout: 504,
 	} {
 		want := api.Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Code: code, Detail: "why"}
