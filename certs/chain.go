@@ -275,6 +275,14 @@ func (c *Chain) Roots() *x509.CertPool {
 	return pool
 }
 
+// IsNewAuthority reports whether no ring before the newest named a coordinator with
+// that authority.
+func (c *Chain) IsNewAuthority(ca []byte) bool {
+	return !slices.ContainsFunc(c.links[:len(c.links)-1], func(l link) bool {
+		return slices.ContainsFunc(l.ring.Coordinators, func(k Coordinator) bool { return bytes.Equal(k.TLSCA, ca) })
+	})
+}
+
 // document is one ring as it came, cut but not verified. Of its body nothing
 // but the number has a use yet, which is to find the keys to verify with.
 type document struct {

@@ -17,6 +17,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hostler-io/hostler/api"
@@ -39,6 +40,10 @@ type Config struct {
 	// CA is the certificate of the fleet's authority, DER. The server's
 	// certificate must be signed by it; the system's authorities are not asked.
 	CA []byte
+	// Renew is asked when a server shows a certificate that CA has not signed. It
+	// returns the authority that has taken the place of CA, DER, and is called by
+	// several goroutines at once. Optional.
+	Renew func(shown *x509.Certificate) ([]byte, error)
 	// Timeout bounds requests that do not wait by themselves. Default 30 s.
 	Timeout time.Duration
 	// Patience is how long a coordinator is tried that refuses connections, as one
@@ -80,13 +85,11 @@ func New(cfg Config) (*Client, error) {
 		if err != nil || u.Scheme != "https" {
 			return nil, fmt.Errorf("address %q: use https://HOST:PORT or unix:///PATH", cfg.Address)
 		}
-		pool := x509.NewCertPool()
 		ca, err := x509.ParseCertificate(cfg.CA)
 		if err != nil {
 			return nil, fmt.Errorf("certificate of the fleet's authority: %w", err)
 		}
-		pool.AddCert(ca)
-		t.TLSClientConfig = fleetTLS(pool, u.Hostname())
+		t.TLSClientConfig = fleetTLS(ca, u.Hostname(), cfg.Renew)
 		t.DialContext = (&dialer{patience: cfg.Patience, away: cfg.Away}).dial
 	}
 	// A request is bounded by its context: some wait for hours.
@@ -106,7 +109,15 @@ func New(cfg Config) (*Client, error) {
 // judges no dates, as nobody does inside the fleet: the certificate is verified
 // as of its own first day, so that neither our clock nor the coordinator's can
 // lock an operator out.
-func fleetTLS(roots *x509.CertPool, name string) *tls.Config {
+func fleetTLS(ca *x509.Certificate, name string, renew func(*x509.Certificate) ([]byte, error)) *tls.Config {
+	var current atomic.Pointer[x509.Certificate]
+	current.Store(ca)
+	verify := func(leaf, ca *x509.Certificate) error {
+		roots := x509.NewCertPool()
+		roots.AddCert(ca)
+		_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name, CurrentTime: leaf.NotBefore})
+		return err
+	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		// The usual check wants today's date; ours follows it in all else, and runs
@@ -114,7 +125,20 @@ func fleetTLS(roots *x509.CertPool, name string) *tls.Config {
 		InsecureSkipVerify: true,
 		VerifyConnection: func(cs tls.ConnectionState) error {
 			leaf := cs.PeerCertificates[0] // a server shows one, or the handshake fails before
-			_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name, CurrentTime: leaf.NotBefore})
+			err := verify(leaf, current.Load())
+			if _, stranger := errors.AsType[x509.UnknownAuthorityError](err); stranger && renew != nil {
+				var next *x509.Certificate
+				der, e := renew(leaf)
+				if e == nil {
+					next, e = x509.ParseCertificate(der)
+				}
+				if e == nil {
+					e = verify(leaf, next)
+				}
+				if err = e; err == nil {
+					current.Store(next)
+				}
+			}
 			if err != nil {
 				return &tls.CertificateVerificationError{UnverifiedCertificates: cs.PeerCertificates, Err: err}
 			}

@@ -246,6 +246,11 @@ func (r *recoverRun) finish(ctx context.Context, mark recoveryMark, id *certs.Id
 		return err
 	}
 	report := reportOf(done, chain)
+	if mark.NewFleet == "" && chain.IsNewAuthority(ca.Certificate()) {
+		report += fmt.Sprintf("\nThe TLS authority is new. Machines that keep the rings of the fleet, as after hostler login, follow the new ring by themselves.\n"+
+			"On the others, log in again: hostler login CODE, with a code of hostler token create NAME --role ROLE; or\n"+
+			"hostler login https://HOST:PORT --token-file FILE --ca FILE, with a copy of %s, which hostler-coordinator run writes.\n", r.state.caFile())
+	}
 	if err := durable.WriteFile(r.state.report(), []byte(report), 0o600, maxFile); err != nil {
 		return err
 	}

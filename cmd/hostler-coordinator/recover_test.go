@@ -151,6 +151,9 @@ func TestBackupIsRestoredAndRecovered(t *testing.T) {
 					t.Errorf("the report lacks %q:\n%s", want, report)
 				}
 			}
+			if says := strings.Contains(report, "The TLS authority is new.") && strings.Contains(report, "log in again: hostler login CODE"); says != (len(flags) == 1 && flags[0] == "--without-keys") {
+				t.Errorf("of the authority it says:\n%s", report)
+			}
 			if kept, err := os.ReadFile(p.state.report()); err != nil || string(kept) != report {
 				t.Errorf("it keeps %q, %v", kept, err)
 			}

@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,6 +52,7 @@ type site struct {
 	listener  net.Listener
 	url       string
 	handler   http.Handler
+	pair      atomic.Pointer[tls.Certificate] // of the server
 
 	rings, roster []byte
 	chain         *certs.Chain
@@ -178,12 +180,11 @@ func (s *site) serve() {
 		}
 		h.ServeHTTP(w, r)
 	})
-	key := must[*certs.TLSKey](t)(certs.NewTLSKey())
-	leaf := must[[]byte](t)(s.authority.Issue(must[[]byte](t)(key.Request()), certs.Leaf{
-		Name: protocol.SAN{Kind: protocol.SANCoordinator}, Server: true, Addresses: []string{"127.0.0.1"}, Now: time.Now(),
-	}))
-	pair := must[*tls.Certificate](t)(key.Certificate(leaf))
-	server := web.NewServer(mux, &tls.Config{Certificates: []tls.Certificate{*pair}, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"}})
+	s.certify()
+	server := web.NewServer(mux, &tls.Config{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.pair.Load(), nil },
+		MinVersion:     tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"},
+	})
 	server.ConnState = func(c net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			s.mu.Lock()
@@ -194,6 +195,46 @@ func (s *site) serve() {
 	s.handler = mux
 	s.url = "https://" + s.listener.Addr().String()
 	serving(t, server, func() error { return server.ServeTLS(s.listener, "", "") })
+}
+
+// certify makes the certificate of the server by the authority of now.
+func (s *site) certify() {
+	t := s.t
+	key := must[*certs.TLSKey](t)(certs.NewTLSKey())
+	leaf := must[[]byte](t)(s.authority.Issue(must[[]byte](t)(key.Request()), certs.Leaf{
+		Name: protocol.SAN{Kind: protocol.SANCoordinator}, Server: true, Addresses: []string{"127.0.0.1"}, Now: time.Now(),
+	}))
+	s.pair.Store(must[*tls.Certificate](t)(key.Certificate(leaf)))
+}
+
+// recovered gives the site another key and another authority, as a recovery from a
+// backup without keys does. The owner's ring names them, or that of somebody else.
+func (s *site) recovered(ts *testscript.TestScript, honest bool) {
+	authority, err := certs.NewAuthority("lab")
+	ts.Check(err)
+	signer, err := certs.Generate("coordinator", time.Now())
+	ts.Check(err)
+	owner := s.owner
+	if !honest {
+		owner = s.edge
+	}
+	next := s.chain.Next()
+	ts.Check(next.RemoveCoordinator(s.signer.Key()))
+	ts.Check(next.AddCoordinator(enrol.CoordinatorRequest{Fleet: s.id, Key: signer.Public(), TLSCA: authority.Certificate()}))
+	raw, err := certs.SignRing(next, owner)
+	ts.Check(err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.authority = authority
+	s.certify()
+	if !honest {
+		s.rings = append(append(bytes.Clone(s.rings), '\n'), raw...)
+		return
+	}
+	s.chain, err = s.chain.Advance(raw)
+	ts.Check(err)
+	s.signer, s.rings = signer, s.chain.From(1)
+	s.fleet.Trust.SetRing(next.Number)
 }
 
 // serving has a server serve until the test ends, and waits for all that it has
@@ -526,6 +567,8 @@ func (s *site) command(ts *testscript.TestScript, _ bool, args []string) {
 		if p, err := s.fleet.Coordinator().Relay().Payloads.Get(core.Actor{Name: "test", Role: core.RoleAdmin}, protocol.Sum(b)); !errors.Is(err, core.ErrNotFound) {
 			ts.Fatalf("the coordinator has %d bytes of it: %v", p.Have, err)
 		}
+	case "recovered", "impostor":
+		s.recovered(ts, args[0] == "recovered")
 	case "agent":
 		s.asAgent(ts.Getenv("HOSTLER_SOCKET"))
 	case "approver":

@@ -9,10 +9,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -108,9 +106,6 @@ func (a *commands) login(ctx context.Context, to, token string) (api.Status, con
 // maxCode bounds a login code on standard input, in bytes.
 const maxCode = 16 << 10
 
-// maxRings bounds the rings of a fleet that are fetched, in bytes.
-const maxRings = 16 << 20
-
 // loginByCode logs in at the first address of a code that answers.
 func (a *commands) loginByCode(ctx context.Context, text string) (api.Status, conn.Target, error) {
 	code, err := enrol.ParseLoginCode(text)
@@ -136,24 +131,9 @@ func (a *commands) loginByCode(ctx context.Context, text string) (api.Status, co
 // pinned fetches the rings, and returns the authorities that the newest one since that
 // of the pin names. Until then the server is unknown: nothing secret is sent to it.
 func (a *commands) pinned(ctx context.Context, address string, pin enrol.Pin) ([][]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/v1/rings", nil)
+	served, err := conn.ServedRings(ctx, "https://"+address)
 	if err != nil {
 		return nil, err
-	}
-	t := &http.Transport{TLSClientConfig: certs.StrangerTLS(), DisableKeepAlives: true}
-	resp, err := t.RoundTrip(req)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", client.ErrUnreachable, err)
-	}
-	defer resp.Body.Close()
-	served, err := io.ReadAll(io.LimitReader(resp.Body, maxRings+1))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", client.ErrUnreachable, err)
-	}
-	if resp.StatusCode != http.StatusOK || len(served) > maxRings {
-		return nil, fmt.Errorf("status %d, %d bytes: this is no answer of a coordinator", resp.StatusCode, len(served))
 	}
 	chain, err := certs.OpenChain(pin, served)
 	if err != nil {

@@ -33,6 +33,8 @@ type Target struct {
 	Token   string `toml:"token,omitempty"`
 	CA      string `toml:"ca,multiline,omitempty"` // certificate of the fleet's authority, PEM
 	Fleet   string `toml:"fleet,omitempty"`        // its name, where the rings are kept
+
+	name string // of the context that it comes from; empty if from none
 }
 
 // MaxFile bounds every file that is read or written, in bytes.
@@ -129,6 +131,7 @@ func (a *Env) target() (Target, error) {
 	var t Target
 	if known, ok := c.Contexts[cmp.Or(name, c.Current)]; ok {
 		t = *known
+		t.name = cmp.Or(name, c.Current)
 	} else if name != "" {
 		return Target{}, &term.Failure{
 			Code: term.ExitNotFound, What: fmt.Sprintf("there is no context %q", name), Why: "contexts are made by hostler login",

@@ -66,7 +66,7 @@ func (a *Env) Connect() (*Remote, error) {
 		return nil, err
 	}
 	c, err := client.New(client.Config{
-		Address: t.Address, Token: t.Token, CA: ca, Patience: RestartTime,
+		Address: t.Address, Token: t.Token, CA: ca, Renew: a.renewal(t), Patience: RestartTime,
 		Away: func(error) { a.Say("hostler: no answer, trying again") },
 	})
 	if err != nil {

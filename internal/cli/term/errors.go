@@ -95,7 +95,7 @@ func Cannot(what string, err error) error {
 	}
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		f.Code, f.Why = ExitUnreachable, "the certificate of the server is not from this fleet: "+bad.Err.Error()
-		f.Next = "hostler context ls    # is the address that of this fleet?"
+		f.Next = "hostler login CODE    # if the coordinator was recovered or replaced; an admin makes the code: hostler token create NAME --role ROLE"
 		if _, ok := errors.AsType[x509.HostnameError](bad.Err); ok {
 			f.Next = "use an address that the coordinator prints when it starts, or add this one to its http.addresses"
 		}
