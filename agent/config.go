@@ -67,10 +67,10 @@ type Config struct {
 	// files; see [commands.Move]. Without it such kinds are refused as unsupported.
 	Mover []string
 
-	// Exporter is the program, by absolute path with its arguments, that prints the
-	// audit log as [Agent.ExportAudit] writes it. Without it that kind is refused as
-	// unsupported.
-	Exporter []string
+	// Printers are the programs, by absolute path with leading arguments, of the kinds
+	// that print what the host knows: its audit log as [Agent.ExportAudit] writes it, its
+	// samples. A kind without one is refused as unsupported.
+	Printers map[protocol.Kind][]string
 
 	// Payloads keeps what commands read until they have ended. Without it specs
 	// with a payload are refused as unsupported.

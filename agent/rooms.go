@@ -43,7 +43,7 @@ func (a *Agent) furnish() {
 	if cfg.Commands != nil {
 		a.commands = commands.New(commands.Config{
 			Host: cfg.Host, Fleet: cfg.Fleet, Loop: a.loop, Actions: a.actions,
-			Runner: cfg.Commands, RunDirs: cfg.RunDirs, Supervisor: cfg.Supervisor, Mover: cfg.Mover, Exporter: cfg.Exporter, Unseal: cfg.Unseal,
+			Runner: cfg.Commands, RunDirs: cfg.RunDirs, Supervisor: cfg.Supervisor, Mover: cfg.Mover, Printers: cfg.Printers, Unseal: cfg.Unseal,
 			Input: a.relay.Payload, RecordSessions: cfg.RecordSessions, RecordBytes: cfg.RecordBytes, RecordOrEnd: cfg.RecordOrEnd,
 			Find: a.containers.Find, Within: a.rights.Within, Expect: a.relay.Expect, Began: a.began,
 			Emptied: func(gone []protocol.ActionID) { a.loop.Disk(cfg.Queue.Emptied(a.loop.Steps(), gone)) },
@@ -68,7 +68,7 @@ func (a *Agent) furnish() {
 func (a *Agent) handlers() map[protocol.Kind]actions.Handler {
 	cfg := &a.cfg
 	commands := commands.Handler{
-		Active: a.commands, Fetches: cfg.Payloads != nil && cfg.Link != nil, Unseals: cfg.Unseal != nil, Moves: cfg.Mover != nil, Exports: cfg.Exporter != nil,
+		Active: a.commands, Fetches: cfg.Payloads != nil && cfg.Link != nil, Unseals: cfg.Unseal != nil, Moves: cfg.Mover != nil, Printers: cfg.Printers,
 	}
 	all := a.containers.Handlers()
 	for _, k := range protocol.Kinds() {

@@ -69,6 +69,8 @@ type KindInfo struct {
 	Progress bool
 	// Command tells that a supervisor runs a command for it.
 	Command bool
+	// Prints tells that the command is the agent's own, and prints what the host knows.
+	Prints bool
 	// Creates tells that the target does not exist before: Name is then the name of
 	// the new container. Removes tells that it does not exist afterwards.
 	Creates, Removes bool
@@ -103,7 +105,7 @@ const (
 // kinds is the one table. It is never written. Each row stands in the file of its
 // kind.
 var kinds = tableOf(
-	kindPing(), kindRun(), kindAttach(), kindHostPush(), kindHostPull(), kindHostAudit(), kindPolicySet(),
+	kindPing(), kindRun(), kindAttach(), kindHostPush(), kindHostPull(), kindHostAudit(), kindHostMetrics(), kindPolicySet(),
 	kindExec(), kindContainerAttach(), kindContainerPush(), kindContainerPull(),
 	kindCreate(), kindStart(), kindStop(), kindStopNow(), kindRestart(), kindReset(), kindRename(), kindDestroy(),
 )

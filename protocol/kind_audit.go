@@ -7,7 +7,7 @@ func kindHostAudit() KindInfo {
 	return KindInfo{
 		Kind: KindHostAudit, Doc: "Export the audit log of the host, signed with its key.",
 		Target: TargetHost, Lane: LaneHost, Attempts: 1, RunTimeout: lifecycleTimeout, StartTTL: startTTL,
-		Cancellable: true, Command: true, form: formOf(new(ExportArgs)),
+		Cancellable: true, Command: true, Prints: true, form: formOf(new(ExportArgs)),
 	}
 }
 

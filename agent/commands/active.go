@@ -13,7 +13,7 @@ import (
 	"github.com/hostler-io/hostler/runner"
 )
 
-// Config is what commands are run with. All but Mover, Exporter and Unseal is required.
+// Config is what commands are run with. All but Mover, Printers and Unseal is required.
 type Config struct {
 	Host    protocol.HostID
 	Fleet   protocol.FleetID
@@ -24,8 +24,9 @@ type Config struct {
 	RunDirs RunDirs
 	// Supervisor is the program, by absolute path with leading arguments, that
 	// supervises commands of the host, Mover the program that moves files (see
-	// [Move]), and Exporter the one that prints the audit log.
-	Supervisor, Mover, Exporter []string
+	// [Move]), and Printers those that print what the host knows.
+	Supervisor, Mover []string
+	Printers          map[protocol.Kind][]string
 	// Unseal reads what was sealed to this host's key.
 	Unseal func(sealed []byte) ([]byte, error)
 	// Input returns the path of the file that a command reads; empty is none.

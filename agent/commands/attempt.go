@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"syscall"
 	"time"
 
@@ -133,8 +134,11 @@ func (c *worker) start(ctx context.Context) (Run, *actions.Outcome) {
 	if c.Spec.OutputMode() == protocol.OutputStream {
 		cmd.WaitMS = protocol.OutputPatience.Milliseconds()
 	}
-	if c.Spec.Kind == protocol.KindHostAudit {
-		cmd.Argv = c.Exporter
+	if printer, ok := c.Printers[c.Spec.Kind]; ok {
+		cmd.Argv = printer
+		if a := protocol.ArgsOf[protocol.MetricsArgs](&c.Spec); a.SinceMS > 0 {
+			cmd.Argv = slices.Concat(printer, a.Flags())
+		}
 	}
 	if c.Spec.Files() != nil {
 		if bad := c.mover(ctx, &cmd); bad != nil {

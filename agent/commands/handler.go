@@ -12,9 +12,11 @@ import (
 // as [actions.Handler]. Its attempts outlive the agent.
 type Handler struct {
 	Active *Active // nil if this host runs no commands
-	// Fetches, Unseals, Moves and Exports tell that this host can fetch what commands
-	// read, read what was sealed to its key, move files, and export its audit log.
-	Fetches, Unseals, Moves, Exports bool
+	// Fetches, Unseals and Moves tell that this host can fetch what commands read, read
+	// what was sealed to its key, and move files.
+	Fetches, Unseals, Moves bool
+	// Printers are the kinds that print what the host knows.
+	Printers map[protocol.Kind][]string
 }
 
 // Admit implements [actions.Handler].
@@ -27,8 +29,8 @@ func (h Handler) Admit(s *protocol.Spec) error {
 		return fmt.Errorf("%w: secret values cannot be read here", actions.CodeUnsupported)
 	case info.Files() && !h.Moves:
 		return fmt.Errorf("%w: files cannot be moved here", actions.CodeUnsupported)
-	case s.Kind == protocol.KindHostAudit && !h.Exports:
-		return fmt.Errorf("%w: the audit log cannot be exported here", actions.CodeUnsupported)
+	case info.Prints && h.Printers[s.Kind] == nil:
+		return fmt.Errorf("%w: the agent of this host does not do this", actions.CodeUnsupported)
 	case h.Active == nil:
 		return fmt.Errorf("%w: commands cannot be run here", actions.CodeUnsupported)
 	}

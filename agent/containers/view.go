@@ -15,17 +15,19 @@ type Container struct {
 	Template string
 	MAC      string
 	Foreign  bool
+	// InitPID is its first process, seen from the host; 0 unless it runs.
+	InitPID int
 }
 
 // All returns every container of the host, managed ones first, each by name.
 func (c *Containers) All() []Container {
 	var all []Container
 	for _, m := range c.sorted() {
-		all = append(all, Container{Container: m.show(), Template: m.rec.Template, MAC: m.rec.MAC})
+		all = append(all, Container{Container: m.show(), Template: m.rec.Template, MAC: m.rec.MAC, InitPID: m.info.InitPID})
 	}
 	for _, kind := range slices.Sorted(maps.Keys(c.foreign)) {
 		for _, info := range c.foreign[kind] {
-			f := Container{Foreign: true, MAC: info.MAC, Template: info.Template}
+			f := Container{Foreign: true, MAC: info.MAC, Template: info.Template, InitPID: info.InitPID}
 			f.Name, f.Runtime, f.State, f.Addresses, f.Privileged = info.Name, string(kind), string(info.State), addresses(info), info.Privileged
 			all = append(all, f)
 		}

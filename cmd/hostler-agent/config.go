@@ -11,6 +11,7 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/lxc"
+	"github.com/hostler-io/hostler/metrics"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -25,6 +26,7 @@ type config struct {
 	Sessions sessionsConfig `toml:"sessions"`
 	LXC      lxcConfig      `toml:"lxc"`
 	Network  networkConfig  `toml:"network"`
+	Metrics  metricsConfig  `toml:"metrics"`
 
 	path string // of the file that was named; empty for the usual one
 }
@@ -62,6 +64,11 @@ type networkConfig struct {
 	Subnet string `toml:"subnet" takes:"reload" does:"The IPv4 network of the bridge. The host has its first address."`
 }
 
+type metricsConfig struct {
+	// MiB is how much of the disk the samples may take, in MiB. The oldest go first.
+	MiB int `toml:"mib"`
+}
+
 func defaults() (config, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -80,6 +87,7 @@ func defaults() (config, error) {
 		Sessions: sessionsConfig{Parallel: 16, RecordMiB: 32, Unrecorded: unrecordedContinue},
 		LXC:      lxcConfig{Path: "/var/lib/lxc", Helper: beside("hostler-lxc"), FirstID: lxc.DefaultIDs.First, IDs: lxc.DefaultIDs.Count},
 		Network:  networkConfig{Bridge: "hostler0", Subnet: "10.133.0.0/24"},
+		Metrics:  metricsConfig{MiB: metrics.DefaultLimit >> 20},
 	}
 	if name, err := os.Hostname(); err == nil {
 		c.Host, _, _ = strings.Cut(strings.ToLower(name), ".")
@@ -129,6 +137,9 @@ func (c *config) check() error {
 	}
 	if c.LXC.FirstID < 1<<16 || c.LXC.IDs < 1<<16 || uint64(c.LXC.FirstID)+uint64(c.LXC.IDs) >= 1<<32 {
 		return fmt.Errorf("lxc.first_id = %d and lxc.ids = %d: want 65536 ids at least, all of them above 65535", c.LXC.FirstID, c.LXC.IDs)
+	}
+	if c.Metrics.MiB < 1 {
+		return fmt.Errorf("metrics.mib = %d: want 1 at least", c.Metrics.MiB)
 	}
 	if err := c.Sessions.check(); err != nil {
 		return err

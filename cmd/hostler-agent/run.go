@@ -139,7 +139,11 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 		}
 		// After an upgrade the path is that of the new one, which is as good.
 		self = strings.TrimSuffix(self, " (deleted)")
-		cfg.Mover, cfg.Exporter = []string{self, "files"}, []string{self, "audit", "export", "--socket", c.Socket}
+		cfg.Mover = []string{self, "files"}
+		cfg.Printers = map[protocol.Kind][]string{
+			protocol.KindHostAudit:   {self, "audit", "export", "--socket", c.Socket},
+			protocol.KindHostMetrics: {self, "metrics", "--dir", s.metrics()},
+		}
 	} else {
 		unsupported = append(unsupported, "commands: "+err.Error())
 		log.Warn("commands are not supported", "error", err)
@@ -224,6 +228,9 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 		g.Go(func() error { return n.await(inner) })
 	}
 	others.Go(func() error { return tidy(beside) })
+	others.Go(func() error {
+		return (&meter{dir: n.state.metrics(), limit: int64(n.config.Metrics.MiB) << 20, list: n.agent.Containers, log: n.log}).run(beside)
+	})
 	g.Go(func() error { // what runs beside the agent must not end before it
 		select {
 		case <-beside.Done():

@@ -29,6 +29,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/fleet"
 	"github.com/hostler-io/hostler/internal/cli/hosts"
 	"github.com/hostler-io/hostler/internal/cli/keyring"
+	"github.com/hostler-io/hostler/internal/cli/measure"
 	"github.com/hostler-io/hostler/internal/cli/policies"
 	"github.com/hostler-io/hostler/internal/cli/run"
 	"github.com/hostler-io/hostler/internal/cli/term"
@@ -69,7 +70,7 @@ func root(d *dispatch.Dispatcher) *cobra.Command {
 	root := term.Group("hostler", "Run hosts and containers, from anywhere, and know what became of it",
 		fleet.Command(d.Env, keys), keys.Command(), policies.Command(many, keys), containers.Command(many), many.Command(),
 		files.Push(), files.Pull(), actions.Command(d, keys, run.OfActions(many)...), actions.Why(d), version())
-	for _, more := range [][]*cobra.Command{access.Commands(d.Env), hosts.Commands(d.Env), run.Commands(many), auditlog.Commands(d), devfleet.Commands(d.UI)} {
+	for _, more := range [][]*cobra.Command{access.Commands(d.Env), hosts.Commands(d.Env), measure.Commands(d), run.Commands(many), auditlog.Commands(d), devfleet.Commands(d.UI)} {
 		root.AddCommand(more...)
 	}
 	root.Long = `Hostler runs commands and containers on hosts behind any network.

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/clock"
+	"github.com/hostler-io/hostler/internal/daemon"
+	"github.com/hostler-io/hostler/metrics"
+)
+
+// usageEvery is the pause between two looks at what root directories take: each file
+// is looked at.
+const usageEvery = 15 * time.Minute
+
+// meter measures this host beside the agent. It disturbs nothing: what it cannot do is
+// logged, once, and samples are missing.
+type meter struct {
+	dir   string
+	limit int64
+	list  func(context.Context) ([]agent.Container, error)
+	log   *slog.Logger
+
+	mu    sync.Mutex
+	sizes map[string]size // of the root directories of containers
+}
+
+type size struct{ bytes, files int64 }
+
+// run measures until ctx ends.
+func (m *meter) run(ctx context.Context) error {
+	c, err := metrics.NewCollector(metrics.Config{})
+	if err != nil {
+		m.log.Warn("this host is not measured", "error", err)
+		return nil
+	}
+	store, err := metrics.OpenStore(m.dir, m.limit)
+	if err != nil {
+		m.log.Warn("this host is not measured", "error", err)
+		return nil
+	}
+	defer store.Close()
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { m.lookAtDisks(ctx) })
+	failing := false
+	for {
+		all, err := m.list(ctx)
+		if err != nil {
+			return nil // the agent is ending
+		}
+		sample := c.Collect(clock.Now(), time.Duration(clock.BootMS())*time.Millisecond, m.containers(all))
+		err = store.Append(sample)
+		if (err != nil) != failing {
+			if failing = err != nil; failing {
+				m.log.Warn("samples are lost", "error", err)
+			} else {
+				m.log.Info("samples are kept again")
+			}
+		}
+		if wait(ctx, metrics.Interval, nil) != nil {
+			return nil
+		}
+	}
+}
+
+// containers returns those that run.
+func (m *meter) containers(all []agent.Container) (running []metrics.Container) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range all {
+		if c.InitPID != 0 {
+			s := m.sizes[c.Name]
+			running = append(running, metrics.Container{Name: c.Name, InitPID: c.InitPID, Disk: s.bytes, Inodes: s.files})
+		}
+	}
+	return running
+}
+
+// lookAtDisks measures the root directories of running containers, one after the other.
+func (m *meter) lookAtDisks(ctx context.Context) {
+	for {
+		all, err := m.list(ctx)
+		if err != nil {
+			return
+		}
+		sizes := make(map[string]size)
+		for _, c := range m.containers(all) {
+			// The dot makes it the directory, where the name is a link.
+			if b, files, err := metrics.Usage(ctx, "/proc/"+strconv.Itoa(c.InitPID)+"/root/."); err == nil {
+				sizes[c.Name] = size{b, files}
+			}
+		}
+		m.mu.Lock()
+		m.sizes = sizes
+		m.mu.Unlock()
+		if wait(ctx, usageEvery, nil) != nil {
+			return
+		}
+	}
+}
+
+func metricsCommand(configured loader) *cobra.Command {
+	var (
+		dir, container string
+		since          time.Duration
+		names          []string
+		all            bool
+	)
+	cmd := &cobra.Command{
+		Use: "metrics", Short: "Print what was measured of this host, as lines of JSON, also while the agent is down", Args: noArgs,
+		Long: "Print the samples of this host or of one of its containers, one series to a line. Points are\n" +
+			"[Unix milliseconds, milliseconds that it covers, mean, maximum]. For tables and pictures use\n" +
+			"hostler metrics.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if since <= 0 {
+				return fmt.Errorf("%w: --since %s is not above zero", daemon.ErrUsage, since)
+			}
+			if all && container != "" {
+				return fmt.Errorf("%w: --all and --container cannot be combined", daemon.ErrUsage)
+			}
+			if dir == "" {
+				c, _, err := configured()
+				if err != nil {
+					return err
+				}
+				dir = state(c.StateDir).metrics()
+			}
+			now := clock.Now()
+			q := metrics.Query{Since: now.Add(-since), Until: now, Now: now, Container: container, Everything: all}
+			for _, n := range names {
+				if _, ok := metrics.InfoOf(metrics.Metric(n)); !ok {
+					return fmt.Errorf("%w: there is no metric %q; known are %v", daemon.ErrUsage, n, metricNames())
+				}
+				q.Metrics = append(q.Metrics, metrics.Metric(n))
+			}
+			return printMetrics(cmd.OutOrStdout(), dir, q)
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "directory of the samples (default: as configured)")
+	cmd.Flags().StringVar(&container, "container", "", "the container of this name instead of the host")
+	cmd.Flags().BoolVar(&all, "all", false, "the host and all containers")
+	cmd.Flags().DurationVar(&since, "since", time.Hour, "how far back")
+	cmd.Flags().StringArrayVar(&names, "metric", nil, "only this metric (repeat for more)")
+	return cmd
+}
+
+func metricNames() (names []metrics.Metric) {
+	for _, i := range metrics.Metrics() {
+		names = append(names, i.Metric)
+	}
+	return names
+}
+
+// printMetrics writes the lines that hostler metrics reads.
+func printMetrics(w io.Writer, dir string, q metrics.Query) error {
+	lines, err := metrics.Read(dir, q)
+	if err != nil {
+		return fmt.Errorf("read the samples: %w", err)
+	}
+	out := json.NewEncoder(w)
+	for _, l := range lines {
+		info, _ := metrics.InfoOf(l.Metric)
+		line := api.MetricLine{Container: l.Container, Metric: string(l.Metric), Part: l.Part, Unit: string(info.Unit), Points: make([]api.MetricPoint, 0, len(l.Points))}
+		for _, p := range l.Points {
+			line.Points = append(line.Points, api.MetricPoint{AtMS: p.At.UnixMilli(), SpanMS: p.Span.Milliseconds(), Mean: p.Mean, Max: p.Max})
+		}
+		if err := out.Encode(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+package metrics
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/procfs"
+)
+
+// families are the cgroup hierarchies that are mounted: of version 1 one for each
+// controller, of version 2 one for all. A hybrid host has both, and then each quantity
+// is read where its controller is.
+type families struct {
+	unified string            // mount point; empty for none
+	v1      map[string]string // from controller to mount point
+}
+
+func (c *Collector) families() families {
+	f := families{v1: make(map[string]string)}
+	for _, m := range c.mounts {
+		switch {
+		case m.Root != "/":
+		case m.FSType == "cgroup2":
+			f.unified = m.MountPoint
+		case m.FSType == "cgroup":
+			for option := range m.SuperOptions {
+				f.v1[option] = m.MountPoint
+			}
+		}
+	}
+	return f
+}
+
+// group is where a container stands in the hierarchies.
+type group struct {
+	families
+	paths map[string]string // from controller to path; "" is version 2
+}
+
+// payload cuts a cgroup down to that of the whole container: its first process may
+// have moved into one of its own, as systemd does. It reports false if the path is of no
+// container, so that nobody takes the figures of the host for those of a container.
+func payload(path string) (string, bool) {
+	parts := strings.Split(path, "/")
+	for i, p := range parts {
+		if strings.HasPrefix(p, "lxc.payload") || strings.HasPrefix(p, "libpod-") && !strings.HasPrefix(p, "libpod-conmon-") {
+			return strings.Join(parts[:i+1], "/"), true
+		}
+	}
+	return "", false
+}
+
+func (f families) of(cgroups []procfs.Cgroup) group {
+	g := group{families: f, paths: make(map[string]string)}
+	for _, cg := range cgroups {
+		path, ok := payload(cg.Path)
+		if !ok {
+			continue
+		}
+		if cg.HierarchyID == 0 {
+			g.paths[""] = path
+		}
+		for _, controller := range cg.Controllers {
+			g.paths[controller] = path
+		}
+	}
+	return g
+}
+
+// v2 and file read a file of the container's group.
+func (g group) v2(name string) (string, bool) {
+	path, ok := g.paths[""]
+	if !ok || g.unified == "" {
+		return "", false
+	}
+	b, err := readSmall(filepath.Join(g.unified, path, name))
+	return b, err == nil
+}
+
+func (g group) file(controller, name string) (string, bool) {
+	path, ok := g.paths[controller]
+	if !ok || controller == "" {
+		return "", false
+	}
+	b, err := readSmall(filepath.Join(g.v1[controller], path, name))
+	return b, err == nil
+}
+
+// number reads a file of one number; "max" is none.
+func number(text string, ok bool) (float64, bool) {
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
+	return float64(n), err == nil
+}
+
+// field reads a number of a file of lines "name number".
+func field(text, name string) (float64, bool) {
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
+			return number(f[1], true)
+		}
+	}
+	return 0, false
+}
+
+// container measures one container. Version 2 comes first: where its file exists, its
+// controller is there, and cpu.stat and pressure are there without one.
+func (c *Collector) container(ct Container, f families, now time.Duration) {
+	proc, err := c.fs.Proc(ct.InitPID)
+	if err != nil {
+		return
+	}
+	cgroups, err := proc.Cgroups()
+	if err != nil {
+		return
+	}
+	g := f.of(cgroups)
+	of := func(m Metric, part string) Series { return Series{ct.Name, m, part} }
+	if stat, ok := g.v2("cpu.stat"); ok {
+		if us, ok := field(stat, "usage_usec"); ok {
+			c.rate(of(CPU, ""), us/1e6, 100, now)
+		}
+	} else if ns, ok := number(g.file("cpuacct", "cpuacct.usage")); ok {
+		c.rate(of(CPU, ""), ns/1e9, 100, now)
+	}
+	c.memory(of, g)
+	if n, ok := number(g.v2("pids.current")); ok {
+		c.set(of(Tasks, ""), n)
+	} else if n, ok := number(g.file("pids", "pids.current")); ok {
+		c.set(of(Tasks, ""), n)
+	}
+	if in, out, ok := blocks(g); ok {
+		c.rate(of(DiskRead, ""), in, 1, now)
+		c.rate(of(DiskWritten, ""), out, 1, now)
+	}
+	for file, m := range map[string]Metric{"cpu.pressure": WaitCPU, "memory.pressure": WaitMemory, "io.pressure": WaitIO} {
+		if text, ok := g.v2(file); ok {
+			if us, ok := total(text); ok {
+				c.rate(of(m, ""), us/1e6, 100, now)
+			}
+		}
+	}
+	if ct.Inodes > 0 {
+		c.set(of(Disk, ""), float64(ct.Disk))
+		c.set(of(Inodes, ""), float64(ct.Inodes))
+	}
+	// Who shares the host's network has no interfaces of its own.
+	if ns, err := os.Readlink(filepath.Join(c.cfg.Proc, strconv.Itoa(ct.InitPID), "ns/net")); err == nil && ns != c.own {
+		c.interfaces(ct.Name, proc.NetDev, now)
+	}
+}
+
+// memory sets the working set: what the kernel could not take back without writing.
+func (c *Collector) memory(of func(Metric, string) Series, g group) {
+	used, ok := number(g.v2("memory.current"))
+	stat, _ := g.v2("memory.stat")
+	limit, limited := number(g.v2("memory.max"))
+	inactive := "inactive_file"
+	if !ok {
+		used, ok = number(g.file("memory", "memory.usage_in_bytes"))
+		stat, _ = g.file("memory", "memory.stat")
+		limit, limited = number(g.file("memory", "memory.limit_in_bytes"))
+		inactive = "total_inactive_file"
+	}
+	if !ok {
+		return
+	}
+	cache, _ := field(stat, inactive)
+	c.set(of(Memory, ""), max(0, used-cache))
+	// Version 1 writes "no limit" as the largest number of whole pages.
+	if limited && limit < math.MaxInt64/2 {
+		c.set(of(MemoryMax, ""), limit)
+	}
+}
+
+// blocks returns the bytes that were read from disks and written to them.
+func blocks(g group) (in, out float64, ok bool) {
+	if text, ok := g.v2("io.stat"); ok { // "8:0 rbytes=1 wbytes=2 …"
+		for _, f := range strings.Fields(text) {
+			name, value, _ := strings.Cut(f, "=")
+			n, _ := number(value, true)
+			switch name {
+			case "rbytes":
+				in += n
+			case "wbytes":
+				out += n
+			}
+		}
+		return in, out, true
+	}
+	text, ok := g.file("blkio", "blkio.throttle.io_service_bytes") // "8:0 Read 1"
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) != 3 {
+			continue
+		}
+		n, _ := number(f[2], true)
+		switch f[1] {
+		case "Read":
+			in += n
+		case "Write":
+			out += n
+		}
+	}
+	return in, out, ok
+}
+
+// total returns the microseconds of the line "some … total=N" of a pressure file.
+func total(text string) (float64, bool) {
+	for line := range strings.Lines(text) {
+		if _, n, found := strings.Cut(line, "total="); found && strings.HasPrefix(line, "some ") {
+			return number(n, true)
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,362 @@
+package metrics
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// tier is one of the resolutions in which samples are kept. A file takes the samples
+// of a share of the time. Files go by their number and not by their date, so no step of
+// the clock removes any.
+type tier struct {
+	name  string
+	step  time.Duration // between two samples; 0 keeps each as it was taken
+	file  int           // samples in a file
+	files int           // files that are kept, with the one that is written
+}
+
+var tiers = []tier{
+	{"raw", 0, 40, 7},                  // 10 min × 6 = 1 h, and the one that is written
+	{"minute", time.Minute, 120, 13},   // 2 h × 12 = 1 day
+	{"five", 5 * time.Minute, 144, 15}, // 12 h × 14 = 7 days
+}
+
+// DefaultLimit is how many bytes samples may take on the disk. A host with 20
+// containers needs some 13 MB of it.
+const DefaultLimit = 64 << 20
+
+// Store keeps samples in a directory. One goroutine writes; readers need none.
+type Store struct {
+	dir   string
+	limit int64
+	tiers []*series
+	used  int64 // bytes that samples took when that was last looked at, and since
+	full  bool  // a file was begun since
+}
+
+// series is one tier as it is written.
+type series struct {
+	tier
+	dir    string
+	number int      // of the file that is written
+	f      *os.File // nil until the first sample
+	taken  int      // samples in it
+	enc    encoder
+	fold   fold
+}
+
+// fold gathers the samples of one step.
+type fold struct {
+	at     time.Time // end of the last one
+	span   time.Duration
+	values map[Series]*mean
+}
+
+// mean is the average of a series, each value weighed by the time it stands for.
+type mean struct {
+	sum, time, max float64
+}
+
+// OpenStore takes up the samples of a directory, which it makes. What a killed process
+// had gathered for a step is gathered again from the samples of the last hour.
+func OpenStore(dir string, limit int64) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	s := &Store{dir: dir, limit: cmp.Or(limit, DefaultLimit)}
+	for _, t := range tiers {
+		files, err := list(dir, t.name)
+		if err != nil {
+			return nil, err
+		}
+		w := &series{tier: t, dir: dir, number: 1}
+		s.tiers = append(s.tiers, w)
+		if len(files) == 0 {
+			continue
+		}
+		newest := files[len(files)-1]
+		w.number = newest.number
+		if err := w.resume(newest.path); err != nil {
+			w.number++
+		}
+	}
+	return s, s.regather()
+}
+
+// resume goes on with a file behind its last whole record.
+func (t *series) resume(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	d := decoder{r: bufio.NewReader(f)}
+	n := 0
+	for ; ; n++ {
+		if _, err = d.next(); err != nil {
+			break
+		}
+	}
+	if n == 0 || n >= t.file {
+		return errors.Join(errRecord, f.Close())
+	}
+	if err := f.Truncate(d.whole); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if _, err := f.Seek(d.whole, io.SeekStart); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	t.f, t.taken, t.enc.numbers = f, n, make(map[Series]uint64)
+	for i, s := range d.series {
+		t.enc.numbers[s] = uint64(i)
+	}
+	return nil
+}
+
+// regather folds the samples that a coarser tier has not taken yet.
+func (s *Store) regather() error {
+	for _, t := range s.tiers[1:] {
+		newest := time.UnixMilli(0)
+		files, err := list(s.dir, t.name)
+		if err != nil {
+			return err
+		}
+		if err := scan(files[max(0, len(files)-2):], func(sample Sample) { newest = sample.At }); err != nil {
+			return err
+		}
+		if files, err = list(s.dir, s.tiers[0].name); err != nil {
+			return err
+		}
+		err = scan(files, func(sample Sample) {
+			if sample.At.After(newest) {
+				t.fold.add(sample)
+			}
+		})
+		if err != nil {
+			return err
+		}
+		if t.fold.span > t.step {
+			t.fold = fold{} // a clock that went back, or samples whose step is over
+		}
+	}
+	return nil
+}
+
+// Append keeps a sample. An error costs this sample in the tiers that it names, and
+// nothing else.
+func (s *Store) Append(sample Sample) error {
+	var errs []error
+	for _, t := range s.tiers {
+		due := sample
+		if t.step > 0 {
+			t.fold.add(sample)
+			if t.fold.span < t.step {
+				continue
+			}
+			due = t.fold.take()
+		}
+		n, err := t.append(due)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("keeping a sample (%s): %w", t.name, err))
+		}
+		s.used += int64(n)
+		s.full = s.full || t.taken == 1
+	}
+	if s.full || s.used > s.limit {
+		errs = append(errs, s.shrink())
+	}
+	return errors.Join(errs...)
+}
+
+// Close ends the files that are written.
+func (s *Store) Close() error {
+	var errs []error
+	for _, t := range s.tiers {
+		errs = append(errs, t.close())
+	}
+	return errors.Join(errs...)
+}
+
+func (t *series) close() error {
+	if t.f == nil {
+		return nil
+	}
+	f := t.f
+	t.f, t.taken, t.enc = nil, 0, encoder{}
+	t.number++
+	return f.Close()
+}
+
+// append writes a sample, and returns how many bytes that took.
+func (t *series) append(s Sample) (n int, err error) {
+	if t.f == nil {
+		f, err := os.OpenFile(filepath.Join(t.dir, name(t.name, t.number)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			t.number++
+		}
+		if err != nil {
+			return 0, err
+		}
+		t.f = f
+		if _, err := f.WriteString(header); err != nil {
+			return 0, errors.Join(err, t.drop())
+		}
+	}
+	b, err := t.enc.append(nil, s)
+	if err != nil {
+		return len(b), errors.Join(err, t.close())
+	}
+	// A record that is not whole ends what can be read of a file, so the next one
+	// goes into another file.
+	if _, err := t.f.Write(b); err != nil {
+		return len(b), errors.Join(err, t.close())
+	}
+	if t.taken++; t.taken >= t.file {
+		return len(b), t.close()
+	}
+	return len(b), nil
+}
+
+// drop removes the file that is written, which has no sample.
+func (t *series) drop() error {
+	path := t.f.Name()
+	return errors.Join(t.close(), os.Remove(path))
+}
+
+// shrink removes the oldest files of each tier beyond their number, and beyond the
+// limit of all: then of the tier that takes the most.
+func (s *Store) shrink() error {
+	var errs []error
+	left := make([][]file, len(s.tiers))
+	sizes := make([]int64, len(s.tiers))
+	var total int64
+	for i, t := range s.tiers {
+		files, err := list(s.dir, t.name)
+		if err != nil {
+			return err
+		}
+		for n, f := range files {
+			if len(files)-n > t.files {
+				errs = append(errs, os.Remove(f.path))
+				continue
+			}
+			left[i] = append(left[i], f)
+			sizes[i] += f.size
+			total += f.size
+		}
+	}
+	s.full = false
+	defer func() { s.used = total }()
+	for total > s.limit {
+		most := -1
+		for i := range left {
+			if len(left[i]) > 1 && (most < 0 || sizes[i] > sizes[most]) {
+				most = i
+			}
+		}
+		if most < 0 {
+			break // what is written now stays
+		}
+		oldest := left[most][0]
+		errs = append(errs, os.Remove(oldest.path))
+		left[most] = left[most][1:]
+		sizes[most] -= oldest.size
+		total -= oldest.size
+	}
+	return errors.Join(errs...)
+}
+
+func (f *fold) add(s Sample) {
+	if f.values == nil {
+		f.values = make(map[Series]*mean)
+	}
+	f.at = s.At
+	f.span += s.Span
+	weight := max(s.Span.Seconds(), 0.001)
+	for _, v := range s.Values {
+		m := f.values[v.Series]
+		if m == nil {
+			m = &mean{max: v.Max}
+			f.values[v.Series] = m
+		}
+		m.sum += v.Mean * weight
+		m.time += weight
+		m.max = max(m.max, v.Max)
+	}
+}
+
+// take returns the averages and begins anew.
+func (f *fold) take() Sample {
+	s := Sample{At: f.at, Span: f.span, Values: make([]Value, 0, len(f.values))}
+	for k, m := range f.values {
+		s.Values = append(s.Values, Value{k, m.sum / m.time, m.max})
+	}
+	slices.SortFunc(s.Values, func(a, b Value) int { return order(a.Series, b.Series) })
+	*f = fold{}
+	return s
+}
+
+// file is one on the disk.
+type file struct {
+	path   string
+	number int
+	size   int64
+}
+
+func name(tier string, number int) string { return fmt.Sprintf("%s-%08d.samples", tier, number) }
+
+// list returns the files of a tier, oldest first.
+func list(dir, tier string) ([]file, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var files []file
+	for _, e := range entries {
+		digits, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), ".samples"), tier+"-")
+		n, err := strconv.Atoi(digits)
+		if !ok || err != nil || e.Name() != name(tier, n) {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			continue // it was removed meanwhile
+		}
+		files = append(files, file{filepath.Join(dir, e.Name()), n, info.Size()})
+	}
+	slices.SortFunc(files, func(a, b file) int { return cmp.Compare(a.number, b.number) })
+	return files, nil
+}
+
+// scan calls do with each sample of some files, in the order in which they were taken.
+// Of a damaged file it reads what comes before the damage.
+func scan(files []file, do func(Sample)) error {
+	for _, f := range files {
+		in, err := os.Open(f.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it was removed meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		d := decoder{r: bufio.NewReader(in)}
+		for {
+			s, err := d.next()
+			if err != nil {
+				break
+			}
+			do(s)
+		}
+		in.Close()
+	}
+	return nil
+}
