@@ -355,7 +355,7 @@ func TestPushThroughAFullDisk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) { w.newDisk(t, "coordinator") })
 	w.addHost(t, "edge-01", false)
-	large, there := w.random(t, "large", 6), w.path("there")
+	large, there := w.random(t, "large", 24), w.path("there") // as large as the disk
 	write(t, there, "what was there before")
 	w.cli(t, "push", large, "edge-01:"+there).exits(t, 6, "not enough room on the disk", "make room on the coordinator")
 	if left := entries(t, w.path("coordinator/payloads")); len(left) > 1 || read(t, there) != "what was there before" {
@@ -378,7 +378,7 @@ func TestPushToAHostWithoutRoom(t *testing.T) {
 	if err := unix.Statfs(d.dir, &st); err != nil {
 		t.Fatal(err)
 	}
-	const kept = 64 << 20 // what no input may take
+	kept := int64(st.Blocks) * st.Bsize / 4 // what no input may take
 	w.tool(t, "fallocate", "-l", fmt.Sprint(int64(st.Bavail)*st.Bsize-kept-4<<20), ballast)
 	w.cli(t, "push", large, "edge-01:"+there).exits(t, 1, "its input did not arrive: not enough room on the disk")
 	if left := entries(t, h.path("inputs")); len(left) > 0 || read(t, there) != "what was there before" {

@@ -1,0 +1,73 @@
+//go:build integration
+
+package integration
+
+import (
+	"encoding/json"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestMetrics asks a host for what it has measured, of itself and of a container, from
+// the coordinator, on the host, and of the files when the agent has ended.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.addHost(t, "edge-01", true)
+	w.cli(t, "ct", "create", "edge-01/web", "--template", "busybox").exits(t, 0)
+	w.cli(t, "ct", "start", "edge-01/web").exits(t, 0)
+	type line struct {
+		Container, Metric, Part, Unit string
+		Points                        []struct {
+			Mean float64
+			AtMS int64 `json:"at_ms"`
+		}
+	}
+	read := func(out string) map[string]line {
+		t.Helper()
+		all := make(map[string]line)
+		var lines []line
+		if err := json.Unmarshal([]byte(out), &lines); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for _, l := range lines {
+			all[strings.TrimSpace(l.Container+" "+l.Metric)] = l
+		}
+		return all
+	}
+	// Rates need two samples, and the container a look.
+	watch := w.start(t, "hostler", "metrics", "edge-01", "--all", "--metric", "cpu", "-o", "csv", "--watch")
+	watch.says(t, watch.out, ",web,cpu,")
+	watch.end(t, syscall.SIGTERM)
+	got := read(w.must(t, "metrics", "edge-01", "--all", "-o", "json"))
+	for _, want := range []string{"cpu", "memory", "load1", "disk", "web memory", "web tasks"} {
+		if l := got[want]; len(l.Points) == 0 || l.Points[0].Mean < 0 {
+			t.Errorf("%s is %+v", want, l)
+		}
+	}
+	if m := got["web memory"].Points; m[len(m)-1].Mean <= 0 || m[len(m)-1].Mean > 64<<20 {
+		t.Errorf("the memory of a busybox is %v", m)
+	}
+	for _, tc := range []struct {
+		out  string
+		says []string
+	}{
+		{w.must(t, "metrics", "edge-01/web", "--metric", "memory"), []string{"HISTORY", "web"}},
+		{w.must(t, "metrics", "edge-01", "--metric", "load1", "--plot"), []string{"load1", "└"}},
+		{w.must(t, "top"), []string{"LOAD", "edge-01"}},
+		{h.local(t, "metrics", "web", "-o", "csv").exits(t, 0).stdout, []string{"span_ms", "web,memory"}},
+	} {
+		for _, text := range tc.says {
+			if !strings.Contains(tc.out, text) {
+				t.Errorf("%q is missing in\n%s", text, tc.out)
+			}
+		}
+	}
+	w.cli(t, "metrics", "edge-01", "--metric", "nothing").exits(t, 1, "there is no metric")
+	h.agent.end(t, syscall.SIGTERM)
+	out := h.spawn(t, "metrics", "metrics", "--metric=cpu").finish(t).exits(t, 0).stdout
+	if !strings.Contains(out, `"metric":"cpu"`) {
+		t.Errorf("without an agent: %q", out)
+	}
+}
