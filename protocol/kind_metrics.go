@@ -22,10 +22,10 @@ const MaxMetrics = 64
 // MetricsArgs say what of the samples is wanted.
 type MetricsArgs struct {
 	_         struct{} `required:"since_ms"`
-	SinceMS   int64    `json:"since_ms" min:"1000" max:"864000000" doc:"How far back, in milliseconds. Samples are kept for 7 days."`
-	Container string   `json:"container,omitzero" doc:"The name of a container. Default: the host."`
+	SinceMS   int64    `json:"since_ms" min:"1000" max:"864000000" example:"3600000" doc:"How far back, in milliseconds. Samples are kept for 7 days."`
+	Container string   `json:"container,omitzero" example:"\"web\"" doc:"The name of a container. Default: the host."`
 	All       bool     `json:"all,omitzero" doc:"The host and all its containers."`
-	Metrics   []string `json:"metrics,omitzero" doc:"Names of metrics. Default: all."`
+	Metrics   []string `json:"metrics,omitzero" example:"[\"cpu\"]" doc:"Names of metrics. Default: all."`
 	TimeLimit
 	OutputOption
 }
