@@ -169,6 +169,28 @@ func TestAwayIsWaitedFor(t *testing.T) {
 	}
 }
 
+// TestGoneMeanwhile: a host that goes away while its command runs is told at once, and
+// is not waited for by who waits for nobody.
+func TestGoneMeanwhile(t *testing.T) {
+	for _, quiet := range []bool{false, true} {
+		s := newSite(t)
+		c := newTerminal(t, s, false, "")
+		c.app.Away = time.Millisecond
+		args := []string{"run", "-A", "--no-wait-offline", "--", "idle"}
+		if quiet {
+			args = append([]string{"run", "-A", "--no-wait-offline", "-o", "json"}, "--", "idle")
+		}
+		code := make(chan int, 1)
+		go func() { code <- c.run(t.Context(), args...) }()
+		o := <-s.orders
+		s.host.Report(o.Started(s.host))
+		s.host.Break()
+		if got := <-code; got != term.ExitUnreachable || !strings.Contains(c.shown(), "hostler: edge-01: it ran when that was last heard; its host was last seen") {
+			t.Errorf("code %d, shown %q", got, c.shown())
+		}
+	}
+}
+
 // TestPullKeepsWhatCame of a host that went away before it had sent the rest.
 func TestPullKeepsWhatCame(t *testing.T) {
 	s := newSite(t)

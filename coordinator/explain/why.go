@@ -41,6 +41,12 @@ func Words() []protocol.WaitsFor {
 	return append(here, protocol.WaitsOfHosts()...)
 }
 
+// Away reports whether a host cannot be reached now.
+func (r *Room) Away(host protocol.HostID) bool {
+	presence, _ := r.hosts.Presence(host)
+	return presence != core.Online
+}
+
 // Waiting says why an action stands where it stands as far as that is known here,
 // without asking anybody; nil if it has ended. It is cheap.
 func (r *Room) Waiting(a core.Action) *Waiting {

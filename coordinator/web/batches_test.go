@@ -23,6 +23,7 @@ type batchWatcher struct {
 	states map[string]string // newest, by host
 	output map[string]string // by host and stream
 	hosts  map[string]string // by action
+	waits  map[string]string // for what, by host
 	ended  bool
 }
 
@@ -33,7 +34,7 @@ func (s *site) watchBatch(id string) *batchWatcher {
 		s.t.Fatalf("%v, %+v", err, resp)
 	}
 	s.t.Cleanup(func() { resp.Body.Close() })
-	w := &batchWatcher{t: s.t, resp: resp, lines: bufio.NewScanner(resp.Body), states: map[string]string{}, output: map[string]string{}, hosts: map[string]string{}}
+	w := &batchWatcher{t: s.t, resp: resp, lines: bufio.NewScanner(resp.Body), states: map[string]string{}, output: map[string]string{}, hosts: map[string]string{}, waits: map[string]string{}}
 	w.lines.Buffer(nil, 1<<20)
 	return w
 }
@@ -59,7 +60,10 @@ func (w *batchWatcher) until(enough func() bool) {
 			if err := json.Unmarshal([]byte(value), &a); err != nil || a.Spec != nil {
 				w.t.Fatalf("%v in %s", err, value)
 			}
-			w.states[a.Host], w.hosts[a.ID] = a.State, a.Host
+			w.states[a.Host], w.hosts[a.ID], w.waits[a.Host] = a.State, a.Host, ""
+			if a.Waits != nil {
+				w.waits[a.Host] = a.Waits.For
+			}
 		case "output":
 			var o api.BatchOutput
 			if err := json.Unmarshal([]byte(value), &o); err != nil {
@@ -126,6 +130,24 @@ func TestFollowBatch(t *testing.T) {
 		if len(all) != 3 {
 			t.Errorf("%d actions of the batch are listed", len(all))
 		}
+	})
+}
+
+// TestFollowedBatchTellsWhoIsAway: that a host goes away while its command runs is told
+// to who follows, and that it is back.
+func TestFollowedBatchTellsWhoIsAway(t *testing.T) {
+	onSite(t, func(t *testing.T, s *site) {
+		b := as[api.Batch](t, s.call(core.RoleOperator, http.MethodPost, "/v1/batches", api.NewBatch{Hosts: []string{"edge-07"}, Spec: coordtest.RunSpec("talk")}), http.StatusAccepted)
+		o := <-s.host.Orders()
+		s.host.Report(o.Started(s.host))
+		w := s.watchBatch(b.ID)
+		w.until(func() bool { return w.states["edge-07"] == "RUNNING" && w.waits["edge-07"] == "end" })
+		s.host.Break()
+		w.until(func() bool { return w.waits["edge-07"] == "host" })
+		s.host.Connect()
+		w.until(func() bool { return w.waits["edge-07"] == "end" })
+		s.host.Report(o.Done())
+		w.until(func() bool { return w.ended })
 	})
 }
 

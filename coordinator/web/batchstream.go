@@ -56,6 +56,8 @@ type changes struct {
 
 // batchPart is what one action has come to.
 type batchPart struct {
+	action  core.Action // without its spec
+	away    bool        // whether its host was away when this was told
 	final   bool
 	over    chan struct{} // closed when final
 	since   time.Time     // when it was first seen to run
@@ -103,6 +105,7 @@ func (s *batchStream) run(first []core.Action, write func([]byte) error) error {
 			s.reading--
 		case <-look.C:
 			s.lookAtRunning()
+			err = s.lookAtHosts(write)
 		case <-beat.C:
 			err = write([]byte(": \n\n"))
 		}
@@ -158,6 +161,8 @@ func (s *batchStream) follow(a core.Action) {
 		s.parts[a.ID] = p
 		s.waiting++
 	}
+	p.action, p.away = a, s.c.Explain().Away(a.Host)
+	p.action.Spec = nil
 	if p.since.IsZero() && a.State == protocol.StateRunning {
 		p.since = time.Now()
 	}
@@ -189,6 +194,18 @@ func (s *batchStream) lookAtRunning() {
 			s.read(id, p, protocol.Stderr)
 		}
 	}
+}
+
+// lookAtHosts tells again of what waits for a host that has gone away meanwhile, or
+// has come back.
+func (s *batchStream) lookAtHosts(write func([]byte) error) error {
+	var all []core.Action
+	for _, p := range s.parts {
+		if !p.final && s.c.Explain().Away(p.action.Host) != p.away {
+			all = append(all, p.action)
+		}
+	}
+	return s.take(all, write)
 }
 
 // read starts to read a stream from its beginning, once, when there is room.

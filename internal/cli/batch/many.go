@@ -45,6 +45,7 @@ type part struct {
 	refused        *api.Refusal
 	stdout, stderr *lines
 	asked, final   bool
+	here, away     bool   // its host was there once; it was told that it is away
 	bytes          *int64 // that were copied, if anything is
 	unkept         error  // why what came was not kept
 }
@@ -60,6 +61,11 @@ type batchRun struct {
 	parts   []*part
 	by      map[string]*part // by action
 	screen  *screen
+	// leave ends the waiting when only hosts are left that have gone away. It runs
+	// while leaving is true.
+	leave   *time.Timer
+	leaving bool
+	missing int // hosts that were told to be away
 }
 
 // What ends the waiting before everything has ended.
@@ -163,6 +169,9 @@ func (b *batchRun) follow(ctx context.Context) error {
 		t := time.AfterFunc(b.m.wait, func() { stop(errWaited) })
 		defer t.Stop()
 	}
+	b.leave = time.AfterFunc(time.Hour, func() { stop(errLeftAway) })
+	b.leave.Stop()
+	defer b.leave.Stop()
 	if err := b.askNext(ctx); err != nil {
 		return err
 	}
@@ -219,7 +228,7 @@ func (b *batchRun) follow(ctx context.Context) error {
 // missing of that is waited for as long as anything comes.
 func (b *batchRun) enough(quiet *time.Timer) error {
 	left := !b.allFinal()
-	if left && !(b.m.leaveOffline && b.onlyAway()) {
+	if left && !b.leftAway() {
 		quiet.Stop()
 		return nil
 	}
@@ -256,6 +265,21 @@ func (b *batchRun) allFinal() bool {
 // onlyAway reports whether everything has ended but what waits for its host.
 func (b *batchRun) onlyAway() bool {
 	return !slices.ContainsFunc(b.parts, func(p *part) bool { return p.refused == nil && !p.final && !(p.asked && p.isAway()) })
+}
+
+// leftAway reports whether the user does not want to wait for those that are left. One
+// whose host was there has a while to come back.
+func (b *batchRun) leftAway() bool {
+	away := b.m.leaveOffline && b.onlyAway() && !b.allFinal()
+	gone := away && slices.ContainsFunc(b.parts, func(p *part) bool { return p.here && !p.final && p.refused == nil })
+	switch {
+	case !gone:
+		b.leave.Stop()
+	case !b.leaving:
+		b.leave.Reset(b.Batcher.Away)
+	}
+	b.leaving = gone
+	return away && !gone
 }
 
 // isAway reports whether a part waits for a host that is not there.
@@ -353,7 +377,22 @@ func (b *batchRun) note(act api.Action) {
 		return
 	}
 	p.act, p.final = act, protocol.State(act.State).Final()
+	b.sayAway(p)
 	b.screen.show(b.status)
+}
+
+// sayAway tells of a part whose host is away, unless that is on the screen anyway.
+func (b *batchRun) sayAway(p *part) {
+	was := p.away
+	p.away = !p.final && p.isAway()
+	p.here = p.here || !p.away
+	if was || !p.away || b.screen.live || b.m.NoWait || b.m.leaveOffline && !p.here {
+		return // left at once, and told in the summary
+	}
+	if b.missing++; b.missing > namedFailures {
+		return
+	}
+	b.screen.say("hostler: %s: %s", p.Label, term.Printable(p.act.Waits.Text))
 }
 
 // take hears of a change, and asks for what may begin then.
@@ -366,7 +405,7 @@ func (b *batchRun) take(ctx context.Context, act api.Action) error {
 			return err
 		}
 	}
-	if b.m.leaveOffline && !b.m.Output && b.onlyAway() && !b.allFinal() {
+	if !b.m.Output && b.leftAway() {
 		return errLeftAway
 	}
 	return nil
