@@ -16,6 +16,8 @@ N ?= 1000
 SEED ?= 1
 # FOR is how long the built programs are under fire.
 FOR ?= 5m
+# ARCH are the architectures of packages, with commas between them.
+ARCH ?= amd64,arm64
 # Tests of the built programs find them here.
 export HOSTLER_BIN := $(CURDIR)/bin
 
@@ -36,7 +38,7 @@ exactly = ^($(subst $(empty) $(empty),|,$(strip $(1))))$$
 PURE := hostler hostler-agent hostler-coordinator hostler-run
 BUILD := go build -trimpath -ldflags '-s -w'
 
-.PHONY: help deps build testbuild demo test nightly check unit race integration quiet crash clocks heavy chaos fuzz vectors bench strictbench gobench clean
+.PHONY: help deps build testbuild package packages demo test nightly check unit race integration quiet crash clocks heavy chaos fuzz vectors bench strictbench gobench clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,12 +56,21 @@ testbuild: ## Build all programs with failpoints into bin/test/
 	CGO_ENABLED=0 $(BUILD) -tags hostlertest -o bin/test/ $(addprefix ./cmd/,$(PURE))
 	CGO_ENABLED=1 $(BUILD) -tags hostlertest -o bin/test/ ./cmd/hostler-lxc
 
+package: ## Build deb and rpm packages into dist/ (ARCH=amd64,arm64)
+	cd packaging && go run . -out ../dist -arch $(ARCH)
+
+packages: ## Build the packages for amd64 and look at them
+	$(MAKE) package ARCH=amd64
+	cd packaging && go test -count=1 .
+
 demo: deps build ## Show the whole of it on this machine (KEEP=1 leaves it running)
 	@bash scripts/demo.sh
 
-test: deps build check unit race integration quiet clocks crash demo ## Everything that CI runs
+test: deps build check packages unit race integration quiet clocks crash demo ## Everything that CI runs
 
-nightly: deps build heavy chaos ## What takes hours: heavy, chaos, 2,000 kills, fuzzing, and the targets of the bench
+nightly: deps build heavy chaos ## What takes hours: heavy, chaos, packages on real systemd, 2,000 kills, fuzzing, and the targets of the bench
+	$(MAKE) package
+	cd packaging && go test -tags heavy -count=1 -timeout 60m -v .
 	$(MAKE) crash N=2000
 	$(MAKE) fuzz T=$(call given,T,1m)
 	$(MAKE) strictbench
@@ -69,6 +80,7 @@ check: ## Format, vet, staticcheck, tidiness, the rules of the tree, and a build
 	go vet -tags $(TAGS) ./...
 	go tool staticcheck -tags $(TAGS) ./...
 	go mod tidy -diff
+	cd packaging && go vet -tags heavy . && go mod tidy -diff
 	go test -count=1 ./internal/rules
 	CGO_ENABLED=0 go build $$(go list -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(lxc/helper|cmd/hostler-lxc)$$')
 	for f in packaging/deps scripts/*.sh .ci/run; do bash -n "$$f"; done
@@ -129,4 +141,4 @@ gobench: ## Run the benchmarks of the packages
 	go test -run '^$$' -bench . -benchmem ./...
 
 clean: ## Remove what the build made
-	rm -rf bin bench.json
+	rm -rf bin dist bench.json

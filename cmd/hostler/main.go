@@ -34,6 +34,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/run"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/internal/cli/transfer"
+	"github.com/hostler-io/hostler/internal/manual"
 )
 
 func main() { os.Exit(untilSignal()) }
@@ -69,7 +70,7 @@ func root(d *dispatch.Dispatcher) *cobra.Command {
 	many := batch.New(d, files)
 	root := term.Group("hostler", "Run hosts and containers, from anywhere, and know what became of it",
 		fleet.Command(d.Env, keys), keys.Command(), policies.Command(many, keys), containers.Command(many), many.Command(),
-		files.Push(), files.Pull(), actions.Command(d, keys, run.OfActions(many)...), actions.Why(d), version())
+		files.Push(), files.Pull(), actions.Command(d, keys, run.OfActions(many)...), actions.Why(d), version(), manual.Command(1, buildinfo.Version))
 	for _, more := range [][]*cobra.Command{access.Commands(d.Env), hosts.Commands(d.Env), measure.Commands(d), run.Commands(many), auditlog.Commands(d), devfleet.Commands(d.UI)} {
 		root.AddCommand(more...)
 	}

@@ -6,7 +6,8 @@ import "runtime/debug"
 // Version is the version of the programs. It counts up with each release.
 const Version = "0.1.0"
 
-// String returns version, revision and compiler as one line for people.
+// String returns version, revision and compiler as one line for people. It says when the
+// tree was not the revision's.
 func String() string {
 	s := Version
 	info, ok := debug.ReadBuildInfo()
@@ -14,8 +15,11 @@ func String() string {
 		return s
 	}
 	for _, kv := range info.Settings {
-		if kv.Key == "vcs.revision" {
+		switch {
+		case kv.Key == "vcs.revision":
 			s += " (" + kv.Value[:min(12, len(kv.Value))] + ")"
+		case kv.Key == "vcs.modified" && kv.Value == "true":
+			s += " with changes"
 		}
 	}
 	return s + " " + info.GoVersion

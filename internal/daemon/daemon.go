@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hostler-io/hostler/internal/buildinfo"
+	"github.com/hostler-io/hostler/internal/manual"
 	"github.com/hostler-io/hostler/internal/settings"
 )
 
@@ -45,7 +46,7 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 func Command(name, short string, below ...*cobra.Command) *cobra.Command {
 	root := Group(name, short, "a command is missing", below...)
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.CompletionOptions = cobra.CompletionOptions{DisableDefaultCmd: true}
+	root.AddCommand(manual.Command(8, buildinfo.Version))
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
 	root.AddCommand(&cobra.Command{
 		Use: "version", Short: "Print the version", Args: Args(cobra.NoArgs),

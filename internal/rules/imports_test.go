@@ -116,7 +116,8 @@ var allowed = []allowance{
 	{"internal/chaos", nil, nil, "tests alone: both engines on a broker that is not to be trusted"},
 	{"internal/rules", nil, nil, "these tests; they need the go command alone"},
 
-	{"internal/daemon", []string{"internal/buildinfo", "internal/settings", "github.com/spf13/cobra"}, []string{"net/http/...", "database/sql/..."}, "the command line of a program that serves"},
+	{"internal/manual", []string{"github.com/spf13/cobra"}, []string{"net/...", "os/exec", "database/sql/...", "log/..."}, "the pages of man(1): they follow from the commands of every program"},
+	{"internal/daemon", []string{"internal/buildinfo", "internal/manual", "internal/settings", "github.com/spf13/cobra"}, []string{"net/http/...", "database/sql/..."}, "the command line of a program that serves"},
 
 	// The operator's command line, from its floor upwards. Areas do not know each other.
 	{"internal/cli/term", []string{"api", "client", "internal/clock", "protocol", "terminal", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"}, []string{"database/sql/...", "log/..."}, "how the command line speaks with its user; errors of the other end become exit codes and hints here"},
@@ -138,7 +139,7 @@ var allowed = []allowance{
 	{"internal/cli/devfleet", []string{"dev", "internal/cli/conn", "internal/cli/show", "internal/cli/term", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "the commands of a fleet on one machine"},
 
 	// Programs: they wire, and nothing imports them.
-	{"cmd/hostler", []string{"internal/buildinfo", "internal/cli/...", "github.com/spf13/cobra"}, []string{"database/sql/...", "net/..."}, "signs, and speaks HTTP: the areas are in internal/cli"},
+	{"cmd/hostler", []string{"internal/buildinfo", "internal/cli/...", "internal/manual", "github.com/spf13/cobra"}, []string{"database/sql/...", "net/..."}, "signs, and speaks HTTP: the areas are in internal/cli"},
 	{"cmd/hostler-agent", []string{"internal/blob", "client", "internal/files", "internal/clock", "internal/failpoint", "agent/...", "api", "internal/buildinfo", "internal/daemon", "certs", "container", "internal/durable", "internal/prom", "internal/settings", "lxc", "metrics", "mqtt", "network", "podman", "policy", "protocol/...", "runner/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "hosts carry the client of the broker, not the broker"},
 	{"cmd/hostler-coordinator", []string{"internal/clock", "internal/failpoint", "broker", "certs", "coordinator/...", "internal/buildinfo", "internal/daemon", "internal/durable", "internal/prom", "internal/settings", "internal/space", "mqtt", "policy", "protocol/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, nil, "the one program with a broker in it"},
 	{"cmd/hostler-run", []string{"runner/...", "golang.org/x/sys/..."}, small, "one process per running command: it must stay small"},
@@ -167,7 +168,7 @@ var owners = []struct {
 	{"github.com/mochi-mqtt/server/v2", []string{"broker/..."}, "hosts carry no broker"},
 	{"github.com/pelletier/go-toml/v2", []string{"internal/cli/conn", "internal/settings"}, "both daemons are configured in the same way; the operator's file holds contexts, and is written as well"},
 	{"github.com/prometheus/procfs", []string{"metrics"}, "the kernel's texts are read in one place"},
-	{"github.com/spf13/cobra", []string{"cmd/...", "internal/cli/...", "internal/daemon"}, "command lines are the programs' business"},
+	{"github.com/spf13/cobra", []string{"cmd/...", "internal/cli/...", "internal/daemon", "internal/manual"}, "command lines are the programs' business"},
 	{"github.com/spf13/pflag", []string{"internal/cli/term"}, "the words of cobra for what a flag cannot take"},
 	{"github.com/vishvananda/netlink", []string{"network"}, "one owner of the host's links"},
 	{"go.yaml.in/yaml/v3", []string{"internal/cli/show", "internal/batchfile"}, "a form of output of the one, the form of files of the other, which reads them strictly"},
