@@ -412,7 +412,7 @@ func TestOffline(t *testing.T) {
 		if _, err := w.agent.Propose(t.Context(), protocol.ActionID{}, []byte(`{"kind":"host.run"}`), "root"); !errors.Is(err, protocol.ErrSpec) {
 			t.Errorf("a spec that is wrong: %v", err)
 		}
-		out, err := w.agent.Output(t.Context(), act.ID, protocol.Stdout, 0, true, false)
+		out, err := w.agent.Output(t.Context(), act.ID, agent.LocalRoot, protocol.Stdout, 0, true, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,6 +30,8 @@ var (
 	ErrFull = queue.ErrFull
 	// ErrDisk: the disk is full or failing; nothing new is taken.
 	ErrDisk = queue.ErrDisk
+	// ErrNotYours: the user may not take part in this session.
+	ErrNotYours = rights.ErrNotYours
 	// ErrOffline: no coordinator has answered.
 	ErrOffline = errors.New("not connected to the coordinator")
 )
@@ -182,9 +184,10 @@ func (a *Agent) CancelLocal(ctx context.Context, id protocol.ActionID) (Action, 
 	})
 }
 
-// Output reads what a command has written: see [relay.Relay.Output].
-func (a *Agent) Output(ctx context.Context, id protocol.ActionID, fd protocol.FD, offset int64, follow, hold bool) (*relay.Reader, error) {
-	return a.relay.Output(ctx, id, fd, offset, follow, hold)
+// Output has a user of this host read what a command has written: see
+// [relay.Relay.Output].
+func (a *Agent) Output(ctx context.Context, id protocol.ActionID, user string, fd protocol.FD, offset int64, follow, hold bool) (*relay.Reader, error) {
+	return a.relay.Output(ctx, id, user, fd, offset, follow, hold)
 }
 
 // Attach attaches a user of this host to a session: see [relay.Relay.Attach].

@@ -55,10 +55,10 @@ func TestOldRunsAreRemoved(t *testing.T) {
 		w.wrote(text, 2, 3)
 		w.pass(10 * time.Minute)
 		w.wantLeft("too much", 1, 3)
-		if _, err := w.agent.Output(t.Context(), actionID(2), protocol.Stdout, 0, true, false); !errors.Is(err, commands.ErrGone) {
+		if _, err := w.agent.Output(t.Context(), actionID(2), agent.LocalRoot, protocol.Stdout, 0, true, false); !errors.Is(err, commands.ErrGone) {
 			t.Errorf("who asks for what is gone gets %v", err)
 		}
-		if r, err := w.agent.Output(t.Context(), actionID(3), protocol.Stdout, 0, true, false); err != nil {
+		if r, err := w.agent.Output(t.Context(), actionID(3), agent.LocalRoot, protocol.Stdout, 0, true, false); err != nil {
 			t.Errorf("who asks for what is there gets %v", err)
 		} else {
 			_ = r.Close()
@@ -153,7 +153,7 @@ func TestLargeOutputOutlivesNewerActions(t *testing.T) {
 		w.wantLeft("after many others", 1)
 		w.restart()
 		w.pass(5 * time.Minute)
-		r, err := w.agent.Output(t.Context(), actionID(1), protocol.Stdout, 0, true, false)
+		r, err := w.agent.Output(t.Context(), actionID(1), agent.LocalRoot, protocol.Stdout, 0, true, false)
 		if err != nil {
 			t.Fatalf("after a restart: %v", err)
 		}

@@ -104,7 +104,7 @@ func TestStreamsAreFollowedAlone(t *testing.T) {
 		}
 		w.coord.see(func() { w.coord.credit = nil })
 		w.pass(time.Minute)
-		o, err := w.agent.Output(t.Context(), actionID(1), protocol.Stdout, int64(len("many")), true, true)
+		o, err := w.agent.Output(t.Context(), actionID(1), agent.LocalRoot, protocol.Stdout, int64(len("many")), true, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestStoppedSupervisorHoldsUpNoReader(t *testing.T) {
 		r.still.Store(true)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		o, err := w.agent.Output(ctx, actionID(1), protocol.Stdout, 0, true, true)
+		o, err := w.agent.Output(ctx, actionID(1), agent.LocalRoot, protocol.Stdout, 0, true, true)
 		if err != nil {
 			t.Fatal(err)
 		}

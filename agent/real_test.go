@@ -118,7 +118,7 @@ func (r *rig) wait(id protocol.ActionID) agent.Action {
 // first reads the first line of a command that runs.
 func (r *rig) first(id protocol.ActionID) string {
 	r.t.Helper()
-	out, err := r.agent.Output(r.t.Context(), id, protocol.Stdout, 0, true, false)
+	out, err := r.agent.Output(r.t.Context(), id, agent.LocalRoot, protocol.Stdout, 0, true, false)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestRealCommands(t *testing.T) {
 	if act := r.wait(good); act.State != protocol.StateDone || act.Output[0].Bytes != 4 || act.Output[1].Bytes != 4 {
 		t.Errorf("good: %+v", act)
 	}
-	out, err := r.agent.Output(t.Context(), good, protocol.Stderr, 1, false, false)
+	out, err := r.agent.Output(t.Context(), good, agent.LocalRoot, protocol.Stderr, 1, false, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func (a *Agent) furnish() {
 	})
 	r := relay.Config{
 		Wire: a.wire, Numbers: a.numbers, Traffic: a.traffic, RunDirs: cfg.RunDirs, Payloads: cfg.Payloads, Senders: cfg.HostRuns + cfg.Lanes,
-		Loop: a.loop, Queue: cfg.Queue, Actions: a.actions, Running: a.running, Log: cfg.Log,
+		Loop: a.loop, Queue: cfg.Queue, Actions: a.actions, Join: a.rights.Join, Running: a.running, Log: cfg.Log,
 	}
 	if cfg.Link != nil {
 		r.Bulk = cfg.Bulk
@@ -99,7 +99,7 @@ func (a *Agent) running(id protocol.ActionID) (commands.Run, *commands.Acknowled
 // began has the bytes of a command carried.
 func (a *Agent) began(j *actions.Job, run commands.Run, acks *commands.Acknowledged) {
 	act := j.Action()
-	a.relay.Began(act.ID, relay.Standing{Attempt: act.Attempt, Run: run, Acks: acks}, j.Spec().Kind.Interactive())
+	a.relay.Began(act.ID, relay.Standing{Attempt: act.Attempt, Closed: act.Closed(j.Spec()), Run: run, Acks: acks}, j.Spec().Kind.Interactive())
 }
 
 // record writes records, or keeps them until the disk takes them.

@@ -86,7 +86,7 @@ func TestThiefCannotStopAtOnce(t *testing.T) {
 		run := specOf(command("true"))
 		begun := w.commandsBegun()
 		preempt := func(id protocol.ActionID, spec []byte, approvals []protocol.OrderApproval) {
-			item := protocol.OrderItem{Action: id, Spec: spec, Approvals: approvals, Requester: agent.LocalRoot}
+			item := protocol.OrderItem{Action: id, Spec: spec, Approvals: approvals, Requester: "ann"}
 			w.coord.push(protocol.StreamControl, protocol.ControlItem{Verb: protocol.VerbPreempt, Order: &item})
 			w.pass(2 * time.Second)
 		}

@@ -113,6 +113,7 @@ type Action struct {
 	Spec           []byte     `json:"spec,omitempty" doc:"The bytes of the spec, which approvals sign, in base64"`
 	Digest         string     `json:"digest" doc:"The SHA-256 of those bytes"`
 	Argv           []string   `json:"argv,omitempty" doc:"The command line, if the kind has one"`
+	Session        string     `json:"session,omitempty" enum:"closed,shared" doc:"Who takes part, if it is a session that began on its host: root and its requester alone (closed), or others too (shared)"`
 	Attempt        int        `json:"attempt,omitempty" doc:"How often it has begun"`
 	AcceptSeq      uint64     `json:"accept_seq,omitempty" doc:"Its number in the order in which its host accepted actions"`
 	Batch          string     `json:"batch,omitempty" doc:"The batch that it was asked for with"`
@@ -135,6 +136,13 @@ type Action struct {
 	HostEndedAt    *time.Time `json:"host_ended_at,omitempty" doc:"When its host ended it, by the host's clock"`
 	Waits          *Waits     `json:"waits,omitempty" doc:"Why it has not begun, or not ended; left out once it has ended"`
 }
+
+// Who takes part in a session that began on its host: root and the user who began it
+// alone, or others too. Of a closed one nothing leaves its host.
+const (
+	SessionClosed = "closed"
+	SessionShared = "shared"
+)
 
 // Need is one thing that must be there before an action is sent.
 type Need struct {

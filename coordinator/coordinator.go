@@ -172,6 +172,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c.hosts = hostlink.New(c.base, c.wire)
 	if c.relay, err = relay.New(c.base, relay.Config{
 		Wire: c.wire, Receipts: c.hosts, Action: func(ctx context.Context, id protocol.ActionID) (core.Action, error) { return c.actions.Get(ctx, id) }, Start: c.workers.Start,
+		Lets:      func(ctx context.Context, by core.Actor, a core.Action) error { return c.rules.Lets(ctx, by, a) },
 		OutputDir: cfg.OutputDir, OutputTotal: cfg.OutputTotal, OutputAge: cfg.OutputAge, PayloadDir: cfg.PayloadDir, MaxPayload: cfg.MaxPayload,
 	}); err != nil {
 		return nil, err

@@ -18,6 +18,34 @@ import (
 	"github.com/hostler-io/hostler/terminal"
 )
 
+// TestSessionsOfTheHost: a session that a user of the host began is for the host's own
+// people, unless they share it.
+func TestSessionsOfTheHost(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		for _, shared := range []bool{false, true} {
+			spec := coordtest.Spec(protocol.Spec{Kind: protocol.KindAttach, Args: &protocol.SessionArgs{TTY: &protocol.TTY{Rows: 24, Cols: 80, Shared: shared}}})
+			id := f.Coordinator().Actions().NewActionID()
+			h.Report(protocol.Report{
+				Action: id, Digest: protocol.Sum(spec), Spec: spec, Requester: "uid:0", Event: protocol.EventSucceed, State: protocol.StateDone, Reason: protocol.ReasonOK,
+				AcceptSeq: h.Accept(), Attempt: 1, AtMS: 1, Exit: &protocol.Exit{},
+			})
+			after(time.Minute)
+			for _, look := range []bool{false, true} {
+				part, err := f.Coordinator().Relay().Terminals.Attach(t.Context(), f.Admin(), id, terminal.Peer{1}, look)
+				if errors.Is(err, core.ErrDenied) == shared {
+					t.Errorf("an admin in a session of the host itself, shared %v, only looking %v: %v", shared, look, err)
+				}
+				if err == nil {
+					part.Close()
+				}
+			}
+			if _, err := f.Coordinator().Relay().Output.Extent(t.Context(), f.Admin(), relay.Reading{Action: id, FD: protocol.Stdout}); errors.Is(err, core.ErrDenied) == shared {
+				t.Errorf("an admin reads what a session of the host has shown, shared %v: %v", shared, err)
+			}
+		}
+	})
+}
+
 // TestWhoMayType: what was approved was approved for whoever asked for it, so
 // nobody else types in it but admins; everybody may look; both are written down.
 func TestWhoMayType(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/stream"
+	keyboard "github.com/hostler-io/hostler/terminal"
 )
 
 // thief is somebody with a copy of the coordinator's state directory, in the
@@ -40,6 +41,9 @@ type thief struct {
 	mu    sync.Mutex
 	marks map[protocol.HostID]*mark
 	k     uint64
+	shown []byte // of what commands print
+	none  int    // how often a host said that there is nothing of it
+	acks  []keyboard.Ack
 }
 
 // mark is a host that the thief talks to.
@@ -172,6 +176,19 @@ func (h *thief) take(topic string, payload []byte) {
 		for _, c := range a.Credit {
 			h.feed(at.Host, m, c)
 		}
+	case protocol.ChannelOut:
+		switch {
+		case head.FD == protocol.TTYInput:
+			acks, err := keyboard.ParseAcks(payload[len(payload)-int(head.Size):])
+			if err != nil {
+				h.t.Error(err)
+			}
+			h.acks = append(h.acks, acks...)
+		case head.Size == 0:
+			h.none++
+		default:
+			h.shown = append(h.shown, payload[len(payload)-int(head.Size):]...)
+		}
 	case protocol.ChannelReport, protocol.ChannelAlert:
 		have := m.have[head.Stream]
 		if have.Store != head.Store {
@@ -221,8 +238,33 @@ func (h *thief) feed(host protocol.HostID, m *mark, c protocol.Credit) {
 
 // chunk brings bytes to an action.
 func (h *thief) chunk(host protocol.HostID, id protocol.ActionID, attempt int, offset int64, data []byte) {
+	h.bring(host, id, attempt, protocol.Stdin, offset, data)
+}
+
+// types types in a session, in somebody's name.
+func (h *thief) types(host protocol.HostID, id protocol.ActionID, peer keyboard.Peer, who, text string) {
+	packet := keyboard.AppendPacket(nil, keyboard.Packet{Peer: peer, Number: 1, Data: keyboard.AppendData(nil, []byte(text))})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.bring(host, id, 1, protocol.TTYInput, 0, protocol.AppendTyped(nil, protocol.Typed{Who: who, Packet: packet}))
+}
+
+// asks asks for all that an action has printed.
+func (h *thief) asks(host protocol.HostID, id protocol.ActionID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.marks[host]
+	r := protocol.Receipt{Header: h.header(protocol.TypeReceipt, host), Answers: m.heard, Give: m.chal}
+	r.Seq = h.next()
+	for _, fd := range []protocol.FD{protocol.Stdout, protocol.Recording} {
+		r.Credit = append(r.Credit, protocol.Credit{Action: id, Attempt: 1, FD: fd, Window: 1 << 20})
+	}
+	h.down(host, protocol.ChannelReceipt, r)
+}
+
+func (h *thief) bring(host protocol.HostID, id protocol.ActionID, attempt int, fd protocol.FD, offset int64, data []byte) {
 	head := h.header(protocol.TypeIn, host)
-	head.Action, head.Attempt, head.FD, head.Offset = id, attempt, protocol.Stdin, offset
+	head.Action, head.Attempt, head.FD, head.Offset = id, attempt, fd, offset
 	head.Size, head.SHA256 = int64(len(data)), protocol.Sum(data)
 	body, err := json.Marshal(head)
 	if err != nil {

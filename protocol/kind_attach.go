@@ -44,8 +44,17 @@ type TTY struct {
 	Term string `json:"term,omitzero" doc:"The value of TERM. Empty is dumb."`
 	// Record keeps a recording of what the terminal prints. A host may record without
 	// being asked.
-	Record bool     `json:"record,omitzero" doc:"Keep a recording of what the terminal prints."`
+	Record bool `json:"record,omitzero" doc:"Keep a recording of what the terminal prints."`
+	// Shared opens a session that begins on its host itself to others: without it,
+	// root and the user who began it alone take part.
+	Shared bool     `json:"shared,omitzero" doc:"Of a session that begins on its host itself: let others take part whom the policy would let begin it."`
 	_      struct{} `required:"rows,cols"`
+}
+
+// Shared reports whether the spec opens a session that begins on its host to others.
+func (s *Spec) Shared() bool {
+	tty := ArgsOf[SessionArgs](s).TTY
+	return tty != nil && tty.Shared
 }
 
 // maxWindow is the largest size of a window, in characters.

@@ -243,6 +243,7 @@ func (h *handlers) actionOf(a agent.Action) api.Action {
 		Exit: webapi.Exit(a.Exit), Output: webapi.Output(a.Output),
 	}
 	if spec, err := protocol.DecodeSpec(a.Spec); err == nil {
+		out.Session = webapi.Session(&spec, a.Local)
 		out.Kind, out.Name, out.Argv = string(spec.Kind), string(spec.Name), spec.Process().Argv
 		if !spec.Target.IsZero() {
 			out.Target = spec.Target.String()

@@ -19,9 +19,10 @@
 // that has not ended is answered with 202, and every failure is an
 // [api.Problem].
 //
-// There are no tokens. Who may open the socket may do everything, which is root
-// as a rule, or its group: by mode 0660 of the socket. The uid that the kernel
-// tells of the peer is written down with each action as its requester.
+// There are no tokens. Who may open the socket, which is root as a rule, or its
+// group, by mode 0660 of the socket, may ask for whatever the policy lets them. A
+// session is for root and the user who began it, unless it is shared. The uid that the
+// kernel tells of the peer is written down with each action as its requester.
 //
 // Handlers decide nothing: each asks the agent one question.
 package local

@@ -65,7 +65,7 @@ func (h *handlers) readOutput(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out, err := h.agent.Output(r.Context(), act.ID, o.fd, o.offset, o.follow, o.hold)
+	out, err := h.agent.Output(r.Context(), act.ID, requester(r.Context()), o.fd, o.offset, o.follow, o.hold)
 	if err != nil {
 		return err
 	}

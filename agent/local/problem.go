@@ -41,6 +41,7 @@ func (h *handlers) problemOf(ctx context.Context, err error) *api.Problem {
 	}{
 		{agent.ErrUnknown, api.CodeNotFound, ""},
 		{commands.ErrGone, api.CodeGone, ""},
+		{agent.ErrNotYours, api.CodeDenied, "root may; a session that is begun with --shared is for others too"},
 		{agent.ErrExists, api.CodeExists, ""},
 		{agent.ErrFull, api.CodeUnavailable, "look why the coordinator cannot be reached: curl --unix-socket … /status"},
 		{agent.ErrDisk, api.CodeUnavailable, "free space on the file system of the agent's state_dir"},

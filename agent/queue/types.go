@@ -115,6 +115,12 @@ type Action struct {
 	approved []string // of a new one, for its record in the audit log
 }
 
+// Closed reports whether an action is a session that began on this host and is not
+// shared: nothing of what it shows leaves the host.
+func (a *Action) Closed(spec *protocol.Spec) bool {
+	return a.Local && spec.Kind.Interactive() && !spec.Shared()
+}
+
 // Expired reports whether the start budget of an action that waits is gone at
 // a moment of the boot clock. After a reboot it counts from the beginning:
 // time powered off does not count, and nobody knows the rest.

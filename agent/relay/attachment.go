@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/hostler-io/hostler/agent/loop"
+	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/terminal"
 )
@@ -25,8 +27,8 @@ type Attachment struct {
 }
 
 // Attach attaches a user of the host to a session, to type in it or, with look, only
-// to watch it. It fails with [queue.ErrUnknown] and [ErrNoSession]. Close must
-// follow.
+// to watch it. It fails with [queue.ErrUnknown], [ErrNoSession] and why the user may
+// not. Close must follow.
 func (r *Relay) Attach(ctx context.Context, id protocol.ActionID, user string, peer terminal.Peer, look bool) (*Attachment, error) {
 	act, err := r.cfg.Queue.Action(ctx, id)
 	if err != nil {
@@ -36,7 +38,15 @@ func (r *Relay) Attach(ctx context.Context, id protocol.ActionID, user string, p
 	if err != nil || !spec.Kind.Interactive() {
 		return nil, fmt.Errorf("action %s: %w", id, ErrNoSession)
 	}
+	if err := r.join(ctx, &act, &spec, user); err != nil {
+		return nil, err
+	}
 	return &Attachment{relay: r, id: id, user: user, peer: peer, look: look, acks: make(chan int64, 1)}, nil
+}
+
+func (r *Relay) join(ctx context.Context, act *queue.Action, spec *protocol.Spec, user string) error {
+	_, err := loop.Ask(ctx, r.cfg.Loop, func() (struct{}, error) { return struct{}{}, r.cfg.Join(act, spec, user, true) })
+	return err
 }
 
 // Type takes a packet of the peer, waiting until the session has begun. A session
@@ -54,7 +64,7 @@ func (p *Attachment) Type(ctx context.Context, packet []byte) error {
 			s.mu.Lock()
 			s.local[p.peer] = p.acks
 			s.mu.Unlock()
-			return s.typed(p.user, append([]byte(nil), packet...))
+			return s.typed(typist{p.peer, p.user, true}, append([]byte(nil), packet...))
 		}
 		_, news, err := p.relay.cfg.standing(ctx, p.id)
 		if err != nil || news == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/loop"
+	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/window"
 )
@@ -99,6 +100,9 @@ func (o *outputs) credit(c protocol.Credit) {
 	s := o.senders[c.Action]
 	if s == nil || s.attempt != c.Attempt {
 		at, open := o.cfg.find(c.Action)
+		if at.Closed {
+			return // nothing is said of it while it lasts
+		}
 		if open && at.Run == nil {
 			early := o.early[c.Action]
 			early[commands.Index(c.FD)] = c
@@ -310,7 +314,7 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 	if o.Room() == 0 {
 		return false, nil
 	}
-	more, err := s.look(o)
+	more, err := s.look(ctx, o)
 	if s.past && errors.Is(err, fs.ErrNotExist) {
 		return false, s.nothing(ctx, o)
 	}
@@ -332,8 +336,11 @@ func (s *sender) send(ctx context.Context, o *outStream) (bool, error) {
 }
 
 // look opens a stream, and reports whether there is more of it than was sent.
-func (s *sender) look(o *outStream) (more bool, err error) {
+func (s *sender) look(ctx context.Context, o *outStream) (more bool, err error) {
 	if o.file == nil {
+		if err := s.mayLeave(ctx); err != nil {
+			return false, err
+		}
 		if o.file, err = s.outputs.cfg.RunDirs.Output(s.id, s.attempt, o.fd); err != nil {
 			o.file = nil
 			return false, err
@@ -345,6 +352,25 @@ func (s *sender) look(o *outStream) (more bool, err error) {
 		}
 	}
 	return o.written > o.Next(), nil
+}
+
+// mayLeave is [fs.ErrNotExist] for what a closed session has shown: to others there is
+// nothing.
+func (s *sender) mayLeave(ctx context.Context) error {
+	if !s.past {
+		return nil // it was found to be open
+	}
+	act, err := s.outputs.cfg.Queue.Action(ctx, s.id)
+	if errors.Is(err, queue.ErrUnknown) {
+		return fs.ErrNotExist
+	}
+	if err != nil {
+		return err
+	}
+	if spec, err := protocol.DecodeSpec(act.Spec); err != nil || act.Closed(&spec) {
+		return fs.ErrNotExist
+	}
+	return nil
 }
 
 // sendNext sends the next chunk on a connection that carries so many bytes a second.

@@ -14,19 +14,25 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// Output reads what a command has written from an offset on. With follow the reader
-// waits for more until the command has ended; a Read that waits ends when ctx does.
-// Bytes that the cap has dropped are left out: never within one Read, and the offset
-// tells. Before an action has output, a reader that follows waits, and another is at
-// the end. A command in mode stream waits for a reader that holds it. The error is
-// [queue.ErrUnknown] or [commands.ErrGone].
-func (r *Relay) Output(ctx context.Context, id protocol.ActionID, fd protocol.FD, offset int64, follow, hold bool) (*Reader, error) {
+// Output has a user of the host read what a command has written, from an offset on. Of
+// a session only those may who may take part in it. With follow the reader waits for
+// more until the command has ended; a Read that waits ends when ctx does. Bytes that
+// the cap has dropped are left out: never within one Read, and the offset tells. Before
+// an action has output, a reader that follows waits, and another is at the end. A
+// command in mode stream waits for a reader that holds it. The error is
+// [queue.ErrUnknown], [commands.ErrGone] or why the user may not.
+func (r *Relay) Output(ctx context.Context, id protocol.ActionID, user string, fd protocol.FD, offset int64, follow, hold bool) (*Reader, error) {
 	if r.cfg.RunDirs == nil || !slices.Contains(commands.Streams[:], fd) || offset < 0 {
 		return nil, fmt.Errorf("output of action %s: %w", id, queue.ErrUnknown)
 	}
 	act, err := r.cfg.Queue.Action(ctx, id)
 	if err != nil {
 		return nil, err
+	}
+	if spec, err := protocol.DecodeSpec(act.Spec); err == nil && spec.Kind.Interactive() {
+		if err := r.join(ctx, &act, &spec, user); err != nil {
+			return nil, err
+		}
 	}
 	if act.State.Final() && act.Attempt > 0 {
 		f, err := r.cfg.openEnded(&act, fd)

@@ -35,6 +35,9 @@ type Config struct {
 	Loop    *loop.Loop
 	Queue   *queue.Queue
 	Actions *actions.Actions
+	// Join decides whether a user may take part in a session: by the policy in force.
+	// The loop calls it.
+	Join func(act *queue.Action, spec *protocol.Spec, user string, here bool) error
 	// Running is the command of an action and what its followers acknowledge; nil if
 	// none runs. The loop calls it.
 	Running func(protocol.ActionID) (commands.Run, *commands.Acknowledged)
@@ -66,6 +69,8 @@ type Lender interface {
 // Standing is how an action that has not ended stands.
 type Standing struct {
 	Attempt int
+	// Closed tells that nothing of it may leave the host.
+	Closed bool
 	// Run is its command, if that runs, and Acks what its followers acknowledge.
 	Run  commands.Run
 	Acks *commands.Acknowledged
@@ -79,7 +84,7 @@ func (c *Config) find(id protocol.ActionID) (Standing, bool) {
 		return Standing{}, false
 	}
 	run, acks := c.Running(id)
-	return Standing{Attempt: j.Action().Attempt, Run: run, Acks: acks}, true
+	return Standing{Attempt: j.Action().Attempt, Closed: j.Action().Closed(j.Spec()), Run: run, Acks: acks}, true
 }
 
 // Relay carries the bytes of actions.
@@ -127,7 +132,7 @@ func (r *Relay) Expect(id protocol.ActionID, attempt int) {
 
 // Began carries the bytes of a command that runs. It belongs to the loop.
 func (r *Relay) Began(id protocol.ActionID, s Standing, interactive bool) {
-	if r.cfg.Bulk != nil {
+	if r.cfg.Bulk != nil && !s.Closed {
 		r.outputs.begin(id, s)
 	}
 	if interactive {

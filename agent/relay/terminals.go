@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -55,7 +56,8 @@ type typing struct {
 
 	mu         sync.Mutex
 	acks       map[terminal.Peer]int64      // to be told to the coordinator
-	recorded   map[terminal.Peer]string     // the user of each peer, as the audit log has it
+	recorded   map[terminal.Peer]typist     // the user of each peer, as the audit log has it
+	refused    map[string]bool              // users of the coordinator who may not take part
 	unrecorded map[typist][][]byte          // packets that wait for the audit log
 	local      map[terminal.Peer]chan int64 // acknowledgements for peers on this host
 }
@@ -65,6 +67,24 @@ type typing struct {
 type typist struct {
 	peer terminal.Peer
 	user string
+	here bool // a user of the host itself; others are named by the coordinator
+}
+
+// name is how a policy knows the user.
+func (t typist) name() string {
+	if t.here {
+		return t.user
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(t.user, "token:"), " from ")
+	return name
+}
+
+// by tells, for the audit log, on whose word the user is named.
+func (t typist) by() string {
+	if t.here {
+		return "socket"
+	}
+	return string(protocol.Coordinator)
 }
 
 func newTerminals(cfg *Config) *terminals {
@@ -78,7 +98,7 @@ func (m *terminals) begin(id protocol.ActionID, attempt int) {
 	defer m.mu.Unlock()
 	m.live[id] = &typing{
 		cfg: m.cfg, terminals: m, id: id, attempt: attempt, packets: make(chan []byte, maxUntyped), acked: make(chan struct{}, 1),
-		acks: make(map[terminal.Peer]int64), recorded: make(map[terminal.Peer]string), unrecorded: make(map[typist][][]byte),
+		acks: make(map[terminal.Peer]int64), recorded: make(map[terminal.Peer]typist), refused: make(map[string]bool), unrecorded: make(map[typist][][]byte),
 		local: make(map[terminal.Peer]chan int64),
 	}
 }
@@ -129,33 +149,34 @@ func (m *terminals) take(msg protocol.Message) error {
 	if s == nil || s.attempt != h.Attempt {
 		return nil // it has ended, or begins in a moment
 	}
-	return s.typed(typed.Who, typed.Packet)
+	return s.typed(typist{user: typed.Who}, typed.Packet)
 }
 
-// typed takes one packet of a peer. No user types before the audit log names the user:
-// packets of a new user wait for that, and are dropped if the log cannot be written. A
-// user who types as the peer of another one is new.
-func (s *typing) typed(user string, packet []byte) error {
+// typed takes one packet of a user. No user types who may not take part, or before the
+// audit log names the user: packets of a new user wait for that, and are dropped if the
+// log cannot be written. A user who types as the peer of another one is new.
+func (s *typing) typed(t typist, packet []byte) error {
 	p, err := terminal.ParsePacket(packet)
 	if err != nil {
 		return fmt.Errorf("%w: %w", protocol.ErrPayload, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := typist{p.Peer, user}
+	t.peer = p.Peer
 	waiting, asked := s.unrecorded[t]
 	last, known := s.recorded[p.Peer]
 	switch {
-	case p.Left() && (!known || last != user):
-	case known && last == user:
+	case p.Left() && (!known || last != t):
+	case known && last == t:
 		s.push(packet)
+	case !t.here && s.refused[t.user]:
+		s.refuse(p.Peer)
 	case asked && len(waiting) < maxUnrecorded:
 		s.unrecorded[t] = append(waiting, packet)
 	case asked, known && len(s.unrecorded) >= terminal.MaxPeers:
 		s.cfg.Traffic.Dropped()
-	case !known && len(s.recorded)+len(s.unrecorded) >= terminal.MaxPeers:
-		s.answer(terminal.Ack{Peer: p.Peer, Offset: terminal.Refused})
-		loop.Newest(s.acked, struct{}{})
+	case !known && len(s.recorded)+len(s.unrecorded)+len(s.refused) >= terminal.MaxPeers:
+		s.refuse(p.Peer)
 	default:
 		s.unrecorded[t] = [][]byte{packet}
 		s.terminals.wg.Go(func() { s.admit(t) })
@@ -172,19 +193,41 @@ func (s *typing) push(packet []byte) {
 	}
 }
 
-// admit lets a user type when the audit log names the user.
+// refuse tells a peer that nothing of it is taken. It is called with mu held.
+func (s *typing) refuse(p terminal.Peer) {
+	s.answer(terminal.Ack{Peer: p, Offset: terminal.Refused})
+	loop.Newest(s.acked, struct{}{})
+}
+
+// admit lets a user type who may take part, when the audit log names the user. It also
+// names a user who may not.
 func (s *typing) admit(t typist) {
-	written := false
+	written, refused := false, false
 	s.cfg.Loop.Tell(func() {
-		written = s.cfg.Loop.Disk(s.cfg.Queue.Audit().Record(s.cfg.Loop.Steps(), audit.Record{
+		j := s.cfg.Actions.Job(s.id)
+		if j == nil {
+			return // it has ended
+		}
+		r := audit.Record{
 			AtMS: s.cfg.Loop.WallMS(), Actor: t.user, Verb: "session.attach", Object: s.id.String(),
-			Detail: map[string]any{"peer": t.peer.String()},
-		}))
+			Detail: map[string]any{"peer": t.peer.String(), "by": t.by()},
+		}
+		if !t.here && strings.HasPrefix(t.user, "uid:") { // it is no name of a user of the coordinator
+			r.Actor, r.Detail["named"] = string(protocol.Coordinator), t.user
+		}
+		if err := s.cfg.Join(j.Action(), j.Spec(), t.name(), t.here); err != nil {
+			refused, r.Verb, r.Detail["why"] = true, "session.refuse", err.Error()
+		}
+		written = s.cfg.Loop.Disk(s.cfg.Queue.Audit().Record(s.cfg.Loop.Steps(), r))
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if written {
-		s.recorded[t.peer] = t.user
+	switch {
+	case refused:
+		s.refused[t.user] = true
+		s.refuse(t.peer)
+	case written:
+		s.recorded[t.peer] = t
 		for _, packet := range s.unrecorded[t] {
 			s.push(packet)
 		}

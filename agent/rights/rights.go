@@ -147,6 +147,10 @@ func (r *Rights) Allowed(id protocol.ActionID, spec *protocol.Spec, o *queue.Ord
 		_, err := r.admitPolicy(spec)
 		return err
 	}
+	if strings.HasPrefix(o.Requester, localNames) {
+		r.Unapproved.Add(1)
+		return fmt.Errorf("%w: the coordinator cannot speak for %.70q, a user of this host", protocol.ErrNotApproved, o.Requester)
+	}
 	need := r.policy.Needs(r.request(spec, o.Requester))
 	o.Within = within(spec, need)
 	if spec.Secret() != nil && !spec.Secret().Named() && need.Approvals > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -251,6 +252,11 @@ type Action struct {
 // Unnumbered reports that no order of the action was ever given a number, so that it
 // can be ended here.
 func (a *Action) Unnumbered() bool { return a.N == 0 && !a.Former }
+
+// BegunOnHost reports that the host's own people have begun it, without a coordinator.
+func (a *Action) BegunOnHost() bool {
+	return strings.HasPrefix(a.Requester, "host:"+string(a.Host)+"/uid:")
+}
 
 // Approval is the approval of one action by one person, as its order carries it.
 type Approval struct {

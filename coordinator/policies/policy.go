@@ -96,6 +96,22 @@ func (r *Room) Needs(tx core.Tx, by core.Actor, host protocol.HostID, spec *prot
 	return all, nil
 }
 
+// Lets is nil if somebody could begin the same action without an approval, else
+// [core.ErrDenied]: who joins it does no more than who begins one.
+func (r *Room) Lets(ctx context.Context, by core.Actor, a core.Action) error {
+	spec, err := protocol.DecodeSpec(a.Spec)
+	if err != nil {
+		return err
+	}
+	return r.base.View(ctx, func(tx core.Tx) error {
+		needs, err := r.Needs(tx, by, a.Host, &spec)
+		if err == nil && len(needs) > 0 {
+			err = fmt.Errorf("%w: %s on host %s takes approvals, and those of action %s are for %s", core.ErrDenied, a.Kind, a.Host, a.ID, a.Requester)
+		}
+		return err
+	})
+}
+
 // CheckDate refuses a policy that was signed in the future, see [core.SignedToday]. Whatever
 // else is wrong with it is its host's to say.
 func (r *Room) CheckDate(spec *protocol.Spec) error {

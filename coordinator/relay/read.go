@@ -52,6 +52,9 @@ func (m *Outputs) Extent(ctx context.Context, by core.Actor, what Reading) (Exte
 	if err != nil {
 		return Extent{}, err
 	}
+	if err := open(a); err != nil {
+		return Extent{}, err
+	}
 	o, err := m.use(ctx, a, outputID{a.ID, max(1, a.Attempt), what.FD})
 	if err != nil {
 		return Extent{}, err
@@ -69,6 +72,17 @@ func (m *Outputs) Extent(ctx context.Context, by core.Actor, what Reading) (Exte
 	}
 	e.To, _ = o.col.Arrived().Readable(what.Offset)
 	return e, nil
+}
+
+// open refuses what a closed session has shown: its host gives nothing of it.
+func open(a core.Action) error {
+	if !a.Kind.Interactive() || !a.BegunOnHost() {
+		return nil
+	}
+	if spec, err := protocol.DecodeSpec(a.Spec); err == nil && spec.Shared() {
+		return nil
+	}
+	return fmt.Errorf("%w: session %s was begun on host %s without --shared: root there and %s take part in it alone", core.ErrDenied, a.ID, a.Host, a.Requester)
 }
 
 // removed says why output is not there.

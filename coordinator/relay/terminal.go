@@ -46,9 +46,10 @@ type Attached struct {
 }
 
 // Attach lets somebody take part in a session: type in it, or with look only watch
-// it. Everybody who may read output may watch; only the requester of a session and
-// admins may type in it, as what was approved was approved for the requester. It
-// fails with [core.ErrInvalid] for an action that is no session. Close must follow.
+// it. Everybody who may read output may watch. The requester may type, and admins whom
+// the policies would let begin the same session without an approval, as what was
+// approved was approved for the requester. A session that began on its host and is not
+// shared is for its host's people alone. Each host decides the same again. It fails with [core.ErrInvalid] for an action that is no session. Close must follow.
 func (m *Terminals) Attach(ctx context.Context, by core.Actor, id protocol.ActionID, peer terminal.Peer, look bool) (*Attached, error) {
 	a, err := m.cfg.Action(ctx, id)
 	switch {
@@ -57,12 +58,20 @@ func (m *Terminals) Attach(ctx context.Context, by core.Actor, id protocol.Actio
 	case !a.Kind.Interactive():
 		return nil, fmt.Errorf("%w: action %s is no interactive session but %s: its output can be followed, not attached to", core.ErrInvalid, id, a.Kind)
 	}
+	if err := open(a); err != nil {
+		return nil, err
+	}
 	if !look {
 		if err := by.May(core.RoleOperator, "type in sessions"); err != nil {
 			return nil, err
 		}
 		if by.Name != a.Requester && by.Role != core.RoleAdmin {
 			return nil, fmt.Errorf("%w: session %s is %s's: others may look at it (--read-only), only admins may type in it", core.ErrDenied, id, a.Requester)
+		}
+		if by.Name != a.Requester {
+			if err := m.cfg.Lets(ctx, by, a); err != nil {
+				return nil, fmt.Errorf("typing in a session of %s: %w", a.Requester, err)
+			}
 		}
 	}
 	t := &Attached{m: m, by: by, host: a.Host, id: id, peer: peer, look: look, acks: make(chan int64, 1)}

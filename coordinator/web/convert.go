@@ -96,7 +96,7 @@ func actionOf(a core.Action) api.Action {
 		out.Batch = a.Batch.String()
 	}
 	if spec, err := protocol.DecodeSpec(a.Spec); err == nil {
-		out.Argv = spec.Process().Argv
+		out.Argv, out.Session = spec.Process().Argv, webapi.Session(&spec, a.BegunOnHost())
 	}
 	return out
 }

@@ -169,6 +169,18 @@ func archive(a *protocol.Archive) *api.Archive {
 	return out
 }
 
+// Session tells who takes part in a session that began on its host; empty of
+// everything else.
+func Session(s *protocol.Spec, onHost bool) string {
+	switch {
+	case !onHost || !s.Kind.Interactive():
+		return ""
+	case s.Shared():
+		return api.SessionShared
+	}
+	return api.SessionClosed
+}
+
 // Container returns a container of a host.
 func Container(host protocol.HostID, c protocol.Container) api.Container {
 	out := api.Container{

@@ -16,7 +16,7 @@ import (
 
 // ActionNoun prints actions.
 func ActionNoun() show.Noun[api.Action] {
-	return show.NounOf("id", "id host kind name state reason exit created_at requester+ command+ ended_at+ needs+ approvals++ detail++ target++ attempt++ "+
+	return show.NounOf("id", "id host kind name state reason exit created_at requester+ command+ ended_at+ needs+ approvals++ detail++ target++ attempt++ session+ "+
 		"ran++ error++ output++ waits++ batch++ sent_at++ receipted_at++ host_accepted_at++ host_started_at++ host_ended_at++ "+
 		"expires_at++ spec++ conflict++ intent++ digest++", show.Cells[api.Action]{
 		"id":        func(a api.Action) any { return show.ID(a.ID) },

@@ -104,6 +104,11 @@ func (s *sessionFlags) add(cmd *cobra.Command) {
 	cmd.Flags().Var(&s.detach, "detach-keys", "keys that leave the session, separated by commas; empty for none")
 }
 
+// sharedFlag is the option of whatever begins a session on the host itself.
+func sharedFlag(cmd *cobra.Command, c *command) {
+	cmd.Flags().BoolVar(&c.shared, "shared", false, "of a session on this host (--local): let others take part whom the policy lets begin one")
+}
+
 // recordFlag is the option of whatever begins a session.
 func recordFlag(cmd *cobra.Command, c *command) {
 	cmd.Flags().BoolVar(&c.record, "record", false, "record the output of the session, not the input; see hostler action replay")
@@ -134,6 +139,7 @@ a running session it joins that session.` + sessionHelp,
 	}
 	f := cmd.Flags()
 	recordFlag(cmd, c)
+	sharedFlag(cmd, c)
 	f.StringVar(&c.user, "as", "", "user to run as, a name or UID[:GID] (default root)")
 	f.StringVar(&c.cwd, "cwd", "", "directory to start in, absolute (default the user's home)")
 	f.StringArrayVar(&c.env, "env", nil, "variable of the environment, NAME=VALUE; may be repeated")
@@ -148,6 +154,9 @@ a running session it joins that session.` + sessionHelp,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		where := strings.Join(args, "")
 		if _, err := protocol.ParseActionID(where); err == nil {
+			if c.shared {
+				return asHostler(term.Usage(cmd.CommandPath()+" --help", "--shared is for a new session; this one runs already"))
+			}
 			if c.record {
 				return asHostler(term.Usage(cmd.CommandPath()+" --help", "--record is for a new session; this one runs already"))
 			}
@@ -275,12 +284,15 @@ func (a *commands) sessionSpec(c *command, kind protocol.Kind, target protocol.C
 	if err != nil {
 		return nil, fmt.Errorf("the size of the terminal: %w", err)
 	}
-	t := &protocol.TTY{Rows: max(1, int(size.Rows)), Cols: max(1, int(size.Cols)), Term: a.Getenv("TERM"), Record: c.record}
+	t := &protocol.TTY{Rows: max(1, int(size.Rows)), Cols: max(1, int(size.Cols)), Term: a.Getenv("TERM"), Record: c.record, Shared: c.shared}
 	return c.encode(protocol.Spec{Kind: kind, Target: target, Name: name, Args: &protocol.SessionArgs{Process: protocol.Process{Argv: argv}, TTY: t}})
 }
 
 // session begins a session and takes part in it.
 func (a *commands) session(ctx context.Context, r *conn.Remote, c *command, s *sessionFlags, host protocol.HostID, label string, spec []byte) error {
+	if c.shared && !r.Local {
+		return term.Usage("hostler --local attach --shared", "--shared is for a session that begins on its own host; who may type in another is up to the policy")
+	}
 	if c.dryRun {
 		return a.DryRun(ctx, r, c.view, dispatch.OnHosts(spec, host)...)
 	}

@@ -48,6 +48,7 @@ type command struct {
 	tty       bool
 	session   sessionFlags
 	record    bool // the session
+	shared    bool // the session, of this host
 	dryRun    bool
 	view      *show.View
 	stdin     dispatch.StdinFlags
@@ -68,6 +69,7 @@ func (a *commands) commandFlags(cmd *cobra.Command) *command {
 	f.BoolVarP(&c.tty, "tty", "t", false, "run it as a session on this terminal, without a default time limit")
 	c.session.add(cmd)
 	recordFlag(cmd, c)
+	sharedFlag(cmd, c)
 	f.BoolVar(&c.noWait, "no-wait", false, "print the action's id and do not wait")
 	f.BoolVar(&c.dryRun, "dry-run", false, "print what would be requested, and request nothing")
 	// Everything that goes wrong before a command has run has one code, so that
@@ -111,6 +113,9 @@ func (c *command) encode(s protocol.Spec) ([]byte, error) {
 	}
 	if c.record && !c.tty && !s.Kind.Interactive() {
 		return nil, term.Usage("", "--record is for sessions: add -t")
+	}
+	if c.shared && !c.tty && !s.Kind.Interactive() {
+		return nil, term.Usage("", "--shared is for sessions: add -t")
 	}
 	s.SetProcess(protocol.Process{Argv: s.Process().Argv, User: c.user, Cwd: c.cwd, Env: c.env})
 	switch {
