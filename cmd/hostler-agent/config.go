@@ -65,8 +65,7 @@ type networkConfig struct {
 }
 
 type metricsConfig struct {
-	// MiB is how much of the disk the samples may take, in MiB. The oldest go first.
-	MiB int `toml:"mib"`
+	MiB int `toml:"mib" takes:"reload" unit:"MiB" does:"How much of the disk the samples of the host and its containers may take. The oldest go first."`
 }
 
 func defaults() (config, error) {
