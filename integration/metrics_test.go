@@ -65,6 +65,11 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	w.cli(t, "metrics", "edge-01", "--metric", "nothing").exits(t, 1, "there is no metric")
+	for _, text := range []string{`hostler_agent_measured_memory_bytes{container="web",part=""} `, "hostler_agent_measured_load1{"} {
+		if out := h.get(t, "/metrics"); !strings.Contains(out, "\n"+text) {
+			t.Errorf("%q is missing in what Prometheus gets:\n%s", text, out)
+		}
+	}
 	h.agent.end(t, syscall.SIGTERM)
 	out := h.spawn(t, "metrics", "metrics", "--metric=cpu").finish(t).exits(t, 0).stdout
 	if !strings.Contains(out, `"metric":"cpu"`) {

@@ -54,16 +54,20 @@ type Config struct {
 	Host protocol.HostID
 	// Version of the program, as the status tells it. Required.
 	Version string
+	// Measured writes what was measured of the host, beside the agent's own metrics.
+	// Default: nothing.
+	Measured func(*prom.Scrape)
 	// Log hears of what went wrong inside. Default: none.
 	Log *slog.Logger
 }
 
 // handlers holds what the handlers share.
 type handlers struct {
-	agent   *agent.Agent
-	host    protocol.HostID
-	version string
-	log     *slog.Logger
+	agent    *agent.Agent
+	host     protocol.HostID
+	version  string
+	measured func(*prom.Scrape)
+	log      *slog.Logger
 }
 
 // New returns the handler of all routes, which is meant for [Server].
@@ -74,7 +78,10 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	h := &handlers{cfg.Agent, cfg.Host, cfg.Version, cfg.Log}
+	if cfg.Measured == nil {
+		cfg.Measured = func(*prom.Scrape) {}
+	}
+	h := &handlers{cfg.Agent, cfg.Host, cfg.Version, cfg.Measured, cfg.Log}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ping", h.handle(h.ping))
 	mux.HandleFunc("GET /status", h.handle(h.status))
@@ -212,6 +219,7 @@ func (h *handlers) heartbeat(w http.ResponseWriter, r *http.Request) error {
 // metrics writes the agent's counters. All values of a label are there from the
 // first scrape on.
 func (h *handlers) metrics(_ context.Context, s *prom.Scrape) error {
+	h.measured(s)
 	m := h.agent.Metrics()
 	s.CounterBy("messages_refused_total", "Messages of the coordinator that were refused, by the check that failed.", "code", floats(m.Refused))
 	s.Counter("messages_dropped_total", "Messages that came faster than they could be handled.", float64(m.Dropped))

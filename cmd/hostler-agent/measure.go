@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +18,7 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/daemon"
+	"github.com/hostler-io/hostler/internal/prom"
 	"github.com/hostler-io/hostler/metrics"
 )
 
@@ -30,6 +33,8 @@ type meter struct {
 	limit int64
 	list  func(context.Context) ([]agent.Container, error)
 	log   *slog.Logger
+
+	latest atomic.Pointer[metrics.Sample]
 
 	mu    sync.Mutex
 	sizes map[string]size // of the root directories of containers
@@ -60,6 +65,7 @@ func (m *meter) run(ctx context.Context) error {
 			return nil // the agent is ending
 		}
 		sample := c.Collect(clock.Now(), time.Duration(clock.BootMS())*time.Millisecond, m.containers(all))
+		m.latest.Store(&sample)
 		err = store.Append(sample)
 		if (err != nil) != failing {
 			if failing = err != nil; failing {
@@ -108,6 +114,32 @@ func (m *meter) lookAtDisks(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// scrape writes the newest sample for Prometheus: a metric of a name for each of ours,
+// with the container, or none for the host, and the part as labels.
+func (m *meter) scrape(s *prom.Scrape) {
+	sample := m.latest.Load()
+	if sample == nil || clock.Now().Sub(sample.At).Abs() > staleAfter {
+		return // what is not measured any more is not shown as if it were
+	}
+	by := make(map[metrics.Metric][]prom.Series)
+	for _, v := range sample.Values {
+		by[v.Metric] = append(by[v.Metric], prom.Series{Values: []string{v.Container, strings.ToValidUTF8(v.Part, "\ufffd")}, Value: v.Mean})
+	}
+	for _, i := range metrics.Metrics() {
+		if all := by[i.Metric]; len(all) > 0 {
+			s.Gauges("measured_"+string(i.Metric)+suffixes[i.Unit], i.Doc, []string{"container", "part"}, all)
+		}
+	}
+}
+
+// staleAfter is when a sample is too old to be shown as the present.
+const staleAfter = 4 * metrics.Interval
+
+// suffixes are how Prometheus names units.
+var suffixes = map[metrics.Unit]string{
+	metrics.Percent: "_percent", metrics.Bytes: "_bytes", metrics.BytesPerSecond: "_bytes_per_second", metrics.Celsius: "_celsius",
 }
 
 func metricsCommand(configured loader) *cobra.Command {

@@ -205,7 +205,8 @@ func (n *node) join(cfg *agent.Config) error {
 
 // serve runs what was wired until ctx ends, or until the host joins a fleet.
 func (n *node) serve(ctx context.Context, host protocol.HostID) error {
-	api, err := local.New(local.Config{Agent: n.agent, Host: host, Version: buildinfo.Version, Log: n.log})
+	meter := &meter{dir: n.state.metrics(), limit: int64(n.config.Metrics.MiB) << 20, list: n.agent.Containers, log: n.log}
+	api, err := local.New(local.Config{Agent: n.agent, Host: host, Version: buildinfo.Version, Measured: meter.scrape, Log: n.log})
 	if err != nil {
 		return err
 	}
@@ -228,9 +229,7 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 		g.Go(func() error { return n.await(inner) })
 	}
 	others.Go(func() error { return tidy(beside) })
-	others.Go(func() error {
-		return (&meter{dir: n.state.metrics(), limit: int64(n.config.Metrics.MiB) << 20, list: n.agent.Containers, log: n.log}).run(beside)
-	})
+	others.Go(func() error { return meter.run(beside) })
 	g.Go(func() error { // what runs beside the agent must not end before it
 		select {
 		case <-beside.Done():

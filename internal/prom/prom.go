@@ -65,29 +65,80 @@ func (s *Scrape) CounterBy(name, help, label string, values map[string]float64) 
 	s.write("counter", name, help, label, values)
 }
 
-func (s *Scrape) write(kind, name, help, label string, values map[string]float64) {
-	name = s.prefix + name
-	switch {
-	case !isName(name) || label != "" && !isName(label):
-		s.fail("metric %q with label %q: not a name", name, label)
+// Series is one of several values of a metric, told apart by labels: Values are those
+// of the labels that [Scrape.Gauges] names.
+type Series struct {
+	Values []string
+	Value  float64
+}
+
+// Gauges writes values that go up and down, one for each series. Which there are
+// changes with what they describe.
+func (s *Scrape) Gauges(name, help string, labels []string, all []Series) {
+	if !s.begin("gauge", name, help, labels...) {
 		return
+	}
+	for _, one := range all {
+		if len(one.Values) != len(labels) {
+			s.fail("metric %q: %d values for labels %q", s.prefix+name, len(one.Values), labels)
+			return
+		}
+		s.line(s.prefix+name, labels, one.Values, one.Value)
+	}
+}
+
+func (s *Scrape) write(kind, name, help, label string, values map[string]float64) {
+	var labels []string
+	if label != "" {
+		labels = []string{label}
+	}
+	if !s.begin(kind, name, help, labels...) {
+		return
+	}
+	for _, value := range slices.Sorted(maps.Keys(values)) {
+		s.line(s.prefix+name, labels, []string{value}[:len(labels)], values[value])
+	}
+}
+
+// begin writes what stands above the values of a metric.
+func (s *Scrape) begin(kind, name, help string, labels ...string) bool {
+	name = s.prefix + name
+	for _, l := range labels {
+		if !isName(l) {
+			s.fail("metric %q with label %q: not a name", name, l)
+			return false
+		}
+	}
+	switch {
+	case !isName(name):
+		s.fail("metric %q: not a name", name)
+		return false
 	case s.names[name]:
 		s.fail("metric %q is written twice", name)
-		return
+		return false
 	}
 	s.names[name] = true
 	fmt.Fprintf(&s.text, "# HELP %s %s\n# TYPE %s %s\n", name, strings.NewReplacer(`\`, `\\`, "\n", `\n`).Replace(help), name, kind)
-	for _, value := range slices.Sorted(maps.Keys(values)) {
-		if !utf8.ValidString(value) {
-			s.fail("metric %q: the value %q of label %q is not text", name, value, label)
-			continue
+	return true
+}
+
+// quoted writes what would end the value of a label.
+var quoted = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+
+func (s *Scrape) line(name string, labels, values []string, value float64) {
+	var pairs []string
+	for i, l := range labels {
+		if !utf8.ValidString(values[i]) {
+			s.fail("metric %q: the value %q of label %q is not text", name, values[i], l)
+			return
 		}
-		s.text.WriteString(name)
-		if label != "" {
-			fmt.Fprintf(&s.text, `{%s="%s"}`, label, strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`).Replace(value))
-		}
-		s.text.WriteString(" " + strconv.FormatFloat(values[value], 'g', -1, 64) + "\n")
+		pairs = append(pairs, l+`="`+quoted.Replace(values[i])+`"`)
 	}
+	s.text.WriteString(name)
+	if len(pairs) > 0 {
+		s.text.WriteString("{" + strings.Join(pairs, ",") + "}")
+	}
+	s.text.WriteString(" " + strconv.FormatFloat(value, 'g', -1, 64) + "\n")
 }
 
 func (s *Scrape) fail(format string, args ...any) {

@@ -27,6 +27,7 @@ func TestScrape(t *testing.T) {
 		s.Gauge("hosts", "Hosts.", 3)
 		s.GaugeBy("actions", "Open actions.", "state", map[string]float64{"NEW": 0, "RUNNING": 2})
 		s.Counter("messages_total", "Messages.", 7)
+		s.Gauges("disk_bytes", "Disks.", []string{"container", "part"}, []prom.Series{{[]string{"", "/"}, 5}, {[]string{"web", `/"x"`}, 6}})
 		s.CounterBy("refused_total", "Refusals,\nby code.", "code", map[string]float64{"stale": 0, "a \"b\" \\ c\n": 1e21})
 		return nil
 	})
@@ -36,6 +37,7 @@ func TestScrape(t *testing.T) {
 	for _, line := range []string{
 		"# TYPE hostler_test_hosts gauge", "hostler_test_hosts 3",
 		`hostler_test_actions{state="NEW"} 0`, `hostler_test_actions{state="RUNNING"} 2`,
+		"# TYPE hostler_test_disk_bytes gauge", `hostler_test_disk_bytes{container="",part="/"} 5`, `hostler_test_disk_bytes{container="web",part="/\"x\""} 6`,
 		"# TYPE hostler_test_messages_total counter", "hostler_test_messages_total 7",
 		`# HELP hostler_test_refused_total Refusals,\nby code.`,
 		`hostler_test_refused_total{code="stale"} 0`,
@@ -55,7 +57,11 @@ func TestFailedSnapshotIsNoAnswer(t *testing.T) {
 			s.Gauge("hosts", "Hosts.", 3)
 			return errors.New("the store is away")
 		},
-		"bad name":  func(_ context.Context, s *prom.Scrape) error { s.Gauge("h\xffosts", "Hosts.", 3); return nil },
+		"bad name": func(_ context.Context, s *prom.Scrape) error { s.Gauge("h\xffosts", "Hosts.", 3); return nil },
+		"few values": func(_ context.Context, s *prom.Scrape) error {
+			s.Gauges("h", "H.", []string{"a", "b"}, []prom.Series{{[]string{"1"}, 1}})
+			return nil
+		},
 		"bad label": func(_ context.Context, s *prom.Scrape) error { s.GaugeBy("h", "H.", "1x", nil); return nil },
 		"bad label value": func(_ context.Context, s *prom.Scrape) error {
 			s.GaugeBy("h", "H.", "x", map[string]float64{"\xff": 1})

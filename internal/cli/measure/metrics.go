@@ -172,7 +172,11 @@ func (a *commands) read(ctx context.Context, r *conn.Remote, where conn.Ref, q *
 	}
 	lines, err := parse(&out.Buffer)
 	if err == nil && len(lines) == 0 {
-		a.Say("No samples yet: a host measures itself every 15 s while its agent runs.")
+		if where.Name != "" {
+			a.Say("There are no samples of %s in that time. Is it the name of a container that has run? See: hostler ct ls", where)
+		} else {
+			a.Say("There are no samples in that time. A host measures itself every 15 s while its agent runs.")
+		}
 	}
 	return lines, term.Cannot(what, err)
 }
@@ -248,7 +252,7 @@ func amount(v float64, unit string) string {
 	case "%":
 		return fmt.Sprintf("%.1f%%", v)
 	case "":
-		if v == math.Trunc(v) {
+		if v == math.Trunc(v) || v >= 1000 {
 			return fmt.Sprintf("%.0f", v)
 		}
 		return fmt.Sprintf("%.2f", v)
