@@ -192,3 +192,27 @@ func (w *world) roots(t testing.TB) *x509.CertPool {
 	}
 	return pool
 }
+
+// TestRealCapture verifies what mosquitto_sub -v writes down while a command runs: rings
+// of several lines, and chunks of output with bytes of any kind.
+func TestRealCapture(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.addHost(t, "edge-01", false)
+	l := w.viewer(t, "recorder")
+	file := w.path("captured")
+	host, port, _ := strings.Cut(w.mqtt, ":")
+	p := w.spawn(t, "mosquitto_sub", w.env(), "sh", "-c", `exec mosquitto_sub "$@" >"$0"`, file,
+		"--cafile", l.ca, "--cert", l.cert, "--key", l.key, "-h", host, "-p", port, "-v", "-t", w.everything())
+	fileUntil(t, file, "the retained messages", func(s string) bool { return strings.Contains(s, "/fleet/coordinator ") })
+	w.must(t, "run", "edge-01", "--", "sh", "-c", `printf '\n%s {}\n\n' "$1"; head -c 200000 /dev/urandom; echo`, "sh", w.topic("edge-01", "presence"))
+	fileUntil(t, file, "the report", func(s string) bool { return strings.Contains(s, w.topic("edge-01", "report")+" ") })
+	p.signal(t, term)
+	p.finish(t)
+	verdicts := w.must(t, "verify", file, "-o", "template={{.ok}} {{.type}}")
+	for _, want := range []string{"true ring/1", "true order/1", "true out/1", "true report/1"} {
+		if !strings.Contains(verdicts, want) {
+			t.Errorf("it has no %q in\n%s", want, verdicts)
+		}
+	}
+}

@@ -623,7 +623,31 @@ func (s *site) sign(ts *testscript.TestScript, dir string) {
 	put("retained", append([]byte("hostler/v1/lab/fleet/ring "), s.rings...))
 	put("mislaid", append([]byte("hostler/v1/lab/fleet/revoked "), s.rings...))
 	put("garbage", []byte("hello"))
+	s.capture(ts, put, good)
 	s.signAudit(ts, put)
+}
+
+// capture writes what mosquitto_sub -v prints: documents of several lines, output with
+// lines of its own that look like topics, and a retained message that was removed.
+func (s *site) capture(ts *testscript.TestScript, put func(name string, b []byte), presence []byte) {
+	output := []byte("a\nhostler/v1/lab/host/edge-01/presence {}\n\x00\xff\n")
+	action := protocol.NewActionID(1, [10]byte{7})
+	body, err := json.Marshal(protocol.Header{
+		Type: protocol.TypeOut, Fleet: s.id, From: protocol.HostParty("edge-01"), To: protocol.Coordinator, Ring: 2,
+		Action: action, Attempt: 1, FD: protocol.Stdout, Size: int64(len(output)), SHA256: protocol.Sum(output),
+	})
+	ts.Check(err)
+	chunk, err := protocol.Seal(s.edge, body, output)
+	ts.Check(err)
+	line := func(topic string, payload []byte) []byte {
+		return slices.Concat([]byte("hostler/v1/lab/"+topic+" "), payload, []byte("\n"))
+	}
+	whole := slices.Concat(
+		line("fleet/ring", s.rings), line("host/edge-01/presence", presence), line("host/edge-01/out/"+action.String(), chunk),
+		line("host/edge-01/presence", []byte("(null)")), line("host/edge-01/presence", presence))
+	put("v", whole)
+	put("v-strange", slices.Concat(whole, []byte("Client (null) received\n$SYS/x 1\n"), line("host/edge-01/presence", presence)))
+	put("v-changed", bytes.Replace(whole, []byte("\x00\xff"), []byte("\x00\xfe"), 1))
 }
 
 // signAudit writes an audit log of five records under two checkpoints, how it

@@ -12,6 +12,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/conn"
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -66,14 +67,16 @@ func (a *commands) verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify [FILE]", Short: "Verify messages that were captured from a topic", Args: term.AtMost(1),
 		Long: `Verifies messages, as captured from the broker, from a file or from standard
-input: one envelope, or lines "TOPIC ENVELOPE" as mosquitto_sub -F '%t %p' prints
-them. It says who signed each, by the rings that this machine keeps and the list
+input: one envelope, or messages behind their topics as mosquitto_sub -v prints
+them, also those of several lines or with bytes of any kind. It names the lines that
+it cannot judge. It says who signed each, by the rings that this machine keeps and the list
 of hosts that the coordinator signs, and what stands in its header.
 
 Everything is checked that an agent checks, but for freshness: whether a message
-was heard before, only its receiver knows. It exits with 1 if one is bad.`,
+was heard before, only its receiver knows. It exits with 1 if one is bad, or if there
+is something else in between.`,
 		Example: `  hostler verify order
-  mosquitto_sub … -t 'hostler/v1/#' -C 1 -F '%t %p' | hostler verify
+  mosquitto_sub … -t 'hostler/v1/#' -v >captured; hostler verify captured
   hostler verify order --roster roster -o json`,
 	}
 	fleet, v := a.FleetFlag(cmd), show.FormatFlags(cmd)
@@ -83,9 +86,12 @@ was heard before, only its receiver knows. It exits with 1 if one is bad.`,
 		if err != nil {
 			return term.Cannot("read the messages", err)
 		}
-		captured := splitCapture(raw)
-		if len(captured) == 0 {
-			return term.Usage("", "there is nothing to verify")
+		messages, left := splitCapture(raw)
+		if len(messages) == 0 && len(left) == 1 && left[0].last == 1 {
+			messages, left = []captured{{"", bytes.TrimRight(raw, "\r\n")}}, nil
+		}
+		if len(messages) == 0 {
+			return term.Usage("hostler verify --help", "there is no message to verify")
 		}
 		keys, err := a.VerifyKeys(cmd.Context(), *fleet, roster)
 		if err != nil {
@@ -93,7 +99,7 @@ was heard before, only its receiver knows. It exits with 1 if one is bad.`,
 		}
 		var verdicts []verdict
 		bad := 0
-		for _, c := range captured {
+		for _, c := range messages {
 			d := c.judge(keys)
 			if verdicts = append(verdicts, d); !d.OK {
 				bad++
@@ -105,8 +111,15 @@ was heard before, only its receiver knows. It exits with 1 if one is bad.`,
 		if err := show.Print(a.UI, v, verdictNoun(), verdicts); err != nil {
 			return err
 		}
+		strange := false
+		for _, u := range left {
+			strange = strange || u.why != emptyMessage
+			a.Say("hostler: %s cannot be judged: %s", u, u.why)
+		}
 		if bad > 0 {
 			a.Say("hostler: %d of %d message(s) are bad", bad, len(verdicts))
+		}
+		if bad > 0 || strange {
 			return term.Exit(term.ExitFailed)
 		}
 		return nil
@@ -116,10 +129,13 @@ was heard before, only its receiver knows. It exits with 1 if one is bad.`,
 
 func (a *commands) readInput(args []string) ([]byte, error) {
 	if len(args) == 1 && args[0] != "-" {
-		return conn.ReadSmall(args[0])
+		return durable.ReadFile(args[0], maxCapture)
 	}
-	return conn.ReadAll(a.In, "standard input")
+	return conn.ReadAll(a.In, "standard input", maxCapture)
 }
+
+// maxCapture bounds what is verified at once, in bytes.
+const maxCapture = 64 << 20
 
 // captured is one message as it was found.
 type captured struct {
@@ -127,28 +143,97 @@ type captured struct {
 	raw   []byte
 }
 
-// splitCapture cuts what was captured into messages.
-func splitCapture(b []byte) []captured {
-	b = bytes.TrimRight(b, "\r\n")
-	if len(b) == 0 {
-		return nil
-	}
-	lines := bytes.Split(b, []byte("\n"))
-	var all []captured
-	for _, line := range lines {
-		line = bytes.TrimRight(line, "\r")
-		topic, rest, ok := bytes.Cut(line, []byte(" "))
-		if _, err := protocol.ParseTopic(string(topic)); ok && err == nil {
-			all = append(all, captured{string(topic), rest})
-			continue
+// unjudged are lines of a capture that are no message of a fleet.
+type unjudged struct {
+	first, last int // from 1
+	why         string
+}
+
+const (
+	noMessage    = "no topic of a fleet and no envelope begins there"
+	emptyMessage = "the message is empty: it removes a retained one, and nobody signs that"
+)
+
+// splitCapture cuts what was captured into messages. An attachment is as long as the
+// header before it says, whatever its bytes are; documents of several lines are one
+// envelope to a line.
+func splitCapture(b []byte) (all []captured, left []unjudged) {
+	line := 1
+	skip := func(n int, why string) {
+		if k := len(left) - 1; k >= 0 && left[k].last == line-1 && left[k].why == why {
+			left[k].last = line
+		} else {
+			left = append(left, unjudged{line, line, why})
 		}
-		if _, err := protocol.Split(line); err != nil && len(lines) > 1 {
-			// What follows a line end belongs to the envelope before.
-			return []captured{{"", b}}
-		}
-		all = append(all, captured{"", line})
+		line, b = line+1, b[n:]
 	}
-	return all
+	for len(b) > 0 {
+		whole := len(b)
+		if i := bytes.IndexByte(b, '\n'); i >= 0 {
+			whole = i + 1
+		}
+		topic, text := topicOfLine(b[:whole])
+		switch plain := bytes.TrimRight(text, "\r\n"); {
+		case topic != "" && (len(plain) == 0 || string(plain) == "(null)"): // as mosquitto_sub prints it
+			skip(whole, emptyMessage)
+		case topic == "" && !isEnvelope(plain):
+			skip(whole, noMessage)
+		default:
+			start := whole - len(text)
+			raw, n := messageOf(text, b[start:])
+			all = append(all, captured{topic, raw})
+			line, b = line+bytes.Count(b[:start+n], []byte("\n")), b[start+n:]
+		}
+	}
+	return all, left
+}
+
+// topicOfLine cuts the topic off that stands in front of a message.
+func topicOfLine(line []byte) (topic string, text []byte) {
+	word, rest, ok := bytes.Cut(line, []byte(" "))
+	if _, err := protocol.ParseTopic(string(word)); ok && err == nil {
+		return string(word), rest
+	}
+	return "", line
+}
+
+func isEnvelope(line []byte) bool {
+	_, err := protocol.Split(line)
+	return err == nil
+}
+
+// attachmentSize is how many bytes the header of an envelope says to follow it.
+func attachmentSize(envelope []byte) int {
+	var h protocol.Header
+	env, err := protocol.Split(envelope)
+	if err != nil || protocol.DecodeJSON(env.Body, &h, true) != nil || h.Size < 0 || h.Size > maxCapture {
+		return 0
+	}
+	return int(h.Size)
+}
+
+// messageOf returns the message that begins with a line, and how long it is with the
+// line end that mosquitto_sub writes behind it.
+func messageOf(line, rest []byte) (raw []byte, n int) {
+	plain := bytes.TrimRight(line, "\r\n")
+	size := attachmentSize(plain)
+	if size == 0 {
+		return plain, len(line)
+	}
+	n = min(len(line)+size, len(rest))
+	raw = rest[:n]
+	if n < len(rest) && rest[n] == '\n' {
+		n++
+	}
+	return raw, n
+}
+
+// String names the lines.
+func (u unjudged) String() string {
+	if u.first == u.last {
+		return fmt.Sprintf("line %d", u.first)
+	}
+	return fmt.Sprintf("lines %d to %d", u.first, u.last)
 }
 
 // judge opens a message as its receiver would.

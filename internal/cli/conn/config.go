@@ -110,11 +110,11 @@ func ReplaceFile(path string, b []byte, mode fs.FileMode) error {
 // ReadSmall reads a file that may not be large.
 func ReadSmall(path string) ([]byte, error) { return durable.ReadFile(path, MaxFile) }
 
-// ReadAll reads a stream that may not be large; errors call it name.
-func ReadAll(r io.Reader, name string) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
-	if err == nil && len(b) > MaxFile {
-		err = fmt.Errorf("%s is larger than %d bytes", name, MaxFile)
+// ReadAll reads a stream of at most limit bytes; errors call it name.
+func ReadAll(r io.Reader, name string, limit int) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	if err == nil && len(b) > limit {
+		err = fmt.Errorf("%s is larger than %d bytes", name, limit)
 	}
 	return b, err
 }
