@@ -53,4 +53,3 @@ func TestSameBytes(t *testing.T) {
 		t.Errorf("the sums: %v\n%s", err, out)
 	}
 }
-

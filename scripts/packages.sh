@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-tested() { git ls-files -co --exclude-standard '*_test.go' ':(exclude,glob)**/testdata/**' ':(exclude,glob)integration/*_test.go' ':!internal/rules' | folders; }
+tested() { git ls-files -co --exclude-standard '*_test.go' ':(exclude,glob)**/testdata/**' ':(exclude,glob)integration/*_test.go' ':!internal/rules' ':!packaging' | folders; }
 folders() { sed 's,/[^/]*$,,; s,^,./,' | LC_ALL=C sort -u; }
 sharing() { git grep --untracked -lE '^\s*go (func|[a-zA-Z.]+\()|\.Go\(func|"sync"|"sync/|errgroup' -- '*.go' | folders; }
 

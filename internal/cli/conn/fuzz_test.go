@@ -42,7 +42,7 @@ func FuzzConfig(f *testing.F) {
 			written, _ := os.ReadFile(path)
 			t.Fatalf("%q is taken, and not as %q: %s", raw, written, err)
 		}
-		if diff := cmp.Diff(c, again); diff != "" {
+		if diff := cmp.Diff(c, again, cmp.AllowUnexported(Target{})); diff != "" {
 			t.Errorf("%q:\n%s", raw, diff)
 		}
 	})
