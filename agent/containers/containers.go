@@ -52,10 +52,11 @@ type Containers struct {
 	cfg      Config
 	managed  map[protocol.CTID]*managed
 	foreign  map[container.Kind][]container.Info
-	unlooked []container.Kind // runtimes whose containers were not seen yet
-	pokes    []chan struct{}  // ask for a look, one for each runtime
-	looks    atomic.Uint64    // counts what was seen of containers, to tell old looks
-	again    *loop.Timer      // for corrections
+	away     map[container.Kind]bool // runtimes that do not answer
+	unlooked []container.Kind        // runtimes whose containers were not seen yet
+	pokes    []chan struct{}         // ask for a look, one for each runtime
+	looks    atomic.Uint64           // counts what was seen of containers, to tell old looks
+	again    *loop.Timer             // for corrections
 }
 
 // Counters count since New. They may be read by any goroutine.
@@ -79,7 +80,7 @@ type managed struct {
 
 // New returns the containers of a host, of which nothing is known.
 func New(cfg Config) *Containers {
-	c := &Containers{cfg: cfg, managed: make(map[protocol.CTID]*managed), foreign: make(map[container.Kind][]container.Info)}
+	c := &Containers{cfg: cfg, managed: make(map[protocol.CTID]*managed), foreign: make(map[container.Kind][]container.Info), away: make(map[container.Kind]bool)}
 	for _, r := range cfg.Runtimes {
 		c.pokes = append(c.pokes, make(chan struct{}, 1))
 		c.unlooked = append(c.unlooked, r.Kind())
@@ -136,14 +137,21 @@ func (c *Containers) runtime(kind string) container.Runtime {
 	return nil
 }
 
-// creator returns the runtime that makes new containers.
-func (c *Containers) creator() (container.Runtime, error) {
-	for _, r := range c.cfg.Runtimes {
-		if _, ok := r.(container.Creator); ok {
-			return r, nil
+// creator returns the runtime that makes a new container: the one that was asked for,
+// or the one that can use its template.
+func (c *Containers) creator(args *protocol.CreateArgs) (container.Runtime, error) {
+	kind, why := container.Kind(args.Runtime), ""
+	if kind == "" {
+		kind, why = container.KindLXC, ", and "+args.Template+" is a template of LXC; choose an image, or another host"
+		if !container.IsWord(args.Template) {
+			kind, why = container.KindPodman, ", and "+args.Template+" is an image for it; choose a template, or another host"
 		}
 	}
-	return nil, fmt.Errorf("%w: no runtime of this host makes containers", actions.CodeUnsupported)
+	r := c.runtime(string(kind))
+	if _, ok := r.(container.Creator); !ok {
+		return nil, fmt.Errorf("%w: this host makes no containers of %s%s", actions.CodeUnsupported, kind, why)
+	}
+	return r, nil
 }
 
 // used reports whether a name is that of any container of the host.

@@ -2,6 +2,7 @@ package containers
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -148,6 +149,8 @@ func (c *Containers) corrected(m *managed, what correction, seen container.Info,
 	}
 	c.again.In(0)
 	switch {
+	case errors.Is(err, container.ErrUnavailable):
+		m.seen = false // looked at again, and only then tried again
 	case what == correctStop && err != nil:
 		c.cfg.Log.Warn("a container that should be stopped does not stop", "container", string(m.rec.Name), "error", err)
 		m.tries = m.tries.unstopped(c.cfg.Loop.Now(), c.cfg.Loop.Jitter())

@@ -21,8 +21,9 @@ import (
 type create struct{ *Containers }
 
 // Admit implements [actions.Handler].
-func (h create) Admit(*protocol.Spec) error {
-	_, err := h.creator()
+func (h create) Admit(s *protocol.Spec) error {
+	args := protocol.ArgsOf[protocol.CreateArgs](s)
+	_, err := h.creator(&args)
 	return err
 }
 
@@ -32,11 +33,14 @@ func (h create) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	if m := h.managed[s.Target]; m != nil && m.rec.Name == s.Name {
 		return queue.Change{}, nil
 	}
-	r, err := h.creator()
-	if err != nil || h.managed[s.Target] != nil || h.used(s.Name) {
+	args := protocol.ArgsOf[protocol.CreateArgs](s)
+	r, err := h.creator(&args)
+	switch {
+	case err != nil: // the host had it when the action was accepted
+		return queue.Change{}, &queue.Step{Event: protocol.EventFail, Detail: err.Error()}
+	case h.managed[s.Target] != nil || h.used(s.Name):
 		return queue.Change{}, &queue.Step{Event: protocol.EventFail, Detail: fmt.Sprintf("a container %q exists on this host, or its id does", s.Name)}
 	}
-	args := protocol.ArgsOf[protocol.CreateArgs](s)
 	return keep(queue.Container{
 		CTID: s.Target, Name: s.Name, Runtime: string(r.Kind()), Class: cmp.Or(args.Class, classPinned), Intended: queue.Stopped,
 		Offline: cmp.Or(args.Offline, "keep"), Labels: slices.Sorted(slices.Values(args.Labels)), Template: args.Template,
@@ -105,7 +109,7 @@ func (o *operation) unmake(ctx context.Context, why error) (queue.Change, error)
 // remove removes what a creation has left that was cut short. A container of that
 // name which has another id is not touched.
 func (o *operation) remove(ctx context.Context, why error) error {
-	if errors.Is(why, container.ErrExists) || errors.Is(why, container.ErrUnsupported) {
+	if errors.Is(why, container.ErrExists) || errors.Is(why, container.ErrUnsupported) || o.first && errors.Is(why, container.ErrUnavailable) {
 		return nil // nothing was made
 	}
 	ctx, cancel := context.WithTimeout(ctx, correctTimeout)

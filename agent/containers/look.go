@@ -2,6 +2,7 @@ package containers
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -90,6 +91,14 @@ func (c *Containers) watch(ctx context.Context, kind container.Kind, w container
 // listed takes a full look: what is there, what has changed, what is foreign.
 func (c *Containers) listed(l listing) {
 	c.unlooked = slices.DeleteFunc(c.unlooked, func(k container.Kind) bool { return k == l.kind })
+	if errors.Is(l.err, container.ErrUnavailable) {
+		c.lost(l)
+		return
+	}
+	if c.away[l.kind] && l.err == nil {
+		delete(c.away, l.kind)
+		c.cfg.Log.Info("the runtime answers again", "runtime", string(l.kind))
+	}
 	if l.err != nil {
 		c.cfg.Log.Warn("containers cannot be listed", "runtime", string(l.kind), "error", l.err)
 		c.cfg.Seen()
@@ -115,6 +124,25 @@ func (c *Containers) listed(l listing) {
 	c.foreign[l.kind] = foreign
 	c.cfg.Seen()
 	c.Correct()
+}
+
+// lost takes that a runtime does not answer. Its containers may be in any state, and
+// nothing is done to them until it is back: a start that cannot be asked for is no
+// failure of the container.
+func (c *Containers) lost(l listing) {
+	for _, m := range c.managed {
+		if m.rec.Runtime == string(l.kind) {
+			m.seen = false
+		}
+	}
+	for i := range c.foreign[l.kind] {
+		c.foreign[l.kind][i].State = container.StateUnknown
+	}
+	if !c.away[l.kind] {
+		c.away[l.kind] = true
+		c.cfg.Log.Warn("a runtime does not answer; its containers are left alone until it does", "runtime", string(l.kind), "error", l.err)
+	}
+	c.cfg.Seen()
 }
 
 // saw takes what a look that began at look has seen of a container.

@@ -98,6 +98,7 @@ type operation struct {
 	spec    *protocol.Spec // nil of a correction
 	rec     queue.Container
 	runtime container.Runtime // nil if the host has none of that kind any more
+	first   bool              // no attempt was before this one
 	// seen is the container afterwards, if the runtime has told.
 	seen container.Info
 }
@@ -111,7 +112,7 @@ func (c *Containers) operation(j *actions.Job) *operation {
 		j.Finish(*end)
 		return nil
 	}
-	return &operation{cfg: &c.cfg, spec: &s, rec: rec, runtime: c.runtime(rec.Runtime)}
+	return &operation{cfg: &c.cfg, spec: &s, rec: rec, runtime: c.runtime(rec.Runtime), first: j.Action().Attempt <= 1 && !j.Recovered()}
 }
 
 // one makes an operation of one step.

@@ -12,6 +12,7 @@ import (
 	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/metrics"
+	"github.com/hostler-io/hostler/podman"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -25,6 +26,7 @@ type config struct {
 	Commands commandsConfig `toml:"commands"`
 	Sessions sessionsConfig `toml:"sessions"`
 	LXC      lxcConfig      `toml:"lxc"`
+	Podman   podmanConfig   `toml:"podman"`
 	Network  networkConfig  `toml:"network"`
 	Metrics  metricsConfig  `toml:"metrics"`
 
@@ -59,6 +61,20 @@ type lxcConfig struct {
 	IDs     uint32 `toml:"ids" takes:"reload" does:"How many users and groups belong to unprivileged containers: 65536 for each of them."`
 }
 
+// The values of podman.use.
+const (
+	podmanAuto = "auto"
+	podmanOn   = "on"
+	podmanOff  = "off"
+)
+
+type podmanConfig struct {
+	Use     string `toml:"use" takes:"reload" does:"Whether containers are made by podman: on, also while its service does not answer; off; or auto, if the socket is there when the agent starts."`
+	Socket  string `toml:"socket" takes:"reload" does:"The socket of podman's service."`
+	FirstID uint32 `toml:"first_id" takes:"reload" does:"As lxc.first_id, for containers of podman. No user and no group belongs to both."`
+	IDs     uint32 `toml:"ids" takes:"reload" does:"As lxc.ids, for containers of podman."`
+}
+
 type networkConfig struct {
 	Bridge string `toml:"bridge" takes:"reload" does:"The device that new containers are attached to. It is made when the first of them needs it. Empty: containers get no network."`
 	Subnet string `toml:"subnet" takes:"reload" does:"The IPv4 network of the bridge. The host has its first address."`
@@ -85,6 +101,7 @@ func defaults() (config, error) {
 		Commands: commandsConfig{Supervisor: beside("hostler-run"), Parallel: 16, Lanes: 32, OutputMiB: 2 << 10, OutputDays: 14},
 		Sessions: sessionsConfig{Parallel: 16, RecordMiB: 32, Unrecorded: unrecordedContinue},
 		LXC:      lxcConfig{Path: "/var/lib/lxc", Helper: beside("hostler-lxc"), FirstID: lxc.DefaultIDs.First, IDs: lxc.DefaultIDs.Count},
+		Podman:   podmanConfig{Use: podmanAuto, Socket: "/run/podman/podman.sock", FirstID: podman.DefaultIDs.First, IDs: podman.DefaultIDs.Count},
 		Network:  networkConfig{Bridge: "hostler0", Subnet: "10.133.0.0/24"},
 		Metrics:  metricsConfig{MiB: metrics.DefaultLimit >> 20},
 	}
@@ -119,7 +136,7 @@ func load(path string, environ []string) (config, settings.Origin, error) {
 func (c *config) check() error {
 	for _, s := range [][2]string{
 		{"state_dir", c.StateDir}, {"socket", c.Socket}, {"policy", c.Policy},
-		{"commands.supervisor", c.Commands.Supervisor}, {"lxc.path", c.LXC.Path}, {"lxc.helper", c.LXC.Helper},
+		{"commands.supervisor", c.Commands.Supervisor}, {"lxc.path", c.LXC.Path}, {"lxc.helper", c.LXC.Helper}, {"podman.socket", c.Podman.Socket},
 	} {
 		if !filepath.IsAbs(s[1]) {
 			return fmt.Errorf("%s: %q is not an absolute path", s[0], s[1])
@@ -134,8 +151,14 @@ func (c *config) check() error {
 	if c.Commands.OutputMiB < 1 || c.Commands.OutputDays < 1 {
 		return fmt.Errorf("commands: output_mib = %d and output_days = %d: want 1 at least of each", c.Commands.OutputMiB, c.Commands.OutputDays)
 	}
-	if c.LXC.FirstID < 1<<16 || c.LXC.IDs < 1<<16 || uint64(c.LXC.FirstID)+uint64(c.LXC.IDs) >= 1<<32 {
-		return fmt.Errorf("lxc.first_id = %d and lxc.ids = %d: want 65536 ids at least, all of them above 65535", c.LXC.FirstID, c.LXC.IDs)
+	if err := errors.Join(checkIDs("lxc", c.LXC.ids()), checkIDs("podman", c.Podman.ids())); err != nil {
+		return err
+	}
+	if c.LXC.ids().Overlaps(c.Podman.ids()) {
+		return errors.New("lxc.first_id, lxc.ids, podman.first_id and podman.ids give ids to both: want two ranges that have none in common")
+	}
+	if u := c.Podman.Use; u != podmanAuto && u != podmanOn && u != podmanOff {
+		return fmt.Errorf("podman.use = %q: want %s, %s or %s", u, podmanAuto, podmanOn, podmanOff)
 	}
 	if c.Metrics.MiB < 1 {
 		return fmt.Errorf("metrics.mib = %d: want 1 at least", c.Metrics.MiB)
@@ -151,6 +174,21 @@ func (c *config) check() error {
 	}
 	_, err := c.Network.prefix()
 	return err
+}
+
+func (c lxcConfig) ids() container.IDRange {
+	return container.IDRange{First: c.FirstID, Count: c.IDs}
+}
+
+func (c podmanConfig) ids() container.IDRange {
+	return container.IDRange{First: c.FirstID, Count: c.IDs}
+}
+
+func checkIDs(section string, r container.IDRange) error {
+	if r.First < 1<<16 || r.Count < 1<<16 || uint64(r.First)+uint64(r.Count) >= 1<<32 {
+		return fmt.Errorf("%s.first_id = %d and %s.ids = %d: want 65536 ids at least, all of them above 65535", section, r.First, section, r.Count)
+	}
+	return nil
 }
 
 // maxRecordMiB is what a coordinator keeps of one stream.

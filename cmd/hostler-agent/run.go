@@ -12,7 +12,6 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,11 +21,9 @@ import (
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/agent/local"
 	"github.com/hostler-io/hostler/agent/uplink"
-	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/daemon"
-	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/mqtt"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
@@ -133,12 +130,10 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 			unsupported = append(unsupported, "cgroup2: "+err.Error()+"; commands run, but what they leave behind goes on after their end, and they cannot be cancelled")
 			log.Warn("commands cannot be held in cgroups", "error", err)
 		}
-		self, err := os.Executable()
+		self, err := thisProgram()
 		if err != nil {
-			return fmt.Errorf("find this program: %w", err)
+			return err
 		}
-		// After an upgrade the path is that of the new one, which is as good.
-		self = strings.TrimSuffix(self, " (deleted)")
 		cfg.Mover = []string{self, "files"}
 		cfg.Printers = map[protocol.Kind][]string{
 			protocol.KindHostAudit:   {self, "audit", "export", "--socket", c.Socket},
@@ -336,29 +331,6 @@ func (n *node) finish(ctx context.Context) error {
 	}
 	r.Code = ""
 	return n.state.keep(r)
-}
-
-// openRuntimes returns the container technologies of this host, and of the
-// others why they are missing.
-func openRuntimes(ctx context.Context, s state, c config, log *slog.Logger) ([]container.Runtime, []string, error) {
-	r, err := lxc.New(lxc.Config{Helper: c.LXC.Helper, LXCPath: c.LXC.Path, LockDir: s.locks(), IDs: container.IDRange{First: c.LXC.FirstID, Count: c.LXC.IDs}, Log: log})
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := r.Probe(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil, nil, context.Cause(ctx)
-		}
-		log.Warn("LXC is not supported", "error", err)
-		return nil, []string{"lxc: " + err.Error()}, nil
-	}
-	return []container.Runtime{r}, nil, nil
-}
-
-func closeRuntimes(all []container.Runtime) {
-	for _, r := range all {
-		_ = r.Close() // nothing of them is left to lose
-	}
 }
 
 // groupID is the number of the socket's group, −1 if the host has none.

@@ -58,7 +58,7 @@ var verbs = []struct {
 	{Push, []string{"from", "to", "timeout"}},
 	{Pull, []string{"from", "to", "timeout"}},
 	{Exec, []string{"argv", "as", "cwd", "env", "timeout", "exclusive"}},
-	{Create, []string{"template", "class", "labels", "started", "privileged"}},
+	{Create, []string{"template", "runtime", "class", "labels", "started", "privileged"}},
 	{Start, nil},
 	{Stop, []string{"grace"}},
 	{Reset, nil},
@@ -88,11 +88,11 @@ type Operation struct {
 	// absolute; what is here may be relative to the directory of the file.
 	From, To string
 
-	Template, Class string
-	Labels          []string // k=v
-	Started         bool     // start it too
-	Privileged      bool
-	Grace           time.Duration
+	Template, Runtime, Class string
+	Labels                   []string // k=v
+	Started                  bool     // start it too
+	Privileged               bool
+	Grace                    time.Duration
 }
 
 // Parse reads a file. The error wraps [ErrInvalid] and has a line for each thing
@@ -321,6 +321,8 @@ func (p *parser) member(o *Operation, key string, n *yaml.Node) {
 		o.To = p.text(n)
 	case "template":
 		o.Template = p.text(n)
+	case "runtime":
+		o.Runtime = p.text(n)
 	case "class":
 		o.Class = p.text(n)
 	case "labels":

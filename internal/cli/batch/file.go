@@ -330,7 +330,7 @@ func argsOf(op batchfile.Operation) protocol.Args {
 	case batchfile.Run, batchfile.Exec:
 		return &protocol.CommandArgs{Process: protocol.Process{Argv: op.Argv, User: op.User, Cwd: op.Cwd, Env: op.Env}, Exclusive: op.Exclusive}
 	case batchfile.Create:
-		return &protocol.CreateArgs{Template: op.Template, Class: op.Class, Labels: op.Labels, Start: op.Started, Privileged: op.Privileged}
+		return &protocol.CreateArgs{Template: op.Template, Runtime: op.Runtime, Class: op.Class, Labels: op.Labels, Start: op.Started, Privileged: op.Privileged}
 	case batchfile.Stop, batchfile.Remove:
 		return &protocol.StopArgs{GraceMS: op.Grace.Milliseconds()}
 	case batchfile.Push:

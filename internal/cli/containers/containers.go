@@ -111,31 +111,41 @@ func (a *commands) ctShowCommand() *cobra.Command {
 }
 
 func (a *commands) ctCreateCommand() *cobra.Command {
-	var template, class string
+	var template, runtime, class string
 	var labels []string
 	var start, privileged bool
 	cmd := &cobra.Command{
-		Use: "create HOST/NAME --template TEMPLATE", Short: "Make a container from a template", Args: term.Exactly(1),
-		Long: `Makes a container from a template of the host. It is stopped, unless --start
-is given, and keeps its intended state: a started container is started again after
-a reboot, a stopped one is not.
+		Use: "create HOST/NAME IMAGE", Short: "Make a container from an image or a template", Args: term.AtMost(2),
+		Long: `Makes a container. IMAGE is an image of podman (registry.example/debian:12), or a
+template of the host's LXC (busybox), which may be given by --template as well. It
+is stopped, unless --start is given, and keeps its intended state: a started
+container is started again after a reboot, a stopped one is not.
 
 Its users are not those of the host: root in it is a user of the host that no
 other container has and that may do nothing there. A container made with
 --privileged has the users of the host, and root in it can become root of the
 host; it is for what needs that, such as loading modules or mounting disks.`,
-		Example: "  hostler ct create edge-01/web --template busybox\n  hostler ct create edge-01/web --template busybox --start --label app=web", ValidArgsFunction: a.CompletingNew,
+		Example: "  hostler ct create edge-01/web --template busybox\n  hostler ct create edge-01/web --template busybox --start --label app=web\n  hostler ct create edge-01/db registry.example/debian:12 --runtime podman", ValidArgsFunction: a.CompletingNew,
 	}
 	c := dispatch.ChangeFlags(cmd)
-	cmd.Flags().StringVar(&template, "template", "", "template to make it from")
+	cmd.Flags().StringVar(&template, "template", "", "template to make it from, in place of IMAGE")
+	cmd.Flags().StringVar(&runtime, "runtime", "", "lxc or podman (default: what can use the image)")
 	cmd.Flags().StringVar(&class, "class", "", "pinned: it belongs to this host; cloned: there may be others of it (default pinned)")
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "label, k=v; may be repeated")
 	cmd.Flags().BoolVar(&start, "start", false, "also start it")
 	cmd.Flags().BoolVar(&privileged, "privileged", false, "root in it is root of the host")
 	_ = cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions([]string{"pinned", "cloned"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions([]string{"lxc", "podman"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if template == "" {
-			return term.Usage(cmd.CommandPath()+" "+args[0]+" --template busybox", "--template is missing")
+		switch {
+		case len(args) == 0:
+			return term.Exactly(1)(cmd, args)
+		case template == "" && len(args) == 1:
+			return term.Usage(cmd.CommandPath()+" "+args[0]+" --template busybox", "IMAGE is missing")
+		case template != "" && len(args) == 2:
+			return term.Usage("", "IMAGE and --template are two words for one thing: give one of them")
+		case len(args) == 2:
+			template = args[1]
 		}
 		if err := conn.CheckLabels(labels); err != nil {
 			return term.Usage("", "%s", err)
@@ -159,7 +169,7 @@ host; it is for what needs that, such as loading modules or mounting disks.`,
 		a.Random(random[:])
 		return a.Do(cmd.Context(), r, c, name, "create "+name.String(), "there", protocol.Spec{
 			Kind: protocol.KindCreate, Target: protocol.NewCTID(a.Now().UnixMilli(), random), Name: called,
-			Args: &protocol.CreateArgs{Template: template, Class: class, Labels: labels, Start: start, Privileged: privileged},
+			Args: &protocol.CreateArgs{Template: template, Runtime: runtime, Class: class, Labels: labels, Start: start, Privileged: privileged},
 		})
 	}
 	return cmd

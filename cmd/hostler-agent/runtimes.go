@@ -1,0 +1,86 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/lxc"
+	"github.com/hostler-io/hostler/podman"
+)
+
+// openRuntimes returns the container technologies of this host, and of the
+// others why they are missing.
+func openRuntimes(ctx context.Context, s state, c config, log *slog.Logger) (all []container.Runtime, missing []string, err error) {
+	for kind, open := range map[container.Kind]func() (container.Runtime, error){
+		container.KindLXC:    func() (container.Runtime, error) { return openLXC(ctx, s, c.LXC, log) },
+		container.KindPodman: func() (container.Runtime, error) { return openPodman(ctx, c.Podman, log) },
+	} {
+		switch r, err := open(); {
+		case err == nil:
+			all = append(all, r)
+		case ctx.Err() != nil:
+			closeRuntimes(all)
+			return nil, nil, context.Cause(ctx)
+		default:
+			log.Warn("a runtime of containers is not supported", "runtime", string(kind), "error", err)
+			missing = append(missing, string(kind)+": "+err.Error())
+		}
+	}
+	slices.SortFunc(all, func(a, b container.Runtime) int { return cmp.Compare(a.Kind(), b.Kind()) })
+	slices.Sort(missing)
+	return all, missing, nil
+}
+
+func openLXC(ctx context.Context, s state, c lxcConfig, log *slog.Logger) (container.Runtime, error) {
+	r, err := lxc.New(lxc.Config{Helper: c.Helper, LXCPath: c.Path, LockDir: s.locks(), IDs: c.ids(), Log: log})
+	if err != nil {
+		return nil, err
+	}
+	return r, r.Probe(ctx)
+}
+
+// openPodman returns podman also while its service is away: that may pass.
+func openPodman(ctx context.Context, c podmanConfig, log *slog.Logger) (container.Runtime, error) {
+	switch _, err := os.Stat(c.Socket); {
+	case c.Use == podmanOff:
+		return nil, fmt.Errorf("podman.use is %s", podmanOff)
+	case c.Use == podmanAuto && errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s does not exist; start podman.socket, or set podman.use to %s, and restart the agent", c.Socket, podmanOn)
+	}
+	self, err := thisProgram()
+	if err != nil {
+		return nil, err
+	}
+	r, err := podman.New(podman.Config{Socket: c.Socket, Supervisor: []string{self, supervisePodman}, IDs: c.ids(), Log: log})
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Probe(ctx); err != nil && !errors.Is(err, container.ErrUnavailable) {
+		return nil, err
+	}
+	return r, nil
+}
+
+func closeRuntimes(all []container.Runtime) {
+	for _, r := range all {
+		_ = r.Close() // nothing of them is left to lose
+	}
+}
+
+// thisProgram is the path of this program. After an upgrade it is that of the new one,
+// which is as good.
+func thisProgram() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find this program: %w", err)
+	}
+	return strings.TrimSuffix(self, " (deleted)"), nil
+}
