@@ -58,6 +58,12 @@ func TestRecoveryPage(t *testing.T) {
 	playPage(t, "../doc/recovery.md")
 }
 
+// TestAPIPage plays the page about the API.
+func TestAPIPage(t *testing.T) {
+	t.Parallel()
+	playPage(t, "../doc/api.md")
+}
+
 // playPage types what a page shows, and compares what is printed.
 func playPage(t *testing.T, file string) {
 	t.Helper()
