@@ -54,7 +54,7 @@ type Policy struct {
 	Number uint64 `json:"number,omitempty" doc:"The number of a signed document"`
 	Digest string `json:"digest,omitempty" doc:"The SHA-256 of its text"`
 	Bypass bool   `json:"bypass,omitempty" doc:"It accepts that it can be bypassed"`
-	Broken string `json:"broken,omitempty" doc:"Why it cannot be used: nobody but root may do anything"`
+	Broken string `json:"broken,omitempty" doc:"Why it cannot be used: only root may request anything"`
 }
 
 // Interface is a network interface of a host.

@@ -189,9 +189,17 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 		return nil
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("this version cannot read the answer of %s: %w", path, err)
+		return fmt.Errorf("this version of hostler cannot read the answer of %s%s; look whether it is older than the coordinator: hostler version", path, member(err))
 	}
 	return nil
+}
+
+// member names the member of an answer that has another type here, as far as is known.
+func member(err error) string {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+		return ": " + wrong.Field + " has another type"
+	}
+	return ""
 }
 
 // request sends a request. An answer that is no success comes back as

@@ -359,3 +359,21 @@ func TestLinesToAFullDisk(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestAnswerOfAnotherVersion: an answer that this version cannot read is told in words
+// of the API, not of this program.
+func TestAnswerOfAnotherVersion(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"fleet":"lab","ring":"two"}`)
+	}))
+	defer server.Close()
+	c, err := client.New(client.Config{Address: server.URL, CA: server.Certificate().Raw})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s api.Status
+	err = c.Get(t.Context(), "/v1/status", nil, &s)
+	if want := "this version of hostler cannot read the answer of /v1/status: ring has another type; look whether it is older than the coordinator: hostler version"; err == nil || err.Error() != want {
+		t.Errorf("it says %v", err)
+	}
+}

@@ -59,7 +59,7 @@ approvals = 1
 		}{
 			"by a role that may":     {admin, "prod-1", run, "2 of [ann bob cat]"},
 			"by a role that may not": {operator, "prod-1", run, "does not let"},
-			"refused to everybody":   {admin, "edge-07", destroy, "lets nobody"},
+			"refused to everybody":   {admin, "edge-07", destroy, "refuses it"},
 			"another rule":           {operator, "edge-07", run, "1 of []"},
 			"by label":               {operator, "prod-1", ping, "2 of [ann bob cat]"},
 			"no rule":                {operator, "edge-07", ping, ""},
@@ -199,9 +199,9 @@ func TestWhyNamesApprovers(t *testing.T) {
 		c.Trust.DropKey(c.keys["ann"].Key())
 		expect(a, "it waits for approval by all of: cat (the policy of the coordinator); approved by bob")
 		c.Trust.DropKey(c.keys["cat"].Key())
-		expect(a, "it waits for an approval that nobody of the ring can give; an owner lets a person in: hostler fleet ring add-approver (the policy of the coordinator); approved by bob")
+		expect(a, "it waits for an approval that no person of the ring can give; an owner adds a person: hostler fleet ring add-approver (the policy of the coordinator); approved by bob")
 		b, err := c.Coordinator().Actions().Propose(t.Context(), c.Admin(), actions.Request{Host: c.host.ID, Spec: coordtest.Spec(protocol.Spec{Kind: protocol.KindPing})})
 		c.must(err)
-		expect(b, "it waits for approval by all of: bob, and 2 that nobody else of the ring can give (the policy of the coordinator)")
+		expect(b, "it waits for approval by all of: bob, and 2 that no other person of the ring can give (the policy of the coordinator)")
 	})
 }

@@ -152,7 +152,7 @@ func TestCoordinatorsSideBySide(t *testing.T) {
 
 	// It leads back to the old one, which still has something to ask for.
 	stale := strings.TrimSpace(ask("run", "edge-01", "--no-wait", "--", "sh", "-c", "echo stale >>"+witness))
-	const refused = "signed by a key that nobody here vouches for"
+	const refused = "signed by a key that is not known here"
 	lead(oldHTTP, oldMQTT)
 	edge.agent.says(t, edge.agent.talk, refused)
 	edge.agent.end(t, kill)

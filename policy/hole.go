@@ -122,7 +122,7 @@ func (h Hole) String() string {
 
 func short(n Need) string {
 	if n.Refused {
-		return "what nobody has"
+		return "approvals that cannot be had: it is refused"
 	}
 	return n.String()
 }

@@ -116,7 +116,7 @@ func TestJudge(t *testing.T) {
 		{"an owner", []protocol.OrderApproval{alice, approve("olga", nil)}, "may not send this type"},
 		{"the coordinator", []protocol.OrderApproval{alice, approve("coordinator", nil)}, "may not send this type"},
 		{"a revoked key", []protocol.OrderApproval{alice, approve("revoked carol", nil)}, "revoked"},
-		{"nobody's key", []protocol.OrderApproval{alice, approve("eve", nil)}, "nobody here vouches for"},
+		{"nobody's key", []protocol.OrderApproval{alice, approve("eve", nil)}, "is not known here"},
 		{"another spec", []protocol.OrderApproval{alice, approve("bob", func(a *protocol.Approval) { a.Spec[0] ^= 1 })}, "bob is for another spec"},
 		{"another host", []protocol.OrderApproval{alice, approve("bob", func(a *protocol.Approval) { a.Targets = otherHost.Root() })}, "bob does not name"},
 		{"another action", []protocol.OrderApproval{alice, approve("bob", func(a *protocol.Approval) { a.Targets = otherAction.Root() })}, "bob does not name"},

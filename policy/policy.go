@@ -276,7 +276,7 @@ func (r *rule) checkNeed(f *file) error {
 	case r.By != nil && n.Approvals > len(members):
 		return fmt.Errorf("%d persons must approve, and %d may", n.Approvals, len(members))
 	case r.Refuse:
-		n.Why = "the policy lets nobody"
+		n.Why = "the policy refuses it"
 	}
 	r.need = n
 	return nil

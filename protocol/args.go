@@ -173,7 +173,7 @@ func (s *Spec) SetSecret(sealed *Sealed) bool { return set(s, Secrets{sealed}) }
 
 // OutputOption chooses the mode of the output.
 type OutputOption struct {
-	Output OutputMode `json:"output,omitzero" enum:"keep,stream" doc:"What becomes of output that nobody takes in time: keep (the default) drops the middle, stream makes the command wait while somebody follows it."`
+	Output OutputMode `json:"output,omitzero" enum:"keep,stream" doc:"What becomes of output that is not read in time: keep (the default) drops the middle, stream makes the command wait for a reader that follows it."`
 }
 
 // OutputMode is what becomes of output beyond the cap of its stream.

@@ -19,7 +19,7 @@ func AppendTyped(b []byte, t Typed) []byte {
 // ParseTyped decodes what AppendTyped has made. Packet is a part of b.
 func ParseTyped(b []byte) (Typed, error) {
 	if len(b) < 2 || b[0] == 0 || len(b) <= 1+int(b[0]) {
-		return Typed{}, refuse(ErrPayload, "%d bytes are nothing that somebody types", len(b))
+		return Typed{}, refuse(ErrPayload, "%d bytes are no input of a terminal", len(b))
 	}
 	t := Typed{Who: string(b[1 : 1+b[0]]), Packet: b[1+b[0]:]}
 	if err := checkText(t.Who); err != nil {

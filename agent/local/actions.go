@@ -291,10 +291,10 @@ func parseWait(q url.Values) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
 	}
-	d, err := time.ParseDuration(s)
+	d, err := api.ParseDuration(s)
 	switch {
-	case err != nil || d < 0:
-		return 0, invalid("wait %.30q is no duration: want one like 90s or 5m", s)
+	case err != nil:
+		return 0, invalid("wait: %s", err)
 	case d > maxWait:
 		return 0, invalid("wait %s is longer than %s; ask again when it has passed", s, maxWait)
 	}

@@ -294,7 +294,7 @@ func (s *typing) listen(at io.Reader) {
 		}
 		acks, err := terminal.ParseAcks(buf[:n])
 		if err != nil {
-			s.cfg.Log.Error("a supervisor says what nobody understands", "action", s.id.String(), "error", err)
+			s.cfg.Log.Error("cannot understand what a supervisor says", "action", s.id.String(), "error", err)
 			return
 		}
 		s.mu.Lock()

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrNotYours refuses a part in a session to which the user is not let.
-var ErrNotYours = errors.New("others may not take part in this session")
+var ErrNotYours = errors.New("this user may not take part in the session")
 
 // localNames begin the names of users of this host, as the kernel tells of them.
 const localNames = "uid:"
@@ -31,14 +31,14 @@ func (r *Rights) Join(act *queue.Action, spec *protocol.Spec, user string, here 
 	case here && user == LocalRoot, here == act.Local && user == act.Requester:
 		return nil
 	case act.Closed(spec):
-		return fmt.Errorf("%w: root and %s take part in session %s alone, which was begun on its host without --shared", ErrNotYours, act.Requester, act.ID)
+		return fmt.Errorf("%w: only root and %s may take part in session %s, because it was begun on its host without --shared", ErrNotYours, act.Requester, act.ID)
 	case here && !act.Local:
-		return fmt.Errorf("%w: session %s is one of the coordinator's; on this host root alone takes part", ErrNotYours, act.ID)
+		return fmt.Errorf("%w: session %s was requested through the coordinator, so on this host only root may take part", ErrNotYours, act.ID)
 	case !here && strings.HasPrefix(user, localNames):
 		return fmt.Errorf("%w: the coordinator cannot speak for %.70q, a user of this host", ErrNotYours, user)
 	}
 	if need := r.policy.Needs(r.request(spec, user)); !need.None() {
-		return fmt.Errorf("%w: for %.70q to begin session %s would take %s", ErrNotYours, user, act.ID, need)
+		return fmt.Errorf("%w: %.70q may not begin a session as %s alone (%s)", ErrNotYours, user, act.ID, need)
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func (r *Rights) enforce(p *policy.Policy, info protocol.PolicyInfo) {
 	log := r.cfg.Log.With("source", info.Source, "number", info.Number, "digest", info.Digest.String())
 	switch {
 	case info.Broken != "":
-		log.Error("the policy cannot be used; only root on this host may do anything until it is mended", "error", info.Broken)
+		log.Error("the policy cannot be used; until it is mended only root on this host may request anything", "error", info.Broken)
 	case info.Bypass:
 		log.Warn("the policy in force can be bypassed: allow_bypass = true", "holes", len(p.Holes(r.cfg.Host)))
 	default:
@@ -155,7 +155,7 @@ func (r *Rights) Allowed(id protocol.ActionID, spec *protocol.Spec, o *queue.Ord
 	o.Within = within(spec, need)
 	if spec.Secret() != nil && !spec.Secret().Named() && need.Approvals > 0 {
 		r.Unapproved.Add(1)
-		return fmt.Errorf("%w: secret_env does not say which variables it sets, so nobody knows what was approved; ask with a newer hostler", protocol.ErrNotApproved)
+		return fmt.Errorf("%w: secret_env does not say which variables it sets, so it is unknown what was approved; request it with a newer hostler", protocol.ErrNotApproved)
 	}
 	clock := policy.Clock{WallMS: r.cfg.Loop.WallMS(), FloorMS: r.kept.FloorMS, SinceMS: r.kept.SinceMS}
 	if len(approvals) > 0 {
@@ -264,7 +264,7 @@ func (r *Rights) resetFloor(ms int64) error {
 func (r *Rights) keep(next Record) error {
 	next.Store = r.store
 	if err := r.cfg.Policies.Keep(next); err != nil {
-		return fmt.Errorf("keeping what the policy rests on: %w: %w", queue.ErrDisk, err)
+		return fmt.Errorf("storing the state of the policy: %w: %w", queue.ErrDisk, err)
 	}
 	r.kept = next
 	return nil

@@ -15,10 +15,10 @@ import (
 // date at which it was signed.
 func (r *Rights) admitPolicy(spec *protocol.Spec) (*policy.Policy, error) {
 	if r.cfg.Policies.Local != nil {
-		return nil, fmt.Errorf("%w: a policy file of root is in force on this host, over any that is signed; remove the file and start the agent again", protocol.ErrPolicy)
+		return nil, fmt.Errorf("%w: a policy file of root is in force on this host and overrides signed policies; remove the file and start the agent again", protocol.ErrPolicy)
 	}
 	if r.cfg.Policies.Keep == nil {
-		return nil, fmt.Errorf("%w: this host is of no fleet, so nobody can sign for it; write the policy into its file", actions.CodeUnsupported)
+		return nil, fmt.Errorf("%w: this host has joined no fleet, so no signature counts here; write the policy into its file", actions.CodeUnsupported)
 	}
 	x, args := r.documents(), protocol.ArgsOf[protocol.PolicyArgs](spec)
 	d, signers, err := protocol.OpenPolicy(args.Signed, x)
@@ -26,7 +26,7 @@ func (r *Rights) admitPolicy(spec *protocol.Spec) (*policy.Policy, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", protocol.ErrNotApproved, err)
 	case d.Ring > x.Ring:
-		return nil, fmt.Errorf("%w: it was signed under ring %d, ring %d is held here", protocol.ErrNotApproved, d.Ring, x.Ring)
+		return nil, fmt.Errorf("%w: it was signed under ring %d, but this host holds ring %d", protocol.ErrNotApproved, d.Ring, x.Ring)
 	}
 	standing := policy.Standing{
 		Policy: r.policy, Number: r.kept.Number, Digest: protocol.Sum(r.kept.Text), Owners: r.cfg.Trust.Owners(), Host: r.cfg.Host,

@@ -346,7 +346,7 @@ func reportOf(d recovery.Recovered, chain *certs.Chain) string {
 	line("actions: %d had not ended, %d of them waited for approval", d.Actions, d.Waiting)
 	line("audit log: goes on behind record %d", d.AuditN)
 	line("\nWhat the coordinator before did last is not known here:")
-	line("- Actions that had not ended are sent to nobody. Their hosts are asked; until one has answered, its actions stay as they are. Those that waited for approval can be approved once their host has said that it does not know them.")
+	line("- Actions that had not ended are not sent. Their hosts are asked; until one has answered, its actions stay as they are. Those that waited for approval can be approved once their host has said that it does not know them.")
 	line("- Records %d and later of its audit log are missing. hostler status tells up to which one hosts have seen it sealed.", d.AuditN+1)
 	line("- Hosts that were let in since are not known, and join anew. Hosts that were revoked since are members again; revoke them again: hostler host revoke HOST")
 	line("- Codes to join that were given out count no more.")

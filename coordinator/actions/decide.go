@@ -46,7 +46,7 @@ func begin(a core.Action, k request, lifeMS int64) (_ core.Action, old bool, err
 	case k.refused != nil:
 		return a, false, k.refused
 	case k.unnamed && len(k.needs) > 0:
-		return a, false, fmt.Errorf("%w: it takes approvals, and secret_env does not say which variables it sets: nobody could tell what they approve; ask with a newer hostler", core.ErrDenied)
+		return a, false, fmt.Errorf("%w: it needs approvals, but secret_env does not say which variables it sets, so approvers cannot know what they approve; request it with a newer hostler", core.ErrDenied)
 	}
 	ev, life := protocol.EventGrant, startBudget(a.Kind)
 	if !met(k.needs, nil) {

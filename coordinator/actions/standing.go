@@ -64,7 +64,7 @@ func (p *Approvals) WhyExpired(a *core.Action) string {
 	now := p.base.LifeMS()
 	switch {
 	case a.State == protocol.StatePendingApprove:
-		return fmt.Sprintf("nobody approved it in time: it waited for %s", sentence(p.lacking(a)))
+		return fmt.Sprintf("it was not approved in time: it waited for %s", sentence(p.lacking(a)))
 	case p.Approved(a, now):
 		return a.Detail
 	}
@@ -119,9 +119,9 @@ func (p *Approvals) WhoMayApprove(a core.Action) string {
 		}
 		switch lack := n.Persons - len(may); {
 		case len(may) == 0:
-			text = "it waits for an approval that nobody of the ring can give; an owner lets a person in: hostler fleet ring add-approver"
+			text = "it waits for an approval that no person of the ring can give; an owner adds a person: hostler fleet ring add-approver"
 		case lack > 0:
-			text += fmt.Sprintf(", and %d that nobody else of the ring can give", lack)
+			text += fmt.Sprintf(", and %d that no other person of the ring can give", lack)
 		}
 		all = append(all, text+" ("+n.Why+")")
 	}

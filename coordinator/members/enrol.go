@@ -379,7 +379,7 @@ func (r *Room) ApproveEnrolment(ctx context.Context, by core.Actor, ref, words s
 		return core.Enrolment{}, err
 	}
 	if words != "" && strings.Join(strings.Fields(words), " ") != e.Words {
-		return core.Enrolment{}, fmt.Errorf("%w: the words of this enrolment are %q: look at the host's screen again, somebody may stand between", core.ErrConflict, e.Words)
+		return core.Enrolment{}, fmt.Errorf("%w: the words of this enrolment are %q: compare with the host's screen again; if the words differ, someone is intercepting the connection", core.ErrConflict, e.Words)
 	}
 	cert, err := r.cfg.Authority.IssueHost(e.Host, e.CSR)
 	if err != nil {

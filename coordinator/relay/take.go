@@ -76,7 +76,7 @@ func (m *Outputs) outputOf(host protocol.HostID, h protocol.Header) (*output, er
 	// The beginning of an attempt comes unasked, perhaps before the report of
 	// its start. A host cannot make files of attempts that it invents.
 	if (h.Attempt < a.Attempt || h.Attempt > a.Attempt+1) && !m.isKnown(host, id) {
-		return nil, fmt.Errorf("%w: nobody asked for attempt %d of action %s", protocol.ErrAction, h.Attempt, h.Action)
+		return nil, fmt.Errorf("%w: attempt %d of action %s was not requested", protocol.ErrAction, h.Attempt, h.Action)
 	}
 	return m.use(m.base.Ctx, a, id)
 }

@@ -147,7 +147,7 @@ func (t *Attached) Close() {
 		t.tellLeft()
 	}
 	if err := t.record(t.m.base.Ctx, "session.detach"); err != nil {
-		t.m.base.Log.Error("cannot record that somebody has left a session", "action", t.id, "err", err)
+		t.m.base.Log.Error("cannot record that a peer has left a session", "action", t.id, "err", err)
 	}
 }
 
@@ -192,7 +192,7 @@ func (t *Attached) tellLeft() {
 		return
 	}
 	if err := t.send(a, terminal.AppendPacket(nil, terminal.Packet{Peer: t.peer})); err != nil {
-		t.m.base.Log.Warn("cannot tell a host that somebody has left a session", "action", t.id, "err", err)
+		t.m.base.Log.Warn("cannot tell a host that a peer has left a session", "action", t.id, "err", err)
 	}
 }
 

@@ -53,7 +53,7 @@ func (h actionHandlers) attach(ctx context.Context, in *attachRequest) (*huma.St
 		drained, stop := untilDrained(r.Context())
 		defer stop()
 		if err := attach.Serve(drained, w, r, &part{t, h.handlers, wish.Offset}); err != nil {
-			h.log.DebugContext(ctx, "somebody left a session", "action", id, "actor", by.Name, "err", err)
+			h.log.DebugContext(ctx, "a peer left a session", "action", id, "actor", by.Name, "err", err)
 		}
 	}}, nil
 }

@@ -13,7 +13,7 @@ import (
 func (h actionHandlers) kinds() {
 	serve(h.handlers, h.get("list-kinds", "/v1/kinds", "List the kinds of actions: what each promises, the form of its arguments, and an example of them"),
 		func(context.Context, *none) ([]api.Kind, error) { return list(protocol.Kinds(), kindOf), nil })
-	serve(h.handlers, h.get("get-capabilities", "/v1/capabilities", "Tell what this coordinator takes, so that nobody has to guess by its version"), h.capabilities)
+	serve(h.handlers, h.get("get-capabilities", "/v1/capabilities", "Tell what this coordinator supports, so that clients need not guess by its version"), h.capabilities)
 }
 
 func (h actionHandlers) capabilities(ctx context.Context, _ *none) (api.Capabilities, error) {

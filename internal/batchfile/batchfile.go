@@ -13,12 +13,16 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/hostler-io/hostler/api"
 )
+
+// maxDuration is the longest time that an operation may name.
+const maxDuration = 1000 * 24 * time.Hour
 
 // Bounds of a file.
 const (
@@ -409,20 +413,16 @@ func (p *parser) yes(n *yaml.Node) bool {
 
 // duration reads a number with a unit.
 func (p *parser) duration(n *yaml.Node) time.Duration {
-	const want = "want a number with a unit, as in 90s, 5m, 8h or 7d"
-	if n.Kind != yaml.ScalarNode {
-		p.fail(n, want)
+	d, err := api.ParseDuration(n.Value)
+	switch {
+	case n.Kind != yaml.ScalarNode:
+		p.fail(n, "want a number with a unit, as in 90s, 5m, 8h or 7d")
 		return 0
-	}
-	d, err := time.ParseDuration(n.Value)
-	if days, ok := strings.CutSuffix(n.Value, "d"); ok {
-		var count uint64
-		if count, err = strconv.ParseUint(days, 10, 16); err == nil {
-			d = time.Duration(count) * 24 * time.Hour
-		}
-	}
-	if err != nil || d <= 0 || d > 1000*24*time.Hour {
-		p.fail(n, "%.40q is no duration: %s", n.Value, want)
+	case err != nil:
+		p.fail(n, "%s", err)
+		return 0
+	case d == 0 || d > maxDuration:
+		p.fail(n, "%s is not a time of more than 0 and at most 1000d", n.Value)
 		return 0
 	}
 	return d

@@ -151,7 +151,7 @@ type unjudged struct {
 
 const (
 	noMessage    = "no topic of a fleet and no envelope begins there"
-	emptyMessage = "the message is empty: it removes a retained one, and nobody signs that"
+	emptyMessage = "the message is empty and unsigned: it removes a retained one"
 )
 
 // splitCapture cuts what was captured into messages. An attachment is as long as the
