@@ -25,7 +25,7 @@ import (
 // spec is [ErrExists]; such an error is that of all.
 func (q *Queue) AcceptOrders(ctx context.Context, all []Arrival, now Now) ([]Taken, error) {
 	taken := make([]Taken, len(all))
-	err := q.commit(ctx, failpoint.OrderTaken, "accepting actions from "+all[0].Order.Action.String(), func(tx *sqldb.Tx) error {
+	err := q.commit(ctx, failpoint.OrderTaken, "accepting actions from "+all[0].Order.Action.String(), func(tx txn) error {
 		for i, a := range all {
 			var err error
 			if taken[i], err = take(tx, a.At, a.Order, now); err != nil {
@@ -41,7 +41,7 @@ func (q *Queue) AcceptOrders(ctx context.Context, all []Arrival, now Now) ([]Tak
 }
 
 // take takes one order in.
-func take(tx *sqldb.Tx, at protocol.Position, o Order, now Now) (Taken, error) {
+func take(tx txn, at protocol.Position, o Order, now Now) (Taken, error) {
 	if err := advance(tx, at); err != nil {
 		return Taken{}, err
 	}
@@ -73,16 +73,16 @@ func take(tx *sqldb.Tx, at protocol.Position, o Order, now Now) (Taken, error) {
 }
 
 // accept makes a new action and moves it as far as the order says.
-func accept(tx *sqldb.Tx, o Order, local bool, now Now) (Action, error) {
+func accept(tx txn, o Order, local bool, now Now) (Action, error) {
 	act := Action{
 		ID: o.Action, Digest: protocol.Sum(o.Spec), Spec: o.Spec, Requester: o.Requester, Local: local,
 		BudgetMS: o.BudgetMS, Boot: now.Boot, AcceptBootMS: now.BootMS, CreatedMS: o.CreatedMS, AcceptedMS: now.WallMS,
 		ApprovedMS: o.ApprovedMS, approved: o.Approved, Within: o.Within,
 	}
-	if err := tx.QueryRow(`UPDATE self SET accept_seq = accept_seq + 1 RETURNING accept_seq`).Scan(&act.AcceptSeq); err != nil {
+	var err error
+	if act.AcceptSeq, err = acceptSeq(tx); err != nil {
 		return act, err
 	}
-	var err error
 	switch {
 	case o.Refusal != "":
 		err = act.move(Step{Event: protocol.EventRefuse, Carry: protocol.Reason(o.Refusal), Detail: o.Detail}, now)
@@ -130,7 +130,7 @@ func (a *Action) move(s Step, now Now) error {
 // Start makes durable that an attempt is about to begin: the first of an action
 // that waits, or the next of one that runs.
 func (q *Queue) Start(ctx context.Context, id protocol.ActionID, c Change, now Now) (act Action, err error) {
-	err = q.commit(ctx, failpoint.AttemptBegun, "starting action "+id.String(), func(tx *sqldb.Tx) error {
+	err = q.commit(ctx, failpoint.AttemptBegun, "starting action "+id.String(), func(tx txn) error {
 		act, err = step(tx, id, now, func(a *Action) Step {
 			if a.State == protocol.StateRunning {
 				return Step{Event: protocol.EventRetry, Change: c}
@@ -148,7 +148,7 @@ func (q *Queue) Start(ctx context.Context, id protocol.ActionID, c Change, now N
 func (q *Queue) Finish(ctx context.Context, ends []Ending, now Now) ([]Action, error) {
 	acts := make([]Action, len(ends))
 	err := q.pressed(func() error {
-		return q.commit(ctx, failpoint.OutcomeKept, "finishing actions from "+ends[0].Action.String(), func(tx *sqldb.Tx) error {
+		return q.commit(ctx, failpoint.OutcomeKept, "finishing actions from "+ends[0].Action.String(), func(tx txn) error {
 			for i, e := range ends {
 				var err error
 				if acts[i], err = step(tx, e.Action, now, func(*Action) Step { return e.Step }); err != nil {
@@ -165,7 +165,7 @@ func (q *Queue) Finish(ctx context.Context, ends []Ending, now Now) ([]Action, e
 }
 
 // step moves an action that is here.
-func step(tx *sqldb.Tx, id protocol.ActionID, now Now, decide func(*Action) Step) (Action, error) {
+func step(tx txn, id protocol.ActionID, now Now, decide func(*Action) Step) (Action, error) {
 	act, err := load(tx, id)
 	if err != nil {
 		return act, err
@@ -194,7 +194,7 @@ func step(tx *sqldb.Tx, id protocol.ActionID, now Now, decide func(*Action) Step
 // position is a request from this host, for which an unknown id is
 // [ErrUnknown].
 func (q *Queue) Cancel(ctx context.Context, at protocol.Position, id protocol.ActionID, now Now) (act Action, err error) {
-	err = q.commit(ctx, failpoint.CancelTaken, "cancelling action "+id.String(), func(tx *sqldb.Tx) error {
+	err = q.commit(ctx, failpoint.CancelTaken, "cancelling action "+id.String(), func(tx txn) error {
 		if err := advance(tx, at); err != nil {
 			return err
 		}
@@ -220,7 +220,7 @@ func (q *Queue) Cancel(ctx context.Context, at protocol.Position, id protocol.Ac
 }
 
 // cancel handles the request for an action that is, or was, here.
-func cancel(tx *sqldb.Tx, act *Action, now Now) error {
+func cancel(tx txn, act *Action, now Now) error {
 	buried := act.ReportN == 0
 	event := protocol.EventTell
 	switch act.State {
@@ -258,7 +258,7 @@ func cancel(tx *sqldb.Tx, act *Action, now Now) error {
 // nothing any more. With goesOn the request for its end is taken back, which turned
 // out to be impossible.
 func (q *Queue) Remark(ctx context.Context, id protocol.ActionID, detail string, goesOn bool, now Now) (act Action, err error) {
-	err = q.commit(ctx, failpoint.CancelTaken, "remarking on action "+id.String(), func(tx *sqldb.Tx) error {
+	err = q.commit(ctx, failpoint.CancelTaken, "remarking on action "+id.String(), func(tx txn) error {
 		if act, err = load(tx, id); err != nil {
 			return err
 		}
@@ -277,7 +277,7 @@ func (q *Queue) Remark(ctx context.Context, id protocol.ActionID, detail string,
 // unknown ids then tell how far that went. waits is why those among ids that
 // wait do so, as far as the caller knows it.
 func (q *Queue) Tell(ctx context.Context, at protocol.Position, ids []protocol.ActionID, since *uint64, waits map[protocol.ActionID]protocol.Waits, now Now) error {
-	return q.commit(ctx, failpoint.QuestionTaken, "answering about actions", func(tx *sqldb.Tx) error {
+	return q.commit(ctx, failpoint.QuestionTaken, "answering about actions", func(tx txn) error {
 		if err := advance(tx, at); err != nil {
 			return err
 		}
@@ -310,7 +310,7 @@ func (q *Queue) Tell(ctx context.Context, at protocol.Position, ids []protocol.A
 // TellPolicy answers with the text of the policy in force; an empty one is no
 // answer.
 func (q *Queue) TellPolicy(ctx context.Context, at protocol.Position, text []byte, now Now) error {
-	return q.commit(ctx, failpoint.QuestionTaken, "telling the policy", func(tx *sqldb.Tx) error {
+	return q.commit(ctx, failpoint.QuestionTaken, "telling the policy", func(tx txn) error {
 		err := advance(tx, at)
 		if err == nil && len(text) > 0 {
 			_, err = push(tx, protocol.StreamReport, protocol.Report{Event: protocol.EventTell, AtMS: now.WallMS, Policy: text})
@@ -321,8 +321,8 @@ func (q *Queue) TellPolicy(ctx context.Context, at protocol.Position, text []byt
 
 // tellAfter tells of what was accepted after a number, forgotten actions
 // included, and returns the number up to which everything is told then.
-func tellAfter(tx *sqldb.Tx, since uint64, now Now) (told uint64, err error) {
-	ids, err := sqldb.All(tx, scanID, `SELECT id, accept_seq FROM actions WHERE accept_seq > $1
+func tellAfter(tx txn, since uint64, now Now) (told uint64, err error) {
+	ids, err := sqldb.All(tx.Tx, scanID, `SELECT id, accept_seq FROM actions WHERE accept_seq > $1
 		UNION ALL SELECT id, accept_seq FROM tombstones WHERE accept_seq > $1 ORDER BY 2 LIMIT $2`, since, protocol.MaxTell)
 	if err != nil {
 		return 0, err
@@ -340,15 +340,15 @@ func tellAfter(tx *sqldb.Tx, since uint64, now Now) (told uint64, err error) {
 	if len(ids) == protocol.MaxTell {
 		return told, nil
 	}
-	err = tx.QueryRow(`SELECT accept_seq FROM self`).Scan(&told)
-	return told, err
+	err = tx.load()
+	return tx.memory.accepted, err
 }
 
 // again repeats what is known of an action for whoever ordered it once more.
 //
 // If that was another spec, the record here wins, and is told as a whole: whoever
 // ordered it has to know what is there.
-func again(tx *sqldb.Tx, act *Action, spec []byte, now Now) error {
+func again(tx txn, act *Action, spec []byte, now Now) error {
 	event := act.Event
 	if !act.State.Final() && act.Attempt > 1 {
 		event = protocol.EventRetry
@@ -366,7 +366,7 @@ func (a *Action) whole(event protocol.Event) protocol.Report {
 
 // tell writes a report about an action into the outbox. What it says beside the record
 // of the action is in r.
-func tell(tx *sqldb.Tx, a *Action, r protocol.Report, now Now) error {
+func tell(tx txn, a *Action, r protocol.Report, now Now) error {
 	if a.Local && a.ReportN == 0 {
 		r.Spec, r.Requester = a.Spec, a.Requester
 	}
@@ -410,7 +410,7 @@ type result struct {
 const columns = `id, accept_seq, digest, spec, requester, local, state, event, reason, detail, attempt, cancelling,
 	budget_ms, boot, accept_boot_ms, created_ms, accepted_ms, started_ms, ended_ms, result, report_n, approved_ms`
 
-func insert(tx *sqldb.Tx, a *Action) error {
+func insert(tx txn, a *Action) error {
 	res, err := json.Marshal(result{a.Exit, a.Output, a.Within})
 	if err != nil {
 		return err
@@ -428,7 +428,7 @@ func (a *Action) large() bool {
 	return slices.ContainsFunc(a.Output, func(o protocol.Output) bool { return o.Bytes > 2*protocol.OutputKept })
 }
 
-func save(tx *sqldb.Tx, a *Action) error {
+func save(tx txn, a *Action) error {
 	res, err := json.Marshal(result{a.Exit, a.Output, a.Within})
 	if err != nil {
 		return err
@@ -441,8 +441,16 @@ func save(tx *sqldb.Tx, a *Action) error {
 }
 
 // remember reads an action, or what its tombstone still tells, or fails with
-// [ErrUnknown].
-func remember(tx *sqldb.Tx, id protocol.ActionID) (Action, error) {
+// [ErrUnknown], as most do that are looked up.
+func remember(tx txn, id protocol.ActionID) (Action, error) {
+	var there bool
+	err := tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM actions WHERE id = $1) OR EXISTS (SELECT 1 FROM tombstones WHERE id = $1)`, id.String()).Scan(&there)
+	if err == nil && !there {
+		err = ErrUnknown
+	}
+	if err != nil {
+		return Action{}, err
+	}
 	act, err := load(tx, id)
 	if !errors.Is(err, ErrUnknown) {
 		return act, err
@@ -460,7 +468,7 @@ func remember(tx *sqldb.Tx, id protocol.ActionID) (Action, error) {
 	return act, err
 }
 
-func load(tx *sqldb.Tx, id protocol.ActionID) (Action, error) {
+func load(tx txn, id protocol.ActionID) (Action, error) {
 	for r, err := range tx.Query(`SELECT `+columns+` FROM actions WHERE id = $1`, id.String()) {
 		if err != nil {
 			return Action{}, err

@@ -6,7 +6,6 @@ import (
 	"math"
 	"sync"
 
-	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
 )
@@ -58,7 +57,7 @@ func (b *beside) waits() bool {
 
 // next returns what the next step is to write, nil for nothing, and what to call
 // once it is written.
-func (b *beside) next() (write func(*sqldb.Tx) error, written func()) {
+func (b *beside) next() (write func(txn) error, written func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	checkpoint, head := b.checkpoint, b.head
@@ -66,7 +65,7 @@ func (b *beside) next() (write func(*sqldb.Tx) error, written func()) {
 	if checkpoint == nil && !link {
 		return nil, nil
 	}
-	write = func(tx *sqldb.Tx) error {
+	write = func(tx txn) error {
 		if checkpoint != nil {
 			if _, err := tx.Exec(`UPDATE self SET checkpoint = $1`, checkpoint); err != nil {
 				return err
@@ -75,8 +74,12 @@ func (b *beside) next() (write func(*sqldb.Tx) error, written func()) {
 		if !link {
 			return nil
 		}
-		_, err := tx.Exec(`UPDATE streams SET n = $1, h = $2 WHERE stream = $3`, head.N, head.H.String(), string(protocol.StreamAudit))
-		return err
+		_, freed, err := position(tx, protocol.StreamAudit)
+		if err != nil {
+			return err
+		}
+		head.Stream = protocol.StreamAudit
+		return move(tx, head, freed)
 	}
 	return write, func() {
 		b.mu.Lock()
@@ -91,16 +94,16 @@ func (b *beside) next() (write func(*sqldb.Tx) error, written func()) {
 }
 
 // note writes a record within a step.
-func note(tx *sqldb.Tx, r audit.Record) error {
+func note(tx txn, r audit.Record) error {
 	b, err := r.Encode()
 	if err == nil {
-		_, err = tx.Exec(`INSERT INTO audit (record) VALUES ($1)`, b)
+		tx.memory.records = append(tx.memory.records, b)
 	}
 	return err
 }
 
 // moved records and reports that an action has moved.
-func moved(tx *sqldb.Tx, a *Action, became *protocol.Container, now Now) error {
+func moved(tx txn, a *Action, became *protocol.Container, now Now) error {
 	r := audit.Record{
 		AtMS: now.WallMS, Actor: "host", Verb: "action." + string(a.Event), Object: a.ID.String(), Digest: a.Digest,
 		Detail: map[string]any{"state": string(a.State), "accept_seq": a.AcceptSeq},
@@ -145,14 +148,14 @@ func moved(tx *sqldb.Tx, a *Action, became *protocol.Container, now Now) error {
 // Record writes a record of its own into the host's audit log, for what moves no
 // action and no container.
 func (l *Log) Record(ctx context.Context, r audit.Record) error {
-	return l.queue.update(ctx, "recording "+r.Verb, func(tx *sqldb.Tx) error { return note(tx, r) })
+	return l.queue.update(ctx, "recording "+r.Verb, func(tx txn) error { return note(tx, r) })
 }
 
 // RecordDone writes records of what is done whether they are written or not. On a
 // disk that is full it uses the space that was set aside.
 func (l *Log) RecordDone(ctx context.Context, all []audit.Record) error {
 	return l.queue.pressed(func() error {
-		return l.queue.update(ctx, "recording what is done", func(tx *sqldb.Tx) error {
+		return l.queue.update(ctx, "recording what is done", func(tx txn) error {
 			for _, r := range all {
 				if err := note(tx, r); err != nil {
 					return err
@@ -171,7 +174,7 @@ func (l *Log) Head(ctx context.Context) (protocol.Position, error) {
 	q.beside.mu.Lock()
 	head := q.beside.head
 	q.beside.mu.Unlock()
-	head, err := view(ctx, q, "following the audit log", func(tx *sqldb.Tx) (_ protocol.Position, err error) {
+	head, err := view(ctx, q, "following the audit log", func(tx txn) (_ protocol.Position, err error) {
 		at := head
 		if at.N == 0 {
 			if at, _, err = position(tx, protocol.StreamAudit); err != nil {
@@ -195,7 +198,7 @@ func (l *Log) Head(ctx context.Context) (protocol.Position, error) {
 // At returns the place in the log at which record n is the newest. It
 // reports false if there is no such record, or if it was forgotten.
 func (l *Log) At(ctx context.Context, n uint64) (at protocol.Position, ok bool, err error) {
-	at, err = view(ctx, l.queue, "looking up the audit log", func(tx *sqldb.Tx) (protocol.Position, error) {
+	at, err = view(ctx, l.queue, "looking up the audit log", func(tx txn) (protocol.Position, error) {
 		_, base, err := position(tx, protocol.StreamAudit)
 		if err != nil || base.N >= n {
 			return base, err
@@ -209,7 +212,7 @@ func (l *Log) At(ctx context.Context, n uint64) (at protocol.Position, ok bool, 
 // Export calls write with each record of the log, as a line, and returns
 // the place before the first: zero, unless records were forgotten.
 func (l *Log) Export(ctx context.Context, write func(line []byte) error) (base, head protocol.Position, err error) {
-	head, err = view(ctx, l.queue, "exporting the audit log", func(tx *sqldb.Tx) (protocol.Position, error) {
+	head, err = view(ctx, l.queue, "exporting the audit log", func(tx txn) (protocol.Position, error) {
 		if _, base, err = position(tx, protocol.StreamAudit); err != nil {
 			return base, err
 		}
@@ -220,7 +223,7 @@ func (l *Log) Export(ctx context.Context, write func(line []byte) error) (base, 
 }
 
 // follow follows the chain by up to limit records.
-func follow(tx *sqldb.Tx, at protocol.Position, limit uint64, see func(line []byte) error) (protocol.Position, error) {
+func follow(tx txn, at protocol.Position, limit uint64, see func(line []byte) error) (protocol.Position, error) {
 	for r, err := range tx.Query(`SELECT n, record FROM audit WHERE n > $1 ORDER BY n LIMIT $2`, at.N, limit) {
 		if err != nil {
 			return at, err
@@ -243,8 +246,11 @@ func follow(tx *sqldb.Tx, at protocol.Position, limit uint64, see func(line []by
 
 // forgetAudit forgets the oldest records of too many. What is left of them is
 // the digest that the chain goes on from.
-func forgetAudit(tx *sqldb.Tx) error {
-	_, base, err := position(tx, protocol.StreamAudit)
+func forgetAudit(tx txn) error {
+	if err := tx.settle(); err != nil {
+		return err
+	}
+	at, base, err := position(tx, protocol.StreamAudit)
 	if err != nil {
 		return err
 	}
@@ -262,7 +268,8 @@ func forgetAudit(tx *sqldb.Tx) error {
 	if _, err := tx.Exec(`DELETE FROM audit WHERE n <= $1`, next.N); err != nil {
 		return fmt.Errorf("forgetting audit records: %w", err)
 	}
-	_, err = tx.Exec(`UPDATE streams SET freed_n = $1, freed_h = $2, h = CASE WHEN n < $1 THEN $2 ELSE h END, n = max(n, $1)
-		WHERE stream = $3`, next.N, next.H.String(), string(protocol.StreamAudit))
-	return err
+	if at.N < next.N {
+		at = next
+	}
+	return move(tx, at, next)
 }

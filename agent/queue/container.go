@@ -19,10 +19,10 @@ import (
 // wait, the newest state of each id waits in their stead: what was between is
 // merged, what holds in the end is told.
 func (q *Queue) Apply(ctx context.Context, c Change, now Now) error {
-	return q.commit(ctx, failpoint.ContainersKept, "recording containers", func(tx *sqldb.Tx) error { return change(tx, c, now) })
+	return q.commit(ctx, failpoint.ContainersKept, "recording containers", func(tx txn) error { return change(tx, c, now) })
 }
 
-func change(tx *sqldb.Tx, c Change, now Now) error {
+func change(tx txn, c Change, now Now) error {
 	for _, id := range c.Delete {
 		if _, err := tx.Exec(`DELETE FROM containers WHERE ctid = $1`, id.String()); err != nil {
 			return err
@@ -59,7 +59,7 @@ func containerRecord(c *Container, now Now) audit.Record {
 	return audit.Record{AtMS: now.WallMS, Actor: "host", Verb: "container.keep", Object: c.CTID.String(), Detail: detail}
 }
 
-func put(tx *sqldb.Tx, c *Container) error {
+func put(tx txn, c *Container) error {
 	labels, err := json.Marshal(c.Labels)
 	if err != nil {
 		return err
@@ -86,8 +86,8 @@ func put(tx *sqldb.Tx, c *Container) error {
 
 // Containers returns what is remembered of all containers, by name.
 func (q *Queue) Containers(ctx context.Context) ([]Container, error) {
-	return view(ctx, q, "reading containers", func(tx *sqldb.Tx) ([]Container, error) {
-		return sqldb.All(tx, scanContainer, `SELECT ctid, name, runtime, class, epoch_ring, epoch_term, epoch_counter, intended,
+	return view(ctx, q, "reading containers", func(tx txn) ([]Container, error) {
+		return sqldb.All(tx.Tx, scanContainer, `SELECT ctid, name, runtime, class, epoch_ring, epoch_term, epoch_counter, intended,
 			offline, labels, template, address, mac, made, failures, broken, former FROM containers ORDER BY name`)
 	})
 }
@@ -110,8 +110,8 @@ func scanContainer(r sqldb.Row) (c Container, err error) {
 
 // Alerts returns those that are raised, by id.
 func (q *Queue) Alerts(ctx context.Context) ([]protocol.AlertInfo, error) {
-	return view(ctx, q, "reading alerts", func(tx *sqldb.Tx) ([]protocol.AlertInfo, error) {
-		return sqldb.All(tx, func(r sqldb.Row) (a protocol.AlertInfo, err error) {
+	return view(ctx, q, "reading alerts", func(tx txn) ([]protocol.AlertInfo, error) {
+		return sqldb.All(tx.Tx, func(r sqldb.Row) (a protocol.AlertInfo, err error) {
 			return a, r.Scan(&a.ID, &a.Severity, &a.Text, &a.SinceMS)
 		}, `SELECT id, severity, text, since_ms FROM alerts WHERE raised = 1 ORDER BY id`)
 	})
@@ -119,7 +119,7 @@ func (q *Queue) Alerts(ctx context.Context) ([]protocol.AlertInfo, error) {
 
 // alert makes a change of an alert durable and puts it into the outbox, or lets
 // it wait for room there.
-func alert(tx *sqldb.Tx, a protocol.Alert) error {
+func alert(tx txn, a protocol.Alert) error {
 	a.Text = clean(a.Text)
 	full, err := waiting(tx, protocol.StreamAlert)
 	if err != nil {
@@ -138,12 +138,12 @@ func alert(tx *sqldb.Tx, a protocol.Alert) error {
 }
 
 // pushWaiting puts alerts that waited into the outbox, as far as there is room.
-func pushWaiting(tx *sqldb.Tx) error {
+func pushWaiting(tx txn) error {
 	full, err := waiting(tx, protocol.StreamAlert)
 	if err != nil || full >= MaxAlerts {
 		return err
 	}
-	due, err := sqldb.All(tx, func(r sqldb.Row) (a protocol.Alert, err error) {
+	due, err := sqldb.All(tx.Tx, func(r sqldb.Row) (a protocol.Alert, err error) {
 		return a, r.Scan(&a.ID, &a.Severity, &a.Text, &a.SinceMS, &a.Raised)
 	}, `SELECT id, severity, text, since_ms, raised FROM alerts WHERE waits = 1 ORDER BY since_ms, id LIMIT $1`, MaxAlerts-full)
 	if err != nil {
@@ -160,7 +160,7 @@ func pushWaiting(tx *sqldb.Tx) error {
 	return dropCleared(tx)
 }
 
-func dropCleared(tx *sqldb.Tx) error {
+func dropCleared(tx txn) error {
 	_, err := tx.Exec(`DELETE FROM alerts WHERE raised = 0 AND waits = 0`)
 	return err
 }

@@ -43,6 +43,8 @@ type Queue struct {
 	beside  beside
 	lacking atomic.Bool // the reserve is not there
 	freed   receipts    // whose rows go with the next step
+	memory  memory
+	known   known
 }
 
 // cacheKiB is small: the newest actions and the outbox fit, and the rest is of
@@ -68,13 +70,13 @@ func Create(ctx context.Context, cfg Config, store protocol.StoreID) (*Queue, er
 	if err != nil {
 		return nil, err
 	}
-	db, err := sqldb.Create(ctx, c)
-	if err != nil {
+	q := &Queue{store: store, reserve: durable.Reserve(cfg.Path + "-reserve")}
+	c.Undone = q.memory.forget
+	if q.db, err = sqldb.Create(ctx, c); err != nil {
 		return nil, fmt.Errorf("creating the agent's queue: %w", err)
 	}
-	q := &Queue{db: db, store: store, reserve: durable.Reserve(cfg.Path + "-reserve")}
 	if err := errors.Join(found(ctx, q), q.fillReserve()); err != nil {
-		return nil, errors.Join(fmt.Errorf("creating the agent's queue: %w", err), db.Close())
+		return nil, errors.Join(fmt.Errorf("creating the agent's queue: %w", err), q.db.Close())
 	}
 	return q, nil
 }
@@ -86,17 +88,17 @@ func Open(ctx context.Context, cfg Config) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := durable.Reserve(cfg.Path + "-reserve")
-	db, err := sqldb.Open(ctx, c)
-	if (errors.Is(err, sqldb.ErrFull) || errors.Is(err, sqldb.ErrIO)) && r.Spend() {
-		db, err = sqldb.Open(ctx, c)
+	q := &Queue{reserve: durable.Reserve(cfg.Path + "-reserve")}
+	c.Undone = q.memory.forget
+	q.db, err = sqldb.Open(ctx, c)
+	if (errors.Is(err, sqldb.ErrFull) || errors.Is(err, sqldb.ErrIO)) && q.reserve.Spend() {
+		q.db, err = sqldb.Open(ctx, c)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the agent's queue: %w", err)
 	}
-	q := &Queue{db: db, reserve: r}
 	if err := identify(ctx, q); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the agent's queue: %w", err), db.Close())
+		return nil, errors.Join(fmt.Errorf("opening the agent's queue: %w", err), q.db.Close())
 	}
 	q.lacking.Store(!q.reserve.Whole())
 	return q, nil
@@ -122,18 +124,25 @@ func (q *Queue) Close() error { return q.db.Close() }
 // Stats counts what was written since the queue was opened.
 func (q *Queue) Stats() sqldb.Stats { return q.db.Stats() }
 
+// Statements counts what the database was asked since then.
+func (q *Queue) Statements() uint64 { return q.db.Statements() }
+
 // Store is the id of this queue, part of every position of its streams.
 func (q *Queue) Store() protocol.StoreID { return q.store }
 
 // update runs one step in a transaction of its own, which removes what receipts
 // have freed meanwhile.
-func (q *Queue) update(ctx context.Context, what string, fn func(*sqldb.Tx) error) error {
+func (q *Queue) update(ctx context.Context, what string, fn func(txn) error) error {
 	freed := q.freed.all()
 	if len(freed) > 0 {
 		failpoint.Before(failpoint.OutboxFreed)
 	}
 	beside, written := q.beside.next()
-	err := q.db.Update(ctx, func(tx *sqldb.Tx) error {
+	var step uint64
+	var places map[protocol.Stream]place
+	var items []pushed
+	err := q.db.Update(ctx, func(db *sqldb.Tx) error {
+		tx := txn{db, &q.memory}
 		for _, r := range freed {
 			if err := free(tx, r); err != nil {
 				return err
@@ -144,8 +153,16 @@ func (q *Queue) update(ctx context.Context, what string, fn func(*sqldb.Tx) erro
 				return err
 			}
 		}
-		return fn(tx)
+		if err := fn(tx); err != nil {
+			return err
+		}
+		var err error
+		step, places, items, err = tx.end()
+		return err
 	})
+	if err == nil {
+		q.known.wrote(step, places, items)
+	}
 	if err == nil && beside != nil {
 		written()
 	}
@@ -157,7 +174,7 @@ func (q *Queue) update(ctx context.Context, what string, fn func(*sqldb.Tx) erro
 }
 
 // commit is update for a step of the crash table.
-func (q *Queue) commit(ctx context.Context, step failpoint.Step, what string, fn func(*sqldb.Tx) error) error {
+func (q *Queue) commit(ctx context.Context, step failpoint.Step, what string, fn func(txn) error) error {
 	failpoint.Before(step)
 	err := q.update(ctx, what, fn)
 	if err == nil {
@@ -177,9 +194,9 @@ func (q *Queue) pressed(step func() error) error {
 }
 
 // view returns what fn reads.
-func view[T any](ctx context.Context, q *Queue, what string, fn func(*sqldb.Tx) (T, error)) (v T, err error) {
-	err = q.db.View(ctx, func(tx *sqldb.Tx) error {
-		v, err = fn(tx)
+func view[T any](ctx context.Context, q *Queue, what string, fn func(txn) (T, error)) (v T, err error) {
+	err = q.db.View(ctx, func(db *sqldb.Tx) error {
+		v, err = fn(txn{Tx: db})
 		return err
 	})
 	return v, wrap(what, err)
@@ -198,7 +215,7 @@ func wrap(what string, err error) error {
 
 // found writes the first rows of a new queue.
 func found(ctx context.Context, q *Queue) error {
-	return q.update(ctx, "writing the first rows", func(tx *sqldb.Tx) error {
+	return q.update(ctx, "writing the first rows", func(tx txn) error {
 		_, err := tx.Exec(`INSERT INTO self (one, store, inc, boot, term_ring, term_counter, coordinator, named, accept_seq, buried, evidence, checkpoint)
 			VALUES (1, $1, $2, '', 0, 0, '', 0, 0, 0, $3, $3)`, q.store.String(), firstStart(q.store), []byte{})
 		if err != nil {
@@ -235,7 +252,7 @@ func starts(store protocol.StoreID, number uint64) uint64 {
 // identify reads what never changes. A database without its first rows was being
 // made when the power went: there is nothing in it to lose.
 func identify(ctx context.Context, q *Queue) error {
-	text, err := view(ctx, q, "reading who this is", func(tx *sqldb.Tx) (text string, err error) {
+	text, err := view(ctx, q, "reading who this is", func(tx txn) (text string, err error) {
 		return text, tx.QueryRow(`SELECT store FROM self`).Scan(&text)
 	})
 	if errors.Is(err, sqldb.ErrNoRows) {

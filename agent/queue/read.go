@@ -13,7 +13,7 @@ import (
 // Action returns one action, or what its tombstone still tells, or
 // [ErrUnknown].
 func (q *Queue) Action(ctx context.Context, id protocol.ActionID) (Action, error) {
-	return view(ctx, q, "reading action "+id.String(), func(tx *sqldb.Tx) (Action, error) { return remember(tx, id) })
+	return view(ctx, q, "reading action "+id.String(), func(tx txn) (Action, error) { return remember(tx, id) })
 }
 
 // Actions returns up to limit actions, newest first, accepted before the one of
@@ -33,12 +33,12 @@ func (q *Queue) Unfinished(ctx context.Context) ([]Action, error) {
 }
 
 func (q *Queue) list(ctx context.Context, query string, args ...any) ([]Action, error) {
-	return view(ctx, q, "listing actions", func(tx *sqldb.Tx) ([]Action, error) { return sqldb.All(tx, scan, query, args...) })
+	return view(ctx, q, "listing actions", func(tx txn) ([]Action, error) { return sqldb.All(tx.Tx, scan, query, args...) })
 }
 
 // Has returns which of the ids have an action here, tombstones not counted.
 func (q *Queue) Has(ctx context.Context, ids []protocol.ActionID) (map[protocol.ActionID]bool, error) {
-	return view(ctx, q, "looking up actions", func(tx *sqldb.Tx) (map[protocol.ActionID]bool, error) {
+	return view(ctx, q, "looking up actions", func(tx txn) (map[protocol.ActionID]bool, error) {
 		has := make(map[protocol.ActionID]bool)
 		for _, id := range ids {
 			var found bool
@@ -63,12 +63,12 @@ type Ended struct {
 // Ended returns all actions that have ended and are kept, in the order in which
 // they did.
 func (q *Queue) Ended(ctx context.Context) ([]Ended, error) {
-	return view(ctx, q, "listing ended actions", func(tx *sqldb.Tx) ([]Ended, error) {
+	return view(ctx, q, "listing ended actions", func(tx txn) ([]Ended, error) {
 		_, freed, err := position(tx, protocol.StreamReport)
 		if err != nil {
 			return nil, err
 		}
-		return sqldb.All(tx, func(r sqldb.Row) (e Ended, err error) {
+		return sqldb.All(tx.Tx, func(r sqldb.Row) (e Ended, err error) {
 			var id string
 			var reported uint64
 			if err := r.Scan(&id, &e.EndedMS, &reported); err != nil {
@@ -91,7 +91,7 @@ const forgetBatch = 500
 // hundreds at a time; the caller removes what they have left elsewhere. It also
 // drops tombstones that are too old.
 func (q *Queue) Forget(ctx context.Context, now Now) (gone []protocol.ActionID, err error) {
-	err = q.commit(ctx, failpoint.ActionsBuried, "forgetting old actions", func(tx *sqldb.Tx) error {
+	err = q.commit(ctx, failpoint.ActionsBuried, "forgetting old actions", func(tx txn) error {
 		gone = nil
 		old, err := forgettable(tx, now)
 		if err != nil {
@@ -114,7 +114,7 @@ func (q *Queue) Forget(ctx context.Context, now Now) (gone []protocol.ActionID, 
 	return gone, err
 }
 
-func forgettable(tx *sqldb.Tx, now Now) ([]Action, error) {
+func forgettable(tx txn, now Now) ([]Action, error) {
 	_, freed, err := position(tx, protocol.StreamReport)
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func forgettable(tx *sqldb.Tx, now Now) ([]Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sqldb.All(tx, scan, `SELECT `+columns+` FROM actions WHERE state NOT IN ($1, $2) AND report_n <= $3
+	return sqldb.All(tx.Tx, scan, `SELECT `+columns+` FROM actions WHERE state NOT IN ($1, $2) AND report_n <= $3
 		AND (accept_seq < $4 AND kept = 0 OR ended_ms < $5) ORDER BY accept_seq LIMIT $6`,
 		string(protocol.StateNew), string(protocol.StateRunning), freed.N, newest, now.WallMS-KeepMS, forgetBatch)
 }
@@ -134,7 +134,7 @@ func forgettable(tx *sqldb.Tx, now Now) ([]Action, error) {
 // Emptied notes that the output of actions was removed: for it alone they need not be
 // kept any more.
 func (q *Queue) Emptied(ctx context.Context, gone []protocol.ActionID) error {
-	return q.update(ctx, "noting that output was removed", func(tx *sqldb.Tx) error {
+	return q.update(ctx, "noting that output was removed", func(tx txn) error {
 		for _, id := range gone {
 			if _, err := tx.Exec(`UPDATE actions SET kept = 0 WHERE id = $1`, id.String()); err != nil {
 				return err
@@ -158,7 +158,7 @@ func (q *Queue) Spend() bool {
 // and sets space aside for the ends of actions if that was used. An agent that
 // found the disk full accepts nothing until this succeeds.
 func (q *Queue) Probe(ctx context.Context) error {
-	err := q.update(ctx, "trying the disk", func(tx *sqldb.Tx) error {
+	err := q.update(ctx, "trying the disk", func(tx txn) error {
 		_, err := tx.Exec(`UPDATE self SET buried = buried`)
 		return err
 	})

@@ -28,7 +28,7 @@ func (q *Queue) Begin(ctx context.Context, now Now) (id Identity, err error) {
 
 func (q *Queue) begin(ctx context.Context, now Now) (Identity, error) {
 	var id Identity
-	err := q.commit(ctx, failpoint.StartCounted, "counting the process start", func(tx *sqldb.Tx) error {
+	err := q.commit(ctx, failpoint.StartCounted, "counting the process start", func(tx txn) error {
 		id = Identity{Store: q.store, Boot: now.Boot}
 		var before, coordinator string
 		var named bool
@@ -58,7 +58,7 @@ func (q *Queue) begin(ctx context.Context, now Now) (Identity, error) {
 
 // Positions returns the places in all streams.
 func (q *Queue) Positions(ctx context.Context) (Positions, error) {
-	return view(ctx, q, "reading stream positions", func(tx *sqldb.Tx) (p Positions, err error) {
+	return view(ctx, q, "reading stream positions", func(tx txn) (p Positions, err error) {
 		var coordinator string
 		if err := tx.QueryRow(`SELECT coordinator FROM self`).Scan(&coordinator); err != nil {
 			return p, err
@@ -86,32 +86,18 @@ func (q *Queue) Positions(ctx context.Context) (Positions, error) {
 	})
 }
 
-// position reads the newest and the freed position of a stream, without store.
-func position(tx *sqldb.Tx, s protocol.Stream) (at, freed protocol.Position, err error) {
-	at.Stream, freed.Stream = s, s
-	var h, freedH string
-	err = tx.QueryRow(`SELECT n, h, freed_n, freed_h FROM streams WHERE stream = $1`, string(s)).Scan(&at.N, &h, &freed.N, &freedH)
-	if err != nil {
-		return at, freed, fmt.Errorf("stream %s: %w", s, err)
-	}
-	if at.H, err = protocol.ParseDigest(h); err != nil {
-		return at, freed, err
-	}
-	freed.H, err = protocol.ParseDigest(freedH)
-	return at, freed, err
-}
-
 // SawTerm makes durable that the coordinator speaks in a term, and which store
 // it named; a zero store is none yet. Another store than that of the streams down
 // starts them from zero: that it may be believed, because no other was named in
 // this term, was decided by the caller. evidence is what is kept of it from now
 // on; nil keeps what there is.
 func (q *Queue) SawTerm(ctx context.Context, t protocol.Term, store protocol.StoreID, evidence []byte) error {
-	return q.commit(ctx, failpoint.TermSeen, "recording the coordinator's term", func(tx *sqldb.Tx) error {
+	return q.commit(ctx, failpoint.TermSeen, "recording the coordinator's term", func(tx txn) error {
+		if err := tx.load(); err != nil {
+			return err
+		}
 		if evidence != nil {
-			if _, err := tx.Exec(`UPDATE self SET evidence = $1`, evidence); err != nil {
-				return err
-			}
+			tx.memory.evidence = evidence
 		}
 		_, err := tx.Exec(`UPDATE self SET term_ring = $1, term_counter = $2, named = $3`, t.Ring, t.Counter, !store.IsZero())
 		if err != nil || store.IsZero() {
@@ -121,15 +107,22 @@ func (q *Queue) SawTerm(ctx context.Context, t protocol.Term, store protocol.Sto
 		if err != nil || changed == 0 {
 			return err
 		}
-		_, err = tx.Exec(`UPDATE streams SET n = 0, h = $1 WHERE stream IN ($2, $3)`,
-			protocol.Digest{}.String(), string(protocol.StreamOrder), string(protocol.StreamControl))
-		return err
+		for _, s := range []protocol.Stream{protocol.StreamOrder, protocol.StreamControl} {
+			_, freed, err := position(tx, s)
+			if err == nil {
+				err = move(tx, protocol.Position{Stream: s}, freed)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
 // Reject takes in an item that cannot be read, so that it blocks nothing.
 func (q *Queue) Reject(ctx context.Context, at protocol.Position, code protocol.Code, now Now) error {
-	return q.commit(ctx, failpoint.OrderTaken, "recording a rejected item", func(tx *sqldb.Tx) error {
+	return q.commit(ctx, failpoint.OrderTaken, "recording a rejected item", func(tx txn) error {
 		_, err := tx.Exec(`INSERT INTO rejected (stream, store, n, code, at_ms) VALUES ($1, $2, $3, $4, $5)`,
 			string(at.Stream), at.Store.String(), at.N, string(code), now.WallMS)
 		if err != nil {
@@ -144,41 +137,42 @@ func (q *Queue) Reject(ctx context.Context, at protocol.Position, code protocol.
 
 // advance moves a stream down to the item whose effect the transaction holds.
 // The zero position is that of what did not come by a stream.
-func advance(tx *sqldb.Tx, at protocol.Position) error {
+func advance(tx txn, at protocol.Position) error {
 	if at.N == 0 {
 		return nil
 	}
-	moved, err := tx.Exec(`UPDATE streams SET n = $1, h = $2 WHERE stream = $3 AND n = $4`,
-		at.N, at.H.String(), string(at.Stream), at.N-1)
-	if err == nil && moved != 1 {
+	was, freed, err := position(tx, at.Stream)
+	if err == nil && was.N != at.N-1 {
 		err = fmt.Errorf("item %d of stream %s is not the next", at.N, at.Stream)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return move(tx, at, freed)
 }
 
 // push gives an item the next number of a stream up and puts it into the outbox.
-func push(tx *sqldb.Tx, s protocol.Stream, v any) (n uint64, err error) {
+func push(tx txn, s protocol.Stream, v any) (n uint64, err error) {
 	item, err := json.Marshal(v)
 	if err != nil {
 		return 0, fmt.Errorf("item of stream %s: %w", s, err)
 	}
-	at, _, err := position(tx, s)
+	at, freed, err := position(tx, s)
 	if err != nil {
 		return 0, err
 	}
 	at = stream.Next(at, item)
-	_, err = tx.Exec(`INSERT INTO outbox (stream, n, h, item) VALUES ($1, $2, $3, $4)`, string(s), at.N, at.H.String(), item)
-	if err != nil {
-		return 0, err
-	}
-	_, err = tx.Exec(`UPDATE streams SET n = $1, h = $2 WHERE stream = $3`, at.N, at.H.String(), string(s))
-	return at.N, err
+	tx.memory.pushed = append(tx.memory.pushed, pushed{s, at.H, Row{at.N, item}})
+	return at.N, move(tx, at, freed)
 }
 
 // Outbox returns the rows first to last of a stream that wait for a receipt.
 func (q *Queue) Outbox(ctx context.Context, s protocol.Stream, first, last uint64) ([]Row, error) {
-	return view(ctx, q, "reading the outbox", func(tx *sqldb.Tx) ([]Row, error) {
-		return sqldb.All(tx, func(r sqldb.Row) (row Row, err error) { return row, r.Scan(&row.N, &row.Item) },
+	if rows, ok := q.known.rows(s, first, last); ok {
+		return rows, nil
+	}
+	return view(ctx, q, "reading the outbox", func(tx txn) ([]Row, error) {
+		return sqldb.All(tx.Tx, func(r sqldb.Row) (row Row, err error) { return row, r.Scan(&row.N, &row.Item) },
 			`SELECT n, item FROM outbox WHERE stream = $1 AND n BETWEEN $2 AND $3 ORDER BY n`, string(s), first, last)
 	})
 }
@@ -191,13 +185,27 @@ func (q *Queue) Freed(ctx context.Context, have protocol.Position, evidence []by
 	if evidence == nil {
 		return 0, errors.New("freeing what was receipted: the receipt's bytes are missing")
 	}
-	verdict, err := view(ctx, q, "judging a receipt", func(tx *sqldb.Tx) (stream.Covers, error) {
+	newest, _ := q.freed.get(have.Stream)
+	verdict, ok := q.known.judge(q.store, have, newest.have)
+	var err error
+	if !ok {
+		verdict, err = q.judge(ctx, have, newest.have)
+	}
+	if err == nil && verdict == stream.Frees {
+		q.freed.put(receipt{have, evidence})
+	}
+	return verdict, err
+}
+
+// judge is that of what is known, by the rows. newest is what was freed in memory.
+func (q *Queue) judge(ctx context.Context, have, newest protocol.Position) (stream.Covers, error) {
+	return view(ctx, q, "judging a receipt", func(tx txn) (stream.Covers, error) {
 		sent, freed, err := position(tx, have.Stream)
 		if err != nil {
 			return 0, err
 		}
-		if r, ok := q.freed.get(have.Stream); ok && r.have.N > freed.N {
-			freed = r.have
+		if newest.N > freed.N {
+			freed = newest
 		}
 		sent.Store, freed.Store = q.store, q.store
 		verdict := stream.Receipt(sent, freed, have, func(n uint64) (h protocol.Digest, ok bool) {
@@ -206,10 +214,6 @@ func (q *Queue) Freed(ctx context.Context, have protocol.Position, evidence []by
 		})
 		return verdict, err
 	})
-	if err == nil && verdict == stream.Frees {
-		q.freed.put(receipt{have, evidence})
-	}
-	return verdict, err
 }
 
 // Flush writes what receipts have freed, and brought, since the last step.
@@ -217,7 +221,7 @@ func (q *Queue) Flush(ctx context.Context) error {
 	if len(q.freed.all()) == 0 && !q.beside.waits() {
 		return nil
 	}
-	return q.commit(ctx, failpoint.OutboxFreed, "freeing what was receipted", func(*sqldb.Tx) error { return nil })
+	return q.commit(ctx, failpoint.OutboxFreed, "freeing what was receipted", func(txn) error { return nil })
 }
 
 // receipt is one that frees rows which are still there.
@@ -265,17 +269,18 @@ func (r *receipts) written(done []receipt) {
 }
 
 // free removes what a receipt covers.
-func free(tx *sqldb.Tx, r receipt) error {
+func free(tx txn, r receipt) error {
 	if _, err := tx.Exec(`DELETE FROM outbox WHERE stream = $1 AND n <= $2`, string(r.have.Stream), r.have.N); err != nil {
 		return err
 	}
-	_, err := tx.Exec(`UPDATE streams SET freed_n = $1, freed_h = $2 WHERE stream = $3`, r.have.N, r.have.H.String(), string(r.have.Stream))
+	at, _, err := position(tx, r.have.Stream)
+	if err == nil {
+		err = move(tx, at, r.have)
+	}
 	if err != nil {
 		return err
 	}
-	if _, err := tx.Exec(`UPDATE self SET evidence = $1`, r.evidence); err != nil {
-		return err
-	}
+	tx.memory.evidence = r.evidence
 	if r.have.Stream == protocol.StreamAlert {
 		return pushWaiting(tx)
 	}
@@ -283,7 +288,7 @@ func free(tx *sqldb.Tx, r receipt) error {
 }
 
 // chain reads the digest of an item that waits.
-func chain(tx *sqldb.Tx, s protocol.Stream, n uint64) (h protocol.Digest, ok bool, err error) {
+func chain(tx txn, s protocol.Stream, n uint64) (h protocol.Digest, ok bool, err error) {
 	var text string
 	err = tx.QueryRow(`SELECT h FROM outbox WHERE stream = $1 AND n = $2`, string(s), n).Scan(&text)
 	if errors.Is(err, sqldb.ErrNoRows) {
@@ -296,7 +301,7 @@ func chain(tx *sqldb.Tx, s protocol.Stream, n uint64) (h protocol.Digest, ok boo
 }
 
 // waiting is how many items of a stream wait for a receipt.
-func waiting(tx *sqldb.Tx, s protocol.Stream) (uint64, error) {
+func waiting(tx txn, s protocol.Stream) (uint64, error) {
 	at, freed, err := position(tx, s)
 	return at.N - freed.N, err
 }

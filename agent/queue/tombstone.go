@@ -2,12 +2,10 @@ package queue
 
 import (
 	"context"
-
-	"github.com/hostler-io/hostler/internal/sqldb"
 )
 
 // bury writes the tombstone of an action and drops the oldest one of too many.
-func bury(tx *sqldb.Tx, a *Action, now Now) error {
+func bury(tx txn, a *Action, now Now) error {
 	up, err := uptime(tx, now)
 	if err != nil {
 		return err
@@ -31,7 +29,7 @@ func bury(tx *sqldb.Tx, a *Action, now Now) error {
 // drop drops tombstones. An id that is remembered no more could be ordered once
 // more with the approvals that were for it, so these count for nothing from then
 // on; see [Queue.UsedMS].
-func drop(tx *sqldb.Tx, which string, args ...any) error {
+func drop(tx txn, which string, args ...any) error {
 	var used int64
 	if err := tx.QueryRow(`SELECT coalesce(max(approved_ms), 0) FROM tombstones WHERE `+which, args...).Scan(&used); err != nil {
 		return err
@@ -48,7 +46,7 @@ func drop(tx *sqldb.Tx, which string, args ...any) error {
 // UsedMS is a date: approvals that were given until then may have been used by an
 // action that is not remembered any more. 0 is no such date.
 func (q *Queue) UsedMS(ctx context.Context) (int64, error) {
-	return view(ctx, q, "reading which approvals may have been used", func(tx *sqldb.Tx) (ms int64, err error) {
+	return view(ctx, q, "reading which approvals may have been used", func(tx txn) (ms int64, err error) {
 		return ms, tx.QueryRow(`SELECT used_ms FROM self`).Scan(&ms)
 	})
 }
@@ -60,7 +58,7 @@ func (q *Queue) UsedMS(ctx context.Context) (int64, error) {
 // before the first look in a boot is left out: after another init in a container
 // the boot clock is that of its host, with all that was counted before. A clock
 // that goes back takes nothing away, and nothing is counted twice.
-func uptime(tx *sqldb.Tx, now Now) (ms int64, err error) {
+func uptime(tx txn, now Now) (ms int64, err error) {
 	err = tx.QueryRow(`UPDATE self SET
 		up_ms = CASE WHEN up_boot = $1 THEN up_ms + max(0, $2 - up_boot_ms) ELSE up_ms END,
 		up_boot_ms = CASE WHEN up_boot = $1 THEN max(up_boot_ms, $2) ELSE $2 END,
@@ -72,7 +70,7 @@ func uptime(tx *sqldb.Tx, now Now) (ms int64, err error) {
 const ageEvery = 3600 * 1000
 
 // forgetTombstones drops tombstones that are too old, a few at a time.
-func forgetTombstones(tx *sqldb.Tx, now Now) error {
+func forgetTombstones(tx txn, now Now) error {
 	var boot string
 	var noted int64
 	if err := tx.QueryRow(`SELECT up_boot, up_boot_ms FROM self`).Scan(&boot, &noted); err != nil {
