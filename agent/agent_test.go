@@ -109,8 +109,8 @@ func TestOrderRunsAndReports(t *testing.T) {
 		w.coord.order(actionID(2), command("false"))
 		w.coord.order(actionID(3), protocol.Spec{Kind: protocol.KindPing})
 		w.pass(100 * time.Millisecond)
-		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
-		w.expect(actionID(2), "start RUNNING", "exit FAILED exit")
+		w.expect(actionID(1), "succeed DONE ok")
+		w.expect(actionID(2), "exit FAILED exit")
 		w.expect(actionID(3), "succeed DONE ok")
 		w.coord.see(func() {
 			if w.coord.acked[protocol.StreamOrder] != 3 {
@@ -140,8 +140,8 @@ func TestWhatCannotBeDoneIsRefusedAndBlocksNothing(t *testing.T) {
 		w.expect(actionID(1), "refuse FAILED unknown_kind")
 		w.expect(actionID(2), "refuse FAILED bad_spec")
 		w.expect(actionID(3), "accept NEW", "target_gone FAILED target_gone")
-		w.expect(actionID(4), "start RUNNING", "no_start FAILED no_start")
-		w.expect(actionID(5), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(4), "no_start FAILED no_start")
+		w.expect(actionID(5), "succeed DONE ok")
 		w.coord.see(func() {
 			if w.coord.acked[protocol.StreamOrder] != 6 || w.coord.acked[protocol.StreamControl] != 1 {
 				t.Errorf("receipted %v", w.coord.acked)
@@ -218,7 +218,7 @@ func TestTell(t *testing.T) {
 		w.pass(time.Second)
 		w.coord.push(protocol.StreamControl, protocol.ControlItem{Verb: protocol.VerbTell, IDs: []protocol.ActionID{actionID(1), actionID(9)}})
 		w.pass(time.Second)
-		w.expect(actionID(1), "start RUNNING", "succeed DONE ok", "tell DONE ok")
+		w.expect(actionID(1), "succeed DONE ok", "tell DONE ok")
 		w.expect(actionID(9), "tell ")
 	})
 }
@@ -519,7 +519,7 @@ func TestForeignAndForgedMessagesAreRefused(t *testing.T) {
 			w.coord.send(protocol.StreamOrder, 2)
 		})
 		w.pass(time.Second)
-		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(1), "succeed DONE ok")
 		w.expect(actionID(2))
 		topic := protocol.HostTopic(fleetName, host, protocol.ChannelOrder).String()
 		w.line.deliver(topic, []byte("garbage"))
@@ -529,7 +529,7 @@ func TestForeignAndForgedMessagesAreRefused(t *testing.T) {
 			t.Errorf("refused %v", m.Refused)
 		}
 		w.pass(10 * time.Second) // the next lease is heard
-		w.expect(actionID(2), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(2), "succeed DONE ok")
 	})
 }
 
@@ -539,7 +539,7 @@ func TestItemsThatCannotBeReadAreCountedAndBlockNothing(t *testing.T) {
 		w.coord.push(protocol.StreamControl, map[string]string{"verb": "dance"})
 		w.coord.order(actionID(1), command("true"))
 		w.pass(time.Second)
-		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(1), "succeed DONE ok")
 		if n := w.agent.Metrics().Refused[protocol.ErrPayload]; n != 2 {
 			t.Errorf("%d items were counted as refused, want 2", n)
 		}
@@ -566,11 +566,11 @@ func TestNewStoreNeedsNewTerm(t *testing.T) {
 		swap(2)
 		w.coord.order(actionID(2), command("true"))
 		w.pass(20 * time.Second)
-		w.expect(actionID(2), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(2), "succeed DONE ok")
 		w.restart()
 		w.coord.order(actionID(3), command("true"))
 		w.pass(20 * time.Second)
-		w.expect(actionID(3), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(3), "succeed DONE ok")
 	})
 }
 
@@ -596,7 +596,7 @@ func TestCoordinatorRestartIsGreeted(t *testing.T) {
 		})
 		w.coord.order(actionID(1), command("true"))
 		w.pass(time.Second)
-		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(1), "succeed DONE ok")
 	})
 }
 
@@ -610,7 +610,7 @@ func TestSilentCoordinatorIsGreetedAgain(t *testing.T) {
 		w.pass(30 * time.Second)
 		w.expect(actionID(1))
 		w.pass(2 * time.Minute)
-		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(1), "succeed DONE ok")
 	})
 }
 
@@ -622,7 +622,7 @@ func TestOrderWaitsForItsRing(t *testing.T) {
 		w.coord.see(func() { w.coord.claims = 2 })
 		w.coord.order(actionID(1), command("true"))
 		w.pass(time.Second)
-		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(1), "succeed DONE ok")
 		w.coord.see(func() { w.coord.claims = 3 })
 		w.coord.order(actionID(2), command("true"))
 		w.coord.see(func() { w.coord.claims = 0 })
@@ -636,7 +636,7 @@ func TestOrderWaitsForItsRing(t *testing.T) {
 		if told := w.coord.told(actionID(2)); len(told) == 0 {
 			t.Error("the order is still waiting")
 		}
-		w.expect(actionID(3), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(3), "succeed DONE ok")
 	})
 }
 
@@ -763,7 +763,7 @@ func TestWithoutAnyCoordinator(t *testing.T) {
 			t.Error(err)
 		}
 		s, err := w.agent.Status(t.Context())
-		if err != nil || s.Link || s.Unsent != 2 {
+		if err != nil || s.Link || s.Unsent != 1 {
 			t.Errorf("%+v, %v", s, err)
 		}
 	})

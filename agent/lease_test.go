@@ -72,7 +72,7 @@ func TestStartBudgetCountsFromWhatWasSaid(t *testing.T) {
 		w.pass(10 * time.Second)
 		w.line.release()
 		w.pass(time.Second)
-		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(1), "succeed DONE ok")
 
 		w.line.hold(protocol.ChannelOrder)
 		w.coord.order(actionID(2), command("true"))
@@ -137,7 +137,7 @@ func TestOrdersAreTakenBesideManyAcks(t *testing.T) {
 		})
 		w.coord.order(actionID(2), command("true"))
 		w.pass(time.Second)
-		w.expect(actionID(2), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(2), "succeed DONE ok")
 		if m := w.agent.Metrics(); m.Refused[protocol.ErrHeard] != 0 {
 			t.Errorf("refused %v", m.Refused)
 		}

@@ -231,9 +231,9 @@ func TestPolicyHoldsHere(t *testing.T) {
 		w.coord.orderApproved(actionID(5), run, r.approve(actionID(5), run, nil, "alice", "alice 2"))
 		w.pass(time.Second)
 		w.expect(actionID(1), "succeed DONE ok")
-		w.expect(actionID(2), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(2), "succeed DONE ok")
 		w.expect(actionID(3), "refuse FAILED not_approved")
-		w.expect(actionID(4), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(4), "succeed DONE ok")
 		w.expect(actionID(5), "refuse FAILED not_approved")
 		act := must(w.agent.Action(t.Context(), actionID(5)))
 		if want := "it needs the approvals of 2 different persons of alice, bob, carol, 1 more than it has (alice)"; !strings.Contains(act.Detail, want) {
@@ -291,7 +291,7 @@ func TestNoDateNoApproval(t *testing.T) {
 		r.fail = nil
 		r.mu.Unlock()
 		w.pass(2 * time.Minute)
-		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(1), "succeed DONE ok")
 	})
 }
 
@@ -305,7 +305,7 @@ func TestFloorOutlivesEverything(t *testing.T) {
 		w.pass(2 * time.Hour)
 		w.coord.orderApproved(actionID(2), run, r.approve(actionID(2), run, nil, "carol", "bob"))
 		w.pass(time.Second)
-		w.expect(actionID(2), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(2), "succeed DONE ok")
 		w.down()
 		w.tune = func(c *agent.Config) {
 			r.tune(nil)(c)
@@ -319,7 +319,7 @@ func TestFloorOutlivesEverything(t *testing.T) {
 		// A clock in the past keeps nobody from approving.
 		w.coord.orderApproved(actionID(3), run, r.approve(actionID(3), run, nil, "alice", "bob"))
 		w.pass(time.Second)
-		w.expect(actionID(3), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(3), "succeed DONE ok")
 	})
 }
 
@@ -334,7 +334,7 @@ func TestOwnersResetTheFloor(t *testing.T) {
 		}
 		w.coord.orderApproved(actionID(1), run, r.approve(actionID(1), run, late, "alice", "bob"))
 		w.pass(time.Second)
-		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(1), "succeed DONE ok")
 		honest := r.approve(actionID(2), run, nil, "alice", "carol")
 		w.coord.orderApproved(actionID(2), run, honest)
 		w.pass(time.Second)
@@ -349,7 +349,7 @@ func TestOwnersResetTheFloor(t *testing.T) {
 		w.expect(actionID(3), "start RUNNING", "succeed DONE ok")
 		w.coord.orderApproved(actionID(4), run, r.approve(actionID(4), run, nil, "alice", "carol"))
 		w.pass(time.Second)
-		w.expect(actionID(4), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(4), "succeed DONE ok")
 	})
 }
 
@@ -361,7 +361,7 @@ func TestForgottenActionsAreNotApprovedAgain(t *testing.T) {
 		used := r.approve(actionID(1), run, nil, "alice", "bob")
 		w.coord.orderApproved(actionID(1), run, used)
 		w.pass(time.Second)
-		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(1), "succeed DONE ok")
 		w.down()
 		w.path += ".new"
 		w.coord.see(func() {
@@ -377,7 +377,7 @@ func TestForgottenActionsAreNotApprovedAgain(t *testing.T) {
 		w.coord.orderApproved(actionID(2), run, r.approve(actionID(2), run, nil, "alice", "bob"))
 		w.pass(time.Second)
 		w.expect(actionID(1), "refuse FAILED not_approved")
-		w.expect(actionID(2), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(2), "succeed DONE ok")
 	})
 }
 
@@ -433,7 +433,7 @@ func TestPolicySet(t *testing.T) {
 			t.Errorf("the audit log tells %d times", n)
 		}
 		w.expect(actionID(13), "refuse FAILED bad_policy")
-		w.expect(actionID(14), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(14), "succeed DONE ok")
 	})
 }
 
@@ -586,7 +586,7 @@ func TestApproverOfANewerRing(t *testing.T) {
 		r.rings = append(r.rings, signed)
 		w.line.deliver(protocol.FleetTopic(fleetName, protocol.ChannelRing).String(), bytes.Join(r.rings, []byte("\n")))
 		w.pass(20 * time.Second)
-		w.expect(actionID(1), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(1), "succeed DONE ok")
 		w.expect(actionID(2), "refuse FAILED not_approved")
 	})
 }

@@ -25,7 +25,7 @@ func TestApprovalIsSpentOnce(t *testing.T) {
 		used := r.approve(first, run, days, "alice", "bob")
 		w.coord.orderApproved(first, run, used)
 		w.pass(time.Second)
-		w.expect(first, "start RUNNING", "succeed DONE ok")
+		w.expect(first, "succeed DONE ok")
 		begun := w.commandsBegun()
 		again := func(when string, want string) {
 			t.Helper()
@@ -67,7 +67,7 @@ func TestApprovalIsSpentOnce(t *testing.T) {
 		third := actionID(3)
 		w.coord.orderApproved(third, run, r.approve(third, run, nil, "alice", "bob"))
 		w.pass(2 * time.Second)
-		w.expect(third, "start RUNNING", "succeed DONE ok")
+		w.expect(third, "succeed DONE ok")
 	})
 }
 
@@ -235,7 +235,7 @@ func TestOnlyTheRingInForceCounts(t *testing.T) {
 		w.coord.orderApproved(actionID(41), run, stays)
 		w.coord.orderApproved(actionID(46), run, r.approve(actionID(46), run, nil, "carol", "alice"))
 		w.pass(2 * time.Second)
-		w.expect(actionID(41), "start RUNNING", "succeed DONE ok")
-		w.expect(actionID(46), "start RUNNING", "succeed DONE ok")
+		w.expect(actionID(41), "succeed DONE ok")
+		w.expect(actionID(46), "succeed DONE ok")
 	})
 }

@@ -120,8 +120,8 @@ func steal(t *testing.T, clock string) {
 	w.pass(2 * time.Hour)
 	w.coord.orderApproved(actionID(6), run, r.approve(actionID(6), run, nil, "carol", "bob"))
 	w.pass(time.Second)
-	w.expect(actionID(3), "start RUNNING", "succeed DONE ok")
-	w.expect(actionID(6), "start RUNNING", "succeed DONE ok")
+	w.expect(actionID(3), "succeed DONE ok")
+	w.expect(actionID(6), "succeed DONE ok")
 	if w.state(1) != container.StateRunning {
 		t.Fatalf("the container is %s", w.state(1))
 	}

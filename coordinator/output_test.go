@@ -474,3 +474,33 @@ func TestOutputWaitsForNoReport(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// TestFirstByteComesBeforeItsStart: hosts report the start of what may be brief a moment
+// later, and who follows sees what it writes at once all the same.
+func TestFirstByteComesBeforeItsStart(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		a := propose(t, f, h)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		var got atomic.Pointer[string]
+		wg.Go(func() {
+			_, _ = f.Coordinator().Relay().Output.Read(ctx, relay.Reading{Action: a.ID, FD: protocol.Stdout, Follow: true}, func(p []byte) error {
+				s := string(p)
+				got.Store(&s)
+				return nil
+			})
+		})
+		synctest.Wait()
+		o := order(t, h)
+		h.Write(a.ID, 1, protocol.Stdout, []byte("first"))
+		synctest.Wait()
+		if s := got.Load(); s == nil || *s != "first" {
+			t.Error("the first byte waits for the report of the start")
+		}
+		h.Report(o.Done(protocol.Output{FD: protocol.Stdout, Bytes: 5}))
+		synctest.Wait()
+		want(t, f, a.ID, protocol.StateDone, protocol.ReasonOK)
+	})
+}

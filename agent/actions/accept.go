@@ -135,6 +135,8 @@ func (s *staging) add(at protocol.Position, o queue.Order, spec protocol.Spec, w
 				o.Begin = &change
 				i, ok := h.(Instant)
 				o.Done = ok && i.EndsAtOnce()
+				b, ok := h.(Brief)
+				o.Brief = ok && b.MayBeBrief(&spec)
 			}
 		}
 		if !o.Done {
@@ -243,6 +245,7 @@ func (a *Actions) accepted(n staged, t queue.Taken) {
 	a.cfg.Inputs.Keep(act.ID, &j.spec, n.entry.lacks)
 	if act.State == protocol.StateRunning {
 		a.cfg.Rooms.Applied(*n.arrival.Order.Begin)
+		j.mayBeUntold()
 		j.begin()
 	}
 }

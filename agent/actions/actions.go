@@ -98,6 +98,8 @@ type Actions struct {
 	ends    []ending                            // of this turn of the loop, not durable yet
 	unsaved []ending                            // ends that the disk did not take
 	unbegun []protocol.ActionID                 // attempts whose beginning the disk did not take
+	untold  []protocol.ActionID                 // actions that run and may not be reported yet
+	tell    *loop.Timer
 	expiry  *loop.Timer
 	slow    *loop.Timer
 }
@@ -131,7 +133,7 @@ func New(cfg Config) *Actions {
 			a.Counters.ended[s] = new(atomic.Uint64)
 		}
 	}
-	a.expiry, a.slow = cfg.Loop.Timer(a.expire), cfg.Loop.Timer(a.lookAtSlow)
+	a.expiry, a.slow, a.tell = cfg.Loop.Timer(a.expire), cfg.Loop.Timer(a.lookAtSlow), cfg.Loop.Timer(a.tellStarted)
 	return a
 }
 
@@ -140,7 +142,7 @@ func New(cfg Config) *Actions {
 func (a *Actions) Load(open []queue.Action, newest uint64) {
 	a.newest = newest
 	clear(a.jobs)
-	a.lanes.entries = nil
+	a.lanes.entries, a.untold = nil, nil
 	for _, act := range open {
 		a.adopt(act)
 	}
@@ -160,6 +162,7 @@ func (a *Actions) adopt(act queue.Action) {
 	e.lacks = !e.running && a.cfg.Inputs.Lacks(&j.spec)
 	a.jobs[act.ID] = j
 	a.lanes.add(e)
+	j.mayBeUntold()
 }
 
 // entryOf returns the entry of an action that would be accepted now.

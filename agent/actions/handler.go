@@ -7,7 +7,7 @@ import (
 
 // Handler carries out the actions of a kind. Its methods are called by the loop and
 // do not wait. What else a handler can do is said by the optional interfaces
-// [Recoverer], [Settler], [Canceller] and [Instant].
+// [Recoverer], [Settler], [Canceller], [Instant] and [Brief].
 type Handler interface {
 	// Admit says whether this host can do such a thing at all. An error is a refusal
 	// for good, with its [protocol.Code].
@@ -49,6 +49,10 @@ type Canceller interface {
 
 // Instant is a Handler whose actions end, with success, as they begin.
 type Instant interface{ EndsAtOnce() bool }
+
+// Brief is a Handler of actions of which some end within [startUntold]: the report of
+// such a start waits for as long, and the end alone is reported if that comes before.
+type Brief interface{ MayBeBrief(s *protocol.Spec) bool }
 
 // Ping returns the handler of the action that does nothing.
 func Ping() Handler { return ping{} }

@@ -1,8 +1,10 @@
 package actions
 
 import (
+	"slices"
 	"time"
 
+	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -45,6 +47,37 @@ func (j *Job) start() {
 		j.begin()
 	} else {
 		a.loop.Disk(err)
+	}
+}
+
+// startUntold is how long the report of a start waits for the end of what may be brief.
+// Most commands have ended by then, and one report tells it all. Output does not wait
+// for it.
+const startUntold = 25 * time.Millisecond
+
+// mayBeUntold sees to it that what runs is reported.
+func (j *Job) mayBeUntold() {
+	if j.act.State == protocol.StateRunning && j.act.ReportN == 0 {
+		j.actions.untold = append(j.actions.untold, j.act.ID)
+		j.actions.tell.In(startUntold)
+	}
+}
+
+// tellStarted reports what has begun and has not ended meanwhile.
+func (a *Actions) tellStarted() {
+	open := slices.DeleteFunc(a.untold, func(id protocol.ActionID) bool { return a.jobs[id] == nil || a.jobs[id].act.ReportN != 0 })
+	a.untold = nil
+	if len(open) == 0 {
+		return
+	}
+	told, err := a.cfg.Store.TellStarted(a.loop.Steps(), open, a.loop.When())
+	if !a.loop.Disk(err) {
+		a.untold = open
+		a.tell.In(loop.RetryDisk)
+		return
+	}
+	for _, act := range told {
+		a.jobs[act.ID].moved(act)
 	}
 }
 

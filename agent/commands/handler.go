@@ -68,6 +68,9 @@ func (h Handler) Begin(j *actions.Job) {
 	h.Active.Begin(at, act.Cancelling)
 }
 
+// MayBeBrief implements [actions.Brief]: for a session somebody waits.
+func (h Handler) MayBeBrief(s *protocol.Spec) bool { return !s.Kind.Interactive() }
+
 // Recover implements [actions.Recoverer]: what became of the attempt is found out.
 func (h Handler) Recover(j *actions.Job) {
 	if h.Active == nil {

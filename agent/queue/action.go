@@ -102,10 +102,36 @@ func accept(tx txn, o Order, local bool, now Now) (Action, error) {
 	if err != nil {
 		return act, err
 	}
-	if err := moved(tx, &act, nil, now); err != nil {
+	if act.State == protocol.StateRunning && o.Brief {
+		err = recorded(tx, &act, now)
+	} else {
+		err = moved(tx, &act, nil, now)
+	}
+	if err != nil {
 		return act, err
 	}
 	return act, insert(tx, &act)
+}
+
+// TellStarted reports those of the actions that run and were never reported.
+func (q *Queue) TellStarted(ctx context.Context, ids []protocol.ActionID, now Now) (told []Action, err error) {
+	err = q.update(ctx, "reporting that actions run", func(tx txn) error {
+		told = nil
+		for _, id := range ids {
+			act, err := load(tx, id)
+			if err == nil && act.State == protocol.StateRunning && act.ReportN == 0 {
+				if err = tell(tx, &act, protocol.Report{Event: act.Event}, now); err == nil {
+					err = save(tx, &act)
+				}
+			}
+			if err != nil {
+				return err
+			}
+			told = append(told, act)
+		}
+		return nil
+	})
+	return told, err
 }
 
 // move applies one event by the table of the protocol.
@@ -221,7 +247,7 @@ func (q *Queue) Cancel(ctx context.Context, at protocol.Position, id protocol.Ac
 
 // cancel handles the request for an action that is, or was, here.
 func cancel(tx txn, act *Action, now Now) error {
-	buried := act.ReportN == 0
+	buried := act.Spec == nil
 	event := protocol.EventTell
 	switch act.State {
 	case protocol.StateNew:

@@ -104,6 +104,14 @@ func note(tx txn, r audit.Record) error {
 
 // moved records and reports that an action has moved.
 func moved(tx txn, a *Action, became *protocol.Container, now Now) error {
+	if err := recorded(tx, a, now); err != nil {
+		return err
+	}
+	return tell(tx, a, protocol.Report{Event: a.Event, Container: became}, now)
+}
+
+// recorded records that an action has moved.
+func recorded(tx txn, a *Action, now Now) error {
 	r := audit.Record{
 		AtMS: now.WallMS, Actor: "host", Verb: "action." + string(a.Event), Object: a.ID.String(), Digest: a.Digest,
 		Detail: map[string]any{"state": string(a.State), "accept_seq": a.AcceptSeq},
@@ -139,10 +147,7 @@ func moved(tx txn, a *Action, became *protocol.Container, now Now) error {
 		r.Detail["recording"] = o.SHA256.String()
 		r.Detail["recording_bytes"] = o.Bytes
 	}
-	if err := note(tx, r); err != nil {
-		return err
-	}
-	return tell(tx, a, protocol.Report{Event: a.Event, Container: became}, now)
+	return note(tx, r)
 }
 
 // Record writes a record of its own into the host's audit log, for what moves no

@@ -102,8 +102,8 @@ type Action struct {
 	CreatedMS, AcceptedMS, StartedMS, EndedMS int64
 	Exit                                      *protocol.Exit
 	Output                                    []protocol.Output
-	// ReportN is the number of its newest report; 0 for what is left of an
-	// action that was forgotten.
+	// ReportN is the number of its newest report; 0 for one that is brief and has just
+	// begun, and for what is left of an action that was forgotten.
 	ReportN uint64
 
 	// ApprovedMS: none of the approvals that it rests on is dated later; 0 if it
@@ -189,6 +189,9 @@ type Order struct {
 	// Begin, if set, starts the action in the transaction that accepts it, so
 	// that its NEW is never reported, and makes the changes of its start.
 	Begin *Change
+	// Brief, with Begin, leaves its start to be reported with its end, or by
+	// [Queue.TellStarted] if that does not come soon.
+	Brief bool
 	// Done, with Begin, ends it there too, as DONE: nothing of it is left to do.
 	Done bool
 }
