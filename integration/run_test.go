@@ -269,9 +269,7 @@ func TestManners(t *testing.T) {
 		p.signal(t, syscall.SIGINT)
 		r := p.finish(t).exits(t, 130, "hostler action logs ", "hostler action cancel ")
 		id := after(r.stderr, "hostler action cancel ")
-		if act := w.action(t, id); act.State != "RUNNING" {
-			t.Fatalf("it is %s %s", act.State, act.Reason)
-		}
+		w.state(t, id, "RUNNING")
 		follow := w.start(t, "hostler", "action", "logs", id, "--follow")
 		follow.says(t, follow.out, "begun\n")
 		release(t, gate)
