@@ -189,7 +189,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 		return nil
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("this version of hostler cannot read the answer of %s%s; look whether it is older than the coordinator: hostler version", path, member(err))
+		return fmt.Errorf("this program cannot read the answer of %s%s; look whether it is older than the coordinator: hostler version", path, member(err))
 	}
 	return nil
 }

@@ -373,7 +373,7 @@ func TestAnswerOfAnotherVersion(t *testing.T) {
 	}
 	var s api.Status
 	err = c.Get(t.Context(), "/v1/status", nil, &s)
-	if want := "this version of hostler cannot read the answer of /v1/status: ring has another type; look whether it is older than the coordinator: hostler version"; err == nil || err.Error() != want {
+	if want := "this program cannot read the answer of /v1/status: ring has another type; look whether it is older than the coordinator: hostler version"; err == nil || err.Error() != want {
 		t.Errorf("it says %v", err)
 	}
 }
