@@ -314,7 +314,7 @@ func TestMemory(t *testing.T) {
 	cmd := s.start(t)
 	const most = 20 << 10
 	// What the start took is given back a while after it has come to rest.
-	tick := time.NewTicker(quietAfter)
+	tick := time.NewTicker(3 * time.Second)
 	defer tick.Stop()
 	kib := 0
 	for range 20 {

@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
-	"runtime/debug"
-	"runtime/metrics"
 	"strconv"
 	"time"
 
@@ -223,7 +221,7 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	} else {
 		g.Go(func() error { return n.await(inner) })
 	}
-	others.Go(func() error { return tidy(beside) })
+	others.Go(func() error { return daemon.Tidy(beside) })
 	others.Go(func() error { return meter.run(beside) })
 	g.Go(func() error { // what runs beside the agent must not end before it
 		select {
@@ -244,33 +242,6 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 		err = errors.Join(err, failed)
 	}
 	return err
-}
-
-// Memory that was needed once is given back when nothing happens any more. The
-// runtime itself keeps it for minutes, and what it frees it frees by and by.
-const (
-	quietAfter = 3 * time.Second // without allocations worth the name
-	quietBytes = 1 << 20         // allocated in that time by leases, looks and ticks
-	worthBytes = 4 << 20         // allocated since memory was given back the last time
-)
-
-// tidy gives memory back after the start and after each time of work.
-func tidy(ctx context.Context) error {
-	var before, tidied uint64
-	started := true // what the start took is not waited for to end
-	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	for {
-		if err := wait(ctx, quietAfter, nil); err != nil {
-			return err
-		}
-		metrics.Read(sample)
-		now := sample[0].Value.Uint64()
-		if quiet := now-before < quietBytes; started || quiet && now-tidied > worthBytes {
-			debug.FreeOSMemory()
-			tidied = now
-		}
-		before, started = now, false
-	}
 }
 
 // lookForMembership is how often a host without a fleet looks whether it has

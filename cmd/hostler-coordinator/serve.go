@@ -127,6 +127,7 @@ func (s *server) run(ctx context.Context, store core.Store, out io.Writer) (err 
 	g.Go(func() error { return api.ServeTLS(l, "", "") })
 	g.Go(func() error { return s.upkeep(ctx) })
 	g.Go(func() error { return pace(ctx) })
+	g.Go(func() error { return daemon.Tidy(ctx) })
 	g.Go(func() error {
 		return s.service.Watch(ctx, func(ctx context.Context) { _ = s.coord.Ready(ctx) })
 	})
