@@ -24,18 +24,26 @@ const (
 // idsEach is how many ids an unprivileged container gets: all that programs use.
 const idsEach = 1 << 16
 
-// Create implements container.Creator. The template is an image that podman has.
+// Create implements container.Creator. The template is an image; podman pulls one that
+// it does not have.
 func (r *Runtime) Create(ctx context.Context, spec container.CreateSpec) error {
 	if err := spec.Check(); err != nil {
 		return fmt.Errorf("podman create: %w", err)
 	}
 	return r.change(ctx, "create", spec.Name, createTime, func(ctx context.Context) error {
+		if there, err := r.known(ctx, spec.Name, spec.CTID); err != nil || there {
+			return err
+		}
+		image, err := r.image(ctx, spec.Template)
+		if err != nil {
+			return err
+		}
 		r.making.Lock()
 		defer r.making.Unlock()
 		if there, err := r.known(ctx, spec.Name, spec.CTID); err != nil || there {
 			return err
 		}
-		body, err := r.body(ctx, spec)
+		body, err := r.body(ctx, spec, image)
 		if err != nil {
 			return err
 		}
@@ -104,9 +112,9 @@ type idMap struct {
 }
 
 // body describes a container to podman.
-func (r *Runtime) body(ctx context.Context, spec container.CreateSpec) (specification, error) {
+func (r *Runtime) body(ctx context.Context, spec container.CreateSpec, image string) (specification, error) {
 	b := specification{
-		Name: spec.Name, Image: spec.Template, Hostname: spec.Name, Stdin: true, NetNS: namespace{"none"},
+		Name: spec.Name, Image: image, Hostname: spec.Name, Stdin: true, NetNS: namespace{"none"},
 		Labels: map[string]string{labelCTID: string(spec.CTID), labelTemplate: spec.Template},
 	}
 	if !spec.Network.IsZero() {

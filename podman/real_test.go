@@ -29,9 +29,9 @@ type machine struct {
 	specs   func() container.CreateSpec
 }
 
-func newMachine(t *testing.T) *machine {
+func newMachine(t *testing.T, registries ...string) *machine {
 	t.Helper()
-	s := podmantest.Start(t)
+	s := podmantest.Start(t, registries...)
 	agent := builttest.Program(t, "hostler-agent")
 	cfg := podman.Config{Socket: s.Socket, Supervisor: []string{agent, "supervise-podman"}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	r, err := podman.New(cfg)

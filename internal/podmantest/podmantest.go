@@ -4,6 +4,7 @@ package podmantest
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -43,8 +44,9 @@ cgroup_manager="cgroupfs"
 events_logger="file"
 `
 
-// Start starts the service, which ends with the test and takes its containers along.
-func Start(t testing.TB) *Service {
+// Start starts the service, which ends with the test and takes its containers along. It
+// takes images of these registries without TLS.
+func Start(t testing.TB, registries ...string) *Service {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hpt") // sockets have short paths
 	if err != nil {
@@ -52,6 +54,13 @@ func Start(t testing.TB) *Service {
 	}
 	s := &Service{Socket: filepath.Join(dir, "podman.sock"), dir: dir}
 	if err := os.WriteFile(filepath.Join(dir, "containers.conf"), []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	insecure := ""
+	for _, r := range registries {
+		insecure += fmt.Sprintf("[[registry]]\nlocation = %q\ninsecure = true\n", r)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "registries.conf"), []byte(insecure), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.remove(t) })
@@ -72,7 +81,7 @@ func (s *Service) Podman(t testing.TB, args ...string) string {
 
 func (s *Service) command(args ...string) *exec.Cmd {
 	cmd := exec.Command("podman", append([]string{"--root", filepath.Join(s.dir, "root"), "--runroot", filepath.Join(s.dir, "runroot"), "--storage-driver", "overlay"}, args...)...)
-	cmd.Env = append(os.Environ(), "CONTAINERS_CONF="+filepath.Join(s.dir, "containers.conf"))
+	cmd.Env = append(os.Environ(), "CONTAINERS_CONF="+filepath.Join(s.dir, "containers.conf"), "CONTAINERS_REGISTRIES_CONF="+filepath.Join(s.dir, "registries.conf"))
 	return cmd
 }
 
@@ -100,7 +109,7 @@ func (s *Service) Up(t testing.TB) {
 	s.cmd = exec.Command("/bin/sh", append([]string{"-c", `LISTEN_PID=$$ LISTEN_FDS=1 exec "$@"`, "sh"}, podman.Args...)...)
 	s.cmd.Env, s.cmd.ExtraFiles = podman.Env, []*os.File{f}
 	s.cmd.Stdout, s.cmd.Stderr = log, log
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -136,6 +145,49 @@ func (s *Service) remove(t testing.TB) {
 	if err := os.RemoveAll(s.dir); err != nil {
 		t.Error(err)
 	}
+}
+
+// Registry starts Debian's docker-registry, which ends with the test, and returns its
+// address.
+func Registry(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "config.yml")
+	text := fmt.Sprintf("version: 0.1\nstorage:\n  filesystem:\n    rootdirectory: %q\nhttp:\n  addr: 127.0.0.1:0\n", filepath.Join(dir, "images"))
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("docker-registry", "serve", config)
+	log, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := make(chan string, 1)
+	go func() { // it ends with the registry
+		defer close(address)
+		lines := bufio.NewScanner(log)
+		for lines.Scan() {
+			if _, at, ok := strings.Cut(lines.Text(), "listening on "); ok {
+				at, _, _ = strings.Cut(at, "\"")
+				select {
+				case address <- strings.TrimSpace(at):
+				default:
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()         // killed
+	})
+	at, ok := <-address
+	if !ok {
+		t.Fatal("the registry does not listen")
+	}
+	return at
 }
 
 // Image puts busybox into the store under a name, with one change to its

@@ -1,0 +1,90 @@
+package podman
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/hostler-io/hostler/container"
+)
+
+// image returns the id of an image, which podman pulls if it has none of that name. A
+// container is made from the id: so it is of what was pulled, whatever is called so
+// afterwards.
+func (r *Runtime) image(ctx context.Context, name string) (string, error) {
+	id, err := r.imageID(ctx, name)
+	if !errors.Is(err, container.ErrNotFound) {
+		return id, err
+	}
+	body, err := r.api.open(ctx, http.MethodPost, "/images/pull", url.Values{"reference": {name}, "policy": {"missing"}}, nil)
+	if err != nil {
+		return "", unpulled(name, err)
+	}
+	defer body.Close()
+	if id, err = r.pulled(ctx, body); err != nil {
+		return "", unpulled(name, err)
+	}
+	return id, nil
+}
+
+// imageID is the id of an image that is there.
+func (r *Runtime) imageID(ctx context.Context, name string) (string, error) {
+	var i struct {
+		ID string `json:"Id"`
+	}
+	// The slashes of the name are part of the path.
+	err := r.api.call(ctx, http.MethodGet, "/images/"+name+"/json", nil, nil, &i)
+	if err == nil && i.ID == "" {
+		err = errors.New("podman tells no id of it")
+	}
+	return i.ID, err
+}
+
+// pulled reads what podman says while it pulls, and at the end.
+func (r *Runtime) pulled(ctx context.Context, from io.Reader) (id string, err error) {
+	lines, last := bufio.NewScanner(from), ""
+	lines.Buffer(nil, maxEvent)
+	for lines.Scan() {
+		var p struct {
+			Stream string   `json:"stream"`
+			Error  string   `json:"error"`
+			ID     string   `json:"id"`
+			Images []string `json:"images"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &p); err != nil {
+			return "", fmt.Errorf("podman said %.200q: %w", lines.Bytes(), err)
+		}
+		if p.Error != "" {
+			return "", errors.New(strings.TrimSpace(p.Error))
+		}
+		last, id = cmp.Or(strings.TrimSpace(p.Stream), last), cmp.Or(p.ID, id)
+	}
+	if err := lines.Err(); err != nil || id == "" {
+		return "", fmt.Errorf("%w; podman said last: %s", r.api.explain(ctx, cmp.Or(err, io.ErrUnexpectedEOF)), cmp.Or(last, "nothing"))
+	}
+	return id, nil
+}
+
+// unpulled says what may help.
+func unpulled(name string, err error) error {
+	said := err.Error()
+	hint := "look at it on the host: podman pull " + name
+	switch {
+	case strings.Contains(said, "unauthorized"), strings.Contains(said, "authentication required"), strings.Contains(said, "denied"):
+		hint = "check the name, or log in on the host: podman login"
+	case strings.Contains(said, "manifest unknown"), strings.Contains(said, "name unknown"), strings.Contains(said, "not found"):
+		hint = "check the name and the tag"
+	case strings.Contains(said, "short-name"):
+		hint = "name its registry, too: registry.example/" + name
+	case strings.Contains(said, "no such host"), strings.Contains(said, "connection refused"), strings.Contains(said, "i/o timeout"):
+		hint = "check that the host reaches the registry"
+	}
+	return fmt.Errorf("pulling %s: %w; %s", name, err, hint)
+}
