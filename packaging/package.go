@@ -24,7 +24,6 @@ type pkg struct {
 	refreshes           string   // the service that finds something new in it
 	state               string   // what goes at purge
 	depends, recommends map[string][]string
-	breaks              bool // older agents
 }
 
 // both are the same packages for deb and rpm.
@@ -53,7 +52,7 @@ func packages() []pkg {
 			name: "hostler-agent", summary: "agent of Hostler for one host",
 			long:     "It runs commands and containers of this host as its people and its coordinator\nask, and keeps them as they should be while the coordinator cannot be reached.",
 			programs: []string{"hostler-agent"}, helpers: []string{"hostler-run"}, unit: true, state: "/var/lib/hostler/agent",
-			depends: system(), recommends: both("hostler-agent-lxc", "podman"), breaks: true,
+			depends: system(), recommends: both("hostler-agent-lxc", "podman"),
 		}, {
 			name: "hostler-agent-lxc", summary: "LXC for the agent of Hostler",
 			long:    "The program by which the agent makes, starts and ends LXC containers. It is the\nonly one that needs liblxc.",
@@ -99,7 +98,7 @@ func (b *build) info(p pkg, bin, arch, format, spdx string) (*nfpm.Info, error) 
 	if format == "deb" {
 		description = p.summary + "\n" + p.long
 	}
-	i := &nfpm.Info{
+	return &nfpm.Info{
 		Name: p.name, Arch: arch, Platform: "linux", Version: version, VersionSchema: "none", Release: release,
 		Section: "admin", Priority: "optional", Maintainer: maintainer, Description: description, Vendor: "Hostler", Homepage: homepage, License: license,
 		DisableGlobbing: true, MTime: b.date,
@@ -107,11 +106,7 @@ func (b *build) info(p pkg, bin, arch, format, spdx string) (*nfpm.Info, error) 
 			Depends: depends, Recommends: p.recommends[format], Contents: contents, Scripts: scripts,
 			RPM: nfpm.RPM{BuildHost: "localhost", Summary: p.summary},
 		},
-	}
-	if p.breaks && format == "deb" {
-		i.Deb.Breaks = []string{"hostler-agent-lxc (<< " + version + ")"}
-	}
-	return i, nil
+	}, nil
 }
 
 // scripts writes what a package does when it comes and goes.
