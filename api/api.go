@@ -31,6 +31,7 @@ type Host struct {
 	Arch         string      `json:"arch,omitempty" example:"amd64" doc:"The architecture of the machine"`
 	Version      string      `json:"version,omitempty" doc:"The version of the agent"`
 	Kernel       string      `json:"kernel,omitempty" doc:"The version of the kernel"`
+	ClockOffset  string      `json:"clock_offset,omitempty" example:"1.2s" doc:"How far the clock of the machine was ahead of the coordinator's when it told its inventory"`
 	Uptime       string      `json:"uptime,omitempty" example:"26h3m0s" doc:"How long the machine has run"`
 	CPUs         int         `json:"cpus,omitempty" doc:"How many processors the machine has"`
 	MemoryBytes  int64       `json:"memory_bytes,omitempty" doc:"The memory of the machine"`
@@ -500,6 +501,7 @@ type Status struct {
 	Fleet      string         `json:"fleet" doc:"The name of the fleet"`
 	FleetID    string         `json:"fleet_id" doc:"The id of the fleet"`
 	Version    string         `json:"version" doc:"The version of the coordinator"`
+	Now        time.Time      `json:"now" doc:"The time by the clock of the coordinator"`
 	Term       string         `json:"term" example:"1.4" doc:"The term of the coordinator: the number of the ring and a counter"`
 	Ring       uint64         `json:"ring" doc:"The number of the ring in force"`
 	Key        string         `json:"key" doc:"The fingerprint of this coordinator's key"`

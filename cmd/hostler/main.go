@@ -26,6 +26,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/containers"
 	"github.com/hostler-io/hostler/internal/cli/devfleet"
 	"github.com/hostler-io/hostler/internal/cli/dispatch"
+	"github.com/hostler-io/hostler/internal/cli/doctor"
 	"github.com/hostler-io/hostler/internal/cli/fleet"
 	"github.com/hostler-io/hostler/internal/cli/hosts"
 	"github.com/hostler-io/hostler/internal/cli/keyring"
@@ -70,7 +71,7 @@ func root(d *dispatch.Dispatcher) *cobra.Command {
 	many := batch.New(d, files)
 	root := term.Group("hostler", "Run hosts and containers, from anywhere, and know what became of it",
 		fleet.Command(d.Env, keys), keys.Command(), policies.Command(many, keys), containers.Command(many), many.Command(),
-		files.Push(), files.Pull(), actions.Command(d, keys, run.OfActions(many)...), actions.Why(d), version(), manual.Command(1, buildinfo.Version))
+		files.Push(), files.Pull(), actions.Command(d, keys, run.OfActions(many)...), actions.Why(d), doctor.Command(d.Env), version(), manual.Command(1, buildinfo.Version))
 	for _, more := range [][]*cobra.Command{access.Commands(d.Env), hosts.Commands(d.Env), measure.Commands(d), run.Commands(many), auditlog.Commands(d), devfleet.Commands(d.UI)} {
 		root.AddCommand(more...)
 	}

@@ -55,6 +55,9 @@ func hostOf(v members.HostView) api.Host {
 	if up := time.Duration(i.Host.UptimeMS) * time.Millisecond; up > 0 {
 		h.Uptime = up.Truncate(time.Second).String()
 	}
+	if i.Host.ClockMS > 0 && i.AtMS > 0 {
+		h.ClockOffset = (time.Duration(i.Host.ClockMS-i.AtMS) * time.Millisecond).String()
+	}
 	for _, c := range i.Containers {
 		if c.State == "running" {
 			h.Running++

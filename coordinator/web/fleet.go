@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator"
@@ -41,7 +42,7 @@ func (h hostHandlers) status(ctx context.Context, _ *none) (api.Status, error) {
 	recovered, err := h.c.Recoveries().Progress(ctx)
 	return api.Status{
 		Recovered: recoveredOf(recovered),
-		Fleet:     string(s.Fleet), FleetID: s.FleetID.String(), Version: h.version,
+		Fleet:     string(s.Fleet), FleetID: s.FleetID.String(), Version: h.version, Now: time.Now().UTC(),
 		Term: s.Term.String(), Ring: s.Ring, Key: s.Key.String(), Recovery: s.Recovery,
 		Hosts: hostWords(s), Pending: s.Pending, Actions: words(s.Actions), Containers: s.Containers, Brokers: webapi.Texts(s.Brokers),
 	}, err

@@ -1,0 +1,165 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hostler-io/hostler/api"
+)
+
+// The results of checks.
+const (
+	ok      = "ok"
+	warning = "warning" // it works, and a person should look at it
+	failed  = "failed"
+)
+
+// finding is what one check has found.
+type finding struct {
+	Object string `json:"object"` // this machine, the coordinator, host edge-01
+	Check  string `json:"check"`
+	Result string `json:"result"`
+	Cause  string `json:"cause,omitempty"`
+	Mend   string `json:"mend,omitempty"` // the command that mends it
+}
+
+// report collects findings about one object.
+type report struct {
+	object string
+	all    []finding
+}
+
+// check notes a check whose cause is empty if all is well.
+func (r *report) check(name, result, cause, mend string) {
+	f := finding{Object: r.object, Check: name, Result: ok}
+	if cause != "" {
+		f.Result, f.Cause, f.Mend = result, cause, mend
+	}
+	r.all = append(r.all, f)
+}
+
+// Bounds of what is well.
+const (
+	maxClockOffset = 2 * time.Second
+	leastFree      = 10 // percent of a disk
+)
+
+// clock says what is wrong with an offset between two clocks.
+func clock(offset time.Duration, of string) string {
+	if offset.Abs() <= maxClockOffset {
+		return ""
+	}
+	return fmt.Sprintf("%s differs by %s; people read its times, and nothing else depends on it", of, offset.Round(time.Second))
+}
+
+// examineFleet looks at what the coordinator tells of itself. offset is how far this
+// machine's clock is ahead of the coordinator's, ring the newest that this machine has.
+func examineFleet(s api.Status, offset time.Duration, version string, ring uint64) []finding {
+	r := report{object: "coordinator"}
+	r.check("recovery", failed, s.Recovery, "hostler-coordinator recover    # on the machine of the coordinator")
+	behind := ""
+	if s.Recovered != nil && s.Recovered.Answered < s.Recovered.Hosts {
+		behind = fmt.Sprintf("%d of %d hosts have not told yet what they did before the recovery", s.Recovered.Hosts-s.Recovered.Answered, s.Recovered.Hosts)
+	}
+	r.check("recovered", warning, behind, "hostler host ls    # start those that are away")
+	older := ""
+	if ring > s.Ring {
+		older = fmt.Sprintf("it has ring %d in force, and this machine has ring %d", s.Ring, ring)
+	}
+	r.check("ring", failed, older, "hostler fleet ring publish")
+	r.check("clock", warning, clock(offset, "the clock of this machine"), "timedatectl set-ntp true    # on the machine whose clock is wrong")
+	other := ""
+	if s.Version != version {
+		other = fmt.Sprintf("the coordinator is of version %s, this program of %s", s.Version, version)
+	}
+	r.check("version", warning, other, "hostler version    # install the same one")
+	pending := ""
+	if s.Pending > 0 {
+		pending = fmt.Sprintf("%d hosts wait for approval", s.Pending)
+	}
+	r.check("enrolments", warning, pending, "hostler host pending")
+	return r.all
+}
+
+// examineHost looks at what the coordinator knows of a host.
+func examineHost(h api.Host, s api.Status, now time.Time) []finding {
+	r := report{object: "host " + h.ID}
+	if h.State != "approved" {
+		r.check("membership", warning, "it is "+h.State, "hostler host show "+h.ID)
+		return r.all
+	}
+	r.check("membership", failed, "", "")
+	r.check("quarantine", failed, h.Quarantined, "hostler host readmit "+h.ID+"    # when the cause is known")
+	away := ""
+	switch {
+	case h.Connectivity == "online":
+	case h.SeenAt == nil:
+		away = "it was not heard of since the coordinator started"
+	default:
+		away = fmt.Sprintf("it is %s, last heard of %s ago; it dials %s", h.Connectivity, now.Sub(*h.SeenAt).Round(time.Second), strings.Join(s.Brokers, ", "))
+	}
+	r.check("connection", failed, away, "hostler --local status    # on the host: does its agent run, and does it reach that address?")
+	if h.InventoryAt == nil {
+		r.check("inventory", warning, "it has never told its inventory", "hostler host show "+h.ID)
+		return r.all
+	}
+	r.check("state", failed, h.Degraded, "hostler host show "+h.ID+"    # free space on its disk, or repair it")
+	for _, missing := range h.Unsupported {
+		what, why, _ := strings.Cut(missing, ": ")
+		r.check(what, warning, why, "see doc/hosts.md, and restart the agent when it is there")
+	}
+	space := ""
+	if h.DiskBytes > 0 && h.DiskFree*100/h.DiskBytes < leastFree {
+		space = fmt.Sprintf("%d %% of the disk of its state directory are free", h.DiskFree*100/h.DiskBytes)
+	}
+	r.check("disk", warning, space, fmt.Sprintf("hostler run %s -- du -xh --max-depth 2 /var", h.ID))
+	offset, _ := time.ParseDuration(h.ClockOffset) // of an older coordinator there is none
+	r.check("clock", warning, clock(offset, "its clock"), fmt.Sprintf("hostler run %s -- timedatectl set-ntp true", h.ID))
+	other := ""
+	if h.Version != s.Version {
+		other = fmt.Sprintf("its agent is of version %s, the coordinator of %s", h.Version, s.Version)
+	}
+	r.check("version", warning, other, "install the same version on it")
+	broken := ""
+	if h.Policy != nil {
+		broken = h.Policy.Broken
+	}
+	r.check("policy", failed, broken, "hostler policy show "+h.ID)
+	for _, a := range h.ActiveAlerts {
+		r.check("alert "+a.ID, warning, a.Text, "hostler host show "+h.ID)
+	}
+	return r.all
+}
+
+// examineContainers looks at the containers of all hosts, or of this one.
+func examineContainers(all []api.Container) []finding {
+	var found []finding
+	for _, c := range all {
+		if c.Broken == "" {
+			continue
+		}
+		r := report{object: "container " + strings.TrimPrefix(c.Host+"/"+c.Name, "/")}
+		r.check("start", failed, c.Broken, "hostler ct reset "+strings.TrimPrefix(r.object, "container "))
+		found = append(found, r.all...)
+	}
+	return found
+}
+
+// examineAgent looks at what the agent of this host tells.
+func examineAgent(s api.AgentStatus, version string) []finding {
+	r := report{object: "agent"}
+	r.check("state", failed, s.Degraded, "hostler --local status    # free space on the disk, or repair it")
+	away := ""
+	if s.Fleet != "" && s.Connection != "online" {
+		away = fmt.Sprintf("it is a member of fleet %s and %s", s.Fleet, map[string]string{"none": "has no connection", "connecting": "gets no connection"}[s.Connection])
+	}
+	r.check("connection", failed, away, "journalctl -u hostler-agent -n 20    # which address does it dial, and what is the answer?")
+	r.check("policy", failed, s.Policy.Broken, "hostler-agent policy show")
+	other := ""
+	if s.Version != version {
+		other = fmt.Sprintf("the agent is of version %s, this program of %s", s.Version, version)
+	}
+	r.check("version", warning, other, "hostler version    # install the same one")
+	return r.all
+}
