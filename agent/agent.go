@@ -99,6 +99,16 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.cfg.Commands != nil {
 		g.Go(func() error { a.commands.Sweep(running, a.cfg.Queue.Has); return nil }) // runs of unknown actions
 	}
+	if a.cfg.Watch != nil {
+		g.Go(func() error { // what is measured
+			return a.cfg.Watch(running, func(alert protocol.Alert) error {
+				_, err := loop.Ask(running, a.loop, func() (struct{}, error) {
+					return struct{}{}, a.apply(queue.Change{Alerts: []protocol.Alert{alert}})
+				})
+				return err
+			})
+		})
+	}
 	g.Go(func() error {
 		defer stop(errStopping)
 		return a.turn(ctx, running) // everything that decides

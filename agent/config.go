@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -75,6 +76,10 @@ type Config struct {
 	// Payloads keeps what commands read until they have ended. Without it specs
 	// with a payload are refused as unsupported.
 	Payloads *blob.Store
+
+	// Watch looks after the host beside the agent until ctx ends, and raises and clears
+	// alerts: raise returns when the change is durable, or why it is not. Default: none.
+	Watch func(ctx context.Context, raise func(protocol.Alert) error) error
 
 	// HostInfo describes the host for a heartbeat. It may take a moment but not
 	// wait for anybody. QueueDepth, Boot and ClockMS are filled in by the agent.

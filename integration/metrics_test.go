@@ -24,7 +24,7 @@ func TestMetrics(t *testing.T) {
 			AtMS int64 `json:"at_ms"`
 		}
 	}
-	read := func(out string) map[string]line {
+	linesOf := func(out string) map[string]line {
 		t.Helper()
 		all := make(map[string]line)
 		var lines []line
@@ -40,7 +40,7 @@ func TestMetrics(t *testing.T) {
 	watch := w.start(t, "hostler", "metrics", "edge-01", "--all", "--metric", "cpu", "-o", "csv", "--watch")
 	watch.says(t, watch.out, ",web,cpu,")
 	watch.end(t, syscall.SIGTERM)
-	got := read(w.must(t, "metrics", "edge-01", "--all", "-o", "json"))
+	got := linesOf(w.must(t, "metrics", "edge-01", "--all", "-o", "json"))
 	for _, want := range []string{"cpu", "memory", "load1", "disk", "web memory", "web tasks"} {
 		if l := got[want]; len(l.Points) == 0 || l.Points[0].Mean < 0 {
 			t.Errorf("%s is %+v", want, l)
@@ -69,6 +69,29 @@ func TestMetrics(t *testing.T) {
 		if out := h.get(t, "/metrics"); !strings.Contains(out, "\n"+text) {
 			t.Errorf("%q is missing in what Prometheus gets:\n%s", text, out)
 		}
+	}
+	// A rule that comes with a new configuration raises an alert, and another one that
+	// replaces it clears the alert again.
+	config := read(t, h.config())
+	reload := func(rules string) {
+		t.Helper()
+		write(t, h.config(), config+"\n[alerts]\nrules = ["+rules+"]\n")
+		h.agent.signal(t, syscall.SIGHUP)
+	}
+	reload(`"host tasks=1/15s:critical"`)
+	alerts := w.start(t, "hostler", "alert", "ls", "-o", "csv", "--watch")
+	alerts.says(t, alerts.out, "critical,edge-01,")
+	alerts.says(t, alerts.out, "processes is ")
+	if out := h.get(t, "/status"); !strings.Contains(out, "edge-01") {
+		t.Errorf("the agent says %s", out)
+	}
+	alerts.end(t, syscall.SIGTERM)
+	reload("")
+	cleared := w.start(t, "hostler", "events", "--since", "1h")
+	cleared.says(t, cleared.out, "alert.cleared")
+	cleared.end(t, syscall.SIGTERM)
+	if out := w.must(t, "alert", "ls", "--no-headers"); out != "" {
+		t.Errorf("without rules there is %q", out)
 	}
 	h.agent.end(t, syscall.SIGTERM)
 	out := h.spawn(t, "metrics", "metrics", "--metric=cpu").finish(t).exits(t, 0).stdout

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/hostler-io/hostler/alerts"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/lxc"
@@ -29,6 +30,7 @@ type config struct {
 	Podman   podmanConfig   `toml:"podman"`
 	Network  networkConfig  `toml:"network"`
 	Metrics  metricsConfig  `toml:"metrics"`
+	Alerts   alertsConfig   `toml:"alerts"`
 
 	path string // of the file that was named; empty for the usual one
 }
@@ -78,6 +80,25 @@ type podmanConfig struct {
 type networkConfig struct {
 	Bridge string `toml:"bridge" takes:"reload" does:"The device that new containers are attached to. It is made when the first of them needs it. Empty: containers get no network."`
 	Subnet string `toml:"subnet" takes:"reload" does:"The IPv4 network of the bridge. The host has its first address."`
+}
+
+type alertsConfig struct {
+	Rules []string `toml:"rules" takes:"reload" does:"When something measured raises an alert: TARGET QUANTITY=THRESHOLD[/TIME][:SEVERITY]…, for example \"host disk=90%/5m\" or \"* ram=80%/60s ram=95%/60s:critical\". A target is host, the name of a container, or * for each container. Without rules nothing does."`
+}
+
+// parse reads the rules.
+func (c alertsConfig) parse() (all []alerts.Rule, err error) {
+	for _, text := range c.Rules {
+		rules, err := alerts.Parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("alerts.rules: %w", err)
+		}
+		all = append(all, rules...)
+	}
+	if len(all) > alerts.MaxRules {
+		return nil, fmt.Errorf("alerts.rules: %d rules, want at most %d", len(all), alerts.MaxRules)
+	}
+	return all, nil
 }
 
 type metricsConfig struct {
@@ -162,6 +183,9 @@ func (c *config) check() error {
 	}
 	if c.Metrics.MiB < 1 {
 		return fmt.Errorf("metrics.mib = %d: want 1 at least", c.Metrics.MiB)
+	}
+	if _, err := c.Alerts.parse(); err != nil {
+		return err
 	}
 	if err := c.Sessions.check(); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,11 +16,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/alerts"
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/prom"
 	"github.com/hostler-io/hostler/metrics"
+	"github.com/hostler-io/hostler/protocol"
 )
 
 // usageEvery is the pause between two looks at what root directories take: each file
@@ -32,6 +36,7 @@ type meter struct {
 	dir   string
 	limit int64
 	list  func(context.Context) ([]agent.Container, error)
+	judge *alerts.Judge
 	log   *slog.Logger
 
 	latest atomic.Pointer[metrics.Sample]
@@ -42,8 +47,26 @@ type meter struct {
 
 type size struct{ bytes, files int64 }
 
-// run measures until ctx ends.
-func (m *meter) run(ctx context.Context) error {
+// newMeter reads the rules of alerts, and which alerts are raised by them.
+func newMeter(ctx context.Context, s state, c config, q *queue.Queue, log *slog.Logger) (*meter, error) {
+	rules, err := c.Alerts.parse()
+	if err != nil {
+		return nil, err
+	}
+	raised, err := q.Alerts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, a := range raised {
+		ids = append(ids, a.ID)
+	}
+	return &meter{dir: s.metrics(), limit: int64(c.Metrics.MiB) << 20, judge: alerts.New(rules, ids), log: log}, nil
+}
+
+// run measures until ctx ends, and raises alerts.
+func (m *meter) run(ctx context.Context, raise func(protocol.Alert) error) error {
+	var untold []alerts.Change // that the disk has not taken yet, in their order
 	c, err := metrics.NewCollector(metrics.Config{})
 	if err != nil {
 		m.log.Warn("this host is not measured", "error", err)
@@ -66,6 +89,17 @@ func (m *meter) run(ctx context.Context) error {
 		}
 		sample := c.Collect(clock.Now(), time.Duration(clock.BootMS())*time.Millisecond, m.containers(all))
 		m.latest.Store(&sample)
+		for _, c := range m.judge.Judge(sample) {
+			untold = append(slices.DeleteFunc(untold, func(o alerts.Change) bool { return o.ID == c.ID }), c)
+		}
+		for len(untold) > 0 {
+			c := untold[0]
+			err := raise(protocol.Alert{Raised: c.Raised, AlertInfo: protocol.AlertInfo{ID: c.ID, Severity: string(c.Severity), Text: c.Text, SinceMS: sample.At.UnixMilli()}})
+			if err != nil {
+				break // it is told with the next sample
+			}
+			untold = untold[1:]
+		}
 		err = store.Append(sample)
 		if (err != nil) != failing {
 			if failing = err != nil; failing {

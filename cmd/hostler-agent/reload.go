@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"reflect"
 	"syscall"
 
 	"github.com/hostler-io/hostler/internal/daemon"
@@ -74,7 +75,7 @@ func (r *reloading) await(ctx context.Context) error {
 		case err != nil:
 			r.log.ErrorContext(ctx, "the new configuration is refused; the one in force goes on", "error", err)
 			r.ready()
-		case next.config == r.now.config && next.policy == r.now.policy:
+		case reflect.DeepEqual(next.config, r.now.config) && next.policy == r.now.policy:
 			r.log.InfoContext(ctx, "the configuration has not changed")
 			r.ready()
 		default:

@@ -78,6 +78,7 @@ type node struct {
 	member *membership // nil without a fleet
 	bulk   *mqtt.Bulk  // likewise
 	agent  *agent.Agent
+	meter  *meter
 }
 
 // once wires one agent and runs it to its end.
@@ -152,6 +153,10 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 		return err
 	}
 	cfg.HostInfo = newMachine(c.StateDir, unsupported).info
+	if n.meter, err = newMeter(ctx, s, c, q, log); err != nil {
+		return err
+	}
+	cfg.Watch = n.meter.run
 	cfg.Policies.Local, cfg.Policies.Broken = localPolicy(c.Policy, host, c.own())
 	cfg.Policies.Own = c.own()
 	if err := n.join(&cfg); err != nil {
@@ -160,6 +165,7 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	if n.agent, err = agent.New(cfg); err != nil {
 		return err
 	}
+	n.meter.list = n.agent.Containers
 	return n.serve(ctx, host)
 }
 
@@ -198,8 +204,7 @@ func (n *node) join(cfg *agent.Config) error {
 
 // serve runs what was wired until ctx ends, or until the host joins a fleet.
 func (n *node) serve(ctx context.Context, host protocol.HostID) error {
-	meter := &meter{dir: n.state.metrics(), limit: int64(n.config.Metrics.MiB) << 20, list: n.agent.Containers, log: n.log}
-	api, err := local.New(local.Config{Agent: n.agent, Host: host, Version: buildinfo.Version, Measured: meter.scrape, Log: n.log})
+	api, err := local.New(local.Config{Agent: n.agent, Host: host, Version: buildinfo.Version, Measured: n.meter.scrape, Log: n.log})
 	if err != nil {
 		return err
 	}
@@ -222,7 +227,6 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 		g.Go(func() error { return n.await(inner) })
 	}
 	others.Go(func() error { return daemon.Tidy(beside) })
-	others.Go(func() error { return meter.run(beside) })
 	g.Go(func() error { // what runs beside the agent must not end before it
 		select {
 		case <-beside.Done():

@@ -21,10 +21,10 @@ import (
 
 type commands struct{ *conn.Env }
 
-// Commands returns hostler status, host and events.
+// Commands returns hostler status, host, alert and events.
 func Commands(e *conn.Env) []*cobra.Command {
 	a := &commands{e}
-	return []*cobra.Command{a.statusCommand(), a.hostCommand(), a.eventsCommand()}
+	return []*cobra.Command{a.statusCommand(), a.hostCommand(), a.alertCommand(), a.eventsCommand()}
 }
 
 func hostNoun() show.Noun[conn.HostView] {

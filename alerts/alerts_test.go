@@ -1,0 +1,160 @@
+package alerts_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/hostler-io/hostler/alerts"
+	"github.com/hostler-io/hostler/metrics"
+)
+
+func TestParse(t *testing.T) {
+	rules, err := alerts.Parse("web ram=80% cpu=150%/5m:critical tasks=200/90s")
+	want := []alerts.Rule{
+		{Target: "web", Quantity: "ram", Threshold: 80, Window: time.Minute, Severity: alerts.Warning},
+		{Target: "web", Quantity: "cpu", Threshold: 150, Window: 5 * time.Minute, Severity: alerts.Critical},
+		{Target: "web", Quantity: "tasks", Threshold: 200, Window: 90 * time.Second, Severity: alerts.Warning},
+	}
+	if err != nil || !slices.Equal(rules, want) {
+		t.Fatalf("%v, %v", rules, err)
+	}
+	for _, r := range rules {
+		if again, err := alerts.Parse(r.String()); err != nil || len(again) != 1 || again[0] != r {
+			t.Errorf("%s is read as %v, %v", r, again, err)
+		}
+	}
+	for text, says := range map[string]string{
+		"": "is no rule", "web": "is no rule", "web ram": "there is no threshold", "web rum=80%": `the quantity "rum" is unknown`,
+		"web ram=80": "write 80%", "web tasks=80%": "tasks is a number", "web ram=0%": "not above 0", "web ram=101%": "at most 100", "web ram=x%": "not above 0",
+		"web ram=NaN%": "not above 0", "web ram=80%/1s": "not between", "web ram=80%/1000h": "not between", "web ram=80%/x": "not between",
+		"web ram=80%:bad": `severity "bad" is unknown`, "web ram=80% ram=90%": "there is another rule",
+	} {
+		if _, err := alerts.Parse(text); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %q", text, err, says)
+		}
+	}
+}
+
+// judge feeds shares of memory of a container, and returns when an alert changes.
+func feed(j *alerts.Judge, container string, shares ...float64) (changes []alerts.Change) {
+	for _, s := range shares {
+		changes = append(changes, j.Judge(sample(container, s))...)
+	}
+	return changes
+}
+
+func sample(container string, share float64) metrics.Sample {
+	s := metrics.Sample{Span: metrics.Interval, Values: []metrics.Value{{Series: metrics.Series{Metric: metrics.Load1}, Mean: 1}}}
+	if container != "" {
+		s.Values = append(s.Values,
+			metrics.Value{Series: metrics.Series{Container: container, Metric: metrics.Memory}, Mean: share},
+			metrics.Value{Series: metrics.Series{Container: container, Metric: metrics.MemoryMax}, Mean: 100})
+	}
+	return s
+}
+
+func rules(t *testing.T, texts ...string) (all []alerts.Rule) {
+	t.Helper()
+	for _, text := range texts {
+		r, err := alerts.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r...)
+	}
+	return all
+}
+
+func TestJudge(t *testing.T) {
+	const id = "measured.ram.warning/web/"
+	j := alerts.New(rules(t, "web ram=80%/60s"), nil)
+	if got := feed(j, "web", 90, 90, 90, 70, 90, 90, 90, 80, 81, 81); len(got) != 0 {
+		t.Errorf("what is not above for a minute without a break raises %v", got)
+	}
+	got := feed(j, "web", 85, 85, 85, 85)
+	if len(got) != 1 || got[0] != (alerts.Change{ID: id, Severity: alerts.Warning, Raised: true, Text: "memory of web is 85%, above 80% for 1m0s"}) {
+		t.Fatalf("after a minute: %+v", got)
+	}
+	if got := feed(j, "web", 99, 75, 75, 75, 75, 75, 71, 71, 71, 73, 71, 71, 71); len(got) != 0 {
+		t.Errorf("between clearing and raising, and below for less than a minute: %+v", got)
+	}
+	if got := feed(j, "web", 71); len(got) != 1 || got[0].Raised || got[0].ID != id || got[0].Text != "memory of web is 71% again, below 72% for 1m0s" {
+		t.Errorf("after a minute below: %+v", got)
+	}
+	if got := feed(j, "web", 85, 85, 85, 85); len(got) != 1 || got[0].ID != id {
+		t.Errorf("the same alert again: %+v", got)
+	}
+	if got := feed(j, "", 0); len(got) != 1 || got[0].Raised || got[0].ID != id {
+		t.Errorf("when the container is gone: %+v", got)
+	}
+}
+
+func TestTargets(t *testing.T) {
+	j := alerts.New(rules(t, "* ram=80%/15s", "host load=0.5/15s"), nil)
+	got := feed(j, "web", 90)
+	if len(got) != 2 || got[0].ID != "measured.ram.warning/web/" || got[1].ID != "measured.load.warning//" || got[1].Text != "load is 1, above 0.5 for 15s" {
+		t.Errorf("%+v", got)
+	}
+	if got := feed(alerts.New(rules(t, "db ram=80%/15s", "web disk=80%/15s"), nil), "web", 90); len(got) != 0 {
+		t.Errorf("rules of others raise %+v", got)
+	}
+}
+
+// TestRestart: an alert that was raised before stays raised, without a second word, and
+// ends as it should; one that no rule is for ends with the first sample.
+func TestRestart(t *testing.T) {
+	const id = "measured.ram.warning/web/"
+	j := alerts.New(rules(t, "web ram=80%/30s"), []string{id, "measured.cpu.critical/web/", "container.broken/1"})
+	if got := feed(j, "web", 90, 90, 90); len(got) != 1 || got[0].ID != "measured.cpu.critical/web/" || got[0].Raised || got[0].Severity != alerts.Critical {
+		t.Errorf("%+v", got)
+	}
+	if got := feed(j, "web", 10, 10); len(got) != 1 || got[0].ID != id || got[0].Raised {
+		t.Errorf("%+v", got)
+	}
+	if got := alerts.New(nil, nil).Judge(sample("web", 90)); got != nil {
+		t.Errorf("without rules: %+v", got)
+	}
+}
+
+// TestAlternates: of any values, each alert is raised and cleared in turns, never sooner
+// than a window after the last word.
+func TestAlternates(t *testing.T) {
+	all := rules(t, "web ram=80%/60s ram=95%/30s:critical")
+	rapid.Check(t, func(t *rapid.T) {
+		j := alerts.New(all, nil)
+		raised, since := make(map[string]bool), make(map[string]int)
+		for n, share := range rapid.SliceOf(rapid.Float64Range(0, 100)).Draw(t, "shares") {
+			for _, c := range j.Judge(sample("web", share)) {
+				least := 4
+				if c.Severity == alerts.Critical {
+					least = 2
+				}
+				if c.Raised == raised[c.ID] || n+1-since[c.ID] < least {
+					t.Fatalf("sample %d: %+v", n, c)
+				}
+				raised[c.ID], since[c.ID] = c.Raised, n+1
+			}
+		}
+	})
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("web ram=80%/60s cpu=150%:critical")
+	f.Add("* load=1e3/5m")
+	f.Fuzz(func(t *testing.T, text string) {
+		rules, err := alerts.Parse(text)
+		if err != nil {
+			return
+		}
+		for _, r := range rules {
+			again, err := alerts.Parse(r.String())
+			if err != nil || len(again) != 1 || again[0] != r {
+				t.Fatalf("%v of %q is read as %v, %v", r, text, again, err)
+			}
+		}
+	})
+}

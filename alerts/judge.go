@@ -1,0 +1,196 @@
+package alerts
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hostler-io/hostler/metrics"
+)
+
+// prefix begins the id of every alert of this package, and of no other.
+const prefix = "measured."
+
+// Ours reports whether an alert of that id is raised and cleared by rules.
+func Ours(id string) bool { return strings.HasPrefix(id, prefix) }
+
+// maxAlerts bounds how many alerts are raised at a time: what is beyond has one cause.
+const maxAlerts = 1000
+
+// Change raises or clears an alert. Its id stays the same as long as its cause.
+type Change struct {
+	ID       string
+	Severity Severity
+	Raised   bool
+	Text     string
+}
+
+// Judge applies rules to samples. It is used by one goroutine.
+type Judge struct {
+	rules  []Rule
+	raised map[string]bool
+	watch  map[string]*watch
+}
+
+// watch is how long a series has been beyond its limit.
+type watch struct {
+	above, below time.Duration
+}
+
+// New returns a Judge. raised are the ids of alerts that an earlier one has raised; those
+// that no rule is for any more are cleared with the first sample.
+func New(rules []Rule, raised []string) *Judge {
+	j := &Judge{rules: rules, raised: make(map[string]bool), watch: make(map[string]*watch)}
+	for _, id := range raised {
+		if Ours(id) {
+			j.raised[id] = true
+		}
+	}
+	return j
+}
+
+// Judge returns what a sample changes. A value that was not measured this time leaves
+// its alert as it is; one of a container that is gone, or of a rule that is, is cleared.
+func (j *Judge) Judge(s metrics.Sample) []Change {
+	if len(j.rules) == 0 && len(j.raised) == 0 {
+		return nil
+	}
+	values := make(map[metrics.Series]float64, len(s.Values))
+	present := map[string]bool{"": true}
+	for _, v := range s.Values {
+		values[v.Series] = v.Mean
+		present[v.Container] = true
+	}
+	var changes []Change
+	alive := make(map[string]bool)
+	for _, r := range j.rules {
+		q := quantities[r.Quantity]
+		for _, v := range s.Values {
+			if v.Metric != q.metric || !r.applies(v.Container) {
+				continue
+			}
+			id := r.id(v.Series)
+			value := v.Mean
+			if q.of != "" {
+				whole := values[metrics.Series{Container: v.Container, Metric: q.of, Part: v.Part}]
+				if whole <= 0 {
+					continue // it has no limit
+				}
+				value = 100 * v.Mean / whole
+			}
+			alive[id] = true
+			if c, ok := j.step(id, r, v.Series, value, s.Span); ok {
+				changes = append(changes, c)
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(j.raised)) {
+		if !alive[id] && (!j.ruled(id) || !present[containerOf(id)]) {
+			delete(j.raised, id)
+			changes = append(changes, Change{ID: id, Severity: severityOf(id), Text: "it is not measured any more, or no rule is for it"})
+		}
+	}
+	maps.DeleteFunc(j.watch, func(id string, _ *watch) bool { return !alive[id] && !j.raised[id] })
+	return changes
+}
+
+// step takes one value.
+func (j *Judge) step(id string, r Rule, s metrics.Series, value float64, span time.Duration) (Change, bool) {
+	w := j.watch[id]
+	if w == nil {
+		w = &watch{}
+		j.watch[id] = w
+	}
+	switch {
+	case value > r.Threshold:
+		w.above += span
+		w.below = 0
+	case value < r.clears():
+		w.below += span
+		w.above = 0
+	default:
+		w.above, w.below = 0, 0
+	}
+	c := Change{ID: id, Severity: r.Severity}
+	switch {
+	case !j.raised[id] && w.above >= r.Window && len(j.raised) < maxAlerts:
+		j.raised[id], c.Raised = true, true
+		c.Text = fmt.Sprintf("%s is %s, above %s for %s", r.subject(s), r.amount(value), r.amount(r.Threshold), r.Window)
+	case j.raised[id] && w.below >= r.Window:
+		delete(j.raised, id)
+		c.Text = fmt.Sprintf("%s is %s again, below %s for %s", r.subject(s), r.amount(value), r.amount(r.clears()), r.Window)
+	default:
+		return c, false
+	}
+	return c, true
+}
+
+func (r Rule) applies(container string) bool {
+	switch r.Target {
+	case Host:
+		return container == ""
+	case Every:
+		return container != ""
+	}
+	return container == r.Target
+}
+
+// maxPart bounds what an alert says of a part, in bytes: a mount point may be long.
+const maxPart = 100
+
+// short is a part as ids and texts have it.
+func short(part string) string {
+	if len(part) > maxPart {
+		sum := sha256.Sum256([]byte(part))
+		part = part[:maxPart-20] + "…" + hex.EncodeToString(sum[:8])
+	}
+	return strings.ToValidUTF8(part, "\ufffd")
+}
+
+// id names the alert of a rule and a series: quantity and severity, the container or
+// nothing, and the part.
+func (r Rule) id(s metrics.Series) string {
+	return prefix + r.Quantity + "." + string(r.Severity) + "/" + s.Container + "/" + short(s.Part)
+}
+
+func containerOf(id string) string {
+	_, rest, _ := strings.Cut(id, "/")
+	container, _, _ := strings.Cut(rest, "/")
+	return container
+}
+
+func severityOf(id string) Severity {
+	head, _, _ := strings.Cut(id, "/")
+	return Severity(head[strings.LastIndexByte(head, '.')+1:])
+}
+
+// ruled reports whether a rule may have raised an alert.
+func (j *Judge) ruled(id string) bool {
+	return slices.ContainsFunc(j.rules, func(r Rule) bool {
+		return strings.HasPrefix(id, prefix+r.Quantity+"."+string(r.Severity)+"/") && r.applies(containerOf(id))
+	})
+}
+
+// subject says what is measured, of what.
+func (r Rule) subject(s metrics.Series) string {
+	text := quantities[r.Quantity].words
+	if s.Part != "" {
+		text += " " + short(s.Part)
+	}
+	if s.Container != "" {
+		text += " of " + s.Container
+	}
+	return text
+}
+
+func (r Rule) amount(v float64) string {
+	unit := quantities[r.Quantity].unit
+	if unit == "%" {
+		return fmt.Sprintf("%.0f%%", v)
+	}
+	return fmt.Sprintf("%.4g", v)
+}
