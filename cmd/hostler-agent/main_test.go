@@ -361,7 +361,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"join", code, "--host", "Not A Host"}, daemon.ExitUsage, "--host"},
 		{[]string{"join", "--host", "edge-02"}, daemon.ExitUsage, "go with a code"},
 		{[]string{"leave"}, daemon.ExitUsage, "joined no fleet"},
-		{[]string{"config"}, daemon.ExitUsage, "check or show"},
+		{[]string{"config"}, daemon.ExitUsage, "config needs check, example or show"},
 		{[]string{"config", "check"}, 0, ""},
 		{[]string{"version"}, 0, "hostler-agent 0."},
 	} {
