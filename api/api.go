@@ -434,6 +434,8 @@ type NewToken struct {
 	Name string `json:"name" example:"alice" doc:"The name that actions and the audit log show"`
 	Role string `json:"role" enum:"viewer,operator,approver,admin" example:"operator" doc:"What it may do"`
 	TTL  string `json:"ttl,omitempty" example:"7d" doc:"How long it is valid; left out: for ever"`
+	// Secret makes it harmless to ask again.
+	Secret string `json:"secret,omitempty" doc:"Its secret, hst_ and 160 random bits in base32, so that asking again makes no second token; left out: made by the coordinator"`
 }
 
 // Viewer is a certificate that reads all topics. The PEM members are shown

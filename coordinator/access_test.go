@@ -3,10 +3,12 @@ package coordinator_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
@@ -15,11 +17,11 @@ import (
 func TestTokenLife(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
 		c, ctx := f.Coordinator(), t.Context()
-		short, _, err := c.Access().CreateToken(ctx, f.Admin(), "bob", core.RoleOperator, time.Hour)
+		short, _, err := c.Access().CreateToken(ctx, f.Admin(), access.Wish{Name: "bob", Role: core.RoleOperator, Life: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
-		long, tok, err := c.Access().CreateToken(ctx, f.Admin(), "bob", core.RoleViewer, 0)
+		long, tok, err := c.Access().CreateToken(ctx, f.Admin(), access.Wish{Name: "ann", Role: core.RoleViewer, Life: 0})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,6 +42,69 @@ func TestTokenLife(t *testing.T) {
 		}
 		if _, err := f.Authenticate(long); !errors.Is(err, core.ErrDenied) {
 			t.Errorf("a revoked token: %v", err)
+		}
+	})
+}
+
+// TestOneTokenOfAName: whom the records name is one, for as long as his token is.
+func TestOneTokenOfAName(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
+		room, ctx := f.Coordinator().Access(), t.Context()
+		make := func(life time.Duration) (core.Token, error) {
+			_, tok, err := room.CreateToken(ctx, f.Admin(), access.Wish{Name: "bob", Role: core.RoleOperator, Life: life})
+			return tok, err
+		}
+		if _, err := make(time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		after(time.Hour - time.Second)
+		if _, err := make(0); !errors.Is(err, core.ErrExists) || !strings.Contains(err.Error(), "revoke") {
+			t.Errorf("a second one: %v", err)
+		}
+		after(time.Second)
+		next, err := make(0)
+		if err != nil {
+			t.Fatalf("after the first has expired: %v", err)
+		}
+		if _, err := make(0); !errors.Is(err, core.ErrExists) {
+			t.Errorf("a second one beside one for ever: %v", err)
+		}
+		if err := room.RevokeToken(ctx, f.Admin(), next.ID); err != nil {
+			t.Fatal(err)
+		}
+		// An answer that was lost: asking again is harmless, for the same actor alone.
+		wish := access.Wish{Name: "bob", Role: core.RoleOperator, Secret: "hst_" + strings.Repeat("A", 32)}
+		secret, first, err := room.CreateToken(ctx, f.Admin(), wish)
+		if err != nil || secret != wish.Secret {
+			t.Fatalf("after the second was revoked: %v", err)
+		}
+		if secret, again, err := room.CreateToken(ctx, f.Admin(), wish); err != nil || secret != wish.Secret || again.ID != first.ID {
+			t.Errorf("asked again: %v, %v", again, err)
+		}
+		for why, c := range map[string]struct {
+			by   core.Actor
+			wish access.Wish
+			want error
+		}{
+			"another actor":     {core.Actor{Name: "eve", Role: core.RoleAdmin}, wish, core.ErrExists},
+			"another role":      {f.Admin(), access.Wish{Name: "bob", Role: core.RoleAdmin, Secret: wish.Secret}, core.ErrExists},
+			"another name":      {f.Admin(), access.Wish{Name: "eve", Role: core.RoleOperator, Secret: wish.Secret}, core.ErrConflict},
+			"a password":        {f.Admin(), access.Wish{Name: "eve", Role: core.RoleOperator, Secret: "hst_secret"}, core.ErrInvalid},
+			"without its start": {f.Admin(), access.Wish{Name: "eve", Role: core.RoleOperator, Secret: strings.Repeat("A", 32)}, core.ErrInvalid},
+		} {
+			if _, _, err := room.CreateToken(ctx, c.by, c.wish); !errors.Is(err, c.want) {
+				t.Errorf("%s: %v, want %v", why, err, c.want)
+			}
+		}
+		all, err := room.Tokens(ctx, f.Admin())
+		if err != nil || len(all) != 3 {
+			t.Errorf("%d tokens, %v", len(all), err)
+		}
+		if err := room.RevokeToken(ctx, f.Admin(), first.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := room.CreateToken(ctx, f.Admin(), wish); !errors.Is(err, core.ErrConflict) {
+			t.Errorf("a secret that was revoked: %v", err)
 		}
 	})
 }
@@ -66,7 +131,7 @@ func TestRevokedWhileJudged(t *testing.T) {
 		store := &judgedStore{Store: f.Store()}
 		f.RestartOn(store)
 		synctest.Wait()
-		secret, token, err := f.Coordinator().Access().CreateToken(t.Context(), f.Admin(), "bob", core.RoleOperator, 0)
+		secret, token, err := f.Coordinator().Access().CreateToken(t.Context(), f.Admin(), access.Wish{Name: "bob", Role: core.RoleOperator, Life: 0})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/protocol"
@@ -23,7 +24,7 @@ func TestDateBackLengthensNoLife(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
 				code := invite(t, f)
-				secret, _, err := f.Coordinator().Access().CreateToken(t.Context(), f.Admin(), "ci", core.RoleViewer, time.Hour)
+				secret, _, err := f.Coordinator().Access().CreateToken(t.Context(), f.Admin(), access.Wish{Name: "ci", Role: core.RoleViewer, Life: time.Hour})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -61,7 +62,7 @@ func TestDateBackLengthensNoLife(t *testing.T) {
 // afterwards: what was made before its start is as old as it is.
 func TestDateIsPutRight(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *coordtest.Fleet, _ *coordtest.Host) {
-		secret, _, err := f.Coordinator().Access().CreateToken(t.Context(), f.Admin(), "ci", core.RoleViewer, 2*time.Hour)
+		secret, _, err := f.Coordinator().Access().CreateToken(t.Context(), f.Admin(), access.Wish{Name: "ci", Role: core.RoleViewer, Life: 2 * time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}

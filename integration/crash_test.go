@@ -526,7 +526,7 @@ func (c *wreck) access(t *testing.T) {
 	t.Helper()
 	name := strings.ToLower(rand.Text()[:8])
 	var token api.Token
-	c.post(t, "/v1/tokens", api.NewToken{Name: name, Role: "viewer"}, &token)
+	c.post(t, "/v1/tokens", api.NewToken{Name: name, Role: "viewer", Secret: "hst_" + rand.Text()[:26] + "AAAAAA"}, &token)
 	c.post(t, "/v1/viewers", api.NewViewer{Name: name}, nil)
 	for _, path := range []string{"/v1/tokens/" + token.ID, "/v1/viewers/" + name} {
 		c.insist(t, path, func(ctx context.Context) error { return c.api.Delete(ctx, path, nil) })

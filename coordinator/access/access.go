@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -21,30 +23,90 @@ import (
 // one when they see it.
 const tokenPrefix = "hst_"
 
-// CreateToken makes an API token and returns its secret, which is nowhere
-// stored and never shown again. life 0 is for ever. A name may have several
-// tokens.
-func (r *Room) CreateToken(ctx context.Context, by core.Actor, name string, role core.TokenRole, life time.Duration) (secret string, t core.Token, err error) {
+// Wish is what a token is to be. Life 0 is for ever. Secret is made up by who asks, so
+// that asking again is harmless, or empty.
+type Wish struct {
+	Name   string
+	Role   core.TokenRole
+	Life   time.Duration
+	Secret string
+}
+
+// CreateToken makes an API token and returns its secret, which is nowhere stored and
+// never shown again. Records tell of people by the names of their tokens, so a name has
+// one token that is valid: for a second one it returns [core.ErrExists]. The same wish
+// with the same secret, of the same actor, is no second one.
+func (r *Room) CreateToken(ctx context.Context, by core.Actor, want Wish) (secret string, t core.Token, err error) {
 	if err := by.May(core.RoleAdmin, "create tokens"); err != nil {
 		return "", core.Token{}, err
 	}
-	if core.Rank(role) == 0 {
-		return "", core.Token{}, fmt.Errorf("%w: %.40q is no role: want viewer, operator, approver or admin", core.ErrInvalid, role)
+	if core.Rank(want.Role) == 0 {
+		return "", core.Token{}, fmt.Errorf("%w: %.40q is no role: want viewer, operator, approver or admin", core.ErrInvalid, want.Role)
 	}
-	if _, err := protocol.ParseHostID(name); err != nil {
+	if _, err := protocol.ParseHostID(want.Name); err != nil {
 		return "", core.Token{}, fmt.Errorf("%w: the name of a token is like that of a host: %w", core.ErrInvalid, err)
 	}
-	if secret, t, err = newToken(r.base.Rand, r.base.LifeMS(), by.Name, name, role, life); err != nil {
+	if want.Secret != "" && !wellMade(want.Secret) {
+		return "", core.Token{}, fmt.Errorf("%w: a secret is %s and 32 characters of base32, all drawn at random", core.ErrInvalid, tokenPrefix)
+	}
+	if secret, t, err = newToken(r.base.Rand, r.base.LifeMS(), by.Name, want.Name, want.Role, want.Life); err != nil {
 		return "", core.Token{}, err
 	}
+	if want.Secret != "" {
+		secret, t.Hash = want.Secret, protocol.Sum([]byte(want.Secret))
+	}
+	made := t
 	err = r.base.Update(ctx, failpoint.AccessKept, func(tx core.Tx) error {
-		return cmp.Or(tx.Access.PutToken(t), r.base.Audit(tx, by, "token.create", t.ID, map[string]any{"name": name, "role": role}))
+		t = made
+		all, err := tokensOf(tx, want.Name)
+		if err != nil {
+			return err
+		}
+		for _, old := range all {
+			switch {
+			case old.Hash == t.Hash && old.Role == t.Role && old.CreatedBy == t.CreatedBy && !ended(old, r.base.LifeMS()):
+				t = old // its answer was lost
+				return nil
+			case !ended(old, r.base.LifeMS()):
+				return fmt.Errorf("a valid token of %s: %w; revoke it first, or choose another name: hostler token revoke %s", want.Name, core.ErrExists, want.Name)
+			}
+			old.RevokedMS = r.base.NowMS() // it has expired by a date that may yet be put right
+			if err := tx.Access.PutToken(old); err != nil {
+				return err
+			}
+		}
+		switch _, err := tx.Access.TokenByHash(t.Hash); {
+		case err == nil:
+			return fmt.Errorf("%w: this secret was another token's", core.ErrConflict)
+		case !errors.Is(err, core.ErrNotFound):
+			return err
+		}
+		return cmp.Or(tx.Access.PutToken(t), r.base.Audit(tx, by, "token.create", t.ID, map[string]any{"name": t.Name, "role": t.Role}))
 	})
+	r.bearers.changed()
 	return secret, t, err
+}
+
+// wellMade reports whether a secret is like those that are made here.
+func wellMade(secret string) bool {
+	text, ok := strings.CutPrefix(secret, tokenPrefix)
+	b, err := base32.StdEncoding.DecodeString(text)
+	return ok && err == nil && len(b) == 20
 }
 
 // LifeMS is the clock by which tokens expire.
 func (r *Room) LifeMS() int64 { return r.base.LifeMS() }
+
+// tokensOf returns the tokens of a name that were not revoked.
+func tokensOf(tx core.Tx, name string) ([]core.Token, error) {
+	all, err := tx.Access.Tokens()
+	return slices.DeleteFunc(all, func(t core.Token) bool { return t.Name != name || t.RevokedMS != 0 }), err
+}
+
+// ended reports whether a token was revoked or has expired.
+func ended(t core.Token, lifeMS int64) bool {
+	return t.RevokedMS != 0 || t.ExpiresMS != 0 && core.Over(t.CreatedMS, t.ExpiresMS, lifeMS)
+}
 
 // newToken draws a token. The secret has 160 bits.
 func newToken(random io.Reader, nowMS int64, by, name string, role core.TokenRole, life time.Duration) (string, core.Token, error) {
@@ -89,13 +151,25 @@ func FirstToken(ctx context.Context, store core.Store, random io.Reader, now tim
 }
 
 // AdminToken makes an admin token in a store that no coordinator uses. by is who
-// asks for it, and its name.
+// asks for it, and its name: tokens that it had before are revoked.
 func AdminToken(ctx context.Context, store core.Store, random io.Reader, now time.Time, by string) (string, error) {
 	secret, t, err := newToken(random, now.UnixMilli(), by, by, core.RoleAdmin, 0)
 	if err != nil {
 		return "", err
 	}
-	return secret, core.Update(ctx, store, failpoint.AccessKept, func(tx core.Tx) error { return keepToken(tx, t) })
+	return secret, core.Update(ctx, store, failpoint.AccessKept, func(tx core.Tx) error {
+		all, err := tokensOf(tx, by)
+		if err != nil {
+			return err
+		}
+		for _, old := range all {
+			old.RevokedMS = now.UnixMilli()
+			if err := errors.Join(tx.Access.PutToken(old), record(tx, now, by, "token.revoke", old.ID, nil)); err != nil {
+				return err
+			}
+		}
+		return keepToken(tx, t)
+	})
 }
 
 // keepToken puts a token into a store that no coordinator uses.
@@ -103,9 +177,12 @@ func keepToken(tx core.Tx, t core.Token) error {
 	if err := tx.Access.PutToken(t); err != nil {
 		return err
 	}
-	record, err := audit.Record{
-		AtMS: t.CreatedMS, Actor: t.CreatedBy, Verb: "token.create", Object: t.ID, Detail: map[string]any{"name": t.Name, "role": string(t.Role)},
-	}.Encode()
+	return record(tx, time.UnixMilli(t.CreatedMS), t.CreatedBy, "token.create", t.ID, map[string]any{"name": t.Name, "role": string(t.Role)})
+}
+
+// record appends to the audit log of a store that no coordinator uses.
+func record(tx core.Tx, at time.Time, by, verb, object string, detail map[string]any) error {
+	record, err := audit.Record{AtMS: at.UnixMilli(), Actor: by, Verb: verb, Object: object, Detail: detail}.Encode()
 	if err != nil {
 		return err
 	}
@@ -121,9 +198,7 @@ func (r *Room) token(ctx context.Context, secret string) (t core.Token, err erro
 		t, err = core.Read(ctx, r.base, func(tx core.Tx) (core.Token, error) { return tx.Access.TokenByHash(hash) })
 	}
 	switch {
-	case errors.Is(err, core.ErrNotFound),
-		err == nil && t.RevokedMS != 0,
-		err == nil && t.ExpiresMS != 0 && core.Over(t.CreatedMS, t.ExpiresMS, r.base.LifeMS()):
+	case errors.Is(err, core.ErrNotFound), err == nil && ended(t, r.base.LifeMS()):
 		return core.Token{}, fmt.Errorf("%w: the token is unknown, revoked or expired", core.ErrDenied)
 	case err != nil:
 		return core.Token{}, err

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
@@ -189,10 +190,24 @@ func (f *Fleet) Admin() core.Actor {
 	return core.Actor{Name: "admin", Role: core.RoleAdmin}
 }
 
-// Token returns the secret of a new API token.
+// Token returns the secret of a new API token, called as its role. One that it made
+// before is revoked.
 func (f *Fleet) Token(role core.TokenRole) string {
 	f.t.Helper()
-	secret, _, err := f.Coordinator().Access().CreateToken(f.t.Context(), f.Admin(), string(role), role, 0)
+	room := f.Coordinator().Access()
+	all, err := room.Tokens(f.t.Context(), f.Admin())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, t := range all {
+		if t.Name != string(role) {
+			continue
+		}
+		if err := room.RevokeToken(f.t.Context(), f.Admin(), t.ID); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	secret, _, err := room.CreateToken(f.t.Context(), f.Admin(), access.Wish{Name: string(role), Role: role, Life: 0})
 	if err != nil {
 		f.t.Fatal(err)
 	}

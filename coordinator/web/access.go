@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/core"
 )
 
@@ -26,7 +27,7 @@ func (h *handlers) createToken(ctx context.Context, in *body[api.NewToken]) (api
 			return api.Token{}, err
 		}
 	}
-	secret, t, err := h.c.Access().CreateToken(ctx, actor(ctx), in.Body.Name, core.TokenRole(in.Body.Role), life)
+	secret, t, err := h.c.Access().CreateToken(ctx, actor(ctx), access.Wish{Name: in.Body.Name, Role: core.TokenRole(in.Body.Role), Life: life, Secret: in.Body.Secret})
 	if err != nil {
 		return api.Token{}, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/attach"
 	"github.com/hostler-io/hostler/terminal"
@@ -36,7 +37,7 @@ func TestTokensEndWhatGoesOnByThem(t *testing.T) {
 }
 
 func testTokenEnds(t *testing.T, s *site, life time.Duration, end func(*testing.T, *site, core.Token), says string) {
-	secret, token, err := s.f.Coordinator().Access().CreateToken(t.Context(), s.f.Admin(), "bob", core.RoleOperator, life)
+	secret, token, err := s.f.Coordinator().Access().CreateToken(t.Context(), s.f.Admin(), access.Wish{Name: "bob", Role: core.RoleOperator, Life: life})
 	if err != nil {
 		t.Fatal(err)
 	}

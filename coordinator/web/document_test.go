@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -78,7 +79,7 @@ func exercises(s *site) []exercise {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	_, token, err := s.f.Coordinator().Access().CreateToken(s.t.Context(), s.f.Admin(), "bob", viewer, time.Hour)
+	_, token, err := s.f.Coordinator().Access().CreateToken(s.t.Context(), s.f.Admin(), access.Wish{Name: "bob", Role: viewer, Life: time.Hour})
 	if err != nil {
 		s.t.Fatal(err)
 	}

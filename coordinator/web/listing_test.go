@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -50,7 +51,7 @@ func TestListsAreAlike(t *testing.T) {
 			if err := s.f.Coordinator().Members().Relabel(t.Context(), s.f.Admin(), host, []string{"site=lab", fmt.Sprintf("n=%d", i%2)}, nil, ""); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := s.f.Coordinator().Access().CreateToken(t.Context(), s.f.Admin(), fmt.Sprintf("bob-%d", i), core.RoleViewer, time.Duration(i+1)*time.Hour); err != nil {
+			if _, _, err := s.f.Coordinator().Access().CreateToken(t.Context(), s.f.Admin(), access.Wish{Name: fmt.Sprintf("bob-%d", i), Role: core.RoleViewer, Life: time.Duration(i+1) * time.Hour}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := s.f.Coordinator().Access().CreateViewer(t.Context(), s.f.Admin(), fmt.Sprintf("screen-%d", i)); err != nil {

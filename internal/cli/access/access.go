@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"encoding/base32"
 	"fmt"
 	"net/url"
 	"os"
@@ -32,7 +33,8 @@ func (a *commands) tokenCreateCommand() *cobra.Command {
 		Long: `Makes a token for a person or a program. The roles are viewer, operator, approver
 and admin; each may do what the ones before it may. A program uses the token.
 A person types hostler login with the login code, which holds the token: keep
-both secret.`,
+both secret. A name has one token that is valid: revoke it to make another, and
+choose a name for each person and each program.`,
 		Example: "  hostler token create alice --role operator --ttl 90d\n  hostler token create ci --role operator -o template={{.secret}}",
 	}
 	v := show.FormatFlags(cmd)
@@ -40,7 +42,7 @@ both secret.`,
 	cmd.Flags().Var(&ttl, "ttl", "how long it is valid (default: until it is revoked)")
 	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"viewer", "operator", "approver", "admin"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
-		ask := api.NewToken{Name: args[0], Role: role}
+		ask := api.NewToken{Name: args[0], Role: role, Secret: a.tokenSecret()}
 		if ttl.Value > 0 {
 			ask.TTL = ttl.Value.String()
 		}
@@ -50,6 +52,13 @@ both secret.`,
 		})
 	})
 	return cmd
+}
+
+// tokenSecret makes the secret up here, so that asking once more makes no second token.
+func (a *commands) tokenSecret() string {
+	var raw [20]byte
+	a.Random(raw[:])
+	return "hst_" + base32.StdEncoding.EncodeToString(raw[:])
 }
 
 func (a *commands) tokenListCommand() *cobra.Command {
