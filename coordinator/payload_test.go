@@ -135,6 +135,55 @@ func TestPayloadIsOfItsHost(t *testing.T) {
 	})
 }
 
+// TestKnownDigestIsNoPayload: who knows the digest of what another has sent, as all do
+// who read specs, has nothing of it: neither whether it is here, nor a part to go on
+// from, nor an action that reads it, be it one of a user of a host.
+func TestKnownDigestIsNoPayload(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host) {
+		ann, eve := core.Actor{Name: "ann", Role: core.RoleOperator}, core.Actor{Name: "eve", Role: core.RoleAdmin}
+		payloads, data := f.Coordinator().Relay().Payloads, []byte("a secret")
+		p, err := payloads.Put(t.Context(), ann, protocol.Digest{}, -1, 0, bytes.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := fmt.Appendf(nil, `{"kind":"host.run","argv":["cat"],"stdin_sha256":"%s","stdin_bytes":%d}`, p.SHA256, p.Bytes)
+		if _, err := payloads.Get(eve, p.SHA256); !errors.Is(err, core.ErrNotFound) {
+			t.Errorf("another looks for it: %v", err)
+		}
+		if got, err := payloads.Put(t.Context(), eve, p.SHA256, p.Bytes, 0, bytes.NewReader(nil)); err == nil && got.Bytes != 0 {
+			t.Errorf("another sends nothing, and has %+v", got)
+		}
+		ask := func(by core.Actor) error {
+			_, err := f.Coordinator().Actions().Propose(t.Context(), by, actions.Request{Host: h.ID, Spec: spec})
+			return err
+		}
+		if err := ask(eve); !errors.Is(err, core.ErrInvalid) {
+			t.Errorf("another has it read: %v", err)
+		}
+		id := f.Coordinator().Actions().NewActionID()
+		h.Report(protocol.Report{
+			Action: id, Digest: protocol.Sum(spec), Spec: spec, Requester: "uid:1000", Event: protocol.EventStart, State: protocol.StateRunning,
+			AcceptSeq: h.Accept(), Attempt: 1, AtMS: 1,
+		})
+		after(time.Second)
+		h.Ask(protocol.Credit{Action: id, Attempt: 1, FD: protocol.Stdin, Window: protocol.ChunkSize})
+		after(time.Minute)
+		for _, m := range f.Published(h.ID, protocol.ChannelIn) {
+			if bytes.Contains(m.Payload, data) {
+				t.Error("a user of the host has it read")
+			}
+		}
+		if got, err := payloads.Put(t.Context(), eve, p.SHA256, p.Bytes, 0, bytes.NewReader(data)); err != nil || got.Bytes != p.Bytes {
+			t.Fatalf("who has the bytes sends them: %+v, %v", got, err)
+		}
+		for _, by := range []core.Actor{ann, eve} {
+			if err := ask(by); err != nil {
+				t.Errorf("%s has it read: %v", by.Name, err)
+			}
+		}
+	})
+}
+
 // TestSamePayloadByMany: who sends what another is sending waits for it, and goes on
 // behind it when its line breaks.
 func TestSamePayloadByMany(t *testing.T) {

@@ -166,7 +166,7 @@ func (l *leaks) look(t *testing.T) look {
 	}
 	now := look{agent: daemonOf(t, ours), coordinator: daemonOf(t, theirs), runs: len(entries(t, l.h.path("runs")))}
 	now.pushed, now.inputs = len(entries(t, l.drop)), len(entries(t, l.h.path("inputs")))
-	now.payloads, now.state = len(entries(t, l.w.path("coordinator/payloads"))), len(entries(t, l.h.dir))
+	now.payloads, now.state = len(entriesOf(t, l.w.path("coordinator/payloads/admin"))), len(entries(t, l.h.dir))
 	for _, leaf := range l.w.leaves() {
 		_ = filepath.WalkDir(leaf, func(_ string, d fs.DirEntry, err error) error {
 			if err == nil && d.IsDir() {

@@ -358,7 +358,7 @@ func TestPushThroughAFullDisk(t *testing.T) {
 	large, there := w.random(t, "large", 24), w.path("there") // as large as the disk
 	write(t, there, "what was there before")
 	w.cli(t, "push", large, "edge-01:"+there).exits(t, 6, "not enough room on the disk", "make room on the coordinator")
-	if left := entries(t, w.path("coordinator/payloads")); len(left) > 1 || read(t, there) != "what was there before" {
+	if left := entriesOf(t, w.path("coordinator/payloads/admin")); len(left) > 1 || read(t, there) != "what was there before" {
 		t.Errorf("of what was pushed %q is left", left)
 	}
 	w.works(t, "edge-01")

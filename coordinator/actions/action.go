@@ -34,7 +34,7 @@ func (r *Room) Propose(ctx context.Context, by core.Actor, req Request) (core.Ac
 	if err != nil {
 		return core.Action{}, err
 	}
-	missing := r.cfg.Payloads.Has(p.spec)
+	missing := r.cfg.Payloads.Has(by, p.spec)
 	err = r.base.Update(ctx, failpoint.OrderNumbered, func(tx core.Tx) error {
 		switch err := r.enter(tx, by, p); {
 		case err != nil:

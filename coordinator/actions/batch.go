@@ -61,7 +61,7 @@ func (r *Room) ProposeMany(ctx context.Context, by core.Actor, req BatchRequest)
 	}
 	var missing error
 	if len(all) > 0 {
-		missing = r.cfg.Payloads.Has(all[0].spec) // which is that of all
+		missing = r.cfg.Payloads.Has(by, all[0].spec) // which is that of all
 	}
 	err = r.base.Update(ctx, failpoint.OrderNumbered, func(tx core.Tx) error {
 		fresh := len(all) == 0

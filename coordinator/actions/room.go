@@ -28,8 +28,8 @@ type Dispatch interface {
 
 // Payloads keeps what actions read. It is safe for concurrent use.
 type Payloads interface {
-	// Has refuses a spec whose payload is not here, and notes its use.
-	Has(*protocol.Spec) error
+	// Has refuses a spec whose payload the actor has not sent, and notes its use.
+	Has(by core.Actor, s *protocol.Spec) error
 }
 
 // Policies says what an action needs before it is sent. It is safe for concurrent use.

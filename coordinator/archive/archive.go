@@ -45,7 +45,7 @@ var ErrArchive = errors.New("it is not a whole backup")
 
 // names are those of files in a backup. What has a name that is new here is refused
 // by the versions before, which tell the name.
-var names = regexp.MustCompile(`^(store\.db|fleet\.code|identity\.pgp|ca\.pem|token\.shown|rings/[1-9][0-9]{0,15}|output/[0-9a-f][0-9a-f-]{0,63}/[0-9]{1,6}\.(stdout|stderr|recording)|payloads/[0-9a-f]{64})$`)
+var names = regexp.MustCompile(`^(store\.db|fleet\.code|identity\.pgp|ca\.pem|token\.shown|rings/[1-9][0-9]{0,15}|output/[0-9a-f][0-9a-f-]{0,63}/[0-9]{1,6}\.(stdout|stderr|recording)|payloads/([a-z0-9-]{1,63}/)?[0-9a-f]{64})$`)
 
 // HasPlace reports whether a file of that name has a place in a backup.
 func HasPlace(name string) bool { return len(name) <= maxName && names.MatchString(name) }

@@ -115,7 +115,7 @@ func (m *Inputs) open(ctx context.Context, host protocol.HostID, id protocol.Act
 	if !spec.HasPayload() {
 		return nil, core.ErrNotFound
 	}
-	return m.payloads.open(spec.Input().StdinSHA256, spec.Input().StdinBytes)
+	return m.payloads.open(a, spec.Input().StdinSHA256, spec.Input().StdinBytes)
 }
 
 // allow takes a credit: everything before offset is of no interest any more, and

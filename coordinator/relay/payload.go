@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -40,14 +42,18 @@ func (p *Payloads) Get(by core.Actor, d protocol.Digest) (Payload, error) {
 	if err := by.May(core.RoleOperator, "look for payloads"); err != nil {
 		return Payload{}, err
 	}
-	size, _, err := p.blobs.Size(d)
+	blobs, err := p.of(by.Name)
+	if err != nil {
+		return Payload{}, err
+	}
+	size, _, err := blobs.Size(d)
 	switch {
 	case err == nil:
-		return Payload{SHA256: d, Bytes: size, Have: size}, p.blobs.Use(d, time.Now())
+		return Payload{SHA256: d, Bytes: size, Have: size}, blobs.Use(d, time.Now())
 	case !errors.Is(err, fs.ErrNotExist):
 		return Payload{}, err
 	}
-	if have := p.blobs.Partial(d); have > 0 {
+	if have := blobs.Partial(d); have > 0 {
 		return Payload{SHA256: d, Have: have}, nil
 	}
 	return Payload{}, fmt.Errorf("payload %s: %w", d, core.ErrNotFound)
@@ -68,20 +74,23 @@ func (p *Payloads) Put(ctx context.Context, by core.Actor, d protocol.Digest, si
 	if size > p.cfg.MaxPayload {
 		return Payload{}, fmt.Errorf("%w: a payload may have %d bytes here, this one has %d: split it, or raise max_payload_mib in the configuration of the coordinator", core.ErrInvalid, p.cfg.MaxPayload, size)
 	}
+	blobs, err := p.of(by.Name)
+	if err != nil {
+		return Payload{}, err
+	}
 	var f *blob.File
-	var err error
 	followed := false // another that sent the same
 	if d.IsZero() {
-		f, err = p.blobs.FillNew(p.cfg.MaxPayload)
+		f, err = blobs.FillNew(p.cfg.MaxPayload)
 	} else {
 		for {
-			if have, _, err := p.blobs.Size(d); err == nil && have == size {
-				return Payload{SHA256: d, Bytes: size, Have: size}, p.blobs.Use(d, time.Now())
+			if have, _, err := blobs.Size(d); err == nil && have == size {
+				return Payload{SHA256: d, Bytes: size, Have: size}, blobs.Use(d, time.Now())
 			}
-			if f, err = p.blobs.Fill(d, size); !errors.Is(err, blob.ErrBusy) {
+			if f, err = blobs.Fill(d, size); !errors.Is(err, blob.ErrBusy) {
 				break
 			}
-			if err := p.blobs.Await(ctx, d); err != nil {
+			if err := blobs.Await(ctx, d); err != nil {
 				return Payload{}, err
 			}
 			followed = true
@@ -150,21 +159,27 @@ func payloadError(err error) error {
 	return err
 }
 
-// Has refuses a spec whose payload is not here, and notes its use.
-func (p *Payloads) Has(s *protocol.Spec) error {
+// Has refuses a spec whose payload somebody has not sent, and notes its use. That
+// another has sent it is not enough: a digest stands in specs that many read, and who
+// knows one need not know the bytes.
+func (p *Payloads) Has(by core.Actor, s *protocol.Spec) error {
 	if !s.HasPayload() {
 		return nil
 	}
-	size, _, err := p.blobs.Size(s.Input().StdinSHA256)
+	blobs, err := p.of(by.Name)
+	if err != nil {
+		return err
+	}
+	size, _, err := blobs.Size(s.Input().StdinSHA256)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: payload %s is not here: send it first, by PUT /v1/payloads/{sha256}", core.ErrInvalid, s.Input().StdinSHA256)
+		return fmt.Errorf("%w: %s has sent no payload %s: send it first, by PUT /v1/payloads/{sha256}", core.ErrInvalid, by.Name, s.Input().StdinSHA256)
 	case err != nil:
 		return err
 	case size != s.Input().StdinBytes:
 		return fmt.Errorf("%w: payload %s has %d bytes, not %d", core.ErrInvalid, s.Input().StdinSHA256, size, s.Input().StdinBytes)
 	}
-	return p.blobs.Use(s.Input().StdinSHA256, time.Now())
+	return blobs.Use(s.Input().StdinSHA256, time.Now())
 }
 
 // SweepLoop removes payloads that no action needs any more.
@@ -177,12 +192,14 @@ func (p *Payloads) SweepLoop(ctx context.Context) error {
 // sweep removes those that were last used before a time, unless an
 // action that has not ended names them.
 func (p *Payloads) sweep(ctx context.Context, before time.Time) error {
-	needed := make(map[protocol.Digest]bool)
+	needed, former := make(map[payloadOf]bool), make(map[protocol.Digest]bool)
 	err := p.base.View(ctx, func(tx core.Tx) error {
 		clear(needed)
+		clear(former)
 		return core.EachAction(tx, core.ActionFilter{States: append(core.OpenStates(), protocol.StateLost)}, func(a core.Action) error {
 			if s, err := protocol.DecodeSpec(a.Spec); err == nil && s.HasPayload() {
-				needed[s.Input().StdinSHA256] = true
+				needed[payloadOf{a.Requester, s.Input().StdinSHA256}] = true
+				former[s.Input().StdinSHA256] = true
 			}
 			return nil
 		})
@@ -190,8 +207,26 @@ func (p *Payloads) sweep(ctx context.Context, before time.Time) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.blobs.Sweep(before, func(d protocol.Digest) bool { return needed[d] })
+	_, err = p.former.Sweep(before, func(d protocol.Digest) bool { return former[d] })
+	owners, err2 := os.ReadDir(p.cfg.PayloadDir)
+	err = errors.Join(err, err2)
+	for _, e := range owners {
+		if !e.IsDir() {
+			continue
+		}
+		blobs, err2 := p.of(e.Name())
+		if err2 == nil {
+			_, err2 = blobs.Sweep(before, func(d protocol.Digest) bool { return needed[payloadOf{e.Name(), d}] })
+		}
+		err = errors.Join(err, err2)
+	}
 	return err
+}
+
+// payloadOf is a payload of whom has sent it.
+type payloadOf struct {
+	owner string
+	sum   protocol.Digest
 }
 
 // payloadSource is a payload on its way down. It is used by one goroutine at a
@@ -201,11 +236,18 @@ type payloadSource struct {
 	size int64
 }
 
-// open opens a payload for a host. One that is not here has nothing to
-// read: that tells the host.
-func (p *Payloads) open(d protocol.Digest, size int64) (*payloadSource, error) {
-	f, err := p.blobs.Open(d)
-	if errors.Is(err, fs.ErrNotExist) {
+// open opens the payload of an action for its host: the one that its requester has
+// sent. One that is not here has nothing to read: that tells the host.
+func (p *Payloads) open(a core.Action, d protocol.Digest, size int64) (*payloadSource, error) {
+	blobs, err := p.of(a.Requester)
+	var f *os.File
+	if err == nil {
+		f, err = blobs.Open(d)
+	}
+	if errors.Is(err, fs.ErrNotExist) && a.N != 0 {
+		f, err = p.former.Open(d)
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, core.ErrNotFound) {
 		p.base.Log.Error("a payload is missing", "sha256", d.String())
 		return &payloadSource{size: size}, nil
 	}
@@ -234,15 +276,39 @@ func (s *payloadSource) close() {
 	}
 }
 
-// Payloads are the bytes that actions read, each under its digest.
+// Payloads are the bytes that actions read, each under its digest, in a directory of
+// whom has sent it.
 type Payloads struct {
-	base  *core.Base
-	cfg   Config
-	blobs *blob.Store
+	base *core.Base
+	cfg  Config
+	// former are those that an earlier version has taken, which did not keep who had
+	// sent them: actions that were numbered then still read them.
+	former *blob.Store
+
+	mu     sync.Mutex
+	owners map[string]*blob.Store
 }
 
 // openPayloads opens the store of payloads.
 func openPayloads(base *core.Base, cfg Config) (*Payloads, error) {
-	blobs, err := blob.Open(cfg.PayloadDir, failpoint.PayloadPlaced, payloadReserve)
-	return &Payloads{base: base, cfg: cfg, blobs: blobs}, err
+	former, err := blob.Open(cfg.PayloadDir, failpoint.PayloadPlaced, payloadReserve)
+	return &Payloads{base: base, cfg: cfg, former: former, owners: make(map[string]*blob.Store)}, err
+}
+
+// of returns the payloads that somebody has sent. It fails with [core.ErrNotFound] for
+// who can have sent none, as the users of a host.
+func (p *Payloads) of(owner string) (*blob.Store, error) {
+	if _, err := protocol.ParseHostID(owner); err != nil { // so are tokens called
+		return nil, fmt.Errorf("payloads of %.70q: %w", owner, core.ErrNotFound)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if blobs := p.owners[owner]; blobs != nil {
+		return blobs, nil
+	}
+	blobs, err := blob.Open(filepath.Join(p.cfg.PayloadDir, owner), failpoint.PayloadPlaced, payloadReserve)
+	if err == nil {
+		p.owners[owner] = blobs
+	}
+	return blobs, err
 }

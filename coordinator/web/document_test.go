@@ -17,6 +17,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/actions"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/internal/attach"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -99,9 +100,11 @@ func exercises(s *site) []exercise {
 	forOne := api.NewApproval{Approval: s.f.Approval(s.f.Trust.AddPerson("bob", "bob"), first.Spec, time.Hour, nil, both[0])}
 	welcome, unwelcome := s.f.Join("edge-10"), s.f.Join("edge-11")
 	text := strings.Repeat("what a command reads\n", 10_000) // more than other bodies may have
-	paid, err := s.f.Coordinator().Relay().Payloads.Put(s.t.Context(), s.f.Admin(), protocol.Digest{}, -1, 0, strings.NewReader("read me"))
-	if err != nil {
-		s.t.Fatal(err)
+	var paid relay.Payload
+	for _, role := range []core.TokenRole{operator, core.RoleApprover, core.RoleAdmin} { // tokens here are called as their roles
+		if paid, err = s.f.Coordinator().Relay().Payloads.Put(s.t.Context(), core.Actor{Name: string(role), Role: role}, protocol.Digest{}, -1, 0, strings.NewReader("read me")); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 	synctest.Wait()
 	return []exercise{

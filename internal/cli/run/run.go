@@ -61,7 +61,7 @@ func (a *commands) commandFlags(cmd *cobra.Command) *command {
 	f.StringVar(&c.user, "as", "", "user to run as, a name or UID[:GID] (default root)")
 	f.StringVar(&c.cwd, "cwd", "", "directory to run in, absolute (default /)")
 	f.StringArrayVar(&c.env, "env", nil, "variable of the environment, NAME=VALUE; may be repeated")
-	f.StringArrayVar(&c.secretEnv, "secret-env", nil, "variable encrypted for the host, NAME=VALUE, or NAME to take it from this environment; may be repeated")
+	f.StringArrayVar(&c.secretEnv, "secret-env", nil, "variable encrypted for the host, NAME to take it from this environment, or NAME=VALUE, which ps shows to other users; may be repeated")
 	f.Var(&c.timeout, "timeout", "time limit of the command, or none (default 60s)")
 	c.stdin.Add(cmd)
 	f.BoolVar(&c.exclusive, "exclusive", false, "run alone: wait for the actions on containers of the host, and hold back later ones")

@@ -57,6 +57,9 @@ func (a *commands) secrets(given []string) ([]string, error) {
 	env := make([]string, len(given))
 	for i, s := range given {
 		name, _, ok := strings.Cut(s, "=")
+		if ok && name != "" {
+			a.Say("hostler: other users of this machine can see the value of %s with ps; put it into the environment (read -rs %s; export %s) and use --secret-env %s, or send it as input with -i", name, name, name, name)
+		}
 		if !ok {
 			v := a.Getenv(name)
 			if v == "" {
