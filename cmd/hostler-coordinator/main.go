@@ -70,7 +70,7 @@ func initCommand(configured loader) *cobra.Command {
 			if (fleet == "") == (ring == "") {
 				return fmt.Errorf("%w: init needs either --fleet or --ring", daemon.ErrUsage)
 			}
-			return s.handingOver(func() error {
+			err = s.handingOver(func() error {
 				if fleet != "" {
 					if err := initialize(cmd.Context(), s, fleet, cmd.OutOrStdout()); err != nil {
 						return err
@@ -85,6 +85,10 @@ func initCommand(configured loader) *cobra.Command {
 				}
 				return err
 			})
+			if err == nil && ring != "" {
+				s.noticed(cmd.Context())
+			}
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&fleet, "fleet", "", "fleet code")

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/web"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/daemon"
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -79,11 +81,16 @@ func awaitFleet(ctx context.Context, c config, service daemon.Service, log *slog
 	if err != nil {
 		return nil, nil, fmt.Errorf("the API cannot listen: %w", err)
 	}
+	// Held as long as it answers that it waits; there may be no directory yet.
+	held, _ := durable.TryLock(s.waiting())
 	served := make(chan error, 1)
 	go func() { served <- server.ServeTLS(l, "", "") }()
 	defer func() {
 		server.Close()
 		<-served
+		if held != nil {
+			held.Close()
+		}
 	}()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -108,6 +115,35 @@ func awaitFleet(ctx context.Context, c config, service daemon.Service, log *slog
 		chain, id, err := s.member()
 		if waits, ok = errors.AsType[lack](err); !ok {
 			return chain, id, err
+		}
+	}
+}
+
+// noticePatience bounds how long init waits for a coordinator to notice its fleet.
+const noticePatience = 10 * time.Second
+
+// noticed waits until a coordinator that waits for a fleet no longer answers that it
+// does: what is typed after init finds it with its fleet, or on its way.
+func (s state) noticed(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, noticePatience)
+	defer cancel()
+	t := time.NewTicker(50 * time.Millisecond)
+	defer t.Stop()
+	for {
+		if _, err := os.Stat(s.waiting()); err != nil {
+			return
+		}
+		held, err := durable.TryLock(s.waiting())
+		if err == nil {
+			held.Close()
+		}
+		if !errors.Is(err, durable.ErrLocked) {
+			return
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
 		}
 	}
 }

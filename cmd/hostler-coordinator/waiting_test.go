@@ -11,12 +11,17 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/hostler-io/hostler/internal/durable"
 )
 
 // TestWaitsForItsFleet starts a coordinator before there is a fleet. It answers what to
 // do, at each step, and serves as soon as it has been done.
 func TestWaitsForItsFleet(t *testing.T) {
 	p := newProgram(t, 1)
+	if err := os.Mkdir(string(p.state), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	c, _, err := load(p.config, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +71,11 @@ func TestWaitsForItsFleet(t *testing.T) {
 	}
 	again, _ := p.do(0, "init", "--fleet", p.code())
 	p.do(0, "init", "--ring", p.admit(field(t, again, "request")))
+	held, err := durable.TryLock(p.state.waiting())
+	if err != nil {
+		t.Fatalf("init has ended, and the coordinator has not noticed: %v", err)
+	}
+	held.Close()
 	if line := make([]byte, 512); !strings.Contains(string(line[:read(t, out, line)]), "fleet demo: API on https://") {
 		t.Errorf("it says %q", line)
 	}
