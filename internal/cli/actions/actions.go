@@ -4,6 +4,8 @@ package actions
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -29,7 +31,7 @@ type commands struct {
 func Command(d *dispatch.Dispatcher, keys *keyring.Store, more ...*cobra.Command) *cobra.Command {
 	a := &commands{d, keys}
 	cmd := term.Group("action", "Actions: requests to hosts, and their results",
-		a.actionListCommand(), a.actionShowCommand(), a.actionLogsCommand(), a.approveCommand(), a.denyCommand(), a.actionCancelCommand(), a.actionReissueCommand(), a.nudgeCommand())
+		a.actionListCommand(), a.actionShowCommand(), a.actionWaitCommand(), a.actionLogsCommand(), a.approveCommand(), a.denyCommand(), a.actionCancelCommand(), a.actionReissueCommand(), a.nudgeCommand())
 	cmd.AddCommand(more...)
 	return cmd
 }
@@ -37,14 +39,21 @@ func Command(d *dispatch.Dispatcher, keys *keyring.Store, more ...*cobra.Command
 func (a *commands) actionListCommand() *cobra.Command {
 	var open, pending bool
 	var batch string
+	var labels conn.Selector
+	var states []string
+	var since term.DurationFlag
 	cmd := &cobra.Command{
 		Use: "ls [HOST]", Short: "List actions, the newest first", Args: term.AtMost(1),
-		Example: "  hostler action ls\n  hostler action ls edge-01 --open --watch\n  hostler action ls --pending -o wide", ValidArgsFunction: a.Completing(conn.HostNames),
+		Example: "  hostler action ls\n  hostler action ls edge-01 --open --watch\n  hostler action ls --pending -o wide\n  hostler action ls -l site=lab --state FAILED,LOST --since 8h", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	v := show.LimitedFlags(cmd, 50)
 	cmd.Flags().BoolVar(&open, "open", false, "only those that have not ended")
 	cmd.Flags().BoolVar(&pending, "pending", false, "only those that wait for approval")
 	cmd.Flags().StringVar(&batch, "batch", "", "only those of this batch")
+	cmd.Flags().VarP(&labels, "selector", "l", "only those on hosts selected by labels")
+	cmd.Flags().StringSliceVar(&states, "state", nil, "only those in this state, such as RUNNING or FAILED; may be repeated")
+	cmd.Flags().Var(&since, "since", "only those requested no longer ago than this")
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(conn.Each(protocol.States(), func(s protocol.State) string { return string(s) }), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		host := strings.Join(args, "")
 		if host != "" {
@@ -52,20 +61,97 @@ func (a *commands) actionListCommand() *cobra.Command {
 				return term.Usage("hostler host ls", "%s", err)
 			}
 		}
-		return show.Items(cmd.Context(), a.UI, v, dispatch.ActionNoun(), func(ctx context.Context) ([]api.Action, error) {
-			var states []string
-			switch {
-			case pending:
-				states = []string{string(protocol.StatePendingApprove)}
-			case open:
-				states = conn.OpenStates()
+		if open && pending || len(states) > 0 && (open || pending) {
+			return term.Usage("", "--open, --pending and --state cannot be combined")
+		}
+		if r.Local && (len(labels.Terms) > 0 || since.Value > 0) {
+			return term.Usage("hostler action ls --state STATE", "-l and --since need a coordinator; the agent of a host cannot answer them")
+		}
+		var err error
+		query := conn.ActionQuery{Host: host, Batch: batch, Labels: labels.String(), Limit: v.Limit}
+		switch {
+		case pending:
+			query.States = []string{string(protocol.StatePendingApprove)}
+		case open:
+			query.States = conn.OpenStates()
+		default:
+			if query.States, err = parseStates(states); err != nil {
+				return err
 			}
-			all, err := r.Actions(ctx, conn.ActionQuery{Host: host, Batch: batch, States: states, Limit: v.Limit})
+		}
+		return show.Items(cmd.Context(), a.UI, v, dispatch.ActionNoun(), func(ctx context.Context) ([]api.Action, error) {
+			if since.Value > 0 {
+				query.Since = a.Now().Add(-since.Value)
+			}
+			all, err := r.Actions(ctx, query)
 			if err == nil && len(all) == 0 && host != "" && !r.Local {
 				_, err = r.Member(ctx, protocol.HostID(host)) // none, or no such host?
 			}
 			return all, term.Cannot("list the actions", err)
 		})
+	})
+	return cmd
+}
+
+// parseStates reads the names of states, in letters of either case.
+func parseStates(texts []string) ([]string, error) {
+	var all []string
+	for _, text := range texts {
+		s := protocol.State(strings.ToUpper(text))
+		if !slices.Contains(protocol.States(), s) {
+			return nil, term.Usage("", "%q is not a state of an action: use one of %s", text, strings.Join(conn.Each(protocol.States(), func(s protocol.State) string { return string(s) }), ", "))
+		}
+		all = append(all, string(s))
+	}
+	return all, nil
+}
+
+func (a *commands) actionWaitCommand() *cobra.Command {
+	var states []string
+	var timeout term.DurationFlag
+	cmd := &cobra.Command{
+		Use: "wait ID", Short: "Wait until an action has ended, or is in a state", Args: term.Exactly(1),
+		Long: `Waits until an action has ended, and exits with 0 if it ended as wanted. With --for
+it waits for a state, and exits with 0 when the action is in it or has been; with 1 if
+the action ends otherwise. With --timeout it waits no longer, and exits with 5.`,
+		Example: "  hostler action wait 0199f3\n  hostler action wait 0199f3 --for RUNNING --timeout 5m", ValidArgsFunction: a.Completing(conn.OpenIDs),
+	}
+	cmd.Flags().StringSliceVar(&states, "for", nil, "wait for this state, such as RUNNING; may be repeated: any of them")
+	cmd.Flags().Var(&timeout, "timeout", "wait no longer than this (default: for ever)")
+	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
+		what := "wait for action " + args[0]
+		wanted, err := parseStates(states)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithCancel(cmd.Context())
+		if timeout.Value > 0 {
+			ctx, cancel = context.WithTimeout(cmd.Context(), timeout.Value)
+		}
+		defer cancel()
+		reached := func(act api.Action) bool {
+			ran := act.HostStartedAt != nil || act.State == string(protocol.StateDone)
+			return slices.Contains(wanted, act.State) || ran && slices.Contains(wanted, string(protocol.StateRunning))
+		}
+		act, err := r.Action(ctx, args[0], 0)
+		if err == nil && !reached(act) {
+			f := &dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: act.ID}
+			if len(wanted) > 0 {
+				f.Enough = reached
+			}
+			act, err = f.Await(ctx, act)
+		}
+		switch {
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return &term.Failure{Code: term.ExitTimeout, What: "cannot " + what, Why: fmt.Sprintf("after %s: %s", timeout.Value, cmp.Or(act.Shown, act.State, "no answer")), Next: "hostler why " + args[0]}
+		case err != nil:
+			return term.Cannot(what, err)
+		case len(wanted) == 0:
+			return dispatch.Ended(what, act)
+		case !reached(act):
+			return &term.Failure{Code: term.ExitFailed, What: "cannot " + what, Why: "it ended as " + strings.TrimSpace(act.State+" "+act.Reason), Next: "hostler action show " + act.ID}
+		}
+		return nil
 	})
 	return cmd
 }

@@ -212,8 +212,10 @@ func (r *Remote) action(ctx context.Context, id string, q url.Values) (act api.A
 // ActionQuery chooses actions; the zero value is all.
 type ActionQuery struct {
 	Host, Batch string
+	Labels      string // of its host, as a selector
 	States      []string
-	Limit       int // 0: all
+	Since       time.Time // of the request
+	Limit       int       // 0: all
 }
 
 // Actions returns actions, the newest first.
@@ -224,6 +226,12 @@ func (r *Remote) Actions(ctx context.Context, f ActionQuery) ([]api.Action, erro
 	}
 	if f.Host != "" {
 		q.Set("host", f.Host)
+	}
+	if f.Labels != "" {
+		q.Set("label", f.Labels)
+	}
+	if !f.Since.IsZero() {
+		q.Set("since", f.Since.UTC().Format(time.RFC3339))
 	}
 	if len(f.States) > 0 {
 		q.Set("state", strings.Join(f.States, ","))
