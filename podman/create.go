@@ -166,8 +166,34 @@ func (r *Runtime) Destroy(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		return r.api.call(ctx, http.MethodDelete, "/containers/"+d.ID, url.Values{"v": {"true"}}, nil, nil)
+		return r.erase(ctx, d.ID)
 	})
+}
+
+// The pauses between tries to remove a container, and how many tries there are.
+const (
+	erasePause = 250 * time.Millisecond
+	eraseTries = 40
+)
+
+// erase removes a container. What podman itself has started to tidy up after its end may
+// still hold its mounts for a moment; then a part of it is gone, and the rest is removed
+// by another try.
+func (r *Runtime) erase(ctx context.Context, id string) error {
+	for tries := 1; ; tries++ {
+		err := r.api.call(ctx, http.MethodDelete, "/containers/"+id, url.Values{"v": {"true"}}, nil, nil)
+		if err == nil || tries > 1 && errors.Is(err, container.ErrNotFound) {
+			return nil
+		}
+		if _, answered := errors.AsType[*problem](err); !answered || tries == eraseTries {
+			return err
+		}
+		select {
+		case <-time.After(erasePause):
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
 }
 
 // stopped returns a container of ours, which must not run.

@@ -31,7 +31,8 @@ const (
 // stateOf translates podman's word.
 func stateOf(status string) container.State {
 	switch status {
-	case "created", "configured", "stopped", "exited":
+	case "created", "configured", "stopped", "exited", "removing":
+		// One whose removal was cut short runs no more, and can be removed again.
 		return container.StateStopped
 	case statusInitialized:
 		return container.StateStarting
@@ -39,7 +40,7 @@ func stateOf(status string) container.State {
 		return container.StateRunning
 	case "paused":
 		return container.StateFrozen
-	case "stopping", "removing":
+	case "stopping":
 		return container.StateStopping
 	}
 	return container.StateUnknown

@@ -65,7 +65,9 @@ func Start(t testing.TB, registries ...string) *Service {
 	}
 	t.Cleanup(func() { s.remove(t) })
 	s.Up(t)
-	s.Image(t, Image, `CMD ["/bin/sh","-c","trap 'exit 0' TERM; while :; do sleep 1000 & wait; done"]`)
+	// The kernel keeps signals from a first process that has no handler for them yet, so
+	// only one that needs none obeys from its first moment on.
+	s.Image(t, Image, `CMD ["/bin/sleep","1000000"]`, "STOPSIGNAL SIGKILL")
 	return s
 }
 
@@ -83,6 +85,30 @@ func (s *Service) command(args ...string) *exec.Cmd {
 	cmd := exec.Command("podman", append([]string{"--root", filepath.Join(s.dir, "root"), "--runroot", filepath.Join(s.dir, "runroot"), "--storage-driver", "overlay"}, args...)...)
 	cmd.Env = append(os.Environ(), "CONTAINERS_CONF="+filepath.Join(s.dir, "containers.conf"), "CONTAINERS_REGISTRIES_CONF="+filepath.Join(s.dir, "registries.conf"))
 	return cmd
+}
+
+// Next returns what waits for the next event of a container.
+func (s *Service) Next(t testing.TB, event, name string) (wait func()) {
+	t.Helper()
+	since := time.Now().Format(time.RFC3339Nano)
+	return func() {
+		t.Helper()
+		cmd := s.command("events", "--since", since, "--filter", "event="+event, "--filter", "container="+name)
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			_ = cmd.Process.Kill() // it goes on for ever
+			_ = cmd.Wait()         // killed
+		}()
+		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Fatalf("waiting for the %s of %s: %v", event, name, err)
+		}
+	}
 }
 
 // Up starts the service after Down. It takes over a socket that listens already, so
@@ -142,7 +168,12 @@ func (s *Service) remove(t testing.TB) {
 	if err := syscall.Unmount(filepath.Join(s.dir, "root", "overlay"), syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
 		t.Error(err)
 	}
-	if err := os.RemoveAll(s.dir); err != nil {
+	// What podman starts to tidy up after a container may still be at work.
+	err := os.RemoveAll(s.dir)
+	for tries := 0; err != nil && tries < 1000; tries++ {
+		err = os.RemoveAll(s.dir)
+	}
+	if err != nil {
 		t.Error(err)
 	}
 }
@@ -190,9 +221,9 @@ func Registry(t testing.TB) string {
 	return at
 }
 
-// Image puts busybox into the store under a name, with one change to its
-// configuration, and returns the name.
-func (s *Service) Image(t testing.TB, name, change string) string {
+// Image puts busybox into the store under a name, with changes to its configuration,
+// and returns the name.
+func (s *Service) Image(t testing.TB, name string, changes ...string) string {
 	t.Helper()
 	if !strings.Contains(name, "/") {
 		name = "localhost/" + name + ":1"
@@ -205,7 +236,7 @@ func (s *Service) Image(t testing.TB, name, change string) string {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", s.Socket)
 	}}}
-	query := url.Values{"reference": {name}, "changes": {change}}
+	query := url.Values{"reference": {name}, "changes": changes}
 	resp, err := client.Post("http://podman/v4.0.0/libpod/images/import?"+query.Encode(), "application/x-tar", rootfs)
 	if err != nil {
 		t.Fatal(err)
