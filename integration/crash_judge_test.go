@@ -175,20 +175,6 @@ func (c *wreck) clean(t testing.TB, l *limb) {
 	}
 }
 
-// entriesOf are the names in a directory, none if it is not there.
-func entriesOf(t testing.TB, dir string) []string {
-	t.Helper()
-	all, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, e := range all {
-		names = append(names, e.Name())
-	}
-	return names
-}
-
 // leaves are the control groups of all commands that the host has begun, or was
 // about to begin.
 func (l *limb) leaves() []string {

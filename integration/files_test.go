@@ -99,3 +99,17 @@ func entries(t testing.TB, dir string) []string {
 	}
 	return names
 }
+
+// entriesOf are the names in a directory, none if it is not there.
+func entriesOf(t testing.TB, dir string) []string {
+	t.Helper()
+	all, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range all {
+		names = append(names, e.Name())
+	}
+	return names
+}
