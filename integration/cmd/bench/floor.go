@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,7 +26,7 @@ import (
 // that an order cannot do without, in milliseconds.
 type floors struct {
 	exec    float64 // fork, exec and wait of /bin/true
-	execCPU float64 // processor time of that child alone
+	execCPU float64 // processor time of it, that of the parent included
 	fsync   float64 // overwriting 4 KiB and fsync
 	keys    float64 // one Ed25519 signature over 1 KiB, and checking it
 	dial    float64 // processor time of a full TLS handshake, both ends
@@ -48,15 +50,6 @@ func (f floors) roundtrip() float64 { return f.noop() + f.exec }
 
 // cli adds the start of one more process.
 func (f floors) cli() float64 { return f.roundtrip() + f.exec }
-
-func (f floors) cpu() float64 { return f.execCPU + sealed*f.keys }
-
-// cpuRate is how many orders a second the processors are good for, were there
-// nothing but the command and the signatures.
-func (f floors) cpuRate() float64 { return float64(runtime.NumCPU()) * 1000 / f.cpu() }
-
-// noopRate is the same without a command.
-func (f floors) noopRate() float64 { return float64(runtime.NumCPU()) * 1000 / (sealed * f.keys) }
 
 // storm is how long the processors take, in seconds, for a handshake and a signed
 // question and answer of each host.
@@ -110,16 +103,25 @@ func noSpreads() []spread {
 
 func timeExec(ctx context.Context) (wall, cpu float64, err error) {
 	const n = 100
-	var used time.Duration
-	wall, err = median(n, func() error {
-		cmd := exec.CommandContext(ctx, "/bin/true")
-		if err := cmd.Run(); err != nil {
-			return err
-		}
-		used += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-		return nil
-	})
-	return wall, ms(used) / n, err
+	before, err := spent()
+	if err != nil {
+		return 0, 0, err
+	}
+	if wall, err = median(n, func() error { return exec.CommandContext(ctx, "/bin/true").Run() }); err != nil {
+		return 0, 0, err
+	}
+	after, err := spent()
+	return wall, ms(after-before) / n, err
+}
+
+// spent is the processor time of this process and of the children that it has waited for.
+func spent() (all time.Duration, err error) {
+	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+		var u syscall.Rusage
+		err = errors.Join(err, syscall.Getrusage(who, &u))
+		all += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	return all, err
 }
 
 func timeFsync(path string) (float64, error) {

@@ -4,8 +4,10 @@
 // again, and prints a table with the goal for each figure and its floor.
 //
 // A floor is what the figure cannot fall below on this machine (a rate: rise
-// above), computed from what was measured in the same minute without Hostler:
-// fork and exec, fsync, signatures, HTTPS. Machines have more than one speed, so
+// above), measured in the same minute without Hostler. Those of orders do the same
+// work: durable, signed, and supervised by the smallest honest program. The others are
+// computed from fork and exec, fsync, signatures, HTTPS. The last column tells how many
+// times its floor a figure is. Machines have more than one speed, so
 // every figure is measured three times, each time beside its floor, and the best
 // of the three counts.
 //
@@ -118,7 +120,12 @@ func measure(ctx context.Context, bin string, steps []step, stderr io.Writer) (r
 	if err := f.start(ctx); err != nil {
 		return r, fmt.Errorf("bringing up a fleet: %w", err)
 	}
-	b, err := newBench(f, stderr)
+	bare, err := newBare(ctx, bin)
+	if err != nil {
+		return r, fmt.Errorf("preparing the floors: %w", err)
+	}
+	defer func() { err = errors.Join(err, bare.close()) }()
+	b, err := newBench(f, bare, stderr)
 	if err != nil {
 		return r, err
 	}

@@ -86,19 +86,19 @@ func (r *report) print(w io.Writer) error {
 	if len(r.figures) == 0 {
 		return nil
 	}
-	table := [][]string{{"figure", "value", "unit", "target", "floor"}}
+	table := [][]string{{"figure", "value", "unit", "target", "floor", "× floor"}}
 	for _, f := range r.figures {
-		sign, floor, missed := "≤ ", "–", ""
+		sign, floor, times, missed := "≤ ", "–", "–", ""
 		if f.rate() {
 			sign = "≥ "
 		}
 		if f.Floor != nil {
-			floor = number(*f.Floor)
+			floor, times = number(*f.Floor), number(f.Value / *f.Floor)
 		}
 		if !f.met() {
 			missed = "missed"
 		}
-		table = append(table, []string{f.Name, number(f.Value), f.Unit, sign + number(f.Target), floor, missed})
+		table = append(table, []string{f.Name, number(f.Value), f.Unit, sign + number(f.Target), floor, times, missed})
 	}
 	text := align(table)
 	if len(r.spreads) > 0 {

@@ -34,10 +34,10 @@ func TestPrint(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `
-figure            value  unit  target  floor
-roundtrip_p50_ms   4.25    ms     ≤ 6   1.23
-actions_per_s       299   1/s   ≥ 300   1100  missed
-agent_rss_mb         20    MB    ≤ 20      –
+figure            value  unit  target  floor  × floor
+roundtrip_p50_ms   4.25    ms     ≤ 6   1.23     3.44
+actions_per_s       299   1/s   ≥ 300   1100    0.272  missed
+agent_rss_mb         20    MB    ≤ 20      –        –
 
 The machine meanwhile, lowest and highest median of a calibration:
 fsync of 4 KiB  0.123  0.2  ms
