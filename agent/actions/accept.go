@@ -245,7 +245,7 @@ func (a *Actions) accepted(n staged, t queue.Taken) {
 	a.cfg.Inputs.Keep(act.ID, &j.spec, n.entry.lacks)
 	if act.State == protocol.StateRunning {
 		a.cfg.Rooms.Applied(*n.arrival.Order.Begin)
-		j.mayBeUntold()
+		a.untold.add(j)
 		j.begin()
 	}
 }

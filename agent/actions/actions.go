@@ -98,8 +98,7 @@ type Actions struct {
 	ends    []ending                            // of this turn of the loop, not durable yet
 	unsaved []ending                            // ends that the disk did not take
 	unbegun []protocol.ActionID                 // attempts whose beginning the disk did not take
-	untold  []protocol.ActionID                 // actions that run and may not be reported yet
-	tell    *loop.Timer
+	untold  untold
 	expiry  *loop.Timer
 	slow    *loop.Timer
 }
@@ -133,7 +132,8 @@ func New(cfg Config) *Actions {
 			a.Counters.ended[s] = new(atomic.Uint64)
 		}
 	}
-	a.expiry, a.slow, a.tell = cfg.Loop.Timer(a.expire), cfg.Loop.Timer(a.lookAtSlow), cfg.Loop.Timer(a.tellStarted)
+	a.expiry, a.slow = cfg.Loop.Timer(a.expire), cfg.Loop.Timer(a.lookAtSlow)
+	a.untold = untold{actions: a, soon: cfg.Loop.Timer(a.untold.tell)}
 	return a
 }
 
@@ -142,7 +142,7 @@ func New(cfg Config) *Actions {
 func (a *Actions) Load(open []queue.Action, newest uint64) {
 	a.newest = newest
 	clear(a.jobs)
-	a.lanes.entries, a.untold = nil, nil
+	a.lanes.entries, a.untold.ids = nil, nil
 	for _, act := range open {
 		a.adopt(act)
 	}
@@ -162,7 +162,7 @@ func (a *Actions) adopt(act queue.Action) {
 	e.lacks = !e.running && a.cfg.Inputs.Lacks(&j.spec)
 	a.jobs[act.ID] = j
 	a.lanes.add(e)
-	j.mayBeUntold()
+	a.untold.add(j)
 }
 
 // entryOf returns the entry of an action that would be accepted now.

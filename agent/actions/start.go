@@ -55,25 +55,33 @@ func (j *Job) start() {
 // for it.
 const startUntold = 25 * time.Millisecond
 
-// mayBeUntold sees to it that what runs is reported.
-func (j *Job) mayBeUntold() {
+// untold are actions that run and may not be reported yet.
+type untold struct {
+	actions *Actions
+	ids     []protocol.ActionID
+	soon    *loop.Timer
+}
+
+// add sees to it that an action is reported if it runs and was not.
+func (u *untold) add(j *Job) {
 	if j.act.State == protocol.StateRunning && j.act.ReportN == 0 {
-		j.actions.untold = append(j.actions.untold, j.act.ID)
-		j.actions.tell.In(startUntold)
+		u.ids = append(u.ids, j.act.ID)
+		u.soon.In(startUntold)
 	}
 }
 
-// tellStarted reports what has begun and has not ended meanwhile.
-func (a *Actions) tellStarted() {
-	open := slices.DeleteFunc(a.untold, func(id protocol.ActionID) bool { return a.jobs[id] == nil || a.jobs[id].act.ReportN != 0 })
-	a.untold = nil
+// tell reports what has begun and has not ended meanwhile.
+func (u *untold) tell() {
+	a := u.actions
+	open := slices.DeleteFunc(u.ids, func(id protocol.ActionID) bool { return a.jobs[id] == nil || a.jobs[id].act.ReportN != 0 })
+	u.ids = nil
 	if len(open) == 0 {
 		return
 	}
 	told, err := a.cfg.Store.TellStarted(a.loop.Steps(), open, a.loop.When())
 	if !a.loop.Disk(err) {
-		a.untold = open
-		a.tell.In(loop.RetryDisk)
+		u.ids = open
+		u.soon.In(loop.RetryDisk)
 		return
 	}
 	for _, act := range told {

@@ -189,7 +189,7 @@ func (q *Queue) Freed(ctx context.Context, have protocol.Position, evidence []by
 	verdict, ok := q.known.judge(q.store, have, newest.have)
 	var err error
 	if !ok {
-		verdict, err = q.judge(ctx, have, newest.have)
+		verdict, err = judge(ctx, q, have, newest.have)
 	}
 	if err == nil && verdict == stream.Frees {
 		q.freed.put(receipt{have, evidence})
@@ -198,7 +198,7 @@ func (q *Queue) Freed(ctx context.Context, have protocol.Position, evidence []by
 }
 
 // judge is that of what is known, by the rows. newest is what was freed in memory.
-func (q *Queue) judge(ctx context.Context, have, newest protocol.Position) (stream.Covers, error) {
+func judge(ctx context.Context, q *Queue, have, newest protocol.Position) (stream.Covers, error) {
 	return view(ctx, q, "judging a receipt", func(tx txn) (stream.Covers, error) {
 		sent, freed, err := position(tx, have.Stream)
 		if err != nil {
