@@ -1,4 +1,5 @@
-// Package doctor looks for what keeps a fleet from working: hostler doctor.
+// Package doctor looks for what keeps a fleet from working: hostler doctor, and hostler
+// support-bundle for those who help.
 package doctor
 
 import (
