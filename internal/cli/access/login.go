@@ -249,19 +249,20 @@ func (a *commands) contextCommand() *cobra.Command {
 
 func (a *commands) contextListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "List the contexts", Args: term.NoArgs, Example: "  hostler context ls"}
-	v := show.FormatFlags(cmd)
-	v.One = false
-	cmd.RunE = func(*cobra.Command, []string) error {
-		c, err := a.LoadConfig()
-		if err != nil {
-			return err
-		}
-		var all []contextInfo
-		for _, name := range slices.Sorted(maps.Keys(c.Contexts)) {
-			t := c.Contexts[name]
-			all = append(all, contextInfo{Name: name, Current: name == c.Current, Address: t.Address, Fleet: t.Fleet, Token: t.Token != ""})
-		}
-		return show.Print(a.UI, v, contextNoun(), all)
+	v := show.ListFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return show.Items(cmd.Context(), a.UI, v, contextNoun(), func(context.Context) ([]contextInfo, error) {
+			c, err := a.LoadConfig()
+			if err != nil {
+				return nil, err
+			}
+			var all []contextInfo
+			for _, name := range slices.Sorted(maps.Keys(c.Contexts)) {
+				t := c.Contexts[name]
+				all = append(all, contextInfo{Name: name, Current: name == c.Current, Address: t.Address, Fleet: t.Fleet, Token: t.Token != ""})
+			}
+			return all, nil
+		})
 	}
 	return cmd
 }

@@ -326,8 +326,10 @@ ended before does not change.`,
 	}
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait until it has ended")
 	cmd.Flags().BoolVar(&wait, "wait", true, "wait until it has ended")
-	cmd.MarkFlagsMutuallyExclusive("wait", "no-wait")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if noWait && cmd.Flags().Changed("wait") {
+			return term.Usage("", "--wait and --no-wait cannot be combined")
+		}
 		r, err := a.Connect()
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@ package fleet
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -134,26 +135,32 @@ func (a *commands) fleetShowCommand() *cobra.Command {
 		Long:    "Shows the newest ring that this machine keeps, without asking the coordinator.",
 		Example: "  hostler fleet show\n  hostler fleet show -o template={{.code}}",
 	}
-	fleet, v := a.FleetFlag(cmd), show.FormatFlags(cmd)
+	fleet, v := a.FleetFlag(cmd), show.ShowFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		f, chain, err := a.ChooseFleet(*fleet)
-		if err != nil {
-			return err
-		}
-		r := chain.Ring()
-		info := fleetInfo{Name: string(r.Name), ID: r.Fleet.String(), Ring: r.Number, Code: chain.Code().Encode(), Threshold: r.Threshold, Owners: []string{}, People: []string{}, Coordinators: coordinatorKeys(r)}
-		for _, o := range r.Owners {
-			info.Owners = append(info.Owners, o.Person)
-		}
-		for _, p := range r.People {
-			info.People = append(info.People, p.Person)
-		}
-		if _, err := os.Lstat(f.OwnerKey()); err == nil {
-			info.OwnerKey = f.OwnerKey()
-		}
-		return show.Print(a.UI, v, fleetNoun(), []fleetInfo{info})
+		return show.Item(cmd.Context(), a.UI, v, fleetNoun(), func(context.Context) (fleetInfo, error) {
+			f, chain, err := a.ChooseFleet(*fleet)
+			if err != nil {
+				return fleetInfo{}, err
+			}
+			return infoOf(f, chain), nil
+		})
 	}
 	return cmd
+}
+
+func infoOf(f conn.FleetFiles, chain *certs.Chain) fleetInfo {
+	r := chain.Ring()
+	info := fleetInfo{Name: string(r.Name), ID: r.Fleet.String(), Ring: r.Number, Code: chain.Code().Encode(), Threshold: r.Threshold, Owners: []string{}, People: []string{}, Coordinators: coordinatorKeys(r)}
+	for _, o := range r.Owners {
+		info.Owners = append(info.Owners, o.Person)
+	}
+	for _, p := range r.People {
+		info.People = append(info.People, p.Person)
+	}
+	if _, err := os.Lstat(f.OwnerKey()); err == nil {
+		info.OwnerKey = f.OwnerKey()
+	}
+	return info
 }
 
 func coordinatorKeys(r certs.Ring) []string {
@@ -188,31 +195,36 @@ func (a *commands) ringListCommand() *cobra.Command {
 		Use: "ls", Short: "List the rings on this machine", Args: term.NoArgs,
 		Example: "  hostler fleet ring ls",
 	}
-	fleet, v := a.FleetFlag(cmd), show.FormatFlags(cmd)
-	v.One = false
-	cmd.RunE = func(*cobra.Command, []string) error {
-		_, chain, err := a.ChooseFleet(*fleet)
-		if err != nil {
-			return err
-		}
-		var all []ringInfo
-		for _, raw := range chain.Rings() {
-			r, err := conn.RingOf(raw)
+	fleet, v := a.FleetFlag(cmd), show.ListFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return show.Items(cmd.Context(), a.UI, v, ringNoun(), func(context.Context) ([]ringInfo, error) {
+			_, chain, err := a.ChooseFleet(*fleet)
 			if err != nil {
-				return term.Cannot("read the rings", err)
+				return nil, err
 			}
-			d, _ := chain.Digest(r.Number)
-			info := ringInfo{Number: r.Number, Digest: d.String(), Owners: len(r.Owners), Threshold: r.Threshold, Coordinators: coordinatorKeys(r), People: len(r.People)}
-			for line := range bytes.SplitSeq(raw, []byte("\n")) {
-				if env, err := protocol.Split(line); err == nil {
-					info.SignedBy = append(info.SignedBy, env.Key.String())
-				}
-			}
-			all = append(all, info)
-		}
-		return show.Print(a.UI, v, ringNoun(), all)
+			all, err := ringsOf(chain)
+			return all, term.Cannot("read the rings", err)
+		})
 	}
 	return cmd
+}
+
+func ringsOf(chain *certs.Chain) (all []ringInfo, err error) {
+	for _, raw := range chain.Rings() {
+		r, err := conn.RingOf(raw)
+		if err != nil {
+			return nil, err
+		}
+		d, _ := chain.Digest(r.Number)
+		info := ringInfo{Number: r.Number, Digest: d.String(), Owners: len(r.Owners), Threshold: r.Threshold, Coordinators: coordinatorKeys(r), People: len(r.People)}
+		for line := range bytes.SplitSeq(raw, []byte("\n")) {
+			if env, err := protocol.Split(line); err == nil {
+				info.SignedBy = append(info.SignedBy, env.Key.String())
+			}
+		}
+		all = append(all, info)
+	}
+	return all, nil
 }
 
 func (a *commands) ringShowCommand() *cobra.Command {

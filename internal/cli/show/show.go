@@ -96,7 +96,7 @@ func (f *Format) Type() string { return "FORMAT" }
 
 // Set implements [pflag.Value].
 func (f *Format) Set(s string) error {
-	if text, ok := strings.CutPrefix(s, "template="); ok {
+	if text, ok := strings.CutPrefix(strings.TrimPrefix(s, "go-"), "template="); ok {
 		t, err := template.New("-o").Option("missingkey=error").Parse(text)
 		if err != nil {
 			return err
@@ -128,7 +128,7 @@ func completeFormats(*cobra.Command, []string, string) ([]string, cobra.ShellCom
 // FormatFlags adds the options of a command that prints one thing once.
 func FormatFlags(cmd *cobra.Command) *View {
 	v := &View{Format: Format{Word: "table"}, One: true}
-	cmd.Flags().VarP(&v.Format, "output", "o", "output format: table, wide, json, yaml, csv, name, or template=… (a Go template over the JSON members)")
+	cmd.Flags().VarP(&v.Format, "output", "o", "output format: table, wide, json, yaml, csv, name, or template=… (a Go template over the JSON members; go-template=… is the same)")
 	cmd.Flags().BoolVar(&v.noHeaders, "no-headers", false, "print no line of column names")
 	_ = cmd.RegisterFlagCompletionFunc("output", completeFormats) // it fails for unknown flags alone
 	return v
