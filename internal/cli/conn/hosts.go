@@ -67,10 +67,14 @@ type HostView struct {
 	State string `json:"state"` // instead of the host's own
 }
 
-// ShownState returns the one word that lists show of a host.
+// ShownState returns the one word that lists show of a host. A host in quarantine gets
+// no orders, so that comes before whether it is there.
 func ShownState(h api.Host) string {
 	if h.State != EnrolmentApproved {
 		return h.State
+	}
+	if h.Quarantined != "" {
+		return "quarantined"
 	}
 	if h.Connectivity == "online" && h.Degraded != "" {
 		return "degraded"

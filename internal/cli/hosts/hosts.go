@@ -68,7 +68,7 @@ func (a *commands) hostListCommand() *cobra.Command {
 	var labels conn.Selector
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the hosts", Args: term.NoArgs,
-		Long:    "Lists approved and revoked hosts, and hosts that wait for a replacement machine (replacing). CONTAINERS are running/all. For hosts that wait for approval see hostler host pending.",
+		Long:    "Lists approved and revoked hosts, and hosts that wait for a replacement machine (replacing). CONTAINERS are running/all. A quarantined host gets no orders: hostler host show says why. For hosts that wait for approval see hostler host pending.",
 		Example: "  hostler host ls\n  hostler host ls -l site=lab,tier!=db -o wide\n  hostler host ls --watch",
 	}
 	v := show.ListFlags(cmd)
