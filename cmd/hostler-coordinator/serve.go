@@ -31,6 +31,7 @@ import (
 	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/daemon"
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/prom"
 	"github.com/hostler-io/hostler/internal/space"
 	"github.com/hostler-io/hostler/policy"
@@ -52,7 +53,10 @@ func serve(ctx context.Context, c config, again loader, log *slog.Logger, out io
 	}
 	service := daemon.ServiceOf(os.Environ(), os.Getpid())
 	defer context.AfterFunc(ctx, func() { tell(log, service.Stopping()) })()
-	chain, id, err := awaitFleet(ctx, c, service, log)
+	chain, id, held, err := awaitFleet(ctx, c, service, log)
+	if held != nil {
+		defer held.Close()
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -78,7 +82,7 @@ func serve(ctx context.Context, c config, again loader, log *slog.Logger, out io
 			log.Error("cannot close the database", "err", err)
 		}
 	}()
-	server := &server{config: c, again: again, state: s, service: service, log: log, trust: newTrust(chain, id, ca, s.keep), commits: func() uint64 { return store.Stats().Commits }}
+	server := &server{config: c, again: again, state: s, service: service, waited: held, log: log, trust: newTrust(chain, id, ca, s.keep), commits: func() uint64 { return store.Stats().Commits }}
 	return server.run(ctx, store, out)
 }
 
@@ -88,6 +92,7 @@ type server struct {
 	again   loader // reads the configuration once more
 	state   state
 	service daemon.Service
+	waited  *durable.Lock // nil if it has not waited for its fleet
 	log     *slog.Logger
 	trust   *trust
 	tickets *certs.TicketKeys
@@ -155,6 +160,9 @@ func (s *server) run(ctx context.Context, store core.Store, out io.Writer) (err 
 	fmt.Fprintf(out, "fleet %s: API on https://%s, broker on %s\n", s.trust.Chain().Ring().Name, s.config.HTTP.Addresses[0], s.config.MQTT.Addresses[0])
 	s.log.InfoContext(ctx, "serving", "fleet", s.trust.Chain().Ring().Name, "term", s.coord.Term(), "http", s.config.HTTP.Listen, "mqtt", s.config.MQTT.Listen)
 	s.ready()
+	if s.waited != nil {
+		_ = s.waited.Close() // closed again in the end, which is nothing
+	}
 	err = g.Wait()
 	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, context.Canceled) {
 		return nil

@@ -41,7 +41,7 @@ func (s state) ring(number uint64) string {
 func (s state) store() string  { return s.path("store.db") }
 func (s state) output() string { return s.path("output") }
 
-// waiting is locked by a coordinator that waits for its fleet.
+// waiting is locked by a coordinator that waits for its fleet, until it serves.
 func (s state) waiting() string { return s.path(".waiting-lock") }
 
 // reserve is set aside for a start on a full disk.

@@ -64,33 +64,30 @@ func (s state) lacking(err error) error {
 
 // awaitFleet returns the rings and the key of this coordinator. As long as it is part
 // of no fleet, it looks again and again, and answers at the address of the API that it
-// waits.
-func awaitFleet(ctx context.Context, c config, service daemon.Service, log *slog.Logger) (*certs.Chain, *certs.Identity, error) {
+// waits. The lock, nil if it did not wait, is to be given back once the coordinator
+// serves: init waits for that.
+func awaitFleet(ctx context.Context, c config, service daemon.Service, log *slog.Logger) (*certs.Chain, *certs.Identity, *durable.Lock, error) {
 	s := state(c.StateDir)
 	chain, id, err := s.member()
 	waits, ok := errors.AsType[lack](err)
 	if !ok {
-		return chain, id, err
+		return chain, id, nil, err
 	}
 	var now atomic.Pointer[lack]
 	server, err := waitingServer(c, func() (string, string) { return now.Load().detail, now.Load().hint })
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	l, err := listen(ctx, c.HTTP.Listen)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the API cannot listen: %w", err)
+		return nil, nil, nil, fmt.Errorf("the API cannot listen: %w", err)
 	}
-	// Held as long as it answers that it waits; there may be no directory yet.
-	held, _ := durable.TryLock(s.waiting())
+	held, _ := durable.TryLock(s.waiting()) // there may be no directory yet
 	served := make(chan error, 1)
 	go func() { served <- server.ServeTLS(l, "", "") }()
 	defer func() {
 		server.Close()
 		<-served
-		if held != nil {
-			held.Close()
-		}
 	}()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -110,11 +107,11 @@ func awaitFleet(ctx context.Context, c config, service daemon.Service, log *slog
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-			return nil, nil, context.Cause(ctx)
+			return nil, nil, held, context.Cause(ctx)
 		}
 		chain, id, err := s.member()
 		if waits, ok = errors.AsType[lack](err); !ok {
-			return chain, id, err
+			return chain, id, held, err
 		}
 	}
 }
@@ -122,8 +119,8 @@ func awaitFleet(ctx context.Context, c config, service daemon.Service, log *slog
 // noticePatience bounds how long init waits for a coordinator to notice its fleet.
 const noticePatience = 10 * time.Second
 
-// noticed waits until a coordinator that waits for a fleet no longer answers that it
-// does: what is typed after init finds it with its fleet, or on its way.
+// noticed waits until a coordinator that waited for a fleet serves it: what is typed
+// after init finds it so.
 func (s state) noticed(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, noticePatience)
 	defer cancel()
