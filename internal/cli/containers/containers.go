@@ -117,10 +117,10 @@ func (a *commands) ctCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "create HOST/NAME IMAGE", Short: "Make a container from an image or a template", Args: term.AtMost(2),
 		Long: `Makes a container. IMAGE is an image of podman (registry.example/debian:12), which
-is pulled if the host does not have it, or a
-template of the host's LXC (busybox), which may be given by --template as well. It
-is stopped, unless --start is given, and keeps its intended state: a started
-container is started again after a reboot, a stopped one is not.
+is pulled if the host does not have it, or a template of the host's LXC (busybox),
+which may be given by --template as well. It is stopped, unless --start is given,
+and keeps its intended state: a started container is started again after a reboot,
+a stopped one is not.
 
 Its users are not those of the host: root in it is a user of the host that no
 other container has and that may do nothing there. A container made with
