@@ -78,7 +78,7 @@ func (c *Containers) Correct() {
 			if busy < maxCorrections && c.runtime(m.rec.Runtime) != nil {
 				busy++
 				begin[m] = what
-				records = append(records, c.correctionRecord(m, what))
+				records = append(records, correctionRecord(m, what, c.cfg.Loop.WallMS()))
 			}
 		}
 	}
@@ -93,13 +93,13 @@ func (c *Containers) Correct() {
 
 // correctionRecord says in the host's audit log what is about to be done without
 // an action.
-func (c *Containers) correctionRecord(m *managed, what correction) audit.Record {
+func correctionRecord(m *managed, what correction, nowMS int64) audit.Record {
 	verb := "container.correct-start"
 	if what == correctStop {
 		verb = "container.correct-stop"
 	}
 	return audit.Record{
-		AtMS: c.cfg.Loop.WallMS(), Actor: "host", Verb: verb, Object: m.rec.CTID.String(),
+		AtMS: nowMS, Actor: "host", Verb: verb, Object: m.rec.CTID.String(),
 		Detail: map[string]any{"name": string(m.rec.Name), "runtime": m.rec.Runtime, "failures": m.rec.Failures},
 	}
 }

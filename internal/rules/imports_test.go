@@ -109,7 +109,7 @@ var allowed = []allowance{
 	{"internal/podmantest", nil, []string{"database/sql/..."}, "podman's service for tests, with a store of its own"},
 	{"internal/builttest", nil, nil, "the programs that tests run, built once; it runs the go command"},
 	{"container/containertest", []string{"container"}, nil, "what each runtime must pass"},
-	{"coordinator/coordtest", []string{"coordinator", "coordinator/core", "coordinator/storetest", "protocol/...", "terminal"}, nil, "a whole fleet in memory, with hosts that speak the real protocol"},
+	{"coordinator/coordtest", []string{"coordinator", "coordinator/access", "coordinator/core", "coordinator/storetest", "protocol/...", "terminal"}, nil, "a whole fleet in memory, with hosts that speak the real protocol"},
 	{"coordinator/storetest", []string{"coordinator/core", "protocol/..."}, nil, "what each Store must pass"},
 	{"runner/runnertest", []string{"runner/...", "terminal", "golang.org/x/sys/..."}, nil, "what each supervisor must pass"},
 	{"integration/historytest", []string{"protocol"}, effects, "judges histories; it asks nobody"},
@@ -136,7 +136,7 @@ var allowed = []allowance{
 	{"internal/cli/fleet", []string{"api", "certs", "internal/cli/conn", "internal/cli/keyring", "internal/cli/show", "internal/cli/term", "protocol/...", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "makes and changes rings, which the owners sign"},
 	{"internal/cli/policies", []string{"api", "certs", "internal/cli/batch", "internal/cli/conn", "internal/cli/dispatch", "internal/cli/keyring", "internal/cli/show", "internal/cli/term", "internal/durable", "policy", "protocol", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "policies are signed here and set on many hosts"},
 	{"internal/cli/access", []string{"api", "certs", "client", "internal/cli/conn", "internal/cli/show", "internal/cli/term", "protocol/enrol", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "tokens, viewers and contexts"},
-	{"internal/cli/auditlog", []string{"api", "certs", "internal/cli/conn", "internal/cli/dispatch", "internal/cli/show", "internal/cli/term", "protocol/...", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "verifies what was signed, with the keys that this machine has"},
+	{"internal/cli/auditlog", []string{"api", "certs", "internal/cli/conn", "internal/cli/dispatch", "internal/cli/show", "internal/cli/term", "internal/durable", "protocol/...", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "verifies what was signed, with the keys that this machine has"},
 	{"internal/cli/measure", []string{"api", "internal/cli/conn", "internal/cli/dispatch", "internal/cli/show", "internal/cli/term", "protocol", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "draws what hosts print of their samples"},
 	{"internal/cli/devfleet", []string{"dev", "internal/cli/conn", "internal/cli/show", "internal/cli/term", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "the commands of a fleet on one machine"},
 
