@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,7 +13,6 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/conn"
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
-	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -129,7 +129,12 @@ is something else in between.`,
 
 func (a *commands) readInput(args []string) ([]byte, error) {
 	if len(args) == 1 && args[0] != "-" {
-		return durable.ReadFile(args[0], maxCapture)
+		f, err := os.Open(args[0])
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return conn.ReadAll(f, args[0], maxCapture)
 	}
 	return conn.ReadAll(a.In, "standard input", maxCapture)
 }
