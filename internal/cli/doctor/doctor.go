@@ -30,7 +30,7 @@ func Command(env *conn.Env) *cobra.Command {
 	a := &commands{env}
 	var all bool
 	cmd := &cobra.Command{
-		Use: "doctor [HOST]", Short: "Look for what keeps the fleet, a host, or this host from working", Args: term.AtMost(1),
+		Use: "doctor [HOST]", Short: "Look for what keeps the fleet or a host from working", Args: term.AtMost(1),
 		Long: `Checks what this machine, the coordinator and the hosts tell: whether they can be reached
 by certificates of the fleet, and have the same rings, versions and dates; which hosts are
 away, quarantined or degraded, lack something (cgroups, LXC, podman), or run out of disk;
