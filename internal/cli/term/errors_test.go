@@ -18,7 +18,7 @@ func TestCertificateHints(t *testing.T) {
 		want string
 	}{
 		{"another name", x509.HostnameError{Certificate: &x509.Certificate{DNSNames: []string{"vm"}}, Host: "localhost"}, "http.addresses"},
-		{"another fleet", x509.UnknownAuthorityError{}, "hostler context ls"},
+		{"another fleet", x509.UnknownAuthorityError{}, "hostler login CODE"},
 	} {
 		var b strings.Builder
 		code := report(&b, Cannot("list the hosts", &tls.CertificateVerificationError{Err: c.err}))
