@@ -148,7 +148,7 @@ func TestRestoredCoordinator(t *testing.T) {
 	w.copyTo(t, before, w.path("coordinator"))
 	w.startCoordinator(t)
 	id := w.writes(t, "edge-01", witness, "stale")
-	w.must(t, "fleet", "ring", "publish")
+	w.must(t, "fleet", "ring", "publish", "--yes")
 	if code := w.coordinator.code(t); code != 1 {
 		t.Errorf("the one before ended with exit code %d", code)
 	}

@@ -85,7 +85,7 @@ func (t actions) Get(id protocol.ActionID) (core.Action, error) {
 // asked returns the next number of what is asked for.
 func (t actions) asked() (uint64, error) {
 	m := t.memory
-	if m == nil || m.asked.next > m.asked.last {
+	if m == nil || m.asked.next == 0 || m.asked.next > m.asked.last {
 		last, err := one(t.db, single[uint64], setAside, actionCounter, aside)
 		if err != nil || m == nil {
 			return last, err

@@ -37,7 +37,8 @@ type streamKey struct {
 }
 
 // numbers are a part of a counter that was set aside: next to last. They need only
-// be in order, so what is left of them when the process ends is skipped.
+// be in order, so what is left of them when the process ends is skipped. They begin
+// with 1: zero has none.
 type numbers struct{ next, last uint64 }
 
 // Bounds of the memory: a fleet of ten thousand hosts fits.
