@@ -31,6 +31,7 @@ type conn struct {
 	idle map[string][]*sql.Stmt // by text; several while the same text is nested
 	kept int
 	used *atomic.Uint64 // statements that were taken, of all connections together
+	age  uint64         // of a reading connection, see [readers.renew]
 }
 
 // connect opens the file, which must exist.

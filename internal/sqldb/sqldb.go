@@ -171,11 +171,12 @@ func open(ctx context.Context, cfg Config, lock *durable.Lock) (*DB, error) {
 		return nil, fmt.Errorf("opening database %q: %w", cfg.Path, errors.Join(err, lock.Close()))
 	}
 	used := new(atomic.Uint64)
+	views := newReaders(cfg, used)
 	db := &DB{
 		cfg:    cfg,
 		lock:   lock,
-		writer: newWriter(cfg, w, used),
-		views:  newReaders(cfg, used),
+		writer: newWriter(cfg, w, used, views.renew),
+		views:  views,
 		used:   used,
 	}
 	db.stop = sync.OnceValue(db.close)

@@ -42,6 +42,7 @@ type readers struct {
 
 	mu     sync.Mutex
 	idle   []*conn
+	age    uint64 // of the connections that are opened now
 	closed bool
 }
 
@@ -83,19 +84,36 @@ func (r *readers) pick(ctx context.Context) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a reading connection: %w", classify(err))
 	}
-	c.used = r.used
+	c.used, c.age = r.used, r.age
 	return c, nil
 }
 
 func (r *readers) release(c *conn, healthy bool) {
-	if healthy {
-		r.mu.Lock()
+	r.mu.Lock()
+	keep := healthy && c.age == r.age
+	if keep {
 		r.idle = append(r.idle, c)
-		r.mu.Unlock()
-	} else {
+	}
+	r.mu.Unlock()
+	if !keep {
 		_ = c.close() // it only read; what failed was told to its View
 	}
 	<-r.slots
+}
+
+// renew closes each connection when no View uses it, and has others opened. All
+// connections of a process share the index of the log as the first of them could open
+// it: one that was opened while nothing could be written would keep the writer from
+// writing for as long as it lives.
+func (r *readers) renew() {
+	r.mu.Lock()
+	old := r.idle
+	r.idle = nil
+	r.age++
+	r.mu.Unlock()
+	for _, c := range old {
+		_ = c.close() // it only read
+	}
 }
 
 // close refuses new Views, waits for those that run, and closes the connections.

@@ -147,13 +147,14 @@ type writer struct {
 	used   *atomic.Uint64 // statements
 	log    *slog.Logger
 	undone func()
+	renew  func() // renews the reading connections after a failed batch
 	max    int
 	window time.Duration
 	conn   *conn     // nil after a failed batch until the next one opens it again
 	batch  []*update // ran in the open transaction, not yet answered
 }
 
-func newWriter(cfg Config, c *conn, used *atomic.Uint64) *writer {
+func newWriter(cfg Config, c *conn, used *atomic.Uint64, renew func()) *writer {
 	c.used = used
 	return &writer{
 		queue:   queue{wake: make(chan struct{}, 1)},
@@ -163,6 +164,7 @@ func newWriter(cfg Config, c *conn, used *atomic.Uint64) *writer {
 		used:    used,
 		log:     cfg.Log,
 		undone:  cfg.Undone,
+		renew:   renew,
 		max:     cfg.MaxBatch,
 		window:  cfg.BatchWindow,
 		conn:    c,
@@ -334,6 +336,7 @@ func (w *writer) fail(err error) {
 		err = errors.Join(err, w.conn.close())
 		w.conn = nil
 	}
+	w.renew()
 	w.undone()
 	w.stats.lost(w.batch)
 	for _, u := range w.batch {
