@@ -158,7 +158,7 @@ set_up() {
 	mkdir -p "$dir"
 	dir=$(cd "$dir" && pwd)
 	[ -z "$(ls -A "$dir")" ] || { echo "demo: $dir is not empty; scripts/demo.sh clean takes an old run down" >&2; exit 1; }
-	chmod 700 "$dir"
+	chmod 711 "$dir" # the users of containers pass through
 	bridge=hd$((RANDOM % 9000 + 1000))
 	echo "$bridge" >"$dir/bridge"
 	trap leave EXIT
@@ -189,7 +189,7 @@ coordinator_config() {
 # agent_config NAME writes the configuration of an agent with its own state,
 # socket and containers; edge-01 has the bridge.
 agent_config() {
-	mkdir -m 700 "$dir/$1"
+	mkdir -m 711 "$dir/$1" # the users of its containers pass through
 	cat >"$dir/$1.toml" <<-END
 		host = "$1"
 		state_dir = "$dir/$1"

@@ -50,7 +50,8 @@ func order(ctx context.Context) error {
 		return fmt.Errorf("%s: %s", a.Status(), a.Body)
 	}
 	fmt.Println(a.JSON200.State, *a.JSON200.Reason)
-	out, err := c.GetActionOutput(ctx, a.JSON200.Id, new(GetActionOutputParams))
+	follow := true // the end may be known before the last of the output has come
+	out, err := c.GetActionOutput(ctx, a.JSON200.Id, &GetActionOutputParams{Follow: &follow})
 	if err != nil {
 		return err
 	}

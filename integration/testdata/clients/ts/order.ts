@@ -17,7 +17,7 @@ if (asked.error) throw new Error(asked.error.detail);
 console.log(asked.data.state, asked.data.reason);
 
 const output = await fleet.GET("/v1/actions/{id}/output", {
-  params: { path: { id: asked.data.id } },
+  params: { path: { id: asked.data.id }, query: { follow: true } },
   parseAs: "text",
 });
 process.stdout.write(output.data ?? "");
