@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -48,9 +47,8 @@ type Store struct {
 type series struct {
 	tier
 	dir    string
-	number int      // of the file that is written
-	f      *os.File // nil until the first sample
-	taken  int      // samples in it
+	number int // of the file that is written
+	taken  int // samples in it
 	enc    encoder
 	fold   fold
 }
@@ -99,6 +97,7 @@ func (t *series) resume(path string) error {
 	if err != nil {
 		return err
 	}
+	defer f.Close()
 	d := decoder{r: bufio.NewReader(f)}
 	n := 0
 	for ; ; n++ {
@@ -107,15 +106,12 @@ func (t *series) resume(path string) error {
 		}
 	}
 	if n == 0 || n >= t.file {
-		return errors.Join(errRecord, f.Close())
+		return errRecord
 	}
 	if err := f.Truncate(d.whole); err != nil {
-		return errors.Join(err, f.Close())
+		return err
 	}
-	if _, err := f.Seek(d.whole, io.SeekStart); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	t.f, t.taken, t.enc.numbers = f, n, make(map[Series]uint64)
+	t.taken, t.enc.numbers = n, make(map[Series]uint64)
 	for i, s := range d.series {
 		t.enc.numbers[s] = uint64(i)
 	}
@@ -169,7 +165,7 @@ func (s *Store) Append(sample Sample) error {
 			errs = append(errs, fmt.Errorf("keeping a sample (%s): %w", t.name, err))
 		}
 		s.used += int64(n)
-		s.full = s.full || t.taken == 1
+		s.full = s.full || t.taken <= 1
 	}
 	if s.full || s.used > s.limit {
 		errs = append(errs, s.shrink())
@@ -177,59 +173,42 @@ func (s *Store) Append(sample Sample) error {
 	return errors.Join(errs...)
 }
 
-// Close ends the files that are written.
-func (s *Store) Close() error {
-	var errs []error
-	for _, t := range s.tiers {
-		errs = append(errs, t.close())
-	}
-	return errors.Join(errs...)
-}
-
-func (t *series) close() error {
-	if t.f == nil {
-		return nil
-	}
-	f := t.f
-	t.f, t.taken, t.enc = nil, 0, encoder{}
-	t.number++
-	return f.Close()
-}
-
-// append writes a sample, and returns how many bytes that took.
+// append writes a sample, and returns how many bytes that took. No file stays open: a
+// sample comes every 15 s.
 func (t *series) append(s Sample) (n int, err error) {
-	if t.f == nil {
-		f, err := os.OpenFile(filepath.Join(t.dir, name(t.name, t.number)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if errors.Is(err, fs.ErrExist) {
-			t.number++
-		}
-		if err != nil {
-			return 0, err
-		}
-		t.f = f
-		if _, err := f.WriteString(header); err != nil {
-			return 0, errors.Join(err, t.drop())
-		}
+	how := os.O_WRONLY | os.O_APPEND
+	var b []byte
+	if t.taken == 0 {
+		how |= os.O_CREATE | os.O_EXCL
+		b = []byte(header)
 	}
-	b, err := t.enc.append(nil, s)
+	if b, err = t.enc.append(b, s); err != nil {
+		t.next()
+		return 0, err
+	}
+	path := filepath.Join(t.dir, name(t.name, t.number))
+	f, err := os.OpenFile(path, how, 0o600)
 	if err != nil {
-		return len(b), errors.Join(err, t.close())
+		t.next()
+		return 0, err
 	}
-	// A record that is not whole ends what can be read of a file, so the next one
-	// goes into another file.
-	if _, err := t.f.Write(b); err != nil {
-		return len(b), errors.Join(err, t.close())
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Close())
+	if err != nil && t.taken == 0 {
+		err = errors.Join(err, os.Remove(path)) // files without samples would drive others out
 	}
-	if t.taken++; t.taken >= t.file {
-		return len(b), t.close()
+	t.taken++
+	// A record that is not whole ends what can be read of a file.
+	if err != nil || t.taken >= t.file {
+		t.next()
 	}
-	return len(b), nil
+	return len(b), err
 }
 
-// drop removes the file that is written, which has no sample.
-func (t *series) drop() error {
-	path := t.f.Name()
-	return errors.Join(t.close(), os.Remove(path))
+// next goes on with another file.
+func (t *series) next() {
+	t.taken, t.enc = 0, encoder{}
+	t.number++
 }
 
 // shrink removes the oldest files of each tier beyond their number, and beyond the

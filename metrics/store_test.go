@@ -31,7 +31,6 @@ func (p *tape) open(limit int64) {
 	if p.s, err = metrics.OpenStore(p.dir, limit); err != nil {
 		p.t.Fatal(err)
 	}
-	p.t.Cleanup(func() { p.s.Close() })
 }
 
 var ram = metrics.Series{Container: "web", Metric: metrics.Memory}
@@ -96,7 +95,6 @@ func TestRestarts(t *testing.T) {
 	p := newTape(t, 0)
 	for n := range 60 {
 		p.feed(7)
-		p.s.Close()
 		if n%2 == 0 { // the last record is cut, as by a kill
 			files, err := filepath.Glob(filepath.Join(p.dir, "raw-*"))
 			if err != nil || len(files) == 0 {
@@ -158,7 +156,6 @@ func TestClockJumps(t *testing.T) {
 	p.at = begun.AddDate(-10, 0, 0)
 	p.feed(20)
 	p.at = begun
-	p.s.Close()
 	p.open(0)
 	p.feed(20)
 	lines, err := metrics.Read(p.dir, metrics.Query{Since: begun.Add(-30 * time.Minute), Until: p.at, Now: p.at, Container: "web"})
@@ -175,7 +172,6 @@ func TestClockJumps(t *testing.T) {
 func TestDamage(t *testing.T) {
 	p := newTape(t, 0)
 	p.feed(100)
-	p.s.Close()
 	files, err := filepath.Glob(filepath.Join(p.dir, "raw-*"))
 	if err != nil || len(files) != 3 {
 		t.Fatal(files, err)
@@ -218,9 +214,6 @@ func TestManySeries(t *testing.T) {
 		})
 	}
 	if err := s.Append(sample); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	lines, err := metrics.Read(dir, metrics.Query{Since: day.Add(-time.Second), Until: day, Now: day, Everything: true, Metrics: []metrics.Metric{metrics.NetSent}})

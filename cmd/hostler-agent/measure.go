@@ -77,7 +77,6 @@ func (m *meter) run(ctx context.Context, raise func(protocol.Alert) error) error
 		m.log.Warn("this host is not measured", "error", err)
 		return nil
 	}
-	defer store.Close()
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	beside.Go(func() { m.lookAtDisks(ctx) })
