@@ -95,6 +95,13 @@ func sentinelOf(code int) error {
 	return nil
 }
 
+// isReadOnly reports whether SQLite had opened a file so that it cannot write it. Then
+// nothing of the batch is in the log.
+func isReadOnly(err error) bool {
+	e, ok := errors.AsType[*sqlite.Error](err)
+	return ok && e.Code()&0xff == sqlite3.SQLITE_READONLY
+}
+
 // endsTransaction reports whether SQLite may have rolled the whole transaction
 // back on its own, so that a next statement would be committed alone.
 func endsTransaction(err error) bool {

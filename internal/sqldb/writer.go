@@ -147,7 +147,7 @@ type writer struct {
 	used   *atomic.Uint64 // statements
 	log    *slog.Logger
 	undone func()
-	renew  func() // renews the reading connections after a failed batch
+	renew  func() // renews the reading connections when nothing can be written
 	max    int
 	window time.Duration
 	conn   *conn     // nil after a failed batch until the next one opens it again
@@ -332,11 +332,13 @@ func (w *writer) succeed() {
 // fail answers a batch of which nothing is kept. The connection is not trusted
 // again: closing it undoes whatever SQLite believes to be open.
 func (w *writer) fail(err error) {
+	if isReadOnly(err) {
+		w.renew()
+	}
 	if w.conn != nil {
 		err = errors.Join(err, w.conn.close())
 		w.conn = nil
 	}
-	w.renew()
 	w.undone()
 	w.stats.lost(w.batch)
 	for _, u := range w.batch {
