@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
@@ -58,6 +59,7 @@ func TestActionsByKind(t *testing.T) {
 		shop := protocol.NewCTID(1, [10]byte{8})
 		s.host.Containers = []protocol.Container{{CTID: web, Name: "web", Runtime: "lxc", State: "running"}, {Name: "foreign", Runtime: "lxc", State: "running"}}
 		s.host.Heartbeat()
+		synctest.Wait()
 		args := func(text string) json.RawMessage { return json.RawMessage(text) }
 		for name, c := range map[string]struct {
 			ask  api.NewAction
