@@ -41,8 +41,8 @@ func (w *world) typesIn(id protocol.ActionID, who string, peer byte) bool {
 }
 
 // TestClosedSession: a session that a user began on the host is for that user and
-// root. Whoever has the coordinator's key neither types in it nor sees anything of it,
-// in whose name ever, while it lasts and afterwards.
+// root. A thief of the coordinator's key can neither type in it nor read its output,
+// under any name, while the session lasts and afterwards.
 func TestClosedSession(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
 		id := actionID(1)
@@ -124,8 +124,8 @@ by = ["ann"]
 approvals = 1
 `
 
-// TestJoin: into a session that is not closed come those whom the policy would let
-// begin it, and nobody as a user of the host whom the coordinator names.
+// TestJoin: an actor may join a session that is not closed if the policy would let that
+// actor begin it. The coordinator cannot let an actor join as a user of the host.
 func TestJoin(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy         string

@@ -89,9 +89,9 @@ func TestRuntimeThatIsMissing(t *testing.T) {
 	})
 }
 
-// TestRuntimeAway: while podman does not answer, nobody says in which state its
-// containers are, nothing that is asked of it counts against them, and LXC works as
-// ever. When it is back, they are as they should be.
+// TestRuntimeAway: while podman does not answer, the state of its containers is unknown,
+// failed requests do not count against them, and LXC works as before. When podman
+// answers again, its containers are brought to their intended states.
 func TestRuntimeAway(t *testing.T) {
 	inTwo(t, func(t *testing.T, w *world, podman *containertest.Fake) {
 		w.coord.order(actionID(1), creation(1, true))

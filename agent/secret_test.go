@@ -97,7 +97,7 @@ func TestSecretThatNobodyCouldApprove(t *testing.T) {
 		w.expect(actionID(1), "refuse FAILED not_approved")
 		s.Secret().Names = []string{"TOKEN"}
 		order(2)
-		w.expect(actionID(2), "no_start FAILED no_start") // it is sealed to nobody
+		w.expect(actionID(2), "no_start FAILED no_start") // it is not sealed to any key
 		s.Secret().Names = nil
 		s.SetProcess(protocol.Process{Argv: s.Process().Argv, User: "65534:65534"})
 		w.coord.order(actionID(3), s)

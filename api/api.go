@@ -325,8 +325,9 @@ type Limits struct {
 	Burst      int    `json:"burst" doc:"How many of them may come at once"`
 }
 
-// NewAction asks for an action: by its kind and arguments, of which the coordinator
-// makes the bytes of the spec, or by those bytes, as who signs them needs it.
+// NewAction asks for an action in one of two ways: by its kind and arguments, from which
+// the coordinator makes the bytes of the spec, or by the bytes themselves. A requester
+// that signs the spec sends the bytes.
 type NewAction struct {
 	ID     string          `json:"id,omitempty" doc:"The id of the action, a UUIDv7; asking again with it changes nothing"`
 	Host   string          `json:"host" example:"edge-07" doc:"The host that is to do it"`

@@ -50,8 +50,8 @@ type Canceller interface {
 // Instant is a Handler whose actions end, with success, as they begin.
 type Instant interface{ EndsAtOnce() bool }
 
-// Brief is a Handler of actions of which some end within [startUntold]: the report of
-// such a start waits for as long, and the end alone is reported if that comes before.
+// Brief is a Handler whose actions may end within [startUntold]. The report that such an
+// action has started waits that long. If the end comes first, only the end is reported.
 type Brief interface{ MayBeBrief(s *protocol.Spec) bool }
 
 // Ping returns the handler of the action that does nothing.

@@ -205,7 +205,7 @@ func (tx txn) end() (step uint64, places map[protocol.Stream]place, items []push
 	return m.steps, places, items, tx.settle()
 }
 
-// known is what is on the disk of the streams, so that nobody has to look for what this
+// known is a copy of where the streams stand on the disk. It saves reading what this
 // process has just written. Its methods may be called from any goroutine.
 type known struct {
 	mu     sync.Mutex

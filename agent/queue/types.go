@@ -102,8 +102,8 @@ type Action struct {
 	CreatedMS, AcceptedMS, StartedMS, EndedMS int64
 	Exit                                      *protocol.Exit
 	Output                                    []protocol.Output
-	// ReportN is the number of its newest report; 0 for one that is brief and has just
-	// begun, and for what is left of an action that was forgotten.
+	// ReportN is the number of its newest report. It is 0 for a brief action that has
+	// just begun, and for the tombstone of an action that was forgotten.
 	ReportN uint64
 
 	// ApprovedMS: none of the approvals that it rests on is dated later; 0 if it

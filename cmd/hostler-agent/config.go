@@ -112,7 +112,7 @@ func defaults() (config, error) {
 	}
 	helpers := filepath.Dir(self)
 	if helpers == "/usr/bin" {
-		helpers = "/usr/libexec/hostler" // as packages have it: nobody types their names
+		helpers = "/usr/libexec/hostler" // where the packages put programs that people do not start
 	}
 	beside := func(name string) string { return filepath.Join(helpers, name) }
 	c := config{

@@ -64,7 +64,7 @@ func joinFleet(ctx context.Context, c config, code, host string, labels []string
 // errNoEnrolment tells that there is nothing to go on with.
 var errNoEnrolment = fmt.Errorf("%w: no enrolment is under way; give the code that hostler host invite prints", daemon.ErrUsage)
 
-// joinable refuses a join of which nothing can come before it leaves a trace.
+// joinable refuses a join that cannot succeed, before the join writes anything.
 func (s state) joinable(c config, code, host string, labels []string) error {
 	if _, err := s.record(); !errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -169,8 +169,8 @@ func TestAwayIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestGoneMeanwhile: a host that goes away while its command runs is told at once, and
-// is not waited for by who waits for nobody.
+// TestGoneMeanwhile: the user is told at once that a host went away while its command
+// runs. With --no-wait-offline the command line does not wait for that host.
 func TestGoneMeanwhile(t *testing.T) {
 	for _, quiet := range []bool{false, true} {
 		s := newSite(t)

@@ -36,9 +36,9 @@ type streamKey struct {
 	stream protocol.Stream
 }
 
-// numbers are a part of a counter that was set aside: next to last. They need only
-// be in order, so what is left of them when the process ends is skipped. They begin
-// with 1: zero has none.
+// numbers are a range of a counter that was set aside, from next to last. The range is
+// empty if next is 0 or above last: counters begin with 1. Only the order of the numbers
+// matters, so a restart skips the rest of the range.
 type numbers struct{ next, last uint64 }
 
 // Bounds of the memory: a fleet of ten thousand hosts fits.
