@@ -163,13 +163,20 @@ func (s *Service) remove(t testing.TB) {
 			t.Logf("podman said: %s", log[max(0, len(log)-4096):])
 		}
 	}
-	s.Podman(t, "rm", "--all", "--force", "--time", "0")
+	// What podman starts to tidy up after a container may still be at work, and holds its
+	// mounts busy meanwhile.
+	out, err := s.command("rm", "--all", "--force", "--time", "0").CombinedOutput()
+	for tries := 0; err != nil && tries < 50; tries++ {
+		out, err = s.command("rm", "--all", "--force", "--time", "0").CombinedOutput()
+	}
+	if err != nil {
+		t.Errorf("podman rm --all: %v: %s", err, out)
+	}
 	// Of the store itself, which is mounted on itself.
 	if err := syscall.Unmount(filepath.Join(s.dir, "root", "overlay"), syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
 		t.Error(err)
 	}
-	// What podman starts to tidy up after a container may still be at work.
-	err := os.RemoveAll(s.dir)
+	err = os.RemoveAll(s.dir)
 	for tries := 0; err != nil && tries < 1000; tries++ {
 		err = os.RemoveAll(s.dir)
 	}

@@ -63,7 +63,9 @@ of this host. The exit code is 1 if a check has failed; warnings do not count.`,
 					shown = append(shown, f)
 				}
 			}
-			a.Say("%d checks, %d failed", len(findings), found)
+			if err == nil || len(findings) > 0 {
+				a.Say("%d checks, %d failed", len(findings), found)
+			}
 			return shown, err
 		})
 		if err == nil && found > 0 {

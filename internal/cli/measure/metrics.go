@@ -103,6 +103,9 @@ Memory is what the kernel could not take back; cpu is in percent of one processo
 		if back == 0 {
 			back = time.Hour
 		}
+		if back < watchEvery || back > kept {
+			return term.Usage(cmd.CommandPath()+" --help", "--since %s is not between %s and 7d, for which samples are kept", since.String(), watchEvery)
+		}
 		q := &protocol.MetricsArgs{SinceMS: back.Milliseconds(), Container: where.Name, All: all, Metrics: names, OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}
 		first := true
 		read := func(ctx context.Context) ([]line, error) {
@@ -181,8 +184,11 @@ func (a *commands) read(ctx context.Context, r *conn.Remote, where conn.Ref, q *
 	return lines, term.Cannot(what, err)
 }
 
-// watchEvery is how often a host measures itself.
-const watchEvery = 15 * time.Second
+// watchEvery is how often a host measures itself, and kept for how long it keeps samples.
+const (
+	watchEvery = 15 * time.Second
+	kept       = 7 * 24 * time.Hour
+)
 
 // maxAnswer bounds what a host may answer: 64 MiB are a week of 300 containers.
 const maxAnswer = 64 << 20
