@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -92,7 +93,7 @@ func (w wire) Run(ctx context.Context, open func(uint64) (uplink.Opening, error)
 	s.Up(nil)
 	w.mu.Lock()
 	w.session = &s
-	kept := w.retained
+	kept := maps.Clone(w.retained)
 	w.mu.Unlock()
 	for topic, payload := range kept {
 		s.Handle(topic, payload)
