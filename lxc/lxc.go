@@ -118,6 +118,7 @@ var (
 	_ container.Renamer = (*Runtime)(nil)
 	_ container.Watcher = (*Runtime)(nil)
 	_ container.Busy    = (*Runtime)(nil)
+	_ container.Tidier  = (*Runtime)(nil)
 )
 
 // New returns the runtime; it looks at nothing and starts nothing. Call Probe
@@ -216,6 +217,13 @@ func (r *Runtime) Rename(ctx context.Context, name, to string, id container.CTID
 	}
 	_, err := r.call(ctx, wire.OpRename, r.cfg.Deadlines.Query, wire.Request{Name: name, To: to, CTID: id})
 	return err
+}
+
+// Debris implements container.Tidier. Operations of LXC look for debris of their own accord,
+// too, but only for what is in their way.
+func (r *Runtime) Debris(ctx context.Context, repair bool) ([]container.Debris, error) {
+	a, err := r.call(ctx, wire.OpDebris, r.cfg.Deadlines.Destroy, wire.Request{Repair: repair})
+	return a.Debris, err
 }
 
 // Exec implements container.Runtime. The supervisor is the helper itself; it

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -124,6 +125,26 @@ func Cables(prefix string) ([]string, error) {
 	var names []string
 	for _, l := range links {
 		if l.Type() == "veth" && strings.HasPrefix(l.Attrs().Name, prefix) {
+			names = append(names, l.Attrs().Name)
+		}
+	}
+	return names, nil
+}
+
+// CablesOf returns the names of the cables that begin with prefix and are plugged into a
+// bridge; none if there is no such bridge.
+func CablesOf(bridge, prefix string) ([]string, error) {
+	links, err := dump(netlink.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("listing links: %w", err)
+	}
+	at := slices.IndexFunc(links, func(l netlink.Link) bool { return l.Type() == "bridge" && l.Attrs().Name == bridge })
+	if at < 0 {
+		return nil, nil
+	}
+	var names []string
+	for _, l := range links {
+		if l.Type() == "veth" && l.Attrs().MasterIndex == links[at].Attrs().Index && strings.HasPrefix(l.Attrs().Name, prefix) {
 			names = append(names, l.Attrs().Name)
 		}
 	}

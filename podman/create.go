@@ -2,7 +2,6 @@ package podman
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -243,8 +242,7 @@ func (r *Runtime) Rename(ctx context.Context, name, to string, id container.CTID
 
 // connect gives a container its interface, once its namespace is there.
 func connect(id container.CTID, n container.Network, pid int) error {
-	sum := sha256.Sum256([]byte("hostler-cable-1\x00" + id))
 	return network.Connect(
-		network.Cable{Name: fmt.Sprintf("hp%x", sum[:6]), Bridge: n.Bridge, Peer: "eth0", PID: pid},
+		network.Cable{Name: cableOf(id), Bridge: n.Bridge, Peer: "eth0", PID: pid},
 		network.End{MAC: n.MAC, Address: n.Address, Gateway: n.Gateway})
 }

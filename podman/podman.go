@@ -28,6 +28,8 @@ type Config struct {
 	// IDs of the host are given to unprivileged containers, 65,536 to each. Nobody
 	// else may use them. Default: 1,024 ranges above those of package lxc.
 	IDs container.IDRange
+	// Bridge is where Debris looks for cables of containers that are gone; empty: nowhere.
+	Bridge string
 	// Query bounds a question, and a start or stop beyond its own time; default 1 min.
 	Query time.Duration
 	// Log receives what no caller is told. Default: nothing.

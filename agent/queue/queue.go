@@ -104,6 +104,21 @@ func Open(ctx context.Context, cfg Config) (*Queue, error) {
 	return q, nil
 }
 
+// OpenCopy copies a queue, as it is at one moment, to a path where nothing is, and opens
+// the copy. The queue itself is not changed, and may be in use. Every page that is read
+// is held to its sum.
+func OpenCopy(ctx context.Context, cfg Config, to string) (*Queue, error) {
+	c, err := cfg.database()
+	if err != nil {
+		return nil, err
+	}
+	if err := sqldb.Copy(ctx, c, to); err != nil {
+		return nil, fmt.Errorf("copying the agent's queue: %w", err)
+	}
+	cfg.Path = to
+	return Open(ctx, cfg)
+}
+
 // Remove removes a queue that was never finished.
 func Remove(cfg Config) error {
 	var err error

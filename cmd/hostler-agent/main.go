@@ -36,6 +36,7 @@ const exitRefused = 4
 func program(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return daemon.Run(ctx, rootCommand(), args, stdin, stdout, stderr,
 		daemon.Exit{Err: errChanged, Code: protocol.ExitChanged, Silent: true}, // whoever pulls begins anew, and says so
+		daemon.Exit{Err: errLeft, Code: daemon.ExitFailed, Silent: true},       // it was printed
 		daemon.Exit{Err: errRefused, Code: exitRefused},
 		daemon.Exit{Err: errAbsent, Code: protocol.ExitAbsent})
 }
@@ -53,7 +54,7 @@ func rootCommand() *cobra.Command {
 		return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: &level}))
 	}
 	root := daemon.Command("hostler-agent", "Look after this host: its commands and its containers",
-		filesCommand(), joinCommand(configured, logger), leaveCommand(configured), daemon.Config(defaultConfigPath, configured, defaults), policyCommand(configured), auditCommand(configured), metricsCommand(configured), &cobra.Command{
+		filesCommand(), joinCommand(configured, logger), leaveCommand(configured), daemon.Config(defaultConfigPath, configured, defaults), policyCommand(configured), fsckCommand(configured, logger), auditCommand(configured), metricsCommand(configured), &cobra.Command{
 			Use: "run", Short: "Serve until a signal ends it, and read the configuration again on SIGHUP; commands and containers go on", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				if err := rundir.SealFiles(); err != nil {

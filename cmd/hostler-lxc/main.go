@@ -3,9 +3,9 @@
 // Hostler-lxc is the only program of Hostler that is linked to liblxc. The agent
 // runs it, one short-lived process per operation; nobody else needs to.
 //
-//	hostler-lxc probe|list|inspect|create|destroy|start|stop   request on stdin, answer on stdout, both JSON
-//	hostler-lxc supervise DIR|-                                one command inside a container, by its run directory
-//	hostler-lxc version                                        the version of liblxc
+//	hostler-lxc probe|list|inspect|create|destroy|start|stop|debris   request on stdin, answer on stdout, both JSON
+//	hostler-lxc supervise DIR|-                                       one command inside a container, by its run directory
+//	hostler-lxc version                                               the version of liblxc
 //
 // It exits with 0 if there is an answer, which may tell of a failure, with 1 if
 // there is none, with 2 if it was called wrongly, and with 3 if the run directory

@@ -66,10 +66,17 @@ const litterAge = 10 * time.Second
 // behind when a start or a monitor is killed. liblxc would number around them, up
 // to a thousand. It is tidying and does not fail: what is busy is not litter.
 func sweep(name string, now time.Time) {
+	for _, dir := range litter(name, now) {
+		removeEmpty(dir)
+	}
+}
+
+// litter returns the cgroups of a stopped container that are old enough to be abandoned.
+func litter(name string, now time.Time) (dirs []string) {
 	// liblxc puts containers where the first process of the machine is.
 	place, err := supervise.Cgroups("1")
 	if err != nil {
-		return
+		return nil
 	}
 	ours := litterName(name)
 	for _, dir := range place {
@@ -83,10 +90,11 @@ func sweep(name string, now time.Time) {
 				continue
 			}
 			if info, err := e.Info(); err == nil && now.Sub(info.ModTime()) > litterAge {
-				removeEmpty(filepath.Join(dir, e.Name()))
+				dirs = append(dirs, filepath.Join(dir, e.Name()))
 			}
 		}
 	}
+	return dirs
 }
 
 // litterName matches the cgroups that liblxc makes for a container of that

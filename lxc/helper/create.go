@@ -69,7 +69,7 @@ func (h *host) create(spec container.CreateSpec) error {
 // clearWay removes what an interrupted creation or destruction of the same
 // container left. done means that the container is there.
 func (h *host) clearWay(spec container.CreateSpec) (done bool, err error) {
-	if err := os.RemoveAll(h.staging(spec.CTID)); err != nil {
+	if err := removeTree(h.staging(spec.CTID)); err != nil {
 		return false, err
 	}
 	name, err := h.ours(spec.CTID)
@@ -346,6 +346,9 @@ func (h *host) erase(name string) error {
 	if err != nil {
 		return err
 	}
+	if mounts, err := mountsBelow(h.dir(name)); err == nil && len(mounts) > 0 {
+		return fmt.Errorf("%w: type umount %s, and ask again", errMounted, mounts[0])
+	}
 	r.State = recordDestroying
 	failpoint.Before(failpoint.ContainerDoomed)
 	if err := writeRecord(h.dir(name), r); err != nil {
@@ -366,7 +369,7 @@ func (h *host) erase(name string) error {
 		return err
 	}
 	failpoint.After(failpoint.ContainerUnnamed)
-	return os.RemoveAll(staging)
+	return removeTree(staging)
 }
 
 // dismantle ends what runs of a half-made or doomed container. Its storage is a

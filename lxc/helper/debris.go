@@ -63,7 +63,10 @@ func (h *host) sweepStaging(id container.CTID) error {
 		return nil
 	}
 	defer l.release()
-	return os.RemoveAll(h.staging(id))
+	if err := removeTree(h.staging(id)); !errors.Is(err, errMounted) {
+		return err
+	}
+	return nil // fsck tells people of it
 }
 
 // sweepLock removes the lock of a container that is not there. One that was made

@@ -79,7 +79,7 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 		patience: time.Duration(float64(req.Timeout) * lockShare),
 		timeout:  req.Timeout,
 	}
-	if op != wire.OpProbe && op != wire.OpList && op != wire.OpCreate {
+	if op != wire.OpProbe && op != wire.OpList && op != wire.OpCreate && op != wire.OpDebris {
 		if err := container.CheckReference(req.Name); err != nil {
 			return wire.Answer{}, err
 		}
@@ -93,6 +93,9 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 	case wire.OpInspect:
 		info, err := h.inspect(req.Name, h.answerTime())
 		return wire.Answer{Infos: []container.Info{info}}, err
+	case wire.OpDebris:
+		debris, err := survey{h, req.Repair}.debris()
+		return wire.Answer{Debris: debris}, err
 	case wire.OpCreate:
 		if req.Create == nil {
 			return wire.Answer{}, errors.New("create without a specification")

@@ -36,7 +36,8 @@ by certificates of the fleet, and have the same rings, versions and dates; which
 away, quarantined or degraded, lack something (cgroups, LXC, podman), or run out of disk;
 which policies are broken and which alerts are raised. Of each fault it prints the cause and
 the command that mends it; --all prints what is well too. With --local it looks at the agent
-of this host. The exit code is 1 if a check has failed; warnings do not count.`,
+of this host; hostler-agent fsck, on the host, looks for what a crash has left. The exit
+code is 1 if a check has failed; warnings do not count.`,
 		Example:           "  hostler doctor\n  hostler doctor edge-01 --all\n  hostler --local doctor\n  hostler doctor -o json",
 		ValidArgsFunction: env.Completing(conn.HostNames),
 	}

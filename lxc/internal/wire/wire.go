@@ -39,6 +39,7 @@ const (
 	OpRename    = "rename"
 	OpStart     = "start"
 	OpStop      = "stop"
+	OpDebris    = "debris"
 	OpSupervise = "supervise"
 )
 
@@ -55,13 +56,15 @@ type Request struct {
 	// so that a hung one does not hold its lock for ever when whoever
 	// started it is gone.
 	Timeout time.Duration
-	// Name of the container; empty for probe, list and create.
+	// Name of the container; empty for probe, list, debris and create.
 	Name string `json:",omitzero"`
 	// Grace of stop.
 	Grace time.Duration `json:",omitzero"`
 	// To is the new name of rename, and CTID the container that is meant.
 	To   string         `json:",omitzero"`
 	CTID container.CTID `json:",omitzero"`
+	// Repair has debris remove what it finds.
+	Repair bool `json:",omitzero"`
 	// Create is what create makes.
 	Create *container.CreateSpec `json:",omitzero"`
 }
@@ -83,6 +86,8 @@ type Answer struct {
 	Reason string `json:",omitzero"`
 	// Infos are the containers found by list, or the one of inspect.
 	Infos []container.Info `json:",omitzero"`
+	// Debris is what debris has found.
+	Debris []container.Debris `json:",omitzero"`
 	// Liblxc is the library's version, told by probe.
 	Liblxc string `json:",omitzero"`
 }
