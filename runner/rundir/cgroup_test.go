@@ -99,6 +99,8 @@ func TestLeafSignalReachesChildCgroups(t *testing.T) {
 // TestLeafSignalMissesNobody: a process that is forked while its leaf is signalled
 // has the signal as its siblings have.
 func TestLeafSignalMissesNobody(t *testing.T) {
+	defer func(limit time.Duration) { freezeTime = limit }(freezeTime)
+	freezeTime = 2 * time.Minute
 	l := testLeaf(t, "rundir-forks")
 	for range 5 {
 		cmd := start(t, l, "/bin/sh", "-c", "while :; do sleep 1000 & done")
