@@ -46,6 +46,7 @@ type Agent struct {
 	self                             queue.Identity
 	unrecorded                       []audit.Record // that the disk has not taken yet
 	alarm                            alarm
+	ruling                           ruling
 	ends                             int // of commands, since the last that were forgotten for their number
 	lookSoon, forgetSoon, retainSoon *loop.Timer
 }
@@ -66,6 +67,7 @@ func New(cfg Config) (*Agent, error) {
 		wire:    &wire.Host{ID: cfg.Host, Fleet: cfg.Fleet, FleetName: cfg.FleetName, Signer: cfg.Signer, Trust: cfg.Trust},
 		numbers: &wire.Numbers{},
 	}
+	a.ruling.tell = cfg.Rules
 	a.gauges.Store(&Metrics{})
 	a.furnish()
 	a.lookSoon = a.loop.Timer(a.lookAround)
@@ -170,6 +172,13 @@ func (a *Agent) remember(ctx context.Context) error {
 		return err
 	}
 	a.alarm.load(alerts)
+	rules, err := queue.Rules(ctx, a.cfg.Queue)
+	if err != nil {
+		return err
+	}
+	if a.cfg.Link != nil { // else there is no coordinator any more whose rules they are
+		a.ruling.take(rules)
+	}
 	if err := a.uplink.Load(ctx, a.self, inst, alerts); err != nil {
 		return err
 	}

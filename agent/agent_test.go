@@ -223,6 +223,31 @@ func TestTell(t *testing.T) {
 	})
 }
 
+// TestAlertRules: the coordinator's rules are durable and handed on, are told in the next
+// heartbeat, and are there again after a restart without a coordinator.
+func TestAlertRules(t *testing.T) {
+	var taken [][]string
+	in(t, func(c *agent.Config) { c.Rules = func(texts []string) { taken = append(taken, texts) } }, func(t *testing.T, w *world) {
+		given := protocol.AlertRules{Number: 3, Rules: []string{"host disk=90%/5m", "* ram=80%"}}
+		w.coord.push(protocol.StreamControl, protocol.ControlItem{Verb: protocol.VerbRules, Rules: &given})
+		w.pass(10 * time.Second)
+		if len(taken) != 2 || len(taken[0]) != 0 || !slices.Equal(taken[1], given.Rules) {
+			t.Errorf("handed on are %q", taken)
+		}
+		w.coord.see(func() {
+			last := w.coord.beats[len(w.coord.beats)-1]
+			if last.Host == nil || last.Host.Rules == nil || *last.Host.Rules != (protocol.RulesInfo{Number: 3, Digest: given.Digest()}) {
+				t.Errorf("the heartbeat tells %+v", last.Host)
+			}
+		})
+		w.restart()
+		w.pass(time.Second)
+		if n := len(taken); !slices.Equal(taken[n-1], given.Rules) {
+			t.Errorf("after a restart handed on are %q", taken)
+		}
+	})
+}
+
 // TestPolicyIsTold: whoever asks for the policy in force is told its text, unless
 // there is none.
 func TestPolicyIsTold(t *testing.T) {

@@ -81,6 +81,10 @@ type Config struct {
 	// alerts: raise returns when the change is durable, or why it is not. Default: none.
 	Watch func(ctx context.Context, raise func(protocol.Alert) error) error
 
+	// Rules takes the coordinator's rules of alerts, when they are durable: before
+	// Watch begins, and again with each change. It does not wait. Default: none.
+	Rules func(texts []string)
+
 	// HostInfo describes the host for a heartbeat. It may take a moment but not
 	// wait for anybody. QueueDepth, Boot and ClockMS are filled in by the agent.
 	// Default: the little that is known without it.

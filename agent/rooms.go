@@ -59,7 +59,7 @@ func (a *Agent) furnish() {
 	}
 	a.uplink = uplink.New(uplink.Config{
 		Host: a.wire, Numbers: a.numbers, Traffic: a.traffic, Link: cfg.Link, Trust: cfg.Trust, Lease: a.lease, Loop: a.loop,
-		Queue: cfg.Queue, Actions: a.actions, Relay: a.relay, Report: a.report, Policy: a.rights.Told, Raise: a.raise,
+		Queue: cfg.Queue, Actions: a.actions, Relay: a.relay, Report: a.report, Policy: a.rights.Told, Rules: a.ruling.take, Raise: a.raise,
 		Boot: cfg.Boot, Features: cfg.Features, QuietEvery: cfg.CheckEvery, Log: cfg.Log,
 	})
 }
@@ -115,7 +115,7 @@ func (a *Agent) report() (uplink.Report, bool) {
 		return uplink.Report{}, false
 	}
 	h, policy := a.cfg.HostInfo(), a.rights.Info()
-	h.Policy = &policy
+	h.Policy, h.Rules = &policy, new(a.ruling.info)
 	h.Boot, h.ClockMS, h.QueueDepth, h.Degraded = a.cfg.Boot, a.loop.WallMS(), a.actions.Open(), a.loop.Degraded()
 	var inventory []protocol.Container
 	for _, c := range a.containers.All() {

@@ -158,3 +158,64 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestTimes: thresholds that are times, ones that are too low instead of too high, and
+// quantities that belong to a host, to a container or to the coordinator.
+func TestTimes(t *testing.T) {
+	all := rules(t, "host certificate=14d/15s queue-age=10m", "* restarts=3", "host offline=5m:critical")
+	if all[0].Threshold != 14*24*3600 || all[1].Threshold != 600 || all[0].String() != "host certificate=336h0m0s/15s" {
+		t.Errorf("%v", all)
+	}
+	for n, want := range []bool{false, false, false, true} {
+		if all[n].OfCoordinator() != want {
+			t.Errorf("%s is of the coordinator: %v", all[n], !want)
+		}
+	}
+	for text, says := range map[string]string{
+		"web offline=5m": "is of a host", "host restarts=3": "is of a container", "host queue-age=10": "no time up to a year",
+		"host certificate=400d": "no time up to a year", "host certificate=0d": "no time up to a year", "host certificate=xd": "no time up to a year",
+	} {
+		if _, err := alerts.Parse(text); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %q", text, err, says)
+		}
+	}
+	life := func(days float64) metrics.Sample {
+		return metrics.Sample{Span: metrics.Interval, Values: []metrics.Value{{Series: metrics.Series{Metric: metrics.Certificate}, Mean: days * 24 * 3600}}}
+	}
+	j := alerts.New(all, nil)
+	if got := j.Judge(life(15)); len(got) != 0 {
+		t.Errorf("15 days are left: %+v", got)
+	}
+	if got := j.Judge(life(13)); len(got) != 1 || got[0].Text != "life of the certificate is 13 d, below 14 d for 15s" {
+		t.Errorf("13 days are left: %+v", got)
+	}
+	if got := j.Judge(life(15)); len(got) != 0 {
+		t.Errorf("between clearing and raising: %+v", got)
+	}
+	if got := j.Judge(life(90)); len(got) != 1 || got[0].Raised || got[0].Text != "life of the certificate is 90 d again, above 15 d for 15s" {
+		t.Errorf("a new certificate: %+v", got)
+	}
+}
+
+// TestCombine: a host's own rule counts, of two given ones the one that raises sooner; a
+// rule for a container by its name counts more than the one for each container.
+func TestCombine(t *testing.T) {
+	own := rules(t, "host disk=95%")
+	given := rules(t, "host disk=80% certificate=7d", "host certificate=14d", "host load=4/5m", "host load=4/1m")
+	want := rules(t, "host disk=95% certificate=14d", "host load=4/1m")
+	got := alerts.Combine(own, given)
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	j := alerts.New(rules(t, "* ram=50%/15s", "web ram=80%/15s"), nil)
+	if got := feed(j, "web", 60, 90, 60); len(got) != 2 || !got[0].Raised || got[1].Raised {
+		t.Errorf("the container's own rule does not count: %+v", got)
+	}
+	if got := feed(j, "db", 60); len(got) != 1 {
+		t.Errorf("the rule for each container does not count for another: %+v", got)
+	}
+	j.Rules(nil)
+	if got := feed(j, "db", 60); len(got) != 1 || got[0].Raised {
+		t.Errorf("without its rule it stays: %+v", got)
+	}
+}

@@ -53,6 +53,10 @@ func New(rules []Rule, raised []string) *Judge {
 	return j
 }
 
+// Rules has the Judge go on with other rules. Alerts that none of them is for are
+// cleared with the next sample.
+func (j *Judge) Rules(rules []Rule) { j.rules = rules }
+
 // Judge returns what a sample changes. A value that was not measured this time leaves
 // its alert as it is; one of a container that is gone, or of a rule that is, is cleared.
 func (j *Judge) Judge(s metrics.Sample) []Change {
@@ -70,7 +74,7 @@ func (j *Judge) Judge(s metrics.Sample) []Change {
 	for _, r := range j.rules {
 		q := quantities[r.Quantity]
 		for _, v := range s.Values {
-			if v.Metric != q.metric || !r.applies(v.Container) {
+			if v.Metric != q.metric || !r.applies(v.Container) || j.closer(r, v.Container) {
 				continue
 			}
 			id := r.id(v.Series)
@@ -105,11 +109,15 @@ func (j *Judge) step(id string, r Rule, s metrics.Series, value float64, span ti
 		w = &watch{}
 		j.watch[id] = w
 	}
+	bad, good := value > r.Threshold, value < r.clears()
+	if quantities[r.Quantity].below {
+		bad, good = value < r.Threshold, value > r.clears()
+	}
 	switch {
-	case value > r.Threshold:
+	case bad:
 		w.above += span
 		w.below = 0
-	case value < r.clears():
+	case good:
 		w.below += span
 		w.above = 0
 	default:
@@ -119,14 +127,30 @@ func (j *Judge) step(id string, r Rule, s metrics.Series, value float64, span ti
 	switch {
 	case !j.raised[id] && w.above >= r.Window && len(j.raised) < maxAlerts:
 		j.raised[id], c.Raised = true, true
-		c.Text = fmt.Sprintf("%s is %s, above %s for %s", r.subject(s), r.amount(value), r.amount(r.Threshold), r.Window)
+		c.Text = fmt.Sprintf("%s is %s, %s %s for %s", r.subject(s), r.amount(value), r.side(true), r.amount(r.Threshold), r.Window)
 	case j.raised[id] && w.below >= r.Window:
 		delete(j.raised, id)
-		c.Text = fmt.Sprintf("%s is %s again, below %s for %s", r.subject(s), r.amount(value), r.amount(r.clears()), r.Window)
+		c.Text = fmt.Sprintf("%s is %s again, %s %s for %s", r.subject(s), r.amount(value), r.side(false), r.amount(r.clears()), r.Window)
 	default:
 		return c, false
 	}
 	return c, true
+}
+
+// side says on which side of a limit a value is.
+func (r Rule) side(bad bool) string {
+	if bad != quantities[r.Quantity].below {
+		return "above"
+	}
+	return "below"
+}
+
+// closer reports whether another rule of the same quantity and severity names the
+// container by itself: it counts, and the one for each container does not.
+func (j *Judge) closer(r Rule, container string) bool {
+	return r.Target == Every && slices.ContainsFunc(j.rules, func(o Rule) bool {
+		return o.Target == container && o.Quantity == r.Quantity && o.Severity == r.Severity
+	})
 }
 
 func (r Rule) applies(container string) bool {
@@ -188,9 +212,19 @@ func (r Rule) subject(s metrics.Series) string {
 }
 
 func (r Rule) amount(v float64) string {
-	unit := quantities[r.Quantity].unit
-	if unit == "%" {
+	switch quantities[r.Quantity].unit {
+	case "%":
 		return fmt.Sprintf("%.0f%%", v)
+	case "s":
+		return spell(time.Duration(v * float64(time.Second)))
 	}
 	return fmt.Sprintf("%.4g", v)
+}
+
+// spell writes a time for people.
+func spell(d time.Duration) string {
+	if d >= 48*time.Hour {
+		return fmt.Sprintf("%d d", d/(24*time.Hour))
+	}
+	return d.Round(time.Second).String()
 }

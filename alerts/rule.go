@@ -6,6 +6,7 @@
 package alerts
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -47,23 +48,41 @@ type Rule struct {
 type quantity struct {
 	metric metrics.Metric
 	of     metrics.Metric // the value is a share of this metric, in percent; empty is the value itself
-	unit   string         // of the threshold
+	unit   string         // of the threshold: %, s (a time), or a number
 	words  string         // for the text of an alert
 	max    float64        // no larger threshold makes sense
+	below  bool           // it is too small, and not too large
+	where  place
 }
 
+// place says whose quantity it is.
+type place int
+
+const (
+	anywhere place = iota
+	hostOnly
+	containerOnly
+	coordinatorOnly // it is judged by the coordinator, of hosts
+)
+
+const year = 365 * 24 * 3600
+
 var quantities = map[string]quantity{
-	"cpu":         {metrics.CPU, "", "%", "processor time", 100_000},
-	"ram":         {metrics.Memory, metrics.MemoryMax, "%", "memory", 100},
-	"swap":        {metrics.Swap, metrics.SwapMax, "%", "swap", 100},
-	"disk":        {metrics.Disk, metrics.DiskMax, "%", "disk", 100},
-	"inodes":      {metrics.Inodes, metrics.InodesMax, "%", "inodes", 100},
-	"load":        {metrics.Load1, "", "", "load", 100_000},
-	"tasks":       {metrics.Tasks, "", "", "processes", 1 << 22},
-	"psi-cpu":     {metrics.WaitCPU, "", "%", "waiting for processors", 100},
-	"psi-memory":  {metrics.WaitMemory, "", "%", "waiting for memory", 100},
-	"psi-io":      {metrics.WaitIO, "", "%", "waiting for disks", 100},
-	"temperature": {metrics.Heat, "", "", "temperature", 200},
+	"cpu":         {metric: metrics.CPU, unit: "%", words: "processor time", max: 100_000},
+	"ram":         {metric: metrics.Memory, of: metrics.MemoryMax, unit: "%", words: "memory", max: 100},
+	"swap":        {metric: metrics.Swap, of: metrics.SwapMax, unit: "%", words: "swap", max: 100},
+	"disk":        {metric: metrics.Disk, of: metrics.DiskMax, unit: "%", words: "disk", max: 100},
+	"inodes":      {metric: metrics.Inodes, of: metrics.InodesMax, unit: "%", words: "inodes", max: 100},
+	"load":        {metric: metrics.Load1, words: "load", max: 100_000},
+	"tasks":       {metric: metrics.Tasks, words: "processes", max: 1 << 22},
+	"psi-cpu":     {metric: metrics.WaitCPU, unit: "%", words: "waiting for processors", max: 100},
+	"psi-memory":  {metric: metrics.WaitMemory, unit: "%", words: "waiting for memory", max: 100},
+	"psi-io":      {metric: metrics.WaitIO, unit: "%", words: "waiting for disks", max: 100},
+	"temperature": {metric: metrics.Heat, words: "temperature", max: 200},
+	"restarts":    {metric: metrics.Restarts, words: "restarts within an hour", max: 10_000, where: containerOnly},
+	"queue-age":   {metric: metrics.QueueAge, unit: "s", words: "waiting for the coordinator's receipt", max: year, where: hostOnly},
+	"certificate": {metric: metrics.Certificate, unit: "s", words: "life of the certificate", max: year, below: true, where: hostOnly},
+	"offline":     {unit: "s", words: "silence", max: year, where: coordinatorOnly},
 }
 
 // DefaultWindow is the window of a rule that names none: four samples.
@@ -107,6 +126,9 @@ func parse(target, word string) (Rule, error) {
 		return r, fmt.Errorf("the quantity %q is unknown; known are %s", name, strings.Join(Quantities(), ", "))
 	}
 	r.Quantity = name
+	if err := q.applies(target); err != nil {
+		return r, fmt.Errorf("%s %w", name, err)
+	}
 	if head, severity, ok := strings.Cut(rest, ":"); ok {
 		if r.Severity, rest = Severity(severity), head; r.Severity != Warning && r.Severity != Critical {
 			return r, fmt.Errorf("the severity %q is unknown; use warning or critical", severity)
@@ -119,18 +141,52 @@ func parse(target, word string) (Rule, error) {
 		}
 		rest = head
 	}
-	number, hasUnit := strings.CutSuffix(rest, "%")
+	var err error
+	r.Threshold, err = q.threshold(name, rest)
+	return r, err
+}
+
+// applies refuses a target that the quantity does not belong to.
+func (q quantity) applies(target string) error {
+	switch {
+	case (q.where == hostOnly || q.where == coordinatorOnly) && target != Host:
+		return errors.New("is of a host, and not of a container; write host as the target")
+	case q.where == containerOnly && target == Host:
+		return errors.New("is of a container; name one as the target, or * for each")
+	}
+	return nil
+}
+
+// threshold reads what a value is held against.
+func (q quantity) threshold(name, text string) (float64, error) {
+	if q.unit == "s" {
+		d, err := duration(text)
+		if err != nil || d <= 0 || d.Seconds() > q.max {
+			return 0, fmt.Errorf("the threshold %q is no time up to a year; write it as 30s, 10m, 6h or 14d", text)
+		}
+		return d.Seconds(), nil
+	}
+	number, hasUnit := strings.CutSuffix(text, "%")
 	if hasUnit != (q.unit == "%") {
 		if q.unit == "%" {
-			return r, fmt.Errorf("the threshold %q has no unit; write %s%%", rest, rest)
+			return 0, fmt.Errorf("the threshold %q has no unit; write %s%%", text, text)
 		}
-		return r, fmt.Errorf("the threshold %q is a percentage; %s is a number", rest, name)
+		return 0, fmt.Errorf("the threshold %q is a percentage; %s is a number", text, name)
 	}
-	var err error
-	if r.Threshold, err = strconv.ParseFloat(number, 64); err != nil || math.IsNaN(r.Threshold) || r.Threshold <= 0 || r.Threshold > q.max {
-		return r, fmt.Errorf("the threshold %q is not above 0 and at most %g", rest, q.max)
+	v, err := strconv.ParseFloat(number, 64)
+	if err != nil || math.IsNaN(v) || v <= 0 || v > q.max {
+		return 0, fmt.Errorf("the threshold %q is not above 0 and at most %g", text, q.max)
 	}
-	return r, nil
+	return v, nil
+}
+
+// duration reads a time, in days too.
+func duration(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		return time.Duration(n) * 24 * time.Hour, err
+	}
+	return time.ParseDuration(text)
 }
 
 // Quantities lists what rules may name.
@@ -145,13 +201,62 @@ func Quantities() []string {
 
 // String writes a rule as Parse reads it.
 func (r Rule) String() string {
-	s := r.Target + " " + r.Quantity + "=" + strconv.FormatFloat(r.Threshold, 'f', -1, 64) + quantities[r.Quantity].unit + "/" + r.Window.String()
+	s := r.Target + " " + r.Quantity + "=" + r.limit() + "/" + r.Window.String()
 	if r.Severity != Warning {
 		s += ":" + string(r.Severity)
 	}
 	return s
 }
 
-// clears is below what a raised alert ends: a tenth under the threshold, so that a value
-// that wavers around it raises one alert and not many.
-func (r Rule) clears() float64 { return r.Threshold * 0.9 }
+// limit writes the threshold.
+func (r Rule) limit() string {
+	q := quantities[r.Quantity]
+	if q.unit == "s" {
+		return time.Duration(r.Threshold * float64(time.Second)).String()
+	}
+	return strconv.FormatFloat(r.Threshold, 'f', -1, 64) + q.unit
+}
+
+// clears is what a value has to reach so that a raised alert ends: a tenth on the good
+// side of the threshold, so that a value that wavers around it raises one alert and not
+// many.
+func (r Rule) clears() float64 {
+	if quantities[r.Quantity].below {
+		return r.Threshold * 1.1
+	}
+	return r.Threshold * 0.9
+}
+
+// OfCoordinator reports whether the rule is judged by the coordinator, because no host
+// can measure it.
+func (r Rule) OfCoordinator() bool { return quantities[r.Quantity].where == coordinatorOnly }
+
+// same reports whether two rules are about the same thing: then one of them is enough.
+func (r Rule) same(o Rule) bool {
+	return r.Target == o.Target && r.Quantity == o.Quantity && r.Severity == o.Severity
+}
+
+// Combine returns the rules of a host and those that the coordinator has for it. Where
+// two name the same target, quantity and severity, the host's own counts; of two of the
+// coordinator's, the one that raises sooner.
+func Combine(own, given []Rule) []Rule {
+	all := slices.Clone(own)
+	for _, g := range given {
+		n := slices.IndexFunc(all, g.same)
+		switch {
+		case n < 0:
+			all = append(all, g)
+		case n >= len(own) && g.sooner(all[n]):
+			all[n] = g
+		}
+	}
+	return all
+}
+
+// sooner reports whether the rule raises before another about the same thing.
+func (r Rule) sooner(o Rule) bool {
+	if r.Threshold == o.Threshold {
+		return r.Window < o.Window
+	}
+	return (r.Threshold < o.Threshold) != quantities[r.Quantity].below
+}

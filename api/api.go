@@ -47,6 +47,7 @@ type Host struct {
 	ActiveAlerts []Alert     `json:"alerts,omitempty" doc:"The alerts that are raised on the host"`
 	Degraded     string      `json:"degraded,omitempty" doc:"Why the host accepts nothing new; left out if it does"`
 	Policy       *Policy     `json:"policy,omitempty" doc:"The policy in force on the host"`
+	AlertRules   uint64      `json:"alert_rules,omitempty" doc:"The newest change of the rules of alerts that the host has taken from here; see alert-rules"`
 }
 
 // Policy is what a host tells of the policy in force there.

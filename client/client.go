@@ -157,6 +157,11 @@ func (c *Client) Post(ctx context.Context, path string, query url.Values, body, 
 	return c.do(ctx, http.MethodPost, path, query, body, v)
 }
 
+// Put sends body as the resource, and reads what it is then into v (nil for nothing).
+func (c *Client) Put(ctx context.Context, path string, body, v any) error {
+	return c.do(ctx, http.MethodPut, path, nil, body, v)
+}
+
 // Delete removes a resource.
 func (c *Client) Delete(ctx context.Context, path string, v any) error {
 	return c.do(ctx, http.MethodDelete, path, nil, nil, v)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/actions"
+	"github.com/hostler-io/hostler/coordinator/alerting"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/explain"
 	"github.com/hostler-io/hostler/coordinator/hostlink"
@@ -125,6 +126,7 @@ type Coordinator struct {
 	access    *access.Room
 	actions   *actions.Room
 	rules     *policies.Room
+	alerts    *alerting.Room
 	approvals *actions.Approvals
 	journal   *journal.Room
 	relay     *relay.Room
@@ -188,6 +190,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c.actions = actions.New(c.base, actions.Config{
 		Approvals: c.approvals, Dispatch: c.hosts, Payloads: c.relay.Payloads, Policies: c.rules, Forgotten: c.journal.Forgotten,
 	})
+	c.alerts = alerting.New(c.base, c.hosts)
 	c.explain = explain.New(c.base, c.hosts, c.approvals)
 	c.members = members.New(c.base, members.Config{
 		Rings: cfg.Rings.Rings, HostKeys: cfg.HostKeys, Authority: cfg.Authority, Links: c.hosts, Others: othersOf{c},
@@ -195,7 +198,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	})
 	c.hosts.Join(hostlink.Config{
 		Standing: c.members, Output: c.relay.Output, Evidence: c.recovery, Questions: c.recovery,
-		Approvals: c.approvals, Policies: c.rules, Acked: c.relay.Terminals.Acked, Input: c.relay.Input.Credit,
+		Approvals: c.approvals, Policies: c.rules, Rules: c.alerts, Acked: c.relay.Terminals.Acked, Input: c.relay.Input.Credit,
 		Told: c.explain.Heard, NewestSeal: c.journal.NewestSeal, Start: c.workers.Start,
 	})
 	if err := c.loadHosts(ctx); err != nil {
@@ -233,6 +236,9 @@ func (c *Coordinator) Recoveries() *recovery.Room { return c.recovery }
 
 // Policies hands out the room of policies.
 func (c *Coordinator) Policies() *policies.Room { return c.rules }
+
+// Alerts hands out the room of alerts and of their rules.
+func (c *Coordinator) Alerts() *alerting.Room { return c.alerts }
 
 // Approvals hands out who judges approvals.
 func (c *Coordinator) Approvals() *actions.Approvals { return c.approvals }
@@ -277,6 +283,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	g.Go(func() error { return c.tickLoop(ctx) })
 	g.Go(func() error { return c.journal.SealLoop(ctx) })
 	g.Go(func() error { return c.keepLoop(ctx) })
+	g.Go(func() error { return c.alerts.Run(ctx) })
 	g.Go(func() error { return c.relay.Payloads.SweepLoop(ctx) })
 	g.Go(func() error {
 		select {

@@ -26,5 +26,8 @@ func (othersOf) Forget(tx core.Tx, host protocol.HostID) error {
 // AskAnew implements [members.Others].
 func (othersOf) AskAnew(tx core.Tx, host protocol.HostID) error { return recovery.AskAnew(tx, host) }
 
+// Labelled implements [members.Others].
+func (o othersOf) Labelled(host protocol.HostID) { o.c.alerts.Due(host) }
+
 // RecoveredMS implements [members.Others].
 func (o othersOf) RecoveredMS() int64 { return o.c.recovery.MadeMS() }

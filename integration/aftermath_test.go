@@ -40,6 +40,7 @@ func (h *thief) flood(t *testing.T, host protocol.HostID, keys ...protocol.KeyID
 		{Verb: protocol.VerbCancel, Action: nobody},
 		{Verb: protocol.VerbTell, IDs: []protocol.ActionID{nobody}, Since: &since},
 		{Verb: protocol.VerbPolicy},
+		{Verb: protocol.VerbRules, Rules: &protocol.AlertRules{Number: most, Rules: []string{"host load=0.001/15s"}}},
 		{Verb: "no such verb"},
 	} {
 		h.push(host, protocol.StreamControl, c)

@@ -46,6 +46,9 @@ const (
 	WaitMemory  Metric = "psi_memory"
 	WaitIO      Metric = "psi_io"
 	Heat        Metric = "temperature"
+	Restarts    Metric = "restarts"
+	QueueAge    Metric = "queue_age"
+	Certificate Metric = "certificate"
 )
 
 // Unit is what a value counts.
@@ -58,6 +61,7 @@ const (
 	BytesPerSecond Unit = "B/s"
 	Count          Unit = ""
 	Celsius        Unit = "°C"
+	Seconds        Unit = "s"
 )
 
 // Info describes a metric.
@@ -95,6 +99,9 @@ var all = []Info{
 	{WaitMemory, Percent, "Time in which some task waited for memory (PSI).", "", true, true},
 	{WaitIO, Percent, "Time in which some task waited for a disk (PSI).", "", true, true},
 	{Heat, Celsius, "Temperature of a thermal zone.", "zone", true, false},
+	{Restarts, Count, "How often the container was seen with another first process, within the last hour.", "", false, true},
+	{QueueAge, Seconds, "How long something has waited for the coordinator's receipt; 0 if nothing waits.", "", true, false},
+	{Certificate, Seconds, "Time until the date at which the host's TLS certificate ends.", "", true, false},
 }
 
 // Metrics returns all metrics, in the order in which people read them. The caller must

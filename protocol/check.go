@@ -278,6 +278,9 @@ func (c *ControlItem) check() error {
 	if (c.Order != nil) != (c.Verb == VerbPreempt) {
 		return fmt.Errorf("an order belongs to a preempt, and to nothing else")
 	}
+	if (c.Rules != nil) != (c.Verb == VerbRules) {
+		return fmt.Errorf("rules belong to the verb rules, and to nothing else")
+	}
 	switch c.Verb {
 	case VerbPreempt:
 		if !c.Action.IsZero() || c.IDs != nil || c.Since != nil {
@@ -299,6 +302,11 @@ func (c *ControlItem) check() error {
 		if !c.Action.IsZero() || c.IDs != nil || c.Since != nil {
 			return fmt.Errorf("a question for the policy is about no action")
 		}
+	case VerbRules:
+		if !c.Action.IsZero() || c.IDs != nil || c.Since != nil {
+			return fmt.Errorf("rules are about no action")
+		}
+		return c.Rules.check()
 	default:
 		return fmt.Errorf("unknown verb %.40q", c.Verb)
 	}

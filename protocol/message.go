@@ -280,6 +280,7 @@ type HostInfo struct {
 	Unsupported  []string    `json:"unsupported,omitempty"` // "lxc: liblxc.so.1 is missing": a feature and why
 	Degraded     string      `json:"degraded,omitempty"`    // why it accepts nothing new
 	Policy       *PolicyInfo `json:"policy,omitempty"`
+	Rules        *RulesInfo  `json:"rules,omitempty"` // of alerts, from the coordinator
 }
 
 // PolicyInfo is the policy in force on a host.
@@ -452,6 +453,7 @@ const (
 	VerbTell    Verb = "tell"    // answer everything after Since, then IDs; see [Report]
 	VerbPreempt Verb = "preempt" // take Order in, of a kind in the lane preempt
 	VerbPolicy  Verb = "policy"  // tell the text of the policy in force; see [Report]
+	VerbRules   Verb = "rules"   // judge what is measured by Rules from now on
 )
 
 // NotCancelled begins the detail of an action that goes on although its cancel was
@@ -466,7 +468,8 @@ type ControlItem struct {
 	Since  *uint64    `json:"since,omitempty"` // an AcceptSeq
 	// Order is the action of a preempt. Its message says heard and left_ms, as
 	// that of an order does.
-	Order *OrderItem `json:"order,omitempty"`
+	Order *OrderItem  `json:"order,omitempty"`
+	Rules *AlertRules `json:"rules,omitempty"`
 }
 
 // MaxTell is how many actions one control may ask about.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/hostler-io/hostler/agent/actions"
+	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/fresh"
@@ -188,11 +189,23 @@ func (b *batch) control(at protocol.Position, msg protocol.Message, refusal prot
 		err = answers.Tell(ctx, at, item.IDs, item.Since, b.cfg.Actions.Waits(item.IDs, b.waitsForRing()), now)
 	case item.Verb == protocol.VerbPolicy:
 		err = answers.TellPolicy(ctx, at, b.cfg.Policy(), now)
+	case item.Verb == protocol.VerbRules && item.Rules != nil:
+		return b.rules(at, *item.Rules)
 	default:
 		return b.reject(at, fmt.Errorf("%w: control %.40q", protocol.ErrPayload, item.Verb))
 	}
 	if err == nil {
 		b.streams.reread()
+	}
+	return err
+}
+
+// rules makes the coordinator's rules of alerts durable, unless newer ones are there.
+func (b *batch) rules(at protocol.Position, r protocol.AlertRules) error {
+	kept, err := queue.KeepRules(b.loop.Steps(), b.cfg.Queue, at, r)
+	if err == nil {
+		b.cfg.Rules(kept)
+		b.Changed() // the coordinator waits for the word that they are here
 	}
 	return err
 }

@@ -100,6 +100,8 @@ type Config struct {
 	Report func() (Report, bool)
 	// Policy is the text of the policy in force, to be told; nil if it is too long.
 	Policy func() []byte
+	// Rules takes the coordinator's rules of alerts, which are durable.
+	Rules func(protocol.AlertRules)
 	// Raise makes a change of an alert durable.
 	Raise    func(protocol.Alert)
 	Boot     string

@@ -95,6 +95,11 @@ func (c alertsConfig) parse() (all []alerts.Rule, err error) {
 		}
 		all = append(all, rules...)
 	}
+	for _, r := range all {
+		if r.OfCoordinator() {
+			return nil, fmt.Errorf("alerts.rules: %s is judged by the coordinator, and no host can measure it; use hostler alert rule set", r.Quantity)
+		}
+	}
 	if len(all) > alerts.MaxRules {
 		return nil, fmt.Errorf("alerts.rules: %d rules, want at most %d", len(all), alerts.MaxRules)
 	}

@@ -37,6 +37,9 @@ type meter struct {
 	limit int64
 	list  func(context.Context) ([]agent.Container, error)
 	judge *alerts.Judge
+	facts facts
+	own   []alerts.Rule            // of this host's configuration
+	given atomic.Pointer[[]string] // by the coordinator, where they have changed
 	log   *slog.Logger
 
 	latest atomic.Pointer[metrics.Sample]
@@ -61,7 +64,7 @@ func newMeter(ctx context.Context, s state, c config, q *queue.Queue, log *slog.
 	for _, a := range raised {
 		ids = append(ids, a.ID)
 	}
-	return &meter{dir: s.metrics(), limit: int64(c.Metrics.MiB) << 20, judge: alerts.New(rules, ids), log: log}, nil
+	return &meter{dir: s.metrics(), limit: int64(c.Metrics.MiB) << 20, judge: alerts.New(rules, ids), own: rules, log: log}, nil
 }
 
 // run measures until ctx ends, and raises alerts.
@@ -86,7 +89,11 @@ func (m *meter) run(ctx context.Context, raise func(protocol.Alert) error) error
 		if err != nil {
 			return nil // the agent is ending
 		}
-		sample := c.Collect(clock.Now(), time.Duration(clock.BootMS())*time.Millisecond, m.containers(all))
+		now := time.Duration(clock.BootMS()) * time.Millisecond
+		running := m.containers(all)
+		sample := c.Collect(clock.Now(), now, running)
+		sample.Values = append(sample.Values, m.facts.values(now, clock.Now(), running)...)
+		m.takeRules()
 		m.latest.Store(&sample)
 		for _, c := range m.judge.Judge(sample) {
 			untold = append(slices.DeleteFunc(untold, func(o alerts.Change) bool { return o.ID == c.ID }), c)
@@ -173,6 +180,7 @@ const staleAfter = 4 * metrics.Interval
 // suffixes are how Prometheus names units.
 var suffixes = map[metrics.Unit]string{
 	metrics.Percent: "_percent", metrics.Bytes: "_bytes", metrics.BytesPerSecond: "_bytes_per_second", metrics.Celsius: "_celsius",
+	metrics.Seconds: "_seconds",
 }
 
 func metricsCommand(configured loader) *cobra.Command {

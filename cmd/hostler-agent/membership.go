@@ -279,6 +279,14 @@ func (m *membership) renew(ctx context.Context) error {
 	return nil
 }
 
+// expires is when the host's certificate ends; zero if nobody can tell.
+func (m *membership) expires() time.Time {
+	if leaf := m.cert.Load().Leaf; leaf != nil {
+		return leaf.NotAfter
+	}
+	return time.Time{}
+}
+
 func serial(leaf *x509.Certificate) string {
 	if leaf == nil {
 		return ""

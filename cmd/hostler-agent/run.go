@@ -156,7 +156,7 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	if n.meter, err = newMeter(ctx, s, c, q, log); err != nil {
 		return err
 	}
-	cfg.Watch = n.meter.run
+	cfg.Watch, cfg.Rules = n.meter.run, n.meter.rules
 	cfg.Policies.Local, cfg.Policies.Broken = localPolicy(c.Policy, host, c.own())
 	cfg.Policies.Own = c.own()
 	if err := n.join(&cfg); err != nil {
@@ -166,6 +166,10 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 		return err
 	}
 	n.meter.list = n.agent.Containers
+	if n.member != nil {
+		n.meter.facts.unsent = func() uint64 { return n.agent.Metrics().Unsent }
+		n.meter.facts.certificate = n.member.expires
+	}
 	return n.serve(ctx, host)
 }
 

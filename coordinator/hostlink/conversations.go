@@ -91,6 +91,13 @@ type Policies interface {
 	PutIntoForce(core.Tx, core.Action) error
 }
 
+// Rules knows which rules of alerts each host is to have. It is safe for concurrent use.
+type Rules interface {
+	// Next returns what brings a host the rules that it lacks, by the inventory that it
+	// is called with; nil for nothing.
+	Next(core.Tx, core.Host) (*protocol.ControlItem, error)
+}
+
 // Config is what Conversations are made of. All of it is needed.
 type Config struct {
 	Standing  Standing
@@ -99,6 +106,7 @@ type Config struct {
 	Questions Questions
 	Approvals Approvals
 	Policies  Policies
+	Rules     Rules
 	// Acked takes what a host has taken of what is typed in a session.
 	Acked func(protocol.HostID, protocol.ActionID, []byte) error
 	// Input takes what a host asks for of what an action reads.

@@ -125,6 +125,7 @@ func (l *link) keepInventory(inv core.Inventory, asOf uint64) {
 	c, asked := l.c, l.beats.asked()
 	var back string
 	var question []core.Item
+	var asks protocol.Digest
 	err := c.base.Update(c.base.Ctx, failpoint.InventoryKept, func(tx core.Tx) error {
 		host, err := tx.Hosts.Get(l.host)
 		if err != nil {
@@ -135,11 +136,20 @@ func (l *link) keepInventory(inv core.Inventory, asOf uint64) {
 			kept.Audit = host.Inventory.Audit // what was told before is the proof
 		}
 		host.Inventory = kept
-		question = nil
+		question, asks = nil, protocol.Digest{}
+		rules, err := c.cfg.Rules.Next(tx, host)
+		if err == nil && rules != nil {
+			it, failed := c.control(tx, l.host, *rules)
+			question, err = []core.Item{it}, failed
+		}
+		if err != nil {
+			return err
+		}
 		ask, err := c.cfg.Policies.Hear(tx, l.host, kept.Host.Policy, asked)
 		if err == nil && ask {
 			it, failed := c.control(tx, l.host, protocol.ControlItem{Verb: protocol.VerbPolicy})
-			question, err = []core.Item{it}, failed
+			question, err = append(question, it), failed
+			asks = kept.Host.Policy.Digest
 		}
 		if err != nil {
 			return err
@@ -154,11 +164,7 @@ func (l *link) keepInventory(inv core.Inventory, asOf uint64) {
 		return
 	}
 	l.out.add(protocol.StreamControl, question...)
-	asked = protocol.Digest{}
-	if len(question) > 0 {
-		asked = inv.Host.Policy.Digest
-	}
-	l.beats.stored(asOf, asked)
+	l.beats.stored(asOf, asks)
 	if len(question) > 0 {
 		l.pump()
 	}

@@ -222,6 +222,9 @@ func (r *Room) relabel(ctx context.Context, by core.Actor, id protocol.HostID, a
 		)
 	})
 	r.base.Wake.Fire(core.EventsKey{})
+	if err == nil {
+		r.cfg.Others.Labelled(id)
+	}
 	return err
 }
 

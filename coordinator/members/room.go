@@ -27,6 +27,8 @@ type Others interface {
 	Forget(core.Tx, protocol.HostID) error
 	// AskAnew begins anew with what a host is asked since a recovery.
 	AskAnew(core.Tx, protocol.HostID) error
+	// Labelled tells that a host has other labels now.
+	Labelled(protocol.HostID)
 	// RecoveredMS is when the newest recovery was made, 0 if there was none.
 	RecoveredMS() int64
 }

@@ -52,6 +52,9 @@ func hostOf(v members.HostView) api.Host {
 			h.Policy.Digest = p.Digest.String()
 		}
 	}
+	if i.Host.Rules != nil {
+		h.AlertRules = i.Host.Rules.Number
+	}
 	if up := time.Duration(i.Host.UptimeMS) * time.Millisecond; up > 0 {
 		h.Uptime = up.Truncate(time.Second).String()
 	}

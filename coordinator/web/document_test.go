@@ -15,6 +15,7 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/actions"
+	"github.com/hostler-io/hostler/coordinator/alerting"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/relay"
@@ -91,6 +92,9 @@ func exercises(s *site) []exercise {
 	if _, err := s.f.Coordinator().Access().CreateViewer(s.t.Context(), s.f.Admin(), "eyes"); err != nil {
 		s.t.Fatal(err)
 	}
+	if _, err := s.f.Coordinator().Alerts().SetRule(s.t.Context(), s.f.Admin(), alerting.RuleSet{Name: "disks", Of: "host", Rules: []string{"disk=90%"}}, 0); err != nil {
+		s.t.Fatal(err)
+	}
 	first, second, third := s.waiting(1), s.waiting(2), s.waiting(3)
 	ann := s.f.Trust.AddPerson("ann", "ann")
 	both := []protocol.Target{{Host: first.Host, Action: first.ID}, {Host: second.Host, Action: second.ID}}
@@ -119,6 +123,10 @@ func exercises(s *site) []exercise {
 		{"label-host", approver, post, "/v1/hosts/edge-07/label", api.Relabel{Set: []string{"site=lab"}}, 200},
 		{"get-labels", viewer, get, "/v1/hosts/edge-07/labels", nil, 200},
 		{"set-labels", approver, put, "/v1/hosts/edge-07/labels", api.Labels{Labels: []string{"site=lab"}}, 200},
+		{"set-alert-rule", operator, put, "/v1/alert-rules/memory", api.NewAlertRule{Selector: "site=lab", Rules: []string{"ram=80%/60s"}}, 200},
+		{"get-alert-rule", viewer, get, "/v1/alert-rules/disks", nil, 200},
+		{"list-alert-rules", viewer, get, "/v1/alert-rules", nil, 200},
+		{"remove-alert-rule", operator, del, "/v1/alert-rules/disks", nil, 204},
 		{"list-host-containers", viewer, get, "/v1/hosts/edge-07/containers", nil, 200},
 		{"list-containers", viewer, get, "/v1/containers", nil, 200},
 		{"get-capabilities", viewer, get, "/v1/capabilities", nil, 200},

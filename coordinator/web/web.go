@@ -118,6 +118,7 @@ func (h *handlers) routes(mux routes) error {
 	h.access()
 	hostHandlers{h}.enrolments()
 	hostHandlers{h}.fleet()
+	alertHandlers{h}.alerts()
 	h.events()
 	h.auditLog()
 	hostHandlers{h}.health(mux)

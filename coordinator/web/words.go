@@ -139,6 +139,7 @@ func states() meanings { return explained(protocol.States(), protocol.State.Mean
 // features are what the API has learnt since its first release.
 func features() meanings {
 	means := map[string]string{
+		"alert_rules":      "Rules of alerts are set for hosts by their labels, and take If-Match.",
 		"actions_by_kind":  "Actions and batches are asked for by kind and args; the bytes of the spec are made here.",
 		"cursors":          "Every list takes cursor, limit, label, state, since and until.",
 		"idempotency_keys": "Requests with an Idempotency-Key take effect once.",

@@ -36,6 +36,7 @@ const (
 	LeavingNoted   Step = "A13" // the file that says that the host leaves
 	InputPlaced    Step = "A14" // a payload is whole
 	PolicyKept     Step = "A15" // the file of the policy in force and of the newest verified date
+	RulesKept      Step = "A16" // the rules of alerts that the coordinator has sent, with their position
 )
 
 // The steps that are taken in run directories and with containers, by the
@@ -86,6 +87,8 @@ const (
 	OutputRemoved   Step = "C21" // output of an ended action is no longer kept
 	PastForgotten   Step = "C23" // actions, enrolments and invites that ended long ago are forgotten
 	HostReplaced    Step = "C24" // a host's machine is shut out, and another awaited
+	AlertRulesSet   Step = "C25" // a rule of alerts is set or removed
+	RulesNumbered   Step = "C26" // the rules of alerts of a host, on their way
 	StoreRecovered  Step = "C31" // a restored store is made another one
 	BackupPlaced    Step = "C32" // a backup that was read back has its name
 	RestoreDeclared Step = "C33" // the file that says that a directory is being restored
@@ -105,13 +108,13 @@ const (
 func Steps() []Step {
 	return []Step{
 		StartCounted, OrderTaken, AttemptBegun, OutcomeKept, OutboxFreed, CancelTaken, ContainersKept, MembershipKept,
-		QuestionTaken, TermSeen, ActionsBuried, QueueMade, LeavingNoted, InputPlaced, PolicyKept,
+		QuestionTaken, TermSeen, ActionsBuried, QueueMade, LeavingNoted, InputPlaced, PolicyKept, RulesKept,
 		SpecKept, StartDeclared, OutputSynced, ExitPublished, ContainerClaimed, LeafMade, CommandForked, ContainerReady,
 		ContainerDoomed, ContainerUnnamed, ContainerStarted, ContainerStopped, RunsRemoved, ContainerLockFreed,
 		ContainerRenamed, ContainerSettled, FilePushed,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
-		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, HostReplaced, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,
+		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, HostReplaced, AlertRulesSet, RulesNumbered, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,
 		FilePlaced, DatabasePlaced, BatchCommitted,
 	}
 }

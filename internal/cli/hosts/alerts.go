@@ -25,7 +25,7 @@ func alertNoun() show.Noun[hostAlert] {
 }
 
 func (a *commands) alertCommand() *cobra.Command {
-	return term.Group("alert", "Alerts: what is wrong on hosts", a.alertListCommand())
+	return term.Group("alert", "Alerts: what is wrong on hosts", a.alertListCommand(), a.alertRuleCommand())
 }
 
 func (a *commands) alertListCommand() *cobra.Command {

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/alerts"
+	"github.com/hostler-io/hostler/metrics"
+)
+
+// TestFacts: what waits has an age on the boot clock, a certificate a rest of life, and a
+// container as many restarts as were seen within an hour, whatever the date says.
+func TestFacts(t *testing.T) {
+	unsent := uint64(0)
+	end := time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
+	f := facts{unsent: func() uint64 { return unsent }, certificate: func() time.Time { return end }}
+	now, date := 100*time.Hour, end.Add(-10*24*time.Hour)
+	value := func(pid int, container string, m metrics.Metric) float64 {
+		t.Helper()
+		var running []metrics.Container
+		if pid != 0 {
+			running = []metrics.Container{{Name: "web", InitPID: pid}}
+		}
+		for _, v := range f.values(now, date, running) {
+			if v.Series == (metrics.Series{Container: container, Metric: m}) {
+				return v.Mean
+			}
+		}
+		return -1
+	}
+	if got := value(7, "", metrics.Certificate); got != 10*24*3600 {
+		t.Errorf("the certificate lives %v s", got)
+	}
+	if got := value(7, "", metrics.QueueAge); got != 0 {
+		t.Errorf("nothing waits, for %v s", got)
+	}
+	unsent = 3
+	value(7, "", metrics.QueueAge)
+	now += 90 * time.Second
+	if got := value(7, "", metrics.QueueAge); got != 90 {
+		t.Errorf("three items wait for %v s, want 90", got)
+	}
+	unsent = 0
+	if got := value(7, "", metrics.QueueAge); got != 0 {
+		t.Errorf("nothing waits any more, for %v s", got)
+	}
+	for n, pid := range []int{7, 8, 0, 9, 9} {
+		now += 15 * time.Second
+		if got, want := value(pid, "web", metrics.Restarts), []float64{0, 1, -1, 2, 2}[n]; got != want {
+			t.Errorf("step %d: %v restarts, want %v", n, got, want)
+		}
+	}
+	now += 2 * time.Hour
+	if got := value(9, "web", metrics.Restarts); got != 0 {
+		t.Errorf("two hours later: %v restarts", got)
+	}
+	bare := facts{}
+	if got := bare.values(now, date, nil); len(got) != 0 {
+		t.Errorf("a host without a coordinator: %v", got)
+	}
+}
+
+// TestGivenRules: the coordinator's rules are in force beside those of the host, which
+// count where both name the same; one that is not understood takes none of the others away.
+func TestGivenRules(t *testing.T) {
+	own, err := alerts.Parse("host load=4/15s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &meter{judge: alerts.New(own, nil), own: own, log: slog.New(slog.DiscardHandler)}
+	sample := metrics.Sample{Span: metrics.Interval, Values: []metrics.Value{
+		{Series: metrics.Series{Metric: metrics.Load1}, Mean: 2}, {Series: metrics.Series{Metric: metrics.Tasks}, Mean: 500},
+	}}
+	m.rules([]string{"host load=1/15s tasks=100/15s", "host colour=3/15s"})
+	m.takeRules()
+	got := m.judge.Judge(sample)
+	if len(got) != 1 || got[0].ID != "measured.tasks.warning//" || !got[0].Raised {
+		t.Errorf("%+v", got)
+	}
+	m.rules(nil)
+	m.takeRules()
+	if got := m.judge.Judge(sample); len(got) != 1 || got[0].ID != "measured.tasks.warning//" || got[0].Raised {
+		t.Errorf("after the rules went: %+v", got)
+	}
+}

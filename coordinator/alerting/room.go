@@ -1,0 +1,124 @@
+// Package alerting keeps the rules of alerts that people set for the hosts of the fleet,
+// and sees to it that each host has those that are for it.
+package alerting
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Links are the conversations with hosts. They are safe for concurrent use.
+type Links interface {
+	Presence(protocol.HostID) (core.Connectivity, int64)
+	// Control gives a control item its number within the caller's transaction; the
+	// function that it returns sends it, when the transaction is durable.
+	Control(core.Tx, protocol.HostID, protocol.ControlItem) (send func(), _ error)
+}
+
+// Room holds rules. All methods are safe for concurrent use.
+type Room struct {
+	base  *core.Base
+	links Links
+	kick  chan struct{} // one place: there is something due
+
+	mu   sync.Mutex
+	all  bool                                // every host is due
+	due  map[protocol.HostID]bool            // hosts that may need other rules
+	sent map[protocol.HostID]protocol.Digest // the newest rules that this process has sent
+}
+
+// New returns a room that has sent nothing.
+func New(base *core.Base, links Links) *Room {
+	return &Room{base: base, links: links, kick: make(chan struct{}, 1), due: make(map[protocol.HostID]bool), sent: make(map[protocol.HostID]protocol.Digest)}
+}
+
+// Due has a host looked at whose labels have changed. It does not wait.
+func (r *Room) Due(host protocol.HostID) {
+	r.mu.Lock()
+	r.due[host] = true
+	r.mu.Unlock()
+	r.wake()
+}
+
+// everybody has all hosts looked at.
+func (r *Room) everybody() {
+	r.mu.Lock()
+	r.all = true
+	r.mu.Unlock()
+	r.wake()
+}
+
+func (r *Room) wake() {
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Run sends rules to the hosts that are there, until ctx ends. A host that is away gets
+// them with its first heartbeat, see [Room.Next].
+func (r *Room) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.kick:
+		}
+		hosts, err := r.take(ctx)
+		if err != nil {
+			r.base.Log.ErrorContext(ctx, "cannot list the hosts for which rules of alerts may have changed; their next heartbeats bring them", "err", err)
+		}
+		for _, host := range hosts {
+			if ctx.Err() != nil {
+				return nil
+			}
+			if how, _ := r.links.Presence(host); how == core.Online || how == core.Suspect {
+				r.offer(ctx, host)
+			}
+		}
+	}
+}
+
+// take returns the hosts that are due, and none of them is any more.
+func (r *Room) take(ctx context.Context) ([]protocol.HostID, error) {
+	r.mu.Lock()
+	all, due := r.all, slices.Sorted(maps.Keys(r.due))
+	r.all = false
+	clear(r.due)
+	r.mu.Unlock()
+	if !all {
+		return due, nil
+	}
+	return core.Read(ctx, r.base, func(tx core.Tx) ([]protocol.HostID, error) { return tx.Hosts.Names(core.HostApproved) })
+}
+
+// offer sends a host the rules that it lacks.
+func (r *Room) offer(ctx context.Context, host protocol.HostID) {
+	var send func()
+	err := r.base.Update(ctx, failpoint.RulesNumbered, func(tx core.Tx) error {
+		send = nil
+		h, err := tx.Hosts.Get(host)
+		if err != nil {
+			return err
+		}
+		item, err := r.Next(tx, h)
+		if err != nil || item == nil {
+			return err
+		}
+		send, err = r.links.Control(tx, host, *item)
+		return err
+	})
+	if err != nil {
+		r.base.Log.ErrorContext(ctx, "cannot send a host its rules of alerts; its next heartbeat brings them", "host", host, "err", err)
+		return
+	}
+	if send != nil {
+		send()
+	}
+}

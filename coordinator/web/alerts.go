@@ -1,0 +1,103 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/coordinator/alerting"
+	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/internal/webapi"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// alertHandlers answer about alerts and their rules.
+type alertHandlers struct{ *handlers }
+
+func (h alertHandlers) alerts() {
+	register(h.handlers, h.get("list-alert-rules", "/v1/alert-rules", "List the rules of alerts, by the time at which they were set"), h.listRules)
+	register(h.handlers, h.get("get-alert-rule", "/v1/alert-rules/{name}", "Show a rule of alerts"), h.getRule)
+	register(h.handlers, h.operation("set-alert-rule", http.MethodPut, "/v1/alert-rules/{name}", "Set a rule of alerts; the hosts that it is for have it from then on, also while they are offline", http.StatusOK), h.setRule)
+	register(h.handlers, h.operation("remove-alert-rule", http.MethodDelete, "/v1/alert-rules/{name}", "Remove a rule of alerts", http.StatusNoContent), h.removeRule)
+}
+
+// RuleRef names a rule of alerts.
+type RuleRef struct {
+	Name string `path:"name" maxLength:"63" doc:"Name of the rule"`
+}
+
+// RuleMatch makes a change depend on what the requester has read.
+type RuleMatch struct {
+	IfMatch string `header:"If-Match" maxLength:"64" doc:"The ETag of the rule as it was read: if it is another by now, nothing is changed and the answer is 412"`
+}
+
+// number returns the one that is wanted; 0 is any.
+func (m RuleMatch) number() (uint64, error) {
+	tag, err := IfMatch(m).tag()
+	if err != nil || tag == "" {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(tag, 10, 53)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("%w: If-Match: %q is no ETag of a rule", core.ErrInvalid, tag)
+	}
+	return n, nil
+}
+
+// ruleAnswer is a rule, and how it is named.
+type ruleAnswer struct {
+	ETag string `header:"ETag" doc:"Names the rule as it is, for If-Match"`
+	Body api.AlertRule
+}
+
+func answerRule(s alerting.RuleSet, err error) (*ruleAnswer, error) {
+	return &ruleAnswer{`"` + strconv.FormatUint(s.Number, 10) + `"`, ruleOf(s)}, err
+}
+
+func ruleOf(s alerting.RuleSet) api.AlertRule {
+	return api.AlertRule{
+		Name: s.Name, Host: string(s.Host), Selector: s.Selector, Of: s.Of, Rules: webapi.Texts(s.Rules), Number: s.Number, SetBy: s.SetBy, SetAt: webapi.At(s.SetMS),
+	}
+}
+
+func (h alertHandlers) listRules(ctx context.Context, in *struct {
+	Listing
+	Limit1000
+}) (*listed[api.AlertRule], error) {
+	rules := source[alerting.RuleSet, api.AlertRule]{show: ruleOf, at: func(s alerting.RuleSet) int64 { return s.SetMS }}
+	all := rules.small(func(s alerting.RuleSet) string { return s.Name }, h.c.Alerts().Rules)
+	return all.page(ctx, &in.Listing, in.Limit)
+}
+
+func (h alertHandlers) getRule(ctx context.Context, in *RuleRef) (*ruleAnswer, error) {
+	return answerRule(h.c.Alerts().Rule(ctx, in.Name))
+}
+
+func (h alertHandlers) setRule(ctx context.Context, in *struct {
+	RuleRef
+	RuleMatch
+	Body api.NewAlertRule
+}) (*ruleAnswer, error) {
+	as, err := in.number()
+	if err != nil {
+		return nil, err
+	}
+	b := in.Body
+	return answerRule(h.c.Alerts().SetRule(ctx, actor(ctx), alerting.RuleSet{
+		Name: in.Name, Host: protocol.HostID(b.Host), Selector: b.Selector, Of: cmp.Or(b.Of, "host"), Rules: b.Rules,
+	}, as))
+}
+
+func (h alertHandlers) removeRule(ctx context.Context, in *struct {
+	RuleRef
+	RuleMatch
+}) (*none, error) {
+	as, err := in.number()
+	if err != nil {
+		return nil, err
+	}
+	return nil, h.c.Alerts().RemoveRule(ctx, actor(ctx), in.Name, as)
+}

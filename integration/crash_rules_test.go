@@ -1,0 +1,35 @@
+//go:build integration && hostlertest
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/hostler-io/hostler/api"
+)
+
+// rulePoints sets rules of alerts, and kills who takes them in: in the end the host has
+// the newest.
+func rulePoints(t *testing.T) {
+	c := newWreck(t)
+	l := c.addLimb(t, "edge-01", false)
+	seconds := 60
+	set := func(t *testing.T) {
+		t.Helper()
+		seconds++
+		want := api.NewAlertRule{Rules: []string{fmt.Sprintf("ram=80%%/%ds", seconds)}}
+		var rule api.AlertRule
+		c.insist(t, "set a rule", func(ctx context.Context) error { return c.api.Put(ctx, "/v1/alert-rules/memory", want, &rule) })
+		c.insist(t, "the host has it", func(ctx context.Context) error {
+			var h api.Host
+			err := c.api.Get(ctx, "/v1/hosts/edge-01", nil, &h)
+			if err == nil && h.AlertRules < rule.Number {
+				err = fmt.Errorf("it has change %d, want %d", h.AlertRules, rule.Number)
+			}
+			return err
+		})
+	}
+	c.strikes(t, strike{"C25", c.head, set}, strike{"C26", c.head, set}, strike{"A16", l.victim, set})
+}
