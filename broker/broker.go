@@ -38,6 +38,8 @@ import (
 
 	mochi "github.com/mochi-mqtt/server/v2"
 
+	"github.com/hostler-io/hostler/internal/lobby"
+	"github.com/hostler-io/hostler/internal/throttle"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -71,9 +73,12 @@ type Config struct {
 	// and 1 GiB per second, a burst of 2 s, cut at 10 s. Streams are held back by
 	// credit; this only stops who ignores it.
 	BulkLimit Limit
-	// MaxConnections is how many connections there may be. Default 25,000: two
-	// for each of ten thousand hosts, and viewers.
+	// MaxConnections is how many connections there may be whose certificate was
+	// verified. Default 25,000: two for each of ten thousand hosts, and viewers.
 	MaxConnections int
+	// Lobby bounds the connections before that, those of other listeners included.
+	// Default: one of its own with 4,096 places.
+	Lobby *lobby.Lobby
 	// MaxPerViewer is how many connections one viewer's certificate may hold.
 	// Default 64.
 	MaxPerViewer int
@@ -106,6 +111,9 @@ func (cfg Config) withDefaults() Config {
 	cfg.MaxConnections = cmp.Or(cfg.MaxConnections, 25000)
 	cfg.MaxPerViewer = cmp.Or(cfg.MaxPerViewer, 64)
 	cfg.HandshakeTimeout = cmp.Or(cfg.HandshakeTimeout, 30*time.Second)
+	if cfg.Lobby == nil {
+		cfg.Lobby = lobby.New(4096)
+	}
 	if cfg.Revoked == nil {
 		cfg.Revoked = func(*x509.Certificate) bool { return false }
 	}
@@ -146,13 +154,15 @@ type Server struct {
 	rules rules
 	mqtt  *mochi.Server
 	count counters
-	noise logGate
+	noise throttle.Lines // what strangers can cause must not fill a disk
+	begun time.Time
 
 	closing atomic.Bool
 	wg      sync.WaitGroup // one per connection
 
 	mu       sync.Mutex
 	conns    map[*conn]struct{}   // all, from accept on
+	known    int                  // those whose certificate was verified
 	sessions map[sessionKey]*conn // those past CONNECT
 	held     map[protocol.SAN]int // sessions of each
 	serial   uint64               // of the newest session
@@ -172,6 +182,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg:      cfg,
 		rules:    rules{fleet: cfg.Fleet},
+		begun:    time.Now(),
 		conns:    make(map[*conn]struct{}),
 		sessions: make(map[sessionKey]*conn),
 		held:     make(map[protocol.SAN]int),
@@ -308,6 +319,7 @@ type Stats struct {
 	Sessions     int    // now, those past CONNECT
 	Accepted     uint64 // connections accepted
 	Refused      uint64 // connections that never became a session
+	Handshakes   uint64 // of those: failed in their TLS handshake
 	TakenOver    uint64 // sessions ended by a newer one of the same client
 	Cut          uint64 // connections ended by this side, for any reason
 	Floods       uint64 // of those: for sending far above the limit
@@ -321,7 +333,7 @@ type Stats struct {
 }
 
 type counters struct {
-	accepted, refused, takenOver, cut, floods             atomic.Uint64
+	accepted, refused, handshakes, takenOver, cut, floods atomic.Uint64
 	messages, bytes, wills, denied, limited, ingestErrors atomic.Uint64
 	slowDrops                                             atomic.Uint64
 }
@@ -337,6 +349,7 @@ func (s *Server) Stats() Stats {
 		Sessions:     sessions,
 		Accepted:     n.accepted.Load(),
 		Refused:      n.refused.Load(),
+		Handshakes:   n.handshakes.Load(),
 		TakenOver:    n.takenOver.Load(),
 		Cut:          n.cut.Load(),
 		Floods:       n.floods.Load(),
@@ -348,13 +361,4 @@ func (s *Server) Stats() Stats {
 		IngestErrors: n.ingestErrors.Load(),
 		SlowDrops:    n.slowDrops.Load(),
 	}
-}
-
-// logGate lets one line through per second: what strangers can cause must not
-// fill a disk.
-type logGate struct{ last atomic.Int64 }
-
-func (g *logGate) open(now time.Time) bool {
-	last, at := g.last.Load(), now.UnixNano()
-	return (last == 0 || at-last >= int64(time.Second)) && g.last.CompareAndSwap(last, at)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hostler-io/hostler/broker"
 	"github.com/hostler-io/hostler/broker/brokertest"
+	"github.com/hostler-io/hostler/internal/lobby"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -545,7 +546,7 @@ func TestStrangersDoNotHoldConnections(t *testing.T) {
 		dialRaw(t, s, web1) // never sends its CONNECT
 		dialRaw(t, s, web2)
 		as(t, s, viewer, "v", nil)
-		if _, err := open(t.Context(), t, s, web1); err == nil {
+		if _, ok := <-dialRaw(t, s, web1).got; ok {
 			t.Error("a fourth connection was accepted")
 		}
 		time.Sleep(11 * time.Second)
@@ -554,6 +555,28 @@ func TestStrangersDoNotHoldConnections(t *testing.T) {
 			t.Errorf("stats %+v, want only the viewer left and 3 refused", got)
 		}
 		as(t, s, web1, "web1", nil)
+	})
+}
+
+// TestStrangersLeaveTheLobby: who has shown a certificate takes no place of those who
+// have not, and a place is free again when its connection ends.
+func TestStrangersLeaveTheLobby(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := lobby.New(1)
+		s := brokertest.New(t, broker.Config{Lobby: in})
+		as(t, s, viewer, "v", nil)
+		as(t, s, web1, "web1", nil)
+		dialRaw(t, s, web2) // no session, but a certificate
+		if _, err := s.DialWith(t, s.Authority.Issue(t, "hostler:nobody")).Read(make([]byte, 1)); err == nil {
+			t.Error("a stranger was served")
+		}
+		synctest.Wait()
+		if got := in.Stats(); got != (lobby.Stats{}) {
+			t.Errorf("stats %+v", got)
+		}
+		if got := s.Broker().Stats(); got.Sessions != 2 || got.Connections != 3 {
+			t.Errorf("stats %+v", got)
+		}
 	})
 }
 

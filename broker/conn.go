@@ -14,6 +14,7 @@ import (
 
 	"github.com/mochi-mqtt/server/v2/packets"
 
+	"github.com/hostler-io/hostler/internal/lobby"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -36,6 +37,7 @@ const slowPatience = 5 * time.Second
 type conn struct {
 	*tls.Conn
 	raw   net.Conn
+	place *lobby.Place           // until its certificate was verified
 	cause atomic.Pointer[string] // why this side ended it, if it did
 	slow  atomic.Bool            // that it reads too slowly is the cause
 
@@ -113,10 +115,11 @@ func (s *Server) accept(ctx context.Context) error {
 		}
 		s.count.accepted.Add(1)
 		c := &conn{Conn: tls.Server(raw, s.cfg.TLS), raw: raw}
-		if err := s.register(c); err != nil {
+		if c.place, err = s.cfg.Lobby.Enter(raw, s.cfg.HandshakeTimeout); err != nil {
 			s.refuse(c, err)
 			continue
 		}
+		s.register(c)
 		s.wg.Go(func() { s.serve(c) })
 	}
 }
@@ -138,23 +141,19 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // register makes c known, so that from here on shutdown and revocation find it.
-func (s *Server) register(c *conn) error {
+func (s *Server) register(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.conns) >= s.cfg.MaxConnections {
-		return errTooMany
-	}
 	s.conns[c] = struct{}{}
-	return nil
 }
 
 // refuse closes a connection that has not become a session.
 func (s *Server) refuse(c *conn, err error) {
 	s.count.refused.Add(1)
 	_ = c.raw.Close()
-	if s.noise.open(time.Now()) {
+	if skipped, ok := s.noise.Pass(time.Since(s.begun)); ok {
 		s.cfg.Logger.Warn("connection refused", slog.String("remote", c.raw.RemoteAddr().String()),
-			slog.String("name", c.name.String()), slog.Any("error", err))
+			slog.String("name", c.name.String()), slog.Int("more", skipped), slog.String("error", fmt.Sprintf("%.200s", err)))
 	}
 }
 
@@ -194,6 +193,7 @@ func (s *Server) serve(c *conn) {
 // either finds the connection or has already changed the answer.
 func (s *Server) identify(c *conn) error {
 	if err := c.Handshake(); err != nil {
+		s.count.handshakes.Add(1)
 		return fmt.Errorf("TLS handshake: %w", err)
 	}
 	chain := c.ConnectionState().PeerCertificates
@@ -205,11 +205,17 @@ func (s *Server) identify(c *conn) error {
 		return err
 	}
 	s.mu.Lock()
+	full := s.known >= s.cfg.MaxConnections
 	c.name, c.cert = name, chain[0]
+	s.known++
 	s.mu.Unlock()
-	if s.cfg.Revoked(chain[0]) {
+	switch {
+	case s.cfg.Revoked(chain[0]):
 		return errRevoked
+	case full:
+		return errTooMany
 	}
+	c.place.Leave()
 	return nil
 }
 
@@ -237,9 +243,13 @@ func (s *Server) attach(c *conn) (string, error) {
 
 // forget ends the bookkeeping of c.
 func (s *Server) forget(c *conn) {
+	c.place.Leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
+	if c.cert != nil {
+		s.known--
+	}
 	if !c.session {
 		return
 	}

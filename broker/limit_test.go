@@ -56,17 +56,3 @@ func TestMeter(t *testing.T) {
 	a, b, c = count(&m, 60, 1)
 	check("silence earns one burst and no more", a, b, c, 20, 30, 10)
 }
-
-func TestLogGate(t *testing.T) {
-	var g logGate
-	now, open := time.Unix(1, 0), 0
-	for range 1000 {
-		if g.open(now) {
-			open++
-		}
-		now = now.Add(10 * time.Millisecond)
-	}
-	if open != 10 {
-		t.Errorf("%d lines in 10 s, want 10", open)
-	}
-}

@@ -320,6 +320,9 @@ func (c *Coordinator) tickLoop(ctx context.Context) error {
 		case <-t.C:
 		}
 		c.access.Expire()
+		if err := c.access.RecordWrong(ctx); err != nil {
+			c.log.ErrorContext(ctx, "cannot record wrong tokens", "err", err)
+		}
 		c.hosts.Tick(ctx)
 		if err := c.actions.Expire(ctx); err != nil {
 			c.log.ErrorContext(ctx, "cannot expire actions", "err", err)

@@ -86,7 +86,7 @@ func (n *network) serve(t *testing.T, address string, config *tls.Config, h http
 	}
 	n.hosts[address] = l
 	n.mu.Unlock()
-	s := web.NewServer(h, config)
+	s := web.NewServer(h, config, web.NewNoise(slog.New(slog.DiscardHandler)))
 	s.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.ServeTLS(l, "", "") }) // ends with the listener

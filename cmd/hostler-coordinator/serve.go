@@ -32,6 +32,7 @@ import (
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/durable"
+	"github.com/hostler-io/hostler/internal/lobby"
 	"github.com/hostler-io/hostler/internal/prom"
 	"github.com/hostler-io/hostler/internal/space"
 	"github.com/hostler-io/hostler/policy"
@@ -82,7 +83,8 @@ func serve(ctx context.Context, c config, again loader, log *slog.Logger, out io
 			log.Error("cannot close the database", "err", err)
 		}
 	}()
-	server := &server{config: c, again: again, state: s, service: service, waited: held, log: log, trust: newTrust(chain, id, ca, s.keep), commits: func() uint64 { return store.Stats().Commits }}
+	share := shareOf(openFiles())
+	server := &server{share: share, lobby: share.lobby(), noise: web.NewNoise(log), config: c, again: again, state: s, service: service, waited: held, log: log, trust: newTrust(chain, id, ca, s.keep), commits: func() uint64 { return store.Stats().Commits }}
 	return server.run(ctx, store, out)
 }
 
@@ -98,6 +100,9 @@ type server struct {
 	tickets *certs.TicketKeys
 	cert    atomic.Pointer[tls.Certificate] // in force, of broker and API
 	broker  *embedded
+	share   share        // of the descriptors
+	lobby   *lobby.Lobby // of broker and API
+	noise   *web.Noise   // of the API
 	coord   *coordinator.Coordinator
 	saying  sync.Mutex // held to publish a list of revocations
 	commits func() uint64
@@ -129,7 +134,7 @@ func (s *server) run(ctx context.Context, store core.Store, out io.Writer) (err 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.coord.Run(ctx) })
 	g.Go(func() error { return s.broker.run(ctx) })
-	g.Go(func() error { return api.ServeTLS(l, "", "") })
+	g.Go(func() error { return api.ServeTLS(s.lobby.Listener(l, web.StrangerPatience), "", "") })
 	g.Go(func() error { return s.upkeep(ctx) })
 	g.Go(func() error { return pace(ctx) })
 	g.Go(func() error { return daemon.Tidy(ctx) })
@@ -288,11 +293,12 @@ func (s *server) brokerConfig() broker.Config {
 	}
 	return broker.Config{
 		Fleet: s.trust.Chain().Ring().Name, TLS: t.Mutual(), Revoked: s.trust.revoked, Logger: s.log,
+		Lobby: s.lobby, MaxConnections: s.share.members,
 		Ingest: func(topic string, payload []byte, _ protocol.SAN) error { return s.coord.Ingest(topic, payload) },
 	}
 }
 
-// metrics is what the broker counts.
+// metrics is what the broker and the listeners count.
 func (s *server) metrics(w *prom.Scrape) {
 	var n broker.Stats
 	if b := s.broker.server.Load(); b != nil {
@@ -302,6 +308,15 @@ func (s *server) metrics(w *prom.Scrape) {
 	w.Counter("broker_connections_total", "Connections that were accepted.", float64(n.Accepted))
 	w.CounterBy("broker_connections_ended_total", "Connections that the broker ended, by how.", "how", map[string]float64{
 		"refused": float64(n.Refused), "taken_over": float64(n.TakenOver), "cut": float64(n.Cut),
+	})
+	w.CounterBy("tls_handshake_errors_total", "TLS handshakes that failed, by listener.", "listener", map[string]float64{
+		"api": float64(s.noise.Handshakes()), "broker": float64(n.Handshakes),
+	})
+	in := s.lobby.Stats()
+	w.Gauge("strangers", "Connections of broker and API whose other end has not said who it is.", float64(in.Strangers))
+	w.Gauge("strangers_max", "How many such connections there may be.", float64(s.share.strangers))
+	w.CounterBy("strangers_ended_total", "Such connections that were ended, by why.", "why", map[string]float64{
+		"full": float64(in.TurnedAway), "displaced": float64(in.Displaced), "late": float64(in.Overdue),
 	})
 	w.Counter("broker_messages_total", "Messages that hosts and coordinators published.", float64(n.Messages))
 	w.CounterBy("broker_messages_not_taken_total", "Messages that went no further, by why.", "why", map[string]float64{
@@ -316,7 +331,7 @@ func (s *server) api() (*http.Server, error) {
 		return nil, err
 	}
 	t := certs.ServerTLS{Certificate: s.cert.Load, Tickets: s.tickets}
-	return web.NewServer(handler, t.Plain()), nil
+	return web.NewServer(handler, t.Plain(), s.noise), nil
 }
 
 // publishDocuments puts the documents of the fleet on a broker that has none.

@@ -74,7 +74,7 @@ func awaitFleet(ctx context.Context, c config, service daemon.Service, log *slog
 		return chain, id, nil, err
 	}
 	var now atomic.Pointer[lack]
-	server, err := waitingServer(c, func() (string, string) { return now.Load().detail, now.Load().hint })
+	server, err := waitingServer(c, log, func() (string, string) { return now.Load().detail, now.Load().hint })
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -84,7 +84,9 @@ func awaitFleet(ctx context.Context, c config, service daemon.Service, log *slog
 	}
 	held, _ := durable.TryLock(s.waiting()) // there may be no directory yet
 	served := make(chan error, 1)
-	go func() { served <- server.ServeTLS(l, "", "") }()
+	go func() {
+		served <- server.ServeTLS(shareOf(openFiles()).lobby().Listener(l, web.StrangerPatience), "", "")
+	}()
 	defer func() {
 		server.Close()
 		<-served
@@ -146,7 +148,7 @@ func (s state) noticed(ctx context.Context) {
 }
 
 // waitingServer serves with a certificate that proves nothing: there is no authority.
-func waitingServer(c config, why func() (detail, hint string)) (*http.Server, error) {
+func waitingServer(c config, log *slog.Logger, why func() (detail, hint string)) (*http.Server, error) {
 	ca, err := certs.NewAuthority("none")
 	if err != nil {
 		return nil, err
@@ -168,5 +170,5 @@ func waitingServer(c config, why func() (detail, hint string)) (*http.Server, er
 		return nil, err
 	}
 	t := certs.ServerTLS{Certificate: func() *tls.Certificate { return cert }}
-	return web.NewServer(web.NoFleet(why), t.Plain()), nil
+	return web.NewServer(web.NoFleet(why), t.Plain(), web.NewNoise(log)), nil
 }

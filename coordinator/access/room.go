@@ -10,6 +10,7 @@ type Room struct {
 	authority core.Authority
 	keys      core.ViewerKeys
 	bearers   bearers
+	wrong     wrongTokens
 }
 
 // New returns a room without anybody in it.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/internal/lobby"
 	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
@@ -125,7 +126,7 @@ func (h hostHandlers) enrolment(mux routes) {
 	limits := limits[netip.Prefix]{rate: enrolRate, burst: enrolBurst}
 	handle := func(pattern string, serve func(w http.ResponseWriter, r *http.Request) error) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if wait := limits.allow(origin(r.RemoteAddr), time.Now()); wait > 0 {
+			if wait := limits.allow(lobby.Origin(r.RemoteAddr), time.Now()); wait > 0 {
 				tooMany(w, max(wait, 5*time.Second), "too many enrolment requests come from your address")
 				return
 			}

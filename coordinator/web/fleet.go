@@ -143,6 +143,7 @@ func (h hostHandlers) metrics(ctx context.Context, s *prom.Scrape) error {
 	s.Counter("messages_published_total", "Messages that went out.", float64(n.Published))
 	s.Counter("messages_dropped_total", "Messages dropped because a host sent more than is taken at a time.", float64(n.Dropped))
 	s.CounterBy("messages_refused_total", "Messages refused, by the code of the check.", "code", floats(n.Refused))
+	s.Counter("wrong_tokens_total", "Requests with a token that is unknown, revoked or expired.", float64(h.c.Access().WrongTokens()))
 	h.parts(s)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/attach"
+	"github.com/hostler-io/hostler/internal/lobby"
 	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
@@ -68,6 +69,7 @@ func (h *handlers) guard(mux *http.ServeMux, openMetrics bool) http.Handler {
 				return
 			}
 			defer leave()
+			known(r.Context())
 			if from, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
 				who.From = from.Addr().Unmap().String()
 			}
@@ -131,6 +133,9 @@ func (h *handlers) unauthenticated(w http.ResponseWriter, r *http.Request, err e
 	if err != nil {
 		p = h.asProblemOf(r.Context(), err)
 		if p.Code == api.CodeDenied {
+			if !h.wrongToken(w, r) {
+				return
+			}
 			p = newProblem(api.CodeUnauthentic, "the token is unknown, revoked or expired")
 		}
 	}
@@ -138,6 +143,26 @@ func (h *handlers) unauthenticated(w http.ResponseWriter, r *http.Request, err e
 		w.Header().Set("WWW-Authenticate", `Bearer realm="hostler"`)
 	}
 	writeProblem(w, p)
+}
+
+// wrongToken counts a token that nobody has, and holds up its answer if many come from
+// its address. Without a turn it answers at once, and returns false.
+func (h *handlers) wrongToken(w http.ResponseWriter, r *http.Request) bool {
+	from := lobby.Origin(r.RemoteAddr)
+	h.c.Access().WrongToken(from.Addr().String())
+	wait, ok := h.wrong.delay(from, time.Now(), wrongPatience)
+	if !ok {
+		w.Header().Set("Connection", "close")
+		tooMany(w, wait, "too many wrong tokens come from your address; right ones are served as ever")
+		return false
+	}
+	turn := time.NewTimer(wait)
+	defer turn.Stop()
+	select {
+	case <-turn.C:
+	case <-r.Context().Done():
+	}
+	return true
 }
 
 // noRoute tells a wrong method from a path that does not exist.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/internal/lobby"
 )
 
 func TestPanicIsAProblem(t *testing.T) {
@@ -88,23 +89,23 @@ func TestLimitsAreBounded(t *testing.T) {
 	l := limits[netip.Prefix]{rate: enrolRate, burst: enrolBurst}
 	now := time.Unix(1e9, 0)
 	for i := range 2 * maxOrigins {
-		l.allow(origin(fmt.Sprintf("10.%d.%d.%d:9", i>>16, i>>8&255, i&255)), now)
+		l.allow(lobby.Origin(fmt.Sprintf("10.%d.%d.%d:9", i>>16, i>>8&255, i&255)), now)
 	}
 	if len(l.by) > maxOrigins {
 		t.Errorf("%d addresses are remembered, at most %d may be", len(l.by), maxOrigins)
 	}
-	wait := l.allow(origin("192.0.2.1:9"), now)
+	wait := l.allow(lobby.Origin("192.0.2.1:9"), now)
 	if wait <= 0 {
 		t.Error("strangers beyond the bound share no limit")
 	}
-	if l.allow(origin("192.0.2.1:9"), now.Add(wait-time.Millisecond)) <= 0 || l.allow(origin("192.0.2.1:9"), now.Add(wait+time.Millisecond)) > 0 {
+	if l.allow(lobby.Origin("192.0.2.1:9"), now.Add(wait-time.Millisecond)) <= 0 || l.allow(lobby.Origin("192.0.2.1:9"), now.Add(wait+time.Millisecond)) > 0 {
 		t.Errorf("after %s, and not before, one more is taken", wait)
 	}
 	now = now.Add(2 * forgetAfter)
-	if l.allow(origin("192.0.2.1:9"), now) > 0 || len(l.by) != 1 {
+	if l.allow(lobby.Origin("192.0.2.1:9"), now) > 0 || len(l.by) != 1 {
 		t.Errorf("%d addresses are remembered after all were silent", len(l.by))
 	}
-	if origin("[2001:db8::1]:9") != origin("[2001:db8::2:3]:9") || origin("192.0.2.1:9") == origin("192.0.2.2:9") {
+	if lobby.Origin("[2001:db8::1]:9") != lobby.Origin("[2001:db8::2:3]:9") || lobby.Origin("192.0.2.1:9") == lobby.Origin("192.0.2.2:9") {
 		t.Error("an IPv6 network is one stranger, an IPv4 address another")
 	}
 }

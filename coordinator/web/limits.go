@@ -3,7 +3,6 @@ package web
 import (
 	"math"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -35,6 +34,15 @@ const (
 	forgetAfter = time.Minute // a burst is full again long before
 )
 
+// Limits of wrong tokens, by their address. Behind one may stand a site whose people
+// have the right ones, so nothing but the answers to wrong ones waits.
+const (
+	wrongRate  = 2  // answers per second and address
+	wrongBurst = 20 // at once
+	// wrongPatience is the longest that such an answer waits; beyond it there is none.
+	wrongPatience = 5 * time.Second
+)
+
 // limits are the rates of all origins of requests, such as addresses.
 type limits[K comparable] struct {
 	rate  rate.Limit
@@ -56,6 +64,28 @@ type limit struct {
 func (l *limits[K]) allow(from K, now time.Time) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	b := l.of(from, now)
+	if b.AllowN(now, 1) {
+		return 0
+	}
+	return time.Duration((1 - b.TokensAt(now)) / float64(l.rate) * float64(time.Second))
+}
+
+// delay takes one request into account that may wait for its turn, but no longer than
+// patience. It returns for how long it has to; ok is false if it gets no turn.
+func (l *limits[K]) delay(from K, now time.Time, patience time.Duration) (wait time.Duration, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	turn := l.of(from, now).ReserveN(now, 1)
+	if wait = turn.DelayFrom(now); wait > patience {
+		turn.CancelAt(now)
+		return wait, false
+	}
+	return wait, true
+}
+
+// of returns the rate of one origin.
+func (l *limits[K]) of(from K, now time.Time) *limit {
 	if l.by == nil {
 		l.by, l.shared = make(map[K]*limit), rate.NewLimiter(l.rate, l.burst)
 	}
@@ -76,32 +106,11 @@ func (l *limits[K]) allow(from K, now time.Time) (wait time.Duration) {
 		l.by[from] = b
 	}
 	b.seen = now
-	if b.AllowN(now, 1) {
-		return 0
-	}
-	return time.Duration((1 - b.TokensAt(now)) / float64(l.rate) * float64(time.Second))
+	return b
 }
 
 // tooMany answers who asks too often.
 func tooMany(w http.ResponseWriter, wait time.Duration, detail string) {
 	w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 	writeProblem(w, newProblem(api.CodeRateLimit, detail))
-}
-
-// origin returns what one stranger has: an IPv4 address, or an IPv6 network of
-// 64 bits. What has no address shares one.
-func origin(remote string) netip.Prefix {
-	a, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	addr, bits := a.Addr().Unmap().WithZone(""), 64
-	if addr.Is4() {
-		bits = 32
-	}
-	p, err := addr.Prefix(bits)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return p
 }

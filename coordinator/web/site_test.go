@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -94,7 +95,7 @@ func siteOn(t *testing.T, f *coordtest.Fleet, host *coordtest.Host, cfg web.Conf
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.server = web.NewServer(h, nil)
+	s.server = web.NewServer(h, nil, web.NewNoise(slog.New(slog.DiscardHandler)))
 	s.server.Protocols = new(http.Protocols)
 	s.server.Protocols.SetHTTP1(true)
 	s.server.Protocols.SetUnencryptedHTTP2(true)

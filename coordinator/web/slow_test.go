@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"syscall"
@@ -51,7 +52,7 @@ func TestLittleWaitsForAReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := web.NewServer(http.NotFoundHandler(), nil)
+	s := web.NewServer(http.NotFoundHandler(), nil, web.NewNoise(slog.New(slog.DiscardHandler)))
 	conns := make(chan *tls.Conn, 1)
 	s.ConnState = func(c net.Conn, state http.ConnState) {
 		if state == http.StateNew {

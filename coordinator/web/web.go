@@ -27,9 +27,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"syscall"
 	"time"
 
@@ -37,6 +39,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/hostler-io/hostler/coordinator"
+	"github.com/hostler-io/hostler/internal/lobby"
 	"github.com/hostler-io/hostler/internal/prom"
 )
 
@@ -69,8 +72,9 @@ type handlers struct {
 	commits func() uint64
 	log     *slog.Logger
 	feed    feed
-	tokens  limits[string] // by the name of the token
-	doc     huma.API       // to which the operations are added
+	tokens  limits[string]       // by the name of the token
+	wrong   limits[netip.Prefix] // wrong tokens, by their address
+	doc     huma.API             // to which the operations are added
 }
 
 // actionHandlers answer about actions: what is asked for, approved and ordered, and
@@ -92,7 +96,7 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Metrics == nil {
 		cfg.Metrics = func(*prom.Scrape) {}
 	}
-	h := &handlers{c: cfg.Coordinator, version: cfg.Version, parts: cfg.Metrics, commits: cfg.Commits, log: cfg.Log, feed: feed{c: cfg.Coordinator}, tokens: limits[string]{rate: tokenRate, burst: tokenBurst}}
+	h := &handlers{c: cfg.Coordinator, version: cfg.Version, parts: cfg.Metrics, commits: cfg.Commits, log: cfg.Log, feed: feed{c: cfg.Coordinator}, tokens: limits[string]{rate: tokenRate, burst: tokenBurst}, wrong: limits[netip.Prefix]{rate: wrongRate, burst: wrongBurst}}
 	mux := http.NewServeMux()
 	if err := h.routes(mux); err != nil {
 		return nil, err
@@ -139,19 +143,25 @@ const (
 	maxHeaderBytes = 16 << 10
 )
 
+// StrangerPatience is how long a connection may stay on which nobody has shown a valid
+// token: at 9.6 kbit/s the longest chain of rings takes 55 s.
+const StrangerPatience = time.Minute
+
 // drainKey finds the context that ends when the server shuts down.
 type drainKey struct{}
 
 // NewServer returns a server with timeouts and limits for clients that are not
 // trusted. [http.Server.Shutdown] ends followers and waiters, who come back to
-// whoever serves next, and lets short requests finish.
-func NewServer(h http.Handler, config *tls.Config) *http.Server {
+// whoever serves next, and lets short requests finish. If it serves a
+// [lobby.Lobby.Listener], a valid token makes the connection that it came on known.
+// What it says of connections goes to noise.
+func NewServer(h http.Handler, config *tls.Config, noise *Noise) *http.Server {
 	drain, stop := context.WithCancel(context.Background())
 	s := &http.Server{
 		Handler: h, TLSConfig: config,
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		BaseContext: func(net.Listener) context.Context { return context.WithValue(context.Background(), drainKey{}, drain) },
-		ConnContext: boundUnsent,
+		ConnContext: newConnection, ErrorLog: log.New(noise, "", 0),
 	}
 	s.RegisterOnShutdown(stop)
 	return s
@@ -168,10 +178,26 @@ const unsentBytes = 512 << 10
 // tcpNotsentLowat is TCP_NOTSENT_LOWAT, which package syscall does not have.
 const tcpNotsentLowat = 25
 
-// boundUnsent sets that bound on a connection of the server.
-func boundUnsent(ctx context.Context, c net.Conn) context.Context {
+// strangerKey finds the connection that a request came on, if it is in a lobby.
+type strangerKey struct{}
+
+// known says of the connection that a request came on that its other end has shown who
+// it is.
+func known(ctx context.Context) {
+	if c, ok := ctx.Value(strangerKey{}).(*lobby.Conn); ok {
+		c.Known()
+	}
+}
+
+// newConnection sets that bound on a connection of the server, and has its requests know
+// it.
+func newConnection(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
+	}
+	if stranger, ok := c.(*lobby.Conn); ok {
+		ctx = context.WithValue(ctx, strangerKey{}, stranger)
+		c = stranger.NetConn()
 	}
 	if t, ok := c.(*net.TCPConn); ok {
 		if raw, err := t.SyscallConn(); err == nil {
