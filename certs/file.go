@@ -19,7 +19,7 @@ import (
 // maxFile bounds every file that is read or written here, in bytes.
 const maxFile = 64 << 10
 
-// ErrFileMode tells that a secret can be read by others than its owner.
+// ErrFileMode tells that a secret can be read or replaced by others than its owner.
 var ErrFileMode = errors.New("the file is open to other users")
 
 // CreateIdentity makes a new key pair and writes it to path, with mode 0600 in
@@ -80,7 +80,8 @@ func readEntity(path string) (*pgp.Entity, error) {
 	return entity, nil
 }
 
-// readSecret reads a small file that only its owner may read.
+// readSecret reads a small file that only its owner may read, and that nobody else may
+// put into its place.
 func readSecret(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -96,6 +97,9 @@ func readSecret(path string) ([]byte, error) {
 		return nil, errors.New("not a regular file")
 	case info.Mode().Perm()&0o077 != 0:
 		return nil, fmt.Errorf("%w: its mode is %04o, want 0600", ErrFileMode, info.Mode().Perm())
+	}
+	if err := durable.CheckDirectory(path); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFileMode, err)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(b) > maxFile {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/internal/durable"
 )
 
 func newIdentity(t testing.TB, name string) *certs.Identity {
@@ -88,6 +89,15 @@ func TestIdentityFileRefused(t *testing.T) {
 	}
 	if _, err := certs.LoadIdentity(put("open", secret, 0o640)); !errors.Is(err, certs.ErrFileMode) {
 		t.Errorf("a file that the group may read: %v", err)
+	}
+	if err := os.Chmod(dir, 0o770); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := certs.LoadIdentity(path); !errors.Is(err, certs.ErrFileMode) || !errors.Is(err, durable.ErrOpen) {
+		t.Errorf("a file that the group may replace: %v", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
 	}
 	for name, b := range map[string][]byte{
 		"empty": nil, "public": id.Public(), "cut": secret[:len(secret)/2], "large": bytes.Repeat([]byte{0}, 65<<10),

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -34,7 +32,7 @@ func localPolicy(path string, host protocol.HostID, own []string) (*policy.Polic
 		return nil, nil
 	}
 	if err == nil {
-		err = checkOwner(path)
+		err = durable.CheckOwner(path)
 	}
 	if err == nil {
 		p = p.Guarding(own...)
@@ -76,19 +74,6 @@ func readPolicy(path string) (*policy.Policy, error) {
 		return nil, fmt.Errorf("read the policy: %w", err)
 	}
 	return policy.Parse(path, b)
-}
-
-// checkOwner refuses a file that somebody else could have written.
-func checkOwner(path string) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return fmt.Errorf("read the policy: %w", err)
-	}
-	sys, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || sys.Uid != 0 && int(sys.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s may be written by others: chown root:root %s && chmod go-w %s", path, path, path)
-	}
-	return nil
 }
 
 // loadPolicies reads what is kept of a fleet's policies. A file that is damaged

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/agent/rights"
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -58,6 +59,13 @@ func TestLocalPolicy(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.says) || p == nil || !runs(p).Refused {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	put(closedFile, 0o644)
+	if err := os.Chmod(filepath.Dir(path), 0o775); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := localPolicy(path, "edge-01", nil); !errors.Is(err, durable.ErrOpen) || !runs(p).Refused {
+		t.Errorf("where a group may put another one: %v", err)
 	}
 }
 

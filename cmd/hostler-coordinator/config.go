@@ -108,12 +108,15 @@ func (c *config) complete() error {
 }
 
 // loadPolicy reads a policy, nil if there is none to read. One with holes is an
-// error that lists them, as it is on a host.
+// error that lists them, as it is on a host, and so is one that others may write.
 func loadPolicy(name, path string) (*policy.Policy, error) {
 	if path == "" {
 		return nil, nil
 	}
 	b, err := durable.ReadFile(path, policy.MaxText)
+	if err == nil {
+		err = durable.CheckOwner(path)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -307,14 +307,22 @@ func TestConfig(t *testing.T) {
 	other, holes, whole := filepath.Join(t.TempDir(), "other"), filepath.Join(t.TempDir(), "holes"), filepath.Join(t.TempDir(), "whole")
 	p.write(other, "version = 1\nking = \"x\"\n")
 	p.write(holes, "version = 1\n[[rule]]\nkinds = [\"container.destroy\"]\napprovals = 1\n")
+	open := filepath.Join(t.TempDir(), "open")
+	p.write(open, "version = 1\n[[rule]]\nkinds = [\"*\"]\napprovals = 1\n")
+	if err := os.Chmod(filepath.Dir(open), 0o777); err != nil {
+		t.Fatal(err)
+	}
 	p.write(whole, "version = 1\n[[rule]]\nkinds = [\"*\"]\napprovals = 1\n")
 	for _, c := range []struct{ name, text, say string }{
 		{"unknown setting", "state_dri = \"/x\"\n", "state_dir"},
 		{"relative", "state_dir = \"x\"\n", "absolute"},
 		{"listen", "[http]\nlisten = \"8443\"\n", "host:port"},
 		{"addresses", "[mqtt]\naddresses = [\"edge\"]\n", "mqtt.addresses"},
+		{"long", "state_dir = \"" + strings.Repeat("many words ", 300) + "\"\n", "(3302 characters)"},
+		{"long name", strings.Repeat("x", 3000) + " = 1\n", "(3"},
 		{"no policy", "[policy]\nfile = \"/nowhere/policy.toml\"\n", "policy.file"},
 		{"policy that is none", "[policy]\nhosts_file = \"" + other + "\"\n", "policy.hosts_file"},
+		{"policy of others", "[policy]\nfile = \"" + open + "\"\n", "may be written by others"},
 		{"policy with holes", "[policy]\nfile = \"" + holes + "\"\n", "allow_bypass = true"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
