@@ -25,6 +25,7 @@ import (
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/client"
+	"github.com/hostler-io/hostler/internal/brief"
 	"github.com/hostler-io/hostler/internal/builttest"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
@@ -291,6 +292,25 @@ func TestProblems(t *testing.T) {
 		}
 		if got := header.Get("Content-Type"); got != api.ContentProblem {
 			t.Errorf("%s %s: the problem is %s", c.method, c.path, got)
+		}
+	}
+}
+
+// TestErrorsAreBrief: an answer repeats at most 200 characters of what was sent.
+func TestErrorsAreBrief(t *testing.T) {
+	w := newWorld(t)
+	for _, long := range []string{strings.Repeat("x", 3000), strings.Repeat("many words ", 300)} {
+		in := url.QueryEscape(long)
+		for _, c := range []struct{ method, path, body string }{
+			{"GET", "/v1/actions/" + url.PathEscape(long), ""}, {"GET", "/v1/" + url.PathEscape(long), ""},
+			{"GET", "/v1/actions?state=" + in, ""}, {"GET", "/v1/actions?limit=" + in, ""},
+			{"POST", "/v1/actions", `{"host":"` + long + `","spec":"e30="}`}, {"POST", "/v1/actions", `{"host":"","` + long + `":1}`},
+			{"POST", "/v1/actions", `{"host":"","kind":"` + long + `"}`}, {"POST", "/v1/actions", `{"host":"","kind":"host.run","args":{"argv":["true"],"` + long + `":1}}`},
+		} {
+			status, _, body := w.raw(t, c.method, c.path, c.body)
+			if status < http.StatusBadRequest || len(body) > 1000 || strings.Contains(string(body), long[:brief.Most+1]) {
+				t.Errorf("%s %.60s %.60s: %d, %d bytes: %s", c.method, c.path, c.body, status, len(body), body)
+			}
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -184,7 +185,7 @@ func (s *site) serve() {
 	server := web.NewServer(mux, &tls.Config{
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.pair.Load(), nil },
 		MinVersion:     tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"},
-	})
+	}, web.NewNoise(slog.New(slog.DiscardHandler)))
 	server.ConnState = func(c net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			s.mu.Lock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/internal/brief"
 	"github.com/hostler-io/hostler/internal/webapi"
 )
 
@@ -111,16 +112,17 @@ func asProblem(_ huma.Context, _ string, v any) (any, error) {
 		p.Detail = internalDetail
 		return p, nil
 	}
-	var details []string
+	var details, sent []string
 	for _, d := range e.Errors {
 		if d.Location == "" {
 			details = append(details, d.Message)
 		} else {
 			details = append(details, d.Location+": "+d.Message)
+			sent = append(sent, d.Location) // it has the names of members
 		}
 	}
 	if len(details) > 0 {
-		p.Detail += ": " + strings.Join(details, "; ")
+		p.Detail = brief.Inputs(p.Detail+": "+strings.Join(details, "; "), sent...)
 	}
 	return p, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hostler-io/hostler/internal/brief"
 	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/manual"
 	"github.com/hostler-io/hostler/internal/settings"
@@ -164,7 +165,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	case err == nil:
 		return 0
 	case errors.Is(err, ErrUsage):
-		fmt.Fprintf(stderr, "%s: %v\nSee: %s --help\n", root.Name(), err, root.Name())
+		fmt.Fprintf(stderr, "%s: %s\nSee: %s --help\n", root.Name(), brief.Text(err.Error(), args...), root.Name())
 		return ExitUsage
 	}
 	end := Exit{Code: ExitFailed}
@@ -175,7 +176,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 		}
 	}
 	if !end.Silent {
-		fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
+		fmt.Fprintf(stderr, "%s: %s\n", root.Name(), brief.Text(err.Error(), args...))
 	}
 	return end.Code
 }

@@ -46,6 +46,7 @@ var allowed = []allowance{
 	{"internal/buildinfo", nil, []string{"os/...", "net/...", "database/sql/..."}, "which build this is; programs and what they offer tell it"},
 	{"internal/clock", []string{"golang.org/x/sys/..."}, append([]string{"os/exec"}, small...), "the clocks of all programs, which tests move"},
 	{"internal/failpoint", nil, append([]string{"os/exec"}, small...), "names of the moments at which tests kill; empty in what is shipped"},
+	{"internal/brief", nil, effects, "what an error repeats of what was sent is cut at one length, by all who print errors"},
 	{"internal/throttle", nil, effects, "both sides write one line a second about refused messages; it counts, and the log is the caller's"},
 	{"internal/lobby", nil, []string{"os/...", "net/http/...", "database/sql/...", "log/..."}, "the places of strangers are counted over all listeners of a program; it knows connections, and nothing of what is said on them"},
 	{"internal/space", []string{"golang.org/x/sys/..."}, append([]string{"os/exec"}, small...), "how full the disk may become by both sides and the supervisors; it knows sizes, and nothing of what takes them"},
@@ -62,7 +63,7 @@ var allowed = []allowance{
 	{"internal/prom", nil, []string{"os/exec", "database/sql/...", "log/..."}, "owns the format of metrics, so that an engine's counters stay plain"},
 	{"internal/settings", []string{"internal/durable", "github.com/pelletier/go-toml/v2"}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "owns the layers of what a daemon is told; the values are the program's own business"},
 	{"internal/attach", []string{"terminal", "github.com/coder/websocket"}, []string{"os/...", "database/sql/..."}, "owns websockets: both ends of the connection of one who types; it knows no session"},
-	{"internal/webapi", []string{"api", "protocol"}, []string{"os/...", "database/sql/..."}, "what both HTTP APIs do alike; it knows records and answers, not who keeps the records"},
+	{"internal/webapi", []string{"api", "internal/brief", "protocol"}, []string{"os/...", "database/sql/..."}, "what both HTTP APIs do alike; it knows records and answers, not who keeps the records"},
 	{"certs", []string{"internal/clock", "internal/durable", "protocol/...", "github.com/ProtonMail/go-crypto/..."}, []string{"net/http/...", "database/sql/..."}, "keys, rings and TLS, and the files of keys; it knows messages only as things to sign"},
 	{"mqtt", []string{"github.com/eclipse/paho.mqtt.golang/...", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "bytes in, bytes out: it must not know what it carries"},
 	{"broker", []string{"internal/lobby", "internal/throttle", "protocol", "github.com/mochi-mqtt/server/v2/...", "golang.org/x/sync/...", "golang.org/x/time/..."}, []string{"database/sql/..."}, "knows topics for its access list and nothing else of the protocol"},
@@ -102,7 +103,7 @@ var allowed = []allowance{
 	{"coordinator", []string{"coordinator/core", "coordinator/members", "coordinator/actions", "coordinator/alerting", "coordinator/policies", "coordinator/access", "coordinator/journal", "coordinator/explain", "coordinator/hostlink", "coordinator/recovery", "coordinator/relay", "coordinator/wire", "internal/failpoint", "protocol/...", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what is allowed, and collects the approvals that hosts will want; store, wire and keys are handed to it"},
 	{"coordinator/sqlstore", []string{"coordinator/core", "protocol/...", "internal/sqldb"}, []string{"net", "net/http/...", "os/exec"}, "the Store in SQL; it never sees a request"},
 	{"coordinator/archive", []string{"protocol"}, []string{"os/...", "net/...", "database/sql/...", "log/..."}, "the form of a backup: a file from anybody, read strictly; it opens no files itself"},
-	{"coordinator/web", []string{"internal/attach", "coordinator", "coordinator/core", "coordinator/actions", "coordinator/alerting", "coordinator/members", "coordinator/policies", "coordinator/journal", "coordinator/access", "coordinator/explain", "coordinator/recovery", "coordinator/relay", "api", "protocol/...", "internal/prom", "internal/webapi", "container", "github.com/danielgtaylor/huma/v2/...", "golang.org/x/time/...", "internal/lobby", "internal/throttle"}, []string{"database/sql/...", "os/exec"}, "handlers call the Coordinator, never the Store; of containers they know the words of their states"},
+	{"coordinator/web", []string{"internal/attach", "coordinator", "coordinator/core", "coordinator/actions", "coordinator/alerting", "coordinator/members", "coordinator/policies", "coordinator/journal", "coordinator/access", "coordinator/explain", "coordinator/recovery", "coordinator/relay", "api", "protocol/...", "internal/prom", "internal/webapi", "container", "github.com/danielgtaylor/huma/v2/...", "golang.org/x/time/...", "internal/lobby", "internal/throttle", "internal/brief"}, []string{"database/sql/...", "os/exec"}, "handlers call the Coordinator, never the Store; of containers they know the words of their states"},
 	{"client", []string{"terminal", "internal/attach", "api", "protocol/..."}, []string{"database/sql/...", "os/exec"}, "what others may import to speak to a coordinator"},
 
 	{"dev", []string{"api", "client", "internal/durable", "network", "runner/rundir", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/...", "log/..."}, "a fleet of the built programs on one machine: it starts them and asks the public API"},
@@ -121,10 +122,10 @@ var allowed = []allowance{
 	{"internal/rules", nil, nil, "these tests; they need the go command alone"},
 
 	{"internal/manual", []string{"github.com/spf13/cobra"}, []string{"net/...", "os/exec", "database/sql/...", "log/..."}, "the pages of man(1): they follow from the commands of every program"},
-	{"internal/daemon", []string{"internal/buildinfo", "internal/manual", "internal/settings", "github.com/spf13/cobra"}, []string{"net/http/...", "database/sql/..."}, "the command line of a program that serves"},
+	{"internal/daemon", []string{"internal/brief", "internal/buildinfo", "internal/manual", "internal/settings", "github.com/spf13/cobra"}, []string{"net/http/...", "database/sql/..."}, "the command line of a program that serves"},
 
 	// The operator's command line, from its floor upwards. Areas do not know each other.
-	{"internal/cli/term", []string{"api", "client", "internal/clock", "protocol", "terminal", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"}, []string{"database/sql/...", "log/..."}, "how the command line speaks with its user; errors of the other end become exit codes and hints here"},
+	{"internal/cli/term", []string{"api", "client", "internal/brief", "internal/clock", "protocol", "terminal", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"}, []string{"database/sql/...", "log/..."}, "how the command line speaks with its user; errors of the other end become exit codes and hints here"},
 	{"internal/cli/show", []string{"client", "internal/cli/term", "github.com/spf13/cobra", "go.yaml.in/yaml/v3"}, []string{"database/sql/...", "log/..."}, "every list and show is printed in the same forms"},
 	{"internal/cli/conn", []string{"api", "certs", "client", "internal/cli/term", "internal/durable", "protocol/...", "github.com/pelletier/go-toml/v2", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "who the other end is, and what more than one area asks of it"},
 	{"internal/cli/keyring", []string{"certs", "internal/cli/conn", "internal/cli/show", "internal/cli/term", "internal/durable", "protocol", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "the keys of people: it signs bytes and knows no action"},

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/brief"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -24,7 +25,7 @@ import (
 // unknown code becomes [api.CodeInternal]. The caller adds the hint, for it
 // knows where the reader can look.
 func NewProblem(code, detail string) *api.Problem {
-	p := &api.Problem{Type: "about:blank", Code: api.CodeInternal, Status: http.StatusInternalServerError, Detail: detail}
+	p := &api.Problem{Type: "about:blank", Code: api.CodeInternal, Status: http.StatusInternalServerError, Detail: brief.Text(detail)}
 	for _, c := range api.Codes() {
 		if c.Name == code {
 			p.Code, p.Status = c.Name, c.Status

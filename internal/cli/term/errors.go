@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/client"
+	"github.com/hostler-io/hostler/internal/brief"
 )
 
 // The exit codes. Run and exec pass on the code of the command that they ran
@@ -170,7 +171,7 @@ func IsNotFound(err error) bool {
 }
 
 // report prints an error and returns the exit code that goes with it.
-func report(w io.Writer, err error) int {
+func report(w io.Writer, args []string, err error) int {
 	if err == nil {
 		return 0
 	}
@@ -184,15 +185,16 @@ func report(w io.Writer, err error) int {
 	if !ok {
 		f = &Failure{Code: ExitFailed, What: err.Error()}
 	}
-	fmt.Fprintf(w, "hostler: %s\n", Printable(f.What))
+	shown := func(text string) string { return Printable(brief.Text(text, args...)) }
+	fmt.Fprintf(w, "hostler: %s\n", shown(f.What))
 	if f.Why != "" {
-		fmt.Fprintf(w, "    why: %s\n", Printable(f.Why))
+		fmt.Fprintf(w, "    why: %s\n", shown(f.Why))
 	}
 	for _, line := range f.More {
-		fmt.Fprintf(w, "         %s\n", Printable(line))
+		fmt.Fprintf(w, "         %s\n", shown(line))
 	}
 	if f.Next != "" {
-		fmt.Fprintf(w, "    try: %s\n", Printable(f.Next))
+		fmt.Fprintf(w, "    try: %s\n", shown(f.Next))
 	}
 	return f.Code
 }

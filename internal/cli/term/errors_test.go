@@ -21,7 +21,7 @@ func TestCertificateHints(t *testing.T) {
 		{"another fleet", x509.UnknownAuthorityError{}, "hostler login CODE"},
 	} {
 		var b strings.Builder
-		code := report(&b, Cannot("list the hosts", &tls.CertificateVerificationError{Err: c.err}))
+		code := report(&b, nil, Cannot("list the hosts", &tls.CertificateVerificationError{Err: c.err}))
 		if code != ExitUnreachable {
 			t.Errorf("%s: exit code %d, want %d", c.name, code, ExitUnreachable)
 		}
@@ -36,7 +36,7 @@ func TestReasonOfSeveralLines(t *testing.T) {
 	for _, err := range []error{errors.New("one\ntwo"), &api.Problem{Code: api.CodeInternal, Detail: "one\ntwo"}} {
 		var b strings.Builder
 		told := Cannot("do it", err)
-		report(&b, told)
+		report(&b, nil, told)
 		if want := "hostler: cannot do it\n    why: one\n         two\n"; b.String() != want {
 			t.Errorf("%T: it says %q, want %q", err, b.String(), want)
 		}

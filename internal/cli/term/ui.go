@@ -72,7 +72,7 @@ func (a *UI) Run(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetOut(out)
 	root.SetErr(a.Err)
 	cmd, err := root.ExecuteContextC(ctx)
-	return report(a.Err, out.judge(cmd.Name(), err))
+	return report(a.Err, args, out.judge(cmd.Name(), err))
 }
 
 // lockedWriter lets the streams of several hosts share a terminal.
