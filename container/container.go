@@ -110,6 +110,8 @@ type Operation struct {
 	PID        int    // of the process that does it
 	Since      time.Time
 	Until      time.Time // when it is killed at the latest
+	// Note says instead of all that how far it has come; empty if nobody knows.
+	Note string
 }
 
 // Filer is a runtime whose containers' files can be reached from the host.
@@ -159,6 +161,9 @@ type Info struct {
 	MAC string
 	// Template the container was made from; empty if foreign.
 	Template string
+	// Digest of the image it was made from, such as sha256:…; empty if it was none, or
+	// nobody knows.
+	Digest string `json:",omitzero"`
 	// Privileged tells that root in the container is root of the host.
 	Privileged bool
 }
@@ -169,9 +174,9 @@ type CreateSpec struct {
 	Name string
 	// CTID is its lasting identity.
 	CTID CTID
-	// Template names what it is made from: for LXC a template of the
-	// installation, such as "busybox"; for podman an image, such as
-	// "registry.example/debian:12".
+	// Template names what it is made from: an image, such as
+	// "registry.example/debian:12", or for LXC a template of the installation, such as
+	// "busybox".
 	Template string
 	// Network is the one interface it gets; zero means none but loopback.
 	Network Network

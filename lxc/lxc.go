@@ -29,6 +29,8 @@ type Config struct {
 	// else may use them. Default: 4,096 ranges above those that LXD and Incus take by
 	// themselves, within those that systemd leaves to containers.
 	IDs container.IDRange
+	// Images are what containers are made from, beside templates. Default: none.
+	Images container.Images
 	// Monitor is liblxc's program lxc-monitor, by absolute path; default
 	// /usr/bin/lxc-monitor. Only Watch needs it.
 	Monitor string
@@ -110,6 +112,7 @@ type Runtime struct {
 	cfg    Config
 	helper helper
 	inits  inits
+	pulls  pulls
 }
 
 var (
@@ -151,7 +154,9 @@ func (r *Runtime) Kind() container.Kind { return container.KindLXC }
 func (r *Runtime) Close() error { return nil }
 
 // Operations implements container.Busy.
-func (r *Runtime) Operations() []container.Operation { return r.helper.operations() }
+func (r *Runtime) Operations() []container.Operation {
+	return append(r.helper.operations(), r.pulls.operations()...)
+}
 
 // List implements container.Runtime.
 func (r *Runtime) List(ctx context.Context) ([]container.Info, error) {
@@ -199,7 +204,16 @@ func (r *Runtime) Create(ctx context.Context, spec container.CreateSpec) error {
 	if err := spec.Check(); err != nil {
 		return fmt.Errorf("lxc create: %w", err)
 	}
-	_, err := r.call(ctx, wire.OpCreate, r.cfg.Deadlines.Create, wire.Request{Create: &spec})
+	req := wire.Request{Create: &spec}
+	if !container.IsWord(spec.Template) {
+		img, release, err := r.fetch(ctx, spec)
+		if err != nil {
+			return fmt.Errorf("lxc create %q: %w", spec.Name, err)
+		}
+		defer release()
+		req.Image = &img
+	}
+	_, err := r.call(ctx, wire.OpCreate, r.cfg.Deadlines.Create, req)
 	return err
 }
 

@@ -111,6 +111,9 @@ func (p *process) call(ctx context.Context, op string, req wire.Request) (wire.A
 	if err != nil {
 		return wire.Answer{}, fmt.Errorf("%w%s", err, said(stderr.String()))
 	}
+	if a.Code != "" && op == wire.OpCreate {
+		a.Reason += said(stderr.String()) // the last words of a template say why
+	}
 	return a, nil
 }
 

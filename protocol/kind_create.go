@@ -17,9 +17,10 @@ func kindCreate() KindInfo {
 // CreateArgs are the arguments of a create.
 type CreateArgs struct {
 	_        struct{} `required:"template"`
-	Template string   `json:"template,omitzero" example:"\"busybox\"" doc:"What it is made from: a template of the host, or an image such as registry.example/debian:12."`
-	// Empty is what can use the template: podman for an image, and else LXC.
-	Runtime string   `json:"runtime,omitzero" enum:"lxc,podman" doc:"lxc or podman. The default is what can use the template."`
+	Template string   `json:"template,omitzero" example:"\"busybox\"" doc:"What it is made from: an image such as registry.example/debian:12, or a template of the host."`
+	// Empty is what can use the template: podman for an image where there is podman, and
+	// else LXC.
+	Runtime string   `json:"runtime,omitzero" enum:"lxc,podman" doc:"lxc or podman. The default is what can use the template: podman for an image, where there is podman."`
 	Class   string   `json:"class,omitzero" enum:"pinned,cloned" doc:"pinned (the default) or cloned."`
 	Offline string   `json:"offline,omitzero" enum:"keep" doc:"What it does while its host is cut off: keep (the default) goes on."`
 	Labels  []string `json:"labels,omitempty" doc:"Labels, each NAME=VALUE."`

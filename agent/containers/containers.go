@@ -138,13 +138,13 @@ func (c *Containers) runtime(kind string) container.Runtime {
 }
 
 // creator returns the runtime that makes a new container: the one that was asked for,
-// or the one that can use its template.
+// or the one that can use its template: podman for an image, where there is podman.
 func (c *Containers) creator(args *protocol.CreateArgs) (container.Runtime, error) {
 	kind, why := container.Kind(args.Runtime), ""
 	if kind == "" {
-		kind, why = container.KindLXC, ", and "+args.Template+" is a template of LXC; choose an image, or another host"
-		if !container.IsWord(args.Template) {
-			kind, why = container.KindPodman, ", and "+args.Template+" is an image for it; choose a template, or another host"
+		kind, why = container.KindLXC, ", and "+args.Template+" needs it; choose another host"
+		if _, ok := c.runtime(string(container.KindPodman)).(container.Creator); ok && !container.IsWord(args.Template) {
+			kind = container.KindPodman
 		}
 	}
 	r := c.runtime(string(kind))

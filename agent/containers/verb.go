@@ -173,6 +173,9 @@ func (c *Containers) slow(o *operation) string {
 		return ""
 	}
 	for _, b := range busy.Operations() {
+		if b.Name == string(m.rec.Name) && b.Note != "" {
+			return actions.UnderWay + b.Note
+		}
 		if b.Name == string(m.rec.Name) && time.Since(b.Since) >= slowAfter {
 			return fmt.Sprintf("%s%s %s of %s, process %d, since %s; it is killed unless it has ended at %s",
 				actions.UnderWay, m.rec.Runtime, b.Verb, b.Name, b.PID, b.Since.UTC().Format(time.RFC3339), b.Until.UTC().Format(time.RFC3339))

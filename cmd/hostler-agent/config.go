@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostler-io/hostler/alerts"
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/image"
 	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/metrics"
@@ -28,6 +29,7 @@ type config struct {
 	Sessions sessionsConfig `toml:"sessions"`
 	LXC      lxcConfig      `toml:"lxc"`
 	Podman   podmanConfig   `toml:"podman"`
+	Images   imagesConfig   `toml:"images"`
 	Network  networkConfig  `toml:"network"`
 	Metrics  metricsConfig  `toml:"metrics"`
 	Alerts   alertsConfig   `toml:"alerts"`
@@ -75,6 +77,17 @@ type podmanConfig struct {
 	Socket  string `toml:"socket" takes:"reload" does:"The socket of podman's service."`
 	FirstID uint32 `toml:"first_id" takes:"reload" does:"As lxc.first_id, for containers of podman. No user and no group belongs to both."`
 	IDs     uint32 `toml:"ids" takes:"reload" does:"As lxc.ids, for containers of podman."`
+}
+
+type imagesConfig struct {
+	Insecure []string `toml:"insecure" takes:"reload" does:"Registries, each HOST[:PORT], that may be asked for images of LXC containers without TLS. What they send is still held against its digests. Podman has settings of its own for this and for mirrors, in registries.conf."`
+	Mirrors  []string `toml:"mirrors" takes:"reload" does:"Where images of LXC containers are asked for first, each REGISTRY=MIRROR, for example \"docker.io=mirror.example:5000\". Where a mirror has nothing, the next one is asked, and at last the registry."`
+	Proxy    string   `toml:"proxy" takes:"reload" default:"HTTPS_PROXY of the agent's environment" does:"The URL of the proxy by which registries are reached."`
+	MaxGiB   int      `toml:"max_gib" takes:"reload" unit:"GiB" does:"How large an image may be, as its registry has it. A larger one is refused before anything of it is fetched."`
+}
+
+func (c imagesConfig) registries() image.Registries {
+	return image.Registries{Insecure: c.Insecure, Mirrors: c.Mirrors, Proxy: c.Proxy}
 }
 
 type networkConfig struct {
@@ -128,6 +141,7 @@ func defaults() (config, error) {
 		Sessions: sessionsConfig{Parallel: 16, RecordMiB: 32, Unrecorded: unrecordedContinue},
 		LXC:      lxcConfig{Path: "/var/lib/lxc", Helper: beside("hostler-lxc"), FirstID: lxc.DefaultIDs.First, IDs: lxc.DefaultIDs.Count},
 		Podman:   podmanConfig{Use: podmanAuto, Socket: "/run/podman/podman.sock", FirstID: podman.DefaultIDs.First, IDs: podman.DefaultIDs.Count},
+		Images:   imagesConfig{MaxGiB: 64},
 		Network:  networkConfig{Bridge: "hostler0", Subnet: "10.133.0.0/24"},
 		Metrics:  metricsConfig{MiB: metrics.DefaultLimit >> 20},
 	}
@@ -185,6 +199,12 @@ func (c *config) check() error {
 	}
 	if u := c.Podman.Use; u != podmanAuto && u != podmanOn && u != podmanOff {
 		return fmt.Errorf("podman.use = %q: want %s, %s or %s", u, podmanAuto, podmanOn, podmanOff)
+	}
+	if c.Images.MaxGiB < 1 {
+		return fmt.Errorf("images.max_gib = %d: want 1 at least", c.Images.MaxGiB)
+	}
+	if err := c.Images.registries().Check(); err != nil {
+		return err
 	}
 	if c.Metrics.MiB < 1 {
 		return fmt.Errorf("metrics.mib = %d: want 1 at least", c.Metrics.MiB)

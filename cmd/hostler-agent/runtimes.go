@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/image"
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/podman"
 )
@@ -20,7 +21,7 @@ import (
 // others why they are missing.
 func openRuntimes(ctx context.Context, s state, c config, log *slog.Logger) (all []container.Runtime, missing []string, err error) {
 	for kind, open := range map[container.Kind]func() (container.Runtime, error){
-		container.KindLXC:    func() (container.Runtime, error) { return openLXC(ctx, s, c.LXC, log) },
+		container.KindLXC:    func() (container.Runtime, error) { return openLXC(ctx, s, c, log) },
 		container.KindPodman: func() (container.Runtime, error) { return openPodman(ctx, c.Podman, log) },
 	} {
 		switch r, err := open(); {
@@ -39,8 +40,12 @@ func openRuntimes(ctx context.Context, s state, c config, log *slog.Logger) (all
 	return all, missing, nil
 }
 
-func openLXC(ctx context.Context, s state, c lxcConfig, log *slog.Logger) (container.Runtime, error) {
-	r, err := lxc.New(lxc.Config{Helper: c.Helper, LXCPath: c.Path, LockDir: s.locks(), IDs: c.ids(), Log: log})
+func openLXC(ctx context.Context, s state, c config, log *slog.Logger) (container.Runtime, error) {
+	images, err := image.Open(image.Config{Dir: s.images(), Registries: c.Images.registries(), MaxBytes: int64(c.Images.MaxGiB) << 30})
+	if err != nil {
+		return nil, err
+	}
+	r, err := lxc.New(lxc.Config{Helper: c.LXC.Helper, LXCPath: c.LXC.Path, LockDir: s.locks(), IDs: c.LXC.ids(), Images: images, Log: log})
 	if err != nil {
 		return nil, err
 	}

@@ -36,6 +36,7 @@ func (s state) queueMade() string  { return s.path("queue.made") } // there was 
 func (s state) runs() string       { return s.path("runs") }
 func (s state) inputs() string     { return s.path("inputs") } // what commands read, until they have ended
 func (s state) metrics() string    { return s.path("metrics") }
+func (s state) images() string     { return s.path("images") }
 func (s state) locks() string      { return s.path("ct") }
 func (s state) leaving() string    { return s.path("leaving") } // leave was begun, and must be finished
 

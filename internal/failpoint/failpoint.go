@@ -34,7 +34,7 @@ const (
 	ActionsBuried  Step = "A11" // old actions became tombstones, and old tombstones are gone
 	QueueMade      Step = "A12" // the queue's first rows and its reserve, and that it was made
 	LeavingNoted   Step = "A13" // the file that says that the host leaves
-	InputPlaced    Step = "A14" // a payload is whole
+	InputPlaced    Step = "A14" // a payload, or a part of an image, is whole
 	PolicyKept     Step = "A15" // the file of the policy in force and of the newest verified date
 	RulesKept      Step = "A16" // the rules of alerts that the coordinator has sent, with their position
 )

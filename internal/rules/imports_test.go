@@ -68,10 +68,13 @@ var allowed = []allowance{
 	{"mqtt", []string{"github.com/eclipse/paho.mqtt.golang/...", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "bytes in, bytes out: it must not know what it carries"},
 	{"broker", []string{"internal/lobby", "internal/throttle", "protocol", "github.com/mochi-mqtt/server/v2/...", "golang.org/x/sync/...", "golang.org/x/time/..."}, []string{"database/sql/..."}, "knows topics for its access list and nothing else of the protocol"},
 	{"network", []string{"github.com/vishvananda/netlink/...", "golang.org/x/sys/..."}, []string{"os/exec", "net/http/...", "database/sql/..."}, "owns netlink: links and addresses are made by calls, not by running ip"},
+	{"image", []string{"container", "internal/blob", "internal/durable", "internal/failpoint", "protocol", "github.com/google/go-containerregistry/...", "golang.org/x/sync/..."}, []string{"os/exec", "database/sql/...", "log/..."}, "owns the library for registries: what it fetches is verified, and unpacked by others"},
+	{"image/rootfs", []string{"container", "github.com/klauspost/compress/...", "golang.org/x/sys/..."}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "unpacks what strangers made, below one directory"},
+	{"image/imagetest", nil, nil, "images for tests, also such as no tool would make"},
 	{"lxc", []string{"internal/clock", "internal/failpoint", "container", "lxc/internal/wire", "runner/...", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "a runtime that runs the helper program; liblxc is never in its address space"},
 	{"podman", []string{"container", "network", "runner/rundir", "runner/supervise", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "a runtime behind a socket, and the supervisor of its commands"},
 	{"lxc/internal/wire", []string{"container"}, []string{"os/...", "net/http/...", "database/sql/..."}, "what lxc and its helper say to each other"},
-	{"lxc/helper", []string{"internal/failpoint", "container", "lxc/internal/wire", "runner/...", "github.com/lxc/go-lxc", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "the cgo side: it lives for one operation"},
+	{"lxc/helper", []string{"internal/failpoint", "container", "image/rootfs", "lxc/internal/wire", "runner/...", "github.com/lxc/go-lxc", "golang.org/x/sys/..."}, []string{"net/http/...", "database/sql/..."}, "the cgo side: it lives for one operation"},
 
 	// Engines: they see the world through interfaces of their own.
 	{"agent", []string{"internal/blob", "internal/failpoint", "internal/files", "internal/space", "policy", "protocol/...", "container", "runner", "runner/rundir", "terminal", "agent/actions", "agent/commands", "agent/containers", "agent/lease", "agent/loop", "agent/queue", "agent/relay", "agent/rights", "agent/uplink", "agent/wire", "golang.org/x/sync/..."}, []string{"os/exec", "net", "net/http/...", "database/sql/..."}, "decides what a host does; adapters are handed to it"},
@@ -146,7 +149,7 @@ var allowed = []allowance{
 
 	// Programs: they wire, and nothing imports them.
 	{"cmd/hostler", []string{"internal/buildinfo", "internal/cli/...", "internal/manual", "github.com/spf13/cobra"}, []string{"database/sql/...", "net/..."}, "signs, and speaks HTTP: the areas are in internal/cli"},
-	{"cmd/hostler-agent", []string{"alerts", "internal/blob", "client", "internal/files", "internal/clock", "internal/failpoint", "agent/...", "api", "internal/buildinfo", "internal/daemon", "certs", "container", "internal/durable", "internal/prom", "internal/settings", "lxc", "metrics", "mqtt", "network", "podman", "policy", "protocol/...", "runner/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "hosts carry the client of the broker, not the broker"},
+	{"cmd/hostler-agent", []string{"alerts", "internal/blob", "client", "internal/files", "internal/clock", "internal/failpoint", "agent/...", "api", "internal/buildinfo", "internal/daemon", "certs", "container", "image", "internal/durable", "internal/prom", "internal/settings", "lxc", "metrics", "mqtt", "network", "podman", "policy", "protocol/...", "runner/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, []string{"database/sql/..."}, "hosts carry the client of the broker, not the broker"},
 	{"cmd/hostler-coordinator", []string{"internal/clock", "internal/failpoint", "internal/lobby", "broker", "certs", "coordinator/...", "internal/buildinfo", "internal/daemon", "internal/durable", "internal/prom", "internal/settings", "internal/space", "mqtt", "policy", "protocol/...", "github.com/spf13/cobra", "golang.org/x/sync/...", "golang.org/x/sys/..."}, nil, "the one program with a broker in it"},
 	{"cmd/hostler-run", []string{"runner/...", "golang.org/x/sys/..."}, small, "one process per running command: it must stay small"},
 	{"cmd/hostler-lxc", []string{"lxc/helper", "runner/...", "golang.org/x/sys/..."}, nil, "the one program with cgo"},
@@ -171,6 +174,8 @@ var owners = []struct {
 	{"github.com/coder/websocket", []string{"internal/attach"}, "one owner for both ends of it"},
 	{"github.com/creack/pty", nil, "tests alone"},
 	{"github.com/eclipse/paho.mqtt.golang", []string{"mqtt"}, "its callbacks and options are traps to be known once"},
+	{"github.com/google/go-containerregistry", []string{"image"}, "registries and their ways to be asked are known in one place"},
+	{"github.com/klauspost/compress", []string{"image/rootfs"}, "zstd, and gzip at twice the speed of the standard library's"},
 	{"github.com/lxc/go-lxc", []string{"lxc/helper"}, "a program linked with liblxc does not start where it is missing"},
 	{"github.com/mochi-mqtt/server/v2", []string{"broker/..."}, "hosts carry no broker"},
 	{"github.com/pelletier/go-toml/v2", []string{"internal/cli/conn", "internal/settings"}, "both daemons are configured in the same way; the operator's file holds contexts, and is written as well"},
@@ -181,8 +186,8 @@ var owners = []struct {
 	{"go.yaml.in/yaml/v3", []string{"internal/cli/show", "internal/batchfile"}, "a form of output of the one, the form of files of the other, which reads them strictly"},
 	{"modernc.org/sqlite", []string{"internal/sqldb"}, "pragmas and retries are set in one place"},
 	{"modernc.org/libc", []string{"internal/sqldb"}, "the layer below SQLite is given C memory"},
-	{"golang.org/x/sync", []string{"agent/...", "broker", "cmd/...", "coordinator/...", "dev", "integration/cmd/bench", "lxc", "mqtt"}, "above the floor alone"},
-	{"golang.org/x/sys", []string{"agent/...", "cmd/...", "dev", "internal/clock", "internal/files", "internal/space", "internal/spread", "lxc/...", "metrics", "mqtt", "network", "podman", "runner/..."}, "system calls stay in the packages that are about the system"},
+	{"golang.org/x/sync", []string{"agent/...", "broker", "cmd/...", "coordinator/...", "dev", "image", "integration/cmd/bench", "lxc", "mqtt"}, "above the floor alone"},
+	{"golang.org/x/sys", []string{"agent/...", "cmd/...", "dev", "internal/clock", "image/rootfs", "internal/files", "internal/space", "internal/spread", "lxc/...", "metrics", "mqtt", "network", "podman", "runner/..."}, "system calls stay in the packages that are about the system"},
 	{"golang.org/x/term", []string{"internal/cli/term"}, "only the CLI has a terminal"},
 	{"golang.org/x/time", []string{"broker", "coordinator/web"}, "limits stand where strangers come in"},
 	{"github.com/anishathalye/porcupine", nil, "tests alone"},

@@ -25,16 +25,18 @@ import (
 const templateDir = "/usr/share/lxc/templates"
 
 // create makes a container; see the package comment for the order of its steps.
-func (h *host) create(spec container.CreateSpec) error {
+func (h *host) create(spec container.CreateSpec, img *container.Image) error {
 	if err := spec.Check(); err != nil {
 		return err
 	}
-	if !container.IsWord(spec.Template) {
-		return fmt.Errorf("%w: LXC makes containers from templates, and %s is an image: choose podman for it", container.ErrUnsupported, spec.Template)
-	}
-	template := filepath.Join(templateDir, "lxc-"+spec.Template)
-	if unix.Access(template, unix.X_OK) != nil {
-		return fmt.Errorf("%w: template %s is not installed", container.ErrUnsupported, template)
+	rec := record{CTID: spec.CTID, Template: spec.Template, State: recordCreating}
+	make := func() error { return h.unpack(spec, img, &rec) }
+	if img == nil {
+		template := filepath.Join(templateDir, "lxc-"+spec.Template)
+		if !container.IsWord(spec.Template) || unix.Access(template, unix.X_OK) != nil {
+			return fmt.Errorf("%w: template %s is not installed on this host; install it, or name an image such as registry.example/debian:12", container.ErrUnsupported, template)
+		}
+		make = func() error { return h.build(spec, rec.IDs, template) }
 	}
 	if err := h.sweepDebris(); err != nil {
 		return err
@@ -50,18 +52,18 @@ func (h *host) create(spec container.CreateSpec) error {
 	if done, err := h.clearWay(spec); done || err != nil {
 		return err
 	}
-	ids, err := h.claim(spec)
-	if err != nil {
+	if rec.IDs, err = h.claim(spec, rec); err != nil {
 		return err
 	}
-	if err := h.build(spec, ids, template); err != nil {
+	if err := make(); err != nil {
 		return errors.Join(err, h.erase(spec.Name))
 	}
 	if err := syncFilesystem(h.path); err != nil {
 		return err
 	}
+	rec.State = recordReady
 	failpoint.Before(failpoint.ContainerReady)
-	err = writeRecord(h.dir(spec.Name), record{CTID: spec.CTID, Template: spec.Template, State: recordReady, IDs: ids})
+	err = writeRecord(h.dir(spec.Name), rec)
 	failpoint.After(failpoint.ContainerReady)
 	return err
 }
@@ -97,7 +99,7 @@ func (h *host) staging(id container.CTID) string {
 
 // claim makes the directory of the container, record included, appear at once, and
 // returns the ids of the container, none of a privileged one.
-func (h *host) claim(spec container.CreateSpec) (ids container.IDRange, err error) {
+func (h *host) claim(spec container.CreateSpec, rec record) (ids container.IDRange, err error) {
 	if !spec.Privileged {
 		if err := passable(h.path); err != nil {
 			return ids, err
@@ -115,7 +117,8 @@ func (h *host) claim(spec container.CreateSpec) (ids container.IDRange, err erro
 	if err := os.Mkdir(staging, 0o770); err != nil {
 		return ids, err
 	}
-	if err := writeRecord(staging, record{CTID: spec.CTID, Template: spec.Template, State: recordCreating, IDs: ids}); err != nil {
+	rec.IDs = ids
+	if err := writeRecord(staging, rec); err != nil {
 		return ids, err
 	}
 	failpoint.Before(failpoint.ContainerClaimed)

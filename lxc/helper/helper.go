@@ -100,7 +100,7 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 		if req.Create == nil {
 			return wire.Answer{}, errors.New("create without a specification")
 		}
-		return wire.Answer{}, h.create(*req.Create)
+		return wire.Answer{}, h.create(*req.Create, req.Image)
 	case wire.OpDestroy:
 		return wire.Answer{}, h.destroy(req.Name)
 	case wire.OpRename:

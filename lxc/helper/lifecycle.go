@@ -49,14 +49,15 @@ func (h *host) startContainer(name string) error {
 			return fmt.Errorf("%w: it does not finish stopping", container.ErrBusy)
 		}
 	}
-	return h.launch(c)
+	return h.launch(c, t.record.Argv)
 }
 
 // launch starts a stopped container. liblxc moves the caller into the monitor's
 // cgroup while it starts it. We leave it before the lock is given back, and a
 // start that failed ends when its monitor has, so that no cgroup outlives the
-// operation.
-func (h *host) launch(c *golxc.Container) error {
+// operation. argv is the command of the image that it was made from; nil is what its
+// configuration says.
+func (h *host) launch(c *golxc.Container, argv []string) error {
 	home, err := findHome()
 	if err != nil {
 		return err
@@ -77,7 +78,11 @@ func (h *host) launch(c *golxc.Container) error {
 	}
 	sweep(c.Name(), time.Now())
 	failpoint.Before(failpoint.ContainerStarted)
-	err = c.Start()
+	if len(argv) > 0 {
+		err = startCommand(c.Name(), h.path, log, argv)
+	} else {
+		err = c.Start()
+	}
 	failpoint.After(failpoint.ContainerStarted)
 	// It runs, whether we come home or not; at worst an empty cgroup stays.
 	_ = home.comeBack()

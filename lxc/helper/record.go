@@ -16,7 +16,7 @@ import (
 const (
 	recordFile    = "hostler.json"
 	recordVersion = 1
-	maxRecord     = 64 << 10
+	maxRecord     = 256 << 10
 )
 
 // record is what makes a container ours.
@@ -24,7 +24,11 @@ type record struct {
 	Version  int
 	CTID     container.CTID
 	Template string
-	State    recordState
+	// Digest of the image that it was made from; empty if it was a template.
+	Digest string `json:",omitzero"`
+	// Argv is the command that runs in it; empty if its configuration says that.
+	Argv  []string `json:",omitzero"`
+	State recordState
 	// Renaming tells that the configuration may say another name than that of the
 	// directory, which is the one that counts.
 	Renaming bool `json:",omitzero"`

@@ -5,6 +5,7 @@ package helper
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -60,7 +61,7 @@ func FuzzReadRecord(f *testing.F) {
 		if err := writeRecord(dir, r); err != nil {
 			t.Fatal(err)
 		}
-		if again, err := readRecord(dir); err != nil || again != r {
+		if again, err := readRecord(dir); err != nil || !reflect.DeepEqual(again, r) {
 			t.Errorf("%q is taken as %+v, and then as %+v: %v", raw, r, again, err)
 		}
 	})

@@ -22,7 +22,8 @@ import (
 //
 //	1 (2026-11): create, destroy, rename, start, stop, list, inspect, probe
 //	2 (2026-11): unprivileged containers
-const Version = 2
+//	3 (2026-11): containers from images
+const Version = 3
 
 // MaxSize bounds a request and an answer, in bytes: 10,000 containers of 400
 // bytes each.
@@ -67,6 +68,8 @@ type Request struct {
 	Repair bool `json:",omitzero"`
 	// Create is what create makes.
 	Create *container.CreateSpec `json:",omitzero"`
+	// Image is what it makes it from; nil if that is a template.
+	Image *container.Image `json:",omitzero"`
 }
 
 // Subject names the container of a request; empty for none.

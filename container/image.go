@@ -1,0 +1,32 @@
+package container
+
+import "context"
+
+// Images has the images of a host, for runtimes that do not fetch them by themselves.
+type Images interface {
+	// Fetch returns an image, all parts of which are on this host then, their digests
+	// verified. What is missing is fetched; told is called, by one goroutine at a time,
+	// with how far that has come. Nothing of the image is removed before release, which
+	// is nil if there is an error.
+	Fetch(ctx context.Context, reference string, told func(string)) (i Image, release func(), err error)
+}
+
+// Image is an image that is on this host, to be unpacked.
+type Image struct {
+	// Reference that it was asked for by.
+	Reference string
+	// Digest of its manifest, such as sha256:….
+	Digest string
+	// Layers from the lowest one.
+	Layers []Layer
+	// Entrypoint and Cmd are what runs in it, and the rest is how.
+	Entrypoint, Cmd, Env         []string `json:",omitzero"`
+	User, WorkingDir, StopSignal string   `json:",omitzero"`
+}
+
+// Layer is a file of the host, a tar archive that is compressed or not.
+type Layer struct {
+	Path string
+	// DiffID is the digest of the uncompressed bytes; empty if nobody knows it.
+	DiffID string
+}

@@ -1,0 +1,162 @@
+package image
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/hostler-io/hostler/internal/blob"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// parallel is how many parts of an image are fetched at a time.
+const parallel = 3
+
+// pull fetches an image from its registry, or from the first of its mirrors that has it.
+func (s *Store) pull(ctx context.Context, ref name.Reference, reference string, told func(string)) (r Record, err error) {
+	var failed error
+	for _, repo := range s.cfg.Registries.places(ref.Context()) {
+		r, err = s.pullFrom(ctx, repo, ref, reference, told)
+		if err == nil {
+			return r, nil
+		}
+		failed = errors.Join(failed, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return Record{}, unpulled(reference, ref.Context().RegistryStr(), failed)
+}
+
+func (s *Store) pullFrom(ctx context.Context, repo name.Repository, ref name.Reference, reference string, told func(string)) (Record, error) {
+	from, err := s.cfg.Registries.reach(ctx, repo)
+	if err != nil {
+		return Record{}, err
+	}
+	defer from.close()
+	raw, kind, digest, err := from.manifest(ctx, ref.Identifier())
+	if err != nil {
+		return Record{}, err
+	}
+	if kind.IsIndex() {
+		one, err := choose(raw)
+		if err != nil {
+			return Record{}, err
+		}
+		if raw, _, digest, err = from.manifest(ctx, one.Digest.String()); err != nil {
+			return Record{}, err
+		}
+	}
+	parts, err := parseManifest(raw, s.cfg.MaxBytes)
+	if err != nil {
+		return Record{}, err
+	}
+	r := Record{Reference: reference, Digest: digest.String(), Pulled: s.cfg.Now(), Used: s.cfg.Now()}
+	for _, p := range parts {
+		d, err := digestOf(p.Digest)
+		if err != nil {
+			return Record{}, err
+		}
+		r.Parts = append(r.Parts, d)
+		r.Bytes += p.Size
+	}
+	manifest, err := digestOf(digest)
+	if err != nil {
+		return Record{}, err
+	}
+	r.Parts = append([]protocol.Digest{manifest}, r.Parts...)
+	defer s.use(r.Parts)() // nobody sweeps them before the record is there
+	if err := s.put(manifest, raw); err != nil {
+		return Record{}, err
+	}
+	if err := s.fetch(ctx, from, parts, meter(reference, r.Bytes, told)); err != nil {
+		return Record{}, err
+	}
+	config, err := s.read(r.Parts[1], maxConfig)
+	if err != nil {
+		return Record{}, err
+	}
+	if _, err := parseConfig(config); err != nil {
+		return Record{}, err
+	}
+	return r, s.save(ref, r)
+}
+
+// fetch fetches the parts of an image, several at a time.
+func (s *Store) fetch(ctx context.Context, from *source, parts []v1.Descriptor, came func(int64)) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for _, p := range parts {
+		g.Go(func() error {
+			if err := from.part(ctx, s.blobs, p, came); err != nil {
+				return fmt.Errorf("part %s: %w", p.Digest, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// put keeps bytes that were fetched as a whole.
+func (s *Store) put(d protocol.Digest, raw []byte) error {
+	if _, _, err := s.blobs.Size(d); err == nil {
+		return nil
+	}
+	f, err := s.blobs.FillNew(int64(len(raw)))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Write(raw); err != nil {
+		return err
+	}
+	_, err = f.Finish()
+	return err
+}
+
+// meter tells how far a pull has come, once for each MiB.
+func meter(reference string, total int64, told func(string)) func(int64) {
+	var mu sync.Mutex
+	var done int64
+	last := int64(-1)
+	return func(n int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		done += n
+		if now := done >> 20; now != last && told != nil {
+			last = now
+			told(fmt.Sprintf("pulling %s, %d of %d MiB", reference, now, (total+1<<20-1)>>20))
+		}
+	}
+}
+
+// unpulled says what may help.
+func unpulled(reference, registry string, err error) error {
+	hint := "ask for it again, which goes on where this came to"
+	said := err.Error()
+	refused, answered := errors.AsType[*transport.Error](err)
+	_, unknown := errors.AsType[x509.UnknownAuthorityError](err)
+	switch {
+	case errors.Is(err, ErrImage):
+		hint = "choose another image"
+	case errors.Is(err, blob.ErrSpace):
+		hint = "remove images or containers that nobody needs, and ask for it again"
+	case answered && (refused.StatusCode == 401 || refused.StatusCode == 403):
+		hint = "check the name, and whether the registry lets anybody have the image"
+	case answered && refused.StatusCode == 404:
+		hint = "check the name and the tag"
+	case unknown, strings.Contains(said, "images.insecure"), strings.Contains(said, "HTTP response to HTTPS client"):
+		hint = fmt.Sprintf("if the host may trust it without TLS, add %q to images.insecure in its agent.toml", registry)
+	case strings.Contains(said, "no such host"), strings.Contains(said, "connection refused"), strings.Contains(said, "timeout"):
+		hint = "check that the host reaches " + registry
+	}
+	return fmt.Errorf("pulling %s: %w; %s", reference, err, hint)
+}
