@@ -116,17 +116,21 @@ func (a *commands) ctCreateCommand() *cobra.Command {
 	var start, privileged bool
 	cmd := &cobra.Command{
 		Use: "create HOST/NAME IMAGE", Short: "Make a container from an image or a template", Args: term.AtMost(2),
-		Long: `Makes a container. IMAGE is an image of podman (registry.example/debian:12), which
-is pulled if the host does not have it, or a template of the host's LXC (busybox),
-which may be given by --template as well. It is stopped, unless --start is given,
-and keeps its intended state: a started container is started again after a reboot,
-a stopped one is not.
+		Long: `Makes a container. IMAGE is an image of a registry (registry.example/debian:12),
+which is pulled if the host does not have it, or a template of the host's LXC
+(busybox), which may be given by --template as well. It is stopped, unless --start
+is given, and keeps its intended state: a started container is started again after
+a reboot, a stopped one is not.
+
+Podman makes containers of images where there is podman, and LXC elsewhere or with
+--runtime lxc. In LXC the entrypoint and command of the image run; an image that
+has /sbin/init, and no command but a shell, is a system and boots that.
 
 Its users are not those of the host: root in it is a user of the host that no
 other container has and that may do nothing there. A container made with
 --privileged has the users of the host, and root in it can become root of the
 host; it is for what needs that, such as loading modules or mounting disks.`,
-		Example: "  hostler ct create edge-01/web --template busybox\n  hostler ct create edge-01/web --template busybox --start --label app=web\n  hostler ct create edge-01/db registry.example/debian:12 --runtime podman", ValidArgsFunction: a.CompletingNew,
+		Example: "  hostler ct create edge-01/web --template busybox\n  hostler ct create edge-01/web --template busybox --start --label app=web\n  hostler ct create edge-01/db registry.example/debian:12 --runtime lxc", ValidArgsFunction: a.CompletingNew,
 	}
 	c := dispatch.ChangeFlags(cmd)
 	cmd.Flags().StringVar(&template, "template", "", "template to make it from, in place of IMAGE")
