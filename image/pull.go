@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hostler-io/hostler/internal/blob"
+	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -21,28 +22,43 @@ import (
 const parallel = 3
 
 // pull fetches an image from its registry, or from the first of its mirrors that has it.
-func (s *Store) pull(ctx context.Context, ref name.Reference, reference string, told func(string)) (r Record, err error) {
-	var failed error
-	for _, repo := range s.cfg.Registries.places(ref.Context()) {
-		r, err = s.pullFrom(ctx, repo, ref, reference, told)
-		if err == nil {
-			return r, nil
+func (s *Store) pull(ctx context.Context, ref name.Reference, reference string, login *Login, told func(string)) (r Record, err error) {
+	err = s.change(ctx, func(parts *blob.Store) (err error) {
+		var failed, last error
+		for _, repo := range s.cfg.Registries.places(ref.Context()) {
+			w := want{repo: repo, ref: ref, reference: reference, told: told}
+			if repo == ref.Context() {
+				w.login = login // mirrors are no business of the registry's
+			}
+			if r, err = s.pullFrom(ctx, parts, w); err == nil {
+				return nil
+			}
+			failed, last = errors.Join(failed, err), err
+			if ctx.Err() != nil {
+				break
+			}
 		}
-		failed = errors.Join(failed, err)
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return Record{}, unpulled(reference, ref.Context().RegistryStr(), failed)
+		return unpulled(reference, ref.Context().RegistryStr(), failed, last)
+	})
+	return r, err
 }
 
-func (s *Store) pullFrom(ctx context.Context, repo name.Repository, ref name.Reference, reference string, told func(string)) (Record, error) {
-	from, err := s.cfg.Registries.reach(ctx, repo)
+// want is what is asked for, and where.
+type want struct {
+	repo      name.Repository
+	ref       name.Reference
+	reference string
+	login     *Login
+	told      func(string)
+}
+
+func (s *Store) pullFrom(ctx context.Context, store *blob.Store, w want) (Record, error) {
+	from, err := s.cfg.Registries.reach(ctx, w.repo, w.login)
 	if err != nil {
 		return Record{}, err
 	}
 	defer from.close()
-	raw, kind, digest, err := from.manifest(ctx, ref.Identifier())
+	raw, kind, digest, err := from.manifest(ctx, w.ref.Identifier())
 	if err != nil {
 		return Record{}, err
 	}
@@ -59,7 +75,7 @@ func (s *Store) pullFrom(ctx context.Context, repo name.Repository, ref name.Ref
 	if err != nil {
 		return Record{}, err
 	}
-	r := Record{Reference: reference, Digest: digest.String(), Pulled: s.cfg.Now(), Used: s.cfg.Now()}
+	r := Record{Reference: w.reference, Digest: digest.String(), Pulled: s.cfg.Now()}
 	for _, p := range parts {
 		d, err := digestOf(p.Digest)
 		if err != nil {
@@ -73,30 +89,29 @@ func (s *Store) pullFrom(ctx context.Context, repo name.Repository, ref name.Ref
 		return Record{}, err
 	}
 	r.Parts = append([]protocol.Digest{manifest}, r.Parts...)
-	defer s.use(r.Parts)() // nobody sweeps them before the record is there
-	if err := s.put(manifest, raw); err != nil {
+	if err := put(store, manifest, raw); err != nil {
 		return Record{}, err
 	}
-	if err := s.fetch(ctx, from, parts, meter(reference, r.Bytes, told)); err != nil {
+	if err := fetch(ctx, store, from, parts, meter(w.reference, r.Bytes, w.told)); err != nil {
 		return Record{}, err
 	}
-	config, err := s.read(r.Parts[1], maxConfig)
+	config, err := durable.ReadFile(s.part(r.Parts[1]), maxConfig)
 	if err != nil {
 		return Record{}, err
 	}
 	if _, err := parseConfig(config); err != nil {
 		return Record{}, err
 	}
-	return r, s.save(ref, r)
+	return r, s.save(w.ref, r)
 }
 
 // fetch fetches the parts of an image, several at a time.
-func (s *Store) fetch(ctx context.Context, from *source, parts []v1.Descriptor, came func(int64)) error {
+func fetch(ctx context.Context, store *blob.Store, from *source, parts []v1.Descriptor, came func(int64)) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for _, p := range parts {
 		g.Go(func() error {
-			if err := from.part(ctx, s.blobs, p, came); err != nil {
+			if err := from.part(ctx, store, p, came); err != nil {
 				return fmt.Errorf("part %s: %w", p.Digest, err)
 			}
 			return nil
@@ -106,11 +121,11 @@ func (s *Store) fetch(ctx context.Context, from *source, parts []v1.Descriptor, 
 }
 
 // put keeps bytes that were fetched as a whole.
-func (s *Store) put(d protocol.Digest, raw []byte) error {
-	if _, _, err := s.blobs.Size(d); err == nil {
+func put(store *blob.Store, d protocol.Digest, raw []byte) error {
+	if _, _, err := store.Size(d); err == nil {
 		return nil
 	}
-	f, err := s.blobs.FillNew(int64(len(raw)))
+	f, err := store.FillNew(int64(len(raw)))
 	if err != nil {
 		return err
 	}
@@ -138,8 +153,8 @@ func meter(reference string, total int64, told func(string)) func(int64) {
 	}
 }
 
-// unpulled says what may help.
-func unpulled(reference, registry string, err error) error {
+// unpulled says what may help against the last error of several.
+func unpulled(reference, registry string, all, err error) error {
 	hint := "ask for it again, which goes on where this came to"
 	said := err.Error()
 	refused, answered := errors.AsType[*transport.Error](err)
@@ -150,7 +165,7 @@ func unpulled(reference, registry string, err error) error {
 	case errors.Is(err, blob.ErrSpace):
 		hint = "remove images or containers that nobody needs, and ask for it again"
 	case answered && (refused.StatusCode == 401 || refused.StatusCode == 403):
-		hint = "check the name, and whether the registry lets anybody have the image"
+		hint = "check the name; if the registry asks who you are: hostler image pull HOST " + reference + " --user NAME"
 	case answered && refused.StatusCode == 404:
 		hint = "check the name and the tag"
 	case unknown, strings.Contains(said, "images.insecure"), strings.Contains(said, "HTTP response to HTTPS client"):
@@ -158,5 +173,5 @@ func unpulled(reference, registry string, err error) error {
 	case strings.Contains(said, "no such host"), strings.Contains(said, "connection refused"), strings.Contains(said, "timeout"):
 		hint = "check that the host reaches " + registry
 	}
-	return fmt.Errorf("pulling %s: %w; %s", reference, err, hint)
+	return fmt.Errorf("pulling %s: %w; %s", reference, all, hint)
 }

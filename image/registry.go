@@ -96,7 +96,7 @@ type source struct {
 }
 
 // reach makes the first contact with a registry, which says what it wants to be shown.
-func (r *Registries) reach(ctx context.Context, repo name.Repository) (*source, error) {
+func (r *Registries) reach(ctx context.Context, repo name.Repository, login *Login) (*source, error) {
 	t := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTime}).DialContext,
 		TLSHandshakeTimeout: dialTime, ResponseHeaderTimeout: answerTime, MaxResponseHeaderBytes: 64 << 10,
@@ -114,7 +114,11 @@ func (r *Registries) reach(ctx context.Context, repo name.Repository) (*source, 
 		return nil, err
 	}
 	repo.Registry = reg
-	rt, err := transport.NewWithContext(ctx, reg, authn.Anonymous, guard{t, r.Insecure}, []string{repo.Scope(transport.PullScope)})
+	who := authn.Anonymous
+	if login != nil {
+		who = &authn.Basic{Username: login.User, Password: login.Password}
+	}
+	rt, err := transport.NewWithContext(ctx, reg, who, guard{t, r.Insecure}, []string{repo.Scope(transport.PullScope)})
 	if err != nil {
 		t.CloseIdleConnections()
 		return nil, err

@@ -7,13 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -31,7 +29,7 @@ var ErrNotFound = errors.New("no such image on this host")
 
 // Config is what a store is opened with.
 type Config struct {
-	// Dir is the directory of the images, which belongs to one process.
+	// Dir is the directory of the images. Several processes may use it.
 	Dir string
 	// Registries say how registries are reached.
 	Registries Registries
@@ -47,14 +45,10 @@ const (
 	reserve = 256 << 20
 )
 
-// Store is the images of a host. Its methods may be called concurrently.
-type Store struct {
-	cfg   Config
-	blobs *blob.Store
-
-	mu   sync.Mutex
-	used map[protocol.Digest]int // parts that somebody is about to read
-}
+// Store is the images of a host. Its methods may be called concurrently, by several
+// processes: who fetches or removes holds a lock, and who reads has names of his own for
+// what he reads.
+type Store struct{ cfg Config }
 
 var _ container.Images = (*Store)(nil)
 
@@ -72,13 +66,42 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Store{cfg: cfg, used: make(map[protocol.Digest]int)}
-	if err := os.MkdirAll(s.records(), 0o700); err != nil {
-		return nil, err
+	s := &Store{cfg}
+	return s, errors.Join(os.MkdirAll(s.records(), 0o700), os.MkdirAll(s.parts(), 0o700), os.MkdirAll(s.reading(), 0o700))
+}
+
+// parts are the files of images, reading the other names of those that somebody reads.
+func (s *Store) parts() string   { return filepath.Join(s.cfg.Dir, "parts") }
+func (s *Store) reading() string { return filepath.Join(s.cfg.Dir, "reading") }
+
+func (s *Store) part(d protocol.Digest) string { return filepath.Join(s.parts(), d.String()) }
+
+// lockRetry is how often one who waits for another's pull looks whether it has ended.
+const lockRetry = 100 * time.Millisecond
+
+// change calls do with the parts, while no other process changes them.
+func (s *Store) change(ctx context.Context, do func(*blob.Store) error) error {
+	look := time.NewTicker(lockRetry)
+	defer look.Stop()
+	for {
+		l, err := durable.TryLock(filepath.Join(s.cfg.Dir, "lock"))
+		switch {
+		case err == nil:
+			defer l.Close()
+			parts, err := blob.Open(s.parts(), failpoint.InputPlaced, reserve)
+			if err != nil {
+				return err
+			}
+			return do(parts)
+		case !errors.Is(err, durable.ErrLocked):
+			return err
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	var err error
-	s.blobs, err = blob.Open(filepath.Join(cfg.Dir, "parts"), failpoint.InputPlaced, reserve)
-	return s, err
 }
 
 func (s *Store) records() string { return filepath.Join(s.cfg.Dir, "images") }
@@ -91,7 +114,8 @@ type Record struct {
 	// Bytes of all its parts, as they are stored.
 	Bytes  int64
 	Pulled time.Time
-	Used   time.Time
+	// Used is when a container was made from it last, or it was pulled.
+	Used time.Time `json:"-"`
 	// Parts are the manifest, the configuration and the layers, in that order.
 	Parts []protocol.Digest
 }
@@ -132,7 +156,7 @@ func (s *Store) Fetch(ctx context.Context, reference string, told func(string)) 
 	}
 	img, release, err := s.open(ref)
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, err = s.pull(ctx, ref, reference, told); err == nil {
+		if _, err = s.pull(ctx, ref, reference, nil, told); err == nil {
 			img, release, err = s.open(ref)
 		}
 	}
@@ -149,67 +173,50 @@ func (s *Store) open(ref name.Reference) (img container.Image, release func(), e
 	if err != nil {
 		return img, nil, err
 	}
-	release = s.use(r.Parts)
+	dir, err := s.hold(r.Parts)
+	if err != nil {
+		return img, nil, err
+	}
+	release = func() { _ = os.RemoveAll(dir) } // or Prune does
 	defer func() {
 		if err != nil {
 			release()
-			release = nil
 		}
 	}()
-	for _, d := range r.Parts {
-		if err := s.blobs.Use(d, s.cfg.Now()); err != nil {
-			return img, release, err
-		}
-	}
-	raw, err := s.read(r.Parts[1], maxConfig)
+	raw, err := durable.ReadFile(filepath.Join(dir, r.Parts[1].String()), maxConfig)
 	if err != nil {
-		return img, release, err
+		return img, nil, err
 	}
 	cfg, err := parseConfig(raw)
 	if err != nil {
-		return img, release, err
+		return img, nil, err
 	}
 	if len(cfg.RootFS.DiffIDs) != len(r.Parts)-2 {
-		return img, release, fmt.Errorf("its configuration tells of %d layers, its manifest of %d", len(cfg.RootFS.DiffIDs), len(r.Parts)-2)
+		return img, nil, fmt.Errorf("%w: its configuration tells of %d layers, its manifest of %d", ErrImage, len(cfg.RootFS.DiffIDs), len(r.Parts)-2)
 	}
 	img = container.Image{
 		Digest: r.Digest, Entrypoint: cfg.Config.Entrypoint, Cmd: cfg.Config.Cmd, Env: cfg.Config.Env,
 		User: cfg.Config.User, WorkingDir: cfg.Config.WorkingDir, StopSignal: cfg.Config.StopSignal,
 	}
 	for i, d := range r.Parts[2:] {
-		img.Layers = append(img.Layers, container.Layer{Path: s.blobs.Path(d), DiffID: cfg.RootFS.DiffIDs[i].String()})
+		img.Layers = append(img.Layers, container.Layer{Path: filepath.Join(dir, d.String()), DiffID: cfg.RootFS.DiffIDs[i].String()})
 	}
-	r.Used = s.cfg.Now()
-	return img, release, s.save(ref, r)
+	now := s.cfg.Now() // when it was used last
+	return img, release, os.Chtimes(s.file(ref), now, now)
 }
 
-// use keeps parts from being removed, until release.
-func (s *Store) use(parts []protocol.Digest) (release func()) {
-	add := func(n int) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, d := range parts {
-			if s.used[d] += n; s.used[d] == 0 {
-				delete(s.used, d)
-			}
+// hold gives the parts of an image other names in a directory of their own, under which
+// they stay although somebody removes the image.
+func (s *Store) hold(parts []protocol.Digest) (dir string, err error) {
+	if dir, err = os.MkdirTemp(s.reading(), ""); err != nil {
+		return "", err
+	}
+	for _, d := range parts {
+		if err := os.Link(s.part(d), filepath.Join(dir, d.String())); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", errors.Join(err, os.RemoveAll(dir))
 		}
 	}
-	add(1)
-	return sync.OnceFunc(func() { add(-1) })
-}
-
-// read returns a small part.
-func (s *Store) read(d protocol.Digest, most int64) ([]byte, error) {
-	f, err := s.blobs.Open(d)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(raw)) > most {
-		err = fmt.Errorf("%w: more than %d bytes", ErrImage, most)
-	}
-	return raw, err
+	return dir, nil
 }
 
 // List returns the images of the host by their references.
@@ -220,45 +227,106 @@ func (s *Store) List() ([]Record, error) {
 	}
 	var all []Record
 	for _, f := range files {
-		if r, err := load(f); err == nil { // a damaged one is fetched again
-			all = append(all, r)
+		r, err := load(f)
+		i, gone := os.Stat(f)
+		if err != nil || gone != nil {
+			continue // removed just now, or damaged: then it is fetched again
 		}
+		r.Used = i.ModTime()
+		all = append(all, r)
 	}
 	slices.SortFunc(all, func(a, b Record) int { return strings.Compare(a.Reference, b.Reference) })
 	return all, nil
 }
 
+// Login is what a registry is shown.
+type Login struct{ User, Password string }
+
 // Pull fetches an image although it may be there: its reference may mean another one now.
-func (s *Store) Pull(ctx context.Context, reference string, told func(string)) (Record, error) {
+// login is nil if anybody may have it.
+func (s *Store) Pull(ctx context.Context, reference string, login *Login, told func(string)) (Record, error) {
 	ref, err := parse(reference)
 	if err != nil {
 		return Record{}, err
 	}
-	return s.pull(ctx, ref, reference, told)
+	return s.pull(ctx, ref, reference, login, told)
 }
 
 // Remove removes an image, and those of its parts that no other has. Containers that
 // were made from it stay.
-func (s *Store) Remove(reference string) (freed int64, err error) {
+func (s *Store) Remove(ctx context.Context, reference string) (freed int64, err error) {
 	ref, err := parse(reference)
 	if err != nil {
 		return 0, err
 	}
-	switch _, err := os.Stat(s.file(ref)); {
-	case errors.Is(err, fs.ErrNotExist):
-		return 0, fmt.Errorf("%w: %s", ErrNotFound, reference)
-	case err != nil:
-		return 0, err
-	}
-	if err := durable.Remove(s.file(ref)); err != nil {
-		return 0, err
-	}
-	return s.sweep(s.cfg.Now())
+	err = s.change(ctx, func(parts *blob.Store) error {
+		switch _, err := os.Stat(s.file(ref)); {
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("%w: %s", ErrNotFound, reference)
+		case err != nil:
+			return err
+		}
+		if err := durable.Remove(s.file(ref)); err != nil {
+			return err
+		}
+		freed, err = s.sweep(parts)
+		return err
+	})
+	return freed, err
 }
 
-// sweep removes the parts that no image has and nobody reads, and those that were begun
-// and not gone on with since before.
-func (s *Store) sweep(before time.Time) (freed int64, err error) {
+// Limits are how much of the past a host keeps. Zero is no limit.
+type Limits struct {
+	// Age is how long an image is kept after its last use.
+	Age time.Duration
+	// Bytes is how large all images together may be; what was used last stays.
+	Bytes int64
+}
+
+// Prune removes the images that exceed limits, and what is left of pulls that nobody went
+// on with. It returns what it removed.
+func (s *Store) Prune(ctx context.Context, l Limits) (gone []Record, freed int64, err error) {
+	err = s.change(ctx, func(parts *blob.Store) error {
+		all, err := s.List()
+		if err != nil {
+			return err
+		}
+		for _, r := range excess(all, l, s.cfg.Now()) {
+			ref, err := parse(r.Reference)
+			if err != nil {
+				return err
+			}
+			if err := durable.Remove(s.file(ref)); err != nil {
+				return err
+			}
+			gone = append(gone, r)
+		}
+		freed, err = s.sweep(parts)
+		return err
+	})
+	return gone, freed, err
+}
+
+// excess are the images that exceed limits.
+func excess(all []Record, l Limits, now time.Time) (gone []Record) {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b Record) int { return b.Used.Compare(a.Used) })
+	var total int64
+	for _, r := range all {
+		total += r.Bytes
+		if l.Age > 0 && now.Sub(r.Used) > l.Age || l.Bytes > 0 && total > l.Bytes {
+			gone = append(gone, r)
+			total -= r.Bytes
+		}
+	}
+	return gone
+}
+
+// readTime is longer than anybody reads an image.
+const readTime = 24 * time.Hour
+
+// sweep removes the parts that no image has, and what readers have left that were killed.
+func (s *Store) sweep(parts *blob.Store) (freed int64, err error) {
 	all, err := s.List()
 	if err != nil {
 		return 0, err
@@ -269,15 +337,19 @@ func (s *Store) sweep(before time.Time) (freed int64, err error) {
 			had[d] = true
 		}
 	}
-	s.mu.Lock() // nobody begins to read meanwhile
-	defer s.mu.Unlock()
-	_, err = s.blobs.Sweep(before, func(d protocol.Digest) bool {
-		keep := had[d] || s.used[d] > 0
-		if size, _, err := s.blobs.Size(d); !keep && err == nil {
+	_, err = parts.Sweep(time.Now().Add(time.Hour), func(d protocol.Digest) bool {
+		if size, _, err := parts.Size(d); !had[d] && err == nil {
 			freed += size
 		}
-		return keep
+		return had[d]
 	})
+	left, e := os.ReadDir(s.reading())
+	err = errors.Join(err, e)
+	for _, r := range left {
+		if i, e := r.Info(); e == nil && time.Since(i.ModTime()) > readTime {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(s.reading(), r.Name())))
+		}
+	}
 	return freed, err
 }
 

@@ -34,6 +34,7 @@ type registry struct {
 	whole bool
 	// password that Basic needs; empty is none.
 	password string
+	shown    bool // a password was
 }
 
 func newRegistry(t *testing.T) *registry {
@@ -65,7 +66,12 @@ func (r *registry) serve(w http.ResponseWriter, q *http.Request) {
 	}
 	cut, whole := r.cut, r.whole
 	r.mu.Unlock()
-	_, password, _ := q.BasicAuth()
+	_, password, shown := q.BasicAuth()
+	if shown {
+		r.mu.Lock()
+		r.shown = true
+		r.mu.Unlock()
+	}
 	switch {
 	case password != r.password:
 		w.Header().Set("Www-Authenticate", "Basic realm=x")
@@ -147,7 +153,7 @@ func TestFetch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	release()
+	defer release()
 	if got.Reference != ref || got.Digest != img.Digest || len(got.Layers) != 2 || got.Cmd[0] != "/x" || got.Env[0] != "A=b" || got.StopSignal != "SIGINT" {
 		t.Errorf("it is %+v", got)
 	}
@@ -197,7 +203,7 @@ func TestFetchGoesOn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			release()
+			defer release()
 			b, err := os.ReadFile(got.Layers[0].Path)
 			if err != nil || !bytes.Equal(b, img.Parts[1].Bytes()) {
 				t.Errorf("the layer is not what it should be: %v", err)
@@ -256,15 +262,15 @@ func TestPlaces(t *testing.T) {
 	mirror, origin := newRegistry(t), newRegistry(t)
 	ref := origin.add(t, "app", small(t, "x"))
 	r := image.Registries{Insecure: []string{mirror.host(), origin.host()}, Mirrors: []string{origin.host() + "=" + mirror.host()}}
-	if _, err := open(t, t.TempDir(), image.Config{Registries: r}).Pull(t.Context(), ref, nil); err != nil || len(origin.parts()) == 0 {
+	if _, err := open(t, t.TempDir(), image.Config{Registries: r}).Pull(t.Context(), ref, nil, nil); err != nil || len(origin.parts()) == 0 {
 		t.Errorf("from the registry: %v, %q", err, origin.parts())
 	}
 	mirror.add(t, "app", small(t, "x"))
 	origin.asked = nil
-	if _, err := open(t, t.TempDir(), image.Config{Registries: r}).Pull(t.Context(), ref, nil); err != nil || len(origin.parts()) != 0 {
+	if _, err := open(t, t.TempDir(), image.Config{Registries: r}).Pull(t.Context(), ref, nil, nil); err != nil || len(origin.parts()) != 0 {
 		t.Errorf("from the mirror: %v, %q", err, origin.parts())
 	}
-	if _, err := open(t, t.TempDir(), image.Config{}).Pull(t.Context(), ref, nil); err == nil || !strings.Contains(err.Error(), "images.insecure") {
+	if _, err := open(t, t.TempDir(), image.Config{}).Pull(t.Context(), ref, nil, nil); err == nil || !strings.Contains(err.Error(), "images.insecure") {
 		t.Errorf("without TLS: %v", err)
 	}
 	for _, bad := range []image.Registries{{Mirrors: []string{"x"}}, {Mirrors: []string{"=y"}}, {Proxy: "::"}, {Insecure: []string{""}}} {
@@ -282,14 +288,14 @@ func TestRemove(t *testing.T) {
 	now := time.Now().Add(time.Hour)
 	s := open(t, dir, image.Config{Registries: image.Registries{Insecure: []string{r.host()}}, Now: func() time.Time { now = now.Add(time.Second); return now }})
 	one, two := r.add(t, "one", small(t, "one")), r.add(t, "two", small(t, "two")) // of which one layer is the same
-	if _, err := s.Pull(t.Context(), one, nil); err != nil {
+	if _, err := s.Pull(t.Context(), one, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	got, release, err := s.Fetch(t.Context(), two, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Remove(two); err != nil {
+	if _, err := s.Remove(t.Context(), two); err != nil {
 		t.Fatal(err)
 	}
 	for _, l := range got.Layers {
@@ -298,13 +304,13 @@ func TestRemove(t *testing.T) {
 		}
 	}
 	release()
-	if freed, err := s.Remove(one); err != nil || freed == 0 {
+	if freed, err := s.Remove(t.Context(), one); err != nil || freed == 0 {
 		t.Errorf("freed %d, %v", freed, err)
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "parts", "*")); err != nil || len(left) != 0 {
 		t.Errorf("left: %q, %v", left, err)
 	}
-	if _, err := s.Remove(one); !errors.Is(err, image.ErrNotFound) {
+	if _, err := s.Remove(t.Context(), one); !errors.Is(err, image.ErrNotFound) {
 		t.Errorf("again: %v, want ErrNotFound", err)
 	}
 }
@@ -337,3 +343,74 @@ func FuzzManifest(f *testing.F) {
 }
 
 var _ io.Writer = (*cutter)(nil)
+
+// TestPrune removes what was used longest ago, by age and by space, and what is left of
+// pulls that were cut short.
+func TestPrune(t *testing.T) {
+	r := newRegistry(t)
+	dir := t.TempDir()
+	now := time.Now()
+	s := open(t, dir, image.Config{Registries: image.Registries{Insecure: []string{r.host()}}, Now: func() time.Time { return now }})
+	var refs []string
+	for i := range 3 {
+		refs = append(refs, r.add(t, fmt.Sprint("app", i), small(t, noise(64<<10*(i+1)))))
+		_, release, err := s.Fetch(t.Context(), refs[i], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		release()
+		now = now.Add(time.Hour)
+	}
+	left := filepath.Join(dir, "parts", strings.Repeat("ab", 32)+".part")
+	if err := os.WriteFile(left, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all, err := s.List()
+	if err != nil || len(all) != 3 {
+		t.Fatalf("%v, %v", all, err)
+	}
+	for _, tc := range []struct {
+		limits image.Limits
+		gone   []string
+	}{
+		{image.Limits{}, nil},
+		{image.Limits{Age: 2*time.Hour + time.Minute}, refs[:1]},
+		{image.Limits{Age: time.Hour * 24, Bytes: all[2].Bytes}, refs[1:2]},
+		{image.Limits{Bytes: 1}, refs[2:]},
+	} {
+		gone, freed, err := s.Prune(t.Context(), tc.limits)
+		var names []string
+		for _, g := range gone {
+			names = append(names, g.Reference)
+		}
+		if err != nil || strings.Join(names, " ") != strings.Join(tc.gone, " ") || len(gone) > 0 && freed == 0 {
+			t.Errorf("%+v: removed %q with %d bytes, %v; want %q", tc.limits, names, freed, err, tc.gone)
+		}
+	}
+	if rest, err := filepath.Glob(filepath.Join(dir, "parts", "*")); err != nil || len(rest) != 0 {
+		t.Errorf("left: %q, %v", rest, err)
+	}
+}
+
+// TestLogin: a registry that asks who somebody is, is told so, and a mirror of it is not.
+func TestLogin(t *testing.T) {
+	r, mirror := newRegistry(t), newRegistry(t)
+	r.password = "secret"
+	ref := r.add(t, "app", small(t, "x"))
+	cfg := image.Config{Registries: image.Registries{Insecure: []string{r.host(), mirror.host()}, Mirrors: []string{r.host() + "=" + mirror.host()}}}
+	s := open(t, t.TempDir(), cfg)
+	if _, err := s.Pull(t.Context(), ref, nil, nil); err == nil || !strings.Contains(err.Error(), "--user") {
+		t.Errorf("without a login: %v", err)
+	}
+	if _, err := s.Pull(t.Context(), ref, &image.Login{User: "u", Password: "wrong"}, nil); err == nil || strings.Contains(err.Error(), "wrong") {
+		t.Errorf("with a wrong one: %v", err)
+	}
+	if _, err := s.Pull(t.Context(), ref, &image.Login{User: "u", Password: "secret"}, nil); err != nil {
+		t.Errorf("with the right one: %v", err)
+	}
+	mirror.mu.Lock()
+	defer mirror.mu.Unlock()
+	if mirror.shown {
+		t.Error("the mirror was shown the password")
+	}
+}
