@@ -129,7 +129,7 @@ var allowed = []allowance{
 
 	// The operator's command line, from its floor upwards. Areas do not know each other.
 	{"internal/cli/term", []string{"api", "client", "internal/brief", "internal/clock", "protocol", "terminal", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"}, []string{"database/sql/...", "log/..."}, "how the command line speaks with its user; errors of the other end become exit codes and hints here"},
-	{"internal/cli/show", []string{"client", "internal/cli/term", "github.com/spf13/cobra", "go.yaml.in/yaml/v3"}, []string{"database/sql/...", "log/..."}, "every list and show is printed in the same forms"},
+	{"internal/cli/show", []string{"client", "internal/cli/term", "github.com/ohler55/ojg/jp", "github.com/spf13/cobra", "go.yaml.in/yaml/v3"}, []string{"database/sql/...", "log/..."}, "every list and show is printed in the same forms"},
 	{"internal/cli/conn", []string{"api", "certs", "client", "internal/cli/term", "internal/durable", "protocol/...", "github.com/pelletier/go-toml/v2", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "who the other end is, and what more than one area asks of it"},
 	{"internal/cli/keyring", []string{"certs", "internal/cli/conn", "internal/cli/show", "internal/cli/term", "internal/durable", "protocol", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "the keys of people: it signs bytes and knows no action"},
 	{"internal/cli/doctor", []string{"api", "internal/buildinfo", "internal/cli/conn", "internal/cli/show", "internal/cli/term", "protocol", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "it judges what others tell, and changes nothing"},
@@ -178,6 +178,7 @@ var owners = []struct {
 	{"github.com/klauspost/compress", []string{"image/rootfs"}, "zstd, and gzip at twice the speed of the standard library's"},
 	{"github.com/lxc/go-lxc", []string{"lxc/helper"}, "a program linked with liblxc does not start where it is missing"},
 	{"github.com/mochi-mqtt/server/v2", []string{"broker/..."}, "hosts carry no broker"},
+	{"github.com/ohler55/ojg", []string{"internal/cli/show"}, "a form of output; no other program reads paths"},
 	{"github.com/pelletier/go-toml/v2", []string{"internal/cli/conn", "internal/settings"}, "both daemons are configured in the same way; the operator's file holds contexts, and is written as well"},
 	{"github.com/prometheus/procfs", []string{"metrics"}, "the kernel's texts are read in one place"},
 	{"github.com/spf13/cobra", []string{"cmd/...", "internal/cli/...", "internal/daemon", "internal/manual"}, "command lines are the programs' business"},

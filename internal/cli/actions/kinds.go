@@ -2,6 +2,7 @@ package actions
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -74,10 +75,9 @@ func Kinds(ui *term.UI) []*cobra.Command {
 		Long:    "Lists what can be asked of hosts, as this program knows it: each action is of one kind.",
 		Example: "  hostler kind ls\n  hostler kind ls -o wide",
 	}
-	v := show.FormatFlags(ls)
-	v.One = false
-	ls.RunE = func(*cobra.Command, []string) error {
-		return show.Print(ui, v, kindNoun(), conn.Each(protocol.Kinds(), describe))
+	v := show.ListFlags(ls)
+	ls.RunE = func(cmd *cobra.Command, _ []string) error {
+		return show.Items(cmd.Context(), ui, v, kindNoun(), func(context.Context) ([]kindInfo, error) { return conn.Each(protocol.Kinds(), describe), nil })
 	}
 	explain := &cobra.Command{
 		Use: "explain KIND", Short: "Explain a kind of action: its arguments, states and reasons", Args: term.Exactly(1),

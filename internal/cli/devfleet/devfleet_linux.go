@@ -121,7 +121,7 @@ PID is process 1 of the host: nsenter -a -t PID bash is a shell there.`,
 
 // printDev prints a fleet: for programs the whole, for people its nodes.
 func (a *commands) printDev(v *show.View, s dev.Status) error {
-	if word := v.Format.Word; word == "json" || word == "yaml" || word == "template" {
+	if word := v.Format.Word; word == "json" || word == "yaml" || word == "template" || word == "jsonpath" {
 		whole := *v
 		whole.One = true
 		return show.Print(a.UI, &whole, show.Noun[dev.Status]{Name: func(s dev.Status) string { return s.Name }}, []dev.Status{s})

@@ -82,12 +82,13 @@ func member[T any](name string) func(T) any {
 
 // Format is the value of -o.
 type Format struct {
-	Word string // table, wide, json, yaml, csv, name, template
+	Word string // table, wide, json, yaml, csv, name, template, jsonpath
 	tmpl *template.Template
+	path *jsonPath
 }
 
 // formats are the forms as errors name them.
-const formats = "table|wide|json|yaml|csv|name|template=…"
+const formats = "table|wide|json|yaml|csv|name|template=…|jsonpath=…"
 
 func (f *Format) String() string { return f.Word }
 
@@ -102,6 +103,14 @@ func (f *Format) Set(s string) error {
 			return err
 		}
 		f.Word, f.tmpl = "template", t
+		return nil
+	}
+	if text, ok := strings.CutPrefix(s, "jsonpath="); ok {
+		p, err := parseJSONPath(text)
+		if err != nil {
+			return err
+		}
+		f.Word, f.path = "jsonpath", p
 		return nil
 	}
 	if !slices.Contains([]string{"table", "wide", "json", "yaml", "csv", "name"}, s) {
@@ -122,13 +131,13 @@ type View struct {
 }
 
 func completeFormats(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return []string{"table", "wide", "json", "yaml", "csv", "name", "template="}, cobra.ShellCompDirectiveNoFileComp
+	return []string{"table", "wide", "json", "yaml", "csv", "name", "template=", "jsonpath="}, cobra.ShellCompDirectiveNoFileComp
 }
 
 // FormatFlags adds the options of a command that prints one thing once.
 func FormatFlags(cmd *cobra.Command) *View {
 	v := &View{Format: Format{Word: "table"}, One: true}
-	cmd.Flags().VarP(&v.Format, "output", "o", "output format: table, wide, json, yaml, csv, name, or template=… (a Go template over the JSON members; go-template=… is the same)")
+	cmd.Flags().VarP(&v.Format, "output", "o", "output format: table, wide, json, yaml, csv, name, template=… (a Go template over the JSON members; go-template=… is the same), or jsonpath=… (as $.state)")
 	cmd.Flags().BoolVar(&v.noHeaders, "no-headers", false, "print no line of column names")
 	_ = cmd.RegisterFlagCompletionFunc("output", completeFormats) // it fails for unknown flags alone
 	return v
@@ -180,6 +189,13 @@ func (t *Table[T]) Print(w io.Writer, items []T) error {
 		return nil
 	case "template":
 		return t.printTemplate(w, items)
+	case "jsonpath":
+		for _, it := range items {
+			if err := t.View.Format.path.print(w, it); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	if t.View.One {
 		for _, it := range items {
