@@ -18,6 +18,7 @@ type Filter struct {
 	After   uint64 // with numbers after this one, the oldest first; 0: the newest
 	Before  uint64 // with numbers before this one; 0: any
 	SinceMS int64  // not older, by the wall clock of the time
+	UntilMS int64  // older, likewise; 0: any
 	Host    protocol.HostID
 	Actor   string
 	Verb    string
@@ -26,7 +27,7 @@ type Filter struct {
 }
 
 func (f Filter) chooses(r *audit.Record) bool {
-	return r.AtMS >= f.SinceMS && (f.Host == "" || r.Host == f.Host) && (f.Actor == "" || r.Actor == f.Actor) &&
+	return r.AtMS >= f.SinceMS && (f.UntilMS == 0 || r.AtMS < f.UntilMS) && (f.Host == "" || r.Host == f.Host) && (f.Actor == "" || r.Actor == f.Actor) &&
 		(f.Verb == "" || r.Verb == f.Verb) && (f.Object == "" || r.Object == f.Object)
 }
 

@@ -33,6 +33,7 @@ type auditRequest struct {
 	After  uint64    `query:"after" maximum:"9007199254740991" doc:"Only records with numbers after this one, the oldest first; without it, the newest"`
 	Before uint64    `query:"before" maximum:"9007199254740991" doc:"Only records with numbers before this one"`
 	Since  time.Time `query:"since" doc:"Only records that are not older, by the clock of the time"`
+	Until  time.Time `query:"until" doc:"Only records that are older, by the clock of the time"`
 	Host   string    `query:"host" maxLength:"63" doc:"Only records about this host"`
 	Actor  string    `query:"actor" maxLength:"1024" doc:"Only what this one did: token:NAME, host:ID or coordinator"`
 	Verb   string    `query:"verb" maxLength:"1024" doc:"Only records with this verb, such as host.approve"`
@@ -52,6 +53,9 @@ func (h *handlers) listAudit(ctx context.Context, in *auditRequest) (*auditAnswe
 	}
 	if !in.Since.IsZero() {
 		f.SinceMS = in.Since.UnixMilli()
+	}
+	if !in.Until.IsZero() {
+		f.UntilMS = in.Until.UnixMilli()
 	}
 	if in.Cursor != "" {
 		n, err := strconv.ParseUint(in.Cursor[1:], 10, 64)

@@ -54,7 +54,9 @@ func serve[I, O any](h *handlers, op huma.Operation, answer func(context.Context
 
 // get declares an operation that reads.
 func (h *handlers) get(id, path, summary string) huma.Operation {
-	return h.operation(id, http.MethodGet, path, summary, http.StatusOK)
+	op := h.operation(id, http.MethodGet, path, summary, http.StatusOK)
+	op.Responses[strconv.Itoa(http.StatusNotModified)] = unchanged()
+	return op
 }
 
 // operation declares one operation. Its failures are problems.
@@ -79,7 +81,7 @@ func (h *handlers) operation(id, method, path, summary string, status int) huma.
 
 // raw declares an operation whose answer is not JSON.
 func (h *handlers) raw(id, path, summary, mediaType, description string) huma.Operation {
-	op := h.get(id, path, summary)
+	op := h.operation(id, http.MethodGet, path, summary, http.StatusOK)
 	op.Responses[strconv.Itoa(http.StatusOK)] = &huma.Response{
 		Description: description,
 		Content:     map[string]*huma.MediaType{mediaType: {Schema: &huma.Schema{Type: huma.TypeString}}},

@@ -85,6 +85,8 @@ func (h *handlers) guard(mux *http.ServeMux, openMetrics bool) http.Handler {
 			noRoute(w, r, mux)
 		case key != "" && mayChange(r.Method) && !isUpload(r) && strings.HasPrefix(r.URL.Path, "/v1/") && !r.URL.Query().Has("dry_run"):
 			h.serveOnce(w, r, pattern, key, mux)
+		case r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/v1/"):
+			serveTagged(w, r, mux)
 		default:
 			mux.ServeHTTP(w, r)
 		}

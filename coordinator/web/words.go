@@ -141,7 +141,9 @@ func features() meanings {
 	means := map[string]string{
 		"alert_rules":      "Rules of alerts are set for hosts by their labels, and take If-Match.",
 		"actions_by_kind":  "Actions and batches are asked for by kind and args; the bytes of the spec are made here.",
+		"audit_until":      "The audit log can be searched up to a time.",
 		"cursors":          "Every list takes cursor, limit, label, state, since and until.",
+		"etags":            "Answers in JSON have an ETag, and requests that read take If-None-Match.",
 		"idempotency_keys": "Requests with an Idempotency-Key take effect once.",
 		"label_etags":      "The labels of a host have an ETag, and changes of them take If-Match.",
 	}

@@ -42,7 +42,7 @@ func (a *commands) auditCommand() *cobra.Command {
 const auditPage = 1000
 
 func (a *commands) auditListCommand() *cobra.Command {
-	var since term.DurationFlag
+	var since, until term.DurationFlag
 	var after uint64
 	query := make(map[string]*string)
 	cmd := &cobra.Command{
@@ -50,10 +50,11 @@ func (a *commands) auditListCommand() *cobra.Command {
 		Long: `Lists the newest records of the coordinator's audit log: each says who did what,
 from where, about which host and object, and the digest of the bytes that it was
 decided over. Whether they are as they were written, hostler audit verify tells.`,
-		Example: "  hostler audit ls --since 2h\n  hostler audit ls --host edge-07 --verb action.request -o json\n  hostler audit ls --watch",
+		Example: "  hostler audit ls --since 2h\n  hostler audit ls --since 2d --until 1d\n  hostler audit ls --host edge-07 --verb action.request -o json\n  hostler audit ls --watch",
 	}
 	v := show.LimitedFlags(cmd, 100)
 	cmd.Flags().Var(&since, "since", "only what happened no longer ago than this")
+	cmd.Flags().Var(&until, "until", "only what happened longer ago than this")
 	cmd.Flags().Uint64Var(&after, "after", 0, "begin behind the record with this number")
 	for name, usage := range map[string]string{
 		"host": "only what is about this host", "actor": "only what this one did: token:NAME, host:HOST or coordinator",
@@ -71,6 +72,9 @@ decided over. Whether they are as they were written, hostler audit verify tells.
 			}
 			if since.Value > 0 {
 				q.Set("since", a.Now().Add(-since.Value).UTC().Format(time.RFC3339))
+			}
+			if until.Value > 0 {
+				q.Set("until", a.Now().Add(-until.Value).UTC().Format(time.RFC3339))
 			}
 			all, err := searchAudit(ctx, r, q, after, v.Limit)
 			return all, term.Cannot("list the audit log", err)
