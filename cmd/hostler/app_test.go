@@ -191,6 +191,32 @@ func TestGoneMeanwhile(t *testing.T) {
 	}
 }
 
+// TestSilentHostIsNamed: a host whose line broke without a word counts as there for 20 s.
+// It is named as soon as it should have acknowledged its order, and with
+// --no-wait-offline it is left soon after. One that answers meanwhile is followed.
+func TestSilentHostIsNamed(t *testing.T) {
+	for _, answers := range []bool{false, true} {
+		s := newSite(t)
+		c := newTerminal(t, s, false, "")
+		c.app.Silent, c.app.Away = time.Millisecond, 300*time.Millisecond
+		if answers {
+			c.app.Away = time.Minute
+		}
+		code := make(chan int, 1)
+		go func() { code <- c.run(t.Context(), "run", "-A", "--no-wait-offline", "--", "idle") }()
+		o := <-s.orders
+		if answers {
+			c.until(t, "has not acknowledged")
+			s.host.Report(o.Started(s.host))
+			s.host.Report(o.Done())
+		}
+		if got := <-code; got != term.ExitUnreachable /* edge-02 is away */ || strings.Count(c.shown(), "edge-01: has not acknowledged its order for 1ms; the host may be out of reach") != 1 ||
+			strings.Contains(c.shown(), "1 not acknowledged") == answers || strings.Contains(c.shown(), "no answer from the coordinator") {
+			t.Errorf("answers: %t: code %d, shown %q", answers, got, c.shown())
+		}
+	}
+}
+
 // TestPullKeepsWhatCame of a host that went away before it had sent the rest.
 func TestPullKeepsWhatCame(t *testing.T) {
 	s := newSite(t)

@@ -45,7 +45,9 @@ type part struct {
 	refused        *api.Refusal
 	stdout, stderr *lines
 	asked, final   bool
-	here, away     bool   // its host was there once; it was told that it is away
+	here, away     bool // its host was there once; it was told that it is away
+	askedAt        time.Time
+	named, gone    bool   // its host is silent and was named; and for so long that it is not waited for
 	bytes          *int64 // that were copied, if anything is
 	unkept         error  // why what came was not kept
 }
@@ -98,7 +100,7 @@ func (a *Batcher) followMany(ctx context.Context, r *conn.Remote, m *many, id pr
 	clear(b.by)
 	for i, act := range all {
 		p := b.parts[i]
-		p.action, p.asked = act.ID, true
+		p.action, p.asked, p.askedAt = act.ID, true, a.Now()
 		b.by[act.ID] = p
 		b.note(act)
 	}
@@ -198,7 +200,10 @@ func (b *batchRun) follow(ctx context.Context) error {
 				return b.enough(quiet)
 			}
 		}
-		err := b.remote.FollowBatch(ctx, b.id.String(), h)
+		until, end := b.untilLook(ctx)
+		err := b.remote.FollowBatch(until, b.id.String(), h)
+		toLook := errors.Is(context.Cause(until), errLook)
+		end()
 		quiet.Stop()
 		switch {
 		case err == nil && b.allFinal():
@@ -208,6 +213,10 @@ func (b *batchRun) follow(ctx context.Context) error {
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case toLook:
+			if b.look() {
+				return errLeftAway
+			}
 		default:
 			if again.Since.IsZero() && errors.Is(err, client.ErrUnreachable) {
 				b.screen.say("hostler: no answer from the coordinator, trying again; the commands continue")
@@ -264,14 +273,16 @@ func (b *batchRun) allFinal() bool {
 
 // onlyAway reports whether everything has ended but what waits for its host.
 func (b *batchRun) onlyAway() bool {
-	return !slices.ContainsFunc(b.parts, func(p *part) bool { return p.refused == nil && !p.final && !(p.asked && p.isAway()) })
+	return !slices.ContainsFunc(b.parts, func(p *part) bool {
+		return p.refused == nil && !p.final && !(p.asked && p.isAway()) && !(p.gone && p.isSilent())
+	})
 }
 
 // leftAway reports whether the user does not want to wait for those that are left. One
 // whose host was there has a while to come back.
 func (b *batchRun) leftAway() bool {
 	away := b.m.leaveOffline && b.onlyAway() && !b.allFinal()
-	gone := away && slices.ContainsFunc(b.parts, func(p *part) bool { return p.here && !p.final && p.refused == nil })
+	gone := away && slices.ContainsFunc(b.parts, func(p *part) bool { return p.here && !p.final && p.refused == nil && !(p.gone && p.isSilent()) })
 	switch {
 	case !gone:
 		b.leave.Stop()
@@ -321,7 +332,7 @@ func (b *batchRun) ask(ctx context.Context, next []*part) error {
 			return err
 		}
 		for _, p := range some {
-			p.asked = true
+			p.asked, p.askedAt = true, b.Batcher.Now()
 		}
 		for i := range answer.Refused {
 			for _, p := range some {
@@ -343,7 +354,7 @@ func (b *batchRun) askEach(ctx context.Context, next []*part) error {
 		ask := api.NewAction{ID: p.action, Host: string(p.Host), Spec: p.Spec, Batch: b.id.String()}
 		var act api.Action
 		err := b.post(ctx, "/v1/actions", ask, &act)
-		p.asked = true
+		p.asked, p.askedAt = true, b.Batcher.Now()
 		if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Status/100 == 4 {
 			p.refused = &api.Refusal{Host: p.Label, Code: problem.Code, Detail: problem.Detail}
 			continue

@@ -75,6 +75,8 @@ func (p *part) word() string {
 		return "waiting for their hosts"
 	case p.act.Waits != nil && p.act.Waits.For == "approval":
 		return "waiting for approval"
+	case p.named && p.isSilent():
+		return "not acknowledged"
 	}
 	return p.shown()
 }
@@ -161,6 +163,9 @@ func (b *batchRun) sayLeft() {
 		return
 	}
 	for _, p := range b.parts {
+		if p.named && p.isSilent() {
+			b.Batcher.Say("hostler: %s: has not acknowledged its order; it runs there when the host is back", term.Printable(p.Label))
+		}
 		if p.isAway() && !p.final {
 			b.Batcher.Say("hostler: %s: %s; it runs there when the host is back", p.Label, term.Printable(p.act.Waits.Text))
 		}
