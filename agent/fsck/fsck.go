@@ -212,9 +212,9 @@ func endRun(ctx context.Context, runs *runner.Runner, action string) error {
 	return runs.Remove(action)
 }
 
-// leafAge is how old a control group without a run must be: a younger one may be about
+// LeafAge is how old a control group without a run must be: a younger one may be about
 // to get its command.
-const leafAge = 10 * time.Second
+const LeafAge = 10 * time.Second
 
 // maxGroups bounds how many control groups are looked at.
 const maxGroups = 1 << 20
@@ -252,6 +252,39 @@ func (c Config) leaves(ctx context.Context, repair bool) (all []container.Debris
 		return filepath.SkipDir
 	})
 	return all, err
+}
+
+// SweepLeaves removes empty control groups that bear our name and belong to no run of
+// this host: what a kill between the end of a command and the removal of its group has
+// left. It looks, and once more when again comes, best [LeafAge] later, and removes what
+// it found both times: so no clock decides whether a group is about to get its command.
+// It returns what was removed.
+func (c Config) SweepLeaves(ctx context.Context, again <-chan time.Time) (removed []string, err error) {
+	before := make(map[string]bool)
+	all, err := c.leaves(ctx, false)
+	for _, d := range all {
+		before[d.Object] = d.Repair != ""
+	}
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	select {
+	case <-again:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	all, err = c.leaves(ctx, false)
+	for _, d := range all {
+		if d.Repair == "" || !before[d.Object] {
+			continue
+		}
+		if e := rundir.Leaf(d.Object).Remove(); e != nil {
+			err = errors.Join(err, e)
+			continue
+		}
+		removed = append(removed, d.Object)
+	}
+	return removed, err
 }
 
 // cgroupRoot is the top of the cgroup2 tree as this process sees it; empty if there is
@@ -292,7 +325,7 @@ func leafName(name string) (run runner.ID, ours bool) {
 // leaf judges one control group.
 func (c Config) leaf(path string, run runner.ID, e fs.DirEntry) (d container.Debris, found bool) {
 	info, err := e.Info()
-	if err != nil || time.Since(info.ModTime()) < leafAge {
+	if err != nil || time.Since(info.ModTime()) < LeafAge {
 		return d, false
 	}
 	d = container.Debris{Kind: "cgroup", Object: path, Cause: "its command is over, or was never known here", Repair: "remove the empty control group"}

@@ -158,6 +158,38 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+// TestSweepLeaves: an empty group of ours without a run goes if it is there at two looks,
+// and nothing else does.
+func TestSweepLeaves(t *testing.T) {
+	c := site(t)
+	run(t, c, known, false)
+	run(t, c, ended, true)
+	stale, over := group(t, rundir.LeafName(nobody, 1)), group(t, rundir.LeafName(ended, 1))
+	inUse, foreign := group(t, rundir.LeafName(known, 1)), group(t, "hostler.web.1")
+	again := make(chan time.Time)
+	go func() { // ends with the second look
+		again <- time.Time{}
+	}()
+	removed, err := c.SweepLeaves(t.Context(), again)
+	if err != nil || !slices.Contains(removed, stale) || !slices.Contains(removed, over) {
+		t.Errorf("removed %q, %v", removed, err)
+	}
+	for dir, left := range map[string]bool{stale: false, over: false, inUse: true, foreign: true} {
+		if _, err := os.Stat(dir); (err == nil) != left {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+	late := group(t, rundir.LeafName(nobody, 3))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if removed, err := c.SweepLeaves(ctx, nil); !errors.Is(err, context.Canceled) || len(removed) > 0 {
+		t.Errorf("at the end it removed %q, %v", removed, err)
+	}
+	if _, err := os.Stat(late); err != nil {
+		t.Errorf("what was seen once: %v", err)
+	}
+}
+
 // broken is a container technology that cannot be asked.
 type broken struct{ err error }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/agent/commands"
+	"github.com/hostler-io/hostler/agent/fsck"
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/agent/local"
 	"github.com/hostler-io/hostler/agent/uplink"
@@ -231,6 +232,7 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 		g.Go(func() error { return n.await(inner) })
 	}
 	others.Go(func() error { return daemon.Tidy(beside) })
+	others.Go(func() error { n.sweepLeaves(beside); return nil })
 	g.Go(func() error { // what runs beside the agent must not end before it
 		select {
 		case <-beside.Done():
@@ -250,6 +252,18 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 		err = errors.Join(err, failed)
 	}
 	return err
+}
+
+// sweepLeaves removes the control groups of commands of which kills have left nothing
+// else. What stays is told by fsck.
+func (n *node) sweepLeaves(ctx context.Context) {
+	removed, err := fsck.Config{Runs: n.state.runs()}.SweepLeaves(ctx, time.After(fsck.LeafAge))
+	if len(removed) > 0 {
+		n.log.Info("empty control groups of commands that are over were removed", "count", len(removed), "first", removed[0])
+	}
+	if err != nil && ctx.Err() == nil {
+		n.log.Warn("control groups of commands that are over stay; to look: hostler-agent fsck", "error", err)
+	}
 }
 
 // lookForMembership is how often a host without a fleet looks whether it has
