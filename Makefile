@@ -131,10 +131,12 @@ vectors: ## Write the committed test vectors of the protocol again
 
 bench: build ## Measure a fleet of the built programs; a table, and bench.json
 	CGO_ENABLED=0 $(BUILD) -o bin/ ./integration/cmd/bench ./integration/cmd/barerun
+	CGO_ENABLED=1 $(BUILD) -o bin/ ./integration/cmd/barelxc
 	bin/bench
 
 strictbench: build ## The same, and fail if a figure misses its target
 	CGO_ENABLED=0 $(BUILD) -o bin/ ./integration/cmd/bench ./integration/cmd/barerun
+	CGO_ENABLED=1 $(BUILD) -o bin/ ./integration/cmd/barelxc
 	bin/bench -strict
 
 gobench: ## Run the benchmarks of the packages
