@@ -60,6 +60,8 @@ type Config struct {
 	// Policies are in force from the start. Default: nobody is asked, and hosts say
 	// for themselves.
 	Policies policies.Policies
+	// Notices says whom to tell of alerts. Default: nobody.
+	Notices alerting.Notices
 	// AuditRecords is how many records of the audit log are kept. Default
 	// 1,000,000: four months of one action every 40 s, or some 300 MB.
 	AuditRecords uint64
@@ -190,7 +192,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c.actions = actions.New(c.base, actions.Config{
 		Approvals: c.approvals, Dispatch: c.hosts, Payloads: c.relay.Payloads, Policies: c.rules, Forgotten: c.journal.Forgotten,
 	})
-	c.alerts = alerting.New(c.base, c.hosts)
+	c.alerts = alerting.New(c.base, c.hosts, cfg.Notices)
 	c.explain = explain.New(c.base, c.hosts, c.approvals)
 	c.members = members.New(c.base, members.Config{
 		Rings: cfg.Rings.Rings, HostKeys: cfg.HostKeys, Authority: cfg.Authority, Links: c.hosts, Others: othersOf{c},

@@ -54,6 +54,7 @@ func groups() []group {
 		{"enrolment", []failpoint.Step{"A8", "A12", "A13", "C6", "C7", "F1", "F2"}, enrolmentPoints},
 		{"replacement", []failpoint.Step{"C24"}, replacementPoints},
 		{"rules", []failpoint.Step{"A16", "C25", "C26"}, rulePoints},
+		{"notifications", []failpoint.Step{"C27", "C28"}, noticePoints},
 		{"first steps", []failpoint.Step{"C8"}, initPoints},
 		{"recovery", []failpoint.Step{"C31", "C32", "C33", "C34", "C35", "C36"}, recoveryPoints},
 	}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"path/filepath"
 
+	"github.com/hostler-io/hostler/coordinator/alerting"
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/policy"
@@ -21,8 +22,10 @@ type config struct {
 	Actions    actionsConfig `toml:"actions"`
 	MQTT       mqttConfig    `toml:"mqtt"`
 	Policy     policyConfig  `toml:"policy"`
+	Notify     notifyConfig  `toml:"notify"`
 
-	own, hosts *policy.Policy // what the files of Policy say
+	own, hosts *policy.Policy   // what the files of Policy say
+	notices    alerting.Notices // whom Notify names
 }
 
 type policyConfig struct {
@@ -61,6 +64,7 @@ func defaults() config {
 		MQTT:       mqttConfig{Listen: ":8883"},
 		Output:     outputConfig{TotalMiB: 10 << 10, Days: 30},
 		Actions:    actionsConfig{Days: 90, Count: 200_000},
+		Notify:     notifyConfig{WaitSeconds: 30, RepeatMinutes: 240},
 		MaxPayload: 10 << 10,
 	}
 }
@@ -94,6 +98,9 @@ func (c *config) complete() error {
 		return fmt.Errorf("max_payload_mib: %d is not between 1 and %d", c.MaxPayload, protocol.MaxPayload>>20)
 	}
 	var err error
+	if c.notices, err = c.Notify.notices(); err != nil {
+		return err
+	}
 	if c.HTTP.Addresses, err = addresses("http", c.HTTP.Listen, c.HTTP.Addresses); err != nil {
 		return err
 	}

@@ -228,6 +228,7 @@ func (s *server) newCoordinator(ctx context.Context, store core.Store) (*coordin
 		Store: store, Fleet: ring.Fleet, FleetName: ring.Name,
 		Signer: s.trust.id, Trust: s.trust, Rings: s.trust, HostKeys: s.trust, Viewers: s.trust, Authority: s.trust, Broker: s.broker,
 		Policies:  policies,
+		Notices:   s.config.notices,
 		OutputDir: s.state.output(), OutputTotal: int64(s.config.Output.TotalMiB) << 20, OutputAge: time.Duration(s.config.Output.Days) * 24 * time.Hour,
 		ActionAge: time.Duration(s.config.Actions.Days) * 24 * time.Hour, Actions: s.config.Actions.Count,
 		PayloadDir: s.state.payloads(), MaxPayload: int64(s.config.MaxPayload) << 20, Addresses: s.config.HTTP.Addresses, BrokerAddresses: s.config.MQTT.Addresses,

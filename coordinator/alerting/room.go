@@ -1,5 +1,5 @@
 // Package alerting keeps the rules of alerts that people set for the hosts of the fleet,
-// and sees to it that each host has those that are for it.
+// sees to it that each host has those that are for it, and tells people of alerts.
 package alerting
 
 import (
@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
@@ -25,6 +27,7 @@ type Links interface {
 type Room struct {
 	base  *core.Base
 	links Links
+	tells *notifier
 	kick  chan struct{} // one place: there is something due
 
 	mu   sync.Mutex
@@ -34,8 +37,8 @@ type Room struct {
 }
 
 // New returns a room that has sent nothing.
-func New(base *core.Base, links Links) *Room {
-	return &Room{base: base, links: links, kick: make(chan struct{}, 1), due: make(map[protocol.HostID]bool), sent: make(map[protocol.HostID]protocol.Digest)}
+func New(base *core.Base, links Links, notices Notices) *Room {
+	return &Room{base: base, links: links, tells: newNotifier(base, notices), kick: make(chan struct{}, 1), due: make(map[protocol.HostID]bool), sent: make(map[protocol.HostID]protocol.Digest)}
 }
 
 // Due has a host looked at whose labels have changed. It does not wait.
@@ -61,9 +64,16 @@ func (r *Room) wake() {
 	}
 }
 
-// Run sends rules to the hosts that are there, until ctx ends. A host that is away gets
-// them with its first heartbeat, see [Room.Next].
+// Run sends rules to the hosts that are there, and notifications, until ctx ends. A host
+// that is away gets its rules with its first heartbeat, see [Room.Next].
 func (r *Room) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.sendRules(ctx) })
+	g.Go(func() error { return r.tells.run(ctx) })
+	return g.Wait()
+}
+
+func (r *Room) sendRules(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():

@@ -89,6 +89,8 @@ const (
 	HostReplaced    Step = "C24" // a host's machine is shut out, and another awaited
 	AlertRulesSet   Step = "C25" // a rule of alerts is set or removed
 	RulesNumbered   Step = "C26" // the rules of alerts of a host, on their way
+	NoticesMade     Step = "C27" // notifications of alerts, for every target
+	NoticeTried     Step = "C28" // a try to deliver a notification
 	StoreRecovered  Step = "C31" // a restored store is made another one
 	BackupPlaced    Step = "C32" // a backup that was read back has its name
 	RestoreDeclared Step = "C33" // the file that says that a directory is being restored
@@ -114,7 +116,7 @@ func Steps() []Step {
 		ContainerRenamed, ContainerSettled, FilePushed,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
-		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, HostReplaced, AlertRulesSet, RulesNumbered, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,
+		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, HostReplaced, AlertRulesSet, RulesNumbered, NoticesMade, NoticeTried, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,
 		FilePlaced, DatabasePlaced, BatchCommitted,
 	}
 }
