@@ -28,6 +28,19 @@ import (
 	"github.com/hostler-io/hostler/protocol/audit"
 )
 
+// Retention is how much of the past is kept.
+type Retention struct {
+	// AuditRecords is how many records of the audit log are kept. Default
+	// 1,000,000: four months of one action every 40 s, or some 300 MB.
+	AuditRecords uint64
+	// ActionAge is how long actions that have ended are kept, and enrolments and
+	// invites. Default 90 days.
+	ActionAge time.Duration
+	// Actions is how many actions that have ended are kept; what ended first goes
+	// first. Default 200,000.
+	Actions int
+}
+
 // Config is what a Coordinator is made of.
 type Config struct {
 	Store     core.Store
@@ -62,15 +75,7 @@ type Config struct {
 	Policies policies.Policies
 	// Notices says whom to tell of alerts. Default: nobody.
 	Notices alerting.Notices
-	// AuditRecords is how many records of the audit log are kept. Default
-	// 1,000,000: four months of one action every 40 s, or some 300 MB.
-	AuditRecords uint64
-	// ActionAge is how long actions that have ended are kept, and enrolments and
-	// invites. Default 90 days.
-	ActionAge time.Duration
-	// Actions is how many actions that have ended are kept; what ended first goes
-	// first. Default 200,000.
-	Actions int
+	Retention
 	// Now is the wall clock: for people and for start budgets.
 	Now func() time.Time
 	// Boot is a clock that no one can set, in milliseconds (CLOCK_BOOTTIME).

@@ -230,7 +230,7 @@ func (s *server) newCoordinator(ctx context.Context, store core.Store) (*coordin
 		Policies:  policies,
 		Notices:   s.config.notices,
 		OutputDir: s.state.output(), OutputTotal: int64(s.config.Output.TotalMiB) << 20, OutputAge: time.Duration(s.config.Output.Days) * 24 * time.Hour,
-		ActionAge: time.Duration(s.config.Actions.Days) * 24 * time.Hour, Actions: s.config.Actions.Count,
+		Retention:  coordinator.Retention{ActionAge: time.Duration(s.config.Actions.Days) * 24 * time.Hour, Actions: s.config.Actions.Count},
 		PayloadDir: s.state.payloads(), MaxPayload: int64(s.config.MaxPayload) << 20, Addresses: s.config.HTTP.Addresses, BrokerAddresses: s.config.MQTT.Addresses,
 		Now: clock.Now, Boot: clock.BootMS, Rand: rand.Reader, Log: s.log,
 	})
