@@ -99,18 +99,21 @@ func (l Leaf) Kill() error {
 // below. The leaf is frozen meanwhile, so that none is missed because it is being
 // forked; what the processes make once they have the signals gets none. A leaf that
 // does not freeze in freezeTime is signalled as it is.
-func (l Leaf) Signal(signals ...unix.Signal) error {
-	defer l.freeze()()
+func (l Leaf) Signal(signals ...unix.Signal) error { return l.signal(freezeTime, signals...) }
+
+// signal is Signal with another freezeTime, for tests on busy machines.
+func (l Leaf) signal(within time.Duration, signals ...unix.Signal) error {
+	defer l.freeze(within)()
 	return signalTree(string(l), signals, maxDepth)
 }
 
 // freezeTime is how long a leaf is waited for to be frozen: a process that waits for
-// a disk freezes when it has got it. Tests on busy machines wait longer.
-var freezeTime = 50 * time.Millisecond
+// a disk freezes when it has got it.
+const freezeTime = 50 * time.Millisecond
 
 // freeze keeps the processes of the leaf from going on until thaw is called. It is
 // best effort.
-func (l Leaf) freeze() (thaw func()) {
+func (l Leaf) freeze(within time.Duration) (thaw func()) {
 	f, err := os.OpenFile(string(l)+"/cgroup.freeze", os.O_WRONLY, 0)
 	if err != nil {
 		return func() {}
@@ -130,7 +133,7 @@ func (l Leaf) freeze() (thaw func()) {
 	b := make([]byte, 4096)
 	fds := []unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}
 	var look glance
-	for until := time.Now().Add(freezeTime); ; {
+	for until := time.Now().Add(within); ; {
 		n, err := events.ReadAt(b, 0)
 		left := time.Until(until)
 		if err != nil && err != io.EOF || left <= 0 || bytes.Contains(b[:n], []byte("frozen 1")) {

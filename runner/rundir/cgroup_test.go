@@ -99,8 +99,6 @@ func TestLeafSignalReachesChildCgroups(t *testing.T) {
 // TestLeafSignalMissesNobody: a process that is forked while its leaf is signalled
 // has the signal as its siblings have.
 func TestLeafSignalMissesNobody(t *testing.T) {
-	defer func(limit time.Duration) { freezeTime = limit }(freezeTime)
-	freezeTime = 2 * time.Minute
 	l := testLeaf(t, "rundir-forks")
 	for range 5 {
 		cmd := start(t, l, "/bin/sh", "-c", "while :; do sleep 1000 & done")
@@ -113,7 +111,7 @@ func TestLeafSignalMissesNobody(t *testing.T) {
 				break
 			}
 		}
-		if err := l.Signal(unix.SIGTERM, unix.SIGCONT); err != nil {
+		if err := l.signal(2*time.Minute, unix.SIGTERM, unix.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
 		awaitEmpty(t, l)
