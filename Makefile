@@ -21,6 +21,10 @@ ARCH ?= amd64,arm64
 # Tests of the built programs find them here.
 export HOSTLER_BIN := $(CURDIR)/bin
 
+# The commit of the release that hosts run until this one, to be raised with each
+# release: programs of both work together, and one follows the other.
+export HOSTLER_PREVIOUS := bcda26a
+
 TAGS := integration,heavy,hostlertest
 
 # The race detector looks at what is ours. SQLite is C turned into Go: it takes four
