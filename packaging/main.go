@@ -95,7 +95,7 @@ func describe(ctx context.Context, root string) (string, time.Time, error) {
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	found := regexp.MustCompile(`(?m)^const Version = "([0-9.]+)"$`).FindSubmatch(source)
+	found := regexp.MustCompile(`(?m)^var Version = "([0-9.]+)"$`).FindSubmatch(source)
 	if found == nil {
 		return "", time.Time{}, errors.New("internal/buildinfo has no version")
 	}
@@ -163,7 +163,8 @@ var cross = map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64": "aarch64
 
 // compile builds programs into a directory.
 func (b *build) compile(dir string, environ []string, programs ...string) error {
-	args := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", dir + "/"}
+	flags := "-s -w -X github.com/hostler-io/hostler/internal/buildinfo.Version=" + b.version
+	args := []string{"build", "-trimpath", "-ldflags", flags, "-o", dir + "/"}
 	for _, p := range programs {
 		args = append(args, "./cmd/"+p)
 	}

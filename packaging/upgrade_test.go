@@ -31,7 +31,7 @@ func TestUpgrade(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	tree := filepath.Join(t.TempDir(), "tree")
 	output(t, "git", "clone", "-q", "..", tree)
-	output(t, "sed", "-i", `s/^const Version = ".*"/const Version = "999.0.0"/`, filepath.Join(tree, "internal/buildinfo/buildinfo.go"))
+	output(t, "sed", "-i", `s/^var Version = ".*"/var Version = "999.0.0"/`, filepath.Join(tree, "internal/buildinfo/buildinfo.go"))
 	if err := run(t.Context(), tree, newer, []string{"amd64"}); err != nil {
 		t.Fatal(err)
 	}

@@ -3,8 +3,10 @@ package buildinfo
 
 import "runtime/debug"
 
-// Version is the version of the programs. It counts up with each release.
-const Version = "0.1.0"
+// Version is the version of the programs. It counts up with each release. What is
+// packed has the whole version of its package instead, which the linker sets: so a
+// host tells which package it runs, and two packages of one release differ.
+var Version = "0.1.0"
 
 // String returns version, revision and compiler as one line for people. It says when the
 // tree was not the revision's.
