@@ -194,6 +194,7 @@ func (c *Chain) Next() Ring {
 	r.Number, r.Prev = r.Number+1, c.top().digest
 	r.Reinstated = nil
 	r.Owners, r.Coordinators, r.People = slices.Clone(r.Owners), slices.Clone(r.Coordinators), slices.Clone(r.People)
+	r.Releases = slices.Clone(r.Releases)
 	return r
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -177,7 +178,10 @@ func (k *PublicKey) signer(sig []byte) (*packet.PublicKey, error) {
 
 // Verify implements [protocol.PublicKey]. It checks the form too, so a caller
 // that forgets to is no worse off.
-func (k *PublicKey) Verify(sig, body []byte) error {
+func (k *PublicKey) Verify(sig, body []byte) error { return k.VerifyFrom(sig, bytes.NewReader(body)) }
+
+// VerifyFrom is Verify of what a reader gives until its end, which may be long.
+func (k *PublicKey) VerifyFrom(sig []byte, body io.Reader) error {
 	key, err := k.signer(sig)
 	if err != nil {
 		return err
@@ -194,7 +198,9 @@ func (k *PublicKey) Verify(sig, body []byte) error {
 	if err != nil {
 		return fmt.Errorf("reading the signature: %w", err)
 	}
-	h.Write(body)
+	if _, err := io.Copy(h, body); err != nil {
+		return fmt.Errorf("reading what was signed: %w", err)
+	}
 	if err := key.VerifySignature(h, s); err != nil {
 		return fmt.Errorf("%w: %w", ErrSignature, err)
 	}

@@ -21,6 +21,7 @@ const (
 	MaxCoordinators = 16
 	MaxPeople       = 64
 	MaxPersonKeys   = 8
+	MaxReleaseKeys  = 8
 )
 
 // ErrRing tells that a ring or a chain of rings does not hold together.
@@ -43,6 +44,15 @@ type Ring struct {
 	// coordinators are void from now on: a stolen coordinator's key may have
 	// signed them. Only a ring without the key takes its rights away then.
 	Reinstated []protocol.KeyID `json:"reinstated,omitzero"`
+	// Releases are the keys whose packages hosts install when they are asked to. They
+	// sign nothing else: no message and no document is believed because of one.
+	Releases []ReleaseKey `json:"releases,omitzero"`
+}
+
+// ReleaseKey may sign packages of Hostler.
+type ReleaseKey struct {
+	Name string `json:"name"` // for people: who makes those packages
+	Key  []byte `json:"key"`
 }
 
 // Owner may sign rings.
@@ -79,6 +89,7 @@ func NewFleet(id protocol.FleetID, name protocol.FleetName, person string, owner
 func (r *Ring) change(doing string, do func(next *Ring) error) error {
 	next := *r
 	next.Owners, next.Coordinators, next.People = slices.Clone(r.Owners), slices.Clone(r.Coordinators), slices.Clone(r.People)
+	next.Releases = slices.Clone(r.Releases)
 	err := do(&next)
 	if err == nil {
 		_, err = next.check()
@@ -194,6 +205,29 @@ func (r *Ring) RemovePerson(person string, keys ...protocol.KeyID) error {
 	})
 }
 
+// AddReleaseKey has hosts install packages that the key has signed. name is for
+// people. A key that is there already is replaced by its new form.
+func (r *Ring) AddReleaseKey(name string, key *PublicKey) error {
+	return r.change("adding a release key", func(next *Ring) error {
+		next.Releases = append(slices.DeleteFunc(next.Releases, func(k ReleaseKey) bool { return isKey(key.id)(k.Key) }), ReleaseKey{Name: name, Key: key.Bytes()})
+		return nil
+	})
+}
+
+// RemoveReleaseKey takes the right to sign packages from a key.
+func (r *Ring) RemoveReleaseKey(key protocol.KeyID) error {
+	return r.change("removing a release key", func(next *Ring) error {
+		next.Releases = slices.DeleteFunc(next.Releases, func(k ReleaseKey) bool { return isKey(key)(k.Key) })
+		if len(next.Releases) == len(r.Releases) {
+			return fmt.Errorf("%w: ring %d has no release key %s", ErrRing, r.Number-1, key)
+		}
+		if len(next.Releases) == 0 {
+			next.Releases = nil
+		}
+		return nil
+	})
+}
+
 // Reinstate makes every revocation of a key of the ring void.
 func (r *Ring) Reinstate(key protocol.KeyID) error {
 	next := *r
@@ -232,6 +266,7 @@ type members struct {
 	principals  map[protocol.KeyID]protocol.Principal
 	keys        map[protocol.KeyID]*PublicKey
 	authorities []*x509.Certificate
+	releases    []*PublicKey
 }
 
 // check holds a ring against every rule that it alone can break, and parses
@@ -253,6 +288,7 @@ func (r *Ring) check() (members, error) {
 	for _, c := range r.Coordinators {
 		err = cmp.Or(err, m.add(c.Key, protocol.RoleCoordinator, ""), m.addAuthority(c.TLSCA))
 	}
+	err = cmp.Or(err, m.addReleases(r.Releases))
 	for _, k := range r.Reinstated {
 		if _, ok := m.principals[k]; !ok {
 			err = cmp.Or(err, fmt.Errorf("it reinstates key %s, which it does not name", k))
@@ -340,6 +376,27 @@ func (m *members) add(raw []byte, role protocol.Role, person string) error {
 	}
 	p.Person, p.Key, p.Roles = person, k, append(slices.Clone(p.Roles), role)
 	m.principals[k.id], m.keys[k.id] = p, k
+	return nil
+}
+
+// addReleases parses the keys that sign packages. They get no role: whoever owns the
+// fleet may sign packages with the same key.
+func (m *members) addReleases(all []ReleaseKey) error {
+	if len(all) > MaxReleaseKeys {
+		return fmt.Errorf("%d release keys, at most %d are allowed", len(all), MaxReleaseKeys)
+	}
+	for _, r := range all {
+		k, err := ParsePublicKey(r.Key)
+		switch {
+		case err != nil:
+			return fmt.Errorf("release key %q: %w", r.Name, err)
+		case !isPerson(r.Name):
+			return fmt.Errorf("release key %.70q: want a name of 1 to 64 of a-z, 0-9 and inner . _ @ + -", r.Name)
+		case slices.ContainsFunc(m.releases, func(o *PublicKey) bool { return o.id == k.id }):
+			return fmt.Errorf("release key %s is listed twice", k.id)
+		}
+		m.releases = append(m.releases, k)
+	}
 	return nil
 }
 

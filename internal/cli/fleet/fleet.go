@@ -31,7 +31,7 @@ func Command(e *conn.Env, keys *keyring.Store) *cobra.Command {
 	a := &commands{e, keys}
 	ring := term.Group("ring", "The document that says who may do what",
 		a.ringListCommand(), a.ringShowCommand(), a.addCoordinatorCommand(), a.replaceCoordinatorCommand(), a.removeCoordinatorCommand(), a.reinstateCommand(),
-		a.addOwnerCommand(), a.removeOwnerCommand(), a.addApproverCommand(), a.removeApproverCommand(), a.setThresholdCommand(), a.ringSignCommand(), a.ringPublishCommand())
+		a.addOwnerCommand(), a.removeOwnerCommand(), a.addApproverCommand(), a.removeApproverCommand(), a.addReleaseKeyCommand(), a.removeReleaseKeyCommand(), a.setThresholdCommand(), a.ringSignCommand(), a.ringPublishCommand())
 	return term.Group("fleet", "Owner keys and rings: who may do what", a.fleetInitCommand(), a.fleetShowCommand(), a.requestOwnerCommand(), ring)
 }
 

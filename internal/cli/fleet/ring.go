@@ -442,6 +442,9 @@ func members(r certs.Ring) []string {
 			add("approver", p.Person, k, "")
 		}
 	}
+	for _, k := range r.Releases {
+		add("release key", k.Name, k.Key, "")
+	}
 	return all
 }
 

@@ -35,7 +35,7 @@ func keyNoun() show.Noun[keyView] {
 // Command returns hostler key.
 func (a *Store) Command() *cobra.Command {
 	return term.Group("key", "Keys on this machine that sign approvals",
-		a.keyGenerateCommand(), a.keyImportCommand(), a.keyExportCommand(), a.keyListCommand(), a.keyRemoveCommand())
+		a.keyGenerateCommand(), a.keyImportCommand(), a.keyExportCommand(), a.keyListCommand(), a.keyRemoveCommand(), a.keySignCommand())
 }
 
 // defaultKey is what a key is called that nobody has named.
