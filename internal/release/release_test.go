@@ -1,0 +1,188 @@
+package release
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestCompare holds versions against what dpkg --compare-versions says of them.
+func TestCompare(t *testing.T) {
+	for _, c := range []struct {
+		older, newer string
+	}{
+		{"0.1.0", "0.2.0"}, {"0.9.0", "0.10.0"}, {"0.1.0~812.abc", "0.1.0"}, {"0.1.0~812.abc", "0.1.0~1000.aaa"},
+		{"1.0", "1.0+dirty"}, {"1.0-1", "1.0-2"}, {"1.0", "1.0-1"}, {"9.9", "1:0.1"}, {"1.0a", "1.0+"}, {"1.0~~", "1.0~"}, {"1.02", "1.3"},
+		{"1", "1.0.1"}, {"0.1.0~rc1", "0.1.0~rc2"},
+	} {
+		if Compare(c.older, c.newer) >= 0 || Compare(c.newer, c.older) <= 0 {
+			t.Errorf("%s is not older than %s", c.older, c.newer)
+		}
+	}
+	for _, c := range [][2]string{{"1.0", "1.0"}, {"1.00", "1.0"}, {"0:1.0", "1.0"}, {"", ""}} {
+		if Compare(c[0], c[1]) != 0 {
+			t.Errorf("%q and %q are the same", c[0], c[1])
+		}
+	}
+}
+
+func zipped(t testing.TB, files map[string]string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(files[name]))})
+		if err == nil {
+			_, err = io.WriteString(w, files[name])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func member(name string, content []byte) string {
+	pad := ""
+	if len(content)%2 == 1 {
+		pad = "\n"
+	}
+	return fmt.Sprintf("%-16s%-12d%-6d%-6d%-8s%-10d`\n%s%s", name, 0, 0, 0, "100644", len(content), content, pad)
+}
+
+// deb makes a package.
+func deb(t testing.TB, name, version, arch string, files map[string]string) []byte {
+	t.Helper()
+	control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: %s\n", name, version, arch)
+	return []byte("!<arch>\n" + member("debian-binary", []byte("2.0\n")) +
+		member("control.tar.gz", zipped(t, map[string]string{"./control": control})) + member("data.tar.gz", zipped(t, files)))
+}
+
+func agentDeb(t testing.TB, version, arch string) []byte {
+	return deb(t, Agent, version, arch, map[string]string{
+		"./usr/bin/hostler-agent": "agent " + version, "./usr/libexec/hostler/hostler-run": "run", "./etc/hostler/agent.toml": "", "./usr/bin/hostler-run": "elsewhere",
+	})
+}
+
+func lxcDeb(t testing.TB, version string) []byte {
+	return deb(t, AgentLXC, version, "amd64", map[string]string{"./usr/libexec/hostler/hostler-lxc": "lxc"})
+}
+
+func part(name string, content []byte) Part {
+	return Part{Name: name, Signature: []byte("by us"), Size: int64(len(content)), Content: bytes.NewReader(content)}
+}
+
+func bundle(t testing.TB, parts ...Part) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Write(&b, parts); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+var errForeign = errors.New("foreign")
+
+func byUs(sig []byte, content io.Reader) (string, error) {
+	if _, err := io.Copy(io.Discard, content); err != nil {
+		return "", err
+	}
+	if string(sig) != "by us" {
+		return "", errForeign
+	}
+	return "us", nil
+}
+
+// TestUnpack unpacks a bundle, and refuses what is wrong with one.
+func TestUnpack(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "release")
+	got, err := Unpack(dir, "amd64", bytes.NewReader(bundle(t, part("a.deb", agentDeb(t, "0.2.0", "amd64")), part("b.deb", lxcDeb(t, "0.2.0")))), byUs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(got.Programs)
+	if fmt.Sprint(got) != "{0.2.0 us [hostler-agent hostler-agent-lxc] [hostler-agent hostler-lxc hostler-run]}" {
+		t.Errorf("got %v", got)
+	}
+	for name, want := range map[string]string{"programs/hostler-agent": "agent 0.2.0", "programs/hostler-run": "run", "programs/hostler-lxc": "lxc"} {
+		if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(b) != want {
+			t.Errorf("%s holds %q, %v", name, b, err)
+		}
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "packages/hostler-agent.deb")); err != nil || !bytes.Equal(b, agentDeb(t, "0.2.0", "amd64")) {
+		t.Errorf("the package is another: %v", err)
+	}
+
+	whole := bundle(t, part("a.deb", agentDeb(t, "0.2.0", "amd64")))
+	foreign := part("a.deb", agentDeb(t, "0.2.0", "amd64"))
+	foreign.Signature = []byte("by others")
+	for what, c := range map[string]struct {
+		bundle []byte
+		says   string
+	}{
+		"another architecture":  {bundle(t, part("a.deb", agentDeb(t, "0.2.0", "arm64"))), `it is for "arm64", and this host is amd64`},
+		"two versions":          {bundle(t, part("a.deb", agentDeb(t, "0.2.0", "amd64")), part("b.deb", lxcDeb(t, "0.3.0"))), "all must be the same"},
+		"twice":                 {bundle(t, part("a.deb", agentDeb(t, "0.2.0", "amd64")), part("b.deb", agentDeb(t, "0.2.0", "amd64"))), "twice"},
+		"no agent":              {bundle(t, part("b.deb", lxcDeb(t, "0.2.0"))), "the bundle has no program hostler-agent"},
+		"another package":       {bundle(t, part("a.deb", deb(t, "cowsay", "1", "amd64", nil))), "it is the package \"cowsay\""},
+		"a foreign signature":   {bundle(t, foreign), "foreign"},
+		"no package at all":     {bundle(t, part("a.deb", []byte("hello"))), "it is no Debian package"},
+		"nothing":               {nil, "the bundle has no program"},
+		"cut":                   {whole[:len(whole)/2], "unexpected EOF"},
+		"a package by itself":   {agentDeb(t, "0.2.0", "amd64"), "the bundle is damaged"},
+		"compressed by another": {bundle(t, part("a.deb", []byte("!<arch>\n"+member("debian-binary", []byte("2.0\n"))+member("control.tar.xz", nil)+member("data.tar.xz", nil)))), "-Zgzip"},
+	} {
+		_, err := Unpack(filepath.Join(t.TempDir(), "release"), "amd64", bytes.NewReader(c.bundle), byUs)
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", what, err, c.says)
+		}
+	}
+}
+
+// FuzzUnpack: whatever comes, it ends, and nothing that is not signed is believed.
+func FuzzUnpack(f *testing.F) {
+	f.Add(bundle(f, part("a.deb", agentDeb(f, "0.2.0", "amd64")), part("b.deb", lxcDeb(f, "0.2.0"))))
+	f.Add(agentDeb(f, "0.2.0", "amd64"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		dir := filepath.Join(t.TempDir(), "release")
+		r, err := Unpack(dir, "amd64", bytes.NewReader(b), byUs)
+		if err == nil && (r.Signer != "us" || !slices.Contains(r.Programs, Agent)) {
+			t.Errorf("it took %v", r)
+		}
+		if outside, _ := filepath.Glob(filepath.Dir(dir) + "/*"); len(outside) > 1 {
+			t.Errorf("it wrote beside its directory: %q", outside)
+		}
+	})
+}
+
+// FuzzOpenDeb reads packages directly, as the command line does before it is known
+// whose they are.
+func FuzzOpenDeb(f *testing.F) {
+	f.Add(agentDeb(f, "0.2.0", "amd64"))
+	f.Add([]byte("!<arch>\n" + member("debian-binary", []byte("2.0\n"))))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d, err := OpenDeb(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			if !errors.Is(err, ErrPackage) && !strings.Contains(err.Error(), "token too long") {
+				t.Errorf("%v is not ErrPackage", err)
+			}
+			return
+		}
+		if d.Name == "" || d.Version == "" {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
