@@ -16,6 +16,7 @@ import (
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/relay"
 	"github.com/hostler-io/hostler/agent/rights"
+	"github.com/hostler-io/hostler/agent/upgrade"
 	"github.com/hostler-io/hostler/agent/uplink"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/blob"
@@ -76,6 +77,10 @@ type Config struct {
 	// Payloads keeps what commands read until they have ended. Without it specs
 	// with a payload are refused as unsupported.
 	Payloads *blob.Store
+
+	// Programs are the agent's own and how they are replaced. Without it upgrades are
+	// refused as unsupported.
+	Programs *upgrade.Programs
 
 	// Watch looks after the host beside the agent until ctx ends, and raises and clears
 	// alerts: raise returns when the change is durable, or why it is not. Default: none.

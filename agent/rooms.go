@@ -11,6 +11,7 @@ import (
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/relay"
 	"github.com/hostler-io/hostler/agent/rights"
+	"github.com/hostler-io/hostler/agent/upgrade"
 	"github.com/hostler-io/hostler/agent/uplink"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
@@ -76,6 +77,10 @@ func (a *Agent) handlers() map[protocol.Kind]actions.Handler {
 			all[k] = commands
 		}
 	}
+	all[protocol.KindHostUpgrade] = upgrade.New(upgrade.Config{
+		Programs: cfg.Programs, Loop: a.loop, Actions: a.actions, Payload: a.relay.Payload,
+		Connected: func() bool { return a.uplink.Standing().Connected }, Log: cfg.Log,
+	})
 	all[protocol.KindPing], all[protocol.KindPolicySet] = actions.Ping(), a.rights
 	return all
 }

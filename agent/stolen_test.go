@@ -39,6 +39,7 @@ func wishes(t *testing.T, r *realm) map[protocol.Kind]protocol.Spec {
 		protocol.KindHostPull:      {Kind: protocol.KindHostPull, Args: &protocol.PullArgs{Files: &protocol.FileArgs{Paths: []string{"/etc/shadow"}}}},
 		protocol.KindContainerPush: {Kind: protocol.KindContainerPush, Target: ctid(1), Args: &protocol.PushArgs{Files: &protocol.FileArgs{Paths: []string{"/etc/passwd"}, Mode: "0644"}}},
 		protocol.KindContainerPull: {Kind: protocol.KindContainerPull, Target: ctid(1), Args: &protocol.PullArgs{Files: &protocol.FileArgs{Paths: []string{"/etc/shadow"}}}},
+		protocol.KindHostUpgrade:   {Kind: protocol.KindHostUpgrade, Args: &protocol.UpgradeArgs{Version: "9.9.9"}},
 		protocol.KindHostMetrics:   {Kind: protocol.KindHostMetrics, Args: &protocol.MetricsArgs{SinceMS: 60_000}},
 		protocol.KindHostAudit:     {Kind: protocol.KindHostAudit, Args: new(protocol.ExportArgs)},
 		protocol.KindStop:          on(protocol.KindStop, 1),

@@ -23,7 +23,6 @@ const (
 	kindImport          protocol.Kind = "template.import"
 	kindBuild           protocol.Kind = "template.build"
 	kindRestore         protocol.Kind = "backup.restore"
-	kindUpdate          protocol.Kind = "agent.update"
 	kindStateRestore    protocol.Kind = "agent.restore"
 	kindNetwork         protocol.Kind = "network.rebuild"
 )
@@ -59,7 +58,7 @@ var powers = []power{
 	{"the configuration of containers: privileges, host mounts, hooks and raw keys", []protocol.Kind{kindConfig, kindSet}, byNothing},
 	{"unsigned imports, whose content runs as root", []protocol.Kind{kindImport, kindBuild, kindRestore}, byNothing},
 	{"the policy itself", []protocol.Kind{protocol.KindPolicySet}, byNothing},
-	{"the agent's own program and state", []protocol.Kind{kindUpdate, kindStateRestore}, byNothing},
+	{"the agent's own program and state", []protocol.Kind{protocol.KindHostUpgrade, kindStateRestore}, byNothing},
 	{"the network of the host, and so whom it believes", []protocol.Kind{kindNetwork}, byNothing},
 }
 

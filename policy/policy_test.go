@@ -251,7 +251,7 @@ func TestEveryHoleIsRefused(t *testing.T) {
 		"builds":                        {"kinds = ['template.build']", "template.build"},
 		"restored backups":              {"kinds = ['backup.restore']", "backup.restore"},
 		"the policy":                    {"kinds = ['policy.set']", "policy.set"},
-		"the agent's update":            {"kinds = ['agent.update']", "agent.update"},
+		"the agent's update":            {"kinds = ['host.upgrade']", "host.upgrade"},
 		"the agent's state":             {"kinds = ['agent.restore']", "agent.restore"},
 		"the network":                   {"kinds = ['network.rebuild']", "network.rebuild"},
 		"a family":                      {"kinds = ['container.*']", "container.exec"},

@@ -100,12 +100,14 @@ const (
 	lifecycleTimeout = 60 * time.Minute
 	startTTL         = 24 * time.Hour
 	sessionTTL       = time.Minute
+	// An upgrade waits for hosts that are away for weeks: it is asked of all of them.
+	upgradeTTL = 60 * 24 * time.Hour
 )
 
 // kinds is the one table. It is never written. Each row stands in the file of its
 // kind.
 var kinds = tableOf(
-	kindPing(), kindRun(), kindAttach(), kindHostPush(), kindHostPull(), kindHostAudit(), kindHostMetrics(), kindPolicySet(),
+	kindPing(), kindRun(), kindAttach(), kindHostPush(), kindHostPull(), kindHostAudit(), kindHostMetrics(), kindHostUpgrade(), kindPolicySet(),
 	kindExec(), kindContainerAttach(), kindContainerPush(), kindContainerPull(),
 	kindCreate(), kindStart(), kindStop(), kindStopNow(), kindRestart(), kindReset(), kindRename(), kindDestroy(),
 )

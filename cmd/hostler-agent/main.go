@@ -54,18 +54,26 @@ func rootCommand() *cobra.Command {
 		return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: &level}))
 	}
 	root := daemon.Command("hostler-agent", "Look after this host: its commands and its containers",
-		filesCommand(), joinCommand(configured, logger), leaveCommand(configured), daemon.Config(defaultConfigPath, configured, defaults), policyCommand(configured), fsckCommand(configured, logger), auditCommand(configured), metricsCommand(configured), &cobra.Command{
+		filesCommand(), joinCommand(configured, logger), leaveCommand(configured), daemon.Config(defaultConfigPath, configured, defaults), policyCommand(configured), fsckCommand(configured, logger), auditCommand(configured), metricsCommand(configured), trialCommand(configured, logger), &cobra.Command{
 			Use: "run", Short: "Serve until a signal ends it, and read the configuration again on SIGHUP; commands and containers go on", Args: noArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				if err := rundir.SealFiles(); err != nil {
 					return fmt.Errorf("closing inherited files: %w", err)
 				}
-				return run(cmd.Context(), configured, logger(cmd))
+				return run(cmd.Context(), configured, configFlag(configPath), logger(cmd))
 			},
 		})
 	root.PersistentFlags().StringVar(&configPath, "config", "", "configuration file (default "+defaultConfigPath+")")
 	root.PersistentFlags().TextVar(&level, "log-level", &level, "debug, info, warn or error")
 	return root
+}
+
+// configFlag is the option that names a configuration file.
+func configFlag(path string) []string {
+	if path == "" {
+		return nil
+	}
+	return []string{"--config", path}
 }
 
 // noArgs refuses arguments.

@@ -36,8 +36,9 @@ var errJoined = errors.New("the host has joined a fleet")
 const group = "hostler"
 
 // run serves until ctx ends. A host that joins a fleet meanwhile goes on as its
-// member; commands and containers do not notice.
-func run(ctx context.Context, again loader, log *slog.Logger) error {
+// member; commands and containers do not notice. configured are the options by which
+// another process of this program reads the same configuration.
+func run(ctx context.Context, again loader, configured []string, log *slog.Logger) error {
 	c, from, err := again()
 	if err != nil {
 		return err
@@ -59,6 +60,10 @@ func run(ctx context.Context, again loader, log *slog.Logger) error {
 		switch err := once(ctx, s, r, log); {
 		case errors.Is(err, errJoined):
 			log.Info("the host has joined a fleet")
+		case errors.Is(err, errUpgrade):
+			if err := (&upgrader{state: s, reload: r, configured: configured, log: log}).run(ctx); err != nil {
+				return err
+			}
 		case errors.Is(err, errReload):
 			log.Info("the configuration has changed; the agent begins anew with it")
 		case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
@@ -80,12 +85,13 @@ type node struct {
 	bulk   *mqtt.Bulk  // likewise
 	agent  *agent.Agent
 	meter  *meter
+	swap   chan struct{} // the release that is staged is to be tried or put in place
 }
 
 // once wires one agent and runs it to its end.
 func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err error) {
 	c, from := r.now.config, r.now.from
-	n := &node{state: s, config: c, reload: r, log: log}
+	n := &node{state: s, config: c, reload: r, log: log, swap: make(chan struct{}, 1)}
 	if n.record, err = s.record(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -197,7 +203,7 @@ func (n *node) join(cfg *agent.Config) error {
 	n.record.Revoked = nil // the member has those that count, and the others may be many
 	ring := n.member.keys.Chain().Ring()
 	cfg.Fleet, cfg.FleetName, cfg.Signer, cfg.Trust = ring.Fleet, ring.Name, id, n.member
-	cfg.Unseal = id.Decrypt
+	cfg.Unseal, cfg.Programs = id.Decrypt, n.programs()
 	n.state.loadPolicies(ring.Fleet, &cfg.Policies)
 	l, bulk, err := connect(n.member, n.record.Host, n.record.Brokers, n.log)
 	if err != nil {
@@ -223,6 +229,7 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	others, beside := errgroup.WithContext(beside)
 	g.Go(func() error { return n.agent.Run(inner) })
 	g.Go(func() error { return n.reload.await(inner) })
+	g.Go(func() error { return n.awaitSwap(inner) })
 	others.Go(func() error { return local.Serve(beside, socket, api) })
 	if n.member != nil {
 		others.Go(func() error { return n.bulk.Run(beside, mqtt.Session(n.agent.BulkSession())) })

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/upgrade"
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/internal/durable"
@@ -27,18 +28,19 @@ type state string
 
 func (s state) path(name string) string { return filepath.Join(string(s), name) }
 
-func (s state) identity() string   { return s.path("identity.pgp") }          // the host's OpenPGP key
-func (s state) tlsKey() string     { return s.path("tls.key") }               // the key of its TLS certificate
-func (s state) membership() string { return s.path("membership.json") }       // the enrolment, see join.Record
-func (s state) again() string      { return s.path("membership-again.json") } // the enrolment of a member that joins again
-func (s state) queueFile() string  { return s.path("queue.db") }
-func (s state) queueMade() string  { return s.path("queue.made") } // there was a queue, so it must be there
-func (s state) runs() string       { return s.path("runs") }
-func (s state) inputs() string     { return s.path("inputs") } // what commands read, until they have ended
-func (s state) metrics() string    { return s.path("metrics") }
-func (s state) images() string     { return s.path("images") }
-func (s state) locks() string      { return s.path("ct") }
-func (s state) leaving() string    { return s.path("leaving") } // leave was begun, and must be finished
+func (s state) identity() string     { return s.path("identity.pgp") }          // the host's OpenPGP key
+func (s state) tlsKey() string       { return s.path("tls.key") }               // the key of its TLS certificate
+func (s state) membership() string   { return s.path("membership.json") }       // the enrolment, see join.Record
+func (s state) again() string        { return s.path("membership-again.json") } // the enrolment of a member that joins again
+func (s state) queueFile() string    { return s.path("queue.db") }
+func (s state) queueMade() string    { return s.path("queue.made") } // there was a queue, so it must be there
+func (s state) runs() string         { return s.path("runs") }
+func (s state) inputs() string       { return s.path("inputs") } // what commands read, until they have ended
+func (s state) metrics() string      { return s.path("metrics") }
+func (s state) images() string       { return s.path("images") }
+func (s state) locks() string        { return s.path("ct") }
+func (s state) leaving() string      { return s.path("leaving") } // leave was begun, and must be finished
+func (s state) upgrade() upgrade.Dir { return upgrade.Dir(s.path("upgrade")) }
 
 // policy is what the host knows of policies in a fleet. It outlives a leave: or
 // whoever makes the host join again would rid it of its policy.

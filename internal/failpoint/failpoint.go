@@ -39,6 +39,13 @@ const (
 	RulesKept      Step = "A16" // the rules of alerts that the coordinator has sent, with their position
 )
 
+// The steps of an upgrade of the agent's own programs.
+const (
+	UpgradeStaged   Step = "A21" // a release is verified and unpacked
+	UpgradeTried    Step = "A22" // what a trial of the new agent has come to
+	ProgramReplaced Step = "A23" // a program has its place, where no package manager has put it
+)
+
 // The steps that are taken in run directories and with containers, by the
 // supervisor or the LXC helper where nothing else is said.
 const (
@@ -110,7 +117,7 @@ const (
 func Steps() []Step {
 	return []Step{
 		StartCounted, OrderTaken, AttemptBegun, OutcomeKept, OutboxFreed, CancelTaken, ContainersKept, MembershipKept,
-		QuestionTaken, TermSeen, ActionsBuried, QueueMade, LeavingNoted, InputPlaced, PolicyKept, RulesKept,
+		QuestionTaken, TermSeen, ActionsBuried, QueueMade, LeavingNoted, InputPlaced, PolicyKept, RulesKept, UpgradeStaged, UpgradeTried, ProgramReplaced,
 		SpecKept, StartDeclared, OutputSynced, ExitPublished, ContainerClaimed, LeafMade, CommandForked, ContainerReady,
 		ContainerDoomed, ContainerUnnamed, ContainerStarted, ContainerStopped, RunsRemoved, ContainerLockFreed,
 		ContainerRenamed, ContainerSettled, FilePushed,

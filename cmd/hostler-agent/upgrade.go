@@ -1,0 +1,326 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/agent/upgrade"
+	"github.com/hostler-io/hostler/internal/buildinfo"
+	"github.com/hostler-io/hostler/internal/clock"
+	"github.com/hostler-io/hostler/internal/release"
+	"github.com/hostler-io/hostler/runner"
+)
+
+// errUpgrade ends one wiring of the agent, so that another release is tried or put in
+// place.
+var errUpgrade = errors.New("another release of the agent is to be tried")
+
+// awaitSwap ends with errUpgrade when the upgrade needs the agent out of the way.
+func (n *node) awaitSwap(ctx context.Context) error {
+	select {
+	case <-n.swap:
+		return errUpgrade
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// programs are those of this host, as the agent of a member may replace them.
+func (n *node) programs() *upgrade.Programs {
+	_, err := os.Stat(n.config.LXC.Helper)
+	return &upgrade.Programs{
+		Dir: n.state.upgrade(), Version: buildinfo.Version, Arch: release.Arch(runtime.GOARCH), LXC: err == nil,
+		Verify: func(sig []byte, file io.Reader) (string, error) {
+			name, key, err := n.member.keys.Chain().VerifyRelease(sig, file)
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprintf("%s (%s)", name, key), nil
+		},
+		Swap: func() {
+			select {
+			case n.swap <- struct{}{}:
+			default:
+			}
+		},
+		Refusal: ownedByRPM(),
+	}
+}
+
+// ownedByRPM is why a host cannot be upgraded from here whose package manager nobody
+// would tell.
+func ownedByRPM() error {
+	self, err := thisProgram()
+	if err != nil {
+		return err
+	}
+	if rpm, err := exec.LookPath("rpm"); err == nil && exec.Command(rpm, "-qf", self).Run() == nil {
+		return fmt.Errorf("%s belongs to an rpm package; upgrade this host with dnf", self)
+	}
+	return nil
+}
+
+// upgrader replaces the agent while no agent is wired. The process stays the one that
+// whoever looks after services has started: it is the watcher of the trial, and becomes
+// the new agent by exec.
+type upgrader struct {
+	state      state
+	reload     *reloading
+	configured []string
+	log        *slog.Logger
+}
+
+// run carries the upgrade one step on. When it returns nil the old agent goes on, and
+// tells what has happened.
+func (u *upgrader) run(ctx context.Context) error {
+	alive, stop := context.WithCancel(ctx)
+	watched := make(chan error, 1)
+	go func() { watched <- u.reload.service.Watch(alive, func(context.Context) {}) }() // waited for below
+	defer func() { stop(); <-watched }()
+
+	dir := u.state.upgrade()
+	r, err := dir.Load()
+	if err != nil {
+		return err
+	}
+	if r.Stage == upgrade.Staged {
+		u.log.Info("the new agent is tried", "version", r.Version, "probation_ms", r.ProbationMS)
+		err := u.try(ctx, r)
+		switch {
+		case ctx.Err() != nil:
+			return nil // neither has shown anything
+		case err == nil:
+			u.log.Info("the coordinator has answered the new agent", "version", r.Version)
+			r.Stage, r.Why = upgrade.Proved, ""
+		default:
+			u.log.Warn("the new agent did not prove itself; the old one goes on", "version", r.Version, "error", err)
+			r.Why = err.Error()
+		}
+		if err := dir.Keep(r); err != nil || r.Stage != upgrade.Proved {
+			return err
+		}
+	}
+	if r.Stage != upgrade.Proved {
+		return nil
+	}
+	self, err := u.install(ctx, r)
+	if ctx.Err() != nil {
+		return nil // the package manager has ended this process, and starts the new one
+	}
+	if err != nil {
+		u.log.Error("the new programs cannot be put in place", "version", r.Version, "error", err)
+		r.Stage, r.Why = upgrade.Failed, fmt.Sprintf("version %s was answered, but cannot be put in place: %s", r.Version, err)
+		return dir.Keep(r)
+	}
+	u.log.Info("this process becomes the new agent", "version", r.Version)
+	return fmt.Errorf("start %s: %w", self, syscall.Exec(self, os.Args, os.Environ()))
+}
+
+// answered is what the new agent prints when it was answered, with its version behind.
+const answered = "answered as version "
+
+// try runs the new agent in its trial. It is killed when its time is over, or when this
+// process ends.
+func (u *upgrader) try(ctx context.Context, r upgrade.Record) error {
+	if err := u.copyMemory(ctx); err != nil {
+		return fmt.Errorf("copy the agent's memory for the trial: %w", err)
+	}
+	defer os.RemoveAll(u.state.upgrade().Trial())
+	probation := time.Duration(r.ProbationMS) * time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, probation)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, u.state.upgrade().Program(release.Agent), append([]string{"trial"}, u.configured...)...)
+	out, said := &tail{}, &tail{}
+	cmd.Stdout, cmd.Stderr = out, io.MultiWriter(os.Stderr, said)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	// The kernel kills the child when the thread ends that made it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := cmd.Run()
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("the coordinator did not answer it within %s%s", probation, said.last())
+	case err != nil:
+		return fmt.Errorf("it did not start, or ended: %w%s", err, said.last())
+	case strings.TrimSpace(out.String()) != answered+r.Version:
+		return fmt.Errorf("it ended and did not say that version %s was answered; it said %.100q", r.Version, out.String())
+	}
+	return nil
+}
+
+// copyMemory gives the new agent a copy of the agent's memory, which it may change as
+// it likes. The number that it will count as its own start is used up here too: no
+// agent after it says the same.
+func (u *upgrader) copyMemory(ctx context.Context) error {
+	dir := u.state.upgrade().Trial()
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
+		return err
+	}
+	files, err := filepath.Glob(u.state.queueFile() + "*")
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := copyFile(f, filepath.Join(dir, filepath.Base(f))); err != nil {
+			return err
+		}
+	}
+	q, err := queue.Open(ctx, queue.Config{Path: u.state.queueFile(), Log: u.log})
+	if err != nil {
+		return err
+	}
+	now, err := now()
+	if err == nil {
+		_, err = q.Begin(ctx, now)
+	}
+	return errors.Join(err, q.Close())
+}
+
+// now is the time of a step of the queue.
+func now() (queue.Now, error) {
+	boot, err := runner.Boot()
+	return queue.Now{WallMS: clock.Now().UnixMilli(), BootMS: clock.BootMS(), Boot: boot}, err
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// tail keeps the end of what a program says.
+type tail struct{ bytes.Buffer }
+
+const maxTail = 4 << 10
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.Buffer.Write(b)
+	if over := t.Len() - maxTail; over > 0 {
+		t.Next(over)
+	}
+	return len(b), nil
+}
+
+// last is the last line, to be added to a sentence.
+func (t *tail) last() string {
+	lines := strings.Split(strings.TrimSpace(t.String()), "\n")
+	if line := lines[len(lines)-1]; line != "" {
+		return fmt.Sprintf("; its last words: %.300s", strings.ToValidUTF8(line, "?"))
+	}
+	return ""
+}
+
+// install puts the new programs in their places, and returns that of the agent: by the
+// package manager if that has installed the old ones, and else one by one.
+func (u *upgrader) install(ctx context.Context, r upgrade.Record) (self string, err error) {
+	if self, err = thisProgram(); err != nil {
+		return "", err
+	}
+	if dpkg, ours := ownedByDpkg(ctx, self); ours {
+		return self, u.dpkg(ctx, dpkg, r)
+	}
+	c := u.reload.now.config
+	return self, upgrade.Replace(u.state.upgrade(), r, map[string]string{
+		release.Agent: self, release.Run: c.Commands.Supervisor, release.LXC: helperOf(c),
+	})
+}
+
+// helperOf is the program for LXC containers, if the host has it.
+func helperOf(c config) string {
+	if _, err := os.Stat(c.LXC.Helper); err != nil {
+		return ""
+	}
+	return c.LXC.Helper
+}
+
+func ownedByDpkg(ctx context.Context, self string) (dpkg string, ours bool) {
+	query, err := exec.LookPath("dpkg-query")
+	if err != nil {
+		return "", false
+	}
+	return filepath.Join(filepath.Dir(query), "dpkg"), exec.CommandContext(ctx, query, "--search", self).Run() == nil
+}
+
+// dpkg has the package manager install the packages. Where systemd is in charge that
+// runs as a unit of its own: it restarts the agent, and must not end with it.
+func (u *upgrader) dpkg(ctx context.Context, dpkg string, r upgrade.Record) error {
+	argv := []string{dpkg, "--install", "--force-confdef", "--force-confold"}
+	for _, p := range r.Packages {
+		if p == release.AgentLXC && helperOf(u.reload.now.config) == "" {
+			continue // it would ask for libraries that this host does without
+		}
+		argv = append(argv, u.state.upgrade().Package(p))
+	}
+	environ := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive"}
+	// What it says goes to a file and not to this process, whose end must not matter.
+	said := filepath.Join(u.state.upgrade().Release(), "dpkg.log")
+	log, err := os.Create(said)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	if _, err := os.Stat("/run/systemd/system"); err == nil {
+		unit := "hostler-upgrade-" + r.Action.String()
+		if err := awaitUnit(ctx, unit); err != nil {
+			return err
+		}
+		argv = append([]string{
+			"systemd-run", "--quiet", "--collect", "--wait", "--unit", unit, "--setenv", environ[0], "--setenv", environ[1],
+			"--property", "StandardOutput=append:" + said, "--property", "StandardError=append:" + said, "--",
+		}, argv...)
+	}
+	cmd := exec.Command(argv[0], argv[1:]...) // what has begun to install goes on to its end, whatever becomes of this process
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), environ...), log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }() // it ends with the child, or with this process
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		t := &tail{}
+		if b, err := os.ReadFile(said); err == nil {
+			_, _ = t.Write(b) // it never fails
+		}
+		return fmt.Errorf("%s: %w%s", filepath.Base(dpkg), err, t.last())
+	}
+	return nil
+}
+
+// awaitUnit waits until the package manager has ended that an earlier process has
+// started.
+func awaitUnit(ctx context.Context, unit string) error {
+	for exec.CommandContext(ctx, "systemctl", "is-active", "--quiet", unit).Run() == nil {
+		if err := wait(ctx, time.Second, nil); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
