@@ -120,7 +120,7 @@ func examineHost(h api.Host, s api.Status, now time.Time) []finding {
 	if h.Version != s.Version {
 		other = fmt.Sprintf("its agent is of version %s, the coordinator of %s", h.Version, s.Version)
 	}
-	r.check("version", warning, other, "install the same version on it")
+	r.check("version", warning, other, fmt.Sprintf("hostler host upgrade %s --package FILE    # doc/upgrade.md", h.ID))
 	broken := ""
 	if h.Policy != nil {
 		broken = h.Policy.Broken

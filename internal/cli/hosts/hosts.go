@@ -21,10 +21,13 @@ import (
 
 type commands struct{ *conn.Env }
 
-// Commands returns hostler status, host, alert and events.
-func Commands(e *conn.Env) []*cobra.Command {
+// Commands returns hostler status, host, alert and events. more are commands of
+// hostler host.
+func Commands(e *conn.Env, more ...*cobra.Command) []*cobra.Command {
 	a := &commands{e}
-	return []*cobra.Command{a.statusCommand(), a.hostCommand(), a.alertCommand(), a.eventsCommand()}
+	host := a.hostCommand()
+	host.AddCommand(more...)
+	return []*cobra.Command{a.statusCommand(), host, a.alertCommand(), a.eventsCommand()}
 }
 
 func hostNoun() show.Noun[conn.HostView] {
