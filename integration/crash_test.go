@@ -46,6 +46,7 @@ func groups() []group {
 		{"commands", []failpoint.Step{"A1", "A2", "A3", "A4", "A5", "A6", "A9", "A10", "A15", "S1", "S2", "S3", "S4", "S6", "S7"}, commandPoints},
 		{"containers", []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16"}, containerPoints},
 		{"transfers", []failpoint.Step{"A14", "C19", "S17"}, transferPoints},
+		{"upgrades", []failpoint.Step{"A21", "A22", "A23"}, upgradePoints},
 		{"burials", []failpoint.Step{"A11", "S13"}, burialPoints},
 		{"coordinator", []failpoint.Step{"C1", "C2", "C3", "C4", "C5", "C9", "C10", "C11", "C12", "C13", "C14", "C15", "C16", "C17", "F3"}, coordinatorPoints},
 		{"approvals", []failpoint.Step{"C20"}, approvalPoints},

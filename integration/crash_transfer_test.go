@@ -36,21 +36,10 @@ func transferPoints(t *testing.T) {
 // finds it there.
 func (c *wreck) pushed(t testing.TB, l *limb, text string) {
 	t.Helper()
-	d, there := protocol.Sum([]byte(text)), c.path("pushed")
-	c.insist(t, "sending a payload", func(ctx context.Context) error {
-		var have api.Payload
-		err := c.api.Get(ctx, "/v1/payloads/"+d.String(), nil, &have)
-		if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeNotFound {
-			err = nil
-		}
-		if err == nil && !have.Complete {
-			err = c.api.Upload(ctx, d.String(), int64(len(text)), have.Have, bytes.NewReader([]byte(text)[have.Have:]), &have)
-		}
-		return err
-	})
+	there := c.path("pushed")
 	s := protocol.Spec{
 		Kind: protocol.KindHostPush,
-		Args: &protocol.PushArgs{Input: protocol.Input{StdinSHA256: d, StdinBytes: int64(len(text))}, TimeLimit: protocol.TimeLimit{TimeoutMS: time.Minute.Milliseconds()}, Files: &protocol.FileArgs{Paths: []string{there}, Mode: "0600"}},
+		Args: &protocol.PushArgs{Input: c.payload(t, []byte(text)), TimeLimit: protocol.TimeLimit{TimeoutMS: time.Minute.Milliseconds()}, Files: &protocol.FileArgs{Paths: []string{there}, Mode: "0600"}},
 	}
 	id := c.newAction(t, l, protocol.KindHostPush, false)
 	c.order(t, l, id, s)
@@ -60,4 +49,22 @@ func (c *wreck) pushed(t testing.TB, l *limb, text string) {
 	if got, err := os.ReadFile(there); err != nil || string(got) != text {
 		t.Errorf("there is %q, %v, want %q", got, err, text)
 	}
+}
+
+// payload sends what an action reads until the coordinator has it.
+func (c *wreck) payload(t testing.TB, content []byte) protocol.Input {
+	t.Helper()
+	d := protocol.Sum(content)
+	c.insist(t, "sending a payload", func(ctx context.Context) error {
+		var have api.Payload
+		err := c.api.Get(ctx, "/v1/payloads/"+d.String(), nil, &have)
+		if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeNotFound {
+			err = nil
+		}
+		if err == nil && !have.Complete {
+			err = c.api.Upload(ctx, d.String(), int64(len(content)), have.Have, bytes.NewReader(content[have.Have:]), &have)
+		}
+		return err
+	})
+	return protocol.Input{StdinSHA256: d, StdinBytes: int64(len(content))}
 }

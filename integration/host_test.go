@@ -31,6 +31,7 @@ type host struct {
 	w      *world
 	name   string
 	dir    string // its state
+	bin    string // its programs
 	bridge string // none: it has no network for containers
 	env    []string
 	agent  *process
@@ -40,7 +41,7 @@ type host struct {
 // for its containers when the first one needs it.
 func (w *world) newHost(t testing.TB, name string, network bool) *host {
 	t.Helper()
-	h := &host{w: w, name: name, dir: w.path(name), env: w.env()}
+	h := &host{w: w, name: name, dir: w.path(name), bin: w.bin, env: w.env()}
 	if err := os.MkdirAll(h.dir, 0o755); err != nil { // it may be a disk of its own
 		t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func (h *host) config() string          { return h.w.path(h.name + ".toml") }
 // spawn runs hostler-agent with the host's configuration.
 func (h *host) spawn(t testing.TB, name string, args ...string) *process {
 	t.Helper()
-	return h.w.spawn(t, name, h.env, append([]string{filepath.Join(h.w.bin, "hostler-agent"), "--config", h.config()}, args...)...)
+	return h.w.spawn(t, name, h.env, append([]string{filepath.Join(h.bin, "hostler-agent"), "--config", h.config()}, args...)...)
 }
 
 // invite makes a join code.
