@@ -58,6 +58,12 @@ func TestRecoveryPage(t *testing.T) {
 	playPage(t, "../doc/recovery.md")
 }
 
+// TestHowToPage plays the recipes.
+func TestHowToPage(t *testing.T) {
+	t.Parallel()
+	playPage(t, "../doc/howto.md")
+}
+
 // TestAPIPage plays the page about the API.
 func TestAPIPage(t *testing.T) {
 	t.Parallel()
