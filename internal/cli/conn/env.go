@@ -4,6 +4,9 @@
 package conn
 
 import (
+	"cmp"
+	"time"
+
 	"github.com/spf13/cobra"
 
 	"github.com/hostler-io/hostler/internal/cli/term"
@@ -18,10 +21,22 @@ type Env struct {
 
 	socket string
 	local  bool
+	wait   time.Duration // what --wait says, if that was given
 }
+
+// Patience is how long a coordinator is waited for that does not listen: as long as the
+// user said that all may take, else [RestartTime].
+func (a *Env) Patience() time.Duration { return cmp.Or(a.wait, RestartTime) }
 
 // Options adds the options of all commands to the root.
 func (a *Env) Options(root *cobra.Command) {
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		if f := cmd.Flags().Lookup("wait"); f != nil && f.Changed {
+			if d, ok := f.Value.(*term.DurationFlag); ok {
+				a.wait = d.Value
+			}
+		}
+	}
 	f := root.PersistentFlags()
 	f.StringVar(&a.ContextName, "context", "", "use this context")
 	f.StringVar(&a.Address, "address", "", "use this coordinator, https://HOST:PORT")

@@ -23,7 +23,7 @@ import (
 )
 
 // RestartTime is how long a coordinator may be away that is being restarted. Every
-// command waits for it, whatever it asks for.
+// command waits for it, whatever it asks for, unless --wait says for how long.
 const RestartTime = 10 * time.Second
 
 // defaultSocket is where the agent of a host listens.
@@ -66,7 +66,7 @@ func (a *Env) Connect() (*Remote, error) {
 		return nil, err
 	}
 	c, err := client.New(client.Config{
-		Address: t.Address, Token: t.Token, CA: ca, Renew: a.renewal(t), Patience: RestartTime,
+		Address: t.Address, Token: t.Token, CA: ca, Renew: a.renewal(t), Patience: a.Patience(),
 		Away: func(error) { a.Say("hostler: no answer, trying again") },
 	})
 	if err != nil {

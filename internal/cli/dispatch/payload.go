@@ -147,7 +147,7 @@ func (p *Payload) Send(ctx context.Context, a *Dispatcher, r *conn.Remote, what 
 			again = conn.Retry{} // it goes on, however often the line breaks
 		}
 		reached = reached || !term.NeverAsked(err)
-		if !reached && a.Now().Sub(begun) > conn.RestartTime {
+		if !reached && a.Now().Sub(begun) > a.Patience() {
 			return term.Cannot(what, err) // there is nobody, rather than a line that breaks
 		}
 		if again.Since.IsZero() && errors.Is(err, client.ErrUnreachable) && !conn.Untrusted(err) {
