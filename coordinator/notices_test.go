@@ -194,3 +194,86 @@ func TestStorm(t *testing.T) {
 		})
 	}
 }
+
+// TestMarks: an alert that somebody looks after is not told again, until it is another
+// one; one that is muted is told by nobody until the mute ends; both are listed.
+func TestMarks(t *testing.T) {
+	withMailbox(t, alerting.Notices{Repeat: time.Hour}, func(t *testing.T, f *coordtest.Fleet, h *coordtest.Host, box *mailbox) {
+		raise := func(id string, since int64) {
+			a := alert(id, true)
+			a.SinceMS = since
+			same := func(o protocol.AlertInfo) bool { return o.ID == id }
+			h.Alerts = append(slices.DeleteFunc(slices.Clone(h.Alerts), same), a.AlertInfo)
+			h.Alert(a)
+			elapse(time.Minute)
+		}
+		rooms := f.Coordinator().Alerts
+		told := func(what string, want ...string) {
+			t.Helper()
+			var ids []string
+			for _, n := range box.taken() {
+				for _, a := range n.Raised {
+					ids = append(ids, a.ID)
+				}
+			}
+			if !slices.Equal(ids, want) {
+				t.Errorf("%s: told are %q, want %q", what, ids, want)
+			}
+		}
+		raise("disk/a", 5)
+		raise("ram/b", 5)
+		told("raised", "disk/a", "ram/b")
+		if _, err := rooms().Acknowledge(t.Context(), f.Admin(), h.ID, "disk", "ordered"); err != nil {
+			t.Fatal(err)
+		}
+		f.Restart()
+		elapse(time.Hour)
+		told("told again is what nobody looks after", "ram/b")
+		raise("disk/a", 6)
+		told("another alert of the same name", "disk/a")
+
+		mute, err := rooms().Mute(t.Context(), f.Admin(), alerting.Mute{Host: h.ID, Alert: "ram"}, 3*time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raise("ram/c", 5)
+		told("muted")
+		all, next, err := rooms().Raised(t.Context(), "", 100)
+		if err != nil || next != "" || len(all) != 3 {
+			t.Fatalf("%+v, %q, %v", all, next, err)
+		}
+		for _, a := range all {
+			if muted := a.ID != "disk/a"; (a.Mute != nil) != muted || a.Ack != nil {
+				t.Errorf("listed is %+v", a)
+			}
+		}
+		if err := rooms().Unmute(t.Context(), f.Admin(), mute.ID); err != nil {
+			t.Fatal(err)
+		}
+		elapse(time.Hour)
+		told("after the mute", "disk/a", "ram/b", "ram/c")
+		if _, err := rooms().Mute(t.Context(), f.Admin(), alerting.Mute{}, time.Hour/2); err != nil {
+			t.Fatal(err)
+		}
+		elapse(31 * time.Minute)
+		if left, err := rooms().Mutes(t.Context()); err != nil || len(left) != 0 {
+			t.Errorf("after their end: %+v, %v", left, err)
+		}
+
+		for what, err := range map[string]error{
+			"no such host":  second(rooms().Acknowledge(t.Context(), f.Admin(), "nosuch", "x", "")),
+			"no such alert": second(rooms().Acknowledge(t.Context(), f.Admin(), h.ID, "x", "")),
+			"several":       second(rooms().Acknowledge(t.Context(), f.Admin(), h.ID, "ram/", "")),
+			"no such mute":  rooms().Unmute(t.Context(), f.Admin(), "mute-99"),
+			"too long":      second(rooms().Mute(t.Context(), f.Admin(), alerting.Mute{}, 91*24*time.Hour)),
+			"two ways":      second(rooms().Mute(t.Context(), f.Admin(), alerting.Mute{Host: h.ID, Selector: "a=b"}, time.Hour)),
+			"a viewer":      second(rooms().Mute(t.Context(), core.Actor{Name: "eve", Role: core.RoleViewer}, alerting.Mute{}, time.Hour)),
+		} {
+			if err == nil {
+				t.Errorf("%s: done", what)
+			}
+		}
+	})
+}
+
+func second[T any](_ T, err error) error { return err }

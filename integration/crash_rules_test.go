@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -31,5 +32,19 @@ func rulePoints(t *testing.T) {
 			return err
 		})
 	}
-	c.strikes(t, strike{"C25", c.head, set}, strike{"C26", c.head, set}, strike{"A16", l.victim, set})
+	mute := func(t *testing.T) {
+		t.Helper()
+		c.insist(t, "mute", func(ctx context.Context) error {
+			return c.api.Post(ctx, "/v1/alert-mutes", nil, api.NewMute{For: "1h"}, nil)
+		})
+		c.insist(t, "the mute is there", func(ctx context.Context) error {
+			var all []api.Mute
+			err := c.api.Get(ctx, "/v1/alert-mutes", nil, &all)
+			if err == nil && len(all) == 0 {
+				err = errors.New("there is no mute")
+			}
+			return err
+		})
+	}
+	c.strikes(t, strike{"C25", c.head, set}, strike{"C26", c.head, set}, strike{"A16", l.victim, set}, strike{"C29", c.head, mute})
 }

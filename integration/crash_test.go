@@ -54,7 +54,7 @@ func groups() []group {
 		{"removing", []failpoint.Step{"C21", "C23"}, removingPoints},
 		{"enrolment", []failpoint.Step{"A8", "A12", "A13", "C6", "C7", "F1", "F2"}, enrolmentPoints},
 		{"replacement", []failpoint.Step{"C24"}, replacementPoints},
-		{"rules", []failpoint.Step{"A16", "C25", "C26"}, rulePoints},
+		{"rules", []failpoint.Step{"A16", "C25", "C26", "C29"}, rulePoints},
 		{"notifications", []failpoint.Step{"C27", "C28"}, noticePoints},
 		{"first steps", []failpoint.Step{"C8"}, initPoints},
 		{"recovery", []failpoint.Step{"C31", "C32", "C33", "C34", "C35", "C36"}, recoveryPoints},

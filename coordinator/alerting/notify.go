@@ -16,7 +16,6 @@ import (
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/notify"
-	"github.com/hostler-io/hostler/protocol"
 )
 
 // Notices says whom to tell of alerts, and when. The zero value tells nobody.
@@ -250,12 +249,20 @@ func (n *notifier) cut(ctx context.Context) error {
 				break
 			}
 		}
+		m, err := readMarks(tx)
+		if err != nil {
+			return err
+		}
 		groups := make(map[string]*notify.Notification)
 		for _, e := range newest {
-			g, err := n.group(tx, groups, e.Host)
-			if err != nil {
+			h, err := tx.Hosts.Get(e.Host) // one that is gone has no labels
+			if err != nil && !errors.Is(err, core.ErrNotFound) {
 				return err
 			}
+			if m.muted(e.Host, h.Labels, e.Object, n.base.LifeMS()) != nil {
+				continue
+			}
+			g := n.groupOf(groups, h.Labels)
 			var said struct{ Severity, Text string }
 			if err := json.Unmarshal(e.Data, &said); err != nil {
 				return fmt.Errorf("event %d: %w", e.ID, err)
@@ -285,15 +292,22 @@ func (n *notifier) repeat(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		m, err := readMarks(tx)
+		if err != nil {
+			return err
+		}
 		l.RepeatedMS = n.base.LifeMS()
 		groups := make(map[string]*notify.Notification)
 		err = core.EachHost(tx, func(h core.Host) error {
-			if len(h.Inventory.Alerts) == 0 || h.State != core.HostApproved {
+			if h.State != core.HostApproved {
 				return nil
 			}
-			g := n.groupOf(groups, h.Labels)
-			g.Repeated = true
 			for _, a := range h.Inventory.Alerts {
+				if m.acked(h.ID, a) != nil || m.muted(h.ID, h.Labels, a.ID, l.RepeatedMS) != nil {
+					continue // somebody looks after it, or nobody is to be told
+				}
+				g := n.groupOf(groups, h.Labels)
+				g.Repeated = true
 				g.Raised = append(g.Raised, notify.Alert{Host: string(h.ID), ID: a.ID, Severity: a.Severity, Text: brief(a.Text), At: time.UnixMilli(a.SinceMS).UTC()})
 			}
 			return nil
@@ -314,18 +328,7 @@ func brief(text string) string {
 	return text
 }
 
-// group is the notification of a host's alerts; a host that is gone has no labels.
-func (n *notifier) group(tx core.Tx, groups map[string]*notify.Notification, host protocol.HostID) (*notify.Notification, error) {
-	if n.GroupBy == "" {
-		return n.groupOf(groups, nil), nil
-	}
-	h, err := tx.Hosts.Get(host)
-	if err != nil && !errors.Is(err, core.ErrNotFound) {
-		return nil, err
-	}
-	return n.groupOf(groups, h.Labels), nil
-}
-
+// groupOf is the notification of the alerts of hosts with these labels.
 func (n *notifier) groupOf(groups map[string]*notify.Notification, labels []string) *notify.Notification {
 	value := ""
 	for _, l := range labels {

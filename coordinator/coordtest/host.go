@@ -92,6 +92,8 @@ type Host struct {
 	// Connect.
 	Info       protocol.HostInfo
 	Containers []protocol.Container
+	// Alerts are those that heartbeats tell as raised, beside what [Host.Alert] sends.
+	Alerts []protocol.AlertInfo
 	// Audit is the head of the host's own audit log, as heartbeats tell it.
 	Audit protocol.Position
 }
@@ -463,7 +465,7 @@ func (h *Host) lease() {
 func (h *Host) heartbeat() {
 	h.beat++
 	h.send(protocol.ChannelHeartbeat, protocol.Heartbeat{
-		Header: h.state(protocol.TypeHeartbeat), AsOf: h.beat, Part: 1, Parts: 1, Host: &h.Info, Containers: h.Containers, Audit: h.Audit,
+		Header: h.state(protocol.TypeHeartbeat), AsOf: h.beat, Part: 1, Parts: 1, Host: &h.Info, Containers: h.Containers, Alerts: h.Alerts, Audit: h.Audit,
 	}, nil)
 }
 

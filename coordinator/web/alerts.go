@@ -18,6 +18,11 @@ import (
 type alertHandlers struct{ *handlers }
 
 func (h alertHandlers) alerts() {
+	register(h.handlers, h.get("list-alerts", "/v1/alerts", "List the alerts that are raised, by host; a page ends with a whole host, so it may hold a few more than its limit"), h.listAlerts)
+	serve(h.handlers, h.operation("acknowledge-alert", http.MethodPost, "/v1/hosts/{host}/alerts/ack", "Say that somebody looks after an alert; it is not told again while it lasts", http.StatusOK), h.acknowledge)
+	register(h.handlers, h.get("list-mutes", "/v1/alert-mutes", "List the mutes that have not ended"), h.listMutes)
+	serve(h.handlers, h.operation("create-mute", http.MethodPost, "/v1/alert-mutes", "Keep alerts from being told for a time", http.StatusCreated), h.mute)
+	register(h.handlers, h.operation("end-mute", http.MethodDelete, "/v1/alert-mutes/{id}", "End a mute", http.StatusNoContent), h.unmute)
 	register(h.handlers, h.get("list-alert-rules", "/v1/alert-rules", "List the rules of alerts, by the time at which they were set"), h.listRules)
 	register(h.handlers, h.get("get-alert-rule", "/v1/alert-rules/{name}", "Show a rule of alerts"), h.getRule)
 	register(h.handlers, h.operation("set-alert-rule", http.MethodPut, "/v1/alert-rules/{name}", "Set a rule of alerts; the hosts that it is for have it from then on, also while they are offline", http.StatusOK), h.setRule)
@@ -100,4 +105,81 @@ func (h alertHandlers) removeRule(ctx context.Context, in *struct {
 		return nil, err
 	}
 	return nil, h.c.Alerts().RemoveRule(ctx, actor(ctx), in.Name, as)
+}
+
+func raisedOf(a alerting.Raised) api.RaisedAlert {
+	out := api.RaisedAlert{Host: string(a.Host), ID: a.ID, Severity: a.Severity, Text: a.Text, Since: webapi.At(a.SinceMS)}
+	if a.Ack != nil {
+		out.AckedBy, out.AckedAt, out.Note = a.Ack.By, webapi.Maybe(a.Ack.AtMS), a.Ack.Note
+	}
+	if a.Mute != nil {
+		out.MutedUntil = webapi.Maybe(a.Mute.UntilMS)
+	}
+	return out
+}
+
+func (h alertHandlers) listAlerts(ctx context.Context, in *byHost) (*listed[api.RaisedAlert], error) {
+	raised := source[alerting.Raised, api.RaisedAlert]{
+		labels: func(a alerting.Raised) []string { return a.Labels },
+		states: func(a alerting.Raised) []string { return []string{a.Severity} }, words: []string{"warning", "critical"},
+		at: func(a alerting.Raised) int64 { return a.SinceMS },
+	}
+	passes, err := raised.filter(in.at())
+	if err != nil {
+		return nil, err
+	}
+	out := &listed[api.RaisedAlert]{Body: []api.RaisedAlert{}}
+	for after := in.at().Cursor; ; {
+		all, next, err := h.c.Alerts().Raised(ctx, protocol.HostID(after), in.Limit)
+		for _, a := range all {
+			if passes(a) {
+				out.Body = append(out.Body, raisedOf(a))
+			}
+		}
+		if err != nil || next == "" || len(out.Body) >= in.Limit {
+			out.Next = string(next)
+			return out, err
+		}
+		after = string(next)
+	}
+}
+
+func (h alertHandlers) acknowledge(ctx context.Context, in *struct {
+	HostRef
+	Body api.NewAck
+}) (api.RaisedAlert, error) {
+	a, err := h.c.Alerts().Acknowledge(ctx, actor(ctx), in.id(), in.Body.Alert, in.Body.Note)
+	return raisedOf(a), err
+}
+
+func muteOf(k alerting.Mute) api.Mute {
+	return api.Mute{
+		ID: k.ID, Host: string(k.Host), Selector: k.Selector, Alert: k.Alert, Until: webapi.At(k.UntilMS), MutedBy: k.By, MutedAt: webapi.At(k.AtMS), Reason: k.Reason,
+	}
+}
+
+func (h alertHandlers) listMutes(ctx context.Context, in *struct {
+	Listing
+	Limit1000
+}) (*listed[api.Mute], error) {
+	mutes := source[alerting.Mute, api.Mute]{show: muteOf, at: func(k alerting.Mute) int64 { return k.AtMS }}
+	all := mutes.small(func(k alerting.Mute) string { return k.ID }, h.c.Alerts().Mutes)
+	return all.page(ctx, &in.Listing, in.Limit)
+}
+
+func (h alertHandlers) mute(ctx context.Context, in *body[api.NewMute]) (api.Mute, error) {
+	life, err := parseDuration("for", in.Body.For)
+	if err != nil {
+		return api.Mute{}, err
+	}
+	k, err := h.c.Alerts().Mute(ctx, actor(ctx), alerting.Mute{
+		Host: protocol.HostID(in.Body.Host), Selector: in.Body.Selector, Alert: in.Body.Alert, Reason: in.Body.Reason,
+	}, life)
+	return muteOf(k), err
+}
+
+func (h alertHandlers) unmute(ctx context.Context, in *struct {
+	ID string `path:"id" maxLength:"40" doc:"Id of the mute"`
+}) (*none, error) {
+	return nil, h.c.Alerts().Unmute(ctx, actor(ctx), in.ID)
 }

@@ -95,6 +95,11 @@ func exercises(s *site) []exercise {
 	if _, err := s.f.Coordinator().Alerts().SetRule(s.t.Context(), s.f.Admin(), alerting.RuleSet{Name: "disks", Of: "host", Rules: []string{"disk=90%"}}, 0); err != nil {
 		s.t.Fatal(err)
 	}
+	if _, err := s.f.Coordinator().Alerts().Mute(s.t.Context(), s.f.Admin(), alerting.Mute{Alert: "disk."}, time.Hour); err != nil {
+		s.t.Fatal(err)
+	}
+	s.host.Alert(protocol.Alert{Raised: true, AlertInfo: protocol.AlertInfo{ID: "disk.low/root", Severity: "warning", Text: "full", SinceMS: 4}})
+	synctest.Wait()
 	first, second, third := s.waiting(1), s.waiting(2), s.waiting(3)
 	ann := s.f.Trust.AddPerson("ann", "ann")
 	both := []protocol.Target{{Host: first.Host, Action: first.ID}, {Host: second.Host, Action: second.ID}}
@@ -123,6 +128,11 @@ func exercises(s *site) []exercise {
 		{"label-host", approver, post, "/v1/hosts/edge-07/label", api.Relabel{Set: []string{"site=lab"}}, 200},
 		{"get-labels", viewer, get, "/v1/hosts/edge-07/labels", nil, 200},
 		{"set-labels", approver, put, "/v1/hosts/edge-07/labels", api.Labels{Labels: []string{"site=lab"}}, 200},
+		{"list-alerts", viewer, get, "/v1/alerts?label=site=lab&state=warning", nil, 200},
+		{"acknowledge-alert", operator, post, "/v1/hosts/edge-07/alerts/ack", api.NewAck{Alert: "disk.low", Note: "ordered"}, 200},
+		{"create-mute", operator, post, "/v1/alert-mutes", api.NewMute{Host: "edge-07", For: "2h"}, 201},
+		{"list-mutes", viewer, get, "/v1/alert-mutes", nil, 200},
+		{"end-mute", operator, del, "/v1/alert-mutes/mute-1", nil, 204},
 		{"set-alert-rule", operator, put, "/v1/alert-rules/memory", api.NewAlertRule{Selector: "site=lab", Rules: []string{"ram=80%/60s"}}, 200},
 		{"get-alert-rule", viewer, get, "/v1/alert-rules/disks", nil, 200},
 		{"list-alert-rules", viewer, get, "/v1/alert-rules", nil, 200},

@@ -98,6 +98,7 @@ const (
 	RulesNumbered   Step = "C26" // the rules of alerts of a host, on their way
 	NoticesMade     Step = "C27" // notifications of alerts, for every target
 	NoticeTried     Step = "C28" // a try to deliver a notification
+	AlertsMarked    Step = "C29" // an alert is acknowledged, or alerts are muted
 	StoreRecovered  Step = "C31" // a restored store is made another one
 	BackupPlaced    Step = "C32" // a backup that was read back has its name
 	RestoreDeclared Step = "C33" // the file that says that a directory is being restored
@@ -123,7 +124,7 @@ func Steps() []Step {
 		ContainerRenamed, ContainerSettled, FilePushed,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
-		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, HostReplaced, AlertRulesSet, RulesNumbered, NoticesMade, NoticeTried, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,
+		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, HostReplaced, AlertRulesSet, RulesNumbered, NoticesMade, NoticeTried, AlertsMarked, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,
 		FilePlaced, DatabasePlaced, BatchCommitted,
 	}
 }

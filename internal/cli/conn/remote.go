@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -129,7 +130,7 @@ func (a *Env) authority(t Target) ([]byte, error) {
 // Containers returns those of one host, or of all.
 func (r *Remote) Containers(ctx context.Context, host protocol.HostID) ([]api.Container, error) {
 	if host == "" && !r.Local {
-		return pages(ctx, r, "/v1/containers", func(c api.Container) string { return c.Host })
+		return pages(ctx, r, "/v1/containers", nil, func(c api.Container) string { return c.Host })
 	}
 	path := "/v1/containers"
 	if host != "" {
@@ -145,8 +146,9 @@ const pageSize = 1000
 
 // pages returns all of a list by host; host tells of which one an element is. A
 // page that is not full is the last.
-func pages[T any](ctx context.Context, r *Remote, path string, host func(T) string) ([]T, error) {
+func pages[T any](ctx context.Context, r *Remote, path string, which url.Values, host func(T) string) ([]T, error) {
 	q := url.Values{"limit": {strconv.Itoa(pageSize)}}
+	maps.Copy(q, which)
 	var all []T
 	for {
 		var page []T

@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"context"
+	"net/url"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -12,20 +13,14 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/term"
 )
 
-// hostAlert is an alert with its host.
-type hostAlert struct {
-	Host string `json:"host"`
-	api.Alert
-}
-
-func alertNoun() show.Noun[hostAlert] {
-	n := show.NounOf("id", "severity host since text id+", show.Cells[hostAlert]{})
-	n.Name = func(a hostAlert) string { return a.Host + " " + a.ID }
+func alertNoun() show.Noun[api.RaisedAlert] {
+	n := show.NounOf("id", "severity host since text acked_by muted_until id+ acked_at+ note+", show.Cells[api.RaisedAlert]{})
+	n.Name = func(a api.RaisedAlert) string { return a.Host + " " + a.ID }
 	return n
 }
 
 func (a *commands) alertCommand() *cobra.Command {
-	return term.Group("alert", "Alerts: what is wrong on hosts", a.alertListCommand(), a.alertRuleCommand())
+	return term.Group("alert", "Alerts: what is wrong on hosts", a.alertListCommand(), a.alertAckCommand(), a.alertMuteCommand(), a.alertMutesCommand(), a.alertUnmuteCommand(), a.alertRuleCommand())
 }
 
 func (a *commands) alertListCommand() *cobra.Command {
@@ -43,17 +38,9 @@ listed with the alerts that it told last.`,
 	cmd.Flags().VarP(&labels, "selector", "l", "only those of hosts selected by labels")
 	cmd.Flags().StringVar(&severity, "severity", "", "only those of this severity: critical or warning")
 	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, _ []string, r *conn.Remote) error {
-		return show.Items(cmd.Context(), a.UI, v, alertNoun(), func(ctx context.Context) ([]hostAlert, error) {
-			hosts, err := r.Hosts(ctx)
-			var all []hostAlert
-			for _, h := range hosts {
-				for _, alert := range h.ActiveAlerts {
-					if labels.Match(h.Labels) && (severity == "" || alert.Severity == severity) {
-						all = append(all, hostAlert{h.ID, alert})
-					}
-				}
-			}
-			slices.SortStableFunc(all, func(x, y hostAlert) int {
+		return show.Items(cmd.Context(), a.UI, v, alertNoun(), func(ctx context.Context) ([]api.RaisedAlert, error) {
+			all, err := raisedAlerts(ctx, r, labels.String(), severity)
+			slices.SortStableFunc(all, func(x, y api.RaisedAlert) int {
 				if bad := x.Severity == "critical"; bad != (y.Severity == "critical") {
 					if bad {
 						return -1
@@ -66,4 +53,116 @@ listed with the alerts that it told last.`,
 		})
 	})
 	return cmd
+}
+
+func raisedAlerts(ctx context.Context, r *conn.Remote, labels, severity string) ([]api.RaisedAlert, error) {
+	q := url.Values{}
+	if labels != "" {
+		q.Set("label", labels)
+	}
+	if severity != "" {
+		q.Set("state", severity)
+	}
+	return r.Alerts(ctx, q)
+}
+
+func (a *commands) alertAckCommand() *cobra.Command {
+	note := ""
+	cmd := &cobra.Command{
+		Use: "ack HOST ALERT", Short: "Say that you look after an alert", Args: term.Exactly(2),
+		Long: `Says that somebody looks after an alert of a host. It is listed with your name,
+and is not told again while it lasts; if it is cleared and raised anew, it is.
+ALERT is its id, or how it alone begins: hostler alert ls -o wide.`,
+		Example: "  hostler alert ack edge-07 measured.disk.critical --note 'disk is ordered'",
+	}
+	v := show.FormatFlags(cmd)
+	cmd.Flags().StringVar(&note, "note", "", "what to tell others")
+	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
+		return show.Item(cmd.Context(), a.UI, v, alertNoun(), func(ctx context.Context) (done api.RaisedAlert, err error) {
+			err = r.Post(ctx, "/v1/hosts/"+url.PathEscape(args[0])+"/alerts/ack", nil, api.NewAck{Alert: args[1], Note: note}, &done)
+			return done, term.Cannot("acknowledge alert "+args[1]+" of "+args[0], err)
+		})
+	})
+	return cmd
+}
+
+func muteNoun() show.Noun[api.Mute] {
+	return show.NounOf("id", "id hosts alert until muted_by muted_at+ reason+", show.Cells[api.Mute]{
+		"hosts": func(k api.Mute) any { return whichHosts(k.Host, k.Selector) },
+	})
+}
+
+func (a *commands) alertMuteCommand() *cobra.Command {
+	var labels conn.Selector
+	var life term.DurationFlag
+	every, alert, reason := false, "", ""
+	cmd := &cobra.Command{
+		Use: "mute [HOST]", Short: "Tell nobody of alerts for a time", Args: cobra.MaximumNArgs(1),
+		Long: `Keeps alerts of a host, of hosts with some labels, or of all hosts from being told,
+until the time is over or hostler alert unmute. They are raised and listed as ever.
+What is still raised then is told with the next repetition.`,
+		Example: "  hostler alert mute edge-07 --for 2h --reason 'new disk'\n  hostler alert mute -l site=lab --alert measured.disk. --for 7d",
+	}
+	v := show.FormatFlags(cmd)
+	cmd.Flags().VarP(&labels, "selector", "l", "of the hosts that have these labels")
+	cmd.Flags().BoolVarP(&every, "all", "A", false, "of all hosts")
+	cmd.Flags().StringVar(&alert, "alert", "", "only alerts whose ids begin so")
+	cmd.Flags().Var(&life, "for", "for how long, 90 days at most")
+	cmd.Flags().StringVar(&reason, "reason", "", "why")
+	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
+		ask := api.NewMute{Selector: labels.String(), Alert: alert, For: life.Value.String(), Reason: reason}
+		chosen := len(args)
+		for _, by := range []bool{ask.Selector != "", every} {
+			if by {
+				chosen++
+			}
+		}
+		switch {
+		case chosen != 1:
+			return term.Usage("add HOST, -l SELECTOR or -A", "say of which hosts, in one way")
+		case life.Value <= 0:
+			return term.Usage("add --for 2h", "say for how long")
+		case len(args) == 1:
+			ask.Host = args[0]
+		}
+		return show.Item(cmd.Context(), a.UI, v, muteNoun(), func(ctx context.Context) (k api.Mute, err error) {
+			err = r.Post(ctx, "/v1/alert-mutes", nil, ask, &k)
+			return k, term.Cannot("mute alerts", err)
+		})
+	})
+	return cmd
+}
+
+func mutes(ctx context.Context, r *conn.Remote) (all []api.Mute, err error) {
+	err = r.Get(ctx, "/v1/alert-mutes", nil, &all)
+	return all, err
+}
+
+func (a *commands) alertMutesCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "mutes", Short: "List the mutes that have not ended", Args: term.NoArgs, Example: "  hostler alert mutes"}
+	v := show.ListFlags(cmd)
+	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, _ []string, r *conn.Remote) error {
+		return show.Items(cmd.Context(), a.UI, v, muteNoun(), func(ctx context.Context) ([]api.Mute, error) {
+			all, err := mutes(ctx, r)
+			return all, term.Cannot("list the mutes", err)
+		})
+	})
+	return cmd
+}
+
+func (a *commands) alertUnmuteCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "unmute ID", Short: "End a mute", Args: term.Exactly(1), Example: "  hostler alert unmute mute-7",
+		ValidArgsFunction: a.Completing(func(ctx context.Context, r *conn.Remote) ([]string, error) {
+			all, err := mutes(ctx, r)
+			return conn.Each(all, muteNoun().Name), err
+		}),
+		RunE: a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
+			if err := r.Delete(cmd.Context(), "/v1/alert-mutes/"+url.PathEscape(args[0]), nil); err != nil {
+				return term.Cannot("end mute "+args[0], err)
+			}
+			a.Say("Mute %s is over.", args[0])
+			return nil
+		}),
+	}
 }

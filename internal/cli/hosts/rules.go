@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"slices"
@@ -18,17 +19,12 @@ const rulesPath = "/v1/alert-rules"
 
 func ruleNoun() show.Noun[api.AlertRule] {
 	return show.NounOf("name", "name hosts of rules set_at set_by+ number++", show.Cells[api.AlertRule]{
-		"hosts": func(r api.AlertRule) any {
-			switch {
-			case r.Host != "":
-				return r.Host
-			case r.Selector != "":
-				return r.Selector
-			}
-			return "all"
-		},
+		"hosts": func(r api.AlertRule) any { return whichHosts(r.Host, r.Selector) },
 	})
 }
+
+// whichHosts says for which hosts something is.
+func whichHosts(host, selector string) string { return cmp.Or(host, selector, "all") }
 
 func (a *commands) alertRuleCommand() *cobra.Command {
 	return term.Group("rule", "Rules: when something measured raises an alert",
