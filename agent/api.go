@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/limit"
 	"github.com/hostler-io/hostler/terminal"
 )
 
@@ -199,6 +201,26 @@ func (a *Agent) Attach(ctx context.Context, id protocol.ActionID, user string, p
 // name.
 func (a *Agent) Containers(ctx context.Context) ([]Container, error) {
 	return loop.Ask(ctx, a.loop, func() ([]Container, error) { return a.containers.All(), nil })
+}
+
+// Remembered returns what an agent remembers of a container that it keeps, and the limits
+// that the kernel keeps for it.
+func Remembered(ctx context.Context, a *Agent, name string) (containers.Details, limit.Limits, error) {
+	d, err := loop.Ask(ctx, a.loop, func() (containers.Details, error) {
+		d, ok := containers.DetailsOf(a.containers, name)
+		if !ok {
+			return d, fmt.Errorf("%w: container %.80q is not kept here", ErrUnknown, name)
+		}
+		return d, nil
+	})
+	if err != nil || d.InitPID == 0 || a.cfg.Limiter == nil {
+		return d, nil, err
+	}
+	effective, err := a.cfg.Limiter.Effective(d.InitPID)
+	if err != nil {
+		return d, nil, nil // it has ended just now
+	}
+	return d, effective, nil
 }
 
 // Metrics are counters since New and the newest gauges.

@@ -74,6 +74,13 @@ type Config struct {
 	// samples. A kind without one is refused as unsupported.
 	Printers map[protocol.Kind][]string
 
+	// Limiter limits what containers use. Without it that is refused as unsupported.
+	Limiter containers.Limiter
+
+	// Witness begins to watch the first process of a container, and returns what waits
+	// for its end. nil: of ends, no more is known than that they were.
+	Witness func(pid int) (wait func(context.Context) (queue.End, error), err error)
+
 	// Payloads keeps what commands read until they have ended. Without it specs
 	// with a payload are refused as unsupported.
 	Payloads *blob.Store

@@ -39,7 +39,7 @@ func (a *Agent) furnish() {
 	a.relay = relay.New(r)
 	a.containers = containers.New(containers.Config{
 		Runtimes: cfg.Runtimes, Network: cfg.Network, Loop: a.loop, Actions: a.actions,
-		Apply: a.apply, Record: a.record, Seen: a.hostChanged, Log: cfg.Log,
+		Apply: a.apply, Record: a.record, Seen: a.hostChanged, Witness: cfg.Witness, Limiter: cfg.Limiter, Log: cfg.Log,
 	})
 	if cfg.Commands != nil {
 		a.commands = commands.New(commands.Config{

@@ -46,6 +46,11 @@ func wishes(t *testing.T, r *realm) map[protocol.Kind]protocol.Spec {
 		protocol.KindDestroy:       on(protocol.KindDestroy, 1),
 		protocol.KindRestart:       on(protocol.KindRestart, 1),
 		protocol.KindReset:         on(protocol.KindReset, 1),
+		protocol.KindLimit:         {Kind: protocol.KindLimit, Target: ctid(1), Args: &protocol.LimitArgs{Set: []string{"memory=none"}}},
+		protocol.KindInspect:       {Kind: protocol.KindInspect, Target: ctid(1), Args: new(protocol.ExportArgs)},
+		protocol.KindLogs:          {Kind: protocol.KindLogs, Target: ctid(1), Args: &protocol.LogsArgs{Tail: 1}},
+		protocol.KindFreeze:        on(protocol.KindFreeze, 1),
+		protocol.KindUnfreeze:      on(protocol.KindUnfreeze, 1),
 		protocol.KindRename:        {Kind: protocol.KindRename, Target: ctid(1), Args: &protocol.RenameArgs{NewName: "stolen"}},
 		protocol.KindStopNow:       on(protocol.KindStopNow, 1),
 

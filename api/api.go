@@ -92,6 +92,33 @@ type Container struct {
 	Labels     []string `json:"labels" doc:"Labels, each NAME=VALUE"`
 }
 
+// ContainerDetails is what a host knows of a container beyond what it tells with its
+// heartbeats. It is asked for by an action of the kind container.inspect.
+type ContainerDetails struct {
+	Name    string           `json:"name"`
+	CTID    string           `json:"ctid"`
+	Runtime string           `json:"runtime"`
+	Ends    []ContainerEnd   `json:"ends"`   // the last ten times that it ended, the newest first
+	Limits  []ContainerLimit `json:"limits"` // what it may use at most
+}
+
+// ContainerLimit is what a container may use of a resource at most.
+type ContainerLimit struct {
+	Resource  string `json:"resource"`
+	Set       string `json:"set,omitempty"`       // as it was asked for; none if the limit is not ours
+	Effective string `json:"effective,omitempty"` // as the kernel keeps it; none while it is stopped
+}
+
+// ContainerEnd is how a container ended.
+type ContainerEnd struct {
+	At     time.Time `json:"at"`
+	Code   *int      `json:"code,omitempty"`   // the exit code of its first process; neither this nor signal: unknown
+	Signal string    `json:"signal,omitempty"` // the signal that ended it
+	OOM    bool      `json:"oom,omitempty"`    // the kernel has killed a process of it for want of memory
+	Asked  bool      `json:"asked,omitempty"`  // it was stopped by an action
+	Log    string    `json:"log,omitempty"`    // its last lines
+}
+
 // Payload is what a command is to read: sent before the action that names it.
 type Payload struct {
 	SHA256   string `json:"sha256" doc:"The SHA-256 of the whole payload"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"time"
 )
@@ -86,6 +87,43 @@ type Renamer interface {
 	// a taken name ErrExists, one that is not there ErrNotFound, a foreign one
 	// ErrUnsupported.
 	Rename(ctx context.Context, name, to string, id CTID) error
+}
+
+// Freezer is a runtime that can keep all processes of a container from running for
+// a while.
+type Freezer interface {
+	// Freeze brings a running container to frozen; it is no error if it is frozen
+	// already. One that is stopped is ErrNotRunning. It returns what Start does.
+	Freeze(ctx context.Context, name string) (Info, error)
+	// Unfreeze brings a frozen container to running; it is no error if it runs
+	// already. One that is stopped is ErrNotRunning. It returns what Start does.
+	Unfreeze(ctx context.Context, name string) (Info, error)
+}
+
+// Logger is a runtime that keeps what its containers print.
+type Logger interface {
+	// Log copies what a container has printed to stdout and stderr, of which the
+	// second may stay empty. It ends with the log, or, if it is to follow, with the
+	// container or ctx, whichever a runtime notices. A question that the runtime
+	// cannot answer is ErrUnsupported.
+	Log(ctx context.Context, name string, q LogQuery, stdout, stderr io.Writer) error
+}
+
+// ConsoleLog is the name of the file that holds what a container of LXC printed on its
+// console.
+const ConsoleLog = "console.log"
+
+// LogQuery says what of a log is wanted.
+type LogQuery struct {
+	// Runtime asks for what the runtime said at the last start, in place of what the
+	// container printed.
+	Runtime bool
+	// Tail is how many lines of the end are wanted.
+	Tail int
+	// Since leaves out what was printed before; zero leaves out nothing.
+	Since time.Time
+	// Follow goes on with what comes.
+	Follow bool
 }
 
 // Watcher is a runtime that tells of changes, whoever caused them.

@@ -44,7 +44,7 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"commands", []failpoint.Step{"A1", "A2", "A3", "A4", "A5", "A6", "A9", "A10", "A15", "S1", "S2", "S3", "S4", "S6", "S7"}, commandPoints},
-		{"containers", []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16"}, containerPoints},
+		{"containers", []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19"}, containerPoints},
 		{"transfers", []failpoint.Step{"A14", "C19", "S17"}, transferPoints},
 		{"upgrades", []failpoint.Step{"A21", "A22", "A23"}, upgradePoints},
 		{"burials", []failpoint.Step{"A11", "S13"}, burialPoints},
@@ -257,7 +257,7 @@ func containerPoints(t *testing.T) {
 		c.cycle(t, l, fmt.Sprintf("%s-%d", filepath.Base(c.dir), number))
 	}
 	var strikes []strike
-	for _, s := range []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16"} {
+	for _, s := range []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19"} {
 		strikes = append(strikes, strike{s, l.victim, cycle})
 	}
 	c.strikes(t, strikes...)
@@ -279,6 +279,8 @@ func life(id protocol.CTID, name string) []protocol.Spec {
 	return []protocol.Spec{
 		{Kind: protocol.KindCreate, Target: id, Name: protocol.ContainerName(name), Args: &protocol.CreateArgs{Template: "busybox", Start: true}},
 		{Kind: protocol.KindExec, Target: id, Args: protocol.Command("true")},
+		{Kind: protocol.KindFreeze, Target: id},
+		{Kind: protocol.KindUnfreeze, Target: id},
 		{Kind: protocol.KindStop, Target: id, Args: &protocol.StopArgs{GraceMS: 100}},
 		{Kind: protocol.KindRename, Target: id, Args: &protocol.RenameArgs{NewName: protocol.ContainerName(name + "-b")}},
 		{Kind: protocol.KindStart, Target: id},

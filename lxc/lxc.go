@@ -119,6 +119,8 @@ var (
 	_ container.Runtime = (*Runtime)(nil)
 	_ container.Creator = (*Runtime)(nil)
 	_ container.Renamer = (*Runtime)(nil)
+	_ container.Freezer = (*Runtime)(nil)
+	_ container.Logger  = (*Runtime)(nil)
 	_ container.Watcher = (*Runtime)(nil)
 	_ container.Busy    = (*Runtime)(nil)
 	_ container.Tidier  = (*Runtime)(nil)
@@ -187,6 +189,18 @@ func (r *Runtime) Start(ctx context.Context, name string) (container.Info, error
 func (r *Runtime) Stop(ctx context.Context, name string, grace time.Duration) (container.Info, error) {
 	grace = max(grace, 0)
 	a, err := r.call(ctx, wire.OpStop, r.cfg.Deadlines.Stop+grace, wire.Request{Name: name, Grace: grace})
+	return after(a), err
+}
+
+// Freeze implements container.Freezer.
+func (r *Runtime) Freeze(ctx context.Context, name string) (container.Info, error) {
+	a, err := r.call(ctx, wire.OpFreeze, r.cfg.Deadlines.Query, wire.Request{Name: name})
+	return after(a), err
+}
+
+// Unfreeze implements container.Freezer.
+func (r *Runtime) Unfreeze(ctx context.Context, name string) (container.Info, error) {
+	a, err := r.call(ctx, wire.OpUnfreeze, r.cfg.Deadlines.Query, wire.Request{Name: name})
 	return after(a), err
 }
 
@@ -269,7 +283,7 @@ func (r *Runtime) Exec(ctx context.Context, name string) (container.Supervisor, 
 
 // call completes the request, bounds it, and turns the answer's code into an error.
 func (r *Runtime) call(ctx context.Context, op string, limit time.Duration, req wire.Request) (wire.Answer, error) {
-	if req.Name != "" || op == wire.OpInspect || op == wire.OpStart || op == wire.OpStop || op == wire.OpDestroy || op == wire.OpRename {
+	if req.Name != "" || op != wire.OpProbe && op != wire.OpList && op != wire.OpCreate && op != wire.OpDebris {
 		if err := container.CheckReference(req.Name); err != nil {
 			return wire.Answer{}, fmt.Errorf("lxc %s: %w: %w", op, container.ErrNotFound, err)
 		}

@@ -197,9 +197,22 @@ func TestConformance(t *testing.T) {
 		m := newMachine(t, nil)
 		return containertest.Subject{
 			Runtime: m.Runtime, Spec: m.specs,
-			Kill: func(t *testing.T, name string) { killInit(t, m, name) },
+			Kill:  func(t *testing.T, name string) { killInit(t, m, name) },
+			Print: func(t *testing.T, name, line string) { printTo(t, m, name, line) },
 		}
 	})
+}
+
+// printTo prints a line on the console of a container.
+func printTo(t *testing.T, m *machine, name, line string) {
+	t.Helper()
+	info, err := m.Inspect(context.WithoutCancel(t.Context()), name)
+	if err == nil {
+		err = os.WriteFile(fmt.Sprintf("/proc/%d/root/dev/console", info.InitPID), []byte(line+"\n"), 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestProbe(t *testing.T) {

@@ -53,6 +53,8 @@ var (
 	_ container.Runtime = (*Runtime)(nil)
 	_ container.Creator = (*Runtime)(nil)
 	_ container.Renamer = (*Runtime)(nil)
+	_ container.Freezer = (*Runtime)(nil)
+	_ container.Logger  = (*Runtime)(nil)
 	_ container.Watcher = (*Runtime)(nil)
 )
 
@@ -263,6 +265,44 @@ func (r *Runtime) Stop(ctx context.Context, name string, grace time.Duration) (i
 			return fmt.Errorf("%w: it is %s", container.ErrBusy, info.State)
 		}
 		return nil
+	})
+	if err != nil {
+		return container.Info{}, err
+	}
+	return info, nil
+}
+
+// Freeze implements container.Freezer.
+func (r *Runtime) Freeze(ctx context.Context, name string) (container.Info, error) {
+	return r.between(ctx, "freeze", "pause", name, container.StateRunning, container.StateFrozen)
+}
+
+// Unfreeze implements container.Freezer.
+func (r *Runtime) Unfreeze(ctx context.Context, name string) (container.Info, error) {
+	return r.between(ctx, "unfreeze", "unpause", name, container.StateFrozen, container.StateRunning)
+}
+
+// between brings a container from one state of those in which it has processes to
+// another.
+func (r *Runtime) between(ctx context.Context, op, verb, name string, from, to container.State) (info container.Info, err error) {
+	err = r.change(ctx, op, name, r.cfg.Query, func(ctx context.Context) error {
+		d, err := r.inspect(ctx, name)
+		if err != nil {
+			return err
+		}
+		switch info = d.info(); info.State {
+		case to:
+			return nil
+		case from:
+		default:
+			return fmt.Errorf("%w: it is %s", container.ErrNotRunning, info.State)
+		}
+		if err := r.post(ctx, d.ID, verb, nil); err != nil {
+			return err
+		}
+		d, err = r.inspect(ctx, d.ID)
+		info = d.info()
+		return err
 	})
 	if err != nil {
 		return container.Info{}, err

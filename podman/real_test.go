@@ -88,8 +88,20 @@ func TestConformance(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-		}}
+		}, Print: func(t *testing.T, name, line string) { printTo(t, m, name, "/proc/%d/fd/1", line) }}
 	})
+}
+
+// printTo writes a line into a file of a container's first process.
+func printTo(t *testing.T, m container.Runtime, name, file, line string) {
+	t.Helper()
+	info, err := m.Inspect(context.WithoutCancel(t.Context()), name)
+	if err == nil {
+		err = os.WriteFile(fmt.Sprintf(file, info.InitPID), []byte(line+"\n"), 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // running makes a container, starts it and names the supervisor of its commands.

@@ -18,7 +18,6 @@ const (
 	kindConfig          protocol.Kind = "container.config"
 	kindSet             protocol.Kind = "container.set"
 	kindClone           protocol.Kind = "container.clone"
-	kindFreeze          protocol.Kind = "container.freeze"
 	kindFence           protocol.Kind = "container.fence"
 	kindImport          protocol.Kind = "template.import"
 	kindBuild           protocol.Kind = "template.build"
@@ -64,7 +63,7 @@ var powers = []power{
 
 // same lists for a kind those that do the same to a container, and more.
 var same = map[protocol.Kind][]protocol.Kind{
-	protocol.KindStop:  {protocol.KindDestroy, protocol.KindRestart, kindFreeze, kindFence},
+	protocol.KindStop:  {protocol.KindDestroy, protocol.KindRestart, protocol.KindFreeze, kindFence},
 	protocol.KindStart: {protocol.KindReset, protocol.KindRestart},
 }
 
@@ -86,7 +85,7 @@ var narrows = func() map[protocol.Kind]narrowing {
 
 // Kinds lists every kind that a rule may name, those to come included, sorted.
 func Kinds() []protocol.Kind {
-	all := append(protocol.Kinds(), kindFreeze, kindFence)
+	all := append(protocol.Kinds(), kindFence)
 	all = slices.AppendSeq(all, maps.Keys(narrows))
 	slices.Sort(all)
 	return slices.Compact(all)

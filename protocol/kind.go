@@ -110,6 +110,7 @@ var kinds = tableOf(
 	kindPing(), kindRun(), kindAttach(), kindHostPush(), kindHostPull(), kindHostAudit(), kindHostMetrics(), kindHostUpgrade(), kindPolicySet(),
 	kindExec(), kindContainerAttach(), kindContainerPush(), kindContainerPull(),
 	kindCreate(), kindStart(), kindStop(), kindStopNow(), kindRestart(), kindReset(), kindRename(), kindDestroy(),
+	kindFreeze(), kindUnfreeze(), kindLogs(), kindInspect(), kindLimit(),
 )
 
 func tableOf(rows ...KindInfo) map[Kind]KindInfo {

@@ -135,9 +135,12 @@ func (c *worker) start(ctx context.Context) (Run, *actions.Outcome) {
 		cmd.WaitMS = protocol.OutputPatience.Milliseconds()
 	}
 	if printer, ok := c.Printers[c.Spec.Kind]; ok {
-		cmd.Argv = printer
-		if a := protocol.ArgsOf[protocol.MetricsArgs](&c.Spec); a.SinceMS > 0 {
-			cmd.Argv = slices.Concat(printer, a.Flags())
+		cmd.Argv = slices.Clone(printer)
+		if c.Target.Runtime != nil {
+			cmd.Argv = append(cmd.Argv, "--runtime="+string(c.Target.Runtime.Kind()), "--name="+c.Target.Name)
+		}
+		if a, ok := c.Spec.Args.(interface{ Flags() []string }); ok {
+			cmd.Argv = append(cmd.Argv, a.Flags()...)
 		}
 	}
 	if c.Spec.Files() != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
+	"github.com/hostler-io/hostler/protocol/limit"
 )
 
 // Network is what containers of this host are attached to. It is safe for
@@ -39,9 +40,25 @@ type Config struct {
 	// log: on a full disk into the space that is set aside, and else as soon as the
 	// disk takes it. It never fails: no record keeps a container from its state.
 	Record func([]audit.Record)
+	// Limiter limits what containers use; nil if nothing can be limited here.
+	Limiter Limiter
+	// Witness begins to watch the first process of a container, and returns what waits
+	// for its end. nil: of ends, no more is known than that they were.
+	Witness func(pid int) (wait func(context.Context) (queue.End, error), err error)
 	// Seen tells that containers have changed, or that a runtime was looked at.
 	Seen func()
 	Log  *slog.Logger
+}
+
+// Limiter limits what containers use. It is safe for concurrent use.
+type Limiter interface {
+	// Supported are the resources that can be limited on this host, sorted.
+	Supported() []limit.Resource
+	// Limit limits the container of a first process from now on. Unless force, a limit
+	// below what it uses now is an error, and then nothing is changed.
+	Limit(init int, limits limit.Limits, force bool) error
+	// Effective are the limits that the kernel keeps for it.
+	Effective(init int) (limit.Limits, error)
 }
 
 // Containers are the containers of a host. All of it belongs to the loop, but for
@@ -71,6 +88,7 @@ type managed struct {
 	info  container.Info // as it was last seen
 	seen  bool
 	tries attempts
+	life  *life  // of its first process; nil if it has none
 	look  uint64 // looks that began before this one may tell the past
 	// halt ends the correction that is under way, and idle is closed when it has
 	// ended. Both are nil if none is.
@@ -104,9 +122,15 @@ func (c *Containers) Applied(change queue.Change) {
 	}
 	for _, rec := range change.Put {
 		if m := c.managed[rec.CTID]; m != nil {
+			rec.Ends = m.rec.Ends
 			m.rec = rec
 		} else {
 			c.managed[rec.CTID] = &managed{rec: rec}
+		}
+	}
+	for _, e := range change.Ended {
+		if m := c.managed[e.CTID]; m != nil {
+			m.rec.Ends = e.Ends
 		}
 	}
 }

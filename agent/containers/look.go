@@ -176,6 +176,7 @@ func (c *Containers) observed(id protocol.CTID, info container.Info) {
 
 func (c *Containers) take(m *managed, info container.Info) {
 	m.info, m.seen = info, true
+	ends{c}.follow(m)
 	switch {
 	case info.State == container.StateRunning:
 		m.tries = m.tries.up(c.cfg.Loop.Now())

@@ -35,8 +35,13 @@ func (o *operation) start(ctx context.Context) (err error) {
 			return fmt.Errorf("preparing the network: %w", err)
 		}
 	}
-	o.seen, err = o.runtime.Start(ctx, string(o.rec.Name))
-	return err
+	if o.seen, err = o.runtime.Start(ctx, string(o.rec.Name)); err != nil {
+		return err
+	}
+	if err := o.limited(o.seen.InitPID); err != nil {
+		return fmt.Errorf("it runs, and its limits are not in force: %w", err)
+	}
+	return nil
 }
 
 // startNow starts a container, which is to run from now on.

@@ -21,14 +21,17 @@ const defaultGrace = 10 * time.Second
 func (c *Containers) Handlers() map[protocol.Kind]actions.Handler {
 	stop := verb{Containers: c, prepare: c.toStop, do: (*operation).stop}
 	return map[protocol.Kind]actions.Handler{
-		protocol.KindCreate:  create{c},
-		protocol.KindStart:   verb{Containers: c, prepare: c.toRun, do: (*operation).startNow, forgets: true},
-		protocol.KindStop:    stop,
-		protocol.KindStopNow: stopNow{stop},
-		protocol.KindRename:  verb{Containers: c, prepare: c.toRename, do: (*operation).rename},
-		protocol.KindDestroy: verb{Containers: c, prepare: c.toStop, do: (*operation).destroy},
-		protocol.KindRestart: verb{Containers: c, prepare: c.toRun, do: (*operation).restart, forgets: true},
-		protocol.KindReset:   verb{Containers: c, prepare: c.toReset, do: (*operation).reset, forgets: true},
+		protocol.KindCreate:   create{c},
+		protocol.KindStart:    verb{Containers: c, prepare: c.toRun, do: (*operation).startNow, forgets: true},
+		protocol.KindStop:     stop,
+		protocol.KindStopNow:  stopNow{stop},
+		protocol.KindRename:   verb{Containers: c, prepare: c.toRename, do: (*operation).rename},
+		protocol.KindDestroy:  verb{Containers: c, prepare: c.toStop, do: (*operation).destroy},
+		protocol.KindRestart:  verb{Containers: c, prepare: c.toRun, do: (*operation).restart, forgets: true},
+		protocol.KindFreeze:   needs{verb{Containers: c, do: (*operation).freeze}, "freeze"},
+		protocol.KindUnfreeze: needs{verb{Containers: c, do: (*operation).unfreeze}, "freeze"},
+		protocol.KindLimit:    limits{verb{Containers: c, do: (*operation).limit}},
+		protocol.KindReset:    verb{Containers: c, prepare: c.toReset, do: (*operation).reset, forgets: true},
 	}
 }
 

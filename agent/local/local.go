@@ -94,6 +94,7 @@ func New(cfg Config) (http.Handler, error) {
 	mux.HandleFunc("GET /v1/actions/{id}/output", h.handle(h.readOutput))
 	mux.HandleFunc("GET /v1/actions/{id}/attach", h.handle(h.attach))
 	mux.HandleFunc("GET /v1/containers", h.handle(h.containers))
+	mux.HandleFunc("GET /v1/containers/{name}", h.handle(h.container))
 	mux.HandleFunc("GET /v1/audit/export", h.handle(h.exportAudit))
 	mux.Handle("GET /metrics", prom.Handler("hostler_agent_", h.metrics))
 	return h.guard(mux), nil

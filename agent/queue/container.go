@@ -31,6 +31,15 @@ func change(tx txn, c Change, now Now) error {
 			return err
 		}
 	}
+	for _, e := range c.Ended {
+		ends, err := json.Marshal(e.Ends[max(0, len(e.Ends)-MaxEnds):])
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(`UPDATE containers SET ends = $1 WHERE ctid = $2`, string(ends), e.CTID.String()); err != nil {
+			return err
+		}
+	}
 	for i := range c.Put {
 		if err := put(tx, &c.Put[i]); err != nil {
 			return err
@@ -68,16 +77,24 @@ func put(tx txn, c *Container) error {
 	if err != nil {
 		return err
 	}
+	ends, err := json.Marshal(slices.Concat([]End{}, c.Ends[max(0, len(c.Ends)-MaxEnds):]))
+	if err != nil {
+		return err
+	}
+	settings, err := json.Marshal(c.Settings)
+	if err != nil {
+		return err
+	}
 	_, err = tx.Exec(`INSERT INTO containers (ctid, name, runtime, class, epoch_ring, epoch_term, epoch_counter, intended,
-		offline, labels, template, address, mac, made, failures, broken, former)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+		offline, labels, template, address, mac, made, failures, broken, former, ends, settings)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
 		ON CONFLICT (ctid) DO UPDATE SET name = excluded.name, runtime = excluded.runtime, class = excluded.class,
 		template = excluded.template, epoch_ring = excluded.epoch_ring, epoch_term = excluded.epoch_term,
 		epoch_counter = excluded.epoch_counter, intended = excluded.intended, offline = excluded.offline, labels = excluded.labels,
 		address = excluded.address, mac = excluded.mac, made = excluded.made, failures = excluded.failures, broken = excluded.broken,
-		former = excluded.former`,
+		former = excluded.former, settings = excluded.settings`,
 		c.CTID.String(), string(c.Name), c.Runtime, c.Class, c.Epoch.Term.Ring, c.Epoch.Term.Counter, c.Epoch.Counter, c.Intended,
-		c.Offline, string(labels), c.Template, c.Address, c.MAC, c.Made, c.Failures, clean(c.Broken), string(former))
+		c.Offline, string(labels), c.Template, c.Address, c.MAC, c.Made, c.Failures, clean(c.Broken), string(former), string(ends), string(settings))
 	if errors.Is(err, sqldb.ErrUnique) {
 		return fmt.Errorf("container %q: %w", c.Name, ErrExists)
 	}
@@ -88,22 +105,23 @@ func put(tx txn, c *Container) error {
 func (q *Queue) Containers(ctx context.Context) ([]Container, error) {
 	return view(ctx, q, "reading containers", func(tx txn) ([]Container, error) {
 		return sqldb.All(tx.Tx, scanContainer, `SELECT ctid, name, runtime, class, epoch_ring, epoch_term, epoch_counter, intended,
-			offline, labels, template, address, mac, made, failures, broken, former FROM containers ORDER BY name`)
+			offline, labels, template, address, mac, made, failures, broken, former, ends, settings FROM containers ORDER BY name`)
 	})
 }
 
 func scanContainer(r sqldb.Row) (c Container, err error) {
-	var ctid, labels, former string
+	var ctid, labels, former, ends, settings string
 	err = r.Scan(&ctid, (*string)(&c.Name), &c.Runtime, &c.Class, &c.Epoch.Term.Ring, &c.Epoch.Term.Counter, &c.Epoch.Counter,
-		&c.Intended, &c.Offline, &labels, &c.Template, &c.Address, &c.MAC, &c.Made, &c.Failures, &c.Broken, &former)
+		&c.Intended, &c.Offline, &labels, &c.Template, &c.Address, &c.MAC, &c.Made, &c.Failures, &c.Broken, &former, &ends, &settings)
 	if err != nil {
 		return c, err
 	}
 	if c.CTID, err = protocol.ParseCTID(ctid); err != nil {
 		return c, err
 	}
-	if err := errors.Join(json.Unmarshal([]byte(labels), &c.Labels), json.Unmarshal([]byte(former), &c.Former)); err != nil {
-		return c, fmt.Errorf("labels or former names of container %q: %w", c.Name, err)
+	if err := errors.Join(json.Unmarshal([]byte(labels), &c.Labels), json.Unmarshal([]byte(former), &c.Former),
+		json.Unmarshal([]byte(ends), &c.Ends), json.Unmarshal([]byte(settings), &c.Settings)); err != nil {
+		return c, fmt.Errorf("what is remembered of container %q: %w", c.Name, err)
 	}
 	return c, nil
 }

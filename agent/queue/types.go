@@ -5,6 +5,7 @@ import (
 
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
+	"github.com/hostler-io/hostler/protocol/limit"
 )
 
 var (
@@ -152,6 +153,35 @@ type Container struct {
 	Broken   string
 	// Former are the names that it had before, the newest last.
 	Former []protocol.ContainerName
+	// Ends are the last times that it ended, at most [MaxEnds], the newest last.
+	Ends []End
+	// Settings are what its user has set beyond that.
+	Settings Settings
+}
+
+// MaxEnds is how many ends of a container are remembered, and MaxEndLog how much of its
+// log with each, in bytes.
+const (
+	MaxEnds   = 10
+	MaxEndLog = 1 << 10
+)
+
+// End is how a container ended. Either Code or Signal is set if Known.
+type End struct {
+	AtMS   int64  `json:"at_ms"` // Unix milliseconds
+	Known  bool   `json:"known,omitzero"`
+	Code   int    `json:"code,omitzero"`
+	Signal int    `json:"signal,omitzero"`
+	OOM    bool   `json:"oom,omitzero"`   // the kernel killed a process of it for want of memory
+	Asked  bool   `json:"asked,omitzero"` // a stop was asked for
+	Log    string `json:"log,omitzero"`   // its last words
+}
+
+// Settings are what the user of a container has set. The zero value is what a container
+// has of which nothing was set.
+type Settings struct {
+	// Limits are what it may use at most.
+	Limits limit.Limits `json:"limits,omitempty"`
 }
 
 // The values of [Container.Intended].
@@ -166,6 +196,15 @@ type Change struct {
 	Put    []Container
 	Delete []protocol.CTID
 	Alerts []protocol.Alert // see [Queue.Apply]
+	// Ended replaces what is remembered of how containers ended, which Put leaves as it
+	// is: it becomes known while something is being done to them.
+	Ended []EndsOf
+}
+
+// EndsOf are the ends of a container, the newest last.
+type EndsOf struct {
+	CTID protocol.CTID
+	Ends []End
 }
 
 // Order asks for a new action.

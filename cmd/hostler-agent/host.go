@@ -18,6 +18,7 @@ import (
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/buildinfo"
+	"github.com/hostler-io/hostler/internal/cgroup"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/network"
 	"github.com/hostler-io/hostler/protocol"
@@ -131,6 +132,12 @@ func features(runtimes []container.Runtime) []string {
 	var words []string
 	for _, r := range runtimes {
 		words = append(words, string(r.Kind()))
+		for _, can := range container.Abilities(r) {
+			words = append(words, string(r.Kind())+"."+can)
+		}
+	}
+	for _, r := range cgroup.Supported() {
+		words = append(words, "limit."+string(r))
 	}
 	for line := range strings.Lines(text("/proc/mounts")) {
 		if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {

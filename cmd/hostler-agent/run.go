@@ -21,6 +21,7 @@ import (
 	"github.com/hostler-io/hostler/agent/local"
 	"github.com/hostler-io/hostler/agent/uplink"
 	"github.com/hostler-io/hostler/internal/buildinfo"
+	"github.com/hostler-io/hostler/internal/cgroup"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/mqtt"
@@ -144,11 +145,14 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 		cfg.Printers = map[protocol.Kind][]string{
 			protocol.KindHostAudit:   {self, "audit", "export", "--socket", c.Socket},
 			protocol.KindHostMetrics: {self, "metrics", "--dir", s.metrics()},
+			protocol.KindInspect:     {self, "inspect", "--socket=" + c.Socket},
+			protocol.KindLogs:        {self, "logs", "--lxc-path=" + c.LXC.Path, "--podman-socket=" + c.Podman.Socket},
 		}
 	} else {
 		unsupported = append(unsupported, "commands: "+err.Error())
 		log.Warn("commands are not supported", "error", err)
 	}
+	cfg.Witness, cfg.Limiter = watchEnd, limiter{cgroup.Supported()}
 	if c.Network.Bridge != "" {
 		subnet, err := c.Network.prefix()
 		if err != nil {

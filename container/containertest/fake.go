@@ -27,6 +27,8 @@ const (
 	OpCreate  Op = "create"
 	OpDestroy Op = "destroy"
 	OpRename  Op = "rename"
+	OpFreeze  Op = "freeze"
+	OpThaw    Op = "unfreeze"
 )
 
 // Fault decides about one call before anything happens: with a nil error it
@@ -66,6 +68,7 @@ var (
 	_ container.Runtime = (*Fake)(nil)
 	_ container.Creator = (*Fake)(nil)
 	_ container.Renamer = (*Fake)(nil)
+	_ container.Freezer = (*Fake)(nil)
 	_ container.Watcher = (*Fake)(nil)
 )
 

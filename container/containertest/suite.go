@@ -25,6 +25,9 @@ type Subject struct {
 	// Kill kills the first process of a running container behind the
 	// runtime's back.
 	Kill func(t *testing.T, name string)
+	// Print has a running container print a line, to where its log is made of; nil if
+	// the runtime keeps none.
+	Print func(t *testing.T, name, line string)
 	// Patience bounds every single wait; default 2 min.
 	Patience time.Duration
 }
@@ -41,6 +44,8 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		"DestroyRunning":    testDestroyRunning,
 		"Restart":           testRestart,
 		"Rename":            testRename,
+		"Freeze":            testFreeze,
+		"Log":               testLog,
 		"KilledBehindBack":  testKilledBehindBack,
 		"ExecTarget":        testExecTarget,
 		"ParallelStart":     testParallelStart,

@@ -66,6 +66,8 @@ const (
 	ContainerRenamed   Step = "S15" // its directory has its new name
 	ContainerSettled   Step = "S16" // the record says that its configuration follows
 	FilePushed         Step = "S17" // a file is renamed to its name, by the agent's helper or by who pulls
+	ContainerFrozen    Step = "S18" // its processes do not run
+	ContainerThawed    Step = "S19" // they run again
 )
 
 // The steps that the coordinator takes, one transaction each where nothing else
@@ -121,7 +123,7 @@ func Steps() []Step {
 		QuestionTaken, TermSeen, ActionsBuried, QueueMade, LeavingNoted, InputPlaced, PolicyKept, RulesKept, UpgradeStaged, UpgradeTried, ProgramReplaced,
 		SpecKept, StartDeclared, OutputSynced, ExitPublished, ContainerClaimed, LeafMade, CommandForked, ContainerReady,
 		ContainerDoomed, ContainerUnnamed, ContainerStarted, ContainerStopped, RunsRemoved, ContainerLockFreed,
-		ContainerRenamed, ContainerSettled, FilePushed,
+		ContainerRenamed, ContainerSettled, FilePushed, ContainerFrozen, ContainerThawed,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
 		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, HostReplaced, AlertRulesSet, RulesNumbered, NoticesMade, NoticeTried, AlertsMarked, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,

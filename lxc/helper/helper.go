@@ -105,6 +105,10 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 		return wire.Answer{}, h.destroy(req.Name)
 	case wire.OpRename:
 		return wire.Answer{}, h.rename(req.Name, req.To, req.CTID)
+	case wire.OpFreeze:
+		return h.seenAfter(req.Name, freezing{h}.freeze(req.Name))
+	case wire.OpUnfreeze:
+		return h.seenAfter(req.Name, freezing{h}.thaw(req.Name))
 	case wire.OpStart:
 		return h.seenAfter(req.Name, h.startContainer(req.Name))
 	case wire.OpStop:

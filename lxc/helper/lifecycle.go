@@ -72,6 +72,9 @@ func (h *host) launch(c *golxc.Container, argv []string) error {
 	if err := c.SetLogLevel(golxc.ERROR); err != nil {
 		return err
 	}
+	if err := keepConsole(c, h.dir(c.Name())); err != nil {
+		return err
+	}
 	// The monitor must not keep our pipes, nor the lock.
 	if err := c.WantCloseAllFds(true); err != nil {
 		return err

@@ -18,11 +18,14 @@ import (
 
 type commands struct{ *batch.Batcher }
 
-// Command returns hostler ct.
-func Command(b *batch.Batcher) *cobra.Command {
+// Command returns hostler ct, with more commands of other packages.
+func Command(b *batch.Batcher, more ...*cobra.Command) *cobra.Command {
 	a := &commands{b}
-	return term.Group("ct", "Containers", a.ctListCommand(), a.ctShowCommand(), a.ctCreateCommand(),
-		a.ctStartCommand(), a.ctStopCommand(), a.ctRestartCommand(), a.ctRenameCommand(), a.ctResetCommand(), a.ctRemoveCommand())
+	ct := term.Group("ct", "Containers", a.ctListCommand(), a.ctShowCommand(), a.ctCreateCommand(),
+		a.ctStartCommand(), a.ctStopCommand(), a.ctRestartCommand(),
+		a.ctLogsCommand(), a.ctExitsCommand(), a.ctLimitCommand(), a.ctFreezeCommand(), a.ctUnfreezeCommand(), a.ctRenameCommand(), a.ctResetCommand(), a.ctRemoveCommand())
+	ct.AddCommand(more...)
+	return ct
 }
 
 // containerView is a container with the one address that people ask for.

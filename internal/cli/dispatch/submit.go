@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -136,6 +138,17 @@ func (a *Dispatcher) SubmitAs(ctx context.Context, r *conn.Remote, id protocol.A
 		}
 		return act, err
 	}
+}
+
+// abandonTime bounds the request that ends an action which nobody wants any longer.
+const abandonTime = 10 * time.Second
+
+// Abandon ends an action of which nothing but its output was wanted, because its reader
+// ends: ctx has.
+func (a *Dispatcher) Abandon(ctx context.Context, r *conn.Remote, id string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
+	defer cancel()
+	return term.Cannot("end action "+id, r.Post(ctx, "/v1/actions/"+url.PathEscape(id)+"/cancel", nil, nil, nil))
 }
 
 // Leave tells how to go on after the user has had enough of waiting.

@@ -23,7 +23,8 @@ import (
 //	1 (2026-11): create, destroy, rename, start, stop, list, inspect, probe
 //	2 (2026-11): unprivileged containers
 //	3 (2026-11): containers from images
-const Version = 3
+//	4 (2026-11): freeze, unfreeze
+const Version = 4
 
 // MaxSize bounds a request and an answer, in bytes: 10,000 containers of 400
 // bytes each.
@@ -41,6 +42,8 @@ const (
 	OpStart     = "start"
 	OpStop      = "stop"
 	OpDebris    = "debris"
+	OpFreeze    = "freeze"
+	OpUnfreeze  = "unfreeze"
 	OpSupervise = "supervise"
 )
 

@@ -1,0 +1,130 @@
+package containers
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// life is that of a container's first process.
+type life struct {
+	pid int
+	// over is closed when end is known, or will never be.
+	over chan struct{}
+	end  queue.End
+}
+
+// Bounds of what is found out about an end.
+const (
+	// endPatience is how long the kernel may take to tell how a process has ended that
+	// the runtime does not have any more.
+	endPatience = 5 * time.Second
+	// endLines is how many of its last lines are kept.
+	endLines = 10
+)
+
+// ends follows the first processes of containers.
+type ends struct{ *Containers }
+
+// follow takes the first process that a container has now: the one before has ended if
+// it is another.
+func (c ends) follow(m *managed) {
+	if m.life != nil && m.life.pid != m.info.InitPID {
+		c.died(m, m.life)
+		m.life = nil
+	}
+	if m.life == nil && m.info.InitPID != 0 {
+		m.life = c.born(m.info.InitPID)
+		o, init := &operation{cfg: &c.cfg, rec: m.rec}, m.info.InitPID
+		c.cfg.Loop.Beside(func(context.Context) func() {
+			if err := o.limited(init); err != nil {
+				c.cfg.Log.Warn("the limits of a container are not in force", "container", string(o.rec.Name), "error", err)
+			}
+			return nil
+		})
+	}
+}
+
+// born watches a first process. Its end has containers looked at, before the runtime
+// tells of it.
+func (c ends) born(pid int) *life {
+	l := &life{pid: pid, over: make(chan struct{})}
+	if c.cfg.Witness == nil {
+		close(l.over)
+		return l
+	}
+	wait, err := c.cfg.Witness(pid)
+	if err != nil { // it has ended just now
+		close(l.over)
+		return l
+	}
+	c.cfg.Loop.Beside(func(ctx context.Context) func() {
+		defer close(l.over)
+		end, err := wait(ctx)
+		if err != nil {
+			return nil
+		}
+		l.end = end
+		return c.Look
+	})
+	return l
+}
+
+// died makes the end of a container durable, with what can be known of it.
+func (c ends) died(m *managed, l *life) {
+	id, at := m.rec.CTID, c.cfg.Loop.WallMS()
+	asked := m.rec.Intended == queue.Stopped || m.halt != nil || !c.cfg.Actions.Idle(id)
+	name, r := string(m.rec.Name), c.runtime(m.rec.Runtime)
+	c.cfg.Loop.Beside(func(ctx context.Context) func() {
+		ctx, cancel := context.WithTimeout(ctx, endPatience)
+		defer cancel()
+		end := queue.End{}
+		select {
+		case <-l.over:
+			end = l.end
+		case <-ctx.Done():
+		}
+		end.AtMS, end.Asked, end.Log = at, asked, lastWords(ctx, r, name)
+		return func() { c.remember(id, end) }
+	})
+}
+
+// remember keeps an end. If the disk does not take it, it is forgotten.
+func (c ends) remember(id protocol.CTID, end queue.End) {
+	m := c.managed[id]
+	if m == nil {
+		return
+	}
+	all := append(slices.Clone(m.rec.Ends), end)
+	all = all[max(0, len(all)-queue.MaxEnds):]
+	_ = c.cfg.Apply(queue.Change{Ended: []queue.EndsOf{{CTID: id, Ends: all}}})
+}
+
+// lastWords is the end of a container's log.
+func lastWords(ctx context.Context, r container.Runtime, name string) string {
+	l, ok := r.(container.Logger)
+	if !ok {
+		return ""
+	}
+	var words tail
+	if l.Log(ctx, name, container.LogQuery{Tail: endLines}, &words, &words) != nil {
+		return ""
+	}
+	text := strings.ToValidUTF8(string(words.last), "\uFFFD")
+	return strings.ReplaceAll(text, "\x00", "\uFFFD")
+}
+
+// tail keeps the end of what is written to it.
+type tail struct{ last []byte }
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.last = append(t.last, b...)
+	t.last = bytes.Clone(t.last[max(0, len(t.last)-queue.MaxEndLog):])
+	return len(b), nil
+}

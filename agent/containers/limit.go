@@ -1,0 +1,71 @@
+package containers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/hostler-io/hostler/agent/actions"
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/limit"
+)
+
+// limits changes what a container may use: at once, and with the end of the action from
+// now on.
+type limits struct{ verb }
+
+// Admit implements [actions.Handler]: what cannot be limited here is refused, and not
+// ignored.
+func (h limits) Admit(s *protocol.Spec) error {
+	args := protocol.ArgsOf[protocol.LimitArgs](s)
+	set, err := limit.Parse(args.Set)
+	if err != nil {
+		return fmt.Errorf("%w: %w", protocol.ErrSpec, err)
+	}
+	var can []limit.Resource
+	if h.cfg.Limiter != nil {
+		can = h.cfg.Limiter.Supported()
+	}
+	for r := range set {
+		if !slices.Contains(can, r) {
+			return fmt.Errorf("%w: %s of containers cannot be limited on this host; what can be: %v", actions.CodeUnsupported, r, can)
+		}
+	}
+	return nil
+}
+
+// Prepare implements [actions.Handler]: what is in force is remembered at the end.
+func (h limits) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
+	_, end := h.record(s)
+	return queue.Change{}, end
+}
+
+// limit limits a container that runs, and remembers the limits for when it is started.
+func (o *operation) limit(ctx context.Context) (queue.Change, error) {
+	args := protocol.ArgsOf[protocol.LimitArgs](o.spec)
+	set, err := limit.Parse(args.Set)
+	if err != nil {
+		return queue.Change{}, err
+	}
+	info, err := o.runtime.Inspect(ctx, string(o.rec.Name))
+	if err != nil {
+		return queue.Change{}, err
+	}
+	if info.InitPID != 0 {
+		if err := o.cfg.Limiter.Limit(info.InitPID, set, args.Force); err != nil {
+			return queue.Change{}, err
+		}
+	}
+	o.rec.Settings.Limits = o.rec.Settings.Limits.With(set)
+	return keep(o.rec), nil
+}
+
+// limited has a container that runs keep its limits. A first process begins without
+// them, whoever has started it.
+func (o *operation) limited(init int) error {
+	if o.cfg.Limiter == nil || init == 0 || len(o.rec.Settings.Limits) == 0 {
+		return nil
+	}
+	return o.cfg.Limiter.Limit(init, o.rec.Settings.Limits, true)
+}

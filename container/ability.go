@@ -1,0 +1,22 @@
+package container
+
+import "slices"
+
+// Abilities are words for what a runtime can do beyond what each of them can, sorted.
+// They stand among the features of a host as in "lxc.freeze".
+func Abilities(r Runtime) (words []string) {
+	for word, can := range map[string]bool{
+		"create": is[Creator](r), "freeze": is[Freezer](r), "logs": is[Logger](r), "rename": is[Renamer](r),
+	} {
+		if can {
+			words = append(words, word)
+		}
+	}
+	slices.Sort(words)
+	return words
+}
+
+func is[T any](r Runtime) bool {
+	_, ok := r.(T)
+	return ok
+}

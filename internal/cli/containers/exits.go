@@ -1,0 +1,103 @@
+package containers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+func endNoun() show.Noun[api.ContainerEnd] {
+	n := show.NounOf("at", "at code signal oom asked last_line log++", show.Cells[api.ContainerEnd]{
+		"code": func(e api.ContainerEnd) any {
+			switch {
+			case e.Code != nil:
+				return *e.Code
+			case e.Signal == "":
+				return "unknown"
+			}
+			return ""
+		},
+		"oom":   func(e api.ContainerEnd) any { return word(e.OOM) },
+		"asked": func(e api.ContainerEnd) any { return word(e.Asked) },
+		"last_line": func(e api.ContainerEnd) any {
+			lines := strings.Split(strings.TrimSpace(e.Log), "\n")
+			return term.Printable(strings.TrimSpace(lines[len(lines)-1]))
+		},
+	})
+	return n
+}
+
+func word(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return ""
+}
+
+func (a *commands) ctExitsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "exits HOST/NAME", Short: "Show how a container ended, the last ten times", Args: term.Exactly(1),
+		Long: `Lists the last ten times that a container ended, the newest first: with the exit code
+of its first process or the signal that ended it, whether the kernel killed a
+process of it for want of memory (OOM), whether a stop was asked for, and the end of
+its log. The host remembers it over restarts and reboots. An end that came while the
+agent was away, or that an old kernel does not tell about, is unknown.`,
+		Example:           "  hostler ct exits edge-01/web\n  hostler ct exits edge-01/web -o json | jq -r '.[0].log'",
+		ValidArgsFunction: a.Completing(conn.ContainerNames),
+	}
+	v := show.ListFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return show.Items(cmd.Context(), a.UI, v, endNoun(), func(ctx context.Context) ([]api.ContainerEnd, error) {
+			d, err := a.details(ctx, args[0])
+			return d.Ends, err
+		})
+	}
+	return cmd
+}
+
+// maxDetails bounds what a host may tell of one container.
+const maxDetails = 1 << 20
+
+// details asks a host what it knows of a container.
+func (a *commands) details(ctx context.Context, where string) (d api.ContainerDetails, err error) {
+	what := "ask about " + where
+	r, name, id, err := a.FindContainer(ctx, where)
+	if err != nil {
+		return d, term.Cannot(what, err)
+	}
+	spec, err := dispatch.EncodeSpec(protocol.Spec{Kind: protocol.KindInspect, Target: id, Name: protocol.ContainerName(name.Name), Args: new(protocol.ExportArgs)})
+	if err != nil {
+		return d, err
+	}
+	act, err := a.Submit(ctx, r, name.Host, spec)
+	if err != nil {
+		return d, err
+	}
+	var out, problems bytes.Buffer
+	final, err := (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: name.String(), Stdout: &out, Stderr: &problems, Whole: true}).Wait(ctx, act)
+	if err != nil {
+		a.Leave(act.ID)
+		return d, err
+	}
+	if err := dispatch.Ended(what, final); err != nil {
+		if text := strings.TrimSpace(problems.String()); text != "" {
+			a.Say("%s", term.Printable(text))
+		}
+		return d, err
+	}
+	if out.Len() > maxDetails || json.Unmarshal(out.Bytes(), &d) != nil {
+		return d, term.Cannot(what, errors.New("the answer of the host is not what this version can read"))
+	}
+	return d, nil
+}

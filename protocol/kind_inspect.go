@@ -1,0 +1,10 @@
+package protocol
+
+// KindInspect prints what the host knows of a container, as JSON.
+const KindInspect Kind = "container.inspect"
+
+func kindInspect() KindInfo {
+	i := inContainer(kindHostMetrics(), KindInspect, "Print what the host knows of a container: how it ended the last ten times.", LaneHost)
+	i.form = formOf(new(ExportArgs))
+	return i
+}
