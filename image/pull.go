@@ -22,14 +22,11 @@ import (
 const parallel = 3
 
 // pull fetches an image from its registry, or from the first of its mirrors that has it.
-func (s *Store) pull(ctx context.Context, ref name.Reference, reference string, login *Login, told func(string)) (r Record, err error) {
+func (s *Store) pull(ctx context.Context, ref name.Reference, reference string, told func(string)) (r Record, err error) {
 	err = s.change(ctx, func(parts *blob.Store) (err error) {
 		var failed, last error
 		for _, repo := range s.cfg.Registries.places(ref.Context()) {
 			w := want{repo: repo, ref: ref, reference: reference, told: told}
-			if repo == ref.Context() {
-				w.login = login // mirrors are no business of the registry's
-			}
 			if r, err = s.pullFrom(ctx, parts, w); err == nil {
 				return nil
 			}
@@ -48,12 +45,11 @@ type want struct {
 	repo      name.Repository
 	ref       name.Reference
 	reference string
-	login     *Login
 	told      func(string)
 }
 
 func (s *Store) pullFrom(ctx context.Context, store *blob.Store, w want) (Record, error) {
-	from, err := s.cfg.Registries.reach(ctx, w.repo, w.login)
+	from, err := s.cfg.Registries.reach(ctx, w.repo)
 	if err != nil {
 		return Record{}, err
 	}
@@ -165,7 +161,7 @@ func unpulled(reference, registry string, all, err error) error {
 	case errors.Is(err, blob.ErrSpace):
 		hint = "remove images or containers that nobody needs, and ask for it again"
 	case answered && (refused.StatusCode == 401 || refused.StatusCode == 403):
-		hint = "check the name; if the registry asks who you are: hostler image pull HOST " + reference + " --user NAME"
+		hint = fmt.Sprintf("check the name; if the registry asks who you are, say it in a file, and add \"%s=FILE\" to images.logins in the host's agent.toml", registry)
 	case answered && refused.StatusCode == 404:
 		hint = "check the name and the tag"
 	case unknown, strings.Contains(said, "images.insecure"), strings.Contains(said, "HTTP response to HTTPS client"):

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/hostler-io/hostler/internal/blob"
+	"github.com/hostler-io/hostler/internal/durable"
 )
 
 // Registries say how registries are reached.
@@ -31,6 +33,32 @@ type Registries struct {
 	Mirrors []string
 	// Proxy is the URL of the proxy; empty is that of the agent's environment.
 	Proxy string
+	// Logins are what registries and mirrors are shown: REGISTRY=FILE, where the file
+	// holds USER:PASSWORD.
+	Logins []string
+}
+
+// maxLogin bounds the file of a login, in bytes.
+const maxLogin = 64 << 10
+
+// login is what a registry is shown.
+func (r *Registries) login(reg name.Registry) (authn.Authenticator, error) {
+	for _, l := range r.Logins {
+		of, file, _ := strings.Cut(l, "=")
+		if want, err := name.NewRegistry(of); err != nil || want.Name() != reg.Name() {
+			continue
+		}
+		raw, err := durable.ReadFile(file, maxLogin)
+		if err != nil {
+			return nil, fmt.Errorf("the login for %s: %w", reg.Name(), err)
+		}
+		user, password, ok := strings.Cut(strings.TrimSpace(string(raw)), ":")
+		if !ok {
+			return nil, fmt.Errorf("the login for %s: %s does not hold USER:PASSWORD", reg.Name(), file)
+		}
+		return &authn.Basic{Username: user, Password: password}, nil
+	}
+	return authn.Anonymous, nil
 }
 
 // Check reports what is wrong with them, in the words of the configuration.
@@ -44,6 +72,12 @@ func (r Registries) Check() error {
 	for _, i := range r.Insecure {
 		if _, err := name.NewRegistry(i); err != nil || i == "" {
 			return fmt.Errorf("images.insecure: %q is no HOST[:PORT]", i)
+		}
+	}
+	for _, l := range r.Logins {
+		of, file, _ := strings.Cut(l, "=")
+		if _, err := name.NewRegistry(of); of == "" || err != nil || !filepath.IsAbs(file) {
+			return fmt.Errorf("images.logins: %q is no REGISTRY=FILE with an absolute path", l)
 		}
 	}
 	if u, err := url.Parse(r.Proxy); err != nil || r.Proxy != "" && u.Host == "" {
@@ -96,7 +130,7 @@ type source struct {
 }
 
 // reach makes the first contact with a registry, which says what it wants to be shown.
-func (r *Registries) reach(ctx context.Context, repo name.Repository, login *Login) (*source, error) {
+func (r *Registries) reach(ctx context.Context, repo name.Repository) (*source, error) {
 	t := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTime}).DialContext,
 		TLSHandshakeTimeout: dialTime, ResponseHeaderTimeout: answerTime, MaxResponseHeaderBytes: 64 << 10,
@@ -114,9 +148,9 @@ func (r *Registries) reach(ctx context.Context, repo name.Repository, login *Log
 		return nil, err
 	}
 	repo.Registry = reg
-	who := authn.Anonymous
-	if login != nil {
-		who = &authn.Basic{Username: login.User, Password: login.Password}
+	who, err := r.login(reg)
+	if err != nil {
+		return nil, err
 	}
 	rt, err := transport.NewWithContext(ctx, reg, who, guard{t, r.Insecure}, []string{repo.Scope(transport.PullScope)})
 	if err != nil {

@@ -156,7 +156,7 @@ func (s *Store) Fetch(ctx context.Context, reference string, told func(string)) 
 	}
 	img, release, err := s.open(ref)
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, err = s.pull(ctx, ref, reference, nil, told); err == nil {
+		if _, err = s.pull(ctx, ref, reference, told); err == nil {
 			img, release, err = s.open(ref)
 		}
 	}
@@ -239,17 +239,13 @@ func (s *Store) List() ([]Record, error) {
 	return all, nil
 }
 
-// Login is what a registry is shown.
-type Login struct{ User, Password string }
-
 // Pull fetches an image although it may be there: its reference may mean another one now.
-// login is nil if anybody may have it.
-func (s *Store) Pull(ctx context.Context, reference string, login *Login, told func(string)) (Record, error) {
+func (s *Store) Pull(ctx context.Context, reference string, told func(string)) (Record, error) {
 	ref, err := parse(reference)
 	if err != nil {
 		return Record{}, err
 	}
-	return s.pull(ctx, ref, reference, login, told)
+	return s.pull(ctx, ref, reference, told)
 }
 
 // Remove removes an image, and those of its parts that no other has. Containers that

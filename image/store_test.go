@@ -262,18 +262,18 @@ func TestPlaces(t *testing.T) {
 	mirror, origin := newRegistry(t), newRegistry(t)
 	ref := origin.add(t, "app", small(t, "x"))
 	r := image.Registries{Insecure: []string{mirror.host(), origin.host()}, Mirrors: []string{origin.host() + "=" + mirror.host()}}
-	if _, err := open(t, t.TempDir(), image.Config{Registries: r}).Pull(t.Context(), ref, nil, nil); err != nil || len(origin.parts()) == 0 {
+	if _, err := open(t, t.TempDir(), image.Config{Registries: r}).Pull(t.Context(), ref, nil); err != nil || len(origin.parts()) == 0 {
 		t.Errorf("from the registry: %v, %q", err, origin.parts())
 	}
 	mirror.add(t, "app", small(t, "x"))
 	origin.asked = nil
-	if _, err := open(t, t.TempDir(), image.Config{Registries: r}).Pull(t.Context(), ref, nil, nil); err != nil || len(origin.parts()) != 0 {
+	if _, err := open(t, t.TempDir(), image.Config{Registries: r}).Pull(t.Context(), ref, nil); err != nil || len(origin.parts()) != 0 {
 		t.Errorf("from the mirror: %v, %q", err, origin.parts())
 	}
-	if _, err := open(t, t.TempDir(), image.Config{}).Pull(t.Context(), ref, nil, nil); err == nil || !strings.Contains(err.Error(), "images.insecure") {
+	if _, err := open(t, t.TempDir(), image.Config{}).Pull(t.Context(), ref, nil); err == nil || !strings.Contains(err.Error(), "images.insecure") {
 		t.Errorf("without TLS: %v", err)
 	}
-	for _, bad := range []image.Registries{{Mirrors: []string{"x"}}, {Mirrors: []string{"=y"}}, {Proxy: "::"}, {Insecure: []string{""}}} {
+	for _, bad := range []image.Registries{{Mirrors: []string{"x"}}, {Mirrors: []string{"=y"}}, {Proxy: "::"}, {Insecure: []string{""}}, {Logins: []string{"x=relative"}}} {
 		if _, err := image.Open(image.Config{Dir: t.TempDir(), Registries: bad}); err == nil {
 			t.Errorf("%+v was accepted", bad)
 		}
@@ -288,7 +288,7 @@ func TestRemove(t *testing.T) {
 	now := time.Now().Add(time.Hour)
 	s := open(t, dir, image.Config{Registries: image.Registries{Insecure: []string{r.host()}}, Now: func() time.Time { now = now.Add(time.Second); return now }})
 	one, two := r.add(t, "one", small(t, "one")), r.add(t, "two", small(t, "two")) // of which one layer is the same
-	if _, err := s.Pull(t.Context(), one, nil, nil); err != nil {
+	if _, err := s.Pull(t.Context(), one, nil); err != nil {
 		t.Fatal(err)
 	}
 	got, release, err := s.Fetch(t.Context(), two, nil)
@@ -398,15 +398,18 @@ func TestLogin(t *testing.T) {
 	r.password = "secret"
 	ref := r.add(t, "app", small(t, "x"))
 	cfg := image.Config{Registries: image.Registries{Insecure: []string{r.host(), mirror.host()}, Mirrors: []string{r.host() + "=" + mirror.host()}}}
-	s := open(t, t.TempDir(), cfg)
-	if _, err := s.Pull(t.Context(), ref, nil, nil); err == nil || !strings.Contains(err.Error(), "--user") {
-		t.Errorf("without a login: %v", err)
-	}
-	if _, err := s.Pull(t.Context(), ref, &image.Login{User: "u", Password: "wrong"}, nil); err == nil || strings.Contains(err.Error(), "wrong") {
-		t.Errorf("with a wrong one: %v", err)
-	}
-	if _, err := s.Pull(t.Context(), ref, &image.Login{User: "u", Password: "secret"}, nil); err != nil {
-		t.Errorf("with the right one: %v", err)
+	file := filepath.Join(t.TempDir(), "login")
+	for _, tc := range []struct{ login, says string }{{"", "images.logins"}, {"user:wrong", "images.logins"}, {"nonsense", "USER:PASSWORD"}, {"user:secret\n", ""}} {
+		if tc.login != "" {
+			cfg.Registries.Logins = []string{r.host() + "=" + file}
+		}
+		if err := os.WriteFile(file, []byte(tc.login), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := open(t, t.TempDir(), cfg).Pull(t.Context(), ref, nil)
+		if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), "wrong")) {
+			t.Errorf("with the login %q: %v", tc.login, err)
+		}
 	}
 	mirror.mu.Lock()
 	defer mirror.mu.Unlock()

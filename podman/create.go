@@ -33,7 +33,7 @@ func (r *Runtime) Create(ctx context.Context, spec container.CreateSpec) error {
 		if there, err := r.known(ctx, spec.Name, spec.CTID); err != nil || there {
 			return err
 		}
-		image, err := r.image(ctx, spec.Template)
+		image, err := r.Images().fetched(ctx, spec.Template)
 		if err != nil {
 			return err
 		}

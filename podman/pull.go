@@ -15,40 +15,40 @@ import (
 	"github.com/hostler-io/hostler/container"
 )
 
-// image returns the id of an image, which podman pulls if it has none of that name. A
+// fetched returns the id of an image, which podman pulls if it has none of that name. A
 // container is made from the id: so it is of what was pulled, whatever is called so
 // afterwards.
-func (r *Runtime) image(ctx context.Context, name string) (string, error) {
-	id, err := r.imageID(ctx, name)
+func (i Images) fetched(ctx context.Context, name string) (string, error) {
+	id, err := i.id(ctx, name)
 	if !errors.Is(err, container.ErrNotFound) {
 		return id, err
 	}
-	body, err := r.api.open(ctx, http.MethodPost, "/images/pull", url.Values{"reference": {name}, "policy": {"missing"}}, nil)
+	body, err := i.api.open(ctx, http.MethodPost, "/images/pull", url.Values{"reference": {name}, "policy": {"missing"}}, nil)
 	if err != nil {
 		return "", unpulled(name, err)
 	}
 	defer body.Close()
-	if id, err = r.pulled(ctx, body); err != nil {
+	if id, err = i.pulled(ctx, body); err != nil {
 		return "", unpulled(name, err)
 	}
 	return id, nil
 }
 
-// imageID is the id of an image that is there.
-func (r *Runtime) imageID(ctx context.Context, name string) (string, error) {
-	var i struct {
+// id is the id of an image that is there.
+func (i Images) id(ctx context.Context, name string) (string, error) {
+	var found struct {
 		ID string `json:"Id"`
 	}
 	// The slashes of the name are part of the path.
-	err := r.api.call(ctx, http.MethodGet, "/images/"+name+"/json", nil, nil, &i)
-	if err == nil && i.ID == "" {
+	err := i.api.call(ctx, http.MethodGet, "/images/"+name+"/json", nil, nil, &found)
+	if err == nil && found.ID == "" {
 		err = errors.New("podman tells no id of it")
 	}
-	return i.ID, err
+	return found.ID, err
 }
 
 // pulled reads what podman says while it pulls, and at the end.
-func (r *Runtime) pulled(ctx context.Context, from io.Reader) (id string, err error) {
+func (i Images) pulled(ctx context.Context, from io.Reader) (id string, err error) {
 	lines, last := bufio.NewScanner(from), ""
 	lines.Buffer(nil, maxEvent)
 	for lines.Scan() {
@@ -67,7 +67,7 @@ func (r *Runtime) pulled(ctx context.Context, from io.Reader) (id string, err er
 		last, id = cmp.Or(strings.TrimSpace(p.Stream), last), cmp.Or(p.ID, id)
 	}
 	if err := lines.Err(); err != nil || id == "" {
-		return "", fmt.Errorf("%w; podman said last: %s", r.api.explain(ctx, cmp.Or(err, io.ErrUnexpectedEOF)), cmp.Or(last, "nothing"))
+		return "", fmt.Errorf("%w; podman said last: %s", i.api.explain(ctx, cmp.Or(err, io.ErrUnexpectedEOF)), cmp.Or(last, "nothing"))
 	}
 	return id, nil
 }

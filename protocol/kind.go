@@ -108,6 +108,7 @@ const (
 // kind.
 var kinds = tableOf(
 	kindPing(), kindRun(), kindAttach(), kindHostPush(), kindHostPull(), kindHostAudit(), kindHostMetrics(), kindHostUpgrade(), kindPolicySet(),
+	kindImageList(), kindImagePull(), kindImageRemove(), kindImagePrune(),
 	kindExec(), kindContainerAttach(), kindContainerPush(), kindContainerPull(),
 	kindCreate(), kindStart(), kindStop(), kindStopNow(), kindRestart(), kindReset(), kindRename(), kindDestroy(),
 	kindFreeze(), kindUnfreeze(), kindLogs(), kindInspect(), kindLimit(),

@@ -83,11 +83,12 @@ type imagesConfig struct {
 	Insecure []string `toml:"insecure" takes:"reload" does:"Registries, each HOST[:PORT], that may be asked for images of LXC containers without TLS. What they send is still held against its digests. Podman has settings of its own for this and for mirrors, in registries.conf."`
 	Mirrors  []string `toml:"mirrors" takes:"reload" does:"Where images of LXC containers are asked for first, each REGISTRY=MIRROR, for example \"docker.io=mirror.example:5000\". Where a mirror has nothing, the next one is asked, and at last the registry."`
 	Proxy    string   `toml:"proxy" takes:"reload" default:"HTTPS_PROXY of the agent's environment" does:"The URL of the proxy by which registries are reached."`
+	Logins   []string `toml:"logins" takes:"reload" does:"Who the host is to registries and mirrors that ask, each REGISTRY=FILE. The file, which root alone should read, holds USER:PASSWORD."`
 	MaxGiB   int      `toml:"max_gib" takes:"reload" unit:"GiB" does:"How large an image may be, as its registry has it. A larger one is refused before anything of it is fetched."`
 }
 
 func (c imagesConfig) registries() image.Registries {
-	return image.Registries{Insecure: c.Insecure, Mirrors: c.Mirrors, Proxy: c.Proxy}
+	return image.Registries{Insecure: c.Insecure, Mirrors: c.Mirrors, Proxy: c.Proxy, Logins: c.Logins}
 }
 
 type networkConfig struct {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"os/user"
 	"strconv"
@@ -148,6 +149,11 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 			protocol.KindInspect:     {self, "inspect", "--socket=" + c.Socket},
 			protocol.KindLogs:        {self, "logs", "--lxc-path=" + c.LXC.Path, "--podman-socket=" + c.Podman.Socket},
 		}
+		images, err := imagePrinters(self, s, c, runtimes)
+		if err != nil {
+			return err
+		}
+		maps.Copy(cfg.Printers, images)
 	} else {
 		unsupported = append(unsupported, "commands: "+err.Error())
 		log.Warn("commands are not supported", "error", err)

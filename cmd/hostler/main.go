@@ -29,6 +29,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/doctor"
 	"github.com/hostler-io/hostler/internal/cli/fleet"
 	"github.com/hostler-io/hostler/internal/cli/hosts"
+	"github.com/hostler-io/hostler/internal/cli/images"
 	"github.com/hostler-io/hostler/internal/cli/keyring"
 	"github.com/hostler-io/hostler/internal/cli/measure"
 	"github.com/hostler-io/hostler/internal/cli/policies"
@@ -71,7 +72,7 @@ func root(d *dispatch.Dispatcher) *cobra.Command {
 	files := transfer.New(d)
 	many := batch.New(d, files)
 	root := term.Group("hostler", "Run hosts and containers, from anywhere, and know what became of it",
-		fleet.Command(d.Env, keys), keys.Command(), policies.Command(many, keys), containers.Command(many, measure.ContainerCommands(d)...), many.Command(),
+		fleet.Command(d.Env, keys), keys.Command(), policies.Command(many, keys), containers.Command(many, measure.ContainerCommands(d)...), images.Command(d), many.Command(),
 		files.Push(), files.Pull(), actions.Command(d, keys, run.OfActions(many)...), actions.Why(d), doctor.Command(d.Env), doctor.Bundle(d.Env), version(), manual.Command(1, buildinfo.Version))
 	for _, more := range [][]*cobra.Command{actions.Kinds(d.UI), access.Commands(d.Env), hosts.Commands(d.Env, upgrade.Command(many)), measure.Commands(d), run.Commands(many), auditlog.Commands(d), devfleet.Commands(d.UI)} {
 		root.AddCommand(more...)

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/image"
+	"github.com/hostler-io/hostler/internal/daemon"
+	"github.com/hostler-io/hostler/podman"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// imageSetup is what the agent tells its own command about images. Podman is the socket
+// of its service; empty is none.
+type imageSetup struct {
+	Dir        string
+	Registries image.Registries
+	MaxBytes   int64
+	Podman     string
+}
+
+// imagePrinters are the commands of the kinds about images. runtimes are those of this
+// host.
+func imagePrinters(self string, s state, c config, runtimes []container.Runtime) (map[protocol.Kind][]string, error) {
+	var setup imageSetup
+	for _, r := range runtimes {
+		switch r.Kind() {
+		case container.KindLXC:
+			setup.Dir, setup.Registries, setup.MaxBytes = s.images(), c.Images.registries(), int64(c.Images.MaxGiB)<<30
+		case container.KindPodman:
+			setup.Podman = c.Podman.Socket
+		}
+	}
+	if setup.Dir == "" && setup.Podman == "" {
+		return nil, nil
+	}
+	raw, err := json.Marshal(setup)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[protocol.Kind][]string)
+	for kind, verb := range map[protocol.Kind]string{
+		protocol.KindImageList: "ls", protocol.KindImagePull: "pull", protocol.KindImageRemove: "rm", protocol.KindImagePrune: "prune",
+	} {
+		all[kind] = []string{self, "images", verb, "--setup=" + string(raw)}
+	}
+	return all, nil
+}
+
+// images is the images of a host for one command. A runtime that the host does not have,
+// or that was not asked for, is nil.
+type images struct {
+	lxc    *image.Store
+	podman *podman.Runtime
+	out    *json.Encoder
+	notes  io.Writer
+}
+
+// imageOptions are what the kinds say.
+type imageOptions struct {
+	setup, image, runtime string
+	older                 time.Duration
+	keep                  int64
+}
+
+// imagesCommand is run by the agent itself, under a supervisor.
+func imagesCommand() *cobra.Command {
+	cmd := daemon.Group("images", "For the agent alone", "images needs ls, pull, rm or prune")
+	cmd.Hidden = true
+	for verb, do := range map[string]func(context.Context, *images, imageOptions) error{
+		"ls": listImages, "pull": pullImage, "rm": removeImage, "prune": pruneImages,
+	} {
+		var o imageOptions
+		sub := &cobra.Command{
+			Use: verb, Short: "For the agent alone", Hidden: true, Args: noArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				i, err := openImages(o)
+				if err != nil {
+					return err
+				}
+				i.out, i.notes = json.NewEncoder(cmd.OutOrStdout()), cmd.ErrOrStderr()
+				return do(cmd.Context(), i, o)
+			},
+		}
+		f := sub.Flags()
+		f.StringVar(&o.setup, "setup", "", "where images are, as JSON")
+		f.StringVar(&o.image, "image", "", "the image")
+		f.StringVar(&o.runtime, "runtime", "", "lxc or podman")
+		f.DurationVar(&o.older, "older", 0, "not used for longer")
+		f.Int64Var(&o.keep, "keep", 0, "bytes that stay")
+		cmd.AddCommand(sub)
+	}
+	return cmd
+}
+
+func openImages(o imageOptions) (i *images, err error) {
+	var s imageSetup
+	if err := json.Unmarshal([]byte(o.setup), &s); err != nil {
+		return nil, daemon.Usage(err)
+	}
+	i = new(images)
+	if s.Dir != "" && o.runtime != string(container.KindPodman) {
+		if i.lxc, err = image.Open(image.Config{Dir: s.Dir, Registries: s.Registries, MaxBytes: s.MaxBytes}); err != nil {
+			return nil, err
+		}
+	}
+	if s.Podman != "" && o.runtime != string(container.KindLXC) {
+		self, err := thisProgram()
+		if err != nil {
+			return nil, err
+		}
+		if i.podman, err = podman.New(podman.Config{Socket: s.Podman, Supervisor: []string{self, supervisePodman}}); err != nil {
+			return nil, err
+		}
+	}
+	if i.lxc == nil && i.podman == nil {
+		return nil, fmt.Errorf("this host has no %s", o.runtime)
+	}
+	return i, nil
+}
+
+func ofStore(r image.Record) api.Image {
+	i := api.Image{Runtime: string(container.KindLXC), Reference: r.Reference, Digest: r.Digest, Bytes: r.Bytes}
+	if !r.Used.IsZero() {
+		i.UsedMS = r.Used.UnixMilli()
+	}
+	return i
+}
+
+func ofPodman(p podman.Image, reference string) api.Image {
+	return api.Image{Runtime: string(container.KindPodman), Reference: reference, Digest: p.Digest, Bytes: p.Bytes}
+}
+
+func listImages(ctx context.Context, i *images, _ imageOptions) error {
+	if i.lxc != nil {
+		all, err := i.lxc.List()
+		if err != nil {
+			return err
+		}
+		for _, r := range all {
+			if err := i.out.Encode(ofStore(r)); err != nil {
+				return err
+			}
+		}
+	}
+	if i.podman == nil {
+		return nil
+	}
+	all, err := i.podman.Images().List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		for _, name := range names(p) {
+			if err := i.out.Encode(ofPodman(p, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// names are those of an image of podman, one at least.
+func names(p podman.Image) []string {
+	if len(p.References) == 0 {
+		return []string{""}
+	}
+	return p.References
+}
+
+func pullImage(ctx context.Context, i *images, o imageOptions) error {
+	if i.podman == nil {
+		r, err := i.lxc.Pull(ctx, o.image, func(s string) { fmt.Fprintln(i.notes, s) })
+		if err != nil {
+			return err
+		}
+		r.Used = time.Now()
+		return i.out.Encode(ofStore(r))
+	}
+	if err := i.podman.Images().Pull(ctx, o.image); err != nil {
+		return err
+	}
+	all, err := i.podman.Images().List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		for _, name := range p.References {
+			if name == o.image {
+				return i.out.Encode(ofPodman(p, name))
+			}
+		}
+	}
+	return i.out.Encode(api.Image{Runtime: string(container.KindPodman), Reference: o.image}) // podman calls it otherwise
+}
+
+func removeImage(ctx context.Context, i *images, o imageOptions) error {
+	found := false
+	if i.lxc != nil {
+		freed, err := i.lxc.Remove(ctx, o.image)
+		if err != nil && !errors.Is(err, image.ErrNotFound) {
+			return err
+		}
+		if err == nil {
+			found = true
+			if err := i.out.Encode(api.Image{Runtime: string(container.KindLXC), Reference: o.image, Bytes: freed}); err != nil {
+				return err
+			}
+		}
+	}
+	if i.podman != nil {
+		err := i.podman.Images().Remove(ctx, o.image)
+		if err != nil && !errors.Is(err, container.ErrNotFound) {
+			return fmt.Errorf("removing %s from podman: %w", o.image, err)
+		}
+		if err == nil {
+			found = true
+			if err := i.out.Encode(api.Image{Runtime: string(container.KindPodman), Reference: o.image}); err != nil {
+				return err
+			}
+		}
+	}
+	if !found {
+		return fmt.Errorf("%w: %s", image.ErrNotFound, o.image)
+	}
+	return nil
+}
+
+func pruneImages(ctx context.Context, i *images, o imageOptions) error {
+	if o.keep > 0 && i.podman != nil {
+		if o.runtime == string(container.KindPodman) {
+			return errors.New("podman does not say when an image was used, so nobody can say which of them stay; give an age")
+		}
+		fmt.Fprintln(i.notes, "how much stays is for lxc alone; images of podman are left alone")
+		i.podman = nil
+	}
+	if i.lxc != nil {
+		gone, freed, err := i.lxc.Prune(ctx, image.Limits{Age: o.older, Bytes: o.keep})
+		for _, r := range gone {
+			err = cmp.Or(err, i.out.Encode(ofStore(r)))
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(i.notes, "lxc: %d images removed, %d MiB freed\n", len(gone), freed>>20)
+	}
+	if i.podman == nil {
+		return nil
+	}
+	freed, err := i.podman.Images().Prune(ctx, o.older)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(i.notes, "podman: %d MiB freed\n", freed>>20)
+	return nil
+}

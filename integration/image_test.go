@@ -1,0 +1,57 @@
+//go:build integration
+
+package integration
+
+import (
+	"archive/tar"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hostler-io/hostler/image/imagetest"
+	"github.com/hostler-io/hostler/internal/podmantest"
+)
+
+// TestImages pulls, lists, uses and removes an image of a host, from the coordinator and
+// on the host: a container of LXC is made of it and runs what the image says.
+func TestImages(t *testing.T) {
+	t.Parallel()
+	registry := podmantest.Registry(t)
+	rootfs, err := podmantest.Rootfs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	system, err := io.ReadAll(rootfs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img := imagetest.Make(t, imagetest.Config{Cmd: []string{"/bin/sleep", "1000000"}, StopSignal: "SIGKILL"}, system,
+		imagetest.Layer(t, imagetest.Entry{Header: tar.Header{Name: "etc/motto", Mode: 0o644}, Content: "made of layers"}))
+	ref := img.Push(t, registry, "site/web", "1")
+	w := newWorld(t)
+	h := w.addHost(t, "edge-01", true)
+	w.cli(t, "image", "pull", "edge-01", ref, "--runtime", "lxc").exits(t, 1, "images.insecure")
+	write(t, h.config(), read(t, h.config())+"\n[images]\ninsecure = [\""+registry+"\"]\n")
+	h.restart(t, syscall.SIGTERM)
+	pulled := w.cli(t, "image", "pull", "edge-01", ref, "--runtime", "lxc").exits(t, 0)
+	if pulled.stdout != ref+" "+img.Digest+"\n" || !strings.Contains(pulled.stderr, "pulling "+ref) {
+		t.Errorf("it says %q and %q", pulled.stdout, pulled.stderr)
+	}
+	if out := w.must(t, "image", "ls", "edge-01", "-o", "csv"); !strings.Contains(out, ref+",lxc,") || !strings.Contains(out, img.Digest) {
+		t.Errorf("the list is %s", out)
+	}
+	w.cli(t, "ct", "create", "edge-01/web", ref, "--runtime", "lxc", "--start").exits(t, 0)
+	if out := w.must(t, "exec", "edge-01/web", "--", "cat", "/etc/motto"); out != "made of layers" {
+		t.Errorf("the container says %q", out)
+	}
+	w.cli(t, "image", "rm", "edge-01", ref, "--yes").exits(t, 0)
+	w.cli(t, "image", "rm", "edge-01", ref, "--yes").exits(t, 1, "no such image on this host")
+	if out := h.local(t, "image", "ls", "-o", "name").exits(t, 0).stdout; out != "" {
+		t.Errorf("the host has %q", out)
+	}
+	if out := h.local(t, "image", "prune", "--yes", "--runtime", "lxc").exits(t, 0).stderr; !strings.Contains(out, "0 images removed") {
+		t.Errorf("prune says %q", out)
+	}
+	w.must(t, "exec", "edge-01/web", "--", "true")
+}

@@ -1,0 +1,240 @@
+// Package images has hostler image: the images of hosts, for both runtimes.
+package images
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+type commands struct{ *dispatch.Dispatcher }
+
+// Command returns hostler image.
+func Command(d *dispatch.Dispatcher) *cobra.Command {
+	a := &commands{d}
+	cmd := term.Group("image", "The images that containers are made from")
+	cmd.AddCommand(a.listCommand(), a.pullCommand(), a.removeCommand(), a.pruneCommand())
+	return cmd
+}
+
+func noun() show.Noun[api.Image] {
+	return show.NounOf("image", "reference runtime size used digest+", show.Cells[api.Image]{
+		"reference": func(i api.Image) any { return i.Reference },
+		"runtime":   func(i api.Image) any { return i.Runtime },
+		"size":      func(i api.Image) any { return term.Size(i.Bytes) },
+		"used": func(i api.Image) any {
+			if i.UsedMS == 0 {
+				return ""
+			}
+			return time.UnixMilli(i.UsedMS)
+		},
+		"digest": func(i api.Image) any { return i.Digest },
+	})
+}
+
+// parse reads [HOST] and what follows it. On a host, HOST is left out.
+func parse(cmd *cobra.Command, args []string, local bool, want int) (host protocol.HostID, rest []string, err error) {
+	if local {
+		if len(args) != want {
+			return "", nil, term.Usage(cmd.CommandPath()+" --help", "%d arguments, want %d: on a host its name is left out", len(args), want)
+		}
+		return "", args, nil
+	}
+	if len(args) != want+1 {
+		return "", nil, term.Usage(cmd.CommandPath()+" --help", "%d arguments, want %d", len(args), want+1)
+	}
+	if host, err = conn.ParseHost(args[0]); err != nil {
+		return "", nil, term.Usage("hostler host ls", "%s", err)
+	}
+	return host, args[1:], nil
+}
+
+func stream() protocol.OutputOption { return protocol.OutputOption{Output: protocol.OutputStream} }
+
+func (a *commands) listCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "ls [HOST]", Short: "List the images of a host", Args: term.AtMost(1),
+		Long: `Lists the images that a host has, for containers of either runtime. SIZE is what an
+image of lxc takes as its registry has it, and one of podman unpacked. USED is when a
+container of lxc was made of it last; podman does not say that.`,
+		Example: "  hostler image ls edge-01\n  hostler --local image ls -o json", ValidArgsFunction: a.Completing(conn.HostNames),
+	}
+	v := show.ListFlags(cmd)
+	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
+		host, _, err := parse(cmd, args, r.Local, 0)
+		if err != nil {
+			return err
+		}
+		first := true
+		return show.Items(cmd.Context(), a.UI, v, noun(), func(ctx context.Context) ([]api.Image, error) {
+			if !first { // each question is an action
+				if err := term.Pause(ctx, watchEvery); err != nil {
+					return nil, err
+				}
+			}
+			first = false
+			return a.ask(ctx, r, host, "list the images", protocol.Spec{Kind: protocol.KindImageList, Args: &protocol.ImageListArgs{OutputOption: stream()}})
+		})
+	})
+	return cmd
+}
+
+// watchEvery is the pause between two questions with --watch.
+const watchEvery = 15 * time.Second
+
+func (a *commands) pullCommand() *cobra.Command {
+	var runtime string
+	cmd := &cobra.Command{
+		Use: "pull [HOST] IMAGE", Short: "Fetch an image from its registry", Args: term.AtMost(2),
+		Long: `Fetches an image, although the host may have one of that name: the registry may
+have a newer one. Containers that are there stay as they are. What was cut short is
+gone on with. A new container fetches what it needs by itself.`,
+		Example: "  hostler image pull edge-01 registry.example/debian:12\n  hostler image pull edge-01 registry.example/debian:12 --runtime lxc", ValidArgsFunction: a.Completing(conn.HostNames),
+	}
+	runtimeFlag(cmd, &runtime, "for lxc or podman (default podman, where there is podman)")
+	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
+		host, rest, err := parse(cmd, args, r.Local, 1)
+		if err != nil {
+			return err
+		}
+		return a.change(cmd, r, host, "pull "+rest[0], protocol.Spec{Kind: protocol.KindImagePull, Args: &protocol.ImagePullArgs{Image: rest[0], Runtime: runtime, OutputOption: stream()}})
+	})
+	return cmd
+}
+
+func (a *commands) removeCommand() *cobra.Command {
+	var runtime string
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "rm [HOST] IMAGE", Short: "Remove an image from a host", Args: term.AtMost(2),
+		Long: `Removes an image, as ls calls it. Containers of lxc that were made of it stay; one
+that a container of podman has is not removed.`,
+		Example: "  hostler image rm edge-01 registry.example/debian:12 --yes", ValidArgsFunction: a.Completing(conn.HostNames),
+	}
+	runtimeFlag(cmd, &runtime, "that of lxc or of podman (default both)")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
+		host, rest, err := parse(cmd, args, r.Local, 1)
+		if err != nil {
+			return err
+		}
+		if err := a.Confirm(yes, "Remove "+rest[0]+"?"); err != nil {
+			return err
+		}
+		return a.change(cmd, r, host, "remove "+rest[0], protocol.Spec{Kind: protocol.KindImageRemove, Args: &protocol.ImageRemoveArgs{Image: rest[0], Runtime: runtime, OutputOption: stream()}})
+	})
+	return cmd
+}
+
+func (a *commands) pruneCommand() *cobra.Command {
+	var runtime string
+	var keep int64
+	var yes bool
+	older := term.DurationFlag{}
+	cmd := &cobra.Command{
+		Use: "prune [HOST]", Short: "Remove images that were not used for long", Args: term.AtMost(1),
+		Long: `Removes the images that no container was made of for --older-than, and, of lxc, those
+used longest ago until all take no more than --keep-mib. Without either, only what is
+left of pulls that were cut short goes, and images of podman that no container has.`,
+		Example: "  hostler image prune edge-01 --older-than 30d --yes\n  hostler image prune edge-01 --runtime lxc --keep-mib 10240 --yes", ValidArgsFunction: a.Completing(conn.HostNames),
+	}
+	runtimeFlag(cmd, &runtime, "those of lxc or of podman (default both)")
+	cmd.Flags().Var(&older, "older-than", "not used for longer than this")
+	cmd.Flags().Int64Var(&keep, "keep-mib", 0, "how many MiB of images stay")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
+		host, _, err := parse(cmd, args, r.Local, 0)
+		if err != nil {
+			return err
+		}
+		if keep < 0 || keep > maxKeep {
+			return term.Usage(cmd.CommandPath()+" --help", "--keep-mib %d is not between 0 and %d", keep, maxKeep)
+		}
+		if err := a.Confirm(yes, "Remove images that were not used for long?"); err != nil {
+			return err
+		}
+		q := &protocol.ImagePruneArgs{OlderMS: older.Value.Milliseconds(), Keep: keep << 20, Runtime: runtime, OutputOption: stream()}
+		return a.change(cmd, r, host, "prune the images", protocol.Spec{Kind: protocol.KindImagePrune, Args: q})
+	})
+	return cmd
+}
+
+// maxKeep is a PiB, in MiB.
+const maxKeep = 1 << 30
+
+func runtimeFlag(cmd *cobra.Command, to *string, does string) {
+	cmd.Flags().StringVar(to, "runtime", "", does)
+}
+
+// change asks for a change, and prints the images that it was about.
+func (a *commands) change(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, what string, s protocol.Spec) error {
+	all, err := a.ask(cmd.Context(), r, host, what, s)
+	for _, i := range all {
+		fmt.Fprintln(a.Out, strings.TrimSpace(term.Printable(i.Reference+" "+i.Digest)))
+	}
+	return err
+}
+
+// ask asks a host, and reads what it prints. How far it has come is told meanwhile.
+func (a *commands) ask(ctx context.Context, r *conn.Remote, host protocol.HostID, what string, s protocol.Spec) ([]api.Image, error) {
+	spec, err := dispatch.EncodeSpec(s)
+	if err != nil {
+		return nil, err
+	}
+	act, err := a.Submit(ctx, r, host, spec)
+	if err != nil {
+		return nil, err
+	}
+	out := new(limited)
+	final, err := (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: string(host), Stdout: out, Stderr: a.Err, Hold: true, Whole: true}).Wait(ctx, act)
+	if err != nil {
+		a.Leave(act.ID)
+		return nil, err
+	}
+	if err := dispatch.Ended(what, final); err != nil {
+		return nil, err
+	}
+	images, err := read(&out.Buffer)
+	return images, term.Cannot(what, err)
+}
+
+// maxAnswer bounds what a host may answer, in bytes: tens of thousands of images.
+const maxAnswer = 16 << 20
+
+// limited is a buffer with an end.
+type limited struct{ bytes.Buffer }
+
+func (l *limited) Write(b []byte) (int, error) {
+	if l.Len()+len(b) > maxAnswer {
+		return 0, fmt.Errorf("the answer is larger than %s", term.Size(maxAnswer))
+	}
+	return l.Buffer.Write(b)
+}
+
+// read reads lines of JSON.
+func read(r io.Reader) (all []api.Image, err error) {
+	for d := json.NewDecoder(r); ; {
+		var i api.Image
+		switch err := d.Decode(&i); {
+		case err == io.EOF:
+			return all, nil
+		case err != nil:
+			return nil, errors.New("the answer of the host is not what this version can read")
+		}
+		all = append(all, i)
+	}
+}

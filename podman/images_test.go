@@ -1,0 +1,62 @@
+package podman_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/podmantest"
+)
+
+// TestImages: podman's images are listed, pulled anew, and removed unless a container has
+// them.
+func TestImages(t *testing.T) {
+	registry := podmantest.Registry(t)
+	m := newMachine(t, registry)
+	name := registry + "/web:12"
+	m.service.Podman(t, "push", "--quiet", podmantest.Image, name)
+	has := func(want string) (found bool) {
+		t.Helper()
+		all, err := m.Images().List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range all {
+			for _, r := range i.References {
+				found = found || r == want && i.Bytes > 0 && len(i.Digest) > 60
+			}
+		}
+		return found
+	}
+	if has(name) {
+		t.Errorf("%s is there before it was pulled", name)
+	}
+	if err := m.Images().Pull(t.Context(), name); err != nil || !has(name) {
+		t.Fatalf("%s was pulled: %v, and is not there", name, err)
+	}
+	if err := m.Images().Pull(t.Context(), registry+"/none:1"); err == nil {
+		t.Error("what is not there was pulled")
+	}
+	spec := m.specs()
+	spec.Template = name
+	if err := m.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	m.service.Podman(t, "untag", podmantest.Image, podmantest.Image) // else it only loses a name
+	if err := m.Images().Remove(t.Context(), name); !errors.Is(err, container.ErrBusy) {
+		t.Errorf("removing what a container has: %v, want ErrBusy", err)
+	}
+	if err := m.Destroy(t.Context(), spec.Name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Images().Prune(t.Context(), time.Hour*24*365*100); err != nil || !has(name) {
+		t.Errorf("a young image was pruned: %v", err)
+	}
+	if err := m.Images().Remove(t.Context(), name); err != nil || has(name) {
+		t.Errorf("removing it: %v", err)
+	}
+	if err := m.Images().Remove(t.Context(), name); !errors.Is(err, container.ErrNotFound) {
+		t.Errorf("removing it again: %v, want ErrNotFound", err)
+	}
+}
