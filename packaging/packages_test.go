@@ -47,7 +47,7 @@ func TestVersions(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(source), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(source, []byte("package buildinfo\n\nconst Version = \"1.2.3\"\n"), 0o644); err != nil {
+	if err := os.WriteFile(source, []byte("package buildinfo\n\nvar Version = \"1.2.3\"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	git("init", "-q")
@@ -70,7 +70,7 @@ func TestVersions(t *testing.T) {
 	is(`^1\.2\.3~2\.[0-9a-f]{12}$`)
 	git("tag", "v1.2.3")
 	is(`^1\.2\.3$`)
-	if err := os.WriteFile(source, []byte("package buildinfo\n\nconst Version = \"1.2.4\"\n"), 0o644); err != nil {
+	if err := os.WriteFile(source, []byte("package buildinfo\n\nvar Version = \"1.2.4\"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	is(`^1\.2\.4~2\.[0-9a-f]{12}\+dirty$`)
