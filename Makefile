@@ -86,7 +86,7 @@ check: ## Format, vet, staticcheck, tidiness, the rules of the tree, and a build
 	go mod tidy -diff
 	cd packaging && go vet -tags heavy . && go mod tidy -diff
 	go test -count=1 ./internal/rules
-	CGO_ENABLED=0 go build $$(go list -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(lxc/helper|cmd/hostler-lxc)$$')
+	CGO_ENABLED=0 go build $$(go list -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vE '/(lxc/helper|cmd/hostler-lxc|cmd/barelxc)$$')
 	for f in packaging/deps scripts/*.sh .ci/run; do bash -n "$$f"; done
 	if command -v shellcheck >/dev/null; then shellcheck packaging/deps scripts/*.sh .ci/run; fi
 
