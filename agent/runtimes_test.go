@@ -80,12 +80,20 @@ func TestTwoRuntimes(t *testing.T) {
 	})
 }
 
-// TestRuntimeThatIsMissing: a host without podman says so at once.
+// TestRuntimeThatIsMissing: a host without podman says so at once, and makes containers
+// of images by LXC unless podman is asked for.
 func TestRuntimeThatIsMissing(t *testing.T) {
 	in(t, nil, func(t *testing.T, w *world) {
-		w.coord.order(actionID(1), image(1, false))
+		asked := image(1, false)
+		asked.Args = &protocol.CreateArgs{Template: "registry.example/debian:12", Runtime: "podman"}
+		w.coord.order(actionID(1), asked)
+		w.coord.order(actionID(2), image(2, false))
 		w.pass(time.Second)
 		w.expect(actionID(1), "refuse FAILED unsupported")
+		w.expect(actionID(2), "start RUNNING", "succeed DONE ok")
+		if c := w.shown("lxc", "ct-2"); c.State != "stopped" {
+			t.Errorf("of an image there is %+v", c)
+		}
 	})
 }
 
