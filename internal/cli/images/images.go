@@ -100,9 +100,9 @@ func (a *commands) pullCommand() *cobra.Command {
 	var runtime string
 	cmd := &cobra.Command{
 		Use: "pull [HOST] IMAGE", Short: "Fetch an image from its registry", Args: term.AtMost(2),
-		Long: `Fetches an image, although the host may have one of that name: the registry may
-have a newer one. Containers that are there stay as they are. What was cut short is
-gone on with. A new container fetches what it needs by itself.`,
+		Long: `Fetches an image, also if the host has one of that name already: the registry may
+have a newer one. Existing containers keep theirs. A pull that was interrupted
+continues where it was. Creating a container pulls its image by itself.`,
 		Example: "  hostler image pull edge-01 registry.example/debian:12\n  hostler image pull edge-01 registry.example/debian:12 --runtime lxc", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	runtimeFlag(cmd, &runtime, "for lxc or podman (default podman, where there is podman)")
