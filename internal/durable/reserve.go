@@ -30,7 +30,10 @@ func (r Reserve) Fill() error {
 	}
 	f, err := os.OpenFile(string(r), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err == nil {
-		_, err = f.Write(bytes.Repeat([]byte("reserve "), reserveBytes/8))
+		part := bytes.Repeat([]byte("reserve "), 4096)
+		for left := reserveBytes; left > 0 && err == nil; left -= len(part) {
+			_, err = f.Write(part[:min(left, len(part))])
+		}
 		err = errors.Join(err, f.Sync(), f.Close())
 	}
 	if err != nil {
