@@ -84,6 +84,7 @@ func TestStrangersEnd(t *testing.T) {
 			t.Errorf("after 6 s: %v, the slow one is closed: %t", err, slow.closed)
 		}
 		<-time.After(patience + time.Second)
+		synctest.Wait()
 		if n := l.Stats(); n.Strangers != 0 || n.Overdue != 2 || !last.closed || known.closed {
 			t.Errorf("after their time: %+v, the last is closed: %t, the known one: %t", n, last.closed, known.closed)
 		}
