@@ -14,6 +14,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/conn"
 	"github.com/hostler-io/hostler/internal/cli/dispatch"
 	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
 )
 
 // desk is the program as it is on a terminal: what is typed and what is
@@ -175,7 +176,7 @@ func TestGoneMeanwhile(t *testing.T) {
 	for _, quiet := range []bool{false, true} {
 		s := newSite(t)
 		c := newTerminal(t, s, false, "")
-		c.app.Away = time.Millisecond
+		c.app.Away = 200 * time.Millisecond // the command line has read by then that it runs
 		args := []string{"run", "-A", "--no-wait-offline", "--", "idle"}
 		if quiet {
 			args = append([]string{"run", "-A", "--no-wait-offline", "-o", "json"}, "--", "idle")
@@ -184,6 +185,7 @@ func TestGoneMeanwhile(t *testing.T) {
 		go func() { code <- c.run(t.Context(), args...) }()
 		o := <-s.orders
 		s.host.Report(o.Started(s.host))
+		s.untilState(o.Item.Action, func(now protocol.State) bool { return now == protocol.StateRunning })
 		s.host.Break()
 		if got := <-code; got != term.ExitUnreachable || !strings.Contains(c.shown(), "hostler: edge-01: it ran when that was last heard; its host was last seen") {
 			t.Errorf("code %d, shown %q", got, c.shown())

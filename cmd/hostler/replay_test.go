@@ -41,7 +41,7 @@ func TestReplay(t *testing.T) {
 			s.host.Report(o.Started(s.host))
 			s.write(s.host, o, protocol.Recording, []byte(tt.cast))
 			s.host.Report(o.Done(protocol.Output{FD: protocol.Stdout}, tt.account))
-			s.untilEnded(act.ID)
+			s.untilState(act.ID, protocol.State.Final)
 			c := newTerminal(t, s, false, "")
 			if got := c.run(t.Context(), "action", "replay", act.ID.String(), "--speed", "1000"); got != tt.code {
 				t.Errorf("code %d, want %d, shown %q", got, tt.code, c.shown())

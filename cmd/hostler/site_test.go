@@ -322,19 +322,20 @@ func (s *site) untilOnline() {
 	}
 }
 
-// untilEnded waits until the coordinator knows that an action has ended.
-func (s *site) untilEnded(id protocol.ActionID) {
+// untilState waits until the coordinator knows an action in a state that is wanted.
+func (s *site) untilState(id protocol.ActionID, wanted func(protocol.State) bool) {
 	s.t.Helper()
 	for {
 		changed, done := s.fleet.Coordinator().Journal().EventsChanged()
-		if must[core.Action](s.t)(s.fleet.Coordinator().Actions().Get(s.t.Context(), id)).State.Final() {
+		state := must[core.Action](s.t)(s.fleet.Coordinator().Actions().Get(s.t.Context(), id)).State
+		if wanted(state) {
 			done()
 			return
 		}
 		select {
 		case <-changed:
 		case <-s.t.Context().Done():
-			s.t.Fatalf("action %s does not end", id)
+			s.t.Fatalf("action %s stays %s", id, state)
 		}
 		done()
 	}
