@@ -173,7 +173,8 @@ func (u *upgrades) tells(t *testing.T, name, version string) {
 	t.Helper()
 	got := ""
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); elapse(t, 100*time.Millisecond) {
-		if got = strings.TrimSpace(u.must(t, "host", "show", name, "-o", "template={{.version}}")); got == version {
+		// A host that has just come back has told none yet.
+		if got = show[api.Host](t, u.world, "host", "show", name).Version; got == version {
 			return
 		}
 	}
