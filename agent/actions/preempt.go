@@ -63,14 +63,14 @@ func (a *Actions) record(ctx context.Context, id protocol.ActionID, c queue.Chan
 // preempted is what becomes of an attempt that was preempted. What had come to
 // its own end before stays as it ended, and so does what was cancelled.
 func preempted(o Outcome) Outcome {
+	for i := range o.Step.Change.Put {
+		o.Step.Change.Put[i].Intended = queue.Stopped // as the stop has it, whatever became of this
+	}
 	switch o.Step.Event {
 	case protocol.EventSucceed, protocol.EventCancelled, protocol.EventTimeout:
 		return o
 	}
 	o.Again = false
 	o.Step.Event, o.Step.Detail = protocol.EventPreempt, "a stop that may not wait has ended it"
-	for i := range o.Step.Change.Put {
-		o.Step.Change.Put[i].Intended = queue.Stopped // as the stop has it
-	}
 	return o
 }
