@@ -165,7 +165,7 @@ func (s *Secrets) check() error {
 }
 
 // Secret returns the sealed variables of the spec; nil if it has none. See
-// [OpenSecret].
+// package secret.
 func (s *Spec) Secret() *Sealed { return get[Secrets](s).SecretEnv }
 
 // SetSecret gives a spec sealed variables. It reports false if its kind has none.

@@ -106,13 +106,18 @@ const (
 
 // kinds is the one table. It is never written. Each row stands in the file of its
 // kind.
-var kinds = tableOf(
-	kindPing(), kindRun(), kindAttach(), kindHostPush(), kindHostPull(), kindHostAudit(), kindHostMetrics(), kindHostUpgrade(), kindPolicySet(),
+var kinds = tableOf(slices.Concat(kindsOfSnapshots(), kindsOfBackups(), []KindInfo{
+	kindPing(), kindRun(), kindAttach(), kindHostPush(), kindHostPull(), kindHostAudit(), kindHostMetrics(), kindHostCheck(), kindHostUpgrade(), kindPolicySet(),
 	kindImageList(), kindImagePull(), kindImageRemove(), kindImagePrune(),
 	kindExec(), kindContainerAttach(), kindContainerPush(), kindContainerPull(),
 	kindCreate(), kindStart(), kindStop(), kindStopNow(), kindRestart(), kindReset(), kindRename(), kindDestroy(),
-	kindFreeze(), kindUnfreeze(), kindLogs(), kindInspect(), kindLimit(),
-)
+	kindFreeze(), kindUnfreeze(), kindLogs(), kindInspect(), kindLimit(), kindSet(),
+	kindConfig(),
+	ofImages(KindNetworkList, "List what the host has of networks for its containers, and whose it is.", execTimeout, new(ImageListArgs)),
+	ofImages(KindNetworkCleanup, "Remove rules of ports whose container is gone.", execTimeout, new(ImageListArgs)),
+	lifecycle(KindExpose, "Have ports of the host lead to a container, from now on.", new(PortArgs)),
+	lifecycle(KindUnexpose, "End that ports of the host lead to a container.", new(PortArgs)),
+})...)
 
 func tableOf(rows ...KindInfo) map[Kind]KindInfo {
 	t := make(map[Kind]KindInfo, len(rows))

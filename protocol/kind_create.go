@@ -2,7 +2,10 @@ package protocol
 
 import (
 	"fmt"
-	"strings"
+
+	"github.com/hostler-io/hostler/protocol/contract"
+	"github.com/hostler-io/hostler/protocol/port"
+	"github.com/hostler-io/hostler/protocol/setting"
 )
 
 // KindCreate makes a container from a template or an image.
@@ -21,40 +24,35 @@ type CreateArgs struct {
 	// Empty is what can use the template: podman for an image where there is podman, and
 	// else LXC.
 	Runtime string   `json:"runtime,omitzero" enum:"lxc,podman" doc:"lxc or podman. The default is what can use the template: podman for an image, where there is podman."`
+	Pull    string   `json:"pull,omitzero" enum:"missing,always,never" doc:"When its image is fetched: missing (the default), if the host does not have it; always, although it may; never."`
 	Class   string   `json:"class,omitzero" enum:"pinned,cloned" doc:"pinned (the default) or cloned."`
-	Offline string   `json:"offline,omitzero" enum:"keep" doc:"What it does while its host is cut off: keep (the default) goes on."`
+	Offline string   `json:"offline,omitzero" example:"\"stop-after=8h\"" doc:"What it does while its host is cut off: keep (the default) goes on, stop-after=DURATION stops after that time."`
 	Labels  []string `json:"labels,omitempty" doc:"Labels, each NAME=VALUE."`
 	Start   bool     `json:"start,omitzero" doc:"Start it too."`
 	// What was asked for before there was this field is not privileged either.
-	Privileged bool `json:"privileged,omitzero" doc:"Root in it is root of its host. Else it has users of its own."`
+	Expose     []string      `json:"expose,omitempty" example:"[\"8080:80/tcp\"]" doc:"Ports of the host that lead to it, each HOST-PORT:CONTAINER-PORT/tcp or /udp."`
+	Privileged bool          `json:"privileged,omitzero" doc:"Root in it is root of its host. Else it has users of its own."`
+	Limits     []string      `json:"limits,omitempty" example:"[\"memory=256MiB\"]" doc:"What it may use at most, each RESOURCE=VALUE, as container.limit takes them."`
+	Env        []string      `json:"env,omitempty" doc:"Variables of its first process, each NAME=VALUE, beside those of its image."`
+	Hostname   ContainerName `json:"hostname,omitzero" doc:"The name that it calls itself. Empty is the name of the container."`
+	Command    []string      `json:"command,omitempty" example:"[\"sleep\",\"infinity\"]" doc:"What runs in it, in place of the command of its image. A template has an init of its own and takes none."`
 }
 
 func (c *CreateArgs) check() error {
 	if c.Class == "unique" {
 		return fmt.Errorf("class: unique is not supported yet: a unique container needs leases")
 	}
-	if err := checkTemplate(c.Template); err != nil && c.Template != "" {
+	if _, err := contract.Parse(c.Offline); err != nil {
+		return fmt.Errorf("offline: %w", err)
+	}
+	if err := setting.CheckTemplate(c.Template); err != nil && c.Template != "" {
 		return fmt.Errorf("template: %w", err)
 	}
+	if err := setting.CheckNew(c.Limits, c.Env, c.Command); err != nil {
+		return err
+	}
+	if _, err := port.ParseAll(c.Expose); err != nil {
+		return fmt.Errorf("expose: %w", err)
+	}
 	return checkPairs("labels", c.Labels)
-}
-
-// maxTemplate is the length of a reference to an image with a digest.
-const maxTemplate = 255
-
-// checkTemplate accepts what can be a template's name or a reference to an image. The
-// runtime judges it more closely.
-func checkTemplate(s string) error {
-	if len(s) > maxTemplate {
-		return fmt.Errorf("it has %d characters, want at most %d", len(s), maxTemplate)
-	}
-	for i, c := range []byte(s) {
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case i > 0 && strings.IndexByte("-_.:/@", c) >= 0:
-		default:
-			return fmt.Errorf("%q is neither a template nor an image: want letters, digits and, not at the beginning, any of -_.:/@", s)
-		}
-	}
-	return nil
 }

@@ -2,7 +2,10 @@ package protocol
 
 import (
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/hostler-io/hostler/protocol/setting"
 )
 
 // The kinds about the images of a host. Each prints one line of JSON for each image that
@@ -54,7 +57,12 @@ type ImagePullArgs struct {
 	OutputOption
 }
 
-func (a *ImagePullArgs) check() error { return checkImage(a.Image, &a.TimeLimit) }
+func (a *ImagePullArgs) check() error {
+	if strings.HasPrefix(a.Image, "file:") { // this kind does not give root, and any file of the host may be named
+		return fmt.Errorf("image: a file of the host is read when a container is made of it, and not before")
+	}
+	return checkImage(a.Image, &a.TimeLimit)
+}
 
 // Flags returns the options of the agent's own command that does this.
 func (a *ImagePullArgs) Flags() []string {
@@ -92,7 +100,7 @@ func (a *ImagePruneArgs) Flags() []string {
 }
 
 func checkImage(image string, l *TimeLimit) error {
-	if err := checkTemplate(image); err != nil && image != "" {
+	if err := setting.CheckTemplate(image); err != nil && image != "" {
 		return fmt.Errorf("image: %w", err)
 	}
 	return l.check()

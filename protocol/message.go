@@ -12,8 +12,7 @@ import (
 //	1 (2026-11) the first set
 const Proto = 1
 
-// Type names what a body is, and its version: "order/1". The version changes
-// when the meaning of the type does.
+// Type names what a body is, and its version, which changes with its meaning: "order/1".
 type Type string
 
 // The types of version 1.
@@ -209,7 +208,7 @@ type PresenceKind string
 const (
 	PresenceHello   PresenceKind = "hello"   // the first of a connection, repeated until answered
 	PresenceOnline  PresenceKind = "online"  // retained for viewers once the hello was answered
-	PresenceWill    PresenceKind = "will"    // published by the broker when the connection broke: suspect
+	PresenceWill    PresenceKind = "will"    // published by the broker when the connection broke
 	PresenceGoodbye PresenceKind = "goodbye" // a clean exit
 )
 
@@ -308,9 +307,10 @@ type Container struct {
 	State    string `json:"state"`    // stopped, starting, running, stopping, frozen
 	Intended string `json:"intended"` // running, stopped, or empty for a foreign one
 	Class    string `json:"class"`    // pinned, unique, cloned; empty for a foreign one
-	Offline  string `json:"offline"`  // keep or "stop-after 8h"; empty for a foreign one
+	Offline  string `json:"offline"`  // keep or stop-after=8h; empty for a foreign one
 	Broken   string `json:"broken,omitempty"`
 	Failures int    `json:"failures,omitzero"` // failed starts in a row
+	ContainerStatus
 	// Privileged tells that root in it is root of its host.
 	Privileged bool     `json:"privileged,omitzero"`
 	Addresses  []string `json:"addresses,omitempty"`
@@ -328,11 +328,12 @@ type AlertInfo struct {
 // Lease asks to keep what the host holds, and proves that it is alive.
 type Lease struct {
 	Header
-	Number uint64      `json:"number"` // of this lease in this process
-	Boot   string      `json:"boot"`
-	Inst   Nonce       `json:"inst"`
-	Beat   uint64      `json:"beat,omitzero"` // the newest heartbeat's as_of: a lost one is asked for
-	Held   []LeaseHeld `json:"held,omitempty"`
+	Number  uint64      `json:"number"` // of this lease in this process
+	Boot    string      `json:"boot"`
+	Inst    Nonce       `json:"inst"`
+	Beat    uint64      `json:"beat,omitzero"` // the newest heartbeat's as_of: a lost one is asked for
+	Held    []LeaseHeld `json:"held,omitempty"`
+	SleepMS int64       `json:"sleep_ms,omitzero"` // for how long the host will be silent, from now on
 }
 
 // LeaseHeld is a unique container that the host holds.

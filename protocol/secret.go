@@ -1,9 +1,7 @@
 package protocol
 
 import (
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -37,89 +35,6 @@ func (s *Sealed) check() error {
 		}
 		if err := checkText(n); err != nil {
 			return fmt.Errorf("secret_env: %w", err)
-		}
-	}
-	return nil
-}
-
-// MaxSecret is the longest plaintext of a sealed value, in bytes: sealed and
-// written as base64 it still fits into a spec.
-const MaxSecret = 6 << 10
-
-// typeSecret separates secrets from everything else that is sealed to a host.
-const typeSecret Type = "secret/1"
-
-// Secret is the plaintext of a sealed value. It repeats what it is for, because
-// whoever sees the sealed bytes could put them into an action of his own.
-type Secret struct {
-	Type   Type     `json:"hostler"`
-	Fleet  FleetID  `json:"fleet"`
-	Host   HostID   `json:"host"`
-	Action ActionID `json:"action"`
-	Env    []string `json:"env"` // K=V
-}
-
-// Encode returns the plaintext to be sealed to the host's key.
-func (s Secret) Encode() ([]byte, error) {
-	s.Type = typeSecret
-	if err := s.check(); err != nil {
-		return nil, err
-	}
-	b, err := json.Marshal(s)
-	if err == nil && len(b) > MaxSecret {
-		err = fmt.Errorf("the secret values have %d bytes, at most %d are allowed", len(b), MaxSecret)
-	}
-	return b, err
-}
-
-// Names are those of the variables, sorted, each once.
-func (s Secret) Names() []string {
-	names := make([]string, len(s.Env))
-	for i, e := range s.Env {
-		names[i], _, _ = strings.Cut(e, "=")
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// OpenSecret reads the plaintext of a sealed value and holds it against the
-// action that it came with, and against the names that stand beside it, if there
-// are any. The error never repeats what the plaintext says.
-func OpenSecret(b []byte, names []string, fleet FleetID, host HostID, action ActionID) (Secret, error) {
-	var s Secret
-	switch err := decodeSecret(b, &s); {
-	case err != nil:
-		return Secret{}, refuse(ErrSpec, "secret_env: it cannot be read")
-	case s.Fleet != fleet || s.Host != host || s.Action != action:
-		return Secret{}, refuse(ErrSpec, "secret_env: it was sealed for another fleet, host or action")
-	case len(names) > 0 && !slices.Equal(names, s.Names()):
-		return Secret{}, refuse(ErrSpec, "secret_env: it sets other variables than it says")
-	}
-	return s, nil
-}
-
-func decodeSecret(b []byte, s *Secret) error {
-	if len(b) > MaxSecret {
-		return fmt.Errorf("%d bytes", len(b))
-	}
-	if err := DecodeJSON(b, s, false); err != nil {
-		return err
-	}
-	return s.check()
-}
-
-func (s *Secret) check() error {
-	switch {
-	case s.Type != typeSecret:
-		return fmt.Errorf("not a secret")
-	case s.Fleet.IsZero() || s.Host == "" || s.Action.IsZero():
-		return fmt.Errorf("it names no purpose")
-	case len(s.Env) == 0:
-		return fmt.Errorf("it is empty")
-	}
-	for _, e := range s.Env {
-		if strings.IndexByte(e, '=') < 1 || checkText(e) != nil {
-			return fmt.Errorf("a variable is not of the form NAME=VALUE")
 		}
 	}
 	return nil

@@ -107,6 +107,17 @@ func (t Topic) String() string {
 	return s
 }
 
+// PlainTopic returns the topic on which the coordinator mirrors something of a host as
+// JSON that nobody has signed. It is no topic of messages: [ParseTopic] refuses it.
+func PlainTopic(fleet FleetName, host HostID, what string) string {
+	return plainRoot(fleet) + "host/" + string(host) + "/" + what
+}
+
+// IsPlain reports whether a topic is of the plain mirror of a fleet.
+func IsPlain(fleet FleetName, topic string) bool { return strings.HasPrefix(topic, plainRoot(fleet)) }
+
+func plainRoot(fleet FleetName) string { return topicRoot + string(fleet) + "/plain/" }
+
 // maxTopic bounds what is looked at: the longest topic has two labels and an
 // action id.
 const maxTopic = len(topicRoot) + 2*MaxLabel + len("/host//heartbeat/") + 36

@@ -1,0 +1,82 @@
+// Package data is what is asked for about the data of containers: arguments of actions,
+// which package protocol embeds.
+package data
+
+import (
+	"fmt"
+	"strings"
+)
+
+// SnapshotName names a snapshot of a container.
+type SnapshotName struct {
+	_        struct{} `required:"snapshot"`
+	Snapshot string   `json:"snapshot,omitzero" example:"\"before-update\"" doc:"The name of the snapshot: letters, digits and, not at the beginning, any of ._-."`
+}
+
+// maxName is how long a name may be.
+const maxName = 63
+
+// Check reports what is wrong with it.
+func (n *SnapshotName) Check() error {
+	if n.Snapshot == "" {
+		return nil // that it is missing is told elsewhere
+	}
+	return checkName("snapshot", n.Snapshot)
+}
+
+func checkName(member, name string) error {
+	if len(name) > maxName {
+		return fmt.Errorf("%s: it has %d characters, want at most %d", member, len(name), maxName)
+	}
+	for i, c := range []byte(name) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case i > 0 && strings.IndexByte("-_.", c) >= 0:
+		default:
+			return fmt.Errorf("%s: %q: want letters, digits and, not at the beginning, any of ._-", member, name)
+		}
+	}
+	return nil
+}
+
+// NewSnapshot asks for a snapshot.
+type NewSnapshot struct {
+	SnapshotName
+	Pause bool `json:"pause,omitzero" doc:"Freeze the container while its files are copied, so that they are all of one moment."`
+}
+
+// Rollback asks for the files of a snapshot in place of those that a container has.
+type Rollback struct {
+	SnapshotName
+	Restart bool `json:"restart,omitzero" doc:"Stop the container first, if it runs, and start it again. Without this, one that runs is left as it is."`
+}
+
+// Retention says which snapshots stay: the newest of each of the last days and weeks that
+// have one.
+type Retention struct {
+	KeepDaily  int64 `json:"keep_daily,omitzero" min:"0" max:"10000" example:"7" doc:"Of how many days that have a snapshot the newest one stays."`
+	KeepWeekly int64 `json:"keep_weekly,omitzero" min:"0" max:"10000" example:"4" doc:"Of how many weeks that have a snapshot the newest one stays."`
+}
+
+// BackupName names a backup of a host.
+type BackupName struct {
+	_      struct{} `required:"backup"`
+	Backup string   `json:"backup,omitzero" example:"\"web-20261124\"" doc:"The name of the backup: letters, digits and, not at the beginning, any of ._-."`
+}
+
+// Check reports what is wrong with it.
+func (n *BackupName) Check() error {
+	if n.Backup == "" {
+		return nil // that it is missing is told elsewhere
+	}
+	return checkName("backup", n.Backup)
+}
+
+// Flags returns the option of the agent's own command that names it.
+func (n *BackupName) Flags() []string { return []string{"--backup=" + n.Backup} }
+
+// Restore asks for a container that is made from a backup.
+type Restore struct {
+	BackupName
+	Start bool `json:"start,omitzero" doc:"Start it too."`
+}

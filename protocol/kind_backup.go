@@ -1,0 +1,48 @@
+package protocol
+
+import "github.com/hostler-io/hostler/protocol/data"
+
+// The kinds about backups of containers: archives on their host. All but the restore
+// print one line of JSON for each backup that they are about.
+const (
+	KindBackup       Kind = "container.backup"
+	KindRestore      Kind = "container.restore"
+	KindBackupList   Kind = "host.backup-list"
+	KindBackupVerify Kind = "host.backup-verify"
+	KindBackupRemove Kind = "host.backup-remove"
+)
+
+func kindsOfBackups() []KindInfo {
+	backup := inContainer(onBackup("", ""), KindBackup, "Write all files of a container into a signed archive on its host.", LaneContainer)
+	restore := lifecycle(KindRestore, "Create a container from a backup, with an identity of its own.", new(RestoreArgs))
+	restore.Creates, restore.RootEquivalent = true, true
+	return []KindInfo{
+		backup, restore,
+		ofImages(KindBackupList, "List the backups of the host.", execTimeout, new(ExportArgs)),
+		onBackup(KindBackupVerify, "Hold a backup against its manifest, and that against the key of the host."),
+		onBackup(KindBackupRemove, "Remove a backup from the host."),
+	}
+}
+
+func onBackup(k Kind, doc string) KindInfo {
+	return ofImages(k, doc, lifecycleTimeout, new(BackupArgs))
+}
+
+// BackupArgs name a backup.
+type BackupArgs struct {
+	data.BackupName
+	TimeLimit
+	OutputOption
+}
+
+// RestoreArgs ask for a container that is made from a backup.
+type RestoreArgs struct{ data.Restore }
+
+func (a *BackupArgs) check() error {
+	if err := a.TimeLimit.check(); err != nil {
+		return err
+	}
+	return a.Check()
+}
+
+func (a *RestoreArgs) check() error { return a.Check() }
