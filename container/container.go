@@ -1,11 +1,13 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -216,12 +218,32 @@ type CreateSpec struct {
 	// "registry.example/debian:12", or for LXC a template of the installation, such as
 	// "busybox".
 	Template string
+	// Pull says when the image is fetched; empty is PullMissing.
+	Pull string `json:",omitzero"`
 	// Network is the one interface it gets; zero means none but loopback.
 	Network Network
 	// Privileged makes root in the container root of the host. Else the container
 	// gets ids of the host that no other one has.
 	Privileged bool `json:",omitzero"`
+	// Image is what it is made from, if that is no template: then Template is a name.
+	Image *Image `json:",omitzero"`
+	// Hostname is the name that it calls itself; empty is Name.
+	Hostname string `json:",omitzero"`
+	// Env are variables of its first process, each NAME=VALUE. They go before those of
+	// its image.
+	Env []string `json:",omitzero"`
+	// Command runs in it in place of the command of its image, after the entrypoint of
+	// that. A template of LXC has an init of its own: ErrUnsupported.
+	Command []string `json:",omitzero"`
 }
+
+// When the image of a container is fetched: if the host does not have it, although it
+// may have it, or not at all.
+const (
+	PullMissing = "missing"
+	PullAlways  = "always"
+	PullNever   = "never"
+)
 
 // IDRange is a range of user ids of the host, and of group ids.
 type IDRange struct{ First, Count uint32 }
@@ -257,8 +279,24 @@ func (s CreateSpec) Check() error {
 	if err := CheckTemplate(s.Template); err != nil {
 		return err
 	}
+	if s.Hostname != "" {
+		if err := CheckName(s.Hostname); err != nil {
+			return fmt.Errorf("host name: %w", err)
+		}
+	}
+	for _, e := range s.Env {
+		if strings.IndexByte(e, '=') < 1 || strings.ContainsAny(e, "\n\x00") {
+			return fmt.Errorf("variable %.60q: want NAME=VALUE in one line", e)
+		}
+	}
+	if len(s.Command) > 0 && s.Command[0] == "" || strings.ContainsRune(strings.Join(s.Command, ""), 0) {
+		return errors.New("command: want a program, and no byte that is zero")
+	}
 	return s.Network.check()
 }
+
+// Called is the name that the container calls itself.
+func (s CreateSpec) Called() string { return cmp.Or(s.Hostname, s.Name) }
 
 func (n Network) check() error {
 	if n.IsZero() {

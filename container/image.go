@@ -7,8 +7,9 @@ type Images interface {
 	// Fetch returns an image, all parts of which are on this host then, their digests
 	// verified. What is missing is fetched; told is called, by one goroutine at a time,
 	// with how far that has come. Nothing of the image is removed before release, which
-	// is nil if there is an error.
-	Fetch(ctx context.Context, reference string, told func(string)) (i Image, release func(), err error)
+	// is nil if there is an error. pull is PullMissing, PullAlways or PullNever; empty is
+	// PullMissing.
+	Fetch(ctx context.Context, reference, pull string, told func(string)) (i Image, release func(), err error)
 }
 
 // Image is an image that is on this host, to be unpacked.
@@ -22,6 +23,9 @@ type Image struct {
 	// Entrypoint and Cmd are what runs in it, and the rest is how.
 	Entrypoint, Cmd, Env         []string `json:",omitzero"`
 	User, WorkingDir, StopSignal string   `json:",omitzero"`
+	// Copy tells that it was a container, so that what must be its own (keys, the id of
+	// the machine) is not taken over.
+	Copy bool `json:",omitzero"`
 }
 
 // Layer is a file of the host, a tar archive that is compressed or not.
@@ -29,4 +33,6 @@ type Layer struct {
 	Path string
 	// DiffID is the digest of the uncompressed bytes; empty if nobody knows it.
 	DiffID string
+	// Plain tells that it is a whole tree, in which no name hides anything.
+	Plain bool `json:",omitzero"`
 }

@@ -105,7 +105,8 @@ const maxTemplate = 255
 // a reference to an image (registry.example:5000/debian:12, …@sha256:…). No such name
 // is an option of a program or leads out of a directory.
 func CheckTemplate(s string) error {
-	if s == "" || len(s) > maxTemplate || strings.Contains(s, "..") || strings.Contains(s, "//") {
+	path := strings.TrimPrefix(strings.TrimPrefix(s, "https://"), "http://")
+	if path == "" || len(s) > maxTemplate || strings.Contains(s, "..") || strings.Contains(path, "//") {
 		return fmt.Errorf("template %.80q: want a word, or an image such as registry.example/debian:12", s)
 	}
 	for i := range len(s) {
@@ -116,6 +117,16 @@ func CheckTemplate(s string) error {
 		return fmt.Errorf("template %q: character %d is not allowed; want letters, digits and, not at the beginning, any of -_.:/@", s, i)
 	}
 	return nil
+}
+
+// IsOCI reports whether a template is an image of a registry, which every runtime can
+// use: no file, no address of a file, and none of an image server.
+func IsOCI(template string) bool {
+	word, rest, named := strings.Cut(template, ":")
+	if !named || !IsWord(word) || rest == "" {
+		return !IsWord(template)
+	}
+	return isDigit(rest[0]) || !strings.Contains(rest, "/") // a port, or a tag
 }
 
 // IsWord reports whether a template is a word: it names no image.

@@ -55,7 +55,9 @@ type Fake struct {
 }
 
 type fakeContainer struct {
-	info container.Info
+	info      container.Info
+	snapshots []container.Snapshot
+	rollbacks []string
 }
 
 // fakeWatcher hands events from whoever causes them to the goroutine in Watch.

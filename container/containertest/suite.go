@@ -46,6 +46,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		"Rename":            testRename,
 		"Freeze":            testFreeze,
 		"Log":               testLog,
+		"Snapshot":          testSnapshot,
 		"KilledBehindBack":  testKilledBehindBack,
 		"ExecTarget":        testExecTarget,
 		"ParallelStart":     testParallelStart,
