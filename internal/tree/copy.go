@@ -1,0 +1,268 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+
+	"golang.org/x/sys/unix"
+)
+
+// Copied is what a copy came to.
+type Copied struct {
+	Entries int
+	Bytes   int64 // of regular files
+	Shared  bool  // the file system shares the data of all files, until either side changes
+}
+
+// Copy makes a copy of a tree in a directory that does not exist: with owners, modes,
+// times, attributes, holes, devices and hard links. Where the file system can share data
+// between files, it does. free is how many bytes of the file system stay free. Nothing is
+// synced; what an error leaves has to be removed.
+func Copy(ctx context.Context, from, to string, free uint64) (Copied, error) {
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return Copied{}, err
+	}
+	fd, err := unix.Open(to, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return Copied{}, &os.PathError{Op: "open", Path: to, Err: err}
+	}
+	c := &copying{ctx: ctx, root: fd, free: free, links: make(map[[2]uint64]string), parentFD: -1, Copied: Copied{Shared: true}}
+	err = Walk(ctx, from, c.put)
+	if err == nil {
+		err = c.finish()
+	}
+	c.forget()
+	return c.Copied, errors.Join(err, unix.Close(fd))
+}
+
+// copying is a copy that is being made. What it makes lies in a directory that nobody
+// else enters.
+type copying struct {
+	Copied
+	ctx      context.Context // of the copy
+	root     int
+	free     uint64
+	checked  int64                // of Bytes, when the free space was looked at
+	links    map[[2]uint64]string // files with several names, by device and number
+	dirs     []stamp              // whose times are set at the end
+	parent   string
+	parentFD int
+}
+
+// stamp is the times of a directory.
+type stamp struct {
+	path  string
+	times []unix.Timespec
+}
+
+func timesOf(e *Entry) []unix.Timespec { return []unix.Timespec{e.Stat.Atim, e.Stat.Mtim} }
+
+// put makes one entry.
+func (c *copying) put(e *Entry) error {
+	if c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
+	}
+	made := &Entry{Path: e.Path, dir: c.root, name: "."}
+	if e.Path != "." {
+		fd, err := c.open(path.Dir(e.Path))
+		if err != nil {
+			return err
+		}
+		made.dir, made.name = fd, path.Base(e.Path)
+		again, err := c.create(e, made)
+		if err != nil || again {
+			return err
+		}
+	}
+	c.Entries++
+	if err := c.attributes(e, made); err != nil {
+		return err
+	}
+	if e.IsDir() {
+		c.dirs = append(c.dirs, stamp{e.Path, timesOf(e)})
+		return nil
+	}
+	return unix.UtimesNanoAt(made.dir, made.name, timesOf(e), unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// open returns a directory of the copy, which stays the copy's own.
+func (c *copying) open(dir string) (int, error) {
+	if c.parentFD >= 0 && c.parent == dir {
+		return c.parentFD, nil
+	}
+	fd, err := below(c.root, dir, unix.O_RDONLY)
+	if err != nil {
+		return -1, err
+	}
+	c.forget()
+	c.parent, c.parentFD = dir, fd
+	return fd, nil
+}
+
+func (c *copying) forget() {
+	if c.parentFD >= 0 {
+		_ = unix.Close(c.parentFD) // nothing was written to it
+	}
+	c.parentFD = -1
+}
+
+// create makes an entry of the right type, with its content. again tells that it is
+// another name of a file that is there already.
+func (c *copying) create(e, made *Entry) (again bool, err error) {
+	id := [2]uint64{e.Stat.Dev, e.Stat.Ino}
+	if e.Stat.Nlink > 1 && !e.IsDir() {
+		if first, ok := c.links[id]; ok {
+			return true, unix.Linkat(c.root, first, made.dir, made.name, 0)
+		}
+	}
+	switch e.Stat.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		err = unix.Mkdirat(made.dir, made.name, 0o700)
+	case unix.S_IFREG:
+		err = c.file(e, made)
+	case unix.S_IFLNK:
+		var to string
+		if to, err = e.Readlink(); err == nil {
+			err = unix.Symlinkat(to, made.dir, made.name)
+		}
+	default:
+		err = unix.Mknodat(made.dir, made.name, e.Stat.Mode&unix.S_IFMT|0o600, int(e.Stat.Rdev))
+	}
+	if err == nil && e.Stat.Nlink > 1 && !e.IsDir() {
+		c.links[id] = e.Path
+	}
+	return false, err
+}
+
+// attributes gives what was made the owner, mode and attributes of its original.
+func (c *copying) attributes(e, made *Entry) error {
+	if err := unix.Fchownat(made.dir, made.name, int(e.Stat.Uid), int(e.Stat.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	if e.Stat.Mode&unix.S_IFMT != unix.S_IFLNK {
+		// It was made here, so it is no link. After the owner, whose change takes bits away.
+		if err := unix.Fchmodat(made.dir, made.name, e.Stat.Mode&0o7777, 0); err != nil {
+			return err
+		}
+	}
+	all, err := e.Attributes()
+	if err != nil {
+		return err
+	}
+	for name, value := range all {
+		if err := unix.Lsetxattr(made.proc(), name, value, 0); err != nil && err != unix.EOPNOTSUPP {
+			return fmt.Errorf("attribute %.80q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// look is after how many bytes the free space is looked at again.
+const look = 64 << 20
+
+// room refuses what would fill the file system.
+func (c *copying) room(size int64) error {
+	if size < look && c.Bytes-c.checked < look && c.checked > 0 {
+		return nil
+	}
+	c.checked = c.Bytes
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(c.root, &st); err != nil {
+		return err
+	}
+	if left := st.Bavail * uint64(st.Bsize); left < c.free || left-c.free < uint64(size) {
+		return fmt.Errorf("copying: %w: %d bytes are free, and %d of these are kept", unix.ENOSPC, left, c.free)
+	}
+	return nil
+}
+
+// file copies the content of a regular file, which it may share with its original.
+func (c *copying) file(e, made *Entry) error {
+	from, err := e.Open()
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	fd, err := unix.Openat(made.dir, made.name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	to := os.NewFile(uintptr(fd), e.Path)
+	c.Bytes += e.Stat.Size
+	if err := unix.IoctlFileClone(fd, int(from.Fd())); err != nil {
+		err = c.room(e.Stat.Blocks * 512)
+		if err == nil {
+			err = c.data(to, from, e.Stat.Size)
+		}
+		if e.Stat.Size > 0 {
+			c.Shared = false
+		}
+		return errors.Join(err, to.Close())
+	}
+	return to.Close()
+}
+
+// data copies what a file holds, and leaves holes where it has holes.
+func (c *copying) data(to, from *os.File, size int64) error {
+	if err := to.Truncate(size); err != nil {
+		return err
+	}
+	for at := int64(0); at < size; {
+		start, err := unix.Seek(int(from.Fd()), at, unix.SEEK_DATA)
+		if err == unix.ENXIO || err == nil && start >= size {
+			return nil // the rest is a hole, or was cut off
+		}
+		if err != nil {
+			return err
+		}
+		end, err := unix.Seek(int(from.Fd()), start, unix.SEEK_HOLE)
+		if err != nil {
+			return err
+		}
+		if at, err = c.part(to, from, start, min(end, size)); err != nil || at < min(end, size) {
+			return err
+		}
+	}
+	return nil
+}
+
+// most is how much of a file is copied before anybody asks whether it should end.
+const most = 16 << 20
+
+// part copies a range, and returns where it came to: not to its end if the file was cut
+// short meanwhile.
+func (c *copying) part(to, from *os.File, start, end int64) (int64, error) {
+	for start < end {
+		if c.ctx.Err() != nil {
+			return start, context.Cause(c.ctx)
+		}
+		in, out := start, start
+		n, err := unix.CopyFileRange(int(from.Fd()), &in, int(to.Fd()), &out, int(min(end-start, most)), 0)
+		if err != nil {
+			return start, err
+		}
+		if n == 0 {
+			return start, nil
+		}
+		start += int64(n)
+	}
+	return start, nil
+}
+
+// finish sets the times of directories, which nothing is made in any more.
+func (c *copying) finish() error {
+	for _, d := range c.dirs {
+		fd, err := below(c.root, d.path, unix.O_RDONLY)
+		if err != nil {
+			return err
+		}
+		err = unix.UtimesNanoAt(fd, ".", d.times, 0)
+		if err := errors.Join(err, unix.Close(fd)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Entry is something in a tree.
+type Entry struct {
+	// Path leads to it from the root; "." is the root.
+	Path string
+	Stat unix.Stat_t
+
+	dir  int    // descriptor of its directory
+	name string // in that
+}
+
+// IsDir reports whether it is a directory.
+func (e *Entry) IsDir() bool { return e.Stat.Mode&unix.S_IFMT == unix.S_IFDIR }
+
+// IsRegular reports whether it is a regular file.
+func (e *Entry) IsRegular() bool { return e.Stat.Mode&unix.S_IFMT == unix.S_IFREG }
+
+// proc is a path to it that follows no link of the tree.
+func (e *Entry) proc() string { return fmt.Sprintf("/proc/self/fd/%d/%s", e.dir, e.name) }
+
+// Open opens a regular file as it was seen; [unix.ENOENT] if it is another one now.
+func (e *Entry) Open() (*os.File, error) {
+	fd, err := unix.Openat(e.dir, e.name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, gone(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Ino != e.Stat.Ino || st.Dev != e.Stat.Dev || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, errors.Join(unix.ENOENT, unix.Close(fd))
+	}
+	e.Stat = st
+	return os.NewFile(uintptr(fd), e.Path), nil
+}
+
+// Readlink returns where a link leads.
+func (e *Entry) Readlink() (string, error) {
+	b := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(e.dir, e.name, b)
+	if err != nil {
+		return "", gone(err)
+	}
+	return string(b[:n]), nil
+}
+
+// maxAttributes bounds the names of the attributes of a file, and each value, in bytes:
+// the limits of the kernel.
+const maxAttributes = 64 << 10
+
+// Attributes returns the extended attributes.
+func (e *Entry) Attributes() (map[string][]byte, error) {
+	b := make([]byte, maxAttributes)
+	n, err := unix.Llistxattr(e.proc(), b)
+	if err == unix.EOPNOTSUPP || n == 0 && err == nil {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, gone(err)
+	}
+	all := make(map[string][]byte)
+	for name := range split(b[:n]) {
+		value := make([]byte, maxAttributes)
+		n, err := unix.Lgetxattr(e.proc(), name, value)
+		if err == unix.ENODATA {
+			continue
+		}
+		if err != nil {
+			return nil, gone(err)
+		}
+		all[name] = value[:n]
+	}
+	return all, nil
+}
+
+// split yields the names of a list of attributes.
+func split(list []byte) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for len(list) > 0 {
+			end := slices.Index(list, 0)
+			if end < 0 {
+				return
+			}
+			if !yield(string(list[:end])) {
+				return
+			}
+			list = list[end+1:]
+		}
+	}
+}
+
+// gone maps the errors of what was replaced meanwhile to [unix.ENOENT].
+func gone(err error) error {
+	if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP || err == unix.EINVAL {
+		return unix.ENOENT
+	}
+	return err
+}
+
+// Walk calls visit for the root and all below it, each directory before what is in it,
+// in the order of names. An error of visit that is [unix.ENOENT] leaves the entry out;
+// any other ends the walk.
+func Walk(ctx context.Context, root string, visit func(*Entry) error) error {
+	fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: root, Err: err}
+	}
+	defer unix.Close(fd)
+	e := &Entry{Path: ".", dir: fd, name: "."}
+	if err := unix.Fstat(fd, &e.Stat); err != nil {
+		return err
+	}
+	if err := visit(e); err != nil {
+		return err
+	}
+	for rest := []string{"."}; len(rest) > 0; {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		dir := rest[len(rest)-1]
+		below, err := enter(fd, dir, visit)
+		if err != nil {
+			return err
+		}
+		rest = append(rest[:len(rest)-1], below...)
+	}
+	return nil
+}
+
+// below opens a directory of a tree; [unix.ENOENT] if it is none any more, or something
+// is mounted there.
+func below(root int, dir string, flags uint64) (int, error) {
+	how := unix.OpenHow{Flags: flags | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV}
+	fd, err := unix.Openat2(root, dir, &how)
+	if err == unix.EXDEV {
+		err = unix.ENOENT
+	}
+	if err != nil {
+		return -1, gone(err)
+	}
+	return fd, nil
+}
+
+// enter visits what is in a directory, and returns the directories among that, the last
+// one first.
+func enter(root int, dir string, visit func(*Entry) error) (dirs []string, err error) {
+	fd, err := below(root, dir, unix.O_RDONLY)
+	if err == unix.ENOENT {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("directory %.200q: %w", dir, err)
+	}
+	f := os.NewFile(uintptr(fd), dir)
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("directory %.200q: %w", dir, err)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		e := &Entry{Path: path.Join(dir, name), dir: fd, name: name}
+		if err := unix.Fstatat(fd, name, &e.Stat, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("%.200q: %w", e.Path, err)
+		}
+		switch err := visit(e); {
+		case errors.Is(err, unix.ENOENT):
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("%.200q: %w", e.Path, err)
+		}
+		if e.IsDir() {
+			dirs = append(dirs, e.Path)
+		}
+	}
+	slices.Reverse(dirs)
+	return dirs, nil
+}

@@ -1,0 +1,101 @@
+package snapshot_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/snapshot"
+)
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newDir(t *testing.T) snapshot.Dir {
+	t.Helper()
+	top := t.TempDir()
+	d := snapshot.Dir{Path: filepath.Join(top, "snapshots"), Tree: filepath.Join(top, "rootfs")}
+	must(t, os.Mkdir(d.Tree, 0o755), os.WriteFile(filepath.Join(d.Tree, "f"), []byte("one"), 0o644))
+	return d
+}
+
+func (w want) check(t *testing.T) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(w.Tree, "f"))
+	if err != nil || string(raw) != w.content {
+		t.Errorf("the tree holds %q, %v; want %q", raw, err, w.content)
+	}
+}
+
+type want struct {
+	snapshot.Dir
+	content string
+}
+
+// TestRollback: a rollback brings back what was there, any number of times, and changes
+// to the tree do not reach the snapshot.
+func TestRollback(t *testing.T) {
+	d := newDir(t)
+	must(t, d.Create(t.Context(), container.Snapshot{Name: "s1", Key: "k"}))
+	for range 2 {
+		must(t, os.WriteFile(filepath.Join(d.Tree, "f"), []byte("two"), 0o644), os.WriteFile(filepath.Join(d.Tree, "g"), nil, 0o644))
+		must(t, d.Rollback(t.Context(), "s1"))
+		want{d, "one"}.check(t)
+		if _, err := os.Lstat(filepath.Join(d.Tree, "g")); err == nil {
+			t.Error("what came later is there still")
+		}
+	}
+	if left, err := d.Unfinished(); err != nil || len(left) > 0 {
+		t.Errorf("it left %q, %v", left, err)
+	}
+}
+
+// TestInterrupted: what is unfinished is no snapshot, and whoever comes next removes it.
+func TestInterrupted(t *testing.T) {
+	d := newDir(t)
+	must(t, d.Create(t.Context(), container.Snapshot{Name: "s1"}))
+	for _, left := range []string{".new/tree", ".back/tree", ".gone/tree"} {
+		must(t, os.MkdirAll(filepath.Join(d.Path, left), 0o700))
+	}
+	all, err := d.List()
+	if err != nil || len(all) != 1 || all[0].Name != "s1" {
+		t.Errorf("there are %+v, %v", all, err)
+	}
+	must(t, d.Create(t.Context(), container.Snapshot{Name: "s2"}))
+	if left, err := d.Unfinished(); err != nil || len(left) > 0 {
+		t.Errorf("it left %q, %v", left, err)
+	}
+	if err := d.Rollback(t.Context(), "s3"); !errors.Is(err, container.ErrNotFound) {
+		t.Errorf("rolled back to nothing: %v", err)
+	}
+	want{d, "one"}.check(t)
+}
+
+// TestDamaged: a snapshot whose record is damaged is told, is no one to go back to, and
+// can be removed.
+func TestDamaged(t *testing.T) {
+	for name, content := range map[string]string{"empty": "", "cut": `{"name":"s1","ord`, "none": "-", "other": "{}\n"} {
+		d := newDir(t)
+		must(t, d.Create(t.Context(), container.Snapshot{Name: "s1"}), d.Create(t.Context(), container.Snapshot{Name: "s2"}))
+		record := filepath.Join(d.Path, "s1", "snapshot.json")
+		must(t, os.Remove(record))
+		if content != "-" {
+			must(t, os.WriteFile(record, []byte(content), 0o600))
+		}
+		all, err := d.List()
+		if err != nil || len(all) != 2 || !all[0].Damaged || all[0].Name != "s1" || all[1].Damaged {
+			t.Errorf("%s: there are %+v, %v", name, all, err)
+		}
+		if err := d.Rollback(t.Context(), "s1"); err == nil || !strings.Contains(err.Error(), "record") {
+			t.Errorf("%s: rolled back to a damaged one: %v", name, err)
+		}
+		must(t, d.Remove("s1"))
+	}
+}
