@@ -21,8 +21,40 @@ import (
 // parallel is how many parts of an image are fetched at a time.
 const parallel = 3
 
-// pull fetches an image from its registry, or from the first of its mirrors that has it.
-func (s *Store) pull(ctx context.Context, ref name.Reference, reference string, told func(string)) (r Record, err error) {
+// wish is what is asked for.
+type wish struct {
+	from      origin
+	reference string
+	told      func(string)
+}
+
+// pull fetches an image from where it comes from, and notes it.
+func (s *Store) pull(ctx context.Context, w wish) (r Record, err error) {
+	if w.from.ref != nil {
+		return s.pullRegistry(ctx, w)
+	}
+	err = s.change(ctx, func(parts *blob.Store) (err error) {
+		switch {
+		case w.from.server != nil:
+			r, err = s.fromServer(ctx, parts, w)
+		case w.from.url != nil:
+			r, err = s.fromURL(ctx, parts, w)
+		default:
+			r, err = s.fromFile(ctx, parts, w)
+		}
+		if err != nil {
+			return unpulled(w.reference, w.from.place(), err, err)
+		}
+		r.Reference = w.reference
+		return s.save(w.from.key, r)
+	})
+	return r, err
+}
+
+// pullRegistry fetches an image from its registry, or from the first of its mirrors that
+// has it.
+func (s *Store) pullRegistry(ctx context.Context, asked wish) (r Record, err error) {
+	ref, reference, told := asked.from.ref, asked.reference, asked.told
 	err = s.change(ctx, func(parts *blob.Store) (err error) {
 		var failed, last error
 		for _, repo := range s.cfg.Registries.places(ref.Context()) {
@@ -98,7 +130,7 @@ func (s *Store) pullFrom(ctx context.Context, store *blob.Store, w want) (Record
 	if _, err := parseConfig(config); err != nil {
 		return Record{}, err
 	}
-	return r, s.save(w.ref, r)
+	return r, s.save(w.ref.Name(), r)
 }
 
 // fetch fetches the parts of an image, several at a time.

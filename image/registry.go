@@ -33,6 +33,8 @@ type Registries struct {
 	Mirrors []string
 	// Proxy is the URL of the proxy; empty is that of the agent's environment.
 	Proxy string
+	// Servers are the image servers for LXC: NAME=URL.
+	Servers []string
 	// Logins are what registries and mirrors are shown: REGISTRY=FILE, where the file
 	// holds USER:PASSWORD.
 	Logins []string
@@ -80,6 +82,12 @@ func (r Registries) Check() error {
 			return fmt.Errorf("images.logins: %q is no REGISTRY=FILE with an absolute path", l)
 		}
 	}
+	for _, s := range r.Servers {
+		of, address, _ := strings.Cut(s, "=")
+		if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || !isServerName(of) {
+			return fmt.Errorf("images.servers: %q is no NAME=URL such as images=https://images.example", s)
+		}
+	}
 	if u, err := url.Parse(r.Proxy); err != nil || r.Proxy != "" && u.Host == "" {
 		return fmt.Errorf("images.proxy: %q is no URL such as http://proxy.example:3128", r.Proxy)
 	}
@@ -120,8 +128,18 @@ func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" && !slices.Contains(g.insecure, r.URL.Host) {
 		return nil, fmt.Errorf("%s is asked for without TLS, which images.insecure does not allow", r.URL.Host)
 	}
-	return g.RoundTripper.RoundTrip(r)
+	answer, err := g.RoundTripper.RoundTrip(r)
+	if err == nil && answer.StatusCode >= http.StatusMultipleChoices { // its text is read whole
+		answer.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(answer.Body, maxRefusal), answer.Body}
+	}
+	return answer, err
 }
+
+// maxRefusal bounds what is read of an answer that refuses, in bytes.
+const maxRefusal = 64 << 10
 
 // source is a repository as it is reached.
 type source struct {
@@ -129,8 +147,8 @@ type source struct {
 	http *http.Client
 }
 
-// reach makes the first contact with a registry, which says what it wants to be shown.
-func (r *Registries) reach(ctx context.Context, repo name.Repository) (*source, error) {
+// transport is how all that is far away is reached.
+func (r *Registries) transport() *http.Transport {
 	t := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTime}).DialContext,
 		TLSHandshakeTimeout: dialTime, ResponseHeaderTimeout: answerTime, MaxResponseHeaderBytes: 64 << 10,
@@ -139,6 +157,12 @@ func (r *Registries) reach(ctx context.Context, repo name.Repository) (*source, 
 	if u, err := url.Parse(r.Proxy); err == nil && r.Proxy != "" {
 		t.Proxy = http.ProxyURL(u)
 	}
+	return t
+}
+
+// reach makes the first contact with a registry, which says what it wants to be shown.
+func (r *Registries) reach(ctx context.Context, repo name.Repository) (*source, error) {
+	t := r.transport()
 	var options []name.Option
 	if slices.Contains(r.Insecure, repo.RegistryStr()) {
 		options = append(options, name.Insecure)
@@ -212,9 +236,19 @@ func (s *source) manifest(ctx context.Context, identifier string) (raw []byte, k
 	return raw, types.MediaType(resp.Header.Get("Content-Type")), d, nil
 }
 
-// part fetches a part of an image into the store. came is called with the bytes that
-// have come, a negative number if they came in vain.
+// part fetches a part of an image into the store.
 func (s *source) part(ctx context.Context, store *blob.Store, part v1.Descriptor, came func(int64)) error {
+	return fetchPart(ctx, store, part, came, func(ctx context.Context, header http.Header) (*http.Response, error) {
+		return s.get(ctx, "/blobs/"+part.Digest.String(), header, http.StatusOK, http.StatusPartialContent)
+	})
+}
+
+// getter asks for a part, or for what of it is missing.
+type getter func(ctx context.Context, header http.Header) (*http.Response, error)
+
+// fetchPart fetches what is known by its digest and size. came is called with the bytes
+// that have come, a negative number if they came in vain.
+func fetchPart(ctx context.Context, store *blob.Store, part v1.Descriptor, came func(int64), get getter) error {
 	d, err := digestOf(part.Digest)
 	if err != nil {
 		return err
@@ -237,7 +271,7 @@ func (s *source) part(ctx context.Context, store *blob.Store, part v1.Descriptor
 		}
 		had := f.Offset()
 		came(had)
-		if err = s.fill(ctx, f, part, came); err == nil {
+		if err = fill(ctx, f, part, came, get); err == nil {
 			_, err = f.Finish()
 		}
 		if err == nil {
@@ -270,7 +304,7 @@ func final(err error, had int64) bool {
 var errStalled = errors.New("nothing has come for a while")
 
 // fill fetches what is missing of a part.
-func (s *source) fill(ctx context.Context, f *blob.File, part v1.Descriptor, came func(int64)) error {
+func fill(ctx context.Context, f *blob.File, part v1.Descriptor, came func(int64), get getter) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stalled := time.AfterFunc(stallTime+answerTime, func() { cancel(errStalled) })
@@ -282,7 +316,7 @@ func (s *source) fill(ctx context.Context, f *blob.File, part v1.Descriptor, cam
 	if f.Offset() == part.Size {
 		return nil // all of it was there, and nobody had looked at its digest yet
 	}
-	resp, err := s.get(ctx, "/blobs/"+part.Digest.String(), header, http.StatusOK, http.StatusPartialContent)
+	resp, err := get(ctx, header)
 	if err != nil {
 		return err
 	}
@@ -293,11 +327,16 @@ func (s *source) fill(ctx context.Context, f *blob.File, part v1.Descriptor, cam
 			return err
 		}
 	}
+	return copyTo(ctx, f, resp.Body, came, func() { stalled.Reset(stallTime) })
+}
+
+// copyTo takes what comes.
+func copyTo(ctx context.Context, f io.Writer, body io.Reader, came func(int64), alive func()) error {
 	buffer := make([]byte, 256<<10)
 	for {
-		n, err := resp.Body.Read(buffer)
+		n, err := body.Read(buffer)
 		if n > 0 {
-			stalled.Reset(stallTime)
+			alive()
 			if _, err := f.Write(buffer[:n]); err != nil {
 				return err
 			}

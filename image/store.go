@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/hostler-io/hostler/container"
@@ -116,6 +115,11 @@ type Record struct {
 	Pulled time.Time
 	// Used is when a container was made from it last, or it was pulled.
 	Used time.Time `json:"-"`
+	// Root tells that the layer is an archive of a root directory, of which nothing
+	// promises more than the digest of the file.
+	Root bool `json:",omitempty"`
+	// Version is that of an image server.
+	Version string `json:",omitempty"`
 	// Parts are the manifest, the configuration and the layers, in that order.
 	Parts []protocol.Digest
 }
@@ -123,9 +127,9 @@ type Record struct {
 // maxRecord bounds the file of a record, in bytes.
 const maxRecord = 1 << 20
 
-// file is where the record of a reference is.
-func (s *Store) file(ref name.Reference) string {
-	sum := sha256.Sum256([]byte(ref.Name()))
+// file is where the record of a reference is, by its key.
+func (s *Store) file(key string) string {
+	sum := sha256.Sum256([]byte(key))
 	return filepath.Join(s.records(), hex.EncodeToString(sum[:])+".json")
 }
 
@@ -140,24 +144,31 @@ func load(path string) (r Record, err error) {
 	return r, err
 }
 
-func (s *Store) save(ref name.Reference, r Record) error {
+func (s *Store) save(key string, r Record) error {
 	raw, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(s.file(ref), raw, 0o600, maxRecord)
+	return durable.WriteFile(s.file(key), raw, 0o600, maxRecord)
 }
 
-// Fetch implements [container.Images]. An image that is there is not asked for again.
-func (s *Store) Fetch(ctx context.Context, reference string, told func(string)) (container.Image, func(), error) {
-	ref, err := parse(reference)
+// Fetch implements [container.Images].
+func (s *Store) Fetch(ctx context.Context, reference, pull string, told func(string)) (container.Image, func(), error) {
+	from, err := s.cfg.Registries.where(reference)
 	if err != nil {
 		return container.Image{}, nil, err
 	}
-	img, release, err := s.open(ref)
-	if errors.Is(err, fs.ErrNotExist) {
-		if _, err = s.pull(ctx, ref, reference, told); err == nil {
-			img, release, err = s.open(ref)
+	var img container.Image
+	release, err := func() {}, fs.ErrNotExist
+	if pull != container.PullAlways {
+		img, release, err = s.open(from.key)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && pull == container.PullNever:
+		err = fmt.Errorf("%w: %s; fetch it with hostler image pull, or let it be fetched with --pull missing", ErrNotFound, reference)
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err = s.pull(ctx, wish{from, reference, told}); err == nil {
+			img, release, err = s.open(from.key)
 		}
 	}
 	img.Reference = reference
@@ -165,8 +176,8 @@ func (s *Store) Fetch(ctx context.Context, reference string, told func(string)) 
 }
 
 // open returns an image that is there; [fs.ErrNotExist] if a part of it is missing.
-func (s *Store) open(ref name.Reference) (img container.Image, release func(), err error) {
-	r, err := load(s.file(ref))
+func (s *Store) open(key string) (img container.Image, release func(), err error) {
+	r, err := load(s.file(key))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: its record cannot be read: %w", fs.ErrNotExist, err) // what is fetched again is whole
 	}
@@ -191,6 +202,9 @@ func (s *Store) open(ref name.Reference) (img container.Image, release func(), e
 	if err != nil {
 		return img, nil, err
 	}
+	if r.Root {
+		cfg.RootFS.DiffIDs = make([]v1.Hash, len(r.Parts)-2)
+	}
 	if len(cfg.RootFS.DiffIDs) != len(r.Parts)-2 {
 		return img, nil, fmt.Errorf("%w: its configuration tells of %d layers, its manifest of %d", ErrImage, len(cfg.RootFS.DiffIDs), len(r.Parts)-2)
 	}
@@ -199,10 +213,14 @@ func (s *Store) open(ref name.Reference) (img container.Image, release func(), e
 		User: cfg.Config.User, WorkingDir: cfg.Config.WorkingDir, StopSignal: cfg.Config.StopSignal,
 	}
 	for i, d := range r.Parts[2:] {
-		img.Layers = append(img.Layers, container.Layer{Path: filepath.Join(dir, d.String()), DiffID: cfg.RootFS.DiffIDs[i].String()})
+		l := container.Layer{Path: filepath.Join(dir, d.String())}
+		if !r.Root {
+			l.DiffID = cfg.RootFS.DiffIDs[i].String()
+		}
+		img.Layers = append(img.Layers, l)
 	}
 	now := s.cfg.Now() // when it was used last
-	return img, release, os.Chtimes(s.file(ref), now, now)
+	return img, release, os.Chtimes(s.file(key), now, now)
 }
 
 // hold gives the parts of an image other names in a directory of their own, under which
@@ -241,34 +259,47 @@ func (s *Store) List() ([]Record, error) {
 
 // Pull fetches an image although it may be there: its reference may mean another one now.
 func (s *Store) Pull(ctx context.Context, reference string, told func(string)) (Record, error) {
-	ref, err := parse(reference)
+	from, err := s.cfg.Registries.where(reference)
+	if err == nil && from.file != "" { // who pulls may not be who may read every file of the host
+		err = fmt.Errorf("%w: %s is read when a container is made of it, and not before", ErrReference, reference)
+	}
 	if err != nil {
 		return Record{}, err
 	}
-	return s.pull(ctx, ref, reference, told)
+	return s.pull(ctx, wish{from, reference, told})
 }
 
 // Remove removes an image, and those of its parts that no other has. Containers that
 // were made from it stay.
 func (s *Store) Remove(ctx context.Context, reference string) (freed int64, err error) {
-	ref, err := parse(reference)
+	from, err := s.known(reference)
 	if err != nil {
 		return 0, err
 	}
 	err = s.change(ctx, func(parts *blob.Store) error {
-		switch _, err := os.Stat(s.file(ref)); {
+		switch _, err := os.Stat(s.file(from)); {
 		case errors.Is(err, fs.ErrNotExist):
 			return fmt.Errorf("%w: %s", ErrNotFound, reference)
 		case err != nil:
 			return err
 		}
-		if err := durable.Remove(s.file(ref)); err != nil {
+		if err := durable.Remove(s.file(from)); err != nil {
 			return err
 		}
 		freed, err = s.sweep(parts)
 		return err
 	})
 	return freed, err
+}
+
+// known is the key of an image that may be here, though its server is not configured any
+// more.
+func (s *Store) known(reference string) (string, error) {
+	if !container.IsOCI(reference) && !container.IsWord(reference) {
+		return reference, nil
+	}
+	from, err := s.cfg.Registries.where(reference)
+	return from.key, err
 }
 
 // Limits are how much of the past a host keeps. Zero is no limit.
@@ -288,11 +319,11 @@ func (s *Store) Prune(ctx context.Context, l Limits) (gone []Record, freed int64
 			return err
 		}
 		for _, r := range excess(all, l, s.cfg.Now()) {
-			ref, err := parse(r.Reference)
+			key, err := s.known(r.Reference)
 			if err != nil {
 				return err
 			}
-			if err := durable.Remove(s.file(ref)); err != nil {
+			if err := durable.Remove(s.file(key)); err != nil {
 				return err
 			}
 			gone = append(gone, r)

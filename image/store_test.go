@@ -149,7 +149,7 @@ func TestFetch(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, image.Config{Registries: image.Registries{Insecure: []string{at}}})
 	var told []string
-	got, release, err := s.Fetch(t.Context(), ref, func(s string) { told = append(told, s) })
+	got, release, err := s.Fetch(t.Context(), ref, "", func(s string) { told = append(told, s) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestFetch(t *testing.T) {
 	}
 	away, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, release, err = open(t, dir, image.Config{}).Fetch(away, ref, nil); err != nil {
+	if _, release, err = open(t, dir, image.Config{}).Fetch(away, ref, "", nil); err != nil {
 		t.Errorf("without the registry: %v", err)
 	} else {
 		release()
@@ -187,7 +187,7 @@ func TestFetchGoesOn(t *testing.T) {
 			dir := t.TempDir()
 			cfg := image.Config{Registries: image.Registries{Insecure: []string{r.host()}}}
 			ctx, cancel := context.WithCancel(t.Context())
-			_, _, err := open(t, dir, cfg).Fetch(ctx, ref, func(s string) {
+			_, _, err := open(t, dir, cfg).Fetch(ctx, ref, "", func(s string) {
 				if strings.Contains(s, " 1 of ") {
 					cancel()
 				}
@@ -199,7 +199,7 @@ func TestFetchGoesOn(t *testing.T) {
 			r.mu.Lock()
 			r.asked, r.cut, r.whole = nil, 0, whole
 			r.mu.Unlock()
-			got, release, err := open(t, dir, cfg).Fetch(t.Context(), ref, nil)
+			got, release, err := open(t, dir, cfg).Fetch(t.Context(), ref, "", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -245,7 +245,7 @@ func TestFetchRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := open(t, dir, image.Config{Registries: image.Registries{Insecure: []string{r.host()}}, MaxBytes: 1 << 20})
-			_, _, err := s.Fetch(t.Context(), tc.ref, nil)
+			_, _, err := s.Fetch(t.Context(), tc.ref, "", nil)
 			if err == nil || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("the error is %v, want one that says %q", err, tc.says)
 			}
@@ -291,7 +291,7 @@ func TestRemove(t *testing.T) {
 	if _, err := s.Pull(t.Context(), one, nil); err != nil {
 		t.Fatal(err)
 	}
-	got, release, err := s.Fetch(t.Context(), two, nil)
+	got, release, err := s.Fetch(t.Context(), two, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +354,7 @@ func TestPrune(t *testing.T) {
 	var refs []string
 	for i := range 3 {
 		refs = append(refs, r.add(t, fmt.Sprint("app", i), small(t, noise(64<<10*(i+1)))))
-		_, release, err := s.Fetch(t.Context(), refs[i], nil)
+		_, release, err := s.Fetch(t.Context(), refs[i], "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,6 +43,7 @@ type Tree struct {
 	bytes   int64
 	checked int64 // of bytes, when the free space was looked at
 	seed    maphash.Seed
+	plain   bool                // nothing of the layer hides anything
 	laid    map[uint64]struct{} // paths of the layer that is being laid
 	parent  struct {            // the one that was used last
 		name string
@@ -109,7 +110,7 @@ func (t *Tree) put(h *tar.Header, content io.Reader) error {
 	}
 	dir, base := path.Split(name)
 	dir = path.Clean("./" + dir)
-	if hidden, ok := strings.CutPrefix(base, whiteout); ok {
+	if hidden, ok := strings.CutPrefix(base, whiteout); ok && !t.plain {
 		return t.hide(dir, hidden)
 	}
 	t.note(name)

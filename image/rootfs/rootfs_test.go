@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -259,6 +260,43 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
+// xz compresses by the tool that image servers use.
+func xz(t *testing.T, raw []byte, args ...string) []byte {
+	t.Helper()
+	cmd := exec.Command("xz", append(args, "-c")...)
+	cmd.Stdin = bytes.NewReader(raw)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestXZRefused: an archive that takes too much memory, one that is cut short, and one
+// that is damaged.
+func TestXZRefused(t *testing.T) {
+	plain := imagetest.Layer(t, file("x", strings.Repeat("hello ", 1000)))
+	good := xz(t, plain)
+	damaged := bytes.Clone(good)
+	damaged[len(damaged)/2] ^= 0xff
+	for name, raw := range map[string][]byte{"memory": xz(t, plain, "--lzma2=dict=256MiB"), "short": good[:20], "shorter": good[:len(good)/2], "damaged": damaged} {
+		path := filepath.Join(t.TempDir(), "layer")
+		if err := os.WriteFile(path, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		tree, err := rootfs.New(t.TempDir(), ids, rootfs.DefaultLimits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tree.LayFile(container.Layer{Path: path}); err == nil || name == "memory" && !strings.Contains(err.Error(), "268435456 bytes of memory") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := tree.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestLayFile reads layers in each compression, and holds them against their digest.
 func TestLayFile(t *testing.T) {
 	plain := imagetest.Layer(t, file("x", strings.Repeat("hello ", 1000)))
@@ -280,7 +318,7 @@ func TestLayFile(t *testing.T) {
 		}
 	}
 	id := fmt.Sprintf("sha256:%x", sha256.Sum256(plain))
-	for name, raw := range map[string][]byte{"tar": plain, "gzip": zipped.Bytes(), "zstd": zstded.Bytes()} {
+	for name, raw := range map[string][]byte{"tar": plain, "gzip": zipped.Bytes(), "zstd": zstded.Bytes(), "xz": xz(t, plain, "-9e"), "xz of threads": xz(t, plain, "-T2", "--block-size=1KiB")} {
 		for _, want := range []string{id, "", "sha256:" + strings.Repeat("0", 64)} {
 			path := filepath.Join(t.TempDir(), "layer")
 			if err := os.WriteFile(path, raw, 0o600); err != nil {
