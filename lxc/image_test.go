@@ -3,9 +3,12 @@
 package lxc_test
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,6 +74,61 @@ func TestImage(t *testing.T) {
 	// The same container again is nothing, and its image is not asked for again.
 	if err := m.Create(t.Context(), spec); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestImageShaped: a command, variables and a host name that were asked for go before
+// those of the image, and the host name stays when the container is renamed.
+func TestImageShaped(t *testing.T) {
+	m, registry := withImages(t)
+	img := imagetest.Make(t, imagetest.Config{
+		Entrypoint: []string{"/bin/sh", "-c"}, Cmd: []string{"exit 1"}, Env: []string{"PATH=/bin", "COLOUR=dark blue", "SIZE=large"},
+	}, busybox(t), imagetest.Layer(t, imagetest.Entry{Header: fifo("home/said")}))
+	spec := m.specs()
+	spec.Template, spec.Hostname = img.Push(t, registry, "site/shaped", "1"), "shaped"
+	spec.Env = []string{"COLOUR=light = green", "SHAPE=round"}
+	spec.Command = []string{`echo "$COLOUR, $SIZE, $SHAPE on $(hostname)" >/home/said; exec sleep 1000000`}
+	if err := m.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	said := func(name string) {
+		t.Helper()
+		m.start(t, name)
+		heard(t, filepath.Join(m.cfg.LXCPath, name, "rootfs/home/said"), "light = green, large, round on shaped\n")
+		if _, err := m.Stop(t.Context(), name, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	said(spec.Name)
+	if err := m.Rename(t.Context(), spec.Name, spec.Name+"-b", spec.CTID); err != nil {
+		t.Fatal(err)
+	}
+	said(spec.Name + "-b")
+	if err := m.Destroy(t.Context(), spec.Name+"-b"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTemplateShaped: a template takes variables and a host name, and no command.
+func TestTemplateShaped(t *testing.T) {
+	m := newMachine(t, nil)
+	spec := m.specs()
+	spec.Command = []string{"/bin/true"}
+	if err := m.Create(t.Context(), spec); !errors.Is(err, container.ErrUnsupported) {
+		t.Errorf("a command for a template: %v, want ErrUnsupported", err)
+	}
+	spec.Command, spec.Env, spec.Hostname = nil, []string{"COLOUR=dark blue"}, "shaped"
+	if err := m.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	info := m.start(t, spec.Name)
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", info.InitPID))
+	if err != nil || !slices.Contains(strings.Split(string(env), "\x00"), "COLOUR=dark blue") {
+		t.Errorf("the variables of its first process are %q, %v", env, err)
+	}
+	raw, err := os.ReadFile(filepath.Join(m.cfg.LXCPath, spec.Name, "config"))
+	if err != nil || !strings.Contains(string(raw), "lxc.uts.name = shaped\n") || strings.Count(string(raw), "lxc.uts.name") != 1 {
+		t.Errorf("its configuration is %s, %v", raw, err)
 	}
 }
 

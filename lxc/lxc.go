@@ -218,8 +218,9 @@ func (r *Runtime) Create(ctx context.Context, spec container.CreateSpec) error {
 	if err := spec.Check(); err != nil {
 		return fmt.Errorf("lxc create: %w", err)
 	}
-	req := wire.Request{Create: &spec}
-	if !container.IsWord(spec.Template) {
+	req := wire.Request{Create: &spec, Image: spec.Image}
+	spec.Image = nil
+	if req.Image == nil && !container.IsWord(spec.Template) {
 		img, release, err := r.fetch(ctx, spec)
 		if err != nil {
 			return fmt.Errorf("lxc create %q: %w", spec.Name, err)

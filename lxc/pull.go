@@ -50,7 +50,7 @@ func (r *Runtime) fetch(ctx context.Context, spec container.CreateSpec) (contain
 	now.Note = "fetching " + spec.Template
 	r.pulls.note(spec.CTID, now)
 	defer r.pulls.end(spec.CTID)
-	img, release, err := r.cfg.Images.Fetch(ctx, spec.Template, func(note string) {
+	img, release, err := r.cfg.Images.Fetch(ctx, spec.Template, spec.Pull, func(note string) {
 		now.Note = note
 		r.pulls.note(spec.CTID, now)
 	})

@@ -29,12 +29,15 @@ func (h *host) create(spec container.CreateSpec, img *container.Image) error {
 	if err := spec.Check(); err != nil {
 		return err
 	}
-	rec := record{CTID: spec.CTID, Template: spec.Template, State: recordCreating}
+	rec := record{CTID: spec.CTID, Template: spec.Template, Hostname: spec.Hostname, State: recordCreating}
 	make := func() error { return h.unpack(spec, img, &rec) }
 	if img == nil {
 		template := filepath.Join(templateDir, "lxc-"+spec.Template)
 		if !container.IsWord(spec.Template) || unix.Access(template, unix.X_OK) != nil {
 			return fmt.Errorf("%w: template %s is not installed on this host; install it, or name an image such as registry.example/debian:12", container.ErrUnsupported, template)
+		}
+		if len(spec.Command) > 0 {
+			return fmt.Errorf("%w: a container of the template %s runs its own init; leave the command out, or name an image", container.ErrUnsupported, spec.Template)
 		}
 		make = func() error { return h.build(spec, rec.IDs, template) }
 	}
@@ -150,7 +153,7 @@ func (h *host) build(spec container.CreateSpec, ids container.IDRange, template 
 	if err := c.Create(golxc.TemplateOptions{Template: template, Backend: golxc.Directory}); err != nil {
 		return fmt.Errorf("template %s: %w", spec.Template, err)
 	}
-	if err := h.amend(spec.Name, ids); err != nil {
+	if err := h.amend(spec, ids, variables(spec.Env)...); err != nil {
 		return err
 	}
 	if spec.Template == "busybox" && !spec.Network.IsZero() {
@@ -177,7 +180,7 @@ func configure(c *golxc.Container, spec container.CreateSpec) error {
 			return fmt.Errorf("clearing lxc.net: %w", err)
 		}
 	}
-	return apply(c, append(networkSettings(spec.Network), setting{"lxc.uts.name", spec.Name}))
+	return apply(c, append(networkSettings(spec.Network), setting{"lxc.uts.name", spec.Called()}))
 }
 
 func apply(c *golxc.Container, settings []setting) error {
@@ -187,6 +190,14 @@ func apply(c *golxc.Container, settings []setting) error {
 		}
 	}
 	return nil
+}
+
+// variables are those of the first process of a container.
+func variables(env []string) (settings []setting) {
+	for _, e := range env {
+		settings = append(settings, setting{"lxc.environment", e})
+	}
+	return settings
 }
 
 func networkSettings(n container.Network) []setting {
@@ -212,13 +223,16 @@ func networkSettings(n container.Network) []setting {
 }
 
 // amend corrects what a template has written to the configuration.
-func (h *host) amend(name string, ids container.IDRange) error {
-	c, err := h.open(name) // afresh: the template wrote to the file
+func (h *host) amend(spec container.CreateSpec, ids container.IDRange, more ...setting) error {
+	c, err := h.open(spec.Name) // afresh: the template wrote to the file
 	if err != nil {
 		return err
 	}
 	defer c.Release()
-	settings := slices.Concat(confinement(c), terminals(c), profiles(c), unprivileged(c, ids))
+	if err := c.ClearConfigItem("lxc.uts.name"); err != nil { // a template writes its own
+		return fmt.Errorf("clearing lxc.uts.name: %w", err)
+	}
+	settings := slices.Concat(confinement(c), terminals(c), profiles(c), unprivileged(c, ids), more, []setting{{"lxc.uts.name", spec.Called()}})
 	if err := apply(c, settings); err != nil {
 		return err
 	}

@@ -121,6 +121,7 @@ func (h survey) examine(name string, r record) (all []container.Debris) {
 	case r.State == recordDestroying:
 		return h.halfContainer(name, "its removal was ordered and cut short", func() error { return h.destroy(name) })
 	}
+	all = h.halfSnapshots(name)
 	if r.Renaming {
 		d := container.Debris{Kind: "half renamed container", Object: h.dir(name), Cause: "its configuration says another name than its directory", Repair: "have the configuration follow"}
 		if h.repair {

@@ -105,6 +105,11 @@ func dispatch(op string, req wire.Request) (wire.Answer, error) {
 		return wire.Answer{}, h.destroy(req.Name)
 	case wire.OpRename:
 		return wire.Answer{}, h.rename(req.Name, req.To, req.CTID)
+	case wire.OpSnapshot, wire.OpRollback, wire.OpDropSnapshot:
+		if req.Snapshot == nil {
+			return wire.Answer{}, errors.New(op + " without a snapshot")
+		}
+		return wire.Answer{}, shooting{h}.shoot(op, req.Name, *req.Snapshot)
 	case wire.OpFreeze:
 		return h.seenAfter(req.Name, freezing{h}.freeze(req.Name))
 	case wire.OpUnfreeze:

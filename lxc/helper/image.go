@@ -32,11 +32,16 @@ func (h *host) unpack(spec container.CreateSpec, img *container.Image, rec *reco
 	if err := lay(dir, img, rec.IDs); err != nil {
 		return fmt.Errorf("image %s: %w", img.Reference, err)
 	}
-	argv, run, err := commandOf(dir, img)
+	argv, run, err := commandOf(dir, asked(spec, img), spec)
 	if err != nil {
 		return fmt.Errorf("image %s: %w", img.Reference, err)
 	}
 	rec.Digest, rec.Argv = img.Digest, argv
+	if img.Copy {
+		if err := renew(dir); err != nil {
+			return fmt.Errorf("image %s: %w", img.Reference, err)
+		}
+	}
 	if err := furnish(dir, spec, rec.IDs); err != nil {
 		return err
 	}
@@ -61,7 +66,7 @@ func (h *host) unpack(spec container.CreateSpec, img *container.Image, rec *reco
 	if err := c.SaveConfigFile(c.ConfigFileName()); err != nil {
 		return fmt.Errorf("saving the configuration: %w", err)
 	}
-	if err := h.amend(spec.Name, rec.IDs); err != nil {
+	if err := h.amend(spec, rec.IDs); err != nil {
 		return err
 	}
 	if rec.IDs.Count == 0 {
@@ -88,13 +93,29 @@ func lay(dir string, img *container.Image, ids container.IDRange) error {
 	return t.Close()
 }
 
+// asked is an image with the command and the variables that a container of it was asked
+// for with.
+func asked(spec container.CreateSpec, img *container.Image) *container.Image {
+	i := *img
+	if len(spec.Command) > 0 {
+		i.Cmd = spec.Command
+	}
+	own := func(e string) bool {
+		name, _, _ := strings.Cut(e, "=")
+		return slices.ContainsFunc(spec.Env, func(o string) bool { return strings.HasPrefix(o, name+"=") })
+	}
+	i.Env = append(slices.DeleteFunc(slices.Clone(img.Env), own), spec.Env...)
+	return &i
+}
+
 // commandOf says what runs in a container of an image: its command, unless that is a
-// bare shell or nothing and the image has an init, which is what systems have. argv is
-// nil for an init.
-func commandOf(dir string, img *container.Image) (argv []string, run []setting, err error) {
+// bare shell or nothing and the image has an init, which is what systems have. A command
+// that was asked for is none of the image. argv is nil for an init.
+func commandOf(dir string, img *container.Image, spec container.CreateSpec) (argv []string, run []setting, err error) {
 	argv = slices.Concat(img.Entrypoint, img.Cmd)
-	if init, ok := initOf(dir); ok && (len(argv) == 0 || len(argv) == 1 && isShell(argv[0])) {
-		return nil, []setting{{"lxc.init.cmd", "/sbin/init"}, {"lxc.signal.halt", haltOf(init)}}, nil
+	if init, ok := initOf(dir); ok && len(spec.Command) == 0 && (len(argv) == 0 || len(argv) == 1 && isShell(argv[0])) {
+		run = []setting{{"lxc.init.cmd", "/sbin/init"}, {"lxc.signal.halt", haltOf(init)}}
+		return nil, append(run, variables(spec.Env)...), nil
 	}
 	cwd := cmp.Or(img.WorkingDir, "/")
 	switch {
@@ -207,6 +228,33 @@ func lookUp(dir, file, name string) (id, group int, err error) {
 	return int(number), 0, nil
 }
 
+// renew takes away what a copy of a container must not have in common with it: the id of
+// its machine, which its init makes anew, and the keys of its ssh server.
+func renew(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, name := range []string{"etc/machine-id", "var/lib/dbus/machine-id", "var/lib/systemd/random-seed"} {
+		if i, err := root.Lstat(name); err == nil && i.Mode().IsRegular() {
+			if err := root.WriteFile(name, nil, 0o444); err != nil {
+				return err
+			}
+		}
+	}
+	ssh, err := root.OpenRoot("etc/ssh")
+	if err != nil {
+		return nil // it has none
+	}
+	defer ssh.Close()
+	keys, err := fs.Glob(ssh.FS(), "ssh_host_*")
+	for _, name := range keys {
+		err = errors.Join(err, ssh.Remove(name))
+	}
+	return err
+}
+
 // furnish writes what a container needs and an image leaves to whoever runs it: its
 // name, and who knows the names of others.
 func furnish(dir string, spec container.CreateSpec, ids container.IDRange) error {
@@ -216,8 +264,8 @@ func furnish(dir string, spec container.CreateSpec, ids container.IDRange) error
 	}
 	defer root.Close()
 	files := map[string]string{
-		"etc/hostname": spec.Name + "\n",
-		"etc/hosts":    "127.0.0.1\tlocalhost\n127.0.1.1\t" + spec.Name + "\n::1\tlocalhost\n",
+		"etc/hostname": spec.Called() + "\n",
+		"etc/hosts":    "127.0.0.1\tlocalhost\n127.0.1.1\t" + spec.Called() + "\n::1\tlocalhost\n",
 	}
 	if !spec.Network.IsZero() {
 		files["etc/resolv.conf"] = resolvers()

@@ -27,8 +27,10 @@ type record struct {
 	// Digest of the image that it was made from; empty if it was a template.
 	Digest string `json:",omitzero"`
 	// Argv is the command that runs in it; empty if its configuration says that.
-	Argv  []string `json:",omitzero"`
-	State recordState
+	Argv []string `json:",omitzero"`
+	// Hostname that it has whatever it is called; empty if it goes by its name.
+	Hostname string `json:",omitzero"`
+	State    recordState
 	// Renaming tells that the configuration may say another name than that of the
 	// directory, which is the one that counts.
 	Renaming bool `json:",omitzero"`

@@ -3,6 +3,7 @@
 package helper
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -85,7 +86,7 @@ func (h *host) settle(name string) error {
 	if err != nil || !r.Renaming {
 		return err
 	}
-	if err := h.reconfigure(name); err != nil {
+	if err := h.reconfigure(name, cmp.Or(r.Hostname, name)); err != nil {
 		return err
 	}
 	r.Renaming = false
@@ -95,9 +96,9 @@ func (h *host) settle(name string) error {
 	return err
 }
 
-// reconfigure writes the name into the configuration of a container, and into its
-// own file of it if that said the name before.
-func (h *host) reconfigure(name string) error {
+// reconfigure writes the name of a container and that of its host into its
+// configuration, and the latter into its own file of it if that said the one before.
+func (h *host) reconfigure(name, called string) error {
 	c, err := h.open(name)
 	if err != nil {
 		return err
@@ -105,7 +106,7 @@ func (h *host) reconfigure(name string) error {
 	defer c.Release()
 	before := strings.Join(c.ConfigItem("lxc.uts.name"), "")
 	rootfs := filepath.Join(h.dir(name), "rootfs")
-	settings := []setting{{"lxc.rootfs.path", "dir:" + rootfs}, {"lxc.uts.name", name}}
+	settings := []setting{{"lxc.rootfs.path", "dir:" + rootfs}, {"lxc.uts.name", called}}
 	for _, s := range settings { // or the file keeps the lines of all names before
 		if err := c.ClearConfigItem(s.key); err != nil {
 			return fmt.Errorf("clearing %s: %w", s.key, err)
@@ -124,7 +125,7 @@ func (h *host) reconfigure(name string) error {
 	if err := os.Rename(config+".new", config); err != nil {
 		return err
 	}
-	return rehost(rootfs, before, name)
+	return rehost(rootfs, before, called)
 }
 
 func syncFile(path string) error {

@@ -24,7 +24,11 @@ import (
 //	2 (2026-11): unprivileged containers
 //	3 (2026-11): containers from images
 //	4 (2026-11): freeze, unfreeze
-const Version = 4
+//	5 (2026-11): snapshot, rollback, dropsnapshot; host name, variables and command of a container
+const Version = 5
+
+// SnapshotDir is where the snapshots of a container are, in its directory.
+const SnapshotDir = "snapshots"
 
 // MaxSize bounds a request and an answer, in bytes: 10,000 containers of 400
 // bytes each.
@@ -33,17 +37,22 @@ const MaxSize = 4 << 20
 // The operations, which are also the helper's first argument. OpSupervise is
 // the exception to everything above: it reads a run directory instead.
 const (
-	OpProbe     = "probe"
-	OpList      = "list"
-	OpInspect   = "inspect"
-	OpCreate    = "create"
-	OpDestroy   = "destroy"
-	OpRename    = "rename"
-	OpStart     = "start"
-	OpStop      = "stop"
-	OpDebris    = "debris"
-	OpFreeze    = "freeze"
-	OpUnfreeze  = "unfreeze"
+	OpProbe    = "probe"
+	OpList     = "list"
+	OpInspect  = "inspect"
+	OpCreate   = "create"
+	OpDestroy  = "destroy"
+	OpRename   = "rename"
+	OpStart    = "start"
+	OpStop     = "stop"
+	OpDebris   = "debris"
+	OpFreeze   = "freeze"
+	OpUnfreeze = "unfreeze"
+
+	OpSnapshot     = "snapshot"
+	OpRollback     = "rollback"
+	OpDropSnapshot = "dropsnapshot"
+
 	OpSupervise = "supervise"
 )
 
@@ -67,6 +76,8 @@ type Request struct {
 	// To is the new name of rename, and CTID the container that is meant.
 	To   string         `json:",omitzero"`
 	CTID container.CTID `json:",omitzero"`
+	// Snapshot is the one that is made, restored or removed.
+	Snapshot *container.Snapshot `json:",omitzero"`
 	// Repair has debris remove what it finds.
 	Repair bool `json:",omitzero"`
 	// Create is what create makes.
