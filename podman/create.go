@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hostler-io/hostler/container"
@@ -29,11 +30,14 @@ func (r *Runtime) Create(ctx context.Context, spec container.CreateSpec) error {
 	if err := spec.Check(); err != nil {
 		return fmt.Errorf("podman create: %w", err)
 	}
+	if spec.Image != nil {
+		return fmt.Errorf("podman create %q: %w: podman makes no containers of backups yet", spec.Name, container.ErrUnsupported)
+	}
 	return r.change(ctx, "create", spec.Name, createTime, func(ctx context.Context) error {
 		if there, err := r.known(ctx, spec.Name, spec.CTID); err != nil || there {
 			return err
 		}
-		image, err := r.Images().fetched(ctx, spec.Template)
+		image, err := r.Images().fetched(ctx, spec.Template, spec.Pull)
 		if err != nil {
 			return err
 		}
@@ -87,6 +91,8 @@ type specification struct {
 	Name     string            `json:"name"`
 	Image    string            `json:"image"`
 	Hostname string            `json:"hostname"`
+	Env      map[string]string `json:"env,omitempty"`
+	Command  []string          `json:"command,omitempty"`
 	Labels   map[string]string `json:"labels"`
 	// Stdin stays open: so the shell of an image that has nothing else to run waits.
 	Stdin      bool       `json:"stdin"`
@@ -113,8 +119,15 @@ type idMap struct {
 // body describes a container to podman.
 func (r *Runtime) body(ctx context.Context, spec container.CreateSpec, image string) (specification, error) {
 	b := specification{
-		Name: spec.Name, Image: image, Hostname: spec.Name, Stdin: true, NetNS: namespace{"none"},
+		Name: spec.Name, Image: image, Hostname: spec.Called(), Command: spec.Command, Stdin: true, NetNS: namespace{"none"},
 		Labels: map[string]string{labelCTID: string(spec.CTID), labelTemplate: spec.Template},
+	}
+	if len(spec.Env) > 0 {
+		b.Env = make(map[string]string, len(spec.Env))
+	}
+	for _, e := range spec.Env {
+		name, value, _ := strings.Cut(e, "=")
+		b.Env[name] = value
 	}
 	if !spec.Network.IsZero() {
 		n, err := json.Marshal(spec.Network)

@@ -1,13 +1,45 @@
 package podman_test
 
 import (
+	"bufio"
 	"errors"
+	"io"
 	"testing"
 	"time"
 
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/podmantest"
 )
+
+// TestShaped: the host name, the variables and the command that were asked for are those
+// of the container.
+func TestShaped(t *testing.T) {
+	m := newMachine(t)
+	spec := m.specs()
+	spec.Hostname, spec.Env = "shaped", []string{"COLOUR=light = green"}
+	spec.Command = []string{"/bin/sh", "-c", `echo "$COLOUR on $(hostname)"; exec sleep 1000000`}
+	if err := m.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Start(t.Context(), spec.Name); err != nil {
+		t.Fatal(err)
+	}
+	read, write := io.Pipe()
+	go func() {
+		write.CloseWithError(m.Log(t.Context(), spec.Name, container.LogQuery{Tail: 10, Follow: true}, write, io.Discard))
+	}()
+	line, err := bufio.NewReader(read).ReadString('\n')
+	read.Close()
+	if err != nil || line != "light = green on shaped\n" {
+		t.Errorf("it says %q, %v", line, err)
+	}
+	if _, err := m.Stop(t.Context(), spec.Name, 0); err != nil {
+		t.Error(err)
+	}
+	if err := m.Destroy(t.Context(), spec.Name); err != nil {
+		t.Error(err)
+	}
+}
 
 // TestImages: podman's images are listed, pulled anew, and removed unless a container has
 // them.

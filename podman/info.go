@@ -108,7 +108,8 @@ type details struct {
 		Labels map[string]string
 		Env    []string
 	}
-	HostConfig struct {
+	GraphDriver storage
+	HostConfig  struct {
 		IDMappings *struct {
 			UIDMap []string `json:"UidMap"`
 		}

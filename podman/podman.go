@@ -41,6 +41,7 @@ var DefaultIDs = container.IDRange{First: 1_668_435_456, Count: 1024 << 16}
 
 // Runtime is podman on this host. All methods may be called concurrently.
 type Runtime struct {
+	shooting
 	cfg Config
 	api *api
 
@@ -71,7 +72,9 @@ func New(cfg Config) (*Runtime, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Runtime{cfg: cfg, api: newAPI(cfg.Socket), held: make(map[string]chan struct{})}, nil
+	r := &Runtime{cfg: cfg, api: newAPI(cfg.Socket), held: make(map[string]chan struct{})}
+	r.shooting = shooting{r}
+	return r, nil
 }
 
 // Probe tells whether podman answers. An error that matches container.ErrUnavailable

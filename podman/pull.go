@@ -18,17 +18,28 @@ import (
 // fetched returns the id of an image, which podman pulls if it has none of that name. A
 // container is made from the id: so it is of what was pulled, whatever is called so
 // afterwards.
-func (i Images) fetched(ctx context.Context, name string) (string, error) {
-	id, err := i.id(ctx, name)
-	if !errors.Is(err, container.ErrNotFound) {
-		return id, err
+func (i Images) fetched(ctx context.Context, name, pull string) (string, error) {
+	if !container.IsOCI(name) && !container.IsWord(name) {
+		return "", fmt.Errorf("%w: podman makes containers of images of registries alone, and %s is none; use LXC", container.ErrUnsupported, name)
 	}
-	body, err := i.api.open(ctx, http.MethodPost, "/images/pull", url.Values{"reference": {name}, "policy": {"missing"}}, nil)
+	policy := container.PullAlways
+	if pull != container.PullAlways {
+		id, err := i.id(ctx, name)
+		if !errors.Is(err, container.ErrNotFound) {
+			return id, err
+		}
+		if pull == container.PullNever {
+			return "", fmt.Errorf("%w: this host does not have the image %s, and may not fetch it for this container", container.ErrNotFound, name)
+		}
+		policy = container.PullMissing
+	}
+	body, err := i.api.open(ctx, http.MethodPost, "/images/pull", url.Values{"reference": {name}, "policy": {policy}}, nil)
 	if err != nil {
 		return "", unpulled(name, err)
 	}
 	defer body.Close()
-	if id, err = i.pulled(ctx, body); err != nil {
+	id, err := i.pulled(ctx, body)
+	if err != nil {
 		return "", unpulled(name, err)
 	}
 	return id, nil

@@ -1,0 +1,123 @@
+package podman
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/snapshot"
+)
+
+// shooting is what a runtime does to snapshots.
+type shooting struct{ r *Runtime }
+
+var _ container.Snapshotter = (*Runtime)(nil)
+
+// snapshotTime is how long a snapshot or a rollback may take.
+const snapshotTime = 30 * time.Minute
+
+// snapshotDir is where the snapshots of a container are, in the directory of its layer:
+// so they go with it.
+const snapshotDir = "hostler-snapshots"
+
+// storage is where podman keeps the files of a container.
+type storage struct {
+	Name string
+	Data map[string]string
+}
+
+// snapshots returns where the snapshots of a container are. What is kept is the layer
+// that holds what the container has changed; the layers of its image never change.
+func (s *storage) snapshots() (snapshot.Dir, error) {
+	upper := s.Data["UpperDir"]
+	if s.Name != "overlay" || !filepath.IsAbs(upper) {
+		return snapshot.Dir{}, fmt.Errorf("%w: podman's storage driver is %q, and snapshots of containers need overlay; set storage_driver in /etc/containers/storage.conf", container.ErrUnsupported, s.Name)
+	}
+	return snapshot.Dir{Path: filepath.Join(filepath.Dir(upper), snapshotDir), Tree: upper}, nil
+}
+
+// mounted reports whether the files of a container are in use by a mount.
+func (s *storage) mounted() (bool, error) {
+	merged := s.Data["MergedDir"]
+	if merged == "" {
+		merged = filepath.Join(filepath.Dir(s.Data["UpperDir"]), "merged")
+	}
+	var at, above syscall.Stat_t
+	err := syscall.Stat(merged, &at)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err := errors.Join(err, syscall.Stat(filepath.Dir(merged), &above)); err != nil {
+		return false, err
+	}
+	return at.Dev != above.Dev, nil
+}
+
+// onSnapshots does something to the snapshots of one of our containers, while no other
+// operation changes it.
+func (s shooting) onSnapshots(ctx context.Context, op, name string, stands bool, do func(context.Context, snapshot.Dir) error) error {
+	r := s.r
+	return r.change(ctx, op, name, snapshotTime, func(ctx context.Context) error {
+		d, err := r.inspect(ctx, name)
+		switch {
+		case err != nil:
+			return err
+		case d.ctid() == "":
+			return fmt.Errorf("%w: %s was not made by Hostler", container.ErrUnsupported, name)
+		}
+		dir, err := d.GraphDriver.snapshots()
+		if err != nil {
+			return err
+		}
+		if stands {
+			if _, err := r.stopped(ctx, name); err != nil {
+				return err
+			}
+			switch busy, err := d.GraphDriver.mounted(); {
+			case err != nil:
+				return err
+			case busy:
+				return fmt.Errorf("%w: its files are mounted; ask again when podman has tidied up, or type podman umount %s", container.ErrBusy, name)
+			}
+		}
+		return do(ctx, dir)
+	})
+}
+
+// Snapshot implements container.Snapshotter.
+func (s shooting) Snapshot(ctx context.Context, name string, next container.Snapshot) error {
+	return s.onSnapshots(ctx, "snapshot", name, false, func(ctx context.Context, d snapshot.Dir) error { return d.Create(ctx, next) })
+}
+
+// Rollback implements container.Snapshotter.
+func (s shooting) Rollback(ctx context.Context, name, snap string) error {
+	return s.onSnapshots(ctx, "rollback", name, true, func(ctx context.Context, d snapshot.Dir) error { return d.Rollback(ctx, snap) })
+}
+
+// DropSnapshot implements container.Snapshotter.
+func (s shooting) DropSnapshot(ctx context.Context, name, snap string) error {
+	return s.onSnapshots(ctx, "dropsnapshot", name, false, func(_ context.Context, d snapshot.Dir) error { return d.Remove(snap) })
+}
+
+// Snapshots implements container.Snapshotter.
+func (s shooting) Snapshots(ctx context.Context, name string) (all []container.Snapshot, err error) {
+	r := s.r
+	err = r.do(ctx, "snapshots", name, r.cfg.Query, func(ctx context.Context) error {
+		d, err := r.inspect(ctx, name)
+		if err != nil {
+			return err
+		}
+		dir, err := d.GraphDriver.snapshots()
+		if err != nil {
+			return nil // then there are none
+		}
+		all, err = dir.List()
+		return err
+	})
+	return all, err
+}
