@@ -124,7 +124,7 @@ func bridge(name string) (netlink.Link, error) {
 
 // explain names what no second attempt will change.
 func explain(err error) error {
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM) {
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	return err

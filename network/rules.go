@@ -1,0 +1,386 @@
+package network
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/internal/failpoint"
+)
+
+// tableName is the one table of the kernel's packet filter that is written. All rules of
+// it bear in their comment whose they are, so that several agents can share it.
+const tableName = "hostler"
+
+// Port is a port of this host that leads to a container.
+type Port struct {
+	Owner           string // id of the container
+	Protocol        string // tcp or udp
+	Host, Container uint16
+	Address         netip.Addr // of the container, IPv4
+	Bridge          string     // that the container is attached to
+}
+
+// Subnet is a network of containers.
+type Subnet struct {
+	Bridge  string
+	Network netip.Prefix // IPv4
+	// NAT has the containers reach other machines by the address of the host.
+	NAT bool
+}
+
+// Rules are all that one owner wants of the packet filter.
+type Rules struct {
+	// Mark is whose rules they are: a word. Rules with another mark are left alone.
+	Mark    string
+	Subnets []Subnet
+	Ports   []Port
+}
+
+// Rule is a rule of the packet filter that bears a mark of Hostler.
+type Rule struct {
+	Chain string
+	Text  string // its comment, without the mark
+	Owner string // id of the container; empty if it is of a whole network
+}
+
+// The chains, by what they are for.
+const (
+	chainGuard    = "guard"       // nothing of the host's loopback is reached from a bridge
+	chainIncoming = "prerouting"  // ports, from elsewhere
+	chainLocal    = "output"      // ports, from the host itself
+	chainSource   = "postrouting" // answers find their way back
+	chainForward  = "forward"     // of a container, no more is reached than its ports
+)
+
+// chains are all of them. It is never written.
+var chains = []struct {
+	name     string
+	kind     nftables.ChainType
+	hook     *nftables.ChainHook
+	priority *nftables.ChainPriority
+}{
+	{chainGuard, nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw},
+	{chainIncoming, nftables.ChainTypeNAT, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest},
+	{chainLocal, nftables.ChainTypeNAT, nftables.ChainHookOutput, nftables.ChainPriorityNATDest},
+	{chainSource, nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource},
+	{chainForward, nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter},
+}
+
+// wanted is a rule as it should be. Its text says all that it depends on: rules with the
+// same text do the same.
+type wanted struct {
+	chain, text string
+	exprs       []expr.Any
+}
+
+// Apply makes the rules that are missing and removes those of the mark that are not
+// wanted any more, all of it at once. What is as it should be is not touched, so that it
+// may be called at any time. While there is a port or a network with NAT, the host
+// forwards packets.
+func Apply(r Rules) error {
+	if err := apply(r); err != nil {
+		return fmt.Errorf("rules of the packet filter: %w", explain(err))
+	}
+	return nil
+}
+
+func apply(r Rules) error {
+	all := r.wanted()
+	if err := r.write(all); err != nil || len(all) == 0 {
+		return err
+	}
+	// Only behind the rules: they keep containers from the host's loopback.
+	return r.forward()
+}
+
+// write has the packet filter hold the rules.
+func (r Rules) write(all []wanted) error {
+	c, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	have, err := list(c)
+	switch {
+	case err != nil && len(all) == 0:
+		return nil // there is no packet filter, or none that this process may ask: it has no rules of ours
+	case err != nil:
+		return err
+	}
+	foreign := false
+	missing := make(map[string]wanted, len(all))
+	for _, w := range all {
+		missing[w.chain+" "+w.text] = w
+	}
+	var surplus []*nftables.Rule
+	var unguarded []string // bridges that lose the rule which keeps containers from the loopback
+	for _, h := range have {
+		key := h.rule.Chain + " " + h.rule.Text
+		_, is := missing[key]
+		switch {
+		case h.mark != r.Mark:
+			foreign = true
+		case is:
+			delete(missing, key)
+		default:
+			surplus = append(surplus, h.handle)
+			if bridge, ok := strings.CutSuffix(h.rule.Text, guarded); ok && h.rule.Chain == chainGuard {
+				unguarded = append(unguarded, bridge)
+			}
+		}
+	}
+	if len(missing)+len(surplus) == 0 {
+		return nil
+	}
+	for _, bridge := range unguarded {
+		if err := setting("conf/"+bridge+"/route_localnet", "0"); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	table := &nftables.Table{Name: tableName, Family: nftables.TableFamilyINet}
+	failpoint.Before(failpoint.PortsApplied)
+	if len(all) == 0 && !foreign {
+		c.DelTable(table)
+	} else if err := edit(c, table, r.Mark, missing, surplus); err != nil {
+		return err
+	}
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("writing table %s: %w", tableName, err)
+	}
+	failpoint.After(failpoint.PortsApplied)
+	return nil
+}
+
+// guarded ends the text of the rule that keeps containers of a bridge from the loopback of
+// the host.
+const guarded = " reaches no loopback"
+
+// edit puts what is to be changed into the transaction.
+func edit(c *nftables.Conn, table *nftables.Table, mark string, add map[string]wanted, remove []*nftables.Rule) error {
+	c.AddTable(table)
+	made := make(map[string]*nftables.Chain, len(chains))
+	for _, ch := range chains {
+		made[ch.name] = c.AddChain(&nftables.Chain{Name: ch.name, Table: table, Type: ch.kind, Hooknum: ch.hook, Priority: ch.priority})
+	}
+	for _, rule := range remove {
+		if err := c.DelRule(rule); err != nil {
+			return err
+		}
+	}
+	for _, w := range add {
+		c.AddRule(&nftables.Rule{Table: table, Chain: made[w.chain], Exprs: w.exprs, UserData: comment(mark, w.text)})
+	}
+	return nil
+}
+
+// wanted returns each rule.
+func (r Rules) wanted() (all []wanted) {
+	with := func(chain, text string, exprs ...[]expr.Any) {
+		all = append(all, wanted{chain, text, slices.Concat(exprs...)})
+	}
+	for _, s := range r.Subnets {
+		ported := slices.ContainsFunc(r.Ports, func(p Port) bool { return p.Bridge == s.Bridge })
+		if !ported && !s.NAT {
+			continue
+		}
+		net := s.Network.Masked()
+		with(chainGuard, s.Bridge+guarded, iface(expr.MetaKeyIIFNAME, s.Bridge, expr.CmpOpEq), within4(destination, loopback), verdict(expr.VerdictDrop))
+		with(chainForward, s.Bridge+" is reached by ports alone",
+			iface(expr.MetaKeyOIFNAME, s.Bridge, expr.CmpOpEq), iface(expr.MetaKeyIIFNAME, s.Bridge, expr.CmpOpNeq),
+			tracked(expr.CtKeySTATE, ctNew, true), tracked(expr.CtKeySTATUS, ctDNAT, false), verdict(expr.VerdictDrop))
+		with(chainSource, s.Bridge+" answers the host", within4(source, loopback), iface(expr.MetaKeyOIFNAME, s.Bridge, expr.CmpOpEq), masquerade())
+		with(chainSource, fmt.Sprintf("%s %s answers itself", s.Bridge, net),
+			tracked(expr.CtKeySTATUS, ctDNAT, true), within4(source, net), within4(destination, net), masquerade())
+		if s.NAT {
+			with(chainSource, fmt.Sprintf("%s %s goes out", s.Bridge, net), within4(source, net), iface(expr.MetaKeyOIFNAME, s.Bridge, expr.CmpOpNeq), masquerade())
+		}
+	}
+	for _, p := range r.Ports {
+		if !p.Address.Is4() {
+			continue
+		}
+		text := fmt.Sprintf("port %s %d:%d/%s %s", p.Owner, p.Host, p.Container, p.Protocol, p.Address)
+		to := slices.Concat(toThisHost(), toPort(p.Protocol, p.Host), destinationNAT(p.Address, p.Container))
+		with(chainIncoming, text, to)
+		with(chainLocal, text, to)
+	}
+	return all
+}
+
+// forward has the kernel forward packets, and those of the host's loopback to the
+// bridges that have ports. A bridge that is not there yet is prepared when it is.
+func (r Rules) forward() error {
+	if err := setting("ip_forward", "1"); err != nil {
+		return err
+	}
+	for _, s := range r.Subnets {
+		if !slices.ContainsFunc(r.Ports, func(p Port) bool { return p.Bridge == s.Bridge }) {
+			continue
+		}
+		if err := setting("conf/"+s.Bridge+"/route_localnet", "1"); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err := hairpin(s.Bridge); err != nil {
+			return fmt.Errorf("bridge %q: %w", s.Bridge, err)
+		}
+	}
+	return nil
+}
+
+// hairpin lets containers of a bridge reach themselves by a port of the host. Where
+// bridged packets pass the packet filter (br_netfilter), the bridge itself sends them
+// back, and does so only on cables that are told to.
+func hairpin(name string) error {
+	master, err := bridge(name)
+	if missing(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	links, err := dump(netlink.LinkList)
+	if err != nil {
+		return err
+	}
+	for _, l := range links {
+		if l.Type() != "veth" || l.Attrs().MasterIndex != master.Attrs().Index {
+			continue
+		}
+		if info, err := netlink.LinkGetProtinfo(l); err == nil && info.Hairpin {
+			continue
+		}
+		if err := netlink.LinkSetHairpin(l, true); err != nil && !errors.Is(err, unix.ENODEV) { // its container ends
+			return err
+		}
+	}
+	return nil
+}
+
+// setting gives a setting of IPv4 in the kernel a value, unless it has it.
+func setting(name, value string) error {
+	path := "/proc/sys/net/ipv4/" + name
+	was, err := os.ReadFile(path)
+	if err != nil || strings.TrimSpace(string(was)) == value {
+		return err
+	}
+	return os.WriteFile(path, []byte(value), 0)
+}
+
+// kept is a rule that bears the mark of somebody.
+type kept struct {
+	rule   Rule
+	mark   string
+	handle *nftables.Rule
+}
+
+// list returns the rules of the table, also those that bear no mark.
+func list(c *nftables.Conn) (all []kept, err error) {
+	tables, err := c.ListTablesOfFamily(nftables.TableFamilyINet)
+	if err != nil {
+		return nil, fmt.Errorf("listing tables: %w", err)
+	}
+	at := slices.IndexFunc(tables, func(t *nftables.Table) bool { return t.Name == tableName })
+	if at < 0 {
+		return nil, nil
+	}
+	there, err := c.ListChainsOfTableFamily(nftables.TableFamilyINet)
+	if err != nil {
+		return nil, fmt.Errorf("listing chains: %w", err)
+	}
+	for _, ch := range there {
+		if ch.Table.Name != tableName {
+			continue
+		}
+		rules, err := c.GetRules(tables[at], ch)
+		if err != nil {
+			return nil, fmt.Errorf("listing rules of chain %s: %w", ch.Name, err)
+		}
+		for _, rule := range rules {
+			rule.Table, rule.Chain = tables[at], ch
+			k := kept{rule: Rule{Chain: ch.Name}, handle: rule}
+			k.mark, k.rule.Text = uncomment(rule.UserData)
+			if f := strings.Fields(k.rule.Text); len(f) > 1 && f[0] == "port" {
+				k.rule.Owner = f[1]
+			}
+			all = append(all, k)
+		}
+	}
+	return all, nil
+}
+
+// Marked returns the rules that bear a mark, sorted.
+func Marked(mark string) ([]Rule, error) {
+	c, err := nftables.New()
+	if err != nil {
+		return nil, err
+	}
+	all, err := list(c)
+	if err != nil {
+		return nil, fmt.Errorf("rules of the packet filter: %w", explain(err))
+	}
+	var out []Rule
+	for _, k := range all {
+		if k.mark == mark {
+			out = append(out, k.rule)
+		}
+	}
+	slices.SortFunc(out, func(a, b Rule) int { return cmp.Or(cmp.Compare(a.Chain, b.Chain), cmp.Compare(a.Text, b.Text)) })
+	return out, nil
+}
+
+// Unmark removes rules of a mark, as [Marked] returns them. One that is gone is removed.
+func Unmark(mark string, gone []Rule) error {
+	c, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	all, err := list(c)
+	if err != nil {
+		return fmt.Errorf("rules of the packet filter: %w", explain(err))
+	}
+	for _, k := range all {
+		if k.mark == mark && slices.Contains(gone, k.rule) {
+			if err := c.DelRule(k.handle); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("rules of the packet filter: removing: %w", explain(err))
+	}
+	return nil
+}
+
+// commentPrefix begins the comments of our rules; the mark follows.
+const commentPrefix = "hostler "
+
+func comment(mark, text string) []byte {
+	return userdata.Append(nil, userdata.TypeComment, append([]byte(commentPrefix+mark+" "+text), 0))
+}
+
+// uncomment reads a comment; both are empty if it is none of Hostler.
+func uncomment(data []byte) (mark, text string) {
+	for len(data) >= 2 && len(data) >= 2+int(data[1]) {
+		value := data[2 : 2+int(data[1])]
+		if userdata.Type(data[0]) == userdata.TypeComment {
+			rest, ours := strings.CutPrefix(strings.TrimRight(string(value), "\x00"), commentPrefix)
+			if !ours {
+				return "", ""
+			}
+			mark, text, _ = strings.Cut(rest, " ")
+			return mark, text
+		}
+		data = data[2+int(data[1]):]
+	}
+	return "", ""
+}
