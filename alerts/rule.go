@@ -82,6 +82,7 @@ var quantities = map[string]quantity{
 	"restarts":    {metric: metrics.Restarts, words: "restarts within an hour", max: 10_000, where: containerOnly},
 	"queue-age":   {metric: metrics.QueueAge, unit: "s", words: "waiting for the coordinator's receipt", max: year, where: hostOnly},
 	"certificate": {metric: metrics.Certificate, unit: "s", words: "life of the certificate", max: year, below: true, where: hostOnly},
+	"clock":       {unit: "s", words: "clock offset", max: year, where: coordinatorOnly},
 	"offline":     {unit: "s", words: "silence", max: year, where: coordinatorOnly},
 }
 
