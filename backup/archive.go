@@ -1,0 +1,192 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/image/rootfs"
+)
+
+// ErrArchive says that a file is no backup that can be used: it is damaged, cut short,
+// or was not signed by the key that is asked for.
+var ErrArchive = errors.New("the backup cannot be used")
+
+// form is the first member of each manifest, so that what is signed as one means nothing
+// else.
+const form = "backup/1"
+
+// Manifest says what an archive holds.
+type Manifest struct {
+	Form string `json:"hostler"`
+	// Container is its name, and Made when it was made, in Unix milliseconds.
+	Container string         `json:"container"`
+	CTID      container.CTID `json:"ctid"`
+	Runtime   container.Kind `json:"runtime"`
+	Made      int64          `json:"made_ms"`
+	// Image is what runs in it, and how; it has no layers.
+	Image container.Image `json:"image"`
+	// Bytes and SHA256 are those of the archive, DiffID is that of it uncompressed.
+	Bytes   int64  `json:"bytes"`
+	SHA256  string `json:"sha256"`
+	DiffID  string `json:"diff_id"`
+	Entries int    `json:"entries"`
+}
+
+// Bounds of what is read of a file, in bytes.
+const (
+	maxManifest  = 1 << 20
+	maxSignature = 4 << 10
+	// MaxBytes is how long an archive may be.
+	MaxBytes = 1 << 40
+)
+
+// The frame with the manifest: its magic number and length, which zstd defines, then
+// manifest, signature, and at the end of the file the lengths of both and a mark.
+const (
+	frameMagic = 0x184D2A50
+	frameHead  = 8
+	tailSize   = 16
+	mark       = "hostlrb1"
+)
+
+// Signer signs bytes; see [certs.Identity].
+type Signer interface {
+	Sign(body []byte) ([]byte, error)
+}
+
+// Verifier verifies what a Signer has signed.
+type Verifier interface {
+	Verify(sig, body []byte) error
+}
+
+// Write writes the root directory of a container, whose users have ids, and the signed
+// manifest, which it completes.
+func Write(ctx context.Context, to io.Writer, root string, ids container.IDRange, m Manifest, key Signer) (Manifest, error) {
+	packed, plain := sha256.New(), sha256.New()
+	count := &counter{to: io.MultiWriter(to, packed)}
+	z, err := rootfs.Compress(count)
+	if err != nil {
+		return m, err
+	}
+	m.Entries, err = rootfs.Archive(ctx, root, ids, io.MultiWriter(z, plain))
+	if err := errors.Join(err, z.Close()); err != nil {
+		return m, err
+	}
+	m.Form, m.Bytes = form, count.n
+	m.SHA256, m.DiffID = hex.EncodeToString(packed.Sum(nil)), "sha256:"+hex.EncodeToString(plain.Sum(nil))
+	frame, err := seal(m, key)
+	if err != nil {
+		return m, err
+	}
+	_, err = to.Write(frame)
+	return m, err
+}
+
+type counter struct {
+	to io.Writer
+	n  int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.to.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// seal makes the frame.
+func seal(m Manifest, key Signer) ([]byte, error) {
+	body, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	sig, err := key.Sign(body)
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > maxManifest || len(sig) > maxSignature {
+		return nil, fmt.Errorf("the manifest has %d bytes, want at most %d", len(body), maxManifest)
+	}
+	b := binary.LittleEndian.AppendUint32(nil, frameMagic)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(body)+len(sig)+tailSize))
+	b = append(append(b, body...), sig...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(body)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(sig)))
+	return append(b, mark...), nil
+}
+
+// Read reads the manifest of a file of that size, which key must have signed. It does not
+// read the archive.
+func Read(f io.ReaderAt, size int64, key Verifier) (m Manifest, err error) {
+	var tail [tailSize]byte
+	if size < frameHead+tailSize {
+		return m, fmt.Errorf("%w: it is too short", ErrArchive)
+	}
+	if _, err := f.ReadAt(tail[:], size-tailSize); err != nil {
+		return m, err
+	}
+	body, sig := int64(binary.LittleEndian.Uint32(tail[:])), int64(binary.LittleEndian.Uint32(tail[4:]))
+	start := size - tailSize - sig - body - frameHead
+	if string(tail[8:]) != mark || body > maxManifest || sig > maxSignature || start < 0 {
+		return m, fmt.Errorf("%w: it does not end as a backup does; it may be cut short", ErrArchive)
+	}
+	frame := make([]byte, frameHead+body+sig)
+	if _, err := f.ReadAt(frame, start); err != nil {
+		return m, err
+	}
+	if binary.LittleEndian.Uint32(frame) != frameMagic || int64(binary.LittleEndian.Uint32(frame[4:])) != body+sig+tailSize {
+		return m, fmt.Errorf("%w: its manifest is in no frame", ErrArchive)
+	}
+	text := frame[frameHead : frameHead+body]
+	if err := key.Verify(frame[frameHead+body:], text); err != nil {
+		return m, fmt.Errorf("%w: it was not signed by the key of this host, or was changed since: %w", ErrArchive, err)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&m); err != nil || m.Form != form {
+		return Manifest{}, fmt.Errorf("%w: its manifest is in no form that this version knows", ErrArchive)
+	}
+	if m.Bytes != start || m.Bytes > MaxBytes || !strings.HasPrefix(m.DiffID, "sha256:") || len(m.Image.Layers) > 0 {
+		return Manifest{}, fmt.Errorf("%w: it has %d bytes, and its manifest tells of %d", ErrArchive, start, m.Bytes)
+	}
+	return m, nil
+}
+
+// Verify reads the manifest of a file, and holds all of the archive against it.
+func Verify(ctx context.Context, f *os.File, key Verifier) (m Manifest, err error) {
+	i, err := f.Stat()
+	if err != nil {
+		return m, err
+	}
+	if m, err = Read(f, i.Size(), key); err != nil {
+		return m, err
+	}
+	sum, buffer := sha256.New(), make([]byte, 1<<20)
+	r := io.NewSectionReader(f, 0, m.Bytes)
+	for {
+		if ctx.Err() != nil {
+			return m, context.Cause(ctx)
+		}
+		n, err := r.Read(buffer)
+		sum.Write(buffer[:n])
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return m, err
+		}
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != m.SHA256 {
+		return m, fmt.Errorf("%w: its archive was changed: it has the digest %s, and its manifest says %s", ErrArchive, got, m.SHA256)
+	}
+	return m, nil
+}

@@ -1,0 +1,167 @@
+package backup_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/backup"
+	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/image/rootfs"
+)
+
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var ids = container.IDRange{First: 1_390_000_000, Count: 1 << 16}
+
+func identity(t testing.TB) *certs.Identity {
+	t.Helper()
+	id, err := certs.Generate("hostler host x", time.Now())
+	must(t, err)
+	return id
+}
+
+// root makes a root directory as a container has one.
+func root(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	must(t, os.MkdirAll(at("etc/deep"), 0o755), os.WriteFile(at("etc/file"), []byte(strings.Repeat("hello ", 1000)), 0o640), os.Symlink("../../../../canary", at("out")),
+		os.Link(at("etc/file"), at("etc/deep/same")), os.WriteFile(at(".wh.etc"), []byte("no whiteout"), 0o600), os.Lchown(at("etc/file"), int(ids.First)+7, int(ids.First)+8),
+		os.WriteFile(at("theirs"), nil, 0o600), os.Chown(at("theirs"), 12, 13))
+	return dir
+}
+
+func store(t testing.TB, id *certs.Identity) backup.Store {
+	return backup.Store{Dir: filepath.Join(t.TempDir(), "backups"), Signer: id, Key: id.PublicKey()}
+}
+
+// TestRoundTrip: what is backed up comes back with other ids, names that look like
+// whiteouts included, and GNU tar reads it.
+func TestRoundTrip(t *testing.T) {
+	s := store(t, identity(t))
+	b, err := s.Create(t.Context(), "b1", root(t), ids, backup.Manifest{Container: "web", Runtime: container.KindLXC, Made: 7, Image: container.Image{Entrypoint: []string{"/bin/x"}}})
+	must(t, err)
+	_, img, err := s.Image(t.Context(), "b1")
+	must(t, err)
+	if img.Entrypoint[0] != "/bin/x" || !img.Copy || len(img.Layers) != 1 {
+		t.Errorf("the image is %+v", img)
+	}
+	other := container.IDRange{First: 1_391_000_000, Count: 1 << 16}
+	to := t.TempDir()
+	tree, err := rootfs.New(to, other, rootfs.DefaultLimits)
+	must(t, err)
+	must(t, tree.LayFile(img.Layers[0]), tree.Close())
+	raw, err := os.ReadFile(filepath.Join(to, "etc/deep/same"))
+	hidden, err2 := os.ReadFile(filepath.Join(to, ".wh.etc"))
+	link, err3 := os.Readlink(filepath.Join(to, "out"))
+	must(t, err, err2, err3)
+	if len(raw) != 6000 || string(hidden) != "no whiteout" || link != "../../../../canary" {
+		t.Errorf("it came back as %d bytes, %q, %q", len(raw), hidden, link)
+	}
+	if out, err := exec.Command("stat", "-c", "%u:%g %h", filepath.Join(to, "etc/file"), filepath.Join(to, "theirs")).Output(); string(out) != "1391000007:1391000008 2\n1391065534:1391065534 1\n" {
+		t.Errorf("owners and names: %s, %v", out, err)
+	}
+	if out, err := exec.Command("tar", "--zstd", "-tf", img.Layers[0].Path).CombinedOutput(); err != nil || !strings.Contains(string(out), "etc/file\n") {
+		t.Errorf("GNU tar says %s, %v", out, err)
+	}
+	if all, err := s.List(); err != nil || len(all) != 1 || all[0].Name != "b1" || all[0].Container != "web" || all[0].Problem != "" || all[0].Size != b.Size {
+		t.Errorf("there are %+v, %v", all, err)
+	}
+	if _, err := s.Create(t.Context(), "b1", root(t), ids, backup.Manifest{}); !errors.Is(err, container.ErrExists) {
+		t.Errorf("made twice: %v", err)
+	}
+	must(t, s.Remove("b1"))
+	if _, err := s.Verify(t.Context(), "b1"); !errors.Is(err, container.ErrNotFound) {
+		t.Errorf("it is removed: %v", err)
+	}
+}
+
+// TestRefused: what is cut short, changed, foreign or no file is refused.
+func TestRefused(t *testing.T) {
+	me, other := identity(t), identity(t)
+	s := store(t, me)
+	_, err := s.Create(t.Context(), "good", root(t), ids, backup.Manifest{Container: "web"})
+	must(t, err)
+	path := func(name string) string { return filepath.Join(s.Dir, name+".hostler-backup") }
+	raw, err := os.ReadFile(path("good"))
+	must(t, err)
+	theirs := backup.Store{Dir: s.Dir, Signer: other, Key: other.PublicKey()}
+	_, err = theirs.Create(t.Context(), "theirs", root(t), ids, backup.Manifest{Container: "web"})
+	must(t, err)
+	change := func(at int) []byte {
+		b := bytes.Clone(raw)
+		b[at] ^= 1
+		return b
+	}
+	for name, b := range map[string][]byte{
+		"empty": {}, "cut": raw[:len(raw)-1], "half": raw[:len(raw)/2], "more": append(bytes.Clone(raw), 0), "front": append([]byte{0}, raw...),
+		"archive": change(100), "manifest": change(bytes.Index(raw, []byte(`"web"`)) + 1), "signature": change(len(raw) - 40), "lengths": change(len(raw) - 16), "mark": change(len(raw) - 1),
+	} {
+		must(t, os.WriteFile(path(name), b, 0o600))
+	}
+	must(t, os.Symlink(path("good"), path("link")), os.Mkdir(path("dir"), 0o700))
+	for _, name := range []string{"theirs", "empty", "cut", "half", "more", "front", "archive", "manifest", "signature", "lengths", "mark", "link", "dir", "../good", "", "-x"} {
+		if _, _, err := s.Image(t.Context(), name); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+	all, err := s.List()
+	must(t, err)
+	for _, b := range all {
+		if good := b.Name == "good" || b.Name == "archive"; good != (b.Problem == "") { // a list reads manifests alone
+			t.Errorf("%s: %q", b.Name, b.Problem)
+		}
+	}
+}
+
+// FuzzRead reads whatever comes; nothing that was not signed is a backup.
+func FuzzRead(f *testing.F) {
+	id := identity(f)
+	var b bytes.Buffer
+	_, err := backup.Write(f.Context(), &b, root(f), ids, backup.Manifest{Container: "web"}, id)
+	must(f, err)
+	good := b.Bytes()
+	f.Add(good)
+	f.Add(good[:len(good)-1])
+	f.Add([]byte("hostlrb1"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		m, err := backup.Read(bytes.NewReader(raw), int64(len(raw)), id.PublicKey())
+		if err == nil && m.Container != "web" {
+			t.Errorf("%+v is taken", m)
+		}
+	})
+}
+
+// TestNoDevices: an archive holds neither devices nor sockets, and ends as a tar does.
+func TestNoDevices(t *testing.T) {
+	var b bytes.Buffer
+	entries, err := rootfs.Archive(t.Context(), "/dev", container.IDRange{}, &b)
+	must(t, err)
+	for r, n := tar.NewReader(&b), 0; ; n++ {
+		h, err := r.Next()
+		if err == io.EOF {
+			if n != entries {
+				t.Errorf("it has %d entries, and was said to have %d", n, entries)
+			}
+			break
+		}
+		must(t, err)
+		if h.Typeflag == tar.TypeChar || h.Typeflag == tar.TypeBlock {
+			t.Errorf("it holds the device %s", h.Name)
+		}
+	}
+}

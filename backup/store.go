@@ -1,0 +1,204 @@
+package backup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/runner/rundir"
+)
+
+// Store is a directory with backups. Its files appear under their names when all of them
+// is on disk.
+type Store struct {
+	Dir    string
+	Signer Signer
+	Key    Verifier
+}
+
+const (
+	suffix     = ".hostler-backup"
+	unfinished = ".new-"
+)
+
+// Backup is a file of a store.
+type Backup struct {
+	Name string
+	Size int64
+	Manifest
+	// Problem is why it cannot be used; empty if nothing is known against it.
+	Problem string
+}
+
+func (s Store) file(name string) (string, error) {
+	if err := container.CheckSnapshot(name); err != nil {
+		return "", fmt.Errorf("the name of the backup: %w", err)
+	}
+	return filepath.Join(s.Dir, name+suffix), nil
+}
+
+// open opens a backup, and nothing that is no regular file.
+func (s Store) open(name string) (*os.File, error) {
+	path, err := s.file(name)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: this host has no backup %s; see which there are: hostler backup ls", container.ErrNotFound, name)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	if i, err := f.Stat(); err != nil || !i.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("%w: %s is no regular file", ErrArchive, path), err, f.Close())
+	}
+	return f, nil
+}
+
+// A backup leaves so many bytes of the disk free, for the agent and the host. It looks
+// again each time it has written so many.
+const (
+	reserve   = 256 << 20
+	lookEvery = 16 << 20
+)
+
+// sparing writes to a file as long as the disk has room for others.
+type sparing struct {
+	to   *os.File
+	left int // until the next look
+}
+
+func (s *sparing) Write(b []byte) (int, error) {
+	if s.left -= len(b); s.left <= 0 {
+		s.left = lookEvery
+		var disk unix.Statfs_t
+		if err := unix.Fstatfs(int(s.to.Fd()), &disk); err != nil {
+			return 0, &os.PathError{Op: "statfs", Path: s.to.Name(), Err: err}
+		}
+		if int64(disk.Bavail)*disk.Bsize < reserve+lookEvery {
+			return 0, fmt.Errorf("%w: a backup leaves %d MiB of the disk free", unix.ENOSPC, reserve>>20)
+		}
+	}
+	return s.to.Write(b)
+}
+
+// Create makes a backup of a root directory. One of that name is container.ErrExists.
+func (s Store) Create(ctx context.Context, name, root string, ids container.IDRange, m Manifest) (Backup, error) {
+	path, err := s.file(name)
+	if err != nil {
+		return Backup{}, err
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return Backup{}, fmt.Errorf("%w: a backup %s is there already; choose another name", container.ErrExists, name)
+	}
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return Backup{}, err
+	}
+	staging := filepath.Join(s.Dir, unfinished+name)
+	f, err := os.OpenFile(staging, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return Backup{}, err
+	}
+	m, err = Write(ctx, &sparing{to: f}, root, ids, m, s.Signer)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return Backup{}, errors.Join(fmt.Errorf("backup %s: %w", name, err), os.Remove(staging))
+	}
+	if err := unix.Renameat2(unix.AT_FDCWD, staging, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE); err != nil {
+		return Backup{}, errors.Join(&os.LinkError{Op: "rename", Old: staging, New: path, Err: err}, os.Remove(staging))
+	}
+	i, err := os.Stat(path)
+	if err != nil {
+		return Backup{}, err
+	}
+	return Backup{Name: name, Size: i.Size(), Manifest: m}, rundir.SyncDir(s.Dir)
+}
+
+// List returns the backups by their names. It reads their manifests, and not the archives.
+func (s Store) List() (all []Backup, err error) {
+	entries, err := os.ReadDir(s.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), suffix)
+		if !ok || container.CheckSnapshot(name) != nil {
+			continue
+		}
+		b := Backup{Name: name}
+		f, err := s.open(name)
+		if err == nil {
+			var i fs.FileInfo
+			if i, err = f.Stat(); err == nil {
+				b.Size = i.Size()
+				b.Manifest, err = Read(f, b.Size, s.Key)
+			}
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			b.Problem = err.Error()
+		}
+		all = append(all, b)
+	}
+	slices.SortFunc(all, func(a, b Backup) int { return cmp.Or(cmp.Compare(a.Made, b.Made), strings.Compare(a.Name, b.Name)) })
+	return all, err
+}
+
+// Verify reads all of a backup, and reports what is wrong with it.
+func (s Store) Verify(ctx context.Context, name string) (Backup, error) {
+	f, err := s.open(name)
+	if err != nil {
+		return Backup{}, err
+	}
+	defer f.Close()
+	m, err := Verify(ctx, f, s.Key)
+	if err != nil {
+		return Backup{}, err
+	}
+	i, err := f.Stat()
+	if err != nil {
+		return Backup{}, err
+	}
+	return Backup{Name: name, Size: i.Size(), Manifest: m}, nil
+}
+
+// Image verifies all of a backup, and returns what a container is made from then. What
+// is unpacked is held against the manifest once more.
+func (s Store) Image(ctx context.Context, name string) (container.Kind, container.Image, error) {
+	b, err := s.Verify(ctx, name)
+	if err != nil {
+		return "", container.Image{}, err
+	}
+	path, err := s.file(name)
+	if err != nil {
+		return "", container.Image{}, err
+	}
+	i := b.Image
+	i.Reference, i.Copy = "backup "+name, true
+	i.Layers = []container.Layer{{Path: path, DiffID: b.DiffID, Plain: true}}
+	return b.Runtime, i, nil
+}
+
+// Remove removes a backup, whatever it holds.
+func (s Store) Remove(name string) error {
+	path, err := s.file(name)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: this host has no backup %s; see which there are: hostler backup ls", container.ErrNotFound, name)
+	} else if err != nil {
+		return err
+	}
+	return rundir.SyncDir(s.Dir)
+}
