@@ -6,27 +6,31 @@ import (
 	"strings"
 
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // rules say who may do what on the topics of one fleet. They are pure.
 //
 //	            publishes                     reads
 //	host        up, below its own id          down, below its own id; fleet/#
-//	coordinator down, and the fleet's         everything
+//	coordinator down, the fleet's, the mirror everything
 //	viewer      nothing                       everything
 //	others      nothing                       nothing
 type rules struct{ fleet protocol.FleetName }
 
 // mayPublish reports whether name may publish to topic.
-func (r rules) mayPublish(name protocol.SAN, topic string) bool {
+func (r rules) mayPublish(name san.Name, topic string) bool {
+	if name.Kind == san.Coordinator && protocol.IsPlain(r.fleet, topic) {
+		return !strings.ContainsAny(topic, "+#")
+	}
 	t, err := protocol.ParseTopic(topic)
 	if err != nil || t.Fleet != r.fleet {
 		return false
 	}
 	switch name.Kind {
-	case protocol.SANHost:
+	case san.Host:
 		return t.Channel.Direction() == protocol.Up && string(t.Host) == name.ID
-	case protocol.SANCoordinator:
+	case san.Coordinator:
 		d := t.Channel.Direction()
 		return d == protocol.Down || d == protocol.Fleet
 	}
@@ -37,14 +41,14 @@ func (r rules) mayPublish(name protocol.SAN, topic string) bool {
 // that a filter matches. Names that start with $ are the broker's own and shared
 // subscriptions; nobody gets either. All other topics of this broker belong to
 // the fleet, because nothing else can be published.
-func (r rules) mayRead(name protocol.SAN, filter string) bool {
+func (r rules) mayRead(name san.Name, filter string) bool {
 	if strings.HasPrefix(filter, "$") {
 		return false
 	}
 	switch name.Kind {
-	case protocol.SANViewer, protocol.SANCoordinator:
+	case san.Viewer, san.Coordinator:
 		return true
-	case protocol.SANHost:
+	case san.Host:
 		id := protocol.HostID(name.ID)
 		if filter == protocol.FleetFilter(r.fleet) || filter == protocol.HostFilter(r.fleet, id, protocol.ChannelIn) {
 			return true
@@ -61,8 +65,8 @@ func (r rules) mayRead(name protocol.SAN, filter string) bool {
 
 // mayWill reports whether name may leave a will on topic. Only a host's first
 // connection has one: it tells that the host was lost.
-func (r rules) mayWill(name protocol.SAN, bulk bool, topic string) bool {
-	return name.Kind == protocol.SANHost && !bulk &&
+func (r rules) mayWill(name san.Name, bulk bool, topic string) bool {
+	return name.Kind == san.Host && !bulk &&
 		topic == protocol.HostTopic(r.fleet, protocol.HostID(name.ID), protocol.ChannelPresence).String()
 }
 
@@ -78,27 +82,27 @@ func isState(c protocol.Channel) bool {
 const bulkSuffix = "~bulk"
 
 // nameOf returns whom a certificate speaks for.
-func nameOf(cert *x509.Certificate) (protocol.SAN, error) {
+func nameOf(cert *x509.Certificate) (san.Name, error) {
 	uris := make([]string, len(cert.URIs))
 	for i, u := range cert.URIs {
 		uris[i] = u.String()
 	}
-	return protocol.ParseSANs(uris)
+	return san.ParseAll(uris)
 }
 
 // checkClientID says whether name may present itself with the MQTT client id, and
 // whether that is a host's bulk connection. Only hosts are bound to an id: what a
 // viewer calls itself means nothing here, because connections are told apart by
 // certificate first.
-func checkClientID(name protocol.SAN, clientID string) (bulk bool, err error) {
+func checkClientID(name san.Name, clientID string) (bulk bool, err error) {
 	switch name.Kind {
-	case protocol.SANHost:
+	case san.Host:
 		id, bulk := strings.CutSuffix(clientID, bulkSuffix)
 		if id != name.ID {
 			return false, fmt.Errorf("client id %.100q does not belong to %v", clientID, name)
 		}
 		return bulk, nil
-	case protocol.SANViewer, protocol.SANCoordinator:
+	case san.Viewer, san.Coordinator:
 		return false, nil
 	}
 	return false, fmt.Errorf("%v has no business with a broker", name)

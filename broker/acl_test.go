@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 const (
@@ -15,10 +16,10 @@ const (
 )
 
 var (
-	web1        = protocol.SAN{Kind: protocol.SANHost, ID: "web1"}
-	viewerWeb1  = protocol.SAN{Kind: protocol.SANViewer, ID: "web1"}
-	coordinator = protocol.SAN{Kind: protocol.SANCoordinator}
-	hop         = protocol.SAN{Kind: protocol.SANHop, ID: "web1"}
+	web1        = san.Name{Kind: san.Host, ID: "web1"}
+	viewerWeb1  = san.Name{Kind: san.Viewer, ID: "web1"}
+	coordinator = san.Name{Kind: san.Coordinator}
+	hop         = san.Name{Kind: san.Hop, ID: "web1"}
 	acme        = rules{fleet: "acme"}
 )
 
@@ -43,6 +44,8 @@ func TestRights(t *testing.T) {
 		{root + "host/web1/nonsense", none, sub, sub},
 		{root + "fleet/#", sub, sub, sub},
 		{root + "fleet/ring", sub, sub, both},
+		{root + "plain/host/web1/state", none, sub, both},
+		{root + "plain/#", none, sub, sub},
 		{root + "#", none, sub, sub},
 		{"#", none, sub, sub},
 		{"hostler/v1/other/fleet/#", none, sub, sub}, // there is nothing to be had
@@ -53,11 +56,11 @@ func TestRights(t *testing.T) {
 		{"", none, sub, sub}, // the library refuses it before
 	} {
 		for _, who := range []struct {
-			name protocol.SAN
+			name san.Name
 			want string
 		}{
 			{web1, tc.host}, {viewerWeb1, tc.viewer}, {coordinator, tc.coordinator},
-			{hop, none}, {protocol.SAN{Kind: protocol.SANBroker}, none}, {protocol.SAN{}, none},
+			{hop, none}, {san.Name{Kind: san.Broker}, none}, {san.Name{}, none},
 		} {
 			var got []string
 			if acme.mayPublish(who.name, tc.topic) {
@@ -118,7 +121,7 @@ func matches(filter, topic string) bool {
 func TestWillRights(t *testing.T) {
 	own := root + "host/web1/presence"
 	for _, tc := range []struct {
-		name  protocol.SAN
+		name  san.Name
 		bulk  bool
 		topic string
 		want  bool

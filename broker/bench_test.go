@@ -14,6 +14,7 @@ import (
 	"github.com/hostler-io/hostler/broker"
 	"github.com/hostler-io/hostler/broker/brokertest"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // BenchmarkIngest measures the way of a message from the socket to Ingest: TLS,
@@ -32,7 +33,7 @@ func benchIngest(b *testing.B, size int) {
 	all := make(chan struct{})
 	s := newSite(b, func(cfg *broker.Config) {
 		cfg.Limit = broker.Limit{Messages: 1e9, Bytes: 1 << 40, Burst: time.Second, Flood: time.Second}
-		cfg.Ingest = func(string, []byte, protocol.SAN) error {
+		cfg.Ingest = func(string, []byte, san.Name) error {
 			if seen.Add(1) == total {
 				close(all)
 			}

@@ -41,6 +41,7 @@ import (
 	"github.com/hostler-io/hostler/internal/lobby"
 	"github.com/hostler-io/hostler/internal/throttle"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // Config is what a Server needs. Zero values mean the default named at each
@@ -63,7 +64,7 @@ type Config struct {
 	// while it waits, that connection is not read, and nobody else notices. The
 	// payload is the callee's to keep but not to change. An error is counted and
 	// has no other effect; readers see the message either way. Required.
-	Ingest func(topic string, payload []byte, from protocol.SAN) error
+	Ingest func(topic string, payload []byte, from san.Name) error
 
 	// Limit bounds the first connection of a host, and a viewer's. Default: 8,000 messages and 32 MiB per second, a burst of
 	// 2 s, cut at 10 s. One busy host measures 5,000 messages per second;
@@ -164,12 +165,12 @@ type Server struct {
 	conns    map[*conn]struct{}   // all, from accept on
 	known    int                  // those whose certificate was verified
 	sessions map[sessionKey]*conn // those past CONNECT
-	held     map[protocol.SAN]int // sessions of each
+	held     map[san.Name]int     // sessions of each
 	serial   uint64               // of the newest session
 }
 
 type sessionKey struct {
-	name     protocol.SAN
+	name     san.Name
 	clientID string
 }
 
@@ -185,7 +186,7 @@ func New(cfg Config) (*Server, error) {
 		begun:    time.Now(),
 		conns:    make(map[*conn]struct{}),
 		sessions: make(map[sessionKey]*conn),
-		held:     make(map[protocol.SAN]int),
+		held:     make(map[san.Name]int),
 	}
 	s.mqtt = mochi.New(s.options())
 	if err := s.mqtt.AddHook(&hook{server: s}, nil); err != nil {
@@ -256,7 +257,7 @@ func (s *Server) shutdown() {
 // broker is embedded in. It does not wait for them: a reader that is too slow
 // misses it. It keeps nothing of the payload.
 func (s *Server) Publish(topic string, payload []byte, retained bool) error {
-	if !s.rules.mayPublish(protocol.SAN{Kind: protocol.SANCoordinator}, topic) {
+	if !s.rules.mayPublish(san.Name{Kind: san.Coordinator}, topic) {
 		return fmt.Errorf("publishing to %.100q: not the coordinator's to publish", topic)
 	}
 	var qos byte
@@ -271,7 +272,7 @@ func (s *Server) Publish(topic string, payload []byte, retained bool) error {
 
 // Disconnect cuts all connections of a name and returns how many. Its owner may
 // connect again at once, unless Revoked says no.
-func (s *Server) Disconnect(name protocol.SAN) int {
+func (s *Server) Disconnect(name san.Name) int {
 	return s.cutIf(func(c *conn) bool { return c.name == name }, "disconnected by the coordinator")
 }
 
@@ -287,7 +288,7 @@ func (s *Server) Recheck() int {
 func (s *Server) Connected(id protocol.HostID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.sessions[sessionKey{protocol.SAN{Kind: protocol.SANHost, ID: string(id)}, string(id)}]
+	_, ok := s.sessions[sessionKey{san.Name{Kind: san.Host, ID: string(id)}, string(id)}]
 	return ok
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/hostler-io/hostler/broker"
 	"github.com/hostler-io/hostler/broker/brokertest"
 	"github.com/hostler-io/hostler/internal/lobby"
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 const (
@@ -44,7 +44,7 @@ type ingested struct {
 	list []string
 }
 
-func (in *ingested) add(topic string, payload []byte, from protocol.SAN) error {
+func (in *ingested) add(topic string, payload []byte, from san.Name) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.list = append(in.list, fmt.Sprintf("%v %s %s", from, topic[strings.LastIndexByte(topic, '/')+1:], payload))
@@ -106,7 +106,7 @@ func TestMessagesReachIngestAndReaders(t *testing.T) {
 		equal(t, "viewer", got, "order o1", "report r1")
 		equal(t, "ingested", in.take(), "hostler:host/web1 presence online", "hostler:host/web1 report r1")
 
-		c := as(t, s, protocol.SAN{Kind: protocol.SANCoordinator}, "c", nil)
+		c := as(t, s, san.Name{Kind: san.Coordinator}, "c", nil)
 		c.publish(order, []byte("o2"), nil)
 		equal(t, "from a coordinator elsewhere", arrived(v), "order o2")
 		equal(t, "what the coordinator says does not come back", in.take())
@@ -138,7 +138,7 @@ func TestOnlyPresenceOfAHostIsRetained(t *testing.T) {
 // A failing Ingest is counted; readers and retention are not its business.
 func TestIngestErrorsDoNotHideMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := brokertest.New(t, broker.Config{Ingest: func(string, []byte, protocol.SAN) error { return errors.New("full") }})
+		s := brokertest.New(t, broker.Config{Ingest: func(string, []byte, san.Name) error { return errors.New("full") }})
 		v := as(t, s, viewer, "", nil)
 		v.subscribe(root + "#")
 		as(t, s, web1, "web1", nil).publish(presence, []byte("online"), retained)
@@ -190,7 +190,7 @@ func TestWhoMayConnect(t *testing.T) {
 		}
 		for _, tc := range []struct {
 			what   string
-			name   protocol.SAN
+			name   san.Name
 			id     string
 			change func(*packets.Packet)
 			code   int
@@ -202,8 +202,8 @@ func TestWhoMayConnect(t *testing.T) {
 			{"viewer", viewer, "anything", nil, 0},
 			{"viewer, MQTT 5", viewer, "", v5, 0},
 			{"viewer, MQTT 3.1", viewer, "x", old, 1},
-			{"coordinator", protocol.SAN{Kind: protocol.SANCoordinator}, "c", nil, 0},
-			{"hop", protocol.SAN{Kind: protocol.SANHop, ID: "web1"}, "web1", nil, 2},
+			{"coordinator", san.Name{Kind: san.Coordinator}, "c", nil, 0},
+			{"hop", san.Name{Kind: san.Hop, ID: "web1"}, "web1", nil, 2},
 			{"never a ping", web1, "web1", keepAlive(0), 5},
 			{"hardly a ping", web1, "web1", keepAlive(601), 5},
 			{"own will", web1, "web1", withWill(presence, "gone"), 0},
@@ -424,7 +424,7 @@ func TestFloodOfOneDoesNotStopAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
 		var fine atomic.Int64
-		s := brokertest.New(t, broker.Config{Ingest: func(_ string, _ []byte, from protocol.SAN) error {
+		s := brokertest.New(t, broker.Config{Ingest: func(_ string, _ []byte, from san.Name) error {
 			if from == web1 {
 				<-hang
 			} else {
@@ -460,7 +460,7 @@ func TestFloodOfOneDoesNotStopAnother(t *testing.T) {
 func TestSlowReaderIsCut(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
-		who      protocol.SAN
+		who      san.Name
 		client   string
 		filter   string
 		version  byte
@@ -516,7 +516,7 @@ func TestSlowReaderIsCut(t *testing.T) {
 }
 
 // slowReader connects and subscribes, and does not read.
-func slowReader(t *testing.T, s *brokertest.Server, who protocol.SAN, id, filter string, version byte) net.Conn {
+func slowReader(t *testing.T, s *brokertest.Server, who san.Name, id, filter string, version byte) net.Conn {
 	t.Helper()
 	conn, err := open(t.Context(), t, s, who)
 	if err != nil {
@@ -626,7 +626,7 @@ type noListener struct{ net.Listener }
 func TestConfigIsValidated(t *testing.T) {
 	a := brokertest.NewAuthority(t)
 	good := func() broker.Config {
-		return broker.Config{Fleet: "x", Listener: noListener{}, TLS: a.Server(t), Ingest: func(string, []byte, protocol.SAN) error { return nil }}
+		return broker.Config{Fleet: "x", Listener: noListener{}, TLS: a.Server(t), Ingest: func(string, []byte, san.Name) error { return nil }}
 	}
 	if _, err := broker.New(good()); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"github.com/hostler-io/hostler/internal/lobby"
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 var (
@@ -42,7 +42,7 @@ type conn struct {
 	slow  atomic.Bool            // that it reads too slowly is the cause
 
 	// Set under Server.mu before the library sees the connection.
-	name protocol.SAN
+	name san.Name
 	cert *x509.Certificate
 
 	// Set at CONNECT and then owned by the library's reader of this connection.
@@ -225,7 +225,7 @@ func (s *Server) attach(c *conn) (string, error) {
 	key := sessionKey{c.name, c.clientID}
 	s.mu.Lock()
 	old := s.sessions[key]
-	if c.name.Kind == protocol.SANViewer && old == nil && s.held[c.name] >= s.cfg.MaxPerViewer {
+	if c.name.Kind == san.Viewer && old == nil && s.held[c.name] >= s.cfg.MaxPerViewer {
 		s.mu.Unlock()
 		return "", errTooMany
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // hook is where the library asks and tells. All its methods but OnACLCheck for
@@ -85,7 +86,7 @@ func (h *hook) admit(c *conn, cl *mochi.Client, pk packets.Packet) (packets.Code
 	switch {
 	case c.bulk:
 		limit, c.maxPacket = s.cfg.BulkLimit, protocol.MaxChunk+packetOverhead
-	case c.name.Kind == protocol.SANCoordinator:
+	case c.name.Kind == san.Coordinator:
 		c.maxPacket = protocol.MaxDocument + packetOverhead
 	}
 	c.meter = newMeter(limit, time.Now())
@@ -114,7 +115,7 @@ func (h *hook) OnPacketRead(cl *mochi.Client, pk packets.Packet) (packets.Packet
 	if size > c.maxPacket {
 		return h.end(c, pk, "packet too large")
 	}
-	if c.name.Kind != protocol.SANCoordinator {
+	if c.name.Kind != san.Coordinator {
 		v := c.meter.take(time.Now(), size)
 		if v == flooding {
 			h.server.count.floods.Add(1)
@@ -194,7 +195,7 @@ func (h *hook) OnPublish(cl *mochi.Client, pk packets.Packet) (packets.Packet, e
 // reader of whoever published.
 func (h *hook) OnPublishDropped(cl *mochi.Client, _ packets.Packet) {
 	h.server.count.slowDrops.Add(1)
-	if c := connOf(cl); c != nil && c.name.Kind == protocol.SANViewer {
+	if c := connOf(cl); c != nil && c.name.Kind == san.Viewer {
 		c.endSlow()
 	}
 }

@@ -21,7 +21,7 @@ import (
 
 	"github.com/hostler-io/hostler/broker"
 	"github.com/hostler-io/hostler/broker/brokertest"
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // site is a broker on a real TCP port with real TLS, as other people's tools see
@@ -45,7 +45,7 @@ func newSite(t testing.TB, change func(*broker.Config)) *site {
 	_, s.port, _ = net.SplitHostPort(ln.Addr().String())
 	cfg := broker.Config{
 		Fleet: brokertest.Fleet, Listener: ln, TLS: s.authority.Server(t),
-		Ingest: func(topic string, payload []byte, from protocol.SAN) error {
+		Ingest: func(topic string, payload []byte, from san.Name) error {
 			s.ingested <- fmt.Sprintf("%v %s %s", from, topic, payload)
 			return nil
 		},

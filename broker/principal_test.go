@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 func TestClientIDs(t *testing.T) {
 	for _, tc := range []struct {
-		name     protocol.SAN
+		name     san.Name
 		id       string
 		ok, bulk bool
 	}{
@@ -28,8 +28,8 @@ func TestClientIDs(t *testing.T) {
 		{viewerWeb1, "mosq-1234", true, false},
 		{coordinator, "web1", true, false},
 		{hop, "web1", false, false},
-		{protocol.SAN{Kind: protocol.SANBroker}, "broker", false, false},
-		{protocol.SAN{}, "", false, false},
+		{san.Name{Kind: san.Broker}, "broker", false, false},
+		{san.Name{}, "", false, false},
 	} {
 		bulk, err := checkClientID(tc.name, tc.id)
 		if (err == nil) != tc.ok || bulk != tc.bulk {
@@ -53,7 +53,7 @@ func FuzzIdentity(f *testing.F) {
 		}
 		name, err := nameOf(&x509.Certificate{URIs: []*url.URL{u}})
 		if err != nil {
-			if name != (protocol.SAN{}) {
+			if name != (san.Name{}) {
 				t.Fatalf("refused %q and returned %v", uri, name)
 			}
 			return
@@ -62,7 +62,7 @@ func FuzzIdentity(f *testing.F) {
 			t.Fatalf("%q was read as %v", uri, name)
 		}
 		bulk, err := checkClientID(name, clientID)
-		if err != nil || name.Kind != protocol.SANHost {
+		if err != nil || name.Kind != san.Host {
 			return
 		}
 		if want := name.ID + strings.Repeat(bulkSuffix, btoi(bulk)); clientID != want {

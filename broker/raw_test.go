@@ -11,7 +11,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 
 	"github.com/hostler-io/hostler/broker/brokertest"
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // rawClient speaks MQTT by hand, so that it can do what a well-behaved library
@@ -24,7 +24,7 @@ type rawClient struct {
 }
 
 // dialRaw opens a line as name and says nothing yet.
-func dialRaw(t *testing.T, s *brokertest.Server, name protocol.SAN) *rawClient {
+func dialRaw(t *testing.T, s *brokertest.Server, name san.Name) *rawClient {
 	t.Helper()
 	conn, err := s.Dialer(name)(t.Context(), "")
 	if err != nil {
@@ -153,7 +153,7 @@ func (c *rawClient) ended() {
 }
 
 // as is dialRaw and a plain CONNECT that must succeed.
-func as(t *testing.T, s *brokertest.Server, name protocol.SAN, id string, change func(*packets.Packet)) *rawClient {
+func as(t *testing.T, s *brokertest.Server, name san.Name, id string, change func(*packets.Packet)) *rawClient {
 	t.Helper()
 	c := dialRaw(t, s, name)
 	if code := c.connect(id, change); code != 0 {
@@ -162,7 +162,7 @@ func as(t *testing.T, s *brokertest.Server, name protocol.SAN, id string, change
 	return c
 }
 
-func open(ctx context.Context, t *testing.T, s *brokertest.Server, name protocol.SAN) (net.Conn, error) {
+func open(ctx context.Context, t *testing.T, s *brokertest.Server, name san.Name) (net.Conn, error) {
 	t.Helper()
 	return s.Dialer(name)(ctx, "")
 }

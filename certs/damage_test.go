@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/certs"
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // TestOneBitOfAKey turns every third bit of a key's file: it is refused, or it is the
@@ -81,7 +81,7 @@ func TestOneBitOfTheAuthority(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		der, err := got.Issue(request, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANHost, ID: "edge-01"}, Now: time.Now()})
+		der, err := got.Issue(request, certs.Leaf{Name: san.Name{Kind: san.Host, ID: "edge-01"}, Now: time.Now()})
 		if err != nil {
 			continue
 		}

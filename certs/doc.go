@@ -26,7 +26,7 @@
 //
 // The broker and the API are reached over TLS 1.3 with certificates of an
 // [Authority], one for each coordinator, pinned by the ring. What a peer is
-// stands in a URI ([protocol.SAN]). Inside the fleet no date is judged: each
+// stands in a URI ([san.Name]). Inside the fleet no date is judged: each
 // side verifies the chain as of the leaf's own first day, again on every
 // resumed session, and a certificate ends by revocation. TLS protects the
 // broker from strangers and secrets from listeners; that a message is

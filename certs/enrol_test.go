@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/certs"
-	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // desk is a coordinator's end of enrolment, as its handlers build it.
@@ -120,7 +120,7 @@ func TestEnrolment(t *testing.T) {
 	if d.invite, err = d.invite.Judge(1, session.HostKey.Key(), transcript, q.Proof); err != nil {
 		t.Fatal(err)
 	}
-	der, err := d.ca.Issue(offer.CSR, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANHost, ID: string(offer.Host)}, Now: time.Now()})
+	der, err := d.ca.Issue(offer.CSR, certs.Leaf{Name: san.Name{Kind: san.Host, ID: string(offer.Host)}, Now: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestEnrolment(t *testing.T) {
 	keys := certs.NewKeys(chain)
 	server := certs.ServerTLS{
 		Certificate: side(t, d.ca, certs.Leaf{Name: coordinator, Server: true}), Roots: keys.Roots,
-		Admit: func(name protocol.SAN, leaf *x509.Certificate) error {
+		Admit: func(name san.Name, leaf *x509.Certificate) error {
 			if name != web1 || !leaf.Equal(mine.Leaf) {
 				return errors.New("somebody else")
 			}

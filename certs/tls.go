@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/hostler-io/hostler/internal/clock"
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // ErrPeer tells that the other side of a connection is not whom we speak to.
@@ -27,7 +27,7 @@ type ServerTLS struct {
 	// and again when a session is resumed. It refuses what was revoked. A host
 	// is to be held to the public key that it enrolled with, not to a serial
 	// number: its certificate may have been renewed. Only Mutual needs it.
-	Admit func(name protocol.SAN, leaf *x509.Certificate) error
+	Admit func(name san.Name, leaf *x509.Certificate) error
 	// Tickets lets sessions be resumed over a restart. Optional: without it
 	// they last as long as the process.
 	Tickets *TicketKeys
@@ -88,7 +88,7 @@ type ClientTLS struct {
 	// Servers are the kinds of server that are wanted. Names of machines are
 	// not looked at: whoever the fleet's authority certified as its coordinator
 	// is that, wherever it listens. Default: coordinator and broker.
-	Servers []protocol.SANKind
+	Servers []san.Kind
 }
 
 // Config returns the configuration. It keeps the sessions of the last few
@@ -96,7 +96,7 @@ type ClientTLS struct {
 func (c ClientTLS) Config() *tls.Config {
 	wanted := c.Servers
 	if wanted == nil {
-		wanted = []protocol.SANKind{protocol.SANCoordinator, protocol.SANBroker}
+		wanted = []san.Kind{san.Coordinator, san.Broker}
 	}
 	return &tls.Config{
 		Time:               clock.Now,
@@ -134,9 +134,9 @@ func StrangerTLS() *tls.Config {
 // verifyPeer checks that the peer's certificate chains to the authorities and
 // may be used so, as of its own first day: a wrong clock, on any side, must
 // stop nothing. That a certificate has ended, revocation says.
-func verifyPeer(cs tls.ConnectionState, roots *x509.CertPool, usage x509.ExtKeyUsage) (protocol.SAN, error) {
+func verifyPeer(cs tls.ConnectionState, roots *x509.CertPool, usage x509.ExtKeyUsage) (san.Name, error) {
 	if len(cs.PeerCertificates) == 0 {
-		return protocol.SAN{}, fmt.Errorf("%w: it showed no certificate", ErrPeer)
+		return san.Name{}, fmt.Errorf("%w: it showed no certificate", ErrPeer)
 	}
 	leaf := cs.PeerCertificates[0]
 	_, err := leaf.Verify(x509.VerifyOptions{
@@ -145,11 +145,11 @@ func verifyPeer(cs tls.ConnectionState, roots *x509.CertPool, usage x509.ExtKeyU
 		KeyUsages:   []x509.ExtKeyUsage{usage},
 	})
 	if err != nil {
-		return protocol.SAN{}, fmt.Errorf("%w: %w", ErrPeer, err)
+		return san.Name{}, fmt.Errorf("%w: %w", ErrPeer, err)
 	}
 	name, err := RoleOf(leaf)
 	if err != nil {
-		return protocol.SAN{}, fmt.Errorf("%w: %w", ErrPeer, err)
+		return san.Name{}, fmt.Errorf("%w: %w", ErrPeer, err)
 	}
 	return name, nil
 }

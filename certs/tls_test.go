@@ -17,12 +17,12 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/certs"
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 var (
-	web1        = protocol.SAN{Kind: protocol.SANHost, ID: "web1"}
-	coordinator = protocol.SAN{Kind: protocol.SANCoordinator}
+	web1        = san.Name{Kind: san.Host, ID: "web1"}
+	coordinator = san.Name{Kind: san.Coordinator}
 )
 
 // side is one end of a connection: a key and its certificate.
@@ -64,7 +64,7 @@ func roots(t testing.TB, cas ...*certs.Authority) func() *x509.CertPool {
 	return func() *x509.CertPool { return pool }
 }
 
-func everybody(protocol.SAN, *x509.Certificate) error { return nil }
+func everybody(san.Name, *x509.Certificate) error { return nil }
 
 // handshake connects client and server once, over a real socket because TLS
 // sessions are remembered by address, and has each say a byte to the other. It
@@ -128,12 +128,12 @@ func TestMutualTLS(t *testing.T) {
 		"two authorities":         {server: server, client: side(t, other, certs.Leaf{Name: web1}), roots: roots(t, ca, other), ok: true},
 		"revoked":                 {server: server, client: side(t, ca, certs.Leaf{Name: web1}), admit: errors.New("revoked")},
 		"no certificate":          {server: server, client: func() *tls.Certificate { return nil }},
-		"a broker as client":      {server: server, client: side(t, ca, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANBroker}, Server: true})},
+		"a broker as client":      {server: server, client: side(t, ca, certs.Leaf{Name: san.Name{Kind: san.Broker}, Server: true})},
 		"the coordinator's one":   {server: server, client: side(t, ca, certs.Leaf{Name: coordinator, Server: true}), ok: true},
 		"the coordinator":         {server: server, client: side(t, ca, certs.Leaf{Name: coordinator}), ok: true},
 		"a host as server":        {server: side(t, ca, certs.Leaf{Name: web1}), client: side(t, ca, certs.Leaf{Name: web1})},
-		"a hop as server":         {server: side(t, ca, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANHop, ID: "a"}, Server: true}), client: side(t, ca, certs.Leaf{Name: web1})},
-		"an external broker":      {server: side(t, ca, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANBroker}, Server: true}), client: side(t, ca, certs.Leaf{Name: web1}), ok: true},
+		"a hop as server":         {server: side(t, ca, certs.Leaf{Name: san.Name{Kind: san.Hop, ID: "a"}, Server: true}), client: side(t, ca, certs.Leaf{Name: web1})},
+		"an external broker":      {server: side(t, ca, certs.Leaf{Name: san.Name{Kind: san.Broker}, Server: true}), client: side(t, ca, certs.Leaf{Name: web1}), ok: true},
 		"a client as server":      {server: side(t, ca, certs.Leaf{Name: coordinator}), client: side(t, ca, certs.Leaf{Name: web1})},
 		"a server of another":     {server: side(t, other, certs.Leaf{Name: coordinator, Server: true}), client: side(t, ca, certs.Leaf{Name: web1})},
 		"a server without a leaf": {server: func() *tls.Certificate { return nil }, client: side(t, ca, certs.Leaf{Name: web1})},
@@ -143,8 +143,8 @@ func TestMutualTLS(t *testing.T) {
 		if c.roots == nil {
 			c.roots = roots(t, ca)
 		}
-		var seen protocol.SAN
-		s := certs.ServerTLS{Certificate: c.server, Roots: c.roots, Admit: func(n protocol.SAN, leaf *x509.Certificate) error { seen = n; return c.admit }}
+		var seen san.Name
+		s := certs.ServerTLS{Certificate: c.server, Roots: c.roots, Admit: func(n san.Name, leaf *x509.Certificate) error { seen = n; return c.admit }}
 		_, serverErr, clientErr := handshake(t, s.Mutual(), certs.ClientTLS{Certificate: c.client, Roots: roots(t, ca)}.Config())
 		if ok := serverErr == nil && clientErr == nil; ok != c.ok {
 			t.Errorf("%s: server says %v, client says %v", name, serverErr, clientErr)
@@ -189,7 +189,7 @@ func TestResumedSessionsAreChecked(t *testing.T) {
 	s := certs.ServerTLS{
 		Certificate: side(t, ca, certs.Leaf{Name: coordinator, Server: true}),
 		Roots:       pool.Load,
-		Admit: func(protocol.SAN, *x509.Certificate) error {
+		Admit: func(san.Name, *x509.Certificate) error {
 			if revoked.Load() {
 				return errors.New("revoked")
 			}
@@ -296,7 +296,7 @@ func TestPlainTLS(t *testing.T) {
 	if _, _, err := handshake(t, server, &tls.Config{RootCAs: roots(t, ca)(), ServerName: "192.0.2.1", MaxVersion: tls.VersionTLS12}); err == nil {
 		t.Error("TLS 1.2 is spoken")
 	}
-	onlyBroker := certs.ClientTLS{Roots: roots(t, ca), Servers: []protocol.SANKind{protocol.SANBroker}}.Config()
+	onlyBroker := certs.ClientTLS{Roots: roots(t, ca), Servers: []san.Kind{san.Broker}}.Config()
 	if _, _, err := handshake(t, server, onlyBroker); !errors.Is(err, certs.ErrPeer) {
 		t.Errorf("a coordinator where a broker is wanted: %v", err)
 	}

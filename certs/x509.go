@@ -17,7 +17,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // maxX509 is the largest X.509 certificate or request, in bytes. Ours take
@@ -136,7 +136,7 @@ func (a *Authority) Certificate() []byte { return bytes.Clone(a.cert.Raw) }
 
 // Leaf says what a certificate is to be.
 type Leaf struct {
-	Name   protocol.SAN
+	Name   san.Name
 	Server bool // for listening; only coordinator, broker and hop listen
 	// Addresses are the IP addresses and DNS names of a server, for tools that
 	// check names. Clients have none.
@@ -168,10 +168,10 @@ func (l Leaf) template() (*x509.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := protocol.ParseSAN(l.Name.String()); err != nil {
+	if _, err := san.Parse(l.Name.String()); err != nil {
 		return nil, err
 	}
-	client := l.Name.Kind == protocol.SANHost || l.Name.Kind == protocol.SANViewer
+	client := l.Name.Kind == san.Host || l.Name.Kind == san.Viewer
 	if client && l.Server || !l.Server && len(l.Addresses) > 0 {
 		return nil, errors.New("hosts and viewers do not listen, and clients have no addresses")
 	}
@@ -186,7 +186,7 @@ func (l Leaf) template() (*x509.Certificate, error) {
 	}
 	t.NotAfter = t.NotBefore.Add(leafLead + LeafLife)
 	switch {
-	case l.Server && l.Name.Kind == protocol.SANBroker:
+	case l.Server && l.Name.Kind == san.Broker:
 		t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	case l.Server:
 		// A coordinator and a hop listen, and speak to brokers as well.
@@ -297,12 +297,12 @@ func (k *TLSKey) Certificate(der []byte) (*tls.Certificate, error) {
 
 // RoleOf returns what the holder of a TLS certificate is. That it may be
 // believed, the handshake must have shown.
-func RoleOf(c *x509.Certificate) (protocol.SAN, error) {
+func RoleOf(c *x509.Certificate) (san.Name, error) {
 	uris := make([]string, len(c.URIs))
 	for i, u := range c.URIs {
 		uris[i] = u.String()
 	}
-	return protocol.ParseSANs(uris)
+	return san.ParseAll(uris)
 }
 
 // Types of PEM blocks.

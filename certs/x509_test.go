@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/certs"
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // leaf issues a host's certificate.
@@ -25,7 +25,7 @@ func leaf(t testing.TB, ca *certs.Authority) *x509.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return issue(t, ca, k, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANHost, ID: "web1"}, Now: time.Now()})
+	return issue(t, ca, k, certs.Leaf{Name: san.Name{Kind: san.Host, ID: "web1"}, Now: time.Now()})
 }
 
 func issue(t testing.TB, ca *certs.Authority, k *certs.TLSKey, l certs.Leaf) *x509.Certificate {
@@ -54,11 +54,11 @@ func TestLeaf(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	for name, l := range map[string]certs.Leaf{
 		"host":        {Name: web1, Now: now},
-		"viewer":      {Name: protocol.SAN{Kind: protocol.SANViewer, ID: "web1"}, Now: now},
-		"hop":         {Name: protocol.SAN{Kind: protocol.SANHop, ID: "berlin"}, Now: now},
+		"viewer":      {Name: san.Name{Kind: san.Viewer, ID: "web1"}, Now: now},
+		"hop":         {Name: san.Name{Kind: san.Hop, ID: "berlin"}, Now: now},
 		"coordinator": {Name: coordinator, Now: now},
 		"server":      {Name: coordinator, Server: true, Addresses: []string{"10.0.0.1", "c.example.org"}, Now: now},
-		"broker":      {Name: protocol.SAN{Kind: protocol.SANBroker}, Server: true, Addresses: []string{"10.0.0.2"}, Now: now},
+		"broker":      {Name: san.Name{Kind: san.Broker}, Server: true, Addresses: []string{"10.0.0.2"}, Now: now},
 	} {
 		c := issue(t, ca, k, l)
 		if got, err := certs.RoleOf(c); err != nil || got != l.Name {
@@ -87,12 +87,12 @@ func TestLeaf(t *testing.T) {
 	}
 	for name, l := range map[string]certs.Leaf{
 		"a host that listens":       {Name: web1, Server: true},
-		"a viewer that listens":     {Name: protocol.SAN{Kind: protocol.SANViewer, ID: "a"}, Server: true},
+		"a viewer that listens":     {Name: san.Name{Kind: san.Viewer, ID: "a"}, Server: true},
 		"a host with an address":    {Name: web1, Addresses: []string{"10.0.0.1"}},
 		"nobody":                    {},
-		"a host without an id":      {Name: protocol.SAN{Kind: protocol.SANHost}},
-		"a name that breaks out":    {Name: protocol.SAN{Kind: protocol.SANHost, ID: "a/../b"}},
-		"a coordinator with a name": {Name: protocol.SAN{Kind: protocol.SANCoordinator, ID: "x"}},
+		"a host without an id":      {Name: san.Name{Kind: san.Host}},
+		"a name that breaks out":    {Name: san.Name{Kind: san.Host, ID: "a/../b"}},
+		"a coordinator with a name": {Name: san.Name{Kind: san.Coordinator, ID: "x"}},
 	} {
 		if _, err := ca.Issue(request, l); err == nil {
 			t.Errorf("%s: issued", name)
@@ -104,7 +104,7 @@ func TestLeaf(t *testing.T) {
 // TestNameIsNotTheCommonName holds that a viewer who is called as a host is
 // called, by whatever authority wrote its certificate, is no host.
 func TestNameIsNotTheCommonName(t *testing.T) {
-	viewer := protocol.SAN{Kind: protocol.SANViewer, ID: "web1"}
+	viewer := san.Name{Kind: san.Viewer, ID: "web1"}
 	for _, subject := range []string{"web1", "host/web1", "hostler:host/web1"} {
 		c := &x509.Certificate{
 			Subject:  pkix.Name{CommonName: subject},
@@ -115,7 +115,7 @@ func TestNameIsNotTheCommonName(t *testing.T) {
 			t.Errorf("viewer %q is taken for %q, %v", subject, name, err)
 		}
 		c.URIs = nil
-		if name, err := certs.RoleOf(c); !errors.Is(err, protocol.ErrSAN) {
+		if name, err := certs.RoleOf(c); !errors.Is(err, san.ErrName) {
 			t.Errorf("%q without a URI is taken for %q, %v", subject, name, err)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/hostler-io/hostler/broker"
 	"github.com/hostler-io/hostler/broker/brokertest"
 	"github.com/hostler-io/hostler/mqtt"
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 const (
@@ -155,7 +155,7 @@ func TestBulkSenderWaitingForRoomSurvivesACut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var up inbox
 		hang := make(chan struct{})
-		s := brokertest.New(t, broker.Config{Ingest: func(topic string, payload []byte, _ protocol.SAN) error {
+		s := brokertest.New(t, broker.Config{Ingest: func(topic string, payload []byte, _ san.Name) error {
 			<-hang
 			up.add(topic, payload[:2])
 			return nil
@@ -190,7 +190,7 @@ func TestBulkIsNotIdleWhileASenderWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var up inbox
 		hang := make(chan struct{})
-		s := brokertest.New(t, broker.Config{Ingest: func(topic string, payload []byte, _ protocol.SAN) error {
+		s := brokertest.New(t, broker.Config{Ingest: func(topic string, payload []byte, _ san.Name) error {
 			<-hang
 			up.add(topic, nil)
 			return nil
@@ -223,7 +223,7 @@ func TestBulkIsNotIdleWhileASenderWaits(t *testing.T) {
 func TestBulkCarriesAnySize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		arrived := make(chan []byte, 1)
-		s := brokertest.New(t, broker.Config{Ingest: func(_ string, payload []byte, _ protocol.SAN) error {
+		s := brokertest.New(t, broker.Config{Ingest: func(_ string, payload []byte, _ san.Name) error {
 			arrived <- payload
 			return nil
 		}})
@@ -249,7 +249,7 @@ func TestBulkCarriesAnySize(t *testing.T) {
 func TestBulkGivesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sum atomic.Int64
-		s := brokertest.New(t, broker.Config{Ingest: func(_ string, payload []byte, _ protocol.SAN) error {
+		s := brokertest.New(t, broker.Config{Ingest: func(_ string, payload []byte, _ san.Name) error {
 			if bytes.Count(payload, payload[:1]) != len(payload) {
 				t.Error("a payload was changed on its way")
 			}
@@ -295,7 +295,7 @@ func TestBulkRefusesAWill(t *testing.T) {
 func TestBulkPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slow atomic.Bool
-		s := brokertest.New(t, broker.Config{Ingest: func(string, []byte, protocol.SAN) error {
+		s := brokertest.New(t, broker.Config{Ingest: func(string, []byte, san.Name) error {
 			if slow.Load() {
 				time.Sleep(32 * time.Second)
 			}

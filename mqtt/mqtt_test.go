@@ -18,6 +18,7 @@ import (
 	"github.com/hostler-io/hostler/broker/brokertest"
 	"github.com/hostler-io/hostler/mqtt"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 const (
@@ -47,7 +48,7 @@ func (b *inbox) take() []string {
 	return list
 }
 
-func (b *inbox) ingest(topic string, payload []byte, _ protocol.SAN) error {
+func (b *inbox) ingest(topic string, payload []byte, _ san.Name) error {
 	b.add(topic, payload)
 	return nil
 }
@@ -318,7 +319,7 @@ func TestSizesAreCheckedBeforeSending(t *testing.T) {
 func TestSendQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		block := make(chan struct{})
-		s := brokertest.New(t, broker.Config{Ingest: func(string, []byte, protocol.SAN) error { <-block; return nil }})
+		s := brokertest.New(t, broker.Config{Ingest: func(string, []byte, san.Name) error { <-block; return nil }})
 		cfg := config(s, "web1")
 		cfg.SendQueue = 5
 		c := newClient(t, cfg)
@@ -357,7 +358,7 @@ func TestSendQueueIsBounded(t *testing.T) {
 func TestSlowLineIsNotADeadOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var up inbox
-		s := brokertest.New(t, broker.Config{Ingest: func(topic string, payload []byte, _ protocol.SAN) error {
+		s := brokertest.New(t, broker.Config{Ingest: func(topic string, payload []byte, _ san.Name) error {
 			time.Sleep(20 * time.Second)
 			up.add(topic, nil)
 			return nil

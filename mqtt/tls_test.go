@@ -9,7 +9,7 @@ import (
 	"github.com/hostler-io/hostler/broker"
 	"github.com/hostler-io/hostler/broker/brokertest"
 	"github.com/hostler-io/hostler/mqtt"
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // The default way to connect: TCP and mutual TLS, without a seam.
@@ -22,7 +22,7 @@ func TestOverTCPAndTLS(t *testing.T) {
 	authority := brokertest.NewAuthority(t)
 	b, err := broker.New(broker.Config{
 		Fleet: brokertest.Fleet, Listener: ln, TLS: authority.Server(t),
-		Ingest: func(_ string, payload []byte, from protocol.SAN) error {
+		Ingest: func(_ string, payload []byte, from san.Name) error {
 			arrived <- from.String() + " " + string(payload)
 			return nil
 		},
@@ -73,7 +73,7 @@ func TestStrangeBrokerIsNotTrusted(t *testing.T) {
 	}
 	stranger := brokertest.NewAuthority(t)
 	b, err := broker.New(broker.Config{Fleet: brokertest.Fleet, Listener: ln, TLS: stranger.Server(t),
-		Ingest: func(string, []byte, protocol.SAN) error { return nil }})
+		Ingest: func(string, []byte, san.Name) error { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

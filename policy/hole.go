@@ -15,8 +15,6 @@ import (
 const (
 	kindHostAttach      protocol.Kind = "host.attach"
 	kindContainerAttach protocol.Kind = "container.attach"
-	kindConfig          protocol.Kind = "container.config"
-	kindSet             protocol.Kind = "container.set"
 	kindClone           protocol.Kind = "container.clone"
 	kindFence           protocol.Kind = "container.fence"
 	kindImport          protocol.Kind = "template.import"
@@ -54,8 +52,8 @@ var powers = []power{
 	{"files brought into containers outside allowed paths", []protocol.Kind{protocol.KindContainerPush}, byPath},
 	{"files fetched from containers outside allowed paths", []protocol.Kind{protocol.KindContainerPull}, byPath},
 	{"new containers, which can be privileged, mount the host's directories and bring hooks and raw keys", []protocol.Kind{protocol.KindCreate, kindClone}, byNothing},
-	{"the configuration of containers: privileges, host mounts, hooks and raw keys", []protocol.Kind{kindConfig, kindSet}, byNothing},
-	{"unsigned imports, whose content runs as root", []protocol.Kind{kindImport, kindBuild, kindRestore}, byNothing},
+	{"the configuration of containers: privileges, host mounts, hooks and raw keys", []protocol.Kind{protocol.KindConfig, protocol.KindSet}, byNothing},
+	{"unsigned imports, whose content runs as root", []protocol.Kind{kindImport, kindBuild, kindRestore, protocol.KindRestore}, byNothing},
 	{"the policy itself", []protocol.Kind{protocol.KindPolicySet}, byNothing},
 	{"the agent's own program and state", []protocol.Kind{protocol.KindHostUpgrade, kindStateRestore}, byNothing},
 	{"the network of the host, and so whom it believes", []protocol.Kind{kindNetwork}, byNothing},
@@ -63,7 +61,7 @@ var powers = []power{
 
 // same lists for a kind those that do the same to a container, and more.
 var same = map[protocol.Kind][]protocol.Kind{
-	protocol.KindStop:  {protocol.KindDestroy, protocol.KindRestart, protocol.KindFreeze, kindFence},
+	protocol.KindStop:  {protocol.KindDestroy, protocol.KindRestart, protocol.KindFreeze, protocol.KindRollback, kindFence},
 	protocol.KindStart: {protocol.KindReset, protocol.KindRestart},
 }
 

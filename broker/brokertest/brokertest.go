@@ -28,18 +28,19 @@ import (
 
 	"github.com/hostler-io/hostler/broker"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // Fleet is the fleet name of a Server whose Config names none.
 const Fleet = "testfleet"
 
 // Host returns the name of a host in a certificate.
-func Host(id protocol.HostID) protocol.SAN {
-	return protocol.SAN{Kind: protocol.SANHost, ID: string(id)}
+func Host(id protocol.HostID) san.Name {
+	return san.Name{Kind: san.Host, ID: string(id)}
 }
 
 // Viewer returns the name of a viewer in a certificate.
-func Viewer(id string) protocol.SAN { return protocol.SAN{Kind: protocol.SANViewer, ID: id} }
+func Viewer(id string) san.Name { return san.Name{Kind: san.Viewer, ID: id} }
 
 // errDown is what Dial returns while the broker is stopped.
 var errDown = errors.New("connection refused")
@@ -59,7 +60,7 @@ type Server struct {
 	listen *listener
 	cancel context.CancelFunc
 	done   chan error
-	lines  map[protocol.SAN][]*line
+	lines  map[san.Name][]*line
 }
 
 // New starts a broker and stops it when the test ends. Fleet, Listener, TLS and
@@ -71,9 +72,9 @@ func New(t testing.TB, cfg broker.Config) *Server {
 		cfg.Fleet = Fleet
 	}
 	if cfg.Ingest == nil {
-		cfg.Ingest = func(string, []byte, protocol.SAN) error { return nil }
+		cfg.Ingest = func(string, []byte, san.Name) error { return nil }
 	}
-	s := &Server{t: t, cfg: cfg, Authority: NewAuthority(t), lines: make(map[protocol.SAN][]*line)}
+	s := &Server{t: t, cfg: cfg, Authority: NewAuthority(t), lines: make(map[san.Name][]*line)}
 	if cfg.TLS == nil {
 		s.cfg.TLS = s.Authority.Server(t)
 	}
@@ -132,7 +133,7 @@ func (s *Server) Restart() {
 
 // Dialer returns a function that opens a line to the broker as p, whatever the
 // address, with a certificate of its own.
-func (s *Server) Dialer(p protocol.SAN) func(ctx context.Context, address string) (net.Conn, error) {
+func (s *Server) Dialer(p san.Name) func(ctx context.Context, address string) (net.Conn, error) {
 	s.t.Helper()
 	cfg := s.Authority.Client(s.t, p)
 	return func(ctx context.Context, _ string) (net.Conn, error) {
@@ -153,7 +154,7 @@ func (s *Server) Dialer(p protocol.SAN) func(ctx context.Context, address string
 func (s *Server) DialWith(t testing.TB, cert tls.Certificate) net.Conn {
 	t.Helper()
 	cfg := s.Authority.client(cert)
-	raw, err := s.open(t.Context(), protocol.SAN{})
+	raw, err := s.open(t.Context(), san.Name{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +166,7 @@ func (s *Server) DialWith(t testing.TB, cert tls.Certificate) net.Conn {
 }
 
 // open makes a line to the broker that runs now.
-func (s *Server) open(ctx context.Context, p protocol.SAN) (net.Conn, error) {
+func (s *Server) open(ctx context.Context, p san.Name) (net.Conn, error) {
 	s.mu.Lock()
 	listen := s.listen
 	s.mu.Unlock()
@@ -184,13 +185,13 @@ func (s *Server) open(ctx context.Context, p protocol.SAN) (net.Conn, error) {
 }
 
 // Cut breaks all lines of p, as a reset would.
-func (s *Server) Cut(p protocol.SAN) { s.each(p, (*line).cut) }
+func (s *Server) Cut(p san.Name) { s.each(p, (*line).cut) }
 
 // Freeze lets nothing through the lines of p any more and tells neither end, as
 // a cable that was pulled far away.
-func (s *Server) Freeze(p protocol.SAN) { s.each(p, (*line).freeze) }
+func (s *Server) Freeze(p san.Name) { s.each(p, (*line).freeze) }
 
-func (s *Server) each(p protocol.SAN, do func(*line)) {
+func (s *Server) each(p san.Name, do func(*line)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.lines[p] {
@@ -296,7 +297,7 @@ func (a *Authority) Server(t testing.TB) *tls.Config {
 }
 
 // Client returns the side of p of mutual TLS, with a new certificate.
-func (a *Authority) Client(t testing.TB, p protocol.SAN) *tls.Config {
+func (a *Authority) Client(t testing.TB, p san.Name) *tls.Config {
 	t.Helper()
 	return a.client(a.Issue(t, p.String()))
 }
