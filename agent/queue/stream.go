@@ -51,6 +51,9 @@ func (q *Queue) begin(ctx context.Context, now Now) (Identity, error) {
 		if _, err = uptime(tx, now); err != nil {
 			return err
 		}
+		if id.Absence, err = beginAbsence(tx, now); err != nil {
+			return err
+		}
 		return note(tx, audit.Record{AtMS: now.WallMS, Actor: "host", Verb: "agent.start", Detail: map[string]any{"start": id.Starts, "boot": now.Boot}})
 	})
 	return id, err

@@ -5,7 +5,9 @@ import (
 
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
+	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/limit"
+	"github.com/hostler-io/hostler/protocol/port"
 )
 
 var (
@@ -64,6 +66,8 @@ type Identity struct {
 	// Checkpoint is the newest of the coordinator's audit log, as it was signed;
 	// empty before the first.
 	Checkpoint []byte
+	// Absence is for how long the host was cut off from its coordinator.
+	Absence contract.Absence
 }
 
 // Positions are the places in all streams.
@@ -143,7 +147,7 @@ type Container struct {
 	// Intended is running or stopped: what a user asked for last. Nothing but
 	// an action of a user changes it.
 	Intended string
-	Offline  string   // keep
+	Offline  string   // see [contract.Parse]
 	Labels   []string // K=V, sorted
 	Template string
 	Address  string // CIDR; empty without an interface
@@ -174,14 +178,48 @@ type End struct {
 	Signal int    `json:"signal,omitzero"`
 	OOM    bool   `json:"oom,omitzero"`   // the kernel killed a process of it for want of memory
 	Asked  bool   `json:"asked,omitzero"` // a stop was asked for
-	Log    string `json:"log,omitzero"`   // its last words
+	Cause  Cause  `json:"cause,omitzero"`
+	Log    string `json:"log,omitzero"` // its last words
 }
+
+// Cause is what a container ended by.
+type Cause string
+
+// The causes. The zero value is not known: it ended while no agent ran, or the kernel did
+// not tell how.
+const (
+	CauseOrder    Cause = "order"    // an action of a user
+	CauseContract Cause = "contract" // its host was cut off for too long
+	CauseHealth   Cause = "health"   // its check failed too often
+	CauseAgent    Cause = "agent"    // somebody had started it against its user's will
+	CauseHost     Cause = "host"     // its host was shut down, or lost power
+	CauseOOM      Cause = "oom"      // it wanted more memory than there was
+	CauseExit     Cause = "exit"     // its first process ended without an error
+	CauseCrash    Cause = "crash"    // its first process failed, or was killed
+)
 
 // Settings are what the user of a container has set. The zero value is what a container
 // has of which nothing was set.
 type Settings struct {
 	// Limits are what it may use at most.
 	Limits limit.Limits `json:"limits,omitempty"`
+	// Start is when it is started.
+	Start contract.Start `json:"start,omitzero"`
+	// Ports are the ports of the host that lead to it, sorted. Opening are those that an
+	// action is about to add: nobody else gets them meanwhile.
+	Ports   []port.Mapping `json:"ports,omitempty"`
+	Opening []port.Mapping `json:"opening,omitempty"`
+	// Paused is the action for which the container is frozen, and RolledBack the last
+	// that has given it the files of a snapshot.
+	Paused     string `json:"paused,omitzero"`
+	RolledBack string `json:"rolled_back,omitzero"`
+	// Health is how it is looked at; nil is not at all.
+	Health *contract.Check `json:"health,omitempty"`
+	// Env, Hostname and Command are what it was made with. An empty host name is the
+	// name of the container, and an empty command that of its image.
+	Env      []string               `json:"env,omitempty"`
+	Hostname protocol.ContainerName `json:"hostname,omitempty"`
+	Command  []string               `json:"command,omitempty"`
 }
 
 // The values of [Container.Intended].
