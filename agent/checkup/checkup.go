@@ -1,0 +1,188 @@
+// Package checkup looks, on a host, for what keeps it from doing its work: what it needs
+// of its kernel and of other programs, whether it reaches its coordinator, and whether its
+// own memory is whole. It changes nothing.
+package checkup
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/api"
+)
+
+// Config says what is looked at.
+type Config struct {
+	// Dirs are the directories whose file systems must have room, each by what it is for.
+	Dirs []Dir
+	// Needs are parts that the host may lack.
+	Needs []Need
+	// Addresses are those of the coordinator; none on a host without a fleet.
+	Addresses []Address
+	// Certificate is when the certificate of the host ends; zero without a fleet.
+	Certificate time.Time
+	// Memory reads the agent's database whole, and returns what is wrong with it. Nil
+	// skips the check.
+	Memory func(context.Context) error
+	// Left counts what a crash or a person has left on the host. Nil skips the check.
+	Left func(context.Context) (int, error)
+	// Synced tells whether something keeps the clock of the host right. Default: asks
+	// the kernel.
+	Synced func() (bool, error)
+	// Now is the time of the wall clock. Default [time.Now].
+	Now func() time.Time
+}
+
+// Dir is a directory.
+type Dir struct{ Name, Path string }
+
+// Need is a part that the host can do without, at a price.
+type Need struct {
+	Name string
+	// Problem is why it is missing; nil if it is there.
+	Problem error
+	// Mend is the command that brings it.
+	Mend string
+}
+
+// Address is where the coordinator listens.
+type Address struct {
+	// Name says of what it is the address: API or broker.
+	Name, Address string
+	// Try connects and looks at the certificate.
+	Try func(context.Context, string) error
+}
+
+// Bounds of what is well.
+const (
+	// leastFree is the part of a file system that stays free, in percent: of its bytes
+	// and of its inodes.
+	leastFree = 10
+	// leastLife is how long a certificate has still to live: the agent renews it when a
+	// third of its 90 days is left, so less means that renewals fail.
+	leastLife = 14 * 24 * time.Hour
+	// patience bounds each attempt to connect.
+	patience = 5 * time.Second
+)
+
+// Run makes all checks and returns their results in a fixed order. It ends soon after ctx
+// does, with what it knows by then.
+func Run(ctx context.Context, c Config) []api.Finding {
+	if c.Synced == nil {
+		c.Synced = synced
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	var all report
+	for _, d := range c.Dirs {
+		all.room(d)
+	}
+	for _, n := range c.Needs {
+		all.note(n.Name, api.FindingWarning, n.Problem, n.Mend)
+	}
+	ok, err := c.Synced()
+	if err == nil && !ok {
+		err = fmt.Errorf("nothing keeps the clock right; people read its times, and nothing else depends on it")
+	}
+	all.note("clock", api.FindingWarning, err, "timedatectl set-ntp true")
+	all.reach(ctx, c.Addresses)
+	if !c.Certificate.IsZero() {
+		var err error
+		if left := c.Certificate.Sub(c.Now()); left < leastLife {
+			err = fmt.Errorf("it ends at %s and was not renewed; the fleet goes on with it, other programs do not", c.Certificate.UTC().Format(time.RFC3339))
+		}
+		all.note("certificate", api.FindingWarning, err, "journalctl -u hostler-agent | grep certificate    # why it is not renewed")
+	}
+	if c.Memory != nil {
+		all.note("memory", api.FindingFailed, c.Memory(ctx), "systemctl restart hostler-agent    # it says what to restore")
+	}
+	if c.Left != nil {
+		n, err := c.Left(ctx)
+		if err == nil && n > 0 {
+			err = fmt.Errorf("a crash or a person has left %d things", n)
+		}
+		all.note("debris", api.FindingWarning, err, "hostler-agent fsck    # lists them; --repair removes them while the agent is stopped")
+	}
+	return all
+}
+
+// report collects findings.
+type report []api.Finding
+
+// note notes a check that found a problem, or none.
+func (r *report) note(check, result string, problem error, mend string) {
+	f := api.Finding{Check: check, Result: api.FindingOK}
+	if problem != nil {
+		f.Result, f.Cause, f.Mend = result, strings.ReplaceAll(problem.Error(), "\n", "; "), mend
+	}
+	*r = append(*r, f)
+}
+
+// room looks at the file system of a directory.
+func (r *report) room(d Dir) {
+	path := d.Path
+	var s unix.Statfs_t
+	err := unix.Statfs(path, &s)
+	for err == unix.ENOENT && path != filepath.Dir(path) { // it is made when it is needed
+		path = filepath.Dir(path)
+		err = unix.Statfs(path, &s)
+	}
+	mend := "du -xh --max-depth 2 " + path
+	if err != nil {
+		r.note("disk of "+d.Name, api.FindingFailed, fmt.Errorf("look at %s: %w", path, err), "ls -ld "+path)
+		return
+	}
+	var problem error
+	if s.Blocks > 0 && s.Bavail*100/s.Blocks < leastFree {
+		problem = fmt.Errorf("%d %% of the file system of %s are free", s.Bavail*100/s.Blocks, d.Path)
+	}
+	r.note("disk of "+d.Name, api.FindingWarning, problem, mend)
+	if s.Files == 0 { // the file system counts no inodes
+		return
+	}
+	problem = nil
+	if s.Ffree*100/s.Files < leastFree {
+		problem = fmt.Errorf("%d %% of the inodes of the file system of %s are free", s.Ffree*100/s.Files, d.Path)
+	}
+	r.note("inodes of "+d.Name, api.FindingWarning, problem, "du -x --inodes --max-depth 2 "+path)
+}
+
+// reach tries all addresses at once.
+func (r *report) reach(ctx context.Context, all []Address) {
+	problems := make([]error, len(all))
+	var tries sync.WaitGroup
+	for i, a := range all {
+		tries.Go(func() {
+			given, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			problems[i] = a.Try(given, a.Address)
+		})
+	}
+	tries.Wait()
+	reached := make(map[string]bool)
+	for i, a := range all {
+		reached[a.Name] = reached[a.Name] || problems[i] == nil
+	}
+	for i, a := range all {
+		result := api.FindingFailed
+		if reached[a.Name] { // by another address
+			result = api.FindingWarning
+		}
+		r.note(a.Name+" "+a.Address, result, problems[i], "a firewall, or a name that this host resolves otherwise? The coordinator's settings http.addresses and mqtt.addresses say what hosts dial")
+	}
+}
+
+// synced asks the kernel whether something keeps its clock right.
+func synced() (bool, error) {
+	var t unix.Timex
+	if _, err := unix.Adjtimex(&t); err != nil {
+		return false, fmt.Errorf("ask the kernel about its clock: %w", err)
+	}
+	return t.Status&unix.STA_UNSYNC == 0, nil
+}

@@ -1,0 +1,86 @@
+package checkup
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostler-io/hostler/api"
+)
+
+// TestRun: each thing that is wrong is found by the check of its name, with its cause and
+// what mends it, and nothing else is.
+func TestRun(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	refused := errors.New("connection refused")
+	try := func(problem error) func(context.Context, string) error {
+		return func(context.Context, string) error { return problem }
+	}
+	for name, c := range map[string]struct {
+		change func(*Config)
+		want   []string // RESULT CHECK: CAUSE
+	}{
+		"well": {},
+		"a part is missing": {
+			func(c *Config) {
+				c.Needs = append(c.Needs, Need{"podman", errors.New("its socket\nis away"), "apt-get install podman"})
+			},
+			[]string{"warning podman: its socket; is away"},
+		},
+		"clock":         {func(c *Config) { c.Synced = func() (bool, error) { return false, nil } }, []string{"warning clock: nothing keeps the clock right"}},
+		"unknown clock": {func(c *Config) { c.Synced = func() (bool, error) { return false, refused } }, []string{"warning clock: connection refused"}},
+		"one of two addresses": {
+			func(c *Config) { c.Addresses = append(c.Addresses, Address{"broker", "b:8883", try(refused)}) },
+			[]string{"warning broker b:8883: connection refused"},
+		},
+		"no address": {
+			func(c *Config) {
+				c.Addresses = []Address{{"broker", "b:8883", try(refused)}, {"API", "a:8443", try(nil)}}
+			},
+			[]string{"failed broker b:8883: connection refused"},
+		},
+		"certificate": {
+			func(c *Config) { c.Certificate = now.Add(leastLife - time.Second) },
+			[]string{"warning certificate: it ends at 2026-01-16T03:04:04Z"},
+		},
+		"memory": {func(c *Config) { c.Memory = func(context.Context) error { return errors.New("page 7 is damaged") } }, []string{"failed memory: page 7"}},
+		"debris": {func(c *Config) { c.Left = func(context.Context) (int, error) { return 2, nil } }, []string{"warning debris: a crash or a person has left 2 things"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Config{
+				Needs: []Need{{Name: "lxc"}}, Addresses: []Address{{"broker", "a:8883", try(nil)}}, Certificate: now.Add(leastLife),
+				Memory: func(context.Context) error { return nil }, Left: func(context.Context) (int, error) { return 0, nil },
+				Synced: func() (bool, error) { return true, nil }, Now: func() time.Time { return now },
+			}
+			if c.change != nil {
+				c.change(&cfg)
+			}
+			found := slices.DeleteFunc(Run(t.Context(), cfg), func(f api.Finding) bool { return f.Result == api.FindingOK })
+			if len(found) != len(c.want) {
+				t.Fatalf("found %+v, want %q", found, c.want)
+			}
+			for i, f := range found {
+				if got := f.Result + " " + f.Check + ": " + f.Cause; !strings.HasPrefix(got, c.want[i]) || f.Mend == "" {
+					t.Errorf("found %q, mended by %q; want %q", got, f.Mend, c.want[i])
+				}
+			}
+		})
+	}
+}
+
+// TestRoom looks at the file system of a directory that is not there yet.
+func TestRoom(t *testing.T) {
+	dir := t.TempDir()
+	found := Run(t.Context(), Config{Dirs: []Dir{{"state", filepath.Join(dir, "not", "yet")}}, Synced: func() (bool, error) { return true, nil }})
+	if len(found) == 0 || found[0].Check != "disk of state" || found[0].Result == api.FindingFailed {
+		t.Errorf("found %+v", found)
+	}
+	found = Run(t.Context(), Config{Dirs: []Dir{{"state", filepath.Join(dir, "\x00")}}, Synced: func() (bool, error) { return true, nil }})
+	if found[0].Result != api.FindingFailed || found[0].Cause == "" || found[0].Mend == "" {
+		t.Errorf("of a path that cannot be: %+v", found[0])
+	}
+}
