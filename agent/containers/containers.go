@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/loop"
@@ -15,7 +16,9 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
+	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/limit"
+	"github.com/hostler-io/hostler/protocol/port"
 )
 
 // Network is what containers of this host are attached to. It is safe for
@@ -24,6 +27,12 @@ type Network interface {
 	// Ensure brings the bridge up if it is not, and returns its name and its
 	// network. The gateway is [container.Gateway] of the network.
 	Ensure(ctx context.Context) (bridge string, network netip.Prefix, err error)
+	// Apply has these ports of the host lead to containers, and no others of this
+	// agent. It touches nothing that is as it should be.
+	Apply(ctx context.Context, all []Exposed) error
+	// Listener tells which process of the host listens on the port of a mapping;
+	// empty if none does.
+	Listener(m port.Mapping) (string, error)
 }
 
 // Config is what containers are kept with. Network is optional.
@@ -40,8 +49,15 @@ type Config struct {
 	// log: on a full disk into the space that is set aside, and else as soon as the
 	// disk takes it. It never fails: no record keeps a container from its state.
 	Record func([]audit.Record)
+	// Coordinator is that of the host; nil if it has none.
+	Coordinator *Coordinator
+	// Probe looks at a container once, and returns why it is not well. It ends soon after
+	// its context does. nil: containers are not looked at.
+	Probe func(context.Context, Probed, contract.Check) error
 	// Limiter limits what containers use; nil if nothing can be limited here.
 	Limiter Limiter
+	// Backups are those of this host; nil if it has none.
+	Backups Backups
 	// Witness begins to watch the first process of a container, and returns what waits
 	// for its end. nil: of ends, no more is known than that they were.
 	Witness func(pid int) (wait func(context.Context) (queue.End, error), err error)
@@ -74,6 +90,9 @@ type Containers struct {
 	pokes    []chan struct{}         // ask for a look, one for each runtime
 	looks    atomic.Uint64           // counts what was seen of containers, to tell old looks
 	again    *loop.Timer             // for corrections
+	contact  *contact
+	exposer  exposer
+	checks   *checks
 }
 
 // Counters count since New. They may be read by any goroutine.
@@ -88,12 +107,23 @@ type managed struct {
 	info  container.Info // as it was last seen
 	seen  bool
 	tries attempts
-	life  *life  // of its first process; nil if it has none
-	look  uint64 // looks that began before this one may tell the past
+	held  string // why it is to be stopped, though its user wants it to run
+	// stopped is why the agent has begun to stop it by itself.
+	stopped queue.Cause
+	life    *life  // of its first process; nil if it has none
+	look    uint64 // looks that began before this one may tell the past
 	// halt ends the correction that is under way, and idle is closed when it has
 	// ended. Both are nil if none is.
 	halt context.CancelCauseFunc
 	idle <-chan struct{}
+	// starting tells that the correction starts it. since is when it began to wait for
+	// others to run, by the loop's clock: 0 is not; waits says for which.
+	starting bool
+	since    time.Duration
+	waits    string
+	probe    probe
+	// free tells that no process of the host has the ports that are about to be exposed.
+	free bool
 }
 
 // New returns the containers of a host, of which nothing is known.
@@ -104,29 +134,52 @@ func New(cfg Config) *Containers {
 		c.unlooked = append(c.unlooked, r.Kind())
 	}
 	c.again = cfg.Loop.Timer(c.Correct)
+	c.contact = &contact{Containers: c, cfg: cfg.Coordinator, loop: cfg.Loop}
+	c.contact.tick = cfg.Loop.Timer(c.contact.look)
+	c.exposer.poke = make(chan struct{}, 1)
+	c.checks = &checks{Containers: c}
+	c.checks.tick = cfg.Loop.Timer(c.checks.look)
 	return c
 }
 
-// Load takes what is remembered. Nothing is known of the state of containers yet.
-func (c *Containers) Load(all []queue.Container) {
+// Load takes what is remembered, and the alerts that are raised. Nothing is known of the
+// state of containers yet.
+func (c *Containers) Load(all []queue.Container, self queue.Identity, alerts []protocol.AlertInfo) {
+	c.contact.load(self.Absence)
+	c.contact.tick.In(0)
 	clear(c.managed)
 	for _, rec := range all {
 		c.managed[rec.CTID] = &managed{rec: rec, tries: attempts{failures: rec.Failures}}
+	}
+	c.checks.load(alerts)
+	if self.Rebooted && self.Starts > 1 {
+		ends{c}.rebooted()
 	}
 }
 
 // Applied follows a change that is durable.
 func (c *Containers) Applied(change queue.Change) {
 	for _, id := range change.Delete {
+		if m := c.managed[id]; m != nil && len(claimed(&m.rec)) > 0 {
+			ports{c}.poke()
+		}
 		delete(c.managed, id)
 	}
 	for _, rec := range change.Put {
 		if m := c.managed[rec.CTID]; m != nil {
+			if !slices.Equal(claimed(&m.rec), claimed(&rec)) {
+				ports{c}.poke()
+			}
 			rec.Ends = m.rec.Ends
 			m.rec = rec
+			m.free = m.free && len(rec.Settings.Opening) > 0
 		} else {
 			c.managed[rec.CTID] = &managed{rec: rec}
 		}
+	}
+	if len(change.Put) > 0 {
+		c.contact.tick.In(0)
+		c.checks.tick.In(0)
 	}
 	for _, e := range change.Ended {
 		if m := c.managed[e.CTID]; m != nil {
@@ -167,7 +220,7 @@ func (c *Containers) creator(args *protocol.CreateArgs) (container.Runtime, erro
 	kind, why := container.Kind(args.Runtime), ""
 	if kind == "" {
 		kind, why = container.KindLXC, ", and "+args.Template+" needs it; choose another host"
-		if _, ok := c.runtime(string(container.KindPodman)).(container.Creator); ok && !container.IsWord(args.Template) {
+		if _, ok := c.runtime(string(container.KindPodman)).(container.Creator); ok && container.IsOCI(args.Template) {
 			kind = container.KindPodman
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/hostler-io/hostler/agent/actions"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/warnings"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
 )
@@ -33,14 +34,15 @@ const (
 	correctStop
 )
 
-// judge is the decision about one container. It is pure.
-func judge(rec *queue.Container, seen bool, state container.State, tries attempts, now time.Duration) (what correction) {
+// judge is the decision about one container that is wanted to be running or stopped. It
+// is pure.
+func judge(rec *queue.Container, wanted string, seen bool, state container.State, tries attempts, now time.Duration) (what correction) {
 	switch {
 	case !rec.Made || !seen || rec.Broken != "":
 		return correctNothing
-	case rec.Intended == queue.Running && state == container.StateStopped:
+	case wanted == queue.Running && state == container.StateStopped:
 		what = correctStart
-	case rec.Intended == queue.Stopped && (state == container.StateRunning || state == container.StateFrozen):
+	case wanted == queue.Stopped && (state == container.StateRunning || state == container.StateFrozen):
 		what = correctStop
 	default:
 		return correctNothing
@@ -63,13 +65,30 @@ func (c *Containers) Correct() {
 			busy++
 		}
 	}
-	now := c.cfg.Loop.Now()
+	now, away := c.cfg.Loop.Now(), c.contact.Away()
 	begin := make(map[*managed]correction)
 	var records []audit.Record
-	for _, m := range c.sorted() {
-		what := judge(&m.rec, m.seen, m.info.State, m.tries, now)
+	byContract := false
+	order := startOrder{c, 0}
+	for _, m := range order.all() {
+		wanted, held := workload(&m.rec).Wanted(away)
+		if held != m.held {
+			m.held = held
+			c.cfg.Seen()
+		}
+		if m.probe.sick {
+			wanted = queue.Stopped // and started again then
+		}
+		what := judge(&m.rec, wanted, m.seen, m.info.State, m.tries, now)
+		if what != correctStart && what != correctLater {
+			m.since, m.waits = 0, ""
+		}
 		if m.halt != nil || !c.cfg.Actions.Idle(m.rec.CTID) {
+			order.passes(m)
 			continue // asked again at the end of that
+		}
+		if what == correctStart && c.runtime(m.rec.Runtime) != nil && order.waits(m, now) {
+			continue
 		}
 		switch what {
 		case correctLater:
@@ -79,11 +98,15 @@ func (c *Containers) Correct() {
 				busy++
 				begin[m] = what
 				records = append(records, correctionRecord(m, what, c.cfg.Loop.WallMS()))
+				byContract = byContract || what == correctStop && m.held != ""
 			}
 		}
 	}
 	if len(begin) == 0 {
 		return
+	}
+	if byContract { // what stops it is durable before it is stopped
+		c.contact.keep(true, true)
 	}
 	c.cfg.Record(records)
 	for m, what := range begin {
@@ -98,20 +121,33 @@ func correctionRecord(m *managed, what correction, nowMS int64) audit.Record {
 	if what == correctStop {
 		verb = "container.correct-stop"
 	}
-	return audit.Record{
-		AtMS: nowMS, Actor: "host", Verb: verb, Object: m.rec.CTID.String(),
-		Detail: map[string]any{"name": string(m.rec.Name), "runtime": m.rec.Runtime, "failures": m.rec.Failures},
+	detail := map[string]any{"name": string(m.rec.Name), "runtime": m.rec.Runtime, "failures": m.rec.Failures}
+	if m.held != "" {
+		detail["why"] = m.held
+	} else if m.probe.sick {
+		detail["why"] = "it is unhealthy: " + m.probe.why
 	}
+	return audit.Record{AtMS: nowMS, Actor: "host", Verb: verb, Object: m.rec.CTID.String(), Detail: detail}
 }
 
 // beginCorrection starts or stops a container beside the loop. It holds the
 // container's lane meanwhile, as an action does.
 func (c *Containers) beginCorrection(m *managed, what correction) {
 	c.cfg.Actions.Hold(m.rec.CTID)
-	o := &operation{cfg: &c.cfg, rec: m.rec, runtime: c.runtime(m.rec.Runtime)}
+	o := &operation{cfg: &c.cfg, contact: c.contact, rec: m.rec, runtime: c.runtime(m.rec.Runtime)}
 	work, halt := context.WithCancelCause(c.cfg.Loop.Work())
 	idle := make(chan struct{})
-	m.halt, m.idle = halt, idle
+	m.halt, m.idle, m.starting = halt, idle, what == correctStart
+	switch {
+	case what == correctStart:
+		m.stopped = ""
+	case m.held != "":
+		m.stopped = queue.CauseContract
+	case m.probe.sick:
+		m.stopped = queue.CauseHealth
+	default:
+		m.stopped = queue.CauseAgent
+	}
 	c.cfg.Loop.Worker(func() func() {
 		defer halt(nil)
 		ctx, cancel := context.WithTimeout(work, correctTimeout)
@@ -123,7 +159,7 @@ func (c *Containers) beginCorrection(m *managed, what correction) {
 		return func() {
 			c.cfg.Actions.Release(o.rec.CTID)
 			if m := c.managed[o.rec.CTID]; m != nil {
-				m.halt, m.idle = nil, nil
+				m.halt, m.idle, m.starting = nil, nil, false
 				if preempted {
 					return // its stop looks at it
 				}
@@ -149,6 +185,7 @@ func (c *Containers) corrected(m *managed, what correction, seen container.Info,
 	}
 	c.again.In(0)
 	switch {
+	case errors.Is(err, errHeld): // since it was begun: what is wanted is another thing now
 	case errors.Is(err, container.ErrUnavailable):
 		m.seen = false // looked at again, and only then tried again
 	case what == correctStop && err != nil:
@@ -156,7 +193,7 @@ func (c *Containers) corrected(m *managed, what correction, seen container.Info,
 		m.tries = m.tries.unstopped(c.cfg.Loop.Now(), c.cfg.Loop.Jitter())
 		m.seen = false // looked at again, and only then tried again
 	case what == correctStop:
-		c.cfg.Log.Info("a container was stopped as it should be", "container", string(m.rec.Name))
+		c.cfg.Log.Info("a container was stopped as it should be", "container", string(m.rec.Name), "why", m.held)
 	case err != nil:
 		c.startFailed(m, err)
 	default:
@@ -182,10 +219,7 @@ func (c *Containers) startFailed(m *managed, why error) {
 	var alerts []protocol.Alert
 	if broken {
 		rec.Broken = strings.ReplaceAll(strings.ToValidUTF8(why.Error(), "\uFFFD"), "\x00", "\uFFFD")
-		alerts = []protocol.Alert{{AlertInfo: protocol.AlertInfo{
-			ID: brokenAlert(&rec), Severity: "critical", SinceMS: c.cfg.Loop.WallMS(),
-			Text: "container " + string(rec.Name) + " does not start and is left alone until it is reset: " + rec.Broken,
-		}, Raised: true}}
+		alerts = []protocol.Alert{{Raised: true, AlertInfo: brokenAlert(&rec, "does not start and is left alone until it is reset: "+rec.Broken, c.cfg.Loop.WallMS())}}
 	}
 	c.cfg.Log.Warn("a container does not start", "container", string(rec.Name), "failures", rec.Failures, "broken", broken, "error", why)
 	c.remake(rec, alerts)
@@ -197,12 +231,14 @@ func (c *Containers) remake(rec queue.Container, alerts []protocol.Alert) {
 	_ = c.cfg.Apply(queue.Change{Put: []queue.Container{rec}, Alerts: alerts})
 }
 
-func brokenAlert(rec *queue.Container) string { return "container.broken/" + rec.CTID.String() }
+func brokenAlert(rec *queue.Container, what string, wallMS int64) protocol.AlertInfo {
+	return warnings.New(warnings.ContainerBroken, rec.CTID.String(), "container "+string(rec.Name)+" "+what, wallMS)
+}
 
 // mended clears the alert of a container that was broken.
 func mended(rec *queue.Container, wallMS int64) []protocol.Alert {
 	if rec.Broken == "" {
 		return nil
 	}
-	return []protocol.Alert{{AlertInfo: protocol.AlertInfo{ID: brokenAlert(rec), Severity: "critical", SinceMS: wallMS, Text: "container " + string(rec.Name) + " is tried again"}}}
+	return []protocol.Alert{{AlertInfo: brokenAlert(rec, "is tried again", wallMS)}}
 }

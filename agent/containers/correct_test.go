@@ -36,7 +36,7 @@ func TestJudge(t *testing.T) {
 				if c.spoil != nil {
 					c.spoil(&rec, &seen, &tries)
 				}
-				if got, want := judge(&rec, seen, s, tries, now), c.want[intended][s]; got != want {
+				if got, want := judge(&rec, intended, seen, s, tries, now), c.want[intended][s]; got != want {
 					t.Errorf("%s, intended %s, %v: %v, want %v", c.name, intended, s, got, want)
 				}
 			}
@@ -46,10 +46,13 @@ func TestJudge(t *testing.T) {
 
 func TestMayRun(t *testing.T) {
 	e := protocol.Epoch{Term: protocol.Term{Ring: 1, Counter: 2}, Counter: 3}
-	for class, may := range map[string]bool{"pinned": true, "cloned": true, "unique": false} {
-		got, why := mayRun(&queue.Container{Class: class, Epoch: e})
-		if (why == "") != may || may && got != e {
-			t.Errorf("%s: epoch %v, %q", class, got, why)
+	for _, offline := range []string{"keep", "stop-after=1h", "stop-after=2h", "nonsense"} {
+		for class, may := range map[string]bool{"pinned": true, "cloned": true, "unique": false} {
+			got, why := mayRun(&queue.Container{Class: class, Epoch: e, Offline: offline}, 90*time.Minute)
+			may = may && (offline == "keep" || offline == "stop-after=2h")
+			if (why == "") != may || may && got != e {
+				t.Errorf("%s, %s: epoch %v, %q", class, offline, got, why)
+			}
 		}
 	}
 }

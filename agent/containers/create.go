@@ -13,6 +13,9 @@ import (
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
+	"github.com/hostler-io/hostler/protocol/limit"
+	"github.com/hostler-io/hostler/protocol/port"
 )
 
 // create makes a container and, if asked for, starts it. Its commit point is the
@@ -22,9 +25,20 @@ type create struct{ *Containers }
 
 // Admit implements [actions.Handler].
 func (h create) Admit(s *protocol.Spec) error {
-	args := protocol.ArgsOf[protocol.CreateArgs](s)
-	_, err := h.creator(&args)
-	return err
+	args := argsOf(s)
+	if _, err := h.creator(&args); err != nil {
+		return err
+	}
+	if len(args.Expose) > 0 {
+		if err := ports(h).supported(); err != nil {
+			return err
+		}
+	}
+	set, err := limit.Parse(args.Limits)
+	if err != nil {
+		return fmt.Errorf("%w: %w", protocol.ErrSpec, err)
+	}
+	return errors.Join(limitable(h.Containers, set), counted(h.cfg.Coordinator, args.Offline))
 }
 
 // Prepare implements [actions.Handler]. A container that is remembered by that id and
@@ -33,8 +47,18 @@ func (h create) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	if m := h.managed[s.Target]; m != nil && m.rec.Name == s.Name {
 		return queue.Change{}, nil
 	}
-	args := protocol.ArgsOf[protocol.CreateArgs](s)
+	args := argsOf(s)
 	r, err := h.creator(&args)
+	offline, bad := contract.Parse(args.Offline)
+	set, wrong := limit.Parse(args.Limits)
+	err = errors.Join(err, bad, wrong)
+	var opening []port.Mapping
+	if err == nil {
+		opening, err = port.ParseAll(args.Expose)
+	}
+	if err == nil {
+		err = ports(h).claim(s.Target, opening)
+	}
 	switch {
 	case err != nil: // the host had it when the action was accepted
 		return queue.Change{}, &queue.Step{Event: protocol.EventFail, Detail: err.Error()}
@@ -43,8 +67,11 @@ func (h create) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	}
 	return keep(queue.Container{
 		CTID: s.Target, Name: s.Name, Runtime: string(r.Kind()), Class: cmp.Or(args.Class, classPinned), Intended: queue.Stopped,
-		Offline: cmp.Or(args.Offline, "keep"), Labels: slices.Sorted(slices.Values(args.Labels)), Template: args.Template,
+		Offline: offline.String(), Labels: slices.Sorted(slices.Values(args.Labels)), Template: args.Template,
 		MAC: container.MAC(container.CTID(s.Target.String())),
+		Settings: queue.Settings{
+			Limits: limit.Limits(nil).With(set), Env: slices.Sorted(slices.Values(args.Env)), Hostname: args.Hostname, Command: args.Command, Opening: opening,
+		},
 	}), nil
 }
 
@@ -60,7 +87,7 @@ func (h create) Begin(j *actions.Job) {
 
 		Committed: o.rec.Made,
 	}
-	if protocol.ArgsOf[protocol.CreateArgs](o.spec).Start {
+	if argsOf(o.spec).Start {
 		s.Steps = append(s.Steps, actions.Step{Do: func(ctx context.Context) (queue.Change, error) {
 			if err := o.start(ctx); err != nil {
 				return queue.Change{}, fmt.Errorf("it was created and does not start: %w", err)
@@ -79,16 +106,29 @@ func (h create) Settle(j *actions.Job) { h.Begin(j) }
 func (h create) make(ctx context.Context, o *operation) (queue.Change, error) {
 	network, err := h.network(ctx, o)
 	if err == nil {
-		err = o.runtime.(container.Creator).Create(ctx, container.CreateSpec{
+		spec := container.CreateSpec{
 			Name: string(o.rec.Name), CTID: container.CTID(o.rec.CTID.String()), Template: o.rec.Template, Network: network,
-			Privileged: protocol.ArgsOf[protocol.CreateArgs](o.spec).Privileged,
-		})
+			Privileged: argsOf(o.spec).Privileged, Pull: argsOf(o.spec).Pull,
+			Hostname: string(o.rec.Settings.Hostname), Env: o.rec.Settings.Env, Command: o.rec.Settings.Command,
+		}
+		if o.spec.Kind == protocol.KindRestore {
+			spec.Image, err = o.backedUp(ctx)
+		}
+		if err == nil {
+			err = o.runtime.(container.Creator).Create(ctx, spec)
+		}
 	}
 	if err != nil {
 		return queue.Change{}, err
 	}
+	if len(o.rec.Settings.Opening) > 0 {
+		if err := o.open(ctx, ports(h)); err != nil {
+			return queue.Change{}, err
+		}
+		opened(&o.rec)
+	}
 	o.rec.Made = true
-	if protocol.ArgsOf[protocol.CreateArgs](o.spec).Start {
+	if argsOf(o.spec).Start {
 		o.rec.Intended = queue.Running
 	}
 	return keep(o.rec), nil
@@ -156,6 +196,7 @@ func (c *Containers) assign(rec *queue.Container, network netip.Prefix) (netip.P
 	for _, m := range c.managed {
 		if p, err := netip.ParsePrefix(m.rec.Address); err == nil {
 			used = append(used, p.Addr())
+			continue // what root in it has added takes no address from others
 		}
 		used = append(used, m.info.Addresses...)
 	}

@@ -24,5 +24,9 @@ func (o *operation) destroy(ctx context.Context) (queue.Change, error) {
 	if err := c.Destroy(ctx, name); err != nil && !errors.Is(err, container.ErrNotFound) {
 		return queue.Change{}, err
 	}
-	return queue.Change{Delete: []protocol.CTID{o.rec.CTID}, Alerts: mended(&o.rec, o.cfg.Loop.WallMS())}, nil
+	alerts := mended(&o.rec, o.cfg.Loop.WallMS())
+	if o.unwell {
+		alerts = append(alerts, wellAgain(&o.rec, o.cfg.Loop.WallMS()))
+	}
+	return queue.Change{Delete: []protocol.CTID{o.rec.CTID}, Alerts: alerts}, nil
 }

@@ -1,22 +1,32 @@
 package containers
 
 import (
+	"context"
 	"slices"
 
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
-	"github.com/hostler-io/hostler/protocol/limit"
+	"github.com/hostler-io/hostler/protocol/port"
 )
 
 // Details are what the agent remembers of a container beyond what it shows to everybody.
 type Details struct {
-	CTID    protocol.CTID
-	Name    protocol.ContainerName
-	Runtime string
-	Ends    []queue.End // the newest last
-	// Limits are those that were set. InitPID is its first process; 0 if it has none.
-	Limits  limit.Limits
-	InitPID int
+	CTID     protocol.CTID
+	Name     protocol.ContainerName
+	Runtime  string
+	Ends     []queue.End // the newest last
+	Settings queue.Settings
+	Template string
+	Class    string
+	Offline  string
+	Labels   []string
+	// InitPID is its first process; 0 if it has none.
+	InitPID    int
+	Privileged bool
+	Ports      []port.Mapping // of the host, that lead to it
+	// Snapshots has its snapshots, if its runtime makes any: the loop does not ask.
+	Snapshots func(context.Context) ([]container.Snapshot, error)
 }
 
 // DetailsOf returns those of the container of a name; false if there is no such one of
@@ -24,7 +34,14 @@ type Details struct {
 func DetailsOf(c *Containers, name string) (Details, bool) {
 	for _, m := range c.managed {
 		if string(m.rec.Name) == name {
-			return Details{CTID: m.rec.CTID, Name: m.rec.Name, Runtime: m.rec.Runtime, Ends: slices.Clone(m.rec.Ends), Limits: m.rec.Settings.Limits, InitPID: m.info.InitPID}, true
+			d := Details{
+				CTID: m.rec.CTID, Name: m.rec.Name, Runtime: m.rec.Runtime, Ends: slices.Clone(m.rec.Ends), Settings: m.rec.Settings, Ports: slices.Clone(m.rec.Settings.Ports),
+				Template: m.rec.Template, Class: m.rec.Class, Offline: m.rec.Offline, Labels: m.rec.Labels, InitPID: m.info.InitPID, Privileged: m.info.Privileged,
+			}
+			if r, ok := c.runtime(m.rec.Runtime).(container.Snapshotter); ok {
+				d.Snapshots = func(ctx context.Context) ([]container.Snapshot, error) { return r.Snapshots(ctx, name) }
+			}
+			return d, true
 		}
 	}
 	return Details{}, false

@@ -40,6 +40,7 @@ func (c ends) follow(m *managed) {
 		m.life = nil
 	}
 	if m.life == nil && m.info.InitPID != 0 {
+		m.stopped = ""
 		m.life = c.born(m.info.InitPID)
 		o, init := &operation{cfg: &c.cfg, rec: m.rec}, m.info.InitPID
 		c.cfg.Loop.Beside(func(context.Context) func() {
@@ -80,6 +81,11 @@ func (c ends) born(pid int) *life {
 func (c ends) died(m *managed, l *life) {
 	id, at := m.rec.CTID, c.cfg.Loop.WallMS()
 	asked := m.rec.Intended == queue.Stopped || m.halt != nil || !c.cfg.Actions.Idle(id)
+	cause := m.stopped
+	if cause == "" && asked {
+		cause = queue.CauseOrder
+	}
+	m.stopped = ""
 	name, r := string(m.rec.Name), c.runtime(m.rec.Runtime)
 	c.cfg.Loop.Beside(func(ctx context.Context) func() {
 		ctx, cancel := context.WithTimeout(ctx, endPatience)
@@ -91,6 +97,7 @@ func (c ends) died(m *managed, l *life) {
 		case <-ctx.Done():
 		}
 		end.AtMS, end.Asked, end.Log = at, asked, lastWords(ctx, r, name)
+		end.Cause = causeOf(end, cause)
 		return func() { c.remember(id, end) }
 	})
 }
@@ -127,4 +134,37 @@ func (t *tail) Write(b []byte) (int, error) {
 	t.last = append(t.last, b...)
 	t.last = bytes.Clone(t.last[max(0, len(t.last)-queue.MaxEndLog):])
 	return len(b), nil
+}
+
+// causeOf tells what a container ended by, where known is what the agent knows of that:
+// what stops it is the cause, however the container took it.
+func causeOf(end queue.End, known queue.Cause) queue.Cause {
+	switch {
+	case known != "":
+		return known
+	case end.OOM:
+		return queue.CauseOOM
+	case !end.Known:
+		return ""
+	case end.Code == 0 && end.Signal == 0:
+		return queue.CauseExit
+	}
+	return queue.CauseCrash
+}
+
+// rebooted remembers of the containers that were to run that their host has ended them,
+// at the time of its start: when it went down is not known.
+func (c ends) rebooted() {
+	loop, away := c.cfg.Loop, c.contact.Away()
+	var ended []queue.EndsOf
+	for _, m := range c.sorted() {
+		if state, _ := workload(&m.rec).Wanted(away); state != queue.Running || !m.rec.Made || m.rec.Broken != "" {
+			continue
+		}
+		all := append(slices.Clone(m.rec.Ends), queue.End{AtMS: loop.WallMS() - loop.BootMS(), Cause: queue.CauseHost})
+		ended = append(ended, queue.EndsOf{CTID: m.rec.CTID, Ends: all[max(0, len(all)-queue.MaxEnds):]})
+	}
+	if len(ended) > 0 {
+		_ = c.cfg.Apply(queue.Change{Ended: ended})
+	}
 }

@@ -23,9 +23,14 @@ func (h limits) Admit(s *protocol.Spec) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", protocol.ErrSpec, err)
 	}
+	return limitable(h.Containers, set)
+}
+
+// limitable refuses limits of what this host cannot limit.
+func limitable(c *Containers, set limit.Limits) error {
 	var can []limit.Resource
-	if h.cfg.Limiter != nil {
-		can = h.cfg.Limiter.Supported()
+	if c.cfg.Limiter != nil {
+		can = c.cfg.Limiter.Supported()
 	}
 	for r := range set {
 		if !slices.Contains(can, r) {
@@ -48,12 +53,17 @@ func (o *operation) limit(ctx context.Context) (queue.Change, error) {
 	if err != nil {
 		return queue.Change{}, err
 	}
+	return o.limitTo(ctx, set, args.Force)
+}
+
+// limitTo is limit, for limits that are read.
+func (o *operation) limitTo(ctx context.Context, set limit.Limits, force bool) (queue.Change, error) {
 	info, err := o.runtime.Inspect(ctx, string(o.rec.Name))
 	if err != nil {
 		return queue.Change{}, err
 	}
 	if info.InitPID != 0 {
-		if err := o.cfg.Limiter.Limit(info.InitPID, set, args.Force); err != nil {
+		if err := o.cfg.Limiter.Limit(info.InitPID, set, force); err != nil {
 			return queue.Change{}, err
 		}
 	}

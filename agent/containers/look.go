@@ -23,6 +23,9 @@ const (
 // ctx ends. It may be called from any goroutine, once.
 func (c *Containers) Run(ctx context.Context) {
 	var wg sync.WaitGroup
+	if c.cfg.Network != nil {
+		wg.Go(func() { ports{c}.keep(ctx) })
+	}
 	for i, r := range c.cfg.Runtimes {
 		wg.Go(func() { c.look(ctx, r, c.pokes[i]) })
 		if w, ok := r.(container.Watcher); ok {
@@ -34,6 +37,7 @@ func (c *Containers) Run(ctx context.Context) {
 
 // Look asks for a full look at all containers.
 func (c *Containers) Look() {
+	ports{c}.poke()
 	for _, poke := range c.pokes {
 		select {
 		case poke <- struct{}{}:
@@ -166,6 +170,7 @@ func (c *Containers) observed(id protocol.CTID, info container.Info) {
 		return
 	}
 	m.look = c.looks.Add(1)
+	ports{c}.poke() // it may have got a cable
 	if info.Name != "" {
 		c.take(m, info)
 	} else {
@@ -177,10 +182,14 @@ func (c *Containers) observed(id protocol.CTID, info container.Info) {
 func (c *Containers) take(m *managed, info container.Info) {
 	m.info, m.seen = info, true
 	ends{c}.follow(m)
+	c.checks.tick.In(0)
+	if info.State == container.StateStopped || info.InitPID != m.probe.pid {
+		m.probe.sick = false // as it was to be: it may be started again, or was
+	}
 	switch {
 	case info.State == container.StateRunning:
 		m.tries = m.tries.up(c.cfg.Loop.Now())
-	case info.State == container.StateStopped && m.rec.Intended == queue.Running:
+	case info.State == container.StateStopped && m.rec.Intended == queue.Running && m.held == "":
 		m.tries = m.tries.down(c.cfg.Loop.Now(), c.cfg.Loop.Jitter())
 	case info.State == container.StateStopped:
 		m.tries = attempts{failures: m.tries.failures}

@@ -4,31 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
 )
 
-// The classes of containers.
-const (
-	classPinned = "pinned"
-	classUnique = "unique"
-)
+// classPinned is the class of a container of which nothing else is said.
+const classPinned = "pinned"
 
-// mayRun is asked on every path that starts a container. It returns the epoch under
-// which the container runs, or why it must not run. A unique container needs a lease,
-// and leases are not granted yet.
-func mayRun(c *queue.Container) (e protocol.Epoch, why string) {
-	if c.Class == classUnique {
-		return e, "a unique container needs a lease, which this version does not support"
+// errHeld is that a container must not run now, though its user wants it to.
+var errHeld = errors.New("it must not run now")
+
+// mayRun is asked on every path that starts a container, with the time for which the host
+// is cut off. It returns the epoch under which the container runs, or why it must not
+// run.
+func mayRun(c *queue.Container, away time.Duration) (e protocol.Epoch, why string) {
+	if why = contract.MayRun(c.Class, c.Offline, away); why != "" {
+		return e, why
 	}
 	return c.Epoch, ""
 }
 
+// workload is a container as its contract sees it.
+func workload(c *queue.Container) contract.Workload {
+	return contract.Workload{Name: string(c.Name), Intended: c.Intended, Class: c.Class, Broken: c.Broken, Offline: c.Offline}
+}
+
 // start is the one way in which a container is started.
 func (o *operation) start(ctx context.Context) (err error) {
-	if _, why := mayRun(&o.rec); why != "" {
-		return errors.New(why)
+	if _, why := mayRun(&o.rec, o.contact.Away()); why != "" {
+		return fmt.Errorf("%w: %s", errHeld, why)
 	}
 	if o.rec.Address != "" && o.cfg.Network != nil {
 		if _, _, err := o.cfg.Network.Ensure(ctx); err != nil {

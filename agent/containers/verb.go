@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/hostler-io/hostler/agent/actions"
@@ -20,8 +21,9 @@ const defaultGrace = 10 * time.Second
 // file with its handler, and a line here.
 func (c *Containers) Handlers() map[protocol.Kind]actions.Handler {
 	stop := verb{Containers: c, prepare: c.toStop, do: (*operation).stop}
-	return map[protocol.Kind]actions.Handler{
+	all := map[protocol.Kind]actions.Handler{
 		protocol.KindCreate:   create{c},
+		protocol.KindRestore:  create{c},
 		protocol.KindStart:    verb{Containers: c, prepare: c.toRun, do: (*operation).startNow, forgets: true},
 		protocol.KindStop:     stop,
 		protocol.KindStopNow:  stopNow{stop},
@@ -31,8 +33,14 @@ func (c *Containers) Handlers() map[protocol.Kind]actions.Handler {
 		protocol.KindFreeze:   needs{verb{Containers: c, do: (*operation).freeze}, "freeze"},
 		protocol.KindUnfreeze: needs{verb{Containers: c, do: (*operation).unfreeze}, "freeze"},
 		protocol.KindLimit:    limits{verb{Containers: c, do: (*operation).limit}},
+		protocol.KindSet:      set{verb{Containers: c, do: (*operation).nothing}},
+		protocol.KindExpose:   expose{ports{c}},
+		protocol.KindUnexpose: unexpose{verb{Containers: c, do: ports{c}.unexpose}},
+		protocol.KindConfig:   settings{verb{Containers: c, do: (*operation).set}},
 		protocol.KindReset:    verb{Containers: c, prepare: c.toReset, do: (*operation).reset, forgets: true},
 	}
+	maps.Copy(all, snapshots(c))
+	return all
 }
 
 // verb is what is done to a container in one step, as [actions.Handler].
@@ -98,10 +106,12 @@ func (c *Containers) forgive(change queue.Change, end *queue.Step) (queue.Change
 // operation is what a worker does to one container.
 type operation struct {
 	cfg     *Config
+	contact *contact
 	spec    *protocol.Spec // nil of a correction
 	rec     queue.Container
 	runtime container.Runtime // nil if the host has none of that kind any more
 	first   bool              // no attempt was before this one
+	unwell  bool              // the alert of its health is raised
 	// seen is the container afterwards, if the runtime has told.
 	seen container.Info
 }
@@ -115,7 +125,7 @@ func (c *Containers) operation(j *actions.Job) *operation {
 		j.Finish(*end)
 		return nil
 	}
-	return &operation{cfg: &c.cfg, spec: &s, rec: rec, runtime: c.runtime(rec.Runtime), first: j.Action().Attempt <= 1 && !j.Recovered()}
+	return &operation{cfg: &c.cfg, contact: c.contact, spec: &s, rec: rec, runtime: c.runtime(rec.Runtime), first: j.Action().Attempt <= 1 && !j.Recovered(), unwell: c.managed[s.Target].probe.raised}
 }
 
 // one makes an operation of one step.

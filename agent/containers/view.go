@@ -1,6 +1,7 @@
 package containers
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -23,7 +24,7 @@ type Container struct {
 func (c *Containers) All() []Container {
 	var all []Container
 	for _, m := range c.sorted() {
-		all = append(all, Container{Container: m.show(), Template: m.rec.Template, MAC: m.rec.MAC, InitPID: m.info.InitPID})
+		all = append(all, Container{Container: m.show(c), Template: m.rec.Template, MAC: m.rec.MAC, InitPID: m.info.InitPID})
 	}
 	for _, kind := range slices.Sorted(maps.Keys(c.foreign)) {
 		for _, info := range c.foreign[kind] {
@@ -64,12 +65,12 @@ func (c *Containers) became(id protocol.CTID, change queue.Change) *protocol.Con
 			next.rec = rec
 		}
 	}
-	shown := next.show()
+	shown := next.show(c)
 	return &shown
 }
 
 // show is a managed container as people see it.
-func (m *managed) show() protocol.Container {
+func (m *managed) show(all *Containers) protocol.Container {
 	state := container.StateUnknown
 	if m.seen {
 		state = m.info.State
@@ -77,7 +78,7 @@ func (m *managed) show() protocol.Container {
 	c := protocol.Container{
 		CTID: m.rec.CTID, Name: string(m.rec.Name), Runtime: m.rec.Runtime, State: string(state),
 		Intended: m.rec.Intended, Class: m.rec.Class, Offline: m.rec.Offline, Labels: m.rec.Labels,
-		Broken: m.rec.Broken, Failures: m.rec.Failures, Addresses: addresses(m.info),
+		Broken: m.rec.Broken, Failures: m.rec.Failures, Addresses: addresses(m.info), ContainerStatus: m.status(all),
 		Privileged: m.seen && m.info.Privileged,
 	}
 	if len(c.Addresses) == 0 && m.rec.Address != "" {
@@ -87,9 +88,20 @@ func (m *managed) show() protocol.Container {
 }
 
 func addresses(info container.Info) []string {
+	const maxAddresses = 16 // root in a container adds as many as it likes
 	var all []string
-	for _, ip := range info.Addresses {
+	for _, ip := range info.Addresses[:min(len(info.Addresses), maxAddresses)] {
 		all = append(all, ip.String())
 	}
 	return all
+}
+
+// status is how it stands to what is intended of it.
+func (m *managed) status(all *Containers) protocol.ContainerStatus {
+	start := m.rec.Settings.Start
+	health := ""
+	if m.rec.Settings.Health != nil && m.seen && m.info.State == container.StateRunning {
+		health = m.probe.health.State
+	}
+	return protocol.ContainerStatus{Waits: cmp.Or(m.held, m.waits), Health: health, StartOrder: start.Order, StartAfter: namesOf(all, start.After)}
 }

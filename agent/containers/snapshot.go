@@ -1,0 +1,210 @@
+package containers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hostler-io/hostler/agent/actions"
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// snapshots are the kinds about snapshots of containers.
+func snapshots(c *Containers) map[protocol.Kind]actions.Handler {
+	on := func(v verb) actions.Handler { return needs{v, "snapshot"} }
+	return map[protocol.Kind]actions.Handler{
+		protocol.KindSnapshot:       snap{needs{verb{Containers: c}, "snapshot"}},
+		protocol.KindRollback:       rollback{needs{verb{Containers: c}, "snapshot"}},
+		protocol.KindSnapshotRemove: on(verb{Containers: c, do: (*operation).dropSnapshot}),
+		protocol.KindSnapshotPrune:  on(verb{Containers: c, do: (*operation).pruneSnapshots}),
+	}
+}
+
+// snapshotter is the runtime of a container, if it makes snapshots.
+func (o *operation) snapshotter() (container.Snapshotter, error) {
+	if s, ok := o.runtime.(container.Snapshotter); ok {
+		return s, nil
+	}
+	return nil, o.unsupported("snapshot")
+}
+
+// snap makes a snapshot. Its commit point is the snapshot that has its name. A container
+// that is paused for it says so in its record before it is frozen, so that whoever comes
+// after a crash lets it run again, and no other one that somebody has frozen.
+type snap struct{ needs }
+
+// Begin implements [actions.Handler].
+func (h snap) Begin(j *actions.Job) {
+	o := h.operation(j)
+	if o == nil {
+		return
+	}
+	key := j.Action().ID.String()
+	args := protocol.ArgsOf[protocol.SnapshotArgs](o.spec)
+	m := h.managed[o.rec.CTID]
+	var s actions.Saga
+	paused := o.rec.Settings.Paused == key
+	if !paused && args.Pause && m.seen && m.info.State == container.StateRunning {
+		paused = true
+		o.rec.Settings.Paused = key
+		s.Steps = append(s.Steps, actions.Step{Do: func(context.Context) (queue.Change, error) { return keep(o.rec), nil }})
+	}
+	s.Steps = append(s.Steps, actions.Step{Do: func(ctx context.Context) (queue.Change, error) {
+		return o.snapshot(ctx, container.Snapshot{Name: args.Snapshot, Key: key, MadeMS: o.cfg.Loop.WallMS(), Paused: paused})
+	}, Commit: true})
+	s.Undo = func(ctx context.Context, why error) (queue.Change, error) {
+		return o.unpause(ctx, key, why)
+	}
+	h.run(j, o, s)
+}
+
+// Settle implements [actions.Settler]: what was paused for it runs again.
+func (h snap) Settle(j *actions.Job) { h.Begin(j) }
+
+// snapshot makes a snapshot, of a container that is paused meanwhile if that is asked for.
+func (o *operation) snapshot(ctx context.Context, s container.Snapshot) (queue.Change, error) {
+	r, err := o.snapshotter()
+	if err != nil {
+		return queue.Change{}, err
+	}
+	if !s.Paused {
+		return queue.Change{}, r.Snapshot(ctx, string(o.rec.Name), s)
+	}
+	f, ok := o.runtime.(container.Freezer)
+	if !ok {
+		return queue.Change{}, o.unsupported("freeze")
+	}
+	if _, err := f.Freeze(ctx, string(o.rec.Name)); err != nil && !errors.Is(err, container.ErrNotRunning) {
+		return queue.Change{}, err
+	}
+	if err := r.Snapshot(ctx, string(o.rec.Name), s); err != nil {
+		return queue.Change{}, err
+	}
+	return o.unpause(ctx, s.Key, nil)
+}
+
+// unpause lets a container run again that was paused for the snapshot of a key, and returns
+// why that was not made.
+func (o *operation) unpause(ctx context.Context, key string, why error) (queue.Change, error) {
+	f, ok := o.runtime.(container.Freezer)
+	if !ok || o.rec.Settings.Paused != key {
+		return queue.Change{}, why
+	}
+	seen, err := f.Unfreeze(ctx, string(o.rec.Name))
+	if err != nil && !errors.Is(err, container.ErrNotRunning) {
+		return queue.Change{}, errors.Join(why, fmt.Errorf("it cannot be let run again; type hostler ct unfreeze: %w", err))
+	}
+	o.seen, o.rec.Settings.Paused = seen, ""
+	return keep(o.rec), why
+}
+
+// rollback gives a container the files of a snapshot. Its commit point is the record that
+// says so: before it, an attempt does all of it again; after it, none does any of it, for
+// the container may run on its new files already.
+type rollback struct{ needs }
+
+// Begin implements [actions.Handler].
+func (h rollback) Begin(j *actions.Job) {
+	o := h.operation(j)
+	if o == nil {
+		return
+	}
+	key := j.Action().ID.String()
+	args := protocol.ArgsOf[protocol.RollbackArgs](o.spec)
+	s := actions.Saga{Committed: o.rec.Settings.RolledBack == key}
+	if !s.Committed {
+		s.Steps = append(s.Steps, actions.Step{Do: func(ctx context.Context) (queue.Change, error) {
+			if err := o.knows(ctx, args.Snapshot); err != nil {
+				return queue.Change{}, err // before it is stopped for nothing
+			}
+			if args.Restart {
+				if _, err := o.stop(ctx); err != nil {
+					return queue.Change{}, err
+				}
+			}
+			return o.rollback(ctx, args.Snapshot, key)
+		}, Commit: true})
+	}
+	if args.Restart && o.rec.Intended == queue.Running {
+		s.Steps = append(s.Steps, actions.Step{Do: func(ctx context.Context) (queue.Change, error) {
+			if err := o.start(ctx); err != nil {
+				return queue.Change{}, fmt.Errorf("its files are those of %s, and it does not start: %w", args.Snapshot, err)
+			}
+			return queue.Change{}, nil
+		}})
+	}
+	if len(s.Steps) == 0 {
+		s = actions.One(func(context.Context) (queue.Change, error) { return queue.Change{}, nil })
+	}
+	h.run(j, o, s)
+}
+
+// Settle implements [actions.Settler].
+func (h rollback) Settle(j *actions.Job) { h.Begin(j) }
+
+// knows refuses a snapshot that is not there.
+func (o *operation) knows(ctx context.Context, snapshot string) error {
+	r, err := o.snapshotter()
+	if err != nil {
+		return err
+	}
+	all, err := r.Snapshots(ctx, string(o.rec.Name))
+	if err == nil && !slices.ContainsFunc(all, func(s container.Snapshot) bool { return s.Name == snapshot }) {
+		err = fmt.Errorf("%w: there is no snapshot %s; see which there are: hostler snapshot ls", container.ErrNotFound, snapshot)
+	}
+	return err
+}
+
+func (o *operation) rollback(ctx context.Context, snapshot, key string) (queue.Change, error) {
+	r, err := o.snapshotter()
+	if err != nil {
+		return queue.Change{}, err
+	}
+	err = r.Rollback(ctx, string(o.rec.Name), snapshot)
+	if errors.Is(err, container.ErrBusy) {
+		err = fmt.Errorf("%w; stop it first, or ask with --restart", err)
+	}
+	if err != nil {
+		return queue.Change{}, err
+	}
+	o.rec.Settings.RolledBack = key
+	o.seen = container.Info{}
+	return keep(o.rec), nil
+}
+
+// dropSnapshot removes a snapshot. One that is gone at a later attempt was removed by an
+// earlier one.
+func (o *operation) dropSnapshot(ctx context.Context) (queue.Change, error) {
+	r, err := o.snapshotter()
+	if err != nil {
+		return queue.Change{}, err
+	}
+	err = r.DropSnapshot(ctx, string(o.rec.Name), protocol.ArgsOf[protocol.SnapshotRemoveArgs](o.spec).Snapshot)
+	if !o.first && errors.Is(err, container.ErrNotFound) {
+		err = nil
+	}
+	return queue.Change{}, err
+}
+
+// pruneSnapshots removes the snapshots that nobody wants to keep.
+func (o *operation) pruneSnapshots(ctx context.Context) (queue.Change, error) {
+	r, err := o.snapshotter()
+	if err != nil {
+		return queue.Change{}, err
+	}
+	all, err := r.Snapshots(ctx, string(o.rec.Name))
+	if err != nil {
+		return queue.Change{}, err
+	}
+	args := protocol.ArgsOf[protocol.SnapshotPruneArgs](o.spec)
+	for _, s := range container.Surplus(all, int(args.KeepDaily), int(args.KeepWeekly), time.UnixMilli(o.cfg.Loop.WallMS())) {
+		if err := r.DropSnapshot(ctx, string(o.rec.Name), s.Name); err != nil {
+			return queue.Change{}, err
+		}
+	}
+	return queue.Change{}, nil
+}
