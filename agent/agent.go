@@ -186,7 +186,7 @@ func (a *Agent) remember(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.containers.Load(kept)
+	a.containers.Load(kept, a.self, alerts)
 	if err := a.rights.Load(a.self.Store); err != nil {
 		return err
 	}
@@ -245,6 +245,7 @@ func (a *Agent) turn(ctx, running context.Context) error {
 // the next process otherwise.
 func (a *Agent) shutdown() {
 	a.loop.Shutdown(a.cfg.Drain, a.actions.Flush)
+	containers.Closing(a.containers)
 	a.uplink.Pump()
 	a.uplink.Goodbye()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hostler-io/hostler/agent/wire"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/limit"
 	"github.com/hostler-io/hostler/terminal"
 )
@@ -116,6 +117,14 @@ func (a *Agent) Trigger(ctx context.Context) error {
 	return err
 }
 
+// Sleep tells the coordinator that the host will be silent for a time, because it
+// sleeps; none takes that back. An agent that ends forgets it, the coordinator does not.
+func Sleep(a *Agent, d time.Duration) {
+	if a.lease != nil {
+		a.lease.Sleep(d)
+	}
+}
+
 // HeartbeatNow sends a full heartbeat. It returns [ErrOffline] when no coordinator
 // has answered.
 func (a *Agent) HeartbeatNow(ctx context.Context) error {
@@ -201,6 +210,12 @@ func (a *Agent) Attach(ctx context.Context, id protocol.ActionID, user string, p
 // name.
 func (a *Agent) Containers(ctx context.Context) ([]Container, error) {
 	return loop.Ask(ctx, a.loop, func() ([]Container, error) { return a.containers.All(), nil })
+}
+
+// OfflinePreview is what becomes of the containers of an agent's host if it hears nothing
+// of its coordinator for another period, and restarts at the end of it if reboot is set.
+func OfflinePreview(ctx context.Context, a *Agent, period time.Duration, reboot bool) ([]contract.Forecast, error) {
+	return loop.Ask(ctx, a.loop, func() ([]contract.Forecast, error) { return containers.Preview(a.containers, period, reboot), nil })
 }
 
 // Remembered returns what an agent remembers of a container that it keeps, and the limits

@@ -21,6 +21,7 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
 )
 
 // Config is what an agent is made from.
@@ -73,6 +74,12 @@ type Config struct {
 	// that print what the host knows: its audit log as [Agent.ExportAudit] writes it, its
 	// samples. A kind without one is refused as unsupported.
 	Printers map[protocol.Kind][]string
+	// Backups are those of this host; nil if it has none.
+	Backups containers.Backups
+
+	// Probe looks at a container once, and returns why it is not well. It ends soon after
+	// its context does. Without it checks are refused as unsupported.
+	Probe func(context.Context, containers.Probed, contract.Check) error
 
 	// Limiter limits what containers use. Without it that is refused as unsupported.
 	Limiter containers.Limiter

@@ -58,7 +58,7 @@ func TestContainerEnds(t *testing.T) {
 		w.restart()
 		w.pass(time.Minute)
 		all := known()
-		if len(all) != 2 || all[0].Code != 3 || all[0].Asked || all[1].Signal != 9 || !all[1].OOM || all[0].AtMS == 0 || all[1].AtMS <= all[0].AtMS {
+		if len(all) != 2 || all[0].Code != 3 || all[0].Asked || all[1].Signal != 9 || !all[1].OOM || all[0].AtMS == 0 || all[0].Cause != queue.CauseCrash || all[1].Cause != queue.CauseOOM || all[1].AtMS <= all[0].AtMS {
 			t.Errorf("%+v", all)
 		}
 		info, err := w.lxc.Inspect(t.Context(), "ct-1")
@@ -68,7 +68,7 @@ func TestContainerEnds(t *testing.T) {
 		ends[info.InitPID] <- queue.End{Known: true, Signal: 15}
 		w.coord.order(actionID(2), on(protocol.KindStop, 1))
 		w.pass(time.Minute)
-		if all := known(); len(all) != 3 || !all[2].Asked || all[2].Signal != 15 {
+		if all := known(); len(all) != 3 || !all[2].Asked || all[2].Signal != 15 || all[2].Cause != queue.CauseOrder {
 			t.Errorf("%+v", all)
 		}
 		w.coord.order(actionID(3), on(protocol.KindStart, 1))
@@ -77,6 +77,14 @@ func TestContainerEnds(t *testing.T) {
 			die(queue.End{Known: true, Code: 100 + n})
 		}
 		if all := known(); len(all) != queue.MaxEnds || all[9].Code != 111 {
+			t.Errorf("%+v", all)
+		}
+		die(queue.End{Known: true})
+		w.down()
+		w.boot = "boot-2"
+		w.up()
+		w.pass(time.Minute)
+		if all := known(); all[8].Cause != queue.CauseExit || all[9].Cause != queue.CauseHost {
 			t.Errorf("%+v", all)
 		}
 		if _, _, err := agent.Remembered(t.Context(), w.agent, "ct-2"); err == nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/hostler-io/hostler/internal/blob"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // fleetTrust is what the coordinator knows: one ring and one host. The rest of
@@ -80,7 +81,7 @@ func (b *broker) Publish(topic string, payload []byte, retained bool) error {
 	return nil
 }
 
-func (b *broker) Disconnect(protocol.SAN) {}
+func (b *broker) Disconnect(san.Name) {}
 
 // wire is the agent's side of the broker.
 type wire struct{ *broker }

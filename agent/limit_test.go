@@ -54,8 +54,8 @@ func TestContainerLimits(t *testing.T) {
 		expect := func(want ...string) {
 			t.Helper()
 			d, effective, err := agent.Remembered(t.Context(), w.agent, "ct-1")
-			if err != nil || !slices.Equal(d.Limits.Strings(), want) || !slices.Equal(effective.Strings(), want) {
-				t.Errorf("limits are %v, in force %v, %v, want %v", d.Limits, effective, err, want)
+			if err != nil || !slices.Equal(d.Settings.Limits.Strings(), want) || !slices.Equal(effective.Strings(), want) {
+				t.Errorf("limits are %v, in force %v, %v, want %v", d.Settings.Limits, effective, err, want)
 			}
 		}
 		w.coord.order(actionID(1), creation(1, true))
@@ -76,8 +76,24 @@ func TestContainerLimits(t *testing.T) {
 		w.lxc.Hang("")
 		w.pass(time.Minute)
 		d, _, err := agent.Remembered(t.Context(), w.agent, "ct-1")
-		if err != nil || !slices.Equal(d.Limits.Strings(), []string{"memory=1MiB"}) {
-			t.Errorf("%v, %v", d.Limits, err)
+		if err != nil || !slices.Equal(d.Settings.Limits.Strings(), []string{"memory=1MiB"}) {
+			t.Errorf("%v, %v", d.Settings.Limits, err)
+		}
+		set := func(n byte, set ...string) {
+			w.coord.order(actionID(n), protocol.Spec{Kind: protocol.KindConfig, Target: ctid(1), Args: &protocol.ConfigArgs{Set: set}})
+			w.pass(time.Minute)
+		}
+		set(6, "label.app=web", "limit.cpu=50%", "limit.memory=2MiB")
+		expect("cpu=50%", "memory=2MiB")
+		set(7, "label.app=other", "limit.memory=1MiB", "limit.cpu") // below present use
+		set(8, "label.app=other", "limit.disk=1GiB")                // unsupported
+		expect("cpu=50%", "memory=2MiB")
+		if got := w.shown("lxc", "ct-1").Labels; !slices.Equal(got, []string{"app=web"}) {
+			t.Errorf("of changes that fail in part, the labels are %q", got)
+		}
+		set(9, "label.app", "limit.cpu")
+		if got := w.shown("lxc", "ct-1").Labels; len(got) > 0 {
+			t.Errorf("the label is still there: %q", got)
 		}
 		limit(5, false, "disk=5GiB")
 		if got := w.coord.told(actionID(5)); !slices.Contains(got, "refuse FAILED unsupported") {

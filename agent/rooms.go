@@ -15,6 +15,7 @@ import (
 	"github.com/hostler-io/hostler/agent/uplink"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
+	"github.com/hostler-io/hostler/protocol/contract"
 )
 
 // furnish makes the rooms and tells each which others it may ask.
@@ -37,9 +38,16 @@ func (a *Agent) furnish() {
 		r.Bulk = cfg.Bulk
 	}
 	a.relay = relay.New(r)
+	var coordinator *containers.Coordinator
+	if cfg.Link != nil {
+		coordinator = &containers.Coordinator{
+			HeardMS: func() int64 { return uplink.HeardMS(a.uplink) },
+			Keep:    func(c contract.Absence) error { return queue.KeepAbsence(a.loop.Steps(), cfg.Queue, c) },
+		}
+	}
 	a.containers = containers.New(containers.Config{
-		Runtimes: cfg.Runtimes, Network: cfg.Network, Loop: a.loop, Actions: a.actions,
-		Apply: a.apply, Record: a.record, Seen: a.hostChanged, Witness: cfg.Witness, Limiter: cfg.Limiter, Log: cfg.Log,
+		Coordinator: coordinator, Probe: cfg.Probe, Runtimes: cfg.Runtimes, Network: cfg.Network, Loop: a.loop, Actions: a.actions,
+		Apply: a.apply, Record: a.record, Seen: a.hostChanged, Witness: cfg.Witness, Limiter: cfg.Limiter, Backups: cfg.Backups, Log: cfg.Log,
 	})
 	if cfg.Commands != nil {
 		a.commands = commands.New(commands.Config{
@@ -60,7 +68,7 @@ func (a *Agent) furnish() {
 	}
 	a.uplink = uplink.New(uplink.Config{
 		Host: a.wire, Numbers: a.numbers, Traffic: a.traffic, Link: cfg.Link, Trust: cfg.Trust, Lease: a.lease, Loop: a.loop,
-		Queue: cfg.Queue, Actions: a.actions, Relay: a.relay, Report: a.report, Policy: a.rights.Told, Rules: a.ruling.take, Raise: a.raise,
+		Queue: cfg.Queue, Actions: a.actions, Relay: a.relay, Report: a.report, Policy: a.rights.Told, Rules: a.ruling.take, Raise: a.raise, Heard: func() { containers.Heard(a.containers) },
 		Boot: cfg.Boot, Features: cfg.Features, QuietEvery: cfg.CheckEvery, Log: cfg.Log,
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/secret"
 )
 
 // TestSecretEnv: sealed variables reach the command, and nothing else of this host;
@@ -25,7 +26,7 @@ func TestSecretEnv(t *testing.T) {
 	}
 	in(t, func(c *agent.Config) { c.Unseal = unseal }, func(t *testing.T, w *world) {
 		seal := func(key string, f protocol.FleetID, h protocol.HostID, id protocol.ActionID) protocol.Spec {
-			plain, err := protocol.Secret{Fleet: f, Host: h, Action: id, Env: []string{"TOKEN=" + value}}.Encode()
+			plain, err := secret.Values{Fleet: f, Host: h, Action: id, Env: []string{"TOKEN=" + value}}.Encode()
 			if err != nil {
 				t.Fatal(err)
 			}

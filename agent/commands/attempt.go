@@ -12,6 +12,7 @@ import (
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/secret"
 	"github.com/hostler-io/hostler/runner"
 	"github.com/hostler-io/hostler/runner/rundir"
 	"github.com/hostler-io/hostler/terminal"
@@ -116,13 +117,13 @@ func (c *worker) find(ctx context.Context) (Found, bool) {
 
 // unseal reads the variables that only this host can read. Its errors say nothing of
 // them.
-func (c *worker) unseal() (protocol.Secret, error) {
+func (c *worker) unseal() (secret.Values, error) {
 	cfg := c.Config
 	b, err := cfg.Unseal(c.Spec.Secret().Sealed)
 	if err != nil {
-		return protocol.Secret{}, errors.New("secret_env: it was not sealed to this host's key, or is damaged; ask again, so that it is sealed anew")
+		return secret.Values{}, errors.New("secret_env: it was not sealed to this host's key, or is damaged; ask again, so that it is sealed anew")
 	}
-	return protocol.OpenSecret(b, c.Spec.Secret().Names, cfg.Fleet, cfg.Host, c.ID)
+	return secret.Open(b, c.Spec.Secret().Names, cfg.Fleet, cfg.Host, c.ID)
 }
 
 // start starts the supervisor. The start of the attempt is durable.

@@ -39,6 +39,9 @@ type Config struct {
 	Spare string
 	// Runtimes are the container technologies of the host.
 	Runtimes map[string]container.Tidier
+	// Networks finds what is left of networks, by a function that tells the ids of all
+	// containers; nil: they are not looked at.
+	Networks func(known func(context.Context) (map[string]bool, error)) container.Tidier
 }
 
 // Report is what was found.
@@ -74,6 +77,9 @@ func Check(ctx context.Context, c Config, repair bool) Report {
 		if t := c.Runtimes[string(kind)]; t != nil {
 			r.add("containers of "+string(kind), func() ([]container.Debris, error) { return t.Debris(ctx, repair) })
 		}
+	}
+	if c.Networks != nil {
+		r.add("networks", func() ([]container.Debris, error) { return c.Networks(c.containers).Debris(ctx, repair) })
 	}
 	return r
 }
@@ -132,34 +138,57 @@ func (c Config) runs(ctx context.Context, repair bool) (all []container.Debris, 
 	return append(all, found...), err
 }
 
-// spare begins the names of directories for the copy, spareAge is when one is nobody's.
+// Spare begins the names of directories for copies of the agent's memory. One that is
+// older than spareAge was left by a process that was killed, and is removed.
 const (
-	spare    = ".fsck-"
+	Spare    = ".fsck-"
 	spareAge = time.Hour
 )
 
 // known asks a copy of the agent's memory which actions it has.
 func (c Config) known(ctx context.Context, ids []protocol.ActionID) (known map[protocol.ActionID]bool, err error) {
-	before, err := filepath.Glob(filepath.Join(c.Spare, spare+"*"))
+	err = c.remembered(ctx, func(q *queue.Queue) (err error) {
+		known, err = q.Has(ctx, ids)
+		return err
+	})
+	return known, err
+}
+
+// containers asks it for the ids of all containers.
+func (c Config) containers(ctx context.Context) (map[string]bool, error) {
+	ids := make(map[string]bool)
+	err := c.remembered(ctx, func(q *queue.Queue) error {
+		all, err := q.Containers(ctx)
+		for _, rec := range all {
+			ids[rec.CTID.String()] = true
+		}
+		return err
+	})
+	return ids, err
+}
+
+// remembered asks a copy of the agent's memory.
+func (c Config) remembered(ctx context.Context, ask func(*queue.Queue) error) (err error) {
+	before, err := filepath.Glob(filepath.Join(c.Spare, Spare+"*"))
 	for _, dir := range before { // of one that was killed
 		if info, e := os.Stat(dir); e == nil && time.Since(info.ModTime()) > spareAge {
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	dir, err := os.MkdirTemp(c.Spare, spare)
+	dir, err := os.MkdirTemp(c.Spare, Spare)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	q, err := queue.OpenCopy(ctx, queue.Config{Path: c.Memory}, filepath.Join(dir, "queue.db"))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, q.Close()) }()
-	return q.Has(ctx, ids)
+	return ask(q)
 }
 
 // orphans are runs of actions that the agent does not know. Its acceptance of them was

@@ -11,6 +11,7 @@ import (
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // asked is a record that waits for approval, with all that the coordinator
@@ -43,7 +44,7 @@ func asked(t testing.TB) (r Record, key *certs.TLSKey, good enrol.StateResponse)
 	fail(err)
 	csr, err := key.Request()
 	fail(err)
-	cert, err := ca.Issue(csr, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANHost, ID: "edge-01"}, Now: time.Now()})
+	cert, err := ca.Issue(csr, certs.Leaf{Name: san.Name{Kind: san.Host, ID: "edge-01"}, Now: time.Now()})
 	fail(err)
 	r = Record{Code: "secret", Host: "edge-01", Ring: 1, Pin: pin.Digest[:], Rings: [][]byte{raw}}
 	return r, key, enrol.StateResponse{

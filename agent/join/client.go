@@ -19,8 +19,8 @@ import (
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/certs"
-	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // The ends of an exchange that no waiting can mend.
@@ -118,7 +118,7 @@ func (c *Client) rings(ctx context.Context, address string, from uint64) ([]byte
 // coordinator is a server that has to be a coordinator of the chain.
 func (c *Client) coordinator(address string, chain *certs.Chain) *wire {
 	return c.wire(address, certs.ClientTLS{
-		Roots: func() *x509.CertPool { return chain.Roots() }, Servers: []protocol.SANKind{protocol.SANCoordinator},
+		Roots: func() *x509.CertPool { return chain.Roots() }, Servers: []san.Kind{san.Coordinator},
 	}.Config())
 }
 

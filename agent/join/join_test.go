@@ -20,8 +20,8 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/coordinator/core"
-	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 func begin(t testing.TB, code string) join.Record {
@@ -352,7 +352,7 @@ func TestStrangers(t *testing.T) {
 		{"a host of the fleet as coordinator", func(t *testing.T, d *desk, n *network) {
 			api := d.start(t)
 			d.cert = must[[]byte](t)(d.ca.Issue(must[[]byte](t)(d.leaf.Request()), certs.Leaf{
-				Name: protocol.SAN{Kind: protocol.SANHost, ID: "edge-66"}, Now: time.Now(),
+				Name: san.Name{Kind: san.Host, ID: "edge-66"}, Now: time.Now(),
 			}))
 			n.serve(t, first, d.tls(t), api)
 		}, certs.ErrPeer},

@@ -11,6 +11,7 @@ import (
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // Record is an enrolment as it is kept over restarts: first of an exchange,
@@ -159,7 +160,7 @@ func checkCertificate(der []byte, host protocol.HostID, chain *certs.Chain, key 
 	if err != nil {
 		return err
 	}
-	if want := (protocol.SAN{Kind: protocol.SANHost, ID: string(host)}); name != want {
+	if want := (san.Name{Kind: san.Host, ID: string(host)}); name != want {
 		return fmt.Errorf("the certificate is for %q, want %q", name, want)
 	}
 	return nil

@@ -21,6 +21,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/web"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // The addresses that join codes name.
@@ -155,7 +156,7 @@ func (d *desk) nextRing(t testing.TB, ca *certs.Authority) {
 	}
 	d.ca, d.leaf = ca, must[*certs.TLSKey](t)(certs.NewTLSKey())
 	d.cert = must[[]byte](t)(ca.Issue(must[[]byte](t)(d.leaf.Request()), certs.Leaf{
-		Name: protocol.SAN{Kind: protocol.SANCoordinator}, Server: true, Addresses: []string{"a.example"}, Now: time.Now(),
+		Name: san.Name{Kind: san.Coordinator}, Server: true, Addresses: []string{"a.example"}, Now: time.Now(),
 	}))
 }
 
@@ -241,7 +242,7 @@ type authority struct{ d *desk }
 func (a authority) CA() []byte { return a.d.ca.Certificate() }
 
 func (a authority) IssueHost(id protocol.HostID, csr []byte) ([]byte, error) {
-	return a.d.ca.Issue(csr, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANHost, ID: string(id)}, Now: time.Now()})
+	return a.d.ca.Issue(csr, certs.Leaf{Name: san.Name{Kind: san.Host, ID: string(id)}, Now: time.Now()})
 }
 
 func (a authority) Current(der []byte) bool {
@@ -257,7 +258,7 @@ func (a authority) IssueViewer(string) ([]byte, []byte, string, error) {
 type silence struct{}
 
 func (silence) Publish(string, []byte, bool) error { return nil }
-func (silence) Disconnect(protocol.SAN)            {}
+func (silence) Disconnect(san.Name)                {}
 
 // host is a machine that wants to join.
 type host struct {

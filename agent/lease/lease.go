@@ -41,13 +41,17 @@ type Config struct {
 type Lease struct {
 	cfg    Config
 	grants chan wire.Message
-	until  atomic.Int64 // boot clock; 0 before the first grant
-	low    atomic.Int64 // the least that was left when a grant came, in ms
-	at     atomic.Int64 // boot clock of the newest grant
+	until  atomic.Int64  // boot clock; 0 before the first grant
+	low    atomic.Int64  // the least that was left when a grant came, in ms
+	at     atomic.Int64  // boot clock of the newest grant
+	sleep  atomic.Int64  // boot clock until which the host is silent; 0 if it will not be
+	soon   chan struct{} // one place: a lease is to go out now
 }
 
 // New returns a lease that was not granted yet.
-func New(cfg Config) *Lease { return &Lease{cfg: cfg, grants: make(chan wire.Message, 8)} }
+func New(cfg Config) *Lease {
+	return &Lease{cfg: cfg, grants: make(chan wire.Message, 8), soon: make(chan struct{}, 1)}
+}
 
 // Take takes a grant as it came. It never waits: a grant that finds no room is
 // lost, as on any other part of the way, and Take is false.
@@ -74,6 +78,9 @@ func (l *Lease) Run(ctx context.Context) error {
 		case <-ticker.C:
 			number++
 			l.ask(ctx, number)
+		case <-l.soon:
+			number++
+			l.ask(ctx, number)
 		case m := <-l.grants:
 			if err := l.grant(g, m); err != nil {
 				l.cfg.Traffic.Refused(err)
@@ -92,7 +99,7 @@ func (l *Lease) ask(ctx context.Context, number uint64) {
 	}
 	h := l.cfg.Host.Header(protocol.TypeLease)
 	h.Seq, h.Chal = seq, chal
-	payload, err := l.cfg.Host.Seal(protocol.Lease{Header: h, Number: number, Boot: l.cfg.Boot, Inst: n.Inst(), Beat: n.Beat()})
+	payload, err := l.cfg.Host.Seal(protocol.Lease{Header: h, Number: number, Boot: l.cfg.Boot, Inst: n.Inst(), Beat: n.Beat(), SleepMS: l.sleepMS()})
 	if err != nil {
 		l.cfg.Log.Error("a lease cannot be signed", "error", err)
 		return
@@ -133,6 +140,28 @@ func (l *Lease) grant(gate *gate, m wire.Message) error {
 	}
 	l.cfg.Traffic.Received(protocol.TypeGrant)
 	return nil
+}
+
+// Sleep tells the coordinator with every lease until then that the host will be silent
+// for a time, because it sleeps; none takes that back.
+func (l *Lease) Sleep(d time.Duration) {
+	until := int64(0)
+	if d > 0 {
+		until = l.cfg.BootMS() + d.Milliseconds()
+	}
+	l.sleep.Store(until)
+	select {
+	case l.soon <- struct{}{}:
+	default:
+	}
+}
+
+func (l *Lease) sleepMS() int64 {
+	until := l.sleep.Load()
+	if until == 0 {
+		return 0
+	}
+	return max(0, until-l.cfg.BootMS())
 }
 
 // UntilMS is when the newest grant ends by the boot clock; 0 before the first.

@@ -28,7 +28,7 @@ func FuzzCreateAction(f *testing.F) {
 	ctx, cancel := context.WithCancel(f.Context())
 	q := must[*queue.Queue](f)(queue.Create(ctx, queue.Config{Path: filepath.Join(f.TempDir(), "queue.db")}, protocol.StoreID{1}))
 	a := must[*agent.Agent](f)(agent.New(agent.Config{Host: "edge-01", Fleet: protocol.FleetID{1}, FleetName: "lab", Queue: q, Boot: "a"}))
-	h := must[http.Handler](f)(local.New(local.Config{Agent: a, Host: "edge-01", Version: "1.2.3"}))
+	h := must[http.Handler](f)(local.New(local.Config{Agent: a, Host: "edge-01", Version: "1.2.3", Check: well}))
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = a.Run(ctx) }) // returns what ended it
 	f.Cleanup(func() {

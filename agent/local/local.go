@@ -6,6 +6,7 @@
 //	GET  /metrics                   for Prometheus
 //	POST /trigger                   look at everything now
 //	POST /heartbeat                 send a full heartbeat now
+//	POST /sleep?for=DURATION        tell that the host will be silent for so long; 0s: it will not
 //	GET  /v1/actions                list, the newest first
 //	POST /v1/actions                ask for an action ([api.NewAction])
 //	GET  /v1/actions/{id}           one, ?wait=30s for its end
@@ -57,6 +58,8 @@ type Config struct {
 	// Measured writes what was measured of the host, beside the agent's own metrics.
 	// Default: nothing.
 	Measured func(*prom.Scrape)
+	// Check looks for what keeps the host from doing its work. Required.
+	Check func(context.Context) []api.Finding
 	// Log hears of what went wrong inside. Default: none.
 	Log *slog.Logger
 }
@@ -67,13 +70,14 @@ type handlers struct {
 	host     protocol.HostID
 	version  string
 	measured func(*prom.Scrape)
+	check    func(context.Context) []api.Finding
 	log      *slog.Logger
 }
 
 // New returns the handler of all routes, which is meant for [Server].
 func New(cfg Config) (http.Handler, error) {
-	if cfg.Agent == nil || cfg.Host == "" || cfg.Version == "" {
-		return nil, errors.New("local: Agent, Host or Version is missing")
+	if cfg.Agent == nil || cfg.Host == "" || cfg.Version == "" || cfg.Check == nil {
+		return nil, errors.New("local: Agent, Host, Version or Check is missing")
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -81,12 +85,13 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Measured == nil {
 		cfg.Measured = func(*prom.Scrape) {}
 	}
-	h := &handlers{cfg.Agent, cfg.Host, cfg.Version, cfg.Measured, cfg.Log}
+	h := &handlers{cfg.Agent, cfg.Host, cfg.Version, cfg.Measured, cfg.Check, cfg.Log}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ping", h.handle(h.ping))
 	mux.HandleFunc("GET /status", h.handle(h.status))
 	mux.HandleFunc("POST /trigger", h.handle(h.trigger))
 	mux.HandleFunc("POST /heartbeat", h.handle(h.heartbeat))
+	mux.HandleFunc("POST /sleep", h.handle(h.sleep))
 	mux.HandleFunc("GET /v1/actions", h.handle(h.listActions))
 	mux.HandleFunc("POST /v1/actions", h.handle(h.createAction))
 	mux.HandleFunc("GET /v1/actions/{id}", h.handle(h.getAction))
@@ -95,6 +100,8 @@ func New(cfg Config) (http.Handler, error) {
 	mux.HandleFunc("GET /v1/actions/{id}/attach", h.handle(h.attach))
 	mux.HandleFunc("GET /v1/containers", h.handle(h.containers))
 	mux.HandleFunc("GET /v1/containers/{name}", h.handle(h.container))
+	mux.HandleFunc("GET /v1/check", h.handle(h.lookOver))
+	mux.HandleFunc("GET /v1/offline-preview", h.handle(h.offlinePreview))
 	mux.HandleFunc("GET /v1/audit/export", h.handle(h.exportAudit))
 	mux.Handle("GET /metrics", prom.Handler("hostler_agent_", h.metrics))
 	return h.guard(mux), nil
@@ -201,6 +208,11 @@ func (h *handlers) status(w http.ResponseWriter, r *http.Request) error {
 	return write(w, http.StatusOK, out)
 }
 
+// lookOver answers with what keeps the host from doing its work. It takes some seconds.
+func (h *handlers) lookOver(w http.ResponseWriter, r *http.Request) error {
+	return write(w, http.StatusOK, h.check(r.Context()))
+}
+
 func (h *handlers) trigger(w http.ResponseWriter, r *http.Request) error {
 	if err := h.agent.Trigger(r.Context()); err != nil {
 		return err
@@ -213,6 +225,19 @@ func (h *handlers) heartbeat(w http.ResponseWriter, r *http.Request) error {
 	if err := h.agent.HeartbeatNow(r.Context()); err != nil {
 		return err
 	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// maxSleep bounds for how long a host may say that it sleeps.
+const maxSleep = 31 * 24 * time.Hour
+
+func (h *handlers) sleep(w http.ResponseWriter, r *http.Request) error {
+	d, err := api.ParseDuration(r.URL.Query().Get("for"))
+	if err != nil || d < 0 || d > maxSleep {
+		return fmt.Errorf("%w: for=%.20q is no duration from 0s to %s", protocol.ErrSpec, r.URL.Query().Get("for"), maxSleep)
+	}
+	agent.Sleep(h.agent, d)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

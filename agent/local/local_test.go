@@ -62,7 +62,7 @@ func newWorld(t *testing.T) *world {
 		Commands: supervisors, RunDirs: supervisors, Supervisor: []string{builttest.Program(t, "hostler-run")},
 	}))
 	w := &world{socket: filepath.Join(dir, "agent.sock"), agent: a}
-	h := must[http.Handler](t)(local.New(local.Config{Agent: a, Host: "edge-01", Version: "1.2.3", Log: log}))
+	h := must[http.Handler](t)(local.New(local.Config{Agent: a, Host: "edge-01", Version: "1.2.3", Check: well, Log: log}))
 	l := must[net.Listener](t)(local.Listen(t.Context(), w.socket, -1))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var wg sync.WaitGroup
@@ -435,7 +435,7 @@ func TestListen(t *testing.T) {
 func TestStopped(t *testing.T) {
 	w := newWorld(t)
 	w.stop()
-	h := must[http.Handler](t)(local.New(local.Config{Agent: w.agent, Host: "edge-01", Version: "1"}))
+	h := must[http.Handler](t)(local.New(local.Config{Agent: w.agent, Host: "edge-01", Version: "1", Check: well}))
 	l := must[net.Listener](t)(local.Listen(t.Context(), w.socket, -1))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	var wg sync.WaitGroup
@@ -445,4 +445,9 @@ func TestStopped(t *testing.T) {
 	if status != http.StatusServiceUnavailable {
 		t.Errorf("got %d %s", status, b)
 	}
+}
+
+// well is the result of checks that find nothing.
+func well(context.Context) []api.Finding {
+	return []api.Finding{{Check: "clock", Result: api.FindingOK}}
 }

@@ -227,3 +227,7 @@ func (u *Uplink) refuse(topic string, err error) {
 		u.cfg.Log.Warn("a message was refused", "topic", topic, "error", err, "more", skipped)
 	}
 }
+
+// HeardMS is when the coordinator gave a sign of life last, by the boot clock: a receipt,
+// or a grant. It is 0 before the first, and may be called by any goroutine.
+func HeardMS(u *Uplink) int64 { return max(u.heard.Load(), u.cfg.Lease.GrantedMS()) }

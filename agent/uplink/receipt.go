@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/agent/loop"
+	"github.com/hostler-io/hostler/internal/warnings"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/fresh"
 	"github.com/hostler-io/hostler/protocol/stream"
@@ -74,6 +75,8 @@ func (u *Uplink) TellCredits() {
 // receipt takes the coordinator's receipt: the answer to the hello, what it has,
 // and what it wants.
 func (u *Uplink) receipt(r *protocol.Receipt, raw []byte) {
+	u.heard.Store(u.loop.BootMS())
+	u.cfg.Heard()
 	u.greeted(r.Give)
 	for _, have := range r.Have {
 		if p := u.streams.all[have.Stream]; p != nil && p.up {
@@ -153,18 +156,13 @@ func (u *Uplink) sealed(r *protocol.Receipt) {
 	}
 }
 
-// rolledBackAlert is raised when the coordinator knows more of the host's own
-// audit log than the host.
-const rolledBackAlert = "audit.rolled_back"
-
-// rolledBack raises the alert for a reason, or takes it back without one.
+// rolledBack raises the alert that the coordinator knows more of the host's own audit
+// log than the host, for a reason, or takes it back without one.
 func (u *Uplink) rolledBack(why string) {
-	if _, raised := u.alerts[rolledBackAlert]; raised == (why != "") {
+	if _, raised := u.alerts[string(warnings.AuditRolledBack)]; raised == (why != "") {
 		return
 	}
-	alert := protocol.Alert{Raised: why != "", AlertInfo: protocol.AlertInfo{
-		ID: rolledBackAlert, Severity: "critical", Text: why, SinceMS: u.loop.WallMS(),
-	}}
+	alert := protocol.Alert{Raised: why != "", AlertInfo: warnings.New(warnings.AuditRolledBack, "", why, u.loop.WallMS())}
 	if why == "" {
 		alert.Text = "the audit log has what the coordinator was told of it"
 	}

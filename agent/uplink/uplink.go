@@ -17,6 +17,7 @@ package uplink
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -103,7 +104,9 @@ type Config struct {
 	// Rules takes the coordinator's rules of alerts, which are durable.
 	Rules func(protocol.AlertRules)
 	// Raise makes a change of an alert durable.
-	Raise    func(protocol.Alert)
+	Raise func(protocol.Alert)
+	// Heard is called at each receipt of the coordinator.
+	Heard    func()
 	Boot     string
 	Features []string
 	// QuietEvery is how far heartbeats are apart at least that tell of nothing but
@@ -136,6 +139,8 @@ type Uplink struct {
 	alerts  map[string]protocol.AlertInfo // raised ones
 	seals   seals
 	refused throttle.Lines
+
+	heard atomic.Int64 // boot clock of the newest receipt; 0 before the first
 
 	helloAgain, ackSoon, beatSoon, flushSoon, ringLate *loop.Timer
 }
