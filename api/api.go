@@ -16,7 +16,10 @@ import (
 type Host struct {
 	ID           string     `json:"id" example:"edge-07" doc:"The name of the host"`
 	State        string     `json:"state" enum:"approved,revoked,replacing" doc:"Whether the host is a member"`
-	Connectivity string     `json:"connectivity" enum:"online,suspect,offline,unknown" doc:"Whether the host was heard of just now"`
+	Connectivity string     `json:"connectivity" enum:"online,late,offline,asleep,goodbye,unknown" doc:"Whether the host is there: see doc/hosts.md"`
+	Presence     string     `json:"presence,omitempty" example:"socket lost 14 s ago" doc:"Why it is so, for people"`
+	PresentSince *time.Time `json:"connectivity_since,omitempty" doc:"Since when it is so; left out if that is not known"`
+	AsleepUntil  *time.Time `json:"asleep_until,omitempty" doc:"Until when a host sleeps that has told so"`
 	Quarantined  string     `json:"quarantined,omitempty" doc:"Why nothing is sent to the host although it is approved; left out if it is not"`
 	Key          string     `json:"key" doc:"The fingerprint of the host's OpenPGP key"`
 	Labels       []string   `json:"labels" example:"[\"site=lab\"]" doc:"Labels, each NAME=VALUE, sorted"`
@@ -73,50 +76,6 @@ type Alert struct {
 	Severity string    `json:"severity" example:"warning" doc:"How bad it is"`
 	Text     string    `json:"text" doc:"What is wrong, for people"`
 	Since    time.Time `json:"since" doc:"Since when"`
-}
-
-// Container is a container as its host last told.
-type Container struct {
-	Host       string   `json:"host" doc:"The host that it is on"`
-	Name       string   `json:"name" example:"web" doc:"Its name, which no other on its host has"`
-	CTID       string   `json:"ctid,omitempty" doc:"Its id, which stays when it is renamed; left out for a foreign container"`
-	Runtime    string   `json:"runtime" example:"lxc" doc:"What runs it"`
-	State      string   `json:"state" doc:"Where it is in its life"`
-	Intended   string   `json:"intended,omitempty" enum:"running,stopped" doc:"What it is meant to be; left out for a foreign container"`
-	Class      string   `json:"class,omitempty" enum:"pinned,unique,cloned" doc:"How many of it there may be: pinned belongs to its host, unique is once in the fleet, cloned is interchangeable"`
-	Offline    string   `json:"offline,omitempty" example:"keep" doc:"What it does while its host is cut off: keep, or stop-after and a duration"`
-	Broken     string   `json:"broken,omitempty" doc:"Why the host does not try to start it any more"`
-	Failures   int      `json:"failures,omitempty" doc:"How often it has failed to start since it last ran"`
-	Privileged bool     `json:"privileged,omitempty" doc:"Root in the container is root of its host"`
-	Addresses  []string `json:"addresses" doc:"Its addresses"`
-	Labels     []string `json:"labels" doc:"Labels, each NAME=VALUE"`
-}
-
-// ContainerDetails is what a host knows of a container beyond what it tells with its
-// heartbeats. It is asked for by an action of the kind container.inspect.
-type ContainerDetails struct {
-	Name    string           `json:"name"`
-	CTID    string           `json:"ctid"`
-	Runtime string           `json:"runtime"`
-	Ends    []ContainerEnd   `json:"ends"`   // the last ten times that it ended, the newest first
-	Limits  []ContainerLimit `json:"limits"` // what it may use at most
-}
-
-// ContainerLimit is what a container may use of a resource at most.
-type ContainerLimit struct {
-	Resource  string `json:"resource"`
-	Set       string `json:"set,omitempty"`       // as it was asked for; none if the limit is not ours
-	Effective string `json:"effective,omitempty"` // as the kernel keeps it; none while it is stopped
-}
-
-// ContainerEnd is how a container ended.
-type ContainerEnd struct {
-	At     time.Time `json:"at"`
-	Code   *int      `json:"code,omitempty"`   // the exit code of its first process; neither this nor signal: unknown
-	Signal string    `json:"signal,omitempty"` // the signal that ended it
-	OOM    bool      `json:"oom,omitempty"`    // the kernel has killed a process of it for want of memory
-	Asked  bool      `json:"asked,omitempty"`  // it was stopped by an action
-	Log    string    `json:"log,omitempty"`    // its last lines
 }
 
 // Payload is what a command is to read: sent before the action that names it.
@@ -486,6 +445,15 @@ type NewViewer struct {
 	Name string `json:"name" example:"screen" doc:"The name of the viewer"`
 }
 
+// HostEvent is something that happened to a host.
+type HostEvent struct {
+	At     time.Time      `json:"at" doc:"When, by the clock of the coordinator"`
+	Who    string         `json:"who" example:"token:alice" doc:"Who did it, or told of it: token:NAME, host:ID or coordinator"`
+	What   string         `json:"what" example:"host.late" doc:"What happened: the verb of the audit log, or the type of the event"`
+	Object string         `json:"object,omitempty" doc:"What it is about, such as the id of an action or an alert"`
+	Detail map[string]any `json:"detail,omitempty" doc:"What else is known of it"`
+}
+
 // Event is something that happened. Its number is the id of its SSE message.
 type Event struct {
 	ID     uint64         `json:"id" doc:"Its number, which goes up by one"`
@@ -561,3 +529,14 @@ const (
 	// HeaderNext is the offset from which to ask on, −1 if everything was read.
 	HeaderNext = "Hostler-Next-Offset"
 )
+
+// Backup is an archive of a container on its host. Hosts print it, one line each.
+type Backup struct {
+	Name      string    `json:"name"`
+	Container string    `json:"container"` // as it was called
+	Runtime   string    `json:"runtime"`
+	Made      time.Time `json:"made"`  // by the clock of the host
+	Bytes     int64     `json:"bytes"` // of the file
+	Entries   int       `json:"entries"`
+	Problem   string    `json:"problem,omitempty"` // why it cannot be used
+}

@@ -1,0 +1,97 @@
+package api
+
+import "time"
+
+// Container is a container as its host last told.
+type Container struct {
+	Host       string   `json:"host" doc:"The host that it is on"`
+	Name       string   `json:"name" example:"web" doc:"Its name, which no other on its host has"`
+	CTID       string   `json:"ctid,omitempty" doc:"Its id, which stays when it is renamed; left out for a foreign container"`
+	Runtime    string   `json:"runtime" example:"lxc" doc:"What runs it"`
+	State      string   `json:"state" doc:"Where it is in its life"`
+	Intended   string   `json:"intended,omitempty" enum:"running,stopped" doc:"What it is meant to be; left out for a foreign container"`
+	Class      string   `json:"class,omitempty" enum:"pinned,unique,cloned" doc:"How many of it there may be: pinned belongs to its host, unique is once in the fleet, cloned is interchangeable"`
+	Offline    string   `json:"offline,omitempty" example:"keep" doc:"What it does while its host is cut off: keep, or stop-after=DURATION"`
+	Broken     string   `json:"broken,omitempty" doc:"Why the host does not try to start it any more"`
+	Failures   int      `json:"failures,omitempty" doc:"How often it has failed to start since it last ran"`
+	Waits      string   `json:"waits,omitempty" doc:"Why it is not started, though it is meant to run: its offline contract, or what it is started after"`
+	StartOrder int64    `json:"start_order,omitempty" doc:"When it is started, should several be: those of a lower number first, those without one last"`
+	StartAfter []string `json:"start_after,omitempty" doc:"The containers that are to run before it is started"`
+	Health     string   `json:"health,omitempty" enum:"starting,healthy,unhealthy" doc:"What its check says; left out without one"`
+	Privileged bool     `json:"privileged,omitempty" doc:"Root in the container is root of its host"`
+	Addresses  []string `json:"addresses" doc:"Its addresses"`
+	Labels     []string `json:"labels" doc:"Labels, each NAME=VALUE"`
+}
+
+// OfflineForecast is what becomes of a container while its host is cut off.
+type OfflineForecast struct {
+	Name    string `json:"name" example:"web" doc:"The name of the container"`
+	Offline string `json:"offline" example:"stop-after=8h" doc:"Its offline contract"`
+	Then    string `json:"then" enum:"running,stopped" doc:"What it is at the end"`
+	StopsIn string `json:"stops_in,omitempty" example:"2h" doc:"How long from now its contract stops it; left out if it does not"`
+	Why     string `json:"why,omitempty" doc:"Why; left out if its user wants it so"`
+}
+
+// ContainerDetails is what a host knows of a container beyond what it tells with its
+// heartbeats. It is asked for by an action of the kind container.inspect.
+type ContainerDetails struct {
+	Name    string `json:"name"`
+	CTID    string `json:"ctid"`
+	Runtime string `json:"runtime"`
+	// What it was made with.
+	Image    string   `json:"image"`
+	Hostname string   `json:"hostname,omitempty"` // none if it goes by its name
+	Env      []string `json:"env,omitempty"`      // each NAME=VALUE, beside those of its image
+	Command  []string `json:"command,omitempty"`  // none if it is that of its image
+	// What it has now.
+	Class      string           `json:"class"`
+	Offline    string           `json:"offline"`
+	Labels     []string         `json:"labels"`
+	Privileged bool             `json:"privileged"`
+	Ends       []ContainerEnd   `json:"ends"`   // the last ten times that it ended, the newest first
+	Limits     []ContainerLimit `json:"limits"` // what it may use at most
+	Ports      []string         `json:"ports"`  // of the host, that lead to it, each HOST-PORT:CONTAINER-PORT/tcp or /udp
+	InitPID    int              `json:"init_pid,omitempty"`
+	// Snapshots are those of its files, the newest first; none if its runtime makes none.
+	Snapshots []ContainerSnapshot `json:"snapshots,omitempty"`
+}
+
+// ContainerSnapshot is an earlier state of the files of a container.
+type ContainerSnapshot struct {
+	Name    string    `json:"name"`
+	Made    time.Time `json:"made"`    // by the clock of the host
+	Entries int       `json:"entries"` // files, directories and links
+	Bytes   int64     `json:"bytes"`   // of all files
+	Shared  bool      `json:"shared"`  // the file system shared the data when it was made
+	Paused  bool      `json:"paused"`  // the container did not run meanwhile
+	Damaged bool      `json:"damaged"` // its record cannot be read
+}
+
+// NetworkPart is something that a host has of networks for its containers.
+type NetworkPart struct {
+	Kind    string `json:"kind"`              // bridge, cable, port, rule
+	Name    string `json:"name"`              // of the device; of a port 8080:80/tcp; what a rule is for
+	Network string `json:"network,omitempty"` // the bridge that it belongs to
+	Owner   string `json:"owner,omitempty"`   // name of the container; empty: of the whole network, or foreign
+	Detail  string `json:"detail,omitempty"`  // for people
+	// Orphan tells why it is in nobody's use and may be removed; empty if it is in use.
+	Orphan string `json:"orphan,omitempty"`
+}
+
+// ContainerLimit is what a container may use of a resource at most.
+type ContainerLimit struct {
+	Resource  string `json:"resource"`
+	Set       string `json:"set,omitempty"`       // as it was asked for; none if the limit is not ours
+	Effective string `json:"effective,omitempty"` // as the kernel keeps it; none while it is stopped
+}
+
+// ContainerEnd is how a container ended.
+type ContainerEnd struct {
+	At     time.Time `json:"at"`
+	Code   *int      `json:"code,omitempty"`   // the exit code of its first process; neither this nor signal: unknown
+	Signal string    `json:"signal,omitempty"` // the signal that ended it
+	OOM    bool      `json:"oom,omitempty"`    // the kernel has killed a process of it for want of memory
+	Asked  bool      `json:"asked,omitempty"`  // it was stopped by an action
+	Cause  string    `json:"cause,omitempty"`  // order, contract, health, agent, host, oom, exit or crash; left out if it is not known
+	Log    string    `json:"log,omitempty"`    // its last lines
+}
