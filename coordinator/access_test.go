@@ -11,7 +11,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/access"
 	"github.com/hostler-io/hostler/coordinator/coordtest"
 	"github.com/hostler-io/hostler/coordinator/core"
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 func TestTokenLife(t *testing.T) {
@@ -161,7 +161,7 @@ func TestViewerLife(t *testing.T) {
 		if err := c.Access().RevokeViewer(ctx, f.Admin(), "eyes"); err != nil {
 			t.Fatal(err)
 		}
-		if cut := f.Cut(); len(cut) != 1 || cut[0] != (protocol.SAN{Kind: protocol.SANViewer, ID: "eyes"}) {
+		if cut := f.Cut(); len(cut) != 1 || cut[0] != (san.Name{Kind: san.Viewer, ID: "eyes"}) {
 			t.Errorf("cut: %v", cut)
 		}
 		if _, err := c.Access().CreateViewer(ctx, f.Admin(), "eyes"); err != nil {

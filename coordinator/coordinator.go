@@ -19,6 +19,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/hostlink"
 	"github.com/hostler-io/hostler/coordinator/journal"
 	"github.com/hostler-io/hostler/coordinator/members"
+	"github.com/hostler-io/hostler/coordinator/mirror"
 	"github.com/hostler-io/hostler/coordinator/policies"
 	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/coordinator/relay"
@@ -75,6 +76,8 @@ type Config struct {
 	Policies policies.Policies
 	// Notices says whom to tell of alerts. Default: nobody.
 	Notices alerting.Notices
+	// Plain has the hosts mirrored as JSON that nobody signs.
+	Plain bool
 	Retention
 	// Now is the wall clock: for people and for start budgets.
 	Now func() time.Time
@@ -291,6 +294,9 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	g.Go(func() error { return c.journal.SealLoop(ctx) })
 	g.Go(func() error { return c.keepLoop(ctx) })
 	g.Go(func() error { return c.alerts.Run(ctx) })
+	if c.cfg.Plain {
+		g.Go(func() error { return mirror.New(c.base, c.hosts).Run(ctx) })
+	}
 	g.Go(func() error { return c.relay.Payloads.SweepLoop(ctx) })
 	g.Go(func() error {
 		select {

@@ -74,7 +74,10 @@ func countOpen(tx core.Tx) (map[protocol.State]int, error) {
 }
 
 func (c *Coordinator) countHosts(tx core.Tx, s *Summary) error {
-	s.Hosts = map[core.Connectivity]int{core.Online: 0, core.Suspect: 0, core.Offline: 0, core.Unknown: 0}
+	s.Hosts = make(map[core.Connectivity]int)
+	for _, degree := range core.Degrees() {
+		s.Hosts[degree] = 0
+	}
 	s.Containers = map[string]int{"stopped": 0, "starting": 0, "running": 0, "stopping": 0, "frozen": 0}
 	told, err := tx.Hosts.Containers()
 	if err != nil {
@@ -92,8 +95,7 @@ func (c *Coordinator) countHosts(tx core.Tx, s *Summary) error {
 	s.Revoked, s.Replacing = len(revoked), len(replacing)
 	approved, err := tx.Hosts.Names(core.HostApproved)
 	for _, id := range approved {
-		connectivity, _ := c.hosts.Presence(id)
-		s.Hosts[connectivity]++
+		s.Hosts[c.hosts.Presence(id).Connectivity]++
 	}
 	return err
 }

@@ -106,7 +106,7 @@ func TestReplacedHost(t *testing.T) {
 			t.Errorf("the new machine was ordered %v, want %v", ordered, []protocol.ActionID{first.ID, second.ID})
 		}
 		v, err := f.Coordinator().Members().Host(t.Context(), h.ID)
-		if err != nil || v.State != core.HostApproved || v.Quarantined != "" || !slices.Equal(v.Labels, []string{"site=lab"}) || v.Reason != "" || len(v.Former) != 1 {
+		if err != nil || v.State != core.HostApproved || v.Quarantined != "" || !slices.Equal(v.Labels, []string{"site=lab"}) || v.Host.Reason != "" || len(v.Former) != 1 {
 			t.Errorf("the new machine is %+v, %v", v.Host, err)
 		}
 		want(t, f, running.ID, protocol.StateLost, protocol.ReasonReplaced)

@@ -11,6 +11,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 	"strings"
 	"sync/atomic"
 )
@@ -337,7 +338,7 @@ func TestRevokedHost(t *testing.T) {
 		want(t, f, a.ID, protocol.StateLost, protocol.ReasonRemoved)
 		h.Report(o.Done())
 		want(t, f, a.ID, protocol.StateLost, protocol.ReasonRemoved)
-		if cut := f.Cut(); len(cut) != 1 || cut[0] != (protocol.SAN{Kind: protocol.SANHost, ID: "edge-07"}) {
+		if cut := f.Cut(); len(cut) != 1 || cut[0] != (san.Name{Kind: san.Host, ID: "edge-07"}) {
 			t.Errorf("cut: %v", cut)
 		}
 		_, err := f.Coordinator().Actions().Propose(t.Context(), f.Admin(), actions.Request{Host: h.ID, Spec: coordtest.RunSpec("true")})
@@ -365,16 +366,18 @@ func TestConnectivity(t *testing.T) {
 		}
 		is(core.Online)
 		h.Break()
-		is(core.Suspect)
+		is(core.Online) // it has a moment to come back
+		after(6 * time.Second)
+		is(core.Late)
 		h.Connect()
 		is(core.Online)
 		h.Goodbye()
-		is(core.Offline)
+		is(core.Goodbye)
 		h.Connect()
 		is(core.Online)
 		h.Silence()
 		after(25 * time.Second)
-		is(core.Suspect)
+		is(core.Late)
 		after(time.Minute)
 		is(core.Offline)
 		f.Restart()

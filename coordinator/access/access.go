@@ -17,6 +17,7 @@ import (
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // tokenPrefix starts every API token, so that people and secret scanners know
@@ -316,6 +317,6 @@ func (r *Room) RevokeViewer(ctx context.Context, by core.Actor, name string) err
 		return err
 	}
 	r.setViewer(v)
-	r.base.Broker.Disconnect(protocol.SAN{Kind: protocol.SANViewer, ID: v.Name})
+	r.base.Broker.Disconnect(san.Name{Kind: san.Viewer, ID: v.Name})
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 
 // Links are the conversations with hosts. They are safe for concurrent use.
 type Links interface {
-	Presence(protocol.HostID) (core.Connectivity, int64)
+	Presence(protocol.HostID) core.Presence
 	// Control gives a control item its number within the caller's transaction; the
 	// function that it returns sends it, when the transaction is durable.
 	Control(core.Tx, protocol.HostID, protocol.ControlItem) (send func(), _ error)
@@ -70,6 +70,7 @@ func (r *Room) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.sendRules(ctx) })
 	g.Go(func() error { return r.tells.run(ctx) })
+	g.Go(func() error { return r.judgeLoop(ctx) })
 	return g.Wait()
 }
 
@@ -88,7 +89,7 @@ func (r *Room) sendRules(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			if how, _ := r.links.Presence(host); how == core.Online || how == core.Suspect {
+			if how := r.links.Presence(host).Connectivity; how == core.Online || how == core.Late {
 				r.offer(ctx, host)
 			}
 		}

@@ -177,9 +177,6 @@ func (s *RuleSet) check() error {
 		return err
 	}
 	for n, p := range parsed { // as they will be shown and sent
-		if p.OfCoordinator() {
-			return fmt.Errorf("%s is not judged by this version", p.Quantity)
-		}
 		_, s.Rules[n], _ = strings.Cut(p.String(), " ")
 	}
 	return nil
@@ -203,7 +200,9 @@ func linesFor(sets []RuleSet, h core.Host) (lines []string) {
 		if !s.applies(h) {
 			continue
 		}
-		lines = append(lines, s.line())
+		if line := s.sent(); line != "" {
+			lines = append(lines, line)
+		}
 	}
 	return lines
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // FleetName is the name of every fleet here.
@@ -41,7 +42,7 @@ type Fleet struct {
 	ended     error
 	hosts     []*Host
 	published []Message
-	cut       []protocol.SAN
+	cut       []san.Name
 	delay     func(topic string, payload []byte) bool
 	delayed   []func() error
 	tune      func(*coordinator.Config)
@@ -282,10 +283,10 @@ func (f *Fleet) Published(host protocol.HostID, ch protocol.Channel) []Message {
 }
 
 // Cut returns whose connections the coordinator ended, in order.
-func (f *Fleet) Cut() []protocol.SAN {
+func (f *Fleet) Cut() []san.Name {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]protocol.SAN(nil), f.cut...)
+	return append([]san.Name(nil), f.cut...)
 }
 
 // OutputFiles returns how many files of output the coordinator keeps of an
@@ -352,12 +353,12 @@ func (w wire) Publish(topic string, payload []byte, retained bool) error {
 }
 
 // Disconnect implements [core.Broker].
-func (w wire) Disconnect(name protocol.SAN) {
+func (w wire) Disconnect(name san.Name) {
 	w.f.mu.Lock()
 	defer w.f.mu.Unlock()
 	w.f.cut = append(w.f.cut, name)
 	for _, h := range w.f.hosts {
-		if name.Kind == protocol.SANHost && name.ID == string(h.ID) {
+		if name.Kind == san.Host && name.ID == string(h.ID) {
 			h.post(Message{})
 		}
 	}

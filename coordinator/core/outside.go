@@ -3,6 +3,7 @@ package core
 import (
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // Broker carries messages. Delivery is proven by receipts alone, so an error
@@ -12,7 +13,7 @@ type Broker interface {
 	Publish(topic string, payload []byte, retained bool) error
 	// Disconnect ends at once the connections of the holder of a certificate,
 	// and of everybody whose certificate was revoked.
-	Disconnect(name protocol.SAN)
+	Disconnect(name san.Name)
 }
 
 // Keys knows the keys: those of the ring in force, of the hosts that this

@@ -12,9 +12,9 @@ import (
 
 // Hosts is what the conversations with hosts know and do. It is safe for concurrent use.
 type Hosts interface {
-	// Presence returns whether a host is there, and when it was last heard, Unix
+	// Here reports whether a host can be reached now, and when it was last heard, Unix
 	// milliseconds; 0 if not since the start.
-	Presence(protocol.HostID) (core.Connectivity, int64)
+	Here(protocol.HostID) (bool, int64)
 	// Quarantined reports whether a host gets no orders until a person readmits it.
 	Quarantined(protocol.HostID) bool
 	// AskIn returns when a host may be asked about an action, one question behind the

@@ -9,7 +9,7 @@ import (
 
 // TestWaits says for what actions wait, from what is known of them and of their hosts.
 func TestWaits(t *testing.T) {
-	here, away := facts{presence: core.Online, seenMS: 1}, facts{presence: core.Offline, seenMS: 1, nowMS: 60_001}
+	here, away := facts{here: true, seenMS: 1}, facts{seenMS: 1, nowMS: 60_001}
 	with := func(f facts, change func(*facts)) facts { change(&f); return f }
 	for name, c := range map[string]struct {
 		a    core.Action

@@ -43,8 +43,8 @@ func Words() []protocol.WaitsFor {
 
 // Away reports whether a host cannot be reached now.
 func (r *Room) Away(host protocol.HostID) bool {
-	presence, _ := r.hosts.Presence(host)
-	return presence != core.Online
+	here, _ := r.hosts.Here(host)
+	return !here
 }
 
 // Waiting says why an action stands where it stands as far as that is known here,
@@ -54,7 +54,7 @@ func (r *Room) Waiting(a core.Action) *Waiting {
 		return nil
 	}
 	f := facts{nowMS: r.base.NowMS(), recovering: r.base.Recovery() != "", quarantined: r.hosts.Quarantined(a.Host)}
-	f.presence, f.seenMS = r.hosts.Presence(a.Host)
+	f.here, f.seenMS = r.hosts.Here(a.Host)
 	if a.State == protocol.StatePendingApprove && !a.Former {
 		f.approval = r.approvals.WhoMayApprove(a)
 	}
@@ -64,16 +64,16 @@ func (r *Room) Waiting(a core.Action) *Waiting {
 // facts is what is known here of an action that has not ended, beside the action.
 type facts struct {
 	nowMS       int64
-	presence    core.Connectivity // of its host
-	seenMS      int64             // when that was last heard; 0 if not since the start
-	recovering  bool              // this coordinator decides nothing
-	quarantined bool              // its host is
-	approval    string            // for whose approval it waits, if it does
+	here        bool   // its host is
+	seenMS      int64  // when that was last heard; 0 if not since the start
+	recovering  bool   // this coordinator decides nothing
+	quarantined bool   // its host is
+	approval    string // for whose approval it waits, if it does
 }
 
 // waits says why an action that has not ended stands where it stands.
 func waits(a core.Action, f facts) *Waiting {
-	here := f.presence == core.Online
+	here := f.here
 	away := func(what string) *Waiting {
 		if f.seenMS == 0 {
 			return &Waiting{For: WaitsHost, Text: what + "its host has not been seen since the coordinator started"}

@@ -146,13 +146,21 @@ func (c *Conversations) old(host protocol.HostID) *link {
 	return c.links[host]
 }
 
-// Presence returns whether a host is there, and when it was last heard, Unix
-// milliseconds; 0 if not since the start.
-func (c *Conversations) Presence(host protocol.HostID) (core.Connectivity, int64) {
+// Presence returns whether a host is there, and why that is known.
+func (c *Conversations) Presence(host protocol.HostID) core.Presence {
 	if l := c.old(host); l != nil {
-		return l.presence.connectivity(c.base.Boot())
+		return l.presence.view(c.base.Boot(), c.base.NowMS())
 	}
-	return core.Unknown, 0
+	return core.Presence{Connectivity: core.Unknown, Reason: "not heard since the coordinator started"}
+}
+
+// Here reports whether a host was heard just now on a connection that is not lost,
+// and when it was last heard, Unix milliseconds; 0 if not since the start.
+func (c *Conversations) Here(host protocol.HostID) (bool, int64) {
+	if l := c.old(host); l != nil {
+		return l.presence.here(c.base.Boot()), l.presence.view(c.base.Boot(), c.base.NowMS()).SeenMS
+	}
+	return false, 0
 }
 
 // Quarantined reports whether a host gets no orders until a person readmits it.

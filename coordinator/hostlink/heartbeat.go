@@ -2,6 +2,7 @@ package hostlink
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/hostler-io/hostler/coordinator/core"
@@ -110,13 +111,21 @@ func (l *link) onHeartbeat(in inbound) error {
 	if h.Parts > maxPages {
 		return fmt.Errorf("%w: %d pages, at most %d are taken", protocol.ErrPayload, h.Parts, maxPages)
 	}
-	if err := l.hear(m.Header.Seq); err != nil {
+	if err := l.hear(m.Header.Seq, 0); err != nil {
 		return err
 	}
 	if inv, complete := l.beats.add(h, l.c.base.NowMS()); complete {
 		l.keepInventory(inv, h.AsOf)
 	}
 	return nil
+}
+
+// alertsOf are the alerts that a host tells, and those that are judged here, which no
+// host has a word in.
+func alertsOf(known, told []protocol.AlertInfo) []protocol.AlertInfo {
+	all := slices.DeleteFunc(slices.Clone(known), func(a protocol.AlertInfo) bool { return !protocol.JudgedByCoordinator(a.ID) })
+	told = slices.DeleteFunc(slices.Clone(told), func(a protocol.AlertInfo) bool { return protocol.JudgedByCoordinator(a.ID) })
+	return append(told, all...)
 }
 
 // keepInventory makes durable what a host told in full. If that fails, the host
@@ -132,6 +141,7 @@ func (l *link) keepInventory(inv core.Inventory, asOf uint64) {
 			return err
 		}
 		kept := inv
+		kept.Alerts = alertsOf(host.Inventory.Alerts, inv.Alerts)
 		if back = wentBack(host.Inventory.Audit, inv.Audit); back != "" || inv.Audit == (protocol.Position{}) {
 			kept.Audit = host.Inventory.Audit // what was told before is the proof
 		}

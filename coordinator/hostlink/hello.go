@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hostler-io/hostler/coordinator/core"
+	vigil "github.com/hostler-io/hostler/coordinator/presence"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -27,14 +28,15 @@ func (l *link) onPresence(in inbound) error {
 	case protocol.PresenceHello:
 		return l.onHello(m.Header.Seq, p.Hello)
 	case protocol.PresenceOnline:
-		return l.hear(m.Header.Seq)
+		return l.hear(m.Header.Seq, 0)
 	case protocol.PresenceGoodbye:
 		l.presence.goodbye()
-		l.c.emitHost(l.host, "host.offline", "goodbye")
+		l.presence.happened(vigil.Event{Kind: vigil.Left, Seq: m.Header.Seq}, l.c.base.Boot())
 	case protocol.PresenceWill:
 		l.presence.will()
-		l.c.emitHost(l.host, "host.suspect", "its connection broke")
+		l.presence.happened(vigil.Event{Kind: vigil.Lost, Seq: m.Header.Seq}, l.c.base.Boot())
 	}
+	l.tellPresence()
 	return nil
 }
 
@@ -58,6 +60,7 @@ func (l *link) onHello(seq protocol.Seq, h *protocol.Hello) error {
 	c := l.c
 	give, current, early := l.presence.hello(seq, h, c.base.Nonce(), c.base.Boot())
 	if current {
+		l.presence.happened(vigil.Event{Kind: vigil.Said, Seq: seq}, c.base.Boot())
 		l.beats.connected()
 		l.receipts.connected()
 	}

@@ -10,12 +10,13 @@ import (
 	"sync"
 	"time"
 
+	vigil "github.com/hostler-io/hostler/coordinator/presence"
 	"github.com/hostler-io/hostler/protocol"
 )
 
 // link is the conversation with one host since this process started. Nothing in
 // it must survive: a proven hello fills it again. Each of its parts owns its
-// state; what stands here never changes, but for the two mutexes, which keep
+// state; what stands here never changes, but for the mutexes, which keep
 // messages of one host in order on the wire: items, and state messages, which
 // never wait for the store.
 type link struct {
@@ -31,6 +32,7 @@ type link struct {
 	agenda   agenda
 
 	itemMu, stateMu sync.Mutex
+	telling         chan struct{} // holds one while people are told of its presence, in order
 }
 
 // link returns the conversation with a host, which is made if there is none.
@@ -39,7 +41,7 @@ func (c *Conversations) link(h protocol.HostID) *link {
 	defer c.mu.Unlock()
 	l, ok := c.links[h]
 	if !ok {
-		l = &link{c: c, host: h}
+		l = &link{c: c, host: h, telling: make(chan struct{}, 1)}
 		l.inbox.limit, l.inbox.take = maxInboxBytes, l.take
 		l.chunks.limit, l.chunks.take = maxChunkBytes, l.takeChunks
 		l.out.store = c.base.Store.ID()
@@ -225,7 +227,7 @@ func (l *link) onLease(in inbound) error {
 	if err := m.Decode(&lease); err != nil {
 		return err
 	}
-	if err := l.hear(m.Header.Seq); err != nil {
+	if err := l.hear(m.Header.Seq, time.Duration(lease.SleepMS)*time.Millisecond); err != nil {
 		return err
 	}
 	if l.beats.lacks(lease.Beat) {
@@ -251,7 +253,7 @@ const leaseTTL = 90 * time.Second
 // a hello or a silence means that the host is there: what it claimed is looked
 // at, and what waited for it can go. That needs the store, so the first one is
 // for the worker of the inbox; see [presence.alive].
-func (l *link) hear(seq protocol.Seq) error {
+func (l *link) hear(seq protocol.Seq, sleep time.Duration) error {
 	first, err := l.presence.returns(seq)
 	if err != nil {
 		return err
@@ -262,12 +264,13 @@ func (l *link) hear(seq protocol.Seq) error {
 		}
 	}
 	l.presence.hear(seq, l.c.base.Boot(), l.c.base.NowMS())
+	l.presence.happened(vigil.Event{Kind: vigil.Heard, Seq: seq, Sleep: sleep}, l.c.base.Boot())
 	if !first {
 		return nil
 	}
 	l.agenda.number()
 	l.agenda.ask()
-	l.c.emitHost(l.host, "host.online", "")
+	l.tellPresence()
 	l.c.cfg.Start(func() {
 		l.sendWaiting(l.c.base.Ctx)
 		l.c.cfg.Output.Resume(l.host)
@@ -287,14 +290,22 @@ func (l *link) askOutput() {
 // be sent, tell people about silence.
 func (l *link) tick(ctx context.Context) {
 	l.flush()
+	l.tellPresence()
 	if _, _, ok := l.presence.reachable(l.c.base.Boot()); ok {
 		l.c.cfg.Output.Reask(l.host)
 		l.askOutput()
 		l.sendWaiting(ctx)
 		return
 	}
-	if l.presence.lapse(l.c.base.Boot()) {
-		l.c.emitHost(l.host, "host.offline", "silent")
+	l.presence.lapse(l.c.base.Boot())
+}
+
+// tellPresence tells people what has changed of the presence of the host.
+func (l *link) tellPresence() {
+	l.telling <- struct{}{} // no lock: the store may take its time
+	defer func() { <-l.telling }()
+	if state, why, ok := l.presence.news(l.c.base.Boot()); ok {
+		l.c.emitHost(l.host, "host."+string(state), why)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
+	vigil "github.com/hostler-io/hostler/coordinator/presence"
 	"github.com/hostler-io/hostler/protocol"
 )
 
@@ -41,33 +42,41 @@ func TestWhyIn(t *testing.T) {
 	}
 }
 
-// TestPresence says what is known of a host through its day.
+// TestPresence: an order goes to a host that was heard, and not over a connection that
+// is lost. What people are told of it is tested in coordinator/presence.
 func TestPresence(t *testing.T) {
 	var p presence
-	at := func(ms int64, want core.Connectivity) {
-		t.Helper()
-		if got, _ := p.connectivity(ms); got != want {
-			t.Errorf("at %d ms the host is %s, want %s", ms, got, want)
-		}
+	hear := func(k uint64, ms int64) {
+		p.hear(protocol.Seq{Inc: 1, Conn: 1, K: k}, ms, ms)
+		p.happened(vigil.Event{Kind: vigil.Heard, Seq: protocol.Seq{Inc: 1, Conn: 1, K: k}}, ms)
 	}
-	at(1, core.Unknown)
-	p.hear(protocol.Seq{}, 1000, 0)
-	at(2000, core.Online)
-	if _, _, ok := p.reachable(2000); !ok || !p.alive() {
-		t.Error("a host that was just heard gets no orders")
+	if v := p.view(1, 1); v.Connectivity != core.Unknown || v.Heard {
+		t.Errorf("a host that was never heard is shown as %+v", v)
 	}
-	at(1000+suspectAfter.Milliseconds()+1, core.Suspect)
-	at(1000+offlineAfter.Milliseconds()+1, core.Offline)
+	hear(2, 1000)
+	if _, _, ok := p.reachable(2000); !ok || !p.alive() || !p.here(2000) || p.here(1000+vigil.Grace.Milliseconds()+1) {
+		t.Error("a host that was just heard gets no orders, or a silent one counts as here")
+	}
+	if state, why, ok := p.news(2000); state != vigil.Online || why != "" || !ok {
+		t.Errorf("told is %s (%q), %t", state, why, ok)
+	}
+	if _, _, ok := p.news(3000); ok {
+		t.Error("the same is told twice")
+	}
 	p.will()
-	at(2000, core.Suspect)
+	if _, _, ok := p.reachable(2000); ok || p.alive() {
+		t.Error("orders go, or leases prove something, over a connection that is lost")
+	}
+	hear(3, 3000)
+	p.lapse(3000)
+	if !p.alive() {
+		t.Error("a host that was just heard has lapsed")
+	}
+	p.lapse(3001 + vigil.Away.Milliseconds())
 	if p.alive() {
-		t.Error("leases of a host whose connection broke prove nothing new")
+		t.Error("a host that was silent for so long has still proven itself")
 	}
-	p.hear(protocol.Seq{}, 3000, 0)
-	at(3000, core.Online)
-	if p.lapse(3000) || !p.lapse(3001+offlineAfter.Milliseconds()) || p.lapse(3002+offlineAfter.Milliseconds()) {
-		t.Error("a silent host is not told of once")
+	if v := p.view(3001+vigil.Away.Milliseconds(), 1_000_000); v.Connectivity != core.Offline || v.Reason != "silent for 60 s" || v.Silence != vigil.Away+time.Millisecond || v.SinceMS != 1_000_000 {
+		t.Errorf("a silent host is shown as %+v", v)
 	}
-	p.goodbye()
-	at(3000, core.Offline)
 }

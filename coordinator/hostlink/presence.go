@@ -6,16 +6,9 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/coordinator/core"
+	vigil "github.com/hostler-io/hostler/coordinator/presence"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/fresh"
-)
-
-// Silence after which a host is no longer believed to be there. It sends a
-// lease every 5 s: three may be lost before people are told, and after a
-// minute nobody expects it any more. Neither moves anything but the screen.
-const (
-	suspectAfter = 20 * time.Second
-	offlineAfter = time.Minute
 )
 
 // heardFresh is how young the newest sign of a host must be for an order to be
@@ -36,6 +29,9 @@ type presence struct {
 	claims  *protocol.Hello  // the newest hello, until it is proven
 	left    bool             // the host said goodbye
 	broken  bool             // the will of its connection came
+	vigil   vigil.Host       // what people are told
+	told    vigil.State      // what they were told last
+	toldInc uint64           // start of the agent's process of which they were told
 	helloAt int64            // boot clock when hellos began to count
 	hellos  int              // hellos answered since then
 }
@@ -45,25 +41,58 @@ type presence struct {
 func (p *presence) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.gate = fresh.HostGate{}
+	p.gate, p.vigil = fresh.HostGate{}, vigil.Host{}
+	p.told, p.toldInc = "", 0 // that it is back is told, though it was never away
 	p.proven, p.helloAt = false, 0
 }
 
-// connectivity judges what is known at a time of the boot clock, and tells when
-// the host was last seen.
-func (p *presence) connectivity(bootMS int64) (_ core.Connectivity, seenMS int64) {
+// view is what people are told at a time of the boot clock and of the wall clock.
+func (p *presence) view(bootMS, nowMS int64) core.Presence {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	silence := time.Duration(bootMS-p.heardAt) * time.Millisecond
-	switch {
-	case p.heardAt == 0:
-		return core.Unknown, 0
-	case p.left || silence > offlineAfter:
-		return core.Offline, p.seenMS
-	case p.broken || !p.proven || silence > suspectAfter:
-		return core.Suspect, p.seenMS
+	h := vigil.Decide(p.vigil, vigil.Event{Kind: vigil.Tick}, bootMS)
+	v := core.Presence{Connectivity: core.Connectivity(h.State), Reason: h.Reason(bootMS), SeenMS: p.seenMS, SinceMS: nowMS - (bootMS - h.SinceMS)}
+	if h.State == vigil.Asleep {
+		v.AsleepUntilMS = nowMS + h.UntilMS() - bootMS
 	}
-	return core.Online, p.seenMS
+	if v.Silence, v.Heard = h.Silence(bootMS); !v.Heard {
+		v.Silence = 0
+	}
+	return v
+}
+
+// happened moves what people are told.
+func (p *presence) happened(e vigil.Event, bootMS int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.vigil = vigil.Decide(p.vigil, e, bootMS)
+}
+
+// news returns what people are to be told now, once. That an agent was started again is
+// told also if the host was not missed meanwhile.
+func (p *presence) news(bootMS int64) (_ vigil.State, why string, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.vigil = vigil.Decide(p.vigil, vigil.Event{Kind: vigil.Tick}, bootMS)
+	again := p.vigil.State == vigil.Online && p.proven && p.heard.Inc != p.toldInc
+	switch {
+	case p.vigil.State == vigil.Unknown, p.vigil.State == p.told && !again:
+		return "", "", false
+	case p.vigil.State == p.told:
+		why = "its agent was started again"
+	default:
+		why = p.vigil.Reason(bootMS)
+	}
+	if p.told = p.vigil.State; again {
+		p.toldInc = p.heard.Inc
+	}
+	return p.told, why, true
+}
+
+// here reports whether the host was heard just now, and its connection is not lost.
+func (p *presence) here(bootMS int64) bool {
+	_, age, ok := p.reachable(bootMS)
+	return ok && age <= vigil.Grace
 }
 
 // reachable reports whether an order given now is likely to arrive, and which
@@ -192,22 +221,19 @@ func (p *presence) goodbye() {
 	p.left, p.proven = true, false
 }
 
-// will notes that a connection broke: that makes a host suspect, never more.
+// will notes that a connection broke: that makes a host late, never more.
 func (p *presence) will() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.broken = true
 }
 
-// lapse reports, once, that a host has been silent for so long that it is
-// offline.
-func (p *presence) lapse(bootMS int64) bool {
+// lapse ends the proof of a host that has been silent for so long that it is
+// offline: what it says next is looked at as that of a host that comes back.
+func (p *presence) lapse(bootMS int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	silence := time.Duration(bootMS-p.heardAt) * time.Millisecond
-	gone := p.proven && silence > offlineAfter
-	if gone {
+	if time.Duration(bootMS-p.heardAt)*time.Millisecond > vigil.Away {
 		p.proven = false
 	}
-	return gone
 }

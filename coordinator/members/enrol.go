@@ -293,7 +293,7 @@ func (r *Room) enrolmentAnswer(ctx context.Context, e core.Enrolment) (enrol.Sta
 		a.State, a.Reason = enrol.Revoked, "another machine has taken its place"
 		return a, nil
 	case h.State != core.HostApproved:
-		a.State, a.Reason = enrol.Revoked, h.Reason
+		a.State, a.Reason = enrol.Revoked, h.Host.Reason
 		return a, nil
 	}
 	if !r.cfg.Authority.Current(e.Certificate) {

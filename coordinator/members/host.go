@@ -12,13 +12,13 @@ import (
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // HostView is a host with what is known of its presence.
 type HostView struct {
 	core.Host
-	Connectivity core.Connectivity
-	SeenMS       int64 // when it was last heard, Unix milliseconds; 0 if not since the start
+	core.Presence
 }
 
 // ofHost names the host of a failed look-up, once.
@@ -49,9 +49,7 @@ func (r *Room) Hosts(ctx context.Context, after protocol.HostID, limit int) ([]H
 }
 
 func (r *Room) view(h core.Host) HostView {
-	v := HostView{Host: h}
-	v.Connectivity, v.SeenMS = r.cfg.Links.Presence(h.ID)
-	return v
+	return HostView{Host: h, Presence: r.cfg.Links.Presence(h.ID)}
 }
 
 // Revoke takes all rights from a host: its key and certificates are revoked
@@ -79,7 +77,7 @@ func (r *Room) Revoke(ctx context.Context, by core.Actor, id protocol.HostID, re
 		return err
 	}
 	r.shutOut(id, h.Key)
-	r.base.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
+	r.base.Broker.Disconnect(san.Name{Kind: san.Host, ID: string(id)})
 	r.cfg.Others.Lost(id)
 	r.base.Wake.Fire(core.EventsKey{})
 	r.base.News.AskAll()
@@ -160,7 +158,7 @@ func (r *Room) Readmit(ctx context.Context, by core.Actor, id protocol.HostID) e
 	delete(r.quarantined, id)
 	r.mu.Unlock()
 	r.cfg.Links.Readmitted(id)
-	r.base.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
+	r.base.Broker.Disconnect(san.Name{Kind: san.Host, ID: string(id)})
 	r.base.Wake.Fire(core.EventsKey{})
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // A machine that is lost, or was installed anew, has neither the key nor the memory of
@@ -84,7 +85,7 @@ func (r *Room) Replace(ctx context.Context, by core.Actor, id protocol.HostID, t
 		return Replacement{}, err
 	}
 	r.shutOut(id, done.Host.Former...)
-	r.base.Broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: string(id)})
+	r.base.Broker.Disconnect(san.Name{Kind: san.Host, ID: string(id)})
 	r.forgetMachine(id)
 	r.base.Wake.Fire(core.EventsKey{})
 	r.base.News.AskAll()

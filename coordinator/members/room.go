@@ -13,7 +13,7 @@ import (
 type Links interface {
 	// Presence returns whether a host is there, and when it was last heard, Unix
 	// milliseconds; 0 if not since the start.
-	Presence(protocol.HostID) (core.Connectivity, int64)
+	Presence(protocol.HostID) core.Presence
 	// Readmitted begins anew with a host that was readmitted, and Drop forgets a machine.
 	Readmitted(protocol.HostID)
 	Drop(protocol.HostID)

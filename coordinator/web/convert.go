@@ -37,14 +37,17 @@ func object(b []byte) (m map[string]any) {
 func hostOf(v members.HostView) api.Host {
 	i := v.Inventory
 	h := api.Host{
-		ID: string(v.ID), State: string(v.State), Connectivity: string(v.Connectivity), Quarantined: v.Quarantined,
+		ID: string(v.ID), State: string(v.State), Connectivity: string(v.Connectivity), Presence: v.Presence.Reason, AsleepUntil: webapi.Maybe(v.AsleepUntilMS), Quarantined: v.Quarantined,
 		Key: v.Key.String(), Labels: webapi.Texts(v.Labels), SeenAt: webapi.Maybe(v.SeenMS), ApprovedAt: webapi.At(v.ApprovedMS), ApprovedBy: v.ApprovedBy,
-		RevokedAt: webapi.Maybe(v.RevokedMS), Reason: v.Reason, InventoryAt: webapi.Maybe(i.AtMS),
+		RevokedAt: webapi.Maybe(v.RevokedMS), Reason: v.Host.Reason, InventoryAt: webapi.Maybe(i.AtMS),
 		Hostname: i.Host.Hostname, Arch: i.Host.Arch, Version: i.Host.Version, Kernel: i.Host.Kernel, CPUs: i.Host.CPUs,
 		MemoryBytes: i.Host.MemoryBytes, MemoryFree: i.Host.MemoryFree, DiskBytes: i.Host.DiskBytes, DiskFree: i.Host.DiskFree,
 		Load1: float64(i.Host.Load1000) / 1000, QueueDepth: i.Host.QueueDepth,
 		Containers: len(i.Containers), Unsupported: i.Host.Unsupported,
 		Degraded: i.Host.Degraded, ActiveAlerts: list(i.Alerts, alertOf), Interfaces: list(i.Host.Interfaces, interfaceOf),
+	}
+	if v.Heard || v.Connectivity == core.Goodbye {
+		h.PresentSince = webapi.Maybe(v.SinceMS)
 	}
 	if p := i.Host.Policy; p != nil {
 		h.Policy = &api.Policy{Source: p.Source, Number: p.Number, Bypass: p.Bypass, Broken: p.Broken}

@@ -115,7 +115,7 @@ func isOpen(r *http.Request, openMetrics bool) bool {
 	switch {
 	case r.URL.Path == "/v1/rings" || r.URL.Path == documentPath:
 		return r.Method == http.MethodGet || r.Method == http.MethodHead
-	case r.URL.Path == "/metrics":
+	case r.URL.Path == "/metrics" || r.URL.Path == fleetMetricsPath:
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
 		return openMetrics && err == nil && from.Addr().Unmap().IsLoopback()
 	}

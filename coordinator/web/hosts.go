@@ -5,10 +5,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/coordinator/journal"
 	"github.com/hostler-io/hostler/coordinator/members"
 	"github.com/hostler-io/hostler/internal/webapi"
 	"github.com/hostler-io/hostler/protocol"
@@ -41,9 +43,11 @@ func (h hostHandlers) hosts() {
 	serve(h.handlers, h.operation("replace-host", http.MethodPost, "/v1/hosts/{host}/replace", "Shut the machine of a host out and invite another in its place; the code is shown once", http.StatusOK), h.replaceHost)
 	serve(h.handlers, h.operation("readmit-host", http.MethodPost, "/v1/hosts/{host}/readmit", "End the quarantine of a host", http.StatusOK), h.readmitHost)
 	serve(h.handlers, h.operation("label-host", http.MethodPost, "/v1/hosts/{host}/label", "Change the labels of a host", http.StatusOK), h.labelHost)
+	register(h.handlers, h.get("list-host-events", "/v1/hosts/{host}/events", "List what happened to a host, the newest last"), h.hostEvents)
 	register(h.handlers, h.get("get-labels", "/v1/hosts/{host}/labels", "Show the labels of a host"), h.getLabels)
 	register(h.handlers, h.operation("set-labels", http.MethodPut, "/v1/hosts/{host}/labels", "Give a host these labels and no other", http.StatusOK), h.setLabels)
 	serve(h.handlers, h.get("list-host-containers", "/v1/hosts/{host}/containers", "List the containers of a host"), h.hostContainers)
+	serve(h.handlers, h.get("offline-preview", "/v1/hosts/{host}/offline-preview", "Say what becomes of the containers of a host while it is cut off, as it decides itself"), h.offlinePreview)
 	register(h.handlers, h.get("list-containers", "/v1/containers", "List the containers of all hosts, by host; a page ends with a whole host, so it may hold a few more than its limit"), h.listContainers)
 }
 
@@ -58,7 +62,7 @@ func (h hostHandlers) listHosts(ctx context.Context, in *byHost) (*listed[api.Ho
 		states: func(v members.HostView) []string { return []string{string(v.State), string(v.Connectivity)} },
 		words: []string{
 			string(core.HostApproved), string(core.HostRevoked), string(core.HostReplacing),
-			string(core.Online), string(core.Suspect), string(core.Offline), string(core.Unknown),
+			string(core.Online), string(core.Late), string(core.Offline), string(core.Asleep), string(core.Goodbye), string(core.Unknown),
 		},
 		at: func(v members.HostView) int64 { return v.SeenMS },
 	}
@@ -68,6 +72,32 @@ func (h hostHandlers) listHosts(ctx context.Context, in *byHost) (*listed[api.Ho
 func (h hostHandlers) getHost(ctx context.Context, in *HostRef) (api.Host, error) {
 	v, err := h.c.Members().Host(ctx, in.id())
 	return hostOf(v), err
+}
+
+type hostEventsRequest struct {
+	HostRef
+	Since time.Time `query:"since" doc:"Only what is not older, by the clock of the time"`
+	Limit int       `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The newest so many"`
+}
+
+type hostEventsAnswer struct{ Body []api.HostEvent }
+
+func (h hostHandlers) hostEvents(ctx context.Context, in *hostEventsRequest) (*hostEventsAnswer, error) {
+	if _, err := h.c.Members().Host(ctx, in.id()); err != nil {
+		return nil, err
+	}
+	since := int64(0)
+	if !in.Since.IsZero() {
+		since = in.Since.UnixMilli()
+	}
+	all, err := h.c.Journal().Timeline(ctx, in.id(), since, in.Limit)
+	return &hostEventsAnswer{list(all, func(e journal.Happening) api.HostEvent {
+		out := api.HostEvent{At: webapi.At(e.AtMS), Who: e.Who, What: e.What, Object: e.Object, Detail: e.Detail}
+		if e.Data != nil {
+			out.Detail = object(e.Data)
+		}
+		return out
+	})}, err
 }
 
 // changed shows a host after a change, unless the change failed.

@@ -32,6 +32,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync"
 	"syscall"
 	"time"
 
@@ -72,6 +73,7 @@ type handlers struct {
 	commits func() uint64
 	log     *slog.Logger
 	feed    feed
+	scrapes sync.Mutex           // of the fleet
 	tokens  limits[string]       // by the name of the token
 	wrong   limits[netip.Prefix] // wrong tokens, by their address
 	doc     huma.API             // to which the operations are added
@@ -127,6 +129,7 @@ func (h *handlers) routes(mux routes) error {
 	h.auditLog()
 	hostHandlers{h}.health(mux)
 	mux.HandleFunc("GET /metrics", prom.Handler("hostler_coordinator_", hostHandlers{h}.metrics).ServeHTTP)
+	mux.HandleFunc("GET "+fleetMetricsPath, hostHandlers{h}.fleetMetrics)
 	hostHandlers{h}.enrolment(mux)
 	return serveDocument(mux, h.doc.OpenAPI())
 }

@@ -191,6 +191,30 @@ func TestReadinessTellsOfRecovery(t *testing.T) {
 	})
 }
 
+// TestFleetMetrics: what hosts told is for those who may read, and can be selected.
+func TestFleetMetrics(t *testing.T) {
+	onSite(t, func(t *testing.T, s *site) {
+		wantProblem(t, s.call("", http.MethodGet, "/metrics/fleet", nil), api.CodeUnauthentic)
+		get := func(query string, status int) string {
+			t.Helper()
+			r := s.call(core.RoleViewer, http.MethodGet, "/metrics/fleet"+query, nil)
+			if r.StatusCode != status {
+				t.Fatalf("status %d: %s", r.StatusCode, r.body)
+			}
+			return string(r.body)
+		}
+		if text := get("", http.StatusOK); !strings.Contains(text, "\nhostler_fleet_host_up{host=\"edge-07\"} 1\n") || !strings.Contains(text, "\nhostler_fleet_hosts_shown 1\n") {
+			t.Errorf("%s", text)
+		}
+		if text := get("?label=site=nowhere", http.StatusOK); !strings.Contains(text, "\nhostler_fleet_hosts_shown 0\n") {
+			t.Errorf("%s", text)
+		}
+		if text := get("?label=nonsense", http.StatusBadRequest); !strings.Contains(text, "label") {
+			t.Errorf("%s", text)
+		}
+	})
+}
+
 func TestMetrics(t *testing.T) {
 	onSite(t, func(t *testing.T, s *site) {
 		wantProblem(t, s.call("", http.MethodGet, "/metrics", nil), api.CodeUnauthentic)

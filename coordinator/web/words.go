@@ -79,10 +79,11 @@ func describeOthers(doc *huma.OpenAPI) {
 		id, summary, media string
 		token              bool
 	}{
-		documentPath: {"get-document", "This document", "application/json", false},
-		"/healthz":   {"get-health", "Tell that the process is up", "text/plain; charset=utf-8", false},
-		"/readyz":    {"get-readiness", "Tell whether requests can be answered; 503 with the reason if not", "text/plain; charset=utf-8", false},
-		"/metrics":   {"get-metrics", "Read the metrics of the coordinator, for Prometheus", "text/plain; version=0.0.4; charset=utf-8", true},
+		documentPath:     {"get-document", "This document", "application/json", false},
+		"/healthz":       {"get-health", "Tell that the process is up", "text/plain; charset=utf-8", false},
+		"/readyz":        {"get-readiness", "Tell whether requests can be answered; 503 with the reason if not", "text/plain; charset=utf-8", false},
+		"/metrics":       {"get-metrics", "Read the metrics of the coordinator, for Prometheus", "text/plain; version=0.0.4; charset=utf-8", true},
+		fleetMetricsPath: {"get-fleet-metrics", "Read what hosts last told, for Prometheus; ?label=site=lab selects hosts by their labels", "text/plain; version=0.0.4; charset=utf-8", true},
 	} {
 		content := map[string]*huma.MediaType{o.media: {Schema: &huma.Schema{Type: huma.TypeString}}}
 		if o.media == "application/json" {

@@ -1,0 +1,220 @@
+package alerting
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hostler-io/hostler/alerts"
+	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/internal/warnings"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// judgeEvery is how often the coordinator judges what no host can: whether a host is
+// offline for too long, and how far its clock is off.
+const judgeEvery = 5 * time.Second
+
+// The quantities that the coordinator judges.
+const (
+	offline = "offline"
+	clock   = "clock"
+)
+
+// judgeLoop judges until ctx ends. What it raises and clears is an event as that of an
+// alert of a host, so it is told, muted and acknowledged in the same way.
+func (r *Room) judgeLoop(ctx context.Context) error {
+	t := time.NewTicker(judgeEvery)
+	defer t.Stop()
+	begun, judged := r.base.Boot(), true // there may be alerts of before the start
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		if r.base.Recovery() != "" {
+			continue
+		}
+		b, err := core.Read(ctx, r.base, readBook)
+		if err == nil && (judged || ofCoordinator(b.Sets)) {
+			judged = ofCoordinator(b.Sets)
+			err = r.judgeAll(ctx, b.Sets, time.Duration(r.base.Boot()-begun)*time.Millisecond)
+		}
+		if err != nil && ctx.Err() == nil {
+			judged = true
+			r.base.Log.ErrorContext(ctx, "cannot judge which hosts are offline for too long; it is tried again", "err", err)
+		}
+	}
+}
+
+// ofCoordinator reports whether there is anything to judge here.
+func ofCoordinator(sets []RuleSet) bool {
+	return slices.ContainsFunc(sets, func(s RuleSet) bool { return len(s.judged()) > 0 })
+}
+
+// judged are the rules of a set that the coordinator judges.
+func (s *RuleSet) judged() []alerts.Rule {
+	all, err := alerts.Parse(s.line())
+	if err != nil {
+		return nil // never: it was checked when it was set
+	}
+	return slices.DeleteFunc(all, func(r alerts.Rule) bool { return !r.OfCoordinator() })
+}
+
+// sent is the set without what the coordinator judges, as a host reads it; empty if
+// nothing is left.
+func (s *RuleSet) sent() string {
+	all, err := alerts.Parse(s.line())
+	if err != nil {
+		return s.line()
+	}
+	line := s.Of
+	for i, rule := range all {
+		if !rule.OfCoordinator() {
+			line += " " + s.Rules[i]
+		}
+	}
+	if line == s.Of {
+		return ""
+	}
+	return line
+}
+
+// judgeAll judges all hosts. uptime is how long the coordinator has listened.
+func (r *Room) judgeAll(ctx context.Context, sets []RuleSet, uptime time.Duration) error {
+	var changed []protocol.HostID
+	err := r.base.View(ctx, func(tx core.Tx) error {
+		changed = nil
+		return core.EachHost(tx, func(h core.Host) error {
+			if raised, cleared := r.judgeHost(sets, h, uptime); len(raised)+len(cleared) > 0 {
+				changed = append(changed, h.ID)
+			}
+			return nil
+		})
+	})
+	for _, id := range changed {
+		err = cmp.Or(err, r.judgeOne(ctx, sets, id, uptime))
+	}
+	return err
+}
+
+// judgeHost returns what has changed of the alerts that are judged here.
+func (r *Room) judgeHost(sets []RuleSet, h core.Host, uptime time.Duration) (raised, cleared []protocol.AlertInfo) {
+	var given []alerts.Rule
+	for _, s := range sets {
+		if h.State == core.HostApproved && s.applies(h) {
+			given = append(given, s.judged()...)
+		}
+	}
+	// A host can be missed since it was approved.
+	listened := min(uptime, max(0, time.Duration(r.base.NowMS()-h.ApprovedMS)*time.Millisecond))
+	return judge(h.Inventory, r.links.Presence(h.ID), alerts.Combine(nil, given), listened, r.base.NowMS())
+}
+
+// judgeOne judges a host once more, and makes what it says durable together with the
+// events. A process that ends before judges again.
+func (r *Room) judgeOne(ctx context.Context, sets []RuleSet, id protocol.HostID, uptime time.Duration) error {
+	err := r.base.Store.Update(ctx, func(tx core.Tx) error {
+		h, err := tx.Hosts.Get(id)
+		if err != nil {
+			return err
+		}
+		raised, cleared := r.judgeHost(sets, h, uptime)
+		kept := slices.DeleteFunc(slices.Clone(h.Inventory.Alerts), func(a protocol.AlertInfo) bool {
+			same := func(o protocol.AlertInfo) bool { return o.ID == a.ID }
+			return slices.ContainsFunc(cleared, same) || slices.ContainsFunc(raised, same)
+		})
+		h.Inventory.Alerts = append(kept, raised...)
+		for _, a := range cleared {
+			err = cmp.Or(err, r.base.Event(tx, "alert.cleared", id, a.ID, map[string]any{"severity": a.Severity, "text": a.Text}))
+		}
+		for _, a := range raised {
+			err = cmp.Or(err, r.base.Event(tx, "alert.raised", id, a.ID, map[string]any{"severity": a.Severity, "text": a.Text}))
+		}
+		return cmp.Or(err, tx.Hosts.Put(h))
+	})
+	if err == nil {
+		r.base.Wake.Fire(core.EventsKey{})
+	}
+	return err
+}
+
+// judge is pure: what is known of a host, and the rules that are for it, go in, and what
+// is to be raised and cleared comes out. A host that was not heard since the coordinator
+// listens is silent since then.
+func judge(inv core.Inventory, p core.Presence, rules []alerts.Rule, uptime time.Duration, nowMS int64) (raised, cleared []protocol.AlertInfo) {
+	wanted := make(map[string]bool)
+	for _, rule := range rules {
+		id := idOf(rule)
+		at := slices.IndexFunc(inv.Alerts, func(a protocol.AlertInfo) bool { return a.ID == id })
+		text, above := "", at >= 0
+		switch rule.Quantity {
+		case offline:
+			text, above = judgeOffline(p, rule, uptime, above)
+		case clock:
+			text, above = judgeClock(inv, rule, above)
+		}
+		if wanted[id] = above; above && at < 0 {
+			raised = append(raised, warnings.Measured(id, string(rule.Severity), text, nowMS))
+		}
+	}
+	for _, a := range inv.Alerts {
+		if protocol.JudgedByCoordinator(a.ID) && !wanted[a.ID] {
+			cleared = append(cleared, a)
+		}
+	}
+	return raised, cleared
+}
+
+// idOf names the alert of a rule.
+func idOf(r alerts.Rule) string {
+	id := protocol.CoordinatorAlert + r.Quantity
+	if r.Severity != alerts.Warning {
+		id += "." + string(r.Severity)
+	}
+	return id
+}
+
+// judgeOffline: who is raised is cleared when the host is online, and not by a single
+// message of a bad line. A host that sleeps as it has told is expected to be silent.
+func judgeOffline(p core.Presence, rule alerts.Rule, uptime time.Duration, raised bool) (string, bool) {
+	limit, silence := time.Duration(rule.Threshold*float64(time.Second)), p.Silence
+	if !p.Heard {
+		silence = uptime
+	}
+	switch {
+	case p.Connectivity == core.Online || p.Connectivity == core.Asleep:
+		return "", false
+	case raised || silence > limit:
+		return fmt.Sprintf("not heard for more than %s: %s", short(limit), p.Reason), true
+	}
+	return "", false
+}
+
+// judgeClock compares the clocks as they were when the newest inventory came.
+func judgeClock(inv core.Inventory, rule alerts.Rule, raised bool) (string, bool) {
+	if inv.AtMS == 0 || inv.Host.ClockMS == 0 {
+		return "", false
+	}
+	limit := rule.Threshold
+	if raised {
+		limit *= 0.9
+	}
+	off := time.Duration(inv.Host.ClockMS-inv.AtMS) * time.Millisecond
+	return fmt.Sprintf("the clock is off by %s, more than %s", off, short(time.Duration(rule.Threshold*float64(time.Second)))), off.Abs().Seconds() > limit
+}
+
+// short writes a duration without the parts that are zero.
+func short(d time.Duration) string {
+	s := d.String()
+	for _, zero := range []string{"0s", "0m"} {
+		if t, ok := strings.CutSuffix(s, zero); ok && t != "" && strings.ContainsAny(t[len(t)-1:], "mh") {
+			s = t
+		}
+	}
+	return s
+}
