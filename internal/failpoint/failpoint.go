@@ -37,6 +37,8 @@ const (
 	InputPlaced    Step = "A14" // a payload, or a part of an image, is whole
 	PolicyKept     Step = "A15" // the file of the policy in force and of the newest verified date
 	RulesKept      Step = "A16" // the rules of alerts that the coordinator has sent, with their position
+	AbsenceKept    Step = "A18" // for how long the host was cut off
+	PortsApplied   Step = "A33" // the kernel's rules of ports and networks, in one transaction of the packet filter
 )
 
 // The steps of an upgrade of the agent's own programs.
@@ -68,6 +70,9 @@ const (
 	FilePushed         Step = "S17" // a file is renamed to its name, by the agent's helper or by who pulls
 	ContainerFrozen    Step = "S18" // its processes do not run
 	ContainerThawed    Step = "S19" // they run again
+	SnapshotMade       Step = "S41" // a snapshot has its name, by the LXC helper or the agent
+	SnapshotRestored   Step = "S42" // a container's files are exchanged for those of a snapshot
+	SnapshotDoomed     Step = "S43" // a snapshot has left its name
 )
 
 // The steps that the coordinator takes, one transaction each where nothing else
@@ -120,10 +125,10 @@ const (
 func Steps() []Step {
 	return []Step{
 		StartCounted, OrderTaken, AttemptBegun, OutcomeKept, OutboxFreed, CancelTaken, ContainersKept, MembershipKept,
-		QuestionTaken, TermSeen, ActionsBuried, QueueMade, LeavingNoted, InputPlaced, PolicyKept, RulesKept, UpgradeStaged, UpgradeTried, ProgramReplaced,
+		QuestionTaken, TermSeen, ActionsBuried, QueueMade, LeavingNoted, InputPlaced, PolicyKept, RulesKept, AbsenceKept, PortsApplied, UpgradeStaged, UpgradeTried, ProgramReplaced,
 		SpecKept, StartDeclared, OutputSynced, ExitPublished, ContainerClaimed, LeafMade, CommandForked, ContainerReady,
 		ContainerDoomed, ContainerUnnamed, ContainerStarted, ContainerStopped, RunsRemoved, ContainerLockFreed,
-		ContainerRenamed, ContainerSettled, FilePushed, ContainerFrozen, ContainerThawed,
+		ContainerRenamed, ContainerSettled, FilePushed, ContainerFrozen, ContainerThawed, SnapshotMade, SnapshotRestored, SnapshotDoomed,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
 		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, HostReplaced, AlertRulesSet, RulesNumbered, NoticesMade, NoticeTried, AlertsMarked, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,

@@ -65,8 +65,9 @@ func Example(w io.Writer, head string, all []Description) error {
 	section := ""
 	for _, d := range all {
 		name := d.Name
-		if table, key, ok := strings.Cut(d.Name, "."); ok {
-			if name = key; table != section {
+		if dot := strings.LastIndexByte(d.Name, '.'); dot >= 0 {
+			table := d.Name[:dot]
+			if name = d.Name[dot+1:]; table != section {
 				section = table
 				fmt.Fprintf(&b, "\n[%s]\n", table)
 			}
