@@ -1,0 +1,237 @@
+// Package manifest reads manifests: files that say which containers there should be on
+// which hosts, and profiles that several of them share.
+//
+// A manifest is YAML, of which JSON is a part. It is read strictly: a key that is not
+// known or stands twice is an error that names its line. Anchors, aliases and tags are
+// refused, so no file is larger than it looks. It is pure.
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Bounds of a manifest.
+const (
+	MaxBytes      = 1 << 20
+	MaxContainers = 1000
+	version       = 1
+)
+
+// ErrInvalid tells that a file is no manifest, or no profile.
+var ErrInvalid = errors.New("not a manifest")
+
+// Shape is what a container should be like, as a container or a profile says it. What is
+// not given is zero: the default of a new container, and left as it is in one that is
+// there.
+type Shape struct {
+	Image      string            `yaml:"image"`
+	Runtime    string            `yaml:"runtime"`
+	Class      string            `yaml:"class"`
+	Offline    string            `yaml:"offline"`
+	Hostname   string            `yaml:"hostname"`
+	Labels     map[string]string `yaml:"labels"`
+	Limits     map[string]string `yaml:"limits"`
+	Env        map[string]string `yaml:"env"`
+	Command    []string          `yaml:"command"`
+	Start      *bool             `yaml:"start"`
+	Privileged *bool             `yaml:"privileged"`
+}
+
+// Container is a container of a manifest, with what its profiles say.
+type Container struct {
+	Host     string   `yaml:"host"`
+	Name     string   `yaml:"name"`
+	Profiles []string `yaml:"profiles"`
+	Shape    `yaml:",inline"`
+}
+
+// Where is HOST/NAME.
+func (c *Container) Where() string { return c.Host + "/" + c.Name }
+
+// Parse reads a manifest. profile returns the text of a profile that the manifest does
+// not have itself.
+func Parse(b []byte, profile func(name string) ([]byte, error)) ([]Container, error) {
+	var m struct {
+		Version    int              `yaml:"version"`
+		Profiles   map[string]Shape `yaml:"profiles"`
+		Containers []Container      `yaml:"containers"`
+	}
+	if err := decode(b, &m); err != nil {
+		return nil, err
+	}
+	switch {
+	case m.Version != version:
+		return nil, fmt.Errorf("%w: version is %d, want version: %d", ErrInvalid, m.Version, version)
+	case len(m.Containers) == 0:
+		return nil, fmt.Errorf("%w: containers is missing", ErrInvalid)
+	case len(m.Containers) > MaxContainers:
+		return nil, fmt.Errorf("%w: there are %d containers, at most %d are taken", ErrInvalid, len(m.Containers), MaxContainers)
+	}
+	seen := make(map[string]bool)
+	for i := range m.Containers {
+		c := &m.Containers[i]
+		if err := c.complete(m.Profiles, profile); err != nil {
+			return nil, fmt.Errorf("%w: container %d, %.130q: %w", ErrInvalid, i+1, c.Where(), err)
+		}
+		if seen[c.Where()] {
+			return nil, fmt.Errorf("%w: container %d: %q stands there twice", ErrInvalid, i+1, c.Where())
+		}
+		seen[c.Where()] = true
+	}
+	return m.Containers, nil
+}
+
+// ParseProfile reads a file that is one profile.
+func ParseProfile(b []byte) (s Shape, err error) { return s, decode(b, &s) }
+
+// decode reads one document strictly.
+func decode(b []byte, v any) error {
+	if len(b) > MaxBytes {
+		return fmt.Errorf("%w: it has %d bytes, at most %d are read", ErrInvalid, len(b), MaxBytes)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	var doc yaml.Node
+	switch err := d.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: it is empty", ErrInvalid)
+	case err != nil:
+		return invalid(err)
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: it has more than one document", ErrInvalid)
+	}
+	if err := plain(&doc); err != nil {
+		return err
+	}
+	d = yaml.NewDecoder(bytes.NewReader(b))
+	d.KnownFields(true)
+	if err := d.Decode(v); err != nil {
+		return invalid(err)
+	}
+	return nil
+}
+
+// invalid is an error of the library in our words.
+func invalid(err error) error {
+	if all, ok := errors.AsType[*yaml.TypeError](err); ok {
+		return fmt.Errorf("%w: %s", ErrInvalid, strings.Join(all.Errors, "\n"))
+	}
+	return fmt.Errorf("%w: %s", ErrInvalid, strings.TrimPrefix(err.Error(), "yaml: "))
+}
+
+// plain refuses what makes a file mean more than it says, and values that are missing.
+func plain(n *yaml.Node) error {
+	switch {
+	case n.Kind == yaml.AliasNode || n.Anchor != "":
+		return fmt.Errorf("%w: line %d: anchors and aliases are not taken: write it out", ErrInvalid, n.Line)
+	case n.Style&yaml.TaggedStyle != 0:
+		return fmt.Errorf("%w: line %d: tags are not taken", ErrInvalid, n.Line)
+	case n.Kind == yaml.ScalarNode && (n.Tag == "!!null" || n.Tag == "!!merge"):
+		return fmt.Errorf("%w: line %d: a value is missing", ErrInvalid, n.Line)
+	}
+	for _, c := range n.Content {
+		if err := plain(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// complete adds what the profiles of a container say, and checks it.
+func (c *Container) complete(own map[string]Shape, profile func(string) ([]byte, error)) error {
+	shape := Shape{}
+	for _, name := range c.Profiles {
+		s, ok := own[name]
+		if !ok {
+			b, err := profile(name)
+			if err != nil {
+				return err
+			}
+			if s, err = ParseProfile(b); err != nil {
+				return fmt.Errorf("profile %.60q: %w", name, err)
+			}
+		}
+		shape = shape.With(s)
+	}
+	c.Shape = shape.With(c.Shape)
+	if _, err := protocol.ParseHostID(c.Host); err != nil {
+		return fmt.Errorf("host: %w", err)
+	}
+	if _, err := protocol.ParseContainerName(c.Name); err != nil {
+		return fmt.Errorf("name: %w", err)
+	}
+	if c.Hostname != "" {
+		if _, err := protocol.ParseContainerName(c.Hostname); err != nil {
+			return fmt.Errorf("hostname: %w", err)
+		}
+	}
+	if c.Image == "" {
+		return errors.New("image is missing")
+	}
+	return nil
+}
+
+// With is the shape with that of more in its place where more says something. Labels,
+// limits and variables of both are there.
+func (s Shape) With(more Shape) Shape {
+	for _, m := range []struct{ to, from *string }{
+		{&s.Image, &more.Image}, {&s.Runtime, &more.Runtime}, {&s.Class, &more.Class}, {&s.Offline, &more.Offline}, {&s.Hostname, &more.Hostname},
+	} {
+		if *m.from != "" {
+			*m.to = *m.from
+		}
+	}
+	for _, m := range []struct{ to, from *map[string]string }{{&s.Labels, &more.Labels}, {&s.Limits, &more.Limits}, {&s.Env, &more.Env}} {
+		*m.to = merged(*m.to, *m.from)
+	}
+	if len(more.Command) > 0 {
+		s.Command = more.Command
+	}
+	if more.Start != nil {
+		s.Start = more.Start
+	}
+	if more.Privileged != nil {
+		s.Privileged = more.Privileged
+	}
+	return s
+}
+
+// merged is nil if none of both says anything.
+func merged(a, b map[string]string) map[string]string {
+	if a == nil && b == nil {
+		return nil
+	}
+	all := make(map[string]string, len(a)+len(b))
+	maps.Copy(all, a)
+	maps.Copy(all, b)
+	return all
+}
+
+// Pairs are the members of a map as NAME=VALUE, sorted.
+func Pairs(m map[string]string) []string {
+	var all []string
+	for name, value := range m {
+		all = append(all, name+"="+value)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Create is what a new container of the shape is asked for with.
+func (s Shape) Create() protocol.CreateArgs {
+	return protocol.CreateArgs{
+		Template: s.Image, Runtime: s.Runtime, Class: s.Class, Offline: s.Offline, Hostname: protocol.ContainerName(s.Hostname),
+		Labels: Pairs(s.Labels), Limits: Pairs(s.Limits), Env: Pairs(s.Env), Command: s.Command,
+		Start: s.Start != nil && *s.Start, Privileged: s.Privileged != nil && *s.Privileged,
+	}
+}

@@ -1,0 +1,121 @@
+package manifest_test
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hostler-io/hostler/internal/manifest"
+)
+
+// none has no profiles.
+func none(name string) ([]byte, error) { return nil, errors.New("there is no profile " + name) }
+
+const web = `version: 1
+profiles:
+  small: {limits: {memory: 64MiB, pids: 50}, labels: {size: small}}
+containers:
+  - host: edge-01
+    name: web
+    profiles: [small, lab]
+    image: registry.example/web:1
+    runtime: podman
+    labels: {app: web}
+    limits: {memory: 256MiB}
+    env: {PORT: 8080, DEBUG: true}
+    command: [/bin/web, --all]
+    hostname: www
+    start: true
+    offline: keep
+    privileged: false
+  - {host: edge-02, name: db, image: busybox}
+`
+
+func TestParse(t *testing.T) {
+	all, err := manifest.Parse([]byte(web), func(name string) ([]byte, error) {
+		return []byte("labels: {site: " + name + "}\nstart: false\n"), nil
+	})
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	c := all[0].Create()
+	for what, got := range map[string][2][]string{
+		"labels":  {c.Labels, {"app=web", "site=lab", "size=small"}},
+		"limits":  {c.Limits, {"memory=256MiB", "pids=50"}},
+		"env":     {c.Env, {"DEBUG=true", "PORT=8080"}},
+		"command": {c.Command, {"/bin/web", "--all"}},
+		"others":  {{c.Template, c.Runtime, string(c.Hostname), c.Offline, all[0].Where()}, {"registry.example/web:1", "podman", "www", "keep", "edge-01/web"}},
+	} {
+		if !slices.Equal(got[0], got[1]) {
+			t.Errorf("%s: %q, want %q", what, got[0], got[1])
+		}
+	}
+	if !c.Start || c.Privileged || all[1].Start != nil || all[1].Labels != nil {
+		t.Errorf("%+v and %+v", c, all[1])
+	}
+}
+
+func TestInvalid(t *testing.T) {
+	one := "version: 1\ncontainers:\n  - {host: edge-01, name: web, image: busybox"
+	for text, want := range map[string]string{
+		"":                              "empty",
+		"[":                             "line",
+		"version: 2\ncontainers: []":    "want version: 1",
+		"version: 1":                    "containers is missing",
+		one + "}\n---\n{}":              "more than one document",
+		one + ", size: 3}":              "line 3: field size not found",
+		one + ", name: db}":             "already defined",
+		one + ", labels: &a {x: y}}":    "anchors",
+		one + ", labels: !!map {x: y}}": "tags",
+		one + ", hostname: }":           "a value is missing",
+		one + ", hostname: Web}":        "hostname",
+		one + ", start: maybe}":         "line 3",
+		one + ", command: ls}":          "line 3",
+		one + ", profiles: [big]}":      "there is no profile big",
+		strings.Replace(one, "web", "../x", 1) + "}":            "name",
+		strings.Replace(one, "edge-01", "a/b", 1) + "}":         "host",
+		strings.Replace(one, ", image: busybox", "", 1) + "}":   "image is missing",
+		one + "}\n  - {host: edge-01, name: web, image: other}": "twice",
+		strings.Repeat(" ", manifest.MaxBytes+1):                "at most",
+	} {
+		if _, err := manifest.Parse([]byte(text), none); !errors.Is(err, manifest.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.120q: %v, want an error with %q", text, err, want)
+		}
+	}
+}
+
+// FuzzParse: what is taken says of each container where it is and what it is made of.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(web))
+	f.Add([]byte("version: 1\ncontainers: [{host: a, name: b, image: c, <<: {name: d}}]"))
+	f.Add([]byte("version: 1\ncontainers: [{host: a, name: b, image: c, env: {A: 0x10, B: .inf, C: 2026-01-01}}]"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		all, err := manifest.Parse(b, none)
+		if err != nil && !errors.Is(err, manifest.ErrInvalid) {
+			t.Error(err)
+		}
+		for _, c := range all {
+			if c.Host == "" || c.Name == "" || c.Create().Template == "" {
+				t.Errorf("%q makes %+v", b, c)
+			}
+		}
+	})
+}
+
+// TestExample: the manifest of the page about containers can be read.
+func TestExample(t *testing.T) {
+	page, err := os.ReadFile("../../doc/containers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "```yaml\nversion: 1\n")
+	text, _, ok := strings.Cut(text, "```")
+	if !ok {
+		t.Fatal("the page has no manifest")
+	}
+	if _, err := manifest.Parse([]byte("version: 1\n"+text), none); err != nil {
+		t.Error(err)
+	}
+}
