@@ -22,7 +22,7 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/client"
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // serve answers over TLS with a certificate for an address, and returns where
@@ -47,7 +47,7 @@ func serveAt(t *testing.T, now time.Time, address string, h http.HandlerFunc) (s
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := authority.Issue(request, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANCoordinator}, Server: true, Addresses: []string{address}, Now: now})
+	leaf, err := authority.Issue(request, certs.Leaf{Name: san.Name{Kind: san.Coordinator}, Server: true, Addresses: []string{address}, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}

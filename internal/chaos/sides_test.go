@@ -19,6 +19,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/coordinator/storetest"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 const fleetName protocol.FleetName = "lab"
@@ -99,8 +100,8 @@ func (w *wire) Publish(topic string, payload []byte, retained bool) error {
 }
 
 // Disconnect implements [core.Broker].
-func (w *wire) Disconnect(name protocol.SAN) {
-	if !w.dead.Load() && name.Kind == protocol.SANHost {
+func (w *wire) Disconnect(name san.Name) {
+	if !w.dead.Load() && name.Kind == san.Host {
 		w.b.cut(protocol.HostID(name.ID))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -146,23 +147,35 @@ func (a *commands) viewerCommand() *cobra.Command {
 
 func (a *commands) viewerCreateCommand() *cobra.Command {
 	var out string
+	var keep bool
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Make a certificate for a program that reads the topics", Args: term.Exactly(1),
 		Long: `Makes a certificate with which any MQTT client may read all topics of the fleet
-and publish none. It writes ca.crt, viewer.crt and viewer.key into --out.`,
+and publish none. It writes ca.crt, viewer.crt and viewer.key into --out, and
+brokers, the addresses of the brokers. With --keep it writes them to where hostler
+watch looks for them.`,
 		Example: `  hostler viewer create recorder --out viewer
   mosquitto_sub --cafile viewer/ca.crt --cert viewer/viewer.crt \
-    --key viewer/viewer.key -h HOST -p 8883 -t 'hostler/v1/#' -v`,
+    --key viewer/viewer.key -h HOST -p 8883 -t 'hostler/v1/#' -v
+  hostler viewer create my-screen --keep; hostler watch 'host/+/alert'`,
 	}
 	v := show.FormatFlags(cmd)
 	cmd.Flags().StringVar(&out, "out", "", "write the files into this directory")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep the files on this machine, for hostler watch")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if out == "" {
-			return term.Usage("add --out DIR", "--out is missing: the key is given out only once")
+		if (out == "") == !keep {
+			return term.Usage("add --out DIR or --keep", "one of --out and --keep is wanted: the key is given out only once")
 		}
 		r, err := a.Coordinator()
 		if err != nil {
 			return err
+		}
+		if keep {
+			files, _, err := a.ChooseFleet("")
+			if err != nil {
+				return err
+			}
+			out = files.Viewer()
 		}
 		return show.Item(cmd.Context(), a.UI, v, viewerNoun(), func(ctx context.Context) (made api.Viewer, err error) {
 			if err = r.Post(ctx, "/v1/viewers", nil, api.NewViewer{Name: args[0]}, &made); err == nil {
@@ -185,7 +198,7 @@ func writeViewer(dir string, v api.Viewer) error {
 	for _, f := range []struct {
 		name, text string
 		mode       os.FileMode
-	}{{"ca.crt", v.CA, 0o644}, {"viewer.crt", v.Certificate, 0o644}, {"viewer.key", v.Key, 0o600}} {
+	}{{"ca.crt", v.CA, 0o644}, {"viewer.crt", v.Certificate, 0o644}, {"viewer.key", v.Key, 0o600}, {"brokers", strings.Join(v.Brokers, "\n") + "\n", 0o644}} {
 		if err := conn.ReplaceFile(filepath.Join(dir, f.name), []byte(f.text), f.mode); err != nil {
 			return err
 		}

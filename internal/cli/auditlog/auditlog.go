@@ -1,5 +1,5 @@
-// Package auditlog verifies what was signed: hostler audit, the log of a fleet, and
-// hostler verify, single messages.
+// Package auditlog verifies what was signed: hostler audit, the log of a fleet,
+// hostler verify, single messages, and hostler watch, messages as they come.
 package auditlog
 
 import (
@@ -24,10 +24,10 @@ import (
 
 type commands struct{ *dispatch.Dispatcher }
 
-// Commands returns hostler audit and verify.
+// Commands returns hostler audit, verify and watch.
 func Commands(d *dispatch.Dispatcher) []*cobra.Command {
 	a := &commands{d}
-	return []*cobra.Command{a.auditCommand(), a.verifyCommand()}
+	return []*cobra.Command{a.auditCommand(), a.verifyCommand(), a.watchCommand()}
 }
 
 func auditNoun() show.Noun[api.AuditRecord] {
@@ -171,7 +171,7 @@ func (a *commands) exportHost(ctx context.Context, r *conn.Remote, host, what st
 	}
 	act, err := a.Submit(ctx, r, protocol.HostID(host), spec)
 	if err != nil {
-		return err
+		return term.Cannot(what, err)
 	}
 	final, err := (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: host, Stdout: w, Stderr: a.Err, Hold: true, Whole: true}).Wait(ctx, act)
 	if err != nil {

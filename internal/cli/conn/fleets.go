@@ -86,6 +86,9 @@ func (f FleetFiles) Code() string { return filepath.Join(f.Dir, "code") }
 // line between the parts that were taken in together.
 func (f FleetFiles) Rings() string { return filepath.Join(f.Dir, "rings") }
 
+// Viewer is the directory of the viewer's certificate that this machine keeps.
+func (f FleetFiles) Viewer() string { return filepath.Join(f.Dir, "viewer") }
+
 // Save writes the chain.
 func (f FleetFiles) Save(c *certs.Chain) error {
 	pin, err := firstPin(c)

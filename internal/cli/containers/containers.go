@@ -14,6 +14,8 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
+	"github.com/hostler-io/hostler/protocol/port"
 )
 
 type commands struct{ *batch.Batcher }
@@ -23,7 +25,7 @@ func Command(b *batch.Batcher, more ...*cobra.Command) *cobra.Command {
 	a := &commands{b}
 	ct := term.Group("ct", "Containers", a.ctListCommand(), a.ctShowCommand(), a.ctCreateCommand(),
 		a.ctStartCommand(), a.ctStopCommand(), a.ctRestartCommand(),
-		a.ctLogsCommand(), a.ctExitsCommand(), a.ctLimitCommand(), a.ctFreezeCommand(), a.ctUnfreezeCommand(), a.ctRenameCommand(), a.ctResetCommand(), a.ctRemoveCommand())
+		a.ctLogsCommand(), a.ctExitsCommand(), a.ctLimitCommand(), a.ctConfigCommand(), a.ctApplyCommand(), a.ctSetCommand(), a.ctExplainCommand(), a.ctFreezeCommand(), a.ctUnfreezeCommand(), a.ctRenameCommand(), a.ctResetCommand(), a.ctRemoveCommand())
 	ct.AddCommand(more...)
 	return ct
 }
@@ -45,7 +47,7 @@ func viewOf(c api.Container) containerView {
 // containerNoun names a container as commands take it: on the host itself
 // without the host.
 func containerNoun(local bool) show.Noun[containerView] {
-	n := show.NounOf[containerView]("name", "host name state intended address labels privileged runtime+ class+ offline+ failures+ ctid+ addresses++ broken", show.Cells[containerView]{"privileged": func(c containerView) any {
+	n := show.NounOf[containerView]("name", "host name state intended address labels privileged health runtime+ class+ offline+ failures+ start_order++ start_after++ waits+ ctid+ addresses++ broken", show.Cells[containerView]{"privileged": func(c containerView) any {
 		if c.Privileged {
 			return "yes"
 		}
@@ -70,11 +72,12 @@ func (a *commands) ctListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls [HOST]", Short: "List containers, of one host or of all", Args: term.AtMost(1),
 		Long:    "Lists containers as their hosts last reported them. Those without an intended state are foreign: Hostler shows them and leaves them alone.",
-		Example: "  hostler ct ls\n  hostler ct ls edge-01 -o wide\n  hostler ct ls -l app=web", ValidArgsFunction: a.Completing(conn.HostNames),
+		Example: "  hostler ct ls\n  hostler ct ls edge-01 -o wide\n  hostler ct ls -A -l app=web --filter state=stopped", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	v := show.ListFlags(cmd)
 	cmd.Flags().VarP(&labels, "selector", "l", "only containers selected by labels")
 	cmd.Flags().BoolVarP(&all, "all", "A", false, "of all hosts (the default)")
+	filters := show.FilterFlag(cmd)
 	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		host, err := conn.ParseOneHost(args, all || r.Local)
 		if err != nil {
@@ -88,7 +91,10 @@ func (a *commands) ctListCommand() *cobra.Command {
 					views = append(views, viewOf(c))
 				}
 			}
-			return views, term.Cannot("list the containers", err)
+			if err != nil {
+				return nil, term.Cannot("list the containers", err)
+			}
+			return show.Choose(filters, views)
 		})
 	})
 	return cmd
@@ -114,38 +120,62 @@ func (a *commands) ctShowCommand() *cobra.Command {
 }
 
 func (a *commands) ctCreateCommand() *cobra.Command {
-	var template, runtime, class string
-	var labels []string
+	var template, runtime, class, offline, pull string
+	var labels, ports []string
 	var start, privileged bool
 	cmd := &cobra.Command{
-		Use: "create HOST/NAME IMAGE", Short: "Make a container from an image or a template", Args: term.AtMost(2),
-		Long: `Makes a container. IMAGE is an image of a registry (registry.example/debian:12),
-which is pulled if the host does not have it, or a template of the host's LXC
-(busybox), which may be given by --template as well. It is stopped, unless --start
-is given, and keeps its intended state: a started container is started again after
-a reboot, a stopped one is not.
+		Use: "create HOST/NAME IMAGE [flags] [-- COMMAND ARG…]", Short: "Make a container from an image or a template", Args: cobra.ArbitraryArgs,
+		Long: `Makes a container. IMAGE is one of these:
+
+  registry.example/debian:12    an image of a registry
+  images:debian/12              of an image server for LXC (images.servers)
+  https://site.example/web.tar  an archive of a root directory, or an OCI image
+  file:/srv/web                 the same in a file of the host, or an OCI layout
+  busybox                       a template of LXC; also with --template
+
+It is fetched if the host does not have it: --pull always asks again, --pull never
+asks nobody. The container is stopped, unless --start is given, and keeps its
+intended state: a started container is started again after a reboot, a stopped one
+is not.
 
 Podman makes containers of images where there is podman, and LXC elsewhere or with
 --runtime lxc. In LXC the entrypoint and command of the image run; an image that
 has /sbin/init, and no command but a shell, is a system and boots that.
 
+A command behind a -- runs in place of the command of the image, after its
+entrypoint; a template has an init of its own and takes none. Its first process gets
+the variables of --env beside those of the image. Limits are those of hostler ct
+limit, and in force whenever it runs.
+
 Its users are not those of the host: root in it is a user of the host that no
 other container has and that may do nothing there. A container made with
 --privileged has the users of the host, and root in it can become root of the
-host; it is for what needs that, such as loading modules or mounting disks.`,
-		Example: "  hostler ct create edge-01/web --template busybox\n  hostler ct create edge-01/web --template busybox --start --label app=web\n  hostler ct create edge-01/db registry.example/debian:12 --runtime lxc", ValidArgsFunction: a.CompletingNew,
+host; it is for what needs that, such as loading modules or mounting disks.
+
+With --expose 8080:80/tcp, port 8080 of the host leads to port 80 of the container;
+see hostler net expose.`,
+		Example: "  hostler ct create edge-01/web --template busybox\n  hostler ct create edge-01/web --template busybox --start --label app=web\n  hostler ct create edge-01/db registry.example/debian:12 --runtime lxc\n  hostler ct create edge-01/mail images:debian/12 --start\n  hostler ct create edge-01/job reg.example/job:3 --env A=b -- /bin/job", ValidArgsFunction: a.CompletingNew,
 	}
 	c := dispatch.ChangeFlags(cmd)
+	var s shape
+	s.flags(cmd)
 	cmd.Flags().StringVar(&template, "template", "", "template to make it from, in place of IMAGE")
 	cmd.Flags().StringVar(&runtime, "runtime", "", "lxc or podman (default: what can use the image)")
+	cmd.Flags().StringVar(&pull, "pull", "", "fetch the image: missing, always or never (default missing)")
 	cmd.Flags().StringVar(&class, "class", "", "pinned: it belongs to this host; cloned: there may be others of it (default pinned)")
+	cmd.Flags().StringVar(&offline, "offline", "", "what it does while its host is cut off: keep, or stop-after=DURATION (default keep)")
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "label, k=v; may be repeated")
+	cmd.Flags().StringArrayVar(&ports, "expose", nil, "port of the host that leads to it, HOST-PORT:CONTAINER-PORT/tcp or /udp; may be repeated")
 	cmd.Flags().BoolVar(&start, "start", false, "also start it")
 	cmd.Flags().BoolVar(&privileged, "privileged", false, "root in it is root of the host")
 	_ = cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions([]string{"pinned", "cloned"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("pull", cobra.FixedCompletions([]string{"missing", "always", "never"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions([]string{"lxc", "podman"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		args, err := s.read(cmd, args)
 		switch {
+		case err != nil:
+			return err
 		case len(args) == 0:
 			return term.Exactly(1)(cmd, args)
 		case template == "" && len(args) == 1:
@@ -157,6 +187,12 @@ host; it is for what needs that, such as loading modules or mounting disks.`,
 		}
 		if err := conn.CheckLabels(labels); err != nil {
 			return term.Usage("", "%s", err)
+		}
+		if _, err := contract.Parse(offline); err != nil {
+			return term.Usage("", "--offline: %s", err)
+		}
+		if _, err := port.ParseAll(ports); err != nil {
+			return term.Usage("", "--expose: %s", err)
 		}
 		r, err := a.Connect()
 		if err != nil {
@@ -177,7 +213,7 @@ host; it is for what needs that, such as loading modules or mounting disks.`,
 		a.Random(random[:])
 		return a.Do(cmd.Context(), r, c, name, "create "+name.String(), "there", protocol.Spec{
 			Kind: protocol.KindCreate, Target: protocol.NewCTID(a.Now().UnixMilli(), random), Name: called,
-			Args: &protocol.CreateArgs{Template: template, Runtime: runtime, Class: class, Labels: labels, Start: start, Privileged: privileged},
+			Args: s.in(protocol.CreateArgs{Template: template, Runtime: runtime, Pull: pull, Class: class, Offline: offline, Labels: labels, Start: start, Privileged: privileged, Expose: ports}),
 		})
 	}
 	return cmd

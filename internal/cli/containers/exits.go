@@ -18,11 +18,12 @@ import (
 )
 
 func endNoun() show.Noun[api.ContainerEnd] {
-	n := show.NounOf("at", "at code signal oom asked last_line log++", show.Cells[api.ContainerEnd]{
+	n := show.NounOf("at", "at cause code signal oom asked last_line log++", show.Cells[api.ContainerEnd]{
 		"code": func(e api.ContainerEnd) any {
 			switch {
 			case e.Code != nil:
 				return *e.Code
+			case e.Signal == "" && e.Cause == "host":
 			case e.Signal == "":
 				return "unknown"
 			}
@@ -52,7 +53,12 @@ func (a *commands) ctExitsCommand() *cobra.Command {
 of its first process or the signal that ended it, whether the kernel killed a
 process of it for want of memory (OOM), whether a stop was asked for, and the end of
 its log. The host remembers it over restarts and reboots. An end that came while the
-agent was away, or that an old kernel does not tell about, is unknown.`,
+agent was away, or that an old kernel does not tell about, is unknown.
+
+CAUSE says what ended it: order (an action), contract (its host was cut off for too
+long), health (its check failed), agent (it ran against its user's will), host (its host
+was shut down or lost power; AT is when the host started again), oom, exit (its first
+process ended without an error) or crash.`,
 		Example:           "  hostler ct exits edge-01/web\n  hostler ct exits edge-01/web -o json | jq -r '.[0].log'",
 		ValidArgsFunction: a.Completing(conn.ContainerNames),
 	}

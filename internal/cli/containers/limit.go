@@ -34,7 +34,7 @@ RESOURCE=none takes a limit away; limits that are not named stay. A limit below 
 the container uses now is refused, unless --force is given: the kernel may kill
 processes of it then. What a host cannot limit is refused as unsupported.`,
 		Example: "  hostler ct limit edge-01/web cpu=150% memory=256MiB pids=200\n  hostler ct limit edge-01/web memory=none\n  hostler ct limit edge-01/web",
-		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.Completing(conn.ContainerNames),
+		Args:    term.AtLeast(1), ValidArgsFunction: a.Completing(conn.ContainerNames),
 	}
 	c := dispatch.ChangeFlags(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "also below what it uses now")

@@ -109,7 +109,7 @@ func (f *Follower) Comes(ctx context.Context, act api.Action, moved int64) bool 
 	if err != nil {
 		return errors.Is(err, client.ErrUnreachable) // the readers find out whether that lasts
 	}
-	if h.Connectivity != "online" && h.Connectivity != "suspect" {
+	if h.Connectivity != "online" && h.Connectivity != "late" {
 		return false
 	}
 	if !f.told {

@@ -67,7 +67,7 @@ func TestMissingOutputIsWaitedFor(t *testing.T) {
 		moved        int64
 		want         bool
 	}{
-		{"online", 949, true}, {"suspect", 0, true}, {"offline", 949, false}, {"unknown", 949, false}, {"online", 950, false},
+		{"online", 949, true}, {"late", 0, true}, {"offline", 949, false}, {"unknown", 949, false}, {"online", 950, false},
 	} {
 		var said bytes.Buffer
 		f := &Follower{Dispatcher: New(&conn.Env{UI: &term.UI{Err: &said}}), Remote: &conn.Remote{Client: c}, Label: "edge-01"}

@@ -18,6 +18,7 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
 	"github.com/hostler-io/hostler/internal/cli/term"
 )
 
@@ -86,8 +87,8 @@ var secrets = regexp.MustCompile(`\b(?:hst_[0-9A-Z]{8,}|h[a-z][0-9]_[0-9a-z]{20,
 func redact(b []byte) []byte { return secrets.ReplaceAll(b, []byte("[redacted]")) }
 
 // Bundle returns hostler support-bundle.
-func Bundle(env *conn.Env) *cobra.Command {
-	a := &commands{env}
+func Bundle(d *dispatch.Dispatcher) *cobra.Command {
+	a := &commands{d}
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "support-bundle FILE", Short: "Collect what somebody who helps needs to see, without secrets", Args: term.Exactly(1),

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,32 +15,33 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
 )
 
-type commands struct{ *conn.Env }
+type commands struct{ *dispatch.Dispatcher }
 
 func noun() show.Noun[finding] {
 	return show.NounOf[finding]("check", "object check result cause mend", nil)
 }
 
 // Command returns hostler doctor.
-func Command(env *conn.Env) *cobra.Command {
-	a := &commands{env}
+func Command(d *dispatch.Dispatcher) *cobra.Command {
+	a := &commands{d}
 	var all bool
 	cmd := &cobra.Command{
 		Use: "doctor [HOST]", Short: "Look for what keeps the fleet or a host from working", Args: term.AtMost(1),
 		Long: `Checks what this machine, the coordinator and the hosts tell: whether they can be reached
 by certificates of the fleet, and have the same rings, versions and dates; which hosts are
 away, quarantined or degraded, lack something (cgroups, LXC, podman), or run out of disk;
-which policies are broken and which alerts are raised. Of each fault it prints the cause and
-the command that mends it; --all prints what is well too. With --local it looks at the agent
-of this host; hostler-agent fsck, on the host, looks for what a crash has left. The exit
+which policies are broken and which alerts are raised. A host that is named looks for itself
+as well, as hostler host check has it do. Of each fault it prints the cause and the command
+that mends it; --all prints what is well too. With --local it looks at this host. The exit
 code is 1 if a check has failed; warnings do not count.`,
 		Example:           "  hostler doctor\n  hostler doctor edge-01 --all\n  hostler --local doctor\n  hostler doctor -o json",
-		ValidArgsFunction: env.Completing(conn.HostNames),
+		ValidArgsFunction: d.Completing(conn.HostNames),
 	}
 	v := show.ListFlags(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "print what is well, too")
@@ -51,48 +53,54 @@ code is 1 if a check has failed; warnings do not count.`,
 				return term.Usage("hostler host ls", "%s", err)
 			}
 		}
-		found := 0
-		err := show.Items(cmd.Context(), a.UI, v, noun(), func(ctx context.Context) ([]finding, error) {
-			findings, err := a.examine(ctx, host)
-			found = 0
-			shown := []finding{}
-			for _, f := range findings {
-				if f.Result == failed {
-					found++
-				}
-				if all || f.Result != ok {
-					shown = append(shown, f)
-				}
-			}
-			if err == nil || len(findings) > 0 {
-				a.Say("%d checks, %d failed", len(findings), found)
-			}
-			return shown, err
-		})
-		if err == nil && found > 0 {
-			err = term.Exit(term.ExitFailed)
-		}
-		return err
+		return a.list(cmd.Context(), v, all, func(ctx context.Context) ([]finding, error) { return a.examine(ctx, host) })
 	}
 	return cmd
 }
 
-// examine makes all checks, of one host or of all. It fails if it cannot ask for what
-// is to be checked.
+// list prints what checks have found, with all also what is well, and fails if one has
+// failed.
+func (a *commands) list(ctx context.Context, v *show.View, all bool, examine func(context.Context) ([]finding, error)) error {
+	found := 0
+	err := show.Items(ctx, a.UI, v, noun(), func(ctx context.Context) ([]finding, error) {
+		findings, err := examine(ctx)
+		found = 0
+		shown := []finding{}
+		for _, f := range findings {
+			if f.Result == api.FindingFailed {
+				found++
+			}
+			if all || f.Result != api.FindingOK {
+				shown = append(shown, f)
+			}
+		}
+		if err == nil || len(findings) > 0 {
+			a.Say("%d checks, %d failed", len(findings), found)
+		}
+		return shown, err
+	})
+	if err == nil && found > 0 {
+		err = term.Exit(term.ExitFailed)
+	}
+	return err
+}
+
+// examine makes all checks, of one host or of all. A host that is named and connected
+// looks for itself as well. It fails if it cannot ask for what is to be checked.
 func (a *commands) examine(ctx context.Context, host protocol.HostID) ([]finding, error) {
 	r, err := a.Connect()
 	if err != nil {
 		return nil, err
 	}
 	if r.Local {
-		return examineThis(ctx, r)
+		return a.examineThis(ctx, r)
 	}
 	here := report{object: "this machine"}
 	var s api.Status
 	asked := time.Now()
 	err = term.Cannot("reach the coordinator", r.Get(ctx, "/v1/status", nil, &s))
 	if failure, bad := errors.AsType[*term.Failure](err); bad {
-		here.check("coordinator", failed, failure.Why, failure.Next)
+		here.check("coordinator", api.FindingFailed, failure.Why, failure.Next)
 		return here.all, nil
 	} else if err != nil {
 		return nil, err
@@ -101,9 +109,9 @@ func (a *commands) examine(ctx context.Context, host protocol.HostID) ([]finding
 	if !s.Now.IsZero() { // an older coordinator does not tell
 		offset = asked.Add(time.Since(asked) / 2).Sub(s.Now)
 	}
-	here.check("coordinator", failed, "", "")
+	here.check("coordinator", api.FindingFailed, "", "")
 	ring, cause := a.ring(s.Fleet)
-	here.check("rings", failed, cause, "hostler login CODE    # an admin makes the code: hostler token create NAME --role ROLE")
+	here.check("rings", api.FindingFailed, cause, "hostler login CODE    # an admin makes the code: hostler token create NAME --role ROLE")
 	found := append(here.all, examineFleet(s, offset, buildinfo.Version, ring)...)
 
 	hosts, err := r.Hosts(ctx)
@@ -116,19 +124,31 @@ func (a *commands) examine(ctx context.Context, host protocol.HostID) ([]finding
 	}
 	for _, h := range hosts {
 		found = append(found, examineHost(h, s, time.Now().Add(-offset))...)
+		if host != "" && h.Connectivity == "online" && h.Quarantined == "" {
+			its, err := a.ask(ctx, r, host)
+			if err != nil {
+				return found, err
+			}
+			found = append(found, its...)
+		}
 	}
 	containers, err := r.Containers(ctx, host)
 	return append(found, examineContainers(containers)...), term.Cannot("list the containers", err)
 }
 
 // examineThis looks at this host alone.
-func examineThis(ctx context.Context, r *conn.Remote) ([]finding, error) {
+func (a *commands) examineThis(ctx context.Context, r *conn.Remote) ([]finding, error) {
 	var s api.AgentStatus
 	if err := r.Get(ctx, "/status", nil, &s); err != nil {
 		return nil, term.Cannot("reach the agent", err)
 	}
+	found := examineAgent(s, buildinfo.Version)
+	its, err := a.ask(ctx, r, "")
+	if err != nil {
+		return found, err
+	}
 	containers, err := r.Containers(ctx, "")
-	return append(examineAgent(s, buildinfo.Version), examineContainers(containers)...), term.Cannot("list the containers", err)
+	return slices.Concat(found, its, examineContainers(containers)), term.Cannot("list the containers", err)
 }
 
 // ring is the number of the newest ring that this machine keeps of a fleet, 0 if it keeps

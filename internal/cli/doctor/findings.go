@@ -8,20 +8,10 @@ import (
 	"github.com/hostler-io/hostler/api"
 )
 
-// The results of checks.
-const (
-	ok      = "ok"
-	warning = "warning" // it works, and a person should look at it
-	failed  = "failed"
-)
-
 // finding is what one check has found.
 type finding struct {
 	Object string `json:"object"` // this machine, the coordinator, host edge-01
-	Check  string `json:"check"`
-	Result string `json:"result"`
-	Cause  string `json:"cause,omitempty"`
-	Mend   string `json:"mend,omitempty"` // the command that mends it
+	api.Finding
 }
 
 // report collects findings about one object.
@@ -32,7 +22,7 @@ type report struct {
 
 // check notes a check whose cause is empty if all is well.
 func (r *report) check(name, result, cause, mend string) {
-	f := finding{Object: r.object, Check: name, Result: ok}
+	f := finding{r.object, api.Finding{Check: name, Result: api.FindingOK}}
 	if cause != "" {
 		f.Result, f.Cause, f.Mend = result, cause, mend
 	}
@@ -57,28 +47,28 @@ func clock(offset time.Duration, of string) string {
 // machine's clock is ahead of the coordinator's, ring the newest that this machine has.
 func examineFleet(s api.Status, offset time.Duration, version string, ring uint64) []finding {
 	r := report{object: "coordinator"}
-	r.check("recovery", failed, s.Recovery, "hostler-coordinator recover    # on the machine of the coordinator")
+	r.check("recovery", api.FindingFailed, s.Recovery, "hostler-coordinator recover    # on the machine of the coordinator")
 	behind := ""
 	if s.Recovered != nil && s.Recovered.Answered < s.Recovered.Hosts {
 		behind = fmt.Sprintf("%d of %d hosts have not told yet what they did before the recovery", s.Recovered.Hosts-s.Recovered.Answered, s.Recovered.Hosts)
 	}
-	r.check("recovered", warning, behind, "hostler host ls    # start those that are away")
+	r.check("recovered", api.FindingWarning, behind, "hostler host ls    # start those that are away")
 	older := ""
 	if ring > s.Ring {
 		older = fmt.Sprintf("it has ring %d in force, and this machine has ring %d", s.Ring, ring)
 	}
-	r.check("ring", failed, older, "hostler fleet ring publish")
-	r.check("clock", warning, clock(offset, "the clock of this machine"), "timedatectl set-ntp true    # on the machine whose clock is wrong")
+	r.check("ring", api.FindingFailed, older, "hostler fleet ring publish")
+	r.check("clock", api.FindingWarning, clock(offset, "the clock of this machine"), "timedatectl set-ntp true    # on the machine whose clock is wrong")
 	other := ""
 	if s.Version != version {
 		other = fmt.Sprintf("the coordinator is of version %s, this program of %s", s.Version, version)
 	}
-	r.check("version", warning, other, "hostler version    # install the same one")
+	r.check("version", api.FindingWarning, other, "hostler version    # install the same one")
 	pending := ""
 	if s.Pending > 0 {
 		pending = fmt.Sprintf("%d hosts wait for approval", s.Pending)
 	}
-	r.check("enrolments", warning, pending, "hostler host pending")
+	r.check("enrolments", api.FindingWarning, pending, "hostler host pending")
 	return r.all
 }
 
@@ -86,11 +76,11 @@ func examineFleet(s api.Status, offset time.Duration, version string, ring uint6
 func examineHost(h api.Host, s api.Status, now time.Time) []finding {
 	r := report{object: "host " + h.ID}
 	if h.State != "approved" {
-		r.check("membership", warning, "it is "+h.State, "hostler host show "+h.ID)
+		r.check("membership", api.FindingWarning, "it is "+h.State, "hostler host show "+h.ID)
 		return r.all
 	}
-	r.check("membership", failed, "", "")
-	r.check("quarantine", failed, h.Quarantined, "hostler host readmit "+h.ID+"    # when the cause is known")
+	r.check("membership", api.FindingFailed, "", "")
+	r.check("quarantine", api.FindingFailed, h.Quarantined, "hostler host readmit "+h.ID+"    # when the cause is known")
 	away := ""
 	switch {
 	case h.Connectivity == "online":
@@ -99,35 +89,35 @@ func examineHost(h api.Host, s api.Status, now time.Time) []finding {
 	default:
 		away = fmt.Sprintf("it is %s, last heard of %s ago; it dials %s", h.Connectivity, now.Sub(*h.SeenAt).Round(time.Second), strings.Join(s.Brokers, ", "))
 	}
-	r.check("connection", failed, away, "hostler --local status    # on the host: does its agent run, and does it reach that address?")
+	r.check("connection", api.FindingFailed, away, "hostler --local status    # on the host: does its agent run, and does it reach that address?")
 	if h.InventoryAt == nil {
-		r.check("inventory", warning, "it has never told its inventory", "hostler host show "+h.ID)
+		r.check("inventory", api.FindingWarning, "it has never told its inventory", "hostler host show "+h.ID)
 		return r.all
 	}
-	r.check("state", failed, h.Degraded, "hostler host show "+h.ID+"    # free space on its disk, or repair it")
+	r.check("state", api.FindingFailed, h.Degraded, "hostler host show "+h.ID+"    # free space on its disk, or repair it")
 	for _, missing := range h.Unsupported {
 		what, why, _ := strings.Cut(missing, ": ")
-		r.check(what, warning, why, "see doc/hosts.md, and restart the agent when it is there")
+		r.check(what, api.FindingWarning, why, "see doc/hosts.md, and restart the agent when it is there")
 	}
 	space := ""
 	if h.DiskBytes > 0 && h.DiskFree*100/h.DiskBytes < leastFree {
 		space = fmt.Sprintf("%d %% of the disk of its state directory are free", h.DiskFree*100/h.DiskBytes)
 	}
-	r.check("disk", warning, space, fmt.Sprintf("hostler run %s -- du -xh --max-depth 2 /var", h.ID))
+	r.check("disk", api.FindingWarning, space, fmt.Sprintf("hostler run %s -- du -xh --max-depth 2 /var", h.ID))
 	offset, _ := time.ParseDuration(h.ClockOffset) // of an older coordinator there is none
-	r.check("clock", warning, clock(offset, "its clock"), fmt.Sprintf("hostler run %s -- timedatectl set-ntp true", h.ID))
+	r.check("clock", api.FindingWarning, clock(offset, "its clock"), fmt.Sprintf("hostler run %s -- timedatectl set-ntp true", h.ID))
 	other := ""
 	if h.Version != s.Version {
 		other = fmt.Sprintf("its agent is of version %s, the coordinator of %s", h.Version, s.Version)
 	}
-	r.check("version", warning, other, fmt.Sprintf("hostler host upgrade %s --package FILE    # doc/upgrade.md", h.ID))
+	r.check("version", api.FindingWarning, other, fmt.Sprintf("hostler host upgrade %s --package FILE    # doc/upgrade.md", h.ID))
 	broken := ""
 	if h.Policy != nil {
 		broken = h.Policy.Broken
 	}
-	r.check("policy", failed, broken, "hostler policy show "+h.ID)
+	r.check("policy", api.FindingFailed, broken, "hostler policy show "+h.ID)
 	for _, a := range h.ActiveAlerts {
-		r.check("alert "+a.ID, warning, a.Text, "hostler host show "+h.ID)
+		r.check("alert "+a.ID, api.FindingWarning, a.Text, "hostler host show "+h.ID)
 	}
 	return r.all
 }
@@ -140,7 +130,7 @@ func examineContainers(all []api.Container) []finding {
 			continue
 		}
 		r := report{object: "container " + strings.TrimPrefix(c.Host+"/"+c.Name, "/")}
-		r.check("start", failed, c.Broken, "hostler ct reset "+strings.TrimPrefix(r.object, "container "))
+		r.check("start", api.FindingFailed, c.Broken, "hostler ct reset "+strings.TrimPrefix(r.object, "container "))
 		found = append(found, r.all...)
 	}
 	return found
@@ -149,17 +139,17 @@ func examineContainers(all []api.Container) []finding {
 // examineAgent looks at what the agent of this host tells.
 func examineAgent(s api.AgentStatus, version string) []finding {
 	r := report{object: "agent"}
-	r.check("state", failed, s.Degraded, "hostler --local status    # free space on the disk, or repair it")
+	r.check("state", api.FindingFailed, s.Degraded, "hostler --local status    # free space on the disk, or repair it")
 	away := ""
 	if s.Fleet != "" && s.Connection != "online" {
 		away = fmt.Sprintf("it is a member of fleet %s and %s", s.Fleet, map[string]string{"none": "has no connection", "connecting": "gets no connection"}[s.Connection])
 	}
-	r.check("connection", failed, away, "journalctl -u hostler-agent -n 20    # which address does it dial, and what is the answer?")
-	r.check("policy", failed, s.Policy.Broken, "hostler-agent policy show")
+	r.check("connection", api.FindingFailed, away, "journalctl -u hostler-agent -n 20    # which address does it dial, and what is the answer?")
+	r.check("policy", api.FindingFailed, s.Policy.Broken, "hostler-agent policy show")
 	other := ""
 	if s.Version != version {
 		other = fmt.Sprintf("the agent is of version %s, this program of %s", s.Version, version)
 	}
-	r.check("version", warning, other, "hostler version    # install the same one")
+	r.check("version", api.FindingWarning, other, "hostler version    # install the same one")
 	return r.all
 }

@@ -48,7 +48,7 @@ func TestFindings(t *testing.T) {
 			c.host(&h)
 		}
 		found := append(examineFleet(s, time.Second, "1.2.0", 3), examineHost(h, s, now)...)
-		found = slices.DeleteFunc(found, func(f finding) bool { return f.Result == ok })
+		found = slices.DeleteFunc(found, func(f finding) bool { return f.Result == api.FindingOK })
 		if c.check == "" {
 			if len(found) > 0 {
 				t.Errorf("%s: %+v", name, found)
@@ -59,7 +59,7 @@ func TestFindings(t *testing.T) {
 			t.Errorf("%s: %+v, want %s: %s", name, found, c.check, c.cause)
 		}
 	}
-	if f := examineFleet(fleet, -time.Minute, "1.2.0", 3); !slices.ContainsFunc(f, func(f finding) bool { return f.Check == "clock" && f.Result == warning }) {
+	if f := examineFleet(fleet, -time.Minute, "1.2.0", 3); !slices.ContainsFunc(f, func(f finding) bool { return f.Check == "clock" && f.Result == api.FindingWarning }) {
 		t.Errorf("a clock that is a minute behind: %+v", f)
 	}
 }
@@ -68,12 +68,12 @@ func TestFindings(t *testing.T) {
 func TestFindingsOfThisHost(t *testing.T) {
 	s := api.AgentStatus{Host: "edge-01", Fleet: "lab", Connection: "connecting", Degraded: "the disk is full", Version: "1.1.0", Policy: api.Policy{Broken: "line 3"}}
 	for _, f := range examineAgent(s, "1.2.0") {
-		if f.Result == ok || f.Cause == "" || f.Mend == "" {
+		if f.Result == api.FindingOK || f.Cause == "" || f.Mend == "" {
 			t.Errorf("%+v", f)
 		}
 	}
 	for _, f := range examineAgent(api.AgentStatus{Connection: "none", Version: "1.2.0"}, "1.2.0") {
-		if f.Result != ok {
+		if f.Result != api.FindingOK {
 			t.Errorf("a host of no fleet: %+v", f)
 		}
 	}

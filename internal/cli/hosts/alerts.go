@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/conn"
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/internal/warnings"
 )
 
 func alertNoun() show.Noun[api.RaisedAlert] {
@@ -20,7 +23,7 @@ func alertNoun() show.Noun[api.RaisedAlert] {
 }
 
 func (a *commands) alertCommand() *cobra.Command {
-	return term.Group("alert", "Alerts: what is wrong on hosts", a.alertListCommand(), a.alertAckCommand(), a.alertMuteCommand(), a.alertMutesCommand(), a.alertUnmuteCommand(), a.alertRuleCommand())
+	return term.Group("alert", "Alerts: what is wrong on hosts", a.alertListCommand(), a.alertShowCommand(), a.alertAckCommand(), a.alertMuteCommand(), a.alertMutesCommand(), a.alertUnmuteCommand(), a.alertRuleCommand())
 }
 
 func (a *commands) alertListCommand() *cobra.Command {
@@ -52,6 +55,49 @@ listed with the alerts that it told last.`,
 			return all, err
 		})
 	})
+	return cmd
+}
+
+// explained is a declared warning, as it is shown.
+type explained struct {
+	Code     string   `json:"code"`
+	Title    string   `json:"title"`
+	Severity string   `json:"severity"`
+	Text     string   `json:"text"`
+	Runbook  []string `json:"runbook"`
+}
+
+func (a *commands) alertShowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show ID", Short: "Show what an alert means and what to do about it", Args: term.Exactly(1),
+		Long: `Shows what an alert means and the steps of a person who looks after it. ID is the id
+of an alert as hostler alert ls -o wide has it, or a code such as container.broken.
+It needs no connection. doc/alerts.md has the same for all alerts.`,
+		Example: "  hostler alert show container.broken\n  hostler alert show measured.disk.critical//srv",
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return conn.Each(warnings.All(), func(w warnings.Warning) string { return string(w.Code) }), cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	v := show.FormatFlags(cmd)
+	v.One = true
+	n := show.NounOf("code", "code title severity text runbook", show.Cells[explained]{
+		"runbook": func(e explained) any {
+			steps := make(show.Sentences, len(e.Runbook))
+			for i, s := range e.Runbook {
+				steps[i] = strconv.Itoa(i+1) + ". " + strings.ReplaceAll(s, "`", "")
+			}
+			return steps
+		},
+	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		w, ok := warnings.Of(args[0])
+		if !ok {
+			return &term.Failure{Code: term.ExitNotFound, What: "there is no alert " + args[0], Next: "list the alerts with hostler alert ls -o wide, or read doc/alerts.md"}
+		}
+		return show.Item(cmd.Context(), a.UI, v, n, func(context.Context) (explained, error) {
+			return explained{string(w.Code), w.Title, w.Severity, w.Text, w.Runbook}, nil
+		})
+	}
 	return cmd
 }
 
@@ -97,7 +143,7 @@ func (a *commands) alertMuteCommand() *cobra.Command {
 	var life term.DurationFlag
 	every, alert, reason := false, "", ""
 	cmd := &cobra.Command{
-		Use: "mute [HOST]", Short: "Tell nobody of alerts for a time", Args: cobra.MaximumNArgs(1),
+		Use: "mute [HOST]", Short: "Tell nobody of alerts for a time", Args: term.AtMost(1),
 		Long: `Keeps alerts of a host, of hosts with some labels, or of all hosts from being told,
 until the time is over or hostler alert unmute. They are raised and listed as ever.
 What is still raised then is told with the next repetition.`,

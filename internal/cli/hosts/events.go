@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +19,45 @@ import (
 
 func eventNoun() show.Noun[api.Event] {
 	return show.NounOf[api.Event]("id", "id at type host object data", nil)
+}
+
+func hostEventNoun() show.Noun[api.HostEvent] {
+	return show.NounOf[api.HostEvent]("at", "at who what object detail", nil)
+}
+
+func (a *commands) hostEventsCommand() *cobra.Command {
+	var since term.DurationFlag
+	cmd := &cobra.Command{
+		Use: "events HOST", Short: "List what happened to a host: who, when, what", Args: term.Exactly(1),
+		Long: `Lists what was done with a host and decided about it, from the audit log, and what
+happened by itself, from the events: whether it was there, and its alerts. The newest
+is the last. Events are kept for a while only; the audit log is kept.`,
+		Example: "  hostler host events edge-07\n  hostler host events edge-07 --since 2d -o json", ValidArgsFunction: a.Completing(conn.HostNames),
+	}
+	v := show.LimitedFlags(cmd, 100)
+	cmd.Flags().Var(&since, "since", "only what happened no longer ago than this")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		id, err := conn.ParseHost(args[0])
+		if err != nil {
+			return term.Usage("hostler host ls", "%s", err)
+		}
+		r, err := a.Coordinator()
+		if err != nil {
+			return err
+		}
+		return show.Items(cmd.Context(), a.UI, v, hostEventNoun(), func(ctx context.Context) (all []api.HostEvent, err error) {
+			q := url.Values{"limit": {"1000"}}
+			if v.Limit > 0 {
+				q.Set("limit", strconv.Itoa(min(v.Limit, 1000)))
+			}
+			if since.Value > 0 {
+				q.Set("since", a.Now().Add(-since.Value).UTC().Format(time.RFC3339))
+			}
+			err = r.Get(ctx, "/v1/hosts/"+url.PathEscape(string(id))+"/events", q, &all)
+			return all, term.Cannot("list the events of "+args[0], err)
+		})
+	}
+	return cmd
 }
 
 // errEnough ends a stream of events that has given what was asked for.

@@ -37,8 +37,8 @@ func hostNoun() show.Noun[conn.HostView] {
 		}
 		return term.Size(n)
 	}
-	return show.NounOf("id", "host:id state seen_at containers alerts labels version+ arch+ kernel+ uptime+ load1+ queue:queue_depth+ cpus+ memory+ "+
-		"memory_free+ disk_free+ hostname++ key++ disk++ interfaces++ unsupported++ degraded++ quarantined++ raised++ told_at:inventory_at++ "+
+	return show.NounOf("id", "host:id state presence seen_at containers alerts labels version+ arch+ kernel+ uptime+ load1+ queue:queue_depth+ cpus+ memory+ "+
+		"memory_free+ disk_free+ hostname++ key++ disk++ interfaces++ connectivity_since++ asleep_until++ unsupported++ degraded++ quarantined++ raised++ told_at:inventory_at++ "+
 		"approved_at++ approved_by++ revoked_at++ reason++", show.Cells[conn.HostView]{
 		"containers":  func(h conn.HostView) any { return fmt.Sprintf("%d/%d", h.Running, h.Containers) },
 		"alerts":      func(h conn.HostView) any { return len(h.ActiveAlerts) },
@@ -64,7 +64,7 @@ func interfaces(all []api.Interface) []string {
 func (a *commands) hostCommand() *cobra.Command {
 	return term.Group("host", "Hosts: admit them, look at them, revoke them",
 		a.hostListCommand(), a.hostShowCommand(), a.hostInviteCommand(), a.invitesCommand(), a.hostPendingCommand(),
-		a.hostApproveCommand(), a.hostDenyCommand(), a.hostSetCommand(), a.hostRevokeCommand(), a.hostReplaceCommand(), a.hostReadmitCommand())
+		a.hostApproveCommand(), a.hostDenyCommand(), a.hostSetCommand(), a.hostRevokeCommand(), a.hostReplaceCommand(), a.hostReadmitCommand(), a.hostSleepCommand(), a.hostEventsCommand())
 }
 
 func (a *commands) hostListCommand() *cobra.Command {
@@ -72,10 +72,11 @@ func (a *commands) hostListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the hosts", Args: term.NoArgs,
 		Long:    "Lists approved and revoked hosts, and hosts that wait for a replacement machine (replacing). CONTAINERS are running/all. A quarantined host gets no orders: hostler host show says why. For hosts that wait for approval see hostler host pending.",
-		Example: "  hostler host ls\n  hostler host ls -l site=lab,tier!=db -o wide\n  hostler host ls --watch",
+		Example: "  hostler host ls\n  hostler host ls -l site=lab,tier!=db -o wide\n  hostler host ls --filter state=offline --filter arch=arm64\n  hostler host ls --watch",
 	}
 	v := show.ListFlags(cmd)
 	cmd.Flags().VarP(&labels, "selector", "l", "only those selected by labels")
+	filters := show.FilterFlag(cmd)
 	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, _ []string, r *conn.Remote) error {
 		return show.Items(cmd.Context(), a.UI, v, hostNoun(), func(ctx context.Context) ([]conn.HostView, error) {
 			all, err := r.Hosts(ctx)
@@ -85,7 +86,10 @@ func (a *commands) hostListCommand() *cobra.Command {
 					found = append(found, conn.HostView{Host: h, State: conn.ShownState(h)})
 				}
 			}
-			return found, term.Cannot("list the hosts", err)
+			if err != nil {
+				return nil, term.Cannot("list the hosts", err)
+			}
+			return show.Choose(filters, found)
 		})
 	})
 	return cmd
@@ -112,6 +116,28 @@ func (a *commands) hostShowCommand() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+func (a *commands) hostSleepCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "sleep DURATION", Short: "On a host: tell that it will be silent for a time", Args: term.Exactly(1),
+		Long: `Has the agent of this host tell the coordinator that the host will be silent for
+that long, because it sleeps or is switched off. While it is away it is then shown as
+asleep, and until the time is over no alert says that it is offline. It stays online
+as long as it is heard. 0s takes it back.`,
+		Example: "  hostler --local host sleep 8h\n  hostler --local host sleep 0s",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := a.Connect()
+			if err != nil {
+				return err
+			}
+			if !r.Local {
+				return term.Usage("run it on the host, with --local", "only a host itself can tell for how long it sleeps")
+			}
+			err = r.Post(cmd.Context(), "/sleep", url.Values{"for": {args[0]}}, nil, nil)
+			return term.Cannot("tell that the host sleeps", err)
+		},
+	}
 }
 
 func (a *commands) hostInviteCommand() *cobra.Command {

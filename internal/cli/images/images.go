@@ -197,7 +197,7 @@ func (a *commands) ask(ctx context.Context, r *conn.Remote, host protocol.HostID
 	}
 	act, err := a.Submit(ctx, r, host, spec)
 	if err != nil {
-		return nil, err
+		return nil, term.Cannot(what, err)
 	}
 	out := new(limited)
 	final, err := (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: string(host), Stdout: out, Stderr: a.Err, Hold: true, Whole: true}).Wait(ctx, act)

@@ -158,7 +158,7 @@ func (a *commands) read(ctx context.Context, r *conn.Remote, where conn.Ref, q *
 	}
 	act, err := a.Submit(ctx, r, where.Host, spec)
 	if err != nil {
-		return nil, err
+		return nil, term.Cannot(what, err)
 	}
 	out := &limited{left: maxAnswer}
 	var problems bytes.Buffer

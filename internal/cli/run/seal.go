@@ -10,6 +10,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/dispatch"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/secret"
 )
 
 // sealEnv seals the secret variables of a command to the key of its host. The key is
@@ -39,8 +40,8 @@ func (a *commands) sealEnv(ctx context.Context, r *conn.Remote, c *command, host
 	if err != nil {
 		return nil, err
 	}
-	secret := protocol.Secret{Fleet: keys.Chain().Ring().Fleet, Host: host, Action: id, Env: env}
-	plain, err := secret.Encode()
+	values := secret.Values{Fleet: keys.Chain().Ring().Fleet, Host: host, Action: id, Env: env}
+	plain, err := values.Encode()
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +49,7 @@ func (a *commands) sealEnv(ctx context.Context, r *conn.Remote, c *command, host
 	if err != nil {
 		return nil, err
 	}
-	s.SetSecret(&protocol.Sealed{Sealed: sealed, Names: secret.Names()})
+	s.SetSecret(&protocol.Sealed{Sealed: sealed, Names: values.Names()})
 	return dispatch.EncodeSpec(s)
 }
 

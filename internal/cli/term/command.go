@@ -188,6 +188,9 @@ func (a *UI) Prepare(root *cobra.Command) {
 		switch cmd.Name() {
 		case "completion":
 			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, onlyBelow
+			for _, shell := range cmd.Commands() {
+				shell.Args = NoArgs
+			}
 		case "help":
 			cmd.Run, cmd.RunE = nil, help
 		}

@@ -28,6 +28,7 @@ const (
 	ExitRefused     = 4
 	ExitTimeout     = 5
 	ExitUnreachable = 6
+	ExitChanges     = 10 // a plan that was only to be shown has changes
 	ExitHostler     = 125
 	ExitInterrupted = 130 // 128 and the number of the signal, as of every program
 	ExitTerminated  = 143

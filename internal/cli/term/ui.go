@@ -226,7 +226,7 @@ func (a *UI) Colour(s string) string {
 	switch s {
 	case "online", "running", "done", "approved":
 		code = "32"
-	case "suspect", "pending", "starting", "stopping", "queued", "being sent", "cancelling", "waits for its host", "waits for approval":
+	case "late", "pending", "starting", "stopping", "queued", "being sent", "cancelling", "waits for its host", "waits for approval":
 		code = "33"
 	case "offline", "revoked", "denied", "failed", "lost":
 		code = "31"

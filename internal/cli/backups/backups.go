@@ -1,0 +1,244 @@
+// Package backups has hostler backup: archives of containers on their hosts.
+package backups
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/data"
+)
+
+type commands struct{ *dispatch.Dispatcher }
+
+// Command returns hostler backup.
+func Command(d *dispatch.Dispatcher) *cobra.Command {
+	a := &commands{d}
+	return term.Group("backup", "Archives of containers on their hosts", a.listCommand(), a.createCommand(), a.verifyCommand(), a.restoreCommand(), a.removeCommand())
+}
+
+func noun() show.Noun[api.Backup] {
+	return show.NounOf("name", "name container runtime made size problem entries+", show.Cells[api.Backup]{
+		"size": func(b api.Backup) any { return term.Size(b.Bytes) },
+	})
+}
+
+// parse reads [HOST] and what follows it. On a host, HOST is left out.
+func parse(cmd *cobra.Command, args []string, local bool, want int) (host protocol.HostID, rest []string, err error) {
+	if local {
+		if len(args) != want {
+			return "", nil, term.Usage(cmd.CommandPath()+" --help", "%d arguments, want %d: on a host its name is left out", len(args), want)
+		}
+		return "", args, nil
+	}
+	if len(args) != want+1 {
+		return "", nil, term.Usage(cmd.CommandPath()+" --help", "%d arguments, want %d", len(args), want+1)
+	}
+	if host, err = conn.ParseHost(args[0]); err != nil {
+		return "", nil, term.Usage("hostler host ls", "%s", err)
+	}
+	return host, args[1:], nil
+}
+
+// named are the arguments about a backup.
+func named(name string) *protocol.BackupArgs {
+	return &protocol.BackupArgs{BackupName: data.BackupName{Backup: name}, OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}
+}
+
+func (a *commands) listCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "ls [HOST]", Short: "List the backups of a host", Args: term.AtMost(1),
+		Long: `Lists the backups that a host has. A backup with a PROBLEM cannot be used: it is cut
+short, was changed, or was not signed by the key of the host. The archives themselves
+are read by verify.`,
+		Example: "  hostler backup ls edge-01\n  hostler --local backup ls -o json", ValidArgsFunction: a.Completing(conn.HostNames),
+	}
+	v := show.ListFlags(cmd)
+	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
+		host, _, err := parse(cmd, args, r.Local, 0)
+		if err != nil {
+			return err
+		}
+		return show.Items(cmd.Context(), a.UI, v, noun(), func(ctx context.Context) ([]api.Backup, error) {
+			return a.ask(ctx, r, host, "list the backups", protocol.Spec{Kind: protocol.KindBackupList, Args: &protocol.ExportArgs{}})
+		})
+	})
+	return cmd
+}
+
+// nowName is what follows the name of a container in that of a backup that nobody named.
+const nowName = "-20060102-150405"
+
+func (a *commands) createCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "create HOST/NAME [BACKUP]", Short: "Write all files of a container into a signed archive", Args: cobra.MatchAll(term.AtLeast(1), term.AtMost(2)),
+		Long: `Makes a backup: one file on the host of the container, with all of its files and a
+manifest that the key of the host signs. It is called after the container and the time
+(UTC), unless a name is given. It stays when the container goes.
+
+A container may run meanwhile; what it writes at that time may be there in part. Stop
+it first, or freeze it, if that matters. Devices, mounts and volumes are left out.`,
+		Example: "  hostler backup create edge-01/web\n  hostler backup create edge-01/web before-move", ValidArgsFunction: a.Completing(conn.ContainerNames),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		what := "back up " + args[0]
+		r, ref, id, err := a.FindContainer(cmd.Context(), args[0])
+		if err != nil {
+			return term.Cannot(what, err)
+		}
+		name := ref.Name + a.Now().UTC().Format(nowName)
+		if len(args) == 2 {
+			name = args[1]
+		}
+		return a.change(cmd, r, ref.Host, what, name, protocol.Spec{Kind: protocol.KindBackup, Target: id, Name: protocol.ContainerName(ref.Name), Args: named(name)})
+	}
+	return cmd
+}
+
+func (a *commands) verifyCommand() *cobra.Command {
+	return a.about(&cobra.Command{
+		Use: "verify [HOST] BACKUP", Short: "Read all of a backup, and say whether it is whole",
+		Long: `Reads all of a backup and holds it against its manifest, and the manifest against the
+key of the host. One that is cut short, changed or foreign fails.`,
+		Example: "  hostler backup verify edge-01 before-move",
+	}, protocol.KindBackupVerify, "verify", "")
+}
+
+func (a *commands) removeCommand() *cobra.Command {
+	return a.about(&cobra.Command{
+		Use: "rm [HOST] BACKUP", Short: "Remove a backup from a host",
+		Long: "Removes a backup. The container that it was made of stays. This cannot be undone.", Example: "  hostler backup rm edge-01 before-move --yes",
+	}, protocol.KindBackupRemove, "remove", "Remove backup ")
+}
+
+// about is a command about a backup. Confirm is what is asked before; empty is nothing.
+func (a *commands) about(cmd *cobra.Command, kind protocol.Kind, verb, confirm string) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = term.AtMost(2), a.Completing(conn.HostNames)
+	var yes bool
+	if confirm != "" {
+		cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	}
+	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
+		host, rest, err := parse(cmd, args, r.Local, 1)
+		if err != nil {
+			return err
+		}
+		if confirm != "" {
+			if err := a.Confirm(yes, confirm+rest[0]+"?"); err != nil {
+				return err
+			}
+		}
+		return a.change(cmd, r, host, verb+" backup "+rest[0], rest[0], protocol.Spec{Kind: kind, Args: named(rest[0])})
+	})
+	return cmd
+}
+
+func (a *commands) restoreCommand() *cobra.Command {
+	var start bool
+	var from string
+	cmd := &cobra.Command{
+		Use: "restore HOST/NEW-NAME --from BACKUP", Short: "Make a container from a backup", Args: term.Exactly(1),
+		Long: `Makes a container of another name from a backup of its host. All of the backup is
+verified before anything is written. The container has an identity of its own: host
+name, address, hardware address, users of the host, machine id; the keys of its ssh
+server are left out, so that it makes new ones. Limits and labels are not taken over.
+
+Backups of containers of LXC can be restored.`,
+		Example: "  hostler backup restore edge-01/web-2 --from before-move --start", ValidArgsFunction: a.CompletingNew,
+	}
+	c := dispatch.ChangeFlags(cmd)
+	cmd.Flags().StringVar(&from, "from", "", "the backup, as ls calls it")
+	cmd.Flags().BoolVar(&start, "start", false, "also start it")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		n := data.BackupName{Backup: from}
+		if err := n.Check(); err != nil || from == "" {
+			return term.Usage("hostler backup ls", "--from names no backup")
+		}
+		r, err := a.Connect()
+		if err != nil {
+			return err
+		}
+		ref, err := conn.ParseRef(args[0], r.Local)
+		if err != nil {
+			return term.Usage("hostler host ls", "%s", err)
+		}
+		name, err := conn.ParseName(ref.Name)
+		if err != nil {
+			return err
+		}
+		var random [10]byte
+		a.Random(random[:])
+		return a.Do(cmd.Context(), r, c, ref, "restore "+ref.String(), "there", protocol.Spec{
+			Kind: protocol.KindRestore, Target: protocol.NewCTID(a.Now().UnixMilli(), random), Name: name,
+			Args: &protocol.RestoreArgs{Restore: data.Restore{BackupName: n, Start: start}},
+		})
+	}
+	return cmd
+}
+
+// change asks for something about a backup, and prints its name.
+func (a *commands) change(cmd *cobra.Command, r *conn.Remote, host protocol.HostID, what, name string, s protocol.Spec) error {
+	if err := (&data.BackupName{Backup: name}).Check(); err != nil || name == "" {
+		return term.Usage("hostler backup ls", "%q is no name of a backup: want letters, digits and, not at the beginning, any of ._-", name)
+	}
+	all, err := a.ask(cmd.Context(), r, host, what, s)
+	for _, b := range all {
+		fmt.Fprintln(a.Out, term.Printable(b.Name))
+	}
+	return err
+}
+
+// maxAnswer bounds what a host may answer, in bytes: tens of thousands of backups.
+const maxAnswer = 16 << 20
+
+// limited is a buffer with an end.
+type limited struct{ bytes.Buffer }
+
+func (l *limited) Write(b []byte) (int, error) {
+	if l.Len()+len(b) > maxAnswer {
+		return 0, fmt.Errorf("the answer is larger than %s", term.Size(maxAnswer))
+	}
+	return l.Buffer.Write(b)
+}
+
+// ask asks a host, and reads what it prints.
+func (a *commands) ask(ctx context.Context, r *conn.Remote, host protocol.HostID, what string, s protocol.Spec) (all []api.Backup, err error) {
+	spec, err := dispatch.EncodeSpec(s)
+	if err != nil {
+		return nil, err
+	}
+	act, err := a.Submit(ctx, r, host, spec)
+	if err != nil {
+		return nil, term.Cannot(what, err)
+	}
+	out := new(limited)
+	final, err := (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: string(host), Stdout: out, Stderr: a.Err, Hold: true, Whole: true}).Wait(ctx, act)
+	if err != nil {
+		a.Leave(act.ID)
+		return nil, err
+	}
+	if err := dispatch.Ended(what, final); err != nil {
+		return nil, err
+	}
+	for d := json.NewDecoder(&out.Buffer); ; {
+		var b api.Backup
+		switch err := d.Decode(&b); {
+		case err == io.EOF:
+			return all, nil
+		case err != nil:
+			return nil, term.Cannot(what, errors.New("the answer of the host is not what this version can read"))
+		}
+		all = append(all, b)
+	}
+}

@@ -1,0 +1,385 @@
+package containers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/batch"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/internal/manifest"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/contract"
+	"github.com/hostler-io/hostler/protocol/limit"
+	"github.com/hostler-io/hostler/protocol/setting"
+)
+
+// What a plan says of a container.
+const (
+	planCreate    = "create"
+	planChange    = "change"
+	planRecreate  = "recreate needed"
+	planUnchanged = "unchanged"
+)
+
+// planned is what a manifest means for a container.
+type planned struct {
+	Host    string   `json:"host"`
+	Name    string   `json:"name"`
+	Plan    string   `json:"plan"`
+	Details []string `json:"details"` // the settings that differ
+	// first and then are what is to be done, one after the other; then may be nil.
+	first, then *protocol.Spec
+}
+
+func (p *planned) where() string { return p.Host + "/" + p.Name }
+
+func planNoun() show.Noun[planned] {
+	n := show.NounOf("name", "host name plan details", show.Cells[planned]{
+		"details": func(p planned) any { return strings.Join(p.Details, ", ") },
+	})
+	n.Name = func(p planned) string { return p.where() }
+	return n
+}
+
+func (a *commands) ctApplyCommand() *cobra.Command {
+	var file string
+	var yes, dry bool
+	cmd := &cobra.Command{
+		Use: "apply -f FILE", Short: "Make and change containers until they are as a file says", Args: term.Exactly(0),
+		Long: `Reads a manifest, asks the hosts how its containers are, shows what is to be done, and
+does it when you agree: containers that are missing are made, labels and limits are
+changed, containers are started and stopped. Doing it again changes nothing.
+
+  version: 1
+  profiles:
+    small: {limits: {memory: 64MiB, pids: 100}}
+  containers:
+    - host: edge-01
+      name: web
+      image: registry.example/web:3
+      profiles: [small]      # others are files of the configuration's profiles/
+      labels: {app: web}
+      env: {PORT: 8080}
+      start: true            # false: it is to be stopped
+
+More keys are runtime, class, offline, hostname, command, limits and privileged. What
+a manifest does not say of a container that is there is left as it is, and so is a
+container that the manifest does not name. Where the image, the command, the
+variables or another fixed setting differ, the container must be made anew: then
+nothing at all is done, and you decide.
+
+With --dry-run only the plan is shown; the exit code is 10 if there is anything to do.`,
+		Example: "  hostler ct apply -f web.yaml --dry-run\n  hostler ct apply -f web.yaml --yes",
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "manifest, or - for standard input")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "show the plan, and change nothing")
+	v := show.FormatFlags(cmd)
+	v.One = false
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if file == "" {
+			return term.Usage("hostler ct apply -f FILE", "no file is named: use -f FILE")
+		}
+		wanted, err := a.readManifest(file)
+		if err != nil {
+			return err
+		}
+		r, err := a.Coordinator()
+		if err != nil {
+			return err
+		}
+		plan, err := a.plan(cmd.Context(), r, wanted)
+		if err != nil {
+			return err
+		}
+		if dry {
+			if err := show.Print(a.UI, v, planNoun(), plan); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(plan, func(p planned) bool { return p.Plan != planUnchanged }) {
+				return term.Exit(term.ExitChanges)
+			}
+			return nil
+		}
+		return a.apply(cmd.Context(), r, v, plan, yes)
+	}
+	return cmd
+}
+
+// readManifest reads a manifest and the profiles that it names.
+func (a *commands) readManifest(path string) ([]manifest.Container, error) {
+	raw, err := a.readSome(path)
+	if err != nil {
+		return nil, term.Cannot("read "+path, err)
+	}
+	all, err := manifest.Parse(raw, a.profile)
+	if err != nil {
+		lines := strings.Split(err.Error(), "\n")
+		return nil, &term.Failure{Code: term.ExitUsage, What: "cannot read " + path, Why: lines[0], More: lines[1:], Next: "hostler ct apply --help"}
+	}
+	for _, c := range all {
+		s := protocol.Spec{Kind: protocol.KindCreate, Target: protocol.NewCTID(1, [10]byte{1}), Name: protocol.ContainerName(c.Name), Args: new(c.Create())}
+		if _, err := dispatch.EncodeSpec(s); err != nil {
+			return nil, &term.Failure{Code: term.ExitUsage, What: "cannot read " + path, Why: c.Where() + ": " + err.Error(), Next: "hostler ct apply --help"}
+		}
+		if err := conn.CheckLabels(manifest.Pairs(c.Labels)); err != nil {
+			return nil, term.Usage("", "%s: %s", c.Where(), err)
+		}
+	}
+	return all, nil
+}
+
+// readSome reads a file, or standard input, and not more of it than a manifest may have.
+func (a *commands) readSome(path string) ([]byte, error) {
+	in := a.In
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	return io.ReadAll(io.LimitReader(in, manifest.MaxBytes+1))
+}
+
+// profile reads a profile of the configuration.
+func (a *commands) profile(name string) ([]byte, error) {
+	home, err := a.Home()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := protocol.ParseContainerName(name); err != nil {
+		return nil, fmt.Errorf("%.80q is no name of a profile: use 1 to 63 of a-z, 0-9 and inner hyphens", name)
+	}
+	path := filepath.Join(home, "profiles", name+".yaml")
+	raw, err := a.readSome(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no profile %q: write %s", name, path)
+	}
+	return raw, err
+}
+
+// plan compares a manifest with what is there.
+func (a *commands) plan(ctx context.Context, r *conn.Remote, wanted []manifest.Container) ([]planned, error) {
+	there, err := r.Containers(ctx, "")
+	if err != nil {
+		return nil, term.Cannot("list the containers", err)
+	}
+	var plan []planned
+	for _, w := range wanted {
+		i := slices.IndexFunc(there, func(c api.Container) bool { return c.Host == w.Host && c.Name == w.Name })
+		p := planned{Host: w.Host, Name: w.Name, Plan: planCreate, Details: []string{}}
+		switch {
+		case i < 0:
+			var random [10]byte
+			a.Random(random[:])
+			p.first = &protocol.Spec{Kind: protocol.KindCreate, Target: protocol.NewCTID(a.Now().UnixMilli(), random), Name: protocol.ContainerName(w.Name), Args: new(w.Create())}
+		case there[i].CTID == "":
+			return nil, &term.Failure{Code: term.ExitFailed, What: "cannot plan " + w.Where(), Why: "the container is foreign: Hostler leaves it alone", Next: "hostler ct ls " + w.Host}
+		default:
+			d, err := a.details(ctx, w.Where())
+			if err == nil {
+				err = p.compare(w.Shape, there[i], d)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		plan = append(plan, p)
+	}
+	return plan, nil
+}
+
+// compare finds what differs in a container that is there. What is not wanted otherwise is
+// left as it is.
+func (p *planned) compare(w manifest.Shape, c api.Container, d api.ContainerDetails) error {
+	p.Plan = planUnchanged
+	id, err := protocol.ParseCTID(c.CTID)
+	if err != nil {
+		return fmt.Errorf("id of %s: %w", p.where(), err)
+	}
+	if p.Details = fixedDiffers(w, d); len(p.Details) > 0 {
+		p.Plan = planRecreate
+		return nil
+	}
+	set, err := changesTo(w, d)
+	if err != nil {
+		return err
+	}
+	if len(set) > setting.MaxChanges {
+		return &term.Failure{Code: term.ExitUsage, What: "cannot plan " + p.where(), Why: fmt.Sprintf("%d settings differ, at most %d are changed at once", len(set), setting.MaxChanges)}
+	}
+	p.Details = append([]string{}, set...)
+	var todo []*protocol.Spec
+	add := func(k protocol.Kind, args protocol.Args) {
+		todo = append(todo, &protocol.Spec{Kind: k, Target: id, Name: protocol.ContainerName(p.Name), Args: args})
+	}
+	if len(set) > 0 {
+		add(protocol.KindConfig, &protocol.ConfigArgs{Set: set})
+	}
+	if running := c.Intended == "running"; w.Start != nil && *w.Start != running {
+		kind := protocol.KindStart
+		if running {
+			kind = protocol.KindStop
+		}
+		p.Details = append(p.Details, strings.TrimPrefix(string(kind), "container."))
+		add(kind, nil)
+	}
+	if len(todo) > 0 {
+		p.Plan, p.first = planChange, todo[0]
+	}
+	if len(todo) > 1 {
+		p.then = todo[1]
+	}
+	return nil
+}
+
+// fixedDiffers lists what can only be changed by making a container anew.
+func fixedDiffers(w manifest.Shape, d api.ContainerDetails) []string {
+	differs := []string{}
+	hostname := d.Hostname
+	if hostname == "" {
+		hostname = d.Name
+	}
+	for _, s := range []struct{ key, want, has string }{
+		{"class", w.Class, d.Class}, {"hostname", w.Hostname, hostname}, {"image", w.Image, d.Image}, {"offline", normal(w.Offline), normal(d.Offline)}, {"runtime", w.Runtime, d.Runtime},
+	} {
+		if s.want != "" && s.want != s.has {
+			differs = append(differs, s.key+"="+s.want)
+		}
+	}
+	if w.Privileged != nil && *w.Privileged != d.Privileged {
+		differs = append(differs, fmt.Sprintf("privileged=%t", *w.Privileged))
+	}
+	if len(w.Command) > 0 && !slices.Equal(w.Command, d.Command) {
+		differs = append(differs, "command")
+	}
+	if w.Env != nil && !slices.Equal(manifest.Pairs(w.Env), d.Env) {
+		differs = append(differs, "env") // whose values are not for every screen
+	}
+	return differs
+}
+
+// normal is the one form of an offline contract.
+func normal(text string) string {
+	if o, err := contract.Parse(text); err == nil && text != "" {
+		return o.String()
+	}
+	return text
+}
+
+// changesTo are the changes of labels and limits that make a container as wanted.
+func changesTo(w manifest.Shape, d api.ContainerDetails) ([]string, error) {
+	var set []string
+	differ := func(first string, want, has map[string]string) {
+		for name, value := range want {
+			if now, ok := has[name]; !ok || now != value {
+				set = append(set, first+name+"="+value)
+			}
+		}
+		for name := range has {
+			if _, ok := want[name]; !ok {
+				set = append(set, first+name)
+			}
+		}
+	}
+	if w.Labels != nil {
+		has := make(map[string]string)
+		for _, l := range d.Labels {
+			name, value, _ := strings.Cut(l, "=")
+			has[name] = value
+		}
+		differ("label.", w.Labels, has)
+	}
+	if w.Limits != nil {
+		limits, err := limit.Parse(manifest.Pairs(w.Limits))
+		if err != nil {
+			return nil, err
+		}
+		want, has := make(map[string]string), make(map[string]string)
+		for r, v := range limit.Limits(nil).With(limits) {
+			want[string(r)] = v
+		}
+		for _, l := range d.Limits {
+			if l.Set != "" {
+				has[l.Resource] = l.Set
+			}
+		}
+		differ("limit.", want, has)
+	}
+	slices.Sort(set)
+	return set, nil
+}
+
+// apply does what a plan says.
+func (a *commands) apply(ctx context.Context, r *conn.Remote, v *show.View, plan []planned, yes bool) error {
+	var anew []string
+	todo := 0
+	for _, p := range plan {
+		line := p.where() + ": " + p.Plan
+		if len(p.Details) > 0 {
+			line += " (" + strings.Join(p.Details, ", ") + ")"
+		}
+		a.Say("%s", term.Printable(line))
+		switch {
+		case p.Plan == planRecreate:
+			anew = append(anew, p.where())
+		case p.first != nil:
+			todo++
+		}
+	}
+	if len(anew) > 0 {
+		return &term.Failure{
+			Code: term.ExitFailed, What: "cannot apply the manifest; nothing was changed", Why: "fixed settings differ of " + strings.Join(anew, ", "),
+			Next: "hostler ct rm " + anew[0] + "    # destroys what is in it; then apply again",
+		}
+	}
+	if todo == 0 {
+		return nil
+	}
+	if err := a.Confirm(yes, fmt.Sprintf("Do this to %d of %d containers?", todo, len(plan))); err != nil {
+		return err
+	}
+	for _, next := range []func(planned) *protocol.Spec{func(p planned) *protocol.Spec { return p.first }, func(p planned) *protocol.Spec { return p.then }} {
+		if err := a.applyEach(ctx, r, v, plan, next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyEach does one thing to each container that needs it, side by side.
+func (a *commands) applyEach(ctx context.Context, r *conn.Remote, v *show.View, plan []planned, next func(planned) *protocol.Spec) error {
+	var places []dispatch.Place
+	for _, p := range plan {
+		s := next(p)
+		if s == nil {
+			continue
+		}
+		spec, err := dispatch.EncodeSpec(*s)
+		if err != nil {
+			return err
+		}
+		places = append(places, dispatch.Place{Label: p.where(), Host: protocol.HostID(p.Host), Spec: spec})
+	}
+	if len(places) == 0 {
+		return nil
+	}
+	m := new(batch.Selection).Many
+	m.View, m.Verb = v, "apply the manifest"
+	return a.DoMany(ctx, r, &m, places)
+}

@@ -1,0 +1,158 @@
+package networks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/cli/conn"
+	"github.com/hostler-io/hostler/internal/cli/dispatch"
+	"github.com/hostler-io/hostler/internal/cli/show"
+	"github.com/hostler-io/hostler/internal/cli/term"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+func noun() show.Noun[api.NetworkPart] {
+	return show.NounOf[api.NetworkPart]("name", "kind name network owner detail orphan", nil)
+}
+
+// parse reads [HOST] and what follows it. On a host, HOST is left out.
+func parse(cmd *cobra.Command, args []string, local bool, want int) (host protocol.HostID, rest []string, err error) {
+	if !local {
+		want++
+	}
+	if len(args) != want {
+		return "", nil, term.Usage(cmd.CommandPath()+" --help", "%d arguments, want %d; on a host its name is left out", len(args), want)
+	}
+	if local {
+		return "", args, nil
+	}
+	if host, err = conn.ParseHost(args[0]); err != nil {
+		return "", nil, term.Usage("hostler host ls", "%s", err)
+	}
+	return host, args[1:], nil
+}
+
+func (a *commands) listCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "ls [HOST]", Short: "List what a host has of networks for its containers", Args: term.AtMost(1),
+		Long: `Lists the bridge of a host's containers, the cables that are plugged into it, the
+ports of the host that lead to containers, and the other rules of the packet filter
+that Hostler has made. OWNER is the container that it belongs to. A cable without an
+owner belongs to a container that Hostler has not made. ORPHAN tells what belongs to
+nobody any more; hostler net cleanup removes it.`,
+		Example: "  hostler net ls edge-01\n  hostler --local net ls -o json", ValidArgsFunction: a.Completing(conn.HostNames),
+	}
+	return a.looking(cmd, 0, func(api.NetworkPart, []string) bool { return true })
+}
+
+func (a *commands) showCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show [HOST] NAME", Short: "Show what belongs to a bridge or to a container", Args: term.AtMost(2),
+		Long:    `Shows of what hostler net ls lists the parts of one bridge, or of one container.`,
+		Example: "  hostler net show edge-01 hostler0\n  hostler net show edge-01 web", ValidArgsFunction: a.Completing(conn.HostNames),
+	}
+	return a.looking(cmd, 1, func(p api.NetworkPart, args []string) bool { return p.Network == args[0] || p.Owner == args[0] })
+}
+
+// looking is a command that lists parts.
+func (a *commands) looking(cmd *cobra.Command, names int, wanted func(p api.NetworkPart, args []string) bool) *cobra.Command {
+	v := show.ListFlags(cmd)
+	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
+		host, rest, err := parse(cmd, args, r.Local, names)
+		if err != nil {
+			return err
+		}
+		return show.Items(cmd.Context(), a.UI, v, noun(), func(ctx context.Context) ([]api.NetworkPart, error) {
+			all, err := a.ask(ctx, r, host, "list the networks", protocol.KindNetworkList)
+			var parts []api.NetworkPart
+			for _, p := range all {
+				if wanted(p, rest) {
+					parts = append(parts, p)
+				}
+			}
+			return parts, err
+		})
+	})
+	return cmd
+}
+
+func (a *commands) cleanupCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "cleanup [HOST]", Short: "Remove rules of ports whose container is gone", Args: term.AtMost(1),
+		Long: `Removes the rules of ports that Hostler has made for containers which are gone, and
+prints them. Rules and devices of others are left alone. The agent does the same by
+itself; hostler-agent fsck finds the same while the agent is stopped.`,
+		Example: "  hostler net cleanup edge-01", ValidArgsFunction: a.Completing(conn.HostNames),
+	}
+	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
+		host, _, err := parse(cmd, args, r.Local, 0)
+		if err != nil {
+			return err
+		}
+		gone, err := a.ask(cmd.Context(), r, host, "clean up the networks", protocol.KindNetworkCleanup)
+		for _, p := range gone {
+			fmt.Fprintln(a.Out, strings.TrimSpace(term.Printable(p.Kind+" "+p.Name+" "+p.Detail)))
+		}
+		return err
+	})
+	return cmd
+}
+
+// ask asks a host, and reads what it prints.
+func (a *commands) ask(ctx context.Context, r *conn.Remote, host protocol.HostID, what string, kind protocol.Kind) ([]api.NetworkPart, error) {
+	args := &protocol.ImageListArgs{OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}
+	spec, err := dispatch.EncodeSpec(protocol.Spec{Kind: kind, Args: args})
+	if err != nil {
+		return nil, err
+	}
+	act, err := a.Submit(ctx, r, host, spec)
+	if err != nil {
+		return nil, err
+	}
+	out := new(limited)
+	final, err := (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: string(host), Stdout: out, Stderr: a.Err, Hold: true, Whole: true}).Wait(ctx, act)
+	if err != nil {
+		a.Leave(act.ID)
+		return nil, err
+	}
+	if err := dispatch.Ended(what, final); err != nil {
+		return nil, err
+	}
+	parts, err := read(&out.Buffer)
+	return parts, term.Cannot(what, err)
+}
+
+// maxAnswer bounds what a host may answer, in bytes: tens of thousands of rules.
+const maxAnswer = 16 << 20
+
+// limited is a buffer with an end.
+type limited struct{ bytes.Buffer }
+
+func (l *limited) Write(b []byte) (int, error) {
+	if l.Len()+len(b) > maxAnswer {
+		return 0, fmt.Errorf("the answer is larger than %s", term.Size(maxAnswer))
+	}
+	return l.Buffer.Write(b)
+}
+
+// read reads lines of JSON.
+func read(r io.Reader) (all []api.NetworkPart, err error) {
+	for d := json.NewDecoder(r); ; {
+		var p api.NetworkPart
+		switch err := d.Decode(&p); {
+		case err == io.EOF:
+			return all, nil
+		case err != nil:
+			return nil, errors.New("the answer of the host is not what this version can read")
+		}
+		all = append(all, p)
+	}
+}
