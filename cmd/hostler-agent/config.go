@@ -14,6 +14,7 @@ import (
 	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/metrics"
+	"github.com/hostler-io/hostler/metrics/influx"
 	"github.com/hostler-io/hostler/podman"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -80,20 +81,22 @@ type podmanConfig struct {
 }
 
 type imagesConfig struct {
-	Insecure []string `toml:"insecure" takes:"reload" does:"Registries, each HOST[:PORT], that may be asked for images of LXC containers without TLS. What they send is still held against its digests. Podman has settings of its own for this and for mirrors, in registries.conf."`
+	Insecure []string `toml:"insecure" takes:"reload" does:"Registries and other servers, each HOST[:PORT], that may be asked for images of LXC containers without TLS. What they send is still held against its digests. Podman has settings of its own for this and for mirrors, in registries.conf."`
 	Mirrors  []string `toml:"mirrors" takes:"reload" does:"Where images of LXC containers are asked for first, each REGISTRY=MIRROR, for example \"docker.io=mirror.example:5000\". Where a mirror has nothing, the next one is asked, and at last the registry."`
 	Proxy    string   `toml:"proxy" takes:"reload" default:"HTTPS_PROXY of the agent's environment" does:"The URL of the proxy by which registries are reached."`
+	Servers  []string `toml:"servers" takes:"reload" does:"The image servers for LXC, each NAME=URL, so that NAME:debian/12 is an image of it. They speak simplestreams. One without https has to be among images.insecure."`
 	Logins   []string `toml:"logins" takes:"reload" does:"Who the host is to registries and mirrors that ask, each REGISTRY=FILE. The file, which root alone should read, holds USER:PASSWORD."`
 	MaxGiB   int      `toml:"max_gib" takes:"reload" unit:"GiB" does:"How large an image may be, as its registry has it. A larger one is refused before anything of it is fetched."`
 }
 
 func (c imagesConfig) registries() image.Registries {
-	return image.Registries{Insecure: c.Insecure, Mirrors: c.Mirrors, Proxy: c.Proxy, Logins: c.Logins}
+	return image.Registries{Insecure: c.Insecure, Mirrors: c.Mirrors, Proxy: c.Proxy, Servers: c.Servers, Logins: c.Logins}
 }
 
 type networkConfig struct {
 	Bridge string `toml:"bridge" takes:"reload" does:"The device that new containers are attached to. It is made when the first of them needs it. Empty: containers get no network."`
 	Subnet string `toml:"subnet" takes:"reload" does:"The IPv4 network of the bridge. The host has its first address."`
+	NAT    bool   `toml:"nat" takes:"reload" does:"Whether containers reach other machines, by the address of the host. The host forwards packets then."`
 }
 
 type alertsConfig struct {
@@ -122,6 +125,8 @@ func (c alertsConfig) parse() (all []alerts.Rule, err error) {
 
 type metricsConfig struct {
 	MiB int `toml:"mib" takes:"reload" unit:"MiB" does:"How much of the disk the samples of the host and its containers may take. The oldest go first."`
+
+	Influx influxConfig `toml:"influx"`
 }
 
 func defaults() (config, error) {
@@ -142,9 +147,9 @@ func defaults() (config, error) {
 		Sessions: sessionsConfig{Parallel: 16, RecordMiB: 32, Unrecorded: unrecordedContinue},
 		LXC:      lxcConfig{Path: "/var/lib/lxc", Helper: beside("hostler-lxc"), FirstID: lxc.DefaultIDs.First, IDs: lxc.DefaultIDs.Count},
 		Podman:   podmanConfig{Use: podmanAuto, Socket: "/run/podman/podman.sock", FirstID: podman.DefaultIDs.First, IDs: podman.DefaultIDs.Count},
-		Images:   imagesConfig{MaxGiB: 64},
+		Images:   imagesConfig{MaxGiB: 64, Servers: []string{"images=https://images.linuxcontainers.org"}},
 		Network:  networkConfig{Bridge: "hostler0", Subnet: "10.133.0.0/24"},
-		Metrics:  metricsConfig{MiB: metrics.DefaultLimit >> 20},
+		Metrics:  metricsConfig{MiB: metrics.DefaultLimit >> 20, Influx: influxConfig{API: string(influx.APIModern), Bucket: "hostler", Seconds: 60, SpoolMiB: 64}},
 	}
 	if name, err := os.Hostname(); err == nil {
 		c.Host, _, _ = strings.Cut(strings.ToLower(name), ".")
@@ -209,6 +214,9 @@ func (c *config) check() error {
 	}
 	if c.Metrics.MiB < 1 {
 		return fmt.Errorf("metrics.mib = %d: want 1 at least", c.Metrics.MiB)
+	}
+	if err := c.Metrics.Influx.check(); err != nil {
+		return err
 	}
 	if _, err := c.Alerts.parse(); err != nil {
 		return err

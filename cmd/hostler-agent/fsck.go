@@ -32,7 +32,7 @@ func fsckCommand(configured loader, logger func(*cobra.Command) *slog.Logger) *c
 		Use: "fsck", Short: "Find what a crash or a person has left of Hostler on this host, and remove it with --repair", Args: noArgs,
 		Long: "Look for directories of commands that the agent does not know, control groups of commands that are\n" +
 			"over, containers of LXC and podman that are half made, half removed or half started, what is mounted\n" +
-			"in them, their locks, and cables without a container. Of each finding it prints what it is, why it is\n" +
+			"in them, their locks, cables and rules of ports without a container. Of each finding it prints what it is, why it is\n" +
 			"taken for debris, and what --repair does. It works while the agent is stopped, and then it may repair;\n" +
 			"while the agent runs it only looks. No container that is whole, no root directory of one and nobody\n" +
 			"else's things are touched. The exit code is 1 if anything is left, or could not be looked at.",
@@ -87,7 +87,12 @@ func check(ctx context.Context, c config, repair bool, log *slog.Logger) (r fsck
 	if err != nil {
 		return r, err
 	}
-	return fsck.Check(ctx, fsck.Config{Runs: s.runs(), Memory: s.queueFile(), Spare: string(s), Runtimes: tidiers}, repair), nil
+	return fsck.Check(ctx, fsck.Config{
+		Runs: s.runs(), Memory: s.queueFile(), Spare: string(s), Runtimes: tidiers,
+		Networks: func(known func(context.Context) (map[string]bool, error)) container.Tidier {
+			return netTidier{s.mark(), known}
+		},
+	}, repair), nil
 }
 
 // openTidiers returns the container technologies as they find what is left. Nothing is

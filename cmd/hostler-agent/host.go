@@ -210,15 +210,3 @@ func firstField(s string) string {
 	f, _, _ := strings.Cut(strings.TrimSpace(s), " ")
 	return f
 }
-
-// bridge is the agent's network: it is made when somebody needs it.
-type bridge struct {
-	name   string
-	subnet netip.Prefix
-}
-
-// Ensure implements [agent.Network].
-func (b bridge) Ensure(context.Context) (string, netip.Prefix, error) {
-	err := network.EnsureBridge(network.BridgeConfig{Name: b.name, Address: container.Gateway(b.subnet)})
-	return b.name, b.subnet, err
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // answering serves one answer as a coordinator, whatever the question, and
@@ -32,7 +33,7 @@ func answering(t *testing.T, answer string) join.Record {
 	pin := enrol.PinOf(1, protocol.Sum(must[[]byte](t)(ring.Body())))
 
 	key := must[*certs.TLSKey](t)(certs.NewTLSKey())
-	leaf := certs.Leaf{Name: protocol.SAN{Kind: protocol.SANCoordinator}, Server: true, Now: time.Now()}
+	leaf := certs.Leaf{Name: san.Name{Kind: san.Coordinator}, Server: true, Now: time.Now()}
 	cert := must[*tls.Certificate](t)(key.Certificate(must[[]byte](t)(ca.Issue(must[[]byte](t)(key.Request()), leaf))))
 	l := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	server := &http.Server{

@@ -47,8 +47,9 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// maxSize is what the agent may weigh on a host, stripped, in bytes.
-const maxSize = 19 << 20
+// maxSize is what the agent may weigh on a host, stripped, in bytes. The packet filter, the
+// client of InfluxDB and the image servers took the last of 20 MiB.
+const maxSize = 21 << 20
 
 func TestSize(t *testing.T) {
 	info := must[fs.FileInfo](t)(os.Stat(filepath.Join(programs(t), "hostler-agent")))
@@ -308,29 +309,31 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// TestMemory holds the agent that waits for work to its share of a small host: 22 MB.
+// TestMemory holds the memory that an agent which waits for work has for itself, and that
+// the host cannot get back: doc/adr/0136. What it has in all, program text included, is
+// the figure agent_rss_mb of the bench.
 func TestMemory(t *testing.T) {
 	s := newSite(t)
 	cmd := s.start(t)
-	const most = 21 << 10
+	const most = 6 << 10
 	// What the start took is given back a while after it has come to rest.
 	tick := time.NewTicker(3 * time.Second)
 	defer tick.Stop()
 	kib := 0
 	for range 20 {
 		<-tick.C
-		if kib = resident(t, cmd.Process.Pid); kib <= most {
+		if kib = own(t, cmd.Process.Pid); kib <= most {
 			return
 		}
 	}
-	t.Errorf("the agent has %d KiB, at most %d are allowed", kib, most)
+	t.Errorf("the agent has %d KiB for itself, at most %d are allowed", kib, most)
 }
 
-// resident is how much memory a process has, in KiB.
-func resident(t *testing.T, pid int) int {
+// own is how much memory a process has that is no file's, in KiB.
+func own(t *testing.T, pid int) int {
 	t.Helper()
 	for line := range strings.Lines(text("/proc/" + strconv.Itoa(pid) + "/status")) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmRSS:" {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "RssAnon:" {
 			return must[int](t)(strconv.Atoi(f[1]))
 		}
 	}

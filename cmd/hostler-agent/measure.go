@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,7 @@ import (
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/prom"
+	"github.com/hostler-io/hostler/internal/warnings"
 	"github.com/hostler-io/hostler/metrics"
 	"github.com/hostler-io/hostler/protocol"
 )
@@ -42,6 +44,8 @@ type meter struct {
 	given atomic.Pointer[[]string] // by the coordinator, where they have changed
 	log   *slog.Logger
 
+	out outlet
+
 	latest atomic.Pointer[metrics.Sample]
 
 	mu    sync.Mutex
@@ -51,7 +55,7 @@ type meter struct {
 type size struct{ bytes, files int64 }
 
 // newMeter reads the rules of alerts, and which alerts are raised by them.
-func newMeter(ctx context.Context, s state, c config, q *queue.Queue, log *slog.Logger) (*meter, error) {
+func newMeter(ctx context.Context, s state, c config, q *queue.Queue, tags map[string]string, log *slog.Logger) (*meter, error) {
 	rules, err := c.Alerts.parse()
 	if err != nil {
 		return nil, err
@@ -64,7 +68,11 @@ func newMeter(ctx context.Context, s state, c config, q *queue.Queue, log *slog.
 	for _, a := range raised {
 		ids = append(ids, a.ID)
 	}
-	return &meter{dir: s.metrics(), limit: int64(c.Metrics.MiB) << 20, judge: alerts.New(rules, ids), own: rules, log: log}, nil
+	sink, err := c.Metrics.Influx.sink(s, tags, os.Getenv("CREDENTIALS_DIRECTORY"), log)
+	if err != nil {
+		return nil, err
+	}
+	return &meter{dir: s.metrics(), limit: int64(c.Metrics.MiB) << 20, judge: alerts.New(rules, ids), own: rules, out: newOutlet(sink, ids), log: log}, nil
 }
 
 // run measures until ctx ends, and raises alerts.
@@ -83,6 +91,7 @@ func (m *meter) run(ctx context.Context, raise func(protocol.Alert) error) error
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	beside.Go(func() { m.lookAtDisks(ctx) })
+	beside.Go(func() { m.out.run(ctx, m.log) })
 	failing := false
 	for {
 		all, err := m.list(ctx)
@@ -100,11 +109,19 @@ func (m *meter) run(ctx context.Context, raise func(protocol.Alert) error) error
 		}
 		for len(untold) > 0 {
 			c := untold[0]
-			err := raise(protocol.Alert{Raised: c.Raised, AlertInfo: protocol.AlertInfo{ID: c.ID, Severity: string(c.Severity), Text: c.Text, SinceMS: sample.At.UnixMilli()}})
+			err := raise(protocol.Alert{Raised: c.Raised, AlertInfo: warnings.Measured(c.ID, string(c.Severity), c.Text, sample.At.UnixMilli())})
 			if err != nil {
 				break // it is told with the next sample
 			}
 			untold = untold[1:]
+		}
+		if m.out.sink != nil {
+			m.out.sink.Offer(sample)
+		}
+		for _, a := range m.out.alerts(sample.At.UnixMilli()) {
+			if raise(a) == nil { // else it is told with the next sample
+				m.out.raised[a.ID] = a.Raised
+			}
 		}
 		err = store.Append(sample)
 		if (err != nil) != failing {
@@ -159,6 +176,7 @@ func (m *meter) lookAtDisks(ctx context.Context) {
 // scrape writes the newest sample for Prometheus: a metric of a name for each of ours,
 // with the container, or none for the host, and the part as labels.
 func (m *meter) scrape(s *prom.Scrape) {
+	m.out.scrape(s)
 	sample := m.latest.Load()
 	if sample == nil || clock.Now().Sub(sample.At).Abs() > staleAfter {
 		return // what is not measured any more is not shown as if it were

@@ -17,6 +17,7 @@ import (
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
+	"github.com/hostler-io/hostler/protocol/san"
 	"github.com/hostler-io/hostler/runner/rundir"
 )
 
@@ -40,7 +41,7 @@ func newHousehold(t *testing.T) *household {
 		t.Fatal(err)
 	}
 	pin := enrol.PinOf(1, protocol.Sum(must[[]byte](t)(ring.Body())))
-	leaf := certs.Leaf{Name: protocol.SAN{Kind: protocol.SANHost, ID: "web1"}, Now: time.Now()}
+	leaf := certs.Leaf{Name: san.Name{Kind: san.Host, ID: "web1"}, Now: time.Now()}
 	h.first = join.Record{
 		Host: "web1", State: enrol.Approved, Ring: 1, Pin: pin.Digest[:],
 		Rings:       [][]byte{must[[]byte](t)(certs.SignRing(ring, h.owner))},

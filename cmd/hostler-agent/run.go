@@ -20,7 +20,9 @@ import (
 	"github.com/hostler-io/hostler/agent/fsck"
 	"github.com/hostler-io/hostler/agent/join"
 	"github.com/hostler-io/hostler/agent/local"
+	"github.com/hostler-io/hostler/agent/probe"
 	"github.com/hostler-io/hostler/agent/uplink"
+	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/buildinfo"
 	"github.com/hostler-io/hostler/internal/cgroup"
 	"github.com/hostler-io/hostler/internal/clock"
@@ -145,6 +147,7 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 		cfg.Mover = []string{self, "files"}
 		cfg.Printers = map[protocol.Kind][]string{
 			protocol.KindHostAudit:   {self, "audit", "export", "--socket", c.Socket},
+			protocol.KindHostCheck:   {self, "check", "--socket=" + c.Socket},
 			protocol.KindHostMetrics: {self, "metrics", "--dir", s.metrics()},
 			protocol.KindInspect:     {self, "inspect", "--socket=" + c.Socket},
 			protocol.KindLogs:        {self, "logs", "--lxc-path=" + c.LXC.Path, "--podman-socket=" + c.Podman.Socket},
@@ -154,31 +157,37 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 			return err
 		}
 		maps.Copy(cfg.Printers, images)
+		maps.Copy(cfg.Printers, backupPrinters(self, s, c))
+		maps.Copy(cfg.Printers, networkPrinters(self, s, c))
 	} else {
 		unsupported = append(unsupported, "commands: "+err.Error())
 		log.Warn("commands are not supported", "error", err)
 	}
-	cfg.Witness, cfg.Limiter = watchEnd, limiter{cgroup.Supported()}
+	prober, err := probe.New(c.Socket+"-checks", log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, prober.Close()) }()
+	cfg.Probe = prober.Probe
+	cfg.Witness, cfg.Limiter, cfg.Backups = watchEnd, limiter{cgroup.Supported()}, kept{s}
 	if c.Network.Bridge != "" {
-		subnet, err := c.Network.prefix()
-		if err != nil {
+		if cfg.Network, err = newBridge(c.Network, s); err != nil {
 			return err
 		}
-		cfg.Network = bridge{c.Network.Bridge, subnet}
 	}
 	if cfg.Payloads, err = s.openPayloads(); err != nil {
 		return err
 	}
 	cfg.HostInfo = newMachine(c.StateDir, unsupported).info
-	if n.meter, err = newMeter(ctx, s, c, q, log); err != nil {
-		return err
-	}
-	cfg.Watch, cfg.Rules = n.meter.run, n.meter.rules
 	cfg.Policies.Local, cfg.Policies.Broken = localPolicy(c.Policy, host, c.own())
 	cfg.Policies.Own = c.own()
 	if err := n.join(&cfg); err != nil {
 		return err
 	}
+	if n.meter, err = newMeter(ctx, s, c, q, map[string]string{"host": string(host), "fleet": string(cfg.FleetName)}, log); err != nil {
+		return err
+	}
+	cfg.Watch, cfg.Rules = n.meter.run, n.meter.rules
 	if n.agent, err = agent.New(cfg); err != nil {
 		return err
 	}
@@ -225,7 +234,10 @@ func (n *node) join(cfg *agent.Config) error {
 
 // serve runs what was wired until ctx ends, or until the host joins a fleet.
 func (n *node) serve(ctx context.Context, host protocol.HostID) error {
-	api, err := local.New(local.Config{Agent: n.agent, Host: host, Version: buildinfo.Version, Measured: n.meter.scrape, Log: n.log})
+	handler, err := local.New(local.Config{
+		Agent: n.agent, Host: host, Version: buildinfo.Version, Measured: n.meter.scrape, Log: n.log,
+		Check: func(ctx context.Context) []api.Finding { return lookOver(ctx, n.config) },
+	})
 	if err != nil {
 		return err
 	}
@@ -240,7 +252,7 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	g.Go(func() error { return n.agent.Run(inner) })
 	g.Go(func() error { return n.reload.await(inner) })
 	g.Go(func() error { return n.awaitSwap(inner) })
-	others.Go(func() error { return local.Serve(beside, socket, api) })
+	others.Go(func() error { return local.Serve(beside, socket, handler) })
 	if n.member != nil {
 		others.Go(func() error { return n.bulk.Run(beside, mqtt.Session(n.agent.BulkSession())) })
 		others.Go(func() error { return n.member.upkeep(beside) })

@@ -37,7 +37,9 @@ func (s state) queueMade() string    { return s.path("queue.made") } // there wa
 func (s state) runs() string         { return s.path("runs") }
 func (s state) inputs() string       { return s.path("inputs") } // what commands read, until they have ended
 func (s state) metrics() string      { return s.path("metrics") }
+func (s state) sink() string         { return s.path("sink") } // samples that wait for the database
 func (s state) images() string       { return s.path("images") }
+func (s state) backups() string      { return s.path("backups") }
 func (s state) locks() string        { return s.path("ct") }
 func (s state) leaving() string      { return s.path("leaving") } // leave was begun, and must be finished
 func (s state) upgrade() upgrade.Dir { return upgrade.Dir(s.path("upgrade")) }

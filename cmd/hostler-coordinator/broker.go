@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/broker"
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // embedded is the broker of this process.
@@ -39,14 +39,14 @@ func (e *embedded) Publish(topic string, payload []byte, retained bool) error {
 
 // Disconnect implements coordinator.Broker. A host is mostly disconnected
 // because it was revoked, which everybody is told.
-func (e *embedded) Disconnect(name protocol.SAN) {
+func (e *embedded) Disconnect(name san.Name) {
 	s := e.server.Load()
 	if s == nil {
 		return
 	}
 	s.Recheck()
 	s.Disconnect(name)
-	if name.Kind == protocol.SANHost {
+	if name.Kind == san.Host {
 		e.revoked()
 	}
 }

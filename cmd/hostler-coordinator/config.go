@@ -49,12 +49,13 @@ type actionsConfig struct {
 type httpConfig struct {
 	Listen      string   `toml:"listen" takes:"restart" does:"Where the API and enrolment are served, with TLS."`
 	Addresses   []string `toml:"addresses" takes:"restart" default:"the address from which this machine speaks to other networks and its name, if that stands for it there too, with the port of http.listen, or http.listen itself if it names an address" does:"How hosts and people reach http.listen, as host:port. Join codes carry them, and the certificate names them."`
-	OpenMetrics bool     `toml:"open_metrics" takes:"restart" does:"Answer /metrics to clients on this machine without a token. It must stay off behind a reverse proxy on the same machine, for which every client is on this machine."`
+	OpenMetrics bool     `toml:"open_metrics" takes:"restart" does:"Answer /metrics and /metrics/fleet to clients on this machine without a token. It must stay off behind a reverse proxy on the same machine, for which every client is on this machine."`
 }
 
 type mqttConfig struct {
 	Listen    string   `toml:"listen" takes:"restart" does:"Where the embedded broker is served, with TLS."`
 	Addresses []string `toml:"addresses" takes:"restart" default:"as with http.addresses" does:"How hosts reach mqtt.listen, as host:port."`
+	Plain     bool     `toml:"plain" takes:"restart" does:"Mirror the state of the hosts as plain JSON below hostler/v1/FLEET/plain, retained, for tools that cannot unwrap signed messages. Nobody signs it, so nothing may act upon it."`
 }
 
 func defaults() config {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/certs"
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // TestTakenRingsStay: what a running coordinator took is there at the next start,
@@ -67,7 +67,7 @@ func TestCertificatesEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign, err := other.Issue(request, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANHost, ID: "edge-01"}, Now: time.Now()})
+	foreign, err := other.Issue(request, certs.Leaf{Name: san.Name{Kind: san.Host, ID: "edge-01"}, Now: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}

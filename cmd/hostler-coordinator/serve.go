@@ -37,6 +37,7 @@ import (
 	"github.com/hostler-io/hostler/internal/space"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // errRevoked ends the handshake of a peer whose certificate was revoked.
@@ -229,6 +230,7 @@ func (s *server) newCoordinator(ctx context.Context, store core.Store) (*coordin
 		Signer: s.trust.id, Trust: s.trust, Rings: s.trust, HostKeys: s.trust, Viewers: s.trust, Authority: s.trust, Broker: s.broker,
 		Policies:  policies,
 		Notices:   s.config.notices,
+		Plain:     s.config.MQTT.Plain,
 		OutputDir: s.state.output(), OutputTotal: int64(s.config.Output.TotalMiB) << 20, OutputAge: time.Duration(s.config.Output.Days) * 24 * time.Hour,
 		Retention:  coordinator.Retention{ActionAge: time.Duration(s.config.Actions.Days) * 24 * time.Hour, Actions: s.config.Actions.Count},
 		PayloadDir: s.state.payloads(), MaxPayload: int64(s.config.MaxPayload) << 20, Addresses: s.config.HTTP.Addresses, BrokerAddresses: s.config.MQTT.Addresses,
@@ -285,7 +287,7 @@ func (s *server) brokerConfig() broker.Config {
 	}
 	t := certs.ServerTLS{
 		Certificate: s.cert.Load, Roots: s.trust.Roots, Tickets: s.tickets,
-		Admit: func(_ protocol.SAN, leaf *x509.Certificate) error {
+		Admit: func(_ san.Name, leaf *x509.Certificate) error {
 			if s.trust.revoked(leaf) {
 				return errRevoked
 			}
@@ -295,7 +297,7 @@ func (s *server) brokerConfig() broker.Config {
 	return broker.Config{
 		Fleet: s.trust.Chain().Ring().Name, TLS: t.Mutual(), Revoked: s.trust.revoked, Logger: s.log,
 		Lobby: s.lobby, MaxConnections: s.share.members,
-		Ingest: func(topic string, payload []byte, _ protocol.SAN) error { return s.coord.Ingest(topic, payload) },
+		Ingest: func(topic string, payload []byte, _ san.Name) error { return s.coord.Ingest(topic, payload) },
 	}
 }
 

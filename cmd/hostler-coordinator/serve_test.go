@@ -19,6 +19,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
 	"github.com/hostler-io/hostler/mqtt"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 func TestUpkeepRenewsWhatAges(t *testing.T) {
@@ -188,7 +189,7 @@ func TestRevocationIsSaid(t *testing.T) {
 	key := member.Key()
 	s.trust.Revoke(1, key) // a list names keys of the ring; the roster tells which hosts are members
 	s.trust.RevokeHost("web1", protocol.KeyID{7})
-	s.broker.Disconnect(protocol.SAN{Kind: protocol.SANHost, ID: "web1"})
+	s.broker.Disconnect(san.Name{Kind: san.Host, ID: "web1"})
 	var list []byte
 	select {
 	case list = <-lists:

@@ -20,6 +20,7 @@ import (
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // state is the coordinator's directory.
@@ -193,7 +194,7 @@ func (s state) certificate(ca *certs.Authority, addresses []string, now time.Tim
 	if err != nil {
 		return nil, nil, err
 	}
-	der, err := ca.Issue(request, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANCoordinator}, Server: true, Addresses: names, Now: now})
+	der, err := ca.Issue(request, certs.Leaf{Name: san.Name{Kind: san.Coordinator}, Server: true, Addresses: names, Now: now})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // trust gives the coordinator its keys and certificates.
@@ -164,19 +165,19 @@ func (t *trust) SetViewer(name, serial string) {
 // revoked reports whether a certificate is no longer good. The broker asks it
 // for every connection.
 func (t *trust) revoked(c *x509.Certificate) bool {
-	san, err := certs.RoleOf(c)
+	name, err := certs.RoleOf(c)
 	if err != nil {
 		return true
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch san.Kind {
-	case protocol.SANHost:
-		h := t.hosts[san.ID]
+	switch name.Kind {
+	case san.Host:
+		h := t.hosts[name.ID]
 		key := sha256.Sum256(c.RawSubjectPublicKeyInfo)
 		return h.revoked || h.pin != nil && !bytes.Equal(h.pin, key[:])
-	case protocol.SANViewer:
-		return t.viewers[san.ID] != serial(c)
+	case san.Viewer:
+		return t.viewers[name.ID] != serial(c)
 	}
 	return false
 }
@@ -186,7 +187,7 @@ func serial(c *x509.Certificate) string { return hex.EncodeToString(c.SerialNumb
 func (t *trust) CA() []byte { return t.ca.Certificate() }
 
 func (t *trust) IssueHost(id protocol.HostID, csr []byte) ([]byte, error) {
-	return t.ca.Issue(csr, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANHost, ID: string(id)}, Now: clock.Now()})
+	return t.ca.Issue(csr, certs.Leaf{Name: san.Name{Kind: san.Host, ID: string(id)}, Now: clock.Now()})
 }
 
 func (t *trust) Current(der []byte) bool {
@@ -208,7 +209,7 @@ func (t *trust) IssueViewer(name string) (certificate, key []byte, number string
 	if err != nil {
 		return nil, nil, "", err
 	}
-	der, err := t.ca.Issue(request, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANViewer, ID: name}, Now: clock.Now()})
+	der, err := t.ca.Issue(request, certs.Leaf{Name: san.Name{Kind: san.Viewer, ID: name}, Now: clock.Now()})
 	if err != nil {
 		return nil, nil, "", err
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/durable"
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // lookForFleet is how often a coordinator without a fleet looks whether it has one.
@@ -161,7 +161,7 @@ func waitingServer(c config, log *slog.Logger, why func() (detail, hint string))
 	if err != nil {
 		return nil, err
 	}
-	der, err := ca.Issue(request, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANCoordinator}, Server: true, Addresses: hostNames(c.HTTP.Addresses), Now: clock.Now()})
+	der, err := ca.Issue(request, certs.Leaf{Name: san.Name{Kind: san.Coordinator}, Server: true, Addresses: hostNames(c.HTTP.Addresses), Now: clock.Now()})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/backup"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/clock"
+	"github.com/hostler-io/hostler/internal/daemon"
+	"github.com/hostler-io/hostler/lxc"
+	"github.com/hostler-io/hostler/podman"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// openBackups returns the backups of a host, which its key signs. A host without a fleet
+// makes its key for the first one.
+func (s state) openBackups() (backup.Store, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return backup.Store{}, err
+	}
+	key, _, err := s.keys(host)
+	if err != nil {
+		return backup.Store{}, err
+	}
+	return backup.Store{Dir: s.backups(), Signer: key, Key: key.PublicKey()}, nil
+}
+
+// kept are the backups of a host, for its containers.
+type kept struct{ state }
+
+// Image implements containers.Backups.
+func (k kept) Image(ctx context.Context, name string) (container.Kind, container.Image, error) {
+	s, err := k.openBackups()
+	if err != nil {
+		return "", container.Image{}, err
+	}
+	return s.Image(ctx, name)
+}
+
+// backupPrinters are the commands of the kinds about backups.
+func backupPrinters(self string, s state, c config) map[protocol.Kind][]string {
+	all := make(map[protocol.Kind][]string)
+	for kind, verb := range map[protocol.Kind]string{
+		protocol.KindBackup: "create", protocol.KindBackupList: "ls", protocol.KindBackupVerify: "verify", protocol.KindBackupRemove: "rm",
+	} {
+		all[kind] = []string{self, "backups", verb, "--state-dir=" + string(s), "--lxc-path=" + c.LXC.Path, "--lxc-helper=" + c.LXC.Helper, "--podman-socket=" + c.Podman.Socket}
+	}
+	return all
+}
+
+// backupOptions are what the kinds say.
+type backupOptions struct {
+	state, path, helper, socket, runtime, name, backup string
+}
+
+// backupsCommand is run by the agent itself, under a supervisor.
+func backupsCommand() *cobra.Command {
+	cmd := daemon.Group("backups", "For the agent alone", "backups needs create, ls, verify or rm")
+	cmd.Hidden = true
+	for verb, do := range map[string]func(context.Context, backup.Store, backupOptions, io.Writer) error{
+		"create": createBackup, "ls": listBackups, "verify": verifyBackup, "rm": removeBackup,
+	} {
+		var o backupOptions
+		sub := &cobra.Command{
+			Use: verb, Short: "For the agent alone", Hidden: true, Args: noArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				s, err := state(o.state).openBackups()
+				if err != nil {
+					return err
+				}
+				return do(cmd.Context(), s, o, cmd.OutOrStdout())
+			},
+		}
+		f := sub.Flags()
+		f.StringVar(&o.state, "state-dir", "", "the agent's directory")
+		f.StringVar(&o.path, "lxc-path", "", "directory of the containers of LXC")
+		f.StringVar(&o.helper, "lxc-helper", "", "the helper of LXC")
+		f.StringVar(&o.socket, "podman-socket", "", "socket of podman's service")
+		f.StringVar(&o.runtime, "runtime", "", "lxc or podman")
+		f.StringVar(&o.name, "name", "", "name of the container")
+		f.StringVar(&o.backup, "backup", "", "name of the backup")
+		cmd.AddCommand(sub)
+	}
+	return cmd
+}
+
+// filer is a runtime that tells where the files of its containers are.
+type filer struct {
+	container.Runtime
+	container.Filer
+}
+
+// described returns the runtime of a container, and what runs in it as far as that has
+// to be known to restore it.
+func (o backupOptions) described(ctx context.Context) (r filer, img container.Image, err error) {
+	if container.Kind(o.runtime) == container.KindPodman {
+		p, err := podman.New(podman.Config{Socket: o.socket})
+		return filer{p, p}, img, err
+	}
+	l, err := lxc.New(lxc.Config{Helper: o.helper, LXCPath: o.path, LockDir: state(o.state).locks()})
+	if err != nil {
+		return r, img, err
+	}
+	img, err = l.Describe(ctx, o.name)
+	return filer{l, l}, img, err
+}
+
+func createBackup(ctx context.Context, s backup.Store, o backupOptions, out io.Writer) error {
+	r, img, err := o.described(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	info, err := r.Inspect(ctx, o.name)
+	if err != nil {
+		return err
+	}
+	files, err := r.Files(ctx, o.name)
+	if err != nil {
+		return err
+	}
+	ids, err := rangeOf(files)
+	if err != nil {
+		return err
+	}
+	// What a container mounts, or where its first process has its root, must not decide
+	// what root of the host reads.
+	root := files.Root + "/."
+	if info.Kind == container.KindLXC {
+		root = filepath.Join(o.path, o.name, "rootfs")
+	} else if err := overlaid(root); err != nil {
+		return err
+	}
+	b, err := s.Create(ctx, o.backup, root, ids, backup.Manifest{Container: o.name, CTID: info.CTID, Runtime: info.Kind, Made: clock.Now().UnixMilli(), Image: img})
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(shown(b))
+}
+
+// overlaid refuses a root directory that is not one of podman's storage.
+func overlaid(root string) error {
+	var s unix.Statfs_t
+	if err := unix.Statfs(root, &s); err != nil {
+		return &os.PathError{Op: "statfs", Path: root, Err: err}
+	}
+	if s.Type != unix.OVERLAYFS_SUPER_MAGIC {
+		return fmt.Errorf("%w: the root directory of the container is not in podman's overlay storage", container.ErrUnsupported)
+	}
+	return nil
+}
+
+// rangeOf are the ids of the users of a container.
+func rangeOf(f container.Files) (ids container.IDRange, err error) {
+	if strings.TrimSpace(f.UIDs) == "" {
+		return ids, nil
+	}
+	var inside, first, count uint32
+	if n, err := fmt.Sscan(f.UIDs, &inside, &first, &count); n != 3 || err != nil || inside != 0 || strings.Join(strings.Fields(f.UIDs), " ") != strings.Join(strings.Fields(f.GIDs), " ") {
+		return ids, errors.New("the users of the container are mapped in more than one range, which a backup cannot hold yet")
+	}
+	if first == 0 && count == math.MaxUint32 {
+		return ids, nil
+	}
+	return container.IDRange{First: first, Count: count}, nil
+}
+
+func shown(b backup.Backup) api.Backup {
+	return api.Backup{Name: b.Name, Container: b.Container, Runtime: string(b.Runtime), Made: time.UnixMilli(b.Made).UTC(), Bytes: b.Size, Entries: b.Entries, Problem: b.Problem}
+}
+
+func listBackups(_ context.Context, s backup.Store, _ backupOptions, out io.Writer) error {
+	all, err := s.List()
+	for _, b := range all {
+		err = errors.Join(err, json.NewEncoder(out).Encode(shown(b)))
+	}
+	return err
+}
+
+func verifyBackup(ctx context.Context, s backup.Store, o backupOptions, out io.Writer) error {
+	b, err := s.Verify(ctx, o.backup)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(shown(b))
+}
+
+func removeBackup(_ context.Context, s backup.Store, o backupOptions, out io.Writer) error {
+	if err := s.Remove(o.backup); err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(api.Backup{Name: o.backup})
+}

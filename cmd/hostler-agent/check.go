@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/agent/checkup"
+	"github.com/hostler-io/hostler/agent/fsck"
+	"github.com/hostler-io/hostler/agent/join"
+	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/client"
+	"github.com/hostler-io/hostler/internal/daemon"
+)
+
+// errUnwell tells that a check has failed. It was printed.
+var errUnwell = errors.New("a check has failed")
+
+func checkCommand(configured loader) *cobra.Command {
+	var socket, output string
+	cmd := &cobra.Command{
+		Use: "check", Short: "Look for what keeps this host from doing its work", Args: noArgs,
+		Long: "Look at the space of the directories, at what containers and commands need (LXC, podman, control groups,\n" +
+			"user namespaces), at the clock, at the way to the coordinator, at the certificate and the memory of the\n" +
+			"agent, and for what a crash has left. Of each fault it prints the cause and what mends it. It works with\n" +
+			"and without a running agent, and changes nothing. The exit code is 1 if a check has failed; warnings do\n" +
+			"not count.",
+		Example: "  hostler-agent check\n  hostler-agent check -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if socket != "" { // for the coordinator: how it ends says only that it was asked
+				agent, err := client.New(client.Config{Address: "unix://" + socket})
+				if err != nil {
+					return err
+				}
+				return agent.Lines(cmd.Context(), "/v1/check", nil, cmd.OutOrStdout())
+			}
+			if output != "text" && output != "json" {
+				return fmt.Errorf("%w: -o %s: want text or json", daemon.ErrUsage, output)
+			}
+			c, _, err := configured()
+			if err != nil {
+				return err
+			}
+			found := lookOver(cmd.Context(), c)
+			if output == "json" {
+				e := json.NewEncoder(cmd.OutOrStdout())
+				e.SetIndent("", "  ")
+				err = e.Encode(found)
+			} else {
+				err = printFindings(cmd.OutOrStdout(), found)
+			}
+			for _, f := range found {
+				if err == nil && f.Result == api.FindingFailed {
+					err = errUnwell
+				}
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&socket, "socket", "", "ask the agent of this socket")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	if err := cmd.Flags().MarkHidden("socket"); err != nil {
+		panic(err) // the flag stands above
+	}
+	return cmd
+}
+
+// lookOver checks this host as it is configured.
+func lookOver(ctx context.Context, c config) []api.Finding {
+	quiet := slog.New(slog.DiscardHandler)
+	s := state(c.StateDir)
+	cfg := checkup.Config{
+		Dirs: []checkup.Dir{{Name: "state", Path: c.StateDir}, {Name: "containers", Path: c.LXC.Path}},
+		Left: func(ctx context.Context) (int, error) {
+			r, err := check(ctx, c, false, quiet)
+			if err == nil && len(r.Unchecked) > 0 {
+				err = errors.New(strings.Join(r.Unchecked, "; "))
+			}
+			return r.Left(), err
+		},
+	}
+	if _, err := os.Stat(s.queueFile()); err == nil {
+		cfg.Memory = s.intact
+	}
+	l, err := openLXC(ctx, s, c, quiet)
+	if err == nil {
+		err = l.Close()
+	}
+	cfg.Needs = append(cfg.Needs, checkup.Need{Name: "lxc", Problem: err, Mend: "apt-get install hostler-agent-lxc"})
+	if c.Podman.Use != podmanOff {
+		p, err := openPodman(ctx, c.Podman, quiet)
+		if err == nil {
+			_, err = p.List(ctx)
+			err = errors.Join(err, p.Close())
+		}
+		cfg.Needs = append(cfg.Needs, checkup.Need{Name: "podman", Problem: err, Mend: "apt-get install podman && systemctl enable --now podman.socket"})
+	}
+	_, err = os.Stat(c.Commands.Supervisor)
+	cfg.Needs = append(cfg.Needs, checkup.Need{Name: "commands", Problem: err, Mend: "apt-get install --reinstall hostler-agent"},
+		checkup.Need{Name: "cgroup2", Problem: containment(), Mend: "see doc/hosts.md: what the host can do without"},
+		checkup.Need{Name: "user namespaces", Problem: namespaces(), Mend: "sysctl -w user.max_user_namespaces=65536"})
+	rec, err := s.record()
+	switch {
+	case err == nil && rec.Member():
+		m, member, err := s.look(rec, quiet)
+		if err != nil {
+			cfg.Needs = append(cfg.Needs, checkup.Need{Name: "membership", Problem: err, Mend: "restore the files, or join again: hostler-agent leave"})
+			break
+		}
+		cfg.Certificate, cfg.Addresses = m.expires(), addressesOf(rec, m, member)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		cfg.Needs = append(cfg.Needs, checkup.Need{Name: "membership", Problem: err, Mend: "restore " + s.membership() + ", or join again: hostler-agent leave"})
+	}
+	return checkup.Run(ctx, cfg)
+}
+
+// look opens what the host knows of its fleet, to read it alone: it makes no key, and what
+// it opens keeps nothing.
+func (s state) look(r join.Record, log *slog.Logger) (*membership, *join.Client, error) {
+	id, err := certs.LoadIdentity(s.identity())
+	if err != nil {
+		return nil, nil, fmt.Errorf("the host's key: %w", err)
+	}
+	key, err := certs.LoadTLSKey(s.tlsKey())
+	if err != nil {
+		return nil, nil, fmt.Errorf("the host's TLS key: %w", err)
+	}
+	c, err := join.New(join.Config{Identity: id, TLS: key, Timeout: tryFor, Log: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := newMembership(r, key, c, func(join.Record) error { return nil }, log)
+	return m, c, err
+}
+
+// tryFor bounds a question to the coordinator.
+const tryFor = 5 * time.Second
+
+// addressesOf are those that a member dials.
+func addressesOf(r join.Record, m *membership, c *join.Client) (all []checkup.Address) {
+	for _, a := range r.Addresses {
+		all = append(all, checkup.Address{Name: "API", Address: a, Try: func(ctx context.Context, address string) error {
+			_, err := c.Rings(ctx, []string{address}, m.Ring())
+			return err
+		}})
+	}
+	dial := m.dialer()
+	for _, a := range r.Brokers {
+		all = append(all, checkup.Address{Name: "broker", Address: a, Try: func(ctx context.Context, address string) error {
+			conn, err := dial(ctx, address)
+			if err == nil {
+				err = conn.Close()
+			}
+			return err
+		}})
+	}
+	return all
+}
+
+// intact reads the agent's memory whole: each page is held against its sum. A directory
+// that is left because the process was killed is removed by fsck.
+func (s state) intact(ctx context.Context) (err error) {
+	dir, err := os.MkdirTemp(string(s), fsck.Spare+"*")
+	if err != nil {
+		return fmt.Errorf("make room for a copy: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	q, err := queue.OpenCopy(ctx, queue.Config{Path: s.queueFile()}, filepath.Join(dir, "queue.db"))
+	if err != nil {
+		return err
+	}
+	return q.Close()
+}
+
+// namespaces tells why containers cannot have users of their own; nil if they can.
+func namespaces() error {
+	const limit = "/proc/sys/user/max_user_namespaces"
+	if firstField(text(limit)) == "0" {
+		return fmt.Errorf("%s is 0: containers cannot have users of their own", limit)
+	}
+	if _, err := os.Stat("/proc/self/ns/user"); err != nil {
+		return fmt.Errorf("the kernel has no user namespaces: %w", err)
+	}
+	return nil
+}
+
+// printFindings writes findings for people, those that are well in a line.
+func printFindings(w io.Writer, all []api.Finding) error {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	counts := make(map[string]int)
+	for _, f := range all {
+		counts[f.Result]++
+		fmt.Fprintf(t, "%s\t%s\n", f.Result, f.Check)
+		if f.Cause != "" {
+			fmt.Fprintf(t, "\t%s\n\tmend: %s\n", f.Cause, f.Mend)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(&b, "%d checks, %d warnings, %d failed\n", len(all), counts[api.FindingWarning], counts[api.FindingFailed])
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/client"
+	"github.com/hostler-io/hostler/container"
+	"github.com/hostler-io/hostler/internal/daemon"
+	"github.com/hostler-io/hostler/network"
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// networkPrinters are the commands of the kinds about networks.
+func networkPrinters(self string, s state, c config) map[protocol.Kind][]string {
+	all := make(map[protocol.Kind][]string)
+	for kind, verb := range map[protocol.Kind]string{protocol.KindNetworkList: "ls", protocol.KindNetworkCleanup: "cleanup"} {
+		all[kind] = []string{self, "networks", verb, "--socket=" + c.Socket, "--bridge=" + c.Network.Bridge, "--mark=" + s.mark()}
+	}
+	return all
+}
+
+// networks is what a host has of networks, for one command.
+type networks struct{ socket, bridge, mark string }
+
+// networksCommand is run by the agent itself, under a supervisor.
+func networksCommand() *cobra.Command {
+	cmd := daemon.Group("networks", "For the agent alone", "networks needs ls or cleanup")
+	cmd.Hidden = true
+	for verb, do := range map[string]func(networks, context.Context, io.Writer) error{"ls": networks.list, "cleanup": networks.cleanup} {
+		var n networks
+		sub := &cobra.Command{
+			Use: verb, Short: "For the agent alone", Hidden: true, Args: noArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return do(n, cmd.Context(), cmd.OutOrStdout()) },
+		}
+		f := sub.Flags()
+		f.StringVar(&n.socket, "socket", "", "the agent's socket")
+		f.StringVar(&n.bridge, "bridge", "", "the bridge of the containers")
+		f.StringVar(&n.mark, "mark", "", "the mark of the agent's rules")
+		cmd.AddCommand(sub)
+	}
+	return cmd
+}
+
+// containers asks the agent for all of its containers: by id, and by first process.
+func (n networks) containers(ctx context.Context) (ids map[string]string, pids map[int]string, err error) {
+	agent, err := client.New(client.Config{Address: "unix://" + n.socket})
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []api.Container
+	if err := agent.Get(ctx, "/v1/containers", nil, &all); err != nil {
+		return nil, nil, fmt.Errorf("ask the agent for its containers: %w", err)
+	}
+	ids, pids = make(map[string]string), make(map[int]string)
+	for _, c := range all {
+		if c.CTID == "" {
+			continue
+		}
+		ids[c.CTID] = c.Name
+		var d api.ContainerDetails
+		if err := agent.Get(ctx, "/v1/containers/"+url.PathEscape(c.Name), nil, &d); err == nil && d.InitPID != 0 { // it may be gone
+			pids[d.InitPID] = c.Name
+		}
+	}
+	return ids, pids, nil
+}
+
+func (n networks) list(ctx context.Context, w io.Writer) error {
+	ids, pids, err := n.containers(ctx)
+	if err != nil {
+		return err
+	}
+	var parts []api.NetworkPart
+	if n.bridge != "" {
+		if parts, err = links(n.bridge, pids); err != nil {
+			return err
+		}
+	}
+	rules, err := network.Marked(n.mark)
+	if err != nil {
+		return err
+	}
+	for _, r := range rules {
+		if p := partOf(r, ids); !slices.ContainsFunc(parts, func(o api.NetworkPart) bool { return o.Kind == p.Kind && o.Name == p.Name && o.Owner == p.Owner }) {
+			parts = append(parts, p) // a port has a rule for the host itself, and one for the others
+		}
+	}
+	e := json.NewEncoder(w)
+	for _, p := range parts {
+		err = cmp.Or(err, e.Encode(p))
+	}
+	return err
+}
+
+// links are a bridge and its cables.
+func links(bridge string, pids map[int]string) (parts []api.NetworkPart, err error) {
+	var asked []int
+	for pid := range pids {
+		asked = append(asked, pid)
+	}
+	plugs, there, err := network.Look(bridge, asked)
+	if err != nil || !there {
+		return nil, err
+	}
+	parts = append(parts, api.NetworkPart{Kind: "bridge", Name: bridge, Network: bridge, Detail: strings.Join(prefixes(plugs.Addresses), " ")})
+	for _, c := range plugs.Cables {
+		parts = append(parts, api.NetworkPart{Kind: "cable", Name: c.Name, Network: bridge, Owner: pids[c.PID]})
+	}
+	return parts, nil
+}
+
+// partOf is a rule as people see it.
+func partOf(r network.Rule, ids map[string]string) api.NetworkPart {
+	p := api.NetworkPart{Kind: "rule", Name: r.Text, Detail: "chain " + r.Chain}
+	if r.Owner == "" {
+		p.Network, _, _ = strings.Cut(r.Text, " ")
+		return p
+	}
+	p.Kind, p.Owner = "port", ids[r.Owner]
+	if f := strings.Fields(r.Text); len(f) > 3 {
+		p.Name, p.Detail = f[2], "to "+f[3]
+	}
+	if p.Owner == "" {
+		p.Orphan = "no container of this host has the id " + r.Owner
+	}
+	return p
+}
+
+// cleanup removes what is in nobody's use, and prints it.
+func (n networks) cleanup(ctx context.Context, w io.Writer) error {
+	ids, _, err := n.containers(ctx)
+	if err != nil {
+		return err
+	}
+	known := func(context.Context) (map[string]bool, error) {
+		all := make(map[string]bool)
+		for id := range ids {
+			all[id] = true
+		}
+		return all, nil
+	}
+	found, err := netTidier{n.mark, known}.Debris(ctx, true)
+	e := json.NewEncoder(w)
+	for _, d := range found {
+		err = cmp.Or(err, e.Encode(api.NetworkPart{Kind: d.Kind, Name: d.Object, Orphan: d.Cause, Detail: d.Failure}))
+	}
+	return err
+}
+
+// netTidier finds rules of the packet filter whose container is gone. It is a
+// [container.Tidier].
+type netTidier struct {
+	mark  string
+	known func(context.Context) (map[string]bool, error) // ids of all containers
+}
+
+// Debris implements [container.Tidier].
+func (n netTidier) Debris(ctx context.Context, repair bool) (all []container.Debris, err error) {
+	rules, err := network.Marked(n.mark)
+	if errors.Is(err, network.ErrUnsupported) || err == nil && len(rules) == 0 {
+		return nil, nil // where no rules can be, none are left
+	}
+	if err != nil {
+		return nil, err
+	}
+	known, err := n.known(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rules {
+		if r.Owner == "" || known[r.Owner] {
+			continue
+		}
+		d := container.Debris{
+			Kind: "port rule", Object: r.Chain + ": " + r.Text,
+			Cause: "no container of this host has the id " + r.Owner, Repair: "remove the rule",
+		}
+		if repair {
+			d.Mend(func() error { return network.Unmark(n.mark, []network.Rule{r}) })
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
