@@ -23,6 +23,7 @@
 //	package      a package has at most 5,000 lines of shipped code
 //	size         a file has at most 600 lines, and one of tests 900
 //	named        a file that a comment names exists
+//	alerts       an alert is made by internal/warnings, of a warning that is declared
 //
 // The limits of shape have a table of what is larger for now, pending. It may only
 // shrink: an entry that nothing needs fails.

@@ -38,6 +38,7 @@ var rules = []rule{
 	{"package", checkPackage},
 	{"size", checkSize},
 	{"named", checkNamed},
+	{"alerts", checkAlerts},
 }
 
 // check is one rule at work on one package.

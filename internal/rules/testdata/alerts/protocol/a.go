@@ -1,0 +1,3 @@
+package protocol
+
+type AlertInfo struct{ ID, Text string }
