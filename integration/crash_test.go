@@ -21,6 +21,7 @@ import (
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/internal/sqldb"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/data"
 )
 
 // strike is how a step is passed: whose point is armed, and what is done then.
@@ -43,9 +44,10 @@ type group struct {
 // groups are all of them.
 func groups() []group {
 	return []group{
-		{"commands", []failpoint.Step{"A1", "A2", "A3", "A4", "A5", "A6", "A9", "A10", "A15", "S1", "S2", "S3", "S4", "S6", "S7"}, commandPoints},
-		{"containers", []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19"}, containerPoints},
+		{"commands", []failpoint.Step{"A1", "A2", "A3", "A4", "A5", "A6", "A9", "A10", "A15", "A18", "S1", "S2", "S3", "S4", "S6", "S7"}, commandPoints},
+		{"containers", []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19", "S41", "S42", "S43"}, containerPoints},
 		{"transfers", []failpoint.Step{"A14", "C19", "S17"}, transferPoints},
+		{"ports", []failpoint.Step{"A33"}, portPoints},
 		{"upgrades", []failpoint.Step{"A21", "A22", "A23"}, upgradePoints},
 		{"burials", []failpoint.Step{"A11", "S13"}, burialPoints},
 		{"coordinator", []failpoint.Step{"C1", "C2", "C3", "C4", "C5", "C9", "C10", "C11", "C12", "C13", "C14", "C15", "C16", "C17", "F3"}, coordinatorPoints},
@@ -140,6 +142,7 @@ func commandPoints(t *testing.T) {
 		{"A9", l.victim, func(t *testing.T) { c.asked(t, l, l.victim) }},
 		{"A10", l.victim, func(t *testing.T) { c.head.restart(t); run(t) }},
 		{"A15", l.victim, func(t *testing.T) { c.newPolicy(t, l) }},
+		{"A18", l.victim, func(t *testing.T) { c.comeBack(t, l) }}, // the coordinator is heard
 	}
 	for _, s := range []failpoint.Step{"A2", "A4", "A5", "S1", "S2", "S3", "S4", "S6", "S7", "F3"} {
 		strikes = append(strikes, strike{s, l.victim, run})
@@ -257,7 +260,7 @@ func containerPoints(t *testing.T) {
 		c.cycle(t, l, fmt.Sprintf("%s-%d", filepath.Base(c.dir), number))
 	}
 	var strikes []strike
-	for _, s := range []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19"} {
+	for _, s := range []failpoint.Step{"A7", "S5", "S8", "S9", "S10", "S11", "S12", "S14", "S15", "S16", "S18", "S19", "S41", "S42", "S43"} {
 		strikes = append(strikes, strike{s, l.victim, cycle})
 	}
 	c.strikes(t, strikes...)
@@ -276,12 +279,16 @@ func (c *wreck) cycle(t testing.TB, l *limb, name string) {
 
 // life is that of a container.
 func life(id protocol.CTID, name string) []protocol.Spec {
+	snap := data.SnapshotName{Snapshot: "s1"}
 	return []protocol.Spec{
 		{Kind: protocol.KindCreate, Target: id, Name: protocol.ContainerName(name), Args: &protocol.CreateArgs{Template: "busybox", Start: true}},
 		{Kind: protocol.KindExec, Target: id, Args: protocol.Command("true")},
 		{Kind: protocol.KindFreeze, Target: id},
 		{Kind: protocol.KindUnfreeze, Target: id},
 		{Kind: protocol.KindStop, Target: id, Args: &protocol.StopArgs{GraceMS: 100}},
+		{Kind: protocol.KindSnapshot, Target: id, Args: &protocol.SnapshotArgs{NewSnapshot: data.NewSnapshot{SnapshotName: snap}}},
+		{Kind: protocol.KindRollback, Target: id, Args: &protocol.RollbackArgs{Rollback: data.Rollback{SnapshotName: snap, Restart: true}}},
+		{Kind: protocol.KindSnapshotRemove, Target: id, Args: &protocol.SnapshotRemoveArgs{SnapshotName: snap}},
 		{Kind: protocol.KindRename, Target: id, Args: &protocol.RenameArgs{NewName: protocol.ContainerName(name + "-b")}},
 		{Kind: protocol.KindStart, Target: id},
 		{Kind: protocol.KindStopNow, Target: id},
@@ -492,7 +499,7 @@ func (c *wreck) expired(t *testing.T, l *limb) {
 	from := c.events.mark()
 	l.process().end(t, kill)
 	c.event(t, from, "the host is away", func(e api.Event) bool {
-		return e.Host == l.host.name && (e.Type == "host.suspect" || e.Type == "host.offline")
+		return e.Host == l.host.name && (e.Type == "host.late" || e.Type == "host.offline")
 	})
 	id := c.runs(t, l, "0")
 	write(t, c.clock, "30h")
@@ -562,8 +569,6 @@ func (c *wreck) rolledBack(t *testing.T, l *limb) {
 	from := c.events.mark()
 	l.revive(t)
 	c.event(t, from, "the quarantine", func(e api.Event) bool { return e.Type == "host.quarantined" })
-	from = c.events.mark()
 	c.post(t, "/v1/hosts/"+l.host.name+"/readmit", nil, nil)
-	l.online(t, from)
 	c.end(t, l, c.runs(t, l, "0"))
 }

@@ -149,7 +149,7 @@ func (l *lab) connectivity(t testing.TB, from int, host, word string) {
 func (l *lab) steady(t testing.TB, from int, but string) {
 	t.Helper()
 	for _, e := range l.events.since(from) {
-		if e.Host != but && (e.Type == "host.suspect" || e.Type == "host.offline") {
+		if e.Host != but && (e.Type == "host.late" || e.Type == "host.offline") {
 			t.Errorf("%s is %s, and nobody touched it", e.Host, e.Type)
 		}
 	}
@@ -183,7 +183,7 @@ func TestDev(t *testing.T) {
 		id := l.submit(t, "edge-02", "sleep", "10")
 		l.state(t, id, "RUNNING")
 		l.dev(t, "partition", "edge-02").exits(t, 0)
-		l.connectivity(t, from, "edge-02", "suspect")
+		l.connectivity(t, from, "edge-02", "late")
 		if got := strings.TrimSpace(l.must(t, "run", "edge-01", "--", "hostname")); got != "edge-01" {
 			t.Errorf("meanwhile edge-01 says %q", got)
 		}

@@ -173,7 +173,7 @@ func (w *world) works(t testing.TB, host string) {
 func (w *world) stayedOnline(t testing.TB, from int) {
 	t.Helper()
 	for _, e := range w.events.since(from) {
-		if e.Type == "host.offline" || e.Type == "host.suspect" || e.Type == "host.quarantined" {
+		if e.Type == "host.offline" || e.Type == "host.late" || e.Type == "host.quarantined" {
 			t.Errorf("%s: %s %v", e.Host, e.Type, e.Data)
 		}
 	}

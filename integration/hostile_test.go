@@ -20,6 +20,7 @@ import (
 
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // siege is a fleet under attack by somebody who has stolen the coordinator's
@@ -103,7 +104,7 @@ func hostOf(t testing.TB, l login) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if name.Kind != protocol.SANHost {
+	if name.Kind != san.Host {
 		return ""
 	}
 	return name.ID
@@ -341,7 +342,7 @@ func brokerRights(t *testing.T, s *siege) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l = s.certificate(t, stranger, protocol.SAN{Kind: protocol.SANCoordinator})
+	l = s.certificate(t, stranger, san.Name{Kind: san.Coordinator})
 	if r := s.mosquitto(t, l, "mosquitto_pub", "-q", "1", "-t", s.topic("edge-01", "order"), "-m", "x").finish(t); r.code == 0 {
 		t.Error("the broker takes a certificate of another authority")
 	}

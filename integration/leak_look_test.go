@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 const (
@@ -49,7 +50,7 @@ type leakKind struct {
 }
 
 func newLeaks(t *testing.T, w *world, h *host) *leaks {
-	cert, err := tls.LoadX509KeyPair(w.issued(t, protocol.SAN{Kind: protocol.SANHost, ID: "edge-77"}))
+	cert, err := tls.LoadX509KeyPair(w.issued(t, san.Name{Kind: san.Host, ID: "edge-77"}))
 	if err != nil {
 		t.Fatal(err)
 	}

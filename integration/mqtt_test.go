@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // login is what an MQTT client of somebody else connects with.
@@ -33,7 +34,7 @@ func (w *world) stolenCoordinator() login {
 }
 
 // issue lets the fleet's authority make a certificate for whoever is asked for.
-func (w *world) issue(t testing.TB, name protocol.SAN) login {
+func (w *world) issue(t testing.TB, name san.Name) login {
 	t.Helper()
 	ca, err := certs.LoadAuthority(w.path("coordinator/ca.pem"))
 	if err != nil {
@@ -43,7 +44,7 @@ func (w *world) issue(t testing.TB, name protocol.SAN) login {
 }
 
 // certificate makes one from any authority.
-func (w *world) certificate(t testing.TB, ca *certs.Authority, name protocol.SAN) login {
+func (w *world) certificate(t testing.TB, ca *certs.Authority, name san.Name) login {
 	t.Helper()
 	key, err := certs.NewTLSKey()
 	if err != nil {
@@ -53,7 +54,7 @@ func (w *world) certificate(t testing.TB, ca *certs.Authority, name protocol.SAN
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := ca.Issue(request, certs.Leaf{Name: name, Server: name.Kind == protocol.SANBroker || name.Kind == protocol.SANCoordinator, Now: time.Now()})
+	der, err := ca.Issue(request, certs.Leaf{Name: name, Server: name.Kind == san.Broker || name.Kind == san.Coordinator, Now: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func (w *world) certificate(t testing.TB, ca *certs.Authority, name protocol.SAN
 // copied its disk.
 func (w *world) tlsOf(t testing.TB, host string) login {
 	t.Helper()
-	return w.issue(t, protocol.SAN{Kind: protocol.SANHost, ID: host})
+	return w.issue(t, san.Name{Kind: san.Host, ID: host})
 }
 
 func (w *world) mosquitto(t testing.TB, l login, program string, args ...string) *process {

@@ -238,7 +238,7 @@ func TestNetworkIsSilent(t *testing.T) {
 	o.more(t, 3)
 	from := l.events.mark()
 	l.dev(t, "partition", "edge-01").exits(t, 0)
-	l.connectivity(t, from, "edge-01", "suspect")
+	l.connectivity(t, from, "edge-01", "late")
 	l.connectivity(t, from, "edge-01", "offline")
 	l.steady(t, from, "edge-01")
 	back := l.events.mark()

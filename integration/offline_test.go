@@ -60,7 +60,7 @@ func TestHostAway(t *testing.T) {
 	w.addHost(t, "edge-02", false)
 	from := w.events.mark()
 	away.agent.end(t, term)
-	w.event(t, from, "edge-01 has said goodbye", func(e api.Event) bool { return e.Type == "host.offline" && e.Host == "edge-01" })
+	w.event(t, from, "edge-01 has said goodbye", func(e api.Event) bool { return e.Type == "host.goodbye" && e.Host == "edge-01" })
 
 	first := w.submit(t, "edge-01", "sh", "-c", `echo "$0" >>"$1"`, "first", w.path("witness"))
 	unwanted := w.submit(t, "edge-01", "sh", "-c", `echo "$0" >>"$1"`, "unwanted", w.path("witness"))

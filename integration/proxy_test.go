@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/certs"
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // proxy is a broker in the middle that is not to be trusted. It shows hosts a
@@ -73,7 +73,7 @@ const lateness = 15 * time.Second
 // newProxy listens for the hosts that [proxy.carry] names.
 func (w *world) newProxy(t testing.TB, seed uint64) *proxy {
 	t.Helper()
-	own, err := tls.LoadX509KeyPair(w.issued(t, protocol.SAN{Kind: protocol.SANBroker}))
+	own, err := tls.LoadX509KeyPair(w.issued(t, san.Name{Kind: san.Broker}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func (w *world) newProxy(t testing.TB, seed uint64) *proxy {
 	server := certs.ServerTLS{
 		Certificate: func() *tls.Certificate { return &own },
 		Roots:       func() *x509.CertPool { return roots },
-		Admit:       func(protocol.SAN, *x509.Certificate) error { return nil },
+		Admit:       func(san.Name, *x509.Certificate) error { return nil },
 	}
 	l, err := tls.Listen("tcp", freeAddress(t), server.Mutual())
 	if err != nil {
@@ -94,7 +94,7 @@ func (w *world) newProxy(t testing.TB, seed uint64) *proxy {
 }
 
 // issued is a new certificate of the fleet's authority, as two files.
-func (w *world) issued(t testing.TB, name protocol.SAN) (cert, key string) {
+func (w *world) issued(t testing.TB, name san.Name) (cert, key string) {
 	t.Helper()
 	l := w.issue(t, name)
 	return l.cert, l.key
@@ -103,7 +103,7 @@ func (w *world) issued(t testing.TB, name protocol.SAN) (cert, key string) {
 // carry lets a host come through.
 func (p *proxy) carry(t testing.TB, w *world, host string) {
 	t.Helper()
-	cert, err := tls.LoadX509KeyPair(w.issued(t, protocol.SAN{Kind: protocol.SANHost, ID: host}))
+	cert, err := tls.LoadX509KeyPair(w.issued(t, san.Name{Kind: san.Host, ID: host}))
 	if err != nil {
 		t.Fatal(err)
 	}

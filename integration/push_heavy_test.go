@@ -29,7 +29,7 @@ func TestNetworkPushIsSlow(t *testing.T) {
 	had := l.grows(t, part, 0, size/4)
 	l.leases(t, "edge-01")
 	l.dev(t, "partition", "edge-01").exits(t, 0)
-	l.connectivity(t, from, "edge-01", "suspect")
+	l.connectivity(t, from, "edge-01", "late")
 	l.dev(t, "heal", "edge-01").exits(t, 0)
 	had = l.grows(t, part, had, size/2)
 	back := l.events.mark()

@@ -64,6 +64,12 @@ func TestHowToPage(t *testing.T) {
 	playPage(t, "../doc/howto.md")
 }
 
+// TestMQTTPage plays the recipes for readers of the broker, with the real mosquitto_sub.
+func TestMQTTPage(t *testing.T) {
+	t.Parallel()
+	playPage(t, "../doc/mqtt.md")
+}
+
 // TestAPIPage plays the page about the API.
 func TestAPIPage(t *testing.T) {
 	t.Parallel()

@@ -58,7 +58,7 @@ func TestRestoredCoordinator(t *testing.T) {
 	w.state(t, lasting, "RUNNING")
 	from := w.events.mark()
 	away.agent.end(t, kill)
-	w.event(t, from, "edge-02 is away", func(e api.Event) bool { return e.Host == "edge-02" && e.Type == "host.suspect" })
+	w.event(t, from, "edge-02 is away", func(e api.Event) bool { return e.Host == "edge-02" && e.Type == "host.late" })
 	later, never := w.writes(t, "edge-02", witness, "later"), w.writes(t, "edge-02", witness, "never")
 
 	// The backup, while orders flow.

@@ -13,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // cut is how soon a host that is revoked must be gone. On a busy machine it is half of
@@ -198,7 +199,7 @@ func TestReplacedCoordinator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := w.certificate(t, ca, protocol.SAN{Kind: protocol.SANCoordinator})
+	l := w.certificate(t, ca, san.Name{Kind: san.Coordinator})
 	l.ca = filepath.Join(second, "ca.crt")
 	eyes := w.record(t, l, w.everything())
 	w.must(t, "run", "edge-01", "--", "true")

@@ -18,6 +18,7 @@ import (
 	"github.com/hostler-io/hostler/broker"
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 	"github.com/hostler-io/hostler/protocol/stream"
 	keyboard "github.com/hostler-io/hostler/terminal"
 )
@@ -74,7 +75,7 @@ func newThief(t *testing.T, w *world) *thief {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := w.certificate(t, ca, protocol.SAN{Kind: protocol.SANCoordinator})
+	own := w.certificate(t, ca, san.Name{Kind: san.Coordinator})
 	pair, err := tls.LoadX509KeyPair(own.cert, own.key)
 	if err != nil {
 		t.Fatal(err)
@@ -88,9 +89,9 @@ func newThief(t *testing.T, w *world) *thief {
 		Fleet: protocol.FleetName(w.fleet), Listener: l,
 		TLS: certs.ServerTLS{
 			Certificate: func() *tls.Certificate { return &pair }, Roots: func() *x509.CertPool { return roots },
-			Admit: func(protocol.SAN, *x509.Certificate) error { return nil },
+			Admit: func(san.Name, *x509.Certificate) error { return nil },
 		}.Mutual(),
-		Ingest: func(topic string, payload []byte, _ protocol.SAN) error { h.take(topic, payload); return nil },
+		Ingest: func(topic string, payload []byte, _ san.Name) error { h.take(topic, payload); return nil },
 	})
 	if err != nil {
 		t.Fatal(err)

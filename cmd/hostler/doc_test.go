@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -100,4 +101,34 @@ func TestHelpFits(t *testing.T) {
 		}
 	}
 	walk(cmd)
+}
+
+// TestCountOfArguments: each command refuses too few and too many arguments as wrong
+// usage, with exit code 2 and the command that shows its help.
+func TestCountOfArguments(t *testing.T) {
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+		// What has commands below it names them; what has no rule looks at its arguments itself.
+		if !cmd.Runnable() || cmd.HasSubCommands() || cmd.Hidden || cmd.Args == nil {
+			return
+		}
+		refused := 0
+		for _, args := range [][]string{nil, strings.Split(strings.Repeat("x", 100), "")} {
+			err := cmd.Args(cmd, args)
+			if err == nil {
+				continue
+			}
+			refused++
+			if f, ok := errors.AsType[*term.Failure](err); !ok || f.Code != term.ExitUsage || f.Next == "" {
+				t.Errorf("%s with %d arguments: %v, want a usage error that names the help", cmd.CommandPath(), len(args), err)
+			}
+		}
+		if refused == 0 && !strings.Contains(cmd.Use, "…") && !strings.Contains(cmd.Use, "--") {
+			t.Errorf("%s takes any number of arguments, and its usage is %q", cmd.CommandPath(), cmd.Use)
+		}
+	}
+	walk(root(newDispatcher(&term.UI{Getenv: func(string) string { return "" }})))
 }

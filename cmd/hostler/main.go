@@ -21,6 +21,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/access"
 	"github.com/hostler-io/hostler/internal/cli/actions"
 	"github.com/hostler-io/hostler/internal/cli/auditlog"
+	"github.com/hostler-io/hostler/internal/cli/backups"
 	"github.com/hostler-io/hostler/internal/cli/batch"
 	"github.com/hostler-io/hostler/internal/cli/conn"
 	"github.com/hostler-io/hostler/internal/cli/containers"
@@ -32,6 +33,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/images"
 	"github.com/hostler-io/hostler/internal/cli/keyring"
 	"github.com/hostler-io/hostler/internal/cli/measure"
+	"github.com/hostler-io/hostler/internal/cli/networks"
 	"github.com/hostler-io/hostler/internal/cli/policies"
 	"github.com/hostler-io/hostler/internal/cli/run"
 	"github.com/hostler-io/hostler/internal/cli/term"
@@ -72,9 +74,9 @@ func root(d *dispatch.Dispatcher) *cobra.Command {
 	files := transfer.New(d)
 	many := batch.New(d, files)
 	root := term.Group("hostler", "Run hosts and containers, from anywhere, and know what became of it",
-		fleet.Command(d.Env, keys), keys.Command(), policies.Command(many, keys), containers.Command(many, measure.ContainerCommands(d)...), images.Command(d), many.Command(),
-		files.Push(), files.Pull(), actions.Command(d, keys, run.OfActions(many)...), actions.Why(d), doctor.Command(d.Env), doctor.Bundle(d.Env), version(), manual.Command(1, buildinfo.Version))
-	for _, more := range [][]*cobra.Command{actions.Kinds(d.UI), access.Commands(d.Env), hosts.Commands(d.Env, upgrade.Command(many)), measure.Commands(d), run.Commands(many), auditlog.Commands(d), devfleet.Commands(d.UI)} {
+		fleet.Command(d.Env, keys), keys.Command(), policies.Command(many, keys), containers.Command(many, measure.ContainerCommands(d)...), containers.Snapshots(many), images.Command(d), backups.Command(d), networks.Command(d), many.Command(),
+		files.Push(), files.Pull(), actions.Command(d, keys, run.OfActions(many)...), actions.Why(d), doctor.Command(d), doctor.Bundle(d), version(), manual.Command(1, buildinfo.Version))
+	for _, more := range [][]*cobra.Command{actions.Kinds(d.UI), access.Commands(d.Env), hosts.Commands(d.Env, doctor.HostCheck(d), upgrade.Command(many), containers.ExplainHost(d.Env)), measure.Commands(d), run.Commands(many), auditlog.Commands(d), devfleet.Commands(d.UI)} {
 		root.AddCommand(more...)
 	}
 	root.Long = `Hostler runs commands and containers on hosts behind any network.

@@ -38,6 +38,7 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
 	"github.com/hostler-io/hostler/protocol/enrol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // site is a coordinator behind TLS. It has two hosts, edge-01 and edge-02, of
@@ -203,7 +204,7 @@ func (s *site) certify() {
 	t := s.t
 	key := must[*certs.TLSKey](t)(certs.NewTLSKey())
 	leaf := must[[]byte](t)(s.authority.Issue(must[[]byte](t)(key.Request()), certs.Leaf{
-		Name: protocol.SAN{Kind: protocol.SANCoordinator}, Server: true, Addresses: []string{"127.0.0.1"}, Now: time.Now(),
+		Name: san.Name{Kind: san.Coordinator}, Server: true, Addresses: []string{"127.0.0.1"}, Now: time.Now(),
 	}))
 	s.pair.Store(must[*tls.Certificate](t)(key.Certificate(leaf)))
 }
@@ -415,6 +416,10 @@ func (s *site) obey(h *coordtest.Host, o coordtest.Order) {
 		h.Report(r)
 	case string(protocol.KindHostPull), string(protocol.KindContainerPull):
 		s.pulled(h, o, spec.Files())
+	case string(protocol.KindHostCheck):
+		said := []byte(`[{"check":"clock","result":"ok"},{"check":"podman","result":"warning","cause":"its socket is away","mend":"start it"}]`)
+		s.write(h, o, protocol.Stdout, said)
+		h.Report(o.Done(protocol.Output{FD: protocol.Stdout, Bytes: int64(len(said))}))
 	case string(protocol.KindReset):
 		r := failed(o, protocol.EventFail, protocol.ReasonError, nil)
 		r.Detail = "the container does not start"

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hostler-io/hostler/certs"
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // floors are medians of what this machine takes at the moment for the things
@@ -205,7 +205,7 @@ func calibrationPair(ca *certs.Authority) (*tls.Certificate, error) {
 		return nil, err
 	}
 	der, err := ca.Issue(request, certs.Leaf{
-		Name: protocol.SAN{Kind: protocol.SANCoordinator}, Server: true, Addresses: []string{"127.0.0.1"}, Now: time.Now(),
+		Name: san.Name{Kind: san.Coordinator}, Server: true, Addresses: []string{"127.0.0.1"}, Now: time.Now(),
 	})
 	if err != nil {
 		return nil, err

@@ -23,6 +23,7 @@ import (
 	"github.com/hostler-io/hostler/coordinator/sqlstore"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/enrol"
+	"github.com/hostler-io/hostler/protocol/san"
 )
 
 // stormHosts is how many agents come back at once, as after an outage of the
@@ -147,7 +148,7 @@ func newSwarmHost(id protocol.HostID, code enrol.FleetCode, ca *certs.Authority,
 	for _, c := range []protocol.Channel{protocol.ChannelOrder, protocol.ChannelControl, protocol.ChannelGrant, protocol.ChannelReceipt} {
 		h.Filters = append(h.Filters, protocol.HostFilter(code.Name, id, c))
 	}
-	if h.Certificate, err = ca.Issue(request, certs.Leaf{Name: protocol.SAN{Kind: protocol.SANHost, ID: string(id)}, Now: now}); err != nil {
+	if h.Certificate, err = ca.Issue(request, certs.Leaf{Name: san.Name{Kind: san.Host, ID: string(id)}, Now: now}); err != nil {
 		return none, swarmHost{}, err
 	}
 	if h.Key, err = tlsKey.PEM(); err != nil {

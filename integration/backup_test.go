@@ -1,0 +1,89 @@
+//go:build integration
+
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hostler-io/hostler/api"
+	"github.com/hostler-io/hostler/internal/podmantest"
+)
+
+// TestBackups makes archives of containers, and containers of archives: whole ones of its
+// own host, and of no other kind.
+func TestBackups(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h, _ := w.addPodmanHost(t, "edge-01")
+	other := w.addHost(t, "edge-02", false)
+	w.must(t, "ct", "create", "edge-01/web", "--template", "busybox", "--start")
+	sh := func(name, script string) string {
+		t.Helper()
+		return w.must(t, "exec", "edge-01/"+name, "--", "sh", "-c", script)
+	}
+	sh("web", "echo one > /root/state; chown 7:8 /root/state; mkdir -p /etc/ssh; echo k > /etc/ssh/ssh_host_rsa_key; echo id > /etc/machine-id; echo x > '/root/.wh.x'")
+	w.must(t, "backup", "create", "edge-01/web", "b1")
+	w.cli(t, "backup", "create", "edge-01/web", "b1").exits(t, 1, "another name")
+	w.must(t, "ct", "rm", "edge-01/web", "--yes")
+	w.must(t, "backup", "verify", "edge-01", "b1")
+
+	t.Run("restored under another name", func(t *testing.T) {
+		w.must(t, "backup", "restore", "edge-01/web-2", "--from", "b1", "--start")
+		look := "cat /root/state; stat -c %u:%g /root/state; hostname; ls /etc/ssh; cat /etc/machine-id; cat '/root/.wh.x'"
+		if out := sh("web-2", look); out != "one\n7:8\nweb-2\nx\n" {
+			t.Errorf("it is %q", out)
+		}
+		w.cli(t, "backup", "restore", "edge-01/web-2", "--from", "b1").exits(t, 1, "exists")
+		w.must(t, "ct", "rm", "edge-01/web-2", "--yes")
+	})
+	t.Run("on the host alone", func(t *testing.T) {
+		h.local(t, "backup", "--local", "restore", "web-3", "--from", "b1").exits(t, 0)
+		h.local(t, "backup", "--local", "create", "web-3", "b3").exits(t, 0)
+		if out := h.local(t, "backup", "--local", "ls", "-o", "name").exits(t, 0).stdout; out != "b1\nb3\n" {
+			t.Errorf("there are %q", out)
+		}
+		h.local(t, "backup", "--local", "rm", "b3", "--yes").exits(t, 0)
+		w.must(t, "ct", "rm", "edge-01/web-3", "--yes")
+	})
+	t.Run("of podman", func(t *testing.T) {
+		w.must(t, "ct", "create", "edge-01/pod", podmantest.Image, "--start")
+		sh("pod", "echo one > /root/state")
+		w.must(t, "backup", "create", "edge-01/pod", "p1")
+		w.must(t, "backup", "verify", "edge-01", "p1")
+		w.cli(t, "backup", "restore", "edge-01/pod-2", "--from", "p1").exits(t, 1, "podman")
+	})
+	t.Run("damaged and foreign ones are refused before anything is written", func(t *testing.T) {
+		dir := h.path("backups")
+		raw := []byte(read(t, filepath.Join(dir, "b1.hostler-backup")))
+		changed := append([]byte{}, raw...)
+		changed[len(changed)/2] ^= 1
+		for name, b := range map[string][]byte{"cut": raw[:len(raw)-100], "changed": changed} {
+			if err := os.WriteFile(filepath.Join(dir, name+".hostler-backup"), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			w.cli(t, "backup", "verify", "edge-01", name).exits(t, 1)
+			w.cli(t, "backup", "restore", "edge-01/bad", "--from", name).exits(t, 1, "cannot be used")
+		}
+		if err := os.MkdirAll(other.path("backups"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(other.path("backups"), "foreign.hostler-backup"), raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.cli(t, "backup", "restore", "edge-02/bad", "--from", "foreign").exits(t, 1, "key of this host")
+		for _, h := range []*host{h, other} {
+			if _, err := os.Lstat(filepath.Join(h.path("lxc"), "bad")); err == nil {
+				t.Errorf("%s has written something", h.name)
+			}
+		}
+		all := show[[]api.Backup](t, w, "backup", "ls", "edge-02")
+		if len(all) != 1 || !strings.Contains(all[0].Problem, "not signed") {
+			t.Errorf("there are %+v", all)
+		}
+		w.cli(t, "backup", "restore", "edge-01/bad", "--from", "nosuch").exits(t, 1, "backup ls")
+		w.cli(t, "backup", "restore", "edge-01/bad", "--from", "../b1").exits(t, 2)
+	})
+}
