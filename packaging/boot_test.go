@@ -173,6 +173,19 @@ func TestService(t *testing.T) {
 	m.do("hostler --local run -- sh -c 'mkdir -p /mnt/t && mount -t tmpfs none /mnt/t && sudo -u nobody id -un && sudo -n touch /mnt/t/file'")
 	m.do("test -e /mnt/t/file && umount /mnt/t")
 
+	// A password comes from systemd, and no user but the service's can read it.
+	m.do("umask 077; echo hunter2 >/root/smtp; printf 'notify.mail_server = \"127.0.0.1:25\"\nnotify.mail_from = \"a@example.org\"\n" +
+		"notify.mail_to = [\"b@example.org\"]\nnotify.mail_user = \"a\"\nnotify.mail_password_file = \"credential:smtp\"\n' >/etc/hostler/coordinator.d/50-mail.toml; chmod 644 /etc/hostler/coordinator.d/50-mail.toml")
+	if _, err := m.try("systemctl restart hostler-coordinator"); err == nil {
+		t.Error("the coordinator starts without the password that it is configured to use")
+	}
+	if log := m.do("journalctl --no-pager -n 20 -u hostler-coordinator"); !strings.Contains(log, "add LoadCredential=smtp:") {
+		t.Errorf("it does not say what is missing: %s", log)
+	}
+	m.do("mkdir -p /etc/systemd/system/hostler-coordinator.service.d && printf '[Service]\nLoadCredential=smtp:/root/smtp\n' >/etc/systemd/system/hostler-coordinator.service.d/smtp.conf && " +
+		"systemctl daemon-reload && systemctl reset-failed hostler-coordinator && systemctl restart hostler-coordinator")
+	m.until("systemctl show -p StatusText --value hostler-coordinator | grep 'serves fleet demo'")
+
 	// Who hangs is ended and begins anew.
 	for _, name := range []string{"hostler-agent", "hostler-coordinator"} {
 		m.do(fmt.Sprintf("mkdir -p /run/systemd/system/%[1]s.service.d && printf '[Service]\\nWatchdogSec=3\\nTimeoutAbortSec=1\\n' >/run/systemd/system/%[1]s.service.d/test.conf", name))
