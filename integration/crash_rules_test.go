@@ -46,5 +46,6 @@ func rulePoints(t *testing.T) {
 			return err
 		})
 	}
-	c.strikes(t, strike{"C25", c.head, set}, strike{"C26", c.head, set}, strike{"A16", l.victim, set}, strike{"C29", c.head, mute})
+	// No report follows rules, so what the host acknowledges of them is freed by itself (C14).
+	c.strikes(t, strike{"C25", c.head, set}, strike{"C26", c.head, set}, strike{"C14", c.head, set}, strike{"A16", l.victim, set}, strike{"C29", c.head, mute})
 }
