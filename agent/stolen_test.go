@@ -14,6 +14,7 @@ import (
 	"github.com/hostler-io/hostler/certs"
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/hostcmd"
 	"github.com/hostler-io/hostler/protocol/contract"
 	"github.com/hostler-io/hostler/protocol/data"
 	"github.com/hostler-io/hostler/protocol/fresh"
@@ -42,11 +43,11 @@ func wishes(t *testing.T, r *realm) map[protocol.Kind]protocol.Spec {
 		protocol.KindContainerPush:  {Kind: protocol.KindContainerPush, Target: ctid(1), Args: &protocol.PushArgs{Files: &protocol.FileArgs{Paths: []string{"/etc/passwd"}, Mode: "0644"}}},
 		protocol.KindContainerPull:  {Kind: protocol.KindContainerPull, Target: ctid(1), Args: &protocol.PullArgs{Files: &protocol.FileArgs{Paths: []string{"/etc/shadow"}}}},
 		protocol.KindHostUpgrade:    {Kind: protocol.KindHostUpgrade, Args: &protocol.UpgradeArgs{Version: "9.9.9"}},
-		protocol.KindImageList:      {Kind: protocol.KindImageList, Args: new(protocol.ImageListArgs)},
-		protocol.KindImagePull:      {Kind: protocol.KindImagePull, Args: &protocol.ImagePullArgs{Image: "registry.example/evil:1"}},
-		protocol.KindImageRemove:    {Kind: protocol.KindImageRemove, Args: &protocol.ImageRemoveArgs{Image: "registry.example/debian:12"}},
+		protocol.KindImageList:      {Kind: protocol.KindImageList, Args: new(protocol.ExportArgs)},
+		protocol.KindImagePull:      {Kind: protocol.KindImagePull, Args: &protocol.ImagePullArgs{ImagePull: hostcmd.ImagePull{Image: "registry.example/evil:1"}}},
+		protocol.KindImageRemove:    {Kind: protocol.KindImageRemove, Args: &protocol.ImageRemoveArgs{ImageRemove: hostcmd.ImageRemove{Image: "registry.example/debian:12"}}},
 		protocol.KindImagePrune:     {Kind: protocol.KindImagePrune, Args: new(protocol.ImagePruneArgs)},
-		protocol.KindHostMetrics:    {Kind: protocol.KindHostMetrics, Args: &protocol.MetricsArgs{SinceMS: 60_000}},
+		protocol.KindHostMetrics:    {Kind: protocol.KindHostMetrics, Args: &protocol.MetricsArgs{Metrics: hostcmd.Metrics{SinceMS: 60_000}}},
 		protocol.KindHostAudit:      {Kind: protocol.KindHostAudit, Args: new(protocol.ExportArgs)},
 		protocol.KindHostCheck:      {Kind: protocol.KindHostCheck, Args: new(protocol.ExportArgs)},
 		protocol.KindStop:           on(protocol.KindStop, 1),
@@ -55,12 +56,12 @@ func wishes(t *testing.T, r *realm) map[protocol.Kind]protocol.Spec {
 		protocol.KindReset:          on(protocol.KindReset, 1),
 		protocol.KindSet:            {Kind: protocol.KindSet, Target: ctid(1), Args: &protocol.SetArgs{Change: contract.Change{Offline: "stop-after=2h"}}},
 		protocol.KindLimit:          {Kind: protocol.KindLimit, Target: ctid(1), Args: &protocol.LimitArgs{Set: []string{"memory=none"}}},
-		protocol.KindNetworkList:    {Kind: protocol.KindNetworkList, Args: new(protocol.ImageListArgs)},
-		protocol.KindNetworkCleanup: {Kind: protocol.KindNetworkCleanup, Args: new(protocol.ImageListArgs)},
+		protocol.KindNetworkList:    {Kind: protocol.KindNetworkList, Args: new(protocol.ExportArgs)},
+		protocol.KindNetworkCleanup: {Kind: protocol.KindNetworkCleanup, Args: new(protocol.ExportArgs)},
 		protocol.KindExpose:         {Kind: protocol.KindExpose, Target: ctid(1), Args: &protocol.PortArgs{Ports: []string{"22:22"}}},
 		protocol.KindUnexpose:       {Kind: protocol.KindUnexpose, Target: ctid(1), Args: &protocol.PortArgs{Ports: []string{"22/tcp"}}},
 		protocol.KindInspect:        {Kind: protocol.KindInspect, Target: ctid(1), Args: new(protocol.ExportArgs)},
-		protocol.KindLogs:           {Kind: protocol.KindLogs, Target: ctid(1), Args: &protocol.LogsArgs{Tail: 1}},
+		protocol.KindLogs:           {Kind: protocol.KindLogs, Target: ctid(1), Args: &protocol.LogsArgs{Logs: hostcmd.Logs{Tail: 1}}},
 		protocol.KindFreeze:         on(protocol.KindFreeze, 1),
 		protocol.KindUnfreeze:       on(protocol.KindUnfreeze, 1),
 		protocol.KindRename:         {Kind: protocol.KindRename, Target: ctid(1), Args: &protocol.RenameArgs{NewName: "stolen"}},

@@ -3,11 +3,12 @@ package protocol
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/hostler-io/hostler/protocol/merkle"
 )
 
 // Limits of approvals.
@@ -74,43 +75,21 @@ func (t Targets) check() error {
 // Find returns the place of a target.
 func (t Targets) Find(x Target) (int, bool) { return slices.BinarySearchFunc(t, x, Target.compare) }
 
-// Root is what is signed for the list: the root of its hash tree, whose leaves
-// and nodes are those of RFC 6962, section 2.1, with SHA-256.
-func (t Targets) Root() Digest {
-	if len(t) == 1 {
-		return t[0].leaf()
+// Root is what is signed for the list: the root of its hash tree, see package merkle.
+func (t Targets) Root() Digest { return merkle.Root(t.leaves()) }
+
+// Path proves that target i belongs to the root.
+func (t Targets) Path(i int) []byte { return merkle.Path(t.leaves(), i) }
+
+func (t Targets) leaves() []merkle.Digest {
+	all := make([]merkle.Digest, len(t))
+	for i, x := range t {
+		all[i] = x.leaf()
 	}
-	k := split(len(t))
-	return node(t[:k].Root(), t[k:].Root())
+	return all
 }
 
-// Path proves that target i belongs to the root: the digests beside its way
-// up, from the leaf on.
-func (t Targets) Path(i int) []byte {
-	if len(t) <= 1 {
-		return nil
-	}
-	k := split(len(t))
-	if i < k {
-		other := t[k:].Root()
-		return append(t[:k].Path(i), other[:]...)
-	}
-	other := t[:k].Root()
-	return append(t[k:].Path(i-k), other[:]...)
-}
-
-func (t Target) leaf() Digest { return sha256.Sum256(append([]byte{0}, t.String()...)) }
-
-func node(l, r Digest) Digest { return sha256.Sum256(slices.Concat([]byte{1}, l[:], r[:])) }
-
-// split is the largest power of two below n, which is at least 2.
-func split(n int) int {
-	k := 1
-	for k*2 < n {
-		k *= 2
-	}
-	return k
-}
+func (t Target) leaf() merkle.Digest { return merkle.Leaf([]byte(t.String())) }
 
 // Approval is what a person signs: this spec may run as these actions on these
 // hosts, each once, in this time. It names hosts, never labels, so that nobody
@@ -207,34 +186,8 @@ func ForTarget(signed []byte, targets Targets, t Target) (OrderApproval, error) 
 // leads from it to the root that was signed. The length of the list is signed
 // too, so that each place has one path.
 func (a *Approval) Covers(o OrderApproval, t Target) bool {
-	if o.Index < 0 || o.Index >= a.Count {
-		return false
-	}
-	root, rest, ok := climb(t.leaf(), o.Index, a.Count, o.Path)
-	return ok && len(rest) == 0 && root == a.Targets
-}
-
-// climb follows a path up a tree of n leaves from leaf i on, and returns the
-// root with what is left of the path.
-func climb(at Digest, i, n int, path []byte) (root Digest, rest []byte, ok bool) {
-	if n == 1 {
-		return at, path, true
-	}
-	k := split(n)
-	right := i >= k
-	if right {
-		at, path, ok = climb(at, i-k, n-k, path)
-	} else {
-		at, path, ok = climb(at, i, k, path)
-	}
-	if !ok || len(path) < len(at) {
-		return at, path, false
-	}
-	other := Digest(path[:len(at)])
-	if right {
-		return node(other, at), path[len(at):], true
-	}
-	return node(at, other), path[len(at):], true
+	root, ok := merkle.Climb(t.leaf(), o.Index, a.Count, o.Path)
+	return ok && a.Targets == root
 }
 
 // check bounds an approval within an order. What is wrong with it beyond that

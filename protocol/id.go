@@ -3,14 +3,17 @@ package protocol
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
-	"unicode"
+
+	"github.com/hostler-io/hostler/protocol/ident"
 )
 
 // ErrID tells that a text is not a well-formed identifier of the wanted type.
-var ErrID = errors.New("malformed identifier")
+var ErrID = ident.ErrMalformed
+
+// MaxLabel is the longest name of a host, fleet or container, in bytes.
+const MaxLabel = ident.MaxLabel
 
 // HostID names a host within its fleet: a DNS label chosen at enrolment,
 // unique from approval on, never changed.
@@ -25,17 +28,17 @@ type ContainerName string
 
 // ParseHostID checks that s is a DNS label in lower case.
 func ParseHostID(s string) (HostID, error) {
-	return HostID(s), checkLabel("host id", s)
+	return HostID(s), ident.CheckLabel("host id", s)
 }
 
 // ParseFleetName checks that s is a DNS label in lower case.
 func ParseFleetName(s string) (FleetName, error) {
-	return FleetName(s), checkLabel("fleet name", s)
+	return FleetName(s), ident.CheckLabel("fleet name", s)
 }
 
 // ParseContainerName checks that s is a DNS label in lower case.
 func ParseContainerName(s string) (ContainerName, error) {
-	return ContainerName(s), checkLabel("container name", s)
+	return ContainerName(s), ident.CheckLabel("container name", s)
 }
 
 // The texts: labels as they are, fingerprints as gpg prints them, other ids in lower-case
@@ -48,9 +51,9 @@ func (f FleetID) String() string       { return hex.EncodeToString(f[:]) }
 func (s StoreID) String() string       { return hex.EncodeToString(s[:]) }
 func (n Nonce) String() string         { return hex.EncodeToString(n[:]) }
 func (d Digest) String() string        { return hex.EncodeToString(d[:]) }
-func (a ActionID) String() string      { return uuidText(a) }
-func (c CTID) String() string          { return uuidText(c) }
-func (b BatchID) String() string       { return uuidText(b) }
+func (a ActionID) String() string      { return ident.UUIDText(a) }
+func (c CTID) String() string          { return ident.UUIDText(c) }
+func (b BatchID) String() string       { return ident.UUIDText(b) }
 
 // UnmarshalText accepts what String returns, and nothing else.
 func (h *HostID) UnmarshalText(b []byte) (err error) { *h, err = ParseHostID(string(b)); return err }
@@ -62,30 +65,14 @@ func (c *ContainerName) UnmarshalText(b []byte) (err error) {
 	*c, err = ParseContainerName(string(b))
 	return err
 }
-func (k *KeyID) UnmarshalText(b []byte) error    { return unhex("key id", k[:], b, 'A') }
-func (f *FleetID) UnmarshalText(b []byte) error  { return unhex("fleet id", f[:], b, 'a') }
-func (s *StoreID) UnmarshalText(b []byte) error  { return unhex("store id", s[:], b, 'a') }
-func (n *Nonce) UnmarshalText(b []byte) error    { return unhex("nonce", n[:], b, 'a') }
-func (d *Digest) UnmarshalText(b []byte) error   { return unhex("digest", d[:], b, 'a') }
-func (a *ActionID) UnmarshalText(b []byte) error { return unuuid("action id", a[:], b) }
-func (c *CTID) UnmarshalText(b []byte) error     { return unuuid("container id", c[:], b) }
-func (b *BatchID) UnmarshalText(t []byte) error  { return unuuid("batch id", b[:], t) }
-
-// MaxLabel is the longest DNS label, in bytes (RFC 1035, section 2.3.4).
-const MaxLabel = 63
-
-// checkLabel accepts [a-z0-9]([a-z0-9-]*[a-z0-9])? of at most MaxLabel bytes.
-func checkLabel(what, s string) error {
-	ok := len(s) >= 1 && len(s) <= MaxLabel && s[0] != '-' && s[len(s)-1] != '-'
-	for i := 0; ok && i < len(s); i++ {
-		c := s[i]
-		ok = c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-'
-	}
-	if !ok {
-		return fmt.Errorf("%s %.70q: %w: want 1 to %d of a-z, 0-9 and inner hyphens", what, s, ErrID, MaxLabel)
-	}
-	return nil
-}
+func (k *KeyID) UnmarshalText(b []byte) error    { return ident.ParseHex("key id", k[:], b, 'A') }
+func (f *FleetID) UnmarshalText(b []byte) error  { return ident.ParseHex("fleet id", f[:], b, 'a') }
+func (s *StoreID) UnmarshalText(b []byte) error  { return ident.ParseHex("store id", s[:], b, 'a') }
+func (n *Nonce) UnmarshalText(b []byte) error    { return ident.ParseHex("nonce", n[:], b, 'a') }
+func (d *Digest) UnmarshalText(b []byte) error   { return ident.ParseHex("digest", d[:], b, 'a') }
+func (a *ActionID) UnmarshalText(b []byte) error { return ident.ParseUUID("action id", a[:], b) }
+func (c *CTID) UnmarshalText(b []byte) error     { return ident.ParseUUID("container id", c[:], b) }
+func (b *BatchID) UnmarshalText(t []byte) error  { return ident.ParseUUID("batch id", b[:], t) }
 
 // KeyID is the fingerprint of the primary key of an OpenPGP v4 certificate.
 // Its text is 40 upper-case hexadecimal digits, as gpg prints it.
@@ -159,14 +146,14 @@ func ParseActionID(s string) (a ActionID, err error) { err = a.UnmarshalText([]b
 func ParseCTID(s string) (c CTID, err error) { err = c.UnmarshalText([]byte(s)); return c, err }
 
 // NewActionID makes an id from a wall-clock time in milliseconds and ten random
-// bytes, by RFC 9562, section 5.7. The time only serves sorting.
-func NewActionID(unixMS int64, random [10]byte) ActionID { return newUUID(unixMS, random) }
+// bytes. The time only serves sorting.
+func NewActionID(unixMS int64, random [10]byte) ActionID { return ident.NewUUID(unixMS, random) }
 
 // NewCTID makes a container id as [NewActionID] makes an action's.
-func NewCTID(unixMS int64, random [10]byte) CTID { return newUUID(unixMS, random) }
+func NewCTID(unixMS int64, random [10]byte) CTID { return ident.NewUUID(unixMS, random) }
 
 // NewBatchID makes the id of a batch as [NewActionID] makes an action's.
-func NewBatchID(unixMS int64, random [10]byte) BatchID { return newUUID(unixMS, random) }
+func NewBatchID(unixMS int64, random [10]byte) BatchID { return ident.NewUUID(unixMS, random) }
 
 // Action returns the id of the action that does one part of a batch: a host's,
 // or an operation's. Whoever asks for the part again, because an answer was lost
@@ -180,35 +167,6 @@ func (b BatchID) Action(part string) ActionID {
 	return NewActionID(ms, [10]byte(sum[:10]))
 }
 
-func newUUID(unixMS int64, random [10]byte) (u [16]byte) {
-	for i := range 6 {
-		u[i] = byte(unixMS >> (8 * (5 - i)))
-	}
-	copy(u[6:], random[:])
-	u[6] = u[6]&0x0f | 0x70 // version 7
-	u[8] = u[8]&0x3f | 0x80 // variant of RFC 9562
-	return u
-}
-
-func uuidText(u [16]byte) string {
-	h := hex.EncodeToString(u[:])
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
-}
-
-func unuuid(what string, dst, b []byte) error {
-	bad := func() error { return fmt.Errorf("%s %.70q: %w: want a UUID of version 7", what, b, ErrID) }
-	if len(b) != 36 || b[8] != '-' || b[13] != '-' || b[18] != '-' || b[23] != '-' {
-		return bad()
-	}
-	var u [16]byte
-	digits := string(b[:8]) + string(b[9:13]) + string(b[14:18]) + string(b[19:23]) + string(b[24:])
-	if err := unhex(what, u[:], []byte(digits), 'a'); err != nil || u[6]>>4 != 7 || u[8]>>6 != 2 {
-		return bad()
-	}
-	copy(dst, u[:])
-	return nil
-}
-
 func marshalID[T interface {
 	IsZero() bool
 	String() string
@@ -217,25 +175,4 @@ func marshalID[T interface {
 		return nil, fmt.Errorf("%s: %w: missing", what, ErrID)
 	}
 	return []byte(id.String()), nil
-}
-
-// unhex decodes exactly len(dst) bytes whose letters have the case of a, so
-// that every value has one text. It leaves dst alone when it fails.
-func unhex(what string, dst, b []byte, a byte) error {
-	ok := len(b) == 2*len(dst)
-	for _, c := range b {
-		ok = ok && (c >= '0' && c <= '9' || c >= a && c <= a+5)
-	}
-	if !ok {
-		return fmt.Errorf("%s %.70q: %w: want %d hexadecimal digits like 0-9 %c-%c", what, b, ErrID, 2*len(dst), a, a+5)
-	}
-	_, err := hex.Decode(dst, b)
-	return err
-}
-
-// Selectable reports whether a selector can name a label: commas part the terms of
-// a selector, and it is one line. Labels that were accepted before this was asked
-// stay as they are.
-func Selectable(label string) bool {
-	return !strings.ContainsFunc(label, func(r rune) bool { return r == ',' || unicode.IsControl(r) })
 }

@@ -78,7 +78,7 @@ type KindInfo struct {
 	// such actions while they wait.
 	Starts bool
 
-	form *form // of its arguments
+	form *specForm // of its arguments
 }
 
 // OnContainer reports whether the spec names a container by id.
@@ -89,7 +89,7 @@ func (i *KindInfo) Preempts() bool { return i.Lane == LanePreempt }
 
 // Files reports whether the kind moves files: the command is the host's own.
 func (i *KindInfo) Files() bool {
-	return slices.ContainsFunc(i.form.tail, func(m member) bool { return m.name == "files" })
+	return i.form.tail.Has("files")
 }
 
 // Limits of kinds: an exec may take 60 s, a step of a container's life 60 min,
@@ -106,17 +106,11 @@ const (
 
 // kinds is the one table. It is never written. Each row stands in the file of its
 // kind.
-var kinds = tableOf(slices.Concat(kindsOfSnapshots(), kindsOfBackups(), []KindInfo{
+var kinds = tableOf(slices.Concat(kindsOfSnapshots(), kindsOfBackups(), kindsOfNetworks(), kindsOfImages(), []KindInfo{
 	kindPing(), kindRun(), kindAttach(), kindHostPush(), kindHostPull(), kindHostAudit(), kindHostMetrics(), kindHostCheck(), kindHostUpgrade(), kindPolicySet(),
-	kindImageList(), kindImagePull(), kindImageRemove(), kindImagePrune(),
 	kindExec(), kindContainerAttach(), kindContainerPush(), kindContainerPull(),
 	kindCreate(), kindStart(), kindStop(), kindStopNow(), kindRestart(), kindReset(), kindRename(), kindDestroy(),
-	kindFreeze(), kindUnfreeze(), kindLogs(), kindInspect(), kindLimit(), kindSet(),
-	kindConfig(),
-	ofImages(KindNetworkList, "List what the host has of networks for its containers, and whose it is.", execTimeout, new(ImageListArgs)),
-	ofImages(KindNetworkCleanup, "Remove rules of ports whose container is gone.", execTimeout, new(ImageListArgs)),
-	lifecycle(KindExpose, "Have ports of the host lead to a container, from now on.", new(PortArgs)),
-	lifecycle(KindUnexpose, "End that ports of the host lead to a container.", new(PortArgs)),
+	kindFreeze(), kindUnfreeze(), kindLogs(), kindInspect(), kindLimit(), kindSet(), kindConfig(),
 })...)
 
 func tableOf(rows ...KindInfo) map[Kind]KindInfo {
@@ -152,6 +146,15 @@ func lifecycle(k Kind, doc string, args Args) KindInfo {
 	return KindInfo{
 		Kind: k, Doc: doc, Target: TargetContainer, Lane: LaneContainer, Attempts: 3,
 		RunTimeout: lifecycleTimeout, StartTTL: startTTL, Needs: CapabilityContainers, form: formOf(args),
+	}
+}
+
+// printing is the row of a kind whose command is the agent's own, on the host. None
+// gives more than its requester could learn or make anyway.
+func printing(k Kind, doc string, limit time.Duration, args Args) KindInfo {
+	return KindInfo{
+		Kind: k, Doc: doc, Target: TargetHost, Lane: LaneHost, Attempts: 1, RunTimeout: limit, StartTTL: startTTL,
+		Cancellable: true, Command: true, Prints: true, form: formOf(args),
 	}
 }
 

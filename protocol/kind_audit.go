@@ -4,14 +4,10 @@ package protocol
 const KindHostAudit Kind = "host.audit"
 
 func kindHostAudit() KindInfo {
-	return KindInfo{
-		Kind: KindHostAudit, Doc: "Export the audit log of the host, signed with its key.",
-		Target: TargetHost, Lane: LaneHost, Attempts: 1, RunTimeout: lifecycleTimeout, StartTTL: startTTL,
-		Cancellable: true, Command: true, Prints: true, form: formOf(new(ExportArgs)),
-	}
+	return printing(KindHostAudit, "Export the audit log of the host, signed with its key.", lifecycleTimeout, new(ExportArgs))
 }
 
-// ExportArgs are the arguments of an export.
+// ExportArgs are the arguments of a kind that prints and is asked for nothing else.
 type ExportArgs struct {
 	TimeLimit
 	OutputOption

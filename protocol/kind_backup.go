@@ -18,14 +18,14 @@ func kindsOfBackups() []KindInfo {
 	restore.Creates, restore.RootEquivalent = true, true
 	return []KindInfo{
 		backup, restore,
-		ofImages(KindBackupList, "List the backups of the host.", execTimeout, new(ExportArgs)),
+		printing(KindBackupList, "List the backups of the host.", execTimeout, new(ExportArgs)),
 		onBackup(KindBackupVerify, "Hold a backup against its manifest, and that against the key of the host."),
 		onBackup(KindBackupRemove, "Remove a backup from the host."),
 	}
 }
 
 func onBackup(k Kind, doc string) KindInfo {
-	return ofImages(k, doc, lifecycleTimeout, new(BackupArgs))
+	return printing(k, doc, lifecycleTimeout, new(BackupArgs))
 }
 
 // BackupArgs name a backup.

@@ -4,7 +4,5 @@ package protocol
 const KindHostCheck Kind = "host.check"
 
 func kindHostCheck() KindInfo {
-	i := kindHostMetrics()
-	i.Kind, i.Doc, i.form = KindHostCheck, "Look on the host for what keeps it from doing its work.", formOf(new(ExportArgs))
-	return i
+	return printing(KindHostCheck, "Look on the host for what keeps it from doing its work.", execTimeout, new(ExportArgs))
 }

@@ -4,7 +4,5 @@ package protocol
 const KindInspect Kind = "container.inspect"
 
 func kindInspect() KindInfo {
-	i := inContainer(kindHostMetrics(), KindInspect, "Print what the host knows of a container: how it ended the last ten times.", LaneHost)
-	i.form = formOf(new(ExportArgs))
-	return i
+	return inContainer(printing("", "", execTimeout, new(ExportArgs)), KindInspect, "Print what the host knows of a container: how it ended the last ten times.", LaneHost)
 }

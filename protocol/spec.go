@@ -126,7 +126,7 @@ func (s *Spec) validate(info *KindInfo) error {
 	if err := s.Args.check(); err != nil {
 		return err
 	}
-	return info.form.check(s.Args)
+	return info.form.tail.Check(reflect.ValueOf(s.Args).Elem())
 }
 
 // Texts returns every text among the arguments.

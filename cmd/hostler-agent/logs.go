@@ -13,7 +13,7 @@ import (
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/lxc"
 	"github.com/hostler-io/hostler/podman"
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/hostcmd"
 )
 
 // defaultTail is how many lines of a log are printed unless somebody says otherwise.
@@ -34,7 +34,7 @@ func logsCommand() *cobra.Command {
 			if q.Tail == 0 {
 				q.Tail = defaultTail
 			}
-			q.Runtime = source == protocol.LogRuntime
+			q.Runtime = source == hostcmd.LogRuntime
 			return printLog(cmd.Context(), container.Kind(runtime), path, socket, name, q, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -43,7 +43,7 @@ func logsCommand() *cobra.Command {
 	f.StringVar(&socket, "podman-socket", "", "socket of podman's service")
 	f.StringVar(&runtime, "runtime", "", "lxc or podman")
 	f.StringVar(&name, "name", "", "name of the container")
-	f.StringVar(&source, "source", protocol.LogOutput, "output or runtime")
+	f.StringVar(&source, "source", hostcmd.LogOutput, "output or runtime")
 	f.DurationVar(&since, "since", 0, "how far back")
 	f.IntVar(&q.Tail, "tail", 0, "how many lines of the end")
 	f.BoolVar(&q.Follow, "follow", false, "go on with what comes")

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hostler-io/hostler/coordinator/core"
 	"github.com/hostler-io/hostler/internal/failpoint"
-	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/ident"
 	"github.com/hostler-io/hostler/protocol/enrol"
 )
 
@@ -113,7 +113,7 @@ func checkLabels(labels []string) error {
 		if !ok || k == "" || len(l) > 256 || seen[k] {
 			return fmt.Errorf("%w: label %.60q: want NAME=VALUE, each name once", core.ErrInvalid, l)
 		}
-		if !protocol.Selectable(l) {
+		if !ident.Selectable(l) {
 			return fmt.Errorf("%w: label %.60q: a label holds no comma and no line break", core.ErrInvalid, l)
 		}
 		seen[k] = true

@@ -9,6 +9,7 @@ import (
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/ident"
 )
 
 // ParseOneHost reads the host that may be named, unless all are meant anyway.
@@ -106,7 +107,7 @@ func CheckLabels(labels []string) error {
 	if err := CheckPairs("label", labels); err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(labels, func(l string) bool { return !protocol.Selectable(l) }); i >= 0 {
+	if i := slices.IndexFunc(labels, func(l string) bool { return !ident.Selectable(l) }); i >= 0 {
 		return fmt.Errorf("label %q: a label holds no comma and no line break", labels[i])
 	}
 	return nil

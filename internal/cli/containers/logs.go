@@ -9,6 +9,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/dispatch"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/hostcmd"
 )
 
 func (a *commands) ctLogsCommand() *cobra.Command {
@@ -33,14 +34,14 @@ LXC said at the last start of the container, which tells why one does not start.
 	f.BoolVarP(&q.Follow, "follow", "f", false, "go on with what comes")
 	f.BoolVar(&runtime, "runtime", false, "what the runtime said at the last start")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if q.Tail < 0 || q.Tail > protocol.MaxTail {
-			return term.Usage("", "--tail %d is not between 0 and %d lines", q.Tail, protocol.MaxTail)
+		if q.Tail < 0 || q.Tail > hostcmd.MaxTail {
+			return term.Usage("", "--tail %d is not between 0 and %d lines", q.Tail, hostcmd.MaxTail)
 		}
 		if runtime {
 			if q.Follow || since.Value > 0 {
 				return term.Usage("", "--runtime cannot be combined with --follow or --since: what the runtime said ends with the start")
 			}
-			q.Source = protocol.LogRuntime
+			q.Source = hostcmd.LogRuntime
 		}
 		q.SinceMS = since.Value.Milliseconds()
 		if q.Follow {

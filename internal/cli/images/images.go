@@ -19,6 +19,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/hostcmd"
 )
 
 type commands struct{ *dispatch.Dispatcher }
@@ -87,7 +88,7 @@ container of lxc was made of it last; podman does not say that.`,
 				}
 			}
 			first = false
-			return a.ask(ctx, r, host, "list the images", protocol.Spec{Kind: protocol.KindImageList, Args: &protocol.ImageListArgs{OutputOption: stream()}})
+			return a.ask(ctx, r, host, "list the images", protocol.Spec{Kind: protocol.KindImageList, Args: &protocol.ExportArgs{OutputOption: stream()}})
 		})
 	})
 	return cmd
@@ -111,7 +112,7 @@ continues where it was. Creating a container pulls its image by itself.`,
 		if err != nil {
 			return err
 		}
-		return a.change(cmd, r, host, "pull "+rest[0], protocol.Spec{Kind: protocol.KindImagePull, Args: &protocol.ImagePullArgs{Image: rest[0], Runtime: runtime, OutputOption: stream()}})
+		return a.change(cmd, r, host, "pull "+rest[0], protocol.Spec{Kind: protocol.KindImagePull, Args: &protocol.ImagePullArgs{ImagePull: hostcmd.ImagePull{Image: rest[0], Runtime: runtime}, OutputOption: stream()}})
 	})
 	return cmd
 }
@@ -135,7 +136,7 @@ that a container of podman has is not removed.`,
 		if err := a.Confirm(yes, "Remove "+rest[0]+"?"); err != nil {
 			return err
 		}
-		return a.change(cmd, r, host, "remove "+rest[0], protocol.Spec{Kind: protocol.KindImageRemove, Args: &protocol.ImageRemoveArgs{Image: rest[0], Runtime: runtime, OutputOption: stream()}})
+		return a.change(cmd, r, host, "remove "+rest[0], protocol.Spec{Kind: protocol.KindImageRemove, Args: &protocol.ImageRemoveArgs{ImageRemove: hostcmd.ImageRemove{Image: rest[0], Runtime: runtime}, OutputOption: stream()}})
 	})
 	return cmd
 }
@@ -167,7 +168,7 @@ left of pulls that were cut short goes, and images of podman that no container h
 		if err := a.Confirm(yes, "Remove images that were not used for long?"); err != nil {
 			return err
 		}
-		q := &protocol.ImagePruneArgs{OlderMS: older.Value.Milliseconds(), Keep: keep << 20, Runtime: runtime, OutputOption: stream()}
+		q := &protocol.ImagePruneArgs{ImagePrune: hostcmd.ImagePrune{OlderMS: older.Value.Milliseconds(), Keep: keep << 20, Runtime: runtime}, OutputOption: stream()}
 		return a.change(cmd, r, host, "prune the images", protocol.Spec{Kind: protocol.KindImagePrune, Args: q})
 	})
 	return cmd

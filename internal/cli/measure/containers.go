@@ -14,6 +14,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/hostcmd"
 )
 
 // ContainerCommands returns hostler ct stats and ct top.
@@ -122,9 +123,9 @@ func (a *commands) useCommand(order string, cmd *cobra.Command) *cobra.Command {
 		if err != nil {
 			return term.Usage(cmd.CommandPath()+" --help", "%s", err)
 		}
-		q := &protocol.MetricsArgs{SinceMS: newestWithin.Milliseconds(), Container: where.Name, All: where.Name == "", OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}
+		q := &protocol.MetricsArgs{Metrics: hostcmd.Metrics{SinceMS: newestWithin.Milliseconds(), Container: where.Name, All: where.Name == ""}, OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}
 		for _, c := range useColumns {
-			q.Metrics = append(q.Metrics, c[1])
+			q.Names = append(q.Names, c[1])
 		}
 		first := true
 		return show.Items(cmd.Context(), a.UI, v, useNoun(), func(ctx context.Context) ([]use, error) {

@@ -21,6 +21,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/show"
 	"github.com/hostler-io/hostler/internal/cli/term"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/hostcmd"
 )
 
 type commands struct{ *dispatch.Dispatcher }
@@ -106,7 +107,7 @@ Memory is what the kernel could not take back; cpu is in percent of one processo
 		if back < watchEvery || back > kept {
 			return term.Usage(cmd.CommandPath()+" --help", "--since %s is not between %s and 7d, for which samples are kept", since.String(), watchEvery)
 		}
-		q := &protocol.MetricsArgs{SinceMS: back.Milliseconds(), Container: where.Name, All: all, Metrics: names, OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}
+		q := &protocol.MetricsArgs{Metrics: hostcmd.Metrics{SinceMS: back.Milliseconds(), Container: where.Name, All: all, Names: names}, OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}
 		first := true
 		read := func(ctx context.Context) ([]line, error) {
 			if !first { // there is nothing new before that, and each question is an action

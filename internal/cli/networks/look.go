@@ -108,7 +108,7 @@ itself; hostler-agent fsck finds the same while the agent is stopped.`,
 
 // ask asks a host, and reads what it prints.
 func (a *commands) ask(ctx context.Context, r *conn.Remote, host protocol.HostID, what string, kind protocol.Kind) ([]api.NetworkPart, error) {
-	args := &protocol.ImageListArgs{OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}
+	args := &protocol.ExportArgs{OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}
 	spec, err := dispatch.EncodeSpec(protocol.Spec{Kind: kind, Args: args})
 	if err != nil {
 		return nil, err
