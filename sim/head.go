@@ -1,0 +1,262 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/hostler-io/hostler/placement"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/unique"
+)
+
+// head is the coordinator of a play.
+type head struct {
+	*play
+	on, cut bool
+	term    uint64
+	started int64 // by its clock, which is real time
+	seq     int
+
+	// all is durable.
+	all   []*unique.Workload
+	size  map[string]Workload
+	keeps map[string]bool
+
+	// The rest is memory of one process.
+	heardMS map[*host]int64
+	fence   map[*host]unique.SelfFence
+	named   map[*host]map[string]int  // the newest grant that named a workload
+	quiet   map[*host]map[string]bool // workloads of which a lease has shown that they do not run
+	gone    map[*host]bool
+	lastWhy map[string]string
+	drained map[*host]bool
+}
+
+func newHead(p *play) *head {
+	h := &head{play: p, size: make(map[string]Workload), keeps: make(map[string]bool), drained: make(map[*host]bool)}
+	for _, w := range p.Workloads {
+		h.size[w.Name], h.keeps[w.Name] = w, w.Keeps
+		x := &unique.Workload{Name: protocol.ContainerName(w.Name), Phase: unique.Free, Keeps: w.Keeps, Data: w.Data}
+		x.Epoch.Counter = 1
+		if x.Data == "" {
+			x.Data = unique.DataNone
+		}
+		if w.On != "" {
+			x.Host, x.Phase = protocol.HostID(w.On), unique.Held
+		}
+		h.all = append(h.all, x)
+	}
+	slices.SortFunc(h.all, func(a, b *unique.Workload) int { return compare(a.Name, b.Name) })
+	return h
+}
+
+func compare(a, b protocol.ContainerName) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+func (h *head) start() {
+	h.on = true
+	h.term++
+	h.started = h.now
+	if h.term == 1 { // the fleet is new: nothing was granted before
+		h.started = -h.Timing.Takeover().Milliseconds()
+	}
+	h.heardMS, h.fence = make(map[*host]int64), make(map[*host]unique.SelfFence)
+	h.named, h.quiet = make(map[*host]map[string]int), make(map[*host]map[string]bool)
+	h.gone, h.lastWhy = make(map[*host]bool), make(map[string]string)
+	if h.term == 1 {
+		for _, x := range h.hosts { // as if all had been heard just now
+			h.heardMS[x], h.fence[x] = 1, x.Fence
+		}
+	}
+	h.look(h.term)
+}
+
+func (h *head) stop() { h.on = false }
+
+// heard takes a lease and grants.
+func (h *head) heard(x *host, inc, number int, held map[string]bool, took int) {
+	if !h.on {
+		return
+	}
+	h.heardMS[x], h.fence[x] = max(1, h.now), x.Fence
+	quiet := make(map[string]bool)
+	for _, w := range h.all {
+		name := string(w.Name)
+		if _, has := held[name]; w.Host == x.id && !has && (took > h.named[x][name] || h.noEcho) {
+			quiet[name] = true
+		}
+	}
+	h.quiet[x] = quiet
+	g := grant{names: make(map[string]uint64)}
+	h.seq++
+	g.seq = h.seq
+	settling := h.view().Settling()
+	for _, w := range h.all {
+		name := string(w.Name)
+		if w.Host != x.id || w.Phase != unique.Held || w.Stopped {
+			continue
+		}
+		if settling && !held[name] { // only what runs is renewed
+			continue
+		}
+		g.names[name] = w.Epoch.Counter
+		if h.named[x] == nil {
+			h.named[x] = make(map[string]int)
+		}
+		h.named[x][name] = g.seq
+	}
+	if !x.cut {
+		h.send(x, func() { x.granted(inc, number, g) })
+	}
+	for _, w := range h.all { // what is to move is stopped there
+		if name := string(w.Name); w.Host == x.id && w.Phase == unique.Withheld && w.Moves && held[name] && !x.cut {
+			h.send(x, func() { x.stop(name) })
+		}
+	}
+}
+
+func (h *head) view() unique.View {
+	v := unique.View{Timing: h.Timing, Min: h.Min, NowMS: h.now, StartedMS: h.started}
+	if h.noWindow {
+		v.StartedMS = min(h.started, h.now-h.Timing.Takeover().Milliseconds())
+	}
+	return v
+}
+
+// look is the coordinator's tick.
+func (h *head) look(term uint64) {
+	if !h.on || h.term != term {
+		return
+	}
+	h.in(tick, func() { h.look(term) })
+	v := h.view()
+	there, gone := 0, 0
+	for _, x := range h.hosts {
+		at, ok := h.heardMS[x]
+		if !ok || h.gone[x] {
+			if ok && v.NowMS-at < h.Timing.TTL.Milliseconds() {
+				h.gone[x] = false
+			}
+			continue
+		}
+		there++
+		if v.NowMS-at >= h.Timing.TTL.Milliseconds()*2/3 {
+			gone++
+		}
+	}
+	v.OurSide = unique.Vanished(there, gone)
+	for _, w := range h.all {
+		h.decide(w, v)
+	}
+	if !v.OurSide {
+		for _, x := range h.hosts { // one by one: what is gone for long is no window any more
+			if at, ok := h.heardMS[x]; ok && v.NowMS-at >= 2*h.Timing.TTL.Milliseconds() {
+				h.gone[x] = true
+			}
+		}
+	}
+	if !v.Settling() {
+		h.place()
+	}
+}
+
+func (h *head) decide(w *unique.Workload, v unique.View) {
+	x := h.byName[w.Host]
+	if x == nil {
+		return
+	}
+	at := h.heardMS[x]
+	holder := unique.Holder{
+		HeardMS: at, Fence: h.fence[x], Pausable: x.Pausable, Maintenance: x.maintenance,
+		Quiet: h.quiet[x][string(w.Name)],
+	}
+	next, changed := h.rules.decide(*w, holder, v)
+	if !changed {
+		return
+	}
+	if next.Phase == unique.Withheld && w.Phase == unique.Held {
+		delete(h.quiet[x], string(w.Name)) // what was told before proves nothing
+		if !w.Moves {
+			h.report.Suspended++
+		}
+	}
+	if next.Why != "" {
+		h.log("coordinator: %s is %s: %s", w.Name, next.Phase, next.Why)
+	}
+	*w = next
+}
+
+// place finds hosts for what is free.
+func (h *head) place() {
+	if !slices.ContainsFunc(h.all, func(w *unique.Workload) bool { return w.Phase == unique.Free }) {
+		return
+	}
+	var hosts []placement.Host
+	for _, x := range h.hosts {
+		p := placement.Host{Name: x.Name, Has: x.Has}
+		switch at, ok := h.heardMS[x]; {
+		case !ok || h.now-at >= h.Timing.TTL.Milliseconds():
+			p.Closed = "it is away"
+		case x.maintenance:
+			p.Closed = "it is in maintenance"
+		case h.drained[x]:
+			p.Closed, p.Empties = "it is drained", true
+		}
+		hosts = append(hosts, p)
+	}
+	var all []placement.Workload
+	for _, w := range h.all {
+		s := h.size[string(w.Name)]
+		p := placement.Workload{Name: s.Name, Priority: s.Priority, Size: s.Size, On: string(w.Host), Fixed: w.Phase != unique.Free}
+		if ok, _ := w.Anywhere(); !ok && w.Host != "" {
+			p.Rules = []placement.Rule{{Host: string(w.Host), Must: true}}
+		}
+		all = append(all, p)
+	}
+	for _, to := range h.rules.place(hosts, all, placement.Spread) {
+		i := slices.IndexFunc(h.all, func(w *unique.Workload) bool { return string(w.Name) == to.Workload })
+		w := h.all[i]
+		if w.Phase != unique.Free {
+			continue
+		}
+		if to.To == "" {
+			if h.lastWhy[to.Workload] != to.Why {
+				h.lastWhy[to.Workload] = to.Why
+				h.log("coordinator: %s waits: %s", w.Name, to.Why)
+			}
+			w.Why = to.Why
+			continue
+		}
+		delete(h.lastWhy, to.Workload)
+		from := w.Host
+		next, err := w.Place(protocol.HostID(to.To), protocol.Term{})
+		if err != nil {
+			h.violated("%v", err)
+			continue
+		}
+		if from != "" && from != next.Host {
+			h.report.Takeovers++
+		}
+		*w = next
+		if x := h.byName[w.Host]; !x.cut {
+			h.send(x, x.nudged)
+		}
+		h.log("coordinator: %s goes to %s under epoch %d", w.Name, w.Host, w.Epoch.Counter)
+	}
+}
+
+// drain has all leave a host, or ends that.
+func (h *head) drain(x *host, on bool) {
+	h.drained[x] = on
+	for _, w := range h.all {
+		if w.Host == x.id && w.Phase != unique.Free {
+			w.Moves = on
+		}
+	}
+}

@@ -1,0 +1,346 @@
+// Package sim plays what a fleet does with unique workloads on virtual time: hosts that
+// ask for leases over a network that loses, delays and doubles, clocks that drift,
+// agents and machines that stop and come back, and a coordinator that runs the code of
+// packages unique and placement, the same that the real one runs. An observer outside of
+// that code looks at real time and reports what must never be.
+//
+// A run is a function of its [World] alone: the same seed gives the same log.
+package sim
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/hostler-io/hostler/placement"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/unique"
+)
+
+// World is what is played.
+type World struct {
+	Seed      uint64
+	Timing    unique.Timing
+	Min       unique.SelfFence
+	Hosts     []Host
+	Workloads []Workload
+	Faults    []Fault
+	// Until is when the play ends.
+	Until time.Duration
+	// Loss is how many messages of a thousand are lost, and as many are doubled.
+	Loss int
+	// Latency is the most that a message takes.
+	Latency time.Duration
+	// Calm is how long before the end no message is lost any more, or takes long.
+	Calm time.Duration
+	// Log is called with each line of what happens, in the order of time; nil for none.
+	Log func(at time.Duration, text string)
+}
+
+// Host is a host of a world.
+type Host struct {
+	Name  string
+	Has   placement.Size
+	Fence unique.SelfFence
+	// DriftPermille is how much faster its clock runs than real time, in thousandths.
+	DriftPermille int64
+	Pausable      bool
+	// Latency is the most that a message of or to it takes; 0 is that of the world.
+	Latency time.Duration
+}
+
+// Workload is a unique workload of a world.
+type Workload struct {
+	Name     string
+	On       string // the host that has it at the beginning; empty: it is placed
+	Size     placement.Size
+	Priority int
+	Keeps    bool
+	Data     unique.Data // default: none
+}
+
+// FaultKind is what goes wrong.
+type FaultKind string
+
+// The kinds of faults. Each lasts for its time; the coordinator's have no host.
+const (
+	Cut         FaultKind = "cut"         // no message of the host arrives, in either direction
+	PowerOff    FaultKind = "power-off"   // the machine is off, and boots at the end
+	StopAgent   FaultKind = "stop-agent"  // the agent does nothing, and goes on at the end
+	KillAgent   FaultKind = "kill-agent"  // the agent is dead, and begins anew at the end
+	Pause       FaultKind = "pause"       // the machine stands still with its clocks
+	Unkillable  FaultKind = "unkillable"  // what runs there cannot be killed by a signal
+	OldDisk     FaultKind = "old-disk"    // as power-off, and the disk is that of the beginning
+	Restart     FaultKind = "restart"     // the coordinator's process is away, and begins anew
+	CutAll      FaultKind = "cut-all"     // our own side: no message of any host arrives
+	Drain       FaultKind = "drain"       // what runs there is to move elsewhere
+	Maintenance FaultKind = "maintenance" // nothing is decided about the host
+)
+
+// Fault is one thing that goes wrong.
+type Fault struct {
+	At   time.Duration
+	Kind FaultKind
+	Host string
+	For  time.Duration
+}
+
+// Report is what a play came to.
+type Report struct {
+	// Violations are what must never be, in the order of time.
+	Violations []string
+	// Takeovers counts starts on another host than before, and Suspended the times at
+	// which grants were withheld because a host was lost.
+	Takeovers, Suspended int
+	// Longest is the longest time for which a workload ran nowhere after its first start.
+	Longest time.Duration
+	// Stopped names the workloads that run nowhere at the end, with the reason.
+	Stopped map[string]string
+	Events  int
+}
+
+// Run plays a world to its end.
+func Run(w World) Report { return run(w, rules{decide: unique.Decide, place: placement.Place}) }
+
+// rules are the code under test, and what a host does by itself. Tests plant mistakes
+// in them.
+type rules struct {
+	decide func(unique.Workload, unique.Holder, unique.View) (unique.Workload, bool)
+	place  func([]placement.Host, []placement.Workload, placement.Strategy) []placement.Placed
+	// fromReceipt, noRecheck and anyGrant are mistakes of a host: a grant counts from its
+	// arrival, a start is not judged again when it happens, an older epoch is run.
+	fromReceipt, noRecheck, anyGrant bool
+	// noEcho and noWindow are mistakes of a coordinator: a lease from before the grants
+	// ended counts as proof, and nothing waits after a start.
+	noEcho, noWindow bool
+}
+
+// play is one run.
+type play struct {
+	World
+	rules
+	rand   *rand.Rand
+	now    int64 // real time, ms
+	queue  events
+	number int
+	hosts  []*host
+	byName map[protocol.HostID]*host
+	head   *head
+	report Report
+
+	running map[string]map[*host]uint64 // by workload: where it runs, under which epoch
+	last    map[string]tenure           // where it ran last
+	ended   map[string]int64            // since when it runs nowhere
+}
+
+// tenure is a host that ran a workload under an epoch.
+type tenure struct {
+	host  *host
+	epoch uint64
+}
+
+// event is something that happens at a time.
+type event struct {
+	at     int64
+	number int
+	do     func()
+}
+
+type events []event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].number < e[j].number
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	old := *e
+	x := old[len(old)-1]
+	*e = old[:len(old)-1]
+	return x
+}
+
+func (p *play) in(ms int64, do func()) {
+	p.number++
+	heap.Push(&p.queue, event{p.now + max(0, ms), p.number, do})
+}
+
+func (p *play) log(format string, args ...any) {
+	if p.Log != nil {
+		p.Log(time.Duration(p.now)*time.Millisecond, fmt.Sprintf(format, args...))
+	}
+}
+
+// violated reports what must never be.
+func (p *play) violated(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	p.report.Violations = append(p.report.Violations, fmt.Sprintf("%s: %s", time.Duration(p.now)*time.Millisecond, text))
+	p.log("VIOLATION: %s", text)
+}
+
+// tick is how often the coordinator looks, ms.
+const tick = 1000
+
+func run(w World, r rules) Report {
+	p := &play{
+		World: w, rules: r, rand: rand.New(rand.NewPCG(w.Seed, 1)), byName: make(map[protocol.HostID]*host),
+		running: make(map[string]map[*host]uint64), last: make(map[string]tenure), ended: make(map[string]int64),
+	}
+	p.report.Stopped = make(map[string]string)
+	for _, h := range w.Hosts {
+		x := &host{play: p, Host: h, id: protocol.HostID(h.Name), on: true, agent: true, kept: make(map[string]uint64), runs: make(map[string]*process)}
+		p.hosts = append(p.hosts, x)
+		p.byName[x.id] = x
+	}
+	p.head = newHead(p)
+	for _, h := range p.hosts {
+		h.boot()
+	}
+	for _, f := range w.Faults {
+		p.in(f.At.Milliseconds(), func() { p.begin(f) })
+		if f.For > 0 {
+			p.in((f.At + f.For).Milliseconds(), func() { p.end(f) })
+		}
+	}
+	p.head.start()
+	for len(p.queue) > 0 && p.queue[0].at <= w.Until.Milliseconds() {
+		e := heap.Pop(&p.queue).(event)
+		p.now = e.at
+		p.report.Events++
+		e.do()
+	}
+	p.now = w.Until.Milliseconds()
+	for _, x := range p.head.all {
+		if len(p.running[string(x.Name)]) == 0 && !x.Stopped {
+			p.report.Stopped[string(x.Name)] = cmp.Or(x.Why, "host "+string(x.Host)+" has not started it")
+		}
+		p.report.Longest = max(p.report.Longest, p.away(string(x.Name)))
+	}
+	return p.report
+}
+
+// away is for how long a workload has run nowhere.
+func (p *play) away(name string) time.Duration {
+	if since, ok := p.ended[name]; ok {
+		return time.Duration(p.now-since) * time.Millisecond
+	}
+	return 0
+}
+
+// ran and stopped are the observer: real processes on real time.
+func (p *play) ran(h *host, name string, epoch uint64) {
+	p.report.Longest = max(p.report.Longest, p.away(name))
+	delete(p.ended, name)
+	all := p.running[name]
+	if all == nil {
+		all = make(map[*host]uint64)
+		p.running[name] = all
+	}
+	for _, o := range p.hosts {
+		if _, ok := all[o]; ok && o != h {
+			p.violated("%s runs on %s and on %s at one time", name, o.Name, h.Name)
+		}
+	}
+	switch last := p.last[name]; {
+	case epoch < last.epoch:
+		p.violated("%s runs on %s under epoch %d, after epoch %d", name, h.Name, epoch, last.epoch)
+	case epoch == last.epoch && last.host != h:
+		p.violated("%s runs on %s under epoch %d, as it did on %s", name, h.Name, epoch, last.host.Name)
+	}
+	p.last[name] = tenure{h, epoch}
+	all[h] = epoch
+	p.log("%s starts %s under epoch %d", h.Name, name, epoch)
+}
+
+func (p *play) stopped(h *host, name, why string) {
+	delete(p.running[name], h)
+	if len(p.running[name]) == 0 {
+		p.ended[name] = p.now
+	}
+	p.log("%s ends %s: %s", h.Name, name, why)
+}
+
+// send delivers a message after a while, perhaps twice or never.
+func (p *play) send(h *host, deliver func()) {
+	times, most := 1, max(1, cmp.Or(h.Latency, p.Latency).Milliseconds())
+	switch n := p.rand.IntN(1000); {
+	case p.now > (p.Until - p.Calm).Milliseconds():
+		most = min(most, 50)
+	case n < p.Loss:
+		return
+	case n < 2*p.Loss:
+		times = 2
+	}
+	for range times {
+		p.in(1+p.rand.Int64N(most), func() {
+			if !h.cut && !p.head.cut {
+				deliver()
+			}
+		})
+	}
+}
+
+func (p *play) begin(f Fault) {
+	h := p.byName[protocol.HostID(f.Host)]
+	p.log("fault: %s %s", f.Kind, f.Host)
+	switch f.Kind {
+	case Cut:
+		h.cut = true
+	case CutAll:
+		p.head.cut = true
+	case PowerOff, OldDisk:
+		h.powerOff()
+	case StopAgent:
+		h.agent = false
+	case KillAgent:
+		h.agent, h.dead = false, true
+	case Pause:
+		h.pause()
+	case Unkillable:
+		h.unkillable = true
+	case Restart:
+		p.head.stop()
+	case Drain:
+		p.head.drain(h, true)
+	case Maintenance:
+		h.maintenance = true
+	}
+}
+
+func (p *play) end(f Fault) {
+	h := p.byName[protocol.HostID(f.Host)]
+	p.log("over: %s %s", f.Kind, f.Host)
+	switch f.Kind {
+	case Cut:
+		h.cut = false
+	case CutAll:
+		p.head.cut = false
+	case PowerOff, OldDisk:
+		if f.Kind == OldDisk {
+			clear(h.kept)
+		}
+		h.boot()
+	case StopAgent:
+		h.agent = true
+	case KillAgent:
+		h.begin()
+	case Pause:
+		h.resume()
+	case Unkillable:
+		h.unkillable = false
+	case Restart:
+		p.head.start()
+	case Drain:
+		p.head.drain(h, false)
+	case Maintenance:
+		h.maintenance = false
+	}
+}
+
+// names lists the keys of a map in order.
+func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
