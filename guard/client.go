@@ -1,0 +1,107 @@
+package guard
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// Client speaks with a guard. Its methods may be called from any goroutine.
+type Client struct {
+	path string
+	// start starts a guard where none answers; it returns when one listens.
+	start func(ctx context.Context) error
+
+	mu   sync.Mutex
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+// NewClient returns a client of the guard at a socket.
+func NewClient(path string, start func(ctx context.Context) error) *Client {
+	return &Client{path: path, start: start}
+}
+
+// Held returns what the guard holds, which a former agent may have told it.
+func (c *Client) Held(ctx context.Context) ([]Hold, error) {
+	a, err := c.ask(ctx, []byte("\n"))
+	return a.Holds, err
+}
+
+// Set replaces the table of the guard. When it returns nil the guard has it, and so has
+// the process that follows it.
+func (c *Client) Set(ctx context.Context, t Table) error {
+	line, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	a, err := c.ask(ctx, append(line, '\n'))
+	switch {
+	case err != nil:
+		return err
+	case a.Error != "":
+		return fmt.Errorf("the guard refuses the table: %s", a.Error)
+	case !a.Follows:
+		return errors.New("the guard has no second process")
+	}
+	return nil
+}
+
+// ask sends a line and takes the answer. If the guard is gone, another one is started.
+func (c *Client) ask(ctx context.Context, line []byte) (a answer, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for range 2 {
+		if c.conn == nil {
+			if err = c.dial(ctx); err != nil {
+				return a, err
+			}
+		}
+		if deadline, ok := ctx.Deadline(); ok {
+			_ = c.conn.SetDeadline(deadline)
+		} else {
+			_ = c.conn.SetDeadline(time.Now().Add(5 * time.Second))
+		}
+		var got []byte
+		if _, err = c.conn.Write(line); err == nil {
+			if got, err = c.in.ReadBytes('\n'); err == nil {
+				return a, json.Unmarshal(got, &a)
+			}
+		}
+		c.conn.Close()
+		c.conn = nil
+	}
+	return a, fmt.Errorf("the guard does not answer: %w", err)
+}
+
+func (c *Client) dial(ctx context.Context) (err error) {
+	var d net.Dialer
+	if c.conn, err = d.DialContext(ctx, "unix", c.path); err != nil && c.start != nil {
+		if err = c.start(ctx); err == nil {
+			c.conn, err = d.DialContext(ctx, "unix", c.path)
+		}
+	}
+	if err != nil {
+		c.conn = nil
+		return fmt.Errorf("no guard: %w", err)
+	}
+	c.in = bufio.NewReaderSize(c.conn, maxLine)
+	return nil
+}
+
+// Close ends the connection. The guard goes on.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn == nil {
+		return nil
+	}
+	err := c.conn.Close()
+	c.conn = nil
+	return err
+}
