@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent/commands"
 	"github.com/hostler-io/hostler/agent/containers"
+	"github.com/hostler-io/hostler/agent/lease"
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/agent/relay"
 	"github.com/hostler-io/hostler/agent/rights"
@@ -91,6 +92,11 @@ type Config struct {
 	// Payloads keeps what commands read until they have ended. Without it specs
 	// with a payload are refused as unsupported.
 	Payloads *blob.Store
+
+	// Guard kills unique containers at the ends of their leases. SelfFence is what it has
+	// shown to do: none, guard or watchdog. Without it unique containers are not started.
+	Guard     lease.Guard
+	SelfFence string
 
 	// Programs are the agent's own and how they are replaced. Without it upgrades are
 	// refused as unsupported.
@@ -174,6 +180,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Features = slices.Compact(slices.Sorted(slices.Values(c.Features)))
+	c.SelfFence = cmp.Or(c.SelfFence, "none")
 	c.HostRuns = cmp.Or(c.HostRuns, 16)
 	c.Sessions = cmp.Or(c.Sessions, 16)
 	c.RecordBytes = cmp.Or(c.RecordBytes, 32<<20)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"iter"
 	"maps"
 
@@ -39,14 +40,20 @@ func (a *Agent) furnish() {
 	}
 	a.relay = relay.New(r)
 	var coordinator *containers.Coordinator
+	var leases containers.Leases
 	if cfg.Link != nil {
+		a.lease = lease.New(lease.Config{
+			Host: a.wire, Numbers: a.numbers, Traffic: a.traffic, Boot: cfg.Boot, BootMS: cfg.BootMS,
+			Publish: cfg.Link.Publish, Lost: func(conn uint64) { a.uplink.Lost(conn) }, Guard: cfg.Guard, Changed: a.grantChanged, Log: cfg.Log,
+		})
+		leases = a.lease
 		coordinator = &containers.Coordinator{
 			HeardMS: func() int64 { return uplink.HeardMS(a.uplink) },
 			Keep:    func(c contract.Absence) error { return queue.KeepAbsence(a.loop.Steps(), cfg.Queue, c) },
 		}
 	}
 	a.containers = containers.New(containers.Config{
-		Coordinator: coordinator, Probe: cfg.Probe, Runtimes: cfg.Runtimes, Network: cfg.Network, Loop: a.loop, Actions: a.actions,
+		Coordinator: coordinator, Leases: leases, Probe: cfg.Probe, Runtimes: cfg.Runtimes, Network: cfg.Network, Loop: a.loop, Actions: a.actions,
 		Apply: a.apply, Record: a.record, Seen: a.hostChanged, Witness: cfg.Witness, Limiter: cfg.Limiter, Backups: cfg.Backups, Log: cfg.Log,
 	})
 	if cfg.Commands != nil {
@@ -60,16 +67,10 @@ func (a *Agent) furnish() {
 		})
 	}
 	maps.Copy(handlers, a.handlers())
-	if cfg.Link != nil {
-		a.lease = lease.New(lease.Config{
-			Host: a.wire, Numbers: a.numbers, Traffic: a.traffic, Boot: cfg.Boot, BootMS: cfg.BootMS,
-			Publish: cfg.Link.Publish, Lost: func(conn uint64) { a.uplink.Lost(conn) }, Log: cfg.Log,
-		})
-	}
 	a.uplink = uplink.New(uplink.Config{
 		Host: a.wire, Numbers: a.numbers, Traffic: a.traffic, Link: cfg.Link, Trust: cfg.Trust, Lease: a.lease, Loop: a.loop,
 		Queue: cfg.Queue, Actions: a.actions, Relay: a.relay, Report: a.report, Policy: a.rights.Told, Rules: a.ruling.take, Raise: a.raise, Heard: func() { containers.Heard(a.containers) },
-		Boot: cfg.Boot, Features: cfg.Features, QuietEvery: cfg.CheckEvery, Log: cfg.Log,
+		Boot: cfg.Boot, SelfFence: cfg.SelfFence, Features: cfg.Features, QuietEvery: cfg.CheckEvery, Log: cfg.Log,
 	})
 }
 
@@ -96,6 +97,27 @@ func (a *Agent) handlers() map[protocol.Kind]actions.Handler {
 func (a *Agent) random() (random [10]byte, err error) {
 	_, err = a.cfg.Rand.Read(random[:])
 	return random, err
+}
+
+// grantChanged has containers corrected by a new grant, soon. The lease calls it, which
+// waits for no loop.
+func (a *Agent) grantChanged() {
+	select {
+	case a.granted <- struct{}{}:
+	default:
+	}
+}
+
+// followGrants has containers corrected by each new grant.
+func (a *Agent) followGrants(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-a.granted:
+			a.loop.Tell(a.containers.Settled)
+		}
+	}
 }
 
 // hostChanged follows a change of what the host tells of itself.

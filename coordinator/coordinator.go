@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,9 +25,11 @@ import (
 	"github.com/hostler-io/hostler/coordinator/recovery"
 	"github.com/hostler-io/hostler/coordinator/relay"
 	"github.com/hostler-io/hostler/coordinator/wire"
+	"github.com/hostler-io/hostler/coordinator/workloads"
 	"github.com/hostler-io/hostler/internal/failpoint"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/audit"
+	"github.com/hostler-io/hostler/unique"
 )
 
 // Retention is how much of the past is kept.
@@ -76,6 +79,10 @@ type Config struct {
 	Policies policies.Policies
 	// Notices says whom to tell of alerts. Default: nobody.
 	Notices alerting.Notices
+	// Lease are the times of leases, and MinSelfFence is the least self-fence by which the
+	// end of one is believed. Default: [unique.Default], and guard.
+	Lease        unique.Timing
+	MinSelfFence unique.SelfFence
 	// Plain has the hosts mirrored as JSON that nobody signs.
 	Plain bool
 	Retention
@@ -119,6 +126,13 @@ func (c *Config) validate() error {
 	if c.Actions == 0 {
 		c.Actions = 200_000
 	}
+	if c.Lease == (unique.Timing{}) {
+		c.Lease = unique.Default()
+	}
+	if err := c.Lease.Check(); err != nil {
+		return fmt.Errorf("coordinator: %w", err)
+	}
+	c.MinSelfFence = cmp.Or(c.MinSelfFence, unique.FenceGuard)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -144,6 +158,7 @@ type Coordinator struct {
 	recovery  *recovery.Room
 	hosts     *hostlink.Conversations
 	members   *members.Room
+	workloads *workloads.Room
 
 	// removed is closed when a ring came into force that does not name us.
 	removed     chan struct{}
@@ -197,8 +212,15 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	c.base.OnWritten(c.journal.Written)
 	c.approvals = actions.NewApprovals(c.base)
 	c.rules = policies.New(c.base, cfg.Policies)
+	c.workloads = workloads.New(c.base, workloads.Config{
+		Timing: cfg.Lease, Min: cfg.MinSelfFence, Term: term,
+		Propose: func(ctx context.Context, host protocol.HostID, spec []byte) (core.Action, error) {
+			return c.actions.ProposeSelf(ctx, host, spec)
+		},
+		Reachable: func(host protocol.HostID) bool { here, _ := c.hosts.Here(host); return here },
+	})
 	c.actions = actions.New(c.base, actions.Config{
-		Approvals: c.approvals, Dispatch: c.hosts, Payloads: c.relay.Payloads, Policies: c.rules, Forgotten: c.journal.Forgotten,
+		Workloads: c.workloads, Approvals: c.approvals, Dispatch: c.hosts, Payloads: c.relay.Payloads, Policies: c.rules, Forgotten: c.journal.Forgotten,
 	})
 	c.alerts = alerting.New(c.base, c.hosts, cfg.Notices)
 	c.explain = explain.New(c.base, c.hosts, c.approvals)
@@ -208,7 +230,7 @@ func New(ctx context.Context, cfg Config) (*Coordinator, error) {
 	})
 	c.hosts.Join(hostlink.Config{
 		Standing: c.members, Output: c.relay.Output, Evidence: c.recovery, Questions: c.recovery,
-		Approvals: c.approvals, Policies: c.rules, Rules: c.alerts, Acked: c.relay.Terminals.Acked, Input: c.relay.Input.Credit,
+		Approvals: c.approvals, Policies: c.rules, Rules: c.alerts, Grants: c.workloads, Acked: c.relay.Terminals.Acked, Input: c.relay.Input.Credit,
 		Told: c.explain.Heard, NewestSeal: c.journal.NewestSeal, Start: c.workers.Start,
 	})
 	if err := c.loadHosts(ctx); err != nil {
@@ -225,6 +247,9 @@ func (c *Coordinator) loadHosts(ctx context.Context) error {
 		}
 		if err := c.recovery.Load(tx); err != nil {
 			return fmt.Errorf("the newest recovery: %w", err)
+		}
+		if err := c.workloads.Load(tx); err != nil {
+			return fmt.Errorf("the unique workloads: %w", err)
 		}
 		return core.EachHost(tx, func(h core.Host) error {
 			if err := c.members.LoadHost(h); err != nil {
@@ -261,6 +286,9 @@ func (c *Coordinator) Members() *members.Room { return c.members }
 
 // Access hands out the room of tokens and viewers.
 func (c *Coordinator) Access() *access.Room { return c.access }
+
+// Workloads hands out the room of unique workloads.
+func (c *Coordinator) Workloads() *workloads.Room { return c.workloads }
 
 // Relay hands out the room of output, payloads and terminals.
 func (c *Coordinator) Relay() *relay.Room { return c.relay }
@@ -337,6 +365,7 @@ func (c *Coordinator) tickLoop(ctx context.Context) error {
 			c.log.ErrorContext(ctx, "cannot record wrong tokens", "err", err)
 		}
 		c.hosts.Tick(ctx)
+		c.workloads.Tick(ctx)
 		if err := c.actions.Expire(ctx); err != nil {
 			c.log.ErrorContext(ctx, "cannot expire actions", "err", err)
 		}

@@ -74,6 +74,7 @@ type Guard struct {
 	now    func() int64
 	watch  func([]Hold) // is told of each table
 	twin   bool
+	agents int // connections
 }
 
 // New returns a guard that holds nothing. kill ends all processes of a control group, and
@@ -208,10 +209,18 @@ func (g *Guard) Serve(ctx context.Context, l net.Listener) error {
 		}
 		wg.Go(func() {
 			defer conn.Close()
+			g.connected(1)
+			defer g.connected(-1)
 			defer context.AfterFunc(ctx, func() { conn.Close() })()
 			g.serve(conn)
 		})
 	}
+}
+
+func (g *Guard) connected(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.agents += n
 }
 
 func (g *Guard) serve(conn io.ReadWriter) {
@@ -254,4 +263,27 @@ func Follow(ctx context.Context, g *Guard, from io.Reader) error {
 	g.log.Warn("the guard is gone: everything that is held by lease is killed")
 	g.KillNow(ctx)
 	return errors.Join(lines.Err(), context.Cause(ctx))
+}
+
+// ErrIdle ends a guard of which nothing is wanted.
+var ErrIdle = errors.New("nothing is held, and no agent is there")
+
+// Idle returns [ErrIdle] when nothing was held and no agent was connected for a time.
+func (g *Guard) Idle(ctx context.Context, after time.Duration) error {
+	t := time.NewTicker(after)
+	defer t.Stop()
+	for idle := false; ; {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-t.C:
+		}
+		g.mu.Lock()
+		now := len(g.holds) == 0 && g.agents == 0
+		g.mu.Unlock()
+		if now && idle {
+			return ErrIdle
+		}
+		idle = now
+	}
 }

@@ -214,6 +214,9 @@ func (a *Alert) check() error { return a.checkInfo() }
 
 // checkHeld holds the containers of a lease or grant together.
 func checkHeld(list []LeaseHeld) error {
+	if len(list) > MaxHeld {
+		return fmt.Errorf("%d unique containers, at most %d can be held", len(list), MaxHeld)
+	}
 	seen := make(map[CTID]bool, len(list))
 	for _, l := range list {
 		switch {

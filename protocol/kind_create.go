@@ -25,7 +25,7 @@ type CreateArgs struct {
 	// else LXC.
 	Runtime string   `json:"runtime,omitzero" enum:"lxc,podman" doc:"lxc or podman. The default is what can use the template: podman for an image, where there is podman."`
 	Pull    string   `json:"pull,omitzero" enum:"missing,always,never" doc:"When its image is fetched: missing (the default), if the host does not have it; always, although it may; never."`
-	Class   string   `json:"class,omitzero" enum:"pinned,cloned" doc:"pinned (the default) or cloned."`
+	Class   string   `json:"class,omitzero" enum:"pinned,cloned,unique" doc:"pinned (the default), cloned, or unique: at most one copy of it runs at any time."`
 	Offline string   `json:"offline,omitzero" example:"\"stop-after=8h\"" doc:"What it does while its host is cut off: keep (the default) goes on, stop-after=DURATION stops after that time."`
 	Labels  []string `json:"labels,omitempty" doc:"Labels, each NAME=VALUE."`
 	Start   bool     `json:"start,omitzero" doc:"Start it too."`
@@ -34,16 +34,17 @@ type CreateArgs struct {
 	Privileged bool          `json:"privileged,omitzero" doc:"Root in it is root of its host. Else it has users of its own."`
 	Limits     []string      `json:"limits,omitempty" example:"[\"memory=256MiB\"]" doc:"What it may use at most, each RESOURCE=VALUE, as container.limit takes them."`
 	Env        []string      `json:"env,omitempty" doc:"Variables of its first process, each NAME=VALUE, beside those of its image."`
+	Data       string        `json:"data,omitzero" enum:"none,shared,local" doc:"Where a unique container keeps its data. One of local, the default, is never started on another host; none and shared are."`
 	Hostname   ContainerName `json:"hostname,omitzero" doc:"The name that it calls itself. Empty is the name of the container."`
 	Command    []string      `json:"command,omitempty" example:"[\"sleep\",\"infinity\"]" doc:"What runs in it, in place of the command of its image. A template has an init of its own and takes none."`
 }
 
 func (c *CreateArgs) check() error {
-	if c.Class == "unique" {
-		return fmt.Errorf("class: unique is not supported yet: a unique container needs leases")
+	if err := contract.CheckClass(c.Class, c.Offline); err != nil {
+		return err
 	}
-	if _, err := contract.Parse(c.Offline); err != nil {
-		return fmt.Errorf("offline: %w", err)
+	if c.Data != "" && c.Class != contract.Unique {
+		return fmt.Errorf("data: only a unique container can go to another host: create it with class unique")
 	}
 	if err := setting.CheckTemplate(c.Template); err != nil && c.Template != "" {
 		return fmt.Errorf("template: %w", err)

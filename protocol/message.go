@@ -332,9 +332,16 @@ type Lease struct {
 	Boot    string      `json:"boot"`
 	Inst    Nonce       `json:"inst"`
 	Beat    uint64      `json:"beat,omitzero"` // the newest heartbeat's as_of: a lost one is asked for
+	// Held are the unique containers that the newest grant names, and those that run. One
+	// that is not among them does not run, and no grant up to Took lets it start.
 	Held    []LeaseHeld `json:"held,omitempty"`
+	Took    Seq         `json:"took,omitzero"`     // the newest grant that the host has taken
 	SleepMS int64       `json:"sleep_ms,omitzero"` // for how long the host will be silent, from now on
 }
+
+// MaxHeld is how many unique containers a host may hold: a grant that names them all
+// is one small message.
+const MaxHeld = 200
 
 // LeaseHeld is a unique container that the host holds.
 type LeaseHeld struct {
@@ -349,6 +356,14 @@ type Epoch struct {
 	Term    Term   `json:"term"`
 	Counter uint64 `json:"counter"`
 }
+
+// Compare returns −1, 0 or +1 as e is lower than, equal to or higher than f.
+func (e Epoch) Compare(f Epoch) int {
+	return cmp.Or(cmp.Compare(e.Term.Ring, f.Term.Ring), cmp.Compare(e.Counter, f.Counter), e.Term.Compare(f.Term))
+}
+
+// String returns "ring.counter.epoch".
+func (e Epoch) String() string { return fmt.Sprintf("%s.%d", e.Term, e.Counter) }
 
 // Grant answers a lease: what the host may keep, for TTLms from the moment on
 // which it sent Heard.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hostler-io/hostler/agent/loop"
 	"github.com/hostler-io/hostler/agent/queue"
+	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/protocol/contract"
 )
 
@@ -137,7 +138,7 @@ func (c *contact) look() {
 func Preview(c *Containers, period time.Duration, reboot bool) []contract.Forecast {
 	var all []contract.Workload
 	for _, m := range c.sorted() {
-		all = append(all, workload(&m.rec))
+		all = append(all, workload(&m.rec, c.cfg.Leases, m.info.State == container.StateRunning))
 	}
 	return contract.Preview(all, c.contact.Away(), period, reboot)
 }

@@ -49,8 +49,9 @@ type Config struct {
 	// log: on a full disk into the space that is set aside, and else as soon as the
 	// disk takes it. It never fails: no record keeps a container from its state.
 	Record func([]audit.Record)
-	// Coordinator is that of the host; nil if it has none.
+	// Coordinator is that of the host; nil if it has none. Leases are what it grants.
 	Coordinator *Coordinator
+	Leases      Leases
 	// Probe looks at a container once, and returns why it is not well. It ends soon after
 	// its context does. nil: containers are not looked at.
 	Probe func(context.Context, Probed, contract.Check) error

@@ -71,7 +71,7 @@ func (c *Containers) Correct() {
 	byContract := false
 	order := startOrder{c, 0}
 	for _, m := range order.all() {
-		wanted, held := workload(&m.rec).Wanted(away)
+		wanted, held := workload(&m.rec, c.cfg.Leases, m.info.State == container.StateRunning).Wanted(away)
 		if held != m.held {
 			m.held = held
 			c.cfg.Seen()

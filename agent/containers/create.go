@@ -38,6 +38,9 @@ func (h create) Admit(s *protocol.Spec) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", protocol.ErrSpec, err)
 	}
+	if args.Class == contract.Unique && h.cfg.Leases == nil {
+		return fmt.Errorf("%w: a unique container needs leases of a coordinator, and this host has none", actions.CodeUnsupported)
+	}
 	return errors.Join(limitable(h.Containers, set), counted(h.cfg.Coordinator, args.Offline))
 }
 
@@ -50,6 +53,7 @@ func (h create) Prepare(s *protocol.Spec) (queue.Change, *queue.Step) {
 	args := argsOf(s)
 	r, err := h.creator(&args)
 	offline, bad := contract.Parse(args.Offline)
+	offline.ByLease = args.Class == contract.Unique && args.Offline == ""
 	set, wrong := limit.Parse(args.Limits)
 	err = errors.Join(err, bad, wrong)
 	var opening []port.Mapping

@@ -158,7 +158,7 @@ func (c ends) rebooted() {
 	loop, away := c.cfg.Loop, c.contact.Away()
 	var ended []queue.EndsOf
 	for _, m := range c.sorted() {
-		if state, _ := workload(&m.rec).Wanted(away); state != queue.Running || !m.rec.Made || m.rec.Broken != "" {
+		if state, _ := workload(&m.rec, c.cfg.Leases, true).Wanted(away); state != queue.Running || !m.rec.Made || m.rec.Broken != "" {
 			continue
 		}
 		all := append(slices.Clone(m.rec.Ends), queue.End{AtMS: loop.WallMS() - loop.BootMS(), Cause: queue.CauseHost})

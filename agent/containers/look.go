@@ -180,6 +180,9 @@ func (c *Containers) observed(id protocol.CTID, info container.Info) {
 }
 
 func (c *Containers) take(m *managed, info container.Info) {
+	if fresh := !m.seen || m.info.State != info.State || m.info.InitPID != info.InitPID; fresh {
+		defer c.hold(m)
+	}
 	m.info, m.seen = info, true
 	ends{c}.follow(m)
 	c.checks.tick.In(0)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hostler-io/hostler/agent/queue"
-	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/contract"
 )
 
@@ -18,23 +17,26 @@ const classPinned = "pinned"
 var errHeld = errors.New("it must not run now")
 
 // mayRun is asked on every path that starts a container, with the time for which the host
-// is cut off. It returns the epoch under which the container runs, or why it must not
-// run.
-func mayRun(c *queue.Container, away time.Duration) (e protocol.Epoch, why string) {
-	if why = contract.MayRun(c.Class, c.Offline, away); why != "" {
-		return e, why
-	}
-	return c.Epoch, ""
+// is cut off. It returns why the container must not run; empty if it may.
+func mayRun(c *queue.Container, by Leases, away time.Duration) (why string) {
+	return workload(c, by, false).MayStart(away)
 }
 
-// workload is a container as its contract sees it.
-func workload(c *queue.Container) contract.Workload {
-	return contract.Workload{Name: string(c.Name), Intended: c.Intended, Class: c.Class, Broken: c.Broken, Offline: c.Offline}
+// workload is a container as its contract sees it. up tells that it runs.
+func workload(c *queue.Container, by Leases, up bool) contract.Workload {
+	w := contract.Workload{Name: string(c.Name), Intended: c.Intended, Class: c.Class, Broken: c.Broken, Offline: c.Offline, Up: up}
+	if c.Class == contract.Unique {
+		w.Lease = leased(c, by, up)
+	}
+	return w
 }
 
 // start is the one way in which a container is started.
 func (o *operation) start(ctx context.Context) (err error) {
-	if _, why := mayRun(&o.rec, o.contact.Away()); why != "" {
+	if err := o.lease(ctx); err != nil {
+		return err
+	}
+	if why := mayRun(&o.rec, o.cfg.Leases, o.contact.Away()); why != "" {
 		return fmt.Errorf("%w: %s", errHeld, why)
 	}
 	if o.rec.Address != "" && o.cfg.Network != nil {

@@ -34,7 +34,12 @@ type Config struct {
 	Publish func(ctx context.Context, topic string, payload []byte, retained bool) error
 	// Lost is told of a connection that has failed. It does not wait.
 	Lost func(conn uint64)
-	Log  *slog.Logger
+	// Guard kills what is held when the agent cannot; nil if this host has none, and then
+	// nothing is held.
+	Guard Guard
+	// Changed is told that the grant has changed. It does not wait.
+	Changed func()
+	Log     *slog.Logger
 }
 
 // Lease is the lease of this host. Its methods may be called by any goroutine.
@@ -46,11 +51,14 @@ type Lease struct {
 	at     atomic.Int64  // boot clock of the newest grant
 	sleep  atomic.Int64  // boot clock until which the host is silent; 0 if it will not be
 	soon   chan struct{} // one place: a lease is to go out now
+	holder holder
 }
 
 // New returns a lease that was not granted yet.
 func New(cfg Config) *Lease {
-	return &Lease{cfg: cfg, grants: make(chan wire.Message, 8), soon: make(chan struct{}, 1)}
+	l := &Lease{cfg: cfg, grants: make(chan wire.Message, 8), soon: make(chan struct{}, 1)}
+	l.holder.init(&l.cfg)
+	return l
 }
 
 // Take takes a grant as it came. It never waits: a grant that finds no room is
@@ -64,8 +72,8 @@ func (l *Lease) Take(m wire.Message) bool {
 	}
 }
 
-// Run asks for leases and takes grants until ctx ends, and returns its cause.
-// Nothing is held yet, so a grant that does not come has no consequence yet.
+// Run asks for leases and takes grants until ctx ends, and returns its cause. What is
+// held when a grant has ended is killed by the guard.
 func (l *Lease) Run(ctx context.Context) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -82,7 +90,7 @@ func (l *Lease) Run(ctx context.Context) error {
 			number++
 			l.ask(ctx, number)
 		case m := <-l.grants:
-			if err := l.grant(g, m); err != nil {
+			if err := l.grant(ctx, g, m); err != nil {
 				l.cfg.Traffic.Refused(err)
 				l.cfg.Log.Debug("a grant was refused", "error", err)
 			}
@@ -99,7 +107,7 @@ func (l *Lease) ask(ctx context.Context, number uint64) {
 	}
 	h := l.cfg.Host.Header(protocol.TypeLease)
 	h.Seq, h.Chal = seq, chal
-	payload, err := l.cfg.Host.Seal(protocol.Lease{Header: h, Number: number, Boot: l.cfg.Boot, Inst: n.Inst(), Beat: n.Beat(), SleepMS: l.sleepMS()})
+	payload, err := l.cfg.Host.Seal(protocol.Lease{Header: h, Number: number, Boot: l.cfg.Boot, Inst: n.Inst(), Beat: n.Beat(), SleepMS: l.sleepMS(), Held: l.holder.told(), Took: l.holder.took()})
 	if err != nil {
 		l.cfg.Log.Error("a lease cannot be signed", "error", err)
 		return
@@ -115,7 +123,7 @@ func (l *Lease) ask(ctx context.Context, number uint64) {
 
 // grant takes one grant: what is held may be kept for its time to live from the
 // moment at which this process sent what the grant answers.
-func (l *Lease) grant(gate *gate, m wire.Message) error {
+func (l *Lease) grant(ctx context.Context, gate *gate, m wire.Message) error {
 	if term := l.cfg.Numbers.Term(); term != gate.coordinator.Seen {
 		gate.coordinator = fresh.CoordinatorGate{Seen: term} // numbers begin anew with a term
 	}
@@ -137,6 +145,7 @@ func (l *Lease) grant(gate *gate, m wire.Message) error {
 		}
 		l.until.Store(at + g.TTLms)
 		l.at.Store(now)
+		l.holder.granted(ctx, g.Held, msg.Header.Seq, at+g.TTLms)
 	}
 	l.cfg.Traffic.Received(protocol.TypeGrant)
 	return nil
@@ -150,6 +159,11 @@ func (l *Lease) Sleep(d time.Duration) {
 		until = l.cfg.BootMS() + d.Milliseconds()
 	}
 	l.sleep.Store(until)
+	l.ASAP()
+}
+
+// ASAP has a lease sent at once.
+func (l *Lease) ASAP() {
 	select {
 	case l.soon <- struct{}{}:
 	default:

@@ -132,7 +132,7 @@ func (u *Uplink) hello() {
 	hello := protocol.Hello{
 		Proto: protocol.Proto, Inst: u.cfg.Numbers.Inst(), Boot: u.cfg.Boot, Store: u.self.Store,
 		TermSeen: u.gate.Seen, AcceptSeq: u.cfg.Actions.AcceptSeq(), Evidence: u.self.Evidence, Checkpoint: u.self.Checkpoint,
-		SelfFence: "none", Features: u.cfg.Features,
+		SelfFence: u.cfg.SelfFence, Features: u.cfg.Features,
 	}
 	u.streams.hello(&hello)
 	u.out.post(u.link.conn, protocol.TypePresence, protocol.ChannelPresence, protocol.Presence{Header: h, Kind: protocol.PresenceHello, Hello: &hello})

@@ -106,9 +106,11 @@ type Config struct {
 	// Raise makes a change of an alert durable.
 	Raise func(protocol.Alert)
 	// Heard is called at each receipt of the coordinator.
-	Heard    func()
-	Boot     string
-	Features []string
+	Heard func()
+	Boot  string
+	// SelfFence is what kills unique containers here when the agent does not.
+	SelfFence string
+	Features  []string
 	// QuietEvery is how far heartbeats are apart at least that tell of nothing but
 	// new records in the audit log.
 	QuietEvery time.Duration

@@ -34,6 +34,7 @@ type config struct {
 	Network  networkConfig  `toml:"network"`
 	Metrics  metricsConfig  `toml:"metrics"`
 	Alerts   alertsConfig   `toml:"alerts"`
+	Unique   uniqueConfig   `toml:"unique"`
 
 	path string // of the file that was named; empty for the usual one
 }
@@ -97,6 +98,10 @@ type networkConfig struct {
 	Bridge string `toml:"bridge" takes:"reload" does:"The device that new containers are attached to. It is made when the first of them needs it. Empty: containers get no network."`
 	Subnet string `toml:"subnet" takes:"reload" does:"The IPv4 network of the bridge. The host has its first address."`
 	NAT    bool   `toml:"nat" takes:"reload" does:"Whether containers reach other machines, by the address of the host. The host forwards packets then."`
+}
+
+type uniqueConfig struct {
+	Guard bool `toml:"guard" takes:"reload" does:"Let this host hold unique containers. Two small processes of their own then kill such a container when the lease of the host ends, also when the agent is dead; the agent tests that when it starts."`
 }
 
 type alertsConfig struct {

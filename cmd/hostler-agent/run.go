@@ -181,7 +181,7 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	cfg.HostInfo = newMachine(c.StateDir, unsupported).info
 	cfg.Policies.Local, cfg.Policies.Broken = localPolicy(c.Policy, host, c.own())
 	cfg.Policies.Own = c.own()
-	if err := n.join(&cfg); err != nil {
+	if err := n.join(ctx, &cfg); err != nil {
 		return err
 	}
 	if n.meter, err = newMeter(ctx, s, c, q, map[string]string{"host": string(host), "fleet": string(cfg.FleetName)}, log); err != nil {
@@ -203,7 +203,7 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 func noFleet() protocol.FleetID { return protocol.FleetID{1} }
 
 // join gives the agent its coordinator, if the host is a member.
-func (n *node) join(cfg *agent.Config) error {
+func (n *node) join(ctx context.Context, cfg *agent.Config) error {
 	if !n.record.Member() {
 		n.log.Info("this host is no member of a fleet; it works for itself alone")
 		return nil
@@ -229,6 +229,7 @@ func (n *node) join(cfg *agent.Config) error {
 		return err
 	}
 	cfg.Link, cfg.Bulk, n.bulk = l, bulk, bulk
+	n.guarded(ctx, cfg)
 	return nil
 }
 

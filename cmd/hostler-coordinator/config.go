@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"time"
 
 	"github.com/hostler-io/hostler/coordinator/alerting"
 	"github.com/hostler-io/hostler/internal/durable"
 	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/unique"
 )
 
 // config is the configuration file, /etc/hostler/coordinator.toml. Everything
@@ -23,6 +25,7 @@ type config struct {
 	MQTT       mqttConfig    `toml:"mqtt"`
 	Policy     policyConfig  `toml:"policy"`
 	Notify     notifyConfig  `toml:"notify"`
+	Lease      leaseConfig   `toml:"lease"`
 
 	own, hosts *policy.Policy   // what the files of Policy say
 	notices    alerting.Notices // whom Notify names
@@ -32,6 +35,28 @@ type policyConfig struct {
 	File      string `toml:"file" takes:"reload" does:"A file that says who may request what, and what waits for approvals before it is sent, in the language of the policies of hosts. Empty: operators and admins may request everything, and need no approval."`
 	HostsFile string `toml:"hosts_file" takes:"reload" does:"A copy of the policy in force on hosts that have not told theirs. The approvals that a policy asks for are collected before an order is sent; the host refuses what is not approved as it wants, whatever is known here."`
 	FourEyes  bool   `toml:"four_eyes" takes:"reload" does:"Count no approval of the person who made the request, if the token that made it has the name of that person."`
+}
+
+// leaseConfig is about unique containers. Its times are those of [unique.Timing].
+type leaseConfig struct {
+	TTL      int    `toml:"ttl_seconds" takes:"restart" unit:"s" does:"For how long a host may run its unique containers without a word of the coordinator."`
+	Kill     int    `toml:"kill_seconds" takes:"restart" unit:"s" does:"How long a host may take to kill them when that time is over."`
+	Drift    int    `toml:"drift_permille" takes:"restart" unit:"‰" does:"By how much the clock of a host, or of the coordinator, may be too fast or too slow."`
+	Margin   int    `toml:"margin_seconds" takes:"restart" unit:"s" does:"What is added to be safe."`
+	Takeover int    `toml:"takeover_seconds" takes:"restart" unit:"s" does:"How long after a host was heard last its unique containers may start elsewhere. 0 is the least that is safe, (ttl + kill) × (1 + 2 × drift) + margin; less than that is refused."`
+	Fence    string `toml:"min_self_fence" takes:"restart" does:"What must kill unique containers on a host whose agent is dead, so that the end of its lease is believed: guard, or watchdog."`
+}
+
+// timing returns the times, checked.
+func (c leaseConfig) timing() (unique.Timing, error) {
+	t := unique.Timing{
+		TTL: time.Duration(c.TTL) * time.Second, Kill: time.Duration(c.Kill) * time.Second, DriftPermille: int64(c.Drift),
+		Margin: time.Duration(c.Margin) * time.Second, Wait: time.Duration(c.Takeover) * time.Second,
+	}
+	if f := unique.SelfFence(c.Fence); f != unique.FenceGuard && f != unique.FenceWatchdog {
+		return t, fmt.Errorf("lease.min_self_fence: %q: use guard or watchdog", c.Fence)
+	}
+	return t, t.Check()
 }
 
 type outputConfig struct {
@@ -66,6 +91,7 @@ func defaults() config {
 		Output:     outputConfig{TotalMiB: 10 << 10, Days: 30},
 		Actions:    actionsConfig{Days: 90, Count: 200_000},
 		Notify:     notifyConfig{WaitSeconds: 30, RepeatMinutes: 240},
+		Lease:      leaseConfig{TTL: 90, Kill: 15, Drift: 10, Margin: 10, Fence: string(unique.FenceGuard)},
 		MaxPayload: 10 << 10,
 	}
 }
@@ -97,6 +123,9 @@ func (c *config) complete() error {
 	}
 	if c.MaxPayload < 1 || c.MaxPayload > protocol.MaxPayload>>20 {
 		return fmt.Errorf("max_payload_mib: %d is not between 1 and %d", c.MaxPayload, protocol.MaxPayload>>20)
+	}
+	if _, err := c.Lease.timing(); err != nil {
+		return err
 	}
 	var err error
 	if c.notices, err = c.Notify.notices(); err != nil {

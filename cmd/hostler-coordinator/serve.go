@@ -38,6 +38,7 @@ import (
 	"github.com/hostler-io/hostler/policy"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/protocol/san"
+	"github.com/hostler-io/hostler/unique"
 )
 
 // errRevoked ends the handshake of a peer whose certificate was revoked.
@@ -223,14 +224,19 @@ func (s *server) policies(ctx context.Context, c *config) policies.Policies {
 }
 
 func (s *server) newCoordinator(ctx context.Context, store core.Store) (*coordinator.Coordinator, error) {
+	times, err := s.config.Lease.timing()
+	if err != nil {
+		return nil, err
+	}
 	ring := s.trust.Chain().Ring()
 	policies := s.policies(ctx, &s.config)
 	return coordinator.New(ctx, coordinator.Config{
 		Store: store, Fleet: ring.Fleet, FleetName: ring.Name,
 		Signer: s.trust.id, Trust: s.trust, Rings: s.trust, HostKeys: s.trust, Viewers: s.trust, Authority: s.trust, Broker: s.broker,
-		Policies:  policies,
-		Notices:   s.config.notices,
-		Plain:     s.config.MQTT.Plain,
+		Policies: policies,
+		Notices:  s.config.notices,
+		Plain:    s.config.MQTT.Plain,
+		Lease:    times, MinSelfFence: unique.SelfFence(s.config.Lease.Fence),
 		OutputDir: s.state.output(), OutputTotal: int64(s.config.Output.TotalMiB) << 20, OutputAge: time.Duration(s.config.Output.Days) * 24 * time.Hour,
 		Retention:  coordinator.Retention{ActionAge: time.Duration(s.config.Actions.Days) * 24 * time.Hour, Actions: s.config.Actions.Count},
 		PayloadDir: s.state.payloads(), MaxPayload: int64(s.config.MaxPayload) << 20, Addresses: s.config.HTTP.Addresses, BrokerAddresses: s.config.MQTT.Addresses,

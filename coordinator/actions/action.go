@@ -30,6 +30,18 @@ func (r *Room) Propose(ctx context.Context, by core.Actor, req Request) (core.Ac
 	if err := r.mayPropose(by); err != nil {
 		return core.Action{}, err
 	}
+	return r.propose(ctx, by, req)
+}
+
+// ProposeSelf is Propose of what follows from a decision of the coordinator itself.
+func (r *Room) ProposeSelf(ctx context.Context, host protocol.HostID, spec []byte) (core.Action, error) {
+	if err := r.base.MayDecide(); err != nil {
+		return core.Action{}, err
+	}
+	return r.propose(ctx, core.Self(), Request{Host: host, Spec: spec})
+}
+
+func (r *Room) propose(ctx context.Context, by core.Actor, req Request) (core.Action, error) {
 	p, err := r.proposal(ctx, by, req)
 	if err != nil {
 		return core.Action{}, err
@@ -159,6 +171,13 @@ func (r *Room) enter(tx core.Tx, by core.Actor, p *proposal) (err error) {
 	if p.old || p.refused != nil {
 		return nil
 	}
+	switch err := r.cfg.Workloads.Enter(tx, &a, p.spec); {
+	case errors.Is(err, core.ErrConflict):
+		p.refused = err
+		return nil
+	case err != nil:
+		return err
+	}
 	if a.State == protocol.StatePendingApprove {
 		p.a = a
 		return r.insert(tx, a, by)
@@ -179,6 +198,7 @@ func (r *Room) entered(p *proposal) {
 	if p.old || p.refused != nil {
 		return
 	}
+	r.cfg.Workloads.Entered(&p.a, p.spec)
 	if p.send != nil {
 		p.send()
 	}

@@ -41,12 +41,21 @@ type Policies interface {
 	CheckDate(spec *protocol.Spec) error
 }
 
+// Workloads keeps unique containers on one host. It is safe for concurrent use.
+type Workloads interface {
+	// Enter notes within the transaction of a request what follows from it. An error that
+	// is [core.ErrConflict] refuses the request. Entered follows the transaction.
+	Enter(tx core.Tx, a *core.Action, spec *protocol.Spec) error
+	Entered(a *core.Action, spec *protocol.Spec)
+}
+
 // Config is what a Room is made of. All of it is needed.
 type Config struct {
 	Approvals *Approvals
 	Dispatch  Dispatch
 	Payloads  Payloads
 	Policies  Policies
+	Workloads Workloads
 	// Forgotten is the error for an action that is not there: it may have been.
 	Forgotten func(id string) error
 }

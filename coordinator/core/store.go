@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/unique"
 )
 
 // What callers branch on. A Store returns them wrapped; they are also what the
@@ -69,6 +70,7 @@ type Tx struct {
 	Audit      AuditLog
 	Past       Past
 	Values     Values
+	Workloads  Workloads
 }
 
 // HostState is where a host stands.
@@ -480,4 +482,23 @@ type Values interface {
 	// SetStore gives the database another id. Store.ID returns it at the latest
 	// when the database has been opened again.
 	SetStore(id protocol.StoreID) error
+}
+
+// Workload is a unique workload: where it stands, and what makes it anew elsewhere.
+type Workload struct {
+	unique.Workload
+	Spec      []byte            `json:"spec"` // of the action that creates it
+	Requester string            `json:"requester"`
+	Pending   protocol.ActionID `json:"pending,omitzero"` // that creates it on its host
+	// Banned are hosts on which it could not be started, with the reason.
+	Banned    map[protocol.HostID]string `json:"banned,omitempty"`
+	ChangedMS int64                      `json:"changed_ms"`
+}
+
+// Workloads is the table of unique workloads, by the id of their container.
+type Workloads interface {
+	Put(Workload) error
+	// Remove forgets one; what is not there is no error.
+	Remove(protocol.CTID) error
+	List() ([]Workload, error)
 }

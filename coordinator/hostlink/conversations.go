@@ -98,6 +98,15 @@ type Rules interface {
 	Next(core.Tx, core.Host) (*protocol.ControlItem, error)
 }
 
+// Grants knows which unique containers each host may hold. It is safe for concurrent use.
+type Grants interface {
+	// Renew takes a verified lease and returns what the grant of that number, which
+	// answers it, is to name, and how long that is good for. It is memory alone.
+	Renew(host protocol.HostID, lease *protocol.Lease, seq protocol.Seq) (held []protocol.LeaseHeld, ttl time.Duration)
+	// Greeted takes the hello of a host that has proved itself.
+	Greeted(host protocol.HostID, h *protocol.Hello)
+}
+
 // Config is what Conversations are made of. All of it is needed.
 type Config struct {
 	Standing  Standing
@@ -107,6 +116,7 @@ type Config struct {
 	Approvals Approvals
 	Policies  Policies
 	Rules     Rules
+	Grants    Grants
 	// Acked takes what a host has taken of what is typed in a session.
 	Acked func(protocol.HostID, protocol.ActionID, []byte) error
 	// Input takes what a host asks for of what an action reads.

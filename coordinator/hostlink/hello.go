@@ -104,6 +104,7 @@ func (l *link) prove() error {
 	}
 	l.receipts.begin(found.up, found.audit)
 	l.presence.accept(h)
+	c.cfg.Grants.Greeted(l.host, h)
 	if found.asks {
 		c.cfg.Questions.Begin(l.host)
 	}

@@ -237,17 +237,15 @@ func (l *link) onLease(in inbound) error {
 	if c.base.Recovery() != "" || c.cfg.Standing.Quarantined(l.host) {
 		return nil
 	}
-	g := protocol.Grant{Header: c.wire.Header(protocol.TypeGrant, protocol.HostParty(l.host)), TTLms: leaseTTL.Milliseconds(), Held: []protocol.LeaseHeld{}}
+	g := protocol.Grant{Header: c.wire.Header(protocol.TypeGrant, protocol.HostParty(l.host))}
 	g.Heard = m.Header.Seq
 	l.stateMu.Lock()
 	defer l.stateMu.Unlock()
 	g.Seq = c.wire.NextSeq()
+	held, ttl := c.cfg.Grants.Renew(l.host, &lease, g.Seq)
+	g.Held, g.TTLms = held, ttl.Milliseconds()
 	return c.wire.Publish(c.wire.HostTopic(l.host, protocol.ChannelGrant), g)
 }
-
-// leaseTTL is how long a host may hold on to what it was granted without
-// another grant.
-const leaseTTL = 90 * time.Second
 
 // hear notes a message that carried the current challenge. The first one after
 // a hello or a silence means that the host is there: what it claimed is looked

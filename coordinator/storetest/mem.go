@@ -162,6 +162,7 @@ type state struct {
 	audit      table[uint64, core.AuditRecord]
 	seals      table[uint64, core.Seal]
 	values     table[string, []byte]
+	workloads  table[protocol.CTID, core.Workload]
 	asked      table[protocol.ActionID, uint64] // in which order actions were inserted
 	lastAsked  uint64
 	lastEvent  uint64
@@ -234,6 +235,6 @@ func (t *memTx) write() error {
 func (t *memTx) tables() core.Tx {
 	return core.Tx{
 		Hosts: memHosts{t}, Enrolments: memEnrolments{t}, Actions: memActions{t}, Queue: memActions{t}, Streams: memStreams{t}, Outputs: memOutputs{t},
-		Access: memAccess{t}, Events: memEvents{t}, Audit: memAudit{t}, Past: memPast{t}, Values: memValues{t},
+		Access: memAccess{t}, Events: memEvents{t}, Audit: memAudit{t}, Past: memPast{t}, Values: memValues{t}, Workloads: memWorkloads{t},
 	}
 }

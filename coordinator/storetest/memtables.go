@@ -469,3 +469,30 @@ func (t memValues) SetStore(id protocol.StoreID) error {
 	t.id = id
 	return nil
 }
+
+type memWorkloads struct{ *memTx }
+
+func (t memWorkloads) Put(w core.Workload) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	t.workloads.change(t.memTx)[w.CTID] = w
+	return nil
+}
+
+func (t memWorkloads) Remove(id protocol.CTID) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	delete(t.workloads.change(t.memTx), id)
+	return nil
+}
+
+func (t memWorkloads) List() ([]core.Workload, error) {
+	if err := t.read(); err != nil {
+		return nil, err
+	}
+	all := slices.Collect(maps.Values(t.workloads.rows))
+	slices.SortFunc(all, func(a, b core.Workload) int { return strings.Compare(a.CTID.String(), b.CTID.String()) })
+	return all, nil
+}

@@ -44,6 +44,7 @@ func Run(t *testing.T, open func(t *testing.T) core.Store) {
 		{"Audit", testAudit},
 		{"Seals", testSeals},
 		{"Values", testValues},
+		{"Workloads", testWorkloads},
 		{"NumbersThatDoNotFit", testNumbers},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -125,6 +125,7 @@ func (h *handlers) routes(mux routes) error {
 	hostHandlers{h}.enrolments()
 	hostHandlers{h}.fleet()
 	alertHandlers{h}.alerts()
+	leaseHandlers{h}.leases()
 	h.events()
 	h.auditLog()
 	hostHandlers{h}.health(mux)

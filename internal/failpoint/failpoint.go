@@ -107,6 +107,7 @@ const (
 	NoticeTried     Step = "C28" // a try to deliver a notification
 	AlertsMarked    Step = "C29" // an alert is acknowledged, or alerts are muted
 	StoreRecovered  Step = "C31" // a restored store is made another one
+	WorkloadDecided Step = "C45" // which host holds a unique workload, under which epoch, or that none does
 	BackupPlaced    Step = "C32" // a backup that was read back has its name
 	RestoreDeclared Step = "C33" // the file that says that a directory is being restored
 	StateRestored   Step = "C34" // and that it is
@@ -131,7 +132,7 @@ func Steps() []Step {
 		ContainerRenamed, ContainerSettled, FilePushed, ContainerFrozen, ContainerThawed, SnapshotMade, SnapshotRestored, SnapshotDoomed,
 		TermCounted, OrderNumbered, ReportsTaken, OutputKept, CancelNumbered, ProofJudged, HostDecided, RingsKept,
 		AccessKept, InviteMade, NotesCompared, QuestionAsked, ActionsExpired, AcksFreed, InventoryKept, QuarantineNoted,
-		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, HostReplaced, AlertRulesSet, RulesNumbered, NoticesMade, NoticeTried, AlertsMarked, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,
+		AuditSealed, AuditPruned, PayloadPlaced, ApprovalKept, OutputRemoved, PastForgotten, HostReplaced, AlertRulesSet, RulesNumbered, NoticesMade, NoticeTried, AlertsMarked, WorkloadDecided, StoreRecovered, BackupPlaced, RestoreDeclared, StateRestored, KeyReplaced, RecoveryEnded,
 		FilePlaced, DatabasePlaced, BatchCommitted,
 	}
 }

@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 )
@@ -9,7 +8,7 @@ import (
 // Change is what is to change of how a container is kept. What it does not name stays.
 type Change struct {
 	Offline string `json:"offline,omitzero" example:"\"stop-after=8h\"" doc:"What it does while its host is cut off: keep goes on, stop-after=DURATION stops after that time."`
-	Class   string `json:"class,omitzero" enum:"pinned,cloned" doc:"pinned or cloned."`
+	Class   string `json:"class,omitzero" enum:"pinned,cloned" doc:"pinned or cloned. What is unique is so from its creation on, and stays so."`
 	// Orders are from 1: 0 cannot be told from one that is not named.
 	StartOrder int64    `json:"start_order,omitzero" min:"-1" max:"1000" doc:"When it is started, should several be: those of a lower number first, those without one last. -1 takes it away."`
 	Health     *Check   `json:"health,omitempty" doc:"How it is looked at while it runs."`
@@ -18,9 +17,6 @@ type Change struct {
 
 // Check tells what is wrong with a change.
 func (c *Change) Check() error {
-	if c.Class == "unique" {
-		return errors.New("class: unique is not supported yet: a unique container needs leases")
-	}
 	if _, err := Parse(c.Offline); err != nil {
 		return fmt.Errorf("offline: %w", err)
 	}

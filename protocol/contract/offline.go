@@ -16,8 +16,27 @@ import (
 // The words of a contract.
 const (
 	Keep      = "keep"
+	Lease     = "lease"
 	stopAfter = "stop-after"
 )
+
+// Unique is the class of containers of which at most one copy runs at any time.
+const Unique = "unique"
+
+// CheckClass refuses a contract that does not fit a class: unique containers run by
+// lease, or go on without one, and no others do.
+func CheckClass(class, offline string) error {
+	o, err := Parse(offline)
+	switch {
+	case err != nil:
+		return fmt.Errorf("offline: %w", err)
+	case class == Unique && o.StopAfter > 0:
+		return fmt.Errorf("offline: a unique container has the contract %s (it stops when its lease ends) or %s (it goes on, and only a fence device or a person lets it start elsewhere)", Lease, Keep)
+	case class != Unique && o.ByLease:
+		return fmt.Errorf("offline: %s is the contract of unique containers: create it with --class %s", Lease, Unique)
+	}
+	return nil
+}
 
 // Bounds of the time of a contract. A coordinator that is there is heard every few
 // seconds, and a message may be lost now and then: less than MinStopAfter would stop
@@ -34,16 +53,21 @@ type Offline struct {
 	// StopAfter is how long the host may be cut off until the container is stopped; 0
 	// is for ever.
 	StopAfter time.Duration
+	// ByLease tells that it stops when its lease ends: of unique containers alone.
+	ByLease bool
 }
 
 // Parse reads a contract: keep (or nothing), or stop-after=8h.
 func Parse(text string) (Offline, error) {
-	if text == "" || text == Keep {
+	switch text {
+	case "", Keep:
 		return Offline{}, nil
+	case Lease:
+		return Offline{ByLease: true}, nil
 	}
 	word, value, ok := strings.Cut(text, "=")
 	if !ok || word != stopAfter {
-		return Offline{}, fmt.Errorf("%.60q is not an offline contract: use %s, or %s=DURATION as in %s=8h", text, Keep, stopAfter, stopAfter)
+		return Offline{}, fmt.Errorf("%.60q is not an offline contract: use %s, or %s=DURATION as in %s=8h; of a unique container %s or %s", text, Keep, stopAfter, stopAfter, Lease, Keep)
 	}
 	d, err := parseDuration(value)
 	switch {
@@ -57,7 +81,10 @@ func Parse(text string) (Offline, error) {
 
 // String is the one way in which a contract is written.
 func (o Offline) String() string {
-	if o.StopAfter == 0 {
+	switch {
+	case o.ByLease:
+		return Lease
+	case o.StopAfter == 0:
 		return Keep
 	}
 	return stopAfter + "=" + Words(o.StopAfter)

@@ -12,6 +12,10 @@ type Workload struct {
 	Class    string
 	Broken   string // why it is not started any more
 	Offline  string
+	// Lease says of a unique container why no lease lets it run; empty if one does. Up
+	// tells that it runs.
+	Lease string
+	Up    bool
 }
 
 // The states of [Workload.Intended] and of a [Forecast].
@@ -20,13 +24,13 @@ const (
 	Stopped = "stopped"
 )
 
-// MayRun says why a container of a class and contract must not run on a host that was cut
-// off for away; empty if it may.
-func MayRun(class, offline string, away time.Duration) string {
-	if class == "unique" {
-		return "a unique container needs a lease, which this version does not support"
+// MayStart says why a container must not be started on a host that was cut off for away;
+// empty if it may. Whatever its contract, a unique one wants a lease.
+func (w Workload) MayStart(away time.Duration) string {
+	if w.Class == Unique {
+		return w.Lease
 	}
-	o, err := Parse(offline)
+	o, err := Parse(w.Offline)
 	if err != nil {
 		return fmt.Sprintf("its offline contract cannot be read (%s): set another one", err)
 	}
@@ -39,7 +43,10 @@ func (w Workload) Wanted(away time.Duration) (state, why string) {
 	if w.Intended != Running {
 		return Stopped, ""
 	}
-	if why = MayRun(w.Class, w.Offline, away); why != "" {
+	if w.Class == Unique && w.Up && w.Offline == Keep {
+		return Running, "" // it goes on without a lease
+	}
+	if why = w.MayStart(away); why != "" {
 		return Stopped, why
 	}
 	return Running, ""
@@ -70,6 +77,10 @@ func Preview(all []Workload, away, period time.Duration, reboot bool) []Forecast
 			continue
 		}
 		f := Forecast{Name: w.Name, Offline: w.Offline}
+		if w.Class == Unique && w.Lease == "" && period > 0 {
+			w.Lease = "its lease ends when the host is cut off"
+			w.Up = w.Up && !reboot
+		}
 		f.Then, f.Why = w.Wanted(away + period)
 		if now, _ := w.Wanted(away); now == Running {
 			if o, err := Parse(w.Offline); err == nil {

@@ -120,7 +120,7 @@ func (a *commands) ctShowCommand() *cobra.Command {
 }
 
 func (a *commands) ctCreateCommand() *cobra.Command {
-	var template, runtime, class, offline, pull string
+	var template, runtime, class, offline, pull, data string
 	var labels, ports []string
 	var start, privileged bool
 	cmd := &cobra.Command{
@@ -162,13 +162,14 @@ see hostler net expose.`,
 	cmd.Flags().StringVar(&template, "template", "", "template to make it from, in place of IMAGE")
 	cmd.Flags().StringVar(&runtime, "runtime", "", "lxc or podman (default: what can use the image)")
 	cmd.Flags().StringVar(&pull, "pull", "", "fetch the image: missing, always or never (default missing)")
-	cmd.Flags().StringVar(&class, "class", "", "pinned: it belongs to this host; cloned: there may be others of it (default pinned)")
-	cmd.Flags().StringVar(&offline, "offline", "", "what it does while its host is cut off: keep, or stop-after=DURATION (default keep)")
+	cmd.Flags().StringVar(&class, "class", "", "pinned: it belongs to this host; cloned: there may be others of it; unique: at most one copy runs at any time (default pinned)")
+	cmd.Flags().StringVar(&data, "data", "", "of a unique container: local (the default: it never starts on another host), shared, or none")
+	cmd.Flags().StringVar(&offline, "offline", "", "what it does while its host is cut off: keep, or stop-after=DURATION (default keep); of a unique container lease (it stops when its lease ends, the default) or keep")
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "label, k=v; may be repeated")
 	cmd.Flags().StringArrayVar(&ports, "expose", nil, "port of the host that leads to it, HOST-PORT:CONTAINER-PORT/tcp or /udp; may be repeated")
 	cmd.Flags().BoolVar(&start, "start", false, "also start it")
 	cmd.Flags().BoolVar(&privileged, "privileged", false, "root in it is root of the host")
-	_ = cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions([]string{"pinned", "cloned"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions([]string{"pinned", "cloned", "unique"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("pull", cobra.FixedCompletions([]string{"missing", "always", "never"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions([]string{"lxc", "podman"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -188,8 +189,8 @@ see hostler net expose.`,
 		if err := conn.CheckLabels(labels); err != nil {
 			return term.Usage("", "%s", err)
 		}
-		if _, err := contract.Parse(offline); err != nil {
-			return term.Usage("", "--offline: %s", err)
+		if err := contract.CheckClass(class, offline); err != nil {
+			return term.Usage("", "%s", err)
 		}
 		if _, err := port.ParseAll(ports); err != nil {
 			return term.Usage("", "--expose: %s", err)
@@ -213,7 +214,7 @@ see hostler net expose.`,
 		a.Random(random[:])
 		return a.Do(cmd.Context(), r, c, name, "create "+name.String(), "there", protocol.Spec{
 			Kind: protocol.KindCreate, Target: protocol.NewCTID(a.Now().UnixMilli(), random), Name: called,
-			Args: s.in(protocol.CreateArgs{Template: template, Runtime: runtime, Pull: pull, Class: class, Offline: offline, Labels: labels, Start: start, Privileged: privileged, Expose: ports}),
+			Args: s.in(protocol.CreateArgs{Template: template, Runtime: runtime, Pull: pull, Class: class, Offline: offline, Data: data, Labels: labels, Start: start, Privileged: privileged, Expose: ports}),
 		})
 	}
 	return cmd

@@ -21,13 +21,13 @@ import (
 
 type commands struct{ *conn.Env }
 
-// Commands returns hostler status, host, alert and events. more are commands of
+// Commands returns hostler status, host, alert, lease and events. more are commands of
 // hostler host.
 func Commands(e *conn.Env, more ...*cobra.Command) []*cobra.Command {
 	a := &commands{e}
 	host := a.hostCommand()
 	host.AddCommand(more...)
-	return []*cobra.Command{a.statusCommand(), host, a.alertCommand(), a.eventsCommand()}
+	return []*cobra.Command{a.statusCommand(), host, a.alertCommand(), a.leaseCommand(), a.eventsCommand()}
 }
 
 func hostNoun() show.Noun[conn.HostView] {

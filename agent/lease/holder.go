@@ -1,0 +1,237 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hostler-io/hostler/protocol"
+)
+
+// Held is a unique container that runs, or is about to be started.
+type Held struct {
+	CTID  protocol.CTID
+	Epoch protocol.Epoch
+	// Group is the component of a control group by which its processes are known.
+	Group string
+	// UntilMS is the end of the newest grant that names it, by the boot clock.
+	UntilMS int64
+	// Keeps tells that it goes on without a lease: nothing kills it.
+	Keeps bool
+}
+
+// Guard kills at the ends of leases, whatever becomes of this process. Its methods may be
+// called from any goroutine.
+type Guard interface {
+	// Set replaces what the guard kills. When it returns nil, what outlives this process
+	// has it.
+	Set(ctx context.Context, all []Held) error
+	// Former returns until when the guard lets what a former process has held run.
+	Former(ctx context.Context) (map[protocol.CTID]int64, error)
+}
+
+// guardPatience is how long a lease waits for the guard: no grant waits longer.
+const guardPatience = time.Second
+
+// holder knows what is granted and what is held. Its methods may be called from any
+// goroutine; none touches a disk.
+type holder struct {
+	cfg     *Config
+	setting sync.Mutex // is held while the guard is told, so that tables come in their order
+
+	mu     sync.Mutex
+	names  map[protocol.CTID]protocol.Epoch // in the newest grant
+	until  int64                            // of the newest grant
+	seq    protocol.Seq                     // of the newest grant
+	held   map[protocol.CTID]Held
+	former map[protocol.CTID]int64
+	news   chan struct{} // is closed by the next grant
+}
+
+func (h *holder) init(cfg *Config) {
+	h.cfg, h.held, h.news = cfg, make(map[protocol.CTID]Held), make(chan struct{})
+}
+
+// granted takes the newest grant: it is good until a time of the boot clock.
+func (h *holder) granted(ctx context.Context, all []protocol.LeaseHeld, seq protocol.Seq, until int64) {
+	h.mu.Lock()
+	names := make(map[protocol.CTID]protocol.Epoch, len(all))
+	for _, x := range all {
+		names[x.CTID] = x.Epoch
+	}
+	changed := !maps.Equal(names, h.names)
+	h.names, h.seq, h.until = names, seq, until
+	longer := false
+	for id, x := range h.held {
+		if e, ok := names[id]; ok && e == x.Epoch && until > x.UntilMS {
+			x.UntilMS, longer = until, true
+			h.held[id] = x
+		}
+	}
+	close(h.news)
+	h.news = make(chan struct{})
+	h.mu.Unlock()
+	if longer {
+		ctx, cancel := context.WithTimeout(ctx, guardPatience)
+		defer cancel()
+		if err := h.tell(ctx); err != nil {
+			h.cfg.Log.Error("the guard does not know that a lease goes on; what it holds ends at its old time", "error", err)
+		}
+	}
+	if changed && h.cfg.Changed != nil {
+		h.cfg.Changed()
+	}
+}
+
+// tell gives the guard what is held.
+func (h *holder) tell(ctx context.Context) error {
+	h.setting.Lock()
+	defer h.setting.Unlock()
+	h.mu.Lock()
+	all := h.sorted()
+	h.mu.Unlock()
+	return h.cfg.Guard.Set(ctx, slices.DeleteFunc(all, func(x Held) bool { return x.Keeps }))
+}
+
+func (h *holder) sorted() []Held {
+	return slices.SortedFunc(maps.Values(h.held), func(a, b Held) int { return strings.Compare(a.CTID.String(), b.CTID.String()) })
+}
+
+// told is what a lease tells: what the newest grant names, and what is held.
+func (h *holder) told() (all []protocol.LeaseHeld) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, x := range h.sorted() {
+		all = append(all, protocol.LeaseHeld{CTID: x.CTID, Epoch: x.Epoch, Running: true})
+	}
+	for id, e := range h.names {
+		if _, runs := h.held[id]; !runs {
+			all = append(all, protocol.LeaseHeld{CTID: id, Epoch: e})
+		}
+	}
+	return all[:min(len(all), protocol.MaxHeld)]
+}
+
+func (h *holder) took() protocol.Seq {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.seq
+}
+
+// Granted returns the epoch under which the newest grant names a container, or why none
+// that is still good does.
+func (l *Lease) Granted(id protocol.CTID) (protocol.Epoch, string) {
+	h := &l.holder
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e, ok := h.names[id]
+	switch {
+	case h.cfg.Guard == nil:
+		return e, "nothing on this host would kill it at the end of its lease"
+	case h.until == 0:
+		return e, "the coordinator has granted nothing since the agent was started"
+	case h.cfg.BootMS() >= h.until:
+		return e, "the host's lease has ended: the coordinator was not heard in time"
+	case !ok:
+		return e, "the coordinator does not let it run on this host now"
+	}
+	return e, ""
+}
+
+// Await asks for a lease at once, and waits until a grant names the container.
+func (l *Lease) Await(ctx context.Context, id protocol.CTID) (protocol.Epoch, error) {
+	for asked := false; ; asked = true {
+		l.holder.mu.Lock()
+		news := l.holder.news
+		l.holder.mu.Unlock()
+		e, why := l.Granted(id)
+		if why == "" {
+			return e, nil
+		}
+		if !asked {
+			l.ASAP()
+		}
+		select {
+		case <-ctx.Done():
+			return e, fmt.Errorf("%s", why)
+		case <-news:
+		}
+	}
+}
+
+// Hold has a container killed when its lease ends. It is called before the container is
+// started, and again when it is seen to run.
+func (l *Lease) Hold(ctx context.Context, id protocol.CTID, e protocol.Epoch, group string, keeps bool) error {
+	h := &l.holder
+	if h.cfg.Guard == nil {
+		return fmt.Errorf("nothing on this host would kill it at the end of its lease")
+	}
+	former := l.formerly(ctx, id)
+	h.mu.Lock()
+	x, was := h.held[id]
+	same := was && x.Epoch == e && x.Group == group && x.Keeps == keeps
+	x = Held{CTID: id, Epoch: e, Group: group, UntilMS: x.UntilMS, Keeps: keeps}
+	if !was {
+		x.UntilMS = former
+	}
+	if h.names[id] == e {
+		x.UntilMS = max(x.UntilMS, h.until)
+	}
+	x.UntilMS = max(1, x.UntilMS)
+	h.held[id] = x
+	h.mu.Unlock()
+	if same {
+		return nil
+	}
+	return h.tell(ctx)
+}
+
+// formerly is until when a container that a former process of the agent has held may run,
+// as the guard knows; 0 if it knows nothing of it.
+func (l *Lease) formerly(ctx context.Context, id protocol.CTID) int64 {
+	h := &l.holder
+	h.mu.Lock()
+	known := h.former != nil
+	h.mu.Unlock()
+	if !known {
+		former, err := h.cfg.Guard.Former(ctx)
+		if err != nil {
+			h.cfg.Log.Error("the guard does not say what is held", "error", err)
+			return 0
+		}
+		h.mu.Lock()
+		if h.former == nil {
+			h.former = former
+		}
+		h.mu.Unlock()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.former[id]
+}
+
+// Release tells that nothing of a container runs.
+func (l *Lease) Release(id protocol.CTID) {
+	h := &l.holder
+	h.mu.Lock()
+	_, was := h.held[id]
+	delete(h.held, id)
+	h.mu.Unlock()
+	if !was || h.cfg.Guard == nil {
+		return
+	}
+	if err := h.tell(context.Background()); err != nil {
+		h.cfg.Log.Warn("the guard still holds a container that does not run", "container", id.String(), "error", err)
+	}
+}
+
+// Held returns what is held, for people.
+func (l *Lease) Held() []Held {
+	l.holder.mu.Lock()
+	defer l.holder.mu.Unlock()
+	return l.holder.sorted()
+}

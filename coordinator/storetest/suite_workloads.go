@@ -1,0 +1,48 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/unique"
+)
+
+// testWorkloads puts, replaces and removes unique workloads.
+func testWorkloads(t *testing.T, s core.Store) {
+	of := func(n byte, host protocol.HostID, counter uint64) core.Workload {
+		return core.Workload{
+			Workload: unique.Workload{CTID: protocol.CTID{0, 0, 0, 0, 0, 0, 0x40, 0, 0x80, n}, Name: "db", Host: host, Phase: unique.Held, Data: unique.DataNone, Epoch: protocol.Epoch{Term: protocol.Term{Ring: 1, Counter: 2}, Counter: counter}},
+			Spec:     []byte("{}"), Requester: "ann", Banned: map[protocol.HostID]string{"x": "it does not start"}, ChangedMS: 7,
+		}
+	}
+	put := func(w ...core.Workload) {
+		t.Helper()
+		update(t, s, func(tx core.Tx) error {
+			for _, x := range w {
+				if err := tx.Workloads.Put(x); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	want := func(what string, want ...core.Workload) {
+		t.Helper()
+		var got []core.Workload
+		view(t, s, func(tx core.Tx) error { return values(tx.Workloads.List, &got) })
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	want("an empty store")
+	put(of(2, "b", 1), of(1, "a", 1))
+	want("two", of(1, "a", 1), of(2, "b", 1))
+	put(of(1, "c", 2))
+	want("one was replaced", of(1, "c", 2), of(2, "b", 1))
+	update(t, s, func(tx core.Tx) error { return tx.Workloads.Remove(of(2, "", 0).CTID) })
+	update(t, s, func(tx core.Tx) error { return tx.Workloads.Remove(of(9, "", 0).CTID) })
+	want("one was removed", of(1, "c", 2))
+}

@@ -1,0 +1,232 @@
+package workloads
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/placement"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/unique"
+)
+
+// settlePending takes the end of the action that creates a workload on its host: it is
+// there, or that host is banned and another one is tried. One that could not be created
+// where its requester wanted it is forgotten. One whose container was destroyed, too.
+func (r *Room) settlePending(ctx context.Context, id protocol.CTID) error {
+	w := r.get(id)
+	if w == nil {
+		return nil
+	}
+	if w.Pending.IsZero() {
+		return nil
+	}
+	a, err := core.Read(ctx, r.base, func(tx core.Tx) (core.Action, error) { return tx.Actions.Get(w.Pending) })
+	if errors.Is(err, core.ErrNotFound) {
+		a.State, err = protocol.StateLost, nil
+	}
+	if err != nil || !a.State.Final() {
+		return err
+	}
+	next := w.Workload
+	next.Pending = protocol.ActionID{}
+	switch info, _ := protocol.KindOf(a.Kind); {
+	case info.Removes && a.State == protocol.StateDone:
+		return r.forget(ctx, w, "its container was removed")
+	case !info.Removes && a.State != protocol.StateDone:
+		if a.Requester != string(protocol.Coordinator) {
+			return r.forget(ctx, w, "it could not be created: "+a.Detail)
+		}
+		next.Moves, next.Banned = true, ban(w.Banned, w.Host, cmp.Or(a.Detail, string(a.Reason)))
+	}
+	return r.keep(ctx, w, next)
+}
+
+// ban adds a host on which a workload does not start.
+func ban(all map[protocol.HostID]string, host protocol.HostID, why string) map[protocol.HostID]string {
+	next := map[protocol.HostID]string{host: why}
+	for h, w := range all {
+		next[h] = w
+	}
+	return next
+}
+
+// forget removes a workload.
+func (r *Room) forget(ctx context.Context, w *workload, why string) error {
+	err := r.base.Update(ctx, failpoint.WorkloadDecided, func(tx core.Tx) error { return tx.Workloads.Remove(w.CTID) })
+	if err != nil {
+		return err
+	}
+	r.base.Log.InfoContext(ctx, "a unique workload is forgotten", "name", string(w.Name), "host", string(w.Host), "why", why)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.all, w.CTID)
+	return nil
+}
+
+// keep stores a workload as it is to be.
+func (r *Room) keep(ctx context.Context, w *workload, next core.Workload) error {
+	next.ChangedMS = r.base.NowMS()
+	if err := r.base.Update(ctx, failpoint.WorkloadDecided, func(tx core.Tx) error { return tx.Workloads.Put(next) }); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w.Workload = next
+	return nil
+}
+
+// place finds hosts for what is free, and has them create it. What was placed by a process
+// that ended before it could ask for that is asked for again.
+func (r *Room) place(ctx context.Context) error {
+	r.mu.Lock()
+	v := r.view()
+	var free []*workload
+	asked := []*workload{}
+	for _, w := range r.all {
+		switch {
+		case w.Phase == unique.Free:
+			free = append(free, w)
+		case w.Phase == unique.Held && w.Pending.IsZero() && w.Epoch.Counter > 1 && w.named == (protocol.Seq{}) && !v.Settling():
+			asked = append(asked, w)
+		}
+	}
+	r.mu.Unlock()
+	var failed error
+	for _, w := range asked {
+		failed = errors.Join(failed, r.create(ctx, w))
+	}
+	if len(free) == 0 || v.Settling() {
+		return failed
+	}
+	hosts, err := r.candidates(ctx)
+	if err != nil {
+		return errors.Join(failed, err)
+	}
+	var all []placement.Workload
+	for _, w := range free {
+		all = append(all, wanted(w))
+	}
+	for _, to := range placement.Place(hosts, all, placement.Spread) {
+		w := free[slices.IndexFunc(free, func(w *workload) bool { return w.CTID.String() == to.Workload })]
+		if to.To == "" {
+			_, why := w.Anywhere()
+			failed = errors.Join(failed, r.waits(ctx, w, cmp.Or(why, to.Why)))
+			continue
+		}
+		failed = errors.Join(failed, r.move(ctx, w, protocol.HostID(to.To)))
+	}
+	return failed
+}
+
+// waits notes why a free workload has no host.
+func (r *Room) waits(ctx context.Context, w *workload, why string) error {
+	if w.Why == why {
+		return nil
+	}
+	next := w.Workload
+	next.Why = why
+	return r.keep(ctx, w, next)
+}
+
+// wanted is a free workload as placement sees it.
+func wanted(w *workload) placement.Workload {
+	p := placement.Workload{Name: w.CTID.String(), Size: placement.Size{}}
+	for h := range w.Banned {
+		p.Banned = append(p.Banned, string(h))
+	}
+	if ok, _ := w.Anywhere(); !ok {
+		p.Rules = []placement.Rule{{Host: string(w.Host), Must: true}}
+	}
+	return p
+}
+
+// candidates are the hosts of the fleet: those that are there, can hold unique work, and
+// are open, take some.
+func (r *Room) candidates(ctx context.Context) (all []placement.Host, err error) {
+	err = r.base.View(ctx, func(tx core.Tx) error {
+		all = nil
+		return core.EachHost(tx, func(h core.Host) error {
+			p := placement.Host{Name: string(h.ID), Labels: make(map[string]string)}
+			r.mu.Lock()
+			known := r.hosts[h.ID]
+			p.Load = len(r.of(h.ID))
+			r.mu.Unlock()
+			switch {
+			case h.State != core.HostApproved:
+				p.Closed = "it is " + string(h.State)
+			case h.Quarantined != "":
+				p.Closed = "it is quarantined"
+			case known == nil || !r.cfg.Reachable(h.ID):
+				p.Closed = "it is away"
+			case !known.fence.AtLeast(r.cfg.Min):
+				p.Closed = fmt.Sprintf("nothing there kills a workload when its lease ends (self-fence %s, want %s): set unique.guard = true in its agent.toml", known.fence, r.cfg.Min)
+			}
+			all = append(all, p)
+			return nil
+		})
+	})
+	return all, err
+}
+
+// move places a free workload, durably, and then has its host create it.
+func (r *Room) move(ctx context.Context, w *workload, to protocol.HostID) error {
+	next, err := w.Place(to, r.cfg.Term)
+	if err != nil {
+		return err
+	}
+	stored := w.Workload
+	stored.Workload, stored.ChangedMS = next, r.base.NowMS()
+	if err := r.store(ctx, stored, "workload.placed", w.Why); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	w.Workload, w.named, w.quiet = stored, protocol.Seq{}, false
+	r.mu.Unlock()
+	return r.create(ctx, w)
+}
+
+// create asks the host of a workload to make it.
+func (r *Room) create(ctx context.Context, w *workload) error {
+	spec, err := started(w.Spec)
+	if err != nil {
+		return err
+	}
+	a, err := r.cfg.Propose(ctx, w.Host, spec)
+	if err != nil {
+		return r.waitsOrBans(ctx, w, err)
+	}
+	next := w.Workload
+	next.Pending = a.ID
+	return r.keep(ctx, w, next)
+}
+
+// waitsOrBans takes that a host may not be asked to create a workload.
+func (r *Room) waitsOrBans(ctx context.Context, w *workload, err error) error {
+	if !errors.Is(err, core.ErrDenied) && !errors.Is(err, core.ErrConflict) {
+		return err
+	}
+	next := w.Workload
+	next.Moves, next.Banned = true, ban(w.Banned, w.Host, err.Error())
+	return r.keep(ctx, w, next)
+}
+
+// started is the specification by which a workload was created, with its start.
+func started(spec []byte) ([]byte, error) {
+	s, err := protocol.DecodeRequest(spec)
+	if err != nil {
+		return nil, err
+	}
+	args, ok := s.Args.(*protocol.CreateArgs)
+	if !ok {
+		return nil, errors.New("a workload is not made by a creation")
+	}
+	again := *args
+	again.Start, s.Args = true, &again
+	return json.Marshal(s)
+}

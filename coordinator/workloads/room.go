@@ -1,0 +1,351 @@
+// Package workloads keeps unique workloads: which host holds one, under which epoch, and
+// where one goes whose host is lost. What is decided is decided by packages unique and
+// placement; the room knows what they are asked with, and carries out what they say.
+package workloads
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hostler-io/hostler/coordinator/core"
+	"github.com/hostler-io/hostler/internal/failpoint"
+	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/protocol/audit"
+	"github.com/hostler-io/hostler/protocol/contract"
+	"github.com/hostler-io/hostler/unique"
+)
+
+// Config is what the room works with. All of it is needed.
+type Config struct {
+	Timing unique.Timing
+	// Min is the least self-fence by which the end of a lease is believed.
+	Min unique.SelfFence
+	// Term is that of this process.
+	Term protocol.Term
+	// Propose asks for an action in the coordinator's own name.
+	Propose func(ctx context.Context, host protocol.HostID, spec []byte) (core.Action, error)
+	// Reachable reports whether a host is there.
+	Reachable func(protocol.HostID) bool
+}
+
+// Room keeps unique workloads. All methods are safe for concurrent use.
+type Room struct {
+	base     *core.Base
+	cfg      Config
+	started  int64      // boot clock, ms
+	deciding sync.Mutex // one decision after the other
+
+	mu    sync.Mutex
+	all   map[protocol.CTID]*workload
+	hosts map[protocol.HostID]*holder
+}
+
+// workload is what is stored, and what only this process knows.
+type workload struct {
+	core.Workload
+	named protocol.Seq // the newest grant that named it
+	quiet bool         // its host has told since that it does not run
+	shut  bool         // grants are withheld: a decision about it is on its way to the disk
+}
+
+// holder is what is known of a host.
+type holder struct {
+	heardMS int64 // boot clock
+	fence   unique.SelfFence
+	there   bool // it was heard, and is not missed for long
+}
+
+// New returns a room without workloads. Load follows.
+func New(base *core.Base, cfg Config) *Room {
+	return &Room{base: base, cfg: cfg, started: base.Boot(), all: make(map[protocol.CTID]*workload), hosts: make(map[protocol.HostID]*holder)}
+}
+
+// Load reads what is stored. It is called once, before anything is granted.
+func (r *Room) Load(tx core.Tx) error {
+	all, err := tx.Workloads.List()
+	for _, w := range all {
+		r.all[w.CTID] = &workload{Workload: w}
+	}
+	return err
+}
+
+// Greeted notes what a host that has proved itself says of itself.
+func (r *Room) Greeted(host protocol.HostID, h *protocol.Hello) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.host(host).fence = unique.SelfFence(h.SelfFence)
+}
+
+func (r *Room) host(id protocol.HostID) *holder {
+	h := r.hosts[id]
+	if h == nil {
+		h = &holder{}
+		r.hosts[id] = h
+	}
+	return h
+}
+
+// Renew takes a verified lease and returns what the grant of number seq, which answers
+// it, is to name. It is memory alone, and never waits for a decision.
+func (r *Room) Renew(host protocol.HostID, lease *protocol.Lease, seq protocol.Seq) (held []protocol.LeaseHeld, ttl time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.host(host)
+	h.heardMS, h.there = r.base.Boot(), true
+	runs := make(map[protocol.CTID]protocol.Epoch, len(lease.Held))
+	names := make(map[protocol.CTID]bool, len(lease.Held))
+	for _, x := range lease.Held {
+		if names[x.CTID] = true; x.Running {
+			runs[x.CTID] = x.Epoch
+		}
+	}
+	held = []protocol.LeaseHeld{}
+	settling := r.view().Settling()
+	for _, w := range r.of(host) {
+		e, running := runs[w.CTID]
+		if !names[w.CTID] && w.named.Compare(lease.Took) < 0 {
+			w.quiet = true
+		} else if names[w.CTID] {
+			w.quiet = false
+		}
+		if w.Phase != unique.Held || w.shut || settling && !(running && e == w.Epoch) || len(held) == protocol.MaxHeld {
+			continue
+		}
+		w.named = seq
+		held = append(held, protocol.LeaseHeld{CTID: w.CTID, Epoch: w.Epoch, Running: running})
+	}
+	return held, r.cfg.Timing.TTL
+}
+
+// of lists what a host holds, or held last, in the order of ids.
+func (r *Room) of(host protocol.HostID) (all []*workload) {
+	for _, w := range r.all {
+		if w.Host == host {
+			all = append(all, w)
+		}
+	}
+	slices.SortFunc(all, func(a, b *workload) int { return strings.Compare(a.CTID.String(), b.CTID.String()) })
+	return all
+}
+
+func (r *Room) view() unique.View {
+	return unique.View{Timing: r.cfg.Timing, Min: r.cfg.Min, NowMS: r.base.Boot(), StartedMS: r.started}
+}
+
+// Enter notes within the transaction of a request what it makes of unique workloads: one
+// that is created is held by its host from then on. Entered follows the transaction.
+func (r *Room) Enter(tx core.Tx, a *core.Action, spec *protocol.Spec) error {
+	old := r.get(spec.Target)
+	if info, _ := protocol.KindOf(spec.Kind); info.Removes && old != nil && old.Host == a.Host {
+		next := old.Workload
+		next.Pending = a.ID
+		return tx.Workloads.Put(next)
+	}
+	args, ok := spec.Args.(*protocol.CreateArgs)
+	if !ok || args.Class != contract.Unique {
+		return nil
+	}
+	if old != nil {
+		if old.Host == a.Host && old.Requester != "" && a.Requester == string(protocol.Coordinator) {
+			return nil // it is made anew where it was placed
+		}
+		return fmt.Errorf("%w: unique container %s is on host %s, or was; see: hostler lease ls", core.ErrConflict, old.Name, old.Host)
+	}
+	return tx.Workloads.Put(r.newborn(a, spec, args).Workload)
+}
+
+func (r *Room) newborn(a *core.Action, spec *protocol.Spec, args *protocol.CreateArgs) *workload {
+	w := &workload{Workload: core.Workload{
+		Workload: unique.Workload{
+			CTID: spec.Target, Name: spec.Name, Host: a.Host, Phase: unique.Held, Epoch: protocol.Epoch{Term: r.cfg.Term, Counter: 1},
+			Keeps: args.Offline == contract.Keep, Data: unique.Data(args.Data),
+		},
+		Spec: a.Spec, Requester: a.Requester, Pending: a.ID, ChangedMS: r.base.NowMS(),
+	}}
+	if w.Data == "" {
+		w.Data = unique.DataLocal
+	}
+	return w
+}
+
+// Entered follows a request that is durable.
+func (r *Room) Entered(a *core.Action, spec *protocol.Spec) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.all[spec.Target]
+	if info, _ := protocol.KindOf(spec.Kind); info.Removes && old != nil && old.Host == a.Host {
+		old.Pending = a.ID
+	}
+	args, ok := spec.Args.(*protocol.CreateArgs)
+	if !ok || args.Class != contract.Unique || old != nil {
+		return
+	}
+	r.all[spec.Target] = r.newborn(a, spec, args)
+}
+
+func (r *Room) get(id protocol.CTID) *workload {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all[id]
+}
+
+// Status is a workload as people see it.
+type Status struct {
+	core.Workload
+	// LeftMS is how long the lease of its host is good for, as far as is known here; 0 if
+	// it has ended or no host holds it.
+	LeftMS int64
+	Fence  unique.SelfFence
+}
+
+// List returns all workloads, by name.
+func (r *Room) List() []Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.base.Boot()
+	var all []Status
+	for _, w := range r.all {
+		s := Status{Workload: w.Workload}
+		if h := r.hosts[w.Host]; h != nil && w.Phase == unique.Held {
+			s.Fence = h.fence
+			if h.heardMS > 0 {
+				s.LeftMS = max(0, h.heardMS+r.cfg.Timing.TTL.Milliseconds()-now)
+			}
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b Status) int {
+		if c := strings.Compare(string(a.Name), string(b.Name)); c != 0 {
+			return c
+		}
+		return strings.Compare(a.CTID.String(), b.CTID.String())
+	})
+	return all
+}
+
+// Tick decides about every workload, and places what is free. It is called every second.
+func (r *Room) Tick(ctx context.Context) {
+	if r.base.Recovery() != "" {
+		return
+	}
+	r.deciding.Lock()
+	defer r.deciding.Unlock()
+	for _, id := range r.ids() {
+		if err := r.decide(ctx, id); err != nil && ctx.Err() == nil {
+			r.base.Log.ErrorContext(ctx, "cannot decide about a unique workload; it is tried again", "container", id.String(), "err", err)
+		}
+	}
+	if err := r.place(ctx); err != nil && ctx.Err() == nil {
+		r.base.Log.ErrorContext(ctx, "cannot place unique workloads; it is tried again", "err", err)
+	}
+}
+
+func (r *Room) ids() []protocol.CTID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(r.all), func(a, b protocol.CTID) int { return strings.Compare(a.String(), b.String()) })
+}
+
+// decide moves one workload. Grants stop before the decision is stored, and the time of
+// its host counts from what was heard until then.
+func (r *Room) decide(ctx context.Context, id protocol.CTID) error {
+	if err := r.settlePending(ctx, id); err != nil {
+		return err
+	}
+	w, next, changed := r.next(id, false)
+	if changed && next.Phase == unique.Withheld && w.Phase == unique.Held && !next.Moves {
+		stopped, err := r.stopped(ctx, w)
+		if err != nil {
+			return err
+		}
+		w, next, changed = r.next(id, stopped)
+	}
+	if !changed {
+		return nil
+	}
+	r.mu.Lock()
+	stored := w.Workload
+	stored.Workload, stored.ChangedMS = next, r.base.NowMS()
+	w.shut = next.Phase != unique.Held
+	r.mu.Unlock()
+	err := r.store(ctx, stored, "workload."+string(next.Phase), next.Why)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		w.shut = w.Phase != unique.Held
+		return err
+	}
+	w.Workload, w.shut = stored, false
+	if next.Phase == unique.Withheld {
+		w.quiet = false // what was told before proves nothing
+	}
+	return nil
+}
+
+// next is what a workload is to be. stopped tells that its user wants it stopped.
+func (r *Room) next(id protocol.CTID, stopped bool) (w *workload, next unique.Workload, changed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w = r.all[id]; w == nil {
+		return nil, next, false
+	}
+	v := r.view()
+	v.OurSide = r.ourSide(v)
+	h := r.host(w.Host)
+	now := w.Workload.Workload
+	now.Stopped = stopped
+	next, changed = unique.Decide(now, unique.Holder{HeardMS: h.heardMS, Fence: h.fence, Quiet: w.quiet}, v)
+	next.Stopped = false // its host tells it; it is not stored
+	return w, next, changed
+}
+
+// store makes a decision durable, with its record.
+func (r *Room) store(ctx context.Context, w core.Workload, verb, why string) error {
+	err := r.base.Update(ctx, failpoint.WorkloadDecided, func(tx core.Tx) error {
+		return errors.Join(tx.Workloads.Put(w), r.base.Record(tx, core.Self(), audit.Record{
+			Verb: verb, Object: w.CTID.String(), Detail: map[string]any{"name": string(w.Name), "host": string(w.Host), "epoch": w.Epoch.String(), "why": why},
+		}))
+	})
+	if err == nil {
+		r.base.Log.InfoContext(ctx, "a unique workload moved", "name", string(w.Name), "host", string(w.Host), "phase", string(w.Phase), "epoch", w.Epoch.String(), "why", why)
+	}
+	return err
+}
+
+// ourSide reports whether so many hosts went at once that we may be what failed.
+func (r *Room) ourSide(v unique.View) bool {
+	there, gone := 0, 0
+	ttl := v.Timing.TTL.Milliseconds()
+	for _, h := range r.hosts {
+		if !h.there {
+			continue
+		}
+		there++
+		if v.NowMS-h.heardMS >= ttl*2/3 {
+			gone++
+		}
+		if v.NowMS-h.heardMS >= 4*ttl { // it is gone for long: one by one, no window counts it
+			h.there = false
+		}
+	}
+	return unique.Vanished(there, gone)
+}
+
+// stopped reports whether the user of a container wants it stopped, by what its host told
+// last.
+func (r *Room) stopped(ctx context.Context, w *workload) (stopped bool, err error) {
+	host, err := core.Read(ctx, r.base, func(tx core.Tx) (core.Host, error) { return tx.Hosts.Get(w.Host) })
+	if errors.Is(err, core.ErrNotFound) {
+		return false, nil
+	}
+	for _, c := range host.Inventory.Containers {
+		stopped = stopped || c.CTID == w.CTID && c.Intended == contract.Stopped
+	}
+	return stopped, err
+}
