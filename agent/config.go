@@ -95,8 +95,11 @@ type Config struct {
 
 	// Guard kills unique containers at the ends of their leases. SelfFence is what it has
 	// shown to do: none, guard or watchdog. Without it unique containers are not started.
+	// Group finds the control group of a container by its first process, see
+	// [containers.Config].
 	Guard     lease.Guard
 	SelfFence string
+	Group     func(init int) (string, error)
 
 	// Programs are the agent's own and how they are replaced. Without it upgrades are
 	// refused as unsupported.

@@ -53,7 +53,7 @@ func (a *Agent) furnish() {
 		}
 	}
 	a.containers = containers.New(containers.Config{
-		Coordinator: coordinator, Leases: leases, Probe: cfg.Probe, Runtimes: cfg.Runtimes, Network: cfg.Network, Loop: a.loop, Actions: a.actions,
+		Coordinator: coordinator, Leases: leases, Group: cfg.Group, Probe: cfg.Probe, Runtimes: cfg.Runtimes, Network: cfg.Network, Loop: a.loop, Actions: a.actions,
 		Apply: a.apply, Record: a.record, Seen: a.hostChanged, Witness: cfg.Witness, Limiter: cfg.Limiter, Backups: cfg.Backups, Log: cfg.Log,
 	})
 	if cfg.Commands != nil {

@@ -52,6 +52,9 @@ type Config struct {
 	// Coordinator is that of the host; nil if it has none. Leases are what it grants.
 	Coordinator *Coordinator
 	Leases      Leases
+	// Group returns the component of a control group's path by which all processes of a
+	// container are known, by its first process; nil if this host has no control groups.
+	Group func(init int) (string, error)
 	// Probe looks at a container once, and returns why it is not well. It ends soon after
 	// its context does. nil: containers are not looked at.
 	Probe func(context.Context, Probed, contract.Check) error

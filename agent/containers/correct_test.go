@@ -1,6 +1,8 @@
 package containers
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,13 +48,53 @@ func TestJudge(t *testing.T) {
 
 func TestMayRun(t *testing.T) {
 	e := protocol.Epoch{Term: protocol.Term{Ring: 1, Counter: 2}, Counter: 3}
+	older, newer := e, e
+	older.Counter, newer.Counter = 2, 4
 	for _, offline := range []string{"keep", "stop-after=1h", "stop-after=2h", "nonsense"} {
-		for class, may := range map[string]bool{"pinned": true, "cloned": true, "unique": false} {
-			got, why := mayRun(&queue.Container{Class: class, Epoch: e, Offline: offline}, 90*time.Minute)
-			may = may && (offline == "keep" || offline == "stop-after=2h")
-			if (why == "") != may || may && got != e {
-				t.Errorf("%s, %s: epoch %v, %q", class, offline, got, why)
+		for _, class := range []string{"pinned", "cloned"} {
+			why := mayRun(&queue.Container{Class: class, Epoch: e, Offline: offline}, nil, 90*time.Minute)
+			if may := offline == "keep" || offline == "stop-after=2h"; (why == "") != may {
+				t.Errorf("%s, %s: %q", class, offline, why)
 			}
 		}
 	}
+	id := protocol.CTID{15: 1}
+	for name, c := range map[string]struct {
+		by   Leases
+		want string
+	}{
+		"no coordinator":       {nil, "this host has none"},
+		"no grant":             {grants{}, "nothing was granted"},
+		"another container":    {grants{protocol.CTID{15: 2}: e}, "nothing was granted"},
+		"its epoch":            {grants{id: e}, ""},
+		"a newer epoch":        {grants{id: newer}, ""},
+		"an epoch of the past": {grants{id: older}, "the coordinator is older"},
+	} {
+		for _, offline := range []string{"lease", "keep"} { // whatever its contract, a start wants a lease
+			why := mayRun(&queue.Container{CTID: id, Class: "unique", Epoch: e, Offline: offline}, c.by, 0)
+			if (why == "") != (c.want == "") || !strings.Contains(why, c.want) {
+				t.Errorf("%s, %s: %q, want %q", name, offline, why, c.want)
+			}
+		}
+	}
+	up := workload(&queue.Container{CTID: id, Class: "unique", Epoch: e, Offline: "lease", Intended: queue.Running}, grants{id: newer}, true)
+	if state, why := up.Wanted(0); state != queue.Stopped || !strings.Contains(why, "has begun") {
+		t.Errorf("what runs under an older epoch is to be %s: %q", state, why)
+	}
 }
+
+// grants are leases that name containers, for ever.
+type grants map[protocol.CTID]protocol.Epoch
+
+func (g grants) Granted(id protocol.CTID) (protocol.Epoch, string) {
+	if e, ok := g[id]; ok {
+		return e, ""
+	}
+	return protocol.Epoch{}, "nothing was granted"
+}
+
+func (g grants) Await(_ context.Context, id protocol.CTID) (protocol.Epoch, error) { return g[id], nil }
+
+func (grants) Hold(context.Context, protocol.CTID, protocol.Epoch, string, bool) error { return nil }
+
+func (grants) Release(protocol.CTID) {}

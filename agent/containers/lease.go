@@ -84,7 +84,8 @@ func (o *operation) lease(ctx context.Context) error {
 	return nil
 }
 
-// groupOf is the control group that a runtime makes for a container that it starts.
+// groupOf is the control group that a runtime makes for a container that it starts; what
+// it has made is asked for when the container runs.
 func groupOf(c *queue.Container) string { return "lxc.payload." + string(c.Name) }
 
 // hold has killed at the end of its lease what runs, whoever has started it, and
@@ -97,9 +98,12 @@ func (c *Containers) hold(m *managed) {
 		c.cfg.Leases.Release(m.rec.CTID)
 		return
 	}
-	id, e, group, keeps := m.rec.CTID, m.rec.Epoch, groupOf(&m.rec), m.rec.Offline == contract.Keep
+	id, e, keeps, init := m.rec.CTID, m.rec.Epoch, m.rec.Offline == contract.Keep, m.info.InitPID
 	c.cfg.Loop.Beside(func(ctx context.Context) func() {
-		err := c.cfg.Leases.Hold(ctx, id, e, group, keeps)
+		group, err := c.cfg.Group(init)
+		if err == nil {
+			err = c.cfg.Leases.Hold(ctx, id, e, group, keeps)
+		}
 		return func() {
 			if err != nil {
 				c.cfg.Log.Error("nothing would kill a unique container at the end of its lease", "container", id.String(), "error", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/hostler-io/hostler/agent"
 	"github.com/hostler-io/hostler/agent/lease"
 	"github.com/hostler-io/hostler/guard"
+	"github.com/hostler-io/hostler/internal/cgroup"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/unique"
 )
@@ -119,5 +120,5 @@ func (n *node) guarded(ctx context.Context, cfg *agent.Config) {
 		n.log.Error("this host can hold no unique containers", "error", err)
 		return
 	}
-	cfg.Guard, cfg.SelfFence = f, string(unique.FenceGuard)
+	cfg.Guard, cfg.SelfFence, cfg.Group = f, string(unique.FenceGuard), cgroup.Payload
 }

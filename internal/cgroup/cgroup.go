@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -62,6 +63,19 @@ func payload(dir string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// Payload is the component of a control group's path by which all processes of a container
+// are known, by its first process.
+func Payload(init int) (string, error) {
+	g, err := Of(init)
+	if err != nil {
+		return "", err
+	}
+	for _, dir := range g.dirs {
+		return path.Base(dir), nil
+	}
+	return "", fmt.Errorf("process %d is in no control group of a container", init)
 }
 
 // Supported are the resources that can be limited on this machine, sorted: those whose

@@ -138,7 +138,7 @@ func TestPreviewIsTheDecision(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := contract.Workload{
 			Name: "web", Intended: rapid.SampledFrom([]string{contract.Running, contract.Stopped}).Draw(t, "intended"),
-			Class: rapid.SampledFrom([]string{"pinned", "cloned", "unique"}).Draw(t, "class"), Offline: words.Draw(t, "offline"),
+			Class: rapid.SampledFrom([]string{"pinned", "cloned"}).Draw(t, "class"), Offline: words.Draw(t, "offline"),
 		}
 		away := time.Duration(rapid.IntRange(0, 400).Draw(t, "away")) * time.Second
 		period := time.Duration(rapid.IntRange(0, 400).Draw(t, "period")) * time.Second
@@ -155,6 +155,32 @@ func TestPreviewIsTheDecision(t *testing.T) {
 			t.Fatalf("%+v of %+v, cut off for %s and another %s; it comes to %s, stops %v after %s", f, w, away, period, end, stops, in)
 		}
 	})
+}
+
+// TestUniqueStopsWithItsLease: what a unique container does while its host is cut off.
+func TestUniqueStopsWithItsLease(t *testing.T) {
+	for name, c := range map[string]struct {
+		w      contract.Workload
+		reboot bool
+		then   string
+	}{
+		"its lease ends":             {contract.Workload{Offline: "lease", Up: true}, false, contract.Stopped},
+		"it keeps":                   {contract.Workload{Offline: "keep", Up: true}, false, contract.Running},
+		"it keeps, but for a reboot": {contract.Workload{Offline: "keep", Up: true}, true, contract.Stopped},
+		"it does not run yet":        {contract.Workload{Offline: "keep"}, false, contract.Stopped},
+		"it has no lease":            {contract.Workload{Offline: "lease", Lease: "none", Up: true}, false, contract.Stopped},
+	} {
+		c.w.Name, c.w.Class, c.w.Intended = "db", contract.Unique, contract.Running
+		f := contract.Preview([]contract.Workload{c.w}, 0, time.Hour, c.reboot)[0]
+		if f.Then != c.then || f.Then == contract.Stopped && f.Why == "" {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+	for _, c := range []struct{ class, offline string }{{"unique", "stop-after=1h"}, {"pinned", "lease"}, {"", "lease"}, {"cloned", "lease"}} {
+		if contract.CheckClass(c.class, c.offline) == nil {
+			t.Errorf("class %q with contract %q", c.class, c.offline)
+		}
+	}
 }
 
 func TestPreview(t *testing.T) {

@@ -1,0 +1,157 @@
+//go:build integration
+
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostler-io/hostler/api"
+)
+
+// lease is what the coordinator says of the only unique container.
+func (w *world) lease(t testing.TB) (l api.Lease) {
+	t.Helper()
+	var all []api.Lease
+	if out := w.must(t, "lease", "ls", "-o", "json"); json.Unmarshal([]byte(out), &all) != nil || len(all) != 1 {
+		t.Fatalf("lease ls: %s", out)
+	}
+	return all[0]
+}
+
+// awaitLease waits until the only unique container stands so.
+func (w *world) awaitLease(t testing.TB, what string, ok func(api.Lease) bool) api.Lease {
+	t.Helper()
+	p := w.start(t, "hostler", "lease", "ls", "--watch", "-o", "json")
+	defer p.end(t, kill)
+	var found api.Lease
+	until(t, &p.out.change, what, func() bool {
+		lines := p.out.lines()
+		if p.ended() {
+			t.Fatalf("hostler lease ls --watch: %s", p.talk)
+		}
+		var all []api.Lease
+		for len(lines) > 0 && json.Unmarshal([]byte(lines[len(lines)-1]), &all) != nil {
+			lines = lines[:len(lines)-1]
+		}
+		if len(all) != 1 {
+			return false
+		}
+		found = all[0]
+		return ok(found)
+	})
+	return found
+}
+
+// alive reports whether a process is there, as more than a zombie.
+func alive(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(b), ") Z ")
+}
+
+// guards are the processes of the guard of a host: the first one, and the one that
+// follows it.
+func (h *host) guards(t testing.TB) (all []int) {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first int
+	parents := map[int]int{}
+	for _, name := range dirs {
+		b, err := os.ReadFile(name)
+		if err != nil || !strings.Contains(string(b), "\x00guard\x00") {
+			continue
+		}
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+		if strings.Contains(string(b), h.socket()+"-guard") {
+			first = pid
+		} else if stat, err := os.ReadFile(filepath.Join(filepath.Dir(name), "stat")); err == nil {
+			fields := strings.Fields(string(stat)[strings.LastIndexByte(string(stat), ')')+1:])
+			parents[pid], _ = strconv.Atoi(fields[1])
+		}
+	}
+	if first == 0 {
+		t.Fatal("there is no guard")
+	}
+	all = []int{first}
+	for pid, parent := range parents {
+		if parent == first {
+			all = append(all, pid)
+		}
+	}
+	return all
+}
+
+// TestUniqueMoves: a unique container runs on one host. When the agent of that is dead, the
+// guard kills it at the end of the lease, and only then another host starts it, under a
+// higher epoch. The first host, when it is back, does not start its old copy.
+func TestUniqueMoves(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	write(t, w.path("coordinator.toml"), read(t, w.path("coordinator.toml"))+"[lease]\nttl_seconds = 15\nkill_seconds = 2\nmargin_seconds = 1\n")
+	w.coordinator.end(t, term)
+	w.startCoordinator(t)
+	a, b := w.newHost(t, "edge-01", false), w.newHost(t, "edge-02", false)
+	for _, h := range []*host{a, b} {
+		write(t, h.config(), read(t, h.config())+"[unique]\nguard = true\n")
+		p, words := h.join(t, w.invite(t))
+		w.must(t, "host", "approve", h.name, "--words", words)
+		p.finish(t).exits(t, 0)
+		h.start(t)
+	}
+	w.cli(t, "ct", "create", "edge-01/db", "--template", "busybox", "--data", "none").exits(t, 2, "class unique")
+	w.must(t, "ct", "create", "edge-01/db", "--template", "busybox", "--class", "unique", "--data", "none", "--start")
+	w.cli(t, "ct", "set", "edge-01/db", "--class", "pinned").exits(t, 1, "stays unique")
+	first := w.lease(t)
+	if first.Host != "edge-01" || first.Phase != "held" || first.SelfFence != "guard" || first.LeftMS <= 0 {
+		t.Fatalf("%+v", first)
+	}
+	pid := a.initPID(t, "db")
+
+	a.agent.end(t, kill)
+	gone := w.awaitLease(t, "edge-02 holds it", func(l api.Lease) bool { return l.Host == "edge-02" && l.Phase == "held" })
+	if alive(pid) {
+		t.Fatalf("it still runs on edge-01 when edge-02 is to start it: %+v", gone)
+	}
+	w.container(t, "edge-02/db", "runs", func(c ct) bool { return c.State == "running" })
+	if second := w.lease(t); second.Epoch == first.Epoch || second.CTID != first.CTID {
+		t.Errorf("first %+v, then %+v", first, second)
+	}
+
+	a.start(t)
+	w.container(t, "edge-01/db", "is kept, and stays stopped", func(c ct) bool { return c.State == "stopped" && c.Intended == "running" && c.Waits != "" })
+	if got := b.initPID(t, "db"); got <= 0 || !alive(got) {
+		t.Error("it does not run on edge-02")
+	}
+
+	// The guard of a host is dead, and so is everything that it held; the agent goes on.
+	all := b.guards(t)
+	if len(all) != 2 {
+		t.Fatalf("%d processes guard edge-02", len(all))
+	}
+	was := b.initPID(t, "db")
+	fd, err := unix.PidfdOpen(was, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := syscall.Kill(all[0], kill); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience.Milliseconds())); n != 1 {
+		t.Fatalf("what the guard held lives on: %v", err)
+	}
+	w.container(t, "edge-02/db", "runs again", func(c ct) bool { return c.State == "running" })
+	w.must(t, "ct", "stop", "edge-02/db")
+	w.must(t, "ct", "rm", "edge-02/db", "--yes")
+}
