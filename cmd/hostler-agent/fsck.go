@@ -17,6 +17,7 @@ import (
 	"github.com/hostler-io/hostler/container"
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/lxc"
+	"github.com/hostler-io/hostler/network"
 	"github.com/hostler-io/hostler/podman"
 )
 
@@ -90,7 +91,7 @@ func check(ctx context.Context, c config, repair bool, log *slog.Logger) (r fsck
 	return fsck.Check(ctx, fsck.Config{
 		Runs: s.runs(), Memory: s.queueFile(), Spare: string(s), Runtimes: tidiers,
 		Networks: func(known func(context.Context) (map[string]bool, error)) container.Tidier {
-			return netTidier{s.mark(), known}
+			return network.Tidier{Mark: s.mark(), Known: known}
 		},
 	}, repair), nil
 }

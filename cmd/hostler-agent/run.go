@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"os/user"
 	"strconv"
@@ -145,20 +144,9 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 			return err
 		}
 		cfg.Mover = []string{self, "files"}
-		cfg.Printers = map[protocol.Kind][]string{
-			protocol.KindHostAudit:   {self, "audit", "export", "--socket", c.Socket},
-			protocol.KindHostCheck:   {self, "check", "--socket=" + c.Socket},
-			protocol.KindHostMetrics: {self, "metrics", "--dir", s.metrics()},
-			protocol.KindInspect:     {self, "inspect", "--socket=" + c.Socket},
-			protocol.KindLogs:        {self, "logs", "--lxc-path=" + c.LXC.Path, "--podman-socket=" + c.Podman.Socket},
-		}
-		images, err := imagePrinters(self, s, c, runtimes)
-		if err != nil {
+		if cfg.Printers, err = c.told(self, s).Printers(runtimes); err != nil {
 			return err
 		}
-		maps.Copy(cfg.Printers, images)
-		maps.Copy(cfg.Printers, backupPrinters(self, s, c))
-		maps.Copy(cfg.Printers, networkPrinters(self, s, c))
 	} else {
 		unsupported = append(unsupported, "commands: "+err.Error())
 		log.Warn("commands are not supported", "error", err)
@@ -169,7 +157,7 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	}
 	defer func() { err = errors.Join(err, prober.Close()) }()
 	cfg.Probe = prober.Probe
-	cfg.Witness, cfg.Limiter, cfg.Backups = watchEnd, limiter{cgroup.Supported()}, kept{s}
+	cfg.Witness, cfg.Limiter, cfg.Backups = watchEnd, limiter{cgroup.Supported()}, backups{s}
 	if c.Network.Bridge != "" {
 		if cfg.Network, err = newBridge(c.Network, s); err != nil {
 			return err
