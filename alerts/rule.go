@@ -52,14 +52,14 @@ type quantity struct {
 	words  string         // for the text of an alert
 	max    float64        // no larger threshold makes sense
 	below  bool           // it is too small, and not too large
-	where  place
+	where  owner
 }
 
-// place says whose quantity it is.
-type place int
+// owner says whose quantity it is.
+type owner int
 
 const (
-	anywhere place = iota
+	anywhere owner = iota
 	hostOnly
 	containerOnly
 	coordinatorOnly // it is judged by the coordinator, of hosts

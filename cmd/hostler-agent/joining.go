@@ -109,7 +109,7 @@ func begin(s state, c config, code, host string, labels []string) (join.Record, 
 		return old, errNoEnrolment
 	case old.State == enrol.Denied || old.State == enrol.Revoked:
 		return old, fmt.Errorf("%w: host %s was %s; it needs a new code: hostler host invite", errRefused, old.Host, old.State)
-	case old.Code == "" && old.Session == (enrol.SessionID{}):
+	case old.Code == "" && old.Exchange == (enrol.ExchangeID{}):
 		return old, fmt.Errorf("%w: the code of host %s was refused; it needs a new code: hostler host invite", errRefused, old.Host)
 	default:
 		return old, nil

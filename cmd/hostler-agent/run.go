@@ -242,7 +242,7 @@ func (n *node) serve(ctx context.Context, host protocol.HostID) error {
 	g.Go(func() error { return n.awaitSwap(inner) })
 	others.Go(func() error { return local.Serve(beside, socket, handler) })
 	if n.member != nil {
-		others.Go(func() error { return n.bulk.Run(beside, mqtt.Session(n.agent.BulkSession())) })
+		others.Go(func() error { return n.bulk.Run(beside, mqtt.Opening(n.agent.BulkSession())) })
 		others.Go(func() error { return n.member.upkeep(beside) })
 		others.Go(func() error { return n.member.askWhy(beside) })
 	} else {
@@ -361,9 +361,9 @@ type link struct{ *mqtt.Client }
 
 // Run shadows the client's: the two kinds of session are one.
 func (l link) Run(ctx context.Context, open func(conn uint64) (uplink.Opening, error)) error {
-	return l.Client.Run(ctx, func(conn uint64) (mqtt.Session, error) {
+	return l.Client.Run(ctx, func(conn uint64) (mqtt.Opening, error) {
 		s, err := open(conn)
-		return mqtt.Session(s), err
+		return mqtt.Opening(s), err
 	})
 }
 

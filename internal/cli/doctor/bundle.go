@@ -22,15 +22,15 @@ import (
 	"github.com/hostler-io/hostler/internal/cli/term"
 )
 
-// part is a file of a bundle.
-type part struct {
+// bundleFile is a file of a bundle.
+type bundleFile struct {
 	name, holds string
 	read        func(context.Context, *conn.Remote) (any, error)
 }
 
 // parts are all of them. Only what is named here is in a bundle.
-func (a *commands) parts() []part {
-	return []part{
+func (a *commands) parts() []bundleFile {
+	return []bundleFile{
 		{"version.json", "the version of this program", func(context.Context, *conn.Remote) (any, error) { return buildinfo.String(), nil }},
 		{"findings.json", "what hostler doctor finds", func(ctx context.Context, _ *conn.Remote) (any, error) { return a.examine(ctx, "") }},
 		{"status.json", "counts of the fleet", func(ctx context.Context, r *conn.Remote) (any, error) {
@@ -99,7 +99,7 @@ out, and whatever has the form of a token, a code or a private key is taken out.
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
-		lines := conn.Each(a.parts(), func(p part) string { return fmt.Sprintf("  %-16s %s", p.name, p.holds) })
+		lines := conn.Each(a.parts(), func(p bundleFile) string { return fmt.Sprintf("  %-16s %s", p.name, p.holds) })
 		a.Say("%s will hold\n%s", args[0], strings.Join(lines, "\n"))
 		if err := a.Confirm(yes, "Write it?"); err != nil {
 			return err
