@@ -286,7 +286,6 @@ type Kind struct {
 	Needs          string         `json:"needs,omitempty" doc:"The ability that the host must have: containers"`
 	RootEquivalent bool           `json:"root_equivalent,omitempty" doc:"A person who may ask for it can become root on the host"`
 	Cancellable    bool           `json:"cancellable,omitempty" doc:"It can be cancelled while it runs"`
-	Progress       bool           `json:"progress,omitempty" doc:"It tells how far it has come"`
 	Preempts       bool           `json:"preempts,omitempty" doc:"It goes past actions that wait"`
 	Schema         map[string]any `json:"schema" doc:"The JSON Schema of its specs"`
 	Args           map[string]any `json:"args" doc:"The JSON Schema of its arguments"`

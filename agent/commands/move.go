@@ -56,7 +56,8 @@ func (c *worker) mover(ctx context.Context, cmd *runner.Spec) *actions.Outcome {
 }
 
 func (c *worker) pulls() bool {
-	return c.Spec.Kind == protocol.KindHostPull || c.Spec.Kind == protocol.KindContainerPull
+	_, ok := c.Spec.Args.(*protocol.PullArgs)
+	return ok
 }
 
 // noted adds what a pull has left of its archive to the end of its action. Without
