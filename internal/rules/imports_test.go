@@ -67,8 +67,9 @@ var allowed = []allowance{
 	{"internal/durable", []string{"internal/failpoint"}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "small files that survive a crash; it knows bytes, and nothing of what they say"},
 
 	// Adapters: each the one importer of its library, none knowing another.
-	{"internal/batchfile", []string{"api", "go.yaml.in/yaml/v3"}, effects, "files of operations come from outside: reading them is pure, and fuzzed"},
-	{"internal/manifest", []string{"protocol", "go.yaml.in/yaml/v3"}, effects, "manifests come from outside: reading them is pure, and fuzzed"},
+	{"internal/yamlfile", []string{"internal/brief", "go.yaml.in/yaml/v3"}, effects, "files that people write come from outside: one strict reader says in plain words what is wrong with them"},
+	{"internal/batchfile", []string{"api", "internal/yamlfile", "go.yaml.in/yaml/v3"}, effects, "files of operations come from outside: reading them is pure, and fuzzed"},
+	{"internal/manifest", []string{"protocol", "internal/yamlfile"}, effects, "manifests come from outside: reading them is pure, and fuzzed"},
 	{"internal/sqldb", []string{"internal/durable", "internal/failpoint", "modernc.org/sqlite/...", "modernc.org/libc/..."}, nil, "owns the SQL drivers and nothing of the schema"},
 	{"alerts", []string{"metrics"}, append([]string{"log/..."}, effects...), "when something measured is worth telling is decided by pure code"},
 	{"metrics/influx", []string{"internal/durable", "metrics", "github.com/influxdata/influxdb-client-go/v2/..."}, []string{"os/exec", "database/sql/..."}, "owns the client of InfluxDB: samples on their way out, and on the disk while they wait"},
@@ -215,7 +216,7 @@ var owners = []struct {
 	{"github.com/spf13/pflag", []string{"internal/cli/term"}, "the words of cobra for what a flag cannot take"},
 	{"github.com/ulikunitz/xz", []string{"image/rootfs"}, "the archives of image servers"},
 	{"github.com/vishvananda/netlink", []string{"network"}, "one owner of the host's links"},
-	{"go.yaml.in/yaml/v3", []string{"internal/cli/show", "internal/batchfile", "internal/manifest"}, "a form of output of the one, the form of files of the others, which read them strictly"},
+	{"go.yaml.in/yaml/v3", []string{"internal/cli/show", "internal/batchfile", "internal/yamlfile"}, "a form of output of the one, the form of files of the others, which read them strictly"},
 	{"github.com/google/nftables", []string{"network"}, "one owner of the host's packet filter"},
 	{"modernc.org/sqlite", []string{"internal/sqldb"}, "pragmas and retries are set in one place"},
 	{"modernc.org/libc", []string{"internal/sqldb"}, "the layer below SQLite is given C memory"},
