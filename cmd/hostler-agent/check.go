@@ -48,7 +48,7 @@ func checkCommand(configured loader) *cobra.Command {
 				return agent.Lines(cmd.Context(), "/v1/check", nil, cmd.OutOrStdout())
 			}
 			if output != "text" && output != "json" {
-				return fmt.Errorf("%w: -o %s: want text or json", daemon.ErrUsage, output)
+				return daemon.Usage(fmt.Errorf("-o %s: want text or json", output))
 			}
 			c, _, err := configured()
 			if err != nil {

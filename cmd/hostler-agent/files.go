@@ -30,7 +30,7 @@ func filesCommand() *cobra.Command {
 	for verb, do := range map[string]func(context.Context, *cobra.Command, commands.Move) error{commands.MovePush: pushFiles, commands.MovePull: pullFiles} {
 		cmd.AddCommand(&cobra.Command{
 			Use: verb + " JSON", Short: "For the agent alone", Hidden: true,
-			Args: daemon.Args(cobra.ExactArgs(1)),
+			Args: daemon.Args(1, 1),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				var m commands.Move
 				if err := json.Unmarshal([]byte(args[0]), &m); err != nil {

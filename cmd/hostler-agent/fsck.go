@@ -39,7 +39,7 @@ func fsckCommand(configured loader, logger func(*cobra.Command) *slog.Logger) *c
 		Example: "  hostler-agent fsck\n  systemctl stop hostler-agent && hostler-agent fsck --repair; systemctl start hostler-agent\n  hostler-agent fsck -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "text" && output != "json" {
-				return fmt.Errorf("%w: -o %s: want text or json", daemon.ErrUsage, output)
+				return daemon.Usage(fmt.Errorf("-o %s: want text or json", output))
 			}
 			c, _, err := configured()
 			if err != nil {

@@ -52,7 +52,7 @@ it is one to them: neither believes a word of the other.`,
 			}
 			r.state, r.out, r.talk = state(c.StateDir), cmd.OutOrStdout(), cmd.ErrOrStderr()
 			if asNewFleet != (r.fleet != "") {
-				return fmt.Errorf("%w: --as-new-fleet and --fleet CODE belong together; hostler fleet init NAME makes a fleet and prints its code", daemon.ErrUsage)
+				return daemon.Usage(errors.New("--as-new-fleet and --fleet CODE belong together; hostler fleet init NAME makes a fleet and prints its code"))
 			}
 			return r.state.handingOver(func() error { return r.run(cmd.Context()) })
 		},

@@ -3,15 +3,15 @@ package brief
 import "strings"
 
 // Nearest returns the known word that a word was probably meant to be: the one that it
-// begins, or the one that differs in the fewest letters, at most one of every three. It is
-// empty if no word is near.
+// begins, or the one that differs in the fewest letters, one or at most one of every three.
+// It is empty if no word is near.
 func Nearest(word string, known []string) string {
-	best, least := "", len(word)/3+1
-	if len(word) > Most {
+	best, least := "", max(1, len(word)/3)+1
+	if len(word) < 2 || len(word) > Most {
 		return ""
 	}
 	for _, k := range known {
-		if len(word) > 1 && strings.HasPrefix(k, word) {
+		if strings.HasPrefix(k, word) {
 			return k
 		}
 		if n := edits(word, k); n < least {

@@ -296,11 +296,14 @@ several hosts the exit code is 1 if it did not come into force on any one of the
 		if err != nil {
 			return term.Cannot("read the policy", err)
 		}
+		if err := sel.Check(len(args) - 1); err != nil {
+			return err
+		}
 		r, err := a.Connect()
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(sel.Check(len(args)-1), sel.Fits(r.Local, false)); err != nil {
+		if err := sel.Fits(r.Local, false); err != nil {
 			return err
 		}
 		ctx := cmd.Context()

@@ -149,7 +149,7 @@ a running session it joins that session.` + sessionHelp,
 	f.BoolVar(&s.readOnly, "read-only", false, "watch a running session without typing")
 	s.add(cmd)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return asHostler(term.Usage(cmd.CommandPath()+" --help", "%s: %s", cmd.CommandPath(), err))
+		return asHostler(term.FlagError(cmd, err))
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		where := strings.Join(args, "")
@@ -276,7 +276,7 @@ func (a *commands) needTerminal(readOnly bool) error {
 	if a.Console != nil && (a.InTTY && a.OutTTY || readOnly) {
 		return nil
 	}
-	return term.Usage("hostler run HOST -- COMMAND, or hostler exec HOST/NAME -- COMMAND", "a session needs a terminal, and stdin or stdout is none")
+	return term.Usage("hostler run HOST -- COMMAND, or hostler exec HOST/NAME -- COMMAND", "a session needs a terminal, but stdin or stdout is not one")
 }
 
 func (a *commands) sessionSpec(c *command, kind protocol.Kind, target protocol.CTID, name protocol.ContainerName, argv []string) ([]byte, error) {
