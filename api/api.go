@@ -106,6 +106,7 @@ type Action struct {
 	AcceptSeq      uint64     `json:"accept_seq,omitempty" doc:"Its number in the order in which its host accepted actions"`
 	Batch          string     `json:"batch,omitempty" doc:"The batch that it was asked for with"`
 	Cancelling     bool       `json:"cancelling,omitempty" doc:"A person has asked to cancel it"`
+	CancelRefused  bool       `json:"cancel_refused,omitempty" doc:"Its host cannot cancel it: detail says why, and it goes on"`
 	Exit           *Exit      `json:"exit,omitempty" doc:"How its command ended"`
 	Output         []Output   `json:"output,omitempty" doc:"How much its command wrote"`
 	Conflict       bool       `json:"conflict,omitempty" doc:"Its host has another action of this id: the spec is the host's"`
