@@ -241,7 +241,7 @@ type Exit struct {
 	OOM        bool   `json:"oom,omitempty" doc:"It was ended because it took too much memory"`
 	TimedOut   bool   `json:"timed_out,omitempty" doc:"Its time limit ended it"`
 	Cancelled  bool   `json:"cancelled,omitempty" doc:"A cancel ended it"`
-	HungUp     bool   `json:"hung_up,omitempty" doc:"It was a session that everybody had left"`
+	HungUp     bool   `json:"hung_up,omitempty" doc:"It was a session, and all terminals had left it"`
 	Unrecorded bool   `json:"unrecorded,omitempty" doc:"It was a session that was hung up because its recording could not go on"`
 	Error      string `json:"error,omitempty" doc:"Why the command could not begin"`
 	Run        string `json:"run" example:"1.204s" doc:"How long it ran"`

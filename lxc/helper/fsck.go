@@ -106,7 +106,7 @@ func (h survey) entry(name string) []container.Debris {
 		return nil // nobody says that it is ours
 	case err != nil:
 		return []container.Debris{{Kind: "damaged record", Object: filepath.Join(h.dir(name), recordFile), Cause: err.Error(),
-			Advice: "the container runs on and is treated as somebody else's; restore the file from a backup"}}
+			Advice: "the container goes on, but is not managed by Hostler; restore the file from a backup"}}
 	case h.working(string(r.CTID)):
 		return nil
 	}
@@ -117,13 +117,13 @@ func (h survey) entry(name string) []container.Debris {
 func (h survey) examine(name string, r record) (all []container.Debris) {
 	switch {
 	case r.State == recordCreating:
-		return h.halfContainer(name, "its creation was cut short, so that nobody could ever start it", func() error { return h.destroy(name) })
+		return h.halfContainer(name, "its creation was cut short, so it was never started", func() error { return h.destroy(name) })
 	case r.State == recordDestroying:
 		return h.halfContainer(name, "its removal was ordered and cut short", func() error { return h.destroy(name) })
 	}
 	all = h.halfSnapshots(name)
 	if r.Renaming {
-		d := container.Debris{Kind: "half renamed container", Object: h.dir(name), Cause: "its configuration says another name than its directory", Repair: "have the configuration follow"}
+		d := container.Debris{Kind: "half renamed container", Object: h.dir(name), Cause: "the name in its configuration differs from its directory", Repair: "put the name of the directory into the configuration"}
 		if h.repair {
 			d.Mend(func() error {
 				t, err := h.acquireReady(name) // which settles it
@@ -143,11 +143,11 @@ func (h survey) examine(name string, r record) (all []container.Debris) {
 		return all
 	}
 	for _, at := range mounts {
-		all = append(all, container.Debris{Kind: "mount", Object: at, Cause: "container " + name + " is stopped, and this is mounted in it: it cannot be removed so",
-			Advice: "if nobody needs it: umount " + at})
+		all = append(all, container.Debris{Kind: "mount", Object: at, Cause: "container " + name + " is stopped, and this is mounted in it, so it cannot be removed",
+			Advice: "if it is not needed: umount " + at})
 	}
 	for _, dir := range litter(name, time.Now()) {
-		d := container.Debris{Kind: "cgroup", Object: dir, Cause: "container " + name + " is stopped, and nobody is in its control group", Repair: "remove the empty control group"}
+		d := container.Debris{Kind: "cgroup", Object: dir, Cause: "container " + name + " is stopped, and its control group has no processes", Repair: "remove the empty control group"}
 		if h.repair {
 			d.Mend(func() error { removeEmpty(dir); return stillThere(dir) })
 		}
@@ -232,7 +232,7 @@ func (h survey) working(key string) bool {
 // stillThere is the error of something that should be gone.
 func stillThere(path string) error {
 	if _, err := os.Lstat(path); err == nil {
-		return errors.New("somebody uses it again")
+		return errors.New("it is in use again")
 	}
 	return nil
 }

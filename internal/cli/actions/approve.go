@@ -323,7 +323,7 @@ func (b *bundle) containers() []string {
 		text := name + " " + s.Target.String()
 		switch {
 		case !ok:
-			text = s.Target.String() + ", of which host " + act.Host + " has reported nothing"
+			text = s.Target.String() + ", which host " + act.Host + " has not reported"
 			if s.Name != "" {
 				text += fmt.Sprintf("; the requester calls it %q, which is not verified", s.Name)
 			}
