@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// States of sockets in the tables of the kernel: one that listens, and one of UDP that is
-// connected to nobody.
+// States of sockets in the tables of the kernel: listening, and a UDP socket
+// without a peer.
 const (
 	stateListen      = "0A"
 	stateUnconnected = "07"

@@ -276,7 +276,7 @@ func setting(name, value string) error {
 	return os.WriteFile(path, []byte(value), 0)
 }
 
-// kept is a rule that bears the mark of somebody.
+// kept is a rule of the packet filter with a mark, which names its owner.
 type kept struct {
 	rule   Rule
 	mark   string

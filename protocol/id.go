@@ -196,7 +196,9 @@ func uuidText(u [16]byte) string {
 }
 
 func unuuid(what string, dst, b []byte) error {
-	bad := func() error { return fmt.Errorf("%s %.70q: %w: want a UUID of version 7, as in 01928fd1-6d4a-7c3e-9b1f-0a2b3c4d5e6f", what, b, ErrID) }
+	bad := func() error {
+		return fmt.Errorf("%s %.70q: %w: want a UUID of version 7, as in 01928fd1-6d4a-7c3e-9b1f-0a2b3c4d5e6f", what, b, ErrID)
+	}
 	if len(b) != 36 || b[8] != '-' || b[13] != '-' || b[18] != '-' || b[23] != '-' {
 		return bad()
 	}

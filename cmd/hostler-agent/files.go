@@ -84,11 +84,11 @@ var errSkipped = errors.New("not everything was copied")
 // errChanged tells that whoever pulls has the beginning of another archive.
 var errChanged = errors.New("the file differs from the part that was copied before")
 
-// errAbsent tells that there is nothing of what is to be pulled.
+// errAbsent tells that the path to pull does not exist.
 var errAbsent = errors.New("no such file")
 
-// pullFiles writes an archive of what is there, behind what whoever asked has of it
-// already, and leaves a note of what it holds.
+// pullFiles writes an archive of the files, from the offset that the requester has
+// already, and leaves a note of its content.
 func pullFiles(ctx context.Context, cmd *cobra.Command, m commands.Move) error {
 	skipped := false
 	out := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)

@@ -50,8 +50,8 @@ func mountsBelow(dir string) ([]string, error) {
 	return all, nil
 }
 
-// removeTree removes a tree of ours. What somebody has mounted in it is not ours: then
-// nothing is removed.
+// removeTree removes a tree of ours. A mount below it is not ours: then nothing is
+// removed.
 func removeTree(dir string) error {
 	mounts, err := mountsBelow(dir)
 	if err != nil {
@@ -75,7 +75,7 @@ func (h survey) debris() ([]container.Debris, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	there := make(map[string]bool) // keys of locks that somebody may ask for
+	there := make(map[string]bool) // keys of locks that may be asked for
 	for _, e := range entries {
 		there[e.Name()] = true
 		if r, err := readRecord(h.dir(e.Name())); err == nil {
@@ -103,7 +103,7 @@ func (h survey) entry(name string) []container.Debris {
 	r, err := readRecord(h.dir(name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil // nobody says that it is ours
+		return nil // nothing says that it is ours
 	case err != nil:
 		return []container.Debris{{Kind: "damaged record", Object: filepath.Join(h.dir(name), recordFile), Cause: err.Error(),
 			Advice: "the container goes on, but is not managed by Hostler; restore the file from a backup"}}
@@ -113,7 +113,7 @@ func (h survey) entry(name string) []container.Debris {
 	return h.examine(name, r)
 }
 
-// examine looks at a directory with a record of ours that nobody works on.
+// examine looks at a directory with a record of ours that no process works on.
 func (h survey) examine(name string, r record) (all []container.Debris) {
 	switch {
 	case r.State == recordCreating:
@@ -219,7 +219,7 @@ func (h survey) staleLocks(there map[string]bool) (all []container.Debris) {
 	return all
 }
 
-// working reports whether somebody holds the lock of a container. It makes no lock.
+// working reports whether a process holds the lock of a container. It makes no lock.
 func (h survey) working(key string) bool {
 	f, err := os.Open(filepath.Join(h.locks, key+lockSuffix))
 	if err != nil {
