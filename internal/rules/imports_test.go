@@ -154,7 +154,7 @@ var allowed = []allowance{
 	{"internal/daemon", []string{"internal/brief", "internal/buildinfo", "internal/cmdline", "internal/manual", "internal/settings", "github.com/spf13/cobra"}, []string{"net/http/...", "database/sql/..."}, "the command line of a program that serves"},
 
 	// The operator's command line, from its floor upwards. Areas do not know each other.
-	{"internal/cli/term", []string{"api", "client", "internal/brief", "internal/clock", "internal/cmdline", "protocol", "terminal", "github.com/spf13/cobra", "golang.org/x/term"}, []string{"database/sql/...", "log/..."}, "how the command line speaks with its user; errors of the other end become exit codes and hints here"},
+	{"internal/cli/term", []string{"api", "client", "internal/brief", "internal/clock", "internal/cmdline", "protocol", "terminal", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"}, []string{"database/sql/...", "log/..."}, "how the command line speaks with its user; errors of the other end become exit codes and hints here"},
 	{"internal/cli/show", []string{"client", "internal/cli/term", "github.com/ohler55/ojg/jp", "github.com/spf13/cobra", "go.yaml.in/yaml/v3"}, []string{"database/sql/...", "log/..."}, "every list and show is printed in the same forms"},
 	{"internal/cli/conn", []string{"api", "certs", "client", "internal/cli/term", "internal/durable", "protocol/...", "github.com/pelletier/go-toml/v2", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "who the other end is, and what more than one area asks of it"},
 	{"internal/cli/keyring", []string{"certs", "internal/cli/conn", "internal/cli/show", "internal/cli/term", "internal/durable", "protocol", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "the keys of people: it signs bytes and knows no action"},
@@ -214,7 +214,7 @@ var owners = []struct {
 	{"github.com/pelletier/go-toml/v2", []string{"internal/cli/conn", "internal/settings"}, "both daemons are configured in the same way; the operator's file holds contexts, and is written as well"},
 	{"github.com/prometheus/procfs", []string{"metrics"}, "the kernel's texts are read in one place"},
 	{"github.com/spf13/cobra", []string{"cmd/...", "internal/cli/...", "internal/cmdline", "internal/daemon", "internal/manual"}, "command lines are the programs' business"},
-	{"github.com/spf13/pflag", []string{"internal/cmdline"}, "the words of cobra for what a flag cannot take"},
+	{"github.com/spf13/pflag", []string{"internal/cli/term", "internal/cmdline"}, "the words of cobra for what a flag cannot take, and the types of flags"},
 	{"github.com/ulikunitz/xz", []string{"image/rootfs"}, "the archives of image servers"},
 	{"github.com/vishvananda/netlink", []string{"network"}, "one owner of the host's links"},
 	{"go.yaml.in/yaml/v3", []string{"internal/cli/show", "internal/batchfile", "internal/yamlfile"}, "a form of output of the one, the form of files of the others, which read them strictly"},
