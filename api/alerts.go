@@ -29,10 +29,10 @@ type RaisedAlert struct {
 	Severity   string     `json:"severity" example:"warning" doc:"How bad it is"`
 	Text       string     `json:"text" doc:"What is wrong, for people"`
 	Since      time.Time  `json:"since" doc:"Since when"`
-	AckedBy    string     `json:"acked_by,omitempty" doc:"Who looks after it; left out: nobody has said so"`
-	AckedAt    *time.Time `json:"acked_at,omitempty" doc:"Since when somebody does"`
-	Note       string     `json:"note,omitempty" doc:"What they say"`
-	MutedUntil *time.Time `json:"muted_until,omitempty" doc:"Until when nobody is told of it"`
+	AckedBy    string     `json:"acked_by,omitempty" doc:"The person who acknowledged it; left out: it is not acknowledged"`
+	AckedAt    *time.Time `json:"acked_at,omitempty" doc:"When it was acknowledged"`
+	Note       string     `json:"note,omitempty" doc:"The note of that person"`
+	MutedUntil *time.Time `json:"muted_until,omitempty" doc:"Until when no notification is sent for it"`
 }
 
 // NewAck says that somebody looks after an alert.

@@ -106,6 +106,7 @@ type Action struct {
 	AcceptSeq      uint64     `json:"accept_seq,omitempty" doc:"Its number in the order in which its host accepted actions"`
 	Batch          string     `json:"batch,omitempty" doc:"The batch that it was asked for with"`
 	Cancelling     bool       `json:"cancelling,omitempty" doc:"A person has asked to cancel it"`
+	CancelRefused  bool       `json:"cancel_refused,omitempty" doc:"Its host cannot cancel it: detail says why, and it goes on"`
 	Exit           *Exit      `json:"exit,omitempty" doc:"How its command ended"`
 	Output         []Output   `json:"output,omitempty" doc:"How much its command wrote"`
 	Conflict       bool       `json:"conflict,omitempty" doc:"Its host has another action of this id: the spec is the host's"`
@@ -240,7 +241,7 @@ type Exit struct {
 	OOM        bool   `json:"oom,omitempty" doc:"It was ended because it took too much memory"`
 	TimedOut   bool   `json:"timed_out,omitempty" doc:"Its time limit ended it"`
 	Cancelled  bool   `json:"cancelled,omitempty" doc:"A cancel ended it"`
-	HungUp     bool   `json:"hung_up,omitempty" doc:"It was a session that everybody had left"`
+	HungUp     bool   `json:"hung_up,omitempty" doc:"It was a session, and all terminals had left it"`
 	Unrecorded bool   `json:"unrecorded,omitempty" doc:"It was a session that was hung up because its recording could not go on"`
 	Error      string `json:"error,omitempty" doc:"Why the command could not begin"`
 	Run        string `json:"run" example:"1.204s" doc:"How long it ran"`

@@ -276,7 +276,7 @@ func setting(name, value string) error {
 	return os.WriteFile(path, []byte(value), 0)
 }
 
-// markedRule is a rule that bears the mark of somebody.
+// markedRule is a rule of the packet filter with a mark, which names its owner.
 type markedRule struct {
 	rule   Rule
 	mark   string

@@ -47,7 +47,7 @@ type TTY struct {
 	Record bool `json:"record,omitzero" doc:"Keep a recording of what the terminal prints."`
 	// Shared opens a session that begins on its host itself to others: without it,
 	// root and the user who began it alone take part.
-	Shared bool     `json:"shared,omitzero" doc:"Of a session that begins on its host itself: let others take part whom the policy would let begin it."`
+	Shared bool     `json:"shared,omitzero" doc:"For a session that is started on its host itself: others may take part if the policy lets them start such a session."`
 	_      struct{} `required:"rows,cols"`
 }
 

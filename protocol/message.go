@@ -7,7 +7,7 @@ import (
 )
 
 // Proto is the highest set of message types that this code speaks. A hello
-// carries it and nobody sends a higher one to that host.
+// carries it, and no higher one is sent to that host.
 //
 //	1 (2026-11) the first set
 const Proto = 1
@@ -61,8 +61,8 @@ func (p Party) Host() (HostID, bool) {
 	return h, err == nil
 }
 
-// Term orders coordinators: by ring first, so that whoever the owners named
-// last wins, then by a counter of starts (durable before the first message).
+// Term orders coordinators: by ring first, so that the coordinator that the
+// owners named last wins, then by a counter of starts (durable before the first message).
 type Term struct {
 	Ring    uint64 `json:"ring"`
 	Counter uint64 `json:"counter"`
@@ -288,7 +288,7 @@ type PolicyInfo struct {
 	Number uint64 `json:"number,omitzero"`  // of a document
 	Digest Digest `json:"digest,omitzero"`  // of its text
 	Bypass bool   `json:"bypass,omitzero"`  // it accepts its holes
-	Broken string `json:"broken,omitempty"` // why it cannot be used: then nobody may do anything
+	Broken string `json:"broken,omitempty"` // why it cannot be used: then it permits nothing
 }
 
 // Interface is a network interface of a host.
@@ -392,8 +392,8 @@ const WantFull = "full"
 // stream and not amounts, so repeating one or mixing up their order does no harm.
 //
 // Upwards: the coordinator has everything before Offset durably and wants what
-// follows, up to Window further. With no Window it asks for nothing: somebody
-// follows who has not yet read what is there, and a command in mode
+// follows, up to Window further. With no Window it asks for nothing: a follower
+// has not yet read what is there, and a command in mode
 // [OutputStream] waits for them.
 //
 // Downwards: the host needs nothing before Offset any more and wants what
@@ -424,7 +424,7 @@ const (
 	// envelope is three quarters of that.
 	LeastChunk = 1 << 10
 	// OutputKept is how much of the beginning and of the end of each output
-	// stream goes up even if nobody follows.
+	// stream goes up even without a follower.
 	OutputKept = 64 << 10
 )
 
@@ -508,11 +508,11 @@ type Report struct {
 	Exit   *Exit    `json:"exit,omitempty"`
 	Output []Output `json:"output,omitempty"`
 	// Spec and Requester come with the first report of an action that began
-	// on the host itself, and for whoever asks for everything after a number.
+	// on the host itself, and when everything after a number is asked for.
 	Spec      []byte `json:"spec,omitempty"`
 	Requester string `json:"requester,omitzero"`
-	// Container is what the container of the action has become, so that whoever
-	// waited for the action need not wait for a heartbeat as well.
+	// Container is what the container of the action has become, so that a
+	// client that waited for the action need not wait for a heartbeat as well.
 	Container *Container `json:"container,omitempty"`
 	// Policy is the text of the policy in force, of at most [MaxToldPolicy] bytes:
 	// the answer to [VerbPolicy], which is about no action and says nothing else.

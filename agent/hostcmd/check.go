@@ -32,7 +32,7 @@ func (c Config) checkCommand() *cobra.Command {
 				return ask(cmd, socket, "/v1/check")
 			}
 			if output != "text" && output != "json" {
-				return fmt.Errorf("%w: -o %s: want text or json", daemon.ErrUsage, output)
+				return daemon.Usage(fmt.Errorf("-o %s: want text or json", output))
 			}
 			found, err := c.Check(cmd.Context())
 			if err != nil {

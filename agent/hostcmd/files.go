@@ -29,7 +29,7 @@ func (c Config) filesCommand() *cobra.Command {
 	for verb, do := range map[string]func(context.Context, *cobra.Command, commands.Move) error{commands.MovePush: pushFiles, commands.MovePull: c.pullFiles} {
 		cmd.AddCommand(&cobra.Command{
 			Use: verb + " JSON", Short: "For the agent alone", Hidden: true,
-			Args: daemon.Args(cobra.ExactArgs(1)),
+			Args: daemon.Args(1, 1),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				var m commands.Move
 				if err := json.Unmarshal([]byte(args[0]), &m); err != nil {
@@ -83,11 +83,11 @@ var errSkipped = errors.New("not everything was copied")
 // ErrChanged tells that whoever pulls has the beginning of another archive.
 var ErrChanged = errors.New("the file differs from the part that was copied before")
 
-// ErrAbsent tells that there is nothing of what is to be pulled.
+// ErrAbsent tells that the path to pull does not exist.
 var ErrAbsent = errors.New("no such file")
 
-// pullFiles writes an archive of what is there, behind what whoever asked has of it
-// already, and leaves a note of what it holds.
+// pullFiles writes an archive of the files, from the offset that the requester has
+// already, and leaves a note of its content.
 func (c Config) pullFiles(ctx context.Context, cmd *cobra.Command, m commands.Move) error {
 	skipped := false
 	out := bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)

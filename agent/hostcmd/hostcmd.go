@@ -93,4 +93,4 @@ func (c Config) Commands() []*cobra.Command {
 }
 
 // noArgs refuses arguments.
-var noArgs = daemon.Args(cobra.NoArgs)
+var noArgs = daemon.Args(0, 0)

@@ -231,7 +231,7 @@ func removeImage(ctx context.Context, i *images, o imageOptions) error {
 func pruneImages(ctx context.Context, i *images, o imageOptions) error {
 	if o.keep > 0 && i.podman != nil {
 		if o.runtime == string(container.KindPodman) {
-			return errors.New("podman does not say when an image was used, so nobody can say which of them stay; give an age")
+			return errors.New("podman does not record when an image was last used, so their number cannot be limited; give an age instead")
 		}
 		fmt.Fprintln(i.notes, "how much stays is for lxc alone; images of podman are left alone")
 		i.podman = nil

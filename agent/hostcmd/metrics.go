@@ -28,10 +28,10 @@ func (c Config) metricsCommand() *cobra.Command {
 			"hostler metrics.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if since <= 0 {
-				return fmt.Errorf("%w: --since %s is not above zero", daemon.ErrUsage, since)
+				return daemon.Usage(fmt.Errorf("--since %s is not above zero", since))
 			}
 			if all && container != "" {
-				return fmt.Errorf("%w: --all and --container cannot be combined", daemon.ErrUsage)
+				return daemon.Usage(fmt.Errorf("--all and --container cannot be combined"))
 			}
 			if dir == "" {
 				var err error
@@ -43,7 +43,7 @@ func (c Config) metricsCommand() *cobra.Command {
 			q := metrics.Query{Since: now.Add(-since), Until: now, Now: now, Container: container, Everything: all}
 			for _, n := range names {
 				if _, ok := metrics.InfoOf(metrics.Metric(n)); !ok {
-					return fmt.Errorf("%w: there is no metric %q; known are %v", daemon.ErrUsage, n, metricNames())
+					return daemon.Usage(fmt.Errorf("there is no metric %q; known are %v", n, metricNames()))
 				}
 				q.Metrics = append(q.Metrics, metrics.Metric(n))
 			}

@@ -239,7 +239,8 @@ func (h *handlers) actionOf(a agent.Action) api.Action {
 	out := api.Action{
 		ID: a.ID.String(), Host: string(h.host), State: string(a.State), Reason: string(a.Reason), Detail: a.Detail, Shown: shown(a),
 		Requester: a.Requester, Digest: a.Digest.String(), Attempt: a.Attempt, AcceptSeq: a.AcceptSeq, Cancelling: a.Cancelling,
-		CreatedAt: webapi.At(a.CreatedMS), UpdatedAt: webapi.At(max(a.CreatedMS, a.AcceptedMS, a.StartedMS, a.EndedMS)), EndedAt: webapi.Maybe(a.EndedMS),
+		CancelRefused: !a.Cancelling && !a.State.Final() && strings.HasPrefix(a.Detail, protocol.NotCancelled),
+		CreatedAt:     webapi.At(a.CreatedMS), UpdatedAt: webapi.At(max(a.CreatedMS, a.AcceptedMS, a.StartedMS, a.EndedMS)), EndedAt: webapi.Maybe(a.EndedMS),
 		Exit: webapi.Exit(a.Exit), Output: webapi.Output(a.Output),
 	}
 	if spec, err := protocol.DecodeSpec(a.Spec); err == nil {

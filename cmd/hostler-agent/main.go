@@ -9,6 +9,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -79,7 +80,7 @@ func configFlag(path string) []string {
 }
 
 // noArgs refuses arguments.
-var noArgs = daemon.Args(cobra.NoArgs)
+var noArgs = daemon.Args(0, 0)
 
 func joinCommand(configured loader, logger func(*cobra.Command) *slog.Logger) *cobra.Command {
 	var (
@@ -93,7 +94,7 @@ func joinCommand(configured loader, logger func(*cobra.Command) *slog.Logger) *c
 			"wait until an operator has compared them and approved the host. It may be interrupted: without\n" +
 			"CODE it goes on where it was.\n\nA member that joins its own fleet again keeps its key, its name and all that it remembers: that is for\n" +
 			"a new coordinator in place of one that was lost without a backup. Stop the agent first.",
-		Args: daemon.Args(cobra.MaximumNArgs(1)),
+		Args: daemon.Args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, _, err := configured()
 			if err != nil {
@@ -103,7 +104,7 @@ func joinCommand(configured loader, logger func(*cobra.Command) *slog.Logger) *c
 			if len(args) > 0 {
 				code = args[0]
 			} else if host != "" || len(labels) > 0 {
-				return fmt.Errorf("%w: --host and --label go with a code", daemon.ErrUsage)
+				return daemon.Usage(errors.New("--host and --label go with a code"))
 			}
 			return joinFleet(cmd.Context(), c, code, host, labels, logger(cmd), cmd.OutOrStdout())
 		},

@@ -55,7 +55,7 @@ type httpConfig struct {
 type mqttConfig struct {
 	Listen    string   `toml:"listen" takes:"restart" does:"Where the embedded broker is served, with TLS."`
 	Addresses []string `toml:"addresses" takes:"restart" default:"as with http.addresses" does:"How hosts reach mqtt.listen, as host:port."`
-	Plain     bool     `toml:"plain" takes:"restart" does:"Mirror the state of the hosts as plain JSON below hostler/v1/FLEET/plain, retained, for tools that cannot unwrap signed messages. Nobody signs it, so nothing may act upon it."`
+	Plain     bool     `toml:"plain" takes:"restart" does:"Mirror the state of the hosts as plain JSON below hostler/v1/FLEET/plain, retained, for tools that cannot unwrap signed messages. These messages are not signed, so no program may act upon them."`
 }
 
 func defaults() config {

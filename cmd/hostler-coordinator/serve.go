@@ -316,7 +316,7 @@ func (s *server) metrics(w *prom.Scrape) {
 		"api": float64(s.noise.Handshakes()), "broker": float64(n.Handshakes),
 	})
 	in := s.lobby.Stats()
-	w.Gauge("strangers", "Connections of broker and API whose other end has not said who it is.", float64(in.Strangers))
+	w.Gauge("strangers", "Connections to the broker and the API that are not authenticated yet.", float64(in.Strangers))
 	w.Gauge("strangers_max", "How many such connections there may be.", float64(s.share.strangers))
 	w.CounterBy("strangers_ended_total", "Such connections that were ended, by why.", "why", map[string]float64{
 		"full": float64(in.TurnedAway), "displaced": float64(in.Displaced), "late": float64(in.Overdue),

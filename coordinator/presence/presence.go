@@ -10,7 +10,7 @@
 // A host that has told how long it will sleep is asleep instead of late, offline or gone
 // until that is over. A message that is not newer than the newest one changes nothing, so
 // a late one of an earlier connection brings no host back. Times are milliseconds of a
-// clock that nobody sets.
+// monotonic clock.
 package presence
 
 import (
@@ -34,7 +34,7 @@ const (
 )
 
 // The times of the machine. A host sends a lease every 5 s: three may be lost before
-// people are told, and after a minute nobody expects it any more.
+// the host counts as late, and after a minute it is not expected back soon.
 const (
 	// Grace is how long a silent host counts as online.
 	Grace = 20 * time.Second
@@ -73,7 +73,7 @@ type Event struct {
 	Sleep time.Duration
 }
 
-// Host is what is remembered of a host. The zero value is one that was never heard.
+// Host is what is remembered of a host. The zero value is a host that was never heard.
 type Host struct {
 	State   State
 	SinceMS int64 // when it came into that state

@@ -40,7 +40,7 @@ func (h actionHandlers) batches() {
 	register(h.handlers, h.operation("cancel-batch", http.MethodPost, "/v1/batches/{id}/cancel", "Cancel every action of a batch that has not ended", http.StatusAccepted), h.cancelBatch)
 	op := h.raw("follow-batch", "/v1/batches/{id}/events", "Follow all actions of a batch until they have ended", "text/event-stream",
 		"Server-sent events: `action` with an action, without its spec, as it stands at first and after each change; `output` with a piece of output, if that is asked for; "+
-			"`end` when all have ended and all of their output was sent. Whoever asks again is told everything again.")
+			"`end` when all have ended and all of their output was sent. A new request starts from the beginning.")
 	register(h.handlers, op, h.followBatch)
 }
 

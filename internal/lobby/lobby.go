@@ -26,7 +26,7 @@ import (
 )
 
 // ErrFull turns a connection away.
-var ErrFull = errors.New("too many connections that have not said who they are")
+var ErrFull = errors.New("too many connections that are not authenticated yet")
 
 // hurried is how long a stranger has at least, however many wait: a full handshake
 // takes a second on a line of 100 kbit/s, and 10 s at 9.6 kbit/s, for which there is

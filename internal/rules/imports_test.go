@@ -72,8 +72,9 @@ var allowed = []allowance{
 	{"internal/durable", []string{"internal/failpoint"}, []string{"os/exec", "net/...", "database/sql/...", "log/..."}, "small files that survive a crash; it knows bytes, and nothing of what they say"},
 
 	// Adapters: each the one importer of its library, none knowing another.
-	{"internal/batchfile", []string{"api", "go.yaml.in/yaml/v3"}, effects, "files of operations come from outside: reading them is pure, and fuzzed"},
-	{"internal/manifest", []string{"protocol", "go.yaml.in/yaml/v3"}, effects, "manifests come from outside: reading them is pure, and fuzzed"},
+	{"internal/yamlfile", []string{"internal/brief", "go.yaml.in/yaml/v3"}, effects, "files that people write come from outside: one strict reader says in plain words what is wrong with them"},
+	{"internal/batchfile", []string{"api", "internal/yamlfile", "go.yaml.in/yaml/v3"}, effects, "files of operations come from outside: reading them is pure, and fuzzed"},
+	{"internal/manifest", []string{"protocol", "internal/yamlfile"}, effects, "manifests come from outside: reading them is pure, and fuzzed"},
 	{"internal/sqldb", []string{"internal/durable", "internal/failpoint", "modernc.org/sqlite/...", "modernc.org/libc/..."}, nil, "owns the SQL drivers and nothing of the schema"},
 	{"alerts", []string{"metrics"}, append([]string{"log/..."}, effects...), "when something measured is worth telling is decided by pure code"},
 	{"metrics/influx", []string{"internal/durable", "metrics", "github.com/influxdata/influxdb-client-go/v2/..."}, []string{"os/exec", "database/sql/..."}, "owns the client of InfluxDB: samples on their way out, and on the disk while they wait"},
@@ -155,10 +156,11 @@ var allowed = []allowance{
 	{"internal/rules", nil, nil, "these tests; they need the go command alone"},
 
 	{"internal/manual", []string{"github.com/spf13/cobra"}, []string{"net/...", "os/exec", "database/sql/...", "log/..."}, "the pages of man(1): they follow from the commands of every program"},
-	{"internal/daemon", []string{"internal/brief", "internal/buildinfo", "internal/manual", "internal/settings", "github.com/spf13/cobra"}, []string{"net/http/...", "database/sql/..."}, "the command line of a program that serves"},
+	{"internal/cmdline", []string{"internal/brief", "github.com/spf13/cobra", "github.com/spf13/pflag"}, effects, "what is wrong with a command line is said in the same words by every program"},
+	{"internal/daemon", []string{"internal/brief", "internal/buildinfo", "internal/cmdline", "internal/manual", "internal/settings", "github.com/spf13/cobra"}, []string{"net/http/...", "database/sql/..."}, "the command line of a program that serves"},
 
 	// The operator's command line, from its floor upwards. Areas do not know each other.
-	{"internal/cli/term", []string{"api", "client", "internal/brief", "internal/clock", "protocol", "terminal", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"}, []string{"database/sql/...", "log/..."}, "how the command line speaks with its user; errors of the other end become exit codes and hints here"},
+	{"internal/cli/term", []string{"api", "client", "internal/brief", "internal/clock", "internal/cmdline", "protocol", "terminal", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"}, []string{"database/sql/...", "log/..."}, "how the command line speaks with its user; errors of the other end become exit codes and hints here"},
 	{"internal/cli/show", []string{"client", "internal/cli/term", "github.com/ohler55/ojg/jp", "github.com/spf13/cobra", "go.yaml.in/yaml/v3"}, []string{"database/sql/...", "log/..."}, "every list and show is printed in the same forms"},
 	{"internal/cli/conn", []string{"api", "certs", "client", "internal/cli/term", "internal/durable", "protocol/...", "github.com/pelletier/go-toml/v2", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "who the other end is, and what more than one area asks of it"},
 	{"internal/cli/keyring", []string{"certs", "internal/cli/conn", "internal/cli/show", "internal/cli/term", "internal/durable", "protocol", "github.com/spf13/cobra"}, []string{"database/sql/...", "log/..."}, "the keys of people: it signs bytes and knows no action"},
@@ -217,11 +219,11 @@ var owners = []struct {
 	{"github.com/ohler55/ojg", []string{"internal/cli/show"}, "a form of output; no other program reads paths"},
 	{"github.com/pelletier/go-toml/v2", []string{"internal/cli/conn", "internal/settings"}, "both daemons are configured in the same way; the operator's file holds contexts, and is written as well"},
 	{"github.com/prometheus/procfs", []string{"metrics"}, "the kernel's texts are read in one place"},
-	{"github.com/spf13/cobra", []string{"agent/hostcmd", "cmd/...", "internal/cli/...", "internal/daemon", "internal/manual"}, "command lines are the programs' business"},
-	{"github.com/spf13/pflag", []string{"internal/cli/term"}, "the words of cobra for what a flag cannot take"},
+	{"github.com/spf13/cobra", []string{"agent/hostcmd", "cmd/...", "internal/cli/...", "internal/cmdline", "internal/daemon", "internal/manual"}, "command lines are the programs' business"},
+	{"github.com/spf13/pflag", []string{"internal/cli/term", "internal/cmdline"}, "the words of cobra for what a flag cannot take, and the types of flags"},
 	{"github.com/ulikunitz/xz", []string{"image/rootfs"}, "the archives of image servers"},
 	{"github.com/vishvananda/netlink", []string{"network"}, "one owner of the host's links"},
-	{"go.yaml.in/yaml/v3", []string{"internal/cli/show", "internal/batchfile", "internal/manifest"}, "a form of output of the one, the form of files of the others, which read them strictly"},
+	{"go.yaml.in/yaml/v3", []string{"internal/cli/show", "internal/batchfile", "internal/yamlfile"}, "a form of output of the one, the form of files of the others, which read them strictly"},
 	{"github.com/google/nftables", []string{"network"}, "one owner of the host's packet filter"},
 	{"modernc.org/sqlite", []string{"internal/sqldb"}, "pragmas and retries are set in one place"},
 	{"modernc.org/libc", []string{"internal/sqldb"}, "the layer below SQLite is given C memory"},

@@ -91,6 +91,9 @@ func (a *commands) login(ctx context.Context, to, token string) (api.Status, con
 		return a.loginByCode(ctx, to)
 	}
 	a.Address = strings.TrimSuffix(to, "/")
+	if err := conn.CheckAddress(a.Address); err != nil {
+		return api.Status{}, conn.Target{}, err
+	}
 	t, err := a.loginTarget(token)
 	if err != nil {
 		return api.Status{}, t, err

@@ -105,7 +105,7 @@ func (a *Batcher) doFile(ctx context.Context, o *batchOptions) error {
 	id := a.newBatchID()
 	if o.resume != "" {
 		if id, err = protocol.ParseBatchID(o.resume); err != nil {
-			return term.Usage("hostler action ls -o wide", "%q is not the id of a batch: %s", o.resume, err)
+			return term.Usage("hostler action ls -o wide", "%q is not the id of a batch: want a whole id, as in 01928fd1-6d4a-7c3e-9b1f-0a2b3c4d5e6f", o.resume)
 		}
 	}
 	b, err := a.planFile(ctx, r, o, id, all)

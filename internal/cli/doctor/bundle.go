@@ -91,7 +91,7 @@ func Bundle(d *dispatch.Dispatcher) *cobra.Command {
 	a := &commands{d}
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "support-bundle FILE", Short: "Collect what somebody who helps needs to see, without secrets", Args: term.Exactly(1),
+		Use: "support-bundle FILE", Short: "Collect what support needs to see, without secrets", Args: term.Exactly(1),
 		Long: `Writes a .tar.gz of what this program can read of the fleet. It lists what the file
 will hold, and asks before it writes. Arguments, details and output of actions are left
 out, and whatever has the form of a token, a code or a private key is taken out.`,

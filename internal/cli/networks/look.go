@@ -29,7 +29,7 @@ func parse(cmd *cobra.Command, args []string, local bool, want int) (host protoc
 		want++
 	}
 	if len(args) != want {
-		return "", nil, term.Usage(cmd.CommandPath()+" --help", "%d arguments, want %d; on a host its name is left out", len(args), want)
+		return "", nil, term.Usage(cmd.CommandPath()+" --help", "got %d arguments, want %d; with --local, leave out the name of the host", len(args), want)
 	}
 	if local {
 		return "", args, nil
@@ -42,12 +42,12 @@ func parse(cmd *cobra.Command, args []string, local bool, want int) (host protoc
 
 func (a *commands) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "ls [HOST]", Short: "List what a host has of networks for its containers", Args: term.AtMost(1),
+		Use: "ls [HOST]", Short: "List the network parts of a host's containers", Args: term.AtMost(1),
 		Long: `Lists the bridge of a host's containers, the cables that are plugged into it, the
-ports of the host that lead to containers, and the other rules of the packet filter
-that Hostler has made. OWNER is the container that it belongs to. A cable without an
-owner belongs to a container that Hostler has not made. ORPHAN tells what belongs to
-nobody any more; hostler net cleanup removes it.`,
+forwarded ports, and the other rules of the packet filter that Hostler has made.
+OWNER is the container that a part belongs to. A cable without an owner belongs to a
+container that Hostler has not made. ORPHAN marks parts whose container is gone;
+hostler net cleanup removes them.`,
 		Example: "  hostler net ls edge-01\n  hostler --local net ls -o json", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	return a.looking(cmd, 0, func(api.NetworkPart, []string) bool { return true })
@@ -55,8 +55,8 @@ nobody any more; hostler net cleanup removes it.`,
 
 func (a *commands) showCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "show [HOST] NAME", Short: "Show what belongs to a bridge or to a container", Args: term.AtMost(2),
-		Long:    `Shows of what hostler net ls lists the parts of one bridge, or of one container.`,
+		Use: "show [HOST] NAME", Short: "Show the network parts of a bridge or a container", Args: term.AtMost(2),
+		Long:    `Shows the parts of one bridge or one container, as hostler net ls lists them.`,
 		Example: "  hostler net show edge-01 hostler0\n  hostler net show edge-01 web", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	return a.looking(cmd, 1, func(p api.NetworkPart, args []string) bool { return p.Network == args[0] || p.Owner == args[0] })

@@ -216,14 +216,14 @@ func (a *commands) runHosts(cmd *cobra.Command, c *command, args []string, sel *
 	if err != nil {
 		return err
 	}
+	if err := sel.Check(len(where)); err != nil {
+		return err
+	}
 	r, err := a.Connect()
 	if err != nil {
 		return err
 	}
 	ctx := cmd.Context()
-	if err := sel.Check(len(where)); err != nil {
-		return err
-	}
 	if err := sel.Fits(r.Local, c.tty); err != nil {
 		return err
 	}

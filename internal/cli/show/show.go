@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -100,7 +101,7 @@ func (f *Format) Set(s string) error {
 	if text, ok := strings.CutPrefix(strings.TrimPrefix(s, "go-"), "template="); ok {
 		t, err := template.New("-o").Option("missingkey=error").Parse(text)
 		if err != nil {
-			return err
+			return fmt.Errorf("%q is no template: %s", text, templateFault(err))
 		}
 		f.Word, f.tmpl = "template", t
 		return nil
@@ -118,6 +119,42 @@ func (f *Format) Set(s string) error {
 	}
 	f.Word = s
 	return nil
+}
+
+// faultOf finds what a template's error says behind the place.
+var faultOf = regexp.MustCompile(`^template: -o:[0-9:]+ (?:executing "-o" at <(.*?)>: )?(.*)$`)
+
+// templateFault is an error of a template in our words.
+func templateFault(err error) string {
+	m := faultOf.FindStringSubmatch(err.Error())
+	if m == nil {
+		return "it cannot be used"
+	}
+	at, fault := m[1], m[2]
+	if name, ok := strings.CutPrefix(fault, "map has no entry for key "); ok {
+		return fmt.Sprintf("%s: there is no member %s", at, name)
+	}
+	if name, ok := strings.CutPrefix(fault, "function "); ok {
+		return "there is no function " + strings.TrimSuffix(name, " not defined")
+	}
+	for _, known := range []struct{ text, ours string }{
+		{"unclosed action", "a {{ has no }}"},
+		{"unexpected EOF", "an {{if}}, {{range}} or {{with}} has no {{end}}"},
+		{"missing value", "{{}} is empty"},
+		{"unterminated", "a text in quotes does not end"},
+		{"can't evaluate field", at + ": only objects have members"},
+		{"nil pointer", at + " has no value"},
+		{"range can't iterate", at + " is not a list"},
+		{"error calling index", at + ": there is no such entry"},
+	} {
+		if strings.Contains(fault, known.text) {
+			return known.ours
+		}
+	}
+	if at != "" {
+		return at + " cannot be computed"
+	}
+	return "what stands in {{ }} cannot be understood"
 }
 
 // View is how the user wants to see something: the options of every list and
@@ -449,7 +486,7 @@ func (t *Table[T]) printTemplate(w io.Writer, items []T) error {
 		}
 		var line bytes.Buffer
 		if err := t.View.Format.tmpl.Execute(&line, tree); err != nil {
-			return term.Usage("-o json shows what there is", "the template does not fit the output: %s", err)
+			return term.Usage("-o json shows what there is", "the template does not fit the output: %s", templateFault(err))
 		}
 		fmt.Fprintln(w, line.String())
 	}

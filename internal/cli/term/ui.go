@@ -88,8 +88,8 @@ func (l *lockedWriter) Write(b []byte) (int, error) {
 }
 
 // data is the standard output. What it could not write is remembered, so that no
-// command has to look at each of its writes, and ends all that goes on: there is
-// nobody to tell.
+// command has to look at each of its writes, and ends all that goes on: its
+// reader is gone.
 type data struct {
 	w    io.Writer
 	lost func()
@@ -110,7 +110,7 @@ func (d *data) Write(b []byte) (int, error) {
 }
 
 // judge makes a failure of what a command has come to, if some of its data is
-// lost: whoever reads an exit code of 0 believes to have all of it.
+// lost: a caller that reads an exit code of 0 believes to have all of it.
 func (d *data) judge(command string, err error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -132,7 +132,7 @@ func (a *UI) Say(format string, args ...any) {
 }
 
 // Confirm asks before something that cannot be undone. Elsewhere than on a
-// terminal nobody can answer, so there it takes --yes.
+// terminal there is no answer, so there it takes --yes.
 func (a *UI) Confirm(yes bool, question string) error {
 	if yes {
 		return nil
@@ -177,7 +177,7 @@ func (a *UI) ask(question string) (string, error) {
 	return strings.TrimSpace(string(line)), err
 }
 
-// answered reads what somebody types, unless done comes first. A read of a
+// answered reads what is typed, unless done comes first. A read of a
 // terminal cannot be broken off: then it goes on until the program has ended, which
 // is at once.
 func answered(done <-chan struct{}, read func() ([]byte, error)) ([]byte, error) {
