@@ -107,6 +107,7 @@ type server struct {
 	noise   *web.Noise   // of the API
 	coord   *coordinator.Coordinator
 	saying  sync.Mutex // held to publish a list of revocations
+	looking sync.Mutex // held to look at the whole database
 	commits func() uint64
 }
 
@@ -338,7 +339,7 @@ func (s *server) metrics(w *prom.Scrape) {
 
 // api is the HTTP server.
 func (s *server) api() (*http.Server, error) {
-	handler, err := web.New(web.Config{Coordinator: s.coord, Version: buildinfo.Version, OpenMetrics: s.config.HTTP.OpenMetrics, Commits: s.commits, Metrics: s.metrics, Log: s.log})
+	handler, err := web.New(web.Config{Coordinator: s.coord, Version: buildinfo.Version, OpenMetrics: s.config.HTTP.OpenMetrics, Commits: s.commits, Metrics: s.metrics, Check: s.check, Log: s.log})
 	if err != nil {
 		return nil, err
 	}
