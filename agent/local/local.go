@@ -60,6 +60,8 @@ type Config struct {
 	Measured func(*prom.Scrape)
 	// Check looks for what keeps the host from doing its work. Required.
 	Check func(context.Context) []api.Finding
+	// Support are texts for those who help, by name. They may hold secrets. Default: none.
+	Support map[string]func(context.Context, io.Writer) error
 	// Log hears of what went wrong inside. Default: none.
 	Log *slog.Logger
 }
@@ -101,6 +103,15 @@ func New(cfg Config) (http.Handler, error) {
 	mux.HandleFunc("GET /v1/containers", h.handle(h.containers))
 	mux.HandleFunc("GET /v1/containers/{name}", h.handle(h.container))
 	mux.HandleFunc("GET /v1/check", h.handle(h.lookOver))
+	for name, tell := range cfg.Support {
+		mux.HandleFunc("GET /v1/support/"+name, h.handle(func(w http.ResponseWriter, r *http.Request) error {
+			var text strings.Builder
+			if err := tell(r.Context(), &text); err != nil {
+				return err
+			}
+			return write(w, http.StatusOK, api.SupportText{Text: text.String()})
+		}))
+	}
 	mux.HandleFunc("GET /v1/offline-preview", h.handle(h.offlinePreview))
 	mux.HandleFunc("GET /v1/audit/export", h.handle(h.exportAudit))
 	mux.Handle("GET /metrics", prom.Handler("hostler_agent_", h.metrics))

@@ -17,6 +17,7 @@ import (
 	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/api"
 	"github.com/hostler-io/hostler/certs"
+	"github.com/hostler-io/hostler/container"
 )
 
 // lookOver checks this host as it is configured.
@@ -53,6 +54,9 @@ func lookOver(ctx context.Context, c config) []api.Finding {
 	cfg.Needs = append(cfg.Needs, checkup.Need{Name: "commands", Problem: err, Mend: "apt-get install --reinstall hostler-agent"},
 		checkup.Need{Name: "cgroup2", Problem: containment(), Mend: "see doc/hosts.md: what the host can do without"},
 		checkup.Need{Name: "user namespaces", Problem: namespaces(), Mend: "sysctl -w user.max_user_namespaces=65536"})
+	for i, ids := range []container.IDRange{c.LXC.ids(), c.Podman.ids()} {
+		cfg.Needs = append(cfg.Needs, checkup.Need{Name: []string{"ids of lxc", "ids of podman"}[i], Problem: checkup.Shared(ids.First, ids.Count, "/etc/subuid", "/etc/subgid"), Mend: "choose another first_id in the configuration, or other ids in that line"})
+	}
 	rec, err := s.record()
 	switch {
 	case err == nil && rec.Member():

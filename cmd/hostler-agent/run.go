@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -26,6 +27,7 @@ import (
 	"github.com/hostler-io/hostler/internal/cgroup"
 	"github.com/hostler-io/hostler/internal/clock"
 	"github.com/hostler-io/hostler/internal/daemon"
+	"github.com/hostler-io/hostler/internal/settings"
 	"github.com/hostler-io/hostler/mqtt"
 	"github.com/hostler-io/hostler/protocol"
 	"github.com/hostler-io/hostler/runner"
@@ -222,9 +224,20 @@ func (n *node) join(cfg *agent.Config) error {
 
 // serve runs what was wired until ctx ends, or until the host joins a fleet.
 func (n *node) serve(ctx context.Context, host protocol.HostID) error {
+	from := n.reload.now.from
 	handler, err := local.New(local.Config{
 		Agent: n.agent, Host: host, Version: buildinfo.Version, Measured: n.meter.scrape, Log: n.log,
 		Check: func(ctx context.Context) []api.Finding { return lookOver(ctx, n.config) },
+		Support: map[string]func(context.Context, io.Writer) error{
+			"config": func(_ context.Context, w io.Writer) error { return settings.Show(w, &n.config, from) },
+			"fsck": func(ctx context.Context, w io.Writer) error {
+				r, err := check(ctx, n.config, false, n.log)
+				if err != nil {
+					return err
+				}
+				return printReport(w, r)
+			},
+		},
 	})
 	if err != nil {
 		return err

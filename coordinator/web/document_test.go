@@ -142,6 +142,7 @@ func exercises(s *site) []exercise {
 		{"offline-preview", viewer, get, "/v1/hosts/edge-07/offline-preview?for=2h&reboot=true", nil, 200},
 		{"list-containers", viewer, get, "/v1/containers", nil, 200},
 		{"get-capabilities", viewer, get, "/v1/capabilities", nil, 200},
+		{"get-check", viewer, get, "/v1/check", nil, 200},
 		{"get-document", none, get, "/v1/openapi.json", nil, 200},
 		{"get-health", none, get, "/healthz", nil, 200},
 		{"get-readiness", none, get, "/readyz", nil, 200},

@@ -161,7 +161,7 @@ func unmapped(page string, paths []string) (missing []string) {
 	for _, path := range paths {
 		name := regexp.QuoteMeta(path)
 		below := regexp.QuoteMeta(filepath.Dir(path))
-		if !regexp.MustCompile("`"+name+"`|`"+below+"/…`|[├└] +"+regexp.QuoteMeta(filepath.Base(path))+`\b|(?m:(^|\s)`+name+`($|\s))`).MatchString(page) {
+		if !regexp.MustCompile("`" + name + "`|`" + below + "/…`|[├└] +" + regexp.QuoteMeta(filepath.Base(path)) + `\b|(?m:(^|\s)` + name + `($|\s))`).MatchString(page) {
 			missing = append(missing, path)
 		}
 	}
