@@ -39,6 +39,7 @@ var rules = []rule{
 	{"size", checkSize},
 	{"named", checkNamed},
 	{"alerts", checkAlerts},
+	{"written", checkWritten},
 }
 
 // check is one rule at work on one package.
