@@ -260,15 +260,20 @@ func (a *UI) Colour(s string) string {
 // screenWidth is how much of a line is shown at most.
 const screenWidth = 78
 
+// Width is how many characters a line of the terminal takes without wrapping.
+func (a *UI) Width() int {
+	if a.Console != nil {
+		if s, err := a.Console.Size(); err == nil && s.Cols > 1 {
+			return int(s.Cols) - 1
+		}
+	}
+	return screenWidth
+}
+
 // Fit cuts a line that would wrap on the terminal: such a one could not be taken
 // away again.
 func (a *UI) Fit(row string) string {
-	width := screenWidth
-	if a.Console != nil {
-		if s, err := a.Console.Size(); err == nil && s.Cols > 1 {
-			width = min(width, int(s.Cols)-1)
-		}
-	}
+	width := min(screenWidth, a.Width())
 	if r := []rune(row); len(r) > width {
 		return string(r[:width-1]) + "…"
 	}
