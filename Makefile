@@ -123,7 +123,7 @@ clocks: testbuild ## Move the clocks of the programs, and let each write of a da
 
 heavy: build ## What takes too long for every day
 	go test -tags heavy -count=1 -timeout 60m ./...
-	go test -tags integration,heavy -count=1 -timeout 60m -run '^(TestNothingLeaks|TestManyKillsMidStream|TestRealUnkillable|TestHugeOutput|TestNetworkPushIsSlow|TestHostFillsALargerDisk|TestSessionsOutliveLongOutages|TestCoordinatorFillsALargerDisk|TestManySmallCommandsOnASmallDisk)$$' ./integration
+	go test -tags integration,heavy -count=1 -timeout 60m -run '^(TestNothingLeaks|TestManyKillsMidStream|TestRealUnkillable|TestHugeOutput|TestNetworkPushIsSlow|TestHostFillsALargerDisk|TestSessionsOutliveLongOutages|TestSessionsOutliveLongPartitions|TestCoordinatorFillsALargerDisk|TestManySmallCommandsOnASmallDisk)$$' ./integration
 
 chaos: build ## Play N=1000 schedules of faults from SEED=1 on, then the built programs for FOR=5m
 	TMPDIR=/dev/shm go test -count=1 -timeout 60m ./internal/chaos -seed $(SEED) -seeds $(N)

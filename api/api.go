@@ -408,6 +408,7 @@ type Reason struct {
 type Token struct {
 	ID        string     `json:"id" doc:"The id of the token"`
 	Name      string     `json:"name" doc:"The name that actions and the audit log show"`
+	Person    string     `json:"person,omitempty" doc:"The person of the ring to whom it is bound; left out: none"`
 	Role      string     `json:"role" enum:"viewer,operator,approver,admin" doc:"What it may do: look; ask for actions and cancel them; approve hosts and actions; everything"`
 	Secret    string     `json:"secret,omitempty" doc:"The token itself; shown once"`
 	Login     string     `json:"login,omitempty" doc:"The code for hostler login, which holds the secret, the address and the ring; shown once"`
@@ -419,9 +420,11 @@ type Token struct {
 
 // NewToken asks for a token.
 type NewToken struct {
-	Name string `json:"name" example:"alice" doc:"The name that actions and the audit log show"`
-	Role string `json:"role" enum:"viewer,operator,approver,admin" example:"operator" doc:"What it may do"`
-	TTL  string `json:"ttl,omitempty" example:"7d" doc:"How long it is valid; left out: for ever"`
+	Name string `json:"name" example:"alice-laptop" doc:"The name that actions and the audit log show"`
+	// Person is whose approvals do not count for what the token asks for.
+	Person string `json:"person,omitempty" example:"alice" doc:"The person of the ring to whom it is bound: with four_eyes, approvals of that person do not count for what the token asks for; left out: none"`
+	Role   string `json:"role" enum:"viewer,operator,approver,admin" example:"operator" doc:"What it may do"`
+	TTL    string `json:"ttl,omitempty" example:"7d" doc:"How long it is valid; left out: for ever"`
 	// Secret makes it harmless to ask again.
 	Secret string `json:"secret,omitempty" doc:"Its secret, hst_ and 160 random bits in base32, so that asking again makes no second token; left out: made by the coordinator"`
 }

@@ -154,7 +154,7 @@ func TestService(t *testing.T) {
 	}
 	m.do("hostler fleet init demo --coordinator /var/lib/hostler/coordinator >/root/fleet")
 	m.until("systemctl show -p StatusText --value hostler-coordinator | grep 'serves fleet demo'")
-	m.do("hostler login https://127.0.0.1:8443 --token \"$(sed -n 's/^token: //p' /root/fleet)\" && hostler host ls")
+	m.do("hostler login https://127.0.0.1:8443 <<<\"$(sed -n 's/^token: //p' /root/fleet)\" && hostler host ls")
 	if lies := m.do("find /var/lib/hostler -name '*owner*'; stat -c '%U %a' /var/lib/hostler/coordinator /var/lib/hostler/agent"); lies != "hostler-coordinator 700\nroot 700" {
 		t.Errorf("state: %q", lies)
 	}

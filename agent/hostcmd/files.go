@@ -156,12 +156,11 @@ func (n *note) write(path string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := rundir.WriteCapped(path, b, os.O_EXCL, rundir.MaxRecord)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(b)
-	return errors.Join(err, f.Sync(), f.Close())
+	return errors.Join(f.Sync(), f.Close())
 }
 
 func pullOne(ctx context.Context, p *files.Packer, m *commands.Move, at string) error {

@@ -2,6 +2,7 @@
 // may ask of its agent, with or without a coordinator.
 //
 //	GET  /ping                      is anybody there
+//	GET  /readyz                    does it accept actions: 200, or 503 with the reason
 //	GET  /status                    one look ([api.AgentStatus])
 //	GET  /metrics                   for Prometheus
 //	POST /trigger                   look at everything now
@@ -90,6 +91,7 @@ func New(cfg Config) (http.Handler, error) {
 	h := &handlers{cfg.Agent, cfg.Host, cfg.Version, cfg.Measured, cfg.Check, cfg.Log}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ping", h.handle(h.ping))
+	mux.HandleFunc("GET /readyz", h.handle(h.ready))
 	mux.HandleFunc("GET /status", h.handle(h.status))
 	mux.HandleFunc("POST /trigger", h.handle(h.trigger))
 	mux.HandleFunc("POST /heartbeat", h.handle(h.heartbeat))
@@ -191,8 +193,26 @@ func read(w http.ResponseWriter, r *http.Request, v any) error {
 }
 
 func (h *handlers) ping(w http.ResponseWriter, _ *http.Request) error {
+	return plain(w, http.StatusOK, "pong")
+}
+
+// ready answers who looks after the process: it accepts new actions.
+func (h *handlers) ready(w http.ResponseWriter, r *http.Request) error {
+	s, err := h.agent.Status(r.Context())
+	switch {
+	case err != nil:
+		return err
+	case s.Degraded != "":
+		return plain(w, http.StatusServiceUnavailable, "nothing new is accepted: "+s.Degraded)
+	}
+	return plain(w, http.StatusOK, "ok")
+}
+
+// plain answers with a line of text.
+func plain(w http.ResponseWriter, status int, text string) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = io.WriteString(w, "pong\n")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text+"\n") // a client that is gone needs no answer
 	return nil
 }
 

@@ -167,7 +167,7 @@ func shown(a core.Action) string {
 
 func tokenOf(t core.Token) api.Token {
 	return api.Token{
-		ID: t.ID, Name: t.Name, Role: string(t.Role), CreatedAt: webapi.At(t.CreatedMS), CreatedBy: t.CreatedBy,
+		ID: t.ID, Name: t.Name, Person: t.Person, Role: string(t.Role), CreatedAt: webapi.At(t.CreatedMS), CreatedBy: t.CreatedBy,
 		ExpiresAt: webapi.Maybe(t.ExpiresMS), RevokedAt: webapi.Maybe(t.RevokedMS),
 	}
 }

@@ -256,18 +256,11 @@ func openRegular(root *os.Root, name string) (*os.File, error) {
 		return nil, err
 	}
 	defer look.Close()
-	i, err := look.Stat()
-	if err != nil {
-		return nil, err
+	f, _, err := rundir.Reopen(int(look.Fd()), name, unix.O_RDONLY)
+	if errors.Is(err, rundir.ErrNotRegular) {
+		err = &fs.PathError{Op: "open", Path: name, Err: ErrChanged}
 	}
-	if !i.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: ErrChanged}
-	}
-	fd, err := unix.Open(self(look), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
-	}
-	return os.NewFile(uintptr(fd), name), nil
+	return f, err
 }
 
 // openDir opens a directory of a tree for reading. The kernel opens nothing else that

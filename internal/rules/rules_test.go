@@ -40,6 +40,7 @@ var rules = []rule{
 	{"named", checkNamed},
 	{"alerts", checkAlerts},
 	{"words", checkWords},
+	{"written", checkWritten},
 }
 
 // check is one rule at work on one package.

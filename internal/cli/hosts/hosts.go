@@ -3,6 +3,7 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ func hostNoun() show.Noun[conn.HostView] {
 		}
 		return term.Size(n)
 	}
-	return show.NounOf("id", "host:id state presence seen_at containers alerts labels version+ arch+ kernel+ uptime+ load1+ queue:queue_depth+ cpus+ memory+ "+
+	n := show.NounOf("id", "host:id state presence seen_at containers alerts labels version+ arch+ kernel+ uptime+ load1+ queue:queue_depth+ cpus+ memory+ "+
 		"memory_free+ disk_free+ hostname++ key++ disk++ interfaces++ connectivity_since++ asleep_until++ unsupported++ degraded++ quarantined++ raised++ told_at:inventory_at++ "+
 		"approved_at++ approved_by++ revoked_at++ reason++", show.Cells[conn.HostView]{
 		"containers":  func(h conn.HostView) any { return fmt.Sprintf("%d/%d", h.Running, h.Containers) },
@@ -51,6 +52,8 @@ func hostNoun() show.Noun[conn.HostView] {
 			return conn.Each(h.ActiveAlerts, func(a api.Alert) string { return a.Text })
 		},
 	})
+	n.Note = func(h conn.HostView) string { return cmp.Or(h.Quarantined, h.Degraded) }
+	return n
 }
 
 func interfaces(all []api.Interface) []string {

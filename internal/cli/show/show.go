@@ -48,6 +48,9 @@ type Column[T any] struct {
 type Noun[T any] struct {
 	Columns []Column[T]
 	Name    func(T) string // for -o name, and to tell things apart
+	// Note is what people should see beside a line of a list, where there is room;
+	// empty for nothing. Nil: there is never anything.
+	Note func(T) string
 }
 
 // Cells are what stands in columns that are no member of a thing, by their names.
@@ -363,8 +366,33 @@ func (t *Table[T]) printRows(w io.Writer, items []T) {
 			}
 			line.WriteString(s + pad + gap)
 		}
+		if n >= first && t.Noun.Note != nil {
+			line.WriteString(t.note(items[n-first]))
+		}
 		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
 	}
+}
+
+// leastNote is the part of a note that tells anything.
+const leastNote = 20
+
+// note is what stands behind a row: on a terminal, as much as its line has room for.
+func (t *Table[T]) note(it T) string {
+	note := []rune(term.Printable(t.Noun.Note(it)))
+	if !t.UI.OutTTY {
+		return string(note)
+	}
+	room := t.UI.Width()
+	for _, width := range t.Widths {
+		room -= width + len(gap)
+	}
+	switch {
+	case len(note) <= room:
+		return string(note)
+	case room < leastNote:
+		return ""
+	}
+	return string(note[:room-1]) + "…"
 }
 
 // printFields prints one thing, a field per line, and what it holds of sentences one

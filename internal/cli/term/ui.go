@@ -157,6 +157,30 @@ func (a *UI) Confirm(yes bool, question string) error {
 // ask prints a question and reads one line.
 func (a *UI) ask(question string) (string, error) {
 	fmt.Fprint(a.Err, question)
+	line, err := a.line()
+	if errors.Is(err, ErrInterrupted) {
+		fmt.Fprintln(a.Err) // behind the question
+	}
+	return line, err
+}
+
+// AskHidden asks a question on a terminal, and reads a line that it does not show. From
+// elsewhere it reads a line without a question.
+func (a *UI) AskHidden(question string) (string, error) {
+	if !a.InTTY || !a.ErrTTY {
+		return a.line()
+	}
+	fmt.Fprint(a.Err, question)
+	line, err := a.Secret(a.Done)
+	fmt.Fprintln(a.Err)
+	if err != nil && !errors.Is(err, ErrInterrupted) {
+		err = fmt.Errorf("read the answer: %w", err)
+	}
+	return string(line), err
+}
+
+// line reads one line of standard input.
+func (a *UI) line() (string, error) {
 	line, err := answered(a.Done, func() ([]byte, error) {
 		var line []byte
 		for b := make([]byte, 1); len(line) < 1000; {
@@ -171,9 +195,6 @@ func (a *UI) ask(question string) (string, error) {
 		}
 		return line, nil
 	})
-	if errors.Is(err, ErrInterrupted) {
-		fmt.Fprintln(a.Err) // behind the question
-	}
 	return strings.TrimSpace(string(line)), err
 }
 
@@ -239,15 +260,20 @@ func (a *UI) Colour(s string) string {
 // screenWidth is how much of a line is shown at most.
 const screenWidth = 78
 
+// Width is how many characters a line of the terminal takes without wrapping.
+func (a *UI) Width() int {
+	if a.Console != nil {
+		if s, err := a.Console.Size(); err == nil && s.Cols > 1 {
+			return int(s.Cols) - 1
+		}
+	}
+	return screenWidth
+}
+
 // Fit cuts a line that would wrap on the terminal: such a one could not be taken
 // away again.
 func (a *UI) Fit(row string) string {
-	width := screenWidth
-	if a.Console != nil {
-		if s, err := a.Console.Size(); err == nil && s.Cols > 1 {
-			width = min(width, int(s.Cols)-1)
-		}
-	}
+	width := min(screenWidth, a.Width())
 	if r := []rune(row); len(r) > width {
 		return string(r[:width-1]) + "…"
 	}
