@@ -53,7 +53,7 @@ func meanings(all []word) show.Sentences {
 }
 
 func kindNoun() show.Noun[kindInfo] {
-	return show.NounOf("kind", "kind target lane attempts run_timeout doc start_ttl+ needs+ promises+ arguments++ example++ states++ reasons++", show.Cells[kindInfo]{
+	return show.NounOf("kind", "kind target lane attempts run_timeout doc~ start_ttl+ needs+ promises+ arguments++ example++ states++ reasons++", show.Cells[kindInfo]{
 		"arguments": func(k kindInfo) any {
 			return show.Sentences(conn.Each(k.Arguments, func(a argument) string {
 				form := a.Type

@@ -73,7 +73,7 @@ func (a *commands) ctConfigCommand() *cobra.Command {
 }
 
 func settingNoun() show.Noun[settingView] {
-	return show.NounOf[settingView]("key", "key value change", nil)
+	return show.NounOf[settingView]("key", "key value~ change~", nil)
 }
 
 func (a *commands) ctConfigListCommand() *cobra.Command {

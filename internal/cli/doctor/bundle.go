@@ -123,10 +123,13 @@ out, and whatever has the form of a token, a code or a private key is taken out.
 
 // collect reads all parts. Of one that cannot be read it holds the reason.
 func (a *commands) collect(ctx context.Context, r *conn.Remote) ([]byte, error) {
+	tick := a.Tick("collecting", "")
+	defer tick.End()
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
 	archive := tar.NewWriter(zip)
 	for _, p := range a.parts() {
+		tick.Tell(p.name)
 		v, err := p.read(ctx, r)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()

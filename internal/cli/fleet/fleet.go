@@ -126,7 +126,7 @@ type fleetInfo struct {
 }
 
 func fleetNoun() show.Noun[fleetInfo] {
-	return show.NounOf[fleetInfo]("name", "name id ring owners threshold coordinators people code owner_key++", nil)
+	return show.NounOf[fleetInfo]("name", "name id ring owners~ threshold coordinators~ people~ code owner_key++", nil)
 }
 
 func (a *commands) fleetShowCommand() *cobra.Command {
@@ -185,7 +185,7 @@ type ringInfo struct {
 }
 
 func ringNoun() show.Noun[ringInfo] {
-	return show.NounOf("number", "number owners threshold coordinators people signed_by digest+", show.Cells[ringInfo]{
+	return show.NounOf("number", "number owners~ threshold coordinators~ people~ signed_by~ digest+", show.Cells[ringInfo]{
 		"coordinators": func(r ringInfo) any { return len(r.Coordinators) },
 	})
 }
@@ -265,7 +265,7 @@ func wholeRingNoun() show.Noun[certs.Ring] {
 		}
 		return strings.TrimSpace(person + " " + k.Key().String())
 	}
-	return show.NounOf("number", "number fleet:name id:fleet prev threshold owners coordinators people", show.Cells[certs.Ring]{
+	return show.NounOf("number", "number fleet:name id:fleet prev threshold owners~ coordinators~ people~", show.Cells[certs.Ring]{
 		"owners": func(r certs.Ring) any {
 			var all []string
 			for _, o := range r.Owners {

@@ -37,7 +37,7 @@ func hostNoun() show.Noun[conn.HostView] {
 		}
 		return term.Size(n)
 	}
-	return show.NounOf("id", "host:id state presence seen_at containers alerts labels version+ arch+ kernel+ uptime+ load1+ queue:queue_depth+ cpus+ memory+ "+
+	return show.NounOf("id", "host:id state presence seen_at containers alerts~ labels~ version+ arch+ kernel+ uptime+ load1+ queue:queue_depth+ cpus+ memory+ "+
 		"memory_free+ disk_free+ hostname++ key++ disk++ interfaces++ connectivity_since++ asleep_until++ unsupported++ degraded++ quarantined++ raised++ told_at:inventory_at++ "+
 		"approved_at++ approved_by++ revoked_at++ reason++", show.Cells[conn.HostView]{
 		"containers":  func(h conn.HostView) any { return fmt.Sprintf("%d/%d", h.Running, h.Containers) },
@@ -224,11 +224,11 @@ func invites(ctx context.Context, r *conn.Remote) (all []api.Invite, err error) 
 }
 
 func inviteNoun() show.Noun[api.Invite] {
-	return show.NounOf[api.Invite]("id", "id code++ host labels created_by created_at+ expires_at used_by wrong+", nil)
+	return show.NounOf[api.Invite]("id", "id code++ host labels~ created_by created_at+ expires_at used_by wrong+", nil)
 }
 
 func enrolmentNoun() show.Noun[api.Enrolment] {
-	return show.NounOf[api.Enrolment]("id", "id host words state created_at labels hostname+ arch+ version+ key+ decided_at+ decided_by+ reason+", nil)
+	return show.NounOf[api.Enrolment]("id", "id host words state created_at labels~ hostname+ arch+ version+ key+ decided_at+ decided_by+ reason+", nil)
 }
 
 func (a *commands) hostPendingCommand() *cobra.Command {

@@ -41,6 +41,7 @@ type Column[T any] struct {
 	name string
 	at   level
 	cell func(T) any
+	long long
 }
 
 // Noun is how things of one type are printed.
@@ -55,17 +56,19 @@ type Cells[T any] map[string]func(T) any
 // NounOf returns the noun of things that are printed as JSON, too. name is the member
 // that names a thing. columns are in order, with spaces between: each is the JSON
 // member of its name, or another one behind a colon, unless cells has it. One with a
-// + is left out of narrow tables, one with ++ is there where one thing is shown.
+// + is left out of narrow tables, one with ++ is there where one thing is shown. What
+// does not fit the terminal is cut in columns with a ~, and stands below its row in those
+// with ~~, and whole in those with a $, which hold commands.
 func NounOf[T any](name, columns string, cells Cells[T]) Noun[T] {
 	n := Noun[T]{Name: func(it T) string { return fmt.Sprint(member[T](name)(it)) }}
 	for word := range strings.FieldsSeq(columns) {
-		plain := strings.TrimRight(word, "+")
+		plain := strings.TrimRight(word, "+~$")
 		column, from, _ := strings.Cut(plain, ":")
 		cell, ok := cells[column]
 		if !ok {
 			cell = member[T](cmp.Or(from, column))
 		}
-		n.Columns = append(n.Columns, Column[T]{column, level(len(word) - len(plain)), cell})
+		n.Columns = append(n.Columns, Column[T]{column, level(strings.Count(word, "+")), cell, longOf(word)})
 	}
 	return n
 }
@@ -317,16 +320,27 @@ func (t *Table[T]) printRows(w io.Writer, items []T) {
 		}
 	}
 	t.headed = true
+	folded := t.fit(columns)
 	for n, row := range rows {
-		var line strings.Builder
+		var line, under strings.Builder
 		for i, s := range row {
-			pad := strings.Repeat(" ", t.Widths[i]-utf8.RuneCountInString(s))
+			switch {
+			case folded && columns[i].long >= below:
+				if n >= first {
+					under.WriteString(columns[i].fold(s, t.UI.Width()))
+				}
+				continue
+			case columns[i].long == cut:
+				s = term.Cut(s, t.Widths[i])
+			}
+			pad := strings.Repeat(" ", max(0, t.Widths[i]-utf8.RuneCountInString(s)))
 			if n >= first && columns[i].name == "state" {
 				s = t.UI.Colour(s)
 			}
 			line.WriteString(s + pad + gap)
 		}
 		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
+		fmt.Fprint(w, under.String())
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 func TestTableKeepsColumns(t *testing.T) {
 	a := &term.UI{Getenv: func(string) string { return "" }, Now: time.Now}
 	n := Noun[string]{Name: func(s string) string { return s }, Columns: []Column[string]{
-		{"name", inTable, func(s string) any { return s }}, {"n", inTable, func(s string) any { return len(s) }}, {"wide", inWide, func(string) any { return "w" }},
+		{"name", inTable, func(s string) any { return s }, whole}, {"n", inTable, func(s string) any { return len(s) }, whole}, {"wide", inWide, func(string) any { return "w" }, whole},
 	}}
 	var out bytes.Buffer
 	tab := &Table[string]{UI: a, Noun: n, View: &View{Format: Format{Word: "table"}}}
