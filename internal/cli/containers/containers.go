@@ -77,7 +77,6 @@ func (a *commands) ctListCommand() *cobra.Command {
 	v := show.ListFlags(cmd)
 	cmd.Flags().VarP(&labels, "selector", "l", "only containers selected by labels")
 	cmd.Flags().BoolVarP(&all, "all", "A", false, "of all hosts (the default)")
-	filters := show.FilterFlag(cmd)
 	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		host, err := conn.ParseOneHost(args, all || r.Local)
 		if err != nil {
@@ -91,10 +90,7 @@ func (a *commands) ctListCommand() *cobra.Command {
 					views = append(views, viewOf(c))
 				}
 			}
-			if err != nil {
-				return nil, term.Cannot("list the containers", err)
-			}
-			return show.Choose(filters, views)
+			return views, term.Cannot("list the containers", err)
 		})
 	})
 	return cmd

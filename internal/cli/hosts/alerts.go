@@ -78,8 +78,7 @@ It needs no connection. doc/alerts.md has the same for all alerts.`,
 			return conn.Each(warnings.All(), func(w warnings.Warning) string { return string(w.Code) }), cobra.ShellCompDirectiveNoFileComp
 		},
 	}
-	v := show.FormatFlags(cmd)
-	v.One = true
+	v := show.ShowFlags(cmd)
 	n := show.NounOf("code", "code title~ severity text~ runbook", show.Cells[explained]{
 		"runbook": func(e explained) any {
 			steps := make(show.Sentences, len(e.Runbook))

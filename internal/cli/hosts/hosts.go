@@ -76,7 +76,6 @@ func (a *commands) hostListCommand() *cobra.Command {
 	}
 	v := show.ListFlags(cmd)
 	cmd.Flags().VarP(&labels, "selector", "l", "only those selected by labels")
-	filters := show.FilterFlag(cmd)
 	cmd.RunE = a.OnCoordinator(func(cmd *cobra.Command, _ []string, r *conn.Remote) error {
 		return show.Items(cmd.Context(), a.UI, v, hostNoun(), func(ctx context.Context) ([]conn.HostView, error) {
 			all, err := r.Hosts(ctx)
@@ -86,10 +85,7 @@ func (a *commands) hostListCommand() *cobra.Command {
 					found = append(found, conn.HostView{Host: h, State: conn.ShownState(h)})
 				}
 			}
-			if err != nil {
-				return nil, term.Cannot("list the hosts", err)
-			}
-			return show.Choose(filters, found)
+			return found, term.Cannot("list the hosts", err)
 		})
 	})
 	return cmd
@@ -101,21 +97,23 @@ func (a *commands) hostShowCommand() *cobra.Command {
 		Example: "  hostler host show edge-01\n  hostler host show edge-01 -o json | jq .state", ValidArgsFunction: a.Completing(conn.HostNames),
 	}
 	v := show.ShowFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		id, err := conn.ParseHost(args[0])
-		if err != nil {
-			return term.Usage("hostler host ls", "%s", err)
-		}
-		r, err := a.Coordinator()
-		if err != nil {
-			return err
-		}
-		return show.Item(cmd.Context(), a.UI, v, hostNoun(), func(ctx context.Context) (conn.HostView, error) {
-			h, err := r.Host(ctx, id)
-			return h, term.Cannot("show host "+args[0], err)
-		})
-	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return a.showHost(cmd.Context(), v, args[0]) }
 	return cmd
+}
+
+func (a *commands) showHost(ctx context.Context, v *show.View, name string) error {
+	id, err := conn.ParseHost(name)
+	if err != nil {
+		return term.Usage("hostler host ls", "%s", err)
+	}
+	r, err := a.Coordinator()
+	if err != nil {
+		return err
+	}
+	return show.Item(ctx, a.UI, v, hostNoun(), func(ctx context.Context) (conn.HostView, error) {
+		h, err := r.Host(ctx, id)
+		return h, term.Cannot("show host "+name, err)
+	})
 }
 
 func (a *commands) hostSleepCommand() *cobra.Command {
@@ -359,7 +357,7 @@ func (a *commands) hostDenyCommand() *cobra.Command {
 
 func (a *commands) hostRevokeCommand() *cobra.Command {
 	var reason string
-	var yes bool
+	var yes, dryRun bool
 	cmd := &cobra.Command{
 		Use: "revoke HOST", Short: "Revoke a host for good", Args: term.Exactly(1),
 		Long:    "Revokes the key of a host and cuts its connections. Programs and containers on it keep running.",
@@ -367,7 +365,12 @@ func (a *commands) hostRevokeCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "reason, for the audit log and the host")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the host that would be revoked, and revoke nothing")
+	v := show.FormatFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if dryRun {
+			return a.showHost(cmd.Context(), v, args[0])
+		}
 		if err := a.Confirm(yes, "Shut host "+args[0]+" out for good?"); err != nil {
 			return err
 		}

@@ -131,6 +131,7 @@ type View struct {
 	Watch     bool
 	Limit     int
 	One       bool // a show: one object and no list
+	filters   Filters
 }
 
 func completeFormats(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -154,7 +155,11 @@ func ShowFlags(cmd *cobra.Command) *View {
 }
 
 // ListFlags adds the options of a list.
-func ListFlags(cmd *cobra.Command) *View { return LimitedFlags(cmd, 0) }
+func ListFlags(cmd *cobra.Command) *View {
+	v := LimitedFlags(cmd, 0)
+	cmd.Flags().Var(&v.filters, "filter", "only those whose member, as -o json names it, is this: MEMBER=VALUE or MEMBER!=VALUE; of a list, one of it; repeatable")
+	return v
+}
 
 // LimitedFlags adds those of a list that is too long to be printed whole.
 func LimitedFlags(cmd *cobra.Command, limit int) *View {
@@ -177,6 +182,10 @@ type Table[T any] struct {
 
 // Print prints what there is.
 func (t *Table[T]) Print(w io.Writer, items []T) error {
+	items, err := choose(t.View.filters, items)
+	if err != nil {
+		return err
+	}
 	if t.View.Limit > 0 && len(items) > t.View.Limit {
 		items = items[:t.View.Limit]
 	}
