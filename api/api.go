@@ -218,6 +218,14 @@ type Batch struct {
 	States  map[string]int `json:"states" doc:"How many of the actions are in each state"`
 }
 
+// BatchEntry is a batch in a list of them.
+type BatchEntry struct {
+	ID        string    `json:"id" doc:"The id of the batch"`
+	Kind      string    `json:"kind" doc:"What its newest action is to do"`
+	Requester string    `json:"requester" doc:"The name of the token that asked for that"`
+	At        time.Time `json:"at" doc:"When that was asked for"`
+}
+
 // Refusal is why nothing was asked of a host.
 type Refusal struct {
 	Host   string `json:"host" doc:"The host"`
