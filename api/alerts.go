@@ -37,17 +37,17 @@ type RaisedAlert struct {
 
 // NewAck says that somebody looks after an alert.
 type NewAck struct {
-	Alert string `json:"alert" maxLength:"1024" doc:"The id of the alert, or how it alone begins"`
-	Note  string `json:"note,omitempty" maxLength:"500" doc:"What to tell others"`
+	Alert string `json:"alert" maxLength:"1024" example:"measured.disk.critical" doc:"The id of the alert, or how it alone begins"`
+	Note  string `json:"note,omitempty" maxLength:"500" example:"a disk is ordered" doc:"What to tell others"`
 }
 
 // NewMute says of which alerts nobody is to be told, and for how long.
 type NewMute struct {
-	Host     string `json:"host,omitempty" maxLength:"63" doc:"Of this host alone; left out: of every host that the selector selects"`
+	Host     string `json:"host,omitempty" maxLength:"63" example:"edge-07" doc:"Of this host alone; left out: of every host that the selector selects"`
 	Selector string `json:"selector,omitempty" maxLength:"1024" example:"site=lab" doc:"Of the hosts with these labels; left out with host: of all hosts"`
 	Alert    string `json:"alert,omitempty" maxLength:"1024" example:"measured.disk." doc:"Of alerts whose id begins so; left out: of all alerts"`
 	For      string `json:"for" example:"2h" doc:"For how long, 90 days at most"`
-	Reason   string `json:"reason,omitempty" maxLength:"500" doc:"Why"`
+	Reason   string `json:"reason,omitempty" maxLength:"500" example:"new disk" doc:"Why"`
 }
 
 // Mute keeps alerts from being told.

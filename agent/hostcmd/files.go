@@ -20,6 +20,7 @@ import (
 	"github.com/hostler-io/hostler/internal/daemon"
 	"github.com/hostler-io/hostler/internal/files"
 	"github.com/hostler-io/hostler/protocol"
+	"github.com/hostler-io/hostler/runner/rundir"
 )
 
 // filesCommand is run by the agent itself, under a supervisor.

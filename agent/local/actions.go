@@ -43,7 +43,7 @@ func (h *handlers) listActions(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var before uint64
-	if id := q.Get("before"); id != "" {
+	if id := q.Get("cursor"); id != "" {
 		act, err := h.resolve(r.Context(), id)
 		if err != nil {
 			return err
@@ -59,6 +59,7 @@ func (h *handlers) listActions(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		if len(all) == int(limit) {
+			w.Header().Set(api.NextCursor, all[len(all)-1].ID)
 			break
 		}
 		if len(states) == 0 || slices.Contains(states, act.State) {

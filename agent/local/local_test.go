@@ -224,12 +224,12 @@ func TestList(t *testing.T) {
 	for query, want := range map[string][]string{
 		"":                              {ids[2], ids[1], ids[0]},
 		"limit=2":                       {ids[2], ids[1]},
-		"limit=2&before=" + ids[1]:      {ids[0]},
+		"limit=2&cursor=" + ids[1]:      {ids[0]},
 		"state=DONE,FAILED":             {ids[2], ids[1], ids[0]},
 		"state=RUNNING":                 {},
 		"host=edge-02":                  {},
 		"host=edge-01&state=DONE":       {ids[2], ids[1], ids[0]},
-		"before=" + ids[0] + "&limit=1": {},
+		"cursor=" + ids[0] + "&limit=1": {},
 	} {
 		var all []api.Action
 		if err := w.Get(t.Context(), "/v1/actions", must[url.Values](t)(url.ParseQuery(query)), &all); err != nil {

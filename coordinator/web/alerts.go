@@ -124,12 +124,12 @@ func (h alertHandlers) listAlerts(ctx context.Context, in *byHost) (*listed[api.
 		states: func(a alerting.Raised) []string { return []string{a.Severity} }, words: []string{"warning", "critical"},
 		at: func(a alerting.Raised) int64 { return a.SinceMS },
 	}
-	passes, err := raised.filter(in.at())
+	passes, err := raised.filter(&in.Listing)
 	if err != nil {
 		return nil, err
 	}
 	out := &listed[api.RaisedAlert]{Body: []api.RaisedAlert{}}
-	for after := in.at().Cursor; ; {
+	for after := in.Cursor; ; {
 		all, next, err := h.c.Alerts().Raised(ctx, protocol.HostID(after), in.Limit)
 		for _, a := range all {
 			if passes(a) {

@@ -80,12 +80,6 @@ func interfaceOf(i protocol.Interface) api.Interface {
 	return api.Interface{Name: i.Name, MAC: i.MAC, Up: i.Up, Addresses: webapi.Texts(i.Addresses)}
 }
 
-func containersOf(v members.HostView) []api.Container {
-	return list(v.Inventory.Containers, func(c protocol.Container) api.Container {
-		return webapi.Container(v.ID, c)
-	})
-}
-
 // actionOf returns an action without its spec, which lists leave out.
 func actionOf(a core.Action) api.Action {
 	out := api.Action{

@@ -155,6 +155,7 @@ func exercises(s *site) []exercise {
 		{"cancel-action", operator, post, "/v1/actions/" + a.ID.String() + "/cancel", nil, 202},
 		{"reissue-action", operator, post, "/v1/actions/" + torn.ID.String() + "/reissue", api.Reissue{}, 202},
 		{"create-batch", operator, post, "/v1/batches", api.NewBatch{Hosts: []string{"edge-07", "nobody"}, Spec: coordtest.RunSpec("true")}, 202},
+		{"list-batches", viewer, get, "/v1/batches?limit=5", nil, 200},
 		{"get-batch", viewer, get, "/v1/batches/" + whole.String(), nil, 200},
 		{"follow-batch", viewer, get, "/v1/batches/" + whole.String() + "/events?output=true", nil, 200},
 		{"cancel-batch", operator, post, "/v1/batches/" + open.String() + "/cancel", nil, 202},

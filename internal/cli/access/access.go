@@ -79,7 +79,8 @@ func (a *commands) tokenListCommand() *cobra.Command {
 }
 
 func (a *commands) tokenRevokeCommand() *cobra.Command {
-	var yes bool
+	var yes, dryRun bool
+	var v *show.View
 	cmd := &cobra.Command{
 		Use: "revoke NAME|ID", Short: "Revoke a token and end its requests", Args: term.Exactly(1), Example: "  hostler token revoke ci --yes\n  hostler token revoke 3f0c11aa90bd --yes",
 		Long: "Revokes the token of a name. If several tokens of the name are valid, name the one to revoke by its id.",
@@ -100,6 +101,9 @@ func (a *commands) tokenRevokeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if dryRun {
+				return show.Print(a.UI, v, tokenNoun(), []api.Token{t})
+			}
 			if err := a.Confirm(yes, fmt.Sprintf("End token %s (%s, %s) for good?", t.ID, t.Name, t.Role)); err != nil {
 				return err
 			}
@@ -111,6 +115,8 @@ func (a *commands) tokenRevokeCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the token that would be revoked, and revoke nothing")
+	v = show.FormatFlags(cmd)
 	return cmd
 }
 

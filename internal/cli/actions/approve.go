@@ -81,7 +81,7 @@ of --valid (at most 7d), and can be used once.`,
 }
 
 func approvedNoun() show.Noun[api.Approved] {
-	return show.NounOf("action", "action host state missing detail", show.Cells[api.Approved]{
+	return show.NounOf("action", "action host state missing~ detail~", show.Cells[api.Approved]{
 		"state": func(g api.Approved) any { return show.Words{Machine: g.State, People: cmp.Or(g.Shown, g.State)} },
 	})
 }

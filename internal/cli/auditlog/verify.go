@@ -132,7 +132,9 @@ The exit code is 1 if something is wrong.`,
 		if err != nil {
 			return term.Cannot("read the known checkpoints", err)
 		}
+		tick := a.Tick("verifying the audit log", "")
 		result, err := audit.Verify(io.MultiReader(bytes.NewReader(first), lines), audit.Config{Fleet: keys.Chain().Ring().Fleet, Keys: keys.Past(), Known: witnesses})
+		tick.End()
 		if err != nil {
 			return term.Cannot("verify the audit log", err)
 		}

@@ -54,7 +54,7 @@ type watched struct {
 }
 
 func watchedNoun() show.Noun[watched] {
-	return show.NounOf[watched]("topic", "at topic signature signer+ text", show.Cells[watched]{
+	return show.NounOf[watched]("topic", "at topic signature signer+ text~", show.Cells[watched]{
 		"topic": func(w watched) any { return w.short },
 		"signature": func(w watched) any {
 			if w.Signature == signatureBad {

@@ -213,7 +213,7 @@ type result struct {
 }
 
 func resultNoun() show.Noun[result] {
-	return show.NounOf("action", "target state reason exit bytes action detail", show.Cells[result]{
+	return show.NounOf("action", "target state reason exit bytes action detail~", show.Cells[result]{
 		"exit":  func(r result) any { return dispatch.ExitWord(r.Exit) },
 		"bytes": func(r result) any { return bytesWord(r.Bytes) },
 	})

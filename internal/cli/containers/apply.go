@@ -47,7 +47,7 @@ type planned struct {
 func (p *planned) where() string { return p.Host + "/" + p.Name }
 
 func planNoun() show.Noun[planned] {
-	n := show.NounOf("name", "host name plan details", show.Cells[planned]{
+	n := show.NounOf("name", "host name plan details~~", show.Cells[planned]{
 		"details": func(p planned) any { return strings.Join(p.Details, ", ") },
 	})
 	n.Name = func(p planned) string { return p.where() }

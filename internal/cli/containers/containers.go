@@ -47,7 +47,7 @@ func viewOf(c api.Container) containerView {
 // containerNoun names a container as commands take it: on the host itself
 // without the host.
 func containerNoun(local bool) show.Noun[containerView] {
-	n := show.NounOf[containerView]("name", "host name state intended address labels privileged health runtime+ class+ offline+ failures+ start_order++ start_after++ waits+ ctid+ addresses++ broken", show.Cells[containerView]{"privileged": func(c containerView) any {
+	n := show.NounOf[containerView]("name", "host name state intended address labels~ privileged health~ runtime+ class+ offline+ failures+ start_order++ start_after++ waits+ ctid+ addresses++ broken~", show.Cells[containerView]{"privileged": func(c containerView) any {
 		if c.Privileged {
 			return "yes"
 		}
@@ -77,7 +77,6 @@ func (a *commands) ctListCommand() *cobra.Command {
 	v := show.ListFlags(cmd)
 	cmd.Flags().VarP(&labels, "selector", "l", "only containers selected by labels")
 	cmd.Flags().BoolVarP(&all, "all", "A", false, "of all hosts (the default)")
-	filters := show.FilterFlag(cmd)
 	cmd.RunE = a.OnRemote(func(cmd *cobra.Command, args []string, r *conn.Remote) error {
 		host, err := conn.ParseOneHost(args, all || r.Local)
 		if err != nil {
@@ -91,10 +90,7 @@ func (a *commands) ctListCommand() *cobra.Command {
 					views = append(views, viewOf(c))
 				}
 			}
-			if err != nil {
-				return nil, term.Cannot("list the containers", err)
-			}
-			return show.Choose(filters, views)
+			return views, term.Cannot("list the containers", err)
 		})
 	})
 	return cmd

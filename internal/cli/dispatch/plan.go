@@ -73,7 +73,7 @@ func (a *Dispatcher) DryRun(ctx context.Context, r *conn.Remote, v *show.View, p
 		}
 		plans = append(plans, p)
 	}
-	return show.Print(a.UI, v, show.NounOf("digest", "host kind spec digest approvals", show.Cells[plan]{
+	return show.Print(a.UI, v, show.NounOf("digest", "host kind spec~ digest approvals~", show.Cells[plan]{
 		"spec": func(p plan) any { return p.text },
 	}), plans)
 }

@@ -190,6 +190,8 @@ can be had without it, and says so.`,
 // collect reads all parts. Of one that cannot be read it holds the reason. An end that
 // does not answer is asked once.
 func (a *commands) collect(ctx context.Context, r *conn.Remote, parts []bundleFile) ([]byte, error) {
+	tick := a.Tick("collecting", "")
+	defer tick.End()
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
 	archive := tar.NewWriter(zip)
@@ -202,6 +204,7 @@ func (a *commands) collect(ctx context.Context, r *conn.Remote, parts []bundleFi
 		a.Say("%s does not answer: %s; the bundle holds what can be had without it", whose, redact(away.Error()))
 	}
 	for _, p := range parts {
+		tick.Tell(p.name)
 		var v any
 		err := away
 		if !p.asks || away == nil {

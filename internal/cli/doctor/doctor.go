@@ -25,7 +25,7 @@ import (
 type commands struct{ *dispatch.Dispatcher }
 
 func noun() show.Noun[finding] {
-	return show.NounOf[finding]("check", "object check result cause mend", nil)
+	return show.NounOf[finding]("check", "object check result cause~~ mend$", nil)
 }
 
 // Command returns hostler doctor.
@@ -65,6 +65,7 @@ code is 1 if a check has failed; warnings do not count.`,
 func (a *commands) list(ctx context.Context, v *show.View, all bool, examine func(context.Context) ([]finding, error)) error {
 	found := 0
 	err := show.Items(ctx, a.UI, v, noun(), func(ctx context.Context) ([]finding, error) {
+		defer a.Tick("checking", "").End()
 		findings, err := examine(ctx)
 		found = 0
 		shown := []finding{}

@@ -17,7 +17,7 @@ import (
 )
 
 func alertNoun() show.Noun[api.RaisedAlert] {
-	n := show.NounOf("id", "severity host since text acked_by muted_until id+ acked_at+ note+", show.Cells[api.RaisedAlert]{})
+	n := show.NounOf("id", "severity host since text~ acked_by muted_until id+ acked_at+ note+", show.Cells[api.RaisedAlert]{})
 	n.Name = func(a api.RaisedAlert) string { return a.Host + " " + a.ID }
 	return n
 }
@@ -78,9 +78,8 @@ It needs no connection. doc/alerts.md has the same for all alerts.`,
 			return conn.Each(warnings.All(), func(w warnings.Warning) string { return string(w.Code) }), cobra.ShellCompDirectiveNoFileComp
 		},
 	}
-	v := show.FormatFlags(cmd)
-	v.One = true
-	n := show.NounOf("code", "code title severity text runbook", show.Cells[explained]{
+	v := show.ShowFlags(cmd)
+	n := show.NounOf("code", "code title~ severity text~ runbook", show.Cells[explained]{
 		"runbook": func(e explained) any {
 			steps := make(show.Sentences, len(e.Runbook))
 			for i, s := range e.Runbook {
@@ -134,7 +133,7 @@ hostler alert ls -o wide.`,
 }
 
 func muteNoun() show.Noun[api.Mute] {
-	return show.NounOf("id", "id hosts alert until muted_by muted_at+ reason+", show.Cells[api.Mute]{
+	return show.NounOf("id", "id hosts~ alert until muted_by muted_at+ reason+", show.Cells[api.Mute]{
 		"hosts": func(k api.Mute) any { return whichHosts(k.Host, k.Selector) },
 	})
 }

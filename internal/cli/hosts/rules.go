@@ -18,7 +18,7 @@ import (
 const rulesPath = "/v1/alert-rules"
 
 func ruleNoun() show.Noun[api.AlertRule] {
-	return show.NounOf("name", "name hosts of rules set_at set_by+ number++", show.Cells[api.AlertRule]{
+	return show.NounOf("name", "name hosts~ of~ rules~ set_at set_by+ number++", show.Cells[api.AlertRule]{
 		"hosts": func(r api.AlertRule) any { return whichHosts(r.Host, r.Selector) },
 	})
 }

@@ -29,7 +29,7 @@ type keyView struct {
 }
 
 func keyNoun() show.Noun[keyView] {
-	return show.NounOf[keyView]("name", "name key kept people path+", nil)
+	return show.NounOf[keyView]("name", "name key kept people~ path+", nil)
 }
 
 // Command returns hostler key.

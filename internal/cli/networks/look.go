@@ -1,12 +1,8 @@
 package networks
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,7 +16,7 @@ import (
 )
 
 func noun() show.Noun[api.NetworkPart] {
-	return show.NounOf[api.NetworkPart]("name", "kind name network owner detail orphan", nil)
+	return show.NounOf[api.NetworkPart]("name", "kind name network owner detail~ orphan", nil)
 }
 
 // parse reads [HOST] and what follows it. On a host, HOST is left out.
@@ -109,50 +105,5 @@ itself; hostler-agent fsck finds the same while the agent is stopped.`,
 // ask asks a host, and reads what it prints.
 func (a *commands) ask(ctx context.Context, r *conn.Remote, host protocol.HostID, what string, kind protocol.Kind) ([]api.NetworkPart, error) {
 	args := &protocol.ExportArgs{OutputOption: protocol.OutputOption{Output: protocol.OutputStream}}
-	spec, err := dispatch.EncodeSpec(protocol.Spec{Kind: kind, Args: args})
-	if err != nil {
-		return nil, err
-	}
-	act, err := a.Submit(ctx, r, host, spec)
-	if err != nil {
-		return nil, err
-	}
-	out := new(limited)
-	final, err := (&dispatch.Follower{Dispatcher: a.Dispatcher, Remote: r, Label: string(host), Stdout: out, Stderr: a.Err, Hold: true, Whole: true}).Wait(ctx, act)
-	if err != nil {
-		a.Leave(act.ID)
-		return nil, err
-	}
-	if err := dispatch.Ended(what, final); err != nil {
-		return nil, err
-	}
-	parts, err := read(&out.Buffer)
-	return parts, term.Cannot(what, err)
-}
-
-// maxAnswer bounds what a host may answer, in bytes: tens of thousands of rules.
-const maxAnswer = 16 << 20
-
-// limited is a buffer with an end.
-type limited struct{ bytes.Buffer }
-
-func (l *limited) Write(b []byte) (int, error) {
-	if l.Len()+len(b) > maxAnswer {
-		return 0, fmt.Errorf("the answer is larger than %s", term.Size(maxAnswer))
-	}
-	return l.Buffer.Write(b)
-}
-
-// read reads lines of JSON.
-func read(r io.Reader) (all []api.NetworkPart, err error) {
-	for d := json.NewDecoder(r); ; {
-		var p api.NetworkPart
-		switch err := d.Decode(&p); {
-		case err == io.EOF:
-			return all, nil
-		case err != nil:
-			return nil, errors.New("the answer of the host is not what this version can read")
-		}
-		all = append(all, p)
-	}
+	return dispatch.Listed[api.NetworkPart](ctx, a.Dispatcher, r, host, what, protocol.Spec{Kind: kind, Args: args})
 }

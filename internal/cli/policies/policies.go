@@ -348,7 +348,7 @@ type policyView struct {
 }
 
 func policyNoun() show.Noun[policyView] {
-	return show.NounOf[policyView]("host", "host source number bypass digest broken", nil)
+	return show.NounOf[policyView]("host", "host source number bypass~ digest broken~", nil)
 }
 
 func (a *commands) policyShowCommand() *cobra.Command {

@@ -42,6 +42,7 @@ type Column[T any] struct {
 	name string
 	at   level
 	cell func(T) any
+	long long
 }
 
 // Noun is how things of one type are printed.
@@ -59,17 +60,19 @@ type Cells[T any] map[string]func(T) any
 // NounOf returns the noun of things that are printed as JSON, too. name is the member
 // that names a thing. columns are in order, with spaces between: each is the JSON
 // member of its name, or another one behind a colon, unless cells has it. One with a
-// + is left out of narrow tables, one with ++ is there where one thing is shown.
+// + is left out of narrow tables, one with ++ is there where one thing is shown. What
+// does not fit the terminal is cut in columns with a ~, and stands below its row in those
+// with ~~, and whole in those with a $, which hold commands.
 func NounOf[T any](name, columns string, cells Cells[T]) Noun[T] {
 	n := Noun[T]{Name: func(it T) string { return fmt.Sprint(member[T](name)(it)) }}
 	for word := range strings.FieldsSeq(columns) {
-		plain := strings.TrimRight(word, "+")
+		plain := strings.TrimRight(word, "+~$")
 		column, from, _ := strings.Cut(plain, ":")
 		cell, ok := cells[column]
 		if !ok {
 			cell = member[T](cmp.Or(from, column))
 		}
-		n.Columns = append(n.Columns, Column[T]{column, level(len(word) - len(plain)), cell})
+		n.Columns = append(n.Columns, Column[T]{column, level(strings.Count(word, "+")), cell, longOf(word)})
 	}
 	return n
 }
@@ -168,6 +171,7 @@ type View struct {
 	Watch     bool
 	Limit     int
 	One       bool // a show: one object and no list
+	filters   Filters
 }
 
 func completeFormats(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -191,7 +195,11 @@ func ShowFlags(cmd *cobra.Command) *View {
 }
 
 // ListFlags adds the options of a list.
-func ListFlags(cmd *cobra.Command) *View { return LimitedFlags(cmd, 0) }
+func ListFlags(cmd *cobra.Command) *View {
+	v := LimitedFlags(cmd, 0)
+	cmd.Flags().Var(&v.filters, "filter", "only those whose member, as -o json names it, is this: MEMBER=VALUE or MEMBER!=VALUE; of a list, one of it; repeatable")
+	return v
+}
 
 // LimitedFlags adds those of a list that is too long to be printed whole.
 func LimitedFlags(cmd *cobra.Command, limit int) *View {
@@ -214,6 +222,10 @@ type Table[T any] struct {
 
 // Print prints what there is.
 func (t *Table[T]) Print(w io.Writer, items []T) error {
+	items, err := choose(t.View.filters, items)
+	if err != nil {
+		return err
+	}
 	if t.View.Limit > 0 && len(items) > t.View.Limit {
 		items = items[:t.View.Limit]
 	}
@@ -357,10 +369,20 @@ func (t *Table[T]) printRows(w io.Writer, items []T) {
 		}
 	}
 	t.headed = true
+	folded := t.fit(columns)
 	for n, row := range rows {
-		var line strings.Builder
+		var line, under strings.Builder
 		for i, s := range row {
-			pad := strings.Repeat(" ", t.Widths[i]-utf8.RuneCountInString(s))
+			switch {
+			case folded && columns[i].long >= below:
+				if n >= first {
+					under.WriteString(columns[i].fold(s, t.UI.Width()))
+				}
+				continue
+			case columns[i].long == cut:
+				s = term.Cut(s, t.Widths[i])
+			}
+			pad := strings.Repeat(" ", max(0, t.Widths[i]-utf8.RuneCountInString(s)))
 			if n >= first && columns[i].name == "state" {
 				s = t.UI.Colour(s)
 			}
@@ -370,6 +392,7 @@ func (t *Table[T]) printRows(w io.Writer, items []T) {
 			line.WriteString(t.note(items[n-first]))
 		}
 		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
+		fmt.Fprint(w, under.String())
 	}
 }
 
@@ -382,7 +405,7 @@ func (t *Table[T]) note(it T) string {
 	if !t.UI.OutTTY {
 		return string(note)
 	}
-	room := t.UI.Width()
+	room := t.UI.Columns()
 	for _, width := range t.Widths {
 		room -= width + len(gap)
 	}

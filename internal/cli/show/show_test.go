@@ -14,7 +14,7 @@ import (
 func TestTableKeepsColumns(t *testing.T) {
 	a := &term.UI{Getenv: func(string) string { return "" }, Now: time.Now}
 	n := Noun[string]{Name: func(s string) string { return s }, Columns: []Column[string]{
-		{"name", inTable, func(s string) any { return s }}, {"n", inTable, func(s string) any { return len(s) }}, {"wide", inWide, func(string) any { return "w" }},
+		{"name", inTable, func(s string) any { return s }, whole}, {"n", inTable, func(s string) any { return len(s) }, whole}, {"wide", inWide, func(string) any { return "w" }, whole},
 	}}
 	var out bytes.Buffer
 	tab := &Table[string]{UI: a, Noun: n, View: &View{Format: Format{Word: "table"}}}
@@ -45,7 +45,7 @@ func (s screen) Resized() (<-chan os.Signal, func()) { return nil, func() {} }
 
 // TestNote: what people should see stands behind a row, and never wraps its line.
 func TestNote(t *testing.T) {
-	n := Noun[string]{Columns: []Column[string]{{"state", inTable, func(s string) any { return s }}}, Note: func(s string) string {
+	n := Noun[string]{Columns: []Column[string]{{name: "state", at: inTable, cell: func(s string) any { return s }}}, Note: func(s string) string {
 		return map[string]string{"degraded": "the disk is full: 0 bytes are free in /var/lib/hostler"}[s]
 	}}
 	for _, c := range []struct {

@@ -28,10 +28,12 @@ import (
 type UI struct {
 	In  io.Reader
 	Out io.Writer
-	Err io.Writer // safe for concurrent use
+	Err io.Writer // safe for concurrent use, which Run makes it
 
 	InTTY, OutTTY, ErrTTY bool    // whether the stream is a terminal
 	Console               Console // of In; nil without a terminal
+	// Width is how many columns the terminal of Out has, 0 if that is not known.
+	Width func() int
 
 	Getenv  func(string) string
 	Environ func() []string // for the programs that this one starts
@@ -50,10 +52,17 @@ type UI struct {
 // OfProcess returns the UI of this process, whose environment is given.
 func OfProcess(getenv func(string) string, environ func() []string) *UI {
 	ui := &UI{
-		In: os.Stdin, Out: os.Stdout, Err: &lockedWriter{w: os.Stderr},
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 		InTTY: term.IsTerminal(int(os.Stdin.Fd())), OutTTY: term.IsTerminal(int(os.Stdout.Fd())), ErrTTY: term.IsTerminal(int(os.Stderr.Fd())),
 		Getenv: getenv, Environ: environ, Now: clock.Now, Every: 2 * time.Second, Secret: readSecret,
 		Random: func(b []byte) { _, _ = rand.Read(b) }, // it never fails
+		Width: func() int {
+			cols, _, err := term.GetSize(int(os.Stdout.Fd()))
+			if err != nil {
+				return 0
+			}
+			return cols
+		},
 	}
 	if ui.InTTY {
 		ui.Console = tty{os.Stdin}
@@ -65,7 +74,11 @@ func OfProcess(getenv func(string) string, environ func() []string) *UI {
 func (a *UI) Run(ctx context.Context, root *cobra.Command, args []string) int {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	talk := &talk{w: a.Err}
 	out := &data{w: a.Out, lost: stop}
+	if a.Err = talk; a.OutTTY {
+		out.shown = talk
+	}
 	a.Out, a.Done, a.Args = out, ctx.Done(), args
 	root.SetArgs(args)
 	root.SetIn(a.In)
@@ -75,24 +88,13 @@ func (a *UI) Run(ctx context.Context, root *cobra.Command, args []string) int {
 	return report(a.Err, args, out.judge(cmd.Name(), err))
 }
 
-// lockedWriter lets the streams of several hosts share a terminal.
-type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lockedWriter) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(b)
-}
-
 // data is the standard output. What it could not write is remembered, so that no
 // command has to look at each of its writes, and ends all that goes on: its
 // reader is gone.
 type data struct {
-	w    io.Writer
-	lost func()
+	w     io.Writer
+	lost  func()
+	shown *talk // what has a line on the same terminal, which makes room; nil for none
 
 	mu  sync.Mutex
 	err error
@@ -101,6 +103,9 @@ type data struct {
 func (d *data) Write(b []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.shown != nil {
+		d.shown.show("")
+	}
 	n, err := d.w.Write(b)
 	if err != nil && d.err == nil {
 		d.err = err
@@ -260,8 +265,8 @@ func (a *UI) Colour(s string) string {
 // screenWidth is how much of a line is shown at most.
 const screenWidth = 78
 
-// Width is how many characters a line of the terminal takes without wrapping.
-func (a *UI) Width() int {
+// Columns is how many characters a line of the terminal takes without wrapping.
+func (a *UI) Columns() int {
 	if a.Console != nil {
 		if s, err := a.Console.Size(); err == nil && s.Cols > 1 {
 			return int(s.Cols) - 1
@@ -273,11 +278,15 @@ func (a *UI) Width() int {
 // Fit cuts a line that would wrap on the terminal: such a one could not be taken
 // away again.
 func (a *UI) Fit(row string) string {
-	width := min(screenWidth, a.Width())
-	if r := []rune(row); len(r) > width {
+	return Cut(row, min(screenWidth, a.Columns()))
+}
+
+// Cut ends a text with … where it is longer than a width.
+func Cut(text string, width int) string {
+	if r := []rune(text); len(r) > width {
 		return string(r[:width-1]) + "…"
 	}
-	return row
+	return text
 }
 
 // Pause waits, or returns errInterrupted.
