@@ -99,7 +99,7 @@ func (l *Lease) ask(ctx context.Context, number uint64) {
 	}
 	h := l.cfg.Host.Header(protocol.TypeLease)
 	h.Seq, h.Chal = seq, chal
-	payload, err := l.cfg.Host.Seal(protocol.Lease{Header: h, Number: number, Boot: l.cfg.Boot, Inst: n.Inst(), Beat: n.Beat(), SleepMS: l.sleepMS()})
+	payload, err := l.cfg.Host.Seal(protocol.Lease{Header: h, Number: number, Boot: l.cfg.Boot, Inst: n.Inst(), SleepMS: l.sleepMS()})
 	if err != nil {
 		l.cfg.Log.Error("a lease cannot be signed", "error", err)
 		return

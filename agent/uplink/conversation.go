@@ -177,7 +177,7 @@ func (u *Uplink) greeted(give protocol.Nonce) {
 	u.helloAgain.Stop()
 	u.cfg.Relay.Renew()
 	u.cfg.Log.Info("the coordinator has answered", "conn", u.link.conn, "term_ring", u.gate.Seen.Ring, "term", u.gate.Seen.Counter)
-	u.beat.last = nil // the coordinator may know nothing of this host
+	u.beat.tellAll()
 	u.sendHeartbeat()
 }
 

@@ -230,10 +230,6 @@ func (l *link) onLease(in inbound) error {
 	if err := l.hear(m.Header.Seq, time.Duration(lease.SleepMS)*time.Millisecond); err != nil {
 		return err
 	}
-	if l.beats.lacks(lease.Beat) {
-		l.receipts.wantFull()
-		l.receipt()
-	}
 	if c.base.Recovery() != "" || c.cfg.Standing.Quarantined(l.host) {
 		return nil
 	}

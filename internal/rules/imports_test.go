@@ -29,7 +29,7 @@ var small = []string{"encoding/json", "fmt", "log/...", "net/...", "database/sql
 var allowed = []allowance{
 	// The floor: no third party, no I/O.
 	{"protocol/ijson", nil, effects, "the form of all that is signed or hashed"},
-	{"protocol", []string{"protocol/contract", "protocol/ijson", "protocol/limit", "protocol/port", "protocol/data", "protocol/setting"}, effects, "both sides and every tool build on it; it is data and rules, and time is an argument"},
+	{"protocol", []string{"protocol/contract", "protocol/ijson", "protocol/limit", "protocol/port", "protocol/data", "protocol/figures", "protocol/setting"}, effects, "both sides and every tool build on it; it is data and rules, and time is an argument"},
 	{"protocol/port", nil, effects, "what is written of ports that lead to containers; both sides and the command line read it alike"},
 	{"protocol/limit", nil, effects, "what is written of limits of containers; both sides and the command line read it alike"},
 	{"protocol/contract", nil, effects, "what is decided while a host is cut off, and told before; both sides and the command line decide it alike"},
@@ -41,6 +41,8 @@ var allowed = []allowance{
 	{"protocol/audit", []string{"protocol"}, effects, "a log is verified by whoever doubts it, on any machine and without the fleet"},
 	{"protocol/fresh", []string{"protocol"}, effects, "what was heard before is memory of one conversation, which both ends have and no message needs"},
 	{"protocol/stream", []string{"protocol"}, effects, "delivery is decided by pure code, so that every interleaving can be tested"},
+	{"protocol/figures", nil, effects, "figures of a host, and when they have moved: numbers alone, which the protocol carries"},
+	{"protocol/beat", []string{"protocol", "protocol/figures"}, effects, "what of a host's state has changed is made and applied by pure code, whose digests show that both sides agree"},
 	{"protocol/window", []string{"protocol"}, effects, "credit and what is sent again are decided by pure code, for output and input on both sides alike"},
 	{"policy", []string{"internal/settings", "protocol"}, effects, "what takes whose approval, for hosts, coordinators and people alike; settings reads its TOML, and time and keys are arguments"},
 	{"container", nil, []string{"os/...", "net/http/...", "database/sql/...", "log/..."}, "a leaf of types and one interface: runtimes and the agent meet here"},
