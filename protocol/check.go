@@ -250,7 +250,7 @@ func (r *Receipt) check() error {
 		return fmt.Errorf("answers or give is missing")
 	}
 	for _, w := range r.Want {
-		if w != WantFull {
+		if w != WantFull && w != WantLease {
 			return fmt.Errorf("unknown want %.40q", w)
 		}
 	}

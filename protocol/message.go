@@ -293,7 +293,7 @@ type Receipt struct {
 	Give    Nonce      `json:"give"`    // the challenge to carry from now on
 	Have    []Position `json:"have,omitempty"`
 	Sent    []Position `json:"sent,omitempty"`
-	Want    []string   `json:"want,omitempty"` // "full": a full heartbeat
+	Want    []string   `json:"want,omitempty"` // "full", "lease"
 	Beat    uint64     `json:"beat,omitzero"`  // the newest heartbeat that is durable here: changes may be against it
 	Credit  []Credit   `json:"credit,omitempty"`
 	// Checkpoint is the newest of the coordinator's audit log, for the host to
@@ -304,8 +304,11 @@ type Receipt struct {
 	Audit Position `json:"audit,omitzero"`
 }
 
-// WantFull asks for a full heartbeat.
-const WantFull = "full"
+// WantFull asks for a full heartbeat, WantLease for a lease now.
+const (
+	WantFull  = "full"
+	WantLease = "lease"
+)
 
 // Credit is receipt and permission for a stream of bytes. Both are places in the
 // stream and not amounts, so repeating one or mixing up their order does no harm.

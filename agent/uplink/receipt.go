@@ -86,6 +86,9 @@ func (u *Uplink) receipt(r *protocol.Receipt, raw []byte) {
 	}
 	u.sealed(r)
 	u.beat.receipted(r.Beat)
+	if slices.Contains(r.Want, protocol.WantLease) {
+		u.cfg.Lease.Soon()
+	}
 	if slices.Contains(r.Want, protocol.WantFull) {
 		u.HeartbeatNow()
 	}

@@ -72,6 +72,7 @@ type Host struct {
 	inst     protocol.Nonce
 	conn, k  uint64
 	number   uint64 // of the newest lease
+	ticks    int
 	beat     uint64 // of the newest heartbeat
 	kept     uint64 // the newest that a receipt has named
 	told     map[uint64]beat.Sums
@@ -107,8 +108,11 @@ type outputID struct {
 	fd      protocol.FD
 }
 
-// leaseEvery is how often a host renews, as agents do.
-const leaseEvery = 5 * time.Second
+// A host renews as often as agents do, and says again what has no receipt more often.
+const (
+	again      = 5 * time.Second
+	leaseEvery = 30 * time.Second
+)
 
 func newHost(f *Fleet, id protocol.HostID, key *Key) *Host {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -153,7 +157,7 @@ func (h *Host) post(m Message) {
 
 func (h *Host) run(ctx context.Context) {
 	defer close(h.ended)
-	t := time.NewTicker(leaseEvery)
+	t := time.NewTicker(again)
 	defer t.Stop()
 	for {
 		select {
@@ -563,7 +567,9 @@ func (h *Host) tick() {
 	case !h.answered:
 		h.hello()
 	default:
-		h.lease()
+		if h.ticks++; h.ticks%int(leaseEvery/again) == 0 {
+			h.lease()
+		}
 		for _, it := range h.disk.outbox {
 			h.sendItem(it)
 		}
@@ -685,6 +691,9 @@ func (h *Host) onReceipt(m Message, msg protocol.Message) error {
 		h.heartbeat()
 	}
 	h.kept = max(h.kept, r.Beat)
+	if slices.Contains(r.Want, protocol.WantLease) {
+		h.lease()
+	}
 	if slices.Contains(r.Want, protocol.WantFull) {
 		h.heartbeat()
 	}

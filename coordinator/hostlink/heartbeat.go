@@ -97,7 +97,7 @@ func (l *link) onHeartbeat(in inbound) error {
 	if h.Parts > maxPages {
 		return fmt.Errorf("%w: %d pages, at most %d are taken", protocol.ErrPayload, h.Parts, maxPages)
 	}
-	if err := l.hear(m.Header.Seq, 0); err != nil {
+	if err := l.hear(m.Header.Seq, -1); err != nil {
 		return err
 	}
 	if whole, complete := l.beats.add(h); complete {

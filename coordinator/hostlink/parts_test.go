@@ -56,7 +56,7 @@ func TestPresence(t *testing.T) {
 	if p.alive() {
 		t.Error("a host that was silent for so long has still proven itself")
 	}
-	if v := p.view(3001+vigil.Away.Milliseconds(), 1_000_000); v.Connectivity != core.Offline || v.Reason != "silent for 60 s" || v.Silence != vigil.Away+time.Millisecond || v.SinceMS != 1_000_000 {
+	if v := p.view(3001+vigil.Away.Milliseconds(), 1_000_000); v.Connectivity != core.Offline || v.Reason != "silent for 90 s" || v.Silence != vigil.Away+time.Millisecond || v.SinceMS != 1_000_000 {
 		t.Errorf("a silent host is shown as %+v", v)
 	}
 }

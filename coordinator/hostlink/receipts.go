@@ -19,6 +19,7 @@ type receipts struct {
 	credits map[creditKey]protocol.Credit         // output to ask for
 	owed    bool                                  // something that the host must learn has changed since the newest receipt
 	full    bool                                  // the next receipt asks for a full heartbeat
+	lease   bool                                  // the next receipt asks for a lease
 	kept    uint64                                // the newest heartbeat of the connection that is durable here
 	head    protocol.Position                     // head of the host's own audit log that the host is to be told, once
 	sealed  uint64                                // newest checkpoint of the audit log that this connection was told
@@ -86,6 +87,13 @@ func (l *link) wantFull() {
 	l.receipts.full, l.receipts.owed = true, true
 }
 
+// wantLease asks for a lease with the next receipt.
+func (r *receipts) wantLease() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lease = true
+}
+
 // beat names a heartbeat that is durable here, in the receipt that the batch ends with.
 func (r *receipts) beat(asOf uint64) {
 	r.mu.Lock()
@@ -120,6 +128,9 @@ func (r *receipts) compose(newest *core.Seal) protocol.Receipt {
 	if r.full {
 		out.Want = []string{protocol.WantFull}
 	}
+	if r.lease {
+		out.Want = append(out.Want, protocol.WantLease)
+	}
 	for key, cr := range r.credits {
 		if len(out.Credit) == maxCredits {
 			break // the next receipt has the others
@@ -130,7 +141,7 @@ func (r *receipts) compose(newest *core.Seal) protocol.Receipt {
 	if newest != nil && newest.N > r.sealed {
 		out.Checkpoint, r.sealed = newest.Checkpoint, newest.N
 	}
-	r.full, r.owed, r.head = false, false, protocol.Position{}
+	r.full, r.lease, r.owed, r.head = false, false, false, protocol.Position{}
 	return out
 }
 
