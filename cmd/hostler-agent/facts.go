@@ -10,10 +10,12 @@ import (
 // facts are what the agent knows of itself and of its containers, and no counter of the
 // kernel tells. It belongs to the goroutine of the meter.
 type facts struct {
-	// unsent is how many reports and alerts wait for a receipt, and certificate when the
-	// host's certificate ends; nil on a host without a coordinator.
+	// unsent is how many reports and alerts wait for a receipt, and certificate from when
+	// until when the host's certificate is good; nil on a host without a coordinator.
 	unsent      func() uint64
-	certificate func() time.Time
+	certificate func() (from, until time.Time)
+
+	calendar calendar
 
 	waits time.Duration // boot clock, since when something has waited; 0 is nothing
 	pids  map[string]pids
@@ -51,8 +53,8 @@ func (f *facts) values(now time.Duration, date time.Time, running []metrics.Cont
 		set("", metrics.QueueAge, age.Seconds())
 	}
 	if f.certificate != nil {
-		if end := f.certificate(); !end.IsZero() {
-			set("", metrics.Certificate, end.Sub(date).Seconds())
+		if from, until := f.certificate(); !until.IsZero() {
+			set("", metrics.Certificate, until.Sub(f.calendar.today(now, date, from)).Seconds())
 		}
 	}
 	seen := make(map[string]pids, len(running))
@@ -75,6 +77,28 @@ func (f *facts) values(now time.Duration, date time.Time, running []metrics.Cont
 	}
 	f.pids = seen
 	return all
+}
+
+// calendar is the date by a clock that nobody sets. The wall clock is asked once, when it
+// is not before what is known to have been: a jump of it changes nothing.
+type calendar struct {
+	date time.Time
+	at   time.Duration // boot clock of date
+	wall bool          // date is by the wall clock
+}
+
+// today returns the date, which is not before floor.
+func (c *calendar) today(now time.Duration, wall, floor time.Time) time.Time {
+	today := c.date.Add(now - c.at)
+	switch {
+	case !c.wall && !wall.Before(floor):
+		c.date, c.at, c.wall = wall, now, true
+	case today.Before(floor):
+		c.date, c.at = floor, now
+	default:
+		return today
+	}
+	return c.date
 }
 
 // rules gives the meter the coordinator's rules of alerts, from any goroutine. They are

@@ -14,7 +14,7 @@ import (
 func TestFacts(t *testing.T) {
 	unsent := uint64(0)
 	end := time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
-	f := facts{unsent: func() uint64 { return unsent }, certificate: func() time.Time { return end }}
+	f := facts{unsent: func() uint64 { return unsent }, certificate: func() (time.Time, time.Time) { return end.Add(-20 * 24 * time.Hour), end }}
 	now, date := 100*time.Hour, end.Add(-10*24*time.Hour)
 	value := func(pid int, container string, m metrics.Metric) float64 {
 		t.Helper()
@@ -31,6 +31,12 @@ func TestFacts(t *testing.T) {
 	}
 	if got := value(7, "", metrics.Certificate); got != 10*24*3600 {
 		t.Errorf("the certificate lives %v s", got)
+	}
+	for _, jump := range []int{-10, 20, -10} {
+		date = date.AddDate(jump, 0, 0)
+		if got := value(7, "", metrics.Certificate); got != 10*24*3600 {
+			t.Errorf("after a jump of the clock by %d years the certificate lives %v s", jump, got)
+		}
 	}
 	if got := value(7, "", metrics.QueueAge); got != 0 {
 		t.Errorf("nothing waits, for %v s", got)
@@ -58,6 +64,23 @@ func TestFacts(t *testing.T) {
 	bare := facts{}
 	if got := bare.values(now, date, nil); len(got) != 0 {
 		t.Errorf("a host without a coordinator: %v", got)
+	}
+}
+
+// TestBootIn1970: until the clock is set, it is no earlier than the certificate says.
+func TestBootIn1970(t *testing.T) {
+	var c calendar
+	floor := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	real := floor.AddDate(0, 0, 30)
+	for i, step := range []struct{ wall, want time.Time }{
+		{time.Unix(9, 0), floor}, {time.Unix(69, 0), floor.Add(time.Minute)}, {real, real}, {real.AddDate(10, 0, 0), real.Add(time.Minute)},
+	} {
+		if got := c.today(time.Duration(i)*time.Minute, step.wall, floor); !got.Equal(step.want) {
+			t.Errorf("step %d: %s, want %s", i, got, step.want)
+		}
+	}
+	if got := c.today(time.Hour, real, real.AddDate(1, 0, 0)); !got.Equal(real.AddDate(1, 0, 0)) {
+		t.Errorf("a newer certificate: %s", got)
 	}
 }
 
