@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostler-io/hostler/agent"
+	"github.com/hostler-io/hostler/agent/queue"
 	"github.com/hostler-io/hostler/alerts"
 	"github.com/hostler-io/hostler/metrics"
 )
@@ -18,11 +20,9 @@ func TestFacts(t *testing.T) {
 	now, date := 100*time.Hour, end.Add(-10*24*time.Hour)
 	value := func(pid int, container string, m metrics.Metric) float64 {
 		t.Helper()
-		var running []metrics.Container
-		if pid != 0 {
-			running = []metrics.Container{{Name: "web", InitPID: pid}}
-		}
-		for _, v := range f.values(now, date, running) {
+		c := agent.Container{InitPID: pid, Foreign: true}
+		c.Name = "web"
+		for _, v := range f.values(now, date, []agent.Container{c}) {
 			if v.Series == (metrics.Series{Container: container, Metric: m}) {
 				return v.Mean
 			}
@@ -60,6 +60,24 @@ func TestFacts(t *testing.T) {
 	now += 2 * time.Hour
 	if got := value(9, "web", metrics.Restarts); got != 0 {
 		t.Errorf("two hours later: %v restarts", got)
+	}
+	// One of ours, of which each end is known, however many there were between two looks.
+	ours := agent.Container{InitPID: 9}
+	ours.Name = "db"
+	for n, step := range []struct {
+		before []time.Duration
+		want   float64
+	}{{[]time.Duration{3 * time.Hour, time.Minute}, 1}, {nil, 1}, {[]time.Duration{5 * time.Second, 4 * time.Second, 3 * time.Second}, 4}, {nil, 4}} {
+		now += 15 * time.Second
+		for _, ago := range step.before {
+			ours.Ends = append(ours.Ends, queue.End{AtMS: date.Add(-ago).UnixMilli(), Code: n})
+		}
+		ours.Ends = ours.Ends[max(0, len(ours.Ends)-4):]
+		all := f.values(now, date, []agent.Container{ours})
+		if got := all[len(all)-1].Mean; got != step.want {
+			t.Errorf("step %d: %v restarts of one of ours, want %v", n, got, step.want)
+		}
+		date = date.AddDate(10, 0, 0) // no clock changes that
 	}
 	bare := facts{}
 	if got := bare.values(now, date, nil); len(got) != 0 {
