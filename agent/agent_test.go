@@ -755,8 +755,9 @@ func TestHeartbeatsAreMergedNotDropped(t *testing.T) {
 			if last := w.coord.beats[n-1]; len(last.Containers) != 9 || last.Containers[0].State != "running" {
 				t.Errorf("the last tells %+v", last.Containers)
 			}
-			w.coord.beats = nil
 		})
+		w.pass(time.Minute) // the records of the audit log are told of later
+		w.coord.see(func() { w.coord.beats = nil })
 		w.pass(10 * time.Minute)
 		w.coord.see(func() {
 			if n := len(w.coord.beats); n != 0 {

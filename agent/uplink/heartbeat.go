@@ -38,7 +38,8 @@ type heartbeat struct {
 	digest  protocol.Digest
 	sums    beat.Sums // of the newest
 	figures figures.Figures
-	audit   uint64 // number of the newest record that it told of
+	audit   uint64 // number of the newest record that one told of
+	auditAt time.Duration
 
 	base     uint64    // that a receipt has named; 0 is none: all is told
 	baseSums beat.Sums // of base
@@ -88,20 +89,21 @@ func (u *Uplink) sendHeartbeat() {
 	case again:
 		b.repeats++
 	case since >= figuresEvery && now.Host.Moved(b.figures, now.Host.MemoryBytes, now.Host.DiskBytes):
-	// Records alone are told of when nothing else has been for a while.
-	case since >= u.cfg.QuietEvery && head.N != b.audit:
+	case u.loop.Now()-b.auditAt >= u.cfg.QuietEvery && head.N != b.audit:
 	default:
 		u.repeatBeat()
 		return
 	}
 	b.number++
-	b.at, b.due, b.heard, b.digest, b.sums, b.figures, b.audit = u.loop.Now(), false, false, digest, sums, now.Host.Figures, head.N
-	for _, page := range b.pages(now) {
+	b.at, b.due, b.heard, b.digest, b.sums, b.figures = u.loop.Now(), false, false, digest, sums, now.Host.Figures
+	pages := b.pages(now)
+	// New records are told of once in a while, and whenever all is told.
+	if b.base == 0 || b.at-b.auditAt >= u.cfg.QuietEvery {
+		pages[0].Audit, b.audit, b.auditAt = head, head.N, b.at
+	}
+	for _, page := range pages {
 		u.state(protocol.TypeHeartbeat, protocol.ChannelHeartbeat, func(h protocol.Header) any {
 			page.Header = h
-			if page.Part == 1 {
-				page.Audit = head
-			}
 			return page
 		})
 	}
