@@ -19,9 +19,12 @@ import (
 	"github.com/hostler-io/hostler/protocol/fresh"
 )
 
-// every is how often a lease is asked for: eighteen times within the time
-// to live of a grant.
-const every = 5 * time.Second
+// every is how often a lease is asked for while nothing unique is held: three times
+// within the time to live of a grant. The coordinator wants one sooner if it needs it.
+const every = 30 * time.Second
+
+// patience is how long the connection may take for a lease.
+const patience = 5 * time.Second
 
 // Config is what a lease is asked for with. All of it is required.
 type Config struct {
@@ -79,6 +82,7 @@ func (l *Lease) Run(ctx context.Context) error {
 			number++
 			l.ask(ctx, number)
 		case <-l.soon:
+			ticker.Reset(every)
 			number++
 			l.ask(ctx, number)
 		case m := <-l.grants:
@@ -99,12 +103,12 @@ func (l *Lease) ask(ctx context.Context, number uint64) {
 	}
 	h := l.cfg.Host.Header(protocol.TypeLease)
 	h.Seq, h.Chal = seq, chal
-	payload, err := l.cfg.Host.Seal(protocol.Lease{Header: h, Number: number, Boot: l.cfg.Boot, Inst: n.Inst(), Beat: n.Beat(), SleepMS: l.sleepMS()})
+	payload, err := l.cfg.Host.Seal(protocol.Lease{Header: h, Number: number, Boot: l.cfg.Boot, Inst: n.Inst(), SleepMS: l.sleepMS()})
 	if err != nil {
 		l.cfg.Log.Error("a lease cannot be signed", "error", err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, every)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := l.cfg.Publish(ctx, l.cfg.Host.Topic(protocol.ChannelLease), payload, false); err != nil {
 		l.cfg.Lost(seq.Conn)
@@ -150,6 +154,11 @@ func (l *Lease) Sleep(d time.Duration) {
 		until = l.cfg.BootMS() + d.Milliseconds()
 	}
 	l.sleep.Store(until)
+	l.Soon()
+}
+
+// Soon asks for a lease now, and goes on from there.
+func (l *Lease) Soon() {
 	select {
 	case l.soon <- struct{}{}:
 	default:

@@ -65,7 +65,8 @@ func lookOver(ctx context.Context, c config) []api.Finding {
 			cfg.Needs = append(cfg.Needs, checkup.Need{Name: "membership", Problem: err, Mend: "restore the files, or join again: hostler-agent leave"})
 			break
 		}
-		cfg.Certificate, cfg.Addresses = m.expires(), addressesOf(rec, m, member)
+		_, cfg.Certificate = m.validity()
+		cfg.Addresses = addressesOf(rec, m, member)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		cfg.Needs = append(cfg.Needs, checkup.Need{Name: "membership", Problem: err, Mend: "restore " + s.membership() + ", or join again: hostler-agent leave"})
 	}

@@ -94,7 +94,7 @@ func (m *meter) run(ctx context.Context, raise func(protocol.Alert) error) error
 		now := time.Duration(clock.BootMS()) * time.Millisecond
 		running := m.containers(all)
 		sample := c.Collect(clock.Now(), now, running)
-		sample.Values = append(sample.Values, m.facts.values(now, clock.Now(), running)...)
+		sample.Values = append(sample.Values, m.facts.values(now, clock.Now(), all)...)
 		m.takeRules()
 		m.latest.Store(&sample)
 		for _, c := range m.judge.Judge(sample) {

@@ -184,7 +184,7 @@ func once(ctx context.Context, s state, r *reloading, log *slog.Logger) (err err
 	n.meter.list = n.agent.Containers
 	if n.member != nil {
 		n.meter.facts.unsent = func() uint64 { return n.agent.Metrics().Unsent }
-		n.meter.facts.certificate = n.member.expires
+		n.meter.facts.certificate = n.member.validity
 	}
 	return n.serve(ctx, host)
 }

@@ -210,7 +210,7 @@ func TestGoneMeanwhile(t *testing.T) {
 	}
 }
 
-// TestSilentHostIsNamed: a host whose line broke without a word counts as there for 20 s.
+// TestSilentHostIsNamed: a host whose line broke without a word counts as there for 45 s.
 // It is named as soon as it should have acknowledged its order, and with
 // --no-wait-offline it is left soon after. One that answers meanwhile is followed.
 func TestSilentHostIsNamed(t *testing.T) {

@@ -77,7 +77,7 @@ var all = []Warning{
 		"The host, or a container with a limit, uses more of its memory than its rule allows.",
 		[]string{"See which containers use it: `hostler ct top HOST`.", "Raise the limit of the container, or bound others: `hostler ct limit HOST/NAME memory=1GiB`."}},
 	{"measured.restarts", "A container is restarted again and again", ByRule,
-		"A container had another first process more often within an hour than its rule allows.",
+		"A container has ended more often within an hour than its rule allows, and runs again.",
 		[]string{"See how it ended: `hostler ct exits HOST/NAME`.", "Read what it printed: `hostler ct logs HOST/NAME`."}},
 	{"measured.swap", "Swap is in use", ByRule,
 		"The host has more of its swap in use than its rule allows.",

@@ -9,7 +9,7 @@ import (
 	"github.com/hostler-io/hostler/protocol"
 )
 
-// A line that breaks without a word is noticed by the coordinator after 20 s. Until
+// A line that breaks without a word is noticed by the coordinator after 45 s. Until
 // then its host counts as there, and the user sees only that nothing happens. But a
 // host acknowledges what it is sent within a second, so who is silent for longer is
 // named, and with --no-wait-offline is soon not waited for.
